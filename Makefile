@@ -1,0 +1,75 @@
+# Lathe.  Every target sets up what it needs (Debian packages, .venv) and is quick
+# when that is there already.
+
+BUILD  ?= build
+PYTHON := .venv/bin/python
+RUN_PY := PYTHONPATH=python $(PYTHON)
+
+.PHONY: help build demo test test-c-backend asan tsan fuzz bench golden wheel format clean
+
+help:
+	@echo "make build    the compiler: $(BUILD)/lathe, liblathe.so, liblathe_rt.so"
+	@echo "make demo     the matrix multiply of the tensor-expression lesson, step by step"
+	@echo "make test     all tests"
+	@echo "make asan     the C tests under AddressSanitizer and UBSan, the thread pool under TSan"
+	@echo "make fuzz     every fuzz target for FUZZ_SECONDS (20) each"
+	@echo "make bench    side-by-side measurements; prints ratios"
+	@echo "make golden   rewrites the expected text of the cases; review the diff"
+	@echo "make wheel    a Python wheel that carries the libraries, in dist/"
+	@echo "make format   clang-format on the C sources"
+	@echo "make clean    removes what was built"
+
+build:
+	@tools/setup build
+	@cmake --preset release -B $(BUILD) >/dev/null
+	@cmake --build $(BUILD)
+
+demo: build
+	@tools/setup python
+	@$(RUN_PY) examples/matmul_demo.py
+
+test: build
+	@tools/setup python
+	@cmake --build $(BUILD) --target c_tests
+	@$(PYTHON) tests/run.py $(BUILD)
+
+test-c-backend:
+	@tools/setup build python
+	@cmake --preset without-llvm -B build-c >/dev/null
+	@cmake --build build-c --target all c_tests
+	@LATHE_LIBRARY_PATH=build-c $(PYTHON) tests/run.py build-c
+
+asan:
+	@tools/setup build python
+	@cmake --preset sanitized -B build-asan >/dev/null
+	@cmake --build build-asan --target c_tests
+	@$(PYTHON) tests/run.py build-asan --c-only
+	@cmake --preset thread-sanitized -B build-tsan >/dev/null
+	@cmake --build build-tsan --target c_tests
+	@$(PYTHON) tests/run.py build-tsan --c-only --match runtime_
+
+FUZZ_SECONDS ?= 20
+fuzz:
+	@tools/setup build fuzz
+	@cmake --preset fuzz -B build-fuzz >/dev/null
+	@cmake --build build-fuzz --target fuzzers
+	@sh tests/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+bench: build
+	@tools/setup python
+	@$(RUN_PY) bench/matmul_ladder.py
+
+golden: build
+	@cmake --build $(BUILD) --target cases
+	@$(BUILD)/cases --update src
+
+wheel: build
+	@tools/setup python
+	@$(PYTHON) -m pip wheel -q --no-deps --no-build-isolation -w dist .
+	@ls dist/*.whl
+
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+clean:
+	@rm -rf build build-asan build-tsan build-fuzz build-c dist

@@ -1,0 +1,52 @@
+/* internal.h: the inside of a context, for the files of this folder. */
+#ifndef LATHE_BASE_INTERNAL_H
+#define LATHE_BASE_INTERNAL_H
+
+#include <setjmp.h>
+
+#include "base/base.h"
+
+typedef struct Chunk {
+  struct Chunk *prev;
+  size_t size, used;
+  _Alignas(16) unsigned char data[];
+} Chunk;
+
+struct Arena {
+  Ctx *ctx;
+  Chunk *top;
+  size_t bytes;
+};
+
+typedef struct Frame {
+  struct Frame *prev;
+  Scope scope;
+  jmp_buf jump;
+} Frame;
+
+typedef struct Cleanup {
+  void (*fn)(void *);
+  void *arg;
+} Cleanup;
+
+struct Ctx {
+  Arena permanent, scratch;
+  Frame *frame;              /* innermost protect() */
+  Cleanup *cleanup;
+  size_t ncleanup, cleanup_cap;
+  ErrKind kind;
+  char message[2048];
+  char file[512];
+  int line, col;
+  int (*poll)(void *);
+  void *poll_arg;
+  int64_t allocations, fail_at;
+};
+
+/* Counts an allocation and raises if it is the one to fail. */
+void mem_count(Ctx *);
+void arena_init(Arena *, Ctx *);
+void arena_drop(Arena *);                       /* frees the chunks, keeps the struct usable */
+void arena_rewind(Arena *, void *chunk, size_t used);
+
+#endif

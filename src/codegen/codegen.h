@@ -1,0 +1,66 @@
+/* codegen.h: from kernels to code.
+ *
+ * Each backend takes kernels in the form lower.h describes and gives the same
+ * things: for each kernel a plain C-ABI function with the kernel's name
+ *   int32_t name(args…, sizes…, void *workspace, const LatheRtCalls *rt)
+ * (tensor arguments are restrict pointers to the element type, const when only
+ * read; scalars by value; sizes int64), the uniform entries `name__call` and
+ * `name__shape`, and the table `lathe_module`, as include/lathe_rt.h has them.
+ *
+ * A parallel loop is outlined as a LatheRtBody over a struct of its captures and
+ * handed to rt->parallel_for; its status is passed on. */
+#ifndef LATHE_CODEGEN_H
+#define LATHE_CODEGEN_H
+
+#include "lathe_rt.h"
+#include "lower/lower.h"
+
+typedef struct Code Code;
+
+/* Text and bytes a compiled set of kernels can be shown as. */
+typedef enum { CODE_LL, CODE_ASM, CODE_C, CODE_CUDA, CODE_PTX, CODE_OBJECT } CodeFormat;
+
+/* ---- llvm.c (absent without LLVM: then codegen_has_llvm is false) ------------ */
+bool codegen_has_llvm(void);
+const char *codegen_llvm_version(void);          /* "" without */
+/* The module's LLVM IR, optimised for the target, kept until the Code is freed. */
+Code *codegen_llvm(Ctx *, const Target *, int n, Kernel *const *);
+/* Registers the code with the JIT and gives its table; stays valid while code lives. */
+const LatheRtModuleInfo *codegen_llvm_jit(Code *);
+
+/* ---- cstyle.c with dialects --------------------------------------------------- */
+Code *codegen_c(Ctx *, const Target *, int n, Kernel *const *);
+/* Host side is C that launches; device side is CUDA C.  CODE_CUDA is the latter. */
+Code *codegen_cuda(Ctx *, const Target *, int n, Kernel *const *);
+/* CUDA source through NVRTC (loaded at run time) to PTX or cubin; raises
+ * ERR_UNSUPPORTED when the library is absent, ERR_IO with its log on errors. */
+const void *codegen_nvrtc(Arena *, const char *source, const Target *, bool cubin, size_t *n);
+
+/* ---- for backends: what a Code is made of ----------------------------------------- */
+typedef struct CodeBackend {
+  const char *name;                  /* "llvm", "c", "cuda" */
+  const char *formats;               /* "ll asm obj", for messages */
+  const void *(*get)(Code *, CodeFormat, Arena *, size_t *n);   /* NULL: not one of its formats */
+  void (*free)(Code *);
+} CodeBackend;
+struct Code {
+  Ctx *ctx;
+  Arena *arena;                      /* dies with the code */
+  const Target *target;
+  const CodeBackend *backend;
+  void *state;                       /* the backend's own */
+  void *library;                     /* code_load_c: what dlopen gave */
+};
+Code *code_new(Ctx *, const Target *, const CodeBackend *);
+
+/* ---- code.c -------------------------------------------------------------------- */
+void code_free(Code *);
+/* Text (terminated) or bytes; raises ERR_UNSUPPORTED naming the formats it has. */
+const void *code_get(Code *, CodeFormat, Arena *, size_t *n);
+/* Writes a shared library (path ends in .so), an object (.o), or source (.c .cu .ll .s).
+ * Uses ld (or cc) for .so; cc for the C backend. */
+void code_export(Code *, const char *path);
+/* Code of the C backend, compiled with cc into a temporary library and loaded. */
+const LatheRtModuleInfo *code_load_c(Code *);
+
+#endif

@@ -1,0 +1,19 @@
+/* driver.h: the whole compilation, from functions to something that runs. */
+#ifndef LATHE_DRIVER_H
+#define LATHE_DRIVER_H
+
+#include "codegen/codegen.h"
+#include "schedule/schedule.h"
+
+/* Lowers every tir function of m (or the ones given) and compiles them. */
+typedef struct Built Built;
+Built *driver_build(Ctx *, int n, PrimFunc *const *, const Target *, const LowerConfig *);
+Built *built_retain(Built *);
+void built_release(Built *);
+Code *built_code(Built *);                 /* host code */
+Code *built_device_code(Built *);          /* CUDA source, or NULL */
+const Target *built_target(Built *);
+/* Something that runs here; raises ERR_UNSUPPORTED for another machine's code. */
+LatheRtModule *built_module(Built *);
+
+#endif

@@ -1,0 +1,99 @@
+/* internal.h: what the files of src/lower share; no other layer includes it.
+ *
+ * A pass changes lo->f in place; lo->f is a clone that lower owns.  Passes keep no
+ * state between them: all that one hands to the next stands in the function, so
+ * each can be run alone.  Parent links are set again after every pass; inside a
+ * pass they are not to be trusted once it has begun to rebuild. */
+#ifndef LATHE_LOWER_INTERNAL_H
+#define LATHE_LOWER_INTERNAL_H
+
+#include "lower/lower.h"
+
+typedef struct Lower {
+  Module *m;
+  Ctx *ctx;
+  PrimFunc *f;
+  const Target *target;
+  LowerConfig config;
+} Lower;
+
+static inline bool lower_for_gpu(const Lower *lo) { return lo->target->kind == TARGET_CUDA; }
+
+/* ---- walk.c ------------------------------------------------------------------- */
+
+typedef Stmt *(*StmtFn)(void *env, Stmt *);
+typedef const Expr *(*ExprFn)(void *env, const Expr *);
+
+/* Replaces each direct child c of s by fn(env, c); no-ops leave sequences. */
+void lower_map_children(Module *, Stmt *s, StmtFn fn, void *env);
+/* Replaces each expression that s itself holds (blocks are not walked). */
+void lower_map_exprs(Stmt *s, ExprFn fn, void *env);
+bool lower_is_nop(const Stmt *);
+/* The sequence of a and b (either may be a no-op or NULL). */
+Stmt *lower_then(Module *, Stmt *a, Stmt *b);
+/* Statements below s, s counted. */
+int lower_count(Stmt *s);
+bool lower_uses_var(Stmt *s, const Var *);
+bool lower_uses_buffer(Stmt *s, const Buffer *);       /* loads, stores, its pointer */
+/* The condition without IN_LIKELY; *likely tells whether it was there. */
+const Expr *lower_unlikely(const Expr *cond, bool *likely);
+const Expr *lower_likely(Module *, const Expr *cond);
+/* The conjuncts of a condition, left to right. */
+typedef Vec(const Expr *) ExprVec;
+void lower_conjuncts(Arena *, const Expr *cond, ExprVec *out);
+const Expr *lower_conjunction(Module *, int n, const Expr *const *v);   /* NULL if n is 0 */
+/* A loop like s over another range and body. */
+Stmt *lower_loop_like(Module *, const Stmt *s, const Var *, const Expr *extent, Stmt *body);
+const Expr *lower_int(Module *, const Expr *like, int64_t);             /* a literal of like's element dtype */
+bool lower_const_int(const Expr *, int64_t *);
+/* Buffers of one statement replaced (Buffer* -> Buffer*), in loads too; index unchanged. */
+typedef struct BufferSwap {
+  Module *m;
+  const Map *map;
+  Rewriter rw;
+} BufferSwap;
+void lower_swap_buffers(Lower *, Stmt *s, const Map *map);
+
+/* Simplifies s and all below it under what an knows; see simplify.c. */
+Stmt *lower_simplify(Lower *, Analyzer *an, Stmt *s);
+/* A new analyzer that knows the function's sizes. */
+Analyzer *lower_analyzer(Lower *);
+
+/* ---- the passes, in the order of passes.c ---------------------------------------- */
+
+void pass_decompose_init(Lower *);
+void pass_plan_allocs(Lower *);
+void pass_compact_buffers(Lower *);
+void pass_convert_blocks(Lower *);
+void pass_unify_threads(Lower *);
+void pass_simplify(Lower *);
+void pass_flatten_buffers(Lower *);
+void pass_double_buffer(Lower *);
+void pass_partition_loops(Lower *);
+void pass_vectorize_loops(Lower *);
+void pass_unroll_loops(Lower *);
+void pass_resolve_pointers(Lower *);
+void pass_serialize_parallel(Lower *);
+void pass_legalize_dtypes(Lower *);
+void pass_split_vectors(Lower *);
+void pass_scalar_replace(Lower *);
+void pass_promote_accumulators(Lower *);
+void pass_expand_math(Lower *);
+void pass_index_types(Lower *);
+void pass_legalize_division(Lower *);
+void pass_take_vectors_apart(Lower *);
+void pass_share_terms(Lower *);
+void pass_sync_storage(Lower *);
+void pass_place_storage(Lower *);
+void pass_unique_vars(Lower *);
+
+/* ---- vectorize.c ------------------------------------------------------------------ */
+
+/* e with each vector cut to its lanes [from, from + n); NULL if that cannot be said. */
+const Expr *lower_lanes(Module *, Arena *, const Expr *e, int from, int n, const Map *vars);
+
+/* ---- kernel.c ---------------------------------------------------------------------- */
+
+Kernel *lower_make_kernel(Lower *);
+
+#endif

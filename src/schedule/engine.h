@@ -1,0 +1,209 @@
+/* engine.h: the inside of the schedule engine, for the files of this folder.
+ *
+ * A primitive is one function, prim_NAME(schedule, arguments): it may change the
+ * function's statements as it goes and raise at any point, because call.c keeps a
+ * copy of the tree from before the call and puts it back after a refusal.
+ *
+ * Invariants between primitives
+ * - Every block's reads and writes are boxes over its own variables.
+ * - A predicate that the engine puts on a block only keeps the bindings inside
+ *   their domains; a block whose predicate came with the function is noted in
+ *   `guarded` and is not moved.
+ * - Loop and block variables are bound once in the whole function.
+ *
+ * Abbreviations: rv random variable, prim primitive, an analyzer. */
+#ifndef LATHE_SCHEDULE_ENGINE_H
+#define LATHE_SCHEDULE_ENGINE_H
+
+#include "schedule/schedule.h"
+
+typedef enum { RV_BLOCK, RV_LOOP, RV_INT } RvKind;
+typedef enum { MARK_NONE, MARK_ROOT, MARK_INLINE } LoopMark;   /* answers of sample_compute_location that are no loop */
+
+typedef struct Rv {
+  RvKind kind;
+  uint32_t stmt;             /* id of the statement */
+  LoopMark mark;
+  int64_t value;             /* RV_INT */
+} Rv;
+
+struct Sched {
+  Ctx *ctx;
+  Module *m;
+  PrimFunc *f;
+  Vec(Rv) rv;
+  Vec(const char *) trace;   /* one line each, without the newline */
+  Vec(const TensorIntrin *) intrins;
+  Vec(uint32_t) guarded;
+  uint64_t rng;
+};
+
+/* ---- call.c: one row of prims.def each ------------------------------------------------ */
+
+typedef struct Prim {
+  PrimInfo info;
+  SchedArg (*fn)(Sched *, SchedArg *);
+} Prim;
+const Prim *prim_find(const char *name);            /* NULL if there is none */
+const Prim *prim_row(int);
+
+/* The parameters of a signature, one after the other. */
+typedef struct PrimParam {
+  const char *name, *type, *deflt;   /* deflt NULL: required */
+  bool star;                         /* takes the remaining positional arguments */
+} PrimParam;
+int prim_params(Arena *, const Prim *, PrimParam **out);
+SchedArg prim_default(const char *text);
+
+#define PRIM(name, args, result, doc) SchedArg prim_##name(Sched *, SchedArg *);
+#include "schedule/prims.def"
+#undef PRIM
+
+/* Arguments as primitives read them. */
+Stmt *arg_block(Sched *, const SchedArg *);
+Stmt *arg_loop(Sched *, const SchedArg *);          /* refuses the marks */
+Stmt *arg_block_or_loop(Sched *, const SchedArg *);
+LoopMark arg_mark(Sched *, const SchedArg *);
+int64_t arg_int(Sched *, const SchedArg *);         /* an integer or a sampled one */
+const Expr *arg_expr(Sched *, const SchedArg *, DType);   /* numbers take the dtype given */
+static const SchedArg arg_none = {.kind = SA_NONE};
+SchedArg result_block(Sched *, Stmt *);
+SchedArg result_loop(Sched *, Stmt *);
+SchedArg result_mark(Sched *, LoopMark);
+SchedArg result_int(Sched *, int64_t);
+SchedArg result_list(Sched *, int n, const SchedArg *);
+
+/* Runs work on the schedule and puts everything back afterwards; true if it was
+ * not refused. */
+bool sched_try(Sched *, SchedArg (*work)(Sched *, SchedArg *), SchedArg *);
+
+/* ---- trace.c ----------------------------------------------------------------------------- */
+
+const char *trace_line(Sched *, const Prim *, const SchedArg *args, SchedArg result);
+/* An expression or index map of any module, over the function's sizes by name, in
+ * the schedule's own module. */
+const Expr *trace_own_expr(Sched *, const Expr *);
+const IndexMap *trace_own_map(Sched *, const IndexMap *);
+
+/* ---- tree.c: finding and moving statements ------------------------------------------------- */
+
+#define BLOCK(stmt) ((stmt)->u.block)
+#define LOOPVAR(stmt) ((stmt)->u.loop.var)
+
+/* Blocks nearest below s (s itself not counted), in program order. */
+int tree_blocks(Arena *, Stmt *s, Stmt ***out);
+int tree_all_blocks(Arena *, PrimFunc *, Stmt ***out);
+int tree_all_loops(Arena *, Stmt *below, Stmt ***out);
+bool tree_under(const Stmt *s, const Stmt *ancestor);      /* s is below ancestor, or it */
+bool tree_before(Sched *, const Stmt *a, const Stmt *b);   /* a starts before b */
+Stmt *tree_scope(Sched *, Stmt *block);                    /* enclosing block; raises at the root */
+/* Statements of a loop's or block's body: the items of a sequence, or the one. */
+int tree_items(Arena *, Stmt *holder, Stmt ***out);
+void tree_insert(Sched *, Stmt *holder, int at, Stmt *s);  /* among tree_items(holder) */
+/* Puts s next to `beside` (right before or after it). */
+void tree_insert_beside(Sched *, Stmt *beside, bool after, Stmt *s);
+/* Takes a block out together with the loops that hold nothing else. */
+void tree_remove(Sched *, Stmt *block);
+/* The outermost loop around the block that holds nothing else, or the block. */
+Stmt *tree_nest(Stmt *block);
+/* Raises unless only loops and sequences stand between s and its scope. */
+void tree_check_plain(Sched *, const char *prim, Stmt *block);
+void tree_replace(Sched *, Stmt *a, Stmt *b);
+/* Loops around s, outermost first, from (not including) `top` down; top NULL: the scope. */
+int tree_loops_below(Arena *, Stmt *s, const Stmt *top, Stmt ***out);
+
+const char *tree_block_name(Sched *, const char *hint);    /* not yet used by a block */
+const char *tree_buffer_name(Sched *, const char *hint);
+/* What messages call a loop or block: "loop 'i'" or "block 'C'". */
+const char *tree_what(Sched *, const Stmt *);
+
+/* ---- facts.c: what is known about blocks ------------------------------------------------------ */
+
+/* Knows the loops and block variables around `at`, and at's own if it has some. */
+Analyzer *facts_analyzer(Sched *, Stmt *at);
+/* Also knows every loop below s. */
+void facts_bind_below(Analyzer *, Stmt *s);
+void facts_bind_iters(Analyzer *, const Block *);
+const Expr *facts_simplify(Sched *, Stmt *at, const Expr *);
+/* Simplifies bounds, bindings and predicates below s. */
+void facts_simplify_below(Sched *, Stmt *s);
+
+/* Bit (1 << IterKind) for each kind of block variable whose binding uses v. */
+int facts_roles(const Block *, const Var *v);
+bool facts_reads(const Block *, const Buffer *);
+bool facts_writes(const Block *, const Buffer *);
+bool facts_loads(Stmt *below, const Buffer *);             /* is there a load of it? */
+bool facts_guarded(const Sched *, const Stmt *block);
+bool facts_is_param(const Sched *, const Buffer *);
+/* NULL if the block only writes what nobody else writes, from spatial variables
+ * alone (complete), or is a whole reduction with init; else the reason why not. */
+const char *facts_not_complete(Sched *, Stmt *block);
+const char *facts_not_reduction(Sched *, Stmt *block);
+void facts_check_movable(Sched *, const char *prim, Stmt *block);
+/* Other blocks of the function that touch what the block writes or reads. */
+int facts_consumers(Arena *, Sched *, Stmt *block, Stmt ***out);
+int facts_producers(Arena *, Sched *, Stmt *block, Stmt ***out);
+int facts_writers(Arena *, Sched *, const Buffer *, Stmt ***out);
+int facts_readers(Arena *, Sched *, const Buffer *, Stmt ***out);
+/* Raises unless everything the block reads is final where it stands: no writer of
+ * it comes later. */
+void facts_check_inputs_final(Sched *, const char *prim, Stmt *block);
+/* Distinct iterations of the loops run distinct instances of the block?  Loops not
+ * given are fixed. */
+bool facts_injective(Sched *, Stmt *block, int n, Stmt *const *loops, const char **why);
+/* Raises if iterations of the loop could see each other's results. */
+void facts_check_independent(Sched *, const char *prim, Stmt *loop);
+/* Raises if a block under the loop reads what another one there writes in another
+ * iteration. */
+void facts_check_covered(Sched *, const char *prim, Stmt *loop);
+/* The buffer is touched under the loop alone, and is no parameter. */
+bool facts_private(Sched *, const Stmt *loop, const Buffer *);
+/* Infers reads and writes of the block, and of the blocks around it, anew. */
+void facts_refresh(Sched *, Stmt *block);
+
+/* ---- region.c: boxes ---------------------------------------------------------------------------- */
+
+/* A box with both ends in it. */
+typedef struct Box {
+  const Buffer *buffer;
+  const Expr **lo, **hi;
+} Box;
+/* The region of a block, its variables replaced by their bindings and the loops
+ * strictly inside `loop` run over. */
+Box region_under(Sched *, Analyzer *, const Region *, Stmt *block, const Stmt *loop);
+void region_join(Sched *, Analyzer *, Box *into, const Box *);
+bool region_holds(Sched *, Analyzer *, const Box *outer, const Box *inner);
+const Expr *region_lesser(Sched *, Analyzer *, const Expr *a, const Expr *b);
+const Expr *region_greater(Sched *, Analyzer *, const Expr *a, const Expr *b);
+
+/* ---- shared small things ---------------------------------------------------------------------------- */
+
+const Expr *const_like(Sched *, const Expr *like, int64_t);    /* of like's dtype */
+const Expr *conj(Sched *, const Expr *a, const Expr *b);       /* a and b; either may be NULL */
+/* The conditions joined by `and` in e, in order. */
+int conjuncts(Arena *, const Expr *e, const Expr ***out);
+const Expr *ceil_div(Sched *, const Expr *a, const Expr *b);
+const Expr *iter_end(Sched *, const Expr *min, const Expr *extent);   /* min + extent - 1 */
+const Region *read_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
+const Region *write_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
+void block_add_alloc(Sched *, Stmt *block, const Buffer *);
+void func_drop_alloc(Sched *, const Buffer *);
+Stmt *func_alloc_block(Sched *, const Buffer *);               /* the block that allocates it, or NULL */
+const Region *point_region(Sched *, const Buffer *, const Expr *const *index);
+/* A block with plain loops around it, one for each variable (extents given), that
+ * stores value at index; for copies. */
+Stmt *copy_nest(Sched *, const char *name, int n, const Expr *const *extent, const char *const *hint,
+                const Var **vars);
+void copy_nest_finish(Sched *, Stmt *nest, const Buffer *to, const Expr *const *index, const Expr *value);
+Stmt *copy_nest_block(Stmt *nest);
+/* Extents of the results of an index map when its variables run over [0, extent). */
+void map_extents(Sched *, const char *prim, const IndexMap *, const Expr *const *extent, const Expr **out);
+
+/* Cores that other primitives build on. */
+Stmt *blockize_loop(Sched *, Stmt *loop);
+void inline_block(Sched *, Stmt *block);
+void compute_at_loop(Sched *, Stmt *block, Stmt *loop, bool preserve_unit, int index);
+
+uint64_t rng_next(uint64_t *);
+
+#endif

@@ -1,0 +1,115 @@
+/* target.h: the machine that code is made for, as data.
+ *
+ * A target is read from a string in TVM's form:
+ *   llvm -mcpu=native
+ *   llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod,-sve
+ *   c     c -mcpu=native     cuda -arch=sm_90
+ * Options may also read -keys=…, -num-cores=N, -vector-width=BITS, -device=…,
+ * -libs=…, -model=… as TVM writes them.  An unknown kind, option, CPU or feature is
+ * an error that names it and the nearest known one.
+ *
+ * Without -mcpu and -mtriple the code is for this machine, as with -mcpu=native;
+ * -mcpu=generic asks for the architecture's baseline, and -mtriple alone does too:
+ * it names another machine, of which nothing more is known. */
+#ifndef LATHE_TARGET_H
+#define LATHE_TARGET_H
+
+#include "base/base.h"
+
+typedef enum { ARCH_X86_64, ARCH_AARCH64, ARCH_ARM, ARCH_RISCV64, ARCH_WASM32, ARCH_NVPTX, ARCH_OTHER } Arch;
+typedef enum { TARGET_LLVM, TARGET_C, TARGET_CUDA } TargetKind;
+
+/* CPU features that schedules, code generation and the runtime's check know.
+ * One row: constant, LLVM's name, architecture, name in /proc or CPUID terms. */
+#define CPU_FEATURES(X)                            \
+  X(CPU_SSE42, "sse4.2", ARCH_X86_64)              \
+  X(CPU_AVX, "avx", ARCH_X86_64)                   \
+  X(CPU_AVX2, "avx2", ARCH_X86_64)                 \
+  X(CPU_FMA, "fma", ARCH_X86_64)                   \
+  X(CPU_F16C, "f16c", ARCH_X86_64)                 \
+  X(CPU_BMI2, "bmi2", ARCH_X86_64)                 \
+  X(CPU_POPCNT, "popcnt", ARCH_X86_64)             \
+  X(CPU_LZCNT, "lzcnt", ARCH_X86_64)               \
+  X(CPU_AVX512F, "avx512f", ARCH_X86_64)           \
+  X(CPU_AVX512BW, "avx512bw", ARCH_X86_64)         \
+  X(CPU_AVX512DQ, "avx512dq", ARCH_X86_64)         \
+  X(CPU_AVX512VL, "avx512vl", ARCH_X86_64)         \
+  X(CPU_AVX512CD, "avx512cd", ARCH_X86_64)         \
+  X(CPU_AVX512VNNI, "avx512vnni", ARCH_X86_64)     \
+  X(CPU_AVX512BF16, "avx512bf16", ARCH_X86_64)     \
+  X(CPU_NEON, "neon", ARCH_AARCH64)                \
+  X(CPU_FP16, "fullfp16", ARCH_AARCH64)            \
+  X(CPU_DOTPROD, "dotprod", ARCH_AARCH64)          \
+  X(CPU_I8MM, "i8mm", ARCH_AARCH64)                \
+  X(CPU_BF16, "bf16", ARCH_AARCH64)                \
+  X(CPU_LSE, "lse", ARCH_AARCH64)                  \
+  X(CPU_SVE, "sve", ARCH_AARCH64)
+
+typedef enum {
+#define X(id, name, arch) id,
+  CPU_FEATURES(X)
+#undef X
+  CPU_NFEATURES
+} CpuFeature;
+
+typedef struct Target {
+  TargetKind kind;
+  const char *text;            /* the string it was read from, normalised */
+  Arch arch;
+  const char *triple;          /* LLVM's; never NULL */
+  const char *cpu;             /* LLVM's CPU name used for tuning the pipeline model */
+  const char *attrs;           /* -mattr features that are not in CPU_FEATURES, for LLVM alone, or "" */
+  const char *gpu_arch;        /* cuda: "sm_90" */
+  uint64_t features;           /* bit per CpuFeature that generated code may use */
+  bool is_host;                /* runs on this machine */
+  bool fast_math;              /* -fast-math: 4 ulp no longer promised */
+  int vector_bits;             /* widest vector worth using */
+  int vector_registers;
+  bool fma;
+  bool broadcast_load;         /* x86: load + splat is one memory operand;
+                                  NEON: load a vector, multiply by element */
+  int64_t l1_bytes, l2_bytes, l3_bytes;   /* data caches; l3 0 when absent */
+  int num_cores;
+  int max_threads_per_block;   /* gpu */
+  int64_t shared_bytes;        /* gpu: shared memory per block */
+  int warp_size;
+} Target;
+
+const Target *target_parse(Ctx *, const char *text);
+const Target *target_host(Ctx *);              /* "llvm -mcpu=native", or "c" without LLVM */
+bool target_has(const Target *, CpuFeature);
+int target_lanes(const Target *, int bits);    /* vector_bits / bits, at least 1 */
+/* Comma list with every feature of the architecture as +name or -name, the form
+ * LLVM takes: nothing is left to LLVM's own guess. */
+const char *target_llvm_features(Arena *, const Target *);
+/* The features this machine has: CPUID / HWCAP, operating system support counted. */
+uint64_t target_host_features(void);
+Arch target_host_arch(void);
+const char *const *target_kinds(int *n);       /* names, for listings */
+const char *target_arch_name(Arch);            /* "x86_64", "aarch64", …, as the runtime says it */
+const char *cpu_feature_name(CpuFeature);      /* LLVM's */
+/* Every feature that these need, themselves included; and these less what needs
+ * the feature that goes. */
+uint64_t features_closed(uint64_t);
+uint64_t features_without(uint64_t, CpuFeature);
+
+/* ---- cpus.c: processors by name --------------------------------------------- */
+
+typedef struct CpuInfo {
+  const char *name;
+  Arch arch;
+  uint64_t features;
+  int l1_kb, l2_kb, l3_kb;     /* of one core; l3 its usual share of the chip's */
+} CpuInfo;
+const CpuInfo *cpu_find(Arch, const char *name);           /* NULL if unknown */
+int cpu_names(Arch, const char **out, int max);            /* in table order */
+
+/* ---- host.c: this machine ---------------------------------------------------- */
+
+/* Its name among those of cpus.c; "generic" when the model is not known. */
+const char *host_cpu(void);
+/* Data caches as one core sees them; a level that cannot be read stays as it was. */
+void host_caches(int64_t *l1, int64_t *l2, int64_t *l3);
+int host_cores(void);                          /* CPUs this process may run on */
+
+#endif
