@@ -9,7 +9,7 @@
  *   IN
  *   TVMScript text
  *   OUT                           the expected text, or
- *   ERROR                         Kind: message
+ *   ERROR                         Kind: message (line, column)
  *
  * Verbs: script (parse and print), check, schedule, lower loops|kernel [target],
  * pass NAME [target], code c|cuda [target].  What changes a function is also
@@ -139,7 +139,7 @@ static void reshape(const PrimFunc *f, Data *d)
 static void check_meaning(const PrimFunc *before, const PrimFunc *after)
 {
   Ctx *ctx = before->m->ctx;
-  Data a, b;
+  Data a = {0}, b = {0};
   fill(before, &a);
   fill(before, &b);
   func_interpret(before, a.n, a.arg);
@@ -243,7 +243,10 @@ static bool one_case(Arena *arena, const char *path, bool update)
   Job job = {&c, arena};
   ErrKind kind = protect(ctx, run_case, &job);
   bool errors = kind != ERR_NONE;
-  if (errors) c.got = arena_printf(arena, "%s: %s", error_kind_name(kind), error_message(ctx));
+  Loc at = error_loc(ctx);
+  bool located = at.line && !str_starts(error_message(ctx), "trace, line");
+  if (errors && located) c.got = arena_printf(arena, "%s: %s (line %d, column %d)", error_kind_name(kind), error_message(ctx), at.line, at.col);
+  else if (errors) c.got = arena_printf(arena, "%s: %s", error_kind_name(kind), error_message(ctx));
   if (c.want && errors == c.wants_error && same_text(c.got, c.want)) return true;
   if (update && c.head && kind != ERR_INTERNAL) {
     size_t n = strlen(c.got);

@@ -19,19 +19,25 @@
 #include "driver/driver.h"
 #include "lathe.h"
 
-typedef struct Handle {
-  int32_t kind;              /* LatheKind */
-  int32_t detail;            /* ExprKind, TeKind, StmtKind, … of the thing */
+typedef struct Handle Handle;
+typedef struct Kept {
+  struct Kept *next;
+  Handle *handle;
+} Kept;
+struct Handle {
+  int32_t kind;   /* LatheKind */
+  int32_t detail; /* ExprKind, TeKind, StmtKind, … of the thing */
   int64_t refs;
   LatheContext *context;
-  const void *p;             /* the thing; of a random variable, its number */
-  Module *m;                 /* kept alive, or NULL */
-  struct Handle *owner;      /* kept alive, or NULL */
-} Handle;
+  const void *p; /* the thing; of a random variable, its number */
+  Module *m;     /* kept alive, or NULL */
+  Handle *owner; /* kept alive, or NULL */
+  Kept *kept;    /* of a schedule: the tensor intrinsics it uses, kept alive */
+};
 
 /* Where te builds: a module, and what was brought into it from other modules. */
 typedef struct WorldImport {
-  Module *from;              /* retained, so that the addresses remembered stay its own */
+  Module *from; /* retained, so that the addresses remembered stay its own */
   Importer *importer;
 } WorldImport;
 typedef struct World {
@@ -41,16 +47,16 @@ typedef struct World {
 
 struct LatheContext {
   Ctx *ctx;
-  Arena *results;            /* text and lists of the last call; NULL when it made none */
-  StrMap functions;          /* name -> ApiFunction */
+  Arena *results;   /* text and lists of the last call; NULL when it made none */
+  StrMap functions; /* name -> ApiFunction */
   int64_t handles;
-  bool closed;               /* freed by the user while handles were out */
+  bool closed; /* freed by the user while handles were out */
 };
 
 typedef struct Call Call;
 typedef struct ApiFunction {
   const char *name;
-  const char *signature;     /* "world: world, a: expr, b: expr -> expr" */
+  const char *signature; /* "world: world, a: expr, b: expr -> expr" */
   const char *doc;
   void (*body)(Call *);
 } ApiFunction;
@@ -60,12 +66,16 @@ struct Call {
   LatheContext *context;
   Ctx *ctx;
   const char *name;
-  const ApiFunction *function;    /* of that name */
+  const ApiFunction *function; /* of that name */
   int given;
   const LatheValue *args;
-  LatheValue arg[API_MAX_ARGS];   /* missing ones are LATHE_NONE */
+  LatheValue arg[API_MAX_ARGS]; /* missing ones are LATHE_NONE */
   LatheValue *out;
-  Importer importer;              /* into a module other than the world's */
+  Importer importer; /* into a module other than the world's */
+  Handle **spare;    /* api_reserve: made before the work */
+  int nspare;
+  LatheValue *room;
+  int64_t nroom;
 };
 
 /* The tables, one a file. */
@@ -73,63 +83,73 @@ extern const ApiFunction api_expr_functions[], api_node_functions[], api_tir_fun
     api_stage_functions[], api_schedule_functions[], api_build_functions[];
 
 /* ---- value.c: reading arguments ------------------------------------------------ */
-void api_check_args(Call *);                                   /* fills arg[] */
-bool arg_given(Call *, int i);                                 /* not LATHE_NONE */
-bool arg_bool(Call *, int i);
-int64_t arg_int(Call *, int i);
-int arg_int32(Call *, int i, int64_t lo, int64_t hi);          /* raises outside [lo, hi] */
-double arg_float(Call *, int i);
-const char *arg_str(Call *, int i);                            /* terminated; NULL when none */
-DType arg_dtype(Call *, int i);
-Handle *arg_handle(Call *, int i);
-const void *arg_ptr(Call *, int i);                            /* NULL when none */
-Module *arg_world(Call *);                                     /* argument 0 */
-const Expr *arg_expr(Call *, Module *, int i);                 /* NULL when none */
-int arg_exprs(Call *, Module *, int i, const Expr ***out);     /* 0 and NULL when none */
-const Var *arg_var(Call *, Module *, int i);
-int arg_vars(Call *, Module *, int i, const Var ***out);
-int arg_list(Call *, int i, const LatheValue **out);
+void api_check_args(Call *);       /* fills arg[] */
+bool api_arg_given(Call *, int i); /* not LATHE_NONE */
+bool api_arg_bool(Call *, int i);
+int64_t api_arg_int(Call *, int i);
+int api_arg_int32(Call *, int i, int64_t lo, int64_t hi); /* raises outside [lo, hi] */
+double api_arg_float(Call *, int i);
+const char *api_arg_str(Call *, int i); /* terminated; NULL when none */
+DType api_arg_dtype(Call *, int i);
+Handle *api_arg_handle(Call *, int i);
+const void *api_arg_ptr(Call *, int i);                        /* NULL when none */
+Module *api_arg_world(Call *);                                 /* argument 0 */
+const Expr *api_arg_expr(Call *, Module *, int i);             /* NULL when none */
+int api_arg_exprs(Call *, Module *, int i, const Expr ***out); /* 0 and NULL when none */
+const Var *api_arg_var(Call *, Module *, int i);
+int api_arg_vars(Call *, Module *, int i, const Var ***out);
+int api_arg_list(Call *, int i, const LatheValue **out);
 /* Pointers behind a list of objects, all of module m (m NULL: any). */
-int arg_ptrs(Call *, Module *m, int i, const void ***out);
-const IterVar *arg_itervar(Call *, Module *, int i);
+int api_arg_ptrs(Call *, Module *m, int i, const void ***out);
+const IterVar *api_arg_itervar(Call *, Module *, int i);
 
 /* The same for a value that sits in a list. */
-const char *value_text(Call *, const LatheValue *);
-const Expr *value_expr(Call *, Module *, const LatheValue *);
-const Var *value_var(Call *, Module *, const LatheValue *);
-const Buffer *value_buffer(Call *, Module *, const LatheValue *);
-DType value_dtype(Call *, const LatheValue *);
-const void *value_ptr(const LatheValue *);
+const char *api_value_text(Call *, const LatheValue *);
+const Expr *api_value_expr(Call *, Module *, const LatheValue *);
+const Var *api_value_var(Call *, Module *, const LatheValue *);
+const Buffer *api_value_buffer(Call *, Module *, const LatheValue *);
+DType api_value_dtype(Call *, const LatheValue *);
+const void *api_value_ptr(const LatheValue *);
 /* A literal's dtype as TVM gives it: bool, int32 (int64 if it does not fit), float32. */
-DType literal_dtype(const LatheValue *);
+DType api_literal_dtype(const LatheValue *);
 
-/* ---- value.c: results ------------------------------------------------------------- */
-LatheValue val_none(void);
-LatheValue val_bool(bool);
-LatheValue val_int(int64_t);
-LatheValue val_float(double);
-LatheValue val_str(Call *, const char *);                      /* NULL: none */
-LatheValue val_bytes(Call *, const void *, size_t);
-LatheValue *val_list(Call *, int64_t n, LatheValue *list);     /* items to be filled in */
-LatheValue val_object(Call *, LatheKind, const void *, int detail, Module *, Handle *owner);
-LatheValue val_expr(Call *, Module *, const Expr *);           /* NULL: none; a variable comes as var */
-LatheValue val_exprs(Call *, Module *, int n, const Expr *const *);
-LatheValue val_var(Call *, Module *, const Var *);
-LatheValue val_itervar(Call *, Module *, const IterVar *);
-LatheValue val_itervars(Call *, Module *, int n, const IterVar *const *);
-LatheValue val_buffer(Call *, Module *, const Buffer *);
-LatheValue val_dtype(Call *, DType);
-LatheValue val_tensor(Call *, const Tensor *);
-LatheValue val_teop(Call *, const TeOp *);
-LatheValue val_stmt(Call *, Module *, Stmt *);
-LatheValue val_func(Call *, PrimFunc *);
-LatheValue val_annots(Call *, Module *, const Annots *);
+/* ---- result.c ------------------------------------------------------------- */
+LatheValue api_val_none(void);
+LatheValue api_val_bool(bool);
+LatheValue api_val_int(int64_t);
+LatheValue api_val_float(double);
+LatheValue api_val_str(Call *, const char *); /* NULL: none */
+LatheValue api_val_bytes(Call *, const void *, size_t);
+LatheValue *api_val_list(Call *, int64_t n, LatheValue *list); /* items to be filled in */
+LatheValue api_val_object(Call *, LatheKind, const void *, int detail, Module *, Handle *owner);
+/* A handle for something that is made next and that dropping must free: the caller
+ * sets ->p as soon as it exists. */
+Handle *api_val_owner(Call *, LatheKind, Module *, LatheValue *out);
+LatheValue api_val_expr(Call *, Module *, const Expr *); /* NULL: none; a variable comes as var */
+LatheValue api_val_exprs(Call *, Module *, int n, const Expr *const *);
+LatheValue api_val_var(Call *, Module *, const Var *);
+LatheValue api_val_itervar(Call *, Module *, const IterVar *);
+LatheValue api_val_itervars(Call *, Module *, int n, const IterVar *const *);
+LatheValue api_val_buffer(Call *, Module *, const Buffer *);
+LatheValue api_val_dtype(Call *, DType);
+LatheValue api_val_tensor(Call *, const Tensor *);
+LatheValue api_val_teop(Call *, const TeOp *);
+LatheValue api_val_stmt(Call *, Module *, Stmt *);
+LatheValue api_val_func(Call *, PrimFunc *);
+LatheValue api_val_annots(Call *, Module *, const Annots *);
 
-Handle *handle_retain(Handle *);
-void handle_release(Handle *);
+/* Before a body changes something that others see: makes what its result will need,
+ * so that nothing can fail after the change. */
+void api_reserve(Call *, int handles, int values);
+Handle *api_handle_retain(Handle *);
+void api_handle_release(Handle *);
+/* Keeps `what` alive as long as `by`. */
+void api_keep(Call *, Handle *by, Handle *what);
+TirArg api_value_tir_arg(Call *, const LatheValue *);
+int api_arg_te_args(Call *, Module *, int i, TeArg **out);
 /* A module that goes with the call unless a handle keeps it. */
-Module *call_module(Call *);
+Module *api_new_module(Call *);
 /* The importer into m: the world's own, which remembers, or one for this call. */
-Importer *call_importer(Call *, Module *m, Module *from);
+Importer *api_importer(Call *, Module *m, Module *from);
 
 #endif

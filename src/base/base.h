@@ -148,7 +148,7 @@ int64_t int_gcd(int64_t a, int64_t b);
   ((vec)->n == (vec)->cap                                                               \
        ? (void)((vec)->v = vec_grow(arena, (vec)->v, &(vec)->cap, (vec)->n, sizeof *(vec)->v)) \
        : (void)0,                                                                       \
-   (vec)->v[(vec)->n++] = (__VA_ARGS__))
+   (vec)->v[(vec)->n] = (__VA_ARGS__), (vec)->n++)
 void *vec_grow(Arena *, void *old, int *cap, int n, size_t size);
 
 /* Hash map from pointers (or any 64-bit key but 0) to pointers.  Insertion

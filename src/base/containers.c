@@ -44,8 +44,9 @@ static uint32_t *find_slot(const Map *map, uint64_t key)
 
 static void map_rehash(Arena *arena, Map *map)
 {
-  map->nslot = map->nslot ? map->nslot * 2 : 16;
-  map->slot = arena_array(arena, uint32_t, map->nslot);
+  uint32_t nslot = map->nslot ? map->nslot * 2 : 16;
+  map->slot = arena_array(arena, uint32_t, nslot);
+  map->nslot = nslot;                /* after the allocation: it may fail */
   for (int i = 0; i < map->n; i++)
     if (map->key[i]) *find_slot(map, map->key[i]) = (uint32_t)i + 1;
 }
@@ -111,8 +112,9 @@ void *strmap_get(const StrMap *map, const char *key)
 void strmap_put(Arena *arena, StrMap *map, const char *key, void *val)
 {
   if ((uint32_t)(map->n + 1) * 2 > map->nslot) {
-    map->nslot = map->nslot ? map->nslot * 2 : 16;
-    map->slot = arena_array(arena, uint32_t, map->nslot);
+    uint32_t nslot = map->nslot ? map->nslot * 2 : 16;
+    map->slot = arena_array(arena, uint32_t, nslot);
+    map->nslot = nslot;
     for (int i = 0; i < map->n; i++) *str_slot(map, map->key[i]) = (uint32_t)i + 1;
   }
   uint32_t *slot = str_slot(map, key);

@@ -55,6 +55,7 @@ const char *text_double(Arena *arena, double x)
   if (isnan(x)) return "nan";
   if (isinf(x)) return x < 0 ? "-inf" : "inf";
   char s[40];
+  if (x == trunc(x) && fabs(x) < 1e15) return arena_printf(arena, "%.0f", x);      /* 100, not 1e+02 */
   for (int digits = 1; digits <= 17; digits++) {
     snprintf(s, sizeof s, "%.*g", digits, x);
     if (strtod(s, NULL) == x) break;

@@ -7,6 +7,9 @@
  * read; scalars by value; sizes int64), the uniform entries `name__call` and
  * `name__shape`, and the table `lathe_module`, as include/lathe_rt.h has them.
  *
+ * Pointers to tensors are known to be aligned to their element and no more; the
+ * workspace and stack allocations are aligned to 64 bytes.
+ *
  * A parallel loop is outlined as a LatheRtBody over a struct of its captures and
  * handed to rt->parallel_for; its status is passed on. */
 #ifndef LATHE_CODEGEN_H
@@ -32,6 +35,15 @@ const LatheRtModuleInfo *codegen_llvm_jit(Code *);
 Code *codegen_c(Ctx *, const Target *, int n, Kernel *const *);
 /* Host side is C that launches; device side is CUDA C.  CODE_CUDA is the latter. */
 Code *codegen_cuda(Ctx *, const Target *, int n, Kernel *const *);
+/* How the host starts the device kernels of codegen_cuda's functions, in order.
+ * Extents and arguments as C text over the function's arguments and sizes. */
+typedef struct CudaLaunch {
+  const char *function, *kernel;       /* the kernel's name in the device code */
+  const char *grid[3], *block[3];      /* x, y, z */
+  const char **args;
+  int nargs;
+} CudaLaunch;
+const CudaLaunch *codegen_cuda_launches(Code *, int *n);
 /* CUDA source through NVRTC (loaded at run time) to PTX or cubin; raises
  * ERR_UNSUPPORTED when the library is absent, ERR_IO with its log on errors. */
 const void *codegen_nvrtc(Arena *, const char *source, const Target *, bool cubin, size_t *n);

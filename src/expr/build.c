@@ -35,7 +35,7 @@ bool intrin_find(const char *name, Intrin *out)
 static bool same_node(const Expr *e, ExprKind kind, DType t, uint64_t bits, int n, const Expr *const *arg)
 {
   if (e->kind != kind || !dtype_eq(e->dtype, t) || e->nargs != n) return false;
-  if (kind == E_STR ? strcmp(e->u.str, (const char *)(uintptr_t)bits) != 0 : e->u.bits != bits) return false;
+  if (e->u.bits != bits) return false;
   for (int i = 0; i < n; i++)
     if (e->arg[i] != arg[i]) return false;
   return true;
@@ -73,7 +73,7 @@ static void summarize(Expr *e, int n, const Expr *const *arg)
 static const Expr *intern(Module *m, ExprKind kind, DType t, uint64_t bits, int n, const Expr *const *arg)
 {
   uint64_t h = hash_mix((uint64_t)kind << 32 | (uint64_t)t.code << 24 | (uint64_t)t.bits << 16 | t.lanes, (uint64_t)n);
-  h = kind == E_STR ? hash_bytes((const char *)(uintptr_t)bits, strlen((const char *)(uintptr_t)bits), h) : hash_mix(h, bits);
+  h = hash_mix(h, bits);
   for (int i = 0; i < n; i++) h = hash_mix(h, arg[i]->id);
   if (m->nused * 2 >= m->ntable) grow_table(m);
   uint32_t at = (uint32_t)h & (m->ntable - 1);
@@ -84,7 +84,7 @@ static const Expr *intern(Module *m, ExprKind kind, DType t, uint64_t bits, int 
   e->dtype = t;
   e->hash = (uint32_t)h;
   e->nargs = n;
-  e->u.bits = kind == E_STR ? (uint64_t)(uintptr_t)arena_strdup(m->arena, (const char *)(uintptr_t)bits) : bits;
+  e->u.bits = bits;
   summarize(e, n, arg);
   e->id = m->next_id++;
   m->table[at] = e;
@@ -177,7 +177,15 @@ const Expr *expr_value(Module *m, Value v)
   return dtype_is_float(v.dtype) ? expr_float(m, v.dtype, v.f) : expr_int(m, v.dtype, v.i);
 }
 
-const Expr *expr_str(Module *m, const char *s) { return intern(m, E_STR, DT_PTR, ptr_bits(s), 0, NULL); }
+const Expr *expr_str(Module *m, const char *s)
+{
+  char *text = strmap_get(&m->strings, s);
+  if (!text) {
+    text = arena_strdup(m->arena, s);
+    strmap_put(m->arena, &m->strings, s, text);
+  }
+  return intern(m, E_STR, DT_PTR, ptr_bits(text), 0, NULL);
+}
 
 /* ---- bringing operands to one dtype -------------------------------------------------- */
 

@@ -126,6 +126,7 @@ struct Module {
   uint32_t next_id;               /* ids of expressions, vars and statements */
   const Expr **table;             /* intern table, open addressing */
   uint32_t ntable, nused;
+  StrMap strings;                 /* texts of E_STR, each once */
   Vec(Global) globals;
 };
 Module *module_new(Ctx *);        /* one reference, the caller's */
@@ -397,14 +398,16 @@ typedef enum { PRINT_SCRIPT /* TVMScript: T.max(…), T.float32(1) */, PRINT_COM
 void expr_print(Text *, Namer *, PrintStyle, const Expr *);
 const char *expr_str_of(Arena *, const Expr *);  /* compact, for messages */
 
-/* ---- analysis: analyzer.c, bounds.c, modular.c, linear.c, itermap.c, simplify.c */
+/* ---- analysis: analyzer.c, bounds.c, modular.c, linear.c, relax.c, prove.c,
+ *      simplify.c with divmod.c, compare.c and rules.c, itermap.c ------------- */
 
 /* What is known about variables.  Lives in the scratch memory of its creation
  * (or in the arena given). */
 typedef struct Analyzer Analyzer;
 Analyzer *analyzer_new(Module *, Arena *);
 Module *analyzer_module(const Analyzer *);
-void analyzer_bind(Analyzer *, const Var *, const Expr *min, const Expr *extent);   /* min <= v < min + extent */
+/* min <= v < min + extent.  Binding a variable again replaces what was known of it. */
+void analyzer_bind(Analyzer *, const Var *, const Expr *min, const Expr *extent);
 void analyzer_bind_value(Analyzer *, const Var *, const Expr *value);               /* v == value */
 /* Assume a condition from here on, until analyzer_pop(mark). */
 int analyzer_push(Analyzer *, const Expr *cond);      /* returns the mark to pop to */
@@ -412,7 +415,8 @@ void analyzer_pop(Analyzer *, int mark);
 
 /* Simplest known form; equal for every value the variables may take.  Integer
  * expressions of dtype int32/int64 that hold no loads are treated as index
- * arithmetic.  Idempotent. */
+ * arithmetic.  Idempotent.  The order of terms depends on the expression alone,
+ * not on what this analyzer knows. */
 const Expr *expr_simplify(Analyzer *, const Expr *);
 /* True only if the condition holds for all values.  False: not known. */
 bool analyzer_prove(Analyzer *, const Expr *cond);
@@ -447,7 +451,8 @@ typedef enum { ITERMAP_INJECTIVE, ITERMAP_BIJECTIVE, ITERMAP_SURJECTIVE } IterMa
  * affine map of pieces that do not overlap?  Injective: distinct iterations give
  * distinct indices.  Surjective and bijective: every index between the smallest
  * and largest occurs (bijective: exactly once).  predicate (may be NULL) limits
- * the iterations.  On refusal *why holds the reason. */
+ * the iterations; loops are taken to run at least once.  out (n of them) and why
+ * may be NULL; both live as long as the analyzer.  On refusal *why is the reason. */
 bool itermap_detect(Analyzer *, int n, const Expr *const *index, int nloop, const IterVar *const *loop,
                     const Expr *predicate, IterMapCheck, IterSum *out, const char **why);
 /* Solves outputs == index(loops) for the loops; out[i] is an expression over the

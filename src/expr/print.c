@@ -9,6 +9,8 @@
 #include "expr/expr.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #define TREE_LIMIT 4096      /* nodes of the tree above which sharing is written out */
 
@@ -74,10 +76,22 @@ static void print_int(Printer *p, const Expr *e)
   else text_printf(p->out, "%s%s(%s)", prefix(p), dtype_name(p->out->arena, e->dtype), number);
 }
 
+/* Fewest digits that round to the same value in its dtype. */
+static const char *float_text(Arena *arena, DType t, double f)
+{
+  char text[40];
+  if (f == trunc(f) && fabs(f) < 1e7) return text_double(arena, f);
+  for (int digits = 1; digits < 17 && isfinite(f); digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, f);
+    if (float_round(t, strtod(text, NULL)) == f) return arena_strdup(arena, text);
+  }
+  return text_double(arena, f);
+}
+
 static void print_float(Printer *p, const Expr *e)
 {
-  const char *number = text_double(p->out->arena, e->u.f);
-  if (p->style == PRINT_COMPACT && dtype_eq(e->dtype, DT_F32)) {
+  const char *number = float_text(p->out->arena, e->dtype, e->u.f);
+  if (p->style == PRINT_COMPACT && dtype_eq(e->dtype, DT_F32) && isfinite(e->u.f)) {
     text_printf(p->out, "%sf", number);
     return;
   }
@@ -86,8 +100,27 @@ static void print_float(Printer *p, const Expr *e)
   text_printf(p->out, "%s%s(%s)", prefix(p), dtype_name(p->out->arena, e->dtype), number);
 }
 
+/* Python itself would add up `1 + 2`, so between plain numbers script text names
+ * the operator. */
+static const char *word_of(ExprKind kind)
+{
+  static const struct { uint8_t kind; const char *word; } words[] = {
+      {E_ADD, "Add"}, {E_SUB, "Sub"}, {E_MUL, "Mul"}, {E_FLOORDIV, "FloorDiv"}, {E_FLOORMOD, "FloorMod"}, {E_EQ, "EQ"},
+      {E_NE, "NE"},   {E_LT, "LT"},   {E_LE, "LE"},   {E_GT, "GT"},             {E_GE, "GE"},
+  };
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (words[i].kind == kind) return words[i].word;
+  return NULL;
+}
+
+static bool is_plain_number(const Expr *e) { return e->kind == E_INT && dtype_eq(e->dtype, DT_I32); }
+
 static void print_binary(Printer *p, const Expr *e, int strength)
 {
+  if (p->style == PRINT_SCRIPT && is_plain_number(e->arg[0]) && is_plain_number(e->arg[1]) && word_of((ExprKind)e->kind)) {
+    print_function(p, word_of((ExprKind)e->kind), 2, e->arg);
+    return;
+  }
   bool truncates = e->kind == E_DIV && dtype_is_int(e->dtype);
   if (!*operators[e->kind].op || truncates) {
     const char *name = truncates ? "truncdiv" : e->kind == E_MOD ? "truncmod" : expr_kind_name((ExprKind)e->kind);

@@ -34,7 +34,7 @@
 typedef enum { LOWER_LOOPS, LOWER_KERNEL } LowerStage;
 
 typedef struct LowerConfig {
-  int unroll_max;            /* loops marked for automatic unrolling: at most this many steps */
+  int unroll_max;            /* plain loops that give at most this many statements are unrolled */
   bool no_partition;         /* keep guards in the loops */
   bool no_vectorize;         /* vector loops become plain ones */
   const char *dump_dir;      /* NULL: none; else each pass writes NN_name.txt */

@@ -45,7 +45,6 @@ typedef struct Prim {
   SchedArg (*fn)(Sched *, SchedArg *);
 } Prim;
 const Prim *prim_find(const char *name);            /* NULL if there is none */
-const Prim *prim_row(int);
 
 /* The parameters of a signature, one after the other. */
 typedef struct PrimParam {
@@ -73,6 +72,8 @@ SchedArg result_mark(Sched *, LoopMark);
 SchedArg result_int(Sched *, int64_t);
 SchedArg result_list(Sched *, int n, const SchedArg *);
 
+/* Runs work; if it raises, the schedule is put back and the error goes on. */
+void sched_all_or_nothing(Sched *, void (*work)(Ctx *, void *env), void *env);
 /* Runs work on the schedule and puts everything back afterwards; true if it was
  * not refused. */
 bool sched_try(Sched *, SchedArg (*work)(Sched *, SchedArg *), SchedArg *);
@@ -140,25 +141,36 @@ bool facts_is_param(const Sched *, const Buffer *);
 const char *facts_not_complete(Sched *, Stmt *block);
 const char *facts_not_reduction(Sched *, Stmt *block);
 void facts_check_movable(Sched *, const char *prim, Stmt *block);
-/* Other blocks of the function that touch what the block writes or reads. */
-int facts_consumers(Arena *, Sched *, Stmt *block, Stmt ***out);
+/* Raises if the block is inside another one that runs a part of its domain at a time. */
+void facts_check_whole_scope(Sched *, const char *prim, Stmt *block);
+/* Blocks of the scope that write or read a buffer; other blocks of a block's scope
+ * that read what it writes or write what it reads. */
+int facts_writers(Arena *, Stmt *scope, const Buffer *, Stmt ***out);
+int facts_readers(Arena *, Stmt *scope, const Buffer *, Stmt ***out);
+int facts_consumers(Arena *, Stmt *block, Stmt ***out);
 int facts_producers(Arena *, Sched *, Stmt *block, Stmt ***out);
-int facts_writers(Arena *, Sched *, const Buffer *, Stmt ***out);
-int facts_readers(Arena *, Sched *, const Buffer *, Stmt ***out);
+/* May the writer change elements that the reader reads, at any time in their scope? */
+bool facts_touches(Sched *, Stmt *writer, Stmt *reader);
+/* Raises if the block writes something that its scope does not allocate. */
+void facts_check_not_output(Sched *, const char *prim, Stmt *block);
 /* Raises unless everything the block reads is final where it stands: no writer of
  * it comes later. */
 void facts_check_inputs_final(Sched *, const char *prim, Stmt *block);
 /* Distinct iterations of the loops run distinct instances of the block?  Loops not
  * given are fixed. */
 bool facts_injective(Sched *, Stmt *block, int n, Stmt *const *loops, const char **why);
+/* Raises unless the instances of the block may run in any order. */
+void facts_check_order_free(Sched *, const char *prim, Stmt *block);
 /* Raises if iterations of the loop could see each other's results. */
 void facts_check_independent(Sched *, const char *prim, Stmt *loop);
+/* The same for every loop around the statement whose iterations run at once. */
+void facts_check_above(Sched *, const char *prim, Stmt *);
 /* Raises if a block under the loop reads what another one there writes in another
  * iteration. */
 void facts_check_covered(Sched *, const char *prim, Stmt *loop);
-/* The buffer is touched under the loop alone, and is no parameter. */
+/* The buffer is touched under the loop alone, and each iteration has its own. */
 bool facts_private(Sched *, const Stmt *loop, const Buffer *);
-/* Infers reads and writes of the block, and of the blocks around it, anew. */
+/* Infers reads and writes of the block and of those inside and around it anew. */
 void facts_refresh(Sched *, Stmt *block);
 
 /* ---- region.c: boxes ---------------------------------------------------------------------------- */
@@ -172,6 +184,7 @@ typedef struct Box {
  * strictly inside `loop` run over. */
 Box region_under(Sched *, Analyzer *, const Region *, Stmt *block, const Stmt *loop);
 void region_join(Sched *, Analyzer *, Box *into, const Box *);
+bool region_apart(Sched *, Analyzer *, const Box *, const Box *);   /* no element in common */
 bool region_holds(Sched *, Analyzer *, const Box *outer, const Box *inner);
 const Expr *region_lesser(Sched *, Analyzer *, const Expr *a, const Expr *b);
 const Expr *region_greater(Sched *, Analyzer *, const Expr *a, const Expr *b);
@@ -179,30 +192,43 @@ const Expr *region_greater(Sched *, Analyzer *, const Expr *a, const Expr *b);
 /* ---- shared small things ---------------------------------------------------------------------------- */
 
 const Expr *const_like(Sched *, const Expr *like, int64_t);    /* of like's dtype */
-const Expr *conj(Sched *, const Expr *a, const Expr *b);       /* a and b; either may be NULL */
+const Expr *both(Sched *, const Expr *a, const Expr *b);       /* a and b; either may be NULL */
 /* The conditions joined by `and` in e, in order. */
 int conjuncts(Arena *, const Expr *e, const Expr ***out);
 const Expr *ceil_div(Sched *, const Expr *a, const Expr *b);
 const Expr *iter_end(Sched *, const Expr *min, const Expr *extent);   /* min + extent - 1 */
 const Region *read_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
 const Region *write_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
+const Region *buffer_region(Sched *, const char *prim, Stmt *block, const SchedArg *, bool *write);
 void block_add_alloc(Sched *, Stmt *block, const Buffer *);
 void func_drop_alloc(Sched *, const Buffer *);
+/* Replaces a buffer in the whole function, its parameters included. */
+void func_replace_buffer(Sched *, const Buffer *from, const Buffer *to);
 Stmt *func_alloc_block(Sched *, const Buffer *);               /* the block that allocates it, or NULL */
-const Region *point_region(Sched *, const Buffer *, const Expr *const *index);
-/* A block with plain loops around it, one for each variable (extents given), that
- * stores value at index; for copies. */
-Stmt *copy_nest(Sched *, const char *name, int n, const Expr *const *extent, const char *const *hint,
-                const Var **vars);
-void copy_nest_finish(Sched *, Stmt *nest, const Buffer *to, const Expr *const *index, const Expr *value);
-Stmt *copy_nest_block(Stmt *nest);
-/* Extents of the results of an index map when its variables run over [0, extent). */
-void map_extents(Sched *, const char *prim, const IndexMap *, const Expr *const *extent, const Expr **out);
+/* A block of n spatial variables vars[i] in [0, extent[i]) around a body; plain_nest
+ * puts it into loops of its own, one for each variable. */
+Stmt *plain_block(Sched *, const char *name, int n, const Var *const *vars, const Expr *const *extent, Stmt *body);
+Stmt *plain_nest(Sched *, Stmt *block);
+const IterVar *const *iters_as_loops(Sched *, const Block *);
+/* Simplifies what a block computes, knowing its variables and inner loops. */
+void simplify_body(Sched *, Stmt *block);
+
+/* A copy of a loop over a new variable (noted in vars: Var* -> Expr*) around body. */
+Stmt *copy_loop(Sched *, const Stmt *loop, Map *vars, Stmt *body);
+/* The predicate with the loops replaced by their copies in vars, and those without
+ * a copy at their first step. */
+const Expr *first_step_predicate(Sched *, const Expr *predicate, int n, Stmt *const *loop, Map *vars);
+
+/* Raises unless the first steps of the loops are the first step of the reduction. */
+void check_starts(Sched *, const char *prim, Stmt *block);
 
 /* Cores that other primitives build on. */
 Stmt *blockize_loop(Sched *, Stmt *loop);
 void inline_block(Sched *, Stmt *block);
 void compute_at_loop(Sched *, Stmt *block, Stmt *loop, bool preserve_unit, int index);
+/* Puts a block made just now, standing nowhere yet, under the loop: over what the n
+ * blocks there need of it, or (consumes) have made for it. */
+void place_new_block(Sched *, const char *prim, Stmt *block, Stmt *loop, bool consumes, int n, Stmt *const *others);
 
 uint64_t rng_next(uint64_t *);
 

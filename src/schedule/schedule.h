@@ -80,7 +80,7 @@ int sched_get_producers(Sched *, BlockRV, Arena *, BlockRV **out);
 int sched_get_consumers(Sched *, BlockRV, Arena *, BlockRV **out);
 int sched_get_output_blocks(Sched *, BlockRV scope, Arena *, BlockRV **out);
 
-/* loops.c: split fuse reorder tile(te) merge add_unit_loop loop_partition */
+/* loops.c */
 /* n factors, at most one of them NULL (inferred).  Imperfect factors put a
  * predicate on the blocks below. */
 void sched_split(Sched *, LoopRV, int n, const Expr *const *factors, bool preserve_unit, LoopRV *out);
@@ -108,7 +108,7 @@ BlockRV sched_cache_read(Sched *, BlockRV, int read_index, const char *scope, in
 BlockRV sched_cache_write(Sched *, BlockRV, int write_index, const char *scope, int nconsumers, const BlockRV *consumers);
 BlockRV sched_reindex(Sched *, BlockRV, bool write, int index);
 
-/* reduction.c */
+/* reduction.c, rfactor.c, einsum.c */
 BlockRV sched_rfactor(Sched *, LoopRV, int factor_axis);
 BlockRV sched_decompose_reduction(Sched *, BlockRV, LoopRV);
 void sched_pad_einsum(Sched *, BlockRV, int n, const int64_t *padding);
@@ -128,14 +128,14 @@ typedef struct IndexMap {
 void sched_transform_layout(Sched *, BlockRV, bool write, int buffer_index, const IndexMap *, const Expr *pad_value);
 void sched_transform_block_layout(Sched *, BlockRV, const IndexMap *);
 
-/* tensorize.c */
+/* blockize.c, tensorize.c */
 BlockRV sched_blockize(Sched *, SchedArg loop_or_blocks, bool preserve_unit);
 void sched_tensorize(Sched *, SchedArg block_or_loop, const TensorIntrin *);
 
 /* sample.c: choices, recorded with their decision */
 IntRV sched_sample_categorical(Sched *, int n, const int64_t *candidates, const double *probs, int decision);   /* decision -1: draw */
 void sched_sample_perfect_tile(Sched *, LoopRV, int n, int64_t max_innermost, const int64_t *decision, IntRV *out);
-LoopRV sched_sample_compute_location(Sched *, BlockRV, int decision);
+LoopRV sched_sample_compute_location(Sched *, BlockRV, int decision);   /* -2 inline, -1 root; below: draw */
 int64_t sched_int_value(Sched *, IntRV);
 
 /* ---- te_stage.c: the te face --------------------------------------------------------- */
@@ -175,5 +175,25 @@ int te_sched_rfactor(TeSched *, const Tensor *, const IterVar *, int factor_axis
 
 /* The schedule that the description stands for, ready to lower. */
 Sched *te_sched_emit(TeSched *, const char *name, int nargs, const TeArg *args);
+
+/* ---- random.c: random computations and schedules, for fuzzers and tests ------------------ */
+
+/* A small computation: elementwise chains, products, convolutions, broadcasts, stencils,
+ * reductions; sizes with primes among them, now and then symbolic. */
+int random_compute(Module *, uint64_t *seed, TeArg **args);      /* its arguments, the output last */
+PrimFunc *random_func(Module *, uint64_t *seed);                 /* the same as a function */
+/* One random primitive with random arguments.  True if it was accepted; a refusal is no
+ * error, anything else is raised. */
+bool random_step(Sched *, uint64_t *seed);
+/* Numbers for the arguments of f (sizes drawn from seed), in the arena: integers small
+ * enough that float sums are exact. */
+TirArg *random_args(Arena *, const PrimFunc *f, uint64_t seed);
+/* Runs both on the same numbers; raises ERR_INTERNAL naming the element that differs. */
+void random_compare(const PrimFunc *, const PrimFunc *, uint64_t seed);
+/* A random computation and that many random steps on it.  After each accepted one the
+ * function is well formed and computes the same; after each refused one it is as it
+ * was; at the end the trace's text replays to an equal function.  Raises otherwise.
+ * Returns the number of accepted steps.  each (may be NULL) is called on the result. */
+int random_session(Ctx *, uint64_t seed, int steps, void (*each)(void *, const PrimFunc *plain, Sched *), void *env);
 
 #endif

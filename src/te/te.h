@@ -29,6 +29,7 @@ struct TeOp {
   Annots attrs;
   int nout;
   Tensor *out;
+  bool needs_scan;           /* reads rows before the first of a placeholder: sound only as the step of a scan */
   /* compute: axis and reduce_axis; one body per output.  A body is an expression
    * over the axes; reductions sit at its top or anywhere inside.  scan: axis[0]
    * is the scan axis, the others are the spatial axes of each update. */
@@ -65,8 +66,12 @@ static inline const Tensor *te_tensor_of(const Buffer *b) { return b->owner; }  
 
 /* Raises unless the bodies of the compute op read known tensors by their rank, use
  * its own axes (and each reduce axis inside its reduction only), and no read is
- * provably out of bounds. */
-void te_check_compute(const TeOp *);
+ * provably out of bounds.  first (NULL: 0) is where its first axis starts.  With
+ * may_scan a read of a placeholder at the first axis less a constant passes, since
+ * the placeholder may be the state of a scan; returns whether there was one. */
+bool te_check_compute(const TeOp *, const Expr *first, bool may_scan);
+/* Raises the error that may_scan let pass: op is no step of a scan after all. */
+void te_check_outside_scan(const TeOp *);
 /* Can no read below e leave its tensor while the axes run over their domains?
  * False: not known. */
 bool te_reads_in_bounds(Module *, int naxis, const IterVar *const *axis, const Expr *e);
@@ -97,16 +102,17 @@ const TeOp *te_replace_reads(const TeOp *, const Map *map);
  * becomes a block "<name>_red"; one block for all outputs of a multi-output
  * compute), in a schedulable PrimFunc of module dst.  args: tensors and scalar
  * variables in the order of the parameters; a placeholder, or an output.  What is
- * an output and not listed is allocated inside.  names (may be NULL) receives for
- * each TeOp (key) the block name (char *), and for each reduction inside a larger
- * expression (key: its E_REDUCE) the name of the block that it became. */
+ * an output and not listed is allocated inside.  names (may be NULL) receives the
+ * block name (char *) for each TeOp (key) and for each reduction inside a larger
+ * expression (key: its E_REDUCE), and the buffer name for each Tensor (key).  Its
+ * memory is dst's. */
 typedef struct TeArg {
   const Tensor *tensor;      /* or NULL */
   const Var *var;            /* a scalar or size parameter */
   const Buffer *buffer;      /* optional: decl_buffer given for the tensor (binds) */
 } TeArg;
 PrimFunc *te_create_prim_func(Module *dst, const char *name, int nargs, const TeArg *args, Map *names);
-/* Arguments that every caller could give: the scalars that no shape tells, the
+/* graph.c: arguments that every caller could give: the scalars that no shape tells, the
  * placeholders in order of first use, the outputs. */
 int te_default_args(Arena *, int n, const Tensor *const *outputs, TeArg **out);
 

@@ -129,6 +129,8 @@ struct PrimFunc {
 
 /* ---- build.c: making and changing statements ------------------------------ */
 
+/* Bounds of loops and of block variables take the dtype of their variable. */
+
 Stmt *stmt_seq(Module *, int n, Stmt *const *v);                  /* flattens nested sequences; n == 1 gives v[0] */
 Stmt *stmt_for(Module *, const Var *, const Expr *min, const Expr *extent, ForKind, const char *thread_tag, Stmt *body);
 Stmt *stmt_if(Module *, const Expr *cond, Stmt *then, Stmt *orelse);
@@ -204,17 +206,20 @@ bool stmt_equal(const Stmt *, const Stmt *, Arena *, const char **why);
 bool expr_equal_struct(const Expr *, const Expr *);                /* free variables must be the same */
 uint64_t func_hash(const PrimFunc *);                              /* equal functions hash alike */
 
-/* ---- check.c ------------------------------------------------------------------ */
+/* ---- check.c, bounds.c --------------------------------------------------------- */
 
 /* Raises ERR_TYPE naming the place when f is not well formed: a variable used
  * outside its scope or defined twice, a wrong rank or dtype, a block binding of
  * the wrong number, a write to a read-only … ; in the schedulable form also that
  * block bindings stay in their domains where that can be decided. */
 void func_check(const PrimFunc *);
-/* Raises ERR_BOUNDS if an access is provably out of bounds. */
+/* bounds.c.  Raises ERR_BOUNDS if an access is provably out of bounds. */
 void func_check_bounds(const PrimFunc *);
+/* Raises ERR_TYPE if a block axis is provably bound outside of its domain (func_check
+ * asks this too). */
+void func_check_domains(const PrimFunc *);
 
-/* ---- print.c, parse.c ------------------------------------------------------------ */
+/* ---- print.c, print_compact.c, lex.c, parse*.c ------------------------------------ */
 
 const char *func_print(Arena *, const PrimFunc *);                 /* TVMScript: @T.prim_func def … */
 const char *func_print_compact(Arena *, const PrimFunc *);         /* for (i, 0, 1024) { … } */

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""The lesson's matrix multiply from naive to packed, beside OpenBLAS and the machine's peak.
+
+    bench/matmul_ladder.py [--sizes 512,1024,2048] [--threads 1,2] [--rounds 5] [--json]
+
+All rungs and the peer (numpy's OpenBLAS) are measured in turn, round after round, in
+one process; medians are printed.  The peak is the best figure that an assembly loop
+(bench/peak.c) reached at any time of the run."""
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
+
+import numpy as np  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
+
+import lathe  # noqa: E402
+import packed_matmul  # noqa: E402
+from lathe import te  # noqa: E402
+
+SLOW_SECONDS = 1.0      # a rung slower than this is run once a round, in three rounds
+
+
+def library(name):
+    folder = os.environ.get("LATHE_LIBRARY_PATH", str(ROOT / "build"))
+    return ctypes.CDLL(os.path.join(folder, name))
+
+
+class Peak:
+    """GFLOP/s of the machine by number of threads: the best of all samples so far."""
+
+    def __init__(self):
+        self.function = library("libpeak.so").peak_gflops
+        self.function.restype = ctypes.c_double
+        self.function.argtypes = [ctypes.c_int, ctypes.c_double]
+        self.best = {}
+
+    def sample(self, threads, seconds=0.1):
+        self.best[threads] = max(self.best.get(threads, 0), self.function(threads, seconds))
+
+
+def set_threads(n):
+    rt = library("liblathe_rt.so")
+    rt.lathe_rt_set_num_threads.argtypes = [ctypes.c_int32, ctypes.c_void_p]
+    if rt.lathe_rt_set_num_threads(n, None):
+        raise RuntimeError(f"the runtime refused {n} threads")
+
+
+def lesson(N):
+    """The tensors of the lesson."""
+    A = te.placeholder((N, N), name="A")
+    B = te.placeholder((N, N), name="B")
+    k = te.reduce_axis((0, N), name="k")
+    return A, B, te.compute((N, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+
+
+def rung(N, steps):
+    """The lesson's schedule with the given steps of: tile, reorder, vectorize, parallel, unroll."""
+    A, B, C = lesson(N)
+    s = te.create_schedule(C.op)
+    i, j = C.op.axis
+    if "tile" in steps:
+        io, jo, ii, ji = s[C].tile(i, j, x_factor=32, y_factor=32)
+    if "reorder" in steps:
+        ko, ki = s[C].split(C.op.reduce_axis[0], factor=4)
+        s[C].reorder(io, jo, ko, ii, ji, ki)
+    if "vectorize" in steps:
+        jii, jiv = s[C].split(ji, factor=8)
+        s[C].vectorize(jiv)
+    if "parallel" in steps:
+        s[C].parallel(io)
+    if "unroll" in steps:
+        s[C].unroll(ki)
+    return s, [A, B, C]
+
+
+LADDER = [
+    ("naive", []),
+    ("tiled", ["tile"]),
+    ("reordered", ["tile", "reorder"]),
+    ("vectorized", ["tile", "reorder", "vectorize"]),
+    ("parallel", ["tile", "reorder", "vectorize", "parallel"]),
+    ("unrolled", ["tile", "reorder", "vectorize", "parallel", "unroll"]),
+]
+
+
+class Entry:
+    """One line of the table: something to call, and what it took."""
+
+    def __init__(self, name, call, threads):
+        self.name, self.call, self.threads, self.seconds, self.rounds = name, call, threads, [], 0
+
+    def measure(self, rounds):
+        if self.rounds >= (3 if self.seconds and self.seconds[0] > SLOW_SECONDS else rounds):
+            return
+        set_threads(self.threads)
+        with threadpool_limits(limits=self.threads):
+            if not self.seconds:
+                self.call()
+            best = []
+            repeat = 1 if self.seconds and self.seconds[0] > SLOW_SECONDS / 4 else 3
+            for _ in range(repeat):
+                start = time.perf_counter()
+                self.call()
+                best.append(time.perf_counter() - start)
+        self.seconds.append(statistics.median(best))
+        self.rounds += 1
+
+    @property
+    def median(self):
+        return statistics.median(self.seconds)
+
+
+def entries(N, threads, a, b, expected):
+    target = lathe.target.Target("llvm -mcpu=native")
+    made = []
+    out = lathe.nd.empty((N, N))
+    x, y = lathe.nd.array(a), lathe.nd.array(b)
+
+    def add(name, func, *args):
+        func(*args)
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-3, err_msg=name)
+        made.extend(Entry(name, lambda: func(*args), t) for t in threads if t == 1 or name in PARALLEL)
+
+    for name, steps in LADDER:
+        s, tensors = rung(N, steps)
+        add(name, lathe.build(s, tensors, target=target, name="matmul"), x, y, out)
+    for t in threads:
+        size = packed_matmul.Blocking(target, N, N, N, t)
+        sch = packed_matmul.schedule(packed_matmul.declare(N, N, N), size)
+        f = lathe.build(sch.mod, target=target)
+        set_threads(t)
+        f(x, y, out)
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-3)
+        made.append(Entry("packed", lambda f=f: f(x, y, out), t))
+        sch = packed_matmul.schedule(packed_matmul.declare_prepacked(N, N, N, size.NR), size, prepacked=True)
+        g = lathe.build(sch.mod, target=target)
+        z = lathe.nd.array(packed_matmul.pack_b(b, size.NR))
+        g(x, z, out)
+        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-3)
+        made.append(Entry("packed, B ahead", lambda g=g, z=z: g(x, z, out), t))
+    result = np.empty((N, N), "float32")
+    made.extend(Entry("OpenBLAS", lambda: np.matmul(a, b, out=result), t) for t in threads)
+    return made
+
+
+PARALLEL = {"parallel", "unrolled"}
+
+
+def measure(N, threads, rounds, peak):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((N, N)).astype("float32") for _ in range(2))
+    rows = entries(N, threads, a, b, a @ b)
+    for _ in range(rounds):
+        for t in threads:
+            peak.sample(t)
+        for row in rows:
+            row.measure(rounds)
+    return rows
+
+
+def table(N, rows, peak, threads):
+    flops = 2.0 * N ** 3
+    lines = []
+    for t in threads:
+        blas = next(r.median for r in rows if r.name == "OpenBLAS" and r.threads == t)
+        for row in rows:
+            if row.threads == t:
+                gflops = flops / row.median / 1e9
+                lines.append({"size": N, "threads": t, "schedule": row.name, "ms": row.median * 1e3, "gflops": gflops,
+                              "of_peak": gflops / peak.best[t], "vs_openblas": blas / row.median})
+    return lines
+
+
+def verdicts(lines, threads):
+    """The figures that are asked for, each with what was reached."""
+    def find(N, t, name):
+        return next((line for line in lines if (line["size"], line["threads"], line["schedule"]) == (N, t, name)), None)
+
+    out = []
+    for N in sorted({line["size"] for line in lines}):
+        order = [name for name, _ in LADDER] + ["packed"]
+        for before, after in zip(order, order[1:]):
+            t = max(threads) if after in PARALLEL | {"packed"} else 1
+            x = find(N, t if before in PARALLEL else 1, before)
+            y = find(N, t, after)
+            out.append((f"{N}: {after} / {before}", x["ms"] / y["ms"], 0.95))
+        if N >= 1024:
+            out.append((f"{N}: packed, of peak", find(N, 1, "packed")["of_peak"], 0.85))
+            out.append((f"{N}: packed / OpenBLAS", find(N, 1, "packed")["vs_openblas"], 0.95))
+            out.append((f"{N}: packed, B ahead / OpenBLAS", find(N, 1, "packed, B ahead")["vs_openblas"], 1.0))
+            if 2 in threads:
+                for name in ("packed", "packed, B ahead"):
+                    out.append((f"{N}: {name}, second thread", find(N, 1, name)["ms"] / find(N, 2, name)["ms"], 1.85))
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sizes", default="512,1024,2048")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    threads = [int(t) for t in args.threads.split(",")]
+    peak, lines = Peak(), []
+    for N in map(int, args.sizes.split(",")):
+        lines += table(N, measure(N, threads, args.rounds, peak), peak, threads)
+    for line in lines:                       # the peak of the whole run
+        line["of_peak"] = line["gflops"] / peak.best[line["threads"]]
+    checks = verdicts(lines, threads)
+    if args.json:
+        print(json.dumps({"peak": peak.best, "rows": lines, "checks": checks}, indent=1))
+        return
+    print("| size | threads | schedule | ms | GFLOP/s | of peak | vs OpenBLAS |\n|---|---|---|---|---|---|---|")
+    for r in lines:
+        print(f"| {r['size']} | {r['threads']} | {r['schedule']} | {r['ms']:.2f} | {r['gflops']:.1f} | "
+              f"{r['of_peak'] * 100:.0f} % | {r['vs_openblas']:.2f}x |")
+    print("\npeak: " + ", ".join(f"{g:.1f} GFLOP/s on {t} thread{'s' * (t > 1)}" for t, g in peak.best.items()))
+    print()
+    for name, got, wanted in checks:
+        print(f"{'ok  ' if got >= wanted else 'MISS'} {name}: {got:.2f} (asked for {wanted:.2f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""A matrix product level with the libraries, written only with schedule primitives.
+
+The plan is the classic one.  C is cut into register tiles of MR rows and NR columns.
+A and B are copied into panels, KC steps of the sum at a time, so that the innermost loop
+reads both straight ahead; a panel of B stays in the first-level cache while the
+panels of A pass by, and those come from the second-level cache.
+
+    for ko                          KC steps of the sum
+      copy B[ko, :] into panels of KC x NR                  (parallel)
+      copy A[:, ko] into panels of KC x MR                  (parallel)
+      for jo, io                    blocks of C             (parallel)
+        for jm, im                  register tiles
+          for ki                    C[MR, NR] += A[MR] * B[NR], unrolled and vectorized
+
+The sizes come from the target: its registers give MR and NR, its caches KC and the rows
+of a block; the blocks are shared out evenly among the threads.
+"""
+from lathe import te, tir
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+class Blocking:
+    """Sizes of tiles and blocks for a target and a problem."""
+
+    def __init__(self, target, M, N, K, threads=1):
+        lanes = target.vector_width // 32
+        # A register tile leaves room for one row of B and for what A needs: nothing where the
+        # machine broadcasts while loading, two vectors where it multiplies by an element.
+        columns = 2 if target.broadcast_load else 3
+        self.NR = columns * lanes
+        self.MR = (target.vector_registers - 1 - columns) // columns if target.broadcast_load else 2 * lanes
+        self.KC = ceil_div(K, ceil_div(K, max(64, target.l1_bytes // (4 * self.NR))))
+        tiles_m, tiles_n = ceil_div(M, self.MR), ceil_div(N, self.NR)
+        # threads = across * down, each with about as many tiles as the others
+        across = min((n for n in range(1, threads + 1) if threads % n == 0),
+                     key=lambda n: ceil_div(tiles_n, n) * ceil_div(tiles_m, threads // n))
+        self.block_n = ceil_div(tiles_n, across)
+        share = ceil_div(tiles_m, threads // across)
+        fit = max(1, target.l2_bytes // 2 // (4 * self.KC * self.MR))
+        self.block_m = ceil_div(share, ceil_div(share, fit))
+
+
+def declare(M, N, K):
+    """A (M, K) times B (K, N), as a loop program."""
+    A = te.placeholder((M, K), name="A")
+    B = te.placeholder((K, N), name="B")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    return te.create_prim_func([A, B, C])
+
+
+def declare_prepacked(M, N, K, NR):
+    """The same with B given in panels of NR columns, (N/NR, K, NR), as weights are kept."""
+    panels = ceil_div(N, NR)
+    A = te.placeholder((M, K), name="A")
+    B = te.placeholder((panels, K, NR), name="B")
+    k = te.reduce_axis((0, K), name="k")
+    C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[j // NR, k, j % NR], axis=k), name="C")
+    return te.create_prim_func([A, B, C])
+
+
+def pack_b(b, NR):
+    """numpy: B (K, N) as panels (N/NR, K, NR), the last one filled up with zeros."""
+    import numpy as np
+
+    K, N = b.shape
+    panels = ceil_div(N, NR)
+    padded = np.zeros((K, panels * NR), b.dtype)
+    padded[:, :N] = b
+    return np.ascontiguousarray(padded.reshape(K, panels, NR).transpose(1, 0, 2))
+
+
+def pack(sch, block, operand, axis, tile, at):
+    """Copies an operand of the block into panels of `tile` along an axis, inside the loop `at`:
+    [panel, k, position in the panel].  Gives the copy's three loops in that order."""
+    panel = sch.cache_read(block, operand, "global")
+    layout = (lambda p, q: (p // tile, q, p % tile)) if axis == 0 else (lambda p, q: (q // tile, p, q % tile))
+    sch.transform_layout(block, ("read", operand), layout, pad_value=0.0)
+    sch.compute_at(panel, at)
+    loops = sch.get_loops(panel)[1:]
+    if len(loops) == 3:                      # the tiles do not fit evenly: it runs over padded panels already
+        return loops
+    outer, inner = sch.split(loops[axis], [None, tile])
+    sch.reorder(outer, loops[1 - axis], inner)
+    return outer, loops[1 - axis], inner
+
+
+def schedule(func, size, prepacked=False):
+    """Applies the plan above to a function of `declare` or `declare_prepacked`."""
+    sch = tir.Schedule(func)
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    io, im, ii = sch.split(i, [None, size.block_m, size.MR])
+    jo, jm, ji = sch.split(j, [None, size.block_n, size.NR])
+    ko, ki = sch.split(k, [None, size.KC])
+    sch.reorder(ko, jo, io, jm, im, ki, ii, ji)
+
+    if not prepacked:
+        outer, _, inner = pack(sch, block, 1, 1, size.NR, ko)
+        sch.vectorize(inner)
+        sch.parallel(outer)
+    outer, row, inner = pack(sch, block, 0, 0, size.MR, ko)
+    row_outer, line = sch.split(row, [None, 16])          # a cache line of A at a time
+    sch.reorder(outer, row_outer, inner, line)
+    sch.parallel(outer)
+
+    sch.unroll(ii)
+    sch.vectorize(ji)
+    sch.parallel(sch.fuse(jo, io))
+    sch.decompose_reduction(block, ko)
+    return sch

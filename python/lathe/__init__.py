@@ -1,0 +1,21 @@
+"""Lathe: a machine-learning compiler.
+
+The names and signatures are those of TVM: ``import lathe as tvm`` and
+``from lathe import te`` run its users' code."""
+
+from ._ffi.library import compiler as _compiler
+
+__version__: str = _compiler().lathe_version().decode()
+
+from . import arith, error, ir, nd, runtime, script, target, te, tir  # noqa: E402
+from .build_module import build, lower  # noqa: E402
+from .error import LatheError, TVMError  # noqa: E402
+from .ir import IRModule  # noqa: E402
+from .runtime import cpu, cuda, device, get_global_func, gpu, register_func  # noqa: E402
+from .runtime.ndarray import NDArray  # noqa: E402
+from .tir.expr import convert  # noqa: E402
+
+__all__ = [
+    "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "convert", "cpu", "cuda", "device", "error", "get_global_func", "gpu", "ir",
+    "lower", "nd", "register_func", "runtime", "script", "target", "te", "tir",
+]

@@ -1,0 +1,214 @@
+"""Finding and loading liblathe.so and liblathe_rt.so, and what they declare."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, Structure, Union, c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import List
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def search_path() -> List[Path]:
+    """Folders that may hold the libraries, in the order they are tried."""
+    given = [Path(p) for p in os.environ.get("LATHE_LIBRARY_PATH", "").split(os.pathsep) if p]
+    return given + [PACKAGE, PACKAGE.parent.parent / "build"]
+
+
+def _load(name: str) -> ctypes.CDLL:
+    tried = []
+    for folder in search_path():
+        path = folder / name
+        if path.exists():
+            try:
+                return ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+            except OSError as e:
+                raise ImportError(f"{path} does not load: {e}") from None
+        tried.append(str(folder))
+    raise ImportError(
+        f"{name} was not found in {', '.join(tried)}; run `make build` in the source tree, "
+        "install the wheel, or set LATHE_LIBRARY_PATH to the folder that holds it"
+    )
+
+
+# ---- include/lathe.h
+
+
+class ValueUnion(Union):
+    _fields_ = [("i", c_int64), ("f", c_double), ("s", c_void_p), ("p", c_void_p)]
+
+
+class Value(Structure):
+    """LatheValue."""
+
+    _fields_ = [("tag", c_int32), ("kind", c_int32), ("u", ValueUnion), ("n", c_int64)]
+
+
+NONE, BOOL, INT, FLOAT, STR, OBJECT, LIST = range(7)
+
+#: LatheKind, by number.
+KINDS = (
+    "expr var itervar buffer reducer tensor teop stmt primfunc module schedule teschedule testage "
+    "tensorintrin target built world block loop intrv"
+).split()
+
+PollFn = ctypes.CFUNCTYPE(c_int32, c_void_p)
+
+
+@functools.lru_cache(maxsize=None)
+def compiler() -> ctypes.CDLL:
+    """liblathe.so, with its functions declared."""
+    runtime()
+    lib = _load("liblathe.so")
+    lib.lathe_context_new.restype = c_void_p
+    lib.lathe_context_free.argtypes = [c_void_p]
+    lib.lathe_call.argtypes = [c_void_p, c_char_p, c_int32, c_void_p, c_void_p]
+    lib.lathe_call.restype = c_int32
+    lib.lathe_object_retain.argtypes = [c_int32, c_void_p]
+    lib.lathe_object_release.argtypes = [c_int32, c_void_p]
+    lib.lathe_object_id.argtypes = [c_int32, c_void_p]
+    lib.lathe_object_id.restype = c_uint64
+    lib.lathe_object_count.argtypes = [c_void_p]
+    lib.lathe_object_count.restype = c_int64
+    lib.lathe_error_name.argtypes = [c_int32]
+    lib.lathe_error_name.restype = c_char_p
+    lib.lathe_error_message.argtypes = [c_void_p]
+    lib.lathe_error_message.restype = c_char_p
+    lib.lathe_error_location.argtypes = [c_void_p, POINTER(c_char_p), POINTER(c_int32), POINTER(c_int32)]
+    lib.lathe_error_location.restype = c_int32
+    lib.lathe_functions.argtypes = [c_int32, POINTER(c_char_p), POINTER(c_char_p), POINTER(c_char_p)]
+    lib.lathe_functions.restype = c_int32
+    lib.lathe_set_poll.argtypes = [c_void_p, PollFn, c_void_p]
+    lib.lathe_fail_allocation.argtypes = [c_void_p, c_int64]
+    lib.lathe_fail_allocation.restype = c_int64
+    lib.lathe_version.restype = c_char_p
+    return lib
+
+
+# ---- include/lathe_rt.h
+
+
+class RtError(Structure):
+    """LatheRtError."""
+
+    _fields_ = [("text", c_char * 512)]
+
+
+class RtDevice(Structure):
+    """LatheRtDevice, DLDevice."""
+
+    _fields_ = [("type", c_int32), ("id", c_int32)]
+
+
+class RtDType(Structure):
+    """LatheRtDType, DLDataType."""
+
+    _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
+
+
+class RtTensor(Structure):
+    """LatheRtTensor, DLTensor."""
+
+    _fields_ = [
+        ("data", c_void_p),
+        ("device", RtDevice),
+        ("ndim", c_int32),
+        ("dtype", RtDType),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    ]
+
+
+class RtSlot(Union):
+    """LatheRtSlot."""
+
+    _fields_ = [("p", c_void_p), ("i", c_int64), ("f", c_double)]
+
+
+class RtArg(Structure):
+    """LatheRtArg."""
+
+    _fields_ = [("tensor", POINTER(RtTensor)), ("scalar", RtSlot)]
+
+
+class RtArgInfo(Structure):
+    """LatheRtArgInfo."""
+
+    _fields_ = [("name", c_char_p), ("dtype", RtDType), ("ndim", c_int32), ("flags", c_int32)]
+
+
+class RtSizeInfo(Structure):
+    """LatheRtSizeInfo."""
+
+    _fields_ = [("name", c_char_p), ("arg", c_int32), ("dim", c_int32)]
+
+
+class RtFuncInfo(Structure):
+    """LatheRtFuncInfo."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("call", c_void_p),
+        ("shape", c_void_p),
+        ("nargs", c_int32),
+        ("nsizes", c_int32),
+        ("args", POINTER(RtArgInfo)),
+        ("sizes", POINTER(RtSizeInfo)),
+    ]
+
+
+class RtModuleInfo(Structure):
+    """LatheRtModuleInfo."""
+
+    _fields_ = [
+        ("magic", c_char * 8),
+        ("abi", c_uint32),
+        ("nfuncs", c_int32),
+        ("arch", c_char_p),
+        ("features", c_char_p),
+        ("funcs", POINTER(RtFuncInfo)),
+    ]
+
+
+class PackedUnion(Union):
+    _fields_ = [("i", c_int64), ("f", c_double), ("s", c_char_p), ("p", c_void_p), ("t", POINTER(RtTensor))]
+
+
+class RtPackedArg(Structure):
+    """LatheRtPackedArg."""
+
+    _fields_ = [("tag", c_int32), ("u", PackedUnion)]
+
+
+PACKED_INT, PACKED_FLOAT, PACKED_STR, PACKED_HANDLE, PACKED_TENSOR = range(5)
+PackedFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(RtPackedArg))
+
+
+@functools.lru_cache(maxsize=None)
+def runtime() -> ctypes.CDLL:
+    """liblathe_rt.so, with its functions declared."""
+    lib = _load("liblathe_rt.so")
+    err = POINTER(RtError)
+    lib.lathe_rt_module_load.argtypes = [c_char_p, POINTER(c_void_p), err]
+    lib.lathe_rt_module_free.argtypes = [c_void_p]
+    lib.lathe_rt_module_info.argtypes = [c_void_p]
+    lib.lathe_rt_module_info.restype = POINTER(RtModuleInfo)
+    lib.lathe_rt_module_func.argtypes = [c_void_p, c_char_p, POINTER(c_void_p), err]
+    lib.lathe_rt_func_info.argtypes = [c_void_p]
+    lib.lathe_rt_func_info.restype = POINTER(RtFuncInfo)
+    lib.lathe_rt_func_call.argtypes = [c_void_p, c_int32, c_void_p, err]
+    lib.lathe_rt_func_time.argtypes = [c_void_p, c_int32, c_void_p, c_int32, c_int32, c_double, POINTER(c_double), err]
+    lib.lathe_rt_register.argtypes = [c_char_p, c_void_p, c_void_p, err]
+    lib.lathe_rt_num_threads.restype = c_int32
+    lib.lathe_rt_set_num_threads.argtypes = [c_int32, err]
+    lib.lathe_rt_version.restype = c_char_p
+    lib.lathe_rt_cpu_features.restype = c_char_p
+    lib.lathe_rt_tensor_copy.argtypes = [POINTER(RtTensor), POINTER(RtTensor), err]
+    return lib
+
+
+assert ctypes.sizeof(Value) == 24 and ctypes.sizeof(c_size_t) == 8

@@ -1,0 +1,121 @@
+"""Modules: named functions."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Union
+
+from .. import error
+from .._ffi import Object, call, register_object
+
+
+class GlobalVar:
+    """The name of a function of a module."""
+
+    def __init__(self, name_hint: str):
+        self.name_hint = name_hint
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, GlobalVar) and other.name_hint == self.name_hint
+
+    def __hash__(self) -> int:
+        return hash(self.name_hint)
+
+    def __repr__(self) -> str:
+        return f'I.GlobalVar("{self.name_hint}")'
+
+    __str__ = __repr__
+
+
+@register_object("module")
+class IRModule(Object):
+    """A set of named functions."""
+
+    #: str() gives the compact form: what lower(…, simple_mode=True) sets.
+    simple_mode = False
+
+    def __init__(self, functions: Optional[Dict[Union[str, GlobalVar], Any]] = None):
+        self._adopt(call("module"))
+        for name, f in (functions or {}).items():
+            self[name] = f
+
+    @staticmethod
+    def from_expr(expr: Any, functions: Optional[Dict[Any, Any]] = None) -> "IRModule":
+        """A module with one function, named by its global_symbol, or main."""
+        mod = IRModule(functions)
+        mod[(expr.attrs or {}).get("global_symbol", "main")] = expr
+        return mod
+
+    # ---- the functions
+
+    def __setitem__(self, name: Union[str, GlobalVar], func: Any) -> None:
+        call("module_set", self, _name(name), func)
+
+    def __getitem__(self, name: Union[str, GlobalVar]) -> Any:
+        f = call("module_get", self, _name(name))
+        if f is None:
+            have = ", ".join(call("module_names", self)) or "none"
+            raise error.ArgumentError(f"the module has no function '{_name(name)}'; it has {have}")
+        return f
+
+    def __contains__(self, name: Union[str, GlobalVar]) -> bool:
+        return _name(name) in call("module_names", self)
+
+    def __len__(self) -> int:
+        return len(call("module_names", self))
+
+    def update_func(self, var: GlobalVar, func: Any) -> None:
+        """Replaces the function under a name."""
+        self[var] = func
+
+    def update(self, other: Union["IRModule", Dict[Any, Any]]) -> None:
+        """Adds or replaces the functions of another module."""
+        for name, f in (other.functions if isinstance(other, IRModule) else other).items():
+            self[name] = f
+
+    def get_global_vars(self) -> List[GlobalVar]:
+        """The names, in the order they were added."""
+        return [GlobalVar(n) for n in call("module_names", self)]
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The name, if there is such a function."""
+        self[name]  # pylint: disable=pointless-statement
+        return GlobalVar(name)
+
+    @property
+    def functions(self) -> Dict[GlobalVar, Any]:
+        """Every function under its name."""
+        return {v: self[v] for v in self.get_global_vars()}
+
+    # ---- text
+
+    def script(self, **_kwargs: Any) -> str:
+        """TVMScript; `lathe.script.from_source` reads it back."""
+        return call("module_script", self)
+
+    def show(self, style: Optional[str] = None, **_kwargs: Any) -> None:
+        """Prints the script, in colour on a terminal."""
+        from ..script.highlight import cprint
+
+        cprint(self.script(), style)
+
+    def __str__(self) -> str:
+        return self._compact() if self.simple_mode else self.script()
+
+    def _compact(self) -> str:
+        return "\n".join(call("primfunc_compact", f).rstrip("\n") for f in self.functions.values())
+
+    __repr__ = __str__
+
+    def astext(self, show_meta_data: bool = False) -> str:
+        """The same as script()."""
+        return self.script()
+
+    def __eq__(self, other: Any) -> bool:
+        return self.same_as(other)
+
+    def __hash__(self) -> int:
+        return Object.__hash__(self)
+
+
+def _name(name: Union[str, GlobalVar]) -> str:
+    return name.name_hint if isinstance(name, GlobalVar) else name

@@ -1,0 +1,295 @@
+"""Arrays.
+
+An NDArray is 64-byte aligned memory with a numpy array over it.  `array` copies,
+as TVM's does, and `.numpy()` gives a copy; `numpy.asarray(x)`, DLPack and numpy
+arrays handed straight to a function share memory."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from .. import error
+from .._ffi.library import RtDevice, RtDType, RtTensor
+from .device import Device, check_usable, cpu
+
+#: dtypes that numpy lacks: name -> (dtype that stores an element, DLPack code, bits)
+_OTHER = {
+    "bfloat16": ("uint16", 4, 16),
+    "float8_e4m3fn": ("uint8", 10, 8),
+    "float8_e4m3fnuz": ("uint8", 11, 8),
+    "float8_e5m2": ("uint8", 12, 8),
+    "float8_e5m2fnuz": ("uint8", 13, 8),
+    "int4": ("int8", 0, 4),
+    "uint4": ("uint8", 1, 4),
+}
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+
+
+#: Older numpys call every array from DLPack read-only; then the flag tells nothing.
+_FLAGS_TELL = bool(np.from_dlpack(np.zeros(1)).flags.writeable)
+
+
+@functools.lru_cache(maxsize=None)
+def storage(dtype: str) -> Tuple[np.dtype, Tuple[int, int]]:
+    """numpy dtype that holds an element, and (DLPack code, bits)."""
+    if dtype in _OTHER:
+        name, code, bits = _OTHER[dtype]
+        return np.dtype(name), (code, bits)
+    try:
+        t = np.dtype(dtype)
+    except TypeError:
+        raise error.TypeError(f"an array cannot have dtype '{dtype}'") from None
+    if t.kind not in _CODES:
+        raise error.TypeError(f"an array cannot have dtype '{dtype}'")
+    return t, (_CODES[t.kind], t.itemsize * 8)
+
+
+@functools.lru_cache(maxsize=None)
+def _name_of(code: int, bits: int) -> str:
+    if (code, bits) in ((6, 8), (1, 1), (6, 1)):
+        return "bool"
+    for name, (_, c, b) in _OTHER.items():
+        if (c, b) == (code, bits):
+            return name
+    return {0: "int", 1: "uint", 2: "float"}[code] + str(bits)
+
+
+def _numpy_view(raw: np.ndarray, dtype: str) -> np.ndarray:
+    """The same memory under its own dtype, where numpy knows it through ml_dtypes."""
+    if dtype not in _OTHER:
+        return raw
+    try:
+        import ml_dtypes  # pylint: disable=import-outside-toplevel
+
+        return raw.view(getattr(ml_dtypes, dtype))
+    except (ImportError, AttributeError):
+        return raw
+
+
+def _aligned(shape: Tuple[int, ...], t: np.dtype) -> np.ndarray:
+    n = int(np.prod(shape, dtype=np.int64)) * t.itemsize
+    memory = np.zeros(n + 64, dtype=np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + n].view(t).reshape(shape)
+
+
+def tensor_of(raw: np.ndarray, dtype: str) -> RtTensor:
+    """A LatheRtTensor over a numpy array, which must outlive it."""
+    code, bits = storage(dtype)[1]
+    n = raw.ndim
+    shape = (ctypes.c_int64 * max(n, 1))(*raw.shape)
+    strides = None
+    if not raw.flags.c_contiguous:
+        item = raw.itemsize
+        if any(s % item for s in raw.strides):
+            raise error.ArgumentError("an array whose strides are not multiples of its element cannot be passed; copy it first")
+        strides = (ctypes.c_int64 * max(n, 1))(*[s // item for s in raw.strides])
+    t = RtTensor(raw.ctypes.data, RtDevice(1, 0), n, RtDType(code, bits, 1), shape, strides, 0)
+    t.keep = (raw, shape, strides)
+    return t
+
+
+class NDArray:
+    """An array on a device."""
+
+    def __init__(self, raw: np.ndarray, dtype: str, keep: Any = None):
+        self._raw, self._dtype, self._keep = raw, dtype, keep
+        self._tensor: Optional[RtTensor] = None
+
+    # ---- what it is
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Extent of each dimension."""
+        return tuple(self._raw.shape)
+
+    @property
+    def dtype(self) -> str:
+        """dtype of an element."""
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._raw.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._raw.size
+
+    @property
+    def device(self) -> Device:
+        """Where it lives."""
+        return cpu(0)
+
+    ctx = device
+
+    @property
+    def data_address(self) -> int:
+        """Address of the first element."""
+        return self._raw.ctypes.data
+
+    @property
+    def writeable(self) -> bool:
+        """May it be written?"""
+        return bool(self._raw.flags.writeable) or (self._keep is not None and not _FLAGS_TELL)
+
+    def element_strides(self) -> Optional[List[int]]:
+        """Elements between neighbours; None if compact."""
+        return None if self._raw.flags.c_contiguous else [s // self._raw.itemsize for s in self._raw.strides]
+
+    def rt_tensor(self) -> RtTensor:
+        """As the runtime takes it."""
+        if self._tensor is None:
+            self._tensor = tensor_of(self._raw, self._dtype)
+        return self._tensor
+
+    # ---- in and out
+
+    def numpy(self) -> np.ndarray:
+        """A copy as a numpy array.  numpy.asarray(x) shares the memory instead."""
+        return _numpy_view(self._raw, self._dtype).copy()
+
+    asnumpy = numpy
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        a = _numpy_view(self._raw, self._dtype)
+        if dtype is not None and a.dtype != dtype:
+            return a.astype(dtype)
+        return a.copy() if copy else a
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._raw.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return (1, 0)
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule that shares the memory."""
+        return self._raw.__dlpack__()
+
+    def copyfrom(self, source_array: Any) -> "NDArray":
+        """Copies the elements of another array of the same shape into this one."""
+        src = source_array._raw if isinstance(source_array, NDArray) else np.asarray(source_array)
+        if tuple(src.shape) != self.shape:
+            raise error.ShapeError(f"copyfrom: an array of shape {tuple(src.shape)} does not fit one of shape {self.shape}")
+        if self._dtype in _OTHER and not isinstance(source_array, NDArray) and src.dtype.name == self._dtype:
+            src = src.view(self._raw.dtype)
+        self._raw[...] = src
+        return self
+
+    def copyto(self, target: Union["NDArray", Device], mem_scope: Any = None) -> "NDArray":
+        """Copies into another array, or into a new one on a device."""
+        if isinstance(target, Device):
+            check_usable(target, "copyto")
+            target = empty(self.shape, self._dtype)
+        return target.copyfrom(self)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key is not Ellipsis and not (isinstance(key, slice) and key == slice(None)):
+            raise error.ArgumentError("an NDArray is written as a whole, x[:] = value; use numpy.asarray(x) for parts")
+        if isinstance(value, NDArray):
+            value.copyto(self)
+        else:
+            self._raw[...] = value
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def item(self) -> Any:
+        """The only element."""
+        return _numpy_view(self._raw, self._dtype).item()
+
+    def __repr__(self) -> str:
+        return f"<lathe.nd.NDArray shape={self.shape}, dtype={self.dtype}, {self.device}>\n{_numpy_view(self._raw, self._dtype)!r}"
+
+    __str__ = __repr__
+
+
+def empty(shape: Union[int, Sequence[int]], dtype: str = "float32", device: Device = Device(1, 0), mem_scope: Any = None) -> NDArray:
+    """A new array; its elements are 0."""
+    check_usable(device, "empty")
+    dims = tuple(int(n) for n in (shape if isinstance(shape, (list, tuple)) else (shape,)))
+    if any(n < 0 for n in dims):
+        raise error.ShapeError(f"empty: the shape {dims} has a negative dimension")
+    name = str(np.dtype(dtype).name) if not isinstance(dtype, str) else dtype
+    return NDArray(_aligned(dims, storage(name)[0]), name)
+
+
+def array(arr: Any, device: Device = Device(1, 0), mem_scope: Any = None) -> NDArray:
+    """A new array with a copy of the elements."""
+    check_usable(device, "array")
+    src = _raw_of(arr)
+    out = empty(src[0].shape, src[1])
+    out._raw[...] = src[0]
+    return out
+
+
+def _raw_of(arr: Any) -> Tuple[np.ndarray, str]:
+    if isinstance(arr, NDArray):
+        return arr._raw, arr._dtype
+    a = np.asarray(arr)
+    name = a.dtype.name
+    if name in _OTHER:
+        return a.view(storage(name)[0]), name
+    return a, str(storage(name) and name)
+
+
+def as_ndarray(x: Any) -> NDArray:
+    """An array over the memory of x: NDArray, numpy array, or anything with DLPack."""
+    if isinstance(x, NDArray):
+        return x
+    if isinstance(x, np.ndarray):
+        return NDArray(*_raw_of(x))
+    if hasattr(x, "__dlpack__"):
+        return from_dlpack(x)
+    raise error.TypeError(f"a {type(x).__name__} is not an array: wants an NDArray, a numpy array, or an object with __dlpack__")
+
+
+class _Capsule:
+    def __init__(self, capsule: Any):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_kwargs: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return (1, 0)
+
+
+def from_dlpack(dltensor: Any) -> NDArray:
+    """An array over memory that another library owns; no copy."""
+    if hasattr(dltensor, "__dlpack_device__"):
+        dev = dltensor.__dlpack_device__()
+        if int(dev[0]) != 1:
+            raise error.UnsupportedError(f"from_dlpack: the tensor is on device type {int(dev[0])}; there is memory on cpu(0) only")
+    if not hasattr(dltensor, "__dlpack__"):
+        dltensor = _Capsule(dltensor)
+    try:
+        raw = np.from_dlpack(dltensor)
+    except (BufferError, RuntimeError, TypeError) as e:
+        raise error.ArgumentError(f"from_dlpack: {e}") from None
+    name = str(raw.dtype.name)
+    storage(name)
+    return NDArray(raw, name, dltensor)
+
+
+def from_address(t: RtTensor) -> NDArray:
+    """An array over a tensor that compiled code passes to a function."""
+    name = _name_of(t.dtype.code, t.dtype.bits)
+    base, _ = storage(name)
+    shape = [t.shape[i] for i in range(t.ndim)]
+    item = base.itemsize
+    if t.strides:
+        strides = [t.strides[i] * item for i in range(t.ndim)]
+        n = (sum((d - 1) * s for d, s in zip(shape, strides)) + item) if all(shape) else 0
+    else:
+        strides, n = None, int(np.prod(shape, dtype=np.int64)) * item
+    memory: Any = (ctypes.c_uint8 * n).from_address(t.data + t.byte_offset) if n else bytearray()
+    raw = np.ndarray(shape, base, buffer=memory, strides=strides)
+    return NDArray(raw, name)

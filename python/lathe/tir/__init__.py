@@ -1,0 +1,33 @@
+"""Loop programs: expressions, statements, functions, schedules."""
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from . import ir_builder, op
+from .buffer import Buffer, decl_buffer
+from .expr import (
+    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, BufferLoad, Call, Cast, CommReducer, Div, EqualOp, ExprOp, FloatImm, FloorDiv, FloorMod, IntImm,
+    IterVar, Let, Max, Min, Mod, Mul, Not, NotEqualOp, Op, Or, PrimExpr, ProducerLoad, Ramp, Reduce, Select, SizeVar, StringImm, Sub, Var, const,
+    convert,
+)
+from .function import IndexMap, PrimFunc, TensorIntrin
+from .schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
+from .stmt import AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, While, stmt_seq
+from ..ir.module import IRModule
+
+from .op import (
+    add, address_of, all, any, argmax, argmin, bitwise_and, bitwise_or, bitwise_xor, call_extern, call_intrin, call_packed, call_pure_extern, ceildiv, clz,
+    comm_reducer, div, floordiv, floormod, if_then_else, indexdiv, indexmod, infinity, isnullptr, likely, max, max_value, min, min_value,
+    multiply, pow, power, prod, reinterpret, ret, shift_left, shift_right, subtract, sum, truncdiv, truncmod, tvm_access_ptr, tvm_call_packed, tvm_storage_sync, type_annotation,
+)
+
+if _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _Any:
+        """exp, tanh, popcount, …: made from the compiler's own list."""
+
+
+for _name in op.generated:
+    globals()[_name] = getattr(op, _name)
+
+__all__ = [n for n in globals() if not n.startswith("_")]

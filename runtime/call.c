@@ -1,0 +1,398 @@
+/* call.c: calling compiled functions.
+ *
+ * In come tensors and scalars from anywhere; the kernel behind sees only what its
+ * code was compiled for.  A call goes through three steps: prepare (check every
+ * argument, read the sizes off the shapes, take a workspace), run, finish (give the
+ * workspace back).  Timing repeats the middle one. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "call.h"
+
+enum { ARG_WRITTEN = 1, ARG_STRIDED = 2, ARG_ALIAS = 4, ON_STACK = 64 };
+
+/* A call between prepare and finish. */
+typedef struct Call {
+  LatheRtFunc *func;
+  const LatheRtArg *arg;
+  LatheRtSlot *slot;             /* arguments, then sizes */
+  int64_t *dim;                  /* what shape() answers */
+  LatheRtSlot slot_stack[ON_STACK];
+  int64_t dim_stack[ON_STACK];
+  void *heap;                    /* slots and dims of a large call */
+  Workspace *workspace;          /* NULL: none needed */
+  LatheRtCalls calls;
+  CallState state;
+} Call;
+
+/* ---- workspaces ---------------------------------------------------------------------- */
+
+void rt_func_init(LatheRtFunc *f, LatheRtModule *m, const LatheRtFuncInfo *info)
+{
+  f->module = m;
+  f->info = info;
+  for (int32_t i = 0; i < info->nargs; i++)
+    if (info->args[i].ndim > 0) f->ndims += info->args[i].ndim;
+}
+
+static void workspace_free(Workspace *w)
+{
+  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
+  if (w) a->free(a->user, w);
+}
+
+void rt_func_drop(LatheRtFunc *f)
+{
+  for (int i = 0; i < RT_CACHED_WORKSPACES; i++) workspace_free(atomic_exchange(&f->workspace[i], NULL));
+}
+
+/* The places are taken and filled by single exchanges: no lock, so nothing to be
+ * found locked in the child of a fork. */
+static Workspace *workspace_take(LatheRtFunc *f, size_t bytes)
+{
+  for (int i = 0; i < RT_CACHED_WORKSPACES; i++) {
+    if (!atomic_load_explicit(&f->workspace[i], memory_order_relaxed)) continue;
+    Workspace *w = atomic_exchange(&f->workspace[i], NULL);
+    if (w && w->bytes >= bytes) return w;
+    workspace_free(w);               /* too small: the larger one will take its place */
+  }
+  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
+  size_t total;
+  if (__builtin_add_overflow(sizeof(Workspace), bytes, &total)) return NULL;
+  Workspace *w = a->alloc(a->user, total, RT_ALIGN);
+  if (w) w->bytes = bytes;
+  return w;
+}
+
+static void workspace_give(LatheRtFunc *f, Workspace *w)
+{
+  for (int i = 0; w && i < RT_CACHED_WORKSPACES; i++) {
+    Workspace *none = NULL;
+    if (atomic_compare_exchange_strong(&f->workspace[i], &none, w)) return;
+  }
+  workspace_free(w);
+}
+
+/* ---- checking arguments ---------------------------------------------------------------- */
+
+static void shape_text(int32_t ndim, const int64_t *shape, char *out, size_t n)
+{
+  size_t used = (size_t)snprintf(out, n, "(");
+  for (int32_t d = 0; d < ndim && used + 32 < n; d++)
+    used += (size_t)snprintf(out + used, n - used, "%s%" PRId64, d ? ", " : "", shape[d]);
+  snprintf(out + used, n - used, ndim == 1 ? ",)" : ")");
+}
+
+static bool is_bool(LatheRtDType t) { return t.lanes == 1 && (t.code == 6 || (t.code == 1 && t.bits == 1)); }
+
+static bool same_dtype(LatheRtDType a, LatheRtDType b)
+{
+  if (is_bool(a) || is_bool(b)) return is_bool(a) && is_bool(b);
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+static LatheRtCode check_count(const LatheRtFuncInfo *f, int32_t n, LatheRtError *err)
+{
+  if (n == f->nargs) return LATHE_RT_OK;
+  char names[200];
+  size_t used = 0;
+  names[0] = 0;
+  for (int32_t i = 0; i < f->nargs && used + strlen(f->args[i].name) + 8 < sizeof names; i++)
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", f->args[i].name);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "%s: takes %d argument%s (%s), got %d", f->name, f->nargs, f->nargs == 1 ? "" : "s", names, n);
+}
+
+/* An integer must fit the argument's dtype; floats round. */
+static LatheRtCode check_scalar(const LatheRtFuncInfo *f, int32_t i, int64_t value, LatheRtError *err)
+{
+  LatheRtDType t = f->args[i].dtype;
+  bool is_signed = t.code == 0, is_unsigned = t.code == 1 || t.code == 6;
+  if ((!is_signed && !is_unsigned) || t.bits >= 64) return LATHE_RT_OK;
+  int bits = is_bool(t) ? 1 : t.bits;
+  int64_t low = is_signed ? -((int64_t)1 << (bits - 1)) : 0;
+  int64_t high = ((int64_t)1 << (is_signed ? bits - 1 : bits)) - 1;
+  if (value >= low && value <= high) return LATHE_RT_OK;
+  char name[40];
+  rt_dtype_name(t, name, sizeof name);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %" PRId64 ", which %s does not hold", f->name, i, f->args[i].name, value, name);
+}
+
+/* Kind, dtype, rank, device: all that needs no sizes. */
+static LatheRtCode check_kind(const LatheRtFuncInfo *f, int32_t i, const LatheRtArg *arg, LatheRtError *err)
+{
+  const LatheRtArgInfo *want = &f->args[i];
+  const LatheRtTensor *t = arg->tensor;
+  if (want->ndim < 0) {
+    if (t) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a tensor, wants a scalar", f->name, i, want->name);
+    return check_scalar(f, i, arg->scalar.i, err);
+  }
+  if (!t) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a scalar, wants a tensor", f->name, i, want->name);
+  if (!same_dtype(t->dtype, want->dtype)) {
+    char a[40], b[40];
+    rt_dtype_name(t->dtype, a, sizeof a);
+    rt_dtype_name(want->dtype, b, sizeof b);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %s, wants %s", f->name, i, want->name, a, b);
+  }
+  if (t->ndim != want->ndim)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has rank %d, wants %d", f->name, i, want->name, t->ndim, want->ndim);
+  if (t->device.type != LATHE_RT_CPU) {
+    char device[32];
+    rt_device_name(t->device, device, sizeof device);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is on %s, wants cpu", f->name, i, want->name, device);
+  }
+  LatheRtError why;
+  LatheRtCode code = rt_tensor_check(t, &why);
+  if (code != LATHE_RT_OK) return rt_fail(err, code, "%s: argument %d '%s': %.300s", f->name, i, want->name, why.text);
+  return LATHE_RT_OK;
+}
+
+/* Strides, null, alignment. */
+static LatheRtCode check_data(const LatheRtFuncInfo *f, int32_t i, const LatheRtTensor *t, LatheRtError *err)
+{
+  const LatheRtArgInfo *want = &f->args[i];
+  if (!(want->flags & ARG_STRIDED) && !rt_tensor_compact(t)) {
+    char strides[200];
+    shape_text(t->ndim, t->strides, strides, sizeof strides);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has strides %s, wants a compact row-major tensor; copy it first",
+                   f->name, i, want->name, strides);
+  }
+  size_t bytes;
+  RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
+  if (bytes == 0) return LATHE_RT_OK;
+  if (!t->data) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has no data (null)", f->name, i, want->name);
+  size_t elem = rt_dtype_bytes(t->dtype) / t->dtype.lanes;
+  if (((uintptr_t)t->data + t->byte_offset) % elem)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' starts at an address that is not a multiple of its element's %zu bytes",
+                   f->name, i, want->name, elem);
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode check_overlap(const LatheRtFuncInfo *f, const LatheRtArg *arg, LatheRtError *err)
+{
+  for (int32_t i = 0; i < f->nargs; i++) {
+    if (!arg[i].tensor || !(f->args[i].flags & ARG_WRITTEN)) continue;
+    uintptr_t begin, end;
+    rt_tensor_extent(arg[i].tensor, &begin, &end);
+    for (int32_t j = 0; j < f->nargs; j++) {
+      if (j == i || !arg[j].tensor || (f->args[i].flags & f->args[j].flags & ARG_ALIAS)) continue;
+      uintptr_t b, e;
+      rt_tensor_extent(arg[j].tensor, &b, &e);
+      if (b < end && begin < e && b != e && begin != end)
+        return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s', which is written, shares memory with argument %d '%s'",
+                       f->name, i, f->args[i].name, j, f->args[j].name);
+    }
+  }
+  return LATHE_RT_OK;
+}
+
+/* ---- sizes and shapes ------------------------------------------------------------------- */
+
+static int64_t stride_of(const LatheRtTensor *t, int32_t d)
+{
+  if (t->strides) return t->strides[d];
+  int64_t stride = 1;
+  for (int32_t i = t->ndim - 1; i > d; i--) stride *= t->shape[i];
+  return stride;
+}
+
+static void fill_slots(Call *c)
+{
+  const LatheRtFuncInfo *f = c->func->info;
+  for (int32_t i = 0; i < f->nargs; i++) {
+    const LatheRtTensor *t = c->arg[i].tensor;
+    if (t) c->slot[i].p = (char *)t->data + (t->data ? t->byte_offset : 0);
+    else c->slot[i] = c->arg[i].scalar;
+  }
+  for (int32_t k = 0; k < f->nsizes; k++) {
+    const LatheRtSizeInfo *s = &f->sizes[k];
+    const LatheRtTensor *t = c->arg[s->arg].tensor;
+    int64_t *out = &c->slot[f->nargs + k].i;
+    if (s->dim >= 0) *out = t->shape[s->dim];
+    else if (s->dim != INT32_MIN) *out = stride_of(t, -1 - s->dim);
+    else {
+      *out = (int64_t)(t->byte_offset / rt_dtype_bytes(t->dtype));
+      c->slot[s->arg].p = t->data;
+    }
+  }
+}
+
+/* "; n is 4, from argument 0 'A'" for each size that this argument's shape depends on:
+ * those whose change changes the answer. */
+static void explain_sizes(Call *c, int32_t arg, int32_t first, char *out, size_t n)
+{
+  const LatheRtFuncInfo *f = c->func->info;
+  size_t total = (size_t)c->func->ndims + 2, used = 0;
+  int64_t *other = malloc(total * sizeof *other);
+  out[0] = 0;
+  for (int32_t k = 0; other && k < f->nsizes; k++) {
+    int64_t *value = &c->slot[f->nargs + k].i;
+    ++*value;
+    f->shape(c->slot, other);
+    --*value;
+    const LatheRtSizeInfo *s = &f->sizes[k];
+    bool matters = memcmp(other + first, c->dim + first, (size_t)f->args[arg].ndim * sizeof *other) != 0;
+    if (matters && used + 80 + strlen(s->name) < n)
+      used += (size_t)snprintf(out + used, n - used, "%s %s is %" PRId64 ", from argument %d '%.24s'", used ? "," : ";", s->name, *value,
+                               s->arg, f->args[s->arg].name);
+  }
+  free(other);
+}
+
+static LatheRtCode check_shapes(Call *c, LatheRtError *err)
+{
+  const LatheRtFuncInfo *f = c->func->info;
+  f->shape(c->slot, c->dim);
+  int32_t at = 0;
+  for (int32_t i = 0; i < f->nargs; i++) {
+    int32_t ndim = f->args[i].ndim;
+    if (ndim <= 0) continue;
+    const int64_t *have = c->arg[i].tensor->shape, *want = c->dim + at;
+    if (memcmp(have, want, (size_t)ndim * sizeof *have) != 0) {
+      char a[110], b[110], why[180];
+      shape_text(ndim, have, a, sizeof a);
+      shape_text(ndim, want, b, sizeof b);
+      explain_sizes(c, i, at, why, sizeof why);
+      return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has shape %s, wants %s%s", f->name, i, f->args[i].name, a, b, why);
+    }
+    at += ndim;
+  }
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode take_workspace(Call *c, LatheRtError *err)
+{
+  const LatheRtFuncInfo *f = c->func->info;
+  int64_t shared = c->dim[c->func->ndims], slice = c->dim[c->func->ndims + 1];
+  if (shared < 0 || slice < 0)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
+  size_t a, b, total;
+  bool fits = rt_round_up((size_t)shared, RT_ALIGN, &a) && rt_round_up((size_t)slice, RT_ALIGN, &b) &&
+              !__builtin_mul_overflow(b, (size_t)c->calls.num_workers, &b) && !__builtin_add_overflow(a, b, &total);
+  if (!fits) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
+  if (total == 0) return LATHE_RT_OK;
+  c->workspace = workspace_take(c->func, total);
+  if (!c->workspace) return rt_fail(err, LATHE_RT_MEMORY, "%s: out of memory for a workspace of %zu bytes", f->name, total);
+  return LATHE_RT_OK;
+}
+
+/* ---- the three steps ---------------------------------------------------------------------- */
+
+static void call_finish(Call *c)
+{
+  workspace_give(c->func, c->workspace);
+  free(c->heap);
+  rt_module_release(c->func->module);
+}
+
+static LatheRtCode call_check(Call *c, int32_t n, LatheRtError *err)
+{
+  const LatheRtFuncInfo *f = c->func->info;
+  RT_TRY(rt_pool_check(err));
+  RT_TRY(check_count(f, n, err));
+  if (n && !c->arg) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: the list of arguments is null", f->name);
+  for (int32_t i = 0; i < n; i++) RT_TRY(check_kind(f, i, &c->arg[i], err));
+  size_t slots = (size_t)f->nargs + (size_t)f->nsizes, dims = (size_t)c->func->ndims + 2;
+  c->slot = c->slot_stack;
+  c->dim = c->dim_stack;
+  if (slots > ON_STACK || dims > ON_STACK) {
+    c->heap = malloc(slots * sizeof(LatheRtSlot) + dims * sizeof(int64_t));
+    if (!c->heap) return rt_fail(err, LATHE_RT_MEMORY, "%s: out of memory for its %d arguments", f->name, n);
+    c->slot = c->heap;
+    c->dim = (int64_t *)(c->slot + slots);
+  }
+  fill_slots(c);
+  RT_TRY(check_shapes(c, err));
+  for (int32_t i = 0; i < n; i++)
+    if (c->arg[i].tensor) RT_TRY(check_data(f, i, c->arg[i].tensor, err));
+  RT_TRY(check_overlap(f, c->arg, err));
+  return take_workspace(c, err);
+}
+
+/* On failure nothing is held. */
+static LatheRtCode call_prepare(Call *c, LatheRtFunc *func, int32_t n, const LatheRtArg *arg, LatheRtError *err)
+{
+  c->func = func;
+  c->arg = arg;
+  c->heap = NULL;
+  c->workspace = NULL;
+  c->calls = (LatheRtCalls){.abi = LATHE_RT_ABI, .num_workers = rt_pool_workers(), .parallel_for = rt_pool_for,
+                            .call_packed = rt_call_packed, .user = &c->state};
+  atomic_init(&c->state.taken, 0);
+  rt_module_retain(func->module);
+  LatheRtCode code = call_check(c, n, err);
+  if (code != LATHE_RT_OK) call_finish(c);
+  return code;
+}
+
+static LatheRtCode call_run(Call *c, LatheRtError *err)
+{
+  int32_t status = c->func->info->call(c->slot, c->workspace ? c->workspace + 1 : NULL, &c->calls);
+  if (status == 0) return LATHE_RT_OK;
+  if (atomic_load(&c->state.taken))
+    return rt_fail(err, c->state.code, "%s: %.400s", c->func->info->name, c->state.error.text);
+  return rt_fail(err, LATHE_RT_KERNEL, "%s: stopped with status %d", c->func->info->name, status);
+}
+
+LatheRtCode lathe_rt_func_call(LatheRtFunc *func, int32_t n, const LatheRtArg *arg, LatheRtError *err)
+{
+  if (!func) return rt_fail(err, LATHE_RT_ARGUMENT, "func_call: the function is null");
+  Call c;
+  RT_TRY(call_prepare(&c, func, n, arg, err));
+  LatheRtCode code = call_run(&c, err);
+  call_finish(&c);
+  return code;
+}
+
+const LatheRtFuncInfo *lathe_rt_func_info(const LatheRtFunc *f) { return f ? f->info : NULL; }
+
+/* ---- timing ---------------------------------------------------------------------------------- */
+
+static double now_seconds(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static LatheRtCode run_many(Call *c, int64_t number, double *seconds, LatheRtError *err)
+{
+  double start = now_seconds();
+  for (int64_t i = 0; i < number; i++) RT_TRY(call_run(c, err));
+  *seconds = now_seconds() - start;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode time_repeats(Call *c, int64_t number, int32_t repeat, double min_seconds, double *seconds, LatheRtError *err)
+{
+  RT_TRY(call_run(c, err));                        /* warm-up */
+  for (int32_t r = 0; r < repeat; r++) {
+    double took;
+    RT_TRY(run_many(c, number, &took, err));
+    while (took < min_seconds) {                   /* a tenth more than should be enough, at least half as many again */
+      double want = took > 0 ? 1.1 * (double)number * min_seconds / took : 1e6;
+      double least = 1.5 * (double)number + 1;
+      number = (int64_t)fmin(fmax(want, least), 1e9);
+      RT_TRY(run_many(c, number, &took, err));
+      if (number == 1000000000) break;
+    }
+    seconds[r] = took / (double)number;
+  }
+  return LATHE_RT_OK;
+}
+
+LatheRtCode lathe_rt_func_time(LatheRtFunc *func, int32_t n, const LatheRtArg *arg, int32_t number, int32_t repeat,
+                               double min_repeat_ms, double *seconds, LatheRtError *err)
+{
+  if (!func || !seconds) return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: function and seconds must not be null");
+  if (number < 1 || repeat < 1) return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: number is %d and repeat is %d, want 1 or more", number, repeat);
+  if (!(min_repeat_ms >= 0) || min_repeat_ms > 1e7)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: min_repeat_ms is %g, wants 0 to 1e7", min_repeat_ms);
+  Call c;
+  RT_TRY(call_prepare(&c, func, n, arg, err));
+  LatheRtCode code = time_repeats(&c, number, repeat, 1e-3 * min_repeat_ms, seconds, err);
+  call_finish(&c);
+  return code;
+}

@@ -1,0 +1,74 @@
+/* internal.h: what the runtime's own files share.  Nothing here is exported. */
+#ifndef LATHE_RT_INTERNAL_H
+#define LATHE_RT_INTERNAL_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "lathe_rt.h"
+
+enum { RT_MAX_NDIM = 64, RT_MAX_THREADS = 1024, RT_ALIGN = 64 };
+
+#define RT_TRY(call)                       \
+  do {                                     \
+    LatheRtCode code_ = (call);            \
+    if (code_ != LATHE_RT_OK) return code_; \
+  } while (0)
+
+/* Writes the sentence and gives the code back: return rt_fail(err, …). */
+__attribute__((format(printf, 3, 4)))
+static inline LatheRtCode rt_fail(LatheRtError *err, LatheRtCode code, const char *fmt, ...)
+{
+  if (err) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(err->text, sizeof err->text, fmt, ap);
+    va_end(ap);
+  }
+  return code;
+}
+
+/* What went wrong inside a running kernel.  LatheRtCalls.user points to one; the
+ * first failure, on whatever thread, keeps the place. */
+typedef struct CallState {
+  atomic_int taken;
+  LatheRtCode code;
+  LatheRtError error;
+} CallState;
+/* The place for the sentence, or NULL when another failure has it. */
+static inline LatheRtError *rt_call_failed(const LatheRtCalls *calls, LatheRtCode code)
+{
+  CallState *state = calls ? calls->user : NULL;
+  if (!state || atomic_exchange(&state->taken, 1)) return NULL;
+  state->code = code;
+  return &state->error;
+}
+
+/* tensor.c */
+bool rt_round_up(size_t n, size_t align, size_t *out);                  /* false: overflow */
+size_t rt_dtype_bytes(LatheRtDType);                                    /* of one element; 0: no such dtype */
+void rt_dtype_name(LatheRtDType, char *out, size_t n);
+void rt_device_name(LatheRtDevice, char *out, size_t n);
+LatheRtCode rt_tensor_check(const LatheRtTensor *, LatheRtError *);     /* rank, dtype and shape are usable */
+bool rt_tensor_compact(const LatheRtTensor *);
+/* Lowest and one past the highest byte that the tensor touches. */
+void rt_tensor_extent(const LatheRtTensor *, uintptr_t *begin, uintptr_t *end);
+
+/* pool.c */
+LatheRtCode rt_pool_check(LatheRtError *);      /* LATHE_NUM_THREADS makes sense */
+int32_t rt_pool_workers(void);                  /* slots a call started on this thread may see */
+int32_t rt_pool_for(const LatheRtCalls *, int64_t n, LatheRtBody, void *env);
+
+/* packed.c */
+int32_t rt_call_packed(const LatheRtCalls *, const char *name, int32_t n, const LatheRtPackedArg *);
+
+/* cpu.c */
+const char *rt_cpu_arch(void);
+bool rt_cpu_has(const char *name, size_t length);
+
+/* load.c: opens path with dlopen after checking that it is a whole library of this machine. */
+LatheRtCode rt_library_open(const char *path, void **handle, LatheRtError *);
+
+#endif

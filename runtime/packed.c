@@ -1,0 +1,100 @@
+/* packed.c: functions that compiled code calls by name.
+ *
+ * A hash table under a reader-writer lock.  The lock is not held while a function
+ * runs, so it may register, remove and call others; whoever removes a function that
+ * is being called on another thread keeps its user data alive until it returns. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+typedef struct Entry {
+  struct Entry *next;
+  LatheRtPackedFn fn;
+  void *user;
+  char name[];
+} Entry;
+
+enum { BUCKETS = 64 };
+static struct {
+  pthread_rwlock_t lock;
+  pthread_once_t once;
+  Entry *bucket[BUCKETS];
+} registry = {.lock = PTHREAD_RWLOCK_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+/* A fork while another thread holds the lock must not leave it locked in the child. */
+static void fork_lock(void) { pthread_rwlock_wrlock(&registry.lock); }
+static void fork_unlock(void) { pthread_rwlock_unlock(&registry.lock); }
+static void watch_forks(void) { pthread_atfork(fork_lock, fork_unlock, fork_unlock); }
+
+static Entry **bucket_of(const char *name)
+{
+  uint32_t h = 2166136261u;
+  for (const char *p = name; *p; p++) h = (h ^ (unsigned char)*p) * 16777619u;
+  return &registry.bucket[h % BUCKETS];
+}
+
+/* Where the entry hangs, or the place after the last. */
+static Entry **find(const char *name)
+{
+  Entry **p = bucket_of(name);
+  while (*p && strcmp((*p)->name, name) != 0) p = &(*p)->next;
+  return p;
+}
+
+LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn fn, void *user, LatheRtError *err)
+{
+  if (!name || !*name) return rt_fail(err, LATHE_RT_ARGUMENT, "register: a function needs a name");
+  pthread_once(&registry.once, watch_forks);
+  Entry *fresh = NULL;
+  if (fn) {
+    size_t n = strlen(name) + 1;
+    fresh = malloc(sizeof *fresh + n);
+    if (!fresh) return rt_fail(err, LATHE_RT_MEMORY, "register: out of memory for '%s'", name);
+    fresh->fn = fn;
+    fresh->user = user;
+    memcpy(fresh->name, name, n);
+  }
+  pthread_rwlock_wrlock(&registry.lock);
+  Entry **at = find(name), *old = *at;
+  if (fresh) {
+    fresh->next = old ? old->next : NULL;
+    *at = fresh;
+  } else if (old) {
+    *at = old->next;
+  }
+  pthread_rwlock_unlock(&registry.lock);
+  free(old);
+  if (!fn && !old) return rt_fail(err, LATHE_RT_NOT_FOUND, "register: there is no function '%s' to remove", name);
+  return LATHE_RT_OK;
+}
+
+int32_t rt_call_packed(const LatheRtCalls *calls, const char *name, int32_t n, const LatheRtPackedArg *arg)
+{
+  pthread_rwlock_rdlock(&registry.lock);
+  Entry *e = *find(name);
+  LatheRtPackedFn fn = e ? e->fn : NULL;
+  void *user = e ? e->user : NULL;
+  pthread_rwlock_unlock(&registry.lock);
+  if (!fn) {
+    rt_fail(rt_call_failed(calls, LATHE_RT_NOT_FOUND), LATHE_RT_NOT_FOUND,
+            "it calls '%s', which is not registered; lathe_rt_register adds it", name);
+    return LATHE_RT_NOT_FOUND;
+  }
+  int32_t status = fn(user, n, arg);
+  if (status != 0)
+    rt_fail(rt_call_failed(calls, LATHE_RT_KERNEL), LATHE_RT_KERNEL, "function '%s', which it calls, reported status %d", name, status);
+  return status;
+}
+
+/* At unload; a process that registered functions leaves nothing behind. */
+__attribute__((destructor)) static void drop_registry(void)
+{
+  for (int b = 0; b < BUCKETS; b++)
+    while (registry.bucket[b]) {
+      Entry *next = registry.bucket[b]->next;
+      free(registry.bucket[b]);
+      registry.bucket[b] = next;
+    }
+}

@@ -1,0 +1,372 @@
+/* tensor.c: memory of devices and the tensors in it.
+ *
+ * A tensor made here is one host block [Owned | shape] and one device block for its
+ * elements.  Elements narrower than a byte (bool, int4) take a byte each.  All
+ * byte counts are checked for overflow before anything is allocated. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+typedef struct Owned {
+  LatheRtTensor tensor;          /* first: the tensor's address is the block's */
+  LatheRtAllocator allocator;
+  int64_t shape[];
+} Owned;
+
+/* ---- names and sizes ---------------------------------------------------------- */
+
+bool rt_round_up(size_t n, size_t align, size_t *out)
+{
+  if (n > SIZE_MAX - (align - 1)) return false;
+  *out = (n + align - 1) / align * align;
+  return true;
+}
+
+static size_t scalar_bytes(unsigned bits) { return bits <= 8 ? 1 : bits <= 16 ? 2 : bits <= 32 ? 4 : 8; }
+
+size_t rt_dtype_bytes(LatheRtDType t)
+{
+  if (t.bits == 0 || t.bits > 64 || t.lanes == 0) return 0;
+  return scalar_bytes(t.bits) * t.lanes;
+}
+
+void rt_dtype_name(LatheRtDType t, char *out, size_t n)
+{
+  static const char *const kinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool",
+                                      "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
+                                      "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"};
+  enum { BOOL = 6, NKINDS = sizeof kinds / sizeof *kinds };
+  char lanes[16] = "";
+  if (t.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", t.lanes);
+  if (t.code == BOOL || (t.code == 1 && t.bits == 1))
+    snprintf(out, n, "bool%s", lanes);
+  else if (t.code >= NKINDS)
+    snprintf(out, n, "dtype(%u, %u, %u)", t.code, t.bits, t.lanes);
+  else if (t.code > BOOL || t.code == 3)
+    snprintf(out, n, "%s%s", kinds[t.code], lanes);
+  else
+    snprintf(out, n, "%s%u%s", kinds[t.code], t.bits, lanes);
+}
+
+void rt_device_name(LatheRtDevice d, char *out, size_t n)
+{
+  if (d.type == LATHE_RT_CPU) snprintf(out, n, "cpu(%d)", d.id);
+  else if (d.type == LATHE_RT_CUDA) snprintf(out, n, "cuda(%d)", d.id);
+  else snprintf(out, n, "device(%d, %d)", d.type, d.id);
+}
+
+/* Bytes of a compact tensor. */
+static LatheRtCode count_bytes(LatheRtDType dtype, int32_t ndim, const int64_t *shape, size_t *out, LatheRtError *err)
+{
+  size_t bytes = rt_dtype_bytes(dtype);
+  if (bytes == 0)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: dtype of %u bits and %u lanes does not exist", dtype.bits, dtype.lanes);
+  if (ndim < 0 || ndim > RT_MAX_NDIM)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: rank %d, wants 0 to %d", ndim, RT_MAX_NDIM);
+  if (ndim > 0 && !shape) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: rank %d but no shape", ndim);
+  bool empty = false;
+  for (int32_t d = 0; d < ndim; d++) {
+    if (shape[d] < 0)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: dimension %d is %" PRId64 ", wants 0 or more", d, shape[d]);
+    empty |= shape[d] == 0;
+  }
+  for (int32_t d = 0; d < ndim && !empty; d++)
+    if (__builtin_mul_overflow(bytes, (uint64_t)shape[d], &bytes) || bytes > PTRDIFF_MAX)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: the product of its dimensions is more bytes than memory can have");
+  *out = empty ? 0 : bytes;
+  return LATHE_RT_OK;
+}
+
+LatheRtCode rt_tensor_check(const LatheRtTensor *t, LatheRtError *err)
+{
+  size_t bytes;
+  return count_bytes(t->dtype, t->ndim, t->shape, &bytes, err);
+}
+
+LatheRtCode lathe_rt_tensor_bytes(const LatheRtTensor *t, size_t *out, LatheRtError *err)
+{
+  if (!t || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_bytes: tensor and out must not be null");
+  return count_bytes(t->dtype, t->ndim, t->shape, out, err);
+}
+
+/* Dimensions of one element may have any stride; a tensor without elements is compact. */
+bool rt_tensor_compact(const LatheRtTensor *t)
+{
+  if (!t->strides) return true;
+  for (int32_t d = 0; d < t->ndim; d++)
+    if (t->shape[d] == 0) return true;
+  uint64_t want = 1;
+  for (int32_t d = t->ndim - 1; d >= 0; d--) {
+    if (t->shape[d] != 1 && (uint64_t)t->strides[d] != want) return false;
+    want *= (uint64_t)t->shape[d];
+  }
+  return true;
+}
+
+void rt_tensor_extent(const LatheRtTensor *t, uintptr_t *begin, uintptr_t *end)
+{
+  size_t elem = rt_dtype_bytes(t->dtype), bytes = 0;
+  *begin = *end = (uintptr_t)t->data + t->byte_offset;
+  for (int32_t d = 0; d < t->ndim; d++)
+    if (t->shape[d] == 0) return;
+  if (rt_tensor_compact(t)) {
+    if (count_bytes(t->dtype, t->ndim, t->shape, &bytes, NULL) == LATHE_RT_OK) *end += bytes;
+    return;
+  }
+  for (int32_t d = 0; d < t->ndim; d++) {
+    uint64_t span = (uint64_t)(t->shape[d] - 1) * (uint64_t)t->strides[d] * elem;
+    if (t->strides[d] < 0) *begin += span;       /* wraps: goes down */
+    else *end += span;
+  }
+  *end += elem;
+}
+
+/* ---- devices ------------------------------------------------------------------- */
+
+static void *cpu_alloc(void *user, size_t bytes, size_t align)
+{
+  (void)user;
+  void *p;
+  if (align < sizeof(void *)) align = sizeof(void *);
+  return posix_memalign(&p, align, bytes ? bytes : 1) ? NULL : p;
+}
+
+static void cpu_free(void *user, void *p)
+{
+  (void)user;
+  free(p);
+}
+
+static LatheRtCode cpu_copy(void *user, void *dst, const void *src, size_t bytes)
+{
+  (void)user;
+  if (bytes) memmove(dst, src, bytes);
+  return LATHE_RT_OK;
+}
+
+static const LatheRtAllocator cpu_allocator = {
+    .device = {LATHE_RT_CPU, 0}, .alloc = cpu_alloc, .free = cpu_free, .copy_in = cpu_copy, .copy_out = cpu_copy};
+
+const LatheRtAllocator *lathe_rt_cpu_allocator(void) { return &cpu_allocator; }
+
+enum { MAX_DEVICES = 32 };
+static struct {
+  pthread_mutex_t lock;
+  LatheRtAllocator list[MAX_DEVICES];
+  int n;
+} devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+LatheRtCode lathe_rt_device_add(const LatheRtAllocator *a, LatheRtError *err)
+{
+  if (!a || !a->alloc || !a->free || !a->copy_in || !a->copy_out)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: an allocator needs alloc, free, copy_in and copy_out");
+  char name[32];
+  rt_device_name(a->device, name, sizeof name);
+  if (a->device.type == LATHE_RT_CPU) return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: %s is always there", name);
+  LatheRtCode code = LATHE_RT_OK;
+  pthread_mutex_lock(&devices.lock);
+  int i = 0;
+  while (i < devices.n && (devices.list[i].device.type != a->device.type || devices.list[i].device.id != a->device.id)) i++;
+  if (i == MAX_DEVICES)
+    code = rt_fail(err, LATHE_RT_UNSUPPORTED, "device_add: %s would be device %d, at most %d fit", name, i + 1, MAX_DEVICES);
+  else {
+    devices.list[i] = *a;
+    if (i == devices.n) devices.n++;
+  }
+  pthread_mutex_unlock(&devices.lock);
+  return code;
+}
+
+static LatheRtCode find_device(LatheRtDevice d, LatheRtAllocator *out, LatheRtError *err)
+{
+  bool found = d.type == LATHE_RT_CPU;
+  if (found) *out = cpu_allocator;
+  pthread_mutex_lock(&devices.lock);
+  for (int i = 0; i < devices.n && !found; i++)
+    if (devices.list[i].device.type == d.type && devices.list[i].device.id == d.id) {
+      *out = devices.list[i];
+      found = true;
+    }
+  pthread_mutex_unlock(&devices.lock);
+  if (found) return LATHE_RT_OK;
+  char name[32];
+  rt_device_name(d, name, sizeof name);
+  return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s is not a device of this process; lathe_rt_device_add adds one", name);
+}
+
+/* ---- making and freeing -------------------------------------------------------- */
+
+static LatheRtCode fill_zero(const LatheRtAllocator *a, void *data, size_t bytes)
+{
+  static const char zeros[1024];
+  if (a->device.type == LATHE_RT_CPU) {
+    memset(data, 0, bytes);
+    return LATHE_RT_OK;
+  }
+  for (size_t at = 0; at < bytes; at += sizeof zeros) {
+    size_t n = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
+    RT_TRY(a->copy_in(a->user, (char *)data + at, zeros, n));
+  }
+  return LATHE_RT_OK;
+}
+
+LatheRtCode lathe_rt_tensor_new(const LatheRtAllocator *a, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
+                                LatheRtTensor **out, LatheRtError *err)
+{
+  if (!a || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_new: allocator and out must not be null");
+  *out = NULL;
+  size_t bytes;
+  RT_TRY(count_bytes(dtype, ndim, shape, &bytes, err));
+  Owned *o = calloc(1, sizeof *o + (size_t)ndim * sizeof(int64_t));
+  void *data = o ? a->alloc(a->user, bytes ? bytes : 1, RT_ALIGN) : NULL;
+  if (!data) {
+    free(o);
+    return rt_fail(err, LATHE_RT_MEMORY, "tensor_new: out of memory for %zu bytes", bytes);
+  }
+  LatheRtCode code = fill_zero(a, data, bytes);
+  if (code != LATHE_RT_OK) {
+    a->free(a->user, data);
+    free(o);
+    return rt_fail(err, code, "tensor_new: the device could not be written");
+  }
+  o->allocator = *a;
+  if (ndim) memcpy(o->shape, shape, (size_t)ndim * sizeof(int64_t));
+  o->tensor = (LatheRtTensor){.data = data, .device = a->device, .ndim = ndim, .dtype = dtype, .shape = o->shape};
+  *out = &o->tensor;
+  return LATHE_RT_OK;
+}
+
+void lathe_rt_tensor_free(LatheRtTensor *t)
+{
+  if (!t) return;
+  Owned *o = (Owned *)t;
+  o->allocator.free(o->allocator.user, t->data);
+  free(o);
+}
+
+/* ---- copying ------------------------------------------------------------------- */
+
+/* Two host tensors walked together.  Dimensions from `run` on are one block of
+ * `bytes` contiguous bytes in both. */
+typedef struct Walk {
+  int32_t ndim, run;
+  size_t elem, bytes;
+  const int64_t *shape;
+  int64_t from[RT_MAX_NDIM], to[RT_MAX_NDIM];   /* strides, elements */
+} Walk;
+
+static void fill_strides(const LatheRtTensor *t, int64_t *strides)
+{
+  int64_t stride = 1;
+  for (int32_t d = t->ndim - 1; d >= 0; d--) {
+    strides[d] = t->strides ? t->strides[d] : stride;
+    stride *= t->shape[d];
+  }
+}
+
+static void walk_begin(Walk *w, const LatheRtTensor *from, const LatheRtTensor *to)
+{
+  w->ndim = w->run = from->ndim;
+  w->shape = from->shape;
+  w->elem = w->bytes = rt_dtype_bytes(from->dtype);
+  fill_strides(from, w->from);
+  fill_strides(to, w->to);
+  int64_t compact = 1;
+  while (w->run > 0) {
+    int32_t d = w->run - 1;
+    if (w->shape[d] != 1 && (w->from[d] != compact || w->to[d] != compact)) break;
+    compact *= w->shape[d];
+    w->bytes *= (size_t)w->shape[d];
+    w->run--;
+  }
+}
+
+static void walk_copy(const Walk *w, int32_t d, const char *from, char *to)
+{
+  if (d == w->run) {
+    memmove(to, from, w->bytes);
+    return;
+  }
+  ptrdiff_t step_from = w->from[d] * (ptrdiff_t)w->elem, step_to = w->to[d] * (ptrdiff_t)w->elem;
+  for (int64_t i = 0; i < w->shape[d]; i++) walk_copy(w, d + 1, from + i * step_from, to + i * step_to);
+}
+
+static LatheRtCode check_copy(const LatheRtTensor *from, const LatheRtTensor *to, LatheRtError *err)
+{
+  RT_TRY(rt_tensor_check(from, err));
+  RT_TRY(rt_tensor_check(to, err));
+  LatheRtDType a = from->dtype, b = to->dtype;
+  if (a.code != b.code || a.bits != b.bits || a.lanes != b.lanes) {
+    char x[40], y[40];
+    rt_dtype_name(a, x, sizeof x);
+    rt_dtype_name(b, y, sizeof y);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source is %s, destination %s", x, y);
+  }
+  if (from->ndim != to->ndim)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source has rank %d, destination %d", from->ndim, to->ndim);
+  for (int32_t d = 0; d < from->ndim; d++)
+    if (from->shape[d] != to->shape[d])
+      return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: dimension %d of the source is %" PRId64 ", of the destination %" PRId64,
+                     d, from->shape[d], to->shape[d]);
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode device_failed(LatheRtDevice d, LatheRtCode code, LatheRtError *err)
+{
+  char name[32];
+  rt_device_name(d, name, sizeof name);
+  return rt_fail(err, code, "tensor_copy: %s reported a failure", name);
+}
+
+/* At least one side is not in host memory; both are compact. */
+static LatheRtCode copy_devices(const LatheRtTensor *from, LatheRtTensor *to, size_t bytes, LatheRtError *err)
+{
+  LatheRtAllocator a, b;
+  RT_TRY(find_device(from->device, &a, err));
+  RT_TRY(find_device(to->device, &b, err));
+  const char *src = (const char *)from->data + from->byte_offset;
+  char *dst = (char *)to->data + to->byte_offset;
+  LatheRtCode code;
+  if (from->device.type == LATHE_RT_CPU) {
+    code = b.copy_in(b.user, dst, src, bytes);
+    return code == LATHE_RT_OK ? code : device_failed(to->device, code, err);
+  }
+  if (to->device.type == LATHE_RT_CPU) {
+    code = a.copy_out(a.user, dst, src, bytes);
+    return code == LATHE_RT_OK ? code : device_failed(from->device, code, err);
+  }
+  void *host = cpu_alloc(NULL, bytes, RT_ALIGN);         /* device to device goes through the host */
+  if (!host) return rt_fail(err, LATHE_RT_MEMORY, "tensor_copy: out of memory for %zu bytes", bytes);
+  LatheRtDevice failed = from->device;
+  code = a.copy_out(a.user, host, src, bytes);
+  if (code == LATHE_RT_OK) {
+    failed = to->device;
+    code = b.copy_in(b.user, dst, host, bytes);
+  }
+  free(host);
+  return code == LATHE_RT_OK ? code : device_failed(failed, code, err);
+}
+
+LatheRtCode lathe_rt_tensor_copy(const LatheRtTensor *from, LatheRtTensor *to, LatheRtError *err)
+{
+  if (!from || !to) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source and destination must not be null");
+  RT_TRY(check_copy(from, to, err));
+  size_t bytes;
+  RT_TRY(lathe_rt_tensor_bytes(from, &bytes, err));
+  if (bytes == 0) return LATHE_RT_OK;
+  if (!from->data || !to->data)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: the %s has no data", from->data ? "destination" : "source");
+  if (from->device.type == LATHE_RT_CPU && to->device.type == LATHE_RT_CPU) {
+    Walk w;
+    walk_begin(&w, from, to);
+    walk_copy(&w, 0, (const char *)from->data + from->byte_offset, (char *)to->data + to->byte_offset);
+    return LATHE_RT_OK;
+  }
+  if (!rt_tensor_compact(from) || !rt_tensor_compact(to))
+    return rt_fail(err, LATHE_RT_UNSUPPORTED, "tensor_copy: a strided tensor cannot go to or from another device; "
+                                              "copy it to a compact one first");
+  return copy_devices(from, to, bytes, err);
+}

@@ -1,0 +1,335 @@
+/* test_pool.c: parallel loops: coverage, slots, statuses, nesting, several callers, resizing, fork. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "lathe_rt.h"
+
+/* For sanitizers: a refused giant allocation is a result, and threads after a fork are meant. */
+LATHE_RT_API const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "allocator_may_return_null=1:die_after_fork=0"; }
+
+enum { N = 1000 };
+typedef struct Marks {
+  int hit[N];
+  int slot[N];
+  int64_t begin[64], end[64];
+} Marks;
+
+static int32_t mark(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  Marks *m = env;
+  m->begin[slot] = begin;
+  m->end[slot] = end;
+  for (int64_t i = begin; i < end; i++) {
+    m->hit[i]++;
+    m->slot[i] = slot;
+  }
+  return 0;
+}
+
+static void set_threads(int n)
+{
+  LatheRtError err;
+  assert_int_equal(lathe_rt_set_num_threads(n, &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_num_threads(), n);
+}
+
+/* Every iteration once, parts contiguous, in slot order, sizes differing by at most one. */
+static void test_partition(void **unused)
+{
+  (void)unused;
+  for (int threads = 1; threads <= 5; threads++) {
+    set_threads(threads);
+    for (int n = 0; n <= N; n = n < 8 ? n + 1 : n * 3 + 1) {
+      Marks m;
+      memset(&m, 0, sizeof m);
+      assert_int_equal(lathe_rt_parallel_for(n, mark, &m), 0);
+      for (int i = 0; i < N; i++) assert_int_equal(m.hit[i], i < n);
+      int parts = threads < n ? threads : n;
+      for (int p = 0; p < parts; p++) {
+        int64_t size = m.end[p] - m.begin[p];
+        assert_true(size == n / parts || size == n / parts + 1);
+        assert_int_equal(m.begin[p], p ? m.end[p - 1] : 0);
+      }
+      if (parts) assert_int_equal(m.end[parts - 1], n);
+    }
+  }
+}
+
+static int32_t touch_huge(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  ((int64_t *)env)[slot] = end - begin;
+  return 0;
+}
+
+static void test_huge_range(void **unused)
+{
+  (void)unused;
+  set_threads(3);
+  int64_t size[3] = {0};
+  assert_int_equal(lathe_rt_parallel_for(INT64_MAX, touch_huge, size), 0);
+  assert_int_equal(size[0], INT64_MAX / 3 + 1);        /* 2^63 - 1 leaves 1 when divided by 3 */
+  assert_int_equal(size[1], INT64_MAX / 3);
+  assert_int_equal(size[2], INT64_MAX / 3);
+}
+
+static int32_t fail_odd(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  (void)begin;
+  (void)end;
+  atomic_fetch_add((atomic_int *)env, 1);
+  return slot % 2 ? 100 + slot : 0;
+}
+
+static void test_status_of_lowest_slot(void **unused)
+{
+  (void)unused;
+  set_threads(4);
+  atomic_int ran = 0;
+  assert_int_equal(lathe_rt_parallel_for(4, fail_odd, &ran), 101);
+  assert_int_equal(ran, 4);
+  assert_int_equal(lathe_rt_parallel_for(1, fail_odd, &ran), 0);
+}
+
+typedef struct Nest {
+  Marks inner[4];
+  int nested_slot[4];
+  atomic_int wrong_thread;
+} Nest;
+typedef struct InnerEnv {
+  Nest *nest;
+  int32_t outer;
+  pthread_t thread;
+} InnerEnv;
+
+static int32_t inner_body(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  InnerEnv *e = env;
+  e->nest->nested_slot[e->outer] = slot;
+  if (!pthread_equal(pthread_self(), e->thread)) atomic_fetch_add(&e->nest->wrong_thread, 1);
+  for (int64_t i = begin; i < end; i++) e->nest->inner[e->outer].hit[i]++;
+  LatheRtError err;
+  if (lathe_rt_set_num_threads(2, &err) != LATHE_RT_ARGUMENT) return 1;
+  return strcmp(err.text, "set_num_threads: called from inside a parallel loop; call it before or after") != 0;
+}
+
+static int32_t outer_body(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  (void)begin;
+  (void)end;
+  InnerEnv e = {env, slot, pthread_self()};
+  return lathe_rt_parallel_for(N, inner_body, &e);
+}
+
+static void test_nested_runs_alone(void **unused)
+{
+  (void)unused;
+  set_threads(4);
+  Nest *nest = calloc(1, sizeof *nest);
+  assert_int_equal(lathe_rt_parallel_for(4, outer_body, nest), 0);
+  assert_int_equal(nest->wrong_thread, 0);
+  for (int s = 0; s < 4; s++) {
+    assert_int_equal(nest->nested_slot[s], s);
+    for (int i = 0; i < N; i++) assert_int_equal(nest->inner[s].hit[i], 1);
+  }
+  free(nest);
+}
+
+/* Many threads share the pool; each sees its own loop complete. */
+static void *hammer(void *arg)
+{
+  intptr_t *wrong = arg;
+  for (int round = 0; round < 300; round++) {
+    Marks m;
+    memset(&m, 0, sizeof m);
+    if (lathe_rt_parallel_for(N, mark, &m) != 0) ++*wrong;
+    for (int i = 0; i < N; i++) *wrong += m.hit[i] != 1;
+  }
+  return NULL;
+}
+
+static void test_many_callers(void **unused)
+{
+  (void)unused;
+  set_threads(3);
+  pthread_t t[6];
+  intptr_t wrong[6] = {0};
+  for (int i = 0; i < 6; i++) assert_int_equal(pthread_create(&t[i], NULL, hammer, &wrong[i]), 0);
+  for (int r = 0; r < 10; r++) set_threads(2 + r % 3);          /* resizing between regions */
+  for (int i = 0; i < 6; i++) pthread_join(t[i], NULL);
+  for (int i = 0; i < 6; i++) assert_int_equal(wrong[i], 0);
+}
+
+/* Workers that went to sleep wake up. */
+static void test_after_idle(void **unused)
+{
+  (void)unused;
+  set_threads(4);
+  for (int r = 0; r < 5; r++) {
+    Marks m;
+    memset(&m, 0, sizeof m);
+    assert_int_equal(lathe_rt_parallel_for(N, mark, &m), 0);
+    for (int i = 0; i < N; i++) assert_int_equal(m.hit[i], 1);
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+  }
+}
+
+static int32_t slow_last(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  (void)begin;
+  (void)end;
+  if (slot == 1) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+  ((int *)env)[slot] = 1;
+  return 0;
+}
+
+/* A caller that waits long goes to sleep and is woken. */
+static void test_slow_worker(void **unused)
+{
+  (void)unused;
+  set_threads(2);
+  for (int r = 0; r < 3; r++) {
+    int done[2] = {0};
+    assert_int_equal(lathe_rt_parallel_for(2, slow_last, done), 0);
+    assert_int_equal(done[0] + done[1], 2);
+  }
+}
+
+static void test_bad_size(void **unused)
+{
+  (void)unused;
+  LatheRtError err;
+  assert_int_equal(lathe_rt_set_num_threads(0, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "set_num_threads: 0 threads, wants 1 to 1024");
+  assert_int_equal(lathe_rt_set_num_threads(1025, &err), LATHE_RT_ARGUMENT);
+}
+
+/* Run in a child: exit status 0 when the loop is complete there. */
+static int child_status(int (*fn)(void))
+{
+  fflush(NULL);
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) _exit(fn());
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+static int loop_in_child(void)
+{
+  for (int r = 0; r < 20; r++) {
+    Marks m;
+    memset(&m, 0, sizeof m);
+    if (lathe_rt_parallel_for(N, mark, &m) != 0) return 1;
+    int used[64] = {0}, slots = 0;
+    for (int i = 0; i < N; i++) {
+      if (m.hit[i] != 1) return 2;
+      used[m.slot[i]] = 1;
+    }
+    for (int s = 0; s < 64; s++) slots += used[s];
+    if (slots != 3) return 3;
+  }
+  return 0;
+}
+
+static void test_fork(void **unused)
+{
+  (void)unused;
+  set_threads(3);
+  Marks m;
+  memset(&m, 0, sizeof m);
+  assert_int_equal(lathe_rt_parallel_for(N, mark, &m), 0);
+  assert_int_equal(child_status(loop_in_child), 0);
+  assert_int_equal(loop_in_child(), 0);                          /* the parent's pool is as it was */
+}
+
+static atomic_int holding, release_it;
+static int32_t hold(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  (void)begin;
+  (void)end;
+  (void)slot;
+  (void)env;
+  atomic_fetch_add(&holding, 1);
+  while (!atomic_load(&release_it)) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+  return 0;
+}
+static void *hold_pool(void *unused)
+{
+  (void)unused;
+  return (void *)(intptr_t)lathe_rt_parallel_for(2, hold, NULL);
+}
+
+/* While another thread has the pool: this thread's loop runs alone as slot 0, and a
+ * child forked now has a free pool. */
+static void test_busy_pool(void **unused)
+{
+  (void)unused;
+  set_threads(3);
+  atomic_store(&holding, 0);
+  atomic_store(&release_it, 0);
+  pthread_t t;
+  assert_int_equal(pthread_create(&t, NULL, hold_pool, NULL), 0);
+  while (atomic_load(&holding) < 2) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+  Marks m;
+  memset(&m, 0, sizeof m);
+  assert_int_equal(lathe_rt_parallel_for(N, mark, &m), 0);
+  for (int i = 0; i < N; i++) assert_true(m.hit[i] == 1 && m.slot[i] == 0);
+  assert_int_equal(child_status(loop_in_child), 0);
+  atomic_store(&release_it, 1);
+  void *status;
+  pthread_join(t, &status);
+  assert_null(status);
+}
+
+static int32_t nothing(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  (void)begin;
+  (void)end;
+  (void)slot;
+  (void)env;
+  return 0;
+}
+
+/* No bound is asserted: the machine may be loaded.  The number is for the reader. */
+static void test_hot_latency(void **unused)
+{
+  (void)unused;
+  set_threads(2);
+  enum { ROUNDS = 2000, BATCHES = 20 };
+  double best = 1e9;
+  for (int b = 0; b < BATCHES; b++) {
+    struct timespec a, z;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    for (int i = 0; i < ROUNDS; i++) assert_int_equal(lathe_rt_parallel_for(2, nothing, NULL), 0);
+    clock_gettime(CLOCK_MONOTONIC, &z);
+    double us = ((double)(z.tv_sec - a.tv_sec) * 1e6 + (double)(z.tv_nsec - a.tv_nsec) * 1e-3) / ROUNDS;
+    if (us < best) best = us;
+  }
+  print_message("parallel_for of two parts, back to back: %.2f us\n", best);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_partition),     cmocka_unit_test(test_huge_range), cmocka_unit_test(test_status_of_lowest_slot),
+      cmocka_unit_test(test_nested_runs_alone), cmocka_unit_test(test_many_callers), cmocka_unit_test(test_after_idle),
+      cmocka_unit_test(test_slow_worker),   cmocka_unit_test(test_bad_size),   cmocka_unit_test(test_fork),
+      cmocka_unit_test(test_busy_pool),     cmocka_unit_test(test_hot_latency),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,337 @@
+/* c.c: the C backend.
+ *
+ * In: kernels.  Out: one C file that stands alone (the parts of the runtime's ABI that
+ * it needs are printed into it) and compiles with gcc and clang without warnings:
+ *
+ *   includes, ABI, vector types, helper functions
+ *   for each kernel: parallel parts, the plain function, name__call, name__shape
+ *   the table lathe_module */
+#include "codegen/cstyle.h"
+
+static const Dialect c_dialect = {
+    .name = "c",
+    .ints = {{"int8_t", "int16_t", "int32_t", "int64_t"}, {"uint8_t", "uint16_t", "uint32_t", "uint64_t"}},
+    .half = "_Float16",
+    .restrict_word = "restrict",
+    .helper = "static inline",
+    .vectors = true,
+    .parallel = true,
+    .float_special = {{"INFINITY", "-INFINITY", "NAN"}, {"(double)INFINITY", "-(double)INFINITY", "(double)NAN"}},
+    .prefetch = "__builtin_prefetch",
+};
+
+/* ---- what a file needs from lathe_rt.h ---------------------------------------------------- */
+
+static const char abi_text[] =
+    "/* The runtime's ABI, as lathe_rt.h has it. */\n"
+    "typedef union LatheRtSlot { void *p; int64_t i; double f; } LatheRtSlot;\n"
+    "typedef struct LatheRtDType { uint8_t code, bits; uint16_t lanes; } LatheRtDType;\n"
+    "typedef struct LatheRtCalls LatheRtCalls;\n"
+    "typedef int32_t (*LatheRtBody)(int64_t begin, int64_t end, int32_t slot, void *env);\n";
+static const char abi_packed[] =
+    "typedef struct LatheRtTensor {\n"
+    "  void *data;\n"
+    "  struct { int32_t type, id; } device;\n"
+    "  int32_t ndim;\n"
+    "  LatheRtDType dtype;\n"
+    "  int64_t *shape, *strides;\n"
+    "  uint64_t byte_offset;\n"
+    "} LatheRtTensor;\n"
+    "typedef struct LatheRtPackedArg {\n"
+    "  enum { LATHE_RT_ARG_INT, LATHE_RT_ARG_FLOAT, LATHE_RT_ARG_STR, LATHE_RT_ARG_HANDLE, LATHE_RT_ARG_TENSOR } tag;\n"
+    "  union { int64_t i; double f; const char *s; void *p; LatheRtTensor *t; } u;\n"
+    "} LatheRtPackedArg;\n";
+static const char abi_calls[] =
+    "struct LatheRtCalls {\n"
+    "  uint32_t abi;\n"
+    "  int32_t num_workers;\n"
+    "  int32_t (*parallel_for)(const LatheRtCalls *, int64_t n, LatheRtBody, void *env);\n"
+    "  int32_t (*call_packed)(const LatheRtCalls *, const char *name, int32_t n, const struct LatheRtPackedArg *);\n"
+    "  void *pool, *user;\n"
+    "};\n"
+    "typedef int32_t (*LatheRtKernel)(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *);\n"
+    "typedef void (*LatheRtShapeFn)(const LatheRtSlot *slots, int64_t *out);\n"
+    "typedef struct LatheRtArgInfo { const char *name; LatheRtDType dtype; int32_t ndim, flags; } LatheRtArgInfo;\n"
+    "typedef struct LatheRtSizeInfo { const char *name; int32_t arg, dim; } LatheRtSizeInfo;\n"
+    "typedef struct LatheRtFuncInfo {\n"
+    "  const char *name;\n"
+    "  LatheRtKernel call;\n"
+    "  LatheRtShapeFn shape;\n"
+    "  int32_t nargs, nsizes;\n"
+    "  const LatheRtArgInfo *args;\n"
+    "  const LatheRtSizeInfo *sizes;\n"
+    "} LatheRtFuncInfo;\n"
+    "typedef struct LatheRtModuleInfo {\n"
+    "  char magic[8];\n"
+    "  uint32_t abi;\n"
+    "  int32_t nfuncs;\n"
+    "  const char *arch, *features;\n"
+    "  const LatheRtFuncInfo *funcs;\n"
+    "} LatheRtModuleInfo;\n"
+    "#define LATHE_EXPORT __attribute__((visibility(\"default\")))\n";
+
+/* ---- the plain function --------------------------------------------------------------------- */
+
+static const char *scalar_param(Cgen *g, const Var *v) { return cs_type(g, v->dtype); }
+
+/* A size comes as int64_t; a variable of another dtype is made from it. */
+static const char *size_param(Cgen *g, const KernelSize *z)
+{
+  const char *name = cs_name(g, z->var);
+  return dtype_eq(z->var->dtype, DT_I64) ? name : cs_fmt(g, "%s_size", name);
+}
+
+static void print_signature(Cgen *g, const Kernel *k, const char *name)
+{
+  text_printf(g->out, "LATHE_EXPORT int32_t %s(", name);
+  for (int i = 0; i < k->narg; i++) {
+    const KernelArg *a = &k->arg[i];
+    const char *arg = cs_name_as(g, a->var, a->name);
+    if (a->buffer) text_printf(g->out, "%s%s *%s%s, ", a->written ? "" : "const ", cs_storage_type(g, a->buffer->dtype), a->may_alias ? "" : "restrict ", arg);
+    else text_printf(g->out, "%s %s, ", scalar_param(g, a->var), arg);
+  }
+  for (int i = 0; i < k->nsize; i++) text_printf(g->out, "int64_t %s, ", size_param(g, &k->size[i]));
+  text_add(g->out, "void *workspace, const LatheRtCalls *rt)");
+}
+
+static bool is_used(Cgen *g, const Var *v) { return map_get(&g->used, v) != NULL; }
+
+/* Silences what the body does not use; gives sizes their own dtype. */
+static void print_unused(Cgen *g, const Kernel *k, bool workspace, bool rt)
+{
+  for (int i = 0; i < k->narg; i++)
+    if (!is_used(g, k->arg[i].var)) cs_line(g, "(void)%s;", cs_name(g, k->arg[i].var));
+  for (int i = 0; i < k->nsize; i++) {
+    const Var *v = k->size[i].var;
+    if (!is_used(g, v)) cs_line(g, "(void)%s;", size_param(g, &k->size[i]));
+    else if (!dtype_eq(v->dtype, DT_I64)) cs_line(g, "const %s %s = (%s)%s;", cs_type(g, v->dtype), cs_name(g, v), cs_type(g, v->dtype), size_param(g, &k->size[i]));
+  }
+  if (!workspace) cs_line(g, "(void)workspace;");
+  if (!rt) cs_line(g, "(void)rt;");
+}
+
+/* Bytes rounded up to 64, as text. */
+static const char *rounded(Cgen *g, const Expr *bytes)
+{
+  if (!bytes || expr_is_int(bytes, 0)) return "0";
+  if (bytes->kind == E_INT) return cs_fmt(g, "%" PRId64, (bytes->u.i + 63) / 64 * 64);
+  return cs_fmt(g, "((%s + 63) & -64)", cs_wrap(g, cs_expr(g, bytes), P_ADD));
+}
+
+static void note_used(void *env, const Expr *e)
+{
+  Cgen *g = env;
+  if (e->kind == E_VAR) map_put(g->arena, &g->used, e->u.var, g);
+}
+
+static void print_plain(Cgen *g, const Kernel *k, const char *name)
+{
+  Text body = text_new(g->arena);
+  g->out = &body;
+  bool slices = cs_uses_place(k->body, PLACE_SLICE), workspace = slices || cs_uses_place(k->body, PLACE_WORKSPACE);
+  if (slices && k->workspace_bytes) expr_visit(g->ctx, k->workspace_bytes, note_used, g);
+  if (slices && k->slice_bytes) expr_visit(g->ctx, k->slice_bytes, note_used, g);
+  text_printf(g->out, "\n/* ---- kernel %s ---- */\n", k->name);
+  print_signature(g, k, name);
+  text_add(g->out, "\n{\n");
+  for (int i = 0; i < k->narg; i++)
+    if (k->arg[i].buffer)
+      cs_declare_memory(g, k->arg[i].var, (Memory){cs_name(g, k->arg[i].var), k->arg[i].buffer->dtype, false, 1, !k->arg[i].written});
+  print_unused(g, k, workspace, cs_uses_runtime(g, k->body));
+  if (slices) {
+    cs_line(g, "char *const slices = (char *)workspace + %s;", rounded(g, k->workspace_bytes));
+    cs_line(g, "const int64_t slice_bytes = %s;", rounded(g, k->slice_bytes));
+    cs_line(g, "(void)slice_bytes;");
+  }
+  cs_stmt(g, k->body);
+  cs_line(g, "return 0;");
+  text_add(g->out, "}\n");
+  g->out = &g->functions;
+  text_add(g->out, text_str(&body));
+}
+
+/* ---- uniform entries --------------------------------------------------------------------------- */
+
+static const char *slot_value(Cgen *g, int i, DType t)
+{
+  if (dtype_is_bool(t)) return cs_fmt(g, "slots[%d].i != 0", i);
+  if (dtype_is_float(t)) return cs_fmt(g, "(%s)slots[%d].f", cs_type(g, t), i);
+  if (t.code == DT_HANDLE) return cs_fmt(g, "slots[%d].p", i);
+  return dtype_eq(t, DT_I64) ? cs_fmt(g, "slots[%d].i", i) : cs_fmt(g, "(%s)slots[%d].i", cs_type(g, t), i);
+}
+
+static void print_call(Cgen *g, const Kernel *k, const char *name)
+{
+  text_printf(g->out, "\nLATHE_EXPORT int32_t %s__call(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *rt)\n{\n", name);
+  if (k->narg + k->nsize == 0) cs_line(g, "(void)slots;");
+  Text list = text_new(scratch(g->ctx));
+  for (int i = 0; i < k->narg; i++) {
+    const KernelArg *a = &k->arg[i];
+    if (a->buffer) text_printf(&list, "slots[%d].p, ", i);
+    else text_printf(&list, "%s, ", slot_value(g, i, a->var->dtype));
+  }
+  for (int i = 0; i < k->nsize; i++) text_printf(&list, "slots[%d].i, ", k->narg + i);
+  cs_line(g, "return %s(%sworkspace, rt);", name, text_str(&list));
+  text_add(g->out, "}\n");
+}
+
+static void print_shape_values(Cgen *g, const Kernel *k)
+{
+  int at = 0;
+  for (int i = 0; i < k->narg; i++) {
+    const Buffer *b = k->arg[i].buffer;
+    for (int d = 0; b && d < b->ndim; d++) cs_line(g, "out[%d] = %s;", at++, cs_text(g, b->shape[d]));
+  }
+  cs_line(g, "out[%d] = %s;", at, rounded(g, k->workspace_bytes));
+  cs_line(g, "out[%d] = %s;", at + 1, rounded(g, k->slice_bytes));
+}
+
+static void print_shape(Cgen *g, const Kernel *k, const char *name)
+{
+  text_printf(g->out, "\nLATHE_EXPORT void %s__shape(const LatheRtSlot *slots, int64_t *out)\n{\n", name);
+  g->used = (Map){0};
+  for (int i = 0; i < k->narg; i++)
+    for (int d = 0; k->arg[i].buffer && d < k->arg[i].buffer->ndim; d++) expr_visit(g->ctx, k->arg[i].buffer->shape[d], note_used, g);
+  if (k->workspace_bytes) expr_visit(g->ctx, k->workspace_bytes, note_used, g);
+  if (k->slice_bytes) expr_visit(g->ctx, k->slice_bytes, note_used, g);
+  bool any = false;
+  for (int i = 0; i < k->narg + k->nsize; i++) {
+    bool is_size = i >= k->narg;
+    const Var *v = is_size ? k->size[i - k->narg].var : k->arg[i].var;
+    if ((!is_size && k->arg[i].buffer) || !is_used(g, v)) continue;
+    bool is_int = dtype_is_int(v->dtype) && !dtype_is_bool(v->dtype);
+    cs_line(g, "const %s %s = %s;", is_int ? "int64_t" : cs_type(g, v->dtype), cs_name(g, v), slot_value(g, i, is_int ? DT_I64 : v->dtype));
+    any = true;
+  }
+  if (!any) cs_line(g, "(void)slots;");
+  g->wide = true;
+  print_shape_values(g, k);
+  g->wide = false;
+  text_add(g->out, "}\n");
+}
+
+/* ---- the table ------------------------------------------------------------------------------------ */
+
+static const char *quoted(Cgen *g, const char *s)
+{
+  Text t = text_new(scratch(g->ctx));
+  text_quote(&t, s);
+  return text_str(&t);
+}
+
+static bool reads_strides(const Kernel *k, int arg)
+{
+  for (int i = 0; i < k->nsize; i++)
+    if (k->size[i].arg == arg && k->size[i].dim < 0) return true;
+  return false;
+}
+
+static void print_infos(Cgen *g, const Kernel *k, const char *name)
+{
+  if (k->narg) text_printf(g->out, "\nstatic const LatheRtArgInfo %s_args[] = {\n", name);
+  for (int i = 0; i < k->narg; i++) {
+    const KernelArg *a = &k->arg[i];
+    LatheRtDType t = cs_rt_dtype(a->buffer ? a->buffer->dtype : a->var->dtype);
+    int flags = (a->written ? 1 : 0) | (reads_strides(k, i) ? 2 : 0) | (a->may_alias ? 4 : 0);
+    cs_line(g, "{%s, {%d, %d, %d}, %d, %d},", quoted(g, a->name), t.code, t.bits, t.lanes, a->buffer ? a->buffer->ndim : -1, flags);
+  }
+  if (k->narg) text_add(g->out, "};\n");
+  if (k->nsize) text_printf(g->out, "static const LatheRtSizeInfo %s_sizes[] = {\n", name);
+  for (int i = 0; i < k->nsize; i++) {
+    int dim = k->size[i].dim;
+    const char *text = dim == INT32_MIN ? "INT32_MIN" : cs_fmt(g, "%d", dim);
+    cs_line(g, "{%s, %d, %s},", quoted(g, k->size[i].var->name), k->size[i].arg, text);
+  }
+  if (k->nsize) text_add(g->out, "};\n");
+}
+
+static void print_table(Cgen *g, int n, Kernel *const *kernels)
+{
+  Text features = text_new(scratch(g->ctx));
+  for (int f = 0; f < CPU_NFEATURES; f++)
+    if (target_has(g->target, (CpuFeature)f)) text_printf(&features, "%s%s", features.n ? "," : "", cpu_feature_name((CpuFeature)f));
+  g->indent = 1;
+  for (int i = 0; i < n; i++) print_infos(g, kernels[i], cs_function_name(g, kernels[i]->name));
+  if (n) text_add(g->out, "\nstatic const LatheRtFuncInfo lathe_funcs[] = {\n");
+  for (int i = 0; i < n; i++) {
+    const Kernel *k = kernels[i];
+    const char *name = cs_function_name(g, k->name);
+    cs_line(g, "{%s, %s__call, %s__shape, %d, %d, %s, %s},", quoted(g, k->name), name, name, k->narg, k->nsize,
+            k->narg ? cs_fmt(g, "%s_args", name) : "0", k->nsize ? cs_fmt(g, "%s_sizes", name) : "0");
+  }
+  if (n) text_add(g->out, "};\n");
+  text_add(g->out,
+           "\n#if defined(__x86_64__)\n#define LATHE_ARCH \"x86_64\"\n#elif defined(__aarch64__)\n#define LATHE_ARCH \"aarch64\"\n"
+           "#elif defined(__arm__)\n#define LATHE_ARCH \"arm\"\n#elif defined(__riscv) && __riscv_xlen == 64\n#define LATHE_ARCH \"riscv64\"\n"
+           "#elif defined(__wasm32__)\n#define LATHE_ARCH \"wasm32\"\n#else\n#define LATHE_ARCH \"unknown\"\n#endif\n");
+  text_printf(g->out, "LATHE_EXPORT const LatheRtModuleInfo lathe_module = {\"LATHERT\", %d, %d, LATHE_ARCH, %s, %s};\n", LATHE_RT_ABI, n,
+              quoted(g, text_str(&features)), n ? "lathe_funcs" : "0");
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------- */
+
+static const char *assemble(Cgen *g, int n, Kernel *const *kernels)
+{
+  Text file = text_new(g->arena);
+  text_printf(&file, "/* Kernels");
+  for (int i = 0; i < n; i++) text_printf(&file, "%s %s", i ? "," : "", kernels[i]->name);
+  text_printf(&file, "; made by Lathe for target '%s'.\n * cc -O2 -fno-math-errno -ffp-contract=fast -shared -fPIC … -lm */\n", g->target->text);
+  text_add(&file, "#include <stdbool.h>\n#include <stdint.h>\n");
+  if (g->uses_math) text_add(&file, "#include <math.h>\n");
+  if (g->uses_string) text_add(&file, "#include <string.h>\n");
+  if (g->types.n) text_add(&file, "#pragma GCC diagnostic ignored \"-Wpsabi\"\n");
+  text_printf(&file, "\n%s%s%s", abi_text, g->uses_packed ? abi_packed : "struct LatheRtPackedArg;\n", abi_calls);
+  if (g->types.n) text_printf(&file, "\n%s", text_str(&g->types));
+  for (int i = 0; i < g->protos.n; i++) text_printf(&file, "%sextern %s\n", i ? "" : "\n", (const char *)g->protos.val[i]);
+  if (g->helpers.n) text_printf(&file, "\n%s", text_str(&g->helpers));
+  text_add(&file, text_str(&g->functions));
+  return text_str(&file);
+}
+
+static void print_kernel(Cgen *g, const Kernel *k)
+{
+  cs_kernel_begin(g, k);
+  const char *name = cs_function_name(g, k->name);
+  if (!cs_needs(g, cs_fmt(g, "function %s", name)))
+    raise(g->ctx, ERR_ARGUMENT, NOWHERE, "c: two kernels would be called '%s' in C; rename one", name);
+  print_plain(g, k, name);
+  print_call(g, k, name);
+  print_shape(g, k, name);
+}
+
+static const void *c_get(Code *code, CodeFormat format, Arena *arena, size_t *n)
+{
+  (void)arena;
+  if (format != CODE_C) return NULL;
+  *n = strlen(code->state);
+  return code->state;
+}
+
+static const CodeBackend c_backend = {.name = "c", .formats = "c", .get = c_get};
+
+static void drop_code(void *held)
+{
+  Code **code = held;
+  if (*code) code_free(*code);
+}
+
+Code *codegen_c(Ctx *ctx, const Target *target, int n, Kernel *const *kernels)
+{
+  Scope scope = scope_begin(ctx);
+  Code **held = arena_new_of(scratch(ctx), Code *);
+  defer(ctx, drop_code, held);
+  Code *code = *held = code_new(ctx, target, &c_backend);
+  Dialect *dialect = arena_copy(code->arena, &c_dialect, sizeof c_dialect);
+  if (target->arch != ARCH_AARCH64) dialect->half = NULL;      /* not every compiler has the type elsewhere */
+  Cgen *g = cs_new(code, dialect);
+  for (int i = 0; i < n; i++) {
+    Scope inner = scope_begin(ctx);
+    print_kernel(g, kernels[i]);
+    scope_end(ctx, inner);
+  }
+  print_table(g, n, kernels);
+  code->state = (void *)(uintptr_t)assemble(g, n, kernels);
+  *held = NULL;
+  scope_end(ctx, scope);
+  return code;
+}

@@ -1,0 +1,269 @@
+/* code.c: what all backends share: Code objects, files made from them, and C code
+ * compiled and loaded on the spot.
+ *
+ * Files: .ll .s .c .cu are the text as the backend gives it; .o is its object, or
+ * its C source through cc; .so is linked from that with ld (2 ms) where there is
+ * one and with cc (8 ms) where not. */
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "codegen/codegen.h"
+
+static const struct {
+  const char *suffix, *name;
+  CodeFormat format;
+} formats[] = {
+    {".ll", "ll", CODE_LL},     {".s", "asm", CODE_ASM},   {".c", "c", CODE_C},
+    {".cu", "cuda", CODE_CUDA}, {".ptx", "ptx", CODE_PTX}, {".o", "obj", CODE_OBJECT},
+};
+
+static const char *format_name(CodeFormat f)
+{
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (formats[i].format == f) return formats[i].name;
+  return "?";
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+/* Frees the arena of a Code whose making was cut short. */
+static void drop_arena(void *held)
+{
+  Arena **arena = held;
+  arena_free(*arena);
+}
+
+Code *code_new(Ctx *ctx, const Target *target, const CodeBackend *backend)
+{
+  Scope scope = scope_begin(ctx);
+  Arena **held = arena_new_of(scratch(ctx), Arena *);
+  *held = arena_new(ctx);
+  defer(ctx, drop_arena, held);
+  Code *code = arena_new_of(*held, Code);
+  *code = (Code){.ctx = ctx, .arena = *held, .target = target, .backend = backend};
+  *held = NULL;
+  scope_end(ctx, scope);
+  return code;
+}
+
+void code_free(Code *code)
+{
+  if (!code) return;
+  if (code->backend->free) code->backend->free(code);
+  if (code->library) dlclose(code->library);
+  arena_free(code->arena);
+}
+
+const void *code_get(Code *code, CodeFormat format, Arena *arena, size_t *n)
+{
+  size_t unused;
+  const void *out = code->backend->get(code, format, arena, n ? n : &unused);
+  if (!out)
+    raise(code->ctx, ERR_UNSUPPORTED, NOWHERE, "code of the %s backend cannot be shown as '%s'; it has %s",
+          code->backend->name, format_name(format), code->backend->formats);
+  return out;
+}
+
+/* ---- compiling C ------------------------------------------------------------------ */
+
+typedef Vec(const char *) Args;
+
+/* What gcc and clang call the feature. */
+static void add_feature_flags(Arena *arena, Args *args, const Target *t)
+{
+  if (t->arch == ARCH_X86_64) {
+    for (int f = 0; f < CPU_NFEATURES; f++)
+      if (target_has(t, (CpuFeature)f))
+        vec_push(arena, args, arena_printf(arena, "-m%s", cpu_feature_name((CpuFeature)f)));
+    if (t->vector_bits == 512) vec_push(arena, args, "-mprefer-vector-width=512");
+  }
+  if (t->arch == ARCH_AARCH64) {
+    static const struct {
+      CpuFeature f;
+      const char *name;
+    } names[] = {
+        {CPU_LSE, "+lse"},   {CPU_FP16, "+fp16"}, {CPU_DOTPROD, "+dotprod"},
+        {CPU_I8MM, "+i8mm"}, {CPU_BF16, "+bf16"}, {CPU_SVE, "+sve"},
+    };
+    Text march = text_new(arena);
+    text_add(&march, t->features & ~(UINT64_C(1) << CPU_NEON) ? "-march=armv8.2-a" : "-march=armv8-a");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+      if (target_has(t, names[i].f)) text_add(&march, names[i].name);
+    vec_push(arena, args, text_str(&march));
+  }
+}
+
+/* The compiler for the target: cc here (and for the host side of a GPU's code), the
+ * cross compiler by its triple elsewhere. */
+static const char *c_compiler(Arena *arena, const Target *t)
+{
+  if (t->arch == target_host_arch() || t->kind == TARGET_CUDA)
+    return getenv("CC") && getenv("CC")[0] ? getenv("CC") : "cc";
+  return arena_printf(arena, "%s-gcc", t->triple);
+}
+
+static void compile_c(Code *code, const char *source, const char *out, bool shared)
+{
+  Ctx *ctx = code->ctx;
+  Arena *a = scratch(ctx);
+  Args args = {0};
+  vec_push(a, &args, c_compiler(a, code->target));
+  static const char *const always[] = {
+      "-std=gnu17",
+      "-O2",
+      "-fPIC",
+      "-w",
+      "-fno-math-errno",
+      "-fno-trapping-math",
+      "-fwrapv",
+      "-ffp-contract=fast",
+      "-fno-schedule-insns", /* gcc's first scheduling pass spills accumulators; clang ignores it */
+  };
+  for (size_t i = 0; i < sizeof always / sizeof *always; i++) vec_push(a, &args, always[i]);
+  add_feature_flags(a, &args, code->target);
+  vec_push(a, &args, shared ? "-shared" : "-c");
+  vec_push(a, &args, "-o");
+  vec_push(a, &args, out);
+  vec_push(a, &args, source);
+  if (shared) vec_push(a, &args, "-lm");
+  vec_push(a, &args, NULL);
+  const char *said = "";
+  int status = process_run(a, args.v, &said);
+  if (status != 0)
+    raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d on the generated C: %.1200s", args.v[0], status, said);
+}
+
+static const char *write_source(Code *code)
+{
+  Ctx *ctx = code->ctx;
+  size_t n;
+  const void *text = code_get(code, CODE_C, scratch(ctx), &n);
+  const char *path = arena_printf(scratch(ctx), "%s/kernels.c", file_temp_dir(ctx));
+  file_write(ctx, path, text, n);
+  return path;
+}
+
+const LatheRtModuleInfo *code_load_c(Code *code)
+{
+  Ctx *ctx = code->ctx;
+  if (!code->target->is_host)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "code for target '%s' does not run on this machine; export it and run it there", code->target->text);
+  if (!code->library) {
+    Scope scope = scope_begin(ctx);
+    const char *source = write_source(code), *library = arena_printf(scratch(ctx), "%s/kernels.so", file_temp_dir(ctx));
+    compile_c(code, source, library, true);
+    code->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!code->library) raise(ctx, ERR_IO, NOWHERE, "the compiled C cannot be loaded: %s", dlerror());
+    scope_end(ctx, scope);
+  }
+  const LatheRtModuleInfo *info = dlsym(code->library, "lathe_module");
+  if (!info) BUG(ctx, "the compiled C has no symbol 'lathe_module'");
+  return info;
+}
+
+/* ---- files ------------------------------------------------------------------------- */
+
+/* Runs the command; false with what it said when it fails or does not exist. */
+typedef struct Run {
+  const char *const *argv;
+  int status;
+  const char *said;
+} Run;
+static void run_body(Ctx *ctx, void *arg)
+{
+  Run *run = arg;
+  run->status = process_run(scratch(ctx), run->argv, &run->said);
+}
+
+static bool try_link(Ctx *ctx, const char *const *argv, const char **said)
+{
+  Run run = {argv, -1, ""};
+  bool started = protect(ctx, run_body, &run) == ERR_NONE;
+  *said = started ? run.said : arena_strdup(scratch(ctx), error_message(ctx));
+  error_clear(ctx);
+  return started && run.status == 0;
+}
+
+static void link_object(Code *code, const char *object, const char *path)
+{
+  Ctx *ctx = code->ctx;
+  const Target *t = code->target;
+  bool here = t->arch == target_host_arch();
+  const char *ld = here ? "ld" : arena_printf(scratch(ctx), "%s-ld", t->triple);
+  const char *cc = c_compiler(scratch(ctx), t);
+  const char *first, *said;
+  const char *const with_libm[] = {ld, "-shared", "-o", path, object, "--as-needed", "-lm", NULL};
+  const char *const with_cc[] = {cc, "-shared", "-o", path, object, "-lm", NULL};
+  const char *const with_lld[] = {"ld.lld", "-shared", "-o", path, object, NULL};
+  if (try_link(ctx, with_libm, &first) || try_link(ctx, with_cc, &said)) return;
+  if (!here && try_link(ctx, with_lld, &said)) return;
+  raise(ctx, ERR_IO, NOWHERE, "cannot link '%s' with %s or %s: %.800s", path, ld, cc, first);
+}
+
+/* The code as an object file, at path. */
+static void write_object(Code *code, const char *path)
+{
+  Ctx *ctx = code->ctx;
+  size_t n = 0;
+  const void *bytes = code->backend->get(code, CODE_OBJECT, scratch(ctx), &n);
+  if (bytes)
+    file_write(ctx, path, bytes, n);
+  else
+    compile_c(code, write_source(code), path, false);
+}
+
+static void write_library(Code *code, const char *path)
+{
+  Ctx *ctx = code->ctx;
+  const char *made = arena_printf(scratch(ctx), "%s/kernels.so", file_temp_dir(ctx));
+  size_t n = 0;
+  const void *bytes = code->backend->get(code, CODE_OBJECT, scratch(ctx), &n);
+  if (bytes) {
+    const char *object = arena_printf(scratch(ctx), "%s/kernels.o", file_temp_dir(ctx));
+    file_write(ctx, object, bytes, n);
+    link_object(code, object, made);
+  } else {
+    compile_c(code, write_source(code), made, true);
+  }
+  bytes = file_read(scratch(ctx), made, &n, 0);
+  file_write(ctx, path, bytes, n);
+}
+
+void code_export(Code *code, const char *path)
+{
+  Ctx *ctx = code->ctx;
+  Scope scope = scope_begin(ctx);
+  if (str_ends(path, ".so"))
+    write_library(code, path);
+  else if (str_ends(path, ".o"))
+    write_object(code, path);
+  else {
+    size_t i = 0, count = sizeof formats / sizeof *formats, n;
+    while (i < count && !str_ends(path, formats[i].suffix)) i++;
+    if (i == count)
+      raise(ctx, ERR_ARGUMENT, NOWHERE,
+            "cannot tell from '%s' what to write; the name ends in .so .o .s .ll .c .cu or .ptx", path);
+    const void *text = code_get(code, formats[i].format, scratch(ctx), &n);
+    file_write(ctx, path, text, n);
+  }
+  scope_end(ctx, scope);
+}
+
+/* ---- a build without LLVM ------------------------------------------------------------- */
+
+#if !defined(LATHE_HAVE_LLVM)
+bool codegen_has_llvm(void) { return false; }
+const char *codegen_llvm_version(void) { return ""; }
+
+Code *codegen_llvm(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
+{
+  (void)n, (void)kernels;
+  raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': this build has no LLVM; use target 'c'", t->text);
+}
+
+const LatheRtModuleInfo *codegen_llvm_jit(Code *code)
+{
+  raise(code->ctx, ERR_UNSUPPORTED, NOWHERE, "this build has no LLVM; use target 'c'");
+}
+#endif

@@ -1,0 +1,416 @@
+/* llvm_call.c: intrinsic functions to LLVM.
+ *
+ * What the hardware has is an LLVM intrinsic, on vectors too.  The other elementary
+ * functions that lowering left (float64, rare ones) are calls of the C library, lane
+ * by lane; float16 goes through float32. */
+#include "codegen/llvm_gen.h"
+
+LLVMValueRef gen_intrinsic(Gen *g, const char *name, int ntypes, LLVMTypeRef *types, int n, LLVMValueRef *arg)
+{
+  unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+  if (!id) BUG(g->ctx, "llvm: this LLVM has no %s", name);
+  LLVMValueRef fn = LLVMGetIntrinsicDeclaration(g->mod, id, types, (size_t)ntypes);
+  return LLVMBuildCall2(g->b, LLVMIntrinsicGetType(g->lc, id, types, (size_t)ntypes), fn, arg, (unsigned)n, "");
+}
+
+static LLVMValueRef of_type(Gen *g, const char *name, int n, LLVMValueRef *arg)
+{
+  LLVMTypeRef type = LLVMTypeOf(arg[0]);
+  return gen_intrinsic(g, name, 1, &type, n, arg);
+}
+
+LLVMValueRef gen_string(Gen *g, const char *s)
+{
+  LLVMValueRef text = LLVMConstStringInContext(g->lc, s, (unsigned)strlen(s), false);
+  LLVMValueRef global = LLVMAddGlobal(g->mod, LLVMTypeOf(text), "text");
+  LLVMSetInitializer(global, text);
+  LLVMSetGlobalConstant(global, true);
+  LLVMSetLinkage(global, LLVMPrivateLinkage);
+  LLVMSetUnnamedAddress(global, LLVMGlobalUnnamedAddr);
+  return LLVMConstPointerCast(global, g->ptr);
+}
+
+/* ---- elementary functions ------------------------------------------------------------------ */
+
+static const struct {
+  const char *llvm, *libm;
+  int n;
+} functions[IN_COUNT] = {
+    [IN_EXP] = {NULL, "exp", 1},          [IN_EXP2] = {NULL, "exp2", 1},
+    [IN_LOG] = {NULL, "log", 1},          [IN_LOG2] = {NULL, "log2", 1},
+    [IN_LOG10] = {NULL, "log10", 1},      [IN_LOG1P] = {NULL, "log1p", 1},
+    [IN_TANH] = {NULL, "tanh", 1},        [IN_ERF] = {NULL, "erf", 1},
+    [IN_SIN] = {NULL, "sin", 1},          [IN_COS] = {NULL, "cos", 1},
+    [IN_TAN] = {NULL, "tan", 1},          [IN_ASIN] = {NULL, "asin", 1},
+    [IN_ACOS] = {NULL, "acos", 1},        [IN_ATAN] = {NULL, "atan", 1},
+    [IN_SINH] = {NULL, "sinh", 1},        [IN_COSH] = {NULL, "cosh", 1},
+    [IN_ASINH] = {NULL, "asinh", 1},      [IN_ACOSH] = {NULL, "acosh", 1},
+    [IN_ATANH] = {NULL, "atanh", 1},      [IN_ATAN2] = {NULL, "atan2", 2},
+    [IN_POW] = {NULL, "pow", 2},          [IN_FMOD] = {NULL, "fmod", 2},
+    [IN_HYPOT] = {NULL, "hypot", 2},      [IN_NEXTAFTER] = {NULL, "nextafter", 2},
+    [IN_SQRT] = {"llvm.sqrt", NULL, 1},   [IN_FLOOR] = {"llvm.floor", NULL, 1},
+    [IN_CEIL] = {"llvm.ceil", NULL, 1},   [IN_TRUNC] = {"llvm.trunc", NULL, 1},
+    [IN_ROUND] = {"llvm.round", NULL, 1}, [IN_NEARBYINT] = {"llvm.nearbyint", NULL, 1},
+    [IN_FMA] = {"llvm.fma", NULL, 3},     [IN_COPYSIGN] = {"llvm.copysign", NULL, 2},
+};
+
+static LLVMValueRef libm_lanes(Gen *g, const char *name, int n, DType t, LLVMValueRef *arg)
+{
+  LLVMTypeRef elem = gen_type(g, dtype_elem(t));
+  if (t.lanes == 1) return gen_libm(g, name, elem, n, arg);
+  LLVMValueRef out = LLVMGetPoison(gen_type(g, t));
+  for (int i = 0; i < t.lanes; i++) {
+    LLVMValueRef one[3];
+    for (int k = 0; k < n; k++) one[k] = gen_lane(g, arg[k], i);
+    out = LLVMBuildInsertElement(g->b, out, gen_libm(g, name, elem, n, one), gen_int(g, g->i32, i), "");
+  }
+  return out;
+}
+
+static LLVMValueRef real(Gen *g, DType t, double v)
+{
+  return gen_splat(g, LLVMConstReal(gen_type(g, dtype_elem(t)), v), t.lanes);
+}
+
+LLVMValueRef gen_math(Gen *g, Intrin in, DType t, LLVMValueRef *arg)
+{
+  int n = functions[in].n;
+  if (functions[in].llvm) return of_type(g, functions[in].llvm, n, arg);
+  if (t.bits == 16 && in == IN_NEXTAFTER) raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: nextafter on float16");
+  DType wide = t;
+  LLVMValueRef in_wide[3];
+  if (t.bits == 16) wide.bits = 32;
+  for (int i = 0; i < n; i++) in_wide[i] = gen_cast(g, arg[i], t, wide);
+  return gen_cast(g, libm_lanes(g, functions[in].libm, n, wide, in_wide), wide, t);
+}
+
+static LLVMValueRef composed(Gen *g, Intrin in, DType t, LLVMValueRef x)
+{
+  if (in == IN_RSQRT) return LLVMBuildFDiv(g->b, real(g, t, 1), gen_math(g, IN_SQRT, t, &x), "");
+  if (in == IN_EXP10) return gen_math(g, IN_POW, t, (LLVMValueRef[]){real(g, t, 10), x});
+  LLVMValueRef minus = LLVMBuildFNeg(g->b, x, ""); /* IN_SIGMOID */
+  LLVMValueRef below = LLVMBuildFAdd(g->b, real(g, t, 1), gen_math(g, IN_EXP, t, &minus), "");
+  return LLVMBuildFDiv(g->b, real(g, t, 1), below, "");
+}
+
+/* x * 2^n: two exact steps are not enough at the ends of the range, so the C library. */
+static LLVMValueRef load_exponent(Gen *g, const Expr *e, LLVMValueRef *arg)
+{
+  DType t = e->dtype, wide = t, count = dtype_lanes(DT_I32, t.lanes);
+  if (t.bits == 16) wide.bits = 32;
+  LLVMTypeRef elem = gen_type(g, dtype_elem(wide));
+  LLVMValueRef x = gen_cast(g, arg[0], t, wide), from = arg[1], out = LLVMGetPoison(gen_type(g, wide));
+  if (e->arg[1]->dtype.bits == 64) { /* counts past the range of any float stay past it */
+    LLVMValueRef most = gen_splat(g, gen_int(g, g->i64, 8192), t.lanes),
+                 least = gen_splat(g, gen_int(g, g->i64, -8192), t.lanes);
+    bool sign = e->arg[1]->dtype.code == DT_INT;
+    from = of_type(g, sign ? "llvm.smin" : "llvm.umin", 2, (LLVMValueRef[]){from, most});
+    if (sign) from = of_type(g, "llvm.smax", 2, (LLVMValueRef[]){from, least});
+  }
+  LLVMValueRef n = gen_cast(g, from, dtype_lanes(e->arg[1]->dtype, t.lanes), count);
+  LLVMTypeRef params[] = {elem, g->i32}, type = LLVMFunctionType(elem, params, 2, false);
+  const char *name = wide.bits == 64 ? "ldexp" : "ldexpf";
+  LLVMValueRef fn = LLVMGetNamedFunction(g->mod, name);
+  if (!fn) fn = LLVMAddFunction(g->mod, name, type);
+  for (int i = 0; i < t.lanes; i++) {
+    LLVMValueRef one[] = {t.lanes == 1 ? x : gen_lane(g, x, i), t.lanes == 1 ? n : gen_lane(g, n, i)};
+    LLVMValueRef r = LLVMBuildCall2(g->b, type, fn, one, 2, "");
+    out = t.lanes == 1 ? r : LLVMBuildInsertElement(g->b, out, r, gen_int(g, g->i32, i), "");
+  }
+  return gen_cast(g, out, wide, t);
+}
+
+static LLVMValueRef absolute(Gen *g, DType t, LLVMValueRef x)
+{
+  if (dtype_is_float(t)) return of_type(g, "llvm.fabs", 1, &x);
+  if (t.code == DT_UINT) return x;
+  return of_type(g, "llvm.abs", 2, (LLVMValueRef[]){x, gen_int(g, g->i1, 0)});
+}
+
+static LLVMValueRef classify(Gen *g, Intrin in, DType t, LLVMValueRef x)
+{
+  if (!dtype_is_float(t)) return gen_splat(g, gen_int(g, g->i1, in == IN_ISFINITE), t.lanes);
+  if (in == IN_ISNAN) return LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
+  LLVMValueRef size = of_type(g, "llvm.fabs", 1, &x), inf = real(g, t, __builtin_inf());
+  return LLVMBuildFCmp(g->b, in == IN_ISINF ? LLVMRealOEQ : LLVMRealOLT, size, inf, "");
+}
+
+/* ---- bits ------------------------------------------------------------------------------------- */
+
+static LLVMValueRef shift(Gen *g, const Expr *e, LLVMValueRef *arg)
+{
+  DType t = e->dtype;
+  LLVMTypeRef elem = gen_type(g, dtype_elem(t));
+  LLVMValueRef width = gen_splat(g, gen_int(g, elem, (t.bits & (t.bits - 1)) == 0 ? t.bits - 1 : t.bits), t.lanes);
+  LLVMValueRef n =
+      (t.bits & (t.bits - 1)) == 0 ? LLVMBuildAnd(g->b, arg[1], width, "") : LLVMBuildURem(g->b, arg[1], width, "");
+  if (e->u.intrin == IN_SHL) return LLVMBuildShl(g->b, arg[0], n, "");
+  return t.code == DT_INT ? LLVMBuildAShr(g->b, arg[0], n, "") : LLVMBuildLShr(g->b, arg[0], n, "");
+}
+
+static bool constant_shift(const Expr *e, int64_t *out)
+{
+  const Expr *q = e->arg[2]->kind == E_BROADCAST ? e->arg[2]->arg[0] : e->arg[2];
+  const Expr *s = e->arg[3]->kind == E_BROADCAST ? e->arg[3]->arg[0] : e->arg[3];
+  if (q->kind != E_INT || s->kind != E_INT) return false;
+  *out = q->u.i - s->u.i;
+  return true;
+}
+
+/* round(x*y * 2^-right), halves up.  A literal shift of 32-bit numbers fits 64 bits;
+ * the general case takes 128. */
+static LLVMValueRef multiply_shift(Gen *g, const Expr *e, LLVMValueRef *arg)
+{
+  DType t = e->dtype;
+  int64_t right;
+  bool fits = t.bits <= 32 && constant_shift(e, &right) && right > 0 && right <= 62;
+  LLVMTypeRef elem = LLVMIntTypeInContext(g->lc, fits ? 64 : 128),
+              type = t.lanes > 1 ? LLVMVectorType(elem, t.lanes) : elem;
+  LLVMValueRef w[4];
+  for (int i = 0; i < 4; i++)
+    w[i] =
+        e->arg[i]->dtype.code == DT_INT ? LLVMBuildSExt(g->b, arg[i], type, "") : LLVMBuildZExt(g->b, arg[i], type, "");
+  LLVMValueRef product = LLVMBuildMul(g->b, w[0], w[1], ""), one = gen_splat(g, gen_int(g, elem, 1), t.lanes);
+  if (fits) {
+    LLVMValueRef half = gen_splat(g, gen_int(g, elem, INT64_C(1) << (right - 1)), t.lanes);
+    LLVMValueRef sum = LLVMBuildAdd(g->b, product, half, "");
+    return LLVMBuildTrunc(g->b, LLVMBuildAShr(g->b, sum, gen_splat(g, gen_int(g, elem, right), t.lanes), ""),
+                          gen_type(g, t), "");
+  }
+  LLVMValueRef zero = LLVMConstNull(type), by = LLVMBuildSub(g->b, w[2], w[3], "");
+  LLVMValueRef is_right = LLVMBuildICmp(g->b, LLVMIntSGT, by, zero, "");
+  LLVMValueRef far_right = LLVMBuildICmp(g->b, LLVMIntSGE, by, gen_splat(g, gen_int(g, elem, 127), t.lanes), "");
+  LLVMValueRef far_left = LLVMBuildICmp(g->b, LLVMIntSLE, by, gen_splat(g, gen_int(g, elem, -64), t.lanes), "");
+  LLVMValueRef gone = LLVMBuildOr(g->b, far_right, far_left, "");
+  LLVMValueRef rn = LLVMBuildSelect(g->b, LLVMBuildAnd(g->b, is_right, LLVMBuildNot(g->b, gone, ""), ""), by, one, "");
+  LLVMValueRef ln = LLVMBuildSelect(g->b, LLVMBuildOr(g->b, is_right, gone, ""), zero, LLVMBuildNeg(g->b, by, ""), "");
+  LLVMValueRef half = LLVMBuildShl(g->b, one, LLVMBuildSub(g->b, rn, one, ""), "");
+  LLVMValueRef down = LLVMBuildAShr(g->b, LLVMBuildAdd(g->b, product, half, ""), rn, "");
+  LLVMValueRef v = LLVMBuildSelect(g->b, is_right, down, LLVMBuildShl(g->b, product, ln, ""), "");
+  return LLVMBuildTrunc(g->b, LLVMBuildSelect(g->b, gone, zero, v, ""), gen_type(g, t), "");
+}
+
+static LLVMValueRef reinterpret(Gen *g, const Expr *e, LLVMValueRef x)
+{
+  DType from = e->arg[0]->dtype, to = e->dtype;
+  if (from.code == DT_HANDLE || to.code == DT_HANDLE) return gen_cast(g, x, from, to);
+  if ((int)from.bits * from.lanes != (int)to.bits * to.lanes)
+    raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: reinterpret of %s as %s, which has another width",
+          dtype_name(g->arena, from), dtype_name(g->arena, to));
+  return LLVMBuildBitCast(g->b, x, gen_type(g, to), "");
+}
+
+/* ---- control -------------------------------------------------------------------------------------- */
+
+/* Vectors: each side is evaluated with its lanes as the mask of its loads. */
+static LLVMValueRef masked_choice(Gen *g, const Expr *e, LLVMValueRef cond)
+{
+  int lanes = e->dtype.lanes;
+  LLVMValueRef outer = g->mask, side[2];
+  for (int i = 0; i < 2; i++) {
+    if (!e->arg[1 + i]->pure)
+      raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: a call with effects inside a vector if_then_else in kernel '%s'",
+            g->k->name);
+    LLVMValueRef lanes_of = i ? LLVMBuildNot(g->b, cond, "") : cond;
+    Memo memo;
+    g->mask = outer ? LLVMBuildAnd(g->b, outer, lanes_of, "") : lanes_of;
+    memo_begin(g, &memo);
+    side[i] = gen_expr_lanes(g, e->arg[1 + i], lanes);
+    memo_end(g, &memo);
+    g->mask = outer;
+  }
+  return LLVMBuildSelect(g->b, cond, side[0], side[1], "");
+}
+
+static LLVMValueRef branch_choice(Gen *g, const Expr *e, LLVMValueRef cond)
+{
+  LLVMBasicBlockRef block[] = {gen_block(g, "then"), gen_block(g, "else")}, end[2], done = gen_block(g, "done");
+  LLVMValueRef side[2];
+  LLVMBuildCondBr(g->b, cond, block[0], block[1]);
+  for (int i = 0; i < 2; i++) {
+    Memo memo;
+    LLVMPositionBuilderAtEnd(g->b, block[i]);
+    memo_begin(g, &memo);
+    side[i] = gen_expr_lanes(g, e->arg[1 + i], e->dtype.lanes);
+    memo_end(g, &memo);
+    end[i] = LLVMGetInsertBlock(g->b);
+    LLVMBuildBr(g->b, done);
+  }
+  LLVMPositionBuilderAtEnd(g->b, done);
+  if (e->dtype.code == DT_VOID) return NULL;
+  LLVMValueRef phi = LLVMBuildPhi(g->b, gen_type(g, e->dtype), "");
+  LLVMAddIncoming(phi, side, end, 2);
+  return phi;
+}
+
+static LLVMValueRef if_then_else(Gen *g, const Expr *e)
+{
+  enum { COSTLY = 1u << E_LOAD | 1u << E_CALL | 1u << E_DIV | 1u << E_MOD | 1u << E_FLOORDIV | 1u << E_FLOORMOD };
+  LLVMValueRef cond =
+      gen_cast(g, gen_expr(g, e->arg[0]), e->arg[0]->dtype, dtype_lanes(DT_BOOL, e->arg[0]->dtype.lanes));
+  if (!((e->arg[1]->kinds | e->arg[2]->kinds) & COSTLY)) {
+    LLVMValueRef a = gen_expr_lanes(g, e->arg[1], e->dtype.lanes), b = gen_expr_lanes(g, e->arg[2], e->dtype.lanes);
+    return LLVMBuildSelect(g->b, cond, a, b, "");
+  }
+  return e->arg[0]->dtype.lanes > 1 ? masked_choice(g, e, cond) : branch_choice(g, e, cond);
+}
+
+static LLVMValueRef vector_sum(Gen *g, const Expr *e)
+{
+  DType t = e->arg[0]->dtype;
+  LLVMValueRef v = gen_expr(g, e->arg[0]);
+  if (t.lanes == 1) return v;
+  if (!dtype_is_float(t)) return of_type(g, "llvm.vector.reduce.add", 1, &v);
+  LLVMValueRef sum = gen_lane(g, v, 0); /* in order: floats are never reassociated */
+  for (int i = 1; i < t.lanes; i++) sum = LLVMBuildFAdd(g->b, sum, gen_lane(g, v, i), "");
+  return sum;
+}
+
+/* Pointer to what a load would read. */
+static LLVMValueRef address_of(Gen *g, const Expr *e)
+{
+  if (e->kind != E_LOAD || e->nargs != 1) BUG(g->ctx, "llvm: address_of something that is not a load");
+  return gen_address(g, e->u.buffer, e->arg[0]);
+}
+
+static int64_t literal_arg(const Expr *e, int i, int64_t otherwise)
+{
+  return i < e->nargs && e->arg[i]->kind == E_INT ? e->arg[i]->u.i : otherwise;
+}
+
+static LLVMValueRef prefetch(Gen *g, const Expr *e)
+{
+  LLVMValueRef p = e->arg[0]->kind == E_LOAD ? address_of(g, e->arg[0]) : gen_expr(g, e->arg[0]);
+  LLVMTypeRef type = LLVMTypeOf(p);
+  LLVMValueRef arg[] = {p, gen_int(g, g->i32, literal_arg(e, 1, 0) != 0), gen_int(g, g->i32, literal_arg(e, 2, 3) & 3),
+                        gen_int(g, g->i32, literal_arg(e, 3, 1) != 0)};
+  gen_intrinsic(g, "llvm.prefetch", 1, &type, 4, arg);
+  return gen_int(g, g->i32, 0);
+}
+
+static LLVMValueRef access_pointer(Gen *g, const Expr *e)
+{
+  DType elem = e->arg[0]->dtype;
+  return gen_offset(g, gen_mem_type(g, elem), gen_expr(g, e->arg[1]), gen_index(g, e->arg[2]));
+}
+
+static LLVMValueRef leave(Gen *g, const Expr *e)
+{
+  LLVMBuildRet(g->b, gen_cast(g, gen_expr(g, e->arg[0]), e->arg[0]->dtype, DT_I32));
+  LLVMPositionBuilderAtEnd(g->b, gen_block(g, "unreached"));
+  return gen_int(g, g->i32, 0);
+}
+
+/* ---- the table of intrinsics ------------------------------------------------------------------------- */
+
+/* Functions of the values of their arguments alone. */
+static LLVMValueRef of_values(Gen *g, const Expr *e)
+{
+  LLVMValueRef a[4];
+  DType t = e->dtype;
+  Intrin in = e->u.intrin;
+  int lanes = in == IN_CLZ || in == IN_ISNAN || in == IN_ISFINITE || in == IN_ISINF ? e->arg[0]->dtype.lanes : t.lanes;
+  for (int i = 0; i < e->nargs; i++) a[i] = gen_expr_lanes(g, e->arg[i], lanes);
+  if (functions[in].n) return gen_math(g, in, t, a);
+  if (in == IN_RSQRT || in == IN_EXP10 || in == IN_SIGMOID) return composed(g, in, t, a[0]);
+  if (in == IN_LDEXP) return load_exponent(g, e, a);
+  if (in == IN_ABS) return absolute(g, t, a[0]);
+  if (in == IN_ISNAN || in == IN_ISFINITE || in == IN_ISINF) return classify(g, in, e->arg[0]->dtype, a[0]);
+  if (in == IN_BITAND) return LLVMBuildAnd(g->b, a[0], a[1], "");
+  if (in == IN_BITOR) return LLVMBuildOr(g->b, a[0], a[1], "");
+  if (in == IN_BITXOR) return LLVMBuildXor(g->b, a[0], a[1], "");
+  if (in == IN_BITNOT) return LLVMBuildNot(g->b, a[0], "");
+  if (in == IN_SHL || in == IN_SHR) return shift(g, e, a);
+  if (in == IN_POPCOUNT) return of_type(g, "llvm.ctpop", 1, a);
+  if (in == IN_QMULSHIFT) return multiply_shift(g, e, a);
+  DType from = e->arg[0]->dtype; /* IN_CLZ */
+  from.code = DT_UINT;
+  return gen_cast(g, of_type(g, "llvm.ctlz", 2, (LLVMValueRef[]){a[0], gen_int(g, g->i1, 0)}), from, t);
+}
+
+LLVMValueRef gen_call(Gen *g, const Expr *e)
+{
+  switch (e->u.intrin) {
+  case IN_EXP:
+  case IN_EXP2:
+  case IN_EXP10:
+  case IN_LOG:
+  case IN_LOG2:
+  case IN_LOG10:
+  case IN_LOG1P:
+  case IN_SQRT:
+  case IN_RSQRT:
+  case IN_TANH:
+  case IN_SIGMOID:
+  case IN_ERF:
+  case IN_SIN:
+  case IN_COS:
+  case IN_TAN:
+  case IN_ASIN:
+  case IN_ACOS:
+  case IN_ATAN:
+  case IN_ATAN2:
+  case IN_SINH:
+  case IN_COSH:
+  case IN_ASINH:
+  case IN_ACOSH:
+  case IN_ATANH:
+  case IN_POW:
+  case IN_FMOD:
+  case IN_HYPOT:
+  case IN_COPYSIGN:
+  case IN_NEXTAFTER:
+  case IN_LDEXP:
+  case IN_FMA:
+  case IN_FLOOR:
+  case IN_CEIL:
+  case IN_TRUNC:
+  case IN_ROUND:
+  case IN_NEARBYINT:
+  case IN_ABS:
+  case IN_ISNAN:
+  case IN_ISFINITE:
+  case IN_ISINF:
+  case IN_BITAND:
+  case IN_BITOR:
+  case IN_BITXOR:
+  case IN_BITNOT:
+  case IN_SHL:
+  case IN_SHR:
+  case IN_POPCOUNT:
+  case IN_CLZ:
+  case IN_QMULSHIFT:
+    return of_values(g, e);
+  case IN_REINTERPRET:
+    return reinterpret(g, e, gen_expr(g, e->arg[0]));
+  case IN_IF_THEN_ELSE:
+    return if_then_else(g, e);
+  case IN_LIKELY:
+    return gen_expr(g, e->arg[0]);
+  case IN_ADDRESS_OF:
+    return address_of(g, e->arg[0]);
+  case IN_ACCESS_PTR:
+    return access_pointer(g, e);
+  case IN_PREFETCH:
+    return prefetch(g, e);
+  case IN_CALL_EXTERN:
+  case IN_CALL_PURE_EXTERN:
+    return gen_call_extern(g, e);
+  case IN_CALL_PACKED:
+    return gen_call_packed(g, e);
+  case IN_VECTOR_SUM:
+    return vector_sum(g, e);
+  case IN_RET:
+    return leave(g, e);
+  case IN_PARALLEL_SLOT:
+    return gen_cast(g, g->fn->slot ? g->fn->slot : gen_int(g, g->i32, 0), DT_I32, e->dtype);
+  case IN_TYPE_MARKER:
+  case IN_BUFFER_ARG:
+  case IN_MAKE_SHAPE:
+  case IN_SYNC:
+  case IN_COUNT:
+    break;
+  }
+  raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: '%s' has no meaning here on a CPU (kernel '%s')",
+        intrin_info(e->u.intrin)->name, g->k->name);
+}

@@ -1,0 +1,511 @@
+/* llvm_memory.c: variables and memory.
+ *
+ * Pointers are taken to be aligned to their element and no more: tensors come from
+ * numpy and DLPack as they are, and an unaligned vector access costs nothing on the
+ * machines that have vectors.  Stack and workspace are aligned to 64.
+ *
+ * Alias information.  noalias on a kernel's parameters is lost in an outlined body,
+ * which finds its pointers in a struct.  So every access also names the group of
+ * memory it belongs to (alias.scope) and all the groups it does not (noalias).  A
+ * restrict argument is a group; the arguments that may alias are one group; pieces
+ * of the workspace that share bytes, at different times, are one group.  Stack
+ * memory needs none. */
+#include "codegen/llvm_gen.h"
+
+/* ---- typed pointers, addresses ------------------------------------------------------------- */
+
+LLVMValueRef gen_pointer_as(Gen *g, LLVMValueRef p, LLVMTypeRef pointee)
+{
+#if LLVM_VERSION_MAJOR < 15
+  return LLVMBuildPointerCast(g->b, p, LLVMPointerType(pointee, 0), "");
+#else
+  (void)g, (void)pointee;
+  return p;
+#endif
+}
+
+/* Back to the one pointer type that variables have. */
+static LLVMValueRef plain_pointer(Gen *g, LLVMValueRef p)
+{
+#if LLVM_VERSION_MAJOR < 15
+  return LLVMBuildPointerCast(g->b, p, g->ptr, "");
+#else
+  (void)g;
+  return p;
+#endif
+}
+
+LLVMValueRef gen_offset(Gen *g, LLVMTypeRef elem, LLVMValueRef pointer, LLVMValueRef index)
+{
+  return plain_pointer(g, LLVMBuildInBoundsGEP2(g->b, elem, gen_pointer_as(g, pointer, elem), &index, 1, ""));
+}
+
+LLVMValueRef gen_field(Gen *g, LLVMValueRef pointer, uint64_t bytes)
+{
+  return bytes ? gen_offset(g, g->i8, pointer, gen_int(g, g->i64, (int64_t)bytes)) : pointer;
+}
+
+LLVMValueRef gen_member(Gen *g, LLVMTypeRef record, LLVMValueRef pointer, int member)
+{
+  return plain_pointer(g, LLVMBuildStructGEP2(g->b, record, gen_pointer_as(g, pointer, record), (unsigned)member, ""));
+}
+
+LLVMValueRef gen_load_at(Gen *g, LLVMTypeRef type, LLVMValueRef pointer, unsigned align)
+{
+  LLVMValueRef v = LLVMBuildLoad2(g->b, type, gen_pointer_as(g, pointer, type), "");
+  LLVMSetAlignment(v, align);
+  return v;
+}
+
+LLVMValueRef gen_store_at(Gen *g, LLVMValueRef value, LLVMValueRef pointer, unsigned align)
+{
+  LLVMValueRef s = LLVMBuildStore(g->b, value, gen_pointer_as(g, pointer, LLVMTypeOf(value)));
+  LLVMSetAlignment(s, align);
+  return s;
+}
+
+LLVMValueRef gen_alloca(Gen *g, LLVMTypeRef type, uint64_t count, unsigned align)
+{
+  LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
+  LLVMPositionBuilderAtEnd(g->b, g->fn->entry);
+  LLVMTypeRef whole = count == 1 ? type : LLVMArrayType(type, (unsigned)count);
+  LLVMValueRef p = LLVMBuildAlloca(g->b, whole, "");
+  LLVMSetAlignment(p, align);
+  p = plain_pointer(g, p);
+  LLVMPositionBuilderAtEnd(g->b, here);
+  return p;
+}
+
+/* ---- variables ------------------------------------------------------------------------------- */
+
+static Bound *bind_in(Gen *g, Frame *f, const Var *var, LLVMValueRef v)
+{
+  Bound *b = arena_new_of(g->arena, Bound);
+  b->value = v;
+  if (dtype_is_int(var->dtype) && var->dtype.lanes == 1) {
+    bool is_wide = var->dtype.bits != 64 && LLVMTypeOf(v) == g->i64;
+    b->wide = is_wide ? v : gen_cast(g, v, var->dtype, DT_I64);
+    if (is_wide) b->value = gen_cast(g, v, DT_I64, var->dtype);
+  }
+  map_put(g->arena, &f->vars, var, b);
+  return b;
+}
+
+void gen_bind(Gen *g, const Var *var, LLVMValueRef v) { bind_in(g, g->fn, var, v); }
+
+/* A value of the parent in a body: stored in the environment by the parent once the
+ * body is complete, loaded at the body's entry.  The builder is left in the entry. */
+static LLVMValueRef capture(Gen *g, Frame *f, LLVMValueRef outer, uint64_t bytes)
+{
+  LLVMPositionBuilderAtEnd(g->b, f->entry);
+  if (LLVMIsConstant(outer)) return outer;
+  Capture c = {.outer = outer, .type = LLVMTypeOf(outer), .offset = f->env_bytes};
+  f->env_bytes += (bytes + 7) / 8 * 8;
+  vec_push(g->arena, &f->captures, c);
+  return gen_load_at(g, c.type, gen_field(g, f->env, c.offset), 8);
+}
+
+Bound *gen_lookup(Gen *g, const Var *var)
+{
+  Frame *f = g->fn;
+  Bound *b = map_get(&f->vars, var);
+  if (b) return b;
+  Bound *outer = f->parent ? map_get(&f->parent->vars, var) : NULL;
+  if (!outer) BUG(g->ctx, "llvm: variable '%s' of kernel '%s' is used where it has no value", var->name, g->k->name);
+  LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
+  uint64_t bytes = outer->wide ? 8 : (uint64_t)dtype_bytes(var->dtype) * var->dtype.lanes;
+  b = bind_in(g, f, var, capture(g, f, outer->wide ? outer->wide : outer->value, bytes));
+  LLVMPositionBuilderAtEnd(g->b, here);
+  return b;
+}
+
+LLVMValueRef gen_ambient(Gen *g, Ambient what)
+{
+  Frame *f = g->fn;
+  if (f->ambient[what]) return f->ambient[what];
+  if (!f->parent || !f->parent->ambient[what])
+    BUG(g->ctx, "llvm: kernel '%s' reaches for what it was not given", g->k->name);
+  LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
+  f->ambient[what] = capture(g, f, f->parent->ambient[what], 8);
+  LLVMPositionBuilderAtEnd(g->b, here);
+  return f->ambient[what];
+}
+
+/* ---- alias scopes ------------------------------------------------------------------------------ */
+
+typedef struct AliasScope {
+  LLVMValueRef own, others;
+} AliasScope;
+
+/* One piece of memory; pieces of the same group may overlap. */
+typedef struct Piece {
+  const Var *var;
+  Place place; /* PLACE_NONE: an argument */
+  bool may_alias;
+  int64_t begin, end; /* of the workspace; end < 0: not known */
+  int group;
+} Piece;
+typedef Vec(Piece) Pieces;
+typedef struct PieceFinder {
+  Gen *g;
+  Pieces pieces;
+} PieceFinder;
+
+static int64_t constant_bytes(const Buffer *b)
+{
+  int64_t n = (int64_t)dtype_bytes(b->dtype) * b->dtype.lanes;
+  for (int i = 0; i < b->ndim; i++)
+    if (b->shape[i]->kind != E_INT || !int_mul(n, b->shape[i]->u.i, &n)) return -1;
+  return n;
+}
+
+static bool find_piece(void *env, Stmt *s)
+{
+  PieceFinder *f = env;
+  if (s->kind != S_ALLOC || (s->u.alloc.place != PLACE_WORKSPACE && s->u.alloc.place != PLACE_SLICE)) return true;
+  Piece p = {.var = s->u.alloc.buffer->data, .place = s->u.alloc.place, .end = -1};
+  int64_t bytes = constant_bytes(s->u.alloc.buffer);
+  const Expr *offset = s->u.alloc.offset;
+  if (bytes >= 0 && (!offset || offset->kind == E_INT)) {
+    p.begin = offset ? offset->u.i : 0;
+    p.end = p.begin + bytes;
+  }
+  vec_push(f->g->arena, &f->pieces, p);
+  return true;
+}
+
+static bool may_overlap(const Piece *a, const Piece *b)
+{
+  if (a->place != b->place) return false;
+  if (a->place == PLACE_NONE) return a->may_alias && b->may_alias;
+  return a->end < 0 || b->end < 0 || (a->begin < b->end && b->begin < a->end);
+}
+
+/* Numbers the groups: overlapping pieces, directly or through others, share one. */
+static int group_pieces(Pieces *p)
+{
+  for (int i = 0; i < p->n; i++) {
+    p->v[i].group = i;
+    for (int j = 0; j < i; j++) {
+      int from = p->v[i].group, to = p->v[j].group;
+      if (from == to || !may_overlap(&p->v[i], &p->v[j])) continue;
+      for (int k = 0; k <= i; k++)
+        if (p->v[k].group == from) p->v[k].group = to;
+    }
+  }
+  int n = 0;
+  for (int i = 0; i < p->n; i++) {
+    bool is_new = p->v[i].group == i;
+    for (int k = 0; is_new && k < p->n; k++)
+      if (p->v[k].group == i) p->v[k].group = -1 - n;
+    n += is_new;
+  }
+  for (int i = 0; i < p->n; i++) p->v[i].group = -1 - p->v[i].group;
+  return n;
+}
+
+static LLVMMetadataRef text_node(Gen *g, const char *text, LLVMMetadataRef second)
+{
+  LLVMMetadataRef item[] = {LLVMMDStringInContext2(g->lc, text, strlen(text)), second};
+  return LLVMMDNodeInContext2(g->lc, item, second ? 2 : 1);
+}
+
+void gen_alias_scopes(Gen *g)
+{
+  PieceFinder f = {.g = g};
+  for (int i = 0; i < g->k->narg; i++)
+    if (g->k->arg[i].buffer)
+      vec_push(g->arena, &f.pieces, (Piece){.var = g->k->arg[i].var, .may_alias = g->k->arg[i].may_alias});
+  stmt_visit(g->k->body, find_piece, &f);
+  int n = group_pieces(&f.pieces);
+  g->scopes = (Map){0};
+  if (n < 2) return;
+  LLVMMetadataRef domain = text_node(g, arena_printf(g->arena, "lathe.%s", g->k->name), NULL);
+  LLVMMetadataRef *scope = arena_array(g->arena, LLVMMetadataRef, n), *list = arena_array(g->arena, LLVMMetadataRef, n);
+  AliasScope *made = arena_array(g->arena, AliasScope, n);
+  for (int i = 0; i < n; i++) scope[i] = text_node(g, arena_printf(g->arena, "lathe.%s.%d", g->k->name, i), domain);
+  for (int i = 0; i < n; i++) {
+    size_t others = 0;
+    for (int j = 0; j < n; j++)
+      if (j != i) list[others++] = scope[j];
+    made[i].own = LLVMMetadataAsValue(g->lc, LLVMMDNodeInContext2(g->lc, &scope[i], 1));
+    made[i].others = LLVMMetadataAsValue(g->lc, LLVMMDNodeInContext2(g->lc, list, others));
+  }
+  for (int i = 0; i < f.pieces.n; i++) map_put(g->arena, &g->scopes, f.pieces.v[i].var, &made[f.pieces.v[i].group]);
+}
+
+/* Says which group an access belongs to. */
+static LLVMValueRef tag(Gen *g, const Buffer *buffer, LLVMValueRef access)
+{
+  const AliasScope *s = map_get(&g->scopes, buffer->data);
+  if (!s) return access;
+  LLVMSetMetadata(access, LLVMGetMDKindIDInContext(g->lc, "alias.scope", 11), s->own);
+  LLVMSetMetadata(access, LLVMGetMDKindIDInContext(g->lc, "noalias", 7), s->others);
+  return access;
+}
+
+/* ---- vector indices ------------------------------------------------------------------------------ */
+
+/* base + stride * lane, with a stride known now. */
+typedef struct Lanes {
+  LLVMValueRef base;
+  int64_t stride;
+} Lanes;
+
+static bool constant_of(const Expr *e, int64_t *out)
+{
+  if (e->kind == E_BROADCAST) e = e->arg[0];
+  if (e->kind != E_INT) return false;
+  *out = e->u.i;
+  return true;
+}
+
+/* Splits a vector index into a scalar base and a constant stride where it has that
+ * form.  Only index arithmetic qualifies: it does not overflow. */
+static bool split_lanes(Gen *g, const Expr *e, Lanes *out)
+{
+  int64_t c;
+  Lanes a, b;
+  if (e->kind == E_BROADCAST) return *out = (Lanes){gen_index(g, e->arg[0]), 0}, true;
+  if (e->dtype.code != DT_INT || e->dtype.bits < 32) return false;
+  if (e->kind == E_RAMP && e->arg[1]->kind == E_INT)
+    return *out = (Lanes){gen_index(g, e->arg[0]), e->arg[1]->u.i}, true;
+  if (e->kind == E_CAST && e->arg[0]->dtype.code == DT_INT && e->arg[0]->dtype.bits <= e->dtype.bits)
+    return split_lanes(g, e->arg[0], out);
+  if (e->kind == E_MUL && constant_of(e->arg[1], &c) && split_lanes(g, e->arg[0], &a))
+    return *out = (Lanes){LLVMBuildNSWMul(g->b, a.base, gen_int(g, g->i64, c), ""), a.stride * c}, true;
+  if ((e->kind == E_ADD || e->kind == E_SUB) && split_lanes(g, e->arg[0], &a) && split_lanes(g, e->arg[1], &b)) {
+    bool add = e->kind == E_ADD;
+    LLVMValueRef base = add ? LLVMBuildNSWAdd(g->b, a.base, b.base, "") : LLVMBuildNSWSub(g->b, a.base, b.base, "");
+    return *out = (Lanes){base, add ? a.stride + b.stride : a.stride - b.stride}, true;
+  }
+  return false;
+}
+
+static LLVMValueRef reversed(Gen *g, LLVMValueRef v, int lanes)
+{
+  LLVMValueRef *at = arena_array(g->arena, LLVMValueRef, lanes);
+  for (int i = 0; i < lanes; i++) at[i] = gen_int(g, g->i32, lanes - 1 - i);
+  return LLVMBuildShuffleVector(g->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(at, (unsigned)lanes), "");
+}
+
+/* The addresses of all lanes, as a vector. */
+static LLVMValueRef lane_addresses(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l)
+{
+  LLVMTypeRef elem = gen_mem_type(g, buffer->dtype);
+  int lanes = index->dtype.lanes;
+  LLVMValueRef base = gen_lookup(g, buffer->data)->value, offsets;
+  if (l) {
+    LLVMValueRef *step = arena_array(g->arena, LLVMValueRef, lanes);
+    for (int i = 0; i < lanes; i++) step[i] = gen_int(g, g->i64, i * l->stride);
+    base = gen_offset(g, elem, base, l->base);
+    offsets = LLVMConstVector(step, (unsigned)lanes);
+  } else {
+    offsets = gen_cast(g, gen_expr(g, index), index->dtype, dtype_lanes(DT_I64, lanes));
+  }
+  return LLVMBuildInBoundsGEP2(g->b, elem, gen_pointer_as(g, base, elem), &offsets, 1, "");
+}
+
+static LLVMValueRef lane_address(Gen *g, const Buffer *buffer, LLVMValueRef vector, const Lanes *l, int lane)
+{
+  LLVMTypeRef elem = gen_mem_type(g, buffer->dtype);
+  LLVMValueRef base = gen_lookup(g, buffer->data)->value;
+  if (!l) return gen_offset(g, elem, base, gen_lane(g, vector, lane));
+  LLVMValueRef at = LLVMBuildNSWAdd(g->b, l->base, gen_int(g, g->i64, lane * l->stride), "");
+  return gen_offset(g, elem, base, at);
+}
+
+/* Gather and scatter instructions pay where they exist for the element. */
+static bool has_gather(Gen *g, const Buffer *buffer, int lanes)
+{
+  int bytes = dtype_bytes(buffer->dtype);
+  return target_has(g->t, CPU_AVX512VL) && (bytes == 4 || bytes == 8) && lanes >= 8;
+}
+
+/* ---- masked accesses ------------------------------------------------------------------------------- */
+
+/* Calls llvm.masked.* with its alignment, which became an attribute in LLVM 22. */
+static LLVMValueRef masked(Gen *g, const char *name, int ntypes, LLVMTypeRef *types, int pointer_at, unsigned align,
+                           int n, LLVMValueRef *arg)
+{
+#if LLVM_VERSION_MAJOR >= 22
+  LLVMValueRef call = gen_intrinsic(g, name, ntypes, types, n, arg);
+  unsigned kind = LLVMGetEnumAttributeKindForName("align", 5);
+  LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)(pointer_at + 1), LLVMCreateEnumAttribute(g->lc, kind, align));
+  return call;
+#else
+  LLVMValueRef with[5];
+  int m = 0;
+  for (int i = 0; i < n; i++) {
+    with[m++] = arg[i];
+    if (i == pointer_at) with[m++] = gen_int(g, g->i32, align);
+  }
+  return gen_intrinsic(g, name, ntypes, types, m, with);
+#endif
+}
+
+static LLVMValueRef all_lanes(Gen *g, LLVMValueRef mask, int lanes)
+{
+  return mask ? mask : gen_splat(g, gen_int(g, g->i1, 1), lanes);
+}
+
+/* ---- loads --------------------------------------------------------------------------------------------- */
+
+/* Memory to register: bytes that hold bools and narrow integers. */
+static LLVMValueRef from_memory(Gen *g, LLVMValueRef v, DType t)
+{
+  if (!dtype_is_int(t) || t.bits == 8 * dtype_bytes(t)) return v;
+  return dtype_is_bool(t) ? gen_compare_zero(g, v, dtype_lanes(DT_U8, t.lanes))
+                          : LLVMBuildTrunc(g->b, v, gen_type(g, t), "");
+}
+
+static LLVMValueRef to_memory(Gen *g, LLVMValueRef v, DType t)
+{
+  if (!dtype_is_int(t) || t.bits == 8 * dtype_bytes(t)) return v;
+  LLVMTypeRef type = gen_mem_type(g, t);
+  return t.code == DT_INT ? LLVMBuildSExt(g->b, v, type, "") : LLVMBuildZExt(g->b, v, type, "");
+}
+
+static LLVMValueRef load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, int lanes, LLVMValueRef mask)
+{
+  LLVMTypeRef type = gen_mem_type(g, dtype_lanes(buffer->dtype, lanes));
+  LLVMValueRef p = gen_offset(g, gen_mem_type(g, buffer->dtype), gen_lookup(g, buffer->data)->value, base);
+  unsigned align = (unsigned)dtype_bytes(buffer->dtype);
+  if (!mask) return tag(g, buffer, gen_load_at(g, type, p, align));
+  p = gen_pointer_as(g, p, type);
+  LLVMTypeRef types[] = {type, LLVMTypeOf(p)};
+  return tag(g, buffer,
+             masked(g, "llvm.masked.load", 2, types, 0, align, 3, (LLVMValueRef[]){p, mask, LLVMConstNull(type)}));
+}
+
+static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l)
+{
+  int lanes = index->dtype.lanes;
+  LLVMTypeRef elem = gen_mem_type(g, buffer->dtype), type = LLVMVectorType(elem, (unsigned)lanes);
+  unsigned align = (unsigned)dtype_bytes(buffer->dtype);
+  if (g->mask || has_gather(g, buffer, lanes)) {
+    LLVMValueRef p = lane_addresses(g, buffer, index, l);
+    LLVMTypeRef types[] = {type, LLVMTypeOf(p)};
+    LLVMValueRef arg[] = {p, all_lanes(g, g->mask, lanes), LLVMConstNull(type)};
+    return tag(g, buffer, masked(g, "llvm.masked.gather", 2, types, 0, align, 3, arg));
+  }
+  LLVMValueRef vector = l ? NULL : gen_cast(g, gen_expr(g, index), index->dtype, dtype_lanes(DT_I64, lanes)),
+               v = LLVMGetPoison(type);
+  for (int i = 0; i < lanes; i++) {
+    LLVMValueRef one = tag(g, buffer, gen_load_at(g, elem, lane_address(g, buffer, vector, l, i), align));
+    v = LLVMBuildInsertElement(g->b, v, one, gen_int(g, g->i32, i), "");
+  }
+  return v;
+}
+
+static LLVMValueRef load_vector(Gen *g, const Buffer *buffer, const Expr *index)
+{
+  int lanes = index->dtype.lanes;
+  Lanes l;
+  if (!split_lanes(g, index, &l)) return load_lanes(g, buffer, index, NULL);
+  if (l.stride == 1) return load_contiguous(g, buffer, l.base, lanes, g->mask);
+  if (l.stride == 0 && !g->mask) {
+    LLVMValueRef p = gen_offset(g, gen_mem_type(g, buffer->dtype), gen_lookup(g, buffer->data)->value, l.base);
+    LLVMValueRef one = gen_load_at(g, gen_mem_type(g, buffer->dtype), p, (unsigned)dtype_bytes(buffer->dtype));
+    return gen_splat(g, tag(g, buffer, one), lanes);
+  }
+  if (l.stride == -1) {
+    LLVMValueRef first = LLVMBuildNSWSub(g->b, l.base, gen_int(g, g->i64, lanes - 1), "");
+    return reversed(g, load_contiguous(g, buffer, first, lanes, g->mask ? reversed(g, g->mask, lanes) : NULL), lanes);
+  }
+  return load_lanes(g, buffer, index, &l);
+}
+
+LLVMValueRef gen_load(Gen *g, const Expr *e)
+{
+  const Buffer *buffer = e->u.buffer;
+  if (e->nargs != 1) BUG(g->ctx, "llvm: a load of '%s' with %d indices", buffer->name, e->nargs);
+  const Expr *index = e->arg[0];
+  if (index->dtype.lanes > 1) {
+    if (buffer->dtype.lanes != 1)
+      raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: a vector index into '%s', whose elements are vectors",
+            buffer->name);
+    return from_memory(g, load_vector(g, buffer, index), e->dtype);
+  }
+  LLVMValueRef p = gen_address(g, buffer, index);
+  LLVMValueRef v = gen_load_at(g, gen_mem_type(g, buffer->dtype), p, (unsigned)dtype_bytes(buffer->dtype));
+  return from_memory(g, tag(g, buffer, v), e->dtype);
+}
+
+LLVMValueRef gen_address(Gen *g, const Buffer *buffer, const Expr *index)
+{
+  LLVMTypeRef elem = gen_mem_type(g, dtype_elem(buffer->dtype));
+  if (index->kind == E_RAMP) index = index->arg[0];
+  LLVMValueRef at = gen_index(g, index);
+  if (buffer->dtype.lanes > 1) at = LLVMBuildNSWMul(g->b, at, gen_int(g, g->i64, buffer->dtype.lanes), "");
+  return gen_offset(g, elem, gen_lookup(g, buffer->data)->value, at);
+}
+
+/* ---- stores ---------------------------------------------------------------------------------------------- */
+
+static void store_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, LLVMValueRef v, LLVMValueRef mask)
+{
+  LLVMValueRef p = gen_offset(g, gen_mem_type(g, buffer->dtype), gen_lookup(g, buffer->data)->value, base);
+  unsigned align = (unsigned)dtype_bytes(buffer->dtype);
+  if (!mask) {
+    tag(g, buffer, gen_store_at(g, v, p, align));
+    return;
+  }
+  p = gen_pointer_as(g, p, LLVMTypeOf(v));
+  LLVMTypeRef types[] = {LLVMTypeOf(v), LLVMTypeOf(p)};
+  tag(g, buffer, masked(g, "llvm.masked.store", 2, types, 1, align, 3, (LLVMValueRef[]){v, p, mask}));
+}
+
+static void store_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l, LLVMValueRef v,
+                        LLVMValueRef mask)
+{
+  int lanes = index->dtype.lanes;
+  unsigned align = (unsigned)dtype_bytes(buffer->dtype);
+  if (mask || has_gather(g, buffer, lanes)) {
+    LLVMValueRef p = lane_addresses(g, buffer, index, l);
+    LLVMTypeRef types[] = {LLVMTypeOf(v), LLVMTypeOf(p)};
+    tag(g, buffer,
+        masked(g, "llvm.masked.scatter", 2, types, 1, align, 3, (LLVMValueRef[]){v, p, all_lanes(g, mask, lanes)}));
+    return;
+  }
+  LLVMValueRef vector = l ? NULL : gen_cast(g, gen_expr(g, index), index->dtype, dtype_lanes(DT_I64, lanes));
+  for (int i = 0; i < lanes; i++)
+    tag(g, buffer, gen_store_at(g, gen_lane(g, v, i), lane_address(g, buffer, vector, l, i), align));
+}
+
+/* A scalar store under a condition. */
+static void store_guarded(Gen *g, const Buffer *buffer, LLVMValueRef v, LLVMValueRef p, LLVMValueRef cond)
+{
+  LLVMBasicBlockRef then = gen_block(g, "store"), done = gen_block(g, "done");
+  LLVMBuildCondBr(g->b, cond, then, done);
+  LLVMPositionBuilderAtEnd(g->b, then);
+  tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
+  LLVMBuildBr(g->b, done);
+  LLVMPositionBuilderAtEnd(g->b, done);
+}
+
+void gen_store(Gen *g, const Buffer *buffer, const Expr *index, LLVMValueRef v, LLVMValueRef mask)
+{
+  int lanes = index->dtype.lanes;
+  if (lanes == 1) {
+    LLVMValueRef p = gen_address(g, buffer, index);
+    v = to_memory(g, v, buffer->dtype);
+    if (mask)
+      store_guarded(g, buffer, v, p, mask);
+    else
+      tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
+    return;
+  }
+  if (buffer->dtype.lanes != 1)
+    raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: a vector index into '%s', whose elements are vectors", buffer->name);
+  v = to_memory(g, v, dtype_lanes(buffer->dtype, lanes));
+  Lanes l;
+  bool split = split_lanes(g, index, &l);
+  if (split && l.stride == 1)
+    store_contiguous(g, buffer, l.base, v, mask);
+  else if (split && l.stride == -1) {
+    LLVMValueRef first = LLVMBuildNSWSub(g->b, l.base, gen_int(g, g->i64, lanes - 1), "");
+    store_contiguous(g, buffer, first, reversed(g, v, lanes), mask ? reversed(g, mask, lanes) : NULL);
+  } else
+    store_lanes(g, buffer, index, split ? &l : NULL, v, mask);
+}

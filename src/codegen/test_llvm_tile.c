@@ -1,0 +1,189 @@
+/* test_llvm_tile.c: the register tile of a packed matrix product, written as lowering
+ * writes it: one stack allocation a vector of accumulators, a loop over k, A and B packed.
+ * The inner loop must be loads and multiply-adds, nothing else.  With an argument the
+ * program times the tile on this machine instead. */
+#include <time.h>
+
+#include "codegen/test_llvm_kit.h"
+
+typedef struct Tile {
+  int rows, cols, lanes, depth;
+} Tile;
+
+static const Expr *vec_at(const Buffer *b, const Expr *base, int lanes)
+{
+  return at(b, expr_ramp(m, base, expr_i32(m, 1), lanes));
+}
+
+/* One step of k: acc[i][j] += A[k, i] * B[k, j]. */
+static Stmt *tile_step(const Tile *t, const Buffer *a, const Buffer *b, const Buffer *const *acc, const Var *k)
+{
+  int vectors = t->cols / t->lanes;
+  Stmt **s = arena_array(scratch(ctx), Stmt *, t->rows * vectors);
+  for (int i = 0; i < t->rows; i++)
+    for (int j = 0; j < vectors; j++) {
+      const Expr *x = at(a, expr_add(m, expr_mul(m, k->expr, expr_i32(m, t->rows)), expr_i32(m, i)));
+      const Expr *y =
+          vec_at(b, expr_add(m, expr_mul(m, k->expr, expr_i32(m, t->cols)), expr_i32(m, j * t->lanes)), t->lanes);
+      const Buffer *c = acc[i * vectors + j];
+      const Expr *zero = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), t->lanes);
+      s[i * vectors + j] = put(c, zero, expr_add(m, at(c, zero), expr_mul(m, expr_broadcast(m, x, t->lanes), y)));
+    }
+  return stmt_seq(m, t->rows * vectors, s);
+}
+
+static Kernel *tile_kernel(const Target *target, const Tile *t)
+{
+  const Buffer *b[] = {flat("A", DT_F32, t->rows * t->depth), flat("B", DT_F32, t->cols * t->depth),
+                       flat("C", DT_F32, t->rows * t->cols)};
+  int vectors = t->cols / t->lanes, n = t->rows * vectors;
+  const Buffer **acc = arena_array(m->arena, const Buffer *, n);
+  Stmt **begin = arena_array(scratch(ctx), Stmt *, n), **end = arena_array(scratch(ctx), Stmt *, n);
+  const Expr *zero = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), t->lanes);
+  const Var *k = index_var("k");
+  for (int i = 0; i < n; i++) {
+    acc[i] = flat("acc", DT_F32, t->lanes);
+    begin[i] = put(acc[i], zero, expr_broadcast(m, expr_float(m, DT_F32, 0), t->lanes));
+    const Expr *to =
+        expr_ramp(m, expr_i32(m, i / vectors * t->cols + i % vectors * t->lanes), expr_i32(m, 1), t->lanes);
+    end[i] = put(b[2], to, at(acc[i], zero));
+  }
+  Stmt *body = stmt_seq(
+      m, 3,
+      (Stmt *[]){stmt_seq(m, n, begin), loop(k, t->depth, tile_step(t, b[0], b[1], acc, k)), stmt_seq(m, n, end)});
+  for (int i = 0; i < n; i++) body = alloc_at(acc[i], PLACE_STACK, 0, body);
+  return kernel_of("tile", target, 3, b, 1, body);
+}
+
+/* The lines from the label of the loop that holds most of `word` to its jump. */
+static const char *hot_loop(const char *text, const char *word)
+{
+  const char *best = NULL, *label = NULL;
+  size_t best_n = 0, length = 0;
+  int most = 0, here = 0;
+  for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+    if (line[0] == '.' && line[1] == 'L') label = line, here = 0;
+    size_t n = strcspn(line, "\n");
+    const char *hit = strstr(line, word);
+    here += hit && hit < line + n;
+    length = label ? (size_t)(line + n - label) : 0;
+    if (label && here > most) most = here, best = label;
+    if (best == label && label) best_n = length;
+    if (!strchr(line, '\n')) break;
+    if (label && (strncmp(line, "\tj", 2) == 0 || strncmp(line, "\tb.", 3) == 0)) label = NULL;
+  }
+  return best ? arena_strndup(scratch(ctx), best, best_n) : "";
+}
+
+static int count_of(const char *text, const char *word)
+{
+  int n = 0;
+  for (const char *p = text; (p = strstr(p, word)); p += strlen(word)) n++;
+  return n;
+}
+
+enum { LOOP_CONTROL = 5 }; /* a count, two pointers, compare, jump */
+static int instructions(const char *text) { return count_of(text, "\n\t"); }
+
+TEST(test_avx512_tile)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=skylake-avx512 -mtriple=x86_64-linux-gnu");
+  const char *hot = hot_loop(assembly(compile(t, 1, (Kernel *[]){tile_kernel(t, &(Tile){14, 32, 16, 256})})), "vfmadd");
+  int fma = count_of(hot, "vfmadd"), loads = count_of(hot, "vbroadcastss") + count_of(hot, "vmovups\t");
+  if (fma != 28 || loads > 16 || instructions(hot) > fma + loads + LOOP_CONTROL || count_of(hot, "rsp") ||
+      count_of(hot, "vmovaps"))
+    fail_msg("%d multiply-adds, %d loads, %d instructions:\n%s", fma, loads, instructions(hot), hot);
+}
+
+TEST(test_avx2_tile)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=haswell -mtriple=x86_64-linux-gnu");
+  const char *hot = hot_loop(assembly(compile(t, 1, (Kernel *[]){tile_kernel(t, &(Tile){6, 16, 8, 256})})), "vfmadd");
+  int fma = count_of(hot, "vfmadd"), loads = count_of(hot, "vbroadcastss") + count_of(hot, "vmovups\t");
+  if (fma != 12 || loads > 8 || instructions(hot) > fma + loads + LOOP_CONTROL || count_of(hot, "rsp") ||
+      count_of(hot, "vmovaps"))
+    fail_msg("%d multiply-adds, %d loads, %d instructions:\n%s", fma, loads, instructions(hot), hot);
+}
+
+TEST(test_neon_tile)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
+  const char *hot = hot_loop(assembly(compile(t, 1, (Kernel *[]){tile_kernel(t, &(Tile){8, 12, 4, 256})})), "fmla");
+  int fma = count_of(hot, "fmla"), loads = count_of(hot, "\tld");
+  if (fma != 24 || !strstr(hot, ".s[3]") || instructions(hot) > fma + loads + LOOP_CONTROL || loads > 5 ||
+      count_of(hot, "[sp") || count_of(hot, "\tmov\tv"))
+    fail_msg("%d multiply-adds, %d loads, %d instructions:\n%s", fma, loads, instructions(hot), hot);
+}
+
+TEST(test_tile_result)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm");
+  Tile tile = {6, 32, 16, 64};
+  const LatheRtFuncInfo *f = find_func(codegen_llvm_jit(compile(t, 1, (Kernel *[]){tile_kernel(t, &tile)})), "tile");
+  float a[6 * 64], b[32 * 64], out[6 * 32];
+  for (int i = 0; i < 6 * 64; i++) a[i] = (float)(i % 11) - 5;
+  for (int i = 0; i < 32 * 64; i++) b[i] = (float)(i % 13) - 6;
+  assert_int_equal(call_ptrs(f, NULL, 3, (void *[]){a, b, out}), 0);
+  for (int i = 0; i < 6; i++)
+    for (int j = 0; j < 32; j++) {
+      float want = 0;
+      for (int k = 0; k < 64; k++) want += a[k * 6 + i] * b[k * 32 + j];
+      assert_true(out[i * 32 + j] == want);
+    }
+}
+
+static double seconds(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void time_tile(Ctx *c, void *arg)
+{
+  (void)c, (void)arg;
+  const Target *t = target_parse(ctx, "llvm");
+  Tile tile = t->vector_bits == 512   ? (Tile){14, 32, 16, 256}
+              : t->vector_bits == 256 ? (Tile){6, 16, 8, 256}
+                                      : (Tile){8, 12, 4, 256};
+  double start = seconds();
+  Kernel *k = tile_kernel(t, &tile);
+  double built = seconds();
+  Code *code = compile(t, 1, &k);
+  double optimised = seconds();
+  size_t bytes;
+  code_get(code, CODE_OBJECT, scratch(ctx), &bytes);
+  double emitted = seconds();
+  const LatheRtFuncInfo *f = find_func(codegen_llvm_jit(code), "tile");
+  double linked = seconds();
+  printf("build %.2f ms, optimise %.2f ms, emit %.2f ms, link %.2f ms\n", 1e3 * (built - start),
+         1e3 * (optimised - built), 1e3 * (emitted - optimised), 1e3 * (linked - emitted));
+  float *x[3];
+  for (int i = 0; i < 3; i++) x[i] = aligned_alloc(64, 64 * 1024), memset(x[i], 0, 64 * 1024);
+  double best = 1e9;
+  for (int r = 0; r < 20; r++) {
+    double from = seconds();
+    for (int i = 0; i < 2000; i++) call_ptrs(f, NULL, 3, (void *[]){x[0], x[1], x[2]});
+    double took = (seconds() - from) / 2000;
+    if (took < best) best = took;
+  }
+  printf("%dx%d tile, depth %d: %.1f GFLOP/s\n", tile.rows, tile.cols, tile.depth,
+         2e-9 * tile.rows * tile.cols * tile.depth / best);
+  for (int i = 0; i < 3; i++) free(x[i]);
+}
+
+int main(int argc, char **argv)
+{
+  if (argc > 1) {
+    setup(NULL);
+    if (protect(ctx, time_tile, argv)) printf("%s\n", error_message(ctx));
+    return teardown(NULL);
+  }
+  const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile),
+                                     ROW(test_tile_result)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

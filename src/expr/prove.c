@@ -1,0 +1,278 @@
+/* prove.c: is this sum never negative?
+ *
+ * In: a linear sum over index atoms.  Out: true only if it is >= 0 for all values
+ * the variables may take under the bindings and assumptions.  The search works
+ * backwards: constant bounds first; then replace part of the sum by something
+ * smaller or equal, and prove that.  Replacements are
+ *
+ *   an assumption G >= 0            L  to  m*L - r*G + (m-1)
+ *   a variable by an end of its range, the one its coefficient's sign picks
+ *   c*(x//c) by x or x - (c-1);  x % d by 0 or d - 1
+ *   min, max, select                by one of their values, or by each
+ *
+ * (m*L >= 0 follows from m*L + (m-1) >= 0, because L is a whole number.)  Each
+ * step spends fuel, so a question that leads nowhere costs little. */
+#include "expr/analysis.h"
+
+enum { FUEL = 64, DEPTH = 16, MAX_FACTORS = 16 };
+
+static bool nonneg(Analyzer *, Sum *, int depth, uint64_t used);
+
+static Sum copy_of(Analyzer *a, const Sum *s)
+{
+  Sum r = sum_zero(s->dtype);
+  sum_add_sum(a, &r, s, 1);
+  return r;
+}
+
+static bool try_sum(Analyzer *a, Sum *s, int depth, uint64_t used)
+{
+  if (s->bad) return false;
+  sum_expand(a, s);
+  sum_join(a, s);
+  return nonneg(a, s, depth - 1, used);
+}
+
+/* ---- assumptions ---------------------------------------------------------------------- */
+
+/* sign*fact + offset >= 0 is assumed; take as much of it from L as cancels atom `t`. */
+static bool use_assumption(Analyzer *a, const Sum *s, const Sum *fact, int64_t sign, int64_t offset, int t, int depth,
+                           uint64_t used)
+{
+  int64_t g = fact->term.v[t].coeff * sign, k = sum_coeff(s, fact->term.v[t].atom);
+  if (k == 0 || (k > 0) != (g > 0) || k == INT64_MIN) return false;
+  int64_t d = int_gcd(g, k), m = (g < 0 ? -g : g) / d, r = (k < 0 ? -k : k) / d;
+  Sum l = sum_zero(s->dtype);
+  int64_t take, back;
+  sum_add_sum(a, &l, s, m);
+  if (!int_mul(sign, -r, &take) || !int_mul(offset, -r, &back)) return false;
+  sum_add_sum(a, &l, fact, take);
+  sum_add_const(&l, back);
+  sum_add_const(&l, m - 1);
+  if (l.term.n > s->term.n + 1) return false;
+  return try_sum(a, &l, depth, used);
+}
+
+static bool by_assumptions(Analyzer *a, const Sum *s, int depth, uint64_t used)
+{
+  for (int f = 0; f < a->facts.n && f < 64; f++) {
+    const Fact *fact = &a->facts.v[f];
+    if (used >> f & 1 || fact->sum.term.n < 2) continue;
+    for (int t = 0; t < fact->sum.term.n; t++) {
+      if (fact->range.min != NEG_INF &&
+          use_assumption(a, s, &fact->sum, 1, -fact->range.min, t, depth, used | 1ull << f))
+        return true;
+      if (fact->range.max != POS_INF &&
+          use_assumption(a, s, &fact->sum, -1, fact->range.max, t, depth, used | 1ull << f))
+        return true;
+    }
+  }
+  return false;
+}
+
+/* ---- variables --------------------------------------------------------------------------- */
+
+/* s = cofactor*v + rest, when v occurs in no other way. */
+static bool split_var(Analyzer *a, const Sum *s, const Var *v, Sum *cofactor, Sum *rest)
+{
+  *cofactor = sum_zero(s->dtype);
+  *rest = sum_zero(s->dtype);
+  for (int i = 0; i < s->term.n; i++) {
+    Term t = s->term.v[i];
+    const Expr *f[MAX_FACTORS], *others = NULL;
+    if (!expr_uses_var(t.atom, v)) {
+      sum_add_term(a, rest, t.atom, t.coeff);
+      continue;
+    }
+    int n = expr_factors(a, t.atom, MAX_FACTORS, f), found = 0;
+    for (int j = 0; j < n; j++) {
+      if (f[j] == v->expr) found++;
+      else if (expr_uses_var(f[j], v)) return false;
+      else others = others ? expr_mul(a->m, others, f[j]) : f[j];
+    }
+    if (found != 1) return false;
+    if (others) sum_add_term(a, cofactor, others, t.coeff);
+    else sum_add_const(cofactor, t.coeff);
+  }
+  sum_add_const(rest, s->base);
+  return !cofactor->bad && !rest->bad;
+}
+
+/* The variable with a range that was bound last, below `limit`. */
+static const Var *youngest(Analyzer *a, const Sum *s, int limit, int *order)
+{
+  const Var *best = NULL;
+  *order = -1;
+  for (int i = 0; i < s->term.n; i++) {
+    const Expr *f[MAX_FACTORS];
+    int n = expr_factors(a, s->term.v[i].atom, MAX_FACTORS, f);
+    for (int j = 0; j < n; j++) {
+      const VarInfo *info = f[j]->kind == E_VAR ? analyzer_var(a, f[j]->u.var) : NULL;
+      if (!info || !info->min || info->order >= limit || info->order <= *order) continue;
+      best = f[j]->u.var;
+      *order = info->order;
+    }
+  }
+  return best;
+}
+
+static bool by_variables(Analyzer *a, const Sum *s, int depth, uint64_t used)
+{
+  int order;
+  for (const Var *v = youngest(a, s, INT32_MAX, &order); v; v = youngest(a, s, order, &order)) {
+    Sum cofactor, rest;
+    if (!split_var(a, s, v, &cofactor, &rest)) continue;
+    Interval sign = bounds_of_sum(a, &cofactor);
+    if (sign.min < 0 && sign.max > 0) continue;
+    const VarInfo *info = analyzer_var(a, v);
+    Sum end = sum_of_expanded(a, sign.min >= 0 ? info->min : info->last);
+    Sum product = sum_product(a, &cofactor, &end);
+    sum_add_sum(a, &rest, &product, 1);
+    return try_sum(a, &rest, depth, used);
+  }
+  return false;
+}
+
+/* ---- other atoms ------------------------------------------------------------------------------ */
+
+static Sum with_atom(Analyzer *a, const Sum *s, Term t, const Expr *value)
+{
+  Sum r = copy_of(a, s), v = sum_of_expanded(a, value);
+  sum_add_term(a, &r, t.atom, -t.coeff);
+  sum_add_sum(a, &r, &v, t.coeff);
+  return r;
+}
+
+static bool by_choice(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
+{
+  const Expr *e = t.atom;
+  int first = e->kind == E_SELECT || e->kind == E_CALL ? 1 : 0;
+  bool any = (e->kind == E_MAX && t.coeff > 0) || (e->kind == E_MIN && t.coeff < 0);
+  Sum x = with_atom(a, s, t, e->arg[first]), y = with_atom(a, s, t, e->arg[first + 1]);
+  if (any) return try_sum(a, &x, depth, used) || try_sum(a, &y, depth, used);
+  return try_sum(a, &x, depth, used) && try_sum(a, &y, depth, used);
+}
+
+/* k*(x // c): c*(x//c) lies in [x-c+1, x]. */
+static bool by_quotient(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
+{
+  int64_t c = t.atom->arg[1]->u.i, k = t.coeff, scale = k % c == 0 ? 1 : c / int_gcd(k, c);
+  Sum l = sum_zero(s->dtype), x = sum_of_expanded(a, t.atom->arg[0]);
+  sum_add_sum(a, &l, s, scale);
+  sum_add_const(&l, scale - 1);
+  if (l.bad || !int_mul(k, scale, &k)) return false;
+  sum_add_term(a, &l, t.atom, -k);
+  if (k > 0) sum_add_const(&x, 1 - c);
+  sum_add_sum(a, &l, &x, k / c);
+  return try_sum(a, &l, depth, used);
+}
+
+/* k*(x % d), d > 0: lies in [0, d-1]. */
+static bool by_remainder(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
+{
+  const Expr *d = t.atom->arg[1];
+  if (bounds_of(a, d).min < 1) return false;
+  Sum l = with_atom(a, s, t, t.coeff > 0 ? expr_int(a->m, d->dtype, 0) : d);
+  if (t.coeff < 0) sum_add_const(&l, -t.coeff);
+  return try_sum(a, &l, depth, used);
+}
+
+/* k*((x // d) * d), d > 0 symbolic: lies in [x-d+1, x]. */
+static bool by_symbolic_quotient(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
+{
+  for (int i = 0; i < 2; i++) {
+    const Expr *q = t.atom->arg[i], *d = t.atom->arg[1 - i];
+    if (q->kind != E_FLOORDIV || q->arg[1] != d || bounds_of(a, d).min < 1) continue;
+    Sum l = with_atom(a, s, t, q->arg[0]), sd = sum_of_expanded(a, d);
+    sum_add_const(&sd, -1);
+    if (t.coeff > 0) sum_add_sum(a, &l, &sd, -t.coeff);
+    return try_sum(a, &l, depth, used);
+  }
+  return false;
+}
+
+static bool by_atom(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
+{
+  const Expr *e = t.atom;
+  bool chooses = e->kind == E_MIN || e->kind == E_MAX || e->kind == E_SELECT ||
+                 (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
+  if (t.coeff == INT64_MIN) return false;
+  if (chooses) return by_choice(a, s, t, depth, used);
+  if (e->kind == E_FLOORDIV && e->arg[1]->kind == E_INT && e->arg[1]->u.i > 0) return by_quotient(a, s, t, depth, used);
+  if (e->kind == E_FLOORMOD) return by_remainder(a, s, t, depth, used);
+  if (e->kind == E_MUL) return by_symbolic_quotient(a, s, t, depth, used);
+  return false;
+}
+
+static bool nonneg(Analyzer *a, Sum *s, int depth, uint64_t used)
+{
+  if (s->bad || a->fuel <= 0) return false;
+  a->fuel--;
+  if (bounds_of_sum(a, s).min >= 0) return true;
+  if (s->term.n == 0 || depth == 0) return false;
+  if (by_assumptions(a, s, depth, used)) return true;
+  if (by_variables(a, s, depth, used)) return true;
+  for (int i = 0; i < s->term.n; i++)
+    if (by_atom(a, s, s->term.v[i], depth, used)) return true;
+  return false;
+}
+
+/* Worth a search only where something is known that constant bounds do not use. */
+static bool is_symbolic(Analyzer *a, const Sum *s)
+{
+  for (int f = 0; f < a->facts.n; f++)
+    if (a->facts.v[f].sum.term.n > 1) return s->term.n > 0;
+  for (int i = 0; i < s->term.n; i++) {
+    const Expr *e = s->term.v[i].atom;
+    if (e->kind != E_VAR) return true;
+    const VarInfo *info = analyzer_var(a, e->u.var);
+    if (info && info->min && (info->min->kind != E_INT || info->last->kind != E_INT)) return true;
+  }
+  return false;
+}
+
+bool prove_nonneg(Analyzer *a, const Sum *given)
+{
+  if (given->bad) return false;
+  if (bounds_of_sum(a, given).min >= 0) return true;
+  if (given->term.n == 0 || !is_symbolic(a, given)) return false;
+  Scope scope = scope_begin(a->ctx);
+  Sum s = sum_zero(DT_I64);
+  for (int i = 0; i < given->term.n; i++) {
+    Sum atom = sum_of_expanded(a, given->term.v[i].atom);
+    sum_add_sum(a, &s, &atom, given->term.v[i].coeff);
+  }
+  sum_add_const(&s, given->base);
+  int fuel = a->fuel;
+  a->fuel = FUEL;
+  bool yes = nonneg(a, &s, DEPTH, 0);
+  a->fuel = fuel;
+  scope_end(a->ctx, scope);
+  return yes;
+}
+
+/* ---- comparisons ---------------------------------------------------------------------------- */
+
+/* y - x + offset >= 0 */
+static bool at_least(Analyzer *a, const Expr *x, const Expr *y, int64_t offset, bool deep)
+{
+  Sum s = sum_of(a, y);
+  sum_add_expr(a, &s, x, -1);
+  sum_add_const(&s, offset);
+  if (s.bad) return false;
+  return deep ? prove_nonneg(a, &s) : bounds_of_sum(a, &s).min >= 0;
+}
+
+bool prove_compare(Analyzer *a, ExprKind kind, const Expr *x, const Expr *y, bool deep)
+{
+  Scope scope = scope_begin(a->ctx);
+  bool yes = false;
+  if (kind == E_LT) yes = at_least(a, x, y, -1, deep);
+  if (kind == E_LE) yes = at_least(a, x, y, 0, deep);
+  if (kind == E_GT) yes = at_least(a, y, x, -1, deep);
+  if (kind == E_GE) yes = at_least(a, y, x, 0, deep);
+  if (kind == E_EQ) yes = at_least(a, x, y, 0, deep) && at_least(a, y, x, 0, deep);
+  if (kind == E_NE) yes = at_least(a, x, y, -1, deep) || at_least(a, y, x, -1, deep);
+  scope_end(a->ctx, scope);
+  return yes;
+}

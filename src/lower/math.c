@@ -1,0 +1,329 @@
+/* math.c: elementary functions on float32 spelled out in arithmetic.
+ *
+ * Every function is a straight line of additions, multiplications, comparisons and
+ * bit operations, so it works on any number of lanes.  Methods, coefficients and
+ * measured errors are in docs/math.md; no function is off by more than 4 ulp.
+ * With fast math the exponentials drop denormal results and sine and cosine their
+ * reduction of arguments from 2^19.
+ *
+ * pass_expand_math
+ * needs   legal dtypes
+ * keeps   everything else
+ * breaks  nothing; afterwards calls left are instructions or functions of C's library
+ *
+ * This file: helpers, exponentials, hyperbolic functions, error function, rounding. */
+#include "lower/mathops.h"
+
+#include <math.h>
+
+const Expr *mf(const Math *k, double x) { return expr_float(k->m, dtype_lanes(DT_F32, k->lanes), x); }
+const Expr *md(const Math *k, double x) { return expr_float(k->m, dtype_lanes(DT_F64, k->lanes), x); }
+const Expr *mi(const Math *k, int64_t i) { return expr_int(k->m, dtype_lanes(DT_I32, k->lanes), i); }
+const Expr *mcast(const Math *k, DType t, const Expr *e) { return expr_cast(k->m, dtype_lanes(t, k->lanes), e); }
+const Expr *mcall(const Math *k, Intrin f, const Expr *a) { return expr_call(k->m, DT_NONE, f, 1, &a); }
+const Expr *mselect(const Math *k, const Expr *c, const Expr *a, const Expr *b) { return expr_select(k->m, c, a, b); }
+
+const Expr *mcall2(const Math *k, Intrin f, const Expr *a, const Expr *b)
+{
+  return expr_call(k->m, DT_NONE, f, 2, (const Expr *[]){a, b});
+}
+
+const Expr *mbits(const Math *k, const Expr *f)
+{
+  return expr_call(k->m, dtype_lanes(DT_I32, k->lanes), IN_REINTERPRET, 1, &f);
+}
+
+const Expr *mfloat(const Math *k, const Expr *i)
+{
+  return expr_call(k->m, dtype_lanes(DT_F32, k->lanes), IN_REINTERPRET, 1, &i);
+}
+
+const Expr *madd(const Math *k, const Expr *a, const Expr *b, const Expr *c)
+{
+  if (k->fma) return expr_call(k->m, DT_NONE, IN_FMA, 3, (const Expr *[]){a, b, c});
+  return MADD(MMUL(a, b), c);
+}
+
+const Expr *mpoly(const Math *k, const Expr *x, int n, const double *c)
+{
+  const Expr *p = expr_float(k->m, x->dtype, c[n - 1]);
+  for (int i = n - 2; i >= 0; i--) p = madd(k, p, x, expr_float(k->m, x->dtype, c[i]));
+  return p;
+}
+
+const Expr *mabs(const Math *k, const Expr *x) { return mcall(k, IN_ABS, x); }
+const Expr *msign_of(const Math *k, const Expr *mag, const Expr *sign) { return mcall2(k, IN_COPYSIGN, mag, sign); }
+
+/* |x| plus 2^23 has no bits for a fraction left: the nearest integer, ties to even. */
+static const Expr *nearest(const Math *k, const Expr *x)
+{
+  if (k->rounds) return mcall(k, IN_NEARBYINT, x);
+  const Expr *a = mabs(k, x), *big = mf(k, 0x1p23);
+  const Expr *r = MSUB(MADD(a, big), big);
+  return mselect(k, MLT(a, big), msign_of(k, r, x), x);
+}
+
+const Expr *mtrunc(const Math *k, const Expr *x)
+{
+  if (k->rounds) return mcall(k, IN_TRUNC, x);
+  const Expr *a = mabs(k, x), *r = mabs(k, nearest(k, x));
+  return msign_of(k, mselect(k, MGT(r, a), MSUB(r, mf(k, 1)), r), x);
+}
+
+static const Expr *round_down(const Math *k, const Expr *x, bool up)
+{
+  const Expr *r = nearest(k, x), *one = mf(k, 1);
+  const Expr *fixed = up ? mselect(k, MLT(r, x), MADD(r, one), r) : mselect(k, MGT(r, x), MSUB(r, one), r);
+  return msign_of(k, fixed, x);
+}
+
+/* Halves away from zero. */
+static const Expr *math_round(const Math *k, const Expr *x)
+{
+  const Expr *a = mabs(k, x), *t = mabs(k, mtrunc(k, x));
+  const Expr *r = mselect(k, expr_binary(k->m, E_GE, MSUB(a, t), mf(k, 0.5)), MADD(t, mf(k, 1)), t);
+  return mselect(k, MLT(a, mf(k, 0x1p23)), msign_of(k, r, x), x);
+}
+
+/* ---- exponentials ----------------------------------------------------------------------- */
+
+static const double exp_poly[] = {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558b4p-5, 0x1.12399ep-7, 0x1.6a492ep-10};
+static const double exp2_poly[] = {0x1.62e43p-1, 0x1.ebfbdcp-3, 0x1.c6af7ap-5, 0x1.3b2ddap-7, 0x1.5f0976p-10, 0x1.4172a6p-13};
+static const double exp10_poly[] = {0x1.26bb1cp+1, 0x1.53524ap+1, 0x1.046f9cp+1, 0x1.2bdap+0, 0x1.156a46p-1, 0x1.a63a9cp-3};
+
+enum { MAGIC_BITS = 0x4b400000 };   /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
+
+/* n = round(x * c) as a float and as an integer. */
+static const Expr *round_scaled(const Math *k, const Expr *x, double c, const Expr **integer)
+{
+  const Expr *magic = mf(k, 12582912.0), *t = madd(k, x, mf(k, c), magic);
+  *integer = MSUB(mbits(k, t), mi(k, MAGIC_BITS));
+  return MSUB(t, magic);
+}
+
+/* p * 2^n.  Two factors, so that results down to the smallest denormal and factors up
+ * to 2^128 come out with one rounding. */
+static const Expr *times_power(const Math *k, const Expr *p, const Expr *n)
+{
+  if (k->fast) return mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
+  const Expr *half = mcall2(k, IN_SHR, n, mi(k, 1)), *rest = MSUB(n, half);
+  const Expr *a = mfloat(k, mcall2(k, IN_SHL, MADD(half, mi(k, 127)), mi(k, 23)));
+  const Expr *b = mfloat(k, mcall2(k, IN_SHL, MADD(rest, mi(k, 127)), mi(k, 23)));
+  return MMUL(MMUL(p, a), b);
+}
+
+/* x within [lo, hi]; NaN comes out as one of them and is put back by keep_nan. */
+static const Expr *limit(const Math *k, const Expr *x, double lo, double hi)
+{
+  return expr_min(k->m, expr_max(k->m, x, mf(k, lo)), mf(k, hi));
+}
+
+static const Expr *keep_nan(const Math *k, const Expr *x, const Expr *r)
+{
+  return mselect(k, MEQ(x, x), r, x);
+}
+
+/* e^x as p * 2^n, p near 1. */
+static const Expr *exp_parts(const Math *k, const Expr *x, const Expr **n)
+{
+  const Expr *nf = round_scaled(k, x, 0x1.715476p+0, n);
+  const Expr *r = madd(k, nf, mf(k, -0x1.63p-1), x);            /* ln 2 in two parts; the product is exact */
+  r = madd(k, nf, mf(k, 0x1.bd0106p-13), r);
+  const Expr *p = mpoly(k, r, 5, exp_poly);
+  return MADD(mf(k, 1), madd(k, MMUL(r, r), p, r));
+}
+
+const Expr *math_exp_scaled(const Math *k, const Expr *x, int scale)
+{
+  const Expr *n;
+  double lo = k->fast ? -87.3 : -105, hi = k->fast ? 88.3 : 90;
+  const Expr *p = exp_parts(k, limit(k, x, lo, hi), &n);
+  if (scale) n = MADD(n, mi(k, scale));
+  return keep_nan(k, x, times_power(k, p, n));
+}
+
+static const Expr *math_exp2(const Math *k, const Expr *x)
+{
+  const Expr *n, *z = limit(k, x, k->fast ? -126 : -152, k->fast ? 127.4 : 129);
+  const Expr *r = MSUB(z, round_scaled(k, z, 1, &n));
+  return keep_nan(k, x, times_power(k, madd(k, r, mpoly(k, r, 6, exp2_poly), mf(k, 1)), n));
+}
+
+static const Expr *math_exp10(const Math *k, const Expr *x)
+{
+  const Expr *n, *z = limit(k, x, k->fast ? -37.9 : -46, k->fast ? 38.4 : 39);
+  const Expr *nf = round_scaled(k, z, 0x1.a934f0p+1, &n);
+  const Expr *r = madd(k, nf, mf(k, -0x1.34p-2), z);            /* log10 2 in two parts */
+  r = madd(k, nf, mf(k, -0x1.04d428p-12), r);
+  return keep_nan(k, x, times_power(k, madd(k, r, mpoly(k, r, 6, exp10_poly), mf(k, 1)), n));
+}
+
+/* With z = e^-|x| both signs are quotients of positive numbers: z/(1+z) and 1/(1+z). */
+static const Expr *math_sigmoid(const Math *k, const Expr *x)
+{
+  const Expr *z = math_exp_scaled(k, MSUB(mf(k, 0), mabs(k, x)), 0), *below = MLT(x, mf(k, 0));
+  return MDIV(mselect(k, below, z, mf(k, 1)), MADD(mf(k, 1), z));
+}
+
+/* ---- hyperbolic functions ------------------------------------------------------------------ */
+
+static const double tanh_poly[] = {-0x1.555532p-2, 0x1.1106f6p-3, -0x1.b835a4p-5, 0x1.51f8cep-6, -0x1.750ce2p-8};
+static const double sinh_poly[] = {0x1.555556p-3, 0x1.1110ep-7, 0x1.a022bcp-13, 0x1.756c1ep-19};
+
+/* x + x^3 * P(x^2) */
+static const Expr *odd_poly(const Math *k, const Expr *x, int n, const double *c)
+{
+  const Expr *z = MMUL(x, x);
+  return madd(k, MMUL(x, z), mpoly(k, z, n, c), x);
+}
+
+static const Expr *math_tanh(const Math *k, const Expr *x)
+{
+  const Expr *a = mabs(k, x), *e = math_exp_scaled(k, limit(k, MADD(a, a), 0, 40), 0);
+  const Expr *big = MSUB(mf(k, 1), MDIV(mf(k, 2), MADD(e, mf(k, 1))));
+  const Expr *r = mselect(k, MLT(a, mf(k, 0.625)), odd_poly(k, a, 5, tanh_poly), big);
+  return keep_nan(k, x, msign_of(k, r, x));
+}
+
+static const Expr *math_sinh(const Math *k, const Expr *x)
+{
+  const Expr *a = mabs(k, x), *e = math_exp_scaled(k, a, -1);
+  const Expr *r = mselect(k, MLT(a, mf(k, 1)), odd_poly(k, a, 4, sinh_poly), MSUB(e, MDIV(mf(k, 0.25), e)));
+  return msign_of(k, r, x);
+}
+
+static const Expr *math_cosh(const Math *k, const Expr *x)
+{
+  const Expr *e = math_exp_scaled(k, mabs(k, x), -1);
+  return MADD(e, MDIV(mf(k, 0.25), e));
+}
+
+/* ---- error function -------------------------------------------------------------------------- */
+
+static const double erf_poly[] = {0x1.06eba8p-3, -0x1.81274p-2, 0x1.ce2d62p-4, -0x1.b800dcp-6, 0x1.5447c4p-8,
+                                  -0x1.a5f9d8p-11, 0x1.4f48c8p-14};
+/* -log(erfc(x)) on [0.9, 4] */
+static const double log_erfc_poly[] = {-0x1.62d8ap-13, 0x1.212626p+0, 0x1.444d26p-1, 0x1.bb44d6p-4,
+                                       -0x1.9aeap-6, 0x1.105edap-8, -0x1.c44a7ap-12, 0x1.5d594p-16};
+
+static const Expr *math_erf(const Math *k, const Expr *x)
+{
+  const Expr *a = mabs(k, x), *n;
+  const Expr *z = MMUL(a, a), *small = madd(k, a, mpoly(k, z, 7, erf_poly), a);
+  const Expr *q = mpoly(k, expr_min(k->m, a, mf(k, 4)), 8, log_erfc_poly);
+  const Expr *p = exp_parts(k, MSUB(mf(k, 0), q), &n);
+  const Expr *e = mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
+  const Expr *r = mselect(k, MLT(a, mf(k, 0.921875)), small, MSUB(mf(k, 1), e));
+  return keep_nan(k, x, msign_of(k, r, x));
+}
+
+/* ---- small ones -------------------------------------------------------------------------------- */
+
+/* In float64 neither squares nor their sum overflow. */
+static const Expr *math_hypot(const Math *k, const Expr *x, const Expr *y)
+{
+  const Expr *a = mcast(k, DT_F64, x), *b = mcast(k, DT_F64, y), *inf = mf(k, INFINITY);
+  const Expr *r = mcast(k, DT_F32, mcall(k, IN_SQRT, MADD(MMUL(a, a), MMUL(b, b))));
+  return mselect(k, MOR(MEQ(mabs(k, x), inf), MEQ(mabs(k, y), inf)), inf, r);
+}
+
+/* In float64 every power of two that matters is normal: one rounding at the end. */
+static const Expr *math_ldexp(const Math *k, const Expr *x, const Expr *n)
+{
+  DType i64 = dtype_lanes(DT_I64, k->lanes);
+  const Expr *lim = expr_min(k->m, expr_max(k->m, mcast(k, DT_I64, n), expr_int(k->m, i64, -400)), expr_int(k->m, i64, 400));
+  const Expr *bits = mcall2(k, IN_SHL, MADD(lim, expr_int(k->m, i64, 1023)), expr_int(k->m, i64, 52));
+  const Expr *scale = expr_call(k->m, dtype_lanes(DT_F64, k->lanes), IN_REINTERPRET, 1, &bits);
+  return mcast(k, DT_F32, MMUL(mcast(k, DT_F64, x), scale));
+}
+
+/* One step in the bits, away from zero or towards it. */
+static const Expr *math_nextafter(const Math *k, const Expr *x, const Expr *y)
+{
+  const Expr *i = mbits(k, x), *zero = mf(k, 0), *one = mi(k, 1);
+  const Expr *away = MEQ(MGT(y, x), MGT(x, zero));
+  const Expr *r = mfloat(k, mselect(k, away, MADD(i, one), MSUB(i, one)));
+  r = mselect(k, MEQ(x, zero), msign_of(k, mfloat(k, one), y), r);
+  r = mselect(k, MEQ(x, y), y, r);
+  return mselect(k, MAND(MEQ(x, x), MEQ(y, y)), r, MADD(x, y));
+}
+
+/* ---- the table ---------------------------------------------------------------------------------- */
+
+static const Expr *expand_float32(const Math *k, Intrin f, const Expr *x, const Expr *y)
+{
+  switch (f) {
+  case IN_EXP: return math_exp_scaled(k, x, 0);
+  case IN_EXP2: return math_exp2(k, x);
+  case IN_EXP10: return math_exp10(k, x);
+  case IN_LOG: return math_log(k, x);
+  case IN_LOG2: return math_log2(k, x);
+  case IN_LOG10: return math_log10(k, x);
+  case IN_LOG1P: return math_log1p(k, x);
+  case IN_RSQRT: return MDIV(mf(k, 1), mcall(k, IN_SQRT, x));
+  case IN_TANH: return math_tanh(k, x);
+  case IN_SIGMOID: return math_sigmoid(k, x);
+  case IN_ERF: return math_erf(k, x);
+  case IN_SIN: return math_sin(k, x);
+  case IN_COS: return math_cos(k, x);
+  case IN_TAN: return math_tan(k, x);
+  case IN_ASIN: return math_asin(k, x);
+  case IN_ACOS: return math_acos(k, x);
+  case IN_ATAN: return math_atan(k, x);
+  case IN_ATAN2: return math_atan2(k, x, y);
+  case IN_SINH: return math_sinh(k, x);
+  case IN_COSH: return math_cosh(k, x);
+  case IN_ASINH: return math_asinh(k, x);
+  case IN_ACOSH: return math_acosh(k, x);
+  case IN_ATANH: return math_atanh(k, x);
+  case IN_POW: return math_pow(k, x, y);
+  case IN_HYPOT: return math_hypot(k, x, y);
+  case IN_LDEXP: return math_ldexp(k, x, y);
+  case IN_NEXTAFTER: return math_nextafter(k, x, y);
+  case IN_ROUND: return math_round(k, x);
+  case IN_FLOOR: return k->rounds ? NULL : round_down(k, x, false);
+  case IN_CEIL: return k->rounds ? NULL : round_down(k, x, true);
+  case IN_TRUNC: return k->rounds ? NULL : mtrunc(k, x);
+  case IN_NEARBYINT: return k->rounds ? NULL : nearest(k, x);
+  default: return NULL;      /* instructions, C library, not of this kind */
+  }
+}
+
+/* Functions that C's library lacks. */
+static const Expr *expand_any(const Math *k, DType t, Intrin f, const Expr *x)
+{
+  const Expr *one = expr_float(k->m, t, 1), *ten = expr_float(k->m, t, 10);
+  switch (f) {
+  case IN_RSQRT: return MDIV(one, mcall(k, IN_SQRT, x));
+  case IN_SIGMOID: return MDIV(one, MADD(one, mcall(k, IN_EXP, MSUB(expr_float(k->m, t, 0), x))));
+  case IN_EXP10: return mcall2(k, IN_POW, ten, x);
+  default: return NULL;      /* all others it has */
+  }
+}
+
+const Expr *lower_math(Module *m, const Target *target, const Expr *call)
+{
+  if (call->kind != E_CALL || call->u.intrin >= IN_ABS || call->nargs < 1) return NULL;
+  DType t = call->arg[0]->dtype;
+  if (t.code != DT_FLOAT || t.bits < 32) return NULL;
+  bool old_x86 = target->arch == ARCH_X86_64 && !target_has(target, CPU_SSE42);
+  Math k = {.m = m, .lanes = t.lanes, .fma = target->fma, .fast = target->fast_math, .rounds = !old_x86};
+  Intrin f = call->u.intrin;
+  if (target->kind == TARGET_CUDA) return f == IN_SIGMOID || (f == IN_RSQRT && t.bits == 64) ? expand_any(&k, t, f, call->arg[0]) : NULL;
+  if (t.bits == 64) return expand_any(&k, t, f, call->arg[0]);
+  return expand_float32(&k, f, call->arg[0], call->nargs > 1 ? call->arg[1] : NULL);
+}
+
+static const Expr *expand_node(Rewriter *rw, const Expr *e)
+{
+  const Expr *r = e->kind == E_CALL ? lower_math(rw->m, rw->env, e) : NULL;
+  return r ? r : e;
+}
+
+static const Expr *expand_held(void *env, const Expr *e) { return expr_has_kind(e, E_CALL) ? expr_rewrite(env, e) : e; }
+
+void pass_expand_math(Lower *lo)
+{
+  Rewriter rw = {.m = lo->m, .fn = expand_node, .env = (void *)(uintptr_t)lo->target, .arena = scratch(lo->ctx)};
+  stmt_rewrite_exprs(lo->f->body, expand_held, &rw);
+}

@@ -1,0 +1,456 @@
+/* partition.c: loops split at their guards, so that main bodies have none.
+ *
+ * pass_partition_loops
+ *   for io < 32:                             for io < 31:
+ *     for ii < 32:                             for ii < 32: C[…]
+ *       if likely(io*32 + ii < 1000): C[…]  →  for ii < 8: C[…]          (io is 31)
+ *
+ *   A condition e >= 0, linear in the loop variable v, holds for every value of the
+ *   loops inside v exactly on a range [lo, hi) of v, found by taking the minimum of e
+ *   over those loops.  At each loop, outermost first:
+ *   - shrink: if no loop inside matters and the whole body stands under the
+ *     condition, the loop runs over [lo, hi) alone and the condition is gone;
+ *   - peel: otherwise the loop becomes three, [0, lo), [lo, hi), [hi, n); in the
+ *     middle one the condition is gone, the outer two are looked at again.
+ *   Guards (marked likely: they come from splits and predicates) are removed from
+ *   any loop.  Other conditions (padding, user's if) are removed from loops that
+ *   every store below is indexed by.  Copies are counted against a budget; when it
+ *   is spent the remaining guards stay.
+ *
+ *   A parallel loop with few iterations is not cut in three, which would leave
+ *   workers idle: it keeps its range and chooses between the bodies inside.
+ *
+ * needs   flat or many-dimensional buffers, no blocks, loops from 0
+ * keeps   everything else
+ * breaks  loop variables of the copies are new; afterwards nothing is marked likely */
+#include "lower/internal.h"
+
+typedef struct Cond {
+  const Expr *e;             /* a comparison */
+  bool likely, guard;        /* guard: condition of an if without else */
+} Cond;
+
+typedef struct Part {
+  Lower *lo;
+  Analyzer *an;
+  Arena *tmp;
+  int budget;                /* statements that copies may still add */
+  int in_tail;               /* > 0 inside a peeled-off piece */
+} Part;
+
+/* What stands below one loop. */
+typedef struct Below {
+  Part *p;
+  const Var *var;
+  Vec(Cond) conds;
+  Vec(const Var *) inner;    /* loop variables */
+  Vec(const Var *) hidden;   /* let variables: conditions that use them are left alone */
+  Vec(const Buffer *) locals;
+  bool spatial;              /* every store to something from outside uses var */
+} Below;
+
+enum { MAX_TRIES = 4, FEW_ITERATIONS = 8 };
+
+/* ---- finding conditions ------------------------------------------------------------- */
+
+static bool is_comparison(const Expr *e)
+{
+  return (e->kind == E_LT || e->kind == E_LE || e->kind == E_GT || e->kind == E_GE) && e->dtype.lanes == 1 &&
+         dtype_is_int(e->arg[0]->dtype) && !expr_has_kind(e, E_LOAD);
+}
+
+static void add_cond(Below *b, const Expr *e, bool likely, bool guard)
+{
+  if (!is_comparison(e) || !expr_uses_var(e, b->var)) return;
+  for (int i = 0; i < b->conds.n; i++)
+    if (b->conds.v[i].e == e) {
+      b->conds.v[i].likely |= likely;
+      b->conds.v[i].guard |= guard;
+      return;
+    }
+  vec_push(b->p->tmp, &b->conds, (Cond){e, likely, guard});
+}
+
+static void add_conds(Below *b, const Expr *cond, bool likely, bool guard)
+{
+  ExprVec parts = {0};
+  lower_conjuncts(b->p->tmp, cond, &parts);
+  for (int i = 0; i < parts.n; i++) add_cond(b, parts.v[i], likely, guard);
+}
+
+static void find_in_expr(void *env, const Expr *e)
+{
+  bool chooses = e->kind == E_SELECT || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
+  if (chooses) add_conds(env, e->arg[0], false, false);
+}
+
+static const Expr *find_held(void *env, const Expr *e)
+{
+  Below *b = env;
+  if (expr_has_kind(e, E_SELECT) || expr_has_kind(e, E_CALL)) expr_visit(b->p->lo->ctx, e, find_in_expr, b);
+  return e;
+}
+
+static bool is_local(const Below *b, const Buffer *buffer)
+{
+  for (int i = 0; i < b->locals.n; i++)
+    if (b->locals.v[i] == buffer) return true;
+  return false;
+}
+
+static bool find_stmt(void *env, Stmt *s)
+{
+  Below *b = env;
+  Arena *tmp = b->p->tmp;
+  lower_map_exprs(s, find_held, b);
+  if (s->kind == S_FOR) {
+    analyzer_bind(b->p->an, s->u.loop.var, s->u.loop.min, s->u.loop.extent);
+    vec_push(tmp, &b->inner, s->u.loop.var);
+  } else if (s->kind == S_LET) {
+    vec_push(tmp, &b->hidden, s->u.let.var);
+  } else if (s->kind == S_ALLOC) {
+    vec_push(tmp, &b->locals, s->u.alloc.buffer);
+  } else if (s->kind == S_IF) {
+    bool likely;
+    const Expr *cond = lower_unlikely(s->u.cond.cond, &likely);
+    add_conds(b, cond, likely, !s->u.cond.orelse);
+  } else if (s->kind == S_STORE && !is_local(b, s->u.store.buffer)) {
+    bool used = false;
+    for (int i = 0; i < s->u.store.n; i++) used |= expr_uses_var(s->u.store.index[i], b->var);
+    b->spatial &= used;
+  }
+  return true;
+}
+
+/* ---- where a condition holds ------------------------------------------------------------ */
+
+typedef struct Range {
+  const Expr *lo, *hi;       /* NULL: no limit on that side */
+} Range;
+
+/* e with cond being e >= 0 */
+static const Expr *as_nonnegative(Module *m, const Expr *cond)
+{
+  const Expr *a = cond->arg[0], *b = cond->arg[1];
+  if (cond->kind == E_LT || cond->kind == E_LE) {
+    a = cond->arg[1];
+    b = cond->arg[0];
+  }
+  const Expr *e = expr_sub(m, a, b);
+  return cond->kind == E_LT || cond->kind == E_GT ? expr_sub(m, e, lower_int(m, e, 1)) : e;
+}
+
+static bool uses_one_of(const Expr *e, int n, const Var *const *vars)
+{
+  for (int i = 0; i < n; i++)
+    if (expr_uses_var(e, vars[i])) return true;
+  return false;
+}
+
+/* The values of the loop variable for which cond holds whatever the inner loops do. */
+static bool true_range(Below *b, const Expr *cond, Range *out)
+{
+  Part *p = b->p;
+  Module *m = p->lo->m;
+  if (uses_one_of(cond, b->hidden.n, b->hidden.v)) return false;
+  const Expr *e = expr_simplify(p->an, as_nonnegative(m, cond)), *min = e, *max;
+  if (uses_one_of(e, b->inner.n, b->inner.v) && !analyzer_relax(p->an, e, b->inner.n, b->inner.v, &min, &max)) return false;
+  const Expr *coeff[2];
+  min = expr_simplify(p->an, min);
+  if (!expr_linear(p->an, min, 1, &b->var, coeff)) return false;
+  int64_t a;
+  if (!lower_const_int(expr_simplify(p->an, coeff[0]), &a) || a == 0) return false;
+  const Expr *rest = coeff[1];
+  if (uses_one_of(rest, b->inner.n, b->inner.v) || expr_uses_var(rest, b->var)) return false;
+  *out = (Range){NULL, NULL};
+  if (a > 0)                 /* a*v + rest >= 0: v >= ceil(-rest / a) */
+    out->lo = expr_simplify(p->an, expr_sub(m, lower_int(m, rest, 0), expr_floordiv(m, rest, lower_int(m, rest, a))));
+  else                       /* v <= floor(rest / -a) */
+    out->hi = expr_simplify(p->an, expr_add(m, expr_floordiv(m, rest, lower_int(m, rest, -a)), lower_int(m, rest, 1)));
+  return true;
+}
+
+static const Expr *larger(Part *p, const Expr *a, const Expr *b)
+{
+  Module *m = p->lo->m;
+  if (analyzer_prove(p->an, expr_binary(m, E_LE, b, a))) return a;
+  if (analyzer_prove(p->an, expr_binary(m, E_LE, a, b))) return b;
+  return expr_simplify(p->an, expr_max(m, a, b));
+}
+
+static const Expr *smaller(Part *p, const Expr *a, const Expr *b)
+{
+  Module *m = p->lo->m;
+  if (analyzer_prove(p->an, expr_binary(m, E_LE, a, b))) return a;
+  if (analyzer_prove(p->an, expr_binary(m, E_LE, b, a))) return b;
+  return expr_simplify(p->an, expr_min(m, a, b));
+}
+
+/* Cuts range to r; both ends stay inside it and in order whatever the sizes are.
+ * False (and unchanged) if nothing would be left. */
+static bool intersect(Part *p, Range *range, Range r)
+{
+  Range cut = *range;
+  if (r.lo) cut.lo = larger(p, range->lo, r.lo);
+  if (r.hi) cut.hi = smaller(p, range->hi, r.hi);
+  if (analyzer_prove(p->an, expr_binary(p->lo->m, E_LE, cut.hi, cut.lo))) return false;
+  if (r.lo) cut.lo = smaller(p, cut.lo, range->hi);
+  cut.hi = larger(p, cut.hi, cut.lo);
+  *range = cut;
+  return true;
+}
+
+/* ---- taking conditions away --------------------------------------------------------------- */
+
+static const Expr *true_node(Rewriter *rw, const Expr *e)
+{
+  const ExprVec *held = rw->env;
+  if (e->dtype.bits != 1) return e;
+  for (int i = 0; i < held->n; i++)
+    if (held->v[i] == e) return expr_bool(rw->m, true);
+  return e;
+}
+
+static const Expr *rewrite_held(void *env, const Expr *e) { return expr_rewrite(env, e); }
+
+/* Replaces the held conditions below s by true. */
+static void take_away(Part *p, Stmt *s, const ExprVec *held)
+{
+  Rewriter rw = {.m = p->lo->m, .fn = true_node, .env = (void *)(uintptr_t)held, .arena = p->tmp};
+  stmt_rewrite_exprs(s, rewrite_held, &rw);
+}
+
+/* Does s do nothing where c is false? */
+static bool stands_under(Part *p, Stmt *s, const Expr *c)
+{
+  switch (s->kind) {
+  case S_SEQ:
+    for (int i = 0; i < s->u.seq.n; i++)
+      if (!stands_under(p, s->u.seq.v[i], c)) return false;
+    return true;
+  case S_FOR: return stands_under(p, s->u.loop.body, c);
+  case S_IF: {
+    if (s->u.cond.orelse) return false;
+    ExprVec parts = {0};
+    lower_conjuncts(p->tmp, s->u.cond.cond, &parts);
+    for (int i = 0; i < parts.n; i++)
+      if (parts.v[i] == c) return true;
+    return stands_under(p, s->u.cond.then, c);
+  }
+  case S_LET: return expr_is_pure(s->u.let.value) && stands_under(p, s->u.let.body, c);
+  case S_ALLOC: return stands_under(p, s->u.alloc.body, c);
+  case S_ATTR: return stands_under(p, s->u.attr.body, c);
+  case S_EVAL: return lower_is_nop(s);
+  case S_WHILE:
+  case S_STORE:
+  case S_BLOCK: return false;
+  }
+  return false;
+}
+
+/* ---- pieces of a loop ------------------------------------------------------------------------ */
+
+/* A copy of loop s over [lo, hi), from 0, simplified. */
+static Stmt *piece(Part *p, Stmt *s, Range r)
+{
+  Module *m = p->lo->m;
+  Stmt *c = stmt_clone_fresh(m, s, NULL);
+  const Var *var = c->u.loop.var;
+  c->u.loop.min = expr_cast(m, var->dtype, r.lo);
+  c->u.loop.extent = expr_simplify(p->an, expr_cast(m, var->dtype, expr_sub(m, r.hi, r.lo)));
+  return lower_simplify(p->lo, p->an, c);
+}
+
+static Stmt *part_stmt(void *env, Stmt *s);
+static Stmt *part_for(Part *p, Stmt *s, int tries);
+
+static Stmt *part_piece(Part *p, Stmt *s, int tries)
+{
+  if (s->kind != S_FOR) return part_stmt(p, s);
+  return part_for(p, s, tries);
+}
+
+static bool provably_empty(Part *p, const Expr *lo, const Expr *hi)
+{
+  return analyzer_prove(p->an, expr_binary(p->lo->m, E_LE, hi, lo));
+}
+
+/* A range that could be cut into constant pieces, or a loop that need not be. */
+static bool may_cut(const Stmt *s, Range r)
+{
+  if (s->u.loop.kind != FOR_VECTORIZED && s->u.loop.kind != FOR_UNROLLED) return true;
+  return r.lo->kind == E_INT && r.hi->kind == E_INT && s->u.loop.extent->kind == E_INT;
+}
+
+/* What is cut off a parallel loop is a few iterations: not worth the workers. */
+static Stmt *short_piece(Stmt *s)
+{
+  int64_t n;
+  bool many = s->kind == S_FOR && lower_const_int(s->u.loop.extent, &n) && n >= FEW_ITERATIONS;
+  if (s->kind == S_FOR && s->u.loop.kind == FOR_PARALLEL && !many) s->u.loop.kind = FOR_SERIAL;
+  return s;
+}
+
+static Stmt *peel(Part *p, Stmt *s, Range r, const ExprVec *held, int tries)
+{
+  Module *m = p->lo->m;
+  const Expr *zero = lower_int(m, r.lo, 0), *n = s->u.loop.extent;
+  Stmt *head = provably_empty(p, zero, r.lo) ? NULL : piece(p, s, (Range){zero, r.lo});
+  Stmt *tail = provably_empty(p, r.hi, n) ? NULL : piece(p, s, (Range){r.hi, n});
+  take_away(p, s->u.loop.body, held);
+  Stmt *main = part_piece(p, piece(p, s, r), tries + 1);
+  p->in_tail++;
+  if (head) head = part_piece(p, short_piece(head), tries + 1);
+  if (tail) tail = part_piece(p, short_piece(tail), tries + 1);
+  p->in_tail--;
+  return lower_then(m, lower_then(m, head, main), tail);
+}
+
+/* One body of a parallel loop that chooses by its variable: of the range r. */
+static Stmt *chosen_body(Part *p, Stmt *s, Range r)
+{
+  Module *m = p->lo->m;
+  const Var *var = s->u.loop.var;
+  Map vars = {0};
+  int64_t lo, hi;
+  if (lower_const_int(r.lo, &lo) && lower_const_int(r.hi, &hi) && hi == lo + 1)
+    map_put(p->tmp, &vars, var, (void *)(uintptr_t)expr_int(m, var->dtype, lo));
+  return stmt_clone_fresh(m, s->u.loop.body, &vars);
+}
+
+static Stmt *choose(Part *p, Stmt *s, Range r, const ExprVec *held)
+{
+  Module *m = p->lo->m;
+  const Expr *zero = lower_int(m, r.lo, 0), *n = s->u.loop.extent, *v = s->u.loop.var->expr;
+  Stmt *tail = provably_empty(p, r.hi, n) ? NULL : chosen_body(p, s, (Range){r.hi, n});
+  Stmt *head = provably_empty(p, zero, r.lo) ? NULL : chosen_body(p, s, (Range){zero, r.lo});
+  take_away(p, s->u.loop.body, held);
+  Stmt *body = s->u.loop.body;
+  if (tail) body = stmt_if(m, expr_lt(m, v, r.hi), body, tail);
+  if (head) body = stmt_if(m, expr_binary(m, E_GE, v, r.lo), body, head);
+  s->u.loop.body = lower_simplify(p->lo, p->an, body);
+  lower_map_children(m, s, part_stmt, p);
+  return s;
+}
+
+/* Vector loop whose shrunk range is not constant: whole vectors where they fit. */
+static Stmt *shrink_or_whole(Part *p, Stmt *s, Range r, const ExprVec *held)
+{
+  Module *m = p->lo->m;
+  const Expr *zero = lower_int(m, r.lo, 0), *n = s->u.loop.extent;
+  take_away(p, s->u.loop.body, held);
+  Stmt *rest = piece(p, s, r);
+  if (p->in_tail || p->budget < lower_count(s)) return part_piece(p, rest, MAX_TRIES);
+  p->budget -= lower_count(s);
+  const Expr *fits = expr_simplify(p->an, expr_and(m, expr_binary(m, E_LE, r.lo, zero), expr_binary(m, E_GE, r.hi, n)));
+  Stmt *whole = part_piece(p, piece(p, s, (Range){zero, n}), 0);
+  p->in_tail++;
+  rest = part_piece(p, rest, MAX_TRIES);
+  p->in_tail--;
+  return stmt_if(m, fits, whole, rest);
+}
+
+/* Shrinks s by the conditions that its whole body stands under; NULL if there are none. */
+static Stmt *shrink(Below *b, Stmt *s, int tries)
+{
+  Part *p = b->p;
+  Range range = {lower_int(p->lo->m, s->u.loop.extent, 0), s->u.loop.extent};
+  ExprVec held = {0};
+  for (int i = 0; i < b->conds.n; i++) {
+    const Cond *c = &b->conds.v[i];
+    Range r;
+    if (!c->guard || uses_one_of(c->e, b->inner.n, b->inner.v) || !true_range(b, c->e, &r)) continue;
+    if (!stands_under(p, s->u.loop.body, c->e)) continue;
+    if (!intersect(p, &range, r)) return stmt_nop(p->lo->m);
+    vec_push(p->tmp, &held, c->e);
+  }
+  if (!held.n) return NULL;
+  bool special = s->u.loop.kind == FOR_VECTORIZED && s->u.loop.extent->kind == E_INT;
+  if (special && (range.lo->kind != E_INT || range.hi->kind != E_INT)) return shrink_or_whole(p, s, range, &held);
+  take_away(p, s->u.loop.body, &held);
+  return part_piece(p, piece(p, s, range), tries + 1);
+}
+
+/* Peels s so that as many conditions as possible go; NULL if none can. */
+static Stmt *peel_conds(Below *b, Stmt *s, int tries)
+{
+  Part *p = b->p;
+  Module *m = p->lo->m;
+  Range whole = {lower_int(m, s->u.loop.extent, 0), s->u.loop.extent}, range = whole;
+  ExprVec held = {0};
+  for (int likely = 1; likely >= 0; likely--)
+    for (int i = 0; i < b->conds.n; i++) {
+      const Cond *c = &b->conds.v[i];
+      Range r, cut = range;
+      if (c->likely != likely || (!likely && !b->spatial) || !true_range(b, c->e, &r)) continue;
+      if (!intersect(p, &cut, r) || !may_cut(s, cut)) continue;
+      range = cut;
+      vec_push(p->tmp, &held, c->e);
+    }
+  if (!held.n) return NULL;
+  if (range.lo == whole.lo && range.hi == whole.hi) {
+    take_away(p, s->u.loop.body, &held);
+    return part_piece(p, lower_simplify(p->lo, p->an, s), tries + 1);
+  }
+  int cost = lower_count(s) * ((range.lo != whole.lo) + (range.hi != whole.hi));
+  if (cost > p->budget) return NULL;
+  p->budget -= cost;
+  int64_t lo, hi;
+  bool few = lower_const_int(range.lo, &lo) && lower_const_int(range.hi, &hi) && hi - lo < FEW_ITERATIONS;
+  if (s->u.loop.kind == FOR_PARALLEL && few) return choose(p, s, range, &held);
+  return peel(p, s, range, &held, tries);
+}
+
+static Stmt *part_for(Part *p, Stmt *s, int tries)
+{
+  analyzer_bind(p->an, s->u.loop.var, s->u.loop.min, s->u.loop.extent);
+  if (s->u.loop.kind != FOR_THREAD && tries < MAX_TRIES && expr_is_int(s->u.loop.min, 0)) {
+    Below b = {.p = p, .var = s->u.loop.var, .spatial = true};
+    stmt_visit(s->u.loop.body, find_stmt, &b);
+    Stmt *done = b.conds.n ? shrink(&b, s, tries) : NULL;
+    if (!done && b.conds.n) done = peel_conds(&b, s, tries);
+    if (done) return done;
+  }
+  lower_map_children(p->lo->m, s, part_stmt, p);
+  return s;
+}
+
+static Stmt *part_stmt(void *env, Stmt *s)
+{
+  Part *p = env;
+  Module *m = p->lo->m;
+  if (s->kind == S_FOR) return part_for(p, s, 0);
+  if (s->kind == S_IF) {
+    const Expr *cond = lower_unlikely(s->u.cond.cond, NULL);
+    int mark = analyzer_push(p->an, cond);
+    s->u.cond.then = part_stmt(p, s->u.cond.then);
+    analyzer_pop(p->an, mark);
+    if (s->u.cond.orelse) {
+      mark = analyzer_push(p->an, expr_not(m, cond));
+      s->u.cond.orelse = part_stmt(p, s->u.cond.orelse);
+      analyzer_pop(p->an, mark);
+    }
+    return s;
+  }
+  lower_map_children(m, s, part_stmt, p);
+  return s;
+}
+
+/* ---- the pass ----------------------------------------------------------------------------------- */
+
+static const Expr *plain_node(Rewriter *rw, const Expr *e)
+{
+  (void)rw;
+  return e->kind == E_CALL && e->u.intrin == IN_LIKELY ? e->arg[0] : e;
+}
+
+void pass_partition_loops(Lower *lo)
+{
+  Part p = {.lo = lo, .an = lower_analyzer(lo), .tmp = scratch(lo->ctx)};
+  int size = lower_count(lo->f->body);
+  p.budget = 128 + (size < 200 ? 32 * size : 6400);
+  if (!lo->config.no_partition) lo->f->body = part_stmt(&p, lo->f->body);
+  Rewriter rw = {.m = lo->m, .fn = plain_node, .arena = p.tmp};
+  stmt_rewrite_exprs(lo->f->body, rewrite_held, &rw);
+  pass_simplify(lo);
+}

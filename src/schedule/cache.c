@@ -1,0 +1,395 @@
+/* cache.c: copies of buffers between a block and its neighbours.
+ *
+ * cache_read   B[…] -> cache[…] in a new block before the consumers, which then read
+ *              the cache
+ * cache_write  the block writes the cache; a new block copies cache[…] -> B[…]
+ * reindex      as these, but the copy is indexed by the block's own variables
+ * The cache has the shape of the buffer; lowering cuts it down to the part that is
+ * used between its allocation and its last use. */
+#include "schedule/engine.h"
+
+/* The same in a block's own scope, where only a part of the domains runs at a time. */
+static Box touched_here(Sched *s, Analyzer *an, const Buffer *buffer, bool write, int n, Stmt *const *block)
+{
+  Box box = {0};
+  for (int i = 0; i < n; i++) {
+    const Block *b = BLOCK(block[i]);
+    for (int k = 0; k < (write ? b->nwrites : b->nreads); k++) {
+      const Region *r = write ? &b->writes[k] : &b->reads[k];
+      if (r->buffer != buffer) continue;
+      if (write && b->predicate)
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s inside %s runs under a predicate, so not all of its tile is written",
+              tree_what(s, block[i]), tree_what(s, tree_scope(s, block[i])));
+      Box one = region_under(s, an, r, block[i], NULL);
+      if (box.buffer) region_join(s, an, &box, &one);
+      else box = one;
+    }
+  }
+  for (int d = 0; d < buffer->ndim && !write; d++) {
+    const Expr *first = const_like(s, box.lo[d], 0), *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], const_like(s, buffer->shape[d], 1)));
+    box.lo[d] = region_greater(s, an, box.lo[d], first);
+    box.hi[d] = region_lesser(s, an, box.hi[d], last);
+    if (box.lo[d]->kind != E_MAX && box.hi[d]->kind != E_MIN) continue;
+    box.lo[d] = first;
+    box.hi[d] = last;
+  }
+  return box;
+}
+
+/* The part of the buffer that the blocks touch over their whole domains. */
+static Box touched(Sched *s, Analyzer *an, const Buffer *buffer, bool write, int n, Stmt *const *block)
+{
+  Arena *tmp = scratch(s->ctx);
+  if (BLOCK(tree_scope(s, block[0]))->niter) return touched_here(s, an, buffer, write, n, block);
+  Box box = {buffer, arena_array(tmp, const Expr *, buffer->ndim), arena_array(tmp, const Expr *, buffer->ndim)};
+  for (int d = 0; d < buffer->ndim; d++) {
+    const Expr *first = expr_int(s->m, buffer->shape[d]->dtype, 0);
+    const Expr *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], const_like(s, buffer->shape[d], 1)));
+    const Expr *lo = NULL, *hi = NULL;
+    for (int i = 0; i < n; i++) {
+      const Block *b = BLOCK(block[i]);
+      const Var **vars = arena_array(tmp, const Var *, b->niter);
+      for (int k = 0; k < b->niter; k++) vars[k] = b->iter[k].var;
+      for (int k = 0; k < (write ? b->nwrites : b->nreads); k++) {
+        const Region *r = write ? &b->writes[k] : &b->reads[k];
+        const Expr *from = first, *to = last, *unused;
+        if (r->buffer != buffer) continue;
+        if (!analyzer_relax(an, r->min[d], b->niter, vars, &from, &unused) ||
+            !analyzer_relax(an, iter_end(s, r->min[d], r->extent[d]), b->niter, vars, &unused, &to)) {
+          from = first;
+          to = last;
+        }
+        lo = lo ? region_lesser(s, an, lo, from) : from;
+        hi = hi ? region_greater(s, an, hi, to) : to;
+      }
+    }
+    lo = region_greater(s, an, lo, first);
+    hi = region_lesser(s, an, hi, last);
+    /* an end that stays undecided: the whole dimension for reads */
+    bool plain = lo->kind != E_MAX && hi->kind != E_MIN;
+    box.lo[d] = plain || write ? lo : first;
+    box.hi[d] = plain || write ? hi : last;
+  }
+  return box;
+}
+
+static Stmt *copy_block(Sched *s, const char *name, const Buffer *from, const Buffer *to, const Box *box, Analyzer *an)
+{
+  Arena *tmp = scratch(s->ctx);
+  int n = from->ndim;
+  const Var **vars = arena_array(tmp, const Var *, n);
+  const Expr **extent = arena_array(tmp, const Expr *, n), **index = arena_array(tmp, const Expr *, n);
+  for (int d = 0; d < n; d++) {
+    vars[d] = var_new(s->m, arena_printf(s->m->arena, "v%d", d), box->lo[d]->dtype, VAR_PLAIN);
+    extent[d] = expr_simplify(an, expr_add(s->m, expr_sub(s->m, box->hi[d], box->lo[d]), const_like(s, box->lo[d], 1)));
+    index[d] = expr_is_int(box->lo[d], 0) ? var_expr(vars[d]) : expr_add(s->m, var_expr(vars[d]), box->lo[d]);
+  }
+  return plain_block(s, name, n, vars, extent, stmt_store(s->m, to, n, index, expr_load(s->m, from, n, index)));
+}
+
+static const Buffer *cache_buffer(Sched *s, const Buffer *b, const char *scope)
+{
+  Text name = text_new(s->m->arena);
+  text_printf(&name, "%s_%s", b->name, scope);
+  for (char *c = name.s; *c; c++)
+    if (*c == '.') *c = '_';
+  return buffer_new(s->m, tree_buffer_name(s, text_str(&name)), b->dtype, b->ndim, b->shape, NULL, NULL, scope, 0, 0, NULL);
+}
+
+static void check_scope_name(Sched *s, const char *prim, const char *scope)
+{
+  if (!*scope) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: the storage scope is empty; \"global\", \"shared\" and \"local\" are usual", prim);
+}
+
+/* The statement of the scope's body (or of the loop's) that holds the block. */
+static Stmt *item_of(Stmt *block, const Stmt *holder)
+{
+  Stmt *p = block;
+  while (p->parent != holder && !(p->parent->kind == S_SEQ && p->parent->parent == holder)) p = p->parent;
+  return p;
+}
+
+static bool any_under(int n, Stmt *const *block, const Stmt *top)
+{
+  for (int i = 0; i < n; i++)
+    if (tree_under(block[i], top)) return true;
+  return false;
+}
+
+/* The loop in whose body a copy can stand between the writers and the readers of a
+ * buffer, when they share loops; NULL: the scope itself.  *beside receives the statement
+ * next to which it belongs: the one that holds `anchor`. */
+static Stmt *find_holder(Sched *s, const char *prim, Stmt *anchor, int n, Stmt *const *with, int nother, Stmt *const *other, Stmt **beside)
+{
+  Stmt *holder = tree_scope(s, anchor);
+  for (;;) {
+    Stmt *item = *beside = item_of(anchor, holder);
+    if (!any_under(nother, other, item)) return holder->kind == S_FOR ? holder : NULL;
+    if (item->kind != S_FOR) BUG(s->ctx, "%s: a block is its own neighbour", prim);
+    for (int i = 0; i < n; i++)
+      if (!tree_under(with[i], item))
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is not under %s, where %s and the other side of the buffer meet; cache before moving them together",
+              prim, tree_what(s, with[i]), tree_what(s, item), tree_what(s, anchor));
+    holder = item;
+  }
+}
+
+static int listed_blocks(Sched *s, const SchedArg *list, Stmt **out)
+{
+  for (int i = 0; i < list->u.list.n; i++) out[i] = arg_block(s, &list->u.list.v[i]);
+  return list->u.list.n;
+}
+
+/* ---- cache_read ------------------------------------------------------------------------- */
+
+static int choose_readers(Sched *s, Stmt *block, const Buffer *buffer, const SchedArg *list, Stmt ***out)
+{
+  Arena *tmp = scratch(s->ctx);
+  Stmt **reader, *scope = tree_scope(s, block);
+  int n = facts_readers(tmp, scope, buffer, &reader), k = 0;
+  if (list->kind == SA_LIST && list->u.list.n) {
+    reader = arena_array(tmp, Stmt *, list->u.list.n);
+    n = listed_blocks(s, list, reader);
+    for (int i = 0; i < n; i++)
+      if (stmt_enclosing_block(reader[i]) != scope || !facts_reads(BLOCK(reader[i]), buffer) || facts_writes(BLOCK(reader[i]), buffer))
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_read: %s is not a block of the same scope that only reads buffer '%s'",
+              tree_what(s, reader[i]), buffer->name);
+  }
+  for (int i = 0; i < n; i++)
+    if (!facts_writes(BLOCK(reader[i]), buffer)) reader[k++] = reader[i];
+  if (!k)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_read: %s writes buffer '%s' as well as reading it", tree_what(s, block), buffer->name);
+  *out = reader;
+  return k;
+}
+
+SchedArg prim_cache_read(Sched *s, SchedArg *a)
+{
+  Arena *tmp = scratch(s->ctx);
+  Stmt *block = arg_block(s, &a[0]), *scope = tree_scope(s, block), **reader, **writer;
+  const Buffer *buffer = read_region(s, "cache_read", block, &a[1])->buffer;
+  check_scope_name(s, "cache_read", a[2].u.s);
+  int n = choose_readers(s, block, buffer, &a[3], &reader);
+  int nw = facts_writers(tmp, scope, buffer, &writer);
+  Stmt *first = reader[0];
+  for (int i = 0; i < n; i++) {
+    tree_check_plain(s, "cache_read", reader[i]);
+    if (tree_before(s, reader[i], first)) first = reader[i];
+  }
+  for (int i = 0; i < nw; i++)
+    for (int k = 0; k < n; k++)
+      if (!tree_before(s, writer[i], reader[k]))
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_read: %s writes buffer '%s' after %s reads it", tree_what(s, writer[i]), buffer->name,
+              tree_what(s, reader[k]));
+  Stmt *beside, *loop = find_holder(s, "cache_read", first, n, reader, nw, writer, &beside);
+
+  const Buffer *cache = cache_buffer(s, buffer, a[2].u.s);
+  Analyzer *an = facts_analyzer(s, scope);
+  facts_bind_below(an, scope);
+  Box box = touched(s, an, buffer, false, n, reader);
+  Stmt *copy = copy_block(s, cache->name, buffer, cache, &box, an);
+  block_add_alloc(s, scope, cache);
+  for (int i = 0; i < n; i++) {
+    stmt_replace_buffer(s->m, reader[i], buffer, cache);
+    facts_refresh(s, reader[i]);
+  }
+  if (loop) place_new_block(s, "cache_read", copy, loop, false, n, reader);
+  else tree_insert_beside(s, beside, false, plain_nest(s, copy));
+  facts_refresh(s, copy);
+  facts_check_above(s, "cache_read", block);
+  return result_block(s, copy);
+}
+
+/* ---- cache_write ------------------------------------------------------------------------ */
+
+SchedArg prim_cache_write(Sched *s, SchedArg *a)
+{
+  Arena *tmp = scratch(s->ctx);
+  Stmt *block = arg_block(s, &a[0]), *scope = tree_scope(s, block), **reader, **moved;
+  const Buffer *buffer = write_region(s, "cache_write", block, &a[1])->buffer;
+  check_scope_name(s, "cache_write", a[2].u.s);
+  tree_check_plain(s, "cache_write", block);
+  if (facts_guarded(s, block))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s came with a predicate of its own, so not all of the cache would be written",
+          tree_what(s, block));
+  Stmt **writer;
+  if (facts_writers(tmp, scope, buffer, &writer) != 1)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s and %s both write buffer '%s'; cache it before decomposing its reduction",
+          tree_what(s, writer[0]), tree_what(s, writer[1]), buffer->name);
+  if (facts_reads(BLOCK(block), buffer))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s reads buffer '%s' before it writes it", tree_what(s, block), buffer->name);
+  int nlist = a[3].kind == SA_LIST ? a[3].u.list.n : 0, n = facts_readers(tmp, scope, buffer, &reader), k = 0;
+  moved = arena_array(tmp, Stmt *, nlist + 1);
+  nlist = nlist ? listed_blocks(s, &a[3], moved) : 0;
+  for (int i = 0; i < n; i++) {
+    bool listed = false;
+    for (int j = 0; j < nlist; j++) listed |= moved[j] == reader[i];
+    if (!listed) reader[k++] = reader[i];
+  }
+  Stmt *beside, *loop = find_holder(s, "cache_write", block, 1, &block, k, reader, &beside);
+  for (Stmt *p = loop; p && p->kind != S_BLOCK; p = p->parent)
+    if (p->kind == S_FOR && facts_roles(BLOCK(block), LOOPVAR(p)) >> ITER_REDUCE & 1)
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: the reduction of %s runs over %s, which also holds readers of its result",
+            tree_what(s, block), tree_what(s, p));
+
+  const Buffer *cache = cache_buffer(s, buffer, a[2].u.s);
+  Analyzer *an = facts_analyzer(s, scope);
+  facts_bind_below(an, scope);
+  Box box = touched(s, an, buffer, true, 1, &block);
+  Stmt *copy = copy_block(s, cache->name, cache, buffer, &box, an);
+  block_add_alloc(s, scope, cache);
+  stmt_replace_buffer(s->m, block, buffer, cache);
+  facts_refresh(s, block);
+  for (int i = 0; i < nlist; i++) {
+    stmt_replace_buffer(s->m, moved[i], buffer, cache);
+    facts_refresh(s, moved[i]);
+  }
+  if (loop) place_new_block(s, "cache_write", copy, loop, true, 1, &block);
+  else tree_insert_beside(s, beside, true, plain_nest(s, copy));
+  facts_refresh(s, copy);
+  facts_check_above(s, "cache_write", block);
+  return result_block(s, copy);
+}
+
+/* ---- reindex ------------------------------------------------------------------------------ */
+
+typedef struct Access {
+  Sched *s;
+  Stmt *block;
+  const Buffer *buffer, *to;
+  const Expr **index;        /* how the block accesses the buffer */
+  const Expr **own;          /* the variables that replace it */
+  int nown;
+  bool found;
+} Access;
+
+static void note_index(Access *v, const Expr *const *index)
+{
+  for (int d = 0; d < v->buffer->ndim; d++) {
+    if (v->found && v->index[d] != index[d])
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s accesses buffer '%s' at different indices", tree_what(v->s, v->block),
+            v->buffer->name);
+    v->index[d] = index[d];
+  }
+  v->found = true;
+}
+
+static void note_load(void *env, const Expr *e)
+{
+  Access *v = env;
+  if (e->kind == E_LOAD && e->u.buffer == v->buffer) note_index(v, e->arg);
+}
+
+static void note_loads(void *env, Stmt *holder, const Expr *e)
+{
+  if (holder->kind != S_BLOCK) expr_visit(((Access *)env)->s->ctx, e, note_load, env);
+}
+
+static bool note_store(void *env, Stmt *stmt)
+{
+  Access *v = env;
+  if (stmt->kind == S_STORE && stmt->u.store.buffer == v->buffer) note_index(v, stmt->u.store.index);
+  return true;
+}
+
+static const Expr *own_load(Rewriter *rw, const Expr *e)
+{
+  Access *v = rw->env;
+  return e->kind == E_LOAD && e->u.buffer == v->buffer ? expr_load(v->s->m, v->to, v->nown, v->own) : e;
+}
+
+static const Expr *own_expr(void *env, const Expr *e) { return expr_rewrite(env, e); }
+
+static bool own_store(void *env, Stmt *stmt)
+{
+  Access *v = env;
+  if (stmt->kind != S_STORE || stmt->u.store.buffer != v->buffer) return true;
+  stmt->u.store.buffer = v->to;
+  stmt->u.store.n = v->nown;
+  stmt->u.store.index = arena_copy(v->s->m->arena, v->own, sizeof *v->own * (size_t)v->nown);
+  return true;
+}
+
+/* The copy touches what the block touches, but without the conditions around it. */
+static void check_index(Access *v, bool write, int n, const Var **vars, const Expr **extent)
+{
+  Sched *s = v->s;
+  Analyzer *an = facts_analyzer(s, v->block);
+  for (int d = 0; d < v->buffer->ndim; d++) {
+    const Expr *e = v->index[d];
+    if (expr_has_kind(e, E_LOAD) || !analyzer_prove(an, expr_binary(s->m, E_GE, e, const_like(s, e, 0))) ||
+        !analyzer_prove(an, expr_lt(s->m, e, v->buffer->shape[d])))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the index %s of %s may leave buffer '%s'", expr_str_of(scratch(s->ctx), e),
+            tree_what(s, v->block), v->buffer->name);
+  }
+  if (!write) return;
+  const IterVar **loops = arena_array(scratch(s->ctx), const IterVar *, n);
+  for (int i = 0; i < n; i++) {
+    IterVar *iv = arena_new_of(scratch(s->ctx), IterVar);
+    *iv = (IterVar){.var = vars[i], .min = expr_int(s->m, vars[i]->dtype, 0), .extent = extent[i], .kind = ITER_SPATIAL};
+    loops[i] = iv;
+  }
+  IterSum *sums = arena_array(scratch(s->ctx), IterSum, v->buffer->ndim);
+  const char *why = NULL;
+  if (!itermap_detect(an, v->buffer->ndim, v->index, n, loops, NULL, ITERMAP_INJECTIVE, sums, &why))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s may write an element of buffer '%s' twice%s%s", tree_what(s, v->block),
+          v->buffer->name, why ? ": " : "", why ? why : "");
+}
+
+SchedArg prim_reindex(Sched *s, SchedArg *a)
+{
+  Arena *tmp = scratch(s->ctx);
+  Stmt *block = arg_block(s, &a[0]), *scope = tree_scope(s, block);
+  bool write;
+  const Buffer *buffer = buffer_region(s, "reindex", block, &a[1], &write)->buffer;
+  Block *b = BLOCK(block);
+  Access v = {.s = s, .block = block, .buffer = buffer, .index = arena_array(tmp, const Expr *, buffer->ndim)};
+  facts_check_movable(s, "reindex", block);
+  facts_check_whole_scope(s, "reindex", block);
+  Stmt **near, *item = item_of(block, scope);
+  int n = write ? facts_readers(tmp, scope, buffer, &near) : facts_writers(tmp, scope, buffer, &near);
+  if (any_under(n, near, item))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s shares %s with the other side of buffer '%s'; reindex before moving them together",
+          tree_what(s, block), tree_what(s, item), buffer->name);
+  stmt_visit(block, note_store, &v);
+  stmt_visit_exprs(block, note_loads, &v);
+  if (!v.found)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s accesses buffer '%s' otherwise than by its elements", tree_what(s, block), buffer->name);
+
+  const Var **vars = arena_array(tmp, const Var *, b->niter), **fresh = arena_array(tmp, const Var *, b->niter);
+  const Expr **extent = arena_array(tmp, const Expr *, b->niter), **at = arena_array(tmp, const Expr *, b->niter);
+  v.own = arena_array(tmp, const Expr *, b->niter);
+  Map to_fresh = {0};
+  for (int i = 0; i < b->niter; i++) {
+    bool used = false;
+    for (int d = 0; d < buffer->ndim; d++) used |= expr_uses_var(v.index[d], b->iter[i].var);
+    if (!used) continue;
+    if (!expr_is_int(b->iter[i].min, 0))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the variable '%s' of %s does not start at 0", b->iter[i].var->name, tree_what(s, block));
+    int k = v.nown++;
+    vars[k] = b->iter[i].var;
+    extent[k] = b->iter[i].extent;
+    v.own[k] = var_expr(vars[k]);
+    fresh[k] = var_new(s->m, arena_printf(s->m->arena, "v%d", k), vars[k]->dtype, VAR_PLAIN);
+    at[k] = var_expr(fresh[k]);
+    map_put(tmp, &to_fresh, vars[k], (void *)at[k]);
+  }
+  check_index(&v, write, v.nown, vars, extent);
+  const char *name = tree_buffer_name(s, arena_printf(tmp, "%s_reindex", buffer->name));
+  v.to = buffer_new(s->m, name, buffer->dtype, v.nown, extent, NULL, NULL, NULL, 0, 0, NULL);
+  const Expr **index = arena_array(tmp, const Expr *, buffer->ndim);
+  for (int d = 0; d < buffer->ndim; d++) index[d] = expr_substitute(s->m, v.index[d], &to_fresh);
+  Stmt *store = write ? stmt_store(s->m, buffer, buffer->ndim, index, expr_load(s->m, v.to, v.nown, at))
+                      : stmt_store(s->m, v.to, v.nown, at, expr_load(s->m, buffer, buffer->ndim, index));
+  Stmt *copy = plain_block(s, name, v.nown, fresh, extent, store);
+  Rewriter rw = {.m = s->m, .fn = own_load, .env = &v, .arena = tmp};
+  stmt_visit(block, own_store, &v);
+  stmt_rewrite_exprs(b->body, own_expr, &rw);
+  if (b->init) stmt_rewrite_exprs(b->init, own_expr, &rw);
+  block_add_alloc(s, scope, v.to);
+  facts_refresh(s, block);
+  tree_insert_beside(s, item, write, plain_nest(s, copy));
+  facts_refresh(s, copy);
+  facts_check_above(s, "reindex", block);
+  return result_block(s, copy);
+}

@@ -1,0 +1,68 @@
+/* get.c: finding blocks and loops. */
+#include "schedule/engine.h"
+
+static SchedArg blocks_result(Sched *s, int n, Stmt *const *v)
+{
+  SchedArg *out = arena_array(scratch(s->ctx), SchedArg, n);
+  for (int i = 0; i < n; i++) out[i] = result_block(s, v[i]);
+  return result_list(s, n, out);
+}
+
+SchedArg prim_get_block(Sched *s, SchedArg *a)
+{
+  Stmt *found = func_find_block(s->f, a[0].u.s);
+  if (found) return result_block(s, found);
+  Text t = text_new(scratch(s->ctx));
+  Stmt **block;
+  int n = tree_all_blocks(scratch(s->ctx), s->f, &block);
+  for (int i = 0; i < n; i++) text_printf(&t, "%s%s", i ? ", " : "", BLOCK(block[i])->name);
+  raise(s->ctx, ERR_SCHEDULE, NOWHERE, "there is no block '%s' in function '%s'; its blocks are %s", a[0].u.s, s->f->name,
+        text_str(&t));
+}
+
+SchedArg prim_get_loops(Sched *s, SchedArg *a)
+{
+  Stmt **loop;
+  int n = stmt_loops(scratch(s->ctx), arg_block(s, &a[0]), &loop);
+  SchedArg *out = arena_array(scratch(s->ctx), SchedArg, n);
+  for (int i = 0; i < n; i++) out[i] = result_loop(s, loop[i]);
+  return result_list(s, n, out);
+}
+
+SchedArg prim_get_child_blocks(Sched *s, SchedArg *a)
+{
+  Stmt **v;
+  int n = tree_blocks(scratch(s->ctx), arg_block_or_loop(s, &a[0]), &v);
+  return blocks_result(s, n, v);
+}
+
+SchedArg prim_get_producers(Sched *s, SchedArg *a)
+{
+  Stmt **v;
+  int n = facts_producers(scratch(s->ctx), s, arg_block(s, &a[0]), &v);
+  return blocks_result(s, n, v);
+}
+
+SchedArg prim_get_consumers(Sched *s, SchedArg *a)
+{
+  Stmt **v;
+  int n = facts_consumers(scratch(s->ctx), arg_block(s, &a[0]), &v);
+  return blocks_result(s, n, v);
+}
+
+SchedArg prim_get_output_blocks(Sched *s, SchedArg *a)
+{
+  Stmt *scope = arg_block(s, &a[0]), **v;
+  int n = tree_blocks(scratch(s->ctx), scope, &v), k = 0;
+  for (int i = 0; i < n; i++) {
+    const Block *b = BLOCK(v[i]);
+    bool output = false;
+    for (int w = 0; w < b->nwrites; w++) {
+      bool own = false;
+      for (int j = 0; j < BLOCK(scope)->nallocs; j++) own |= BLOCK(scope)->allocs[j] == b->writes[w].buffer;
+      output |= !own;
+    }
+    if (output) v[k++] = v[i];
+  }
+  return blocks_result(s, k, v);
+}

@@ -1,0 +1,176 @@
+/* sched.c: schedules: their function, their random variables, their clones.
+ *
+ * A random variable holds the id of a statement, not its address: ids survive the
+ * copies made by clones and by putting a refused primitive back. */
+#include "schedule/engine.h"
+
+static bool note_guarded(void *env, Stmt *s)
+{
+  Sched *sch = env;
+  if (s->kind == S_BLOCK && BLOCK(s)->predicate && !expr_is_int(BLOCK(s)->predicate, 1))
+    vec_push(sch->m->arena, &sch->guarded, s->id);
+  return true;
+}
+
+static void release_module(void *m) { module_release(m); }
+
+/* A schedule around an imported copy of f; nothing is left behind if that fails. */
+static Sched *sched_around(const PrimFunc *f)
+{
+  Ctx *ctx = f->m->ctx;
+  Scope scope = scope_begin(ctx);
+  Module *m = module_new(ctx);
+  defer(ctx, release_module, m);
+  Sched *s = arena_new_of(m->arena, Sched);
+  s->ctx = ctx;
+  s->m = m;
+  s->f = func_import(m, f);
+  module_retain(m);
+  scope_end(ctx, scope);
+  return s;
+}
+
+static void free_schedule(void *s) { sched_free(s); }
+
+static void check_schedulable(const PrimFunc *f)
+{
+  if (f->body->kind != S_BLOCK)
+    raise(f->m->ctx, ERR_SCHEDULE, NOWHERE,
+          "function '%s' has no blocks, so it cannot be scheduled: its body must be a block named 'root'", f->name);
+}
+
+Sched *sched_new(const PrimFunc *f, uint64_t seed)
+{
+  check_schedulable(f);
+  Ctx *ctx = f->m->ctx;
+  Scope scope = scope_begin(ctx);
+  Sched *s = sched_around(f);
+  defer(ctx, free_schedule, s);
+  s->rng = seed ? seed : 0x243f6a8885a308d3u;
+  stmt_visit(s->f->body, note_guarded, s);
+  module_retain(s->m);
+  scope_end(ctx, scope);
+  return s;
+}
+
+Sched *sched_clone(const Sched *from)
+{
+  Ctx *ctx = from->ctx;
+  Scope scope = scope_begin(ctx);
+  Sched *s = sched_around(from->f);
+  defer(ctx, free_schedule, s);
+  Arena *a = s->m->arena;
+  s->rng = from->rng;
+  for (int i = 0; i < from->rv.n; i++) vec_push(a, &s->rv, from->rv.v[i]);
+  for (int i = 0; i < from->trace.n; i++) vec_push(a, &s->trace, arena_strdup(a, from->trace.v[i]));
+  for (int i = 0; i < from->intrins.n; i++) vec_push(a, &s->intrins, from->intrins.v[i]);
+  for (int i = 0; i < from->guarded.n; i++) vec_push(a, &s->guarded, from->guarded.v[i]);
+  module_retain(s->m);
+  scope_end(ctx, scope);
+  return s;
+}
+
+void sched_free(Sched *s)
+{
+  if (s) module_release(s->m);
+}
+
+PrimFunc *sched_func(Sched *s) { return s->f; }
+Module *sched_module(Sched *s) { return s->m; }
+
+void sched_add_intrin(Sched *s, const TensorIntrin *intrin)
+{
+  for (int i = 0; i < s->intrins.n; i++)
+    if (!strcmp(s->intrins.v[i]->name, intrin->name)) {
+      s->intrins.v[i] = intrin;
+      return;
+    }
+  vec_push(s->m->arena, &s->intrins, intrin);
+}
+
+/* ---- random variables ------------------------------------------------------------ */
+
+static const char *rv_names[] = {[RV_BLOCK] = "block", [RV_LOOP] = "loop", [RV_INT] = "integer"};
+
+static const Rv *rv_get(Sched *s, int64_t id, RvKind kind)
+{
+  if (id < 0 || id >= s->rv.n)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "there is no random variable %" PRId64 " in this schedule, which has %d", id, s->rv.n);
+  const Rv *rv = &s->rv.v[id];
+  if (rv->kind != kind)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "random variable %" PRId64 " is a %s where a %s is wanted", id, rv_names[rv->kind],
+          rv_names[kind]);
+  return rv;
+}
+
+static Stmt *rv_stmt(Sched *s, int64_t id, RvKind kind)
+{
+  const Rv *rv = rv_get(s, id, kind);
+  if (rv->mark)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "random variable l%" PRId64 " stands for '%s', not for a loop; only compute_at takes it", id,
+          rv->mark == MARK_ROOT ? "at the root" : "inline");
+  Stmt *found = func_find_id(s->f, rv->stmt);
+  if (!found)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "the %s of random variable %c%" PRId64 " is gone: a later primitive replaced it; get it again from its block",
+          rv_names[kind], kind == RV_LOOP ? 'l' : 'b', id);
+  return found;
+}
+
+Stmt *sched_block_stmt(Sched *s, BlockRV b) { return rv_stmt(s, b.id, RV_BLOCK); }
+Stmt *sched_loop_stmt(Sched *s, LoopRV l) { return rv_stmt(s, l.id, RV_LOOP); }
+int64_t sched_int_value(Sched *s, IntRV v) { return rv_get(s, v.id, RV_INT)->value; }
+
+Stmt *arg_block(Sched *s, const SchedArg *a) { return rv_stmt(s, a->u.i, RV_BLOCK); }
+Stmt *arg_loop(Sched *s, const SchedArg *a) { return rv_stmt(s, a->u.i, RV_LOOP); }
+
+Stmt *arg_block_or_loop(Sched *s, const SchedArg *a)
+{
+  return a->kind == SA_BLOCK ? arg_block(s, a) : arg_loop(s, a);
+}
+
+LoopMark arg_mark(Sched *s, const SchedArg *a) { return rv_get(s, a->u.i, RV_LOOP)->mark; }
+
+int64_t arg_int(Sched *s, const SchedArg *a)
+{
+  return a->kind == SA_INTRV ? rv_get(s, a->u.i, RV_INT)->value : a->u.i;
+}
+
+const Expr *arg_expr(Sched *s, const SchedArg *a, DType dtype)
+{
+  switch (a->kind) {
+  case SA_INT: return expr_const(s->m, dtype, (double)a->u.i);
+  case SA_INTRV: return expr_const(s->m, dtype, (double)arg_int(s, a));
+  case SA_FLOAT: return expr_float(s->m, dtype_is_float(dtype) ? dtype : DT_F32, a->u.f);
+  case SA_STR: return expr_str(s->m, a->u.s);
+  case SA_EXPR: return a->u.e;
+  case SA_NONE:
+  case SA_BLOCK:
+  case SA_LOOP:
+  case SA_LIST:
+  case SA_MAP:
+  case SA_FUNC:
+  case SA_INTRIN: break;
+  }
+  BUG(s->ctx, "argument of kind %d is no expression", a->kind);
+}
+
+static SchedArg result_rv(Sched *s, Rv rv, int kind)
+{
+  vec_push(s->m->arena, &s->rv, rv);
+  return (SchedArg){.kind = kind, .u.i = s->rv.n - 1};
+}
+
+SchedArg result_block(Sched *s, Stmt *b) { return result_rv(s, (Rv){RV_BLOCK, b->id, MARK_NONE, 0}, SA_BLOCK); }
+SchedArg result_loop(Sched *s, Stmt *l) { return result_rv(s, (Rv){RV_LOOP, l->id, MARK_NONE, 0}, SA_LOOP); }
+SchedArg result_mark(Sched *s, LoopMark mark) { return result_rv(s, (Rv){RV_LOOP, 0, mark, 0}, SA_LOOP); }
+SchedArg result_int(Sched *s, int64_t v) { return result_rv(s, (Rv){RV_INT, 0, MARK_NONE, v}, SA_INTRV); }
+
+SchedArg result_list(Sched *s, int n, const SchedArg *v)
+{
+  SchedArg out = {.kind = SA_LIST};
+  out.u.list.v = n ? arena_copy(s->m->arena, v, sizeof *v * (size_t)n) : NULL;
+  out.u.list.n = n;
+  return out;
+}

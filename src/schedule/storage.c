@@ -1,0 +1,156 @@
+/* storage.c: where buffers live, how they are laid out, when they are fetched.
+ *
+ * Annotations that lowering reads off the writing block:
+ *   buffer_dim_align     groups of (write number, axis, factor, offset)
+ *   double_buffer_scope  the number of the write */
+#include "schedule/engine.h"
+
+static int check_write_index(Sched *s, const char *prim, Stmt *block, const SchedArg *a)
+{
+  int64_t i = arg_int(s, a);
+  if (i < 0 || i >= BLOCK(block)->nwrites)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: buffer number %" PRId64 " is not among the %d that %s writes", prim, i,
+          BLOCK(block)->nwrites, tree_what(s, block));
+  return (int)i;
+}
+
+static const Buffer *check_allocated(Sched *s, const char *prim, const Buffer *b)
+{
+  if (!func_alloc_block(s, b))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: buffer '%s' is a parameter of function '%s', whose memory is the caller's; cache_write gives one of its own",
+          prim, b->name, s->f->name);
+  return b;
+}
+
+SchedArg prim_storage_align(Sched *s, SchedArg *a)
+{
+  Stmt *block = arg_block(s, &a[0]);
+  int index = check_write_index(s, "storage_align", block, &a[1]);
+  const Buffer *b = check_allocated(s, "storage_align", BLOCK(block)->writes[index].buffer);
+  int64_t axis = arg_int(s, &a[2]), factor = arg_int(s, &a[3]), offset = arg_int(s, &a[4]);
+  if (axis < -b->ndim || axis >= b->ndim)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: axis %" PRId64 " is not one of the %d of buffer '%s'", axis, b->ndim, b->name);
+  if (factor <= 0) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: factor %" PRId64 " is not positive", factor);
+  if (offset < 0 || offset >= factor)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: offset %" PRId64 " is not in [0, %" PRId64 ")", offset, factor);
+  if (axis < 0) axis += b->ndim;
+  const Expr *group[] = {expr_i32(s->m, index), expr_i32(s->m, axis), expr_i32(s->m, factor), expr_i32(s->m, offset)};
+  Vec(const Expr *) groups = {0};
+  const Expr *old = annots_get(&BLOCK(block)->annots, "buffer_dim_align");
+  for (int i = 0; old && i < old->nargs; i++)
+    if (!(old->arg[i]->arg[0] == group[0] && old->arg[i]->arg[1] == group[1])) vec_push(scratch(s->ctx), &groups, old->arg[i]);
+  vec_push(scratch(s->ctx), &groups, expr_call(s->m, DT_PTR, IN_MAKE_SHAPE, 4, group));
+  annots_set(s->m->arena, &BLOCK(block)->annots, "buffer_dim_align", expr_call(s->m, DT_PTR, IN_MAKE_SHAPE, groups.n, groups.v));
+  return arg_none;
+}
+
+void func_replace_buffer(Sched *s, const Buffer *from, const Buffer *to)
+{
+  stmt_replace_buffer(s->m, s->f->body, from, to);
+  for (int i = 0; i < s->f->nparam; i++)
+    if (s->f->param[i].buffer == from) s->f->param[i] = (Param){to->data, to};
+}
+
+SchedArg prim_set_scope(Sched *s, SchedArg *a)
+{
+  Stmt *block = arg_block(s, &a[0]);
+  const Buffer *b = check_allocated(s, "set_scope", write_region(s, "set_scope", block, &a[1])->buffer);
+  if (!*a[2].u.s) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "set_scope: the storage scope of buffer '%s' is empty", b->name);
+  if (strcmp(b->scope, a[2].u.s)) func_replace_buffer(s, b, buffer_with_scope(s->m, b, a[2].u.s));
+  facts_check_above(s, "set_scope", block);
+  return arg_none;
+}
+
+SchedArg prim_double_buffer(Sched *s, SchedArg *a)
+{
+  Stmt *block = arg_block(s, &a[0]);
+  int index = check_write_index(s, "double_buffer", block, &a[1]);
+  const Buffer *b = check_allocated(s, "double_buffer", BLOCK(block)->writes[index].buffer);
+  const char *why = facts_not_complete(s, block);
+  if (why)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "double_buffer: %s, which fills buffer '%s', is not a complete block: %s", tree_what(s, block),
+          b->name, why);
+  annots_set(s->m->arena, &BLOCK(block)->annots, "double_buffer_scope", expr_i32(s->m, index));
+  return arg_none;
+}
+
+/* ---- prefetch ------------------------------------------------------------------------------ */
+
+typedef struct Fetch {
+  Sched *s;
+  Stmt *loop;
+  Box box;                   /* what one iteration reads */
+  Analyzer *an;
+  int64_t distance;
+} Fetch;
+
+/* prefetch(&A[v0, v1, …]) for one element of each cache line. */
+static Stmt *fetch_block(Fetch *v, const Var **vars)
+{
+  Sched *s = v->s;
+  const Buffer *b = v->box.buffer;
+  const Expr **at = arena_array(scratch(s->ctx), const Expr *, b->ndim);
+  for (int d = 0; d < b->ndim; d++) {
+    vars[d] = var_new(s->m, arena_printf(s->m->arena, "v%d", d), b->shape[d]->dtype, VAR_PLAIN);
+    at[d] = var_expr(vars[d]);
+  }
+  const Expr *load = expr_load(s->m, b, b->ndim, at);
+  const Expr *address = expr_call(s->m, DT_PTR, IN_ADDRESS_OF, 1, &load);
+  const Expr *args[] = {address, expr_i32(s->m, 0), expr_i32(s->m, 3), expr_i32(s->m, 1)};
+  Stmt *body = stmt_eval(s->m, expr_call(s->m, DT_NONE, IN_PREFETCH, 4, args));
+  return plain_block(s, arena_printf(scratch(s->ctx), "%s_prefetch", b->name), b->ndim, vars, b->shape, body);
+}
+
+static Stmt *fetch_nest(Fetch *v)
+{
+  Sched *s = v->s;
+  const Buffer *b = v->box.buffer;
+  const Var *step = LOOPVAR(v->loop), **vars = arena_array(scratch(s->ctx), const Var *, b->ndim);
+  Stmt *block = fetch_block(v, vars), *nest = block;
+  Block *k = BLOCK(block);
+  const Expr *ahead = expr_add(s->m, var_expr(step), const_like(s, var_expr(step), v->distance));
+  const Expr *end = expr_add(s->m, v->loop->u.loop.min, v->loop->u.loop.extent);
+  k->predicate = expr_lt(s->m, ahead, end);
+  int line = 64 / dtype_bytes(b->dtype);
+  for (int d = b->ndim - 1; d >= 0; d--) {
+    const Expr *lo = expr_substitute1(s->m, v->box.lo[d], step, ahead), *hi = expr_substitute1(s->m, v->box.hi[d], step, ahead);
+    const Expr *extent = expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, lo, 1));
+    const Var *var = var_new(s->m, arena_printf(s->m->arena, "ax%d", d), k->iter[d].var->dtype, VAR_PLAIN);
+    const Expr *offset = var_expr(var);
+    if (d == b->ndim - 1) {
+      extent = ceil_div(s, extent, const_like(s, extent, line));
+      offset = expr_mul(s->m, offset, const_like(s, offset, line));
+    }
+    const Expr *value = expr_add(s->m, lo, offset);
+    k->iter[d].value = value;
+    k->predicate = both(s, k->predicate, expr_binary(s->m, E_GE, value, const_like(s, value, 0)));
+    k->predicate = both(s, k->predicate, expr_lt(s->m, value, b->shape[d]));
+    k->predicate = both(s, k->predicate, expr_binary(s->m, E_LE, value, hi));
+    nest = stmt_for(s->m, var, const_like(s, value, 0), expr_simplify(v->an, extent), FOR_SERIAL, NULL, nest);
+  }
+  vec_push(s->m->arena, &s->guarded, block->id);
+  return nest;
+}
+
+SchedArg prim_prefetch(Sched *s, SchedArg *a)
+{
+  Stmt *block = arg_block(s, &a[0]), *loop = arg_loop(s, &a[2]), **writer;
+  const Region *r = read_region(s, "prefetch", block, &a[1]);
+  Fetch v = {.s = s, .loop = loop, .distance = arg_int(s, &a[3])};
+  if (v.distance <= 0)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "prefetch: distance %" PRId64 " is not positive", v.distance);
+  if (!tree_under(block, loop) || stmt_enclosing_block(loop) != tree_scope(s, block))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "prefetch: %s is not around %s in its scope", tree_what(s, loop), tree_what(s, block));
+  int n = facts_writers(scratch(s->ctx), tree_scope(s, block), r->buffer, &writer);
+  for (int i = 0; i < n; i++)
+    if (tree_under(writer[i], loop))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "prefetch: %s makes buffer '%s' under %s itself, so there is nothing to fetch ahead",
+            tree_what(s, writer[i]), r->buffer->name, tree_what(s, loop));
+  v.an = facts_analyzer(s, loop);
+  facts_bind_below(v.an, loop);
+  v.box = region_under(s, v.an, r, block, loop);
+  Stmt *nest = fetch_nest(&v);
+  tree_insert(s, loop, 0, nest);
+  facts_simplify_below(s, nest);
+  return arg_none;
+}

@@ -1,0 +1,50 @@
+/* The fuzzer's core on fixed seeds.  LATHE_SEEDS=first,count,steps runs others, and
+ * LATHE_SHOW prints the functions. */
+#include "schedule/test_schedule.h"
+
+typedef struct Session {
+  uint64_t seed;
+  int steps, accepted;
+} Session;
+
+static void show(void *env, const PrimFunc *plain, Sched *s)
+{
+  (void)env;
+  if (!getenv("LATHE_SHOW")) return;
+  Arena *a = scratch(plain->m->ctx);
+  printf("%s\n%s\n%s\n", func_print(a, plain), sched_trace_text(a, s), func_print(a, sched_func(s)));
+}
+
+static void run_session(Ctx *ctx, void *env)
+{
+  Session *v = env;
+  v->accepted = random_session(ctx, v->seed, v->steps, show, NULL);
+}
+
+static void seeds(void **state)
+{
+  (void)state;
+  unsigned long long first = 1, count = 150;
+  int most = 12;
+  const char *asked = getenv("LATHE_SEEDS");
+  if (asked) sscanf(asked, "%llu,%llu,%d", &first, &count, &most);
+  int accepted = 0, steps = 0;
+  for (uint64_t seed = first; seed < first + count; seed++) {
+    Ctx *ctx = ctx_new();
+    Session v = {.seed = seed, .steps = most};
+    ErrKind kind = protect(ctx, run_session, &v);
+    if (kind) fprintf(stderr, "seed %llu: %s: %s\n", (unsigned long long)seed, error_kind_name(kind), error_message(ctx));
+    if (!asked) assert_int_equal(kind, ERR_NONE);
+    accepted += v.accepted;
+    steps += v.steps;
+    ctx_free(ctx);
+  }
+  printf("%d of %d steps accepted\n", accepted, steps);
+  if (!asked) assert_true(accepted * 3 > steps);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(seeds)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,522 @@
+/* target.c: reads target strings.
+ *
+ * In: "kind -option=value …".  Out: a finished Target in the context's memory, in
+ * which features are closed (a feature's prerequisites are set too) and everything
+ * a schedule asks for has a value.  Nothing is taken from LLVM: the feature list
+ * handed to it names every feature we know, with + or -. */
+#include <stdlib.h>
+
+#include "target/target.h"
+
+#define F(x) (UINT64_C(1) << CPU_##x)
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+/* ---- features ---------------------------------------------------------------- */
+
+static const struct {
+  const char *name;
+  Arch arch;
+} features[CPU_NFEATURES] = {
+#define X(id, name, arch) [id] = {name, arch},
+    CPU_FEATURES(X)
+#undef X
+};
+
+static uint64_t feature_needs(CpuFeature f)
+{
+  switch (f) {
+  case CPU_AVX: return F(SSE42);
+  case CPU_AVX2: case CPU_FMA: case CPU_F16C: return F(AVX);
+  case CPU_AVX512F: return F(AVX2) | F(FMA) | F(F16C);
+  case CPU_AVX512BW: case CPU_AVX512DQ: case CPU_AVX512VL: case CPU_AVX512CD: case CPU_AVX512VNNI: return F(AVX512F);
+  case CPU_AVX512BF16: return F(AVX512BW);
+  case CPU_FP16: case CPU_DOTPROD: case CPU_I8MM: case CPU_BF16: return F(NEON);
+  case CPU_SVE: return F(FP16);
+  case CPU_SSE42:
+  case CPU_BMI2:
+  case CPU_POPCNT:
+  case CPU_LZCNT:
+  case CPU_NEON:
+  case CPU_LSE:
+  case CPU_NFEATURES:
+    return 0;
+  }
+  return 0;
+}
+
+const char *cpu_feature_name(CpuFeature f) { return features[f].name; }
+
+uint64_t features_closed(uint64_t set)
+{
+  for (uint64_t before = 0; before != set;) {
+    before = set;
+    for (int f = 0; f < CPU_NFEATURES; f++)
+      if (set >> f & 1) set |= feature_needs((CpuFeature)f);
+  }
+  return set;
+}
+
+uint64_t features_without(uint64_t set, CpuFeature gone)
+{
+  uint64_t kept = 0;
+  for (int f = 0; f < CPU_NFEATURES; f++)
+    if ((set >> f & 1) && !(features_closed(UINT64_C(1) << f) >> gone & 1)) kept |= UINT64_C(1) << f;
+  return kept;
+}
+
+/* Features that LLVM knows and Lathe only passes on. */
+static const struct { Arch arch; const char *name; } passed_on[] = {
+    {ARCH_X86_64, "sse3"}, {ARCH_X86_64, "ssse3"}, {ARCH_X86_64, "sse4.1"}, {ARCH_X86_64, "bmi"},
+    {ARCH_X86_64, "adx"}, {ARCH_X86_64, "aes"}, {ARCH_X86_64, "pclmul"}, {ARCH_X86_64, "sha"},
+    {ARCH_X86_64, "movbe"}, {ARCH_X86_64, "cx16"}, {ARCH_X86_64, "gfni"}, {ARCH_X86_64, "vaes"},
+    {ARCH_X86_64, "avx512ifma"}, {ARCH_X86_64, "avx512vbmi"}, {ARCH_X86_64, "avx512vbmi2"},
+    {ARCH_X86_64, "avx512bitalg"}, {ARCH_X86_64, "avx512vpopcntdq"}, {ARCH_X86_64, "avx512fp16"},
+    {ARCH_X86_64, "avxvnni"}, {ARCH_X86_64, "amx-tile"}, {ARCH_X86_64, "amx-int8"}, {ARCH_X86_64, "amx-bf16"},
+    {ARCH_X86_64, "prefer-256-bit"},
+    {ARCH_AARCH64, "fp-armv8"}, {ARCH_AARCH64, "crc"}, {ARCH_AARCH64, "crypto"}, {ARCH_AARCH64, "aes"},
+    {ARCH_AARCH64, "sha2"}, {ARCH_AARCH64, "rdm"}, {ARCH_AARCH64, "rcpc"}, {ARCH_AARCH64, "fp16fml"},
+    {ARCH_AARCH64, "sve2"}, {ARCH_AARCH64, "sme"}, {ARCH_AARCH64, "v8.1a"}, {ARCH_AARCH64, "v8.2a"},
+    {ARCH_AARCH64, "v8.3a"}, {ARCH_AARCH64, "v8.4a"}, {ARCH_AARCH64, "v8.5a"}, {ARCH_AARCH64, "v8.6a"},
+    {ARCH_AARCH64, "v9a"}, {ARCH_AARCH64, "reserve-x18"}, {ARCH_AARCH64, "strict-align"},
+    {ARCH_ARM, "neon"}, {ARCH_ARM, "vfp2"}, {ARCH_ARM, "vfp3"}, {ARCH_ARM, "vfp4"}, {ARCH_ARM, "fp-armv8"},
+    {ARCH_ARM, "d32"}, {ARCH_ARM, "dsp"}, {ARCH_ARM, "thumb-mode"}, {ARCH_ARM, "thumb2"}, {ARCH_ARM, "v7"},
+    {ARCH_ARM, "mve"}, {ARCH_ARM, "mve.fp"}, {ARCH_ARM, "dotprod"}, {ARCH_ARM, "fullfp16"},
+    {ARCH_ARM, "soft-float"}, {ARCH_ARM, "strict-align"},
+    {ARCH_RISCV64, "m"}, {ARCH_RISCV64, "a"}, {ARCH_RISCV64, "f"}, {ARCH_RISCV64, "d"}, {ARCH_RISCV64, "c"},
+    {ARCH_RISCV64, "v"}, {ARCH_RISCV64, "zba"}, {ARCH_RISCV64, "zbb"}, {ARCH_RISCV64, "zbs"},
+    {ARCH_RISCV64, "zfh"}, {ARCH_RISCV64, "zvfh"}, {ARCH_RISCV64, "relax"},
+    {ARCH_WASM32, "simd128"}, {ARCH_WASM32, "relaxed-simd"}, {ARCH_WASM32, "bulk-memory"},
+    {ARCH_WASM32, "sign-ext"}, {ARCH_WASM32, "nontrapping-fptoint"}, {ARCH_WASM32, "atomics"},
+    {ARCH_WASM32, "multivalue"}, {ARCH_WASM32, "mutable-globals"}, {ARCH_WASM32, "reference-types"},
+    {ARCH_WASM32, "tail-call"},
+};
+
+bool target_has(const Target *t, CpuFeature f) { return t->features >> f & 1; }
+
+int target_lanes(const Target *t, int bits)
+{
+  int lanes = bits > 0 ? t->vector_bits / bits : 1;
+  return lanes > 1 ? lanes : 1;
+}
+
+const char *target_llvm_features(Arena *arena, const Target *t)
+{
+  Text out = text_new(arena);
+  for (int f = 0; f < CPU_NFEATURES; f++)
+    if (features[f].arch == t->arch)
+      text_printf(&out, "%s%c%s", out.n ? "," : "", target_has(t, (CpuFeature)f) ? '+' : '-', features[f].name);
+  if (t->attrs[0]) text_printf(&out, "%s%s", out.n ? "," : "", t->attrs);
+  return text_str(&out);
+}
+
+/* ---- names -------------------------------------------------------------------- */
+
+static const char *const kind_names[] = {[TARGET_LLVM] = "llvm", [TARGET_C] = "c", [TARGET_CUDA] = "cuda"};
+
+const char *const *target_kinds(int *n)
+{
+  *n = COUNT(kind_names);
+  return kind_names;
+}
+
+/* First component of a triple -> architecture. */
+static const struct { const char *name; Arch arch; } arch_words[] = {
+    {"x86_64", ARCH_X86_64}, {"amd64", ARCH_X86_64}, {"aarch64", ARCH_AARCH64}, {"arm64", ARCH_AARCH64},
+    {"arm", ARCH_ARM}, {"armv6", ARCH_ARM}, {"armv7", ARCH_ARM}, {"armv7a", ARCH_ARM}, {"armv7l", ARCH_ARM},
+    {"armv8", ARCH_ARM}, {"armv8l", ARCH_ARM}, {"thumb", ARCH_ARM}, {"thumbv6m", ARCH_ARM}, {"thumbv7m", ARCH_ARM},
+    {"thumbv7em", ARCH_ARM}, {"thumbv8m.base", ARCH_ARM}, {"thumbv8m.main", ARCH_ARM},
+    {"thumbv8.1m.main", ARCH_ARM}, {"riscv64", ARCH_RISCV64}, {"wasm32", ARCH_WASM32}, {"nvptx64", ARCH_NVPTX},
+    {"i386", ARCH_OTHER}, {"i686", ARCH_OTHER}, {"riscv32", ARCH_OTHER}, {"wasm64", ARCH_OTHER},
+    {"hexagon", ARCH_OTHER}, {"powerpc64le", ARCH_OTHER}, {"s390x", ARCH_OTHER}, {"loongarch64", ARCH_OTHER},
+    {"mips", ARCH_OTHER}, {"mipsel", ARCH_OTHER},
+};
+
+const char *target_arch_name(Arch arch)
+{
+  switch (arch) {
+  case ARCH_X86_64: return "x86_64";
+  case ARCH_AARCH64: return "aarch64";
+  case ARCH_ARM: return "arm";
+  case ARCH_RISCV64: return "riscv64";
+  case ARCH_WASM32: return "wasm32";
+  case ARCH_NVPTX: return "nvptx64";
+  case ARCH_OTHER: return "other";
+  }
+  return "other";
+}
+
+static const char *default_triple(Arch arch, const char *cpu)
+{
+  switch (arch) {
+  case ARCH_X86_64: return "x86_64-unknown-linux-gnu";
+  case ARCH_AARCH64: return "aarch64-unknown-linux-gnu";
+  case ARCH_ARM: return str_starts(cpu, "cortex-m") ? "thumb-none-eabi" : "armv7-unknown-linux-gnueabihf";
+  case ARCH_RISCV64: return "riscv64-unknown-linux-gnu";
+  case ARCH_WASM32: return "wasm32-unknown-unknown";
+  case ARCH_NVPTX: return "nvptx64-nvidia-cuda";
+  case ARCH_OTHER: break;
+  }
+  return "unknown";
+}
+
+/* "; did you mean 'x'?", or "; known are a, b, c" when nothing is near. */
+static const char *hint(Arena *arena, const char *word, const char *const *known, int n)
+{
+  const char *near = str_nearest(word, known, n);
+  if (near) return arena_printf(arena, "; did you mean '%s'?", near);
+  Text t = text_new(arena);
+  text_add(&t, "; known are ");
+  for (int i = 0; i < n; i++) text_printf(&t, "%s%s", i ? ", " : "", known[i]);
+  return text_str(&t);
+}
+
+/* ---- options -------------------------------------------------------------------- */
+
+typedef enum {
+  OPT_MCPU, OPT_MTRIPLE, OPT_MATTR, OPT_ARCH, OPT_FAST_MATH, OPT_NUM_CORES, OPT_VECTOR_WIDTH,
+  OPT_MAX_THREADS, OPT_SHARED, OPT_WARP, OPT_NOTE,
+} OptKind;
+static const struct { const char *name; OptKind kind; } options[] = {
+    {"mcpu", OPT_MCPU}, {"mtriple", OPT_MTRIPLE}, {"target", OPT_MTRIPLE}, {"mattr", OPT_MATTR}, {"arch", OPT_ARCH},
+    {"fast-math", OPT_FAST_MATH}, {"num-cores", OPT_NUM_CORES}, {"vector-width", OPT_VECTOR_WIDTH},
+    {"max-num-threads", OPT_MAX_THREADS}, {"max-threads-per-block", OPT_MAX_THREADS},
+    {"max-shared-memory-per-block", OPT_SHARED}, {"thread-warp-size", OPT_WARP},
+    /* said by TVM's users; nothing here depends on them */
+    {"keys", OPT_NOTE}, {"device", OPT_NOTE}, {"libs", OPT_NOTE}, {"model", OPT_NOTE}, {"tag", OPT_NOTE},
+};
+
+typedef struct Reader {
+  Ctx *ctx;
+  const char *whole;          /* the text, for messages */
+  Target *t;
+  const char *cpu, *triple, *attrs;
+  int num_cores, vector_bits;
+} Reader;
+
+static int read_number(Reader *r, const char *name, const char *value, int least, int most)
+{
+  char *end;
+  long v = strtol(value, &end, 10);
+  if (*end || end == value || v < least || v > most)
+    raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -%s=%s is not a number from %d to %d", r->whole, name, value,
+          least, most);
+  return (int)v;
+}
+
+static bool read_flag(Reader *r, const char *name, const char *value)
+{
+  static const char *const yes[] = {"", "1", "true", "True"}, *const no[] = {"0", "false", "False"};
+  for (int i = 0; i < COUNT(yes); i++)
+    if (strcmp(value, yes[i]) == 0) return true;
+  for (int i = 0; i < COUNT(no); i++)
+    if (strcmp(value, no[i]) == 0) return false;
+  raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -%s=%s is neither 0 nor 1", r->whole, name, value);
+}
+
+static const char *read_gpu_arch(Reader *r, const char *value)
+{
+  const char *digits = value + 3;
+  size_t n = strspn(digits, "0123456789");
+  if (!str_starts(value, "sm_") || n < 2 || n > 3 ||
+      (digits[n] && strcmp(digits + n, "a") != 0 && strcmp(digits + n, "f") != 0))
+    raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -arch=%s is not a GPU architecture such as sm_90", r->whole,
+          value);
+  return value;
+}
+
+static void read_option(Reader *r, const char *name, const char *value)
+{
+  int at = -1;
+  const char *known[COUNT(options)];
+  for (int i = 0; i < COUNT(options); i++) {
+    known[i] = options[i].name;
+    if (strcmp(name, options[i].name) == 0) at = i;
+  }
+  if (at < 0)
+    raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': unknown option '-%s'%s", r->whole, name,
+          hint(scratch(r->ctx), name, known, COUNT(options)));
+  if (!value[0] && options[at].kind != OPT_FAST_MATH && options[at].kind != OPT_NOTE)
+    raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': option '-%s' needs a value, as in -%s=…", r->whole, name, name);
+  bool gpu = r->t->kind == TARGET_CUDA;
+  switch (options[at].kind) {
+  case OPT_MCPU: r->cpu = value; break;
+  case OPT_MTRIPLE: r->triple = value; break;
+  case OPT_MATTR: r->attrs = value; break;
+  case OPT_ARCH:
+    if (!gpu)
+      raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -arch is for cuda; %s takes -mcpu", r->whole,
+            kind_names[r->t->kind]);
+    r->t->gpu_arch = read_gpu_arch(r, value);
+    break;
+  case OPT_FAST_MATH: r->t->fast_math = read_flag(r, name, value); break;
+  case OPT_NUM_CORES: r->num_cores = read_number(r, name, value, 1, 65536); break;
+  case OPT_VECTOR_WIDTH:
+    r->vector_bits = read_number(r, name, value, 32, 2048);
+    if (r->vector_bits & (r->vector_bits - 1))
+      raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -%s=%s is not a power of two", r->whole, name, value);
+    break;
+  case OPT_MAX_THREADS: r->t->max_threads_per_block = read_number(r, name, value, 1, 1 << 20); break;
+  case OPT_SHARED: r->t->shared_bytes = read_number(r, name, value, 0, 1 << 30); break;
+  case OPT_WARP: r->t->warp_size = read_number(r, name, value, 1, 1024); break;
+  case OPT_NOTE: break;
+  }
+  if (gpu && (r->cpu || r->triple || r->attrs))
+    raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -%s is for CPU targets; cuda takes -arch=sm_NN", r->whole, name);
+}
+
+static TargetKind read_kind(Ctx *ctx, const char *whole, const char *word)
+{
+  for (int k = 0; k < COUNT(kind_names); k++)
+    if (strcmp(word, kind_names[k]) == 0) return (TargetKind)k;
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "target '%s': unknown kind '%s'%s", whole, word,
+        hint(scratch(ctx), word, kind_names, COUNT(kind_names)));
+}
+
+static const char *next_word(Arena *arena, const char **p)
+{
+  *p += strspn(*p, " \t\n");
+  const char *start = *p;
+  bool quoted = false;
+  for (; **p && (quoted || !strchr(" \t\n", **p)); (*p)++)
+    if (**p == '"') quoted = !quoted;
+  Text t = text_new(arena);
+  for (const char *c = start; c < *p; c++)
+    if (*c != '"') text_char(&t, *c);
+  return *p == start ? NULL : text_str(&t);
+}
+
+/* -name=value, -name value, -name; underscores in names read as dashes. */
+static void read_words(Reader *r, Text *normal)
+{
+  Arena *keep = ctx_arena(r->ctx);
+  const char *p = r->whole;
+  next_word(keep, &p);
+  for (const char *word; (word = next_word(keep, &p));) {
+    if (word[0] != '-' || !word[1])
+      raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': '%s' is not an option; options read -name=value", r->whole,
+            word);
+    word += word[1] == '-' ? 2 : 1;
+    size_t n = strcspn(word, "=");
+    char *name = arena_strndup(keep, word, n);
+    for (char *c = name; *c; c++)
+      if (*c == '_') *c = '-';
+    const char *value = word[n] ? word + n + 1 : "";
+    if (!word[n]) {
+      const char *ahead = p, *next = next_word(keep, &ahead);
+      if (next && next[0] != '-') value = next, p = ahead;
+    }
+    read_option(r, name, value);
+    text_printf(normal, value[0] ? " -%s=%s" : " -%s", name, value);
+  }
+}
+
+/* ---- from options to a finished target --------------------------------------------- */
+
+static Arch arch_of_triple(Reader *r)
+{
+  const char *known[COUNT(arch_words)];
+  const char *first = arena_strndup(scratch(r->ctx), r->triple, strcspn(r->triple, "-"));
+  for (int i = 0; i < COUNT(arch_words); i++) {
+    known[i] = arch_words[i].name;
+    if (strcmp(first, known[i]) == 0) return arch_words[i].arch;
+  }
+  raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': unknown architecture '%s' in -mtriple%s", r->whole, first,
+        hint(scratch(r->ctx), first, known, COUNT(arch_words)));
+}
+
+static const CpuInfo *find_cpu(Reader *r, Arch arch)
+{
+  const CpuInfo *cpu = cpu_find(arch, r->cpu);
+  if (cpu) return cpu;
+  const char *known[256];
+  int n = cpu_names(arch, known, COUNT(known));
+  raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': unknown CPU '%s' for %s%s", r->whole, r->cpu,
+        target_arch_name(arch), hint(scratch(r->ctx), r->cpu, known, n));
+}
+
+/* The architecture comes from the triple, else from the CPU's name, else is ours. */
+static void choose_machine(Reader *r)
+{
+  Target *t = r->t;
+  Arch host = target_host_arch();
+  bool native = r->cpu ? strcmp(r->cpu, "native") == 0 : !r->triple;
+  t->arch = r->triple ? arch_of_triple(r) : host;
+  if (native && t->arch != host)
+    raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -mcpu=native is this machine's %s, but the triple says %s",
+          r->whole, target_arch_name(host), target_arch_name(t->arch));
+  const CpuInfo *cpu = NULL;
+  if (native) {
+    r->cpu = host_cpu();
+    t->features = target_host_features();
+    cpu = find_cpu(r, host);
+  } else {
+    if (!r->cpu) r->cpu = "generic";
+    for (Arch a = ARCH_X86_64; !r->triple && a <= ARCH_OTHER && !cpu_find(t->arch, r->cpu); a++)
+      if (cpu_find(a, r->cpu)) t->arch = a;
+    cpu = find_cpu(r, t->arch);
+    t->features = features_closed(cpu->features);
+  }
+  t->cpu = cpu->name;
+  t->l1_bytes = (int64_t)cpu->l1_kb * 1024;
+  t->l2_bytes = (int64_t)cpu->l2_kb * 1024;
+  t->l3_bytes = (int64_t)cpu->l3_kb * 1024;
+  if (native) host_caches(&t->l1_bytes, &t->l2_bytes, &t->l3_bytes);
+  t->num_cores = native ? host_cores() : t->arch == ARCH_ARM || t->arch == ARCH_WASM32 ? 1 : 4;
+  t->triple = r->triple ? r->triple : default_triple(t->arch, t->cpu);
+}
+
+static void apply_feature(Reader *r, char sign, const char *name, Text *rest)
+{
+  Target *t = r->t;
+  const char *known[CPU_NFEATURES + COUNT(passed_on)];
+  int n = 0;
+  for (int f = 0; f < CPU_NFEATURES; f++) {
+    if (features[f].arch != t->arch) continue;
+    known[n++] = features[f].name;
+    if (strcmp(name, features[f].name) != 0) continue;
+    if (sign == '+') t->features = features_closed(t->features | UINT64_C(1) << f);
+    else t->features = features_without(t->features, (CpuFeature)f);
+    return;
+  }
+  for (int i = 0; i < COUNT(passed_on); i++) {
+    if (passed_on[i].arch != t->arch) continue;
+    known[n++] = passed_on[i].name;
+    if (strcmp(name, passed_on[i].name) != 0) continue;
+    text_printf(rest, "%s%c%s", rest->n ? "," : "", sign, name);
+    return;
+  }
+  if (t->arch == ARCH_OTHER) {                 /* nothing is known of it: LLVM judges */
+    text_printf(rest, "%s%c%s", rest->n ? "," : "", sign, name);
+    return;
+  }
+  raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': unknown feature '%s' for %s%s", r->whole, name,
+        target_arch_name(t->arch), hint(scratch(r->ctx), name, known, n));
+}
+
+static void apply_features(Reader *r)
+{
+  Text rest = text_new(ctx_arena(r->ctx));
+  const char *attrs = r->attrs;
+  if (!attrs && r->t->arch == ARCH_RISCV64 && strstr(r->t->triple, "linux")) attrs = "+m,+a,+f,+d,+c";
+  for (const char *p = attrs ? attrs : ""; *p;) {
+    size_t n = strcspn(p, ",");
+    const char *word = arena_strndup(scratch(r->ctx), p, n);
+    if (n < 2 || (word[0] != '+' && word[0] != '-'))
+      raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': feature '%s' in -mattr needs a + or - in front", r->whole,
+            word);
+    apply_feature(r, word[0], word + 1, &rest);
+    p += n + (p[n] == ',');
+  }
+  r->t->attrs = text_str(&rest);
+}
+
+static bool attrs_have(const Target *t, const char *feature)
+{
+  size_t n = strlen(feature);
+  for (const char *p = t->attrs; (p = strstr(p, feature)); p += n)
+    if ((p == t->attrs || p[-1] == ',') && (p[n] == ',' || !p[n])) return true;
+  return false;
+}
+
+static bool arm_has_neon(const Target *t)
+{
+  return !attrs_have(t, "-neon") && (attrs_have(t, "+neon") || str_starts(t->cpu, "cortex-a"));
+}
+
+static void choose_vectors(Target *t)
+{
+  const uint64_t wide = F(AVX512F) | F(AVX512BW) | F(AVX512DQ) | F(AVX512VL);
+  t->vector_bits = 32;
+  t->vector_registers = 16;
+  switch (t->arch) {
+  case ARCH_X86_64:
+    t->vector_bits = (t->features & wide) == wide ? 512 : target_has(t, CPU_AVX2) ? 256 : 128;
+    t->vector_registers = t->vector_bits == 512 ? 32 : 16;
+    t->fma = target_has(t, CPU_FMA);
+    t->broadcast_load = true;
+    break;
+  case ARCH_AARCH64:
+    t->vector_bits = target_has(t, CPU_NEON) ? 128 : 64;
+    t->vector_registers = 32;
+    t->fma = true;
+    break;
+  case ARCH_ARM:
+    if (arm_has_neon(t)) t->vector_bits = 128;
+    t->fma = attrs_have(t, "+vfp4") || (arm_has_neon(t) && strcmp(t->cpu, "cortex-a8") != 0 &&
+                                        strcmp(t->cpu, "cortex-a9") != 0 && strcmp(t->cpu, "generic") != 0);
+    break;
+  case ARCH_RISCV64:
+    t->vector_bits = attrs_have(t, "+v") || strcmp(t->cpu, "sifive-x280") == 0 ? 128 : 64;
+    t->vector_registers = 32;
+    t->fma = attrs_have(t, "+f") || attrs_have(t, "+d") || str_starts(t->cpu, "sifive");
+    break;
+  case ARCH_WASM32:
+    if (attrs_have(t, "+simd128") || strcmp(t->cpu, "bleeding-edge") == 0) t->vector_bits = 128;
+    t->broadcast_load = true;
+    break;
+  case ARCH_NVPTX:
+    t->vector_bits = 128;
+    t->vector_registers = 255;
+    t->fma = true;
+    break;
+  case ARCH_OTHER: t->broadcast_load = true; break;
+  }
+}
+
+static void finish_gpu(Target *t)
+{
+  t->arch = ARCH_NVPTX;
+  t->triple = default_triple(ARCH_NVPTX, "");
+  if (!t->gpu_arch) t->gpu_arch = "sm_75";
+  t->cpu = t->gpu_arch;
+  t->attrs = "";
+  t->num_cores = 1;
+  t->l1_bytes = 128 * 1024;
+  t->l2_bytes = 4 * 1024 * 1024;
+  choose_vectors(t);
+}
+
+static void finish_cpu(Reader *r)
+{
+  Target *t = r->t;
+  choose_machine(r);
+  apply_features(r);
+  choose_vectors(t);
+  t->is_host = t->arch == target_host_arch() && !(t->features & ~target_host_features()) && !strchr(t->attrs, '+') &&
+               (!r->triple || strstr(r->triple, "linux"));
+}
+
+const Target *target_parse(Ctx *ctx, const char *text)
+{
+  Scope scope = scope_begin(ctx);
+  Arena *keep = ctx_arena(ctx);
+  Target *t = arena_new_of(keep, Target);
+  Reader r = {.ctx = ctx, .whole = arena_strdup(keep, text), .t = t};
+  const char *p = r.whole, *kind = next_word(keep, &p);
+  if (!kind) raise(ctx, ERR_ARGUMENT, NOWHERE, "the target is empty; try \"llvm\"");
+  t->kind = read_kind(ctx, r.whole, kind);
+  if (t->kind == TARGET_CUDA) {
+    t->max_threads_per_block = 1024;
+    t->shared_bytes = 48 * 1024;
+    t->warp_size = 32;
+  }
+  Text normal = text_new(keep);
+  text_add(&normal, kind);
+  read_words(&r, &normal);
+  t->text = text_str(&normal);
+  if (t->kind == TARGET_CUDA) finish_gpu(t);
+  else finish_cpu(&r);
+  if (r.num_cores) t->num_cores = r.num_cores;
+  if (r.vector_bits) t->vector_bits = r.vector_bits;
+  scope_end(ctx, scope);
+  return t;
+}
+
+const Target *target_host(Ctx *ctx)
+{
+#if defined(LATHE_HAVE_LLVM)
+  return target_parse(ctx, "llvm -mcpu=native");
+#else
+  return target_parse(ctx, "c -mcpu=native");
+#endif
+}

@@ -1,0 +1,204 @@
+"""Every call of the compiler survives the failure of its allocations.
+
+A program that uses everything runs with each of its calls tried over and over, the
+1st, 2nd, 3rd … allocation failing, until the call succeeds.  A failure must be a
+MemoryError, leave no handle behind, and leave the call working."""
+
+import numpy as np
+import pytest
+
+import lathe as tvm
+from lathe import error, te, tir
+from lathe._ffi import call, context, functions
+from lathe._ffi.core import Context
+
+#: Calls that start programs or read files: what they run is outside this process.
+OUTSIDE = {"nvrtc", "built_export"}
+#: A call with more allocations than this is tried at growing distances from here on.
+EVERY = 40
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Makes allocations fail; gives the set of the functions called."""
+    tried = set()
+    plain = Context._raw_call
+
+    def hostile(self, name, n, values):
+        tried.add(name.decode())
+        at = 1
+        while name.decode() not in OUTSIDE:
+            before = self.lib.lathe_object_count(self.ptr)
+            self.lib.lathe_fail_allocation(self.ptr, at)
+            try:
+                result = plain(self, name, n, values)
+            except error.MemoryError:
+                assert self.lib.lathe_object_count(self.ptr) == before, f"{name}: a handle is left"
+                at += 1 if at < EVERY else at // 4
+                continue
+            finally:
+                self.lib.lathe_fail_allocation(self.ptr, 0)
+            return result
+        return plain(self, name, n, values)
+
+    monkeypatch.setattr(Context, "_raw_call", hostile)
+    return tried
+
+
+SCRIPT = """
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in range(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = A[v] + T.float32(offset)
+"""
+
+
+def expressions():
+    x, y = tir.Var("x", "int32"), tir.SizeVar("y", "int32")
+    e = tir.Select(tir.all(x < y, tir.Not(x.equal(3))), x + 1, tir.Let(x, 2, x * y))
+    str(e), e.dtype, tir.exp(e.astype("float32")), tir.Ramp(x, 1, 4), tir.Broadcast(x, 4), tir.StringImm("s")
+    call("expr_equal", e, e), call("free_vars", e), tir.max_value("int8"), e.condition
+    a = tvm.arith.Analyzer()
+    a.bind(x, tvm.ir.Range(0, 8))
+    assert a.can_prove(x < 8) and a.const_int_bound(x).max_value == 7
+    tir.IndexMap.from_func(lambda i, j: (j, i)).map_indices([x, y])
+    b = tir.decl_buffer((4, y), "float32", "b")
+    b[0, x].producer, b.shape, b.access_ptr("r")
+
+
+def statements():
+    ib = tir.ir_builder.create()
+    A = tir.decl_buffer((10,), "float32", "A")
+    a = ib.buffer_ptr(A)
+    tmp = ib.allocate("float32", (10,), name="tmp")
+    with ib.for_range(0, 10) as i:
+        tmp[i] = a[i] * 2.0
+        with ib.if_scope(i < 5):
+            a[i] = ib.let("v", tmp[i] + 1.0)
+        with ib.else_scope():
+            ib.emit(tir.call_extern("int32", "abort"))
+    with ib.while_loop(a[0] < 0.0):
+        a[0] = 1.0
+    ib.scope_attr(A, "note", 1)
+    f = tir.PrimFunc([A], tir.SeqStmt([ib.get(), tir.Evaluate(0)]))
+    str(f.body), f.body.seq
+    return f
+
+
+def tensors():
+    A = te.placeholder((16, 8), name="A")
+    k = te.reduce_axis((0, 8), name="k")
+    B = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), name="B", attrs={"note": 1})
+    twice = te.comm_reducer(lambda x, y: x + y, lambda t: tir.const(0, t), name="twice")
+    k2 = te.reduce_axis((0, 8), name="k2")
+    C = te.compute((16,), lambda i: twice(A[i, k2], axis=k2) + B[i], name="C")
+    C.op.body[0], B.op.body[0].combiner.name, B.op.axis[0].dom, C.shape
+    state = te.placeholder((16,), name="state")
+    S = te.scan(te.compute((1,), lambda _: C[0]), te.compute((16,), lambda t: state[t - 1] + C[t]), state)
+    S.op.init
+    E = te.extern((16,), [S], lambda i, o: tir.BufferStore(o[0], i[0][0], [0]), name="E", dtype="float32")
+    str(te.create_prim_func([A, E]))
+    a, c = np.ones((16, 8), "float32"), np.zeros(16, "float32")
+    te.evaluate([A, C], [a, c])
+    assert (c == 16).all()
+    return A, B, C
+
+
+def stages(A, B, C):
+    s = te.create_schedule(C.op)
+    CC = s.cache_write(C, "global")
+    AA = s.cache_read(A, "global", [B])
+    o, i = s[C].split(s[C].op.axis[0], factor=4)
+    s[CC].compute_at(s[C], o)
+    s[B].compute_root()
+    bo, bi = s[B].split(s[B].op.axis[0], nparts=4)
+    s[AA].compute_at(s[B], bo)
+    s[AA].double_buffer()
+    s[AA].storage_align(s[AA].op.axis[0], 16, 0)
+    s[B].reorder(bi, s[B].op.reduce_axis[0])
+    s[B].unroll(bi), s[B].parallel(bo), s[C].vectorize(i), s[C].pragma(o, "hint", 1)
+    s[CC].set_scope("global")
+    s[C].origin_op, s.stages, s[B].leaf_iter_vars
+    str(tvm.lower(s, [A, C], simple_mode=True))
+    s2 = te.create_schedule(B.op)
+    ko, ki = s2[B].split(B.op.reduce_axis[0], factor=2)
+    s2.rfactor(B, ki)
+    s3 = te.create_schedule(C.op)
+    s3[B].prefetch(A, B.op.axis[0], 1)
+    s3[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
+    P = te.placeholder((16,), name="P")
+    Q = te.compute((16,), lambda i: P[i] + 1.0, name="Q")
+    R = te.compute((16,), lambda i: Q[i] + 1.0, name="R")
+    s4 = te.create_schedule(R.op)
+    s4[Q].compute_inline()
+    f = s4[R].fuse(*s4[R].split(R.op.axis[0], factor=4))
+    with pytest.raises(error.UnsupportedError):
+        s4[R].set_store_predicate(f.var < 16)
+    tvm.lower(s4, [P, R])
+
+
+def intrinsics():
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="b")
+
+    def emit(ins, outs):
+        return tir.stmt_seq([outs[0].vstore([0], ins[0].vload([0], "float32x4") + 1.0)])
+
+    intrin = te.decl_tensor_intrin(b.op, emit, name="inc4")
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    o, i = s[B].split(B.op.axis[0], factor=4)
+    s[B].tensorize(i, intrin)
+    tvm.lower(s, [A, B])
+
+
+def schedules(f):
+    mod = tvm.IRModule({"main": f})
+    sch = tir.Schedule(mod, seed=1)
+    block = sch.get_block("B")
+    (i,) = sch.get_loops(block)
+    v = sch.sample_categorical([2, 4], [0.5, 0.5])
+    assert sch.get(v) in (2, 4)
+    o, i = sch.split(i, [None, v])
+    sch.copy().mod, sch.get(o), sch.get(block), str(sch.trace)
+    again = tir.Schedule(mod)
+    sch.trace.apply_to_schedule(again)
+    intrin = tir.TensorIntrin(f, f)
+    intrin.desc
+    call("schedule_add_intrin", sch._sch, intrin)
+    assert len(sch.mod) == 1 and "main" in mod.script()
+    tvm.ir.structural_equal(mod["main"], f), tvm.ir.structural_hash(f)
+    return sch.mod
+
+
+def code(mod, tmp_path):
+    target = tvm.target.Target("c")
+    tvm.target._handles.clear()
+    func = tvm.build(mod, target=tvm.target.Target("c"))
+    func.get_source("c")
+    a, b = np.zeros(16, "float32"), np.zeros(16, "float32")
+    mod["main"].interpret(a, b)
+    func(a, b)
+    assert (b == 3).all()
+    func.export_library(tmp_path / "lib.c")
+    target.keys, tvm.target.Target.list_kinds(), call("build_info"), call("lower_passes"), call("intrinsics"), call("primitives")
+    call("expr_kinds"), call("stmt_kinds"), call("teop_kinds")
+
+
+def test_every_call_survives(failing, tmp_path):
+    call("world")
+    expressions()
+    f = statements()
+    f.check()
+    stages(*tensors())
+    intrinsics()
+    g = tvm.script.from_source(SCRIPT, {"offset": 3})
+    g = g.with_attr("note", 1)
+    tvm.script.from_source(tvm.IRModule({"main": g}).script())
+    code(schedules(g), tmp_path)
+    missed = {name for name, _, _ in functions()} - failing - OUTSIDE
+    assert not missed, f"calls that this test does not make: {sorted(missed)}"
+    assert context().busy is False
