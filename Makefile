@@ -45,7 +45,7 @@ asan:
 	@cmake --build build-asan --target c_tests
 	@$(PYTHON) tests/run.py build-asan --c-only
 	@cmake --preset thread-sanitized -B build-tsan >/dev/null
-	@cmake --build build-tsan --target c_tests
+	@cmake --build build-tsan --target runtime_tests
 	@$(PYTHON) tests/run.py build-tsan --c-only --match runtime_
 
 FUZZ_SECONDS ?= 20

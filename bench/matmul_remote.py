@@ -135,7 +135,7 @@ def run(args):
         expected, rows = a @ b, []
         for k in kernels:
             if (k["size"], k["threads"]) == (N, threads):
-                out = np.zeros((N, N), "float32")
+                out = np.empty((N, N), "float32")
                 runtime.threads(threads)
                 call = runtime.bind(runtime.load(folder / k["file"]), [a, panels(b, k["NR"]) if k["ahead"] else b, out])
                 call()
@@ -152,7 +152,8 @@ def run(args):
         for name, _, times in rows:
             t = statistics.median(times)
             gflops = 2.0 * N ** 3 / t / 1e9
-            print(f"{N:5d} x {threads:2d} threads  {name:16s} {t * 1e3:8.3f} ms {gflops:8.1f} GFLOP/s  {gflops / best * 100 if best else float("nan"):5.1f} % of peak  "
+            of_peak = gflops / best * 100 if best else float("nan")
+            print(f"{N:5d} x {threads:2d} threads  {name:16s} {t * 1e3:8.3f} ms {gflops:8.1f} GFLOP/s  {of_peak:5.1f} % of peak  "
                   f"{blas / t:5.2f}x the best BLAS", flush=True)
 
 

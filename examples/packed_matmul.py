@@ -1,19 +1,20 @@
 """A matrix product level with the libraries, written only with schedule primitives.
 
-The plan is the classic one.  C is cut into register tiles of MR rows and NR columns.
-A and B are copied into panels, KC steps of the sum at a time, so that the innermost loop
-reads both straight ahead; a panel of B stays in the first-level cache while the
-panels of A pass by, and those come from the second-level cache.
+C is cut into register tiles of MR rows and NR columns.  A and B are copied into panels, so
+that the innermost loop reads both straight ahead; a few panels of B stay in the
+second-level cache while all of A passes by, and neighbouring tiles of C are neighbours in
+memory.
 
-    for ko                          KC steps of the sum
+    for ko                          KC steps of the sum: one round, unless a panel would be too long
       copy B[ko, :] into panels of KC x NR                  (parallel)
       copy A[:, ko] into panels of KC x MR                  (parallel)
-      for jo, io                    blocks of C             (parallel)
-        for jm, im                  register tiles
-          for ki                    C[MR, NR] += A[MR] * B[NR], unrolled and vectorized
+      for io, jo                    blocks of C             (parallel)
+        for im, jm                  register tiles
+          for ki                    tile[MR, NR] += A[MR] * B[NR], unrolled and vectorized
+          store the tile
 
-The sizes come from the target: its registers give MR and NR, its caches KC and the rows
-of a block; the blocks are shared out evenly among the threads.
+The sizes come from the target: its registers give MR and NR, its second-level cache KC and the
+columns of a block; the blocks are shared out evenly among the threads.
 """
 from lathe import te, tir
 
@@ -22,25 +23,30 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
+UNROLL = 4              # steps of the sum written out
+
+
 class Blocking:
     """Sizes of tiles and blocks for a target and a problem."""
 
     def __init__(self, target, M, N, K, threads=1):
+        self.K = K
         lanes = target.vector_width // 32
         # A register tile leaves room for one row of B and for what A needs: nothing where the
         # machine broadcasts while loading, two vectors where it multiplies by an element.
         columns = 2 if target.broadcast_load else 3
         self.NR = columns * lanes
         self.MR = (target.vector_registers - 1 - columns) // columns if target.broadcast_load else 2 * lanes
-        self.KC = ceil_div(K, ceil_div(K, max(64, target.l1_bytes // (4 * self.NR))))
+        rounds = ceil_div(K, target.l2_bytes // 2 // (4 * 4 * self.NR))     # 4 panels of B in half of the cache
+        self.KC = ceil_div(ceil_div(K, rounds), UNROLL) * UNROLL
         tiles_m, tiles_n = ceil_div(M, self.MR), ceil_div(N, self.NR)
-        # threads = across * down, each with about as many tiles as the others
+        # threads = down * across, each with about as many tiles as the others
         across = min((n for n in range(1, threads + 1) if threads % n == 0),
                      key=lambda n: ceil_div(tiles_n, n) * ceil_div(tiles_m, threads // n))
-        self.block_n = ceil_div(tiles_n, across)
-        share = ceil_div(tiles_m, threads // across)
-        fit = max(1, target.l2_bytes // 2 // (4 * self.KC * self.MR))
-        self.block_m = ceil_div(share, ceil_div(share, fit))
+        self.block_m = ceil_div(tiles_m, threads // across)
+        share = ceil_div(tiles_n, across)
+        fit = max(1, target.l2_bytes // 2 // (4 * self.KC * self.NR))
+        self.block_n = ceil_div(share, ceil_div(share, fit))
 
 
 def declare(M, N, K):
@@ -96,19 +102,31 @@ def schedule(func, size, prepacked=False):
     io, im, ii = sch.split(i, [None, size.block_m, size.MR])
     jo, jm, ji = sch.split(j, [None, size.block_n, size.NR])
     ko, ki = sch.split(k, [None, size.KC])
-    sch.reorder(ko, jo, io, jm, im, ki, ii, ji)
+    sch.reorder(ko, io, jo, im, jm, ki, ii, ji)
 
     if not prepacked:
-        outer, _, inner = pack(sch, block, 1, 1, size.NR, ko)
+        panel, row, inner = pack(sch, block, 1, 1, size.NR, ko)
+        some, rows = sch.split(row, [None, 8])            # a few rows of B, from left to right
+        sch.reorder(some, panel, rows, inner)
         sch.vectorize(inner)
-        sch.parallel(outer)
-    outer, row, inner = pack(sch, block, 0, 0, size.MR, ko)
-    row_outer, line = sch.split(row, [None, 16])          # a cache line of A at a time
-    sch.reorder(outer, row_outer, inner, line)
-    sch.parallel(outer)
+        sch.parallel(some)
+    panel, row, inner = pack(sch, block, 0, 0, size.MR, ko)
+    row, line = sch.split(row, [None, 16])                # a cache line of A at a time
+    sch.reorder(panel, row, inner, line)
+    sch.unroll(line)
+    sch.parallel(panel)
 
-    sch.unroll(ii)
+    one_round = size.KC >= size.K
+    if one_round:                       # the tile lives in registers from the first step to the last
+        tile = sch.cache_write(block, 0, "local")
+        sch.reverse_compute_at(tile, jm)
+        rows, columns = sch.get_loops(tile)[-2:]
+        sch.unroll(rows)
+        sch.vectorize(columns)
+    ki, step = sch.split(ki, [None, UNROLL])
+    for loop in (step, ii):
+        sch.unroll(loop)
     sch.vectorize(ji)
-    sch.parallel(sch.fuse(jo, io))
-    sch.decompose_reduction(block, ko)
+    sch.parallel(sch.fuse(io, jo))
+    sch.decompose_reduction(block, ki if one_round else ko)
     return sch

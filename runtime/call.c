@@ -18,12 +18,12 @@ enum { ARG_WRITTEN = 1, ARG_STRIDED = 2, ARG_ALIAS = 4, ON_STACK = 64 };
 typedef struct Call {
   LatheRtFunc *func;
   const LatheRtArg *arg;
-  LatheRtSlot *slot;             /* arguments, then sizes */
-  int64_t *dim;                  /* what shape() answers */
+  LatheRtSlot *slot; /* arguments, then sizes */
+  int64_t *dim;      /* what shape() answers */
   LatheRtSlot slot_stack[ON_STACK];
   int64_t dim_stack[ON_STACK];
-  void *heap;                    /* slots and dims of a large call */
-  Workspace *workspace;          /* NULL: none needed */
+  void *heap;           /* slots and dims of a large call */
+  Workspace *workspace; /* NULL: none needed */
   LatheRtCalls calls;
   CallState state;
 } Call;
@@ -57,7 +57,7 @@ static Workspace *workspace_take(LatheRtFunc *f, size_t bytes)
     if (!atomic_load_explicit(&f->workspace[i], memory_order_relaxed)) continue;
     Workspace *w = atomic_exchange(&f->workspace[i], NULL);
     if (w && w->bytes >= bytes) return w;
-    workspace_free(w);               /* too small: the larger one will take its place */
+    workspace_free(w); /* too small: the larger one will take its place */
   }
   const LatheRtAllocator *a = lathe_rt_cpu_allocator();
   size_t total;
@@ -102,7 +102,8 @@ static LatheRtCode check_count(const LatheRtFuncInfo *f, int32_t n, LatheRtError
   names[0] = 0;
   for (int32_t i = 0; i < f->nargs && used + strlen(f->args[i].name) + 8 < sizeof names; i++)
     used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", f->args[i].name);
-  return rt_fail(err, LATHE_RT_ARGUMENT, "%s: takes %d argument%s (%s), got %d", f->name, f->nargs, f->nargs == 1 ? "" : "s", names, n);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "%s: takes %d argument%s (%s), got %d", f->name, f->nargs,
+                 f->nargs == 1 ? "" : "s", names, n);
 }
 
 /* An integer must fit the argument's dtype; floats round. */
@@ -117,7 +118,8 @@ static LatheRtCode check_scalar(const LatheRtFuncInfo *f, int32_t i, int64_t val
   if (value >= low && value <= high) return LATHE_RT_OK;
   char name[40];
   rt_dtype_name(t, name, sizeof name);
-  return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %" PRId64 ", which %s does not hold", f->name, i, f->args[i].name, value, name);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %" PRId64 ", which %s does not hold", f->name, i,
+                 f->args[i].name, value, name);
 }
 
 /* Kind, dtype, rank, device: all that needs no sizes. */
@@ -126,10 +128,13 @@ static LatheRtCode check_kind(const LatheRtFuncInfo *f, int32_t i, const LatheRt
   const LatheRtArgInfo *want = &f->args[i];
   const LatheRtTensor *t = arg->tensor;
   if (want->ndim < 0) {
-    if (t) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a tensor, wants a scalar", f->name, i, want->name);
+    if (t)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a tensor, wants a scalar", f->name, i,
+                     want->name);
     return check_scalar(f, i, arg->scalar.i, err);
   }
-  if (!t) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a scalar, wants a tensor", f->name, i, want->name);
+  if (!t)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a scalar, wants a tensor", f->name, i, want->name);
   if (!same_dtype(t->dtype, want->dtype)) {
     char a[40], b[40];
     rt_dtype_name(t->dtype, a, sizeof a);
@@ -137,7 +142,8 @@ static LatheRtCode check_kind(const LatheRtFuncInfo *f, int32_t i, const LatheRt
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %s, wants %s", f->name, i, want->name, a, b);
   }
   if (t->ndim != want->ndim)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has rank %d, wants %d", f->name, i, want->name, t->ndim, want->ndim);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has rank %d, wants %d", f->name, i, want->name,
+                   t->ndim, want->ndim);
   if (t->device.type != LATHE_RT_CPU) {
     char device[32];
     rt_device_name(t->device, device, sizeof device);
@@ -156,16 +162,19 @@ static LatheRtCode check_data(const LatheRtFuncInfo *f, int32_t i, const LatheRt
   if (!(want->flags & ARG_STRIDED) && !rt_tensor_compact(t)) {
     char strides[200];
     shape_text(t->ndim, t->strides, strides, sizeof strides);
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has strides %s, wants a compact row-major tensor; copy it first",
-                   f->name, i, want->name, strides);
+    return rt_fail(err, LATHE_RT_ARGUMENT,
+                   "%s: argument %d '%s' has strides %s, wants a compact row-major tensor; copy it first", f->name, i,
+                   want->name, strides);
   }
   size_t bytes;
   RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
   if (bytes == 0) return LATHE_RT_OK;
-  if (!t->data) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has no data (null)", f->name, i, want->name);
+  if (!t->data)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has no data (null)", f->name, i, want->name);
   size_t elem = rt_dtype_bytes(t->dtype) / t->dtype.lanes;
   if (((uintptr_t)t->data + t->byte_offset) % elem)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' starts at an address that is not a multiple of its element's %zu bytes",
+    return rt_fail(err, LATHE_RT_ARGUMENT,
+                   "%s: argument %d '%s' starts at an address that is not a multiple of its element's %zu bytes",
                    f->name, i, want->name, elem);
   return LATHE_RT_OK;
 }
@@ -181,8 +190,9 @@ static LatheRtCode check_overlap(const LatheRtFuncInfo *f, const LatheRtArg *arg
       uintptr_t b, e;
       rt_tensor_extent(arg[j].tensor, &b, &e);
       if (b < end && begin < e && b != e && begin != end)
-        return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s', which is written, shares memory with argument %d '%s'",
-                       f->name, i, f->args[i].name, j, f->args[j].name);
+        return rt_fail(err, LATHE_RT_ARGUMENT,
+                       "%s: argument %d '%s', which is written, shares memory with argument %d '%s'", f->name, i,
+                       f->args[i].name, j, f->args[j].name);
     }
   }
   return LATHE_RT_OK;
@@ -203,15 +213,19 @@ static void fill_slots(Call *c)
   const LatheRtFuncInfo *f = c->func->info;
   for (int32_t i = 0; i < f->nargs; i++) {
     const LatheRtTensor *t = c->arg[i].tensor;
-    if (t) c->slot[i].p = (char *)t->data + (t->data ? t->byte_offset : 0);
-    else c->slot[i] = c->arg[i].scalar;
+    if (t)
+      c->slot[i].p = (char *)t->data + (t->data ? t->byte_offset : 0);
+    else
+      c->slot[i] = c->arg[i].scalar;
   }
   for (int32_t k = 0; k < f->nsizes; k++) {
     const LatheRtSizeInfo *s = &f->sizes[k];
     const LatheRtTensor *t = c->arg[s->arg].tensor;
     int64_t *out = &c->slot[f->nargs + k].i;
-    if (s->dim >= 0) *out = t->shape[s->dim];
-    else if (s->dim != INT32_MIN) *out = stride_of(t, -1 - s->dim);
+    if (s->dim >= 0)
+      *out = t->shape[s->dim];
+    else if (s->dim != INT32_MIN)
+      *out = stride_of(t, -1 - s->dim);
     else {
       *out = (int64_t)(t->byte_offset / rt_dtype_bytes(t->dtype));
       c->slot[s->arg].p = t->data;
@@ -235,8 +249,8 @@ static void explain_sizes(Call *c, int32_t arg, int32_t first, char *out, size_t
     const LatheRtSizeInfo *s = &f->sizes[k];
     bool matters = memcmp(other + first, c->dim + first, (size_t)f->args[arg].ndim * sizeof *other) != 0;
     if (matters && used + 80 + strlen(s->name) < n)
-      used += (size_t)snprintf(out + used, n - used, "%s %s is %" PRId64 ", from argument %d '%.24s'", used ? "," : ";", s->name, *value,
-                               s->arg, f->args[s->arg].name);
+      used += (size_t)snprintf(out + used, n - used, "%s %s is %" PRId64 ", from argument %d '%.24s'", used ? "," : ";",
+                               s->name, *value, s->arg, f->args[s->arg].name);
   }
   free(other);
 }
@@ -255,7 +269,8 @@ static LatheRtCode check_shapes(Call *c, LatheRtError *err)
       shape_text(ndim, have, a, sizeof a);
       shape_text(ndim, want, b, sizeof b);
       explain_sizes(c, i, at, why, sizeof why);
-      return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has shape %s, wants %s%s", f->name, i, f->args[i].name, a, b, why);
+      return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has shape %s, wants %s%s", f->name, i,
+                     f->args[i].name, a, b, why);
     }
     at += ndim;
   }
@@ -271,10 +286,12 @@ static LatheRtCode take_workspace(Call *c, LatheRtError *err)
   size_t a, b, total;
   bool fits = rt_round_up((size_t)shared, RT_ALIGN, &a) && rt_round_up((size_t)slice, RT_ALIGN, &b) &&
               !__builtin_mul_overflow(b, (size_t)c->calls.num_workers, &b) && !__builtin_add_overflow(a, b, &total);
-  if (!fits) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
+  if (!fits)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
   if (total == 0) return LATHE_RT_OK;
   c->workspace = workspace_take(c->func, total);
-  if (!c->workspace) return rt_fail(err, LATHE_RT_MEMORY, "%s: out of memory for a workspace of %zu bytes", f->name, total);
+  if (!c->workspace)
+    return rt_fail(err, LATHE_RT_MEMORY, "%s: out of memory for a workspace of %zu bytes", f->name, total);
   return LATHE_RT_OK;
 }
 
@@ -318,8 +335,11 @@ static LatheRtCode call_prepare(Call *c, LatheRtFunc *func, int32_t n, const Lat
   c->arg = arg;
   c->heap = NULL;
   c->workspace = NULL;
-  c->calls = (LatheRtCalls){.abi = LATHE_RT_ABI, .num_workers = rt_pool_workers(), .parallel_for = rt_pool_for,
-                            .call_packed = rt_call_packed, .user = &c->state};
+  c->calls = (LatheRtCalls){.abi = LATHE_RT_ABI,
+                            .num_workers = rt_pool_workers(),
+                            .parallel_for = rt_pool_for,
+                            .call_packed = rt_call_packed,
+                            .user = &c->state};
   atomic_init(&c->state.taken, 0);
   rt_module_retain(func->module);
   LatheRtCode code = call_check(c, n, err);
@@ -365,13 +385,14 @@ static LatheRtCode run_many(Call *c, int64_t number, double *seconds, LatheRtErr
   return LATHE_RT_OK;
 }
 
-static LatheRtCode time_repeats(Call *c, int64_t number, int32_t repeat, double min_seconds, double *seconds, LatheRtError *err)
+static LatheRtCode time_repeats(Call *c, int64_t number, int32_t repeat, double min_seconds, double *seconds,
+                                LatheRtError *err)
 {
-  RT_TRY(call_run(c, err));                        /* warm-up */
+  RT_TRY(call_run(c, err)); /* warm-up */
   for (int32_t r = 0; r < repeat; r++) {
     double took;
     RT_TRY(run_many(c, number, &took, err));
-    while (took < min_seconds) {                   /* a tenth more than should be enough, at least half as many again */
+    while (took < min_seconds) { /* a tenth more than should be enough, at least half as many again */
       double want = took > 0 ? 1.1 * (double)number * min_seconds / took : 1e6;
       double least = 1.5 * (double)number + 1;
       number = (int64_t)fmin(fmax(want, least), 1e9);
@@ -387,7 +408,8 @@ LatheRtCode lathe_rt_func_time(LatheRtFunc *func, int32_t n, const LatheRtArg *a
                                double min_repeat_ms, double *seconds, LatheRtError *err)
 {
   if (!func || !seconds) return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: function and seconds must not be null");
-  if (number < 1 || repeat < 1) return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: number is %d and repeat is %d, want 1 or more", number, repeat);
+  if (number < 1 || repeat < 1)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: number is %d and repeat is %d, want 1 or more", number, repeat);
   if (!(min_repeat_ms >= 0) || min_repeat_ms > 1e7)
     return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: min_repeat_ms is %g, wants 0 to 1e7", min_repeat_ms);
   Call c;

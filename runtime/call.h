@@ -14,8 +14,8 @@ typedef struct Workspace {
 struct LatheRtFunc {
   LatheRtModule *module;
   const LatheRtFuncInfo *info;
-  int32_t ndims;                 /* of all tensor arguments together */
-  _Atomic(Workspace *) workspace[RT_CACHED_WORKSPACES];   /* free ones */
+  int32_t ndims;                                        /* of all tensor arguments together */
+  _Atomic(Workspace *) workspace[RT_CACHED_WORKSPACES]; /* free ones */
 };
 
 void rt_func_init(LatheRtFunc *, LatheRtModule *, const LatheRtFuncInfo *);

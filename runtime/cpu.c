@@ -8,7 +8,7 @@
 
 static struct {
   pthread_once_t once;
-  char list[512];         /* "sse4.2,avx,…" */
+  char list[512]; /* "sse4.2,avx,…" */
 } cpu = {.once = PTHREAD_ONCE_INIT};
 
 static void add(const char *name, bool have)
@@ -33,7 +33,7 @@ static void detect(void)
 {
   uint32_t a, b, c = 0, d, b7 = 0, c7 = 0, a71 = 0, cx = 0, unused;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return;
-  bool saves = c >> 27 & 1;                              /* OSXSAVE */
+  bool saves = c >> 27 & 1; /* OSXSAVE */
   uint32_t xcr0 = saves ? saved_state() : 0;
   bool ymm = (xcr0 & 0x6) == 0x6, zmm = ymm && (xcr0 & 0xe0) == 0xe0;
   uint32_t leaves = 0;
@@ -65,7 +65,7 @@ static void detect(void)
 {
   unsigned long cap = getauxval(AT_HWCAP), cap2 = getauxval(AT_HWCAP2);
   add("neon", cap >> 1 & 1);
-  add("fullfp16", (cap >> 9 & 1) && (cap >> 10 & 1));    /* scalar and vector */
+  add("fullfp16", (cap >> 9 & 1) && (cap >> 10 & 1)); /* scalar and vector */
   add("dotprod", cap >> 20 & 1);
   add("i8mm", cap2 >> 13 & 1);
   add("bf16", cap2 >> 14 & 1);
@@ -77,7 +77,7 @@ static void detect(void)
 static void detect(void)
 {
 #if defined(__aarch64__)
-  add("neon", true);                                     /* part of the architecture */
+  add("neon", true); /* part of the architecture */
 #endif
 }
 #endif

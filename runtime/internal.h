@@ -11,15 +11,15 @@
 
 enum { RT_MAX_NDIM = 64, RT_MAX_THREADS = 1024, RT_ALIGN = 64 };
 
-#define RT_TRY(call)                       \
-  do {                                     \
-    LatheRtCode code_ = (call);            \
-    if (code_ != LATHE_RT_OK) return code_; \
+#define RT_TRY(call)                                                                                                   \
+  do {                                                                                                                 \
+    LatheRtCode code_ = (call);                                                                                        \
+    if (code_ != LATHE_RT_OK) return code_;                                                                            \
   } while (0)
 
 /* Writes the sentence and gives the code back: return rt_fail(err, …). */
-__attribute__((format(printf, 3, 4)))
-static inline LatheRtCode rt_fail(LatheRtError *err, LatheRtCode code, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static inline LatheRtCode rt_fail(LatheRtError *err, LatheRtCode code,
+                                                                        const char *fmt, ...)
 {
   if (err) {
     va_list ap;
@@ -47,18 +47,18 @@ static inline LatheRtError *rt_call_failed(const LatheRtCalls *calls, LatheRtCod
 }
 
 /* tensor.c */
-bool rt_round_up(size_t n, size_t align, size_t *out);                  /* false: overflow */
-size_t rt_dtype_bytes(LatheRtDType);                                    /* of one element; 0: no such dtype */
+bool rt_round_up(size_t n, size_t align, size_t *out); /* false: overflow */
+size_t rt_dtype_bytes(LatheRtDType);                   /* of one element; 0: no such dtype */
 void rt_dtype_name(LatheRtDType, char *out, size_t n);
 void rt_device_name(LatheRtDevice, char *out, size_t n);
-LatheRtCode rt_tensor_check(const LatheRtTensor *, LatheRtError *);     /* rank, dtype and shape are usable */
+LatheRtCode rt_tensor_check(const LatheRtTensor *, LatheRtError *); /* rank, dtype and shape are usable */
 bool rt_tensor_compact(const LatheRtTensor *);
 /* Lowest and one past the highest byte that the tensor touches. */
 void rt_tensor_extent(const LatheRtTensor *, uintptr_t *begin, uintptr_t *end);
 
 /* pool.c */
-LatheRtCode rt_pool_check(LatheRtError *);      /* LATHE_NUM_THREADS makes sense */
-int32_t rt_pool_workers(void);                  /* slots a call started on this thread may see */
+LatheRtCode rt_pool_check(LatheRtError *); /* LATHE_NUM_THREADS makes sense */
+int32_t rt_pool_workers(void);             /* slots a call started on this thread may see */
 int32_t rt_pool_for(const LatheRtCalls *, int64_t n, LatheRtBody, void *env);
 
 /* packed.c */

@@ -24,8 +24,10 @@ static LatheRtCode check_features(const char *what, const char *features, LatheR
   for (const char *p = features; *p;) {
     size_t n = strcspn(p, ",");
     if (n && !rt_cpu_has(p, n))
-      return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s needs the CPU feature '%.*s', which this machine lacks (it has %s); "
-                                                "compile it for this machine", what, (int)n, p, lathe_rt_cpu_features());
+      return rt_fail(err, LATHE_RT_UNSUPPORTED,
+                     "%s needs the CPU feature '%.*s', which this machine lacks (it has %s); "
+                     "compile it for this machine",
+                     what, (int)n, p, lathe_rt_cpu_features());
     p += n + (p[n] == ',');
   }
   return LATHE_RT_OK;
@@ -33,7 +35,8 @@ static LatheRtCode check_features(const char *what, const char *features, LatheR
 
 static LatheRtCode check_func(const char *what, const LatheRtFuncInfo *f, LatheRtError *err)
 {
-  if (!f->name || !f->call || !f->shape || f->nargs < 0 || f->nsizes < 0 || (f->nargs && !f->args) || (f->nsizes && !f->sizes))
+  if (!f->name || !f->call || !f->shape || f->nargs < 0 || f->nsizes < 0 || (f->nargs && !f->args) ||
+      (f->nsizes && !f->sizes))
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s has a broken entry for function '%s'", what, f->name ? f->name : "?");
   for (int32_t i = 0; i < f->nargs; i++) {
     const LatheRtArgInfo *a = &f->args[i];
@@ -44,17 +47,21 @@ static LatheRtCode check_func(const char *what, const LatheRtFuncInfo *f, LatheR
     const LatheRtSizeInfo *s = &f->sizes[i];
     int32_t ndim = s->arg >= 0 && s->arg < f->nargs ? f->args[s->arg].ndim : -1;
     bool ok = ndim >= 0 && (s->dim == INT32_MIN || (s->dim >= 0 ? s->dim < ndim : -1 - s->dim < ndim));
-    if (!s->name || !ok) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: function '%s' has a broken entry for size %d", what, f->name, i);
+    if (!s->name || !ok)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "%s: function '%s' has a broken entry for size %d", what, f->name, i);
   }
   return LATHE_RT_OK;
 }
 
 static LatheRtCode check_info(const char *what, const LatheRtModuleInfo *info, LatheRtError *err)
 {
-  if (memcmp(info->magic, "LATHERT", 8) != 0) return rt_fail(err, LATHE_RT_ARGUMENT, "%s was not made by Lathe: its table has no mark", what);
+  if (memcmp(info->magic, "LATHERT", 8) != 0)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s was not made by Lathe: its table has no mark", what);
   if (info->abi != LATHE_RT_ABI)
-    return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s has ABI %u, this runtime has ABI %d; compile it again", what, info->abi, LATHE_RT_ABI);
-  if (info->nfuncs < 0 || (info->nfuncs && !info->funcs)) return rt_fail(err, LATHE_RT_ARGUMENT, "%s has a broken table of functions", what);
+    return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s has ABI %u, this runtime has ABI %d; compile it again", what,
+                   info->abi, LATHE_RT_ABI);
+  if (info->nfuncs < 0 || (info->nfuncs && !info->funcs))
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s has a broken table of functions", what);
   if (info->arch && strcmp(info->arch, rt_cpu_arch()) != 0)
     return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s is for %s, this machine is %s", what, info->arch, rt_cpu_arch());
   if (info->features) RT_TRY(check_features(what, info->features, err));
@@ -64,7 +71,8 @@ static LatheRtCode check_info(const char *what, const LatheRtModuleInfo *info, L
 
 /* ---- making and freeing -------------------------------------------------------------- */
 
-static LatheRtCode module_new(const LatheRtModuleInfo *info, void (*drop)(void *), void *user, LatheRtModule **out, LatheRtError *err)
+static LatheRtCode module_new(const LatheRtModuleInfo *info, void (*drop)(void *), void *user, LatheRtModule **out,
+                              LatheRtError *err)
 {
   LatheRtModule *m = calloc(1, sizeof *m + (size_t)info->nfuncs * sizeof(LatheRtFunc));
   if (!m) return rt_fail(err, LATHE_RT_MEMORY, "module: out of memory");
@@ -77,7 +85,8 @@ static LatheRtCode module_new(const LatheRtModuleInfo *info, void (*drop)(void *
   return LATHE_RT_OK;
 }
 
-LatheRtCode lathe_rt_module_wrap(const LatheRtModuleInfo *info, void (*drop)(void *), void *user, LatheRtModule **out, LatheRtError *err)
+LatheRtCode lathe_rt_module_wrap(const LatheRtModuleInfo *info, void (*drop)(void *), void *user, LatheRtModule **out,
+                                 LatheRtError *err)
 {
   if (!info || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "module_wrap: info and out must not be null");
   *out = NULL;
@@ -149,7 +158,8 @@ LatheRtCode lathe_rt_module_func(LatheRtModule *m, const char *name, LatheRtFunc
     }
   char list[300];
   list_functions(m->info, list, sizeof list);
-  return rt_fail(err, LATHE_RT_NOT_FOUND, "the module has no function '%.100s'; it has %s", name, *list ? list : "none");
+  return rt_fail(err, LATHE_RT_NOT_FOUND, "the module has no function '%.100s'; it has %s", name,
+                 *list ? list : "none");
 }
 
 const char *lathe_rt_version(void) { return LATHE_VERSION; }

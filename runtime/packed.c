@@ -84,7 +84,8 @@ int32_t rt_call_packed(const LatheRtCalls *calls, const char *name, int32_t n, c
   }
   int32_t status = fn(user, n, arg);
   if (status != 0)
-    rt_fail(rt_call_failed(calls, LATHE_RT_KERNEL), LATHE_RT_KERNEL, "function '%s', which it calls, reported status %d", name, status);
+    rt_fail(rt_call_failed(calls, LATHE_RT_KERNEL), LATHE_RT_KERNEL,
+            "function '%s', which it calls, reported status %d", name, status);
   return status;
 }
 

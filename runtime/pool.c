@@ -44,33 +44,33 @@ enum { SPIN_NS = 100000, MAX_CPUS = 8192 };
 
 typedef struct Worker {
   _Alignas(64) _Atomic uint32_t go;
-  _Atomic uint32_t asleep;            /* the worker sleeps on go */
+  _Atomic uint32_t asleep; /* the worker sleeps on go */
   _Alignas(64) _Atomic uint32_t done;
-  _Atomic uint32_t waited;            /* the caller sleeps on done */
-  int32_t status;                     /* of the last part it ran */
+  _Atomic uint32_t waited; /* the caller sleeps on done */
+  int32_t status;          /* of the last part it ran */
   int32_t slot;
-  int cpu;                            /* -1: not pinned */
+  int cpu; /* -1: not pinned */
   pthread_t thread;
 } Worker;
 
 static struct {
   atomic_int busy;
-  atomic_int size;                    /* workers wanted, the caller counted */
-  atomic_int bad_setting;             /* LATHE_NUM_THREADS makes no sense */
-  atomic_uint generation;             /* one more in each child of a fork */
+  atomic_int size;        /* workers wanted, the caller counted */
+  atomic_int bad_setting; /* LATHE_NUM_THREADS makes no sense */
+  atomic_uint generation; /* one more in each child of a fork */
   pthread_once_t once;
-  char setting[64];                   /* what LATHE_NUM_THREADS said */
+  char setting[64]; /* what LATHE_NUM_THREADS said */
   /* below: only while busy is held */
-  Worker *worker;                     /* [size]; [0] is unused */
-  int started;                        /* workers that run; 0 or size - 1 */
+  Worker *worker; /* [size]; [0] is unused */
+  int started;    /* workers that run; 0 or size - 1 */
   bool spin;
-  LatheRtBody body;                   /* NULL: workers leave */
+  LatheRtBody body; /* NULL: workers leave */
   void *env;
   int64_t n;
   int32_t parts;
-  int home;                           /* a CPU that no worker has; -1: nothing is pinned */
+  int home; /* a CPU that no worker has; -1: nothing is pinned */
 } pool = {.once = PTHREAD_ONCE_INIT, .home = -1};
-static int16_t cpu_owner[MAX_CPUS];   /* the slot pinned to each CPU; 0: none; only while busy is held */
+static int16_t cpu_owner[MAX_CPUS]; /* the slot pinned to each CPU; 0: none; only while busy is held */
 
 /* -1: not in a parallel loop; else the slot this thread runs as. */
 static _Thread_local int32_t this_slot = -1;
@@ -136,8 +136,10 @@ static void word_wait(_Atomic uint32_t *word, uint32_t old, _Atomic uint32_t *fl
     if (atomic_load_explicit(word, memory_order_acquire) != old) return;
     if (i % 64 != 63) continue;
     int64_t now = now_ns();
-    if (until == 0) until = now + SPIN_NS;
-    else if (now > until) break;
+    if (until == 0)
+      until = now + SPIN_NS;
+    else if (now > until)
+      break;
   }
   atomic_store(flag, 1);
   while (atomic_load(word) == old) word_sleep(word, old);
@@ -169,7 +171,7 @@ static void pin(pthread_t thread, int cpu)
   Cpus c;
   memset(&c, 0, sizeof c);
   CPU_SET_S((size_t)cpu, sizeof c, c.set);
-  pthread_setaffinity_np(thread, sizeof c, c.set);     /* a CPU taken away since: the kernel keeps the old set */
+  pthread_setaffinity_np(thread, sizeof c, c.set); /* a CPU taken away since: the kernel keeps the old set */
 }
 static int current_cpu(void) { return sched_getcpu(); }
 static void name_thread(int slot)
@@ -179,10 +181,25 @@ static void name_thread(int slot)
   pthread_setname_np(pthread_self(), name);
 }
 #else
-typedef struct Cpus { int n; } Cpus;
-static bool cpus_allowed(Cpus *c) { (void)c; return false; }
-static bool cpus_has(const Cpus *c, int cpu) { (void)c; (void)cpu; return false; }
-static void pin(pthread_t thread, int cpu) { (void)thread; (void)cpu; }
+typedef struct Cpus {
+  int n;
+} Cpus;
+static bool cpus_allowed(Cpus *c)
+{
+  (void)c;
+  return false;
+}
+static bool cpus_has(const Cpus *c, int cpu)
+{
+  (void)c;
+  (void)cpu;
+  return false;
+}
+static void pin(pthread_t thread, int cpu)
+{
+  (void)thread;
+  (void)cpu;
+}
 static int current_cpu(void) { return -1; }
 static void name_thread(int slot) { (void)slot; }
 #endif
@@ -272,14 +289,18 @@ LatheRtCode rt_pool_check(LatheRtError *err)
 {
   pool_size();
   if (!atomic_load_explicit(&pool.bad_setting, memory_order_relaxed)) return LATHE_RT_OK;
-  return rt_fail(err, LATHE_RT_ARGUMENT, "LATHE_NUM_THREADS is '%s', wants a number of threads from 1 to %d", pool.setting, RT_MAX_THREADS);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "LATHE_NUM_THREADS is '%s', wants a number of threads from 1 to %d",
+                 pool.setting, RT_MAX_THREADS);
 }
 
 int32_t rt_pool_workers(void) { return this_slot >= 0 ? 1 : pool_size(); }
 
 int32_t lathe_rt_num_threads(void) { return pool_size(); }
 
-static bool try_enter(void) { return !atomic_load_explicit(&pool.busy, memory_order_relaxed) && !atomic_exchange(&pool.busy, 1); }
+static bool try_enter(void)
+{
+  return !atomic_load_explicit(&pool.busy, memory_order_relaxed) && !atomic_exchange(&pool.busy, 1);
+}
 static void leave(void) { atomic_store_explicit(&pool.busy, 0, memory_order_release); }
 
 /* ---- workers --------------------------------------------------------------------- */
@@ -326,7 +347,7 @@ static void stop_workers(void)
 /* All of them or none.  Workers block signals: those are for the program's threads. */
 static bool start_workers(int size)
 {
-  free(pool.worker);                    /* left by the parent of a fork */
+  free(pool.worker); /* left by the parent of a fork */
   pool.worker = NULL;
   void *memory;
   if (posix_memalign(&memory, 64, (size_t)size * sizeof(Worker))) return false;
@@ -352,7 +373,8 @@ LatheRtCode lathe_rt_set_num_threads(int32_t n, LatheRtError *err)
   if (n < 1 || n > RT_MAX_THREADS)
     return rt_fail(err, LATHE_RT_ARGUMENT, "set_num_threads: %d threads, wants 1 to %d", n, RT_MAX_THREADS);
   if (this_slot >= 0)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "set_num_threads: called from inside a parallel loop; call it before or after");
+    return rt_fail(err, LATHE_RT_ARGUMENT,
+                   "set_num_threads: called from inside a parallel loop; call it before or after");
   pool_size();
   while (!try_enter()) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
   stop_workers();
@@ -365,7 +387,7 @@ LatheRtCode lathe_rt_set_num_threads(int32_t n, LatheRtError *err)
 /* At exit and at unload the threads must not outlive their code. */
 __attribute__((destructor)) static void drop_pool(void)
 {
-  if (this_slot >= 0 || !try_enter()) return;      /* exit from inside a loop */
+  if (this_slot >= 0 || !try_enter()) return; /* exit from inside a loop */
   stop_workers();
   leave();
 }
@@ -396,7 +418,8 @@ static int32_t run_region(int32_t parts, int64_t n, LatheRtBody body, void *env)
     word_set(&w->go, atomic_load_explicit(&w->go, memory_order_relaxed) + 1, &w->asleep);
   }
   int32_t status = run_part(0);
-  if (atomic_load(&pool.generation) != generation) return LATHE_RT_KERNEL;   /* the body forked: the others stayed behind */
+  if (atomic_load(&pool.generation) != generation)
+    return LATHE_RT_KERNEL; /* the body forked: the others stayed behind */
   for (int slot = 1; slot < parts; slot++) {
     Worker *w = &pool.worker[slot];
     uint32_t before = atomic_load_explicit(&w->go, memory_order_relaxed) - 1;
@@ -413,10 +436,11 @@ int32_t rt_pool_for(const LatheRtCalls *calls, int64_t n, LatheRtBody body, void
   int32_t slots = calls ? calls->num_workers : RT_MAX_THREADS;
   if (this_slot >= 0) return run_alone(this_slot < slots ? this_slot : 0, n, body, env);
   if (n == 1 || slots <= 1 || pool_size() == 1 || !try_enter()) return run_alone(0, n, body, env);
-  int size = pool_size();                          /* does not change while busy is held */
+  int size = pool_size(); /* does not change while busy is held */
   if (pool.started != size - 1 && !start_workers(size)) {
     leave();
-    rt_fail(rt_call_failed(calls, LATHE_RT_MEMORY), LATHE_RT_MEMORY, "%d threads could not be started; set LATHE_NUM_THREADS lower", size - 1);
+    rt_fail(rt_call_failed(calls, LATHE_RT_MEMORY), LATHE_RT_MEMORY,
+            "%d threads could not be started; set LATHE_NUM_THREADS lower", size - 1);
     return LATHE_RT_MEMORY;
   }
   int32_t parts = size < slots ? size : slots;

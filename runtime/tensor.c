@@ -7,11 +7,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "internal.h"
 
 typedef struct Owned {
-  LatheRtTensor tensor;          /* first: the tensor's address is the block's */
+  LatheRtTensor tensor; /* first: the tensor's address is the block's */
   LatheRtAllocator allocator;
   int64_t shape[];
 } Owned;
@@ -35,9 +36,13 @@ size_t rt_dtype_bytes(LatheRtDType t)
 
 void rt_dtype_name(LatheRtDType t, char *out, size_t n)
 {
-  static const char *const kinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool",
-                                      "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn",
-                                      "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"};
+  static const char *const kinds[] = {"int",           "uint",
+                                      "float",         "handle",
+                                      "bfloat",        "complex",
+                                      "bool",          "float8_e3m4",
+                                      "float8_e4m3",   "float8_e4m3b11fnuz",
+                                      "float8_e4m3fn", "float8_e4m3fnuz",
+                                      "float8_e5m2",   "float8_e5m2fnuz"};
   enum { BOOL = 6, NKINDS = sizeof kinds / sizeof *kinds };
   char lanes[16] = "";
   if (t.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", t.lanes);
@@ -53,9 +58,12 @@ void rt_dtype_name(LatheRtDType t, char *out, size_t n)
 
 void rt_device_name(LatheRtDevice d, char *out, size_t n)
 {
-  if (d.type == LATHE_RT_CPU) snprintf(out, n, "cpu(%d)", d.id);
-  else if (d.type == LATHE_RT_CUDA) snprintf(out, n, "cuda(%d)", d.id);
-  else snprintf(out, n, "device(%d, %d)", d.type, d.id);
+  if (d.type == LATHE_RT_CPU)
+    snprintf(out, n, "cpu(%d)", d.id);
+  else if (d.type == LATHE_RT_CUDA)
+    snprintf(out, n, "cuda(%d)", d.id);
+  else
+    snprintf(out, n, "device(%d, %d)", d.type, d.id);
 }
 
 /* Bytes of a compact tensor. */
@@ -63,7 +71,8 @@ static LatheRtCode count_bytes(LatheRtDType dtype, int32_t ndim, const int64_t *
 {
   size_t bytes = rt_dtype_bytes(dtype);
   if (bytes == 0)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: dtype of %u bits and %u lanes does not exist", dtype.bits, dtype.lanes);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: dtype of %u bits and %u lanes does not exist", dtype.bits,
+                   dtype.lanes);
   if (ndim < 0 || ndim > RT_MAX_NDIM)
     return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: rank %d, wants 0 to %d", ndim, RT_MAX_NDIM);
   if (ndim > 0 && !shape) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: rank %d but no shape", ndim);
@@ -75,7 +84,8 @@ static LatheRtCode count_bytes(LatheRtDType dtype, int32_t ndim, const int64_t *
   }
   for (int32_t d = 0; d < ndim && !empty; d++)
     if (__builtin_mul_overflow(bytes, (uint64_t)shape[d], &bytes) || bytes > PTRDIFF_MAX)
-      return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: the product of its dimensions is more bytes than memory can have");
+      return rt_fail(err, LATHE_RT_ARGUMENT,
+                     "tensor: the product of its dimensions is more bytes than memory can have");
   *out = empty ? 0 : bytes;
   return LATHE_RT_OK;
 }
@@ -118,20 +128,35 @@ void rt_tensor_extent(const LatheRtTensor *t, uintptr_t *begin, uintptr_t *end)
   }
   for (int32_t d = 0; d < t->ndim; d++) {
     uint64_t span = (uint64_t)(t->shape[d] - 1) * (uint64_t)t->strides[d] * elem;
-    if (t->strides[d] < 0) *begin += span;       /* wraps: goes down */
-    else *end += span;
+    if (t->strides[d] < 0)
+      *begin += span; /* wraps: goes down */
+    else
+      *end += span;
   }
   *end += elem;
 }
 
 /* ---- devices ------------------------------------------------------------------- */
 
+/* Blocks that (nearly) fill whole huge pages lie on them and ask for them: a matrix
+ * walked down its columns touches a page a row otherwise. */
 static void *cpu_alloc(void *user, size_t bytes, size_t align)
 {
+  const size_t page = (size_t)2 << 20;
   (void)user;
   void *p;
+  size_t whole;
   if (align < sizeof(void *)) align = sizeof(void *);
-  return posix_memalign(&p, align, bytes ? bytes : 1) ? NULL : p;
+  bool huge = rt_round_up(bytes, page, &whole) && bytes && whole - bytes <= bytes / 3;
+  if (huge) {
+    bytes = whole;
+    if (align < page) align = page;
+  }
+  if (posix_memalign(&p, align, bytes ? bytes : 1)) return NULL;
+#ifdef MADV_HUGEPAGE
+  if (huge) madvise(p, bytes, MADV_HUGEPAGE); /* a hint: refusal changes nothing */
+#endif
+  return p;
 }
 
 static void cpu_free(void *user, void *p)
@@ -169,9 +194,11 @@ LatheRtCode lathe_rt_device_add(const LatheRtAllocator *a, LatheRtError *err)
   LatheRtCode code = LATHE_RT_OK;
   pthread_mutex_lock(&devices.lock);
   int i = 0;
-  while (i < devices.n && (devices.list[i].device.type != a->device.type || devices.list[i].device.id != a->device.id)) i++;
+  while (i < devices.n && (devices.list[i].device.type != a->device.type || devices.list[i].device.id != a->device.id))
+    i++;
   if (i == MAX_DEVICES)
-    code = rt_fail(err, LATHE_RT_UNSUPPORTED, "device_add: %s would be device %d, at most %d fit", name, i + 1, MAX_DEVICES);
+    code = rt_fail(err, LATHE_RT_UNSUPPORTED, "device_add: %s would be device %d, at most %d fit", name, i + 1,
+                   MAX_DEVICES);
   else {
     devices.list[i] = *a;
     if (i == devices.n) devices.n++;
@@ -255,7 +282,7 @@ typedef struct Walk {
   int32_t ndim, run;
   size_t elem, bytes;
   const int64_t *shape;
-  int64_t from[RT_MAX_NDIM], to[RT_MAX_NDIM];   /* strides, elements */
+  int64_t from[RT_MAX_NDIM], to[RT_MAX_NDIM]; /* strides, elements */
 } Walk;
 
 static void fill_strides(const LatheRtTensor *t, int64_t *strides)
@@ -309,8 +336,9 @@ static LatheRtCode check_copy(const LatheRtTensor *from, const LatheRtTensor *to
     return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source has rank %d, destination %d", from->ndim, to->ndim);
   for (int32_t d = 0; d < from->ndim; d++)
     if (from->shape[d] != to->shape[d])
-      return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: dimension %d of the source is %" PRId64 ", of the destination %" PRId64,
-                     d, from->shape[d], to->shape[d]);
+      return rt_fail(err, LATHE_RT_ARGUMENT,
+                     "tensor_copy: dimension %d of the source is %" PRId64 ", of the destination %" PRId64, d,
+                     from->shape[d], to->shape[d]);
   return LATHE_RT_OK;
 }
 
@@ -338,7 +366,7 @@ static LatheRtCode copy_devices(const LatheRtTensor *from, LatheRtTensor *to, si
     code = a.copy_out(a.user, dst, src, bytes);
     return code == LATHE_RT_OK ? code : device_failed(from->device, code, err);
   }
-  void *host = cpu_alloc(NULL, bytes, RT_ALIGN);         /* device to device goes through the host */
+  void *host = cpu_alloc(NULL, bytes, RT_ALIGN); /* device to device goes through the host */
   if (!host) return rt_fail(err, LATHE_RT_MEMORY, "tensor_copy: out of memory for %zu bytes", bytes);
   LatheRtDevice failed = from->device;
   code = a.copy_out(a.user, host, src, bytes);
@@ -366,7 +394,8 @@ LatheRtCode lathe_rt_tensor_copy(const LatheRtTensor *from, LatheRtTensor *to, L
     return LATHE_RT_OK;
   }
   if (!rt_tensor_compact(from) || !rt_tensor_compact(to))
-    return rt_fail(err, LATHE_RT_UNSUPPORTED, "tensor_copy: a strided tensor cannot go to or from another device; "
-                                              "copy it to a compact one first");
+    return rt_fail(err, LATHE_RT_UNSUPPORTED,
+                   "tensor_copy: a strided tensor cannot go to or from another device; "
+                   "copy it to a compact one first");
   return copy_devices(from, to, bytes, err);
 }

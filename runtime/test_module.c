@@ -27,7 +27,10 @@ const char *__asan_default_options(void) { return "allocator_may_return_null=1";
 #elif defined(__aarch64__)
 #define ARCH "aarch64"
 #endif
-#define F32 {2, 32, 1}
+#define F32                                                                                                            \
+  {                                                                                                                    \
+    2, 32, 1                                                                                                           \
+  }
 
 /* ---- kernels ------------------------------------------------------------------------- */
 
@@ -81,8 +84,12 @@ static int32_t axpb_call(const LatheRtSlot *slot, void *workspace, const LatheRt
   for (int64_t i = 0; i < slot[4].i; i++) y[i] = (float)slot[0].i * x[i * slot[5].i] + (float)slot[2].f;
   return 0;
 }
-static void axpb_shape(const LatheRtSlot *slot, int64_t *out) { memcpy(out, (int64_t[]){slot[4].i, slot[4].i, 0, 0}, 4 * sizeof *out); }
-static const LatheRtArgInfo axpb_args[] = {{"a", {0, 8, 1}, -1, 0}, {"x", F32, 1, 2 | 4}, {"b", F32, -1, 0}, {"y", F32, 1, 1 | 4}};
+static void axpb_shape(const LatheRtSlot *slot, int64_t *out)
+{
+  memcpy(out, (int64_t[]){slot[4].i, slot[4].i, 0, 0}, 4 * sizeof *out);
+}
+static const LatheRtArgInfo axpb_args[] = {
+    {"a", {0, 8, 1}, -1, 0}, {"x", F32, 1, 2 | 4}, {"b", F32, -1, 0}, {"y", F32, 1, 1 | 4}};
 static const LatheRtSizeInfo axpb_sizes[] = {{"n", 3, 0}, {"stride", 1, -1}};
 
 /* Reads x through its base pointer and element offset. */
@@ -104,7 +111,8 @@ static const LatheRtSizeInfo offset_sizes[] = {{"off", 0, INT32_MIN}};
 static int32_t packed_call(const LatheRtSlot *slot, void *workspace, const LatheRtCalls *rt)
 {
   (void)workspace;
-  LatheRtPackedArg arg[] = {{LATHE_RT_ARG_HANDLE, {.p = slot[0].p}}, {LATHE_RT_ARG_INT, {.i = 7}}, {LATHE_RT_ARG_STR, {.s = "seven"}}};
+  LatheRtPackedArg arg[] = {
+      {LATHE_RT_ARG_HANDLE, {.p = slot[0].p}}, {LATHE_RT_ARG_INT, {.i = 7}}, {LATHE_RT_ARG_STR, {.s = "seven"}}};
   return rt->call_packed(rt, "test.fill", 3, arg);
 }
 static void one_shape(const LatheRtSlot *slot, int64_t *out)
@@ -140,9 +148,12 @@ static int32_t flag_call(const LatheRtSlot *slot, void *workspace, const LatheRt
 static const LatheRtArgInfo flag_args[] = {{"flag", {1, 1, 1}, 1, 0}};
 
 static const LatheRtFuncInfo funcs[] = {
-    {"matmul", matmul_call, matmul_shape, 3, 3, matmul_args, matmul_sizes}, {"axpb", axpb_call, axpb_shape, 4, 2, axpb_args, axpb_sizes},
-    {"offset", offset_call, offset_shape, 2, 1, offset_args, offset_sizes}, {"packed", packed_call, one_shape, 1, 0, one_args, NULL},
-    {"status", status_call, zero_shape, 1, 0, status_args, NULL},           {"huge", status_call, huge_shape, 1, 0, status_args, NULL},
+    {"matmul", matmul_call, matmul_shape, 3, 3, matmul_args, matmul_sizes},
+    {"axpb", axpb_call, axpb_shape, 4, 2, axpb_args, axpb_sizes},
+    {"offset", offset_call, offset_shape, 2, 1, offset_args, offset_sizes},
+    {"packed", packed_call, one_shape, 1, 0, one_args, NULL},
+    {"status", status_call, zero_shape, 1, 0, status_args, NULL},
+    {"huge", status_call, huge_shape, 1, 0, status_args, NULL},
     {"flag", flag_call, one_shape, 1, 0, flag_args, NULL},
 };
 static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 7, ARCH, "", funcs};
@@ -191,7 +202,8 @@ static void test_matmul(void **unused)
 {
   (void)unused;
   for (int i = 0; i < 12; i++) B[i] = (float)(i + 1);
-  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){3, 4}), c = tensor(C, 2, (int64_t[]){2, 4});
+  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){3, 4}),
+                c = tensor(C, 2, (int64_t[]){2, 4});
   LatheRtArg arg[] = {{&a, {0}}, {&b, {0}}, {&c, {0}}};
   for (int threads = 1; threads <= 3; threads++) {
     assert_int_equal(lathe_rt_set_num_threads(threads, &err), LATHE_RT_OK);
@@ -205,7 +217,8 @@ static void test_matmul(void **unused)
 static void test_refusals(void **unused)
 {
   (void)unused;
-  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){3, 4}), c = tensor(C, 2, (int64_t[]){2, 4}), x = b;
+  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){3, 4}),
+                c = tensor(C, 2, (int64_t[]){2, 4}), x = b;
   LatheRtArg arg[] = {{&a, {0}}, {&x, {0}}, {&c, {0}}};
   expect("matmul", 2, arg, LATHE_RT_ARGUMENT, "matmul: takes 3 arguments (A, B, C), got 2");
   expect("matmul", 3, NULL, LATHE_RT_ARGUMENT, "matmul: the list of arguments is null");
@@ -225,7 +238,8 @@ static void test_refusals(void **unused)
   expect("matmul", 3, arg, LATHE_RT_ARGUMENT, "matmul: argument 1 'B' has no data (null)");
   x = b;
   x.byte_offset = 2;
-  expect("matmul", 3, arg, LATHE_RT_ARGUMENT, "matmul: argument 1 'B' starts at an address that is not a multiple of its element's 4 bytes");
+  expect("matmul", 3, arg, LATHE_RT_ARGUMENT,
+         "matmul: argument 1 'B' starts at an address that is not a multiple of its element's 4 bytes");
   x = b;
   x.strides = (int64_t[]){1, 3};
   expect("matmul", 3, arg, LATHE_RT_ARGUMENT,
@@ -243,14 +257,17 @@ static void test_refusals(void **unused)
 static void test_shapes_that_disagree(void **unused)
 {
   (void)unused;
-  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){2, 4}), c = tensor(C, 2, (int64_t[]){2, 4});
+  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){2, 4}),
+                c = tensor(C, 2, (int64_t[]){2, 4});
   LatheRtArg arg[] = {{&a, {0}}, {&b, {0}}, {&c, {0}}};
   expect("matmul", 3, arg, LATHE_RT_ARGUMENT,
-         "matmul: argument 1 'B' has shape (2, 4), wants (3, 4); n is 4, from argument 1 'B', k is 3, from argument 0 'A'");
+         "matmul: argument 1 'B' has shape (2, 4), wants (3, 4); n is 4, from argument 1 'B', k is 3, from argument 0 "
+         "'A'");
   b.shape = (int64_t[]){3, 4};
   c.shape = (int64_t[]){2, 3};
   expect("matmul", 3, arg, LATHE_RT_ARGUMENT,
-         "matmul: argument 2 'C' has shape (2, 3), wants (2, 4); m is 2, from argument 0 'A', n is 4, from argument 1 'B'");
+         "matmul: argument 2 'C' has shape (2, 3), wants (2, 4); m is 2, from argument 0 'A', n is 4, from argument 1 "
+         "'B'");
   LatheRtTensor flag = {.data = A, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {6, 8, 1}, .shape = (int64_t[]){2}};
   LatheRtArg one[] = {{&flag, {0}}};
   expect("flag", 1, one, LATHE_RT_ARGUMENT, "flag: argument 0 'flag' has shape (2,), wants (1,)");
@@ -260,11 +277,13 @@ static void test_overlap(void **unused)
 {
   (void)unused;
   float m[18] = {0};
-  LatheRtTensor a = tensor(m, 2, (int64_t[]){3, 3}), b = tensor(m + 5, 2, (int64_t[]){3, 3}), c = tensor(m + 9, 2, (int64_t[]){3, 3});
+  LatheRtTensor a = tensor(m, 2, (int64_t[]){3, 3}), b = tensor(m + 5, 2, (int64_t[]){3, 3}),
+                c = tensor(m + 9, 2, (int64_t[]){3, 3});
   LatheRtArg arg[] = {{&a, {0}}, {&a, {0}}, {&c, {0}}};
-  expect("matmul", 3, arg, LATHE_RT_OK, "");                                        /* two readers may share */
+  expect("matmul", 3, arg, LATHE_RT_OK, ""); /* two readers may share */
   arg[1].tensor = &b;
-  expect("matmul", 3, arg, LATHE_RT_ARGUMENT, "matmul: argument 2 'C', which is written, shares memory with argument 1 'B'");
+  expect("matmul", 3, arg, LATHE_RT_ARGUMENT,
+         "matmul: argument 2 'C', which is written, shares memory with argument 1 'B'");
   /* x and y of axpb are declared to alias */
   float v[4] = {1, 2, 3, 4};
   LatheRtTensor x = tensor(v, 1, (int64_t[]){4});
@@ -338,7 +357,8 @@ static void test_packed(void **unused)
   int64_t x = 0, factor = 6;
   LatheRtTensor t = {.data = &x, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {0, 64, 1}, .shape = (int64_t[]){1}};
   LatheRtArg arg[] = {{&t, {0}}};
-  expect("packed", 1, arg, LATHE_RT_NOT_FOUND, "packed: it calls 'test.fill', which is not registered; lathe_rt_register adds it");
+  expect("packed", 1, arg, LATHE_RT_NOT_FOUND,
+         "packed: it calls 'test.fill', which is not registered; lathe_rt_register adds it");
   assert_int_equal(lathe_rt_register("test.fill", fill, &factor, &err), LATHE_RT_OK);
   expect("packed", 1, arg, LATHE_RT_OK, "");
   assert_int_equal(x, 42);
@@ -346,7 +366,8 @@ static void test_packed(void **unused)
   assert_int_equal(lathe_rt_register("test.fill", fill, &other, &err), LATHE_RT_OK);
   expect("packed", 1, arg, LATHE_RT_KERNEL, "packed: function 'test.fill', which it calls, reported status 42");
   assert_int_equal(lathe_rt_register("test.fill", NULL, NULL, &err), LATHE_RT_OK);
-  expect("packed", 1, arg, LATHE_RT_NOT_FOUND, "packed: it calls 'test.fill', which is not registered; lathe_rt_register adds it");
+  expect("packed", 1, arg, LATHE_RT_NOT_FOUND,
+         "packed: it calls 'test.fill', which is not registered; lathe_rt_register adds it");
   assert_int_equal(lathe_rt_register("test.fill", NULL, NULL, &err), LATHE_RT_NOT_FOUND);
   assert_string_equal(err.text, "register: there is no function 'test.fill' to remove");
   assert_int_equal(lathe_rt_register("", fill, NULL, &err), LATHE_RT_ARGUMENT);
@@ -358,7 +379,8 @@ static void *multiply(void *wrong)
 {
   float b[12], c[8];
   for (int i = 0; i < 12; i++) b[i] = 1;
-  LatheRtTensor ta = tensor(A, 2, (int64_t[]){2, 3}), tb = tensor(b, 2, (int64_t[]){3, 4}), tc = tensor(c, 2, (int64_t[]){2, 4});
+  LatheRtTensor ta = tensor(A, 2, (int64_t[]){2, 3}), tb = tensor(b, 2, (int64_t[]){3, 4}),
+                tc = tensor(c, 2, (int64_t[]){2, 4});
   LatheRtArg arg[] = {{&ta, {0}}, {&tb, {0}}, {&tc, {0}}};
   LatheRtFunc *f;
   if (lathe_rt_module_func(module, "matmul", &f, NULL) != LATHE_RT_OK) ++*(int *)wrong;
@@ -434,7 +456,7 @@ static void test_time(void **unused)
   for (int i = 0; i < 3; i++) assert_true(seconds[i] >= 0 && seconds[i] < 1);
   calls_made = 0;
   assert_int_equal(lathe_rt_func_time(fn, 1, arg, 1, 2, 2.0, seconds, &err), LATHE_RT_OK);
-  assert_true(calls_made > 1000 && seconds[0] * calls_made > 2e-3);      /* number was raised */
+  assert_true(calls_made > 1000 && seconds[0] * calls_made > 2e-3); /* number was raised */
   calls_made = 0;
   arg[0].scalar.i = 5;
   assert_int_equal(lathe_rt_func_time(fn, 1, arg, 10, 1, 0, seconds, &err), LATHE_RT_KERNEL);
@@ -455,7 +477,9 @@ static void test_lookup(void **unused)
   LatheRtFunc *f;
   assert_int_equal(lathe_rt_module_func(module, "matmull", &f, &err), LATHE_RT_NOT_FOUND);
   assert_null(f);
-  assert_string_equal(err.text, "the module has no function 'matmull'; it has 'matmul', 'axpb', 'offset', 'packed', 'status', 'huge', 'flag'");
+  assert_string_equal(
+      err.text,
+      "the module has no function 'matmull'; it has 'matmul', 'axpb', 'offset', 'packed', 'status', 'huge', 'flag'");
 }
 
 static void wrap_refused(LatheRtModuleInfo m, LatheRtCode code, const char *start)
@@ -480,7 +504,8 @@ static void test_wrap_refused(void **unused)
   wrap_refused(m, LATHE_RT_UNSUPPORTED, "the module is for pdp11, this machine is " ARCH);
   m = info;
   m.features = "teleport";
-  wrap_refused(m, LATHE_RT_UNSUPPORTED, "the module needs the CPU feature 'teleport', which this machine lacks (it has ");
+  wrap_refused(m, LATHE_RT_UNSUPPORTED,
+               "the module needs the CPU feature 'teleport', which this machine lacks (it has ");
   m = info;
   m.nfuncs = -1;
   wrap_refused(m, LATHE_RT_ARGUMENT, "the module has a broken table of functions");
@@ -553,8 +578,8 @@ static void compile(const char *name, int abi, int value, const char *flags)
   snprintf(library, sizeof library, "%s", in_folder(name));
   snprintf(include, sizeof include, "%s", __FILE__);
   *strrchr(include, '/') = 0;
-  snprintf(command, sizeof command, "cc -shared -fPIC -I'%s/../include' %s '%s' -o '%s.tmp' && mv '%s.tmp' '%s'", include, flags, source,
-           library, library, library);
+  snprintf(command, sizeof command, "cc -shared -fPIC -I'%s/../include' %s '%s' -o '%s.tmp' && mv '%s.tmp' '%s'",
+           include, flags, source, library, library, library);
   assert_int_equal(system(command), 0);
 }
 
@@ -636,13 +661,15 @@ static void test_truncated(void **unused)
     LatheRtModule *out;
     write_bytes("cut.so", data, length);
     LatheRtCode code = lathe_rt_module_load(in_folder("cut.so"), &out, &err);
-    if (code == LATHE_RT_OK) lathe_rt_module_free(out);
-    else refused++;
+    if (code == LATHE_RT_OK)
+      lathe_rt_module_free(out);
+    else
+      refused++;
     if (length < 1024) assert_int_not_equal(code, LATHE_RT_OK);
     unlink(in_folder("cut.so"));
   }
   assert_true(refused > 10);
-  data[18] = (char)(data[18] ^ 0x81);                       /* the machine */
+  data[18] = (char)(data[18] ^ 0x81); /* the machine */
   write_bytes("machine.so", data, n);
   load_refused("machine.so", LATHE_RT_UNSUPPORTED, "is for another machine, this machine is " ARCH);
 }
@@ -682,7 +709,8 @@ static int check_setting(void)
   LatheRtFunc *f;
   LatheRtArg arg[] = {{NULL, {.i = 0}}};
   err.text[0] = 0;
-  if (lathe_rt_module_wrap(&info, NULL, NULL, &module, &err) || lathe_rt_module_func(module, "status", &f, &err)) return 1;
+  if (lathe_rt_module_wrap(&info, NULL, NULL, &module, &err) || lathe_rt_module_func(module, "status", &f, &err))
+    return 1;
   const char *want = getenv("WANT_TEXT");
   int threads = atoi(getenv("WANT_THREADS"));
   LatheRtCode code = lathe_rt_func_call(f, 1, arg, &err);
@@ -701,7 +729,8 @@ static void test_setting(void **unused)
   with_setting("many", 0, "LATHE_NUM_THREADS is 'many', wants a number of threads from 1 to 1024");
   with_setting("0", 0, "LATHE_NUM_THREADS is '0', wants a number of threads from 1 to 1024");
   with_setting("2 ", 0, "LATHE_NUM_THREADS is '2 ', wants a number of threads from 1 to 1024");
-  with_setting("99999999999999999999", 0, "LATHE_NUM_THREADS is '99999999999999999999', wants a number of threads from 1 to 1024");
+  with_setting("99999999999999999999", 0,
+               "LATHE_NUM_THREADS is '99999999999999999999', wants a number of threads from 1 to 1024");
 }
 
 static int remove_folder(void **unused)
@@ -722,11 +751,24 @@ int main(int argc, char **argv)
   if (argc == 2 && strcmp(argv[1], "setting") == 0) return check_setting();
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      CASE(test_matmul),      CASE(test_refusals),       CASE(test_shapes_that_disagree), CASE(test_overlap),
-      CASE(test_strides_and_scalars), CASE(test_bools),  CASE(test_status_and_workspace), CASE(test_packed),
-      CASE(test_concurrent_calls), CASE(test_free_during_call), CASE(test_time),          CASE(test_lookup),
-      CASE(test_wrap_refused), CASE(test_features),      CASE(test_load),                 CASE(test_load_refused),
-      CASE(test_truncated),   CASE(test_setting),
+      CASE(test_matmul),
+      CASE(test_refusals),
+      CASE(test_shapes_that_disagree),
+      CASE(test_overlap),
+      CASE(test_strides_and_scalars),
+      CASE(test_bools),
+      CASE(test_status_and_workspace),
+      CASE(test_packed),
+      CASE(test_concurrent_calls),
+      CASE(test_free_during_call),
+      CASE(test_time),
+      CASE(test_lookup),
+      CASE(test_wrap_refused),
+      CASE(test_features),
+      CASE(test_load),
+      CASE(test_load_refused),
+      CASE(test_truncated),
+      CASE(test_setting),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

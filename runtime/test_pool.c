@@ -80,7 +80,7 @@ static void test_huge_range(void **unused)
   set_threads(3);
   int64_t size[3] = {0};
   assert_int_equal(lathe_rt_parallel_for(INT64_MAX, touch_huge, size), 0);
-  assert_int_equal(size[0], INT64_MAX / 3 + 1);        /* 2^63 - 1 leaves 1 when divided by 3 */
+  assert_int_equal(size[0], INT64_MAX / 3 + 1); /* 2^63 - 1 leaves 1 when divided by 3 */
   assert_int_equal(size[1], INT64_MAX / 3);
   assert_int_equal(size[2], INT64_MAX / 3);
 }
@@ -167,7 +167,7 @@ static void test_many_callers(void **unused)
   pthread_t t[6];
   intptr_t wrong[6] = {0};
   for (int i = 0; i < 6; i++) assert_int_equal(pthread_create(&t[i], NULL, hammer, &wrong[i]), 0);
-  for (int r = 0; r < 10; r++) set_threads(2 + r % 3);          /* resizing between regions */
+  for (int r = 0; r < 10; r++) set_threads(2 + r % 3); /* resizing between regions */
   for (int i = 0; i < 6; i++) pthread_join(t[i], NULL);
   for (int i = 0; i < 6; i++) assert_int_equal(wrong[i], 0);
 }
@@ -254,7 +254,7 @@ static void test_fork(void **unused)
   memset(&m, 0, sizeof m);
   assert_int_equal(lathe_rt_parallel_for(N, mark, &m), 0);
   assert_int_equal(child_status(loop_in_child), 0);
-  assert_int_equal(loop_in_child(), 0);                          /* the parent's pool is as it was */
+  assert_int_equal(loop_in_child(), 0); /* the parent's pool is as it was */
 }
 
 static atomic_int holding, release_it;
@@ -326,10 +326,17 @@ static void test_hot_latency(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_partition),     cmocka_unit_test(test_huge_range), cmocka_unit_test(test_status_of_lowest_slot),
-      cmocka_unit_test(test_nested_runs_alone), cmocka_unit_test(test_many_callers), cmocka_unit_test(test_after_idle),
-      cmocka_unit_test(test_slow_worker),   cmocka_unit_test(test_bad_size),   cmocka_unit_test(test_fork),
-      cmocka_unit_test(test_busy_pool),     cmocka_unit_test(test_hot_latency),
+      cmocka_unit_test(test_partition),
+      cmocka_unit_test(test_huge_range),
+      cmocka_unit_test(test_status_of_lowest_slot),
+      cmocka_unit_test(test_nested_runs_alone),
+      cmocka_unit_test(test_many_callers),
+      cmocka_unit_test(test_after_idle),
+      cmocka_unit_test(test_slow_worker),
+      cmocka_unit_test(test_bad_size),
+      cmocka_unit_test(test_fork),
+      cmocka_unit_test(test_busy_pool),
+      cmocka_unit_test(test_hot_latency),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

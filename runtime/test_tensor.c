@@ -50,8 +50,11 @@ static void test_bytes_by_dtype(void **unused)
 {
   (void)unused;
   int64_t shape[] = {7};
-  struct { LatheRtDType t; size_t bytes; } cases[] = {
-      {{1, 1, 1}, 7}, {{6, 8, 1}, 7}, {{0, 4, 1}, 7}, {{2, 16, 1}, 14}, {{4, 16, 1}, 14}, {{0, 64, 1}, 56}, {{2, 32, 4}, 112}, {{10, 8, 1}, 7}};
+  struct {
+    LatheRtDType t;
+    size_t bytes;
+  } cases[] = {{{1, 1, 1}, 7},   {{6, 8, 1}, 7},   {{0, 4, 1}, 7},    {{2, 16, 1}, 14},
+               {{4, 16, 1}, 14}, {{0, 64, 1}, 56}, {{2, 32, 4}, 112}, {{10, 8, 1}, 7}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     LatheRtTensor t = {.ndim = 1, .dtype = cases[i].t, .shape = shape};
     size_t bytes = 0;
@@ -79,12 +82,15 @@ static void test_bad_shapes(void **unused)
   expect_refused(f32, 1, (int64_t[]){-1}, LATHE_RT_ARGUMENT, "tensor: dimension 0 is -1, wants 0 or more");
   expect_refused(f32, 3, (int64_t[]){1 << 30, 1 << 30, 1 << 30}, LATHE_RT_ARGUMENT,
                  "tensor: the product of its dimensions is more bytes than memory can have");
-  expect_refused(i8, 1, (int64_t[]){INT64_MAX}, LATHE_RT_MEMORY, "tensor_new: out of memory for 9223372036854775807 bytes");
+  expect_refused(i8, 1, (int64_t[]){INT64_MAX}, LATHE_RT_MEMORY,
+                 "tensor_new: out of memory for 9223372036854775807 bytes");
   expect_refused(f32, 65, (int64_t[65]){0}, LATHE_RT_ARGUMENT, "tensor: rank 65, wants 0 to 64");
   expect_refused(f32, -1, NULL, LATHE_RT_ARGUMENT, "tensor: rank -1, wants 0 to 64");
   expect_refused(f32, 1, NULL, LATHE_RT_ARGUMENT, "tensor: rank 1 but no shape");
-  expect_refused((LatheRtDType){2, 0, 1}, 0, NULL, LATHE_RT_ARGUMENT, "tensor: dtype of 0 bits and 1 lanes does not exist");
-  expect_refused((LatheRtDType){2, 32, 0}, 0, NULL, LATHE_RT_ARGUMENT, "tensor: dtype of 32 bits and 0 lanes does not exist");
+  expect_refused((LatheRtDType){2, 0, 1}, 0, NULL, LATHE_RT_ARGUMENT,
+                 "tensor: dtype of 0 bits and 1 lanes does not exist");
+  expect_refused((LatheRtDType){2, 32, 0}, 0, NULL, LATHE_RT_ARGUMENT,
+                 "tensor: dtype of 32 bits and 0 lanes does not exist");
 }
 
 static void test_empty(void **unused)
@@ -108,8 +114,13 @@ static void test_copy_strided(void **unused)
   for (int i = 0; i < 3; i++)
     for (int j = 0; j < 4; j++) a[i][j] = (int16_t)(10 * i + j);
   LatheRtDType i16 = {0, 16, 1};
-  LatheRtTensor from = {.data = a, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = i16, .shape = (int64_t[]){4, 3},
-                        .strides = (int64_t[]){-1, 4}, .byte_offset = 3 * sizeof(int16_t)};
+  LatheRtTensor from = {.data = a,
+                        .device = {LATHE_RT_CPU, 0},
+                        .ndim = 2,
+                        .dtype = i16,
+                        .shape = (int64_t[]){4, 3},
+                        .strides = (int64_t[]){-1, 4},
+                        .byte_offset = 3 * sizeof(int16_t)};
   LatheRtTensor to = {.data = out, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = i16, .shape = (int64_t[]){4, 3}};
   assert_int_equal(lathe_rt_tensor_copy(&from, &to, NULL), LATHE_RT_OK);
   for (int i = 0; i < 4; i++)
@@ -125,7 +136,12 @@ static void test_copy_broadcast_source(void **unused)
 {
   (void)unused;
   float x[2] = {3, 4}, out[3][2];
-  LatheRtTensor from = {.data = x, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = f32, .shape = (int64_t[]){3, 2}, .strides = (int64_t[]){0, 1}};
+  LatheRtTensor from = {.data = x,
+                        .device = {LATHE_RT_CPU, 0},
+                        .ndim = 2,
+                        .dtype = f32,
+                        .shape = (int64_t[]){3, 2},
+                        .strides = (int64_t[]){0, 1}};
   LatheRtTensor to = {.data = out, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = f32, .shape = (int64_t[]){3, 2}};
   assert_int_equal(lathe_rt_tensor_copy(&from, &to, NULL), LATHE_RT_OK);
   for (int i = 0; i < 3; i++) assert_true(out[i][0] == 3 && out[i][1] == 4);
@@ -136,7 +152,8 @@ static void test_copy_refused(void **unused)
   (void)unused;
   float x[6] = {0};
   LatheRtError err;
-  LatheRtTensor a = {.data = x, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = f32, .shape = (int64_t[]){2, 3}}, b = a;
+  LatheRtTensor a = {.data = x, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = f32, .shape = (int64_t[]){2, 3}},
+                b = a;
   b.dtype = (LatheRtDType){0, 32, 1};
   assert_int_equal(lathe_rt_tensor_copy(&a, &b, &err), LATHE_RT_ARGUMENT);
   assert_string_equal(err.text, "tensor_copy: source is float32, destination int32");
@@ -192,7 +209,7 @@ static void test_other_device(void **unused)
   assert_int_equal(lathe_rt_tensor_new(&far, f32, 1, (int64_t[]){3000}, &b, &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_tensor_new(&far, f32, 1, (int64_t[]){3000}, &c, &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_tensor_new(lathe_rt_cpu_allocator(), f32, 1, (int64_t[]){3000}, &d, &err), LATHE_RT_OK);
-  assert_int_equal(((unsigned char *)b->data)[11999], 0xff);       /* zero, as that device stores it */
+  assert_int_equal(((unsigned char *)b->data)[11999], 0xff); /* zero, as that device stores it */
   for (int i = 0; i < 3000; i++) ((float *)a->data)[i] = (float)i;
   assert_int_equal(lathe_rt_tensor_copy(a, b, &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_tensor_copy(b, c, &err), LATHE_RT_OK);
@@ -205,7 +222,8 @@ static void test_other_device(void **unused)
   LatheRtTensor half = *b;
   half.shape = every_other.shape;
   assert_int_equal(lathe_rt_tensor_copy(&every_other, &half, &err), LATHE_RT_UNSUPPORTED);
-  assert_string_equal(err.text, "tensor_copy: a strided tensor cannot go to or from another device; copy it to a compact one first");
+  assert_string_equal(
+      err.text, "tensor_copy: a strided tensor cannot go to or from another device; copy it to a compact one first");
   fail = 1;
   assert_int_equal(lathe_rt_tensor_copy(a, b, &err), LATHE_RT_IO);
   assert_string_equal(err.text, "tensor_copy: cuda(1) reported a failure");
@@ -226,9 +244,15 @@ static void test_other_device(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layout_is_dlpack), cmocka_unit_test(test_new_is_zero_and_aligned), cmocka_unit_test(test_bytes_by_dtype),
-      cmocka_unit_test(test_bad_shapes),       cmocka_unit_test(test_empty),                   cmocka_unit_test(test_copy_strided),
-      cmocka_unit_test(test_copy_broadcast_source), cmocka_unit_test(test_copy_refused),       cmocka_unit_test(test_other_device),
+      cmocka_unit_test(test_layout_is_dlpack),
+      cmocka_unit_test(test_new_is_zero_and_aligned),
+      cmocka_unit_test(test_bytes_by_dtype),
+      cmocka_unit_test(test_bad_shapes),
+      cmocka_unit_test(test_empty),
+      cmocka_unit_test(test_copy_strided),
+      cmocka_unit_test(test_copy_broadcast_source),
+      cmocka_unit_test(test_copy_refused),
+      cmocka_unit_test(test_other_device),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,8 @@
  *   ERROR                         Kind: message (line, column)
  *
  * Verbs: script (parse and print), check, schedule, lower loops|kernel [target],
- * pass NAME [target], code c|cuda [target].  What changes a function is also
+ * pass NAME [target], code c|cuda [target], kernel c [target] (the C code without the
+ * parts that every file has: the runtime's ABI, entry points and tables).  What changes a function is also
  * interpreted before and after on the same numbers; the results must agree.
  * --update rewrites OUT and ERROR with what comes now; review the diff. */
 #define _GNU_SOURCE
@@ -35,6 +36,7 @@ typedef struct Case {
 
 #define MAX_ARGS 16
 #define SYMBOLIC_SIZE 7
+#define DEFAULT_TARGET "c -mcpu=x86-64-v2"       /* the same text on every machine */
 
 /* ---- reading a case --------------------------------------------------------------- */
 
@@ -194,12 +196,22 @@ static const char *run_code(Ctx *ctx, Arena *arena, PrimFunc *f, const char *for
   return code_get(code, cuda ? CODE_CUDA : CODE_C, arena, NULL);
 }
 
+/* What stands between the prelude and the entry point. */
+static const char *cut_kernel(Ctx *ctx, Arena *arena, const char *name, const char *text)
+{
+  const char *begin = strstr(text, "#define LATHE_EXPORT"), *end = strstr(text, arena_printf(arena, "LATHE_EXPORT int32_t %s__call(", name));
+  begin = begin ? strchr(begin, '\n') : NULL;
+  if (!begin || !end) raise(ctx, ERR_INTERNAL, NOWHERE, "the C code of %s has no prelude or no entry point", name);
+  while (*begin == '\n') begin++;
+  return arena_strndup(arena, begin, (size_t)(end - begin));
+}
+
 static void run_case(Ctx *ctx, void *arg)
 {
   Job *job = arg;
   Case *c = job->c;
   parse_case(ctx, job->arena, c);
-  char verb[32] = "", word[32] = "", target_text[128] = "c -mcpu=generic";
+  char verb[32] = "", word[32] = "", target_text[128] = DEFAULT_TARGET;
   sscanf(c->run, "%31s %31s %127[^\n]", verb, word, target_text);
   Module *m = module_new(ctx);
   defer(ctx, drop_module, m);
@@ -221,6 +233,8 @@ static void run_case(Ctx *ctx, void *arg)
     c->got = func_print_compact(job->arena, after);
   } else if (!strcmp(verb, "code")) {
     c->got = run_code(ctx, job->arena, f, word, target);
+  } else if (!strcmp(verb, "kernel")) {
+    c->got = cut_kernel(ctx, job->arena, f->name, run_code(ctx, job->arena, f, word, target));
   } else {
     raise(ctx, ERR_PARSE, NOWHERE, "unknown verb '%s'", verb);
   }

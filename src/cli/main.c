@@ -351,7 +351,9 @@ int main(int argc, char **argv)
       fprintf(stderr, "error: out of memory\n");
       return EXIT_FAULT;
     }
-    return commands[i].run(context, &o);
+    int status = commands[i].run(context, &o);
+    lathe_context_free(context);
+    return status;
   }
   fprintf(stderr, "error: there is no command '%s'; 'lathe --help' lists them\n", name);
   return EXIT_USAGE;

@@ -22,12 +22,11 @@ static const Dialect c_dialect = {
 
 /* ---- what a file needs from lathe_rt.h ---------------------------------------------------- */
 
-static const char abi_text[] =
-    "/* The runtime's ABI, as lathe_rt.h has it. */\n"
-    "typedef union LatheRtSlot { void *p; int64_t i; double f; } LatheRtSlot;\n"
-    "typedef struct LatheRtDType { uint8_t code, bits; uint16_t lanes; } LatheRtDType;\n"
-    "typedef struct LatheRtCalls LatheRtCalls;\n"
-    "typedef int32_t (*LatheRtBody)(int64_t begin, int64_t end, int32_t slot, void *env);\n";
+static const char abi_text[] = "/* The runtime's ABI, as lathe_rt.h has it. */\n"
+                               "typedef union LatheRtSlot { void *p; int64_t i; double f; } LatheRtSlot;\n"
+                               "typedef struct LatheRtDType { uint8_t code, bits; uint16_t lanes; } LatheRtDType;\n"
+                               "typedef struct LatheRtCalls LatheRtCalls;\n"
+                               "typedef int32_t (*LatheRtBody)(int64_t begin, int64_t end, int32_t slot, void *env);\n";
 static const char abi_packed[] =
     "typedef struct LatheRtTensor {\n"
     "  void *data;\n"
@@ -87,8 +86,11 @@ static void print_signature(Cgen *g, const Kernel *k, const char *name)
   for (int i = 0; i < k->narg; i++) {
     const KernelArg *a = &k->arg[i];
     const char *arg = cs_name_as(g, a->var, a->name);
-    if (a->buffer) text_printf(g->out, "%s%s *%s%s, ", a->written ? "" : "const ", cs_storage_type(g, a->buffer->dtype), a->may_alias ? "" : "restrict ", arg);
-    else text_printf(g->out, "%s %s, ", scalar_param(g, a->var), arg);
+    if (a->buffer)
+      text_printf(g->out, "%s%s *%s%s, ", a->written ? "" : "const ", cs_storage_type(g, a->buffer->dtype),
+                  a->may_alias ? "" : "restrict ", arg);
+    else
+      text_printf(g->out, "%s %s, ", scalar_param(g, a->var), arg);
   }
   for (int i = 0; i < k->nsize; i++) text_printf(g->out, "int64_t %s, ", size_param(g, &k->size[i]));
   text_add(g->out, "void *workspace, const LatheRtCalls *rt)");
@@ -103,8 +105,11 @@ static void print_unused(Cgen *g, const Kernel *k, bool workspace, bool rt)
     if (!is_used(g, k->arg[i].var)) cs_line(g, "(void)%s;", cs_name(g, k->arg[i].var));
   for (int i = 0; i < k->nsize; i++) {
     const Var *v = k->size[i].var;
-    if (!is_used(g, v)) cs_line(g, "(void)%s;", size_param(g, &k->size[i]));
-    else if (!dtype_eq(v->dtype, DT_I64)) cs_line(g, "const %s %s = (%s)%s;", cs_type(g, v->dtype), cs_name(g, v), cs_type(g, v->dtype), size_param(g, &k->size[i]));
+    if (!is_used(g, v))
+      cs_line(g, "(void)%s;", size_param(g, &k->size[i]));
+    else if (!dtype_eq(v->dtype, DT_I64))
+      cs_line(g, "const %s %s = (%s)%s;", cs_type(g, v->dtype), cs_name(g, v), cs_type(g, v->dtype),
+              size_param(g, &k->size[i]));
   }
   if (!workspace) cs_line(g, "(void)workspace;");
   if (!rt) cs_line(g, "(void)rt;");
@@ -136,7 +141,8 @@ static void print_plain(Cgen *g, const Kernel *k, const char *name)
   text_add(g->out, "\n{\n");
   for (int i = 0; i < k->narg; i++)
     if (k->arg[i].buffer)
-      cs_declare_memory(g, k->arg[i].var, (Memory){cs_name(g, k->arg[i].var), k->arg[i].buffer->dtype, false, 1, !k->arg[i].written});
+      cs_declare_memory(g, k->arg[i].var,
+                        (Memory){cs_name(g, k->arg[i].var), k->arg[i].buffer->dtype, false, 1, !k->arg[i].written});
   print_unused(g, k, workspace, cs_uses_runtime(g, k->body));
   if (slices) {
     cs_line(g, "char *const slices = (char *)workspace + %s;", rounded(g, k->workspace_bytes));
@@ -162,13 +168,17 @@ static const char *slot_value(Cgen *g, int i, DType t)
 
 static void print_call(Cgen *g, const Kernel *k, const char *name)
 {
-  text_printf(g->out, "\nLATHE_EXPORT int32_t %s__call(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *rt)\n{\n", name);
+  text_printf(g->out,
+              "\nLATHE_EXPORT int32_t %s__call(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *rt)\n{\n",
+              name);
   if (k->narg + k->nsize == 0) cs_line(g, "(void)slots;");
   Text list = text_new(scratch(g->ctx));
   for (int i = 0; i < k->narg; i++) {
     const KernelArg *a = &k->arg[i];
-    if (a->buffer) text_printf(&list, "slots[%d].p, ", i);
-    else text_printf(&list, "%s, ", slot_value(g, i, a->var->dtype));
+    if (a->buffer)
+      text_printf(&list, "slots[%d].p, ", i);
+    else
+      text_printf(&list, "%s, ", slot_value(g, i, a->var->dtype));
   }
   for (int i = 0; i < k->nsize; i++) text_printf(&list, "slots[%d].i, ", k->narg + i);
   cs_line(g, "return %s(%sworkspace, rt);", name, text_str(&list));
@@ -191,7 +201,8 @@ static void print_shape(Cgen *g, const Kernel *k, const char *name)
   text_printf(g->out, "\nLATHE_EXPORT void %s__shape(const LatheRtSlot *slots, int64_t *out)\n{\n", name);
   g->used = (Map){0};
   for (int i = 0; i < k->narg; i++)
-    for (int d = 0; k->arg[i].buffer && d < k->arg[i].buffer->ndim; d++) expr_visit(g->ctx, k->arg[i].buffer->shape[d], note_used, g);
+    for (int d = 0; k->arg[i].buffer && d < k->arg[i].buffer->ndim; d++)
+      expr_visit(g->ctx, k->arg[i].buffer->shape[d], note_used, g);
   if (k->workspace_bytes) expr_visit(g->ctx, k->workspace_bytes, note_used, g);
   if (k->slice_bytes) expr_visit(g->ctx, k->slice_bytes, note_used, g);
   bool any = false;
@@ -200,7 +211,8 @@ static void print_shape(Cgen *g, const Kernel *k, const char *name)
     const Var *v = is_size ? k->size[i - k->narg].var : k->arg[i].var;
     if ((!is_size && k->arg[i].buffer) || !is_used(g, v)) continue;
     bool is_int = dtype_is_int(v->dtype) && !dtype_is_bool(v->dtype);
-    cs_line(g, "const %s %s = %s;", is_int ? "int64_t" : cs_type(g, v->dtype), cs_name(g, v), slot_value(g, i, is_int ? DT_I64 : v->dtype));
+    cs_line(g, "const %s %s = %s;", is_int ? "int64_t" : cs_type(g, v->dtype), cs_name(g, v),
+            slot_value(g, i, is_int ? DT_I64 : v->dtype));
     any = true;
   }
   if (!any) cs_line(g, "(void)slots;");
@@ -233,7 +245,8 @@ static void print_infos(Cgen *g, const Kernel *k, const char *name)
     const KernelArg *a = &k->arg[i];
     LatheRtDType t = cs_rt_dtype(a->buffer ? a->buffer->dtype : a->var->dtype);
     int flags = (a->written ? 1 : 0) | (reads_strides(k, i) ? 2 : 0) | (a->may_alias ? 4 : 0);
-    cs_line(g, "{%s, {%d, %d, %d}, %d, %d},", quoted(g, a->name), t.code, t.bits, t.lanes, a->buffer ? a->buffer->ndim : -1, flags);
+    cs_line(g, "{%s, {%d, %d, %d}, %d, %d},", quoted(g, a->name), t.code, t.bits, t.lanes,
+            a->buffer ? a->buffer->ndim : -1, flags);
   }
   if (k->narg) text_add(g->out, "};\n");
   if (k->nsize) text_printf(g->out, "static const LatheRtSizeInfo %s_sizes[] = {\n", name);
@@ -249,7 +262,8 @@ static void print_table(Cgen *g, int n, Kernel *const *kernels)
 {
   Text features = text_new(scratch(g->ctx));
   for (int f = 0; f < CPU_NFEATURES; f++)
-    if (target_has(g->target, (CpuFeature)f)) text_printf(&features, "%s%s", features.n ? "," : "", cpu_feature_name((CpuFeature)f));
+    if (target_has(g->target, (CpuFeature)f))
+      text_printf(&features, "%s%s", features.n ? "," : "", cpu_feature_name((CpuFeature)f));
   g->indent = 1;
   for (int i = 0; i < n; i++) print_infos(g, kernels[i], cs_function_name(g, kernels[i]->name));
   if (n) text_add(g->out, "\nstatic const LatheRtFuncInfo lathe_funcs[] = {\n");
@@ -261,11 +275,14 @@ static void print_table(Cgen *g, int n, Kernel *const *kernels)
   }
   if (n) text_add(g->out, "};\n");
   text_add(g->out,
-           "\n#if defined(__x86_64__)\n#define LATHE_ARCH \"x86_64\"\n#elif defined(__aarch64__)\n#define LATHE_ARCH \"aarch64\"\n"
-           "#elif defined(__arm__)\n#define LATHE_ARCH \"arm\"\n#elif defined(__riscv) && __riscv_xlen == 64\n#define LATHE_ARCH \"riscv64\"\n"
+           "\n#if defined(__x86_64__)\n#define LATHE_ARCH \"x86_64\"\n#elif defined(__aarch64__)\n#define LATHE_ARCH "
+           "\"aarch64\"\n"
+           "#elif defined(__arm__)\n#define LATHE_ARCH \"arm\"\n#elif defined(__riscv) && __riscv_xlen == 64\n#define "
+           "LATHE_ARCH \"riscv64\"\n"
            "#elif defined(__wasm32__)\n#define LATHE_ARCH \"wasm32\"\n#else\n#define LATHE_ARCH \"unknown\"\n#endif\n");
-  text_printf(g->out, "LATHE_EXPORT const LatheRtModuleInfo lathe_module = {\"LATHERT\", %d, %d, LATHE_ARCH, %s, %s};\n", LATHE_RT_ABI, n,
-              quoted(g, text_str(&features)), n ? "lathe_funcs" : "0");
+  text_printf(g->out,
+              "LATHE_EXPORT const LatheRtModuleInfo lathe_module = {\"LATHERT\", %d, %d, LATHE_ARCH, %s, %s};\n",
+              LATHE_RT_ABI, n, quoted(g, text_str(&features)), n ? "lathe_funcs" : "0");
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
@@ -275,14 +292,17 @@ static const char *assemble(Cgen *g, int n, Kernel *const *kernels)
   Text file = text_new(g->arena);
   text_printf(&file, "/* Kernels");
   for (int i = 0; i < n; i++) text_printf(&file, "%s %s", i ? "," : "", kernels[i]->name);
-  text_printf(&file, "; made by Lathe for target '%s'.\n * cc -O2 -fno-math-errno -ffp-contract=fast -shared -fPIC … -lm */\n", g->target->text);
+  text_printf(&file,
+              "; made by Lathe for target '%s'.\n * cc -O2 -fno-math-errno -ffp-contract=fast -shared -fPIC … -lm */\n",
+              g->target->text);
   text_add(&file, "#include <stdbool.h>\n#include <stdint.h>\n");
   if (g->uses_math) text_add(&file, "#include <math.h>\n");
   if (g->uses_string) text_add(&file, "#include <string.h>\n");
   if (g->types.n) text_add(&file, "#pragma GCC diagnostic ignored \"-Wpsabi\"\n");
   text_printf(&file, "\n%s%s%s", abi_text, g->uses_packed ? abi_packed : "struct LatheRtPackedArg;\n", abi_calls);
   if (g->types.n) text_printf(&file, "\n%s", text_str(&g->types));
-  for (int i = 0; i < g->protos.n; i++) text_printf(&file, "%sextern %s\n", i ? "" : "\n", (const char *)g->protos.val[i]);
+  for (int i = 0; i < g->protos.n; i++)
+    text_printf(&file, "%sextern %s\n", i ? "" : "\n", (const char *)g->protos.val[i]);
   if (g->helpers.n) text_printf(&file, "\n%s", text_str(&g->helpers));
   text_add(&file, text_str(&g->functions));
   return text_str(&file);
@@ -322,7 +342,7 @@ Code *codegen_c(Ctx *ctx, const Target *target, int n, Kernel *const *kernels)
   defer(ctx, drop_code, held);
   Code *code = *held = code_new(ctx, target, &c_backend);
   Dialect *dialect = arena_copy(code->arena, &c_dialect, sizeof c_dialect);
-  if (target->arch != ARCH_AARCH64) dialect->half = NULL;      /* not every compiler has the type elsewhere */
+  if (target->arch != ARCH_AARCH64) dialect->half = NULL; /* not every compiler has the type elsewhere */
   Cgen *g = cs_new(code, dialect);
   for (int i = 0; i < n; i++) {
     Scope inner = scope_begin(ctx);

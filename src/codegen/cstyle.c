@@ -71,23 +71,32 @@ void cs_unsupported(Cgen *g, const char *fmt, ...)
   va_start(ap, fmt);
   vsnprintf(what, sizeof what, fmt, ap);
   va_end(ap);
-  raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: the %s backend does not print %s", g->k ? g->k->name : "module", g->dialect->name, what);
+  raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: the %s backend does not print %s", g->k ? g->k->name : "module",
+        g->dialect->name, what);
 }
 
 /* ---- names ------------------------------------------------------------------------- */
 
 /* Words that a variable or function may not be called, one space between. */
 static const char reserved[] =
-    " auto break case char const continue default do double else enum extern float for goto if inline int long register restrict "
-    "return short signed sizeof static struct switch typedef union unsigned void volatile while _Bool _Float16 bool true false asm "
-    "typeof main NULL INFINITY NAN rt workspace slots out begin end slot env slices slice_bytes lathe_module memcpy memset "
-    "class new delete this template operator private public protected namespace using try catch throw virtual friend explicit "
+    " auto break case char const continue default do double else enum extern float for goto if inline int long "
+    "register restrict "
+    "return short signed sizeof static struct switch typedef union unsigned void volatile while _Bool _Float16 bool "
+    "true false asm "
+    "typeof main NULL INFINITY NAN rt workspace slots out begin end slot env slices slice_bytes lathe_module memcpy "
+    "memset "
+    "class new delete this template operator private public protected namespace using try catch throw virtual friend "
+    "explicit "
     "half dim3 threadIdx blockIdx blockDim gridDim warpSize and or not xor "
-    "exp exp2 exp10 log log2 log10 log1p expm1 sqrt cbrt tanh erf erfc sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh "
-    "pow fmod hypot copysign nextafter ldexp frexp modf fma floor ceil trunc round rint nearbyint fabs abs labs fmin fmax remainder "
-    "expf exp2f exp10f logf log2f log10f log1pf sqrtf tanhf erff sinf cosf tanf asinf acosf atanf atan2f sinhf coshf asinhf acoshf atanhf "
+    "exp exp2 exp10 log log2 log10 log1p expm1 sqrt cbrt tanh erf erfc sin cos tan asin acos atan atan2 sinh cosh "
+    "asinh acosh atanh "
+    "pow fmod hypot copysign nextafter ldexp frexp modf fma floor ceil trunc round rint nearbyint fabs abs labs fmin "
+    "fmax remainder "
+    "expf exp2f exp10f logf log2f log10f log1pf sqrtf tanhf erff sinf cosf tanf asinf acosf atanf atan2f sinhf coshf "
+    "asinhf acoshf atanhf "
     "powf fmodf hypotf copysignf nextafterf ldexpf fmaf floorf ceilf truncf roundf rintf nearbyintf fabsf fminf fmaxf "
-    "isnan isinf isfinite signbit gamma lgamma tgamma j0 j1 jn y0 y1 yn index malloc free calloc exit abort printf puts strlen memcmp "
+    "isnan isinf isfinite signbit gamma lgamma tgamma j0 j1 jn y0 y1 yn index malloc free calloc exit abort printf "
+    "puts strlen memcmp "
     "memmove strcpy div ";
 
 static bool is_reserved(const char *name)
@@ -101,11 +110,12 @@ static bool is_reserved(const char *name)
 /* Does the last part look like the suffix of a type or helper of ours: f32, u8x16? */
 static bool looks_ours(const char *name)
 {
-  if (str_ends(name, "_t")) return true;                  /* int32_t */
+  if (str_ends(name, "_t")) return true; /* int32_t */
   const char *last = strrchr(name, '_');
   last = last ? last + 1 : name;
   if (*last != 'f' && *last != 'i' && *last != 'u') return false;
-  return last[1] >= '0' && last[1] <= '9';
+  long bits = strtol(last + 1, NULL, 10);
+  return bits == 8 || bits == 16 || bits == 32 || bits == 64;
 }
 
 static const char *safe_hint(Cgen *g, const char *hint)
@@ -160,16 +170,24 @@ void cs_kernel_begin(Cgen *g, const Kernel *k)
 DType cs_storage(Cgen *g, DType t)
 {
   switch ((DCode)t.code) {
-  case DT_INT: case DT_UINT: {
+  case DT_INT:
+  case DT_UINT: {
     t.bits = (uint8_t)(8 * dtype_bytes(t));
     return t;
   }
   case DT_FLOAT:
     if (t.bits == 16 && !g->dialect->half) return dtype_lanes(DTYPE(DT_UINT, 16), t.lanes);
     return t;
-  case DT_BFLOAT: return dtype_lanes(DTYPE(DT_UINT, 16), t.lanes);
-  case DT_E4M3FN: case DT_E5M2: case DT_E4M3FNUZ: case DT_E5M2FNUZ: return dtype_lanes(DT_U8, t.lanes);
-  case DT_HANDLE: case DT_VOID: return t;
+  case DT_BFLOAT:
+    return dtype_lanes(DTYPE(DT_UINT, 16), t.lanes);
+  case DT_E4M3FN:
+  case DT_E5M2:
+  case DT_E4M3FNUZ:
+  case DT_E5M2FNUZ:
+    return dtype_lanes(DT_U8, t.lanes);
+  case DT_HANDLE:
+  case DT_VOID:
+    return t;
   }
   return t;
 }
@@ -178,7 +196,8 @@ static const char *scalar_type(Cgen *g, DType t)
 {
   if (dtype_is_bool(t)) return "bool";
   switch ((DCode)t.code) {
-  case DT_INT: case DT_UINT:
+  case DT_INT:
+  case DT_UINT:
     if (t.bits == 8 || t.bits == 16 || t.bits == 32 || t.bits == 64)
       return g->dialect->ints[t.code == DT_UINT][t.bits == 8 ? 0 : t.bits == 16 ? 1 : t.bits == 32 ? 2 : 3];
     break;
@@ -190,9 +209,16 @@ static const char *scalar_type(Cgen *g, DType t)
       return g->dialect->half ? g->dialect->half : g->dialect->ints[1][1];
     }
     break;
-  case DT_HANDLE: return "void *";
-  case DT_VOID: return "void";
-  case DT_BFLOAT: case DT_E4M3FN: case DT_E5M2: case DT_E4M3FNUZ: case DT_E5M2FNUZ: break;
+  case DT_HANDLE:
+    return "void *";
+  case DT_VOID:
+    return "void";
+  case DT_BFLOAT:
+  case DT_E4M3FN:
+  case DT_E5M2:
+  case DT_E4M3FNUZ:
+  case DT_E5M2FNUZ:
+    break;
   }
   cs_unsupported(g, "values of dtype %s", dtype_name(scratch(g->ctx), t));
 }
@@ -212,10 +238,11 @@ static const char *vector_type(Cgen *g, DType t, bool memory)
   if (cs_needs(g, name)) {
     int bytes = dtype_bytes(t);
     if (memory)
-      text_printf(&g->types, "typedef %s %s __attribute__((vector_size(%d), aligned(%d), may_alias));\n", scalar_type(g, dtype_elem(t)),
-                  name, bytes * t.lanes, bytes);
+      text_printf(&g->types, "typedef %s %s __attribute__((vector_size(%d), aligned(%d), may_alias));\n",
+                  scalar_type(g, dtype_elem(t)), name, bytes * t.lanes, bytes);
     else
-      text_printf(&g->types, "typedef %s %s __attribute__((vector_size(%d)));\n", scalar_type(g, dtype_elem(t)), name, bytes * t.lanes);
+      text_printf(&g->types, "typedef %s %s __attribute__((vector_size(%d)));\n", scalar_type(g, dtype_elem(t)), name,
+                  bytes * t.lanes);
   }
   return name;
 }
@@ -227,8 +254,8 @@ const char *cs_storage_type(Cgen *g, DType t) { return cs_type(g, cs_storage(g, 
 LatheRtDType cs_rt_dtype(DType t)
 {
   static const uint8_t codes[] = {
-      [DT_INT] = 0, [DT_UINT] = 1, [DT_FLOAT] = 2, [DT_BFLOAT] = 4, [DT_E4M3FN] = 10, [DT_E5M2] = 12,
-      [DT_E4M3FNUZ] = 11, [DT_E5M2FNUZ] = 13, [DT_HANDLE] = 3, [DT_VOID] = 3,
+      [DT_INT] = 0,   [DT_UINT] = 1,      [DT_FLOAT] = 2,     [DT_BFLOAT] = 4, [DT_E4M3FN] = 10,
+      [DT_E5M2] = 12, [DT_E4M3FNUZ] = 11, [DT_E5M2FNUZ] = 13, [DT_HANDLE] = 3, [DT_VOID] = 3,
   };
   return (LatheRtDType){codes[t.code], t.bits, t.lanes};
 }
@@ -281,7 +308,8 @@ Frag cs_literal_float(Cgen *g, DType t, double v)
 
 static void look_for_failure(void *env, const Expr *e)
 {
-  bool divides = (e->kind == E_DIV || e->kind == E_MOD || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD) && dtype_is_int(e->dtype);
+  bool divides = (e->kind == E_DIV || e->kind == E_MOD || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD) &&
+                 dtype_is_int(e->dtype);
   if (e->kind == E_LOAD || divides || (e->kind == E_CALL && e->u.intrin >= IN_ADDRESS_OF)) *(bool *)env = true;
 }
 
@@ -333,7 +361,7 @@ bool cs_aside_end(Cgen *g, Aside *a)
  * a statement uses more than once is printed once and named. */
 enum { WORTH_A_NAME = 5 };
 typedef struct Term {
-  int uses, size;            /* size: nodes, counted as a tree, up to WORTH_A_NAME */
+  int uses, size; /* size: nodes, counted as a tree, up to WORTH_A_NAME */
 } Term;
 
 static void count_term(void *env, const Expr *e)
@@ -382,10 +410,13 @@ static const char *lookup_bound(Cgen *g, const void *what, int lane)
   return NULL;
 }
 
-static const struct { const char *op; int prec; } operators[E_NKINDS] = {
-    [E_ADD] = {"+", P_ADD}, [E_SUB] = {"-", P_ADD}, [E_MUL] = {"*", P_MUL}, [E_DIV] = {"/", P_MUL}, [E_MOD] = {"%", P_MUL},
-    [E_EQ] = {"==", P_EQ},  [E_NE] = {"!=", P_EQ},  [E_LT] = {"<", P_REL},  [E_LE] = {"<=", P_REL}, [E_GT] = {">", P_REL},
-    [E_GE] = {">=", P_REL},
+static const struct {
+  const char *op;
+  int prec;
+} operators[E_NKINDS] = {
+    [E_ADD] = {"+", P_ADD}, [E_SUB] = {"-", P_ADD}, [E_MUL] = {"*", P_MUL}, [E_DIV] = {"/", P_MUL},
+    [E_MOD] = {"%", P_MUL}, [E_EQ] = {"==", P_EQ},  [E_NE] = {"!=", P_EQ},  [E_LT] = {"<", P_REL},
+    [E_LE] = {"<=", P_REL}, [E_GT] = {">", P_REL},  [E_GE] = {">=", P_REL},
 };
 
 /* An operand of wrapping arithmetic, as unsigned text of strength prec at least. */
@@ -427,11 +458,14 @@ static Frag arithmetic(Cgen *g, const Expr *e, int lane)
   if (ring && t.code == DT_INT && t.bits >= 32 && cs_wraps(g, e))
     return cs_frag(cs_fmt(g, "(%s)(%s)", cs_type(g, t), unsigned_operand(g, e, lane, P_NONE, true)), P_UNARY);
   const Expr *x = e->arg[0], *y = e->arg[1];
-  Frag a = x->kind == E_INT && y->kind == E_INT ? literal_int(g, t, x->u.i, true) : cs_lane(g, x, lane), b = cs_lane(g, y, lane);
-  bool narrow = dtype_is_int(t) && t.bits < 32;           /* C computed in int */
+  Frag a = x->kind == E_INT && y->kind == E_INT ? literal_int(g, t, x->u.i, true) : cs_lane(g, x, lane),
+       b = cs_lane(g, y, lane);
+  bool narrow = dtype_is_int(t) && t.bits < 32; /* C computed in int */
   if (narrow && e->kind == E_MUL && t.code == DT_UINT) {
     const char *wide = g->dialect->ints[1][2];
-    return cs_frag(cs_fmt(g, "(%s)((%s)%s * (%s)%s)", cs_type(g, t), wide, cs_wrap(g, a, P_UNARY), wide, cs_wrap(g, b, P_UNARY)), P_UNARY);
+    return cs_frag(
+        cs_fmt(g, "(%s)((%s)%s * (%s)%s)", cs_type(g, t), wide, cs_wrap(g, a, P_UNARY), wide, cs_wrap(g, b, P_UNARY)),
+        P_UNARY);
   }
   const char *s = cs_fmt(g, "%s %s %s", cs_wrap(g, a, prec), op, cs_wrap(g, b, prec + 1));
   if (narrow) return cs_frag(cs_fmt(g, "(%s)(%s)", cs_type(g, t), s), P_UNARY);
@@ -485,12 +519,16 @@ Frag cs_choice(Cgen *g, const Expr *e, int lane)
     if (cs_aside_end(g, &aside[i])) statements = true;
   }
   if (!statements)
-    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cond, P_LOR), cs_wrap(g, value[0], P_COND + 1), cs_wrap(g, value[1], P_COND)), P_COND);
+    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cond, P_LOR), cs_wrap(g, value[0], P_COND + 1),
+                          cs_wrap(g, value[1], P_COND)),
+                   P_COND);
   const char *name = cs_fresh(g, "choice");
   cs_line(g, "%s %s;", cs_type(g, lane < 0 ? e->dtype : dtype_elem(e->dtype)), name);
   for (int i = 0; i < 2; i++) {
-    if (i == 0) cs_line(g, "if (%s) {", cond.s);
-    else cs_line(g, "} else {");
+    if (i == 0)
+      cs_line(g, "if (%s) {", cond.s);
+    else
+      cs_line(g, "} else {");
     text_add(g->out, text_str(&aside[i].text));
     g->indent++;
     cs_line(g, "%s = %s;", name, value[i].s);
@@ -505,10 +543,13 @@ Frag cs_choice(Cgen *g, const Expr *e, int lane)
 Frag cs_cast(Cgen *g, Frag v, DType from, DType to)
 {
   if (dtype_eq(from, to)) return v;
-  if (cs_half_bits(g, from) || cs_half_bits(g, to)) return cs_frag(cs_fmt(g, "%s(%s)", cs_half_cast(g, from, to), v.s), P_POST);
-  if (dtype_is_bool(to) && from.code == DT_FLOAT && from.bits == 16) v = cs_frag(cs_fmt(g, "(float)%s", cs_wrap(g, v, P_UNARY)), P_UNARY);
+  if (cs_half_bits(g, from) || cs_half_bits(g, to))
+    return cs_frag(cs_fmt(g, "%s(%s)", cs_half_cast(g, from, to), v.s), P_POST);
+  if (dtype_is_bool(to) && from.code == DT_FLOAT && from.bits == 16)
+    v = cs_frag(cs_fmt(g, "(float)%s", cs_wrap(g, v, P_UNARY)), P_UNARY);
   if (dtype_is_bool(to)) return cs_frag(cs_fmt(g, "%s != 0", cs_wrap(g, v, P_SHIFT)), P_EQ);
-  if (dtype_is_float(from) && dtype_is_int(to)) return cs_frag(cs_fmt(g, "%s(%s)", cs_saturate(g, from, to), v.s), P_POST);
+  if (dtype_is_float(from) && dtype_is_int(to))
+    return cs_frag(cs_fmt(g, "%s(%s)", cs_saturate(g, from, to), v.s), P_POST);
   return cs_frag(cs_fmt(g, "(%s)%s", cs_type(g, to), cs_wrap(g, v, P_UNARY)), P_UNARY);
 }
 
@@ -557,7 +598,8 @@ void cs_bind(Cgen *g, const Var *v, const Expr *value)
     cs_line(g, "const %s %s = %s;", cs_mask_type(g, bits, t.lanes), cs_name(g, v), mask);
   } else {
     const char *text = cs_text(g, value);
-    cs_line(g, "%s%s%s = %s;", t.code == DT_HANDLE ? "" : "const ", cs_fmt(g, "%s%s", cs_type(g, t), t.code == DT_HANDLE ? "const " : " "), cs_name(g, v), text);
+    cs_line(g, "%s%s%s = %s;", t.code == DT_HANDLE ? "" : "const ",
+            cs_fmt(g, "%s%s", cs_type(g, t), t.code == DT_HANDLE ? "const " : " "), cs_name(g, v), text);
   }
 }
 
@@ -566,7 +608,7 @@ static void bind_let(Cgen *g, const Expr *e, int lane)
 {
   const Var *v = e->u.var;
   if (v->dtype.lanes == 1 || lane < 0) {
-    if (lookup_bound(g, v, WHOLE_LET)) return;            /* bound for an earlier lane */
+    if (lookup_bound(g, v, WHOLE_LET)) return; /* bound for an earlier lane */
     cs_bind(g, v, e->arg[0]);
     vec_push(g->arena, &g->bound, (Bound){v, WHOLE_LET, cs_name(g, v)});
     return;
@@ -597,13 +639,15 @@ bool cs_half_bits(Cgen *g, DType t) { return t.code == DT_FLOAT && t.bits == 16 
 
 void cs_check_half(Cgen *g, const Expr *e)
 {
-  bool moves = e->kind == E_FLOAT || e->kind == E_VAR || e->kind == E_LOAD || e->kind == E_CAST || e->kind == E_SELECT || e->kind == E_LET ||
-               e->kind == E_BROADCAST ||
+  bool moves = e->kind == E_FLOAT || e->kind == E_VAR || e->kind == E_LOAD || e->kind == E_CAST ||
+               e->kind == E_SELECT || e->kind == E_LET || e->kind == E_BROADCAST ||
                (e->kind == E_CALL && (e->u.intrin == IN_IF_THEN_ELSE || e->u.intrin == IN_REINTERPRET));
   for (int i = 0; i < e->nargs && e->kind >= E_EQ && e->kind <= E_GE; i++)
     if (cs_half_bits(g, e->arg[i]->dtype)) moves = false;
   bool half = cs_half_bits(g, e->dtype) || (e->kind >= E_EQ && e->kind <= E_GE && cs_half_bits(g, e->arg[0]->dtype));
-  if (half && !moves) cs_unsupported(g, "%s on float16, which target '%s' cannot compute in", expr_kind_name((ExprKind)e->kind), g->target->text);
+  if (half && !moves)
+    cs_unsupported(g, "%s on float16, which target '%s' cannot compute in", expr_kind_name((ExprKind)e->kind),
+                   g->target->text);
 }
 
 static Frag scalar(Cgen *g, const Expr *e, int lane)
@@ -611,36 +655,68 @@ static Frag scalar(Cgen *g, const Expr *e, int lane)
   DType t = dtype_elem(e->dtype);
   cs_check_half(g, e);
   switch ((ExprKind)e->kind) {
-  case E_INT: return literal_int(g, t, e->u.i, false);
-  case E_FLOAT: return cs_literal_float(g, t, e->u.f);
-  case E_STR: return string(g, e->u.str);
-  case E_VAR: return variable(g, e, lane);
+  case E_INT:
+    return literal_int(g, t, e->u.i, false);
+  case E_FLOAT:
+    return cs_literal_float(g, t, e->u.f);
+  case E_STR:
+    return string(g, e->u.str);
+  case E_VAR:
+    return variable(g, e, lane);
   case E_MOD:
     if (dtype_is_float(t)) {
       g->uses_math = true;
-      return cs_frag(cs_fmt(g, "%s(%s, %s)", t.bits == 64 ? "fmod" : "fmodf", cs_lane(g, e->arg[0], lane).s, cs_lane(g, e->arg[1], lane).s), P_POST);
+      return cs_frag(cs_fmt(g, "%s(%s, %s)", t.bits == 64 ? "fmod" : "fmodf", cs_lane(g, e->arg[0], lane).s,
+                            cs_lane(g, e->arg[1], lane).s),
+                     P_POST);
     }
     return arithmetic(g, e, lane);
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: return arithmetic(g, e, lane);
-  case E_FLOORDIV: case E_FLOORMOD: return flooring(g, e, lane);
-  case E_MIN: case E_MAX: {
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+    return arithmetic(g, e, lane);
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+    return flooring(g, e, lane);
+  case E_MIN:
+  case E_MAX: {
     const char *name = cs_helper_of(g, e->kind == E_MIN ? "min" : "max", g->wide && t.code == DT_INT ? DT_I64 : t);
     return cs_frag(cs_fmt(g, "%s(%s, %s)", name, cs_lane(g, e->arg[0], lane).s, cs_lane(g, e->arg[1], lane).s), P_POST);
   }
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: return compare(g, e, lane);
-  case E_AND: case E_OR: return logic(g, e, lane);
-  case E_NOT: return cs_frag(cs_fmt(g, "!%s", cs_wrap(g, cs_lane(g, e->arg[0], lane), P_UNARY)), P_UNARY);
-  case E_CAST: return cs_cast(g, cs_lane(g, e->arg[0], lane), dtype_elem(e->arg[0]->dtype), t);
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+    return compare(g, e, lane);
+  case E_AND:
+  case E_OR:
+    return logic(g, e, lane);
+  case E_NOT:
+    return cs_frag(cs_fmt(g, "!%s", cs_wrap(g, cs_lane(g, e->arg[0], lane), P_UNARY)), P_UNARY);
+  case E_CAST:
+    return cs_cast(g, cs_lane(g, e->arg[0], lane), dtype_elem(e->arg[0]->dtype), t);
   case E_SELECT: {
     Frag c = cs_lane(g, e->arg[0], lane), a = cs_lane(g, e->arg[1], lane), b = cs_lane(g, e->arg[2], lane);
-    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, c, P_LOR), cs_wrap(g, a, P_COND + 1), cs_wrap(g, b, P_COND)), P_COND);
+    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, c, P_LOR), cs_wrap(g, a, P_COND + 1), cs_wrap(g, b, P_COND)),
+                   P_COND);
   }
-  case E_LET: bind_let(g, e, lane); return cs_lane(g, e->arg[1], lane);
-  case E_LOAD: return cs_load(g, e, lane);
-  case E_CALL: return cs_call(g, e, lane);
-  case E_RAMP: return ramp_lane(g, e, lane);
-  case E_BROADCAST: return cs_lane(g, e->arg[0], 0);
-  case E_REDUCE: case E_NKINDS: break;
+  case E_LET:
+    bind_let(g, e, lane);
+    return cs_lane(g, e->arg[1], lane);
+  case E_LOAD:
+    return cs_load(g, e, lane);
+  case E_CALL:
+    return cs_call(g, e, lane);
+  case E_RAMP:
+    return ramp_lane(g, e, lane);
+  case E_BROADCAST:
+    return cs_lane(g, e->arg[0], 0);
+  case E_REDUCE:
+  case E_NKINDS:
+    break;
   }
   BUG(g->ctx, "kernel form has no %s", expr_kind_name((ExprKind)e->kind));
 }

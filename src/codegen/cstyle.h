@@ -24,20 +24,37 @@ typedef struct Cgen Cgen;
 /* What the languages spell differently. */
 typedef struct Dialect {
   const char *name;
-  const char *ints[2][4];        /* [is unsigned][8 16 32 64 bits] */
-  const char *half;              /* float16 */
+  const char *ints[2][4]; /* [is unsigned][8 16 32 64 bits] */
+  const char *half;       /* float16 */
   const char *restrict_word;
-  const char *helper;            /* what a helper function begins with */
-  const char *shared;            /* what a declaration in shared memory begins with; NULL: there is none */
-  const char *barrier;           /* statement; NULL: there is none */
-  bool vectors;                  /* GNU vector types */
-  bool parallel;                 /* the runtime's parallel loops and packed calls */
+  const char *helper;              /* what a helper function begins with */
+  const char *shared;              /* what a declaration in shared memory begins with; NULL: there is none */
+  const char *barrier;             /* statement; NULL: there is none */
+  bool vectors;                    /* GNU vector types */
+  bool parallel;                   /* the runtime's parallel loops and packed calls */
   const char *float_special[2][3]; /* [float32, float64][infinity, -infinity, nan] */
-  const char *prefetch;          /* function; NULL: the hint is dropped */
+  const char *prefetch;            /* function; NULL: the hint is dropped */
 } Dialect;
 
 /* Binding strengths of C. */
-enum { P_NONE, P_COMMA, P_ASSIGN, P_COND, P_LOR, P_LAND, P_BOR, P_BXOR, P_BAND, P_EQ, P_REL, P_SHIFT, P_ADD, P_MUL, P_UNARY, P_POST };
+enum {
+  P_NONE,
+  P_COMMA,
+  P_ASSIGN,
+  P_COND,
+  P_LOR,
+  P_LAND,
+  P_BOR,
+  P_BXOR,
+  P_BAND,
+  P_EQ,
+  P_REL,
+  P_SHIFT,
+  P_ADD,
+  P_MUL,
+  P_UNARY,
+  P_POST
+};
 typedef struct Frag {
   const char *s;
   int prec;
@@ -46,52 +63,52 @@ typedef struct Frag {
 /* How a pointer variable is reached. */
 typedef struct Memory {
   const char *name;
-  DType elem;                    /* as the pointer is declared */
-  bool is_variable;              /* an allocation kept as one scalar or vector variable */
-  int lanes;                     /* of that variable */
+  DType elem;       /* as the pointer is declared */
+  bool is_variable; /* an allocation kept as one scalar or vector variable */
+  int lanes;        /* of that variable */
   bool read_only;
 } Memory;
 
 /* How an allocation is used in the whole kernel. */
 typedef struct Access {
   Stmt *alloc;
-  int64_t n;                     /* elements; -1: not constant */
+  int64_t n; /* elements; -1: not constant */
   bool any, loaded;
-  bool whole;                    /* always all of it at once, never from a parallel loop: a variable */
+  bool whole; /* always all of it at once, never from a parallel loop: a variable */
 } Access;
 
 /* A name that holds in the scope being printed: of a vector expression, or of one lane
  * of a let variable. */
 typedef struct Bound {
-  const void *what;              /* Expr* or Var* */
-  int lane;                      /* -1: all of it; -2: a let variable as a whole */
+  const void *what; /* Expr* or Var* */
+  int lane;         /* -1: all of it; -2: a let variable as a whole */
   const char *name;
 } Bound;
 
 struct Cgen {
   Ctx *ctx;
-  Arena *arena;                  /* the Code's */
+  Arena *arena; /* the Code's */
   const Target *target;
   const Dialect *dialect;
   Text types, helpers, functions;
-  StrMap made;                   /* types and helpers printed so far */
-  StrMap protos;                 /* of external functions */
+  StrMap made;   /* types and helpers printed so far */
+  StrMap protos; /* of external functions */
   bool uses_math, uses_string, uses_packed, uses_half;
   /* of the kernel being printed */
   const Kernel *k;
   Namer names;
-  Map memory;                    /* data Var* -> Memory* */
-  Map access;                    /* data Var* of allocations -> Access* */
-  Map used;                      /* Var* read or pointed through somewhere in the kernel */
-  Map data;                      /* Var* or Expr* -> (void *)1: wraps; 2: index arithmetic */
-  Map terms;                     /* Expr* -> Term*: how often the statement uses it */
-  Map mask_bits;                 /* Var* of a vector of bool -> its width */
+  Map memory;    /* data Var* -> Memory* */
+  Map access;    /* data Var* of allocations -> Access* */
+  Map used;      /* Var* read or pointed through somewhere in the kernel */
+  Map data;      /* Var* or Expr* -> (void *)1: wraps; 2: index arithmetic */
+  Map terms;     /* Expr* -> Term*: how often the statement uses it */
+  Map mask_bits; /* Var* of a vector of bool -> its width */
   Vec(Bound) bound;
   Text *out;
   int indent;
-  int parts;                     /* parallel bodies so far */
-  bool in_part;                  /* printing one */
-  bool wide;                     /* printing a shape: all integers are int64_t */
+  int parts;    /* parallel bodies so far */
+  bool in_part; /* printing one */
+  bool wide;    /* printing a shape: all integers are int64_t */
 };
 
 /* ---- cstyle.c: names, types, literals, scalar expressions ------------------------- */
@@ -103,37 +120,37 @@ const char *cs_name_as(Cgen *, const Var *, const char *hint);
 const char *cs_fresh(Cgen *, const char *hint);
 /* A function's name: the kernel's, kept away from keywords and the C library. */
 const char *cs_function_name(Cgen *, const char *);
-const char *cs_type(Cgen *, DType);               /* of a value, scalar or vector */
-const char *cs_storage_type(Cgen *, DType);       /* of an element in memory */
-const char *cs_suffix(Cgen *, DType);             /* "f32", "u8x16": part of helpers' names */
-DType cs_storage(Cgen *, DType);                  /* the dtype whose bits stand for it */
+const char *cs_type(Cgen *, DType);         /* of a value, scalar or vector */
+const char *cs_storage_type(Cgen *, DType); /* of an element in memory */
+const char *cs_suffix(Cgen *, DType);       /* "f32", "u8x16": part of helpers' names */
+DType cs_storage(Cgen *, DType);            /* the dtype whose bits stand for it */
 void cs_line(Cgen *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *cs_fmt(Cgen *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 Frag cs_frag(const char *, int prec);
-const char *cs_wrap(Cgen *, Frag, int prec);      /* in parentheses when it binds weaker */
+const char *cs_wrap(Cgen *, Frag, int prec); /* in parentheses when it binds weaker */
 /* Prints a helper once. */
-bool cs_needs(Cgen *, const char *name);          /* true: not made yet; the caller prints it */
+bool cs_needs(Cgen *, const char *name); /* true: not made yet; the caller prints it */
 void cs_helper(Cgen *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void cs_unsupported(Cgen *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* The whole value; and lane of a vector (a scalar is itself in every lane). */
 Frag cs_expr(Cgen *, const Expr *);
 Frag cs_lane(Cgen *, const Expr *, int lane);
-const char *cs_text(Cgen *, const Expr *);        /* cs_expr, bare */
+const char *cs_text(Cgen *, const Expr *); /* cs_expr, bare */
 Frag cs_literal_float(Cgen *, DType, double);
 Frag cs_cast(Cgen *, Frag, DType from, DType to); /* scalars */
-bool cs_may_fail(Cgen *, const Expr *);                   /* loads, divisions, calls: not to be evaluated early */
+bool cs_may_fail(Cgen *, const Expr *);           /* loads, divisions, calls: not to be evaluated early */
 bool cs_wraps(Cgen *, const Expr *);
-void cs_bind(Cgen *, const Var *, const Expr *value);   /* const T v = value; */
+void cs_bind(Cgen *, const Var *, const Expr *value); /* const T v = value; */
 bool cs_divisor_known(const Expr *);
 bool cs_half_bits(Cgen *, DType);
 void cs_check_half(Cgen *, const Expr *);
-Frag cs_choice(Cgen *, const Expr *, int lane);   /* if_then_else */
+Frag cs_choice(Cgen *, const Expr *, int lane); /* if_then_else */
 
 /* Counts the terms of the expressions that a statement is about to print. */
 void cs_share_begin(Cgen *);
 void cs_share(Cgen *, const Expr *);
-bool cs_is_shared(Cgen *, const Expr *);          /* printed once, under a name */
+bool cs_is_shared(Cgen *, const Expr *); /* printed once, under a name */
 
 /* Statements printed aside. */
 typedef struct Aside {
@@ -141,7 +158,7 @@ typedef struct Aside {
   int bound;
 } Aside;
 void cs_aside_begin(Cgen *, Aside *);
-bool cs_aside_end(Cgen *, Aside *);               /* true: something was printed */
+bool cs_aside_end(Cgen *, Aside *); /* true: something was printed */
 
 /* ---- cstyle_memory.c: loads, stores, addresses ------------------------------------- */
 
@@ -161,17 +178,17 @@ Frag cs_vector(Cgen *, const Expr *);
 Frag cs_mask(Cgen *, const Expr *, int bits);
 int cs_mask_width(Cgen *, const Expr *);
 const char *cs_splat(Cgen *, DType, const char *scalar);
-const char *cs_lanes(Cgen *, const Expr *);       /* (f32x4){lane 0, lane 1, …} */
+const char *cs_lanes(Cgen *, const Expr *); /* (f32x4){lane 0, lane 1, …} */
 const char *cs_mask_type(Cgen *, int bits, int lanes);
-const char *cs_memory_type(Cgen *, DType);        /* f32x8u */
+const char *cs_memory_type(Cgen *, DType); /* f32x8u */
 
 /* ---- cstyle_call.c: intrinsic functions ------------------------------------------------ */
 
 Frag cs_call(Cgen *, const Expr *, int lane);
-const char *cs_helper_of(Cgen *, const char *what, DType);   /* min, max, floordiv, … */
+const char *cs_helper_of(Cgen *, const char *what, DType); /* min, max, floordiv, … */
 const char *cs_saturate(Cgen *, DType from, DType to);
-const char *cs_half_cast(Cgen *, DType from, DType to);      /* float16 kept as bits */
-void cs_eval(Cgen *, const Expr *);               /* for its effect */
+const char *cs_half_cast(Cgen *, DType from, DType to); /* float16 kept as bits */
+void cs_eval(Cgen *, const Expr *);                     /* for its effect */
 
 /* ---- cstyle_stmt.c --------------------------------------------------------------------- */
 
@@ -180,7 +197,7 @@ void cs_scan_uses(Cgen *, Stmt *);
 /* Does something below s live in that place?  Does it call the runtime? */
 bool cs_uses_place(Stmt *s, Place);
 bool cs_uses_runtime(Cgen *, Stmt *s);
-LatheRtDType cs_rt_dtype(DType);                  /* DLPack's codes */
+LatheRtDType cs_rt_dtype(DType); /* DLPack's codes */
 
 /* ---- cstyle_part.c: parallel loops as functions of their own ------------------------------ */
 

@@ -67,7 +67,8 @@ static Frag from_storage(Cgen *g, DType t, const char *s)
 static Frag load_variable(Cgen *g, const Expr *e, const Memory *mem, int lane)
 {
   DType t = dtype_elem(e->dtype);
-  if (mem->lanes == 1 || (lane < 0 && e->dtype.lanes > 1)) return from_storage(g, e->dtype.lanes == 1 ? t : DT_U8, mem->name);
+  if (mem->lanes == 1 || (lane < 0 && e->dtype.lanes > 1))
+    return from_storage(g, e->dtype.lanes == 1 ? t : DT_U8, mem->name);
   return from_storage(g, t, cs_fmt(g, "%s[%d]", mem->name, lane));
 }
 
@@ -97,8 +98,10 @@ static void store_vector(Cgen *g, Stmt *s)
   const Memory *mem = cs_memory(g, b);
   DType t = dtype_lanes(cs_storage(g, b->dtype), lanes);
   const char *v;
-  if (dtype_is_bool(b->dtype)) v = cs_fmt(g, "(%s)(%s & 1)", cs_type(g, t), cs_wrap(g, cs_mask(g, value, 8), P_EQ));
-  else v = cs_text(g, value);
+  if (dtype_is_bool(b->dtype))
+    v = cs_fmt(g, "(%s)(%s & 1)", cs_type(g, t), cs_wrap(g, cs_mask(g, value, 8), P_EQ));
+  else
+    v = cs_text(g, value);
   cs_line(g, "%s = %s;", mem->is_variable ? mem->name : vector_at(g, b, s->u.store.index[0], ""), v);
 }
 
@@ -123,7 +126,7 @@ static void store_lanes(Cgen *g, Stmt *s)
   const Memory *mem = cs_memory(g, b);
   const char **v = arena_array(scratch(g->ctx), const char *, lanes);
   Reads reads = {b, index, false};
-  if (!mask) expr_visit(g->ctx, value, look_for_read, &reads);        /* a masked lane is neither read nor written */
+  if (!mask) expr_visit(g->ctx, value, look_for_read, &reads); /* a masked lane is neither read nor written */
   for (int i = 0; i < lanes && reads.yes; i++) {
     v[i] = cs_fresh(g, "lane");
     cs_line(g, "const %s %s = %s;", cs_type(g, dtype_elem(value->dtype)), v[i], cs_lane(g, value, i).s);
@@ -132,7 +135,8 @@ static void store_lanes(Cgen *g, Stmt *s)
     if (mask) cs_line(g, "if (%s) {", cs_lane(g, mask, i).s);
     g->indent += mask != NULL;
     const char *text = reads.yes ? v[i] : to_storage(g, b->dtype, cs_lane(g, value, i));
-    const char *to = mem->is_variable ? cs_fmt(g, "%s[%d]", mem->name, i) : element(g, mem, b->dtype, cs_lane(g, index, i).s);
+    const char *to =
+        mem->is_variable ? cs_fmt(g, "%s[%d]", mem->name, i) : element(g, mem, b->dtype, cs_lane(g, index, i).s);
     cs_line(g, "%s = %s;", to, text);
     g->indent -= mask != NULL;
     if (mask) cs_line(g, "}");
@@ -148,13 +152,17 @@ void cs_store(Cgen *g, Stmt *s)
   if (index->dtype.lanes == 1 && value->dtype.lanes == 1) {
     const char *v = to_storage(g, b->dtype, cs_expr(g, value));
     const char *to = mem->is_variable ? mem->name : element(g, mem, b->dtype, cs_text(g, index));
-    if (s->u.store.mask) cs_line(g, "if (%s) %s = %s;", cs_text(g, s->u.store.mask), to, v);
-    else cs_line(g, "%s = %s;", to, v);
+    if (s->u.store.mask)
+      cs_line(g, "if (%s) %s = %s;", cs_text(g, s->u.store.mask), to, v);
+    else
+      cs_line(g, "%s = %s;", to, v);
     return;
   }
   bool whole = g->dialect->vectors && !s->u.store.mask && (mem->is_variable || is_contiguous(index));
-  if (whole) store_vector(g, s);
-  else store_lanes(g, s);
+  if (whole)
+    store_vector(g, s);
+  else
+    store_lanes(g, s);
 }
 
 /* ---- allocations ----------------------------------------------------------------------------------- */
@@ -180,7 +188,9 @@ void cs_note_access(Cgen *g, const Buffer *b, const Expr *index, Stmt *use, bool
   if (!a) return;
   a->any = true;
   a->loaded |= load;
-  if (!whole || !index || !covers(a, index) || !dtype_eq(b->dtype, a->alloc->u.alloc.buffer->dtype) || is_captured(a, use)) a->whole = false;
+  if (!whole || !index || !covers(a, index) || !dtype_eq(b->dtype, a->alloc->u.alloc.buffer->dtype) ||
+      is_captured(a, use))
+    a->whole = false;
 }
 
 void cs_note_alloc(Cgen *g, Stmt *s)
@@ -200,8 +210,10 @@ static void alloc_variable(Cgen *g, Stmt *s, const Access *a)
   const char *name = cs_name(g, b->data);
   DType t = dtype_lanes(cs_storage(g, b->dtype), (int)a->n);
   cs_declare_memory(g, b->data, (Memory){name, b->dtype, true, (int)a->n, false});
-  if (g->dialect->vectors || a->n == 1) cs_line(g, "%s %s;", cs_type(g, t), name);
-  else cs_line(g, "%s %s[%d];", cs_type(g, dtype_elem(t)), name, (int)a->n);
+  if (g->dialect->vectors || a->n == 1)
+    cs_line(g, "%s %s;", cs_type(g, t), name);
+  else
+    cs_line(g, "%s %s[%d];", cs_type(g, dtype_elem(t)), name, (int)a->n);
   if (!a->loaded) cs_line(g, "(void)%s;", name);
 }
 
@@ -221,11 +233,15 @@ static void alloc_piece(Cgen *g, Stmt *s)
   const Buffer *b = s->u.alloc.buffer;
   const char *type = cs_storage_type(g, b->dtype), *name = cs_name(g, b->data);
   const char *offset = s->u.alloc.offset && !expr_is_int(s->u.alloc.offset, 0)
-                           ? cs_fmt(g, " + %s", cs_wrap(g, cs_expr(g, s->u.alloc.offset), P_ADD)) : "";
+                           ? cs_fmt(g, " + %s", cs_wrap(g, cs_expr(g, s->u.alloc.offset), P_ADD))
+                           : "";
   cs_declare_memory(g, b->data, (Memory){name, b->dtype, false, 1, false});
-  if (s->u.alloc.place == PLACE_WORKSPACE) cs_line(g, "%s *const %s = (%s *)((char *)workspace%s);", type, name, type, offset);
-  else if (g->in_part) cs_line(g, "%s *const %s = (%s *)(slices + slot * slice_bytes%s);", type, name, type, offset);
-  else cs_line(g, "%s *const %s = (%s *)(slices%s);", type, name, type, offset);
+  if (s->u.alloc.place == PLACE_WORKSPACE)
+    cs_line(g, "%s *const %s = (%s *)((char *)workspace%s);", type, name, type, offset);
+  else if (g->in_part)
+    cs_line(g, "%s *const %s = (%s *)(slices + slot * slice_bytes%s);", type, name, type, offset);
+  else
+    cs_line(g, "%s *const %s = (%s *)(slices%s);", type, name, type, offset);
 }
 
 void cs_alloc(Cgen *g, Stmt *s)
@@ -235,15 +251,21 @@ void cs_alloc(Cgen *g, Stmt *s)
   const Buffer *b = s->u.alloc.buffer;
   if (a->any) {
     switch (place) {
-    case PLACE_NONE: case PLACE_STACK:
-      if (a->whole) alloc_variable(g, s, a);
-      else alloc_array(g, s, a, "");
+    case PLACE_NONE:
+    case PLACE_STACK:
+      if (a->whole)
+        alloc_variable(g, s, a);
+      else
+        alloc_array(g, s, a, "");
       break;
     case PLACE_SHARED:
       if (!g->dialect->shared) cs_unsupported(g, "'%s' in shared memory, which this target has not", b->name);
       alloc_array(g, s, a, g->dialect->shared);
       break;
-    case PLACE_WORKSPACE: case PLACE_SLICE: alloc_piece(g, s); break;
+    case PLACE_WORKSPACE:
+    case PLACE_SLICE:
+      alloc_piece(g, s);
+      break;
     }
   }
   cs_stmt(g, s->u.alloc.body);

@@ -7,9 +7,9 @@
 #include "codegen/cstyle.h"
 
 typedef struct Field {
-  const char *type, *name;       /* in the struct */
-  const char *param;             /* its type as a parameter */
-  const char *value;             /* what the kernel puts there */
+  const char *type, *name; /* in the struct */
+  const char *param;       /* its type as a parameter */
+  const char *value;       /* what the kernel puts there */
 } Field;
 typedef Vec(Field) Fields;
 
@@ -33,8 +33,10 @@ static void add_capture(Cgen *g, Fields *out, const Var *v)
     return;
   }
   const char *name = cs_name(g, v), *type;
-  if (v->dtype.lanes > 1 && dtype_is_bool(dtype_elem(v->dtype))) type = cs_mask_type(g, cs_mask_width(g, v->expr), v->dtype.lanes);
-  else type = cs_type(g, v->dtype);
+  if (v->dtype.lanes > 1 && dtype_is_bool(dtype_elem(v->dtype)))
+    type = cs_mask_type(g, cs_mask_width(g, v->expr), v->dtype.lanes);
+  else
+    type = cs_type(g, v->dtype);
   type = cs_fmt(g, "%s%s", type, str_ends(type, "*") ? "" : " ");
   vec_push(tmp, out, (Field){type, name, cs_fmt(g, "const %s", type), name});
 }
@@ -46,24 +48,31 @@ static void find_fields(Cgen *g, Stmt *s, Fields *out)
   int n = lower_captures(tmp, s->u.loop.body, &vars);
   for (int i = 0; i < n; i++)
     if (vars[i] != s->u.loop.var) add_capture(g, out, vars[i]);
-  if (cs_uses_place(s->u.loop.body, PLACE_WORKSPACE)) vec_push(tmp, out, (Field){"void *", "workspace", "void *", "workspace"});
+  if (cs_uses_place(s->u.loop.body, PLACE_WORKSPACE))
+    vec_push(tmp, out, (Field){"void *", "workspace", "void *", "workspace"});
   if (cs_uses_place(s->u.loop.body, PLACE_SLICE)) {
     vec_push(tmp, out, (Field){"char *", "slices", "char *", "slices"});
     vec_push(tmp, out, (Field){"int64_t ", "slice_bytes", "const int64_t ", "slice_bytes"});
   }
-  if (cs_uses_runtime(g, s->u.loop.body)) vec_push(tmp, out, (Field){"const LatheRtCalls *", "rt", "const LatheRtCalls *", "rt"});
+  if (cs_uses_runtime(g, s->u.loop.body))
+    vec_push(tmp, out, (Field){"const LatheRtCalls *", "rt", "const LatheRtCalls *", "rt"});
 }
 
 static void print_part(Cgen *g, Stmt *s, const char *base, const Fields *f)
 {
   const Var *v = s->u.loop.var;
   const char *name = cs_name(g, v), *type = cs_type(g, v->dtype);
-  text_printf(g->out, "\n/* Iterations [begin, end) of the parallel loop over %s. */\nstatic __attribute__((noinline)) int32_t %s_part%d(", name, base, g->parts);
+  text_printf(g->out,
+              "\n/* Iterations [begin, end) of the parallel loop over %s. */\nstatic __attribute__((noinline)) int32_t "
+              "%s_part%d(",
+              name, base, g->parts);
   for (int i = 0; i < f->n; i++) text_printf(g->out, "%s%s, ", f->v[i].param, f->v[i].name);
   text_add(g->out, "int64_t begin, int64_t end, int32_t slot)\n{\n");
   cs_line(g, "(void)slot;");
-  if (dtype_eq(v->dtype, DT_I64)) cs_line(g, "for (%s %s = begin; %s < end; %s++) {", type, name, name, name);
-  else cs_line(g, "for (%s %s = (%s)begin; %s < (%s)end; %s++) {", type, name, type, name, type, name);
+  if (dtype_eq(v->dtype, DT_I64))
+    cs_line(g, "for (%s %s = begin; %s < end; %s++) {", type, name, name, name);
+  else
+    cs_line(g, "for (%s %s = (%s)begin; %s < (%s)end; %s++) {", type, name, type, name, type, name);
   g->indent++;
   cs_stmt(g, s->u.loop.body);
   g->indent--;
@@ -74,9 +83,12 @@ static void print_part(Cgen *g, Stmt *s, const char *base, const Fields *f)
 
 static void print_task(Cgen *g, const char *base, const Fields *f)
 {
-  text_printf(g->out, "\nstatic int32_t %s_task%d(int64_t begin, int64_t end, int32_t slot, void *env)\n{\n", base, g->parts);
-  if (f->n) cs_line(g, "const struct %s_env%d *e = env;", base, g->parts);
-  else cs_line(g, "(void)env;");
+  text_printf(g->out, "\nstatic int32_t %s_task%d(int64_t begin, int64_t end, int32_t slot, void *env)\n{\n", base,
+              g->parts);
+  if (f->n)
+    cs_line(g, "const struct %s_env%d *e = env;", base, g->parts);
+  else
+    cs_line(g, "(void)env;");
   Text args = text_new(scratch(g->ctx));
   for (int i = 0; i < f->n; i++) text_printf(&args, "e->%s, ", f->v[i].name);
   cs_line(g, "return %s_part%d(%sbegin, end, slot);", base, g->parts, text_str(&args));
@@ -117,7 +129,8 @@ void cs_parallel(Cgen *g, Stmt *s)
     for (int i = 0; i < f.n; i++) text_printf(&values, "%s%s", i ? ", " : "", f.v[i].value);
     cs_line(g, "struct %s_env%d %s = {%s};", base, g->parts, env, text_str(&values));
   }
-  cs_line(g, "const int32_t %s = rt->parallel_for(rt, %s, %s_task%d, %s%s);", status, extent, base, g->parts, f.n ? "&" : "", f.n ? env : "0");
+  cs_line(g, "const int32_t %s = rt->parallel_for(rt, %s, %s_task%d, %s%s);", status, extent, base, g->parts,
+          f.n ? "&" : "", f.n ? env : "0");
   cs_line(g, "if (%s != 0) return %s;", status, status);
   g->parts++;
 }

@@ -11,7 +11,8 @@
 
 static const Dialect cuda_dialect = {
     .name = "cuda",
-    .ints = {{"signed char", "short", "int", "long long"}, {"unsigned char", "unsigned short", "unsigned int", "unsigned long long"}},
+    .ints = {{"signed char", "short", "int", "long long"},
+             {"unsigned char", "unsigned short", "unsigned int", "unsigned long long"}},
     .half = "half",
     .restrict_word = "__restrict__",
     .helper = "static __device__ __forceinline__",
@@ -30,12 +31,13 @@ typedef struct CudaState {
 typedef struct Cuda {
   Cgen *g;
   CudaState *state;
-  int first;                     /* launches of earlier functions */
+  int first; /* launches of earlier functions */
 } Cuda;
 
 /* ---- the shape of a launch --------------------------------------------------------------- */
 
-static const char *const axes[6] = {"blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"};
+static const char *const axes[6] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z",
+                                    "threadIdx.x", "threadIdx.y", "threadIdx.z"};
 
 typedef struct Extents {
   Cgen *g;
@@ -67,7 +69,8 @@ static int64_t threads_per_block(Cgen *g, const Extents *x)
   }
   int limit = g->target->max_threads_per_block;
   if (limit && n > limit)
-    raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: a block of %" PRId64 " threads, target '%s' has at most %d; split the loops bound to threadIdx",
+    raise(g->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "%s: a block of %" PRId64 " threads, target '%s' has at most %d; split the loops bound to threadIdx",
           g->k->name, n, g->target->text, limit);
   return n;
 }
@@ -91,7 +94,8 @@ static void print_parameters(Cgen *g, int n, const Var *const *vars)
       continue;
     }
     const KernelArg *arg = find_arg(g->k, vars[i]);
-    text_printf(g->out, "%s%s *%s%s", mem->read_only ? "const " : "", cs_storage_type(g, mem->elem), arg && !arg->may_alias ? "__restrict__ " : "", mem->name);
+    text_printf(g->out, "%s%s *%s%s", mem->read_only ? "const " : "", cs_storage_type(g, mem->elem),
+                arg && !arg->may_alias ? "__restrict__ " : "", mem->name);
   }
 }
 
@@ -101,14 +105,16 @@ static void record_launch(Cuda *c, const Extents *x, const char *name, int n, co
   CudaLaunch l = {.function = arena_strdup(g->arena, g->k->name), .kernel = arena_strdup(g->arena, name), .nargs = n};
   for (int i = 0; i < 6; i++) {
     const char *extent = x->of[i] ? arena_strdup(g->arena, cs_text(g, x->of[i])) : "1";
-    if (i < 3) l.grid[i] = extent;
-    else l.block[i - 3] = extent;
+    if (i < 3)
+      l.grid[i] = extent;
+    else
+      l.block[i - 3] = extent;
   }
   l.args = arena_array(g->arena, const char *, n);
   for (int i = 0; i < n; i++) l.args[i] = arena_strdup(g->arena, cs_name(g, vars[i]));
   vec_push(g->arena, &c->state->launches, l);
-  text_printf(g->out, "\n/* %s, launch %d\n *   grid  (%s, %s, %s)\n *   block (%s, %s, %s)\n *   with  (", g->k->name, c->state->launches.n - 1 - c->first,
-              l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2]);
+  text_printf(g->out, "\n/* %s, launch %d\n *   grid  (%s, %s, %s)\n *   block (%s, %s, %s)\n *   with  (", g->k->name,
+              c->state->launches.n - 1 - c->first, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2]);
   for (int i = 0; i < n; i++) text_printf(g->out, "%s%s", i ? ", " : "", l.args[i]);
   text_add(g->out, ") */\n");
 }
@@ -173,7 +179,8 @@ static void host_stmt(Cuda *c, Stmt *s);
 static void host_alloc(Cuda *c, Stmt *s)
 {
   const Buffer *b = s->u.alloc.buffer;
-  if (s->u.alloc.place != PLACE_WORKSPACE) BUG(c->g->ctx, "%s: '%s' stands outside thread loops and not in the workspace", c->g->k->name, b->name);
+  if (s->u.alloc.place != PLACE_WORKSPACE)
+    BUG(c->g->ctx, "%s: '%s' stands outside thread loops and not in the workspace", c->g->k->name, b->name);
   cs_declare_memory(c->g, b->data, (Memory){cs_name(c->g, b->data), b->dtype, false, 1, false});
   host_stmt(c, s->u.alloc.body);
 }
@@ -186,11 +193,15 @@ static void host_stmt(Cuda *c, Stmt *s)
   case S_SEQ:
     for (int i = 0; i < s->u.seq.n; i++) host_stmt(c, s->u.seq.v[i]);
     return;
-  case S_ATTR: host_stmt(c, s->u.attr.body); return;
-  case S_ALLOC: host_alloc(c, s); return;
+  case S_ATTR:
+    host_stmt(c, s->u.attr.body);
+    return;
+  case S_ALLOC:
+    host_alloc(c, s);
+    return;
   case S_LET:
     if (!threads) break;
-    host_stmt(c, s->u.let.body);                  /* a value handed to the kernels */
+    host_stmt(c, s->u.let.body); /* a value handed to the kernels */
     return;
   case S_FOR:
     if (s->u.loop.kind != FOR_THREAD || str_starts(s->u.loop.thread_tag, "vthread")) break;
@@ -199,11 +210,19 @@ static void host_stmt(Cuda *c, Stmt *s)
   case S_EVAL:
     if (s->u.eval.value->kind != E_CALL) return;
     break;
-  case S_IF: case S_WHILE: case S_STORE: case S_BLOCK: break;
+  case S_IF:
+  case S_WHILE:
+  case S_STORE:
+  case S_BLOCK:
+    break;
   }
   const char *what = s->kind == S_FOR ? s->u.loop.var->name : s->kind == S_STORE ? s->u.store.buffer->name : "";
-  raise(c->g->ctx, ERR_UNSUPPORTED, s->loc, "%s: %s '%s' stands outside the loops bound to blockIdx and threadIdx; bind a loop around it",
-        c->g->k->name, s->kind == S_FOR ? "loop" : s->kind == S_STORE ? "the store to" : "a statement", what);
+  raise(c->g->ctx, ERR_UNSUPPORTED, s->loc,
+        "%s: %s '%s' stands outside the loops bound to blockIdx and threadIdx; bind a loop around it", c->g->k->name,
+        s->kind == S_FOR     ? "loop"
+        : s->kind == S_STORE ? "the store to"
+                             : "a statement",
+        what);
 }
 
 static void print_function(Cuda *c, const Kernel *k)
@@ -235,7 +254,8 @@ static const CodeBackend cuda_backend = {.name = "cuda", .formats = "cuda ptx", 
 
 const CudaLaunch *codegen_cuda_launches(Code *code, int *n)
 {
-  if (code->backend != &cuda_backend) raise(code->ctx, ERR_ARGUMENT, NOWHERE, "code of the %s backend has no launches", code->backend->name);
+  if (code->backend != &cuda_backend)
+    raise(code->ctx, ERR_ARGUMENT, NOWHERE, "code of the %s backend has no launches", code->backend->name);
   CudaState *state = code->state;
   *n = state->launches.n;
   return state->launches.v;

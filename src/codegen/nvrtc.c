@@ -16,7 +16,8 @@ typedef struct Nvrtc {
   Ctx *ctx;
   void *library;
   Program program;
-  int (*create)(Program *, const char *source, const char *name, int nheaders, const char *const *headers, const char *const *names);
+  int (*create)(Program *, const char *source, const char *name, int nheaders, const char *const *headers,
+                const char *const *names);
   int (*compile)(Program, int n, const char *const *options);
   int (*destroy)(Program *);
   int (*log_size)(Program, size_t *);
@@ -44,9 +45,13 @@ static void *symbol(Nvrtc *n, const char *name)
 
 static void open_library(Nvrtc *n)
 {
-  static const char *const names[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "/usr/local/cuda/lib64/libnvrtc.so"};
-  for (size_t i = 0; i < sizeof names / sizeof *names && !n->library; i++) n->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-  if (!n->library) raise(n->ctx, ERR_UNSUPPORTED, NOWHERE, "NVRTC was not found (libnvrtc.so); install the CUDA toolkit, or take the CUDA source");
+  static const char *const names[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
+                                      "/usr/local/cuda/lib64/libnvrtc.so"};
+  for (size_t i = 0; i < sizeof names / sizeof *names && !n->library; i++)
+    n->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); /* it keeps memory of its own */
+  if (!n->library)
+    raise(n->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "NVRTC was not found (libnvrtc.so); install the CUDA toolkit, or take the CUDA source");
   *(void **)&n->create = symbol(n, "nvrtcCreateProgram");
   *(void **)&n->compile = symbol(n, "nvrtcCompileProgram");
   *(void **)&n->destroy = symbol(n, "nvrtcDestroyProgram");
@@ -87,7 +92,8 @@ static void compile(Nvrtc *n, const char *source, const Target *target, bool cub
 {
   Arena *tmp = scratch(n->ctx);
   const char *arch = target->gpu_arch && *target->gpu_arch ? target->gpu_arch : "sm_70";
-  if (!str_starts(arch, "sm_")) raise(n->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -arch is '%s', wants sm_NN", target->text, arch);
+  if (!str_starts(arch, "sm_"))
+    raise(n->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -arch is '%s', wants sm_NN", target->text, arch);
   const char *folder = strstr(source, "#include") ? include_folder(n) : NULL, *option[4];
   int count = 0;
   option[count++] = arena_printf(tmp, "--gpu-architecture=%s%s", cubin ? "sm_" : "compute_", arch + 3);
@@ -103,7 +109,8 @@ static void compile(Nvrtc *n, const char *source, const Target *target, bool cub
     log = arena_alloc(tmp, size + 1);
     n->log(n->program, log);
   }
-  raise(n->ctx, ERR_IO, NOWHERE, "NVRTC refused the CUDA source for %s (%s): %.1500s", arch, n->error(status), log ? log : "");
+  raise(n->ctx, ERR_IO, NOWHERE, "NVRTC refused the CUDA source for %s (%s): %.1500s", arch, n->error(status),
+        log ? log : "");
 }
 
 /* The library stays open until the caller's scope ends. */
@@ -121,6 +128,6 @@ const void *codegen_nvrtc(Arena *arena, const char *source, const Target *target
   char *out = arena_alloc(arena, bytes + 1);
   if (status == 0) status = cubin ? n->cubin(n->program, out) : n->ptx(n->program, out);
   if (status) raise(ctx, ERR_IO, NOWHERE, "NVRTC: %s", n->error(status));
-  *size = cubin ? bytes : strlen(out);               /* PTX counts its terminating zero */
+  *size = cubin ? bytes : strlen(out); /* PTX counts its terminating zero */
   return out;
 }

@@ -25,16 +25,21 @@ static const Expr *lanes_from(int64_t base, int lanes) { return lanes_at(expr_i3
 TEST(test_reads_well)
 {
   (void)c;
-  const Buffer *b[] = {flat("A", DT_F32, 64), flat("B", DT_F32, 256), flat("C", DT_F32, 4)}, *acc = flat("C.local", DT_F32, 4);
+  const Buffer *b[] = {flat("A", DT_F32, 64), flat("B", DT_F32, 256), flat("C", DT_F32, 4)},
+               *acc = flat("C.local", DT_F32, 4);
   const Var *k = index_var("k");
   const Expr *all = lanes_from(0, 4), *row = lanes_at(expr_mul(m, k->expr, expr_i32(m, 4)), 4);
   const Expr *product = expr_mul(m, expr_broadcast(m, at(b[0], k->expr), 4), at(b[1], row));
   Stmt *step = loop(k, 64, put(acc, all, expr_add(m, at(acc, all), product)));
-  Stmt *body = alloc_at(acc, PLACE_STACK, 0, stmt_seq(m, 3, (Stmt *[]){put(acc, all, expr_broadcast(m, expr_float(m, DT_F32, 0), 4)), step, put(b[2], all, at(acc, all))}));
+  Stmt *body = alloc_at(acc, PLACE_STACK, 0,
+                        stmt_seq(m, 3,
+                                 (Stmt *[]){put(acc, all, expr_broadcast(m, expr_float(m, DT_F32, 0), 4)), step,
+                                            put(b[2], all, at(acc, all))}));
   Kernel *kernel = kernel_of("row", plain(), 3, b, 1, body);
   const char *text = text_of(compile(plain(), 1, &kernel));
   expect_text(text, "/* ---- kernel row ---- */\n"
-                    "LATHE_EXPORT int32_t row(const float *restrict A, const float *restrict B, float *restrict C, void *workspace, const LatheRtCalls *rt)\n"
+                    "LATHE_EXPORT int32_t row(const float *restrict A, const float *restrict B, float *restrict C, "
+                    "void *workspace, const LatheRtCalls *rt)\n"
                     "{\n  (void)workspace;\n  (void)rt;\n  f32x4 C_local;\n  C_local = splat_f32x4(0.0f);\n"
                     "  for (int32_t k = 0; k < 64; k++) {\n"
                     "    C_local = C_local + splat_f32x4(A[k]) * *(const f32x4u *)(B + k * 4);\n"
@@ -53,10 +58,12 @@ TEST(test_reads_well)
 TEST(test_names)
 {
   (void)c;
-  const Buffer *b[] = {flat("int", DT_F64, 8), flat("exp", DT_F64, 8), flat("f64", DT_F64, 8), flat("slots", DT_F64, 8)};
+  const Buffer *b[] = {flat("int", DT_F64, 8), flat("exp", DT_F64, 8), flat("f64", DT_F64, 8),
+                       flat("slots", DT_F64, 8)};
   const Var *i = index_var("for"), *again = index_var("for"), *dotted = index_var("i.outer");
   const Expr *x = at(b[0], i->expr);
-  Stmt *all[] = {loop(i, 8, put(b[1], i->expr, expr_call(m, DT_NONE, IN_EXP, 1, &x))), loop(again, 8, put(b[2], again->expr, at(b[0], again->expr))),
+  Stmt *all[] = {loop(i, 8, put(b[1], i->expr, expr_call(m, DT_NONE, IN_EXP, 1, &x))),
+                 loop(again, 8, put(b[2], again->expr, at(b[0], again->expr))),
                  loop(dotted, 8, put(b[3], dotted->expr, at(b[0], dotted->expr)))};
   Kernel *k = kernel_of("main", plain(), 4, b, 3, stmt_seq(m, 3, all));
   double in[8], e[8], copy[2][8];
@@ -68,8 +75,10 @@ TEST(test_names)
 TEST(test_literals)
 {
   (void)c;
-  const Buffer *b[] = {flat("F", DT_F32, 6), flat("D", DT_F64, 4), flat("I", DT_I32, 2), flat("L", DT_I64, 4), flat("U", DTYPE(DT_UINT, 64), 1)};
-  const double f[] = {0.1f, -0.0, INFINITY, -INFINITY, 3.4028234663852886e38, 1e-45}, d[] = {0.1, -2.5e-308, NAN, 1e300};
+  const Buffer *b[] = {flat("F", DT_F32, 6), flat("D", DT_F64, 4), flat("I", DT_I32, 2), flat("L", DT_I64, 4),
+                       flat("U", DTYPE(DT_UINT, 64), 1)};
+  const double f[] = {0.1f, -0.0, INFINITY, -INFINITY, 3.4028234663852886e38, 1e-45},
+               d[] = {0.1, -2.5e-308, NAN, 1e300};
   const int64_t i32[] = {INT32_MIN, INT32_MAX}, i64[] = {INT64_MIN, INT64_MAX, 4294967296, -1};
   Vec(Stmt *) s = {0};
   for (int i = 0; i < COUNT(f); i++) vec_push(scratch(ctx), &s, put(b[0], num(i), expr_float(m, DT_F32, f[i])));
@@ -82,7 +91,9 @@ TEST(test_literals)
   int32_t p[2];
   int64_t q[4];
   uint64_t u;
-  assert_int_equal(call_ptrs(build(kernel_of("literals", plain(), 5, b, 5, stmt_seq(m, s.n, s.v))), NULL, 5, (void *[]){x, y, p, q, &u}), 0);
+  assert_int_equal(call_ptrs(build(kernel_of("literals", plain(), 5, b, 5, stmt_seq(m, s.n, s.v))), NULL, 5,
+                             (void *[]){x, y, p, q, &u}),
+                   0);
   for (int i = 0; i < COUNT(f); i++) assert_true(x[i] == (float)f[i] && signbit(x[i]) == signbit((float)f[i]));
   for (int i = 0; i < COUNT(d); i++) assert_true(y[i] == d[i] || (isnan(y[i]) && isnan(d[i])));
   for (int i = 0; i < COUNT(i32); i++) assert_true(p[i] == i32[i]);
@@ -96,9 +107,11 @@ TEST(test_literals)
 TEST(test_masks)
 {
   (void)c;
-  const Buffer *b[] = {flat("A", DT_BOOL, 8), flat("F", DT_F32, 8), flat("D", DT_F64, 8), flat("B", DT_BOOL, 8), flat("N", DT_I32, 8), flat("S", DT_F64, 8)};
+  const Buffer *b[] = {flat("A", DT_BOOL, 8), flat("F", DT_F32, 8), flat("D", DT_F64, 8),
+                       flat("B", DT_BOOL, 8), flat("N", DT_I32, 8), flat("S", DT_F64, 8)};
   const Expr *all = lanes_from(0, 8), *a = at(b[0], all), *f = at(b[1], all), *d = at(b[2], all);
-  const Expr *zero = expr_broadcast(m, expr_float(m, DT_F32, 0), 8), *one = expr_broadcast(m, expr_float(m, DT_F64, 1), 8);
+  const Expr *zero = expr_broadcast(m, expr_float(m, DT_F32, 0), 8),
+             *one = expr_broadcast(m, expr_float(m, DT_F64, 1), 8);
   const Expr *positive = expr_binary(m, E_GT, f, zero), *small = expr_lt(m, d, one);
   const Expr *mix = expr_binary(m, E_OR, expr_and(m, positive, small), expr_not(m, a));
   const Var *v = var_new(m, "mask", dtype_lanes(DT_BOOL, 8), VAR_PLAIN);
@@ -126,8 +139,10 @@ TEST(test_guarded_lanes_with_let)
   const Expr *all = lanes_from(0, 8), *index = at(b[0], all);
   const Var *v = var_new(m, "t", dtype_lanes(DT_F32, 8), VAR_PLAIN);
   const Expr *square = expr_let(m, v, at(b[1], index), expr_mul(m, v->expr, v->expr));
-  const Expr *arg[] = {expr_lt(m, index, expr_broadcast(m, expr_i32(m, 3), 8)), square, expr_broadcast(m, expr_float(m, DT_F32, -1), 8)};
-  Kernel *k = kernel_of("lookup", plain(), 3, b, 1, put(b[2], all, expr_call(m, dtype_lanes(DT_F32, 8), IN_IF_THEN_ELSE, 3, arg)));
+  const Expr *arg[] = {expr_lt(m, index, expr_broadcast(m, expr_i32(m, 3), 8)), square,
+                       expr_broadcast(m, expr_float(m, DT_F32, -1), 8)};
+  Kernel *k = kernel_of("lookup", plain(), 3, b, 1,
+                        put(b[2], all, expr_call(m, dtype_lanes(DT_F32, 8), IN_IF_THEN_ELSE, 3, arg)));
   int32_t i[8] = {0, 1, 2, 1 << 30, 5, 2, 0x7fffffff, 1};
   float t[3] = {2, 3, 5}, out[8];
   assert_int_equal(call_ptrs(build(k), NULL, 3, (void *[]){i, t, out}), 0);
@@ -145,7 +160,8 @@ TEST(test_half_bits)
   const Var *i = index_var("i");
   const Expr *at4 = lanes_at(expr_mul(m, i->expr, expr_i32(m, 4)), 4);
   const Expr *wide = expr_cast(m, dtype_lanes(DT_F32, 4), at(b[0], at4));
-  Stmt *body = loop(i, COUNT16 / 4, seq2(put(b[1], at4, wide), put(b[2], at4, expr_cast(m, dtype_lanes(DT_F16, 4), at(b[1], at4)))));
+  Stmt *body = loop(i, COUNT16 / 4,
+                    seq2(put(b[1], at4, wide), put(b[2], at4, expr_cast(m, dtype_lanes(DT_F16, 4), at(b[1], at4)))));
   static uint16_t h[COUNT16], g[COUNT16];
   static float f[COUNT16];
   for (int j = 0; j < COUNT16; j++) h[j] = (uint16_t)j;
@@ -167,14 +183,16 @@ TEST(test_rounding_to_half)
   uint64_t seed = 7;
   for (int j = 0; j < 4096; j++) {
     uint32_t bits = (uint32_t)next_random(&seed);
-    if (j % 2) bits = (bits & 0x80ffffffu) | (uint32_t)(0x30 + j % 24) << 24;      /* around the range of float16 */
+    if (j % 2) bits = (bits & 0x80ffffffu) | (uint32_t)(0x30 + j % 24) << 24; /* around the range of float16 */
     memcpy(&f[j], &bits, sizeof bits);
   }
   Stmt *body = loop(i, 4096, put(b[1], i->expr, expr_cast(m, DT_F16, at(b[0], i->expr))));
   assert_int_equal(call_ptrs(build(kernel_of("round", plain(), 2, b, 1, body)), NULL, 2, (void *[]){f, g}), 0);
   for (int j = 0; j < 4096; j++)
-    if (isnan(f[j])) assert_true(isnan(float_from_half(g[j])));
-    else assert_int_equal(g[j], float_to_half(f[j]));
+    if (isnan(f[j]))
+      assert_true(isnan(float_from_half(g[j])));
+    else
+      assert_int_equal(g[j], float_to_half(f[j]));
 }
 
 /* ---- integers wrap ------------------------------------------------------------------------------------ */
@@ -184,11 +202,15 @@ TEST(test_wrapping)
   (void)c;
   const Buffer *b[] = {flat("A", DT_I32, 8), flat("B", DT_I32, 8), flat("C", DT_I32, 8), flat("D", DT_I32, 8)};
   const Var *i = index_var("i");
-  const Expr *x = at(b[0], i->expr), *y = at(b[1], i->expr), *all = lanes_from(0, 8), *vx = at(b[0], all), *vy = at(b[1], all);
+  const Expr *x = at(b[0], i->expr), *y = at(b[1], i->expr), *all = lanes_from(0, 8), *vx = at(b[0], all),
+             *vy = at(b[1], all);
   Stmt *scalar = loop(i, 8, put(b[2], i->expr, expr_sub(m, expr_mul(m, x, y), expr_add(m, x, expr_i32(m, 77)))));
-  Stmt *vector = put(b[3], all, expr_sub(m, expr_mul(m, vx, vy), expr_add(m, vx, expr_broadcast(m, expr_i32(m, 77), 8))));
-  int32_t p[8] = {INT32_MAX, INT32_MIN, -1, 123456789, 65536, -65537, 7, 0}, q[8] = {2, -1, INT32_MIN, 987654321, 65536, 99999, 8, 1}, r[8], t[8];
-  assert_int_equal(call_ptrs(build(kernel_of("wrap", plain(), 4, b, 2, seq2(scalar, vector))), NULL, 4, (void *[]){p, q, r, t}), 0);
+  Stmt *vector =
+      put(b[3], all, expr_sub(m, expr_mul(m, vx, vy), expr_add(m, vx, expr_broadcast(m, expr_i32(m, 77), 8))));
+  int32_t p[8] = {INT32_MAX, INT32_MIN, -1, 123456789, 65536, -65537, 7, 0},
+          q[8] = {2, -1, INT32_MIN, 987654321, 65536, 99999, 8, 1}, r[8], t[8];
+  assert_int_equal(
+      call_ptrs(build(kernel_of("wrap", plain(), 4, b, 2, seq2(scalar, vector))), NULL, 4, (void *[]){p, q, r, t}), 0);
   for (int j = 0; j < 8; j++) {
     int32_t want = (int32_t)((uint32_t)p[j] * (uint32_t)q[j] - ((uint32_t)p[j] + 77u));
     assert_int_equal(r[j], want);
@@ -219,19 +241,27 @@ static void expect_refused(int n, Kernel **k, ErrKind kind, const char *message)
 
 TEST(test_refusals)
 {
-  const Buffer *b[] = {flat("A", DT_F32, 8), flat("C", DT_F32, 8)}, *shared = flat("tile", DT_F32, 8), *h[] = {flat("H", DT_F16, 8), flat("G", DT_F16, 8)};
+  const Buffer *b[] = {flat("A", DT_F32, 8), flat("C", DT_F32, 8)}, *shared = flat("tile", DT_F32, 8),
+               *h[] = {flat("H", DT_F16, 8), flat("G", DT_F16, 8)};
   const Var *i = index_var("i");
   Stmt *copy = put(b[1], i->expr, at(b[0], i->expr));
-  Kernel *thread = kernel_of("k", plain(), 2, b, 1, stmt_for(m, i, expr_i32(m, 0), expr_i32(m, 8), FOR_THREAD, "threadIdx.x", copy));
+  Kernel *thread =
+      kernel_of("k", plain(), 2, b, 1, stmt_for(m, i, expr_i32(m, 0), expr_i32(m, 8), FOR_THREAD, "threadIdx.x", copy));
   expect_refused(1, &thread, ERR_UNSUPPORTED, "k: the c backend does not print loop 'i' bound to threadIdx.x");
-  Kernel *tile = kernel_of("k", plain(), 2, b, 1, alloc_at(shared, PLACE_SHARED, 0, put(shared, num(0), at(b[0], num(0)))));
-  expect_refused(1, &tile, ERR_UNSUPPORTED, "k: the c backend does not print 'tile' in shared memory, which this target has not");
-  Kernel *same[] = {kernel_of("f.1", plain(), 2, b, 1, loop(i, 8, copy)), kernel_of("f_1", plain(), 2, b, 1, loop(i, 8, copy))};
+  Kernel *tile =
+      kernel_of("k", plain(), 2, b, 1, alloc_at(shared, PLACE_SHARED, 0, put(shared, num(0), at(b[0], num(0)))));
+  expect_refused(1, &tile, ERR_UNSUPPORTED,
+                 "k: the c backend does not print 'tile' in shared memory, which this target has not");
+  Kernel *same[] = {kernel_of("f.1", plain(), 2, b, 1, loop(i, 8, copy)),
+                    kernel_of("f_1", plain(), 2, b, 1, loop(i, 8, copy))};
   expect_refused(2, same, ERR_ARGUMENT, "c: two kernels would be called 'f_1' in C; rename one");
   if (plain()->arch != ARCH_AARCH64) {
     const Expr *x = at(h[0], num(0));
     Kernel *half = kernel_of("k", plain(), 2, h, 1, put(h[1], num(0), expr_add(m, x, x)));
-    expect_refused(1, &half, ERR_UNSUPPORTED, arena_printf(scratch(c), "k: the c backend does not print add on float16, which target '%s' cannot compute in", plain()->text));
+    expect_refused(1, &half, ERR_UNSUPPORTED,
+                   arena_printf(scratch(c),
+                                "k: the c backend does not print add on float16, which target '%s' cannot compute in",
+                                plain()->text));
   }
 }
 
@@ -243,8 +273,10 @@ TEST(test_out_of_memory)
   const Buffer *b[] = {flat("A", DT_F32, 64), flat("C", DT_F32, 64)};
   const Var *i = index_var("i");
   const Expr *all = lanes_at(expr_mul(m, i->expr, expr_i32(m, 8)), 8), *x = at(b[0], all);
-  Stmt *body = stmt_for(m, i, expr_i32(m, 0), expr_i32(m, 8), FOR_PARALLEL, NULL,
-                        put(b[1], all, expr_max(m, expr_call(m, DT_NONE, IN_SQRT, 1, &x), expr_broadcast(m, expr_float(m, DT_F32, 0), 8))));
+  Stmt *body =
+      stmt_for(m, i, expr_i32(m, 0), expr_i32(m, 8), FOR_PARALLEL, NULL,
+               put(b[1], all,
+                   expr_max(m, expr_call(m, DT_NONE, IN_SQRT, 1, &x), expr_broadcast(m, expr_float(m, DT_F32, 0), 8))));
   Kernel *k = kernel_of("sqrt8", plain(), 2, b, 1, body);
   ErrKind kind = ERR_MEMORY;
   int failures = 0;
@@ -262,8 +294,16 @@ TEST(test_out_of_memory)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      ROW(test_reads_well), ROW(test_names), ROW(test_literals), ROW(test_masks), ROW(test_guarded_lanes_with_let), ROW(test_half_bits),
-      ROW(test_rounding_to_half), ROW(test_wrapping), ROW(test_refusals), ROW(test_out_of_memory),
+      ROW(test_reads_well),
+      ROW(test_names),
+      ROW(test_literals),
+      ROW(test_masks),
+      ROW(test_guarded_lanes_with_let),
+      ROW(test_half_bits),
+      ROW(test_rounding_to_half),
+      ROW(test_wrapping),
+      ROW(test_refusals),
+      ROW(test_out_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

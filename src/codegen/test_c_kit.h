@@ -38,9 +38,13 @@ static const LatheRtModuleInfo *kit_load_c(Code *code)
   const char *folder = file_temp_dir(ctx), *text = code_get(code, CODE_C, scratch(ctx), &n), *said = "";
   file_write(ctx, arena_printf(scratch(ctx), "%s/k.c", folder), text, n);
   if (getenv("LATHE_KEEP_C")) file_write(ctx, getenv("LATHE_KEEP_C"), text, n);
-  const char *command = arena_printf(scratch(ctx), C_COMPILER " -std=gnu11 " C_LEVEL " -Wall -Wextra -Werror -fno-math-errno -fno-trapping-math "
-                                     "-ffp-contract=fast -shared -fPIC %s -o %s/k.so %s/k.c -lm", kit_feature_flags(scratch(ctx), code->target), folder, folder);
-  if (process_run(scratch(ctx), (const char *const[]){"sh", "-c", command, NULL}, &said) != 0) fail_msg("%s: %s", command, said);
+  const char *command =
+      arena_printf(scratch(ctx),
+                   C_COMPILER " -std=gnu11 " C_LEVEL " -Wall -Wextra -Werror -fno-math-errno -fno-trapping-math "
+                              "-ffp-contract=fast -shared -fPIC %s -o %s/k.so %s/k.c -lm",
+                   kit_feature_flags(scratch(ctx), code->target), folder, folder);
+  if (process_run(scratch(ctx), (const char *const[]){"sh", "-c", command, NULL}, &said) != 0)
+    fail_msg("%s: %s", command, said);
   void *library = dlopen(arena_printf(scratch(ctx), "%s/k.so", folder), RTLD_NOW | RTLD_LOCAL);
   if (!library) fail_msg("%s", dlerror());
   defer(ctx, kit_close, library);

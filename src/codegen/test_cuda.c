@@ -1,5 +1,8 @@
 /* test_cuda.c: device code for hand-made kernels: its text, its launches, its
  * refusals, and that NVRTC takes it where NVRTC is installed. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <dlfcn.h>
 
 #define codegen_llvm codegen_cuda
@@ -11,7 +14,10 @@ static Stmt *bind(const Var *v, const Expr *extent, const char *tag, Stmt *body)
 {
   return stmt_for(m, v, expr_int(m, v->dtype, 0), extent, FOR_THREAD, tag, body);
 }
-static Stmt *bind_n(const Var *v, int64_t n, const char *tag, Stmt *body) { return bind(v, expr_int(m, v->dtype, n), tag, body); }
+static Stmt *bind_n(const Var *v, int64_t n, const char *tag, Stmt *body)
+{
+  return bind(v, expr_int(m, v->dtype, n), tag, body);
+}
 
 static const char *source(Code *code) { return code_get(code, CODE_CUDA, scratch(ctx), NULL); }
 
@@ -22,7 +28,7 @@ static void expect_text(const char *text, const char *part)
 
 static bool have_nvrtc(void)
 {
-  void *library = dlopen("libnvrtc.so", RTLD_NOW | RTLD_LOCAL);
+  void *library = dlopen("libnvrtc.so", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library) dlclose(library);
   return library != NULL;
 }
@@ -49,7 +55,8 @@ TEST(test_elementwise)
   const Expr *i = expr_add(m, expr_mul(m, bx->expr, expr_i32(m, 256)), tx->expr);
   Stmt *store = stmt_if(m, expr_lt(m, i, n->expr), put(b, i, expr_add(m, at(a, i), alpha->expr)), NULL);
   const Expr *blocks = expr_binary(m, E_DIV, expr_add(m, n->expr, expr_i32(m, 255)), expr_i32(m, 256));
-  Kernel *k = kernel_of("add", gpu(), 2, (const Buffer *[]){a, b}, 1, bind(bx, blocks, "blockIdx.x", bind_n(tx, 256, "threadIdx.x", store)));
+  Kernel *k = kernel_of("add", gpu(), 2, (const Buffer *[]){a, b}, 1,
+                        bind(bx, blocks, "blockIdx.x", bind_n(tx, 256, "threadIdx.x", store)));
   KernelArg arg[] = {k->arg[0], {"alpha", alpha, NULL, false, false}, k->arg[1]};
   KernelSize size[] = {{n, 0, 0}};
   k->arg = arg;
@@ -58,9 +65,12 @@ TEST(test_elementwise)
   k->nsize = 1;
   Code *code = compile(gpu(), 1, &k);
   const char *text = source(code);
-  expect_text(text, "extern \"C\" __global__ void __launch_bounds__(256) add_kernel0(const float *__restrict__ A, float alpha, float *__restrict__ C, int n)");
+  expect_text(text, "extern \"C\" __global__ void __launch_bounds__(256) add_kernel0(const float *__restrict__ A, "
+                    "float alpha, float *__restrict__ C, int n)");
   expect_text(text, "  const int thread_x = (int)threadIdx.x;\n");
-  expect_text(text, "  if (block * 256 + thread_x < n) {\n    C[block * 256 + thread_x] = A[block * 256 + thread_x] + alpha;\n  }\n");
+  expect_text(
+      text,
+      "  if (block * 256 + thread_x < n) {\n    C[block * 256 + thread_x] = A[block * 256 + thread_x] + alpha;\n  }\n");
   expect_text(text, " *   grid  ((n + 255) / 256, 1, 1)\n *   block (256, 1, 1)\n *   with  (A, alpha, C, n) */");
   int count;
   const CudaLaunch *l = codegen_cuda_launches(code, &count);
@@ -82,13 +92,16 @@ TEST(test_shared_memory)
   const Var *bx = index_var("bx"), *tx = index_var("tx"), *vx = index_var("vx"), *k = index_var("k");
   const Expr *sync = expr_str(m, "shared"), *zero = expr_i32(m, 0);
   const Expr *wide = expr_ramp(m, expr_mul(m, tx->expr, expr_i32(m, 4)), expr_i32(m, 1), 4);
-  const Expr *from = expr_ramp(m, expr_add(m, expr_mul(m, bx->expr, expr_i32(m, 64)), expr_mul(m, tx->expr, expr_i32(m, 4))), expr_i32(m, 1), 4);
+  const Expr *from = expr_ramp(
+      m, expr_add(m, expr_mul(m, bx->expr, expr_i32(m, 64)), expr_mul(m, tx->expr, expr_i32(m, 4))), expr_i32(m, 1), 4);
   Stmt *fill = put(tile, wide, at(b[0], from));
   Stmt *barrier = stmt_eval(m, expr_call(m, DT_I32, IN_SYNC, 1, &sync));
   Stmt *sum = loop(k, 64, put(acc, zero, expr_add(m, at(acc, zero), at(tile, k->expr))));
-  const Expr *where = expr_add(m, expr_add(m, expr_mul(m, bx->expr, expr_i32(m, 64)), expr_mul(m, vx->expr, expr_i32(m, 16))), tx->expr);
+  const Expr *where = expr_add(
+      m, expr_add(m, expr_mul(m, bx->expr, expr_i32(m, 64)), expr_mul(m, vx->expr, expr_i32(m, 16))), tx->expr);
   Stmt *out = bind_n(vx, 4, "vthread.x", put(b[1], where, at(acc, zero)));
-  Stmt *work = alloc_at(acc, PLACE_STACK, 0, stmt_seq(m, 3, (Stmt *[]){put(acc, zero, expr_float(m, DT_F32, 0)), sum, out}));
+  Stmt *work =
+      alloc_at(acc, PLACE_STACK, 0, stmt_seq(m, 3, (Stmt *[]){put(acc, zero, expr_float(m, DT_F32, 0)), sum, out}));
   Stmt *body = alloc_at(tile, PLACE_SHARED, 0, stmt_seq(m, 3, (Stmt *[]){fill, barrier, work}));
   Kernel *kernel = kernel_of("tile", gpu(), 2, b, 1, bind_n(bx, 16, "blockIdx.x", bind_n(tx, 16, "threadIdx.x", body)));
   Code *code = compile(gpu(), 1, &kernel);
@@ -144,12 +157,14 @@ static void add_store(Stores *s, const Expr *i, const Expr *value)
 TEST(test_every_operator)
 {
   (void)c;
-  static const DType types[] = {{DT_INT, 8, 1}, {DT_UINT, 8, 1}, {DT_INT, 16, 1}, {DT_INT, 32, 1}, {DT_UINT, 32, 1},
-                                {DT_INT, 64, 1}, {DT_FLOAT, 16, 1}, {DT_FLOAT, 32, 1}, {DT_FLOAT, 64, 1}};
+  static const DType types[] = {{DT_INT, 8, 1},    {DT_UINT, 8, 1},   {DT_INT, 16, 1},
+                                {DT_INT, 32, 1},   {DT_UINT, 32, 1},  {DT_INT, 64, 1},
+                                {DT_FLOAT, 16, 1}, {DT_FLOAT, 32, 1}, {DT_FLOAT, 64, 1}};
   Stores s = {0};
   const Var *i = index_var("i");
   for (int d = 0; d < COUNT(types); d++) {
-    const Expr *x = at(new_buffer(&s, types[d]), i->expr), *y = at(new_buffer(&s, types[d]), i->expr), *arg[] = {x, y, y};
+    const Expr *x = at(new_buffer(&s, types[d]), i->expr), *y = at(new_buffer(&s, types[d]), i->expr),
+               *arg[] = {x, y, y};
     for (ExprKind k = E_ADD; k <= E_GE; k++)
       if (!(dtype_is_float(types[d]) && (k == E_FLOORDIV || k == E_FLOORMOD)) && !(types[d].bits == 16 && k == E_MOD))
         add_store(&s, i->expr, expr_binary(m, k, x, y));
@@ -168,7 +183,8 @@ TEST(test_every_operator)
   add_store(&s, i->expr, expr_call(m, DT_NONE, IN_POPCOUNT, 1, &bits));
   add_store(&s, i->expr, expr_float(m, DT_F32, INFINITY));
   add_store(&s, i->expr, expr_float(m, DT_F64, NAN));
-  Kernel *k = kernel_of("everything", gpu(), s.buffers.n, s.buffers.v, s.buffers.n, bind_n(i, 32, "threadIdx.x", stmt_seq(m, s.v.n, s.v.v)));
+  Kernel *k = kernel_of("everything", gpu(), s.buffers.n, s.buffers.v, s.buffers.n,
+                        bind_n(i, 32, "threadIdx.x", stmt_seq(m, s.v.n, s.v.v)));
   expect_compiles(compile(gpu(), 1, &k));
 }
 
@@ -200,13 +216,18 @@ TEST(test_refusals)
   Stmt *copy = put(b[1], i->expr, at(b[0], i->expr));
   expect_refused(kernel_of("host", gpu(), 2, b, 1, loop(i, 16, copy)),
                  "host: loop 'i' stands outside the loops bound to blockIdx and threadIdx; bind a loop around it");
-  expect_refused(kernel_of("wide", gpu(), 2, b, 1, bind_n(i, 4096, "threadIdx.x", copy)), "wide: a block of 4096 threads, target 'cuda -arch=sm_80'");
-  Stmt *two = seq2(bind_n(j, 8, "threadIdx.x", put(b[1], j->expr, at(b[0], j->expr))), bind_n(k, 16, "threadIdx.x", put(b[1], k->expr, at(b[0], k->expr))));
-  expect_refused(kernel_of("twice", gpu(), 2, b, 1, bind_n(i, 16, "blockIdx.x", two)), "two loops bound to threadIdx.x with different extents");
+  expect_refused(kernel_of("wide", gpu(), 2, b, 1, bind_n(i, 4096, "threadIdx.x", copy)),
+                 "wide: a block of 4096 threads, target 'cuda -arch=sm_80'");
+  Stmt *two = seq2(bind_n(j, 8, "threadIdx.x", put(b[1], j->expr, at(b[0], j->expr))),
+                   bind_n(k, 16, "threadIdx.x", put(b[1], k->expr, at(b[0], k->expr))));
+  expect_refused(kernel_of("twice", gpu(), 2, b, 1, bind_n(i, 16, "blockIdx.x", two)),
+                 "two loops bound to threadIdx.x with different extents");
   const Expr *name = expr_str(m, "f");
   Stmt *packed = stmt_eval(m, expr_call(m, DT_I32, IN_CALL_PACKED, 1, &name));
-  expect_refused(kernel_of("packed", gpu(), 2, b, 1, bind_n(i, 16, "threadIdx.x", packed)), "the cuda backend does not print a packed call");
-  expect_refused(kernel_of("odd", gpu(), 2, b, 1, bind_n(i, 16, "threadIdx.w", copy)), "loop 'i' bound to 'threadIdx.w'");
+  expect_refused(kernel_of("packed", gpu(), 2, b, 1, bind_n(i, 16, "threadIdx.x", packed)),
+                 "the cuda backend does not print a packed call");
+  expect_refused(kernel_of("odd", gpu(), 2, b, 1, bind_n(i, 16, "threadIdx.w", copy)),
+                 "loop 'i' bound to 'threadIdx.w'");
 }
 
 static void compile_text(Ctx *c, void *text)
@@ -219,7 +240,8 @@ TEST(test_nvrtc)
 {
   if (!have_nvrtc()) return;
   size_t n;
-  const unsigned char *cubin = codegen_nvrtc(scratch(c), "extern \"C\" __global__ void f(float *x) { x[0] = 1; }", gpu(), true, &n);
+  const unsigned char *cubin =
+      codegen_nvrtc(scratch(c), "extern \"C\" __global__ void f(float *x) { x[0] = 1; }", gpu(), true, &n);
   assert_true(n > 100 && !memcmp(cubin, "\177ELF", 4));
   assert_int_equal(protect(ctx, compile_text, (void *)(uintptr_t) "this is not CUDA"), ERR_IO);
   expect_text(error_message(ctx), "NVRTC refused the CUDA source for sm_80");
@@ -229,7 +251,7 @@ TEST(test_nvrtc)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {ROW(test_elementwise), ROW(test_shared_memory), ROW(test_two_launches),
-                                     ROW(test_every_operator), ROW(test_refusals), ROW(test_nvrtc)};
+  const struct CMUnitTest tests[] = {ROW(test_elementwise),    ROW(test_shared_memory), ROW(test_two_launches),
+                                     ROW(test_every_operator), ROW(test_refusals),      ROW(test_nvrtc)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

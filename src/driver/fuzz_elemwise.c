@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { ELEMENTS = 37, MAX_INPUTS = 6, MATH_ULPS = 4 };
+enum { ELEMENTS = 37, MAX_INPUTS = 6, MAX_SCALARS = 2, MATH_ULPS = 4 };
 
 typedef struct Gen {
   Module *m;
@@ -22,6 +22,8 @@ typedef struct Gen {
   const IterVar *axis;
   const Tensor *input[MAX_INPUTS];
   int n;
+  const Var *scalar[MAX_SCALARS];
+  int nscalar;
 } Gen;
 
 static uint64_t draw(uint64_t *seed)
@@ -60,10 +62,22 @@ static const Expr *gen_load(Gen *g, DType t)
   return expr_cast(g->m, t, te_read(g->m, g->input[pick(g, g->n)], 1, &g->axis->var->expr));
 }
 
+/* A parameter that is no tensor.  Not of 32 or 64 bits where it is an integer: see gen_int. */
+static const Expr *gen_scalar(Gen *g, DType t)
+{
+  if (dtype_is_int(t) && (t.bits == 32 || t.bits == 64)) return gen_load(g, t);
+  for (int i = 0; i < g->nscalar; i++)
+    if (dtype_eq(g->scalar[i]->dtype, t)) return var_expr(g->scalar[i]);
+  if (g->nscalar == MAX_SCALARS) return gen_load(g, t);
+  g->scalar[g->nscalar] = var_new(g->m, arena_printf(g->m->arena, "s%d", g->nscalar), t, VAR_PLAIN);
+  return var_expr(g->scalar[g->nscalar++]);
+}
+
 static const Expr *gen_leaf(Gen *g, DType t)
 {
   static const double numbers[] = {0, 1, -1, 2, 0.5, -3, 7, 100, 1e-3, 12345};
   if (pick(g, 4)) return gen_load(g, t);
+  if (pick(g, 3) == 0) return gen_scalar(g, t);
   if (dtype_is_float(t)) return expr_float(g->m, t, numbers[pick(g, COUNT(numbers))]);
   return expr_int(g->m, t, (int64_t[]){0, 1, -1, 2, 3, -7, 100, dtype_imin(t), dtype_imax(t)}[pick(g, 9)]);
 }
@@ -225,7 +239,12 @@ static const TirArg *kern_args(const Kern *k)
   TirArg *arg = arena_array(a, TirArg, k->f->nparam);
   for (int i = 0; i < k->f->nparam; i++) {
     const Buffer *b = k->f->param[i].buffer;
-    uint64_t seed = hash_bytes(b->name, strlen(b->name), k->seed);
+    const char *name = b ? b->name : k->f->param[i].var->name;
+    uint64_t seed = hash_bytes(name, strlen(name), k->seed);
+    if (!b) {
+      arg[i] = (TirArg){.dtype = k->f->param[i].var->dtype, .scalar = any_value(k->f->param[i].var->dtype, &seed)};
+      continue;
+    }
     int64_t *shape = arena_new_of(a, int64_t);
     *shape = ELEMENTS;
     arg[i] = (TirArg){.data = arena_alloc(a, ELEMENTS * 8), .dtype = b->dtype, .ndim = 1, .shape = shape};
@@ -250,7 +269,7 @@ static Kern kern_make(Ctx *ctx, uint64_t seed, const char *name)
   Module *m = k.g.m;
   defer(ctx, drop_module, m);
   k.g.axis = itervar_new(m, var_new(m, "i", DT_I32, VAR_PLAIN), expr_i32(m, 0), expr_i32(m, ELEMENTS), ITER_SPATIAL, NULL);
-  k.e = pick(&k.g, 5) ? gen(&k.g, any_number(&k.g), 1 + pick(&k.g, 3)) : gen_math(&k.g);
+  k.e = pick(&k.g, 5) ? gen(&k.g, any_number(&k.g), 1 + pick(&k.g, pick(&k.g, 8) ? 3 : 5)) : gen_math(&k.g);
   kern_finish(ctx, &k);
   return k;
 }

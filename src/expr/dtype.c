@@ -86,7 +86,7 @@ int64_t dtype_imin(DType t) { return t.code == DT_UINT ? 0 : t.bits == 64 ? INT6
 
 int64_t dtype_imax(DType t)
 {
-  if (t.code == DT_UINT) return t.bits == 64 ? -1 : ((int64_t)1 << t.bits) - 1;
+  if (t.code == DT_UINT) return t.bits == 64 ? -1 : (int64_t)((1ull << t.bits) - 1);
   return t.bits == 64 ? INT64_MAX : ((int64_t)1 << (t.bits - 1)) - 1;
 }
 

@@ -89,9 +89,11 @@ static bool is_exact(DType from, DType to)
 static const Expr *simplify_cast(Analyzer *a, const Expr *e)
 {
   const Expr *x = e->arg[0];
-  if (x->kind == E_CAST && is_exact(dtype_elem(x->arg[0]->dtype), dtype_elem(x->dtype)))
-    return expr_cast(a->m, e->dtype, x->arg[0]);
-  return e;
+  if (x->kind != E_CAST) return e;
+  DType from = dtype_elem(x->arg[0]->dtype), to = dtype_elem(e->dtype);
+  if (!is_exact(from, dtype_elem(x->dtype))) return e;
+  bool saturates = dtype_is_float(x->dtype) && dtype_is_int(from) && dtype_is_int(to) && !dtype_is_bool(to);   /* from to to would wrap */
+  return saturates && !is_exact(from, to) ? e : expr_cast(a->m, e->dtype, x->arg[0]);
 }
 
 static bool is_lanewise(const Expr *e)

@@ -7,7 +7,9 @@
  *   Below each allocation the box that all accesses touch is found by letting the
  *   loops inside run while those outside stand still.  A dimension shrinks when the
  *   box has a constant extent smaller than the buffer's; indices and regions are
- *   rebased to its corner.  "buffer_dim_align" on the allocation pads strides so that
+ *   rebased to its corner.  Shared memory stands outside the threads' loops but is filled
+ *   anew in each iteration of the serial ones, which stand still too ("filled_in", plan.c).
+ *   "buffer_dim_align" on the allocation pads strides so that
  *   stride % factor == offset.
  *
  * needs   allocations as statements (plan.c), blocks or not
@@ -31,6 +33,8 @@ typedef struct Compact {
   Vec(const Var *) inner;    /* loop and let variables bound below the allocation */
   Map bound;                 /* block variables -> their values over loops */
   bool opaque;               /* the pointer itself is used: keep the buffer as it is */
+  int64_t filled_in;         /* id of the statement that fills shared memory anew, -1: the allocation's body */
+  bool inside;               /* … was met */
 } Compact;
 
 static void bind_range(Compact *c, const Var *var, const Expr *min, const Expr *extent)
@@ -112,11 +116,12 @@ static void touch_block(Compact *c, Block *b)
 static bool touch_stmt(void *env, Stmt *s)
 {
   Compact *c = env;
+  c->inside |= s->id == c->filled_in;
   lower_map_exprs(s, touch_held, c);
   if (s->kind == S_FOR) {
     bind_range(c, s->u.loop.var, expr_substitute(c->lo->m, s->u.loop.min, &c->bound),
                expr_substitute(c->lo->m, s->u.loop.extent, &c->bound));
-    vec_push(c->tmp, &c->inner, s->u.loop.var);
+    if (c->inside || s->u.loop.kind == FOR_THREAD) vec_push(c->tmp, &c->inner, s->u.loop.var);
   }
   if (s->kind == S_LET) vec_push(c->tmp, &c->inner, s->u.let.var);
   if (s->kind == S_BLOCK) touch_block(c, s->u.block);
@@ -160,7 +165,8 @@ static const Expr **aligned_strides(Compact *c, const Stmt *alloc, int ndim, con
       int64_t factor = align->arg[i + 1]->u.i, offset = align->arg[i + 2]->u.i;
       const Expr *f = lower_int(m, next, factor);
       /* next + (factor + offset - next % factor) % factor */
-      next = expr_add(m, next, expr_floormod(m, expr_sub(m, lower_int(m, next, factor + offset), expr_floormod(m, next, f)), f));
+      next = expr_add(m, next,
+                      expr_floormod(m, expr_sub(m, lower_int(m, next, factor + offset), expr_floormod(m, next, f)), f));
     }
     stride[d] = expr_simplify(c->an, next);
     next = expr_mul(m, stride[d], shape[d]);
@@ -224,9 +230,14 @@ static void compact_alloc(Compact *c, Stmt *s)
   c->span = arena_array(c->tmp, Span, b->ndim);
   c->inner.n = 0;
   c->opaque = b->strides || b->elem_offset;
+  const Expr *filled = annots_get(&s->u.alloc.annots, "filled_in");
+  c->filled_in = filled ? filled->u.i : -1;
+  c->inside = !filled;
+  if (filled) annots_remove(&s->u.alloc.annots, "filled_in");
   stmt_visit(s->u.alloc.body, touch_stmt, c);
   if (c->opaque) return;
-  const Expr **shape = arena_array(m->arena, const Expr *, b->ndim), **min = arena_array(m->arena, const Expr *, b->ndim);
+  const Expr **shape = arena_array(m->arena, const Expr *, b->ndim),
+             **min = arena_array(m->arena, const Expr *, b->ndim);
   bool changed = false;
   for (int d = 0; d < b->ndim; d++) {
     shape[d] = shrunk_extent(c, d, &min[d]);

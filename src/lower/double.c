@@ -101,7 +101,8 @@ static Stmt *double_stmt(void *env, Stmt *s)
   if (!n || !lower_const_int(s->u.loop.extent, &trips) || trips < 2) return s;
   const Var *var = s->u.loop.var;
   const Expr *size = expr_simplify(lower_analyzer(lo), expr_mul(m, b->shape[0], lower_int(m, b->shape[0], 2)));
-  const Buffer *two = buffer_new(m, b->name, b->dtype, 1, &size, NULL, NULL, b->scope, b->align, b->offset_factor, NULL);
+  const Buffer *two =
+      buffer_new(m, b->name, b->dtype, 1, &size, NULL, NULL, b->scope, b->align, b->offset_factor, NULL);
   Stmt *seq = alloc->u.alloc.body;
   Stmt *fill = stmt_seq(m, n, seq->u.seq.v), *rest = stmt_seq(m, seq->u.seq.n - n, seq->u.seq.v + n);
   const Expr *zero = expr_int(m, var->dtype, 0), *next = expr_add(m, var->expr, expr_int(m, var->dtype, 1));

@@ -64,7 +64,8 @@ static bool is_half(DType t) { return t.code == DT_FLOAT && t.bits == 16; }
 
 static bool odd_int(DType t)
 {
-  return dtype_is_int(t) && !(t.code == DT_UINT && t.bits == 1) && t.bits != 8 && t.bits != 16 && t.bits != 32 && t.bits != 64;
+  return dtype_is_int(t) && !(t.code == DT_UINT && t.bits == 1) && t.bits != 8 && t.bits != 16 && t.bits != 32 &&
+         t.bits != 64;
 }
 
 static bool is_emulated(const Legal *l, DType t)
@@ -100,16 +101,25 @@ static const Expr *call2(Legal *l, Intrin f, const Expr *a, const Expr *b)
   return expr_call(l->m, DT_NONE, f, 2, (const Expr *[]){a, b});
 }
 
-static const Expr *u32(Legal *l, const Expr *like, uint32_t x) { return expr_int(l->m, (DType){DT_UINT, 32, like->dtype.lanes}, x); }
+static const Expr *u32(Legal *l, const Expr *like, uint32_t x)
+{
+  return expr_int(l->m, (DType){DT_UINT, 32, like->dtype.lanes}, x);
+}
 static const Expr *shl(Legal *l, const Expr *a, int n) { return call2(l, IN_SHL, a, expr_int(l->m, a->dtype, n)); }
 static const Expr *shr(Legal *l, const Expr *a, int n) { return call2(l, IN_SHR, a, expr_int(l->m, a->dtype, n)); }
-static const Expr *bit_and(Legal *l, const Expr *a, int64_t mask) { return call2(l, IN_BITAND, a, expr_int(l->m, a->dtype, mask)); }
+static const Expr *bit_and(Legal *l, const Expr *a, int64_t mask)
+{
+  return call2(l, IN_BITAND, a, expr_int(l->m, a->dtype, mask));
+}
 static const Expr *bit_or(Legal *l, const Expr *a, const Expr *b) { return call2(l, IN_BITOR, a, b); }
 static const Expr *bits_of(Legal *l, const Expr *f32)
 {
   return call1(l, (DType){DT_UINT, 32, f32->dtype.lanes}, IN_REINTERPRET, f32);
 }
-static const Expr *float_of(Legal *l, const Expr *u) { return call1(l, dtype_lanes(DT_F32, u->dtype.lanes), IN_REINTERPRET, u); }
+static const Expr *float_of(Legal *l, const Expr *u)
+{
+  return call1(l, dtype_lanes(DT_F32, u->dtype.lanes), IN_REINTERPRET, u);
+}
 
 static const Expr *choose(Legal *l, const Expr *c, const Expr *a, const Expr *b) { return expr_select(l->m, c, a, b); }
 
@@ -176,8 +186,9 @@ static const Expr *to_storage(Legal *l, DType t, const Expr *x)
 static const Expr *from_storage(Legal *l, DType t, const Expr *stored)
 {
   int lanes = stored->dtype.lanes;
-  const Expr *r = is_half(stored->dtype) ? expr_cast(l->m, dtype_lanes(DT_F32, lanes), stored)
-                                         : decode(l, small_float(t), expr_cast(l->m, (DType){DT_UINT, 32, (uint16_t)lanes}, stored));
+  const Expr *r = is_half(stored->dtype)
+                      ? expr_cast(l->m, dtype_lanes(DT_F32, lanes), stored)
+                      : decode(l, small_float(t), expr_cast(l->m, (DType){DT_UINT, 32, (uint16_t)lanes}, stored));
   map_put(l->tmp, &l->codes[t.code], r, (void *)(uintptr_t)stored);
   return r;
 }
@@ -264,8 +275,8 @@ static const Expr *legal_reinterpret(Legal *l, const Expr *e, const Expr *a)
 {
   DType from = e->arg[0]->dtype, to = e->dtype;
   if (from.lanes != to.lanes)
-    raise(l->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: reinterpret between %s and %s changes the number of lanes", l->lo->f->name,
-          dtype_name(scratch(l->lo->ctx), from), dtype_name(scratch(l->lo->ctx), to));
+    raise(l->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: reinterpret between %s and %s changes the number of lanes",
+          l->lo->f->name, dtype_name(scratch(l->lo->ctx), from), dtype_name(scratch(l->lo->ctx), to));
   if (small_float(from) && is_emulated(l, from)) a = to_storage(l, from, a);
   DType s = storage(l, to);
   if (odd_int(to) || odd_int(from)) a = expr_cast(l->m, s, a);
@@ -288,8 +299,8 @@ static const Expr *legal_call(Legal *l, const Expr *e)
   if (f == IN_REINTERPRET) return legal_reinterpret(l, e, arg[0]);
   bool small = e->nargs && small_float(e->arg[0]->dtype);
   if (small && (f == IN_NEXTAFTER || f == IN_VECTOR_SUM))
-    raise(l->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: %s of %s; cast to float32 first", l->lo->f->name, intrin_info(f)->name,
-          dtype_name(scratch(l->lo->ctx), e->arg[0]->dtype));
+    raise(l->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: %s of %s; cast to float32 first", l->lo->f->name,
+          intrin_info(f)->name, dtype_name(scratch(l->lo->ctx), e->arg[0]->dtype));
   bool simple = f == IN_SQRT || f == IN_ABS || f == IN_FLOOR || f == IN_CEIL || f == IN_TRUNC || f == IN_NEARBYINT ||
                 f == IN_COPYSIGN || f == IN_FMA || f >= IN_ISNAN;
   if (small && l->half_arith && is_half(t) && !simple) {  /* elementary functions go through float32 */
@@ -308,8 +319,8 @@ static const Buffer *legal_buffer(Legal *l, const Buffer *b)
   if (to) return to;
   DType s = storage(l, b->dtype);
   to = dtype_eq(s, b->dtype) ? b
-                             : buffer_new(l->m, b->name, s, b->ndim, b->shape, b->strides, b->elem_offset, b->scope, b->align,
-                                          b->offset_factor, b->data);
+                             : buffer_new(l->m, b->name, s, b->ndim, b->shape, b->strides, b->elem_offset, b->scope,
+                                          b->align, b->offset_factor, b->data);
   map_put(l->tmp, &l->buffers, b, (void *)(uintptr_t)to);
   return to;
 }
@@ -333,7 +344,15 @@ static const Expr *legal_node(Legal *l, const Expr *e)
     const Expr *to = map_get(&l->vars, e->u.var);
     return to ? to : e;
   }
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX: {
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX: {
     const Expr *r = expr_binary(m, (ExprKind)e->kind, legal(l, e->arg[0]), legal(l, e->arg[1]));
     return e->kind == E_MIN || e->kind == E_MAX ? r : settle(l, e->dtype, r);
   }
@@ -414,8 +433,9 @@ void pass_legalize_dtypes(Lower *lo)
   bool found = false;
   void *env[2] = {&l, &found};
   stmt_visit_exprs(lo->f->body, note_held, env);
+  for (int i = 0; i < lo->f->nparam; i++) found |= !lo->f->param[i].buffer && is_emulated(&l, lo->f->param[i].var->dtype);
   if (!found) return;
-  for (int i = 0; i < lo->f->nparam; i++) {      /* scalars arrive in the carrier and are brought to their dtype at use */
+  for (int i = 0; i < lo->f->nparam; i++) { /* scalars arrive in the carrier and are brought to their dtype at use */
     Param *p = &lo->f->param[i];
     DType t = p->var->dtype;
     if (p->buffer || !is_emulated(&l, t)) continue;

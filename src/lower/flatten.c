@@ -133,8 +133,8 @@ static const Expr *pointer_node(Rewriter *rw, const Expr *e)
   if (e->kind != E_CALL || e->u.intrin != IN_ACCESS_PTR) return e;
   const Buffer *b = e->arg[1]->kind == E_VAR ? behind(f, e->arg[1]->u.var) : NULL;
   if (!b)
-    raise(f->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: tvm_access_ptr of %s, which is not the pointer of a buffer", f->lo->f->name,
-          expr_str_of(scratch(f->lo->ctx), e->arg[1]));
+    raise(f->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: tvm_access_ptr of %s, which is not the pointer of a buffer",
+          f->lo->f->name, expr_str_of(scratch(f->lo->ctx), e->arg[1]));
   const Expr *at = e->arg[2];
   int lanes = e->arg[0]->dtype.lanes;
   if (lanes > 1) at = expr_mul(m, at, lower_int(m, at, lanes));

@@ -47,7 +47,17 @@ const Expr *lower_widen(Module *m, const Expr *e)
     return expr_binary(m, (ExprKind)e->kind, lower_widen(m, e->arg[0]), lower_widen(m, e->arg[1]));
   case E_RAMP: return expr_ramp(m, lower_widen(m, e->arg[0]), lower_widen(m, e->arg[1]), e->dtype.lanes);
   case E_BROADCAST: return expr_broadcast(m, lower_widen(m, e->arg[0]), e->dtype.lanes);
-  case E_FLOAT: case E_STR: case E_VAR: case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR:
+  case E_FLOAT:
+  case E_STR:
+  case E_VAR:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR:
   case E_NOT: case E_CAST: case E_SELECT: case E_LET: case E_LOAD: case E_CALL: case E_REDUCE: case E_NKINDS: break;
   }
   return expr_cast(m, t, e);

@@ -61,6 +61,7 @@ Analyzer *lower_analyzer(Lower *);
 
 /* ---- the passes, in the order of passes.c ---------------------------------------- */
 
+void pass_thread_reductions(Lower *);
 void pass_decompose_init(Lower *);
 void pass_plan_allocs(Lower *);
 void pass_compact_buffers(Lower *);

@@ -168,8 +168,9 @@ static void check_known(Sizes *z, const KernelArg *a, const Expr *e)
   int n = expr_free_vars(scratch(z->k->m->ctx), e, &vars);
   for (int i = 0; i < n; i++)
     if (!map_has(&z->known, vars[i]))
-      raise(z->k->m->ctx, ERR_ARGUMENT, NOWHERE, "%s: the shape of '%s' mentions '%s', which no argument gives; pass it as a scalar",
-            z->k->name, a->name, vars[i]->name);
+      raise(z->k->m->ctx, ERR_ARGUMENT, NOWHERE,
+            "%s: the shape of '%s' mentions '%s', which no argument gives; pass it as a scalar", z->k->name, a->name,
+            vars[i]->name);
 }
 
 static void find_sizes(Kernel *k)
@@ -203,8 +204,8 @@ static void check_closed(Kernel *k)
     for (int a = 0; a < k->narg; a++) known |= k->arg[a].var == free[i];
     for (int s = 0; s < k->nsize; s++) known |= k->size[s].var == free[i];
     if (!known)
-      raise(k->m->ctx, ERR_ARGUMENT, NOWHERE, "%s: '%s' is used but no argument gives it; list it among the arguments", k->name,
-            free[i]->name);
+      raise(k->m->ctx, ERR_ARGUMENT, NOWHERE, "%s: '%s' is used but no argument gives it; list it among the arguments",
+            k->name, free[i]->name);
   }
 }
 
@@ -225,7 +226,8 @@ Kernel *lower_make_kernel(Lower *lo)
   stmt_visit(f->body, note_stores, &w);
   for (int i = 0; i < f->nparam; i++) {
     const Buffer *b = f->param[i].buffer;
-    k->arg[i] = (KernelArg){.name = b ? b->name : f->param[i].var->name, .var = b ? b->data : f->param[i].var, .buffer = b};
+    k->arg[i] =
+        (KernelArg){.name = b ? b->name : f->param[i].var->name, .var = b ? b->data : f->param[i].var, .buffer = b};
     k->arg[i].written = b && map_has(&w.data, b->data);
     k->arg[i].may_alias = b && noalias && expr_is_int(noalias, 0);
   }

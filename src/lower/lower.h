@@ -16,13 +16,19 @@
  * - No E_FLOORDIV/E_FLOORMOD (they became E_DIV/E_MOD, corrected where operands may
  *   be negative), no E_REDUCE, no IN_LIKELY.
  * - Arithmetic dtypes are those the target computes in: bool, int/uint 8-64, float32,
- *   float64, float16 only with CPU_FP16 (or a GPU).  The others appear in loads,
- *   stores and casts to and from float32 only as their bits (uint8/uint16): the
- *   conversions are spelled out in integer arithmetic.
+ *   float64, float16 only with CPU_FP16 (or a GPU).  Where the target converts float16
+ *   (CPU_F16C, AArch64) it also appears in loads, stores and casts to and from
+ *   float32.  All others appear in loads and stores only as their bits (uint8/uint16):
+ *   the conversions are spelled out in integer arithmetic.  A parameter's buffer keeps
+ *   its declared dtype; the buffers of the body share its pointer.
  * - Elementary functions on float32 (and vectors of it) are spelled out in
  *   arithmetic unless the target has them as instructions (sqrt, floor, ceil, trunc,
  *   nearbyint, abs, fma, copysign).  Those left (float64, rare ones) are calls of
  *   the C library, scalar; vectors of them are taken apart.
+ * - Expressions can be written out as trees: larger shared terms are S_LET (E_LET
+ *   inside a branch of if_then_else).
+ * - An S_ALLOC whose buffer is one scalar or one vector, accessed whole at index 0, is
+ *   meant to be a register.
  * - Variables are unique: no two binders bind the same Var.
  * - Kernel.args in order of the user's parameters. */
 #ifndef LATHE_LOWER_H

@@ -88,8 +88,10 @@ static const Expr *math_round(const Math *k, const Expr *x)
 /* ---- exponentials ----------------------------------------------------------------------- */
 
 static const double exp_poly[] = {0x1.fffffcp-2, 0x1.555492p-3, 0x1.5558b4p-5, 0x1.12399ep-7, 0x1.6a492ep-10};
-static const double exp2_poly[] = {0x1.62e43p-1, 0x1.ebfbdcp-3, 0x1.c6af7ap-5, 0x1.3b2ddap-7, 0x1.5f0976p-10, 0x1.4172a6p-13};
-static const double exp10_poly[] = {0x1.26bb1cp+1, 0x1.53524ap+1, 0x1.046f9cp+1, 0x1.2bdap+0, 0x1.156a46p-1, 0x1.a63a9cp-3};
+static const double exp2_poly[] = {0x1.62e43p-1,  0x1.ebfbdcp-3,  0x1.c6af7ap-5,
+                                   0x1.3b2ddap-7, 0x1.5f0976p-10, 0x1.4172a6p-13};
+static const double exp10_poly[] = {0x1.26bb1cp+1, 0x1.53524ap+1, 0x1.046f9cp+1,
+                                    0x1.2bdap+0,   0x1.156a46p-1, 0x1.a63a9cp-3};
 
 enum { MAGIC_BITS = 0x4b400000 };   /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
 
@@ -231,7 +233,8 @@ static const Expr *math_hypot(const Math *k, const Expr *x, const Expr *y)
 static const Expr *math_ldexp(const Math *k, const Expr *x, const Expr *n)
 {
   DType i64 = dtype_lanes(DT_I64, k->lanes);
-  const Expr *lim = expr_min(k->m, expr_max(k->m, mcast(k, DT_I64, n), expr_int(k->m, i64, -400)), expr_int(k->m, i64, 400));
+  const Expr *lim =
+      expr_min(k->m, expr_max(k->m, mcast(k, DT_I64, n), expr_int(k->m, i64, -400)), expr_int(k->m, i64, 400));
   const Expr *bits = mcall2(k, IN_SHL, MADD(lim, expr_int(k->m, i64, 1023)), expr_int(k->m, i64, 52));
   const Expr *scale = expr_call(k->m, dtype_lanes(DT_F64, k->lanes), IN_REINTERPRET, 1, &bits);
   return mcast(k, DT_F32, MMUL(mcast(k, DT_F64, x), scale));
@@ -309,7 +312,8 @@ const Expr *lower_math(Module *m, const Target *target, const Expr *call)
   bool old_x86 = target->arch == ARCH_X86_64 && !target_has(target, CPU_SSE42);
   Math k = {.m = m, .lanes = t.lanes, .fma = target->fma, .fast = target->fast_math, .rounds = !old_x86};
   Intrin f = call->u.intrin;
-  if (target->kind == TARGET_CUDA) return f == IN_SIGMOID || (f == IN_RSQRT && t.bits == 64) ? expand_any(&k, t, f, call->arg[0]) : NULL;
+  if (target->kind == TARGET_CUDA)
+    return f == IN_SIGMOID || (f == IN_RSQRT && t.bits == 64) ? expand_any(&k, t, f, call->arg[0]) : NULL;
   if (t.bits == 64) return expand_any(&k, t, f, call->arg[0]);
   return expand_float32(&k, f, call->arg[0], call->nargs > 1 ? call->arg[1] : NULL);
 }

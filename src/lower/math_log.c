@@ -109,10 +109,12 @@ const Expr *math_atanh(const Math *k, const Expr *x)
 /* ---- pow ------------------------------------------------------------------------------------ */
 
 /* 2/ln2 * atanh(s)/s over s^2, s = (m-1)/(m+1); 2^r on [-1/2, 1/2].  float64. */
-static const double pow_log_poly[] = {0x1.71547652b82ffp+1, 0x1.ec709dc39ce5ap-1, 0x1.2776c5165049cp-1, 0x1.a61756d06af34p-2,
-                                      0x1.484f96e9a5685p-2, 0x1.0bba20b210b36p-2, 0x1.f1506061e97bfp-3};
-static const double pow_exp_poly[] = {0x1.ffffffffff78fp-1, 0x1.62e42fef85da1p-1, 0x1.ebfbdff933a71p-3, 0x1.c6b08dd505a1ap-5, 0x1.3b2ab5c353e5ep-7,
-                                      0x1.5d87477f46a1ep-10, 0x1.430ace687f03ap-13, 0x1.00db4eb3067a3p-16, 0x1.61af37d2dadc8p-20};
+static const double pow_log_poly[] = {0x1.71547652b82ffp+1, 0x1.ec709dc39ce5ap-1, 0x1.2776c5165049cp-1,
+                                      0x1.a61756d06af34p-2, 0x1.484f96e9a5685p-2, 0x1.0bba20b210b36p-2,
+                                      0x1.f1506061e97bfp-3};
+static const double pow_exp_poly[] = {0x1.ffffffffff78fp-1,  0x1.62e42fef85da1p-1,  0x1.ebfbdff933a71p-3,
+                                      0x1.c6b08dd505a1ap-5,  0x1.3b2ab5c353e5ep-7,  0x1.5d87477f46a1ep-10,
+                                      0x1.430ace687f03ap-13, 0x1.00db4eb3067a3p-16, 0x1.61af37d2dadc8p-20};
 
 /* log2 of a >= 0 in float64; -inf at 0, inf at inf. */
 static const Expr *pow_log2(const Math *k, const Expr *a)

@@ -5,7 +5,8 @@
 
 static const double sin_poly[] = {-0x1.555546p-3, 0x1.110774p-7, -0x1.9951f2p-13};
 static const double cos_poly[] = {0x1.55554ap-5, -0x1.6c0c28p-10, 0x1.99e80cp-16};
-static const double asin_poly[] = {0x1.55554cp-3, 0x1.3338acp-4, 0x1.6ca75p-5, 0x1.04d372p-5, 0x1.d50feep-7, 0x1.34d144p-5};
+static const double asin_poly[] = {0x1.55554cp-3, 0x1.3338acp-4, 0x1.6ca75p-5,
+                                   0x1.04d372p-5, 0x1.d50feep-7, 0x1.34d144p-5};
 static const double atan_poly[] = {-0x1.55553ep-2, 0x1.9991e4p-3, -0x1.242086p-3, 0x1.c08c4ep-4, -0x1.58091cp-4,
                                    0x1.da2a0cp-5, -0x1.fd7e04p-6, 0x1.6424ap-7, -0x1.d35952p-10};
 
@@ -28,7 +29,8 @@ static Reduced reduce_small(const Math *k, const Expr *a)
   return (Reduced){r, mcast(k, DT_I32, expr_call(k->m, i64, IN_REINTERPRET, 1, &t))};
 }
 
-static const uint32_t two_over_pi[] = {0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
+static const uint32_t two_over_pi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
+                                       0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
 
 static DType u64_lanes(const Math *k) { return (DType){DT_UINT, 64, (uint16_t)k->lanes}; }
 static const Expr *u64(const Math *k, uint64_t x) { return expr_int(k->m, u64_lanes(k), (int64_t)x); }
@@ -37,7 +39,8 @@ static const Expr *u64(const Math *k, uint64_t x) { return expr_int(k->m, u64_la
 static const Expr *word(const Math *k, const Expr *at, int j)
 {
   const Expr *w = u64(k, two_over_pi[j]);
-  for (int i = 1; i <= 4; i++) w = mselect(k, expr_binary(k->m, E_GE, at, mi(k, i)), u64(k, two_over_pi[i + j > 7 ? 7 : i + j]), w);
+  for (int i = 1; i <= 4; i++)
+    w = mselect(k, expr_binary(k->m, E_GE, at, mi(k, i)), u64(k, two_over_pi[i + j > 7 ? 7 : i + j]), w);
   return w;
 }
 
@@ -55,8 +58,9 @@ static Reduced reduce_large(const Math *k, const Expr *a)
   const Expr *i = mbits(k, a);
   const Expr *mant = mcall2(k, IN_BITOR, mcall2(k, IN_BITAND, i, mi(k, 0x7fffff)), mi(k, 0x800000));
   const Expr *m = expr_cast(k->m, u64_lanes(k), mant);
-  const Expr *pos = MSUB(mcall2(k, IN_SHR, i, mi(k, 23)), mi(k, 120));          /* e + 30: the list starts with 32 zeros */
-  const Expr *at = mcall2(k, IN_SHR, pos, mi(k, 5)), *s = expr_cast(k->m, u64_lanes(k), mcall2(k, IN_BITAND, pos, mi(k, 31)));
+  const Expr *pos = MSUB(mcall2(k, IN_SHR, i, mi(k, 23)), mi(k, 120)); /* e + 30: the list starts with 32 zeros */
+  const Expr *at = mcall2(k, IN_SHR, pos, mi(k, 5)),
+             *s = expr_cast(k->m, u64_lanes(k), mcall2(k, IN_BITAND, pos, mi(k, 31)));
   const Expr *t[4];
   for (int j = 0; j < 4; j++) t[j] = word(k, at, j);
   const Expr *w0 = funnel(k, t[0], t[1], s), *w1 = funnel(k, t[1], t[2], s), *w2 = funnel(k, t[2], t[3], s);
@@ -94,7 +98,10 @@ static const Expr *flip(const Math *k, const Expr *x, const Expr *sign_bit)
   return mfloat(k, mcall2(k, IN_BITXOR, mbits(k, x), sign_bit));
 }
 
-static const Expr *bit_to_sign(const Math *k, const Expr *q) { return mcall2(k, IN_SHL, mcall2(k, IN_BITAND, q, mi(k, 2)), mi(k, 30)); }
+static const Expr *bit_to_sign(const Math *k, const Expr *q)
+{
+  return mcall2(k, IN_SHL, mcall2(k, IN_BITAND, q, mi(k, 2)), mi(k, 30));
+}
 static const Expr *is_odd(const Math *k, const Expr *q) { return MEQ(mcall2(k, IN_BITAND, q, mi(k, 1)), mi(k, 1)); }
 
 /* NaN for infinities. */

@@ -66,7 +66,15 @@ static const Expr *slice_args(Slice *s, const Expr *e)
   case E_LOAD:
     if (e->u.buffer->dtype.lanes != 1) s->failed = true;
     return s->failed ? e : expr_load(m, e->u.buffer, e->nargs, arg);
-  case E_INT: case E_FLOAT: case E_STR: case E_VAR: case E_LET: case E_RAMP: case E_BROADCAST: case E_REDUCE: case E_NKINDS:
+  case E_INT:
+  case E_FLOAT:
+  case E_STR:
+  case E_VAR:
+  case E_LET:
+  case E_RAMP:
+  case E_BROADCAST:
+  case E_REDUCE:
+  case E_NKINDS:
     break;
   }
   s->failed = true;
@@ -190,8 +198,9 @@ static const Expr *cut(Split *sp, const Expr *e, Piece p)
   }
   const Expr *r = lower_lanes(sp->lo->m, sp->tmp, e, p.from, p.n, &vars);
   if (!r)
-    raise(sp->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: the vector %s of %d lanes cannot be cut to the target's registers",
-          sp->lo->f->name, expr_str_of(scratch(sp->lo->ctx), e), e->dtype.lanes);
+    raise(sp->lo->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "%s: the vector %s of %d lanes cannot be cut to the target's registers", sp->lo->f->name,
+          expr_str_of(scratch(sp->lo->ctx), e), e->dtype.lanes);
   return r;
 }
 
@@ -270,9 +279,23 @@ static bool is_native(const Expr *e)
   if (e->kind == E_MOD) return !dtype_is_float(e->dtype);
   if (e->kind != E_CALL) return true;
   switch (e->u.intrin) {
-  case IN_SQRT: case IN_FLOOR: case IN_CEIL: case IN_TRUNC: case IN_NEARBYINT: case IN_ABS: case IN_FMA: case IN_COPYSIGN:
+  case IN_SQRT:
+  case IN_FLOOR:
+  case IN_CEIL:
+  case IN_TRUNC:
+  case IN_NEARBYINT:
+  case IN_ABS:
+  case IN_FMA:
+  case IN_COPYSIGN:
   case IN_ISNAN: case IN_ISFINITE: case IN_ISINF:
-  case IN_BITAND: case IN_BITOR: case IN_BITXOR: case IN_BITNOT: case IN_SHL: case IN_SHR: case IN_POPCOUNT: case IN_CLZ:
+  case IN_BITAND:
+  case IN_BITOR:
+  case IN_BITXOR:
+  case IN_BITNOT:
+  case IN_SHL:
+  case IN_SHR:
+  case IN_POPCOUNT:
+  case IN_CLZ:
   case IN_REINTERPRET: case IN_IF_THEN_ELSE: case IN_LIKELY: return true;
   default: return false;     /* every other function is called */
   }

@@ -154,7 +154,8 @@ static bool true_range(Below *b, const Expr *cond, Range *out)
   Module *m = p->lo->m;
   if (uses_one_of(cond, b->hidden.n, b->hidden.v)) return false;
   const Expr *e = expr_simplify(p->an, as_nonnegative(m, cond)), *min = e, *max;
-  if (uses_one_of(e, b->inner.n, b->inner.v) && !analyzer_relax(p->an, e, b->inner.n, b->inner.v, &min, &max)) return false;
+  if (uses_one_of(e, b->inner.n, b->inner.v) && !analyzer_relax(p->an, e, b->inner.n, b->inner.v, &min, &max))
+    return false;
   const Expr *coeff[2];
   min = expr_simplify(p->an, min);
   if (!expr_linear(p->an, min, 1, &b->var, coeff)) return false;
@@ -401,10 +402,43 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
   return peel(p, s, range, &held, tries);
 }
 
+/* Threads fill shared memory and read it in the loop: all of them must run it equally
+ * often, since they wait for each other inside. */
+typedef struct SharedUse {
+  Ctx *ctx;
+  bool stored, loaded;
+} SharedUse;
+
+static void note_shared_load(void *env, const Expr *e)
+{
+  ((SharedUse *)env)->loaded |= e->kind == E_LOAD && str_starts(e->u.buffer->scope, "shared");
+}
+
+static void note_shared_held(void *env, Stmt *holder, const Expr *e)
+{
+  (void)holder;
+  expr_visit(((SharedUse *)env)->ctx, e, note_shared_load, env);
+}
+
+static bool note_shared_store(void *env, Stmt *s)
+{
+  ((SharedUse *)env)->stored |= s->kind == S_STORE && str_starts(s->u.store.buffer->scope, "shared");
+  return true;
+}
+
+static bool waits_inside(Part *p, Stmt *s)
+{
+  SharedUse u = {.ctx = p->lo->ctx};
+  if (!lower_for_gpu(p->lo)) return false;
+  stmt_visit(s, note_shared_store, &u);
+  if (u.stored) stmt_visit_exprs(s, note_shared_held, &u);
+  return u.stored && u.loaded;
+}
+
 static Stmt *part_for(Part *p, Stmt *s, int tries)
 {
   analyzer_bind(p->an, s->u.loop.var, s->u.loop.min, s->u.loop.extent);
-  if (s->u.loop.kind != FOR_THREAD && tries < MAX_TRIES && expr_is_int(s->u.loop.min, 0)) {
+  if (s->u.loop.kind != FOR_THREAD && !waits_inside(p, s) && tries < MAX_TRIES && expr_is_int(s->u.loop.min, 0)) {
     Below b = {.p = p, .var = s->u.loop.var, .spatial = true};
     stmt_visit(s->u.loop.body, find_stmt, &b);
     Stmt *done = b.conds.n ? shrink(&b, s, tries) : NULL;

@@ -13,6 +13,7 @@ typedef struct Pass {
 
 static const Pass passes[] = {
     /* blocks and many-dimensional buffers */
+    {"thread_reductions", LOWER_LOOPS, pass_thread_reductions},
     {"decompose_init", LOWER_LOOPS, pass_decompose_init},
     {"plan_allocs", LOWER_LOOPS, pass_plan_allocs},
     {"compact_buffers", LOWER_LOOPS, pass_compact_buffers},
@@ -55,7 +56,8 @@ static void run_pass(Lower *lo, const Pass *p)
   stmt_link(lo->f->body, NULL);
   if (lo->config.dump_dir) {
     Arena *tmp = scratch(lo->ctx);
-    const char *path = arena_printf(tmp, "%s/%02d_%s_%s.txt", lo->config.dump_dir, (int)(p - passes), lo->f->name, p->name);
+    const char *path =
+        arena_printf(tmp, "%s/%02d_%s_%s.txt", lo->config.dump_dir, (int)(p - passes), lo->f->name, p->name);
     const char *text = func_print(tmp, lo->f);
     file_write(lo->ctx, path, text, strlen(text));
   }

@@ -7,7 +7,9 @@
  *   the next, so it is allocated outside the outermost such loop; likewise outside a
  *   loop of which only some iterations run the block, or whose iterations read more
  *   than they wrote.  On a GPU, shared memory is
- *   allocated outside the threads of a block, global memory outside the launch.  What
+ *   allocated outside the threads of a block, global memory outside the launch; the
+ *   annotation "filled_in" of shared memory names the statement (by its id) that fills it
+ *   anew each time.  What
  *   schedules noted about the buffer at its writer (alignment of strides, double buffering)
  *   moves to the allocation.
  *
@@ -94,13 +96,17 @@ static bool carries(Plan *p, const Block *b, const Var *loop)
   return false;
 }
 
-/* The outermost loop around block s that carries what it writes; s itself if there
- * is none. */
-static Stmt *carrying_loop(Plan *p, Stmt *s)
+/* The outermost loop around block s that carries what it writes to the buffer; s itself
+ * if there is none.  A thread's own memory does not outlive the thread. */
+static Stmt *carrying_loop(Plan *p, Stmt *s, const Buffer *buffer)
 {
+  bool own = lower_for_gpu(p->lo) && !strcmp(buffer->scope, "local");
   Stmt *out = s;
-  for (Stmt *q = s->parent; q && q->kind != S_BLOCK; q = q->parent)
-    if (q->kind == S_FOR && carries(p, s->u.block, q->u.loop.var)) out = q;
+  for (Stmt *q = s->parent; q && q->kind != S_BLOCK; q = q->parent) {
+    if (q->kind != S_FOR) continue;
+    if (own && q->u.loop.kind == FOR_THREAD && !str_starts(q->u.loop.thread_tag, "vthread")) break;
+    if (carries(p, s->u.block, q->u.loop.var)) out = q;
+  }
   return out;
 }
 
@@ -226,7 +232,7 @@ static void note_use(Plan *p, Stmt *s, int k)
   Stmt *at = s;
   for (Stmt *q = s; q && q != p->scope[k]; q = q->parent)
     if (q->kind == S_BLOCK && writes_buffer(q->u.block, buffer)) {
-      Stmt *loop = carrying_loop(p, q);
+      Stmt *loop = carrying_loop(p, q, buffer);
       if (loop != q) at = loop;
     }
   p->at[k] = p->at[k] ? common_ancestor(p->at[k], at) : at;
@@ -323,7 +329,8 @@ static bool collect_annots(void *env, Stmt *s)
   Plan *p = env;
   if (s->kind != S_BLOCK) return true;
   Block *b = s->u.block;
-  const Expr *align = annots_get(&b->annots, "buffer_dim_align"), *twice = annots_get(&b->annots, "double_buffer_scope");
+  const Expr *align = annots_get(&b->annots, "buffer_dim_align"),
+             *twice = annots_get(&b->annots, "double_buffer_scope");
   for (int i = 0; i < b->nwrites; i++) {
     int k = plan_find(p, b->writes[i].buffer);
     if (k < 0) continue;
@@ -347,8 +354,13 @@ void pass_plan_allocs(Lower *lo)
   stmt_visit(lo->f->body, collect_annots, &p);
   stmt_visit(lo->f->body, note_stmt, &p);
   stmt_visit_exprs(lo->f->body, note_expr, &p);
-  for (int k = 0; k < p.buffers.n; k++)
-    if (p.at[k]) p.at[k] = above_threads(p.buffers.v[k], covering(&p, k, p.at[k]));
+  for (int k = 0; k < p.buffers.n; k++) {
+    if (!p.at[k]) continue;
+    Stmt *needed = covering(&p, k, p.at[k]);
+    p.at[k] = above_threads(p.buffers.v[k], needed);
+    if (p.at[k] != needed && str_starts(p.buffers.v[k]->scope, "shared"))
+      annots_set(lo->m->arena, &p.annots[k], "filled_in", expr_i32(lo->m, (int64_t)needed->id));
+  }
   /* Last declared first: allocations around one statement then nest in order. */
   for (int k = p.buffers.n - 1; k >= 0; k--) {
     if (!p.at[k]) continue;

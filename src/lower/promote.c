@@ -54,7 +54,8 @@ static bool slot_of(const Expr *index, Slot *out)
 static const Buffer *variable(Module *m, const Buffer *like, const char *suffix, int64_t n)
 {
   const Expr *size = expr_i32(m, n);
-  return buffer_new(m, arena_printf(m->arena, "%s%s", like->name, suffix), like->dtype, 1, &size, NULL, NULL, "local", 0, 0, NULL);
+  return buffer_new(m, arena_printf(m->arena, "%s%s", like->name, suffix), like->dtype, 1, &size, NULL, NULL, "local",
+                    0, 0, NULL);
 }
 
 static const Expr *whole(Module *m, int lanes)
@@ -190,7 +191,8 @@ static void gather_expr(Gather *g, const Expr *e)
     g->blocked |= e->u.intrin == IN_RET || e->u.intrin == IN_SYNC;
   }
   for (int i = 0; i < e->nargs; i++) {
-    if (!expr_has_kind(e->arg[i], E_LOAD) && !expr_has_kind(e->arg[i], E_CALL) && !expr_has_kind(e->arg[i], E_VAR)) continue;
+    if (!expr_has_kind(e->arg[i], E_LOAD) && !expr_has_kind(e->arg[i], E_CALL) && !expr_has_kind(e->arg[i], E_VAR))
+      continue;
     g->maybe += choice && i > 0;
     gather_expr(g, e->arg[i]);
     g->maybe -= choice && i > 0;
@@ -385,7 +387,8 @@ static bool promotable(Promote *p, Gather *g, const Accesses *a, Slot *slot)
 {
   const Buffer *b = a->buffer;
   int64_t size;
-  if (!a->stored || a->opaque || a->v.n > MAX_SLOTS || map_has(&g->local, b) || !strcmp(b->scope, "shared")) return false;
+  if (!a->stored || a->opaque || a->v.n > MAX_SLOTS || map_has(&g->local, b) || !strcmp(b->scope, "shared"))
+    return false;
   if (p->may_alias && is_param(p->lo, b)) return false;
   for (int i = 0; i < a->v.n; i++) {
     const Expr *index = a->v.v[i].index;
@@ -432,11 +435,13 @@ static void take_first_values(Promote *p, Stmt *seq, int at, Keeps *keeps, bool 
   for (int i = at - 1; i >= 0; i--) {
     const Stmt *s = seq->u.seq.v[i];
     if (gone[i]) continue;
-    if (s->kind != S_STORE || s->u.store.mask || expr_has_kind(s->u.store.value, E_LOAD) || !expr_is_pure(s->u.store.value))
+    if (s->kind != S_STORE || s->u.store.mask || expr_has_kind(s->u.store.value, E_LOAD) ||
+        !expr_is_pure(s->u.store.value))
       return;
     for (int k = 0; k < keeps->n; k++) {
       Kept *kept = &keeps->v[k];
-      if (kept->from != s->u.store.buffer || kept->index != s->u.store.index[0] || !kept->stored || kept->first) continue;
+      if (kept->from != s->u.store.buffer || kept->index != s->u.store.index[0] || !kept->stored || kept->first)
+        continue;
       kept->first = s->u.store.value;
       gone[i] = true;
     }

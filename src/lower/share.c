@@ -69,7 +69,8 @@ static const Expr *shared_branch(Share *sh, const Expr *e)
 {
   Share in = {.lo = sh->lo, .tmp = sh->tmp};
   count_term(&in, e, true);
-  for (int i = 0; i < sh->named.n; i++) map_put(sh->tmp, &in.named, (void *)(uintptr_t)sh->named.key[i], sh->named.val[i]);
+  for (int i = 0; i < sh->named.n; i++)
+    map_put(sh->tmp, &in.named, (void *)(uintptr_t)sh->named.key[i], sh->named.val[i]);
   const Expr *body = shared(&in, e);
   for (int i = in.vars.n - 1; i >= 0; i--) body = expr_let(sh->lo->m, in.vars.v[i], in.values.v[i], body);
   return body;

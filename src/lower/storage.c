@@ -34,8 +34,9 @@ static Stmt *serialize_stmt(void *env, Stmt *s)
 {
   Serialize *z = env;
   if (s->kind == S_FOR && s->u.loop.kind == FOR_THREAD && !lower_for_gpu(z->lo))
-    raise(z->lo->ctx, ERR_UNSUPPORTED, s->loc, "%s: loop '%s' is bound to %s, which target '%s' does not have; build for cuda",
-          z->lo->f->name, s->u.loop.var->name, s->u.loop.thread_tag, z->lo->target->text);
+    raise(z->lo->ctx, ERR_UNSUPPORTED, s->loc,
+          "%s: loop '%s' is bound to %s, which target '%s' does not have; build for cuda", z->lo->f->name,
+          s->u.loop.var->name, s->u.loop.thread_tag, z->lo->target->text);
   bool parallel = s->kind == S_FOR && s->u.loop.kind == FOR_PARALLEL;
   if (parallel && (z->depth || lower_for_gpu(z->lo))) s->u.loop.kind = FOR_SERIAL;
   z->depth += parallel;
@@ -89,7 +90,8 @@ static void use(Placing *p, const Var *data)
   if (p->pos > a->last) a->last = p->pos;
   Loop *outermost = NULL;    /* a loop below the allocation may come back to an earlier use */
   for (Loop *l = p->loop; l && depth_of(l) > depth_of(a->around); l = l->outer) outermost = l;
-  if (outermost && (a->used_in.n == 0 || a->used_in.v[a->used_in.n - 1] != outermost)) vec_push(p->tmp, &a->used_in, outermost);
+  if (outermost && (a->used_in.n == 0 || a->used_in.v[a->used_in.n - 1] != outermost))
+    vec_push(p->tmp, &a->used_in, outermost);
 }
 
 static void use_in_expr(void *env, const Expr *e)
@@ -158,9 +160,11 @@ static const Expr *bytes_of(Placing *p, const Alloc *a)
   int n = expr_free_vars(p->tmp, b->shape[0], &vars);
   for (int i = 0; i < n; i++)
     if (!is_size(p->lo, vars[i]))
-      raise(p->lo->ctx, ERR_UNSUPPORTED, a->s->loc, "%s: the size of '%s' depends on '%s', which is not known before the function runs",
-            p->lo->f->name, b->name, vars[i]->name);
-  const Expr *bytes = expr_mul(m, lower_widen(m, b->shape[0]), expr_int(m, DT_I64, dtype_bytes(b->dtype) * b->dtype.lanes));
+      raise(p->lo->ctx, ERR_UNSUPPORTED, a->s->loc,
+            "%s: the size of '%s' depends on '%s', which is not known before the function runs", p->lo->f->name,
+            b->name, vars[i]->name);
+  const Expr *bytes =
+      expr_mul(m, lower_widen(m, b->shape[0]), expr_int(m, DT_I64, dtype_bytes(b->dtype) * b->dtype.lanes));
   const Expr *up = expr_add(m, bytes, expr_int(m, DT_I64, ALIGN - 1));
   return expr_call(m, DT_NONE, IN_BITAND, 2, (const Expr *[]){up, expr_int(m, DT_I64, -ALIGN)});
 }
@@ -245,7 +249,8 @@ void pass_place_storage(Lower *lo)
     bytes[place] = expr_is_int(bytes[place], 0) ? bytes_of(&p, a) : expr_add(m, bytes[place], bytes_of(&p, a));
   }
   if (total[PLACE_SHARED] > lo->target->shared_bytes && lower_for_gpu(lo))
-    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: %" PRId64 " bytes of shared memory are needed, target '%s' has %" PRId64, lo->f->name,
+    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "%s: %" PRId64 " bytes of shared memory are needed, target '%s' has %" PRId64, lo->f->name,
           total[PLACE_SHARED], lo->target->text, lo->target->shared_bytes);
   annots_set(m->arena, &lo->f->attrs, "workspace_bytes", bytes[PLACE_WORKSPACE]);
   annots_set(m->arena, &lo->f->attrs, "slice_bytes", bytes[PLACE_SLICE]);

@@ -19,7 +19,8 @@
  * breaks  nothing */
 #include "lower/internal.h"
 
-static const char *const axes[] = {"blockIdx.z", "blockIdx.y", "blockIdx.x", "threadIdx.z", "threadIdx.y", "threadIdx.x"};
+static const char *const axes[] = {"blockIdx.z",  "blockIdx.y",  "blockIdx.x",
+                                   "threadIdx.z", "threadIdx.y", "threadIdx.x"};
 enum { NAXES = sizeof axes / sizeof *axes };
 
 typedef struct Launch {
@@ -136,6 +137,7 @@ enum { READ = 1, WRITE = 2 };
 typedef struct Sync {
   Lower *lo;
   Arena *tmp;
+  Map threads;               /* Var* of threadIdx loops, and lets */
 } Sync;
 
 typedef struct Pending {
@@ -234,16 +236,63 @@ static bool starts_with_conflict(Sync *y, Stmt *s, const Pending *p, bool *met)
 
 static Stmt *sync_stmt(Sync *y, Stmt *s, Pending *p);
 
+static bool find_barrier(void *env, Stmt *s)
+{
+  *(bool *)env |= is_barrier(s);
+  return true;
+}
+
+static bool has_barrier(Stmt *s)
+{
+  bool found = false;
+  stmt_visit(s, find_barrier, &found);
+  return found;
+}
+
+/* Do all threads of a block agree on the value? */
+static bool is_uniform(Sync *y, const Expr *e)
+{
+  const Var **v;
+  int n = expr_free_vars(y->tmp, e, &v);
+  bool same = !expr_has_kind(e, E_LOAD);
+  for (int i = 0; i < n; i++) same &= !map_has(&y->threads, v[i]);
+  return same;
+}
+
+/* What is pending before the loop meets a barrier before it, not one in each iteration. */
 static Stmt *sync_loop(Sync *y, Stmt *s, Pending *p)
 {
-  s->u.loop.body = sync_stmt(y, s->u.loop.body, p);
+  Stmt *before = NULL;
   bool met = false;
   if (starts_with_conflict(y, s->u.loop.body, p, &met)) {
+    before = barrier(y);
+    *p = (Pending){0};
+  }
+  if (s->u.loop.kind == FOR_THREAD && str_starts(s->u.loop.thread_tag, "threadIdx")) map_put(y->tmp, &y->threads, s->u.loop.var, y);
+  s->u.loop.body = sync_stmt(y, s->u.loop.body, p);
+  met = false;
+  if (s->u.loop.kind != FOR_THREAD && starts_with_conflict(y, s->u.loop.body, p, &met)) {
     s->u.loop.body = lower_then(y->lo->m, barrier(y), s->u.loop.body);
     *p = (Pending){0};
     s->u.loop.body = sync_stmt(y, s->u.loop.body, p);      /* what is pending at the end of an iteration */
   }
-  return s;
+  if (has_barrier(s->u.loop.body) && !is_uniform(y, s->u.loop.extent))
+    raise(y->lo->ctx, ERR_UNSUPPORTED, s->loc, "%s: threads must wait for each other in loop '%s', whose extent %s is not the same for all of them",
+          y->lo->f->name, s->u.loop.var->name, expr_str_of(y->tmp, s->u.loop.extent));
+  return lower_then(y->lo->m, before, s);
+}
+
+/* A branch that needs barriers inside; each thread must come to each of them. */
+static Stmt *sync_branch(Sync *y, Stmt *branch, const Expr *cond)
+{
+  if (!branch) return NULL;
+  Pending p = {0};
+  Stmt *tried = sync_stmt(y, stmt_clone(y->lo->m, branch), &p);
+  if (!has_barrier(tried)) return branch;
+  if (!is_uniform(y, cond))
+    raise(y->lo->ctx, ERR_UNSUPPORTED, branch->loc, "%s: threads must wait for each other under the condition %s, which not all of them meet; "
+          "bind the loops to the same number of threads, or use extents that divide evenly", y->lo->f->name, expr_str_of(y->tmp, cond));
+  return tried;
 }
 
 static Stmt *sync_stmt(Sync *y, Stmt *s, Pending *p)
@@ -260,9 +309,14 @@ static Stmt *sync_stmt(Sync *y, Stmt *s, Pending *p)
   }
   if (s->kind == S_FOR) return sync_loop(y, s, p);
   if (s->kind == S_ALLOC || s->kind == S_LET || s->kind == S_ATTR) {
+    if (s->kind == S_LET && !is_uniform(y, s->u.let.value)) map_put(y->tmp, &y->threads, s->u.let.var, y);
     stmt_children(s, slot, 2);
     *slot[0] = sync_stmt(y, *slot[0], p);
     return s;
+  }
+  if (s->kind == S_IF) {
+    s->u.cond.then = sync_branch(y, s->u.cond.then, s->u.cond.cond);
+    s->u.cond.orelse = sync_branch(y, s->u.cond.orelse, s->u.cond.cond);
   }
   Map now = touched(y, s);
   Stmt *out = s;

@@ -59,7 +59,8 @@ static const Expr *ramp_mul(Vectorize *v, const Expr *a, const Expr *b)
     b = t;
   }
   if (a->kind != E_RAMP || is_vector(b)) return NULL;
-  return expr_ramp(m, expr_simplify(v->an, expr_mul(m, a->arg[0], b)), expr_simplify(v->an, expr_mul(m, a->arg[1], b)), v->lanes);
+  return expr_ramp(m, expr_simplify(v->an, expr_mul(m, a->arg[0], b)), expr_simplify(v->an, expr_mul(m, a->arg[1], b)),
+                   v->lanes);
 }
 
 /* ramp // c and ramp % c while all lanes stay in one multiple of c. */
@@ -71,7 +72,8 @@ static const Expr *ramp_divide(Vectorize *v, ExprKind kind, const Expr *a, const
   if (!lower_const_int(a->arg[1], &stride) || stride < 0) return NULL;
   const Expr *base = a->arg[0];
   if (stride % c == 0) {
-    const Expr *q = expr_ramp(m, expr_simplify(v->an, expr_floordiv(m, base, b)), lower_int(m, base, stride / c), v->lanes);
+    const Expr *q =
+        expr_ramp(m, expr_simplify(v->an, expr_floordiv(m, base, b)), lower_int(m, base, stride / c), v->lanes);
     if (kind == E_FLOORDIV) return stride == 0 ? q->arg[0] : q;
     return expr_simplify(v->an, expr_floormod(m, base, b));
   }
@@ -201,7 +203,8 @@ static const Expr *vec(Vectorize *v, const Expr *e)
 static Stmt *lane_loop(Vectorize *v, Stmt *s)
 {
   Module *m = v->lo->m;
-  Stmt *loop = stmt_for(m, v->var, expr_int(m, v->var->dtype, 0), expr_int(m, v->var->dtype, v->lanes), FOR_SERIAL, NULL, s);
+  Stmt *loop =
+      stmt_for(m, v->var, expr_int(m, v->var->dtype, 0), expr_int(m, v->var->dtype, v->lanes), FOR_SERIAL, NULL, s);
   return stmt_clone_fresh(m, loop, NULL);
 }
 
@@ -328,7 +331,8 @@ static bool spread_stmt(void *env, Stmt *s)
     const Buffer *b = s->u.alloc.buffer;
     const Expr *n = expr_mul(m, b->shape[0], lower_int(m, b->shape[0], sp->v->lanes));
     n = expr_simplify(sp->v->an, n);
-    const Buffer *to = buffer_new(m, b->name, b->dtype, 1, &n, NULL, NULL, b->scope, b->align, b->offset_factor, b->data);
+    const Buffer *to =
+        buffer_new(m, b->name, b->dtype, 1, &n, NULL, NULL, b->scope, b->align, b->offset_factor, b->data);
     map_put(sp->rw.arena, &sp->map, b, (void *)(uintptr_t)to);
     s->u.alloc.buffer = to;
   }

@@ -124,7 +124,6 @@ const char *tree_what(Sched *, const Stmt *);
 Analyzer *facts_analyzer(Sched *, Stmt *at);
 /* Also knows every loop below s. */
 void facts_bind_below(Analyzer *, Stmt *s);
-void facts_bind_iters(Analyzer *, const Block *);
 const Expr *facts_simplify(Sched *, Stmt *at, const Expr *);
 /* Simplifies bounds, bindings and predicates below s. */
 void facts_simplify_below(Sched *, Stmt *s);
@@ -168,8 +167,6 @@ void facts_check_above(Sched *, const char *prim, Stmt *);
 /* Raises if a block under the loop reads what another one there writes in another
  * iteration. */
 void facts_check_covered(Sched *, const char *prim, Stmt *loop);
-/* The buffer is touched under the loop alone, and each iteration has its own. */
-bool facts_private(Sched *, const Stmt *loop, const Buffer *);
 /* Infers reads and writes of the block and of those inside and around it anew. */
 void facts_refresh(Sched *, Stmt *block);
 
@@ -202,8 +199,6 @@ const Region *write_region(Sched *, const char *prim, Stmt *block, const SchedAr
 const Region *buffer_region(Sched *, const char *prim, Stmt *block, const SchedArg *, bool *write);
 void block_add_alloc(Sched *, Stmt *block, const Buffer *);
 void func_drop_alloc(Sched *, const Buffer *);
-/* Replaces a buffer in the whole function, its parameters included. */
-void func_replace_buffer(Sched *, const Buffer *from, const Buffer *to);
 Stmt *func_alloc_block(Sched *, const Buffer *);               /* the block that allocates it, or NULL */
 /* A block of n spatial variables vars[i] in [0, extent[i]) around a body; plain_nest
  * puts it into loops of its own, one for each variable. */

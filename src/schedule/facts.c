@@ -6,7 +6,7 @@
 
 /* ---- variables ------------------------------------------------------------------------ */
 
-void facts_bind_iters(Analyzer *an, const Block *b)
+static void bind_iters(Analyzer *an, const Block *b)
 {
   for (int i = 0; i < b->niter; i++) analyzer_bind(an, b->iter[i].var, b->iter[i].min, b->iter[i].extent);
 }
@@ -14,7 +14,7 @@ void facts_bind_iters(Analyzer *an, const Block *b)
 static void bind_own(Analyzer *an, Stmt *s)
 {
   if (s->kind == S_FOR) analyzer_bind(an, LOOPVAR(s), s->u.loop.min, s->u.loop.extent);
-  if (s->kind == S_BLOCK) facts_bind_iters(an, BLOCK(s));
+  if (s->kind == S_BLOCK) bind_iters(an, BLOCK(s));
 }
 
 static void bind_path(Analyzer *an, Stmt *s)

@@ -29,15 +29,23 @@ static void check_inlinable(Sched *s, const char *prim, Stmt *block)
 
 /* Raises if something other than a load refers to the buffer (a pointer, a view). */
 typedef struct Opaque {
+  Ctx *ctx;
   const Buffer *buffer;
   bool found;
 } Opaque;
+
+static void note_address(void *env, const Expr *e)
+{
+  Opaque *o = env;
+  o->found |= e->kind == E_CALL && e->u.intrin == IN_ADDRESS_OF && e->arg[0]->u.buffer == o->buffer;
+}
 
 static void note_pointer(void *env, Stmt *holder, const Expr *e)
 {
   Opaque *o = env;
   (void)holder;
   o->found |= expr_uses_var(e, o->buffer->data);
+  expr_visit(o->ctx, e, note_address, o);
 }
 
 static bool note_view(void *env, Stmt *stmt)
@@ -50,7 +58,7 @@ static bool note_view(void *env, Stmt *stmt)
 
 static void check_only_loads(Sched *s, const char *prim, Stmt *reader, const Buffer *buffer)
 {
-  Opaque o = {buffer, false};
+  Opaque o = {s->ctx, buffer, false};
   stmt_visit_exprs(reader, note_pointer, &o);
   stmt_visit(reader, note_view, &o);
   if (o.found)

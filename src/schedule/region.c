@@ -108,7 +108,8 @@ static bool own_memory(const Stmt *loop, const Buffer *buffer)
   return str_starts(loop->u.loop.thread_tag, "blockIdx") && str_starts(buffer->scope, "shared");
 }
 
-bool facts_private(Sched *s, const Stmt *loop, const Buffer *buffer)
+/* Touched under the loop alone, and each iteration has its own. */
+static bool is_private(Sched *s, const Stmt *loop, const Buffer *buffer)
 {
   if (facts_is_param(s, buffer) || !own_memory(loop, buffer)) return false;
   Stmt **block;
@@ -210,7 +211,7 @@ static void check_distinct(Sched *s, const char *prim, Stmt *loop, Stmt *block)
   const Block *b = BLOCK(block);
   if (!facts_not_complete(s, block)) return;      /* instances that meet write the same value */
   bool private = true;
-  for (int i = 0; i < b->nwrites; i++) private &= facts_private(s, loop, b->writes[i].buffer);
+  for (int i = 0; i < b->nwrites; i++) private &= is_private(s, loop, b->writes[i].buffer);
   if (private || !b->nwrites) return;
   Stmt **loops;
   const char *why = NULL;
@@ -220,16 +221,35 @@ static void check_distinct(Sched *s, const char *prim, Stmt *loop, Stmt *block)
           tree_what(s, block), why ? ": " : "", why ? why : "");
 }
 
+/* Iterations of a reduction update the same elements.  The threads of a GPU's block may
+ * share one all the same: each reduces its part, and lower puts the parts together. */
+static void check_reduction(Sched *s, const char *prim, Stmt *loop, Stmt *block)
+{
+  int roles = facts_roles(BLOCK(block), LOOPVAR(loop));
+  if (!(roles >> ITER_REDUCE & 1)) return;
+  const char *what = tree_what(s, block);
+  if (loop->u.loop.kind != FOR_THREAD || !str_starts(loop->u.loop.thread_tag, "threadIdx"))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s runs over the reduction of %s, so its iterations update the same elements; rfactor makes it spatial%s",
+          prim, tree_what(s, loop), what, loop->u.loop.kind == FOR_THREAD ? ", or bind it to threadIdx" : "");
+  BlockUpdate u;
+  const char *why = facts_not_reduction(s, block);
+  if (!why && roles >> ITER_SPATIAL & 1) why = "the loop runs over spatial variables too";
+  if (!why && (why = block_update(s->m, scratch(s->ctx), BLOCK(block), &u)))
+    why = arena_printf(scratch(s->ctx), "its update %s", why);
+  if (!why && loop->u.loop.extent->kind != E_INT)
+    why = arena_printf(scratch(s->ctx), "the number of threads %s is not a constant", expr_str_of(scratch(s->ctx), loop->u.loop.extent));
+  if (why)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "%s: %s runs over the reduction of %s and threads cannot put its parts together: %s; rfactor makes it spatial", prim,
+          tree_what(s, loop), what, why);
+}
+
 void facts_check_independent(Sched *s, const char *prim, Stmt *loop)
 {
   Stmt **block;
   int n = tree_blocks(scratch(s->ctx), loop, &block);
   for (int i = 0; i < n; i++) {
-    int roles = facts_roles(BLOCK(block[i]), LOOPVAR(loop));
-    if (roles >> ITER_REDUCE & 1)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-            "%s: %s runs over the reduction of %s, so its iterations update the same elements; rfactor makes it spatial", prim,
-            tree_what(s, loop), tree_what(s, block[i]));
+    check_reduction(s, prim, loop, block[i]);
     facts_check_order_free(s, prim, block[i]);
     check_distinct(s, prim, loop, block[i]);
   }

@@ -14,7 +14,6 @@ typedef struct Factor {
   Block *b;                  /* as it was */
   int n;                     /* values reduced at once */
   Stmt **store;              /* … stored by these */
-  const Expr **value;        /* … with what they store, lets put in */
   const Reducer *reducer;
   const Buffer **partial;    /* C_rf of each */
   int axis;
@@ -22,99 +21,14 @@ typedef struct Factor {
   Stmt **nest;               /* loops that hold only this block, outermost first */
 } Factor;
 
-/* ---- which reducer ------------------------------------------------------------------------ */
-
-static void read_update(Factor *v)
-{
-  Arena *tmp = scratch(v->s->ctx);
-  Map lets = {0};
-  Stmt *body = v->b->body;
-  for (; body->kind == S_LET; body = body->u.let.body)
-    map_put(tmp, &lets, body->u.let.var, (void *)expr_substitute(v->s->m, body->u.let.value, &lets));
-  v->n = body->kind == S_SEQ ? body->u.seq.n : 1;
-  v->store = arena_array(tmp, Stmt *, v->n);
-  v->value = arena_array(tmp, const Expr *, v->n);
-  for (int i = 0; i < v->n; i++) {
-    Stmt *st = body->kind == S_SEQ ? body->u.seq.v[i] : body;
-    if (st->kind != S_STORE)
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s updates its result by more than stores", tree_what(v->s, v->block));
-    v->store[i] = st;
-    v->value[i] = expr_substitute(v->s->m, st->u.store.value, &lets);
-  }
-}
-
-typedef struct Match {
-  const Reducer *reducer;
-  const Expr **lhs;          /* what stands for each lhs */
-  const Expr **rhs;          /* found for each rhs, or NULL so far */
-} Match;
-
-static bool match(Match *v, const Expr *pattern, const Expr *e);
-
-static bool match_args(Match *v, const Expr *pattern, const Expr *e, bool swap)
-{
-  for (int i = 0; i < pattern->nargs; i++)
-    if (!match(v, pattern->arg[i], e->arg[swap ? 1 - i : i])) return false;
-  return true;
-}
-
-static bool match(Match *v, const Expr *pattern, const Expr *e)
-{
-  for (int i = 0; pattern->kind == E_VAR && i < v->reducer->n; i++) {
-    if (pattern->u.var == v->reducer->lhs[i]) return e == v->lhs[i];
-    if (pattern->u.var == v->reducer->rhs[i]) {
-      if (!v->rhs[i]) v->rhs[i] = e;
-      return v->rhs[i] == e && !expr_uses_buffer(e, v->lhs[i]->u.buffer);
-    }
-  }
-  if (pattern->kind != e->kind || pattern->nargs != e->nargs || !dtype_eq(pattern->dtype, e->dtype)) return false;
-  if (!pattern->nargs || pattern->kind == E_LOAD || pattern->kind == E_CALL) return pattern == e;
-  const Expr *saved[8];
-  for (int i = 0; i < v->reducer->n && i < 8; i++) saved[i] = v->rhs[i];
-  if (match_args(v, pattern, e, false)) return true;
-  for (int i = 0; i < v->reducer->n && i < 8; i++) v->rhs[i] = saved[i];
-  bool commutes = pattern->kind == E_ADD || pattern->kind == E_MUL || pattern->kind == E_MIN || pattern->kind == E_MAX ||
-                  pattern->kind == E_AND || pattern->kind == E_OR;
-  return commutes && match_args(v, pattern, e, true);
-}
-
-static bool fits_reducer(Factor *v, const Reducer *r)
-{
-  Arena *tmp = scratch(v->s->ctx);
-  if (!r || r->n != v->n) return false;
-  Match k = {r, arena_array(tmp, const Expr *, v->n), arena_array(tmp, const Expr *, v->n)};
-  for (int i = 0; i < v->n; i++)
-    k.lhs[i] = expr_load(v->s->m, v->store[i]->u.store.buffer, v->store[i]->u.store.n, v->store[i]->u.store.index);
-  for (int i = 0; i < v->n; i++)
-    if (!match(&k, r->result[i], v->value[i])) return false;
-  return true;
-}
-
-/* C - x is a sum of -x. */
-static bool is_difference(Factor *v)
-{
-  const Stmt *st = v->store[0];
-  const Expr *own = expr_load(v->s->m, st->u.store.buffer, st->u.store.n, st->u.store.index);
-  return v->n == 1 && v->value[0]->kind == E_SUB && v->value[0]->arg[0] == own &&
-         !expr_uses_buffer(v->value[0]->arg[1], st->u.store.buffer);
-}
-
 static void find_reducer(Factor *v)
 {
-  static const char *const names[] = {"sum", "prod", "min", "max", "any", "all", "argmin", "argmax"};
-  read_update(v);
-  DType dtype = v->store[v->n - 1]->u.store.buffer->dtype, index = v->store[0]->u.store.buffer->dtype;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    bool pairs = i >= 6;
-    if (pairs != (v->n == 2)) continue;
-    if ((i == 4 || i == 5) && !dtype_is_bool(dtype)) continue;
-    const Reducer *r = reducer_named(v->s->m, names[i], dtype, index);
-    if (fits_reducer(v, r) || (i == 0 && is_difference(v))) {
-      v->reducer = r;
-      return;
-    }
-  }
-  raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: the update of %s is none of sum prod min max any all argmin argmax", tree_what(v->s, v->block));
+  BlockUpdate u;
+  const char *why = block_update(v->s->m, scratch(v->s->ctx), v->b, &u);
+  if (why) raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: the update of %s %s", tree_what(v->s, v->block), why);
+  v->n = u.n;
+  v->store = u.store;
+  v->reducer = u.reducer;
 }
 
 /* ---- checks --------------------------------------------------------------------------------- */

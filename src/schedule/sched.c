@@ -78,6 +78,33 @@ void sched_free(Sched *s)
 PrimFunc *sched_func(Sched *s) { return s->f; }
 Module *sched_module(Sched *s) { return s->m; }
 
+static const Buffer *root_alloc(const Block *root, const char *name)
+{
+  for (int i = 0; i < root->nallocs; i++)
+    if (!strcmp(root->allocs[i]->name, name)) return root->allocs[i];
+  return NULL;
+}
+
+void sched_expose(Sched *s, const char *name, int at)
+{
+  Scope scope = scope_begin(s->ctx);
+  PrimFunc *f = s->f;
+  const Buffer *b = root_alloc(BLOCK(f->body), name);
+  if (!b || strcmp(b->scope, "global"))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "buffer '%s' lives in scope %s, so it cannot be an argument of '%s'", name,
+          b ? b->scope : "of another block", f->name);
+  func_drop_alloc(s, b);
+  Param *param = arena_array(s->m->arena, Param, f->nparam + 1);
+  for (int i = 0; i <= f->nparam; i++) param[i] = i == at ? (Param){b->data, b} : f->param[i < at ? i : i - 1];
+  f->param = param;
+  f->nparam++;
+  Stmt **block;
+  int n = tree_all_blocks(scratch(s->ctx), f, &block);
+  for (int i = 0; i < n; i++)
+    if (facts_writes(BLOCK(block[i]), b) && block[i] != f->body) facts_check_above(s, "compute_at", block[i]);
+  scope_end(s->ctx, scope);
+}
+
 void sched_add_intrin(Sched *s, const TensorIntrin *intrin)
 {
   for (int i = 0; i < s->intrins.n; i++)

@@ -34,6 +34,9 @@ Sched *sched_clone(const Sched *);
 void sched_free(Sched *);
 PrimFunc *sched_func(Sched *);                        /* the current state; do not change it */
 Module *sched_module(Sched *);
+/* Makes a buffer that the root allocates parameter number `at`: the caller sees what is
+ * computed of it.  Raises where loops that run at once would then share it. */
+void sched_expose(Sched *, const char *buffer, int at);
 Stmt *sched_block_stmt(Sched *, BlockRV);             /* raises if it is gone */
 Stmt *sched_loop_stmt(Sched *, LoopRV);
 

@@ -44,19 +44,12 @@ SchedArg prim_storage_align(Sched *s, SchedArg *a)
   return arg_none;
 }
 
-void func_replace_buffer(Sched *s, const Buffer *from, const Buffer *to)
-{
-  stmt_replace_buffer(s->m, s->f->body, from, to);
-  for (int i = 0; i < s->f->nparam; i++)
-    if (s->f->param[i].buffer == from) s->f->param[i] = (Param){to->data, to};
-}
-
 SchedArg prim_set_scope(Sched *s, SchedArg *a)
 {
   Stmt *block = arg_block(s, &a[0]);
   const Buffer *b = check_allocated(s, "set_scope", write_region(s, "set_scope", block, &a[1])->buffer);
   if (!*a[2].u.s) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "set_scope: the storage scope of buffer '%s' is empty", b->name);
-  if (strcmp(b->scope, a[2].u.s)) func_replace_buffer(s, b, buffer_with_scope(s->m, b, a[2].u.s));
+  if (strcmp(b->scope, a[2].u.s)) stmt_replace_buffer(s->m, s->f->body, b, buffer_with_scope(s->m, b, a[2].u.s));
   facts_check_above(s, "set_scope", block);
   return arg_none;
 }
@@ -126,7 +119,9 @@ static Stmt *fetch_nest(Fetch *v)
     k->predicate = both(s, k->predicate, expr_binary(s->m, E_GE, value, const_like(s, value, 0)));
     k->predicate = both(s, k->predicate, expr_lt(s->m, value, b->shape[d]));
     k->predicate = both(s, k->predicate, expr_binary(s->m, E_LE, value, hi));
-    nest = stmt_for(s->m, var, const_like(s, value, 0), expr_simplify(v->an, extent), FOR_SERIAL, NULL, nest);
+    extent = expr_simplify(v->an, extent);
+    bool few = extent->kind == E_INT && extent->u.i <= 32;       /* addresses are cheap when they are constants */
+    nest = stmt_for(s->m, var, const_like(s, value, 0), extent, few ? FOR_UNROLLED : FOR_SERIAL, NULL, nest);
   }
   vec_push(s->m->arena, &s->guarded, block->id);
   return nest;
@@ -143,7 +138,7 @@ SchedArg prim_prefetch(Sched *s, SchedArg *a)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "prefetch: %s is not around %s in its scope", tree_what(s, loop), tree_what(s, block));
   int n = facts_writers(scratch(s->ctx), tree_scope(s, block), r->buffer, &writer);
   for (int i = 0; i < n; i++)
-    if (tree_under(writer[i], loop))
+    if (writer[i] != block && tree_under(writer[i], loop))      /* a sum fetches its own target ahead */
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "prefetch: %s makes buffer '%s' under %s itself, so there is nothing to fetch ahead",
             tree_what(s, writer[i]), r->buffer->name, tree_what(s, loop));
   v.an = facts_analyzer(s, loop);

@@ -9,8 +9,8 @@
  *
  * A stage attached to a loop has new loops over the region needed there, one for
  * each axis; its own splits apply to those.  Stages are attached in any order, and a
- * cache may get its place after what it reads: in a trial a stage waits at the root
- * while something that reads it is such a cache.
+ * stage may get its place after what it reads: in a trial a stage waits at the root
+ * while something that reads it may be such a stage.
  *
  * A stage whose body holds reductions inside a larger expression has several blocks:
  * its main block, which computes the elements (or is itself a reduction around
@@ -223,11 +223,23 @@ static const TeStage *stage_of(Emit *e, const char *block)
   return NULL;
 }
 
-/* May the block still get its place? */
-static bool is_waiting(Emit *e, const char *block)
+/* Does the stage `at` read what the stage computes, directly or not? */
+static bool feeds(Emit *e, const TeStage *st, const TeStage *at)
+{
+  const TeOp **op;
+  int n = te_post_order(e->arena, 1, (const Tensor *[]){&at->op->out[0]}, &op);
+  for (int i = 0; i < n; i++)
+    if (op[i] == st->op) return true;
+  return false;
+}
+
+/* May the block still get its place at a loop of `at`?  Stages are attached in any
+ * order, so one at the root that `at` reads may be. */
+static bool is_waiting(Emit *e, const char *block, const TeStage *at)
 {
   const TeStage *st = stage_of(e, block);
-  return e->trial && st && st->cache && (st->attach == ATTACH_ROOT || map_has(&e->waiting, st));
+  if (!e->trial || !st || st == at) return false;
+  return (st->attach == ATTACH_ROOT || map_has(&e->waiting, st)) && (st->cache || (!st->output && feeds(e, st, at)));
 }
 
 _Noreturn static void refuse_attach(Emit *e, const TeStage *st, const char *outside, bool found)
@@ -257,7 +269,7 @@ static bool attach_loop(Emit *e, const TeStage *st, BlockRV block, LoopRV *out)
       const Stmt *r = sched_block_stmt(e->sch, reader[k]);
       if (is_under(r, sched_loop_stmt(e->sch, *out))) continue;
       all = false;
-      if (is_waiting(e, r->u.block->name)) wait = true;
+      if (is_waiting(e, r->u.block->name, st->at)) wait = true;
       else outside = r->u.block->name;
     }
     if (all) return true;
@@ -544,6 +556,16 @@ static void emit_tensorized(Emit *e, const EmitBlock *b)
   tensorize_init(e, b, inside, init);
 }
 
+/* Then lower makes the partial results, and the init with them. */
+static bool reduces_over_threads(const EmitBlock *b)
+{
+  for (int i = 0; i < b->own.n; i++) {
+    const AxisMark *mark = b->own.v[i].reduce && b->own.v[i].axis ? te_mark_of(b->stage, b->own.v[i].axis) : NULL;
+    if (mark && mark->kind == FOR_THREAD) return true;
+  }
+  return false;
+}
+
 static void emit_init(Emit *e, const EmitBlock *b)
 {
   if (b->main && b->stage->intrin) {
@@ -551,7 +573,7 @@ static void emit_init(Emit *e, const EmitBlock *b)
     return;
   }
   int at = first_reduce(b);
-  if (at >= 0) sched_decompose_reduction(e->sch, b->block, b->own.v[at].loop);
+  if (at >= 0 && !reduces_over_threads(b)) sched_decompose_reduction(e->sch, b->block, b->own.v[at].loop);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------ */

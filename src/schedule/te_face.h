@@ -25,6 +25,7 @@ typedef struct AxisMark {
   const IterVar *axis;
   ForKind kind;
   const char *thread;                  /* FOR_THREAD */
+  const Var *thread_var;               /* of the thread axis */
 } AxisMark;
 
 typedef struct AxisPragma {

@@ -39,7 +39,7 @@ void te_stage_mark(TeStage *st, const IterVar *axis, ForKind kind)
   const AxisMark *old = te_mark_of(st, axis);
   if (old && old->kind == FOR_THREAD)
     te_refuse(st->s, "%s: axis '%s' of stage '%s' is bound to %s already", call, axis->var->name, st->op->name, old->thread);
-  MarkCall c = {st, {axis, kind, NULL}};
+  MarkCall c = {st, {axis, kind, NULL, NULL}};
   te_change(st->s, apply_mark, &c, true);
 }
 
@@ -61,7 +61,7 @@ void te_stage_bind(TeStage *st, const IterVar *axis, const IterVar *thread)
       st->attach != ATTACH_AT)
     te_refuse(st->s, "bind: axis '%s' of stage '%s' has extent %" PRId64 ", the thread axis %s %" PRId64, name, st->op->name, axis->extent->u.i,
            thread->thread_tag, thread->extent->u.i);
-  MarkCall c = {st, {axis, FOR_THREAD, thread->thread_tag}};
+  MarkCall c = {st, {axis, FOR_THREAD, thread->thread_tag, thread->var}};
   te_change(st->s, apply_mark, &c, true);
 }
 
@@ -232,9 +232,25 @@ void te_stage_pragma(TeStage *st, const IterVar *axis, const char *key, const Ex
   te_change(st->s, apply_pragma, &c, false);
 }
 
+/* Is e `v == 0` for the thread v that a reduction of the stage is bound to, or several
+ * of these? */
+static bool asks_first_thread(const TeStage *st, const Expr *e)
+{
+  if (e->kind == E_AND) return asks_first_thread(st, e->arg[0]) && asks_first_thread(st, e->arg[1]);
+  if (e->kind != E_EQ) return false;
+  const Expr *v = expr_is_int(e->arg[1], 0) ? e->arg[0] : e->arg[1], *zero = v == e->arg[0] ? e->arg[1] : e->arg[0];
+  if (!expr_is_int(zero, 0) || v->kind != E_VAR) return false;
+  for (int i = 0; i < st->marks.n; i++)
+    if (st->marks.v[i].axis->kind == ITER_REDUCE && st->marks.v[i].thread_var == v->u.var) return true;
+  return false;
+}
+
+/* What a reduction over threads asks for happens by itself: its result is stored once,
+ * by the first thread. */
 void te_stage_set_store_predicate(TeStage *st, const Expr *predicate)
 {
+  if (asks_first_thread(st, predicate)) return;
   raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE,
-        "set_store_predicate of stage '%s' (%s): a stage stores each element once, there is nothing to leave out", st->op->name,
-        expr_str_of(scratch(st->s->ctx), predicate));
+        "set_store_predicate of stage '%s' (%s): a stage stores each element once; only `thread == 0` for a thread that its reduction is bound to is taken, "
+        "which holds by itself", st->op->name, expr_str_of(scratch(st->s->ctx), predicate));
 }

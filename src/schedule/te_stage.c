@@ -226,6 +226,55 @@ void te_change(TeSched *s, void (*apply)(void *), void *env, bool emit)
   scope_end(s->ctx, scope);
 }
 
+/* A tensor between input and output may be an argument too: what is computed of it then
+ * goes to the caller.  Attached to a loop it is scheduled as an allocation first and
+ * becomes the parameter afterwards. */
+static bool is_attached(TeSched *s, const TeArg *arg)
+{
+  const TeStage *st = arg->tensor ? map_get(&s->by_op, arg->tensor->op) : NULL;
+  if (st && st->attach == ATTACH_INLINE)
+    te_refuse(s, "stage '%s' is computed inline, so nothing would write the argument '%s'; leave it out of the arguments, or compute_at instead",
+           st->op->name, arg->tensor->buffer->name);
+  if (!st || st->attach != ATTACH_AT) return false;
+  if (arg->buffer)
+    raise(s->ctx, ERR_UNSUPPORTED, NOWHERE, "stage '%s' is attached to a loop; a buffer of its own (binds) can only be given for a stage at the root",
+          st->op->name);
+  return true;
+}
+
+typedef struct Expose {
+  TeSched *s;
+  Sched *sch;
+  const Map *names;
+  int nargs;
+  const TeArg *args;
+} Expose;
+
+static void expose_attached(Ctx *ctx, void *env)
+{
+  (void)ctx;
+  Expose *x = env;
+  for (int i = 0; i < x->nargs; i++)
+    if (is_attached(x->s, &x->args[i])) sched_expose(x->sch, map_get(x->names, x->args[i].tensor), i);
+}
+
+static Sched *emit_args(TeSched *s, const char *name, int nargs, const TeArg *args)
+{
+  TeArg *kept = arena_array(scratch(s->ctx), TeArg, nargs);
+  int n = 0;
+  for (int i = 0; i < nargs; i++)
+    if (!is_attached(s, &args[i])) kept[n++] = args[i];
+  Module *m = module_new(s->ctx);
+  defer(s->ctx, free_module, m);
+  Map names = {0};
+  Expose x = {s, te_emit(s, te_create_prim_func(m, name, n, kept, &names), &names, false), &names, nargs, args};
+  if (protect(s->ctx, expose_attached, &x)) {
+    sched_free(x.sch);
+    error_reraise(s->ctx);
+  }
+  return x.sch;
+}
+
 Sched *te_sched_emit(TeSched *s, const char *name, int nargs, const TeArg *args)
 {
   Scope scope = scope_begin(s->ctx);
@@ -236,10 +285,7 @@ Sched *te_sched_emit(TeSched *s, const char *name, int nargs, const TeArg *args)
     if (t && !unused) own[i].tensor = te_current(s, t);
   }
   if (!nargs) nargs = default_args(s, &own);
-  Module *m = module_new(s->ctx);
-  defer(s->ctx, free_module, m);
-  Map names = {0};
-  Sched *sch = te_emit(s, te_create_prim_func(m, name, nargs, own, &names), &names, false);
+  Sched *sch = emit_args(s, name, nargs, own);
   scope_end(s->ctx, scope);
   return sch;
 }

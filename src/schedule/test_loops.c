@@ -105,7 +105,7 @@ static void kinds_refused(void **state)
   (void)state;
   refuses(MATMUL(8, 8, 8), GET, "sch.parallel(l3)\n", ERR_SCHEDULE, "loop 'k' runs over the reduction of block 'C'");
   refuses(MATMUL(8, 8, 8), GET, "sch.vectorize(l3)\n", ERR_SCHEDULE, "loop 'k' runs over the reduction of block 'C'");
-  refuses(MATMUL(8, 8, 8), GET, "sch.bind(l3, \"threadIdx.x\")\n", ERR_SCHEDULE, "rfactor");
+  refuses(MATMUL(8, 8, 8), GET, "sch.bind(l3, \"blockIdx.x\")\n", ERR_SCHEDULE, "rfactor makes it spatial, or bind it to threadIdx");
   refuses(MATMUL(8, 8, 8), GET "sch.bind(l1, \"threadIdx.x\")\n", "sch.bind(l1, \"threadIdx.y\")\n", ERR_SCHEDULE, "already bound to threadIdx.x");
   refuses(MATMUL(8, 6, 8), GET "sch.bind(l1, \"threadIdx.x\")\n", "sch.bind(l2, \"threadIdx.x\")\n", ERR_SCHEDULE, "bound to threadIdx.x already");
   refuses(MATMUL(8, 8, 8), GET, "sch.bind(l1, \"threadIdx\")\n", ERR_ARGUMENT, "'threadIdx' is no thread axis");

@@ -120,11 +120,13 @@ static int used_loops(Walk *w, const Expr *e, Loop *out)
   return n;
 }
 
-static bool rectangular(const Loop *v, int n)
+/* No loop around has a range that depends on one of these: all of them reach their
+ * ends together. */
+static bool rectangular(const Walk *w, const Loop *v, int n)
 {
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < w->loops.n; i++)
     for (int k = 0; k < n; k++)
-      if (expr_uses_var(v[i].min, v[k].var) || expr_uses_var(v[i].extent, v[k].var)) return false;
+      if (expr_uses_var(w->loops.v[i].min, v[k].var) || expr_uses_var(w->loops.v[i].extent, v[k].var)) return false;
   return true;
 }
 
@@ -145,7 +147,7 @@ static void try_ends(Walk *w, const Question *q, const Expr *lo, const Expr *hi)
   const Var *vars[MAX_VARS];
   const Expr *coeff[MAX_VARS + 1];
   int n = used_loops(w, q->index, v);
-  if (n < 0 || !rectangular(v, n)) return;
+  if (n < 0 || !rectangular(w, v, n)) return;
   for (int i = 0; i < n; i++) vars[i] = v[i].var;
   const Expr *some = expr_bool(w->m, true);          /* no loop around is empty */
   for (int i = 0; i < w->loops.n; i++)

@@ -12,13 +12,15 @@ typedef struct Check {
   const PrimFunc *f;
   Ctx *ctx;
   Arena *arena;
-  Map scope;                 /* Var* -> whether it is in scope; absent: not bound yet */
+  Map scope;                 /* Var* -> 1 + blocks around its binder, OUT_OF_SCOPE; absent: not bound yet */
   Map lets;                  /* Var*: bound by lets inside the expression at hand */
   StrMap blocks;
+  const Block *block;        /* nearest one that says what it touches … */
+  int depth, block_depth;    /* … and how many blocks down it is */
   const Stmt *at;
 } Check;
 
-enum { IN_SCOPE = 1, OUT_OF_SCOPE = 2 };
+enum { OUT_OF_SCOPE = -1 };
 
 _Noreturn static void __attribute__((format(printf, 2, 3))) fail(Check *c, const char *fmt, ...)
 {
@@ -43,16 +45,29 @@ static const char *dtype_text(Check *c, DType t) { return dtype_name(c->arena, t
 static void bind(Check *c, const Var *v)
 {
   if (map_get(&c->scope, v)) fail(c, "variable '%s' is defined twice; each binder has a variable of its own", v->name);
-  map_put(c->arena, &c->scope, v, (void *)(intptr_t)IN_SCOPE);
+  map_put(c->arena, &c->scope, v, (void *)(intptr_t)(1 + c->depth));
 }
 
 static void unbind(Check *c, const Var *v) { map_put(c->arena, &c->scope, v, (void *)(intptr_t)OUT_OF_SCOPE); }
 
-static bool in_scope(const Check *c, const Var *v) { return (intptr_t)map_get(&c->scope, v) == IN_SCOPE; }
+static bool in_scope(const Check *c, const Var *v) { return (intptr_t)map_get(&c->scope, v) > 0; }
 
-static void use_buffer(Check *c, const Buffer *b)
+static bool names(int n, const Region *v, const Var *data)
+{
+  for (int i = 0; i < n; i++)
+    if (v[i].buffer->data == data) return true;
+  return false;
+}
+
+/* What a block touches and did not declare itself stands in its reads or writes. */
+static void use_buffer(Check *c, const Buffer *b, bool write)
 {
   if (!in_scope(c, b->data)) fail(c, "buffer '%s' is used where it is not declared", b->name);
+  if (!c->block || (intptr_t)map_get(&c->scope, b->data) > c->block_depth) return;
+  if (names(c->block->nwrites, c->block->writes, b->data)) return;
+  if (write) fail(c, "'%s' is written, but block '%s' does not name it in its writes", b->name, c->block->name);
+  if (!names(c->block->nreads, c->block->reads, b->data))
+    fail(c, "'%s' is read, but block '%s' does not name it in its reads", b->name, c->block->name);
 }
 
 static void use_node(void *env, const Expr *e)
@@ -60,7 +75,7 @@ static void use_node(void *env, const Expr *e)
   Check *c = env;
   if (e->kind == E_VAR && !in_scope(c, e->u.var) && !map_has(&c->lets, e->u.var))
     fail(c, "variable '%s' is used outside of its scope", e->u.var->name);
-  if (e->kind == E_LOAD) use_buffer(c, e->u.buffer);
+  if (e->kind == E_LOAD) use_buffer(c, e->u.buffer, false);
   if (e->kind == E_REDUCE) fail(c, "a reduction '%s' stands in a loop program; it belongs in te", e->u.reduce->reducer->name);
 }
 
@@ -129,9 +144,9 @@ static void declare_buffer(Check *c, const Buffer *b)
   check_layout(c, b);
 }
 
-static void check_region(Check *c, const char *what, const Region *r)
+static void check_region(Check *c, const char *what, const Region *r, bool write)
 {
-  use_buffer(c, r->buffer);
+  use_buffer(c, r->buffer, write);
   for (int d = 0; d < r->buffer->ndim; d++) {
     use_expr(c, r->min[d]);
     use_expr(c, r->extent[d]);
@@ -147,7 +162,7 @@ static void check_stmt(Check *c, const Stmt *s, const Stmt *parent);
 static void check_store(Check *c, const Stmt *s)
 {
   const Buffer *b = s->u.store.buffer;
-  use_buffer(c, b);
+  use_buffer(c, b, true);
   if (s->u.store.n != b->ndim) fail(c, "the store to '%s' has %d indices, the buffer %d dimensions", b->name, s->u.store.n, b->ndim);
   int lanes = 1;
   for (int i = 0; i < s->u.store.n; i++) {
@@ -181,12 +196,19 @@ static void check_block(Check *c, const Stmt *s)
   check_axes(c, b);
   for (int i = 0; i < b->niter; i++) bind(c, b->iter[i].var);
   if (b->predicate) use_cond(c, "T.where", b->predicate, 1);
-  for (int i = 0; i < b->nreads; i++) check_region(c, "read", &b->reads[i]);
-  for (int i = 0; i < b->nwrites; i++) check_region(c, "written", &b->writes[i]);
+  for (int i = 0; i < b->nreads; i++) check_region(c, "read", &b->reads[i], false);
+  for (int i = 0; i < b->nwrites; i++) check_region(c, "written", &b->writes[i], true);
+  const Block *outer = c->block;
+  int outer_depth = c->block_depth;
+  c->depth++;
+  if (b->nreads || b->nwrites) {
+    c->block = b;
+    c->block_depth = c->depth;
+  }
   for (int i = 0; i < b->nallocs; i++) declare_buffer(c, b->allocs[i]);
   for (int i = 0; i < b->nmatches; i++) {
     const MatchBuffer *m = &b->matches[i];
-    check_region(c, "matched", &m->source);
+    check_region(c, "matched", &m->source, false);
     if (m->buffer->ndim > m->source.buffer->ndim)
       fail(c, "match_buffer '%s' has %d dimensions, its source '%s' only %d", m->buffer->name, m->buffer->ndim,
            m->source.buffer->name, m->source.buffer->ndim);
@@ -198,6 +220,9 @@ static void check_block(Check *c, const Stmt *s)
   }
   if (b->init) check_stmt(c, b->init, s);
   check_stmt(c, b->body, s);
+  c->block = outer;
+  c->block_depth = outer_depth;
+  c->depth--;
   for (int i = 0; i < b->niter; i++) unbind(c, b->iter[i].var);
   for (int i = 0; i < b->nallocs; i++) unbind(c, b->allocs[i]->data);
   for (int i = 0; i < b->nmatches; i++) unbind(c, b->matches[i].buffer->data);

@@ -148,7 +148,7 @@ static void test_match_buffer(void **state)
                                   "        with T.block(\"tile\"):\n"
                                   "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"
                                   "            T.reads(A[vi * 3:vi * 3 + 3, vj * 4:vj * 4 + 4])\n"
-                                  "            T.writes(B[vi * 3:vi * 3 + 3, vj * 4:vj * 4 + 4])\n"
+                                  "            T.writes(B[vi * 3:vi * 3 + 3, vj * 4:vj * 4 + 4], O[vi * 2 + vj])\n"
                                   "            a = T.match_buffer(A[vi * 3:vi * 3 + 3, vj * 4:vj * 4 + 4], (3, 4), \"int32\", strides=[\"s0\", \"s1\"], elem_offset=\"off\")\n"
                                   "            b = T.match_buffer(B[vi * 3:vi * 3 + 3, vj * 4:vj * 4 + 4], (3, 4), \"int32\")\n"
                                   "            row = T.match_buffer(A[vi * 3 + 1, vj * 4:vj * 4 + 4], (4,), \"int32\")\n"

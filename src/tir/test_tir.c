@@ -312,6 +312,7 @@ static const struct { const char *body, *message; } accesses[] = {
      "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index i + 1, which runs from 5 to 8, reaches 8"},
     {"    for i in range(8):\n        for j in range(i):\n            B[i + j] = 0.0\n",
      "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index i + j, which runs from 0 to 13, reaches 8"},
+    {"    for r in range(2):\n        for i in range(r):\n            B[8 - r] = 0.0\n", NULL},   /* r = 0: no i */
     {"    for i in range(n):\n        B[i] = 0.0\n", NULL},                              /* n may be 8 */
     {"    for i in range(8):\n        B[T.Cast(\"int32\", A[i, 0])] = 0.0\n", NULL},     /* data */
     {"    for i in range(8):\n        if A[i, 0] > T.float32(0):\n            B[i + 1] = 0.0\n", NULL},

@@ -127,9 +127,8 @@ struct PrimFunc {
   Annots attrs;              /* "global_symbol", "tir.noalias", … */
 };
 
-/* ---- build.c: making and changing statements ------------------------------ */
-
-/* Bounds of loops and of block variables take the dtype of their variable. */
+/* ---- build.c: making and changing statements.  Bounds of loops and of block
+ * variables are brought to the dtype of their variable. ---------------------------- */
 
 Stmt *stmt_seq(Module *, int n, Stmt *const *v);                  /* flattens nested sequences; n == 1 gives v[0] */
 Stmt *stmt_for(Module *, const Var *, const Expr *min, const Expr *extent, ForKind, const char *thread_tag, Stmt *body);
@@ -197,6 +196,18 @@ void block_infer_access(Module *, Block *);
  * s run and the ones outside are fixed.  False if nothing is touched. */
 bool stmt_region(Analyzer *, Stmt *s, const Buffer *buffer, bool writes, Region *out);
 
+/* ---- update.c: what a reduction block does to its result --------------------------- */
+
+typedef struct BlockUpdate {
+  int n;                     /* values reduced at once */
+  Stmt **store;              /* the stores of the new values */
+  const Reducer *reducer;    /* store[i] holds result[i] over the old values (lhs) … */
+  const Expr **source;       /* … and these (rhs), over the block's variables */
+} BlockUpdate;
+/* Fills out from the body of the block; its memory is the arena's.  NULL, or what the
+ * update is that no known reducer says. */
+const char *block_update(Module *, Arena *, const Block *, BlockUpdate *out);
+
 /* ---- compare.c -------------------------------------------------------------- */
 
 /* Equal up to names of variables and buffers.  *why (may be NULL) tells the first
@@ -209,9 +220,9 @@ uint64_t func_hash(const PrimFunc *);                              /* equal func
 /* ---- check.c, bounds.c --------------------------------------------------------- */
 
 /* Raises ERR_TYPE naming the place when f is not well formed: a variable used
- * outside its scope or defined twice, a wrong rank or dtype, a block binding of
- * the wrong number, a write to a read-only … ; in the schedulable form also that
- * block bindings stay in their domains where that can be decided. */
+ * outside its scope or defined twice, a wrong rank or dtype, two blocks of one name,
+ * a block that touches a buffer which its reads and writes do not name (where it
+ * has any); block bindings stay in their domains where that can be decided. */
 void func_check(const PrimFunc *);
 /* bounds.c.  Raises ERR_BOUNDS if an access is provably out of bounds. */
 void func_check_bounds(const PrimFunc *);

@@ -1,0 +1,35 @@
+"""README and docs say what is: their Python runs, and they name every primitive."""
+import pathlib
+import re
+
+import pytest
+
+from lathe._ffi.core import call
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks():
+    for page in PAGES:
+        for i, text in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S)):
+            yield pytest.param(page, text, id=f"{page.name}-{i}")
+
+
+@pytest.mark.parametrize("page, text", list(blocks()))
+def test_python_runs(page, text, tmp_path):
+    path = tmp_path / "example.py"        # a file, since @T.prim_func reads its source
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), {"__name__": "__example__"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_every_primitive_is_described():
+    text = (ROOT / "docs/schedules.md").read_text()
+    for name, *_ in call("primitives"):
+        assert f"`{name}(" in text, f"docs/schedules.md does not describe {name}"
