@@ -289,6 +289,23 @@ static void func_with(Call *c)
   *c->out = api_val_func(c, f);
 }
 
+/* Each variable must be one that the function's parameters tell. */
+static void func_bind_vars(Call *c)
+{
+  const PrimFunc *f = api_arg_ptr(c, 0);
+  const Var **vars;
+  const Expr **values;
+  int n = api_arg_vars(c, f->m, 1, &vars);
+  if (api_arg_exprs(c, f->m, 2, &values) != n)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "specialize: %d variables want as many values", n);
+  Map map = {0};
+  for (int i = 0; i < n; i++) {
+    if (!dtype_eq(values[i]->dtype, vars[i]->dtype)) values[i] = expr_cast(f->m, vars[i]->dtype, values[i]);
+    map_put(scratch(c->ctx), &map, vars[i], (void *)(uintptr_t)values[i]);
+  }
+  *c->out = api_val_func(c, func_import(api_new_module(c), func_specialize(f, &map)));
+}
+
 static void func_is_equal(Call *c)
 {
   const char *why = "";
@@ -466,6 +483,8 @@ const ApiFunction api_tir_functions[] = {
     {"primfunc_compact", "f: primfunc -> str", "compact text", func_compact},
     {"primfunc_with", "f: primfunc, name: str?, attrs: list[list[any]]? -> primfunc",
      "a copy with another name or attributes", func_with},
+    {"primfunc_specialize", "f: primfunc, vars: list[var], values: list[expr] -> primfunc",
+     "a copy where variables of its parameters have values", func_bind_vars},
     {"primfunc_equal", "a: primfunc, b: primfunc -> list[any]", "structural equality, and the first difference",
      func_is_equal},
     {"primfunc_hash", "f: primfunc -> int", "structural hash", func_hash_of},

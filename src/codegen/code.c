@@ -77,16 +77,15 @@ static void add_feature_flags(Arena *arena, Args *args, const Target *t)
         vec_push(arena, args, arena_printf(arena, "-m%s", cpu_feature_name((CpuFeature)f)));
     if (t->vector_bits == 512) vec_push(arena, args, "-mprefer-vector-width=512");
   }
-  if (t->arch == ARCH_AARCH64) {
+  if (t->arch == ARCH_AARCH64) { /* SVE is left out: the vectors of the generated code have a fixed size */
     static const struct {
       CpuFeature f;
       const char *name;
     } names[] = {
-        {CPU_LSE, "+lse"},   {CPU_FP16, "+fp16"}, {CPU_DOTPROD, "+dotprod"},
-        {CPU_I8MM, "+i8mm"}, {CPU_BF16, "+bf16"}, {CPU_SVE, "+sve"},
+        {CPU_LSE, "+lse"}, {CPU_FP16, "+fp16"}, {CPU_DOTPROD, "+dotprod"}, {CPU_I8MM, "+i8mm"}, {CPU_BF16, "+bf16"},
     };
     Text march = text_new(arena);
-    text_add(&march, t->features & ~(UINT64_C(1) << CPU_NEON) ? "-march=armv8.2-a" : "-march=armv8-a");
+    text_add(&march, "-march=armv8-a");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
       if (target_has(t, names[i].f)) text_add(&march, names[i].name);
     vec_push(arena, args, text_str(&march));

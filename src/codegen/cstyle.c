@@ -507,10 +507,19 @@ static Frag logic(Cgen *g, const Expr *e, int lane)
   return cs_frag(name, P_POST);
 }
 
+/* A vector read from memory has a type of its own (less aligned); both values of a
+ * choice must have one. */
+const char *cs_one_type(Cgen *g, DType t, Frag value, int prec)
+{
+  if (t.lanes == 1 || dtype_is_bool(dtype_elem(t))) return cs_wrap(g, value, prec);
+  return cs_fmt(g, "(%s)%s", cs_type(g, t), cs_wrap(g, value, P_UNARY));
+}
+
 /* Only the taken value is evaluated. */
 Frag cs_choice(Cgen *g, const Expr *e, int lane)
 {
   Frag cond = cs_lane(g, e->arg[0], lane), value[2];
+  DType t = lane < 0 ? e->dtype : dtype_elem(e->dtype);
   Aside aside[2];
   bool statements = false;
   for (int i = 0; i < 2; i++) {
@@ -519,11 +528,10 @@ Frag cs_choice(Cgen *g, const Expr *e, int lane)
     if (cs_aside_end(g, &aside[i])) statements = true;
   }
   if (!statements)
-    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cond, P_LOR), cs_wrap(g, value[0], P_COND + 1),
-                          cs_wrap(g, value[1], P_COND)),
+    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cond, P_LOR), cs_one_type(g, t, value[0], P_COND + 1), cs_one_type(g, t, value[1], P_COND)),
                    P_COND);
   const char *name = cs_fresh(g, "choice");
-  cs_line(g, "%s %s;", cs_type(g, lane < 0 ? e->dtype : dtype_elem(e->dtype)), name);
+  cs_line(g, "%s %s;", cs_type(g, t), name);
   for (int i = 0; i < 2; i++) {
     if (i == 0)
       cs_line(g, "if (%s) {", cond.s);

@@ -289,8 +289,8 @@ static Frag select_vector(Cgen *g, const Expr *e)
 {
   DType t = e->dtype;
   if (e->arg[0]->dtype.lanes == 1)
-    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cs_expr(g, e->arg[0]), P_LOR),
-                          cs_wrap(g, cs_expr(g, e->arg[1]), P_COND + 1), cs_wrap(g, cs_expr(g, e->arg[2]), P_COND)),
+    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cs_expr(g, e->arg[0]), P_LOR), cs_one_type(g, t, cs_expr(g, e->arg[1]), P_COND + 1),
+                          cs_one_type(g, t, cs_expr(g, e->arg[2]), P_COND)),
                    P_COND);
   const char *name = cs_helper_of(g, "select", t);
   const char *m = cs_mask(g, e->arg[0], elem_bits(g, t)).s;

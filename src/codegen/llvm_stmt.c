@@ -110,17 +110,37 @@ static bool is_free_loop(Stmt *s)
   return plain;
 }
 
-/* !{itself, !{"llvm.loop.unroll.disable"}, !{"llvm.loop.vectorize.enable", i1 false}} */
-static void keep_loop(Gen *g, LLVMValueRef branch)
+/* Gives the loop of this branch the properties: !{itself, property, …} */
+static void tag_loop(Gen *g, LLVMValueRef branch, LLVMMetadataRef a, LLVMMetadataRef b)
 {
-  LLVMMetadataRef no = LLVMValueAsMetadata(gen_int(g, g->i1, 0));
-  LLVMMetadataRef unroll = LLVMMDStringInContext2(g->lc, "llvm.loop.unroll.disable", 24);
-  LLVMMetadataRef vector[] = {LLVMMDStringInContext2(g->lc, "llvm.loop.vectorize.enable", 26), no};
   LLVMMetadataRef self = LLVMTemporaryMDNode(g->lc, NULL, 0);
-  LLVMMetadataRef item[] = {self, LLVMMDNodeInContext2(g->lc, &unroll, 1), LLVMMDNodeInContext2(g->lc, vector, 2)};
-  LLVMMetadataRef id = LLVMMDNodeInContext2(g->lc, item, 3);
+  LLVMMetadataRef item[] = {self, a, b};
+  LLVMMetadataRef id = LLVMMDNodeInContext2(g->lc, item, b ? 3 : 2);
   LLVMMetadataReplaceAllUsesWith(self, id);
   LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(g->lc, "llvm.loop", 9), LLVMMetadataAsValue(g->lc, id));
+}
+
+/* !{"name", i1 false} */
+static LLVMMetadataRef loop_refuses(Gen *g, const char *name)
+{
+  LLVMMetadataRef pair[] = {LLVMMDStringInContext2(g->lc, name, strlen(name)),
+                            LLVMValueAsMetadata(gen_int(g, g->i1, 0))};
+  return LLVMMDNodeInContext2(g->lc, pair, 2);
+}
+
+/* A loop stays as it was scheduled. */
+static void keep_loop(Gen *g, LLVMValueRef branch)
+{
+  LLVMMetadataRef unroll = LLVMMDStringInContext2(g->lc, "llvm.loop.unroll.disable", 24);
+  tag_loop(g, branch, LLVMMDNodeInContext2(g->lc, &unroll, 1), loop_refuses(g, "llvm.loop.vectorize.enable"));
+}
+
+/* LLVM may vectorise, but with vectors of a fixed size (SVE has others): all code here is
+ * made for the target's vector_bits, and load-store-vectorizer ends the process on them. */
+static void free_loop(Gen *g, LLVMValueRef branch)
+{
+  g->has_free_loop = true;
+  tag_loop(g, branch, loop_refuses(g, "llvm.loop.vectorize.scalable.enable"), NULL);
 }
 
 /* for (i = begin; i < end; i++) body; some: it is known that begin < end. */
@@ -140,7 +160,7 @@ static void loop_over(Gen *g, Stmt *s, LLVMValueRef begin, LLVMValueRef end, boo
   LLVMValueRef back = LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, next, end, ""), body, done);
   LLVMAddIncoming(i, (LLVMValueRef[]){begin, next}, (LLVMBasicBlockRef[]){before, LLVMGetInsertBlock(g->b)}, 2);
   if (is_free_loop(s))
-    g->has_free_loop = true;
+    free_loop(g, back);
   else
     keep_loop(g, back);
   LLVMPositionBuilderAtEnd(g->b, done);

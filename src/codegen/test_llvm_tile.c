@@ -118,6 +118,19 @@ TEST(test_neon_tile)
     fail_msg("%d multiply-adds, %d loads, %d instructions:\n%s", fma, loads, instructions(hot), hot);
 }
 
+/* LLVM vectorises the copy, though not with scalable vectors, which its later passes cannot take. */
+TEST(test_sve_beside_a_plain_loop)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-v1 -mtriple=aarch64-linux-gnu");
+  const Buffer *b[] = {flat("A", DT_F32, 4096), flat("B", DT_F32, 4096)};
+  const Var *i = index_var("i");
+  Kernel *copy = kernel_of("copy", t, 2, b, 1, loop(i, 4096, put(b[1], i->expr, at(b[0], i->expr))));
+  const char *text = assembly(compile(t, 2, (Kernel *[]){tile_kernel(t, &(Tile){8, 12, 4, 256}), copy}));
+  assert_int_equal(count_of(hot_loop(text, "fmla"), "fmla"), 24);
+  assert_null(strstr(text, "ld1w"));
+}
+
 TEST(test_tile_result)
 {
   (void)c;
@@ -184,6 +197,6 @@ int main(int argc, char **argv)
     return teardown(NULL);
   }
   const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile),
-                                     ROW(test_tile_result)};
+                                     ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 static void seeds_agree(void **state)
 {
   (void)state;
-  unsigned long long first = 1, count = 300;
+  unsigned long long first = 1, count = 400;
   char target[64] = "";
   int failed = 0;
   const char *asked = getenv("LATHE_SEEDS");

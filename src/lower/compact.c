@@ -82,7 +82,9 @@ static void touch_in_expr(void *env, const Expr *e)
 {
   Compact *c = env;
   if (e->kind == E_VAR && e->u.var == c->buffer->data) c->opaque = true;
-  if (e->kind != E_LOAD || e->u.buffer != c->buffer) return;
+  if (e->kind != E_LOAD || e->u.buffer->data != c->buffer->data) return;
+  c->opaque |= e->u.buffer != c->buffer;       /* another buffer over the same memory */
+  if (c->opaque) return;
   for (int d = 0; d < e->nargs; d++) widen_index(c, d, e->arg[d]);
 }
 
@@ -125,6 +127,7 @@ static bool touch_stmt(void *env, Stmt *s)
   }
   if (s->kind == S_LET) vec_push(c->tmp, &c->inner, s->u.let.var);
   if (s->kind == S_BLOCK) touch_block(c, s->u.block);
+  if (s->kind == S_STORE && s->u.store.buffer->data == c->buffer->data && s->u.store.buffer != c->buffer) c->opaque = true;
   if (s->kind == S_STORE && s->u.store.buffer == c->buffer)
     for (int d = 0; d < s->u.store.n; d++) widen_index(c, d, s->u.store.index[d]);
   return true;

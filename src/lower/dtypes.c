@@ -223,6 +223,22 @@ static const Expr *to_odd_float(Legal *l, const Expr *x)
   return float_of(l, choose(l, lost, odd, u));
 }
 
+/* a*b + c of small floats (held in float32) in float64, rounded to odd: the product is
+ * exact, and what the sum loses sets its last bit. */
+static const Expr *fma_to_odd(Legal *l, const Expr *const *arg)
+{
+  Module *m = l->m;
+  DType wide = dtype_lanes(DT_F64, arg[0]->dtype.lanes), bits = dtype_lanes(DT_I64, wide.lanes);
+  const Expr *c = expr_cast(m, wide, arg[2]), *p = expr_mul(m, expr_cast(m, wide, arg[0]), expr_cast(m, wide, arg[1]));
+  const Expr *sum = expr_add(m, p, c), *back = expr_sub(m, sum, p), *zero = expr_float(m, wide, 0);
+  const Expr *lost = expr_add(m, expr_sub(m, p, expr_sub(m, sum, back)), expr_sub(m, c, back));
+  const Expr *more = expr_binary(m, E_GT, lost, zero), *less = expr_lt(m, lost, zero);      /* neither for NaN */
+  const Expr *u = call1(l, bits, IN_REINTERPRET, sum), *one = expr_int(m, bits, 1);
+  const Expr *away = expr_binary(m, E_EQ, more, expr_binary(m, E_GT, sum, zero));
+  const Expr *odd = choose(l, expr_binary(m, E_EQ, bit_and(l, u, 1), one), u, choose(l, away, expr_add(m, u, one), expr_sub(m, u, one)));
+  return call1(l, wide, IN_REINTERPRET, choose(l, expr_binary(m, E_OR, more, less), odd, u));
+}
+
 static const Expr *legal(Legal *l, const Expr *e);
 static const Buffer *legal_buffer(Legal *l, const Buffer *b);
 
@@ -309,6 +325,7 @@ static const Expr *legal_call(Legal *l, const Expr *e)
     return expr_cast(m, t, expr_call(m, dtype_lanes(DT_F32, t.lanes), f, e->nargs, arg));
   }
   if (e->nargs && odd_int(e->arg[0]->dtype) && f <= IN_QMULSHIFT) return legal_int_call(l, e, arg);
+  if (f == IN_FMA && small && is_emulated(l, t)) return settle(l, t, to_odd_float(l, fma_to_odd(l, arg)));
   const Expr *r = expr_call(m, carrier(l, t), f, e->nargs, arg);
   return f == IN_IF_THEN_ELSE || f == IN_LIKELY ? r : settle(l, t, r);
 }

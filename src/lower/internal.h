@@ -34,7 +34,7 @@ Stmt *lower_then(Module *, Stmt *a, Stmt *b);
 /* Statements below s, s counted. */
 int lower_count(Stmt *s);
 bool lower_uses_var(Stmt *s, const Var *);
-bool lower_uses_buffer(Stmt *s, const Buffer *);       /* loads, stores, its pointer */
+bool lower_uses_buffer(Ctx *, Stmt *s, const Buffer *);   /* loads, stores (of other buffers over its memory too), its pointer */
 /* The condition without IN_LIKELY; *likely tells whether it was there. */
 const Expr *lower_unlikely(const Expr *cond, bool *likely);
 const Expr *lower_likely(Module *, const Expr *cond);

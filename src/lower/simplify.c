@@ -124,7 +124,7 @@ static Stmt *simple_stmt(void *env, Stmt *s)
     return stores_what_it_holds(s) ? stmt_nop(m) : s;
   case S_ALLOC:
     s->u.alloc.body = simple_stmt(z, s->u.alloc.body);
-    return lower_uses_buffer(s->u.alloc.body, s->u.alloc.buffer) ? s : s->u.alloc.body;
+    return lower_uses_buffer(m->ctx, s->u.alloc.body, s->u.alloc.buffer) ? s : s->u.alloc.body;
   case S_EVAL:
     lower_map_exprs(s, simple_held, z);
     return s;

@@ -89,24 +89,30 @@ int lower_count(Stmt *s)
 }
 
 typedef struct Uses {
-  const Var *var;
-  const Buffer *buffer;
+  Ctx *ctx;
+  const Var *var, *data;     /* one of them */
   bool found;
 } Uses;
+
+static void look_in_load(void *env, const Expr *e)
+{
+  Uses *u = env;
+  u->found |= e->kind == E_LOAD && e->u.buffer->data == u->data;
+}
 
 static void look_in_expr(void *env, Stmt *holder, const Expr *e)
 {
   Uses *u = env;
   (void)holder;
   if (u->found) return;
-  if (u->var && expr_uses_var(e, u->var)) u->found = true;
-  if (u->buffer && (expr_uses_buffer(e, u->buffer) || expr_uses_var(e, u->buffer->data))) u->found = true;
+  if (expr_uses_var(e, u->var ? u->var : u->data)) u->found = true;
+  else if (u->data && expr_has_kind(e, E_LOAD)) expr_visit(u->ctx, e, look_in_load, u);
 }
 
 static bool look_in_stmt(void *env, Stmt *s)
 {
   Uses *u = env;
-  if (s->kind == S_STORE && u->buffer && s->u.store.buffer == u->buffer) u->found = true;
+  if (s->kind == S_STORE && s->u.store.buffer->data == u->data) u->found = true;
   return !u->found;
 }
 
@@ -117,9 +123,9 @@ bool lower_uses_var(Stmt *s, const Var *var)
   return u.found;
 }
 
-bool lower_uses_buffer(Stmt *s, const Buffer *buffer)
+bool lower_uses_buffer(Ctx *ctx, Stmt *s, const Buffer *buffer)
 {
-  Uses u = {.buffer = buffer};
+  Uses u = {.ctx = ctx, .data = buffer->data};
   stmt_visit(s, look_in_stmt, &u);
   if (!u.found) stmt_visit_exprs(s, look_in_expr, &u);
   return u.found;

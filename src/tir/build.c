@@ -615,3 +615,35 @@ PrimFunc *func_import(Module *dst, const PrimFunc *f)
   scope_end(dst->ctx, scope);
   return to;
 }
+
+static const Expr **bound_exprs(Module *m, int n, const Expr *const *e, const Map *values)
+{
+  if (!e) return NULL;
+  const Expr **out = arena_array(m->arena, const Expr *, n);
+  for (int i = 0; i < n; i++) out[i] = expr_substitute(m, e[i], values);
+  return out;
+}
+
+PrimFunc *func_specialize(const PrimFunc *f, const Map *values)
+{
+  Module *m = f->m;
+  PrimFunc *to = func_clone(f);
+  int n = 0;
+  stmt_substitute(m, to->body, values);
+  for (int i = 0; i < f->nparam; i++) {
+    const Buffer *b = f->param[i].buffer;
+    if (!b && map_has(values, f->param[i].var)) continue;
+    to->param[n] = f->param[i];
+    if (b) {
+      const Buffer *bound = buffer_new(m, b->name, b->dtype, b->ndim, bound_exprs(m, b->ndim, b->shape, values),
+                                       bound_exprs(m, b->ndim, b->strides, values),
+                                       b->elem_offset ? expr_substitute(m, b->elem_offset, values) : NULL, b->scope, b->align,
+                                       b->offset_factor, b->data);
+      stmt_replace_buffer(m, to->body, b, bound);
+      to->param[n].buffer = bound;
+    }
+    n++;
+  }
+  to->nparam = n;
+  return to;
+}

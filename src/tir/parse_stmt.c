@@ -23,9 +23,12 @@ static Stmt *placed(Stmt *s, Loc loc)
   return s;
 }
 
+static Stmt *parse_statement(Parser *p, bool *rest);
+
 /* The rest of the list, inside of a binding just made. */
 static Stmt *parse_rest(Parser *p)
 {
+  if (p->one_line) parse_error(p, loc_of(p, peek(p)), "a binding holds for the lines after it; put it on a line of its own");
   if (++p->bindings > MAX_BINDINGS)
     parse_error(p, loc_of(p, peek(p)), "more than %d bindings inside of each other", MAX_BINDINGS);
   Stmt *s = parse_statements(p);
@@ -33,7 +36,26 @@ static Stmt *parse_rest(Parser *p)
   return s;
 }
 
-/* body = ':' (newline indent statements dedent | statement) */
+/* Statements on the line of ':', parted by ';'. */
+static Stmt *parse_one_line(Parser *p)
+{
+  static const char *const heads[] = {"for", "if", "with", "while"};
+  Vec(Stmt *) v = {0};
+  bool outer = p->one_line, rest = false, more;
+  p->one_line = true;
+  do {
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+      if (is_word(p, heads[i])) parse_error(p, loc_of(p, peek(p)), "expected a new line after ':', found '%s'", heads[i]);
+    Stmt *s = parse_statement(p, &rest);
+    if (s) vec_push(p->arena, &v, s);
+    more = p->tok[p->at - 1].kind == TOK_OP && !strcmp(p->tok[p->at - 1].s, ";") && peek(p)->kind != TOK_NEWLINE;
+  } while (more);
+  if (p->tok[p->at - 1].kind != TOK_NEWLINE && peek(p)->kind == TOK_NEWLINE) p->at++;
+  p->one_line = outer;
+  return stmt_seq(p->m, v.n, v.v);
+}
+
+/* body = ':' (newline indent statements dedent | statement {';' statement} newline) */
 Stmt *parse_body(Parser *p)
 {
   int mark = p->symbols.n;
@@ -50,7 +72,7 @@ Stmt *parse_body(Parser *p)
       parse_error(p, loc_of(p, peek(p)), "expected a statement, found %s", token_text(p, peek(p)));
     p->at++;
   } else {
-    parse_error(p, loc_of(p, peek(p)), "expected a new line after ':', found %s", token_text(p, peek(p)));
+    s = parse_one_line(p);
   }
   leave(p);
   p->symbols.n = mark;

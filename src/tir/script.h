@@ -88,6 +88,7 @@ typedef struct Parser {
   int at;
   Loc here;                  /* of the statement or expression begun last */
   int depth, bindings;       /* open brackets and indents; bindings whose scope is the rest of a list */
+  bool one_line;             /* in a body on the line of its ':' */
   Vec(Symbol) symbols;
   int nnames;
   const ScriptName *names;

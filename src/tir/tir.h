@@ -160,6 +160,9 @@ void stmt_link(Stmt *s, Stmt *parent);
 PrimFunc *func_new(Module *, const char *name, int nparam, const Param *, Stmt *body);
 PrimFunc *func_clone(const PrimFunc *);                           /* same module; ids stay */
 PrimFunc *func_import(Module *dst, const PrimFunc *);             /* another module; ids stay */
+/* A copy in the same module where variables have values (Var* -> Expr*): sizes of its
+ * buffers, or scalar parameters, which it has no more. */
+PrimFunc *func_specialize(const PrimFunc *, const Map *values);
 
 /* ---- walk.c: visiting and rewriting ------------------------------------------ */
 

@@ -45,6 +45,14 @@ def failing(monkeypatch):
     return tried
 
 
+SIZED = """
+@T.prim_func
+def sized(a: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "float32")
+    for i in range(n):
+        A[i] = T.float32(1)
+"""
 SCRIPT = """
 @T.prim_func
 def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
@@ -197,6 +205,8 @@ def test_every_call_survives(failing, tmp_path):
     intrinsics()
     g = tvm.script.from_source(SCRIPT, {"offset": 3})
     g = g.with_attr("note", 1)
+    sized = tvm.script.from_source(SIZED)
+    sized.specialize({sized.params[0]: tir.decl_buffer((16,), "float32")})
     tvm.script.from_source(tvm.IRModule({"main": g}).script())
     code(schedules(g), tmp_path)
     missed = {name for name, _, _ in functions()} - failing - OUTSIDE

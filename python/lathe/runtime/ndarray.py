@@ -164,14 +164,17 @@ class NDArray:
         return a.copy() if copy else a
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._raw.__dlpack__(**kwargs)
+        """Shares the memory.  numpy before 2.1 takes what came by DLPack for read-only and would not
+        hand it on; then whoever it came from does."""
+        borrowed = not self._raw.flags.writeable and hasattr(self._keep, "__dlpack__")
+        return (self._keep if borrowed else self._raw).__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         return (1, 0)
 
     def to_dlpack(self) -> Any:
         """A DLPack capsule that shares the memory."""
-        return self._raw.__dlpack__()
+        return self.__dlpack__()
 
     def copyfrom(self, source_array: Any) -> "NDArray":
         """Copies the elements of another array of the same shape into this one."""

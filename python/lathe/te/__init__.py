@@ -10,7 +10,7 @@ from ..tir import (
     ldexp, likely, log, log1p, log2, log10, max_value, min_value, multiply, nearbyint, nextafter, popcount, power, prod, round, rsqrt, sigmoid, sin,
     sinh, sqrt, subtract, sum, tan, tanh, trunc, truncdiv, truncmod,
 )
-from .operation import compute, create_prim_func, evaluate, extern, placeholder, reduce_axis, scan, size_var, thread_axis, var
+from .operation import compute, create_prim_func, evaluate, extern, placeholder, reduce_axis, scan, size_var, tag_scope, thread_axis, var
 from .schedule import Schedule, Stage, create_schedule
 from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, TensorSlice
 from .tensor_intrin import decl_tensor_intrin

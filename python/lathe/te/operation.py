@@ -35,6 +35,34 @@ def _shape(name: str, shape: Any) -> List[Any]:
 # ---- compute
 
 
+class TagScope:
+    """The tag of computes made inside `with te.tag_scope(tag)`."""
+
+    _open: List["TagScope"] = []
+
+    def __init__(self, tag: str):
+        self.tag = tag
+
+    @staticmethod
+    def current_tag() -> str:
+        """The tag of the scope that is open, or none."""
+        return TagScope._open[-1].tag if TagScope._open else ""
+
+    def __enter__(self) -> "TagScope":
+        if TagScope._open:
+            raise error.ArgumentError(f"tag_scope: a scope with the tag '{TagScope._open[-1].tag}' is open already; scopes do not nest")
+        TagScope._open.append(self)
+        return self
+
+    def __exit__(self, *_error: Any) -> None:
+        TagScope._open.pop()
+
+
+def tag_scope(tag: str) -> TagScope:
+    """Tags the computes made inside: `with te.tag_scope("injective"): …`."""
+    return TagScope(tag)
+
+
 def compute(
     shape: Any,
     fcompute: Callable[..., Any],
@@ -48,6 +76,7 @@ def compute(
     fcompute may return several expressions: then so many tensors are computed
     together, and a tuple of them is returned."""
     dims = _shape(name, shape)
+    tag = tag or TagScope.current_tag()
     names = _index_names(fcompute, len(dims), varargs_names)
     axes = [IterVar((0, n), v, IterVar.DataPar) for v, n in zip(names, dims)]
     try:

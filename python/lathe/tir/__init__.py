@@ -14,6 +14,7 @@ from .function import IndexMap, PrimFunc, TensorIntrin
 from .schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
 from .stmt import AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, While, stmt_seq
 from ..ir.module import IRModule
+from . import stmt_functor
 
 from .op import (
     add, address_of, all, any, argmax, argmin, bitwise_and, bitwise_or, bitwise_xor, call_extern, call_intrin, call_packed, call_pure_extern, ceildiv, clz,

@@ -71,6 +71,39 @@ class PrimFunc(Object):
         """A copy without an attribute."""
         return call("primfunc_with", self, None, [[attr_key, None]])
 
+    def specialize(self, param_map: Dict[Var, Any]) -> "PrimFunc":
+        """A copy for fixed sizes: a scalar parameter gets a value and goes away, or a buffer
+        parameter gets the shape of the buffer given, which tells the sizes in it."""
+        variables: List[Var] = []
+        values: List[PrimExpr] = []
+        buffers = self.buffer_map
+
+        def give(var: Var, value: Any) -> None:
+            for v, old in zip(variables, values):
+                if v.same_as(var) and str(old) != str(value):
+                    raise error.ArgumentError(f"specialize: '{var.name}' would be both {old} and {value}")
+            variables.append(var)
+            values.append(convert(value))
+
+        for param, value in param_map.items():
+            if not isinstance(value, Buffer):
+                if param not in self.params or param in buffers:
+                    raise error.ArgumentError(f"specialize: '{param.name}' is no scalar parameter of '{self.name}'")
+                give(param, value)
+                continue
+            old = buffers.get(param)
+            if old is None:
+                raise error.ArgumentError(f"specialize: '{param.name}' is no buffer parameter of '{self.name}'")
+            if len(old.shape) != len(value.shape) or old.dtype != value.dtype:
+                raise error.ShapeError(f"specialize: buffer '{old.name}' has {len(old.shape)} dimensions of {old.dtype}, the one given "
+                                       f"{len(value.shape)} of {value.dtype}")
+            for a, b in zip(old.shape, value.shape):
+                if isinstance(a, Var):
+                    give(a, b)
+                elif str(a) != str(b):
+                    raise error.ShapeError(f"specialize: buffer '{old.name}' has size {a}, the one given {b}")
+        return call("primfunc_specialize", self, variables, values)
+
     def script(self, **_kwargs: Any) -> str:
         """TVMScript; `lathe.script.from_source` reads it back."""
         return call("primfunc_script", self)

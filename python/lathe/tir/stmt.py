@@ -164,6 +164,11 @@ class Block(Stmt):
     body = _field(8, "what it does")
 
     @property
+    def block(self) -> "Block":
+        """Itself: a block and the place where it runs (TVM's BlockRealize) are one."""
+        return self
+
+    @property
     def iter_vars(self) -> List[IterVar]:
         """Its iteration variables."""
         kinds = {0: IterVar.DataPar, 1: IterVar.CommReduce, 2: IterVar.Opaque, 3: IterVar.ThreadIndex}
