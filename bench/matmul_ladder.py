@@ -25,7 +25,7 @@ import lathe  # noqa: E402
 import packed_matmul  # noqa: E402
 from lathe import te  # noqa: E402
 
-SLOW_SECONDS = 1.0      # a rung slower than this is run once a round, in three rounds
+SLOW_SECONDS = 1.0      # a rung slower than this is timed once
 
 
 def library(name):
@@ -95,23 +95,19 @@ class Entry:
     """One line of the table: something to call, and what it took."""
 
     def __init__(self, name, call, threads):
-        self.name, self.call, self.threads, self.seconds, self.rounds = name, call, threads, [], 0
+        self.name, self.call, self.threads, self.seconds = name, call, threads, []
 
-    def measure(self, rounds):
-        if self.rounds >= (3 if self.seconds and self.seconds[0] > SLOW_SECONDS else rounds):
+    def measure(self, repeat=3):
+        if self.seconds and self.seconds[0] > SLOW_SECONDS:
             return
         set_threads(self.threads)
         with threadpool_limits(limits=self.threads):
-            if not self.seconds:
-                self.call()
-            best = []
-            repeat = 1 if self.seconds and self.seconds[0] > SLOW_SECONDS / 4 else 3
+            times = []
             for _ in range(repeat):
                 start = time.perf_counter()
                 self.call()
-                best.append(time.perf_counter() - start)
-        self.seconds.append(statistics.median(best))
-        self.rounds += 1
+                times.append(time.perf_counter() - start)
+        self.seconds.append(statistics.median(times))
 
     @property
     def median(self):
@@ -124,28 +120,28 @@ def entries(N, threads, a, b, expected):
     out = lathe.nd.empty((N, N))
     x, y = lathe.nd.array(a), lathe.nd.array(b)
 
-    def add(name, func, *args):
-        func(*args)
+    def add(name, func, t, *args):
+        """Checks the result once; that first call also warms up, and is the time of a slow one."""
+        entry = Entry(name, lambda: func(*args), t)
+        entry.measure(repeat=1)
         np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-3, err_msg=name)
-        made.extend(Entry(name, lambda: func(*args), t) for t in threads if t == 1 or name in PARALLEL)
+        if entry.seconds[0] <= SLOW_SECONDS:
+            entry.seconds.clear()
+        made.append(entry)
 
     for name, steps in LADDER:
         s, tensors = rung(N, steps)
-        add(name, lathe.build(s, tensors, target=target, name="matmul"), x, y, out)
+        func = lathe.build(s, tensors, target=target, name="matmul")
+        for t in threads:
+            if t == 1 or name in PARALLEL:
+                add(name, func, t, x, y, out)
     for t in threads:
         size = packed_matmul.Blocking(target, N, N, N, t)
         sch = packed_matmul.schedule(packed_matmul.declare(N, N, N), size)
-        f = lathe.build(sch.mod, target=target)
-        set_threads(t)
-        f(x, y, out)
-        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-3)
-        made.append(Entry("packed", lambda f=f: f(x, y, out), t))
+        add("packed", lathe.build(sch.mod, target=target), t, x, y, out)
         sch = packed_matmul.schedule(packed_matmul.declare_prepacked(N, N, N, size.NR), size, prepacked=True)
-        g = lathe.build(sch.mod, target=target)
-        z = lathe.nd.array(packed_matmul.pack_b(b, size.NR))
-        g(x, z, out)
-        np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-3)
-        made.append(Entry("packed, B ahead", lambda g=g, z=z: g(x, z, out), t))
+        ahead = lathe.nd.array(packed_matmul.pack_b(b, size.NR))
+        add("packed, B ahead", lathe.build(sch.mod, target=target), t, x, ahead, out)
     result = np.empty((N, N), "float32")
     made.extend(Entry("OpenBLAS", lambda: np.matmul(a, b, out=result), t) for t in threads)
     return made
@@ -162,7 +158,7 @@ def measure(N, threads, rounds, peak):
         for t in threads:
             peak.sample(t)
         for row in rows:
-            row.measure(rounds)
+            row.measure()
     return rows
 
 

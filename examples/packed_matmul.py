@@ -1,9 +1,9 @@
 """A matrix product level with the libraries, written only with schedule primitives.
 
 C is cut into register tiles of MR rows and NR columns.  A and B are copied into panels, so
-that the innermost loop reads both straight ahead; a few panels of B stay in the
-second-level cache while all of A passes by, and neighbouring tiles of C are neighbours in
-memory.
+that the innermost loop reads both straight ahead; a panel or more of B stays in the
+second-level cache while all of A passes by, and a tile of C stays in registers from the
+first step of the sum to the last.
 
     for ko                          KC steps of the sum: one round, unless a panel would be too long
       copy B[ko, :] into panels of KC x NR                  (parallel)
@@ -32,12 +32,13 @@ class Blocking:
     def __init__(self, target, M, N, K, threads=1):
         self.K = K
         lanes = target.vector_width // 32
-        # A register tile leaves room for one row of B and for what A needs: nothing where the
-        # machine broadcasts while loading, two vectors where it multiplies by an element.
-        columns = 2 if target.broadcast_load else 3
+        # Three quarters of the registers hold the tile; the rest feeds it.  Wide tiles take
+        # fewer loads a step than tall ones; one that divides the columns leaves no tail.
+        widths = (3, 4, 2) if target.vector_registers >= 32 else (2, 3)
+        columns = next((w for w in widths if N % (w * lanes) == 0), widths[0])
         self.NR = columns * lanes
-        self.MR = (target.vector_registers - 1 - columns) // columns if target.broadcast_load else 2 * lanes
-        rounds = ceil_div(K, target.l2_bytes // 2 // (4 * 4 * self.NR))     # 4 panels of B in half of the cache
+        self.MR = target.vector_registers * 3 // 4 // columns
+        rounds = ceil_div(K, target.l2_bytes // 2 // (4 * self.NR))        # a panel of B fits in half of the cache
         self.KC = ceil_div(ceil_div(K, rounds), UNROLL) * UNROLL
         tiles_m, tiles_n = ceil_div(M, self.MR), ceil_div(N, self.NR)
         # threads = down * across, each with about as many tiles as the others

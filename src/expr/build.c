@@ -295,6 +295,8 @@ const Expr *expr_let(Module *m, const Var *var, const Expr *value, const Expr *b
   if (!dtype_eq(var->dtype, value->dtype))
     raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s' is %s, its value %s", var->name, dtype_name(scratch(m->ctx), var->dtype),
           dtype_name(scratch(m->ctx), value->dtype));
+  if (value->dtype.code == DT_VOID)
+    raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s': %s gives no value to name", var->name, expr_str_of(scratch(m->ctx), value));
   return intern(m, E_LET, body->dtype, ptr_bits(var), 2, (const Expr *[]){value, body});
 }
 

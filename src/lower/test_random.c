@@ -5,12 +5,12 @@
 #include "lower/test_lower.h"
 #include "schedule/schedule.h"
 
-typedef struct Session {
+typedef struct Trial {
   uint64_t seed;
   int steps;
   const char *pass;
   bool threads;              /* bound to thread axes: more may be refused */
-} Session;
+} Trial;
 
 static bool find_threads(void *env, Stmt *s)
 {
@@ -20,7 +20,7 @@ static bool find_threads(void *env, Stmt *s)
 
 static void lower_it(void *env, const PrimFunc *plain, Sched *s)
 {
-  Session *v = env;
+  Trial *v = env;
   Ctx *ctx = plain->m->ctx;
   static const char *const targets[] = {WIDE, NARROW, PLAIN};
   PrimFunc *g = sched_func(s);
@@ -39,10 +39,10 @@ static void lower_it(void *env, const PrimFunc *plain, Sched *s)
   lower_kernel(sched_func(s), t, NULL);
 }
 
-static void run_session(Ctx *ctx, void *env)
+static void run_trial(Ctx *ctx, void *env)
 {
-  Session *v = env;
-  random_session(ctx, v->seed, v->steps, lower_it, v);
+  Trial *v = env;
+  random_trial(ctx, v->seed, v->steps, lower_it, v);
 }
 
 static void lowered_schedules_keep_the_meaning(void **state)
@@ -54,8 +54,8 @@ static void lowered_schedules_keep_the_meaning(void **state)
   if (asked) sscanf(asked, "%llu,%llu,%d", &first, &count, &steps);
   for (uint64_t seed = first; seed < first + count; seed++) {
     Ctx *ctx = ctx_new();
-    Session v = {.seed = seed, .steps = steps};
-    ErrKind kind = protect(ctx, run_session, &v);
+    Trial v = {.seed = seed, .steps = steps};
+    ErrKind kind = protect(ctx, run_trial, &v);
     if (v.threads && kind == ERR_UNSUPPORTED) kind = ERR_NONE;
     if (kind) fprintf(stderr, "seed %llu: after %s: %s: %s\n", (unsigned long long)seed, v.pass, error_kind_name(kind), error_message(ctx));
     failed += kind != ERR_NONE;

@@ -36,6 +36,69 @@ static Box touched_here(Sched *s, Analyzer *an, const Buffer *buffer, bool write
   return box;
 }
 
+/* ---- is all of the box written? ------------------------------------------------------------- */
+
+typedef struct Stores {
+  Arena *arena;
+  const Buffer *buffer;
+  Vec(Stmt *) v;
+} Stores;
+
+static bool collect_store(void *env, Stmt *s)
+{
+  Stores *found = env;
+  if (s->kind == S_STORE && s->u.store.buffer == found->buffer) vec_push(found->arena, &found->v, s);
+  return true;
+}
+
+static const IterVar *iter_of(Arena *a, const Var *var, const Expr *min, const Expr *extent)
+{
+  IterVar *iv = arena_new_of(a, IterVar);
+  *iv = (IterVar){.var = var, .min = min, .extent = extent, .kind = ITER_SPATIAL};
+  return iv;
+}
+
+/* Does the store, while its scope runs once, reach every element between the first and
+ * the last it reaches?  The block's own variables run over their domains in the root and
+ * over what the loops give elsewhere. */
+static bool leaves_no_gap(Sched *s, Analyzer *an, Stmt *block, Stmt *store)
+{
+  Arena *tmp = scratch(s->ctx);
+  Stmt *scope = tree_scope(s, block);
+  bool whole = !BLOCK(scope)->niter;
+  Vec(const IterVar *) iters = {0};
+  int n = store->u.store.n;
+  const Expr **index = arena_copy(tmp, store->u.store.index, (size_t)n * sizeof *index);
+  for (Stmt *p = store->parent; p != scope; p = p->parent) {
+    if (p->kind == S_FOR) vec_push(tmp, &iters, iter_of(tmp, LOOPVAR(p), p->u.loop.min, p->u.loop.extent));
+    if (p->kind == S_IF || p->kind == S_WHILE || (p->kind == S_BLOCK && p != block && BLOCK(p)->predicate)) return false;
+    if (p->kind != S_BLOCK) continue;
+    Map values = {0};
+    for (int i = 0; i < BLOCK(p)->niter; i++) {
+      const BlockIter *it = &BLOCK(p)->iter[i];
+      if (whole && p == block) vec_push(tmp, &iters, iter_of(tmp, it->var, it->min, it->extent));
+      else map_put(tmp, &values, it->var, (void *)(uintptr_t)it->value);
+    }
+    for (int d = 0; d < n; d++) index[d] = expr_substitute(s->m, index[d], &values);
+    if (whole && p == block) break;
+  }
+  IterSum *sums = arena_array(tmp, IterSum, n);
+  const char *why;
+  return n == 0 || itermap_detect(an, n, index, iters.n, iters.v, NULL, ITERMAP_SURJECTIVE, sums, &why);
+}
+
+/* What the cache holds where nothing was written must not reach the buffer. */
+static void check_no_gaps(Sched *s, Stmt *block, const Buffer *buffer)
+{
+  Stores found = {.arena = scratch(s->ctx), .buffer = buffer};
+  Analyzer *an = facts_analyzer(s, tree_scope(s, block));
+  stmt_visit(block, collect_store, &found);
+  for (int i = 0; i < found.v.n; i++)
+    if (!leaves_no_gap(s, an, block, found.v.v[i]))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s may leave gaps in the part of buffer '%s' that it writes, and the copy would fill them",
+            tree_what(s, block), buffer->name);
+}
+
 /* The part of the buffer that the blocks touch over their whole domains. */
 static Box touched(Sched *s, Analyzer *an, const Buffer *buffer, bool write, int n, Stmt *const *block)
 {
@@ -232,6 +295,7 @@ SchedArg prim_cache_write(Sched *s, SchedArg *a)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: the reduction of %s runs over %s, which also holds readers of its result",
             tree_what(s, block), tree_what(s, p));
 
+  check_no_gaps(s, block, buffer);
   const Buffer *cache = cache_buffer(s, buffer, a[2].u.s);
   Analyzer *an = facts_analyzer(s, scope);
   facts_bind_below(an, scope);

@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void session(Ctx *ctx, void *env)
 {
   const uint64_t *v = env;
-  random_session(ctx, v[0], (int)v[1], NULL, NULL);
+  random_trial(ctx, v[0], (int)v[1], NULL, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

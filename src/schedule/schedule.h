@@ -197,6 +197,6 @@ void random_compare(const PrimFunc *, const PrimFunc *, uint64_t seed);
  * function is well formed and computes the same; after each refused one it is as it
  * was; at the end the trace's text replays to an equal function.  Raises otherwise.
  * Returns the number of accepted steps.  each (may be NULL) is called on the result. */
-int random_session(Ctx *, uint64_t seed, int steps, void (*each)(void *, const PrimFunc *plain, Sched *), void *env);
+int random_trial(Ctx *, uint64_t seed, int steps, void (*each)(void *, const PrimFunc *plain, Sched *), void *env);
 
 #endif

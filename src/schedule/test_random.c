@@ -2,10 +2,10 @@
  * LATHE_SHOW prints the functions. */
 #include "schedule/test_schedule.h"
 
-typedef struct Session {
+typedef struct Trial {
   uint64_t seed;
   int steps, accepted;
-} Session;
+} Trial;
 
 static void show(void *env, const PrimFunc *plain, Sched *s)
 {
@@ -15,10 +15,10 @@ static void show(void *env, const PrimFunc *plain, Sched *s)
   printf("%s\n%s\n%s\n", func_print(a, plain), sched_trace_text(a, s), func_print(a, sched_func(s)));
 }
 
-static void run_session(Ctx *ctx, void *env)
+static void run_trial(Ctx *ctx, void *env)
 {
-  Session *v = env;
-  v->accepted = random_session(ctx, v->seed, v->steps, show, NULL);
+  Trial *v = env;
+  v->accepted = random_trial(ctx, v->seed, v->steps, show, NULL);
 }
 
 static void seeds(void **state)
@@ -31,8 +31,8 @@ static void seeds(void **state)
   int accepted = 0, steps = 0;
   for (uint64_t seed = first; seed < first + count; seed++) {
     Ctx *ctx = ctx_new();
-    Session v = {.seed = seed, .steps = most};
-    ErrKind kind = protect(ctx, run_session, &v);
+    Trial v = {.seed = seed, .steps = most};
+    ErrKind kind = protect(ctx, run_trial, &v);
     if (kind) fprintf(stderr, "seed %llu: %s: %s\n", (unsigned long long)seed, error_kind_name(kind), error_message(ctx));
     if (!asked) assert_int_equal(kind, ERR_NONE);
     accepted += v.accepted;

@@ -136,6 +136,8 @@ Stmt *stmt_let(Module *m, const Var *var, const Expr *value, Stmt *body)
   if (!dtype_eq(var->dtype, value->dtype))
     raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s': the variable is %s, its value %s; cast one of them", var->name,
           dtype_name(scratch(m->ctx), var->dtype), dtype_name(scratch(m->ctx), value->dtype));
+  if (value->dtype.code == DT_VOID)
+    raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s': %s gives no value to name", var->name, expr_str_of(scratch(m->ctx), value));
   Stmt *s = stmt_new(m, S_LET);
   s->u.let.var = var;
   s->u.let.value = value;

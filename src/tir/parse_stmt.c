@@ -482,6 +482,7 @@ static Stmt *bind_alloc(Parser *p, const char *name, const Operand *callee, cons
 
 static Stmt *bind_let(Parser *p, const char *name, const Expr *value, Loc loc, Stmt *(*body)(Parser *))
 {
+  if (value->dtype.code == DT_VOID) parse_error(p, loc, "%s gives no value to name", expr_str_of(p->arena, value));
   const Var *v = var_new(p->m, name, value->dtype, VAR_PLAIN);
   define_var(p, v, loc);
   return stmt_let(p->m, v, value, body(p));
