@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void session(Ctx *ctx, void *env)
+static void trial(Ctx *ctx, void *env)
 {
   const uint64_t *v = env;
   random_trial(ctx, v[0], (int)v[1], NULL, NULL);
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   uint64_t v[2] = {hash_bytes(data, size, 7), 1 + data[size - 1] % 16};
   Ctx *ctx = ctx_new();
   if (!ctx) return 0;
-  if (protect(ctx, session, v)) {
+  if (protect(ctx, trial, v)) {
     fprintf(stderr, "seed %llu, %llu steps: %s\n", (unsigned long long)v[0], (unsigned long long)v[1], error_message(ctx));
     abort();
   }

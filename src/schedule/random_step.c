@@ -227,7 +227,7 @@ bool random_step(Sched *s, uint64_t *seed)
   return false;
 }
 
-/* ---- a whole session ---------------------------------------------------------------------------- */
+/* ---- a whole trial ---------------------------------------------------------------------------- */
 
 static void check_refused(Sched *s, const char *before)
 {
@@ -271,7 +271,7 @@ static void check_accepted(Ctx *ctx, Check *c)
   raise(ctx, ERR_INTERNAL, NOWHERE, "%s: %s, after\n%s", error_kind_name(kind), error_message(ctx), sched_trace_text(scratch(ctx), c->s));
 }
 
-int random_session(Ctx *ctx, uint64_t seed, int steps, void (*each)(void *, const PrimFunc *, Sched *), void *env)
+int random_trial(Ctx *ctx, uint64_t seed, int steps, void (*each)(void *, const PrimFunc *, Sched *), void *env)
 {
   Scope scope = scope_begin(ctx);
   Module *m = module_new(ctx);
