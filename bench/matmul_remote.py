@@ -62,6 +62,7 @@ class Runtime:
     def __init__(self, folder):
         self.lib = ctypes.CDLL(str(folder / "liblathe_rt.so"))
         self.error = ctypes.create_string_buffer(512)
+        self.kept = []                 # arrays that bound calls point into
 
     def check(self, code):
         if code:
@@ -77,10 +78,22 @@ class Runtime:
         self.check(self.lib.lathe_rt_set_num_threads(n, self.error))
 
     def bind(self, func, arrays):
+        self.kept += arrays
         tensors = [Tensor(a.ctypes.data, (ctypes.c_int32 * 2)(CPU, 0), a.ndim, FLOAT, 32, 1, (ctypes.c_int64 * a.ndim)(*a.shape), None, 0)
                    for a in arrays]
         args = (Arg * len(arrays))(*(Arg(ctypes.pointer(t), 0) for t in tensors))
         return lambda: self.check(self.lib.lathe_rt_func_call(func, len(arrays), args, self.error))
+
+
+def aligned(a):
+    """A copy on a cache line, as the runtime's own tensors are (numpy starts 16 bytes behind one)."""
+    import numpy as np
+
+    raw = np.empty(a.size + 16, a.dtype)
+    start = -raw.ctypes.data // a.itemsize % 16
+    out = raw[start:start + a.size].reshape(a.shape)
+    out[...] = a
+    return out
 
 
 def panels(b, NR):
@@ -135,9 +148,9 @@ def run(args):
         expected, rows = a @ b, []
         for k in kernels:
             if (k["size"], k["threads"]) == (N, threads):
-                out = np.empty((N, N), "float32")
+                out = aligned(np.zeros((N, N), "float32"))
                 runtime.threads(threads)
-                call = runtime.bind(runtime.load(folder / k["file"]), [a, panels(b, k["NR"]) if k["ahead"] else b, out])
+                call = runtime.bind(runtime.load(folder / k["file"]), [aligned(a), aligned(panels(b, k["NR"]) if k["ahead"] else b), out])
                 call()
                 np.testing.assert_allclose(out, expected, rtol=1e-3, atol=1e-3)
                 rows.append(("packed, B ahead" if k["ahead"] else "packed", call, []))

@@ -101,8 +101,8 @@ static Stmt *strip_axes(void *env, Stmt *s)
   return n == l->extent[i] ? body : stmt_if(m, expr_lt(m, axis->expr, n), body, NULL);
 }
 
-/* Memory of a thread's own that is filled under a loop of an axis cannot be read outside
- * of it: each thread has a part. */
+/* What is written under a loop of an axis cannot always be read outside of it: of memory
+ * of a thread's own each thread has a part, and blocks do not wait for each other. */
 typedef struct OwnMemory {
   Launch *l;
   Stmt *top;
@@ -121,31 +121,33 @@ static intptr_t axes_around(OwnMemory *o, const Stmt *s)
   }
 }
 
-static bool note_own_store(void *env, Stmt *s)
+static bool note_store(void *env, Stmt *s)
 {
   OwnMemory *o = env;
-  if (s->kind != S_STORE || !is_own(s->u.store.buffer)) return true;
+  if (s->kind != S_STORE) return true;
   const Var *data = s->u.store.buffer->data;
   map_put(o->l->tmp, &o->stored, data, (void *)((intptr_t)map_get(&o->stored, data) | axes_around(o, s)));
   return true;
 }
 
-static void check_own_load(void *env, const Expr *e)
+static void check_load(void *env, const Expr *e)
 {
   OwnMemory *o = env;
-  if (e->kind != E_LOAD || !is_own(e->u.buffer)) return;
+  if (e->kind != E_LOAD) return;
+  bool own = is_own(e->u.buffer);
   intptr_t missing = (intptr_t)map_get(&o->stored, e->u.buffer->data) & ~axes_around(o, o->holder);
-  if (!missing) return;
-  raise(o->l->lo->ctx, ERR_UNSUPPORTED, o->holder->loc,
-        "%s: buffer '%s' of scope '%s' is a thread's own, but it is written under a loop bound to %s and read outside of that; use scope 'shared'",
-        o->l->lo->f->name, e->u.buffer->name, e->u.buffer->scope, axes[__builtin_ctzll((unsigned long long)missing)]);
+  for (int i = 0; i < NAXES; i++)
+    if (missing >> i & 1 && (own || str_starts(axes[i], "blockIdx")))
+      raise(o->l->lo->ctx, ERR_UNSUPPORTED, o->holder->loc, "%s: buffer '%s' is written under a loop bound to %s and read outside of it in the same launch, but %s; %s",
+            o->l->lo->f->name, e->u.buffer->name, axes[i], own ? "each thread has a part of its own" : "blocks do not wait for each other",
+            own ? "use scope 'shared'" : "compute the reader in a launch of its own");
 }
 
-static void check_own_loads(void *env, Stmt *holder, const Expr *e)
+static void check_loads(void *env, Stmt *holder, const Expr *e)
 {
   OwnMemory *o = env;
   o->holder = holder;
-  expr_visit(o->l->lo->ctx, e, check_own_load, o);
+  expr_visit(o->l->lo->ctx, e, check_load, o);
 }
 
 static Stmt *launch(Lower *lo, Stmt *s)
@@ -154,8 +156,8 @@ static Stmt *launch(Lower *lo, Stmt *s)
   Launch l = {.lo = lo, .an = lower_analyzer(lo), .tmp = scratch(lo->ctx)};
   stmt_visit(s, collect_axes, &l);
   OwnMemory own = {.l = &l, .top = s};
-  stmt_visit(s, note_own_store, &own);
-  stmt_visit_exprs(s, check_own_loads, &own);
+  stmt_visit(s, note_store, &own);
+  stmt_visit_exprs(s, check_loads, &own);
   Stmt *body = strip_axes(&l, s);
   stmt_substitute(m, body, &l.vars);
   for (int i = NAXES - 1; i >= 0; i--) {
