@@ -49,7 +49,7 @@ typedef struct Worker {
   _Atomic uint32_t waited; /* the caller sleeps on done */
   int32_t status;          /* of the last part it ran */
   int32_t slot;
-  int cpu; /* -1: not pinned */
+  int cpu; /* -1: not pinned; the callers' alone, never read by the worker */
   pthread_t thread;
 } Worker;
 
@@ -321,7 +321,6 @@ static void *worker_main(void *arg)
   Worker *w = arg;
   uint32_t seen = 0;
   name_thread(w->slot);
-  if (w->cpu >= 0) pin(pthread_self(), w->cpu);
   for (;;) {
     word_wait(&w->go, seen, &w->asleep, pool.spin);
     seen = atomic_load_explicit(&w->go, memory_order_acquire);
@@ -360,7 +359,9 @@ static bool start_workers(int size)
   int slot = 1;
   for (; slot < size; slot++) {
     pool.worker[slot].slot = slot;
-    if (pthread_create(&pool.worker[slot].thread, NULL, worker_main, &pool.worker[slot])) break;
+    Worker *w = &pool.worker[slot];
+    if (pthread_create(&w->thread, NULL, worker_main, w)) break;
+    if (w->cpu >= 0) pin(w->thread, w->cpu);
     pool.started = slot;
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
