@@ -29,18 +29,18 @@ demo: build
 	@$(RUN_PY) examples/matmul_demo.py
 
 test: build
-	@tools/setup python
+	@tools/setup tests python
 	@cmake --build $(BUILD) --target c_tests
 	@$(PYTHON) tests/run.py $(BUILD)
 
 test-c-backend:
-	@tools/setup build python
+	@tools/setup build tests python
 	@cmake --preset without-llvm -B build-c >/dev/null
 	@cmake --build build-c --target all c_tests
 	@LATHE_LIBRARY_PATH=build-c $(PYTHON) tests/run.py build-c
 
 asan:
-	@tools/setup build python
+	@tools/setup build tests python
 	@cmake --preset sanitized -B build-asan >/dev/null
 	@cmake --build build-asan --target c_tests
 	@$(PYTHON) tests/run.py build-asan --c-only
