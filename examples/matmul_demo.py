@@ -58,7 +58,11 @@ def schedules():
 
 
 def seconds(call):
+    start = time.perf_counter()
     call()
+    first = time.perf_counter() - start
+    if first > 1:
+        return first
     times = []
     while len(times) < 3 or (len(times) < 9 and sum(times) < 0.6):
         start = time.perf_counter()
