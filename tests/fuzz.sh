@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs every fuzz target of a build folder for some seconds each.
 #   tests/fuzz.sh BUILD SECONDS
+# FUZZ_SEED (1) decides what is tried first; another seed tries other things.
 # A finding stops the run; libFuzzer leaves the input beside the target.
 set -eu
 build=$1 seconds=$2 n=0
@@ -12,7 +13,7 @@ for target in "$build"/fuzz/fuzz_*; do
   mkdir -p "$corpus"
   seeds=tests/seeds/$name
   printf '%-18s ' "$name"
-  "$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
+  "$target" -seed="${FUZZ_SEED:-1}" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
       -artifact_prefix="$build/fuzz/" "$corpus" $( [ -d "$seeds" ] && echo "$seeds" ) >"$build/fuzz/$name.log" 2>&1 || {
     echo "FAILED; log in $build/fuzz/$name.log"
     tail -n 40 "$build/fuzz/$name.log"
