@@ -5,7 +5,7 @@
 
 All rungs and the peer (numpy's OpenBLAS) are measured in turn, round after round, in
 one process; medians are printed.  The peak is the best figure that an assembly loop
-(bench/peak.c) reached at any time of the run."""
+(src/cli/peak.c) reached at any time of the run."""
 import argparse
 import ctypes
 import json

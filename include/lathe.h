@@ -34,7 +34,8 @@ typedef enum LatheTag { LATHE_NONE, LATHE_BOOL, LATHE_INT, LATHE_FLOAT, LATHE_ST
   X(LATHE_MODULE, "module") X(LATHE_SCHEDULE, "schedule")                           \
   X(LATHE_TESCHEDULE, "teschedule") X(LATHE_TESTAGE, "testage")                     \
   X(LATHE_TENSORINTRIN, "tensorintrin") X(LATHE_TARGET, "target") X(LATHE_BUILT, "built") \
-  X(LATHE_WORLD, "world") X(LATHE_BLOCK, "block") X(LATHE_LOOP, "loop") X(LATHE_INTRV, "intrv")
+  X(LATHE_WORLD, "world") X(LATHE_BLOCK, "block") X(LATHE_LOOP, "loop") X(LATHE_INTRV, "intrv")   \
+  X(LATHE_NODE, "node") X(LATHE_TYPE, "type") X(LATHE_PASSCONTEXT, "passcontext") X(LATHE_COMPILED, "compiled")
 typedef enum LatheKind {
 #define X(id, name) id,
   LATHE_OBJECT_KINDS(X)

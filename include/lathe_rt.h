@@ -180,6 +180,88 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_func_time(LatheRtFunc *, int32_
 typedef int32_t (*LatheRtPackedFn)(void *user, int32_t n, const LatheRtPackedArg *);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn, void *user, LatheRtError *err);
 
+/* ---- models ---------------------------------------------------------------------------- */
+
+/* A compiled model: kernels, weights, and a program over them (runtime/model_format.h has
+ * the format; it is checked whole when loaded).  Models are counted; executors keep theirs.
+ * One model may be run from many threads at once, each with an executor of its own: the
+ * weights are shared. */
+typedef struct LatheRtModel LatheRtModel;
+typedef struct LatheRtExecutor LatheRtExecutor;
+/* What a file exports as the symbol `lathe_model`, beside `lathe_module`. */
+typedef struct LatheRtModelData {
+  char magic[8];             /* "LATHEMD" and a zero */
+  const void *program;       /* runtime/model_format.h */
+  uint64_t program_bytes;
+  const void *weights;
+  uint64_t weights_bytes;
+  const void *const *consts; /* NULL, or where each constant lies instead: models in memory */
+} LatheRtModelData;
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_load(const char *path, LatheRtModel **out, LatheRtError *err);
+/* The model that a loaded module carries; NOT_FOUND when it has kernels only. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_of(LatheRtModule *, LatheRtModel **out, LatheRtError *err);
+/* A model in memory over a module's kernels.  The data (but not the struct) must stay until
+ * drop(user), which runs when the last reference goes. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_wrap(LatheRtModule *, const LatheRtModelData *, void (*drop)(void *), void *user,
+                                                           LatheRtModel **out, LatheRtError *err);
+LATHE_RT_API LatheRtModel *lathe_rt_model_retain(LatheRtModel *);
+LATHE_RT_API void lathe_rt_model_free(LatheRtModel *);       /* gives one reference back */
+
+typedef struct LatheRtPort {
+  const char *name;
+  LatheRtDType dtype;
+  int32_t ndim;              /* -1: a sequence or optional, or rank known at run time only */
+  const int64_t *shape;      /* -1: known at run time */
+  const char *type;          /* as text: "Tensor[(1, n, 64), float32]" */
+} LatheRtPort;
+LATHE_RT_API int32_t lathe_rt_model_inputs(const LatheRtModel *, const LatheRtPort **out);
+LATHE_RT_API int32_t lathe_rt_model_outputs(const LatheRtModel *, const LatheRtPort **out);
+typedef struct LatheRtModelInfo {
+  const char *target;        /* the target string it was compiled for */
+  const char *features;      /* CPU features it needs */
+  uint64_t weights_bytes;
+  uint64_t storage_bytes;    /* planned storage of an executor; 0 where sizes come at run time */
+  uint64_t storage_bound;    /* what no plan could go below */
+  int32_t num_nodes;         /* kernel calls in the program */
+  int32_t is_dynamic;        /* 1: control flow or sizes known at run time only; 2: calls of functions (loops) too */
+} LatheRtModelInfo;
+LATHE_RT_API LatheRtModelInfo lathe_rt_model_info(const LatheRtModel *);
+
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_executor_new(LatheRtModel *, LatheRtExecutor **out, LatheRtError *err);
+LATHE_RT_API void lathe_rt_executor_free(LatheRtExecutor *);
+/* Inputs are copied in and stay for later runs; set_input_view borrows the memory until another input
+ * is set in its place or the executor ends (compact, element-aligned).  Shapes are checked
+ * against the model's. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input(LatheRtExecutor *, int32_t i, const LatheRtTensor *, LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_view(LatheRtExecutor *, int32_t i, const LatheRtTensor *, LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_run(LatheRtExecutor *, LatheRtError *err);
+/* Borrowed until the next run or the end of the executor; of an input until it is set again. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output(LatheRtExecutor *, int32_t i, const LatheRtTensor **out, LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_input(LatheRtExecutor *, int32_t i, const LatheRtTensor **out, LatheRtError *err);
+/* A sequence or optional output or input, item after item (n -1: an optional that is absent). */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output_items(LatheRtExecutor *, int32_t i, int32_t *n, const LatheRtTensor *const **out, LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_items(LatheRtExecutor *, int32_t i, int32_t n, const LatheRtTensor *const *, LatheRtError *err);
+/* Workers for this executor's parallel loops; 0: as lathe_rt_num_threads says.  More than those
+ * makes the pool larger. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_executor_set_threads(LatheRtExecutor *, int32_t n, LatheRtError *err);
+/* Bytes that the executor holds: storage (planned, or the most a run has needed so far) and workspace. */
+LATHE_RT_API void lathe_rt_executor_memory(const LatheRtExecutor *, uint64_t *storage, uint64_t *workspace);
+
+/* The nodes of the program, for profiles and debugging. */
+typedef struct LatheRtNode {
+  const char *name;          /* "fused_nn_conv2d_add_nn_relu" */
+  const char *source;        /* names of the source model's nodes, comma list */
+  const char *impl;          /* which implementation, "conv2d.nchwc" */
+  double flops, flops_done;  /* by the formula; by the algorithm.  0: not known */
+  double bytes;              /* inputs, weights and outputs */
+} LatheRtNode;
+LATHE_RT_API const LatheRtNode *lathe_rt_model_node(const LatheRtModel *, int32_t i);
+/* Called after each node with its seconds, what it read and what it wrote (tensors alone; valid during
+ * the call); non-zero stops the run. */
+typedef int32_t (*LatheRtNodeFn)(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,
+                                 int32_t nout, const LatheRtTensor *const *out);
+LATHE_RT_API void lathe_rt_executor_watch(LatheRtExecutor *, LatheRtNodeFn, void *user);   /* NULL: no more */
+
 /* ---- threads ------------------------------------------------------------------------ */
 
 /* Workers used by parallel loops, the caller's thread counted.  At first

@@ -78,7 +78,7 @@ static void workspace_give(LatheRtFunc *f, Workspace *w)
 
 /* ---- checking arguments ---------------------------------------------------------------- */
 
-static void shape_text(int32_t ndim, const int64_t *shape, char *out, size_t n)
+void rt_shape_text(int32_t ndim, const int64_t *shape, char *out, size_t n)
 {
   size_t used = (size_t)snprintf(out, n, "(");
   for (int32_t d = 0; d < ndim && used + 32 < n; d++)
@@ -88,7 +88,7 @@ static void shape_text(int32_t ndim, const int64_t *shape, char *out, size_t n)
 
 static bool is_bool(LatheRtDType t) { return t.lanes == 1 && (t.code == 6 || (t.code == 1 && t.bits == 1)); }
 
-static bool same_dtype(LatheRtDType a, LatheRtDType b)
+bool rt_same_dtype(LatheRtDType a, LatheRtDType b)
 {
   if (is_bool(a) || is_bool(b)) return is_bool(a) && is_bool(b);
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
@@ -135,7 +135,7 @@ static LatheRtCode check_kind(const LatheRtFuncInfo *f, int32_t i, const LatheRt
   }
   if (!t)
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a scalar, wants a tensor", f->name, i, want->name);
-  if (!same_dtype(t->dtype, want->dtype)) {
+  if (!rt_same_dtype(t->dtype, want->dtype)) {
     char a[40], b[40];
     rt_dtype_name(t->dtype, a, sizeof a);
     rt_dtype_name(want->dtype, b, sizeof b);
@@ -161,7 +161,7 @@ static LatheRtCode check_data(const LatheRtFuncInfo *f, int32_t i, const LatheRt
   const LatheRtArgInfo *want = &f->args[i];
   if (!(want->flags & ARG_STRIDED) && !rt_tensor_compact(t)) {
     char strides[200];
-    shape_text(t->ndim, t->strides, strides, sizeof strides);
+    rt_shape_text(t->ndim, t->strides, strides, sizeof strides);
     return rt_fail(err, LATHE_RT_ARGUMENT,
                    "%s: argument %d '%s' has strides %s, wants a compact row-major tensor; copy it first", f->name, i,
                    want->name, strides);
@@ -266,8 +266,8 @@ static LatheRtCode check_shapes(Call *c, LatheRtError *err)
     const int64_t *have = c->arg[i].tensor->shape, *want = c->dim + at;
     if (memcmp(have, want, (size_t)ndim * sizeof *have) != 0) {
       char a[110], b[110], why[180];
-      shape_text(ndim, have, a, sizeof a);
-      shape_text(ndim, want, b, sizeof b);
+      rt_shape_text(ndim, have, a, sizeof a);
+      rt_shape_text(ndim, want, b, sizeof b);
       explain_sizes(c, i, at, why, sizeof why);
       return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has shape %s, wants %s%s", f->name, i,
                      f->args[i].name, a, b, why);
@@ -370,7 +370,7 @@ const LatheRtFuncInfo *lathe_rt_func_info(const LatheRtFunc *f) { return f ? f->
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-static double now_seconds(void)
+double rt_now_seconds(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -379,9 +379,9 @@ static double now_seconds(void)
 
 static LatheRtCode run_many(Call *c, int64_t number, double *seconds, LatheRtError *err)
 {
-  double start = now_seconds();
+  double start = rt_now_seconds();
   for (int64_t i = 0; i < number; i++) RT_TRY(call_run(c, err));
-  *seconds = now_seconds() - start;
+  *seconds = rt_now_seconds() - start;
   return LATHE_RT_OK;
 }
 

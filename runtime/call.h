@@ -22,5 +22,6 @@ void rt_func_init(LatheRtFunc *, LatheRtModule *, const LatheRtFuncInfo *);
 void rt_func_drop(LatheRtFunc *);
 void rt_module_retain(LatheRtModule *);
 void rt_module_release(LatheRtModule *);
+const LatheRtModelData *rt_module_model(const LatheRtModule *); /* NULL: it has kernels alone */
 
 #endif

@@ -56,6 +56,11 @@ bool rt_tensor_compact(const LatheRtTensor *);
 /* Lowest and one past the highest byte that the tensor touches. */
 void rt_tensor_extent(const LatheRtTensor *, uintptr_t *begin, uintptr_t *end);
 
+/* call.c */
+bool rt_same_dtype(LatheRtDType, LatheRtDType); /* the spellings of bool are one */
+void rt_shape_text(int32_t ndim, const int64_t *shape, char *out, size_t n);
+double rt_now_seconds(void);
+
 /* pool.c */
 LatheRtCode rt_pool_check(LatheRtError *); /* LATHE_NUM_THREADS makes sense */
 int32_t rt_pool_workers(void);             /* slots a call started on this thread may see */

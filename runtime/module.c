@@ -12,6 +12,7 @@
 struct LatheRtModule {
   atomic_int refs;
   const LatheRtModuleInfo *info;
+  const LatheRtModelData *model; /* NULL: kernels alone */
   void (*drop)(void *);
   void *user;
   LatheRtFunc func[];
@@ -109,7 +110,10 @@ LatheRtCode lathe_rt_module_load(const char *path, LatheRtModule **out, LatheRtE
   if (!info) code = rt_fail(err, LATHE_RT_ARGUMENT, "%s was not made by Lathe: it has no symbol 'lathe_module'", what);
   if (code == LATHE_RT_OK) code = check_info(what, info, err);
   if (code == LATHE_RT_OK) code = module_new(info, close_library, handle, out, err);
-  if (code != LATHE_RT_OK) dlclose(handle);
+  if (code != LATHE_RT_OK)
+    dlclose(handle);
+  else
+    (*out)->model = dlsym(handle, "lathe_model");
   return code;
 }
 
@@ -127,6 +131,8 @@ void lathe_rt_module_free(LatheRtModule *m)
 {
   if (m) rt_module_release(m);
 }
+
+const LatheRtModelData *rt_module_model(const LatheRtModule *m) { return m->model; }
 
 /* ---- looking inside -------------------------------------------------------------------- */
 

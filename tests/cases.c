@@ -7,13 +7,14 @@
  *   RUN  verb arguments
  *   TRACE                         (verb schedule) one primitive a line
  *   IN
- *   TVMScript text
+ *   TVMScript text, or Relay text
  *   OUT                           the expected text, or
  *   ERROR                         Kind: message (line, column)
  *
  * Verbs: script (parse and print), check, schedule, lower loops|kernel [target],
  * pass NAME [target], code c|cuda [target], kernel c [target] (the C code without the
- * parts that every file has: the runtime's ABI, entry points and tables).  What changes a function is also
+ * parts that every file has: the runtime's ABI, entry points and tables).  On Relay text: relay (parse and
+ * print), pass NAME, NAME(option=value) ~tolerance.  What changes a function is also
  * interpreted before and after on the same numbers; the results must agree.
  * --update rewrites OUT and ERROR with what comes now; review the diff. */
 #define _GNU_SOURCE
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "driver/driver.h"
+#include "pass/test_graphs.h"
 
 typedef struct Case {
   const char *path;
@@ -206,11 +207,39 @@ static const char *cut_kernel(Ctx *ctx, Arena *arena, const char *name, const ch
   return arena_strndup(arena, begin, (size_t)(end - begin));
 }
 
+/* ---- graphs: RUN  pass NAME, NAME(option=value) and RUN  relay on Relay text -------------------- */
+
+static bool is_relay(const char *text) { return strstr(text, "def @") != NULL; }
+
+static const char *run_relay(Ctx *ctx, Arena *arena, const Case *c)
+{
+  Module *m = module_new(ctx);
+  defer(ctx, drop_module, m);
+  op_init();
+  graph_parse_module(m, c->in, "case");
+  if (str_starts(c->run, "pass")) {
+    const Node *before = graph_main(m);
+    PassContext *pc = pass_context_new(ctx);
+    defer(ctx, (void (*)(void *))pass_context_free, pc);
+    pc->opt_level = 3;
+    pc->target = target_parse(ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3");     /* the same choices on every machine */
+    double tolerance = test_run_passes(pc, m, c->run + 4);
+    test_same_meaning(m, c->run, before, graph_main(m), tolerance);
+  } else if (!str_starts(c->run, "relay")) {
+    raise(ctx, ERR_PARSE, NOWHERE, "'%s' is nothing that can be done with Relay text; pass and relay are", c->run);
+  }
+  return graph_print_module(arena, m);
+}
+
 static void run_case(Ctx *ctx, void *arg)
 {
   Job *job = arg;
   Case *c = job->c;
   parse_case(ctx, job->arena, c);
+  if (is_relay(c->in)) {
+    c->got = run_relay(ctx, job->arena, c);
+    return;
+  }
   char verb[32] = "", word[32] = "", target_text[128] = DEFAULT_TARGET;
   sscanf(c->run, "%31s %31s %127[^\n]", verb, word, target_text);
   Module *m = module_new(ctx);

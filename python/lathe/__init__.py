@@ -7,7 +7,7 @@ from ._ffi.library import compiler as _compiler
 
 __version__: str = _compiler().lathe_version().decode()
 
-from . import arith, contrib, error, ir, nd, runtime, script, target, te, testing, tir  # noqa: E402
+from . import arith, contrib, error, ir, nd, relay, runtime, script, target, te, testing, tir, transform  # noqa: E402
 from .build_module import build, lower  # noqa: E402
 from .error import LatheError, TVMError  # noqa: E402
 from .ir import IRModule  # noqa: E402
@@ -18,5 +18,5 @@ from .tir.expr import convert  # noqa: E402
 
 __all__ = [
     "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "contrib", "convert", "cpu", "cuda", "device", "error", "get_global_func", "gpu", "ir",
-    "lower", "nd", "register_func", "runtime", "script", "target", "te", "testing", "tir",
+    "lower", "nd", "register_func", "relay", "runtime", "script", "target", "te", "testing", "tir", "transform",
 ]

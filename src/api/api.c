@@ -9,6 +9,7 @@
 static const ApiFunction *const tables[] = {
     api_expr_functions,  api_node_functions,     api_tir_functions,   api_te_functions,
     api_stage_functions, api_schedule_functions, api_build_functions,
+    api_graph_functions, api_compile_functions,  api_userop_functions,
 };
 #define NTABLES ((int)(sizeof tables / sizeof *tables))
 
@@ -85,7 +86,14 @@ static void drop_thing(Handle *h)
     built_release((Built *)h->p);
     break;
   case LATHE_WORLD:
+    if (h->context->world == h->p) h->context->world = NULL;
     drop_world((World *)h->p);
+    break;
+  case LATHE_COMPILED:
+    compiled_release((Compiled *)h->p);
+    break;
+  case LATHE_PASSCONTEXT:
+    pass_context_free((PassContext *)h->p);
     break;
   case LATHE_EXPR:
   case LATHE_VAR:
@@ -103,6 +111,8 @@ static void drop_thing(Handle *h)
   case LATHE_BLOCK:
   case LATHE_LOOP:
   case LATHE_INTRV:
+  case LATHE_NODE:
+  case LATHE_TYPE:
     break;
   }
 }

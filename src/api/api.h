@@ -39,6 +39,7 @@ struct Handle {
 typedef struct WorldImport {
   Module *from; /* retained, so that the addresses remembered stay its own */
   Importer *importer;
+  GraphImporter *graph; /* NULL until a graph function was asked for */
 } WorldImport;
 typedef struct World {
   Module *m;
@@ -50,6 +51,7 @@ struct LatheContext {
   Arena *results;   /* text and lists of the last call; NULL when it made none */
   StrMap functions; /* name -> ApiFunction */
   int64_t handles;
+  World *world; /* the newest that is alive, or NULL */
   bool closed; /* freed by the user while handles were out */
 };
 
@@ -80,7 +82,7 @@ struct Call {
 
 /* The tables, one a file. */
 extern const ApiFunction api_expr_functions[], api_node_functions[], api_tir_functions[], api_te_functions[],
-    api_stage_functions[], api_schedule_functions[], api_build_functions[];
+    api_stage_functions[], api_schedule_functions[], api_build_functions[], api_graph_functions[], api_compile_functions[], api_userop_functions[];
 
 /* ---- value.c: reading arguments ------------------------------------------------ */
 void api_check_args(Call *);       /* fills arg[] */
@@ -102,6 +104,9 @@ int api_arg_list(Call *, int i, const LatheValue **out);
 /* Pointers behind a list of objects, all of module m (m NULL: any). */
 int api_arg_ptrs(Call *, Module *m, int i, const void ***out);
 const IterVar *api_arg_itervar(Call *, Module *, int i);
+const Node *api_arg_node(Call *, Module *, int i);            /* of module m; NULL when none */
+int api_arg_nodes(Call *, Module *, int i, const Node *const **out);
+const Type *api_arg_type(Call *, Module *, int i);
 
 /* The same for a value that sits in a list. */
 const char *api_value_text(Call *, const LatheValue *);
@@ -136,6 +141,9 @@ LatheValue api_val_tensor(Call *, const Tensor *);
 LatheValue api_val_teop(Call *, const TeOp *);
 LatheValue api_val_stmt(Call *, Module *, Stmt *);
 LatheValue api_val_func(Call *, PrimFunc *);
+LatheValue api_val_type(Call *, Module *, const Type *); /* NULL: none */
+LatheValue api_val_node(Call *, Module *, const Node *); /* NULL: none */
+LatheValue api_val_attrs(Call *, Module *, const AttrsDef *, const void *attrs); /* [[name, value], …] */
 LatheValue api_val_annots(Call *, Module *, const Annots *);
 
 /* Before a body changes something that others see: makes what its result will need,
@@ -151,5 +159,8 @@ int api_arg_te_args(Call *, Module *, int i, TeArg **out);
 Module *api_new_module(Call *);
 /* The importer into m: the world's own, which remembers, or one for this call. */
 Importer *api_importer(Call *, Module *m, Module *from);
+/* The world's importer of graphs from a module; argument 0 is the world. */
+GraphImporter *api_graph_importer(Call *, Module *from);
+CodeFormat api_code_format(Call *, const char *name);
 
 #endif

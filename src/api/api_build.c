@@ -107,14 +107,14 @@ static void build(Call *c)
   int n = api_arg_ptrs(c, NULL, 0, &f);
   LowerConfig config = read_config(c, 2);
   Handle *h = api_val_owner(c, LATHE_BUILT, NULL, c->out);
-  h->p = driver_build(c->ctx, n, (PrimFunc *const *)f, api_arg_ptr(c, 1), &config);
+  h->p = build_funcs(c->ctx, n, (PrimFunc *const *)f, api_arg_ptr(c, 1), &config);
 }
 
 /* ---- compiled code ------------------------------------------------------------------------ */
 
 static Built *arg_built(Call *c) { return (Built *)api_arg_ptr(c, 0); }
 
-static CodeFormat code_format(Call *c, const char *name)
+CodeFormat api_code_format(Call *c, const char *name)
 {
   static const struct {
     const char *name;
@@ -137,7 +137,7 @@ static void built_source(Call *c)
   const char *name = api_arg_str(c, 1);
   if (!*name) name = strcmp(code->backend->name, "llvm") ? code->backend->name : "ll";
   size_t n = 0;
-  const void *text = code_get(code, code_format(c, name), scratch(c->ctx), &n);
+  const void *text = code_get(code, api_code_format(c, name), scratch(c->ctx), &n);
   *c->out = api_val_bytes(c, text, n);
 }
 

@@ -32,6 +32,10 @@ static SchedArg sched_object(Call *c, Module *m, const LatheValue *v)
   case LATHE_TENSORINTRIN:
     api_keep(c, api_arg_handle(c, 0), v->u.p);
     return (SchedArg){.kind = SA_INTRIN, .u.p = p};
+  case LATHE_NODE:
+  case LATHE_TYPE:
+  case LATHE_PASSCONTEXT:
+  case LATHE_COMPILED:
   case LATHE_BUFFER:
   case LATHE_REDUCER:
   case LATHE_TENSOR:

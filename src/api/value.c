@@ -230,9 +230,22 @@ Importer *api_importer(Call *c, Module *m, Module *from)
     if (w->imports.v[i].from == from) return w->imports.v[i].importer;
   Importer *im = arena_new_of(m->arena, Importer);
   *im = (Importer){.dst = m, .arena = m->arena};
-  vec_push(m->arena, &w->imports, (WorldImport){from, im});
+  vec_push(m->arena, &w->imports, (WorldImport){from, im, NULL});
   module_retain(from);
   return im;
+}
+
+GraphImporter *api_graph_importer(Call *c, Module *from)
+{
+  World *w = (World *)api_arg_ptr(c, 0);
+  Importer *im = api_importer(c, w->m, from);
+  for (int i = 0; i < w->imports.n; i++) {
+    WorldImport *one = &w->imports.v[i];
+    if (one->importer != im) continue;
+    if (!one->graph) one->graph = graph_importer_new(w->m, from, im);
+    return one->graph;
+  }
+  BUG(c->ctx, "a world without its importer");
 }
 
 DType api_literal_dtype(const LatheValue *v)

@@ -1,34 +1,63 @@
-/* main.c: the `lathe` program.  Everything it does goes through include/lathe.h.
- *
- * Exit status: 0 done; 1 the input was refused (the reason is on standard error);
- * 2 the command line was wrong; 3 a fault of Lathe's own. */
-#include <stdbool.h>
-#include <stdio.h>
+/* main.c: the `lathe` program: its commands, the command line, what all commands share. */
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "lathe.h"
-
-enum { EXIT_REFUSED = 1, EXIT_USAGE = 2, EXIT_FAULT = 3 };
-
-/* What the command line said. */
-typedef struct Options {
-  const char *input, *output, *target, *form, *function, *dump_dir;
-  bool json, help;
-} Options;
-
-typedef struct Command {
-  const char *name, *summary, *help;
-  const char *accepts;         /* letters of the options it takes */
-  bool wants_input;
-  int (*run)(LatheContext *, const Options *);
-} Command;
+#include "cli/cli.h"
 
 /* ---- calling the compiler --------------------------------------------------------- */
 
-static LatheValue str_value(const char *s) { return (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)}; }
-static LatheValue none_value(void) { return (LatheValue){.tag = LATHE_NONE}; }
+LatheValue str_value(const char *s) { return (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)}; }
+LatheValue none_value(void) { return (LatheValue){.tag = LATHE_NONE}; }
+LatheValue int_value(int64_t i) { return (LatheValue){.tag = LATHE_INT, .u.i = i}; }
+LatheValue bool_value(bool b) { return (LatheValue){.tag = LATHE_BOOL, .u.i = b}; }
+
+static void print_error(const char *fmt, va_list args)
+{
+  fputs(isatty(2) ? "\033[1;31merror:\033[0m " : "error: ", stderr);
+  vfprintf(stderr, fmt, args);
+  fputc('\n', stderr);
+}
+
+int refuse(const char *fmt, ...)
+{
+  va_list args;
+  va_start(args, fmt);
+  print_error(fmt, args);
+  va_end(args);
+  return EXIT_REFUSED;
+}
+
+int misuse(const char *fmt, ...)
+{
+  va_list args;
+  va_start(args, fmt);
+  print_error(fmt, args);
+  va_end(args);
+  return EXIT_USAGE;
+}
+
+int refuse_rt(const LatheRtError *err) { return refuse("%s", err->text); }
+
+bool ends_with(const char *s, const char *end)
+{
+  size_t n = strlen(s), k = strlen(end);
+  return n >= k && !strcmp(s + n - k, end);
+}
+
+bool read_number(const char *option, const char *text, long lo, long hi, long *out)
+{
+  char *end;
+  long v = strtol(text, &end, 10);
+  if (*text && !*end && v >= lo && v <= hi) {
+    *out = v;
+    return true;
+  }
+  misuse("%s is a whole number from %ld to %ld, not '%s'", option, lo, hi, text);
+  return false;
+}
 
 static int report(LatheContext *context, int32_t code)
 {
@@ -44,8 +73,7 @@ static int report(LatheContext *context, int32_t code)
   return strcmp(lathe_error_name(code), "InternalError") ? EXIT_REFUSED : EXIT_FAULT;
 }
 
-/* Calls a function of the compiler; false and a report when it is refused. */
-static bool call(LatheContext *context, int *status, const char *name, int n, const LatheValue *args, LatheValue *out)
+bool call(LatheContext *context, int *status, const char *name, int n, const LatheValue *args, LatheValue *out)
 {
   int32_t code = lathe_call(context, name, n, args, out);
   if (code) *status = report(context, code);
@@ -54,7 +82,7 @@ static bool call(LatheContext *context, int *status, const char *name, int n, co
 
 /* ---- files -------------------------------------------------------------------------- */
 
-static char *read_file(const char *path)
+char *read_file(const char *path)
 {
   FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
   size_t n = 0, cap = 1 << 16;
@@ -79,7 +107,7 @@ static char *read_file(const char *path)
   return text;
 }
 
-static int write_text(const char *path, const char *text, int64_t n)
+int write_text(const char *path, const char *text, int64_t n)
 {
   FILE *f = path ? fopen(path, "wb") : stdout;
   bool ok = f && fwrite(text, 1, (size_t)n, f) == (size_t)n;
@@ -89,100 +117,7 @@ static int write_text(const char *path, const char *text, int64_t n)
   return ok ? 0 : EXIT_REFUSED;
 }
 
-/* ---- commands -------------------------------------------------------------------------- */
-
-#define MAX_FUNCTIONS 256
-
-typedef struct Input {
-  LatheValue module, target, functions[MAX_FUNCTIONS];
-  int n;
-} Input;
-
-/* Parses the input file; keeps the functions that --function names (all without). */
-static bool load(LatheContext *context, const Options *o, Input *in, int *status)
-{
-  char *text = read_file(o->input);
-  if (!text) {
-    fprintf(stderr, "error: cannot read '%s'\n", o->input);
-    *status = EXIT_REFUSED;
-    return false;
-  }
-  LatheValue line = {.tag = LATHE_INT, .u.i = 1}, names = {.tag = LATHE_LIST};
-  LatheValue args[] = {str_value(text), str_value(o->input), line, names};
-  bool ok = call(context, status, "parse_module", 4, args, &in->module);
-  free(text);
-  LatheValue target = o->target ? str_value(o->target) : none_value(), list;
-  ok = ok && call(context, status, "target", 1, &target, &in->target) && call(context, status, "module_names", 1, &in->module, &list);
-  if (!ok) return false;
-  char *wanted[MAX_FUNCTIONS];
-  int count = 0;
-  for (int64_t i = 0; i < list.n && count < MAX_FUNCTIONS; i++)
-    if (!o->function || !strcmp(o->function, list.u.list[i].u.s)) wanted[count++] = strdup(list.u.list[i].u.s);
-  for (int i = 0; i < count; i++) {
-    LatheValue get[] = {in->module, str_value(wanted[i])};
-    ok = ok && call(context, status, "module_get", 2, get, &in->functions[in->n]) && ++in->n;
-    free(wanted[i]);
-  }
-  if (ok && in->n == 0) {
-    fprintf(stderr, "error: '%s' holds no function%s%s\n", o->input, o->function ? " named " : "", o->function ? o->function : "");
-    *status = EXIT_REFUSED;
-  }
-  return ok && in->n > 0;
-}
-
-static LatheValue config_list(const Options *o, LatheValue store[3])
-{
-  if (!o->dump_dir) return none_value();
-  store[0] = str_value("dump_dir");
-  store[1] = str_value(o->dump_dir);
-  store[2] = (LatheValue){.tag = LATHE_LIST, .u.list = store, .n = 2};
-  return (LatheValue){.tag = LATHE_LIST, .u.list = &store[2], .n = 1};
-}
-
-static int run_lower(LatheContext *context, const Options *o)
-{
-  int status = 0;
-  Input in = {.n = 0};
-  if (!load(context, o, &in, &status)) return status;
-  LatheValue store[3], config = config_list(o, store), out;
-  const char *form = o->form ? o->form : "compact";
-  if (strcmp(form, "compact") && strcmp(form, "script") && strcmp(form, "input")) {
-    LatheValue functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
-    LatheValue args[] = {functions, in.target, config};
-    if (!call(context, &status, "build", 3, args, &out)) return status;
-    LatheValue source[] = {out, str_value(form), none_value()};
-    if (!strcmp(form, "cuda")) source[2] = (LatheValue){.tag = LATHE_BOOL, .u.i = 1};
-    if (!call(context, &status, "built_source", 3, source, &out)) return status;
-    return write_text(o->output, out.u.s, out.n);
-  }
-  for (int i = 0; i < in.n && !status; i++) {
-    LatheValue f = in.functions[i], args[] = {f, in.target, config};
-    if (strcmp(form, "input") && !call(context, &status, "lower", 3, args, &f)) return status;
-    if (!call(context, &status, strcmp(form, "compact") ? "primfunc_script" : "primfunc_compact", 1, &f, &out)) return status;
-    status = write_text(o->output, out.u.s, out.n);
-  }
-  return status;
-}
-
-static int run_build(LatheContext *context, const Options *o)
-{
-  int status = 0;
-  Input in = {.n = 0};
-  if (!o->output) {
-    fprintf(stderr, "error: say where to write with -o FILE (.so, .o, .s, .ll, .c or .cu)\n");
-    return EXIT_USAGE;
-  }
-  if (!load(context, o, &in, &status)) return status;
-  LatheValue store[3], functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
-  LatheValue args[] = {functions, in.target, config_list(o, store)}, out;
-  if (!call(context, &status, "build", 3, args, &out)) return status;
-  LatheValue export[] = {out, str_value(o->output)};
-  if (!call(context, &status, "built_export", 2, export, &out)) return status;
-  if (isatty(1)) printf("wrote %s: %d function%s\n", o->output, in.n, in.n == 1 ? "" : "s");
-  return 0;
-}
-
-static void print_json_text(const char *s)
+void print_json_text(const char *s)
 {
   putchar('"');
   for (; *s; s++) {
@@ -192,7 +127,7 @@ static void print_json_text(const char *s)
   putchar('"');
 }
 
-static void print_field(const LatheValue *v, bool json)
+void print_field(const LatheValue *v, bool json)
 {
   if (v->tag == LATHE_STR && json) print_json_text(v->u.s);
   else if (v->tag == LATHE_STR) fputs(v->u.s, stdout);
@@ -200,35 +135,6 @@ static void print_field(const LatheValue *v, bool json)
   else if (v->tag == LATHE_BOOL) fputs(v->u.i ? "true" : "false", stdout);
   else if (v->tag == LATHE_INT) printf("%lld", (long long)v->u.i);
   else fputs(json ? "null" : "-", stdout);
-}
-
-static int run_targets(LatheContext *context, const Options *o)
-{
-  int status = 0;
-  LatheValue kinds, target, fields, text = o->target ? str_value(o->target) : none_value();
-  if (!call(context, &status, "target_kinds", 0, NULL, &kinds)) return status;
-  if (o->json) fputs("{\"kinds\": [", stdout);
-  else fputs("kinds:", stdout);
-  for (int64_t i = 0; i < kinds.n; i++) {
-    fputs(i && o->json ? ", " : o->json ? "" : " ", stdout);
-    print_field(&kinds.u.list[i], o->json);
-  }
-  if (!call(context, &status, "target", 1, &text, &target) || !call(context, &status, "target_fields", 1, &target, &fields)) return status;
-  fputs(o->json ? "], \"target\": {" : o->target ? "\n\nthis target:\n" : "\n\nthis machine:\n", stdout);
-  for (int64_t i = 0; i < fields.n; i++) {
-    const LatheValue *pair = fields.u.list[i].u.list;
-    if (o->json) {
-      fputs(i ? ", " : "", stdout);
-      print_field(&pair[0], true);
-      fputs(": ", stdout);
-    } else {
-      printf("  %-22s ", pair[0].u.s);
-    }
-    print_field(&pair[1], o->json);
-    if (!o->json) putchar('\n');
-  }
-  if (o->json) puts("}}");
-  return 0;
 }
 
 static const Command commands[] = {
@@ -259,6 +165,73 @@ static const Command commands[] = {
      "  lathe build examples/matmul.py -o matmul.so\n"
      "  lathe build examples/matmul.py -o matmul.c --target c\n",
      "tnod", true, run_build},
+    {"compile", "compile a model into one file that runs",
+     "usage: lathe compile MODEL.onnx -o MODEL.so [options]\n\n"
+     "Imports the model, optimises it and writes one self-contained file: code, weights and\n"
+     "everything a run needs.  Relay text (any other ending) is taken too.\n\n"
+     "  -o FILE               .so for the runtime; .o or .c to link yourself\n"
+     "  --target TARGET       as TVM writes it (default: this machine)\n"
+     "  --opt-level N         0 to 4 (default 3)\n"
+     "  --shape NAME=D,D,…    sizes of an input; ? keeps one open (repeat for more inputs)\n"
+     "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
+     "  --config KEY=VALUE    a setting of the passes (repeat)\n"
+     "  --no-winograd         no convolution through Winograd's transform\n"
+     "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
+     "  --dump-dir DIR        writes every stage as numbered text\n"
+     "  --time                shows where the time went\n\n"
+     "examples:\n"
+     "  lathe compile resnet18.onnx -o resnet18.so --shape input=1,3,224,224\n"
+     "  lathe compile bert.onnx -o bert.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
+     "  lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n",
+     "otOsDrcwxdT", true, run_compile},
+    {"run", "run a compiled model (or compile one and run it)",
+     "usage: lathe run MODEL.so|MODEL.onnx --input NAME=WHAT … [--output FILE] [--top N]\n\n"
+     "  --input NAME=WHAT   a .npy file, a .npz file that has an array of that name, random, or ones;\n"
+     "                      without NAME it is for every input\n"
+     "  --output FILE       writes the outputs: .npz, or .npy when there is one (default: shows them)\n"
+     "  --top N             shows the N largest elements with their places\n"
+     "  --threads N         workers (default: LATHE_NUM_THREADS, or the CPUs there are)\n"
+     "  --shape NAME=D,…    sizes of an input that the model leaves open\n\n"
+     "examples:\n"
+     "  lathe run resnet18.so --input input=cat.npy --top 5\n"
+     "  lathe run resnet18.so --input random --output out.npz\n",
+     "oikptsODrcwx", true, run_run},
+    {"bench", "measure a model, as a whole and node by node",
+     "usage: lathe bench MODEL.so|MODEL.onnx [options]\n\n"
+     "  --threads 1,2       one measurement each (default: all workers)\n"
+     "  --warmup N          runs before measuring (default 3)\n"
+     "  --repeat N          runs (default: about two seconds' worth)\n"
+     "  --profile           a table of the nodes: time, share, GFLOP/s by the formula (and as done, where the\n"
+     "                      algorithm does fewer), GB/s, and percent of what this machine can do\n"
+     "  --trace FILE        writes one run as a Chrome trace\n"
+     "  --json              for scripts\n"
+     "  --input, --shape    as for 'lathe run'; inputs are random where nothing is said\n\n"
+     "examples:\n"
+     "  lathe bench resnet18.so --threads 1,2 --profile\n"
+     "  lathe bench net.onnx --shape input=1,3,224,224 --json\n",
+     "ipWRPXjtsODrcwx", true, run_bench},
+    {"inspect", "show what a model holds",
+     "usage: lathe inspect MODEL.onnx|MODEL.so [--json]\n\n"
+     "Inputs, outputs, operators, weights; of a compiled model also memory and the CPU features it needs.\n\n"
+     "examples:\n"
+     "  lathe inspect resnet18.onnx\n"
+     "  lathe inspect resnet18.so --json\n",
+     "jsx", true, run_inspect},
+    {"opt", "run passes and print the graph",
+     "usage: lathe opt FILE [--pass P,P …] [--opt-level N] [-o FILE]\n\n"
+     "Reads Relay text or an ONNX model.  Without --pass the default passes of the level run.\n\n"
+     "examples:\n"
+     "  lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
+     "  lathe opt resnet18.onnx --opt-level 3 --time\n",
+     "aotOsDrcxT", true, run_opt},
+    {"ops", "list the operators",
+     "usage: lathe ops [--json] [--onnx]\n\n"
+     "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes\n"
+     "too; --onnx lists the ONNX operators that can be imported.\n\n"
+     "examples:\n"
+     "  lathe ops | grep nn.\n"
+     "  lathe ops --json\n",
+     "jN", false, run_ops},
     {"targets", "list what code can be made for, and this machine's properties",
      "usage: lathe targets [--target TARGET] [--json]\n\n"
      "examples:\n"
@@ -282,15 +255,52 @@ typedef struct OptionName {
   const char *name;
   char letter;
   size_t offset;
-  bool flag;
+  enum { FLAG, ONE, MANY } kind;
 } OptionName;
 
+#define OPTION(name, letter, field, kind) {name, letter, offsetof(Options, field), kind}
 static const OptionName option_names[] = {
-    {"--form", 'f', offsetof(Options, form), false},         {"--target", 't', offsetof(Options, target), false},
-    {"--function", 'n', offsetof(Options, function), false}, {"-o", 'o', offsetof(Options, output), false},
-    {"--output", 'o', offsetof(Options, output), false},     {"--dump-dir", 'd', offsetof(Options, dump_dir), false},
-    {"--json", 'j', offsetof(Options, json), true},
+    OPTION("--form", 'f', form, ONE),
+    OPTION("--target", 't', target, ONE),
+    OPTION("--function", 'n', function, ONE),
+    OPTION("-o", 'o', output, ONE),
+    OPTION("--output", 'o', output, ONE),
+    OPTION("--dump-dir", 'd', dump_dir, ONE),
+    OPTION("--json", 'j', json, FLAG),
+    OPTION("--opt-level", 'O', opt_level, ONE),
+    OPTION("--shape", 's', shapes, MANY),
+    OPTION("--disabled-pass", 'D', disabled, MANY),
+    OPTION("--required-pass", 'r', required, MANY),
+    OPTION("--config", 'c', configs, MANY),
+    OPTION("--no-winograd", 'w', no_winograd, FLAG),
+    OPTION("--external-data-root", 'x', external_root, ONE),
+    OPTION("--time", 'T', time, FLAG),
+    OPTION("--input", 'i', inputs, MANY),
+    OPTION("--top", 'k', top, ONE),
+    OPTION("--threads", 'p', threads, ONE),
+    OPTION("--warmup", 'W', warmup, ONE),
+    OPTION("--repeat", 'R', repeat, ONE),
+    OPTION("--profile", 'P', profile, FLAG),
+    OPTION("--trace", 'X', trace, ONE),
+    OPTION("--pass", 'a', passes, MANY),
+    OPTION("--onnx", 'N', onnx, FLAG),
 };
+
+static bool store_option(const OptionName *name, Options *o, const char *value)
+{
+  void *field = (char *)o + name->offset;
+  if (name->kind == FLAG) *(bool *)field = true;
+  else if (name->kind == ONE) *(const char **)field = value;
+  else {
+    Values *many = field;
+    if (many->n == MAX_VALUES) {
+      misuse("%s is given more than %d times", name->name, MAX_VALUES);
+      return false;
+    }
+    many->v[many->n++] = value;
+  }
+  return true;
+}
 
 static bool read_option(const Command *command, Options *o, int argc, char **argv, int *i)
 {
@@ -299,17 +309,13 @@ static bool read_option(const Command *command, Options *o, int argc, char **arg
     size_t n = strlen(name->name);
     bool joined = !strncmp(argv[*i], name->name, n) && argv[*i][n] == '=';
     if ((strcmp(argv[*i], name->name) && !joined) || !strchr(command->accepts, name->letter)) continue;
-    void *field = (char *)o + name->offset;
-    if (name->flag) *(bool *)field = true;
-    else if (joined) *(const char **)field = argv[*i] + n + 1;
-    else if (*i + 1 < argc) *(const char **)field = argv[++*i];
-    else {
-      fprintf(stderr, "error: %s wants a value\n", argv[*i]);
-      return false;
-    }
-    return true;
+    if (name->kind == FLAG) return store_option(name, o, NULL);
+    if (joined) return store_option(name, o, argv[*i] + n + 1);
+    if (*i + 1 < argc) return store_option(name, o, argv[++*i]);
+    misuse("%s wants a value", argv[*i]);
+    return false;
   }
-  fprintf(stderr, "error: 'lathe %s' does not know '%s'; try 'lathe %s --help'\n", command->name, argv[*i], command->name);
+  misuse("'lathe %s' does not know '%s'; try 'lathe %s --help'", command->name, argv[*i], command->name);
   return false;
 }
 
@@ -322,12 +328,12 @@ static bool read_options(const Command *command, Options *o, int argc, char **ar
     } else if (!o->input && command->wants_input) {
       o->input = argv[i];
     } else {
-      fprintf(stderr, "error: what is '%s'? try 'lathe %s --help'\n", argv[i], command->name);
+      misuse("what is '%s'? try 'lathe %s --help'", argv[i], command->name);
       return false;
     }
   }
   if (command->wants_input && !o->input && !o->help) {
-    fprintf(stderr, "error: which file? try 'lathe %s --help'\n", command->name);
+    misuse("which file? try 'lathe %s --help'", command->name);
     return false;
   }
   return true;

@@ -184,20 +184,29 @@ static bool try_link(Ctx *ctx, const char *const *argv, const char **said)
   return started && run.status == 0;
 }
 
-static void link_object(Code *code, const char *object, const char *path)
+void code_link(Code *code, int n, const char *const *objects, const char *path)
 {
   Ctx *ctx = code->ctx;
+  Arena *a = scratch(ctx);
   const Target *t = code->target;
-  bool here = t->arch == target_host_arch();
-  const char *ld = here ? "ld" : arena_printf(scratch(ctx), "%s-ld", t->triple);
-  const char *cc = c_compiler(scratch(ctx), t);
-  const char *first, *said;
-  const char *const with_libm[] = {ld, "-shared", "-o", path, object, "--as-needed", "-lm", NULL};
-  const char *const with_cc[] = {cc, "-shared", "-o", path, object, "-lm", NULL};
-  const char *const with_lld[] = {"ld.lld", "-shared", "-o", path, object, NULL};
-  if (try_link(ctx, with_libm, &first) || try_link(ctx, with_cc, &said)) return;
-  if (!here && try_link(ctx, with_lld, &said)) return;
-  raise(ctx, ERR_IO, NOWHERE, "cannot link '%s' with %s or %s: %.800s", path, ld, cc, first);
+  bool here = t->arch == target_host_arch(), merge = str_ends(path, ".o");
+  const char *ld = here ? "ld" : arena_printf(a, "%s-ld", t->triple);
+  const char *cc = c_compiler(a, t);
+  const char *tools[] = {ld, cc, "ld.lld"}, *said[3];
+  for (int k = 0; k < (here ? 2 : 3); k++) {
+    Args args = {0};
+    vec_push(a, &args, tools[k]);
+    vec_push(a, &args, merge ? "-r" : "-shared");
+    vec_push(a, &args, "-o");
+    vec_push(a, &args, path);
+    for (int i = 0; i < n; i++) vec_push(a, &args, objects[i]);
+    if (k == 0) vec_push(a, &args, "--as-needed");
+    if (k < 2 && !merge) vec_push(a, &args, "-lm");
+    if (k == 1 && merge) vec_push(a, &args, "-nostdlib");
+    vec_push(a, &args, NULL);
+    if (try_link(ctx, args.v, &said[k])) return;
+  }
+  raise(ctx, ERR_IO, NOWHERE, "cannot link '%s' with %s or %s: %.800s", path, ld, cc, said[0]);
 }
 
 /* The code as an object file, at path. */
@@ -221,7 +230,7 @@ static void write_library(Code *code, const char *path)
   if (bytes) {
     const char *object = arena_printf(scratch(ctx), "%s/kernels.o", file_temp_dir(ctx));
     file_write(ctx, object, bytes, n);
-    link_object(code, object, made);
+    code_link(code, 1, &object, made);
   } else {
     compile_c(code, write_source(code), made, true);
   }

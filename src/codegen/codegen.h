@@ -72,6 +72,8 @@ const void *code_get(Code *, CodeFormat, Arena *, size_t *n);
 /* Writes a shared library (path ends in .so), an object (.o), or source (.c .cu .ll .s).
  * Uses ld (or cc) for .so; cc for the C backend. */
 void code_export(Code *, const char *path);
+/* Links object files for the code's target: a shared library, or (path ends in .o) one object. */
+void code_link(Code *, int n, const char *const *objects, const char *path);
 /* Code of the C backend, compiled with cc into a temporary library and loaded. */
 const LatheRtModuleInfo *code_load_c(Code *);
 

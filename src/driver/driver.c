@@ -1,110 +1,188 @@
-/* driver.c: the whole compilation, top to bottom.
- *
- * In: functions, schedulable or lowered, and a target.  Out: a Built: the code of
- * all of them, which turns into something that runs on the first demand.
- *
- *   function ─lower_kernel→ kernel ─codegen→ Code ─jit or cc→ LatheRtModule */
-#include "driver/driver.h"
+/* driver.c: the whole compilation, top to bottom: driver_compile. */
+#include <sys/stat.h>
+#include <time.h>
 
-struct Built {
-  Ctx *ctx;
-  int refs;
-  Module *m; /* the kernels live here as long as their code */
-  const Target *target;
-  Code *code;
-  LatheRtModule *module; /* NULL until asked for */
-};
+#include "driver/compiled.h"
 
-Built *built_retain(Built *b)
+/* ---- life ----------------------------------------------------------------------------- */
+
+Compiled *compiled_retain(Compiled *c)
 {
-  b->refs++;
-  return b;
+  c->refs++;
+  return c;
 }
 
-void built_release(Built *b)
+void compiled_release(Compiled *c)
 {
-  if (--b->refs) return;
-  if (b->module) lathe_rt_module_free(b->module);
-  if (b->code) code_free(b->code);
-  if (b->m) module_release(b->m);
-  mem_free(b->ctx, b);
+  if (--c->refs) return;
+  if (c->model) lathe_rt_model_free(c->model);
+  if (c->built) built_release(c->built);
+  if (c->program.kernels) module_release(c->program.kernels);
+  if (c->program.m) module_release(c->program.m);
+  Ctx *ctx = c->ctx;
+  if (c->arena) arena_free(c->arena);
+  mem_free(ctx, c);
 }
 
 static void release_slot(void *arg)
 {
-  Built **slot = arg;
-  if (*slot) built_release(*slot);
+  Compiled **slot = arg;
+  if (*slot) compiled_release(*slot);
 }
 
-static void check_names(Ctx *ctx, int n, PrimFunc *const *f)
+/* ---- seconds and dumps -------------------------------------------------------------------- */
+
+static double now(void)
 {
-  if (n == 0) raise(ctx, ERR_ARGUMENT, NOWHERE, "build: there is no function to build");
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < i; k++)
-      if (!strcmp(f[i]->name, f[k]->name))
-        raise(ctx, ERR_ARGUMENT, NOWHERE, "build: two functions are named '%s'; rename one of them", f[i]->name);
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The LLVM target on a machine whose Lathe was built without LLVM is served by
- * the C backend, as long as a C compiler for it is at hand: that is this machine. */
-static Code *generate(Ctx *ctx, const Target *t, int n, Kernel *const *kernel)
+static void stage(Compiled *c, const char *name, const CompileOptions *o)
 {
-  switch (t->kind) {
-  case TARGET_LLVM:
-    if (codegen_has_llvm()) return codegen_llvm(ctx, t, n, kernel);
-    if (t->is_host) return codegen_c(ctx, t, n, kernel);
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-          "target %s: this Lathe was built without LLVM, which code for another machine needs", t->text);
-  case TARGET_C:
-    return codegen_c(ctx, t, n, kernel);
-  case TARGET_CUDA:
-    return codegen_cuda(ctx, t, n, kernel);
+  double t = now();
+  if (c->nstage) c->stage[c->nstage - 1].seconds = t - c->stage_start;
+  c->stage_start = t;
+  if (c->nstage < MAX_STAGES) c->stage[c->nstage++] = (StageTime){name, 0};
+  if (o->progress) o->progress(o->progress_env, name, c->nstage - 1, MAX_STAGES);
+  ctx_poll(c->ctx);
+}
+
+static void end_stages(Compiled *c)
+{
+  if (c->nstage) c->stage[c->nstage - 1].seconds = now() - c->stage_start;
+}
+
+void driver_dump(Compiled *c, const char *name, const char *ending, const char *text)
+{
+  if (!c->dump_dir) return;
+  Scope scope = scope_begin(c->ctx);
+  file_write(c->ctx, arena_printf(scratch(c->ctx), "%s/%02d_%s.%s", c->dump_dir, c->ndump++, name, ending), text, strlen(text));
+  scope_end(c->ctx, scope);
+}
+
+/* Writes the module after each pass that changed it. */
+static void dump_pass(void *env, Module *m, const Pass *pass)
+{
+  Compiled *c = env;
+  Scope scope = scope_begin(c->ctx);
+  const char *text = graph_print_module_with(scratch(c->ctx), m, GRAPH_TEXT_TYPES);
+  uint64_t hash = hash_bytes(text, strlen(text), 1);
+  if (hash != c->dumped) driver_dump(c, pass->name, "relay", text);
+  c->dumped = hash;
+  scope_end(c->ctx, scope);
+}
+
+static void dump_kernels(Compiled *c)
+{
+  for (int i = 0; c->dump_dir && i < c->program.kernel.n; i++) {
+    Scope scope = scope_begin(c->ctx);
+    const ProgKernel *k = &c->program.kernel.v[i];
+    driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "relay", graph_print(scratch(c->ctx), k->func));
+    driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "tir", func_print(scratch(c->ctx), k->impl.func));
+    PrimFunc *low = lower_func(k->impl.func, c->program.target, LOWER_LOOPS, NULL);
+    driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s_lowered", k->name), "txt", func_print_compact(scratch(c->ctx), low));
+    scope_end(c->ctx, scope);
   }
-  BUG(ctx, "target of kind %d", (int)t->kind);
 }
 
-Built *driver_build(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const LowerConfig *config)
+static void make_dump_dir(Compiled *c, const char *dir)
 {
-  check_names(ctx, n, f);
-  Scope s = scope_begin(ctx);
-  Built **slot = arena_new_of(scratch(ctx), Built *);
+  struct stat st;
+  if (!dir) return;
+  if (mkdir(dir, 0777) && (stat(dir, &st) || !S_ISDIR(st.st_mode))) raise(c->ctx, ERR_IO, NOWHERE, "the folder '%s' cannot be made", dir);
+  c->dump_dir = arena_strdup(c->arena, dir);
+}
+
+/* ---- the passes ------------------------------------------------------------------------------ */
+
+typedef struct PassRun {
+  PassContext *pc;
+  PassContext *own;          /* made here */
+  const Target *target;      /* what pc had */
+  int instruments;
+} PassRun;
+
+static void end_passes(void *arg)
+{
+  PassRun *r = arg;
+  r->pc->target = r->target;
+  r->pc->instruments.n = r->instruments;
+  if (r->own) pass_context_free(r->own);
+}
+
+static void run_passes(Compiled *c, const CompileOptions *o)
+{
+  Ctx *ctx = c->ctx;
+  Scope scope = scope_begin(ctx);
+  PassRun *r = arena_new_of(scratch(ctx), PassRun);
+  r->pc = o->passes;
+  if (!r->pc) {
+    r->pc = r->own = pass_context_new(ctx);
+    r->pc->opt_level = 3;
+  }
+  r->target = r->pc->target;
+  r->instruments = r->pc->instruments.n;
+  defer(ctx, end_passes, r);
+  r->pc->target = c->program.target;
+  if (c->dump_dir) vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "dump", .env = c, .after = dump_pass}));
+  c->config = r->pc->impl;
+  pass_pipeline(r->pc, c->program.m);
+  scope_end(ctx, scope);
+}
+
+/* ---- code --------------------------------------------------------------------------------------- */
+
+/* A model without kernels still has a table of them. */
+static PrimFunc *no_kernel(Module *m) { return func_new(m, "lathe_nothing", 0, NULL, stmt_nop(m)); }
+
+static void generate(Compiled *c)
+{
+  Program *p = &c->program;
+  Scope scope = scope_begin(c->ctx);
+  int n = p->kernel.n;
+  PrimFunc **func = arena_array(scratch(c->ctx), PrimFunc *, n + 1);
+  for (int i = 0; i < n; i++) func[i] = p->kernel.v[i].impl.func;
+  if (n == 0) func[n++] = no_kernel(p->kernels);
+  c->built = build_funcs(c->ctx, n, func, p->target, NULL);
+  scope_end(c->ctx, scope);
+}
+
+Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
+{
+  static const CompileOptions none;
+  const CompileOptions *o = options ? options : &none;
+  Scope scope = scope_begin(ctx);
+  Compiled **slot = arena_new_of(scratch(ctx), Compiled *);
   defer(ctx, release_slot, slot);
-  Built *b = *slot = mem_alloc(ctx, sizeof *b);
-  *b = (Built){.ctx = ctx, .refs = 1, .target = t};
-  b->m = module_new(ctx);
-  Kernel **kernel = arena_array(scratch(ctx), Kernel *, n);
-  for (int i = 0; i < n; i++) {
-    PrimFunc *g = func_import(b->m, f[i]);
-    func_check(g);
-    func_check_bounds(g);
-    kernel[i] = lower_kernel(g, t, config);
-    ctx_poll(ctx);
-  }
-  b->code = generate(ctx, t, n, kernel);
-  built_retain(b);
-  scope_end(ctx, s);
-  return b;
-}
+  Compiled *c = *slot = mem_alloc(ctx, sizeof *c);
+  *c = (Compiled){.ctx = ctx, .refs = 1};
+  c->arena = arena_new(ctx);
+  make_dump_dir(c, o->dump_dir);
+  Program *p = &c->program;
+  *p = (Program){.ctx = ctx, .arena = c->arena, .config = &c->config};
+  p->target = o->target ? o->target : o->passes && o->passes->target ? o->passes->target : target_host(ctx);
+  op_init();
 
-Code *built_code(Built *b) { return b->code; }
-Code *built_device_code(Built *b) { return b->target->kind == TARGET_CUDA ? b->code : NULL; }
-const Target *built_target(Built *b) { return b->target; }
+  stage(c, "copy", o);
+  p->m = graph_copy_module(m);
+  p->kernels = module_new(ctx);
+  if (c->dump_dir) driver_dump(c, "import", "relay", graph_print_module_with(scratch(ctx), p->m, GRAPH_TEXT_TYPES));
+  stage(c, "passes", o);
+  run_passes(c, o);
+  stage(c, "lower", o);
+  program_emit(p, o->progress, o->progress_env);
+  dump_kernels(c);
+  stage(c, "plan", o);
+  program_plan(p);
+  if (c->dump_dir) driver_dump(c, "program", "txt", program_print(p, scratch(ctx)));
+  stage(c, "code", o);
+  generate(c);
+  c->bytes = program_bytes(p, c->arena, &c->nbytes);
+  end_stages(c);
 
-LatheRtModule *built_module(Built *b)
-{
-  if (b->module) return b->module;
-  if (b->target->kind == TARGET_CUDA)
-    raise(b->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "code for target %s cannot run yet: there is no CUDA runtime; its source can be had with get_source",
-          b->target->text);
-  if (!b->target->is_host)
-    raise(b->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "code for target %s does not run on this machine; write it to a file with export_library", b->target->text);
-  const LatheRtModuleInfo *info =
-      strcmp(b->code->backend->name, "llvm") ? code_load_c(b->code) : codegen_llvm_jit(b->code);
-  LatheRtError err;
-  LatheRtCode code = lathe_rt_module_wrap(info, NULL, NULL, &b->module, &err);
-  if (code == LATHE_RT_MEMORY) raise(b->ctx, ERR_MEMORY, NOWHERE, "%s", err.text);
-  if (code != LATHE_RT_OK) raise(b->ctx, ERR_UNSUPPORTED, NOWHERE, "%s", err.text);
-  return b->module;
+  compiled_retain(c);
+  scope_end(ctx, scope);
+  return c;
 }

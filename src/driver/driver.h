@@ -1,19 +1,42 @@
-/* driver.h: the whole compilation, from functions to something that runs. */
+/* driver.h: the whole compilation: from a module of graph functions to one file that runs.
+ *
+ *   graph ─passes→ graph of primitive functions ─emit→ program over registers + kernels
+ *         ─plan→ storage ─codegen→ code ─link→ model.so */
 #ifndef LATHE_DRIVER_H
 #define LATHE_DRIVER_H
 
-#include "codegen/codegen.h"
-#include "schedule/schedule.h"
+#include "frontend/frontend.h"
+#include "pass/pass.h"
 
-/* Lowers every tir function of m (or the ones given) and compiles them. */
-typedef struct Built Built;
-Built *driver_build(Ctx *, int n, PrimFunc *const *, const Target *, const LowerConfig *);
-Built *built_retain(Built *);
-void built_release(Built *);
-Code *built_code(Built *);                 /* host code */
-Code *built_device_code(Built *);          /* CUDA source, or NULL */
-const Target *built_target(Built *);
-/* Something that runs here; raises ERR_UNSUPPORTED for another machine's code. */
-LatheRtModule *built_module(Built *);
+typedef struct CompileOptions {
+  const Target *target;      /* NULL: the passes' target, else the host */
+  PassContext *passes;       /* NULL: opt_level 3 and nothing else */
+  const char *dump_dir;      /* NULL, or where each stage is written as numbered text */
+  void (*progress)(void *env, const char *stage, int done, int total);
+  void *progress_env;
+} CompileOptions;
+
+/* A compiled model: counted. */
+typedef struct Compiled Compiled;
+/* Runs the passes on a copy of m, lowers @main and what it calls, plans storage, generates code. */
+Compiled *driver_compile(Ctx *, Module *m, const CompileOptions *);
+Compiled *compiled_retain(Compiled *);
+void compiled_release(Compiled *);
+/* By the ending: .so (one file that the runtime loads), .o, .c (C backend). */
+void compiled_export(Compiled *, const char *path);
+/* Something that runs here; raises ERR_UNSUPPORTED for another machine's code.  Borrowed: it and
+ * its executors may be used while the Compiled lives. */
+LatheRtModel *compiled_model(Compiled *);
+Module *compiled_module(Compiled *);                   /* the graph after the passes */
+const Target *compiled_target(Compiled *);
+const char *compiled_source(Compiled *, Arena *, CodeFormat);
+const char *compiled_program_text(Compiled *, Arena *);/* the program, an instruction a line */
+const char *compiled_memory_text(Compiled *, Arena *); /* planned bytes against the lower bound */
+const char *compiled_time_text(Compiled *, Arena *);   /* seconds of each stage */
+
+/* debug.c: runs the model on these inputs and compares the result of every kernel with what the
+ * reference interpreter makes of the kernel's own inputs: |a - b| <= atol + rtol |b|.
+ * True: all agree.  The text names the first node that differs, or says how many agree. */
+bool driver_debug_compare(Compiled *, int n, const LatheRtTensor *const *inputs, double rtol, double atol, Arena *, const char **text);
 
 #endif

@@ -98,6 +98,9 @@ static inline int expr_size(Analyzer *a, const Expr *e) { return analyzer_shape(
 void analyzer_let(Analyzer *, const Var *, const Expr *value);
 /* Puts back what was known of a variable before it was bound. */
 void analyzer_restore(Analyzer *, const Var *, const VarInfo *);
+/* Is it worth assuming?  Only what bounds integers helps, and assumptions nest a few deep at
+ * most: under each of them everything is simplified anew. */
+bool assumption_helps(const Analyzer *, const Expr *cond);
 /* Is e known to be true or false by assumption? */
 bool analyzer_known(Analyzer *, const Expr *cond, bool *value);
 

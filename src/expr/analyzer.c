@@ -246,6 +246,17 @@ static void assume(Analyzer *a, const Expr *cond, bool value)
     assume_compare(a, value ? (ExprKind)cond->kind : negated((ExprKind)cond->kind), cond->arg[0], cond->arg[1]);
 }
 
+#define MAX_ASSUMED 6
+
+static bool bounds_integers(const Expr *cond)
+{
+  if (cond->kind == E_NOT) return bounds_integers(cond->arg[0]);
+  if (cond->kind == E_AND || cond->kind == E_OR) return bounds_integers(cond->arg[0]) || bounds_integers(cond->arg[1]);
+  return cond->nargs == 0 || dtype_is_int(cond->arg[0]->dtype);
+}
+
+bool assumption_helps(const Analyzer *a, const Expr *cond) { return a->levels.n < MAX_ASSUMED && bounds_integers(cond); }
+
 int analyzer_push(Analyzer *a, const Expr *cond)
 {
   int mark = a->levels.n;

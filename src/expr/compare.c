@@ -166,7 +166,7 @@ static const Expr *in_context(Analyzer *a, ExprKind kind, int n, const Expr **pa
   bool total = analyzer_shape(a, part[i])->total;
   for (int j = 0; j < n; j++) {
     if (j == i || expr_is_const(part[j]) || (j > i && !(total && analyzer_shape(a, part[j])->total))) continue;
-    if (!(part[j]->uses & part[i]->uses)) continue;
+    if (!(part[j]->uses & part[i]->uses) || !assumption_helps(a, part[j])) continue;
     analyzer_push(a, kind == E_AND ? part[j] : expr_not(a->m, part[j]));
   }
   const Expr *r = a->levels.n > mark ? expr_simplify(a, part[i]) : part[i];

@@ -128,10 +128,19 @@ struct Module {
   uint32_t ntable, nused;
   StrMap strings;                 /* texts of E_STR, each once */
   Vec(Global) globals;
+  struct ModuleCleanup *cleanups; /* newest first; run when the module dies */
+  struct GraphState *graph;       /* what the graph layer remembers of its nodes; NULL until it does */
 };
+typedef struct ModuleCleanup {
+  void (*fn)(void *);
+  void *arg;
+  struct ModuleCleanup *next;
+} ModuleCleanup;
 Module *module_new(Ctx *);        /* one reference, the caller's */
 Module *module_retain(Module *);
 void module_release(Module *);
+/* fn(arg) runs when the module dies, before its memory goes; newest first. */
+void module_defer(Module *, void (*fn)(void *), void *arg);
 void module_set(Module *, const char *name, GlobalKind, void *func);   /* adds or replaces */
 Global *module_get(Module *, const char *name);                        /* NULL if absent */
 

@@ -23,8 +23,16 @@ Module *module_retain(Module *m)
 void module_release(Module *m)
 {
   if (!m || --m->refs > 0) return;
+  for (ModuleCleanup *c = m->cleanups; c; c = c->next) c->fn(c->arg);
   arena_free(m->arena);
   mem_free(m->ctx, m);
+}
+
+void module_defer(Module *m, void (*fn)(void *), void *arg)
+{
+  ModuleCleanup *c = arena_new_of(m->arena, ModuleCleanup);
+  *c = (ModuleCleanup){fn, arg, m->cleanups};
+  m->cleanups = c;
 }
 
 Global *module_get(Module *m, const char *name)

@@ -199,7 +199,7 @@ static const Expr *simplify_args(Analyzer *a, const Expr *e)
 static const Expr *simplify_under(Analyzer *a, const Expr *cond, bool value, const Expr *e, bool lazy)
 {
   if (!lazy) e = expr_simplify(a, e);
-  bool related = cond->dtype.lanes == 1 && cond->uses & e->uses && !(cond->kinds >> E_LOAD & 1) && e->nargs > 0;
+  bool related = cond->dtype.lanes == 1 && cond->uses & e->uses && !(cond->kinds >> E_LOAD & 1) && e->nargs > 0 && assumption_helps(a, cond);
   if (!related || !(lazy || analyzer_shape(a, e)->total)) return expr_simplify(a, e);
   int mark = analyzer_push(a, value ? cond : expr_not(a->m, cond));
   const Expr *r = expr_simplify(a, e);

@@ -156,13 +156,12 @@ typedef struct Scalars {
   Vec(TeArg) args;
 } Scalars;
 
+/* A dimension tells a variable only when it is that variable: n of (n, 2*n), nothing of
+ * (2*n,). */
 static void know_shape(Scalars *s, const Buffer *b)
 {
-  for (int d = 0; d < b->ndim; d++) {
-    const Var **v;
-    int n = expr_free_vars(s->arena, b->shape[d], &v);
-    for (int i = 0; i < n; i++) map_put(s->arena, &s->known, v[i], NULL);
-  }
+  for (int d = 0; d < b->ndim; d++)
+    if (b->shape[d]->kind == E_VAR) map_put(s->arena, &s->known, b->shape[d]->u.var, NULL);
 }
 
 static void need_vars(Scalars *s, const Expr *e)

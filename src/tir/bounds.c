@@ -256,6 +256,8 @@ static void ask(Walk *w, const Question *q)
 {
   const Expr *lo, *hi;
   if (!is_plain(q->index) || !is_plain(q->extent)) return;
+  for (int i = 0; i < w->loops.n; i++)
+    if (w->loops.v[i].extent->kind == E_INT && w->loops.v[i].extent->u.i <= 0) return;      /* it never runs */
   bool ends = lane_ends(w, q->index, &lo, &hi);
   if (ends && is_inside(w, lo, hi, q->extent)) return;
   if (w->undecided) return;
@@ -319,7 +321,8 @@ static void visit_guarded(Walk *w, const Expr *cond, const Expr *e)
 
 static void visit_expr(Walk *w, const Expr *e)
 {
-  if (!e || !expr_has_kind(e, E_LOAD) || map_has(&w->seen, e)) return;
+  /* where it is not known what holds, ask() refuses nothing: shared values below nested choices would be seen over and over */
+  if (!e || w->undecided || !expr_has_kind(e, E_LOAD) || map_has(&w->seen, e)) return;
   map_put(w->arena, &w->seen, e, w);
   bool chooses = e->kind == E_SELECT || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
   if (chooses) {
@@ -354,6 +357,7 @@ static void visit_loop(Walk *w, const Stmt *s)
   visit_expr(w, s->u.loop.min);
   visit_expr(w, s->u.loop.extent);
   Loop l = {s->u.loop.var, resolve(w, s->u.loop.min), resolve(w, s->u.loop.extent)};
+  if (l.extent->kind == E_INT && l.extent->u.i <= 0) return;     /* never runs */
   bool plain = is_plain(l.min) && is_plain(l.extent);
   if (plain) analyzer_bind(w->an, l.var, l.min, l.extent);
   vec_push(w->arena, &w->loops, l);

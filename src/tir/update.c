@@ -29,6 +29,7 @@ static bool match(Match *v, const Expr *pattern, const Expr *e)
       return v->rhs[i] == e && !expr_uses_buffer(e, v->lhs[i]->u.buffer);
     }
   }
+  if (pattern->kind == E_LT && e->kind == E_GT) return match_args(v, pattern, e, true);
   if (pattern->kind != e->kind || pattern->nargs != e->nargs || !dtype_eq(pattern->dtype, e->dtype)) return false;
   if (!pattern->nargs || pattern->kind == E_LOAD || pattern->kind == E_CALL) return pattern == e;
   const Expr *saved[8];
@@ -70,6 +71,16 @@ static bool is_difference(Module *m, Arena *tmp, BlockUpdate *u, const Expr *con
   return true;
 }
 
+/* min or max of floats that keeps a NaN on either side: x if x beats y or is NaN, else y. */
+static const Reducer *nan_keeping(Module *m, bool max, DType t)
+{
+  const Var *x = var_new(m, "x", t, VAR_PLAIN), *y = var_new(m, "y", t, VAR_PLAIN);
+  const Expr *beats = max ? expr_lt(m, y->expr, x->expr) : expr_lt(m, x->expr, y->expr);
+  const Expr *keep = expr_binary(m, E_OR, beats, expr_binary(m, E_NE, x->expr, x->expr));
+  const Expr *result = expr_select(m, keep, x->expr, y->expr);
+  return reducer_new(m, max ? "max" : "min", 1, &x, &y, &result, reducer_named(m, max ? "max" : "min", t, DT_I32)->identity);
+}
+
 const char *block_update(Module *m, Arena *tmp, const Block *b, BlockUpdate *out)
 {
   static const char *const names[] = {"sum", "prod", "min", "max", "any", "all", "argmin", "argmax"};
@@ -93,6 +104,10 @@ const char *block_update(Module *m, Arena *tmp, const Block *b, BlockUpdate *out
     if ((i == 4 || i == 5) && !dtype_is_bool(dtype)) continue;
     out->reducer = reducer_named(m, names[i], dtype, index);
     if (fits_reducer(m, tmp, out, value, out->reducer) || (i == 0 && is_difference(m, tmp, out, value))) return NULL;
+  }
+  for (int max = 0; max < 2 && out->n == 1 && dtype_is_float(dtype); max++) {
+    out->reducer = nan_keeping(m, max, dtype);
+    if (fits_reducer(m, tmp, out, value, out->reducer)) return NULL;
   }
   return "is none of sum prod min max any all argmin argmax";
 }

@@ -11,6 +11,7 @@ expression starts another."""
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import threading
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
@@ -29,10 +30,10 @@ WORLD = _World()
 KIND_NUMBER = {name: i for i, name in enumerate(KINDS)}
 #: Objects that live in the world.
 _IN_WORLD = frozenset(
-    KIND_NUMBER[k] for k in ("expr", "var", "itervar", "buffer", "reducer", "tensor", "teop", "stmt", "teschedule", "testage")
+    KIND_NUMBER[k] for k in ("expr", "var", "itervar", "buffer", "reducer", "tensor", "teop", "stmt", "teschedule", "testage", "node", "type")
 )
 _classes: Dict[Tuple[int, Optional[str]], type] = {}
-_detail_functions = {"expr": "expr_kinds", "teop": "teop_kinds", "stmt": "stmt_kinds"}
+_detail_functions = {"expr": "expr_kinds", "teop": "teop_kinds", "stmt": "stmt_kinds", "node": "node_kinds", "type": "type_kinds"}
 _by_number: Dict[Tuple[int, int], type] = {}
 _arrays: List[Any] = [None] + [Value * n for n in range(1, 17)]
 
@@ -208,6 +209,16 @@ class Context:
         items = (Value * v.n).from_address(v.u.p) if v.n else ()
         return [self._decode(item) for item in items]
 
+    def borrow(self, address: int) -> Any:
+        """The value at an address that a function of ours was called with: its objects
+        belong to C, so each is retained."""
+        value = self._decode(Value.from_address(address))
+        _retain(self.lib, value)
+        while self.unknown:
+            obj = self.unknown.pop()
+            obj.__class__ = _class_of(obj._kind, obj._detail)
+        return value
+
     def _wrap(self, v: Value) -> "Object":
         kind = v.kind
         cls = _by_number.get((kind, v.n))
@@ -232,6 +243,14 @@ class Context:
         return cls(message, file.value.decode(errors="replace") if file.value else None, line.value, col.value)
 
 
+def _retain(lib: Any, value: Any) -> None:
+    if isinstance(value, Object):
+        lib.lathe_object_retain(value._kind, value._h)
+    elif isinstance(value, list):
+        for v in value:
+            _retain(lib, v)
+
+
 _context: Optional[Context] = None
 _context_lock = threading.Lock()
 
@@ -249,6 +268,26 @@ def context() -> Context:
 def call(name: str, *args: Any) -> Any:
     """Calls a function of the compiler by name; `functions()` lists them."""
     return (_context or context()).call(name, args)
+
+
+@contextlib.contextmanager
+def callback_scope(value: Any) -> Generator[Tuple[Any, Callable[[BaseException], None]], None, None]:
+    """Inside a function that the C library calls in the middle of a call: calls are
+    allowed.  Gives the object at the address of a Value, and a function that keeps an
+    exception, which then comes out of the call under way as itself."""
+    c = context()
+    busy, c.busy = c.busy, False
+
+    def failed(e: BaseException) -> None:
+        c.interrupt = e
+
+    try:
+        thing = None
+        if value:
+            thing = c.borrow(value)
+        yield thing, failed
+    finally:
+        c.busy = busy
 
 
 def functions() -> List[Tuple[str, str, str]]:

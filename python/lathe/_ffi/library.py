@@ -52,7 +52,7 @@ NONE, BOOL, INT, FLOAT, STR, OBJECT, LIST = range(7)
 #: LatheKind, by number.
 KINDS = (
     "expr var itervar buffer reducer tensor teop stmt primfunc module schedule teschedule testage "
-    "tensorintrin target built world block loop intrv"
+    "tensorintrin target built world block loop intrv node type passcontext compiled"
 ).split()
 
 PollFn = ctypes.CFUNCTYPE(c_int32, c_void_p)
@@ -188,6 +188,66 @@ PACKED_INT, PACKED_FLOAT, PACKED_STR, PACKED_HANDLE, PACKED_TENSOR = range(5)
 PackedFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(RtPackedArg))
 
 
+class RtPort(Structure):
+    """LatheRtPort."""
+
+    _fields_ = [("name", c_char_p), ("dtype", RtDType), ("ndim", c_int32), ("shape", POINTER(c_int64)), ("type", c_char_p)]
+
+
+class RtModelInfo(Structure):
+    """LatheRtModelInfo."""
+
+    _fields_ = [
+        ("target", c_char_p),
+        ("features", c_char_p),
+        ("weights_bytes", c_uint64),
+        ("storage_bytes", c_uint64),
+        ("storage_bound", c_uint64),
+        ("num_nodes", c_int32),
+        ("is_dynamic", c_int32),
+    ]
+
+
+class RtNode(Structure):
+    """LatheRtNode."""
+
+    _fields_ = [("name", c_char_p), ("source", c_char_p), ("impl", c_char_p), ("flops", c_double), ("flops_done", c_double), ("bytes", c_double)]
+
+
+_Tensors = POINTER(POINTER(RtTensor))
+NodeFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, c_double, c_int32, _Tensors, c_int32, _Tensors)
+
+
+def _declare_models(lib: ctypes.CDLL) -> None:
+    err = POINTER(RtError)
+    lib.lathe_rt_model_load.argtypes = [c_char_p, POINTER(c_void_p), err]
+    lib.lathe_rt_model_of.argtypes = [c_void_p, POINTER(c_void_p), err]
+    lib.lathe_rt_model_retain.argtypes = [c_void_p]
+    lib.lathe_rt_model_retain.restype = c_void_p
+    lib.lathe_rt_model_free.argtypes = [c_void_p]
+    for name in ("lathe_rt_model_inputs", "lathe_rt_model_outputs"):
+        getattr(lib, name).argtypes = [c_void_p, POINTER(POINTER(RtPort))]
+        getattr(lib, name).restype = c_int32
+    lib.lathe_rt_model_info.argtypes = [c_void_p]
+    lib.lathe_rt_model_info.restype = RtModelInfo
+    lib.lathe_rt_model_node.argtypes = [c_void_p, c_int32]
+    lib.lathe_rt_model_node.restype = POINTER(RtNode)
+    lib.lathe_rt_executor_new.argtypes = [c_void_p, POINTER(c_void_p), err]
+    lib.lathe_rt_executor_free.argtypes = [c_void_p]
+    for name in ("lathe_rt_set_input", "lathe_rt_set_input_view"):
+        getattr(lib, name).argtypes = [c_void_p, c_int32, POINTER(RtTensor), err]
+    for name in ("lathe_rt_get_input", "lathe_rt_get_output"):
+        getattr(lib, name).argtypes = [c_void_p, c_int32, POINTER(POINTER(RtTensor)), err]
+    lib.lathe_rt_get_output_items.argtypes = [c_void_p, c_int32, POINTER(c_int32), POINTER(_Tensors), err]
+    lib.lathe_rt_set_input_items.argtypes = [c_void_p, c_int32, c_int32, _Tensors, err]
+    lib.lathe_rt_run.argtypes = [c_void_p, err]
+    lib.lathe_rt_executor_set_threads.argtypes = [c_void_p, c_int32, err]
+    lib.lathe_rt_executor_memory.argtypes = [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]
+    lib.lathe_rt_executor_memory.restype = None
+    lib.lathe_rt_executor_watch.argtypes = [c_void_p, c_void_p, c_void_p]
+    lib.lathe_rt_executor_watch.restype = None
+
+
 @functools.lru_cache(maxsize=None)
 def runtime() -> ctypes.CDLL:
     """liblathe_rt.so, with its functions declared."""
@@ -208,6 +268,7 @@ def runtime() -> ctypes.CDLL:
     lib.lathe_rt_version.restype = c_char_p
     lib.lathe_rt_cpu_features.restype = c_char_p
     lib.lathe_rt_tensor_copy.argtypes = [POINTER(RtTensor), POINTER(RtTensor), err]
+    _declare_models(lib)
     return lib
 
 

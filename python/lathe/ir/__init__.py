@@ -11,4 +11,12 @@ def __getattr__(name: str):
         from ..tir.expr import PrimExpr
 
         return PrimExpr
+    if name == "transform":
+        import importlib
+
+        return importlib.import_module("lathe.ir.transform")
+    if name in ("Op", "RelayExpr", "TensorType", "TupleType", "FuncType", "Type"):  # defined by relay
+        from ..relay import expr, ty
+
+        return getattr(expr, name, None) or getattr(ty, name)
     raise AttributeError(f"module 'lathe.ir' has no attribute '{name}'")

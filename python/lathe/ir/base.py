@@ -70,8 +70,12 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
     from ..tir.function import PrimFunc
     from .module import IRModule
 
+    from ..relay.expr import RelayExpr
+
     if isinstance(node, PrimFunc):
         return call("primfunc_hash", node) & (2**64 - 1)
+    if isinstance(node, RelayExpr):
+        return call("node_hash", node) & (2**64 - 1)
     if isinstance(node, IRModule):
         return hash(tuple(sorted((k.name_hint, structural_hash(f)) for k, f in node.functions.items())))
     if isinstance(node, (list, tuple)):
@@ -83,6 +87,7 @@ def structural_hash(node: Any, map_free_vars: bool = False) -> int:
 
 def _difference(a: Any, b: Any) -> Optional[str]:
     """The first difference in words; None if there is none."""
+    from ..relay.expr import RelayExpr
     from ..tir.expr import PrimExpr, convert
     from ..tir.function import PrimFunc
     from .module import IRModule
@@ -92,6 +97,9 @@ def _difference(a: Any, b: Any) -> Optional[str]:
     if isinstance(a, PrimFunc) and isinstance(b, PrimFunc):
         equal, why = call("primfunc_equal", a, b)
         return None if equal else why or "the functions differ"
+    if isinstance(a, RelayExpr) and isinstance(b, RelayExpr):
+        equal, why = call("node_equal", a, b)
+        return None if equal else why or "the graphs differ"
     if isinstance(a, Range) and isinstance(b, Range):
         return _difference(a.min, b.min) or _difference(a.extent, b.extent)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):

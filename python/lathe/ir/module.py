@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Union
 
 from .. import error
-from .._ffi import Object, call, register_object
+from .._ffi import WORLD, Object, call, register_object
+from .._ffi.core import KIND_NUMBER
 
 
 class GlobalVar:
@@ -40,18 +41,24 @@ class IRModule(Object):
 
     @staticmethod
     def from_expr(expr: Any, functions: Optional[Dict[Any, Any]] = None) -> "IRModule":
-        """A module with one function, named by its global_symbol, or main."""
+        """A module with one function, named by its global_symbol, or main.  Any graph
+        expression becomes a function of its free variables."""
+        from ..relay.expr import Function, RelayExpr
+
         mod = IRModule(functions)
+        if isinstance(expr, RelayExpr) and not isinstance(expr, Function):
+            expr = Function(call("node_free_vars", expr), expr)
         mod[(expr.attrs or {}).get("global_symbol", "main")] = expr
         return mod
 
     # ---- the functions
 
     def __setitem__(self, name: Union[str, GlobalVar], func: Any) -> None:
-        call("module_set", self, _name(name), func)
+        graph = func._kind == KIND_NUMBER["node"]
+        call("module_set_graph" if graph else "module_set", self, _name(name), func)
 
     def __getitem__(self, name: Union[str, GlobalVar]) -> Any:
-        f = call("module_get", self, _name(name))
+        f = call("module_get", self, _name(name)) or call("module_get_graph", WORLD, self, _name(name))
         if f is None:
             have = ", ".join(call("module_names", self)) or "none"
             raise error.ArgumentError(f"the module has no function '{_name(name)}'; it has {have}")
@@ -93,12 +100,17 @@ class IRModule(Object):
         return call("module_script", self)
 
     def show(self, style: Optional[str] = None, **_kwargs: Any) -> None:
-        """Prints the script, in colour on a terminal."""
+        """Prints the text, in colour on a terminal."""
         from ..script.highlight import cprint
 
-        cprint(self.script(), style)
+        cprint(str(self), style)
+
+    def _is_graph(self) -> bool:
+        return call("module_has_graph", self)
 
     def __str__(self) -> str:
+        if self._is_graph():
+            return call("module_text", self, False)
         return self._compact() if self.simple_mode else self.script()
 
     def _compact(self) -> str:
@@ -106,9 +118,10 @@ class IRModule(Object):
 
     __repr__ = __str__
 
-    def astext(self, show_meta_data: bool = False) -> str:
-        """The same as script()."""
-        return self.script()
+    def astext(self, show_meta_data: bool = True) -> str:
+        """Relay text of a module of graphs (with the values of large constants it can be
+        parsed again), else the same as script()."""
+        return call("module_text", self, show_meta_data) if self._is_graph() else self.script()
 
     def __eq__(self, other: Any) -> bool:
         return self.same_as(other)

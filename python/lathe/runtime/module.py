@@ -279,9 +279,17 @@ class _LoadedModule(Module):
         raise error.UnsupportedError("a module loaded from a file is a library already; copy the file")
 
 
-def load_module(path: Any, fmt: str = "") -> Module:
-    """Functions from a shared library that export_library wrote."""
-    return _LoadedModule(os.path.abspath(os.fspath(path)))
+def load_module(path: Any, fmt: str = "") -> Any:
+    """What a shared library that export_library wrote holds: functions, or a compiled model."""
+    path = os.path.abspath(os.fspath(path))
+    loaded = _LoadedModule(path)
+    pointer, err = ctypes.c_void_p(), RtError()
+    if library.runtime().lathe_rt_model_of(loaded._rt, ctypes.byref(pointer), ctypes.byref(err)) == 0:
+        from ..relay.build_module import ExecutorFactoryModule
+        from .model import Model
+
+        return ExecutorFactoryModule(None, Model(pointer.value or 0, loaded), {}, None)
+    return loaded
 
 
 def enabled(target: str) -> bool:

@@ -1,0 +1,34 @@
+"""The model as a graph: expressions, operators, passes, import, build.
+
+Names and arguments are those of TVM's relay."""
+
+import sys as _sys
+
+from . import analysis, expr, expr_functor, frontend, op, transform, ty
+from .analysis import all_vars, free_vars, post_order_visit
+from .build_module import bind_params_by_name, build, create_executor, optimize
+from .expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RelayExpr,
+    Tuple,
+    TupleGetItem,
+    TupleWrapper,
+    Var,
+    bind,
+    const,
+    var,
+)
+from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
+from .op.functions import OVERRIDES as _OVERRIDES
+from .op.table import install as _install
+from .parser import fromtext, parse
+from .ty import Any_ as Any
+from .ty import FuncType, OptionalType, SequenceType, TensorType, TupleType, Type, scalar_type
+
+_install(_sys.modules[__name__], _OVERRIDES)

@@ -1,0 +1,199 @@
+"""relay.build: from a module of graphs to a library that runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional, Union
+
+import numpy as np
+
+from .. import error
+from .._ffi import call
+from ..ir.module import IRModule
+from ..ir.transform import PassContext
+from ..runtime.device import Device, check_usable, cpu
+from ..runtime.model import Executor, Model, _Compiled
+from ..target import Target, resolve
+from .expr import Function, RelayExpr, bind, const
+
+
+class ExecutorInstance:
+    """What lib["default"](device) gives: an executor of its own over the shared weights."""
+
+    def __init__(self, executor: Executor):
+        self.executor = executor
+
+    def __getitem__(self, name: str) -> Any:
+        from ..contrib.graph_executor import GraphModule
+
+        return GraphModule(self)[name]
+
+
+class ExecutorFactoryModule:
+    """A compiled model: lib["default"](device) makes executors, export_library writes one file."""
+
+    def __init__(self, compiled: Optional[_Compiled], model: Optional[Model], params: Dict[str, Any], target: Optional[Target], libmod_name: str = "default"):
+        self._compiled, self._model, self.params, self.target, self.libmod_name = compiled, model, params, target, libmod_name
+
+    @property
+    def model(self) -> Model:
+        """The model that runs here."""
+        if self._model is None:
+            self._model = Model.of_compiled(self._compiled)
+        return self._model
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "debug_create":
+            name = self.libmod_name
+        if name != self.libmod_name:
+            raise error.NotFoundError(f"the library has no function '{name}'; it has '{self.libmod_name}'")
+
+        def create(dev: Device = cpu(0), *_more: Any) -> ExecutorInstance:
+            check_usable(dev, f"lib['{name}']")
+            return ExecutorInstance(Executor(self.model))
+
+        return create
+
+    def export_library(self, file_name: Any, *, fcompile: Any = None, workspace_dir: Any = None, **kwargs: Any) -> str:
+        """Writes one self-contained file: code, weights, everything a run needs."""
+        if fcompile is not None:
+            raise error.UnsupportedError("export_library: fcompile is not supported; export an object (.o) and link it as you wish")
+        path = os.fspath(file_name)
+        call("compiled_export", self._need_compiled("export_library"), path)
+        return path
+
+    def _need_compiled(self, what: str) -> _Compiled:
+        if self._compiled is None:
+            raise error.UnsupportedError(f"{what}: this model was loaded from a file; ask the one it was exported from")
+        return self._compiled
+
+    @property
+    def ir_mod(self) -> IRModule:
+        """The graph after the passes."""
+        return call("compiled_graph", self._need_compiled("ir_mod"))
+
+    def get_source(self, fmt: str = "ll") -> str:
+        """The kernels as text."""
+        return call("compiled_source", self._need_compiled("get_source"), fmt)
+
+    def get_params(self) -> Dict[str, Any]:
+        """Parameters outside of the library: none, they are part of it."""
+        return self.params
+
+    get_lib = property(lambda self: lambda: self, doc="the library itself")
+    lib = property(lambda self: self, doc="the library itself")
+
+    def get_graph_json(self) -> str:
+        """The graph after the passes, as text."""
+        return str(self.ir_mod)
+
+    get_executor_config = get_graph_json
+
+    def memory(self) -> str:
+        """Planned storage against the lower bound."""
+        return call("compiled_memory_text", self._need_compiled("memory"))
+
+    def compile_time(self) -> str:
+        """Where the time of compilation went."""
+        return call("compiled_time_text", self._need_compiled("compile_time"))
+
+    def __iter__(self) -> Any:
+        return iter((self.get_graph_json(), self, self.params))
+
+
+GraphExecutorFactoryModule = ExecutorFactoryModule
+
+
+def bind_params_by_name(func: Function, params: Dict[str, Any]) -> Function:
+    """Parameters of the function that have these names become constants."""
+    if not params:
+        return func
+    values = {p: const(params[p.name_hint]) for p in func.params if p.name_hint in params}
+    body = bind(func.body, values)
+    return Function([p for p in func.params if p not in values], body, None, None, func.attrs)
+
+
+def _target(target: Any, target_host: Any) -> Target:
+    if isinstance(target, dict) and "kind" not in target:
+        kinds = list(target.values())
+        if len({str(Target(t)) for t in kinds}) != 1:
+            raise error.UnsupportedError("relay.build: one target at a time")
+        target = kinds[0]
+    if isinstance(target, (list, tuple)):
+        if len(target) != 1:
+            raise error.UnsupportedError("relay.build: one target at a time")
+        target = target[0]
+    return resolve(target)
+
+
+def build(
+    ir_mod: Union[IRModule, Function],
+    target: Any = None,
+    target_host: Any = None,
+    executor: Any = None,
+    runtime: Any = None,
+    workspace_memory_pools: Any = None,
+    constant_memory_pools: Any = None,
+    params: Optional[Dict[str, Any]] = None,
+    mod_name: str = "default",
+) -> ExecutorFactoryModule:
+    """Compiles a model: the passes of the current PassContext, then kernels for the target."""
+    mod = as_module(ir_mod, params)
+    t = _target(target, target_host)
+    ctx = PassContext.current()
+    compiled = call("compile", mod, t._h, ctx.for_compiler(t._h), None, False, None)
+    return ExecutorFactoryModule(compiled, None, {}, t, mod_name or "default")
+
+
+def as_module(ir_mod: Any, params: Optional[Dict[str, Any]] = None) -> IRModule:
+    """A module whose main function has these parameters bound."""
+    if isinstance(ir_mod, RelayExpr):
+        ir_mod = IRModule.from_expr(ir_mod)
+    if not isinstance(ir_mod, IRModule):
+        raise error.TypeError(f"relay.build takes an IRModule or a function, not a {type(ir_mod).__name__}")
+    if params:
+        main = ir_mod["main"]
+        out = call("module_copy", ir_mod)
+        out["main"] = bind_params_by_name(main, params)
+        return out
+    return ir_mod
+
+
+def optimize(mod: Any, target: Any = None, params: Optional[Dict[str, Any]] = None) -> Any:
+    """The module after the passes that relay.build would run, and the parameters."""
+    t = _target(target, None)
+    return call("pass_pipeline", as_module(mod, params), PassContext.current().for_compiler(t._h)), {}
+
+
+class _Interpreter:
+    def __init__(self, mod: IRModule, target: Target, kind: str):
+        self.mod, self.target, self.kind = mod, target, kind
+
+    def evaluate(self, expr: Any = None, binds: Any = None) -> Any:
+        """A Python function that runs the expression, or main."""
+        mod = self.mod
+        if expr is not None:
+            mod = call("module_copy", self.mod) if self.mod is not None else IRModule()
+            mod["main"] = expr if isinstance(expr, Function) else Function(call("node_free_vars", expr), expr)
+        names = [p.name_hint for p in mod["main"].params]
+        lib = build(mod, self.target)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            ex = lib["default"]().executor
+            values: List[Any] = list(args) + [kwargs[n] for n in names[len(args) :] if n in kwargs]
+            if len(values) != len(names):
+                raise error.ArgumentError(f"the function takes {len(names)} arguments ({', '.join(names)}), {len(values)} were given")
+            for i, v in enumerate(values):
+                ex.set_input(i, v if not isinstance(v, (int, float)) else np.asarray(v))
+            ex.run()
+            outs = [ex.get_output(i) for i in range(len(ex.outputs))]
+            return outs[0] if len(outs) == 1 else outs
+
+        return run if names else run()
+
+
+def create_executor(kind: str = "debug", mod: Optional[IRModule] = None, device: Any = None, target: Any = "llvm", params: Optional[Dict[str, Any]] = None) -> _Interpreter:
+    """Something whose evaluate() gives a Python function: kinds debug, graph, vm and aot all compile and run the same way."""
+    if kind not in ("debug", "graph", "vm", "aot"):
+        raise error.ArgumentError(f"there is no executor '{kind}'; there are debug, graph, vm and aot")
+    return _Interpreter(as_module(mod, params) if mod is not None else None, resolve(target), kind)

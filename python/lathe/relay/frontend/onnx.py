@@ -1,0 +1,63 @@
+"""ONNX models."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from ... import error
+from ..._ffi import call
+from ...ir.module import IRModule
+from ..expr import copy_memory
+
+
+class ImportReport(NamedTuple):
+    """What an import found: operators used and how often, nodes computed away, bytes of weights."""
+
+    operators: Dict[str, int]
+    folded: int
+    weights_bytes: int
+
+
+def from_onnx(
+    model: Any,
+    shape: Optional[Dict[str, Any]] = None,
+    dtype: Any = "float32",
+    opset: Optional[int] = None,
+    freeze_params: bool = True,
+    convert_config: Any = None,
+    export_node_renamed_model_path: Any = None,
+    *,
+    external_data_root: Optional[str] = None,
+) -> Tuple[IRModule, Dict[str, Any]]:
+    """A module and its parameters from a model (an onnx.ModelProto, its bytes, or a path).
+
+    shape binds the sizes of inputs by name: {"input": (1, 3, 224, 224)}; -1, None and relay.Any()
+    stay symbolic.  Weights are constants of the module unless freeze_params is False: then
+    they are parameters and come in the dictionary."""
+    mod, params, _ = import_onnx(model, shape, opset, not freeze_params, external_data_root)
+    return mod, params
+
+
+def import_onnx(
+    model: Any, shape: Optional[Dict[str, Any]] = None, opset: Optional[int] = None, keep_params: bool = False, external_data_root: Optional[str] = None
+) -> Tuple[IRModule, Dict[str, Any], ImportReport]:
+    """The same with the import report."""
+    path: Optional[str] = None
+    data: Optional[bytes] = None
+    if isinstance(model, (str, os.PathLike)):
+        path = os.fspath(model)
+    elif isinstance(model, (bytes, bytearray)):
+        data = bytes(model)
+    elif hasattr(model, "SerializeToString"):
+        data = model.SerializeToString()
+    else:
+        raise error.TypeError(f"from_onnx takes an onnx model, its bytes or a path, not a {type(model).__name__}")
+    shapes: List[Any] = [[name, [d if isinstance(d, int) and d >= 0 else None for d in dims]] for name, dims in (shape or {}).items()]
+    buffer = ctypes.create_string_buffer(data, len(data)) if data is not None else None
+    address = ctypes.addressof(buffer) if buffer is not None else None
+    size = len(data) if data is not None else None
+    mod, ops, folded, weights, values = call("onnx_import", address, size, path, shapes, external_data_root, opset, keep_params)
+    params = {name: copy_memory(at, n, dt, dims) for name, at, n, dt, dims in values}
+    return mod, params, ImportReport(dict(map(tuple, ops)), folded, weights)

@@ -1,0 +1,102 @@
+"""Operators whose Python function is not just arguments and attributes."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Sequence
+
+import numpy as np
+
+from .. import expr as _expr
+from ..expr import TupleWrapper, as_expr, call_op, const
+from .table import make_call, row, wrap
+
+
+def split(data: Any, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
+    """Parts of a tensor along an axis: equal ones by number, or cut at the given indices."""
+    return make_call(row("split"), [data], {"indices_or_sections": indices_or_sections, "axis": axis})
+
+
+def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Any:
+    """Adds elements at the edges; pad_width is a pair (before, after) for each axis."""
+    data = as_expr(data)
+    if isinstance(pad_width, _expr.RelayExpr):
+        return wrap(call_op("dyn.nn.pad", [data, pad_width, _expr._like(pad_value, data)], pad_mode=pad_mode))
+    flat = [int(x) for pair in pad_width for x in (pair if isinstance(pair, (list, tuple)) else (pair, pair))]
+    return call_op("nn.pad", [data, _expr._like(pad_value, data)], pad_width=flat, pad_mode=pad_mode)
+
+
+def dropout(data: Any, rate: float = 0.5) -> Any:
+    """The data itself: nothing is dropped when a model is used."""
+    return wrap(call_op("nn.dropout", [as_expr(data)], rate=rate))[0]
+
+
+def full(fill_value: Any, shape: Any = (), dtype: str = "") -> Any:
+    """A tensor with one value everywhere."""
+    value = as_expr(fill_value)
+    if isinstance(shape, _expr.RelayExpr):
+        return call_op("dyn.full", [value, shape], dtype=dtype)
+    return call_op("full", [value], shape=list(shape), dtype=dtype)
+
+
+def arange(start: Any, stop: Optional[Any] = None, step: Any = None, dtype: str = "float32") -> Any:
+    """start, start + step, … before stop; with one argument from 0."""
+    if stop is None:
+        start, stop = 0, start
+    given = [start, stop, 1 if step is None else step]
+    return call_op("arange", [x if isinstance(x, _expr.RelayExpr) else const(np.asarray(x, dtype)) for x in given], dtype=dtype)
+
+
+def concatenate(data: Any, axis: int) -> Any:
+    """Tensors one behind the other along an axis."""
+    return make_call(row("concatenate"), [data], {"axis": axis})
+
+
+def stack(data: Any, axis: int) -> Any:
+    """Tensors of one shape, joined along a new axis."""
+    return make_call(row("stack"), [data], {"axis": axis})
+
+
+def einsum(data: Any, equation: str) -> Any:
+    """Einstein summation."""
+    return make_call(row("einsum"), [data], {"equation": equation})
+
+
+def _pair(x: Any, n: int) -> Any:
+    return [int(x)] * n if isinstance(x, int) else x
+
+
+def _spatial(name: str, n: int) -> Callable[..., Any]:
+    """Sizes of an operator over n spatial axes may be given as one number."""
+    r = row(name)
+    from .table import make_function
+
+    plain = make_function(r)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        bound = plain.__signature__.bind(*args, **kwargs)  # type: ignore
+        for key in ("strides", "padding", "dilation", "kernel_size", "pool_size", "output_size", "output_padding"):
+            if isinstance(bound.arguments.get(key), int):
+                bound.arguments[key] = _pair(bound.arguments[key], n)
+        return plain(*bound.args, **bound.kwargs)
+
+    function.__name__ = function.__qualname__ = name.rsplit(".", 1)[-1]
+    function.__doc__, function.__signature__ = plain.__doc__, plain.__signature__  # type: ignore
+    return function
+
+
+def _overrides() -> Dict[str, Callable[..., Any]]:
+    from .table import rows
+
+    own: Sequence[Any] = (split, full, arange, concatenate, stack, einsum)
+    table = {f.__name__: f for f in own}
+    table.update({"nn.pad": pad, "nn.dropout": dropout})
+    names = rows()
+    for d in (1, 2, 3):
+        for kind in ("conv{}d", "conv{}d_transpose", "max_pool{}d", "avg_pool{}d", "adaptive_avg_pool{}d", "adaptive_max_pool{}d"):
+            name = "nn." + kind.format(d)
+            if name in names:
+                table[name] = _spatial(name, d)
+    return {k: v for k, v in table.items() if k in names}
+
+
+OVERRIDES = _overrides()

@@ -1,0 +1,46 @@
+"""Passes over graphs.  Each pass of the compiler's table is a function here that makes it:
+relay.transform.FuseOps(fuse_opt_level=2)(mod)."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+from .. import error
+from .._ffi import call
+from ..ir.module import IRModule
+from ..ir.transform import BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, Sequential, function_pass, module_pass  # noqa: F401
+
+
+def _maker(name: str, doc: str, options: Any) -> Callable[..., Pass]:
+    names = [o[0] for o in options]
+
+    def make(*args: Any, **kwargs: Any) -> Pass:
+        if len(args) > len(names):
+            raise error.ArgumentError(f"{name} takes {len(names)} options ({', '.join(names) or 'none'}), {len(args)} were given")
+        values: Dict[str, Any] = dict(zip(names, args))
+        values.update(kwargs)
+        unknown = [k for k in values if k not in names]
+        if unknown:
+            raise error.ArgumentError(f"{name} has no option '{unknown[0]}'; it has {', '.join(names) or 'none'}")
+        return BuiltinPass(name, {k: v for k, v in values.items() if v is not None})
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = "\n".join([doc, ""] + [f"{o[0]}: {o[1]}, default {o[2]}. {o[3]}" for o in options]).strip()
+    return make
+
+
+for _name, _doc, _scope, _level, _options in call("pass_table"):
+    globals()[_name] = _maker(_name, _doc, _options)
+
+
+def fold_expr(expr: Any) -> Any:
+    """The value of a closed expression, as a constant."""
+    from .expr import Function
+
+    mod = IRModule.from_expr(Function([], expr))
+    return BuiltinPass("FoldConstant", {})(mod)["main"].body
+
+
+def build_config(**kwargs: Any) -> PassContext:
+    """A PassContext, by its older name."""
+    return PassContext(**kwargs)

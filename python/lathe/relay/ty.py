@@ -1,0 +1,143 @@
+"""Types of graph values."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple
+
+from .. import error
+from .._ffi import WORLD, Object, call, register_object
+
+
+class Any_:  # pylint: disable=invalid-name
+    """A dimension that is known only at run time: relay.Any()."""
+
+    def __repr__(self) -> str:
+        return "?"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Any_)
+
+    def __hash__(self) -> int:
+        return hash("?")
+
+
+@register_object("type")
+class Type(Object):
+    """The type of a graph value."""
+
+    def _fields(self) -> List[Any]:
+        return call("type_fields", self)
+
+    def __str__(self) -> str:
+        return call("type_text", self)
+
+    __repr__ = __str__
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Type) and call("type_equal", self, other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+def _dims(shape: Sequence[Any]) -> List[Any]:
+    return [None if isinstance(d, Any_) else d for d in shape]
+
+
+@register_object("type", "tensor")
+class TensorType(Type):
+    """A tensor of a shape (sizes may be expressions or relay.Any()) and a dtype."""
+
+    def __init__(self, shape: Optional[Sequence[Any]], dtype: str = "float32"):
+        dims = None if shape is None else _dims(shape if isinstance(shape, (list, tuple)) else [shape])
+        self._adopt(call("tensor_type", WORLD, dims, str(dtype)))
+
+    @property
+    def shape(self) -> Tuple[Any, ...]:
+        """Its dimensions: ints, expressions, or Any."""
+        dims = self._fields()[2]
+        if dims is None:
+            raise error.TypeError(f"{self} has no known rank")
+        return tuple(Any_() if d is None else _plain(d) for d in dims)
+
+    @property
+    def concrete_shape(self) -> Tuple[int, ...]:
+        """The shape as ints; raises if a dimension is symbolic."""
+        shape = self.shape
+        if not all(isinstance(d, int) for d in shape):
+            raise error.TypeError(f"{self} has dimensions that are not constant")
+        return shape  # type: ignore
+
+    @property
+    def dtype(self) -> str:
+        """dtype of an element."""
+        return self._fields()[1]
+
+
+def _plain(d: Any) -> Any:
+    value = getattr(d, "value", None)
+    return int(value) if isinstance(value, int) else d
+
+
+@register_object("type", "tuple")
+class TupleType(Type):
+    """A tuple of types."""
+
+    def __init__(self, fields: Sequence[Type]):
+        self._adopt(call("tuple_type", WORLD, list(fields)))
+
+    @property
+    def fields(self) -> List[Type]:
+        """The types of the fields."""
+        return self._fields()[3]
+
+
+@register_object("type", "func")
+class FuncType(Type):
+    """A function from the types of its parameters to that of its result."""
+
+    def __init__(self, arg_types: Sequence[Type], ret_type: Type, type_params: Any = None, type_constraints: Any = None):
+        if type_params or type_constraints:
+            raise error.UnsupportedError("FuncType: type parameters are not supported in types made from Python; write the function as Relay text")
+        self._adopt(call("func_type", WORLD, list(arg_types), ret_type))
+
+    @property
+    def arg_types(self) -> List[Type]:
+        """Types of the parameters."""
+        return self._fields()[3]
+
+    @property
+    def ret_type(self) -> Type:
+        """Type of the result."""
+        return self._fields()[4]
+
+
+@register_object("type", "sequence")
+class SequenceType(Type):
+    """A sequence of elements of one type."""
+
+    def __init__(self, element: Type):
+        self._adopt(call("simple_type", WORLD, "sequence", element))
+
+    @property
+    def element(self) -> Type:
+        """Type of an element."""
+        return self._fields()[3][0]
+
+
+@register_object("type", "optional")
+class OptionalType(Type):
+    """A value that may be absent."""
+
+    def __init__(self, element: Type):
+        self._adopt(call("simple_type", WORLD, "optional", element))
+
+    @property
+    def element(self) -> Type:
+        """Type of the value."""
+        return self._fields()[3][0]
+
+
+def scalar_type(dtype: str) -> TensorType:
+    """The type of a scalar."""
+    return TensorType((), dtype)

@@ -1,0 +1,197 @@
+"""Compiled models: what is in them, and executors that run them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from .. import error
+from .._ffi import Object, call, library, register_object
+from .._ffi.library import RtError, RtModelInfo, RtPort, RtTensor
+from .ndarray import NDArray, as_ndarray, empty, from_address, storage
+from .ndarray import _name_of as dtype_name
+from .packed import rt_check
+
+
+@register_object("compiled")
+class _Compiled(Object):
+    """The compiled model in the C library."""
+
+
+class Port(NamedTuple):
+    """An input or output: -1 among the dimensions stands for a size known at run time."""
+
+    name: str
+    dtype: str
+    shape: Optional[Tuple[int, ...]]
+    type: str
+
+
+class Node(NamedTuple):
+    """A kernel call of the program: operations by the formula and by the algorithm used, bytes moved."""
+
+    name: str
+    source: str
+    impl: str
+    flops: float
+    flops_done: float
+    bytes: float
+
+
+class Model:
+    """A compiled model; executors share its weights."""
+
+    def __init__(self, pointer: int, keep: Any = None):
+        self._p, self._keep = pointer, keep
+
+    @staticmethod
+    def load(path: Any) -> "Model":
+        """From a file that export_library or `lathe compile` wrote."""
+        p, err = ctypes.c_void_p(), RtError()
+        rt_check(library.runtime().lathe_rt_model_load(os.fsencode(path), ctypes.byref(p), ctypes.byref(err)), err)
+        return Model(p.value or 0)
+
+    @staticmethod
+    def of_compiled(compiled: _Compiled) -> "Model":
+        """What was compiled in this process."""
+        return Model(library.runtime().lathe_rt_model_retain(call("compiled_runtime", compiled)), compiled)
+
+    def __del__(self) -> None:
+        if getattr(self, "_p", None):
+            library.runtime().lathe_rt_model_free(self._p)
+            self._p = 0
+
+    def _ports(self, which: str) -> List[Port]:
+        rows = ctypes.POINTER(RtPort)()
+        n = getattr(library.runtime(), f"lathe_rt_model_{which}")(self._p, ctypes.byref(rows))
+        out = []
+        for i in range(n):
+            r = rows[i]
+            shape = None if r.ndim < 0 else tuple(r.shape[k] for k in range(r.ndim))
+            dtype = "" if r.ndim < 0 and not r.dtype.bits else dtype_name(r.dtype.code, r.dtype.bits)
+            out.append(Port(r.name.decode(), dtype, shape, r.type.decode()))
+        return out
+
+    @property
+    def inputs(self) -> List[Port]:
+        """The inputs, in order."""
+        return self._ports("inputs")
+
+    @property
+    def outputs(self) -> List[Port]:
+        """The outputs, in order."""
+        return self._ports("outputs")
+
+    @property
+    def info(self) -> RtModelInfo:
+        """Target, bytes of weights and storage, number of nodes."""
+        return library.runtime().lathe_rt_model_info(self._p)
+
+    def nodes(self) -> List[Node]:
+        """The kernel calls."""
+        out = []
+        for i in range(self.info.num_nodes):
+            r = library.runtime().lathe_rt_model_node(self._p, i).contents
+            out.append(Node(r.name.decode(), (r.source or b"").decode(), (r.impl or b"").decode(), r.flops, r.flops_done, r.bytes))
+        return out
+
+
+class Executor:
+    """Runs a model.  Executors of one model may run at the same time in several threads."""
+
+    def __init__(self, model: Model):
+        self._model = model
+        self._p: Optional[int] = None
+        p, err = ctypes.c_void_p(), RtError()
+        rt_check(library.runtime().lathe_rt_executor_new(model._p, ctypes.byref(p), ctypes.byref(err)), err)
+        self._p = p.value
+        self.inputs, self.outputs = model.inputs, model.outputs
+        self._index: Dict[str, int] = {port.name: i for i, port in enumerate(self.inputs)}
+        self._watch: Any = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_p", None):
+            library.runtime().lathe_rt_executor_free(self._p)
+
+    def input_index(self, key: Any) -> int:
+        """The number of an input by name or number."""
+        if isinstance(key, str):
+            if key not in self._index:
+                raise error.ArgumentError(f"the model has no input '{key}'; it has {', '.join(self._index) or 'none'}")
+            return self._index[key]
+        if not 0 <= int(key) < len(self.inputs):
+            raise error.ArgumentError(f"the model has {len(self.inputs)} inputs, there is no input {key}")
+        return int(key)
+
+    def set_input(self, key: Any, value: Any) -> None:
+        """Copies an array in.  A sequence is a list of arrays, an absent optional None."""
+        i, err = self.input_index(key), RtError()
+        if self.inputs[i].shape is None and (value is None or isinstance(value, (list, tuple))):
+            arrays = [as_ndarray(np.asarray(v) if not isinstance(v, NDArray) else v) for v in value or ()]
+            pointers = (ctypes.POINTER(RtTensor) * max(len(arrays), 1))(*[ctypes.pointer(a.rt_tensor()) for a in arrays])
+            n = -1 if value is None else len(arrays)
+            rt_check(library.runtime().lathe_rt_set_input_items(self._p, i, n, pointers, ctypes.byref(err)), err)
+            return
+        a = as_ndarray(value if hasattr(value, "__dlpack__") or isinstance(value, NDArray) else np.asarray(value, dtype=self._numpy_dtype(i)))
+        rt_check(library.runtime().lathe_rt_set_input(self._p, i, ctypes.byref(a.rt_tensor()), ctypes.byref(err)), err)
+
+    def _numpy_dtype(self, i: int) -> Any:
+        return storage(self.inputs[i].dtype)[0] if self.inputs[i].dtype else None
+
+    def run(self) -> None:
+        """Runs the model on the inputs that were set."""
+        err = RtError()
+        rt_check(library.runtime().lathe_rt_run(self._p, ctypes.byref(err)), err)
+
+    def get_output(self, i: int) -> Any:
+        """A copy of an output: an array; a list of arrays for a sequence; None for an absent optional."""
+        if not 0 <= i < len(self.outputs):
+            raise error.ArgumentError(f"the model has {len(self.outputs)} outputs, there is no output {i}")
+        err = RtError()
+        if self.outputs[i].shape is None:
+            n, items = ctypes.c_int32(), ctypes.POINTER(ctypes.POINTER(RtTensor))()
+            rt_check(library.runtime().lathe_rt_get_output_items(self._p, i, ctypes.byref(n), ctypes.byref(items), ctypes.byref(err)), err)
+            return None if n.value < 0 else [_copy(items[k].contents) for k in range(n.value)]
+        t = ctypes.POINTER(RtTensor)()
+        rt_check(library.runtime().lathe_rt_get_output(self._p, i, ctypes.byref(t), ctypes.byref(err)), err)
+        return _copy(t.contents)
+
+    def get_input(self, key: Any) -> NDArray:
+        """A copy of an input that was set."""
+        t, err = ctypes.POINTER(RtTensor)(), RtError()
+        rt_check(library.runtime().lathe_rt_get_input(self._p, self.input_index(key), ctypes.byref(t), ctypes.byref(err)), err)
+        return _copy(t.contents)
+
+    def set_threads(self, n: int) -> None:
+        """Threads for this executor; 0: as lathe.runtime.num_threads() says."""
+        err = RtError()
+        rt_check(library.runtime().lathe_rt_executor_set_threads(self._p, n, ctypes.byref(err)), err)
+
+    def watch(self, fn: Any) -> None:
+        """Calls fn(node, seconds, inputs, outputs) after each node; arrays are the program's own
+        memory.  None ends it."""
+        if fn is None:
+            library.runtime().lathe_rt_executor_watch(self._p, None, None)
+            self._watch = None
+            return
+
+        def run(_user: Any, node: int, seconds: float, nin: int, ins: Any, nout: int, outs: Any) -> int:
+            try:
+                fn(node, seconds, [from_address(ins[i].contents) for i in range(nin)], [from_address(outs[i].contents) for i in range(nout)])
+                return 0
+            except BaseException as e:  # pylint: disable=broad-except
+                self._failed = e
+                return 1
+
+        self._watch = library.NodeFn(run)
+        library.runtime().lathe_rt_executor_watch(self._p, ctypes.cast(self._watch, ctypes.c_void_p), None)
+
+
+def _copy(t: RtTensor) -> NDArray:
+    view = from_address(t)
+    out = empty(view.shape, view.dtype)
+    out._raw[...] = view._raw
+    return out

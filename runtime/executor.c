@@ -1,0 +1,293 @@
+/* executor.c: running a model: inputs checked and kept, a run, outputs.
+ *
+ * An executor belongs to one thread at a time; the model behind it is only read, so many
+ * executors share its weights and code. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+/* ---- making and freeing ---------------------------------------------------------------- */
+
+static bool make_tables(LatheRtExecutor *x)
+{
+  const LatheRtModel *m = x->model;
+  size_t args = (size_t)m->max_args + 1;
+  x->input = rt_chunk_alloc(&x->chunks, (size_t)m->ninput + 1, sizeof *x->input);
+  x->output = rt_chunk_alloc(&x->chunks, (size_t)m->noutput + 1, sizeof *x->output);
+  x->symbol = rt_chunk_alloc(&x->chunks, (size_t)m->nsymbol + 1, sizeof *x->symbol);
+  x->symbol_from = rt_chunk_alloc(&x->chunks, (size_t)m->nsymbol + 1, sizeof *x->symbol_from);
+  x->slot = rt_chunk_alloc(&x->chunks, args, sizeof *x->slot);
+  x->tensor = rt_chunk_alloc(&x->chunks, args, sizeof *x->tensor);
+  x->dim = rt_chunk_alloc(&x->chunks, (size_t)m->max_dims + 1, sizeof *x->dim);
+  return x->input && x->output && x->symbol && x->symbol_from && x->slot && x->tensor && x->dim;
+}
+
+LatheRtCode lathe_rt_executor_new(LatheRtModel *m, LatheRtExecutor **out, LatheRtError *err)
+{
+  if (!m || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "executor_new: model and out must not be null");
+  *out = NULL;
+  LatheRtExecutor *x = calloc(1, sizeof *x);
+  if (!x) return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory");
+  x->model = lathe_rt_model_retain(m);
+  LatheRtCode code = LATHE_RT_OK;
+  if (!make_tables(x)) code = rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory");
+  if (code == LATHE_RT_OK && m->is_static) code = rt_static_prepare(x, err);
+  if (code != LATHE_RT_OK) {
+    lathe_rt_executor_free(x);
+    return code;
+  }
+  x->inputs_changed = true;
+  *out = x;
+  return LATHE_RT_OK;
+}
+
+void lathe_rt_executor_free(LatheRtExecutor *x)
+{
+  if (!x) return;
+  LatheRtModel *m = x->model;
+  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
+  for (int32_t i = 0; x->input && i < m->ninput; i++) rt_value_clear(&x->heap, &x->input[i]);
+  for (int32_t i = 0; x->output && i < m->noutput; i++) rt_value_clear(&x->heap, &x->output[i]);
+  rt_vm_drop(x);
+  rt_heap_drop(&x->heap);
+  if (x->storage) a->free(a->user, x->storage);
+  if (x->workspace) a->free(a->user, x->workspace);
+  free(x->item);
+  rt_chunk_drop(&x->chunks);
+  free(x);
+  lathe_rt_model_free(m);
+}
+
+LatheRtCode lathe_rt_executor_set_threads(LatheRtExecutor *x, int32_t n, LatheRtError *err)
+{
+  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "executor_set_threads: the executor is null");
+  if (n < 0 || n > RT_MAX_THREADS)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "executor_set_threads: %d threads, wants 0 to %d", n, RT_MAX_THREADS);
+  if (n > lathe_rt_num_threads()) RT_TRY(lathe_rt_set_num_threads(n, err));
+  x->threads = n;
+  return LATHE_RT_OK;
+}
+
+void lathe_rt_executor_memory(const LatheRtExecutor *x, uint64_t *storage, uint64_t *workspace)
+{
+  if (storage) *storage = x->model->is_static ? x->model->storage_bytes : x->heap.peak;
+  if (workspace) *workspace = x->workspace_bytes;
+}
+
+void lathe_rt_executor_watch(LatheRtExecutor *x, LatheRtNodeFn fn, void *user)
+{
+  x->watch = fn;
+  x->watch_user = user;
+}
+
+/* ---- inputs -------------------------------------------------------------------------------- */
+
+static LatheRtCode check_input(LatheRtExecutor *x, int32_t i, PortKind kind, const char *what, LatheRtError *err)
+{
+  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: the executor is null", what);
+  const LatheRtModel *m = x->model;
+  if (i < 0 || i >= m->ninput)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: input %d, the model has %d", what, i, m->ninput);
+  bool is_tensor = m->input_kind[i] == PORT_TENSOR;
+  if (is_tensor != (kind == PORT_TENSOR))
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: input '%.100s' is a %.150s; set it with %s", what, m->input[i].name,
+                   m->input[i].type, is_tensor ? "set_input" : "set_input_items");
+  return LATHE_RT_OK;
+}
+
+/* dtype, rank and the dimensions that the model fixes; -1 for items whose rank is free. */
+static LatheRtCode check_tensor(const LatheRtModel *m, int32_t i, const LatheRtTensor *t, bool is_item, LatheRtError *err)
+{
+  const LatheRtPort *p = &m->input[i];
+  if (!t) return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': the tensor is null", p->name);
+  LatheRtError why;
+  LatheRtCode code = rt_tensor_check(t, &why);
+  if (code != LATHE_RT_OK) return rt_fail(err, code, "input '%.100s': %.300s", p->name, why.text);
+  if (!rt_same_dtype(t->dtype, p->dtype)) {
+    char a[40], b[40];
+    rt_dtype_name(t->dtype, a, sizeof a);
+    rt_dtype_name(p->dtype, b, sizeof b);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' is %s, wants %s", p->name, a, b);
+  }
+  if (t->ndim > MODEL_MAX_NDIM)
+    return rt_fail(err, LATHE_RT_UNSUPPORTED, "input '%.100s' has rank %d, at most %d are known", p->name, t->ndim,
+                   MODEL_MAX_NDIM);
+  if (is_item) return LATHE_RT_OK;
+  bool fits = t->ndim == p->ndim;
+  for (int32_t d = 0; fits && d < t->ndim; d++) fits = m->input_dim[i][d] < 0 || m->input_dim[i][d] == t->shape[d];
+  if (fits) return LATHE_RT_OK;
+  char a[110];
+  rt_shape_text(t->ndim, t->shape, a, sizeof a);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' has shape %s, wants %.200s", p->name, a, p->type);
+}
+
+/* A compact copy in memory of the executor's; where the old one fits and nobody else holds
+ * it, it is used again. */
+static LatheRtCode copy_in(LatheRtExecutor *x, Value *v, LatheRtDType dtype, const LatheRtTensor *t, LatheRtError *err)
+{
+  bool again = v->kind == VALUE_TENSOR && v->storage && v->storage->refs == 1 && v->tensor.ndim == t->ndim &&
+               (t->ndim == 0 || memcmp(v->dim, t->shape, (size_t)t->ndim * sizeof *v->dim) == 0);
+  if (!again) RT_TRY(rt_value_tensor(&x->heap, v, dtype, t->ndim, t->shape, err));
+  LatheRtTensor from = *t;
+  from.dtype = dtype; /* one spelling of bool */
+  return lathe_rt_tensor_copy(&from, &v->tensor, err);
+}
+
+LatheRtCode lathe_rt_set_input(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
+{
+  RT_TRY(check_input(x, i, PORT_TENSOR, "set_input", err));
+  RT_TRY(check_tensor(x->model, i, t, false, err));
+  RT_TRY(copy_in(x, &x->input[i], x->model->input[i].dtype, t, err));
+  x->inputs_changed = true;
+  if (x->model->is_static) rt_static_input(x, i);
+  return LATHE_RT_OK;
+}
+
+LatheRtCode lathe_rt_set_input_view(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
+{
+  RT_TRY(check_input(x, i, PORT_TENSOR, "set_input_view", err));
+  const LatheRtPort *p = &x->model->input[i];
+  RT_TRY(check_tensor(x->model, i, t, false, err));
+  const char *data = (const char *)t->data + (t->data ? t->byte_offset : 0);
+  size_t bytes;
+  RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
+  if (t->device.type != LATHE_RT_CPU || !rt_tensor_compact(t) || (uintptr_t)data % rt_dtype_bytes(p->dtype) || (bytes && !data))
+    return rt_fail(err, LATHE_RT_ARGUMENT,
+                   "input '%.100s' cannot be borrowed: it must be compact, aligned and in the CPU's memory; set_input copies it",
+                   p->name);
+  rt_value_clear(&x->heap, &x->input[i]);
+  rt_value_set(&x->input[i], p->dtype, t->ndim, t->shape, (void *)data);
+  x->inputs_changed = true;
+  if (x->model->is_static) rt_static_input(x, i);
+  return LATHE_RT_OK;
+}
+
+LatheRtCode lathe_rt_set_input_items(LatheRtExecutor *x, int32_t i, int32_t n, const LatheRtTensor *const *item,
+                                     LatheRtError *err)
+{
+  RT_TRY(check_input(x, i, PORT_SEQUENCE, "set_input_items", err));
+  bool optional = x->model->input_kind[i] == PORT_OPTIONAL;
+  if (n < (optional ? -1 : 0) || (n > 0 && !item) || (optional && n > 1))
+    return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' of type %.200s is given %d items", x->model->input[i].name,
+                   x->model->input[i].type, n);
+  if (n < 0) n = 0;
+  Value made = {0};
+  RT_TRY(rt_value_list(&x->heap, &made, n, err));
+  LatheRtCode code = LATHE_RT_OK;
+  for (int32_t k = 0; code == LATHE_RT_OK && k < n; k++) {
+    code = check_tensor(x->model, i, item[k], true, err);
+    if (code == LATHE_RT_OK) code = copy_in(x, &made.list->item[k], x->model->input[i].dtype, item[k], err);
+  }
+  if (code == LATHE_RT_OK) rt_value_copy(&x->heap, &x->input[i], &made);
+  rt_value_clear(&x->heap, &made);
+  x->inputs_changed = true;
+  return code;
+}
+
+LatheRtCode lathe_rt_get_input(LatheRtExecutor *x, int32_t i, const LatheRtTensor **out, LatheRtError *err)
+{
+  if (!out) return rt_fail(err, LATHE_RT_ARGUMENT, "get_input: out must not be null");
+  RT_TRY(check_input(x, i, PORT_TENSOR, "get_input", err));
+  if (x->input[i].kind == VALUE_NONE)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' has not been set", x->model->input[i].name);
+  *out = &x->input[i].tensor;
+  return LATHE_RT_OK;
+}
+
+/* Every input is there, and sizes that inputs share are the same in all of them. */
+static LatheRtCode check_inputs(LatheRtExecutor *x, LatheRtError *err)
+{
+  const LatheRtModel *m = x->model;
+  for (int32_t s = 0; s < m->nsymbol; s++) x->symbol_from[s] = -1;
+  for (int32_t i = 0; i < m->ninput; i++) {
+    if (x->input[i].kind == VALUE_NONE)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' (%.200s) has not been set", m->input[i].name, m->input[i].type);
+    for (int32_t d = 0; m->input_kind[i] == PORT_TENSOR && d < m->input[i].ndim; d++) {
+      int64_t dim = m->input_dim[i][d], have = x->input[i].dim[d];
+      if (dim >= 0 || dim == DIM_UNKNOWN) continue;
+      int32_t s = (int32_t)(-1 - dim), from = x->symbol_from[s];
+      if (from >= 0 && x->symbol[s] != have)
+        return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' has %.60s = %" PRId64 ", input '%.100s' has %.60s = %" PRId64,
+                       m->input[i].name, m->symbol[s], have, m->input[from].name, m->symbol[s], x->symbol[s]);
+      x->symbol[s] = have;
+      if (from < 0) x->symbol_from[s] = i;
+    }
+  }
+  return LATHE_RT_OK;
+}
+
+/* ---- running ---------------------------------------------------------------------------------- */
+
+LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
+{
+  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "run: the executor is null");
+  RT_TRY(rt_pool_check(err));
+  if (x->inputs_changed) RT_TRY(check_inputs(x, err));
+  x->inputs_changed = false;
+  x->has_run = false;
+  int32_t workers = rt_pool_workers();
+  if (x->threads && x->threads < workers) workers = x->threads;
+  x->calls = (LatheRtCalls){.abi = LATHE_RT_ABI,
+                            .num_workers = workers,
+                            .parallel_for = rt_pool_for,
+                            .call_packed = rt_call_packed,
+                            .user = &x->state};
+  atomic_store(&x->state.taken, 0);
+  RT_TRY(x->model->is_static ? rt_static_run(x, err) : rt_vm_run(x, err));
+  x->has_run = true;
+  return LATHE_RT_OK;
+}
+
+/* ---- outputs ------------------------------------------------------------------------------------ */
+
+static LatheRtCode find_output(LatheRtExecutor *x, int32_t i, LatheRtError *err)
+{
+  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: the executor is null");
+  if (i < 0 || i >= x->model->noutput)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: output %d, the model has %d", i, x->model->noutput);
+  if (!x->has_run) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: the model has not been run yet");
+  return LATHE_RT_OK;
+}
+
+LatheRtCode lathe_rt_get_output(LatheRtExecutor *x, int32_t i, const LatheRtTensor **out, LatheRtError *err)
+{
+  if (!out) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: out must not be null");
+  RT_TRY(find_output(x, i, err));
+  if (x->output[i].kind != VALUE_TENSOR)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s; get_output_items gives it", x->model->output[i].name,
+                   x->model->output[i].type);
+  *out = &x->output[i].tensor;
+  return LATHE_RT_OK;
+}
+
+LatheRtCode lathe_rt_get_output_items(LatheRtExecutor *x, int32_t i, int32_t *n, const LatheRtTensor *const **out,
+                                      LatheRtError *err)
+{
+  if (!n || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output_items: n and out must not be null");
+  RT_TRY(find_output(x, i, err));
+  const Value *v = &x->output[i];
+  *n = -1;
+  *out = NULL;
+  if (x->model->output_kind[i] == PORT_OPTIONAL && v->kind == VALUE_LIST) {
+    if (v->list->n == 0) return LATHE_RT_OK;
+    v = &v->list->item[0];
+  }
+  int32_t count = v->kind == VALUE_LIST ? v->list->n : 1;
+  if (count > x->item_room || !x->item) {
+    const LatheRtTensor **more = realloc(x->item, ((size_t)count + 1) * sizeof *more);
+    if (!more) return rt_fail(err, LATHE_RT_MEMORY, "get_output_items: out of memory");
+    x->item = more;
+    x->item_room = count;
+  }
+  for (int32_t k = 0; k < count; k++) {
+    const Value *item = v->kind == VALUE_LIST ? &v->list->item[k] : v;
+    if (item->kind != VALUE_TENSOR)
+      return rt_fail(err, LATHE_RT_UNSUPPORTED, "output '%.100s': item %d is not a tensor", x->model->output[i].name, k);
+    x->item[k] = &item->tensor;
+  }
+  *n = count;
+  *out = x->item;
+  return LATHE_RT_OK;
+}

@@ -1,0 +1,127 @@
+/* kernel.c: kernels as an executor calls them: slots filled from registers, checked
+ * against what the kernel's code wants, one workspace for all calls of an executor. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "model.h"
+
+enum { ARG_WRITTEN = 1 };
+
+static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, const Value *v, LatheRtSlot *slot, LatheRtError *err)
+{
+  const LatheRtArgInfo *want = &f->args[i];
+  if (v->kind != VALUE_TENSOR)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has no tensor", f->name, i, want->name);
+  if (!rt_same_dtype(v->tensor.dtype, want->dtype) || v->tensor.ndim != want->ndim) {
+    char a[40], b[40];
+    rt_dtype_name(v->tensor.dtype, a, sizeof a);
+    rt_dtype_name(want->dtype, b, sizeof b);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %s of rank %d, wants %s of rank %d", f->name, i,
+                   want->name, a, v->tensor.ndim, b, want->ndim);
+  }
+  slot->p = v->tensor.data;
+  return LATHE_RT_OK;
+}
+
+static int64_t size_of(const LatheRtTensor *t, int32_t dim)
+{
+  if (dim >= 0) return t->shape[dim];
+  if (dim == INT32_MIN) return 0; /* tensors start at their first element */
+  int64_t stride = 1;
+  for (int32_t d = t->ndim - 1; d > -1 - dim; d--) stride *= t->shape[d];
+  return stride;
+}
+
+static LatheRtCode check_shapes(const LatheRtFuncInfo *f, const Ins *ins, const Value *reg, const int64_t *want,
+                                LatheRtError *err)
+{
+  for (int32_t i = 0; i < f->nargs; i++) {
+    int32_t ndim = f->args[i].ndim;
+    if (ndim <= 0) continue;
+    const int64_t *have = reg[ins->karg[i].index].dim;
+    if (memcmp(have, want, (size_t)ndim * sizeof *have) != 0) {
+      char a[110], b[110];
+      rt_shape_text(ndim, have, a, sizeof a);
+      rt_shape_text(ndim, want, b, sizeof b);
+      return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has shape %s, wants %s", f->name, i, f->args[i].name,
+                     a, b);
+    }
+    want += ndim;
+  }
+  return LATHE_RT_OK;
+}
+
+LatheRtCode rt_kernel_bind(LatheRtExecutor *x, const Ins *ins, const Value *reg, const Scalar *scalar, LatheRtSlot *slot,
+                           Workspaces *need, LatheRtError *err)
+{
+  const ModelKernel *k = &x->model->kernel[ins->index];
+  const LatheRtFuncInfo *f = k->info;
+  for (int32_t i = 0; i < f->nargs; i++) {
+    const KernelArgRef *a = &ins->karg[i];
+    if (a->kind == KARG_SCALAR)
+      slot[i].i = scalar[a->index].i; /* the union's bits: a double stays one */
+    else
+      RT_TRY(bind_tensor(f, i, &reg[a->index], &slot[i], err));
+  }
+  for (int32_t i = 0; i < f->nsizes; i++)
+    slot[f->nargs + i].i = size_of(&reg[ins->karg[f->sizes[i].arg].index].tensor, f->sizes[i].dim);
+  f->shape(slot, x->dim);
+  RT_TRY(check_shapes(f, ins, reg, x->dim, err));
+  int64_t shared = x->dim[k->ndims], slice = x->dim[k->ndims + 1];
+  if (shared < 0 || slice < 0 || !rt_round_up((size_t)shared, RT_ALIGN, &need->shared) ||
+      !rt_round_up((size_t)slice, RT_ALIGN, &need->slice))
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
+  return LATHE_RT_OK;
+}
+
+void rt_kernel_tensors(const ModelKernel *k, const Ins *ins, const Value *reg, const LatheRtTensor **out, int32_t *nread,
+                       int32_t *n)
+{
+  *n = 0;
+  for (int written = 0; written < 2; written++) {
+    for (int32_t i = 0; i < k->info->nargs; i++)
+      if (ins->karg[i].kind == KARG_REGISTER && (k->info->args[i].flags & ARG_WRITTEN) == written)
+        out[(*n)++] = &reg[ins->karg[i].index].tensor;
+    if (!written) *nread = *n;
+  }
+}
+
+LatheRtCode rt_workspace(LatheRtExecutor *x, Workspaces need, LatheRtError *err)
+{
+  size_t total;
+  if (__builtin_mul_overflow(need.slice, (size_t)x->calls.num_workers, &total) ||
+      __builtin_add_overflow(total, need.shared, &total))
+    return rt_fail(err, LATHE_RT_ARGUMENT, "a workspace is more than memory can have");
+  if (total <= x->workspace_bytes) return LATHE_RT_OK;
+  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
+  if (x->workspace) a->free(a->user, x->workspace);
+  x->workspace_bytes = 0;
+  x->workspace = a->alloc(a->user, total, RT_ALIGN);
+  if (!x->workspace) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a workspace of %zu bytes", total);
+  x->workspace_bytes = total;
+  return LATHE_RT_OK;
+}
+
+LatheRtCode rt_watch(LatheRtExecutor *x, int32_t node, double seconds, int32_t nread, int32_t n,
+                     const LatheRtTensor *const *tensor, LatheRtError *err)
+{
+  int32_t status = x->watch(x->watch_user, node, seconds, nread, tensor, n - nread, tensor + nread);
+  if (status == 0) return LATHE_RT_OK;
+  return rt_fail(err, LATHE_RT_KERNEL, "stopped by the watcher with status %d after node '%.200s'", status,
+                 x->model->node[node].name);
+}
+
+LatheRtCode rt_kernel_run(LatheRtExecutor *x, const ModelKernel *k, int32_t node, const LatheRtSlot *slot, int32_t nread,
+                          int32_t n, const LatheRtTensor *const *tensor, LatheRtError *err)
+{
+  double start = x->watch ? rt_now_seconds() : 0;
+  int32_t status = k->info->call(slot, x->workspace, &x->calls);
+  if (status != 0) {
+    if (atomic_load(&x->state.taken))
+      return rt_fail(err, x->state.code, "node '%.100s': %.380s", x->model->node[node].name, x->state.error.text);
+    return rt_fail(err, LATHE_RT_KERNEL, "node '%.100s' (%.100s): stopped with status %d", x->model->node[node].name,
+                   k->info->name, status);
+  }
+  if (x->watch) return rt_watch(x, node, rt_now_seconds() - start, nread, n, tensor, err);
+  return LATHE_RT_OK;
+}

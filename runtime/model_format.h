@@ -1,0 +1,130 @@
+/* model_format.h: a compiled model as bytes.  The compiler's driver writes it
+ * (src/driver/write.c), the runtime reads it (model_read.c); nothing else knows it.
+ *
+ * Numbers are little endian and unaligned: u8, u32, u64, i64, f64.
+ *   str    u32 length, that many bytes, none of them zero
+ *   list   u32 count, that many items
+ *   dtype  u8 code, u8 bits, u16 lanes, as in lathe_rt.h
+ *
+ *   model     = magic[8]  u32 version  u32 flags
+ *               str target  u64 weights  u64 storage  u64 storage_bound
+ *               list kernel  list const  list symbol  list node
+ *               list port (inputs)  list port (outputs)  list function
+ *   kernel    = str name                          of a function of the module
+ *   const     = dtype  list i64 (shape)  u64 offset into the weights, a multiple of 64
+ *   symbol    = str name                          a size that inputs share
+ *   node      = str name  str source  str impl  f64 flops  f64 flops_done  f64 bytes
+ *   port      = str name  str type  u8 kind (PortKind)  dtype  list i64 (shape)
+ *               a dimension: 0 or more, or -1 - symbol, or DIM_UNKNOWN
+ *   function  = str name  u32 registers  u32 params  u32 results
+ *               list u8 (kinds of the scalars: SCALAR_INT or SCALAR_FLOAT)
+ *               list instruction
+ *
+ * Function 0 is the entry: its parameters are the inputs, its results the outputs.
+ * A register holds a tensor or a list (a sequence; an optional is a list of none or
+ * one); parameters are registers 0 … params - 1.  A scalar is an int64 or a double.
+ *
+ * An instruction is a u8 of ModelOp and its operands, u32 unless told:
+ *   CONST   register, const
+ *   SCALAR  scalar, expr
+ *   ALLOC   register, dtype, list expr (shape), u64 place: offset in the planned
+ *           storage, a multiple of 64, or PLACE_DYNAMIC
+ *   VIEW    register, source, dtype, list expr: the same bytes under another shape
+ *   MOVE    register, source
+ *   COPY    register, source, u64 place: the same elements in memory of its own
+ *   FREE    register: it is not used any more
+ *   KERNEL  kernel, node, list (u8 KernelArgKind, u32 register or scalar)
+ *   JUMP    target: the number of an instruction further on
+ *   BRANCH  register (one bool), target if it is false
+ *   CALL    function, list register (arguments), list register (results)
+ *   TAIL    function, list register: calls it in place of this function
+ *   RETURN  list register
+ *   HOST    HostOp, node, list i64 (attributes), list register (arguments), list register (results)
+ *   CHECK   expr, str: stops with the sentence unless the value is not 0
+ * The last instruction of a function is RETURN or TAIL.
+ *
+ * An expr is a list of steps over a stack, one value left at the end: u8 of ExprOp and
+ *   INT i64   FLOAT f64   SCALAR u32   DIM u32 register, u32 dimension
+ *   ELEM / ELEM_FLOAT u32 register, u32 index: an element of an integer / a float tensor
+ * the others have no operand and take their values from the stack.  Integers are
+ * int64 and wrap; a division by zero is 0; a dimension that comes out negative stops the
+ * run (operators make sizes that do not fit -1).
+ *
+ * A static model (flag) has one function of CONST, ALLOC with literal shapes and places,
+ * VIEW, MOVE, COPY, KERNEL without scalars and RETURN alone. */
+#ifndef LATHE_RT_MODEL_FORMAT_H
+#define LATHE_RT_MODEL_FORMAT_H
+
+#include <stdint.h>
+
+#define MODEL_MAGIC "LATHEMD"      /* and the zero */
+enum { MODEL_VERSION = 1, MODEL_STATIC = 1 };
+enum { MODEL_ALIGN = 64, MODEL_MAX_NDIM = 16, MODEL_MAX_STACK = 64 };
+#define DIM_UNKNOWN INT64_MIN
+#define PLACE_DYNAMIC UINT64_MAX
+
+typedef enum { PORT_TENSOR, PORT_SEQUENCE, PORT_OPTIONAL } PortKind;
+typedef enum { SCALAR_INT, SCALAR_FLOAT } ScalarKind;
+typedef enum { KARG_REGISTER, KARG_SCALAR } KernelArgKind;
+
+typedef enum {
+  MO_CONST, MO_SCALAR, MO_ALLOC, MO_VIEW, MO_MOVE, MO_COPY, MO_FREE, MO_KERNEL, MO_JUMP, MO_BRANCH,
+  MO_CALL, MO_TAIL, MO_RETURN, MO_HOST, MO_CHECK,
+  MO_COUNT
+} ModelOp;
+
+/* One row: constant, what it takes, what it gives.  I int, F float. */
+#define MODEL_EXPR_OPS(X)                                                              \
+  X(XO_INT, "", 'I') X(XO_FLOAT, "", 'F') X(XO_SCALAR, "", '?')                        \
+  X(XO_DIM, "", 'I') X(XO_ELEM, "", 'I') X(XO_ELEM_FLOAT, "", 'F')                     \
+  X(XO_ADD, "II", 'I') X(XO_SUB, "II", 'I') X(XO_MUL, "II", 'I')                       \
+  X(XO_DIV, "II", 'I') X(XO_MOD, "II", 'I')            /* truncate */                  \
+  X(XO_FLOORDIV, "II", 'I') X(XO_FLOORMOD, "II", 'I')                                  \
+  X(XO_MIN, "II", 'I') X(XO_MAX, "II", 'I') X(XO_ABS, "I", 'I')                        \
+  X(XO_EQ, "II", 'I') X(XO_NE, "II", 'I') X(XO_LT, "II", 'I') X(XO_LE, "II", 'I')      \
+  X(XO_AND, "II", 'I') X(XO_OR, "II", 'I') X(XO_NOT, "I", 'I')   /* of truth values */ \
+  X(XO_SELECT, "III", 'I')                             /* condition, then, else */     \
+  X(XO_WRAP8, "I", 'I') X(XO_WRAP16, "I", 'I') X(XO_WRAP32, "I", 'I')   /* signed */   \
+  X(XO_WRAPU8, "I", 'I') X(XO_WRAPU16, "I", 'I') X(XO_WRAPU32, "I", 'I')               \
+  X(XO_BITAND, "II", 'I') X(XO_BITOR, "II", 'I') X(XO_BITXOR, "II", 'I')               \
+  X(XO_SHL, "II", 'I') X(XO_SHR, "II", 'I')            /* count modulo 64; SHR arithmetic */ \
+  X(XO_FADD, "FF", 'F') X(XO_FSUB, "FF", 'F') X(XO_FMUL, "FF", 'F') X(XO_FDIV, "FF", 'F') \
+  X(XO_FMOD, "FF", 'F') X(XO_FMIN, "FF", 'F') X(XO_FMAX, "FF", 'F') X(XO_POW, "FF", 'F') \
+  X(XO_FEQ, "FF", 'I') X(XO_FNE, "FF", 'I') X(XO_FLT, "FF", 'I') X(XO_FLE, "FF", 'I')  \
+  X(XO_FSELECT, "IFF", 'F')                                                            \
+  X(XO_FLOOR, "F", 'F') X(XO_CEIL, "F", 'F') X(XO_TRUNC, "F", 'F')                     \
+  X(XO_ROUND, "F", 'F') X(XO_NEARBYINT, "F", 'F') X(XO_FABS, "F", 'F')                 \
+  X(XO_SQRT, "F", 'F') X(XO_EXP, "F", 'F') X(XO_LOG, "F", 'F')                         \
+  X(XO_TO_FLOAT, "I", 'F') X(XO_TO_INT, "F", 'I')      /* truncates and saturates; NaN gives 0 */ \
+  X(XO_ROUND32, "F", 'F')                              /* to the nearest float32 */
+
+typedef enum {
+#define X(id, takes, gives) id,
+  MODEL_EXPR_OPS(X)
+#undef X
+  XO_COUNT
+} ExprOp;
+
+/* What the executor does itself.  attr and arg as told; a list is copied on write.
+ * One row: constant, attributes, arguments (-1: any number), results. */
+#define MODEL_HOST_OPS(X)                                                              \
+  X(HO_LIST, 0, -1, 1)         /* the arguments as a list */                           \
+  X(HO_INSERT, 0, 3, 1)        /* list, item, position (scalar tensor) */              \
+  X(HO_APPEND, 0, 2, 1)        /* list, item */                                        \
+  X(HO_ERASE, 0, 2, 1)         /* list, position */                                    \
+  X(HO_ERASE_LAST, 0, 1, 1)                                                            \
+  X(HO_AT, 0, 2, 1)            /* list, position: the item */                          \
+  X(HO_LENGTH, 0, 1, 1)        /* an int64 scalar */                                   \
+  X(HO_CONCAT, 2, 1, 1)        /* axis, new_axis; list of tensors */                   \
+  X(HO_SPLIT, 2, -1, 1)        /* axis, keepdims; tensor, optional sizes (scalar or vector): a list */ \
+  X(HO_HAS, 1, -1, 1)          /* is it an optional?; a list of none or one, or any value, or nothing: a bool scalar */ \
+  X(HO_GET, 1, 1, 1)           /* is it an optional?; the item of a list of one, or the value itself */
+
+typedef enum {
+#define X(id, attrs, args, rets) id,
+  MODEL_HOST_OPS(X)
+#undef X
+  HO_COUNT
+} HostOp;
+
+#endif

@@ -1,0 +1,577 @@
+/* model_read.c: the bytes of a model become a program.
+ *
+ * One pass over the bytes with a cursor that never leaves them.  The first thing that is
+ * wrong ends the reading with a sentence; what was read before it is dropped with the
+ * model.  After success every index, count, offset and type in the program is within
+ * its bounds, so the executors check only what depends on the values of a run. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+typedef struct Reader {
+  LatheRtModel *m;
+  const unsigned char *start, *p, *end;
+  LatheRtError *err;
+  LatheRtCode code;           /* the first failure; sticks */
+} Reader;
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+struct Chunk {
+  Chunk *next;
+  size_t used, size;
+  _Alignas(16) char data[];
+};
+enum { CHUNK_BYTES = 1 << 16 };
+
+void *rt_chunk_alloc(Chunk **list, size_t n, size_t size)
+{
+  size_t bytes;
+  if (__builtin_mul_overflow(n, size, &bytes) || !rt_round_up(bytes, 16, &bytes)) return NULL;
+  if (!*list || (*list)->size - (*list)->used < bytes) {
+    size_t room = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES, total;
+    if (__builtin_add_overflow(sizeof(Chunk), room, &total)) return NULL;
+    Chunk *c = calloc(1, total);
+    if (!c) return NULL;
+    c->size = room;
+    c->next = *list;
+    *list = c;
+  }
+  void *p = (*list)->data + (*list)->used;
+  (*list)->used += bytes;
+  return p;
+}
+
+void rt_chunk_drop(Chunk **list)
+{
+  while (*list) {
+    Chunk *next = (*list)->next;
+    free(*list);
+    *list = next;
+  }
+}
+
+/* ---- the cursor ----------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void bad(Reader *r, const char *fmt, ...)
+{
+  if (r->code != LATHE_RT_OK) return;
+  char why[300];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(why, sizeof why, fmt, ap);
+  va_end(ap);
+  r->code = rt_fail(r->err, LATHE_RT_ARGUMENT, "the model is broken at byte %zu of %zu: %s", (size_t)(r->p - r->start),
+                    (size_t)(r->end - r->start), why);
+}
+
+static void no_memory(Reader *r)
+{
+  if (r->code == LATHE_RT_OK) r->code = rt_fail(r->err, LATHE_RT_MEMORY, "model: out of memory");
+}
+
+static bool ok(const Reader *r) { return r->code == LATHE_RT_OK; }
+static size_t left(const Reader *r) { return (size_t)(r->end - r->p); }
+
+static uint64_t number(Reader *r, unsigned bytes)
+{
+  if (!ok(r) || left(r) < bytes) {
+    bad(r, "it ends too early");
+    r->p = r->end;
+    return 0;
+  }
+  uint64_t v = 0;
+  for (unsigned i = 0; i < bytes; i++) v |= (uint64_t)r->p[i] << (8 * i);
+  r->p += bytes;
+  return v;
+}
+static uint8_t u8(Reader *r) { return (uint8_t)number(r, 1); }
+static uint32_t u32(Reader *r) { return (uint32_t)number(r, 4); }
+static uint64_t u64(Reader *r) { return number(r, 8); }
+static int64_t i64(Reader *r) { return (int64_t)number(r, 8); }
+static double f64(Reader *r)
+{
+  uint64_t bits = number(r, 8);
+  double f;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+/* A count of items that take at least `least` bytes each. */
+static int32_t count(Reader *r, size_t least, const char *what)
+{
+  uint32_t n = u32(r);
+  if (ok(r) && (n > INT32_MAX || n > left(r) / least))
+    bad(r, "%" PRIu32 " %s do not fit into what is left", n, what);
+  return ok(r) ? (int32_t)n : 0;
+}
+
+/* A number below `limit`. */
+static int32_t index_of(Reader *r, int32_t limit, const char *what)
+{
+  uint32_t i = u32(r);
+  if (ok(r) && (limit <= 0 || i >= (uint32_t)limit)) bad(r, "%s %" PRIu32 ", there are %d", what, i, limit);
+  return ok(r) ? (int32_t)i : 0;
+}
+
+static void *array(Reader *r, int32_t n, size_t size)
+{
+  void *p = ok(r) ? rt_chunk_alloc(&r->m->chunks, n ? (size_t)n : 1, size) : NULL;
+  if (!p) no_memory(r);
+  return p;
+}
+
+static const char *string(Reader *r)
+{
+  int32_t n = count(r, 1, "letters");
+  char *s = array(r, n + 1, 1);
+  if (!s || !ok(r)) return "";
+  if (n && memchr(r->p, 0, (size_t)n)) bad(r, "a name with a zero in it");
+  memcpy(s, r->p, (size_t)n);
+  r->p += n;
+  return s;
+}
+
+static LatheRtDType dtype(Reader *r)
+{
+  LatheRtDType t = {u8(r), u8(r), 0};
+  t.lanes = (uint16_t)number(r, 2);
+  if (ok(r) && (rt_dtype_bytes(t) == 0 || t.lanes != 1)) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
+  return t;
+}
+
+/* Dimensions with the least value that one may have. */
+static const int64_t *shape(Reader *r, int32_t *ndim)
+{
+  *ndim = count(r, 8, "dimensions");
+  if (*ndim > MODEL_MAX_NDIM) bad(r, "rank %d, at most %d are known", *ndim, MODEL_MAX_NDIM);
+  int64_t *dim = array(r, *ndim, sizeof *dim);
+  for (int32_t d = 0; ok(r) && d < *ndim; d++) dim[d] = i64(r);
+  return dim;
+}
+
+/* ---- tables ---------------------------------------------------------------------------- */
+
+static void read_kernels(Reader *r)
+{
+  LatheRtModel *m = r->m;
+  m->nkernel = count(r, 4, "kernels");
+  m->kernel = array(r, m->nkernel, sizeof *m->kernel);
+  for (int32_t i = 0; ok(r) && i < m->nkernel; i++) {
+    ModelKernel *k = &m->kernel[i];
+    const char *name = string(r);
+    if (!ok(r)) return;
+    LatheRtError why;
+    if (lathe_rt_module_func(m->module, name, &k->func, &why) != LATHE_RT_OK) {
+      bad(r, "its code has no kernel '%.100s'", name);
+      return;
+    }
+    k->info = k->func->info;
+    k->ndims = k->func->ndims;
+    int32_t slots = k->info->nargs + k->info->nsizes;
+    if (slots > m->max_args) m->max_args = slots;
+    if (k->ndims + 2 > m->max_dims) m->max_dims = k->ndims + 2;
+  }
+}
+
+static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
+{
+  ModelConst *c = &r->m->constant[i];
+  c->dtype = dtype(r);
+  c->shape = shape(r, &c->ndim);
+  c->offset = u64(r);
+  if (!ok(r)) return;
+  LatheRtTensor t = {.ndim = c->ndim, .dtype = c->dtype, .shape = (int64_t *)c->shape};
+  LatheRtError why;
+  if (lathe_rt_tensor_bytes(&t, &c->bytes, &why) != LATHE_RT_OK) {
+    bad(r, "constant %d: %.200s", i, why.text);
+    return;
+  }
+  c->data = data->consts ? data->consts[i] : (const char *)data->weights + c->offset;
+  if (!data->consts && (c->offset > data->weights_bytes || c->bytes > data->weights_bytes - c->offset))
+    bad(r, "constant %d ends at byte %" PRIu64 " of %" PRIu64 " bytes of weights", i, c->offset + c->bytes,
+        data->weights_bytes);
+  else if (c->bytes && (!c->data || (uintptr_t)c->data % rt_dtype_bytes(c->dtype)))
+    bad(r, "constant %d is not aligned", i);
+}
+
+static void read_node(Reader *r, LatheRtNode *n)
+{
+  n->name = string(r);
+  n->source = string(r);
+  n->impl = string(r);
+  n->flops = f64(r);
+  n->flops_done = f64(r);
+  n->bytes = f64(r);
+}
+
+/* dims: as written, with symbols; the port shows -1 for them. */
+static void read_port(Reader *r, LatheRtPort *p, uint8_t *kind, const int64_t **dims)
+{
+  p->name = string(r);
+  p->type = string(r);
+  *kind = u8(r);
+  p->dtype = dtype(r);
+  *dims = shape(r, &p->ndim);
+  if (ok(r) && *kind > PORT_OPTIONAL) bad(r, "port '%.60s' is of kind %u", p->name, *kind);
+  int64_t *shown = array(r, p->ndim, sizeof *shown);
+  for (int32_t d = 0; ok(r) && d < p->ndim; d++) {
+    int64_t dim = (*dims)[d];
+    if (dim < 0 && dim != DIM_UNKNOWN && -1 - dim >= r->m->nsymbol) bad(r, "port '%.60s': size %" PRId64, p->name, dim);
+    shown[d] = dim < 0 ? -1 : dim;
+  }
+  p->shape = shown;
+  if (*kind != PORT_TENSOR) p->ndim = -1;
+}
+
+static LatheRtPort *read_ports(Reader *r, int32_t *n, const uint8_t **kinds, const int64_t ***dims)
+{
+  *n = count(r, 17, "ports");
+  LatheRtPort *port = array(r, *n, sizeof *port);
+  uint8_t *kind = array(r, *n, 1);
+  const int64_t **dim = array(r, *n, sizeof *dim);
+  for (int32_t i = 0; ok(r) && i < *n; i++) read_port(r, &port[i], &kind[i], &dim[i]);
+  *kinds = kind;
+  *dims = dim;
+  return port;
+}
+
+/* ---- expressions --------------------------------------------------------------------------- */
+
+static const struct {
+  const char *takes;
+  char gives;
+} expr_ops[XO_COUNT] = {
+#define X(id, takes, gives) [id] = {takes, gives},
+    MODEL_EXPR_OPS(X)
+#undef X
+};
+
+/* What the stack holds, one letter a value. */
+typedef struct Stack {
+  int n;
+  char kind[MODEL_MAX_STACK];
+} Stack;
+
+static void read_step(Reader *r, const ModelFunc *f, Stack *stack, ExprStep *s)
+{
+  s->op = u8(r);
+  if (ok(r) && s->op >= XO_COUNT) bad(r, "expression step %u", s->op);
+  if (!ok(r)) return;
+  char gives = expr_ops[s->op].gives;
+  if (s->op == XO_INT) s->value.i = i64(r);
+  if (s->op == XO_FLOAT) s->value.f = f64(r);
+  if (s->op == XO_SCALAR) {
+    s->a = index_of(r, f->nscalar, "scalar");
+    gives = ok(r) && f->scalar_kind[s->a] == SCALAR_FLOAT ? 'F' : 'I';
+  }
+  if (s->op == XO_DIM || s->op == XO_ELEM || s->op == XO_ELEM_FLOAT) {
+    s->a = index_of(r, f->nreg, "register");
+    s->b = index_of(r, s->op == XO_DIM ? MODEL_MAX_NDIM : INT32_MAX, "element");
+  }
+  const char *takes = expr_ops[s->op].takes;
+  int n = (int)strlen(takes);
+  if (stack->n < n || (n && memcmp(stack->kind + stack->n - n, takes, (size_t)n) != 0))
+    bad(r, "an expression whose step %u finds the wrong values", s->op);
+  if (stack->n - n + 1 > MODEL_MAX_STACK) bad(r, "an expression needs more than %d values at once", MODEL_MAX_STACK);
+  if (!ok(r)) return;
+  stack->n -= n;
+  stack->kind[stack->n++] = gives;
+}
+
+static void read_expr(Reader *r, const ModelFunc *f, char kind, ModelExpr *e)
+{
+  e->n = count(r, 1, "steps");
+  ExprStep *step = array(r, e->n, sizeof *step);
+  e->step = step;
+  Stack stack = {0};
+  for (int32_t i = 0; ok(r) && i < e->n; i++) read_step(r, f, &stack, &step[i]);
+  if (ok(r) && (stack.n != 1 || stack.kind[0] != kind)) bad(r, "an expression does not give one value of its kind");
+}
+
+static void read_dims(Reader *r, const ModelFunc *f, Ins *ins)
+{
+  ins->nexpr = count(r, 4, "dimensions");
+  if (ins->nexpr > MODEL_MAX_NDIM) bad(r, "rank %d, at most %d are known", ins->nexpr, MODEL_MAX_NDIM);
+  ModelExpr *e = array(r, ins->nexpr, sizeof *e);
+  ins->expr = e;
+  for (int32_t i = 0; ok(r) && i < ins->nexpr; i++) read_expr(r, f, 'I', &e[i]);
+}
+
+static void read_one_expr(Reader *r, const ModelFunc *f, char kind, Ins *ins)
+{
+  ModelExpr *e = array(r, 1, sizeof *e);
+  ins->expr = e;
+  ins->nexpr = 1;
+  if (ok(r)) read_expr(r, f, kind, e);
+}
+
+/* ---- instructions ---------------------------------------------------------------------------- */
+
+static int32_t reg(Reader *r, const ModelFunc *f) { return index_of(r, f->nreg, "register"); }
+
+static const int32_t *registers(Reader *r, const ModelFunc *f, int32_t *n)
+{
+  *n = count(r, 4, "registers");
+  int32_t *list = array(r, *n, sizeof *list);
+  for (int32_t i = 0; ok(r) && i < *n; i++) list[i] = reg(r, f);
+  return list;
+}
+
+static uint64_t place(Reader *r)
+{
+  uint64_t at = u64(r);
+  if (ok(r) && at != PLACE_DYNAMIC && at % MODEL_ALIGN) bad(r, "storage at %" PRIu64 ", which is not aligned", at);
+  return at;
+}
+
+static void read_kernel_call(Reader *r, const ModelFunc *f, Ins *ins)
+{
+  ins->index = index_of(r, r->m->nkernel, "kernel");
+  ins->node = index_of(r, r->m->nnode, "node");
+  ins->narg = count(r, 5, "arguments");
+  KernelArgRef *arg = array(r, ins->narg, sizeof *arg);
+  ins->karg = arg;
+  if (!ok(r)) return;
+  const LatheRtFuncInfo *info = r->m->kernel[ins->index].info;
+  if (ins->narg != info->nargs) bad(r, "kernel '%s' takes %d arguments, gets %d", info->name, info->nargs, ins->narg);
+  for (int32_t i = 0; ok(r) && i < ins->narg; i++) {
+    const LatheRtArgInfo *want = &info->args[i];
+    arg[i].kind = u8(r);
+    bool is_scalar = want->ndim < 0;
+    if (ok(r) && arg[i].kind != (is_scalar ? KARG_SCALAR : KARG_REGISTER))
+      bad(r, "kernel '%s': argument %d is of the wrong kind", info->name, i);
+    arg[i].index = is_scalar ? index_of(r, f->nscalar, "scalar") : reg(r, f);
+    bool is_float = want->dtype.code == 2 || want->dtype.code == 4;
+    if (ok(r) && is_scalar && (f->scalar_kind[arg[i].index] == SCALAR_FLOAT) != is_float)
+      bad(r, "kernel '%s': argument %d is a scalar of the wrong kind", info->name, i);
+  }
+}
+
+static void read_call(Reader *r, const ModelFunc *f, bool tail, Ins *ins)
+{
+  ins->index = index_of(r, r->m->nfunc, "function");
+  ins->arg = registers(r, f, &ins->narg);
+  if (!tail) ins->ret = registers(r, f, &ins->nret);
+  r->m->has_calls = true;
+}
+
+static void read_host(Reader *r, const ModelFunc *f, Ins *ins)
+{
+  static const struct {
+    int attrs, args, rets;
+  } ops[HO_COUNT] = {
+#define X(id, attrs, args, rets) [id] = {attrs, args, rets},
+      MODEL_HOST_OPS(X)
+#undef X
+  };
+  ins->index = index_of(r, HO_COUNT, "host operation");
+  ins->node = index_of(r, r->m->nnode, "node");
+  ins->nattr = count(r, 8, "attributes");
+  int64_t *attr = array(r, ins->nattr, sizeof *attr);
+  ins->attr = attr;
+  for (int32_t i = 0; ok(r) && i < ins->nattr; i++) attr[i] = i64(r);
+  ins->arg = registers(r, f, &ins->narg);
+  ins->ret = registers(r, f, &ins->nret);
+  if (!ok(r)) return;
+  int want = ops[ins->index].args;
+  if (ins->nattr != ops[ins->index].attrs || (want >= 0 && ins->narg != want) || ins->nret != ops[ins->index].rets)
+    bad(r, "host operation %d has the wrong operands", ins->index);
+  bool split = ins->index == HO_SPLIT, has = ins->index == HO_HAS;
+  if (ok(r) && ((split && ins->narg != 1 && ins->narg != 2) || (has && (ins->narg > 1 || (ins->attr[0] && ins->narg == 0)))))
+    bad(r, "host operation %d has the wrong operands", ins->index);
+}
+
+static void read_operands(Reader *r, const ModelFunc *f, Ins *ins)
+{
+  switch ((ModelOp)ins->op) {
+  case MO_CONST:
+    ins->reg = reg(r, f);
+    ins->index = index_of(r, r->m->nconst, "constant");
+    break;
+  case MO_SCALAR:
+    ins->reg = index_of(r, f->nscalar, "scalar");
+    if (ok(r)) read_one_expr(r, f, f->scalar_kind[ins->reg] == SCALAR_FLOAT ? 'F' : 'I', ins);
+    break;
+  case MO_ALLOC:
+    ins->reg = reg(r, f);
+    ins->dtype = dtype(r);
+    read_dims(r, f, ins);
+    ins->place = place(r);
+    break;
+  case MO_VIEW:
+    ins->reg = reg(r, f);
+    ins->source = reg(r, f);
+    ins->dtype = dtype(r);
+    read_dims(r, f, ins);
+    break;
+  case MO_MOVE:
+    ins->reg = reg(r, f);
+    ins->source = reg(r, f);
+    break;
+  case MO_COPY:
+    ins->reg = reg(r, f);
+    ins->source = reg(r, f);
+    ins->place = place(r);
+    break;
+  case MO_FREE:
+    ins->reg = reg(r, f);
+    break;
+  case MO_KERNEL:
+    read_kernel_call(r, f, ins);
+    break;
+  case MO_JUMP:
+    ins->index = (int32_t)u32(r);
+    break;
+  case MO_BRANCH:
+    ins->reg = reg(r, f);
+    ins->index = (int32_t)u32(r);
+    break;
+  case MO_CALL:
+  case MO_TAIL:
+    read_call(r, f, ins->op == MO_TAIL, ins);
+    break;
+  case MO_RETURN:
+    ins->arg = registers(r, f, &ins->narg);
+    break;
+  case MO_HOST:
+    read_host(r, f, ins);
+    break;
+  case MO_CHECK:
+    read_one_expr(r, f, 'I', ins);
+    ins->text = string(r);
+    break;
+  case MO_COUNT:
+    break;
+  }
+}
+
+/* What a static program may hold. */
+static bool is_static_ins(const Ins *ins)
+{
+  if (ins->op == MO_KERNEL) {
+    for (int32_t i = 0; i < ins->narg; i++)
+      if (ins->karg[i].kind != KARG_REGISTER) return false;
+    return true;
+  }
+  if (ins->op == MO_ALLOC || ins->op == MO_VIEW)
+    for (int32_t d = 0; d < ins->nexpr; d++)
+      if (ins->expr[d].n != 1 || ins->expr[d].step[0].op != XO_INT) return false;
+  if (ins->op == MO_ALLOC || ins->op == MO_COPY) return ins->place != PLACE_DYNAMIC;
+  return ins->op == MO_CONST || ins->op == MO_VIEW || ins->op == MO_MOVE || ins->op == MO_RETURN;
+}
+
+/* What needs the whole function, or all of them: jumps go forward, calls fit. */
+static void check_flow(Reader *r, const ModelFunc *f)
+{
+  const LatheRtModel *m = r->m;
+  for (int32_t i = 0; ok(r) && i < f->nins; i++) {
+    const Ins *ins = &f->ins[i];
+    if ((ins->op == MO_JUMP || ins->op == MO_BRANCH) && (ins->index <= i || ins->index >= f->nins))
+      bad(r, "function '%.60s' jumps from instruction %d to %d of %d", f->name, i, ins->index, f->nins);
+    if (ins->op == MO_CALL || ins->op == MO_TAIL) {
+      const ModelFunc *to = &m->func[ins->index];
+      int32_t nret = ins->op == MO_TAIL ? f->nret : ins->nret;
+      if (ins->narg != to->nparam || nret != to->nret)
+        bad(r, "a call of function '%.60s' has %d arguments and %d results, wants %d and %d", to->name, ins->narg, nret,
+            to->nparam, to->nret);
+    }
+    if (ins->op == MO_RETURN && ins->narg != f->nret)
+      bad(r, "function '%.60s' returns %d values, wants %d", f->name, ins->narg, f->nret);
+    if (m->is_static && !is_static_ins(ins)) bad(r, "a static program has instruction %u", ins->op);
+    if (m->is_static && ins->op == MO_RETURN && i != f->nins - 1) bad(r, "a static program returns early");
+  }
+  if (ok(r) && (f->nins == 0 || (f->ins[f->nins - 1].op != MO_RETURN && f->ins[f->nins - 1].op != MO_TAIL)))
+    bad(r, "function '%.60s' does not end in a return", f->name);
+}
+
+static void read_function(Reader *r, ModelFunc *f)
+{
+  f->name = string(r);
+  /* A register takes no bytes of the file, but each is defined by an instruction or is a parameter. */
+  f->nreg = (int32_t)u32(r);
+  f->nparam = (int32_t)u32(r);
+  f->nret = (int32_t)u32(r);
+  if (ok(r) && (f->nreg < 0 || f->nparam < 0 || f->nparam > f->nreg || f->nret < 0 ||
+                (size_t)f->nreg > left(r) + (size_t)f->nparam))
+    bad(r, "function '%.60s' has %d registers, %d parameters, %d results", f->name, f->nreg, f->nparam, f->nret);
+  f->nscalar = count(r, 1, "scalars");
+  uint8_t *kind = array(r, f->nscalar, 1);
+  f->scalar_kind = kind;
+  for (int32_t i = 0; ok(r) && i < f->nscalar; i++) {
+    kind[i] = u8(r);
+    if (kind[i] > SCALAR_FLOAT) bad(r, "scalar %d is of kind %u", i, kind[i]);
+  }
+  f->nins = count(r, 1, "instructions");
+  Ins *ins = array(r, f->nins, sizeof *ins);
+  f->ins = ins;
+  for (int32_t i = 0; ok(r) && i < f->nins; i++) {
+    ins[i].op = u8(r);
+    if (ok(r) && ins[i].op >= MO_COUNT) bad(r, "instruction %u", ins[i].op);
+    if (ok(r)) read_operands(r, f, &ins[i]);
+  }
+}
+
+static void read_functions(Reader *r)
+{
+  LatheRtModel *m = r->m;
+  m->nfunc = count(r, 24, "functions");
+  m->func = array(r, m->nfunc, sizeof *m->func);
+  for (int32_t i = 0; ok(r) && i < m->nfunc; i++) read_function(r, &m->func[i]);
+  for (int32_t i = 0; ok(r) && i < m->nfunc; i++) check_flow(r, &m->func[i]);
+  if (!ok(r)) return;
+  if (m->nfunc == 0 || m->func[0].nparam != m->ninput || m->func[0].nret != m->noutput)
+    bad(r, "the entry function does not fit its inputs and outputs");
+  if (m->is_static && m->nfunc != 1) bad(r, "a static program has %d functions", m->nfunc);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static void read_head(Reader *r, const LatheRtModelData *data)
+{
+  LatheRtModel *m = r->m;
+  if (left(r) < 16 || memcmp(r->p, MODEL_MAGIC, 8) != 0) {
+    bad(r, "it has no mark");
+    return;
+  }
+  r->p += 8;
+  uint32_t version = u32(r);
+  if (version != MODEL_VERSION) {
+    r->code = rt_fail(r->err, LATHE_RT_UNSUPPORTED, "the model is of format %" PRIu32 ", this runtime reads %d; compile it again",
+                      version, MODEL_VERSION);
+    return;
+  }
+  m->is_static = u32(r) & MODEL_STATIC;
+  m->target = string(r);
+  m->weights_bytes = u64(r);
+  m->storage_bytes = u64(r);
+  m->storage_bound = u64(r);
+  if (ok(r) && !data->consts && m->weights_bytes != data->weights_bytes)
+    bad(r, "it wants %" PRIu64 " bytes of weights, the file has %" PRIu64, m->weights_bytes, data->weights_bytes);
+  if (ok(r) && m->storage_bytes > PTRDIFF_MAX) bad(r, "it wants %" PRIu64 " bytes of storage", m->storage_bytes);
+}
+
+LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRtError *err)
+{
+  const unsigned char *start = data->program;
+  Reader reader = {.m = m, .start = start, .p = start, .end = start + data->program_bytes, .err = err}, *r = &reader;
+  read_head(r, data);
+  if (ok(r)) read_kernels(r);
+  m->nconst = count(r, 16, "constants");
+  m->constant = array(r, m->nconst, sizeof *m->constant);
+  for (int32_t i = 0; ok(r) && i < m->nconst; i++) read_const(r, i, data);
+  m->nsymbol = count(r, 4, "sizes");
+  m->symbol = array(r, m->nsymbol, sizeof *m->symbol);
+  for (int32_t i = 0; ok(r) && i < m->nsymbol; i++) m->symbol[i] = string(r);
+  m->nnode = count(r, 36, "nodes");
+  m->node = array(r, m->nnode, sizeof *m->node);
+  for (int32_t i = 0; ok(r) && i < m->nnode; i++) read_node(r, &m->node[i]);
+  const int64_t **output_dim;
+  m->input = read_ports(r, &m->ninput, &m->input_kind, &m->input_dim);
+  m->output = read_ports(r, &m->noutput, &m->output_kind, &output_dim);
+  read_functions(r);
+  if (ok(r) && r->p != r->end) bad(r, "%zu bytes are left over", left(r));
+  return r->code;
+}

@@ -1,0 +1,194 @@
+/* static.c: programs without control flow whose sizes are all known.
+ *
+ * Preparing walks the program once: every register gets its address (in the planned
+ * storage, in the weights, or in an input's memory) and every kernel call its slots and
+ * its checks.  A run is then one loop over the calls.  When the memory of an input
+ * changes, the slots that point to it are written anew. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+static LatheRtCode no_memory(LatheRtError *err) { return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory"); }
+
+static LatheRtCode in_storage(LatheRtExecutor *x, Value *v, const Ins *ins, LatheRtDType dtype, int32_t ndim,
+                              const int64_t *shape, LatheRtError *err)
+{
+  rt_value_clear(&x->heap, v);
+  rt_value_set(v, dtype, ndim, shape, NULL);
+  size_t bytes;
+  RT_TRY(lathe_rt_tensor_bytes(&v->tensor, &bytes, err));
+  if (ins->place > x->model->storage_bytes || bytes > x->model->storage_bytes - ins->place)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a tensor of %zu bytes at %llu leaves its storage of %llu",
+                   bytes, (unsigned long long)ins->place, (unsigned long long)x->model->storage_bytes);
+  v->tensor.data = (char *)x->storage + ins->place;
+  return LATHE_RT_OK;
+}
+
+static void dims_of(const Ins *ins, int64_t *dim)
+{
+  for (int32_t d = 0; d < ins->nexpr; d++) dim[d] = ins->expr[d].step[0].value.i;
+}
+
+/* Slots, and copies of the tensors that the watcher is shown: a register may be used again. */
+static LatheRtCode add_kernel(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
+{
+  const ModelKernel *k = &x->model->kernel[ins->index];
+  Step *s = &x->step[x->nstep];
+  size_t slots = (size_t)k->info->nargs + (size_t)k->info->nsizes;
+  *s = (Step){.kernel = k, .node = ins->node};
+  s->slot = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->slot);
+  s->tensor = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->tensor);
+  if (!s->slot || !s->tensor) return no_memory(err);
+  RT_TRY(rt_kernel_bind(x, ins, x->reg, NULL, s->slot, &s->need, err));
+  rt_kernel_tensors(k, ins, x->reg, s->tensor, &s->nread, &s->ntensor);
+  x->nstep++;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode add_copy(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
+{
+  Value *to = &x->reg[ins->reg], *from = &x->reg[ins->source];
+  Step *s = &x->step[x->nstep++];
+  *s = (Step){.node = -1, .nread = 1, .ntensor = 2};
+  s->tensor = rt_chunk_alloc(&x->chunks, 2, sizeof *s->tensor);
+  if (!s->tensor) return no_memory(err);
+  s->tensor[0] = &from->tensor;
+  s->tensor[1] = &to->tensor;
+  return in_storage(x, to, ins, from->tensor.dtype, from->tensor.ndim, from->dim, err);
+}
+
+static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
+{
+  Value *reg = x->reg;
+  int64_t dim[MODEL_MAX_NDIM];
+  switch ((ModelOp)ins->op) {
+  case MO_CONST: {
+    const ModelConst *c = &x->model->constant[ins->index];
+    rt_value_clear(&x->heap, &reg[ins->reg]);
+    rt_value_set(&reg[ins->reg], c->dtype, c->ndim, c->shape, (void *)c->data);
+    return LATHE_RT_OK;
+  }
+  case MO_ALLOC:
+    dims_of(ins, dim);
+    return in_storage(x, &reg[ins->reg], ins, ins->dtype, ins->nexpr, dim, err);
+  case MO_VIEW:
+    dims_of(ins, dim);
+    return rt_value_view(&x->heap, &reg[ins->reg], &reg[ins->source], ins->dtype, ins->nexpr, dim, err);
+  case MO_MOVE:
+    rt_value_copy(&x->heap, &reg[ins->reg], &reg[ins->source]);
+    return LATHE_RT_OK;
+  case MO_COPY:
+    if (reg[ins->source].kind != VALUE_TENSOR || ins->reg == ins->source)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: it copies a register without a tensor");
+    return add_copy(x, ins, err);
+  case MO_KERNEL:
+    return add_kernel(x, ins, err);
+  case MO_RETURN:
+    for (int32_t i = 0; i < ins->narg; i++) {
+      if (reg[ins->arg[i]].kind != VALUE_TENSOR)
+        return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d has no tensor", i);
+      rt_value_copy(&x->heap, &x->output[i], &reg[ins->arg[i]]);
+    }
+    return LATHE_RT_OK;
+  case MO_SCALAR:
+  case MO_FREE:
+  case MO_JUMP:
+  case MO_BRANCH:
+  case MO_CALL:
+  case MO_TAIL:
+  case MO_HOST:
+  case MO_CHECK:
+  case MO_COUNT:
+    break;
+  }
+  return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has instruction %u", ins->op);
+}
+
+static LatheRtCode check_inputs_static(const LatheRtModel *m, LatheRtError *err)
+{
+  for (int32_t i = 0; i < m->ninput; i++) {
+    bool fits = m->input_kind[i] == PORT_TENSOR;
+    for (int32_t d = 0; fits && d < m->input[i].ndim; d++) fits = m->input_dim[i][d] >= 0;
+    if (!fits) return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has an input without a shape");
+  }
+  return LATHE_RT_OK;
+}
+
+/* Each register is set once in a program that the compiler wrote; one that sets a register
+ * twice would show the watcher and inputs stale tensors. */
+static LatheRtCode check_single(const ModelFunc *f, bool *set, LatheRtError *err)
+{
+  for (int32_t i = 0; i < f->nparam; i++) set[i] = true;
+  for (int32_t i = 0; i < f->nins; i++) {
+    const Ins *ins = &f->ins[i];
+    if (ins->op == MO_KERNEL || ins->op == MO_RETURN) continue;
+    if (set[ins->reg])
+      return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: register %d of a static program is set twice", ins->reg);
+    set[ins->reg] = true;
+  }
+  return LATHE_RT_OK;
+}
+
+LatheRtCode rt_static_prepare(LatheRtExecutor *x, LatheRtError *err)
+{
+  const LatheRtModel *m = x->model;
+  const ModelFunc *f = &m->func[0];
+  RT_TRY(check_inputs_static(m, err));
+  bool *set = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *set);
+  x->reg = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->reg);
+  x->step = rt_chunk_alloc(&x->chunks, (size_t)f->nins + 1, sizeof *x->step);
+  if (!x->reg || !x->step || !set) return no_memory(err);
+  RT_TRY(check_single(f, set, err));
+  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
+  x->storage = a->alloc(a->user, m->storage_bytes ? (size_t)m->storage_bytes : 1, RT_ALIGN);
+  if (!x->storage)
+    return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for %llu bytes of storage",
+                   (unsigned long long)m->storage_bytes);
+  for (int32_t i = 0; i < m->ninput; i++) {
+    rt_value_set(&x->reg[i], m->input[i].dtype, m->input[i].ndim, m->input_dim[i], NULL);
+    RT_TRY(rt_tensor_check(&x->reg[i].tensor, err));
+    x->reg[i].input = i + 1;
+  }
+  for (int32_t i = 0; i < f->nins; i++) RT_TRY(prepare_ins(x, &f->ins[i], err));
+  return LATHE_RT_OK;
+}
+
+/* Slots of the read tensors that lie in the memory of input i. */
+void rt_static_input(LatheRtExecutor *x, int32_t i)
+{
+  const ModelFunc *f = &x->model->func[0];
+  void *data = x->input[i].tensor.data;
+  for (int32_t r = 0; r < f->nreg; r++)
+    if (x->reg[r].input == i + 1) x->reg[r].tensor.data = data;
+  for (int32_t o = 0; o < x->model->noutput; o++)
+    if (x->output[o].input == i + 1) x->output[o].tensor.data = data;
+  int32_t step = 0;
+  for (int32_t n = 0; n < f->nins; n++) {
+    const Ins *ins = &f->ins[n];
+    if (ins->op == MO_COPY) step++;
+    if (ins->op != MO_KERNEL) continue;
+    for (int32_t a = 0; a < ins->narg; a++)
+      if (x->reg[ins->karg[a].index].input == i + 1) x->step[step].slot[a].p = data;
+    step++;
+  }
+}
+
+LatheRtCode rt_static_run(LatheRtExecutor *x, LatheRtError *err)
+{
+  if (x->ready_workers < x->calls.num_workers) {
+    for (int32_t i = 0; i < x->nstep; i++) RT_TRY(rt_workspace(x, x->step[i].need, err));
+    x->ready_workers = x->calls.num_workers;
+  }
+  for (int32_t i = 0; i < x->nstep; i++) {
+    const Step *s = &x->step[i];
+    if (s->kernel)
+      RT_TRY(rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, s->tensor, err));
+    else {
+      size_t bytes = 0;
+      RT_TRY(lathe_rt_tensor_bytes(s->tensor[0], &bytes, err));
+      if (bytes) memmove(s->tensor[1]->data, s->tensor[0]->data, bytes);
+    }
+  }
+  return LATHE_RT_OK;
+}

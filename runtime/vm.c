@@ -1,0 +1,294 @@
+/* vm.c: programs with control flow, or with sizes known only while they run.
+ *
+ * A stack of frames, one for each function that has been called and has not returned.
+ * A tail call takes its caller's frame, so a loop written as recursion runs in constant
+ * space.  Frames are kept between calls and runs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model.h"
+
+enum { MAX_DEPTH = 100000 };
+
+LatheRtCode rt_value_view(Heap *h, Value *to, const Value *from, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
+                          LatheRtError *err)
+{
+  if (from->kind != VALUE_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "a reshape of something that is no tensor");
+  int64_t dim[MODEL_MAX_NDIM];
+  if (ndim) memcpy(dim, shape, (size_t)ndim * sizeof *dim);
+  LatheRtTensor t = {.ndim = ndim, .dtype = dtype, .shape = dim};
+  size_t bytes, have = rt_value_bytes(from);
+  RT_TRY(lathe_rt_tensor_bytes(&t, &bytes, err));
+  if (bytes != have || rt_dtype_bytes(dtype) != rt_dtype_bytes(from->tensor.dtype)) {
+    char a[110], b[110];
+    rt_shape_text(from->tensor.ndim, from->dim, a, sizeof a);
+    rt_shape_text(ndim, dim, b, sizeof b);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "a tensor of shape %s cannot be seen as %s: their sizes differ", a, b);
+  }
+  rt_value_copy(h, to, from);
+  to->tensor.dtype = dtype;
+  to->tensor.ndim = ndim;
+  memcpy(to->dim, dim, (size_t)ndim * sizeof *dim);
+  return LATHE_RT_OK;
+}
+
+/* ---- frames ------------------------------------------------------------------------- */
+
+static LatheRtCode no_memory(LatheRtError *err) { return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for a call"); }
+
+static void frame_clear(LatheRtExecutor *x, Frame *f)
+{
+  for (int32_t i = 0; f->func && i < f->func->nreg; i++) rt_value_clear(&x->heap, &f->reg[i]);
+  f->func = NULL;
+}
+
+/* Makes room for a function; its registers are empty, its scalars 0.  The frame is clear. */
+static LatheRtCode frame_begin(Frame *f, const ModelFunc *func, LatheRtError *err)
+{
+  if (func->nreg > f->reg_room) {
+    free(f->reg);
+    f->reg_room = 0;
+    f->reg = calloc((size_t)func->nreg, sizeof *f->reg);
+    if (!f->reg) return no_memory(err);
+    f->reg_room = func->nreg;
+  }
+  if (func->nscalar > f->scalar_room) {
+    free(f->scalar);
+    f->scalar_room = 0;
+    f->scalar = calloc((size_t)func->nscalar, sizeof *f->scalar);
+    if (!f->scalar) return no_memory(err);
+    f->scalar_room = func->nscalar;
+  }
+  if (func->nscalar) memset(f->scalar, 0, (size_t)func->nscalar * sizeof *f->scalar);
+  f->func = func;
+  f->pc = 0;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode push(LatheRtExecutor *x, const ModelFunc *func, LatheRtError *err)
+{
+  if (x->nframe == MAX_DEPTH)
+    return rt_fail(err, LATHE_RT_KERNEL, "function '%.100s': more than %d calls inside each other", func->name, MAX_DEPTH);
+  if (x->nframe == x->frame_room) {
+    int32_t room = x->frame_room ? 2 * x->frame_room : 8;
+    Frame *more = realloc(x->frame, (size_t)room * sizeof *more);
+    if (!more) return no_memory(err);
+    memset(more + x->frame_room, 0, (size_t)(room - x->frame_room) * sizeof *more);
+    x->frame = more;
+    x->frame_room = room;
+  }
+  RT_TRY(frame_begin(&x->frame[x->nframe], func, err));
+  x->nframe++;
+  return LATHE_RT_OK;
+}
+
+void rt_vm_drop(LatheRtExecutor *x)
+{
+  for (int32_t i = 0; i < x->frame_room; i++) {
+    frame_clear(x, &x->frame[i]);
+    free(x->frame[i].reg);
+    free(x->frame[i].scalar);
+  }
+  free(x->frame);
+  x->frame = NULL;
+  x->nframe = x->frame_room = 0;
+  for (int32_t i = 0; i < x->passed_room; i++) rt_value_clear(&x->heap, &x->passed[i]);
+  free(x->passed);
+  x->passed = NULL;
+  x->passed_room = 0;
+}
+
+/* ---- instructions ---------------------------------------------------------------------- */
+
+static LatheRtCode shape_of(const Frame *f, const Ins *ins, int64_t *dim, LatheRtError *err)
+{
+  for (int32_t d = 0; d < ins->nexpr; d++) {
+    Scalar s;
+    RT_TRY(rt_expr_eval(&ins->expr[d], f->reg, f->scalar, &s, err));
+    if (s.i < 0)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "the sizes of this run do not fit: dimension %d of a tensor comes out as %lld", d,
+                     (long long)s.i);
+    dim[d] = s.i;
+  }
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode run_kernel(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+{
+  const ModelKernel *k = &x->model->kernel[ins->index];
+  Workspaces need;
+  LatheRtError why;
+  LatheRtCode code = rt_kernel_bind(x, ins, f->reg, f->scalar, x->slot, &need, &why);
+  if (code == LATHE_RT_OK) code = rt_workspace(x, need, &why);
+  if (code != LATHE_RT_OK)
+    return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
+  int32_t nread = 0, n = 0;
+  if (x->watch) rt_kernel_tensors(k, ins, f->reg, x->tensor, &nread, &n);
+  return rt_kernel_run(x, k, ins->node, x->slot, nread, n, x->tensor, err);
+}
+
+static LatheRtCode run_host(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+{
+  LatheRtError why;
+  double start = x->watch ? rt_now_seconds() : 0;
+  LatheRtCode code = rt_host_call(x, ins, f->reg, &why);
+  if (code != LATHE_RT_OK)
+    return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
+  if (!x->watch) return LATHE_RT_OK;
+  return rt_watch(x, ins->node, rt_now_seconds() - start, 0, 0, x->tensor, err);
+}
+
+static LatheRtCode copy(LatheRtExecutor *x, Value *to, const Value *from, LatheRtError *err)
+{
+  if (from->kind != VALUE_TENSOR) {
+    rt_value_copy(&x->heap, to, from);
+    return LATHE_RT_OK;
+  }
+  Value made = {0};
+  RT_TRY(rt_value_tensor(&x->heap, &made, from->tensor.dtype, from->tensor.ndim, from->dim, err));
+  size_t bytes = rt_value_bytes(from);
+  if (bytes) memcpy(made.tensor.data, from->tensor.data, bytes);
+  rt_value_copy(&x->heap, to, &made);
+  rt_value_clear(&x->heap, &made);
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode pass(LatheRtExecutor *x, const Frame *f, const Ins *ins, LatheRtError *err)
+{
+  if (ins->narg > x->passed_room) {
+    Value *more = calloc((size_t)ins->narg, sizeof *more); /* what was passed before has been taken */
+    if (!more) return no_memory(err);
+    free(x->passed);
+    x->passed = more;
+    x->passed_room = ins->narg;
+  }
+  for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(&x->heap, &x->passed[i], &f->reg[ins->arg[i]]);
+  return LATHE_RT_OK;
+}
+
+static void take(LatheRtExecutor *x, Frame *f, int32_t n)
+{
+  for (int32_t i = 0; i < n; i++) {
+    rt_value_copy(&x->heap, &f->reg[i], &x->passed[i]);
+    rt_value_clear(&x->heap, &x->passed[i]);
+  }
+}
+
+static LatheRtCode call(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
+{
+  RT_TRY(pass(x, &x->frame[x->nframe - 1], ins, err));
+  RT_TRY(push(x, &x->model->func[ins->index], err));
+  take(x, &x->frame[x->nframe - 1], ins->narg);
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode tail_call(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
+{
+  Frame *f = &x->frame[x->nframe - 1];
+  RT_TRY(pass(x, f, ins, err));
+  frame_clear(x, f);
+  RT_TRY(frame_begin(f, &x->model->func[ins->index], err));
+  take(x, f, ins->narg);
+  return LATHE_RT_OK;
+}
+
+/* An output must not be the caller's own memory. */
+static bool is_borrowed_input(const LatheRtExecutor *x, const Value *v)
+{
+  for (int32_t i = 0; v->kind == VALUE_TENSOR && !v->storage && i < x->model->ninput; i++)
+    if (x->input[i].kind == VALUE_TENSOR && x->input[i].tensor.data == v->tensor.data) return true;
+  return false;
+}
+
+/* The caller's instruction before its pc is the CALL that waits for this. */
+static LatheRtCode give_back(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
+{
+  Frame *f = &x->frame[x->nframe - 1];
+  if (x->nframe == 1) {
+    for (int32_t i = 0; i < ins->narg; i++) {
+      const Value *v = &f->reg[ins->arg[i]];
+      if (v->kind == VALUE_NONE) return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d has no value", i);
+      if (is_borrowed_input(x, v))
+        RT_TRY(copy(x, &x->output[i], v, err));
+      else
+        rt_value_copy(&x->heap, &x->output[i], v);
+    }
+  } else {
+    Frame *to = f - 1;
+    const Ins *from = &to->func->ins[to->pc - 1];
+    for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(&x->heap, &to->reg[from->ret[i]], &f->reg[ins->arg[i]]);
+  }
+  frame_clear(x, f);
+  x->nframe--;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+{
+  int64_t dim[MODEL_MAX_NDIM], truth;
+  Scalar s;
+  switch ((ModelOp)ins->op) {
+  case MO_CONST: {
+    const ModelConst *c = &x->model->constant[ins->index];
+    rt_value_clear(&x->heap, &f->reg[ins->reg]);
+    rt_value_set(&f->reg[ins->reg], c->dtype, c->ndim, c->shape, (void *)c->data);
+    return LATHE_RT_OK;
+  }
+  case MO_SCALAR:
+    return rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &f->scalar[ins->reg], err);
+  case MO_ALLOC:
+    RT_TRY(shape_of(f, ins, dim, err));
+    return rt_value_tensor(&x->heap, &f->reg[ins->reg], ins->dtype, ins->nexpr, dim, err);
+  case MO_VIEW:
+    RT_TRY(shape_of(f, ins, dim, err));
+    return rt_value_view(&x->heap, &f->reg[ins->reg], &f->reg[ins->source], ins->dtype, ins->nexpr, dim, err);
+  case MO_MOVE:
+    rt_value_copy(&x->heap, &f->reg[ins->reg], &f->reg[ins->source]);
+    return LATHE_RT_OK;
+  case MO_COPY:
+    return copy(x, &f->reg[ins->reg], &f->reg[ins->source], err);
+  case MO_FREE:
+    rt_value_clear(&x->heap, &f->reg[ins->reg]);
+    return LATHE_RT_OK;
+  case MO_KERNEL:
+    return run_kernel(x, f, ins, err);
+  case MO_JUMP:
+    f->pc = ins->index;
+    return LATHE_RT_OK;
+  case MO_BRANCH:
+    if (f->reg[ins->reg].kind != VALUE_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "a condition has no tensor");
+    RT_TRY(rt_tensor_int(&f->reg[ins->reg].tensor, &truth, err));
+    if (!truth) f->pc = ins->index;
+    return LATHE_RT_OK;
+  case MO_CALL:
+    return call(x, ins, err);
+  case MO_TAIL:
+    return tail_call(x, ins, err);
+  case MO_RETURN:
+    return give_back(x, ins, err);
+  case MO_HOST:
+    return run_host(x, f, ins, err);
+  case MO_CHECK:
+    RT_TRY(rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &s, err));
+    return s.i ? LATHE_RT_OK : rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
+  case MO_COUNT:
+    break;
+  }
+  return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: instruction %u", ins->op);
+}
+
+LatheRtCode rt_vm_run(LatheRtExecutor *x, LatheRtError *err)
+{
+  const LatheRtModel *m = x->model;
+  LatheRtCode code = push(x, &m->func[0], err);
+  for (int32_t i = 0; code == LATHE_RT_OK && i < m->ninput; i++)
+    rt_value_copy(&x->heap, &x->frame[0].reg[i], &x->input[i]);
+  while (code == LATHE_RT_OK && x->nframe) {
+    Frame *f = &x->frame[x->nframe - 1];
+    const Ins *ins = &f->func->ins[f->pc++];
+    code = run_ins(x, f, ins, err);
+  }
+  while (x->nframe) frame_clear(x, &x->frame[--x->nframe]);
+  for (int32_t i = 0; i < x->passed_room; i++) rt_value_clear(&x->heap, &x->passed[i]);
+  return code;
+}

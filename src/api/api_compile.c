@@ -1,0 +1,411 @@
+/* api_compile.c: modules of graphs, passes, import, compilation.
+ *
+ * In: modules, pass contexts, model files.  Out: new modules (a pass never changes
+ * the one it is given), compiled models.
+ *
+ * A function of a user's own that is called in the middle (an instrument, progress)
+ * comes as the address of a C function; when it returns non-zero the call under way
+ * fails with ERR_CALLBACK, and whoever gave the function knows why. */
+#include "api/api.h"
+
+#include <stdlib.h>
+
+static Module *arg_module(Call *c, int i) { return (Module *)api_arg_ptr(c, i); }
+
+static LatheValue val_module(Call *c, Module *m) { return api_val_object(c, LATHE_MODULE, m, 0, m, NULL); }
+
+static void drop_module(void *m) { module_release(m); }
+
+/* A copy that goes with the call unless a handle keeps it. */
+static Module *copy_module(Call *c, Module *m)
+{
+  Module *copy = graph_copy_module(m);
+  defer(c->ctx, drop_module, copy);
+  return copy;
+}
+
+/* ---- functions of a module ------------------------------------------------------------- */
+
+static void module_set_graph(Call *c)
+{
+  Module *m = arg_module(c, 0);
+  Handle *h = api_arg_handle(c, 2);
+  const Node *f = h->p;
+  if (f->kind != N_FUNC) raise(c->ctx, ERR_TYPE, NOWHERE, "function '%s' of a module is not a function", api_arg_str(c, 1));
+  module_set(m, api_arg_str(c, 1), GLOBAL_GRAPH, (void *)graph_import(m, h->m, f));
+}
+
+static void module_get_graph(Call *c)
+{
+  Module *world = api_arg_world(c), *m = arg_module(c, 1);
+  Global *g = module_get(m, api_arg_str(c, 2));
+  if (!g || g->kind != GLOBAL_GRAPH) return;
+  *c->out = api_val_node(c, world, graph_import_into(api_graph_importer(c, m), g->func));
+}
+
+static void module_has_graph(Call *c)
+{
+  Module *m = arg_module(c, 0);
+  bool has = false;
+  for (int i = 0; i < m->globals.n; i++) has |= m->globals.v[i].kind == GLOBAL_GRAPH;
+  *c->out = api_val_bool(has);
+}
+
+static void module_text(Call *c)
+{
+  unsigned flags = GRAPH_TEXT_TYPES | (api_arg_bool(c, 1) ? GRAPH_TEXT_METADATA : 0);
+  *c->out = api_val_str(c, graph_print_module_with(scratch(c->ctx), arg_module(c, 0), flags));
+}
+
+static void graph_parse(Call *c)
+{
+  op_init();
+  Module *m = api_new_module(c);
+  graph_parse_module(m, api_arg_str(c, 0), api_arg_given(c, 1) ? api_arg_str(c, 1) : "<text>");
+  *c->out = val_module(c, m);
+}
+
+/* Names and types of what main takes and gives. */
+static void module_ports(Call *c)
+{
+  const Node *f = graph_main(arg_module(c, 0));
+  Arena *a = scratch(c->ctx);
+  LatheValue *v = api_val_list(c, 2, c->out);
+  LatheValue *in = api_val_list(c, fn_nparams(f), &v[0]);
+  for (int i = 0; i < fn_nparams(f); i++) {
+    LatheValue *row = api_val_list(c, 2, &in[i]);
+    row[0] = api_val_str(c, f->arg[i]->name);
+    row[1] = api_val_str(c, type_text(a, f->arg[i]->type));
+  }
+  const Type *t = fn_body(f)->type;
+  bool tuple = t && t->kind == TY_TUPLE;
+  const Expr *names = annots_get(&f->u.func->attrs, "output_names");
+  const char *name = names && names->kind == E_STR ? names->u.str : "";
+  int n = tuple ? t->nfield : 1;
+  LatheValue *out = api_val_list(c, n, &v[1]);
+  for (int i = 0; i < n; i++) {
+    LatheValue *row = api_val_list(c, 2, &out[i]);
+    size_t k = strcspn(name, "\n");
+    row[0] = k ? api_val_bytes(c, name, k) : api_val_str(c, arena_printf(a, "output_%d", i));
+    row[1] = api_val_str(c, type_text(a, tuple ? t->field[i] : t));
+    name += k + (name[k] == '\n');
+  }
+}
+
+static void module_copy(Call *c) { *c->out = val_module(c, copy_module(c, arg_module(c, 0))); }
+
+/* ---- pass contexts ------------------------------------------------------------------------ */
+
+static void each_text(Call *c, int i, PassContext *pc, void (*fn)(PassContext *, const char *))
+{
+  const LatheValue *v;
+  int n = api_arg_list(c, i, &v);
+  for (int k = 0; k < n; k++) fn(pc, api_value_text(c, &v[k]));
+}
+
+static const char *value_text(Call *c, const LatheValue *v)
+{
+  Arena *a = scratch(c->ctx);
+  switch ((LatheTag)v->tag) {
+  case LATHE_BOOL: return v->u.i ? "True" : "False";
+  case LATHE_INT: return arena_printf(a, "%" PRId64, v->u.i);
+  case LATHE_FLOAT: return text_double(a, v->u.f);
+  case LATHE_STR: return api_value_text(c, v);
+  case LATHE_NONE: return "None";
+  case LATHE_LIST: {
+    Text t = text_new(a);
+    text_char(&t, '[');
+    for (int64_t i = 0; i < v->n; i++) text_printf(&t, "%s%s", i ? ", " : "", value_text(c, &v->u.list[i]));
+    text_char(&t, ']');
+    return text_str(&t);
+  }
+  case LATHE_OBJECT: break;
+  }
+  raise(c->ctx, ERR_TYPE, NOWHERE, "%s: an option is a bool, a number, text or a list of those", c->function->name);
+}
+
+static void new_context(Call *c)
+{
+  Handle *h = api_val_owner(c, LATHE_PASSCONTEXT, NULL, c->out);
+  PassContext *pc = pass_context_new(c->ctx);
+  h->p = pc;
+  pc->opt_level = api_arg_int32(c, 0, 0, 4);
+  each_text(c, 1, pc, pass_require);
+  each_text(c, 2, pc, pass_disable);
+  const LatheValue *v;
+  int n = api_arg_list(c, 3, &v);
+  for (int i = 0; i < n; i++) {
+    if (v[i].n != 2) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a config entry is a list of key and value");
+    pass_config_set(pc, api_value_text(c, &v[i].u.list[0]), value_text(c, &v[i].u.list[1]));
+  }
+  if (api_arg_given(c, 4)) {
+    pc->target = api_arg_ptr(c, 4);
+    api_keep(c, h, api_arg_handle(c, 4));
+  }
+}
+
+/* An instrument: 0 may it run, 1 before, 2 after; for 0 the answer is 1 (yes), 0 (no) or -1 (failed),
+ * for the others 0 or -1. */
+typedef int32_t (*WatchFn)(void *user, int32_t when, const char *pass, const LatheValue *module);
+typedef struct Watch {
+  WatchFn fn;
+  void *user;
+  LatheContext *context;
+} Watch;
+
+typedef struct Asked {
+  Watch *watch;
+  Module *m;
+  const Pass *pass;
+  int32_t when, answer;
+} Asked;
+
+static void ask(Ctx *ctx, void *arg)
+{
+  Asked *a = arg;
+  LatheValue out = {0};
+  Call call = {.context = a->watch->context, .ctx = ctx, .name = "instrument", .out = &out};
+  Scope s = scope_begin(ctx);
+  out = val_module(&call, copy_module(&call, a->m));
+  a->answer = a->watch->fn(a->watch->user, a->when, a->pass->name, &out);
+  scope_end(ctx, s);
+}
+
+static bool watch(Watch *w, Module *m, const Pass *p, int32_t when)
+{
+  Asked a = {w, m, p, when, 0};
+  ask(m->ctx, &a);
+  if (a.answer < 0) raise(m->ctx, ERR_CALLBACK, NOWHERE, "an instrument failed at pass %s", p->name);
+  return a.answer != 0;
+}
+
+static bool watch_should(void *env, Module *m, const Pass *p) { return watch(env, m, p, 0); }
+static void watch_before(void *env, Module *m, const Pass *p) { watch(env, m, p, 1); }
+static void watch_after(void *env, Module *m, const Pass *p) { watch(env, m, p, 2); }
+
+static void context_watch(Call *c)
+{
+  PassContext *pc = (PassContext *)api_arg_ptr(c, 0);
+  Watch *w = arena_new_of(pc->arena, Watch);
+  *w = (Watch){(WatchFn)(intptr_t)api_arg_int(c, 2), (void *)(intptr_t)api_arg_int(c, 3), c->context};
+  PassInstrument in = {arena_strdup(pc->arena, api_arg_str(c, 1)), w, watch_should, watch_before, watch_after};
+  vec_push(pc->arena, &pc->instruments, in);
+}
+
+static void context_notes(Call *c)
+{
+  const PassContext *pc = api_arg_ptr(c, 0);
+  LatheValue *v = api_val_list(c, pc->notes.n, c->out);
+  for (int i = 0; i < pc->notes.n; i++) v[i] = api_val_str(c, pc->notes.v[i]);
+}
+
+static void context_time(Call *c) { pass_time((PassContext *)api_arg_ptr(c, 0)); }
+static void context_time_text(Call *c) { *c->out = api_val_str(c, pass_time_text((PassContext *)api_arg_ptr(c, 0), scratch(c->ctx))); }
+
+/* ---- passes --------------------------------------------------------------------------------- */
+
+static LatheValue val_options(Call *c, int n, const PassOption *o)
+{
+  static const char *const kinds[] = {"bool", "int", "float", "str", "list[str]"};
+  LatheValue list, *v = api_val_list(c, n, &list);
+  for (int i = 0; i < n; i++) {
+    LatheValue *r = api_val_list(c, 4, &v[i]);
+    r[0] = api_val_str(c, o[i].name);
+    r[1] = api_val_str(c, kinds[o[i].kind]);
+    r[2] = api_val_str(c, o[i].def);
+    r[3] = api_val_str(c, o[i].doc);
+  }
+  return list;
+}
+
+static void pass_table(Call *c)
+{
+  static const char *const scopes[] = {"module", "function", "sequential"};
+  LatheValue *v = api_val_list(c, pass_count(), c->out);
+  for (int i = 0; i < pass_count(); i++) {
+    const Pass *p = pass_at(i);
+    LatheValue *r = api_val_list(c, 5, &v[i]);
+    r[0] = api_val_str(c, p->name);
+    r[1] = api_val_str(c, p->doc);
+    r[2] = api_val_str(c, scopes[p->scope]);
+    r[3] = api_val_int(p->opt_level);
+    r[4] = val_options(c, p->noptions, p->options);
+  }
+}
+
+static void config_table(Call *c)
+{
+  LatheValue *v = api_val_list(c, pass_config_count(), c->out);
+  for (int i = 0; i < pass_config_count(); i++) {
+    LatheValue one = val_options(c, 1, pass_config_at(i));
+    v[i] = one.u.list[0];
+  }
+}
+
+static PassContext *arg_context(Call *c, int i) { return (PassContext *)api_arg_ptr(c, i); }
+
+static void run_pass(Call *c)
+{
+  op_init();
+  const LatheValue *v;
+  int n = api_arg_list(c, 2, &v);
+  const char *(*options)[2] = arena_alloc_array(scratch(c->ctx), (size_t)n + 1, sizeof *options);
+  for (int i = 0; i < n; i++) {
+    if (v[i].n != 2) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an option is a list of name and value");
+    options[i][0] = api_value_text(c, &v[i].u.list[0]);
+    options[i][1] = value_text(c, &v[i].u.list[1]);
+  }
+  const Pass *p = pass_make(scratch(c->ctx), c->ctx, api_arg_str(c, 1), n, (const char *const(*)[2])options);
+  Module *m = copy_module(c, arg_module(c, 0));
+  pass_run(arg_context(c, 3), p, m);
+  *c->out = val_module(c, m);
+}
+
+static void run_pipeline(Call *c)
+{
+  op_init();
+  Module *m = copy_module(c, arg_module(c, 0));
+  pass_pipeline(arg_context(c, 1), m);
+  *c->out = val_module(c, m);
+}
+
+/* ---- import ------------------------------------------------------------------------------------ */
+
+static void read_shapes(Call *c, int i, ImportOptions *o)
+{
+  const LatheValue *v;
+  int n = api_arg_list(c, i, &v);
+  ShapeBinding *shape = arena_array(scratch(c->ctx), ShapeBinding, n);
+  for (int k = 0; k < n; k++) {
+    const LatheValue *dims = v[k].n == 2 ? &v[k].u.list[1] : NULL;
+    if (!dims || dims->tag != LATHE_LIST) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a shape is a list of an input's name and its dimensions");
+    int64_t *dim = arena_array(scratch(c->ctx), int64_t, dims->n);
+    for (int64_t j = 0; j < dims->n; j++) dim[j] = dims->u.list[j].tag == LATHE_INT ? dims->u.list[j].u.i : -1;
+    shape[k] = (ShapeBinding){api_value_text(c, &v[k].u.list[0]), (int)dims->n, dim};
+  }
+  o->nshapes = n;
+  o->shape = shape;
+}
+
+/* The caller's bytes may go after the call; the module's constants borrow this copy. */
+static const void *keep_bytes(Call *c, Module *m, const void *bytes, size_t n)
+{
+  void *copy = malloc(n ? n : 1);
+  if (!copy) raise(c->ctx, ERR_MEMORY, NOWHERE, "no memory for a model of %zu bytes", n);
+  memcpy(copy, bytes, n);
+  Blob *blob = blob_new(c->ctx, copy, n, free, copy);
+  graph_keep(m, blob);
+  blob_release(blob);
+  return copy;
+}
+
+static void import_onnx(Call *c)
+{
+  op_init();
+  ImportOptions o = {.external_root = api_arg_str(c, 4), .opset = api_arg_int(c, 5), .keep_params = api_arg_bool(c, 6)};
+  read_shapes(c, 3, &o);
+  Module *m = api_new_module(c);
+  ImportReport r = {0};
+  const char *path = api_arg_str(c, 2);
+  size_t n = (size_t)api_arg_int(c, 1);
+  if (api_arg_given(c, 0)) onnx_import(m, keep_bytes(c, m, (const void *)(intptr_t)api_arg_int(c, 0), n), n, path, &o, &r);
+  else onnx_import_file(m, path, &o, &r);
+  LatheValue *v = api_val_list(c, 5, c->out);
+  v[0] = val_module(c, m);
+  LatheValue *ops = api_val_list(c, r.nops, &v[1]);
+  for (int i = 0; i < r.nops; i++) {
+    LatheValue *row = api_val_list(c, 2, &ops[i]);
+    row[0] = api_val_str(c, r.ops[i].op);
+    row[1] = api_val_int(r.ops[i].n);
+  }
+  v[2] = api_val_int(r.nfolded);
+  v[3] = api_val_int(r.weights_bytes);
+  LatheValue *params = api_val_list(c, r.nparams, &v[4]);
+  for (int i = 0; i < r.nparams; i++) {
+    const ConstData *d = r.param[i]->u.data;
+    LatheValue *row = api_val_list(c, 5, &params[i]);
+    row[0] = api_val_str(c, r.param_name[i]);
+    row[1] = api_val_int((int64_t)(intptr_t)d->data);
+    row[2] = api_val_int((int64_t)d->bytes);
+    row[3] = api_val_dtype(c, d->dtype);
+    LatheValue *dims = api_val_list(c, d->ndim, &row[4]);
+    for (int k = 0; k < d->ndim; k++) dims[k] = api_val_int(d->shape[k]);
+  }
+}
+
+static void onnx_ops(Call *c)
+{
+  LatheValue *v = api_val_list(c, onnx_op_count(), c->out);
+  for (int i = 0; i < onnx_op_count(); i++) v[i] = api_val_str(c, onnx_op_name(i));
+}
+
+/* ---- compilation ---------------------------------------------------------------------------------- */
+
+typedef struct Progress {
+  int32_t (*fn)(void *user, const char *stage, int32_t done, int32_t total);
+  void *user;
+  Ctx *ctx;
+} Progress;
+
+static void progress(void *env, const char *stage, int done, int total)
+{
+  Progress *p = env;
+  if (p->fn(p->user, stage, done, total)) raise(p->ctx, ERR_CALLBACK, NOWHERE, "compilation was stopped");
+}
+
+static void compile(Call *c)
+{
+  op_init();
+  Progress *p = arena_new_of(scratch(c->ctx), Progress);
+  *p = (Progress){(int32_t(*)(void *, const char *, int32_t, int32_t))(intptr_t)api_arg_int(c, 5), NULL, c->ctx};
+  CompileOptions o = {.target = api_arg_ptr(c, 1), .passes = arg_context(c, 2), .dump_dir = api_arg_str(c, 3),
+                      .progress = p->fn ? progress : NULL, .progress_env = p};
+  Handle *h = api_val_owner(c, LATHE_COMPILED, NULL, c->out);
+  h->p = driver_compile(c->ctx, arg_module(c, 0), &o);
+}
+
+static Compiled *arg_compiled(Call *c) { return (Compiled *)api_arg_ptr(c, 0); }
+static void export_compiled(Call *c) { compiled_export(arg_compiled(c), api_arg_str(c, 1)); }
+static void compiled_runtime(Call *c) { *c->out = api_val_int((int64_t)(intptr_t)compiled_model(arg_compiled(c))); }
+static void compiled_graph(Call *c) { *c->out = val_module(c, copy_module(c, compiled_module(arg_compiled(c)))); }
+static void memory_text(Call *c) { *c->out = api_val_str(c, compiled_memory_text(arg_compiled(c), scratch(c->ctx))); }
+static void time_text(Call *c) { *c->out = api_val_str(c, compiled_time_text(arg_compiled(c), scratch(c->ctx))); }
+
+static void source_text(Call *c)
+{
+  *c->out = api_val_str(c, compiled_source(arg_compiled(c), scratch(c->ctx), api_code_format(c, api_arg_str(c, 1))));
+}
+
+const ApiFunction api_compile_functions[] = {
+    {"module_set_graph", "m: module, name: str, f: node -> none", "adds or replaces a graph function", module_set_graph},
+    {"module_get_graph", "world: world, m: module, name: str -> node?", "a graph function by name", module_get_graph},
+    {"module_has_graph", "m: module -> bool", "is there a graph function in it?", module_has_graph},
+    {"module_text", "m: module, constants: bool? -> str", "Relay text; with the values of large constants it can be parsed again", module_text},
+    {"module_ports", "m: module -> list[any]", "inputs and outputs of main: name and type", module_ports},
+    {"module_copy", "m: module -> module", "the same functions; constants share their bytes", module_copy},
+    {"graph_parse", "text: str, file: str? -> module", "reads Relay text", graph_parse},
+    {"pass_context", "opt_level: int, required: list[str], disabled: list[str], config: list[list[any]], target: target? -> passcontext",
+     "which passes run, and how", new_context},
+    {"pass_context_watch", "p: passcontext, name: str, fn: int, user: int -> none",
+     "calls fn(user, when, pass, module) around each pass; when: 0 may it run, 1 before, 2 after", context_watch},
+    {"pass_context_notes", "p: passcontext -> list[str]", "sentences for the user", context_notes},
+    {"pass_context_time", "p: passcontext -> none", "measures the passes from now on", context_time},
+    {"pass_context_time_text", "p: passcontext -> str", "seconds of each pass", context_time_text},
+    {"pass_table", " -> list[list[any]]", "passes: name, doc, scope, level, options", pass_table},
+    {"config_table", " -> list[list[any]]", "config keys: name, type, default, doc", config_table},
+    {"pass_run", "m: module, name: str, options: list[list[any]], p: passcontext -> module", "one pass", run_pass},
+    {"pass_pipeline", "m: module, p: passcontext -> module", "the default passes of the level", run_pipeline},
+    {"onnx_import",
+     "address: int?, bytes: int?, path: str?, shapes: list[list[any]], external_root: str?, opset: int?, keep_params: bool? -> list[any]",
+     "module, operators used, nodes folded, bytes of weights, parameters (name, address, bytes, dtype, shape)", import_onnx},
+    {"onnx_ops", " -> list[str]", "ONNX operators that can be imported", onnx_ops},
+    {"compile", "m: module, target: target?, p: passcontext?, dump_dir: str?, time: bool?, progress: int? -> compiled",
+     "compiles @main and what it calls", compile},
+    {"compiled_export", "c: compiled, path: str -> none", "writes one file that the runtime loads", export_compiled},
+    {"compiled_runtime", "c: compiled -> int", "address of the LatheRtModel, which lives as long as the object", compiled_runtime},
+    {"compiled_graph", "c: compiled -> module", "the graph after the passes", compiled_graph},
+    {"compiled_source", "c: compiled, format: str -> str", "the kernels as text", source_text},
+    {"compiled_memory_text", "c: compiled -> str", "planned storage against the lower bound", memory_text},
+    {"compiled_time_text", "c: compiled -> str", "where compilation went", time_text},
+    {0},
+};

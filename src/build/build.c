@@ -1,0 +1,110 @@
+/* build.c: functions lowered, compiled and made loadable.
+ *
+ * In: functions, schedulable or lowered, and a target.  Out: a Built: the code of
+ * all of them, which turns into something that runs on the first demand.
+ *
+ *   function ─lower_kernel→ kernel ─codegen→ Code ─jit or cc→ LatheRtModule */
+#include "build/build.h"
+
+struct Built {
+  Ctx *ctx;
+  int refs;
+  Module *m; /* the kernels live here as long as their code */
+  const Target *target;
+  Code *code;
+  LatheRtModule *module; /* NULL until asked for */
+};
+
+Built *built_retain(Built *b)
+{
+  b->refs++;
+  return b;
+}
+
+void built_release(Built *b)
+{
+  if (--b->refs) return;
+  if (b->module) lathe_rt_module_free(b->module);
+  if (b->code) code_free(b->code);
+  if (b->m) module_release(b->m);
+  mem_free(b->ctx, b);
+}
+
+static void release_slot(void *arg)
+{
+  Built **slot = arg;
+  if (*slot) built_release(*slot);
+}
+
+static void check_names(Ctx *ctx, int n, PrimFunc *const *f)
+{
+  if (n == 0) raise(ctx, ERR_ARGUMENT, NOWHERE, "build: there is no function to build");
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < i; k++)
+      if (!strcmp(f[i]->name, f[k]->name))
+        raise(ctx, ERR_ARGUMENT, NOWHERE, "build: two functions are named '%s'; rename one of them", f[i]->name);
+}
+
+/* The LLVM target on a machine whose Lathe was built without LLVM is served by
+ * the C backend, as long as a C compiler for it is at hand: that is this machine. */
+static Code *generate(Ctx *ctx, const Target *t, int n, Kernel *const *kernel)
+{
+  switch (t->kind) {
+  case TARGET_LLVM:
+    if (codegen_has_llvm()) return codegen_llvm(ctx, t, n, kernel);
+    if (t->is_host) return codegen_c(ctx, t, n, kernel);
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "target %s: this Lathe was built without LLVM, which code for another machine needs", t->text);
+  case TARGET_C:
+    return codegen_c(ctx, t, n, kernel);
+  case TARGET_CUDA:
+    return codegen_cuda(ctx, t, n, kernel);
+  }
+  BUG(ctx, "target of kind %d", (int)t->kind);
+}
+
+Built *build_funcs(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const LowerConfig *config)
+{
+  check_names(ctx, n, f);
+  Scope s = scope_begin(ctx);
+  Built **slot = arena_new_of(scratch(ctx), Built *);
+  defer(ctx, release_slot, slot);
+  Built *b = *slot = mem_alloc(ctx, sizeof *b);
+  *b = (Built){.ctx = ctx, .refs = 1, .target = t};
+  b->m = module_new(ctx);
+  Kernel **kernel = arena_array(scratch(ctx), Kernel *, n);
+  for (int i = 0; i < n; i++) {
+    PrimFunc *g = func_import(b->m, f[i]);
+    func_check(g);
+    func_check_bounds(g);
+    kernel[i] = lower_kernel(g, t, config);
+    ctx_poll(ctx);
+  }
+  b->code = generate(ctx, t, n, kernel);
+  built_retain(b);
+  scope_end(ctx, s);
+  return b;
+}
+
+Code *built_code(Built *b) { return b->code; }
+Code *built_device_code(Built *b) { return b->target->kind == TARGET_CUDA ? b->code : NULL; }
+const Target *built_target(Built *b) { return b->target; }
+
+LatheRtModule *built_module(Built *b)
+{
+  if (b->module) return b->module;
+  if (b->target->kind == TARGET_CUDA)
+    raise(b->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "code for target %s cannot run yet: there is no CUDA runtime; its source can be had with get_source",
+          b->target->text);
+  if (!b->target->is_host)
+    raise(b->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "code for target %s does not run on this machine; write it to a file with export_library", b->target->text);
+  const LatheRtModuleInfo *info =
+      strcmp(b->code->backend->name, "llvm") ? code_load_c(b->code) : codegen_llvm_jit(b->code);
+  LatheRtError err;
+  LatheRtCode code = lathe_rt_module_wrap(info, NULL, NULL, &b->module, &err);
+  if (code == LATHE_RT_MEMORY) raise(b->ctx, ERR_MEMORY, NOWHERE, "%s", err.text);
+  if (code != LATHE_RT_OK) raise(b->ctx, ERR_UNSUPPORTED, NOWHERE, "%s", err.text);
+  return b->module;
+}

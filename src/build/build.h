@@ -1,0 +1,19 @@
+/* build.h: from functions to something that runs: lowered, compiled, loadable. */
+#ifndef LATHE_BUILD_H
+#define LATHE_BUILD_H
+
+#include "codegen/codegen.h"
+#include "schedule/schedule.h"
+
+/* Lowers every tir function of m (or the ones given) and compiles them. */
+typedef struct Built Built;
+Built *build_funcs(Ctx *, int n, PrimFunc *const *, const Target *, const LowerConfig *);
+Built *built_retain(Built *);
+void built_release(Built *);
+Code *built_code(Built *);                 /* host code */
+Code *built_device_code(Built *);          /* CUDA source, or NULL */
+const Target *built_target(Built *);
+/* Something that runs here; raises ERR_UNSUPPORTED for another machine's code. */
+LatheRtModule *built_module(Built *);
+
+#endif

@@ -1,0 +1,249 @@
+/* bench.c: `lathe bench`: how long a model takes, as a whole and node by node. */
+#define _GNU_SOURCE   /* qsort_r */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+typedef struct Times {
+  double median, p90, min, mean;
+} Times;
+
+static Times summary(double *s, long n)
+{
+  Times t = {0};
+  qsort(s, (size_t)n, sizeof *s, by_value);
+  for (long i = 0; i < n; i++) t.mean += s[i] / (double)n;
+  t.median = n % 2 ? s[n / 2] : (s[n / 2 - 1] + s[n / 2]) / 2;
+  t.p90 = s[(n - 1) * 9 / 10];
+  t.min = s[0];
+  return t;
+}
+
+/* ---- node by node ------------------------------------------------------------------------- */
+
+typedef struct Profile {
+  int n;                     /* nodes */
+  double *seconds;           /* sum over the runs */
+  long *calls;
+  FILE *trace;
+  double at;                 /* where the trace is, in seconds */
+  bool first;
+  const LatheRtModel *model;
+} Profile;
+
+static int32_t note_node(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
+                         const LatheRtTensor *const *out)
+{
+  Profile *p = user;
+  (void)nin, (void)in, (void)nout, (void)out;
+  p->seconds[node] += seconds;
+  p->calls[node]++;
+  if (p->trace) {
+    const LatheRtNode *info = lathe_rt_model_node(p->model, node);
+    fprintf(p->trace, "%s{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"impl\": \"%s\"}}",
+            p->first ? "" : ",\n", info->name, p->at * 1e6, seconds * 1e6, info->impl ? info->impl : "");
+    p->first = false;
+  }
+  p->at += seconds;
+  return 0;
+}
+
+static int by_share(const void *a, const void *b, void *seconds)
+{
+  const double *s = seconds;
+  double x = s[*(const int *)a], y = s[*(const int *)b];
+  return (x < y) - (x > y);
+}
+
+static void print_node(const Profile *p, int i, double total, double gflops, double gbytes, bool json)
+{
+  const LatheRtNode *n = lathe_rt_model_node(p->model, i);
+  double per = p->calls[i] ? p->seconds[i] / (double)p->calls[i] : 0;
+  double rate = per > 0 ? n->flops / per / 1e9 : 0, done = per > 0 ? n->flops_done / per / 1e9 : 0, bytes = per > 0 ? n->bytes / per / 1e9 : 0;
+  double limit = fmax(gflops > 0 ? done / gflops : 0, gbytes > 0 ? bytes / gbytes : 0);
+  if (json) {
+    printf("{\"name\": ");
+    print_json_text(n->name);
+    printf(", \"source\": ");
+    print_json_text(n->source ? n->source : "");
+    printf(", \"impl\": ");
+    print_json_text(n->impl ? n->impl : "");
+    printf(", \"ms\": %.6f, \"share\": %.6f, \"gflops\": %.3f, \"gflops_done\": %.3f, \"gbytes\": %.3f, \"of_limit\": %.4f}", per * 1e3,
+           total > 0 ? p->seconds[i] / total : 0, rate, done, bytes, limit);
+    return;
+  }
+  char both[32];
+  if (fabs(rate - done) > 0.01 * rate) snprintf(both, sizeof both, "%.1f (%.1f)", rate, done);
+  else snprintf(both, sizeof both, "%.1f", rate);
+  printf("%9.3f %5.1f%% %16s %7.1f %5.0f%%  %-24.24s %s\n", per * 1e3, total > 0 ? 100 * p->seconds[i] / total : 0, both, bytes, 100 * limit,
+         n->impl ? n->impl : "", n->name);
+}
+
+static void print_profile(const Profile *p, int threads, bool json)
+{
+  double gflops = peak_gflops(threads, 0.2), gbytes = peak_gbytes(threads, 0.3), total = 0;
+  int *order = calloc((size_t)p->n + 1, sizeof *order);
+  if (!order) return;
+  for (int i = 0; i < p->n; i++) order[i] = i, total += p->seconds[i];
+  qsort_r(order, (size_t)p->n, sizeof *order, by_share, p->seconds);
+  if (json) printf(", \"limit\": {\"gflops\": %.1f, \"gbytes\": %.1f}, \"nodes\": [", gflops, gbytes);
+  else {
+    printf("\nlimits of this machine, %d thread%s: %.0f GFLOP/s, %.1f GB/s (measured now)\n\n", threads, threads == 1 ? "" : "s", gflops, gbytes);
+    printf("%9s %6s %16s %7s %6s  %-24s %s\n", "ms", "share", "GFLOP/s (done)", "GB/s", "limit", "implementation", "node");
+  }
+  for (int i = 0; i < p->n; i++) {
+    if (json && i) fputs(", ", stdout);
+    print_node(p, order[i], total, gflops, gbytes, json);
+  }
+  if (json) fputs("]", stdout);
+  free(order);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+typedef struct Plan {
+  long warmup, repeat;
+  int threads[16], n;
+} Plan;
+
+static bool read_plan(const Options *o, Plan *p)
+{
+  p->warmup = 3;
+  p->repeat = 0;               /* as many as fit a second or so */
+  if (o->warmup && !read_number("--warmup", o->warmup, 0, 1000000, &p->warmup)) return false;
+  if (o->repeat && !read_number("--repeat", o->repeat, 1, 1000000, &p->repeat)) return false;
+  for (const char *s = o->threads; s && *s && p->n < 16;) {
+    char word[16];
+    size_t k = strcspn(s, ",");
+    long v;
+    snprintf(word, sizeof word, "%.*s", (int)(k < 15 ? k : 15), s);
+    if (!read_number("--threads", word, 1, 1024, &v)) return false;
+    p->threads[p->n++] = (int)v;
+    s += k + (s[k] == ',');
+  }
+  if (!p->n) p->threads[p->n++] = lathe_rt_num_threads();
+  return true;
+}
+
+static bool run_once(LatheRtExecutor *ex, int *status, double *seconds)
+{
+  LatheRtError err;
+  double t = now();
+  LatheRtCode code = lathe_rt_run(ex, &err);
+  *seconds = now() - t;
+  if (code != LATHE_RT_OK) *status = refuse_rt(&err);
+  return code == LATHE_RT_OK;
+}
+
+static bool measure(LatheRtExecutor *ex, const Plan *plan, int *status, Times *out, long *runs)
+{
+  double t, first;
+  if (!run_once(ex, status, &first)) return false;
+  for (long i = 1; i < plan->warmup; i++)
+    if (!run_once(ex, status, &first)) return false;
+  long n = plan->repeat ? plan->repeat : (long)fmin(1000, fmax(10, 2 / fmax(first, 1e-6)));
+  double *s = calloc((size_t)n, sizeof *s), shown = now();
+  bool ok = s != NULL;
+  for (long i = 0; ok && i < n; i++) {
+    ok = run_once(ex, status, &t);
+    s[i] = t;
+    if (isatty(2) && now() - shown > 0.5) {
+      fprintf(stderr, "\r\033[Krun %ld/%ld", i + 1, n);
+      shown = now();
+    }
+  }
+  if (isatty(2)) fputs("\r\033[K", stderr);
+  if (ok) *out = summary(s, n);
+  *runs = n;
+  free(s);
+  return ok;
+}
+
+static bool profile(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, int threads, int *status)
+{
+  Profile p = {.n = lathe_rt_model_info(model).num_nodes, .model = model, .first = true};
+  p.seconds = calloc((size_t)p.n + 1, sizeof *p.seconds);
+  p.calls = calloc((size_t)p.n + 1, sizeof *p.calls);
+  bool ok = p.seconds && p.calls;
+  double t;
+  lathe_rt_executor_watch(ex, note_node, &p);
+  for (int i = 0; ok && i < 10; i++) ok = run_once(ex, status, &t);
+  if (ok && o->trace) {
+    p.trace = fopen(o->trace, "w");
+    if (!p.trace) *status = refuse("cannot write '%s'", o->trace);
+    ok = p.trace != NULL;
+    if (ok) {
+      p.at = 0;
+      fputs("[", p.trace);
+      ok = run_once(ex, status, &t);
+      fputs("]\n", p.trace);
+      fclose(p.trace);
+    }
+  }
+  lathe_rt_executor_watch(ex, NULL, NULL);
+  if (ok && o->profile) print_profile(&p, threads, o->json);
+  free(p.seconds);
+  free(p.calls);
+  return ok;
+}
+
+static bool bench(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, const Plan *plan, int *status)
+{
+  LatheRtError err;
+  if (o->json) fputs("[", stdout);
+  for (int k = 0; k < plan->n; k++) {
+    Times t;
+    long runs;
+    if (lathe_rt_executor_set_threads(ex, plan->threads[k], &err) != LATHE_RT_OK) {
+      *status = refuse_rt(&err);
+      return false;
+    }
+    if (!measure(ex, plan, status, &t, &runs)) return false;
+    if (o->json)
+      printf("%s{\"threads\": %d, \"runs\": %ld, \"median_ms\": %.6f, \"p90_ms\": %.6f, \"min_ms\": %.6f, \"mean_ms\": %.6f", k ? ",\n " : "",
+             plan->threads[k], runs, t.median * 1e3, t.p90 * 1e3, t.min * 1e3, t.mean * 1e3);
+    else
+      printf("%d thread%s: median %.3f ms, p90 %.3f ms, min %.3f ms (%ld runs)\n", plan->threads[k], plan->threads[k] == 1 ? "" : "s",
+             t.median * 1e3, t.p90 * 1e3, t.min * 1e3, runs);
+    if ((o->profile || o->trace) && !profile(ex, model, o, plan->threads[k], status)) return false;
+    if (o->json) fputs("}", stdout);
+  }
+  if (o->json) puts("]");
+  return true;
+}
+
+int run_bench(LatheContext *context, const Options *o)
+{
+  int status = 0;
+  Plan plan = {0};
+  LatheRtModel *model;
+  LatheRtExecutor *ex;
+  LatheRtError err;
+  if (!read_plan(o, &plan)) return EXIT_USAGE;
+  if (!open_model(context, o, &status, &model)) return status;
+  if (lathe_rt_executor_new(model, &ex, &err) != LATHE_RT_OK) {
+    lathe_rt_model_free(model);
+    return refuse_rt(&err);
+  }
+  if (set_inputs(ex, model, o, false, &status)) bench(ex, model, o, &plan, &status);
+  lathe_rt_executor_free(ex);
+  lathe_rt_model_free(model);
+  return status;
+}

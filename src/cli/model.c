@@ -1,0 +1,442 @@
+/* model.c: the commands over models: compile, inspect, opt, ops.
+ *
+ * In: an ONNX file, Relay text, or a compiled model.  Out: one file that runs, or a
+ * description. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static LatheValue list_value(const LatheValue *v, int64_t n) { return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n}; }
+
+/* ---- options ----------------------------------------------------------------------- */
+
+typedef struct Pairs {
+  LatheValue pair[MAX_VALUES], item[MAX_VALUES][2], dims[MAX_VALUES][16];
+  char *name[MAX_VALUES];
+  int n;
+} Pairs;
+
+static void free_pairs(Pairs *p)
+{
+  for (int i = 0; i < p->n; i++) free(p->name[i]);
+}
+
+/* Splits "name=rest" (the last '=' for inputs whose names hold one). */
+static const char *split_name(Pairs *p, const char *text)
+{
+  const char *eq = strrchr(text, '=');
+  if (!eq) return NULL;
+  p->name[p->n] = strndup(text, (size_t)(eq - text));
+  return eq + 1;
+}
+
+/* --shape input=1,3,224,224; ? or -1 keeps a size open. */
+static bool read_shapes(const Options *o, Pairs *out, int *status)
+{
+  for (int i = 0; i < o->shapes.n; i++) {
+    const char *p = split_name(out, o->shapes.v[i]);
+    int n = 0;
+    while (p && *p && n < 16) {
+      char *end;
+      bool open = *p == '?';
+      long long d = open ? -1 : strtoll(p, &end, 10);
+      if (open) end = (char *)(uintptr_t)(p + 1);
+      if (end == p || (*end && *end != ',') || d < -1) break;
+      out->dims[i][n++] = d < 0 ? none_value() : int_value(d);
+      p = *end ? end + 1 : end;
+    }
+    if (!p || *p) {
+      *status = misuse("--shape is NAME=D,D,… with whole numbers (? for a size that stays open), not '%s'", o->shapes.v[i]);
+      out->n += p != NULL;
+      return false;
+    }
+    out->item[i][0] = str_value(out->name[i]);
+    out->item[i][1] = list_value(out->dims[i], n);
+    out->pair[i] = list_value(out->item[i], 2);
+    out->n++;
+  }
+  return true;
+}
+
+static LatheValue config_value(const char *text)
+{
+  char *end;
+  if (!strcmp(text, "true") || !strcmp(text, "True")) return bool_value(true);
+  if (!strcmp(text, "false") || !strcmp(text, "False")) return bool_value(false);
+  long long v = strtoll(text, &end, 10);
+  if (*text && !*end) return int_value(v);
+  double f = strtod(text, &end);
+  if (*text && !*end) return (LatheValue){.tag = LATHE_FLOAT, .u.f = f};
+  return str_value(text);
+}
+
+static bool read_configs(const Options *o, Pairs *out, int *status)
+{
+  for (int i = 0; i < o->configs.n; i++) {
+    const char *value = split_name(out, o->configs.v[i]);
+    if (!value) {
+      *status = misuse("--config is KEY=VALUE, not '%s'", o->configs.v[i]);
+      return false;
+    }
+    out->item[i][0] = str_value(out->name[i]);
+    out->item[i][1] = config_value(value);
+    out->pair[i] = list_value(out->item[i], 2);
+    out->n++;
+  }
+  return true;
+}
+
+/* Names given one by one or with commas between. */
+static int split_names(const Values *given, char *store[MAX_VALUES], LatheValue out[MAX_VALUES])
+{
+  int n = 0;
+  for (int i = 0; i < given->n; i++)
+    for (const char *p = given->v[i]; *p && n < MAX_VALUES;) {
+      size_t k = strcspn(p, ",");
+      if (k) {
+        store[n] = strndup(p, k);
+        out[n] = str_value(store[n]);
+        n++;
+      }
+      p += k + (p[k] == ',');
+    }
+  return n;
+}
+
+static bool make_context(LatheContext *context, const Options *o, int *status, LatheValue target, LatheValue *out)
+{
+  long level = 3;
+  if (o->opt_level && !read_number("--opt-level", o->opt_level, 0, 4, &level)) {
+    *status = EXIT_USAGE;
+    return false;
+  }
+  Pairs *configs = calloc(1, sizeof *configs);
+  char *names[2][MAX_VALUES] = {{0}};
+  LatheValue lists[2][MAX_VALUES];
+  int n[2] = {split_names(&o->required, names[0], lists[0]), split_names(&o->disabled, names[1], lists[1])};
+  bool ok = configs && read_configs(o, configs, status);
+  if (ok && o->no_winograd && configs->n < MAX_VALUES) {
+    int i = configs->n++;
+    configs->name[i] = strdup("lathe.impl.no_winograd");
+    configs->item[i][0] = str_value(configs->name[i]);
+    configs->item[i][1] = bool_value(true);
+    configs->pair[i] = list_value(configs->item[i], 2);
+  }
+  if (ok) {
+    LatheValue args[] = {int_value(level), list_value(lists[0], n[0]), list_value(lists[1], n[1]), list_value(configs->pair, configs->n), target};
+    ok = call(context, status, "pass_context", 5, args, out);
+  }
+  for (int k = 0; k < 2; k++)
+    for (int i = 0; i < n[k]; i++) free(names[k][i]);
+  if (configs) free_pairs(configs);
+  free(configs);
+  LatheValue notes;
+  if (ok && call(context, status, "pass_context_notes", 1, out, &notes))
+    for (int64_t i = 0; i < notes.n; i++) fprintf(stderr, "note: %s\n", notes.u.list[i].u.s);
+  return ok;
+}
+
+/* ---- import ----------------------------------------------------------------------------- */
+
+static bool import_text(LatheContext *context, const Options *o, int *status, LatheValue *module)
+{
+  char *text = read_file(o->input);
+  if (!text) {
+    *status = refuse("cannot read '%s'", o->input);
+    return false;
+  }
+  LatheValue args[] = {str_value(text), str_value(o->input)};
+  bool ok = call(context, status, "graph_parse", 2, args, module);
+  free(text);
+  return ok;
+}
+
+bool import_model(LatheContext *context, const Options *o, int *status, LatheValue *module, LatheValue *report)
+{
+  *report = none_value();
+  if (!ends_with(o->input, ".onnx")) return import_text(context, o, status, module);
+  Pairs *shapes = calloc(1, sizeof *shapes);
+  bool ok = shapes && read_shapes(o, shapes, status);
+  if (ok) {
+    LatheValue args[] = {none_value(), none_value(), str_value(o->input), list_value(shapes->pair, shapes->n),
+                         o->external_root ? str_value(o->external_root) : none_value(), none_value(), none_value()};
+    ok = call(context, status, "onnx_import", 7, args, report);
+    if (ok) *module = report->u.list[0];
+  }
+  if (shapes) free_pairs(shapes);
+  free(shapes);
+  return ok;
+}
+
+/* ---- compile -------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* One line on a terminal, rewritten as the work goes on, once it has taken half a second. */
+static double progress_start;
+static int32_t show_progress(void *user, const char *stage, int32_t done, int32_t total)
+{
+  (void)user;
+  if (now() - progress_start < 0.5) return 0;
+  int width = 24, filled = total > 0 ? width * done / total : 0;
+  fprintf(stderr, "\r\033[K%-22.22s [", stage);
+  for (int i = 0; i < width; i++) fputc(i < filled ? '#' : '.', stderr);
+  fprintf(stderr, "] %d/%d  %.1f s", done, total, now() - progress_start);
+  fflush(stderr);
+  return 0;
+}
+
+bool compile_model(LatheContext *context, const Options *o, int *status, LatheValue *compiled)
+{
+  LatheValue module, report, target, passes, text = o->target ? str_value(o->target) : none_value();
+  if (!import_model(context, o, status, &module, &report)) return false;
+  if (!call(context, status, "target", 1, &text, &target) || !make_context(context, o, status, target, &passes)) return false;
+  bool show = isatty(2);
+  progress_start = now();
+  LatheValue args[] = {module, target, passes, o->dump_dir ? str_value(o->dump_dir) : none_value(), bool_value(o->time),
+                       show ? int_value((int64_t)(intptr_t)show_progress) : none_value()};
+  bool ok = call(context, status, "compile", 6, args, compiled);
+  if (show) fputs("\r\033[K", stderr);
+  return ok;
+}
+
+bool open_model(LatheContext *context, const Options *o, int *status, LatheRtModel **out)
+{
+  LatheRtError err;
+  if (ends_with(o->input, ".so")) {
+    if (lathe_rt_model_load(o->input, out, &err) == LATHE_RT_OK) return true;
+    *status = refuse_rt(&err);
+    return false;
+  }
+  LatheValue compiled, address;
+  if (!compile_model(context, o, status, &compiled) || !call(context, status, "compiled_runtime", 1, &compiled, &address)) return false;
+  *out = lathe_rt_model_retain((LatheRtModel *)(intptr_t)address.u.i);
+  return true;
+}
+
+static void print_bytes(const char *what, double bytes)
+{
+  const char *unit = bytes >= 1e9 ? "GB" : bytes >= 1e6 ? "MB" : "kB";
+  printf("%s%.1f %s", what, bytes / (bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : 1e3), unit);
+}
+
+int run_compile(LatheContext *context, const Options *o)
+{
+  int status = 0;
+  LatheValue compiled, out;
+  if (!o->output) return misuse("say where to write with -o FILE (.so, .o or .c)");
+  double start = now();
+  if (!compile_model(context, o, &status, &compiled)) return status;
+  LatheValue args[] = {compiled, str_value(o->output)};
+  if (!call(context, &status, "compiled_export", 2, args, &out)) return status;
+  if (o->time && call(context, &status, "compiled_time_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
+  if (isatty(1) || o->time) {
+    struct stat st;
+    if (!stat(o->output, &st)) {
+      printf("wrote %s: ", o->output);
+      print_bytes("", (double)st.st_size);
+      printf(" in %.2f s\n", now() - start);
+    }
+    if (call(context, &status, "compiled_memory_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
+  }
+  return status;
+}
+
+/* ---- inspect ----------------------------------------------------------------------------------- */
+
+static void print_ports(const char *what, int32_t n, const LatheRtPort *p, bool json)
+{
+  if (json) printf(", \"%s\": [", what);
+  else printf("%s:\n", what);
+  for (int32_t i = 0; i < n; i++) {
+    if (!json) {
+      printf("  %-24s %s\n", p[i].name, p[i].type);
+      continue;
+    }
+    fputs(i ? ", {\"name\": " : "{\"name\": ", stdout);
+    print_json_text(p[i].name);
+    fputs(", \"type\": ", stdout);
+    print_json_text(p[i].type);
+    fputs("}", stdout);
+  }
+  if (json) fputs("]", stdout);
+}
+
+static int inspect_compiled(const Options *o)
+{
+  LatheRtModel *model;
+  LatheRtError err;
+  if (lathe_rt_model_load(o->input, &model, &err) != LATHE_RT_OK) return refuse_rt(&err);
+  LatheRtModelInfo info = lathe_rt_model_info(model);
+  const LatheRtPort *in, *out;
+  int32_t nin = lathe_rt_model_inputs(model, &in), nout = lathe_rt_model_outputs(model, &out);
+  if (o->json) {
+    fputs("{\"target\": ", stdout);
+    print_json_text(info.target);
+    fputs(", \"features\": ", stdout);
+    print_json_text(info.features);
+    printf(", \"weights_bytes\": %llu, \"storage_bytes\": %llu, \"storage_bound\": %llu, \"nodes\": %d, \"dynamic\": %s",
+           (unsigned long long)info.weights_bytes, (unsigned long long)info.storage_bytes, (unsigned long long)info.storage_bound,
+           info.num_nodes, info.is_dynamic ? "true" : "false");
+  }
+  print_ports("inputs", nin, in, o->json);
+  print_ports("outputs", nout, out, o->json);
+  if (o->json) puts("}");
+  else {
+    printf("target:    %s\nfeatures:  %s\n", info.target, info.features);
+    print_bytes("weights:   ", (double)info.weights_bytes);
+    print_bytes("\nstorage:   ", (double)info.storage_bytes);
+    print_bytes(" (no plan could go below ", (double)info.storage_bound);
+    printf(")\nkernels:   %d calls%s\n", info.num_nodes, info.is_dynamic ? ", sizes or control flow known at run time only" : "");
+  }
+  lathe_rt_model_free(model);
+  return 0;
+}
+
+static bool print_signature(LatheContext *context, int *status, LatheValue module, bool json)
+{
+  LatheValue out;
+  if (!call(context, status, "module_ports", 1, &module, &out)) return false;
+  static const char *const what[] = {"inputs", "outputs"};
+  for (int k = 0; k < 2; k++) {
+    const LatheValue *list = &out.u.list[k];
+    printf(json ? ", \"%s\": [" : "%s:\n", what[k]);
+    for (int64_t i = 0; i < list->n; i++) {
+      const LatheValue *row = list->u.list[i].u.list;
+      if (!json) {
+        printf("  %-24s %s\n", row[0].u.s, row[1].u.s);
+        continue;
+      }
+      fputs(i ? ", {\"name\": " : "{\"name\": ", stdout);
+      print_json_text(row[0].u.s);
+      fputs(", \"type\": ", stdout);
+      print_json_text(row[1].u.s);
+      fputs("}", stdout);
+    }
+    if (json) fputs("]", stdout);
+  }
+  return true;
+}
+
+int run_inspect(LatheContext *context, const Options *o)
+{
+  if (ends_with(o->input, ".so")) return inspect_compiled(o);
+  int status = 0;
+  LatheValue module, report;
+  if (!import_model(context, o, &status, &module, &report)) return status;
+  bool onnx = report.tag == LATHE_LIST;
+  if (o->json) fputs("{\"operators\": {", stdout);
+  else if (onnx) puts("operators:");
+  for (int64_t i = 0; onnx && i < report.u.list[1].n; i++) {
+    const LatheValue *row = report.u.list[1].u.list[i].u.list;
+    if (!o->json) {
+      printf("  %5lld  %s\n", (long long)row[1].u.i, row[0].u.s);
+      continue;
+    }
+    fputs(i ? ", " : "", stdout);
+    print_json_text(row[0].u.s);
+    printf(": %lld", (long long)row[1].u.i);
+  }
+  double weights = onnx ? (double)report.u.list[3].u.i : 0;
+  long long folded = onnx ? (long long)report.u.list[2].u.i : 0;
+  if (o->json) printf("}, \"folded\": %lld, \"weights_bytes\": %.0f", folded, weights);
+  else if (onnx) {
+    printf("folded at import: %lld nodes\n", folded);
+    print_bytes("weights: ", weights);
+    putchar('\n');
+  }
+  if (!print_signature(context, &status, module, o->json)) return status;
+  if (o->json) puts("}");
+  return 0;
+}
+
+/* ---- opt, ops ------------------------------------------------------------------------------------ */
+
+int run_opt(LatheContext *context, const Options *o)
+{
+  int status = 0;
+  LatheValue module, report, target, passes, out, text = o->target ? str_value(o->target) : none_value();
+  if (!import_model(context, o, &status, &module, &report)) return status;
+  if (!call(context, &status, "target", 1, &text, &target) || !make_context(context, o, &status, target, &passes)) return status;
+  if (o->time && !call(context, &status, "pass_context_time", 1, &passes, &out)) return status;
+  if (o->passes.n == 0) {
+    LatheValue args[] = {module, passes};
+    if (!call(context, &status, "pass_pipeline", 2, args, &module)) return status;
+  }
+  char *names[MAX_VALUES] = {0};
+  LatheValue list[MAX_VALUES];
+  int n = split_names(&o->passes, names, list);
+  for (int i = 0; i < n && !status; i++) {
+    LatheValue args[] = {module, list[i], list_value(NULL, 0), passes};
+    call(context, &status, "pass_run", 4, args, &module);
+  }
+  for (int i = 0; i < n; i++) free(names[i]);
+  LatheValue text_args[] = {module, bool_value(o->output != NULL)};
+  if (status || !call(context, &status, "module_text", 2, text_args, &out)) return status;
+  status = write_text(o->output, out.u.s, out.n);
+  if (o->time && !status && call(context, &status, "pass_context_time_text", 1, &passes, &out)) fputs(out.u.s, stderr);
+  return status;
+}
+
+static void print_op_json(const LatheValue *r, bool first)
+{
+  static const char *const keys[] = {"name", "doc", "args", "min_args", "max_args", "fusion_kind", "flags"};
+  fputs(first ? "\n  {" : ",\n  {", stdout);
+  for (int k = 0; k < 7; k++) {
+    printf("%s\"%s\": ", k ? ", " : "", keys[k]);
+    print_field(&r[k], true);
+  }
+  fputs(", \"attributes\": [", stdout);
+  for (int64_t i = 0; i < r[7].n; i++) {
+    static const char *const fields[] = {"name", "type", "default", "doc"};
+    const LatheValue *a = r[7].u.list[i].u.list;
+    fputs(i ? ", {" : "{", stdout);
+    for (int k = 0; k < 4; k++) {
+      printf("%s\"%s\": ", k ? ", " : "", fields[k]);
+      print_field(&a[k], true);
+    }
+    fputs("}", stdout);
+  }
+  fputs("]}", stdout);
+}
+
+static int print_onnx_ops(LatheContext *context, const Options *o)
+{
+  int status = 0;
+  LatheValue names;
+  if (!call(context, &status, "onnx_ops", 0, NULL, &names)) return status;
+  if (o->json) putchar('[');
+  for (int64_t i = 0; i < names.n; i++) {
+    if (o->json) fputs(i ? ", " : "", stdout);
+    print_field(&names.u.list[i], o->json);
+    if (!o->json) putchar('\n');
+  }
+  if (o->json) puts("]");
+  return 0;
+}
+
+int run_ops(LatheContext *context, const Options *o)
+{
+  static const char *const kinds[] = {"elementwise", "broadcast", "injective", "reduction", "fusable", "", "", "tuple", "opaque"};
+  int status = 0;
+  LatheValue table;
+  if (o->onnx) return print_onnx_ops(context, o);
+  if (!call(context, &status, "op_table", 0, NULL, &table)) return status;
+  if (o->json) putchar('[');
+  for (int64_t i = 0; i < table.n; i++) {
+    const LatheValue *r = table.u.list[i].u.list;
+    if (o->json) print_op_json(r, i == 0);
+    else printf("%-34s %-12s %s\n", r[0].u.s, kinds[r[5].u.i], r[1].u.s);
+  }
+  if (o->json) puts("\n]");
+  return 0;
+}

@@ -1,0 +1,279 @@
+/* run.c: `lathe run`: a model on given inputs, its outputs shown or written. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* ---- inputs ---------------------------------------------------------------------------- */
+
+/* A number in [0, 1) from a counter: the same on every machine. */
+static double unit(uint64_t *state)
+{
+  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+/* Sum of twelve uniforms less six: near enough to a normal distribution for an input. */
+static double normal(uint64_t *state)
+{
+  double sum = -6;
+  for (int i = 0; i < 12; i++) sum += unit(state);
+  return sum;
+}
+
+static bool store(const LatheRtTensor *t, size_t i, double v)
+{
+  char *p = t->data;
+  switch (t->dtype.code * 1000 + t->dtype.bits) {
+  case 2032: ((float *)p)[i] = (float)v; return true;
+  case 2064: ((double *)p)[i] = v; return true;
+  case 8: ((int8_t *)p)[i] = (int8_t)v; return true;
+  case 16: ((int16_t *)p)[i] = (int16_t)v; return true;
+  case 32: ((int32_t *)p)[i] = (int32_t)v; return true;
+  case 64: ((int64_t *)p)[i] = (int64_t)v; return true;
+  case 1008: ((uint8_t *)p)[i] = (uint8_t)v; return true;
+  case 1016: ((uint16_t *)p)[i] = (uint16_t)v; return true;
+  case 1032: ((uint32_t *)p)[i] = (uint32_t)v; return true;
+  case 1064: ((uint64_t *)p)[i] = (uint64_t)v; return true;
+  case 6008: case 6001: ((uint8_t *)p)[i] = v >= 0.5; return true;
+  case 2016: { /* halves from a float, by rounding its bits */
+    float f = (float)v;
+    uint32_t b;
+    memcpy(&b, &f, 4);
+    uint32_t sign = b >> 16 & 0x8000, exp = b >> 23 & 255;
+    ((uint16_t *)p)[i] = (uint16_t)(exp < 113 ? sign : exp > 142 ? sign | 0x7bff : sign | ((exp - 112) << 10) | (b >> 13 & 1023));
+    return true;
+  }
+  case 4016: {
+    float f = (float)v;
+    uint32_t b;
+    memcpy(&b, &f, 4);
+    ((uint16_t *)p)[i] = (uint16_t)(b >> 16);
+    return true;
+  }
+  }
+  return false;
+}
+
+/* Numbers for an input of the model; what stays open at run time must be told by --shape. */
+static bool make_input(const LatheRtPort *port, const int64_t *shape, bool random, uint64_t seed, LatheRtTensor **out, int *status)
+{
+  LatheRtError err;
+  char name[24];
+  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), port->dtype, port->ndim, shape, out, &err) != LATHE_RT_OK) {
+    *status = refuse_rt(&err);
+    return false;
+  }
+  size_t n = 1;
+  for (int32_t i = 0; i < port->ndim; i++) n *= (size_t)shape[i];
+  bool whole = port->dtype.code != 2 && port->dtype.code != 4;
+  for (size_t i = 0; i < n; i++)
+    if (!store(*out, i, !random ? 1 : whole ? floor(unit(&seed) * 2) : normal(&seed))) {
+      *status = refuse("input '%s' of %s cannot be filled; give a file: --input %s=FILE.npy", port->name, dtype_text(port->dtype, name), port->name);
+      lathe_rt_tensor_free(*out);
+      return false;
+    }
+  return true;
+}
+
+/* The value that the last --input NAME=… gives, or NULL. */
+static const char *input_option(const Options *o, const char *name)
+{
+  size_t n = strlen(name);
+  for (int i = o->inputs.n - 1; i >= 0; i--)
+    if (!strncmp(o->inputs.v[i], name, n) && o->inputs.v[i][n] == '=') return o->inputs.v[i] + n + 1;
+  for (int i = o->inputs.n - 1; i >= 0; i--)
+    if (!strchr(o->inputs.v[i], '=')) return o->inputs.v[i];
+  return NULL;
+}
+
+static bool known_inputs(const Options *o, int32_t n, const LatheRtPort *in, int *status)
+{
+  for (int i = 0; i < o->inputs.n; i++) {
+    const char *eq = strchr(o->inputs.v[i], '=');
+    bool known = !eq;
+    for (int32_t k = 0; k < n && !known; k++) known = !strncmp(o->inputs.v[i], in[k].name, strlen(in[k].name)) && o->inputs.v[i][strlen(in[k].name)] == '=';
+    if (!known) {
+      *status = refuse("the model has no input '%.*s'; 'lathe inspect' shows its inputs", (int)(eq - o->inputs.v[i]), o->inputs.v[i]);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* The shape to fill: the model's, with open sizes from --shape. */
+static bool input_shape(const Options *o, const LatheRtPort *port, int64_t *shape, int *status)
+{
+  for (int32_t i = 0; i < port->ndim; i++) shape[i] = port->shape[i];
+  size_t n = strlen(port->name);
+  for (int k = 0; k < o->shapes.n; k++) {
+    if (strncmp(o->shapes.v[k], port->name, n) || o->shapes.v[k][n] != '=') continue;
+    const char *p = o->shapes.v[k] + n + 1;
+    for (int32_t i = 0; i < port->ndim && *p; i++) {
+      char *end;
+      long long d = strtoll(p, &end, 10);
+      if (end == p) break;
+      shape[i] = d;
+      p = *end ? end + 1 : end;
+    }
+  }
+  for (int32_t i = 0; i < port->ndim; i++)
+    if (shape[i] < 0) {
+      *status = refuse("input '%s' is %s: say its sizes with --shape %s=… or give a file", port->name, port->type, port->name);
+      return false;
+    }
+  return true;
+}
+
+bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, bool need_all, int *status)
+{
+  const LatheRtPort *in;
+  int32_t n = lathe_rt_model_inputs(model, &in);
+  LatheRtError err;
+  if (!known_inputs(o, n, in, status)) return false;
+  for (int32_t i = 0; i < n; i++) {
+    const char *what = input_option(o, in[i].name);
+    LatheRtTensor *t = NULL;
+    int64_t shape[8];
+    if (!what && need_all) {
+      *status = misuse("input '%s' is not given: --input %s=FILE.npy, or random, or ones", in[i].name, in[i].name);
+      return false;
+    }
+    if (in[i].ndim < 0 || in[i].ndim > 8) {
+      *status = refuse("input '%s' is %s, which cannot be given on the command line; use Python or C", in[i].name, in[i].type);
+      return false;
+    }
+    if (!what || !strcmp(what, "random") || !strcmp(what, "ones")) {
+      if (!input_shape(o, &in[i], shape, status) || !make_input(&in[i], shape, !what || *what == 'r', (uint64_t)i + 1, &t, status)) return false;
+    } else if (!npy_read(what, in[i].name, &t, &err)) {
+      *status = refuse_rt(&err);
+      return false;
+    }
+    LatheRtCode code = lathe_rt_set_input(ex, i, t, &err);
+    lathe_rt_tensor_free(t);
+    if (code != LATHE_RT_OK) {
+      *status = refuse_rt(&err);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- outputs ------------------------------------------------------------------------------- */
+
+static double element(const LatheRtTensor *t, size_t i)
+{
+  const char *p = (const char *)t->data + t->byte_offset;
+  switch (t->dtype.code * 1000 + t->dtype.bits) {
+  case 2032: return ((const float *)p)[i];
+  case 2064: return ((const double *)p)[i];
+  case 8: return ((const int8_t *)p)[i];
+  case 16: return ((const int16_t *)p)[i];
+  case 32: return ((const int32_t *)p)[i];
+  case 64: return (double)((const int64_t *)p)[i];
+  case 1008: case 6008: case 6001: return ((const uint8_t *)p)[i];
+  case 1016: return ((const uint16_t *)p)[i];
+  case 1032: return ((const uint32_t *)p)[i];
+  case 1064: return (double)((const uint64_t *)p)[i];
+  }
+  return NAN;
+}
+
+static void print_top(const LatheRtTensor *t, size_t n, long top)
+{
+  size_t *best = calloc((size_t)top, sizeof *best);
+  long have = 0;
+  for (size_t i = 0; best && i < n; i++) {
+    double v = element(t, i);
+    long at = have;
+    while (at > 0 && !(element(t, best[at - 1]) >= v)) at--;
+    if (at == top) continue;
+    if (have < top) have++;
+    memmove(best + at + 1, best + at, (size_t)(have - at - 1) * sizeof *best);
+    best[at] = i;
+  }
+  for (long k = 0; best && k < have; k++) printf("  %6zu  %.6g\n", best[k], element(t, best[k]));
+  free(best);
+}
+
+static void print_output(const LatheRtPort *port, const LatheRtTensor *t, long top)
+{
+  char name[24];
+  size_t n = 1;
+  printf("%s: %s (", port->name, dtype_text(t->dtype, name));
+  for (int32_t i = 0; i < t->ndim; i++) {
+    printf("%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    n *= (size_t)t->shape[i];
+  }
+  puts(")");
+  if (top > 0) {
+    print_top(t, n, top);
+    return;
+  }
+  double lo = INFINITY, hi = -INFINITY, sum = 0;
+  for (size_t i = 0; i < n; i++) {
+    double v = element(t, i);
+    lo = v < lo ? v : lo;
+    hi = v > hi ? v : hi;
+    sum += v;
+  }
+  if (n) printf("  min %.6g, max %.6g, mean %.6g\n  first:", lo, hi, sum / (double)n);
+  for (size_t i = 0; i < n && i < 8; i++) printf(" %.6g", element(t, i));
+  if (n) puts(n > 8 ? " …" : "");
+}
+
+static int write_outputs(const char *path, int32_t n, const LatheRtPort *port, const LatheRtTensor *const *t)
+{
+  LatheRtError err;
+  const char *names[MAX_VALUES];
+  for (int32_t i = 0; i < n; i++) names[i] = port[i].name;
+  bool ok = ends_with(path, ".npy") && n == 1 ? npy_write(path, t[0], &err) : npz_write(path, n, names, t, &err);
+  return ok ? 0 : refuse_rt(&err);
+}
+
+static int show_outputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o)
+{
+  const LatheRtPort *port;
+  const LatheRtTensor *t[MAX_VALUES];
+  LatheRtError err;
+  int32_t n = lathe_rt_model_outputs(model, &port);
+  long top = 0;
+  if (o->top && !read_number("--top", o->top, 1, 1000, &top)) return EXIT_USAGE;
+  if (o->output && !ends_with(o->output, ".npz") && !(ends_with(o->output, ".npy") && n == 1))
+    return misuse("--output is a .npz file%s, not '%s'", n == 1 ? " or a .npy file" : "", o->output);
+  for (int32_t i = 0; i < n && i < MAX_VALUES; i++) {
+    if (port[i].ndim < 0) {
+      printf("%s: %s\n", port[i].name, port[i].type);
+      continue;
+    }
+    if (lathe_rt_get_output(ex, i, &t[i], &err) != LATHE_RT_OK) return refuse_rt(&err);
+    if (!o->output) print_output(&port[i], t[i], top);
+  }
+  return o->output ? write_outputs(o->output, n, port, t) : 0;
+}
+
+int run_run(LatheContext *context, const Options *o)
+{
+  int status = 0;
+  LatheRtModel *model;
+  LatheRtExecutor *ex;
+  LatheRtError err;
+  if (!open_model(context, o, &status, &model)) return status;
+  if (lathe_rt_executor_new(model, &ex, &err) != LATHE_RT_OK) {
+    lathe_rt_model_free(model);
+    return refuse_rt(&err);
+  }
+  long threads = 0;
+  if (o->threads && !read_number("--threads", o->threads, 1, 1024, &threads)) status = EXIT_USAGE;
+  if (!status && threads && lathe_rt_executor_set_threads(ex, (int32_t)threads, &err) != LATHE_RT_OK) status = refuse_rt(&err);
+  if (!status && set_inputs(ex, model, o, true, &status)) {
+    if (lathe_rt_run(ex, &err) != LATHE_RT_OK) status = refuse_rt(&err);
+    else status = show_outputs(ex, model, o);
+  }
+  lathe_rt_executor_free(ex);
+  lathe_rt_model_free(model);
+  return status;
+}

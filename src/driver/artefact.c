@@ -1,0 +1,244 @@
+/* artefact.c: one file that holds kernels, program and weights.
+ *
+ * The kernels come as an object file.  Beside it a second one is written here, an ELF object
+ * of
+ *   .rodata.lathe_program   the program
+ *   .rodata.lathe_weights   the constants, each at a multiple of 64 (.lrodata on x86-64 when
+ *                           they are large: code need not reach them)
+ *   .data.rel.ro.lathe      LatheRtModelData, exported as lathe_model
+ * and the two are linked.  Weights go from where the graph has them straight to the file. */
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "driver/program.h"
+
+typedef struct File {
+  Ctx *ctx;
+  FILE *f;
+  const char *path;
+} File;
+
+static void close_file(void *arg)
+{
+  File *o = arg;
+  if (o->f) fclose(o->f);
+}
+
+static File *open_file(Ctx *ctx, const char *path)
+{
+  File *o = arena_new_of(scratch(ctx), File);
+  *o = (File){.ctx = ctx, .path = path};
+  o->f = fopen(path, "wb");
+  if (!o->f) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
+  defer(ctx, close_file, o);
+  return o;
+}
+
+static void put(File *o, const void *data, size_t n)
+{
+  if (n && fwrite(data, 1, n, o->f) != n) raise(o->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", o->path, strerror(errno));
+}
+
+static void put_zeros(File *o, uint64_t n)
+{
+  static const char zeros[64];
+  for (; n; n -= n < sizeof zeros ? n : sizeof zeros) put(o, zeros, n < sizeof zeros ? (size_t)n : sizeof zeros);
+}
+
+static void finish(File *o)
+{
+  int failed = fclose(o->f);
+  o->f = NULL;
+  if (failed) raise(o->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", o->path, strerror(errno));
+}
+
+/* Every constant at its offset; constants that share bytes are written once. */
+static void put_weights(File *o, const Program *p)
+{
+  uint64_t at = 0;
+  for (int i = 0; i < p->constant.n; i++) {
+    const ProgConst *c = &p->constant.v[i];
+    if (c->offset < at) continue;
+    put_zeros(o, c->offset - at);
+    put(o, c->data->data, c->data->bytes);
+    at = c->offset + c->data->bytes;
+  }
+  put_zeros(o, p->weights_bytes - at);
+}
+
+/* ---- the object -------------------------------------------------------------------------- */
+
+enum { S_NONE, S_PROGRAM, S_WEIGHTS, S_TABLE, S_RELOCS, S_SYMBOLS, S_NAMES, S_SECTIONS, S_STACK, S_COUNT };
+enum { Y_NONE, Y_PROGRAM, Y_WEIGHTS, Y_MODEL, Y_COUNT };
+static const char symbol_names[] = "\0lathe_model";
+static const char section_names[] = "\0.rodata.lathe_program\0.rodata.lathe_weights\0.lrodata\0.data.rel.ro.lathe\0"
+                                    ".rela.data.rel.ro.lathe\0.symtab\0.strtab\0.shstrtab\0.note.GNU-stack";
+
+static Elf64_Word section_name(const char *name)
+{
+  for (size_t i = 1; i < sizeof section_names; i += strlen(section_names + i) + 1)
+    if (!strcmp(section_names + i, name)) return (Elf64_Word)i;
+  return 0;
+}
+
+static uint64_t up(uint64_t n, uint64_t align) { return (n + align - 1) / align * align; }
+
+/* How this machine says "a 64-bit address"; 0: not known. */
+static unsigned address_reloc(unsigned machine)
+{
+  switch (machine) {
+  case EM_X86_64: return 1;
+  case EM_AARCH64: return 257;
+  case EM_RISCV: return 2;
+  }
+  return 0;
+}
+
+static Elf64_Shdr section(const char *name, unsigned type, unsigned flags, uint64_t at, uint64_t size, uint64_t align)
+{
+  return (Elf64_Shdr){.sh_name = section_name(name), .sh_type = type, .sh_flags = flags, .sh_offset = at, .sh_size = size, .sh_addralign = align};
+}
+
+static void lay_out(const Program *p, size_t nprogram, unsigned machine, Elf64_Shdr *s)
+{
+  bool large = p->weights_bytes > (uint64_t)1 << 30 && machine == EM_X86_64;
+  enum { LARGE_FLAG = 0x10000000 };
+  uint64_t at = 64;
+  s[S_PROGRAM] = section(".rodata.lathe_program", SHT_PROGBITS, SHF_ALLOC, at, nprogram, MODEL_ALIGN);
+  at = up(at + nprogram, MODEL_ALIGN);
+  s[S_WEIGHTS] = section(large ? ".lrodata" : ".rodata.lathe_weights", SHT_PROGBITS, SHF_ALLOC | (large ? LARGE_FLAG : 0), at, p->weights_bytes, MODEL_ALIGN);
+  at = up(at + p->weights_bytes, 16);
+  s[S_TABLE] = section(".data.rel.ro.lathe", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, at, sizeof(LatheRtModelData), 16);
+  at = up(at + sizeof(LatheRtModelData), 16);
+  s[S_RELOCS] = section(".rela.data.rel.ro.lathe", SHT_RELA, SHF_INFO_LINK, at, 2 * sizeof(Elf64_Rela), 8);
+  s[S_RELOCS].sh_link = S_SYMBOLS;
+  s[S_RELOCS].sh_info = S_TABLE;
+  s[S_RELOCS].sh_entsize = sizeof(Elf64_Rela);
+  at += s[S_RELOCS].sh_size;
+  s[S_SYMBOLS] = section(".symtab", SHT_SYMTAB, 0, at, Y_COUNT * sizeof(Elf64_Sym), 8);
+  s[S_SYMBOLS].sh_link = S_NAMES;
+  s[S_SYMBOLS].sh_info = Y_MODEL;
+  s[S_SYMBOLS].sh_entsize = sizeof(Elf64_Sym);
+  at += s[S_SYMBOLS].sh_size;
+  s[S_NAMES] = section(".strtab", SHT_STRTAB, 0, at, sizeof symbol_names, 1);
+  at += sizeof symbol_names;
+  s[S_SECTIONS] = section(".shstrtab", SHT_STRTAB, 0, at, sizeof section_names, 1);
+  at += sizeof section_names;
+  s[S_STACK] = section(".note.GNU-stack", SHT_PROGBITS, 0, at, 0, 1);
+}
+
+/* machine and flags are taken from the kernels' object, so that the two can be linked. */
+static Elf64_Ehdr read_header(Ctx *ctx, const Target *t, const char *object)
+{
+  size_t n;
+  Elf64_Ehdr h;
+  const char *bytes = file_read(scratch(ctx), object, &n, 0);
+  bool fits = n >= sizeof h;
+  if (fits) memcpy(&h, bytes, sizeof h);
+  if (!fits || memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB || !address_reloc(h.e_machine))
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': a model file can be made for 64-bit ELF machines (x86-64, AArch64, RISC-V); write .c for others", t->text);
+  return h;
+}
+
+static void write_object(Program *p, const char *kernels, const void *bytes, size_t n, const char *path)
+{
+  Elf64_Ehdr from = read_header(p->ctx, p->target, kernels), h = {0};
+  Elf64_Shdr s[S_COUNT] = {0};
+  lay_out(p, n, from.e_machine, s);
+  memcpy(h.e_ident, from.e_ident, EI_NIDENT);
+  h.e_type = ET_REL;
+  h.e_machine = from.e_machine;
+  h.e_flags = from.e_flags;
+  h.e_version = EV_CURRENT;
+  h.e_ehsize = sizeof h;
+  h.e_shentsize = sizeof *s;
+  h.e_shnum = S_COUNT;
+  h.e_shstrndx = S_SECTIONS;
+  h.e_shoff = up(s[S_STACK].sh_offset, 16);
+  LatheRtModelData table = {.magic = MODEL_MAGIC, .program_bytes = n, .weights_bytes = p->weights_bytes};
+  unsigned type = address_reloc(from.e_machine);
+  Elf64_Rela reloc[2] = {{offsetof(LatheRtModelData, program), ELF64_R_INFO((uint64_t)Y_PROGRAM, type), 0},
+                         {offsetof(LatheRtModelData, weights), ELF64_R_INFO((uint64_t)Y_WEIGHTS, type), 0}};
+  Elf64_Sym symbol[Y_COUNT] = {[Y_PROGRAM] = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = S_PROGRAM},
+                               [Y_WEIGHTS] = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = S_WEIGHTS},
+                               [Y_MODEL] = {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = S_TABLE, .st_size = sizeof table}};
+  const void *content[S_COUNT] = {[S_PROGRAM] = bytes, [S_TABLE] = &table, [S_RELOCS] = reloc, [S_SYMBOLS] = symbol, [S_NAMES] = symbol_names, [S_SECTIONS] = section_names};
+  File *o = open_file(p->ctx, path);
+  put(o, &h, sizeof h);
+  uint64_t at = sizeof h;
+  for (int i = 1; i < S_COUNT; i++) {
+    put_zeros(o, s[i].sh_offset - at);
+    if (i == S_WEIGHTS) put_weights(o, p);
+    else put(o, content[i], (size_t)s[i].sh_size);
+    at = s[i].sh_offset + s[i].sh_size;
+  }
+  put_zeros(o, h.e_shoff - at);
+  put(o, s, sizeof s);
+  finish(o);
+}
+
+/* ---- C source ------------------------------------------------------------------------------- */
+
+static void put_array(File *o, const char *name, const void *data, size_t n, uint64_t *column)
+{
+  const unsigned char *b = data;
+  if (name) fprintf(o->f, "static const unsigned char %s[] __attribute__((aligned(64))) = {\n", name);
+  for (size_t i = 0; i < n; i++) fprintf(o->f, "%u,%s", b[i], ++*column % 24 ? "" : "\n");
+}
+
+static void write_c(Program *p, Code *code, const void *bytes, size_t n, const char *path)
+{
+  size_t ncode;
+  const void *text = code_get(code, CODE_C, scratch(p->ctx), &ncode);
+  File *o = open_file(p->ctx, path);
+  put(o, text, ncode);
+  uint64_t column = 0, at = 0;
+  fprintf(o->f, "\n/* ---- the program and the weights ---- */\n");
+  put_array(o, "lathe_program", bytes, n, &column);
+  fprintf(o->f, "0};\nstatic const unsigned char lathe_weights[] __attribute__((aligned(64))) = {\n");
+  for (int i = 0; i < p->constant.n; i++) {
+    const ProgConst *c = &p->constant.v[i];
+    static const char zeros[MODEL_ALIGN];
+    if (c->offset < at) continue;
+    put_array(o, NULL, zeros, (size_t)(c->offset - at), &column);
+    put_array(o, NULL, c->data->data, c->data->bytes, &column);
+    at = c->offset + c->data->bytes;
+  }
+  static const char zeros[MODEL_ALIGN];
+  put_array(o, NULL, zeros, (size_t)(p->weights_bytes - at), &column);
+  fprintf(o->f, "0};\nLATHE_EXPORT const struct {\n  char magic[8];\n  const void *program;\n  uint64_t program_bytes;\n  const void *weights;\n"
+                "  uint64_t weights_bytes;\n  const void *const *consts;\n} lathe_model = {\"%s\", lathe_program, %zu, lathe_weights, %" PRIu64 ", 0};\n",
+          MODEL_MAGIC, n, p->weights_bytes);
+  if (ferror(o->f)) raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
+  finish(o);
+}
+
+/* ---- files ------------------------------------------------------------------------------------- */
+
+static void remove_file(void *path) { unlink(path); }
+
+/* Under another name first: a reader never sees half of it. */
+void artefact_export(Program *p, Code *code, const void *bytes, size_t n, const char *path)
+{
+  Ctx *ctx = p->ctx;
+  bool object = str_ends(path, ".o"), source = str_ends(path, ".c");
+  if (!object && !source && !str_ends(path, ".so"))
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "cannot tell from '%s' what to write; the name ends in .so, .o or .c", path);
+  if (p->target->kind == TARGET_CUDA) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': models cannot be written for GPUs yet", p->target->text);
+  Scope scope = scope_begin(ctx);
+  const char *made = arena_printf(scratch(ctx), "%s.%ld%s", path, (long)getpid(), object ? ".o" : source ? ".c" : ".so");
+  defer(ctx, remove_file, (void *)(uintptr_t)made);
+  if (source) {
+    write_c(p, code, bytes, n, made);
+  } else {
+    const char *folder = file_temp_dir(ctx);
+    const char *objects[2] = {arena_printf(scratch(ctx), "%s/kernels.o", folder), arena_printf(scratch(ctx), "%s/model.o", folder)};
+    code_export(code, objects[0]);
+    write_object(p, objects[0], bytes, n, objects[1]);
+    code_link(code, 2, objects, made);
+  }
+  if (rename(made, path)) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
+  scope_end(ctx, scope);
+}

@@ -1,0 +1,31 @@
+/* compiled.h: what a Compiled is; private to this folder. */
+#ifndef LATHE_DRIVER_COMPILED_H
+#define LATHE_DRIVER_COMPILED_H
+
+#include "driver/program.h"
+
+enum { MAX_STAGES = 6 };
+typedef struct StageTime {
+  const char *name;
+  double seconds;
+} StageTime;
+
+struct Compiled {
+  Ctx *ctx;
+  int refs;
+  Arena *arena;
+  Program program;           /* its modules: the graph after the passes, the scheduled kernels */
+  ImplConfig config;
+  Built *built;
+  const void *bytes;         /* the program, written */
+  size_t nbytes;
+  LatheRtModel *model;       /* NULL until asked for */
+  StageTime stage[MAX_STAGES];
+  int nstage;
+  double stage_start;
+  const char *dump_dir;
+  int ndump;
+  uint64_t dumped;           /* hash of the last text */
+};
+
+#endif

@@ -1,0 +1,689 @@
+/* emit.c: from graph functions to instructions.
+ *
+ * Each function's nodes are put in order, dependencies first, and each is given the region
+ * it is computed in: the innermost one around all its uses, so that nothing inside a
+ * branch is computed before the branch is taken, and what both branches need is computed
+ * once.  A call in tail position becomes a TAIL: loops written as recursion run in
+ * constant space.
+ *
+ * Tuples are spread out over registers.  A call of a primitive function is an ALLOC for each
+ * output and a KERNEL; functions inside functions are handed what they capture. */
+#include "driver/emit.h"
+
+#include "driver/host.h"
+
+/* ---- instructions and registers ------------------------------------------------------- */
+
+ProgIns *emit_ins(Emit *e, ModelOp op)
+{
+  vec_push(e->p->arena, &e->f->ins, (ProgIns){.op = op, .reg = -1, .source = -1, .node = -1, .place = PLACE_DYNAMIC, .region = e->region});
+  return &e->f->ins.v[e->f->ins.n - 1];
+}
+
+int emit_reg(Emit *e, int home)
+{
+  vec_push(e->p->arena, &e->f->home, home);
+  return e->f->nreg++;
+}
+
+/* NULL: the node has not been emitted, or gives nothing that a register holds. */
+const int *emit_regs_of(Emit *e, const Node *n)
+{
+  for (;;) {
+    const int *regs = map_get(&e->regs, n);
+    const Node *bound = regs || n->kind != N_VAR ? NULL : map_get(e->let, n);
+    if (!bound) return regs;
+    n = bound;
+  }
+}
+
+static const int *need_regs(Emit *e, const Node *n)
+{
+  const int *regs = emit_regs_of(e, n);
+  if (!regs && leaf_count(n->type))
+    BUG(e->ctx, "a value of type %s ('%s') is used before it is computed", type_text(scratch(e->ctx), n->type), n->name ? n->name : "");
+  return regs;
+}
+
+static int *new_regs(Emit *e, const Node *n)
+{
+  int count = leaf_count(n->type), *regs = arena_array(e->arena, int, count + 1);
+  for (int i = 0; i < count; i++) regs[i] = emit_reg(e, e->region);
+  map_put(e->arena, &e->regs, n, regs);
+  return regs;
+}
+
+static int *reg_list(Emit *e, int n, const int *from)
+{
+  int *to = arena_array(e->p->arena, int, n + 1);
+  if (n) memcpy(to, from, (size_t)n * sizeof *to);
+  return to;
+}
+
+/* Registers of several nodes, one after the other. */
+static int *gather(Emit *e, int n, const Node *const *node, int *count)
+{
+  IntList all = {0};
+  for (int i = 0; i < n; i++) {
+    const int *regs = need_regs(e, node[i]);
+    for (int k = 0; k < leaf_count(node[i]->type); k++) vec_push(e->arena, &all, regs[k]);
+  }
+  *count = all.n;
+  return reg_list(e, all.n, all.v);
+}
+
+/* ---- what a node depends on ------------------------------------------------------------- */
+
+static bool is_primitive_func(const Node *n) { return n->kind == N_FUNC && annots_get(&n->u.func->attrs, "Primitive"); }
+
+static void add_sources(Emit *e, const Type *ty, Nodes *out)
+{
+  for (int i = 0; i < ty->nfield; i++) add_sources(e, ty->field[i], out);
+  for (int d = 0; ty->kind == TY_TENSOR && d < ty->ndim; d++) {
+    if (ty->shape[d]->kind == E_INT) continue;
+    const Var **var;
+    int n = expr_free_vars(e->arena, ty->shape[d], &var), element;
+    const Node *source;
+    for (int i = 0; i < n; i++)
+      if (graph_value_source(e->m, var[i], &source, &element) && source->kind != N_VAR) vec_push(e->arena, out, source);
+  }
+}
+
+static const Callee *callee_of(Emit *e, const Node *func);
+
+/* The function that a call calls; NULL for a primitive one. */
+static const Node *called_function(Emit *e, const Node *callee)
+{
+  if (callee->kind == N_VAR && map_get(e->let, callee)) callee = map_get(e->let, callee);
+  if (callee->kind == N_GLOBAL) {
+    Global *g = module_get(e->m, callee->u.global);
+    if (!g || g->kind != GLOBAL_GRAPH) raise(e->ctx, ERR_ARGUMENT, NOWHERE, "the module has no graph function @%s", callee->u.global);
+    callee = g->func;
+  }
+  if (callee->kind == N_FUNC) return is_primitive_func(callee) ? NULL : callee;
+  raise(e->ctx, ERR_UNSUPPORTED, NOWHERE,
+        "a function that is a value computed at run time is called (of type %s); only functions that are known when the model is compiled can be",
+        callee->type ? type_text(scratch(e->ctx), callee->type) : "unknown");
+}
+
+static void dependencies(Emit *e, const Node *n, Nodes *out)
+{
+  out->n = 0;
+  int first = 0;
+  const Node *bound = n->kind == N_VAR && !map_has(&e->regs, n) ? map_get(e->let, n) : NULL;
+  if (bound && bound->kind != N_FUNC) vec_push(e->arena, out, bound);
+  if (n->kind == N_FUNC) return;
+  if (n->kind == N_APPLY) {
+    const Node *func = called_function(e, n->arg[0]);
+    const Callee *c = func ? callee_of(e, func) : NULL;
+    for (int i = 0; c && i < c->ncapture; i++) vec_push(e->arena, out, c->capture[i]);
+    first = 1;
+  }
+  if (n->kind == N_LET) {
+    map_put(e->p->arena, e->let, n->arg[0], (void *)(uintptr_t)n->arg[1]);
+    first = 1;
+  }
+  for (int i = first; i < n->nargs; i++) vec_push(e->arena, out, n->arg[i]);
+  if ((n->kind == N_APPLY || n->kind == N_CALL) && n->type) add_sources(e, n->type, out);
+}
+
+static void order_nodes(Emit *e, const Node *root)
+{
+  typedef struct { const Node *n; Nodes deps; int next; } Frame;
+  Vec(Frame) stack = {0};
+  Map seen = {0};
+  vec_push(e->arena, &stack, (Frame){.n = root, .next = -1});
+  map_put(e->arena, &seen, root, (void *)(uintptr_t)root);
+  while (stack.n) {
+    Frame *top = &stack.v[stack.n - 1];
+    if (top->next < 0) {
+      Nodes deps = {0};
+      dependencies(e, top->n, &deps);
+      top->deps = deps;
+      top->next = 0;
+    }
+    if (top->next == top->deps.n) {
+      vec_push(e->arena, &e->order, top->n);
+      stack.n--;
+      continue;
+    }
+    const Node *dep = top->deps.v[top->next++];
+    if (map_has(&seen, dep)) continue;
+    map_put(e->arena, &seen, dep, (void *)(uintptr_t)dep);
+    vec_push(e->arena, &stack, (Frame){.n = dep, .next = -1});
+  }
+}
+
+/* ---- regions ------------------------------------------------------------------------------ */
+
+static int add_region(Emit *e, int parent)
+{
+  vec_push(e->p->arena, &e->f->region, (ProgRegion){.parent = parent});
+  return e->f->region.n - 1;
+}
+
+static int common_region(const ProgFunc *f, int a, int b)
+{
+  while (a != b) { /* inner regions have larger numbers than those around them */
+    if (a > b) a = f->region.v[a].parent;
+    else b = f->region.v[b].parent;
+  }
+  return a;
+}
+
+static void use_in(Emit *e, const Node *n, int region)
+{
+  int before = (int)(intptr_t)map_get(&e->region_of, n) - 1;
+  if (before >= 0) region = common_region(e->f, before, region);
+  map_put(e->arena, &e->region_of, n, (void *)(intptr_t)(region + 1));
+}
+
+static int region_of(const Emit *e, const Node *n) { return (int)(intptr_t)map_get(&e->region_of, n) - 1; }
+
+/* Users come before what they use, so a node's region is final when it is looked at. */
+static void place_nodes(Emit *e, const Node *root)
+{
+  add_region(e, -1);
+  use_in(e, root, 0);
+  Nodes deps = {0};
+  for (int i = e->order.n - 1; i >= 0; i--) {
+    const Node *n = e->order.v[i];
+    int here = region_of(e, n);
+    if (n->kind == N_IF) {
+      int then = add_region(e, here), orelse = add_region(e, here);
+      map_put(e->arena, &e->then_of, n, (void *)(intptr_t)(then + 1));
+      use_in(e, n->arg[0], here);
+      use_in(e, n->arg[1], then);
+      use_in(e, n->arg[2], orelse);
+      continue;
+    }
+    dependencies(e, n, &deps);
+    for (int k = 0; k < deps.n; k++) use_in(e, deps.v[k], here);
+  }
+  e->in_region = arena_array(e->arena, Nodes, e->f->region.n);
+  for (int i = 0; i < e->order.n; i++) vec_push(e->arena, &e->in_region[region_of(e, e->order.v[i])], e->order.v[i]);
+}
+
+/* ---- functions that are called --------------------------------------------------------------- */
+
+/* Variables of the surroundings that f uses, through the local functions it calls too. */
+static void add_captures(Emit *e, const Node *func, Nodes *out, Map *seen)
+{
+  if (map_has(seen, func)) return;
+  map_put(e->arena, seen, func, (void *)(uintptr_t)func);
+  const Node **free;
+  int n = graph_free_vars(e->arena, func, &free);
+  for (int i = 0; i < n; i++) {
+    const Node *bound = map_get(e->let, free[i]);
+    if (bound && bound->kind == N_FUNC) {
+      add_captures(e, bound, out, seen);
+      continue;
+    }
+    if (free[i]->type && free[i]->type->kind == TY_FUNC)
+      raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "variable '%s' is a function known only at run time", free[i]->name ? free[i]->name : "");
+    if (map_has(seen, free[i])) continue;
+    map_put(e->arena, seen, free[i], (void *)(uintptr_t)free[i]);
+    vec_push(e->p->arena, out, free[i]);
+  }
+}
+
+static Callee *add_callee(Program *p, Map *callees, const Node *func, const char *name)
+{
+  Callee *c = arena_new_of(p->arena, Callee);
+  ProgFunc *f = arena_new_of(p->arena, ProgFunc);
+  f->name = name;
+  *c = (Callee){.func = func, .index = p->func.n};
+  vec_push(p->arena, &p->func, f);
+  map_put(p->arena, callees, func, c);
+  return c;
+}
+
+static const char *function_name(Emit *e, const Node *func)
+{
+  for (int i = 0; i < e->m->globals.n; i++)
+    if (e->m->globals.v[i].func == func) return e->m->globals.v[i].name;
+  return arena_printf(e->p->arena, "%s_fn%d", e->f->name, e->p->func.n);
+}
+
+static const Callee *callee_of(Emit *e, const Node *func)
+{
+  Callee *c = map_get(e->callees, func);
+  if (c) return c;
+  c = add_callee(e->p, e->callees, func, function_name(e, func));
+  Nodes captures = {0};
+  Map seen = {0};
+  add_captures(e, func, &captures, &seen);
+  c->ncapture = captures.n;
+  c->capture = captures.v;
+  vec_push(e->p->arena, e->queue, c);
+  return c;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------------- */
+
+static void emit_const(Emit *e, const Node *n)
+{
+  int *regs = new_regs(e, n);
+  int index = program_const(e->p, n);
+  ProgIns *ins = emit_ins(e, MO_CONST);
+  ins->reg = regs[0];
+  ins->index = index;
+}
+
+static const char *describe(Emit *e, const Node *n)
+{
+  return n->name && *n->name ? arena_printf(e->arena, "node '%s'", n->name) : arena_printf(e->arena, "a value of type %s", type_text(e->arena, n->type));
+}
+
+static ProgExpr *emit_shape(Emit *e, int ndim, const Expr *const *shape, const char *what)
+{
+  if (ndim < 0 || ndim > MODEL_MAX_NDIM)
+    raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, ndim < 0 ? "%s: its rank is not known" : "%s: its rank is %d, at most %d are possible", what, ndim, MODEL_MAX_NDIM);
+  ProgExpr *dims = arena_array(e->p->arena, ProgExpr, ndim + 1);
+  for (int d = 0; d < ndim; d++) dims[d] = emit_expr(e, shape[d], what);
+  return dims;
+}
+
+/* Adds the conditions under which the sizes of ty fit (graph.h, dim_unguarded) to conds, each once. */
+static void add_guards(Emit *e, const Type *ty, Map *conds)
+{
+  for (int d = 0; d < ty->ndim; d++)
+    for (const Expr *g = ty->shape[d]; g != dim_unguarded(g); g = g->arg[1]) map_put(e->arena, conds, g->arg[0], (void *)(uintptr_t)g->arg[0]);
+  for (int i = 0; ty->kind == TY_TUPLE && i < ty->nfield; i++) add_guards(e, ty->field[i], conds);
+}
+
+/* Sizes that meet inside a group are checked where its result is allocated: the first
+ * dimension comes out as -1, which is refused, when they do not fit. */
+static void guard_leaves(Emit *e, Outside *o, int n, const Type **leaf)
+{
+  const Node **node;
+  int nnode = graph_post_order(e->arena, fn_body(o->apply->arg[0]), &node), first = 0;
+  Map conds = {0};
+  for (int i = 0; i < nnode; i++)
+    if (node[i]->kind == N_CALL && node[i]->type) add_guards(e, node[i]->type, &conds);
+  while (first < n && leaf[first]->ndim < 1) first++;
+  if (first == n) return;
+  for (int i = 0; i < conds.n; i++) {
+    const Expr *cond = outside_expr(o, conds.val[i]), *dim = leaf[first]->shape[0];
+    leaf[first]->shape[0] = expr_select(e->m, cond, dim, expr_int(e->m, dim->dtype, -1));
+  }
+}
+
+/* The leaves of a primitive function's result as seen from outside. */
+static const Type **result_leaves(Emit *e, Outside *o, int *n)
+{
+  const Type **inside = leaf_types(e->arena, fn_body(o->apply->arg[0])->type, n);
+  for (int i = 0; i < *n; i++) {
+    if (inside[i]->kind != TY_TENSOR)
+      raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: a kernel cannot give %s", describe(e, o->apply), type_text(e->arena, inside[i]));
+    const Expr **shape = arena_array(e->arena, const Expr *, inside[i]->ndim + 1);
+    for (int d = 0; d < inside[i]->ndim; d++) shape[d] = outside_expr(o, dim_unguarded(inside[i]->shape[d]));
+    inside[i] = type_tensor(e->m, inside[i]->dtype, inside[i]->ndim, shape);
+  }
+  guard_leaves(e, o, *n, inside);
+  return inside;
+}
+
+static void emit_view(Emit *e, const Node *n, const Type *out, const char *what)
+{
+  int source = need_regs(e, n->arg[1])[0];
+  ProgExpr *dims = emit_shape(e, out->ndim, out->shape, what);
+  int *regs = new_regs(e, n);
+  ProgIns *ins = emit_ins(e, MO_VIEW);
+  ins->reg = regs[0];
+  ins->source = source;
+  ins->dtype = out->dtype;
+  ins->nexpr = out->ndim;
+  ins->expr = dims;
+}
+
+static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, const Type **out, int nout, const char *what)
+{
+  int kernel = program_kernel(e->p, func), nin;
+  int *in = gather(e, n->nargs - 1, n->arg + 1, &nin);
+  int *regs = arena_array(e->arena, int, nout + 1);
+  for (int i = 0; i < nout; i++) {
+    ProgExpr *dims = emit_shape(e, out[i]->ndim, out[i]->shape, what);
+    regs[i] = emit_reg(e, e->region);
+    ProgIns *ins = emit_ins(e, MO_ALLOC);
+    ins->reg = regs[i];
+    ins->dtype = out[i]->dtype;
+    ins->nexpr = out[i]->ndim;
+    ins->expr = dims;
+  }
+  const ImplResult *impl = &e->p->kernel.v[kernel].impl;
+  int narg = nin + nout + impl->nscalars;
+  int *arg = arena_array(e->p->arena, int, narg + 1);
+  bool *is_scalar = arena_array(e->p->arena, bool, narg + 1);
+  for (int i = 0; i < nin; i++) arg[i] = in[i];
+  for (int i = 0; i < nout; i++) arg[nin + i] = regs[i];
+  for (int i = 0; i < impl->nscalars; i++) {
+    arg[nin + nout + i] = emit_scalar(e, outside_expr(o, var_expr(impl->scalars[i])), what);
+    is_scalar[nin + nout + i] = true;
+  }
+  ProgIns *ins = emit_ins(e, MO_KERNEL);
+  ins->index = kernel;
+  ins->node = program_node(e->p, func, kernel, NULL);
+  ins->narg = narg;
+  ins->arg = arg;
+  ins->is_scalar = is_scalar;
+  map_put(e->arena, &e->regs, n, regs);
+}
+
+/* Sizes that the results tell and nothing before them did. */
+static void bind_results(Emit *e, const Node *n)
+{
+  int count;
+  const Type **leaf = leaf_types(e->arena, n->type, &count);
+  const int *regs = emit_regs_of(e, n);
+  for (int i = 0; i < count; i++) emit_bind_dims(e, leaf[i], regs[i]);
+}
+
+static void emit_primitive(Emit *e, const Node *n)
+{
+  const Node *func = n->arg[0];
+  const char *what = fn_body(func)->name ? describe(e, fn_body(func)) : describe(e, n);
+  Outside o = outside_begin(e, n);
+  int nout;
+  const Type **out = result_leaves(e, &o, &nout);
+  if (program_is_view(func))
+    emit_view(e, n, out[0], what);
+  else
+    emit_kernel(e, n, func, &o, out, nout, what);
+  bind_results(e, n);
+}
+
+/* A call of a tir function becomes a primitive function around it. */
+static void emit_call_tir(Emit *e, const Node *n)
+{
+  const Node **param = arena_array(e->arena, const Node *, n->nargs + 1);
+  for (int i = 0; i < n->nargs; i++) param[i] = node_var(e->m, arena_printf(e->arena, "p%d", i), n->arg[i]->type);
+  const Node *body = node_call_tir(e->m, n->u.tir.name, n->nargs, param, n->type);
+  Annots attrs = {0};
+  annots_set(e->m->arena, &attrs, "Primitive", expr_i32(e->m, 1));
+  const Node *apply = node_apply(e->m, node_func(e->m, n->nargs, param, body, NULL, &attrs), n->nargs, n->arg);
+  emit_primitive(e, apply);
+  map_put(e->arena, &e->regs, n, map_get(&e->regs, apply));
+  bind_results(e, n);
+}
+
+static int *call_arguments(Emit *e, const Node *n, const Callee *c, int *narg)
+{
+  Nodes args = {0};
+  for (int i = 0; i < c->ncapture; i++) vec_push(e->arena, &args, c->capture[i]);
+  for (int i = 1; i < n->nargs; i++) vec_push(e->arena, &args, n->arg[i]);
+  return gather(e, args.n, args.v, narg);
+}
+
+static void emit_call(Emit *e, const Node *n, const Node *func, bool tail)
+{
+  const Callee *c = callee_of(e, func);
+  int narg, *arg = call_arguments(e, n, c, &narg), nret = leaf_count(n->type);
+  int *ret = tail ? NULL : new_regs(e, n);
+  ProgIns *ins = emit_ins(e, tail ? MO_TAIL : MO_CALL);
+  ins->index = c->index;
+  ins->narg = narg;
+  ins->arg = arg;
+  if (tail) return;
+  ins->nret = nret;
+  ins->ret = reg_list(e, nret, ret);
+  bind_results(e, n);
+}
+
+static void emit_host(Emit *e, const Node *n)
+{
+  HostCall call = host_call(e->ctx, n);
+  int narg, *arg = gather(e, call.nargs, call.arg, &narg), *ret = new_regs(e, n);
+  int node = program_node(e->p, n, -1, n->u.call.op->name);
+  ProgIns *ins = emit_ins(e, MO_HOST);
+  ins->index = call.op;
+  ins->node = node;
+  ins->nattr = call.nattr;
+  ins->attr = arena_copy(e->p->arena, call.attr, sizeof call.attr);
+  ins->narg = narg;
+  ins->arg = arg;
+  ins->nret = leaf_count(n->type);
+  ins->ret = reg_list(e, ins->nret, ret);
+  bind_results(e, n);
+}
+
+static void emit_region(Emit *, int region, const Node *result, const int *into, bool tail);
+
+/* then and else are the two regions made for this node, in that order. */
+static void emit_if(Emit *e, const Node *n, bool tail)
+{
+  int cond = need_regs(e, n->arg[0])[0], here = e->region, then = (int)(intptr_t)map_get(&e->then_of, n) - 1;
+  const int *into = tail ? NULL : new_regs(e, n);
+  int branch = e->f->ins.n;
+  ProgIns *ins = emit_ins(e, MO_BRANCH);
+  ins->reg = cond;
+  emit_region(e, then, n->arg[1], into, tail);
+  int jump = e->f->ins.n;
+  if (!tail) emit_ins(e, MO_JUMP);
+  e->f->ins.v[branch].index = e->f->ins.n;
+  emit_region(e, then + 1, n->arg[2], into, tail);
+  if (!tail) e->f->ins.v[jump].index = e->f->ins.n;
+  e->f->region.v[then].end = e->f->region.v[then + 1].end = e->f->ins.n;
+  e->region = here;
+  if (!tail) bind_results(e, n);
+}
+
+static void emit_node(Emit *e, const Node *n)
+{
+  switch (n->kind) {
+  case N_VAR: case N_FUNC: case N_GLOBAL: case N_OP: return;
+  case N_CONST: emit_const(e, n); return;
+  case N_CALL:
+    if (!(n->u.call.op->flags & OPF_HOST)) BUG(e->ctx, "a call of '%s' stands outside of a primitive function", n->u.call.op->name);
+    emit_host(e, n);
+    return;
+  case N_APPLY: {
+    const Node *func = called_function(e, n->arg[0]);
+    if (func) emit_call(e, n, func, false);
+    else emit_primitive(e, n);
+    return;
+  }
+  case N_TUPLE: {
+    int count, *regs = gather(e, n->nargs, n->arg, &count);
+    map_put(e->arena, &e->regs, n, regs);
+    return;
+  }
+  case N_GET: {
+    const int *regs = need_regs(e, n->arg[0]);
+    map_put(e->arena, &e->regs, n, (void *)(uintptr_t)(regs + leaf_offset(n->arg[0]->type, n->u.index)));
+    return;
+  }
+  case N_LET: {
+    const int *regs = emit_regs_of(e, n->arg[2]);      /* none where the body is still to take over the function */
+    if (regs) map_put(e->arena, &e->regs, n, (void *)(uintptr_t)regs);
+    return;
+  }
+  case N_IF: emit_if(e, n, false); return;
+  case N_CALL_TIR: emit_call_tir(e, n); return;
+  case N_CTOR: case N_MATCH: break;
+  }
+  raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "data types and match run in the interpreter alone; the compiled program has tensors, tuples, sequences and optionals");
+}
+
+/* The node that gives the result of a region, if it can take over the function: an if or a
+ * call that stands in the region itself. */
+static const Node *tail_node(Emit *e, int region, const Node *result)
+{
+  while (result->kind == N_LET) result = result->arg[2];
+  bool can = result->kind == N_IF || (result->kind == N_APPLY && called_function(e, result->arg[0]));
+  return can && region_of(e, result) == region ? result : NULL;
+}
+
+static void emit_return(Emit *e, const Node *result)
+{
+  int n, *regs = gather(e, 1, &result, &n);
+  ProgIns *ins = emit_ins(e, MO_RETURN);
+  ins->narg = n;
+  ins->arg = regs;
+}
+
+/* What a region computes, then its result: returned in tail position, else moved to `into`. */
+static void emit_region(Emit *e, int region, const Node *result, const int *into, bool tail)
+{
+  enum { DEEPEST = 200 };
+  int depth = 0, mark = e->bound.n;
+  for (int r = region; r >= 0; r = e->f->region.v[r].parent) depth++;
+  if (depth > DEEPEST) raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': more than %d ifs inside each other", e->f->name, DEEPEST);
+  e->region = region;
+  const Node *last = tail ? tail_node(e, region, result) : NULL;
+  for (int i = 0; i < e->in_region[region].n; i++) {
+    const Node *n = e->in_region[region].v[i];
+    if (n == last) continue;
+    emit_node(e, n);
+    e->region = region;
+  }
+  if (last && last->kind == N_IF)
+    emit_if(e, last, true);
+  else if (last)
+    emit_call(e, last, called_function(e, last->arg[0]), true);
+  else if (tail)
+    emit_return(e, result);
+  else {
+    const int *regs = need_regs(e, result);
+    for (int i = 0; i < leaf_count(result->type); i++) {
+      ProgIns *ins = emit_ins(e, MO_MOVE);
+      ins->reg = into[i];
+      ins->source = regs[i];
+    }
+  }
+  if (region) emit_unbind(e, mark);
+}
+
+/* ---- functions ---------------------------------------------------------------------------------------- */
+
+static void add_parameter(Emit *e, const Node *var)
+{
+  int n = leaf_count(var->type), *regs = arena_array(e->arena, int, n + 1);
+  for (int i = 0; i < n; i++) regs[i] = emit_reg(e, 0);
+  e->f->nparam += n;
+  map_put(e->arena, &e->regs, var, regs);
+}
+
+static void bind_parameter(Emit *e, const Node *var)
+{
+  int n;
+  const Type **leaf = leaf_types(e->arena, var->type, &n);
+  const int *regs = map_get(&e->regs, var);
+  for (int i = 0; i < n; i++) emit_bind_dims(e, leaf[i], regs[i]);
+}
+
+/* A dimension of an input that is an expression over sizes that other inputs tell. */
+static void check_input(Emit *e, const Node *var)
+{
+  int n;
+  const Type **leaf = leaf_types(e->arena, var->type, &n);
+  const int *regs = map_get(&e->regs, var);
+  for (int i = 0; i < n; i++)
+    for (int d = 0; leaf[i]->kind == TY_TENSOR && d < leaf[i]->ndim; d++) {
+      const Expr *dim = leaf[i]->shape[d];
+      if (dim->kind == E_INT || dim->kind == E_VAR) continue;
+      ProgExpr *check = arena_new_of(e->p->arena, ProgExpr);
+      *check = emit_expr(e, dim, arena_printf(e->arena, "input '%s'", var->name));
+      vec_push(e->p->arena, check, (ProgStep){.op = XO_DIM, .a = regs[i], .b = d});
+      vec_push(e->p->arena, check, (ProgStep){.op = XO_EQ});
+      ProgIns *ins = emit_ins(e, MO_CHECK);
+      ins->nexpr = 1;
+      ins->expr = check;
+      ins->text = arena_printf(e->p->arena, "dimension %d of input '%s' is not %s", d, var->name, expr_str_of(e->arena, dim));
+    }
+}
+
+static void emit_function(Program *p, Map *callees, Callees *queue, Map *let, const Callee *c)
+{
+  Scope scope = scope_begin(p->ctx);
+  Emit e = {.p = p, .ctx = p->ctx, .arena = scratch(p->ctx), .m = p->m, .f = p->func.v[c->index], .func = c->func, .callees = callees, .queue = queue, .let = let};
+  const Node *body = fn_body(c->func);
+  for (int i = 0; i < c->ncapture; i++) add_parameter(&e, c->capture[i]);
+  for (int i = 0; i < fn_nparams(c->func); i++) add_parameter(&e, c->func->arg[i]);
+  e.f->nret = leaf_count(body->type);
+  order_nodes(&e, body);
+  place_nodes(&e, body);
+  for (int i = 0; i < c->ncapture; i++) bind_parameter(&e, c->capture[i]);
+  for (int i = 0; i < fn_nparams(c->func); i++) bind_parameter(&e, c->func->arg[i]);
+  for (int i = 0; c->index == 0 && i < fn_nparams(c->func); i++) check_input(&e, c->func->arg[i]);
+  emit_region(&e, 0, body, NULL, true);
+  scope_end(p->ctx, scope);
+}
+
+/* ---- inputs and outputs -------------------------------------------------------------------------------- */
+
+static int64_t port_dim(Program *p, const Expr *dim)
+{
+  if (dim->kind == E_INT) return dim->u.i;
+  if (dim->kind != E_VAR || dim_is_any(dim)) return DIM_UNKNOWN;
+  for (int i = 0; i < p->symbol.n; i++)
+    if (p->symbol.v[i] == dim->u.var) return -1 - i;
+  vec_push(p->arena, &p->symbol, dim->u.var);
+  return -(int64_t)p->symbol.n;
+}
+
+static ProgPort make_port(Program *p, const char *name, const Type *t)
+{
+  ProgPort port = {.name = name, .type = type_text(p->arena, t), .dtype = DT_F32};
+  if (t->kind == TY_SEQ) port.kind = PORT_SEQUENCE;
+  if (t->kind == TY_OPT) port.kind = PORT_OPTIONAL;
+  const Type *elem = t;
+  while (elem->kind == TY_SEQ || elem->kind == TY_OPT) elem = elem->field[0];
+  if (elem->kind != TY_TENSOR || (t->kind == TY_TENSOR && t->ndim < 0))
+    raise(p->ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' of type %s cannot be an input or output of a compiled model; tensors of known rank, and sequences and optionals of tensors, can", name, port.type);
+  port.dtype = elem->dtype;
+  if (t->kind != TY_TENSOR) return port;
+  port.ndim = t->ndim;
+  port.dim = arena_array(p->arena, int64_t, t->ndim + 1);
+  for (int d = 0; d < t->ndim; d++) port.dim[d] = port_dim(p, t->shape[d]);
+  return port;
+}
+
+static void add_inputs(Program *p, const Node *main)
+{
+  for (int i = 0; i < fn_nparams(main); i++) {
+    int n;
+    const Type **leaf = leaf_types(p->arena, main->arg[i]->type, &n);
+    const char *name = main->arg[i]->name ? main->arg[i]->name : arena_printf(p->arena, "input_%d", i);
+    for (int k = 0; k < n; k++)
+      vec_push(p->arena, &p->input, make_port(p, n == 1 ? name : arena_printf(p->arena, "%s_%d", name, k), leaf[k]));
+  }
+}
+
+/* Line i of the attribute "output_names", or the name of the node, or a number. */
+static const char *output_name(Program *p, const Node *main, const Node *body, int i, int n)
+{
+  const Expr *names = annots_get(&main->u.func->attrs, "output_names");
+  const char *s = names && names->kind == E_STR ? names->u.str : "";
+  for (int k = 0; k < i && *s; k++) {
+    const char *line = strchr(s, '\n');
+    s = line ? line + 1 : "";
+  }
+  if (*s) return arena_strndup(p->arena, s, strcspn(s, "\n"));
+  const Node *node = body->kind == N_TUPLE && body->nargs == n ? body->arg[i] : n == 1 ? body : NULL;
+  if (node && node->kind != N_VAR && node->name && *node->name) return node->name;
+  return arena_printf(p->arena, "output_%d", i);
+}
+
+static void add_outputs(Program *p, const Node *main)
+{
+  const Node *body = fn_body(main);
+  int n;
+  const Type **leaf = leaf_types(p->arena, body->type, &n);
+  while (body->kind == N_LET) body = body->arg[2];
+  for (int i = 0; i < n; i++) vec_push(p->arena, &p->output, make_port(p, output_name(p, main, body, i, n), leaf[i]));
+}
+
+void program_emit(Program *p, void (*progress)(void *env, const char *stage, int done, int total), void *env)
+{
+  const Node *main = graph_main(p->m);
+  Map callees = {0}, let = {0};
+  Callees queue = {0};
+  add_inputs(p, main);
+  add_outputs(p, main);
+  vec_push(p->arena, &queue, add_callee(p, &callees, main, "main"));
+  for (int i = 0; i < queue.n; i++) {
+    if (progress) progress(env, "lowering", i, queue.n);
+    emit_function(p, &callees, &queue, &let, queue.v[i]);
+  }
+}

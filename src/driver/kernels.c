@@ -1,0 +1,149 @@
+/* kernels.c: the kernels, constants and nodes that a program refers to.
+ *
+ * Primitive functions that are equal share a kernel: layers of the same shape are compiled
+ * once.  Each use is a node of its own, for profiles.  Constants that share their bytes
+ * share them in the weights too. */
+#include "driver/program.h"
+
+/* ---- names -------------------------------------------------------------------------- */
+
+/* "fused_nn_conv2d_add_nn_relu", unique among the kernels. */
+static const char *kernel_name(Program *p, const Node *func)
+{
+  enum { LONGEST = 100 };
+  Scope scope = scope_begin(p->ctx);
+  Text text = text_new(scratch(p->ctx));
+  const Node **node;
+  int n = graph_post_order(scratch(p->ctx), fn_body(func), &node), calls = 0;
+  for (int i = 0; i < n; i++) {
+    const char *name = node[i]->kind == N_CALL ? node[i]->u.call.op->name : node[i]->kind == N_CALL_TIR ? node[i]->u.tir.name : NULL;
+    if (!name || text.n + strlen(name) > LONGEST) continue;
+    text_printf(&text, "_%s", name);
+    calls++;
+  }
+  char *name = arena_printf(p->arena, "%s%s", calls > 1 ? "fused" : "lathe", text.n ? text_str(&text) : "_copy");
+  for (char *c = name; *c; c++)
+    if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", *c)) *c = '_';
+  int *used = strmap_get(&p->kernel_names, name);
+  if (!used) strmap_put(p->arena, &p->kernel_names, name, used = arena_new_of(p->arena, int));
+  const char *out = *used ? arena_printf(p->arena, "%s_%d", name, *used) : name;
+  ++*used;
+  scope_end(p->ctx, scope);
+  return out;
+}
+
+/* Names of the source model's nodes, comma list. */
+static const char *source_names(Program *p, const Node *body)
+{
+  enum { LONGEST = 400 };
+  Scope scope = scope_begin(p->ctx);
+  Text text = text_new(p->arena);
+  const Node **node;
+  int n = graph_post_order(scratch(p->ctx), body, &node);
+  const char *last = "";
+  for (int i = 0; i < n; i++) {
+    const char *name = node[i]->kind == N_CALL ? node[i]->name : NULL;
+    if (!name || !*name || !strcmp(name, last) || text.n + strlen(name) > LONGEST) continue;
+    text_printf(&text, "%s%s", text.n ? "," : "", name);
+    last = name;
+  }
+  scope_end(p->ctx, scope);
+  return text_str(&text);
+}
+
+/* ---- kernels ---------------------------------------------------------------------------- */
+
+/* A kernel that is handed scalars reads them from the graph that it was made for. */
+static bool may_share(const ProgKernel *k) { return k->impl.nscalars == 0; }
+
+static int find_kernel(Program *p, const Node *func, uint64_t hash)
+{
+  for (int i = (int)(intptr_t)map_get(&p->kernel_by_hash, (void *)(uintptr_t)(hash | 1)) - 1; i >= 0 && i < p->kernel.n; i++) {
+    ProgKernel *k = &p->kernel.v[i];
+    if (k->func == func) return i;
+    if (k->hash != hash || !may_share(k)) continue;
+    Scope scope = scope_begin(p->ctx);
+    const char *why;
+    bool same = graph_equal(k->func, func, scratch(p->ctx), &why);
+    scope_end(p->ctx, scope);
+    if (same) return i;
+  }
+  return -1;
+}
+
+int program_kernel(Program *p, const Node *func)
+{
+  Scope scope = scope_begin(p->ctx);
+  uint64_t hash = graph_hash(func, scratch(p->ctx));
+  scope_end(p->ctx, scope);
+  int found = find_kernel(p, func, hash);
+  if (found >= 0) return found;
+  ProgKernel k = {.func = func, .hash = hash, .name = kernel_name(p, func)};
+  impl_lower(p->kernels, p->m, func, k.name, p->target, p->config, &k.impl);
+  ctx_poll(p->ctx);
+  if (!map_has(&p->kernel_by_hash, (void *)(uintptr_t)(hash | 1)))
+    map_put(p->arena, &p->kernel_by_hash, (void *)(uintptr_t)(hash | 1), (void *)(intptr_t)(p->kernel.n + 1));
+  vec_push(p->arena, &p->kernel, k);
+  return p->kernel.n - 1;
+}
+
+static double type_bytes(const Type *t)
+{
+  if (t->kind == TY_TUPLE) {
+    double sum = 0;
+    for (int i = 0; i < t->nfield; i++) sum += type_bytes(t->field[i]);
+    return sum;
+  }
+  if (t->kind != TY_TENSOR || !type_is_static(t)) return 0;
+  double n = dtype_bytes(t->dtype);
+  for (int d = 0; d < t->ndim; d++) n *= (double)t->shape[d]->u.i;
+  return n;
+}
+
+int program_node(Program *p, const Node *func, int kernel, const char *name)
+{
+  ProgNode n = {.kernel = kernel, .func = func, .name = name};
+  if (func->kind == N_FUNC) {
+    n.source = source_names(p, fn_body(func));
+    n.bytes = type_bytes(fn_body(func)->type);
+    for (int i = 0; i < fn_nparams(func); i++) n.bytes += type_bytes(func->arg[i]->type);
+  } else {
+    n.source = func->name ? func->name : "";
+  }
+  if (kernel >= 0) n.name = p->kernel.v[kernel].name;
+  vec_push(p->arena, &p->node, n);
+  return p->node.n - 1;
+}
+
+bool program_is_view(const Node *func)
+{
+  const Node *n = fn_body(func);
+  bool some = false;
+  while (n->kind == N_CALL && n->u.call.op->flags & OPF_VIEW && n->type->kind == TY_TENSOR && dtype_eq(n->type->dtype, n->arg[0]->type->dtype)) {
+    n = n->arg[0];
+    some = true;
+  }
+  return some && n->kind == N_VAR && n == func->arg[0];
+}
+
+/* ---- constants ------------------------------------------------------------------------------ */
+
+int program_const(Program *p, const Node *constant)
+{
+  const ConstData *d = constant->u.data;
+  int before = (int)(intptr_t)map_get(&p->const_by_data, d->bytes ? d->data : constant) - 1;
+  for (int i = before; i >= 0 && i < p->constant.n; i++) {
+    const ConstData *o = p->constant.v[i].data;
+    if (o->data == d->data && o->bytes == d->bytes && dtype_eq(o->dtype, d->dtype) && o->ndim == d->ndim &&
+        !memcmp(o->shape, d->shape, (size_t)d->ndim * sizeof *d->shape))
+      return i;
+  }
+  ProgConst c = {.data = d, .offset = p->weights_bytes};
+  if (before >= 0 && p->constant.v[before].data->bytes == d->bytes)
+    c.offset = p->constant.v[before].offset;
+  else
+    p->weights_bytes = (p->weights_bytes + d->bytes + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN;
+  if (before < 0) map_put(p->arena, &p->const_by_data, d->bytes ? d->data : constant, (void *)(intptr_t)(p->constant.n + 1));
+  vec_push(p->arena, &p->constant, c);
+  return p->constant.n - 1;
+}

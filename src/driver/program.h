@@ -1,0 +1,137 @@
+/* program.h: a model on its way from graph to bytes.  Private to this folder.
+ *
+ *   graph ─emit.c→ Program ─live.c, plan.c→ Program with storage ─write.c→ bytes
+ *
+ * A Program is what ../../runtime/model_format.h describes, with pointers for indices
+ * where that is handier. */
+#ifndef LATHE_DRIVER_PROGRAM_H
+#define LATHE_DRIVER_PROGRAM_H
+
+#include "../../runtime/model_format.h"
+#include "driver/driver.h"
+
+typedef struct ProgStep {
+  ExprOp op;
+  int a, b;                  /* scalar; register and dimension or element */
+  int64_t i;
+  double f;
+} ProgStep;
+typedef Vec(ProgStep) ProgExpr;
+
+typedef struct ProgIns {
+  ModelOp op;
+  DType dtype;               /* ALLOC, VIEW */
+  int reg;                   /* result; FREE, BRANCH; scalar of SCALAR; -1: none */
+  int source;                /* VIEW, MOVE, COPY */
+  int index;                 /* const, kernel, function, HostOp, target */
+  int node;
+  uint64_t place;
+  int nexpr;
+  ProgExpr *expr;
+  int narg, nret, nattr;
+  int *arg, *ret;            /* registers; of a KERNEL scalars where is_scalar says so */
+  bool *is_scalar;
+  int64_t *attr;
+  const char *text;
+  int region;                /* of the function, see below */
+} ProgIns;
+
+/* The branches of an if are regions inside the region that the if stands in. */
+typedef struct ProgRegion {
+  int parent;                /* -1: the function's own */
+  int end;                   /* its if is over before this instruction */
+} ProgRegion;
+
+typedef struct ProgFunc {
+  const char *name;
+  int nreg, nparam, nret;
+  Vec(uint8_t) scalar;       /* kinds */
+  Vec(ProgIns) ins;
+  Vec(ProgRegion) region;
+  Vec(int) home;             /* region that each register is made in */
+} ProgFunc;
+
+typedef struct ProgConst {
+  const ConstData *data;
+  uint64_t offset;           /* in the weights */
+} ProgConst;
+
+typedef struct ProgKernel {
+  const Node *func;          /* the primitive function, or the call_tir */
+  const char *name;
+  uint64_t hash;
+  ImplResult impl;           /* func NULL until it is lowered */
+} ProgKernel;
+
+typedef struct ProgNode {
+  const char *name, *source;
+  int kernel;                /* -1: the executor does it itself */
+  const Node *func;          /* what it computes, for comparing: a primitive function or a host call */
+  double bytes;
+} ProgNode;
+
+typedef struct ProgPort {
+  const char *name, *type;
+  PortKind kind;
+  DType dtype;
+  int ndim;
+  int64_t *dim;              /* as model_format.h has them */
+} ProgPort;
+
+typedef struct Program {
+  Ctx *ctx;
+  Arena *arena;
+  Module *m;                 /* of the graph */
+  const Target *target;
+  const ImplConfig *config;
+  Module *kernels;           /* of the scheduled functions */
+  Vec(ProgKernel) kernel;
+  Vec(ProgConst) constant;
+  Vec(const Var *) symbol;
+  Vec(ProgNode) node;
+  Vec(ProgPort) input, output;
+  Vec(ProgFunc *) func;
+  bool is_static;
+  uint64_t weights_bytes, storage_bytes, storage_bound;
+  StrMap kernel_names;
+  Map kernel_by_hash, const_by_data;
+} Program;
+
+/* emit.c: @main and what it calls; kernels are lowered on the way. */
+void program_emit(Program *, void (*progress)(void *env, const char *stage, int done, int total), void *env);
+
+/* kernels.c: the kernel of a primitive function (made on first sight; equal functions share
+ * one), and the node that stands for this use of it. */
+int program_kernel(Program *, const Node *func);
+int program_node(Program *, const Node *func, int kernel, const char *name);
+int program_const(Program *, const Node *constant);
+/* A primitive function that only sees its first parameter under another shape. */
+bool program_is_view(const Node *func);
+
+/* leaves.c: tuples are spread out: what remains are the leaves of a type. */
+int leaf_count(const Type *);
+const Type **leaf_types(Arena *, const Type *, int *n);
+int leaf_offset(const Type *tuple, int field);
+
+/* live.c: frees registers after their last use (dynamic programs). */
+void program_free_registers(Program *, ProgFunc *);
+void program_tidy(Program *);                /* drops scalars that nobody uses */
+/* Registers an instruction reads (arguments and expressions), appended to out. */
+typedef Vec(int) IntList;
+void ins_reads(Arena *, const ProgIns *, IntList *out);
+
+/* plan.c: decides whether the program is static and, if so, places its tensors. */
+void program_plan(Program *);
+
+/* write.c: the bytes of the program; the weights, one constant at a time. */
+const void *program_bytes(Program *, Arena *, size_t *n);
+
+/* print.c: the program as text, for dumps. */
+const char *program_print(Program *, Arena *);
+
+/* artefact.c: one file by its ending (.so, .o, .c) that holds kernels, program and weights. */
+void artefact_export(Program *, Code *, const void *bytes, size_t n, const char *path);
+
+LatheRtDType driver_rt_dtype(DType);
+
+#endif

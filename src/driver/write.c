@@ -1,0 +1,171 @@
+/* write.c: a program as bytes, as ../../runtime/model_format.h has them. */
+#include "driver/program.h"
+
+typedef struct Out {
+  Text text;                 /* bytes, zeros included */
+} Out;
+
+static void put(Out *o, uint64_t v, int bytes)
+{
+  char b[8];
+  for (int i = 0; i < bytes; i++) b[i] = (char)(v >> (8 * i));
+  text_addn(&o->text, b, (size_t)bytes);
+}
+static void u8(Out *o, int v) { put(o, (uint64_t)v, 1); }
+static void u32(Out *o, int v) { put(o, (uint32_t)v, 4); }
+static void u64(Out *o, uint64_t v) { put(o, v, 8); }
+static void f64(Out *o, double v)
+{
+  uint64_t bits;
+  memcpy(&bits, &v, sizeof bits);
+  put(o, bits, 8);
+}
+static void str(Out *o, const char *s)
+{
+  u32(o, (int)strlen(s));
+  text_addn(&o->text, s, strlen(s));
+}
+static void dtype(Out *o, DType t)
+{
+  LatheRtDType rt = driver_rt_dtype(t);
+  u8(o, rt.code);
+  u8(o, rt.bits);
+  put(o, rt.lanes, 2);
+}
+static void dims(Out *o, int n, const int64_t *dim)
+{
+  u32(o, n);
+  for (int i = 0; i < n; i++) u64(o, (uint64_t)dim[i]);
+}
+static void list(Out *o, int n, const int *v)
+{
+  u32(o, n);
+  for (int i = 0; i < n; i++) u32(o, v[i]);
+}
+
+static void expr(Out *o, const ProgExpr *e)
+{
+  u32(o, e->n);
+  for (int i = 0; i < e->n; i++) {
+    const ProgStep *s = &e->v[i];
+    u8(o, s->op);
+    if (s->op == XO_INT) u64(o, (uint64_t)s->i);
+    if (s->op == XO_FLOAT) f64(o, s->f);
+    if (s->op == XO_SCALAR || s->op == XO_DIM || s->op == XO_ELEM || s->op == XO_ELEM_FLOAT) u32(o, s->a);
+    if (s->op == XO_DIM || s->op == XO_ELEM || s->op == XO_ELEM_FLOAT) u32(o, s->b);
+  }
+}
+
+static void shape(Out *o, const ProgIns *ins)
+{
+  u32(o, ins->nexpr);
+  for (int d = 0; d < ins->nexpr; d++) expr(o, &ins->expr[d]);
+}
+
+static void kernel_call(Out *o, const ProgIns *ins)
+{
+  u32(o, ins->index);
+  u32(o, ins->node);
+  u32(o, ins->narg);
+  for (int i = 0; i < ins->narg; i++) {
+    u8(o, ins->is_scalar[i] ? KARG_SCALAR : KARG_REGISTER);
+    u32(o, ins->arg[i]);
+  }
+}
+
+static void host_ins(Out *o, const ProgIns *ins)
+{
+  u32(o, ins->index);
+  u32(o, ins->node);
+  dims(o, ins->nattr, ins->attr);
+  list(o, ins->narg, ins->arg);
+  list(o, ins->nret, ins->ret);
+}
+
+static void instruction(Out *o, const ProgIns *ins)
+{
+  u8(o, ins->op);
+  switch (ins->op) {
+  case MO_CONST: u32(o, ins->reg); u32(o, ins->index); return;
+  case MO_SCALAR: u32(o, ins->reg); expr(o, ins->expr); return;
+  case MO_ALLOC: u32(o, ins->reg); dtype(o, ins->dtype); shape(o, ins); u64(o, ins->place); return;
+  case MO_VIEW: u32(o, ins->reg); u32(o, ins->source); dtype(o, ins->dtype); shape(o, ins); return;
+  case MO_MOVE: u32(o, ins->reg); u32(o, ins->source); return;
+  case MO_COPY: u32(o, ins->reg); u32(o, ins->source); u64(o, ins->place); return;
+  case MO_FREE: u32(o, ins->reg); return;
+  case MO_KERNEL: kernel_call(o, ins); return;
+  case MO_JUMP: u32(o, ins->index); return;
+  case MO_BRANCH: u32(o, ins->reg); u32(o, ins->index); return;
+  case MO_CALL: u32(o, ins->index); list(o, ins->narg, ins->arg); list(o, ins->nret, ins->ret); return;
+  case MO_TAIL: u32(o, ins->index); list(o, ins->narg, ins->arg); return;
+  case MO_RETURN: list(o, ins->narg, ins->arg); return;
+  case MO_HOST: host_ins(o, ins); return;
+  case MO_CHECK: expr(o, ins->expr); str(o, ins->text); return;
+  case MO_COUNT: return;
+  }
+}
+
+static void port(Out *o, const ProgPort *p)
+{
+  str(o, p->name);
+  str(o, p->type);
+  u8(o, p->kind);
+  dtype(o, p->dtype);
+  dims(o, p->ndim, p->dim);
+}
+
+static void node(Out *o, const Program *p, const ProgNode *n)
+{
+  const ImplResult none = {.impl = "host"}, *impl = n->kernel >= 0 ? &p->kernel.v[n->kernel].impl : &none;
+  str(o, n->name);
+  str(o, n->source);
+  str(o, impl->impl ? impl->impl : "");
+  f64(o, impl->flops);
+  f64(o, impl->flops_done);
+  f64(o, n->bytes);
+}
+
+static void function(Out *o, const ProgFunc *f)
+{
+  str(o, f->name);
+  u32(o, f->nreg);
+  u32(o, f->nparam);
+  u32(o, f->nret);
+  u32(o, f->scalar.n);
+  for (int i = 0; i < f->scalar.n; i++) u8(o, f->scalar.v[i]);
+  u32(o, f->ins.n);
+  for (int i = 0; i < f->ins.n; i++) instruction(o, &f->ins.v[i]);
+}
+
+const void *program_bytes(Program *p, Arena *arena, size_t *n)
+{
+  Out out = {text_new(arena)}, *o = &out;
+  text_addn(&o->text, MODEL_MAGIC, 8);
+  u32(o, MODEL_VERSION);
+  u32(o, p->is_static ? MODEL_STATIC : 0);
+  str(o, p->target->text);
+  u64(o, p->weights_bytes);
+  u64(o, p->storage_bytes);
+  u64(o, p->storage_bound);
+  u32(o, p->kernel.n);
+  for (int i = 0; i < p->kernel.n; i++) str(o, p->kernel.v[i].name);
+  u32(o, p->constant.n);
+  for (int i = 0; i < p->constant.n; i++) {
+    const ProgConst *c = &p->constant.v[i];
+    dtype(o, c->data->dtype);
+    dims(o, c->data->ndim, c->data->shape);
+    u64(o, c->offset);
+  }
+  u32(o, p->symbol.n);
+  for (int i = 0; i < p->symbol.n; i++) str(o, p->symbol.v[i]->name);
+  u32(o, p->node.n);
+  for (int i = 0; i < p->node.n; i++) node(o, p, &p->node.v[i]);
+  u32(o, p->input.n);
+  for (int i = 0; i < p->input.n; i++) port(o, &p->input.v[i]);
+  u32(o, p->output.n);
+  for (int i = 0; i < p->output.n; i++) port(o, &p->output.v[i]);
+  u32(o, p->func.n);
+  for (int i = 0; i < p->func.n; i++) function(o, p->func.v[i]);
+  *n = o->text.n;
+  return o->text.s;
+}

@@ -1,0 +1,590 @@
+/* onnx_import.c: an ONNX model as @main of a module.
+ *
+ * Comes in: the file's messages.  Goes out: one graph function over the model's inputs,
+ * the weights constants in it, and a report.  Nodes are converted in the order of the
+ * file, which ONNX demands to be topological; a name is defined once in its graph. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "frontend/onnx_control.h"
+
+enum { NESTING_LIMIT = 64 };               /* bodies and functions inside each other */
+
+static const OnnxTable *const tables[] = {
+  &onnx_math, &onnx_reduce, &onnx_shape, &onnx_index, &onnx_nn, &onnx_norm, &onnx_attention, &onnx_recurrent, &onnx_quant, &onnx_image,
+  &onnx_signal, &onnx_random, &onnx_loss, &onnx_control, &onnx_training, &onnx_ml, &onnx_microsoft, &onnx_microsoft_quant, &onnx_preview,
+};
+enum { NTABLES = sizeof tables / sizeof *tables };
+
+static const char *plain_domain(const char *domain) { return strcmp(domain, "ai.onnx") ? domain : ""; }
+
+const OnnxRow *onnx_find(const char *domain, const char *op, int64_t opset)
+{
+  const OnnxRow *best = NULL;
+  for (int t = 0; t < NTABLES; t++) {
+    if (strcmp(tables[t]->domain, plain_domain(domain))) continue;
+    for (int i = 0; i < tables[t]->n; i++) {
+      const OnnxRow *row = &tables[t]->row[i];
+      if (row->since <= opset && (!best || row->since > best->since) && !strcmp(row->name, op)) best = row;
+    }
+  }
+  return best;
+}
+
+int onnx_op_count(void)
+{
+  int n = 0;
+  for (int t = 0; t < NTABLES; t++) n += tables[t]->n;
+  return n;
+}
+
+const char *onnx_op_name(int i)
+{
+  for (int t = 0; t < NTABLES; i -= tables[t++]->n)
+    if (i < tables[t]->n) return tables[t]->row[i].name;
+  return NULL;
+}
+
+int onnx_op_since(int i)
+{
+  for (int t = 0; t < NTABLES; i -= tables[t++]->n)
+    if (i < tables[t]->n) return tables[t]->row[i].since;
+  return 0;
+}
+
+const char *onnx_op_domain(int i)
+{
+  for (int t = 0; t < NTABLES; i -= tables[t++]->n)
+    if (i < tables[t]->n) return tables[t]->domain;
+  return NULL;
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+/* Integers that the compiler knows, as a constant; NULL if it does not. */
+static const Node *known_value(Import *im, const Node *n)
+{
+  int count = 0;
+  if (!n->type || n->type->kind != TY_TENSOR || n->type->ndim < 0 || n->type->ndim > 1 || !dtype_is_int(n->type->dtype)) return NULL;
+  const Expr *const *e = graph_values(im->m, n, &count);
+  size_t size = (size_t)dtype_bytes(n->type->dtype);
+  char *data = arena_alloc(im->arena, (size_t)count * size + 1);
+  for (int i = 0; e && i < count; i++) {
+    if (e[i]->kind != E_INT) return NULL;
+    value_store(value_int(n->type->dtype, e[i]->u.i), data + (size_t)i * size);
+  }
+  return e ? node_const_copy(im->m, n->type->dtype, n->type->ndim, (int64_t[]){count}, data) : NULL;
+}
+
+const Node *frame_capture(Import *im, Frame *f, const Node *outer)
+{
+  if (outer->kind == N_CONST) return outer;
+  for (int i = 0; i < f->captures->list.n; i++)
+    if (f->captures->list.v[i].outer == outer) return f->captures->list.v[i].var;
+  const Node *known = known_value(im, outer);
+  if (known) return known;
+  const Node *var = node_var(im->m, outer->name && outer->kind == N_VAR ? outer->name : "captured", param_type(im->m, outer->type));
+  vec_push(im->arena, &f->captures->list, (Capture){outer, var});
+  return var;
+}
+
+const Node *frame_get(Import *im, Frame *f, const char *name)
+{
+  if (!f) return NULL;
+  const Node *n = strmap_get(&f->values, name);
+  if (n || f->function) return n;
+  n = frame_get(im, f->outer, name);
+  return n && f->captures ? frame_capture(im, f, n) : n;
+}
+
+void frame_set(Import *im, Frame *f, const char *name, const Node *n) { strmap_put(im->arena, &f->values, name, (void *)(uintptr_t)n); }
+
+static void define(Import *im, Frame *f, const char *name, const Node *n, const char *node)
+{
+  if (strmap_get(&f->values, name)) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is defined twice, again by node '%s'", name, node);
+  frame_set(im, f, name, n);
+}
+
+/* ---- types of inputs -------------------------------------------------------------------------- */
+
+/* A name that Relay text can carry, different for each size. */
+static const char *size_name(Import *im, const char *from)
+{
+  char *s = arena_strdup(im->arena, *from ? from : "d");
+  for (char *p = s; *p; p++)
+    if (!isalnum((unsigned char)*p)) *p = '_';
+  if (!isalpha((unsigned char)*s) && *s != '_') s = arena_printf(im->arena, "d%s", s);
+  const char *name = s;
+  for (int i = 1; strmap_get(&im->dim_names, name); i++) name = arena_printf(im->arena, "%s_%d", s, i);
+  strmap_put(im->arena, &im->dim_names, name, s);
+  return name;
+}
+
+static const Expr *literal_dim(Import *im, int64_t v, const char *input, int axis)
+{
+  if (v < 0) raise(im->ctx, ERR_SHAPE, NOWHERE, "onnx: dimension %d of input '%s' is %" PRId64 "; a dimension is not negative", axis, input, v);
+  return expr_int(im->m, v > INT32_MAX ? DT_I64 : DT_I32, v);
+}
+
+static const Expr *import_dim(Import *im, const PDim *d, const char *input, int axis)
+{
+  if (d->has & 1u << PDIM_VALUE) return literal_dim(im, d->dim_value, input, axis);
+  if (!*d->dim_param) return var_new(im->m, size_name(im, arena_printf(im->arena, "%s_%d", input, axis)), DT_I32, VAR_SIZE)->expr;
+  const Expr *e = strmap_get(&im->dims, d->dim_param);
+  if (!e) {
+    e = var_new(im->m, size_name(im, d->dim_param), DT_I32, VAR_SIZE)->expr;
+    strmap_put(im->arena, &im->dims, d->dim_param, (void *)(uintptr_t)e);
+  }
+  return e;
+}
+
+static const Type *import_tensor_type(Import *im, const PTensorType *t, const char *input, const ShapeBinding *b)
+{
+  DType dt = onnx_dtype(im->ctx, t->elem_type, input);
+  int n = t->shape ? t->shape->dim.n : b ? b->ndim : -1;
+  const Expr **dims = arena_array(im->arena, const Expr *, n > 0 ? n : 1);
+  int64_t total = 1;
+  for (int i = 0; i < n; i++) {
+    const PDim *d = t->shape ? t->shape->dim.v[i] : NULL;
+    if (b && b->dim[i] >= 0) dims[i] = literal_dim(im, b->dim[i], input, i);
+    else dims[i] = import_dim(im, d ? d : &(PDim){.dim_param = ""}, input, i);
+    if (dims[i]->kind == E_INT && dims[i]->u.i && !int_mul(total, dims[i]->u.i, &total))
+      raise(im->ctx, ERR_SHAPE, NOWHERE, "onnx: the shape of input '%s' has more elements than fit in 64 bits", input);
+  }
+  return type_tensor(im->m, dt, n, dims);
+}
+
+const Type *import_type(Import *im, const PType *t, const char *input, const ShapeBinding *b)
+{
+  if (t && t->tensor) return import_tensor_type(im, t->tensor, input, b);
+  if (t && t->sequence && t->sequence->elem_type) return type_simple(im->m, TY_SEQ, import_type(im, t->sequence->elem_type, input, NULL));
+  if (t && t->optional && t->optional->elem_type) return type_simple(im->m, TY_OPT, import_type(im, t->optional->elem_type, input, NULL));
+  if (t && (t->map || t->sparse))
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: '%s' is a %s, which is not supported", input, t->map ? "map" : "sparse tensor");
+  raise(im->ctx, ERR_TYPE, NOWHERE, "onnx: '%s' has no type", input);
+}
+
+/* ---- shape bindings ---------------------------------------------------------------------------- */
+
+static const PValueInfo *find_input(const PGraph *g, const char *name)
+{
+  for (int i = 0; i < g->input.n; i++)
+    if (!strcmp(g->input.v[i]->name, name)) return g->input.v[i];
+  return NULL;
+}
+
+static bool has_initializer(const PGraph *g, const char *name)
+{
+  for (int i = 0; i < g->initializer.n; i++)
+    if (!strcmp(g->initializer.v[i]->name, name)) return true;
+  return false;
+}
+
+/* A size bound at one input is bound everywhere. */
+static void bind_dims(Import *im, const PShape *s, const ShapeBinding *b)
+{
+  if (s->dim.n != b->ndim)
+    raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: input '%s' has %d dimension%s, the shape given has %d", b->input, s->dim.n, s->dim.n == 1 ? "" : "s", b->ndim);
+  for (int i = 0; i < b->ndim; i++) {
+    const PDim *d = s->dim.v[i];
+    if (b->dim[i] < 0) continue;
+    if (d->has & 1u << PDIM_VALUE && d->dim_value != b->dim[i])
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: dimension %d of input '%s' is %" PRId64 " in the model and cannot be bound to %" PRId64, i, b->input, d->dim_value, b->dim[i]);
+    if (!*d->dim_param) continue;
+    const Expr *known = strmap_get(&im->dims, d->dim_param), *e = literal_dim(im, b->dim[i], b->input, i);
+    if (known && known != e)
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is bound to %" PRId64 " and, at input '%s', to %" PRId64, d->dim_param, known->u.i, b->input, b->dim[i]);
+    strmap_put(im->arena, &im->dims, d->dim_param, (void *)(uintptr_t)e);
+  }
+}
+
+static void bind_shapes(Import *im, const PGraph *g)
+{
+  for (int i = 0; i < im->opt->nshapes; i++) {
+    const ShapeBinding *b = &im->opt->shape[i];
+    const PValueInfo *v = find_input(g, b->input);
+    if (!v) {
+      const char **names = arena_array(im->arena, const char *, g->input.n + 1);
+      for (int k = 0; k < g->input.n; k++) names[k] = g->input.v[k]->name;
+      const char *near = str_nearest(b->input, names, g->input.n);
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: a shape is given for '%s', which is no input of the model%s%s%s", b->input, near ? "; did you mean '" : "",
+            near ? near : "", near ? "'?" : "");
+    }
+    for (int k = 0; k < b->ndim; k++)
+      if (b->dim[k] < -1) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the shape given for '%s' has %" PRId64 "; -1 leaves a dimension open", b->input, b->dim[k]);
+    if (v->type && v->type->tensor && v->type->tensor->shape) bind_dims(im, v->type->tensor->shape, b);
+  }
+}
+
+static const ShapeBinding *binding_of(Import *im, const char *input)
+{
+  for (int i = 0; i < im->opt->nshapes; i++)
+    if (!strcmp(im->opt->shape[i].input, input)) return &im->opt->shape[i];
+  return NULL;
+}
+
+/* ---- functions of the model ------------------------------------------------------------------ */
+
+static const PFunction *find_function(Import *im, const PNode *p)
+{
+  for (int i = 0; i < im->model->functions.n; i++) {
+    const PFunction *f = im->model->functions.v[i];
+    if (!strcmp(f->name, p->op_type) && !strcmp(plain_domain(f->domain), plain_domain(p->domain)) && !strcmp(f->overload, p->overload)) return f;
+  }
+  return NULL;
+}
+
+int64_t import_opset(Import *im, const Frame *f, const char *domain)
+{
+  while (f && !f->function) f = f->outer;
+  bool local = f && f->function->opset_import.n;
+  int n = local ? f->function->opset_import.n : im->model->opset_import.n;
+  POpset *const *list = local ? f->function->opset_import.v : im->model->opset_import.v;
+  if (im->opt->opset && !*plain_domain(domain)) return im->opt->opset;
+  for (int i = 0; i < n; i++)
+    if (!strcmp(plain_domain(list[i]->domain), plain_domain(domain))) return list[i]->version;
+  return *plain_domain(domain) ? 1 : n ? 0 : 1;      /* a file without any is of the first opset */
+}
+
+static const char *node_label(const PNode *p)
+{
+  if (*p->name) return p->name;
+  for (int i = 0; i < p->output.n; i++)
+    if (*p->output.v[i]) return p->output.v[i];
+  return p->op_type;
+}
+
+static void inline_function(Import *im, Frame *f, const PNode *p, const PFunction *fn)
+{
+  for (const Frame *up = f; up; up = up->function ? up->caller_frame : up->outer)
+    if (up->function == fn) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: function '%s' (node '%s') calls itself", fn->name, node_label(p));
+  if (p->input.n > fn->input.n || p->output.n > fn->output.n)
+    raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: function '%s' (node '%s') has %d inputs and %d outputs; the node has %d and %d", fn->name, node_label(p), fn->input.n,
+          fn->output.n, p->input.n, p->output.n);
+  Frame *body = arena_new_of(im->arena, Frame);
+  *body = (Frame){.function = fn, .caller = p, .caller_frame = f};
+  for (int i = 0; i < p->input.n; i++) {
+    const Node *n = *p->input.v[i] ? frame_get(im, f, p->input.v[i]) : NULL;
+    if (*p->input.v[i] && !n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which nothing before it makes", node_label(p), p->input.v[i]);
+    if (n) frame_set(im, body, fn->input.v[i], n);
+  }
+  import_nodes(im, body, fn->node.n, fn->node.v);
+  for (int i = 0; i < p->output.n; i++) {
+    if (!*p->output.v[i]) continue;
+    const Node *n = frame_get(im, body, fn->output.v[i]);
+    if (!n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: function '%s' does not make its output '%s'", fn->name, fn->output.v[i]);
+    define(im, f, p->output.v[i], n, node_label(p));
+  }
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------- */
+
+_Noreturn static void missing_input(Import *im, const PNode *p, const char *name, int n, PNode *const *node)
+{
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < node[i]->output.n; k++)
+      if (!strcmp(node[i]->output.v[k], name))
+        raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s' before node '%s' makes it: the graph has a cycle or its nodes are out of order", node_label(p), name,
+              node_label(node[i]));
+  raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which is no input, no initializer and no node's output", node_label(p), name);
+}
+
+/* Is the name an input of the model-local function around, which its caller left out? */
+static bool is_left_out(const Frame *f, const char *name)
+{
+  while (!f->function && f->outer) f = f->outer;
+  for (int k = 0; f->function && k < f->function->input.n; k++)
+    if (!strcmp(f->function->input.v[k], name)) return true;
+  return false;
+}
+
+static void convert_node(Import *im, Frame *f, const PNode *p, int nnodes, PNode *const *node)
+{
+  Conv c = {.im = im, .m = im->m, .ctx = im->ctx, .frame = f, .p = p, .name = node_label(p), .opset = import_opset(im, f, p->domain),
+            .nin = p->input.n, .nout = p->output.n};
+  c.in = arena_array(im->arena, const Node *, c.nin + 1);
+  c.out = arena_array(im->arena, const Node *, c.nout + 8);
+  for (int i = 0; i < c.nin; i++) {
+    const char *name = p->input.v[i];
+    c.in[i] = *name ? frame_get(im, f, name) : NULL;
+    if (*name && !c.in[i] && !is_left_out(f, name)) missing_input(im, p, name, nnodes, node);
+  }
+  const OnnxRow *row = onnx_find(p->domain, p->op_type, c.opset);
+  if (!row) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: operator '%s' (node '%s') is not supported; 'lathe ops' lists what is", p->op_type, c.name);
+  const Node *first = row->convert(&c);
+  if (first) c.out[0] = first;
+  bool folded = c.nout > 0;
+  for (int i = 0; i < c.nout; i++) {
+    if (!*p->output.v[i]) continue;
+    if (!c.out[i]) conv_fail(&c, ERR_UNSUPPORTED, "output %d is not supported", i);
+    folded = folded && c.out[i]->kind == N_CONST;
+    define(im, f, p->output.v[i], c.out[i], c.name);
+  }
+  if (im->report && folded) im->report->nfolded++;
+}
+
+void import_nodes(Import *im, Frame *f, int n, PNode *const *node)
+{
+  if (++im->depth > NESTING_LIMIT) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies and functions nest deeper than %d", NESTING_LIMIT);
+  for (int i = 0; i < n; i++) {
+    ctx_poll(im->ctx);
+    Scope scope = scope_begin(im->ctx);
+    const PFunction *fn = find_function(im, node[i]);
+    if (fn) inline_function(im, f, node[i], fn);
+    else convert_node(im, f, node[i], n, node);
+    scope_end(im->ctx, scope);
+  }
+  im->depth--;
+}
+
+static void import_initializers(Import *im, Frame *f, const PGraph *g)
+{
+  for (int i = 0; i < g->initializer.n; i++) {
+    const PTensor *t = g->initializer.v[i];
+    define(im, f, t->name, onnx_tensor(im, t, t->name), "initializer");
+  }
+  for (int i = 0; i < g->sparse_initializer.n; i++) {
+    const PSparse *s = g->sparse_initializer.v[i];
+    const char *name = s->values ? s->values->name : "";
+    define(im, f, name, onnx_sparse(im, s, name), "sparse initializer");
+  }
+}
+
+void import_body(Import *im, Frame *f, const PGraph *g, const Node **out)
+{
+  import_initializers(im, f, g);
+  import_nodes(im, f, g->node.n, g->node.v);
+  for (int i = 0; i < g->output.n; i++) {
+    out[i] = frame_get(im, f, g->output.v[i]->name);
+    if (!out[i]) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", g->output.v[i]->name);
+  }
+}
+
+/* ---- the report ----------------------------------------------------------------------------------- */
+
+typedef struct Survey {
+  Import *im;
+  StrMap count;                             /* operator -> ImportCount * */
+  Vec(ImportCount *) ops;
+  Vec(ImportProblem) problems;
+} Survey;
+
+static void survey_nodes(Survey *s, const Frame *f, int n, PNode *const *node, int depth);
+
+static void survey_node(Survey *s, const Frame *f, const PNode *p, int depth)
+{
+  Import *im = s->im;
+  Arena *a = im->m->arena;
+  const char *name = *plain_domain(p->domain) ? arena_printf(a, "%s.%s", p->domain, p->op_type) : p->op_type;
+  ImportCount *count = strmap_get(&s->count, name);
+  if (!count) {
+    count = arena_new_of(im->arena, ImportCount);
+    count->op = arena_strdup(a, name);
+    strmap_put(im->arena, &s->count, name, count);
+    vec_push(im->arena, &s->ops, count);
+  }
+  count->n++;
+  for (int i = 0; i < p->attribute.n; i++) {
+    const PAttr *attr = p->attribute.v[i];
+    if (attr->g) survey_nodes(s, f, attr->g->node.n, attr->g->node.v, depth + 1);
+  }
+  if (find_function(im, p)) return;
+  int64_t opset = import_opset(im, f, p->domain);
+  if (onnx_find(p->domain, p->op_type, opset)) return;
+  const char *why = onnx_find(p->domain, p->op_type, INT64_MAX) ? arena_printf(a, "not defined in opset %" PRId64, opset) : "not supported";
+  vec_push(a, &s->problems, (ImportProblem){count->op, arena_strdup(a, node_label(p)), why});
+}
+
+static void survey_nodes(Survey *s, const Frame *f, int n, PNode *const *node, int depth)
+{
+  if (depth > NESTING_LIMIT) raise(s->im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies nest deeper than %d", NESTING_LIMIT);
+  for (int i = 0; i < n; i++) survey_node(s, f, node[i], depth);
+}
+
+static int by_use(const void *x, const void *y)
+{
+  const ImportCount *a = x, *b = y;
+  return a->n != b->n ? (a->n < b->n) - (a->n > b->n) : strcmp(a->op, b->op);
+}
+
+static void raise_problems(Import *im, const Survey *s)
+{
+  if (s->problems.n == 1) {
+    const ImportProblem *p = &s->problems.v[0];
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: operator '%s' (node '%s') is %s; 'lathe ops' lists what is supported", p->op, p->node, p->why);
+  }
+  Text t = text_new(im->arena);
+  text_printf(&t, "onnx: %d nodes have operators that are not supported; 'lathe ops' lists what is:", s->problems.n);
+  for (int i = 0; i < s->problems.n && i < 64; i++) text_printf(&t, "\n  %s (node '%s'): %s", s->problems.v[i].op, s->problems.v[i].node, s->problems.v[i].why);
+  if (s->problems.n > 64) text_printf(&t, "\n  and %d more", s->problems.n - 64);
+  raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "%s", text_str(&t));
+}
+
+/* Looks at every node before any is converted. */
+static void survey(Import *im)
+{
+  Survey s = {.im = im};
+  survey_nodes(&s, NULL, im->model->graph->node.n, im->model->graph->node.v, 0);
+  for (int i = 0; i < im->model->functions.n; i++) {
+    Frame f = {.function = im->model->functions.v[i]};
+    survey_nodes(&s, &f, f.function->node.n, f.function->node.v, 0);
+  }
+  if (im->report) {
+    ImportReport *r = im->report;
+    r->nops = s.ops.n;
+    r->ops = arena_array(im->m->arena, ImportCount, s.ops.n + 1);
+    for (int i = 0; i < s.ops.n; i++) r->ops[i] = *s.ops.v[i];
+    qsort(r->ops, (size_t)s.ops.n, sizeof *r->ops, by_use);
+    r->nproblems = s.problems.n;
+    r->problems = s.problems.v;
+  }
+  if (s.problems.n) raise_problems(im, &s);
+}
+
+/* ---- the model --------------------------------------------------------------------------------------- */
+
+/* Weights as parameters: what has a shape and holds real numbers.  Axes, shapes and
+ * scalars stay constants, since converters read them. */
+static bool is_weight(const Node *n) { return n->u.data->ndim > 0 && dtype_is_float(n->u.data->dtype); }
+
+typedef Vec(const Node *) Nodes;
+
+static void keep_params(Import *im, Frame *f, const PGraph *g, Nodes *params)
+{
+  ImportReport *r = im->report;
+  if (r) {
+    r->param_name = arena_array(im->m->arena, const char *, g->initializer.n + 1);
+    r->param = arena_array(im->m->arena, const Node *, g->initializer.n + 1);
+  }
+  for (int i = 0; i < g->initializer.n; i++) {
+    const char *name = g->initializer.v[i]->name;
+    const Node *value = strmap_get(&f->values, name);
+    if (!is_weight(value)) continue;
+    const Node *var = node_var(im->m, name, value->type);
+    frame_set(im, f, name, var);
+    vec_push(im->arena, params, var);
+    if (!r) continue;
+    r->param_name[r->nparams] = var->name;
+    r->param[r->nparams++] = value;
+  }
+}
+
+static void import_graph(Import *im)
+{
+  const PGraph *g = im->model->graph;
+  Frame *f = arena_new_of(im->arena, Frame);
+  Nodes params = {0};
+  bind_shapes(im, g);
+  import_initializers(im, f, g);
+  for (int i = 0; i < g->input.n; i++) {
+    const PValueInfo *v = g->input.v[i];
+    if (has_initializer(g, v->name)) continue;       /* a default that is never overridden */
+    const Node *var = node_var(im->m, v->name, import_type(im, v->type, v->name, binding_of(im, v->name)));
+    define(im, f, v->name, var, "graph input");
+    vec_push(im->arena, &params, var);
+  }
+  if (im->opt->keep_params) keep_params(im, f, g, &params);
+  if (!g->output.n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the graph '%s' has no outputs", g->name);
+  import_nodes(im, f, g->node.n, g->node.v);
+  const Node **out = arena_array(im->arena, const Node *, g->output.n);
+  const char **names = arena_array(im->m->arena, const char *, g->output.n);
+  for (int i = 0; i < g->output.n; i++) {
+    names[i] = arena_strdup(im->m->arena, g->output.v[i]->name);
+    out[i] = frame_get(im, f, names[i]);
+    if (!out[i]) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", names[i]);
+  }
+  if (im->report) {
+    im->report->noutputs = g->output.n;
+    im->report->output_name = names;
+  }
+  const Node *body = g->output.n == 1 ? out[0] : node_tuple(im->m, g->output.n, out);
+  Annots attrs = {0};
+  Text list = text_new(im->arena);
+  for (int i = 0; i < g->output.n; i++) text_printf(&list, "%s%s", i ? "\n" : "", names[i]);
+  annots_set(im->m->arena, &attrs, "output_names", expr_str(im->m, text_str(&list)));
+  module_set(im->m, "main", GLOBAL_GRAPH, (void *)(uintptr_t)node_func(im->m, params.n, params.v, body, body->type, &attrs));
+}
+
+static void free_arena(void *arena) { arena_free(arena); }
+
+static void import_model(Module *m, Bytes file, const char *path, const ImportOptions *opt, ImportReport *report)
+{
+  static const ImportOptions plain;
+  Import im = {.m = m, .ctx = m->ctx, .path = path, .file = file, .opt = opt ? opt : &plain, .report = report};
+  op_init();
+  if (report) *report = (ImportReport){0};
+  im.arena = arena_new(m->ctx);
+  Scope scope = scope_begin(m->ctx);
+  defer(m->ctx, free_arena, im.arena);
+  im.root = im.opt->external_root;
+  if (!im.root && path) {
+    const char *slash = strrchr(path, '/');
+    im.root = !slash ? "." : slash == path ? "/" : arena_strndup(im.arena, path, (size_t)(slash - path));
+  }
+  im.path = path ? arena_strdup(m->arena, path) : NULL;
+  im.model = proto_read(im.arena, &proto_model, file.p, file.n);
+  if (!im.model->graph) raise(m->ctx, ERR_PARSE, NOWHERE, "onnx: %s%s%s is no ONNX model: it has no graph", path ? "'" : "", path ? path : "the data", path ? "'" : "");
+  survey(&im);
+  import_graph(&im);
+  scope_end(m->ctx, scope);
+}
+
+typedef struct MappedFile { Ctx *ctx; void *data; size_t n; } MappedFile;
+
+static void drop_copy(void *arg)
+{
+  MappedFile *f = arg;
+  mem_free(f->ctx, f->data);
+  mem_free(f->ctx, f);
+}
+
+void onnx_import(Module *m, const void *bytes, size_t n, const char *path, const ImportOptions *opt, ImportReport *report)
+{
+  /* The constants outlive the caller's buffer: one copy, which they borrow. */
+  MappedFile *copy = mem_alloc(m->ctx, sizeof *copy);
+  *copy = (MappedFile){m->ctx, NULL, n};
+  Scope scope = scope_begin(m->ctx);
+  Blob *blob = blob_new(m->ctx, NULL, 0, drop_copy, copy);
+  graph_keep(m, blob);
+  blob_release(blob);
+  copy->data = mem_alloc(m->ctx, n ? n : 1);
+  if (n) memcpy(copy->data, bytes, n);
+  scope_end(m->ctx, scope);
+  import_model(m, (Bytes){copy->data, n}, path, opt, report);
+}
+
+static void close_fd(void *arg) { close((int)(intptr_t)arg); }
+
+static void drop_map(void *arg)
+{
+  MappedFile *f = arg;
+  if (f->data) munmap(f->data, f->n);
+  mem_free(f->ctx, f);
+}
+
+void onnx_import_file(Module *m, const char *path, const ImportOptions *opt, ImportReport *report)
+{
+  Ctx *ctx = m->ctx;
+  Scope scope = scope_begin(ctx);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) raise(ctx, ERR_IO, NOWHERE, "cannot read '%s': %s", path, strerror(errno));
+  defer(ctx, close_fd, (void *)(intptr_t)fd);
+  struct stat st;
+  if (fstat(fd, &st) || !S_ISREG(st.st_mode)) raise(ctx, ERR_IO, NOWHERE, "cannot read '%s': not a regular file", path);
+  if (!st.st_size) raise(ctx, ERR_PARSE, NOWHERE, "onnx: '%s' is empty", path);
+  MappedFile *f = mem_alloc(ctx, sizeof *f);
+  *f = (MappedFile){ctx, NULL, (size_t)st.st_size};
+  Blob *blob = blob_new(ctx, NULL, 0, drop_map, f);
+  graph_keep(m, blob);
+  blob_release(blob);
+  void *data = mmap(NULL, f->n, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (data == MAP_FAILED) raise(ctx, ERR_IO, NOWHERE, "cannot map '%s': %s", path, strerror(errno));
+  f->data = data;
+  scope_end(ctx, scope);
+  import_model(m, (Bytes){f->data, f->n}, path, opt, report);
+}

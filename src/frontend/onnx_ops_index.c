@@ -1,0 +1,173 @@
+/* onnx_ops_index.c: gathering, scattering, sorting, and outputs whose size depends on values.
+ *
+ * Comes in: nodes whose indices may be negative (from the end).  Goes out: take, gather,
+ * scatter and their kin, which want indices from the beginning. */
+#include <math.h>
+
+#include "frontend/onnx_import.h"
+
+enum { MAX_RANK = 32 };
+
+/* index < 0: from the end of `extent` (anything that broadcasts to the indices). */
+static const Node *from_end(Conv *c, const Node *index, const Node *extent)
+{
+  int n = 0;
+  const int64_t *v = index->kind == N_CONST ? const_ints(c, index, &n) : NULL;
+  bool plain = v != NULL;
+  for (int i = 0; i < n && plain; i++) plain = v[i] >= 0;
+  if (plain) return index;
+  return where(c, less(c, index, scalar_like(c, index, 0)), add(c, index, cast_to(c, extent, dtype_of(c, index))), index);
+}
+
+static const Node *extent_of(Conv *c, const Node *x, int axis) { return scalar_of(c, shape_part(c, x, axis, axis + 1)); }
+
+static const Node *convert_gather(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  return take(c, x, conv_in(c, 1), axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)));
+}
+
+static const Node *convert_gather_elements(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  int axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
+  return op2(c, "gather", x, from_end(c, conv_in(c, 1), extent_of(c, x, axis)), "axis:i", axis);
+}
+
+/* ONNX keeps the coordinates in the last axis, gather_nd and scatter_nd in the first. */
+static const Node *coordinates(Conv *c, const Node *x, const Node *index, int batch)
+{
+  int n = (int)static_dim(c, index, -1);
+  if (batch + n > rank_of(c, x)) conv_fail(c, ERR_SHAPE, "%d coordinates after %d batch axes do not fit rank %d", n, batch, rank_of(c, x));
+  index = from_end(c, index, shape_part(c, x, batch, batch + n));
+  return move_axis(c, index, rank_of(c, index) - 1, 0);
+}
+
+static const Node *convert_gather_nd(Conv *c)
+{
+  const Node *x = conv_in(c, 0), *index = conv_in(c, 1);
+  int64_t batch = attr_int(c, "batch_dims", 0);
+  if (batch < 0 || batch >= rank_of(c, index) || batch > rank_of(c, x)) conv_fail(c, ERR_ARGUMENT, "batch_dims %" PRId64 " is out of range", batch);
+  return op2(c, "gather_nd", x, coordinates(c, x, index, (int)batch), "batch_dims:l,index_rank:l", batch, static_dim(c, index, -1));
+}
+
+static const char *reduction(Conv *c)
+{
+  const char *r = attr_str(c, "reduction", "none");
+  static const char *const known[] = {"add", "mul", "min", "max"};
+  for (int i = 0; i < 4; i++)
+    if (!strcmp(r, known[i])) return known[i];
+  if (strcmp(r, "none")) conv_fail(c, ERR_ARGUMENT, "reduction '%s' is not known", r);
+  return "update";
+}
+
+static const Node *convert_scatter_elements(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  int axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
+  return op3(c, "scatter_elements", x, from_end(c, conv_in(c, 1), extent_of(c, x, axis)), conv_in(c, 2), "axis:i,reduction:s", axis, reduction(c));
+}
+
+static const Node *convert_scatter_nd(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  return op3(c, "scatter_nd", x, coordinates(c, x, conv_in(c, 1), 0), conv_in(c, 2), "mode:s", reduction(c));
+}
+
+/* A cache written at an offset per sample: each place asks which update, if any, lands there. */
+static const Node *convert_tensor_scatter(Conv *c)
+{
+  const Node *cache = conv_in(c, 0), *update = conv_in(c, 1), *at = conv_opt(c, 2);
+  int rank = rank_of(c, cache), axis = axis_of(c, attr_int(c, "axis", -2), rank);
+  bool circular = !strcmp(attr_str(c, "mode", "linear"), "circular");
+  const Node *length = extent_of(c, cache, axis), *count = extent_of(c, update, axis);
+  const Node *place = unsqueeze_to(c, iota(c, length, DT_I64), axis, rank);
+  if (at) place = sub(c, place, unsqueeze_to(c, cast_to(c, at, DT_I64), 0, rank));
+  if (circular) place = op2(c, "floor_mod", place, length, NULL);
+  const Node *inside = op2(c, "logical_and", op2(c, "greater_equal", place, scalar(c, DT_I64, 0), NULL), less(c, place, count), NULL);
+  const Node *safe = min2(c, max2(c, place, scalar(c, DT_I64, 0)), sub(c, count, scalar(c, DT_I64, 1)));
+  const Node *value = op2(c, "gather", update, op2(c, "broadcast_to_like", safe, cache, NULL), "axis:i", axis);
+  return where(c, inside, value, cache);
+}
+
+/* on where the index is, off elsewhere. */
+static const Node *convert_one_hot(Conv *c)
+{
+  const Node *index = cast_to(c, conv_in(c, 0), DT_I64), *depth = cast_to(c, scalar_of(c, conv_in(c, 1)), DT_I64), *values = conv_in(c, 2);
+  int rank = rank_of(c, index);
+  int64_t axis = attr_int(c, "axis", -1);
+  int at = axis_of(c, axis, rank + 1);
+  const Node *off = scalar_of(c, slice(c, values, 0, 0, 1)), *on = scalar_of(c, slice(c, values, 0, 1, 2));
+  const Node *hot = op2(c, "equal", unsqueeze(c, from_end(c, index, depth), at), unsqueeze_to(c, iota(c, depth, DT_I64), at, rank + 1), NULL);
+  return where(c, hot, on, off);
+}
+
+static const Node *convert_nonzero(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  if (!rank_of(c, x)) x = vector_of(c, x);               /* a scalar counts as a vector of one, its coordinates are dropped */
+  const Node *at = cast_to(c, op1(c, "argwhere", x, NULL), DT_I64);
+  at = transpose(c, at, 2, (int[]){1, 0});
+  return rank_of(c, conv_in(c, 0)) ? at : slice(c, at, 0, 0, 0);
+}
+
+static const Node *convert_compress(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  if (!conv_attr(c, "axis")) return op2(c, "compress", x, conv_in(c, 1), NULL);
+  return op2(c, "compress", x, conv_in(c, 1), "axis:i", axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)));
+}
+
+/* Values, where each first occurs, which one each element is, how often it occurs. */
+static const Node *convert_unique(Conv *c)
+{
+  const Node *x = conv_in(c, 0), *r;
+  int sorted = (int)attr_int(c, "sorted", 1);
+  if (conv_attr(c, "axis")) r = op1(c, "unique", x, "is_sorted:i,return_counts:i,axis:i", sorted, 1, axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)));
+  else r = op1(c, "unique", x, "is_sorted:i,return_counts:i", sorted, 1);
+  c->out[0] = node_get(c->m, r, 0);
+  for (int i = 1; i < 4; i++) c->out[i] = cast_to(c, node_get(c->m, r, i < 3 ? i : 4), DT_I64);
+  return NULL;
+}
+
+/* Rows of (batch, class, box); left out: no boxes, and thresholds that let everything through. */
+static const Node *convert_nms(Conv *c)
+{
+  const Node *boxes = conv_in(c, 0), *scores = conv_in(c, 1), *most = conv_opt(c, 2), *iou = conv_opt(c, 3), *least = conv_opt(c, 4);
+  const Node *arg[5] = {boxes, scores, most ? scalar_of(c, cast_to(c, most, DT_I64)) : scalar(c, DT_I64, 0), iou ? scalar_of(c, iou) : scalar(c, DT_F32, 0),
+                        least ? scalar_of(c, least) : scalar(c, DT_F32, -INFINITY)};
+  const Node *r = opn(c, "vision.all_class_non_max_suppression", 5, arg, "center_point_box:i", (int)attr_int(c, "center_point_box", 0));
+  return cast_to(c, op2(c, "dyn.take_first", node_get(c->m, r, 0), node_get(c->m, r, 1), NULL), DT_I64);
+}
+
+static const Node *convert_topk(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  int axis = axis_of(c, attr_int(c, "axis", -1), rank_of(c, x)), n = 0;
+  int smallest = !attr_int(c, "largest", 1);
+  const Node *k = c->opset >= 10 ? conv_in(c, 1) : NULL, *r;
+  const int64_t *v = k ? const_ints(c, k, &n) : NULL;
+  int64_t count = v && n == 1 ? v[0] : attr_int(c, "k", -1), whole;
+  if (k && !v) {
+    r = op2(c, "dyn.topk", x, vector_of(c, k), "axis:i,ret_type:s,is_ascend:i,dtype:t", axis, "both", smallest, DT_I64);
+  } else {
+    if (count < 0 || (is_static_dim(dim_of(c, x, axis), &whole) && count > whole)) conv_fail(c, ERR_ARGUMENT, "k is %" PRId64 ", which axis %d does not have", count, axis);
+    r = op1(c, "topk", x, "k:l,axis:i,ret_type:s,is_ascend:i,dtype:t", count, axis, "both", smallest, DT_I64);
+  }
+  c->out[0] = node_get(c->m, r, 0);
+  c->out[1] = node_get(c->m, r, 1);
+  return NULL;
+}
+
+static const Node *convert_reverse_sequence(Conv *c)
+{
+  return op2(c, "reverse_sequence", conv_in(c, 0), conv_in(c, 1), "seq_axis:i,batch_axis:i", (int)attr_int(c, "time_axis", 0), (int)attr_int(c, "batch_axis", 1));
+}
+
+static const OnnxRow rows[] = {
+  {"Compress", 9, convert_compress}, {"Gather", 1, convert_gather}, {"GatherElements", 11, convert_gather_elements}, {"GatherND", 11, convert_gather_nd},
+  {"NonMaxSuppression", 10, convert_nms}, {"NonZero", 9, convert_nonzero}, {"OneHot", 9, convert_one_hot}, {"ReverseSequence", 10, convert_reverse_sequence},
+  {"Scatter", 9, convert_scatter_elements}, {"ScatterElements", 11, convert_scatter_elements}, {"ScatterND", 11, convert_scatter_nd},
+  {"TensorScatter", 24, convert_tensor_scatter}, {"TopK", 1, convert_topk}, {"Unique", 11, convert_unique},
+};
+ONNX_TABLE(onnx_index, "", rows);

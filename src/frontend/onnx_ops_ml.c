@@ -1,0 +1,70 @@
+/* onnx_ops_ml.c: operators of ai.onnx.ml on numbers.
+ *
+ * Comes in: feature tensors.  Goes out: takes, comparisons, selections. */
+#include <math.h>
+
+#include "frontend/onnx_import.h"
+
+/* Columns by number, from the last axis. */
+static const Node *convert_feature_extractor(Conv *c)
+{
+  const Node *x = conv_in(c, 0), *at = reshape(c, conv_in(c, 1), 1, (int64_t[]){-1});
+  int rank = rank_of(c, x);
+  const Node *y = take(c, x, at, rank - 1);
+  return rank == 1 ? unsqueeze(c, y, 0) : y;
+}
+
+static const Node *convert_binarizer(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  return cast_to(c, op2(c, "greater", x, scalar_like(c, x, attr_float(c, "threshold", 0)), NULL), dtype_of(c, x));
+}
+
+static const Node *convert_scaler(Conv *c)
+{
+  const Node *x = cast_to(c, conv_in(c, 0), DT_F32);
+  int no = 0, ns = 0;
+  const float *offset = attr_floats(c, "offset", &no), *scale = attr_floats(c, "scale", &ns);
+  if (offset) x = sub(c, x, node_const_copy(c->m, DT_F32, 1, (int64_t[]){no}, offset));
+  return scale ? mul(c, x, node_const_copy(c->m, DT_F32, 1, (int64_t[]){ns}, scale)) : x;
+}
+
+/* A list of numbers from whichever attribute carries it. */
+static const Node *label_list(Conv *c, const char *stem)
+{
+  int n = 0;
+  Arena *a = c->im->arena;
+  if (conv_attr(c, arena_printf(a, "%s_strings", stem))) conv_fail(c, ERR_UNSUPPORTED, "strings are not supported");
+  const int64_t *i = attr_ints(c, arena_printf(a, "%s_int64s", stem), &n);
+  if (i) return const_i64(c, n, i);
+  const float *f = attr_floats(c, arena_printf(a, "%s_floats", stem), &n);
+  if (f) return node_const_copy(c->m, DT_F32, 1, (int64_t[]){n}, f);
+  const PAttr *t = conv_attr(c, arena_printf(a, "%s_tensor", stem));
+  if (t && t->t) return onnx_tensor(c->im, t->t, c->name);
+  conv_fail(c, ERR_ARGUMENT, "it has no %s", stem);
+}
+
+/* Each key in turn: the last that matches wins; NaN is equal to NaN here. */
+static const Node *convert_label_encoder(Conv *c)
+{
+  const Node *x = conv_in(c, 0), *keys = label_list(c, "keys"), *values = label_list(c, "values"), *y;
+  int64_t n = static_dim(c, keys, 0);
+  if (n != static_dim(c, values, 0) || n > 4096) conv_fail(c, ERR_ARGUMENT, "%" PRId64 " keys and %" PRId64 " values do not fit", n, static_dim(c, values, 0));
+  DType dt = dtype_of(c, values);
+  const PAttr *t = conv_attr(c, "default_tensor");
+  if (t && t->t) y = scalar_of(c, onnx_tensor(c->im, t->t, c->name));
+  else y = dtype_is_int(dt) ? node_scalar(c->m, value_int(dt, attr_int(c, "default_int64", -1))) : scalar(c, dt, attr_float(c, "default_float", -0.0));
+  keys = cast_to(c, keys, dtype_of(c, x));
+  for (int64_t i = 0; i < n; i++) {
+    const Node *key = scalar_of(c, slice(c, keys, 0, i, i + 1)), *hit = op2(c, "equal", x, key, NULL);
+    double k;
+    if (dtype_is_float(dtype_of(c, x)) && const_float(c, key, &k) && isnan(k)) hit = op1(c, "isnan", x, NULL);
+    y = where(c, hit, scalar_of(c, slice(c, values, 0, i, i + 1)), y);
+  }
+  return y;
+}
+
+static const OnnxRow rows[] = {
+  {"ArrayFeatureExtractor", 1, convert_feature_extractor}, {"Binarizer", 1, convert_binarizer}, {"LabelEncoder", 2, convert_label_encoder}, {"Scaler", 1, convert_scaler},
+};
+ONNX_TABLE(onnx_ml, "ai.onnx.ml", rows);

@@ -1,0 +1,118 @@
+/* onnx_ops_reduce.c: reductions, positions of extremes, running sums.
+ *
+ * Comes in: nodes whose axes are an attribute (before opset 13 for ReduceSum, 18 for the
+ * others) or an input.  Goes out: our reductions over the same axes. */
+#include "frontend/onnx_import.h"
+
+enum { MAX_RANK = 32 };
+
+/* A reduction of x over axes; n 0: of single elements, which changes nothing but the formula's ends. */
+typedef struct Reduction {
+  const Node *(*run)(Conv *, const Node *x, int n, const int64_t *axes, bool keepdims);
+  const Node *x;
+  bool keepdims;
+} Reduction;
+
+static const Node *over_choice(Conv *c, int n, const int64_t *axes, void *env)
+{
+  const Reduction *r = env;
+  return r->run(c, r->x, n, axes, r->keepdims);
+}
+
+static const Node *over_axes(Conv *c, const Node *(*run)(Conv *, const Node *, int, const int64_t *, bool))
+{
+  const Node *x = conv_in(c, 0), *in = conv_opt(c, 1);
+  int n = 0, rank = rank_of(c, x);
+  int64_t list[MAX_RANK];
+  Reduction r = {run, x, attr_int(c, "keepdims", 1)};
+  bool none = in && rank_of(c, in) == 1 && expr_is_int(dim_of(c, in, 0), 0);
+  const int64_t *v = none ? NULL : in ? const_ints(c, in, &n) : attr_ints(c, "axes", &n);
+  if (in && !none && !v) return switch_axes(c, in, rank, over_choice, &r);
+  if (n > rank) conv_fail(c, ERR_ARGUMENT, "%d axes are named, the input has %d", n, rank);
+  if (!n && attr_int(c, "noop_with_empty_axes", 0)) return run(c, x, 0, list, true);
+  for (int i = 0; i < (n ? n : rank); i++) list[i] = n ? axis_of(c, v[i], rank) : i;
+  return run(c, x, n ? n : rank, list, r.keepdims);
+}
+
+static const Node *run_simple(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+{
+  static const struct { const char *onnx, *ours; } names[] = {{"ReduceMax", "max"}, {"ReduceMin", "min"}, {"ReduceMean", "mean"}, {"ReduceProd", "prod"}, {"ReduceSum", "sum"}};
+  const char *t = c->p->op_type;
+  if (dtype_is_bool(dtype_of(c, x))) return reduce(c, !strcmp(t, "ReduceMax") ? "any" : "all", x, n, axes, keepdims);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(names[i].onnx, t)) return reduce(c, names[i].ours, x, n, axes, keepdims);
+  BUG(c->ctx, "no operator for %s", t);
+}
+
+static const Node *run_sum_square(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims) { return reduce(c, "sum", mul(c, x, x), n, axes, keepdims); }
+static const Node *run_l1(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims) { return reduce(c, "sum", op1(c, "abs", x, NULL), n, axes, keepdims); }
+
+/* Integers have no square root of their own. */
+static const Node *as_real(Conv *c, const Node *x) { return dtype_is_int(dtype_of(c, x)) ? cast_to(c, x, DT_F64) : x; }
+
+static const Node *run_l2(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+{
+  const Node *y = as_real(c, x);
+  return cast_to(c, sqrt_(c, reduce(c, "sum", mul(c, y, y), n, axes, keepdims)), dtype_of(c, x));
+}
+
+static const Node *run_log_sum(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+{
+  return cast_to(c, op1(c, "log", reduce(c, "sum", as_real(c, x), n, axes, keepdims), NULL), dtype_of(c, x));
+}
+
+/* The largest is taken out first, where it is finite, so that nothing overflows. */
+static const Node *run_log_sum_exp(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+{
+  if (!n) return x;                                      /* log(exp(x)) */
+  const Node *y = as_real(c, x), *top = reduce(c, "max", y, n, axes, true);
+  top = where(c, op1(c, "isfinite", top, NULL), top, scalar_like(c, y, 0));
+  const Node *sum = reduce(c, "sum", exp_(c, sub(c, y, top)), n, axes, keepdims);
+  const Node *shift = keepdims ? top : op1(c, "squeeze", top, "axis:I", n, axes);
+  return cast_to(c, add(c, op1(c, "log", sum, NULL), shift), dtype_of(c, x));
+}
+
+static const Node *convert_simple(Conv *c) { return over_axes(c, run_simple); }
+static const Node *convert_sum_square(Conv *c) { return over_axes(c, run_sum_square); }
+static const Node *convert_l1(Conv *c) { return over_axes(c, run_l1); }
+static const Node *convert_l2(Conv *c) { return over_axes(c, run_l2); }
+static const Node *convert_log_sum(Conv *c) { return over_axes(c, run_log_sum); }
+static const Node *convert_log_sum_exp(Conv *c) { return over_axes(c, run_log_sum_exp); }
+
+static const Node *convert_arg(Conv *c)
+{
+  const Node *x = conv_in(c, 0);
+  int64_t axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
+  const Node *r = op1(c, !strcmp(c->p->op_type, "ArgMax") ? "argmax" : "argmin", x, "axis:I,keepdims:i,select_last_index:i", 1, &axis, (int)attr_int(c, "keepdims", 1),
+                      (int)attr_int(c, "select_last_index", 0));
+  return cast_to(c, r, DT_I64);
+}
+
+static const Node *run_running(Conv *c, int n, const int64_t *axes, void *env)
+{
+  const Node *x = env;
+  int axis = (int)axes[n - 1];
+  const char *op = !strcmp(c->p->op_type, "CumSum") ? "cumsum" : "cumprod";
+  bool back = attr_int(c, "reverse", 0);
+  if (back) x = op1(c, "reverse", x, "axis:i", axis);
+  x = op1(c, op, x, "axis:i,exclusive:i", axis, (int)attr_int(c, "exclusive", 0));
+  return back ? op1(c, "reverse", x, "axis:i", axis) : x;
+}
+
+static const Node *convert_running(Conv *c)
+{
+  const Node *x = conv_in(c, 0), *in = conv_in(c, 1);
+  int n = 0, rank = rank_of(c, x);
+  const int64_t *v = const_ints(c, in, &n);
+  if (!v) return switch_axes(c, in, rank, run_running, (void *)(uintptr_t)x);
+  int64_t axis = axis_of(c, const_int(c, in, "the axis"), rank);
+  return run_running(c, 1, &axis, (void *)(uintptr_t)x);
+}
+
+static const OnnxRow rows[] = {
+  {"ArgMax", 1, convert_arg}, {"ArgMin", 1, convert_arg}, {"CumProd", 26, convert_running}, {"CumSum", 11, convert_running}, {"ReduceL1", 1, convert_l1},
+  {"ReduceL2", 1, convert_l2}, {"ReduceLogSum", 1, convert_log_sum}, {"ReduceLogSumExp", 1, convert_log_sum_exp}, {"ReduceMax", 1, convert_simple},
+  {"ReduceMean", 1, convert_simple}, {"ReduceMin", 1, convert_simple}, {"ReduceProd", 1, convert_simple}, {"ReduceSum", 1, convert_simple},
+  {"ReduceSumSquare", 1, convert_sum_square},
+};
+ONNX_TABLE(onnx_reduce, "", rows);

@@ -1,0 +1,63 @@
+/* blob.c: bytes that outlive a module: a mapped model file, folded constants.
+ *
+ * A blob is counted.  Modules keep references and give them back when they die, so a
+ * constant may borrow a blob's bytes in every module that keeps the blob. */
+#include "graph/state.h"
+
+struct Blob {
+  Ctx *ctx;
+  const char *data;
+  size_t n;
+  int refs;
+  void (*drop)(void *user);
+  void *user;
+};
+
+Blob *blob_new(Ctx *ctx, const void *data, size_t n, void (*drop)(void *user), void *user)
+{
+  Blob *b = mem_alloc(ctx, sizeof *b);
+  *b = (Blob){ctx, data, n, 1, drop, user};
+  return b;
+}
+
+static void release_kept(void *blob) { blob_release(blob); }
+
+void *blob_alloc(Module *m, size_t n)
+{
+  char *block = mem_alloc(m->ctx, sizeof(Blob) + n + 63);        /* one block: it goes with the blob */
+  Blob *b = (Blob *)(void *)block;
+  char *data = block + sizeof(Blob);
+  data += (64 - (uintptr_t)data % 64) % 64;
+  *b = (Blob){.ctx = m->ctx, .data = data, .n = n, .refs = 1};
+  Scope s = scope_begin(m->ctx);
+  defer(m->ctx, release_kept, b);                                /* the caller's reference; the module has its own */
+  graph_keep(m, b);
+  scope_end(m->ctx, s);
+  return data;
+}
+
+void blob_release(Blob *b)
+{
+  if (!b || --b->refs > 0) return;
+  if (b->drop) b->drop(b->user);
+  mem_free(b->ctx, b);
+}
+
+void graph_keep(Module *m, Blob *b)
+{
+  GraphState *state = graph_state(m);
+  if (map_has(&state->blobs, b)) return;
+  map_put(m->arena, &state->blobs, b, b);
+  module_defer(m, release_kept, b);
+  b->refs++;
+}
+
+Blob *graph_blob_of(Module *m, const void *data, size_t n)
+{
+  for (int i = 0; m->graph && i < m->graph->blobs.n; i++) {
+    Blob *b = m->graph->blobs.val[i];
+    const char *p = data;
+    if (p >= b->data && p + n <= b->data + b->n) return b;
+  }
+  return NULL;
+}

@@ -1,0 +1,737 @@
+/* parse.c: Relay text to graphs.
+ *
+ *   module := (definition | type | tir)* metadata?
+ *   definition := 'def' @name function
+ *   function   := ('[' names ']')? '(' params ')' ('->' type)? block
+ *   type       := 'type' Name ('[' names ']')? '{' (Ctor ('(' types ')')? ','?)* '}'
+ *   tir        := 'tir' @name '=' """TVMScript""" ';'?
+ *   metadata   := '#[metadata]' ('relay.Constant' '[' i ']' ':' type '=' ('[' numbers ']' | base64 strings) ';')*
+ *   block      := '{' (%0 '=' expr ';' | 'let' %x (':' type)? '=' expr ';')* expr '}'
+ *   expr       := atom ('(' args ')' | '.' i)*
+ *   atom       := name | number | 'True' | 'False' | '(' exprs ')' | 'fn' function | block
+ *               | 'if' '(' expr ')' block 'else' block | 'match' '?'? '(' expr ')' '{' (pattern '=>' expr ','?)* '}'
+ *               | 'meta' '[' 'relay.Constant' ']' '[' i ']' | 'call_tir' '(' @name ',' exprs ',' type ')'
+ *
+ * Builders check types as they go; what has none yet (calls of functions that come later)
+ * gets it from graph_infer at the end.  A text that is refused leaves the module as it was. */
+#include "graph/relay.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static const Node *parse_expr(Reader *);
+static const Node *parse_block(Reader *);
+
+typedef Vec(const Type *) TypeList;
+
+/* ---- names ---------------------------------------------------------------------------- */
+
+static void bind_name(Reader *r, const char *name, const Node *n)
+{
+  vec_push(r->arena, &r->undo, (Undo){name, strmap_get(&r->vars, name)});
+  strmap_put(r->arena, &r->vars, name, (void *)(uintptr_t)n);
+}
+
+static void leave_block(Reader *r, int mark)
+{
+  while (r->undo.n > mark) {
+    Undo u = r->undo.v[--r->undo.n];
+    strmap_put(r->arena, &r->vars, u.name, u.before);
+  }
+}
+
+/* %x, or %x.0.1 where there is an x but no "x.0.1". */
+static const Node *parse_local(Reader *r)
+{
+  char *name = arena_strdup(r->arena, r->tok.text);
+  const Node *n = strmap_get(&r->vars, name);
+  Vec(int) fields = {0};
+  while (!n) {
+    char *dot = strrchr(name, '.');
+    if (!dot || !dot[1] || dot[1 + strspn(dot + 1, "0123456789")] || strlen(dot) > 7) lex_error(r, "there is no %%%.100s here", r->tok.text);
+    vec_push(r->arena, &fields, atoi(dot + 1));
+    *dot = 0;
+    n = strmap_get(&r->vars, name);
+  }
+  for (int i = fields.n - 1; i >= 0; i--) n = node_get(r->m, n, fields.v[i]);
+  lex_next(r);
+  return n;
+}
+
+/* ---- constants ----------------------------------------------------------------------------- */
+
+static Value parse_number(Reader *r, DType want)
+{
+  bool minus = lex_accept(r, "-");
+  bool word = lex_is(r, "inf") || lex_is(r, "nan");
+  if (r->tok.kind != T_INT && r->tok.kind != T_FLOAT && !word) lex_error(r, "expected a number, found '%.60s'", r->tok.text);
+  DType t = r->tok.dtype;
+  if (word || t.code == DT_VOID) t = want.code != DT_VOID ? want : r->tok.kind == T_INT ? DT_I32 : DT_F32;
+  const char *text = arena_printf(r->arena, "%s%s", minus ? "-" : "", r->tok.text);
+  Value v;
+  if (dtype_is_float(t)) {
+    v = value_float(t, strtod(text, NULL));
+  } else {
+    errno = 0;
+    int64_t i = t.code == DT_UINT && !minus ? (int64_t)strtoull(text, NULL, 10) : strtoll(text, NULL, 10);
+    v = value_int(t, i);
+    if (errno || r->tok.kind != T_INT || v.i != i) lex_error(r, "%.60s does not fit into %s", text, dtype_name(r->arena, t));
+  }
+  lex_next(r);
+  return v;
+}
+
+static int base64_digit(char c)
+{
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* Strings, one after the other, of base64 text. */
+static Text parse_base64(Reader *r)
+{
+  Text bytes = text_new(r->arena);
+  while (r->tok.kind == T_STR) {
+    const char *s = r->tok.text;
+    for (; *s; s += 4) {
+      int v = 0, n = 0;
+      for (int i = 0; i < 4; i++) {
+        int d = s[i] ? base64_digit(s[i]) : -1;
+        if (d < 0 && (!s[i] || s[i] != '=' || i < 2)) lex_error(r, "this is not base64 text");
+        v = v * 64 + (d < 0 ? 0 : d);
+        n += d >= 0;
+      }
+      for (int i = 0; i < n - 1; i++) text_char(&bytes, (char)(v >> (16 - 8 * i) & 255));
+    }
+    lex_next(r);
+  }
+  return bytes;
+}
+
+static const Node *parse_constant_data(Reader *r, const Type *ty)
+{
+  int64_t shape[8], count = 1;
+  if (ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8 || !type_is_static(ty)) lex_error(r, "a constant has a static tensor type of at most 8 dimensions");
+  for (int i = 0; i < ty->ndim; i++) {
+    shape[i] = ty->shape[i]->u.i;
+    if (!int_mul(count, shape[i], &count)) lex_error(r, "a constant's size overflows");
+  }
+  size_t size = (size_t)dtype_bytes(ty->dtype);
+  Text bytes = text_new(r->arena);
+  if (lex_accept(r, "[")) {
+    while (!lex_is(r, "]")) {
+      char element[8];
+      bool truth = lex_is(r, "True") || lex_is(r, "False");
+      if (truth) {
+        value_store(value_int(ty->dtype, r->tok.text[0] == 'T'), element);
+        lex_next(r);
+      } else {
+        value_store(value_cast(parse_number(r, ty->dtype), ty->dtype), element);
+      }
+      text_addn(&bytes, element, size);
+      if (!lex_accept(r, ",")) break;
+    }
+    lex_expect(r, "]");
+  } else {
+    bytes = parse_base64(r);
+  }
+  if (bytes.n % size || (int64_t)(bytes.n / size) != count)
+    lex_error(r, "a constant of %" PRId64 " elements has %zu bytes, not %" PRId64 " times %zu", count, bytes.n, count, size);
+  return node_const_copy(r->m, ty->dtype, ty->ndim, shape, text_str(&bytes));
+}
+
+#define METADATA "#[metadata]"
+
+/* The section at the end, read before the rest.  Gives where the rest ends. */
+static const char *parse_metadata(Reader *r, const char *text)
+{
+  const char *end = text + strlen(text), *at = text;
+  int line = 1;
+  for (;; at++) {
+    at = strstr(at, METADATA);
+    if (!at) return end;
+    if (at == text || at[-1] == '\n') break;
+  }
+  for (const char *c = text; c < at; c++) line += *c == '\n';
+  lex_start(r, at + strlen(METADATA), end, line);
+  while (r->tok.kind != T_END) {
+    lex_expect(r, "relay.Constant");
+    lex_expect(r, "[");
+    int64_t index = parse_int(r);
+    if (index != r->constants.n) lex_error(r, "constant %" PRId64 " comes where %d should", index, r->constants.n);
+    lex_expect(r, "]");
+    lex_expect(r, ":");
+    const Type *ty = parse_type(r);
+    if (!ty) lex_error(r, "a constant has a type");
+    lex_expect(r, "=");
+    vec_push(r->arena, &r->constants, parse_constant_data(r, ty));
+    lex_expect(r, ";");
+  }
+  return at;
+}
+
+/* meta[relay.Constant][i] */
+static const Node *parse_meta(Reader *r)
+{
+  lex_expect(r, "[");
+  lex_expect(r, "relay.Constant");
+  lex_expect(r, "]");
+  lex_expect(r, "[");
+  int64_t i = parse_int(r);
+  if (i < 0 || i >= r->constants.n) lex_error(r, "there is no constant %" PRId64 " in the metadata, which holds %d", i, r->constants.n);
+  lex_expect(r, "]");
+  return r->constants.v[i];
+}
+
+/* ---- calls ---------------------------------------------------------------------------------------- */
+
+static const char *parse_string(Reader *r)
+{
+  if (r->tok.kind != T_STR) lex_error(r, "expected a string, found '%.60s'", r->tok.text);
+  const char *s = r->tok.text;
+  lex_next(r);
+  return s;
+}
+
+static int64_t parse_int_or_bool(Reader *r)
+{
+  if (lex_accept(r, "True")) return 1;
+  if (lex_accept(r, "False")) return 0;
+  return parse_int(r);
+}
+
+static void parse_list_attr(Reader *r, const AttrsDef *def, void *attrs, const AttrField *f)
+{
+  Vec(int64_t) ints = {0};
+  Vec(double) numbers = {0};
+  Vec(const char *) strings = {0};
+  Vec(const Expr *) dims = {0};
+  const char *close = lex_is(r, "(") ? ")" : "]";
+  if (f->kind == AT_INTS && !lex_is(r, "(") && !lex_is(r, "[")) {              /* axis=1 */
+    attrs_set_int(r->m, def, attrs, f->name, parse_int_or_bool(r));
+    return;
+  }
+  if (!lex_accept(r, "(")) lex_expect(r, "[");
+  while (!lex_is(r, close)) {
+    if (f->kind == AT_INTS) vec_push(r->arena, &ints, parse_int_or_bool(r));
+    else if (f->kind == AT_F64S) vec_push(r->arena, &numbers, parse_number(r, DT_F64).f);
+    else if (f->kind == AT_STRS) vec_push(r->arena, &strings, parse_string(r));
+    else vec_push(r->arena, &dims, parse_dim(r));
+    if (!lex_accept(r, ",")) break;
+  }
+  lex_expect(r, close);
+  if (f->kind == AT_INTS) attrs_set_ints(r->m, def, attrs, f->name, ints.n, ints.v);
+  else if (f->kind == AT_F64S) attrs_set_f64s(r->m, def, attrs, f->name, numbers.n, numbers.v);
+  else if (f->kind == AT_STRS) attrs_set_strs(r->m, def, attrs, f->name, strings.n, strings.v);
+  else attrs_set_dims(r->m, def, attrs, f->name, dims.n, dims.v);
+}
+
+static void parse_attr(Reader *r, const OpDef *op, void *attrs, const char *name)
+{
+  const AttrField *f = attrs_field(op->attrs, name);
+  if (!f) lex_error(r, "%s has no attribute '%.60s'", op->name, name);
+  if (lex_accept(r, "None")) {
+    attrs_set_text(r->m, op->attrs, attrs, name, "None");
+    return;
+  }
+  switch (f->kind) {
+  case AT_BOOL: case AT_INT: attrs_set_int(r->m, op->attrs, attrs, name, parse_int_or_bool(r)); return;
+  case AT_F64: attrs_set_f64(r->m, op->attrs, attrs, name, parse_number(r, DT_F64).f); return;
+  case AT_STR: case AT_DTYPE: attrs_set_str(r->m, op->attrs, attrs, name, parse_string(r)); return;
+  case AT_INTS: case AT_F64S: case AT_STRS: case AT_DIMS: parse_list_attr(r, op->attrs, attrs, f); return;
+  }
+}
+
+/* Is the token to come the name of an attribute: ident '='? */
+static bool at_attribute(const Reader *r)
+{
+  if (r->tok.kind != T_IDENT) return false;
+  const char *p = r->p;
+  while (*p == ' ') p++;
+  return *p == '=' && p[1] != '=' && p[1] != '>';
+}
+
+static const Node *parse_op_call(Reader *r, const OpDef *op)
+{
+  NodeList args = {0};
+  void *attrs = attrs_new(r->m, op->attrs);
+  bool given[64] = {false};
+  while (!lex_is(r, ")")) {
+    if (at_attribute(r)) {
+      const char *name = r->tok.text;
+      lex_next(r);
+      lex_expect(r, "=");
+      parse_attr(r, op, attrs, name);
+      for (int i = 0; i < op->attrs->n && i < 64; i++) given[i] = given[i] || !strcmp(op->attrs->field[i].name, name);
+    } else {
+      vec_push(r->arena, &args, parse_expr(r));
+    }
+    if (!lex_accept(r, ",")) break;
+  }
+  lex_expect(r, ")");
+  for (int i = 0; op->attrs && i < op->attrs->n && i < 64; i++)
+    if (!op->attrs->field[i].def && !given[i]) lex_error(r, "%s wants attribute '%s'", op->name, op->attrs->field[i].name);
+  return node_call(r->m, op, args.n, args.v, attrs, NULL);
+}
+
+static const Node *parse_call_tir(Reader *r)
+{
+  NodeList args = {0};
+  lex_expect(r, "(");
+  if (r->tok.kind != T_GLOBAL) lex_error(r, "call_tir calls a function of the module, @name");
+  const char *name = r->tok.text;
+  lex_next(r);
+  lex_expect(r, ",");
+  lex_expect(r, "(");
+  while (!lex_is(r, ")")) {
+    vec_push(r->arena, &args, parse_expr(r));
+    if (!lex_accept(r, ",")) break;
+  }
+  lex_expect(r, ")");
+  lex_expect(r, ",");
+  const Type *ty = parse_type(r);
+  if (!ty) lex_error(r, "call_tir states the type of its result");
+  lex_expect(r, ")");
+  return node_call_tir(r->m, name, args.n, args.v, ty);
+}
+
+/* ---- functions, branches, clauses ---------------------------------------------------------------------- */
+
+static const Expr *parse_annotation(Reader *r)
+{
+  if (r->tok.kind == T_STR) return expr_str(r->m, parse_string(r));
+  if (lex_accept(r, "True")) return expr_bool(r->m, true);
+  if (lex_accept(r, "False")) return expr_bool(r->m, false);
+  Value v = parse_number(r, DT_NONE);
+  return expr_value(r->m, v);
+}
+
+/* ('[' names ']')?: type parameters, known to the end of the function. */
+static void parse_type_params(Reader *r)
+{
+  if (!lex_accept(r, "[")) return;
+  while (!lex_is(r, "]")) {
+    if (r->tok.kind != T_IDENT) lex_error(r, "expected the name of a type parameter, found '%.60s'", r->tok.text);
+    strmap_put(r->arena, &r->type_params, r->tok.text, (void *)(uintptr_t)var_new(r->m, r->tok.text, DT_PTR, VAR_PLAIN));
+    lex_next(r);
+    if (!lex_accept(r, ",")) break;
+  }
+  lex_expect(r, "]");
+}
+
+static const Node *parse_function(Reader *r)
+{
+  NodeList params = {0};
+  Annots attrs = {0};
+  int mark = r->undo.n;
+  parse_type_params(r);
+  lex_expect(r, "(");
+  while (!lex_is(r, ")")) {
+    if (r->tok.kind == T_LOCAL) {
+      const char *name = r->tok.text;
+      lex_next(r);
+      const Type *ty = lex_accept(r, ":") ? parse_type(r) : NULL;
+      vec_push(r->arena, &params, node_var(r->m, name, ty));
+    } else if (at_attribute(r)) {
+      const char *key = r->tok.text;
+      lex_next(r);
+      lex_expect(r, "=");
+      annots_set(r->arena, &attrs, key, parse_annotation(r));
+    } else {
+      lex_error(r, "expected a parameter, found '%.60s'", r->tok.text);
+    }
+    if (!lex_accept(r, ",")) break;
+  }
+  lex_expect(r, ")");
+  const Type *ret = lex_accept(r, "->") ? parse_type(r) : NULL;
+  for (int i = 0; i < params.n; i++) bind_name(r, params.v[i]->name, params.v[i]);
+  const Node *body = parse_block(r);
+  leave_block(r, mark);
+  return node_func(r->m, params.n, params.v, body, ret, &attrs);
+}
+
+static const Node *parse_if(Reader *r)
+{
+  lex_expect(r, "(");
+  const Node *cond = parse_expr(r);
+  lex_expect(r, ")");
+  const Node *then = parse_block(r);
+  lex_expect(r, "else");
+  const Node *orelse = parse_block(r);
+  return node_if(r->m, cond, then, orelse);
+}
+
+static const Pattern *parse_pattern(Reader *r)
+{
+  Pattern *p = arena_new_of(r->m->arena, Pattern);
+  lex_enter(r);
+  if (r->tok.kind == T_LOCAL) {
+    p->kind = PAT_VAR;
+    const char *name = r->tok.text;
+    lex_next(r);
+    p->var = node_var(r->m, name, lex_accept(r, ":") ? parse_type(r) : NULL);
+    bind_name(r, name, p->var);
+  } else if (lex_accept(r, "_")) {
+    p->kind = PAT_WILD;
+  } else {
+    p->kind = PAT_TUPLE;
+    if (r->tok.kind == T_IDENT) {
+      p->kind = PAT_CTOR;
+      p->ctor = strmap_get(&r->ctors, r->tok.text);
+      if (!p->ctor) lex_error(r, "there is no constructor '%.60s'", r->tok.text);
+      lex_next(r);
+    }
+    Vec(const Pattern *) sub = {0};
+    if (p->kind == PAT_TUPLE || lex_is(r, "(")) {
+      lex_expect(r, "(");
+      while (!lex_is(r, ")")) {
+        vec_push(r->m->arena, &sub, parse_pattern(r));
+        if (!lex_accept(r, ",")) break;
+      }
+      lex_expect(r, ")");
+    }
+    p->n = sub.n;
+    p->sub = sub.v;
+  }
+  lex_leave(r);
+  return p;
+}
+
+static const Node *parse_match(Reader *r)
+{
+  Vec(const Pattern *) clauses = {0};
+  NodeList bodies = {0};
+  lex_accept(r, "?");
+  lex_expect(r, "(");
+  const Node *value = parse_expr(r);
+  lex_expect(r, ")");
+  lex_expect(r, "{");
+  while (!lex_is(r, "}")) {
+    int mark = r->undo.n;
+    vec_push(r->arena, &clauses, parse_pattern(r));
+    lex_expect(r, "=>");
+    vec_push(r->arena, &bodies, parse_expr(r));
+    leave_block(r, mark);
+    if (!lex_accept(r, ",")) break;
+  }
+  lex_expect(r, "}");
+  return node_match(r->m, value, clauses.n, clauses.v, bodies.v);
+}
+
+/* ---- expressions ---------------------------------------------------------------------------------------- */
+
+static const Node *parse_word(Reader *r)
+{
+  if (lex_accept(r, "fn")) return parse_function(r);
+  if (lex_accept(r, "if")) return parse_if(r);
+  if (lex_accept(r, "match")) return parse_match(r);
+  if (lex_accept(r, "meta")) return parse_meta(r);
+  if (lex_accept(r, "call_tir")) return parse_call_tir(r);
+  if (lex_is(r, "True") || lex_is(r, "False")) {
+    bool truth = r->tok.text[0] == 'T';
+    lex_next(r);
+    return node_scalar(r->m, value_int(DT_BOOL, truth));
+  }
+  const Ctor *ctor = strmap_get(&r->ctors, r->tok.text);
+  if (ctor) {
+    lex_next(r);
+    return node_ctor(r->m, ctor);
+  }
+  Token name = r->tok;
+  const OpDef *op = op_find(name.text);
+  if (!op) op_get(r->ctx, arena_strndup(r->arena, name.text, strnlen(name.text, 100)));     /* raises, naming the nearest */
+  lex_next(r);
+  if (!lex_accept(r, "(")) return node_op(r->m, op);
+  return parse_op_call(r, op);
+}
+
+/* '(' ')' is the empty tuple, '(' e ',' ')' one of one field, '(' e ')' just e. */
+static const Node *parse_parens(Reader *r)
+{
+  NodeList fields = {0};
+  bool comma = false;
+  lex_expect(r, "(");
+  while (!lex_is(r, ")")) {
+    vec_push(r->arena, &fields, parse_expr(r));
+    if (!lex_accept(r, ",")) break;
+    comma = true;
+  }
+  lex_expect(r, ")");
+  return fields.n == 1 && !comma ? fields.v[0] : node_tuple(r->m, fields.n, fields.v);
+}
+
+static const Node *parse_atom(Reader *r)
+{
+  switch (r->tok.kind) {
+  case T_LOCAL: return parse_local(r);
+  case T_TEMP: {
+    const char *name = arena_printf(r->arena, "%%%s", r->tok.text);
+    const Node *n = strmap_get(&r->vars, name);
+    if (!n) lex_error(r, "there is no %.100s here", name);
+    lex_next(r);
+    return n;
+  }
+  case T_GLOBAL: {
+    const Node *n = node_global(r->m, r->tok.text);
+    lex_next(r);
+    return n;
+  }
+  case T_INT: case T_FLOAT: return node_scalar(r->m, parse_number(r, DT_NONE));
+  case T_IDENT: return parse_word(r);
+  case T_PUNCT:
+    if (lex_is(r, "(")) return parse_parens(r);
+    if (lex_is(r, "{")) return parse_block(r);
+    if (lex_is(r, "-")) return node_scalar(r->m, parse_number(r, DT_NONE));
+    break;
+  case T_STR: case T_END: break;
+  }
+  lex_error(r, "expected an expression, found '%.60s'", r->tok.text);
+}
+
+static const Node *parse_expr(Reader *r)
+{
+  lex_enter(r);
+  const Node *n = parse_atom(r);
+  for (;;) {
+    if (lex_is(r, ".")) {
+      n = node_get(r->m, n, lex_index(r));
+    } else if (lex_accept(r, "(")) {
+      NodeList args = {0};
+      while (!lex_is(r, ")")) {
+        vec_push(r->arena, &args, parse_expr(r));
+        if (!lex_accept(r, ",")) break;
+      }
+      lex_expect(r, ")");
+      n = node_apply(r->m, n, args.n, args.v);
+    } else {
+      break;
+    }
+  }
+  lex_leave(r);
+  return n;
+}
+
+/* A let's variable is known in its own value only where it is declared: as a function. */
+static const Node *parse_let(Reader *r, const Node **value)
+{
+  if (r->tok.kind != T_LOCAL) lex_error(r, "let binds a variable, not '%.60s'", r->tok.text);
+  const char *name = r->tok.text;
+  lex_next(r);
+  const Type *ty = lex_accept(r, ":") ? parse_type(r) : NULL;
+  bool recursive = ty && ty->kind == TY_FUNC;
+  const Node *var = recursive ? node_var(r->m, name, ty) : NULL;
+  if (var) bind_name(r, name, var);
+  lex_expect(r, "=");
+  *value = parse_expr(r);
+  lex_expect(r, ";");
+  if (!var) {
+    var = node_var(r->m, name, ty ? ty : (*value)->type);
+    bind_name(r, name, var);
+  }
+  graph_bind_let(r->m, var, *value);
+  return var;
+}
+
+/* Lines up to the block's value; the lets wrap it, last first. */
+static const Node *parse_lines(Reader *r)
+{
+  NodeList vars = {0}, values = {0};
+  int mark = r->undo.n;
+  const Node *result = NULL;
+  while (!result) {
+    if (lex_accept(r, "let")) {
+      const Node *value, *var = parse_let(r, &value);
+      vec_push(r->arena, &vars, var);
+      vec_push(r->arena, &values, value);
+      continue;
+    }
+    const char *p = r->p;
+    while (*p == ' ') p++;
+    bool defines = (r->tok.kind == T_TEMP || r->tok.kind == T_LOCAL) && *p == '=' && p[1] != '=' && p[1] != '>';
+    if (!defines) {
+      result = parse_expr(r);
+      break;
+    }
+    const char *name = r->tok.kind == T_TEMP ? arena_printf(r->arena, "%%%s", r->tok.text) : r->tok.text;
+    lex_next(r);
+    lex_expect(r, "=");
+    const Node *n = parse_expr(r);
+    lex_expect(r, ";");
+    bind_name(r, name, n);
+  }
+  for (int i = vars.n - 1; i >= 0; i--) result = node_let(r->m, vars.v[i], values.v[i], result);
+  leave_block(r, mark);
+  return result;
+}
+
+static const Node *parse_block(Reader *r)
+{
+  lex_enter(r);
+  lex_expect(r, "{");
+  const Node *n = parse_lines(r);
+  lex_expect(r, "}");
+  lex_leave(r);
+  return n;
+}
+
+/* ---- modules ------------------------------------------------------------------------------------------------ */
+
+static const char *parse_global_name(Reader *r)
+{
+  if (r->tok.kind != T_GLOBAL) lex_error(r, "expected @name, found '%.60s'", r->tok.text);
+  const char *name = r->tok.text;
+  lex_next(r);
+  return name;
+}
+
+typedef Vec(Ctor) CtorList;
+
+static void parse_one_ctor(Reader *r, DataDef *data, CtorList *list)
+{
+  TypeList fields = {0};
+  if (r->tok.kind != T_IDENT || strmap_get(&r->ctors, r->tok.text) || op_find(r->tok.text))
+    lex_error(r, "expected a new constructor's name, found '%.60s'", r->tok.text);
+  const char *name = arena_strdup(r->m->arena, r->tok.text);
+  strmap_put(r->arena, &r->ctors, name, data);              /* taken; the constructor itself comes when all are known */
+  lex_next(r);
+  if (lex_accept(r, "(")) {
+    while (!lex_is(r, ")")) {
+      const Type *ty = parse_type(r);
+      if (!ty) lex_error(r, "a field of a constructor has a type");
+      vec_push(r->m->arena, &fields, ty);
+      if (!lex_accept(r, ",")) break;
+    }
+    lex_expect(r, ")");
+  }
+  vec_push(r->m->arena, list, (Ctor){name, data, list->n, fields.n, fields.v});
+}
+
+static void parse_data(Reader *r)
+{
+  DataDef *data = arena_new_of(r->m->arena, DataDef);
+  CtorList ctors = {0};
+  r->type_params = (StrMap){0};
+  if (r->tok.kind != T_IDENT) lex_error(r, "expected a type's name, found '%.60s'", r->tok.text);
+  data->name = arena_strdup(r->m->arena, r->tok.text);
+  DType t;
+  if (graph_data(r->m, data->name) || dtype_parse(data->name, &t)) lex_error(r, "there is a type '%.60s' already", data->name);
+  lex_next(r);
+  parse_type_params(r);
+  data->nparam = r->type_params.n;
+  data->param = arena_array(r->m->arena, const Var *, data->nparam);
+  for (int i = 0; i < data->nparam; i++) data->param[i] = r->type_params.val[i];
+  graph_add_data(r->m, data);
+  lex_expect(r, "{");
+  while (!lex_is(r, "}")) {
+    parse_one_ctor(r, data, &ctors);
+    lex_accept(r, ",");
+  }
+  lex_expect(r, "}");
+  data->nctor = ctors.n;
+  data->ctor = ctors.v;
+  for (int i = 0; i < ctors.n; i++) strmap_put(r->arena, &r->ctors, ctors.v[i].name, &ctors.v[i]);
+}
+
+static void parse_tir(Reader *r)
+{
+  const char *name = parse_global_name(r);
+  lex_expect(r, "=");
+  int line = r->tok.loc.line;
+  const char *text = parse_string(r);
+  lex_accept(r, ";");
+  module_set(r->m, name, GLOBAL_TIR, func_parse(r->m, text, r->file, line, 0, NULL));
+}
+
+static void known_ctors(Reader *r)
+{
+  for (int i = 0; i < graph_data_count(r->m); i++) {
+    const DataDef *data = graph_data_at(r->m, i);
+    for (int k = 0; k < data->nctor; k++) strmap_put(r->arena, &r->ctors, data->ctor[k].name, &data->ctor[k]);
+  }
+}
+
+static void parse_definitions(Reader *r)
+{
+  StrMap fresh = {0};
+  while (r->tok.kind != T_END) {
+    r->vars = r->sizes = r->type_params = (StrMap){0};
+    r->undo.n = 0;
+    if (lex_accept(r, "type")) {
+      parse_data(r);
+    } else if (lex_accept(r, "tir")) {
+      parse_tir(r);
+    } else {
+      lex_expect(r, "def");
+      const char *name = parse_global_name(r);
+      if (strmap_get(&fresh, name)) lex_error(r, "@%.100s is defined twice", name);
+      strmap_put(r->arena, &fresh, name, r);
+      module_set(r->m, name, GLOBAL_GRAPH, (void *)(uintptr_t)parse_function(r));
+    }
+  }
+  for (int i = 0; i < r->m->globals.n; i++) {
+    const Global g = r->m->globals.v[i];
+    if (g.kind == GLOBAL_GRAPH && strmap_get(&fresh, g.name)) module_set(r->m, g.name, GLOBAL_GRAPH, (void *)(uintptr_t)graph_infer(r->m, g.func));
+  }
+}
+
+/* ---- entry ---------------------------------------------------------------------------------------------------- */
+
+typedef struct ParseJob {
+  Module *m;
+  const char *text, *file;
+  bool expr;
+  const Node *out;
+  Reader r;
+} ParseJob;
+
+static void run_parse(Ctx *ctx, void *arg)
+{
+  ParseJob *job = arg;
+  Scope s = scope_begin(ctx);
+  Reader *r = &job->r;
+  *r = (Reader){.m = job->m, .ctx = ctx, .arena = scratch(ctx), .file = job->file};
+  known_ctors(r);
+  const char *end = parse_metadata(r, job->text);
+  lex_start(r, job->text, end, 1);
+  if (job->expr) {
+    job->out = parse_lines(r);
+    if (r->tok.kind != T_END) lex_error(r, "'%.60s' is left over", r->tok.text);
+    job->out = graph_infer(job->m, job->out);
+  } else {
+    parse_definitions(r);
+  }
+  scope_end(ctx, s);
+}
+
+/* Errors of builders get the place that the reader had come to; what the text has
+ * defined so far goes. */
+static void parse_protected(ParseJob *job)
+{
+  Module *m = job->m;
+  Global *old = arena_copy(m->arena, m->globals.v, (size_t)m->globals.n * sizeof *m->globals.v);
+  int nold = m->globals.n, ndata = graph_data_count(m);
+  ErrKind kind = protect(m->ctx, run_parse, job);
+  if (!kind) return;
+  m->globals.n = nold;
+  if (nold) memcpy(m->globals.v, old, (size_t)nold * sizeof *old);
+  if (m->graph) m->graph->data.n = ndata;
+  Loc at = job->r.tok.loc;
+  if (error_loc(m->ctx).line || kind == ERR_MEMORY || kind == ERR_INTERNAL || kind == ERR_CALLBACK || !at.line) error_reraise(m->ctx);
+  const char *text = arena_strdup(m->arena, error_message(m->ctx));
+  raise(m->ctx, kind, at, "%s", text);
+}
+
+void graph_parse_module(Module *m, const char *text, const char *file)
+{
+  ParseJob job = {.m = m, .text = text, .file = file};
+  parse_protected(&job);
+}
+
+const Node *graph_parse_expr(Module *m, const char *text, const char *file)
+{
+  ParseJob job = {.m = m, .text = text, .file = file, .expr = true};
+  parse_protected(&job);
+  return job.out;
+}

@@ -1,0 +1,69 @@
+/* registry.c: the list of operators: the built-in ones, then users' own.
+ *
+ * The list belongs to the process, since operators are named in every context; contexts
+ * run on different threads, so a slot is written before the count says it is there. */
+#include "graph/graph.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+static const OpDef *const *_Atomic built_in;
+static atomic_int nbuilt_in;
+
+#define MAX_USER_OPS 256
+static const OpDef *user_ops[MAX_USER_OPS];
+static atomic_int nuser_ops;
+static atomic_flag adding = ATOMIC_FLAG_INIT;
+
+void op_install(const OpDef *const *list, int n)
+{
+  built_in = list;
+  nbuilt_in = n;
+}
+
+int op_count(void) { return nbuilt_in + nuser_ops; }
+const OpDef *op_at(int i) { return i < nbuilt_in ? built_in[i] : user_ops[i - nbuilt_in]; }
+
+const OpDef *op_find(const char *name)
+{
+  for (int i = 0; i < op_count(); i++)
+    if (!strcmp(op_at(i)->name, name)) return op_at(i);
+  return NULL;
+}
+
+const OpDef *op_get(Ctx *ctx, const char *name)
+{
+  const OpDef *op = op_find(name);
+  if (op) return op;
+  const char **names = arena_array(scratch(ctx), const char *, op_count());
+  for (int i = 0; i < op_count(); i++) names[i] = op_at(i)->name;
+  const char *near = str_nearest(name, names, op_count());
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'%s%s%s; 'lathe ops' lists them", name, near ? "; did you mean '" : "",
+        near ? near : "", near ? "'?" : "");
+}
+
+void op_register(Ctx *ctx, const OpDef *op)
+{
+  if (!op->name || !op->type || (!op->compute && !op->decompose && !op->tir))
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "an operator needs a name, a type rule and a meaning (compute, decompose or tir)");
+  while (atomic_flag_test_and_set(&adding)) continue;
+  bool known = op_find(op->name) != NULL, full = nuser_ops == MAX_USER_OPS;
+  if (!known && !full) {
+    user_ops[nuser_ops] = op;
+    nuser_ops++;
+  }
+  atomic_flag_clear(&adding);
+  if (known) raise(ctx, ERR_ARGUMENT, NOWHERE, "there is an operator '%s' already", op->name);
+  if (full) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "at most %d operators can be added", MAX_USER_OPS);
+}
+
+_Noreturn void op_raise(OpCall *c, ErrKind kind, const char *fmt, ...)
+{
+  char text[1024];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(text, sizeof text, fmt, args);
+  va_end(args);
+  if (c->name && *c->name) raise(c->m->ctx, kind, NOWHERE, "%s (node '%s'): %s", c->op->name, c->name, text);
+  raise(c->m->ctx, kind, NOWHERE, "%s: %s", c->op->name, text);
+}

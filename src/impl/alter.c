@@ -1,0 +1,138 @@
+/* alter.c: which layout and algorithm a call wants.
+ *
+ * AlterOpLayout asks here for each call.  Convolutions over NCHW become convolutions over blocks
+ * of channels; the block depends on the number of channels and the target alone, so that what
+ * one convolution gives is what the next one takes.  Weights are transformed by operators in
+ * the graph, which fold away when the weight is a constant. */
+#include "impl/internal.h"
+#include "op/nn.h"
+
+static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
+
+/* Vector operations for a block of n elements: whole vectors, then halves, quarters, … */
+int64_t block_vectors(int64_t n, int64_t lanes) { return n / lanes + __builtin_popcountll((uint64_t)(n % lanes)); }
+
+/* Channels in a block: a divisor of n that fills vectors well, the smallest of the good ones; 0: none. */
+int64_t alter_block(const Target *t, int bits, int64_t n)
+{
+  int64_t lanes = target_lanes(t, bits), best = 0, least = lanes < 8 ? 8 : lanes;
+  double top = 0;
+  if (n % least == 0) return least;
+  for (int64_t d = 4; d <= 4 * lanes && d <= n; d++) {
+    if (n % d) continue;
+    double full = (double)d / (double)(block_vectors(d, lanes) * lanes);
+    if (full <= top * 1.05) continue;
+    top = full;
+    best = d;
+  }
+  return best;
+}
+
+static const char *blocked(Module *m, int64_t block) { return arena_printf(m->arena, "NCHW%" PRId64 "c", block); }
+
+static const Node *transform(Module *m, const Node *n, const char *from, const char *to)
+{
+  LayoutTransformAttrs *a = attrs_new(m, &LayoutTransform_attrs);
+  a->src_layout = from;
+  a->dst_layout = to;
+  return node_call(m, op_get(m->ctx, "layout_transform"), 1, &n, a, n->name);
+}
+
+static bool is_plain_conv(const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *w = call->arg[1]->type, *x = call->arg[0]->type;
+  if (strcmp(a->data_layout, "NCHW") || strcmp(a->kernel_layout, "OIHW") || (a->out_layout && *a->out_layout && strcmp(a->out_layout, "NCHW"))) return false;
+  if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim != 4 || !dtype_eq(x->dtype, w->dtype)) return false;
+  for (int d = 0; d < 4; d++)
+    if (!known(w->shape[d])) return false;
+  return known(x->shape[1]) && x->dtype.code == DT_FLOAT && dtype_eq(call->type->dtype, x->dtype);
+}
+
+static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  if (!is_plain_conv(call)) return false;
+  const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *w = call->arg[1]->type;
+  int bits = call->type->dtype.bits;
+  int64_t o = known(w->shape[0]), c = known(call->arg[0]->type->shape[1]);
+  bool depthwise = a->groups > 1 && a->groups == c && o == c;
+  if (a->groups != 1 && !depthwise) return false;
+  int64_t ob = alter_block(t, bits, o), cb = alter_block(t, bits, c);
+  if (!ob || (depthwise && !cb)) return false;
+  Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
+  to->data_layout = cb ? blocked(m, cb) : "NCHW";
+  to->out_layout = blocked(m, ob);
+  to->kernel_layout = cb && !depthwise ? arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", cb, ob) : arena_printf(m->arena, "OIHW%" PRId64 "o", ob);
+  *out = (AlteredCall){.op = op_get(m->ctx, depthwise ? "nn.contrib_depthwise_conv2d_NCHWc" : "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
+  out->arg[0] = call->arg[0];
+  out->arg[1] = transform(m, call->arg[1], "OIHW", to->kernel_layout);
+  if (cb) out->in[0] = (LayoutPair){"NCHW", to->data_layout};
+  out->out = (LayoutPair){"NCHW", to->out_layout};
+  return true;
+}
+
+/* ---- products ------------------------------------------------------------------------------------- */
+
+/* A weight that is known at compile time, or made from such. */
+static bool is_constant(Ctx *ctx, const Node *n)
+{
+  if (n->kind == N_CONST) return true;
+  Scope scope = scope_begin(ctx);
+  const Node **node;
+  int count = graph_post_order(scratch(ctx), n, &node);
+  bool constant = true;
+  for (int i = 0; i < count; i++) constant &= node[i]->kind == N_CONST || node[i]->kind == N_CALL || node[i]->kind == N_TUPLE || node[i]->kind == N_GET;
+  scope_end(ctx, scope);
+  return constant;
+}
+
+/* Columns of a panel that divide n, or 0. */
+static int64_t panel_width(const Target *t, int bits, int64_t n)
+{
+  int64_t lanes = target_lanes(t, bits), best = 0;
+  double top = 0;
+  for (int64_t d = lanes; d <= 4 * lanes && d <= n; d++) {
+    int64_t vectors = block_vectors(d, lanes), rows = t->vector_registers * 3 / 4 / vectors;
+    if (n % d || rows < 1) continue;
+    double speed = tile_speed(t, vectors, 1, rows, (Tile){1, 1, rows}) * (double)d / (double)(vectors * lanes);
+    if (speed <= top) continue;
+    top = speed;
+    best = d;
+  }
+  return best;
+}
+
+static bool alter_product(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
+  bool turned = true;
+  if (call->u.call.op->attrs == &Matmul_attrs) {
+    const MatmulAttrs *a = call->u.call.attrs;
+    if (a->transpose_a) return false;
+    turned = a->transpose_b;
+  }
+  if (x->kind != TY_TENSOR || x->ndim != 2 || w->ndim != 2 || !known(w->shape[0]) || !known(w->shape[1])) return false;
+  if (x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
+  int64_t n = known(w->shape[turned ? 0 : 1]), width = panel_width(t, y->dtype.bits, n);
+  if (!width || !is_constant(m->ctx, call->arg[1])) return false;
+  /* One row reads the weight once, straight ahead, as it lies. */
+  if (known(x->shape[0]) == 1 && turned) return false;
+  DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
+  to->units = n;
+  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", width);
+  *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
+  out->arg[0] = call->arg[0];
+  out->arg[1] = transform(m, call->arg[1], turned ? "NC" : "CN", to->weight_layout);
+  return true;
+}
+
+bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
+{
+  (void)config;
+  if (call->kind != N_CALL || call->type->kind != TY_TENSOR || t->kind == TARGET_CUDA) return false;
+  const char *op = call->u.call.op->name;
+  if (!strcmp(op, "nn.conv2d")) return alter_conv(m, t, call, out);
+  if (!strcmp(op, "nn.dense") || !strcmp(op, "nn.matmul")) return alter_product(m, t, call, out);
+  return false;
+}

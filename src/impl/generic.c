@@ -1,0 +1,610 @@
+/* generic.c: a schedule that is right for every group and good for most.
+ *
+ * In: a group's blocks, each under its own loops.  Injective blocks vanish into their
+ * consumers where that repeats little work.  What remains is computed row by row where the
+ * blocks share their outer loops (softmax, normalisations: the intermediate results are
+ * one row), otherwise one after the other.  Each block is then scheduled by how it walks
+ * memory (nest.c): neighbouring loops that every access treats as one become one, the
+ * contiguous loop becomes vectors, outer loops go to the threads.  A reduction whose
+ * contiguous axis is summed over keeps one partial sum for each lane. */
+#include "impl/internal.h"
+
+/* ---- helpers ---------------------------------------------------------------------------- */
+
+SchedArg block_arg(BlockRV b) { return (SchedArg){.kind = SA_BLOCK, .u.i = b.id}; }
+
+LoopRV split_by(ImplGroup *g, LoopRV loop, int64_t factor, LoopRV *inner)
+{
+  const Expr *factors[2] = {NULL, expr_i32(sched_module(g->s), factor)};
+  LoopRV out[2];
+  sched_split(g->s, loop, 2, factors, true, out);
+  *inner = out[1];
+  return out[0];
+}
+
+int root_blocks(ImplGroup *g, BlockRV **out)
+{
+  BlockRV root = sched_get_block(g->s, "root");
+  return sched_get_child_blocks(g->s, block_arg(root), g->arena, out);
+}
+
+bool group_try(ImplGroup *g, void (*body)(Ctx *, void *), void *arg)
+{
+  ErrKind k = protect(g->ctx, body, arg);
+  if (k != ERR_NONE && k != ERR_SCHEDULE) error_reraise(g->ctx);
+  if (k != ERR_NONE) error_clear(g->ctx);
+  return k == ERR_NONE;
+}
+
+static int64_t largest_divisor(int64_t n, int64_t most)
+{
+  for (int64_t d = most < n ? most : n; d > 1; d--)
+    if (n % d == 0) return d;
+  return 1;
+}
+
+/* Bytes that a nest reads and writes at least once, and its arithmetic. */
+static void nest_work(const Nest *n, double *operations, double *bytes)
+{
+  *operations += n->iterations * n->operations;
+  for (int a = 0; a < n->naccess; a++) {
+    double elements = 1;
+    for (int i = 0; i < n->n; i++)
+      if (n->loop[i].stride[a] != 0) elements *= n->loop[i].extent ? (double)n->loop[i].extent : 64;
+    *bytes += elements * dtype_bytes(n->access[a].buffer->dtype);
+  }
+}
+
+/* ---- inlining ------------------------------------------------------------------------------ */
+
+typedef struct InlineTry {
+  ImplGroup *g;
+  BlockRV block;
+} InlineTry;
+
+static void inline_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  InlineTry *t = arg;
+  sched_compute_inline(t->g->s, t->block);
+}
+
+static double domain(const Block *b)
+{
+  double n = 1;
+  for (int i = 0; i < b->niter; i++) n *= b->iter[i].extent->kind == E_INT ? (double)b->iter[i].extent->u.i : 64;
+  return n;
+}
+
+static void count_nodes(void *env, const Expr *e)
+{
+  (void)e;
+  ++*(int *)env;
+}
+
+static int body_size(ImplGroup *g, const Block *b)
+{
+  int n = 0;
+  if (b->body->kind == S_STORE) expr_visit(g->ctx, b->body->u.store.value, count_nodes, &n);
+  return n;
+}
+
+static bool should_inline(ImplGroup *g, BlockRV rv)
+{
+  enum { MAX_NODES = 1500 };
+  PrimFunc *f = sched_func(g->s);
+  const Block *b = sched_block_stmt(g->s, rv)->u.block;
+  if (!block_is_injective(b) || block_is_output(f, b)) return false;
+  BlockRV *user;
+  int n = sched_get_consumers(g->s, rv, g->arena, &user);
+  if (!n) return false;
+  double work = expr_operations(g->ctx, b->body->u.store.value), own = domain(b), repeated = 0;
+  bool reads = expr_has_kind(b->body->u.store.value, E_LOAD);
+  for (int i = 0; i < n; i++) {
+    const Block *c = sched_block_stmt(g->s, user[i])->u.block;
+    if (c->body->kind != S_STORE && c->body->kind != S_SEQ) return false;
+    if (body_size(g, b) + body_size(g, c) > MAX_NODES) return false;
+    double times = domain(c);
+    if (c->init && times > 1.5 * own && reads) return false;      /* a window or product reads it again and again */
+    repeated += times;
+  }
+  return work < 10 || repeated < 1.5 * own || n == 1;
+}
+
+void generic_inline(ImplGroup *g)
+{
+  BlockRV *block;
+  int n = root_blocks(g, &block);
+  for (int i = 0; i < n; i++)
+    if (should_inline(g, block[i])) group_try(g, inline_body, &(InlineTry){g, block[i]});
+}
+
+/* ---- injective blocks ------------------------------------------------------------------------ */
+
+/* A run of neighbouring loops that every access treats as one. */
+typedef struct Run {
+  int first, last;
+  int64_t extent;
+} Run;
+
+static bool loops_join(const Nest *n, int outer, int inner)
+{
+  const NestLoop *o = &n->loop[outer], *i = &n->loop[inner];
+  if (o->extent == 1 || i->extent == 1) return true;
+  if (!i->extent || o->guarded || i->guarded) return false;
+  for (int a = 0; a < n->naccess; a++)
+    if (o->stride[a] == STRIDE_ANY || i->stride[a] == STRIDE_ANY || o->stride[a] != i->stride[a] * i->extent) return false;
+  return true;
+}
+
+/* Innermost loop of the run that is not a single step: its strides are the run's. */
+static const NestLoop *run_loop(const Nest *n, const Run *r)
+{
+  for (int i = r->last; i > r->first; i--)
+    if (n->loop[i].extent != 1) return &n->loop[i];
+  return &n->loop[r->first];
+}
+
+static int find_runs(const Nest *n, int depth, Run *run)
+{
+  int nrun = 0;
+  for (int i = depth; i < n->n; i++) {
+    Run *r = nrun ? &run[nrun - 1] : NULL;
+    const NestLoop *inner = r ? run_loop(n, r) : NULL;
+    bool join = r && (r->extent == 1 || loops_join(n, (int)(inner - n->loop), i));
+    if (join && r->extent != 1 && n->loop[i].extent != 1 && inner != &n->loop[i - 1])
+      for (int k = (int)(inner - n->loop) + 1; k < i; k++) join &= n->loop[k].extent == 1;
+    if (join) {
+      r->last = i;
+      r->extent = r->extent && n->loop[i].extent ? r->extent * n->loop[i].extent : 0;
+    } else {
+      run[nrun++] = (Run){i, i, n->loop[i].extent};
+    }
+  }
+  return nrun;
+}
+
+static LoopRV fuse_range(ImplGroup *g, const LoopRV *loop, int n) { return n == 1 ? loop[0] : sched_fuse(g->s, n, loop, true); }
+
+/* Puts the outer loops on the threads, `chunk` steps of the inner loop each when there are too few. */
+static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64_t *extents, double steps, int threads, LoopRV *inner, int64_t inner_extent,
+                           int64_t lanes)
+{
+  if (threads < 2) return;
+  if (n && (steps >= 2 * threads || steps >= 8)) {
+    int k = 0;
+    for (double many = 1; k < n && many < 16 * threads; k++) many *= extents[k] ? (double)extents[k] : 64;
+    sched_parallel(g->s, fuse_range(g, outer, k));
+    return;
+  }
+  int64_t parts = (int64_t)(threads / (n ? steps : 1)) + 1;
+  if (!n) parts = threads;
+  if (inner_extent < parts * lanes * 4) {
+    if (n && steps > 1) sched_parallel(g->s, fuse_range(g, outer, n));
+    return;
+  }
+  int64_t chunk = ((inner_extent + parts - 1) / parts + lanes - 1) / lanes * lanes;
+  LoopRV part = split_by(g, *inner, chunk, inner);
+  LoopRV all[NEST_LOOPS + 1];
+  for (int i = 0; i < n; i++) all[i] = outer[i];
+  all[n] = part;
+  sched_parallel(g->s, fuse_range(g, all, n + 1));
+}
+
+/* The run along which some read is contiguous while it is not along the last one: a transpose. */
+static int transposed_run(const Nest *n, const Run *run, int nrun)
+{
+  const NestLoop *v = run_loop(n, &run[nrun - 1]);
+  for (int a = 0; a < n->naccess; a++) {
+    if (n->access[a].write || v->stride[a] == 0 || v->stride[a] == 1) continue;
+    for (int k = nrun - 2; k >= 0; k--)
+      if (run_loop(n, &run[k])->stride[a] == 1 && run[k].extent >= 4) return k;
+  }
+  return -1;
+}
+
+/* Squares of lanes by lanes: each line of memory is read once, whole, into a square of its own,
+ * and written from there the other way round. */
+static void schedule_turned(ImplGroup *g, const Nest *n, LoopRV *loop, int nrun, int turned, int64_t lanes, int threads)
+{
+  LoopRV ti, vi;
+  loop[turned] = split_by(g, loop[turned], lanes, &ti);
+  LoopRV order[NEST_LOOPS + 2];
+  for (int i = 0; i < nrun - 1; i++) order[i] = loop[i];
+  order[nrun - 1] = split_by(g, loop[nrun - 1], lanes, &vi);
+  order[nrun] = ti, order[nrun + 1] = vi;
+  sched_reorder(g->s, nrun + 2, order);
+  if (n->naccess == 2 && n->block->nreads == 1) {
+    BlockRV square = sched_cache_read(g->s, n->rv, 0, "local", 0, NULL);
+    sched_compute_at(g->s, square, order[nrun - 1], false, -1);
+    LoopRV *copy;
+    int nc = sched_get_loops(g->s, square, g->arena, &copy);
+    LoopRV last = copy[nc - 1];
+    if (sched_loop_stmt(g->s, last)->u.loop.extent->kind == E_INT && nc > nrun) sched_vectorize(g->s, last);
+  }
+  sched_vectorize(g->s, vi);
+  if (threads > 1) sched_parallel(g->s, fuse_range(g, order, nrun - 1));
+}
+
+static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
+{
+  Run run[NEST_LOOPS];
+  int nrun = find_runs(n, depth, run);
+  if (!nrun) return;
+  int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  double operations = 0, bytes = 0;
+  nest_work(n, &operations, &bytes);
+  int threads = parallel ? cost_threads(g->target, operations, bytes) : 1;
+  int turned = transposed_run(n, run, nrun);
+  bool contiguous = run_loop(n, &run[nrun - 1])->stride[0] == 1;
+  LoopRV loop[NEST_LOOPS + 2];
+  int64_t extents[NEST_LOOPS];
+  double steps = 1;
+  for (int i = 0; i < nrun; i++) {
+    LoopRV part[NEST_LOOPS];
+    for (int k = run[i].first; k <= run[i].last; k++) part[k - run[i].first] = n->loop[k].rv;
+    loop[i] = fuse_range(g, part, run[i].last - run[i].first + 1);
+    extents[i] = run[i].extent;
+    if (i < nrun - 1) steps *= run[i].extent ? (double)run[i].extent : 64;
+  }
+  LoopRV inner = loop[nrun - 1];
+  int64_t extent = run[nrun - 1].extent;
+  if (turned >= 0 && contiguous && extent >= lanes) {
+    schedule_turned(g, n, loop, nrun, turned, lanes, threads);
+    return;
+  }
+  parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, lanes);
+  if (!contiguous) return;
+  if (extent && extent <= lanes) {
+    if (extent > 1 && extent <= lanes) sched_vectorize(g->s, inner);
+    return;
+  }
+  LoopRV vector;
+  split_by(g, inner, lanes, &vector);
+  sched_vectorize(g->s, vector);
+}
+
+/* ---- reductions --------------------------------------------------------------------------------- */
+
+static bool strides_fit(const Nest *n, const NestLoop *l, bool writes)
+{
+  for (int a = 0; a < n->naccess; a++)
+    if ((writes || !n->access[a].write) && l->stride[a] != 0 && l->stride[a] != 1) return false;
+  return true;
+}
+
+/* Reads a few elements apart: windows of pooling. */
+static bool steps_fit(const Nest *n, const NestLoop *l)
+{
+  for (int a = 0; a < n->naccess; a++)
+    if (l->stride[a] < 0 || l->stride[a] > 4) return false;
+  return true;
+}
+
+/* The spatial loop to make vectors of, or -1: the result and everything read along it is
+ * contiguous or stays. */
+static int vector_loop(const Nest *n, int depth, int64_t lanes, bool strided)
+{
+  for (int i = n->n - 1; i >= depth; i--) {
+    const NestLoop *l = &n->loop[i];
+    if (l->reduce || l->extent == 1) continue;
+    bool wide = !l->extent || l->extent >= (lanes < 4 ? lanes : lanes / 2);
+    return l->stride[0] == 1 && wide && (strides_fit(n, l, true) || (strided && steps_fit(n, l))) ? i : -1;
+  }
+  return -1;
+}
+
+/* The reduction loop along which everything read is contiguous or stays, or -1. */
+static int summed_loop(const Nest *n, int depth, int64_t lanes)
+{
+  for (int i = n->n - 1; i >= depth; i--) {
+    const NestLoop *l = &n->loop[i];
+    if (!l->reduce || (l->extent && l->extent < 2 * lanes) || !strides_fit(n, l, false)) continue;
+    for (int a = 0; a < n->naccess; a++)
+      if (!n->access[a].write && l->stride[a] == 1) return i;
+  }
+  return -1;
+}
+
+/* A spatial loop whose steps can share the vectors that loop v reads, or -1. */
+static int sharing_loop(const Nest *n, int depth, int v)
+{
+  for (int i = n->n - 1; i >= depth; i--) {
+    const NestLoop *l = &n->loop[i];
+    if (i == v || l->reduce || l->extent < 2 || largest_divisor(l->extent, 6) < 2) continue;
+    for (int a = 0; a < n->naccess; a++)
+      if (!n->access[a].write && n->loop[v].stride[a] == 1 && l->stride[a] == 0) return i;
+  }
+  return -1;
+}
+
+static int threads_for(ImplGroup *g, const Nest *n, bool parallel)
+{
+  double operations = 0, bytes = 0;
+  nest_work(n, &operations, &bytes);
+  return parallel ? cost_threads(g->target, operations, bytes) : 1;
+}
+
+static void parallel_loops(ImplGroup *g, int n, const LoopRV *loop, int threads)
+{
+  if (n && threads > 1) sched_parallel(g->s, fuse_range(g, loop, n));
+}
+
+/* Small windows are written out. */
+static void unroll_window(ImplGroup *g, const Nest *n, int depth, int64_t rows)
+{
+  int64_t steps = rows;
+  for (int i = depth; i < n->n; i++)
+    if (n->loop[i].reduce) steps = n->loop[i].extent ? steps * n->loop[i].extent : INT16_MAX;
+  for (int i = depth; i < n->n && steps <= 32; i++)
+    if (n->loop[i].reduce) sched_unroll(g->s, n->loop[i].rv);
+}
+
+/* Vectors along a spatial loop; a few steps of another one share what they read. */
+static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool parallel)
+{
+  int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  int u = sharing_loop(n, depth, v);
+  int64_t rows = u < 0 ? 1 : largest_divisor(n->loop[u].extent, 6);
+  int64_t wide = n->loop[v].extent, width = lanes;
+  for (int64_t k = u < 0 ? 4 : 2; k > 1; k--)
+    if (wide && wide % (lanes * k) == 0) {
+      width = lanes * k;
+      break;
+    }
+  LoopRV order[NEST_LOOPS + 4], ui = {-1}, vi = n->loop[v].rv;
+  int k = 0, nouter, first = -1;
+  bool whole = wide && wide <= width;
+  for (int i = depth; i < n->n; i++) {
+    if (n->loop[i].reduce || i == v) continue;
+    order[k++] = i == u ? split_by(g, n->loop[i].rv, rows, &ui) : n->loop[i].rv;
+  }
+  nouter = k;
+  if (!whole) order[k++] = split_by(g, n->loop[v].rv, width, &vi);
+  for (int i = depth; i < n->n; i++)
+    if (n->loop[i].reduce) {
+      if (first < 0) first = k;
+      order[k++] = n->loop[i].rv;
+    }
+  if (ui.id >= 0) order[k++] = ui;
+  order[k++] = vi;
+  sched_reorder(g->s, k, order);
+  if (ui.id >= 0) sched_unroll(g->s, ui);
+  sched_vectorize(g->s, vi);
+  unroll_window(g, n, depth, rows);
+  if (n->block->init && first >= 0) sched_decompose_reduction(g->s, n->rv, order[first]);
+  int threads = threads_for(g, n, parallel);
+  double steps = 1;
+  for (int i = depth; i < n->n; i++)
+    if (!n->loop[i].reduce && i != v) steps *= (double)(n->loop[i].extent ? n->loop[i].extent : 64) / (double)(i == u ? rows : 1);
+  bool whole_tiles = wide && wide % width == 0;
+  parallel_loops(g, steps < 2 * threads && !whole && (whole_tiles || !nouter) ? nouter + 1 : nouter, order, threads);
+}
+
+/* One partial result for each lane, put together at the end. */
+static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool parallel)
+{
+  int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  int64_t extent = n->loop[r].extent, width = lanes;
+  for (int64_t k = 4; k > 1 && width == lanes; k--)
+    if (!extent || extent >= 4 * lanes * k) width = lanes * k;
+  LoopRV order[NEST_LOOPS + 2], ri;
+  int k = 0, nouter;
+  for (int i = depth; i < n->n; i++)
+    if (!n->loop[i].reduce) order[k++] = n->loop[i].rv;
+  nouter = k;
+  for (int i = depth; i < n->n; i++)
+    if (n->loop[i].reduce && i != r) order[k++] = n->loop[i].rv;
+  order[k++] = split_by(g, n->loop[r].rv, width, &ri);
+  order[k++] = ri;
+  sched_reorder(g->s, k, order);
+  const Block *b = n->block;
+  int spatial = b->writes[0].buffer->ndim;
+  BlockRV partial = sched_rfactor(g->s, ri, spatial);
+  LoopRV *loop;
+  int nl = sched_get_loops(g->s, partial, g->arena, &loop);
+  int base = nl - k;                                  /* loops that stood outside already */
+  if (nouter) {
+    LoopRV *own;
+    int nown = sched_get_loops(g->s, n->rv, g->arena, &own);
+    if (nown >= base + nouter && sched_loop_stmt(g->s, own[base + nouter - 1]) != sched_loop_stmt(g->s, loop[base + nouter - 1]))
+      sched_reverse_compute_at(g->s, n->rv, loop[base + nouter - 1], true, -1);
+  }
+  sched_vectorize(g->s, loop[nl - 1]);
+  sched_decompose_reduction(g->s, partial, loop[base + nouter]);
+  LoopRV *last;
+  int nlast = sched_get_loops(g->s, n->rv, g->arena, &last);
+  sched_decompose_reduction(g->s, n->rv, last[nlast - 1]);
+  parallel_loops(g, nouter, loop + base, threads_for(g, n, parallel));
+}
+
+/* One element at a time; the init before the loops of the reduction. */
+static void reduce_plain(ImplGroup *g, const Nest *n, int depth, bool parallel)
+{
+  LoopRV order[NEST_LOOPS];
+  int k = 0, nouter;
+  for (int i = depth; i < n->n; i++)
+    if (!n->loop[i].reduce) order[k++] = n->loop[i].rv;
+  nouter = k;
+  for (int i = depth; i < n->n; i++)
+    if (n->loop[i].reduce) order[k++] = n->loop[i].rv;
+  if (k > 1) sched_reorder(g->s, k, order);
+  if (n->block->init && k > nouter) sched_decompose_reduction(g->s, n->rv, order[nouter]);
+  parallel_loops(g, nouter, order, threads_for(g, n, parallel));
+}
+
+static void schedule_reduction(ImplGroup *g, Nest *n, int depth, bool parallel)
+{
+  int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  bool single = n->block->body->kind == S_STORE && n->block->init;
+  int v = vector_loop(n, depth, lanes, false), r = single ? summed_loop(n, depth, lanes) : -1;
+  if (v < 0 && r < 0) v = vector_loop(n, depth, lanes, true);
+  if (v >= 0) {
+    reduce_spatial(g, n, depth, v, parallel);
+  } else if (r >= 0) {
+    reduce_lanes(g, n, depth, r, parallel);
+  } else {
+    reduce_plain(g, n, depth, parallel);
+  }
+}
+
+/* ---- one block, rows of blocks ------------------------------------------------------------------- */
+
+static bool has_empty_loop(const Nest *n)
+{
+  for (int i = 0; i < n->n; i++)
+    if (n->loop[i].stmt->u.loop.extent->kind == E_INT && n->loop[i].stmt->u.loop.extent->u.i <= 0) return true;
+  return false;
+}
+
+typedef struct BlockTry {
+  ImplGroup *g;
+  BlockRV block;
+  int depth;
+  bool parallel;
+} BlockTry;
+
+static void block_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  BlockTry *t = arg;
+  Nest *n = arena_new_of(t->g->arena, Nest);
+  nest_read(t->g, t->block, n);
+  if (!n->plain || n->n <= t->depth || has_empty_loop(n)) return;
+  if (n->reduction)
+    schedule_reduction(t->g, n, t->depth, t->parallel);
+  else
+    schedule_injective(t->g, n, t->depth, t->parallel);
+}
+
+void generic_block(ImplGroup *g, BlockRV block, int depth, bool parallel)
+{
+  group_try(g, block_body, &(BlockTry){g, block, depth, parallel});
+}
+
+/* Is dimension d of every access to the buffers in `made` the reading block's own variable d? */
+typedef struct RowCheck {
+  Ctx *ctx;
+  const Map *made;
+  const Block *b;
+  int rows;
+} RowCheck;
+
+static void limit_rows(RowCheck *c, const Buffer *buffer, int n, const Expr *const *index)
+{
+  if (!map_has(c->made, buffer)) return;
+  int same = 0;
+  while (same < n && same < c->b->niter && c->b->iter[same].kind == ITER_SPATIAL && index[same] == var_expr(c->b->iter[same].var)) same++;
+  if (same < c->rows) c->rows = same;
+}
+
+static void check_load(void *env, const Expr *e)
+{
+  if (e->kind == E_LOAD) limit_rows(env, e->u.buffer, e->nargs, e->arg);
+}
+
+static bool check_store(void *env, Stmt *s)
+{
+  RowCheck *c = env;
+  if (s->kind == S_STORE) limit_rows(c, s->u.store.buffer, s->u.store.n, s->u.store.index);
+  return true;
+}
+
+static void check_expr(void *env, Stmt *holder, const Expr *e)
+{
+  (void)holder;
+  RowCheck *c = env;
+  expr_visit(c->ctx, e, check_load, c);
+}
+
+/* How many outer loops all blocks have in common, so that a row of one needs the same row of
+ * those before it, and nothing else. */
+static int common_rows(ImplGroup *g, Nest *const *nest, int n)
+{
+  Map made = {0};
+  for (int i = 0; i < n; i++)
+    for (int w = 0; w < nest[i]->block->nwrites; w++) map_put(g->arena, &made, nest[i]->block->writes[w].buffer, NULL);
+  const Block *last = nest[n - 1]->block;
+  int rows = last->niter;
+  for (int i = 0; i < n; i++) {
+    Block *b = nest[i]->block;
+    RowCheck c = {g->ctx, &made, b, rows};
+    stmt_visit(b->body, check_store, &c);
+    stmt_visit_exprs(b->body, check_expr, &c);
+    rows = c.rows;
+    int64_t lanes = target_lanes(g->target, nest[i]->bits < 8 ? 8 : nest[i]->bits);
+    int v = nest[i]->reduction ? vector_loop(nest[i], 0, lanes, true) : -1;
+    if (v >= 0 && v < rows) rows = v;
+    for (int d = 0; d < rows; d++)
+      if (d >= nest[i]->n || b->iter[d].value != var_expr(nest[i]->loop[d].stmt->u.loop.var) || b->iter[d].extent != last->iter[d].extent) rows = d;
+  }
+  return rows;
+}
+
+typedef struct RowsTry {
+  ImplGroup *g;
+  int n, rows;
+  const BlockRV *block;
+  Nest *const *nest;
+  LoopRV row;
+} RowsTry;
+
+static void rows_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  RowsTry *t = arg;
+  LoopRV outer[NEST_LOOPS];
+  for (int d = 0; d < t->rows; d++) outer[d] = t->nest[t->n - 1]->loop[d].rv;
+  t->row = fuse_range(t->g, outer, t->rows);
+  for (int i = t->n - 2; i >= 0; i--) sched_compute_at(t->g->s, t->block[i], t->row, false, -1);
+}
+
+/* All blocks under the loops they share; false when that is not possible or leaves threads idle. */
+static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
+{
+  Nest **nest = arena_array(g->arena, Nest *, n);
+  double operations = 0, bytes = 0, steps = 1;
+  for (int i = 0; i < n; i++) {
+    nest[i] = arena_new_of(g->arena, Nest);
+    nest_read(g, block[i], nest[i]);
+    if (!nest[i]->plain || has_empty_loop(nest[i])) return false;
+    if (i < n - 1 && block_is_output(sched_func(g->s), nest[i]->block)) return false;
+    nest_work(nest[i], &operations, &bytes);
+  }
+  int rows = common_rows(g, nest, n), threads = cost_threads(g->target, operations, bytes);
+  for (int d = 0; d < rows; d++) steps *= nest[n - 1]->loop[d].extent ? (double)nest[n - 1]->loop[d].extent : 64;
+  if (!rows || steps < 2 || (threads > 1 && steps < threads)) return false;
+  RowsTry t = {g, n, rows, block, nest, {-1}};
+  if (!group_try(g, rows_body, &t)) return false;
+  for (int i = 0; i < n; i++) generic_block(g, block[i], 1, false);
+  if (threads > 1) sched_parallel(g->s, t.row);
+  return true;
+}
+
+void generic_schedule(ImplGroup *g)
+{
+  generic_inline(g);
+  BlockRV *block;
+  int n = root_blocks(g, &block);
+  if (n > 1 && schedule_rows(g, block, n)) return;
+  for (int i = 0; i < n; i++) generic_block(g, block[i], 0, true);
+}
+
+/* Has some loop around the block been given a kind already? */
+static bool is_scheduled(const Nest *n)
+{
+  for (int i = 0; i < n->n; i++)
+    if (n->loop[i].stmt->u.loop.kind != FOR_SERIAL) return true;
+  return false;
+}
+
+void generic_rest(ImplGroup *g)
+{
+  BlockRV *block;
+  int n = root_blocks(g, &block);
+  for (int i = 0; i < n; i++) {
+    Nest *nest = arena_new_of(g->arena, Nest);
+    nest_read(g, block[i], nest);
+    if (!is_scheduled(nest)) generic_block(g, block[i], 0, true);
+  }
+}

@@ -1,0 +1,144 @@
+/* internal.h: what the files of this layer share.
+ *
+ * An ImplGroup is a fused function on its way: its tensor expressions, the schedule
+ * made of them, and which blocks are what.  Schedules work on blocks by name (te gives
+ * each operation's), and ask nest.c what a block's loops are and how it walks memory. */
+#ifndef LATHE_IMPL_INTERNAL_H
+#define LATHE_IMPL_INTERNAL_H
+
+#include "impl/impl.h"
+
+struct ImplGroup {
+  Ctx *ctx;
+  Arena *arena;              /* scratch of this lowering */
+  Module *src;
+  const Node *func;
+  const Target *target;
+  const ImplConfig *config;
+  const Node *anchor;        /* the call with the heaviest fusion kind */
+  const Impl *impl;
+  int nanchor;               /* operations of the anchor, producers first */
+  const TeOp **anchor_op;
+  const Tensor *anchor_out;  /* its first output */
+  Map names;                 /* TeOp* or E_REDUCE* -> block name, Tensor* -> buffer name */
+  Sched *s;
+};
+
+/* ---- group.c -------------------------------------------------------------------------- */
+
+/* Block that computes the anchor's operation number i (the reduction where there is one). */
+const char *group_block(const ImplGroup *, const TeOp *);
+/* The anchor's last reduction. */
+BlockRV group_sum(ImplGroup *);
+/* Runs body under protect; false when a primitive refused, and the function is then as it
+ * was before the refused one.  Any other error is raised again. */
+bool group_try(ImplGroup *, void (*body)(Ctx *, void *), void *arg);
+
+/* ---- nest.c: a block's loops and how it walks memory ----------------------------------- */
+
+enum { NEST_LOOPS = 24, NEST_ACCESSES = 32 };
+
+typedef struct NestLoop {
+  LoopRV rv;
+  Stmt *stmt;
+  int64_t extent;            /* 0: not known */
+  bool reduce;
+  bool guarded;              /* a condition inside the block depends on it: padding, concatenation */
+  int64_t stride[NEST_ACCESSES];   /* elements that access a moves in one step; STRIDE_ANY: not a constant */
+} NestLoop;
+#define STRIDE_ANY INT64_MIN
+
+typedef struct NestAccess {
+  const Buffer *buffer;
+  bool write;
+} NestAccess;
+
+typedef struct Nest {
+  BlockRV rv;
+  Block *block;
+  int n;                     /* loops, outermost first */
+  NestLoop loop[NEST_LOOPS];
+  int naccess;               /* access 0 is the store */
+  NestAccess access[NEST_ACCESSES];
+  bool reduction;            /* it has an init or a reduce loop */
+  bool plain;                /* one store (two with init), all loops told apart: may be scheduled */
+  double iterations;         /* product of the extents; unknown ones count as 64 */
+  double operations;         /* arithmetic operations of one iteration */
+  int bits;                  /* of the widest element touched */
+} Nest;
+void nest_read(ImplGroup *, BlockRV, Nest *);
+
+/* A block that may vanish into its consumers: one store at its own variables, no reduction. */
+bool block_is_injective(const Block *);
+bool block_is_output(const PrimFunc *, const Block *);
+/* How much an expression costs, in multiply-adds: elementary functions count as several. */
+double expr_operations(Ctx *, const Expr *);
+
+/* ---- cost.c: the model of the machine ------------------------------------------------- */
+
+double cost_flops(const Target *, int bits);         /* of one core, a second */
+double cost_bandwidth(const Target *);               /* of one core, bytes a second from memory */
+/* How many threads are worth waking for so much work. */
+int cost_threads(const Target *, double operations, double bytes);
+
+/* ---- tile.c -------------------------------------------------------------------------------- */
+
+typedef struct Tile {
+  int64_t o, y, x;           /* blocks of vectors, rows, columns of positions */
+} Tile;
+double tile_speed(const Target *, int64_t vectors, int64_t oy, int64_t ox, Tile);
+Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
+int64_t tile_steps(int64_t sums, int64_t extent);       /* steps of the sum to write out; divides extent */
+int64_t tile_columns(const Target *, int bits, int64_t n);
+
+/* ---- epilogue.c ------------------------------------------------------------------------- */
+
+/* The anchor's block accumulates a tile inside `at`, in registers; what comes after it is
+ * computed there on the whole tile when it reads element by element, else the tile is
+ * stored.  Gives the block that stores the tile. */
+BlockRV impl_attach_epilogue(ImplGroup *, BlockRV anchor, LoopRV at);
+
+/* ---- conv.c ------------------------------------------------------------------------------ */
+
+bool conv_nchwc_fits(const Target *, const Node *call);
+double conv_nchwc_cost(const Target *, const Node *call);
+void conv_schedule(ImplGroup *);
+bool conv_pack_fits(const Target *, const Node *call);
+double conv_pack_cost(const Target *, const Node *call);
+void conv_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+
+/* ---- matmul.c ---------------------------------------------------------------------------- */
+
+bool matmul_fits(const Target *, const Node *call);
+double matmul_cost(const Target *, const Node *call);
+void matmul_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+bool dense_pack_fits(const Target *, const Node *call);
+void matmul_schedule(ImplGroup *);
+
+/* ---- alter.c ------------------------------------------------------------------------------- */
+
+int64_t block_vectors(int64_t n, int64_t lanes);
+int64_t alter_block(const Target *, int bits, int64_t channels);
+
+/* ---- depthwise.c --------------------------------------------------------------------------- */
+
+bool depthwise_fits(const Target *, const Node *call);
+void depthwise_schedule(ImplGroup *);
+
+/* ---- generic.c ------------------------------------------------------------------------- */
+
+/* Puts every block into its consumers that is better computed there. */
+void generic_inline(ImplGroup *);
+void generic_schedule(ImplGroup *);
+/* Schedules one block that stands at the root, or below `depth` loops that are done already. */
+void generic_block(ImplGroup *, BlockRV, int depth, bool parallel);
+
+/* The blocks that stand at the root untouched, each by itself. */
+void generic_rest(ImplGroup *);
+
+/* Helpers over schedule.h. */
+LoopRV split_by(ImplGroup *, LoopRV, int64_t factor, LoopRV *inner);
+int root_blocks(ImplGroup *, BlockRV **out);          /* blocks below the root, in order */
+SchedArg block_arg(BlockRV);
+
+#endif

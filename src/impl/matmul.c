@@ -1,0 +1,175 @@
+/* matmul.c: matrix products: dense, matmul, batch_matmul, dense over packed weights.
+ *
+ *   for batch, column panels, row blocks                        threads
+ *     tile[rows, columns] = 0                                   registers
+ *     for k: tile += a[row, k] (broadcast) * b[k, columns]
+ *     epilogue on the tile, store
+ *
+ * b is read along the columns: where its rows lie the other way it is copied into panels
+ * (columns / NR, k, NR) first, unless that was done beforehand (nn.contrib_dense_pack).  A panel
+ * stays in the second-level cache while all rows pass by. */
+#include "impl/internal.h"
+#include "op/nn.h"
+
+/* How the operands of a call lie. */
+typedef struct Product {
+  bool ta, tb;
+  int64_t m, n, k;           /* 0: not known */
+} Product;
+
+static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
+
+static Product product_of(const OpDef *op, const void *attrs, const Type *a, const Type *b, const Type *out)
+{
+  Product p = {.tb = true};
+  if (op->attrs == &Matmul_attrs) {
+    const MatmulAttrs *t = attrs;
+    p.ta = t->transpose_a, p.tb = t->transpose_b;
+  } else if (op->attrs == &BatchMatmul_attrs) {
+    const BatchMatmulAttrs *t = attrs;
+    p.ta = t->transpose_a, p.tb = t->transpose_b;
+  }
+  p.n = known(out->shape[out->ndim - 1]);
+  p.m = out->ndim > 1 ? known(out->shape[out->ndim - 2]) : 1;
+  p.k = known(b->shape[b->ndim - (p.tb ? 1 : 2)]);
+  (void)a;
+  return p;
+}
+
+bool matmul_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  const Type *a = call->arg[0]->type, *b = call->arg[1]->type, *out = call->type;
+  bool same = dtype_eq(a->dtype, b->dtype) && dtype_eq(a->dtype, out->dtype) && out->dtype.code == DT_FLOAT && out->dtype.bits >= 32;
+  if (!same || out->ndim < 2) return false;
+  Product p = product_of(call->u.call.op, call->u.call.attrs, a, b, out);
+  /* A packed copy of b pays from a few rows on; before that b is read once, as it lies. */
+  return p.n >= 4 && p.k >= 2 && (!p.tb || p.m == 0 || p.m >= 6);
+}
+
+bool dense_pack_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  return call->type->dtype.code == DT_FLOAT && known(call->type->shape[1]) >= 4;
+}
+
+double matmul_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
+
+/* ---- the computation with b in panels ------------------------------------------------------------ */
+
+static const Expr *axis_of(Module *m, const char *name, const Expr *extent, IterKind kind, const IterVar **out)
+{
+  *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, kind, NULL);
+  return var_expr((*out)->var);
+}
+
+/* b as (batch…, n / width, k, width), zeros behind the last column. */
+static const Tensor *pack_panels(Module *m, const Tensor *b, bool turned, int64_t n, int64_t width)
+{
+  const Buffer *buf = b->buffer;
+  int nd = buf->ndim, batch = nd - 2;
+  const Expr *shape[4], *at[4], *index[3], *w = expr_i32(m, width);
+  const IterVar *axis[4];
+  for (int d = 0; d < batch; d++) shape[d] = buf->shape[d];
+  shape[batch] = expr_i32(m, (n + width - 1) / width);
+  shape[batch + 1] = buf->shape[turned ? nd - 1 : nd - 2];
+  shape[batch + 2] = w;
+  static const char *const names[] = {"b", "panel", "k", "column"};
+  for (int d = 0; d < nd + 1; d++) at[d] = axis_of(m, names[d + 1 - batch], shape[d], ITER_SPATIAL, &axis[d]);
+  for (int d = 0; d < batch; d++) index[d] = at[d];
+  const Expr *column = expr_add(m, expr_mul(m, at[batch], w), at[batch + 2]);
+  index[batch] = turned ? column : at[batch + 1];
+  index[batch + 1] = turned ? at[batch + 1] : column;
+  const Expr *value = te_read(m, b, nd, index);
+  if (n % width)
+    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, column, expr_i32(m, n)), value, expr_const(m, buf->dtype, 0)});
+  return &te_compute(m, "b_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
+}
+
+void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  enum { MOST = 12 };
+  Module *m = c->m;
+  const Type *ty = c->out;
+  Product p = product_of(c->op, c->attrs, c->arg[0], c->arg[1], ty);
+  /* Rows of b are read as they lie while a few of them fit into the cache together. */
+  bool panels_pay = p.tb || (p.m >= 32 && p.n * p.k * dtype_bytes(ty->dtype) > 2 * t->l1_bytes);
+  if (!panels_pay || ty->ndim > MOST) {
+    c->op->compute(c, in, out);
+    return;
+  }
+  int nd = ty->ndim, nb = in[1]->buffer->ndim;
+  int64_t width = tile_columns(t, ty->dtype.bits, p.n);
+  const Tensor *panels = pack_panels(m, in[1], p.tb, p.n, width);
+  const IterVar *axis[MOST], *sum;
+  const Expr *at[MOST], *a[MOST], *b[4], *w = expr_i32(m, width);
+  for (int d = 0; d < nd; d++) at[d] = axis_of(m, arena_printf(m->arena, "i%d", d), ty->shape[d], ITER_SPATIAL, &axis[d]);
+  const Expr *k = axis_of(m, "k", in[1]->buffer->shape[nb - (p.tb ? 1 : 2)], ITER_REDUCE, &sum);
+  for (int d = 0; d < nd; d++) a[d] = expr_is_int(in[0]->buffer->shape[d], 1) && d < nd - 2 ? expr_i32(m, 0) : at[d];
+  a[nd - 1] = k;
+  if (p.ta) a[nd - 1] = at[nd - 2], a[nd - 2] = k;
+  if (nb == 3) b[0] = expr_is_int(in[1]->buffer->shape[0], 1) ? expr_i32(m, 0) : at[0];
+  b[nb - 2] = expr_floordiv(m, at[nd - 1], w);
+  b[nb - 1] = k;
+  b[nb] = expr_floormod(m, at[nd - 1], w);
+  const Expr *term = expr_mul(m, te_read(m, in[0], nd, a), te_read(m, panels, nb + 1, b));
+  const Reducer *add = reducer_named(m, "sum", ty->dtype, DT_I32);
+  const Expr *body = expr_reduce(m, add, 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
+  *out = &te_compute(m, "matmul", "matmul", nd, ty->shape, axis, 1, &body, NULL)->out[0];
+}
+
+/* ---- the schedule ------------------------------------------------------------------------------------ */
+
+/* Columns of a panel: as the packed operand has them, else by the target. */
+static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
+{
+  for (int a = 0; a < n->naccess; a++) {
+    const Buffer *b = n->access[a].buffer;
+    if (!n->access[a].write && b != n->access[0].buffer && n->loop[n->n - 2].stride[a] == STRIDE_ANY) return known(b->shape[b->ndim - 1]);
+  }
+  return tile_columns(g->target, n->bits, columns ? columns : 1024);
+}
+
+void matmul_schedule(ImplGroup *g)
+{
+  generic_inline(g);
+  BlockRV product = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, product, n);
+  int ns = n->n - 1;                                   /* spatial loops; the last loop is the sum's */
+  if (ns < 1 || !n->plain || !n->loop[ns].reduce) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, sum");
+  int64_t rows = ns > 1 ? n->loop[ns - 2].extent : 1, columns = n->loop[ns - 1].extent, width = panel_width(g, n, columns);
+  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(width, lanes);
+  Tile tile = tile_best(g->target, vectors, 1, 1, rows ? rows : 1 << 20);
+  LoopRV order[NEST_LOOPS + 4], ri = {-1}, ci, step = {-1};
+  int k = 0, outer;
+  for (int i = 0; i < ns - 2; i++) order[k++] = n->loop[i].rv;
+  LoopRV co = split_by(g, n->loop[ns - 1].rv, width, &ci);
+  LoopRV ro = ns > 1 ? split_by(g, n->loop[ns - 2].rv, tile.x, &ri) : co;
+  /* The loop with a tail stands inside, so that the threads share whole tiles. */
+  bool row_tail = !rows || rows % tile.x, column_tail = !columns || columns % width;
+  bool rows_first = ns > 1 && column_tail && !row_tail;
+  order[k++] = rows_first ? ro : co;
+  if (ns > 1) order[k++] = rows_first ? co : ro;
+  outer = k;
+  int64_t steps = n->loop[ns].extent ? tile_steps(tile.x * vectors, n->loop[ns].extent) : 1;
+  order[k++] = steps > 1 ? split_by(g, n->loop[ns].rv, steps, &step) : n->loop[ns].rv;
+  if (steps > 1) order[k++] = step;
+  if (ns > 1) order[k++] = ri;
+  order[k++] = ci;
+  sched_reorder(g->s, k, order);
+  BlockRV store = impl_attach_epilogue(g, product, order[outer - 1]);
+  LoopRV *out;
+  int nout = sched_get_loops(g->s, store, g->arena, &out);
+  for (int i = outer; i < nout - 1; i++)
+    if (known(sched_loop_stmt(g->s, out[i])->u.loop.extent)) sched_unroll(g->s, out[i]);
+  sched_vectorize(g->s, out[nout - 1]);
+  if (step.id >= 0) sched_unroll(g->s, step);
+  if (ns > 1) sched_unroll(g->s, ri);
+  sched_vectorize(g->s, ci);
+  sched_decompose_reduction(g->s, product, order[outer]);
+  int shared = outer;
+  if (ns > 1 && (row_tail || column_tail)) shared--;
+  if (cost_threads(g->target, 2 * n->iterations, 0) > 1) sched_parallel(g->s, shared > 1 ? sched_fuse(g->s, shared, order, true) : order[0]);
+  generic_rest(g);
+}

@@ -1,0 +1,69 @@
+/* table.c: the implementations, and what a call costs by its formula. */
+#include "impl/internal.h"
+
+static const Impl table[] = {
+#define IMPL(name, op, fits, cost, compute, schedule) {name, op, fits, cost, compute, schedule},
+#include "impl/impl.def"
+#undef IMPL
+  {NULL, NULL, NULL, NULL, NULL, NULL},
+};
+
+int impl_count(void) { return (int)(sizeof table / sizeof *table) - 1; }
+const Impl *impl_at(int i) { return &table[i]; }
+
+const Impl *impl_choose(const Target *t, const ImplConfig *config, const Node *call)
+{
+  (void)config;
+  const Impl *best = NULL;
+  double least = 0;
+  for (int i = 0; i < impl_count(); i++) {
+    const Impl *it = &table[i];
+    if (strcmp(it->op, call->u.call.op->name) || !it->fits(t, call)) continue;
+    double cost = it->cost(t, call);
+    if (best && cost >= least) continue;
+    best = it;
+    least = cost;
+  }
+  return best;
+}
+
+/* ---- operations by formula -------------------------------------------------------------------- */
+
+/* Product of the dimensions, 0 when one is not known. */
+static double elements(const Type *t)
+{
+  if (t->kind != TY_TENSOR || t->ndim < 0) return 0;
+  double n = 1;
+  for (int d = 0; d < t->ndim; d++) n *= t->shape[d]->kind == E_INT ? (double)t->shape[d]->u.i : 0;
+  return n;
+}
+
+/* A multiplication and an addition for each element of the result and each step of its sum: the
+ * weight holds (steps * its output channels) elements. */
+static double product_flops(const Node *call, double outputs_of_weight)
+{
+  double weight = elements(call->arg[1]->type);
+  return outputs_of_weight > 0 ? 2 * elements(call->type) * weight / outputs_of_weight : 0;
+}
+
+static double known_dim(const Type *t, int d)
+{
+  if (d < 0) d += t->ndim;
+  return d >= 0 && d < t->ndim && t->shape[d]->kind == E_INT ? (double)t->shape[d]->u.i : 0;
+}
+
+double impl_flops(const Node *call)
+{
+  const char *op = call->u.call.op->name;
+  if (call->type->kind != TY_TENSOR) return 0;
+  if (str_starts(op, "nn.conv") && !strstr(op, "transpose")) return product_flops(call, known_dim(call->arg[1]->type, 0));
+  if (!strcmp(op, "nn.contrib_conv2d_NCHWc") || !strcmp(op, "nn.contrib_depthwise_conv2d_NCHWc"))
+    return product_flops(call, known_dim(call->arg[1]->type, 0) * known_dim(call->arg[1]->type, -1));
+  if (!strcmp(op, "nn.dense") || !strcmp(op, "nn.contrib_dense_pack")) return 2 * elements(call->type) * known_dim(call->arg[0]->type, -1);
+  if (!strcmp(op, "nn.matmul") || !strcmp(op, "nn.batch_matmul")) {
+    double k = elements(call->arg[0]->type) * elements(call->arg[1]->type) / (elements(call->type) ? elements(call->type) : 1);
+    double b = !strcmp(op, "nn.batch_matmul") ? known_dim(call->type, 0) : 1;
+    return k > 0 && b > 0 ? 2 * elements(call->type) * __builtin_sqrt(k / b) : 0;
+  }
+  return elements(call->type);
+}

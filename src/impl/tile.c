@@ -1,0 +1,74 @@
+/* tile.c: register tiles: how large, how fast, how many steps of the sum are written out.
+ *
+ * A tile holds o blocks of `vectors` vectors for each of y * x positions: o * y * x * vectors sums in
+ * registers.  One step of the sum loads y * x elements, broadcast, and o * vectors vectors. */
+#include "impl/internal.h"
+
+/* Cycles of one step of the sum. */
+static double step_cycles(int64_t vectors, Tile k)
+{
+  static const double PIPES = 2, LATENCY = 4.5, FAR = 2.5;
+  double sums = (double)(k.o * k.y * k.x * vectors), loads = (double)(k.y * k.x + k.o * vectors), far = FAR * (double)(k.o * vectors);
+  double cycles = sums / PIPES;
+  if (loads / 2 > cycles) cycles = loads / 2;
+  if (LATENCY > cycles) cycles = LATENCY;
+  if (far > cycles) cycles = far;                              /* vectors come from the second-level cache */
+  return cycles + 0.5 + 0.3 * (double)(k.o * vectors);         /* the loop itself, what does not overlap */
+}
+
+/* Share of the peak that a tile reaches over oy * ox positions, the smaller tiles at the edges
+ * included. */
+double tile_speed(const Target *t, int64_t vectors, int64_t oy, int64_t ox, Tile k)
+{
+  double sums = (double)(k.o * k.y * k.x * vectors);
+  int most = k.o * vectors == 1 ? t->vector_registers - 4 : t->vector_registers * 3 / 4;
+  if (sums > most) return 0;
+  int64_t ny = oy / k.y, nx = ox / k.x, ry = oy % k.y, rx = ox % k.x;
+  double cycles = (double)(ny * nx) * step_cycles(vectors, k);
+  if (rx) cycles += (double)ny * step_cycles(vectors, (Tile){k.o, k.y, rx});
+  if (ry) cycles += (double)nx * step_cycles(vectors, (Tile){k.o, ry, k.x});
+  if (rx && ry) cycles += step_cycles(vectors, (Tile){k.o, ry, rx});
+  return (double)(k.o * oy * ox * vectors) / 2 / cycles * (rx ? 0.97 : 1) * (ry ? 0.97 : 1);
+}
+
+Tile tile_best(const Target *t, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox)
+{
+  Tile best = {1, 1, 1};
+  double top = 0;
+  for (int64_t o = 1; o <= 4 && o <= blocks; o++)
+    for (int64_t y = 1; y <= 4 && y <= oy; y++)
+      for (int64_t x = 1; x <= ox && x <= t->vector_registers; x++) {
+        if (blocks % o || (oy % y && x != ox)) continue;       /* tails on one side only */
+        double speed = tile_speed(t, vectors, oy, ox, (Tile){o, y, x});
+        if (speed <= top) continue;
+        top = speed;
+        best = (Tile){o, y, x};
+      }
+  return best;
+}
+
+/* As many steps as give some hundred multiply-adds. */
+int64_t tile_steps(int64_t sums, int64_t extent)
+{
+  int64_t most = sums > 64 ? 1 : 128 / sums;
+  for (int64_t f = most < extent ? most : extent; f > 1; f--)
+    if (extent % f == 0) return f;
+  return 1;
+}
+
+/* The columns of a matrix product's tile: as many vectors as waste least of n and run fastest
+ * with the rows that then fit. */
+int64_t tile_columns(const Target *t, int bits, int64_t n)
+{
+  int64_t lanes = target_lanes(t, bits), best = 1;
+  double top = 0;
+  for (int64_t v = 1; v <= 4; v++) {
+    int64_t rows = t->vector_registers * 3 / 4 / v, width = v * lanes;
+    double used = (double)n / (double)((n + width - 1) / width * width);
+    double speed = tile_speed(t, v, 1, rows, (Tile){1, 1, rows}) * used;
+    if (speed <= top) continue;
+    top = speed;
+    best = v;
+  }
+  return best * lanes;
+}

@@ -1,0 +1,97 @@
+/* nn_kit.h: what the files of the nn family share: layouts as data, short ways to write
+ * te stages, window arithmetic.  No other layer includes it.
+ *
+ * A stage is a compute in the making: axes first, then a body over them.  Layout
+ * letters: a capital is a whole dimension, a small letter after a number is a block of
+ * that many of it: NCHW16c has C in blocks of 16. */
+#ifndef LATHE_OP_NN_KIT_H
+#define LATHE_OP_NN_KIT_H
+
+#include "op/nn.h"
+
+/* ---- nn_layout.c ------------------------------------------------------------------------ */
+
+enum { LAYOUT_MAX = 12 };
+typedef struct Layout {
+  const char *text;
+  int n;
+  char letter[LAYOUT_MAX];
+  int64_t factor[LAYOUT_MAX];          /* of a small letter; 0 for a capital */
+} Layout;
+Layout nn_layout(OpCall *, const char *attribute, const char *text);   /* raises naming the attribute */
+int layout_find(const Layout *, char letter);                         /* -1 if absent */
+bool layout_is_split(const Layout *, char capital);
+int64_t layout_block(const Layout *, char capital);                   /* product of its small letters' factors */
+/* The whole extent that `capital` has in a tensor of this shape. */
+const Expr *layout_extent(Module *, const Layout *, const Expr *const *shape, char capital);
+/* The shape whose whole extents are those given for each capital of `letters`. */
+void layout_shape(Module *, const Layout *, const char *letters, const Expr *const *extent, const Expr **shape);
+/* The index whose whole coordinates are those given. */
+void layout_index(Module *, const Layout *, const char *letters, const Expr *const *at, const Expr **index);
+/* The whole coordinate of `capital` at an index. */
+const Expr *layout_coordinate(Module *, const Layout *, const Expr *const *index, char capital);
+/* For rules: the new layout leaves the dimensions of `letters` whole and has the same capitals. */
+bool layout_keeps(OpCall *, const char *from, const char *to, const char *letters);
+/* For rules of operators with one axis: where it went, or -1 when its dimension is split. */
+int layout_axis(OpCall *, const LayoutPair *, int axis);
+
+/* ---- nn_kit.c --------------------------------------------------------------------------- */
+
+enum { NN_MAX_DIM = 12 };
+typedef struct Stage {
+  Module *m;
+  int n, nred;
+  const Expr *shape[NN_MAX_DIM], *at[NN_MAX_DIM];
+  const IterVar *axis[NN_MAX_DIM], *red[NN_MAX_DIM];
+} Stage;
+/* names: one per axis, separated by spaces; NULL: ax0, ax1, … */
+Stage nn_stage(Module *, int n, const Expr *const *shape, const char *names);
+const Expr *nn_reduce_axis(Stage *, const char *name, const Expr *extent);
+const Expr *nn_reduce(Stage *, const char *reducer, const Expr *source);      /* over all its reduce axes */
+const Expr *nn_reduce_where(Stage *, const char *reducer, const Expr *source, const Expr *cond);
+const Tensor *nn_finish(Stage *, const char *name, const char *tag, const Expr *body);
+/* Simplest form of an index, knowing the stage's axes. */
+const Expr *nn_index(Stage *, const Expr *);
+const Expr *nn_simplify(Module *, const Expr *);
+const Expr *nn_read(Module *, const Tensor *, const Expr *const *index);
+const Expr *nn_read1(Module *, const Tensor *, const Expr *index);
+
+const Expr *nn_unary(Module *, Intrin, const Expr *);
+const Expr *nn_if(Module *, const Expr *cond, const Expr *a, const Expr *b);
+const Expr *nn_and(Module *, const Expr *a, const Expr *b);                   /* a may be NULL */
+const Expr *nn_inside(Module *, const Expr *at, const Expr *extent);          /* 0 <= at < extent */
+const Expr *nn_float(Module *, DType, double);
+const Expr *nn_ceildiv(Module *, const Expr *, const Expr *);
+#define NN_DIV(m, a, b) expr_binary(m, E_DIV, a, b)
+
+/* The dtype to add up in: float32 for the 16-bit and 8-bit floats. */
+DType nn_accumulator(DType);
+
+/* Are two dimensions known to differ?  Known to be equal? */
+bool nn_dims_differ(Module *, const Expr *a, const Expr *b);
+bool nn_dims_equal(Module *, const Expr *a, const Expr *b);
+/* dim, or -1 at run time where a and b turn out to differ (see the head of op.h). */
+const Expr *nn_guard_equal(Module *, const Expr *dim, const Expr *a, const Expr *b);
+const char *nn_shape_text(Module *, int n, const Expr *const *shape);         /* (64, 3, 7, 7) */
+const char *nn_arg_shape(OpCall *, int i);
+const Type *nn_tensor(OpCall *, int i, const char *name);                     /* raises unless it is one of known rank */
+void nn_want_rank(OpCall *, int i, const char *name, int ndim);
+void nn_want_float(OpCall *, int i, const char *name);
+int nn_axis_of(OpCall *, int64_t axis, int ndim);
+
+/* A list attribute of n numbers: one given for all, or one each; none given: def. */
+void nn_ints(OpCall *, const char *name, AttrInts, int n, int64_t def, int64_t least, int64_t *out);
+/* padding of n dimensions in its three forms: one for all, one each, all befores then all afters. */
+void nn_padding(OpCall *, AttrInts, int n, int64_t *before, int64_t *after);
+/* Number of windows: floor((in + before + after - ((kernel - 1) * dilation + 1)) / stride) + 1. */
+const Expr *nn_windows(OpCall *, const char *what, const Expr *in, int64_t kernel, int64_t stride, int64_t dilation, int64_t before,
+                       int64_t after);
+/* `in` with before[d] and after[d] elements of `value` around dimension d; `in` itself when there are none. */
+const Tensor *nn_pad_constant(Module *, const Tensor *in, const int64_t *before, const int64_t *after, const Expr *value, const char *name);
+
+/* Calls of other operators, for decompositions. */
+const Node *nn_call(Module *, const char *op, int n, const Node *const *arg, const void *attrs);
+const Node *nn_call1(Module *, const char *op, const Node *);
+const Node *nn_call2(Module *, const char *op, const Node *, const Node *);
+
+#endif

@@ -1,0 +1,407 @@
+/* shape_reshape.c: the same elements under another shape: reshape, squeeze, expand_dims
+ * and their run-time forms; shape_of and ndarray_size.
+ *
+ * A new shape comes as an attribute (dimensions, maybe symbolic) or as an operand, whose
+ * elements are expressions (op_values).  Both go through new_dims, so the codes mean the
+ * same.  A run-time element may be a code too, which the output's dimension says as a
+ * choice: select(v == -1, rest, select(v == 0, input's, v)). */
+#include "op/shape.h"
+
+DEFINE_ATTRS_TABLE(Reshape, RESHAPE_ATTRS)
+DEFINE_ATTRS_TABLE(Squeeze, SQUEEZE_ATTRS)
+DEFINE_ATTRS_TABLE(ExpandDims, EXPAND_DIMS_ATTRS)
+DEFINE_ATTRS_TABLE(ShapeOf, SHAPE_OF_ATTRS)
+
+static void view_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  out[0] = emit_reshape(c, "T_reshape", in[0], c->out->ndim, c->out->shape);
+}
+
+/* ---- reshape ------------------------------------------------------------------------------ */
+
+typedef struct NewShape {
+  OpCall *c;
+  const Type *in;
+  bool allowzero;
+  int n, infer;              /* infer: the output dimension -1 stands for, or -1 */
+  int next;                  /* the input dimension that the next code speaks of */
+  const Expr **dim;
+} NewShape;
+
+static const Expr *take_dim(NewShape *s, int64_t code)
+{
+  if (s->next >= s->in->ndim)
+    op_raise(s->c, ERR_SHAPE, "newshape has the code %" PRId64 " where %s has no dimension left", code, arg_text(s->c, 0));
+  return s->in->shape[s->next++];
+}
+
+/* -4: one dimension into the two that follow, one of which may be -1. */
+static void split_dim(NewShape *s, const Expr *a, const Expr *b)
+{
+  const Expr *whole = take_dim(s, -4);
+  if (expr_is_int(a, -1) && expr_is_int(b, -1)) op_raise(s->c, ERR_SHAPE, "newshape: only one of the two dimensions after -4 may be -1");
+  if (expr_is_int(a, -1)) a = dim_floordiv(s->c->m, whole, b);
+  else if (expr_is_int(b, -1)) b = dim_floordiv(s->c->m, whole, a);
+  if (dim_differ(dim_mul(s->c->m, a, b), whole))
+    op_raise(s->c, ERR_SHAPE, "newshape parts the dimension %s into %s and %s", expr_str_of(s->c->m->arena, whole),
+             expr_str_of(s->c->m->arena, a), expr_str_of(s->c->m->arena, b));
+  s->dim[s->n++] = a;
+  s->dim[s->n++] = b;
+}
+
+/* dim where a == b, else -1: a size that does not fit (op.h). */
+static const Expr *fitting(Module *m, const Expr *a, const Expr *b, const Expr *dim)
+{
+  if (dim_same(m, a, b)) return dim;
+  return dim_simplify(m, expr_select(m, expr_binary(m, E_EQ, a, b), dim, expr_int(m, dim->dtype, -1)));
+}
+
+/* Input elements over the product of the output's other dimensions.  Sizes that occur on
+ * both sides go first, so that a symbolic one divides exactly. */
+static const Expr *rest_dim(NewShape *s, const Expr *const *other)
+{
+  Module *m = s->c->m;
+  bool *used = arena_array(m->arena, bool, s->in->ndim);
+  const Expr *above = dim_int(m, 1), *below = dim_int(m, 1);
+  for (int i = 0; i < s->n; i++) {
+    if (!other[i]) continue;
+    int hit = -1;
+    for (int k = 0; k < s->in->ndim && hit < 0 && other[i]->kind != E_INT; k++)
+      if (!used[k] && dim_same(m, s->in->shape[k], other[i])) hit = k;
+    if (hit >= 0) used[hit] = true;
+    else below = dim_mul(m, below, other[i]);
+  }
+  for (int k = 0; k < s->in->ndim; k++)
+    if (!used[k]) above = dim_mul(m, above, s->in->shape[k]);
+  if (expr_is_int(below, 0)) {
+    if (!expr_is_int(dim_product(m, s->in->ndim, s->in->shape), 0))
+      op_raise(s->c, ERR_SHAPE, "cannot infer -1 in %s: %s has elements, the other dimensions have none",
+               dims_text(s->c, s->n, s->dim), arg_text(s->c, 0));
+    return dim_int(m, 0);
+  }
+  if (above->kind == E_INT && below->kind == E_INT && above->u.i % below->u.i)
+    op_raise(s->c, ERR_SHAPE, "%s has %" PRId64 " elements, which the other dimensions' %" PRId64 " do not divide; the shape wanted is %s",
+             arg_text(s->c, 0), above->u.i, below->u.i, dims_text(s->c, s->n, s->dim));
+  const Expr *rest = dim_floordiv(m, above, below->kind == E_INT ? below : dim_max(m, below, dim_int(m, 1)));
+  return fitting(m, dim_mul(m, rest, below), above, rest);
+}
+
+/* A dimension given as an expression that may turn out to be a code at run time. */
+static bool may_be_code(NewShape *s, const Expr *v) { return v->kind != E_INT && !dim_never_negative(s->c->m, v); }
+
+static const Expr *choose(Module *m, const Expr *v, int64_t code, const Expr *then, const Expr *otherwise)
+{
+  DType t = expr_add(m, then, otherwise)->dtype;
+  const Expr *cond = expr_binary(m, E_EQ, v, expr_int(m, v->dtype, code));
+  return dim_simplify(m, expr_select(m, cond, expr_cast(m, t, then), expr_cast(m, t, otherwise)));
+}
+
+/* Second round over run-time elements: what stands at -1 is what the others leave. */
+static void infer_at_run_time(NewShape *s)
+{
+  Module *m = s->c->m;
+  const Expr **with_rest = arena_array(m->arena, const Expr *, s->n);
+  for (int i = 0; i < s->n; i++) {
+    with_rest[i] = s->dim[i];
+    const Expr *v = s->dim[i];
+    while (v->kind == E_SELECT) v = v->arg[2];
+    if (!may_be_code(s, v)) continue;
+    const Expr **other = emit_copy_index(m, s->n, s->dim);
+    other[i] = NULL;
+    with_rest[i] = choose(m, v, -1, rest_dim(s, other), s->dim[i]);
+  }
+  for (int i = 0; i < s->n; i++) s->dim[i] = with_rest[i];
+}
+
+static void put_dim(NewShape *s, const Expr *const *v, int n, int *k)
+{
+  Module *m = s->c->m;
+  const Expr *e = v[*k];
+  if (e->kind != E_INT) {
+    const Expr *same = s->next < s->in->ndim ? s->in->shape[s->next] : NULL;
+    s->dim[s->n++] = same && !s->allowzero && may_be_code(s, e) ? choose(m, e, 0, same, e) : e;
+    s->next++;
+  } else if (e->u.i > 0 || (e->u.i == 0 && s->allowzero)) {
+    s->dim[s->n++] = e;
+    s->next++;
+  } else if (e->u.i == 0) {
+    s->dim[s->n++] = take_dim(s, 0);
+  } else if (e->u.i == -1) {
+    if (s->infer >= 0) op_raise(s->c, ERR_SHAPE, "newshape %s has -1 twice; only one dimension can be inferred", dims_text(s->c, n, v));
+    s->infer = s->n;
+    s->dim[s->n++] = e;
+    s->next++;
+  } else if (e->u.i == -2) {
+    while (s->next < s->in->ndim) s->dim[s->n++] = take_dim(s, -2);
+  } else if (e->u.i == -3) {
+    const Expr *a = take_dim(s, -3);
+    s->dim[s->n++] = dim_mul(m, a, take_dim(s, -3));
+  } else if (e->u.i == -4) {
+    if (*k + 2 >= n) op_raise(s->c, ERR_SHAPE, "newshape %s: two dimensions must follow -4", dims_text(s->c, n, v));
+    split_dim(s, v[*k + 1], v[*k + 2]);
+    *k += 2;
+  } else {
+    op_raise(s->c, ERR_SHAPE, "newshape %s has the code %" PRId64 "; there are 0, -1, -2, -3 and -4", dims_text(s->c, n, v), e->u.i);
+  }
+}
+
+static const Type *reshaped(OpCall *c, const Type *in, int n, const Expr *const *v, bool allowzero, bool run_time)
+{
+  Module *m = c->m;
+  NewShape s = {.c = c, .in = in, .allowzero = allowzero, .infer = -1};
+  s.dim = arena_array(m->arena, const Expr *, n + in->ndim + 2);
+  for (int k = 0; k < n; k++) put_dim(&s, v, n, &k);
+  if (s.infer >= 0) {
+    const Expr **other = emit_copy_index(m, s.n, s.dim);
+    other[s.infer] = NULL;
+    s.dim[s.infer] = rest_dim(&s, other);
+  } else if (run_time) {
+    infer_at_run_time(&s);
+  }
+  const Expr *had = dim_product(m, in->ndim, in->shape), *got = dim_product(m, s.n, s.dim);
+  if (dim_differ(had, got))
+    op_raise(c, ERR_SHAPE, "%s has %" PRId64 " elements, the shape %s wants %" PRId64, type_text(m->arena, in), had->u.i,
+             dims_text(c, s.n, s.dim), got->u.i);
+  if (s.n && s.infer < 0) s.dim[0] = fitting(m, had, got, s.dim[0]);
+  return type_tensor(m, in->dtype, s.n, s.dim);
+}
+
+static const Type *reshape_type(OpCall *c)
+{
+  const ReshapeAttrs *a = c->attrs;
+  return reshaped(c, op_tensor_arg(c, 0), a->newshape.n, a->newshape.v, a->allowzero, false);
+}
+
+const OpDef op_reshape = {
+  .name = "reshape", .doc = "the same elements in another shape", .args = "data", .min_args = 1, .max_args = 1,
+  .attrs = &Reshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = reshape_type, .compute = view_compute,
+};
+
+/* The codes read from the right, as MXNet has it. */
+static const Type *reverse_reshape_type(OpCall *c)
+{
+  const ReshapeAttrs *a = c->attrs;
+  const Type *in = op_tensor_arg(c, 0);
+  int n = a->newshape.n;
+  const Expr **dim = arena_array(c->m->arena, const Expr *, n), **shape = arena_array(c->m->arena, const Expr *, in->ndim);
+  for (int i = 0; i < n; i++) dim[i] = a->newshape.v[n - 1 - i];
+  for (int i = 0; i + 2 < n; i++)
+    if (expr_is_int(a->newshape.v[i], -4)) {                    /* -4 stays before its two, which turn round with the rest */
+      dim[n - 3 - i] = a->newshape.v[i];
+      dim[n - 2 - i] = a->newshape.v[i + 2];
+      dim[n - 1 - i] = a->newshape.v[i + 1];
+      i += 2;
+    }
+  for (int i = 0; i < in->ndim; i++) shape[i] = in->shape[in->ndim - 1 - i];
+  const Type *turned = reshaped(c, type_tensor(c->m, in->dtype, in->ndim, shape), n, dim, a->allowzero, false);
+  const Expr **out = arena_array(c->m->arena, const Expr *, turned->ndim);
+  for (int i = 0; i < turned->ndim; i++) out[i] = turned->shape[turned->ndim - 1 - i];
+  return type_tensor(c->m, in->dtype, turned->ndim, out);
+}
+
+const OpDef op_reverse_reshape = {
+  .name = "contrib_reverse_reshape", .doc = "reshape whose codes are read from the right", .args = "data", .min_args = 1, .max_args = 1,
+  .attrs = &Reshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = reverse_reshape_type, .compute = view_compute,
+};
+
+#define DYN_RESHAPE_ATTRS(A, S) A(S, BOOL, allowzero, "False", "0 means a dimension of extent 0")
+DEFINE_ATTRS(DynReshape, DYN_RESHAPE_ATTRS)
+
+static const Type *dyn_reshape_type(OpCall *c)
+{
+  const DynReshapeAttrs *a = c->attrs;
+  const Type *in = op_tensor_arg(c, 0);
+  int n;
+  int_tensor_arg(c, 1);
+  const Expr *const *dim = op_dims(c, 1, &n);
+  return reshaped(c, in, n, dim, a->allowzero, true);
+}
+
+const OpDef op_dyn_reshape = {
+  .name = "dyn.reshape", .doc = "reshape to a shape known only at run time", .args = "data, newshape", .min_args = 2, .max_args = 2,
+  .attrs = &DynReshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = dyn_reshape_type, .compute = view_compute,
+};
+
+#define RESHAPE_LIKE_ATTRS(A, S)                                                 \
+  A(S, INT, lhs_begin, "0", "first dimension of data to replace")                \
+  A(S, INTS, lhs_end, "None", "dimension after the last to replace; None: all")  \
+  A(S, INT, rhs_begin, "0", "first dimension of shape_like to put there")        \
+  A(S, INTS, rhs_end, "None", "dimension after the last to put there; None: all")
+DEFINE_ATTRS(ReshapeLike, RESHAPE_LIKE_ATTRS)
+
+static int like_bound(OpCall *c, int64_t v, int ndim)
+{
+  int64_t at = v < 0 ? v + ndim : v;
+  if (at < 0 || at > ndim) op_raise(c, ERR_ARGUMENT, "the bound %" PRId64 " is outside of the %d dimensions", v, ndim);
+  return (int)at;
+}
+
+static const Type *reshape_like_type(OpCall *c)
+{
+  const ReshapeLikeAttrs *a = c->attrs;
+  const Type *x = op_tensor_arg(c, 0), *like = op_tensor_arg(c, 1);
+  int lb = like_bound(c, a->lhs_begin, x->ndim), le = a->lhs_end.given && a->lhs_end.n ? like_bound(c, a->lhs_end.v[0], x->ndim) : x->ndim;
+  int rb = like_bound(c, a->rhs_begin, like->ndim);
+  int re = a->rhs_end.given && a->rhs_end.n ? like_bound(c, a->rhs_end.v[0], like->ndim) : like->ndim;
+  if (le < lb || re < rb) op_raise(c, ERR_ARGUMENT, "the dimensions [%d, %d) and [%d, %d) must not end before they begin", lb, le, rb, re);
+  const Expr **dim = arena_array(c->m->arena, const Expr *, x->ndim + like->ndim);
+  int n = 0;
+  for (int i = 0; i < lb; i++) dim[n++] = x->shape[i];
+  for (int i = rb; i < re; i++) dim[n++] = like->shape[i];
+  for (int i = le; i < x->ndim; i++) dim[n++] = x->shape[i];
+  return reshaped(c, x, n, dim, true, false);
+}
+
+const OpDef op_reshape_like = {
+  .name = "reshape_like", .doc = "the elements of data in the shape of shape_like", .args = "data, shape_like", .min_args = 2, .max_args = 2,
+  .attrs = &ReshapeLike_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = reshape_like_type, .compute = view_compute,
+};
+
+/* ---- squeeze, expand_dims ------------------------------------------------------------------- */
+
+static const Type *squeezed(OpCall *c, bool given, int n, const int64_t *axis)
+{
+  const Type *in = op_tensor_arg(c, 0);
+  bool *drop = arena_array(c->m->arena, bool, in->ndim);
+  for (int i = 0; i < n; i++) {
+    int d = op_axis(c, axis[i], in->ndim);
+    if (dim_differ(in->shape[d], dim_int(c->m, 1)))
+      op_raise(c, ERR_SHAPE, "axis %d of %s has extent %" PRId64 "; only an axis of extent 1 can be squeezed", d, arg_text(c, 0), in->shape[d]->u.i);
+    drop[d] = true;
+  }
+  for (int i = 0; !given && i < in->ndim; i++) drop[i] = expr_is_int(in->shape[i], 1);
+  const Expr **dim = arena_array(c->m->arena, const Expr *, in->ndim);
+  int k = 0;
+  for (int i = 0; i < in->ndim; i++)
+    if (!drop[i]) dim[k++] = in->shape[i];
+  for (int i = 0; k && i < in->ndim; i++)                  /* what is dropped must be 1 at run time too */
+    if (drop[i]) dim[0] = fitting(c->m, in->shape[i], dim_int(c->m, 1), dim[0]);
+  return type_tensor(c->m, in->dtype, k, dim);
+}
+
+static const Type *squeeze_type(OpCall *c)
+{
+  const SqueezeAttrs *a = c->attrs;
+  return squeezed(c, a->axis.given, a->axis.n, a->axis.v);
+}
+
+const OpDef op_squeeze = {
+  .name = "squeeze", .doc = "drops axes of extent 1", .args = "data", .min_args = 1, .max_args = 1,
+  .attrs = &Squeeze_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = squeeze_type, .compute = view_compute,
+};
+
+static const int64_t *const_axes(OpCall *c, int i, int *n)
+{
+  const int64_t *axis;
+  int_tensor_arg(c, i);
+  if (!op_const_ints(c, i, n, &axis))
+    op_raise(c, ERR_UNSUPPORTED, "the axes are known only at run time, so the rank of the output is not known; make them a constant");
+  return axis;
+}
+
+static const Type *dyn_squeeze_type(OpCall *c)
+{
+  int n;
+  const int64_t *axis = const_axes(c, 1, &n);
+  return squeezed(c, true, n, axis);
+}
+
+const OpDef op_dyn_squeeze = {
+  .name = "dyn.squeeze", .doc = "squeeze with its axes as an operand", .args = "data, axis", .min_args = 2, .max_args = 2,
+  .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = dyn_squeeze_type, .compute = view_compute,
+};
+
+static const Type *expanded(OpCall *c, int64_t axis, int64_t count)
+{
+  const Type *in = op_tensor_arg(c, 0);
+  if (count < 0 || count > 64) op_raise(c, ERR_ARGUMENT, "num_newaxis is %" PRId64 "; it is from 0 to 64", count);
+  int64_t at = axis < 0 ? axis + in->ndim + 1 : axis;
+  if (at < 0 || at > in->ndim)
+    op_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside [-%d, %d] for %s", axis, in->ndim + 1, in->ndim, arg_text(c, 0));
+  const Expr **dim = arena_array(c->m->arena, const Expr *, in->ndim + (int)count);
+  int k = 0;
+  for (int i = 0; i < (int)at; i++) dim[k++] = in->shape[i];
+  for (int i = 0; i < (int)count; i++) dim[k++] = dim_int(c->m, 1);
+  for (int i = (int)at; i < in->ndim; i++) dim[k++] = in->shape[i];
+  return type_tensor(c->m, in->dtype, k, dim);
+}
+
+static const Type *expand_dims_type(OpCall *c)
+{
+  const ExpandDimsAttrs *a = c->attrs;
+  return expanded(c, a->axis, a->num_newaxis);
+}
+
+const OpDef op_expand_dims = {
+  .name = "expand_dims", .doc = "puts in axes of extent 1", .args = "data", .min_args = 1, .max_args = 1,
+  .attrs = &ExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW, .type = expand_dims_type, .compute = view_compute,
+};
+
+#define DYN_EXPAND_DIMS_ATTRS(A, S) A(S, INT, num_newaxis, "1", "how many")
+DEFINE_ATTRS(DynExpandDims, DYN_EXPAND_DIMS_ATTRS)
+
+static const Type *dyn_expand_dims_type(OpCall *c)
+{
+  const DynExpandDimsAttrs *a = c->attrs;
+  int n;
+  const int64_t *axis = const_axes(c, 1, &n);
+  if (n != 1) op_raise(c, ERR_ARGUMENT, "axis has %d elements; it is one number", n);
+  return expanded(c, axis[0], a->num_newaxis);
+}
+
+const OpDef op_dyn_expand_dims = {
+  .name = "dyn.expand_dims", .doc = "expand_dims with its axis as an operand", .args = "data, axis", .min_args = 2, .max_args = 2,
+  .attrs = &DynExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW, .type = dyn_expand_dims_type, .compute = view_compute,
+};
+
+/* ---- shape_of, ndarray_size ------------------------------------------------------------------- */
+
+static DType index_dtype(OpCall *c, DType t)
+{
+  if (!dtype_is_int(t)) op_raise(c, ERR_TYPE, "dtype %s does not hold sizes; it must be an integer", dtype_name(c->m->arena, t));
+  return t;
+}
+
+static const Type *shape_of_type(OpCall *c)
+{
+  const ShapeOfAttrs *a = c->attrs;
+  const Type *in = op_tensor_arg(c, 0);
+  return type_tensor_of(c->m, index_dtype(c, a->dtype), 1, (int64_t[]){in->ndim});
+}
+
+static void shape_of_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  Module *m = c->m;
+  const Buffer *b = in[0]->buffer;
+  OpAxes ax = op_out_axes(c, 0);
+  const Expr *body = expr_int(m, c->out->dtype, 0);
+  for (int i = b->ndim - 1; i >= 0; i--) {
+    const Expr *dim = expr_cast(m, c->out->dtype, dim_unguarded(b->shape[i]));
+    body = i == b->ndim - 1 ? dim : expr_select(m, expr_binary(m, E_EQ, ax.index[0], expr_i32(m, i)), dim, body);
+  }
+  out[0] = op_emit(c, &ax, "shape", body);
+}
+
+const OpDef op_shape_of = {
+  .name = "shape_of", .doc = "the extents of a tensor", .args = "data", .min_args = 1, .max_args = 1,
+  .attrs = &ShapeOf_attrs, .fuse = FUSE_OPAQUE, .type = shape_of_type, .compute = shape_of_compute,
+};
+
+static const Type *ndarray_size_type(OpCall *c)
+{
+  const ShapeOfAttrs *a = c->attrs;
+  op_tensor_arg(c, 0);
+  return type_tensor(c->m, index_dtype(c, a->dtype), 0, NULL);
+}
+
+static void ndarray_size_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  OpAxes ax = op_out_axes(c, 0);
+  const Expr *n = dim_product(c->m, in[0]->buffer->ndim, in[0]->buffer->shape);
+  out[0] = op_emit(c, &ax, "size", expr_cast(c->m, c->out->dtype, n));
+}
+
+const OpDef op_ndarray_size = {
+  .name = "ndarray_size", .doc = "the number of elements of a tensor", .args = "data", .min_args = 1, .max_args = 1,
+  .attrs = &ShapeOf_attrs, .fuse = FUSE_OPAQUE, .type = ndarray_size_type, .compute = ndarray_size_compute,
+};

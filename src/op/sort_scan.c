@@ -1,0 +1,61 @@
+/* sort_scan.c: running sums and products along an axis: cumsum, cumprod.
+ *
+ * Rows run in parallel, a row in order.  float16 and narrower carry in float32 and round
+ * each result once. */
+#include "op/shape.h"
+
+#define CUM_ATTRS(A, S)                                                                   \
+  A(S, INTS, axis, "None", "axis to run along; None: the flattened data")                 \
+  A(S, DTYPE, dtype, "None", "of the result; None: that of data")                         \
+  A(S, BOOL, exclusive, "False", "without the element itself")                            \
+  A(S, BOOL, reverse, "False", "from the end")
+DEFINE_ATTRS(Cum, CUM_ATTRS)
+
+static const Type *cum_type(OpCall *c)
+{
+  const CumAttrs *a = c->attrs;
+  const Type *in = op_tensor_arg(c, 0);
+  DType t = a->dtype.code == DT_VOID ? in->dtype : a->dtype;
+  if (a->axis.given && a->axis.n) {
+    op_axis(c, a->axis.v[0], in->ndim);
+    return type_tensor(c->m, t, in->ndim, in->shape);
+  }
+  const Expr *n = dim_product(c->m, in->ndim, in->shape);
+  return type_tensor(c->m, t, 1, &n);
+}
+
+static void cum_emit(OpCall *c, bool product, const Tensor *const *in, const Tensor **out)
+{
+  const CumAttrs *a = c->attrs;
+  Module *m = c->m;
+  Loops l = loops_begin(c, 1, in);
+  const Buffer *data = l.ib[0], *to = l.ob[0];
+  bool flat = !a->axis.given || !a->axis.n;
+  int axis = flat ? 0 : op_axis(c, a->axis.v[0], data->ndim);
+  DType t = op_sum_dtype(to->dtype);
+  const Buffer *acc = loops_local(m, "acc", t, expr_i32(m, 1));
+  const Var *k = loops_var(m, "k");
+  const Expr *zero = expr_i32(m, 0), *n = to->shape[axis], *ix[OP_MAX_RANK], *from[OP_MAX_RANK];
+  loops_index(m, to->ndim, ix);
+  ix[axis] = a->reverse ? expr_sub(m, expr_sub(m, n, expr_int(m, n->dtype, 1)), k->expr) : k->expr;
+  if (flat) emit_unflatten(m, ix[0], data->ndim, data->shape, from);
+  else memcpy(from, ix, (size_t)data->ndim * sizeof *from);
+  const Expr *x = expr_cast(m, t, loops_load(m, data, from)), *sum = loops_get(m, acc, zero);
+  Stmt *add = loops_set(m, acc, zero, expr_binary(m, product ? E_MUL : E_ADD, sum, x));
+  Stmt *put = loops_store(m, to, ix, sum);
+  Stmt *step = a->exclusive ? loops_seq(m, put, add) : loops_seq(m, add, put);
+  Stmt *row = loops_seq(m, loops_set(m, acc, zero, op_num(m, t, product)), stmt_for(m, k, zero, n, FOR_SERIAL, NULL, step));
+  loops_end(&l, c->op->name, loops_nest(m, to->ndim, to->shape, axis, ix, true, stmt_alloc(m, acc, row)), out);
+}
+
+static void cumsum_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { cum_emit(c, false, in, out); }
+static void cumprod_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { cum_emit(c, true, in, out); }
+
+const OpDef op_cumsum = {
+  .name = "cumsum", .doc = "running sum along an axis", .args = "data", .min_args = 1, .max_args = 1,
+  .attrs = &Cum_attrs, .fuse = FUSE_OPAQUE, .type = cum_type, .compute = cumsum_compute,
+};
+const OpDef op_cumprod = {
+  .name = "cumprod", .doc = "running product along an axis", .args = "data", .min_args = 1, .max_args = 1,
+  .attrs = &Cum_attrs, .fuse = FUSE_OPAQUE, .type = cum_type, .compute = cumprod_compute,
+};

@@ -1,0 +1,412 @@
+/* fold.c: evaluating at compile time, and FoldConstant.
+ *
+ * FoldConstant: what depends on constants alone becomes a constant.
+ *   needs   types
+ *   keeps   types, names of what stays
+ *   breaks  nothing
+ *
+ * Values are computed in rounds: small calls by the operator's meaning, views by
+ * sharing the bytes, and all large calls whose operands are known together: one kernel for
+ * each distinct call, compiled in one go and run.  Also constant: integers that the
+ * compiler can follow (shape_of of a known shape and arithmetic on it), and the branch of
+ * an if whose condition is known.
+ * Left alone: impure calls, what has no fixed size, what the executor does itself, and
+ * results that are much larger than their operands (zeros, broadcast_to). */
+#include "pass/groups.h"
+#include "pass/passes.h"
+
+enum {
+  SMALL_WORK = 20000,                /* elements that the reference evaluator may touch */
+  LARGE_BYTES = 1 << 16,             /* results above this may not grow … */
+  GROWTH = 4,                        /* … by more than this over their operands */
+};
+
+typedef struct Fold {
+  PassContext *pc;
+  Module *m;
+  Arena *arena;
+  Map value;                         /* node -> constant or tuple of constants */
+} Fold;
+
+/* A large call that waits for its kernel. */
+typedef struct Pending {
+  const Node *node;
+  const Node *func;                  /* the call over parameters */
+  int kernel;
+} Pending;
+typedef Vec(Pending) PendingList;
+
+/* ---- what can be folded ----------------------------------------------------------------- */
+
+static size_t type_bytes(Ctx *ctx, const Type *ty)
+{
+  if (ty->kind == TY_TENSOR) return size_mul(ctx, (size_t)type_elements(ctx, ty), (size_t)dtype_bytes(ty->dtype), "a constant");
+  size_t n = 0;
+  for (int i = 0; i < ty->nfield; i++) n += type_bytes(ctx, ty->field[i]);
+  return n;
+}
+
+static bool only_tensors(const Type *ty)
+{
+  if (!ty || !type_is_static(ty)) return false;
+  if (ty->kind == TY_TENSOR) return ty->ndim >= 0 && ty->ndim <= 8;
+  if (ty->kind != TY_TUPLE) return false;
+  for (int i = 0; i < ty->nfield; i++)
+    if (!only_tensors(ty->field[i])) return false;
+  return true;
+}
+
+static bool size_allowed(Fold *fo, const Node *n)
+{
+  size_t out = type_bytes(fo->m->ctx, n->type), in = 0;
+  if (out <= LARGE_BYTES) return true;
+  for (int i = 0; i < n->nargs; i++) in += type_bytes(fo->m->ctx, n->arg[i]->type);
+  return out / GROWTH <= in && out <= (size_t)pass_config_int(fo->pc, "relay.FoldConstant.max_bytes");
+}
+
+/* Is n closed, given that `closed` holds the closed ones among its arguments? */
+static bool is_closed(Fold *fo, const Map *closed, const Node *n)
+{
+  if (n->kind == N_CONST) return true;
+  if (n->kind != N_CALL && n->kind != N_TUPLE && n->kind != N_GET) return false;
+  if (!only_tensors(n->type)) return false;
+  for (int i = 0; i < n->nargs; i++)
+    if (!map_has(closed, n->arg[i])) return false;
+  if (n->kind != N_CALL) return true;
+  return !(n->u.call.op->flags & (OPF_IMPURE | OPF_HOST)) && size_allowed(fo, n);
+}
+
+/* ---- one call at a time ---------------------------------------------------------------------- */
+
+static int spread(const Node *v, int n, ConstData *out, int max, Ctx *ctx)
+{
+  if (v->kind == N_TUPLE) {
+    for (int i = 0; i < v->nargs; i++) n = spread(v->arg[i], n, out, max, ctx);
+    return n;
+  }
+  if (n == max) BUG(ctx, "a folded call has more operands than were counted");
+  out[n] = *v->u.data;
+  return n + 1;
+}
+
+static int count_leaves(const Type *ty)
+{
+  int n = ty->kind == TY_TUPLE ? 0 : 1;
+  for (int i = 0; i < ty->nfield; i++) n += count_leaves(ty->field[i]);
+  return n;
+}
+
+static int operands(Fold *fo, const Node *n, ConstData **out)
+{
+  int total = 0, k = 0;
+  for (int i = 0; i < n->nargs; i++) total += count_leaves(n->arg[i]->type);
+  *out = arena_array(fo->arena, ConstData, total + 1);
+  for (int i = 0; i < n->nargs; i++) k = spread(map_get(&fo->value, n->arg[i]), k, *out, total, fo->m->ctx);
+  return k;
+}
+
+static const Node *results(Fold *fo, const Node *n, const ConstData *out)
+{
+  if (n->type->kind != TY_TUPLE) return node_const(fo->m, out);
+  const Node **field = arena_array(fo->arena, const Node *, n->type->nfield + 1);
+  for (int i = 0; i < n->type->nfield; i++) field[i] = node_const(fo->m, &out[i]);
+  return node_tuple(fo->m, n->type->nfield, field);
+}
+
+static void keep_bytes(Fold *fo, ConstData *d)
+{
+  d->data = memcpy(blob_alloc(fo->m, d->bytes + 1), d->data, d->bytes);
+  d->file = NULL;
+}
+
+static const Node *by_meaning(Fold *fo, const Node *n)
+{
+  ConstData *in, *out = arena_array(fo->arena, ConstData, count_leaves(n->type) + 1);
+  int k = operands(fo, n, &in);
+  op_evaluate(fo->m, fo->arena, n, k, in, out);
+  for (int i = 0; i < count_leaves(n->type); i++) keep_bytes(fo, &out[i]);
+  return results(fo, n, out);
+}
+
+static const Node *as_view(Fold *fo, const Node *n)
+{
+  const Node *x = map_get(&fo->value, n->arg[0]);
+  ConstData d = *x->u.data;
+  d.ndim = n->type->ndim;
+  for (int i = 0; i < d.ndim; i++) d.shape[i] = n->type->shape[i]->u.i;
+  return node_const(fo->m, &d);
+}
+
+static double work_of(Fold *fo, const Node *n)
+{
+  double out = 0, in = 0;
+  Ctx *ctx = fo->m->ctx;
+  const Type *ty = n->type;
+  for (int i = 0; i < (ty->kind == TY_TUPLE ? ty->nfield : 1); i++) out += (double)type_elements(ctx, ty->kind == TY_TUPLE ? ty->field[i] : ty);
+  for (int i = 0; i < n->nargs; i++)
+    if (n->arg[i]->type->kind == TY_TENSOR) in += (double)type_elements(ctx, n->arg[i]->type);
+  return n->u.call.op->fuse == FUSE_OUT_ELEMWISE ? out * (1 + in / 8) : out + in;
+}
+
+/* ---- large calls, compiled together ------------------------------------------------------------ */
+
+/* The call as a function of its operands: what identifies the kernel. */
+static const Node *as_function(Fold *fo, const Node *n)
+{
+  Module *m = fo->m;
+  const Node **param = arena_array(fo->arena, const Node *, n->nargs + 1);
+  for (int i = 0; i < n->nargs; i++) param[i] = node_var(m, arena_printf(fo->arena, "p%d", i), n->arg[i]->type);
+  Annots attrs = primitive_attrs(m);
+  const Node *body = node_call(m, n->u.call.op, n->nargs, param, n->u.call.attrs, n->name);
+  return node_func(m, n->nargs, param, body, NULL, &attrs);
+}
+
+static void drop_module(void *m) { module_release(m); }
+static void drop_built(void *b) { built_release(b); }
+
+static LatheRtDType as_rt_dtype(DType t)
+{
+  static const uint8_t codes[] = {[DT_INT] = 0, [DT_UINT] = 1, [DT_FLOAT] = 2, [DT_BFLOAT] = 4, [DT_E4M3FN] = 10, [DT_E5M2] = 12,
+                                  [DT_E4M3FNUZ] = 11, [DT_E5M2FNUZ] = 13, [DT_HANDLE] = 3};
+  return (LatheRtDType){codes[t.code], t.bits, t.lanes};
+}
+
+static LatheRtTensor as_rt_tensor(ConstData *d)
+{
+  return (LatheRtTensor){.data = (void *)(uintptr_t)d->data, .device = {LATHE_RT_CPU, 0}, .ndim = d->ndim, .dtype = as_rt_dtype(d->dtype), .shape = d->shape};
+}
+
+static void leaf_types(const Type *ty, ConstData *out, int *n)
+{
+  if (ty->kind == TY_TUPLE) {
+    for (int i = 0; i < ty->nfield; i++) leaf_types(ty->field[i], out, n);
+    return;
+  }
+  ConstData *d = &out[(*n)++];
+  *d = (ConstData){.dtype = ty->dtype, .ndim = ty->ndim};
+  for (int i = 0; i < ty->ndim; i++) d->shape[i] = ty->shape[i]->u.i;
+}
+
+static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)
+{
+  Ctx *ctx = fo->m->ctx;
+  ConstData *in, *out = arena_array(fo->arena, ConstData, count_leaves(n->type) + 1);
+  int nin = operands(fo, n, &in), nout = 0;
+  leaf_types(n->type, out, &nout);
+  LatheRtTensor *t = arena_array(fo->arena, LatheRtTensor, nin + nout);
+  LatheRtArg *arg = arena_array(fo->arena, LatheRtArg, nin + nout);
+  for (int i = 0; i < nout; i++) {
+    out[i].bytes = (size_t)dtype_bytes(out[i].dtype);
+    for (int k = 0; k < out[i].ndim; k++) out[i].bytes = size_mul(ctx, out[i].bytes, (size_t)out[i].shape[k], "a constant");
+    out[i].data = blob_alloc(fo->m, out[i].bytes + 1);
+  }
+  for (int i = 0; i < nin + nout; i++) {
+    t[i] = as_rt_tensor(i < nin ? &in[i] : &out[i - nin]);
+    arg[i].tensor = &t[i];
+  }
+  LatheRtError err;
+  if (lathe_rt_func_call(func, nin + nout, arg, &err))
+    raise(ctx, ERR_INTERNAL, NOWHERE, "FoldConstant: running %s failed: %s", n->u.call.op->name, err.text);
+  return results(fo, n, out);
+}
+
+/* Gives each pending call the number of its kernel; equal functions share one. */
+static int number_kernels(Fold *fo, PendingList *list, const Node **func)
+{
+  int n = 0;
+  Map by_hash = {0};
+  for (int i = 0; i < list->n; i++) {
+    uint64_t hash = graph_hash(list->v[i].func, fo->arena) | 1;
+    int at = (int)(intptr_t)map_get(&by_hash, (void *)hash) - 1;
+    const char *why;
+    if (at < 0 || !graph_equal(func[at], list->v[i].func, fo->arena, &why)) {
+      at = n++;
+      func[at] = list->v[i].func;
+      map_put(fo->arena, &by_hash, (void *)hash, (void *)(intptr_t)(at + 1));
+    }
+    list->v[i].kernel = at;
+  }
+  return n;
+}
+
+static void run_pending(Fold *fo, PendingList *list)
+{
+  Ctx *ctx = fo->m->ctx;
+  Scope scope = scope_begin(ctx);
+  const Node **func = arena_array(fo->arena, const Node *, list->n);
+  PrimFunc **prim = arena_array(fo->arena, PrimFunc *, list->n);
+  int n = number_kernels(fo, list, func);
+  const Target *host = target_host(ctx);
+  Module *dst = module_new(ctx);
+  defer(ctx, drop_module, dst);
+  for (int i = 0; i < n; i++) {
+    ImplResult r;
+    impl_lower(dst, fo->m, func[i], arena_printf(fo->arena, "fold_%d", i), host, &fo->pc->impl, &r);
+    prim[i] = r.func;
+  }
+  Built *built = build_funcs(ctx, n, prim, host, NULL);
+  defer(ctx, drop_built, built);
+  for (int i = 0; i < list->n; i++) {
+    LatheRtFunc *f;
+    LatheRtError err;
+    ctx_poll(ctx);
+    if (lathe_rt_module_func(built_module(built), prim[list->v[i].kernel]->name, &f, &err)) BUG(ctx, "FoldConstant: %s", err.text);
+    map_put(fo->arena, &fo->value, list->v[i].node, (void *)(uintptr_t)run_kernel(fo, f, list->v[i].node));
+  }
+  scope_end(ctx, scope);
+  list->n = 0;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------- */
+
+static bool ready(const Fold *fo, const Node *n)
+{
+  for (int i = 0; i < n->nargs; i++)
+    if (!map_has(&fo->value, n->arg[i])) return false;
+  return true;
+}
+
+static const Node *evaluate_graph(Fold *fo, const Node *n);
+
+/* The value now, or NULL when it waits for a kernel. */
+static const Node *evaluate_now(Fold *fo, const Node *n, PendingList *pending)
+{
+  if (n->kind == N_CONST) return n;
+  if (n->kind == N_TUPLE) {
+    const Node **field = arena_array(fo->arena, const Node *, n->nargs + 1);
+    for (int i = 0; i < n->nargs; i++) field[i] = map_get(&fo->value, n->arg[i]);
+    return node_tuple(fo->m, n->nargs, field);
+  }
+  if (n->kind == N_GET) return ((const Node *)map_get(&fo->value, n->arg[0]))->arg[n->u.index];
+  const OpDef *op = n->u.call.op;
+  if ((op->flags & OPF_VIEW) && n->type->kind == TY_TENSOR) return as_view(fo, n);
+  if (work_of(fo, n) <= SMALL_WORK) return by_meaning(fo, n);
+  if (groups_needs_decompose(n)) return evaluate_graph(fo, op->decompose(fo->m, n));
+  vec_push(fo->arena, pending, (Pending){.node = n, .func = as_function(fo, n)});
+  return NULL;
+}
+
+static void evaluate_all(Fold *fo, int n, const Node *const *list)
+{
+  PendingList pending = {0};
+  for (int left = n; left;) {
+    left = 0;
+    for (int i = 0; i < n; i++) {
+      if (map_has(&fo->value, list[i])) continue;
+      const Node *v = ready(fo, list[i]) ? evaluate_now(fo, list[i], &pending) : NULL;
+      if (v) map_put(fo->arena, &fo->value, list[i], (void *)(uintptr_t)v);
+      else left++;
+    }
+    if (left && !pending.n) BUG(fo->m->ctx, "FoldConstant waits for nothing");
+    if (pending.n) run_pending(fo, &pending);
+  }
+}
+
+/* The nodes below n that have no value yet, arguments first. */
+static int order_unknown(Fold *fo, const Node *root, const Node ***out)
+{
+  typedef struct { const Node *n; int next; } Frame;
+  Vec(Frame) stack = {0};
+  Vec(const Node *) order = {0};
+  Map seen = {0};
+  if (!map_has(&fo->value, root)) vec_push(fo->arena, &stack, (Frame){root, 0});
+  while (stack.n) {
+    Frame *top = &stack.v[stack.n - 1];
+    if (top->next == top->n->nargs) {
+      vec_push(fo->arena, &order, top->n);
+      stack.n--;
+      continue;
+    }
+    const Node *a = top->n->arg[top->next++];
+    if (map_has(&fo->value, a) || map_has(&seen, a)) continue;
+    map_put(fo->arena, &seen, a, (void *)(uintptr_t)a);
+    vec_push(fo->arena, &stack, (Frame){a, 0});
+  }
+  *out = order.v;
+  return order.n;
+}
+
+/* Everything below n is constant. */
+static const Node *evaluate_graph(Fold *fo, const Node *n)
+{
+  const Node **order;
+  int count = order_unknown(fo, n, &order);
+  for (int i = 0; i < count; i++)
+    if (order[i]->kind != N_CONST && order[i]->kind != N_CALL && order[i]->kind != N_TUPLE && order[i]->kind != N_GET)
+      raise(fo->m->ctx, ERR_ARGUMENT, NOWHERE, "only calls of operators over constants have a value at compile time");
+  evaluate_all(fo, count, order);
+  return map_get(&fo->value, n);
+}
+
+const Node *fold_evaluate(PassContext *pc, Module *m, const Node *n)
+{
+  Scope scope = scope_begin(m->ctx);
+  Arena *arena = arena_new(m->ctx);
+  defer(m->ctx, (void (*)(void *))arena_free, arena);
+  Fold fo = {.pc = pc, .m = m, .arena = arena};
+  const Node *v = evaluate_graph(&fo, n);
+  scope_end(m->ctx, scope);
+  return v;
+}
+
+/* ---- the pass ----------------------------------------------------------------------------------------- */
+
+/* Integers that the compiler can follow. */
+static const Node *followed_value(Module *m, const Node *n)
+{
+  int count;
+  if (n->kind != N_CALL || !is_tensor(n) || n->type->ndim > 1 || !dtype_is_int(n->type->dtype) || !type_is_static(n->type)) return NULL;
+  if (n->u.call.op->flags & (OPF_IMPURE | OPF_HOST)) return NULL;
+  const Expr *const *v = graph_values(m, n, &count);
+  if (!v) return NULL;
+  size_t size = (size_t)dtype_bytes(n->type->dtype);
+  char *bytes = arena_alloc(scratch(m->ctx), (size_t)count * size + 1);
+  for (int i = 0; i < count; i++) {
+    if (v[i]->kind != E_INT) return NULL;
+    value_store(value_int(n->type->dtype, v[i]->u.i), bytes + (size_t)i * size);
+  }
+  int64_t shape[1] = {count};
+  return node_const_copy(m, n->type->dtype, n->type->ndim, shape, bytes);
+}
+
+static const Node *put_value(GraphRewriter *rw, const Node *old, const Node *now)
+{
+  Fold *fo = rw->env;
+  const Node *v = map_get(&fo->value, old);
+  if (v) return v;
+  if (now->kind == N_IF && now->arg[0]->kind == N_CONST && now->arg[0]->u.data->bytes)
+    return now->arg[const_at(now->arg[0]->u.data, 0).i ? 1 : 2];
+  return now;
+}
+
+const Node *pass_fold_constant(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
+{
+  (void)name, (void)env;
+  if (is_primitive(f)) return f;
+  Arena *arena = arena_new(m->ctx);
+  Scope scope = scope_begin(m->ctx);
+  defer(m->ctx, (void (*)(void *))arena_free, arena);
+  Fold fo = {.pc = pc, .m = m, .arena = arena};
+  const Node **order;
+  int n = groups_order(arena, f, &order);
+  Map closed = {0}, wanted = {0};
+  Vec(const Node *) list = {0};
+  for (int i = 0; i < n; i++) {
+    const Node *v = order[i]->kind == N_CALL ? followed_value(m, order[i]) : NULL;
+    if (v) map_put(arena, &fo.value, order[i], (void *)(uintptr_t)v);
+    if (v || is_closed(&fo, &closed, order[i])) map_put(arena, &closed, order[i], (void *)(uintptr_t)order[i]);
+  }
+  /* what an open node reads, and what that needs in turn */
+  for (int i = n - 1; i >= 0; i--) {
+    bool open = !map_has(&closed, order[i]), needed = open || map_has(&wanted, order[i]);
+    if (!needed || (!open && map_has(&fo.value, order[i]))) continue;
+    for (int k = 0; k < order[i]->nargs; k++)
+      if (map_has(&closed, order[i]->arg[k])) map_put(arena, &wanted, order[i]->arg[k], (void *)(uintptr_t)order[i]);
+  }
+  for (int i = 0; i < n; i++)
+    if (map_has(&wanted, order[i])) vec_push(arena, &list, order[i]);
+  evaluate_all(&fo, list.n, list.v);
+  const Node *result = rewrite(m, f, put_value, &fo);
+  scope_end(m->ctx, scope);
+  return result;
+}

@@ -1,0 +1,143 @@
+/* mixed_precision.c: ToMixedPrecision: compute in float16 or bfloat16 where it is safe.
+ *   needs   types
+ *   keeps   the graph's shape; the types of parameters
+ *   breaks  dtypes of results, unless relay.ToMixedPrecision.keep_orig_output_dtype
+ *
+ * Three lists.  Always: convolutions and products; their operands are cast down.  Follow: what keeps magnitudes;
+ * done in the narrow type when every float operand is narrow already or a constant.  Never: what loses
+ * too much (exponentials, sums over many elements, normalisations); operands are cast up.
+ * An operator in no list is never narrowed; missing_op_mode says how loudly (0 refuses, 1 notes). */
+#include "pass/passes.h"
+#include "pass/tools.h"
+
+const PassOption mixed_precision_options[] = {
+    {PO_STR, "mixed_precision_type", "float16", "float16 or bfloat16"},
+    {PO_INT, "missing_op_mode", "1", "an operator in no list: 0 is refused, 1 stays float32 with a note, 2 stays silently"},
+};
+
+#define ALWAYS                                                                                                       \
+  "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose,nn.dense,nn.matmul,"    \
+  "nn.batch_matmul,nn.contrib_conv2d_NCHWc,nn.contrib_depthwise_conv2d_NCHWc,nn.contrib_dense_pack"
+#define FOLLOW                                                                                                       \
+  "add,subtract,multiply,divide,nn.bias_add,nn.batch_norm,nn.relu,nn.leaky_relu,nn.prelu,clip,sigmoid,tanh,abs,"     \
+  "negative,maximum,minimum,where,copy,nn.max_pool1d,nn.max_pool2d,nn.max_pool3d,nn.avg_pool1d,nn.avg_pool2d,"       \
+  "nn.avg_pool3d,nn.global_max_pool2d,nn.adaptive_max_pool2d,max,min,reshape,squeeze,expand_dims,transpose,"         \
+  "concatenate,stack,split,strided_slice,take,gather,gather_nd,nn.pad,nn.dropout,broadcast_to,tile,repeat,reverse,"  \
+  "layout_transform,nn.batch_flatten,nn.upsampling,image.resize2d,nn.depth_to_space,nn.space_to_depth,full_like,"    \
+  "zeros_like,ones_like,sqrt,rsqrt,dyn.reshape,dyn.strided_slice,dyn.broadcast_to,reshape_like,argmax,argmin,"       \
+  "equal,not_equal,less,less_equal,greater,greater_equal,shape_of"
+#define NEVER                                                                                                        \
+  "exp,log,log2,log10,power,erf,sum,mean,prod,variance,std,nn.softmax,nn.log_softmax,nn.layer_norm,nn.instance_norm," \
+  "nn.group_norm,nn.l2_normalize,nn.lrn,nn.global_avg_pool2d,nn.adaptive_avg_pool2d,logsumexp,cast,cumsum,cumprod,"  \
+  "floor,ceil,round,trunc,sin,cos,tan,atan,sinh,cosh,zeros,ones,full,arange,topk,sort,argsort,nn.fast_softmax,fast_exp," \
+  "fast_tanh,fast_erf,one_hot,isnan,isinf,isfinite,sign,mod,floor_mod,floor_divide,nn.cross_entropy"
+
+typedef struct Mixed {
+  PassContext *pc;
+  Module *m;
+  Arena *arena;
+  DType narrow;
+  int64_t missing;
+  Map now;                   /* old node -> new */
+  Map cast;                  /* new node -> its cast to the other float type */
+} Mixed;
+
+static bool is_f32(const Type *ty) { return ty && ty->kind == TY_TENSOR && dtype_eq(ty->dtype, DT_F32); }
+
+static const Node *cast_to(Mixed *x, const Node *n, DType t)
+{
+  const Node *have = map_get(&x->cast, n);
+  if (have && dtype_eq(have->type->dtype, t)) return have;
+  have = make_cast(x->m, n, t);
+  map_put(x->arena, &x->cast, n, (void *)(uintptr_t)have);
+  return have;
+}
+
+/* The value with its float tensors in t (narrow or float32); tuples field by field. */
+static const Node *as(Mixed *x, const Node *n, const Type *was, DType t)
+{
+  if (was && was->kind == TY_TUPLE) {
+    const Node **field = arena_array(x->arena, const Node *, was->nfield + 1);
+    for (int i = 0; i < was->nfield; i++) field[i] = as(x, node_get(x->m, n, i), was->field[i], t);
+    return type_equal(n->type, was) && dtype_eq(t, DT_F32) ? n : node_tuple(x->m, was->nfield, field);
+  }
+  return is_f32(was) ? cast_to(x, n, t) : n;
+}
+
+static bool has_narrow(const Mixed *x, const Type *ty)
+{
+  if (ty->kind == TY_TENSOR) return dtype_eq(ty->dtype, x->narrow);
+  for (int i = 0; i < ty->nfield; i++)
+    if (has_narrow(x, ty->field[i])) return true;
+  return false;
+}
+
+/* Some float operand is narrow, and the others are constants or narrow too. */
+static bool can_follow(const Mixed *x, const Node *old)
+{
+  bool any = false;
+  for (int i = 0; i < old->nargs; i++) {
+    const Node *now = map_get(&x->now, old->arg[i]);
+    bool tuple = now->kind == N_TUPLE;
+    for (int k = 0; k < (tuple ? now->nargs : 1); k++) {
+      const Node *part = tuple ? now->arg[k] : now;
+      if (has_narrow(x, part->type)) any = true;
+      else if (is_f32(part->type) && part->kind != N_CONST) return false;
+    }
+  }
+  return any;
+}
+
+static bool goes_narrow(Mixed *x, const Node *n)
+{
+  const char *op = n->u.call.op->name;
+  if (is_call_of(n, ALWAYS)) return true;
+  if (is_call_of(n, FOLLOW)) return can_follow(x, n);
+  if (is_call_of(n, NEVER) || (n->u.call.op->flags & (OPF_HOST | OPF_IMPURE))) return false;
+  if (x->missing == 0) raise(x->m->ctx, ERR_UNSUPPORTED, NOWHERE, "ToMixedPrecision: operator '%s' is in no list; missing_op_mode=1 leaves it in float32", op);
+  if (x->missing == 1)
+    vec_push(x->pc->arena, &x->pc->notes, arena_printf(x->pc->arena, "ToMixedPrecision: operator '%s' is in no list and stays in float32", op));
+  return false;
+}
+
+static const Node *convert_call(Mixed *x, const Node *n)
+{
+  DType t = goes_narrow(x, n) ? x->narrow : DT_F32;
+  const Node **arg = arena_array(x->arena, const Node *, n->nargs + 1);
+  for (int i = 0; i < n->nargs; i++) arg[i] = as(x, map_get(&x->now, n->arg[i]), n->arg[i]->type, t);
+  const void *attrs = n->u.call.attrs;
+  if (dtype_eq(t, x->narrow) && call_has(n, "out_dtype") && dtype_eq(call_dtype(n, "out_dtype"), DT_F32)) {
+    void *changed = call_attrs(x->m, n);
+    attrs_set_dtype(x->m, n->u.call.op->attrs, changed, "out_dtype", t);
+    attrs = changed;
+  }
+  return node_call(x->m, n->u.call.op, n->nargs, arg, attrs, n->name);
+}
+
+static const Node *convert_node(Mixed *x, const Node *n, const Node *root, bool keep)
+{
+  if (n->kind == N_CALL) return convert_call(x, n);
+  const Node **arg = arena_array(x->arena, const Node *, n->nargs + 1);
+  bool flows = n->kind == N_TUPLE || n->kind == N_GET || (n == root && !keep);
+  for (int i = 0; i < n->nargs; i++) {
+    const Node *a = map_get(&x->now, n->arg[i]);
+    arg[i] = flows ? a : as(x, a, n->arg[i]->type, DT_F32);
+  }
+  if (n->kind == N_FUNC && n == root && !keep) return node_func(x->m, fn_nparams(n), arg, arg[n->nargs - 1], NULL, &n->u.func->attrs);
+  return node_with_args(x->m, n, arg);
+}
+
+const Node *pass_mixed_precision(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
+{
+  (void)name;
+  Mixed x = {.pc = pc, .m = m, .arena = scratch(m->ctx), .missing = pass_option_int(env, mixed_precision_options, 1)};
+  const char *type = pass_option(env, mixed_precision_options, 0);
+  if (!dtype_parse(type, &x.narrow) || x.narrow.bits != 16 || !dtype_is_float(x.narrow))
+    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "ToMixedPrecision: mixed_precision_type is float16 or bfloat16, not '%s'", type);
+  if (is_primitive(f)) return f;
+  bool keep = pass_config_int(pc, "relay.ToMixedPrecision.keep_orig_output_dtype");
+  const Node **order;
+  int n = graph_post_order(x.arena, f, &order);
+  for (int i = 0; i < n; i++) map_put(x.arena, &x.now, order[i], (void *)(uintptr_t)convert_node(&x, order[i], f, keep));
+  return map_get(&x.now, f);
+}

@@ -1,0 +1,125 @@
+/* pass.h: graph → graph.
+ *
+ * A pass reads old functions and emits new ones; nodes are never changed.  Passes
+ * are rows of passes.def: name, level, what it works on, a line of doc, the function.  A
+ * PassContext says which run and how; pipeline.c holds the default order.
+ *
+ * A pass works on a Module in place: it replaces the module's functions by new ones
+ * (the old nodes stay valid).  Who wants the old module kept copies it first
+ * (graph_copy_module).  A pass that raises leaves the module as it was. */
+#ifndef LATHE_PASS_H
+#define LATHE_PASS_H
+
+#include "build/build.h"
+#include "impl/impl.h"
+
+typedef struct Pass Pass;
+typedef struct PassContext PassContext;
+typedef enum { PASS_MODULE, PASS_FUNCTION, PASS_SEQUENTIAL } PassScope;
+
+/* An option of a pass's constructor, FuseOps(fuse_opt_level=2), or a key of the context's config. */
+typedef struct PassOption {
+  enum { PO_BOOL, PO_INT, PO_FLOAT, PO_STR, PO_STRS /* a, b, c */ } kind;
+  const char *name;
+  const char *def;           /* default as text */
+  const char *doc;
+} PassOption;
+
+struct Pass {
+  const char *name;          /* "FuseOps" */
+  const char *doc;
+  PassScope scope;
+  int opt_level;
+  int nrequired;
+  const char *const *required;
+  /* One of these by scope.  env: a user's own; of a built-in pass NULL or the texts of
+   * its options in order (pass_make). */
+  const Node *(*function)(PassContext *, Module *, const Node *func, const char *name, void *env);
+  void (*module)(PassContext *, Module *, void *env);
+  int npasses;
+  const Pass *const *passes;
+  int noptions;
+  const PassOption *options;
+  void *env;
+};
+
+/* ---- context.c ------------------------------------------------------------------------- */
+
+typedef struct PassInstrument {
+  const char *name;
+  void *env;
+  bool (*should_run)(void *env, Module *, const Pass *);       /* NULL: yes */
+  void (*before)(void *env, Module *, const Pass *);
+  void (*after)(void *env, Module *, const Pass *);
+} PassInstrument;
+
+struct PassContext {
+  Ctx *ctx;
+  Arena *arena;
+  int opt_level;             /* 2 unless set */
+  const Target *target;      /* may be NULL: then passes that need one use the host */
+  ImplConfig impl;
+  Vec(const char *) required, disabled;
+  StrMap config;             /* key -> text of the value */
+  Vec(PassInstrument) instruments;
+  Vec(const char *) notes;   /* sentences for the user: "config 'x' changes nothing yet" */
+  void *timing;              /* of pass_time */
+};
+PassContext *pass_context_new(Ctx *);
+void pass_context_free(PassContext *);
+/* Raises for an unknown key (with the nearest) and for a value of the wrong type. */
+void pass_config_set(PassContext *, const char *key, const char *value);
+int64_t pass_config_int(PassContext *, const char *key);      /* bool too; the default when not set */
+double pass_config_float(PassContext *, const char *key);
+const char *pass_config_str(PassContext *, const char *key);
+int pass_config_count(void);                                   /* known keys, for listings */
+const PassOption *pass_config_at(int);
+void pass_disable(PassContext *, const char *name);            /* raises for an unknown pass */
+void pass_require(PassContext *, const char *name);
+/* Does it run inside a sequential?  Disabled: no; required: yes; else by its level. */
+bool pass_enabled(const PassContext *, const Pass *);
+/* The context's target, or the host. */
+const Target *pass_target(PassContext *);
+/* Built-in instruments: seconds per pass; module text before / after passes of these names. */
+void pass_time(PassContext *);
+const char *pass_time_text(PassContext *, Arena *);
+void pass_print(PassContext *, const char *pass_name, bool before, void (*out)(void *env, const char *title, const char *text), void *env);
+
+/* ---- manager.c -------------------------------------------------------------------------- */
+
+const Pass *pass_find(const char *name);                       /* built-in ones; NULL if absent */
+const Pass *pass_get(Ctx *, const char *name);                 /* raises with the nearest name */
+int pass_count(void);
+const Pass *pass_at(int);
+/* The built-in pass with its options set: {"fuse_opt_level", "2"}, … */
+const Pass *pass_make(Arena *, Ctx *, const char *name, int n, const char *const (*options)[2]);
+const Pass *pass_sequential(Arena *, const char *name, int opt_level, int n, const Pass *const *);
+/* Runs it unless the context's level, disabled passes or an instrument say no (inside a
+ * sequential; a pass run by itself always runs). */
+void pass_run(PassContext *, const Pass *, Module *);
+/* Makes the name of a user's pass known, so that it can be disabled and required. */
+void pass_declare(Ctx *, const char *name);
+/* The text of option i of a built-in pass whose env this is. */
+const char *pass_option(const void *env, const PassOption *table, int i);
+int64_t pass_option_int(const void *env, const PassOption *table, int i);     /* bool too */
+
+/* ---- pipeline.c --------------------------------------------------------------------------- */
+
+/* What relay.build does before lowering: the default passes of the context's level, in order. */
+void pass_pipeline(PassContext *, Module *);
+/* The names in order, those that the context leaves out too. */
+const char *const *pass_pipeline_names(int *n);
+
+/* ---- fold.c: evaluating at compile time --------------------------------------------------------- */
+
+/* The value of a closed expression: small ones by the reference evaluator, large ones compiled and
+ * run.  The result's bytes belong to a blob that the module keeps. */
+const Node *fold_evaluate(PassContext *, Module *, const Node *);
+
+/* ---- bind.c ---------------------------------------------------------------------------------------- */
+
+/* f with the parameters of these names replaced by the values, which are constants.  Raises for a
+ * name that is no parameter, and for a value whose type does not fit. */
+const Node *pass_bind_params(Module *, const Node *f, int n, const char *const *name, const Node *const *value);
+
+#endif
