@@ -74,6 +74,28 @@ LATHE_RT_API const char *lathe_error_message(LatheContext *);
 /* Source position of the error, where there is one; returns 0 if none. */
 LATHE_RT_API int32_t lathe_error_location(LatheContext *, const char **file, int32_t *line, int32_t *col);
 
+/* ---- models, in one call --------------------------------------------------------------- */
+
+typedef struct LatheShape {
+  const char *input;         /* name of an input */
+  int32_t ndim;
+  const int64_t *dims;       /* -1: stays open until run time */
+} LatheShape;
+typedef struct LatheCompileOptions {
+  const char *target;        /* NULL: this machine */
+  int32_t opt_level;         /* 0 to 4 */
+  int32_t nshapes;
+  const LatheShape *shapes;
+  const char *external_data_root;   /* NULL: the model's folder */
+} LatheCompileOptions;
+/* Compiles an ONNX file (options NULL: opt_level 3, nothing else).  The first writes one file
+ * that lathe_rt_model_load takes; the second gives a model that runs here, to be given back with
+ * lathe_rt_model_free before the context goes.  Both return 0 or an error kind, as lathe_call does. */
+LATHE_RT_API int32_t lathe_compile_onnx(LatheContext *, const char *path, const LatheCompileOptions *, const char *output);
+LATHE_RT_API int32_t lathe_load_onnx(LatheContext *, const char *path, const LatheCompileOptions *, LatheRtModel **out);
+
+/* ---- listings and settings ---------------------------------------------------------------- */
+
 /* name, signature and doc of function number i; 0 when there are no more. */
 LATHE_RT_API int32_t lathe_functions(int32_t i, const char **name, const char **signature, const char **doc);
 

@@ -189,11 +189,13 @@ static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
     bad(r, "constant %d: %.200s", i, why.text);
     return;
   }
-  c->data = data->consts ? data->consts[i] : (const char *)data->weights + c->offset;
-  if (!data->consts && (c->offset > data->weights_bytes || c->bytes > data->weights_bytes - c->offset))
-    bad(r, "constant %d ends at byte %" PRIu64 " of %" PRIu64 " bytes of weights", i, c->offset + c->bytes,
+  if (!data->consts && (c->offset > data->weights_bytes || c->bytes > data->weights_bytes - c->offset)) {
+    bad(r, "constant %d of %zu bytes at %" PRIu64 " leaves the %" PRIu64 " bytes of weights", i, c->bytes, c->offset,
         data->weights_bytes);
-  else if (c->bytes && (!c->data || (uintptr_t)c->data % rt_dtype_bytes(c->dtype)))
+    return;
+  }
+  c->data = data->consts ? data->consts[i] : (const char *)data->weights + c->offset;
+  if (c->bytes && (!c->data || (uintptr_t)c->data % rt_dtype_bytes(c->dtype)))
     bad(r, "constant %d is not aligned", i);
 }
 

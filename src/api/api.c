@@ -55,6 +55,12 @@ static void destroy_context(LatheContext *c)
 void lathe_context_free(LatheContext *c)
 {
   if (!c) return;
+  while (c->models) {
+    Kept *k = c->models;
+    c->models = k->next;
+    api_handle_release(k->handle);
+    mem_free(c->ctx, k);
+  }
   c->closed = true;
   if (c->handles == 0) destroy_context(c);
 }

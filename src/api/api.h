@@ -52,6 +52,7 @@ struct LatheContext {
   StrMap functions; /* name -> ApiFunction */
   int64_t handles;
   World *world; /* the newest that is alive, or NULL */
+  Kept *models; /* compiled models that lathe_load_onnx gave away */
   bool closed; /* freed by the user while handles were out */
 };
 

@@ -251,7 +251,7 @@ int64_t import_opset(Import *im, const Frame *f, const char *domain)
   return *plain_domain(domain) ? 1 : n ? 0 : 1;      /* a file without any is of the first opset */
 }
 
-static const char *node_label(const PNode *p)
+const char *node_label(const PNode *p)
 {
   if (*p->name) return p->name;
   for (int i = 0; i < p->output.n; i++)
@@ -273,7 +273,7 @@ static void inline_function(Import *im, Frame *f, const PNode *p, const PFunctio
     if (*p->input.v[i] && !n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which nothing before it makes", node_label(p), p->input.v[i]);
     if (n) frame_set(im, body, fn->input.v[i], n);
   }
-  import_nodes(im, body, fn->node.n, fn->node.v);
+  import_nodes(im, body, fn->node.n, fn->node.v, (Goal){fn->output.n, fn->output.v});
   for (int i = 0; i < p->output.n; i++) {
     if (!*p->output.v[i]) continue;
     const Node *n = frame_get(im, body, fn->output.v[i]);
@@ -284,13 +284,8 @@ static void inline_function(Import *im, Frame *f, const PNode *p, const PFunctio
 
 /* ---- nodes -------------------------------------------------------------------------------------- */
 
-_Noreturn static void missing_input(Import *im, const PNode *p, const char *name, int n, PNode *const *node)
+_Noreturn static void missing_input(Import *im, const PNode *p, const char *name)
 {
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < node[i]->output.n; k++)
-      if (!strcmp(node[i]->output.v[k], name))
-        raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s' before node '%s' makes it: the graph has a cycle or its nodes are out of order", node_label(p), name,
-              node_label(node[i]));
   raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which is no input, no initializer and no node's output", node_label(p), name);
 }
 
@@ -303,7 +298,7 @@ static bool is_left_out(const Frame *f, const char *name)
   return false;
 }
 
-static void convert_node(Import *im, Frame *f, const PNode *p, int nnodes, PNode *const *node)
+static Conv begin_node(Import *im, Frame *f, const PNode *p)
 {
   Conv c = {.im = im, .m = im->m, .ctx = im->ctx, .frame = f, .p = p, .name = node_label(p), .opset = import_opset(im, f, p->domain),
             .nin = p->input.n, .nout = p->output.n};
@@ -312,34 +307,125 @@ static void convert_node(Import *im, Frame *f, const PNode *p, int nnodes, PNode
   for (int i = 0; i < c.nin; i++) {
     const char *name = p->input.v[i];
     c.in[i] = *name ? frame_get(im, f, name) : NULL;
-    if (*name && !c.in[i] && !is_left_out(f, name)) missing_input(im, p, name, nnodes, node);
+    if (*name && !c.in[i] && !is_left_out(f, name)) missing_input(im, p, name);
   }
+  return c;
+}
+
+static void end_node(Conv *c, Frame *f)
+{
+  bool folded = c->nout > 0;
+  for (int i = 0; i < c->nout; i++) {
+    if (!*c->p->output.v[i]) continue;
+    if (!c->out[i]) conv_fail(c, ERR_UNSUPPORTED, "output %d is not supported", i);
+    folded = folded && c->out[i]->kind == N_CONST;
+    define(c->im, f, c->p->output.v[i], c->out[i], c->name);
+  }
+  if (c->im->report && folded) c->im->report->nfolded++;
+}
+
+static void convert_node(Import *im, Frame *f, const PNode *p)
+{
+  Conv c = begin_node(im, f, p);
   const OnnxRow *row = onnx_find(p->domain, p->op_type, c.opset);
   if (!row) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: operator '%s' (node '%s') is not supported; 'lathe ops' lists what is", p->op_type, c.name);
   const Node *first = row->convert(&c);
   if (first) c.out[0] = first;
-  bool folded = c.nout > 0;
-  for (int i = 0; i < c.nout; i++) {
-    if (!*p->output.v[i]) continue;
-    if (!c.out[i]) conv_fail(&c, ERR_UNSUPPORTED, "output %d is not supported", i);
-    folded = folded && c.out[i]->kind == N_CONST;
-    define(im, f, p->output.v[i], c.out[i], c.name);
-  }
-  if (im->report && folded) im->report->nfolded++;
+  end_node(&c, f);
 }
 
-void import_nodes(Import *im, Frame *f, int n, PNode *const *node)
+/* ---- an If whose branches differ in rank ----------------------------------------------------------
+ *
+ * What follows it cannot be typed over a value of unknown rank, so it is converted once
+ * for each branch and put inside.  Exporters write such an If around a Squeeze; then the
+ * rest often makes no sense for the other branch: a branch whose rest has no types can
+ * never run to the end, and is left out. */
+
+typedef struct Rest {
+  Import *im;
+  Frame *frame;
+  int n;
+  PNode *const *node;
+  Goal goal;
+  const Node **out;
+} Rest;
+
+static void import_rest(Ctx *ctx, void *arg)
+{
+  Rest *r = arg;
+  (void)ctx;
+  import_nodes(r->im, r->frame, r->n, r->node, r->goal);
+  for (int i = 0; i < r->goal.n; i++) {
+    r->out[i] = frame_get(r->im, r->frame, r->goal.name[i]);
+    if (!r->out[i]) raise(r->im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", r->goal.name[i]);
+  }
+}
+
+static ErrKind try_rest(Rest *r, const Conv *c, const Node *const *value, Frame *outer)
+{
+  int depth = r->im->depth;
+  r->frame = arena_new_of(r->im->arena, Frame);
+  r->frame->outer = outer;
+  r->out = arena_array(r->im->arena, const Node *, r->goal.n + 1);
+  for (int i = 0; i < c->nout; i++)
+    if (*c->p->output.v[i]) frame_set(r->im, r->frame, c->p->output.v[i], value[i]);
+  ErrKind k = protect(r->im->ctx, import_rest, r);
+  r->im->depth = depth;
+  bool untyped = k == ERR_TYPE || k == ERR_SHAPE || k == ERR_ARGUMENT || k == ERR_UNSUPPORTED;
+  if (k != ERR_NONE && !untyped) error_reraise(r->im->ctx);
+  return k;
+}
+
+static bool rank_differs(const Type *a, const Type *b)
+{
+  return a->kind == TY_TENSOR && b->kind == TY_TENSOR && (a->ndim != b->ndim || a->ndim < 0);
+}
+
+/* Converts the If; true when the rest went with it. */
+static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, PNode *const *rest, Goal goal)
+{
+  Conv c = begin_node(im, f, p);
+  const Node **yes, **no, *cond = if_branches(&c, &yes, &no);
+  bool differ = false;
+  for (int i = 0; yes && no && i < c.nout; i++) differ = differ || rank_differs(yes[i]->type, no[i]->type);
+  if (!differ) {
+    const Node *both = yes && no ? node_if(im->m, cond, node_tuple(im->m, c.nout, yes), node_tuple(im->m, c.nout, no)) : NULL;
+    for (int i = 0; i < c.nout; i++) c.out[i] = both ? node_get(im->m, both, i) : yes ? yes[i] : no[i];
+    end_node(&c, f);
+    return false;
+  }
+  if (++im->nsplits > 64) conv_fail(&c, ERR_UNSUPPORTED, "too many branches of different rank");
+  Rest a = {.im = im, .n = nrest, .node = rest, .goal = goal}, b = a;
+  ErrKind ka = try_rest(&a, &c, yes, f), kb = try_rest(&b, &c, no, f);
+  if (ka != ERR_NONE && kb != ERR_NONE) error_reraise(im->ctx);
+  const Node *both = ka == ERR_NONE && kb == ERR_NONE ? node_if(im->m, cond, node_tuple(im->m, goal.n, a.out), node_tuple(im->m, goal.n, b.out)) : NULL;
+  for (int i = 0; i < goal.n; i++)
+    if (!strmap_get(&f->values, goal.name[i])) frame_set(im, f, goal.name[i], both ? node_get(im->m, both, i) : ka == ERR_NONE ? a.out[i] : b.out[i]);
+  return true;
+}
+
+void import_nodes(Import *im, Frame *f, int n, PNode *const *node, Goal goal)
 {
   if (++im->depth > NESTING_LIMIT) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies and functions nest deeper than %d", NESTING_LIMIT);
-  for (int i = 0; i < n; i++) {
+  node = order_nodes(im, n, node);
+  bool done = false;
+  for (int i = 0; i < n && !done; i++) {
     ctx_poll(im->ctx);
     Scope scope = scope_begin(im->ctx);
     const PFunction *fn = find_function(im, node[i]);
     if (fn) inline_function(im, f, node[i], fn);
-    else convert_node(im, f, node[i], n, node);
+    else if (!strcmp(node[i]->op_type, "If") && !*plain_domain(node[i]->domain)) done = convert_branching(im, f, node[i], n - i - 1, node + i + 1, goal);
+    else convert_node(im, f, node[i]);
     scope_end(im->ctx, scope);
   }
   im->depth--;
+}
+
+static Goal goal_of(Import *im, const PGraph *g)
+{
+  const char **names = arena_array(im->arena, const char *, g->output.n + 1);
+  for (int i = 0; i < g->output.n; i++) names[i] = g->output.v[i]->name;
+  return (Goal){g->output.n, names};
 }
 
 static void import_initializers(Import *im, Frame *f, const PGraph *g)
@@ -358,7 +444,7 @@ static void import_initializers(Import *im, Frame *f, const PGraph *g)
 void import_body(Import *im, Frame *f, const PGraph *g, const Node **out)
 {
   import_initializers(im, f, g);
-  import_nodes(im, f, g->node.n, g->node.v);
+  import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
   for (int i = 0; i < g->output.n; i++) {
     out[i] = frame_get(im, f, g->output.v[i]->name);
     if (!out[i]) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", g->output.v[i]->name);
@@ -490,7 +576,7 @@ static void import_graph(Import *im)
   }
   if (im->opt->keep_params) keep_params(im, f, g, &params);
   if (!g->output.n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the graph '%s' has no outputs", g->name);
-  import_nodes(im, f, g->node.n, g->node.v);
+  import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
   const Node **out = arena_array(im->arena, const Node *, g->output.n);
   const char **names = arena_array(im->m->arena, const char *, g->output.n);
   for (int i = 0; i < g->output.n; i++) {

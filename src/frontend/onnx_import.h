@@ -58,6 +58,7 @@ struct Import {
   Map bottoms;                            /* states of loops that begin as empty sequences */
   int depth;                              /* of functions and bodies being converted */
   int nfunctions;                         /* made so far, for their names */
+  int nsplits;                            /* Ifs that the rest of their graph was put into */
   int nrandom;                            /* random operators so far: each its own stream */
 };
 
@@ -89,11 +90,17 @@ const Node *frame_get(Import *, Frame *, const char *name);
 /* A value from outside as a parameter of the function whose body the frame is. */
 const Node *frame_capture(Import *, Frame *, const Node *outer);
 void frame_set(Import *, Frame *, const char *name, const Node *);
-/* Converts a list of nodes in their order into the frame. */
-void import_nodes(Import *, Frame *, int n, PNode *const *node);
+/* Converts a list of nodes into the frame, so that the names of the goal are defined. */
+typedef struct Goal { int n; const char *const *name; } Goal;
+void import_nodes(Import *, Frame *, int n, PNode *const *node, Goal);
 /* A body: initializers, then nodes; its outputs come out in out (g->output.n of them). */
 void import_body(Import *, Frame *, const PGraph *, const Node **out);
 const Type *import_type(Import *, const PType *, const char *input, const ShapeBinding *);
+/* onnx_ops_control.c: both branches of an If, converted; with a condition that is known the one taken, and NULL. */
+const Node *if_branches(Conv *, const Node ***yes, const Node ***no);
+/* onnx_order.c: the nodes in an order in which each comes after what it takes; raises naming a cycle. */
+PNode *const *order_nodes(Import *, int n, PNode *const *node);
+const char *node_label(const PNode *);
 /* Row for an operator at an opset, or NULL. */
 const OnnxRow *onnx_find(const char *domain, const char *op, int64_t opset);
 int64_t import_opset(Import *, const Frame *, const char *domain);

@@ -216,20 +216,15 @@ static const Node **branch(Conv *c, const char *name)
   return out;
 }
 
-static const Node *convert_if(Conv *c)
+const Node *if_branches(Conv *c, const Node ***yes, const Node ***no)
 {
   const Node *cond = scalar_of(c, conv_in(c, 0));
-  double known;
-  if (const_float(c, cond, &known)) {                    /* the other branch never runs */
-    const Node **out = branch(c, known != 0 ? "then_branch" : "else_branch");
-    for (int i = 0; i < c->nout; i++) c->out[i] = out[i];
-    return NULL;
-  }
-  const Node **yes = branch(c, "then_branch"), **no = branch(c, "else_branch");
-  if (c->nout == 1) return node_if(c->m, cond, yes[0], no[0]);
-  const Node *r = node_if(c->m, cond, node_tuple(c->m, c->nout, yes), node_tuple(c->m, c->nout, no));
-  for (int i = 0; i < c->nout; i++) c->out[i] = node_get(c->m, r, i);
-  return NULL;
+  int n = 0;
+  const int64_t *known = const_ints(c, cond, &n);
+  *yes = *no = NULL;
+  if (!known || known[0]) *yes = branch(c, "then_branch");
+  if (!known || !known[0]) *no = branch(c, "else_branch");
+  return cond;
 }
 
 /* ---- Loop ------------------------------------------------------------------------------------------------ */
@@ -449,7 +444,7 @@ static const Node *convert_optional_get(Conv *c)
 }
 
 static const OnnxRow rows[] = {
-  {"ConcatFromSequence", 11, convert_concat_from_sequence}, {"If", 1, convert_if}, {"Loop", 1, convert_loop}, {"Optional", 15, convert_optional},
+  {"ConcatFromSequence", 11, convert_concat_from_sequence}, {"If", 1, NULL /* import_nodes: the rest of its graph may go with it */}, {"Loop", 1, convert_loop}, {"Optional", 15, convert_optional},
   {"OptionalGetElement", 15, convert_optional_get}, {"OptionalHasElement", 15, convert_optional_has}, {"Scan", 8, convert_scan_8}, {"Scan", 9, convert_scan},
   {"SequenceAt", 11, convert_sequence_at}, {"SequenceConstruct", 11, convert_sequence_construct}, {"SequenceEmpty", 11, convert_sequence_empty},
   {"SequenceErase", 11, convert_sequence_erase}, {"SequenceInsert", 11, convert_sequence_insert}, {"SequenceLength", 11, convert_sequence_length},

@@ -253,7 +253,7 @@ static bool at_attribute(const Reader *r)
   return *p == '=' && p[1] != '=' && p[1] != '>';
 }
 
-static const Node *parse_op_call(Reader *r, const OpDef *op)
+static const Node *parse_op_call(Reader *r, const OpDef *op, Loc at)
 {
   NodeList args = {0};
   void *attrs = attrs_new(r->m, op->attrs);
@@ -273,7 +273,10 @@ static const Node *parse_op_call(Reader *r, const OpDef *op)
   lex_expect(r, ")");
   for (int i = 0; op->attrs && i < op->attrs->n && i < 64; i++)
     if (!op->attrs->field[i].def && !given[i]) lex_error(r, "%s wants attribute '%s'", op->name, op->attrs->field[i].name);
-  return node_call(r->m, op, args.n, args.v, attrs, NULL);
+  r->building = at;
+  const Node *call = node_call(r->m, op, args.n, args.v, attrs, NULL);
+  r->building = NOWHERE;
+  return call;
 }
 
 static const Node *parse_call_tir(Reader *r)
@@ -444,7 +447,7 @@ static const Node *parse_word(Reader *r)
   if (!op) op_get(r->ctx, arena_strndup(r->arena, name.text, strnlen(name.text, 100)));     /* raises, naming the nearest */
   lex_next(r);
   if (!lex_accept(r, "(")) return node_op(r->m, op);
-  return parse_op_call(r, op);
+  return parse_op_call(r, op, name.loc);
 }
 
 /* '(' ')' is the empty tuple, '(' e ',' ')' one of one field, '(' e ')' just e. */
@@ -493,6 +496,7 @@ static const Node *parse_atom(Reader *r)
 static const Node *parse_expr(Reader *r)
 {
   lex_enter(r);
+  Loc at = r->tok.loc;
   const Node *n = parse_atom(r);
   for (;;) {
     if (lex_is(r, ".")) {
@@ -504,7 +508,9 @@ static const Node *parse_expr(Reader *r)
         if (!lex_accept(r, ",")) break;
       }
       lex_expect(r, ")");
+      r->building = at;
       n = node_apply(r->m, n, args.n, args.v);
+      r->building = NOWHERE;
     } else {
       break;
     }
@@ -717,7 +723,7 @@ static void parse_protected(ParseJob *job)
   m->globals.n = nold;
   if (nold) memcpy(m->globals.v, old, (size_t)nold * sizeof *old);
   if (m->graph) m->graph->data.n = ndata;
-  Loc at = job->r.tok.loc;
+  Loc at = job->r.building.line ? job->r.building : job->r.tok.loc;
   if (error_loc(m->ctx).line || kind == ERR_MEMORY || kind == ERR_INTERNAL || kind == ERR_CALLBACK || !at.line) error_reraise(m->ctx);
   const char *text = arena_strdup(m->arena, error_message(m->ctx));
   raise(m->ctx, kind, at, "%s", text);

@@ -38,8 +38,8 @@ const OpDef *op_get(Ctx *ctx, const char *name)
   const char **names = arena_array(scratch(ctx), const char *, op_count());
   for (int i = 0; i < op_count(); i++) names[i] = op_at(i)->name;
   const char *near = str_nearest(name, names, op_count());
-  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'%s%s%s; 'lathe ops' lists them", name, near ? "; did you mean '" : "",
-        near ? near : "", near ? "'?" : "");
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'%s%s%s; 'lathe ops' lists them", name, near ? " (did you mean '" : "",
+        near ? near : "", near ? "'?)" : "");
 }
 
 void op_register(Ctx *ctx, const OpDef *op)

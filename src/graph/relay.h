@@ -34,6 +34,7 @@ typedef struct Reader {
   int line;
   const char *line_start;
   Token tok;           /* the token to come */
+  Loc building;        /* where the call begins whose types are being checked; line 0: none is */
   int nesting;
   bool in_dim;         /* % and // are operators here, not the begin of a name and of a comment */
   /* names of the function at hand */

@@ -18,7 +18,7 @@ int64_t alter_block(const Target *t, int bits, int64_t n)
   int64_t lanes = target_lanes(t, bits), best = 0, least = lanes < 8 ? 8 : lanes;
   double top = 0;
   if (n % least == 0) return least;
-  for (int64_t d = 4; d <= 4 * lanes && d <= n; d++) {
+  for (int64_t d = 4; d <= 4 * lanes && d <= n; d += 4) {
     if (n % d) continue;
     double full = (double)d / (double)(block_vectors(d, lanes) * lanes);
     if (full <= top * 1.05) continue;

@@ -125,6 +125,11 @@ int64_t alter_block(const Target *, int bits, int64_t channels);
 bool depthwise_fits(const Target *, const Node *call);
 void depthwise_schedule(ImplGroup *);
 
+/* ---- winograd.c ---------------------------------------------------------------------------- */
+
+bool winograd_fits(const Target *, const Node *call);
+void winograd_schedule(ImplGroup *);
+
 /* ---- generic.c ------------------------------------------------------------------------- */
 
 /* Puts every block into its consumers that is better computed there. */

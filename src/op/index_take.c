@@ -53,7 +53,7 @@ static const Type *take_type(OpCall *c)
   for (int i = 0; i < axis; i++) dim[n++] = in->shape[i];
   for (int i = b; i < at->ndim; i++) dim[n++] = at->shape[i];
   for (int i = axis + 1; i < in->ndim; i++) dim[n++] = in->shape[i];
-  if (n > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", n, OP_MAX_RANK);
+  check_rank(c, n);
   if (axis < in->ndim && expr_is_int(in->shape[axis], 0) && !expr_is_int(dim_product(c->m, n, dim), 0))
     op_raise(c, ERR_SHAPE, "axis %d of %s is empty; there is nothing to take", axis, arg_text(c, 0));
   return type_tensor(c->m, in->dtype, n, dim);
@@ -156,7 +156,7 @@ static const Type *gather_nd_type(OpCall *c)
       op_raise(c, ERR_SHAPE, "batch axis %d of data %s and of indices %s differ", i, arg_text(c, 0), arg_text(c, 1));
     else dim[i] = op_equal_dim(c, at->shape[i + 1], in->shape[i], "a batch axis");
   for (int i = (int)a->batch_dims + k; i < in->ndim; i++) dim[n++] = in->shape[i];
-  if (n > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", n, OP_MAX_RANK);
+  check_rank(c, n);
   return type_tensor(c->m, in->dtype, n, dim);
 }
 
@@ -188,8 +188,7 @@ const OpDef op_gather_nd = {
 /* inputs: data, then one index tensor for each of its first axes; the indices broadcast. */
 static const Type *adv_index_type(OpCall *c)
 {
-  op_tuple_arg(c, 0);
-  const Type *ty = c->arg[0], *in = ty->field[0];
+  const Type *ty = tuple_arg(c, 0), *in = ty->field[0];
   const Expr *dim[2 * OP_MAX_RANK], *next[OP_MAX_RANK];
   int n = 0;
   if (ty->nfield < 2 || ty->nfield - 1 > in->ndim)
@@ -202,7 +201,7 @@ static const Type *adv_index_type(OpCall *c)
     memcpy(dim, next, (size_t)n * sizeof *dim);
   }
   for (int i = ty->nfield - 1; i < in->ndim; i++) dim[n++] = in->shape[i];
-  if (n > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", n, OP_MAX_RANK);
+  check_rank(c, n);
   return type_tensor(c->m, in->dtype, n, dim);
 }
 
@@ -239,6 +238,7 @@ static const Type *one_hot_of(OpCall *c, const Expr *depth, int64_t axis, DType 
   const Type *at = op_tensor_arg(c, 0), *on = ranked_tensor_arg(c, 1, 0), *off = ranked_tensor_arg(c, 2, 0);
   if (!dtype_eq(on->dtype, off->dtype)) op_raise(c, ERR_TYPE, "on_value is %s, off_value %s", arg_text(c, 1), arg_text(c, 2));
   int d = op_axis(c, axis, at->ndim + 1), k = 0;
+  check_rank(c, at->ndim + 1);
   const Expr *dim[OP_MAX_RANK + 1];
   for (int i = 0; i <= at->ndim; i++) dim[i] = i == d ? depth : at->shape[k++];
   return type_tensor(c->m, dtype.code == DT_VOID ? on->dtype : dtype, at->ndim + 1, dim);

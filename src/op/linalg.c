@@ -120,8 +120,7 @@ static Equation *parse_equation(OpCall *c)
 
 static const Type *einsum_type(OpCall *c)
 {
-  op_tuple_arg(c, 0);
-  const Type *ty = c->arg[0];
+  const Type *ty = tuple_arg(c, 0);
   for (int k = 1; k < ty->nfield; k++)
     if (!dtype_eq(ty->field[k]->dtype, ty->field[0]->dtype))
       op_raise(c, ERR_TYPE, "input 0 is %s, input %d is %s; all must have one dtype", type_text(c->m->arena, ty->field[0]), k, type_text(c->m->arena, ty->field[k]));

@@ -27,6 +27,7 @@ const Type *op_tensor_arg(OpCall *c, int i)
   if (ty->kind != TY_TENSOR) op_raise(c, ERR_TYPE, "argument '%s' is %s, not a tensor", op_arg_name(c, i), type_text(tmp(c), ty));
   if (ty->ndim < 0)
     op_raise(c, ERR_UNSUPPORTED, "argument '%s' is %s: its rank must be known", op_arg_name(c, i), type_text(tmp(c), ty));
+  if (ty->ndim > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "argument '%s' has %d dimensions; there are at most %d", op_arg_name(c, i), ty->ndim, OP_MAX_RANK);
   return ty;
 }
 
@@ -47,7 +48,7 @@ int op_tuple_arg(OpCall *c, int i)
   if (ty->kind != TY_TUPLE) op_raise(c, ERR_TYPE, "argument '%s' is %s, not a tuple of tensors", op_arg_name(c, i), type_text(tmp(c), ty));
   for (int k = 0; k < ty->nfield; k++) {
     const Type *f = ty->field[k];
-    if (f->kind != TY_TENSOR || f->ndim < 0)
+    if (f->kind != TY_TENSOR || f->ndim < 0 || f->ndim > OP_MAX_RANK)
       op_raise(c, ERR_TYPE, "field %d of argument '%s' is %s, not a tensor of known rank", k, op_arg_name(c, i), type_text(tmp(c), f));
   }
   return ty->nfield;

@@ -17,6 +17,11 @@ const char *arg_text(OpCall *, int i);                /* type of argument i, for
 const Type *int_tensor_arg(OpCall *, int i);
 /* Raises unless argument i is a tensor of this dtype's family and rank (rank -1: any). */
 const Type *ranked_tensor_arg(OpCall *, int i, int ndim);
+/* Raises unless argument i is a tuple of at least one tensor; gives its type. */
+const Type *tuple_arg(OpCall *, int i);
+/* Raises when a result would have more dimensions than there are. */
+void check_rank(OpCall *, int ndim);
+
 /* ---- computes -------------------------------------------------------------------------------------- */
 
 const Expr *emit_read1(Module *, const Tensor *, const Expr *i);                /* of a vector; of a scalar, its value */

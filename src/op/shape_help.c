@@ -45,6 +45,17 @@ const Type *ranked_tensor_arg(OpCall *c, int i, int ndim)
   return ty;
 }
 
+const Type *tuple_arg(OpCall *c, int i)
+{
+  if (op_tuple_arg(c, i) < 1) op_raise(c, ERR_ARGUMENT, "argument %d is an empty tuple; it has at least one tensor", i);
+  return c->arg[i];
+}
+
+void check_rank(OpCall *c, int ndim)
+{
+  if (ndim > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, OP_MAX_RANK);
+}
+
 /* ---- computes ------------------------------------------------------------------------------------- */
 
 const Expr *emit_read1(Module *m, const Tensor *t, const Expr *i) { return te_read(m, t, t->buffer->ndim, &i); }

@@ -188,7 +188,8 @@ static int64_t check_blocks(OpCall *c, const Type *in, AttrInts block, AttrInts 
   if (block.n + 1 > in->ndim || edge.n != 2 * block.n)
     op_raise(c, ERR_ARGUMENT, "block_shape has %d numbers and %s %d for %s; %s has two for each block", block.n, what, edge.n, arg_text(c, 0), what);
   for (int i = 0; i < block.n; i++) {
-    if (block.v[i] < 1 || edge.v[2 * i] < 0 || edge.v[2 * i + 1] < 0 || !int_mul(all, block.v[i], &all))
+    if (block.v[i] < 1 || block.v[i] > INT32_MAX || edge.v[2 * i] < 0 || edge.v[2 * i + 1] < 0 || edge.v[2 * i] > INT32_MAX ||
+        edge.v[2 * i + 1] > INT32_MAX || !int_mul(all, block.v[i], &all))
       op_raise(c, ERR_ARGUMENT, "block %" PRId64 " with %s (%" PRId64 ", %" PRId64 ") on axis %d; a block is at least 1, the others at least 0",
                block.v[i], what, edge.v[2 * i], edge.v[2 * i + 1], i + 1);
   }

@@ -187,8 +187,7 @@ static void same_field(OpCall *c, const Type *ty, int k)
 static const Type *concatenate_type(OpCall *c)
 {
   const ConcatenateAttrs *a = c->attrs;
-  op_tuple_arg(c, 0);
-  const Type *ty = c->arg[0], *first = ty->field[0];
+  const Type *ty = tuple_arg(c, 0), *first = ty->field[0];
   int axis = op_axis(c, a->axis, first->ndim);
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < first->ndim; i++) dim[i] = first->shape[i];
@@ -254,9 +253,9 @@ const OpDef op_concatenate = {
 static const Type *stack_type(OpCall *c)
 {
   const StackAttrs *a = c->attrs;
-  op_tuple_arg(c, 0);
-  const Type *ty = c->arg[0], *first = ty->field[0];
+  const Type *ty = tuple_arg(c, 0), *first = ty->field[0];
   int axis = op_axis(c, a->axis, first->ndim + 1), k = 0;
+  check_rank(c, first->ndim + 1);
   const Expr *dim[OP_MAX_RANK + 1];
   for (int i = 0; i <= first->ndim; i++) dim[i] = i == axis ? dim_int(c->m, ty->nfield) : first->shape[k++];
   for (int f = 1; f < ty->nfield; f++) {
@@ -390,7 +389,7 @@ DEFINE_ATTRS(Tile, TILE_ATTRS)
 static const Type *tiled(OpCall *c, const Type *in, int n, const Expr *const *reps)
 {
   int ndim = n > in->ndim ? n : in->ndim;
-  if (ndim > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, OP_MAX_RANK);
+  check_rank(c, ndim);
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < ndim; i++) {
     int d = i - (ndim - in->ndim), r = i - (ndim - n);
@@ -451,7 +450,7 @@ static const Type *repeat_type(OpCall *c)
   const RepeatAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
   int axis = op_axis(c, a->axis, in->ndim);
-  if (a->repeats < 1) op_raise(c, ERR_ARGUMENT, "repeats is %" PRId64 "; it is at least 1", a->repeats);
+  if (a->repeats < 1 || a->repeats > INT32_MAX) op_raise(c, ERR_ARGUMENT, "repeats is %" PRId64 "; it is at least 1", a->repeats);
   const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
   dim[axis] = dim_mul(c->m, dim[axis], dim_int(c->m, a->repeats));
   return type_tensor(c->m, in->dtype, in->ndim, dim);
@@ -487,8 +486,7 @@ static int meshgrid_axis(OpCall *c, int k, int n)
 
 static const Type *meshgrid_type(OpCall *c)
 {
-  op_tuple_arg(c, 0);
-  const Type *ty = c->arg[0];
+  const Type *ty = tuple_arg(c, 0);
   const Expr *dim[OP_MAX_RANK];
   if (ty->nfield > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "%d vectors; there are at most %d dimensions", ty->nfield, OP_MAX_RANK);
   for (int k = 0; k < ty->nfield; k++) {
@@ -543,7 +541,7 @@ static const Type *sliding_window_type(OpCall *c)
     dim[axis + i] = dim_add(c->m, dim_floordiv(c->m, dim_sub(c->m, extent, dim_int(c->m, w)), dim_int(c->m, s)), dim_int(c->m, 1));
     dim[axis + n + i] = dim_int(c->m, w);
   }
-  if (axis + 2 * n > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", axis + 2 * n, OP_MAX_RANK);
+  check_rank(c, axis + 2 * n);
   return type_tensor(c->m, in->dtype, axis + 2 * n, dim);
 }
 

@@ -149,8 +149,9 @@ static const Type *reshaped(OpCall *c, const Type *in, int n, const Expr *const 
 {
   Module *m = c->m;
   NewShape s = {.c = c, .in = in, .allowzero = allowzero, .infer = -1};
-  s.dim = arena_array(m->arena, const Expr *, n + in->ndim + 2);
+  s.dim = arena_array(m->arena, const Expr *, 2 * n + in->ndim + 2);
   for (int k = 0; k < n; k++) put_dim(&s, v, n, &k);
+  check_rank(c, s.n);
   if (s.infer >= 0) {
     const Expr **other = emit_copy_index(m, s.n, s.dim);
     other[s.infer] = NULL;
@@ -290,20 +291,70 @@ const OpDef op_squeeze = {
   .attrs = &Squeeze_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = squeeze_type, .compute = view_compute,
 };
 
-static const int64_t *const_axes(OpCall *c, int i, int *n)
+/* Axes known only at run time.  Their number is known, so the rank is; a dimension is a
+ * choice over where the axes turn out to stand.  at[k] is axis k counted from 0. */
+typedef struct RunTimeAxes {
+  Module *m;
+  int n;
+  const Expr **at;
+} RunTimeAxes;
+
+static RunTimeAxes run_time_axes(OpCall *c, int i, int rank)
 {
-  const int64_t *axis;
+  RunTimeAxes a = {.m = c->m};
   int_tensor_arg(c, i);
-  if (!op_const_ints(c, i, n, &axis))
-    op_raise(c, ERR_UNSUPPORTED, "the axes are known only at run time, so the rank of the output is not known; make them a constant");
-  return axis;
+  const Expr *const *v = op_dims(c, i, &a.n);
+  a.at = arena_array(c->m->arena, const Expr *, a.n);
+  for (int k = 0; k < a.n; k++) a.at[k] = emit_from_end(c->m, v[k], dim_int(c->m, rank));
+  return a;
+}
+
+static const Expr *is_listed(const RunTimeAxes *a, int axis)
+{
+  const Expr *any = expr_bool(a->m, false);
+  for (int k = 0; k < a->n; k++) any = expr_binary(a->m, E_OR, any, expr_binary(a->m, E_EQ, a->at[k], expr_i32(a->m, axis)));
+  return any;
+}
+
+static const Expr *listed_before(const RunTimeAxes *a, int axis)
+{
+  const Expr *sum = expr_i32(a->m, 0);
+  for (int k = 0; k < a->n; k++)
+    sum = expr_add(a->m, sum, expr_cast(a->m, DT_I32, expr_lt(a->m, a->at[k], expr_i32(a->m, axis))));
+  return sum;
+}
+
+static const Expr *pick_dim(Module *m, const Expr *cond, const Expr *a, const Expr *b)
+{
+  return dim_simplify(m, expr_select(m, cond, expr_cast(m, DT_I32, a), expr_cast(m, DT_I32, b)));
+}
+
+/* Output axis j is input axis i where i is not listed and i - (listed before i) == j. */
+static const Type *squeezed_at_run_time(OpCall *c)
+{
+  Module *m = c->m;
+  const Type *in = op_tensor_arg(c, 0);
+  RunTimeAxes a = run_time_axes(c, 1, in->ndim);
+  if (a.n > in->ndim) op_raise(c, ERR_SHAPE, "%d axes to squeeze, %s has %d", a.n, arg_text(c, 0), in->ndim);
+  const Expr *dim[OP_MAX_RANK];
+  for (int j = 0; j < in->ndim - a.n; j++) {
+    dim[j] = dim_int(m, -1);
+    for (int i = j + a.n; i >= j; i--) {
+      const Expr *here = expr_binary(m, E_EQ, listed_before(&a, i), expr_i32(m, i - j));
+      dim[j] = pick_dim(m, expr_and(m, expr_not(m, is_listed(&a, i)), here), in->shape[i], dim[j]);
+    }
+  }
+  int n = in->ndim - a.n;
+  if (n) dim[0] = fitting(m, dim_product(m, in->ndim, in->shape), dim_product(m, n, dim), dim[0]);
+  return type_tensor(m, in->dtype, n, dim);
 }
 
 static const Type *dyn_squeeze_type(OpCall *c)
 {
   int n;
-  const int64_t *axis = const_axes(c, 1, &n);
-  return squeezed(c, true, n, axis);
+  const int64_t *axis;
+  int_tensor_arg(c, 1);
+  return op_const_ints(c, 1, &n, &axis) ? squeezed(c, true, n, axis) : squeezed_at_run_time(c);
 }
 
 const OpDef op_dyn_squeeze = {
@@ -318,6 +369,7 @@ static const Type *expanded(OpCall *c, int64_t axis, int64_t count)
   int64_t at = axis < 0 ? axis + in->ndim + 1 : axis;
   if (at < 0 || at > in->ndim)
     op_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside [-%d, %d] for %s", axis, in->ndim + 1, in->ndim, arg_text(c, 0));
+  check_rank(c, in->ndim + (int)count);
   const Expr **dim = arena_array(c->m->arena, const Expr *, in->ndim + (int)count);
   int k = 0;
   for (int i = 0; i < (int)at; i++) dim[k++] = in->shape[i];
@@ -340,17 +392,57 @@ const OpDef op_expand_dims = {
 #define DYN_EXPAND_DIMS_ATTRS(A, S) A(S, INT, num_newaxis, "1", "how many")
 DEFINE_ATTRS(DynExpandDims, DYN_EXPAND_DIMS_ATTRS)
 
+/* Output axis i is 1 where it is listed, else input axis i - (listed before i). */
+static const Type *expanded_at_run_time(OpCall *c)
+{
+  Module *m = c->m;
+  const Type *in = op_tensor_arg(c, 0);
+  int count, rank;
+  op_values(c, 1, &count);
+  rank = in->ndim + count;
+  check_rank(c, rank);
+  RunTimeAxes a = run_time_axes(c, 1, rank);
+  const Expr *dim[OP_MAX_RANK];
+  for (int i = 0; i < rank; i++) {
+    dim[i] = dim_int(m, -1);
+    for (int j = i < in->ndim ? i : in->ndim - 1; j >= 0 && j >= i - a.n; j--)
+      dim[i] = pick_dim(m, expr_binary(m, E_EQ, listed_before(&a, i), expr_i32(m, i - j)), in->shape[j], dim[i]);
+    dim[i] = pick_dim(m, is_listed(&a, i), dim_int(m, 1), dim[i]);
+  }
+  if (rank) dim[0] = fitting(m, dim_product(m, in->ndim, in->shape), dim_product(m, rank, dim), dim[0]);
+  return type_tensor(m, in->dtype, rank, dim);
+}
+
+/* Several axes, as ONNX's Unsqueeze has them, are positions in the result. */
+static const Type *expanded_by_list(OpCall *c, int n, const int64_t *axis)
+{
+  const Type *in = op_tensor_arg(c, 0);
+  const Expr *dim[OP_MAX_RANK] = {NULL};
+  check_rank(c, in->ndim + n);
+  for (int k = 0; k < n; k++) {
+    int d = op_axis(c, axis[k], in->ndim + n);
+    if (dim[d]) op_raise(c, ERR_ARGUMENT, "axis names axis %d twice", d);
+    dim[d] = dim_int(c->m, 1);
+  }
+  for (int i = 0, j = 0; i < in->ndim + n; i++)
+    if (!dim[i]) dim[i] = in->shape[j++];
+  return type_tensor(c->m, in->dtype, in->ndim + n, dim);
+}
+
 static const Type *dyn_expand_dims_type(OpCall *c)
 {
   const DynExpandDimsAttrs *a = c->attrs;
   int n;
-  const int64_t *axis = const_axes(c, 1, &n);
-  if (n != 1) op_raise(c, ERR_ARGUMENT, "axis has %d elements; it is one number", n);
-  return expanded(c, axis[0], a->num_newaxis);
+  const int64_t *axis;
+  int_tensor_arg(c, 1);
+  bool known = op_const_ints(c, 1, &n, &axis);
+  if (known && n == 1) return expanded(c, axis[0], a->num_newaxis);
+  if (a->num_newaxis != 1) op_raise(c, ERR_UNSUPPORTED, "num_newaxis is %" PRId64 "; with several axes, or one known only at run time, it is 1", a->num_newaxis);
+  return known ? expanded_by_list(c, n, axis) : expanded_at_run_time(c);
 }
 
 const OpDef op_dyn_expand_dims = {
-  .name = "dyn.expand_dims", .doc = "expand_dims with its axis as an operand", .args = "data, axis", .min_args = 2, .max_args = 2,
+  .name = "dyn.expand_dims", .doc = "puts in axes of extent 1 at the positions that an operand gives", .args = "data, axis", .min_args = 2, .max_args = 2,
   .attrs = &DynExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW, .type = dyn_expand_dims_type, .compute = view_compute,
 };
 

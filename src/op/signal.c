@@ -214,7 +214,7 @@ static const Type *stft_type(OpCall *c)
   op_need_float(c, 0);
   op_same_dtype(c, 0, 1);
   if (in->ndim != 2 || w->ndim != 1) op_raise(c, ERR_SHAPE, "data is %s, window %s; they are (batch, length) and a vector", arg_text(c, 0), arg_text(c, 1));
-  if (a->n_fft < 1 || a->hop_length < 1 || a->win_length < 1 || a->win_length > a->n_fft || dim_differ(w->shape[0], dim_int(m, a->win_length)))
+  if (a->n_fft < 1 || a->n_fft > INT32_MAX || a->hop_length > INT32_MAX || a->hop_length < 1 || a->win_length < 1 || a->win_length > a->n_fft || dim_differ(w->shape[0], dim_int(m, a->win_length)))
     op_raise(c, ERR_ARGUMENT, "n_fft is %" PRId64 ", hop_length %" PRId64 ", win_length %" PRId64 ", window %s; the window is win_length long, at most n_fft",
              a->n_fft, a->hop_length, a->win_length, arg_text(c, 1));
   const Expr *frames = dim_add(m, dim_floordiv(m, dim_sub(m, in->shape[1], dim_int(m, a->n_fft)), dim_int(m, a->hop_length)), dim_int(m, 1));

@@ -108,6 +108,8 @@ CASE(casts_follow_the_scalar_language)
   EXPECT(cast_to(w, "\"float16\"", num1(DT_F32, 3, LIST(1e6, 0.1, -0.0))), INFINITY, 0.0999755859375, -0.0);
   EXPECT(cast_to(w, "\"float8_e4m3fn\"", num1(DT_F32, 3, LIST(1000, 17, 0.1))), NAN, 16, 0.1015625);
   EXPECT(cast_to(w, "\"int4\"", num1(DT_I32, 3, LIST(7, 8, -9))), 7, -8, 7);
+  EXPECT(cast_to(w, "\"int2\"", num1(DT_F32, 4, LIST(5, -5, 1, -2))), 1, -2, 1, -2);
+  EXPECT(cast_to(w, "\"uint2\"", num1(DT_I32, 3, LIST(3, 4, -1))), 3, 0, 3);
   EXPECT(cast_to(w, "\"int8\"", num1(DT_I32, 2, LIST(300, -129))), 44, 127);
   EXPECT(cast_to(w, "\"float32\"", num1(DT_BOOL, 2, LIST(0, 1))), 0, 1);
   EXPECT(RUN2(op_cast_like, NULL, num1(DT_F32, 2, LIST(2.5, -2.5)), num0(DT_I32, LIST(0))), 2, -2);

@@ -139,9 +139,27 @@ REFUSED(squeeze_needs_extent_one, ERR_SHAPE, "squeeze: axis 1 of Tensor[(1, 3), 
 {
   CALL("squeeze", ATTRS({"axis", "[1]"}), SYM(DT_F32, I(1), I(3)));
 }
-REFUSED(squeeze_at_run_time, ERR_UNSUPPORTED, "dyn.squeeze: the axes are known only at run time")
+static Data view_at_run_time(World *w, const char *op, const Data *x, int n, const double *axes)
 {
-  CALL("dyn.squeeze", NULL, SYM(DT_F32, I(1), I(3)), SYM(DT_I64, I(1)));
+  Data in[2] = {*x, data_of(w, DT_I64, 1, (int64_t[]){n}, n, axes)}, out[1];
+  run_node(w, CALL(op, NULL, node_of(w, &in[0]), node_of(w, &in[1])), in, out);
+  return out[0];
+}
+
+CASE(axes_known_at_run_time)
+{
+  Data x = IOTA(DT_F32, 1, 3, 1, 2), y = IOTA(DT_F32, 3, 2);
+  ASSERT_DATA(view_at_run_time(w, "dyn.squeeze", &x, NUMS(-2)), DT_F32, DIMS(1, 3, 2), 0, 1, 2, 3, 4, 5);
+  ASSERT_DATA(view_at_run_time(w, "dyn.squeeze", &x, NUMS(2, 0)), DT_F32, DIMS(3, 2), 0, 1, 2, 3, 4, 5);
+  ASSERT_DATA(view_at_run_time(w, "dyn.expand_dims", &y, NUMS(-1, 1)), DT_F32, DIMS(3, 1, 2, 1), 0, 1, 2, 3, 4, 5);
+  ASSERT_DATA(view_at_run_time(w, "dyn.expand_dims", &y, NUMS(0)), DT_F32, DIMS(1, 3, 2), 0, 1, 2, 3, 4, 5);
+  Data two = TENSOR(DT_I64, DIMS(2), 0, -1);
+  assert_type(w, CALL("dyn.expand_dims", NULL, node_of(w, &y), const_of(w, &two)), "Tensor[(1, 3, 2, 1), float32]");
+}
+REFUSED(squeeze_at_run_time, ERR_SHAPE, "a size does not fit: dimension 0 is -1")
+{
+  Data x = IOTA(DT_F32, 1, 3, 1, 2);
+  view_at_run_time(w, "dyn.squeeze", &x, NUMS(1));
 }
 
 /* ---- transpose, reverse ------------------------------------------------------------------------ */
@@ -219,6 +237,15 @@ REFUSED(concatenate_dtypes, ERR_TYPE, "field 0 is Tensor[(2), float32], field 1 
 {
   const Node *a[2] = {SYM(DT_F32, I(2)), SYM(DT_I32, I(2))};
   CALL("concatenate", NULL, node_tuple(w->m, 2, a));
+}
+
+REFUSED(concatenate_nothing, ERR_ARGUMENT, "concatenate: argument 0 is an empty tuple; it has at least one tensor")
+{
+  CALL("concatenate", NULL, node_tuple(w->m, 0, NULL));
+}
+REFUSED(too_many_dimensions, ERR_UNSUPPORTED, "expand_dims: the result would have 19 dimensions; there are at most 16")
+{
+  CALL("expand_dims", ATTRS({"axis", "0"}, {"num_newaxis", "18"}), SYM(DT_F32, I(2)));
 }
 
 CASE(splits)
@@ -374,11 +401,11 @@ int main(void)
       cmocka_unit_test(dyn_reshape_refuses_a_size_that_does_not_fit), cmocka_unit_test(reshape_of_a_computed_shape_folds),
       cmocka_unit_test(reshape_counts_elements), cmocka_unit_test(reshape_infers_one), cmocka_unit_test(reshape_divides),
       cmocka_unit_test(reshape_has_no_dimension_left), cmocka_unit_test(reshape_unknown_code), cmocka_unit_test(reshape_like_takes_part_of_the_shape),
-      cmocka_unit_test(squeeze_and_expand), cmocka_unit_test(squeeze_checks_at_run_time), cmocka_unit_test(squeeze_needs_extent_one), cmocka_unit_test(squeeze_at_run_time),
+      cmocka_unit_test(squeeze_and_expand), cmocka_unit_test(squeeze_checks_at_run_time), cmocka_unit_test(squeeze_needs_extent_one), cmocka_unit_test(axes_known_at_run_time), cmocka_unit_test(squeeze_at_run_time),
       cmocka_unit_test(transposes), cmocka_unit_test(transpose_axis_twice), cmocka_unit_test(transpose_all_axes),
       cmocka_unit_test(transpose_follows_a_layout), cmocka_unit_test(reverses), cmocka_unit_test(reverse_sequence_lengths),
       cmocka_unit_test(concatenates), cmocka_unit_test(concatenates_symbolic_sizes), cmocka_unit_test(concatenate_shapes),
-      cmocka_unit_test(concatenate_dtypes), cmocka_unit_test(splits), cmocka_unit_test(splits_at_run_time), cmocka_unit_test(split_into_equal_sections),
+      cmocka_unit_test(concatenate_dtypes), cmocka_unit_test(concatenate_nothing), cmocka_unit_test(too_many_dimensions), cmocka_unit_test(splits), cmocka_unit_test(splits_at_run_time), cmocka_unit_test(split_into_equal_sections),
       cmocka_unit_test(split_past_the_end), cmocka_unit_test(tiles_and_repeats), cmocka_unit_test(repeat_at_least_once), cmocka_unit_test(makes_grids),
       cmocka_unit_test(slides_a_window), cmocka_unit_test(tells_shapes), cmocka_unit_test(shape_of_floats), cmocka_unit_test(slices_as_numpy),
       cmocka_unit_test(slices_some_axes), cmocka_unit_test(slices_symbolic_sizes), cmocka_unit_test(takes_the_first), cmocka_unit_test(slice_stride_zero),

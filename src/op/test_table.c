@@ -69,7 +69,7 @@ CASE(defaults_print_as_nothing)
   }
 }
 
-REFUSED(a_name_that_is_near, ERR_ARGUMENT, "there is no operator 'ad'; did you mean 'add'?") { op_get(w->ctx, "ad"); }
+REFUSED(a_name_that_is_near, ERR_ARGUMENT, "there is no operator 'ad' (did you mean 'add'?)") { op_get(w->ctx, "ad"); }
 
 int main(void)
 {

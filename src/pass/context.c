@@ -17,14 +17,13 @@ typedef struct ConfigKey {
   const char *refused;
 } ConfigKey;
 
-#define FP16_OPS "relay.ToMixedPrecision.keep_orig_output_dtype"
 static const ConfigKey keys[] = {
     {{PO_INT, "relay.FuseOps.max_depth", "256", "most operators in one fused group"}, false, NULL},
     {{PO_BOOL, "relay.FuseOps.link_params", "false", "constants stay inside the fused functions"}, false, NULL},
-    {{PO_BOOL, FP16_OPS, "false", "outputs are cast back to the dtype they had"}, false, NULL},
+    {{PO_BOOL, "relay.ToMixedPrecision.keep_orig_output_dtype", "false", "outputs are cast back to the dtype they had"}, false, NULL},
     {{PO_BOOL, "lathe.impl.no_winograd", "false", "convolutions by direct algorithms only"}, false, NULL},
     {{PO_INT, "relay.FoldConstant.max_bytes", "1073741824", "constants that would become larger stay computed"}, false, NULL},
-    {{PO_BOOL, "relay.FoldConstant.fold_qnn", "true", "fold quantized operators too"}, false, NULL},
+    {{PO_BOOL, "relay.FoldConstant.fold_qnn", "true", "fold quantized operators too"}, true, NULL},
     {{PO_INT, "relay.fallback_device_type", "1", "device of what no target takes"}, true, NULL},
     {{PO_BOOL, "relay.backend.use_auto_scheduler", "false", "schedules found by search"}, true, NULL},
     {{PO_BOOL, "relay.backend.use_meta_schedule", "false", "schedules found by search"}, true, NULL},

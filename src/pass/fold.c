@@ -18,7 +18,7 @@
 enum {
   SMALL_WORK = 20000,                /* elements that the reference evaluator may touch */
   LARGE_BYTES = 1 << 16,             /* results above this may not grow … */
-  GROWTH = 4,                        /* … by more than this over their operands */
+  GROWTH = 16,                       /* … by more than this over their operands */
 };
 
 typedef struct Fold {

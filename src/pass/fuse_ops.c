@@ -14,6 +14,7 @@
  *                                              groups that have an anchor as part of its epilogue
  *   injective                                  join injective ones, in a second round
  *   opaque                                     stay alone
+ * A value that many elements of its user read (broadcast, gathered) and that is dear to compute stays apart.
  * Functions, branches, lets and tuples that leave are opaque users, so that no group
  * reaches across the border of a region.  A value whose elements say a size at run time is
  * computed by itself: the executor reads it before the kernels that have that size.
@@ -270,11 +271,34 @@ static void try_merge(Fuse *fu, int i, KindTest test)
   merge(fu, i, sink);
 }
 
+#define DEAR "exp,log,log2,log10,tanh,sigmoid,erf,power,sin,cos,tan,asin,acos,atan,atan2,sinh,cosh,asinh,acosh,atanh,divide,sqrt,rsqrt,mod,floor_mod"
+enum { MAX_REPEATS = 4 };
+
+static double static_elements(const Type *ty)
+{
+  double n = 1;
+  if (ty->kind != TY_TENSOR) return 0;
+  for (int i = 0; i < ty->ndim; i++) n *= ty->shape[i]->kind == E_INT ? (double)ty->shape[i]->u.i : 0;
+  return n;
+}
+
+/* Would merging i into its post-dominator compute a dear value over and over? */
+static bool repeats_work(Fuse *fu, int i)
+{
+  const Item *it = &fu->item[i];
+  double own = static_elements(it->node->type), all = static_elements(fu->item[it->parent].node->type);
+  if (it->path == FUSE_ELEMWISE || own <= 0 || all <= own * MAX_REPEATS) return false;
+  int root = root_of(fu, i);
+  for (int k = 0; k <= i; k++)
+    if (fu->item[k].call && root_of(fu, k) == root && is_call_of(fu->item[k].node, DEAR)) return true;
+  return false;
+}
+
 static void run_phase(Fuse *fu, int phase)
 {
   for (int i = 0; i < fu->n; i++) {
     const Item *it = &fu->item[i];
-    if (!it->call || it->kind == FUSE_OPAQUE || it->parent < 0 || it->materialize || !fu->item[it->parent].call) continue;
+    if (!it->call || it->kind == FUSE_OPAQUE || it->parent < 0 || it->materialize || !fu->item[it->parent].call || repeats_work(fu, i)) continue;
     FuseKind group = it->group_kind;
     if (is_anchor(group)) {
       if (phase == 0 && it->path == FUSE_ELEMWISE) try_merge(fu, i, test_light);

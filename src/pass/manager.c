@@ -133,7 +133,7 @@ const Pass *pass_sequential(Arena *arena, const char *name, int opt_level, int n
 /* ---- checks after a pass --------------------------------------------------------------------- */
 
 #ifndef NDEBUG
-enum { CHECKED_NODES = 2000, CHECKED_BYTES = 1 << 16 };
+enum { CHECKED_NODES = 400, CHECKED_BYTES = 1 << 14 };
 
 /* Text of large constants takes longer than the pass. */
 static bool small_enough(Arena *arena, const Node *f)

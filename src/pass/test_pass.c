@@ -327,6 +327,30 @@ static void binds_parameters(Ctx *ctx, Module *m, PassContext *pc)
   assert_ptr_equal(fn_body(f)->arg[1], w);
 }
 
+/* Large constants go through compiled kernels: one for each distinct call. */
+static void folds_large_constants(Ctx *ctx, Module *m, PassContext *pc)
+{
+  Gen g = {.m = m, .seed = 12345};
+  int64_t shape[4] = {64, 32, 3, 3}, channel[4] = {64, 1, 1, 1};
+  const Node *x = node_var(m, "x", type_tensor_of(m, DT_F32, 4, shape)), *sum = x, *w[3], *s[3];
+  for (int i = 0; i < 3; i++) {
+    w[i] = random_const(&g, 4, shape, -1, 1);
+    s[i] = random_const(&g, 4, channel, -1, 1);
+    sum = make2(m, "add", sum, make2(m, "multiply", w[i], s[i]));
+  }
+  module_set(m, "main", GLOBAL_GRAPH, (void *)(uintptr_t)node_func(m, 1, &x, sum, NULL, NULL));
+  pass_run(pc, pass_find("FoldConstant"), m);
+  const Node *at = fn_body(graph_main(m));
+  for (int i = 2; i >= 0; i--, at = at->arg[0]) {
+    assert_int_equal(at->arg[1]->kind, N_CONST);
+    const float *got = at->arg[1]->u.data->data, *a = w[i]->u.data->data, *b = s[i]->u.data->data;
+    for (int k = 0; k < 64 * 32 * 9; k++)
+      if (got[k] != a[k] * b[k / (32 * 9)]) fail_msg("element %d is %g, not %g", k, got[k], a[k] * b[k / (32 * 9)]);
+  }
+  assert_ptr_equal(at, x);
+  (void)ctx;
+}
+
 /* Twenty thousand nodes in a row: no walk may nest as deep. */
 static void deep_graph(Ctx *ctx, Module *m, PassContext *pc)
 {
@@ -340,14 +364,14 @@ static void deep_graph(Ctx *ctx, Module *m, PassContext *pc)
 
 #define RUNS(name) static void test_##name(void **state) { (void)state; run(name); }
 RUNS(each_pass) RUNS(each_level) RUNS(each_pass_disabled) RUNS(config_keys) RUNS(levels_and_instruments)
-RUNS(failing_pass_changes_nothing) RUNS(max_depth_limits_groups) RUNS(binds_parameters) RUNS(deep_graph)
+RUNS(failing_pass_changes_nothing) RUNS(max_depth_limits_groups) RUNS(binds_parameters) RUNS(deep_graph) RUNS(folds_large_constants)
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_config_keys), cmocka_unit_test(test_levels_and_instruments), cmocka_unit_test(test_failing_pass_changes_nothing),
       cmocka_unit_test(test_max_depth_limits_groups), cmocka_unit_test(test_binds_parameters), cmocka_unit_test(test_each_pass),
-      cmocka_unit_test(test_each_level), cmocka_unit_test(test_each_pass_disabled), cmocka_unit_test(test_deep_graph),
+      cmocka_unit_test(test_each_level), cmocka_unit_test(test_each_pass_disabled), cmocka_unit_test(test_deep_graph), cmocka_unit_test(test_folds_large_constants),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

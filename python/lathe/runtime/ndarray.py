@@ -182,7 +182,7 @@ class NDArray:
         if tuple(src.shape) != self.shape:
             raise error.ShapeError(f"copyfrom: an array of shape {tuple(src.shape)} does not fit one of shape {self.shape}")
         if self._dtype in _OTHER and not isinstance(source_array, NDArray) and src.dtype.name == self._dtype:
-            src = src.view(self._raw.dtype)
+            src = _stored(src)
         self._raw[...] = src
         return self
 
@@ -233,13 +233,19 @@ def array(arr: Any, device: Device = Device(1, 0), mem_scope: Any = None) -> NDA
     return out
 
 
+def _stored(a: np.ndarray) -> np.ndarray:
+    """The elements of an array of ml_dtypes as we store them: four-bit integers with their sign."""
+    store = storage(a.dtype.name)[0]
+    return a.astype(store) if a.dtype.name in ("int4", "uint4") else a.view(store)
+
+
 def _raw_of(arr: Any) -> Tuple[np.ndarray, str]:
     if isinstance(arr, NDArray):
         return arr._raw, arr._dtype
     a = np.asarray(arr)
     name = a.dtype.name
     if name in _OTHER:
-        return a.view(storage(name)[0]), name
+        return _stored(a), name
     return a, str(storage(name) and name)
 
 

@@ -1,0 +1,513 @@
+/* test_model.c: models written by hand over hand-written kernels: running them, refusing
+ * every kind of broken one, executors in several threads. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "lathe_rt.h"
+#include "model_format.h"
+
+LATHE_RT_API const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+
+#if defined(__x86_64__)
+#define ARCH "x86_64"
+#elif defined(__aarch64__)
+#define ARCH "aarch64"
+#endif
+
+/* ---- a kernel: c[n] = a[n] + b[n] + s, with a workspace that it fills ----------------------- */
+
+static int32_t add_call(const LatheRtSlot *s, void *workspace, const LatheRtCalls *rt)
+{
+  (void)rt;
+  memset(workspace, 1, 64 + 64 * (size_t)rt->num_workers);
+  const float *a = s[0].p, *b = s[1].p;
+  float *c = s[2].p;
+  for (int64_t i = 0; i < s[3].i; i++) c[i] = a[i] + b[i];
+  return 0;
+}
+static void add_shape(const LatheRtSlot *s, int64_t *out)
+{
+  out[0] = out[1] = out[2] = s[3].i;
+  out[3] = out[4] = 64;
+}
+static const LatheRtArgInfo add_args[] = {{"a", {2, 32, 1}, 1, 0}, {"b", {2, 32, 1}, 1, 0}, {"c", {2, 32, 1}, 1, 1}};
+static const LatheRtSizeInfo add_sizes[] = {{"n", 0, 0}};
+
+static int32_t scale_call(const LatheRtSlot *s, void *workspace, const LatheRtCalls *rt)
+{
+  (void)workspace;
+  (void)rt;
+  for (int64_t i = 0; i < s[3].i; i++) ((float *)s[1].p)[i] = ((const float *)s[0].p)[i] * (float)s[2].f;
+  return s[2].f == 13 ? 7 : 0;
+}
+static void scale_shape(const LatheRtSlot *s, int64_t *out)
+{
+  out[0] = out[1] = s[3].i;
+  out[2] = out[3] = 0;
+}
+static const LatheRtArgInfo scale_args[] = {{"x", {2, 32, 1}, 1, 0}, {"y", {2, 32, 1}, 1, 1}, {"k", {2, 32, 1}, -1, 0}};
+
+static const LatheRtFuncInfo funcs[] = {
+    {"add", add_call, add_shape, 3, 1, add_args, add_sizes},
+    {"scale", scale_call, scale_shape, 3, 1, scale_args, add_sizes},
+};
+static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 2, ARCH, "", funcs};
+
+/* ---- writing ----------------------------------------------------------------------------------- */
+
+typedef struct Blob {
+  size_t n;
+  unsigned char b[4096];
+} Blob;
+
+static void num(Blob *o, uint64_t v, int bytes)
+{
+  for (int i = 0; i < bytes; i++) o->b[o->n++] = (unsigned char)(v >> (8 * i));
+}
+static void b8(Blob *o, unsigned v) { num(o, v, 1); }
+static void b32(Blob *o, uint32_t v) { num(o, v, 4); }
+static void b64(Blob *o, uint64_t v) { num(o, v, 8); }
+static void bstr(Blob *o, const char *s)
+{
+  b32(o, (uint32_t)strlen(s));
+  memcpy(o->b + o->n, s, strlen(s));
+  o->n += strlen(s);
+}
+static void bf32(Blob *o) { num(o, 2 | 32 << 8 | 1 << 16, 4); }
+static void bexpr_int(Blob *o, int64_t v)
+{
+  b32(o, 1);
+  b8(o, XO_INT);
+  b64(o, (uint64_t)v);
+}
+static void bexpr_dim(Blob *o, uint32_t reg)
+{
+  b32(o, 1);
+  b8(o, XO_DIM);
+  b32(o, reg);
+  b32(o, 0);
+}
+static void bport(Blob *o, const char *name, int64_t dim)
+{
+  bstr(o, name);
+  bstr(o, "Tensor");
+  b8(o, PORT_TENSOR);
+  bf32(o);
+  b32(o, 1);
+  b64(o, (uint64_t)dim);
+}
+static void bhead(Blob *o, unsigned flags, uint64_t storage)
+{
+  memcpy(o->b, MODEL_MAGIC, 8);
+  o->n = 8;
+  b32(o, MODEL_VERSION);
+  b32(o, flags);
+  bstr(o, "llvm");
+  b64(o, 64);
+  b64(o, storage);
+  b64(o, storage);
+  b32(o, 2);
+  bstr(o, "add");
+  bstr(o, "scale");
+  b32(o, 1); /* one constant of 4 floats */
+  bf32(o);
+  b32(o, 1);
+  b64(o, 4);
+  b64(o, 0);
+  b32(o, 1);
+  bstr(o, "n");
+  b32(o, 1);
+  bstr(o, "node");
+  bstr(o, "source");
+  bstr(o, "impl");
+  for (int i = 0; i < 3; i++) b64(o, 0);
+}
+static void bkernel_add(Blob *o, uint32_t a, uint32_t b, uint32_t c)
+{
+  b8(o, MO_KERNEL);
+  b32(o, 0);
+  b32(o, 0);
+  b32(o, 3);
+  uint32_t reg[] = {a, b, c};
+  for (int i = 0; i < 3; i++) {
+    b8(o, KARG_REGISTER);
+    b32(o, reg[i]);
+  }
+}
+
+/* y = (x + const) + x, static */
+static void static_model(Blob *o)
+{
+  bhead(o, MODEL_STATIC, 128);
+  b32(o, 1);
+  bport(o, "x", 4);
+  b32(o, 1);
+  bport(o, "y", 4);
+  b32(o, 1);
+  bstr(o, "main");
+  b32(o, 5);
+  b32(o, 1);
+  b32(o, 1);
+  b32(o, 0);
+  b32(o, 7);
+  b8(o, MO_CONST);
+  b32(o, 1);
+  b32(o, 0);
+  for (uint32_t r = 2; r < 4; r++) {
+    b8(o, MO_ALLOC);
+    b32(o, r);
+    bf32(o);
+    b32(o, 1);
+    bexpr_int(o, 4);
+    b64(o, (r - 2) * 64);
+  }
+  bkernel_add(o, 0, 1, 2);
+  bkernel_add(o, 2, 0, 3);
+  b8(o, MO_VIEW);
+  b32(o, 4);
+  b32(o, 3);
+  bf32(o);
+  b32(o, 1);
+  bexpr_int(o, 4);
+  b8(o, MO_RETURN);
+  b32(o, 1);
+  b32(o, 4);
+}
+
+/* y = n > 2 ? scale(x + x, 0.5 n) : list-and-back of x; n = dim(x) */
+static void dynamic_model(Blob *o)
+{
+  bhead(o, 0, 0);
+  b32(o, 2);
+  bport(o, "x", -1);
+  bport(o, "z", -1);
+  b32(o, 1);
+  bport(o, "y", DIM_UNKNOWN);
+  b32(o, 1);
+  bstr(o, "main");
+  b32(o, 6);
+  b32(o, 2);
+  b32(o, 1);
+  b32(o, 2); /* scalars */
+  b8(o, SCALAR_INT);
+  b8(o, SCALAR_FLOAT);
+  b32(o, 9);
+  b8(o, MO_SCALAR);
+  b32(o, 0);
+  bexpr_dim(o, 0);
+  b8(o, MO_SCALAR);
+  b32(o, 1);
+  b32(o, 4);
+  b8(o, XO_SCALAR);
+  b32(o, 0);
+  b8(o, XO_TO_FLOAT);
+  b8(o, XO_FLOAT);
+  b64(o, 0x3fe0000000000000); /* 0.5 */
+  b8(o, XO_FMUL);
+  b8(o, MO_CHECK);
+  b32(o, 3);
+  b8(o, XO_INT);
+  b64(o, 0);
+  b8(o, XO_SCALAR);
+  b32(o, 0);
+  b8(o, XO_LT);
+  bstr(o, "x is empty");
+  for (uint32_t r = 2; r < 4; r++) {
+    b8(o, MO_ALLOC);
+    b32(o, r);
+    bf32(o);
+    b32(o, 1);
+    bexpr_dim(o, 0);
+    b64(o, PLACE_DYNAMIC);
+  }
+  bkernel_add(o, 0, 1, 2);
+  b8(o, MO_KERNEL);
+  b32(o, 1);
+  b32(o, 0);
+  b32(o, 3);
+  uint32_t reg[] = {2, 3, 1};
+  for (int i = 0; i < 3; i++) {
+    b8(o, i == 2 ? KARG_SCALAR : KARG_REGISTER);
+    b32(o, reg[i]);
+  }
+  b8(o, MO_HOST);
+  b32(o, HO_LIST);
+  b32(o, 0);
+  b32(o, 0);
+  b32(o, 1);
+  b32(o, 3);
+  b32(o, 1);
+  b32(o, 4);
+  b8(o, MO_RETURN);
+  b32(o, 1);
+  b32(o, 3);
+}
+
+/* ---- running -------------------------------------------------------------------------------------- */
+
+static _Alignas(64) const float weights[16] = {1, 2, 3, 4};
+
+static LatheRtCode wrap(LatheRtModule *module, const void *bytes, size_t n, LatheRtModel **out, LatheRtError *err)
+{
+  LatheRtModelData data = {.magic = MODEL_MAGIC, .program = bytes, .program_bytes = n, .weights = weights, .weights_bytes = sizeof weights};
+  return lathe_rt_model_wrap(module, &data, NULL, NULL, out, err);
+}
+
+static LatheRtModule *open_module(void)
+{
+  LatheRtModule *module;
+  LatheRtError err;
+  assert_int_equal(lathe_rt_module_wrap(&info, NULL, NULL, &module, &err), 0);
+  return module;
+}
+
+static LatheRtTensor vec(float *data, int64_t *n)
+{
+  return (LatheRtTensor){.data = data, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = n};
+}
+
+static void test_static(void **state)
+{
+  (void)state;
+  Blob o;
+  static_model(&o);
+  LatheRtModule *module = open_module();
+  LatheRtModel *m;
+  LatheRtError err;
+  if (wrap(module, o.b, o.n, &m, &err)) fail_msg("%s", err.text);
+  lathe_rt_module_free(module);
+  LatheRtExecutor *x;
+  assert_int_equal(lathe_rt_executor_new(m, &x, &err), 0);
+  lathe_rt_model_free(m);
+  assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "input 'x' (Tensor) has not been set");
+  const LatheRtTensor *y;
+  assert_int_equal(lathe_rt_get_output(x, 0, &y, &err), LATHE_RT_ARGUMENT);
+  float a[4] = {10, 20, 30, 40};
+  int64_t n = 4;
+  LatheRtTensor t = vec(a, &n);
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), 0);
+  a[0] = 0; /* it was copied */
+  assert_int_equal(lathe_rt_run(x, &err), 0);
+  assert_int_equal(lathe_rt_get_output(x, 0, &y, &err), 0);
+  assert_memory_equal(y->data, ((float[]){21, 42, 63, 84}), 16);
+  assert_int_equal(lathe_rt_set_input_view(x, 0, &t, &err), 0);
+  a[0] = 1; /* it is borrowed */
+  assert_int_equal(lathe_rt_run(x, &err), 0);
+  assert_memory_equal(y->data, ((float[]){3, 42, 63, 84}), 16);
+  n = 3;
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "input 'x' has shape (3,), wants Tensor");
+  n = 4;
+  t.dtype = (LatheRtDType){0, 32, 1};
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "input 'x' is int32, wants float32");
+  assert_int_equal(lathe_rt_set_input(x, 1, &t, &err), LATHE_RT_ARGUMENT);
+  t = vec((float *)((char *)a + 2), &n);
+  assert_int_equal(lathe_rt_set_input_view(x, 0, &t, &err), LATHE_RT_ARGUMENT);
+  assert_non_null(strstr(err.text, "cannot be borrowed"));
+  lathe_rt_executor_free(x);
+}
+
+static int32_t stop_at_second(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
+                              const LatheRtTensor *const *out)
+{
+  (void)seconds;
+  assert_int_equal(node, 0);
+  assert_int_equal(nout, 1);
+  assert_int_equal(out[0]->ndim, 1);
+  assert_non_null(in[0]->data);
+  int *seen = user;
+  seen[*seen + 1] = nin;
+  return ++*seen == 2 ? 5 : 0;
+}
+
+static void test_dynamic(void **state)
+{
+  (void)state;
+  Blob o;
+  dynamic_model(&o);
+  LatheRtModule *module = open_module();
+  LatheRtModel *m;
+  LatheRtError err;
+  if (wrap(module, o.b, o.n, &m, &err)) fail_msg("%s", err.text);
+  LatheRtExecutor *x;
+  assert_int_equal(lathe_rt_executor_new(m, &x, &err), 0);
+  float a[26] = {1, 2, 3, 4};
+  for (int64_t n = 1; n < 5; n++) {
+    LatheRtTensor t = vec(a, &n);
+    assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), 0);
+    assert_int_equal(lathe_rt_set_input_view(x, 1, &t, &err), 0);
+    if (lathe_rt_run(x, &err)) fail_msg("%s", err.text);
+    const LatheRtTensor *y;
+    assert_int_equal(lathe_rt_get_output(x, 0, &y, &err), 0);
+    assert_int_equal(y->shape[0], n);
+    for (int i = 0; i < n; i++) assert_true(((float *)y->data)[i] == a[i] * (float)n);
+  }
+  int64_t n = 2, k = 3;
+  LatheRtTensor t = vec(a, &n), u = vec(a, &k);
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), 0);
+  assert_int_equal(lathe_rt_set_input(x, 1, &u, &err), 0);
+  assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "input 'z' has n = 3, input 'x' has n = 2");
+  n = k = 0;
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), 0);
+  assert_int_equal(lathe_rt_set_input(x, 1, &u, &err), 0);
+  assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "x is empty");
+  n = k = 26; /* the kernel refuses this */
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), 0);
+  assert_int_equal(lathe_rt_set_input(x, 1, &u, &err), 0);
+  assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_KERNEL);
+  assert_string_equal(err.text, "node 'node' (scale): stopped with status 7");
+  n = k = 4;
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), 0);
+  assert_int_equal(lathe_rt_set_input(x, 1, &u, &err), 0);
+  int seen[4] = {0};
+  lathe_rt_executor_watch(x, stop_at_second, seen);
+  assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_KERNEL);
+  assert_int_equal(seen[0], 2);
+  assert_int_equal(seen[1], 2);
+  assert_int_equal(seen[2], 1);
+  lathe_rt_executor_watch(x, NULL, NULL);
+  assert_int_equal(lathe_rt_run(x, &err), 0);
+  lathe_rt_executor_free(x);
+  lathe_rt_model_free(m);
+  lathe_rt_module_free(module);
+}
+
+/* ---- broken ones ------------------------------------------------------------------------------------- */
+
+/* Loads and, where that succeeds, runs; whatever happens, nothing crashes. */
+static bool survive(LatheRtModule *module, const unsigned char *bytes, size_t n)
+{
+  LatheRtModel *m;
+  LatheRtError err = {""};
+  LatheRtCode code = wrap(module, bytes, n, &m, &err);
+  if (code != LATHE_RT_OK) {
+    assert_true(strlen(err.text) > 10);
+    return false;
+  }
+  LatheRtExecutor *x;
+  const LatheRtPort *port;
+  if (lathe_rt_executor_new(m, &x, &err) == LATHE_RT_OK) {
+    float a[64] = {0};
+    for (int i = 0; i < lathe_rt_model_inputs(m, &port); i++) {
+      int64_t d = 4;
+      LatheRtTensor t = vec(a, &d);
+      code = lathe_rt_set_input(x, i, &t, &err);
+    }
+    if (lathe_rt_model_info(m).is_dynamic < 2) code = lathe_rt_run(x, &err);
+    lathe_rt_executor_free(x);
+  }
+  lathe_rt_model_free(m);
+  return true;
+}
+
+static void test_broken(void **state)
+{
+  (void)state;
+  LatheRtModule *module = open_module();
+  for (int which = 0; which < 2; which++) {
+    Blob o;
+    if (which) dynamic_model(&o);
+    else static_model(&o);
+    for (size_t n = 0; n < o.n; n++) { /* truncated, at an address whose end is the end of its memory */
+      unsigned char *exact = malloc(n ? n : 1);
+      memcpy(exact, o.b, n);
+      assert_false(survive(module, exact, n));
+      free(exact);
+    }
+    for (size_t i = 0; i < o.n; i++) {
+      static const unsigned char values[] = {0, 1, 2, 5, 0x40, 0x7f, 0x80, 0xff};
+      for (size_t v = 0; v < sizeof values; v++) {
+        unsigned char before = o.b[i];
+        o.b[i] = values[v];
+        survive(module, o.b, o.n);
+        o.b[i] = (unsigned char)(before ^ (1u << v));
+        survive(module, o.b, o.n);
+        o.b[i] = before;
+      }
+    }
+    o.b[o.n] = 0;
+    assert_false(survive(module, o.b, o.n + 1));
+  }
+  lathe_rt_module_free(module);
+}
+
+static void test_sentences(void **state)
+{
+  (void)state;
+  LatheRtModule *module = open_module();
+  LatheRtModel *m;
+  LatheRtError err;
+  Blob o;
+  static_model(&o);
+  o.b[8] = 9;
+  assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_UNSUPPORTED);
+  assert_string_equal(err.text, "the model is of format 9, this runtime reads 1; compile it again");
+  o.b[0] = 'X';
+  assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_ARGUMENT);
+  assert_non_null(strstr(err.text, "it has no mark"));
+  assert_int_equal(lathe_rt_model_of(module, &m, &err), LATHE_RT_NOT_FOUND);
+  assert_string_equal(err.text, "the module has kernels alone, no model");
+  assert_int_equal(lathe_rt_model_load("/nonexistent/model.so", &m, &err), LATHE_RT_NOT_FOUND);
+  lathe_rt_module_free(module);
+}
+
+/* ---- threads --------------------------------------------------------------------------------------------- */
+
+static void *run_many(void *arg)
+{
+  LatheRtExecutor *x;
+  LatheRtError err;
+  if (lathe_rt_executor_new(arg, &x, &err)) return "executor_new";
+  for (int r = 0; r < 500; r++) {
+    float a[4] = {(float)r, 1, 2, 3};
+    int64_t n = 4;
+    LatheRtTensor t = vec(a, &n);
+    const LatheRtTensor *y;
+    if (lathe_rt_set_input(x, 0, &t, &err) || lathe_rt_run(x, &err) || lathe_rt_get_output(x, 0, &y, &err)) return "run";
+    if (((float *)y->data)[0] != 2 * (float)r + 1) return "value";
+  }
+  lathe_rt_executor_free(x);
+  return NULL;
+}
+
+static void test_threads(void **state)
+{
+  (void)state;
+  Blob o;
+  static_model(&o);
+  LatheRtModule *module = open_module();
+  LatheRtModel *m;
+  LatheRtError err;
+  assert_int_equal(wrap(module, o.b, o.n, &m, &err), 0);
+  pthread_t thread[4];
+  for (int i = 0; i < 4; i++) pthread_create(&thread[i], NULL, run_many, m);
+  for (int i = 0; i < 4; i++) {
+    void *why;
+    pthread_join(thread[i], &why);
+    if (why) fail_msg("%s", (char *)why);
+  }
+  lathe_rt_model_free(m);
+  lathe_rt_module_free(module);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_static), cmocka_unit_test(test_dynamic),  cmocka_unit_test(test_broken),
+      cmocka_unit_test(test_sentences), cmocka_unit_test(test_threads),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,94 @@
+/* api_model.c: models in one call, for C programs: import, passes and compilation through the
+ * functions of the table. */
+#include "api/api.h"
+
+static LatheValue val_text(const char *s) { return s ? (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)} : api_val_none(); }
+static LatheValue val_list(const LatheValue *v, int64_t n) { return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n}; }
+
+/* Handles made on the way to the result. */
+typedef struct Made {
+  LatheContext *c;
+  LatheValue v[4];
+  int n;
+} Made;
+
+static int32_t make(Made *made, const char *function, int n, const LatheValue *args, LatheValue *out)
+{
+  int32_t code = lathe_call(made->c, function, n, args, out);
+  if (code == 0 && out->tag == LATHE_OBJECT) made->v[made->n++] = *out;
+  return code;
+}
+
+static int32_t import(Made *made, const char *path, const LatheCompileOptions *o, LatheValue *module)
+{
+  enum { MAX_SHAPES = 64, MAX_DIMS = 8 };
+  static const LatheValue none;
+  LatheValue dims[MAX_SHAPES][MAX_DIMS], pair[MAX_SHAPES][2], list[MAX_SHAPES], report;
+  int n = o->nshapes < MAX_SHAPES ? o->nshapes : MAX_SHAPES;
+  for (int i = 0; i < n; i++) {
+    int nd = o->shapes[i].ndim < MAX_DIMS ? o->shapes[i].ndim : MAX_DIMS;
+    for (int k = 0; k < nd; k++) dims[i][k] = o->shapes[i].dims[k] < 0 ? none : api_val_int(o->shapes[i].dims[k]);
+    pair[i][0] = val_text(o->shapes[i].input);
+    pair[i][1] = val_list(dims[i], nd);
+    list[i] = val_list(pair[i], 2);
+  }
+  LatheValue args[] = {none, none, val_text(path), val_list(list, n), val_text(o->external_data_root)};
+  int32_t code = lathe_call(made->c, "onnx_import", 5, args, &report);
+  if (code == 0) made->v[made->n++] = *module = report.u.list[0];
+  return code;
+}
+
+static int32_t compile(Made *made, const char *path, const LatheCompileOptions *options, LatheValue *compiled)
+{
+  static const LatheCompileOptions usual = {.opt_level = 3};
+  const LatheCompileOptions *o = options ? options : &usual;
+  LatheValue module, target, passes, text = val_text(o->target);
+  int32_t code = import(made, path, o, &module);
+  if (code == 0) code = make(made, "target", 1, &text, &target);
+  LatheValue context[] = {api_val_int(o->opt_level), val_list(NULL, 0), val_list(NULL, 0), val_list(NULL, 0), target};
+  if (code == 0) code = make(made, "pass_context", 5, context, &passes);
+  LatheValue args[] = {module, target, passes};
+  return code == 0 ? make(made, "compile", 3, args, compiled) : code;
+}
+
+static void give_back(Made *made)
+{
+  for (int i = 0; i < made->n; i++) lathe_object_release(made->v[i].kind, made->v[i].u.p);
+}
+
+int32_t lathe_compile_onnx(LatheContext *c, const char *path, const LatheCompileOptions *options, const char *output)
+{
+  Made made = {.c = c};
+  LatheValue compiled, none;
+  int32_t code = compile(&made, path, options, &compiled);
+  LatheValue args[] = {compiled, val_text(output)};
+  if (code == 0) code = lathe_call(c, "compiled_export", 2, args, &none);
+  give_back(&made);
+  return code;
+}
+
+/* The code and the weights of a model in memory are those of the compiled one. */
+typedef struct Keep {
+  LatheContext *context;
+  Handle *compiled;
+} Keep;
+
+static void keep_model(Ctx *ctx, void *arg)
+{
+  Keep *keep = arg;
+  Kept *k = mem_alloc(ctx, sizeof *k);
+  *k = (Kept){keep->context->models, api_handle_retain(keep->compiled)};
+  keep->context->models = k;
+}
+
+int32_t lathe_load_onnx(LatheContext *c, const char *path, const LatheCompileOptions *options, LatheRtModel **out)
+{
+  Made made = {.c = c};
+  LatheValue compiled, address;
+  int32_t code = compile(&made, path, options, &compiled);
+  if (code == 0) code = lathe_call(c, "compiled_runtime", 1, &compiled, &address);
+  if (code == 0) code = (int32_t)protect(c->ctx, keep_model, &(Keep){c, compiled.u.p});
+  if (code == 0) *out = lathe_rt_model_retain((LatheRtModel *)(intptr_t)address.u.i);
+  give_back(&made);
+  return code;
+}

@@ -1,0 +1,80 @@
+/* fuzz_artefact.c: the loader of models on hostile bytes.
+ *
+ * The input is a program (runtime/model_format.h) over two hand-written kernels and some
+ * weights.  It must load or be refused with a sentence; what loads is run, loops apart:
+ * a program may loop for ever. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lathe_rt.h"
+
+static int32_t add_call(const LatheRtSlot *s, void *workspace, const LatheRtCalls *rt)
+{
+  if (workspace) memset(workspace, 1, 64 + 64 * (size_t)rt->num_workers);
+  for (int64_t i = 0; i < s[3].i; i++) ((float *)s[2].p)[i] = ((const float *)s[0].p)[i] + ((const float *)s[1].p)[i];
+  return 0;
+}
+static void add_shape(const LatheRtSlot *s, int64_t *out)
+{
+  out[0] = out[1] = out[2] = s[3].i;
+  out[3] = out[4] = 64;
+}
+static int32_t scale_call(const LatheRtSlot *s, void *workspace, const LatheRtCalls *rt)
+{
+  (void)workspace, (void)rt;
+  for (int64_t i = 0; i < s[3].i; i++) ((float *)s[1].p)[i] = ((const float *)s[0].p)[i] * (float)s[2].f;
+  return 0;
+}
+static void scale_shape(const LatheRtSlot *s, int64_t *out)
+{
+  out[0] = out[1] = s[3].i;
+  out[2] = out[3] = 0;
+}
+static const LatheRtArgInfo add_args[] = {{"a", {2, 32, 1}, 1, 0}, {"b", {2, 32, 1}, 1, 0}, {"c", {2, 32, 1}, 1, 1}};
+static const LatheRtArgInfo scale_args[] = {{"x", {2, 32, 1}, 1, 0}, {"y", {2, 32, 1}, 1, 1}, {"k", {2, 32, 1}, -1, 0}};
+static const LatheRtSizeInfo sizes[] = {{"n", 0, 0}};
+static const LatheRtFuncInfo funcs[] = {
+    {"add", add_call, add_shape, 3, 1, add_args, sizes},
+    {"scale", scale_call, scale_shape, 3, 1, scale_args, sizes},
+};
+static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 2, NULL, "", funcs};
+static _Alignas(64) const float weights[16] = {1, 2, 3, 4};
+
+enum { MOST_STORAGE = 1 << 24 };
+
+static void run(LatheRtModel *m)
+{
+  LatheRtExecutor *x;
+  LatheRtError err;
+  LatheRtModelInfo about = lathe_rt_model_info(m);
+  if (about.storage_bytes > MOST_STORAGE || lathe_rt_executor_new(m, &x, &err)) return;
+  const LatheRtPort *port;
+  float a[64] = {0};
+  LatheRtCode code = LATHE_RT_OK;
+  for (int32_t i = 0; i < lathe_rt_model_inputs(m, &port); i++) {
+    int64_t dim = 4;
+    LatheRtTensor t = {.data = a, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = &dim};
+    code = lathe_rt_set_input(x, i, &t, &err);
+  }
+  if (about.is_dynamic < 2) code = lathe_rt_run(x, &err);
+  (void)code;
+  lathe_rt_executor_free(x);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+  LatheRtModule *module;
+  LatheRtModel *m;
+  LatheRtError err = {""};
+  if (lathe_rt_module_wrap(&info, NULL, NULL, &module, &err)) abort();
+  LatheRtModelData data = {.magic = "LATHEMD", .program = bytes, .program_bytes = n, .weights = weights, .weights_bytes = sizeof weights};
+  if (lathe_rt_model_wrap(module, &data, NULL, NULL, &m, &err)) {
+    if (!err.text[0]) abort();
+  } else {
+    run(m);
+    lathe_rt_model_free(m);
+  }
+  lathe_rt_module_free(module);
+  return 0;
+}

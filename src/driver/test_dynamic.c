@@ -1,0 +1,169 @@
+/* test_dynamic.c: sizes known at run time only, branches, loops, tuples, sequences. */
+#include "driver/test_driver.h"
+
+static void test_symbolic(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%a: Tensor[(n, 2), float32], %b: Tensor[(n, 2), float32]) {\n"
+                         "  concatenate((add(%a, %b), %a), axis=0)\n"
+                         "}\n");
+  float a[] = {1, 2, 3, 4, 5, 6}, b[] = {10, 20, 30, 40, 50, 60};
+  for (int64_t n = 1; n <= 3; n++) {
+    set(w.x, 0, tensor(F32, a, SHAPE(n, 2)));
+    set(w.x, 1, tensor(F32, b, SHAPE(n, 2)));
+    run(w.x);
+    const LatheRtTensor *y = output(w.x, 0);
+    assert_int_equal(y->ndim, 2);
+    assert_int_equal(y->shape[0], 2 * n);
+    float want[12];
+    for (int i = 0; i < 2 * n; i++) want[i] = a[i] + b[i], want[2 * n + i] = a[i];
+    expect_floats(y, (int)(4 * n), want, 0);
+  }
+  set(w.x, 1, tensor(F32, b, SHAPE(2, 2)));
+  LatheRtError err;
+  assert_int_equal(lathe_rt_run(w.x, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "input 'b' has n = 2, input 'a' has n = 3");
+  LatheRtTensor bad = tensor(F32, b, SHAPE(2, 3));
+  assert_int_equal(lathe_rt_set_input(w.x, 1, &bad, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "input 'b' has shape (2, 3), wants Tensor[(n, 2), float32]");
+  close_world(&w);
+}
+
+/* Only one branch is evaluated; what both need is computed once. */
+static void test_if(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%c: Tensor[(), bool], %x: Tensor[(3), float32]) {\n"
+                         "  %0 = exp(%x);\n"
+                         "  if (%c) { add(%0, %x) } else { subtract(%0, %x) }\n"
+                         "}\n");
+  float x[] = {0, 0, 0}, one[] = {1, 1, 1};
+  for (int i = 0; i < 2; i++) {
+    uint8_t c = (uint8_t)i;
+    set(w.x, 0, tensor(BOOL, &c, 0, NULL));
+    set(w.x, 1, tensor(F32, x, SHAPE(3)));
+    run(w.x);
+    expect_floats(output(w.x, 0), 3, one, 0);
+    x[1] = 0;
+  }
+  float y[] = {1, 2, 3}, sum[] = {3.7182817f, 9.389056f, 23.085537f}, difference[] = {1.7182817f, 5.389056f, 17.085537f};
+  uint8_t yes = 1, no = 0;
+  set(w.x, 0, tensor(BOOL, &yes, 0, NULL));
+  set(w.x, 1, tensor(F32, y, SHAPE(3)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 3, sum, 1e-5f);
+  set(w.x, 0, tensor(BOOL, &no, 0, NULL));
+  run(w.x);
+  expect_floats(output(w.x, 0), 3, difference, 1e-5f);
+  close_world(&w);
+}
+
+/* A loop of 100,000 turns as recursion: in constant space, since the call is a tail call. */
+static void test_loop(void **state)
+{
+  (void)state;
+  World w = compile_text("def @loop(%i: Tensor[(), int32], %n: Tensor[(), int32], %x: Tensor[(2), float32]) -> Tensor[(2), float32] {\n"
+                         "  if (less(%i, %n)) {\n"
+                         "    @loop(add(%i, 1), %n, add(%x, 1f))\n"
+                         "  } else {\n"
+                         "    %x\n"
+                         "  }\n"
+                         "}\n"
+                         "def @main(%n: Tensor[(), int32], %x: Tensor[(2), float32]) {\n"
+                         "  @loop(0, %n, %x)\n"
+                         "}\n");
+  float x[] = {0, 0.5f};
+  int32_t n = 20000;
+  set(w.x, 0, tensor(I32, &n, 0, NULL));
+  set(w.x, 1, tensor(F32, x, SHAPE(2)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 2, (float[]){20000, 20000.5f}, 0);
+  uint64_t storage;
+  lathe_rt_executor_memory(w.x, &storage, NULL);
+  assert_true(storage < 10000);
+  assert_int_equal(lathe_rt_model_info(compiled_model(w.c)).is_dynamic, 2);
+  close_world(&w);
+}
+
+/* A local function that captures %k and calls itself, and a call that is no tail call. */
+static void test_local_function(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%n: Tensor[(), int32], %k: Tensor[(), float32]) {\n"
+                         "  let %power: fn (Tensor[(), int32]) -> Tensor[(), float32] = fn (%i: Tensor[(), int32]) -> Tensor[(), float32] {\n"
+                         "    if (greater(%i, 0)) { multiply(%power(subtract(%i, 1)), %k) } else { 1f }\n"
+                         "  };\n"
+                         "  (%power(%n), %power(add(%n, 1)))\n"
+                         "}\n");
+  int32_t n = 5;
+  float k = 2;
+  set(w.x, 0, tensor(I32, &n, 0, NULL));
+  set(w.x, 1, tensor(F32, &k, 0, NULL));
+  run(w.x);
+  expect_floats(output(w.x, 0), 1, (float[]){32}, 0);
+  expect_floats(output(w.x, 1), 1, (float[]){64}, 0);
+  close_world(&w);
+}
+
+/* The size of the output is an element of a tensor that the model computes. */
+static void test_size_from_value(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%x: Tensor[(n), float32], %s: Tensor[(2), int64]) {\n"
+                         "  dyn.reshape(%x, add(%s, 1i64))\n"
+                         "}\n");
+  float x[] = {1, 2, 3, 4, 5, 6};
+  int64_t s[] = {1, 2};
+  set(w.x, 0, tensor(F32, x, SHAPE(6)));
+  set(w.x, 1, tensor(I64, s, SHAPE(2)));
+  run(w.x);
+  const LatheRtTensor *y = output(w.x, 0);
+  assert_int_equal(y->ndim, 2);
+  assert_int_equal(y->shape[0], 2);
+  assert_int_equal(y->shape[1], 3);
+  expect_floats(y, 6, x, 0);
+  s[1] = 3;
+  set(w.x, 1, tensor(I64, s, SHAPE(2)));
+  LatheRtError err;
+  assert_int_equal(lathe_rt_run(w.x, &err), LATHE_RT_ARGUMENT);
+  close_world(&w);
+}
+
+static void test_sequence(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%x: Tensor[(2, 4), float32], %p: Tensor[(), int64]) {\n"
+                         "  %0 = sequence.split(%x, axis=1, keepdims=True);\n"
+                         "  %1 = sequence.insert(%0, sequence.at(%0, %p), 0i64);\n"
+                         "  (sequence.concat(%1, axis=1, new_axis=False), sequence.length(%1), %1)\n"
+                         "}\n");
+  float x[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  int64_t p = -2;
+  set(w.x, 0, tensor(F32, x, SHAPE(2, 4)));
+  set(w.x, 1, tensor(I64, &p, 0, NULL));
+  run(w.x);
+  expect_floats(output(w.x, 0), 10, (float[]){3, 1, 2, 3, 4, 7, 5, 6, 7, 8}, 0);
+  assert_int_equal(*(int64_t *)output(w.x, 1)->data, 5);
+  int32_t n;
+  const LatheRtTensor *const *item;
+  LatheRtError err;
+  assert_int_equal(lathe_rt_get_output_items(w.x, 2, &n, &item, &err), 0);
+  assert_int_equal(n, 5);
+  expect_floats(item[4], 2, (float[]){4, 8}, 0);
+  const LatheRtTensor *t;
+  assert_int_equal(lathe_rt_get_output(w.x, 2, &t, &err), LATHE_RT_ARGUMENT);
+  p = 4;
+  set(w.x, 1, tensor(I64, &p, 0, NULL));
+  assert_int_equal(lathe_rt_run(w.x, &err), LATHE_RT_ARGUMENT);
+  assert_non_null(strstr(err.text, "position 4 in a sequence of 4 items"));
+  close_world(&w);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_symbolic),       cmocka_unit_test(test_if),       cmocka_unit_test(test_loop), cmocka_unit_test(test_local_function),
+      cmocka_unit_test(test_size_from_value), cmocka_unit_test(test_sequence),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

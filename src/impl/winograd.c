@@ -1,0 +1,118 @@
+/* winograd.c: Winograd's convolution over blocks of channels.
+ *
+ *   for channel block, tile:   transform the tile's data, one vector of channels at a time     threads
+ *   for eps, nu:               a matrix product, tiles by output channels, in register tiles   threads
+ *   for channel block, row of tiles: transform back, epilogue, store                          threads
+ *
+ * The transformations are written out; their matrices have become sums without zeros. */
+#include "impl/internal.h"
+#include "op/nn.h"
+
+bool winograd_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  if (call->type->dtype.code != DT_FLOAT) return false;
+  for (int d = 1; d < 5; d++)
+    if (call->type->shape[d]->kind != E_INT) return false;
+  return true;
+}
+
+static BlockRV stage_block(ImplGroup *g, const char *name)
+{
+  for (int i = 0; i < g->nanchor; i++)
+    if (!strcmp(g->anchor_op[i]->name, name)) return sched_get_block(g->s, map_get(&g->names, g->anchor_op[i]));
+  raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s has no stage '%s'", g->anchor->u.call.op->name, name);
+}
+
+/* Unrolls the loops of a block from `from` to the last but one and makes vectors of the last. */
+static void write_out(ImplGroup *g, BlockRV block, int from)
+{
+  LoopRV *loop;
+  int n = sched_get_loops(g->s, block, g->arena, &loop);
+  for (int i = from; i < n - 1; i++) sched_unroll(g->s, loop[i]);
+  sched_vectorize(g->s, loop[n - 1]);
+}
+
+static void transform_data(ImplGroup *g)
+{
+  BlockRV rows = stage_block(g, "data_rows"), tiles = stage_block(g, "data_tiles");
+  LoopRV *l;
+  sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co p ci */
+  LoopRV order[] = {l[2], l[3], l[0], l[1], l[4]};
+  sched_reorder(g->s, 5, order);
+  sched_compute_at(g->s, rows, order[1], false, -1);
+  sched_set_scope(g->s, rows, 0, "local");
+  write_out(g, rows, 2);
+  write_out(g, tiles, 2);
+  sched_parallel(g->s, sched_fuse(g->s, 2, order, true));
+}
+
+static void multiply(ImplGroup *g)
+{
+  BlockRV product = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, product, n);                               /* eps nu oo p oi, rco rci */
+  if (n->n != 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
+  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(n->loop[4].extent, lanes), p = n->loop[3].extent;
+  Tile tile = tile_best(g->target, vectors, n->loop[2].extent, 1, p ? p : 1 << 20);
+  LoopRV oi, pi, step, oo = split_by(g, n->loop[2].rv, tile.o, &oi), po = split_by(g, n->loop[3].rv, tile.x, &pi);
+  int64_t steps = tile_steps(tile.o * tile.x * vectors, n->loop[6].extent);
+  LoopRV ci = split_by(g, n->loop[6].rv, steps, &step);
+  LoopRV order[] = {n->loop[0].rv, n->loop[1].rv, oo, po, n->loop[5].rv, ci, step, oi, pi, n->loop[4].rv};
+  sched_reorder(g->s, 10, order);
+  BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
+  sched_reverse_compute_at(g->s, store, po, true, -1);
+  write_out(g, store, 4);
+  sched_unroll(g->s, step), sched_unroll(g->s, oi), sched_unroll(g->s, pi);
+  sched_vectorize(g->s, n->loop[4].rv);
+  sched_decompose_reduction(g->s, product, order[4]);
+  sched_parallel(g->s, sched_fuse(g->s, 3, order, true));
+}
+
+static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
+{
+  BlockRV rows = stage_block(g, "out_rows"), tiles = stage_block(g, "out_tiles");
+  LoopRV *l, hi, wi;
+  int n = sched_get_loops(g->s, last, g->arena, &l);      /* n oo h w oi */
+  if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "what follows the convolution is not over NCHWc");
+  int64_t height = 0;
+  const Expr *h = sched_loop_stmt(g->s, l[2])->u.loop.extent;
+  if (h->kind == E_INT) height = h->u.i;
+  LoopRV oi = l[4], ho = split_by(g, l[2], tile, &hi), wo = split_by(g, l[3], tile, &wi);
+  LoopRV order[] = {l[0], l[1], ho, wo, hi, wi, oi};
+  sched_reorder(g->s, 7, order);
+  sched_compute_at(g->s, tiles, wo, false, -1);
+  sched_compute_at(g->s, rows, wo, false, -1);
+  sched_set_scope(g->s, tiles, 0, "local");
+  sched_set_scope(g->s, rows, 0, "local");
+  write_out(g, rows, 4);
+  write_out(g, tiles, 4);
+  write_out(g, last, 4);
+  sched_parallel(g->s, sched_fuse(g->s, height && height % tile == 0 ? 3 : 2, order, true));
+}
+
+/* The blocks behind the convolution put together into one. */
+static BlockRV last_block(ImplGroup *g)
+{
+  BlockRV out = stage_block(g, "conv2d_winograd"), *user;
+  for (int i = 0; i < 64; i++) {
+    int n = sched_get_consumers(g->s, out, g->arena, &user);
+    if (!n) return out;
+    BlockRV next = user[0];
+    const Block *b = sched_block_stmt(g->s, next)->u.block;
+    if (n > 1 || !block_is_injective(b)) return out;
+    sched_compute_inline(g->s, out);
+    out = next;
+  }
+  return out;
+}
+
+void winograd_schedule(ImplGroup *g)
+{
+  const WinogradAttrs *a = g->anchor->u.call.attrs;
+  BlockRV last = last_block(g);
+  transform_output(g, last, a->tile_size);
+  multiply(g);
+  transform_data(g);
+  generic_rest(g);
+}

@@ -1,0 +1,155 @@
+/* nn_winograd_blocked.c: Winograd's convolution over blocks of channels.
+ *
+ *   data    (n, C/c, h, w, c)                    NCHW16c
+ *   weight  (alpha, alpha, O/o, C, o)            transformed before, vectors of output channels
+ *   result  (n, O/o, h', w', o)
+ *
+ * Both transformations go along one dimension at a time.  An element is a sum over a row of a
+ * constant matrix, without its zeros: which row is chosen by the index, which a schedule
+ * writes out.  Stages: data_pad, data_rows, data_tiles, bgemm, out_rows, out_tiles, conv2d_winograd. */
+#include "op/nn_kit.h"
+
+typedef struct Blocked {
+  WinogradMatrices q;
+  int64_t before[2], after[2], cb, ob;
+  const Expr *n, *co, *oo, *in[2], *out[2], *tiles[2], *p;
+  DType dtype;
+} Blocked;
+
+static int64_t block_of(OpCall *c, const char *attribute, const char *text)
+{
+  Layout l = nn_layout(c, attribute, text);
+  if (l.n != 5 || strcmp((char[]){l.letter[0], l.letter[1], l.letter[2], l.letter[3], l.letter[4], 0}, "NCHWc"))
+    op_raise(c, ERR_ARGUMENT, "%s '%s' is not of the form NCHW16c", attribute, text);
+  return l.factor[4];
+}
+
+static Blocked blocked_of(OpCall *c)
+{
+  const WinogradAttrs *a = c->attrs;
+  nn_want_rank(c, 0, "data", 5);
+  nn_want_rank(c, 1, "weight", 5);
+  const Type *x = c->arg[0], *k = c->arg[1];
+  Blocked v = {.n = x->shape[0], .co = x->shape[1], .oo = k->shape[2], .in = {x->shape[2], x->shape[3]}, .dtype = x->dtype};
+  v.cb = block_of(c, "data_layout", a->data_layout);
+  v.ob = block_of(c, "out_layout", a->out_layout && *a->out_layout ? a->out_layout : a->data_layout);
+  int64_t r[2];
+  nn_ints(c, "kernel_size", a->kernel_size, 2, 3, 1, r);
+  if (r[0] != r[1] || a->groups != 1) op_raise(c, ERR_UNSUPPORTED, "only square kernels and one group are supported");
+  if (!winograd_matrices((int)a->tile_size, (int)r[0], &v.q)) op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " is not supported", a->tile_size);
+  nn_padding(c, a->padding, 2, v.before, v.after);
+  if (nn_dims_differ(c->m, nn_simplify(c->m, expr_mul(c->m, v.co, expr_i32(c->m, v.cb))), k->shape[3]) ||
+      nn_dims_differ(c->m, k->shape[0], expr_i32(c->m, v.q.alpha)) || nn_dims_differ(c->m, k->shape[1], expr_i32(c->m, v.q.alpha)) ||
+      nn_dims_differ(c->m, k->shape[4], expr_i32(c->m, v.ob)))
+    op_raise(c, ERR_SHAPE, "weight %s does not fit data %s with tiles of %" PRId64, nn_arg_shape(c, 1), nn_arg_shape(c, 0), a->tile_size);
+  static const char *const names[] = {"height", "width"};
+  for (int d = 0; d < 2; d++) {
+    v.out[d] = nn_windows(c, names[d], v.in[d], r[d], 1, 1, v.before[d], v.after[d]);
+    v.tiles[d] = nn_simplify(c->m, nn_ceildiv(c->m, v.out[d], expr_i32(c->m, v.q.tile)));
+  }
+  v.p = nn_simplify(c->m, expr_mul(c->m, v.n, expr_mul(c->m, v.tiles[0], v.tiles[1])));
+  return v;
+}
+
+static const Type *blocked_type(OpCall *c)
+{
+  Blocked v = blocked_of(c);
+  return type_tensor(c->m, v.dtype, 5, (const Expr *[]){v.n, v.oo, v.out[0], v.out[1], expr_i32(c->m, v.ob)});
+}
+
+/* Row `row` of a matrix times the elements e[0 … n): zeros left out, ones not multiplied. */
+static const Expr *row_sum(Module *m, DType t, const double *row, int n, const Expr *const *e)
+{
+  const Expr *sum = NULL;
+  for (int i = 0; i < n; i++) {
+    if (row[i] == 0) continue;
+    bool minus = sum && row[i] < 0;
+    double f = minus ? -row[i] : row[i];
+    const Expr *term = f == 1 ? e[i] : expr_mul(m, e[i], expr_const(m, t, f));
+    sum = !sum ? term : minus ? expr_sub(m, sum, term) : expr_add(m, sum, term);
+  }
+  return sum ? sum : expr_const(m, t, 0);
+}
+
+/* The sum of the row that `at` names. */
+static const Expr *chosen_row(Module *m, DType t, const double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at, const Expr *const *e)
+{
+  const Expr *value = row_sum(m, t, v[rows - 1], n, e);
+  for (int i = rows - 2; i >= 0; i--) value = expr_select(m, expr_binary(m, E_EQ, at, expr_i32(m, i)), row_sum(m, t, v[i], n, e), value);
+  return value;
+}
+
+static const Tensor *pad_tiles(Module *m, const Blocked *v, const Tensor *x)
+{
+  const Expr *shape[5] = {v->n, v->co, NULL, NULL, expr_i32(m, v->cb)}, *index[5], *cond = NULL;
+  for (int d = 0; d < 2; d++)
+    shape[2 + d] = nn_simplify(m, expr_add(m, expr_mul(m, v->tiles[d], expr_i32(m, v->q.tile)), expr_i32(m, v->q.r - 1)));
+  Stage s = nn_stage(m, 5, shape, NULL);
+  for (int d = 0; d < 5; d++) index[d] = s.at[d];
+  for (int d = 0; d < 2; d++) {
+    index[2 + d] = expr_sub(m, s.at[2 + d], expr_i32(m, v->before[d]));
+    cond = nn_and(m, cond, nn_inside(m, index[2 + d], v->in[d]));
+  }
+  return nn_finish(&s, "data_pad", "injective,pad", nn_if(m, cond, nn_read(m, x, index), expr_const(m, v->dtype, 0)));
+}
+
+static const Tensor *transform_data(Module *m, const Blocked *v, const Tensor *pad)
+{
+  const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *cb = expr_i32(m, v->cb), *e[WINOGRAD_MAX];
+  Stage s = nn_stage(m, 5, (const Expr *[]){v->co, v->p, alpha, alpha, cb}, "co p eps j ci");
+  const Expr *w = expr_floormod(m, s.at[1], v->tiles[1]), *h = expr_floormod(m, expr_floordiv(m, s.at[1], v->tiles[1]), v->tiles[0]);
+  const Expr *n = expr_floordiv(m, s.at[1], nn_simplify(m, expr_mul(m, v->tiles[0], v->tiles[1])));
+  for (int i = 0; i < v->q.alpha; i++)
+    e[i] = nn_read(m, pad, (const Expr *[]){nn_index(&s, n), s.at[0], nn_index(&s, expr_add(m, expr_mul(m, h, tile), expr_i32(m, i))),
+                                            nn_index(&s, expr_add(m, expr_mul(m, w, tile), s.at[3])), s.at[4]});
+  const Tensor *rows = nn_finish(&s, "data_rows", "winograd_rows", chosen_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, s.at[2], e));
+  Stage t = nn_stage(m, 5, (const Expr *[]){alpha, alpha, v->co, v->p, cb}, "eps nu co p ci");
+  for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.at[2], t.at[3], t.at[0], expr_i32(m, i), t.at[4]});
+  return nn_finish(&t, "data_tiles", "winograd_tiles", chosen_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.at[1], e));
+}
+
+static const Tensor *multiply_tiles(Module *m, const Blocked *v, const Tensor *u, const Tensor *x)
+{
+  const Expr *alpha = expr_i32(m, v->q.alpha), *cb = expr_i32(m, v->cb);
+  Stage s = nn_stage(m, 5, (const Expr *[]){alpha, alpha, v->oo, v->p, expr_i32(m, v->ob)}, "eps nu oo p oi");
+  const Expr *co = nn_reduce_axis(&s, "rco", v->co), *ci = nn_reduce_axis(&s, "rci", cb);
+  const Expr *w = nn_read(m, u, (const Expr *[]){s.at[0], s.at[1], s.at[2], expr_add(m, expr_mul(m, co, cb), ci), s.at[4]});
+  const Expr *d = nn_read(m, x, (const Expr *[]){s.at[0], s.at[1], co, s.at[3], ci});
+  return nn_finish(&s, "bgemm", "winograd_bgemm", nn_reduce(&s, "sum", expr_mul(m, d, w)));
+}
+
+static const Tensor *transform_output(Module *m, const Blocked *v, const Tensor *product)
+{
+  const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *ob = expr_i32(m, v->ob), *e[WINOGRAD_MAX];
+  Stage s = nn_stage(m, 5, (const Expr *[]){v->oo, v->p, tile, alpha, ob}, "oo p vh nu oi");
+  for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, product, (const Expr *[]){expr_i32(m, i), s.at[3], s.at[0], s.at[1], s.at[4]});
+  const Tensor *rows = nn_finish(&s, "out_rows", "winograd_rows", chosen_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, s.at[2], e));
+  Stage t = nn_stage(m, 5, (const Expr *[]){v->oo, v->p, tile, tile, ob}, "oo p vh vw oi");
+  for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.at[0], t.at[1], t.at[2], expr_i32(m, i), t.at[4]});
+  return nn_finish(&t, "out_tiles", "winograd_tiles", chosen_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, t.at[3], e));
+}
+
+static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  Module *m = c->m;
+  Blocked v = blocked_of(c);
+  const Tensor *x = transform_data(m, &v, pad_tiles(m, &v, in[0]));
+  const Tensor *y = transform_output(m, &v, multiply_tiles(m, &v, in[1], x));
+  const Expr *tile = expr_i32(m, v.q.tile);
+  Stage s = nn_stage(m, 5, c->out->shape, "n oo h w oi");
+  const Expr *row = expr_add(m, expr_mul(m, s.at[0], v.tiles[0]), expr_floordiv(m, s.at[2], tile));
+  const Expr *p = expr_add(m, expr_mul(m, row, v.tiles[1]), expr_floordiv(m, s.at[3], tile));
+  const Expr *at[] = {s.at[1], nn_index(&s, p), expr_floormod(m, s.at[2], tile), expr_floormod(m, s.at[3], tile), s.at[4]};
+  *out = nn_finish(&s, "conv2d_winograd", "conv2d_NCHWc_winograd", nn_read(m, y, at));
+}
+
+const OpDef op_nn_contrib_conv2d_winograd_nchwc = {
+  .name = "nn.contrib_conv2d_winograd_NCHWc",
+  .doc = "convolution over blocks of channels by Winograd's algorithm, the weight transformed before",
+  .args = "data, weight",
+  .min_args = 2, .max_args = 2,
+  .attrs = &Winograd_attrs,
+  .fuse = FUSE_OUT_ELEMWISE,
+  .type = blocked_type,
+  .compute = blocked_compute,
+};
