@@ -19,6 +19,9 @@ static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, const Value 
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %s of rank %d, wants %s of rank %d", f->name, i,
                    want->name, a, v->tensor.ndim, b, want->ndim);
   }
+  if (want->flags & ARG_WRITTEN && !v->writable)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s', which is written, is a constant or an input", f->name, i,
+                   want->name);
   slot->p = v->tensor.data;
   return LATHE_RT_OK;
 }

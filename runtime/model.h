@@ -107,6 +107,7 @@ typedef struct Storage {
 typedef struct List List;
 typedef struct Value {
   enum { VALUE_NONE, VALUE_TENSOR, VALUE_LIST } kind;
+  bool writable;              /* memory of the executor's own: kernels may write it */
   int32_t input;              /* static programs: 1 + the input whose memory this is; 0: none */
   Storage *storage;           /* NULL: borrowed (constants, views of the caller's memory) */
   List *list;

@@ -22,6 +22,7 @@ static LatheRtCode in_storage(LatheRtExecutor *x, Value *v, const Ins *ins, Lath
     return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a tensor of %zu bytes at %llu leaves its storage of %llu",
                    bytes, (unsigned long long)ins->place, (unsigned long long)x->model->storage_bytes);
   v->tensor.data = (char *)x->storage + ins->place;
+  v->writable = true;
   return LATHE_RT_OK;
 }
 

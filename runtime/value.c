@@ -90,6 +90,7 @@ void rt_value_clear(Heap *h, Value *v)
   v->storage = NULL;
   v->list = NULL;
   v->input = 0;
+  v->writable = false;
 }
 
 void rt_value_copy(Heap *h, Value *to, const Value *from)
@@ -100,6 +101,7 @@ void rt_value_copy(Heap *h, Value *to, const Value *from)
   rt_value_clear(h, to);
   to->kind = from->kind;
   to->input = from->input;
+  to->writable = from->writable;
   to->storage = from->storage;
   to->list = from->list;
   if (from->kind != VALUE_TENSOR) return;
@@ -127,6 +129,7 @@ LatheRtCode rt_value_tensor(Heap *h, Value *to, LatheRtDType dtype, int32_t ndim
   if (!s) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a tensor of %zu bytes", bytes);
   rt_value_set(to, dtype, ndim, dim, s + 1);
   to->storage = s;
+  to->writable = true;
   return LATHE_RT_OK;
 }
 

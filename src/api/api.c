@@ -9,7 +9,7 @@
 static const ApiFunction *const tables[] = {
     api_expr_functions,  api_node_functions,     api_tir_functions,   api_te_functions,
     api_stage_functions, api_schedule_functions, api_build_functions,
-    api_graph_functions, api_compile_functions,  api_userop_functions,
+    api_graph_functions, api_compile_functions,  api_userop_functions, api_pattern_functions, api_debug_functions,
 };
 #define NTABLES ((int)(sizeof tables / sizeof *tables))
 
@@ -38,16 +38,19 @@ LatheContext *lathe_context_new(void)
   return NULL;
 }
 
-static void drop_results(LatheContext *c)
+/* Of calls at this depth and deeper. */
+static void drop_results(LatheContext *c, int depth)
 {
-  if (c->results) arena_free(c->results);
-  c->results = NULL;
+  for (int i = depth; i < API_MAX_DEPTH; i++) {
+    if (c->results[i]) arena_free(c->results[i]);
+    c->results[i] = NULL;
+  }
 }
 
 static void destroy_context(LatheContext *c)
 {
   Ctx *ctx = c->ctx;
-  drop_results(c);
+  drop_results(c, 0);
   mem_free(ctx, c);
   ctx_free(ctx);
 }
@@ -207,6 +210,8 @@ static void run_call(Ctx *ctx, void *arg)
 {
   Call *call = arg;
   Scope s = scope_begin(ctx);
+  if (call->context->depth > API_MAX_DEPTH)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "%s: calls inside functions that are called from calls, more than %d deep", call->name, API_MAX_DEPTH);
   call->function = find_function(ctx, call->context, call->name);
   api_check_args(call);
   call->function->body(call);
@@ -217,10 +222,12 @@ static void run_call(Ctx *ctx, void *arg)
 int32_t lathe_call(LatheContext *c, const char *function, int32_t n, const LatheValue *args, LatheValue *result)
 {
   LatheValue none = {0}, out = {0};
-  drop_results(c);
+  drop_results(c, c->depth);
   error_clear(c->ctx);
   Call call = {.context = c, .ctx = c->ctx, .name = function, .given = n, .args = args, .out = &out};
+  c->depth++;
   ErrKind kind = protect(c->ctx, run_call, &call);
+  c->depth--;
   if (result) *result = kind == ERR_NONE ? out : none;
   return (int32_t)kind;
 }

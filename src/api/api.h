@@ -46,9 +46,11 @@ typedef struct World {
   Vec(WorldImport) imports;
 } World;
 
+enum { API_MAX_DEPTH = 16 };
 struct LatheContext {
   Ctx *ctx;
-  Arena *results;   /* text and lists of the last call; NULL when it made none */
+  int depth;        /* of calls under way: a user's function may call again */
+  Arena *results[API_MAX_DEPTH]; /* text and lists of the last call at each depth; NULL when it made none */
   StrMap functions; /* name -> ApiFunction */
   int64_t handles;
   World *world; /* the newest that is alive, or NULL */
@@ -83,7 +85,8 @@ struct Call {
 
 /* The tables, one a file. */
 extern const ApiFunction api_expr_functions[], api_node_functions[], api_tir_functions[], api_te_functions[],
-    api_stage_functions[], api_schedule_functions[], api_build_functions[], api_graph_functions[], api_compile_functions[], api_userop_functions[];
+    api_stage_functions[], api_schedule_functions[], api_build_functions[], api_graph_functions[], api_compile_functions[], api_userop_functions[],
+    api_pattern_functions[], api_debug_functions[];
 
 /* ---- value.c: reading arguments ------------------------------------------------ */
 void api_check_args(Call *);       /* fills arg[] */

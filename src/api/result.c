@@ -6,8 +6,9 @@
 
 static Arena *results(Call *c)
 {
-  if (!c->context->results) c->context->results = arena_new(c->ctx);
-  return c->context->results;
+  Arena **a = &c->context->results[c->context->depth - 1];
+  if (!*a) *a = arena_new(c->ctx);
+  return *a;
 }
 
 LatheValue api_val_none(void) { return (LatheValue){0}; }

@@ -167,6 +167,21 @@ static void depthwise(Fn *f)
   }
 }
 
+static void winograd(Fn *f)
+{
+  static const int cases[][5] = {{16, 16, 8, 8, 2}, {16, 32, 12, 12, 4}, {32, 16, 7, 14, 4}, {16, 16, 13, 9, 4}, {16, 16, 12, 13, 6}, {16, 16, 5, 3, 2}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int epilogue = i % 2; epilogue < 2; epilogue += 2) {
+      const int *c = cases[i], b = 16, alpha = c[4] + 2, n = 1 + (int)i % 2;
+      fresh(f);
+      const char *op = "nn.contrib_conv2d_winograd_NCHWc";
+      const void *a = fn_attrs(f, op, "tile_size", text("%d", c[4]), "padding", "[1, 1]", "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
+      const Node *y = CALL(f, op, a, PARAM(f, n, c[0] / b, c[2], c[3], b), PARAM(f, alpha, alpha, c[1] / b, c[0], b));
+      if (epilogue) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, CALL(f, "add", NULL, y, PARAM(f, c[1] / b, 1, 1, b)), PARAM(f, n, c[1] / b, c[2], c[3], b)));
+      want_impl(f, op, fn_check(f, text("winograd %zu", i), y, 0, 1e-5), "conv2d.winograd");
+    }
+}
+
 /* What AlterOpLayout would put in a call's place computes the same, once data is brought there
  * and back. */
 static const Node *altered(Fn *f, const Node *call)
@@ -196,6 +211,24 @@ static void alteration(Fn *f)
     const Node *call = CALL(f, "nn.conv2d", a, x, w), *other = altered(f, call);
     if ((other != NULL) != cases[i].changes) raise(f->ctx, ERR_INTERNAL, NOWHERE, "conv %zu %s altered", i, other ? "was" : "was not");
     if (other) fn_same(f, text("altered conv %zu", i), call, other, 1e-5);
+  }
+}
+
+/* Winograd's algorithm against the convolution itself: the error that alter.c counts on. */
+static void winograd_error(Fn *f)
+{
+  static const struct { int tile; double error; } cases[] = {{2, 5e-6}, {4, 2e-5}, {6, 2e-4}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    fresh(f);
+    const char *op = "nn.contrib_conv2d_winograd_NCHWc", *tile = text("%d", cases[i].tile);
+    const Node *x = PARAM(f, 1, 512, 12, 12), *w = PARAM(f, 16, 512, 3, 3);
+    const Node *xb = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"NCHW\"", "dst_layout", "\"NCHW16c\"", NULL), x);
+    const Node *wb = CALL(f, "nn.contrib_conv2d_winograd_weight_transform", fn_attrs(f, "nn.contrib_conv2d_winograd_weight_transform", "tile_size", tile, NULL), w);
+    wb = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"HWOI\"", "dst_layout", "\"HWOI16o\"", NULL), wb);
+    const void *a = fn_attrs(f, op, "tile_size", tile, "padding", "[1, 1]", "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
+    const Node *y = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"NCHW16c\"", "dst_layout", "\"NCHW\"", NULL), CALL(f, op, a, xb, wb));
+    const Node *direct = CALL(f, "nn.conv2d", fn_attrs(f, "nn.conv2d", "padding", "[1, 1]", NULL), x, w);
+    fn_same(f, text("winograd %d", cases[i].tile), direct, y, cases[i].error);
   }
 }
 
@@ -323,7 +356,9 @@ CASE(conv_nchwc)
 CASE(conv_symbolic)
 CASE(conv_groups)
 CASE(depthwise)
+CASE(winograd)
 CASE(alteration)
+CASE(winograd_error)
 CASE(products)
 CASE(elementwise)
 CASE(layouts)
@@ -331,11 +366,13 @@ CASE(reductions)
 CASE(windows_and_rows)
 CASE(symbolic_rows)
 
-int main(void)
+/* With an argument: the tests whose names fit it ("test_conv*"). */
+int main(int argc, char **argv)
 {
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_conv_nchw), cmocka_unit_test(test_conv_nchwc), cmocka_unit_test(test_conv_symbolic), cmocka_unit_test(test_conv_groups),
-      cmocka_unit_test(test_depthwise), cmocka_unit_test(test_alteration), cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions),
+      cmocka_unit_test(test_depthwise), cmocka_unit_test(test_winograd), cmocka_unit_test(test_alteration), cmocka_unit_test(test_winograd_error), cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions),
       cmocka_unit_test(test_windows_and_rows), cmocka_unit_test(test_symbolic_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,11 +70,134 @@ static void test_file(void **state)
   lathe_rt_executor_free(x);
 }
 
+/* ---- programs ------------------------------------------------------------------------------------ */
+
+/* A reshape is no kernel; an output that is an input is copied; layers of equal shape share a kernel. */
+static void test_program(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%x: Tensor[(2, 3), float32], %v: Tensor[(3, 3), float32], %w: Tensor[(3, 3), float32]) {\n"
+                         "  %0 = nn.relu(nn.dense(%x, %v));\n"
+                         "  %1 = nn.relu(nn.dense(%0, %w));\n"
+                         "  (reshape(%1, newshape=[3, 2]), %x, %1)\n"
+                         "}\n");
+  float x[] = {1, 2, 3, 4, 5, 6}, v[] = {1, 0, 0, 0, 1, 0, 0, 0, -1}, u[] = {1, 1, 1, 0, 1, 0, 0, 2, 0};
+  set(w.x, 0, tensor(F32, x, SHAPE(2, 3)));
+  LatheRtTensor t = tensor(F32, v, SHAPE(3, 3));
+  LatheRtError err;
+  assert_int_equal(lathe_rt_set_input_view(w.x, 1, &t, &err), 0);
+  set(w.x, 2, tensor(F32, u, SHAPE(3, 3)));
+  run(w.x);
+  const float want[] = {3, 2, 4, 9, 5, 10};
+  assert_int_equal(output(w.x, 0)->shape[0], 3);
+  expect_floats(output(w.x, 0), 6, want, 0);
+  expect_floats(output(w.x, 1), 6, x, 0);
+  expect_floats(output(w.x, 2), 6, want, 0);
+  const LatheRtTensor *in;
+  assert_int_equal(lathe_rt_get_input(w.x, 0, &in, &err), 0);
+  assert_ptr_not_equal(in->data, output(w.x, 1)->data);
+  LatheRtModel *m = compiled_model(w.c);
+  assert_int_equal(lathe_rt_model_info(m).num_nodes, 2);
+  assert_string_equal(lathe_rt_model_node(m, 0)->name, lathe_rt_model_node(m, 1)->name);
+  assert_null(lathe_rt_model_node(m, 2));
+  close_world(&w);
+}
+
+/* A chain needs two places at a time, however long it is. */
+static void test_storage(void **state)
+{
+  (void)state;
+  char text[2000] = "def @main(%x: Tensor[(64, 64), float32]) {\n  %0 = nn.softmax(%x);\n";
+  for (int i = 1; i < 8; i++) snprintf(text + strlen(text), 100, "  %%%d = nn.softmax(%%%d);\n", i, i - 1);
+  strcat(text, "  nn.softmax(%7)\n}\n");
+  World w = compile_text(text);
+  LatheRtModelInfo info = lathe_rt_model_info(compiled_model(w.c));
+  assert_int_equal(info.storage_bytes, 2 * 64 * 64 * 4);
+  assert_int_equal(info.storage_bound, info.storage_bytes);
+  close_world(&w);
+}
+
+static void compare_body(Ctx *ctx, void *arg)
+{
+  World *w = arg;
+  LatheRtTensor t[] = {tensor(F32, mlp_x, SHAPE(2, 3)), tensor(F32, mlp_w, SHAPE(4, 3)), tensor(F32, mlp_b, SHAPE(4))};
+  const LatheRtTensor *in[] = {&t[0], &t[1], &t[2]};
+  const char *text;
+  assert_true(driver_debug_compare(w->c, 3, in, 1e-5, 1e-6, scratch(ctx), &text));
+  assert_string_equal(text, "all 1 kernel calls agree with the interpreter");
+}
+
+static void test_compare(void **state)
+{
+  (void)state;
+  World w = compile_text(mlp);
+  if (protect(w.ctx, compare_body, &w)) fail_msg("%s", error_message(w.ctx));
+  close_world(&w);
+}
+
+/* ---- threads and faults -------------------------------------------------------------------------------- */
+
+static void *run_in_thread(void *arg)
+{
+  LatheRtExecutor *x;
+  LatheRtError err;
+  if (lathe_rt_executor_new(arg, &x, &err)) return "executor_new";
+  for (int i = 0; i < 50; i++) run_mlp(x);
+  lathe_rt_executor_free(x);
+  return NULL;
+}
+
+static void test_threads(void **state)
+{
+  (void)state;
+  World w = compile_text(mlp);
+  pthread_t thread[3];
+  for (int i = 0; i < 3; i++) pthread_create(&thread[i], NULL, run_in_thread, compiled_model(w.c));
+  for (int i = 0; i < 3; i++) {
+    void *why;
+    pthread_join(thread[i], &why);
+    assert_null(why);
+  }
+  close_world(&w);
+}
+
+/* The n-th allocation fails, for growing n, until the compilation succeeds: an error each time, no leak. */
+static void test_faults(void **state)
+{
+  (void)state;
+  for (int64_t n = 1, step = 1; n < 1000000; n += step, step = 1 + n / 3) {
+    World w = {.ctx = ctx_new()};
+    Job j = {.text = mlp, .w = &w};
+    mem_fail_after(w.ctx, n);
+    ErrKind kind = protect(w.ctx, job_body, &j);
+    mem_fail_after(w.ctx, 0);
+    bool done = kind == ERR_NONE;
+    if (!done) assert_int_equal(kind, ERR_MEMORY);
+    close_world(&w);
+    if (done) return;
+  }
+  fail();
+}
+
+static void test_refusals(void **state)
+{
+  (void)state;
+  World w;
+  const char *why = try_compile(&w, "def @f(%x: Tensor[(2), float32]) { %x }\n", NULL);
+  assert_string_equal(why, "the module has no graph function @main");
+  close_world(&w);
+  w = compile_text(mlp);
+  Export e = {w.c, "/tmp/model.xyz"};
+  assert_int_equal(protect(w.ctx, export_body, &e), ERR_ARGUMENT);
+  assert_string_equal(error_message(w.ctx), "cannot tell from '/tmp/model.xyz' what to write; the name ends in .so, .o or .c");
+  close_world(&w);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_mlp),
-      cmocka_unit_test(test_file),
+      cmocka_unit_test(test_mlp),     cmocka_unit_test(test_file),    cmocka_unit_test(test_program), cmocka_unit_test(test_storage),
+      cmocka_unit_test(test_compare), cmocka_unit_test(test_threads), cmocka_unit_test(test_faults),  cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

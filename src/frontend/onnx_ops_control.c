@@ -172,11 +172,15 @@ static const Node *make_loop(Conv *c, const Loop *l, const LoopParts *p)
     vec_push(a, &first, p->captures.list.v[k].outer);
   }
   const Node *done = node_tuple(c->m, result.n, result.v);
+  /* A size that is open in a state is another one in the result. */
+  const Type **fields = arena_array(a, const Type *, result.n + 1);
+  for (int k = 0; k < result.n; k++) fields[k] = param_type(c->m, result.v[k]->type);
+  const Type *ret = type_tuple(c->m, result.n, fields);
   /* Declared before it is defined, so that the call inside has a type. */
-  const Node *declared = node_func(c->m, param.n, param.v, node_var(c->m, "result", done->type), done->type, NULL);
+  const Node *declared = node_func(c->m, param.n, param.v, node_var(c->m, "result", ret), ret, NULL);
   module_set(c->m, name, GLOBAL_GRAPH, (void *)(uintptr_t)declared);
   const Node *body = node_if(c->m, loop_condition(c, p), next_call(c, l, p, name, seq), done);
-  module_set(c->m, name, GLOBAL_GRAPH, (void *)(uintptr_t)node_func(c->m, param.n, param.v, body, done->type, NULL));
+  module_set(c->m, name, GLOBAL_GRAPH, (void *)(uintptr_t)node_func(c->m, param.n, param.v, body, ret, NULL));
   return node_apply(c->m, node_global(c->m, name), first.n, first.v);
 }
 

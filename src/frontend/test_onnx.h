@@ -179,7 +179,7 @@ static inline const Node *import_graph_of(Graph *g, int opset)
   return import_text(g->w, &m, NULL, NULL);
 }
 
-static inline const RtValue *rt_tensor(World *w, DType t, int ndim, const int64_t *shape, const void *data)
+static inline const RtValue *value_tensor(World *w, DType t, int ndim, const int64_t *shape, const void *data)
 {
   RtValue *v = arena_new_of(w->m->arena, RtValue);
   v->kind = RV_TENSOR;

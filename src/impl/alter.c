@@ -38,6 +38,19 @@ static const Node *transform(Module *m, const Node *n, const char *from, const c
   return node_call(m, op_get(m->ctx, "layout_transform"), 1, &n, a, n->name);
 }
 
+/* A weight that is known at compile time, or made from such. */
+static bool is_constant(Ctx *ctx, const Node *n)
+{
+  if (n->kind == N_CONST) return true;
+  Scope scope = scope_begin(ctx);
+  const Node **node;
+  int count = graph_post_order(scratch(ctx), n, &node);
+  bool constant = true;
+  for (int i = 0; i < count; i++) constant &= node[i]->kind == N_CONST || node[i]->kind == N_CALL || node[i]->kind == N_TUPLE || node[i]->kind == N_GET;
+  scope_end(ctx, scope);
+  return constant;
+}
+
 static bool is_plain_conv(const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
@@ -49,7 +62,81 @@ static bool is_plain_conv(const Node *call)
   return known(x->shape[1]) && x->dtype.code == DT_FLOAT && dtype_eq(call->type->dtype, x->dtype);
 }
 
-static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)
+/* ---- Winograd or not ------------------------------------------------------------------------------ */
+
+/* Largest relative error that a layer may add: well below what levels of optimisation may differ
+ * by in a whole network. */
+static const double ERROR_BOUND = 3e-5;
+
+/* Outputs per tile and the error seen with sums over hundreds of channels (test_impl.c holds them
+ * to it). */
+static const struct { int tile; double error; } winograd_tiles[] = {{2, 5e-6}, {4, 2e-5}, {6, 2e-4}};
+
+typedef struct Sizes {
+  double n, c, o, y, x, bytes;
+} Sizes;
+
+/* Seconds: arithmetic near the peak, weights from memory, what lies between the stages from the
+ * caches. */
+static double direct_seconds(const Target *t, const Sizes *s)
+{
+  double flops = 2 * 9 * s->n * s->c * s->o * s->y * s->x;
+  return flops / (0.92 * cost_flops(t, (int)(8 * s->bytes))) + 9 * s->c * s->o * s->bytes / cost_stream(t);
+}
+
+static double winograd_seconds(const Target *t, const Sizes *s, int tile)
+{
+  double alpha = tile + 2, points = alpha * alpha;
+  double tiles = s->n * __builtin_ceil(s->y / tile) * __builtin_ceil(s->x / tile);
+  double flops = 2 * points * tiles * s->c * s->o, sums = 2 * points * tiles * (s->c + s->o) * alpha / 2;
+  double peak = cost_flops(t, (int)(8 * s->bytes));
+  return flops / (0.8 * peak) + sums / (0.5 * peak) + 2 * points * tiles * (s->c + s->o) * s->bytes / cost_cache(t) +
+         points * s->c * s->o * s->bytes / cost_stream(t);
+}
+
+/* Outputs per tile, or 0 when the direct way is faster or Winograd's is not exact enough. */
+static int winograd_tile(const Target *t, const ImplConfig *config, const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *w = call->arg[1]->type, *y = call->type;
+  if (config->no_winograd || a->groups != 1 || known(w->shape[2]) != 3 || known(w->shape[3]) != 3 || y->dtype.bits != 32) return 0;
+  for (int i = 0; i < a->strides.n; i++)
+    if (a->strides.v[i] != 1) return 0;
+  for (int i = 0; i < a->dilation.n; i++)
+    if (a->dilation.v[i] != 1) return 0;
+  int64_t n = known(y->shape[0]);
+  Sizes s = {n ? (double)n : 1, (double)known(w->shape[1]), (double)known(w->shape[0]), (double)known(y->shape[2]), (double)known(y->shape[3]), 4};
+  if (!s.y || !s.x) return 0;
+  double least = direct_seconds(t, &s);
+  int best = 0;
+  for (size_t i = 0; i < sizeof winograd_tiles / sizeof *winograd_tiles; i++) {
+    double seconds = winograd_seconds(t, &s, winograd_tiles[i].tile);
+    if (winograd_tiles[i].error > ERROR_BOUND || seconds >= least) continue;
+    least = seconds;
+    best = winograd_tiles[i].tile;
+  }
+  return best;
+}
+
+static void alter_to_winograd(Module *m, const Node *call, int tile, int64_t cb, int64_t ob, AlteredCall *out)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  WinogradAttrs *to = attrs_new(m, &Winograd_attrs);
+  to->tile_size = tile;
+  to->padding = a->padding;
+  to->data_layout = blocked(m, cb);
+  to->out_layout = blocked(m, ob);
+  WinogradWeightAttrs *wt = attrs_new(m, &WinogradWeight_attrs);
+  wt->tile_size = tile;
+  const Node *w = node_call(m, op_get(m->ctx, "nn.contrib_conv2d_winograd_weight_transform"), 1, &call->arg[1], wt, call->arg[1]->name);
+  *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_conv2d_winograd_NCHWc"), .attrs = to, .nargs = 2};
+  out->arg[0] = call->arg[0];
+  out->arg[1] = transform(m, w, "HWOI", arena_printf(m->arena, "HWOI%" PRId64 "o", ob));
+  out->in[0] = (LayoutPair){"NCHW", to->data_layout};
+  out->out = (LayoutPair){"NCHW", to->out_layout};
+}
+
+static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
 {
   if (!is_plain_conv(call)) return false;
   const Conv2DAttrs *a = call->u.call.attrs;
@@ -60,6 +147,11 @@ static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall
   if (a->groups != 1 && !depthwise) return false;
   int64_t ob = alter_block(t, bits, o), cb = alter_block(t, bits, c);
   if (!ob || (depthwise && !cb)) return false;
+  int tile = cb && is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call) : 0;
+  if (tile) {
+    alter_to_winograd(m, call, tile, cb, ob, out);
+    return true;
+  }
   Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
   to->data_layout = cb ? blocked(m, cb) : "NCHW";
   to->out_layout = blocked(m, ob);
@@ -73,19 +165,6 @@ static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall
 }
 
 /* ---- products ------------------------------------------------------------------------------------- */
-
-/* A weight that is known at compile time, or made from such. */
-static bool is_constant(Ctx *ctx, const Node *n)
-{
-  if (n->kind == N_CONST) return true;
-  Scope scope = scope_begin(ctx);
-  const Node **node;
-  int count = graph_post_order(scratch(ctx), n, &node);
-  bool constant = true;
-  for (int i = 0; i < count; i++) constant &= node[i]->kind == N_CONST || node[i]->kind == N_CALL || node[i]->kind == N_TUPLE || node[i]->kind == N_GET;
-  scope_end(ctx, scope);
-  return constant;
-}
 
 /* Columns of a panel that divide n, or 0. */
 static int64_t panel_width(const Target *t, int bits, int64_t n)
@@ -129,10 +208,9 @@ static bool alter_product(Module *m, const Target *t, const Node *call, AlteredC
 
 bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
 {
-  (void)config;
   if (call->kind != N_CALL || call->type->kind != TY_TENSOR || t->kind == TARGET_CUDA) return false;
   const char *op = call->u.call.op->name;
-  if (!strcmp(op, "nn.conv2d")) return alter_conv(m, t, call, out);
+  if (!strcmp(op, "nn.conv2d")) return alter_conv(m, t, config, call, out);
   if (!strcmp(op, "nn.dense") || !strcmp(op, "nn.matmul")) return alter_product(m, t, call, out);
   return false;
 }

@@ -18,6 +18,10 @@ double cost_bandwidth(const Target *t)
   return BYTES_A_SECOND;
 }
 
+double cost_stream(const Target *t) { return 1.5 * cost_bandwidth(t); }
+
+double cost_cache(const Target *t) { return 4 * cost_bandwidth(t); }
+
 int cost_threads(const Target *t, double operations, double bytes)
 {
   /* Half of the peak is what code reaches that nobody tuned. */

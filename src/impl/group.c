@@ -401,8 +401,10 @@ static void lower_te(Lowering *lo, const Node *const *node, int n)
   lo->out->nscalars = args.scalars.n;
   lo->out->scalars = arena_copy(lo->dst->arena, args.scalars.v, (size_t)args.scalars.n * sizeof(Var *));
   for (int i = 0; i < n; i++)
-    if (node[i]->kind == N_CALL) lo->out->flops += impl_flops(node[i]);
-  lo->out->flops_done = lo->out->flops;
+    if (node[i]->kind == N_CALL) {
+      lo->out->flops += impl_flops(node[i]);
+      lo->out->flops_done += impl_flops_done(node[i]);
+    }
 }
 
 void impl_lower(Module *dst, Module *src, const Node *func, const char *name, const Target *target, const ImplConfig *config, ImplResult *out)

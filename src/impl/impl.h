@@ -66,6 +66,8 @@ typedef struct Impl {
 const Impl *impl_choose(const Target *, const ImplConfig *, const Node *call);
 /* Operations of a call by its operator's formula; 0 when sizes are not known. */
 double impl_flops(const Node *call);
+/* Of the algorithm that the call stands for: Winograd's does fewer. */
+double impl_flops_done(const Node *call);
 int impl_count(void);
 const Impl *impl_at(int);
 

@@ -78,6 +78,8 @@ double expr_operations(Ctx *, const Expr *);
 
 double cost_flops(const Target *, int bits);         /* of one core, a second */
 double cost_bandwidth(const Target *);               /* of one core, bytes a second from memory */
+double cost_stream(const Target *);                  /* the same, read straight ahead and only once */
+double cost_cache(const Target *);                   /* from the caches behind the first */
 /* How many threads are worth waking for so much work. */
 int cost_threads(const Target *, double operations, double bytes);
 

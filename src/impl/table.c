@@ -1,5 +1,6 @@
 /* table.c: the implementations, and what a call costs by its formula. */
 #include "impl/internal.h"
+#include "op/nn.h"
 
 static const Impl table[] = {
 #define IMPL(name, op, fits, cost, compute, schedule) {name, op, fits, cost, compute, schedule},
@@ -65,5 +66,14 @@ double impl_flops(const Node *call)
     double b = !strcmp(op, "nn.batch_matmul") ? known_dim(call->type, 0) : 1;
     return k > 0 && b > 0 ? 2 * elements(call->type) * __builtin_sqrt(k / b) : 0;
   }
+  if (!strcmp(op, "nn.contrib_conv2d_winograd_NCHWc")) return 2 * elements(call->type) * known_dim(call->arg[1]->type, 3) * 9;
   return elements(call->type);
+}
+
+double impl_flops_done(const Node *call)
+{
+  if (strcmp(call->u.call.op->name, "nn.contrib_conv2d_winograd_NCHWc")) return impl_flops(call);
+  const WinogradAttrs *a = call->u.call.attrs;
+  double tiles = known_dim(call->type, 0) * __builtin_ceil(known_dim(call->type, 2) / (double)a->tile_size) * __builtin_ceil(known_dim(call->type, 3) / (double)a->tile_size);
+  return 2 * elements(call->arg[1]->type) * tiles;
 }

@@ -91,8 +91,6 @@ const Expr *nn_inside(Module *m, const Expr *at, const Expr *extent)
   return expr_and(m, expr_binary(m, E_GE, at, expr_int(m, at->dtype, 0)), expr_lt(m, at, extent));
 }
 
-const Expr *nn_float(Module *m, DType t, double v) { return expr_const(m, t, v); }
-
 const Expr *nn_ceildiv(Module *m, const Expr *a, const Expr *b)
 {
   return expr_floordiv(m, expr_sub(m, expr_add(m, a, b), expr_i32(m, 1)), b);

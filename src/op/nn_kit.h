@@ -60,7 +60,6 @@ const Expr *nn_unary(Module *, Intrin, const Expr *);
 const Expr *nn_if(Module *, const Expr *cond, const Expr *a, const Expr *b);
 const Expr *nn_and(Module *, const Expr *a, const Expr *b);                   /* a may be NULL */
 const Expr *nn_inside(Module *, const Expr *at, const Expr *extent);          /* 0 <= at < extent */
-const Expr *nn_float(Module *, DType, double);
 const Expr *nn_ceildiv(Module *, const Expr *, const Expr *);
 #define NN_DIV(m, a, b) expr_binary(m, E_DIV, a, b)
 

@@ -4,11 +4,14 @@
  * weighted by a product of one-dimensional kernels of its distances.  Coordinates may be
  * anything, NaN too: before one becomes an index it is brought near the tensor, so that
  * no index overflows, and reads outside are guarded. */
-#include "op/nn_sample.h"
+#include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(GridSample, GRID_SAMPLE_ATTRS)
 DEFINE_ATTRS_TABLE(AffineGrid, AFFINE_GRID_ATTRS)
 DEFINE_ATTRS_TABLE(DeformableConv2D, DEFORMABLE_CONV2D_ATTRS)
+
+/* Reads the element at the given spatial positions (int32, maybe outside). */
+typedef const Expr *SampleRead(void *env, const Expr *const *at);
 
 /* ---- kernels ------------------------------------------------------------------------------------ */
 
@@ -33,7 +36,8 @@ static const Expr *sum_taps(Module *m, int n, int count, const Expr *const *base
   return sum;
 }
 
-const Expr *sample_linear(Module *m, int n, const Expr *const *point, SampleRead *read, void *env)
+/* The sum over the 2^n neighbours of a point (float coordinates) of weight * read. */
+static const Expr *sample_linear(Module *m, int n, const Expr *const *point, SampleRead *read, void *env)
 {
   const Expr *base[3], *weight[3][4];
   for (int d = 0; d < n; d++) {
@@ -56,7 +60,8 @@ static const Expr *cubic(Module *m, const Expr *x, double a, bool far)
 #undef K
 }
 
-const Expr *sample_cubic(Module *m, int n, const Expr *const *point, double a, SampleRead *read, void *env)
+/* The same over 4^n neighbours with the cubic of coefficient a. */
+static const Expr *sample_cubic(Module *m, int n, const Expr *const *point, double a, SampleRead *read, void *env)
 {
   const Expr *base[3], *weight[3][4];
   for (int d = 0; d < n; d++) {

@@ -67,7 +67,7 @@ typedef struct Branches {
 
 static bool is_branch(const Combine *c, const Node *n)
 {
-  return is_call(n, c->kind->op) && is_tensor(n) && n->arg[1]->kind == N_CONST && type_is_static(n->type) && c->kind->fits(n);
+  return is_call(n, c->kind->op) && is_tensor(n) && n->arg[1]->kind == N_CONST && c->kind->fits(n) && dim_of(n, c->kind->out_axis(n)) > 0;
 }
 
 static bool alike(const Combine *c, const Node *a, const Node *b)

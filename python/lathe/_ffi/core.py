@@ -72,6 +72,7 @@ class Context:
         self.lock = threading.RLock()
         self.dead: collections.deque = collections.deque()
         self.busy = False
+        self.nested = 0  # calls under way around this one
         self.in_world = 0
         self.world: Optional[int] = None
         self.interrupt: Optional[BaseException] = None
@@ -118,7 +119,7 @@ class Context:
             self.lib.lathe_object_release(kind, handle)
             if kind in _IN_WORLD:
                 self.in_world -= 1
-        if self.in_world == 0 and self.world is not None:
+        if self.in_world == 0 and self.world is not None and not self.nested:
             world, self.world = self.world, None
             self.lib.lathe_object_release(KIND_NUMBER["world"], world)
 
@@ -209,10 +210,10 @@ class Context:
         items = (Value * v.n).from_address(v.u.p) if v.n else ()
         return [self._decode(item) for item in items]
 
-    def borrow(self, address: int) -> Any:
-        """The value at an address that a function of ours was called with: its objects
-        belong to C, so each is retained."""
-        value = self._decode(Value.from_address(address))
+    def borrow(self, address: int, n: Optional[int] = None) -> Any:
+        """The value (or n values, as a list) at an address that a function of ours was called
+        with: its objects belong to C, so each is retained."""
+        value = self._decode(Value.from_address(address)) if n is None else [self._decode(v) for v in (Value * n).from_address(address)]
         _retain(self.lib, value)
         while self.unknown:
             obj = self.unknown.pop()
@@ -271,12 +272,13 @@ def call(name: str, *args: Any) -> Any:
 
 
 @contextlib.contextmanager
-def callback_scope(value: Any) -> Generator[Tuple[Any, Callable[[BaseException], None]], None, None]:
+def callback_scope(value: Any, n: Optional[int] = None) -> Generator[Tuple[Any, Callable[[BaseException], None]], None, None]:
     """Inside a function that the C library calls in the middle of a call: calls are
-    allowed.  Gives the object at the address of a Value, and a function that keeps an
+    allowed.  Gives the value (or n values) at an address, and a function that keeps an
     exception, which then comes out of the call under way as itself."""
     c = context()
     busy, c.busy = c.busy, False
+    c.nested += 1
 
     def failed(e: BaseException) -> None:
         c.interrupt = e
@@ -284,10 +286,17 @@ def callback_scope(value: Any) -> Generator[Tuple[Any, Callable[[BaseException],
     try:
         thing = None
         if value:
-            thing = c.borrow(value)
+            thing = c.borrow(value, n)
         yield thing, failed
     finally:
+        c.nested -= 1
         c.busy = busy
+
+
+def answer(address: int, value: Any, keep: List[Any]) -> None:
+    """Writes what a function of ours answers where C reads it; keep holds its memory."""
+    keep.clear()
+    context()._encode(Value.from_address(address), value, keep)
 
 
 def functions() -> List[Tuple[str, str, str]]:

@@ -4,7 +4,7 @@ Names and arguments are those of TVM's relay."""
 
 import sys as _sys
 
-from . import analysis, expr, expr_functor, frontend, op, transform, ty
+from . import analysis, dataflow_pattern, expr, expr_functor, frontend, op, transform, ty
 from .analysis import all_vars, free_vars, post_order_visit
 from .build_module import bind_params_by_name, build, create_executor, optimize
 from .expr import (

@@ -10,11 +10,13 @@ import numpy as np
 from .. import error
 from .._ffi import call
 from ..ir.module import IRModule
-from ..ir.transform import PassContext
+from ..ir.transform import BuiltinPass, PassContext
 from ..runtime.device import Device, check_usable, cpu
 from ..runtime.model import Executor, Model, _Compiled
 from ..target import Target, resolve
-from .expr import Function, RelayExpr, bind, const
+from ..runtime.ndarray import NDArray, array, empty
+from .expr import Function, RelayExpr, as_expr, bind, const
+from .ty import OptionalType, SequenceType, TensorType, TupleType
 
 
 class ExecutorInstance:
@@ -48,8 +50,9 @@ class ExecutorFactoryModule:
         if name != self.libmod_name:
             raise error.NotFoundError(f"the library has no function '{name}'; it has '{self.libmod_name}'")
 
-        def create(dev: Device = cpu(0), *_more: Any) -> ExecutorInstance:
-            check_usable(dev, f"lib['{name}']")
+        def create(*where: Any) -> ExecutorInstance:
+            for dev in [w for w in where if w is not None and not isinstance(w, str)] or [cpu(0)]:
+                check_usable(dev, f"lib['{name}']")
             return ExecutorInstance(Executor(self.model))
 
         return create
@@ -165,35 +168,83 @@ def optimize(mod: Any, target: Any = None, params: Optional[Dict[str, Any]] = No
     return call("pass_pipeline", as_module(mod, params), PassContext.current().for_compiler(t._h)), {}
 
 
-class _Interpreter:
-    def __init__(self, mod: IRModule, target: Target, kind: str):
+class _Evaluator:
+    """Runs expressions: compiled, or (kind debug) by the interpreter that says what a graph means."""
+
+    def __init__(self, mod: Optional[IRModule], target: Target, kind: str):
         self.mod, self.target, self.kind = mod, target, kind
 
     def evaluate(self, expr: Any = None, binds: Any = None) -> Any:
-        """A Python function that runs the expression, or main."""
+        """A Python function that runs the expression, or main; the value itself if it takes no arguments."""
         mod = self.mod
         if expr is not None:
             mod = call("module_copy", self.mod) if self.mod is not None else IRModule()
+            expr = as_expr(expr)
+            if binds:
+                expr = bind(expr, binds)
             mod["main"] = expr if isinstance(expr, Function) else Function(call("node_free_vars", expr), expr)
-        names = [p.name_hint for p in mod["main"].params]
-        lib = build(mod, self.target)
+        if mod is None:
+            raise error.ArgumentError("evaluate: give an expression, or a module to create_executor")
+        mod = BuiltinPass("InferType", {})(mod)
+        params = mod["main"].params
+        names = [p.name_hint for p in params]
+        lib = build(mod, self.target) if self.kind != "debug" else None
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            ex = lib["default"]().executor
+            unknown = [k for k in kwargs if k not in names[len(args) :]]
             values: List[Any] = list(args) + [kwargs[n] for n in names[len(args) :] if n in kwargs]
-            if len(values) != len(names):
-                raise error.ArgumentError(f"the function takes {len(names)} arguments ({', '.join(names)}), {len(values)} were given")
-            for i, v in enumerate(values):
-                ex.set_input(i, v if not isinstance(v, (int, float)) else np.asarray(v))
-            ex.run()
-            outs = [ex.get_output(i) for i in range(len(ex.outputs))]
-            return outs[0] if len(outs) == 1 else outs
+            if len(values) != len(names) or unknown:
+                raise error.ArgumentError(f"the function takes {len(names)} arguments ({', '.join(names)}), {len(args) + len(kwargs)} were given")
+            if lib is not None:
+                return _run_compiled(lib, values)
+            keep: List[Any] = []
+            given = [_to_value(v, p.type_annotation, keep) for v, p in zip(values, params)]
+            return _from_value(call("graph_eval", mod, "main", given))
 
         return run if names else run()
 
 
-def create_executor(kind: str = "debug", mod: Optional[IRModule] = None, device: Any = None, target: Any = "llvm", params: Optional[Dict[str, Any]] = None) -> _Interpreter:
-    """Something whose evaluate() gives a Python function: kinds debug, graph, vm and aot all compile and run the same way."""
+def _run_compiled(lib: ExecutorFactoryModule, values: List[Any]) -> Any:
+    ex = lib["default"]().executor
+    for i, v in enumerate(values):
+        ex.set_input(i, v)
+    ex.run()
+    outs = [ex.get_output(i) for i in range(len(ex.outputs))]
+    return outs[0] if len(outs) == 1 else outs
+
+
+def _to_value(x: Any, t: Any, keep: List[Any]) -> Any:
+    """An argument as the interpreter takes it."""
+    if isinstance(t, TupleType):
+        return ["tuple", [_to_value(v, f, keep) for v, f in zip(x, t.fields)]]
+    if isinstance(t, SequenceType):
+        return ["sequence", [_to_value(v, t.element, keep) for v in x]]
+    if isinstance(t, OptionalType):
+        return ["optional", [] if x is None else [_to_value(x, t.element, keep)]]
+    if not isinstance(x, (NDArray, np.ndarray)):
+        x = np.asarray(x, dtype=t.dtype if isinstance(t, TensorType) else None)
+    a = array(x)
+    if isinstance(t, TensorType) and a.dtype != t.dtype:
+        raise error.TypeError(f"an argument is {a.dtype}, the function takes {t}")
+    keep.append(a)
+    return ["tensor", a.data_address if a.size else 0, a.dtype, list(a.shape)]
+
+
+def _from_value(v: Any) -> Any:
+    """What the interpreter gave, as arrays and lists of them; None for an optional that is absent."""
+    if v[0] == "tensor":
+        data = v[1].encode() if isinstance(v[1], str) else v[1]
+        out = empty(tuple(v[3]), v[2])
+        np.asarray(out._raw)[...] = np.frombuffer(data, dtype=out._raw.dtype).reshape(tuple(v[3]))
+        return out
+    if v[0] == "optional":
+        return _from_value(v[1][0]) if v[1] else None
+    return [_from_value(x) for x in v[1]]
+
+
+def create_executor(kind: str = "debug", mod: Optional[IRModule] = None, device: Any = None, target: Any = None, params: Optional[Dict[str, Any]] = None) -> _Evaluator:
+    """Something whose evaluate() gives a Python function.  Kind debug asks the interpreter, which computes every operator
+    by its meaning; graph, vm and aot compile."""
     if kind not in ("debug", "graph", "vm", "aot"):
         raise error.ArgumentError(f"there is no executor '{kind}'; there are debug, graph, vm and aot")
-    return _Interpreter(as_module(mod, params) if mod is not None else None, resolve(target), kind)
+    return _Evaluator(as_module(mod, params) if mod is not None else None, resolve(target), kind)

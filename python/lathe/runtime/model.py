@@ -111,6 +111,7 @@ class Executor:
         self.inputs, self.outputs = model.inputs, model.outputs
         self._index: Dict[str, int] = {port.name: i for i, port in enumerate(self.inputs)}
         self._watch: Any = None
+        self._failed: Optional[BaseException] = None  # raised by a function that watches
 
     def __del__(self) -> None:
         if getattr(self, "_p", None):
@@ -144,7 +145,11 @@ class Executor:
     def run(self) -> None:
         """Runs the model on the inputs that were set."""
         err = RtError()
-        rt_check(library.runtime().lathe_rt_run(self._p, ctypes.byref(err)), err)
+        code = library.runtime().lathe_rt_run(self._p, ctypes.byref(err))
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+        rt_check(code, err)
 
     def get_output(self, i: int) -> Any:
         """A copy of an output: an array; a list of arrays for a sequence; None for an absent optional."""

@@ -13,7 +13,27 @@ from .table import make_call, row, wrap
 
 def split(data: Any, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
     """Parts of a tensor along an axis: equal ones by number, or cut at the given indices."""
-    return make_call(row("split"), [data], {"indices_or_sections": indices_or_sections, "axis": axis})
+    cuts = not isinstance(indices_or_sections, int)
+    return make_call(row("split"), [data], {"indices_or_sections": indices_or_sections, "axis": axis, "mode": "indices" if cuts else "auto"})
+
+
+def take(data: Any, indices: Any, axis: Optional[int] = None, batch_dims: int = 0, mode: str = "clip") -> Any:
+    """Elements (without an axis, of the flattened data) or slices at the given indices."""
+    return make_call(row("take"), [data, indices], {"axis": axis, "batch_dims": batch_dims, "mode": mode})
+
+
+def gather(data: Any, axis: int, indices: Any) -> Any:
+    """out[i][j] = data[indices[i][j]][j] for axis 0, and so on."""
+    return make_call(row("gather"), [data, indices], {"axis": axis})
+
+
+def strided_slice(data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end") -> Any:
+    """Every strides-th element from begin before end, for each axis (or for the axes given)."""
+    attrs = {"begin": begin, "end": end, "strides": strides, "axes": axes, "slice_mode": slice_mode}
+    if strides is None and any(isinstance(x, _expr.RelayExpr) for x in (begin, end)):
+        n = next(x for x in (begin, end) if isinstance(x, _expr.RelayExpr)).checked_type.concrete_shape[0]
+        attrs["strides"] = [1] * n
+    return make_call(row("strided_slice"), [data], attrs)
 
 
 def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Any:
@@ -73,7 +93,10 @@ def _spatial(name: str, n: int) -> Callable[..., Any]:
     plain = make_function(r)
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        bound = plain.__signature__.bind(*args, **kwargs)  # type: ignore
+        try:
+            bound = plain.__signature__.bind(*args, **kwargs)  # type: ignore
+        except TypeError:
+            return plain(*args, **kwargs)  # which says what is wrong
         for key in ("strides", "padding", "dilation", "kernel_size", "pool_size", "output_size", "output_padding"):
             if isinstance(bound.arguments.get(key), int):
                 bound.arguments[key] = _pair(bound.arguments[key], n)
@@ -87,7 +110,7 @@ def _spatial(name: str, n: int) -> Callable[..., Any]:
 def _overrides() -> Dict[str, Callable[..., Any]]:
     from .table import rows
 
-    own: Sequence[Any] = (split, full, arange, concatenate, stack, einsum)
+    own: Sequence[Any] = (split, take, gather, strided_slice, full, arange, concatenate, stack, einsum)
     table = {f.__name__: f for f in own}
     table.update({"nn.pad": pad, "nn.dropout": dropout})
     names = rows()

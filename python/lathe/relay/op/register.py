@@ -16,8 +16,7 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ... import error
-from ..._ffi import call, callback_scope, context
-from ..._ffi.library import Value
+from ..._ffi import answer, call, callback_scope
 from ..expr import Attrs
 from ..ty import TensorType, _plain, Any_
 from . import table
@@ -44,21 +43,13 @@ def _text(value: Any) -> str:
     return repr(list(value)) if isinstance(value, tuple) else repr(value)
 
 
-def _answer(out: int, value: Any, keep: List[Any]) -> None:
-    """Writes an answer where C reads it; keep holds its memory."""
-    keep.clear()
-    context()._encode(Value.from_address(out), value, keep)
-
-
 def _callback(fn: Callable[[List[Any], Attrs], Any]) -> Any:
     keep: List[Any] = []
 
     def run(_user: Any, _n: int, args: int, out: int) -> int:
-        with callback_scope(None) as (_, failed):
+        with callback_scope(args, 2) as ((types, attrs), failed):
             try:
-                types = context().borrow(args)
-                attrs = Attrs(context().borrow(args + ctypes.sizeof(Value)))
-                _answer(out, fn(types, attrs), keep)
+                answer(out, fn(types, Attrs(attrs)), keep)
                 return 0
             except BaseException as e:  # pylint: disable=broad-except
                 failed(e)

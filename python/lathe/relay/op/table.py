@@ -92,10 +92,17 @@ def make_call(r: OpRow, args: Sequence[Any], attrs: Dict[str, Any]) -> Any:
         args = [_expr.as_expr(list(args[0]) if not isinstance(args[0], _expr.TupleWrapper) else args[0])]
     typed = next((a for a in args if isinstance(a, _expr.RelayExpr)), None)
     nodes = [_expr._like(a, typed) for a in args]
-    dynamic = [k for k, v in attrs.items() if isinstance(v, _expr.RelayExpr)]
-    if dynamic:
+    attrs = {k: v for k, v in attrs.items() if v is not None}
+    if any(isinstance(v, _expr.RelayExpr) for v in attrs.values()):
         return _dynamic(r, nodes, attrs)
+    integers = {a.name for a in r.attrs if a.kind == "list[int]"}
+    attrs = {k: _flat(v) if k in integers and isinstance(v, (list, tuple)) else v for k, v in attrs.items()}
     return wrap(_expr.call_op(r.name, nodes, **attrs))
+
+
+def _flat(value: Any) -> List[Any]:
+    """Pairs such as ((1, 1), (2, 2)) one behind the other."""
+    return [x for v in value for x in (_flat(v) if isinstance(v, (list, tuple)) else [v])]
 
 
 def wrap(node: Any) -> Any:
@@ -121,7 +128,7 @@ def make_function(r: OpRow) -> Callable[..., Any]:
     """The Python function for an operator."""
     P = inspect.Parameter
     params: List[P] = []
-    variadic = r.most < 0 and not r.args
+    variadic = r.most < 0
     for i, name in enumerate(r.args):
         params.append(P(name, P.POSITIONAL_OR_KEYWORD, default=P.empty if i < r.least else None))
     optional = any(p.default is None for p in params)

@@ -1,0 +1,1 @@
+"""Executors that show what happens inside of a model."""
