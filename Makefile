@@ -5,12 +5,13 @@ BUILD  ?= build
 PYTHON := .venv/bin/python
 RUN_PY := PYTHONPATH=python $(PYTHON)
 
-.PHONY: help build demo test test-c-backend asan tsan fuzz bench golden wheel format clean
+.PHONY: help build demo test test-slow conformance test-c-backend asan tsan fuzz bench golden wheel format clean
 
 help:
 	@echo "make build    the compiler: $(BUILD)/lathe, liblathe.so, liblathe_rt.so"
-	@echo "make demo     the matrix multiply of the tensor-expression lesson, step by step"
-	@echo "make test     all tests"
+	@echo "make demo     a digit classifier and ResNet-18, from ONNX files to programs that run"
+	@echo "make test     all tests but the slow ones; make test-slow: the large networks"
+	@echo "make conformance   the public ONNX suites: counts, and what is not passed with its reason"
 	@echo "make asan     the C tests under AddressSanitizer and UBSan, the thread pool under TSan"
 	@echo "make fuzz     every fuzz target for FUZZ_SECONDS (20) each"
 	@echo "make bench    side-by-side measurements; prints ratios"
@@ -26,12 +27,20 @@ build:
 
 demo: build
 	@tools/setup python
-	@$(RUN_PY) examples/matmul_demo.py
+	@LATHE_LIBRARY_PATH=$(BUILD) $(RUN_PY) examples/demo.py
 
 test: build
 	@tools/setup tests python
 	@cmake --build $(BUILD) --target c_tests
 	@$(PYTHON) tests/run.py $(BUILD)
+
+test-slow: build
+	@tools/setup python
+	@LATHE_LIBRARY_PATH=$(BUILD) $(RUN_PY) -m pytest -q -m slow tests/python
+
+conformance: build
+	@tools/setup python
+	@LATHE_LIBRARY_PATH=$(BUILD) $(RUN_PY) tests/conformance.py
 
 test-c-backend:
 	@tools/setup build tests python

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/mman.h>
 
 #include "internal.h"
@@ -138,6 +139,14 @@ void rt_tensor_extent(const LatheRtTensor *t, uintptr_t *begin, uintptr_t *end)
 
 /* ---- devices ------------------------------------------------------------------- */
 
+/* More than the machine has: the system may promise it all the same, and kill who writes there. */
+static bool exceeds_machine(size_t bytes)
+{
+  if (bytes < (size_t)1 << 30) return false;
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 && bytes / (size_t)page >= (size_t)pages;
+}
+
 /* Blocks that (nearly) fill whole huge pages lie on them and ask for them: a matrix
  * walked down its columns touches a page a row otherwise. */
 static void *cpu_alloc(void *user, size_t bytes, size_t align)
@@ -146,6 +155,7 @@ static void *cpu_alloc(void *user, size_t bytes, size_t align)
   (void)user;
   void *p;
   size_t whole;
+  if (exceeds_machine(bytes)) return NULL;
   if (align < sizeof(void *)) align = sizeof(void *);
   bool huge = rt_round_up(bytes, page, &whole) && bytes && whole - bytes <= bytes / 3;
   if (huge) {

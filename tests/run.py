@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests of a build folder: layer check, C tests, text cases, pytest.
+"""Runs the tests of a build folder: layer check, C tests, text cases, pytest (but for those marked slow).
 
     tests/run.py BUILD [--c-only] [--match PART]
 
@@ -67,7 +67,7 @@ def text_cases(build, count):
 def python_tests(build, count):
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.xml")
-        status, output, seconds = run([sys.executable, "-m", "pytest", "-q", "-rs", "--junitxml", report, "tests/python"],
+        status, output, seconds = run([sys.executable, "-m", "pytest", "-q", "-rs", "-m", "not slow", "--junitxml", report, "tests/python"],
                                       PYTHONPATH="python", LATHE_LIBRARY_PATH=str(build))
         try:
             suite = ElementTree.parse(report).getroot().find("testsuite").attrib

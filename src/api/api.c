@@ -51,6 +51,7 @@ static void destroy_context(LatheContext *c)
 {
   Ctx *ctx = c->ctx;
   drop_results(c, 0);
+  api_drop_operators(c);
   mem_free(ctx, c);
   ctx_free(ctx);
 }
@@ -76,6 +77,15 @@ Handle *api_handle_retain(Handle *h)
   return h;
 }
 
+static void forget_world(LatheContext *c, const World *w)
+{
+  for (World **p = &c->world; *p; p = &(*p)->older)
+    if (*p == w) {
+      *p = w->older;
+      return;
+    }
+}
+
 static void drop_world(World *w)
 {
   for (int i = 0; i < w->imports.n; i++) module_release(w->imports.v[i].from);
@@ -95,7 +105,7 @@ static void drop_thing(Handle *h)
     built_release((Built *)h->p);
     break;
   case LATHE_WORLD:
-    if (h->context->world == h->p) h->context->world = NULL;
+    forget_world(h->context, h->p);
     drop_world((World *)h->p);
     break;
   case LATHE_COMPILED:

@@ -42,6 +42,7 @@ typedef struct WorldImport {
   GraphImporter *graph; /* NULL until a graph function was asked for */
 } WorldImport;
 typedef struct World {
+  struct World *older; /* of the same context */
   Module *m;
   Vec(WorldImport) imports;
 } World;
@@ -53,7 +54,8 @@ struct LatheContext {
   Arena *results[API_MAX_DEPTH]; /* text and lists of the last call at each depth; NULL when it made none */
   StrMap functions; /* name -> ApiFunction */
   int64_t handles;
-  World *world; /* the newest that is alive, or NULL */
+  World *world; /* the newest that is alive, or NULL; it leads to the others */
+  struct UserOp *operators; /* the ones this context added, newest first */
   Kept *models; /* compiled models that lathe_load_onnx gave away */
   bool closed; /* freed by the user while handles were out */
 };
@@ -166,5 +168,6 @@ Importer *api_importer(Call *, Module *m, Module *from);
 /* The world's importer of graphs from a module; argument 0 is the world. */
 GraphImporter *api_graph_importer(Call *, Module *from);
 CodeFormat api_code_format(Call *, const char *name);
+void api_drop_operators(LatheContext *);   /* takes the context's own operators out of the list */
 
 #endif

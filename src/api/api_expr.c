@@ -68,6 +68,7 @@ static void world_new(Call *c)
   World *w = arena_new_of(m->arena, World);
   w->m = m;
   *c->out = api_val_object(c, LATHE_WORLD, w, 0, m, NULL);
+  w->older = c->context->world;
   c->context->world = w;
 }
 

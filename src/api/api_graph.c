@@ -111,7 +111,7 @@ static void type_parts(Call *c)
   v[2] = api_val_none();
   if ((t->kind == TY_TENSOR || t->kind == TY_SHAPE) && t->ndim >= 0) {
     LatheValue *d = api_val_list(c, t->ndim, &v[2]);
-    for (int i = 0; i < t->ndim; i++) d[i] = dim_is_any(t->shape[i]) ? api_val_none() : api_val_expr(c, h->m, t->shape[i]);
+    for (int i = 0; i < t->ndim; i++) d[i] = api_val_expr(c, h->m, t->shape[i]);
   }
   v[3] = val_types(c, h->m, t->nfield, t->field);
   v[4] = api_val_type(c, h->m, t->ret);
@@ -265,9 +265,12 @@ static void op_row(Call *c, const OpDef *op, LatheValue *row)
 static void op_table(Call *c)
 {
   op_init();
-  int n = op_count();
+  int n = 0, count = op_count();
+  const OpDef **op = arena_array(scratch(c->ctx), const OpDef *, count + 1);
+  for (int i = 0; i < count; i++)
+    if (*op_at(i)->name) op[n++] = op_at(i);
   LatheValue *v = api_val_list(c, n, c->out);
-  for (int i = 0; i < n; i++) op_row(c, op_at(i), &v[i]);
+  for (int i = 0; i < n; i++) op_row(c, op[i], &v[i]);
 }
 
 /* ---- nodes ---------------------------------------------------------------------------- */
@@ -506,7 +509,7 @@ const ApiFunction api_graph_functions[] = {
     {"tuple_type", "world: world, fields: list[type] -> type", "the type of a tuple", new_tuple_type},
     {"func_type", "world: world, params: list[type], ret: type -> type", "the type of a function", new_func_type},
     {"simple_type", "world: world, kind: str, element: type? -> type", "sequence, optional or object", new_simple_type},
-    {"type_fields", "t: type -> list[any]", "kind, dtype, shape (none: any), fields, result", type_parts},
+    {"type_fields", "t: type -> list[any]", "kind, dtype, shape (none: any rank; a size named ? is any size), fields, result", type_parts},
     {"type_text", "t: type -> str", "as Relay writes it", type_to_text},
     {"type_equal", "a: type, b: type -> bool", "the same type?", types_equal},
     {"op_table", " -> list[list[any]]", "operators: name, doc, arguments, least and most of them, fusion kind, flags, attributes", op_table},

@@ -4,15 +4,14 @@
  * OpDef like any other: inferred, folded, fused and compiled.
  *
  * The functions speak LatheValues.
- *   type:    [[dtype, dims], …] of the arguments (dims: ints, expressions, none for any
- *            size) and the attributes as [[name, value], …]; answers [dtype, dims], or a
- *            list of those for several outputs.
+ *   type:    [[dtype, dims], …] of the arguments (dims: ints and expressions; one named ?
+ *            is any size) and the attributes as [[name, value], …]; answers [dtype, dims] (none
+ *            for a size that nothing tells), or a list of those for several outputs.
  *   compute: the same; answers [[placeholder, …], [output, …]]: te tensors, one placeholder
  *            for each argument with the shape it was told, and what is computed from them.
  * They return 0, or -1 when they failed: then the call under way fails with ERR_CALLBACK.
  * What they answer must stay valid until they are called again. */
 #include "api/api.h"
-
 
 typedef int32_t (*UserFn)(void *user, int32_t n, const LatheValue *args, LatheValue *answer);
 
@@ -21,7 +20,8 @@ typedef struct UserOp {
   AttrsDef attrs;
   UserFn type, compute;
   void *user;
-  LatheContext *context;
+  LatheContext *context;     /* which added it, and alone can use it */
+  struct UserOp *next;
 } UserOp;
 
 static const UserOp *user_op(const OpCall *c) { return (const UserOp *)c->op; }
@@ -35,13 +35,14 @@ static LatheValue val_tensor_type(Call *c, OpCall *oc, const Type *t)
   v[0] = api_val_dtype(c, t->dtype);
   LatheValue *d = api_val_list(c, t->ndim, &v[1]);
   for (int i = 0; i < t->ndim; i++)
-    d[i] = t->shape[i]->kind == E_INT ? api_val_int(t->shape[i]->u.i) : dim_is_any(t->shape[i]) ? api_val_none() : api_val_expr(c, oc->m, t->shape[i]);
+    d[i] = t->shape[i]->kind == E_INT ? api_val_int(t->shape[i]->u.i) : api_val_expr(c, oc->m, t->shape[i]);
   return row;
 }
 
 /* The answer of fn, whose objects live while `call`'s scope does. */
 static LatheValue ask(Call *call, OpCall *oc, UserFn fn)
 {
+  if (oc->m->ctx != user_op(oc)->context->ctx) op_raise(oc, ERR_UNSUPPORTED, "it was added in another context, and can be used in that one alone");
   LatheValue args[2], answer = {0}, *types = api_val_list(call, oc->nargs, &args[0]);
   for (int i = 0; i < oc->nargs; i++) types[i] = val_tensor_type(call, oc, oc->arg[i]);
   args[1] = api_val_attrs(call, oc->m, oc->op->attrs, oc->attrs);
@@ -60,13 +61,13 @@ static Call make_call(OpCall *oc, LatheValue *out)
 static Importer back_importer(OpCall *oc)
 {
   Importer im = {.dst = oc->m, .arena = scratch(oc->m->ctx)};
-  const World *w = user_op(oc)->context->world;
-  for (int i = 0; w && i < w->imports.n; i++) {
-    if (w->imports.v[i].from != oc->m) continue;
-    const Map *sent = &w->imports.v[i].importer->var;
-    for (int k = 0; k < sent->n; k++)
-      if (sent->key[k]) map_put(im.arena, &im.var, sent->val[k], (void *)(uintptr_t)sent->key[k]);
-  }
+  for (const World *w = user_op(oc)->context->world; w; w = w->older)
+    for (int i = 0; i < w->imports.n; i++) {
+      if (w->imports.v[i].from != oc->m) continue;
+      const Map *sent = &w->imports.v[i].importer->var;
+      for (int k = 0; k < sent->n; k++)
+        if (sent->key[k]) map_put(im.arena, &im.var, sent->val[k], (void *)(uintptr_t)sent->key[k]);
+    }
   return im;
 }
 
@@ -145,6 +146,17 @@ static const Tensor *tensor_at(OpCall *oc, const LatheValue *list, int64_t i)
   return api_value_ptr(v);
 }
 
+static void check_output(OpCall *oc, int i, const Tensor *t)
+{
+  const Type *want = oc->out->kind == TY_TUPLE ? oc->out->field[i] : oc->out;
+  const Buffer *b = t->buffer;
+  bool same = b->ndim == want->ndim && dtype_eq(b->dtype, want->dtype);
+  for (int k = 0; same && k < b->ndim; k++) same = b->shape[k]->kind != E_INT || want->shape[k]->kind != E_INT || b->shape[k]->u.i == want->shape[k]->u.i;
+  if (same) return;
+  const Type *have = type_tensor(oc->m, b->dtype, b->ndim, b->shape);
+  op_raise(oc, ERR_SHAPE, "its compute gives %s as output %d, its type function says %s", type_text(oc->m->arena, have), i, type_text(oc->m->arena, want));
+}
+
 static void user_compute(OpCall *oc, const Tensor *const *in, const Tensor **out)
 {
   Ctx *ctx = oc->m->ctx;
@@ -164,7 +176,10 @@ static void user_compute(OpCall *oc, const Tensor *const *in, const Tensor **out
   int n = te_post_order(im.arena, nout, outputs, &ops);
   for (int i = 0; i < n; i++)
     if (!map_has(&im.buffer, ops[i]->out[0].buffer)) import_compute(oc, &im, ops[i]);
-  for (int i = 0; i < nout; i++) out[i] = te_tensor_of(map_get(&im.buffer, outputs[i]->buffer));
+  for (int i = 0; i < nout; i++) {
+    out[i] = te_tensor_of(map_get(&im.buffer, outputs[i]->buffer));
+    check_output(oc, i, out[i]);
+  }
   scope_end(ctx, s);
 }
 
@@ -216,6 +231,14 @@ static void register_op(Call *c)
   op->def.type = user_type;
   op->def.compute = user_compute;
   op_register(c->ctx, &op->def);
+  op->next = c->context->operators;
+  c->context->operators = op;
+}
+
+void api_drop_operators(LatheContext *c)
+{
+  for (UserOp *op = c->operators; op; op = op->next) op_unregister(&op->def);
+  c->operators = NULL;
 }
 
 const ApiFunction api_userop_functions[] = {

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define CHUNK_MIN 1
@@ -32,10 +33,19 @@ int64_t mem_fail_after(Ctx *ctx, int64_t n)
   return made;
 }
 
+/* A system may promise more memory than there is and kill who uses it.  A size that
+ * the machine never had comes from a model that lies; it is refused before. */
+static bool mem_exists(size_t size)
+{
+  if (size < (size_t)1 << 30) return true;
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages <= 0 || page <= 0 || size / (size_t)page < (size_t)pages;
+}
+
 void *mem_alloc(Ctx *ctx, size_t size)
 {
   mem_count(ctx);
-  void *p = calloc(1, size ? size : 1);
+  void *p = mem_exists(size) ? calloc(1, size ? size : 1) : NULL;
   if (!p) raise(ctx, ERR_MEMORY, NOWHERE, "out of memory: %zu bytes were asked for", size);
   return p;
 }
@@ -88,7 +98,7 @@ size_t arena_bytes(const Arena *arena) { return arena->bytes; }
 static Chunk *arena_chunk(Arena *arena, size_t size)
 {
   size_t room = size < CHUNK_MIN ? CHUNK_MIN : size;
-  Chunk *chunk = size > SIZE_MAX / 2 ? NULL : malloc(sizeof *chunk + room);
+  Chunk *chunk = mem_exists(size) ? malloc(sizeof *chunk + room) : NULL;
   if (!chunk) raise(arena->ctx, ERR_MEMORY, NOWHERE, "out of memory: %zu bytes were asked for", size);
   *chunk = (Chunk){.prev = arena->top, .size = room};
   arena->top = chunk;
@@ -122,7 +132,7 @@ void *arena_copy(Arena *arena, const void *p, size_t size)
 char *arena_strndup(Arena *arena, const char *s, size_t n)
 {
   char *copy = arena_alloc(arena, n + 1);
-  memcpy(copy, s, n);
+  if (n) memcpy(copy, s, n);
   return copy;
 }
 

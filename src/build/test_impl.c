@@ -180,6 +180,12 @@ static void winograd(Fn *f)
       if (epilogue) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, CALL(f, "add", NULL, y, PARAM(f, c[1] / b, 1, 1, b)), PARAM(f, n, c[1] / b, c[2], c[3], b)));
       want_impl(f, op, fn_check(f, text("winograd %zu", i), y, 0, 1e-5), "conv2d.winograd");
     }
+  for (int tile = 2; tile <= 6; tile += 2) {
+    fresh(f);
+    const char *op = "nn.contrib_conv2d_winograd_weight_transform";
+    const Node *y = CALL(f, op, fn_attrs(f, op, "tile_size", text("%d", tile), NULL), PARAM(f, 5, 16 + tile, 3, 3));
+    want_impl(f, op, fn_check(f, text("winograd weight %d", tile), y, 0, 1e-6), "winograd.weight");
+  }
 }
 
 /* What AlterOpLayout would put in a call's place computes the same, once data is brought there

@@ -72,11 +72,34 @@ static int by_share(const void *a, const void *b, void *seconds)
   return (x < y) - (x > y);
 }
 
-static void print_node(const Profile *p, int i, double total, double gflops, double gbytes, bool json)
+/* What the machine can do: operations, and bytes by how much data there is, since what fits a
+ * cache is not read from memory. */
+enum { NSIZES = 4 };
+static const size_t sizes[NSIZES] = {(size_t)128 << 10, (size_t)1 << 20, (size_t)16 << 20, (size_t)128 << 20};
+typedef struct Limits {
+  double gflops, gbytes[NSIZES];
+} Limits;
+
+static Limits measure_limits(int threads)
+{
+  Limits l = {.gflops = peak_gflops(threads, 0.2)};
+  for (int i = 0; i < NSIZES; i++) l.gbytes[i] = peak_gbytes_within(threads, 0.1, sizes[i]);
+  return l;
+}
+
+static double limit_gbytes(const Limits *l, double bytes)
+{
+  int i = 0;
+  while (i < NSIZES - 1 && bytes > (double)sizes[i]) i++;
+  return l->gbytes[i];
+}
+
+static void print_node(const Profile *p, int i, double total, const Limits *limits, bool json)
 {
   const LatheRtNode *n = lathe_rt_model_node(p->model, i);
   double per = p->calls[i] ? p->seconds[i] / (double)p->calls[i] : 0;
   double rate = per > 0 ? n->flops / per / 1e9 : 0, done = per > 0 ? n->flops_done / per / 1e9 : 0, bytes = per > 0 ? n->bytes / per / 1e9 : 0;
+  double gflops = limits->gflops, gbytes = limit_gbytes(limits, n->bytes);
   double limit = fmax(gflops > 0 ? done / gflops : 0, gbytes > 0 ? bytes / gbytes : 0);
   if (json) {
     printf("{\"name\": ");
@@ -98,19 +121,21 @@ static void print_node(const Profile *p, int i, double total, double gflops, dou
 
 static void print_profile(const Profile *p, int threads, bool json)
 {
-  double gflops = peak_gflops(threads, 0.2), gbytes = peak_gbytes(threads, 0.3), total = 0;
+  Limits l = measure_limits(threads);
+  double total = 0;
   int *order = calloc((size_t)p->n + 1, sizeof *order);
   if (!order) return;
   for (int i = 0; i < p->n; i++) order[i] = i, total += p->seconds[i];
   qsort_r(order, (size_t)p->n, sizeof *order, by_share, p->seconds);
-  if (json) printf(", \"limit\": {\"gflops\": %.1f, \"gbytes\": %.1f}, \"nodes\": [", gflops, gbytes);
+  if (json) printf(", \"limit\": {\"gflops\": %.1f, \"gbytes\": %.1f, \"gbytes_cached\": %.1f}, \"nodes\": [", l.gflops, l.gbytes[NSIZES - 1], l.gbytes[0]);
   else {
-    printf("\nlimits of this machine, %d thread%s: %.0f GFLOP/s, %.1f GB/s (measured now)\n\n", threads, threads == 1 ? "" : "s", gflops, gbytes);
+    printf("\nlimits of this machine, %d thread%s: %.0f GFLOP/s, %.1f GB/s from memory, %.1f GB/s from the caches (measured now)\n\n", threads,
+           threads == 1 ? "" : "s", l.gflops, l.gbytes[NSIZES - 1], l.gbytes[0]);
     printf("%9s %6s %16s %7s %6s  %-24s %s\n", "ms", "share", "GFLOP/s (done)", "GB/s", "limit", "implementation", "node");
   }
   for (int i = 0; i < p->n; i++) {
     if (json && i) fputs(", ", stdout);
-    print_node(p, order[i], total, gflops, gbytes, json);
+    print_node(p, order[i], total, &l, json);
   }
   if (json) fputs("]", stdout);
   free(order);

@@ -121,6 +121,10 @@ void print_json_text(const char *s)
 {
   putchar('"');
   for (; *s; s++) {
+    if ((unsigned char)*s < 0x20) {
+      printf("\\u%04x", *s);
+      continue;
+    }
     if (*s == '"' || *s == '\\') putchar('\\');
     putchar(*s);
   }

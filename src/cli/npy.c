@@ -99,8 +99,8 @@ static bool parse_npy(const char *path, const uint8_t *p, size_t n, LatheRtTenso
   if (!text) return fail(err, path, "there is no memory for it");
   memcpy(text, p + at, head);
   text[head] = 0;
-  LatheRtDType dtype;
-  int32_t ndim;
+  LatheRtDType dtype = {0};
+  int32_t ndim = 0;
   int64_t shape[8];
   bool ok = parse_header(path, text, &dtype, &ndim, shape, err);
   free(text);

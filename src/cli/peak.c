@@ -4,7 +4,8 @@
  * register, with loads mixed in as a matrix product has them (a loop of nothing
  * but multiply-adds runs at half rate on some cores).  Each thread is pinned; the
  * figure is the best of many short samples, added up over the threads.
- * Bytes: each thread reads a block far larger than the caches, again and again. */
+ * Bytes: each thread reads its part of a block of a given size, again and again; the figure is
+ * the best of many short samples, as other work on the machine comes between. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -118,32 +119,37 @@ static double flops(const float *data)
 typedef struct Probe {
   pthread_t thread;
   int cpu;
-  bool bytes;
+  size_t bytes;              /* of the block to read; 0: operations are counted */
   double seconds, rate;      /* operations or bytes a second, in billions */
 } Probe;
 
-#define BLOCK ((size_t)64 << 20)
+#define LARGE ((size_t)64 << 20)    /* larger than the caches */
+#define SLICE ((size_t)1 << 20)     /* read in one sample */
 
-/* Reads the block once; the sum keeps the loads. */
-static uint64_t read_block(const uint64_t *p)
+/* Reads n bytes; the sum keeps the loads. */
+static uint64_t read_slice(const uint64_t *p, size_t n)
 {
   uint64_t a = 0, b = 0, c = 0, d = 0;
-  for (size_t i = 0; i < BLOCK / sizeof *p; i += 4) a += p[i], b += p[i + 1], c += p[i + 2], d += p[i + 3];
+  for (size_t i = 0; i < n / sizeof *p; i += 4) a += p[i], b += p[i + 1], c += p[i + 2], d += p[i + 3];
   return a ^ b ^ c ^ d;
 }
 
-static double best_bytes(double seconds)
+static double best_bytes(double seconds, size_t size)
 {
-  uint64_t *block = malloc(BLOCK);
+  uint64_t *block = malloc(size);
   volatile uint64_t sink = 0;
-  double start = now(), best = 0;
   if (!block) return 0;
-  memset(block, 1, BLOCK);
+  memset(block, 1, size);
+  sink ^= read_slice(block, size);
+  size_t slice = size < SLICE ? size : SLICE, at = 0;
+  int rounds = (int)(SLICE / slice);
+  double start = now(), best = 0;
   do {
     double t = now();
-    sink ^= read_block(block);
+    for (int i = 0; i < rounds; i++) sink ^= read_slice(block + at / sizeof *block, slice);
     t = now() - t;
-    if ((double)BLOCK / t > best) best = (double)BLOCK / t;
+    if ((double)slice * rounds / t > best) best = (double)slice * rounds / t;
+    at = at + 2 * slice <= size ? at + slice : 0;
   } while (now() - start < seconds);
   free(block);
   return best;
@@ -169,12 +175,12 @@ static void *probe(void *arg)
   CPU_ZERO(&set);
   CPU_SET((size_t)p->cpu, &set);
   pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-  p->rate = (p->bytes ? best_bytes(p->seconds) : best_flops(p->seconds)) / 1e9;
+  p->rate = (p->bytes ? best_bytes(p->seconds, p->bytes) : best_flops(p->seconds)) / 1e9;
   return NULL;
 }
 
 /* The rate of `threads` threads together; 0 if they could not be started. */
-static double peak(int threads, double seconds, bool bytes)
+static double peak(int threads, double seconds, size_t bytes)
 {
   static Probe probes[MAX_THREADS];
   cpu_set_t allowed;
@@ -194,5 +200,11 @@ static double peak(int threads, double seconds, bool bytes)
   return started == threads ? sum : 0;
 }
 
-__attribute__((visibility("default"))) double peak_gflops(int threads, double seconds) { return peak(threads, seconds, false); }
-__attribute__((visibility("default"))) double peak_gbytes(int threads, double seconds) { return peak(threads, seconds, true); }
+__attribute__((visibility("default"))) double peak_gflops(int threads, double seconds) { return peak(threads, seconds, 0); }
+__attribute__((visibility("default"))) double peak_gbytes(int threads, double seconds) { return peak(threads, seconds, LARGE); }
+
+double peak_gbytes_within(int threads, double seconds, size_t bytes)
+{
+  size_t each = bytes / (size_t)(threads > 0 ? threads : 1) / 4096 * 4096;
+  return peak(threads, seconds, each > 4096 ? each : 4096);
+}

@@ -244,7 +244,9 @@ static int show_outputs(LatheRtExecutor *ex, const LatheRtModel *model, const Op
   if (o->top && !read_number("--top", o->top, 1, 1000, &top)) return EXIT_USAGE;
   if (o->output && !ends_with(o->output, ".npz") && !(ends_with(o->output, ".npy") && n == 1))
     return misuse("--output is a .npz file%s, not '%s'", n == 1 ? " or a .npy file" : "", o->output);
-  for (int32_t i = 0; i < n && i < MAX_VALUES; i++) {
+  if (n > MAX_VALUES) return refuse("the model has %d outputs; 'lathe run' shows %d at most; use Python or C", n, MAX_VALUES);
+  for (int32_t i = 0; i < n; i++) {
+    if (port[i].ndim < 0 && o->output) return refuse("output '%s' is %s, which a numpy file cannot hold; use Python or C", port[i].name, port[i].type);
     if (port[i].ndim < 0) {
       printf("%s: %s\n", port[i].name, port[i].type);
       continue;

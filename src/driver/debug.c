@@ -4,15 +4,15 @@
  * kernel's function on what the kernel itself read, so a difference is this kernel's own
  * and not one that came down from before.  Loops are compared at every turn. */
 #include <math.h>
+#include <stdio.h>
 
 #include "driver/compiled.h"
 
 typedef struct Compare {
   Compiled *c;
-  Arena *arena;              /* of the report */
   double rtol, atol;
   int compared;
-  const char *found;         /* what differs; NULL: nothing yet */
+  char found[600];           /* what differs; "": nothing yet */
   ErrKind failed;            /* the interpreter raised */
   /* the call being compared */
   int node, nin, nout;
@@ -77,7 +77,7 @@ static void compare_output(Compare *k, int output, const ConstData *have, const 
   const ProgNode *n = &k->c->program.node.v[k->node];
   size_t count = have->bytes / (size_t)dtype_bytes(have->dtype), bad = 0, first = 0;
   if (have->bytes != want->bytes || !dtype_eq(have->dtype, want->dtype)) {
-    k->found = arena_printf(k->arena, "node %d '%s' (%s): output %d has %zu bytes, the interpreter gives %zu", k->node, n->name, n->source, output,
+    snprintf(k->found, sizeof k->found, "node %d '%s' (%s): output %d has %zu bytes, the interpreter gives %zu", k->node, n->name, n->source, output,
                             have->bytes, want->bytes);
     return;
   }
@@ -87,7 +87,7 @@ static void compare_output(Compare *k, int output, const ConstData *have, const 
       first = i;
     }
   if (bad)
-    k->found = arena_printf(k->arena, "node %d '%s' (%s): %zu of %zu elements of output %d differ; element %zu is %.9g, the interpreter gives %.9g", k->node,
+    snprintf(k->found, sizeof k->found, "node %d '%s' (%s): %zu of %zu elements of output %d differ; element %zu is %.9g, the interpreter gives %.9g", k->node,
                             n->name, n->source, bad, count, output, first, number(have, first), number(want, first));
 }
 
@@ -105,7 +105,7 @@ static void compare_body(Ctx *ctx, void *arg)
   const ConstData **want = arena_array(a, const ConstData *, k->nout + 1);
   int n = leaf_count(fn_body(func)->type) == k->nout ? spread(result, want) : 0;
   if (n != k->nout) BUG(ctx, "node %d gives %d tensors, the interpreter %d", k->node, k->nout, n);
-  for (int i = 0; i < n && !k->found; i++) compare_output(k, i, &tensor_value(a, k->out[i])->tensor, want[i]);
+  for (int i = 0; i < n && !k->found[0]; i++) compare_output(k, i, &tensor_value(a, k->out[i])->tensor, want[i]);
   k->compared++;
   scope_end(ctx, scope);
 }
@@ -121,7 +121,7 @@ static int32_t compare_node(void *user, int32_t node, double seconds, int32_t ni
   k->nout = nout;
   k->out = out;
   k->failed = protect(k->c->ctx, compare_body, k);
-  return k->failed || k->found;
+  return k->failed || k->found[0];
 }
 
 static void free_executor(void *x) { lathe_rt_executor_free(x); }
@@ -142,12 +142,12 @@ bool driver_debug_compare(Compiled *c, int n, const LatheRtTensor *const *inputs
   check(ctx, lathe_rt_executor_new(model, &x, &err), &err);
   defer(ctx, free_executor, x);
   for (int i = 0; i < n; i++) check(ctx, lathe_rt_set_input(x, i, inputs[i], &err), &err);
-  Compare k = {.c = c, .arena = arena, .rtol = rtol, .atol = atol};
+  Compare k = {.c = c, .rtol = rtol, .atol = atol};
   lathe_rt_executor_watch(x, compare_node, &k);
   LatheRtCode code = lathe_rt_run(x, &err);
   if (k.failed) error_reraise(ctx);
-  if (!k.found) check(ctx, code, &err);
-  *text = k.found ? k.found : arena_printf(arena, "all %d kernel calls agree with the interpreter", k.compared);
+  if (!k.found[0]) check(ctx, code, &err);
   scope_end(ctx, scope);
-  return !k.found;
+  *text = k.found[0] ? arena_strdup(arena, k.found) : arena_printf(arena, "all %d kernel calls agree with the interpreter", k.compared);
+  return !k.found[0];
 }

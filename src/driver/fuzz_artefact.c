@@ -40,6 +40,10 @@ static const LatheRtFuncInfo funcs[] = {
 static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 2, NULL, "", funcs};
 static _Alignas(64) const float weights[16] = {1, 2, 3, 4};
 
+/* A refused giant allocation is a result. */
+LATHE_RT_API const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1:max_allocation_size_mb=1000"; }
+
 enum { MOST_STORAGE = 1 << 24 };
 
 static void run(LatheRtModel *m)

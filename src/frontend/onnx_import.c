@@ -16,7 +16,7 @@
 enum { NESTING_LIMIT = 64 };               /* bodies and functions inside each other */
 
 static const OnnxTable *const tables[] = {
-  &onnx_math, &onnx_reduce, &onnx_shape, &onnx_index, &onnx_nn, &onnx_norm, &onnx_attention, &onnx_recurrent, &onnx_quant, &onnx_image,
+  &onnx_math, &onnx_reduce, &onnx_shape, &onnx_index, &onnx_nn, &onnx_norm, &onnx_attention, &onnx_linear_attention, &onnx_recurrent, &onnx_quant, &onnx_image,
   &onnx_signal, &onnx_random, &onnx_loss, &onnx_control, &onnx_training, &onnx_ml, &onnx_microsoft, &onnx_microsoft_quant, &onnx_preview,
 };
 enum { NTABLES = sizeof tables / sizeof *tables };
@@ -389,8 +389,9 @@ static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, P
   bool differ = false;
   for (int i = 0; yes && no && i < c.nout; i++) differ = differ || rank_differs(yes[i]->type, no[i]->type);
   if (!differ) {
-    const Node *both = yes && no ? node_if(im->m, cond, node_tuple(im->m, c.nout, yes), node_tuple(im->m, c.nout, no)) : NULL;
-    for (int i = 0; i < c.nout; i++) c.out[i] = both ? node_get(im->m, both, i) : yes ? yes[i] : no[i];
+    bool single = c.nout == 1;
+    const Node *both = !yes || !no ? NULL : single ? node_if(im->m, cond, yes[0], no[0]) : node_if(im->m, cond, node_tuple(im->m, c.nout, yes), node_tuple(im->m, c.nout, no));
+    for (int i = 0; i < c.nout; i++) c.out[i] = !both ? yes ? yes[i] : no[i] : single ? both : node_get(im->m, both, i);
     end_node(&c, f);
     return false;
   }

@@ -27,7 +27,7 @@ typedef struct OnnxTable {
 } OnnxTable;
 #define ONNX_TABLE(id, domain, rows) const OnnxTable id = {domain, rows, (int)(sizeof rows / sizeof *rows)}
 
-extern const OnnxTable onnx_math, onnx_reduce, onnx_shape, onnx_index, onnx_nn, onnx_norm, onnx_attention, onnx_recurrent, onnx_quant, onnx_image,
+extern const OnnxTable onnx_math, onnx_reduce, onnx_shape, onnx_index, onnx_nn, onnx_norm, onnx_attention, onnx_linear_attention, onnx_recurrent, onnx_quant, onnx_image,
     onnx_signal, onnx_random, onnx_loss, onnx_control, onnx_training, onnx_ml, onnx_microsoft, onnx_microsoft_quant, onnx_preview;
 
 /* Names that a body sees.  A frame with `captures` is the body of a global function:

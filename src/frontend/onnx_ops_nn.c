@@ -59,7 +59,12 @@ static Window read_window(Conv *c, const Node *x, const Node *weight)
   read_spatial(c, "pads", 2 * w.n, w.pads, 0);
   if (conv_attr(c, "kernel_shape")) read_spatial(c, "kernel_shape", w.n, w.kernel, 1);
   else if (!weight) conv_fail(c, ERR_ARGUMENT, "attribute 'kernel_shape' is missing");
-  for (int i = 0; weight && i < w.n; i++) w.kernel[i] = static_dim(c, weight, 2 + i);
+  for (int i = 0; weight && i < w.n; i++) {
+    int64_t has = static_dim(c, weight, 2 + i);
+    if (conv_attr(c, "kernel_shape") && w.kernel[i] != has)
+      conv_fail(c, ERR_SHAPE, "kernel_shape has %" PRId64 " for axis %d, the weight %" PRId64, w.kernel[i], i, has);
+    w.kernel[i] = has;
+  }
   check_window(c, &w);
   const char *how = attr_str(c, "auto_pad", "NOTSET");
   if (!strcmp(how, "SAME_UPPER") || !strcmp(how, "SAME_LOWER")) same_pads(c, x, &w, how[5] == 'U');

@@ -296,6 +296,8 @@ static const Node *convert_slice(Conv *c)
     return slice_const(c, x, nb, b, e, s, a);
   }
   int n = (int)static_dim(c, begin, 0);
+  if (static_dim(c, end, 0) != n || (step && static_dim(c, step, 0) != n))
+    conv_fail(c, ERR_ARGUMENT, "starts has %d numbers, ends %" PRId64 ", steps %" PRId64, n, static_dim(c, end, 0), step ? static_dim(c, step, 0) : n);
   if (n > rank_of(c, x) || (axes && na != n)) conv_fail(c, ERR_ARGUMENT, "%d axes are sliced, the input has %d", n, rank_of(c, x));
   return slice_computed(c, x, n, a, begin, end, step);
 }

@@ -315,6 +315,7 @@ int op_count(void);
 const OpDef *op_at(int);                              /* in the order of ops.def, then users' */
 /* Adds a user's operator for the life of the context's process.  The struct is kept. */
 void op_register(Ctx *, const OpDef *);
+void op_unregister(const OpDef *);                       /* it must not be in use; its place in the list stays, without a name */
 
 /* Raises ERR_TYPE / ERR_SHAPE:  "nn.conv2d (node 'layer1/conv'): " and the message. */
 _Noreturn void op_raise(OpCall *, ErrKind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

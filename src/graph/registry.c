@@ -11,7 +11,8 @@ static const OpDef *const *_Atomic built_in;
 static atomic_int nbuilt_in;
 
 #define MAX_USER_OPS 256
-static const OpDef *user_ops[MAX_USER_OPS];
+static const OpDef *_Atomic user_ops[MAX_USER_OPS];
+static const OpDef taken_out = {.name = ""};     /* in the place of one that went */
 static atomic_int nuser_ops;
 static atomic_flag adding = ATOMIC_FLAG_INIT;
 
@@ -47,14 +48,24 @@ void op_register(Ctx *ctx, const OpDef *op)
   if (!op->name || !op->type || (!op->compute && !op->decompose && !op->tir))
     raise(ctx, ERR_ARGUMENT, NOWHERE, "an operator needs a name, a type rule and a meaning (compute, decompose or tir)");
   while (atomic_flag_test_and_set(&adding)) continue;
-  bool known = op_find(op->name) != NULL, full = nuser_ops == MAX_USER_OPS;
+  int slot = 0;
+  while (slot < nuser_ops && user_ops[slot] != &taken_out) slot++;
+  bool known = op_find(op->name) != NULL, full = slot == MAX_USER_OPS;
   if (!known && !full) {
-    user_ops[nuser_ops] = op;
-    nuser_ops++;
+    user_ops[slot] = op;
+    if (slot == nuser_ops) nuser_ops++;
   }
   atomic_flag_clear(&adding);
   if (known) raise(ctx, ERR_ARGUMENT, NOWHERE, "there is an operator '%s' already", op->name);
   if (full) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "at most %d operators can be added", MAX_USER_OPS);
+}
+
+void op_unregister(const OpDef *op)
+{
+  while (atomic_flag_test_and_set(&adding)) continue;
+  for (int i = 0; i < nuser_ops; i++)
+    if (user_ops[i] == op) user_ops[i] = &taken_out;
+  atomic_flag_clear(&adding);
 }
 
 _Noreturn void op_raise(OpCall *c, ErrKind kind, const char *fmt, ...)

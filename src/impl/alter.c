@@ -39,7 +39,7 @@ static const Node *transform(Module *m, const Node *n, const char *from, const c
 }
 
 /* A weight that is known at compile time, or made from such. */
-static bool is_constant(Ctx *ctx, const Node *n)
+bool alter_is_constant(Ctx *ctx, const Node *n)
 {
   if (n->kind == N_CONST) return true;
   Scope scope = scope_begin(ctx);
@@ -147,7 +147,7 @@ static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, con
   if (a->groups != 1 && !depthwise) return false;
   int64_t ob = alter_block(t, bits, o), cb = alter_block(t, bits, c);
   if (!ob || (depthwise && !cb)) return false;
-  int tile = cb && is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call) : 0;
+  int tile = cb && alter_is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call) : 0;
   if (tile) {
     alter_to_winograd(m, call, tile, cb, ob, out);
     return true;
@@ -194,7 +194,7 @@ static bool alter_product(Module *m, const Target *t, const Node *call, AlteredC
   if (x->kind != TY_TENSOR || x->ndim != 2 || w->ndim != 2 || !known(w->shape[0]) || !known(w->shape[1])) return false;
   if (x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
   int64_t n = known(w->shape[turned ? 0 : 1]), width = panel_width(t, y->dtype.bits, n);
-  if (!width || !is_constant(m->ctx, call->arg[1])) return false;
+  if (!width || !alter_is_constant(m->ctx, call->arg[1])) return false;
   /* One row reads the weight once, straight ahead, as it lies. */
   if (known(x->shape[0]) == 1 && turned) return false;
   DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
@@ -208,8 +208,10 @@ static bool alter_product(Module *m, const Target *t, const Node *call, AlteredC
 
 bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
 {
-  if (call->kind != N_CALL || call->type->kind != TY_TENSOR || t->kind == TARGET_CUDA) return false;
+  if (call->kind != N_CALL || t->kind == TARGET_CUDA) return false;
   const char *op = call->u.call.op->name;
+  if (!strcmp(op, "nn.contrib_recurrent")) return recurrent_alter(m, t, call, out);
+  if (call->type->kind != TY_TENSOR) return false;
   if (!strcmp(op, "nn.conv2d")) return alter_conv(m, t, config, call, out);
   if (!strcmp(op, "nn.dense") || !strcmp(op, "nn.matmul")) return alter_product(m, t, call, out);
   return false;

@@ -121,6 +121,11 @@ void matmul_schedule(ImplGroup *);
 
 int64_t block_vectors(int64_t n, int64_t lanes);
 int64_t alter_block(const Target *, int bits, int64_t channels);
+bool alter_is_constant(Ctx *, const Node *);              /* known at compile time, or made from such */
+
+/* ---- recurrent.c --------------------------------------------------------------------------- */
+
+bool recurrent_alter(Module *, const Target *, const Node *call, AlteredCall *out);
 
 /* ---- depthwise.c --------------------------------------------------------------------------- */
 
@@ -131,6 +136,10 @@ void depthwise_schedule(ImplGroup *);
 
 bool winograd_fits(const Target *, const Node *call);
 void winograd_schedule(ImplGroup *);
+bool winograd_weight_fits(const Target *, const Node *call);
+double winograd_weight_cost(const Target *, const Node *call);
+void winograd_weight_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void winograd_weight_schedule(ImplGroup *);
 
 /* ---- generic.c ------------------------------------------------------------------------- */
 

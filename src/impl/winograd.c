@@ -116,3 +116,63 @@ void winograd_schedule(ImplGroup *g)
   transform_data(g);
   generic_rest(g);
 }
+
+/* ---- the weight, at compile time ------------------------------------------------------------------- */
+
+bool winograd_weight_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  const Type *w = call->arg[0]->type;
+  return w->dtype.code == DT_FLOAT && w->dtype.bits >= 32 && w->shape[0]->kind == E_INT && w->shape[1]->kind == E_INT;
+}
+
+double winograd_weight_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_bandwidth(t); }
+
+static const Expr *axis_of(Module *m, const char *name, const Expr *extent, const IterVar **out)
+{
+  *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, ITER_SPATIAL, NULL);
+  return var_expr((*out)->var);
+}
+
+/* (o, i, r, r) to (alpha, alpha, o, i), one dimension after the other. */
+void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  Module *m = c->m;
+  const WinogradWeightAttrs *a = c->attrs;
+  const Expr *const *w = in[0]->buffer->shape, *e[WINOGRAD_MAX], *at[4];
+  WinogradMatrices q;
+  winograd_matrices((int)a->tile_size, (int)w[2]->u.i, &q);
+  const IterVar *axis[4];
+  const Expr *half[] = {w[0], w[1], expr_i32(m, q.alpha), w[3]};
+  static const char *const names[] = {"co", "ci", "eps", "k"}, *const last[] = {"eps", "nu", "co", "ci"};
+  for (int d = 0; d < 4; d++) at[d] = axis_of(m, names[d], half[d], &axis[d]);
+  for (int i = 0; i < q.r; i++) e[i] = te_read(m, in[0], 4, (const Expr *[]){at[0], at[1], expr_i32(m, i), at[3]});
+  const Expr *body = winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[2], e);
+  const Tensor *rows = &te_compute(m, "weight_rows", "winograd_rows", 4, half, axis, 1, &body, NULL)->out[0];
+  for (int d = 0; d < 4; d++) at[d] = axis_of(m, last[d], c->out->shape[d], &axis[d]);
+  for (int i = 0; i < q.r; i++) e[i] = te_read(m, rows, 4, (const Expr *[]){at[2], at[3], at[0], expr_i32(m, i)});
+  body = winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[1], e);
+  *out = &te_compute(m, "weight_tiles", "winograd_tiles", 4, c->out->shape, axis, 1, &body, NULL)->out[0];
+}
+
+void winograd_weight_schedule(ImplGroup *g)
+{
+  BlockRV rows = stage_block(g, "weight_rows"), tiles = stage_block(g, "weight_tiles");
+  LoopRV *l, vi;
+  sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co ci */
+  LoopRV order[] = {l[2], split_by(g, l[3], target_lanes(g->target, 32), &vi), l[0], l[1], vi};
+  sched_reorder(g->s, 5, order);
+  sched_compute_at(g->s, rows, order[1], true, -1);       /* co ci eps k: channels last */
+  sched_set_scope(g->s, rows, 0, "local");
+  LoopRV *r;
+  int n = sched_get_loops(g->s, rows, g->arena, &r);
+  if (n != 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the weight's loops are not those of Winograd's");
+  sched_reorder(g->s, 3, (LoopRV[]){r[4], r[5], r[3]});
+  sched_unroll(g->s, r[4]), sched_unroll(g->s, r[5]);
+  if (sched_loop_stmt(g->s, r[3])->u.loop.extent->kind == E_INT) sched_vectorize(g->s, r[3]);
+  sched_unroll(g->s, l[0]), sched_unroll(g->s, l[1]);
+  sched_vectorize(g->s, vi);
+  sched_parallel(g->s, order[0]);
+  generic_rest(g);
+}

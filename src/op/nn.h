@@ -81,6 +81,9 @@ typedef struct WinogradMatrices {
   double a[WINOGRAD_MAX][WINOGRAD_MAX], g[WINOGRAD_MAX][WINOGRAD_MAX], b[WINOGRAD_MAX][WINOGRAD_MAX];
 } WinogradMatrices;
 bool winograd_matrices(int tile, int r, WinogradMatrices *);      /* false: no such tile */
+/* The row of v (rows x n) that `at` names times the elements e: a sum without zeros, which row it
+ * is decided by selects that vanish when `at` is written out. */
+const Expr *winograd_row(Module *, DType, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at, const Expr *const *e);
 
 /* ---- nn_deformable.c ------------------------------------------------------------------------- */
 
@@ -333,5 +336,14 @@ DECLARE_ATTRS(RoiPool, ROI_POOL_ATTRS)
   A(S, INT, layout, "0", "0: time first; 1: batch first")                                     \
   A(S, STRS, inputs, "[]", "names of the arguments after the first three")
 DECLARE_ATTRS(Recurrent, RECURRENT_ATTRS)
+
+/* nn.contrib_recurrent: the loop over time.  Arguments: gates (time, batch, directions * gates * hidden; batch first with
+ * layout 1), what the input and the biases give; recurrence; then those that `inputs` names: "reset_bias" (gru with
+ * linear_before_reset), "sequence_lens", "initial_h", "initial_c", "peephole". */
+#define RECURRENT_LOOP_ATTRS(A, S)                                                            \
+  A(S, STR, cell, NULL, "rnn, lstm or gru")                                                   \
+  RECURRENT_ATTRS(A, S)                                                                       \
+  A(S, INT, block, "0", "units of a block: recurrence is (directions, blocks, hidden, gates, block); 0: (directions, gates * hidden, hidden)")
+DECLARE_ATTRS(RecurrentLoop, RECURRENT_LOOP_ATTRS)
 
 #endif

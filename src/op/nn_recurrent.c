@@ -1,21 +1,27 @@
-/* nn_recurrent.c: nn.rnn, nn.lstm and nn.gru as loops over directions, samples and time.
+/* nn_recurrent.c: nn.rnn, nn.lstm and nn.gru.
  *
- * Each step fills `gate` with what goes into the gates (weights times input and state, biases
- * added), then brings the state, which is the output Y_h (and Y_c) itself, one step on:
+ * What goes into the gates from the input does not wait for the state: it is one matrix product over
+ * all steps, an nn.dense like any other.  What is left, nn.contrib_recurrent, is the loop over time:
  *
+ *   gate = gates[t] + R * H
  *   rnn   H = f(gate)
  *   lstm  i, o, f, c:  C = f * C + i * g(c),  H = o * h(C)
  *   gru   z, r, h:     H = (1 - z) * g(h) + z * H
  *
  * A sample that is shorter than the longest keeps its last state and has zeros behind it; in
- * reverse it starts from its own end. */
+ * reverse it starts from its own end.  The units of the state are walked in blocks: the gates of a block are
+ * summed up together and turned into its new state while they are at hand.  With attribute `block` the
+ * recurrence is stored in that order, (directions, blocks, state, gates, block), so that it is read straight
+ * ahead and a block is a few vectors.  The state is the output Y_h (and Y_c) itself; a step writes Y and takes it over
+ * when all blocks are done. */
 #include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(Recurrent, RECURRENT_ATTRS)
+DEFINE_ATTRS_TABLE(RecurrentLoop, RECURRENT_LOOP_ATTRS)
 
 typedef enum { CELL_RNN, CELL_LSTM, CELL_GRU } Cell;
-enum { IN_BIAS, IN_LENS, IN_H, IN_C, IN_PEEPHOLE, IN_OPTIONAL };
-static const char *const optional_names[] = {"bias", "sequence_lens", "initial_h", "initial_c", "peephole"};
+enum { IN_BIAS, IN_LENS, IN_H, IN_C, IN_PEEPHOLE, IN_RESET_BIAS, IN_OPTIONAL };
+static const char *const optional_names[] = {"bias", "sequence_lens", "initial_h", "initial_c", "peephole", "reset_bias"};
 
 typedef struct Activation {
   const char *name;
@@ -35,6 +41,7 @@ typedef struct Recurrent {
   const RecurrentAttrs *a;
   Cell cell;
   int gates, ndir, nact;
+  int first_optional;                  /* arguments before those that `inputs` names */
   bool reverse_first;
   int arg[IN_OPTIONAL];                /* number of the argument, 0 when it is not given */
   const Expr *steps, *batch, *input, *hidden;
@@ -42,7 +49,6 @@ typedef struct Recurrent {
   DType t;
 } Recurrent;
 
-static Cell cell_of(const OpDef *op) { return !strcmp(op->name, "nn.lstm") ? CELL_LSTM : !strcmp(op->name, "nn.gru") ? CELL_GRU : CELL_RNN; }
 
 static bool same_word(const char *a, const char *b)
 {
@@ -75,19 +81,23 @@ static void read_activations(OpCall *c, Recurrent *q)
 static void read_inputs(OpCall *c, Recurrent *q)
 {
   const AttrStrs *names = &q->a->inputs;
-  if (c->nargs != 3 + names->n) op_raise(c, ERR_ARGUMENT, "inputs names %d arguments after the first three, %d are given", names->n, c->nargs - 3);
+  int first = q->first_optional;
+  if (c->nargs != first + names->n)
+    op_raise(c, ERR_ARGUMENT, "inputs names %d arguments after the first %d, %d are given", names->n, first, c->nargs - first);
   for (int i = 0; i < names->n; i++) {
     int k = 0;
     while (k < IN_OPTIONAL && strcmp(optional_names[k], names->v[i])) k++;
-    if (k == IN_OPTIONAL || (q->cell != CELL_LSTM && k >= IN_C)) op_raise(c, ERR_ARGUMENT, "there is no input '%s'", names->v[i]);
-    q->arg[k] = 3 + i;
+    bool lstm_only = k == IN_C || k == IN_PEEPHOLE, loop_only = k == IN_RESET_BIAS;
+    if (k == IN_OPTIONAL || (q->cell != CELL_LSTM && lstm_only) || (first == 3 && loop_only) || (first == 2 && k == IN_BIAS))
+      op_raise(c, ERR_ARGUMENT, "there is no input '%s'", names->v[i]);
+    q->arg[k] = first + i;
   }
 }
 
-static Recurrent recurrent_of(OpCall *c)
+/* What attributes and arguments say. */
+static Recurrent recurrent_of(OpCall *c, Cell cell, const RecurrentAttrs *a, int first_optional)
 {
-  const RecurrentAttrs *a = c->attrs;
-  Recurrent q = {.m = c->m, .a = a, .cell = cell_of(c->op), .ndir = 1, .t = c->arg[0]->dtype};
+  Recurrent q = {.m = c->m, .a = a, .cell = cell, .ndir = 1, .t = c->arg[0]->dtype, .first_optional = first_optional};
   q.gates = q.cell == CELL_LSTM ? 4 : q.cell == CELL_GRU ? 3 : 1;
   q.nact = q.cell == CELL_LSTM ? 3 : q.cell == CELL_GRU ? 2 : 1;
   if (a->direction && same_word(a->direction, "bidirectional")) q.ndir = 2;
@@ -124,27 +134,80 @@ static void state_shape(const Recurrent *q, const Expr **shape)
   shape[2] = q->hidden;
 }
 
+static Cell cell_of(const OpDef *op) { return !strcmp(op->name, "nn.lstm") ? CELL_LSTM : !strcmp(op->name, "nn.gru") ? CELL_GRU : CELL_RNN; }
+
+static void want_optional(OpCall *c, const Recurrent *q)
+{
+  const Expr *dir = expr_i32(c->m, q->ndir), *state[3];
+  state_shape(q, state);
+  if (q->arg[IN_LENS]) want_shape(c, q->arg[IN_LENS], "sequence_lens", 1, &q->batch);
+  if (q->arg[IN_H]) want_shape(c, q->arg[IN_H], "initial_h", 3, state);
+  if (q->arg[IN_C]) want_shape(c, q->arg[IN_C], "initial_c", 3, state);
+  if (q->arg[IN_PEEPHOLE]) want_shape(c, q->arg[IN_PEEPHOLE], "peephole", 2, (const Expr *[]){dir, expr_i32(c->m, 3 * q->a->hidden_size)});
+  for (int i = 0; i < c->nargs; i++)
+    if (i != q->arg[IN_LENS] && !dtype_eq(c->arg[i]->dtype, q->t))
+      op_raise(c, ERR_TYPE, "data is %s, argument %d is %s", dtype_name(scratch(c->m->ctx), q->t), i, dtype_name(scratch(c->m->ctx), c->arg[i]->dtype));
+  if (q->arg[IN_LENS] && !dtype_is_int(c->arg[q->arg[IN_LENS]]->dtype)) op_raise(c, ERR_TYPE, "sequence_lens has to be integers");
+}
+
+static const Type *result_type(const Recurrent *q)
+{
+  const Expr *dir = expr_i32(q->m, q->ndir), *state[3];
+  state_shape(q, state);
+  const Expr *all[4] = {q->a->layout ? q->batch : q->steps, q->a->layout ? q->steps : dir, q->a->layout ? dir : q->batch, q->hidden};
+  const Type *y = type_tensor(q->m, q->t, 4, all), *h = type_tensor(q->m, q->t, 3, state);
+  return type_tuple(q->m, q->cell == CELL_LSTM ? 3 : 2, (const Type *[]){y, h, h});
+}
+
 static const Type *recurrent_type(OpCall *c)
 {
   Module *m = c->m;
   nn_want_float(c, 0, "data");
-  Recurrent q = recurrent_of(c);
-  const Expr *dir = expr_i32(m, q.ndir), *rows = expr_i32(m, q.gates * q.a->hidden_size), *state[3];
-  state_shape(&q, state);
+  Recurrent q = recurrent_of(c, cell_of(c->op), c->attrs, 3);
+  const Expr *dir = expr_i32(m, q.ndir), *rows = expr_i32(m, q.gates * q.a->hidden_size);
   want_shape(c, 1, "weight", 3, (const Expr *[]){dir, rows, q.input});
   want_shape(c, 2, "recurrence", 3, (const Expr *[]){dir, rows, q.hidden});
   if (q.arg[IN_BIAS]) want_shape(c, q.arg[IN_BIAS], "bias", 2, (const Expr *[]){dir, expr_i32(m, 2 * q.gates * q.a->hidden_size)});
-  if (q.arg[IN_LENS]) want_shape(c, q.arg[IN_LENS], "sequence_lens", 1, &q.batch);
-  if (q.arg[IN_H]) want_shape(c, q.arg[IN_H], "initial_h", 3, state);
-  if (q.arg[IN_C]) want_shape(c, q.arg[IN_C], "initial_c", 3, state);
-  if (q.arg[IN_PEEPHOLE]) want_shape(c, q.arg[IN_PEEPHOLE], "peephole", 2, (const Expr *[]){dir, expr_i32(m, 3 * q.a->hidden_size)});
-  for (int i = 0; i < c->nargs; i++)
-    if (i != q.arg[IN_LENS] && !dtype_eq(c->arg[i]->dtype, q.t))
-      op_raise(c, ERR_TYPE, "data is %s, argument %d is %s", dtype_name(scratch(m->ctx), q.t), i, dtype_name(scratch(m->ctx), c->arg[i]->dtype));
-  if (q.arg[IN_LENS] && !dtype_is_int(c->arg[q.arg[IN_LENS]]->dtype)) op_raise(c, ERR_TYPE, "sequence_lens has to be integers");
-  const Expr *all[4] = {q.a->layout ? q.batch : q.steps, q.a->layout ? q.steps : dir, q.a->layout ? dir : q.batch, q.hidden};
-  const Type *y = type_tensor(m, q.t, 4, all), *h = type_tensor(m, q.t, 3, state);
-  return type_tuple(m, q.cell == CELL_LSTM ? 3 : 2, (const Type *[]){y, h, h});
+  want_optional(c, &q);
+  return result_type(&q);
+}
+
+/* ---- the loop's attributes and type ------------------------------------------------------------------------ */
+
+static Cell loop_cell(OpCall *c)
+{
+  const char *cell = ((const RecurrentLoopAttrs *)c->attrs)->cell;
+  if (cell && !strcmp(cell, "lstm")) return CELL_LSTM;
+  if (cell && !strcmp(cell, "gru")) return CELL_GRU;
+  if (!cell || strcmp(cell, "rnn")) op_raise(c, ERR_ARGUMENT, "cell '%s' is not one of rnn, lstm, gru", cell ? cell : "");
+  return CELL_RNN;
+}
+
+static RecurrentAttrs plain_attrs(const RecurrentLoopAttrs *a)
+{
+  return (RecurrentAttrs){.hidden_size = a->hidden_size, .direction = a->direction, .activations = a->activations, .activation_alpha = a->activation_alpha,
+                          .activation_beta = a->activation_beta, .clip = a->clip, .linear_before_reset = a->linear_before_reset,
+                          .input_forget = a->input_forget, .layout = a->layout, .inputs = a->inputs};
+}
+
+static const Type *loop_type(OpCall *c)
+{
+  Module *m = c->m;
+  const RecurrentLoopAttrs *la = c->attrs;
+  nn_want_float(c, 0, "gates");
+  RecurrentAttrs a = plain_attrs(la);
+  Recurrent q = recurrent_of(c, loop_cell(c), &a, 2);
+  const Expr *dir = expr_i32(m, q.ndir), *rows = expr_i32(m, q.gates * a.hidden_size);
+  want_shape(c, 0, "gates", 3, (const Expr *[]){c->arg[0]->shape[0], c->arg[0]->shape[1], expr_i32(m, q.ndir * q.gates * a.hidden_size)});
+  if (la->block < 0 || (la->block && a.hidden_size % la->block))
+    op_raise(c, ERR_ARGUMENT, "block is %" PRId64 ", which does not divide hidden_size %" PRId64, la->block, a.hidden_size);
+  if (la->block)
+    want_shape(c, 1, "recurrence", 5, (const Expr *[]){dir, expr_i32(m, a.hidden_size / la->block), q.hidden, expr_i32(m, q.gates), expr_i32(m, la->block)});
+  else
+    want_shape(c, 1, "recurrence", 3, (const Expr *[]){dir, rows, q.hidden});
+  if (q.arg[IN_RESET_BIAS]) want_shape(c, q.arg[IN_RESET_BIAS], "reset_bias", 2, (const Expr *[]){dir, q.hidden});
+  want_optional(c, &q);
+  return result_type(&q);
 }
 
 /* ---- expressions ----------------------------------------------------------------------------------------- */
@@ -181,8 +244,11 @@ static const Expr *activate(const Recurrent *q, const Activation *act, const Exp
 typedef struct Step {
   const Recurrent *q;
   Module *m;
-  const Buffer *in[8], *y, *h, *c, *gate, *reset;      /* reset: gru's r * H, or its product with R */
+  int64_t block;                                       /* units at a time */
+  bool packed;
+  const Buffer *in[8], *y, *h, *c, *acc, *update, *reset;   /* update, reset: gru's z, and r * H */
   const Expr *dir, *n, *at;                            /* direction, sample, time in data */
+  const Expr *unit;                                    /* number of the block */
   const Activation *act;
 } Step;
 
@@ -190,11 +256,6 @@ static const Expr *load(Step *s, const Buffer *b, const Expr *i, const Expr *j, 
 {
   const Expr *index[] = {i, j, k};
   return expr_load(s->m, b, b->ndim, index);
-}
-
-static const Expr *data_at(Step *s, const Expr *i)
-{
-  return s->q->a->layout ? load(s, s->in[0], s->n, s->at, i) : load(s, s->in[0], s->at, s->n, i);
 }
 
 static const Expr *state_at(Step *s, const Buffer *b, const Expr *k) { return s->q->a->layout ? load(s, b, s->n, s->dir, k) : load(s, b, s->dir, s->n, k); }
@@ -205,58 +266,89 @@ static Stmt *set_state(Step *s, const Buffer *b, const Expr *k, const Expr *valu
   return stmt_store(s->m, b, 3, index, value);
 }
 
+static void output_index(Step *s, const Expr *at, const Expr *k, const Expr **index)
+{
+  bool first = s->q->a->layout;
+  index[0] = first ? s->n : at, index[1] = first ? at : s->dir, index[2] = first ? s->dir : s->n, index[3] = k;
+}
+
 static Stmt *set_output(Step *s, const Expr *at, const Expr *k, const Expr *value)
 {
-  const Expr *first[] = {at, s->dir, s->n, k}, *second[] = {s->n, at, s->dir, k};
-  return stmt_store(s->m, s->y, 4, s->q->a->layout ? second : first, value);
+  const Expr *index[4];
+  output_index(s, at, k, index);
+  return stmt_store(s->m, s->y, 4, index, value);
 }
 
-static const Expr *gate_at(Step *s, int gate, const Expr *k)
+/* What the input gives to a gate of unit k. */
+static const Expr *input_at(Step *s, int gate, const Expr *k)
 {
-  const Expr *row = expr_add(s->m, expr_i32(s->m, gate * s->q->a->hidden_size), k);
-  return expr_load(s->m, s->gate, 2, (const Expr *[]){s->n, row});
-}
-
-static const Expr *bias_at(Step *s, const Expr *row)
-{
-  return s->q->arg[IN_BIAS] ? load(s, s->in[s->q->arg[IN_BIAS]], s->dir, row, NULL) : expr_const(s->m, s->q->t, 0);
+  const Recurrent *q = s->q;
+  Module *m = s->m;
+  const Expr *row = expr_mul(m, s->dir, expr_i32(m, q->gates * q->a->hidden_size));
+  row = expr_add(m, expr_add(m, row, expr_i32(m, gate * q->a->hidden_size)), k);
+  return q->a->layout ? load(s, s->in[0], s->n, s->at, row) : load(s, s->in[0], s->at, s->n, row);
 }
 
 static Stmt *loop(Module *m, const Var *v, const Expr *n, Stmt *body) { return stmt_for(m, v, expr_i32(m, 0), n, FOR_SERIAL, NULL, body); }
 static const Var *counter(Module *m, const char *name) { return var_new(m, name, DT_I32, VAR_PLAIN); }
 
-/* to[n, row] += sum over k < extent of a(k) * b(row, k); one store of the running sum each. */
-static Stmt *accumulate(Step *s, const Buffer *to, const Expr *row, const Expr *extent, const Var *k, const Expr *a, const Expr *b)
+static Stmt *over_lanes(Step *s, const Var *lane, Stmt *body)
 {
-  Module *m = s->m;
-  const Expr *index[] = {s->n, row};
-  return loop(m, k, extent, stmt_store(m, to, 2, index, expr_add(m, expr_load(m, to, 2, index), expr_mul(m, a, b))));
+  return stmt_for(s->m, lane, expr_i32(s->m, 0), expr_i32(s->m, s->block), s->block > 1 ? FOR_VECTORIZED : FOR_SERIAL, NULL, body);
 }
 
-/* gate[row] = biases + data * weight + state * recurrence, for rows [first, first + count); the state's
- * part goes by `state` (NULL: none). */
-static Stmt *fill_gates(Step *s, int first, int count, const Buffer *state_reset, bool with_state, bool with_recurrent_bias)
+static const Expr *unit_at(Step *s, const Var *lane) { return expr_add(s->m, expr_mul(s->m, s->unit, expr_i32(s->m, s->block)), lane->expr); }
+
+/* All blocks of units, one after the other. */
+static Stmt *over_units(Step *s, Stmt *(*body)(Step *))
+{
+  const Var *u = counter(s->m, "u");
+  const Expr *before = s->unit;
+  s->unit = u->expr;
+  Stmt *inner = body(s);
+  s->unit = before;
+  return loop(s->m, u, expr_i32(s->m, s->q->a->hidden_size / s->block), inner);
+}
+
+static const Expr *sum_at(Step *s, int gate, const Expr *lane) { return expr_load(s->m, s->acc, 2, (const Expr *[]){expr_i32(s->m, gate), lane}); }
+
+static Stmt *set_sum(Step *s, int gate, const Expr *lane, const Expr *value)
+{
+  return stmt_store(s->m, s->acc, 2, (const Expr *[]){expr_i32(s->m, gate), lane}, value);
+}
+
+static const Expr *recurrence_at(Step *s, int gate, const Expr *k, const Var *lane)
+{
+  Module *m = s->m;
+  if (s->packed) return expr_load(m, s->in[1], 5, (const Expr *[]){s->dir, s->unit, k, expr_i32(m, gate), lane->expr});
+  return load(s, s->in[1], s->dir, expr_add(m, expr_i32(m, gate * s->q->a->hidden_size), unit_at(s, lane)), k);
+}
+
+/* The sums of gates [first, first + count) of the block: what the input gave (or `start` of the last gate, where the
+ * state's part stands alone) and the products with the state, or with r * H. */
+static Stmt *sum_gates(Step *s, int first, int count, bool from_reset, bool last_alone)
 {
   Module *m = s->m;
   const Recurrent *q = s->q;
-  const Var *g = counter(m, "g"), *i = counter(m, "i"), *k = counter(m, "k");
-  const Expr *row = expr_add(m, g->expr, expr_i32(m, first * q->a->hidden_size)), *bias = bias_at(s, row);
-  if (with_recurrent_bias && q->arg[IN_BIAS])
-    bias = expr_add(m, bias, bias_at(s, expr_add(m, row, expr_i32(m, q->gates * q->a->hidden_size))));
-  Stmt *part[3];
-  int n = 0;
-  part[n++] = stmt_store(m, s->gate, 2, (const Expr *[]){s->n, row}, bias);
-  part[n++] = accumulate(s, s->gate, row, q->input, i, data_at(s, i->expr), load(s, s->in[1], s->dir, row, i->expr));
-  const Expr *h = state_reset ? expr_load(m, state_reset, 2, (const Expr *[]){s->n, k->expr}) : state_at(s, s->h, k->expr);
-  if (with_state) part[n++] = accumulate(s, s->gate, row, q->hidden, k, h, load(s, s->in[2], s->dir, row, k->expr));
-  return loop(m, g, expr_i32(m, count * q->a->hidden_size), stmt_seq(m, n, part));
+  const Var *k = counter(m, "k");
+  const Expr *state = from_reset ? expr_load(m, s->reset, 2, (const Expr *[]){s->n, k->expr}) : state_at(s, s->h, k->expr);
+  Stmt *start[4], *add[4];
+  for (int g = 0; g < count; g++) {
+    const Var *a = counter(m, "l"), *b = counter(m, "l");
+    bool alone = last_alone && g == count - 1;
+    const Expr *bias = q->arg[IN_RESET_BIAS] ? load(s, s->in[q->arg[IN_RESET_BIAS]], s->dir, unit_at(s, a), NULL) : expr_const(m, q->t, 0);
+    start[g] = over_lanes(s, a, set_sum(s, first + g, a->expr, alone ? bias : input_at(s, first + g, unit_at(s, a))));
+    const Expr *term = expr_mul(m, state, recurrence_at(s, first + g, k->expr, b));
+    add[g] = over_lanes(s, b, set_sum(s, first + g, b->expr, expr_add(m, sum_at(s, first + g, b->expr), term)));
+  }
+  return stmt_seq(m, 2, (Stmt *[]){stmt_seq(m, count, start), loop(m, k, q->hidden, stmt_seq(m, count, add))});
 }
 
-static Stmt *rnn_step(Step *s)
+static Stmt *rnn_units(Step *s)
 {
-  const Var *k = counter(s->m, "k");
-  Stmt *update = set_state(s, s->h, k->expr, activate(s->q, &s->act[0], gate_at(s, 0, k->expr)));
-  return stmt_seq(s->m, 2, (Stmt *[]){fill_gates(s, 0, 1, NULL, true, true), loop(s->m, k, s->q->hidden, update)});
+  const Var *l = counter(s->m, "l");
+  Stmt *next = set_output(s, s->at, unit_at(s, l), activate(s->q, &s->act[0], sum_at(s, 0, l->expr)));
+  return stmt_seq(s->m, 2, (Stmt *[]){sum_gates(s, 0, 1, false, false), over_lanes(s, l, next)});
 }
 
 static const Expr *peeped(Step *s, const Expr *gate, int which, const Expr *k, const Expr *cell)
@@ -266,131 +358,255 @@ static const Expr *peeped(Step *s, const Expr *gate, int which, const Expr *k, c
   return expr_add(s->m, gate, expr_mul(s->m, load(s, s->in[s->q->arg[IN_PEEPHOLE]], s->dir, row, NULL), cell));
 }
 
-static Stmt *lstm_step(Step *s)
+static Stmt *lstm_units(Step *s)
 {
   Module *m = s->m;
   const Recurrent *q = s->q;
-  const Var *kv = counter(m, "k");
-  const Expr *k = kv->expr, *cell = state_at(s, s->c, k);
-  const Expr *i = activate(q, &s->act[0], peeped(s, gate_at(s, 0, k), 0, k, cell));
-  const Expr *f = q->a->input_forget ? expr_sub(m, expr_const(m, q->t, 1), i) : activate(q, &s->act[0], peeped(s, gate_at(s, 2, k), 2, k, cell));
-  const Expr *next = expr_add(m, expr_mul(m, f, cell), expr_mul(m, i, activate(q, &s->act[1], gate_at(s, 3, k))));
+  const Var *a = counter(m, "l"), *b = counter(m, "l");
+  const Expr *k = unit_at(s, a), *cell = state_at(s, s->c, k);
+  const Expr *i = activate(q, &s->act[0], peeped(s, sum_at(s, 0, a->expr), 0, k, cell));
+  const Expr *f = q->a->input_forget ? expr_sub(m, expr_const(m, q->t, 1), i)
+                                     : activate(q, &s->act[0], peeped(s, sum_at(s, 2, a->expr), 2, k, cell));
+  const Expr *next = expr_add(m, expr_mul(m, f, cell), expr_mul(m, i, activate(q, &s->act[1], sum_at(s, 3, a->expr))));
   Recurrent unclipped = *q;
   RecurrentAttrs plain = *q->a;
   plain.clip = 0;
   unclipped.a = &plain;
-  const Expr *o = activate(q, &s->act[0], peeped(s, gate_at(s, 1, k), 1, k, cell));      /* cell is the new one by then */
-  Stmt *update[] = {set_state(s, s->c, k, next), set_state(s, s->h, k, expr_mul(m, o, activate(&unclipped, &s->act[2], cell)))};
-  return stmt_seq(m, 2, (Stmt *[]){fill_gates(s, 0, 4, NULL, true, true), loop(m, kv, q->hidden, stmt_seq(m, 2, update))});
+  const Expr *j = unit_at(s, b), *made = state_at(s, s->c, j);                           /* the new cell */
+  const Expr *o = activate(q, &s->act[0], peeped(s, sum_at(s, 1, b->expr), 1, j, made));
+  Stmt *output = set_output(s, s->at, j, expr_mul(m, o, activate(&unclipped, &s->act[2], made)));
+  return stmt_seq(m, 3, (Stmt *[]){sum_gates(s, 0, 4, false, false), over_lanes(s, a, set_state(s, s->c, k, next)), over_lanes(s, b, output)});
 }
 
-/* reset[k] = r * H, which the product with R follows; or, with linear_before_reset, that product with its bias. */
-static Stmt *gru_reset(Step *s)
+static const Expr *gru_next(Step *s, const Expr *z, const Expr *hidden, const Expr *k)
 {
   Module *m = s->m;
-  const Recurrent *q = s->q;
-  const Var *kv = counter(m, "k"), *jv = counter(m, "j");
-  const Expr *k = kv->expr, *at[] = {s->n, k};
-  if (!q->a->linear_before_reset) {
-    const Expr *r = activate(q, &s->act[0], gate_at(s, 1, k));
-    return loop(m, kv, q->hidden, stmt_store(m, s->reset, 2, at, expr_mul(m, r, state_at(s, s->h, k))));
+  const Expr *one = expr_const(m, s->q->t, 1);
+  return expr_add(m, expr_mul(m, expr_sub(m, one, z), activate(s->q, &s->act[1], hidden)), expr_mul(m, z, state_at(s, s->h, k)));
+}
+
+/* With linear_before_reset all three products stand in one round. */
+static Stmt *gru_linear_units(Step *s)
+{
+  Module *m = s->m;
+  const Var *l = counter(m, "l");
+  const Expr *k = unit_at(s, l), *z = activate(s->q, &s->act[0], sum_at(s, 0, l->expr)), *r = activate(s->q, &s->act[0], sum_at(s, 1, l->expr));
+  const Expr *hidden = expr_add(m, input_at(s, 2, k), expr_mul(m, r, sum_at(s, 2, l->expr)));
+  return stmt_seq(m, 2, (Stmt *[]){sum_gates(s, 0, 3, false, true), over_lanes(s, l, set_output(s, s->at, k, gru_next(s, z, hidden, k)))});
+}
+
+static Stmt *gru_first_units(Step *s)
+{
+  Module *m = s->m;
+  const Var *a = counter(m, "l"), *b = counter(m, "l");
+  const Expr *at[] = {s->n, unit_at(s, a)}, *to[] = {s->n, unit_at(s, b)};
+  Stmt *z = stmt_store(m, s->update, 2, at, activate(s->q, &s->act[0], sum_at(s, 0, a->expr)));
+  Stmt *r = stmt_store(m, s->reset, 2, to, expr_mul(m, activate(s->q, &s->act[0], sum_at(s, 1, b->expr)), state_at(s, s->h, to[1])));
+  return stmt_seq(m, 3, (Stmt *[]){sum_gates(s, 0, 2, false, false), over_lanes(s, a, z), over_lanes(s, b, r)});
+}
+
+static Stmt *gru_second_units(Step *s)
+{
+  const Var *l = counter(s->m, "l");
+  const Expr *k = unit_at(s, l), *z = expr_load(s->m, s->update, 2, (const Expr *[]){s->n, k});
+  Stmt *next = set_output(s, s->at, k, gru_next(s, z, sum_at(s, 2, l->expr), k));
+  return stmt_seq(s->m, 2, (Stmt *[]){sum_gates(s, 2, 1, true, false), over_lanes(s, l, next)});
+}
+
+static Stmt *step_of(Step *s)
+{
+  switch (s->q->cell) {
+  case CELL_RNN: return over_units(s, rnn_units);
+  case CELL_LSTM: return over_units(s, lstm_units);
+  case CELL_GRU:
+    if (s->q->a->linear_before_reset) return over_units(s, gru_linear_units);
+    return stmt_seq(s->m, 2, (Stmt *[]){over_units(s, gru_first_units), over_units(s, gru_second_units)});
   }
-  const Expr *row = expr_add(m, expr_i32(m, 2 * q->a->hidden_size), k);
-  const Expr *bias = q->arg[IN_BIAS] ? bias_at(s, expr_add(m, row, expr_i32(m, 3 * q->a->hidden_size))) : expr_const(m, q->t, 0);
-  Stmt *body[] = {stmt_store(m, s->reset, 2, at, bias),
-                  accumulate(s, s->reset, k, q->hidden, jv, state_at(s, s->h, jv->expr), load(s, s->in[2], s->dir, row, jv->expr))};
-  return loop(m, kv, q->hidden, stmt_seq(m, 2, body));
+  return NULL;
 }
 
-static Stmt *gru_step(Step *s)
+static Stmt *first_units(Step *s)
 {
   Module *m = s->m;
   const Recurrent *q = s->q;
-  bool linear = q->a->linear_before_reset;
-  const Var *kv = counter(m, "k");
-  const Expr *k = kv->expr, *one = expr_const(m, q->t, 1), *hidden = gate_at(s, 2, k);
-  if (linear) {
-    const Expr *r = activate(q, &s->act[0], gate_at(s, 1, k));
-    hidden = expr_add(m, hidden, expr_mul(m, r, expr_load(m, s->reset, 2, (const Expr *[]){s->n, k})));
-  }
-  const Expr *z = activate(q, &s->act[0], gate_at(s, 0, k));
-  const Expr *next = expr_add(m, expr_mul(m, expr_sub(m, one, z), activate(q, &s->act[1], hidden)), expr_mul(m, z, state_at(s, s->h, k)));
-  Stmt *part[] = {fill_gates(s, 0, 2, NULL, true, true), gru_reset(s), fill_gates(s, 2, 1, s->reset, !linear, !linear),
-                  loop(m, kv, q->hidden, set_state(s, s->h, k, next))};
-  return stmt_seq(m, 4, part);
+  const Var *a = counter(m, "l"), *b = counter(m, "l");
+  const Expr *zero = expr_const(m, q->t, 0), *i = unit_at(s, a), *j = unit_at(s, b);
+  Stmt *part[2] = {over_lanes(s, a, set_state(s, s->h, i, q->arg[IN_H] ? state_at(s, s->in[q->arg[IN_H]], i) : zero))};
+  if (s->c) part[1] = over_lanes(s, b, set_state(s, s->c, j, q->arg[IN_C] ? state_at(s, s->in[q->arg[IN_C]], j) : zero));
+  return stmt_seq(m, s->c ? 2 : 1, part);
 }
 
-static Stmt *initial_state(Step *s)
+/* The new state becomes the state. */
+static Stmt *keep_units(Step *s)
+{
+  const Var *l = counter(s->m, "l");
+  const Expr *k = unit_at(s, l), *index[4];
+  output_index(s, s->at, k, index);
+  return over_lanes(s, l, set_state(s, s->h, k, expr_load(s->m, s->y, 4, index)));
+}
+
+static Stmt *zero_units(Step *s)
+{
+  const Var *l = counter(s->m, "l");
+  return over_lanes(s, l, set_output(s, s->at, unit_at(s, l), expr_const(s->m, s->q->t, 0)));
+}
+
+/* All steps of direction s->dir for one sample; backward: 1 where time runs backwards. */
+static Stmt *all_steps(Step *s, const Expr *backward)
 {
   Module *m = s->m;
   const Recurrent *q = s->q;
-  const Var *k = counter(m, "k");
-  const Expr *zero = expr_const(m, q->t, 0);
-  Stmt *part[2] = {set_state(s, s->h, k->expr, q->arg[IN_H] ? state_at(s, s->in[q->arg[IN_H]], k->expr) : zero)};
-  if (s->c) part[1] = set_state(s, s->c, k->expr, q->arg[IN_C] ? state_at(s, s->in[q->arg[IN_C]], k->expr) : zero);
-  return loop(m, k, q->hidden, stmt_seq(m, s->c ? 2 : 1, part));
-}
-
-/* All steps of one direction for one sample. */
-static Stmt *direction(Step *s, int d)
-{
-  Module *m = s->m;
-  const Recurrent *q = s->q;
-  const Var *t = counter(m, "t"), *k = counter(m, "k"), *z = counter(m, "k");
-  bool reverse = d == 1 || q->reverse_first;
+  const Var *t = counter(m, "t");
   const Expr *len = q->steps;
   if (q->arg[IN_LENS]) {
     const Expr *given = expr_cast(m, DT_I32, load(s, s->in[q->arg[IN_LENS]], s->n, NULL, NULL));
     len = expr_max(m, expr_min(m, given, q->steps), expr_i32(m, 0));
   }
-  s->dir = expr_i32(m, d);
-  s->act = q->act[d];
-  s->at = reverse ? expr_sub(m, expr_sub(m, len, expr_i32(m, 1)), t->expr) : t->expr;
-  Stmt *step = q->cell == CELL_LSTM ? lstm_step(s) : q->cell == CELL_GRU ? gru_step(s) : rnn_step(s);
-  Stmt *keep = loop(m, k, q->hidden, set_output(s, s->at, k->expr, state_at(s, s->h, k->expr)));
-  Stmt *body = stmt_seq(m, 2, (Stmt *[]){step, keep});
+  const Expr *back = expr_sub(m, expr_sub(m, len, expr_i32(m, 1)), t->expr);
+  s->at = expr_is_int(backward, 0) ? t->expr : expr_is_int(backward, 1) ? back : expr_select(m, expr_binary(m, E_EQ, backward, expr_i32(m, 1)), back, t->expr);
+  Stmt *start = over_units(s, first_units);
+  Stmt *body = stmt_seq(m, 2, (Stmt *[]){step_of(s), over_units(s, keep_units)});
   if (q->arg[IN_LENS]) {
-    Stmt *zeros = loop(m, z, q->hidden, set_output(s, t->expr, z->expr, expr_const(m, q->t, 0)));
-    body = stmt_if(m, expr_lt(m, t->expr, len), body, zeros);
+    s->at = t->expr;
+    body = stmt_if(m, expr_lt(m, t->expr, len), body, over_units(s, zero_units));
   }
-  return stmt_seq(m, 2, (Stmt *[]){initial_state(s), loop(m, t, q->steps, body)});
+  return stmt_seq(m, 2, (Stmt *[]){start, loop(m, t, q->steps, body)});
 }
 
-static void recurrent_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+/* Both directions and all samples at once where the directions do the same, else one after the other. */
+static Stmt *all_directions(Step *s)
+{
+  Module *m = s->m;
+  const Recurrent *q = s->q;
+  bool alike = q->ndir == 1;
+  if (q->ndir == 2) {
+    alike = true;
+    for (int i = 0; i < q->nact; i++)
+      alike &= !strcmp(q->act[0][i].name, q->act[1][i].name) && q->act[0][i].alpha == q->act[1][i].alpha && q->act[0][i].beta == q->act[1][i].beta;
+  }
+  Stmt *part[2];
+  int nparts = alike ? 1 : 2;
+  for (int d = 0; d < nparts; d++) {
+    const Var *v = counter(m, "n");
+    const Expr *extent = alike ? expr_mul(m, expr_i32(m, q->ndir), q->batch) : q->batch;
+    bool both = alike && q->ndir == 2, one = expr_is_int(q->batch, 1);
+    s->dir = !both ? expr_i32(m, d) : one ? v->expr : expr_floordiv(m, v->expr, q->batch);
+    s->n = !both ? v->expr : one ? expr_i32(m, 0) : expr_floormod(m, v->expr, q->batch);
+    s->act = q->act[d];
+    Stmt *body = all_steps(s, both ? s->dir : expr_i32(m, d == 1 || q->reverse_first));
+    if (s->reset) body = stmt_alloc(m, s->update, stmt_alloc(m, s->reset, body));
+    part[d] = stmt_for(m, v, expr_i32(m, 0), extent, expr_is_int(extent, 1) ? FOR_SERIAL : FOR_PARALLEL, NULL, stmt_alloc(m, s->acc, body));
+  }
+  return stmt_seq(m, nparts, part);
+}
+
+static void loop_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
-  Recurrent q = recurrent_of(c);
-  Step s = {.q = &q, .m = m};
+  const RecurrentLoopAttrs *la = c->attrs;
+  RecurrentAttrs a = plain_attrs(la);
+  Recurrent q = recurrent_of(c, loop_cell(c), &a, 2);
+  Step s = {.q = &q, .m = m, .block = la->block ? la->block : 1, .packed = la->block > 0};
   int nout = c->out->nfield;
   const Buffer *results[3];
   for (int i = 0; i < c->nargs; i++)
-    s.in[i] = buffer_new(m, i < 3 ? &"x\0w\0r"[2 * i] : q.a->inputs.v[i - 3], in[i]->buffer->dtype, in[i]->buffer->ndim, in[i]->buffer->shape, NULL,
+    s.in[i] = buffer_new(m, i == 0 ? "gates" : i == 1 ? "r" : a.inputs.v[i - 2], in[i]->buffer->dtype, in[i]->buffer->ndim, in[i]->buffer->shape, NULL,
                          NULL, NULL, 0, 0, NULL);
   for (int i = 0; i < nout; i++)
     results[i] = buffer_new(m, i == 0 ? "y" : i == 1 ? "y_h" : "y_c", q.t, c->out->field[i]->ndim, c->out->field[i]->shape, NULL, NULL, NULL, 0, 0, NULL);
   s.y = results[0];
   s.h = results[1];
   s.c = nout > 2 ? results[2] : NULL;
-  const Expr *rows[] = {q.batch, expr_i32(m, q.gates * q.a->hidden_size)}, *states[] = {q.batch, q.hidden};
-  s.gate = buffer_new(m, "gate", q.t, 2, rows, NULL, NULL, NULL, 0, 0, NULL);
-  s.reset = q.cell == CELL_GRU ? buffer_new(m, "reset", q.t, 2, states, NULL, NULL, NULL, 0, 0, NULL) : NULL;
-  const Var *n = counter(m, "n");
-  s.n = n->expr;
-  Stmt *part[2];
-  for (int d = 0; d < q.ndir; d++) part[d] = direction(&s, d);
-  ForKind kind = expr_is_int(q.batch, 1) ? FOR_SERIAL : FOR_PARALLEL;
-  Stmt *body = stmt_for(m, n, expr_i32(m, 0), q.batch, kind, NULL, stmt_seq(m, q.ndir, part));
-  if (s.reset) body = stmt_alloc(m, s.reset, body);
-  body = stmt_alloc(m, s.gate, body);
+  const Expr *sums[] = {expr_i32(m, q.gates), expr_i32(m, s.block)}, *states[] = {q.batch, q.hidden};
+  s.acc = buffer_new(m, "sums", q.t, 2, sums, NULL, NULL, "local", 0, 0, NULL);
+  if (q.cell == CELL_GRU && !a.linear_before_reset) {
+    s.update = buffer_new(m, "update", q.t, 2, states, NULL, NULL, NULL, 0, 0, NULL);
+    s.reset = buffer_new(m, "reset", q.t, 2, states, NULL, NULL, NULL, 0, 0, NULL);
+  }
+  Stmt *body = all_directions(&s);
   stmt_link(body, NULL);
-  const TeOp *op = te_extern(m, c->op->name + 3, c->op->name + 3, c->nargs, in, s.in, nout, results, body);
+  const TeOp *op = te_extern(m, "recurrent", "recurrent", c->nargs, in, s.in, nout, results, body);
   for (int i = 0; i < nout; i++) out[i] = &op->out[i];
+}
+
+const OpDef op_nn_contrib_recurrent = {
+  .name = "nn.contrib_recurrent",
+  .doc = "the loop over time of rnn, lstm and gru, over what the input gives to the gates",
+  .args = "gates, recurrence, optional1, optional2, optional3, optional4, optional5",
+  .min_args = 2, .max_args = 7, .attrs = &RecurrentLoop_attrs, .fuse = FUSE_OPAQUE, .type = loop_type, .compute = loop_compute,
+};
+
+/* ---- the whole: a product over all steps, then the loop --------------------------------------------------- */
+
+static const Node *reshaped(Module *m, const Node *x, int n, const Expr *const *shape)
+{
+  ReshapeAttrs *a = attrs_new(m, &Reshape_attrs);
+  attrs_set_dims(m, &Reshape_attrs, a, "newshape", n, shape);
+  return nn_call(m, "reshape", 1, &x, a);
+}
+
+static const Node *columns(Module *m, const Node *x, int64_t first, int64_t last)
+{
+  StridedSliceAttrs *a = attrs_new(m, &StridedSlice_attrs);
+  attrs_set_ints(m, &StridedSlice_attrs, a, "begin", 1, &first);
+  attrs_set_ints(m, &StridedSlice_attrs, a, "end", 1, &last);
+  attrs_set_ints(m, &StridedSlice_attrs, a, "axes", 1, (const int64_t[]){1});
+  return nn_call(m, "strided_slice", 1, &x, a);
+}
+
+/* The bias of every gate, (directions * gates * hidden); what gru adds before it resets is left out. */
+static const Node *gate_bias(const Recurrent *q, const Node *bias)
+{
+  Module *m = q->m;
+  int64_t h = q->a->hidden_size, rows = q->gates * h, both = q->cell == CELL_GRU && q->a->linear_before_reset ? 2 * h : rows;
+  const Node *sum = nn_call2(m, "add", columns(m, bias, 0, both), columns(m, bias, rows, rows + both));
+  if (both < rows) {
+    ConcatenateAttrs *a = attrs_new(m, &Concatenate_attrs);
+    a->axis = 1;
+    const Node *parts = node_tuple(m, 2, (const Node *[]){sum, columns(m, bias, both, rows)});
+    sum = nn_call(m, "concatenate", 1, &parts, a);
+  }
+  return reshaped(m, sum, 1, (const Expr *[]){expr_i32(m, q->ndir * rows)});
+}
+
+static const Node *recurrent_decompose(Module *m, const Node *call)
+{
+  const Type *type[8];
+  for (int i = 0; i < call->nargs; i++) type[i] = type_unguarded(m, call->arg[i]->type);
+  OpCall c = {.m = m, .op = call->u.call.op, .attrs = call->u.call.attrs, .nargs = call->nargs, .arg = type, .node = call->arg, .name = call->name};
+  Recurrent q = recurrent_of(&c, cell_of(c.op), c.attrs, 3);
+  const RecurrentAttrs *a = q.a;
+  static const char *const cells[] = {"rnn", "lstm", "gru"};
+  const Expr *rows = expr_i32(m, q.ndir * q.gates * a->hidden_size);
+  const Node *x = reshaped(m, call->arg[0], 2, (const Expr *[]){expr_i32(m, -1), q.input});
+  const Node *gates = nn_call2(m, "nn.dense", x, reshaped(m, call->arg[1], 2, (const Expr *[]){rows, q.input}));
+  if (q.arg[IN_BIAS]) gates = nn_call2(m, "add", gates, gate_bias(&q, call->arg[q.arg[IN_BIAS]]));
+  gates = reshaped(m, gates, 3, (const Expr *[]){type[0]->shape[0], type[0]->shape[1], rows});
+  const Node *arg[8] = {gates, call->arg[2]};
+  const char *name[8];
+  int n = 0;
+  if (q.cell == CELL_GRU && a->linear_before_reset && q.arg[IN_BIAS]) {
+    arg[2 + n] = columns(m, call->arg[q.arg[IN_BIAS]], 5 * a->hidden_size, 6 * a->hidden_size);
+    name[n++] = optional_names[IN_RESET_BIAS];
+  }
+  for (int k = IN_LENS; k <= IN_PEEPHOLE; k++)
+    if (q.arg[k]) {
+      arg[2 + n] = call->arg[q.arg[k]];
+      name[n++] = optional_names[k];
+    }
+  RecurrentLoopAttrs *to = attrs_new(m, &RecurrentLoop_attrs);
+  to->cell = cells[q.cell];
+  to->hidden_size = a->hidden_size, to->direction = a->direction, to->clip = a->clip, to->layout = a->layout;
+  to->activations = a->activations, to->activation_alpha = a->activation_alpha, to->activation_beta = a->activation_beta;
+  to->linear_before_reset = a->linear_before_reset, to->input_forget = a->input_forget;
+  attrs_set_strs(m, &RecurrentLoop_attrs, to, "inputs", n, name);
+  return node_call(m, &op_nn_contrib_recurrent, 2 + n, arg, to, call->name);
 }
 
 #define RECURRENT_OP(id, text, what)                                                               \
   const OpDef id = {                                                                               \
     .name = text, .doc = what, .args = "data, weight, recurrence, optional1, optional2, optional3, optional4, optional5", \
-    .min_args = 3, .max_args = 8, .attrs = &Recurrent_attrs, .fuse = FUSE_OPAQUE, .type = recurrent_type, .compute = recurrent_compute, \
+    .min_args = 3, .max_args = 8, .attrs = &Recurrent_attrs, .fuse = FUSE_OPAQUE, .type = recurrent_type, .decompose = recurrent_decompose, \
   };
 RECURRENT_OP(op_nn_rnn, "nn.rnn", "simple recurrent network over (time, batch, input)")
 RECURRENT_OP(op_nn_lstm, "nn.lstm", "long short-term memory over (time, batch, input)")

@@ -71,15 +71,14 @@ static const Expr *row_sum(Module *m, DType t, const double *row, int n, const E
   return sum ? sum : expr_const(m, t, 0);
 }
 
-/* The sum of the row that `at` names. */
-static const Expr *chosen_row(Module *m, DType t, const double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at, const Expr *const *e)
+const Expr *winograd_row(Module *m, DType t, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at, const Expr *const *e)
 {
   const Expr *value = row_sum(m, t, v[rows - 1], n, e);
   for (int i = rows - 2; i >= 0; i--) value = expr_select(m, expr_binary(m, E_EQ, at, expr_i32(m, i)), row_sum(m, t, v[i], n, e), value);
   return value;
 }
 
-static const Tensor *pad_tiles(Module *m, const Blocked *v, const Tensor *x)
+static const Tensor *pad_tiles(Module *m, Blocked *v, const Tensor *x)
 {
   const Expr *shape[5] = {v->n, v->co, NULL, NULL, expr_i32(m, v->cb)}, *index[5], *cond = NULL;
   for (int d = 0; d < 2; d++)
@@ -93,7 +92,7 @@ static const Tensor *pad_tiles(Module *m, const Blocked *v, const Tensor *x)
   return nn_finish(&s, "data_pad", "injective,pad", nn_if(m, cond, nn_read(m, x, index), expr_const(m, v->dtype, 0)));
 }
 
-static const Tensor *transform_data(Module *m, const Blocked *v, const Tensor *pad)
+static const Tensor *transform_data(Module *m, Blocked *v, const Tensor *pad)
 {
   const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *cb = expr_i32(m, v->cb), *e[WINOGRAD_MAX];
   Stage s = nn_stage(m, 5, (const Expr *[]){v->co, v->p, alpha, alpha, cb}, "co p eps j ci");
@@ -102,13 +101,13 @@ static const Tensor *transform_data(Module *m, const Blocked *v, const Tensor *p
   for (int i = 0; i < v->q.alpha; i++)
     e[i] = nn_read(m, pad, (const Expr *[]){nn_index(&s, n), s.at[0], nn_index(&s, expr_add(m, expr_mul(m, h, tile), expr_i32(m, i))),
                                             nn_index(&s, expr_add(m, expr_mul(m, w, tile), s.at[3])), s.at[4]});
-  const Tensor *rows = nn_finish(&s, "data_rows", "winograd_rows", chosen_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, s.at[2], e));
+  const Tensor *rows = nn_finish(&s, "data_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, s.at[2], e));
   Stage t = nn_stage(m, 5, (const Expr *[]){alpha, alpha, v->co, v->p, cb}, "eps nu co p ci");
   for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.at[2], t.at[3], t.at[0], expr_i32(m, i), t.at[4]});
-  return nn_finish(&t, "data_tiles", "winograd_tiles", chosen_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.at[1], e));
+  return nn_finish(&t, "data_tiles", "winograd_tiles", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.at[1], e));
 }
 
-static const Tensor *multiply_tiles(Module *m, const Blocked *v, const Tensor *u, const Tensor *x)
+static const Tensor *multiply_tiles(Module *m, Blocked *v, const Tensor *u, const Tensor *x)
 {
   const Expr *alpha = expr_i32(m, v->q.alpha), *cb = expr_i32(m, v->cb);
   Stage s = nn_stage(m, 5, (const Expr *[]){alpha, alpha, v->oo, v->p, expr_i32(m, v->ob)}, "eps nu oo p oi");
@@ -118,15 +117,15 @@ static const Tensor *multiply_tiles(Module *m, const Blocked *v, const Tensor *u
   return nn_finish(&s, "bgemm", "winograd_bgemm", nn_reduce(&s, "sum", expr_mul(m, d, w)));
 }
 
-static const Tensor *transform_output(Module *m, const Blocked *v, const Tensor *product)
+static const Tensor *transform_output(Module *m, Blocked *v, const Tensor *product)
 {
   const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *ob = expr_i32(m, v->ob), *e[WINOGRAD_MAX];
   Stage s = nn_stage(m, 5, (const Expr *[]){v->oo, v->p, tile, alpha, ob}, "oo p vh nu oi");
   for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, product, (const Expr *[]){expr_i32(m, i), s.at[3], s.at[0], s.at[1], s.at[4]});
-  const Tensor *rows = nn_finish(&s, "out_rows", "winograd_rows", chosen_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, s.at[2], e));
+  const Tensor *rows = nn_finish(&s, "out_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, s.at[2], e));
   Stage t = nn_stage(m, 5, (const Expr *[]){v->oo, v->p, tile, tile, ob}, "oo p vh vw oi");
   for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.at[0], t.at[1], t.at[2], expr_i32(m, i), t.at[4]});
-  return nn_finish(&t, "out_tiles", "winograd_tiles", chosen_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, t.at[3], e));
+  return nn_finish(&t, "out_tiles", "winograd_tiles", winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, t.at[3], e));
 }
 
 static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **out)

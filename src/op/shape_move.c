@@ -225,7 +225,20 @@ static void concatenate_compute(OpCall *c, const Tensor *const *in, const Tensor
   out[0] = op_emit(c, &ax, "T_concat", body);
 }
 
-/* All fields take the layout of the first that has changed. */
+/* The same for an axis that may be in blocks: fields of whole blocks stand one after the other. */
+static int outer_axis(const LayoutPair *p, int axis)
+{
+  if (!p->from || !p->to || axis >= (int)strlen(p->from) || !plain_layout(p->from)) return -1;
+  int at = 0;
+  for (const char *s = p->to; *s; s++) {
+    if (*s == p->from[axis]) return at;
+    at += (*s >= 'A' && *s <= 'Z') || (*s >= 'a' && *s <= 'z');
+  }
+  return -1;
+}
+
+/* All fields take the layout of the first that has changed; the pass refuses a layout whose blocks
+ * do not divide a field. */
 static const void *concatenate_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   const ConcatenateAttrs *a = c->attrs;
@@ -234,7 +247,7 @@ static const void *concatenate_layout(OpCall *c, LayoutPair *arg, LayoutPair *ou
   for (int i = n - 1; i >= 0; i--)
     if (arg[i].from && strcmp(arg[i].from, arg[i].to)) one = &arg[i];
   if (c->arg[0]->kind != TY_TUPLE) return NULL;
-  int axis = moved_axis(one, op_axis(c, a->axis, c->arg[0]->field[0]->ndim));
+  int axis = outer_axis(one, op_axis(c, a->axis, c->arg[0]->field[0]->ndim));
   if (axis < 0) return NULL;
   LayoutPair all = *one;
   for (int i = 0; i < n; i++) arg[i] = all;

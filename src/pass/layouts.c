@@ -101,16 +101,17 @@ static const Node *rebuilt(Walk *w, const Node *n)
   return node_with_args(w->m, n, arg);
 }
 
+static int num_outputs(const Node *n) { return n->type && n->type->kind == TY_TUPLE ? n->type->nfield : 1; }
+
+/* n layouts are given; outputs behind them are as they were. */
 static void put(Walk *w, const Node *old, const Node *now, int n, const LayoutPair *layout)
 {
   Laid *l = arena_new_of(w->arena, Laid);
   l->now = now;
-  l->layout = arena_array(w->arena, LayoutPair, n > 0 ? n : 1);
+  l->layout = arena_array(w->arena, LayoutPair, n > num_outputs(old) ? n : num_outputs(old) + 1);
   for (int i = 0; i < n; i++) l->layout[i] = layout[i];
   map_put(w->arena, &w->laid, old, l);
 }
-
-static int num_outputs(const Node *n) { return n->type && n->type->kind == TY_TUPLE ? n->type->nfield : 1; }
 
 static void put_plain(Walk *w, const Node *old, const Node *now)
 {

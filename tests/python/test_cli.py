@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 
+import numpy as np
 import pytest
 
 import lathe
@@ -23,7 +24,7 @@ def run(*args, status=0):
 
 def test_help_has_examples():
     assert "lower" in run("--help")
-    for command in ("lower", "build", "targets"):
+    for command in ("lower", "build", "compile", "run", "bench", "inspect", "opt", "ops", "targets"):
         assert f"  lathe {command}" in run(command, "--help").split("examples:")[1]
 
 
@@ -74,3 +75,162 @@ def test_text_that_does_not_parse(tmp_path):
     path = tmp_path / "bad.py"
     path.write_text("@T.prim_func\ndef f(A: T.Buffer((4,), 'float32')):\n    for i in range(4)\n        A[i] = 0.0\n")
     assert f"{path}:3:" in run("lower", str(path), status=1)
+
+
+# ---- models
+
+DIGITS = str(ROOT / "examples/digits/digits.onnx")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "digits.so"
+    run("compile", DIGITS, "-o", str(path), "--shape", "pixels=1,1,8,8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    held = np.load(ROOT / "examples/digits/held_back.npz")
+    path = tmp_path_factory.mktemp("image") / "digit.npy"
+    np.save(path, (held["images"][0] / 16).astype("float32").reshape(1, 1, 8, 8))
+    return str(path), int(held["labels"][0])
+
+
+def test_compile_says_where_the_time_went(tmp_path):
+    out = run("compile", DIGITS, "-o", str(tmp_path / "d.so"), "--shape", "pixels=1,1,8,8", "--time", "--dump-dir", str(tmp_path / "dump"), "--opt-level", "2")
+    assert "passes" in out and "code" in out and "wrote" in out and "weights" in out and "storage" in out
+    stages = sorted(p.name for p in (tmp_path / "dump").iterdir())
+    assert stages[0] == "00_import.relay" and any("FuseOps" in s for s in stages) and any(s.endswith(".tir") for s in stages)
+    assert run("compile", DIGITS, "-o", str(tmp_path / "quiet.so"), "--shape", "pixels=1,1,8,8") == ""
+
+
+def test_compile_other_forms(tmp_path):
+    for end, options in ((".o", []), (".c", ["--target", "c"])):
+        path = tmp_path / f"digits{end}"
+        run("compile", DIGITS, "-o", str(path), "--shape", "pixels=1,1,8,8", *options)
+        assert path.stat().st_size > 1000
+    relay_text = tmp_path / "net.relay"
+    relay_text.write_text("def @main(%x: Tensor[(2, 3), float32]) { nn.relu(%x) }")
+    run("compile", str(relay_text), "-o", str(tmp_path / "net.so"), "--disabled-pass", "FuseOps,FoldConstant", "--config", "relay.FuseOps.max_depth=3", "--no-winograd")
+    assert "x: " not in run("run", str(tmp_path / "net.so"), "--input", "ones")
+
+
+def test_run(digits, image, tmp_path):
+    path, label = image
+    lines = run("run", digits, "--input", f"pixels={path}", "--top", "3").splitlines()
+    assert lines[0] == "probabilities: float32 (1, 10)" and int(lines[1].split()[0]) == label and len(lines) == 4
+    run("run", digits, "--input", path, "--output", str(tmp_path / "o.npz"))
+    run("run", digits, "--input", path, "--output", str(tmp_path / "o.npy"), "--threads", "1")
+    stored = np.load(tmp_path / "o.npz")["probabilities"]
+    np.testing.assert_array_equal(stored, np.load(tmp_path / "o.npy"))
+    assert stored.argmax() == label and abs(stored.sum() - 1) < 1e-5
+    np.savez(tmp_path / "in.npz", pixels=np.load(path), other=np.zeros(3))
+    run("run", digits, "--input", str(tmp_path / "in.npz"), "--output", str(tmp_path / "p.npz"))
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npz")["probabilities"], stored)
+    first, second = (run("run", digits, "--input", "pixels=random") for _ in range(2))
+    assert first == second and "mean 0.1" in first
+    assert "probabilities" in run("run", DIGITS, "--input", "ones", "--shape", "pixels=2,1,8,8", "--top", "1")
+
+
+def test_bench(digits, tmp_path):
+    text = run("bench", digits, "--threads", "1,2", "--warmup", "1", "--repeat", "5")
+    assert text.startswith("1 thread: median ") and "\n2 threads: median " in text and "p90" in text and "(5 runs)" in text
+    table = run("bench", digits, "--threads", "1", "--repeat", "5", "--profile")
+    assert "GFLOP/s" in table and "limits of this machine" in table and "conv2d" in table and "%" in table
+    trace = tmp_path / "trace.json"
+    rows = json.loads(run("bench", digits, "--threads", "1", "--repeat", "5", "--profile", "--json", "--trace", str(trace)))
+    assert len(rows) == 1 and rows[0]["runs"] == 5 and 0 < rows[0]["min_ms"] <= rows[0]["median_ms"] <= rows[0]["p90_ms"]
+    assert abs(sum(n["share"] for n in rows[0]["nodes"]) - 1) < 1e-3 and rows[0]["limit"]["gflops"] > 0 and rows[0]["limit"]["gbytes"] > 0
+    assert all(n["of_limit"] >= 0 and n["ms"] >= 0 for n in rows[0]["nodes"])
+    events = json.loads(trace.read_text())
+    assert len(events) == len(rows[0]["nodes"]) and all(e["ph"] == "X" and e["dur"] > 0 for e in events)
+    assert json.loads(run("bench", DIGITS, "--shape", "pixels=1,1,8,8", "--repeat", "3", "--json"))[0]["runs"] == 3
+
+
+def test_inspect(digits):
+    text = run("inspect", DIGITS)
+    assert "Conv" in text and "BatchNormalization" in text and "pixels" in text and "(batch, 10)" in text and "weights: 15" in text
+    facts = json.loads(run("inspect", DIGITS, "--json"))
+    assert facts["operators"]["Conv"] == 2 and facts["inputs"] == [{"name": "pixels", "type": "Tensor[(batch, 1, 8, 8), float32]"}]
+    text = run("inspect", digits)
+    assert "kernels:" in text and "storage:" in text and "features:" in text
+    facts = json.loads(run("inspect", digits, "--json"))
+    assert facts["nodes"] > 0 and facts["storage_bytes"] >= facts["storage_bound"] > 0 and not facts["dynamic"]
+    assert facts["outputs"] == [{"name": "probabilities", "type": "Tensor[(1, 10), float32]"}]
+
+
+def test_opt(tmp_path):
+    source = tmp_path / "net.relay"
+    source.write_text("def @main(%x: Tensor[(2), float32]) { nn.relu(add(%x, add(1f, 2f))) }")
+    assert "3f" in run("opt", str(source), "--pass", "FoldConstant")
+    fused = run("opt", str(source), "--pass", "FoldConstant,FuseOps")
+    assert "Primitive=1" in fused
+    out = tmp_path / "out.relay"
+    run("opt", str(source), "--opt-level", "3", "-o", str(out))
+    assert "Primitive=1" in out.read_text() and lathe.relay.parse(out.read_text())["main"].params
+    done = subprocess.run([str(PROGRAM), "opt", DIGITS, "--time"], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0 and "FuseOps" in done.stderr and " ms" in done.stderr
+
+
+def test_ops():
+    rows = {r["name"]: r for r in json.loads(run("ops", "--json"))}
+    assert len(rows) >= 250 and [a["name"] for a in rows["nn.conv2d"]["attributes"]][:2] == ["strides", "padding"]
+    assert rows["add"]["args"] == "lhs, rhs" and all(r["doc"] for r in rows.values())
+    text = run("ops")
+    assert len(text.splitlines()) == len(rows) and "nn.conv2d " in text
+    assert "Conv" in run("ops", "--onnx").split() and "Conv" in json.loads(run("ops", "--onnx", "--json"))
+
+
+@pytest.mark.parametrize(
+    "args, status, words",
+    [
+        (["compile", DIGITS], 2, ["-o FILE"]),
+        (["compile", "missing.onnx", "-o", "x.so"], 1, ["missing.onnx"]),
+        (["compile", DIGITS, "-o", "x.exe"], 1, ["x.exe"]),
+        (["compile", DIGITS, "-o", "/nonexistent/x.so", "--shape", "pixels=1,1,8,8"], 1, ["/nonexistent/x.so"]),
+        (["compile", DIGITS, "-o", "x.so", "--opt-level", "7"], 2, ["--opt-level", "7"]),
+        (["compile", DIGITS, "-o", "x.so", "--shape", "pixels=1,a"], 2, ["--shape", "pixels=1,a"]),
+        (["compile", DIGITS, "-o", "x.so", "--shape", "pixel=1,1,8,8"], 1, ["pixel"]),
+        (["compile", DIGITS, "-o", "x.so", "--shape", "pixels=1,2,8,8"], 1, ["pixels"]),
+        (["compile", DIGITS, "-o", "x.so", "--disabled-pass", "FuseOp"], 1, ["FuseOps"]),
+        (["compile", DIGITS, "-o", "x.so", "--config", "relay.FuseOps.max_dept=3"], 1, ["relay.FuseOps.max_depth"]),
+        (["compile", DIGITS, "-o", "x.so", "--config", "novalue"], 2, ["KEY=VALUE"]),
+        (["compile", DIGITS, "-o", "x.so", "--target", "gameboy"], 1, ["gameboy"]),
+        (["compile", DIGITS, "-o", "x.so", "--nonsense"], 2, ["--nonsense", "lathe compile --help"]),
+        (["run"], 2, ["which file"]),
+        (["run", "missing.so", "--input", "ones"], 1, ["missing.so"]),
+        (["run", "DIGITS"], 2, ["--input pixels=FILE.npy"]),
+        (["run", "DIGITS", "--input", "other=ones"], 1, ["no input 'other'"]),
+        (["run", "DIGITS", "--input", "pixels=missing.npy"], 1, ["missing.npy"]),
+        (["run", "DIGITS", "--input", "ones", "--top", "x"], 2, ["--top"]),
+        (["run", "DIGITS", "--input", "ones", "--output", "o.txt"], 2, [".npz"]),
+        (["bench", "DIGITS", "--repeat", "0"], 2, ["--repeat"]),
+        (["bench", "DIGITS", "--threads", "two"], 2, ["--threads"]),
+        (["inspect", MATMUL], 1, ["matmul.py"]),
+        (["opt", DIGITS, "--pass", "Fuse"], 1, ["Fuse"]),
+        (["ops", "extra"], 2, ["extra"]),
+        (["frobnicate"], 2, ["frobnicate"]),
+    ],
+)
+def test_mistakes_get_a_sentence_and_a_status(args, status, words, digits, tmp_path):
+    args = [digits if a == "DIGITS" else a for a in args]
+    done = subprocess.run([str(PROGRAM), *args], text=True, capture_output=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == status, done.stderr
+    assert done.stderr.startswith("error: ") or "usage" in done.stderr
+    for w in words:
+        assert w in done.stderr
+    assert not list(tmp_path.glob("x.*"))
+
+
+def test_damaged_files_are_refused(digits, tmp_path):
+    data = pathlib.Path(digits).read_bytes()
+    for name, content in (("empty.so", b""), ("short.so", data[: len(data) // 2]), ("text.so", b"not a library")):
+        (tmp_path / name).write_bytes(content)
+        assert name in run("inspect", str(tmp_path / name), status=1)
+    (tmp_path / "broken.onnx").write_bytes(pathlib.Path(DIGITS).read_bytes()[:500])
+    run("inspect", str(tmp_path / "broken.onnx"), status=1)
+    (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY\x01\x00\xff\xff")
+    assert "bad.npy" in run("run", digits, "--input", f"pixels={tmp_path / 'bad.npy'}", status=1)
+    np.save(tmp_path / "shape.npy", np.zeros((1, 1, 4, 4), "float32"))
+    assert "pixels" in run("run", digits, "--input", f"pixels={tmp_path / 'shape.npy'}", status=1)

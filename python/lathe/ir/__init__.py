@@ -11,10 +11,10 @@ def __getattr__(name: str):
         from ..tir.expr import PrimExpr
 
         return PrimExpr
-    if name == "transform":
+    if name in ("transform", "instrument"):
         import importlib
 
-        return importlib.import_module("lathe.ir.transform")
+        return importlib.import_module(f"lathe.ir.{name}")
     if name in ("Op", "RelayExpr", "TensorType", "TupleType", "FuncType", "Type"):  # defined by relay
         from ..relay import expr, ty
 

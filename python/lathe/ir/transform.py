@@ -199,7 +199,17 @@ class BuiltinPass(Pass):
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         quiet = PassContext.__new__(PassContext)
         quiet.__dict__.update(ctx.__dict__, instruments=[])
-        return call("pass_run", mod, self.info.name, [[k, v] for k, v in self.options.items()], quiet.for_compiler(_current_target()))
+        options = [[k, _option(v)] for k, v in self.options.items()]
+        return call("pass_run", mod, self.info.name, options, quiet.for_compiler(_current_target()))
+
+
+def _option(value: Any) -> Any:
+    """An option as the C library reads it: lists with commas, {"nn.conv2d": ["NHWC", "default"]} as "nn.conv2d=NHWC,default"."""
+    if isinstance(value, dict):
+        return "; ".join(f"{k}={','.join([v] if isinstance(v, str) else v)}" for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(v) for v in value)
+    return value
 
 
 def _current_target() -> Any:

@@ -32,3 +32,5 @@ from .ty import Any_ as Any
 from .ty import FuncType, OptionalType, SequenceType, TensorType, TupleType, Type, scalar_type
 
 _install(_sys.modules[__name__], _OVERRIDES)
+
+from . import testing  # noqa: E402  (its networks are made of the functions above)

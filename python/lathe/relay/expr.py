@@ -533,7 +533,7 @@ def const(value: Any, dtype: Optional[str] = None, span: Any = None) -> Constant
             from .transform import fold_expr
 
             return fold_expr(one)
-        a = array(np.ascontiguousarray(raw if dtype is None else raw.astype(dtype)))
+        a = array(raw if dtype is None else raw.astype(dtype))
     return call("node_const", WORLD, a.data_address if a.size else 0, a.dtype, list(a.shape))
 
 

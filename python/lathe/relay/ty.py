@@ -9,7 +9,11 @@ from .._ffi import WORLD, Object, call, register_object
 
 
 class Any_:  # pylint: disable=invalid-name
-    """A dimension that is known only at run time: relay.Any()."""
+    """A dimension that is known only at run time: relay.Any().  One that was read from a type stands for
+    that type's own size when another type is made of it."""
+
+    def __init__(self, dim: Any = None):
+        self._dim = dim
 
     def __repr__(self) -> str:
         return "?"
@@ -41,7 +45,7 @@ class Type(Object):
 
 
 def _dims(shape: Sequence[Any]) -> List[Any]:
-    return [None if isinstance(d, Any_) else d for d in shape]
+    return [d._dim if isinstance(d, Any_) else d for d in shape]
 
 
 @register_object("type", "tensor")
@@ -58,7 +62,7 @@ class TensorType(Type):
         dims = self._fields()[2]
         if dims is None:
             raise error.TypeError(f"{self} has no known rank")
-        return tuple(Any_() if d is None else _plain(d) for d in dims)
+        return tuple(_plain(d) for d in dims)
 
     @property
     def concrete_shape(self) -> Tuple[int, ...]:
@@ -76,6 +80,8 @@ class TensorType(Type):
 
 def _plain(d: Any) -> Any:
     value = getattr(d, "value", None)
+    if getattr(d, "name", None) == "?":
+        return Any_(d)
     return int(value) if isinstance(value, int) else d
 
 

@@ -130,6 +130,8 @@ class Executor:
     def set_input(self, key: Any, value: Any) -> None:
         """Copies an array in.  A sequence is a list of arrays, an absent optional None."""
         i, err = self.input_index(key), RtError()
+        if self.inputs[i].type.startswith("Optional[Tensor") and value is not None and not isinstance(value, (list, tuple)):
+            value = [value]
         if self.inputs[i].shape is None and (value is None or isinstance(value, (list, tuple))):
             arrays = [as_ndarray(np.asarray(v) if not isinstance(v, NDArray) else v) for v in value or ()]
             pointers = (ctypes.POINTER(RtTensor) * max(len(arrays), 1))(*[ctypes.pointer(a.rt_tensor()) for a in arrays])
@@ -159,7 +161,10 @@ class Executor:
         if self.outputs[i].shape is None:
             n, items = ctypes.c_int32(), ctypes.POINTER(ctypes.POINTER(RtTensor))()
             rt_check(library.runtime().lathe_rt_get_output_items(self._p, i, ctypes.byref(n), ctypes.byref(items), ctypes.byref(err)), err)
-            return None if n.value < 0 else [_copy(items[k].contents) for k in range(n.value)]
+            found = None if n.value < 0 else [_copy(items[k].contents) for k in range(n.value)]
+            if self.outputs[i].type.startswith("Optional[Tensor"):
+                return found[0] if found else None
+            return found
         t = ctypes.POINTER(RtTensor)()
         rt_check(library.runtime().lathe_rt_get_output(self._p, i, ctypes.byref(t), ctypes.byref(err)), err)
         return _copy(t.contents)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ... import error
 from ..._ffi import call
-from ...runtime.model import Node
+from ...runtime.model import Node, _Compiled
 from ...runtime.ndarray import NDArray, array
 from .. import graph_executor
 
@@ -145,7 +145,7 @@ class GraphModuleDebug(graph_executor.GraphModule):
         if input_dict:
             self.set_input(**input_dict)
         compiled = self._executor._model._keep
-        if compiled is None:
+        if not isinstance(compiled, _Compiled):
             raise error.UnsupportedError("compare: a model that was loaded from a file has no graph; compare the one it was exported from")
         arrays = [self._executor.get_input(i) for i in range(len(self._executor.inputs))]
         agree, sentence = call("compiled_compare", compiled, [ctypes.addressof(a.rt_tensor()) for a in arrays], float(rtol), float(atol))

@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from ... import error
 from ..._ffi import answer, call, callback_scope
 from ..expr import Attrs
-from ..ty import TensorType, _plain, Any_
+from ..ty import TensorType, _dims
 from . import table
 
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE, OUT_ELEMWISE_FUSABLE, TUPLE, OPAQUE = 0, 1, 2, 3, 4, 7, 8
@@ -59,13 +59,13 @@ def _callback(fn: Callable[[List[Any], Attrs], Any]) -> Any:
 
 
 def _as_type(row: Any) -> TensorType:
-    return TensorType([Any_() if d is None else d for d in row[1]], row[0])
+    return TensorType(row[1], row[0])
 
 
 def _as_row(t: Any) -> Any:
     if not isinstance(t, TensorType):
         raise error.TypeError(f"the type rule of an operator gives a TensorType (or a list of them), not {t!r}")
-    return [t.dtype, [None if isinstance(d, Any_) else _plain(d) for d in t.shape]]
+    return [t.dtype, _dims(t.shape)]
 
 
 def register(name: str, args: str, attrs: Optional[Dict[str, Any]] = None, fuse: int = OPAQUE, doc: str = "") -> Callable[[Any], Any]:
@@ -85,7 +85,7 @@ def register(name: str, args: str, attrs: Optional[Dict[str, Any]] = None, fuse:
         def on_compute(types: Sequence[Any], values: Attrs) -> Any:
             from ... import te
 
-            ins = [te.placeholder([_plain(d) for d in t[1]], t[0], n) for t, n in zip(types, names)]
+            ins = [te.placeholder(t[1], t[0], n) for t, n in zip(types, names)]
             outs = compute(*ins, values)
             return [ins, list(outs) if isinstance(outs, (list, tuple)) else [outs]]
 

@@ -1,0 +1,49 @@
+/* recurrent.c: the recurrence of rnn, lstm and gru in blocks of units.
+ *
+ * A step reads the whole recurrence once for each sample, from the second-level cache when it fits there; so
+ * it has to be read straight ahead, in vectors, with enough sums in flight to hide the multiply-add's latency.
+ * A block is so many units that the sums of all their gates stay in registers (op/nn_recurrent.c). */
+#include "impl/internal.h"
+#include "op/nn.h"
+
+/* Units in a block: a divisor of the hidden size that fills vectors; 0: none does. */
+static int64_t recurrent_block(const Target *t, int bits, int64_t hidden, int64_t gates)
+{
+  enum { IN_FLIGHT = 10 };                             /* sums that keep two pipes of latency 4 to 5 busy */
+  int64_t lanes = target_lanes(t, bits), best = 0;
+  double top = 0;
+  for (int64_t d = 2; d <= hidden; d++) {
+    int64_t vectors = block_vectors(d, lanes);
+    if (hidden % d || vectors * gates > t->vector_registers * 3 / 4) continue;
+    double busy = (double)(vectors * gates) / IN_FLIGHT, speed = (double)d / (double)(vectors * lanes) * (busy < 1 ? busy : 1);
+    if (speed <= top) continue;
+    top = speed;
+    best = d;
+  }
+  return best;
+}
+
+static const Node *in_blocks(Module *m, const Node *r, int64_t ndir, int64_t gates, int64_t hidden, int64_t block)
+{
+  ReshapeAttrs *shape = attrs_new(m, &Reshape_attrs);
+  const Expr *dims[] = {expr_i32(m, ndir), expr_i32(m, gates), expr_i32(m, hidden / block), expr_i32(m, block), expr_i32(m, hidden)};
+  attrs_set_dims(m, &Reshape_attrs, shape, "newshape", 5, dims);
+  TransposeAttrs *order = attrs_new(m, &Transpose_attrs);
+  attrs_set_ints(m, &Transpose_attrs, order, "axes", 5, (const int64_t[]){0, 2, 4, 1, 3});
+  return op_call1(m, &op_transpose, op_call1(m, &op_reshape, r, shape), order);
+}
+
+bool recurrent_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  const RecurrentLoopAttrs *a = call->u.call.attrs;
+  const Type *r = call->arg[1]->type;
+  if (a->block || r->dtype.code != DT_FLOAT || r->dtype.bits < 32 || !alter_is_constant(m->ctx, call->arg[1])) return false;
+  int64_t ndir = r->shape[0]->u.i, gates = r->shape[1]->u.i / a->hidden_size, block = recurrent_block(t, r->dtype.bits, a->hidden_size, gates);
+  if (!block) return false;
+  RecurrentLoopAttrs *to = attrs_copy(m, &RecurrentLoop_attrs, a);
+  to->block = block;
+  *out = (AlteredCall){.op = call->u.call.op, .attrs = to, .nargs = call->nargs};
+  for (int i = 0; i < call->nargs; i++) out->arg[i] = call->arg[i];
+  out->arg[1] = in_blocks(m, call->arg[1], ndir, gates, a->hidden_size, block);
+  return true;
+}
