@@ -19,30 +19,45 @@ static int32_t make(Made *made, const char *function, int n, const LatheValue *a
   return code;
 }
 
+typedef struct Import {
+  Made *made;
+  const char *path;
+  const LatheCompileOptions *o;
+  LatheValue *module;
+} Import;
+
+static LatheValue val_shape(Arena *a, const LatheShape *s)
+{
+  LatheValue *dims = arena_array(a, LatheValue, s->ndim + 1), *pair = arena_array(a, LatheValue, 2);
+  for (int k = 0; k < s->ndim; k++) dims[k] = s->dims[k] < 0 ? api_val_none() : api_val_int(s->dims[k]);
+  pair[0] = val_text(s->input);
+  pair[1] = val_list(dims, s->ndim);
+  return val_list(pair, 2);
+}
+
+static void import_body(Ctx *ctx, void *arg)
+{
+  Import *im = arg;
+  Scope s = scope_begin(ctx);
+  Arena *a = scratch(ctx);
+  LatheValue *shapes = arena_array(a, LatheValue, im->o->nshapes + 1), report;
+  for (int i = 0; i < im->o->nshapes; i++) shapes[i] = val_shape(a, &im->o->shapes[i]);
+  LatheValue args[] = {api_val_none(), api_val_none(), val_text(im->path), val_list(shapes, im->o->nshapes), val_text(im->o->external_data_root)};
+  if (lathe_call(im->made->c, "onnx_import", 5, args, &report)) error_reraise(ctx);
+  im->made->v[im->made->n++] = *im->module = report.u.list[0];
+  scope_end(ctx, s);
+}
+
 static int32_t import(Made *made, const char *path, const LatheCompileOptions *o, LatheValue *module)
 {
-  enum { MAX_SHAPES = 64, MAX_DIMS = 8 };
-  static const LatheValue none;
-  LatheValue dims[MAX_SHAPES][MAX_DIMS], pair[MAX_SHAPES][2], list[MAX_SHAPES], report;
-  int n = o->nshapes < MAX_SHAPES ? o->nshapes : MAX_SHAPES;
-  for (int i = 0; i < n; i++) {
-    int nd = o->shapes[i].ndim < MAX_DIMS ? o->shapes[i].ndim : MAX_DIMS;
-    for (int k = 0; k < nd; k++) dims[i][k] = o->shapes[i].dims[k] < 0 ? none : api_val_int(o->shapes[i].dims[k]);
-    pair[i][0] = val_text(o->shapes[i].input);
-    pair[i][1] = val_list(dims[i], nd);
-    list[i] = val_list(pair[i], 2);
-  }
-  LatheValue args[] = {none, none, val_text(path), val_list(list, n), val_text(o->external_data_root)};
-  int32_t code = lathe_call(made->c, "onnx_import", 5, args, &report);
-  if (code == 0) made->v[made->n++] = *module = report.u.list[0];
-  return code;
+  return (int32_t)protect(made->c->ctx, import_body, &(Import){made, path, o, module});
 }
 
 static int32_t compile(Made *made, const char *path, const LatheCompileOptions *options, LatheValue *compiled)
 {
   static const LatheCompileOptions usual = {.opt_level = 3};
   const LatheCompileOptions *o = options ? options : &usual;
-  LatheValue module, target, passes, text = val_text(o->target);
+  LatheValue module = {0}, target = {0}, passes = {0}, text = val_text(o->target);
   int32_t code = import(made, path, o, &module);
   if (code == 0) code = make(made, "target", 1, &text, &target);
   LatheValue context[] = {api_val_int(o->opt_level), val_list(NULL, 0), val_list(NULL, 0), val_list(NULL, 0), target};

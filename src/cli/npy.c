@@ -3,6 +3,7 @@
  * In: .npy (any version, C order), members of .npz that are stored without compression.
  * Out: tensors of the runtime; .npy and .npz files.  Every length is checked against the
  * file before it is believed. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static bool read_all(const char *path, Bytes *out, LatheRtError *err)
   FILE *f = fopen(path, "rb");
   long n = -1;
   if (f && !fseek(f, 0, SEEK_END)) n = ftell(f);
-  out->p = n >= 0 ? malloc((size_t)n + 1) : NULL;
+  out->p = n >= 0 && n < LONG_MAX ? malloc((size_t)n + 1) : NULL;     /* a folder says LONG_MAX */
   bool ok = out->p && !fseek(f, 0, SEEK_SET) && fread(out->p, 1, (size_t)n, f) == (size_t)n;
   if (f) fclose(f);
   out->n = ok ? (size_t)n : 0;
@@ -104,12 +105,11 @@ static bool parse_npy(const char *path, const uint8_t *p, size_t n, LatheRtTenso
   int64_t shape[8];
   bool ok = parse_header(path, text, &dtype, &ndim, shape, err);
   free(text);
-  if (!ok || lathe_rt_tensor_new(lathe_rt_cpu_allocator(), dtype, ndim, shape, out, err) != LATHE_RT_OK) return false;
+  LatheRtTensor like = {.ndim = ndim, .dtype = dtype, .shape = shape};
   size_t bytes;
-  if (lathe_rt_tensor_bytes(*out, &bytes, err) != LATHE_RT_OK || bytes > n - at - head) {
-    lathe_rt_tensor_free(*out);
-    return fail(err, path, "ends before its last element");
-  }
+  if (!ok || lathe_rt_tensor_bytes(&like, &bytes, err) != LATHE_RT_OK) return false;
+  if (bytes > n - at - head) return fail(err, path, "ends before its last element");
+  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), dtype, ndim, shape, out, err) != LATHE_RT_OK) return false;
   memcpy((*out)->data, p + at + head, bytes);
   return true;
 }

@@ -221,20 +221,34 @@ static void write_object(Code *code, const char *path)
     compile_c(code, write_source(code), path, false);
 }
 
+int code_write_objects(Code *code, const char *folder, const char ***paths)
+{
+  Ctx *ctx = code->ctx;
+  Arena *a = scratch(ctx);
+  CodeObject *object = NULL;
+  int n = code->backend->objects ? code->backend->objects(code, a, &object) : 1;
+  *paths = arena_array(a, const char *, n);
+  for (int i = 0; i < n; i++) {
+    (*paths)[i] = arena_printf(a, "%s/kernels%d.o", folder, i);
+    if (object) file_write(ctx, (*paths)[i], object[i].bytes, object[i].n);
+    else write_object(code, (*paths)[i]);
+  }
+  return n;
+}
+
 static void write_library(Code *code, const char *path)
 {
   Ctx *ctx = code->ctx;
-  const char *made = arena_printf(scratch(ctx), "%s/kernels.so", file_temp_dir(ctx));
-  size_t n = 0;
-  const void *bytes = code->backend->get(code, CODE_OBJECT, scratch(ctx), &n);
-  if (bytes) {
-    const char *object = arena_printf(scratch(ctx), "%s/kernels.o", file_temp_dir(ctx));
-    file_write(ctx, object, bytes, n);
-    code_link(code, 1, &object, made);
+  const char *folder = file_temp_dir(ctx), *made = arena_printf(scratch(ctx), "%s/kernels.so", folder);
+  if (code->backend->objects) {
+    const char **objects;
+    int n = code_write_objects(code, folder, &objects);
+    code_link(code, n, objects, made);
   } else {
     compile_c(code, write_source(code), made, true);
   }
-  bytes = file_read(scratch(ctx), made, &n, 0);
+  size_t n;
+  const void *bytes = file_read(scratch(ctx), made, &n, 0);
   file_write(ctx, path, bytes, n);
 }
 
@@ -269,6 +283,20 @@ Code *codegen_llvm(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
   (void)n, (void)kernels;
   raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': this build has no LLVM; use target 'c'", t->text);
 }
+
+CodePart *codegen_llvm_part(Ctx *ctx, const Target *t, Kernel *kernel, bool alone)
+{
+  (void)kernel, (void)alone;
+  raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': this build has no LLVM; use target 'c'", t->text);
+}
+
+Code *codegen_llvm_join(Ctx *ctx, const Target *t, int n, Kernel *const *kernels, CodePart **parts)
+{
+  (void)parts;
+  return codegen_llvm(ctx, t, n, kernels);
+}
+
+void code_part_free(CodePart *part) { (void)part; }
 
 const LatheRtModuleInfo *codegen_llvm_jit(Code *code)
 {

@@ -26,8 +26,14 @@ typedef enum { CODE_LL, CODE_ASM, CODE_C, CODE_CUDA, CODE_PTX, CODE_OBJECT } Cod
 /* ---- llvm.c (absent without LLVM: then codegen_has_llvm is false) ------------ */
 bool codegen_has_llvm(void);
 const char *codegen_llvm_version(void);          /* "" without */
-/* The module's LLVM IR, optimised for the target, kept until the Code is freed. */
+/* The kernels' LLVM IR, optimised for the target, and their objects, kept until the Code is freed. */
 Code *codegen_llvm(Ctx *, const Target *, int n, Kernel *const *);
+/* The same in steps: kernels may be compiled each in a thread and context of its own.  alone: it is
+ * the only one.  The Code takes the parts over (parts[i] becomes NULL). */
+typedef struct CodePart CodePart;
+CodePart *codegen_llvm_part(Ctx *, const Target *, Kernel *, bool alone);
+void code_part_free(CodePart *);
+Code *codegen_llvm_join(Ctx *, const Target *, int n, Kernel *const *, CodePart **parts);
 /* Registers the code with the JIT and gives its table; stays valid while code lives. */
 const LatheRtModuleInfo *codegen_llvm_jit(Code *);
 
@@ -49,10 +55,15 @@ const CudaLaunch *codegen_cuda_launches(Code *, int *n);
 const void *codegen_nvrtc(Arena *, const char *source, const Target *, bool cubin, size_t *n);
 
 /* ---- for backends: what a Code is made of ----------------------------------------- */
+typedef struct CodeObject {
+  const void *bytes;
+  size_t n;
+} CodeObject;
 typedef struct CodeBackend {
   const char *name;                  /* "llvm", "c", "cuda" */
   const char *formats;               /* "ll asm obj", for messages */
   const void *(*get)(Code *, CodeFormat, Arena *, size_t *n);   /* NULL: not one of its formats */
+  int (*objects)(Code *, Arena *, CodeObject **);               /* object files that make it up; NULL: C source does */
   void (*free)(Code *);
 } CodeBackend;
 struct Code {
@@ -74,6 +85,8 @@ const void *code_get(Code *, CodeFormat, Arena *, size_t *n);
 void code_export(Code *, const char *path);
 /* Links object files for the code's target: a shared library, or (path ends in .o) one object. */
 void code_link(Code *, int n, const char *const *objects, const char *path);
+/* Writes the object files that make up the code into a folder; their number and paths. */
+int code_write_objects(Code *, const char *folder, const char ***paths);
 /* Code of the C backend, compiled with cc into a temporary library and loaded. */
 const LatheRtModuleInfo *code_load_c(Code *);
 

@@ -1,34 +1,50 @@
 /* llvm.c: kernels to LLVM IR, machine code, and the JIT.
  *
- * One LLVM context and module per Code.  The module is verified, optimised by a short
- * list of passes, and kept: text comes from it as it is, assembly and objects from
- * clones, because code generation changes a module.  The JIT links the object file, so
+ * Every kernel is a module of its own in a context of its own, so that kernels can be
+ * compiled side by side and come out the same whoever compiles them; the table is a
+ * module too (a single kernel has it in its own).  A module is verified, optimised by a
+ * short list of passes, and kept as a CodePart: its bitcode, from which text and
+ * assembly are made on demand, and its object file.  The JIT links the object files, so
  * what runs here is byte for byte what is exported.
  *
- * Every LLVM thing is stored in the State the moment it exists; the State is freed
- * with the Code, also when an error cuts the work short.  LLVM never sees a longjmp:
- * its diagnostics are stored by the handler and raised after the call returns. */
+ * Every LLVM thing is stored in a Work or a State the moment it exists, and freed with
+ * it, also when an error cuts the work short.  LLVM never sees a longjmp: its
+ * diagnostics are stored by the handler and raised after the call returns. */
 #include <pthread.h>
 #include <stdio.h>
 
 #include <llvm-c/Analysis.h>
+#include <llvm-c/BitReader.h>
+#include <llvm-c/BitWriter.h>
 #include <llvm-c/Error.h>
 #include <llvm-c/LLJIT.h>
+#include <llvm-c/Linker.h>
 #include <llvm-c/Orc.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 
 #include "codegen/llvm_gen.h"
 
-typedef struct State {
+/* A module under construction. */
+typedef struct Work {
   LLVMContextRef lc;
   LLVMModuleRef mod;
   LLVMBuilderRef builder;
   LLVMTargetMachineRef machine;
-  LLVMMemoryBufferRef object;
+  char trouble[1024]; /* LLVM's first error, "" if none */
+} Work;
+
+struct CodePart {
+  LLVMMemoryBufferRef bitcode, object;
+};
+
+typedef struct State {
+  CodePart **part;
+  int npart;
+  LLVMMemoryBufferRef object; /* all parts in one; NULL until asked for */
   LLVMOrcLLJITRef jit;
   const LatheRtModuleInfo *info;
-  char trouble[1024]; /* LLVM's first error, "" if none */
+  char trouble[1024];
 } State;
 
 bool codegen_has_llvm(void) { return true; }
@@ -36,17 +52,31 @@ const char *codegen_llvm_version(void) { return LLVM_VERSION_STRING; }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+void code_part_free(CodePart *part)
+{
+  if (!part) return;
+  if (part->bitcode) LLVMDisposeMemoryBuffer(part->bitcode);
+  if (part->object) LLVMDisposeMemoryBuffer(part->object);
+  mem_free(NULL, part);
+}
+
 static void state_free(Code *code)
 {
   State *st = code->state;
   if (!st) return;
   if (st->jit) LLVMConsumeError(LLVMOrcDisposeLLJIT(st->jit));
   if (st->object) LLVMDisposeMemoryBuffer(st->object);
-  if (st->builder) LLVMDisposeBuilder(st->builder);
-  if (st->mod) LLVMDisposeModule(st->mod);
-  if (st->machine) LLVMDisposeTargetMachine(st->machine);
-  if (st->lc) LLVMContextDispose(st->lc);
+  for (int i = 0; i < st->npart; i++) code_part_free(st->part[i]);
   code->state = NULL;
+}
+
+static void work_free(void *arg)
+{
+  Work *w = arg;
+  if (w->builder) LLVMDisposeBuilder(w->builder);
+  if (w->mod) LLVMDisposeModule(w->mod);
+  if (w->machine) LLVMDisposeTargetMachine(w->machine);
+  if (w->lc) LLVMContextDispose(w->lc);
 }
 
 /* A Code under construction; freed by the scope unless it is finished first. */
@@ -61,18 +91,18 @@ static void drop_unfinished(void *arg)
 
 static void note_trouble(LLVMDiagnosticInfoRef info, void *arg)
 {
-  State *st = arg;
-  if (LLVMGetDiagInfoSeverity(info) != LLVMDSError || st->trouble[0]) return;
+  Work *w = arg;
+  if (LLVMGetDiagInfoSeverity(info) != LLVMDSError || w->trouble[0]) return;
   char *text = LLVMGetDiagInfoDescription(info);
-  snprintf(st->trouble, sizeof st->trouble, "%s", text);
+  snprintf(w->trouble, sizeof w->trouble, "%s", text);
   LLVMDisposeMessage(text);
 }
 
 /* Raises what LLVM said, if anything. */
-static void check_trouble(Ctx *ctx, State *st, const char *doing)
+static void check_trouble(Ctx *ctx, const Work *w, const char *doing)
 {
-  if (!st->trouble[0]) return;
-  raise(ctx, ERR_INTERNAL, NOWHERE, "internal error: llvm, %s: %s", doing, st->trouble);
+  if (!w->trouble[0]) return;
+  raise(ctx, ERR_INTERNAL, NOWHERE, "internal error: llvm, %s: %s", doing, w->trouble);
 }
 
 static void check_error(Ctx *ctx, LLVMErrorRef error, const char *doing)
@@ -118,7 +148,7 @@ static const char *machine_cpu(const Target *t)
   return gen_cpu_name(t);
 }
 
-static void make_machine(Ctx *ctx, State *st, const Target *t, const char *features)
+static void make_machine(Ctx *ctx, Work *w, const Target *t, const char *features)
 {
   static pthread_once_t native_once = PTHREAD_ONCE_INIT, all_once = PTHREAD_ONCE_INIT;
   pthread_once(&native_once, init_native);
@@ -127,9 +157,9 @@ static void make_machine(Ctx *ctx, State *st, const Target *t, const char *featu
   char *why = NULL;
   if (LLVMGetTargetFromTriple(t->triple, &target, &why)) raise_message(ctx, ERR_UNSUPPORTED, t->triple, why);
   bool is_wasm = t->arch == ARCH_WASM32;
-  st->machine = LLVMCreateTargetMachine(target, t->triple, machine_cpu(t), features, LLVMCodeGenLevelDefault,
-                                        is_wasm ? LLVMRelocDefault : LLVMRelocPIC, LLVMCodeModelDefault);
-  if (!st->machine)
+  w->machine = LLVMCreateTargetMachine(target, t->triple, machine_cpu(t), features, LLVMCodeGenLevelDefault,
+                                       is_wasm ? LLVMRelocDefault : LLVMRelocPIC, LLVMCodeModelDefault);
+  if (!w->machine)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: no machine for triple '%s', cpu '%s'", t->triple, t->cpu);
 }
 
@@ -158,18 +188,18 @@ static const char *pass_list(const Gen *g)
 
 static void dispose_options(void *options) { LLVMDisposePassBuilderOptions(options); }
 
-static void optimise(Ctx *ctx, State *st, const Gen *g)
+static void optimise(Ctx *ctx, Work *w, const Gen *g)
 {
   char *why = NULL;
-  if (LLVMVerifyModule(st->mod, LLVMReturnStatusAction, &why))
+  if (LLVMVerifyModule(w->mod, LLVMReturnStatusAction, &why))
     raise_message(ctx, ERR_INTERNAL, "internal error: the module is not well formed", why);
   LLVMDisposeMessage(why);
   Scope scope = scope_begin(ctx);
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
   defer(ctx, dispose_options, options);
-  check_error(ctx, LLVMRunPasses(st->mod, pass_list(g), st->machine, options), "optimising");
+  check_error(ctx, LLVMRunPasses(w->mod, pass_list(g), w->machine, options), "optimising");
   scope_end(ctx, scope);
-  check_trouble(ctx, st, "optimising");
+  check_trouble(ctx, w, "optimising");
 }
 
 /* ---- building ------------------------------------------------------------------------------------ */
@@ -180,11 +210,11 @@ static void module_flags(Gen *g)
   LLVMAddModuleFlag(g->mod, LLVMModuleFlagBehaviorError, "target-abi", 10, LLVMMDStringInContext2(g->lc, "lp64d", 5));
 }
 
-static void gen_init(Gen *g, Ctx *ctx, State *st, const Target *t, const char *features)
+static void gen_init(Gen *g, Ctx *ctx, Work *w, const Target *t, const char *features)
 {
-  LLVMContextRef lc = st->lc;
+  LLVMContextRef lc = w->lc;
   *g = (Gen){
-      .ctx = ctx, .arena = scratch(ctx), .t = t, .lc = lc, .mod = st->mod, .b = st->builder, .features = features};
+      .ctx = ctx, .arena = scratch(ctx), .t = t, .lc = lc, .mod = w->mod, .b = w->builder, .features = features};
   g->i1 = LLVMInt1TypeInContext(lc);
   g->i8 = LLVMInt8TypeInContext(lc);
   g->i16 = LLVMInt16TypeInContext(lc);
@@ -201,18 +231,45 @@ static void gen_init(Gen *g, Ctx *ctx, State *st, const Target *t, const char *f
 #endif
 }
 
-static void make_module(Ctx *ctx, State *st, const Target *t)
+static void make_module(Ctx *ctx, Work *w, const Target *t, const char *features)
 {
-  const char *features = target_llvm_features(scratch(ctx), t);
-  st->lc = LLVMContextCreate();
-  LLVMContextSetDiagnosticHandler(st->lc, note_trouble, st);
-  make_machine(ctx, st, t, features);
-  st->mod = LLVMModuleCreateWithNameInContext("lathe", st->lc);
-  st->builder = LLVMCreateBuilderInContext(st->lc);
-  LLVMSetTarget(st->mod, t->triple);
-  LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(st->machine);
-  LLVMSetModuleDataLayout(st->mod, layout);
+  w->lc = LLVMContextCreate();
+  LLVMContextSetDiagnosticHandler(w->lc, note_trouble, w);
+  make_machine(ctx, w, t, features);
+  w->mod = LLVMModuleCreateWithNameInContext("lathe", w->lc);
+  w->builder = LLVMCreateBuilderInContext(w->lc);
+  LLVMSetTarget(w->mod, t->triple);
+  LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(w->machine);
+  LLVMSetModuleDataLayout(w->mod, layout);
   LLVMDisposeTargetData(layout);
+}
+
+/* The module of these kernels, with a table of ntable kernels. */
+static CodePart *make_part(Ctx *ctx, const Target *t, int n, Kernel *const *kernels, int ntable, Kernel *const *table)
+{
+  Scope scope = scope_begin(ctx);
+  Work *w = arena_new_of(scratch(ctx), Work);
+  defer(ctx, work_free, w);
+  const char *features = target_llvm_features(scratch(ctx), t);
+  make_module(ctx, w, t, features);
+  Gen g;
+  gen_init(&g, ctx, w, t, features);
+  module_flags(&g);
+  for (int i = 0; i < n; i++) gen_kernel(&g, kernels[i]);
+  if (ntable) gen_table(&g, ntable, table);
+  optimise(ctx, w, &g);
+  ctx_poll(ctx);
+  CodePart *part = mem_alloc(ctx, sizeof *part);
+  char *why = NULL;
+  part->bitcode = LLVMWriteBitcodeToMemoryBuffer(w->mod);
+  bool failed = LLVMTargetMachineEmitToMemoryBuffer(w->machine, w->mod, LLVMObjectFile, &why, &part->object);
+  if (failed || w->trouble[0]) {
+    code_part_free(part);
+    if (failed) raise_message(ctx, ERR_INTERNAL, "internal error: generating code", why);
+    check_trouble(ctx, w, "generating code");
+  }
+  scope_end(ctx, scope);
+  return part;
 }
 
 static void check_kernels(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
@@ -227,7 +284,13 @@ static void check_kernels(Ctx *ctx, const Target *t, int n, Kernel *const *kerne
 
 static const CodeBackend llvm_backend;
 
-Code *codegen_llvm(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
+CodePart *codegen_llvm_part(Ctx *ctx, const Target *t, Kernel *kernel, bool alone)
+{
+  check_kernels(ctx, t, 1, &kernel);
+  return make_part(ctx, t, 1, &kernel, alone, &kernel);
+}
+
+Code *codegen_llvm_join(Ctx *ctx, const Target *t, int n, Kernel *const *kernels, CodePart **parts)
 {
   check_kernels(ctx, t, n, kernels);
   Scope scope = scope_begin(ctx);
@@ -235,36 +298,81 @@ Code *codegen_llvm(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
   defer(ctx, drop_unfinished, u);
   Code *code = u->code = code_new(ctx, t, &llvm_backend);
   State *st = code->state = arena_new_of(code->arena, State);
-  make_module(ctx, st, t);
-  Gen g;
-  gen_init(&g, ctx, st, t, target_llvm_features(scratch(ctx), t));
-  module_flags(&g);
-  for (int i = 0; i < n; i++) gen_kernel(&g, kernels[i]);
-  gen_table(&g, n, kernels);
-  optimise(ctx, st, &g);
-  ctx_poll(ctx);
+  st->part = arena_array(code->arena, CodePart *, n + 1);
+  for (; st->npart < n; st->npart++) {
+    st->part[st->npart] = parts[st->npart];
+    parts[st->npart] = NULL;
+  }
+  if (n != 1) {
+    CodePart *table = make_part(ctx, t, 0, NULL, n, kernels);
+    st->part[st->npart++] = table;
+  }
   u->code = NULL;
+  scope_end(ctx, scope);
+  return code;
+}
+
+typedef struct Parts {
+  CodePart **part;
+  int n;
+} Parts;
+static void drop_parts(void *arg)
+{
+  Parts *p = arg;
+  for (int i = 0; i < p->n; i++) code_part_free(p->part[i]);
+}
+
+Code *codegen_llvm(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
+{
+  check_kernels(ctx, t, n, kernels);
+  Scope scope = scope_begin(ctx);
+  Parts *p = arena_new_of(scratch(ctx), Parts);
+  *p = (Parts){arena_array(scratch(ctx), CodePart *, n + 1), n};
+  defer(ctx, drop_parts, p);
+  for (int i = 0; i < n; i++) p->part[i] = codegen_llvm_part(ctx, t, kernels[i], n == 1);
+  Code *code = codegen_llvm_join(ctx, t, n, kernels, p->part);
   scope_end(ctx, scope);
   return code;
 }
 
 /* ---- what it can be shown as ------------------------------------------------------------------------ */
 
-static void dispose_module(void *mod) { LLVMDisposeModule(mod); }
 static void dispose_buffer(void *buffer) { LLVMDisposeMemoryBuffer(buffer); }
 static void dispose_text(void *text) { LLVMDisposeMessage(text); }
 
-/* Machine code or assembly of a clone of the module; the caller owns the buffer. */
+/* All parts in one module; it ends with the caller's scope. */
+static Work *merged(Code *code)
+{
+  Ctx *ctx = code->ctx;
+  State *st = code->state;
+  Work *w = arena_new_of(scratch(ctx), Work);
+  defer(ctx, work_free, w);
+  w->lc = LLVMContextCreate();
+  LLVMContextSetDiagnosticHandler(w->lc, note_trouble, w);
+  make_machine(ctx, w, code->target, target_llvm_features(scratch(ctx), code->target));
+  for (int i = 0; i < st->npart; i++) {
+    LLVMModuleRef part = NULL;
+    bool failed = LLVMParseBitcodeInContext2(w->lc, st->part[i]->bitcode, &part);
+    if (!failed && w->mod) failed = LLVMLinkModules2(w->mod, part);
+    else if (!failed) w->mod = part;
+    check_trouble(ctx, w, "joining modules");
+    if (failed) raise(ctx, ERR_INTERNAL, NOWHERE, "internal error: llvm: the modules cannot be joined");
+  }
+  LLVMSetModuleIdentifier(w->mod, "lathe", 5);
+  return w;
+}
+
+/* Machine code or assembly of all parts; the caller owns the buffer. */
 static LLVMMemoryBufferRef emit(Code *code, LLVMCodeGenFileType kind)
 {
-  State *st = code->state;
   Scope scope = scope_begin(code->ctx);
-  LLVMModuleRef clone = LLVMCloneModule(st->mod);
-  defer(code->ctx, dispose_module, clone);
+  Work *w = merged(code);
   LLVMMemoryBufferRef out = NULL;
   char *why = NULL;
-  if (LLVMTargetMachineEmitToMemoryBuffer(st->machine, clone, kind, &why, &out))
+  if (LLVMTargetMachineEmitToMemoryBuffer(w->machine, w->mod, kind, &why, &out))
     raise_message(code->ctx, ERR_INTERNAL, "internal error: generating code", why);
+  if (w->trouble[0]) LLVMDisposeMemoryBuffer(out);
+  check_trouble(code->ctx, w, "generating code");
   scope_end(code->ctx, scope);
   return out;
 }
@@ -272,9 +380,18 @@ static LLVMMemoryBufferRef emit(Code *code, LLVMCodeGenFileType kind)
 static LLVMMemoryBufferRef object_of(Code *code)
 {
   State *st = code->state;
+  if (st->npart == 1) return st->part[0]->object;
   if (!st->object) st->object = emit(code, LLVMObjectFile);
-  check_trouble(code->ctx, st, "generating code");
   return st->object;
+}
+
+static int llvm_objects(Code *code, Arena *arena, CodeObject **out)
+{
+  State *st = code->state;
+  *out = arena_array(arena, CodeObject, st->npart);
+  for (int i = 0; i < st->npart; i++)
+    (*out)[i] = (CodeObject){LLVMGetBufferStart(st->part[i]->object), LLVMGetBufferSize(st->part[i]->object)};
+  return st->npart;
 }
 
 static const void *buffer_copy(Arena *arena, LLVMMemoryBufferRef buffer, size_t *n)
@@ -285,12 +402,11 @@ static const void *buffer_copy(Arena *arena, LLVMMemoryBufferRef buffer, size_t 
 
 static const void *llvm_get(Code *code, CodeFormat format, Arena *arena, size_t *n)
 {
-  State *st = code->state;
   const void *out = NULL;
   Scope scope = scope_begin(code->ctx);
   switch (format) {
   case CODE_LL: {
-    char *text = LLVMPrintModuleToString(st->mod);
+    char *text = LLVMPrintModuleToString(merged(code)->mod);
     defer(code->ctx, dispose_text, text);
     out = arena_strdup(arena, text);
     *n = strlen(out);
@@ -299,7 +415,6 @@ static const void *llvm_get(Code *code, CodeFormat format, Arena *arena, size_t 
   case CODE_ASM: {
     LLVMMemoryBufferRef text = emit(code, LLVMAssemblyFile);
     defer(code->ctx, dispose_buffer, text);
-    check_trouble(code->ctx, st, "generating assembly");
     out = buffer_copy(arena, text, n);
     break;
   }
@@ -319,7 +434,7 @@ static const void *llvm_get(Code *code, CodeFormat format, Arena *arena, size_t 
 }
 
 static const CodeBackend llvm_backend = {
-    .name = "llvm", .formats = "ll, asm, obj", .get = llvm_get, .free = state_free};
+    .name = "llvm", .formats = "ll, asm, obj", .get = llvm_get, .objects = llvm_objects, .free = state_free};
 
 /* ---- the JIT --------------------------------------------------------------------------------------------- */
 
@@ -343,17 +458,20 @@ static void link_process(Ctx *ctx, State *st)
   LLVMOrcJITDylibAddGenerator(LLVMOrcLLJITGetMainJITDylib(st->jit), process);
 }
 
-static void start_jit(Code *code, LLVMMemoryBufferRef object)
+static void start_jit(Code *code)
 {
   Ctx *ctx = code->ctx;
   State *st = code->state;
   check_error(ctx, LLVMOrcCreateLLJIT(&st->jit, NULL), "starting the JIT");
   LLVMOrcExecutionSessionSetErrorReporter(LLVMOrcLLJITGetExecutionSession(st->jit), note_jit_error, st);
   link_process(ctx, st);
-  LLVMMemoryBufferRef copy =
-      LLVMCreateMemoryBufferWithMemoryRangeCopy(LLVMGetBufferStart(object), LLVMGetBufferSize(object), "lathe");
-  check_error(ctx, LLVMOrcLLJITAddObjectFile(st->jit, LLVMOrcLLJITGetMainJITDylib(st->jit), copy),
-              "adding code to the JIT");
+  for (int i = 0; i < st->npart; i++) {
+    LLVMMemoryBufferRef object = st->part[i]->object;
+    LLVMMemoryBufferRef copy =
+        LLVMCreateMemoryBufferWithMemoryRangeCopy(LLVMGetBufferStart(object), LLVMGetBufferSize(object), "lathe");
+    check_error(ctx, LLVMOrcLLJITAddObjectFile(st->jit, LLVMOrcLLJITGetMainJITDylib(st->jit), copy),
+                "adding code to the JIT");
+  }
 }
 
 const LatheRtModuleInfo *codegen_llvm_jit(Code *code)
@@ -363,7 +481,7 @@ const LatheRtModuleInfo *codegen_llvm_jit(Code *code)
     raise(code->ctx, ERR_UNSUPPORTED, NOWHERE,
           "code for target '%s' does not run on this machine; export it and run it there", code->target->text);
   if (st->info) return st->info;
-  if (!st->jit) start_jit(code, object_of(code));
+  if (!st->jit) start_jit(code);
   LLVMOrcExecutorAddress address = 0;
   LLVMErrorRef error = LLVMOrcLLJITLookup(st->jit, &address, "lathe_module");
   if (error) {

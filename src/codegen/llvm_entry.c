@@ -203,9 +203,13 @@ static LLVMValueRef sizes_table(Gen *g, const Kernel *k)
   return constant_array(g, k->nsize ? LLVMTypeOf(row[0]) : g->i8, row, k->nsize, "sizes");
 }
 
-static LLVMValueRef function_address(Gen *g, const char *name, const char *suffix)
+/* Of a function here, or in another module of the same code. */
+static LLVMValueRef function_address(Gen *g, const char *kernel, const char *suffix)
 {
-  return LLVMConstPointerCast(LLVMGetNamedFunction(g->mod, arena_printf(g->arena, "%s%s", name, suffix)), g->ptr);
+  const char *name = arena_printf(g->arena, "%s%s", kernel, suffix);
+  LLVMValueRef f = LLVMGetNamedFunction(g->mod, name);
+  if (!f) f = LLVMAddFunction(g->mod, name, LLVMFunctionType(g->none, NULL, 0, false));
+  return LLVMConstPointerCast(f, g->ptr);
 }
 
 /* What the loader must find on its machine: ours, and those asked for by name. */

@@ -1,12 +1,12 @@
 /* artefact.c: one file that holds kernels, program and weights.
  *
- * The kernels come as an object file.  Beside it a second one is written here, an ELF object
+ * The kernels come as object files.  Beside them another one is written here, an ELF object
  * of
  *   .rodata.lathe_program   the program
  *   .rodata.lathe_weights   the constants, each at a multiple of 64 (.lrodata on x86-64 when
  *                           they are large: code need not reach them)
  *   .data.rel.ro.lathe      LatheRtModelData, exported as lathe_model
- * and the two are linked.  Weights go from where the graph has them straight to the file. */
+ * and all are linked.  Weights go from where the graph has them straight to the file. */
 #include <elf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -234,10 +234,13 @@ void artefact_export(Program *p, Code *code, const void *bytes, size_t n, const 
     write_c(p, code, bytes, n, made);
   } else {
     const char *folder = file_temp_dir(ctx);
-    const char *objects[2] = {arena_printf(scratch(ctx), "%s/kernels.o", folder), arena_printf(scratch(ctx), "%s/model.o", folder)};
-    code_export(code, objects[0]);
-    write_object(p, objects[0], bytes, n, objects[1]);
-    code_link(code, 2, objects, made);
+    const char **kernels;
+    int count = code_write_objects(code, folder, &kernels);
+    const char **objects = arena_array(scratch(ctx), const char *, count + 1);
+    memcpy(objects, kernels, (size_t)count * sizeof *objects);
+    objects[count] = arena_printf(scratch(ctx), "%s/model.o", folder);
+    write_object(p, objects[0], bytes, n, objects[count]);
+    code_link(code, count + 1, objects, made);
   }
   if (rename(made, path)) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
   scope_end(ctx, scope);

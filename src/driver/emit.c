@@ -339,7 +339,8 @@ static void emit_view(Emit *e, const Node *n, const Type *out, const char *what)
 
 static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, const Type **out, int nout, const char *what)
 {
-  int kernel = program_kernel(e->p, func), nin;
+  const Node *own = program_own_sizes(e->p, func);
+  int kernel = program_kernel(e->p, own), nin;
   int *in = gather(e, n->nargs - 1, n->arg + 1, &nin);
   int *regs = arena_array(e->arena, int, nout + 1);
   for (int i = 0; i < nout; i++) {
@@ -357,8 +358,9 @@ static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, co
   bool *is_scalar = arena_array(e->p->arena, bool, narg + 1);
   for (int i = 0; i < nin; i++) arg[i] = in[i];
   for (int i = 0; i < nout; i++) arg[nin + i] = regs[i];
+  Outside inner = impl->nscalars && own != func ? outside_begin(e, node_apply(e->m, own, n->nargs - 1, n->arg + 1)) : *o;
   for (int i = 0; i < impl->nscalars; i++) {
-    arg[nin + nout + i] = emit_scalar(e, outside_expr(o, var_expr(impl->scalars[i])), what);
+    arg[nin + nout + i] = emit_scalar(e, outside_expr(&inner, var_expr(impl->scalars[i])), what);
     is_scalar[nin + nout + i] = true;
   }
   ProgIns *ins = emit_ins(e, MO_KERNEL);

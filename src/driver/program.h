@@ -88,6 +88,7 @@ typedef struct Program {
   Vec(ProgKernel) kernel;
   Vec(ProgConst) constant;
   Vec(const Var *) symbol;
+  Vec(const Var *) size;     /* s0, s1, …: the sizes that kernels read off their tensors (sizes.c) */
   Vec(ProgNode) node;
   Vec(ProgPort) input, output;
   Vec(ProgFunc *) func;
@@ -107,6 +108,9 @@ int program_node(Program *, const Node *func, int kernel, const char *name);
 int program_const(Program *, const Node *constant);
 /* A primitive function that only sees its first parameter under another shape. */
 bool program_is_view(const Node *func);
+
+/* sizes.c: the same function over sizes of its own; itself where that cannot be. */
+const Node *program_own_sizes(Program *, const Node *func);
 
 /* leaves.c: tuples are spread out: what remains are the leaves of a type. */
 int leaf_count(const Type *);

@@ -183,11 +183,12 @@ static inline const Node *step_cast(Pool *p)
   if (rand_chance(&p->r, 50)) return call1(p, "cast", pick_int(p, -1), ATTRS("dtype", "float32"));
   return call1(p, "cast", pick_exact(p, -1), ATTRS("dtype", dtype));
 }
+/* It stays float16, so that it is compared as one. */
 static inline const Node *step_half(Pool *p)
 {
   const Node *x = call1(p, "cast", pick_float(p, -1), ATTRS("dtype", "float16"));
   p->is_exact = false;
-  return call1(p, "cast", call2(p, "multiply", x, x, NULL), ATTRS("dtype", "float32"));
+  return call2(p, "multiply", x, x, NULL);
 }
 static inline const Node *step_int(Pool *p)
 {
@@ -304,7 +305,7 @@ static inline const Node *step_reshape(Pool *p)
   const Node *x = rand_chance(&p->r, 80) ? pick_float(p, -1) : pick_int(p, -1);
   static const char *const shapes[] = {"[-1]", "[0, -1]", "[-1, 2]", "[1, -1]", "[2, 2, -1]", "[-1, 4]", "[1, 4, -1, 2]", "[0, 0, -1]", "[1, 2, -1, 4]"};
   if (rand_chance(&p->r, 15)) return call1(p, "nn.batch_flatten", x, NULL);
-  if (rand_chance(&p->r, 15)) return call1(p, "squeeze", x, NULL);
+  if (rand_chance(&p->r, 15)) return call1(p, "squeeze", x, ATTRS("axis", arena_printf(p->m->arena, "[%d]", rand_below(&p->r, x->type->ndim + 1))));
   if (rand_chance(&p->r, 25)) return call1(p, "expand_dims", x, ATTRS("axis", num_text(p, rand_below(&p->r, x->type->ndim + 1)), "num_newaxis", num_text(p, 1 + rand_below(&p->r, 2))));
   return call1(p, "reshape", x, ATTRS("newshape", PICK(p, shapes)));
 }
@@ -423,7 +424,10 @@ static inline const Node *step_if(Pool *p)
 }
 static inline const Node *step_function(Pool *p)
 {
-  const Node *x = pick_float(p, -1), *v = node_var(p->m, "v", x->type);
+  const Node *x = pick_float(p, -1);
+  for (int i = 0; i < x->type->ndim; i++)            /* a function takes sizes from its parameters, so each must stand alone */
+    if (x->type->shape[i]->kind != E_INT && x->type->shape[i] != p->n) give_up(p);
+  const Node *v = node_var(p->m, "v", x->type);
   const Node *body = call2(p, "multiply", call1(p, "tanh", v, NULL), v, NULL);
   p->is_exact = false;
   return node_apply(p->m, node_func(p->m, 1, &v, body, NULL, NULL), 1, &x);
@@ -503,6 +507,24 @@ static inline void add_step(Pool *p)
   }
 }
 
+/* The last value, and values that nothing has used so far; now and then one that is used too. */
+static inline int choose_outputs(Pool *p, const Node **out)
+{
+  int n = 0;
+  out[n++] = p->node[p->count - 1];
+  for (int i = p->count - 2; i >= p->ninput && n < 5; i--) {
+    const Node **below;
+    Scope scope = scope_begin(p->m->ctx);
+    int count = graph_post_order(scratch(p->m->ctx), node_tuple(p->m, n, out), &below);
+    bool used = false;
+    for (int k = 0; k < count; k++) used = used || below[k] == p->node[i];
+    scope_end(p->m->ctx, scope);
+    if (rand_chance(&p->r, used ? 5 : 70)) out[n++] = p->node[i];
+  }
+  if (rand_chance(&p->r, 10)) out[n++] = p->node[rand_below(&p->r, p->ninput - 1)];
+  return n;
+}
+
 /* @main of the pool's module: nsteps operators over inputs; several outputs. */
 static inline void random_graph(Pool *p, int nsteps, bool symbolic)
 {
@@ -519,9 +541,8 @@ static inline void random_graph(Pool *p, int nsteps, bool symbolic)
     add_step(p);
     if (p->count == before) break;
   }
-  const Node *out[4];
-  int n = 1 + rand_below(&p->r, 3);
-  for (int i = 0; i < n; i++) out[i] = p->node[i ? rand_below(&p->r, p->count) : p->count - 1];
+  const Node *out[6];
+  int n = choose_outputs(p, out);
   const Node *body = n == 1 && rand_chance(&p->r, 80) ? out[0] : node_tuple(m, n, out);
   module_set(m, "main", GLOBAL_GRAPH, (void *)(uintptr_t)node_func(m, p->ninput, p->input, body, NULL, NULL));
 }

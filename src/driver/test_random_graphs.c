@@ -3,7 +3,7 @@
  *
  * By hand:  LATHE_RANDOM_GRAPHS=500 LATHE_RANDOM_SEED=1000 driver_test_random_graphs
  * tries that many from that seed on and goes on after a failure; a failure prints the
- * seed and the model's text. */
+ * seed and the model's text, LATHE_RANDOM_PRINT=1 every model's. */
 #include <math.h>
 
 #include "driver/random_graph.h"
@@ -66,7 +66,7 @@ static void generate_body(Ctx *ctx, void *arg)
   Pool *p = arena_new_of(t->m->arena, Pool);
   p->r = (Rand){t->seed * 0x9e3779b97f4a7c15u + 1};
   p->m = t->m;
-  random_graph(p, 5 + rand_below(&p->r, 14), t->symbolic);
+  random_graph(p, 6 + rand_below(&p->r, 20), t->symbolic);
   t->main = graph_main(t->m);
 }
 
@@ -194,6 +194,7 @@ static bool try_seed(uint64_t seed)
     return false;
   }
   bool good = true;
+  if (getenv("LATHE_RANDOM_PRINT")) fprintf(stderr, "seed %llu:\n%s\n", (unsigned long long)seed, graph_print_module(t.m->arena, t.m));
   for (t.size = 0; t.size < (t.symbolic ? NSIZES : 1); t.size++) {
     make_arguments(&t);
     ErrKind k = protect(ctx, reference_body, &t);

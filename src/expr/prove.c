@@ -8,10 +8,12 @@
  *   an assumption G >= 0            L  to  m*L - r*G + (m-1)
  *   a variable by an end of its range, the one its coefficient's sign picks
  *   c*(x//c) by x or x - (c-1);  x % d by 0 or d - 1
+ *   k*(x//d), d a size              L  to  d*L + (d-1), where d*(x//d) goes as above
  *   min, max, select                by one of their values, or by each
  *
- * (m*L >= 0 follows from m*L + (m-1) >= 0, because L is a whole number.)  Each
- * step spends fuel, so a question that leads nowhere costs little. */
+ * (L >= 0 follows from m*L + (m-1) >= 0, because L is a whole number.)  A divisor
+ * that is never negative counts as positive: by 0 there is no value to be wrong about.
+ * Each step spends fuel, so a question that leads nowhere costs little. */
 #include "expr/analysis.h"
 
 enum { FUEL = 64, DEPTH = 16, MAX_FACTORS = 16 };
@@ -171,7 +173,7 @@ static bool by_quotient(Analyzer *a, const Sum *s, Term t, int depth, uint64_t u
 static bool by_remainder(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
 {
   const Expr *d = t.atom->arg[1];
-  if (bounds_of(a, d).min < 1) return false;
+  if (bounds_of(a, d).min < 0) return false;
   Sum l = with_atom(a, s, t, t.coeff > 0 ? expr_int(a->m, d->dtype, 0) : d);
   if (t.coeff < 0) sum_add_const(&l, -t.coeff);
   return try_sum(a, &l, depth, used);
@@ -182,13 +184,28 @@ static bool by_symbolic_quotient(Analyzer *a, const Sum *s, Term t, int depth, u
 {
   for (int i = 0; i < 2; i++) {
     const Expr *q = t.atom->arg[i], *d = t.atom->arg[1 - i];
-    if (q->kind != E_FLOORDIV || q->arg[1] != d || bounds_of(a, d).min < 1) continue;
+    if (q->kind != E_FLOORDIV || q->arg[1] != d || bounds_of(a, d).min < 0) continue;
     Sum l = with_atom(a, s, t, q->arg[0]), sd = sum_of_expanded(a, d);
     sum_add_const(&sd, -1);
     if (t.coeff > 0) sum_add_sum(a, &l, &sd, -t.coeff);
     return try_sum(a, &l, depth, used);
   }
   return false;
+}
+
+/* k*(x // d), d > 0 symbolic: the whole sum times d. */
+static bool by_symbolic_divisor(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
+{
+  const Expr *d = t.atom->arg[1];
+  if (bounds_of(a, d).min < 0) return false;
+  Sum rest = copy_of(a, s), sd = sum_of_expanded(a, d), x = sum_of_expanded(a, t.atom->arg[0]);
+  sum_add_term(a, &rest, t.atom, -t.coeff);
+  Sum l = sum_product(a, &rest, &sd);
+  sum_add_const(&sd, -1);
+  sum_add_sum(a, &l, &sd, 1);
+  if (t.coeff > 0) sum_add_sum(a, &x, &sd, -1);
+  sum_add_sum(a, &l, &x, t.coeff);
+  return try_sum(a, &l, depth, used);
 }
 
 static bool by_atom(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
@@ -199,6 +216,7 @@ static bool by_atom(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
   if (t.coeff == INT64_MIN) return false;
   if (chooses) return by_choice(a, s, t, depth, used);
   if (e->kind == E_FLOORDIV && e->arg[1]->kind == E_INT && e->arg[1]->u.i > 0) return by_quotient(a, s, t, depth, used);
+  if (e->kind == E_FLOORDIV && e->arg[1]->kind != E_INT) return by_symbolic_divisor(a, s, t, depth, used);
   if (e->kind == E_FLOORMOD) return by_remainder(a, s, t, depth, used);
   if (e->kind == E_MUL) return by_symbolic_quotient(a, s, t, depth, used);
   return false;

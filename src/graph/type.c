@@ -23,8 +23,18 @@ static Type *new_type(Module *m, TypeKind kind)
   return ty;
 }
 
+/* So many elements that their number, or that of their bytes, does not fit exist nowhere. */
+static void check_elements(Module *m, DType dtype, int ndim, const Expr *const *shape)
+{
+  int64_t total = dtype.bits > 8 ? dtype.bits / 8 : 1;
+  for (int i = 0; i < ndim; i++)
+    if (shape[i]->kind == E_INT && shape[i]->u.i > 0 && !int_mul(total, shape[i]->u.i, &total))
+      raise(m->ctx, ERR_SHAPE, NOWHERE, "the size of a tensor overflows: its first %d dimensions make more bytes than fit in 64 bits", i + 1);
+}
+
 const Type *type_tensor(Module *m, DType dtype, int ndim, const Expr *const *shape)
 {
+  check_elements(m, dtype, ndim, shape);
   Type *ty = new_type(m, TY_TENSOR);
   ty->dtype = dtype;
   ty->ndim = ndim;

@@ -139,6 +139,40 @@ static int reduce_order(const Nest *n, LoopRV *out, int64_t *last_extent)
 }
 
 
+/* Bytes of the data and of the weight that the whole sum reads. */
+static void sum_bytes(const Nest *n, double *data, double *weight)
+{
+  double size = n->bits / 8.0;
+  int a = 1;
+  while (a < n->naccess - 1 && (n->loop[4].stride[a] != 0 || n->loop[2].stride[a] == 0)) a++;
+  *data = *weight = size;
+  for (int i = 1; i < n->n; i++) {
+    const NestLoop *l = &n->loop[i];
+    bool window = i > 4 && (l->stride[a] == n->loop[2].stride[a] || l->stride[a] == n->loop[3].stride[a]);   /* neighbours share it */
+    if (i == 1 || i > 3) *weight *= (double)l->extent;
+    if (i != 1 && i != 4 && !window) *data *= (double)l->extent;
+  }
+}
+
+/* Rows of output that one block of output channels after the other goes over, so that least comes
+ * from behind the second-level cache: the data once and the weight once for each such band, but the data
+ * again for each block of channels where a band does not stay in the cache. */
+static int64_t band_rows(const Target *t, const Nest *n, Tile tile)
+{
+  int64_t oy = n->loop[2].extent, best = oy;
+  double data, weight, cache = (double)(t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, blocks = (double)n->loop[1].extent / (double)tile.o, least = 0;
+  sum_bytes(n, &data, &weight);
+  for (int64_t rows = oy; rows >= tile.y && oy % tile.y == 0; rows -= tile.y) {
+    if (oy % rows) continue;
+    double bands = (double)oy / (double)rows;
+    double moved = (data / bands <= cache ? data : data * blocks) + (weight <= cache ? weight : weight * bands);
+    if (least != 0 && moved >= least) continue;
+    least = moved;
+    best = rows;
+  }
+  return best;
+}
+
 void conv_schedule(ImplGroup *g)
 {
   generic_inline(g);
@@ -149,12 +183,14 @@ void conv_schedule(ImplGroup *g)
   int64_t lanes = target_lanes(g->target, n->bits), block = n->loop[4].extent, ox = n->loop[3].extent, oy = n->loop[2].extent;
   int64_t vectors = block_vectors(block, lanes);
   Tile tile = tile_best(g->target, vectors, n->loop[1].extent, oy, ox);
-  LoopRV sum[NEST_LOOPS], order[NEST_LOOPS + 8], oi, yi, xi, step = {-1};
+  int64_t rows = band_rows(g->target, n, tile);
+  LoopRV sum[NEST_LOOPS], order[NEST_LOOPS + 8], oi, yi, ym, xi, step = {-1};
   int64_t inner;
   int nsum = reduce_order(n, sum, &inner), k = 0;
   order[k++] = n->loop[0].rv;
+  order[k++] = split_by(g, n->loop[2].rv, rows, &ym);
   order[k++] = split_by(g, n->loop[1].rv, tile.o, &oi);
-  order[k++] = split_by(g, n->loop[2].rv, tile.y, &yi);
+  order[k++] = split_by(g, ym, tile.y, &yi);
   order[k++] = split_by(g, n->loop[3].rv, tile.x, &xi);
   /* As many steps written out as give some hundred multiply-adds. */
   int64_t sums = tile.o * tile.y * tile.x * vectors, steps = tile_steps(sums, inner);
@@ -168,18 +204,20 @@ void conv_schedule(ImplGroup *g)
   }
   order[k++] = oi, order[k++] = yi, order[k++] = xi, order[k++] = n->loop[4].rv;
   sched_reorder(g->s, k, order);
-  BlockRV store = impl_attach_epilogue(g, conv, order[3]);
+  BlockRV store = impl_attach_epilogue(g, conv, order[4]);
   LoopRV *out;
   int nout = sched_get_loops(g->s, store, g->arena, &out);
-  for (int i = 4; i < nout - 1; i++) sched_unroll(g->s, out[i]);
+  for (int i = 5; i < nout - 1; i++) sched_unroll(g->s, out[i]);
   sched_vectorize(g->s, out[nout - 1]);
   if (step.id >= 0) sched_unroll(g->s, step);
   sched_unroll(g->s, oi), sched_unroll(g->s, yi), sched_unroll(g->s, xi);
   sched_vectorize(g->s, n->loop[4].rv);
-  if (nsum) sched_decompose_reduction(g->s, conv, order[4]);
+  if (nsum) sched_decompose_reduction(g->s, conv, order[5]);
   double work = n->iterations * 2;
+  int threads = cost_threads(g->target, work, 0);
   /* Rows with a tail stay inside, so that the threads share whole tiles. */
-  LoopRV rows = sched_fuse(g->s, oy % tile.y ? 2 : 3, order, true);
-  if (cost_threads(g->target, work, 0) > 1) sched_parallel(g->s, rows);
+  bool few = (oy / rows) * (n->loop[1].extent / tile.o) < 4 * threads;
+  LoopRV parts = sched_fuse(g->s, few && oy % tile.y == 0 ? 4 : 3, order, true);
+  if (threads > 1) sched_parallel(g->s, parts);
   generic_rest(g);
 }

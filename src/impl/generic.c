@@ -381,6 +381,39 @@ static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool p
   parallel_loops(g, steps < 2 * threads && !whole && (whole_tiles || !nouter) ? nouter + 1 : nouter, order, threads);
 }
 
+/* Puts a block back under the loops of the one that was split off it. */
+static void follow_partial(ImplGroup *g, BlockRV block, BlockRV partial, int shared)
+{
+  if (shared < 1) return;
+  LoopRV *own, *other;
+  int n = sched_get_loops(g->s, block, g->arena, &own);
+  sched_get_loops(g->s, partial, g->arena, &other);
+  if (n >= shared && sched_loop_stmt(g->s, own[shared - 1]) != sched_loop_stmt(g->s, other[shared - 1]))
+    sched_reverse_compute_at(g->s, block, other[shared - 1], true, -1);
+}
+
+/* The results of all lanes into one: every fourth first, side by side, then those four. */
+static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int shared, int spatial)
+{
+  enum { FEW = 4 };
+  bool twice = width > 2 * FEW && width % FEW == 0;
+  LoopRV *loop, inner;
+  int n = sched_get_loops(g->s, block, g->arena, &loop);
+  if (twice) {
+    split_by(g, loop[n - 1], FEW, &inner);
+    BlockRV few = sched_rfactor(g->s, inner, spatial);
+    follow_partial(g, block, few, shared);
+    int nf = sched_get_loops(g->s, few, g->arena, &loop);
+    sched_vectorize(g->s, loop[nf - 1]);
+    sched_unroll(g->s, loop[nf - 2]);
+    sched_decompose_reduction(g->s, few, loop[nf - 2]);
+  }
+  n = sched_get_loops(g->s, block, g->arena, &loop);
+  LoopRV last = loop[n - 1];
+  sched_decompose_reduction(g->s, block, last);
+  if (twice) sched_unroll(g->s, last);
+}
+
 /* One partial result for each lane, put together at the end. */
 static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool parallel)
 {
@@ -404,17 +437,10 @@ static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool par
   LoopRV *loop;
   int nl = sched_get_loops(g->s, partial, g->arena, &loop);
   int base = nl - k;                                  /* loops that stood outside already */
-  if (nouter) {
-    LoopRV *own;
-    int nown = sched_get_loops(g->s, n->rv, g->arena, &own);
-    if (nown >= base + nouter && sched_loop_stmt(g->s, own[base + nouter - 1]) != sched_loop_stmt(g->s, loop[base + nouter - 1]))
-      sched_reverse_compute_at(g->s, n->rv, loop[base + nouter - 1], true, -1);
-  }
+  if (nouter) follow_partial(g, n->rv, partial, base + nouter);
   sched_vectorize(g->s, loop[nl - 1]);
   sched_decompose_reduction(g->s, partial, loop[base + nouter]);
-  LoopRV *last;
-  int nlast = sched_get_loops(g->s, n->rv, g->arena, &last);
-  sched_decompose_reduction(g->s, n->rv, last[nlast - 1]);
+  gather_lanes(g, n->rv, width, base + nouter, spatial);
   parallel_loops(g, nouter, loop + base, threads_for(g, n, parallel));
 }
 

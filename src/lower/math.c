@@ -140,6 +140,7 @@ const Expr *math_exp_scaled(const Math *k, const Expr *x, int scale)
   const Expr *n;
   double lo = k->fast ? -87.3 : -105, hi = k->fast ? 88.3 : 90;
   const Expr *p = exp_parts(k, limit(k, x, lo, hi), &n);
+  if (!k->fast) p = mselect(k, MLT(x, mf(k, lo)), mf(k, 0), p);   /* a product that underflows is slow; 0 times anything is not */
   if (scale) n = MADD(n, mi(k, scale));
   return keep_nan(k, x, times_power(k, p, n));
 }

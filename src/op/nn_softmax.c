@@ -71,7 +71,8 @@ static void softmax_compute(OpCall *c, const Tensor *const *in, const Tensor **o
   const Tensor *total = nn_finish(&t, "T_softmax_expsum", "comm_reduce", nn_reduce(&t, "sum", nn_read(m, exps, index)));
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   full_row(&r, s.at, row);
-  const Expr *value = NN_DIV(m, nn_read(m, exps, s.at), nn_read(m, total, row));
+  DType sum_type = nn_accumulator(c->out->dtype);
+  const Expr *value = expr_mul(m, nn_read(m, exps, s.at), NN_DIV(m, expr_const(m, sum_type, 1), nn_read(m, total, row)));
   *out = nn_finish(&s, "T_softmax_norm", "softmax_output", expr_cast(m, c->out->dtype, value));
 }
 

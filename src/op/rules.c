@@ -159,8 +159,9 @@ const Expr *op_broadcast_dim(OpCall *c, const Expr *a, const Expr *b)
 {
   if (expr_is_int(a, 1)) return b;
   if (expr_is_int(b, 1) || dim_same(c->m, a, b)) return a;
-  if (a->kind == E_INT && b->kind == E_INT)
-    op_raise(c, ERR_SHAPE, "dimensions %" PRId64 " and %" PRId64 " do not broadcast: %s", a->u.i, b->u.i, shapes_text(c));
+  const Expr *x = dim_unguarded(a), *y = dim_unguarded(b);     /* of three arguments, the first two may have met under a guard */
+  if (x->kind == E_INT && y->kind == E_INT && x->u.i != y->u.i && x->u.i != 1 && y->u.i != 1)
+    op_raise(c, ERR_SHAPE, "dimensions %" PRId64 " and %" PRId64 " do not broadcast: %s", x->u.i, y->u.i, shapes_text(c));
   return broadcast_sizes(c->m, a, b);
 }
 

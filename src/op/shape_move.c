@@ -354,9 +354,11 @@ static const Type *split_type(OpCall *c)
   const Expr **at;
   int n = split_points(c, in->shape[axis], &at);
   const Type **field = arena_array(c->m->arena, const Type *, n);
+  const Expr *rest = split_by_count(c) ? dim_mod(c->m, in->shape[axis], dim_int(c->m, n)) : NULL;     /* equal parts: none may be left */
   for (int i = 0; i < n; i++) {
     const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
     dim[axis] = dim_sub(c->m, at[i + 1], at[i]);
+    if (rest && !expr_is_int(rest, 0)) dim[axis] = dim_guard(c->m, expr_binary(c->m, E_EQ, rest, expr_int(c->m, rest->dtype, 0)), dim[axis]);
     field[i] = type_tensor(c->m, in->dtype, in->ndim, dim);
   }
   if (dim_differ(at[n], in->shape[axis])) op_raise(c, ERR_SHAPE, "the parts do not cover axis %d of %s", axis, arg_text(c, 0));

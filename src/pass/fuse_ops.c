@@ -17,7 +17,8 @@
  * A value that many elements of its user read (broadcast, gathered) and that is dear to compute stays apart.
  * Functions, branches, lets and tuples that leave are opaque users, so that no group
  * reaches across the border of a region.  A value whose elements say a size at run time is
- * computed by itself: the executor reads it before the kernels that have that size.
+ * computed by itself: the executor reads it before the kernels that have that size; the first
+ * value of such a size is the end of its group.
  *
  * Views (reshape and the like) cost nothing alone: at the rim of a group they are cut off. */
 #include "pass/groups.h"
@@ -119,6 +120,32 @@ static void mark_sources(Fuse *fu, const Type *ty)
   }
 }
 
+static bool has_dim(const Type *ty, const Expr *dim)
+{
+  for (int i = 0; i < ty->nfield; i++)
+    if (has_dim(ty->field[i], dim)) return true;
+  for (int i = 0; i < ty->ndim; i++)
+    if (ty->shape[i] == dim) return true;
+  return false;
+}
+
+/* Has the call a size that its operands' elements say?  What reads it is a kernel of its own,
+ * which finds that size on its operand and need not compute it again. */
+static bool sized_by_values(Fuse *fu, const Node *n)
+{
+  for (int d = 0; n->kind == N_CALL && n->type && n->type->kind == TY_TENSOR && d < n->type->ndim; d++) {
+    const Expr *dim = n->type->shape[d];
+    const Node *source;
+    const Var **vars;
+    int element, nvars = expr_free_vars(fu->arena, dim, &vars);
+    bool given = false, by_value = false;
+    for (int i = 0; i < n->nargs && !given; i++) given = has_dim(n->arg[i]->type, dim);
+    for (int k = 0; k < nvars && !by_value; k++) by_value = graph_value_source(fu->m, vars[k], &source, &element);
+    if (by_value && !given) return true;
+  }
+  return false;
+}
+
 static void build_graph(Fuse *fu, const Node *f)
 {
   const Node **order;
@@ -146,6 +173,7 @@ static void build_graph(Fuse *fu, const Node *f)
   for (int i = 0; i < fu->n; i++) {
     const Node *n = order[i];
     if (n->type) mark_sources(fu, n->type);
+    if (fu->item[i].call && sized_by_values(fu, n)) fu->item[i].materialize = true;
     if (n != f && is_primitive(n)) continue;
     if (fu->item[i].call) add_call_edges(fu, i);
     else if (n->kind != N_TUPLE || tuple_leaves(&uses, &by_calls, n))

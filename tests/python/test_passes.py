@@ -193,6 +193,10 @@ def test_printing(net, capsys):
         relay.transform.SimplifyInference()(net[0])
     before, after = capsys.readouterr().out.split("After pass SimplifyInference:")
     assert "Before pass SimplifyInference:" in before and "nn.batch_norm" in before and "nn.batch_norm" not in after
+    with PassContext(opt_level=3, instruments=[PrintAfterAll(["FuseOps"])]):
+        relay.build(net[0])
+    shown = capsys.readouterr().out
+    assert shown.count("After pass ") == 1 and shown.startswith("After pass FuseOps:") and "Primitive=1" in shown
 
 
 def test_callbacks_of_a_user(net):

@@ -351,18 +351,27 @@ class PassTimingInstrument(PassInstrument):
         return "\n".join(f"{'  ' * depth}{name}: {seconds * 1e3:.3f} ms" for depth, name, seconds in self._rows)
 
 
-class PrintBeforeAll(PassInstrument):
-    """Prints the module before each pass."""
+class _Print(PassInstrument):
+    def __init__(self, passes: Optional[Sequence[str]] = None):
+        self._passes = None if passes is None else set(_names("printed", passes))
+
+    def _show(self, when: str, mod: IRModule, info: PassInfo) -> None:
+        if self._passes is None or info.name in self._passes:
+            print(f"{when} pass {info.name}:\n{mod}")
+
+
+class PrintBeforeAll(_Print):
+    """Prints the module before each pass, or before those of the given names."""
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        print(f"Before pass {info.name}:\n{mod}")
+        self._show("Before", mod, info)
 
 
-class PrintAfterAll(PassInstrument):
-    """Prints the module after each pass."""
+class PrintAfterAll(_Print):
+    """Prints the module after each pass, or after those of the given names."""
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        print(f"After pass {info.name}:\n{mod}")
+        self._show("After", mod, info)
 
 
 def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:  # pylint: disable=invalid-name

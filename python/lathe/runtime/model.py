@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -41,11 +42,26 @@ class Node(NamedTuple):
     bytes: float
 
 
+# A finalizer holds what the memory stands on (the model of an executor, the code of a model), so
+# that nothing goes before what uses it, whatever cycles the objects are in.
+
+
+def _free_model(pointer: int, _keep: Any) -> None:
+    if pointer:
+        library.runtime().lathe_rt_model_free(pointer)
+
+
+def _free_executor(pointer: Optional[int], _model: "Model") -> None:
+    if pointer:
+        library.runtime().lathe_rt_executor_free(pointer)
+
+
 class Model:
     """A compiled model; executors share its weights."""
 
     def __init__(self, pointer: int, keep: Any = None):
         self._p, self._keep = pointer, keep
+        weakref.finalize(self, _free_model, pointer, keep)
 
     @staticmethod
     def load(path: Any) -> "Model":
@@ -58,11 +74,6 @@ class Model:
     def of_compiled(compiled: _Compiled) -> "Model":
         """What was compiled in this process."""
         return Model(library.runtime().lathe_rt_model_retain(call("compiled_runtime", compiled)), compiled)
-
-    def __del__(self) -> None:
-        if getattr(self, "_p", None):
-            library.runtime().lathe_rt_model_free(self._p)
-            self._p = 0
 
     def _ports(self, which: str) -> List[Port]:
         rows = ctypes.POINTER(RtPort)()
@@ -108,14 +119,11 @@ class Executor:
         p, err = ctypes.c_void_p(), RtError()
         rt_check(library.runtime().lathe_rt_executor_new(model._p, ctypes.byref(p), ctypes.byref(err)), err)
         self._p = p.value
+        weakref.finalize(self, _free_executor, p.value, model)
         self.inputs, self.outputs = model.inputs, model.outputs
         self._index: Dict[str, int] = {port.name: i for i, port in enumerate(self.inputs)}
         self._watch: Any = None
         self._failed: Optional[BaseException] = None  # raised by a function that watches
-
-    def __del__(self) -> None:
-        if getattr(self, "_p", None):
-            library.runtime().lathe_rt_executor_free(self._p)
 
     def input_index(self, key: Any) -> int:
         """The number of an input by name or number."""
