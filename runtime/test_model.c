@@ -464,6 +464,101 @@ static void test_sentences(void **state)
   lathe_rt_module_free(module);
 }
 
+/* One lie each, at its place in the bytes of the static model (see bhead). */
+static void test_lies(void **state)
+{
+  (void)state;
+  enum { WEIGHTS = 24, STORAGE = 32, KERNELS = 48, KERNEL_NAME = 56, CONST_DTYPE = 72, CONST_RANK = 76, CONST_DIM = 80, CONST_OFFSET = 88 };
+  static const struct {
+    int at, bytes;           /* at < 0: from the end */
+    uint64_t value;
+    const char *says;
+  } lies[] = {
+      {WEIGHTS, 8, (uint64_t)1 << 50, "it wants 1125899906842624 bytes of weights, the file has 64"},
+      {STORAGE, 8, (uint64_t)1 << 63, "it wants 9223372036854775808 bytes of storage"},
+      {KERNELS, 4, 0xffffffff, "4294967295 kernels do not fit into what is left"},
+      {KERNEL_NAME, 1, 'x', "its code has no kernel 'xdd'"},
+      {CONST_DTYPE, 1, 99, "dtype (99, 32, 1)"},
+      {CONST_DTYPE + 1, 1, 3, "dtype (2, 3, 1)"},
+      {CONST_RANK, 4, 0x7fffffff, "dimensions do not fit into what is left"},
+      {CONST_DIM, 8, (uint64_t)1 << 62, "constant 0: "},
+      {CONST_DIM, 8, (uint64_t)-4, "constant 0: "},
+      {CONST_DIM, 8, 1000, "constant 0 of 4000 bytes at 0 leaves the 64 bytes of weights"},
+      {CONST_OFFSET, 8, (uint64_t)1 << 40, "leaves the 64 bytes of weights"},
+      {CONST_OFFSET, 8, 4, "constant 0 is not aligned"},
+      {-4, 4, 99, "register 99, there are 5"},
+      {-8, 4, 0x10000000, "268435456 registers do not fit into what is left"},
+  };
+  LatheRtModule *module = open_module();
+  LatheRtModel *m;
+  LatheRtError err;
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    Blob o, patch = {.n = 0};
+    static_model(&o);
+    num(&patch, lies[i].value, lies[i].bytes);
+    memcpy(o.b + (lies[i].at < 0 ? (size_t)((int)o.n + lies[i].at) : (size_t)lies[i].at), patch.b, patch.n);
+    assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_ARGUMENT);
+    if (!strstr(err.text, lies[i].says)) fail_msg("'%s' lacks '%s'", err.text, lies[i].says);
+  }
+  Blob o;
+  static_model(&o);
+  assert_int_equal(wrap(module, o.b, o.n - 1, &m, &err), LATHE_RT_ARGUMENT);
+  assert_non_null(strstr(err.text, "do not fit into what is left"));
+  /* terabytes of storage: the model is sound, the machine is too small */
+  Blob big = {.n = STORAGE};
+  b64(&big, (uint64_t)1 << 45);
+  memcpy(o.b + STORAGE, big.b + STORAGE, 8);
+  assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_OK);
+  LatheRtExecutor *x;
+  assert_int_equal(lathe_rt_executor_new(m, &x, &err), LATHE_RT_MEMORY);
+  assert_non_null(strstr(err.text, "memory"));
+  lathe_rt_model_free(m);
+  lathe_rt_module_free(module);
+}
+
+/* main(x) = main(x): no memory runs out, no stack overflows. */
+static void test_endless_call(void **state)
+{
+  (void)state;
+  Blob o;
+  bhead(&o, 0, 0);
+  b32(&o, 1);
+  bport(&o, "x", 4);
+  b32(&o, 1);
+  bport(&o, "y", 4);
+  b32(&o, 1);
+  bstr(&o, "main");
+  b32(&o, 2);
+  b32(&o, 1);
+  b32(&o, 1);
+  b32(&o, 0);
+  b32(&o, 2);
+  b8(&o, MO_CALL);
+  b32(&o, 0);
+  b32(&o, 1);
+  b32(&o, 0);
+  b32(&o, 1);
+  b32(&o, 1);
+  b8(&o, MO_RETURN);
+  b32(&o, 1);
+  b32(&o, 1);
+  LatheRtModule *module = open_module();
+  LatheRtModel *m;
+  LatheRtExecutor *x;
+  LatheRtError err;
+  assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_executor_new(m, &x, &err), LATHE_RT_OK);
+  float a[4] = {0};
+  int64_t n = 4;
+  LatheRtTensor t = vec(a, &n);
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), LATHE_RT_OK);
+  assert_int_not_equal(lathe_rt_run(x, &err), LATHE_RT_OK);
+  assert_non_null(strstr(err.text, "deep"));
+  lathe_rt_executor_free(x);
+  lathe_rt_model_free(m);
+  lathe_rt_module_free(module);
+}
+
 /* ---- threads --------------------------------------------------------------------------------------------- */
 
 static void *run_many(void *arg)
@@ -507,7 +602,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_static), cmocka_unit_test(test_dynamic),  cmocka_unit_test(test_broken),
-      cmocka_unit_test(test_sentences), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_sentences), cmocka_unit_test(test_lies), cmocka_unit_test(test_endless_call), cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,6 @@
  * fails with ERR_CALLBACK, and whoever gave the function knows why. */
 #include "api/api.h"
 
-#include <stdlib.h>
-
 static Module *arg_module(Call *c, int i) { return (Module *)api_arg_ptr(c, i); }
 
 static LatheValue val_module(Call *c, Module *m) { return api_val_object(c, LATHE_MODULE, m, 0, m, NULL); }
@@ -287,18 +285,6 @@ static void read_shapes(Call *c, int i, ImportOptions *o)
   o->shape = shape;
 }
 
-/* The caller's bytes may go after the call; the module's constants borrow this copy. */
-static const void *keep_bytes(Call *c, Module *m, const void *bytes, size_t n)
-{
-  void *copy = malloc(n ? n : 1);
-  if (!copy) raise(c->ctx, ERR_MEMORY, NOWHERE, "no memory for a model of %zu bytes", n);
-  memcpy(copy, bytes, n);
-  Blob *blob = blob_new(c->ctx, copy, n, free, copy);
-  graph_keep(m, blob);
-  blob_release(blob);
-  return copy;
-}
-
 static void import_onnx(Call *c)
 {
   op_init();
@@ -308,7 +294,7 @@ static void import_onnx(Call *c)
   ImportReport r = {0};
   const char *path = api_arg_str(c, 2);
   size_t n = (size_t)api_arg_int(c, 1);
-  if (api_arg_given(c, 0)) onnx_import(m, keep_bytes(c, m, (const void *)(intptr_t)api_arg_int(c, 0), n), n, path, &o, &r);
+  if (api_arg_given(c, 0)) onnx_import(m, (const void *)(intptr_t)api_arg_int(c, 0), n, path, &o, &r);
   else onnx_import_file(m, path, &o, &r);
   LatheValue *v = api_val_list(c, 5, c->out);
   v[0] = val_module(c, m);

@@ -3,8 +3,11 @@
  * In: functions, schedulable or lowered, and a target.  Out: a Built: the code of
  * all of them, which turns into something that runs on the first demand.
  *
- *   function ─lower_kernel→ kernel ─codegen→ Code ─jit or cc→ LatheRtModule */
+ *   function ─lower_kernel→ kernel ─codegen→ Code ─jit or cc→ LatheRtModule
+ *
+ * With LLVM the first two steps are done for several functions at a time (workers.c). */
 #include "build/build.h"
+#include "build/workers.h"
 
 struct Built {
   Ctx *ctx;
@@ -51,7 +54,6 @@ static Code *generate(Ctx *ctx, const Target *t, int n, Kernel *const *kernel)
 {
   switch (t->kind) {
   case TARGET_LLVM:
-    if (codegen_has_llvm()) return codegen_llvm(ctx, t, n, kernel);
     if (t->is_host) return codegen_c(ctx, t, n, kernel);
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "target %s: this Lathe was built without LLVM, which code for another machine needs", t->text);
@@ -63,7 +65,27 @@ static Code *generate(Ctx *ctx, const Target *t, int n, Kernel *const *kernel)
   BUG(ctx, "target of kind %d", (int)t->kind);
 }
 
-Built *build_funcs(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const LowerConfig *config)
+Kernel *build_kernel(Module *m, const PrimFunc *f, const Target *t, const LowerConfig *config)
+{
+  PrimFunc *g = func_import(m, f);
+  func_check(g);
+  func_check_bounds(g);
+  Kernel *k = lower_kernel(g, t, config);
+  ctx_poll(m->ctx);
+  return k;
+}
+
+static Code *build_in_order(Built *b, int n, PrimFunc *const *f, const BuildOptions *o)
+{
+  Kernel **kernel = arena_array(scratch(b->ctx), Kernel *, n);
+  for (int i = 0; i < n; i++) {
+    kernel[i] = build_kernel(b->m, f[i], b->target, o->config);
+    if (o->progress) o->progress(o->env, i + 1, n);
+  }
+  return generate(b->ctx, b->target, n, kernel);
+}
+
+Built *build_funcs_with(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const BuildOptions *o)
 {
   check_names(ctx, n, f);
   Scope s = scope_begin(ctx);
@@ -72,18 +94,16 @@ Built *build_funcs(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const L
   Built *b = *slot = mem_alloc(ctx, sizeof *b);
   *b = (Built){.ctx = ctx, .refs = 1, .target = t};
   b->m = module_new(ctx);
-  Kernel **kernel = arena_array(scratch(ctx), Kernel *, n);
-  for (int i = 0; i < n; i++) {
-    PrimFunc *g = func_import(b->m, f[i]);
-    func_check(g);
-    func_check_bounds(g);
-    kernel[i] = lower_kernel(g, t, config);
-    ctx_poll(ctx);
-  }
-  b->code = generate(ctx, t, n, kernel);
+  bool by_llvm = t->kind == TARGET_LLVM && codegen_has_llvm();
+  b->code = by_llvm ? build_side_by_side(b->m, n, f, t, o) : build_in_order(b, n, f, o);
   built_retain(b);
   scope_end(ctx, s);
   return b;
+}
+
+Built *build_funcs(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const LowerConfig *config)
+{
+  return build_funcs_with(ctx, n, f, t, &(BuildOptions){.config = config});
 }
 
 Code *built_code(Built *b) { return b->code; }

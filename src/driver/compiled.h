@@ -16,6 +16,7 @@ struct Compiled {
   Arena *arena;
   Program program;           /* its modules: the graph after the passes, the scheduled kernels */
   ImplConfig config;
+  LowerConfig lower;
   Built *built;
   const void *bytes;         /* the program, written */
   size_t nbytes;

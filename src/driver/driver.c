@@ -81,7 +81,7 @@ static void dump_kernels(Compiled *c)
     const ProgKernel *k = &c->program.kernel.v[i];
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "relay", graph_print(scratch(c->ctx), k->func));
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "tir", func_print(scratch(c->ctx), k->impl.func));
-    PrimFunc *low = lower_func(k->impl.func, c->program.target, LOWER_LOOPS, NULL);
+    PrimFunc *low = lower_func(k->impl.func, c->program.target, LOWER_LOOPS, &c->lower);
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s_lowered", k->name), "txt", func_print_compact(scratch(c->ctx), low));
     scope_end(c->ctx, scope);
   }
@@ -128,6 +128,7 @@ static void run_passes(Compiled *c, const CompileOptions *o)
   r->pc->target = c->program.target;
   if (c->dump_dir) vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "dump", .env = c, .after = dump_pass}));
   c->config = r->pc->impl;
+  c->lower.no_vectorize = pass_config_int(r->pc, "tir.disable_vectorize") != 0;
   pass_pipeline(r->pc, c->program.m);
   scope_end(ctx, scope);
 }
@@ -137,7 +138,13 @@ static void run_passes(Compiled *c, const CompileOptions *o)
 /* A model without kernels still has a table of them. */
 static PrimFunc *no_kernel(Module *m) { return func_new(m, "lathe_nothing", 0, NULL, stmt_nop(m)); }
 
-static void generate(Compiled *c)
+static void code_progress(void *env, int done, int total)
+{
+  const CompileOptions *o = env;
+  o->progress(o->progress_env, "code", done, total);
+}
+
+static void generate(Compiled *c, const CompileOptions *o)
 {
   Program *p = &c->program;
   Scope scope = scope_begin(c->ctx);
@@ -145,7 +152,8 @@ static void generate(Compiled *c)
   PrimFunc **func = arena_array(scratch(c->ctx), PrimFunc *, n + 1);
   for (int i = 0; i < n; i++) func[i] = p->kernel.v[i].impl.func;
   if (n == 0) func[n++] = no_kernel(p->kernels);
-  c->built = build_funcs(c->ctx, n, func, p->target, NULL);
+  BuildOptions options = {.config = &c->lower, .progress = o->progress ? code_progress : NULL, .env = (void *)(uintptr_t)o};
+  c->built = build_funcs_with(c->ctx, n, func, p->target, &options);
   scope_end(c->ctx, scope);
 }
 
@@ -178,7 +186,7 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   program_plan(p);
   if (c->dump_dir) driver_dump(c, "program", "txt", program_print(p, scratch(ctx)));
   stage(c, "code", o);
-  generate(c);
+  generate(c, o);
   c->bytes = program_bytes(p, c->arena, &c->nbytes);
   end_stages(c);
 

@@ -292,8 +292,19 @@ static void add_guards(Emit *e, const Type *ty, Map *conds)
   for (int i = 0; ty->kind == TY_TUPLE && i < ty->nfield; i++) add_guards(e, ty->field[i], conds);
 }
 
+static void emit_size_check(Emit *e, const Expr *cond, const char *what)
+{
+  ProgExpr *check = arena_new_of(e->p->arena, ProgExpr);
+  *check = emit_expr(e, cond, what);
+  ProgIns *ins = emit_ins(e, MO_CHECK);
+  ins->nexpr = 1;
+  ins->expr = check;
+  ins->text = arena_printf(e->p->arena, "%s: sizes do not fit: %s does not hold", what, expr_str_of(e->arena, cond));
+}
+
 /* Sizes that meet inside a group are checked where its result is allocated: the first
- * dimension comes out as -1, which is refused, when they do not fit. */
+ * dimension comes out as -1, which is refused, when they do not fit.  A group that gives
+ * scalars alone has no dimension; there the check stands before the kernel. */
 static void guard_leaves(Emit *e, Outside *o, int n, const Type **leaf)
 {
   const Node **node;
@@ -302,9 +313,13 @@ static void guard_leaves(Emit *e, Outside *o, int n, const Type **leaf)
   for (int i = 0; i < nnode; i++)
     if (node[i]->kind == N_CALL && node[i]->type) add_guards(e, node[i]->type, &conds);
   while (first < n && leaf[first]->ndim < 1) first++;
-  if (first == n) return;
   for (int i = 0; i < conds.n; i++) {
-    const Expr *cond = outside_expr(o, conds.val[i]), *dim = leaf[first]->shape[0];
+    const Expr *cond = outside_expr(o, conds.val[i]);
+    if (first == n) {
+      emit_size_check(e, cond, describe(e, o->apply));
+      continue;
+    }
+    const Expr *dim = leaf[first]->shape[0];
     leaf[first]->shape[0] = expr_select(e->m, cond, dim, expr_int(e->m, dim->dtype, -1));
   }
 }

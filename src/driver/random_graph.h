@@ -470,7 +470,7 @@ static inline bool small_enough(Pool *p, const Type *t)
   int64_t total = 1;
   for (int i = 0; i < t->ndim; i++) {
     int64_t d = 8, v;
-    const Expr *e = dim_unguarded(t->shape[i]);
+    const Expr *e = t->shape[i];                     /* under a guard: sizes that do not fit make it -1 */
     if (e->kind == E_INT) d = e->u.i;
     else {
       e = dim_simplify(p->m, expr_substitute1(p->m, e, p->n->u.var, expr_i32(p->m, 4)));

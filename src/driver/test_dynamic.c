@@ -29,6 +29,42 @@ static void test_symbolic(void **state)
   close_world(&w);
 }
 
+/* Sizes that meet inside a kernel are checked before it runs, also where its result is a scalar. */
+static void test_sizes_that_do_not_fit(void **state)
+{
+  (void)state;
+  static const char *const bodies[] = {"add(%a, %b)", "sum(add(%a, %b))", "sum(nn.batch_matmul(expand_dims(%a, axis=0), expand_dims(%b, axis=0)))"};
+  float a[64] = {0};
+  for (int i = 0; i < 3; i++) {
+    char text[300];
+    snprintf(text, sizeof text, "def @main(%%a: Tensor[(n, 4), float32], %%b: Tensor[(m, k), float32]) { %s }\n", bodies[i]);
+    World w = compile_text(text);
+    LatheRtError err;
+    set(w.x, 0, tensor(F32, a, SHAPE(3, 4)));
+    set(w.x, 1, tensor(F32, a, SHAPE(3, 4)));
+    run(w.x);
+    set(w.x, 1, tensor(F32, a, SHAPE(2, 3)));
+    assert_int_equal(lathe_rt_run(w.x, &err), LATHE_RT_ARGUMENT);
+    if (i) assert_non_null(strstr(err.text, "sizes do not fit"));
+    close_world(&w);
+  }
+}
+
+/* A part of a size is a part: nothing is left over. */
+static void test_split_needs_whole_parts(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%a: Tensor[(n, 2), float32]) { %0 = split(%a, indices_or_sections=[2], axis=0); add(%0.0, %0.1) }\n");
+  float a[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  LatheRtError err;
+  set(w.x, 0, tensor(F32, a, SHAPE(4, 2)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 4, (float[]){6, 8, 10, 12}, 0);
+  set(w.x, 0, tensor(F32, a, SHAPE(3, 2)));
+  assert_int_equal(lathe_rt_run(w.x, &err), LATHE_RT_ARGUMENT);
+  close_world(&w);
+}
+
 /* Only one branch is evaluated; what both need is computed once. */
 static void test_if(void **state)
 {
@@ -162,7 +198,7 @@ static void test_sequence(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_symbolic),       cmocka_unit_test(test_if),       cmocka_unit_test(test_loop), cmocka_unit_test(test_local_function),
+      cmocka_unit_test(test_symbolic), cmocka_unit_test(test_sizes_that_do_not_fit), cmocka_unit_test(test_split_needs_whole_parts),       cmocka_unit_test(test_if),       cmocka_unit_test(test_loop), cmocka_unit_test(test_local_function),
       cmocka_unit_test(test_size_from_value), cmocka_unit_test(test_sequence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

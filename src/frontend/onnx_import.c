@@ -636,9 +636,7 @@ void onnx_import(Module *m, const void *bytes, size_t n, const char *path, const
   MappedFile *copy = mem_alloc(m->ctx, sizeof *copy);
   *copy = (MappedFile){m->ctx, NULL, n};
   Scope scope = scope_begin(m->ctx);
-  Blob *blob = blob_new(m->ctx, NULL, 0, drop_copy, copy);
-  graph_keep(m, blob);
-  blob_release(blob);
+  graph_adopt(m, NULL, 0, drop_copy, copy);
   copy->data = mem_alloc(m->ctx, n ? n : 1);
   if (n) memcpy(copy->data, bytes, n);
   scope_end(m->ctx, scope);
@@ -666,9 +664,7 @@ void onnx_import_file(Module *m, const char *path, const ImportOptions *opt, Imp
   if (!st.st_size) raise(ctx, ERR_PARSE, NOWHERE, "onnx: '%s' is empty", path);
   MappedFile *f = mem_alloc(ctx, sizeof *f);
   *f = (MappedFile){ctx, NULL, (size_t)st.st_size};
-  Blob *blob = blob_new(ctx, NULL, 0, drop_map, f);
-  graph_keep(m, blob);
-  blob_release(blob);
+  graph_adopt(m, NULL, 0, drop_map, f);
   void *data = mmap(NULL, f->n, PROT_READ, MAP_PRIVATE, fd, 0);
   if (data == MAP_FAILED) raise(ctx, ERR_IO, NOWHERE, "cannot map '%s': %s", path, strerror(errno));
   f->data = data;

@@ -78,9 +78,7 @@ static const Mapped *map_external(Import *im, const char *path, const char *name
     mem_free(im->ctx, map);
     raise(im->ctx, ERR_IO, NOWHERE, "onnx: cannot map '%s': %s", path, strerror(errno));
   }
-  Blob *blob = blob_new(im->ctx, map->data, map->n, unmap, map);
-  graph_keep(im->m, blob);
-  blob_release(blob);
+  graph_adopt(im->m, map->data, map->n, unmap, map);
   scope_end(im->ctx, scope);
   strmap_put(im->arena, &im->mapped, path, map);
   return map;

@@ -13,14 +13,30 @@ struct Blob {
   void *user;
 };
 
+static void alloc_blob(Ctx *ctx, void *arg) { *(Blob **)arg = mem_alloc(ctx, sizeof(Blob)); }
+
+/* The bytes are held already, so a failure drops them at once. */
 Blob *blob_new(Ctx *ctx, const void *data, size_t n, void (*drop)(void *user), void *user)
 {
-  Blob *b = mem_alloc(ctx, sizeof *b);
+  Blob *b = NULL;
+  if (protect(ctx, alloc_blob, &b)) {
+    if (drop) drop(user);
+    error_reraise(ctx);
+  }
   *b = (Blob){ctx, data, n, 1, drop, user};
   return b;
 }
 
 static void release_kept(void *blob) { blob_release(blob); }
+
+void graph_adopt(Module *m, const void *data, size_t n, void (*drop)(void *user), void *user)
+{
+  Scope s = scope_begin(m->ctx);
+  Blob *b = blob_new(m->ctx, data, n, drop, user);
+  defer(m->ctx, release_kept, b);
+  graph_keep(m, b);
+  scope_end(m->ctx, s);
+}
 
 void *blob_alloc(Module *m, size_t n)
 {
@@ -47,9 +63,9 @@ void graph_keep(Module *m, Blob *b)
 {
   GraphState *state = graph_state(m);
   if (map_has(&state->blobs, b)) return;
-  map_put(m->arena, &state->blobs, b, b);
   module_defer(m, release_kept, b);
   b->refs++;
+  map_put(m->arena, &state->blobs, b, b);
 }
 
 Blob *graph_blob_of(Module *m, const void *data, size_t n)

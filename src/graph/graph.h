@@ -380,6 +380,7 @@ bool dim_is_stable(const Expr *);
 /* Counted bytes (a mapped model file, folded constants) that constants borrow. */
 typedef struct Blob Blob;
 Blob *blob_new(Ctx *, const void *data, size_t n, void (*drop)(void *user), void *user);   /* one reference, the caller's */
+void graph_adopt(Module *, const void *data, size_t n, void (*drop)(void *user), void *user);   /* a new blob that the module alone keeps */
 /* The module holds a reference until it dies; graph_import passes on those whose bytes
  * the imported constants borrow. */
 void graph_keep(Module *, Blob *);

@@ -29,7 +29,7 @@ static void check_elements(Module *m, DType dtype, int ndim, const Expr *const *
   int64_t total = dtype.bits > 8 ? dtype.bits / 8 : 1;
   for (int i = 0; i < ndim; i++)
     if (shape[i]->kind == E_INT && shape[i]->u.i > 0 && !int_mul(total, shape[i]->u.i, &total))
-      raise(m->ctx, ERR_SHAPE, NOWHERE, "the size of a tensor overflows: its first %d dimensions make more bytes than fit in 64 bits", i + 1);
+      raise(m->ctx, ERR_SHAPE, NOWHERE, "the size of a tensor overflows at dimension %d, %" PRId64 ": more bytes than fit in 64 bits", i, shape[i]->u.i);
 }
 
 const Type *type_tensor(Module *m, DType dtype, int ndim, const Expr *const *shape)
@@ -38,7 +38,8 @@ const Type *type_tensor(Module *m, DType dtype, int ndim, const Expr *const *sha
   Type *ty = new_type(m, TY_TENSOR);
   ty->dtype = dtype;
   ty->ndim = ndim;
-  if (ndim > 0) ty->shape = arena_copy(m->arena, shape, (size_t)ndim * sizeof *shape);
+  static const Expr *none[1];                /* of a scalar: a list without entries, not no list */
+  ty->shape = ndim > 0 ? arena_copy(m->arena, shape, (size_t)ndim * sizeof *shape) : none;
   return ty;
 }
 

@@ -120,6 +120,13 @@ void conv_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
 
 /* ---- the schedule -------------------------------------------------------------------------------------- */
 
+/* Loops of one step come first, then those that go farther in the weight. */
+static bool before(const Nest *n, int weight, int a, int b)
+{
+  bool single = n->loop[a].extent == 1, other = n->loop[b].extent == 1;
+  return single != other ? single : n->loop[a].stride[weight] > n->loop[b].stride[weight];
+}
+
 /* Reduction loops by how far a step goes in the weight, the farthest first. */
 static int reduce_order(const Nest *n, LoopRV *out, int64_t *last_extent)
 {
@@ -128,7 +135,7 @@ static int reduce_order(const Nest *n, LoopRV *out, int64_t *last_extent)
     if (!n->access[a].write && n->loop[4].stride[a] == 1) weight = a;
   for (int i = 5; i < n->n; i++) index[k++] = i;
   for (int i = 1; i < k && weight >= 0; i++)
-    for (int j = i; j > 0 && n->loop[index[j]].stride[weight] > n->loop[index[j - 1]].stride[weight]; j--) {
+    for (int j = i; j > 0 && before(n, weight, index[j], index[j - 1]); j--) {
       int swap = index[j];
       index[j] = index[j - 1];
       index[j - 1] = swap;
@@ -202,7 +209,7 @@ void conv_schedule(ImplGroup *g)
       order[k++] = sum[i];
     }
   }
-  order[k++] = oi, order[k++] = yi, order[k++] = xi, order[k++] = n->loop[4].rv;
+  order[k++] = yi, order[k++] = xi, order[k++] = oi, order[k++] = n->loop[4].rv;
   sched_reorder(g->s, k, order);
   BlockRV store = impl_attach_epilogue(g, conv, order[4]);
   LoopRV *out;

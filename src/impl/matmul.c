@@ -130,6 +130,64 @@ static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
   return tile_columns(g->target, n->bits, columns ? columns : 1024);
 }
 
+/* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level
+ * cache together.  A round adds to the result in memory, which pays because a is read from near by then, once for
+ * each panel.  Rows beyond some hundred would not fit anyhow. */
+static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t width, int64_t k)
+{
+  enum { MOST_ROWS = 192, LEAST = 256 };
+  int64_t r = rows && rows < MOST_ROWS ? rows : rows ? MOST_ROWS : 128;
+  for (int64_t n = 1; k / n >= LEAST; n++)
+    if (k % n == 0 && (r + 2 * width) * (k / n) * (bits / 8) <= t->l2_bytes * 3 / 4) return n;
+  return 1;
+}
+
+typedef struct Loops {
+  int64_t rows, columns, width;
+  LoopRV co, ci, ro, ri;                               /* tiles and inside: columns, rows */
+  Tile tile;
+} Loops;
+
+/* The rows' part of this round, copied so that rows are an odd number of cache lines apart: lines of
+ * a tile's rows then lie in different sets of the first-level cache, whatever the sum's length. */
+static void copy_rows(ImplGroup *g, const Nest *n, LoopRV round)
+{
+  const Block *b = n->block;
+  int line = 64 / (n->bits / 8), a = -1;
+  for (int i = 0; i < b->nreads; i++)
+    if (b->reads[i].buffer->ndim == 2 && b->reads[i].buffer != b->writes[0].buffer) a = i;
+  if (a < 0) return;
+  BlockRV copy = sched_cache_read(g->s, n->rv, a, "global", 0, NULL);
+  sched_compute_at(g->s, copy, round, false, -1);
+  sched_storage_align(g->s, copy, 0, 0, 2 * line, line);
+  LoopRV *loop, inner;
+  int nl = sched_get_loops(g->s, copy, g->arena, &loop);
+  split_by(g, loop[nl - 1], line, &inner);
+  sched_vectorize(g->s, inner);
+  if (cost_threads(g->target, 2 * n->iterations, 0) > 1) sched_parallel(g->s, loop[nl - 2]);
+}
+
+/* rounds, column panels, row tiles, steps, tile; the epilogue stands behind. */
+static void schedule_rounds(ImplGroup *g, const Nest *n, Loops *l, int64_t rounds, int64_t vectors)
+{
+  BlockRV product = n->rv;
+  int64_t k = n->loop[2].extent / rounds, steps = tile_steps(l->tile.x * vectors, k);
+  LoopRV step, ki, ko = split_by(g, n->loop[2].rv, k, &ki);
+  LoopRV kio = split_by(g, ki, steps, &step);
+  sched_reorder(g->s, 7, (const LoopRV[]){ko, l->co, l->ro, kio, step, l->ri, l->ci});
+  copy_rows(g, n, ko);
+  BlockRV zero = sched_decompose_reduction(g->s, product, ko);
+  sched_unroll(g->s, step);
+  sched_unroll(g->s, l->ri);
+  sched_vectorize(g->s, l->ci);
+  LoopRV *first;
+  int nz = sched_get_loops(g->s, zero, g->arena, &first);
+  sched_vectorize(g->s, first[nz - 1]);
+  if (cost_threads(g->target, 2 * n->iterations, 0) > 1)
+    sched_parallel(g->s, l->rows % l->tile.x ? l->co : sched_fuse(g->s, 2, (const LoopRV[]){l->co, l->ro}, true));
+  generic_rest(g);
+}
+
 void matmul_schedule(ImplGroup *g)
 {
   generic_inline(g);
@@ -149,6 +207,11 @@ void matmul_schedule(ImplGroup *g)
   /* The loop with a tail stands inside, so that the threads share whole tiles. */
   bool row_tail = !rows || rows % tile.x, column_tail = !columns || columns % width;
   bool rows_first = ns > 1 && column_tail && !row_tail;
+  int64_t rounds = ns == 2 && n->loop[ns].extent && !column_tail ? sum_rounds(g->target, n->bits, rows, width, n->loop[ns].extent) : 1;
+  if (rounds > 1) {
+    schedule_rounds(g, n, &(Loops){rows, columns, width, co, ci, ro, ri, tile}, rounds, vectors);
+    return;
+  }
   order[k++] = rows_first ? ro : co;
   if (ns > 1) order[k++] = rows_first ? co : ro;
   outer = k;

@@ -4,25 +4,24 @@
  * registers.  One step of the sum loads y * x elements, broadcast, and o * vectors vectors. */
 #include "impl/internal.h"
 
-/* Cycles of one step of the sum. */
+/* Cycles of one step of the sum.  Loads do not go at two a cycle while lines come into the cache. */
 static double step_cycles(int64_t vectors, Tile k)
 {
-  static const double PIPES = 2, LATENCY = 4.5, FAR = 2.5;
+  static const double PIPES = 2, LATENCY = 4.5, FAR = 2.5, LOADS = 1.4;
   double sums = (double)(k.o * k.y * k.x * vectors), loads = (double)(k.y * k.x + k.o * vectors), far = FAR * (double)(k.o * vectors);
   double cycles = sums / PIPES;
-  if (loads / 2 > cycles) cycles = loads / 2;
+  if (loads / LOADS > cycles) cycles = loads / LOADS;
   if (LATENCY > cycles) cycles = LATENCY;
   if (far > cycles) cycles = far;                              /* vectors come from the second-level cache */
-  return cycles + 0.5 + 0.3 * (double)(k.o * vectors);         /* the loop itself, what does not overlap */
+  return cycles + 1 + 0.3 * (double)(k.o * vectors);           /* the loop itself, what does not overlap */
 }
 
 /* Share of the peak that a tile reaches over oy * ox positions, the smaller tiles at the edges
- * included. */
+ * included.  Registers hold the sums, the step's vectors, the element on its way. */
 double tile_speed(const Target *t, int64_t vectors, int64_t oy, int64_t ox, Tile k)
 {
-  double sums = (double)(k.o * k.y * k.x * vectors);
-  int most = k.o * vectors == 1 ? t->vector_registers - 4 : t->vector_registers * 3 / 4;
-  if (sums > most) return 0;
+  int64_t sums = k.o * k.y * k.x * vectors;
+  if (sums > t->vector_registers - 4 || sums + k.o * vectors + 2 > t->vector_registers) return 0;
   int64_t ny = oy / k.y, nx = ox / k.x, ry = oy % k.y, rx = ox % k.x;
   double cycles = (double)(ny * nx) * step_cycles(vectors, k);
   if (rx) cycles += (double)ny * step_cycles(vectors, (Tile){k.o, k.y, rx});

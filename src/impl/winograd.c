@@ -58,7 +58,7 @@ static void multiply(ImplGroup *g)
   LoopRV oi, pi, step, oo = split_by(g, n->loop[2].rv, tile.o, &oi), po = split_by(g, n->loop[3].rv, tile.x, &pi);
   int64_t steps = tile_steps(tile.o * tile.x * vectors, n->loop[6].extent);
   LoopRV ci = split_by(g, n->loop[6].rv, steps, &step);
-  LoopRV order[] = {n->loop[0].rv, n->loop[1].rv, oo, po, n->loop[5].rv, ci, step, oi, pi, n->loop[4].rv};
+  LoopRV order[] = {n->loop[0].rv, n->loop[1].rv, oo, po, n->loop[5].rv, ci, step, pi, oi, n->loop[4].rv};
   sched_reorder(g->s, 10, order);
   BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
   sched_reverse_compute_at(g->s, store, po, true, -1);
