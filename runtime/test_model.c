@@ -497,7 +497,7 @@ static void test_lies(void **state)
     static_model(&o);
     num(&patch, lies[i].value, lies[i].bytes);
     memcpy(o.b + (lies[i].at < 0 ? (size_t)((int)o.n + lies[i].at) : (size_t)lies[i].at), patch.b, patch.n);
-    assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_ARGUMENT);
+    if (!wrap(module, o.b, o.n, &m, &err)) fail_msg("'%s' is not refused", lies[i].says);
     if (!strstr(err.text, lies[i].says)) fail_msg("'%s' lacks '%s'", err.text, lies[i].says);
   }
   Blob o;
@@ -553,7 +553,7 @@ static void test_endless_call(void **state)
   LatheRtTensor t = vec(a, &n);
   assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), LATHE_RT_OK);
   assert_int_not_equal(lathe_rt_run(x, &err), LATHE_RT_OK);
-  assert_non_null(strstr(err.text, "deep"));
+  assert_non_null(strstr(err.text, "calls inside each other"));
   lathe_rt_executor_free(x);
   lathe_rt_model_free(m);
   lathe_rt_module_free(module);

@@ -17,9 +17,11 @@ def blocks():
 
 
 @pytest.mark.parametrize("page, text", list(blocks()))
-def test_python_runs(page, text, tmp_path):
+def test_python_runs(page, text, tmp_path, monkeypatch):
     path = tmp_path / "example.py"        # a file, since @T.prim_func reads its source
     path.write_text(text)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)           # what it writes goes there
     exec(compile(text, str(path), "exec"), {"__name__": "__example__"})
 
 
