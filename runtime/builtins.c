@@ -99,7 +99,7 @@ static void strides_at(int32_t ndim, const int64_t *dim, int32_t axis, size_t el
 
 static LatheRtCode concat(Heap *h, const List *l, int64_t axis_attr, bool new_axis, Value *to, LatheRtError *err)
 {
-  int32_t axis, ndim;
+  int32_t axis = 0, ndim = 0;
   int64_t dim[MODEL_MAX_NDIM];
   RT_TRY(joined_shape(l, axis_attr, new_axis, &axis, &ndim, dim, err));
   Value made = {0};

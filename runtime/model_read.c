@@ -138,7 +138,8 @@ static LatheRtDType dtype(Reader *r)
 {
   LatheRtDType t = {u8(r), u8(r), 0};
   t.lanes = (uint16_t)number(r, 2);
-  if (ok(r) && (rt_dtype_bytes(t) == 0 || t.lanes != 1)) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
+  bool known = t.code <= 13 && t.bits <= 64 && t.bits > 0 && !(t.bits & (t.bits - 1)); /* codes of lathe_rt.h */
+  if (ok(r) && (!known || t.lanes != 1)) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
   return t;
 }
 

@@ -65,8 +65,8 @@ LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn fn, void *user, 
     *at = old->next;
   }
   pthread_rwlock_unlock(&registry.lock);
-  free(old);
   if (!fn && !old) return rt_fail(err, LATHE_RT_NOT_FOUND, "register: there is no function '%s' to remove", name);
+  free(old);
   return LATHE_RT_OK;
 }
 

@@ -188,6 +188,28 @@ static void winograd(Fn *f)
   }
 }
 
+/* With a second-level cache so small that all of them work band by band. */
+static void bands(Fn *f)
+{
+  static const int cases[][4] = {{1, 20, 18, 4}, {2, 16, 17, 4}, {1, 12, 14, 2}, {1, 24, 23, 6}};
+  const Target *whole = f->target;
+  Target small = *whole;
+  small.l2_bytes = 1 << 16;
+  f->target = &small;
+  conv_nchwc(f);
+  depthwise(f);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const int *c = cases[i], alpha = c[3] + 2;
+    fresh(f);
+    const char *op = "nn.contrib_conv2d_winograd_NCHWc";
+    const void *a = fn_attrs(f, op, "tile_size", text("%d", c[3]), "padding", "[1, 1]", "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
+    const Node *y = CALL(f, op, a, PARAM(f, c[0], 1, c[1], c[2], 16), PARAM(f, alpha, alpha, 1, 16, 16));
+    y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, PARAM(f, 1, 1, 1, 16)));
+    want_impl(f, op, fn_check(f, text("winograd in bands %zu", i), y, 0, 1e-5), "conv2d.winograd");
+  }
+  f->target = whole;
+}
+
 /* What AlterOpLayout would put in a call's place computes the same, once data is brought there
  * and back. */
 static const Node *altered(Fn *f, const Node *call)
@@ -363,6 +385,7 @@ CASE(conv_symbolic)
 CASE(conv_groups)
 CASE(depthwise)
 CASE(winograd)
+CASE(bands)
 CASE(alteration)
 CASE(winograd_error)
 CASE(products)
@@ -378,7 +401,8 @@ int main(int argc, char **argv)
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_conv_nchw), cmocka_unit_test(test_conv_nchwc), cmocka_unit_test(test_conv_symbolic), cmocka_unit_test(test_conv_groups),
-      cmocka_unit_test(test_depthwise), cmocka_unit_test(test_winograd), cmocka_unit_test(test_alteration), cmocka_unit_test(test_winograd_error), cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions),
+      cmocka_unit_test(test_depthwise), cmocka_unit_test(test_winograd), cmocka_unit_test(test_bands), cmocka_unit_test(test_alteration), cmocka_unit_test(test_winograd_error),
+      cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions),
       cmocka_unit_test(test_windows_and_rows), cmocka_unit_test(test_symbolic_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

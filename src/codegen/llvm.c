@@ -148,6 +148,15 @@ static const char *machine_cpu(const Target *t)
   return gen_cpu_name(t);
 }
 
+/* The target's features, and that vectors of single elements are better loaded one by one: on processors that keep a gather from
+ * leaking, it costs several times the loads it stands for. */
+static const char *machine_features(Arena *arena, const Target *t)
+{
+  const char *own = target_llvm_features(arena, t);
+  if (t->arch != ARCH_X86_64 || LLVM_VERSION_MAJOR < 18) return own;
+  return arena_printf(arena, "%s%s+prefer-no-gather", own, *own ? "," : "");
+}
+
 static void make_machine(Ctx *ctx, Work *w, const Target *t, const char *features)
 {
   static pthread_once_t native_once = PTHREAD_ONCE_INIT, all_once = PTHREAD_ONCE_INIT;
@@ -250,7 +259,7 @@ static CodePart *make_part(Ctx *ctx, const Target *t, int n, Kernel *const *kern
   Scope scope = scope_begin(ctx);
   Work *w = arena_new_of(scratch(ctx), Work);
   defer(ctx, work_free, w);
-  const char *features = target_llvm_features(scratch(ctx), t);
+  const char *features = machine_features(scratch(ctx), t);
   make_module(ctx, w, t, features);
   Gen g;
   gen_init(&g, ctx, w, t, features);
@@ -349,7 +358,7 @@ static Work *merged(Code *code)
   defer(ctx, work_free, w);
   w->lc = LLVMContextCreate();
   LLVMContextSetDiagnosticHandler(w->lc, note_trouble, w);
-  make_machine(ctx, w, code->target, target_llvm_features(scratch(ctx), code->target));
+  make_machine(ctx, w, code->target, machine_features(scratch(ctx), code->target));
   for (int i = 0; i < st->npart; i++) {
     LLVMModuleRef part = NULL;
     bool failed = LLVMParseBitcodeInContext2(w->lc, st->part[i]->bitcode, &part);

@@ -133,6 +133,15 @@ static void run_passes(Compiled *c, const CompileOptions *o)
   scope_end(ctx, scope);
 }
 
+/* What the passes left behind (weights before they were folded and packed) goes with the module that
+ * they worked on; the graph that is left moves into a new one. */
+static void drop_leftovers(Program *p)
+{
+  Module *m = graph_copy_module(p->m);
+  module_release(p->m);
+  p->m = m;
+}
+
 /* ---- code --------------------------------------------------------------------------------------- */
 
 /* A model without kernels still has a table of them. */
@@ -179,6 +188,7 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   if (c->dump_dir) driver_dump(c, "import", "relay", graph_print_module_with(scratch(ctx), p->m, GRAPH_TEXT_TYPES));
   stage(c, "passes", o);
   run_passes(c, o);
+  drop_leftovers(p);
   stage(c, "lower", o);
   program_emit(p, o->progress, o->progress_env);
   dump_kernels(c);

@@ -50,6 +50,84 @@ static void test_sizes_that_do_not_fit(void **state)
   }
 }
 
+/* A sum over nothing is 0, a maximum -infinity; the tensor may have no elements at all. */
+static void test_reductions_of_nothing(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%a: Tensor[(2, n), float32]) { (sum(%a, axis=[1]), max(%a, axis=[1]), add(nn.relu(%a), 1f), mean(%a, axis=[0])) }\n");
+  float a[6] = {1, -2, 3, 4, 5, 6}, none[1] = {0};
+  set(w.x, 0, tensor(F32, a, SHAPE(2, 3)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 2, (float[]){2, 15}, 0);
+  expect_floats(output(w.x, 1), 2, (float[]){3, 6}, 0);
+  set(w.x, 0, tensor(F32, none, SHAPE(2, 0)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 2, (float[]){0, 0}, 0);
+  const float *most = output(w.x, 1)->data;
+  assert_true(most[0] < -3e38f && most[1] < -3e38f);
+  assert_int_equal(output(w.x, 2)->shape[1], 0);
+  assert_int_equal(output(w.x, 3)->shape[0], 0);
+  close_world(&w);
+}
+
+/* Only extents of 1 can be dropped, whatever the axes turn out to be. */
+static void test_squeeze_at_run_time(void **state)
+{
+  (void)state;
+  LatheRtError err;
+  float a[] = {1, 2, 3};
+  int64_t axis = 0;
+  World w = compile_text("def @main(%a: Tensor[(n, m), float32], %axis: Tensor[(1), int64]) { dyn.squeeze(%a, %axis) }\n");
+  set(w.x, 0, tensor(F32, a, SHAPE(1, 3)));
+  set(w.x, 1, tensor(I64, &axis, SHAPE(1)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 3, a, 0);
+  axis = -1;
+  set(w.x, 1, tensor(I64, &axis, SHAPE(1)));
+  assert_int_equal(lathe_rt_run(w.x, &err), LATHE_RT_ARGUMENT);
+  set(w.x, 0, tensor(F32, a, SHAPE(3, 1)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 3, a, 0);
+  close_world(&w);
+  w = compile_text("def @main(%a: Tensor[(n), float32], %axis: Tensor[(1), int64]) { dyn.squeeze(%a, %axis) }\n");
+  axis = 0;
+  set(w.x, 0, tensor(F32, a, SHAPE(1)));
+  set(w.x, 1, tensor(I64, &axis, SHAPE(1)));
+  run(w.x);
+  assert_int_equal(output(w.x, 0)->ndim, 0);
+  set(w.x, 0, tensor(F32, a, SHAPE(3)));
+  assert_int_equal(lathe_rt_run(w.x, &err), LATHE_RT_ARGUMENT);
+  close_world(&w);
+}
+
+/* Layers whose sizes have other names share a kernel; where two sizes meet, it is another one. */
+static void test_kernels_are_shared(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%a: Tensor[(n, 4), float32], %b: Tensor[(m, 4), float32]) {\n"
+                         "  %0 = concatenate((%a, %a), axis=0);\n"
+                         "  (nn.softmax(%a), nn.softmax(%b), nn.softmax(%0), %0, concatenate((%a, %b), axis=0))\n"
+                         "}\n");
+  LatheRtModel *m = compiled_model(w.c);
+  int softmax = 0, concatenate = 0, n = lathe_rt_model_info(m).num_nodes;
+  for (int i = 0; i < n; i++) {
+    softmax += !strcmp(lathe_rt_model_node(m, i)->name, "lathe_nn_softmax");
+    concatenate += !strcmp(lathe_rt_model_node(m, i)->name, "lathe_concatenate");
+  }
+  assert_int_equal(n, 5);
+  assert_int_equal(softmax, 3);
+  assert_int_equal(concatenate, 1);
+  float a[12], b[8] = {0};
+  for (int i = 0; i < 12; i++) a[i] = (float)i;
+  set(w.x, 0, tensor(F32, a, SHAPE(3, 4)));
+  set(w.x, 1, tensor(F32, b, SHAPE(2, 4)));
+  run(w.x);
+  expect_floats(output(w.x, 1), 8, (float[]){0.25f, 0.25f, 0.25f, 0.25f, 0.25f, 0.25f, 0.25f, 0.25f}, 1e-6f);
+  assert_int_equal(output(w.x, 4)->shape[0], 5);
+  assert_true(((const float *)output(w.x, 4)->data)[11] == 11 && ((const float *)output(w.x, 4)->data)[12] == 0);
+  close_world(&w);
+}
+
 /* A part of a size is a part: nothing is left over. */
 static void test_split_needs_whole_parts(void **state)
 {
@@ -198,7 +276,9 @@ static void test_sequence(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_symbolic), cmocka_unit_test(test_sizes_that_do_not_fit), cmocka_unit_test(test_split_needs_whole_parts),       cmocka_unit_test(test_if),       cmocka_unit_test(test_loop), cmocka_unit_test(test_local_function),
+      cmocka_unit_test(test_symbolic), cmocka_unit_test(test_sizes_that_do_not_fit), cmocka_unit_test(test_split_needs_whole_parts),
+      cmocka_unit_test(test_reductions_of_nothing), cmocka_unit_test(test_squeeze_at_run_time), cmocka_unit_test(test_kernels_are_shared),
+            cmocka_unit_test(test_if),       cmocka_unit_test(test_loop), cmocka_unit_test(test_local_function),
       cmocka_unit_test(test_size_from_value), cmocka_unit_test(test_sequence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

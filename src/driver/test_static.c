@@ -135,6 +135,87 @@ static void test_compare(void **state)
   close_world(&w);
 }
 
+/* An operator that says one thing when it is compiled and another when it is interpreted. */
+static int lie_adds;
+
+static const Type *lie_type(OpCall *c) { return c->arg[0]; }
+
+static void lie_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  Module *m = c->m;
+  const IterVar *axis = itervar_new(m, var_new(m, "i", DT_I32, VAR_PLAIN), expr_i32(m, 0), c->out->shape[0], ITER_SPATIAL, NULL);
+  const Expr *at = var_expr(axis->var), *value = expr_add(m, te_read(m, in[0], 1, &at), expr_float(m, DT_F32, lie_adds));
+  out[0] = &te_compute(m, "lie", "injective", 1, c->out->shape, (const IterVar **)&axis, 1, &value, NULL)->out[0];
+}
+
+static const OpDef lie = {.name = "test.lie", .doc = "adds what it likes", .args = "data", .min_args = 1, .max_args = 1, .fuse = FUSE_OPAQUE,
+                          .type = lie_type, .compute = lie_compute};
+
+static void wrong_node_body(Ctx *ctx, void *arg)
+{
+  World *w = arg;
+  LatheRtTensor t = tensor(F32, mlp_x, SHAPE(4));
+  const LatheRtTensor *in[] = {&t};
+  const char *text;
+  lie_adds = 1;
+  assert_true(driver_debug_compare(w->c, 1, in, 1e-5, 1e-6, scratch(ctx), &text));
+  assert_string_equal(text, "all 3 kernel calls agree with the interpreter");
+  lie_adds = 2;
+  assert_false(driver_debug_compare(w->c, 1, in, 1e-5, 1e-6, scratch(ctx), &text));
+  if (!strstr(text, "node 1 'lathe_test_lie'") || !strstr(text, "4 of 4 elements of output 0 differ")) fail_msg("%s", text);
+}
+
+static void lie_body(Ctx *ctx, void *arg)
+{
+  (void)arg;
+  op_init();
+  op_register(ctx, &lie);
+}
+
+/* Of three kernels the second is wrong; the third only passes on what it is given. */
+static void test_compare_names_the_wrong_node(void **state)
+{
+  (void)state;
+  Ctx *ctx = ctx_new();
+  if (protect(ctx, lie_body, NULL)) fail_msg("%s", error_message(ctx));
+  lie_adds = 1;
+  World w = compile_text("def @main(%x: Tensor[(4), float32]) { nn.relu(test.lie(exp(%x))) }\n");
+  if (protect(w.ctx, wrong_node_body, &w)) fail_msg("%s", error_message(w.ctx));
+  close_world(&w);
+  op_unregister(&lie);
+  ctx_free(ctx);
+}
+
+/* ---- the configuration reaches the kernels ------------------------------------------------------------ */
+
+/* Vectors in the C source of a small model, compiled with or without tir.disable_vectorize. */
+static void vectors_body(Ctx *ctx, void *arg)
+{
+  bool *some = arg;
+  op_init();
+  Module *m = module_new(ctx);
+  graph_parse_module(m, "def @main(%x: Tensor[(64, 64), float32]) { add(nn.relu(%x), 1f) }\n", "test.relay");
+  PassContext *pc = pass_context_new(ctx);
+  pass_config_set(pc, "tir.disable_vectorize", *some ? "false" : "true");
+  Compiled *c = driver_compile(ctx, m, &(CompileOptions){.target = target_parse(ctx, "c"), .passes = pc});
+  *some = strstr(compiled_source(c, scratch(ctx), CODE_C), "vector_size") != NULL;
+  compiled_release(c);
+  pass_context_free(pc);
+  module_release(m);
+}
+
+static void test_disable_vectorize(void **state)
+{
+  (void)state;
+  for (int vectorize = 0; vectorize < 2; vectorize++) {
+    Ctx *ctx = ctx_new();
+    bool some = vectorize;
+    if (protect(ctx, vectors_body, &some)) fail_msg("%s", error_message(ctx));
+    assert_int_equal(some, vectorize);
+    ctx_free(ctx);
+  }
+}
+
 /* ---- threads and faults -------------------------------------------------------------------------------- */
 
 static void *run_in_thread(void *arg)
@@ -197,7 +278,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_mlp),     cmocka_unit_test(test_file),    cmocka_unit_test(test_program), cmocka_unit_test(test_storage),
-      cmocka_unit_test(test_compare), cmocka_unit_test(test_threads), cmocka_unit_test(test_faults),  cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_compare), cmocka_unit_test(test_compare_names_the_wrong_node), cmocka_unit_test(test_disable_vectorize), cmocka_unit_test(test_threads), cmocka_unit_test(test_faults),  cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

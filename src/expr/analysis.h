@@ -87,6 +87,8 @@ struct Analyzer {
   int16_t rule_from[E_NKINDS], rule_to[E_NKINDS];   /* where in the table the rules for a kind stand */
   int nbound;                /* counts bindings, for VarInfo.order */
   int fuel;                  /* steps a proof may still take */
+  int trials;                /* choices whose parts are being simplified under their conditions */
+  int trial_work;            /* nodes simplified since the outermost of them began */
   int cycles;                /* times simplification met itself; the tests want 0 */
 };
 
@@ -101,6 +103,10 @@ void analyzer_restore(Analyzer *, const Var *, const VarInfo *);
 /* Is it worth assuming?  Only what bounds integers helps, and assumptions nest a few deep at
  * most: under each of them everything is simplified anew. */
 bool assumption_helps(const Analyzer *, const Expr *cond);
+/* Around simplifying under assumptions; the work below the outermost one is bounded.  The end pops
+ * what was pushed since. */
+int trial_begin(Analyzer *);
+void trial_end(Analyzer *, int mark);
 /* Is e known to be true or false by assumption? */
 bool analyzer_known(Analyzer *, const Expr *cond, bool *value);
 

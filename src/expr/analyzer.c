@@ -255,7 +255,24 @@ static bool bounds_integers(const Expr *cond)
   return cond->nargs == 0 || dtype_is_int(cond->arg[0]->dtype);
 }
 
-bool assumption_helps(const Analyzer *a, const Expr *cond) { return a->levels.n < MAX_ASSUMED && bounds_integers(cond); }
+enum { TRIAL_WORK = 500 };
+
+bool assumption_helps(const Analyzer *a, const Expr *cond)
+{
+  return a->levels.n < MAX_ASSUMED && (a->trials == 0 || a->trial_work < TRIAL_WORK) && bounds_integers(cond);
+}
+
+int trial_begin(Analyzer *a)
+{
+  if (a->trials++ == 0) a->trial_work = 0;
+  return a->levels.n;
+}
+
+void trial_end(Analyzer *a, int mark)
+{
+  analyzer_pop(a, mark);
+  a->trials--;
+}
 
 int analyzer_push(Analyzer *a, const Expr *cond)
 {

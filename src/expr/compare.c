@@ -162,7 +162,7 @@ static int flatten(const Expr *e, ExprKind kind, int n, const Expr **out)
 /* parts[i] simplified under what the other parts imply about it. */
 static const Expr *in_context(Analyzer *a, ExprKind kind, int n, const Expr **part, int i)
 {
-  int mark = a->levels.n;
+  int mark = trial_begin(a);
   bool total = analyzer_shape(a, part[i])->total;
   for (int j = 0; j < n; j++) {
     if (j == i || expr_is_const(part[j]) || (j > i && !(total && analyzer_shape(a, part[j])->total))) continue;
@@ -170,7 +170,7 @@ static const Expr *in_context(Analyzer *a, ExprKind kind, int n, const Expr **pa
     analyzer_push(a, kind == E_AND ? part[j] : expr_not(a->m, part[j]));
   }
   const Expr *r = a->levels.n > mark ? expr_simplify(a, part[i]) : part[i];
-  analyzer_pop(a, mark);
+  trial_end(a, mark);
   return r;
 }
 

@@ -21,7 +21,11 @@
  * rules and writing a comparison or a remainder in its canonical way: each has a
  * direction (literals right; > to <; / to //; `//%` to `%//`; broadcasts and
  * ramps outwards) that nothing reverses, so for one size only finitely many of
- * them can follow each other. */
+ * them can follow each other.
+ *
+ * Time.  What is simplified under an assumption is simplified anew, so choices inside choices
+ * would double the work at every level.  After TRIAL_WORK nodes below one choice nothing more is
+ * assumed (assumption_helps): the rest costs a visit of each node for each level. */
 #include "expr/analysis.h"
 
 enum { SUM_NODES = 256 };     /* nodes of a nested sum taken apart before its parts are looked up */
@@ -201,9 +205,10 @@ static const Expr *simplify_under(Analyzer *a, const Expr *cond, bool value, con
   if (!lazy) e = expr_simplify(a, e);
   bool related = cond->dtype.lanes == 1 && cond->uses & e->uses && !(cond->kinds >> E_LOAD & 1) && e->nargs > 0 && assumption_helps(a, cond);
   if (!related || !(lazy || analyzer_shape(a, e)->total)) return expr_simplify(a, e);
-  int mark = analyzer_push(a, value ? cond : expr_not(a->m, cond));
+  int mark = trial_begin(a);
+  analyzer_push(a, value ? cond : expr_not(a->m, cond));
   const Expr *r = expr_simplify(a, e);
-  analyzer_pop(a, mark);
+  trial_end(a, mark);
   return r;
 }
 
@@ -275,6 +280,7 @@ const Expr *expr_simplify(Analyzer *a, const Expr *e)
   if (info->simple) return info->simple;
   if (info->busy) return a->cycles++, e;
   info->busy = true;
+  if (a->trials) a->trial_work++;
   const Expr *r = simplify_node(a, e);
   info->busy = false;
   analyzer_info(a, e)->simple = r;       /* the memory may have been dropped meanwhile */

@@ -57,6 +57,13 @@ static const Case cases[] = {
     {"n:size io:((n+31)//32) ii:(min(32, n - io*32))", "", "io*32 + ii < n", "True"},
     {"n:size io:((n+31)//32) ii:32", "io*32 + ii < n", "io*32 < n", "True"},
     {"n:size io:((n+31)//32)", "", "io*32 < n", "True"},
+    /* fuse, sizes known at run time */
+    {"n:size m:size f:(n*m)", "", "f//m < n", "True"},
+    {"n:size m:size f:(n*m)", "", "f%m < m", "True"},
+    {"n:size m:size f:(n*m)", "", "f//m < n + 1 and 0 <= f//m", "True"},
+    {"n:size m:size f:(n*m)", "", "n <= f//m", "False"},
+    {"n:size m:size f:(n*m)", "", "f//m < m", "f//m < m"},
+    {"n:size m:any f:(n*m)", "", "f//m < n", "f//m < n"},
     /* fuse */
     {"f:1024", "", "f//32*32 + f%32", "f"},
     {"f:4096", "", "f%64//32*32 + f%32", "f%64"},
@@ -328,6 +335,31 @@ static void graphs_are_not_trees(void **state)
   world_free(&w);
 }
 
+/* Choices inside choices, none of which can be decided: each level reads the one below twice. */
+static void nested_choices_are_cheap(void **state)
+{
+  enum { DEPTH = 60 };
+  (void)state;
+  Ctx *ctx = ctx_new();
+  Module *m = module_new(ctx);
+  const Var *v[4];
+  for (int i = 0; i < 4; i++) v[i] = var_new(m, (const char *[]){"a", "b", "c", "d"}[i], DT_I32, VAR_PLAIN);
+  const Expr *e = var_expr(v[0]);
+  for (int i = 0; i < DEPTH; i++) {
+    const Expr *cond = expr_binary(m, E_LT, expr_add(m, e, var_expr(v[i % 4])), expr_i32(m, 3 * i + 7));
+    e = expr_select(m, cond, expr_add(m, e, expr_i32(m, i)), expr_sub(m, var_expr(v[(i + 1) % 4]), e));
+  }
+  Scope scope = scope_begin(ctx);
+  mem_fail_after(ctx, 0);
+  const Expr *r = expr_simplify(analyzer_new(m, NULL), e);
+  int64_t made = mem_fail_after(ctx, 0);
+  if (made > 3000000) fail_msg("%lld allocations", (long long)made);
+  assert_true(r->kind == E_SELECT || r->nargs > 0);
+  scope_end(ctx, scope);
+  module_release(m);
+  ctx_free(ctx);
+}
+
 /* ---- every allocation may fail ----------------------------------------------------------- */
 
 static void much_work(Ctx *ctx, void *arg)
@@ -374,6 +406,7 @@ int main(void)
       cmocka_unit_test(let_is_seen_through),
       cmocka_unit_test(many_indices_are_cheap),
       cmocka_unit_test(graphs_are_not_trees),
+      cmocka_unit_test(nested_choices_are_cheap),
       cmocka_unit_test(out_of_memory_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

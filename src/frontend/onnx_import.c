@@ -381,6 +381,20 @@ static bool rank_differs(const Type *a, const Type *b)
   return a->kind == TY_TENSOR && b->kind == TY_TENSOR && (a->ndim != b->ndim || a->ndim < 0);
 }
 
+/* x, which has a meaning only where the condition is `value`: there it is left as it is, elsewhere the
+ * run is refused.  A slice along a new axis takes one item or none; squeezing wants one. */
+static const Node *only_where(Conv *c, const Node *cond, bool value, const Node *x)
+{
+  enum { MAX_RANK = 6 };
+  if (x->type->kind != TY_TENSOR || x->type->ndim < 0 || x->type->ndim > MAX_RANK)
+    conv_fail(c, ERR_UNSUPPORTED, "only one of the branches fits what follows, and that gives %s", type_text(scratch(c->m->ctx), x->type));
+  const Node *taken = cast_to(c, scalar_of(c, cond), DT_I64);
+  if (!value) taken = op2(c, "subtract", scalar(c, DT_I64, 1), taken, NULL);
+  const Node *wide = op1(c, "expand_dims", x, "axis:i,num_newaxis:i", 0, 2);
+  const Node *cut = slice_to(c, wide, 0, const_i64(c, 1, (int64_t[]){0}), op1(c, "expand_dims", taken, "axis:i", 0));
+  return squeeze(c, squeeze(c, cut, 0), 0);
+}
+
 /* Converts the If; true when the rest went with it. */
 static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, PNode *const *rest, Goal goal)
 {
@@ -400,8 +414,11 @@ static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, P
   ErrKind ka = try_rest(&a, &c, yes, f), kb = try_rest(&b, &c, no, f);
   if (ka != ERR_NONE && kb != ERR_NONE) error_reraise(im->ctx);
   const Node *both = ka == ERR_NONE && kb == ERR_NONE ? node_if(im->m, cond, node_tuple(im->m, goal.n, a.out), node_tuple(im->m, goal.n, b.out)) : NULL;
-  for (int i = 0; i < goal.n; i++)
-    if (!strmap_get(&f->values, goal.name[i])) frame_set(im, f, goal.name[i], both ? node_get(im->m, both, i) : ka == ERR_NONE ? a.out[i] : b.out[i]);
+  for (int i = 0; i < goal.n; i++) {
+    if (strmap_get(&f->values, goal.name[i])) continue;
+    bool first = ka == ERR_NONE;
+    frame_set(im, f, goal.name[i], both ? node_get(im->m, both, i) : only_where(&c, cond, first, first ? a.out[i] : b.out[i]));
+  }
   return true;
 }
 

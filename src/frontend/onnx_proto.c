@@ -228,7 +228,7 @@ static void *push_slots(Reader *r, const ProtoField *f, AnyVec *list, size_t n, 
     list->v = v;
     list->cap = cap;
   }
-  void *slot = list->v + (size_t)list->n * size;
+  void *slot = list->v ? list->v + (size_t)list->n * size : NULL;      /* NULL: room for none was asked for */
   list->n = want;
   return slot;
 }

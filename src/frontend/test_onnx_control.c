@@ -58,6 +58,46 @@ CASE(the_rest_follows_branches_of_different_rank)
   expect_floats(run_main(w, 2, (const RtValue *[]){rt_bool(w, false), x}), 0, NULL, FL(7));
 }
 
+typedef struct Taken {
+  World *w;
+  bool cond;
+} Taken;
+
+static void take_branch(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  const Taken *t = arg;
+  const RtValue *x = rt_floats(t->w, D(1, 3), FL(1, 2, 4));
+  expect_floats(run_main(t->w, 2, (const RtValue *[]){rt_bool(t->w, t->cond), x}), D(1, 1), FL(7));
+}
+
+/* Gemm takes matrices: what follows has no meaning for the branch that squeezes. */
+static void one_branch_fits(World *w, bool fits)
+{
+  Graph g = graph_new(w), yes = graph_new(w), no = graph_new(w);
+  Graph *flat = fits ? &no : &yes, *same = fits ? &yes : &no;
+  g_input(&g, "c", ONNX_BOOL, "");
+  g_input(&g, "x", ONNX_FLOAT, "1,3");
+  g_floats(&g, "ones", D(3, 1), FL(1, 1, 1));
+  g_ints(flat, "axis", 1, (int64_t[]){0});
+  g_node(flat, "Squeeze", "x,axis", "a");
+  g_output(flat, "a");
+  g_node(same, "Identity", "x", "b");
+  g_output(same, "b");
+  Text n = node_of(w, "If", "c", "h");
+  attr_g(w, &n, "then_branch", &yes);
+  attr_g(w, &n, "else_branch", &no);
+  g_add(&g, n);
+  g_node(&g, "Gemm", "h,ones", "y");
+  g_output(&g, "y");
+  import_graph_of(&g, 16);
+  take_branch(w->ctx, &(Taken){w, fits});
+  assert_int_not_equal(protect(w->ctx, take_branch, &(Taken){w, !fits}), ERR_NONE);
+}
+
+CASE(a_second_branch_that_does_not_fit_is_refused) { one_branch_fits(w, true); }
+CASE(a_first_branch_that_does_not_fit_is_refused) { one_branch_fits(w, false); }
+
 /* ---- Loop and Scan ----------------------------------------------------------------------------------- */
 
 /* state' = state * x (x from outside), until the count is reached; each state is collected. */
@@ -256,7 +296,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test(name)
   const struct CMUnitTest tests[] = {
-    T(if_takes_a_branch), T(the_rest_follows_branches_of_different_rank), T(a_loop_carries_and_collects), T(a_loop_may_not_run_at_all), T(a_state_that_grows),
+    T(if_takes_a_branch), T(the_rest_follows_branches_of_different_rank),
+    T(a_second_branch_that_does_not_fit_is_refused), T(a_first_branch_that_does_not_fit_is_refused), T(a_loop_carries_and_collects), T(a_loop_may_not_run_at_all), T(a_state_that_grows),
     T(a_scan_runs_over_an_axis), T(a_loop_without_an_end), T(a_function_is_put_in_place_with_its_attributes), T(a_function_that_calls_itself), T(external_data_is_read),
     T(external_data_above_the_folder), T(external_data_at_an_absolute_path), T(external_data_through_a_link), T(external_data_past_the_end),
     T(external_data_of_another_length), T(an_offset_that_is_no_number), T(external_data_that_is_missing),

@@ -166,15 +166,25 @@ static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, con
 
 /* ---- products ------------------------------------------------------------------------------------- */
 
+/* Share of the peak over rows whose number nobody knows beforehand, often few: whole tiles are computed
+ * (matmul.c), half of the last one for nothing on average. */
+static double open_speed(const Target *t, int64_t vectors, int64_t tile_rows)
+{
+  static const double ROWS = 16;
+  return tile_speed(t, vectors, 1, tile_rows, (Tile){1, 1, tile_rows}) * ROWS / (ROWS + (double)(tile_rows - 1) / 2);
+}
+
 /* Columns of a panel that divide n, or 0. */
-static int64_t panel_width(const Target *t, int bits, int64_t n)
+static int64_t panel_width(const Target *t, int bits, int64_t n, int64_t rows)
 {
   int64_t lanes = target_lanes(t, bits), best = 0;
   double top = 0;
   for (int64_t d = lanes; d <= 4 * lanes && d <= n; d++) {
-    int64_t vectors = block_vectors(d, lanes), rows = t->vector_registers * 3 / 4 / vectors;
-    if (n % d || rows < 1) continue;
-    double speed = tile_speed(t, vectors, 1, rows, (Tile){1, 1, rows}) * (double)d / (double)(vectors * lanes);
+    int64_t vectors = block_vectors(d, lanes);
+    if (n % d || vectors > t->vector_registers / 4) continue;
+    Tile k = tile_best(t, vectors, 1, 1, rows ? rows : 1 << 20);
+    double speed = rows ? tile_speed(t, vectors, 1, rows, k) : open_speed(t, vectors, k.x);
+    speed *= (double)d / (double)(vectors * lanes);
     if (speed <= top) continue;
     top = speed;
     best = d;
@@ -193,7 +203,7 @@ static bool alter_product(Module *m, const Target *t, const Node *call, AlteredC
   }
   if (x->kind != TY_TENSOR || x->ndim != 2 || w->ndim != 2 || !known(w->shape[0]) || !known(w->shape[1])) return false;
   if (x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
-  int64_t n = known(w->shape[turned ? 0 : 1]), width = panel_width(t, y->dtype.bits, n);
+  int64_t n = known(w->shape[turned ? 0 : 1]), width = panel_width(t, y->dtype.bits, n, known(x->shape[0]));
   if (!width || !alter_is_constant(m->ctx, call->arg[1])) return false;
   /* One row reads the weight once, straight ahead, as it lies. */
   if (known(x->shape[0]) == 1 && turned) return false;

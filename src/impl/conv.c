@@ -67,23 +67,45 @@ double conv_pack_cost(const Target *t, const Node *call)
 
 static const Expr *below(Module *m, const Expr *at, const Expr *extent) { return expr_binary(m, E_LT, at, extent); }
 
-/* weight (O, I, h, w) as (O / block, I, h, w, block), zeros behind the last channel. */
-static const Tensor *pack_weight(Module *m, const Tensor *w, int64_t block)
+static void axes_of(Module *m, int n, const Expr *const *shape, const char *const *names, const IterVar **axis, const Expr **at)
 {
-  const Buffer *b = w->buffer;
-  int64_t o = b->shape[0]->u.i, blocks = (o + block - 1) / block;
-  const Expr *shape[5] = {expr_i32(m, blocks), b->shape[1], b->shape[2], b->shape[3], expr_i32(m, block)};
-  static const char *const names[] = {"o", "i", "h", "w", "oo"};
-  const IterVar *axis[5];
-  const Expr *at[5];
-  for (int d = 0; d < 5; d++) {
+  for (int d = 0; d < n; d++) {
     axis[d] = itervar_new(m, var_new(m, names[d], DT_I32, VAR_PLAIN), expr_i32(m, 0), shape[d], ITER_SPATIAL, NULL);
     at[d] = var_expr(axis[d]->var);
   }
-  const Expr *channel = expr_add(m, expr_mul(m, at[0], expr_i32(m, block)), at[4]);
-  const Expr *value = te_read(m, w, 4, (const Expr *[]){channel, at[1], at[2], at[3]});
+}
+
+/* weight (O, I, h, w) as (O / block, I / inner, h, w, inner, block), or without `inner` where that is 1; zeros behind
+ * the last output channel. */
+static const Tensor *pack_weight(Module *m, const Tensor *w, int64_t block, int64_t inner)
+{
+  const Buffer *b = w->buffer;
+  int64_t o = b->shape[0]->u.i, blocks = (o + block - 1) / block;
+  int n = inner > 1 ? 6 : 5;
+  const Expr *shape[6] = {expr_i32(m, blocks), expr_i32(m, b->shape[1]->u.i / inner), b->shape[2], b->shape[3], expr_i32(m, inner)};
+  shape[n - 1] = expr_i32(m, block);
+  static const char *const names[] = {"o", "i", "h", "w", "ii", "oo"};
+  const IterVar *axis[6];
+  const Expr *at[6];
+  axes_of(m, n, shape, names, axis, at);
+  const Expr *channel = expr_add(m, expr_mul(m, at[0], expr_i32(m, block)), at[n - 1]);
+  const Expr *from = inner > 1 ? expr_add(m, expr_mul(m, at[1], expr_i32(m, inner)), at[4]) : at[1];
+  const Expr *value = te_read(m, w, 4, (const Expr *[]){channel, from, at[2], at[3]});
   if (o % block) value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){below(m, channel, b->shape[0]), value, expr_const(m, b->dtype, 0)});
-  return &te_compute(m, "weight_pack", "injective", 5, shape, axis, 1, &value, NULL)->out[0];
+  return &te_compute(m, "weight_pack", "injective", n, shape, axis, 1, &value, NULL)->out[0];
+}
+
+/* data (n, C, h, w) as (n, C / block, h, w, block). */
+static const Tensor *pack_data(Module *m, const Tensor *x, int64_t block)
+{
+  const Buffer *b = x->buffer;
+  const Expr *size = expr_i32(m, block), *shape[5] = {b->shape[0], expr_i32(m, b->shape[1]->u.i / block), b->shape[2], b->shape[3], size};
+  static const char *const names[] = {"n", "c", "h", "w", "cc"};
+  const IterVar *axis[5];
+  const Expr *at[5];
+  axes_of(m, 5, shape, names, axis, at);
+  const Expr *value = te_read(m, x, 4, (const Expr *[]){at[0], expr_add(m, expr_mul(m, at[1], size), at[4]), at[2], at[3]});
+  return &te_compute(m, "data_pack", "injective", 5, shape, axis, 1, &value, NULL)->out[0];
 }
 
 static const Tensor *unpack_output(Module *m, const Tensor *five, const Type *out, int64_t block)
@@ -91,10 +113,7 @@ static const Tensor *unpack_output(Module *m, const Tensor *five, const Type *ou
   static const char *const names[] = {"n", "c", "h", "w"};
   const IterVar *axis[4];
   const Expr *at[4];
-  for (int d = 0; d < 4; d++) {
-    axis[d] = itervar_new(m, var_new(m, names[d], DT_I32, VAR_PLAIN), expr_i32(m, 0), out->shape[d], ITER_SPATIAL, NULL);
-    at[d] = var_expr(axis[d]->var);
-  }
+  axes_of(m, 4, out->shape, names, axis, at);
   const Expr *b = expr_i32(m, block);
   const Expr *value = te_read(m, five, 5, (const Expr *[]){at[0], expr_floordiv(m, at[1], b), at[2], at[3], expr_floormod(m, at[1], b)});
   return &te_compute(m, "conv2d_unpack", "injective", 4, out->shape, axis, 1, &value, NULL)->out[0];
@@ -105,16 +124,19 @@ void conv_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   Module *m = c->m;
   int64_t block = target_lanes(t, c->out->dtype.bits), o = dim(c->out, 1);
   while (block > 4 && block / 2 >= o) block /= 2;
+  int64_t channels = dim(c->arg[1], 1), inner = channels % block ? 1 : block;
   Conv2DAttrs *a = attrs_copy(m, &Conv2D_attrs, c->attrs);
-  a->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "o", block);
+  if (inner > 1) a->data_layout = arena_printf(m->arena, "NCHW%" PRId64 "c", inner);
+  a->kernel_layout = inner > 1 ? arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", inner, block) : arena_printf(m->arena, "OIHW%" PRId64 "o", block);
   a->out_layout = arena_printf(m->arena, "NCHW%" PRId64 "c", block);
   a->channels = 0;
-  const Tensor *weight = pack_weight(m, in[1], block);
-  const Type *types[2] = {c->arg[0], type_tensor(m, weight->buffer->dtype, 5, weight->buffer->shape)};
+  const Tensor *weight = pack_weight(m, in[1], block, inner), *data = inner > 1 ? pack_data(m, in[0], inner) : in[0];
+  const Type *types[2] = {type_tensor(m, data->buffer->dtype, data->buffer->ndim, data->buffer->shape),
+                          type_tensor(m, weight->buffer->dtype, weight->buffer->ndim, weight->buffer->shape)};
   const Expr *shape[5] = {c->out->shape[0], expr_i32(m, (o + block - 1) / block), c->out->shape[2], c->out->shape[3], expr_i32(m, block)};
   OpCall five = {.m = m, .op = c->op, .attrs = a, .nargs = 2, .arg = types, .out = type_tensor(m, c->out->dtype, 5, shape), .name = c->name};
   const Tensor *result;
-  c->op->compute(&five, (const Tensor *const[]){in[0], weight}, &result);
+  c->op->compute(&five, (const Tensor *const[]){data, weight}, &result);
   *out = unpack_output(m, result, c->out, block);
 }
 

@@ -198,7 +198,7 @@ static int transposed_run(const Nest *n, const Run *run, int nrun)
   for (int a = 0; a < n->naccess; a++) {
     if (n->access[a].write || v->stride[a] == 0 || v->stride[a] == 1) continue;
     for (int k = nrun - 2; k >= 0; k--)
-      if (run_loop(n, &run[k])->stride[a] == 1 && run[k].extent >= 4) return k;
+      if (run_loop(n, &run[k])->stride[a] == 1 && (!run[k].extent || run[k].extent >= 4)) return k;
   }
   return -1;
 }
@@ -249,7 +249,7 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
   }
   LoopRV inner = loop[nrun - 1];
   int64_t extent = run[nrun - 1].extent;
-  if (turned >= 0 && contiguous && extent >= lanes) {
+  if (turned >= 0 && contiguous && (!extent || extent >= lanes)) {
     schedule_turned(g, n, loop, nrun, turned, lanes, threads);
     return;
   }

@@ -115,6 +115,7 @@ bool matmul_fits(const Target *, const Node *call);
 double matmul_cost(const Target *, const Node *call);
 void matmul_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 bool dense_pack_fits(const Target *, const Node *call);
+void dense_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void matmul_schedule(ImplGroup *);
 
 /* ---- alter.c ------------------------------------------------------------------------------- */

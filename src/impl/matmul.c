@@ -17,6 +17,8 @@ typedef struct Product {
   int64_t m, n, k;           /* 0: not known */
 } Product;
 
+enum { MANY_ROWS = 1 << 20 };                           /* stands for rows that are not known */
+
 static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
 
 static Product product_of(const OpDef *op, const void *attrs, const Type *a, const Type *b, const Type *out)
@@ -118,6 +120,34 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   *out = &te_compute(m, "matmul", "matmul", nd, ty->shape, axis, 1, &body, NULL)->out[0];
 }
 
+/* Rows that nobody knows beforehand: whole tiles are computed, the last row again where there is none left, and only
+ * what is wanted is stored. */
+void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  Module *m = c->m;
+  const Type *ty = c->out;
+  const Expr *rows = ty->shape[0], *columns = ty->shape[1];
+  const Buffer *a = in[0]->buffer, *b = in[1]->buffer;
+  if (known(rows) || b->ndim != 3 || !known(b->shape[2]) || !dtype_eq(a->dtype, ty->dtype) || !dtype_eq(b->dtype, ty->dtype) || ty->dtype.bits < 32) {
+    c->op->compute(c, in, out);
+    return;
+  }
+  const Expr *w = b->shape[2];
+  int64_t height = tile_best(t, block_vectors(known(w), target_lanes(t, ty->dtype.bits)), 1, 1, MANY_ROWS).x;
+  const Expr *x = expr_i32(m, height), *tiles = expr_floordiv(m, expr_add(m, rows, expr_i32(m, height - 1)), x);
+  const Expr *shape[] = {expr_mul(m, tiles, x), columns};
+  const IterVar *axis[2], *copy[2], *sum;
+  const Expr *i = axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]), *j = axis_of(m, "j", columns, ITER_SPATIAL, &axis[1]);
+  const Expr *k = axis_of(m, "k", b->shape[1], ITER_REDUCE, &sum);
+  const Expr *at[] = {expr_min(m, i, expr_sub(m, rows, expr_i32(m, 1))), k}, *from[] = {expr_floordiv(m, j, w), k, expr_floormod(m, j, w)};
+  const Expr *term = expr_mul(m, te_read(m, in[0], 2, at), te_read(m, in[1], 3, from));
+  const Expr *body = expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
+  const Tensor *all = &te_compute(m, "tiles", "matmul", 2, shape, axis, 1, &body, NULL)->out[0];
+  const Expr *here[] = {axis_of(m, "i", rows, ITER_SPATIAL, &copy[0]), axis_of(m, "j", columns, ITER_SPATIAL, &copy[1])};
+  const Expr *value = te_read(m, all, 2, here);
+  *out = &te_compute(m, "dense_pack", "injective", 2, ty->shape, copy, 1, &value, NULL)->out[0];
+}
+
 /* ---- the schedule ------------------------------------------------------------------------------------ */
 
 /* Columns of a panel: as the packed operand has them, else by the target. */
@@ -130,20 +160,59 @@ static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
   return tile_columns(g->target, n->bits, columns ? columns : 1024);
 }
 
-/* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level
- * cache together.  A round adds to the result in memory, which pays because a is read from near by then, once for
- * each panel.  Rows beyond some hundred would not fit anyhow. */
-static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t width, int64_t k)
+/* Do a tile's rows, k elements apart, meet in too few sets of the first-level cache?  Rows a multiple of
+ * a way's size apart all fall into one set. */
+static bool rows_collide(const Target *t, int bits, int64_t tile_rows, int64_t k)
 {
-  enum { MOST_ROWS = 192, LEAST = 256 };
-  int64_t r = rows && rows < MOST_ROWS ? rows : rows ? MOST_ROWS : 128;
-  for (int64_t n = 1; k / n >= LEAST; n++)
+  enum { WAYS = 8, LINE = 64 };
+  int64_t sets = t->l1_bytes / WAYS / LINE, lines = k * (bits / 8) / LINE, apart = 1;
+  if (k * (bits / 8) % LINE || sets < 1) return false;
+  while (apart < sets && (lines * apart) % sets) apart++;        /* sets that the rows reach */
+  return (tile_rows + apart - 1) / apart > WAYS - 2;
+}
+
+/* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level
+ * cache together, or the rows collide in the first.  A round adds to the result in memory and reads a copy of its part
+ * of a, which pays because a is then near while the panels pass by.  Rows beyond some hundred would not fit anyhow. */
+static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_rows, int64_t width, int64_t columns, int64_t k)
+{
+  enum { MOST_ROWS = 192, USUAL_ROWS = 128, LEAST = 256, FEW_PANELS = 4 };
+  int64_t r = !rows ? USUAL_ROWS : rows < MOST_ROWS ? rows : MOST_ROWS;
+  if (columns / width < FEW_PANELS || (rows && rows <= tile_rows)) return 1;
+  for (int64_t n = rows_collide(t, bits, tile_rows, k) ? 2 : 1; k / n >= LEAST; n++)
     if (k % n == 0 && (r + 2 * width) * (k / n) * (bits / 8) <= t->l2_bytes * 3 / 4) return n;
   return 1;
 }
 
+typedef struct FetchTry {
+  ImplGroup *g;
+  BlockRV block;
+  int read;
+  LoopRV loop;
+  int64_t distance;
+} FetchTry;
+
+static void fetch_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  FetchTry *t = arg;
+  sched_prefetch(t->g->s, t->block, t->read, t->loop, t->distance);
+}
+
+/* The next panel comes in from memory while this one is multiplied: `tiles` steps of the loop share a panel. */
+static void fetch_next_panel(ImplGroup *g, const Nest *n, LoopRV loop, int64_t tiles)
+{
+  const Block *b = sched_block_stmt(g->s, n->rv)->u.block;
+  for (int i = 0; i < b->nreads; i++) {
+    const Buffer *r = b->reads[i].buffer;
+    if (r->ndim != 3 || known(r->shape[0]) < 4) continue;
+    FetchTry t = {g, n->rv, i, loop, tiles};
+    group_try(g, fetch_body, &t);
+    return;
+  }
+}
+
 typedef struct Loops {
-  int64_t rows, columns, width;
   LoopRV co, ci, ro, ri;                               /* tiles and inside: columns, rows */
   Tile tile;
 } Loops;
@@ -183,8 +252,8 @@ static void schedule_rounds(ImplGroup *g, const Nest *n, Loops *l, int64_t round
   LoopRV *first;
   int nz = sched_get_loops(g->s, zero, g->arena, &first);
   sched_vectorize(g->s, first[nz - 1]);
-  if (cost_threads(g->target, 2 * n->iterations, 0) > 1)
-    sched_parallel(g->s, l->rows % l->tile.x ? l->co : sched_fuse(g->s, 2, (const LoopRV[]){l->co, l->ro}, true));
+  if (cost_threads(g->target, 2 * n->iterations, 0) > 1) sched_parallel(g->s, l->co);
+  fetch_next_panel(g, n, l->co, 1);
   generic_rest(g);
 }
 
@@ -198,7 +267,7 @@ void matmul_schedule(ImplGroup *g)
   if (ns < 1 || !n->plain || !n->loop[ns].reduce) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, sum");
   int64_t rows = ns > 1 ? n->loop[ns - 2].extent : 1, columns = n->loop[ns - 1].extent, width = panel_width(g, n, columns);
   int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(width, lanes);
-  Tile tile = tile_best(g->target, vectors, 1, 1, rows ? rows : 1 << 20);
+  Tile tile = tile_best(g->target, vectors, 1, 1, rows ? rows : MANY_ROWS);
   LoopRV order[NEST_LOOPS + 4], ri = {-1}, ci, step = {-1};
   int k = 0, outer;
   for (int i = 0; i < ns - 2; i++) order[k++] = n->loop[i].rv;
@@ -207,9 +276,9 @@ void matmul_schedule(ImplGroup *g)
   /* The loop with a tail stands inside, so that the threads share whole tiles. */
   bool row_tail = !rows || rows % tile.x, column_tail = !columns || columns % width;
   bool rows_first = ns > 1 && column_tail && !row_tail;
-  int64_t rounds = ns == 2 && n->loop[ns].extent && !column_tail ? sum_rounds(g->target, n->bits, rows, width, n->loop[ns].extent) : 1;
+  int64_t rounds = ns == 2 && rows && n->loop[ns].extent && !column_tail ? sum_rounds(g->target, n->bits, rows, tile.x, width, columns, n->loop[ns].extent) : 1;
   if (rounds > 1) {
-    schedule_rounds(g, n, &(Loops){rows, columns, width, co, ci, ro, ri, tile}, rounds, vectors);
+    schedule_rounds(g, n, &(Loops){co, ci, ro, ri, tile}, rounds, vectors);
     return;
   }
   order[k++] = rows_first ? ro : co;
@@ -233,6 +302,8 @@ void matmul_schedule(ImplGroup *g)
   sched_decompose_reduction(g->s, product, order[outer]);
   int shared = outer;
   if (ns > 1 && (row_tail || column_tail)) shared--;
-  if (cost_threads(g->target, 2 * n->iterations, 0) > 1) sched_parallel(g->s, shared > 1 ? sched_fuse(g->s, shared, order, true) : order[0]);
+  if (shared > 1 && cost_threads(g->target, 2 * n->iterations, 0) > 1) order[0] = sched_fuse(g->s, shared, order, true);
+  if (cost_threads(g->target, 2 * n->iterations, 0) > 1) sched_parallel(g->s, order[0]);
+  if (ns == 2 && rows && !rows_first) fetch_next_panel(g, n, order[0], shared > 1 ? (rows + tile.x - 1) / tile.x : 1);
   generic_rest(g);
 }

@@ -4,11 +4,14 @@
  * registers.  One step of the sum loads y * x elements, broadcast, and o * vectors vectors. */
 #include "impl/internal.h"
 
+/* Where a multiply-add takes one element of a vector, as many steps as a vector has elements share a load. */
+static double elements_loaded(const Target *t, Tile k) { return (double)(k.y * k.x) / (t->broadcast_load ? 1 : target_lanes(t, 32)); }
+
 /* Cycles of one step of the sum.  Loads do not go at two a cycle while lines come into the cache. */
-static double step_cycles(int64_t vectors, Tile k)
+static double step_cycles(const Target *t, int64_t vectors, Tile k)
 {
   static const double PIPES = 2, LATENCY = 4.5, FAR = 2.5, LOADS = 1.4;
-  double sums = (double)(k.o * k.y * k.x * vectors), loads = (double)(k.y * k.x + k.o * vectors), far = FAR * (double)(k.o * vectors);
+  double sums = (double)(k.o * k.y * k.x * vectors), loads = elements_loaded(t, k) + (double)(k.o * vectors), far = FAR * (double)(k.o * vectors);
   double cycles = sums / PIPES;
   if (loads / LOADS > cycles) cycles = loads / LOADS;
   if (LATENCY > cycles) cycles = LATENCY;
@@ -23,10 +26,10 @@ double tile_speed(const Target *t, int64_t vectors, int64_t oy, int64_t ox, Tile
   int64_t sums = k.o * k.y * k.x * vectors;
   if (sums > t->vector_registers - 4 || sums + k.o * vectors + 2 > t->vector_registers) return 0;
   int64_t ny = oy / k.y, nx = ox / k.x, ry = oy % k.y, rx = ox % k.x;
-  double cycles = (double)(ny * nx) * step_cycles(vectors, k);
-  if (rx) cycles += (double)ny * step_cycles(vectors, (Tile){k.o, k.y, rx});
-  if (ry) cycles += (double)nx * step_cycles(vectors, (Tile){k.o, ry, k.x});
-  if (rx && ry) cycles += step_cycles(vectors, (Tile){k.o, ry, rx});
+  double cycles = (double)(ny * nx) * step_cycles(t, vectors, k);
+  if (rx) cycles += (double)ny * step_cycles(t, vectors, (Tile){k.o, k.y, rx});
+  if (ry) cycles += (double)nx * step_cycles(t, vectors, (Tile){k.o, ry, k.x});
+  if (rx && ry) cycles += step_cycles(t, vectors, (Tile){k.o, ry, rx});
   return (double)(k.o * oy * ox * vectors) / 2 / cycles * (rx ? 0.97 : 1) * (ry ? 0.97 : 1);
 }
 
@@ -38,6 +41,8 @@ Tile tile_best(const Target *t, int64_t vectors, int64_t blocks, int64_t oy, int
     for (int64_t y = 1; y <= 4 && y <= oy; y++)
       for (int64_t x = 1; x <= ox && x <= t->vector_registers; x++) {
         if (blocks % o || (oy % y && x != ox)) continue;       /* tails on one side only */
+        /* Vectors of elements stay in registers for several steps. */
+        if (!t->broadcast_load && (o * vectors + 1) * (y * x + 1) + 1 > t->vector_registers) continue;
         double speed = tile_speed(t, vectors, oy, ox, (Tile){o, y, x});
         if (speed <= top) continue;
         top = speed;

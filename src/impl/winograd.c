@@ -4,7 +4,9 @@
  *   for eps, nu:               a matrix product, tiles by output channels, in register tiles   threads
  *   for channel block, row of tiles: transform back, epilogue, store                          threads
  *
- * The transformations are written out; their matrices have become sums without zeros. */
+ * The transformations are written out; their matrices have become sums without zeros.  Where the
+ * weight stays in the second-level cache and the transformed data would not, bands of tiles go through
+ * all three stages one after the other, each thread with its own. */
 #include "impl/internal.h"
 #include "op/nn.h"
 
@@ -33,62 +35,105 @@ static void write_out(ImplGroup *g, BlockRV block, int from)
   sched_vectorize(g->s, loop[n - 1]);
 }
 
-static void transform_data(ImplGroup *g)
+/* Channels in vectors of the machine: the transformations keep whole tiles of them in registers. */
+static LoopRV split_vectors(ImplGroup *g, LoopRV channels, LoopRV *inner)
 {
-  BlockRV rows = stage_block(g, "data_rows"), tiles = stage_block(g, "data_tiles");
-  LoopRV *l;
-  sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co p ci */
-  LoopRV order[] = {l[2], l[3], l[0], l[1], l[4]};
-  sched_reorder(g->s, 5, order);
-  sched_compute_at(g->s, rows, order[1], false, -1);
-  sched_set_scope(g->s, rows, 0, "local");
-  write_out(g, rows, 2);
-  write_out(g, tiles, 2);
-  sched_parallel(g->s, sched_fuse(g->s, 2, order, true));
+  const Expr *extent = sched_loop_stmt(g->s, channels)->u.loop.extent;
+  int64_t lanes = target_lanes(g->target, 32), n = extent->kind == E_INT ? extent->u.i : lanes;
+  return split_by(g, channels, n % lanes ? n : lanes, inner);
 }
 
-static void multiply(ImplGroup *g)
+/* The loop over bands stands around all stages (`band` 1), or each stage has its own loops (0). */
+static void transform_data(ImplGroup *g, int band)
+{
+  BlockRV rows = stage_block(g, "data_rows"), tiles = stage_block(g, "data_tiles");
+  LoopRV *l, ci;
+  sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co p ci */
+  l += band;
+  LoopRV co = split_vectors(g, l[4], &ci), order[] = {l[2], l[3], co, l[0], l[1], ci};
+  sched_reorder(g->s, 6, order);
+  sched_compute_at(g->s, rows, co, true, -1);
+  sched_set_scope(g->s, rows, 0, "local");
+  write_out(g, rows, band + 3);
+  write_out(g, tiles, band + 3);
+  LoopRV all = sched_fuse(g->s, 2, order, true);
+  if (!band) sched_parallel(g->s, all);
+}
+
+static void multiply(ImplGroup *g, int band)
 {
   BlockRV product = group_sum(g);
   Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, product, n);                               /* eps nu oo p oi, rco rci */
-  if (n->n != 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
-  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(n->loop[4].extent, lanes), p = n->loop[3].extent;
-  Tile tile = tile_best(g->target, vectors, n->loop[2].extent, 1, p ? p : 1 << 20);
-  LoopRV oi, pi, step, oo = split_by(g, n->loop[2].rv, tile.o, &oi), po = split_by(g, n->loop[3].rv, tile.x, &pi);
-  int64_t steps = tile_steps(tile.o * tile.x * vectors, n->loop[6].extent);
-  LoopRV ci = split_by(g, n->loop[6].rv, steps, &step);
-  LoopRV order[] = {n->loop[0].rv, n->loop[1].rv, oo, po, n->loop[5].rv, ci, step, pi, oi, n->loop[4].rv};
+  if (n->n != band + 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
+  const NestLoop *l = n->loop + band;
+  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(l[4].extent, lanes), p = l[3].extent;
+  Tile tile = tile_best(g->target, vectors, l[2].extent, 1, p ? p : 1 << 20);
+  LoopRV oi, pi, step, oo = split_by(g, l[2].rv, tile.o, &oi), po = split_by(g, l[3].rv, tile.x, &pi);
+  int64_t steps = tile_steps(tile.o * tile.x * vectors, l[6].extent);
+  LoopRV ci = split_by(g, l[6].rv, steps, &step);
+  LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, ci, step, pi, oi, l[4].rv};
   sched_reorder(g->s, 10, order);
   BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
   sched_reverse_compute_at(g->s, store, po, true, -1);
-  write_out(g, store, 4);
+  write_out(g, store, band + 4);
   sched_unroll(g->s, step), sched_unroll(g->s, oi), sched_unroll(g->s, pi);
-  sched_vectorize(g->s, n->loop[4].rv);
+  sched_vectorize(g->s, l[4].rv);
   sched_decompose_reduction(g->s, product, order[4]);
-  sched_parallel(g->s, sched_fuse(g->s, 3, order, true));
+  LoopRV all = sched_fuse(g->s, 3, order, true);
+  if (!band) sched_parallel(g->s, all);
+}
+
+/* Rows of tiles in a band, a divisor of all of which the product's register tile leaves no rest; 0: no bands. */
+static int64_t band_rows(ImplGroup *g, int64_t tile)
+{
+  const Type *x = g->anchor->arg[0]->type, *w = g->anchor->arg[1]->type, *y = g->anchor->type;
+  const Target *t = g->target;
+  int64_t cache = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19, weight = dtype_bytes(w->dtype), best = 0;
+  for (int d = 0; d < 5; d++) weight *= w->shape[d]->u.i;
+  int64_t blocks = y->shape[1]->u.i, block = y->shape[4]->u.i, vectors = block_vectors(block, target_lanes(t, y->dtype.bits));
+  int64_t rows = (y->shape[2]->u.i + tile - 1) / tile, across = (y->shape[3]->u.i + tile - 1) / tile;
+  int64_t row = across * (tile + 2) * (tile + 2) * dtype_bytes(y->dtype) * (x->shape[1]->u.i * x->shape[4]->u.i + blocks * block);
+  if (8 * weight > 5 * cache || rows * row < cache / 2 || 2 * rows < t->num_cores) return 0;
+  for (int64_t r = 1; r < rows; r++) {
+    if (rows % r || 2 * r * row > cache || (r * across) % tile_best(t, vectors, blocks, 1, r * across).x) continue;
+    if (!best || (r * row <= cache / 4 && rows / r >= 4 * t->num_cores)) best = r;
+  }
+  return best;
 }
 
 static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
 {
   BlockRV rows = stage_block(g, "out_rows"), tiles = stage_block(g, "out_tiles");
-  LoopRV *l, hi, wi;
+  LoopRV *l, hi, wi, hb;
   int n = sched_get_loops(g->s, last, g->arena, &l);      /* n oo h w oi */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "what follows the convolution is not over NCHWc");
-  int64_t height = 0;
+  int64_t height = 0, band = band_rows(g, tile);
   const Expr *h = sched_loop_stmt(g->s, l[2])->u.loop.extent;
   if (h->kind == E_INT) height = h->u.i;
-  LoopRV oi = l[4], ho = split_by(g, l[2], tile, &hi), wo = split_by(g, l[3], tile, &wi);
-  LoopRV order[] = {l[0], l[1], ho, wo, hi, wi, oi};
-  sched_reorder(g->s, 7, order);
-  sched_compute_at(g->s, tiles, wo, false, -1);
-  sched_compute_at(g->s, rows, wo, false, -1);
+  LoopRV oi, ov = split_vectors(g, l[4], &oi), ho = split_by(g, l[2], tile, &hi), wo = split_by(g, l[3], tile, &wi);
+  LoopRV outer = split_by(g, ho, band ? band : (height + tile - 1) / tile, &hb);
+  LoopRV order[] = {l[0], outer, l[1], hb, wo, ov, hi, wi, oi};
+  sched_reorder(g->s, 9, order);
+  sched_compute_at(g->s, tiles, ov, true, -1);
+  sched_compute_at(g->s, rows, ov, true, -1);
   sched_set_scope(g->s, tiles, 0, "local");
   sched_set_scope(g->s, rows, 0, "local");
-  write_out(g, rows, 4);
-  write_out(g, tiles, 4);
-  write_out(g, last, 4);
-  sched_parallel(g->s, sched_fuse(g->s, height && height % tile == 0 ? 3 : 2, order, true));
+  if (band) {
+    BlockRV pad = stage_block(g, "data_pad");
+    sched_compute_at(g->s, group_sum(g), outer, true, -1);
+    sched_compute_at(g->s, stage_block(g, "data_tiles"), outer, true, -1);
+    sched_compute_at(g->s, stage_block(g, "data_rows"), outer, true, -1);
+    sched_compute_at(g->s, pad, outer, true, -1);
+    sched_parallel(g->s, sched_fuse(g->s, 2, order, true));
+    generic_block(g, pad, 1, false);
+  }
+  multiply(g, band ? 1 : 0);
+  transform_data(g, band ? 1 : 0);
+  write_out(g, rows, band ? 5 : 6);
+  write_out(g, tiles, band ? 5 : 6);
+  write_out(g, last, band ? 5 : 6);
+  if (!band) sched_parallel(g->s, sched_fuse(g->s, height && height % tile == 0 ? 4 : 3, order, true));
 }
 
 /* The blocks behind the convolution put together into one. */
@@ -112,8 +157,6 @@ void winograd_schedule(ImplGroup *g)
   const WinogradAttrs *a = g->anchor->u.call.attrs;
   BlockRV last = last_block(g);
   transform_output(g, last, a->tile_size);
-  multiply(g);
-  transform_data(g);
   generic_rest(g);
 }
 

@@ -184,7 +184,7 @@ static void im2col_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   const Buffer *x = in[0]->buffer;
   Columns q = columns_of(c, c->attrs, x->ndim - 2, (const Expr *const *)x->shape + 2);
   Stage s = nn_stage(m, 3, c->out->shape, "n k l");
-  const Expr *elements = expr_i32(m, q.elements), *ke[COLUMN_DIMS], *k[COLUMN_DIMS], *l[COLUMN_DIMS], *index[NN_MAX_DIM], *cond = NULL;
+  const Expr *elements = expr_i32(m, q.elements), *ke[COLUMN_DIMS] = {0}, *k[COLUMN_DIMS], *l[COLUMN_DIMS], *index[NN_MAX_DIM], *cond = NULL;
   kernel_extents(m, &q, ke);
   unravel(&s, expr_floormod(m, s.at[1], elements), q.dims, ke, k);
   unravel(&s, s.at[2], q.dims, q.windows, l);

@@ -94,7 +94,7 @@ static const Tensor *pad_tiles(Module *m, Blocked *v, const Tensor *x)
 
 static const Tensor *transform_data(Module *m, Blocked *v, const Tensor *pad)
 {
-  const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *cb = expr_i32(m, v->cb), *e[WINOGRAD_MAX];
+  const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *cb = expr_i32(m, v->cb), *e[WINOGRAD_MAX] = {0};
   Stage s = nn_stage(m, 5, (const Expr *[]){v->co, v->p, alpha, alpha, cb}, "co p eps j ci");
   const Expr *w = expr_floormod(m, s.at[1], v->tiles[1]), *h = expr_floormod(m, expr_floordiv(m, s.at[1], v->tiles[1]), v->tiles[0]);
   const Expr *n = expr_floordiv(m, s.at[1], nn_simplify(m, expr_mul(m, v->tiles[0], v->tiles[1])));
@@ -119,7 +119,7 @@ static const Tensor *multiply_tiles(Module *m, Blocked *v, const Tensor *u, cons
 
 static const Tensor *transform_output(Module *m, Blocked *v, const Tensor *product)
 {
-  const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *ob = expr_i32(m, v->ob), *e[WINOGRAD_MAX];
+  const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *ob = expr_i32(m, v->ob), *e[WINOGRAD_MAX] = {0};
   Stage s = nn_stage(m, 5, (const Expr *[]){v->oo, v->p, tile, alpha, ob}, "oo p vh nu oi");
   for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, product, (const Expr *[]){expr_i32(m, i), s.at[3], s.at[0], s.at[1], s.at[4]});
   const Tensor *rows = nn_finish(&s, "out_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, s.at[2], e));

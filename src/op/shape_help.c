@@ -130,7 +130,10 @@ static Group next_group(Module *m, int nin, const Expr *const *in, int nout, con
 
 const Expr *const *emit_reshape_index(Module *m, int nin, const Expr *const *in, int nout, const Expr *const *out, const Expr *const *index)
 {
+  static const Expr *const none[1];            /* a scalar may come without a list */
   const Expr **at = arena_array(m->arena, const Expr *, nin);
+  if (!nin) in = none;
+  if (!nout) out = index = none;
   for (int i = 0, o = 0; i < nin || o < nout;) {
     Group g = next_group(m, nin, in, nout, out, i, o);
     if (g.i1 - g.i0 == 1 && g.o1 - g.o0 == 1) at[g.i0] = index[g.o0];

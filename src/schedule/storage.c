@@ -78,7 +78,7 @@ typedef struct Fetch {
 } Fetch;
 
 /* prefetch(&A[v0, v1, …]) for one element of each cache line. */
-static Stmt *fetch_block(Fetch *v, const Var **vars)
+static Stmt *fetch_block(Fetch *v, const Var **vars, int locality)
 {
   Sched *s = v->s;
   const Buffer *b = v->box.buffer;
@@ -89,7 +89,7 @@ static Stmt *fetch_block(Fetch *v, const Var **vars)
   }
   const Expr *load = expr_load(s->m, b, b->ndim, at);
   const Expr *address = expr_call(s->m, DT_PTR, IN_ADDRESS_OF, 1, &load);
-  const Expr *args[] = {address, expr_i32(s->m, 0), expr_i32(s->m, 3), expr_i32(s->m, 1)};
+  const Expr *args[] = {address, expr_i32(s->m, 0), expr_i32(s->m, locality), expr_i32(s->m, 1)};
   Stmt *body = stmt_eval(s->m, expr_call(s->m, DT_NONE, IN_PREFETCH, 4, args));
   return plain_block(s, arena_printf(scratch(s->ctx), "%s_prefetch", b->name), b->ndim, vars, b->shape, body);
 }
@@ -99,7 +99,7 @@ static Stmt *fetch_nest(Fetch *v)
   Sched *s = v->s;
   const Buffer *b = v->box.buffer;
   const Var *step = LOOPVAR(v->loop), **vars = arena_array(scratch(s->ctx), const Var *, b->ndim);
-  Stmt *block = fetch_block(v, vars), *nest = block;
+  Stmt *block = fetch_block(v, vars, 3), *nest = block;
   Block *k = BLOCK(block);
   const Expr *ahead = expr_add(s->m, var_expr(step), const_like(s, var_expr(step), v->distance));
   const Expr *end = expr_add(s->m, v->loop->u.loop.min, v->loop->u.loop.extent);
@@ -127,6 +127,71 @@ static Stmt *fetch_nest(Fetch *v)
   return nest;
 }
 
+/* Does the region change only every `distance` steps of the loop? */
+static bool changes_seldom(Fetch *v)
+{
+  Sched *s = v->s;
+  const Var *step = LOOPVAR(v->loop), *part = var_new(s->m, "part", step->dtype, VAR_PLAIN), *turn = var_new(s->m, "turn", step->dtype, VAR_PLAIN);
+  const Expr *d = const_like(s, var_expr(step), v->distance), *zero = const_like(s, d, 0);
+  if (v->distance < 2 || v->loop->u.loop.extent->kind != E_INT) return false;
+  analyzer_bind(v->an, part, zero, d);
+  analyzer_bind(v->an, turn, zero, const_like(s, d, v->loop->u.loop.extent->u.i / v->distance + 1));
+  const Expr *apart = expr_add(s->m, expr_mul(s->m, var_expr(turn), d), var_expr(part));
+  for (int i = 0; i < v->box.buffer->ndim; i++)
+    if (expr_uses_var(expr_simplify(v->an, expr_substitute1(s->m, v->box.lo[i], step, apart)), part)) return false;
+  return true;
+}
+
+/* A large region is fetched bit by bit, by all steps of the serial loops inside and, where it changes only
+ * every `distance` steps, by all of those, so that it comes in while something is computed.  Gives the loop to
+ * do it in, NULL: it is small, or sizes are not known. */
+static Stmt *spread_fetch(Fetch *v, Stmt *block, Stmt **nest)
+{
+  enum { SMALL = 64, MOST = 16 };
+  Sched *s = v->s;
+  const Buffer *b = v->box.buffer;
+  int64_t count[16], lines = 1, steps = 1, line = 64 / dtype_bytes(b->dtype);
+  if (b->ndim > 16) return NULL;
+  for (int d = 0; d < b->ndim; d++) {
+    const Expr *n = expr_simplify(v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, v->box.lo[d], 1)));
+    if (n->kind != E_INT) return NULL;
+    count[d] = d == b->ndim - 1 ? (n->u.i + line - 1) / line : n->u.i;
+    lines *= count[d];
+  }
+  if (lines <= SMALL) return NULL;
+  const Var *step = LOOPVAR(v->loop);
+  const Expr *at = const_like(s, var_expr(step), 0);
+  if (changes_seldom(v)) {
+    at = expr_floormod(s->m, var_expr(step), const_like(s, at, v->distance));
+    steps = v->distance;
+  }
+  Stmt **inner, *last = NULL;
+  int n = tree_loops_below(scratch(s->ctx), block, v->loop, &inner);
+  for (int i = 0; i < n && inner[i]->u.loop.kind == FOR_SERIAL; i++) {
+    if (inner[i]->u.loop.extent->kind != E_INT || !expr_is_int(inner[i]->u.loop.min, 0)) continue;    /* each of its steps fetches all */
+    last = inner[i];
+    at = expr_add(s->m, expr_mul(s->m, at, const_like(s, at, last->u.loop.extent->u.i)), expr_cast(s->m, at->dtype, var_expr(LOOPVAR(last))));
+    steps *= last->u.loop.extent->u.i;
+  }
+  int64_t each = (lines + steps - 1) / steps;
+  if (!last || each > MOST) return NULL;
+  const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim), *bit = var_new(s->m, "bit", step->dtype, VAR_PLAIN);
+  *nest = fetch_block(v, vars, 2);
+  at = expr_add(s->m, expr_mul(s->m, at, const_like(s, at, each)), var_expr(bit));
+  at = expr_min(s->m, at, const_like(s, at, lines - 1));
+  const Expr *end = expr_add(s->m, v->loop->u.loop.min, v->loop->u.loop.extent), *one = const_like(s, end, 1);
+  const Expr *ahead = expr_min(s->m, expr_add(s->m, var_expr(step), const_like(s, var_expr(step), v->distance)), expr_sub(s->m, end, one));
+  for (int d = b->ndim - 1; d >= 0; d--) {
+    const Expr *here = d ? expr_floormod(s->m, at, const_like(s, at, count[d])) : at;
+    at = expr_floordiv(s->m, at, const_like(s, at, count[d]));
+    if (d == b->ndim - 1) here = expr_mul(s->m, here, const_like(s, here, line));
+    const Expr *value = expr_add(s->m, expr_substitute1(s->m, v->box.lo[d], step, ahead), here);
+    BLOCK(*nest)->iter[d].value = expr_simplify(v->an, expr_min(s->m, value, expr_sub(s->m, b->shape[d], const_like(s, value, 1))));
+  }
+  *nest = stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), each), FOR_UNROLLED, NULL, *nest);
+  return last;
+}
+
 SchedArg prim_prefetch(Sched *s, SchedArg *a)
 {
   Stmt *block = arg_block(s, &a[0]), *loop = arg_loop(s, &a[2]), **writer;
@@ -144,8 +209,9 @@ SchedArg prim_prefetch(Sched *s, SchedArg *a)
   v.an = facts_analyzer(s, loop);
   facts_bind_below(v.an, loop);
   v.box = region_under(s, v.an, r, block, loop);
-  Stmt *nest = fetch_nest(&v);
-  tree_insert(s, loop, 0, nest);
+  Stmt *nest, *inside = spread_fetch(&v, block, &nest);
+  if (!inside) nest = fetch_nest(&v);
+  tree_insert(s, inside ? inside : loop, 0, nest);
   facts_simplify_below(s, nest);
   return arg_none;
 }

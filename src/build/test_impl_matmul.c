@@ -1,0 +1,168 @@
+/* test_impl_matmul.c: matrix products whose sums are too long for one round, rows known only at run
+ * time, and recurrent cells with their recurrence in blocks, compiled and run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "build/test_impl.h"
+
+typedef struct Job {
+  void (*body)(Fn *);
+  const char *target;
+} Job;
+
+static void job_body(Ctx *ctx, void *arg)
+{
+  Job *j = arg;
+  op_init();
+  Fn f = {.ctx = ctx, .target = target_parse(ctx, j->target)};
+  j->body(&f);
+}
+
+static void run_job(void (*body)(Fn *), const char *target)
+{
+  Ctx *ctx = ctx_new();
+  Job j = {body, target};
+  ErrKind kind = protect(ctx, job_body, &j);
+  if (kind) print_error("%s: %s: %s\n", target, error_kind_name(kind), error_message(ctx));
+  bool failed = kind != ERR_NONE;
+  ctx_free(ctx);
+  assert_false(failed);
+}
+
+static void on_targets(void (*body)(Fn *))
+{
+  run_job(body, "llvm");
+  if (target_host_arch() == ARCH_X86_64) {
+    if (target_host_features() >> CPU_FMA & 1) run_job(body, "llvm -mcpu=haswell");
+    run_job(body, "llvm -mcpu=generic");
+  }
+}
+
+static void fresh(Fn *f)
+{
+  Fn next = {.ctx = f->ctx, .target = f->target};
+  next.m = module_new(f->ctx);
+  defer(f->ctx, drop_module, next.m);
+  *f = next;
+}
+
+static const char *say(Fn *f, const char *what, int a, int b, int c) { return arena_printf(ctx_arena(f->ctx), "%s %d %d %d", what, a, b, c); }
+
+static const Node *packed(Fn *f, const Node *x, int k, int n, int width)
+{
+  Arena *a = ctx_arena(f->ctx);
+  const void *attrs = fn_attrs(f, "nn.contrib_dense_pack", "units", arena_printf(a, "%d", n), "weight_layout", arena_printf(a, "\"NC%dn\"", width), NULL);
+  return CALL(f, "nn.contrib_dense_pack", attrs, x, PARAM(f, n / width, k, width));
+}
+
+/* Sums of a thousand and more: rows collide in the cache, panels do not fit. */
+static void long_sums(Fn *f)
+{
+  static const int cases[][4] = {{40, 1024, 8, 1}, {29, 4096, 6, 0}, {130, 1536, 5, 1}, {64, 3072, 4, 1}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int m = cases[i][0], k = cases[i][1], width = 2 * target_lanes(f->target, 32), n = cases[i][2] * width;
+    fresh(f);
+    const Node *y = packed(f, PARAM(f, m, k), k, n, width);
+    if (cases[i][3]) y = CALL(f, "tanh", NULL, CALL(f, "add", NULL, CALL(f, "add", NULL, y, PARAM(f, n)), PARAM(f, m, n)));
+    const char *impl = fn_check(f, say(f, "long sum", m, k, n), y, 0, 2e-5);
+    if (strcmp(impl, "matmul.packed")) raise(f->ctx, ERR_INTERNAL, NOWHERE, "'%s' was taken", impl);
+  }
+}
+
+static void open_rows(Fn *f)
+{
+  static const int sums[] = {48, 1024};
+  for (int i = 0; i < 2; i++) {
+    fresh(f);
+    int k = sums[i], width = 4 * target_lanes(f->target, 32), n = 4 * width;
+    const Expr *rows = var_expr(var_new(f->m, "n", DT_I32, VAR_SIZE)), *shape[] = {rows, expr_i32(f->m, k)};
+    const Node *x = f->param[f->n++] = node_var(f->m, "x", type_tensor(f->m, DT_F32, 2, shape));
+    const Node *y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, packed(f, x, k, n, width), PARAM(f, n)));
+    for (int64_t size = 1; size < 40; size += 11) fn_check(f, say(f, "open rows", (int)size, k, n), y, size, 2e-5);
+  }
+}
+
+/* ---- recurrent cells ------------------------------------------------------------------------------------ */
+
+typedef struct CellCase {
+  const char *cell, *direction;
+  int gates, steps, batch, hidden, block, layout;
+  bool linear;
+} CellCase;
+
+/* Runs a recurrent loop over the arguments; its outputs. */
+static TirArg *run_loop(Fn *f, const CellCase *c, int block, int n, const TirArg *arg, int *nout)
+{
+  Arena *a = ctx_arena(f->ctx);
+  fresh(f);
+  for (int i = 0; i < n; i++) fn_param(f, DT_F32, arg[i].ndim, arg[i].shape);
+  const void *attrs = fn_attrs(f, "nn.contrib_recurrent", "cell", arena_printf(a, "\"%s\"", c->cell), "hidden_size", arena_printf(a, "%d", c->hidden),
+                               "direction", arena_printf(a, "\"%s\"", c->direction), "layout", c->layout ? "1" : "0", "linear_before_reset",
+                               c->linear ? "True" : "False", "block", arena_printf(a, "%d", block), NULL);
+  const Node *y = fn_call(f, "nn.contrib_recurrent", attrs, n, f->param);
+  Module *dst = module_new(f->ctx);
+  defer(f->ctx, drop_module, dst);
+  ImplResult r;
+  PrimFunc *kernel = fn_lower(f, dst, fn_done(f, y), &r);
+  Built *built = build_funcs(f->ctx, 1, (PrimFunc *const[]){kernel}, f->target, &(LowerConfig){0});
+  defer(f->ctx, drop_built, built);
+  TirArg all[8];
+  memcpy(all, arg, (size_t)n * sizeof *arg);
+  *nout = y->type->nfield;
+  for (int i = 0; i < *nout; i++) all[n + i] = fn_tensor(a, y->type->field[i], 0, NULL);
+  TirArg *got = run_copy(a, n + *nout, all);
+  run_built(f->ctx, built, "kernel", n + *nout, got);
+  return got + n;
+}
+
+/* (directions, gates * hidden, hidden) as (directions, blocks, hidden, gates, block). */
+static TirArg in_blocks(Arena *a, const CellCase *c, const TirArg *r)
+{
+  int64_t h = c->hidden, g = c->gates, b = c->block, *shape = arena_array(a, int64_t, 5);
+  memcpy(shape, (const int64_t[]){r->shape[0], h / b, h, g, b}, 5 * sizeof *shape);
+  TirArg out = {.dtype = r->dtype, .ndim = 5, .shape = shape};
+  float *to = out.data = arena_alloc(a, run_bytes(r) + 1);
+  const float *from = r->data;
+  for (int64_t d = 0; d < r->shape[0]; d++)
+    for (int64_t gate = 0; gate < g; gate++)
+      for (int64_t u = 0; u < h; u++)
+        for (int64_t k = 0; k < h; k++) to[(((d * (h / b) + u / b) * h + k) * g + gate) * b + u % b] = from[(d * g * h + gate * h + u) * h + k];
+  return out;
+}
+
+static void recurrent_blocks(Fn *f)
+{
+  static const CellCase cases[] = {
+      {"lstm", "bidirectional", 4, 5, 1, 32, 16, 0, false}, {"lstm", "reverse", 4, 3, 3, 20, 20, 1, false}, {"gru", "forward", 3, 4, 2, 24, 8, 0, false},
+      {"gru", "bidirectional", 3, 4, 2, 12, 4, 0, true},    {"rnn", "bidirectional", 1, 6, 2, 48, 48, 1, false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const CellCase *c = &cases[i];
+    Arena *a = ctx_arena(f->ctx);
+    fresh(f);
+    int64_t ndir = strcmp(c->direction, "bidirectional") ? 1 : 2, rows = c->gates * c->hidden;
+    uint64_t seed = 3;
+    const int64_t gates[] = {c->layout ? c->batch : c->steps, c->layout ? c->steps : c->batch, ndir * rows}, weights[] = {ndir, rows, c->hidden};
+    TirArg arg[2] = {fn_tensor(a, type_tensor_of(f->m, DT_F32, 3, gates), 0, &seed), fn_tensor(a, type_tensor_of(f->m, DT_F32, 3, weights), 0, &seed)};
+    int n;
+    TirArg *want = run_loop(f, c, 0, 2, arg, &n);
+    arg[1] = in_blocks(a, c, &arg[1]);
+    TirArg *got = run_loop(f, c, c->block, 2, arg, &n);
+    for (int k = 0; k < n; k++) fn_compare(f, say(f, c->cell, (int)i, k, c->block), &want[k], &got[k], 1e-5);
+  }
+}
+
+#define CASE(name) \
+  static void test_##name(void **state) { (void)state; on_targets(name); }
+CASE(long_sums)
+CASE(open_rows)
+CASE(recurrent_blocks)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_sums), cmocka_unit_test(test_open_rows), cmocka_unit_test(test_recurrent_blocks)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
