@@ -129,7 +129,7 @@ CASE(refuses_with_the_place)
   refused(w, "def @f(%x: (int32, int32)) { %x.2 }", ERR_TYPE, "there is no field 2");
   refused(w, "def @f(%x: (int32, int32)) { (%x).2 }", ERR_TYPE, "there is no field 2");
   refused(w, "def @f() { meta[relay.Constant][0] }", ERR_PARSE, "there is no constant 0");
-  refused(w, "def @f() { 1 }\n#[metadata]\nrelay.Constant[0]: Tensor[(1000000000, 1000000000, 1000000000), float32] = \"AAAA\";", ERR_PARSE, "overflows");
+  refused(w, "def @f() { 1 }\n#[metadata]\nrelay.Constant[0]: Tensor[(1000000000, 1000000000, 1000000000), float32] = \"AAAA\";", ERR_SHAPE, "overflows");
   refused(w, "def @f() { 1 }\n#[metadata]\nrelay.Constant[0]: Tensor[(3), float32] = \"AAAA\";", ERR_PARSE, "3 elements");
   refused(w, "def @f() { 300u8 }", ERR_PARSE, "does not fit");
   refused(w, "def @f() { 1 } def @f() { 2 }", ERR_PARSE, "@f is defined twice");

@@ -124,7 +124,9 @@ void conv_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   Module *m = c->m;
   int64_t block = target_lanes(t, c->out->dtype.bits), o = dim(c->out, 1);
   while (block > 4 && block / 2 >= o) block /= 2;
-  int64_t channels = dim(c->arg[1], 1), inner = channels % block ? 1 : block;
+  /* Data that is read often pays for being packed too. */
+  int64_t reads = (o + block - 1) / block * dim(c->arg[1], 2) * dim(c->arg[1], 3);
+  int64_t inner = dim(c->arg[1], 1) % block || reads < 16 ? 1 : block;
   Conv2DAttrs *a = attrs_copy(m, &Conv2D_attrs, c->attrs);
   if (inner > 1) a->data_layout = arena_printf(m->arena, "NCHW%" PRId64 "c", inner);
   a->kernel_layout = inner > 1 ? arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", inner, block) : arena_printf(m->arena, "OIHW%" PRId64 "o", block);

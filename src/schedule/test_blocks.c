@@ -183,6 +183,7 @@ static void storage(void **state)
   APPLIES(CHAIN(8), GET2 "sch.storage_align(b0, 0, 0, 32, 8)\nsch.set_scope(b0, 0, \"shared\")\n", "buffer_dim_align", "scope=\"shared\"");
   APPLIES(CHAIN(8), GET2 "sch.compute_at(b0, l4)\nsch.double_buffer(b0)\n", "double_buffer_scope");
   APPLIES(MATMUL(8, 40, 5), GET "sch.prefetch(b0, 1, l3, 2)\n", "T.prefetch(", "T.where(");
+  APPLIES(MATMUL(64, 64, 64), GET "sch.prefetch(b0, 1, l1, 1)\n", "T.prefetch(", "for bit in T.unroll(1)");
   refuses(CHAIN(8), GET2, "sch.storage_align(b1, 0, 0, 32, 8)\n", ERR_SCHEDULE, "is a parameter");
   refuses(CHAIN(8), GET2, "sch.storage_align(b0, 0, 2, 32, 8)\n", ERR_ARGUMENT, "axis 2");
   refuses(CHAIN(8), GET2, "sch.storage_align(b0, 0, 0, 0, 0)\n", ERR_ARGUMENT, "factor 0");
