@@ -2,7 +2,7 @@
 """Ten networks, Lathe beside every peer that is installed.
 
     bench/models.py [--networks resnet18,lstm_bi2] [--peers ort,ncnn] [--threads 1,2] [--rounds 3]
-                    [--json] [--check] [--fast-math fp16] [--config KEY=VALUE]
+                    [--json] [--check] [--config KEY=VALUE]
     bench/models.py --export DIR --target "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids" [--coarse]
 
 Batch 1, same inputs, same number of threads, float32 asked for everywhere, measured in turn,
@@ -35,9 +35,7 @@ import peers  # noqa: E402
 NETWORKS = {"resnet18": 1.15, "resnet50": 1.1, "mobilenet_v2": 1.15, "mobilenet_v3_small": 1.3, "squeezenet1_1": 1.15,
             "efficientnet_b0": 1.4, "densenet121": 1.15, "bert_base": 1.05, "minilm_l6": 1.1, "lstm_bi2": 1.3}
 REQUIRED_RATIO, REQUIRED_MEAN = 1.0, 1.07
-TOLERANCE, HALF_TOLERANCE = 1e-3, 5e-2
-IMPLAUSIBLE = 20          # so many times faster than ONNX Runtime is no answer
-FAST_MATH_KEY = "lathe.fast_math"
+TOLERANCE, IMPLAUSIBLE = 20          # so many times faster than ONNX Runtime is no answer
 
 
 def shared_models():
@@ -107,23 +105,20 @@ def random_feeds(path, seed):
     return feeds
 
 
-def same_answer(found, wanted, half):
+def same_answer(found, wanted):
     """None, or what is wrong."""
     error = peers.relative_error(found, wanted)
-    if half:
-        top = all(np.argmax(x) == np.argmax(y) for x, y in zip(found, wanted))
-        return None if error <= HALF_TOLERANCE and top else f"wrong output: relative error {error:.1e}{'' if top else ', another top-1'}"
     return None if error <= TOLERANCE else f"wrong output: relative error {error:.1e}"
 
 
-def load_all(path, library, usable, threads, half, wanted, feeds):
+def load_all(path, library, usable, threads, wanted, feeds):
     """The sessions that give the right answer on every input, and {name: reason} of the others."""
     sessions, refused = {}, {}
-    makers = [("Lathe", lambda: peers.Lathe(library, threads))] + [(p.name, lambda p=p: p.load(path, threads, half)) for p in usable]
+    makers = [("Lathe", lambda: peers.Lathe(library, threads))] + [(p.name, lambda p=p: p.load(path, threads)) for p in usable]
     for name, make in makers:
         try:
             session = make()
-            wrong = next((w for w in (same_answer(session.run(f), y, half) for f, y in zip(feeds, wanted)) if w), None)
+            wrong = next((w for w in (same_answer(session.run(f), y) for f, y in zip(feeds, wanted)) if w), None)
         except Exception as e:          # peers raise anything
             wrong = f"does not run: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}"
         if wrong:
@@ -135,17 +130,17 @@ def load_all(path, library, usable, threads, half, wanted, feeds):
 
 def measure(name, path, usable, args, config):
     """One row per number of threads."""
-    half, feeds = bool(args.fast_math), [random_feeds(path, seed) for seed in (1, 2)]
+    feeds = [random_feeds(path, seed) for seed in (1, 2)]
     reference = peers.OnnxRuntime.load(path, max(args.threads))
     wanted = [reference.run(f) for f in feeds]
     del reference
     library, compile_seconds = peers.Lathe.compile(path, args.opt_level, args.target, config)
     rows = []
     for threads in args.threads:
-        sessions, refused = load_all(path, library, usable, threads, half, wanted, feeds)
+        sessions, refused = load_all(path, library, usable, threads, wanted, feeds)
         rounds = peers.side_by_side(sessions, feeds[0], args.rounds)
         for peer, session in list(sessions.items()):      # still right after all the runs?
-            if wrong := same_answer(session.run(feeds[1]), wanted[1], half):
+            if wrong := same_answer(session.run(feeds[1]), wanted[1]):
                 refused[peer] = wrong
         best = {peer: min(times) for peer, times in rounds.items()}
         middle = {peer: statistics.median(times) for peer, times in rounds.items()}
@@ -248,7 +243,6 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--target", default="llvm -mcpu=native")
     parser.add_argument("--opt-level", type=int, default=3)
-    parser.add_argument("--fast-math", metavar="KIND", help=f"fp16 or bf16, for Lathe (config {FAST_MATH_KEY}) and the peers that can")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of Lathe's passes")
     parser.add_argument("--cache", default=os.path.join(tempfile.gettempdir(), "lathe-bench-models"), help="where filled networks are kept")
     parser.add_argument("--json", action="store_true")
@@ -267,7 +261,7 @@ def arguments():
 
 def settings(args):
     """The config of the passes: numbers and booleans as such."""
-    config = {FAST_MATH_KEY: args.fast_math} if args.fast_math else {}
+    config = {}
     for item in args.config:
         key, _, value = item.partition("=")
         config[key] = {"true": True, "false": False}.get(value, int(value) if value.lstrip("-").isdigit() else value)

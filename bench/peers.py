@@ -4,9 +4,9 @@
     bench/peers.py            which of them are installed here, and which not and why
 
 A peer has a name, available() (None, or the reason why it cannot be used), version(), and
-load(path, threads, half=False), which gives a session: session.run(feeds) -> outputs in the
+load(path, threads), which gives a session: session.run(feeds) -> outputs in the
 model's order.  The ONNX file has every size fixed.  float32 is asked for explicitly: several
-peers compute in half precision by themselves where the machine can; half=True lets them.
+peers compute in half precision by themselves where the machine can.
 Lathe itself has the same face.  side_by_side() measures sessions in turn."""
 import importlib
 import importlib.metadata
@@ -45,8 +45,8 @@ class Peer:
         return importlib.metadata.version(cls.package)
 
     @classmethod
-    def load(cls, path, threads, half=False):
-        return cls(pathlib.Path(path), threads, half)
+    def load(cls, path, threads):
+        return cls(pathlib.Path(path), threads)
 
 
 def convert(command, made):
@@ -60,7 +60,7 @@ def convert(command, made):
 class OnnxRuntime(Peer):
     name, package, modules = "ONNX Runtime", "onnxruntime", ("onnxruntime",)
 
-    def __init__(self, path, threads, half=False):
+    def __init__(self, path, threads):
         import onnxruntime as ort
 
         options = ort.SessionOptions()
@@ -74,11 +74,11 @@ class OnnxRuntime(Peer):
 class OpenVino(Peer):
     name, package, modules = "OpenVINO", "openvino", ("openvino",)
 
-    def __init__(self, path, threads, half=False):
+    def __init__(self, path, threads):
         import openvino as ov
 
         settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
-                    "INFERENCE_PRECISION_HINT": "f16" if half else "f32", "ENABLE_CPU_PINNING": False}
+                    "INFERENCE_PRECISION_HINT": "f32", "ENABLE_CPU_PINNING": False}
         core = ov.Core()
         self.request = core.compile_model(core.read_model(str(path)), "CPU", settings).create_infer_request()
 
@@ -92,7 +92,7 @@ class Ncnn(Peer):
 
     name, package, modules = "ncnn", "ncnn", ("ncnn", "pnnx")
 
-    def __init__(self, path, threads, half=False):
+    def __init__(self, path, threads):
         import ncnn
         import onnx
         import pnnx
@@ -112,7 +112,7 @@ class Ncnn(Peer):
             net.opt.num_threads, net.opt.use_vulkan_compute = threads, False
             for option in ("fp16_packed", "fp16_storage", "fp16_arithmetic", "bf16_packed", "bf16_storage"):
                 if hasattr(net.opt, f"use_{option}"):
-                    setattr(net.opt, f"use_{option}", half and option.startswith("fp16"))
+                    setattr(net.opt, f"use_{option}", False)
             if net.load_param(str(made[0])) or net.load_model(str(made[1])):
                 raise RuntimeError("ncnn does not load what pnnx wrote")
         self.net, self.ncnn = net, ncnn
@@ -140,7 +140,7 @@ class Mnn(Peer):
     name, package, modules = "MNN", "MNN", ("MNN", "_tools")
     CONVERTER = "import sys, _tools; _tools.mnnconvert(sys.argv)"
 
-    def __init__(self, path, threads, half=False):
+    def __init__(self, path, threads):
         import MNN
         import onnx
 
@@ -151,7 +151,7 @@ class Mnn(Peer):
             model = pathlib.Path(folder) / "m.mnn"
             convert([sys.executable, "-c", self.CONVERTER, "-f", "ONNX", "--modelFile", path, "--MNNModel", model, "--bizCode", "bench"], [model])
             # precision high: float32.  The runtime manager must outlive the module.
-            self.manager = MNN.nn.create_runtime_manager(({"backend": "CPU", "precision": "low" if half else "high", "numThread": threads},))
+            self.manager = MNN.nn.create_runtime_manager(({"backend": "CPU", "precision": "high", "numThread": threads},))
             self.module = MNN.nn.load_module_from_file(str(model), self.inputs, self.outputs, runtime_manager=self.manager, shape_mutable=True)
         self.MNN = MNN
 
@@ -175,7 +175,7 @@ class Torch(Peer):
 
     name, package, modules = "torch", "torch", ("torch", "onnx2torch")
 
-    def __init__(self, path, threads, half=False):
+    def __init__(self, path, threads):
         import onnx
         import onnx2torch
         import torch
@@ -209,7 +209,7 @@ class Tvm(Peer):
     def version(cls):
         return importlib.import_module("tvm").__version__
 
-    def __init__(self, path, threads, half=False):
+    def __init__(self, path, threads):
         import onnx
         import tvm
 
