@@ -190,6 +190,37 @@ static void context_watch(Call *c)
   vec_push(pc->arena, &pc->instruments, in);
 }
 
+/* A pass of the user's own: fn changes the module (module_set_graph) and answers 0, or -1 when it failed. */
+typedef int32_t (*PassFn)(void *user, const char *pass, const LatheValue *module);
+typedef struct UserPass {
+  Pass pass;
+  PassFn fn;
+  void *user;
+  LatheContext *context;
+} UserPass;
+
+static void run_user_pass(PassContext *pc, Module *m, void *env)
+{
+  UserPass *u = env;
+  LatheValue out = {0};
+  Call call = {.context = u->context, .ctx = pc->ctx, .name = "pass", .out = &out};
+  Scope s = scope_begin(pc->ctx);
+  out = val_module(&call, m);
+  int32_t answer = u->fn(u->user, u->pass.name, &out);
+  scope_end(pc->ctx, s);
+  if (answer < 0) raise(pc->ctx, ERR_CALLBACK, NOWHERE, "pass %s failed", u->pass.name);
+}
+
+static void context_add(Call *c)
+{
+  PassContext *pc = (PassContext *)api_arg_ptr(c, 0);
+  UserPass *u = arena_new_of(pc->arena, UserPass);
+  *u = (UserPass){.fn = (PassFn)(intptr_t)api_arg_int(c, 4), .user = (void *)(intptr_t)api_arg_int(c, 5), .context = c->context};
+  u->pass = (Pass){.name = arena_strdup(pc->arena, api_arg_str(c, 1)), .doc = "a pass of the user's own", .scope = PASS_MODULE,
+                   .opt_level = api_arg_int32(c, 2, 0, 4), .module = run_user_pass, .env = u};
+  pass_add(pc, &u->pass, api_arg_str(c, 3));
+}
+
 static void context_notes(Call *c)
 {
   const PassContext *pc = api_arg_ptr(c, 0);
@@ -374,6 +405,8 @@ const ApiFunction api_compile_functions[] = {
      "which passes run, and how", new_context},
     {"pass_context_watch", "p: passcontext, name: str, fn: int, user: int -> none",
      "calls fn(user, when, pass, module) around each pass; when: 0 may it run, 1 before, 2 after", context_watch},
+    {"pass_context_add", "p: passcontext, name: str, opt_level: int, after: str, fn: int, user: int? -> none",
+     "puts a pass of your own behind one of the pipeline's: fn(user, pass, module) changes the module", context_add},
     {"pass_context_notes", "p: passcontext -> list[str]", "sentences for the user", context_notes},
     {"pass_context_time", "p: passcontext -> none", "measures the passes from now on", context_time},
     {"pass_context_time_text", "p: passcontext -> str", "seconds of each pass", context_time_text},

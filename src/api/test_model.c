@@ -274,12 +274,73 @@ static void test_models_survive_failing_allocations(void **state)
   lathe_context_free(c);
 }
 
+/* ---- a pass of the program's own, in the pipeline -------------------------------------------------- */
+
+typedef struct Swap {
+  LatheContext *c;
+  LatheValue world;
+  int calls, answer;
+} Swap;
+
+/* main becomes relu of its argument. */
+static int32_t swap_main(void *user, const char *pass, const LatheValue *module)
+{
+  Swap *s = user;
+  s->calls++;
+  assert_string_equal(pass, "SwapMain");
+  LatheValue other = MUST(s->c, "graph_parse", str("def @main(%x: Tensor[(4), float32]) { nn.relu(%x) }"));
+  LatheValue f = MUST(s->c, "module_get_graph", s->world, other, str("main"));
+  MUST(s->c, "module_set_graph", *module, str("main"), f);
+  release(f);
+  release(other);
+  return s->answer;
+}
+
+static LatheValue context_with(Swap *s, int level, LatheValue disabled)
+{
+  LatheValue p = MUST(s->c, "pass_context", num(level), list(0, NULL), disabled, list(0, NULL));
+  MUST(s->c, "pass_context_add", p, str("SwapMain"), num(1), str("SimplifyInference"), address((void *)(intptr_t)swap_main), address(s));
+  return p;
+}
+
+static void test_a_pass_in_c(void **state)
+{
+  (void)state;
+  Swap s = {.c = lathe_context_new()};
+  LatheValue out, name = str("SwapMain");
+  s.world = must_(s.c, "world", 0, NULL);
+  LatheValue m = MUST(s.c, "graph_parse", str("def @main(%x: Tensor[(4), float32]) { exp(%x) }"));
+  LatheValue p = context_with(&s, 3, list(0, NULL));
+  LatheValue done = MUST(s.c, "pass_pipeline", m, p);
+  assert_int_equal(s.calls, 1);
+  out = MUST(s.c, "module_text", done);
+  assert_non_null(strstr(out.u.s, "nn.relu("));
+  assert_null(strstr(out.u.s, "exp("));
+  LatheValue low = context_with(&s, 0, list(0, NULL));
+  release(MUST(s.c, "pass_pipeline", m, low));
+  assert_int_equal(s.calls, 1);              /* its level is 1 */
+  LatheValue off = context_with(&s, 3, list(1, &name));
+  release(MUST(s.c, "pass_pipeline", m, off));
+  assert_int_equal(s.calls, 1);
+  s.answer = -1;
+  assert_string_equal(lathe_error_name(lathe_call(s.c, "pass_pipeline", 2, (LatheValue[]){m, p}, &out)), "CallbackError");
+  assert_string_equal(lathe_error_message(s.c), "pass SwapMain failed");
+  LatheValue wrong[] = {p, str("SwapMain"), num(1), str("NoSuchPass"), address((void *)(intptr_t)swap_main)};
+  assert_int_not_equal(lathe_call(s.c, "pass_context_add", 5, wrong, &out), 0);
+  assert_string_equal(lathe_error_message(s.c), "the pipeline has no pass 'NoSuchPass' to put 'SwapMain' behind");
+  LatheValue all[] = {off, low, done, p, m, s.world};
+  for (int i = 0; i < 6; i++) release(all[i]);
+  assert_int_equal(lathe_object_count(s.c), 0);
+  lathe_context_free(s.c);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_an_operator_in_c),
       cmocka_unit_test(test_a_function_that_fails),
       cmocka_unit_test(test_operators_of_other_contexts),
+      cmocka_unit_test(test_a_pass_in_c),
       cmocka_unit_test(test_models_in_one_call),
       cmocka_unit_test(test_models_survive_failing_allocations),
   };

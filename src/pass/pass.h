@@ -53,6 +53,12 @@ typedef struct PassInstrument {
   void (*after)(void *env, Module *, const Pass *);
 } PassInstrument;
 
+/* A pass of the user's own in the default pipeline, behind the first pass of a name. */
+typedef struct AddedPass {
+  const Pass *pass;
+  const char *after;
+} AddedPass;
+
 struct PassContext {
   Ctx *ctx;
   Arena *arena;
@@ -62,6 +68,7 @@ struct PassContext {
   Vec(const char *) required, disabled;
   StrMap config;             /* key -> text of the value */
   Vec(PassInstrument) instruments;
+  Vec(AddedPass) added;
   Vec(const char *) notes;   /* sentences for the user: "config 'x' changes nothing yet" */
   void *timing;              /* of pass_time */
 };
@@ -107,6 +114,9 @@ int64_t pass_option_int(const void *env, const PassOption *table, int i);     /*
 
 /* What relay.build does before lowering: the default passes of the context's level, in order. */
 void pass_pipeline(PassContext *, Module *);
+/* Puts a user's pass (kept, not copied) behind the first pass `after` of the pipeline; raises if that
+ * is not in it. */
+void pass_add(PassContext *, const Pass *, const char *after);
 /* The names in order, those that the context leaves out too. */
 const char *const *pass_pipeline_names(int *n);
 

@@ -39,12 +39,31 @@ const char *const *pass_pipeline_names(int *n)
   return list;
 }
 
+static int first_place(const char *name)
+{
+  for (int i = 0; i < NLIST; i++)
+    if (!strcmp(list[i], name)) return i;
+  return -1;
+}
+
+void pass_add(PassContext *pc, const Pass *pass, const char *after)
+{
+  if (first_place(after) < 0) raise(pc->ctx, ERR_ARGUMENT, NOWHERE, "the pipeline has no pass '%s' to put '%s' behind", after, pass->name);
+  pass_declare(pc->ctx, pass->name);
+  vec_push(pc->arena, &pc->added, ((AddedPass){pass, list[first_place(after)]}));
+}
+
 void pass_pipeline(PassContext *pc, Module *m)
 {
-  const Pass *p[NLIST];
-  for (int i = 0; i < NLIST; i++) p[i] = pass_get(pc->ctx, list[i]);
   Scope scope = scope_begin(pc->ctx);
-  pass_run(pc, pass_sequential(scratch(pc->ctx), "pipeline", 0, NLIST, p), m);
+  const Pass **p = arena_array(scratch(pc->ctx), const Pass *, NLIST + pc->added.n);
+  int n = 0;
+  for (int i = 0; i < NLIST; i++) {
+    p[n++] = pass_get(pc->ctx, list[i]);
+    for (int k = 0; k < pc->added.n; k++)
+      if (first_place(pc->added.v[k].after) == i) p[n++] = pc->added.v[k].pass;
+  }
+  pass_run(pc, pass_sequential(scratch(pc->ctx), "pipeline", 0, n, p), m);
   scope_end(pc->ctx, scope);
   bool legalized = pass_enabled(pc, pass_get(pc->ctx, "Legalize"));
   if (!legalized) pass_run(pc, pass_get(pc->ctx, "Legalize"), m);

@@ -355,3 +355,33 @@ def test_optimize_gives_what_build_compiles(net):
     with PassContext(opt_level=3):
         out, _ = relay.optimize(net[0])
     assert "Primitive=1" in str(out)
+
+
+def test_a_pass_inside_the_pipeline(net):
+    seen = []
+
+    @relay.transform.function_pass(opt_level=1, name="Doubled")
+    def doubled(func, mod, ctx):
+        seen.append(str(func))
+        return relay.Function(func.params, func.body * relay.const(np.float32(2)))
+
+    x = relay.var("x", shape=(4,))
+    mod = lathe.IRModule.from_expr(relay.Function([x], relay.nn.relu(x)))
+    ctx = PassContext(opt_level=3)
+    ctx.add_pass(doubled, "SimplifyInference")
+    with ctx:
+        model = graph_executor.GraphModule(relay.build(mod)["default"](lathe.cpu(0)))
+    model.set_input("x", np.arange(4, dtype="float32"))
+    model.run()
+    np.testing.assert_array_equal(model.get_output(0).numpy(), 2 * np.arange(4, dtype="float32"))
+    assert len(seen) == 1
+    with pytest.raises(error.ArgumentError, match="the pipeline has no pass 'Nowhere'"):
+        ctx.add_pass(doubled, "Nowhere")
+
+    @relay.transform.function_pass(opt_level=0, name="Broken")
+    def broken(func, mod, ctx):
+        raise KeyError("mine")
+
+    ctx.add_pass(broken, "InferType")
+    with pytest.raises(KeyError, match="mine"), ctx:
+        relay.build(mod)

@@ -29,6 +29,7 @@ class _PassContext(Object):
 
 
 _current = threading.local()
+_PassFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 _WatchFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)
 
 
@@ -58,6 +59,7 @@ class PassContext:
         self.config = dict(config or {})
         self.instruments = list(instruments or [])
         self._callbacks: List[Any] = []
+        self._added: List[Any] = []
         self._make(None)  # the keys and names are checked here and now
 
     def _make(self, target: Any) -> _PassContext:
@@ -72,7 +74,20 @@ class PassContext:
             fn = _watch(instrument)
             self._callbacks.append(fn)
             call("pass_context_watch", c, type(instrument).__name__, ctypes.cast(fn, ctypes.c_void_p).value, 0)
+        for added, after in self._added:
+            fn = _pass_function(added, self)
+            self._callbacks.append(fn)
+            call("pass_context_add", c, added.info.name, added.info.opt_level, after, ctypes.cast(fn, ctypes.c_void_p).value, 0)
         return c
+
+    def add_pass(self, added: "Pass", after: str) -> None:
+        """Puts a pass of your own into what relay.build runs, behind the first pass of that name."""
+        self._added.append((added, after))
+        try:
+            self.for_compiler()  # the name is checked here and now
+        except error.LatheError:
+            self._added.pop()
+            raise
 
     def pass_enabled(self, info: PassInfo) -> bool:
         """Would a Sequential run it here?"""
@@ -145,6 +160,22 @@ def _watch(instrument: Any) -> Any:
                 return -1
 
     return _WatchFn(run)
+
+
+def _pass_function(added: "Pass", ctx: PassContext) -> Any:
+    """The C function that runs a Python pass on the module that the pipeline works on."""
+
+    def run(_user: Any, _name: bytes, module: Any) -> int:
+        with callback_scope(module) as (mod, failed):
+            try:
+                for var, f in added.run(mod, ctx).functions.items():
+                    mod[var] = f
+                return 0
+            except BaseException as e:  # pylint: disable=broad-except
+                failed(e)
+                return -1
+
+    return _PassFn(run)
 
 
 @functools.lru_cache(maxsize=None)
