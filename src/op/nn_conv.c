@@ -179,7 +179,8 @@ static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const 
   layout_index(m, &v->kernel, v->kernel_letters, w, wi);
   for (int i = 0; i < v->data.n; i++) xi[i] = nn_index(s, xi[i]);
   for (int i = 0; i < v->kernel.n; i++) wi[i] = nn_index(s, wi[i]);
-  return expr_mul(m, expr_cast(m, v->dtype, nn_read(m, data, xi)), expr_cast(m, v->dtype, nn_read(m, weight, wi)));
+  DType sum = nn_accumulator(v->dtype);
+  return expr_mul(m, expr_cast(m, sum, nn_read(m, data, xi)), expr_cast(m, sum, nn_read(m, weight, wi)));
 }
 
 static void conv_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
@@ -189,7 +190,7 @@ static void conv_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   Stage s = nn_stage(c->m, c->out->ndim, c->out->shape, axis_names(c->m, &v.out));
   const Expr *term = conv_term(&s, &v, data, in[1]);
   const char *tag = conv_tag(c->m, &v);
-  *out = nn_finish(&s, tag, tag, nn_reduce(&s, "sum", term));
+  *out = nn_sum(&s, tag, tag, term, c->out->dtype);
 }
 
 /* A convolution says in which layout its data and output are; a weight stays as it is. */

@@ -145,11 +145,11 @@ static void transpose_compute(OpCall *c, const Tensor *const *in, const Tensor *
   layout_index(m, &v.data, v.data_letters, x, xi);
   layout_index(m, &v.kernel, v.kernel_letters, k, ki);
   for (int i = 0; i < v.data.n; i++) xi[i] = nn_index(&s, xi[i]), ki[i] = nn_index(&s, ki[i]);
-  const Expr *term = expr_mul(m, expr_cast(m, v.dtype, nn_read(m, data, xi)), expr_cast(m, v.dtype, nn_read(m, in[1], ki)));
+  const Expr *term = expr_mul(m, expr_cast(m, nn_accumulator(v.dtype), nn_read(m, data, xi)), expr_cast(m, nn_accumulator(v.dtype), nn_read(m, in[1], ki)));
   char layout[6] = {0};
   for (int i = 0; i < v.data.n; i++) layout[i] = (char)(v.data.letter[i] - 'A' + 'a');
   const char *tag = arena_printf(m->arena, "conv%dd_transpose_%s", v.dims, layout);
-  *out = nn_finish(&s, tag, tag, nn_reduce(&s, "sum", term));
+  *out = nn_sum(&s, tag, tag, term, c->out->dtype);
 }
 
 #define TRANSPOSE_OP(id, text, what, list)                                                         \

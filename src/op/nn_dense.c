@@ -37,9 +37,11 @@ static void want_units(OpCall *c, int64_t units, const Expr *have)
     op_raise(c, ERR_SHAPE, "units is %" PRId64 ", %s has %s", units, nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), have));
 }
 
-static const Expr *product(Stage *s, DType t, const Expr *a, const Expr *b)
+/* What is summed: small floats are carried in float32. */
+static const Expr *product(Stage *s, DType out, const Expr *a, const Expr *b)
 {
-  return nn_reduce(s, "sum", expr_mul(s->m, expr_cast(s->m, t, a), expr_cast(s->m, t, b)));
+  DType t = nn_accumulator(out);
+  return expr_mul(s->m, expr_cast(s->m, t, a), expr_cast(s->m, t, b));
 }
 
 /* ---- dense, matmul --------------------------------------------------------------------------- */
@@ -89,7 +91,7 @@ static void matmul_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   bi[p.tb] = k;
   bi[!p.tb] = s.at[n - 1];
   const char *name = !p.ta && p.tb ? "T_dense" : arena_printf(m->arena, "T_matmul_%s%s", p.ta ? "T" : "N", p.tb ? "T" : "N");
-  *out = nn_finish(&s, name, !p.ta && p.tb ? "dense" : "matmul", product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)));
+  *out = nn_sum(&s, name, !p.ta && p.tb ? "dense" : "matmul", product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)), c->out->dtype);
 }
 
 const OpDef op_nn_dense = {
@@ -149,7 +151,7 @@ static void dense_pack_compute(OpCall *c, const Tensor *const *in, const Tensor 
   Stage s = nn_stage(m, 2, c->out->shape, "y x");
   const Expr *k = nn_reduce_axis(&s, "k", in[0]->buffer->shape[1]);
   const Expr *w[] = {expr_floordiv(m, s.at[1], block), k, expr_floormod(m, s.at[1], block)};
-  *out = nn_finish(&s, "T_dense_pack", "dense_pack", product(&s, c->out->dtype, nn_read(m, in[0], (const Expr *[]){s.at[0], k}), nn_read(m, in[1], w)));
+  *out = nn_sum(&s, "T_dense_pack", "dense_pack", product(&s, c->out->dtype, nn_read(m, in[0], (const Expr *[]){s.at[0], k}), nn_read(m, in[1], w)), c->out->dtype);
 }
 
 const OpDef op_nn_contrib_dense_pack = {
@@ -192,7 +194,7 @@ static void batch_matmul_compute(OpCall *c, const Tensor *const *in, const Tenso
   const Expr *ai[] = {expr_is_int(a[0], 1) ? zero : s.at[0], t->transpose_a ? k : s.at[1], t->transpose_a ? s.at[1] : k};
   const Expr *bi[] = {expr_is_int(b[0], 1) ? zero : s.at[0], t->transpose_b ? s.at[2] : k, t->transpose_b ? k : s.at[2]};
   const char *name = arena_printf(m->arena, "T_batch_matmul_%s%s", t->transpose_a ? "T" : "N", t->transpose_b ? "T" : "N");
-  *out = nn_finish(&s, name, "batch_matmul", product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)));
+  *out = nn_sum(&s, name, "batch_matmul", product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)), c->out->dtype);
 }
 
 const OpDef op_nn_batch_matmul = {

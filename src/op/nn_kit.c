@@ -96,6 +96,14 @@ const Expr *nn_ceildiv(Module *m, const Expr *a, const Expr *b)
   return expr_floordiv(m, expr_sub(m, expr_add(m, a, b), expr_i32(m, 1)), b);
 }
 
+const Tensor *nn_sum(Stage *s, const char *name, const char *tag, const Expr *term, DType out)
+{
+  const Tensor *sum = nn_finish(s, name, tag, nn_reduce(s, "sum", term));
+  if (dtype_eq(term->dtype, out)) return sum;
+  Stage t = nn_stage(s->m, s->n, s->shape, NULL);
+  return nn_finish(&t, arena_printf(s->m->arena, "%s_cast", name), "elemwise", expr_cast(s->m, out, nn_read(s->m, sum, t.at)));
+}
+
 DType nn_accumulator(DType t) { return dtype_is_float(t) && t.bits < 32 ? DT_F32 : t; }
 
 /* ---- checks ----------------------------------------------------------------------------- */

@@ -65,6 +65,8 @@ const Expr *nn_ceildiv(Module *, const Expr *, const Expr *);
 
 /* The dtype to add up in: float32 for the 16-bit and 8-bit floats. */
 DType nn_accumulator(DType);
+/* The sum of a term over the stage's reduce axes, in the term's dtype, as the dtype out. */
+const Tensor *nn_sum(Stage *, const char *name, const char *tag, const Expr *term, DType out);
 
 /* Are two dimensions known to differ?  Known to be equal? */
 bool nn_dims_differ(Module *, const Expr *a, const Expr *b);
