@@ -38,7 +38,7 @@ static void run_job(Body *body, const char *target)
 static void on_targets(Body *body)
 {
   run_job(body, "llvm");
-  if (target_host_arch() == ARCH_X86_64) {
+  if (target_host_arch() == ARCH_X86_64 && !TEST_SANITIZED) {
     if (target_host_features() >> CPU_FMA & 1) run_job(body, "llvm -mcpu=haswell");
     run_job(body, "llvm -mcpu=generic");
   }

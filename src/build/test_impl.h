@@ -8,6 +8,15 @@
 #include "impl/impl.h"
 #include "op/nn.h"
 
+/* Sanitizers watch the compiler, which goes the same ways for every target: one will do. */
+#if defined(__SANITIZE_ADDRESS__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#define TEST_SANITIZED __has_feature(address_sanitizer)
+#else
+#define TEST_SANITIZED 0
+#endif
+
 typedef struct Fn {
   Ctx *ctx;
   Module *m;
