@@ -5,7 +5,8 @@
 
 All rungs and the peer (numpy's OpenBLAS) are measured in turn, round after round, in
 one process; medians are printed.  The peak is the best figure that an assembly loop
-(src/cli/peak.c) reached at any time of the run."""
+(src/cli/peak.c) reached at any time of the run.  On a shared machine the clock swings; "beside"
+is the median share of the peak as it was measured right before and after each product."""
 import argparse
 import ctypes
 import json
@@ -42,8 +43,10 @@ class Peak:
         self.function.argtypes = [ctypes.c_int, ctypes.c_double]
         self.best = {}
 
-    def sample(self, threads, seconds=0.1):
-        self.best[threads] = max(self.best.get(threads, 0), self.function(threads, seconds))
+    def sample(self, threads, seconds=0.02):
+        now = self.function(threads, seconds)
+        self.best[threads] = max(self.best.get(threads, 0), now)
+        return now
 
 
 def set_threads(n):
@@ -95,12 +98,14 @@ class Entry:
     """One line of the table: something to call, and what it took."""
 
     def __init__(self, name, call, threads):
-        self.name, self.call, self.threads, self.seconds = name, call, threads, []
+        self.name, self.call, self.threads = name, call, threads
+        self.seconds, self.peaks = [], []      # of each round, and GFLOP/s of the peak beside it
 
-    def measure(self, repeat=3):
+    def measure(self, peak, repeat=3):
         if self.seconds and self.seconds[0] > SLOW_SECONDS:
             return
         set_threads(self.threads)
+        before = peak.sample(self.threads)
         with threadpool_limits(limits=self.threads):
             times = []
             for _ in range(repeat):
@@ -108,13 +113,18 @@ class Entry:
                 self.call()
                 times.append(time.perf_counter() - start)
         self.seconds.append(statistics.median(times))
+        self.peaks.append((before + peak.sample(self.threads)) / 2)
 
     @property
     def median(self):
         return statistics.median(self.seconds)
 
+    def beside(self, flops):
+        """The median share of the peak beside it."""
+        return statistics.median(flops / s / 1e9 / p for s, p in zip(self.seconds, self.peaks))
 
-def entries(N, threads, a, b, expected):
+
+def entries(N, threads, a, b, expected, peak):
     target = lathe.target.Target("llvm -mcpu=native")
     made = []
     out = lathe.nd.empty((N, N))
@@ -123,10 +133,10 @@ def entries(N, threads, a, b, expected):
     def add(name, func, t, *args):
         """Checks the result once; that first call also warms up, and is the time of a slow one."""
         entry = Entry(name, lambda: func(*args), t)
-        entry.measure(repeat=1)
+        entry.measure(peak, repeat=1)
         np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-3, err_msg=name)
         if entry.seconds[0] <= SLOW_SECONDS:
-            entry.seconds.clear()
+            entry.seconds.clear(), entry.peaks.clear()
         made.append(entry)
 
     for name, steps in LADDER:
@@ -153,12 +163,10 @@ PARALLEL = {"parallel", "unrolled"}
 def measure(N, threads, rounds, peak):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((N, N)).astype("float32") for _ in range(2))
-    rows = entries(N, threads, a, b, a @ b)
+    rows = entries(N, threads, a, b, a @ b, peak)
     for _ in range(rounds):
-        for t in threads:
-            peak.sample(t)
         for row in rows:
-            row.measure()
+            row.measure(peak)
     return rows
 
 
@@ -171,7 +179,7 @@ def table(N, rows, peak, threads):
             if row.threads == t:
                 gflops = flops / row.median / 1e9
                 lines.append({"size": N, "threads": t, "schedule": row.name, "ms": row.median * 1e3, "gflops": gflops,
-                              "of_peak": gflops / peak.best[t], "vs_openblas": blas / row.median})
+                              "of_peak": gflops / peak.best[t], "beside": row.beside(flops), "vs_openblas": blas / row.median})
     return lines
 
 
@@ -215,10 +223,10 @@ def main():
     if args.json:
         print(json.dumps({"peak": peak.best, "rows": lines, "checks": checks}, indent=1))
         return
-    print("| size | threads | schedule | ms | GFLOP/s | of peak | vs OpenBLAS |\n|---|---|---|---|---|---|---|")
+    print("| size | threads | schedule | ms | GFLOP/s | of peak | beside | vs OpenBLAS |\n|---|---|---|---|---|---|---|---|")
     for r in lines:
         print(f"| {r['size']} | {r['threads']} | {r['schedule']} | {r['ms']:.2f} | {r['gflops']:.1f} | "
-              f"{r['of_peak'] * 100:.0f} % | {r['vs_openblas']:.2f}x |")
+              f"{r['of_peak'] * 100:.0f} % | {r['beside'] * 100:.0f} % | {r['vs_openblas']:.2f}x |")
     print("\npeak: " + ", ".join(f"{g:.1f} GFLOP/s on {t} thread{'s' * (t > 1)}" for t, g in peak.best.items()))
     print()
     for name, got, wanted in checks:

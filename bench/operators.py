@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """Single operators with the shapes they have in the networks, Lathe against ONNX Runtime.
 
-    bench/operators.py [--filter REGEX] [--graphs resnet18,bert_base] [--threads 1,2] [--rounds 3]
-                       [--list] [--json] [--check]
+    bench/operators.py [--kind pooling,softmax] [--skip convolution] [--filter REGEX] [--graphs resnet18,bert_base]
+                       [--threads 1,2] [--rounds 3] [--cpu-time] [--list] [--json] [--check]
 
 Every distinct convolution, matrix product, pooling, softmax, normalisation, transpose, resize,
-reduction, activation, gather, concat and recurrent layer of the shared graphs becomes a model of
-one node with the same attributes and random weights.  Both programs run it in turn on memory
-that is bound beforehand.  The table is sorted by the ratio, ONNX Runtime's time / Lathe's."""
+reduction, activation, arithmetic, gather, concat and recurrent layer of the shared graphs becomes
+a model of one node with the same attributes and random weights; kinds and forms that those graphs
+do not have (bench/operators_more.py) join them under the name "more".  Both programs run a case
+in turn on memory that is bound beforehand, so that nothing is copied in or out.  The table is
+sorted by the ratio, ONNX Runtime's time / Lathe's; a summary by kind with the worst cases follows.
+
+--cpu-time is for machines that others use too: the processor time of the process at one thread,
+the least of many short samples taken in turn."""
 import argparse
 import collections
 import json
@@ -16,6 +21,7 @@ import re
 import statistics
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
@@ -25,6 +31,7 @@ import onnx  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper, shape_inference  # noqa: E402
 
 import models  # noqa: E402
+import operators_more  # noqa: E402
 import peers  # noqa: E402
 
 KINDS = {
@@ -35,14 +42,16 @@ KINDS = {
     "normalisation": ["BatchNormalization", "LayerNormalization", "InstanceNormalization", "GroupNormalization", "LRN"],
     "transpose": ["Transpose"],
     "resize": ["Resize", "Upsample"],
-    "reduction": ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceProd", "ArgMax"],
+    "reduction": ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceProd", "ArgMax", "TopK", "CumSum"],
     "activation": ["Relu", "Clip", "Sigmoid", "Tanh", "Erf", "HardSigmoid", "HardSwish", "LeakyRelu", "Elu", "Gelu", "PRelu", "Softplus"],
+    "arithmetic": ["Add", "Sub", "Mul", "Div", "Pow", "Sqrt"],
     "gather": ["Gather", "GatherElements", "GatherND"],
-    "concat": ["Concat"],
+    "concat": ["Concat", "Split", "Slice", "Pad"],
     "recurrent": ["LSTM", "GRU", "RNN"],
 }
 KIND_OF = {op: kind for kind, ops in KINDS.items() for op in ops}
-REQUIRED, TOLERANCE = 0.9, 1e-3
+REQUIRED, TOLERANCE, WORST = 0.9, 1e-3, 3
+SAMPLE_SECONDS, SAMPLES = 4e-4, 12      # --cpu-time: calls in one sample, samples in one round
 ONE_TOKEN = {"batch": 1, "seq": 1, "past": 127, "total": 128}      # gpt_kv: 127 tokens before, one now
 LARGEST_KEPT = 4096     # bytes; larger constants are drawn anew
 
@@ -58,7 +67,10 @@ class Case:
 
     @property
     def label(self):
-        sizes = " ".join("x".join(map(str, i.shape)) or "scalar" for i in self.inputs if i is not None and (not i.weight or len(i.shape) > 1))
+        both = KIND_OF[self.node.op_type] == "arithmetic"
+        shown = [i for i in self.inputs if i is not None and (both or not i.weight or len(i.shape) > 1)]
+        sizes = " ".join("x".join(map(str, i.shape)) or "scalar" for i in shown)
+        sizes += "".join(f" [{','.join(map(str, i.value.ravel()))}]" for i in self.inputs if i is not None and i.value is not None and i.dtype == TensorProto.INT64 and i.value.size < 8)
         if self.node.op_type in ("Conv", "ConvTranspose", "Gemm") and len(self.inputs) > 2:
             sizes += " bias"
         shown = []
@@ -156,8 +168,8 @@ def run_for_types(path, names):
     model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names)
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    found = session.run(list(names), models.random_feeds(path, 1))
+    runner = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    found = runner.run(list(names), models.random_feeds(path, 1))
     return {n: (helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in zip(names, found)}
 
 
@@ -202,24 +214,45 @@ def cases(folder, graphs, cache):
     return list(found.values())
 
 
+def more_cases():
+    """The cases of operators_more.py."""
+    found = []
+    for op, opset, inputs, attributes in operators_more.ROWS:
+        given = []
+        for i in inputs:
+            if i is None or isinstance(i, tuple) and not isinstance(i, operators_more.W):
+                given.append(None if i is None else Input(i, TensorProto.FLOAT, None, False))
+            elif isinstance(i, operators_more.W):
+                given.append(Input(i.shape, TensorProto.FLOAT, None, True))
+            else:
+                value = np.array(i, "float32" if isinstance(i[0], float) else "int64")
+                given.append(Input(value.shape, helper.np_dtype_to_tensor_dtype(value.dtype), value, True))
+        outputs = {"TopK": 2, "LSTM": 3, "GRU": 2}.get(op, len(inputs[1]) if op == "Split" else 1)
+        node = helper.make_node(op, [f"x{k}" if i else "" for k, i in enumerate(given)], [f"y{k}" for k in range(outputs)], **attributes)
+        case = Case(node, given, opset)
+        case.graphs.append("more")
+        found.append(case)
+    return found
+
+
 class BoundOrt:
     """ONNX Runtime on memory bound beforehand."""
 
     def __init__(self, path, threads, feeds):
         import onnxruntime as ort
 
-        self.session = peers.OnnxRuntime.load(path, threads).session
-        self.binding = self.session.io_binding()
+        self.runner = peers.OnnxRuntime.load(path, threads).runner
+        self.binding = self.runner.io_binding()
         for name, x in feeds.items():
             self.binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(x))
-        for y in self.session.get_outputs():
+        for y in self.runner.get_outputs():
             self.binding.bind_output(y.name, "cpu")
-        self.session.run_with_iobinding(self.binding)
-        for y, value in zip(self.session.get_outputs(), self.binding.get_outputs()):     # the same memory every time
+        self.runner.run_with_iobinding(self.binding)
+        for y, value in zip(self.runner.get_outputs(), self.binding.get_outputs()):     # the same memory every time
             self.binding.bind_ortvalue_output(y.name, value)
 
     def run(self, feeds):
-        self.session.run_with_iobinding(self.binding)
+        self.runner.run_with_iobinding(self.binding)
 
     def outputs(self):
         return self.binding.copy_outputs_to_cpu()
@@ -241,7 +274,26 @@ class BoundLathe(peers.Lathe):
         return [self.executor.get_output(i).numpy() for i in range(len(self.executor.outputs))]
 
 
-def measure(case, threads, rounds, folder):
+def least_cpu_time(runners, feeds, rounds):
+    """{name: [seconds]}: the least processor time of a call, samples taken in turn."""
+    calls, least = {}, dict.fromkeys(runners, float("inf"))
+    for name, runner in runners.items():
+        runner.run(feeds)
+        start = time.process_time()
+        for _ in range(3):
+            runner.run(feeds)
+        calls[name] = max(1, int(SAMPLE_SECONDS / max((time.process_time() - start) / 3, 1e-6)))
+    for _ in range(rounds * SAMPLES):
+        for name, runner in runners.items():
+            runner.run(feeds)                  # brings the case's data back into the caches
+            start = time.process_time()
+            for _ in range(calls[name]):
+                runner.run(feeds)
+            least[name] = min(least[name], (time.process_time() - start) / calls[name])
+    return {name: [seconds] for name, seconds in least.items()}
+
+
+def measure(case, threads, rounds, folder, cpu_time):
     """The rows of one case: one per number of threads."""
     model, feeds = case.model()
     path = folder / "case.onnx"
@@ -249,13 +301,25 @@ def measure(case, threads, rounds, folder):
     library, seconds = peers.Lathe.compile(path)
     rows = []
     for n in threads:
-        sessions = {"Lathe": BoundLathe(library, n, feeds), "ONNX Runtime": BoundOrt(path, n, feeds)}
-        error = peers.relative_error(sessions["Lathe"].outputs(), sessions["ONNX Runtime"].outputs())
-        times = peers.side_by_side(sessions, feeds, rounds, at_least=0.02)
+        runners = {"Lathe": BoundLathe(library, n, feeds), "ONNX Runtime": BoundOrt(path, n, feeds)}
+        error = peers.relative_error(runners["Lathe"].outputs(), runners["ONNX Runtime"].outputs())
+        times = least_cpu_time(runners, feeds, rounds) if cpu_time else peers.side_by_side(runners, feeds, rounds, at_least=0.02)
         ours, theirs = (statistics.median(times[k]) for k in ("Lathe", "ONNX Runtime"))
         rows.append({"kind": KIND_OF[case.node.op_type], "case": case.label, "graphs": case.graphs, "threads": n, "lathe_us": ours * 1e6, "onnxruntime_us": theirs * 1e6,
                      "ratio": theirs / ours, "relative_error": error, "compile_s": seconds, "kernels": [f"{k.name} ({k.impl})" for k in library.model.nodes()]})
     return rows
+
+
+def summary(rows, n, out):
+    """One line for each kind: how many cases, how many too slow, the mean, the worst."""
+    print(f"\n{n} thread{'s' * (n > 1)}\n\n| kind | cases | below {REQUIRED} | geometric mean | lowest | the slowest |\n|---|---|---|---|---|---|", file=out)
+    for kind in [*KINDS, "all"]:
+        of_kind = sorted((r for r in rows if kind in ("all", r["kind"])), key=lambda r: r["ratio"])
+        if not of_kind:
+            continue
+        ratios = [r["ratio"] for r in of_kind]
+        worst = "; ".join(f"{r['case'][:80]} ({r['ratio']:.2f})" for r in of_kind[:WORST]) if kind != "all" else ""
+        print(f"| {kind} | {len(ratios)} | {sum(r < REQUIRED for r in ratios)} | {statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f} | {worst} |", file=out)
 
 
 def report(rows, failed, threads, out):
@@ -264,20 +328,19 @@ def report(rows, failed, threads, out):
         wrong = " WRONG" if not r["relative_error"] <= TOLERANCE else ""
         print(f"| {r['ratio']:.2f} | {r['threads']} | {r['lathe_us']:.1f} | {r['onnxruntime_us']:.1f} | {r['relative_error']:.0e}{wrong} | {r['kind']} | {r['case']} | "
               f"{', '.join(r['graphs'])} |", file=out)
-    print(file=out)
     for n in threads:
-        ratios = [r["ratio"] for r in rows if r["threads"] == n]
-        if ratios:
-            slow = sum(r < REQUIRED for r in ratios)
-            print(f"{n} thread{'s' * (n > 1)}: {len(ratios)} cases, {slow} slower than {REQUIRED}x, geometric mean {statistics.geometric_mean(ratios):.2f}, lowest {min(ratios):.2f}", file=out)
+        summary([r for r in rows if r["threads"] == n], n, out)
     for label, why in failed.items():
         print(f"not run: {label}: {why}", file=out)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kind", default="", help=f"comma list of {', '.join(KINDS)} (default: all)")
+    parser.add_argument("--skip", default="", help="kinds to leave out")
     parser.add_argument("--filter", default="", help="a regular expression on kind and case, as they are printed")
-    parser.add_argument("--graphs", default="", help="comma list (default: all)")
+    parser.add_argument("--graphs", default="", help="comma list of networks, and 'more' (default: all)")
+    parser.add_argument("--cpu-time", action="store_true", help="least processor time at one thread: for a machine that others use too")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "lathe-bench-models", help="where filled networks are kept")
@@ -290,7 +353,13 @@ def main():
         print("skipped: the graphs were not found; set LATHE_SHARED to the folder that holds models/graphs and models/fill.py")
         return 0
     args.cache.mkdir(parents=True, exist_ok=True)
-    found = cases(folder, [g for g in args.graphs.split(",") if g], args.cache)
+    graphs, kinds, skipped = (list(filter(None, text.split(","))) for text in (args.graphs, args.kind, args.skip))
+    if unknown := [k for k in kinds + skipped if k not in KINDS]:
+        parser.error(f"no kind '{unknown[0]}'; there are {', '.join(KINDS)}")
+    if args.cpu_time:
+        args.threads = "1"
+    found = cases(folder, graphs, args.cache) + (more_cases() if not graphs or "more" in graphs else [])
+    found = [c for c in found if (not kinds or KIND_OF[c.node.op_type] in kinds) and KIND_OF[c.node.op_type] not in skipped]
     found = [c for c in found if re.search(args.filter, f"{KIND_OF[c.node.op_type]} {c.label}")]
     if args.list:
         for c in found:
@@ -302,7 +371,7 @@ def main():
         for i, case in enumerate(found):
             print(f"\r{i + 1}/{len(found)} {case.label[:90]:<90}", end="", file=sys.stderr, flush=True)
             try:
-                rows += measure(case, threads, args.rounds, pathlib.Path(work))
+                rows += measure(case, threads, args.rounds, pathlib.Path(work), args.cpu_time)
             except Exception as e:              # one case that fails does not end the run
                 failed[case.label] = f"{type(e).__name__}: {str(e).splitlines()[0][:200] if str(e) else ''}"
     print(file=sys.stderr)

@@ -97,13 +97,13 @@ def speeds(source, folder, levels, threads, rounds):
     x = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype("float32")
     feeds, rows = {"input": x}, []
     for n in threads:
-        sessions = {f"level {level}": peers.Lathe(lathe.runtime.load_module(str(folder / f"level{level}.so")), n) for level in levels}
-        sessions["ONNX Runtime"] = peers.OnnxRuntime.load(source, n)
-        wanted = sessions["ONNX Runtime"].run(feeds)
-        outputs = {name: s.run(feeds) for name, s in sessions.items()}
+        runners = {f"level {level}": peers.Lathe(lathe.runtime.load_module(str(folder / f"level{level}.so")), n) for level in levels}
+        runners["ONNX Runtime"] = peers.OnnxRuntime.load(source, n)
+        wanted = runners["ONNX Runtime"].run(feeds)
+        outputs = {name: s.run(feeds) for name, s in runners.items()}
         errors = {name: peers.relative_error(y, wanted) for name, y in outputs.items()}
         apart = max(peers.relative_error(outputs[f"level {level}"], outputs[f"level {levels[0]}"]) for level in levels)
-        times = peers.side_by_side(sessions, feeds, rounds)
+        times = peers.side_by_side(runners, feeds, rounds)
         rows.append({"threads": n, "ms": {k: statistics.median(t) * 1e3 for k, t in times.items()}, "relative_error": errors, "levels_apart": apart,
                      "rounds_ms": {k: [v * 1e3 for v in t] for k, t in times.items()}})
     return rows

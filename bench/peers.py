@@ -4,10 +4,10 @@
     bench/peers.py            which of them are installed here, and which not and why
 
 A peer has a name, available() (None, or the reason why it cannot be used), version(), and
-load(path, threads), which gives a session: session.run(feeds) -> outputs in the
+load(path, threads), which gives a runner: runner.run(feeds) -> outputs in the
 model's order.  The ONNX file has every size fixed.  float32 is asked for explicitly: several
 peers compute in half precision by themselves where the machine can.
-Lathe itself has the same face.  side_by_side() measures sessions in turn."""
+Lathe itself has the same face.  side_by_side() measures runners in turn."""
 import importlib
 import importlib.metadata
 import logging
@@ -65,10 +65,10 @@ class OnnxRuntime(Peer):
 
         options = ort.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        self.session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.runner = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     def run(self, feeds):
-        return self.session.run(None, feeds)
+        return self.runner.run(None, feeds)
 
 
 class OpenVino(Peer):
@@ -310,15 +310,28 @@ def time_once(call, at_least=0.15):
     return statistics.median(seconds)
 
 
-def side_by_side(sessions, feeds, rounds, at_least=0.15):
-    """{name: the median of each round} of sessions that are measured in turn, round after round."""
-    seconds = {name: [] for name in sessions}
+def side_by_side(runners, feeds, rounds, at_least=0.15):
+    """{name: the median of each round} of runners that are measured in turn, round after round."""
+    seconds = {name: [] for name in runners}
     for i in range(rounds):
-        order = list(sessions) if i % 2 == 0 else list(sessions)[::-1]
+        order = list(runners) if i % 2 == 0 else list(runners)[::-1]
         for name in order:
             time.sleep(SETTLE_SECONDS)
-            seconds[name].append(time_once(lambda: sessions[name].run(feeds), at_least))
+            seconds[name].append(time_once(lambda: runners[name].run(feeds), at_least))
     return seconds
+
+
+FAST_TOLERANCE = 2e-2     # of reduced precision, over a whole network
+
+
+def wrong_when_fast(found, wanted):
+    """None, or what is wrong with an answer in reduced precision: too far off, or another largest element of a row."""
+    error = relative_error(found, wanted)
+    if not error <= FAST_TOLERANCE:
+        return f"wrong output: relative error {error:.1e} in reduced precision"
+    if wanted[0].ndim == 2 and not np.array_equal(np.argmax(found[0], -1), np.argmax(wanted[0], -1)):
+        return "wrong output: another largest element than in float32"
+    return None
 
 
 def relative_error(found, wanted):

@@ -13,8 +13,8 @@ first step of the sum to the last.
           for ki                    tile[MR, NR] += A[MR] * B[NR], unrolled and vectorized
           store the tile
 
-The sizes come from the target: its registers give MR and NR, its second-level cache KC and the
-columns of a block; the blocks are shared out evenly among the threads.
+The sizes come from the target: its registers give MR and NR, its caches KC and the columns of a
+block; the blocks are shared out evenly among the threads.
 """
 from lathe import te, tir
 
@@ -38,7 +38,10 @@ class Blocking:
         columns = next((w for w in widths if N % (w * lanes) == 0), widths[0])
         self.NR = columns * lanes
         self.MR = target.vector_registers * 3 // 4 // columns
-        rounds = ceil_div(K, target.l2_bytes // 2 // (4 * self.NR))        # a panel of B fits in half of the cache
+        # A panel of A stays in the first-level cache, and leaves room in it, while panels of B
+        # pass by, one of which is at home in half of the second.
+        fits = min(target.l1_bytes * 3 // 4 // (4 * self.MR), target.l2_bytes // 2 // (4 * self.NR))
+        rounds = ceil_div(K, fits)
         self.KC = ceil_div(ceil_div(K, rounds), UNROLL) * UNROLL
         tiles_m, tiles_n = ceil_div(M, self.MR), ceil_div(N, self.NR)
         # threads = down * across, each with about as many tiles as the others

@@ -234,6 +234,11 @@ LATHE_RT_API void lathe_rt_executor_free(LatheRtExecutor *);
  * against the model's. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input(LatheRtExecutor *, int32_t i, const LatheRtTensor *, LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_view(LatheRtExecutor *, int32_t i, const LatheRtTensor *, LatheRtError *err);
+/* From now on each run leaves output i in this memory (compact, element-aligned, of the output's type and
+ * shape, apart from inputs that are borrowed and from other outputs), until another place is set or the
+ * executor ends; NULL: in the executor's own.  Kernels write there themselves where the program's plan
+ * lets them; else it is copied. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_output_view(LatheRtExecutor *, int32_t i, const LatheRtTensor *, LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_run(LatheRtExecutor *, LatheRtError *err);
 /* Borrowed until the next run or the end of the executor; of an input until it is set again. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output(LatheRtExecutor *, int32_t i, const LatheRtTensor **out, LatheRtError *err);

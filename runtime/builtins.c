@@ -198,25 +198,6 @@ static LatheRtCode split(Heap *h, const Value *v, const Value *sizes, int64_t ax
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
-static LatheRtCode make_list(Heap *h, const Ins *ins, Value *reg, Value *to, LatheRtError *err)
-{
-  Value made = {0};
-  RT_TRY(rt_value_list(h, &made, ins->narg, err));
-  for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(h, &made.list->item[i], &reg[ins->arg[i]]);
-  rt_value_copy(h, to, &made);
-  rt_value_clear(h, &made);
-  return LATHE_RT_OK;
-}
-
-static LatheRtCode item_at(Heap *h, const List *l, int32_t at, Value *to)
-{
-  Value item = {0};
-  rt_value_copy(h, &item, &l->item[at]); /* `to` may hold the list */
-  rt_value_copy(h, to, &item);
-  rt_value_clear(h, &item);
-  return LATHE_RT_OK;
-}
-
 LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRtError *err)
 {
   static const LatheRtDType int64 = {0, 64, 1}, boolean = {1, 1, 1};
@@ -228,7 +209,7 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
   if (!any) RT_TRY(list_of(a, &l, err));
   switch ((HostOp)ins->index) {
   case HO_LIST:
-    return make_list(h, ins, reg, to, err);
+    return rt_value_cell(h, to, VALUE_LIST, 0, ins->narg, ins->arg, reg, err);
   case HO_INSERT:
     RT_TRY(position_of(&reg[ins->arg[2]], l->n, l->n, &at, err));
     return splice(h, l, at, b, 0, to, err);
@@ -242,7 +223,8 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
     return splice(h, l, l->n - 1, NULL, 1, to, err);
   case HO_AT:
     RT_TRY(position_of(b, l->n, l->n - 1, &at, err));
-    return item_at(h, l, at, to);
+    rt_value_item(h, to, a, at);
+    return LATHE_RT_OK;
   case HO_LENGTH:
     return scalar_result(h, to, int64, l->n, err);
   case HO_CONCAT:
@@ -257,7 +239,8 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
       return LATHE_RT_OK;
     }
     if (l->n == 0) return rt_fail(err, LATHE_RT_ARGUMENT, "the optional is absent");
-    return item_at(h, l, 0, to);
+    rt_value_item(h, to, a, 0);
+    return LATHE_RT_OK;
   case HO_COUNT:
     break;
   }

@@ -16,12 +16,14 @@ static bool make_tables(LatheRtExecutor *x)
   size_t args = (size_t)m->max_args + 1;
   x->input = rt_chunk_alloc(&x->chunks, (size_t)m->ninput + 1, sizeof *x->input);
   x->output = rt_chunk_alloc(&x->chunks, (size_t)m->noutput + 1, sizeof *x->output);
+  x->place = rt_chunk_alloc(&x->chunks, (size_t)m->noutput + 1, sizeof *x->place);
+  x->direct = rt_chunk_alloc(&x->chunks, (size_t)m->noutput + 1, sizeof *x->direct);
   x->symbol = rt_chunk_alloc(&x->chunks, (size_t)m->nsymbol + 1, sizeof *x->symbol);
   x->symbol_from = rt_chunk_alloc(&x->chunks, (size_t)m->nsymbol + 1, sizeof *x->symbol_from);
   x->slot = rt_chunk_alloc(&x->chunks, args, sizeof *x->slot);
   x->tensor = rt_chunk_alloc(&x->chunks, args, sizeof *x->tensor);
   x->dim = rt_chunk_alloc(&x->chunks, (size_t)m->max_dims + 1, sizeof *x->dim);
-  return x->input && x->output && x->symbol && x->symbol_from && x->slot && x->tensor && x->dim;
+  return x->input && x->output && x->place && x->direct && x->symbol && x->symbol_from && x->slot && x->tensor && x->dim;
 }
 
 LatheRtCode lathe_rt_executor_new(LatheRtModel *m, LatheRtExecutor **out, LatheRtError *err)
@@ -80,6 +82,13 @@ void lathe_rt_executor_watch(LatheRtExecutor *x, LatheRtNodeFn fn, void *user)
 {
   x->watch = fn;
   x->watch_user = user;
+}
+
+static bool overlap(const Value *v, const void *data, size_t bytes)
+{
+  uintptr_t a = (uintptr_t)v->tensor.data, b = (uintptr_t)data;
+  size_t n = v->kind == VALUE_TENSOR ? rt_value_bytes(v) : 0;
+  return n && bytes && a < b + bytes && b < a + n;
 }
 
 /* ---- inputs -------------------------------------------------------------------------------- */
@@ -157,6 +166,9 @@ LatheRtCode lathe_rt_set_input_view(LatheRtExecutor *x, int32_t i, const LatheRt
     return rt_fail(err, LATHE_RT_ARGUMENT,
                    "input '%.100s' cannot be borrowed: it must be compact, aligned and in the CPU's memory; set_input copies it",
                    p->name);
+  for (int32_t k = 0; k < x->model->noutput; k++)
+    if (overlap(&x->place[k], data, bytes))
+      return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' lies in the memory that output '%.100s' is written to", p->name, x->model->output[k].name);
   rt_value_clear(&x->heap, &x->input[i]);
   rt_value_set(&x->input[i], p->dtype, t->ndim, t->shape, (void *)data);
   x->inputs_changed = true;
@@ -218,6 +230,73 @@ static LatheRtCode check_inputs(LatheRtExecutor *x, LatheRtError *err)
   return LATHE_RT_OK;
 }
 
+/* ---- outputs in the caller's memory ------------------------------------------------------------ */
+
+/* Kernels take what they read and what they write for different memory. */
+static LatheRtCode check_apart(const LatheRtExecutor *x, int32_t i, const void *data, size_t bytes, LatheRtError *err)
+{
+  const LatheRtModel *m = x->model;
+  const char *other = NULL;
+  for (int32_t k = 0; k < m->ninput; k++)
+    if (overlap(&x->input[k], data, bytes)) other = m->input[k].name;
+  for (int32_t k = 0; k < m->noutput; k++)
+    if (k != i && overlap(&x->place[k], data, bytes)) other = m->output[k].name;
+  if (!other) return LATHE_RT_OK;
+  return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' would overwrite '%.100s', which lies in the same memory", m->output[i].name, other);
+}
+
+LatheRtCode lathe_rt_set_output_view(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
+{
+  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "set_output_view: the executor is null");
+  const LatheRtModel *m = x->model;
+  if (i < 0 || i >= m->noutput) return rt_fail(err, LATHE_RT_ARGUMENT, "set_output_view: output %d, the model has %d", i, m->noutput);
+  const LatheRtPort *p = &m->output[i];
+  if (m->output_kind[i] != PORT_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s; get_output_items gives it", p->name, p->type);
+  if (x->direct[i]) rt_static_output(x, i, NULL);
+  x->direct[i] = false;
+  rt_value_clear(&x->heap, &x->place[i]);
+  if (!t) return LATHE_RT_OK;
+  LatheRtError why;
+  LatheRtCode code = rt_tensor_check(t, &why);
+  if (code != LATHE_RT_OK) return rt_fail(err, code, "output '%.100s': %.300s", p->name, why.text);
+  bool fits = rt_same_dtype(t->dtype, p->dtype) && t->ndim == p->ndim;
+  for (int32_t d = 0; fits && d < t->ndim; d++) fits = p->shape[d] < 0 || t->shape[d] == p->shape[d];
+  if (!fits) {
+    char a[40], b[110];
+    rt_dtype_name(t->dtype, a, sizeof a);
+    rt_shape_text(t->ndim, t->shape, b, sizeof b);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s, not a %s of shape %s", p->name, p->type, a, b);
+  }
+  char *data = (char *)t->data + (t->data ? t->byte_offset : 0);
+  size_t bytes;
+  RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
+  if (t->device.type != LATHE_RT_CPU || !rt_tensor_compact(t) || (uintptr_t)data % rt_dtype_bytes(p->dtype) || (bytes && !data))
+    return rt_fail(err, LATHE_RT_ARGUMENT,
+                   "output '%.100s' cannot be written there: the memory must be compact, aligned and the CPU's; get_output gives it", p->name);
+  RT_TRY(check_apart(x, i, data, bytes, err));
+  rt_value_set(&x->place[i], p->dtype, t->ndim, t->shape, data);
+  x->direct[i] = m->is_static && bytes && rt_static_output(x, i, data);
+  return LATHE_RT_OK;
+}
+
+/* After a run: what the kernels did not write where it belongs. */
+static LatheRtCode copy_outputs(LatheRtExecutor *x, LatheRtError *err)
+{
+  for (int32_t i = 0; i < x->model->noutput; i++) {
+    const LatheRtTensor *from = &x->output[i].tensor, *to = &x->place[i].tensor;
+    if (x->place[i].kind != VALUE_TENSOR || x->direct[i]) continue;
+    if (from->ndim != to->ndim || (to->ndim && memcmp(from->shape, to->shape, (size_t)to->ndim * sizeof *to->shape))) {
+      char a[110], b[110];
+      rt_shape_text(from->ndim, from->shape, a, sizeof a);
+      rt_shape_text(to->ndim, to->shape, b, sizeof b);
+      return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' has shape %s, the memory given for it %s", x->model->output[i].name, a, b);
+    }
+    size_t bytes = rt_value_bytes(&x->output[i]);
+    if (bytes) memcpy(to->data, from->data, bytes);
+  }
+  return LATHE_RT_OK;
+}
+
 /* ---- running ---------------------------------------------------------------------------------- */
 
 LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
@@ -236,6 +315,7 @@ LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
                             .user = &x->state};
   atomic_store(&x->state.taken, 0);
   RT_TRY(x->model->is_static ? rt_static_run(x, err) : rt_vm_run(x, err));
+  RT_TRY(copy_outputs(x, err));
   x->has_run = true;
   return LATHE_RT_OK;
 }

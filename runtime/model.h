@@ -30,9 +30,11 @@ typedef struct KernelArgRef {
 typedef struct Ins {
   uint8_t op;                /* ModelOp */
   LatheRtDType dtype;        /* ALLOC, VIEW */
-  int32_t reg;               /* result of CONST, ALLOC, VIEW, MOVE, COPY; FREE, BRANCH; the scalar of SCALAR */
-  int32_t source;            /* VIEW, MOVE, COPY */
-  int32_t index;             /* const, kernel, function, HostOp, target */
+  int32_t reg;               /* result of CONST, ALLOC, VIEW, MOVE, COPY, CLOSURE, DATA, FIELD; FREE, BRANCH, MATCH;
+                                closure of APPLY; the scalar of SCALAR */
+  int32_t source;            /* VIEW, MOVE, COPY, FIELD */
+  int32_t index;             /* const, kernel, function, HostOp, target, field */
+  int32_t tag;               /* DATA, MATCH */
   int32_t node;              /* KERNEL, HOST */
   uint64_t place;            /* ALLOC, COPY */
   int32_t nexpr;             /* shape; 1 for SCALAR and CHECK */
@@ -42,7 +44,7 @@ typedef struct Ins {
   const int32_t *ret;
   const KernelArgRef *karg;  /* KERNEL: narg of them */
   const int64_t *attr;
-  const char *text;          /* CHECK */
+  const char *text;          /* CHECK, FAIL */
 } Ins;
 
 typedef struct ModelFunc {
@@ -106,16 +108,18 @@ typedef struct Storage {
 
 typedef struct List List;
 typedef struct Value {
-  enum { VALUE_NONE, VALUE_TENSOR, VALUE_LIST } kind;
+  enum { VALUE_NONE, VALUE_TENSOR, VALUE_LIST, VALUE_DATA, VALUE_CLOSURE } kind;
   bool writable;              /* memory of the executor's own: kernels may write it */
   int32_t input;              /* static programs: 1 + the input whose memory this is; 0: none */
   Storage *storage;           /* NULL: borrowed (constants, views of the caller's memory) */
-  List *list;
+  List *list;                 /* LIST, DATA, CLOSURE: items, fields, first arguments */
   LatheRtTensor tensor;       /* compact; shape points to dim */
   int64_t dim[MODEL_MAX_NDIM];
 } Value;
 struct List {
   int32_t refs, n;
+  int32_t tag;                /* DATA: its constructor; CLOSURE: its function */
+  List *next;                 /* while it is being freed */
   Value item[];
 };
 
@@ -132,6 +136,11 @@ void rt_value_copy(Heap *, Value *to, const Value *from);            /* shares w
 LatheRtCode rt_value_tensor(Heap *, Value *to, LatheRtDType, int32_t ndim, const int64_t *shape, LatheRtError *);
 /* A list of n empty values. */
 LatheRtCode rt_value_list(Heap *, Value *to, int32_t n, LatheRtError *);
+/* Data or a closure: kind, tag, and the values of these registers; `to` may be one of them. */
+LatheRtCode rt_value_cell(Heap *, Value *to, int kind, int32_t tag, int32_t n, const int32_t *arg, const Value *reg,
+                          LatheRtError *);
+/* Item i of v's list; `to` may be v itself. */
+void rt_value_item(Heap *, Value *to, const Value *v, int32_t i);
 /* Sets the tensor's fields; data is borrowed. */
 void rt_value_set(Value *, LatheRtDType, int32_t ndim, const int64_t *shape, void *data);
 size_t rt_value_bytes(const Value *);
@@ -153,6 +162,10 @@ typedef struct Step {
   LatheRtSlot *slot;
   Workspaces need;
   int32_t node, nread, ntensor;
+  bool over;                  /* writes what it reads */
+  int32_t workers, all;       /* for this step, of so many */
+  int32_t trials;             /* timed runs so far … */
+  double seconds;             /* … and the quickest */
   const LatheRtTensor **tensor;   /* read ones first, then written ones */
 } Step;
 
@@ -170,6 +183,8 @@ struct LatheRtExecutor {
   Heap heap;
   Value *input;               /* what the caller gave */
   Value *output;
+  Value *place;               /* memory of the caller's that outputs go to … */
+  bool *direct;               /* … written there by the kernels, not copied after the run */
   bool inputs_changed, has_run;
   int64_t *symbol;            /* values of the sizes that inputs share */
   int32_t *symbol_from;       /* the input each came from */
@@ -189,6 +204,7 @@ struct LatheRtExecutor {
   void *storage;
   Value *reg;
   Step *step;
+  int32_t *owner;                 /* of each register: the one whose memory it has, see static.c */
   int32_t nstep, ready_workers;   /* the workspace is large enough for so many */
   Chunk *chunks;
   /* the others */
@@ -196,6 +212,7 @@ struct LatheRtExecutor {
   int32_t nframe, frame_room;
   Value *passed;              /* arguments on their way */
   int32_t passed_room;
+  int32_t calls_left;         /* 0: any number; fuzzers end what may loop for ever */
 };
 
 /* Memory by the piece, freed with its owner; NULL when there is none. */
@@ -221,6 +238,8 @@ LatheRtCode rt_watch(LatheRtExecutor *, int32_t node, double seconds, int32_t nr
 LatheRtCode rt_static_prepare(LatheRtExecutor *, LatheRtError *);
 LatheRtCode rt_static_run(LatheRtExecutor *, LatheRtError *);
 void rt_static_input(LatheRtExecutor *, int32_t i);       /* the memory of input i is another now */
+/* Kernels write output i to this memory (NULL: to its planned place); false: that cannot be. */
+bool rt_static_output(LatheRtExecutor *, int32_t i, void *data);
 
 /* vm.c: all others */
 LatheRtCode rt_vm_run(LatheRtExecutor *, LatheRtError *);

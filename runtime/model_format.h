@@ -21,8 +21,10 @@
  *               list instruction
  *
  * Function 0 is the entry: its parameters are the inputs, its results the outputs.
- * A register holds a tensor or a list (a sequence; an optional is a list of none or
- * one); parameters are registers 0 … params - 1.  A scalar is an int64 or a double.
+ * A register holds a tensor, a list (a sequence; an optional is a list of none or one),
+ * data (a constructor's tag and fields; a tuple as one value has tag 0) or a closure (a
+ * function and its first arguments); parameters are registers 0 … params - 1.  A scalar
+ * is an int64 or a double.
  *
  * An instruction is a u8 of ModelOp and its operands, u32 unless told:
  *   CONST   register, const
@@ -41,7 +43,14 @@
  *   RETURN  list register
  *   HOST    HostOp, node, list i64 (attributes), list register (arguments), list register (results)
  *   CHECK   expr, str: stops with the sentence unless the value is not 0
- * The last instruction of a function is RETURN or TAIL.
+ *   CLOSURE register, function (of one result), list register: its first arguments
+ *   APPLY   register (closure), list register (its other arguments), list register (one result)
+ *   APPLY_TAIL  register (closure), list register: calls it in place of this function
+ *   DATA    register, tag, list register (fields)
+ *   FIELD   register, source (data), number of the field
+ *   MATCH   register (data), tag, target if its tag is another
+ *   FAIL    str: stops with the sentence
+ * The last instruction of a function is RETURN, TAIL, APPLY_TAIL or FAIL.
  *
  * An expr is a list of steps over a stack, one value left at the end: u8 of ExprOp and
  *   INT i64   FLOAT f64   SCALAR u32   DIM u32 register, u32 dimension
@@ -70,6 +79,7 @@ typedef enum { KARG_REGISTER, KARG_SCALAR } KernelArgKind;
 typedef enum {
   MO_CONST, MO_SCALAR, MO_ALLOC, MO_VIEW, MO_MOVE, MO_COPY, MO_FREE, MO_KERNEL, MO_JUMP, MO_BRANCH,
   MO_CALL, MO_TAIL, MO_RETURN, MO_HOST, MO_CHECK,
+  MO_CLOSURE, MO_APPLY, MO_APPLY_TAIL, MO_DATA, MO_FIELD, MO_MATCH, MO_FAIL,
   MO_COUNT
 } ModelOp;
 

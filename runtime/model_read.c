@@ -361,6 +361,28 @@ static void read_call(Reader *r, const ModelFunc *f, bool tail, Ins *ins)
   r->m->has_calls = true;
 }
 
+/* The closure, its arguments and, unless it takes this function's place, its one result. */
+static void read_apply(Reader *r, const ModelFunc *f, Ins *ins)
+{
+  ins->reg = reg(r, f);
+  ins->arg = registers(r, f, &ins->narg);
+  if (ins->op == MO_APPLY) ins->ret = registers(r, f, &ins->nret);
+  if (ok(r) && ins->op == MO_APPLY && ins->nret != 1) bad(r, "a call of a function value has %d results, not 1", ins->nret);
+  r->m->has_calls = true;
+}
+
+/* CLOSURE, DATA, FIELD, MATCH: a register, a number that says what, and what it is about. */
+static void read_value(Reader *r, const ModelFunc *f, Ins *ins)
+{
+  ins->reg = reg(r, f);
+  if (ins->op == MO_CLOSURE) ins->index = index_of(r, r->m->nfunc, "function");
+  if (ins->op == MO_FIELD) ins->source = reg(r, f);
+  if (ins->op == MO_DATA || ins->op == MO_MATCH) ins->tag = index_of(r, INT32_MAX, "tag");
+  if (ins->op == MO_CLOSURE || ins->op == MO_DATA) ins->arg = registers(r, f, &ins->narg);
+  if (ins->op == MO_FIELD) ins->index = index_of(r, INT32_MAX, "field");
+  if (ins->op == MO_MATCH) ins->index = (int32_t)u32(r);
+}
+
 static void read_host(Reader *r, const ModelFunc *f, Ins *ins)
 {
   static const struct {
@@ -446,6 +468,19 @@ static void read_operands(Reader *r, const ModelFunc *f, Ins *ins)
     read_one_expr(r, f, 'I', ins);
     ins->text = string(r);
     break;
+  case MO_APPLY:
+  case MO_APPLY_TAIL:
+    read_apply(r, f, ins);
+    break;
+  case MO_CLOSURE:
+  case MO_DATA:
+  case MO_FIELD:
+  case MO_MATCH:
+    read_value(r, f, ins);
+    break;
+  case MO_FAIL:
+    ins->text = string(r);
+    break;
   case MO_COUNT:
     break;
   }
@@ -466,27 +501,41 @@ static bool is_static_ins(const Ins *ins)
   return ins->op == MO_CONST || ins->op == MO_VIEW || ins->op == MO_MOVE || ins->op == MO_RETURN;
 }
 
+/* Calls fit the functions they call; what a closure is called with is known only then. */
+static void check_call(Reader *r, const ModelFunc *f, const Ins *ins)
+{
+  const ModelFunc *to = &r->m->func[ins->index];
+  if (ins->op == MO_CALL || ins->op == MO_TAIL) {
+    int32_t nret = ins->op == MO_TAIL ? f->nret : ins->nret;
+    if (ins->narg != to->nparam || nret != to->nret)
+      bad(r, "a call of function '%.60s' has %d arguments and %d results, wants %d and %d", to->name, ins->narg, nret,
+          to->nparam, to->nret);
+  }
+  if (ins->op == MO_CLOSURE && (ins->narg > to->nparam || to->nret != 1))
+    bad(r, "function '%.60s' of %d parameters and %d results is a value with %d arguments", to->name, to->nparam, to->nret,
+        ins->narg);
+  if (ins->op == MO_APPLY_TAIL && f->nret != 1)
+    bad(r, "function '%.60s' of %d results ends in a call of a function value", f->name, f->nret);
+}
+
+static bool leaves(uint8_t op) { return op == MO_RETURN || op == MO_TAIL || op == MO_APPLY_TAIL || op == MO_FAIL; }
+
 /* What needs the whole function, or all of them: jumps go forward, calls fit. */
 static void check_flow(Reader *r, const ModelFunc *f)
 {
   const LatheRtModel *m = r->m;
   for (int32_t i = 0; ok(r) && i < f->nins; i++) {
     const Ins *ins = &f->ins[i];
-    if ((ins->op == MO_JUMP || ins->op == MO_BRANCH) && (ins->index <= i || ins->index >= f->nins))
+    bool jumps = ins->op == MO_JUMP || ins->op == MO_BRANCH || ins->op == MO_MATCH;
+    if (jumps && (ins->index <= i || ins->index >= f->nins))
       bad(r, "function '%.60s' jumps from instruction %d to %d of %d", f->name, i, ins->index, f->nins);
-    if (ins->op == MO_CALL || ins->op == MO_TAIL) {
-      const ModelFunc *to = &m->func[ins->index];
-      int32_t nret = ins->op == MO_TAIL ? f->nret : ins->nret;
-      if (ins->narg != to->nparam || nret != to->nret)
-        bad(r, "a call of function '%.60s' has %d arguments and %d results, wants %d and %d", to->name, ins->narg, nret,
-            to->nparam, to->nret);
-    }
+    if (ins->op == MO_CALL || ins->op == MO_TAIL || ins->op == MO_CLOSURE || ins->op == MO_APPLY_TAIL) check_call(r, f, ins);
     if (ins->op == MO_RETURN && ins->narg != f->nret)
       bad(r, "function '%.60s' returns %d values, wants %d", f->name, ins->narg, f->nret);
     if (m->is_static && !is_static_ins(ins)) bad(r, "a static program has instruction %u", ins->op);
     if (m->is_static && ins->op == MO_RETURN && i != f->nins - 1) bad(r, "a static program returns early");
   }
-  if (ok(r) && (f->nins == 0 || (f->ins[f->nins - 1].op != MO_RETURN && f->ins[f->nins - 1].op != MO_TAIL)))
+  if (ok(r) && (f->nins == 0 || !leaves(f->ins[f->nins - 1].op)))
     bad(r, "function '%.60s' does not end in a return", f->name);
 }
 

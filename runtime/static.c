@@ -3,7 +3,11 @@
  * Preparing walks the program once: every register gets its address (in the planned
  * storage, in the weights, or in an input's memory) and every kernel call its slots and
  * its checks.  A run is then one loop over the calls.  When the memory of an input
- * changes, the slots that point to it are written anew. */
+ * changes, the slots that point to it are written anew.
+ *
+ * The compiler places tensors on each other where the one is part of the other or is written over it;
+ * a kernel that writes what it also reads must say that it may (LatheRtArgInfo.flags). */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +35,29 @@ static void dims_of(const Ins *ins, int64_t *dim)
   for (int32_t d = 0; d < ins->nexpr; d++) dim[d] = ins->expr[d].step[0].value.i;
 }
 
+static bool overlap(const Value *a, const Value *b)
+{
+  uintptr_t p = (uintptr_t)a->tensor.data, q = (uintptr_t)b->tensor.data;
+  return a->writable && b->writable && p < q + rt_value_bytes(b) && q < p + rt_value_bytes(a);
+}
+
+/* A tensor that is written lies on no other, but for those that may be overwritten from their
+ * first element on. */
+static LatheRtCode check_overlap(const LatheRtExecutor *x, const LatheRtFuncInfo *f, const Ins *ins, bool *over, LatheRtError *err)
+{
+  enum { ARG_WRITTEN = 1, ARG_ALIAS = 4 };
+  for (int32_t i = 0; i < f->nargs; i++)
+    for (int32_t j = 0; f->args[i].flags & ARG_WRITTEN && j < f->nargs; j++) {
+      const Value *a = &x->reg[ins->karg[i].index], *b = &x->reg[ins->karg[j].index];
+      if (i == j || !overlap(a, b)) continue;
+      if (!(f->args[i].flags & f->args[j].flags & ARG_ALIAS) || f->args[j].flags & ARG_WRITTEN || a->tensor.data != b->tensor.data)
+        return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: %s writes argument %d '%s' over argument %d '%s'", f->name, i,
+                       f->args[i].name, j, f->args[j].name);
+      *over = true;
+    }
+  return LATHE_RT_OK;
+}
+
 /* Slots, and copies of the tensors that the watcher is shown: a register may be used again. */
 static LatheRtCode add_kernel(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
@@ -42,6 +69,7 @@ static LatheRtCode add_kernel(LatheRtExecutor *x, const Ins *ins, LatheRtError *
   s->tensor = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->tensor);
   if (!s->slot || !s->tensor) return no_memory(err);
   RT_TRY(rt_kernel_bind(x, ins, x->reg, NULL, s->slot, &s->need, err));
+  RT_TRY(check_overlap(x, k->info, ins, &s->over, err));
   rt_kernel_tensors(k, ins, x->reg, s->tensor, &s->nread, &s->ntensor);
   x->nstep++;
   return LATHE_RT_OK;
@@ -100,6 +128,13 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
   case MO_TAIL:
   case MO_HOST:
   case MO_CHECK:
+  case MO_CLOSURE:
+  case MO_APPLY:
+  case MO_APPLY_TAIL:
+  case MO_DATA:
+  case MO_FIELD:
+  case MO_MATCH:
+  case MO_FAIL:
   case MO_COUNT:
     break;
   }
@@ -131,6 +166,17 @@ static LatheRtCode check_single(const ModelFunc *f, bool *set, LatheRtError *err
   return LATHE_RT_OK;
 }
 
+/* Whose memory each register has: an ALLOC's or COPY's register, or -1 (an input, a constant). */
+static void find_owners(const ModelFunc *f, int32_t *owner)
+{
+  for (int32_t r = 0; r < f->nreg; r++) owner[r] = -1;
+  for (int32_t n = 0; n < f->nins; n++) {
+    const Ins *ins = &f->ins[n];
+    if (ins->op == MO_ALLOC || ins->op == MO_COPY) owner[ins->reg] = ins->reg;
+    if (ins->op == MO_VIEW || ins->op == MO_MOVE) owner[ins->reg] = owner[ins->source];
+  }
+}
+
 LatheRtCode rt_static_prepare(LatheRtExecutor *x, LatheRtError *err)
 {
   const LatheRtModel *m = x->model;
@@ -139,7 +185,8 @@ LatheRtCode rt_static_prepare(LatheRtExecutor *x, LatheRtError *err)
   bool *set = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *set);
   x->reg = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->reg);
   x->step = rt_chunk_alloc(&x->chunks, (size_t)f->nins + 1, sizeof *x->step);
-  if (!x->reg || !x->step || !set) return no_memory(err);
+  x->owner = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->owner);
+  if (!x->reg || !x->step || !x->owner || !set) return no_memory(err);
   RT_TRY(check_single(f, set, err));
   const LatheRtAllocator *a = lathe_rt_cpu_allocator();
   x->storage = a->alloc(a->user, m->storage_bytes ? (size_t)m->storage_bytes : 1, RT_ALIGN);
@@ -152,6 +199,7 @@ LatheRtCode rt_static_prepare(LatheRtExecutor *x, LatheRtError *err)
     x->reg[i].input = i + 1;
   }
   for (int32_t i = 0; i < f->nins; i++) RT_TRY(prepare_ins(x, &f->ins[i], err));
+  find_owners(f, x->owner);
   return LATHE_RT_OK;
 }
 
@@ -175,16 +223,142 @@ void rt_static_input(LatheRtExecutor *x, int32_t i)
   }
 }
 
+/* Everything that has the memory of register `owner` has this memory now. */
+static void move_memory(LatheRtExecutor *x, int32_t owner, void *data)
+{
+  const ModelFunc *f = &x->model->func[0];
+  int32_t step = 0;
+  for (int32_t r = 0; r < f->nreg; r++)
+    if (x->owner[r] == owner) x->reg[r].tensor.data = data;
+  for (int32_t n = 0; n < f->nins; n++) {
+    const Ins *ins = &f->ins[n];
+    for (int32_t a = 0; ins->op == MO_KERNEL && a < ins->narg; a++)
+      if (x->owner[ins->karg[a].index] == owner) x->step[step].slot[a].p = data;
+    if (ins->op == MO_KERNEL || ins->op == MO_COPY) step++;
+    for (int32_t o = 0; ins->op == MO_RETURN && o < ins->narg; o++)
+      if (x->owner[ins->arg[o]] == owner) x->output[o].tensor.data = data;
+  }
+}
+
+/* Is register r another's memory that lies, in the plan, on the owner's? */
+static bool lies_on(const LatheRtExecutor *x, int32_t r, int32_t owner, uint64_t begin, uint64_t end)
+{
+  const char *storage = x->storage, *at = x->reg[r].tensor.data;
+  if (x->owner[r] < 0 || x->owner[r] == owner || at < storage || at >= storage + x->model->storage_bytes) return false;
+  uint64_t from = (uint64_t)(at - storage);
+  return from < end && begin < from + rt_value_bytes(&x->reg[r]);
+}
+
+/* One step writes all of it, and no later one reads its planned place under another name: only then
+ * can the memory move alone. */
+static bool can_move(const LatheRtExecutor *x, int32_t owner, const Ins *made)
+{
+  const ModelFunc *f = &x->model->func[0];
+  uint64_t end = made->place + rt_value_bytes(&x->reg[owner]);
+  int32_t writers = made->op == MO_COPY;
+  for (const Ins *ins = made + 1; ins < f->ins + f->nins; ins++) {
+    bool after = writers > 0;
+    if (ins->op == MO_COPY && after && lies_on(x, ins->source, owner, made->place, end)) return false;
+    for (int32_t a = 0; ins->op == MO_KERNEL && a < ins->narg; a++) {
+      int32_t r = ins->karg[a].index;
+      if (x->owner[r] == owner && x->model->kernel[ins->index].info->args[a].flags & 1) writers++;
+      if (after && lies_on(x, r, owner, made->place, end)) return false;
+    }
+    for (int32_t a = 0; ins->op == MO_RETURN && a < ins->narg; a++)
+      if (lies_on(x, ins->arg[a], owner, made->place, end)) return false;
+  }
+  return writers == 1;
+}
+
+bool rt_static_output(LatheRtExecutor *x, int32_t i, void *data)
+{
+  const ModelFunc *f = &x->model->func[0];
+  const Ins *ret = &f->ins[f->nins - 1], *made = f->ins;
+  int32_t owner = x->owner[ret->arg[i]];
+  if (owner < 0) return false;
+  for (int32_t o = 0; o < ret->narg; o++)
+    if (o != i && x->owner[ret->arg[o]] == owner) return false;
+  while (!((made->op == MO_ALLOC || made->op == MO_COPY) && made->reg == owner)) made++;
+  if (data && !can_move(x, owner, made)) return false;
+  move_memory(x, owner, data ? data : (char *)x->storage + made->place);
+  return true;
+}
+
+/* Runs a kernel that overwrites what it reads; the watcher is shown copies of that. */
+static LatheRtCode run_watched(LatheRtExecutor *x, const Step *s, LatheRtError *err)
+{
+  size_t total = 0, n = (size_t)s->ntensor;
+  for (int32_t i = 0; i < s->nread; i++) {
+    size_t bytes;
+    RT_TRY(lathe_rt_tensor_bytes(s->tensor[i], &bytes, err));
+    total += bytes;
+  }
+  LatheRtTensor *copy = calloc(n, sizeof *copy);
+  const LatheRtTensor **shown = calloc(n, sizeof *shown);
+  char *data = malloc(total + 1), *at = data;
+  LatheRtCode code = copy && shown && data ? LATHE_RT_OK : no_memory(err);
+  for (int32_t i = 0; code == LATHE_RT_OK && i < s->ntensor; i++) {
+    size_t bytes = 0;
+    shown[i] = s->tensor[i];
+    if (i >= s->nread) continue;
+    copy[i] = *s->tensor[i];
+    code = lathe_rt_tensor_bytes(s->tensor[i], &bytes, err);
+    copy[i].data = bytes ? memcpy(at, s->tensor[i]->data, bytes) : at;
+    at += bytes;
+    shown[i] = &copy[i];
+  }
+  if (code == LATHE_RT_OK) code = rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, shown, err);
+  free(copy);
+  free(shown);
+  free(data);
+  return code;
+}
+
+/* ---- how many workers ----------------------------------------------------------------------- */
+
+/* Alone is better where handing out the parts takes longer than all the work: with each worker
+ * costing the loop what the pool has measured, what is left of the time is the work of one.  Results do
+ * not depend on it. */
+static void settle(Step *s, int32_t all)
+{
+  double hand = 1e-9 * rt_pool_hand_ns(), work = (s->seconds - hand * (all - 1)) * all;
+  if (hand > 0 && work < s->seconds) s->workers = 1;
+}
+
+/* The first few runs have all workers in every kernel and are timed. */
+static LatheRtCode run_step(LatheRtExecutor *x, Step *s, int32_t all, LatheRtError *err)
+{
+  enum { TRIALS = 4 };
+  if (s->all != all) {
+    s->all = all;
+    s->trials = 0;
+    s->workers = all;
+    s->seconds = HUGE_VAL;
+  }
+  bool trial = all > 1 && !x->watch && s->trials < TRIALS;
+  double start = trial ? rt_now_seconds() : 0;
+  x->calls.num_workers = s->workers;
+  LatheRtCode code = s->over && x->watch ? run_watched(x, s, err)
+                                         : rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, s->tensor, err);
+  x->calls.num_workers = all;
+  if (!trial) return code;
+  double took = rt_now_seconds() - start;
+  if (took < s->seconds) s->seconds = took;
+  if (++s->trials == TRIALS) settle(s, all);
+  return code;
+}
+
 LatheRtCode rt_static_run(LatheRtExecutor *x, LatheRtError *err)
 {
   if (x->ready_workers < x->calls.num_workers) {
     for (int32_t i = 0; i < x->nstep; i++) RT_TRY(rt_workspace(x, x->step[i].need, err));
     x->ready_workers = x->calls.num_workers;
   }
+  int32_t all = x->calls.num_workers;
   for (int32_t i = 0; i < x->nstep; i++) {
-    const Step *s = &x->step[i];
+    Step *s = &x->step[i];
     if (s->kernel)
-      RT_TRY(rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, s->tensor, err));
+      RT_TRY(run_step(x, s, all, err));
     else {
       size_t bytes = 0;
       RT_TRY(lathe_rt_tensor_bytes(s->tensor[0], &bytes, err));

@@ -11,8 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "lathe_rt.h"
-#include "model_format.h"
+#include "model.h"
 
 LATHE_RT_API const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
@@ -144,8 +143,8 @@ static void bkernel_add(Blob *o, uint32_t a, uint32_t b, uint32_t c)
   }
 }
 
-/* y = (x + const) + x, static */
-static void static_model(Blob *o)
+/* y = (x + const) + x, static; the second sum at this place */
+static void static_model_at(Blob *o, uint64_t place)
 {
   bhead(o, MODEL_STATIC, 128);
   b32(o, 1);
@@ -168,7 +167,7 @@ static void static_model(Blob *o)
     bf32(o);
     b32(o, 1);
     bexpr_int(o, 4);
-    b64(o, (r - 2) * 64);
+    b64(o, (r - 2) * place);
   }
   bkernel_add(o, 0, 1, 2);
   bkernel_add(o, 2, 0, 3);
@@ -182,6 +181,8 @@ static void static_model(Blob *o)
   b32(o, 1);
   b32(o, 4);
 }
+
+static void static_model(Blob *o) { static_model_at(o, 64); }
 
 /* y = n > 2 ? scale(x + x, 0.5 n) : list-and-back of x; n = dim(x) */
 static void dynamic_model(Blob *o)
@@ -252,6 +253,86 @@ static void dynamic_model(Blob *o)
   b32(o, 3);
 }
 
+static void bregs(Blob *o, int n, const uint32_t *reg)
+{
+  b32(o, (uint32_t)n);
+  for (int i = 0; i < n; i++) b32(o, reg[i]);
+}
+#define REGS(...) (int)(sizeof((uint32_t[]){__VA_ARGS__}) / 4), (uint32_t[]){__VA_ARGS__}
+
+static void bfunction(Blob *o, const char *name, uint32_t regs, uint32_t params, uint32_t results, uint32_t instructions)
+{
+  bstr(o, name);
+  b32(o, regs);
+  b32(o, params);
+  b32(o, results);
+  b32(o, 0);
+  b32(o, instructions);
+}
+
+/* Which lie data_model tells. */
+typedef enum {
+  TRUTH, NO_CLOSURE, NO_DATA, NO_FIELD, OTHER_TAG, TOO_FEW, TOO_MANY_HELD, TWO_RESULTS, BACKWARD, NO_END, DATA_OUT
+} Lie;
+
+/* f(a, b) = a + b;  main(x) = match Data 3(f with a = x, x) { Data 3(g, y) => g(y) } */
+static void data_model(Blob *o, Lie lie)
+{
+  bhead(o, 0, 0);
+  b32(o, 1);
+  bport(o, "x", 4);
+  b32(o, 1);
+  bport(o, "y", 4);
+  b32(o, 3);
+  bfunction(o, "main", 6, 1, 1, lie == NO_END ? 7 : 8);
+  b8(o, MO_CLOSURE);
+  b32(o, 1);
+  b32(o, lie == TWO_RESULTS ? 2 : 1);
+  if (lie == TOO_MANY_HELD) bregs(o, REGS(0, 0, 0));
+  else bregs(o, REGS(0));
+  b8(o, MO_DATA);
+  b32(o, 2);
+  b32(o, 3);
+  bregs(o, REGS(1, 0));
+  b8(o, MO_MATCH);
+  b32(o, lie == NO_DATA ? 1 : 2);
+  b32(o, lie == OTHER_TAG ? 4 : 3);
+  b32(o, lie == BACKWARD ? 1 : lie == NO_END ? 6 : 7);
+  for (uint32_t i = 0; i < 2; i++) {
+    b8(o, MO_FIELD);
+    b32(o, 3 + i);
+    b32(o, 2);
+    b32(o, lie == NO_FIELD ? 2 + i : i);
+  }
+  b8(o, MO_APPLY);
+  b32(o, lie == NO_CLOSURE ? 4 : 3);
+  if (lie == TOO_FEW) b32(o, 0);
+  else bregs(o, REGS(4));
+  bregs(o, REGS(5));
+  if (lie != NO_END) {
+    b8(o, MO_RETURN);
+    bregs(o, REGS(lie == DATA_OUT ? 2 : 5));
+    b8(o, MO_FAIL);
+    bstr(o, "no clause fits");
+  } else {
+    b8(o, MO_FREE);
+    b32(o, 3);
+  }
+  bfunction(o, "f", 3, 2, 1, 3);
+  b8(o, MO_ALLOC);
+  b32(o, 2);
+  bf32(o);
+  b32(o, 1);
+  bexpr_dim(o, 0);
+  b64(o, PLACE_DYNAMIC);
+  bkernel_add(o, 0, 1, 2);
+  b8(o, MO_RETURN);
+  bregs(o, REGS(2));
+  bfunction(o, "two", 1, 1, 2, 1);
+  b8(o, MO_RETURN);
+  bregs(o, REGS(0, 0));
+}
+
 /* ---- running -------------------------------------------------------------------------------------- */
 
 static _Alignas(64) const float weights[16] = {1, 2, 3, 4};
@@ -261,6 +342,14 @@ static LatheRtCode wrap(LatheRtModule *module, const void *bytes, size_t n, Lath
   LatheRtModelData data = {.magic = MODEL_MAGIC, .program = bytes, .program_bytes = n, .weights = weights, .weights_bytes = sizeof weights};
   return lathe_rt_model_wrap(module, &data, NULL, NULL, out, err);
 }
+
+/* The same kernels, of which add may write its result over its first operand. */
+static const LatheRtArgInfo over_args[] = {{"a", {2, 32, 1}, 1, 4}, {"b", {2, 32, 1}, 1, 0}, {"c", {2, 32, 1}, 1, 1 | 4}};
+static const LatheRtFuncInfo over_funcs[] = {
+    {"add", add_call, add_shape, 3, 1, over_args, add_sizes},
+    {"scale", scale_call, scale_shape, 3, 1, scale_args, add_sizes},
+};
+static const LatheRtModuleInfo over_info = {"LATHERT", LATHE_RT_ABI, 2, ARCH, "", over_funcs};
 
 static LatheRtModule *open_module(void)
 {
@@ -406,7 +495,8 @@ static bool survive(LatheRtModule *module, const unsigned char *bytes, size_t n)
       LatheRtTensor t = vec(a, &d);
       code = lathe_rt_set_input(x, i, &t, &err);
     }
-    if (lathe_rt_model_info(m).is_dynamic < 2) code = lathe_rt_run(x, &err);
+    x->calls_left = 20;
+    code = lathe_rt_run(x, &err);
     lathe_rt_executor_free(x);
   }
   lathe_rt_model_free(m);
@@ -417,10 +507,11 @@ static void test_broken(void **state)
 {
   (void)state;
   LatheRtModule *module = open_module();
-  for (int which = 0; which < 2; which++) {
+  for (int which = 0; which < 3; which++) {
     Blob o;
-    if (which) dynamic_model(&o);
-    else static_model(&o);
+    if (which == 0) static_model(&o);
+    else if (which == 1) dynamic_model(&o);
+    else data_model(&o, TRUTH);
     for (size_t n = 0; n < o.n; n++) { /* truncated, at an address whose end is the end of its memory */
       unsigned char *exact = malloc(n ? n : 1);
       memcpy(exact, o.b, n);
@@ -442,6 +533,55 @@ static void test_broken(void **state)
     assert_false(survive(module, o.b, o.n + 1));
   }
   lathe_rt_module_free(module);
+}
+
+/* Keeps the first number that the second sum read. */
+static int32_t keep_operand(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
+                            const LatheRtTensor *const *out)
+{
+  (void)node;
+  (void)seconds;
+  (void)nin;
+  assert_int_equal(nout, 1);
+  assert_ptr_not_equal(in[0]->data, out[0]->data);
+  *(float *)user = *(const float *)in[0]->data;
+  return 0;
+}
+
+/* A result over an operand is refused where the kernel does not say that it may be; where it is, a
+ * watcher sees what the operand was. */
+static void test_in_place(void **state)
+{
+  (void)state;
+  Blob o;
+  static_model_at(&o, 0);
+  LatheRtError err;
+  LatheRtModel *m;
+  LatheRtExecutor *x;
+  LatheRtModule *module = open_module();
+  assert_int_equal(wrap(module, o.b, o.n, &m, &err), 0);
+  assert_int_equal(lathe_rt_executor_new(m, &x, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "the model is broken: add writes argument 2 'c' over argument 0 'a'");
+  lathe_rt_model_free(m);
+  lathe_rt_module_free(module);
+  assert_int_equal(lathe_rt_module_wrap(&over_info, NULL, NULL, &module, &err), 0);
+  assert_int_equal(wrap(module, o.b, o.n, &m, &err), 0);
+  lathe_rt_module_free(module);
+  assert_int_equal(lathe_rt_executor_new(m, &x, &err), 0);
+  lathe_rt_model_free(m);
+  float a[4] = {10, 20, 30, 40}, seen = 0;
+  int64_t n = 4;
+  LatheRtTensor t = vec(a, &n);
+  const LatheRtTensor *y;
+  assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), 0);
+  for (int watched = 0; watched < 2; watched++) {
+    if (watched) lathe_rt_executor_watch(x, keep_operand, &seen);
+    if (lathe_rt_run(x, &err)) fail_msg("%s", err.text);
+    assert_int_equal(lathe_rt_get_output(x, 0, &y, &err), 0);
+    assert_memory_equal(y->data, ((float[]){21, 42, 63, 84}), 16);
+  }
+  assert_true(seen == 11);
+  lathe_rt_executor_free(x);
 }
 
 static void test_sentences(void **state)
@@ -513,6 +653,56 @@ static void test_lies(void **state)
   assert_int_equal(lathe_rt_executor_new(m, &x, &err), LATHE_RT_MEMORY);
   assert_non_null(strstr(err.text, "memory"));
   lathe_rt_model_free(m);
+  lathe_rt_module_free(module);
+}
+
+/* What is wrong with data and functions as values is found when the model is read, or else when
+ * it runs. */
+static void test_data(void **state)
+{
+  (void)state;
+  static const struct {
+    Lie lie;
+    bool when_read;
+    const char *says;
+  } lies[] = {
+      {NO_CLOSURE, false, "what is called is no function"},
+      {NO_DATA, false, "a value without a constructor is matched"},
+      {NO_FIELD, false, "a value has no field 2"},
+      {OTHER_TAG, false, "no clause fits"},
+      {TOO_FEW, false, "function 'f' takes 1 arguments, gets 0"},
+      {DATA_OUT, false, "output 0 is no tensor and no sequence"},
+      {TOO_MANY_HELD, true, "function 'f' of 2 parameters and 1 results is a value with 3 arguments"},
+      {TWO_RESULTS, true, "function 'two' of 1 parameters and 2 results is a value with 1 arguments"},
+      {BACKWARD, true, "function 'main' jumps from instruction 2 to 1 of 8"},
+      {NO_END, true, "function 'main' does not end in a return"},
+      {TRUTH, false, NULL},
+  };
+  LatheRtModule *module = open_module();
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    Blob o;
+    LatheRtModel *m;
+    LatheRtExecutor *x;
+    LatheRtError err = {""};
+    data_model(&o, lies[i].lie);
+    LatheRtCode code = wrap(module, o.b, o.n, &m, &err);
+    if (lies[i].when_read != (code != LATHE_RT_OK)) fail_msg("lie %d: %s", lies[i].lie, err.text);
+    if (!lies[i].when_read) {
+      float a[4] = {1, 2, 3, 4};
+      int64_t n = 4;
+      LatheRtTensor t = vec(a, &n);
+      const LatheRtTensor *y;
+      assert_int_equal(lathe_rt_executor_new(m, &x, &err), LATHE_RT_OK);
+      assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), LATHE_RT_OK);
+      code = lathe_rt_run(x, &err);
+      if (code == LATHE_RT_OK) code = lathe_rt_get_output(x, 0, &y, &err);
+      if (code == LATHE_RT_OK) assert_true(((float *)y->data)[3] == 8);
+      lathe_rt_executor_free(x);
+      lathe_rt_model_free(m);
+    }
+    assert_int_equal(code != LATHE_RT_OK, lies[i].lie != TRUTH);
+    if (lies[i].says && !strstr(err.text, lies[i].says)) fail_msg("'%s' lacks '%s'", err.text, lies[i].says);
+  }
   lathe_rt_module_free(module);
 }
 
@@ -601,8 +791,8 @@ static void test_threads(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_static), cmocka_unit_test(test_dynamic),  cmocka_unit_test(test_broken),
-      cmocka_unit_test(test_sentences), cmocka_unit_test(test_lies), cmocka_unit_test(test_endless_call), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_static), cmocka_unit_test(test_in_place), cmocka_unit_test(test_dynamic),  cmocka_unit_test(test_broken),
+      cmocka_unit_test(test_sentences), cmocka_unit_test(test_lies), cmocka_unit_test(test_data), cmocka_unit_test(test_endless_call), cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

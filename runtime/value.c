@@ -73,19 +73,32 @@ static void storage_release(Heap *h, Storage *s)
 
 /* ---- values ----------------------------------------------------------------------------- */
 
-/* Lists nest as deep as types do; items are cleared by a loop over the outermost and a
- * call for each inner one. */
+static bool has_list(const Value *v) { return v->kind == VALUE_LIST || v->kind == VALUE_DATA || v->kind == VALUE_CLOSURE; }
+
+/* Data may be nested as deep as memory allows (a list of a million cells): those whose last
+ * reference goes wait in a chain, so no call is nested. */
 static void list_release(Heap *h, List *l)
 {
-  if (!l || --l->refs) return;
-  for (int32_t i = 0; i < l->n; i++) rt_value_clear(h, &l->item[i]);
-  free(l);
+  if (--l->refs) return;
+  l->next = NULL;
+  while (l) {
+    List *now = l;
+    l = now->next;
+    for (int32_t i = 0; i < now->n; i++) {
+      Value *v = &now->item[i];
+      if (v->kind == VALUE_TENSOR) storage_release(h, v->storage);
+      if (!has_list(v) || --v->list->refs) continue;
+      v->list->next = l;
+      l = v->list;
+    }
+    free(now);
+  }
 }
 
 void rt_value_clear(Heap *h, Value *v)
 {
   if (v->kind == VALUE_TENSOR) storage_release(h, v->storage);
-  if (v->kind == VALUE_LIST) list_release(h, v->list);
+  if (has_list(v)) list_release(h, v->list);
   v->kind = VALUE_NONE;
   v->storage = NULL;
   v->list = NULL;
@@ -97,7 +110,7 @@ void rt_value_copy(Heap *h, Value *to, const Value *from)
 {
   if (to == from) return;
   if (from->storage) from->storage->refs++;
-  if (from->kind == VALUE_LIST) from->list->refs++;
+  if (has_list(from)) from->list->refs++;
   rt_value_clear(h, to);
   to->kind = from->kind;
   to->input = from->input;
@@ -136,13 +149,34 @@ LatheRtCode rt_value_tensor(Heap *h, Value *to, LatheRtDType dtype, int32_t ndim
 LatheRtCode rt_value_list(Heap *h, Value *to, int32_t n, LatheRtError *err)
 {
   List *l = calloc(1, sizeof *l + (size_t)n * sizeof(Value));
-  if (!l) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a sequence of %d items", n);
+  if (!l) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a value of %d items", n);
   l->refs = 1;
   l->n = n;
   rt_value_clear(h, to);
   to->kind = VALUE_LIST;
   to->list = l;
   return LATHE_RT_OK;
+}
+
+LatheRtCode rt_value_cell(Heap *h, Value *to, int kind, int32_t tag, int32_t n, const int32_t *arg, const Value *reg,
+                          LatheRtError *err)
+{
+  Value made = {0};
+  RT_TRY(rt_value_list(h, &made, n, err));
+  made.kind = kind;
+  made.list->tag = tag;
+  for (int32_t i = 0; i < n; i++) rt_value_copy(h, &made.list->item[i], &reg[arg[i]]);
+  rt_value_copy(h, to, &made);
+  rt_value_clear(h, &made);
+  return LATHE_RT_OK;
+}
+
+void rt_value_item(Heap *h, Value *to, const Value *v, int32_t i)
+{
+  Value item = {0};
+  rt_value_copy(h, &item, &v->list->item[i]);
+  rt_value_copy(h, to, &item);
+  rt_value_clear(h, &item);
 }
 
 size_t rt_value_bytes(const Value *v)

@@ -153,16 +153,31 @@ static LatheRtCode copy(LatheRtExecutor *x, Value *to, const Value *from, LatheR
   return LATHE_RT_OK;
 }
 
-static LatheRtCode pass(LatheRtExecutor *x, const Frame *f, const Ins *ins, LatheRtError *err)
+/* The function that a CALL, TAIL or APPLY calls, its arguments on their way: those that a
+ * closure holds come first. */
+static LatheRtCode pass(LatheRtExecutor *x, const Frame *f, const Ins *ins, const ModelFunc **func, LatheRtError *err)
 {
-  if (ins->narg > x->passed_room) {
-    Value *more = calloc((size_t)ins->narg, sizeof *more); /* what was passed before has been taken */
+  const List *held = NULL;
+  *func = &x->model->func[ins->index];
+  if (x->calls_left && --x->calls_left == 0) return rt_fail(err, LATHE_RT_KERNEL, "more calls than are allowed");
+  if (ins->op == MO_APPLY || ins->op == MO_APPLY_TAIL) {
+    if (f->reg[ins->reg].kind != VALUE_CLOSURE) return rt_fail(err, LATHE_RT_ARGUMENT, "what is called is no function");
+    held = f->reg[ins->reg].list;
+    *func = &x->model->func[held->tag];
+  }
+  int32_t nheld = held ? held->n : 0;
+  if (ins->narg != (*func)->nparam - nheld)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "function '%.100s' takes %d arguments, gets %d", (*func)->name,
+                   (*func)->nparam - nheld, ins->narg);
+  if ((*func)->nparam > x->passed_room) {
+    Value *more = calloc((size_t)(*func)->nparam, sizeof *more); /* what was passed before has been taken */
     if (!more) return no_memory(err);
     free(x->passed);
     x->passed = more;
-    x->passed_room = ins->narg;
+    x->passed_room = (*func)->nparam;
   }
-  for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(&x->heap, &x->passed[i], &f->reg[ins->arg[i]]);
+  for (int32_t i = 0; i < nheld; i++) rt_value_copy(&x->heap, &x->passed[i], &held->item[i]);
+  for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(&x->heap, &x->passed[nheld + i], &f->reg[ins->arg[i]]);
   return LATHE_RT_OK;
 }
 
@@ -176,19 +191,21 @@ static void take(LatheRtExecutor *x, Frame *f, int32_t n)
 
 static LatheRtCode call(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
-  RT_TRY(pass(x, &x->frame[x->nframe - 1], ins, err));
-  RT_TRY(push(x, &x->model->func[ins->index], err));
-  take(x, &x->frame[x->nframe - 1], ins->narg);
+  const ModelFunc *func;
+  RT_TRY(pass(x, &x->frame[x->nframe - 1], ins, &func, err));
+  RT_TRY(push(x, func, err));
+  take(x, &x->frame[x->nframe - 1], func->nparam);
   return LATHE_RT_OK;
 }
 
 static LatheRtCode tail_call(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
   Frame *f = &x->frame[x->nframe - 1];
-  RT_TRY(pass(x, f, ins, err));
+  const ModelFunc *func;
+  RT_TRY(pass(x, f, ins, &func, err));
   frame_clear(x, f);
-  RT_TRY(frame_begin(f, &x->model->func[ins->index], err));
-  take(x, f, ins->narg);
+  RT_TRY(frame_begin(f, func, err));
+  take(x, f, func->nparam);
   return LATHE_RT_OK;
 }
 
@@ -200,14 +217,15 @@ static bool is_borrowed_input(const LatheRtExecutor *x, const Value *v)
   return false;
 }
 
-/* The caller's instruction before its pc is the CALL that waits for this. */
+/* The caller's instruction before its pc is the CALL or APPLY that waits for this. */
 static LatheRtCode give_back(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
   Frame *f = &x->frame[x->nframe - 1];
   if (x->nframe == 1) {
     for (int32_t i = 0; i < ins->narg; i++) {
       const Value *v = &f->reg[ins->arg[i]];
-      if (v->kind == VALUE_NONE) return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d has no value", i);
+      if (v->kind != VALUE_TENSOR && v->kind != VALUE_LIST)
+        return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d is no tensor and no sequence", i);
       if (is_borrowed_input(x, v))
         RT_TRY(copy(x, &x->output[i], v, err));
       else
@@ -220,6 +238,23 @@ static LatheRtCode give_back(LatheRtExecutor *x, const Ins *ins, LatheRtError *e
   }
   frame_clear(x, f);
   x->nframe--;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode take_field(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+{
+  const Value *v = &f->reg[ins->source];
+  if (v->kind != VALUE_DATA || ins->index >= v->list->n)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a value has no field %d", ins->index);
+  rt_value_item(&x->heap, &f->reg[ins->reg], v, ins->index);
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode match_tag(Frame *f, const Ins *ins, LatheRtError *err)
+{
+  const Value *v = &f->reg[ins->reg];
+  if (v->kind != VALUE_DATA) return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a value without a constructor is matched");
+  if (v->list->tag != ins->tag) f->pc = ins->index;
   return LATHE_RT_OK;
 }
 
@@ -261,8 +296,10 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
     if (!truth) f->pc = ins->index;
     return LATHE_RT_OK;
   case MO_CALL:
+  case MO_APPLY:
     return call(x, ins, err);
   case MO_TAIL:
+  case MO_APPLY_TAIL:
     return tail_call(x, ins, err);
   case MO_RETURN:
     return give_back(x, ins, err);
@@ -271,6 +308,16 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
   case MO_CHECK:
     RT_TRY(rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &s, err));
     return s.i ? LATHE_RT_OK : rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
+  case MO_CLOSURE:
+    return rt_value_cell(&x->heap, &f->reg[ins->reg], VALUE_CLOSURE, ins->index, ins->narg, ins->arg, f->reg, err);
+  case MO_DATA:
+    return rt_value_cell(&x->heap, &f->reg[ins->reg], VALUE_DATA, ins->tag, ins->narg, ins->arg, f->reg, err);
+  case MO_FIELD:
+    return take_field(x, f, ins, err);
+  case MO_MATCH:
+    return match_tag(f, ins, err);
+  case MO_FAIL:
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
   case MO_COUNT:
     break;
   }

@@ -353,7 +353,10 @@ static void import_onnx(Call *c)
 static void onnx_ops(Call *c)
 {
   LatheValue *v = api_val_list(c, onnx_op_count(), c->out);
-  for (int i = 0; i < onnx_op_count(); i++) v[i] = api_val_str(c, onnx_op_name(i));
+  for (int i = 0; i < onnx_op_count(); i++) {
+    const char *domain = onnx_op_domain(i);
+    v[i] = api_val_str(c, arena_printf(scratch(c->ctx), "%s%s%s", domain, *domain ? "." : "", onnx_op_name(i)));
+  }
 }
 
 /* ---- compilation ---------------------------------------------------------------------------------- */

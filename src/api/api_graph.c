@@ -53,7 +53,7 @@ const Type *api_arg_type(Call *c, Module *m, int i)
 
 /* ---- types ---------------------------------------------------------------------- */
 
-static const char *const type_kind_names[] = {"tensor", "tuple", "func", "shape", "prim", "sequence", "optional", "data", "object"};
+static const char *const type_kind_names[] = {"tensor", "tuple", "func", "shape", "prim", "sequence", "optional", "data", "object", "var"};
 
 static int read_dims(Call *c, Module *m, const LatheValue *list, const Expr ***out)
 {

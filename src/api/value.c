@@ -242,7 +242,10 @@ GraphImporter *api_graph_importer(Call *c, Module *from)
   for (int i = 0; i < w->imports.n; i++) {
     WorldImport *one = &w->imports.v[i];
     if (one->importer != im) continue;
-    if (!one->graph) one->graph = graph_importer_new(w->m, from, im);
+    if (!one->graph) {
+      one->graph = graph_importer_new(w->m, from, im);
+      graph_importer_replaces_data(one->graph);
+    }
     return one->graph;
   }
   BUG(c->ctx, "a world without its importer");

@@ -213,6 +213,7 @@ const char *file_temp_dir(Ctx *);
 /* Runs argv[0] from PATH, waits, returns its exit status; what it printed comes
  * back in out (arena text, at most 64 KiB).  Raises ERR_IO if it cannot start. */
 int process_run(Arena *, const char *const *argv, const char **out);
+double clock_seconds(void);               /* of a clock that only goes forward */
 /* Path of the directory that holds this library or program. */
 const char *file_self_dir(Arena *);
 

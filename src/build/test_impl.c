@@ -231,7 +231,7 @@ static const Node *altered(Fn *f, const Node *call)
 static void alteration(Fn *f)
 {
   static const struct { int c, o, groups; bool changes; } cases[] = {
-      {3, 64, 1, true}, {64, 64, 1, true}, {24, 40, 1, true}, {32, 32, 32, true}, {17, 19, 1, false}, {16, 16, 2, false}};
+      {3, 64, 1, true}, {64, 64, 1, true}, {24, 40, 1, true}, {32, 32, 32, true}, {17, 19, 1, false}, {16, 16, 2, true}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     fresh(f);
     const Node *x = PARAM(f, 1, cases[i].c, 8, 9), *w = PARAM(f, cases[i].o, cases[i].c / cases[i].groups, 3, 3);
@@ -242,10 +242,11 @@ static void alteration(Fn *f)
   }
 }
 
-/* Winograd's algorithm against the convolution itself: the error that alter.c counts on. */
+/* Winograd's algorithm against the convolution itself: the error that alter.c counts on, which grows with the root of
+ * the channels. */
 static void winograd_error(Fn *f)
 {
-  static const struct { int tile; double error; } cases[] = {{2, 5e-6}, {4, 2e-5}, {6, 2e-4}};
+  static const struct { int tile; double error; } cases[] = {{2, 2e-7}, {4, 1e-6}, {6, 2e-6}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     fresh(f);
     const char *op = "nn.contrib_conv2d_winograd_NCHWc", *tile = text("%d", cases[i].tile);
@@ -256,7 +257,7 @@ static void winograd_error(Fn *f)
     const void *a = fn_attrs(f, op, "tile_size", tile, "padding", "[1, 1]", "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
     const Node *y = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"NCHW16c\"", "dst_layout", "\"NCHW\"", NULL), CALL(f, op, a, xb, wb));
     const Node *direct = CALL(f, "nn.conv2d", fn_attrs(f, "nn.conv2d", "padding", "[1, 1]", NULL), x, w);
-    fn_same(f, text("winograd %d", cases[i].tile), direct, y, cases[i].error);
+    fn_same(f, text("winograd %d", cases[i].tile), direct, y, cases[i].error * sqrt(512));
   }
 }
 

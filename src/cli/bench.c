@@ -3,17 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
-
-static double now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int by_value(const void *a, const void *b)
 {
@@ -229,6 +221,16 @@ static bool profile(LatheRtExecutor *ex, const LatheRtModel *model, const Option
   return ok;
 }
 
+/* In milliseconds, or microseconds where that tells more. */
+static void print_times(int threads, const Times *t, long runs)
+{
+  bool small = t->median < 1e-4;
+  double unit = small ? 1e6 : 1e3;
+  const char *name = small ? "µs" : "ms";
+  printf("%d thread%s: median %.3f %s, p90 %.3f %s, min %.3f %s (%ld runs)\n", threads, threads == 1 ? "" : "s", t->median * unit, name, t->p90 * unit, name,
+         t->min * unit, name, runs);
+}
+
 static bool bench(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, const Plan *plan, int *status)
 {
   LatheRtError err;
@@ -245,8 +247,7 @@ static bool bench(LatheRtExecutor *ex, const LatheRtModel *model, const Options 
       printf("%s{\"threads\": %d, \"runs\": %ld, \"median_ms\": %.6f, \"p90_ms\": %.6f, \"min_ms\": %.6f, \"mean_ms\": %.6f", k ? ",\n " : "",
              plan->threads[k], runs, t.median * 1e3, t.p90 * 1e3, t.min * 1e3, t.mean * 1e3);
     else
-      printf("%d thread%s: median %.3f ms, p90 %.3f ms, min %.3f ms (%ld runs)\n", plan->threads[k], plan->threads[k] == 1 ? "" : "s",
-             t.median * 1e3, t.p90 * 1e3, t.min * 1e3, runs);
+      print_times(plan->threads[k], &t, runs);
     if ((o->profile || o->trace) && !profile(ex, model, o, plan->threads[k], status)) return false;
     if (o->json) fputs("}", stdout);
   }

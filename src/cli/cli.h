@@ -24,7 +24,7 @@ typedef struct Values {
 /* What the command line said. */
 typedef struct Options {
   const char *input, *output, *target, *form, *function, *dump_dir;
-  const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root;
+  const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math;
   Values shapes, inputs, configs, disabled, required, passes;
   bool json, help, time, profile, no_winograd, onnx;
 } Options;
@@ -50,6 +50,7 @@ char *read_file(const char *path);                                           /* 
 int write_text(const char *path, const char *text, int64_t n);
 void print_json_text(const char *);
 void print_field(const LatheValue *, bool json);
+double now(void);                                                            /* seconds of a clock that only goes forward */
 bool ends_with(const char *s, const char *end);
 /* A whole number in [lo, hi]; false and a report otherwise. */
 bool read_number(const char *option, const char *text, long lo, long hi, long *out);

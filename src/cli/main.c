@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -78,6 +79,13 @@ bool call(LatheContext *context, int *status, const char *name, int n, const Lat
   int32_t code = lathe_call(context, name, n, args, out);
   if (code) *status = report(context, code);
   return code == 0;
+}
+
+double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- files -------------------------------------------------------------------------- */
@@ -173,33 +181,38 @@ static const Command commands[] = {
      "usage: lathe compile MODEL.onnx -o MODEL.so [options]\n\n"
      "Imports the model, optimises it and writes one self-contained file: code, weights and\n"
      "everything a run needs.  Relay text (any other ending) is taken too.\n\n"
-     "  -o FILE               .so for the runtime; .o or .c to link yourself\n"
+     "  -o FILE               .so for the runtime; .o, .a or .c to link into a program, with a\n"
+     "                        header beside that has the typed entry\n"
      "  --target TARGET       as TVM writes it (default: this machine)\n"
      "  --opt-level N         0 to 4 (default 3)\n"
      "  --shape NAME=D,D,…    sizes of an input; ? keeps one open (repeat for more inputs)\n"
      "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
      "  --config KEY=VALUE    a setting of the passes (repeat)\n"
      "  --no-winograd         no convolution through Winograd's transform\n"
+     "  --fast-math=KIND      bf16: products of bfloat16 values, sums in float32;\n"
+     "                        fp16: float16 arithmetic (AArch64 with fullfp16); inputs and outputs stay float32\n"
      "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
      "  --dump-dir DIR        writes every stage as numbered text\n"
      "  --time                shows where the time went\n\n"
      "examples:\n"
      "  lathe compile resnet18.onnx -o resnet18.so --shape input=1,3,224,224\n"
      "  lathe compile bert.onnx -o bert.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
-     "  lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n",
-     "otOsDrcwxdT", true, run_compile},
+     "  lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
+     "  lathe compile net.onnx -o net.c    # C source and net.h, to link with liblathe_rt\n",
+     "otOsDrcwmxdT", true, run_compile},
     {"run", "run a compiled model (or compile one and run it)",
      "usage: lathe run MODEL.so|MODEL.onnx --input NAME=WHAT … [--output FILE] [--top N]\n\n"
      "  --input NAME=WHAT   a .npy file, a .npz file that has an array of that name, random, or ones;\n"
      "                      without NAME it is for every input\n"
      "  --output FILE       writes the outputs: .npz, or .npy when there is one (default: shows them)\n"
-     "  --top N             shows the N largest elements with their places\n"
+     "  --top N             shows the N largest elements of each row with their places\n"
      "  --threads N         workers (default: LATHE_NUM_THREADS, or the CPUs there are)\n"
-     "  --shape NAME=D,…    sizes of an input that the model leaves open\n\n"
+     "  --shape NAME=D,…    sizes of an input that the model leaves open\n"
+     "A model file is compiled first: the options of 'lathe compile' are taken then.\n\n"
      "examples:\n"
      "  lathe run resnet18.so --input input=cat.npy --top 5\n"
      "  lathe run resnet18.so --input random --output out.npz\n",
-     "oikptsODrcwx", true, run_run},
+     "oikptsODrcwmx", true, run_run},
     {"bench", "measure a model, as a whole and node by node",
      "usage: lathe bench MODEL.so|MODEL.onnx [options]\n\n"
      "  --threads 1,2       one measurement each (default: all workers)\n"
@@ -209,25 +222,39 @@ static const Command commands[] = {
      "                      algorithm does fewer), GB/s, and percent of what this machine can do\n"
      "  --trace FILE        writes one run as a Chrome trace\n"
      "  --json              for scripts\n"
-     "  --input, --shape    as for 'lathe run'; inputs are random where nothing is said\n\n"
+     "  --input, --shape    as for 'lathe run'; inputs are random where nothing is said\n"
+     "A model file is compiled first: the options of 'lathe compile' are taken then.\n\n"
      "examples:\n"
      "  lathe bench resnet18.so --threads 1,2 --profile\n"
      "  lathe bench net.onnx --shape input=1,3,224,224 --json\n",
-     "ipWRPXjtsODrcwx", true, run_bench},
+     "ipWRPXjtsODrcwmx", true, run_bench},
     {"inspect", "show what a model holds",
      "usage: lathe inspect MODEL.onnx|MODEL.so [--json]\n\n"
-     "Inputs, outputs, operators, weights; of a compiled model also memory and the CPU features it needs.\n\n"
+     "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported,\n"
+     "with its nodes.  Of a compiled model its kernels, memory and the CPU features it needs.\n\n"
+     "  --shape NAME=D,D,…         sizes of an input, as for 'lathe compile'\n"
+     "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
+     "  --json                     for scripts\n\n"
      "examples:\n"
      "  lathe inspect resnet18.onnx\n"
      "  lathe inspect resnet18.so --json\n",
      "jsx", true, run_inspect},
     {"opt", "run passes and print the graph",
      "usage: lathe opt FILE [--pass P,P …] [--opt-level N] [-o FILE]\n\n"
-     "Reads Relay text or an ONNX model.  Without --pass the default passes of the level run.\n\n"
+     "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the\n"
+     "level run.\n\n"
+     "  --pass P,P            these passes, in order, and no others\n"
+     "  --opt-level N         0 to 4 (default 3)\n"
+     "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
+     "  --config KEY=VALUE    a setting of the passes (repeat)\n"
+     "  --target TARGET       what layouts are chosen for (default: this machine)\n"
+     "  --shape NAME=D,D,…    sizes of an input of an ONNX model\n"
+     "  -o FILE               writes there, constants included, so that it can be read again\n"
+     "  --time                seconds of each pass, on standard error\n\n"
      "examples:\n"
      "  lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
      "  lathe opt resnet18.onnx --opt-level 3 --time\n",
-     "aotOsDrcxT", true, run_opt},
+     "aotOsDrcmxT", true, run_opt},
     {"ops", "list the operators",
      "usage: lathe ops [--json] [--onnx]\n\n"
      "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes\n"
@@ -238,6 +265,8 @@ static const Command commands[] = {
      "jN", false, run_ops},
     {"targets", "list what code can be made for, and this machine's properties",
      "usage: lathe targets [--target TARGET] [--json]\n\n"
+     "  --target TARGET  describes this one instead of the machine\n"
+     "  --json           for scripts\n\n"
      "examples:\n"
      "  lathe targets\n"
      "  lathe targets --target \"llvm -mcpu=skylake-avx512\" --json\n",
@@ -277,6 +306,7 @@ static const OptionName option_names[] = {
     OPTION("--required-pass", 'r', required, MANY),
     OPTION("--config", 'c', configs, MANY),
     OPTION("--no-winograd", 'w', no_winograd, FLAG),
+    OPTION("--fast-math", 'm', fast_math, ONE),
     OPTION("--external-data-root", 'x', external_root, ONE),
     OPTION("--time", 'T', time, FLAG),
     OPTION("--input", 'i', inputs, MANY),
@@ -343,6 +373,13 @@ static bool read_options(const Command *command, Options *o, int argc, char **ar
   return true;
 }
 
+/* What was printed has to arrive: a full disk is not success. */
+static int finish(int status)
+{
+  if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+  return status ? status : refuse("standard output cannot be written");
+}
+
 int main(int argc, char **argv)
 {
   const char *name = argc > 1 ? argv[1] : "";
@@ -355,7 +392,7 @@ int main(int argc, char **argv)
     if (strcmp(name, commands[i].name)) continue;
     Options o = {0};
     if (!read_options(&commands[i], &o, argc, argv)) return EXIT_USAGE;
-    if (o.help) return fputs(commands[i].help, stdout) < 0;
+    if (o.help) return finish(fputs(commands[i].help, stdout) < 0);
     LatheContext *context = lathe_context_new();
     if (!context) {
       fprintf(stderr, "error: out of memory\n");
@@ -363,7 +400,7 @@ int main(int argc, char **argv)
     }
     int status = commands[i].run(context, &o);
     lathe_context_free(context);
-    return status;
+    return finish(status);
   }
   fprintf(stderr, "error: there is no command '%s'; 'lathe --help' lists them\n", name);
   return EXIT_USAGE;

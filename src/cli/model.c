@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -107,6 +106,25 @@ static int split_names(const Values *given, char *store[MAX_VALUES], LatheValue 
   return n;
 }
 
+/* An option that has a name of its own is a config key too. */
+static void add_config(Pairs *configs, const char *key, LatheValue value)
+{
+  if (configs->n == MAX_VALUES) return;
+  int i = configs->n++;
+  configs->name[i] = strdup(key);
+  configs->item[i][0] = str_value(configs->name[i]);
+  configs->item[i][1] = value;
+  configs->pair[i] = list_value(configs->item[i], 2);
+}
+
+/* What the settings and the passes had to say. */
+static void print_notes(LatheContext *context, int *status, LatheValue passes)
+{
+  LatheValue notes;
+  if (!call(context, status, "pass_context_notes", 1, &passes, &notes)) return;
+  for (int64_t i = 0; i < notes.n; i++) fprintf(stderr, "note: %s\n", notes.u.list[i].u.s);
+}
+
 static bool make_context(LatheContext *context, const Options *o, int *status, LatheValue target, LatheValue *out)
 {
   long level = 3;
@@ -119,13 +137,8 @@ static bool make_context(LatheContext *context, const Options *o, int *status, L
   LatheValue lists[2][MAX_VALUES];
   int n[2] = {split_names(&o->required, names[0], lists[0]), split_names(&o->disabled, names[1], lists[1])};
   bool ok = configs && read_configs(o, configs, status);
-  if (ok && o->no_winograd && configs->n < MAX_VALUES) {
-    int i = configs->n++;
-    configs->name[i] = strdup("lathe.impl.no_winograd");
-    configs->item[i][0] = str_value(configs->name[i]);
-    configs->item[i][1] = bool_value(true);
-    configs->pair[i] = list_value(configs->item[i], 2);
-  }
+  if (ok && o->no_winograd) add_config(configs, "lathe.impl.no_winograd", bool_value(true));
+  if (ok && o->fast_math) add_config(configs, "lathe.fast_math", str_value(o->fast_math));
   if (ok) {
     LatheValue args[] = {int_value(level), list_value(lists[0], n[0]), list_value(lists[1], n[1]), list_value(configs->pair, configs->n), target};
     ok = call(context, status, "pass_context", 5, args, out);
@@ -134,9 +147,6 @@ static bool make_context(LatheContext *context, const Options *o, int *status, L
     for (int i = 0; i < n[k]; i++) free(names[k][i]);
   if (configs) free_pairs(configs);
   free(configs);
-  LatheValue notes;
-  if (ok && call(context, status, "pass_context_notes", 1, out, &notes))
-    for (int64_t i = 0; i < notes.n; i++) fprintf(stderr, "note: %s\n", notes.u.list[i].u.s);
   return ok;
 }
 
@@ -174,19 +184,11 @@ bool import_model(LatheContext *context, const Options *o, int *status, LatheVal
 
 /* ---- compile -------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* One line on a terminal, rewritten as the work goes on, once it has taken half a second. */
+/* One line on a terminal, rewritten as the work goes on. */
 static double progress_start;
 static int32_t show_progress(void *user, const char *stage, int32_t done, int32_t total)
 {
   (void)user;
-  if (now() - progress_start < 0.5) return 0;
   int width = 24, filled = total > 0 ? width * done / total : 0;
   fprintf(stderr, "\r\033[K%-22.22s [", stage);
   for (int i = 0; i < width; i++) fputc(i < filled ? '#' : '.', stderr);
@@ -197,7 +199,8 @@ static int32_t show_progress(void *user, const char *stage, int32_t done, int32_
 
 bool compile_model(LatheContext *context, const Options *o, int *status, LatheValue *compiled)
 {
-  LatheValue module, report, target, passes, text = o->target ? str_value(o->target) : none_value();
+  bool source = !o->target && o->output && ends_with(o->output, ".c");
+  LatheValue module, report, target, passes, text = o->target ? str_value(o->target) : source ? str_value("c") : none_value();
   if (!import_model(context, o, status, &module, &report)) return false;
   if (!call(context, status, "target", 1, &text, &target) || !make_context(context, o, status, target, &passes)) return false;
   bool show = isatty(2);
@@ -206,6 +209,7 @@ bool compile_model(LatheContext *context, const Options *o, int *status, LatheVa
                        show ? int_value((int64_t)(intptr_t)show_progress) : none_value()};
   bool ok = call(context, status, "compile", 6, args, compiled);
   if (show) fputs("\r\033[K", stderr);
+  if (ok) print_notes(context, status, passes);
   return ok;
 }
 
@@ -233,7 +237,7 @@ int run_compile(LatheContext *context, const Options *o)
 {
   int status = 0;
   LatheValue compiled, out;
-  if (!o->output) return misuse("say where to write with -o FILE (.so, .o or .c)");
+  if (!o->output) return misuse("say where to write with -o FILE (.so, .o, .a or .c)");
   double start = now();
   if (!compile_model(context, o, &status, &compiled)) return status;
   LatheValue args[] = {compiled, str_value(o->output)};
@@ -271,6 +275,33 @@ static void print_ports(const char *what, int32_t n, const LatheRtPort *p, bool 
   if (json) fputs("]", stdout);
 }
 
+/* How often each implementation is called; operators that it computes stand in the nodes' names. */
+static void print_kernels(const LatheRtModel *model, int32_t n, bool json)
+{
+  if (json) fputs(", \"implementations\": {", stdout);
+  else printf("kernels:   %d call%s\n", n, n == 1 ? "" : "s");
+  bool first = true;
+  for (int32_t i = 0; i < n; i++) {
+    const char *impl = lathe_rt_model_node(model, i)->impl;
+    int32_t count = 0, before = 0;
+    for (int32_t k = 0; k < n; k++) {
+      bool same = !strcmp(lathe_rt_model_node(model, k)->impl, impl);
+      count += same;
+      before += same && k < i;
+    }
+    if (before) continue;
+    if (!json) {
+      printf("  %5d  %s\n", count, impl);
+      continue;
+    }
+    fputs(first ? "" : ", ", stdout);
+    print_json_text(impl);
+    printf(": %d", count);
+    first = false;
+  }
+  if (json) fputs("}", stdout);
+}
+
 static int inspect_compiled(const Options *o)
 {
   LatheRtModel *model;
@@ -290,13 +321,18 @@ static int inspect_compiled(const Options *o)
   }
   print_ports("inputs", nin, in, o->json);
   print_ports("outputs", nout, out, o->json);
+  print_kernels(model, info.num_nodes, o->json);
   if (o->json) puts("}");
   else {
     printf("target:    %s\nfeatures:  %s\n", info.target, info.features);
     print_bytes("weights:   ", (double)info.weights_bytes);
-    print_bytes("\nstorage:   ", (double)info.storage_bytes);
-    print_bytes(" (no plan could go below ", (double)info.storage_bound);
-    printf(")\nkernels:   %d calls%s\n", info.num_nodes, info.is_dynamic ? ", sizes or control flow known at run time only" : "");
+    if (info.is_dynamic) fputs("\nstorage:   allocated while it runs: sizes or control flow are known at run time only", stdout);
+    else {
+      print_bytes("\nstorage:   ", (double)info.storage_bytes);
+      print_bytes(" (no plan could go below ", (double)info.storage_bound);
+      fputs(")", stdout);
+    }
+    putchar('\n');
   }
   lathe_rt_model_free(model);
   return 0;
@@ -380,6 +416,7 @@ int run_opt(LatheContext *context, const Options *o)
     call(context, &status, "pass_run", 4, args, &module);
   }
   for (int i = 0; i < n; i++) free(names[i]);
+  if (!status) print_notes(context, &status, passes);
   LatheValue text_args[] = {module, bool_value(o->output != NULL)};
   if (status || !call(context, &status, "module_text", 2, text_args, &out)) return status;
   status = write_text(o->output, out.u.s, out.n);

@@ -90,14 +90,15 @@ static const char *input_option(const Options *o, const char *name)
   return NULL;
 }
 
-static bool known_inputs(const Options *o, int32_t n, const LatheRtPort *in, int *status)
+/* Each NAME=… of --input and --shape is an input of the model. */
+static bool known_names(const Values *given, int32_t n, const LatheRtPort *in, int *status)
 {
-  for (int i = 0; i < o->inputs.n; i++) {
-    const char *eq = strchr(o->inputs.v[i], '=');
+  for (int i = 0; i < given->n; i++) {
+    const char *eq = strchr(given->v[i], '=');
     bool known = !eq;
-    for (int32_t k = 0; k < n && !known; k++) known = !strncmp(o->inputs.v[i], in[k].name, strlen(in[k].name)) && o->inputs.v[i][strlen(in[k].name)] == '=';
+    for (int32_t k = 0; k < n && !known; k++) known = !strncmp(given->v[i], in[k].name, strlen(in[k].name)) && given->v[i][strlen(in[k].name)] == '=';
     if (!known) {
-      *status = refuse("the model has no input '%.*s'; 'lathe inspect' shows its inputs", (int)(eq - o->inputs.v[i]), o->inputs.v[i]);
+      *status = refuse("the model has no input '%.*s'; 'lathe inspect' shows its inputs", (int)(eq - given->v[i]), given->v[i]);
       return false;
     }
   }
@@ -133,7 +134,7 @@ bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o
   const LatheRtPort *in;
   int32_t n = lathe_rt_model_inputs(model, &in);
   LatheRtError err;
-  if (!known_inputs(o, n, in, status)) return false;
+  if (!known_names(&o->inputs, n, in, status) || !known_names(&o->shapes, n, in, status)) return false;
   for (int32_t i = 0; i < n; i++) {
     const char *what = input_option(o, in[i].name);
     LatheRtTensor *t = NULL;
@@ -162,6 +163,8 @@ bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o
   return true;
 }
 
+enum { MAX_ROWS = 16 };      /* that --top shows */
+
 /* ---- outputs ------------------------------------------------------------------------------- */
 
 static double element(const LatheRtTensor *t, size_t i)
@@ -182,11 +185,12 @@ static double element(const LatheRtTensor *t, size_t i)
   return NAN;
 }
 
-static void print_top(const LatheRtTensor *t, size_t n, long top)
+/* The largest of n elements from the first on, with their places. */
+static void print_top(const LatheRtTensor *t, size_t start, size_t n, long top)
 {
   size_t *best = calloc((size_t)top, sizeof *best);
   long have = 0;
-  for (size_t i = 0; best && i < n; i++) {
+  for (size_t i = start; best && i < start + n; i++) {
     double v = element(t, i);
     long at = have;
     while (at > 0 && !(element(t, best[at - 1]) >= v)) at--;
@@ -195,7 +199,7 @@ static void print_top(const LatheRtTensor *t, size_t n, long top)
     memmove(best + at + 1, best + at, (size_t)(have - at - 1) * sizeof *best);
     best[at] = i;
   }
-  for (long k = 0; best && k < have; k++) printf("  %6zu  %.6g\n", best[k], element(t, best[k]));
+  for (long k = 0; best && k < have; k++) printf("  %6zu  %.6g\n", best[k] - start, element(t, best[k]));
   free(best);
 }
 
@@ -209,8 +213,13 @@ static void print_output(const LatheRtPort *port, const LatheRtTensor *t, long t
     n *= (size_t)t->shape[i];
   }
   puts(")");
-  if (top > 0) {
-    print_top(t, n, top);
+  if (top > 0) {                                         /* of each row: a batch has several */
+    size_t row = t->ndim > 1 ? (size_t)t->shape[t->ndim - 1] : n, rows = row ? n / row : 0;
+    for (size_t i = 0; i < rows && i < MAX_ROWS; i++) {
+      if (rows > 1) printf(" row %zu\n", i);
+      print_top(t, i * row, row, top);
+    }
+    if (rows > MAX_ROWS) printf(" … %zu more rows\n", rows - MAX_ROWS);
     return;
   }
   double lo = INFINITY, hi = -INFINITY, sum = 0;

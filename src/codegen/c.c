@@ -243,7 +243,7 @@ static void print_infos(Cgen *g, const Kernel *k, const char *name)
   if (k->narg) text_printf(g->out, "\nstatic const LatheRtArgInfo %s_args[] = {\n", name);
   for (int i = 0; i < k->narg; i++) {
     const KernelArg *a = &k->arg[i];
-    LatheRtDType t = cs_rt_dtype(a->buffer ? a->buffer->dtype : a->var->dtype);
+    LatheRtDType t = code_rt_dtype(a->buffer ? a->buffer->dtype : a->var->dtype);
     int flags = (a->written ? 1 : 0) | (reads_strides(k, i) ? 2 : 0) | (a->may_alias ? 4 : 0);
     cs_line(g, "{%s, {%d, %d, %d}, %d, %d},", quoted(g, a->name), t.code, t.bits, t.lanes,
             a->buffer ? a->buffer->ndim : -1, flags);

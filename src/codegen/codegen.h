@@ -76,6 +76,9 @@ struct Code {
 };
 Code *code_new(Ctx *, const Target *, const CodeBackend *);
 
+/* dtype.c: a dtype as the runtime and DLPack count them. */
+LatheRtDType code_rt_dtype(DType);
+
 /* ---- code.c -------------------------------------------------------------------- */
 void code_free(Code *);
 /* Text (terminated) or bytes; raises ERR_UNSUPPORTED naming the formats it has. */

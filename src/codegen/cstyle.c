@@ -251,15 +251,6 @@ const char *cs_type(Cgen *g, DType t) { return t.lanes == 1 ? scalar_type(g, t) 
 const char *cs_memory_type(Cgen *g, DType t) { return vector_type(g, t, true); }
 const char *cs_storage_type(Cgen *g, DType t) { return cs_type(g, cs_storage(g, t)); }
 
-LatheRtDType cs_rt_dtype(DType t)
-{
-  static const uint8_t codes[] = {
-      [DT_INT] = 0,   [DT_UINT] = 1,      [DT_FLOAT] = 2,     [DT_BFLOAT] = 4, [DT_E4M3FN] = 10,
-      [DT_E5M2] = 12, [DT_E4M3FNUZ] = 11, [DT_E5M2FNUZ] = 13, [DT_HANDLE] = 3, [DT_VOID] = 3,
-  };
-  return (LatheRtDType){codes[t.code], t.bits, t.lanes};
-}
-
 /* ---- literals ------------------------------------------------------------------------ */
 
 /* alone: no operand beside it tells C its type. */

@@ -198,7 +198,6 @@ void cs_scan_uses(Cgen *, Stmt *);
 /* Does something below s live in that place?  Does it call the runtime? */
 bool cs_uses_place(Stmt *s, Place);
 bool cs_uses_runtime(Cgen *, Stmt *s);
-LatheRtDType cs_rt_dtype(DType); /* DLPack's codes */
 
 /* ---- cstyle_part.c: parallel loops as functions of their own ------------------------------ */
 

@@ -596,6 +596,7 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_MAKE_SHAPE:
   case IN_SYNC:
   case IN_RET:
+  case IN_BF16_DOT:           /* lowering spelled it out */
   case IN_COUNT:
     break;
   }
@@ -619,7 +620,7 @@ static const char *tensor_arg(Cgen *g, const Expr *e)
 {
   const char *shape = sizes_array(g, e->arg[1], "shape"), *strides = sizes_array(g, e->arg[2], "strides");
   DType elem = e->arg[4]->dtype;
-  LatheRtDType rt = cs_rt_dtype(elem);
+  LatheRtDType rt = code_rt_dtype(elem);
   const char *data = cs_wrap(g, cs_expr(g, e->arg[0]), P_UNARY), *name = cs_fresh(g, "tensor");
   cs_line(g, "LatheRtTensor %s = {%s, {1, 0}, (int32_t)%s, {%d, %d, %d}, %s, %s, (uint64_t)%s * %d};", name, data,
           cs_wrap(g, cs_expr(g, e->arg[3]), P_UNARY), rt.code, rt.bits, rt.lanes, shape, strides,

@@ -200,6 +200,19 @@ static LLVMValueRef reinterpret(Gen *g, const Expr *e, LLVMValueRef x)
   return LLVMBuildBitCast(g->b, x, gen_type(g, to), "");
 }
 
+/* x86 takes the pairs as they are until LLVM 17, from then on as bfloat16, as AArch64 does. */
+LLVMValueRef gen_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
+{
+  unsigned lanes = dot->dtype.lanes;
+  LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 2 * lanes);
+  bool arm = g->t->arch == ARCH_AARCH64, as_floats = arm || LLVM_VERSION_MAJOR >= 17;
+  LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[0]), gen_expr(g, dot->arg[1])};
+  for (int i = 1; i < 3 && as_floats; i++) arg[i] = LLVMBuildBitCast(g->b, arg[i], pairs, "");
+  if (!arm) return gen_intrinsic(g, arena_printf(g->arena, "llvm.x86.avx512bf16.dpbf16ps.%u", 32 * lanes), 0, NULL, 3, arg);
+  LLVMTypeRef types[] = {gen_type(g, dot->dtype), pairs};
+  return gen_intrinsic(g, "llvm.aarch64.neon.bfdot", 2, types, 3, arg);
+}
+
 /* ---- control -------------------------------------------------------------------------------------- */
 
 /* Vectors: each side is evaluated with its lanes as the mask of its loads. */
@@ -381,6 +394,8 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_CLZ:
   case IN_QMULSHIFT:
     return of_values(g, e);
+  case IN_BF16_DOT:
+    return gen_dot(g, e, LLVMConstNull(gen_type(g, e->dtype)));
   case IN_REINTERPRET:
     return reinterpret(g, e, gen_expr(g, e->arg[0]));
   case IN_IF_THEN_ELSE:

@@ -72,6 +72,7 @@ static void gen_plain(Gen *g, Kernel *k)
 {
   Frame f;
   gen_alias_scopes(g);
+  gen_find_numbers(g);
   gen_function_begin(g, &f, k->name, kernel_type(g, k), LLVMExternalLinkage);
   bind_parameters(g, &f, k);
   gen_stmt(g, k->body);
@@ -165,7 +166,7 @@ static LLVMValueRef record(Gen *g, int n, LLVMValueRef *member)
 
 static LLVMValueRef dtype_record(Gen *g, DType t)
 {
-  LatheRtDType rt = gen_rt_dtype(t);
+  LatheRtDType rt = code_rt_dtype(t);
   return record(g, 3,
                 (LLVMValueRef[]){gen_int(g, g->i8, rt.code), gen_int(g, g->i8, rt.bits), gen_int(g, g->i16, rt.lanes)});
 }

@@ -118,20 +118,20 @@ static bool is_harmless(const Expr *e)
          !HAS(e, E_FLOORMOD);
 }
 
-static bool never_nan(const Expr *e)
+static bool never_nan(Gen *g, const Expr *e)
 {
   switch ((ExprKind)e->kind) {
   case E_FLOAT:
     return !isnan(e->u.f);
   case E_BROADCAST:
-    return never_nan(e->arg[0]);
+    return never_nan(g, e->arg[0]);
   case E_CAST:
     return dtype_is_int(e->arg[0]->dtype);
   case E_MIN:
   case E_MAX:
-    return never_nan(e->arg[0]) || never_nan(e->arg[1]);
+    return never_nan(g, e->arg[0]) || never_nan(g, e->arg[1]);
   case E_SELECT:
-    return never_nan(e->arg[1]) && never_nan(e->arg[2]);
+    return never_nan(g, e->arg[1]) && never_nan(g, e->arg[2]);
   case E_INT:
   case E_STR:
   case E_VAR:
@@ -152,14 +152,67 @@ static bool never_nan(const Expr *e)
   case E_OR:
   case E_NOT:
   case E_LET:
-  case E_LOAD:
   case E_CALL:
   case E_RAMP:
   case E_REDUCE:
   case E_NKINDS:
     return false;
+  case E_LOAD:
+    return map_has(&g->numbers, e->u.buffer->data);
   }
   return false;
+}
+
+/* ---- variables that never hold NaN ------------------------------------------------------- */
+
+typedef struct Numbers {
+  Gen *g;
+  bool changed;
+} Numbers;
+
+static bool note_variable(void *env, Stmt *s)
+{
+  Gen *g = ((Numbers *)env)->g;
+  if (s->kind == S_ALLOC && dtype_is_float(s->u.alloc.buffer->dtype)) map_put(g->arena, &g->numbers, s->u.alloc.buffer->data, NULL);
+  return true;
+}
+
+/* What is handed to a call may be written there. */
+static void drop_pointer(void *env, const Expr *e)
+{
+  Gen *g = env;
+  if (e->kind == E_VAR && e->dtype.code == DT_HANDLE) map_del(&g->numbers, e->u.var);
+  if (e->kind == E_CALL && e->u.intrin == IN_ADDRESS_OF) map_del(&g->numbers, e->arg[0]->u.buffer->data);
+}
+
+static void drop_pointers(void *env, Stmt *holder, const Expr *e)
+{
+  (void)holder;
+  Gen *g = env;
+  expr_visit(g->ctx, e, drop_pointer, g);
+}
+
+static bool drop_variable(void *env, Stmt *s)
+{
+  Numbers *n = env;
+  if (s->kind != S_STORE || !map_has(&n->g->numbers, s->u.store.buffer->data) || never_nan(n->g, s->u.store.value)) return true;
+  map_del(&n->g->numbers, s->u.store.buffer->data);
+  n->changed = true;
+  return true;
+}
+
+/* The largest element so far begins as -inf and passes NaN over, so it is never NaN.  In general: what every store
+ * leaves free of NaN, given that the loads are. */
+void gen_find_numbers(Gen *g)
+{
+  Numbers n = {g, true};
+  g->numbers = (Map){0};
+  stmt_visit(g->k->body, note_variable, &n);
+  if (g->numbers.n) stmt_visit_exprs(g->k->body, drop_pointers, g);
+  while (n.changed && g->numbers.n) {
+    n.changed = false;
+    stmt_visit(g->k->body, drop_variable, &n);
+  }
 }
 
 static LLVMValueRef float_min_max(Gen *g, const Expr *e, LLVMValueRef a, LLVMValueRef b)
@@ -170,14 +223,14 @@ static LLVMValueRef float_min_max(Gen *g, const Expr *e, LLVMValueRef a, LLVMVal
     return gen_intrinsic(g, is_min ? "llvm.minnum" : "llvm.maxnum", 1, &type, 2, (LLVMValueRef[]){a, b});
   }
   const Expr *second = e->arg[1];
-  if (never_nan(e->arg[0]) && !never_nan(second)) {
+  if (never_nan(g, e->arg[0]) && !never_nan(g, second)) {
     LLVMValueRef swap = a;
     a = b, b = swap;
     second = e->arg[0];
   }
   LLVMValueRef first = LLVMBuildFCmp(g->b, is_min ? LLVMRealOLT : LLVMRealOGT, a, b, "");
   LLVMValueRef best = LLVMBuildSelect(g->b, first, a, b, ""); /* b when either is NaN */
-  if (never_nan(second)) return best;
+  if (never_nan(g, second)) return best;
   return LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, LLVMRealUNO, b, b, ""), a, best, "");
 }
 
@@ -222,9 +275,11 @@ static LLVMValueRef int_divide(Gen *g, const Expr *e, LLVMValueRef a, LLVMValueR
   return LLVMBuildSelect(g->b, adjust, LLVMBuildSub(g->b, quotient, literal(g, t, 1), ""), quotient, "");
 }
 
-/* a*b + c, a*b - c, c - a*b in one, when the node has that form. */
+/* a*b + c, a*b - c, c - a*b, or a sum of products of pairs and c, in one, when the node has that form. */
 static LLVMValueRef fused(Gen *g, const Expr *e)
 {
+  for (int i = 1; i >= 0 && e->kind == E_ADD; i--)
+    if (e->arg[i]->kind == E_CALL && e->arg[i]->u.intrin == IN_BF16_DOT) return gen_dot(g, e->arg[i], gen_expr(g, e->arg[1 - i]));
   if (!g->t->fma || !dtype_is_float(e->dtype) || (e->kind != E_ADD && e->kind != E_SUB)) return NULL;
   int at = e->arg[1]->kind == E_MUL ? 1 : e->arg[0]->kind == E_MUL ? 0 : -1;
   if (at < 0) return NULL;
@@ -333,9 +388,32 @@ static LLVMValueRef logic(Gen *g, const Expr *e)
   return e->kind == E_AND ? LLVMBuildAnd(g->b, a, b, "") : LLVMBuildOr(g->b, a, b, "");
 }
 
+static double constant_value(const Expr *e)
+{
+  if (e->kind == E_BROADCAST) e = e->arg[0];
+  return e->kind == E_FLOAT ? e->u.f : NAN;
+}
+
+/* x limited by a constant, NaN staying as it is: one instruction of AArch64.  Not by a zero: the instruction puts -0.0
+ * below +0.0, the select does not. */
+static LLVMValueRef limited(Gen *g, const Expr *e)
+{
+  const Expr *cond = e->arg[0], *bound = e->arg[1], *x = e->arg[2];
+  double c = constant_value(bound);
+  if (g->t->arch != ARCH_AARCH64 || !dtype_is_float(e->dtype) || e->dtype.bits < 32 || isnan(c) || c == 0) return NULL;
+  if (cond->kind != E_LT && cond->kind != E_GT) return NULL;
+  bool below = cond->arg[0] == x && cond->arg[1] == bound, above = cond->arg[0] == bound && cond->arg[1] == x;
+  if (!below && !above) return NULL;
+  LLVMValueRef arg[] = {gen_expr_lanes(g, x, e->dtype.lanes), gen_expr_lanes(g, bound, e->dtype.lanes)};
+  LLVMTypeRef type = LLVMTypeOf(arg[0]);
+  return gen_intrinsic(g, below == (cond->kind == E_LT) ? "llvm.maximum" : "llvm.minimum", 1, &type, 2, arg);
+}
+
 static LLVMValueRef select_value(Gen *g, const Expr *e)
 {
   int lanes = e->dtype.lanes;
+  LLVMValueRef limit = limited(g, e);
+  if (limit) return limit;
   LLVMValueRef cond = gen_expr(g, e->arg[0]);
   LLVMValueRef a = gen_expr_lanes(g, e->arg[1], lanes), b = gen_expr_lanes(g, e->arg[2], lanes);
   return LLVMBuildSelect(g->b, cond, a, b, "");

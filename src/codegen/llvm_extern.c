@@ -95,15 +95,6 @@ LLVMValueRef gen_call_extern(Gen *g, const Expr *e)
 
 /* ---- packed calls ------------------------------------------------------------------------------- */
 
-LatheRtDType gen_rt_dtype(DType t)
-{
-  static const uint8_t codes[] = {
-      [DT_INT] = 0,   [DT_UINT] = 1,      [DT_FLOAT] = 2,     [DT_BFLOAT] = 4, [DT_E4M3FN] = 10,
-      [DT_E5M2] = 12, [DT_E4M3FNUZ] = 11, [DT_E5M2FNUZ] = 13, [DT_HANDLE] = 3, [DT_VOID] = 3,
-  };
-  return (LatheRtDType){codes[t.code], t.bits, t.lanes};
-}
-
 /* LatheRtCalls: abi, num_workers, parallel_for, call_packed, pool, user. */
 LLVMTypeRef gen_calls_type(Gen *g)
 {
@@ -134,7 +125,7 @@ static LLVMValueRef tensor_on_stack(Gen *g, const Expr *e)
   LLVMTypeRef type = tensor_type(g);
   LLVMValueRef t = gen_alloca(g, type, 1, 8);
   DType elem = e->arg[4]->dtype;
-  LatheRtDType rt = gen_rt_dtype(elem);
+  LatheRtDType rt = code_rt_dtype(elem);
   int64_t packed = rt.code | rt.bits << 8 | (int64_t)rt.lanes << 16;
   gen_store_at(g, gen_expr(g, e->arg[0]), gen_member(g, type, t, 0), 4);
   gen_store_at(g, gen_int(g, g->i32, LATHE_RT_CPU), gen_member(g, type, t, 1), 4);

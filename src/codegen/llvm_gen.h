@@ -66,6 +66,7 @@ typedef struct Gen {
   Memo *memo;
   LLVMValueRef mask;         /* lanes that count, inside a vector if_then_else; else NULL */
   Map scopes;                /* Var* -> AliasScope* */
+  Map numbers;               /* data Var* of allocated memory that never holds NaN */
   int nbodies;               /* parallel bodies of this kernel so far */
   bool has_free_loop;        /* one that LLVM may vectorise */
   bool has_splat_load;       /* a scalar load spread over a vector */
@@ -78,6 +79,8 @@ LLVMValueRef gen_int(Gen *, LLVMTypeRef, int64_t);
 LLVMValueRef gen_splat(Gen *, LLVMValueRef, int lanes);
 LLVMValueRef gen_lane(Gen *, LLVMValueRef vector, int lane);
 LLVMValueRef gen_expr(Gen *, const Expr *);
+/* Finds the memory that never holds NaN, for min and max. */
+void gen_find_numbers(Gen *);
 LLVMValueRef gen_expr_lanes(Gen *, const Expr *, int lanes);   /* a scalar is splat */
 LLVMValueRef gen_index(Gen *, const Expr *);            /* a scalar integer as i64 */
 LLVMValueRef gen_cast(Gen *, LLVMValueRef, DType from, DType to);
@@ -91,6 +94,7 @@ LLVMValueRef gen_call(Gen *, const Expr *);
 LLVMValueRef gen_intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *, int n, LLVMValueRef *);
 LLVMValueRef gen_call_pointer(Gen *, LLVMTypeRef fn_type, LLVMValueRef fn, int n, LLVMValueRef *);
 LLVMValueRef gen_string(Gen *, const char *);
+LLVMValueRef gen_dot(Gen *, const Expr *dot, LLVMValueRef sum);  /* sum + bf16_dot(…) */
 LLVMValueRef gen_math(Gen *, Intrin, DType, LLVMValueRef *);    /* E_MOD on floats too */
 
 /* ---- llvm_extern.c: calls out of the kernel ------------------------------------------- */
@@ -99,7 +103,6 @@ LLVMValueRef gen_call_packed(Gen *, const Expr *);
 /* A function of the C library, without effects; all arguments and the result of one type. */
 LLVMValueRef gen_libm(Gen *, const char *name, LLVMTypeRef, int n, LLVMValueRef *);
 LLVMTypeRef gen_calls_type(Gen *);                      /* LatheRtCalls */
-LatheRtDType gen_rt_dtype(DType);                       /* DLPack's codes */
 
 /* ---- llvm_memory.c: variables, loads, stores, alias information ------------------------ */
 LLVMValueRef gen_pointer_as(Gen *, LLVMValueRef, LLVMTypeRef pointee);   /* typed pointers of LLVM 14 */
@@ -117,6 +120,11 @@ Bound *gen_lookup(Gen *, const Var *);
 LLVMValueRef gen_ambient(Gen *, Ambient);
 /* Groups the kernel's memory into pieces that do not overlap. */
 void gen_alias_scopes(Gen *);
+LLVMValueRef gen_load_contiguous(Gen *, const Buffer *, LLVMValueRef base, int lanes);   /* as it lies in memory */
+
+/* ---- llvm_turn.c ------------------------------------------------------------------------ */
+/* Makes the loads of a sequence that are the columns of a square, into the memo. */
+void gen_turned_loads(Gen *, Stmt *seq);
 
 /* ---- llvm_stmt.c ------------------------------------------------------------------------ */
 void gen_stmt(Gen *, Stmt *);

@@ -289,6 +289,52 @@ static LLVMValueRef reversed(Gen *g, LLVMValueRef v, int lanes)
   return LLVMBuildShuffleVector(g->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(at, (unsigned)lanes), "");
 }
 
+/* base + at[lane], with every lane's distance known now: strides, and what index arithmetic on constants
+ * gives (every second element, each element twice). */
+enum { WINDOW_LANES = 64, WINDOW_LOADS = 4 };
+typedef struct Window {
+  LLVMValueRef base;
+  int64_t at[WINDOW_LANES];
+} Window;
+
+/* The value of an index in one lane, where it is a constant. */
+static bool constant_lane(const Expr *e, int lane, int64_t *out)
+{
+  int64_t a, b;
+  if (e->kind == E_INT) return *out = e->u.i, true;
+  if (e->kind == E_BROADCAST || e->kind == E_CAST) return dtype_is_int(e->arg[0]->dtype) && e->dtype.bits >= 32 && constant_lane(e->arg[0], lane, out);
+  if (e->dtype.code != DT_INT || e->dtype.bits < 32 || e->nargs != 2 || !constant_lane(e->arg[0], lane, &a) || !constant_lane(e->arg[1], lane, &b)) return false;
+  if (e->kind == E_RAMP) return *out = a + b * lane, true;
+  if (e->kind == E_ADD) return *out = a + b, true;
+  if (e->kind == E_SUB) return *out = a - b, true;
+  if (e->kind == E_MUL) return *out = a * b, true;
+  if (e->kind == E_DIV && b > 0 && a >= 0) return *out = a / b, true;
+  if (e->kind == E_MOD && b > 0 && a >= 0) return *out = a % b, true;
+  if (e->kind == E_CALL && e->u.intrin == IN_SHR && b >= 0 && b < 63) return *out = a >> b, true;
+  if (e->kind == E_CALL && e->u.intrin == IN_BITAND) return *out = a & b, true;
+  return false;
+}
+
+static bool split_window(Gen *g, const Expr *e, Window *out)
+{
+  int lanes = e->dtype.lanes, known = 0;
+  Lanes l;
+  if (lanes > WINDOW_LANES) return false;
+  while (known < lanes && constant_lane(e, known, &out->at[known])) known++;
+  if (known == lanes) return out->base = gen_int(g, g->i64, 0), true;
+  if (split_lanes(g, e, &l)) {
+    for (int i = 0; i < lanes; i++) out->at[i] = i * l.stride;
+    return out->base = l.base, true;
+  }
+  if ((e->kind != E_ADD && e->kind != E_SUB) || e->dtype.code != DT_INT || e->dtype.bits < 32) return false;
+  Window b;
+  bool add = e->kind == E_ADD;
+  if (!split_window(g, e->arg[0], out) || !split_window(g, e->arg[1], &b)) return false;
+  out->base = add ? LLVMBuildNSWAdd(g->b, out->base, b.base, "") : LLVMBuildNSWSub(g->b, out->base, b.base, "");
+  for (int i = 0; i < lanes; i++) out->at[i] += add ? b.at[i] : -b.at[i];
+  return true;
+}
+
 /* The addresses of all lanes, as a vector. */
 static LLVMValueRef lane_addresses(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l)
 {
@@ -378,12 +424,14 @@ static LLVMValueRef load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef b
              masked(g, "llvm.masked.load", 2, types, 0, align, 3, (LLVMValueRef[]){p, mask, LLVMConstNull(type)}));
 }
 
+LLVMValueRef gen_load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, int lanes) { return load_contiguous(g, buffer, base, lanes, NULL); }
+
 static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l)
 {
   int lanes = index->dtype.lanes;
   LLVMTypeRef elem = gen_mem_type(g, buffer->dtype), type = LLVMVectorType(elem, (unsigned)lanes);
   unsigned align = (unsigned)dtype_bytes(buffer->dtype);
-  if (g->mask || has_gather(g, buffer, lanes)) {
+  if (g->mask || (!l && has_gather(g, buffer, lanes))) {
     LLVMValueRef p = lane_addresses(g, buffer, index, l);
     LLVMTypeRef types[] = {type, LLVMTypeOf(p)};
     LLVMValueRef arg[] = {p, all_lanes(g, g->mask, lanes), LLVMConstNull(type)};
@@ -398,11 +446,47 @@ static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, 
   return v;
 }
 
+/* Lanes that lie close together: the memory from the first to the last of them in a few contiguous loads, the
+ * last one ending where the last lane does, and the lanes picked out of those.  NULL: they lie too far apart. */
+static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
+{
+  int lanes = index->dtype.lanes;
+  Window w;
+  if (g->mask || lanes < 4 || !split_window(g, index, &w)) return NULL;
+  int64_t least = w.at[0], most = w.at[0], width = lanes;
+  for (int i = 1; i < lanes; i++) {
+    least = w.at[i] < least ? w.at[i] : least;
+    most = w.at[i] > most ? w.at[i] : most;
+  }
+  int64_t span = most - least + 1;
+  while (width > span) width /= 2;
+  int64_t loads = (span + width - 1) / width;
+  if (loads > WINDOW_LOADS || (loads > 1 && width < lanes / 2)) return NULL;
+  LLVMTypeRef type = LLVMVectorType(gen_mem_type(g, buffer->dtype), (unsigned)lanes);
+  LLVMValueRef all = LLVMGetPoison(type), *from = arena_array(g->arena, LLVMValueRef, lanes), *keep = arena_array(g->arena, LLVMValueRef, lanes);
+  for (int64_t k = 0; k < loads; k++) {
+    int64_t first = k * width + width > span ? span - width : k * width;
+    LLVMValueRef part = load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least + first), ""), (int)width, NULL);
+    for (int i = 0; i < lanes; i++) {
+      int64_t at = w.at[i] - least;
+      bool here = at / width == k;
+      from[i] = here ? gen_int(g, g->i32, at - first) : LLVMGetUndef(g->i32);
+      keep[i] = gen_int(g, g->i32, here ? lanes + i : i);
+    }
+    part = LLVMBuildShuffleVector(g->b, part, LLVMGetPoison(LLVMTypeOf(part)), LLVMConstVector(from, (unsigned)lanes), "");
+    all = k ? LLVMBuildShuffleVector(g->b, all, part, LLVMConstVector(keep, (unsigned)lanes), "") : part;
+  }
+  return all;
+}
+
 static LLVMValueRef load_vector(Gen *g, const Buffer *buffer, const Expr *index)
 {
   int lanes = index->dtype.lanes;
   Lanes l;
-  if (!split_lanes(g, index, &l)) return load_lanes(g, buffer, index, NULL);
+  bool even = split_lanes(g, index, &l);
+  LLVMValueRef window = even && l.stride >= -1 && l.stride <= 1 ? NULL : load_window(g, buffer, index);
+  if (window) return window;
+  if (!even) return load_lanes(g, buffer, index, NULL);
   if (l.stride == 1) return load_contiguous(g, buffer, l.base, lanes, g->mask);
   if (l.stride == 0 && !g->mask) {
     LLVMValueRef p = gen_offset(g, gen_mem_type(g, buffer->dtype), gen_lookup(g, buffer->data)->value, l.base);

@@ -325,7 +325,10 @@ void gen_stmt(Gen *g, Stmt *s)
   Memo memo;
   switch (s->kind) {
   case S_SEQ:
+    memo_begin(g, &memo);
+    gen_turned_loads(g, s);
     for (int i = 0; i < s->u.seq.n; i++) gen_stmt(g, s->u.seq.v[i]);
+    memo_end(g, &memo);
     return;
   case S_FOR:
     gen_for(g, s);

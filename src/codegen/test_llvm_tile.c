@@ -118,6 +118,26 @@ TEST(test_neon_tile)
     fail_msg("%d multiply-adds, %d loads, %d instructions:\n%s", fma, loads, instructions(hot), hot);
 }
 
+/* max(x, -2) and min(x, 6) written as selects that let NaN through: an instruction each.  max(x, 0) is not: it would turn
+ * -0.0 around. */
+TEST(test_neon_limits)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
+  static const double low[] = {-2, 0};
+  for (int i = 0; i < 2; i++) {
+    const Buffer *b[] = {flat("A", DT_F32, 4), flat("B", DT_F32, 4)};
+    const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *x = at(b[0], four);
+    const Expr *lo = expr_broadcast(m, expr_float(m, DT_F32, low[i]), 4), *hi = expr_broadcast(m, expr_float(m, DT_F32, 6), 4);
+    x = expr_select(m, expr_binary(m, E_GT, lo, x), lo, x);
+    x = expr_select(m, expr_binary(m, E_LT, hi, x), hi, x);
+    const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of(i ? "zero" : "limits", t, 2, b, 1, put(b[1], four, x))}));
+    assert_int_equal(count_of(text, "\tfmin\tv"), 1);
+    assert_int_equal(count_of(text, "\tfmax\tv"), i == 0);
+    assert_int_equal(count_of(text, "\tfcm"), i != 0);
+  }
+}
+
 /* LLVM vectorises the copy, though not with scalable vectors, which its later passes cannot take. */
 TEST(test_sve_beside_a_plain_loop)
 {
@@ -196,7 +216,7 @@ int main(int argc, char **argv)
     if (protect(ctx, time_tile, argv)) printf("%s\n", error_message(ctx));
     return teardown(NULL);
   }
-  const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile),
+  const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile), ROW(test_neon_limits),
                                      ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "driver/program.h"
+#include "driver/linkable.h"
 
 typedef struct File {
   Ctx *ctx;
@@ -188,11 +188,12 @@ static void put_array(File *o, const char *name, const void *data, size_t n, uin
   for (size_t i = 0; i < n; i++) fprintf(o->f, "%u,%s", b[i], ++*column % 24 ? "" : "\n");
 }
 
-static void write_c(Program *p, Code *code, const void *bytes, size_t n, const char *path)
+static void write_c(Program *p, Code *code, const void *bytes, size_t n, const char *name, const char *path)
 {
   size_t ncode;
   const void *text = code_get(code, CODE_C, scratch(p->ctx), &ncode);
   File *o = open_file(p->ctx, path);
+  linkable_c_names(p, name, o->f);
   put(o, text, ncode);
   uint64_t column = 0, at = 0;
   fprintf(o->f, "\n/* ---- the program and the weights ---- */\n");
@@ -211,6 +212,7 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
   fprintf(o->f, "0};\nLATHE_EXPORT const struct {\n  char magic[8];\n  const void *program;\n  uint64_t program_bytes;\n  const void *weights;\n"
                 "  uint64_t weights_bytes;\n  const void *const *consts;\n} lathe_model = {\"%s\", lathe_program, %zu, lathe_weights, %" PRIu64 ", 0};\n",
           MODEL_MAGIC, n, p->weights_bytes);
+  linkable_c_aliases(name, o->f);
   if (ferror(o->f)) raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
   finish(o);
 }
@@ -219,29 +221,40 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
 
 static void remove_file(void *path) { unlink(path); }
 
+/* Links everything for a shared library, or (path ends in .o) into one object. */
+static void write_linked(Program *p, Code *code, const void *bytes, size_t n, const char *path)
+{
+  Ctx *ctx = p->ctx;
+  const char *folder = file_temp_dir(ctx);
+  const char **kernels;
+  int count = code_write_objects(code, folder, &kernels);
+  const char **objects = arena_array(scratch(ctx), const char *, count + 1);
+  memcpy(objects, kernels, (size_t)count * sizeof *objects);
+  objects[count] = arena_printf(scratch(ctx), "%s/model.o", folder);
+  write_object(p, objects[0], bytes, n, objects[count]);
+  code_link(code, count + 1, objects, path);
+}
+
 /* Under another name first: a reader never sees half of it. */
 void artefact_export(Program *p, Code *code, const void *bytes, size_t n, const char *path)
 {
+  static const char *const endings[] = {".so", ".o", ".a", ".c"};
+  enum { SHARED, OBJECT, ARCHIVE, SOURCE, NONE } kind = 0;
   Ctx *ctx = p->ctx;
-  bool object = str_ends(path, ".o"), source = str_ends(path, ".c");
-  if (!object && !source && !str_ends(path, ".so"))
-    raise(ctx, ERR_ARGUMENT, NOWHERE, "cannot tell from '%s' what to write; the name ends in .so, .o or .c", path);
+  while (kind < NONE && !str_ends(path, endings[kind])) kind++;
+  if (kind == NONE) raise(ctx, ERR_ARGUMENT, NOWHERE, "cannot tell from '%s' what to write; the name ends in .so, .o, .a or .c", path);
   if (p->target->kind == TARGET_CUDA) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': models cannot be written for GPUs yet", p->target->text);
+  if (kind == SOURCE && p->target->kind != TARGET_C)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' is to be C source, but the target is '%s'; compile for target 'c'", path, p->target->text);
   Scope scope = scope_begin(ctx);
-  const char *made = arena_printf(scratch(ctx), "%s.%ld%s", path, (long)getpid(), object ? ".o" : source ? ".c" : ".so");
+  const char *made = arena_printf(scratch(ctx), "%s.%ld%s", path, (long)getpid(), endings[kind]), *name = linkable_name(scratch(ctx), path);
+  const char *object = kind == ARCHIVE ? arena_printf(scratch(ctx), "%s/model.o", file_temp_dir(ctx)) : made;
   defer(ctx, remove_file, (void *)(uintptr_t)made);
-  if (source) {
-    write_c(p, code, bytes, n, made);
-  } else {
-    const char *folder = file_temp_dir(ctx);
-    const char **kernels;
-    int count = code_write_objects(code, folder, &kernels);
-    const char **objects = arena_array(scratch(ctx), const char *, count + 1);
-    memcpy(objects, kernels, (size_t)count * sizeof *objects);
-    objects[count] = arena_printf(scratch(ctx), "%s/model.o", folder);
-    write_object(p, objects[0], bytes, n, objects[count]);
-    code_link(code, count + 1, objects, made);
-  }
+  if (kind == SOURCE) write_c(p, code, bytes, n, name, made);
+  else write_linked(p, code, bytes, n, object);
+  if (kind == OBJECT || kind == ARCHIVE) linkable_rename(ctx, object, name);
+  if (kind == ARCHIVE) linkable_archive(ctx, object, made, name);
+  if (kind != SHARED) linkable_header(p, path);
   if (rename(made, path)) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
   scope_end(ctx, scope);
 }

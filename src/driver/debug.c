@@ -103,7 +103,7 @@ static void compare_body(Ctx *ctx, void *arg)
   for (int i = 0; i < fn_nparams(func); i++) arg_value[i] = value_of(a, func->arg[i]->type, &next);
   const RtValue *result = graph_eval(k->c->program.m, a, func, fn_nparams(func), arg_value);
   const ConstData **want = arena_array(a, const ConstData *, k->nout + 1);
-  int n = leaf_count(fn_body(func)->type) == k->nout ? spread(result, want) : 0;
+  int n = type_leaf_count(fn_body(func)->type) == k->nout ? spread(result, want) : 0;
   if (n != k->nout) BUG(ctx, "node %d gives %d tensors, the interpreter %d", k->node, k->nout, n);
   for (int i = 0; i < n && !k->found[0]; i++) compare_output(k, i, &tensor_value(a, k->out[i])->tensor, want[i]);
   k->compared++;

@@ -1,6 +1,5 @@
 /* driver.c: the whole compilation, top to bottom: driver_compile. */
 #include <sys/stat.h>
-#include <time.h>
 
 #include "driver/compiled.h"
 
@@ -32,16 +31,9 @@ static void release_slot(void *arg)
 
 /* ---- seconds and dumps -------------------------------------------------------------------- */
 
-static double now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void stage(Compiled *c, const char *name, const CompileOptions *o)
 {
-  double t = now();
+  double t = clock_seconds();
   if (c->nstage) c->stage[c->nstage - 1].seconds = t - c->stage_start;
   c->stage_start = t;
   if (c->nstage < MAX_STAGES) c->stage[c->nstage++] = (StageTime){name, 0};
@@ -51,7 +43,7 @@ static void stage(Compiled *c, const char *name, const CompileOptions *o)
 
 static void end_stages(Compiled *c)
 {
-  if (c->nstage) c->stage[c->nstage - 1].seconds = now() - c->stage_start;
+  if (c->nstage) c->stage[c->nstage - 1].seconds = clock_seconds() - c->stage_start;
 }
 
 void driver_dump(Compiled *c, const char *name, const char *ending, const char *text)
@@ -112,6 +104,17 @@ static void end_passes(void *arg)
   if (r->own) pass_context_free(r->own);
 }
 
+/* Tells which pass begins, as one of those of the default list. */
+static void tell_pass(void *env, Module *m, const Pass *pass)
+{
+  const CompileOptions *o = env;
+  int n, at = 0;
+  const char *const *names = pass_pipeline_names(&n);
+  (void)m;
+  while (at < n && strcmp(names[at], pass->name)) at++;
+  if (at < n) o->progress(o->progress_env, pass->name, at, n);
+}
+
 static void run_passes(Compiled *c, const CompileOptions *o)
 {
   Ctx *ctx = c->ctx;
@@ -126,6 +129,7 @@ static void run_passes(Compiled *c, const CompileOptions *o)
   r->instruments = r->pc->instruments.n;
   defer(ctx, end_passes, r);
   r->pc->target = c->program.target;
+  if (o->progress) vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "progress", .env = (void *)(uintptr_t)o, .before = tell_pass}));
   if (c->dump_dir) vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "dump", .env = c, .after = dump_pass}));
   c->config = r->pc->impl;
   c->lower.no_vectorize = pass_config_int(r->pc, "tir.disable_vectorize") != 0;
@@ -191,9 +195,9 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   drop_leftovers(p);
   stage(c, "lower", o);
   program_emit(p, o->progress, o->progress_env);
-  dump_kernels(c);
   stage(c, "plan", o);
   program_plan(p);
+  dump_kernels(c);
   if (c->dump_dir) driver_dump(c, "program", "txt", program_print(p, scratch(ctx)));
   stage(c, "code", o);
   generate(c, o);

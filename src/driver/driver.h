@@ -22,7 +22,8 @@ typedef struct Compiled Compiled;
 Compiled *driver_compile(Ctx *, Module *m, const CompileOptions *);
 Compiled *compiled_retain(Compiled *);
 void compiled_release(Compiled *);
-/* By the ending: .so (one file that the runtime loads), .o, .c (C backend). */
+/* By the ending: .so (one file that the runtime loads); .o, .a, .c (C backend) to be linked into a
+ * program, with a header beside. */
 void compiled_export(Compiled *, const char *path);
 /* Something that runs here; raises ERR_UNSUPPORTED for another machine's code.  Borrowed: it and
  * its executors may be used while the Compiled lives. */

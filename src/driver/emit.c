@@ -7,7 +7,8 @@
  * constant space.
  *
  * Tuples are spread out over registers.  A call of a primitive function is an ALLOC for each
- * output and a KERNEL; functions inside functions are handed what they capture. */
+ * output and a KERNEL; functions inside functions are handed what they capture.  A match is
+ * a region for each clause, as an if has two. */
 #include "driver/emit.h"
 
 #include "driver/host.h"
@@ -37,17 +38,21 @@ const int *emit_regs_of(Emit *e, const Node *n)
   }
 }
 
-static const int *need_regs(Emit *e, const Node *n)
+const int *emit_need(Emit *e, const Node *n)
 {
-  const int *regs = emit_regs_of(e, n);
-  if (!regs && leaf_count(n->type))
+  const Node *from = n;
+  const int *regs;
+  while (!(regs = map_get(&e->regs, from)) && from->kind == N_VAR && map_get(e->let, from)) from = map_get(e->let, from);
+  if (!regs && type_leaf_count(from->type))
     BUG(e->ctx, "a value of type %s ('%s') is used before it is computed", type_text(scratch(e->ctx), n->type), n->name ? n->name : "");
-  return regs;
+  return emit_convert(e, regs, from->type, n->type);
 }
+
+void emit_set_regs(Emit *e, const Node *n, const int *regs) { map_put(e->arena, &e->regs, n, (void *)(uintptr_t)regs); }
 
 static int *new_regs(Emit *e, const Node *n)
 {
-  int count = leaf_count(n->type), *regs = arena_array(e->arena, int, count + 1);
+  int count = type_leaf_count(n->type), *regs = arena_array(e->arena, int, count + 1);
   for (int i = 0; i < count; i++) regs[i] = emit_reg(e, e->region);
   map_put(e->arena, &e->regs, n, regs);
   return regs;
@@ -60,21 +65,25 @@ static int *reg_list(Emit *e, int n, const int *from)
   return to;
 }
 
+void emit_set_args(Emit *e, ProgIns *ins, int n, const int *regs)
+{
+  ins->narg = n;
+  ins->arg = reg_list(e, n, regs);
+}
+
 /* Registers of several nodes, one after the other. */
 static int *gather(Emit *e, int n, const Node *const *node, int *count)
 {
   IntList all = {0};
   for (int i = 0; i < n; i++) {
-    const int *regs = need_regs(e, node[i]);
-    for (int k = 0; k < leaf_count(node[i]->type); k++) vec_push(e->arena, &all, regs[k]);
+    const int *regs = emit_need(e, node[i]);
+    for (int k = 0; k < type_leaf_count(node[i]->type); k++) vec_push(e->arena, &all, regs[k]);
   }
   *count = all.n;
   return reg_list(e, all.n, all.v);
 }
 
 /* ---- what a node depends on ------------------------------------------------------------- */
-
-static bool is_primitive_func(const Node *n) { return n->kind == N_FUNC && annots_get(&n->u.func->attrs, "Primitive"); }
 
 static void add_sources(Emit *e, const Type *ty, Nodes *out)
 {
@@ -89,39 +98,32 @@ static void add_sources(Emit *e, const Type *ty, Nodes *out)
   }
 }
 
-static const Callee *callee_of(Emit *e, const Node *func);
-
-/* The function that a call calls; NULL for a primitive one. */
-static const Node *called_function(Emit *e, const Node *callee)
+static void add_captures(Emit *e, const Node *func, Nodes *out)
 {
-  if (callee->kind == N_VAR && map_get(e->let, callee)) callee = map_get(e->let, callee);
-  if (callee->kind == N_GLOBAL) {
-    Global *g = module_get(e->m, callee->u.global);
-    if (!g || g->kind != GLOBAL_GRAPH) raise(e->ctx, ERR_ARGUMENT, NOWHERE, "the module has no graph function @%s", callee->u.global);
-    callee = g->func;
-  }
-  if (callee->kind == N_FUNC) return is_primitive_func(callee) ? NULL : callee;
-  raise(e->ctx, ERR_UNSUPPORTED, NOWHERE,
-        "a function that is a value computed at run time is called (of type %s); only functions that are known when the model is compiled can be",
-        callee->type ? type_text(scratch(e->ctx), callee->type) : "unknown");
+  const Callee *c = emit_callee(e, func);
+  for (int i = 0; i < c->ncapture; i++) vec_push(e->arena, out, c->capture[i]);
 }
 
+/* What must have been computed before n.  A function is a value, and made, only where it is
+ * not called by name. */
 static void dependencies(Emit *e, const Node *n, Nodes *out)
 {
   out->n = 0;
   int first = 0;
   const Node *bound = n->kind == N_VAR && !map_has(&e->regs, n) ? map_get(e->let, n) : NULL;
-  if (bound && bound->kind != N_FUNC) vec_push(e->arena, out, bound);
-  if (n->kind == N_FUNC) return;
+  if (bound) vec_push(e->arena, out, bound);
+  if (n->kind == N_FUNC) {
+    add_captures(e, n, out);
+    return;
+  }
   if (n->kind == N_APPLY) {
-    const Node *func = called_function(e, n->arg[0]);
-    const Callee *c = func ? callee_of(e, func) : NULL;
-    for (int i = 0; c && i < c->ncapture; i++) vec_push(e->arena, out, c->capture[i]);
-    first = 1;
+    Called to = emit_called(e, n->arg[0]);
+    if (to.kind == CALLED_FUNC) add_captures(e, to.node, out);
+    first = to.kind == CALLED_VALUE ? 0 : 1;
   }
   if (n->kind == N_LET) {
     map_put(e->p->arena, e->let, n->arg[0], (void *)(uintptr_t)n->arg[1]);
-    first = 1;
+    first = n->arg[1]->kind == N_FUNC ? 2 : 1;
   }
   for (int i = first; i < n->nargs; i++) vec_push(e->arena, out, n->arg[i]);
   if ((n->kind == N_APPLY || n->kind == N_CALL) && n->type) add_sources(e, n->type, out);
@@ -156,7 +158,7 @@ static void order_nodes(Emit *e, const Node *root)
 
 /* ---- regions ------------------------------------------------------------------------------ */
 
-static int add_region(Emit *e, int parent)
+int emit_region_new(Emit *e, int parent)
 {
   vec_push(e->p->arena, &e->f->region, (ProgRegion){.parent = parent});
   return e->f->region.n - 1;
@@ -183,18 +185,27 @@ static int region_of(const Emit *e, const Node *n) { return (int)(intptr_t)map_g
 /* Users come before what they use, so a node's region is final when it is looked at. */
 static void place_nodes(Emit *e, const Node *root)
 {
-  add_region(e, -1);
+  emit_region_new(e, -1);
   use_in(e, root, 0);
   Nodes deps = {0};
   for (int i = e->order.n - 1; i >= 0; i--) {
     const Node *n = e->order.v[i];
     int here = region_of(e, n);
     if (n->kind == N_IF) {
-      int then = add_region(e, here), orelse = add_region(e, here);
+      int then = emit_region_new(e, here), orelse = emit_region_new(e, here);
       map_put(e->arena, &e->then_of, n, (void *)(intptr_t)(then + 1));
       use_in(e, n->arg[0], here);
       use_in(e, n->arg[1], then);
       use_in(e, n->arg[2], orelse);
+      continue;
+    }
+    if (n->kind == N_MATCH) {
+      use_in(e, n->arg[0], here);
+      for (int k = 1; k < n->nargs; k++) {
+        int clause = emit_region_new(e, here);
+        if (k == 1) map_put(e->arena, &e->then_of, n, (void *)(intptr_t)(clause + 1));
+        use_in(e, n->arg[k], clause);
+      }
       continue;
     }
     dependencies(e, n, &deps);
@@ -202,61 +213,6 @@ static void place_nodes(Emit *e, const Node *root)
   }
   e->in_region = arena_array(e->arena, Nodes, e->f->region.n);
   for (int i = 0; i < e->order.n; i++) vec_push(e->arena, &e->in_region[region_of(e, e->order.v[i])], e->order.v[i]);
-}
-
-/* ---- functions that are called --------------------------------------------------------------- */
-
-/* Variables of the surroundings that f uses, through the local functions it calls too. */
-static void add_captures(Emit *e, const Node *func, Nodes *out, Map *seen)
-{
-  if (map_has(seen, func)) return;
-  map_put(e->arena, seen, func, (void *)(uintptr_t)func);
-  const Node **free;
-  int n = graph_free_vars(e->arena, func, &free);
-  for (int i = 0; i < n; i++) {
-    const Node *bound = map_get(e->let, free[i]);
-    if (bound && bound->kind == N_FUNC) {
-      add_captures(e, bound, out, seen);
-      continue;
-    }
-    if (free[i]->type && free[i]->type->kind == TY_FUNC)
-      raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "variable '%s' is a function known only at run time", free[i]->name ? free[i]->name : "");
-    if (map_has(seen, free[i])) continue;
-    map_put(e->arena, seen, free[i], (void *)(uintptr_t)free[i]);
-    vec_push(e->p->arena, out, free[i]);
-  }
-}
-
-static Callee *add_callee(Program *p, Map *callees, const Node *func, const char *name)
-{
-  Callee *c = arena_new_of(p->arena, Callee);
-  ProgFunc *f = arena_new_of(p->arena, ProgFunc);
-  f->name = name;
-  *c = (Callee){.func = func, .index = p->func.n};
-  vec_push(p->arena, &p->func, f);
-  map_put(p->arena, callees, func, c);
-  return c;
-}
-
-static const char *function_name(Emit *e, const Node *func)
-{
-  for (int i = 0; i < e->m->globals.n; i++)
-    if (e->m->globals.v[i].func == func) return e->m->globals.v[i].name;
-  return arena_printf(e->p->arena, "%s_fn%d", e->f->name, e->p->func.n);
-}
-
-static const Callee *callee_of(Emit *e, const Node *func)
-{
-  Callee *c = map_get(e->callees, func);
-  if (c) return c;
-  c = add_callee(e->p, e->callees, func, function_name(e, func));
-  Nodes captures = {0};
-  Map seen = {0};
-  add_captures(e, func, &captures, &seen);
-  c->ncapture = captures.n;
-  c->capture = captures.v;
-  vec_push(e->p->arena, e->queue, c);
-  return c;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------------- */
@@ -327,7 +283,7 @@ static void guard_leaves(Emit *e, Outside *o, int n, const Type **leaf)
 /* The leaves of a primitive function's result as seen from outside. */
 static const Type **result_leaves(Emit *e, Outside *o, int *n)
 {
-  const Type **inside = leaf_types(e->arena, fn_body(o->apply->arg[0])->type, n);
+  const Type **inside = type_leaves(e->arena, fn_body(o->apply->arg[0])->type, n);
   for (int i = 0; i < *n; i++) {
     if (inside[i]->kind != TY_TENSOR)
       raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: a kernel cannot give %s", describe(e, o->apply), type_text(e->arena, inside[i]));
@@ -341,7 +297,7 @@ static const Type **result_leaves(Emit *e, Outside *o, int *n)
 
 static void emit_view(Emit *e, const Node *n, const Type *out, const char *what)
 {
-  int source = need_regs(e, n->arg[1])[0];
+  int source = emit_need(e, n->arg[1])[0];
   ProgExpr *dims = emit_shape(e, out->ndim, out->shape, what);
   int *regs = new_regs(e, n);
   ProgIns *ins = emit_ins(e, MO_VIEW);
@@ -387,11 +343,10 @@ static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, co
   map_put(e->arena, &e->regs, n, regs);
 }
 
-/* Sizes that the results tell and nothing before them did. */
-static void bind_results(Emit *e, const Node *n)
+void emit_bind_results(Emit *e, const Node *n)
 {
   int count;
-  const Type **leaf = leaf_types(e->arena, n->type, &count);
+  const Type **leaf = type_leaves(e->arena, n->type, &count);
   const int *regs = emit_regs_of(e, n);
   for (int i = 0; i < count; i++) emit_bind_dims(e, leaf[i], regs[i]);
 }
@@ -407,7 +362,7 @@ static void emit_primitive(Emit *e, const Node *n)
     emit_view(e, n, out[0], what);
   else
     emit_kernel(e, n, func, &o, out, nout, what);
-  bind_results(e, n);
+  emit_bind_results(e, n);
 }
 
 /* A call of a tir function becomes a primitive function around it. */
@@ -421,30 +376,7 @@ static void emit_call_tir(Emit *e, const Node *n)
   const Node *apply = node_apply(e->m, node_func(e->m, n->nargs, param, body, NULL, &attrs), n->nargs, n->arg);
   emit_primitive(e, apply);
   map_put(e->arena, &e->regs, n, map_get(&e->regs, apply));
-  bind_results(e, n);
-}
-
-static int *call_arguments(Emit *e, const Node *n, const Callee *c, int *narg)
-{
-  Nodes args = {0};
-  for (int i = 0; i < c->ncapture; i++) vec_push(e->arena, &args, c->capture[i]);
-  for (int i = 1; i < n->nargs; i++) vec_push(e->arena, &args, n->arg[i]);
-  return gather(e, args.n, args.v, narg);
-}
-
-static void emit_call(Emit *e, const Node *n, const Node *func, bool tail)
-{
-  const Callee *c = callee_of(e, func);
-  int narg, *arg = call_arguments(e, n, c, &narg), nret = leaf_count(n->type);
-  int *ret = tail ? NULL : new_regs(e, n);
-  ProgIns *ins = emit_ins(e, tail ? MO_TAIL : MO_CALL);
-  ins->index = c->index;
-  ins->narg = narg;
-  ins->arg = arg;
-  if (tail) return;
-  ins->nret = nret;
-  ins->ret = reg_list(e, nret, ret);
-  bind_results(e, n);
+  emit_bind_results(e, n);
 }
 
 static void emit_host(Emit *e, const Node *n)
@@ -459,55 +391,84 @@ static void emit_host(Emit *e, const Node *n)
   ins->attr = arena_copy(e->p->arena, call.attr, sizeof call.attr);
   ins->narg = narg;
   ins->arg = arg;
-  ins->nret = leaf_count(n->type);
+  ins->nret = type_leaf_count(n->type);
   ins->ret = reg_list(e, ins->nret, ret);
-  bind_results(e, n);
+  emit_bind_results(e, n);
 }
 
-static void emit_region(Emit *, int region, const Node *result, const int *into, bool tail);
+static void emit_region(Emit *, int region, const Node *result, const int *into, const Type *as, bool tail);
 
 /* then and else are the two regions made for this node, in that order. */
 static void emit_if(Emit *e, const Node *n, bool tail)
 {
-  int cond = need_regs(e, n->arg[0])[0], here = e->region, then = (int)(intptr_t)map_get(&e->then_of, n) - 1;
+  int cond = emit_need(e, n->arg[0])[0], here = e->region, then = (int)(intptr_t)map_get(&e->then_of, n) - 1;
   const int *into = tail ? NULL : new_regs(e, n);
   int branch = e->f->ins.n;
   ProgIns *ins = emit_ins(e, MO_BRANCH);
   ins->reg = cond;
-  emit_region(e, then, n->arg[1], into, tail);
+  emit_region(e, then, n->arg[1], into, n->type, tail);
   int jump = e->f->ins.n;
   if (!tail) emit_ins(e, MO_JUMP);
   e->f->ins.v[branch].index = e->f->ins.n;
-  emit_region(e, then + 1, n->arg[2], into, tail);
+  emit_region(e, then + 1, n->arg[2], into, n->type, tail);
   if (!tail) e->f->ins.v[jump].index = e->f->ins.n;
   e->f->region.v[then].end = e->f->region.v[then + 1].end = e->f->ins.n;
   e->region = here;
-  if (!tail) bind_results(e, n);
+  if (!tail) emit_bind_results(e, n);
+}
+
+/* Each clause: tests that jump to the next one, its variables, its body. */
+static void emit_match(Emit *e, const Node *n, bool tail)
+{
+  int here = e->region, first = (int)(intptr_t)map_get(&e->then_of, n) - 1, clauses = n->u.match.n;
+  const int *into = tail ? NULL : new_regs(e, n);
+  IntList miss = {0}, done = {0};
+  bool always = false;
+  for (int i = 0; i < clauses && !always; i++) {
+    const Pattern *pattern = n->u.match.clause[i];
+    int mark = e->bound.n;
+    always = emit_always_fits(pattern);
+    e->region = first + i;
+    miss.n = 0;
+    emit_pattern(e, pattern, n->arg[0], &miss);
+    emit_region(e, first + i, n->arg[1 + i], into, n->type, tail);
+    emit_unbind(e, mark);
+    if (!tail) {
+      vec_push(e->arena, &done, e->f->ins.n);
+      emit_ins(e, MO_JUMP);
+    }
+    for (int k = 0; k < miss.n; k++) e->f->ins.v[miss.v[k]].index = e->f->ins.n;
+  }
+  e->region = here;
+  if (always && !tail) e->f->ins.n--, done.n--;          /* the last jump goes nowhere */
+  if (!always) emit_ins(e, MO_FAIL)->text = arena_printf(e->p->arena, "match: no clause fits the value (in function '%s')", e->f->name);
+  for (int k = 0; k < done.n; k++) e->f->ins.v[done.v[k]].index = e->f->ins.n;
+  for (int i = 0; i < clauses; i++) e->f->region.v[first + i].end = e->f->ins.n;
+  if (!tail) emit_bind_results(e, n);
 }
 
 static void emit_node(Emit *e, const Node *n)
 {
   switch (n->kind) {
-  case N_VAR: case N_FUNC: case N_GLOBAL: case N_OP: return;
+  case N_VAR: return;
+  case N_FUNC: case N_GLOBAL: case N_CTOR: emit_closure(e, n); return;
   case N_CONST: emit_const(e, n); return;
   case N_CALL:
     if (!(n->u.call.op->flags & OPF_HOST)) BUG(e->ctx, "a call of '%s' stands outside of a primitive function", n->u.call.op->name);
     emit_host(e, n);
     return;
-  case N_APPLY: {
-    const Node *func = called_function(e, n->arg[0]);
-    if (func) emit_call(e, n, func, false);
-    else emit_primitive(e, n);
+  case N_APPLY:
+    if (emit_called(e, n->arg[0]).kind == CALLED_PRIMITIVE) emit_primitive(e, n);
+    else emit_call(e, n, false);
     return;
-  }
   case N_TUPLE: {
     int count, *regs = gather(e, n->nargs, n->arg, &count);
     map_put(e->arena, &e->regs, n, regs);
     return;
   }
   case N_GET: {
-    const int *regs = need_regs(e, n->arg[0]);
-    map_put(e->arena, &e->regs, n, (void *)(uintptr_t)(regs + leaf_offset(n->arg[0]->type, n->u.index)));
+    const int *regs = emit_need(e, n->arg[0]);
+    map_put(e->arena, &e->regs, n, (void *)(uintptr_t)(regs + type_leaf_offset(n->arg[0]->type, n->u.index)));
     return;
   }
   case N_LET: {
@@ -516,36 +477,53 @@ static void emit_node(Emit *e, const Node *n)
     return;
   }
   case N_IF: emit_if(e, n, false); return;
+  case N_MATCH: emit_match(e, n, false); return;
   case N_CALL_TIR: emit_call_tir(e, n); return;
-  case N_CTOR: case N_MATCH: break;
+  case N_OP: break;
   }
-  raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "data types and match run in the interpreter alone; the compiled program has tensors, tuples, sequences and optionals");
+  raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "operator '%s' is used as a value; write fn (%%x) { %s(%%x) }", n->u.call.op->name, n->u.call.op->name);
 }
 
-/* The node that gives the result of a region, if it can take over the function: an if or a
- * call that stands in the region itself. */
+/* The node that gives the result of a region, if it can take over the function: an if, a match
+ * or a call that stands in the region itself. */
 static const Node *tail_node(Emit *e, int region, const Node *result)
 {
   while (result->kind == N_LET) result = result->arg[2];
-  bool can = result->kind == N_IF || (result->kind == N_APPLY && called_function(e, result->arg[0]));
+  bool can = result->kind == N_IF || result->kind == N_MATCH || (result->kind == N_APPLY && emit_can_tail(e, result));
   return can && region_of(e, result) == region ? result : NULL;
+}
+
+static void emit_tail(Emit *e, const Node *n)
+{
+  if (n->kind == N_IF) emit_if(e, n, true);
+  else if (n->kind == N_MATCH) emit_match(e, n, true);
+  else emit_call(e, n, true);
 }
 
 static void emit_return(Emit *e, const Node *result)
 {
-  int n, *regs = gather(e, 1, &result, &n);
-  ProgIns *ins = emit_ins(e, MO_RETURN);
-  ins->narg = n;
-  ins->arg = regs;
+  const int *regs = emit_convert(e, emit_need(e, result), result->type, e->result);
+  emit_set_args(e, emit_ins(e, MO_RETURN), type_leaf_count(e->result), regs);
 }
 
-/* What a region computes, then its result: returned in tail position, else moved to `into`. */
-static void emit_region(Emit *e, int region, const Node *result, const int *into, bool tail)
+static void emit_moves(Emit *e, const Node *result, const int *into, const Type *as)
+{
+  const int *regs = emit_convert(e, emit_need(e, result), result->type, as);
+  for (int i = 0; i < type_leaf_count(as); i++) {
+    ProgIns *ins = emit_ins(e, MO_MOVE);
+    ins->reg = into[i];
+    ins->source = regs[i];
+  }
+}
+
+/* What a region computes, then its result: returned in tail position, else moved to `into`,
+ * registers of a value of type `as`. */
+static void emit_region(Emit *e, int region, const Node *result, const int *into, const Type *as, bool tail)
 {
   enum { DEEPEST = 200 };
   int depth = 0, mark = e->bound.n;
   for (int r = region; r >= 0; r = e->f->region.v[r].parent) depth++;
-  if (depth > DEEPEST) raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': more than %d ifs inside each other", e->f->name, DEEPEST);
+  if (depth > DEEPEST) raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': more than %d ifs and matches inside each other", e->f->name, DEEPEST);
   e->region = region;
   const Node *last = tail ? tail_node(e, region, result) : NULL;
   for (int i = 0; i < e->in_region[region].n; i++) {
@@ -554,20 +532,9 @@ static void emit_region(Emit *e, int region, const Node *result, const int *into
     emit_node(e, n);
     e->region = region;
   }
-  if (last && last->kind == N_IF)
-    emit_if(e, last, true);
-  else if (last)
-    emit_call(e, last, called_function(e, last->arg[0]), true);
-  else if (tail)
-    emit_return(e, result);
-  else {
-    const int *regs = need_regs(e, result);
-    for (int i = 0; i < leaf_count(result->type); i++) {
-      ProgIns *ins = emit_ins(e, MO_MOVE);
-      ins->reg = into[i];
-      ins->source = regs[i];
-    }
-  }
+  if (last) emit_tail(e, last);
+  else if (tail) emit_return(e, result);
+  else emit_moves(e, result, into, as);
   if (region) emit_unbind(e, mark);
 }
 
@@ -575,7 +542,7 @@ static void emit_region(Emit *e, int region, const Node *result, const int *into
 
 static void add_parameter(Emit *e, const Node *var)
 {
-  int n = leaf_count(var->type), *regs = arena_array(e->arena, int, n + 1);
+  int n = type_leaf_count(var->type), *regs = arena_array(e->arena, int, n + 1);
   for (int i = 0; i < n; i++) regs[i] = emit_reg(e, 0);
   e->f->nparam += n;
   map_put(e->arena, &e->regs, var, regs);
@@ -584,7 +551,7 @@ static void add_parameter(Emit *e, const Node *var)
 static void bind_parameter(Emit *e, const Node *var)
 {
   int n;
-  const Type **leaf = leaf_types(e->arena, var->type, &n);
+  const Type **leaf = type_leaves(e->arena, var->type, &n);
   const int *regs = map_get(&e->regs, var);
   for (int i = 0; i < n; i++) emit_bind_dims(e, leaf[i], regs[i]);
 }
@@ -593,7 +560,7 @@ static void bind_parameter(Emit *e, const Node *var)
 static void check_input(Emit *e, const Node *var)
 {
   int n;
-  const Type **leaf = leaf_types(e->arena, var->type, &n);
+  const Type **leaf = type_leaves(e->arena, var->type, &n);
   const int *regs = map_get(&e->regs, var);
   for (int i = 0; i < n; i++)
     for (int d = 0; leaf[i]->kind == TY_TENSOR && d < leaf[i]->ndim; d++) {
@@ -613,17 +580,21 @@ static void check_input(Emit *e, const Node *var)
 static void emit_function(Program *p, Map *callees, Callees *queue, Map *let, const Callee *c)
 {
   Scope scope = scope_begin(p->ctx);
-  Emit e = {.p = p, .ctx = p->ctx, .arena = scratch(p->ctx), .m = p->m, .f = p->func.v[c->index], .func = c->func, .callees = callees, .queue = queue, .let = let};
+  Emit e = {.p = p, .ctx = p->ctx, .arena = scratch(p->ctx), .m = p->m, .f = p->func.v[c->index], .callee = c, .result = emit_result_type(c), .callees = callees, .queue = queue, .let = let};
   const Node *body = fn_body(c->func);
   for (int i = 0; i < c->ncapture; i++) add_parameter(&e, c->capture[i]);
+  int size = e.f->nparam;
+  for (int i = 0; i < c->nsize; i++) emit_reg(&e, 0);
+  e.f->nparam += c->nsize;
   for (int i = 0; i < fn_nparams(c->func); i++) add_parameter(&e, c->func->arg[i]);
-  e.f->nret = leaf_count(body->type);
+  e.f->nret = type_leaf_count(e.result);
   order_nodes(&e, body);
   place_nodes(&e, body);
   for (int i = 0; i < c->ncapture; i++) bind_parameter(&e, c->capture[i]);
+  for (int i = 0; i < c->nsize; i++) emit_bind_dim(&e, c->size[i], size + i, 0);
   for (int i = 0; i < fn_nparams(c->func); i++) bind_parameter(&e, c->func->arg[i]);
   for (int i = 0; c->index == 0 && i < fn_nparams(c->func); i++) check_input(&e, c->func->arg[i]);
-  emit_region(&e, 0, body, NULL, true);
+  emit_region(&e, 0, body, NULL, NULL, true);
   scope_end(p->ctx, scope);
 }
 
@@ -647,7 +618,7 @@ static ProgPort make_port(Program *p, const char *name, const Type *t)
   const Type *elem = t;
   while (elem->kind == TY_SEQ || elem->kind == TY_OPT) elem = elem->field[0];
   if (elem->kind != TY_TENSOR || (t->kind == TY_TENSOR && t->ndim < 0))
-    raise(p->ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' of type %s cannot be an input or output of a compiled model; tensors of known rank, and sequences and optionals of tensors, can", name, port.type);
+    raise(p->ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' of type %s cannot be an input or output of a compiled model; tensors of known rank, and sequences and optionals of tensors, can (functions and data types stay inside)", name, port.type);
   port.dtype = elem->dtype;
   if (t->kind != TY_TENSOR) return port;
   port.ndim = t->ndim;
@@ -660,7 +631,7 @@ static void add_inputs(Program *p, const Node *main)
 {
   for (int i = 0; i < fn_nparams(main); i++) {
     int n;
-    const Type **leaf = leaf_types(p->arena, main->arg[i]->type, &n);
+    const Type **leaf = type_leaves(p->arena, main->arg[i]->type, &n);
     const char *name = main->arg[i]->name ? main->arg[i]->name : arena_printf(p->arena, "input_%d", i);
     for (int k = 0; k < n; k++)
       vec_push(p->arena, &p->input, make_port(p, n == 1 ? name : arena_printf(p->arena, "%s_%d", name, k), leaf[k]));
@@ -686,7 +657,7 @@ static void add_outputs(Program *p, const Node *main)
 {
   const Node *body = fn_body(main);
   int n;
-  const Type **leaf = leaf_types(p->arena, body->type, &n);
+  const Type **leaf = type_leaves(p->arena, body->type, &n);
   while (body->kind == N_LET) body = body->arg[2];
   for (int i = 0; i < n; i++) vec_push(p->arena, &p->output, make_port(p, output_name(p, main, body, i, n), leaf[i]));
 }
@@ -698,7 +669,7 @@ void program_emit(Program *p, void (*progress)(void *env, const char *stage, int
   Callees queue = {0};
   add_inputs(p, main);
   add_outputs(p, main);
-  vec_push(p->arena, &queue, add_callee(p, &callees, main, "main"));
+  vec_push(p->arena, &queue, emit_add_callee(p, &callees, main, main, "main"));
   for (int i = 0; i < queue.n; i++) {
     if (progress) progress(env, "lowering", i, queue.n);
     emit_function(p, &callees, &queue, &let, queue.v[i]);

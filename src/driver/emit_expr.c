@@ -71,17 +71,41 @@ static bool bind_element(Emit *e, const Var *v)
   return true;
 }
 
+void emit_bind_dim(Emit *e, const Var *size, int reg, int d)
+{
+  ProgExpr value = {0};
+  vec_push(e->p->arena, &value, (ProgStep){.op = XO_DIM, .a = reg, .b = d});
+  int scalar = new_scalar(e, false);
+  set_scalar(e, scalar, value);
+  bind(e, size, scalar);
+}
+
 void emit_bind_dims(Emit *e, const Type *leaf, int reg)
 {
   if (leaf->kind != TY_TENSOR) return;
   for (int d = 0; d < leaf->ndim; d++) {
     const Expr *dim = leaf->shape[d];
-    if (dim->kind != E_VAR || map_has(&e->scalar, dim->u.var)) continue;
-    ProgExpr value = {0};
-    vec_push(e->p->arena, &value, (ProgStep){.op = XO_DIM, .a = reg, .b = d});
-    int scalar = new_scalar(e, false);
-    set_scalar(e, scalar, value);
-    bind(e, dim->u.var, scalar);
+    if (dim->kind == E_VAR && !map_has(&e->scalar, dim->u.var)) emit_bind_dim(e, dim->u.var, reg, d);
+  }
+}
+
+void emit_meet_dims(Emit *e, const Type *leaf, int reg, const char *what)
+{
+  for (int d = 0; leaf->kind == TY_TENSOR && d < leaf->ndim; d++) {
+    const Expr *dim = leaf->shape[d];
+    if (dim->kind != E_VAR) continue;
+    if (!map_has(&e->scalar, dim->u.var)) {
+      emit_bind_dim(e, dim->u.var, reg, d);
+      continue;
+    }
+    ProgExpr *same = arena_new_of(e->p->arena, ProgExpr);
+    vec_push(e->p->arena, same, (ProgStep){.op = XO_DIM, .a = reg, .b = d});
+    vec_push(e->p->arena, same, (ProgStep){.op = XO_SCALAR, .a = (int)(intptr_t)map_get(&e->scalar, dim->u.var) - 1});
+    vec_push(e->p->arena, same, (ProgStep){.op = XO_EQ});
+    ProgIns *ins = emit_ins(e, MO_CHECK);
+    ins->nexpr = 1;
+    ins->expr = same;
+    ins->text = arena_printf(e->p->arena, "%s: dimension %d is not %s", what, d, dim->u.var->name);
   }
 }
 

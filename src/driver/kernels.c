@@ -115,6 +115,44 @@ int program_node(Program *p, const Node *func, int kernel, const char *name)
   return p->node.n - 1;
 }
 
+/* Numbers the marked ones from 0; how many they are. */
+static int renumber(int n, int *number)
+{
+  int count = 0;
+  for (int i = 0; i < n; i++) number[i] = number[i] ? count++ : -1;
+  return count;
+}
+
+void program_drop_unused(Program *p)
+{
+  Scope scope = scope_begin(p->ctx);
+  int *kernel = arena_array(scratch(p->ctx), int, p->kernel.n + 1), *node = arena_array(scratch(p->ctx), int, p->node.n + 1);
+  for (int i = 0; i < p->func.n; i++)
+    for (int k = 0; k < p->func.v[i]->ins.n; k++) {
+      const ProgIns *ins = &p->func.v[i]->ins.v[k];
+      if (ins->op == MO_KERNEL) kernel[ins->index] = 1;
+      if (ins->node >= 0) node[ins->node] = 1;
+    }
+  int nkernel = renumber(p->kernel.n, kernel), nnode = renumber(p->node.n, node);
+  for (int i = 0; i < p->func.n; i++)
+    for (int k = 0; k < p->func.v[i]->ins.n; k++) {
+      ProgIns *ins = &p->func.v[i]->ins.v[k];
+      if (ins->op == MO_KERNEL) ins->index = kernel[ins->index];
+      if (ins->node >= 0) ins->node = node[ins->node];
+    }
+  for (int i = 0; i < p->kernel.n; i++)
+    if (kernel[i] >= 0) p->kernel.v[kernel[i]] = p->kernel.v[i];
+  for (int i = 0; i < p->node.n; i++) {
+    if (node[i] < 0) continue;
+    ProgNode n = p->node.v[i];
+    if (n.kernel >= 0) n.kernel = kernel[n.kernel];
+    p->node.v[node[i]] = n;
+  }
+  p->kernel.n = nkernel;
+  p->node.n = nnode;
+  scope_end(p->ctx, scope);
+}
+
 bool program_is_view(const Node *func)
 {
   const Node *n = fn_body(func);

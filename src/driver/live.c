@@ -12,15 +12,17 @@ void ins_reads(Arena *a, const ProgIns *ins, IntList *out)
 {
   for (int i = 0; i < ins->nexpr; i++) expr_reads(a, &ins->expr[i], out);
   if (ins->source >= 0) vec_push(a, out, ins->source);
-  if (ins->op == MO_BRANCH) vec_push(a, out, ins->reg);
+  if (ins->op == MO_BRANCH || ins->op == MO_MATCH || ins->op == MO_APPLY || ins->op == MO_APPLY_TAIL) vec_push(a, out, ins->reg);
   for (int i = 0; i < ins->narg; i++)
     if (!ins->is_scalar || !ins->is_scalar[i]) vec_push(a, out, ins->arg[i]);
 }
 
 /* ---- dropping ------------------------------------------------------------------------ */
 
+static bool jumps(ModelOp op) { return op == MO_JUMP || op == MO_BRANCH || op == MO_MATCH; }
+
 /* Keeps the instructions that are marked; jumps and regions follow. */
-static void keep_only(Program *p, ProgFunc *f, const bool *keep)
+void program_keep(Program *p, ProgFunc *f, const bool *keep)
 {
   Scope scope = scope_begin(p->ctx);
   int *now = arena_array(scratch(p->ctx), int, f->ins.n + 1), n = 0;
@@ -31,7 +33,7 @@ static void keep_only(Program *p, ProgFunc *f, const bool *keep)
   now[f->ins.n] = n;
   f->ins.n = n;
   for (int i = 0; i < n; i++)
-    if (f->ins.v[i].op == MO_JUMP || f->ins.v[i].op == MO_BRANCH) f->ins.v[i].index = now[f->ins.v[i].index];
+    if (jumps(f->ins.v[i].op)) f->ins.v[i].index = now[f->ins.v[i].index];
   for (int r = 0; r < f->region.n; r++) f->region.v[r].end = now[f->region.v[r].end];
   scope_end(p->ctx, scope);
 }
@@ -45,17 +47,25 @@ static void mark_scalars(const ProgIns *ins, bool *used)
     if (ins->is_scalar[i]) used[ins->arg[i]] = true;
 }
 
-/* Sizes that were bound in case someone asks. */
-static void drop_unused_scalars(Program *p, ProgFunc *f)
+/* Sizes that were bound in case someone asks; fields, closures and data that nobody reads.
+ * Jumps go forward, so what is read at all is read further on. */
+static void drop_unused(Program *p, ProgFunc *f)
 {
   Scope scope = scope_begin(p->ctx);
-  bool *used = arena_array(scratch(p->ctx), bool, f->scalar.n + 1), *keep = arena_array(scratch(p->ctx), bool, f->ins.n + 1);
+  Arena *a = scratch(p->ctx);
+  bool *used = arena_array(a, bool, f->scalar.n + 1), *read = arena_array(a, bool, f->nreg + 1), *keep = arena_array(a, bool, f->ins.n + 1);
+  IntList reads = {0};
   for (int i = f->ins.n - 1; i >= 0; i--) {
     const ProgIns *ins = &f->ins.v[i];
-    keep[i] = ins->op != MO_SCALAR || used[ins->reg];
-    if (keep[i]) mark_scalars(ins, used);
+    bool part = ins->op == MO_FIELD || ins->op == MO_CLOSURE || ins->op == MO_DATA;
+    keep[i] = ins->op == MO_SCALAR ? used[ins->reg] : !part || read[ins->reg];
+    if (!keep[i]) continue;
+    mark_scalars(ins, used);
+    reads.n = 0;
+    ins_reads(a, ins, &reads);
+    for (int k = 0; k < reads.n; k++) read[reads.v[k]] = true;
   }
-  keep_only(p, f, keep);
+  program_keep(p, f, keep);
   scope_end(p->ctx, scope);
 }
 
@@ -91,7 +101,7 @@ static void find_last_uses(Program *p, const ProgFunc *f, int *last)
   }
 }
 
-static bool leaves(ModelOp op) { return op == MO_RETURN || op == MO_TAIL || op == MO_JUMP; }
+static bool leaves(ModelOp op) { return op == MO_RETURN || op == MO_TAIL || op == MO_APPLY_TAIL || op == MO_FAIL || op == MO_JUMP; }
 
 typedef Vec(ProgIns) InsList;
 
@@ -101,8 +111,8 @@ static void add_frees(Program *p, InsList *out, const IntList *regs, int region)
     vec_push(p->arena, out, (ProgIns){.op = MO_FREE, .reg = regs->v[k], .source = -1, .node = -1, .region = region});
 }
 
-/* Puts a FREE after each last use.  After a return there is nothing to free; an if in tail
- * position has no end, since its branches leave the function. */
+/* Puts a FREE after each last use.  After a return there is nothing to free; an if or a match
+ * in tail position has no end, since its branches leave the function. */
 void program_free_registers(Program *p, ProgFunc *f)
 {
   Scope scope = scope_begin(p->ctx);
@@ -123,7 +133,7 @@ void program_free_registers(Program *p, ProgFunc *f)
   }
   now[n] = out.n;
   for (int i = 0; i < out.n; i++)
-    if (out.v[i].op == MO_JUMP || out.v[i].op == MO_BRANCH) out.v[i].index = now[out.v[i].index];
+    if (jumps(out.v[i].op)) out.v[i].index = now[out.v[i].index];
   for (int r = 0; r < f->region.n; r++) f->region.v[r].end = now[f->region.v[r].end];
   f->ins.v = out.v;
   f->ins.n = out.n;
@@ -133,5 +143,5 @@ void program_free_registers(Program *p, ProgFunc *f)
 
 void program_tidy(Program *p)
 {
-  for (int i = 0; i < p->func.n; i++) drop_unused_scalars(p, p->func.v[i]);
+  for (int i = 0; i < p->func.n; i++) drop_unused(p, p->func.v[i]);
 }

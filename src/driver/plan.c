@@ -1,24 +1,41 @@
 /* plan.c: storage.
  *
  * A program without control flow whose sizes are all literals is static: every tensor is
- * given a place in one block when the model is compiled.  Tensors whose lives overlap do
- * not share bytes.  Placed from the largest to the smallest, each as low as it fits; the
- * result is compared with the bound that no plan can go below: the most bytes that are
- * alive at one instruction.
+ * given a place in one block of memory when the model is compiled.  share.c says which tensors lie
+ * on each other and so form a block; a block is a row of segments, each with the time that
+ * it is needed:
+ *
+ *      bytes ▲        ┌──── %2 ─────┐
+ *            │ ┌──────┴──┐          │   a concatenation of %1 and %2: the part of %1 is needed
+ *            │ │   %1    │    %3    │   earlier than that of %2, both as long as the whole
+ *            └─┴─────────┴──────────┴──▶ instructions
+ *
+ * Segments of different blocks whose times overlap do not share bytes.  Blocks are placed in the order of
+ * the program, from the one needed longest, and from the largest to the smallest, each where it fits
+ * most tightly; then the highest one is moved to the front of the order, some times over.  The least
+ * counts, and is compared with the bound that no placing of these blocks can go below: the most bytes
+ * that are needed at one instruction.
  *
  * In other programs the executor allocates, and registers are freed after their last use. */
 #include <stdlib.h>
 
-#include "driver/program.h"
+#include "driver/share.h"
 
-typedef struct Life {
-  int reg;                   /* of the ALLOC or COPY */
-  int begin, end;            /* instructions, both counted */
-  uint64_t bytes, place;
-  ProgIns *ins;
-} Life;
+/* Bytes of a block with the instructions that need them, both ends counted. */
+typedef struct Segment {
+  int begin, end;
+  int64_t offset, bytes;
+} Segment;
 
-static uint64_t round_up(uint64_t n) { return (n + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN; }
+typedef struct Memory {
+  int number;                /* of the block */
+  int nsegment;
+  Segment *segment;
+  int begin, end;
+  int64_t bytes, place;
+} Memory;
+
+static int64_t round_up(int64_t n) { return (n + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN; }
 
 /* ---- is it static? ---------------------------------------------------------------------- */
 
@@ -38,7 +55,8 @@ static bool is_static_ins(const ProgIns *ins)
     for (int i = 0; i < ins->narg; i++)
       if (ins->is_scalar[i]) return false;
     return true;
-  case MO_SCALAR: case MO_FREE: case MO_JUMP: case MO_BRANCH: case MO_CALL: case MO_TAIL: case MO_HOST: case MO_CHECK: case MO_COUNT: break;
+  case MO_SCALAR: case MO_FREE: case MO_JUMP: case MO_BRANCH: case MO_CALL: case MO_TAIL: case MO_HOST: case MO_CHECK: break;
+  case MO_CLOSURE: case MO_APPLY: case MO_APPLY_TAIL: case MO_DATA: case MO_FIELD: case MO_MATCH: case MO_FAIL: case MO_COUNT: break;
   }
   return false;
 }
@@ -56,14 +74,212 @@ static bool is_static(const Program *p)
   return true;
 }
 
-/* ---- lives ------------------------------------------------------------------------------------ */
+/* ---- segments ---------------------------------------------------------------------------------- */
 
-static uint64_t bytes_of(Program *p, DType t, int n, const ProgExpr *dim)
+typedef Vec(Memory) Memories;
+typedef Vec(int64_t) Cuts;
+
+static int by_value(const void *x, const void *y)
 {
-  size_t bytes = (size_t)dtype_bytes(t);
-  for (int d = 0; d < n; d++) bytes = size_mul(p->ctx, bytes, (size_t)dim[d].v[0].i, "the elements of a tensor");
+  int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+  return a < b ? -1 : a > b;
+}
+
+/* Cuts the block where one of its pieces begins or ends; a segment is needed while some piece on it is. */
+static Memory block_memory(Arena *a, const Pieces *pieces, int block)
+{
+  Memory m = {.number = block, .begin = INT32_MAX};
+  Cuts cuts = {0};
+  for (int i = 0; i < pieces->n; i++) {
+    const Piece *p = &pieces->v[i];
+    if (p->block != block) continue;
+    vec_push(a, &cuts, p->offset);
+    vec_push(a, &cuts, p->offset + round_up(p->bytes));
+    if (p->begin < m.begin) m.begin = p->begin;
+    if (p->end > m.end) m.end = p->end;
+  }
+  qsort(cuts.v, (size_t)cuts.n, sizeof *cuts.v, by_value);
+  m.bytes = cuts.v[cuts.n - 1] - cuts.v[0];
+  m.segment = arena_array(a, Segment, cuts.n);
+  for (int k = 0; k + 1 < cuts.n; k++) {
+    Segment s = {.begin = INT32_MAX, .offset = cuts.v[k] - cuts.v[0], .bytes = cuts.v[k + 1] - cuts.v[k]};
+    for (int i = 0; s.bytes && i < pieces->n; i++) {
+      const Piece *p = &pieces->v[i];
+      if (p->block != block || p->offset >= cuts.v[k + 1] || p->offset + p->bytes <= cuts.v[k]) continue;
+      if (p->begin < s.begin) s.begin = p->begin;
+      if (p->end > s.end) s.end = p->end;
+    }
+    if (s.begin <= s.end) m.segment[m.nsegment++] = s;
+  }
+  return m;
+}
+
+/* Offsets of a block count from its lowest piece. */
+static void find_memories(Program *p, Pieces *pieces, Memories *out)
+{
+  for (int b = 0; b < pieces->n; b++) {
+    int64_t lowest = INT64_MAX;
+    for (int i = 0; i < pieces->n; i++)
+      if (pieces->v[i].block == b && pieces->v[i].offset < lowest) lowest = pieces->v[i].offset;
+    if (lowest == INT64_MAX) continue;
+    for (int i = 0; i < pieces->n; i++)
+      if (pieces->v[i].block == b) pieces->v[i].offset -= lowest;
+    vec_push(scratch(p->ctx), out, block_memory(scratch(p->ctx), pieces, b));
+  }
+}
+
+/* ---- placing ------------------------------------------------------------------------------------ */
+
+static int by_size(const void *x, const void *y)
+{
+  const Memory *a = *(Memory *const *)x, *b = *(Memory *const *)y;
+  if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+  int la = a->end - a->begin, lb = b->end - b->begin;
+  if (la != lb) return la < lb ? 1 : -1;
+  return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static int by_time(const void *x, const void *y)
+{
+  const Memory *a = *(Memory *const *)x, *b = *(Memory *const *)y;
+  double ta = (double)a->bytes * (a->end - a->begin + 1), tb = (double)b->bytes * (b->end - b->begin + 1);
+  return ta != tb ? (ta < tb ? 1 : -1) : by_size(x, y);
+}
+
+static int by_begin(const void *x, const void *y)
+{
+  const Memory *a = *(Memory *const *)x, *b = *(Memory *const *)y;
+  return a->begin != b->begin ? (a->begin < b->begin ? -1 : 1) : by_size(x, y);
+}
+
+/* Places that a block cannot have: those strictly between. */
+typedef struct Taken {
+  int64_t above, below;
+} Taken;
+typedef Vec(Taken) Takens;
+
+static int by_above(const void *x, const void *y)
+{
+  const Taken *a = x, *b = y;
+  return a->above < b->above ? -1 : a->above > b->above;
+}
+
+static void add_taken(Arena *a, const Memory *m, const Memory *placed, Takens *out)
+{
+  if (placed->end < m->begin || m->end < placed->begin) return;
+  for (int i = 0; i < placed->nsegment; i++)
+    for (int k = 0; k < m->nsegment; k++) {
+      const Segment *s = &placed->segment[i], *own = &m->segment[k];
+      if (s->end < own->begin || own->end < s->begin) continue;
+      int64_t at = placed->place + s->offset - own->offset;
+      vec_push(a, out, ((Taken){at - own->bytes, at + s->bytes}));
+    }
+}
+
+/* The tightest gap that is left, else the end. */
+static void place_one(Arena *a, Memory *m, Memory *const *placed, int n, Takens *taken)
+{
+  taken->n = 0;
+  for (int i = 0; i < n; i++) add_taken(a, m, placed[i], taken);
+  if (taken->n) qsort(taken->v, (size_t)taken->n, sizeof *taken->v, by_above);
+  int64_t at = 0, best = -1, best_gap = INT64_MAX;
+  for (int i = 0; i < taken->n; i++) {
+    int64_t gap = taken->v[i].above - at;
+    if (gap >= 0 && gap < best_gap) {
+      best_gap = gap;
+      best = at;
+    }
+    if (taken->v[i].below > at) at = taken->v[i].below;
+  }
+  m->place = best < 0 ? at : best;
+}
+
+static int64_t place_all(Program *p, Memory **order, int n)
+{
+  int64_t bytes = 0;
+  Takens taken = {0};
+  for (int i = 0; i < n; i++) {
+    place_one(scratch(p->ctx), order[i], order, i, &taken);
+    if (order[i]->place + order[i]->bytes > bytes) bytes = order[i]->place + order[i]->bytes;
+  }
   return bytes;
 }
+
+static int64_t most_needed(Program *p, const Memories *memories, int nins)
+{
+  int64_t *change = arena_array(scratch(p->ctx), int64_t, nins + 2), now = 0, most = 0;
+  for (int i = 0; i < memories->n; i++)
+    for (int k = 0; k < memories->v[i].nsegment; k++) {
+      const Segment *s = &memories->v[i].segment[k];
+      change[s->begin] += s->bytes;
+      change[s->end + 1] -= s->bytes;
+    }
+  for (int i = 0; i <= nins; i++) {
+    now += change[i];
+    if (now > most) most = now;
+  }
+  return most;
+}
+
+static void free_arena(void *a) { arena_free(a); }
+
+/* The best placing so far: the bytes, and the place of each block by its number. */
+typedef struct Placing {
+  int64_t bytes, *place;
+} Placing;
+
+static void try_order(Program *p, Memory **order, int n, Placing *best)
+{
+  int64_t bytes = place_all(p, order, n);
+  if (bytes >= best->bytes) return;
+  best->bytes = bytes;
+  for (int i = 0; i < n; i++) best->place[order[i]->number] = order[i]->place;
+}
+
+/* The block that reaches highest is placed first, again and again; not for so long that it would be felt. */
+static void climb(Program *p, Memory **order, int n, int64_t bound, Placing *best)
+{
+  enum { TURNS = 64, WORK = 4000000 };
+  int turns = n > 1 ? (int)(WORK / ((int64_t)n * n)) : 0;
+  for (int t = 0; t < turns && t < TURNS && best->bytes > bound; t++) {
+    int top = 0;
+    for (int i = 1; i < n; i++)
+      if (order[i]->place + order[i]->bytes > order[top]->place + order[top]->bytes) top = i;
+    Memory *highest = order[top];
+    memmove(order + 1, order, (size_t)top * sizeof *order);
+    order[0] = highest;
+    try_order(p, order, n, best);
+  }
+}
+
+/* Instructions, kernels and nodes that sharing has left nothing to do are dropped. */
+static void place_tensors(Program *p, ProgFunc *f)
+{
+  static int (*const orders[])(const void *, const void *) = {by_begin, by_time, by_size};
+  Arena *a = arena_new(p->ctx);
+  defer(p->ctx, free_arena, a);
+  Pieces pieces = {0};
+  Memories memories = {0};
+  bool *keep = arena_array(a, bool, f->ins.n + 1);
+  share_storage(p, f, a, &pieces, keep);
+  find_memories(p, &pieces, &memories);
+  int64_t bound = most_needed(p, &memories, f->ins.n);
+  Memory **order = arena_array(a, Memory *, memories.n + 1);
+  Placing best = {.bytes = INT64_MAX, .place = arena_array(a, int64_t, pieces.n + 1)};
+  for (int i = 0; i < memories.n; i++) order[i] = &memories.v[i];
+  for (size_t k = 0; k < sizeof orders / sizeof *orders && best.bytes > bound; k++) {
+    if (memories.n) qsort(order, (size_t)memories.n, sizeof *order, orders[k]);
+    try_order(p, order, memories.n, &best);
+  }
+  climb(p, order, memories.n, bound, &best);
+  for (int i = 0; i < pieces.n; i++) f->ins.v[pieces.v[i].ins].place = (uint64_t)(best.place[pieces.v[i].block] + pieces.v[i].offset);
+  p->storage_bytes = (uint64_t)best.bytes;
+  p->storage_bound = (uint64_t)bound;
+  program_keep(p, f, keep);
+  program_drop_unused(p);
+}
+
+/* ---- outputs ---------------------------------------------------------------------------------------- */
 
 /* Which registers share the memory of another: views and moves, to their roots. */
 static int *find_roots(Arena *a, const ProgFunc *f)
@@ -76,105 +292,6 @@ static int *find_roots(Arena *a, const ProgFunc *f)
   }
   return root;
 }
-
-typedef Vec(Life) Lives;
-
-static void find_lives(Program *p, ProgFunc *f, Lives *out)
-{
-  Arena *a = scratch(p->ctx);
-  int *root = find_roots(a, f), *life = arena_array(a, int, f->nreg + 1);
-  uint64_t *bytes = arena_array(a, uint64_t, f->nreg + 1);
-  IntList reads = {0};
-  for (int i = 0; i < p->input.n; i++) {
-    bytes[i] = (uint64_t)dtype_bytes(p->input.v[i].dtype);
-    for (int d = 0; d < p->input.v[i].ndim; d++) bytes[i] = size_mul(p->ctx, bytes[i], (size_t)p->input.v[i].dim[d], "an input");
-  }
-  for (int i = 0; i < f->ins.n; i++) {
-    ProgIns *ins = &f->ins.v[i];
-    if (ins->op == MO_ALLOC || ins->op == MO_COPY) {
-      bytes[ins->reg] = ins->op == MO_ALLOC ? bytes_of(p, ins->dtype, ins->nexpr, ins->expr) : bytes[root[ins->source]];
-      life[ins->reg] = out->n + 1;
-      vec_push(a, out, (Life){.reg = ins->reg, .begin = i, .end = i, .bytes = round_up(bytes[ins->reg]), .ins = ins});
-    }
-    if (ins->op == MO_CONST) bytes[ins->reg] = p->constant.v[ins->index].data->bytes;
-    reads.n = 0;
-    ins_reads(a, ins, &reads);
-    for (int k = 0; k < reads.n; k++) {
-      int at = life[root[reads.v[k]]];
-      if (at) out->v[at - 1].end = i;
-    }
-  }
-}
-
-/* ---- placing ------------------------------------------------------------------------------------ */
-
-static int by_size(const void *x, const void *y)
-{
-  const Life *a = *(Life *const *)x, *b = *(Life *const *)y;
-  if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
-  int la = a->end - a->begin, lb = b->end - b->begin;
-  if (la != lb) return la < lb ? 1 : -1;
-  return a->reg < b->reg ? -1 : a->reg > b->reg;
-}
-
-static int by_place(const void *x, const void *y)
-{
-  const Life *a = *(Life *const *)x, *b = *(Life *const *)y;
-  return a->place < b->place ? -1 : a->place > b->place;
-}
-
-static bool overlap(const Life *a, const Life *b) { return a->begin <= b->end && b->begin <= a->end; }
-
-/* The smallest gap among those alive at the same time that holds it, else the end. */
-static void place_one(Life *l, Life *const *placed, int n, Life **near)
-{
-  int count = 0;
-  for (int i = 0; i < n; i++)
-    if (overlap(placed[i], l)) near[count++] = placed[i];
-  qsort(near, (size_t)count, sizeof *near, by_place);
-  uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
-  for (int i = 0; i < count; i++) {
-    if (near[i]->place >= at + l->bytes && near[i]->place - at < best_gap) {
-      best_gap = near[i]->place - at;
-      best = at;
-    }
-    if (near[i]->place + near[i]->bytes > at) at = near[i]->place + near[i]->bytes;
-  }
-  l->place = best == UINT64_MAX ? at : best;
-}
-
-static uint64_t most_alive(Program *p, const Lives *lives, int nins)
-{
-  int64_t *change = arena_array(scratch(p->ctx), int64_t, nins + 2);
-  for (int i = 0; i < lives->n; i++) {
-    change[lives->v[i].begin] += (int64_t)lives->v[i].bytes;
-    change[lives->v[i].end + 1] -= (int64_t)lives->v[i].bytes;
-  }
-  int64_t now = 0, most = 0;
-  for (int i = 0; i <= nins; i++) {
-    now += change[i];
-    if (now > most) most = now;
-  }
-  return (uint64_t)most;
-}
-
-static void place_all(Program *p, ProgFunc *f)
-{
-  Lives lives = {0};
-  find_lives(p, f, &lives);
-  Life **order = arena_array(scratch(p->ctx), Life *, lives.n + 1), **near = arena_array(scratch(p->ctx), Life *, lives.n + 1);
-  for (int i = 0; i < lives.n; i++) order[i] = &lives.v[i];
-  qsort(order, (size_t)lives.n, sizeof *order, by_size);
-  for (int i = 0; i < lives.n; i++) {
-    Life *l = order[i];
-    place_one(l, order, i, near);
-    l->ins->place = l->place;
-    if (l->place + l->bytes > p->storage_bytes) p->storage_bytes = l->place + l->bytes;
-  }
-  p->storage_bound = most_alive(p, &lives, f->ins.n);
-}
-
-/* ---- outputs ---------------------------------------------------------------------------------------- */
 
 /* An output that is an input's memory is copied: that memory is the caller's. */
 static void copy_inputs_out(Program *p, ProgFunc *f)
@@ -201,7 +318,7 @@ void program_plan(Program *p)
   Scope scope = scope_begin(p->ctx);
   if (p->is_static) {
     copy_inputs_out(p, p->func.v[0]);
-    place_all(p, p->func.v[0]);
+    place_tensors(p, p->func.v[0]);
   } else {
     for (int i = 0; i < p->func.n; i++) program_free_registers(p, p->func.v[i]);
   }

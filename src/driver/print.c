@@ -40,6 +40,13 @@ static void print_place(Text *t, uint64_t place)
   if (place != PLACE_DYNAMIC) text_printf(t, " at %" PRIu64, place);
 }
 
+static void print_list(Text *t, const ProgIns *ins)
+{
+  text_add(t, "(");
+  print_regs(t, ins->narg, ins->arg, ins->is_scalar);
+  text_add(t, ")");
+}
+
 static void print_ins(Text *t, const Program *p, const ProgIns *ins)
 {
   static const char *const hosts[HO_COUNT] = {
@@ -69,17 +76,15 @@ static void print_ins(Text *t, const Program *p, const ProgIns *ins)
     return;
   case MO_FREE: text_printf(t, "free %%%d", ins->reg); return;
   case MO_KERNEL:
-    text_printf(t, "%s(", p->kernel.v[ins->index].name);
-    print_regs(t, ins->narg, ins->arg, ins->is_scalar);
-    text_add(t, ")");
+    text_add(t, p->kernel.v[ins->index].name);
+    print_list(t, ins);
     return;
   case MO_JUMP: text_printf(t, "jump %d", ins->index); return;
   case MO_BRANCH: text_printf(t, "unless %%%d jump %d", ins->reg, ins->index); return;
   case MO_CALL: case MO_TAIL: case MO_HOST:
     print_regs(t, ins->nret, ins->ret, NULL);
-    text_printf(t, "%s%s%s(", ins->nret ? " = " : "", ins->op == MO_TAIL ? "tail " : "", ins->op == MO_HOST ? hosts[ins->index] + 3 : p->func.v[ins->index]->name);
-    print_regs(t, ins->narg, ins->arg, NULL);
-    text_add(t, ")");
+    text_printf(t, "%s%s%s", ins->nret ? " = " : "", ins->op == MO_TAIL ? "tail " : "", ins->op == MO_HOST ? hosts[ins->index] + 3 : p->func.v[ins->index]->name);
+    print_list(t, ins);
     return;
   case MO_RETURN:
     text_add(t, "return ");
@@ -89,6 +94,19 @@ static void print_ins(Text *t, const Program *p, const ProgIns *ins)
     text_add(t, "check ");
     print_expr(t, ins->expr);
     return;
+  case MO_CLOSURE: case MO_DATA:
+    if (ins->op == MO_CLOSURE) text_printf(t, "%%%d = closure %s", ins->reg, p->func.v[ins->index]->name);
+    else text_printf(t, "%%%d = data %d", ins->reg, ins->tag);
+    print_list(t, ins);
+    return;
+  case MO_APPLY: case MO_APPLY_TAIL:
+    print_regs(t, ins->nret, ins->ret, NULL);
+    text_printf(t, "%s%%%d", ins->op == MO_APPLY ? " = apply " : "tail apply ", ins->reg);
+    print_list(t, ins);
+    return;
+  case MO_FIELD: text_printf(t, "%%%d = %%%d.%d", ins->reg, ins->source, ins->index); return;
+  case MO_MATCH: text_printf(t, "unless %%%d is data %d jump %d", ins->reg, ins->tag, ins->index); return;
+  case MO_FAIL: text_printf(t, "fail '%s'", ins->text); return;
   case MO_COUNT: return;
   }
 }

@@ -21,9 +21,10 @@ typedef Vec(ProgStep) ProgExpr;
 typedef struct ProgIns {
   ModelOp op;
   DType dtype;               /* ALLOC, VIEW */
-  int reg;                   /* result; FREE, BRANCH; scalar of SCALAR; -1: none */
-  int source;                /* VIEW, MOVE, COPY */
-  int index;                 /* const, kernel, function, HostOp, target */
+  int reg;                   /* result; FREE, BRANCH, MATCH; closure of APPLY; scalar of SCALAR; -1: none */
+  int source;                /* VIEW, MOVE, COPY, FIELD */
+  int index;                 /* const, kernel, function, HostOp, target, field */
+  int tag;                   /* DATA, MATCH */
   int node;
   uint64_t place;
   int nexpr;
@@ -36,7 +37,7 @@ typedef struct ProgIns {
   int region;                /* of the function, see below */
 } ProgIns;
 
-/* The branches of an if are regions inside the region that the if stands in. */
+/* The branches of an if and the clauses of a match are regions inside the region that it stands in. */
 typedef struct ProgRegion {
   int parent;                /* -1: the function's own */
   int end;                   /* its if is over before this instruction */
@@ -98,7 +99,7 @@ typedef struct Program {
   Map kernel_by_hash, const_by_data;
 } Program;
 
-/* emit.c: @main and what it calls; kernels are lowered on the way. */
+/* emit.c, emit_call.c, emit_data.c: @main and what it calls; kernels are lowered on the way. */
 void program_emit(Program *, void (*progress)(void *env, const char *stage, int done, int total), void *env);
 
 /* kernels.c: the kernel of a primitive function (made on first sight; equal functions share
@@ -106,20 +107,18 @@ void program_emit(Program *, void (*progress)(void *env, const char *stage, int 
 int program_kernel(Program *, const Node *func);
 int program_node(Program *, const Node *func, int kernel, const char *name);
 int program_const(Program *, const Node *constant);
+/* Drops kernels and nodes that no instruction speaks of. */
+void program_drop_unused(Program *);
 /* A primitive function that only sees its first parameter under another shape. */
 bool program_is_view(const Node *func);
 
 /* sizes.c: the same function over sizes of its own; itself where that cannot be. */
 const Node *program_own_sizes(Program *, const Node *func);
 
-/* leaves.c: tuples are spread out: what remains are the leaves of a type. */
-int leaf_count(const Type *);
-const Type **leaf_types(Arena *, const Type *, int *n);
-int leaf_offset(const Type *tuple, int field);
-
 /* live.c: frees registers after their last use (dynamic programs). */
 void program_free_registers(Program *, ProgFunc *);
-void program_tidy(Program *);                /* drops scalars that nobody uses */
+void program_tidy(Program *);                /* drops scalars and parts of values that nobody uses */
+void program_keep(Program *, ProgFunc *, const bool *keep);   /* drops the instructions that are not marked */
 /* Registers an instruction reads (arguments and expressions), appended to out. */
 typedef Vec(int) IntList;
 void ins_reads(Arena *, const ProgIns *, IntList *out);
@@ -133,9 +132,7 @@ const void *program_bytes(Program *, Arena *, size_t *n);
 /* print.c: the program as text, for dumps. */
 const char *program_print(Program *, Arena *);
 
-/* artefact.c: one file by its ending (.so, .o, .c) that holds kernels, program and weights. */
+/* artefact.c: one file by its ending (.so, .o, .a, .c) that holds kernels, program and weights. */
 void artefact_export(Program *, Code *, const void *bytes, size_t n, const char *path);
-
-LatheRtDType driver_rt_dtype(DType);
 
 #endif

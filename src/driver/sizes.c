@@ -82,7 +82,7 @@ static const Type *own_type(Sizes *s, const Type *ty)
 static bool same_leaves(Arena *a, const Type *x, const Type *y)
 {
   int n, k;
-  const Type **p = leaf_types(a, x, &n), **q = leaf_types(a, y, &k);
+  const Type **p = type_leaves(a, x, &n), **q = type_leaves(a, y, &k);
   if (n != k) return false;
   for (int i = 0; i < n; i++)
     if (p[i]->kind != q[i]->kind || p[i]->ndim != q[i]->ndim || !dtype_eq(p[i]->dtype, q[i]->dtype)) return false;

@@ -270,7 +270,7 @@ static void test_refusals(void **state)
   w = compile_text(mlp);
   Export e = {w.c, "/tmp/model.xyz"};
   assert_int_equal(protect(w.ctx, export_body, &e), ERR_ARGUMENT);
-  assert_string_equal(error_message(w.ctx), "cannot tell from '/tmp/model.xyz' what to write; the name ends in .so, .o or .c");
+  assert_string_equal(error_message(w.ctx), "cannot tell from '/tmp/model.xyz' what to write; the name ends in .so, .o, .a or .c");
   close_world(&w);
 }
 

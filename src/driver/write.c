@@ -27,7 +27,7 @@ static void str(Out *o, const char *s)
 }
 static void dtype(Out *o, DType t)
 {
-  LatheRtDType rt = driver_rt_dtype(t);
+  LatheRtDType rt = code_rt_dtype(t);
   u8(o, rt.code);
   u8(o, rt.bits);
   put(o, rt.lanes, 2);
@@ -101,6 +101,13 @@ static void instruction(Out *o, const ProgIns *ins)
   case MO_RETURN: list(o, ins->narg, ins->arg); return;
   case MO_HOST: host_ins(o, ins); return;
   case MO_CHECK: expr(o, ins->expr); str(o, ins->text); return;
+  case MO_CLOSURE: u32(o, ins->reg); u32(o, ins->index); list(o, ins->narg, ins->arg); return;
+  case MO_APPLY: u32(o, ins->reg); list(o, ins->narg, ins->arg); list(o, ins->nret, ins->ret); return;
+  case MO_APPLY_TAIL: u32(o, ins->reg); list(o, ins->narg, ins->arg); return;
+  case MO_DATA: u32(o, ins->reg); u32(o, ins->tag); list(o, ins->narg, ins->arg); return;
+  case MO_FIELD: u32(o, ins->reg); u32(o, ins->source); u32(o, ins->index); return;
+  case MO_MATCH: u32(o, ins->reg); u32(o, ins->tag); u32(o, ins->index); return;
+  case MO_FAIL: str(o, ins->text); return;
   case MO_COUNT: return;
   }
 }

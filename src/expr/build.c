@@ -341,6 +341,7 @@ static int most_lanes(int n, const Expr *const *arg)
 DType intrin_dtype(Intrin in, int n, const Expr *const *arg)
 {
   if (in == IN_CLZ) return dtype_lanes(DT_I32, arg[0]->dtype.lanes);
+  if (in == IN_BF16_DOT) return dtype_lanes(DT_F32, most_lanes(n, arg));
   if (in == IN_VECTOR_SUM) return dtype_elem(arg[0]->dtype);
   if (in == IN_PARALLEL_SLOT || in == IN_CALL_PACKED) return DT_I32;
   if (in == IN_ADDRESS_OF || in == IN_ACCESS_PTR || in == IN_BUFFER_ARG || in == IN_MAKE_SHAPE) return DT_PTR;
@@ -365,7 +366,13 @@ static DType call_dtype(Module *m, DType given, Intrin in, int n, const Expr **a
     if (arg[0]->dtype.lanes < most_lanes(n, arg)) arg[0] = expr_broadcast(m, arg[0], most_lanes(n, arg));
     return arg[0]->dtype;
   }
-  return given.code == DT_VOID || in == IN_CLZ ? intrin_dtype(in, n, arg) : given;
+  if (in == IN_BF16_DOT)
+    for (int i = 0; i < n; i++) {
+      if (!dtype_eq(dtype_elem(arg[i]->dtype), DTYPE(DT_UINT, 32)))
+        raise(m->ctx, ERR_TYPE, NOWHERE, "bf16_dot wants pairs as uint32, argument %d is %s", i + 1, dtype_name(scratch(m->ctx), arg[i]->dtype));
+      if (arg[i]->dtype.lanes < most_lanes(n, arg)) arg[i] = expr_broadcast(m, arg[i], most_lanes(n, arg));
+    }
+  return given.code == DT_VOID || in == IN_CLZ || in == IN_BF16_DOT ? intrin_dtype(in, n, arg) : given;
 }
 
 const Expr *expr_call(Module *m, DType t, Intrin in, int n, const Expr *const *arg)

@@ -195,6 +195,19 @@ static int64_t int_function(Intrin f, const Value *arg)
   return is_unsigned(arg[0].dtype) ? (int64_t)(x >> n) : arg[0].i >> n;      /* IN_SHR */
 }
 
+/* One of the two bfloat16 in a uint32. */
+static double pair_half(Value v, int which)
+{
+  uint16_t bits = (uint16_t)((uint64_t)v.i >> 16 * which);
+  return value_load(DTYPE(DT_BFLOAT, 16), &bits).f;
+}
+
+/* Products of bfloat16 are exact in a double; their sum is rounded once. */
+static Value pair_dot(DType t, const Value *a)
+{
+  return value_float(t, fma_odd(pair_half(a[0], 0), pair_half(a[1], 0), pair_half(a[0], 1) * pair_half(a[1], 1)));
+}
+
 static Value absolute(DType t, Value a)
 {
   if (dtype_is_float(t)) return value_float(t, fabs(a.f));
@@ -216,6 +229,7 @@ void intrin_eval(Intrin f, DType t, const Value *a, Value *out)
   else if (f == IN_LDEXP) *out = value_float(t, load_exponent(a[0], a[1]));
   else if (f == IN_FMA && t.bits == 64) *out = value_float(t, fma(a[0].f, a[1].f, a[2].f));
   else if (f == IN_FMA) *out = value_float(t, fma_odd(a[0].f, a[1].f, a[2].f));
+  else if (f == IN_BF16_DOT) *out = pair_dot(t, a);
   else if (f == IN_NEXTAFTER) *out = next_after(a[0], a[1]);
   else if (f == IN_ABS) *out = absolute(t, a[0]);
   else if (f == IN_ISNAN) *out = value_int(DT_BOOL, is_float && isnan(a[0].f));

@@ -238,6 +238,9 @@ static void integer_intrinsics(void **state)
   assert_int_equal(CALL(IN_QMULSHIFT, integer(DT_I32, 100), half, q, integer(DT_I32, 1)).i, 100);
   assert_int_equal(CALL(IN_QMULSHIFT, integer(DT_I32, 101), half, q, integer(DT_I32, 0)).i, 51);
   assert_int_equal(CALL(IN_QMULSHIFT, integer(DT_I32, -101), half, q, integer(DT_I32, 0)).i, -50);
+  /* 1.5 and 2 by 4 and -3: pairs of bfloat16, the first in the low half */
+  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 32), 0x40003fc0), integer(DTYPE(DT_UINT, 32), 0xc0404080)).f == 0);
+  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 32), 0x40003fc0), integer(DTYPE(DT_UINT, 32), 0x40404080)).f == 12);
   const Expr *one = num(DT_F32, 1);
   assert_int_equal(eval(expr_call(w.m, DT_I32, IN_REINTERPRET, 1, &one)).i, 0x3F800000);
   const Expr *bytes = expr_ramp(w.m, integer(DT_U8, 1), integer(DT_U8, 1), 4);

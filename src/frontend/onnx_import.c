@@ -18,6 +18,7 @@ enum { NESTING_LIMIT = 64 };               /* bodies and functions inside each o
 static const OnnxTable *const tables[] = {
   &onnx_math, &onnx_reduce, &onnx_shape, &onnx_index, &onnx_nn, &onnx_norm, &onnx_attention, &onnx_linear_attention, &onnx_recurrent, &onnx_quant, &onnx_image,
   &onnx_signal, &onnx_random, &onnx_loss, &onnx_control, &onnx_training, &onnx_ml, &onnx_microsoft, &onnx_microsoft_quant, &onnx_preview,
+  &onnx_legacy, &onnx_aten,
 };
 enum { NTABLES = sizeof tables / sizeof *tables };
 
@@ -647,16 +648,23 @@ static void drop_copy(void *arg)
   mem_free(f->ctx, f);
 }
 
+static void alloc_copy(Ctx *ctx, void *arg)
+{
+  MappedFile *f = arg;
+  f->data = mem_alloc(ctx, f->n ? f->n : 1);
+}
+
 void onnx_import(Module *m, const void *bytes, size_t n, const char *path, const ImportOptions *opt, ImportReport *report)
 {
   /* The constants outlive the caller's buffer: one copy, which they borrow. */
   MappedFile *copy = mem_alloc(m->ctx, sizeof *copy);
   *copy = (MappedFile){m->ctx, NULL, n};
-  Scope scope = scope_begin(m->ctx);
-  graph_adopt(m, NULL, 0, drop_copy, copy);
-  copy->data = mem_alloc(m->ctx, n ? n : 1);
+  if (protect(m->ctx, alloc_copy, copy)) {
+    mem_free(m->ctx, copy);
+    error_reraise(m->ctx);
+  }
   if (n) memcpy(copy->data, bytes, n);
-  scope_end(m->ctx, scope);
+  graph_adopt(m, copy->data, n, drop_copy, copy);
   import_model(m, (Bytes){copy->data, n}, path, opt, report);
 }
 
@@ -681,10 +689,13 @@ void onnx_import_file(Module *m, const char *path, const ImportOptions *opt, Imp
   if (!st.st_size) raise(ctx, ERR_PARSE, NOWHERE, "onnx: '%s' is empty", path);
   MappedFile *f = mem_alloc(ctx, sizeof *f);
   *f = (MappedFile){ctx, NULL, (size_t)st.st_size};
-  graph_adopt(m, NULL, 0, drop_map, f);
-  void *data = mmap(NULL, f->n, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (data == MAP_FAILED) raise(ctx, ERR_IO, NOWHERE, "cannot map '%s': %s", path, strerror(errno));
-  f->data = data;
+  f->data = mmap(NULL, f->n, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (f->data == MAP_FAILED) {
+    int err = errno;
+    mem_free(ctx, f);
+    raise(ctx, ERR_IO, NOWHERE, "cannot map '%s': %s", path, strerror(err));
+  }
+  graph_adopt(m, f->data, f->n, drop_map, f);            /* copies of the module share the file */
   scope_end(ctx, scope);
   import_model(m, (Bytes){f->data, f->n}, path, opt, report);
 }

@@ -28,7 +28,8 @@ typedef struct OnnxTable {
 #define ONNX_TABLE(id, domain, rows) const OnnxTable id = {domain, rows, (int)(sizeof rows / sizeof *rows)}
 
 extern const OnnxTable onnx_math, onnx_reduce, onnx_shape, onnx_index, onnx_nn, onnx_norm, onnx_attention, onnx_linear_attention, onnx_recurrent, onnx_quant, onnx_image,
-    onnx_signal, onnx_random, onnx_loss, onnx_control, onnx_training, onnx_ml, onnx_microsoft, onnx_microsoft_quant, onnx_preview;
+    onnx_signal, onnx_random, onnx_loss, onnx_control, onnx_training, onnx_ml, onnx_microsoft, onnx_microsoft_quant, onnx_preview, onnx_legacy,
+    onnx_aten;
 
 /* Names that a body sees.  A frame with `captures` is the body of a global function:
  * what it takes from outside becomes a parameter. */

@@ -56,12 +56,16 @@ static const Node *convert_fused_matmul(Conv *c)
 {
   const Node *a = conv_in(c, 0), *b = conv_in(c, 1);
   double alpha = attr_float(c, "alpha", 1);
-  if (attr_int(c, "transBatchA", 0) || attr_int(c, "transBatchB", 0)) conv_fail(c, ERR_UNSUPPORTED, "transBatchA and transBatchB are not supported");
+  if (attr_int(c, "transBatchA", 0)) a = move_axis(c, a, 0, rank_of(c, a) - 2);
+  if (attr_int(c, "transBatchB", 0)) b = move_axis(c, b, 0, rank_of(c, b) - 2);
   if (attr_int(c, "transA", 0)) a = swap_last(c, a);
   if (attr_int(c, "transB", 0)) b = swap_last(c, b);
   const Node *y = matmul(c, a, b);
   return alpha == 1 ? y : mul(c, y, scalar_like(c, y, alpha));
 }
+
+/* int16 by int16 (or uint16), summed in int32 */
+static const Node *convert_matmul_integer16(Conv *c) { return matmul(c, cast_to(c, conv_in(c, 0), DT_I32), cast_to(c, conv_in(c, 1), DT_I32)); }
 
 /* ---- normalisations ---------------------------------------------------------------------------------- */
 
@@ -120,34 +124,45 @@ static const Node *heads_of(Conv *c, const Node *x, int64_t heads)
   return transpose(c, reshape(c, x, 4, (int64_t[]){0, 0, heads, width / heads}), 4, (int[]){0, 2, 1, 3});
 }
 
-/* A mask of 1 and 0 over the keys: (batch, keys) or (batch, queries, keys); what is masked gets a large negative score. */
-static const Node *mask_scores(Conv *c, const Node *scores, const Node *mask, double off)
+/* Lengths of the sequences as a mask of the keys, (batch, keys). */
+static const Node *mask_of_lengths(Conv *c, const Node *lengths, const Node *k)
 {
-  int rank = rank_of(c, mask);
+  const Expr *n = dim_of(c, lengths, 0), *batch = dim_of(c, k, 0);
+  if (n != batch && !(n->kind == E_INT && batch->kind == E_INT && n->u.i == batch->u.i))
+    conv_fail(c, ERR_UNSUPPORTED, "the mask is a %s; of lengths there must be one for each sequence", type_text(scratch(c->ctx), lengths->type));
+  const Node *at = iota(c, scalar_of(c, shape_part(c, k, 2, 3)), DT_I64);
+  return cast_to(c, less(c, unsqueeze(c, at, 0), unsqueeze(c, cast_to(c, lengths, DT_I64), 1)), DT_I32);
+}
+
+/* A mask of 1 and 0 over the keys: (batch, keys) or (batch, queries, keys); what is masked gets a large negative score. */
+static const Node *mask_scores(Conv *c, const Node *scores, const Node *mask, const Node *k, double off)
+{
   DType dt = dtype_of(c, scores);
-  if (rank == 1) conv_fail(c, ERR_UNSUPPORTED, "a mask of lengths is not supported; a mask of 0 and 1 is");
+  if (rank_of(c, mask) == 1) mask = mask_of_lengths(c, mask, k);
+  int rank = rank_of(c, mask);
   mask = sub(c, scalar(c, dt, 1), cast_to(c, mask, dt));
   mask = rank == 2 ? op1(c, "expand_dims", mask, "axis:i,num_newaxis:i", 1, 2) : rank == 3 ? unsqueeze(c, mask, 1) : mask;
   return add(c, scores, mul(c, mask, scalar(c, dt, off)));
 }
 
-static const Node *attend(Conv *c, const Node *q, const Node *k, const Node *v, const Node *mask)
+static const Node *attend(Conv *c, const Node *q, const Node *k, const Node *v, const Node *mask, const Node *bias)
 {
-  double scale = attr_float(c, "scale", 0);
+  double scale = attr_float(c, "scale", 0), off = attr_float(c, "mask_filter_value", -10000);
   if (scale == 0) scale = 1 / sqrt((double)static_dim(c, q, 3));
   const Node *scores = mul(c, matmul(c, q, swap_last(c, k)), scalar_like(c, q, scale));
-  if (mask) scores = mask_scores(c, scores, mask, attr_float(c, "mask_filter_value", -10000));
+  if (bias) scores = add(c, scores, bias);
+  if (mask) scores = mask_scores(c, scores, mask, k, off);
   if (attr_int(c, "unidirectional", 0)) {
     const Node *i = iota(c, scalar_of(c, shape_part(c, q, 2, 3)), DT_I64), *j = iota(c, scalar_of(c, shape_part(c, k, 2, 3)), DT_I64);
     const Node *past = sub(c, shape_part(c, k, 2, 3), shape_part(c, q, 2, 3));
     const Node *seen = op2(c, "less_equal", unsqueeze(c, j, 0), unsqueeze(c, add(c, i, past), 1), NULL);
-    scores = where(c, seen, scores, scalar_like(c, scores, -INFINITY));
+    scores = where(c, seen, scores, scalar_like(c, scores, off));
   }
   const Node *y = transpose(c, matmul(c, softmax(c, scores, 3), v), 4, (int[]){0, 2, 1, 3});
   return reshape(c, y, 3, (int64_t[]){0, 0, static_dim(c, y, 2) * static_dim(c, y, 3)});
 }
 
-static const Node *packed_attention(Conv *c, const Node *qkv, const Node *mask, const Node *past)
+static const Node *packed_attention(Conv *c, const Node *qkv, const Node *mask, const Node *past, const Node *bias)
 {
   int64_t heads = attr_int(c, "num_heads", 0), width = static_dim(c, qkv, 2);
   int n = 0;
@@ -159,16 +174,15 @@ static const Node *packed_attention(Conv *c, const Node *qkv, const Node *mask, 
     v = concat2(c, squeeze(c, slice(c, past, 0, 1, 2), 0), v, 2);
   }
   if (c->nout > 1) c->out[1] = concat2(c, unsqueeze(c, k, 0), unsqueeze(c, v, 0), 0);
-  return attend(c, q, k, v, mask);
+  return attend(c, q, k, v, mask, bias);
 }
 
-/* input, weights, bias, mask_index, past */
+/* input, weights, bias, mask_index, past, bias of the scores */
 static const Node *convert_attention(Conv *c)
 {
-  if (conv_opt(c, 5)) conv_fail(c, ERR_UNSUPPORTED, "a bias of the scores is not supported");
   const Node *qkv = matmul(c, conv_in(c, 0), conv_in(c, 1));
   if (conv_opt(c, 2)) qkv = add(c, qkv, conv_opt(c, 2));
-  return packed_attention(c, qkv, conv_opt(c, 3), conv_opt(c, 4));
+  return packed_attention(c, qkv, conv_opt(c, 3), conv_opt(c, 4), conv_opt(c, 5));
 }
 
 /* input, weight, bias, input_scale, weight_scale, mask, input_zero, weight_zero, past */
@@ -179,24 +193,34 @@ static const Node *convert_qattention(Conv *c)
   if (wz) w = sub(c, w, cast_to(c, rank_of(c, wz) && !expr_is_int(dim_of(c, wz, 0), 1) ? wz : scalar_of(c, wz), DT_I32));
   const Node *ws = conv_in(c, 4), *scale = mul(c, scalar_of(c, conv_in(c, 3)), rank_of(c, ws) && !expr_is_int(dim_of(c, ws, 0), 1) ? ws : scalar_of(c, ws));
   const Node *qkv = add(c, mul(c, cast_to(c, matmul(c, x, w), DT_F32), scale), conv_in(c, 2));
-  return packed_attention(c, qkv, conv_opt(c, 5), conv_opt(c, 8));
+  return packed_attention(c, qkv, conv_opt(c, 5), conv_opt(c, 8), NULL);
 }
 
-/* input, position_ids, cos_cache, sin_cache: the same as ONNX's own, its operands in another order. */
+/* input, position_ids, cos_cache, sin_cache: the same as ONNX's own, its operands in another order.  Positions
+ * of rank 1 are the first one's; without num_heads a head is as wide as the caches say. */
 static const Node *convert_rotary(Conv *c)
 {
-  const Node *at = conv_in(c, 1), *x = conv_in(c, 0);
-  if (rank_of(c, at) == 1) conv_fail(c, ERR_UNSUPPORTED, "position_ids of rank 1 are not supported; (batch, length) is");
+  const Node *at = conv_in(c, 1), *x = conv_in(c, 0), *given = x;
+  int64_t heads = attr_int(c, "num_heads", 0);
+  bool split = rank_of(c, x) == 3 && heads == 0;
+  if (split) x = heads_of(c, x, static_dim(c, x, 2) / (2 * static_dim(c, conv_in(c, 2), 1)));
+  if (rank_of(c, at) == 1) {
+    int axis = rank_of(c, x) == 3 ? 1 : 2;
+    const Node *length = shape_part(c, x, axis, axis + 1);
+    const Node *row = add(c, iota(c, scalar_of(c, length), DT_I64), cast_to(c, scalar_of(c, at), DT_I64));
+    at = broadcast_to(c, unsqueeze(c, row, 0), concat2(c, shape_part(c, x, 0, 1), length, 0));
+  }
   const Node *in[4] = {x, conv_in(c, 2), conv_in(c, 3), at};
   Conv inner = *c;
   inner.in = in;
   inner.nin = 4;
-  return onnx_find("", "RotaryEmbedding", 23)->convert(&inner);
+  const Node *y = onnx_find("", "RotaryEmbedding", 23)->convert(&inner);
+  return split ? op2(c, "reshape_like", transpose(c, y, 4, (int[]){0, 2, 1, 3}), given, NULL) : y;
 }
 
 static const OnnxRow rows[] = {
   {"Attention", 1, convert_attention}, {"BiasGelu", 1, convert_bias_gelu}, {"EmbedLayerNormalization", 1, convert_embed_layer_norm}, {"FastGelu", 1, convert_fast_gelu},
-  {"FusedConv", 1, convert_fused_conv}, {"FusedGemm", 1, convert_fused_gemm}, {"FusedMatMul", 1, convert_fused_matmul}, {"Gelu", 1, convert_gelu},
+  {"FusedConv", 1, convert_fused_conv}, {"FusedGemm", 1, convert_fused_gemm}, {"FusedMatMul", 1, convert_fused_matmul}, {"Gelu", 1, convert_gelu}, {"MatMulInteger16", 1, convert_matmul_integer16},
   {"QAttention", 1, convert_qattention}, {"QuickGelu", 1, convert_quick_gelu}, {"RotaryEmbedding", 1, convert_rotary},
   {"SimplifiedLayerNormalization", 1, convert_rms_norm}, {"SkipLayerNormalization", 1, convert_skip_layer_norm},
   {"SkipSimplifiedLayerNormalization", 1, convert_skip_rms_norm},

@@ -64,7 +64,35 @@ static const Node *convert_label_encoder(Conv *c)
   return y;
 }
 
+/* What turns scores into the result. */
+static const Node *post_transform(Conv *c, const Node *y)
+{
+  const char *how = attr_str(c, "post_transform", "NONE");
+  if (!strcmp(how, "NONE")) return y;
+  if (!strcmp(how, "LOGISTIC")) return op1(c, "sigmoid", y, NULL);
+  if (!strcmp(how, "SOFTMAX")) return softmax(c, y, rank_of(c, y) - 1);
+  conv_fail(c, ERR_UNSUPPORTED, "post_transform '%s' is not supported; NONE, LOGISTIC and SOFTMAX are", how);
+}
+
+/* x · coefficients (targets, features), plus intercepts. */
+static const Node *convert_linear_regressor(Conv *c)
+{
+  const Node *x = cast_to(c, conv_in(c, 0), DT_F32);
+  int nc = 0, ni = 0;
+  const float *w = attr_floats(c, "coefficients", &nc), *b = attr_floats(c, "intercepts", &ni);
+  int64_t targets = attr_int(c, "targets", 1);
+  if (rank_of(c, x) == 1) x = unsqueeze(c, x, 0);
+  int64_t features = static_dim(c, x, 1);
+  if (!w || targets < 1 || nc / targets != features || nc % targets)
+    conv_fail(c, ERR_SHAPE, "%d coefficients do not make %" PRId64 " targets of %" PRId64 " features", nc, targets, features);
+  if (b && ni != targets) conv_fail(c, ERR_SHAPE, "%d intercepts are given for %" PRId64 " targets", ni, targets);
+  const Node *y = op2(c, "nn.dense", x, node_const_copy(c->m, DT_F32, 2, (int64_t[]){targets, features}, w), NULL);
+  if (b) y = add(c, y, node_const_copy(c->m, DT_F32, 1, (int64_t[]){ni}, b));
+  return post_transform(c, y);
+}
+
 static const OnnxRow rows[] = {
-  {"ArrayFeatureExtractor", 1, convert_feature_extractor}, {"Binarizer", 1, convert_binarizer}, {"LabelEncoder", 2, convert_label_encoder}, {"Scaler", 1, convert_scaler},
+  {"ArrayFeatureExtractor", 1, convert_feature_extractor}, {"Binarizer", 1, convert_binarizer}, {"LabelEncoder", 2, convert_label_encoder},
+  {"LinearRegressor", 1, convert_linear_regressor}, {"Scaler", 1, convert_scaler},
 };
 ONNX_TABLE(onnx_ml, "ai.onnx.ml", rows);

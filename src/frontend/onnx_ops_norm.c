@@ -172,5 +172,6 @@ static const OnnxRow rows[] = {
   {"BatchNormalization", 1, convert_batch_norm}, {"GroupNormalization", 18, convert_group_norm}, {"InstanceNormalization", 1, convert_instance_norm},
   {"LRN", 1, convert_lrn}, {"LayerNormalization", 1, convert_layer_norm}, {"LpNormalization", 1, convert_lp_norm},
   {"MeanVarianceNormalization", 1, convert_mean_variance}, {"RMSNormalization", 23, convert_rms_norm},
+  {"SimplifiedLayerNormalization", 1, convert_rms_norm},   /* the name that ONNX Runtime gives it */
 };
 ONNX_TABLE(onnx_norm, "", rows);

@@ -173,13 +173,21 @@ static const Node *convert_qlinear_binary(Conv *c)
   return quantized_result(c, y, conv_in(c, 6), conv_opt(c, 7), dtype_of(c, conv_in(c, 0)));
 }
 
+/* By the meaning of the opset that the attribute names: before 13 over everything from the axis on. */
+static const Node *softmax_of_opset(Conv *c, const Node *x)
+{
+  int axis = axis_of(c, attr_int(c, "axis", -1), rank_of(c, x));
+  if (attr_int(c, "opset", 13) >= 13 || axis == rank_of(c, x) - 1) return softmax(c, x, axis);
+  return op2(c, "reshape_like", softmax(c, flatten_from(c, x, axis), 1), x, NULL);
+}
+
 static const Node *convert_qlinear_unary(Conv *c)
 {
   const Node *x = real_operand(c, 0, 0), *y;
   const char *t = c->p->op_type;
   if (!strcmp(t, "QLinearSigmoid")) y = op1(c, "sigmoid", x, NULL);
   else if (!strcmp(t, "QLinearLeakyRelu")) y = activation(c, "LeakyRelu", x, attr_float(c, "alpha", 0.01), 0);
-  else y = softmax(c, x, axis_of(c, attr_int(c, "axis", -1), rank_of(c, x)));
+  else y = softmax_of_opset(c, x);
   return quantized_result(c, y, conv_in(c, 3), conv_opt(c, 4), dtype_of(c, conv_in(c, 0)));
 }
 
@@ -197,12 +205,15 @@ static const Node *convert_qlinear_concat(Conv *c)
 static const Node *convert_qlinear_pool(Conv *c)
 {
   const Node *x = real_operand(c, 0, 0);
-  if (attr_int(c, "channels_last", 0)) conv_fail(c, ERR_UNSUPPORTED, "channels_last is not supported");
+  bool last = attr_int(c, "channels_last", 0) != 0;
+  int rank = rank_of(c, x);
+  if (last) x = move_axis(c, x, rank - 1, 1);
   Conv inner = *c;
   inner.in = &x;
   inner.nin = 1;
   bool global = !strcmp(c->p->op_type, "QLinearGlobalAveragePool");
   const Node *y = onnx_find("", global ? "GlobalAveragePool" : "AveragePool", 11)->convert(&inner);
+  if (last) y = move_axis(c, y, 1, rank - 1);
   return quantized_result(c, y, conv_in(c, 3), conv_opt(c, 4), dtype_of(c, conv_in(c, 0)));
 }
 
@@ -234,8 +245,20 @@ static const Node *convert_dynamic_quantize_matmul(Conv *c)
   return bias ? add(c, y, bias) : y;
 }
 
+/* A, B, a_scale, b_scale, a_zero, b_zero, bias */
+static const Node *convert_matmul_integer_to_float(Conv *c)
+{
+  const Node *a = cast_to(c, conv_in(c, 0), DT_I32), *b = cast_to(c, conv_in(c, 1), DT_I32), *az = conv_opt(c, 4), *bz = conv_opt(c, 5), *bias = conv_opt(c, 6);
+  if (az) a = sub(c, a, cast_to(c, scalar_of(c, az), DT_I32));
+  if (bz) b = sub(c, b, cast_to(c, row_vector(c, bz, false), DT_I32));
+  const Node *scale = mul(c, scalar_of(c, conv_in(c, 2)), row_vector(c, conv_in(c, 3), false));
+  const Node *y = mul(c, cast_to(c, matmul(c, a, b), DT_F32), scale);
+  return bias ? add(c, y, bias) : y;
+}
+
 static const OnnxRow microsoft_rows[] = {
-  {"DequantizeLinear", 1, convert_dequantize}, {"DynamicQuantizeMatMul", 1, convert_dynamic_quantize_matmul}, {"QGemm", 1, convert_qgemm},
+  {"DequantizeLinear", 1, convert_dequantize}, {"DynamicQuantizeMatMul", 1, convert_dynamic_quantize_matmul}, {"MatMulIntegerToFloat", 1, convert_matmul_integer_to_float},
+  {"QGemm", 1, convert_qgemm},
   {"QLinearAdd", 1, convert_qlinear_binary}, {"QLinearAveragePool", 1, convert_qlinear_pool}, {"QLinearConcat", 1, convert_qlinear_concat},
   {"QLinearGlobalAveragePool", 1, convert_qlinear_pool}, {"QLinearLeakyRelu", 1, convert_qlinear_unary}, {"QLinearMul", 1, convert_qlinear_binary},
   {"QLinearSigmoid", 1, convert_qlinear_unary}, {"QLinearSoftmax", 1, convert_qlinear_unary}, {"QuantizeLinear", 1, convert_quantize},

@@ -148,7 +148,7 @@ static void from_raw(Import *im, const char *name, Bytes raw, size_t count, Cons
     d->data = raw.p;
     return;
   }
-  char *copy = arena_copy(im->m->arena, raw.p, raw.n);
+  char *copy = memcpy(blob_alloc(im->m, raw.n + 1), raw.p, raw.n);   /* a blob: copies of the module share it */
   for (size_t i = 0; !clean && i < count; i++) copy[i] = copy[i] != 0;
   d->data = copy;
   d->file = NULL;

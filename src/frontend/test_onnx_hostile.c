@@ -163,6 +163,9 @@ REFUSED(a_reshape_of_another_size, ERR_SHAPE, "reshape (node 'y')", "64", "9") {
 REFUSED(a_slice_of_another_length, ERR_ARGUMENT, "Slice (node 'y')", "starts has 2 numbers, ends 4") { lie_with(w, (Lie){.op = "Slice", .inputs = "x,c,i"}, D(0, 0)); }
 REFUSED(pads_of_another_length, ERR_ARGUMENT, "Pad (node 'y')", "3") { lie_with(w, (Lie){.op = "Pad", .inputs = "x,c"}, D(1, 1, 1)); }
 
+REFUSED(a_border_too_short, ERR_ARGUMENT, "Crop (node 'y')", "3 numbers") { lie(w, (Lie){.op = "Crop", .attr = "border", .n = 3, .v = (int64_t[]){1, 1, 1}, .opset = 1}); }
+REFUSED(a_border_larger_than_the_image, ERR_SHAPE, "Crop (node 'y')", "columns 3 to 1") { lie(w, (Lie){.op = "Crop", .attr = "border", .n = 4, .v = (int64_t[]){3, 0, 3, 0}, .opset = 1}); }
+
 /* ---- zero divisors ------------------------------------------------------------------------------------ */
 
 REFUSED(no_groups, ERR_ARGUMENT, "Conv (node 'y')", "group") { conv(w, "group", 0, (int64_t[]){0}, "4,4,3,3"); }
@@ -264,7 +267,7 @@ int main(void)
     T(an_axis_of_64_bits), T(a_permutation_out_of_range), T(a_permutation_that_repeats), T(a_squeeze_out_of_range), T(an_unsqueeze_out_of_range),
     T(an_index_out_of_range_reads_nothing_outside), T(a_sparse_index_out_of_range), T(a_sparse_shape_that_overflows), T(a_sparse_shape_of_terabytes), T(a_stride_too_many),
     T(a_dilation_too_few), T(a_kernel_shape_against_the_weight), T(a_weight_of_other_channels), T(a_kernel_larger_than_its_input), T(a_permutation_too_short),
-    T(splits_that_do_not_add_up), T(a_reshape_of_another_size), T(a_slice_of_another_length), T(pads_of_another_length), T(no_groups), T(groups_that_do_not_divide),
+    T(splits_that_do_not_add_up), T(a_reshape_of_another_size), T(a_slice_of_another_length), T(pads_of_another_length), T(a_border_too_short), T(a_border_larger_than_the_image), T(no_groups), T(groups_that_do_not_divide),
     T(a_dilation_of_zero), T(a_block_of_zero), T(a_block_of_zero_back), T(no_split), T(a_step_of_zero), T(a_range_that_never_arrives), T(a_window_of_zero),
     T(a_convolution_without_weight), T(a_node_without_inputs), T(a_pool_without_kernel), T(branches_inside_branches),
     T(terabytes_are_not_computed_at_import), T(a_range_of_terabytes_is_not_computed_at_import), T(an_unknown_domain), T(an_opset_of_zero), T(a_cast_to_an_unknown_type),

@@ -181,6 +181,34 @@ CASE(weights_can_stay_parameters)
   assert_int_equal(r.param[0]->kind, N_CONST);
 }
 
+/* Wherever a weight lies in the file, aligned or not, a copy of the module has its bytes in the same
+ * place. */
+CASE(copies_of_a_module_share_the_weights)
+{
+  Graph g = graph_new(w);
+  static const char *const names[] = {"a", "ab", "abc", "abcd"};
+  g_input(&g, "x", ONNX_FLOAT, "2");
+  for (int i = 0; i < 4; i++) g_floats(&g, names[i], D(2), FL(1, 2));
+  g_node(&g, "Add", "x,a", "p");
+  g_node(&g, "Mul", "p,ab", "q");
+  g_node(&g, "Sub", "q,abc", "r");
+  g_node(&g, "Div", "r,abcd", "y");
+  g_output(&g, "y");
+  import_graph_of(&g, 13);
+  Module *copy = graph_copy_module(w->m);
+  const Node **here, **there;
+  int n = graph_post_order(w->m->arena, graph_main(w->m), &here), found = 0;
+  assert_int_equal(graph_post_order(w->m->arena, graph_main(copy), &there), n);
+  for (int i = 0; i < n; i++) {
+    if (here[i]->kind != N_CONST) continue;
+    found++;
+    assert_ptr_equal(here[i]->u.data->data, there[i]->u.data->data);
+    assert_int_equal((uintptr_t)here[i]->u.data->data % 4, 0);
+  }
+  assert_int_equal(found, 4);
+  module_release(copy);
+}
+
 /* ---- order ------------------------------------------------------------------------------------------------ */
 
 CASE(nodes_out_of_order_are_sorted)
@@ -341,7 +369,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
     T(a_small_network_runs), T(softmax_of_opset_11), T(softmax_of_opset_13), T(add_of_opset_6_takes_an_axis), T(quantize_rounds_to_even_and_saturates),
     T(int4_comes_apart_and_float16_keeps_its_bits), T(a_symbolic_shape_chain_becomes_an_attribute), T(a_binding_holds_at_every_input), T(a_binding_of_no_input),
-    T(a_binding_of_another_rank), T(a_binding_against_the_model), T(a_negative_binding), T(weights_can_stay_parameters), T(nodes_out_of_order_are_sorted), T(a_cycle),
+    T(a_binding_of_another_rank), T(a_binding_against_the_model), T(a_negative_binding), T(weights_can_stay_parameters), T(copies_of_a_module_share_the_weights), T(nodes_out_of_order_are_sorted), T(a_cycle),
     T(a_missing_input), T(a_name_defined_twice), T(an_output_of_no_node), T(unsupported_operators_are_named_all_at_once), T(one_unsupported_operator),
     T(an_operator_of_a_later_opset), T(strings), T(a_tensor_with_too_few_bytes), T(a_tensor_of_negative_extent), T(a_tensor_of_huge_extents),
     T(a_tensor_of_an_unknown_type), T(a_tensor_of_nine_dimensions), T(half_an_int4), T(an_input_of_negative_extent), T(a_stride_of_zero), T(too_few_pads),

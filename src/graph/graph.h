@@ -73,6 +73,11 @@ bool type_equal(const Type *, const Type *);                         /* dimensio
  * "?"; dimensions over values computed inside (see values.c) too.  NULL when they do not fit. */
 const Type *type_join(Module *, const Type *, const Type *);
 bool type_is_static(const Type *);                                   /* every dimension a literal */
+/* Tuples spread out, in order: what remains are tensors, sequences, …  A type that is no
+ * tuple is its own one leaf. */
+int type_leaf_count(const Type *);
+const Type **type_leaves(Arena *, const Type *, int *n);
+int type_leaf_offset(const Type *tuple, int field);                  /* leaves before a field */
 int64_t type_elements(Ctx *, const Type *);                          /* of a static tensor type; checks overflow */
 const char *type_text(Arena *, const Type *);                        /* Tensor[(1, 64), float32] */
 
@@ -177,6 +182,8 @@ const Node *node_named(Module *, const Node *, const char *name);
 const DataDef *graph_data(Module *, const char *name);              /* NULL if absent */
 /* Makes it known; raises if the name is taken by another.  The struct is kept; constructors point back to it. */
 void graph_add_data(Module *, const DataDef *);
+/* The same, in the place of another of its name: for modules that only build expressions. */
+void graph_replace_data(Module *, const DataDef *);
 int graph_data_count(Module *);
 const DataDef *graph_data_at(Module *, int);
 
@@ -351,6 +358,8 @@ const Node *graph_import(Module *dst, Module *src, const Node *);
  * Its memory is dst's.  exprs: NULL, or one that the caller keeps for dst. */
 typedef struct GraphImporter GraphImporter;
 GraphImporter *graph_importer_new(Module *dst, Module *src, Importer *exprs);
+/* A data type takes the place of another definition of its name in dst; else that is refused. */
+void graph_importer_replaces_data(GraphImporter *);
 const Node *graph_import_into(GraphImporter *, const Node *);
 const Type *graph_import_type(GraphImporter *, const Type *);
 Module *graph_copy_module(Module *);                    /* one reference, the caller's; constants' bytes are shared */

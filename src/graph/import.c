@@ -10,6 +10,8 @@ struct GraphImporter {
   Module *dst, *src;
   Importer *exprs;           /* its arena holds the maps, here and there */
   Map node, type, data;
+  Map begun;                 /* DataDef* -> its copy, which may not be complete */
+  bool replaces_data;
 };
 
 static const Type *import_type(GraphImporter *, const Type *);
@@ -35,16 +37,60 @@ static const Expr *import_dim(GraphImporter *im, const Expr *e)
   return expr_import(im->exprs, e);
 }
 
+/* Fields of two definitions: the same up to their own parameters, data types by name. */
+static bool same_field(const DataDef *a, const DataDef *b, const Type *x, const Type *y)
+{
+  if (x->kind != y->kind || x->nfield != y->nfield || x->ndim != y->ndim || !dtype_eq(x->dtype, y->dtype)) return false;
+  if (x->kind == TY_DATA && strcmp(x->data->name, y->data->name)) return false;
+  for (int i = 0; x->kind == TY_VAR && i < a->nparam; i++)
+    if ((x->var == a->param[i]) != (y->var == b->param[i])) return false;
+  for (int i = 0; i < x->ndim; i++)
+    if (x->shape[i]->kind != y->shape[i]->kind || (x->shape[i]->kind == E_INT && x->shape[i]->u.i != y->shape[i]->u.i)) return false;
+  for (int i = 0; i < x->nfield; i++)
+    if (!same_field(a, b, x->field[i], y->field[i])) return false;
+  return !x->ret || same_field(a, b, x->ret, y->ret);
+}
+
+static bool same_data(const DataDef *a, const DataDef *b)
+{
+  if (a->nparam != b->nparam || a->nctor != b->nctor) return false;
+  for (int i = 0; i < a->nctor; i++) {
+    if (strcmp(a->ctor[i].name, b->ctor[i].name) || a->ctor[i].n != b->ctor[i].n) return false;
+    for (int k = 0; k < a->ctor[i].n; k++)
+      if (!same_field(a, b, a->ctor[i].field[k], b->ctor[i].field[k])) return false;
+  }
+  return true;
+}
+
+/* An importer that is kept forgets a copy that memory ran out for; the next try goes on with it. */
+typedef struct Unfinished {
+  GraphImporter *im;
+  const DataDef *old;
+  bool done;
+} Unfinished;
+
+static void forget_unfinished(void *arg)
+{
+  Unfinished *u = arg;
+  if (!u->done) map_del(&u->im->data, u->old);
+}
+
 static const DataDef *import_data(GraphImporter *im, const DataDef *old)
 {
   const DataDef *known = map_get(&im->data, old);
   if (known) return known;
-  if ((known = graph_data(im->dst, old->name))) {
+  known = graph_data(im->dst, old->name);
+  if (known && same_data(known, old)) {
     map_put(im->exprs->arena, &im->data, old, (void *)(uintptr_t)known);
     return known;
   }
+  if (known && !im->replaces_data) raise(im->dst->ctx, ERR_TYPE, NOWHERE, "both modules have a type '%s', but not with the same constructors", old->name);
   Arena *arena = im->dst->arena;
-  DataDef *now = arena_copy(arena, old, sizeof *old);
+  DataDef *now = map_get(&im->begun, old);
+  if (!now) map_put(im->exprs->arena, &im->begun, old, now = arena_copy(arena, old, sizeof *old));
+  Unfinished *u = arena_new_of(scratch(im->dst->ctx), Unfinished);
+  *u = (Unfinished){im, old, false};
+  if (im->replaces_data) defer(im->dst->ctx, forget_unfinished, u);
   map_put(im->exprs->arena, &im->data, old, now);             /* before the fields: a list holds lists */
   now->name = arena_strdup(arena, old->name);
   now->param = arena_array(arena, const Var *, old->nparam);
@@ -56,7 +102,8 @@ static const DataDef *import_data(GraphImporter *im, const DataDef *old)
     for (int k = 0; k < c->n; k++) field[k] = import_type(im, c->field[k]);
     now->ctor[i] = (Ctor){arena_strdup(arena, c->name), now, c->tag, c->n, field};
   }
-  graph_add_data(im->dst, now);
+  graph_replace_data(im->dst, now);
+  u->done = true;
   return now;
 }
 
@@ -100,10 +147,7 @@ static const FuncInfo *import_func_info(GraphImporter *im, const FuncInfo *old)
 
 static const Ctor *import_ctor(GraphImporter *im, const Ctor *old)
 {
-  const DataDef *data = import_data(im, old->data);
-  if (old->tag >= data->nctor || strcmp(data->ctor[old->tag].name, old->name))
-    raise(im->dst->ctx, ERR_TYPE, NOWHERE, "both modules have a type '%s', but not with the same constructor '%s'", data->name, old->name);
-  return &data->ctor[old->tag];
+  return &import_data(im, old->data)->ctor[old->tag];
 }
 
 static const Pattern *import_pattern(GraphImporter *im, const Pattern *old)
@@ -207,6 +251,8 @@ const Type *graph_import_type(GraphImporter *im, const Type *ty)
   scope_end(im->dst->ctx, s);
   return now;
 }
+
+void graph_importer_replaces_data(GraphImporter *im) { im->replaces_data = true; }
 
 GraphImporter *graph_importer_new(Module *dst, Module *src, Importer *exprs)
 {

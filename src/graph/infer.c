@@ -203,7 +203,7 @@ static void bind_pattern(Infer *in, const Pattern *p, const Type *ty)
       raise(m->ctx, ERR_TYPE, NOWHERE, "constructor '%s' has %d fields, its pattern %d", p->ctor->name, p->ctor->n, p->n);
     Map param = {0};
     for (int i = 0; i < ty->nfield && i < ty->data->nparam; i++) map_put(in->arena, &param, ty->data->param[i], (void *)(uintptr_t)ty->field[i]);
-    for (int i = 0; i < p->n; i++) bind_pattern(in, p->sub[i], type_substitute(m, p->ctor->field[i], NULL, &param, false));
+    for (int i = 0; i < p->n; i++) bind_pattern(in, p->sub[i], type_anew(m, type_substitute(m, p->ctor->field[i], NULL, &param, false)));
     return;
   }
   }

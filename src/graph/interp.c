@@ -241,7 +241,10 @@ static bool matches(Interp *in, const Pattern *p, const RtValue *v)
 {
   switch (p->kind) {
   case PAT_WILD: return true;
-  case PAT_VAR: set_value(in, p->var, v); return true;
+  case PAT_VAR:
+    set_value(in, p->var, v);
+    bind_sizes(in, in->top, p->var->type, v);
+    return true;
   case PAT_CTOR:
     if (v->kind != RV_CTOR || v->ctor != p->ctor) return false;
     break;

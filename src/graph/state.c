@@ -22,5 +22,16 @@ void graph_add_data(Module *m, const DataDef *data)
   vec_push(m->arena, &graph_state(m)->data, data);
 }
 
+void graph_replace_data(Module *m, const DataDef *data)
+{
+  GraphState *s = graph_state(m);
+  for (int i = 0; i < s->data.n; i++)
+    if (!strcmp(s->data.v[i]->name, data->name)) {
+      s->data.v[i] = data;
+      return;
+    }
+  vec_push(m->arena, &s->data, data);
+}
+
 int graph_data_count(Module *m) { return m->graph ? m->graph->data.n : 0; }
 const DataDef *graph_data_at(Module *m, int i) { return m->graph->data.v[i]; }

@@ -28,6 +28,9 @@ const Type *type_substitute(Module *, const Type *, const Map *size, const Map *
 /* The type as seen from outside of a function: dimensions over values computed inside
  * become "?". */
 const Type *type_outside(Module *, const Type *);
+/* The type of one value among several of this type (an item of a list): each dimension that
+ * is known at run time only is its own. */
+const Type *type_anew(Module *, const Type *);
 /* May a value of this type stand where `want` is declared?  "?", unknown ranks and
  * sizes that cannot be told apart pass. */
 bool type_fits(const Type *want, const Type *given);

@@ -38,6 +38,17 @@ CASE(type_parameters)
   refused(w, "def @f(%l: int32) { match (%l) { Nil => 1 } }", ERR_TYPE, "matched against int32");
 }
 
+/* Two items of a list need not have the same size; one tensor's dimensions stay what they are. */
+CASE(run_time_sizes_of_items_are_fresh)
+{
+  const Node *f = parse_main(w, "type List[A] { Cons(A, List[A]), Nil }\n"
+                                "def @main(%l: List[Tensor[(?, k), float32]]) { match (%l) { Cons(%h, Cons(%i, _)) => (%h, %i), Cons(%h, _) => (%h, %h), Nil => match (%l) { Cons(%h, _) => (%h, %h) } } }");
+  const Type *a = fn_body(f)->arg[1]->arg[0]->type, *b = fn_body(f)->arg[1]->arg[1]->type;
+  assert_true(dim_is_any(a->shape[0]) && dim_is_any(b->shape[0]));
+  assert_ptr_not_equal(a->shape[0], b->shape[0]);
+  assert_ptr_equal(a->shape[1], b->shape[1]);
+}
+
 CASE(functions_as_values)
 {
   assert_string_equal(main_type(w, "def @twice(%f: fn (float32) -> float32, %x: float32) { %f(%f(%x)) }\n"
@@ -232,7 +243,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sizes_of_parameters_are_bound_by_arguments), cmocka_unit_test(branches_join), cmocka_unit_test(run_time_sizes_of_results_are_fresh),
-      cmocka_unit_test(type_parameters), cmocka_unit_test(functions_as_values), cmocka_unit_test(lets_take_the_type_of_their_value),
+      cmocka_unit_test(type_parameters), cmocka_unit_test(run_time_sizes_of_items_are_fresh), cmocka_unit_test(functions_as_values), cmocka_unit_test(lets_take_the_type_of_their_value),
       cmocka_unit_test(shape_arithmetic_folds), cmocka_unit_test(sums_of_shapes_unroll), cmocka_unit_test(unknown_values_are_variables_of_their_tensor),
       cmocka_unit_test(applied_functions_pass_values_through), cmocka_unit_test(lets_pass_values_through), cmocka_unit_test(a_let_tells_run_time_values_by_its_variable), cmocka_unit_test(long_chains_need_no_stack),
       cmocka_unit_test(rewrites_share_what_was_shared), cmocka_unit_test(free_variables_in_order_of_use), cmocka_unit_test(copies_share_blobs),

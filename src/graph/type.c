@@ -221,7 +221,7 @@ const Type *type_join(Module *m, const Type *a, const Type *b)
 typedef struct TypeMap {
   Module *m;
   const Map *size, *param;
-  bool fresh, outside;
+  bool fresh, outside, anew;
   Analyzer *simplifier;
   Map renewed;               /* "?" replaced in this type -> its new one */
   Arena *arena;
@@ -231,12 +231,13 @@ static const Expr *map_dim(TypeMap *map, const Expr *e)
 {
   if (e->kind == E_INT) return e;
   if (map->outside) return mentions(e, is_value) ? dim_any(map->m) : e;
+  if (map->anew && dim_is_stable(e)) return e;
   const Expr *now = map->size && map->size->n ? expr_substitute(map->m, e, map->size) : e;
   if (now != e && now->kind != E_VAR && now->kind != E_INT) {
     if (!map->simplifier) map->simplifier = analyzer_new(map->m, map->arena);
     now = expr_simplify(map->simplifier, now);
   }
-  if (!map->fresh || now != e || !dim_is_any(e)) return now;
+  if (!map->anew && (!map->fresh || now != e || !dim_is_any(e))) return now;
   const Expr *again = map_get(&map->renewed, e);
   if (!again) map_put(map->arena, &map->renewed, e, (void *)(again = dim_any(map->m)));
   return again;
@@ -281,6 +282,7 @@ const Type *type_substitute(Module *m, const Type *ty, const Map *size, const Ma
 }
 
 const Type *type_outside(Module *m, const Type *ty) { return run_map((TypeMap){.m = m, .outside = true}, ty); }
+const Type *type_anew(Module *m, const Type *ty) { return run_map((TypeMap){.m = m, .anew = true}, ty); }
 
 bool type_fits(const Type *want, const Type *given)
 {
@@ -362,4 +364,36 @@ const char *type_text(Arena *arena, const Type *ty)
   Namer names = {.arena = arena};
   type_print(&out, &names, ty);
   return text_str(&out);
+}
+
+/* ---- tuples spread out ----------------------------------------------------------------- */
+
+int type_leaf_count(const Type *t)
+{
+  if (t->kind != TY_TUPLE) return 1;
+  int n = 0;
+  for (int i = 0; i < t->nfield; i++) n += type_leaf_count(t->field[i]);
+  return n;
+}
+
+static int add_leaves(const Type *t, const Type **out)
+{
+  if (t->kind != TY_TUPLE) return *out = t, 1;
+  int n = 0;
+  for (int i = 0; i < t->nfield; i++) n += add_leaves(t->field[i], out + n);
+  return n;
+}
+
+const Type **type_leaves(Arena *a, const Type *t, int *n)
+{
+  const Type **out = arena_array(a, const Type *, type_leaf_count(t) + 1);
+  *n = add_leaves(t, out);
+  return out;
+}
+
+int type_leaf_offset(const Type *tuple, int field)
+{
+  int n = 0;
+  for (int i = 0; i < field; i++) n += type_leaf_count(tuple->field[i]);
+  return n;
 }

@@ -30,7 +30,7 @@ int64_t alter_block(const Target *t, int bits, int64_t n)
 
 static const char *blocked(Module *m, int64_t block) { return arena_printf(m->arena, "NCHW%" PRId64 "c", block); }
 
-static const Node *transform(Module *m, const Node *n, const char *from, const char *to)
+const Node *alter_transform(Module *m, const Node *n, const char *from, const char *to)
 {
   LayoutTransformAttrs *a = attrs_new(m, &LayoutTransform_attrs);
   a->src_layout = from;
@@ -51,7 +51,8 @@ bool alter_is_constant(Ctx *ctx, const Node *n)
   return constant;
 }
 
-static bool is_plain_conv(const Node *call)
+/* A two-dimensional convolution in the common layouts, all sizes that matter known. */
+static bool is_common_conv(const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type, *x = call->arg[0]->type;
@@ -59,59 +60,107 @@ static bool is_plain_conv(const Node *call)
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim != 4 || !dtype_eq(x->dtype, w->dtype)) return false;
   for (int d = 0; d < 4; d++)
     if (!known(w->shape[d])) return false;
-  return known(x->shape[1]) && x->dtype.code == DT_FLOAT && dtype_eq(call->type->dtype, x->dtype);
+  return known(x->shape[1]) != 0;
+}
+
+static bool is_plain_conv(const Node *call)
+{
+  DType t = call->arg[0]->type->dtype;
+  return is_common_conv(call) && t.code == DT_FLOAT && dtype_eq(call->type->dtype, t);
+}
+
+/* Products of pairs of bfloat16, summed in float32. */
+static bool sums_pairs(const Node *call)
+{
+  return dtype_eq(call->arg[0]->type->dtype, DT_BF16) && dtype_eq(call->arg[1]->type->dtype, DT_BF16) && dtype_eq(call->type->dtype, DT_F32);
+}
+
+static const Node *pairs_of(Module *m, const Node *weight, int axis)
+{
+  PairsAttrs *a = attrs_new(m, &Pairs_attrs);
+  a->axis = axis;
+  return node_call(m, op_get(m->ctx, "nn.contrib_bfloat16_pairs"), 1, &weight, a, weight->name);
 }
 
 /* ---- Winograd or not ------------------------------------------------------------------------------ */
 
-/* Largest relative error that a layer may add: well below what levels of optimisation may differ
- * by in a whole network. */
-static const double ERROR_BOUND = 3e-5;
+/* Largest error that a layer may add, as a share of its largest output: below what levels of optimisation may
+ * differ by in a whole network. */
+static const double ERROR_BOUND = 5e-5;
 
-/* Outputs per tile and the error seen with sums over hundreds of channels (test_impl.c holds them
- * to it). */
-static const struct { int tile; double error; } winograd_tiles[] = {{2, 5e-6}, {4, 2e-5}, {6, 2e-4}};
+/* Outputs per tile, and the error with one input channel in float32; it grows with the root of their number (test_impl.c
+ * holds them to it). */
+static const struct { int tile; double error; } winograd_tiles[] = {{2, 2e-7}, {4, 1e-6}, {6, 2e-6}};
+
+static bool is_exact_enough(size_t i, double channels, bool half)
+{
+  if (half) return winograd_tiles[i].tile <= 4;            /* points and sums of its own: half.c */
+  return winograd_tiles[i].error * __builtin_sqrt(channels) <= ERROR_BOUND;
+}
 
 typedef struct Sizes {
   double n, c, o, y, x, bytes;
 } Sizes;
 
-/* Seconds: arithmetic near the peak, weights from memory, what lies between the stages from the
+/* Arithmetic a second that a register tile reaches over y * x positions and all blocks of output channels, with sums of
+ * `steps`; a sum's beginning and end (zeros, the store) cost as much as a few of its steps. */
+static double tile_flops(const Target *t, const Sizes *s, double y, double x, double steps)
+{
+  static const double ENDS = 4;
+  int bits = (int)(8 * s->bytes);
+  int64_t block = alter_block(t, bits, (int64_t)s->o), vectors = block_vectors(block, target_lanes(t, bits)), blocks = (int64_t)s->o / block;
+  double share = tile_speed(t, vectors, (int64_t)y, (int64_t)x, tile_best(t, vectors, blocks, (int64_t)y, (int64_t)x));
+  return cost_flops(t, bits) * share * steps / (steps + ENDS);
+}
+
+/* Seconds: arithmetic as fast as the register tile is, weights from memory, what lies between the stages from the
  * caches. */
 static double direct_seconds(const Target *t, const Sizes *s)
 {
   double flops = 2 * 9 * s->n * s->c * s->o * s->y * s->x;
-  return flops / (0.92 * cost_flops(t, (int)(8 * s->bytes))) + 9 * s->c * s->o * s->bytes / cost_stream(t);
+  return flops / tile_flops(t, s, s->y, s->x, 9 * s->c) + 9 * s->c * s->o * s->bytes / cost_stream(t);
 }
+
+/* Two products in each lane, weights of half the size. */
+static double pairs_seconds(const Target *t, const Sizes *s) { return direct_seconds(t, s) / 2; }
 
 static double winograd_seconds(const Target *t, const Sizes *s, int tile)
 {
   double alpha = tile + 2, points = alpha * alpha;
   double tiles = s->n * __builtin_ceil(s->y / tile) * __builtin_ceil(s->x / tile);
   double flops = 2 * points * tiles * s->c * s->o, sums = 2 * points * tiles * (s->c + s->o) * alpha / 2;
-  double peak = cost_flops(t, (int)(8 * s->bytes));
-  return flops / (0.8 * peak) + sums / (0.5 * peak) + 2 * points * tiles * (s->c + s->o) * s->bytes / cost_cache(t) +
-         points * s->c * s->o * s->bytes / cost_stream(t);
+  static const double TURNED = 0.5;                        /* share of the peak that the transformations reach: few of their sums are multiply-adds */
+  /* What lies between the stages stays in the second-level cache when it is small, or when bands of tiles pass through
+   * them; else it goes out and comes back.  A tile that the registers do not hold goes to the first-level cache. */
+  int bits = (int)(8 * s->bytes);
+  double cache = t->l2_bytes > 0 ? (double)t->l2_bytes : 1 << 19, weight = points * s->c * s->o * s->bytes, between = points * tiles * (s->c + s->o) * s->bytes;
+  WinogradSizes sizes = {(int64_t)s->c, (int64_t)s->o, alter_block(t, bits, (int64_t)s->o), (int64_t)s->y, (int64_t)s->x, tile, bits};
+  double rate = 2 * between <= cache || winograd_band(t, &sizes) ? cost_cache(t) : cost_stream(t);
+  double kept = points > t->vector_registers ? points / t->vector_registers : 1;
+  return flops / tile_flops(t, s, 1, tiles, s->c) + kept * sums / (TURNED * cost_flops(t, bits)) + 2 * between / rate + weight / cost_stream(t);
 }
 
-/* Outputs per tile, or 0 when the direct way is faster or Winograd's is not exact enough. */
-static int winograd_tile(const Target *t, const ImplConfig *config, const Node *call)
+/* Outputs per tile, or 0 when the direct way (over pairs, where those are wanted) is faster or Winograd's is
+ * not exact enough. */
+static int winograd_tile(const Target *t, const ImplConfig *config, const Node *call, bool pairs)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type, *y = call->type;
-  if (config->no_winograd || a->groups != 1 || known(w->shape[2]) != 3 || known(w->shape[3]) != 3 || y->dtype.bits != 32) return 0;
+  if (config->no_winograd || a->groups != 1 || known(w->shape[2]) != 3 || known(w->shape[3]) != 3) return 0;
+  bool half = y->dtype.bits == 16 && config->fast_math == FAST_FP16;
+  if (y->dtype.bits != 32 && !half) return 0;
   for (int i = 0; i < a->strides.n; i++)
     if (a->strides.v[i] != 1) return 0;
   for (int i = 0; i < a->dilation.n; i++)
     if (a->dilation.v[i] != 1) return 0;
   int64_t n = known(y->shape[0]);
-  Sizes s = {n ? (double)n : 1, (double)known(w->shape[1]), (double)known(w->shape[0]), (double)known(y->shape[2]), (double)known(y->shape[3]), 4};
+  Sizes s = {n ? (double)n : 1, (double)known(w->shape[1]), (double)known(w->shape[0]), (double)known(y->shape[2]), (double)known(y->shape[3]), dtype_bytes(y->dtype)};
   if (!s.y || !s.x) return 0;
-  double least = direct_seconds(t, &s);
+  double least = pairs ? pairs_seconds(t, &s) : direct_seconds(t, &s);
   int best = 0;
   for (size_t i = 0; i < sizeof winograd_tiles / sizeof *winograd_tiles; i++) {
     double seconds = winograd_seconds(t, &s, winograd_tiles[i].tile);
-    if (winograd_tiles[i].error > ERROR_BOUND || seconds >= least) continue;
+    if (!is_exact_enough(i, s.c, half) || seconds >= least) continue;
     least = seconds;
     best = winograd_tiles[i].tile;
   }
@@ -131,23 +180,50 @@ static void alter_to_winograd(Module *m, const Node *call, int tile, int64_t cb,
   const Node *w = node_call(m, op_get(m->ctx, "nn.contrib_conv2d_winograd_weight_transform"), 1, &call->arg[1], wt, call->arg[1]->name);
   *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_conv2d_winograd_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = transform(m, w, "HWOI", arena_printf(m->arena, "HWOI%" PRId64 "o", ob));
+  out->arg[1] = alter_transform(m, w, "HWOI", arena_printf(m->arena, "HWOI%" PRId64 "o", ob));
   out->in[0] = (LayoutPair){"NCHW", to->data_layout};
   out->out = (LayoutPair){"NCHW", to->out_layout};
 }
 
+/* Blocks of channels that hold whole pairs; false: the convolution has none. */
+static bool pair_blocks(const Target *t, const Node *call, int64_t *cb, int64_t *ob)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  *cb = alter_block(t, 32, known(call->arg[0]->type->shape[1]));
+  *ob = alter_block(t, 32, known(call->arg[1]->type->shape[0]));
+  return a->groups == 1 && *ob && *cb && *cb % 2 == 0;
+}
+
+static bool alter_pair_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  int64_t cb, ob;
+  if (!is_common_conv(call) || !pair_blocks(t, call, &cb, &ob) || !alter_is_constant(m->ctx, call->arg[1])) return false;
+  Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, call->u.call.attrs);
+  to->data_layout = blocked(m, cb);
+  to->out_layout = blocked(m, ob);
+  to->out_dtype = DT_F32;
+  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", cb / 2, ob);
+  *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
+  out->arg[0] = call->arg[0];
+  out->arg[1] = alter_transform(m, pairs_of(m, call->arg[1], 1), "OIHW", to->kernel_layout);
+  out->in[0] = (LayoutPair){"NCHW", to->data_layout};
+  out->out = (LayoutPair){"NCHW", to->out_layout};
+  return true;
+}
+
 static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
 {
+  if (sums_pairs(call)) return alter_pair_conv(m, t, call, out);
   if (!is_plain_conv(call)) return false;
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type;
   int bits = call->type->dtype.bits;
   int64_t o = known(w->shape[0]), c = known(call->arg[0]->type->shape[1]);
   bool depthwise = a->groups > 1 && a->groups == c && o == c;
-  if (a->groups != 1 && !depthwise) return false;
+  if (a->groups != 1 && !depthwise) return alter_any_conv(m, t, call, out);
   int64_t ob = alter_block(t, bits, o), cb = alter_block(t, bits, c);
   if (!ob || (depthwise && !cb)) return false;
-  int tile = cb && alter_is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call) : 0;
+  int tile = cb && alter_is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call, false) : 0;
   if (tile) {
     alter_to_winograd(m, call, tile, cb, ob, out);
     return true;
@@ -158,7 +234,7 @@ static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, con
   to->kernel_layout = cb && !depthwise ? arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", cb, ob) : arena_printf(m->arena, "OIHW%" PRId64 "o", ob);
   *out = (AlteredCall){.op = op_get(m->ctx, depthwise ? "nn.contrib_depthwise_conv2d_NCHWc" : "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = transform(m, call->arg[1], "OIHW", to->kernel_layout);
+  out->arg[1] = alter_transform(m, call->arg[1], "OIHW", to->kernel_layout);
   if (cb) out->in[0] = (LayoutPair){"NCHW", to->data_layout};
   out->out = (LayoutPair){"NCHW", to->out_layout};
   return true;
@@ -192,7 +268,13 @@ static int64_t panel_width(const Target *t, int bits, int64_t n, int64_t rows)
   return best;
 }
 
-static bool alter_product(Module *m, const Target *t, const Node *call, AlteredCall *out)
+/* A product of a matrix with a weight known at compile time. */
+typedef struct Weighted {
+  bool turned;                                             /* the weight is (n, k) */
+  int64_t rows, n, k, width;                               /* rows 0: not known; width of a panel */
+} Weighted;
+
+static bool read_product(Ctx *ctx, const Target *t, const Node *call, Weighted *out)
 {
   const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
   bool turned = true;
@@ -202,18 +284,43 @@ static bool alter_product(Module *m, const Target *t, const Node *call, AlteredC
     turned = a->transpose_b;
   }
   if (x->kind != TY_TENSOR || x->ndim != 2 || w->ndim != 2 || !known(w->shape[0]) || !known(w->shape[1])) return false;
-  if (x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
-  int64_t n = known(w->shape[turned ? 0 : 1]), width = panel_width(t, y->dtype.bits, n, known(x->shape[0]));
-  if (!width || !alter_is_constant(m->ctx, call->arg[1])) return false;
+  *out = (Weighted){turned, known(x->shape[0]), known(w->shape[turned ? 0 : 1]), known(w->shape[turned ? 1 : 0]), 0};
+  out->width = panel_width(t, y->dtype.bits, out->n, out->rows);
+  return alter_is_constant(ctx, call->arg[1]);
+}
+
+static bool alter_product(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
+  Weighted p;
+  if (!read_product(m->ctx, t, call, &p) || !p.width) return false;
+  bool same = x->dtype.code == DT_FLOAT && dtype_eq(x->dtype, w->dtype) && dtype_eq(x->dtype, y->dtype), pairs = sums_pairs(call) && p.k % 2 == 0;
   /* One row reads the weight once, straight ahead, as it lies. */
-  if (known(x->shape[0]) == 1 && turned) return false;
+  if ((!same && !pairs) || (p.rows == 1 && p.turned)) return false;
   DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
-  to->units = n;
-  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", width);
+  to->units = p.n;
+  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", p.width);
+  if (pairs) to->out_dtype = DT_F32;
   *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = transform(m, call->arg[1], turned ? "NC" : "CN", to->weight_layout);
+  out->arg[1] = alter_transform(m, pairs ? pairs_of(m, call->arg[1], p.turned ? 1 : 0) : call->arg[1], p.turned ? "NC" : "CN", to->weight_layout);
   return true;
+}
+
+/* ---- bfloat16 -------------------------------------------------------------------------------------- */
+
+bool impl_prefers_pairs(Ctx *ctx, const Target *t, const ImplConfig *config, const Node *call)
+{
+  if (call->kind != N_CALL || call->type->kind != TY_TENSOR || t->kind == TARGET_CUDA) return false;
+  const char *op = call->u.call.op->name;
+  int64_t cb, ob;
+  Weighted p;
+  if (!strcmp(op, "nn.conv2d"))
+    return is_plain_conv(call) && dtype_eq(call->type->dtype, DT_F32) && pair_blocks(t, call, &cb, &ob) && alter_is_constant(ctx, call->arg[1]) &&
+           !winograd_tile(t, config, call, true);
+  if (strcmp(op, "nn.dense") && strcmp(op, "nn.matmul")) return false;
+  if (!dtype_eq(call->type->dtype, DT_F32) || !dtype_eq(call->arg[0]->type->dtype, DT_F32)) return false;
+  return read_product(ctx, t, call, &p) && p.k % 2 == 0 && (p.width || p.rows == 1);
 }
 
 bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
@@ -223,6 +330,8 @@ bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node
   if (!strcmp(op, "nn.contrib_recurrent")) return recurrent_alter(m, t, call, out);
   if (call->type->kind != TY_TENSOR) return false;
   if (!strcmp(op, "nn.conv2d")) return alter_conv(m, t, config, call, out);
+  if (!strcmp(op, "nn.conv1d") || !strcmp(op, "nn.conv3d") || (str_starts(op, "nn.conv") && str_ends(op, "d_transpose")))
+    return alter_any_conv(m, t, call, out);
   if (!strcmp(op, "nn.dense") || !strcmp(op, "nn.matmul")) return alter_product(m, t, call, out);
   return false;
 }

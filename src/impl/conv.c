@@ -1,16 +1,17 @@
-/* conv.c: direct convolutions over blocks of output channels.
+/* conv.c: direct convolutions over blocks of output channels, of one, two or three dimensions.
  *
- *   for n, o, y (blocks)                                       threads
+ *   for n, z, o, y (blocks)                                    threads
  *     for x (tiles)
  *       tile[to, ty, tx, c] = 0                                registers
- *       for input channel block, ky, kx, input channel
+ *       for input channel block, kz, ky, kx, input channel
  *         tile[…] += data[one element, broadcast] * weight[a vector of output channels]
  *       epilogue on the tile, store
  *
  * The tile is chosen by a model of the registers, of loads against multiply-adds, and of what
  * is wasted at the edges.  Data may be in channel blocks (NCHW16c) or plain (NCHW: stem
  * convolutions, and convolutions of graphs whose layout nobody altered); weights come in
- * vectors of output channels (OIHW16i16o, OIHW16o), packed beforehand or here. */
+ * vectors of output channels (OIHW16i16o, OIHW16o), packed beforehand or here.  Groups are served
+ * as long as a block of output channels lies in one of them; narrower ones are depthwise.c's. */
 #include "impl/internal.h"
 #include "op/nn.h"
 
@@ -26,123 +27,181 @@ static bool static_dims(const Type *t, int from)
 
 static int64_t dim(const Type *t, int d) { return t->shape[d]->u.i; }
 
+int conv_dims(const Node *call)
+{
+  const AttrsDef *a = call->u.call.op->attrs;
+  return a == &Conv1D_attrs || a == &Conv1DTranspose_attrs ? 1 : a == &Conv3D_attrs || a == &Conv3DTranspose_attrs ? 3 : 2;
+}
+
+const char *conv_spatial(int dims) { return &"DHW"[3 - dims]; }
+
 /* Channels in a block of a layout like NCHW16c; 0 for another layout. */
-static int64_t channel_block(const char *layout)
+int64_t conv_block(const char *layout, int dims)
 {
   int64_t block = 0;
-  if (!layout || !str_starts(layout, "NCHW")) return 0;
-  for (layout += 4; *layout >= '0' && *layout <= '9'; layout++) block = block * 10 + (*layout - '0');
+  const char *spatial = conv_spatial(dims);
+  size_t n = strlen(spatial);
+  if (!layout || !str_starts(layout, "NC") || strncmp(layout + 2, spatial, n)) return 0;
+  for (layout += 2 + n; *layout >= '0' && *layout <= '9'; layout++) block = block * 10 + (*layout - '0');
   return !strcmp(layout, "c") ? block : 0;
+}
+
+static int64_t out_block(const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  return conv_block(a->out_layout && *a->out_layout ? a->out_layout : a->data_layout, conv_dims(call));
+}
+
+/* Known sizes, floats, output channels in blocks. */
+bool conv_is_blocked(const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  return out_block(call) >= 2 && call->type->ndim == conv_dims(call) + 3 && static_dims(call->type, 1) && static_dims(call->arg[1]->type, 0) &&
+         call->type->dtype.code == DT_FLOAT && str_ends(a->kernel_layout, "o");
+}
+
+/* Does each block of output channels belong to one group, or hold several whole ones, each of half a vector at least? */
+bool conv_groups_wide(const Target *t, const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  int64_t blocks = dim(call->type, 1), block = out_block(call), own = blocks * block / a->groups;
+  return a->groups == 1 || blocks % a->groups == 0 || (block % own == 0 && 2 * own >= target_lanes(t, call->type->dtype.bits));
 }
 
 bool conv_nchwc_fits(const Target *t, const Node *call)
 {
-  const Conv2DAttrs *a = call->u.call.attrs;
-  const char *out = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
-  int64_t block = channel_block(out);
-  (void)t;
-  return a->groups == 1 && block >= 2 && call->type->ndim == 5 && static_dims(call->type, 1) && static_dims(call->arg[1]->type, 0) &&
-         call->type->dtype.code == DT_FLOAT && str_ends(a->kernel_layout, "o");
+  return conv_is_blocked(call) && conv_groups_wide(t, call);
 }
 
 double conv_nchwc_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
 
+static bool is_plain_layout(const char *layout, const char *letters, int dims)
+{
+  return !strncmp(layout, letters, 2) && !strcmp(layout + 2, conv_spatial(dims));
+}
+
 bool conv_pack_fits(const Target *t, const Node *call)
 {
-  (void)t;
   const Conv2DAttrs *a = call->u.call.attrs;
-  bool plain = !strcmp(a->data_layout, "NCHW") && !strcmp(a->kernel_layout, "OIHW") && (!a->out_layout || !*a->out_layout || !strcmp(a->out_layout, "NCHW"));
-  return plain && a->groups == 1 && static_dims(call->type, 1) && static_dims(call->arg[1]->type, 0) && call->type->dtype.code == DT_FLOAT &&
-         dim(call->type, 1) >= 4;
+  int dims = conv_dims(call);
+  bool plain = is_plain_layout(a->data_layout, "NC", dims) && is_plain_layout(a->kernel_layout, "OI", dims) &&
+               (!a->out_layout || !*a->out_layout || is_plain_layout(a->out_layout, "NC", dims));
+  if (!plain || !static_dims(call->type, 1) || !static_dims(call->arg[1]->type, 0) || call->type->dtype.code != DT_FLOAT) return false;
+  int64_t o = dim(call->type, 1) / a->groups;
+  return a->groups == 1 ? o >= 4 : alter_block(t, call->type->dtype.bits, o) > 0;
 }
 
 double conv_pack_cost(const Target *t, const Node *call)
 {
   double weight = dtype_bytes(call->type->dtype);
-  for (int d = 0; d < 4; d++) weight *= (double)dim(call->arg[1]->type, d);
+  for (int d = 0; d < call->arg[1]->type->ndim; d++) weight *= (double)dim(call->arg[1]->type, d);
   return conv_nchwc_cost(t, call) + 2 * weight / cost_bandwidth(t);
 }
 
 /* ---- packing inside the kernel -------------------------------------------------------------------- */
 
+enum { CONV_AXES = 8 };
+
 static const Expr *below(Module *m, const Expr *at, const Expr *extent) { return expr_binary(m, E_LT, at, extent); }
 
-static void axes_of(Module *m, int n, const Expr *const *shape, const char *const *names, const IterVar **axis, const Expr **at)
+static void axes_of(Module *m, int n, const Expr *const *shape, const IterVar **axis, const Expr **at)
 {
   for (int d = 0; d < n; d++) {
-    axis[d] = itervar_new(m, var_new(m, names[d], DT_I32, VAR_PLAIN), expr_i32(m, 0), shape[d], ITER_SPATIAL, NULL);
+    axis[d] = itervar_new(m, var_new(m, arena_printf(m->arena, "ax%d", d), DT_I32, VAR_PLAIN), expr_i32(m, 0), shape[d], ITER_SPATIAL, NULL);
     at[d] = var_expr(axis[d]->var);
   }
 }
 
-/* weight (O, I, h, w) as (O / block, I / inner, h, w, inner, block), or without `inner` where that is 1; zeros behind
+/* weight (O, I, …) as (O / block, I / inner, …, inner, block), or without `inner` where that is 1; zeros behind
  * the last output channel. */
 static const Tensor *pack_weight(Module *m, const Tensor *w, int64_t block, int64_t inner)
 {
   const Buffer *b = w->buffer;
   int64_t o = b->shape[0]->u.i, blocks = (o + block - 1) / block;
-  int n = inner > 1 ? 6 : 5;
-  const Expr *shape[6] = {expr_i32(m, blocks), expr_i32(m, b->shape[1]->u.i / inner), b->shape[2], b->shape[3], expr_i32(m, inner)};
+  int n = b->ndim + (inner > 1 ? 2 : 1);
+  const Expr *shape[CONV_AXES] = {expr_i32(m, blocks), expr_i32(m, b->shape[1]->u.i / inner)}, *at[CONV_AXES], *from[CONV_AXES];
+  for (int d = 2; d < b->ndim; d++) shape[d] = b->shape[d];
+  if (inner > 1) shape[n - 2] = expr_i32(m, inner);
   shape[n - 1] = expr_i32(m, block);
-  static const char *const names[] = {"o", "i", "h", "w", "ii", "oo"};
-  const IterVar *axis[6];
-  const Expr *at[6];
-  axes_of(m, n, shape, names, axis, at);
-  const Expr *channel = expr_add(m, expr_mul(m, at[0], expr_i32(m, block)), at[n - 1]);
-  const Expr *from = inner > 1 ? expr_add(m, expr_mul(m, at[1], expr_i32(m, inner)), at[4]) : at[1];
-  const Expr *value = te_read(m, w, 4, (const Expr *[]){channel, from, at[2], at[3]});
-  if (o % block) value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){below(m, channel, b->shape[0]), value, expr_const(m, b->dtype, 0)});
+  const IterVar *axis[CONV_AXES];
+  axes_of(m, n, shape, axis, at);
+  for (int d = 2; d < b->ndim; d++) from[d] = at[d];
+  from[0] = expr_add(m, expr_mul(m, at[0], expr_i32(m, block)), at[n - 1]);
+  from[1] = inner > 1 ? expr_add(m, expr_mul(m, at[1], expr_i32(m, inner)), at[n - 2]) : at[1];
+  const Expr *value = te_read(m, w, b->ndim, from);
+  if (o % block) value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){below(m, from[0], b->shape[0]), value, expr_const(m, b->dtype, 0)});
   return &te_compute(m, "weight_pack", "injective", n, shape, axis, 1, &value, NULL)->out[0];
 }
 
-/* data (n, C, h, w) as (n, C / block, h, w, block). */
+/* data (n, C, …) as (n, C / block, …, block). */
 static const Tensor *pack_data(Module *m, const Tensor *x, int64_t block)
 {
   const Buffer *b = x->buffer;
-  const Expr *size = expr_i32(m, block), *shape[5] = {b->shape[0], expr_i32(m, b->shape[1]->u.i / block), b->shape[2], b->shape[3], size};
-  static const char *const names[] = {"n", "c", "h", "w", "cc"};
-  const IterVar *axis[5];
-  const Expr *at[5];
-  axes_of(m, 5, shape, names, axis, at);
-  const Expr *value = te_read(m, x, 4, (const Expr *[]){at[0], expr_add(m, expr_mul(m, at[1], size), at[4]), at[2], at[3]});
-  return &te_compute(m, "data_pack", "injective", 5, shape, axis, 1, &value, NULL)->out[0];
+  int n = b->ndim;
+  const Expr *size = expr_i32(m, block), *shape[CONV_AXES], *at[CONV_AXES], *from[CONV_AXES];
+  for (int d = 0; d < n; d++) shape[d] = d == 1 ? expr_i32(m, b->shape[1]->u.i / block) : b->shape[d];
+  shape[n] = size;
+  const IterVar *axis[CONV_AXES];
+  axes_of(m, n + 1, shape, axis, at);
+  for (int d = 0; d < n; d++) from[d] = d == 1 ? expr_add(m, expr_mul(m, at[1], size), at[n]) : at[d];
+  const Expr *value = te_read(m, x, n, from);
+  return &te_compute(m, "data_pack", "injective", n + 1, shape, axis, 1, &value, NULL)->out[0];
 }
 
-static const Tensor *unpack_output(Module *m, const Tensor *five, const Type *out, int64_t block)
+static const Tensor *unpack_output(Module *m, const Tensor *blocked, const Type *out, int64_t block)
 {
-  static const char *const names[] = {"n", "c", "h", "w"};
-  const IterVar *axis[4];
-  const Expr *at[4];
-  axes_of(m, 4, out->shape, names, axis, at);
-  const Expr *b = expr_i32(m, block);
-  const Expr *value = te_read(m, five, 5, (const Expr *[]){at[0], expr_floordiv(m, at[1], b), at[2], at[3], expr_floormod(m, at[1], b)});
-  return &te_compute(m, "conv2d_unpack", "injective", 4, out->shape, axis, 1, &value, NULL)->out[0];
+  const IterVar *axis[CONV_AXES];
+  const Expr *at[CONV_AXES], *from[CONV_AXES], *b = expr_i32(m, block);
+  axes_of(m, out->ndim, out->shape, axis, at);
+  for (int d = 0; d < out->ndim; d++) from[d] = d == 1 ? expr_floordiv(m, at[1], b) : at[d];
+  from[out->ndim] = expr_floormod(m, at[1], b);
+  const Expr *value = te_read(m, blocked, out->ndim + 1, from);
+  return &te_compute(m, "conv_unpack", "injective", out->ndim, out->shape, axis, 1, &value, NULL)->out[0];
 }
 
 void conv_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
-  int64_t block = target_lanes(t, c->out->dtype.bits), o = dim(c->out, 1);
-  while (block > 4 && block / 2 >= o) block /= 2;
+  Conv2DAttrs *a = attrs_copy(m, c->op->attrs, c->attrs);
+  const char *spatial = c->op->attrs == &Conv1D_attrs ? "W" : c->op->attrs == &Conv3D_attrs ? "DHW" : "HW";
+  int dims = (int)strlen(spatial);
+  int64_t lanes = target_lanes(t, c->out->dtype.bits), o = dim(c->out, 1), part = dim(c->arg[1], 1), block = lanes;
+  if (a->groups > 1) block = (o / a->groups) % lanes ? alter_block(t, c->out->dtype.bits, o / a->groups) : lanes;
+  while (a->groups == 1 && block > 4 && block / 2 >= o) block /= 2;
   /* Data that is read often pays for being packed too. */
-  int64_t reads = (o + block - 1) / block * dim(c->arg[1], 2) * dim(c->arg[1], 3);
-  int64_t inner = dim(c->arg[1], 1) % block || reads < 16 ? 1 : block;
-  Conv2DAttrs *a = attrs_copy(m, &Conv2D_attrs, c->attrs);
-  if (inner > 1) a->data_layout = arena_printf(m->arena, "NCHW%" PRId64 "c", inner);
-  a->kernel_layout = inner > 1 ? arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", inner, block) : arena_printf(m->arena, "OIHW%" PRId64 "o", block);
-  a->out_layout = arena_printf(m->arena, "NCHW%" PRId64 "c", block);
+  int64_t reads = (o / a->groups + block - 1) / block;
+  for (int d = 0; d < dims; d++) reads *= dim(c->arg[1], 2 + d);
+  int64_t inner = part % lanes || reads < 16 ? 1 : lanes;
+  if (inner > 1) a->data_layout = arena_printf(m->arena, "NC%s%" PRId64 "c", spatial, inner);
+  a->kernel_layout = inner > 1 ? arena_printf(m->arena, "OI%s%" PRId64 "i%" PRId64 "o", spatial, inner, block)
+                               : arena_printf(m->arena, "OI%s%" PRId64 "o", spatial, block);
+  a->out_layout = arena_printf(m->arena, "NC%s%" PRId64 "c", spatial, block);
   a->channels = 0;
   const Tensor *weight = pack_weight(m, in[1], block, inner), *data = inner > 1 ? pack_data(m, in[0], inner) : in[0];
   const Type *types[2] = {type_tensor(m, data->buffer->dtype, data->buffer->ndim, data->buffer->shape),
                           type_tensor(m, weight->buffer->dtype, weight->buffer->ndim, weight->buffer->shape)};
-  const Expr *shape[5] = {c->out->shape[0], expr_i32(m, (o + block - 1) / block), c->out->shape[2], c->out->shape[3], expr_i32(m, block)};
-  OpCall five = {.m = m, .op = c->op, .attrs = a, .nargs = 2, .arg = types, .out = type_tensor(m, c->out->dtype, 5, shape), .name = c->name};
+  const Expr *shape[CONV_AXES];
+  for (int d = 0; d < c->out->ndim; d++) shape[d] = d == 1 ? expr_i32(m, (o + block - 1) / block) : c->out->shape[d];
+  shape[c->out->ndim] = expr_i32(m, block);
+  OpCall blocked = {.m = m, .op = c->op, .attrs = a, .nargs = 2, .arg = types, .out = type_tensor(m, c->out->dtype, c->out->ndim + 1, shape), .name = c->name};
   const Tensor *result;
-  c->op->compute(&five, (const Tensor *const[]){data, weight}, &result);
+  c->op->compute(&blocked, (const Tensor *const[]){data, weight}, &result);
   *out = unpack_output(m, result, c->out, block);
 }
 
 /* ---- the schedule -------------------------------------------------------------------------------------- */
+
+void conv_loops(ImplGroup *g, const Nest *n, ConvLoops *l)
+{
+  *l = (ConvLoops){.first = 0};
+  while (l->first < n->n && !n->loop[l->first].reduce) l->first++;
+  l->dims = l->first - 3;
+  if (l->dims < 1 || l->dims > 3 || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the convolution's loops are not those of NCHWc");
+  l->c = l->first - 1;
+  l->x = l->c - 1;
+  l->y = l->dims > 1 ? l->x - 1 : -1;
+  l->z = l->dims > 2 ? l->y - 1 : -1;
+}
 
 /* Loops of one step come first, then those that go farther in the weight. */
 static bool before(const Nest *n, int weight, int a, int b)
@@ -152,51 +211,49 @@ static bool before(const Nest *n, int weight, int a, int b)
 }
 
 /* Reduction loops by how far a step goes in the weight, the farthest first. */
-static int reduce_order(const Nest *n, LoopRV *out, int64_t *last_extent)
+int conv_sum_order(const Nest *n, const ConvLoops *l, int *index)
 {
-  int weight = -1, k = 0, index[NEST_LOOPS];
+  int weight = -1, k = 0;
   for (int a = 0; a < n->naccess; a++)
-    if (!n->access[a].write && n->loop[4].stride[a] == 1) weight = a;
-  for (int i = 5; i < n->n; i++) index[k++] = i;
+    if (!n->access[a].write && n->loop[l->c].stride[a] == 1) weight = a;
+  for (int i = l->first; i < n->n; i++) index[k++] = i;
   for (int i = 1; i < k && weight >= 0; i++)
     for (int j = i; j > 0 && before(n, weight, index[j], index[j - 1]); j--) {
       int swap = index[j];
       index[j] = index[j - 1];
       index[j - 1] = swap;
     }
-  for (int i = 0; i < k; i++) out[i] = n->loop[index[i]].rv;
-  *last_extent = k ? n->loop[index[k - 1]].extent : 1;
   return k;
 }
 
-
 /* Bytes of the data and of the weight that the whole sum reads. */
-static void sum_bytes(const Nest *n, double *data, double *weight)
+static void sum_bytes(const Nest *n, const ConvLoops *l, double *data, double *weight)
 {
   double size = n->bits / 8.0;
   int a = 1;
-  while (a < n->naccess - 1 && (n->loop[4].stride[a] != 0 || n->loop[2].stride[a] == 0)) a++;
+  while (a < n->naccess - 1 && (n->loop[l->c].stride[a] != 0 || n->loop[l->x].stride[a] == 0)) a++;
   *data = *weight = size;
   for (int i = 1; i < n->n; i++) {
-    const NestLoop *l = &n->loop[i];
-    bool window = i > 4 && (l->stride[a] == n->loop[2].stride[a] || l->stride[a] == n->loop[3].stride[a]);   /* neighbours share it */
-    if (i == 1 || i > 3) *weight *= (double)l->extent;
-    if (i != 1 && i != 4 && !window) *data *= (double)l->extent;
+    const NestLoop *at = &n->loop[i];
+    bool window = false;                                    /* neighbours share it */
+    for (int s = 2; s <= l->x && i >= l->first; s++) window |= at->stride[a] == n->loop[s].stride[a];
+    if (i == 1 || i >= l->c) *weight *= (double)at->extent;
+    if (i != 1 && i != l->c && i != l->z && !window) *data *= (double)at->extent;
   }
 }
 
 /* Rows of output that one block of output channels after the other goes over, so that least comes
  * from behind the second-level cache: the data once and the weight once for each such band, but the data
  * again for each block of channels where a band does not stay in the cache. */
-static int64_t band_rows(const Target *t, const Nest *n, Tile tile)
+static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int64_t blocks, Tile tile)
 {
-  int64_t oy = n->loop[2].extent, best = oy;
-  double data, weight, cache = (double)(t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, blocks = (double)n->loop[1].extent / (double)tile.o, least = 0;
-  sum_bytes(n, &data, &weight);
+  int64_t oy = n->loop[l->y].extent, best = oy;
+  double data, weight, cache = (double)(t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, times = (double)blocks / (double)tile.o, least = 0;
+  sum_bytes(n, l, &data, &weight);
   for (int64_t rows = oy; rows >= tile.y && oy % tile.y == 0; rows -= tile.y) {
     if (oy % rows) continue;
     double bands = (double)oy / (double)rows;
-    double moved = (data / bands <= cache ? data : data * blocks) + (weight <= cache ? weight : weight * bands);
+    double moved = (data / bands <= cache ? data : data * times) + (weight <= cache ? weight : weight * bands);
     if (least != 0 && moved >= least) continue;
     least = moved;
     best = rows;
@@ -204,51 +261,65 @@ static int64_t band_rows(const Target *t, const Nest *n, Tile tile)
   return best;
 }
 
+void conv_write_out(ImplGroup *g, BlockRV store, int outer)
+{
+  LoopRV *out;
+  int n = sched_get_loops(g->s, store, g->arena, &out);
+  for (int i = outer; i < n - 1; i++) sched_unroll(g->s, out[i]);
+  sched_vectorize(g->s, out[n - 1]);
+}
+
 void conv_schedule(ImplGroup *g)
 {
   generic_inline(g);
   BlockRV conv = group_sum(g);
   Nest *n = arena_new_of(g->arena, Nest);
+  ConvLoops l;
   nest_read(g, conv, n);
-  if (n->n < 5 || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the convolution's loops are not those of NCHWc");
-  int64_t lanes = target_lanes(g->target, n->bits), block = n->loop[4].extent, ox = n->loop[3].extent, oy = n->loop[2].extent;
-  int64_t vectors = block_vectors(block, lanes);
-  Tile tile = tile_best(g->target, vectors, n->loop[1].extent, oy, ox);
-  int64_t rows = band_rows(g->target, n, tile);
-  LoopRV sum[NEST_LOOPS], order[NEST_LOOPS + 8], oi, yi, ym, xi, step = {-1};
-  int64_t inner;
-  int nsum = reduce_order(n, sum, &inner), k = 0;
+  conv_loops(g, n, &l);
+  /* A tile's channels are of one group and read the same data. */
+  int64_t groups = ((const Conv2DAttrs *)g->anchor->u.call.attrs)->groups, block = n->loop[l.c].extent, own = n->loop[1].extent * block / groups;
+  int64_t ox = n->loop[l.x].extent, oy = l.y < 0 ? 1 : n->loop[l.y].extent, blocks = own < block ? 1 : own / block;
+  int64_t vectors = block_vectors(own < block ? own : block, target_lanes(g->target, n->bits));
+  Tile tile = tile_for(g->target, n->bits, vectors, blocks, oy, ox);
+  int64_t rows = l.y < 0 ? 1 : band_rows(g->target, n, &l, blocks, tile);
+  LoopRV order[NEST_LOOPS + 8], oi, yi = {-1}, ym = {-1}, xi, step = {-1}, c = n->loop[l.c].rv;
+  int sum[NEST_LOOPS], nsum = conv_sum_order(n, &l, sum), k = 0;
   order[k++] = n->loop[0].rv;
-  order[k++] = split_by(g, n->loop[2].rv, rows, &ym);
+  if (l.z >= 0) order[k++] = n->loop[l.z].rv;
+  if (l.y >= 0) order[k++] = split_by(g, n->loop[l.y].rv, rows, &ym);
   order[k++] = split_by(g, n->loop[1].rv, tile.o, &oi);
-  order[k++] = split_by(g, ym, tile.y, &yi);
-  order[k++] = split_by(g, n->loop[3].rv, tile.x, &xi);
-  /* As many steps written out as give some hundred multiply-adds. */
-  int64_t sums = tile.o * tile.y * tile.x * vectors, steps = tile_steps(sums, inner);
+  if (own < block) order[k++] = split_by(g, c, own, &c);
+  int shared = k;
+  if (l.y >= 0) order[k++] = split_by(g, ym, tile.y, &yi);
+  order[k++] = split_by(g, n->loop[l.x].rv, tile.x, &xi);
+  int outer = k;
+  /* As many steps written out as give some hundred multiply-adds; but neighbouring taps read the same elements, and what is
+   * kept for the next one takes registers from the sums. */
+  bool taps = sum[nsum - 1] >= n->n - l.dims;
+  int64_t sums = tile.o * tile.y * tile.x * vectors, steps = taps ? 1 : tile_steps(sums, n->loop[sum[nsum - 1]].extent);
   for (int i = 0; i < nsum; i++) {
     if (i == nsum - 1 && steps > 1) {
-      order[k++] = split_by(g, sum[i], steps, &step);
+      order[k++] = split_by(g, n->loop[sum[i]].rv, steps, &step);
       order[k++] = step;
     } else {
-      order[k++] = sum[i];
+      order[k++] = n->loop[sum[i]].rv;
     }
   }
-  order[k++] = yi, order[k++] = xi, order[k++] = oi, order[k++] = n->loop[4].rv;
+  if (l.y >= 0) order[k++] = yi;
+  order[k++] = xi, order[k++] = oi, order[k++] = c;
   sched_reorder(g->s, k, order);
-  BlockRV store = impl_attach_epilogue(g, conv, order[4]);
-  LoopRV *out;
-  int nout = sched_get_loops(g->s, store, g->arena, &out);
-  for (int i = 5; i < nout - 1; i++) sched_unroll(g->s, out[i]);
-  sched_vectorize(g->s, out[nout - 1]);
+  conv_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer);
   if (step.id >= 0) sched_unroll(g->s, step);
-  sched_unroll(g->s, oi), sched_unroll(g->s, yi), sched_unroll(g->s, xi);
-  sched_vectorize(g->s, n->loop[4].rv);
-  if (nsum) sched_decompose_reduction(g->s, conv, order[5]);
-  double work = n->iterations * 2;
-  int threads = cost_threads(g->target, work, 0);
+  if (l.y >= 0) sched_unroll(g->s, yi);
+  sched_unroll(g->s, oi), sched_unroll(g->s, xi);
+  sched_vectorize(g->s, c);
+  sched_decompose_reduction(g->s, conv, order[outer]);
+  int threads = cost_threads(g->target, n->iterations * 2, 0);
   /* Rows with a tail stay inside, so that the threads share whole tiles. */
-  bool few = (oy / rows) * (n->loop[1].extent / tile.o) < 4 * threads;
-  LoopRV parts = sched_fuse(g->s, few && oy % tile.y == 0 ? 4 : 3, order, true);
-  if (threads > 1) sched_parallel(g->s, parts);
+  double parts = (double)(n->loop[0].extent ? n->loop[0].extent : 1) * (l.z >= 0 ? (double)n->loop[l.z].extent : 1) * ((double)oy / (double)rows) * (double)(n->loop[1].extent / tile.o) * (own < block ? (double)(block / own) : 1);
+  bool whole = l.y >= 0 ? oy % tile.y == 0 : ox % tile.x == 0;
+  LoopRV fused = sched_fuse(g->s, parts < 4 * threads && whole ? shared + 1 : shared, order, true);
+  if (threads > 1) sched_parallel(g->s, fused);
   generic_rest(g);
 }

@@ -1,31 +1,38 @@
 /* cost.c: a model of the target: how fast it computes, how fast it reads, what a thread costs.
  *
- * Only ratios matter here: the figures choose between implementations and say when a
- * second thread pays.  What the target does not say (its clock) is taken as that of a
- * middling core; vector width, caches and cores are the target's own. */
+ * Widths, pipes, latencies, caches, clock and memory are the target's own (src/target/cpus.c); cores are
+ * its number.  What no description of a processor says stands here, once, as an assumption about all of them: */
 #include "impl/internal.h"
 
-static const double CLOCK = 2.5e9;
-static const double PIPES = 2;               /* multiply-add instructions a cycle */
-static const double BYTES_A_SECOND = 8e9;    /* one core, from memory */
-static const double WAKE_SECONDS = 8e-6;     /* handing work to a sleeping thread */
+/* Share of the way from the second-level cache that lines take up, while others go back on it. */
+static const double PATH_USED = 0.4;
+/* Share of the first-level cache's reads that are left while lines come in. */
+static const double LOADS_LEFT = 0.7;
+/* Share of the memory's rate straight ahead that is left when what is read is also written, or read in pieces. */
+static const double MIXED = 2.0 / 3;
+/* Share of the peak that code reaches which nobody tuned. */
+static const double UNTUNED = 0.5;
+/* Handing work to a thread that may sleep: the operating system's time, not the processor's. */
+static const double WAKE_SECONDS = 8e-6;
 
-double cost_flops(const Target *t, int bits) { return CLOCK * PIPES * 2 * target_lanes(t, bits < 8 ? 8 : bits); }
+double cost_pipes(const Target *t) { return (double)t->core.fma_bits / t->vector_bits; }
 
-double cost_bandwidth(const Target *t)
-{
-  (void)t;
-  return BYTES_A_SECOND;
-}
+double cost_loads(const Target *t) { return LOADS_LEFT * t->core.load_bits / t->vector_bits; }
 
-double cost_stream(const Target *t) { return 1.5 * cost_bandwidth(t); }
+double cost_far(const Target *t) { return t->vector_bits / 8.0 / (PATH_USED * t->core.l2_path); }
 
-double cost_cache(const Target *t) { return 4 * cost_bandwidth(t); }
+double cost_flops(const Target *t, int bits) { return 1e9 * t->core.ghz * 2 * cost_pipes(t) * target_lanes(t, bits < 8 ? 8 : bits); }
+
+double cost_stream(const Target *t) { return 1e9 * t->core.memory_gbs; }
+
+double cost_bandwidth(const Target *t) { return MIXED * cost_stream(t); }
+
+/* Half of what the cache hands over: the rest is what goes into it. */
+double cost_cache(const Target *t) { return 1e9 * t->core.ghz * PATH_USED * t->core.l2_path / 2; }
 
 int cost_threads(const Target *t, double operations, double bytes)
 {
-  /* Half of the peak is what code reaches that nobody tuned. */
-  double seconds = operations / (cost_flops(t, 32) / 2) + bytes / cost_bandwidth(t);
+  double seconds = operations / (UNTUNED * cost_flops(t, 32)) + bytes / cost_bandwidth(t);
   double worth = seconds / WAKE_SECONDS;
   int cores = t->num_cores > 0 ? t->num_cores : 1;
   return worth < 2 ? 1 : worth > cores ? cores : (int)worth;

@@ -1,46 +1,152 @@
-/* depthwise.c: one filter for each channel, over blocks of channels.
+/* depthwise.c: filters over one or a few channels each, over blocks of channels: depthwise convolutions, and
+ * groups narrower than a block.
  *
  *   for n, channel block, band of rows                         threads
  *     the band's data with its padding                         stays in the cache
  *     for y, x (tiles)
- *       tile[x, c] = sum over ky, kx of data[y + ky, x + kx, c] * weight[ky, kx, c]
+ *       tile[x, c] = sum over i, ky, kx of data[i, y + ky, x + kx, c] * weight[i, ky, kx, c]
  *
- * Everything is a vector of channels.  The taps are written out, so that neighbouring outputs
- * share what they read. */
+ * Everything is a vector of output channels.  The taps are written out, so that neighbouring outputs
+ * share what they read.  A depthwise convolution has no i.  Where a group has several channels, the
+ * band's data is spread: data[i, …, c] is the i-th input channel of the group that c is in, so that
+ * a vector may hold several groups and no product is made for nothing. */
 #include "impl/internal.h"
-#include "op/nn.h"
+#include "op/nn_kit.h"
 
-static bool is_static(const Type *t, int from)
-{
-  for (int d = from; d < t->ndim; d++)
-    if (t->shape[d]->kind != E_INT || t->shape[d]->u.i < 1) return false;
-  return true;
-}
+static const Conv2DAttrs *attrs_of(const Node *call) { return call->u.call.attrs; }
 
+static int64_t dim(const Type *t, int d) { return t->shape[d]->u.i; }
+
+/* One input and one output channel a group, both in the same blocks. */
 bool depthwise_fits(const Target *t, const Node *call)
 {
   (void)t;
-  return call->type->ndim == 5 && call->arg[1]->type->ndim == 5 && is_static(call->type, 1) && is_static(call->arg[1]->type, 0) && call->type->dtype.code == DT_FLOAT;
+  const Conv2DAttrs *a = attrs_of(call);
+  const Type *x = call->arg[0]->type, *w = call->arg[1]->type;
+  if (!conv_is_blocked(call) || w->ndim != call->type->ndim || x->ndim != call->type->ndim) return false;
+  int last = x->ndim - 1;
+  return a->groups > 1 && dim(w, 1) == 1 && dim(x, 1) == dim(call->type, 1) && dim(x, last) == dim(call->type, last) &&
+         a->groups == dim(x, 1) * dim(x, last);
+}
+
+/* ---- groups narrower than a block ------------------------------------------------------------- */
+
+bool lanes_fits(const Target *t, const Node *call)
+{
+  return attrs_of(call)->groups > 1 && conv_is_blocked(call) && !conv_groups_wide(t, call) && call->arg[1]->type->ndim == call->type->ndim &&
+         !depthwise_fits(t, call);
+}
+
+typedef struct Spread {
+  int dims;
+  int64_t block, data_block;             /* of the output; of the data, 0: plain */
+  int64_t ig, og;
+  int64_t k[3], stride[3], dilation[3], before[3], after[3];
+} Spread;
+
+static Spread spread_of(OpCall *c)
+{
+  const Conv2DAttrs *a = c->attrs;
+  int dims = c->out->ndim - 3;
+  Spread v = {.dims = dims, .block = dim(c->out, dims + 2), .data_block = conv_block(a->data_layout, dims), .ig = dim(c->arg[1], 1)};
+  v.og = dim(c->out, 1) * v.block / a->groups;
+  for (int d = 0; d < dims; d++) v.k[d] = dim(c->arg[1], 2 + d);
+  nn_ints(c, "strides", a->strides, dims, 1, 1, v.stride);
+  nn_ints(c, "dilation", a->dilation, dims, 1, 1, v.dilation);
+  nn_padding(c, a->padding, dims, v.before, v.after);
+  return v;
+}
+
+/* Where input channel i of the group of output channel (block oo, lane c) lies.  The plain division is right
+ * for any blocks; where one block of the output reads from one of the data, its lanes are told apart by
+ * constants. */
+static void channel_at(Stage *s, const Spread *v, const Expr *oo, const Expr *lane, const Expr *i, const Expr **block, const Expr **inner)
+{
+  Module *m = s->m;
+  int64_t reads = v->block % v->og ? 0 : v->block / v->og * v->ig;       /* channels that a block reads */
+  if (reads && v->data_block && v->data_block % reads == 0) {
+    const Expr *per = expr_i32(m, v->data_block / reads), *own = expr_mul(m, expr_floordiv(m, lane, expr_i32(m, v->og)), expr_i32(m, v->ig));
+    *block = nn_index(s, expr_floordiv(m, oo, per));
+    *inner = nn_index(s, expr_add(m, expr_mul(m, expr_floormod(m, oo, per), expr_i32(m, reads)), expr_add(m, own, i)));
+    return;
+  }
+  const Expr *o = expr_add(m, expr_mul(m, oo, expr_i32(m, v->block)), lane);
+  const Expr *channel = expr_add(m, expr_mul(m, expr_floordiv(m, o, expr_i32(m, v->og)), expr_i32(m, v->ig)), i), *size = expr_i32(m, v->data_block);
+  *block = nn_index(s, v->data_block ? expr_floordiv(m, channel, size) : channel);
+  *inner = v->data_block ? nn_index(s, expr_floormod(m, channel, size)) : NULL;
+}
+
+/* data[n, oo, i, …, c]: padded, and for each output channel what it multiplies. */
+static const Tensor *spread_data(Module *m, const Spread *v, const Tensor *x, const Type *out)
+{
+  const Expr *shape[NN_MAX_DIM] = {out->shape[0], out->shape[1], expr_i32(m, v->ig)}, *from[NN_MAX_DIM], *cond = NULL;
+  int n = v->dims + 4;
+  for (int d = 0; d < v->dims; d++) shape[3 + d] = expr_i32(m, (dim(out, 2 + d) - 1) * v->stride[d] + (v->k[d] - 1) * v->dilation[d] + 1);
+  shape[n - 1] = expr_i32(m, v->block);
+  Stage s = nn_stage(m, n, shape, NULL);
+  from[0] = s.at[0];
+  channel_at(&s, v, s.at[1], s.at[n - 1], s.at[2], &from[1], &from[2 + v->dims]);
+  for (int d = 0; d < v->dims; d++) {
+    from[2 + d] = expr_sub(m, s.at[3 + d], expr_i32(m, v->before[d]));
+    if (v->before[d] || v->after[d]) cond = nn_and(m, cond, nn_inside(m, from[2 + d], x->buffer->shape[2 + d]));
+  }
+  const Expr *value = nn_read(m, x, from);
+  return nn_finish(&s, "data_lanes", "injective,pad", cond ? nn_if(m, cond, value, expr_const(m, value->dtype, 0)) : value);
+}
+
+void lanes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  Module *m = c->m;
+  Spread v = spread_of(c);
+  const Tensor *data = spread_data(m, &v, in[0], c->out);
+  static const char *const taps[] = {"rz", "ry", "rx"};
+  int n = c->out->ndim;
+  Stage s = nn_stage(m, n, c->out->shape, NULL);
+  const Expr *i = nn_reduce_axis(&s, "rc", expr_i32(m, v.ig)), *x[NN_MAX_DIM] = {s.at[0], s.at[1], i}, *w[NN_MAX_DIM] = {s.at[1], i};
+  for (int d = 0; d < v.dims; d++) {
+    const Expr *k = w[2 + d] = nn_reduce_axis(&s, taps[3 - v.dims + d], expr_i32(m, v.k[d]));
+    x[3 + d] = expr_add(m, expr_mul(m, s.at[2 + d], expr_i32(m, v.stride[d])), expr_mul(m, k, expr_i32(m, v.dilation[d])));
+  }
+  x[n] = w[n - 1] = s.at[n - 1];
+  DType sum = nn_accumulator(c->out->dtype);
+  const Expr *term = expr_mul(m, expr_cast(m, sum, nn_read(m, data, x)), expr_cast(m, sum, nn_read(m, in[1], w)));
+  *out = nn_sum(&s, "conv_lanes", "conv_lanes", term, c->out->dtype);
+}
+
+/* ---- the schedule ------------------------------------------------------------------------------ */
+
+/* Does an elementary function follow?  Its constants want registers too. */
+static bool ends_in_function(ImplGroup *g, BlockRV conv)
+{
+  enum { FUNCTION = 12 };                                  /* operations that nest.c counts for one */
+  BlockRV *user;
+  int n = sched_get_consumers(g->s, conv, g->arena, &user);
+  for (int i = 0; i < n; i++) {
+    const Stmt *body = sched_block_stmt(g->s, user[i])->u.block->body;
+    if (body->kind == S_STORE && expr_operations(g->ctx, body->u.store.value) >= FUNCTION) return true;
+  }
+  return false;
 }
 
 /* Outputs of a tile: they share taps and stay in half of the registers; a divisor of the row. */
-static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps)
+static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps, bool function)
 {
-  int64_t most = t->vector_registers / 2 / vectors, best = 1;
-  if (most * taps > 160) most = 160 / taps;
+  int64_t most = t->vector_registers / 2 / vectors, best = 1, steps = function ? 160 : 256;   /* written out; 256: rows of 7 and 14 with 5 x 5 taps */
+  if (most * taps > steps) most = steps / taps;
   for (int64_t x = 1; x <= most && x <= width; x++)
     if (width % x == 0 || (x == most && best * 3 < most)) best = x;
   return best;
 }
 
-/* The stage that pads the data, where there is one that was not put into the sum. */
+/* The stage that pads or spreads the data, where there is one that was not put into the sum. */
 static bool padding_block(ImplGroup *g, BlockRV conv, BlockRV *out)
 {
   BlockRV *from;
   int n = sched_get_producers(g->s, conv, g->arena, &from);
   for (int i = 0; i < n; i++) {
     const Block *b = sched_block_stmt(g->s, from[i])->u.block;
-    if (!block_is_injective(b) || !str_starts(b->name, "pad_temp")) continue;
+    if (!block_is_injective(b) || (!str_starts(b->name, "pad_temp") && !str_starts(b->name, "data_lanes"))) continue;
     *out = from[i];
     return true;
   }
@@ -49,14 +155,27 @@ static bool padding_block(ImplGroup *g, BlockRV conv, BlockRV *out)
 
 /* Rows of a band: as many as a quarter of the second-level cache holds with their padding, so
  * few that each thread gets several; a divisor. */
-static int64_t band_rows(const Target *t, const Nest *n, int threads)
+static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int64_t channels, int threads)
 {
-  int64_t oy = n->loop[2].extent, best = 1, taps = n->loop[5].extent, width = n->loop[3].extent + n->loop[n->n - 1].extent - 1;
-  int64_t outer = n->loop[0].extent * n->loop[1].extent, cache = (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 4;
-  int64_t row = width * n->loop[4].extent * n->bits / 8;
+  if (l->y < 0) return 1;
+  int64_t oy = n->loop[l->y].extent, best = 1, taps = n->loop[n->n - 2].extent, width = n->loop[l->x].extent + n->loop[n->n - 1].extent - 1;
+  int64_t outer = n->loop[1].extent * (n->loop[0].extent ? n->loop[0].extent : 1), cache = (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 4;
+  int64_t row = width * channels * n->loop[l->c].extent * n->bits / 8;
+  if (l->z >= 0) outer *= n->loop[l->z].extent, row *= n->loop[n->n - 3].extent;
   for (int64_t r = 1; r <= oy; r++)
     if (oy % r == 0 && (r == 1 || ((r + taps - 1) * row <= cache && (threads < 2 || outer * (oy / r) >= 4 * threads)))) best = r;
   return best;
+}
+
+/* Spread data is written a vector of channels at a time, all of a position's in turn: loops band, n, o, i, …, c. */
+static void schedule_spread(ImplGroup *g, BlockRV spread)
+{
+  LoopRV *l, order[NEST_LOOPS];
+  int n = sched_get_loops(g->s, spread, g->arena, &l), k = 0;
+  for (int i = 4; i < n - 1; i++) order[k++] = l[i];
+  order[k++] = l[3];
+  sched_reorder(g->s, k, order);
+  sched_vectorize(g->s, l[n - 1]);
 }
 
 void depthwise_schedule(ImplGroup *g)
@@ -64,34 +183,36 @@ void depthwise_schedule(ImplGroup *g)
   generic_inline(g);
   BlockRV conv = group_sum(g), pad;
   Nest *n = arena_new_of(g->arena, Nest);
+  ConvLoops l;
   nest_read(g, conv, n);
-  if (n->n < 6 || !n->plain || n->loop[4].reduce) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the convolution's loops are not those of NCHWc");
-  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(n->loop[4].extent, lanes), taps = 1;
-  for (int i = 5; i < n->n; i++) taps *= n->loop[i].extent;
-  double bytes = 2 * n->iterations / (double)taps * n->bits / 8;
+  conv_loops(g, n, &l);
+  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(n->loop[l.c].extent, lanes), taps = 1, channels = 1;
+  for (int i = l.first; i < n->n - l.dims; i++) channels *= n->loop[i].extent;
+  for (int i = n->n - l.dims; i < n->n; i++) taps *= n->loop[i].extent;
+  double bytes = 2 * n->iterations / (double)(taps * channels) * n->bits / 8;
   int threads = cost_threads(g->target, 2 * n->iterations, bytes);
-  bool padded = padding_block(g, conv, &pad);
-  LoopRV order[NEST_LOOPS + 3], xi, yi;
+  bool padded = padding_block(g, conv, &pad), spread = padded && str_starts(sched_block_stmt(g->s, pad)->u.block->name, "data_lanes");
+  LoopRV order[NEST_LOOPS + 3], xi, yi = {-1};
   int k = 0;
   for (int i = 0; i < 2; i++) order[k++] = n->loop[i].rv;
-  order[k++] = split_by(g, n->loop[2].rv, padded ? band_rows(g->target, n, threads) : 1, &yi);
-  order[k++] = yi;
-  order[k++] = split_by(g, n->loop[3].rv, row_tile(g->target, vectors, n->loop[3].extent, taps), &xi);
-  for (int i = 5; i < n->n; i++) order[k++] = n->loop[i].rv;
-  order[k++] = xi, order[k++] = n->loop[4].rv;
+  if (l.z >= 0) order[k++] = n->loop[l.z].rv;
+  if (l.y >= 0) order[k++] = split_by(g, n->loop[l.y].rv, padded ? band_rows(g->target, n, &l, channels, threads) : 1, &yi);
+  int shared = k;
+  if (l.y >= 0) order[k++] = yi;
+  order[k++] = split_by(g, n->loop[l.x].rv, row_tile(g->target, vectors, n->loop[l.x].extent, taps, ends_in_function(g, conv)), &xi);
+  int outer = k;
+  for (int i = l.first; i < n->n; i++) order[k++] = n->loop[i].rv;
+  order[k++] = xi, order[k++] = n->loop[l.c].rv;
   sched_reorder(g->s, k, order);
-  BlockRV store = impl_attach_epilogue(g, conv, order[4]);
-  LoopRV *out;
-  int nout = sched_get_loops(g->s, store, g->arena, &out);
-  for (int i = 5; i < nout - 1; i++) sched_unroll(g->s, out[i]);
-  sched_vectorize(g->s, out[nout - 1]);
-  for (int i = 5; i < n->n && taps <= 49; i++) sched_unroll(g->s, n->loop[i].rv);
+  conv_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer);
+  for (int i = n->n - l.dims; i < n->n && taps <= 49; i++) sched_unroll(g->s, n->loop[i].rv);
   sched_unroll(g->s, xi);
-  sched_vectorize(g->s, n->loop[4].rv);
-  sched_decompose_reduction(g->s, conv, order[5]);
-  if (padded) sched_compute_at(g->s, pad, order[2], false, -1);
-  LoopRV bands = sched_fuse(g->s, 3, order, true);
-  if (padded) generic_block(g, pad, 1, false);
+  sched_vectorize(g->s, n->loop[l.c].rv);
+  sched_decompose_reduction(g->s, conv, order[outer]);
+  if (padded) sched_compute_at(g->s, pad, order[shared - 1], spread, -1);
+  LoopRV bands = sched_fuse(g->s, shared, order, true);
+  if (spread) schedule_spread(g, pad);
+  else if (padded) generic_block(g, pad, 1, false);
   if (threads > 1) sched_parallel(g->s, bands);
   generic_rest(g);
 }

@@ -203,9 +203,8 @@ static int transposed_run(const Nest *n, const Run *run, int nrun)
   return -1;
 }
 
-/* Squares of lanes by lanes: each line of memory is read once, whole, into a square of its own,
- * and written from there the other way round. */
-static void schedule_turned(ImplGroup *g, const Nest *n, LoopRV *loop, int nrun, int turned, int64_t lanes, int threads)
+/* Squares of lanes by lanes, written out: each line of memory is read once, whole, and turned in registers. */
+static void schedule_turned(ImplGroup *g, LoopRV *loop, int nrun, int turned, int64_t lanes, int threads)
 {
   LoopRV ti, vi;
   loop[turned] = split_by(g, loop[turned], lanes, &ti);
@@ -214,16 +213,17 @@ static void schedule_turned(ImplGroup *g, const Nest *n, LoopRV *loop, int nrun,
   order[nrun - 1] = split_by(g, loop[nrun - 1], lanes, &vi);
   order[nrun] = ti, order[nrun + 1] = vi;
   sched_reorder(g->s, nrun + 2, order);
-  if (n->naccess == 2 && n->block->nreads == 1) {
-    BlockRV square = sched_cache_read(g->s, n->rv, 0, "local", 0, NULL);
-    sched_compute_at(g->s, square, order[nrun - 1], false, -1);
-    LoopRV *copy;
-    int nc = sched_get_loops(g->s, square, g->arena, &copy);
-    LoopRV last = copy[nc - 1];
-    if (sched_loop_stmt(g->s, last)->u.loop.extent->kind == E_INT && nc > nrun) sched_vectorize(g->s, last);
-  }
+  sched_unroll(g->s, ti);
   sched_vectorize(g->s, vi);
   if (threads > 1) sched_parallel(g->s, fuse_range(g, order, nrun - 1));
+}
+
+/* Elements in one step of the contiguous loop: a vector; a cache line where nothing is computed and a vector is less. */
+static int64_t move_width(const Nest *n, int64_t lanes, int64_t extent)
+{
+  enum { LINE = 64 };
+  int64_t line = LINE / (n->bits < 8 ? 1 : n->bits / 8);
+  return n->operations == 0 && line > lanes && (!extent || extent >= 4 * line) ? line : lanes;
 }
 
 static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
@@ -250,17 +250,18 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
   LoopRV inner = loop[nrun - 1];
   int64_t extent = run[nrun - 1].extent;
   if (turned >= 0 && contiguous && (!extent || extent >= lanes)) {
-    schedule_turned(g, n, loop, nrun, turned, lanes, threads);
+    schedule_turned(g, loop, nrun, turned, lanes, threads);
     return;
   }
-  parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, lanes);
+  int64_t width = move_width(n, lanes, extent);
+  parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
   if (!contiguous) return;
   if (extent && extent <= lanes) {
     if (extent > 1 && extent <= lanes) sched_vectorize(g->s, inner);
     return;
   }
   LoopRV vector;
-  split_by(g, inner, lanes, &vector);
+  split_by(g, inner, width, &vector);
   sched_vectorize(g->s, vector);
 }
 
@@ -288,7 +289,7 @@ static int vector_loop(const Nest *n, int depth, int64_t lanes, bool strided)
   for (int i = n->n - 1; i >= depth; i--) {
     const NestLoop *l = &n->loop[i];
     if (l->reduce || l->extent == 1) continue;
-    bool wide = !l->extent || l->extent >= (lanes < 4 ? lanes : lanes / 2);
+    bool wide = !l->extent || l->extent >= (lanes < 4 ? lanes : 4);
     return l->stride[0] == 1 && wide && (strides_fit(n, l, true) || (strided && steps_fit(n, l))) ? i : -1;
   }
   return -1;
@@ -392,23 +393,29 @@ static void follow_partial(ImplGroup *g, BlockRV block, BlockRV partial, int sha
     sched_reverse_compute_at(g->s, block, other[shared - 1], true, -1);
 }
 
-/* The results of all lanes into one: every fourth first, side by side, then those four. */
-static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int shared, int spatial)
+/* So many results as there are lanes into `few`, side by side, written out. */
+static void fold_lanes(ImplGroup *g, BlockRV block, int64_t few, int shared, int spatial)
+{
+  LoopRV *loop, inner;
+  int n = sched_get_loops(g->s, block, g->arena, &loop);
+  split_by(g, loop[n - 1], few, &inner);
+  BlockRV part = sched_rfactor(g->s, inner, spatial);
+  follow_partial(g, block, part, shared);
+  n = sched_get_loops(g->s, part, g->arena, &loop);
+  sched_vectorize(g->s, loop[n - 1]);
+  sched_unroll(g->s, loop[n - 2]);
+  sched_decompose_reduction(g->s, part, loop[n - 2]);
+}
+
+/* The results of all lanes into one: several vectors into one, every fourth lane of that, then those four. */
+static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int64_t lanes, int shared, int spatial)
 {
   enum { FEW = 4 };
   bool twice = width > 2 * FEW && width % FEW == 0;
-  LoopRV *loop, inner;
+  LoopRV *loop;
+  if (width > lanes && lanes > FEW) fold_lanes(g, block, lanes, shared, spatial);
+  if (twice) fold_lanes(g, block, FEW, shared, spatial);
   int n = sched_get_loops(g->s, block, g->arena, &loop);
-  if (twice) {
-    split_by(g, loop[n - 1], FEW, &inner);
-    BlockRV few = sched_rfactor(g->s, inner, spatial);
-    follow_partial(g, block, few, shared);
-    int nf = sched_get_loops(g->s, few, g->arena, &loop);
-    sched_vectorize(g->s, loop[nf - 1]);
-    sched_unroll(g->s, loop[nf - 2]);
-    sched_decompose_reduction(g->s, few, loop[nf - 2]);
-  }
-  n = sched_get_loops(g->s, block, g->arena, &loop);
   LoopRV last = loop[n - 1];
   sched_decompose_reduction(g->s, block, last);
   if (twice) sched_unroll(g->s, last);
@@ -440,7 +447,7 @@ static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool par
   if (nouter) follow_partial(g, n->rv, partial, base + nouter);
   sched_vectorize(g->s, loop[nl - 1]);
   sched_decompose_reduction(g->s, partial, loop[base + nouter]);
-  gather_lanes(g, n->rv, width, base + nouter, spatial);
+  gather_lanes(g, n->rv, width, lanes, base + nouter, spatial);
   parallel_loops(g, nouter, loop + base, threads_for(g, n, parallel));
 }
 
@@ -459,8 +466,23 @@ static void reduce_plain(ImplGroup *g, const Nest *n, int depth, bool parallel)
   parallel_loops(g, nouter, order, threads_for(g, n, parallel));
 }
 
+/* Neighbouring loops of the sum that every access treats as one become one: whole planes are read in vectors. */
+static void join_summed(ImplGroup *g, Nest *n, int depth)
+{
+  bool joined = false;
+  for (int i = n->n - 1; i > depth; i--) {
+    if (!n->loop[i].reduce || !n->loop[i - 1].reduce || !loops_join(n, i - 1, i)) continue;
+    n->loop[i - 1].rv = sched_fuse(g->s, 2, (const LoopRV[]){n->loop[i - 1].rv, n->loop[i].rv}, true);
+    joined = true;
+    n->loop[i - 1].extent *= n->loop[i].extent;
+    memcpy(n->loop[i - 1].stride, n->loop[i].stride, sizeof n->loop[i].stride);
+  }
+  if (joined) nest_read(g, n->rv, n);
+}
+
 static void schedule_reduction(ImplGroup *g, Nest *n, int depth, bool parallel)
 {
+  join_summed(g, n, depth);
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
   bool single = n->block->body->kind == S_STORE && n->block->init;
   int v = vector_loop(n, depth, lanes, false), r = single ? summed_loop(n, depth, lanes) : -1;
@@ -520,7 +542,11 @@ static void limit_rows(RowCheck *c, const Buffer *buffer, int n, const Expr *con
 {
   if (!map_has(c->made, buffer)) return;
   int same = 0;
-  while (same < n && same < c->b->niter && c->b->iter[same].kind == ITER_SPATIAL && index[same] == var_expr(c->b->iter[same].var)) same++;
+  for (; same < n && same < c->b->niter; same++) {
+    const BlockIter *it = &c->b->iter[same];
+    bool only = expr_is_int(it->extent, 1) && expr_is_int(index[same], 0);      /* a single row */
+    if (it->kind != ITER_SPATIAL || (index[same] != var_expr(it->var) && !only)) break;
+  }
   if (same < c->rows) c->rows = same;
 }
 

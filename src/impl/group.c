@@ -35,29 +35,6 @@ static void free_arena(void *a) { arena_free(a); }
 
 /* ---- parameters and constants ---------------------------------------------------------------- */
 
-static int leaf_count(const Type *t)
-{
-  if (t->kind != TY_TUPLE) return 1;
-  int n = 0;
-  for (int i = 0; i < t->nfield; i++) n += leaf_count(t->field[i]);
-  return n;
-}
-
-static int add_leaves(const Type *t, const Type **out)
-{
-  if (t->kind != TY_TUPLE) return *out = t, 1;
-  int n = 0;
-  for (int i = 0; i < t->nfield; i++) n += add_leaves(t->field[i], out + n);
-  return n;
-}
-
-static const Type **leaf_types(Arena *a, const Type *t, int *n)
-{
-  const Type **out = arena_array(a, const Type *, leaf_count(t) + 1);
-  *n = add_leaves(t, out);
-  return out;
-}
-
 static Tensors *new_tensors(Lowering *lo, const Node *n, int count)
 {
   Tensors *t = arena_new_of(lo->arena, Tensors);
@@ -70,7 +47,7 @@ static Tensors *new_tensors(Lowering *lo, const Node *n, int count)
 static void add_placeholders(Lowering *lo, const Node *var, int number)
 {
   int n;
-  const Type **leaf = leaf_types(lo->arena, type_unguarded(lo->src, var->type), &n);
+  const Type **leaf = type_leaves(lo->arena, type_unguarded(lo->src, var->type), &n);
   Tensors *t = new_tensors(lo, var, n);
   for (int i = 0; i < n; i++) {
     if (leaf[i]->kind != TY_TENSOR || leaf[i]->ndim < 0)
@@ -136,7 +113,7 @@ static void lower_call(Lowering *lo, const Node *n)
     const Tensors *t = map_get(&lo->tensors, n->arg[i]);
     for (int j = 0; j < t->n; j++) in[k++] = t->v[j];
   }
-  leaf_types(lo->arena, n->type, &nout);
+  type_leaves(lo->arena, n->type, &nout);
   Tensors *out = new_tensors(lo, n, nout);
   ImplGroup *g = &lo->group;
   if (n == g->anchor && g->impl && g->impl->compute) {
@@ -180,8 +157,8 @@ static void lower_node(Lowering *lo, const Node *n)
   case N_GET: {
     const Tensors *a = map_get(&lo->tensors, n->arg[0]);
     int first = 0;
-    for (int i = 0; i < n->u.index; i++) first += leaf_count(n->arg[0]->type->field[i]);
-    Tensors *t = new_tensors(lo, n, leaf_count(n->type));
+    for (int i = 0; i < n->u.index; i++) first += type_leaf_count(n->arg[0]->type->field[i]);
+    Tensors *t = new_tensors(lo, n, type_leaf_count(n->type));
     for (int i = 0; i < t->n; i++) t->v[i] = a->v[first + i];
     return;
   }

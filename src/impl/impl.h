@@ -21,8 +21,13 @@
 #include "schedule/schedule.h"
 #include "target/target.h"
 
+/* Reduced precision, on request.  Bfloat16: operands of products are rounded to it, sums are float32.
+ * Float16: computed in it throughout, sums in blocks (half.c). */
+typedef enum { FAST_NONE, FAST_BF16, FAST_FP16 } FastMath;
+
 typedef struct ImplConfig {
   bool no_winograd;
+  FastMath fast_math;
 } ImplConfig;
 
 /* The same call in another form: what AlterOpLayout puts in its place. */
@@ -36,6 +41,9 @@ typedef struct AlteredCall {
 } AlteredCall;
 /* False: the call stays as it is. */
 bool impl_alter(Module *, const Target *, const ImplConfig *, const Node *call, AlteredCall *out);
+
+/* Is the product faster with its operands in bfloat16?  Of calls over float32, layouts not altered yet. */
+bool impl_prefers_pairs(Ctx *, const Target *, const ImplConfig *, const Node *call);
 
 /* The function of a fused group (N_FUNC with "Primitive") or of a single call wrapped in one, as a
  * scheduled tir function of dst, ready to lower.  Parameters: one tensor per
@@ -61,6 +69,7 @@ typedef struct Impl {
   double (*cost)(const Target *, const Node *call);     /* estimated seconds; the cheapest that fits is taken */
   void (*compute)(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);   /* NULL: the operator's own */
   void (*schedule)(ImplGroup *);
+  bool half;                 /* for FAST_FP16 alone */
 } Impl;
 /* The cheapest implementation that fits the call; NULL: the generic schedule. */
 const Impl *impl_choose(const Target *, const ImplConfig *, const Node *call);

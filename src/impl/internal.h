@@ -43,7 +43,7 @@ typedef struct NestLoop {
   Stmt *stmt;
   int64_t extent;            /* 0: not known */
   bool reduce;
-  bool guarded;              /* a condition inside the block depends on it: padding, concatenation */
+  bool guarded;              /* a condition or the value itself depends on it: padding, concatenation, counts */
   int64_t stride[NEST_ACCESSES];   /* elements that access a moves in one step; STRIDE_ANY: not a constant */
 } NestLoop;
 #define STRIDE_ANY INT64_MIN
@@ -76,6 +76,9 @@ double expr_operations(Ctx *, const Expr *);
 
 /* ---- cost.c: the model of the machine ------------------------------------------------- */
 
+double cost_pipes(const Target *);                   /* multiply-adds of whole vectors begun in a cycle */
+double cost_loads(const Target *);                   /* vectors read in a cycle while lines come into the first-level cache */
+double cost_far(const Target *);                     /* cycles for a vector from the second-level cache */
 double cost_flops(const Target *, int bits);         /* of one core, a second */
 double cost_bandwidth(const Target *);               /* of one core, bytes a second from memory */
 double cost_stream(const Target *);                  /* the same, read straight ahead and only once */
@@ -90,6 +93,7 @@ typedef struct Tile {
 } Tile;
 double tile_speed(const Target *, int64_t vectors, int64_t oy, int64_t ox, Tile);
 Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
+Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);   /* the same, elements so wide */
 int64_t tile_steps(int64_t sums, int64_t extent);       /* steps of the sum to write out; divides extent */
 int64_t tile_columns(const Target *, int bits, int64_t n);
 
@@ -102,6 +106,20 @@ BlockRV impl_attach_epilogue(ImplGroup *, BlockRV anchor, LoopRV at);
 
 /* ---- conv.c ------------------------------------------------------------------------------ */
 
+int conv_dims(const Node *call);                            /* 1, 2, 3 */
+const char *conv_spatial(int dims);                         /* "W", "HW", "DHW" */
+int64_t conv_block(const char *layout, int dims);           /* channels of a block of NCHW16c; 0: another layout */
+bool conv_is_blocked(const Node *call);
+bool conv_groups_wide(const Target *, const Node *call);    /* groups that conv_schedule serves */
+/* Loops of a nest over blocks of channels, by number: n is 0, the blocks of output channels 1, then z, y, x (-1: not
+ * there), the channels of a block, the sum. */
+typedef struct ConvLoops {
+  int dims, z, y, x, c, first;                              /* first of the sum */
+} ConvLoops;
+void conv_loops(ImplGroup *, const Nest *, ConvLoops *);
+int conv_sum_order(const Nest *, const ConvLoops *, int *index);   /* loops of the sum, outermost first; how many */
+/* Unrolls a block's loops from number `outer` to the last but one and makes vectors of the last. */
+void conv_write_out(ImplGroup *, BlockRV, int outer);
 bool conv_nchwc_fits(const Target *, const Node *call);
 double conv_nchwc_cost(const Target *, const Node *call);
 void conv_schedule(ImplGroup *);
@@ -118,11 +136,38 @@ bool dense_pack_fits(const Target *, const Node *call);
 void dense_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void matmul_schedule(ImplGroup *);
 
+/* ---- attention.c ------------------------------------------------------------------------- */
+
+bool attention_fits(const Target *, const Node *call);
+double attention_cost(const Target *, const Node *call);
+double attention_flops(const Node *call);              /* of the two products; 0 when sizes are not known */
+void attention_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void attention_schedule(ImplGroup *);
+
 /* ---- alter.c ------------------------------------------------------------------------------- */
 
 int64_t block_vectors(int64_t n, int64_t lanes);
 int64_t alter_block(const Target *, int bits, int64_t channels);
+const Node *alter_transform(Module *, const Node *, const char *from, const char *to);   /* layout_transform */
 bool alter_is_constant(Ctx *, const Node *);              /* known at compile time, or made from such */
+
+/* ---- alter_conv.c -------------------------------------------------------------------------- */
+
+bool alter_any_conv(Module *, const Target *, const Node *call, AlteredCall *out);
+
+/* ---- layout.c ------------------------------------------------------------------------------ */
+
+bool layout_fits(const Target *, const Node *call);
+double layout_cost(const Target *, const Node *call);
+void layout_schedule(ImplGroup *);
+
+/* ---- conv_transpose.c ---------------------------------------------------------------------- */
+
+bool transpose_is_phased(const Node *call);
+bool transpose_fits(const Target *, const Node *call);
+double transpose_cost(const Target *, const Node *call);
+void transpose_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void transpose_schedule(ImplGroup *);
 
 /* ---- recurrent.c --------------------------------------------------------------------------- */
 
@@ -131,16 +176,40 @@ bool recurrent_alter(Module *, const Target *, const Node *call, AlteredCall *ou
 /* ---- depthwise.c --------------------------------------------------------------------------- */
 
 bool depthwise_fits(const Target *, const Node *call);
+bool lanes_fits(const Target *, const Node *call);          /* groups narrower than a block */
+void lanes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void depthwise_schedule(ImplGroup *);
 
 /* ---- winograd.c ---------------------------------------------------------------------------- */
 
 bool winograd_fits(const Target *, const Node *call);
+typedef struct WinogradSizes {
+  int64_t c, o, block, y, x, tile;       /* channels, those of an output block, the output, outputs per tile */
+  int bits;
+} WinogradSizes;
+int64_t winograd_band(const Target *, const WinogradSizes *);   /* rows of tiles that pass through all stages together; 0: all do */
 void winograd_schedule(ImplGroup *);
 bool winograd_weight_fits(const Target *, const Node *call);
 double winograd_weight_cost(const Target *, const Node *call);
 void winograd_weight_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void winograd_weight_schedule(ImplGroup *);
+
+/* ---- half.c ----------------------------------------------------------------------------------- */
+
+bool half_conv_fits(const Target *, const Node *call);
+bool half_depthwise_fits(const Target *, const Node *call);
+double half_cost(const Target *, const Node *call);
+void half_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);   /* sums of products in float16, in blocks */
+void half_conv_schedule(ImplGroup *);
+bool half_dense_fits(const Target *, const Node *call);
+void half_dense_schedule(ImplGroup *);
+bool half_winograd_fits(const Target *, const Node *call);
+void half_winograd_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+/* The block of partial sums, where the total is a sum over several of them. */
+bool half_find_part(ImplGroup *, BlockRV *part);
+/* Puts the partial sums into the loop over blocks (the last of `depth` loops): terms, then the tile in registers, whose
+ * loops are those of part's axes, by number and outermost first. */
+void half_schedule_part(ImplGroup *, BlockRV part, LoopRV block, int depth, int ntile, const int *tile, int64_t sums);
 
 /* ---- generic.c ------------------------------------------------------------------------- */
 

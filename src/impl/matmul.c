@@ -164,11 +164,11 @@ static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
  * a way's size apart all fall into one set. */
 static bool rows_collide(const Target *t, int bits, int64_t tile_rows, int64_t k)
 {
-  enum { WAYS = 8, LINE = 64 };
-  int64_t sets = t->l1_bytes / WAYS / LINE, lines = k * (bits / 8) / LINE, apart = 1;
+  enum { LINE = 64 };
+  int64_t ways = t->core.l1_ways, sets = t->l1_bytes / ways / LINE, lines = k * (bits / 8) / LINE, apart = 1;
   if (k * (bits / 8) % LINE || sets < 1) return false;
   while (apart < sets && (lines * apart) % sets) apart++;        /* sets that the rows reach */
-  return (tile_rows + apart - 1) / apart > WAYS - 2;
+  return (tile_rows + apart - 1) / apart > ways - 2;
 }
 
 /* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level

@@ -109,6 +109,19 @@ static void read_condition(void *env, const Expr *e)
   for (int i = 0; i < r->nest->n; i++) r->nest->loop[i].guarded |= expr_uses_var(cond, r->nest->loop[i].stmt->u.loop.var);
 }
 
+static const Expr *without_load(Rewriter *rw, const Expr *e)
+{
+  return e->kind == E_LOAD ? var_expr(var_new(rw->m, "element", e->dtype, VAR_PLAIN)) : e;
+}
+
+/* Marks the loops whose variable is part of the value itself: the number of elements in a window, a range. */
+static void read_value(Reading *r, const Expr *value)
+{
+  Rewriter rw = {.m = r->m, .fn = without_load, .arena = r->g->arena};
+  value = expr_substitute(r->m, expr_rewrite(&rw, value), &r->value);
+  for (int i = 0; i < r->nest->n; i++) r->nest->loop[i].guarded |= expr_uses_var(value, r->nest->loop[i].stmt->u.loop.var);
+}
+
 static bool read_stores(Reading *r, Stmt *s)
 {
   if (s->kind == S_SEQ) {
@@ -120,6 +133,7 @@ static bool read_stores(Reading *r, Stmt *s)
   add_access(r, s->u.store.buffer, s->u.store.n, s->u.store.index, true);
   expr_visit(r->g->ctx, s->u.store.value, read_load, r);
   expr_visit(r->g->ctx, s->u.store.value, read_condition, r);
+  read_value(r, s->u.store.value);
   for (int d = 0; d < s->u.store.n; d++) expr_visit(r->g->ctx, s->u.store.index[d], read_load, r);
   r->nest->operations += expr_operations(r->g->ctx, s->u.store.value);
   return true;
@@ -171,6 +185,8 @@ void nest_read(ImplGroup *g, BlockRV rv, Nest *nest)
     nest->iterations *= nest->loop[i].extent ? (double)nest->loop[i].extent : 64;
   }
   if (!read_stores(&r, nest->block->body) || r.full || nest->block->nallocs || nest->block->nmatches) nest->plain = false;
+  /* Simplest forms first: c / 16 and c % 16 of a split loop are loops of their own, whose next step may be the last. */
+  for (int a = 0; a < nest->naccess; a++) r.flat[a] = expr_simplify(r.an, r.flat[a]);
   for (int i = 0; i < n; i++)
     for (int a = 0; a < nest->naccess; a++) nest->loop[i].stride[a] = stride_of(&r, r.flat[a], nest->loop[i].stmt->u.loop.var);
 }

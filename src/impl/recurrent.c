@@ -9,13 +9,13 @@
 /* Units in a block: a divisor of the hidden size that fills vectors; 0: none does. */
 static int64_t recurrent_block(const Target *t, int bits, int64_t hidden, int64_t gates)
 {
-  enum { IN_FLIGHT = 10 };                             /* sums that keep two pipes of latency 4 to 5 busy */
+  double in_flight = cost_pipes(t) * (t->core.fma_latency + 1);   /* sums that keep the pipes busy */
   int64_t lanes = target_lanes(t, bits), best = 0;
   double top = 0;
   for (int64_t d = 2; d <= hidden; d++) {
     int64_t vectors = block_vectors(d, lanes);
     if (hidden % d || vectors * gates > t->vector_registers * 3 / 4) continue;
-    double busy = (double)(vectors * gates) / IN_FLIGHT, speed = (double)d / (double)(vectors * lanes) * (busy < 1 ? busy : 1);
+    double busy = (double)(vectors * gates) / in_flight, speed = (double)d / (double)(vectors * lanes) * (busy < 1 ? busy : 1);
     if (speed <= top) continue;
     top = speed;
     best = d;

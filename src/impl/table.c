@@ -3,10 +3,12 @@
 #include "op/nn.h"
 
 static const Impl table[] = {
-#define IMPL(name, op, fits, cost, compute, schedule) {name, op, fits, cost, compute, schedule},
+#define IMPL(name, op, fits, cost, compute, schedule) {name, op, fits, cost, compute, schedule, false},
+#define HALF(name, op, fits, cost, compute, schedule) {name, op, fits, cost, compute, schedule, true},
 #include "impl/impl.def"
+#undef HALF
 #undef IMPL
-  {NULL, NULL, NULL, NULL, NULL, NULL},
+  {NULL, NULL, NULL, NULL, NULL, NULL, false},
 };
 
 int impl_count(void) { return (int)(sizeof table / sizeof *table) - 1; }
@@ -14,12 +16,11 @@ const Impl *impl_at(int i) { return &table[i]; }
 
 const Impl *impl_choose(const Target *t, const ImplConfig *config, const Node *call)
 {
-  (void)config;
   const Impl *best = NULL;
   double least = 0;
   for (int i = 0; i < impl_count(); i++) {
     const Impl *it = &table[i];
-    if (strcmp(it->op, call->u.call.op->name) || !it->fits(t, call)) continue;
+    if (strcmp(it->op, call->u.call.op->name) || (it->half && config->fast_math != FAST_FP16) || !it->fits(t, call)) continue;
     double cost = it->cost(t, call);
     if (best && cost >= least) continue;
     best = it;
@@ -44,6 +45,7 @@ static double elements(const Type *t)
 static double product_flops(const Node *call, double outputs_of_weight)
 {
   double weight = elements(call->arg[1]->type);
+  if (call->arg[1]->type->dtype.code == DT_UINT && call->arg[1]->type->dtype.bits == 32) weight *= 2;   /* pairs (op/nn_pairs.c) */
   return outputs_of_weight > 0 ? 2 * elements(call->type) * weight / outputs_of_weight : 0;
 }
 
@@ -57,7 +59,15 @@ double impl_flops(const Node *call)
 {
   const char *op = call->u.call.op->name;
   if (call->type->kind != TY_TENSOR) return 0;
-  if (str_starts(op, "nn.conv") && !strstr(op, "transpose")) return product_flops(call, known_dim(call->arg[1]->type, 0));
+  /* Each element of the data meets every tap of the output channels of its group. */
+  if (str_starts(op, "nn.conv") && strstr(op, "transpose")) {
+    double taps = elements(call->arg[1]->type), c = known_dim(call->arg[0]->type, 1) * (call->arg[0]->type->ndim > conv_dims(call) + 2 ? known_dim(call->arg[0]->type, -1) : 1);
+    return c > 0 ? 2 * elements(call->arg[0]->type) * taps / c : 0;
+  }
+  if (str_starts(op, "nn.conv")) {
+    const Conv2DAttrs *a = call->u.call.attrs;
+    return product_flops(call, known_dim(call->arg[1]->type, 0) * (str_ends(a->kernel_layout, "o") ? known_dim(call->arg[1]->type, -1) : 1));
+  }
   if (!strcmp(op, "nn.contrib_conv2d_NCHWc") || !strcmp(op, "nn.contrib_depthwise_conv2d_NCHWc"))
     return product_flops(call, known_dim(call->arg[1]->type, 0) * known_dim(call->arg[1]->type, -1));
   if (!strcmp(op, "nn.dense") || !strcmp(op, "nn.contrib_dense_pack")) return 2 * elements(call->type) * known_dim(call->arg[0]->type, -1);
@@ -66,6 +76,7 @@ double impl_flops(const Node *call)
     double b = !strcmp(op, "nn.batch_matmul") ? known_dim(call->type, 0) : 1;
     return k > 0 && b > 0 ? 2 * elements(call->type) * __builtin_sqrt(k / b) : 0;
   }
+  if (!strcmp(op, "nn.attention")) return attention_flops(call);
   if (!strcmp(op, "nn.contrib_conv2d_winograd_NCHWc")) return 2 * elements(call->type) * known_dim(call->arg[1]->type, 3) * 9;
   return elements(call->type);
 }

@@ -1,4 +1,4 @@
-/* test_choice.c: what the models of the target choose. */
+/* test_choice.c: what the models of the target choose, for several targets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,16 +6,25 @@
 #include <cmocka.h>
 
 #include "impl/internal.h"
+#include "op/nn.h"
 
-static const Target *avx512, *avx2, *neon;
+enum { AVX512, AVX2, ZEN4, N1, V1, A72, TARGETS };
+static const char *const texts[TARGETS] = {
+    [AVX512] = "llvm -mcpu=cascadelake",
+    [AVX2] = "llvm -mcpu=haswell",
+    [ZEN4] = "llvm -mcpu=znver4",
+    [N1] = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1",
+    [V1] = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1",
+    [A72] = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72",
+};
+static const Target *target[TARGETS];
 
 static int setup(void **state)
 {
   Ctx *ctx = ctx_new();
   *state = ctx;
-  avx512 = target_parse(ctx, "llvm -mcpu=skylake-avx512");
-  avx2 = target_parse(ctx, "llvm -mcpu=haswell");
-  neon = target_parse(ctx, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1");
+  op_init();
+  for (int i = 0; i < TARGETS; i++) target[i] = target_parse(ctx, texts[i]);
   return 0;
 }
 
@@ -25,33 +34,84 @@ static int teardown(void **state)
   return 0;
 }
 
-/* Sums fit into the registers with what feeds them, and fill a quarter of them at least. */
+/* The peaks that are in these processors' data sheets. */
+static void peaks(void **state)
+{
+  (void)state;
+  static const double gflops[TARGETS] = {[AVX512] = 160, [AVX2] = 80, [ZEN4] = 102.4, [N1] = 40, [V1] = 83.2, [A72] = 14.4};
+  for (int i = 0; i < TARGETS; i++) assert_float_equal(cost_flops(target[i], 32) / 1e9, gflops[i], 0.01);
+  assert_float_equal(cost_pipes(target[ZEN4]), 1, 0);      /* 512-bit vectors in two halves */
+  assert_float_equal(cost_pipes(target[V1]), 4, 0);
+}
+
+/* Registers that a tile needs while a step is computed: the sums; the step's vectors of weights; and for the elements one
+ * vector where a load spreads an element, else one for each position, which then serves as many steps as it has lanes;
+ * and one more, into which the next load goes while the last one is still needed. */
+static int64_t registers_needed(const Target *t, int64_t vectors, Tile k)
+{
+  int64_t positions = k.y * k.x, weights = k.o * vectors;
+  return weights * positions + weights + (t->broadcast_load ? 1 : positions) + 1;
+}
+
+/* Could the tile be twice as large in some direction: are there so many blocks, rows, columns, and registers for them? */
+static bool can_double(const Target *t, int64_t vectors, const int64_t *size, Tile k)
+{
+  const Tile larger[] = {{2 * k.o, k.y, k.x}, {k.o, 2 * k.y, k.x}, {k.o, k.y, 2 * k.x}};
+  for (int i = 0; i < 3; i++) {
+    Tile l = larger[i];
+    bool there = size[0] % l.o == 0 && l.y <= size[1] && l.x <= size[2];
+    if (there && registers_needed(t, vectors, l) <= t->vector_registers) return true;
+  }
+  return false;
+}
+
+/* Fewer sums than multiply-adds are in flight leave pipes empty: a tile has as many, or cannot be doubled (a row of 7 on
+ * AVX2, where 14 sums and what feeds them are one register too many).  How many more it has than that serves to
+ * read less: a step's loads take no longer than its multiply-adds where two vectors of weights share an element. */
 static void tiles_fit(void **state)
 {
   (void)state;
-  const Target *const targets[] = {avx512, avx2, neon};
-  static const int64_t sizes[][3] = {{4, 56, 56}, {8, 28, 28}, {16, 14, 14}, {32, 7, 7}, {2, 112, 112}, {1, 1, 17}, {3, 13, 13}};
-  for (size_t t = 0; t < 3; t++)
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-      Tile k = tile_best(targets[t], 1, sizes[i][0], sizes[i][1], sizes[i][2]);
-      int64_t sums = k.o * k.y * k.x;
-      assert_true(sums + k.o + 1 <= targets[t]->vector_registers);
-      assert_true(4 * sums >= targets[t]->vector_registers);
-      assert_int_equal(sizes[i][0] % k.o, 0);
+  static const int64_t sizes[][3] = {{4, 56, 56}, {8, 28, 28}, {16, 14, 14}, {32, 7, 7}, {2, 112, 112}, {1, 1, 17}, {3, 13, 13}, {1, 1, 1000000}};
+  for (int i = 0; i < TARGETS; i++)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+      for (int64_t vectors = 1; vectors <= 2; vectors++) {
+        const Target *t = target[i];
+        Tile k = tile_best(t, vectors, sizes[s][0], sizes[s][1], sizes[s][2]);
+        double sums = (double)(k.o * k.y * k.x * vectors), elements = (double)(k.y * k.x) / (t->broadcast_load ? 1 : target_lanes(t, 32));
+        assert_int_equal(sizes[s][0] % k.o, 0);
+        assert_true(registers_needed(t, vectors, k) <= t->vector_registers);
+        assert_true(sums >= cost_pipes(t) * t->core.fma_latency || !can_double(t, vectors, sizes[s], k));
+        double loads = (elements + (double)(k.o * vectors)) * t->vector_bits / t->core.load_bits;
+        if (k.o * vectors > 1) assert_true(loads <= sums / cost_pipes(t));
+      }
+}
+
+/* Columns of a product's tile: whole vectors, little of n wasted, and rows for which registers are left. */
+static void columns_divide(void **state)
+{
+  (void)state;
+  static const int64_t n[] = {64, 96, 384, 768, 1000, 3072};
+  for (int i = 0; i < TARGETS; i++)
+    for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
+      int64_t width = tile_columns(target[i], 32, n[k]), lanes = target_lanes(target[i], 32);
+      assert_int_equal(width % lanes, 0);
+      assert_true(8 * ((n[k] + width - 1) / width * width - n[k]) <= n[k]);
+      Tile t = tile_best(target[i], width / lanes, 1, 1, 1 << 20);
+      assert_true(registers_needed(target[i], width / lanes, t) <= target[i]->vector_registers);
     }
 }
 
 static void blocks_divide(void **state)
 {
   (void)state;
-  assert_int_equal(alter_block(avx512, 32, 64), 16);
-  assert_int_equal(alter_block(avx2, 32, 64), 8);
-  assert_int_equal(alter_block(neon, 32, 64), 8);
-  assert_int_equal(alter_block(avx512, 32, 24), 24);      /* one and a half vectors, not half of each */
-  assert_int_equal(alter_block(avx512, 32, 3), 0);
-  assert_int_equal(alter_block(avx512, 32, 17), 0);
+  assert_int_equal(alter_block(target[AVX512], 32, 64), 16);
+  assert_int_equal(alter_block(target[AVX2], 32, 64), 8);
+  assert_int_equal(alter_block(target[N1], 32, 64), 8);
+  assert_int_equal(alter_block(target[AVX512], 32, 24), 24);      /* one and a half vectors, not half of each */
+  assert_int_equal(alter_block(target[AVX512], 32, 3), 0);
+  assert_int_equal(alter_block(target[AVX512], 32, 17), 0);
   for (int64_t n = 1; n < 600; n++) {
-    int64_t b = alter_block(avx512, 32, n);
+    int64_t b = alter_block(target[AVX512], 32, n);
     assert_true(b == 0 || n % b == 0);
   }
 }
@@ -65,17 +125,64 @@ static void vectors_of_blocks(void **state)
   assert_int_equal(block_vectors(7, 4), 3);
 }
 
-/* Little work stays on one thread, much goes to all. */
+/* ---- Winograd or not --------------------------------------------------------------------- */
+
+typedef struct Layer {
+  const Target *target;
+  int channels, size;
+  int tile;                  /* out: outputs of a tile; 0: direct */
+} Layer;
+
+static void alter_body(Ctx *ctx, void *arg)
+{
+  Layer *l = arg;
+  Module *m = module_new(ctx);
+  const char *text = arena_printf(m->arena, "fn (%%x: Tensor[(1, %d, %d, %d), float32]) { nn.conv2d(%%x, zeros(shape=[%d, %d, 3, 3], dtype=\"float32\"), padding=[1, 1]) }",
+                                  l->channels, l->size, l->size, l->channels, l->channels);
+  const Node *f = graph_infer(m, graph_parse_expr(m, text, "test"));
+  AlteredCall to;
+  ImplConfig config = {0};
+  l->tile = -1;
+  if (impl_alter(m, l->target, &config, fn_body(f), &to))
+    l->tile = strstr(to.op->name, "winograd") ? (int)((const WinogradAttrs *)to.attrs)->tile_size : 0;
+  module_release(m);
+}
+
+static int winograd_tile(Ctx *ctx, int machine, int channels, int size)
+{
+  Layer l = {target[machine], channels, size, -1};
+  if (protect(ctx, alter_body, &l)) print_error("%s\n", error_message(ctx));
+  return l.tile;
+}
+
+/* The 3 x 3 layers of ResNet.  Large images with few channels have large tiles everywhere: arithmetic decides.  At 7 x 7 with 512
+ * channels the transformed weight is 38 MB against 9: a machine with wide vectors waits for it and does the sum as it
+ * stands, one with narrow vectors has more to compute than to wait for. */
+static void winograd_by_layer(void **state)
+{
+  for (int i = 0; i < TARGETS; i++) {
+    assert_true(winograd_tile(*state, i, 64, 56) >= 4);
+    assert_true(winograd_tile(*state, i, 128, 28) >= 4);
+  }
+  assert_int_equal(winograd_tile(*state, AVX512, 512, 7), 0);
+  assert_true(winograd_tile(*state, N1, 512, 7) > 0);
+}
+
+/* ---- threads and steps ----------------------------------------------------------------------- */
+
+/* Little work stays on one thread, much goes to all; the faster a core, the more work it takes. */
 static void threads_worth_waking(void **state)
 {
-  Target t = *avx512;
+  Target t = *target[AVX512], slow = *target[A72];
   (void)state;
-  t.num_cores = 16;
+  t.num_cores = slow.num_cores = 16;
   assert_int_equal(cost_threads(&t, 1e3, 1e3), 1);
   assert_int_equal(cost_threads(&t, 1e9, 0), 16);
   assert_int_equal(cost_threads(&t, 0, 1e8), 16);
   int few = cost_threads(&t, 0, 3e5);
   assert_true(few > 1 && few < 16);
+  assert_int_equal(cost_threads(&t, 1e6, 0), 1);
+  assert_true(cost_threads(&slow, 1e6, 0) > 8);
 }
 
 static void steps_divide(void **state)
@@ -90,7 +197,13 @@ static void steps_divide(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tiles_fit),     cmocka_unit_test(blocks_divide), cmocka_unit_test(vectors_of_blocks), cmocka_unit_test(threads_worth_waking),
+      cmocka_unit_test(peaks),
+      cmocka_unit_test(tiles_fit),
+      cmocka_unit_test(columns_divide),
+      cmocka_unit_test(blocks_divide),
+      cmocka_unit_test(vectors_of_blocks),
+      cmocka_unit_test(winograd_by_layer),
+      cmocka_unit_test(threads_worth_waking),
       cmocka_unit_test(steps_divide),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

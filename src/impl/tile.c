@@ -7,16 +7,17 @@
 /* Where a multiply-add takes one element of a vector, as many steps as a vector has elements share a load. */
 static double elements_loaded(const Target *t, Tile k) { return (double)(k.y * k.x) / (t->broadcast_load ? 1 : target_lanes(t, 32)); }
 
-/* Cycles of one step of the sum.  Loads do not go at two a cycle while lines come into the cache. */
+/* Cycles of one step of the sum.  A sum's next step waits for the multiply-add before it; the step's vectors come from the
+ * second-level cache. */
 static double step_cycles(const Target *t, int64_t vectors, Tile k)
 {
-  static const double PIPES = 2, LATENCY = 4.5, FAR = 2.5, LOADS = 1.4;
-  double sums = (double)(k.o * k.y * k.x * vectors), loads = elements_loaded(t, k) + (double)(k.o * vectors), far = FAR * (double)(k.o * vectors);
-  double cycles = sums / PIPES;
-  if (loads / LOADS > cycles) cycles = loads / LOADS;
-  if (LATENCY > cycles) cycles = LATENCY;
-  if (far > cycles) cycles = far;                              /* vectors come from the second-level cache */
-  return cycles + 1 + 0.3 * (double)(k.o * vectors);           /* the loop itself, what does not overlap */
+  static const double LOOP = 1, WAIT = 0.3;                    /* the loop itself; what does not overlap, for each vector */
+  double sums = (double)(k.o * k.y * k.x * vectors), weights = (double)(k.o * vectors), loads = elements_loaded(t, k) + weights;
+  double cycles = sums / cost_pipes(t), latency = t->core.fma_latency + 0.5;
+  if (loads / cost_loads(t) > cycles) cycles = loads / cost_loads(t);
+  if (latency > cycles) cycles = latency;
+  if (cost_far(t) * weights > cycles) cycles = cost_far(t) * weights;
+  return cycles + LOOP + WAIT * weights;
 }
 
 /* Share of the peak that a tile reaches over oy * ox positions, the smaller tiles at the edges
@@ -30,7 +31,7 @@ double tile_speed(const Target *t, int64_t vectors, int64_t oy, int64_t ox, Tile
   if (rx) cycles += (double)ny * step_cycles(t, vectors, (Tile){k.o, k.y, rx});
   if (ry) cycles += (double)nx * step_cycles(t, vectors, (Tile){k.o, ry, k.x});
   if (rx && ry) cycles += step_cycles(t, vectors, (Tile){k.o, ry, rx});
-  return (double)(k.o * oy * ox * vectors) / 2 / cycles * (rx ? 0.97 : 1) * (ry ? 0.97 : 1);
+  return (double)(k.o * oy * ox * vectors) / cost_pipes(t) / cycles * (rx ? 0.97 : 1) * (ry ? 0.97 : 1);
 }
 
 Tile tile_best(const Target *t, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox)
@@ -49,6 +50,14 @@ Tile tile_best(const Target *t, int64_t vectors, int64_t blocks, int64_t oy, int
         best = (Tile){o, y, x};
       }
   return best;
+}
+
+/* An element of float16 to multiply by comes from the lower half of the registers: fewer of them serve. */
+Tile tile_for(const Target *t, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox)
+{
+  Target fewer = *t;
+  if (bits == 16 && !t->broadcast_load) fewer.vector_registers -= 4;
+  return tile_best(&fewer, vectors, blocks, oy, ox);
 }
 
 /* As many steps as give some hundred multiply-adds. */

@@ -39,7 +39,7 @@ static void write_out(ImplGroup *g, BlockRV block, int from)
 static LoopRV split_vectors(ImplGroup *g, LoopRV channels, LoopRV *inner)
 {
   const Expr *extent = sched_loop_stmt(g->s, channels)->u.loop.extent;
-  int64_t lanes = target_lanes(g->target, 32), n = extent->kind == E_INT ? extent->u.i : lanes;
+  int64_t lanes = target_lanes(g->target, g->anchor->type->dtype.bits), n = extent->kind == E_INT ? extent->u.i : lanes;
   return split_by(g, channels, n % lanes ? n : lanes, inner);
 }
 
@@ -68,7 +68,7 @@ static void multiply(ImplGroup *g, int band)
   if (n->n != band + 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop + band;
   int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(l[4].extent, lanes), p = l[3].extent;
-  Tile tile = tile_best(g->target, vectors, l[2].extent, 1, p ? p : 1 << 20);
+  Tile tile = tile_for(g->target, n->bits, vectors, l[2].extent, 1, p ? p : 1 << 20);
   LoopRV oi, pi, step, oo = split_by(g, l[2].rv, tile.o, &oi), po = split_by(g, l[3].rv, tile.x, &pi);
   int64_t steps = tile_steps(tile.o * tile.x * vectors, l[6].extent);
   LoopRV ci = split_by(g, l[6].rv, steps, &step);
@@ -84,27 +84,54 @@ static void multiply(ImplGroup *g, int band)
   if (!band) sched_parallel(g->s, all);
 }
 
-/* Rows of tiles in a band, a divisor of all of which the product's register tile leaves no rest; 0: no bands. */
-static int64_t band_rows(ImplGroup *g, int64_t tile)
+/* The same in float16: partial sums in registers, added to totals in float32, rounded where they are stored. */
+static void multiply_half(ImplGroup *g, BlockRV part, int band)
 {
-  const Type *x = g->anchor->arg[0]->type, *w = g->anchor->arg[1]->type, *y = g->anchor->type;
-  const Target *t = g->target;
-  int64_t cache = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19, weight = dtype_bytes(w->dtype), best = 0;
-  for (int d = 0; d < 5; d++) weight *= w->shape[d]->u.i;
-  int64_t blocks = y->shape[1]->u.i, block = y->shape[4]->u.i, vectors = block_vectors(block, target_lanes(t, y->dtype.bits));
-  int64_t rows = (y->shape[2]->u.i + tile - 1) / tile, across = (y->shape[3]->u.i + tile - 1) / tile;
-  int64_t row = across * (tile + 2) * (tile + 2) * dtype_bytes(y->dtype) * (x->shape[1]->u.i * x->shape[4]->u.i + blocks * block);
+  BlockRV total = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, total, n);                                 /* eps nu oo p oi, block */
+  if (n->n != band + 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
+  const NestLoop *l = n->loop + band;
+  int64_t vectors = block_vectors(l[4].extent, target_lanes(g->target, 16)), p = l[3].extent;
+  Tile tile = tile_for(g->target, 16, vectors, l[2].extent, 1, p ? p : 1 << 20);
+  LoopRV oi, pi, oo = split_by(g, l[2].rv, tile.o, &oi), po = split_by(g, l[3].rv, tile.x, &pi);
+  LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, pi, oi, l[4].rv};
+  sched_reorder(g->s, 8, order);
+  write_out(g, impl_attach_epilogue(g, total, po), band + 4);
+  half_schedule_part(g, part, order[4], band + 5, 3, (const int[]){3, 2, 4}, tile.o * tile.x * vectors);
+  sched_unroll(g->s, oi), sched_unroll(g->s, pi);
+  sched_vectorize(g->s, order[7]);
+  sched_decompose_reduction(g->s, total, order[4]);
+  LoopRV all = sched_fuse(g->s, 3, order, true);
+  if (!band) sched_parallel(g->s, all);
+}
+
+/* Rows of tiles in a band, a divisor of all of which the product's register tile leaves no rest; 0: no bands. */
+int64_t winograd_band(const Target *t, const WinogradSizes *s)
+{
+  int64_t cache = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19, alpha = s->tile + 2, best = 0, size = s->bits / 8;
+  int64_t weight = alpha * alpha * s->c * s->o * size, vectors = block_vectors(s->block, target_lanes(t, s->bits));
+  int64_t rows = (s->y + s->tile - 1) / s->tile, across = (s->x + s->tile - 1) / s->tile, row = across * alpha * alpha * size * (s->c + s->o);
   if (8 * weight > 5 * cache || rows * row < cache / 2 || 2 * rows < t->num_cores) return 0;
   for (int64_t r = 1; r < rows; r++) {
-    if (rows % r || 2 * r * row > cache || (r * across) % tile_best(t, vectors, blocks, 1, r * across).x) continue;
+    if (rows % r || 2 * r * row > cache || (r * across) % tile_for(t, s->bits, vectors, s->o / s->block, 1, r * across).x) continue;
     if (!best || (r * row <= cache / 4 && rows / r >= 4 * t->num_cores)) best = r;
   }
   return best;
 }
 
+static int64_t band_rows(ImplGroup *g, int64_t tile)
+{
+  const Type *x = g->anchor->arg[0]->type, *y = g->anchor->type;
+  int64_t block = y->shape[4]->u.i;
+  WinogradSizes s = {x->shape[1]->u.i * x->shape[4]->u.i, y->shape[1]->u.i * block, block, y->shape[2]->u.i, y->shape[3]->u.i, tile, y->dtype.bits};
+  return winograd_band(g->target, &s);
+}
+
 static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
 {
-  BlockRV rows = stage_block(g, "out_rows"), tiles = stage_block(g, "out_tiles");
+  BlockRV rows = stage_block(g, "out_rows"), tiles = stage_block(g, "out_tiles"), part;
+  bool parts = half_find_part(g, &part);
   LoopRV *l, hi, wi, hb;
   int n = sched_get_loops(g->s, last, g->arena, &l);      /* n oo h w oi */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "what follows the convolution is not over NCHWc");
@@ -121,14 +148,17 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
   sched_set_scope(g->s, rows, 0, "local");
   if (band) {
     BlockRV pad = stage_block(g, "data_pad");
+    if (parts) sched_compute_at(g->s, stage_block(g, "bgemm_cast"), outer, true, -1);
     sched_compute_at(g->s, group_sum(g), outer, true, -1);
+    if (parts) sched_compute_at(g->s, part, outer, true, -1);
     sched_compute_at(g->s, stage_block(g, "data_tiles"), outer, true, -1);
     sched_compute_at(g->s, stage_block(g, "data_rows"), outer, true, -1);
     sched_compute_at(g->s, pad, outer, true, -1);
     sched_parallel(g->s, sched_fuse(g->s, 2, order, true));
     generic_block(g, pad, 1, false);
   }
-  multiply(g, band ? 1 : 0);
+  if (parts) multiply_half(g, part, band ? 1 : 0);
+  else multiply(g, band ? 1 : 0);
   transform_data(g, band ? 1 : 0);
   write_out(g, rows, band ? 5 : 6);
   write_out(g, tiles, band ? 5 : 6);
@@ -185,7 +215,7 @@ void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in
   const WinogradWeightAttrs *a = c->attrs;
   const Expr *const *w = in[0]->buffer->shape, *e[WINOGRAD_MAX], *at[4];
   WinogradMatrices q;
-  winograd_matrices((int)a->tile_size, (int)w[2]->u.i, &q);
+  winograd_matrices((int)a->tile_size, (int)w[2]->u.i, c->out->dtype, &q);
   const IterVar *axis[4];
   const Expr *half[] = {w[0], w[1], expr_i32(m, q.alpha), w[3]};
   static const char *const names[] = {"co", "ci", "eps", "k"}, *const last[] = {"eps", "nu", "co", "ci"};

@@ -79,6 +79,7 @@ void pass_legalize_dtypes(Lower *);
 void pass_split_vectors(Lower *);
 void pass_scalar_replace(Lower *);
 void pass_promote_accumulators(Lower *);
+void pass_chain_stores(Lower *);
 void pass_expand_math(Lower *);
 void pass_index_types(Lower *);
 void pass_legalize_division(Lower *);
@@ -101,5 +102,6 @@ const Expr *lower_widen(Module *, const Expr *);
 /* ---- kernel.c ---------------------------------------------------------------------- */
 
 Kernel *lower_make_kernel(Lower *);
+bool lower_may_alias(const PrimFunc *, int param);   /* may another parameter lie on it? */
 
 #endif

@@ -13,6 +13,7 @@
 #include "lower/internal.h"
 
 #include <limits.h>
+#include <stdlib.h>
 
 /* ---- unique variables ---------------------------------------------------------------------- */
 
@@ -194,6 +195,20 @@ static void find_sizes(Kernel *k)
   k->nsize = z.v.n;
 }
 
+/* "tir.noalias" = 0: all parameters may overlap; "tir.in_place" = "1,3": those may. */
+bool lower_may_alias(const PrimFunc *f, int param)
+{
+  const Expr *noalias = annots_get(&f->attrs, "tir.noalias"), *some = annots_get(&f->attrs, "tir.in_place");
+  if (noalias && expr_is_int(noalias, 0)) return true;
+  const char *t = some && some->kind == E_STR ? some->u.str : "";
+  for (char *end; *t; t = end + (*end == ',')) {
+    long n = strtol(t, &end, 10);
+    if (end == t) return false;
+    if (n == param) return true;
+  }
+  return false;
+}
+
 /* Every variable of the body must come from somewhere. */
 static void check_closed(Kernel *k)
 {
@@ -214,7 +229,7 @@ Kernel *lower_make_kernel(Lower *lo)
   Module *m = lo->m;
   const PrimFunc *f = lo->f;
   Kernel *k = arena_new_of(m->arena, Kernel);
-  const Expr *symbol = annots_get(&f->attrs, "global_symbol"), *noalias = annots_get(&f->attrs, "tir.noalias");
+  const Expr *symbol = annots_get(&f->attrs, "global_symbol");
   k->m = m;
   k->name = symbol && symbol->kind == E_STR ? symbol->u.str : f->name;
   k->target = lo->target;
@@ -229,7 +244,7 @@ Kernel *lower_make_kernel(Lower *lo)
     k->arg[i] =
         (KernelArg){.name = b ? b->name : f->param[i].var->name, .var = b ? b->data : f->param[i].var, .buffer = b};
     k->arg[i].written = b && map_has(&w.data, b->data);
-    k->arg[i].may_alias = b && noalias && expr_is_int(noalias, 0);
+    k->arg[i].may_alias = b && lower_may_alias(f, i);
   }
   find_sizes(k);
   check_closed(k);

@@ -114,6 +114,13 @@ static const Expr *times_power(const Math *k, const Expr *p, const Expr *n)
   return MMUL(MMUL(p, a), b);
 }
 
+/* x within [lo, hi]; NaN stays. */
+static const Expr *within(const Math *k, const Expr *x, double lo, double hi)
+{
+  x = mselect(k, MLT(x, mf(k, lo)), mf(k, lo), x);
+  return mselect(k, MGT(x, mf(k, hi)), mf(k, hi), x);
+}
+
 /* x within [lo, hi]; NaN comes out as one of them and is put back by keep_nan. */
 static const Expr *limit(const Math *k, const Expr *x, double lo, double hi)
 {
@@ -125,24 +132,33 @@ static const Expr *keep_nan(const Math *k, const Expr *x, const Expr *r)
   return mselect(k, MEQ(x, x), r, x);
 }
 
+/* exp_poly at r, z = r^2, in pairs: sums of a constant and a product need a copy of the constant where a multiply-add
+ * writes over it (NEON), and there are two of them instead of four. */
+static const Expr *exp_tail(const Math *k, const Expr *r, const Expr *z)
+{
+  const Expr *low = madd(k, r, mf(k, exp_poly[1]), mf(k, exp_poly[0])), *high = madd(k, r, mf(k, exp_poly[3]), mf(k, exp_poly[2]));
+  return madd(k, z, madd(k, z, mf(k, exp_poly[4]), high), low);
+}
+
 /* e^x as p * 2^n, p near 1. */
 static const Expr *exp_parts(const Math *k, const Expr *x, const Expr **n)
 {
   const Expr *nf = round_scaled(k, x, 0x1.715476p+0, n);
   const Expr *r = madd(k, nf, mf(k, -0x1.63p-1), x);            /* ln 2 in two parts; the product is exact */
   r = madd(k, nf, mf(k, 0x1.bd0106p-13), r);
-  const Expr *p = mpoly(k, r, 5, exp_poly);
-  return MADD(mf(k, 1), madd(k, MMUL(r, r), p, r));
+  const Expr *z = MMUL(r, r);
+  return MADD(mf(k, 1), madd(k, z, exp_tail(k, r, z), r));
 }
 
 const Expr *math_exp_scaled(const Math *k, const Expr *x, int scale)
 {
   const Expr *n;
   double lo = k->fast ? -87.3 : -105, hi = k->fast ? 88.3 : 90;
-  const Expr *p = exp_parts(k, limit(k, x, lo, hi), &n);
-  if (!k->fast) p = mselect(k, MLT(x, mf(k, lo)), mf(k, 0), p);   /* a product that underflows is slow; 0 times anything is not */
+  const Expr *p = exp_parts(k, k->fast ? limit(k, x, lo, hi) : within(k, x, lo, hi), &n);
   if (scale) n = MADD(n, mi(k, scale));
-  return keep_nan(k, x, times_power(k, p, n));
+  if (k->fast) return keep_nan(k, x, times_power(k, p, n));
+  p = mselect(k, MLT(x, mf(k, lo)), mf(k, 0), p);          /* a product that underflows is slow; 0 times anything is not */
+  return times_power(k, p, n);
 }
 
 static const Expr *math_exp2(const Math *k, const Expr *x)
@@ -161,11 +177,20 @@ static const Expr *math_exp10(const Math *k, const Expr *x)
   return keep_nan(k, x, times_power(k, madd(k, r, mpoly(k, r, 6, exp10_poly), mf(k, 1)), n));
 }
 
-/* With z = e^-|x| both signs are quotients of positive numbers: z/(1+z) and 1/(1+z). */
+/* e^x where that is a normal number. */
+static const Expr *exp_normal(const Math *k, const Expr *x)
+{
+  const Expr *n, *p = exp_parts(k, x, &n);
+  return mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
+}
+
+/* With e^-x = p * 2^n and s = 2^-n: 1 / (1 + e^-x) = s / (s + p).  Both s and p are taken 2^24 times as large, so that s
+ * is no denormal where the quotient is one. */
 static const Expr *math_sigmoid(const Math *k, const Expr *x)
 {
-  const Expr *z = math_exp_scaled(k, MSUB(mf(k, 0), mabs(k, x)), 0), *below = MLT(x, mf(k, 0));
-  return MDIV(mselect(k, below, z, mf(k, 1)), MADD(mf(k, 1), z));
+  const Expr *n, *y = within(k, MSUB(mf(k, 0), x), -40, 104.5), *p = exp_parts(k, y, &n);
+  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MSUB(mi(k, 127 + 24), n), mi(k, 23)));
+  return MDIV(s, madd(k, p, mf(k, 0x1p24), s));
 }
 
 /* ---- hyperbolic functions ------------------------------------------------------------------ */
@@ -182,7 +207,7 @@ static const Expr *odd_poly(const Math *k, const Expr *x, int n, const double *c
 
 static const Expr *math_tanh(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *e = math_exp_scaled(k, limit(k, MADD(a, a), 0, 40), 0);
+  const Expr *a = mabs(k, x), *e = exp_normal(k, limit(k, MADD(a, a), 0, 40));
   const Expr *big = MSUB(mf(k, 1), MDIV(mf(k, 2), MADD(e, mf(k, 1))));
   const Expr *r = mselect(k, MLT(a, mf(k, 0.625)), odd_poly(k, a, 5, tanh_poly), big);
   return keep_nan(k, x, msign_of(k, r, x));
@@ -211,12 +236,9 @@ static const double log_erfc_poly[] = {-0x1.62d8ap-13, 0x1.212626p+0, 0x1.444d26
 
 static const Expr *math_erf(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *n;
-  const Expr *z = MMUL(a, a), *small = madd(k, a, mpoly(k, z, 7, erf_poly), a);
+  const Expr *a = mabs(k, x), *z = MMUL(a, a), *small = madd(k, a, mpoly(k, z, 7, erf_poly), a);
   const Expr *q = mpoly(k, expr_min(k->m, a, mf(k, 4)), 8, log_erfc_poly);
-  const Expr *p = exp_parts(k, MSUB(mf(k, 0), q), &n);
-  const Expr *e = mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
-  const Expr *r = mselect(k, MLT(a, mf(k, 0.921875)), small, MSUB(mf(k, 1), e));
+  const Expr *r = mselect(k, MLT(a, mf(k, 0.921875)), small, MSUB(mf(k, 1), exp_normal(k, MSUB(mf(k, 0), q))));
   return keep_nan(k, x, msign_of(k, r, x));
 }
 
@@ -305,8 +327,24 @@ static const Expr *expand_any(const Math *k, DType t, Intrin f, const Expr *x)
   }
 }
 
+/* Where the target has no instruction for it: both products in float32, in which they are exact. */
+static const Expr *expand_dot(Module *m, const Target *target, const Expr *call)
+{
+  DType f32 = call->dtype, u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
+  if (target->kind == TARGET_LLVM && target_has_dot(target, f32.lanes)) return NULL;
+  Math math = {.m = m, .lanes = f32.lanes, .fma = target->fma}, *k = &math;
+  const Expr *half[2][2];
+  for (int i = 0; i < 2; i++) {
+    const Expr *low = mcall2(k, IN_SHL, call->arg[i], expr_int(m, u32, 16)), *high = mcall2(k, IN_BITAND, call->arg[i], expr_int(m, u32, 0xffff0000));
+    half[i][0] = expr_call(m, f32, IN_REINTERPRET, 1, &low);
+    half[i][1] = expr_call(m, f32, IN_REINTERPRET, 1, &high);
+  }
+  return madd(k, half[0][0], half[1][0], MMUL(half[0][1], half[1][1]));
+}
+
 const Expr *lower_math(Module *m, const Target *target, const Expr *call)
 {
+  if (call->kind == E_CALL && call->u.intrin == IN_BF16_DOT) return expand_dot(m, target, call);
   if (call->kind != E_CALL || call->u.intrin >= IN_ABS || call->nargs < 1) return NULL;
   DType t = call->arg[0]->dtype;
   if (t.code != DT_FLOAT || t.bits < 32) return NULL;

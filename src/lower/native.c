@@ -4,7 +4,9 @@
  *   A store of n lanes becomes stores of at most as many lanes as a register holds,
  *   each a power of two: 24 lanes where 16 fit are 16 + 8, 7 are 4 + 2 + 1.  The
  *   widest element in the value decides how many fit.  A let of a vector becomes a
- *   let for each piece.
+ *   let for each piece.  Where memory is only written anew (no accumulator, nothing that
+ *   will be a register), two pieces may overlap, if that makes them fewer: 7 are then 4
+ *   and again 4, from the fourth on.
  *
  * needs   flat buffers, no vector loops
  * keeps   everything else
@@ -150,6 +152,7 @@ typedef struct Split {
   Lower *lo;
   Arena *tmp;
   int min_bits;              /* elements count as at least this wide: inside a vector let */
+  Map exact;                 /* data Var* of memory that is updated in place, local, or handed on */
   Map lets;                  /* Var* -> SplitLet* */
 } Split;
 
@@ -187,6 +190,68 @@ static void pieces_of(Split *sp, int lanes, int bits, Pieces *out)
   }
 }
 
+typedef struct ExactRead {
+  const Map *exact;
+  bool found;
+} ExactRead;
+
+static void note_exact(void *env, const Expr *e)
+{
+  ExactRead *r = env;
+  r->found |= e->kind == E_LOAD && map_has(r->exact, e->u.buffer->data);
+}
+
+/* The rest behind the first pieces as one more like the last, which reaches back over it. */
+static void overlap_pieces(const Stmt *s, const Split *sp, int lanes, Pieces *out)
+{
+  const Expr *at = s->u.store.index[0];
+  bool contiguous = at->kind == E_RAMP && expr_is_int(at->arg[1], 1);
+  if (out->n < 3 || sp->lets.n || s->u.store.mask || !contiguous || map_has(&sp->exact, s->u.store.buffer->data)) return;
+  ExactRead r = {&sp->exact, false};
+  expr_visit(sp->lo->ctx, s->u.store.value, note_exact, &r);
+  for (int i = 0; i + 2 < out->n && !r.found; i++) {
+    int n = out->v[i].n;
+    if (out->v[i + 1].n == n) continue;
+    out->v[i + 1] = (Piece){lanes - n, n};
+    out->n = i + 2;
+  }
+}
+
+static void note_pointer(void *env, const Expr *e)
+{
+  Split *sp = env;
+  if (e->kind == E_VAR && e->dtype.code == DT_HANDLE) map_put(sp->tmp, &sp->exact, e->u.var, NULL);
+  if (e->kind == E_CALL && e->u.intrin == IN_ADDRESS_OF) map_put(sp->tmp, &sp->exact, e->arg[0]->u.buffer->data, NULL);
+}
+
+static void note_pointers(void *env, Stmt *holder, const Expr *e)
+{
+  (void)holder;
+  expr_visit(((Split *)env)->lo->ctx, e, note_pointer, env);
+}
+
+typedef struct SelfRead {
+  const Var *data;
+  bool found;
+} SelfRead;
+
+static void note_self(void *env, const Expr *e)
+{
+  SelfRead *r = env;
+  r->found |= e->kind == E_LOAD && e->u.buffer->data == r->data;
+}
+
+static bool note_update(void *env, Stmt *s)
+{
+  Split *sp = env;
+  if (s->kind == S_ALLOC && strcmp(s->u.alloc.buffer->scope, "global")) map_put(sp->tmp, &sp->exact, s->u.alloc.buffer->data, NULL);
+  if (s->kind != S_STORE) return true;
+  SelfRead r = {s->u.store.buffer->data, false};
+  expr_visit(sp->lo->ctx, s->u.store.value, note_self, &r);
+  if (r.found) map_put(sp->tmp, &sp->exact, r.data, NULL);
+  return true;
+}
+
 static const Expr *cut(Split *sp, const Expr *e, Piece p)
 {
   Map vars = {0};
@@ -215,6 +280,7 @@ static Stmt *split_store(Split *sp, Stmt *s)
   widest(&w, s->u.store.value);
   Pieces pieces = {0};
   pieces_of(sp, lanes, w.bits, &pieces);
+  overlap_pieces(s, sp, lanes, &pieces);
   if (pieces.n == 1) return s;
   Vec(Stmt *) out = {0};
   for (int i = 0; i < pieces.n; i++) {
@@ -269,6 +335,10 @@ static Stmt *split_stmt(void *env, Stmt *s)
 void pass_split_vectors(Lower *lo)
 {
   Split sp = {.lo = lo, .tmp = scratch(lo->ctx)};
+  stmt_visit(lo->f->body, note_update, &sp);
+  stmt_visit_exprs(lo->f->body, note_pointers, &sp);
+  for (int i = 0; i < lo->f->nparam; i++)
+    if (lo->f->param[i].buffer && lower_may_alias(lo->f, i)) map_put(sp.tmp, &sp.exact, lo->f->param[i].buffer->data, NULL);
   lo->f->body = split_stmt(&sp, lo->f->body);
 }
 
@@ -296,6 +366,7 @@ static bool is_native(const Expr *e)
   case IN_SHR:
   case IN_POPCOUNT:
   case IN_CLZ:
+  case IN_BF16_DOT:
   case IN_REINTERPRET: case IN_IF_THEN_ELSE: case IN_LIKELY: return true;
   default: return false;     /* every other function is called */
   }

@@ -292,6 +292,8 @@ static Stmt *short_piece(Stmt *s)
   return s;
 }
 
+/* What is left behind constant bounds has a condition less: a chain of choices (tensors put together) is cut
+ * link by link, as far as the budget goes. */
 static Stmt *peel(Part *p, Stmt *s, Range r, const ExprVec *held, int tries)
 {
   Module *m = p->lo->m;
@@ -302,7 +304,8 @@ static Stmt *peel(Part *p, Stmt *s, Range r, const ExprVec *held, int tries)
   Stmt *main = part_piece(p, piece(p, s, r), tries + 1);
   p->in_tail++;
   if (head) head = part_piece(p, short_piece(head), tries + 1);
-  if (tail) tail = part_piece(p, short_piece(tail), tries + 1);
+  bool link = !head && r.hi->kind == E_INT && n->kind == E_INT;
+  if (tail) tail = part_piece(p, short_piece(tail), link ? tries : tries + 1);
   p->in_tail--;
   return lower_then(m, lower_then(m, head, main), tail);
 }

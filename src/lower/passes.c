@@ -32,6 +32,7 @@ static const Pass passes[] = {
     {"serialize_parallel", LOWER_KERNEL, pass_serialize_parallel},
     {"sync_storage", LOWER_KERNEL, pass_sync_storage},
     {"legalize_dtypes", LOWER_KERNEL, pass_legalize_dtypes},
+    {"chain_stores", LOWER_KERNEL, pass_chain_stores},
     {"split_vectors", LOWER_KERNEL, pass_split_vectors},
     {"scalar_replace", LOWER_KERNEL, pass_scalar_replace},
     {"promote_accumulators", LOWER_KERNEL, pass_promote_accumulators},

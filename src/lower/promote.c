@@ -358,7 +358,6 @@ void pass_scalar_replace(Lower *lo) { lo->f->body = replace_stmt(lo, lo->f->body
 typedef struct Promote {
   Lower *lo;
   Analyzer *an;
-  bool may_alias;            /* parameters may overlap */
 } Promote;
 
 /* Are the two places apart?  The same base settles most cases. */
@@ -382,6 +381,14 @@ static bool is_param(const Lower *lo, const Buffer *b)
   return false;
 }
 
+/* A parameter that another one may lie on. */
+static bool may_overlap(const Lower *lo, const Buffer *b)
+{
+  for (int i = 0; i < lo->f->nparam; i++)
+    if (lo->f->param[i].buffer && lo->f->param[i].buffer->data == b->data && lower_may_alias(lo->f, i)) return true;
+  return false;
+}
+
 /* May every access of a be kept in variables while the loop runs? */
 static bool promotable(Promote *p, Gather *g, const Accesses *a, Slot *slot)
 {
@@ -389,7 +396,7 @@ static bool promotable(Promote *p, Gather *g, const Accesses *a, Slot *slot)
   int64_t size;
   if (!a->stored || a->opaque || a->v.n > MAX_SLOTS || map_has(&g->local, b) || !strcmp(b->scope, "shared"))
     return false;
-  if (p->may_alias && is_param(p->lo, b)) return false;
+  if (may_overlap(p->lo, b)) return false;
   for (int i = 0; i < a->v.n; i++) {
     const Expr *index = a->v.v[i].index;
     if (!a->v.v[i].sure || !slot_of(index, &slot[i]) || expr_has_kind(index, E_LOAD)) return false;
@@ -529,7 +536,5 @@ static Stmt *promote_stmt(Promote *p, Stmt *s, Stmt *seq, int at, bool *gone)
 void pass_promote_accumulators(Lower *lo)
 {
   Promote p = {.lo = lo, .an = lower_analyzer(lo)};
-  const Expr *noalias = annots_get(&lo->f->attrs, "tir.noalias");
-  p.may_alias = noalias && expr_is_int(noalias, 0);
   lo->f->body = promote_stmt(&p, lo->f->body, NULL, 0, NULL);
 }

@@ -194,6 +194,34 @@ CASE(functions_within_four_ulp)
     }
 }
 
+/* Spelled out, a sum of products of bfloat16 is what the interpreters say, while no product leaves float32. */
+CASE(pairs_are_spelled_out)
+{
+  const char *targets[] = {WIDE, PLAIN};
+  DType u32 = DTYPE(DT_UINT, 32);
+  const Var *x = var_new(w->m, "x", u32, VAR_PLAIN), *y = var_new(w->m, "y", u32, VAR_PLAIN);
+  const Expr *call = expr_call(w->m, DT_NONE, IN_BF16_DOT, 2, (const Expr *[]){x->expr, y->expr});
+  uint64_t seed = 3;
+  for (int t = 0; t < 2; t++) {
+    const Expr *r = lower_math(w->m, target_parse(w->ctx, targets[t]), call);
+    assert_non_null(r);
+    for (int i = 0; i < 2000; i++) {
+      Scope scope = scope_begin(w->ctx);
+      EvalEnv env = {.m = w->m, .arena = scratch(w->ctx)};
+      seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+      eval_bind(&env, x, value_int(u32, (int64_t)(seed >> 32 & 0x9fff9fff) | 0x20002000));   /* from 2^-63 to 2 */
+      seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+      eval_bind(&env, y, value_int(u32, (int64_t)(seed >> 32 & 0x9fff9fff) | 0x20002000));   /* from 2^-63 to 2 */
+      double a = expr_eval(&env, call, 0).f, b = expr_eval(&env, r, 0).f;
+      if (!(a == b || (isnan(a) && isnan(b)))) fail_msg("%d: %a, should be %a", i, b, a);
+      scope_end(w->ctx, scope);
+    }
+  }
+  const Expr *wide[] = {expr_broadcast(w->m, x->expr, 16), expr_broadcast(w->m, y->expr, 16)};
+  call = expr_call(w->m, DT_NONE, IN_BF16_DOT, 2, wide);
+  assert_null(lower_math(w->m, target_parse(w->ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"), call));   /* an instruction there */
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -202,6 +230,7 @@ int main(void)
       cmocka_unit_test(odd_integers_compute),
       cmocka_unit_test(floor_division_of_every_sign),
       cmocka_unit_test(functions_within_four_ulp),
+      cmocka_unit_test(pairs_are_spelled_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

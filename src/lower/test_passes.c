@@ -179,9 +179,13 @@ CASE(odd_vectors_are_cut_to_registers)
   PrimFunc *f = same_meaning(w, parse(w, VECTOR(23, "C[v] = A[v] + T.float32(1)")), WIDE, NULL, 0);
   check_text(w, f,
              "C[ramp(0, 1, 16)] = A[ramp(0, 1, 16)] + broadcast(1f, 16)\n"
-             "C[ramp(16, 1, 4)] = A[ramp(16, 1, 4)] + broadcast(1f, 4)\n"
-             "C[ramp(20, 1, 2)] = A[ramp(20, 1, 2)] + broadcast(1f, 2)\n"
-             "C[22] = A[22] + 1f\n");
+             "C[ramp(7, 1, 16)] = A[ramp(7, 1, 16)] + broadcast(1f, 16)\n");
+  f = same_meaning(w, parse(w, VECTOR(23, "C[v] = C[v] + A[v]")), WIDE, NULL, 0);
+  check_text(w, f,
+             "C[ramp(0, 1, 16)] = C[ramp(0, 1, 16)] + A[ramp(0, 1, 16)]\n"
+             "C[ramp(16, 1, 4)] = C[ramp(16, 1, 4)] + A[ramp(16, 1, 4)]\n"
+             "C[ramp(20, 1, 2)] = C[ramp(20, 1, 2)] + A[ramp(20, 1, 2)]\n"
+             "C[22] = C[22] + A[22]\n");
   f = lowered(w, VECTOR(8, "C[v] = A[v] + T.float32(1)"), NARROW, LOWER_KERNEL);
   assert_int_equal(count_text(w, f, "C[ramp("), 2);
 }

@@ -80,7 +80,7 @@ typedef struct WinogradMatrices {
   int tile, r, alpha;
   double a[WINOGRAD_MAX][WINOGRAD_MAX], g[WINOGRAD_MAX][WINOGRAD_MAX], b[WINOGRAD_MAX][WINOGRAD_MAX];
 } WinogradMatrices;
-bool winograd_matrices(int tile, int r, WinogradMatrices *);      /* false: no such tile */
+bool winograd_matrices(int tile, int r, DType, WinogradMatrices *);   /* of data of a dtype; false: no such tile */
 /* The row of v (rows x n) that `at` names times the elements e: a sum without zeros, which row it
  * is decided by selects that vanish when `at` is written out. */
 const Expr *winograd_row(Module *, DType, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at, const Expr *const *e);
@@ -112,6 +112,8 @@ DECLARE_ATTRS(Dense, DENSE_ATTRS)
   A(S, DTYPE, out_dtype, "None", "to multiply and add in; none: data's") \
   A(S, STR, weight_layout, "\"NC\"", "NC8n: weight is (units/8, in, 8)")
 DECLARE_ATTRS(DensePack, DENSE_PACK_ATTRS)
+#define PAIRS_ATTRS(A, S) A(S, INT, axis, "1", "the axis whose elements come in pairs")
+DECLARE_ATTRS(Pairs, PAIRS_ATTRS)
 #define MATMUL_ATTRS(A, S)                                      \
   A(S, INT, units, "0", "columns of the result; 0: as tensor_b says") \
   A(S, DTYPE, out_dtype, "None", "to multiply and add in; none: tensor_a's") \
@@ -125,6 +127,34 @@ DECLARE_ATTRS(Matmul, MATMUL_ATTRS)
 DECLARE_ATTRS(BatchMatmul, BATCH_MATMUL_ATTRS)
 #define BIAS_ADD_ATTRS(A, S) A(S, INT, axis, "1", "dimension of data that bias runs along")
 DECLARE_ATTRS(BiasAdd, BIAS_ADD_ATTRS)
+
+/* ---- nn_attention.c ------------------------------------------------------------------------- */
+
+#define ATTENTION_ATTRS(A, S)                                                                        \
+  A(S, F64, scale, "1", "the scores are multiplied by it")                                           \
+  A(S, BOOL, causal, "False", "a query sees no key behind its own place, both counted from the end") \
+  A(S, F64, fill, "-inf", "the score where a mask of bool is false")                                 \
+  A(S, STR, query_layout, "\"BHSD\"", "order of query's dimensions: batch, head, query, feature")    \
+  A(S, STR, key_layout, "\"BHTD\"", "of key's: batch, head, key, feature")                           \
+  A(S, STR, value_layout, "\"BHTD\"", "of value's: batch, head, key, feature")                       \
+  A(S, STR, mask_layout, "\"BHST\"", "of mask's; one of fewer dimensions has the last ones")         \
+  A(S, STR, out_layout, "\"BHSD\"", "of the result's: batch, head, query, feature")                  \
+  A(S, INT, heads, "0", "heads of query to take; 0: all it has")                                     \
+  A(S, INT, kv_heads, "0", "heads of key and value, each for heads / kv_heads of query; 0: as many") \
+  A(S, INTS, first_head, "[0, 0, 0]", "of query, key and value: the head to begin with")
+DECLARE_ATTRS(Attention, ATTENTION_ATTRS)
+/* A place, or the sizes, by the letters B H S T D. */
+typedef struct AttentionAt { const Expr *b, *h, *s, *t, *d; } AttentionAt;
+/* The sizes of a call, D as query has it; value's own separately. */
+AttentionAt attention_sizes(OpCall *, const Expr **value_size);
+/* The letters of an argument (0 query, 1 key, 2 value, 3 mask) of that many dimensions. */
+const char *attention_layout(const AttentionAttrs *, int argument, int ndim);
+/* One expression for each letter of a layout. */
+void attention_place(const char *layout, const AttentionAt *, const Expr **out);
+/* An element of query, key or value, in the dtype to add up in. */
+const Expr *attention_read(OpCall *, int argument, const Tensor *, const AttentionAt *);
+/* A scaled score with its mask (may be NULL) put on. */
+const Expr *attention_masked(OpCall *, const Expr *score, const Tensor *mask, const AttentionAt *);
 
 /* ---- nn_softmax.c, nn_norm.c ----------------------------------------------------------------- */
 

@@ -4,7 +4,10 @@
  *
  * with g the group of o and I the input channels of a group.  Packed layouts (NCHW16c,
  * OIHW16i16o) are the same sum read through other indices: input channels in blocks are
- * reduced over as two axes.  Padding is a stage of its own, "pad_temp". */
+ * reduced over as two axes.  Padding is a stage of its own, "pad_temp".
+ *
+ * A weight of uint32 holds pairs of bfloat16, two input channels each (nn_pairs.c); data is
+ * bfloat16 then, and each step of the sum adds both products. */
 #include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(Conv1D, CONV1D_ATTRS)
@@ -21,6 +24,7 @@ typedef struct Conv {
   const Expr *n, *c, *o, *i;               /* batch; channels in, out, in of a group */
   const Expr *in[3];
   int64_t k[3], stride[3], dilation[3], before[3], after[3], groups;
+  bool pairs;                              /* the weight's input channels come two by two */
   DType dtype;
 } Conv;
 
@@ -77,6 +81,9 @@ static Conv conv_of(OpCall *c)
   v.c = layout_extent(c->m, &v.data, data->shape, 'C');
   v.o = layout_extent(c->m, &v.kernel, weight->shape, 'O');
   v.i = layout_extent(c->m, &v.kernel, weight->shape, 'I');
+  v.pairs = nn_are_pairs(c, data->dtype, weight->dtype, v.dtype);
+  if (v.pairs) v.i = nn_simplify(c->m, expr_mul(c->m, v.i, expr_i32(c->m, 2)));
+  if (v.pairs && v.groups != 1) op_raise(c, ERR_UNSUPPORTED, "pairs of bfloat16 with groups=%" PRId64 "; only 1 is handled", v.groups);
   conv_channels(c, a, &v);
   nn_ints(c, "strides", a->strides, v.dims, 1, 1, v.stride);
   nn_ints(c, "dilation", a->dilation, v.dims, 1, 1, v.dilation);
@@ -141,7 +148,12 @@ static const Expr *channel_axis(Stage *s, const Conv *v)
   Module *m = s->m;
   int64_t block = layout_block(&v->data, 'C');
   if (expr_is_int(v->i, 1)) return expr_i32(m, 0);
-  if (block > 1 && v->groups == 1 && v->i->kind == E_INT && v->i->u.i % block == 0) {
+  if (v->pairs && block % 2 == 0) block /= 2;
+  if (v->pairs) {
+    const Expr *outer = nn_reduce_axis(s, "rco", nn_simplify(m, expr_floordiv(m, v->i, expr_i32(m, 2 * block)))), *inner = nn_reduce_axis(s, "rci", expr_i32(m, block));
+    return expr_add(m, expr_mul(m, outer, expr_i32(m, block)), inner);
+  }
+  if (block > 1 && v->i->kind == E_INT && v->i->u.i % block == 0) {
     const Expr *outer = nn_reduce_axis(s, "rco", expr_i32(m, v->i->u.i / block)), *inner = nn_reduce_axis(s, "rci", expr_i32(m, block));
     return expr_add(m, expr_mul(m, outer, expr_i32(m, block)), inner);
   }
@@ -166,6 +178,7 @@ static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const 
     const Expr *group = nn_simplify(m, expr_floordiv(m, v->o, expr_int(m, v->o->dtype, v->groups)));
     channel = expr_add(m, expr_mul(m, expr_floordiv(m, o, group), v->i), rc);
   }
+  if (v->pairs) channel = expr_mul(m, rc, expr_i32(m, 2));
   const Expr *x[5] = {layout_coordinate(m, &v->out, s->at, 'N'), channel}, *w[5] = {o, rc};
   static const char *const names[] = {"rz", "ry", "rx"};
   for (int d = 0; d < v->dims; d++) {
@@ -179,6 +192,13 @@ static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const 
   layout_index(m, &v->kernel, v->kernel_letters, w, wi);
   for (int i = 0; i < v->data.n; i++) xi[i] = nn_index(s, xi[i]);
   for (int i = 0; i < v->kernel.n; i++) wi[i] = nn_index(s, wi[i]);
+  if (v->pairs) {
+    const Expr *yi[LAYOUT_MAX];
+    x[1] = expr_add(m, channel, expr_i32(m, 1));
+    layout_index(m, &v->data, v->data_letters, x, yi);
+    for (int i = 0; i < v->data.n; i++) yi[i] = nn_index(s, yi[i]);
+    return nn_pair_dot(m, nn_read(m, data, xi), nn_read(m, data, yi), nn_read(m, weight, wi));
+  }
   DType sum = nn_accumulator(v->dtype);
   return expr_mul(m, expr_cast(m, sum, nn_read(m, data, xi)), expr_cast(m, sum, nn_read(m, weight, wi)));
 }
@@ -186,7 +206,9 @@ static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const 
 static void conv_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Conv v = conv_of(c);
-  const Tensor *data = pad_data(c, &v, in[0]);
+  bool padded = false;
+  for (int d = 0; d < v.dims; d++) padded |= v.before[d] || v.after[d];
+  const Tensor *data = pad_data(c, &v, v.pairs && padded ? nn_bits(c->m, in[0]) : in[0]);
   Stage s = nn_stage(c->m, c->out->ndim, c->out->shape, axis_names(c->m, &v.out));
   const Expr *term = conv_term(&s, &v, data, in[1]);
   const char *tag = conv_tag(c->m, &v);

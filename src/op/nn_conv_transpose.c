@@ -24,12 +24,15 @@ typedef struct Spread {
   DType dtype;
 } Spread;
 
-static Layout whole_layout(OpCall *c, const char *attribute, const char *text, const char *letters)
+/* Channels may come in blocks; the spatial dimensions are whole. */
+static Layout spread_layout(OpCall *c, const char *attribute, const char *text, const char *letters)
 {
   Layout l = nn_layout(c, attribute, text);
-  bool ok = l.n == (int)strlen(letters);
-  for (const char *p = letters; *p; p++) ok &= layout_find(&l, *p) >= 0;
-  if (!ok) op_raise(c, ERR_ARGUMENT, "%s '%s' needs the dimensions %s, each whole", attribute, text, letters);
+  int capitals = 0;
+  for (int i = 0; i < l.n; i++) capitals += l.factor[i] == 0;
+  bool ok = capitals == (int)strlen(letters);
+  for (const char *p = letters; ok && *p; p++) ok = layout_find(&l, *p) >= 0 && (p < letters + 2 || !layout_is_split(&l, *p));
+  if (!ok) op_raise(c, ERR_ARGUMENT, "%s '%s' needs the dimensions %s, spatial ones whole", attribute, text, letters);
   return l;
 }
 
@@ -60,9 +63,9 @@ static Spread spread_of(OpCall *c)
   v.spatial = &"DHW"[3 - v.dims];
   strcat(strcpy(v.data_letters, "NC"), v.spatial);
   strcat(strcpy(v.kernel_letters, "IO"), v.spatial);
-  v.data = whole_layout(c, "data_layout", a->data_layout, v.data_letters);
-  v.kernel = whole_layout(c, "kernel_layout", a->kernel_layout, v.kernel_letters);
-  v.out = a->out_layout && *a->out_layout ? whole_layout(c, "out_layout", a->out_layout, v.data_letters) : v.data;
+  v.data = spread_layout(c, "data_layout", a->data_layout, v.data_letters);
+  v.kernel = spread_layout(c, "kernel_layout", a->kernel_layout, v.kernel_letters);
+  v.out = a->out_layout && *a->out_layout ? spread_layout(c, "out_layout", a->out_layout, v.data_letters) : v.data;
   nn_want_rank(c, 0, "data", v.data.n);
   nn_want_rank(c, 1, "weight", v.kernel.n);
   const Type *data = c->arg[0], *weight = c->arg[1];
@@ -71,9 +74,9 @@ static Spread spread_of(OpCall *c)
              dtype_name(scratch(c->m->ctx), weight->dtype));
   v.dtype = a->out_dtype.code == DT_VOID ? data->dtype : a->out_dtype;
   v.n = data->shape[layout_find(&v.data, 'N')];
-  v.c = data->shape[layout_find(&v.data, 'C')];
-  v.o = weight->shape[layout_find(&v.kernel, 'O')];
-  const Expr *i = weight->shape[layout_find(&v.kernel, 'I')];
+  v.c = layout_extent(c->m, &v.data, data->shape, 'C');
+  v.o = layout_extent(c->m, &v.kernel, weight->shape, 'O');
+  const Expr *i = layout_extent(c->m, &v.kernel, weight->shape, 'I');
   if (v.groups < 1 || (v.c->kind == E_INT && v.c->u.i % v.groups))
     op_raise(c, ERR_SHAPE, "data has %s channels, which groups=%" PRId64 " do not divide", expr_str_of(scratch(c->m->ctx), v.c), v.groups);
   if (nn_dims_differ(c->m, v.c, i))
@@ -144,10 +147,11 @@ static void transpose_compute(OpCall *c, const Tensor *const *in, const Tensor *
   const Expr *xi[LAYOUT_MAX], *ki[LAYOUT_MAX];
   layout_index(m, &v.data, v.data_letters, x, xi);
   layout_index(m, &v.kernel, v.kernel_letters, k, ki);
-  for (int i = 0; i < v.data.n; i++) xi[i] = nn_index(&s, xi[i]), ki[i] = nn_index(&s, ki[i]);
+  for (int i = 0; i < v.data.n; i++) xi[i] = nn_index(&s, xi[i]);
+  for (int i = 0; i < v.kernel.n; i++) ki[i] = nn_index(&s, ki[i]);
   const Expr *term = expr_mul(m, expr_cast(m, nn_accumulator(v.dtype), nn_read(m, data, xi)), expr_cast(m, nn_accumulator(v.dtype), nn_read(m, in[1], ki)));
-  char layout[6] = {0};
-  for (int i = 0; i < v.data.n; i++) layout[i] = (char)(v.data.letter[i] - 'A' + 'a');
+  char layout[LAYOUT_MAX + 1] = {0};
+  for (int i = 0; i < v.data.n; i++) layout[i] = layout_is_split(&v.data, 'C') ? v.data.letter[i] : (char)(v.data.letter[i] - 'A' + 'a');
   const char *tag = arena_printf(m->arena, "conv%dd_transpose_%s", v.dims, layout);
   *out = nn_sum(&s, tag, tag, term, c->out->dtype);
 }

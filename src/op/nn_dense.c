@@ -5,7 +5,8 @@
  *   nn.batch_matmul  (b, n, k) x (b, m, k)         -> (b, n, m), a batch of one serves all
  *   nn.contrib_dense_pack  the weight in blocks of output features
  *
- * Products and sums are made in out_dtype. */
+ * Products and sums are made in out_dtype.  A packed weight of uint32 holds pairs of bfloat16, two
+ * elements of k each (nn_pairs.c); data is bfloat16 then. */
 #include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(Dense, DENSE_ATTRS)
@@ -134,14 +135,16 @@ static const Type *dense_pack_type(OpCall *c)
   nn_want_rank(c, 0, "data", 2);
   nn_want_rank(c, 1, "weight", 3);
   const Type *data = c->arg[0], *weight = c->arg[1];
-  want_same_depth(c, data->shape[1], weight->shape[1]);
+  DType out = product_dtype(c, a->out_dtype);
+  bool pairs = nn_are_pairs(c, data->dtype, weight->dtype, out);
+  want_same_depth(c, data->shape[1], pairs ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, 2))) : weight->shape[1]);
   if (nn_dims_differ(c->m, weight->shape[2], expr_i32(c->m, block)))
     op_raise(c, ERR_SHAPE, "weight %s has blocks of %s, weight_layout '%s' says %" PRId64, nn_arg_shape(c, 1),
              expr_str_of(scratch(c->m->ctx), weight->shape[2]), a->weight_layout, block);
   const Expr *units = nn_simplify(c->m, expr_mul(c->m, weight->shape[0], expr_i32(c->m, block)));
   if (a->units && units->kind == E_INT && (a->units > units->u.i || a->units <= units->u.i - block)) want_units(c, a->units, units);
   if (a->units) units = expr_i32(c->m, a->units);
-  return type_tensor(c->m, product_dtype(c, a->out_dtype), 2, (const Expr *[]){data->shape[0], units});
+  return type_tensor(c->m, out, 2, (const Expr *[]){data->shape[0], units});
 }
 
 static void dense_pack_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
@@ -149,9 +152,17 @@ static void dense_pack_compute(OpCall *c, const Tensor *const *in, const Tensor 
   Module *m = c->m;
   const Expr *block = expr_i32(m, pack_block(c));
   Stage s = nn_stage(m, 2, c->out->shape, "y x");
-  const Expr *k = nn_reduce_axis(&s, "k", in[0]->buffer->shape[1]);
+  bool pairs = nn_are_pairs(c, in[0]->buffer->dtype, in[1]->buffer->dtype, c->out->dtype);
+  const Expr *k = nn_reduce_axis(&s, "k", in[1]->buffer->shape[1]);
   const Expr *w[] = {expr_floordiv(m, s.at[1], block), k, expr_floormod(m, s.at[1], block)};
-  *out = nn_sum(&s, "T_dense_pack", "dense_pack", product(&s, c->out->dtype, nn_read(m, in[0], (const Expr *[]){s.at[0], k}), nn_read(m, in[1], w)), c->out->dtype);
+  const Expr *term, *weight = nn_read(m, in[1], w);
+  if (pairs) {
+    const Expr *even = expr_mul(m, k, expr_i32(m, 2)), *odd = expr_add(m, even, expr_i32(m, 1));
+    term = nn_pair_dot(m, nn_read(m, in[0], (const Expr *[]){s.at[0], even}), nn_read(m, in[0], (const Expr *[]){s.at[0], odd}), weight);
+  } else {
+    term = product(&s, c->out->dtype, nn_read(m, in[0], (const Expr *[]){s.at[0], k}), weight);
+  }
+  *out = nn_sum(&s, "T_dense_pack", "dense_pack", term, c->out->dtype);
 }
 
 const OpDef op_nn_contrib_dense_pack = {

@@ -90,6 +90,14 @@ const Expr *nn_windows(OpCall *, const char *what, const Expr *in, int64_t kerne
 /* `in` with before[d] and after[d] elements of `value` around dimension d; `in` itself when there are none. */
 const Tensor *nn_pad_constant(Module *, const Tensor *in, const int64_t *before, const int64_t *after, const Expr *value, const char *name);
 
+/* ---- nn_pairs.c --------------------------------------------------------------------------- */
+
+/* Does a weight of these dtypes hold pairs of bfloat16?  Raises when the others do not go with it. */
+bool nn_are_pairs(OpCall *, DType data, DType weight, DType out);
+/* The sum of both products: two elements of data (bfloat16, or its bits) and a pair of the weight. */
+const Expr *nn_pair_dot(Module *, const Expr *even, const Expr *odd, const Expr *pair);
+const Tensor *nn_bits(Module *, const Tensor *);                              /* bfloat16 as uint16 */
+
 /* Calls of other operators, for decompositions. */
 const Node *nn_call(Module *, const char *op, int n, const Node *const *arg, const void *attrs);
 const Node *nn_call1(Module *, const char *op, const Node *);

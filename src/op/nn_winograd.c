@@ -16,6 +16,8 @@ DEFINE_ATTRS_TABLE(Winograd, WINOGRAD_ATTRS)
 /* ---- the matrices ------------------------------------------------------------------------------ */
 
 static const double points[] = {0, 1, -1, 2, -2, 0.5, -0.5};
+/* For tiles of 4 in float16: nearer to each other, so that what is rounded grows less (half the error). */
+static const double near_points[] = {0, 0.70710678118654752, -0.70710678118654752, 1.4142135623730951, -1.4142135623730951};
 
 /* Inverse by elimination; the matrices are small and well behaved. */
 static void invert(int n, double v[WINOGRAD_MAX][WINOGRAD_MAX], double out[WINOGRAD_MAX][WINOGRAD_MAX])
@@ -40,11 +42,11 @@ static void invert(int n, double v[WINOGRAD_MAX][WINOGRAD_MAX], double out[WINOG
   }
 }
 
-bool winograd_matrices(int tile, int r, WinogradMatrices *w)
+static bool matrices_at(const double *points, int most, int tile, int r, WinogradMatrices *w)
 {
   int alpha = tile + r - 1, finite = alpha - 1;
   *w = (WinogradMatrices){.tile = tile, .r = r, .alpha = alpha};
-  if (tile < 1 || r < 1 || finite > (int)(sizeof points / sizeof *points) || alpha < 2) return false;
+  if (tile < 1 || r < 1 || finite > most || alpha < 2) return false;
   double v[WINOGRAD_MAX][WINOGRAD_MAX], inverse[WINOGRAD_MAX][WINOGRAD_MAX];
   for (int i = 0; i < alpha; i++) {
     double scale = 1;
@@ -62,10 +64,16 @@ bool winograd_matrices(int tile, int r, WinogradMatrices *w)
   return true;
 }
 
-static WinogradMatrices matrices_of(OpCall *c, int64_t tile, int64_t r)
+bool winograd_matrices(int tile, int r, DType t, WinogradMatrices *w)
+{
+  if (t.bits == 16 && tile == 4 && r == 3) return matrices_at(near_points, 5, tile, r, w);
+  return matrices_at(points, (int)(sizeof points / sizeof *points), tile, r, w);
+}
+
+static WinogradMatrices matrices_of(OpCall *c, int64_t tile, int64_t r, DType t)
 {
   WinogradMatrices w;
-  if (tile < 1 || tile > WINOGRAD_MAX || r < 1 || r > WINOGRAD_MAX || !winograd_matrices((int)tile, (int)r, &w))
+  if (tile < 1 || tile > WINOGRAD_MAX || r < 1 || r > WINOGRAD_MAX || !winograd_matrices((int)tile, (int)r, t, &w))
     op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " with a kernel of %" PRId64 " is not supported", tile, r);
   return w;
 }
@@ -97,7 +105,7 @@ static const Type *weight_type(OpCall *c)
   const Type *w = c->arg[0];
   if (w->shape[2]->kind != E_INT || w->shape[3]->kind != E_INT || w->shape[2]->u.i != w->shape[3]->u.i)
     op_raise(c, ERR_SHAPE, "weight %s needs a square kernel", nn_arg_shape(c, 0));
-  WinogradMatrices q = matrices_of(c, a->tile_size, w->shape[2]->u.i);
+  WinogradMatrices q = matrices_of(c, a->tile_size, w->shape[2]->u.i, w->dtype);
   return type_tensor(c->m, w->dtype, 4, (const Expr *[]){expr_i32(c->m, q.alpha), expr_i32(c->m, q.alpha), w->shape[0], w->shape[1]});
 }
 
@@ -105,12 +113,14 @@ static void weight_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
 {
   Module *m = c->m;
   const WinogradWeightAttrs *a = c->attrs;
-  WinogradMatrices q = matrices_of(c, a->tile_size, in[0]->buffer->shape[2]->u.i);
-  const Tensor *g = matrix(m, "G", c->out->dtype, q.alpha, q.r, &q.g[0][0]);
+  WinogradMatrices q = matrices_of(c, a->tile_size, in[0]->buffer->shape[2]->u.i, c->out->dtype);
+  DType t = nn_accumulator(c->out->dtype);
+  const Tensor *g = matrix(m, "G", t, q.alpha, q.r, &q.g[0][0]);
   Stage s = nn_stage(m, 4, c->out->shape, "eps nu co ci");
   const Expr *r = nn_reduce_axis(&s, "r_kh", expr_i32(m, q.r)), *k = nn_reduce_axis(&s, "r_kw", expr_i32(m, q.r));
-  const Expr *term = expr_mul(m, expr_mul(m, nn_read(m, in[0], (const Expr *[]){s.at[2], s.at[3], r, k}), element(m, g, s.at[0], r)), element(m, g, s.at[1], k));
-  *out = nn_finish(&s, "transform_weight", "transform_weight", nn_reduce(&s, "sum", term));
+  const Expr *w = expr_cast(m, t, nn_read(m, in[0], (const Expr *[]){s.at[2], s.at[3], r, k}));
+  const Expr *term = expr_mul(m, expr_mul(m, w, element(m, g, s.at[0], r)), element(m, g, s.at[1], k));
+  *out = nn_sum(&s, "transform_weight", "transform_weight", term, c->out->dtype);
 }
 
 const OpDef op_nn_contrib_conv2d_winograd_weight_transform = {
@@ -155,7 +165,7 @@ static Winograd winograd_of(OpCall *c)
   const Type *x = c->arg[0], *k = c->arg[1];
   nn_ints(c, "kernel_size", a->kernel_size, 2, 3, 1, r);
   if (r[0] != r[1]) op_raise(c, ERR_UNSUPPORTED, "kernel_size (%" PRId64 ", %" PRId64 ") is not square", r[0], r[1]);
-  Winograd v = {.q = matrices_of(c, a->tile_size, r[0]), .n = x->shape[0], .ci = x->shape[1], .co = k->shape[2]};
+  Winograd v = {.q = matrices_of(c, a->tile_size, r[0], x->dtype), .n = x->shape[0], .ci = x->shape[1], .co = k->shape[2]};
   v.dtype = a->out_dtype.code == DT_VOID ? x->dtype : a->out_dtype;
   nn_padding(c, a->padding, 2, v.before, v.after);
   if (nn_dims_differ(c->m, v.ci, k->shape[3]))

@@ -6,8 +6,11 @@
  *
  * Both transformations go along one dimension at a time.  An element is a sum over a row of a
  * constant matrix, without its zeros: which row is chosen by the index, which a schedule
- * writes out.  Stages: data_pad, data_rows, data_tiles, bgemm, out_rows, out_tiles, conv2d_winograd. */
+ * writes out.  Points come in pairs x and -x, so two rows of b differ in the signs of every other column, and two columns
+ * of a in the signs of every other row: half of each pair's work is the same, and written so that it is found to be.  Stages: data_pad, data_rows, data_tiles, bgemm, out_rows, out_tiles, conv2d_winograd. */
 #include "op/nn_kit.h"
+
+#include <math.h>
 
 typedef struct Blocked {
   WinogradMatrices q;
@@ -36,7 +39,7 @@ static Blocked blocked_of(OpCall *c)
   int64_t r[2];
   nn_ints(c, "kernel_size", a->kernel_size, 2, 3, 1, r);
   if (r[0] != r[1] || a->groups != 1) op_raise(c, ERR_UNSUPPORTED, "only square kernels and one group are supported");
-  if (!winograd_matrices((int)a->tile_size, (int)r[0], &v.q)) op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " is not supported", a->tile_size);
+  if (!winograd_matrices((int)a->tile_size, (int)r[0], v.dtype, &v.q)) op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " is not supported", a->tile_size);
   nn_padding(c, a->padding, 2, v.before, v.after);
   if (nn_dims_differ(c->m, nn_simplify(c->m, expr_mul(c->m, v.co, expr_i32(c->m, v.cb))), k->shape[3]) ||
       nn_dims_differ(c->m, k->shape[0], expr_i32(c->m, v.q.alpha)) || nn_dims_differ(c->m, k->shape[1], expr_i32(c->m, v.q.alpha)) ||
@@ -57,26 +60,104 @@ static const Type *blocked_type(OpCall *c)
   return type_tensor(c->m, v.dtype, 5, (const Expr *[]){v.n, v.oo, v.out[0], v.out[1], expr_i32(c->m, v.ob)});
 }
 
-/* Row `row` of a matrix times the elements e[0 … n): zeros left out, ones not multiplied. */
-static const Expr *row_sum(Module *m, DType t, const double *row, int n, const Expr *const *e)
+/* ---- rows of the matrices ----------------------------------------------------------------------------- */
+
+typedef struct Term {
+  double f;
+  const Expr *e;
+} Term;
+
+static int term_rank(double f) { return f == 1 ? 0 : f > 0 ? 1 : 2; }
+
+/* A term without a factor comes first: the others are multiply-adds to it. */
+static const Expr *sum_terms(Module *m, DType t, int n, const Term *term)
 {
-  const Expr *sum = NULL;
+  int first = 0;
+  for (int i = 1; i < n; i++)
+    if (term_rank(term[i].f) < term_rank(term[first].f)) first = i;
+  if (n == 0) return expr_const(m, t, 0);
+  const Expr *sum = term[first].f == 1 ? term[first].e : expr_mul(m, term[first].e, expr_const(m, t, term[first].f));
   for (int i = 0; i < n; i++) {
-    if (row[i] == 0) continue;
-    bool minus = sum && row[i] < 0;
-    double f = minus ? -row[i] : row[i];
-    const Expr *term = f == 1 ? e[i] : expr_mul(m, e[i], expr_const(m, t, f));
-    sum = !sum ? term : minus ? expr_sub(m, sum, term) : expr_add(m, sum, term);
+    if (i == first) continue;
+    double f = term[i].f < 0 ? -term[i].f : term[i].f;
+    const Expr *e = f == 1 ? term[i].e : expr_mul(m, term[i].e, expr_const(m, t, f));
+    sum = term[i].f < 0 ? expr_sub(m, sum, e) : expr_add(m, sum, e);
   }
-  return sum ? sum : expr_const(m, t, 0);
+  return sum;
+}
+
+/* A column that differs from column j by signs alone, in some rows by both; -1: none. */
+static int paired_column(double (*v)[WINOGRAD_MAX], int rows, int n, int j)
+{
+  for (int p = 0; p < n; p++) {
+    int same = 0, opposite = 0, apart = p == j;
+    for (int r = 0; r < rows; r++) {
+      same += v[r][p] == v[r][j] && v[r][j] != 0;
+      opposite += v[r][p] == -v[r][j] && v[r][j] != 0;
+      apart += v[r][p] != v[r][j] && v[r][p] != -v[r][j];
+    }
+    if (!apart && same && opposite) return p;
+  }
+  return -1;
+}
+
+/* Is there a row that differs from this one in the signs of the odd columns, or of the even ones? */
+static bool has_paired_row(double (*v)[WINOGRAD_MAX], int rows, int n, int row)
+{
+  for (int r = 0; r < rows; r++) {
+    bool even = r != row, odd = r != row;
+    for (int j = 0; j < n; j++) {
+      even &= v[r][j] == (j % 2 ? v[row][j] : -v[row][j]);
+      odd &= v[r][j] == (j % 2 ? -v[row][j] : v[row][j]);
+    }
+    if (even || odd) return true;
+  }
+  return false;
+}
+
+/* The part of a row over its even or odd columns, as a factor and a sum that the paired row has too. */
+static bool half_row(Module *m, DType t, const double *row, int n, int parity, const Expr *const *e, Term *out)
+{
+  Term term[WINOGRAD_MAX];
+  int k = 0;
+  double f = 0;
+  for (int j = parity; j < n; j += 2)
+    if (row[j] != 0) {
+      term[k++] = (Term){row[j], e[j]};
+      if (f == 0 || fabs(row[j]) <= fabs(f)) f = row[j];
+    }
+  for (int i = 0; i < k; i++) term[i].f /= f;
+  if (k) *out = (Term){f, sum_terms(m, t, k, term)};
+  return k > 0;
+}
+
+/* Row `row` of a matrix times the elements e[0 … n): zeros left out, ones not multiplied, sums that two rows have in
+ * common written the same way in both. */
+static const Expr *row_sum(Module *m, DType t, double (*v)[WINOGRAD_MAX], int rows, int n, int row, const Expr *const *e)
+{
+  Term term[WINOGRAD_MAX];
+  int k = 0;
+  if (has_paired_row(v, rows, n, row)) {
+    for (int parity = 0; parity < 2; parity++) k += half_row(m, t, v[row], n, parity, e, &term[k]);
+    return sum_terms(m, t, k, term);
+  }
+  for (int j = 0; j < n; j++) {
+    int p = paired_column(v, rows, n, j);
+    if (v[row][j] == 0 || (p >= 0 && p < j)) continue;
+    const Expr *both = p < 0 ? e[j] : v[row][p] == v[row][j] ? expr_add(m, e[j], e[p]) : expr_sub(m, e[j], e[p]);
+    term[k++] = (Term){v[row][j], both};
+  }
+  return sum_terms(m, t, k, term);
 }
 
 const Expr *winograd_row(Module *m, DType t, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at, const Expr *const *e)
 {
-  const Expr *value = row_sum(m, t, v[rows - 1], n, e);
-  for (int i = rows - 2; i >= 0; i--) value = expr_select(m, expr_binary(m, E_EQ, at, expr_i32(m, i)), row_sum(m, t, v[i], n, e), value);
+  const Expr *value = row_sum(m, t, v, rows, n, rows - 1, e);
+  for (int i = rows - 2; i >= 0; i--) value = expr_select(m, expr_binary(m, E_EQ, at, expr_i32(m, i)), row_sum(m, t, v, rows, n, i, e), value);
   return value;
 }
+
+/* ---- the stages --------------------------------------------------------------------------------------- */
 
 static const Tensor *pad_tiles(Module *m, Blocked *v, const Tensor *x)
 {
@@ -114,7 +195,8 @@ static const Tensor *multiply_tiles(Module *m, Blocked *v, const Tensor *u, cons
   const Expr *co = nn_reduce_axis(&s, "rco", v->co), *ci = nn_reduce_axis(&s, "rci", cb);
   const Expr *w = nn_read(m, u, (const Expr *[]){s.at[0], s.at[1], s.at[2], expr_add(m, expr_mul(m, co, cb), ci), s.at[4]});
   const Expr *d = nn_read(m, x, (const Expr *[]){s.at[0], s.at[1], co, s.at[3], ci});
-  return nn_finish(&s, "bgemm", "winograd_bgemm", nn_reduce(&s, "sum", expr_mul(m, d, w)));
+  DType t = nn_accumulator(v->dtype);
+  return nn_sum(&s, "bgemm", "winograd_bgemm", expr_mul(m, expr_cast(m, t, d), expr_cast(m, t, w)), v->dtype);
 }
 
 static const Tensor *transform_output(Module *m, Blocked *v, const Tensor *product)

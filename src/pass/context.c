@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 typedef struct ConfigKey {
   PassOption option;
@@ -22,6 +21,7 @@ static const ConfigKey keys[] = {
     {{PO_BOOL, "relay.FuseOps.link_params", "false", "constants stay inside the fused functions"}, false, NULL},
     {{PO_BOOL, "relay.ToMixedPrecision.keep_orig_output_dtype", "false", "outputs are cast back to the dtype they had"}, false, NULL},
     {{PO_BOOL, "lathe.impl.no_winograd", "false", "convolutions by direct algorithms only"}, false, NULL},
+    {{PO_STR, "lathe.fast_math", "none", "reduced precision: none, bf16 (products of bfloat16, sums in float32) or fp16 (float16 arithmetic)"}, false, NULL},
     {{PO_INT, "relay.FoldConstant.max_bytes", "1073741824", "constants that would become larger stay computed"}, false, NULL},
     {{PO_BOOL, "relay.FoldConstant.fold_qnn", "true", "fold quantized operators too"}, true, NULL},
     {{PO_INT, "relay.fallback_device_type", "1", "device of what no target takes"}, true, NULL},
@@ -114,12 +114,21 @@ static const char *kind_name(const PassOption *o)
   return "";
 }
 
+static FastMath fast_math_of(Ctx *ctx, const char *value)
+{
+  static const char *const names[] = {[FAST_NONE] = "none", [FAST_BF16] = "bf16", [FAST_FP16] = "fp16"};
+  for (int i = FAST_NONE; i <= FAST_FP16; i++)
+    if (!strcmp(value, names[i])) return (FastMath)i;
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "config 'lathe.fast_math' takes none, bf16 or fp16, not '%s'", value);
+}
+
 void pass_config_set(PassContext *pc, const char *key, const char *value)
 {
   const ConfigKey *k = find_key(pc->ctx, key);
   if (k->refused) raise(pc->ctx, ERR_UNSUPPORTED, NOWHERE, "config '%s': %s", key, k->refused);
   if (!value_fits(&k->option, value))
     raise(pc->ctx, ERR_ARGUMENT, NOWHERE, "config '%s' takes %s, not '%s'", key, kind_name(&k->option), value);
+  if (!strcmp(key, "lathe.fast_math")) pc->impl.fast_math = fast_math_of(pc->ctx, value);
   strmap_put(pc->arena, &pc->config, key, arena_strdup(pc->arena, value));
   if (k->idle) vec_push(pc->arena, &pc->notes, arena_printf(pc->arena, "config '%s' is accepted and changes nothing yet", key));
   if (!strcmp(key, "lathe.impl.no_winograd")) pc->impl.no_winograd = pass_config_int(pc, key);
@@ -170,13 +179,6 @@ typedef struct Timing {
   int open[64];
 } Timing;
 
-static double now(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void time_before(void *env, Module *m, const Pass *p)
 {
   Timing *t = env;
@@ -186,7 +188,7 @@ static void time_before(void *env, Module *m, const Pass *p)
   vec_push(t->pc->arena, &t->name, arena_strdup(t->pc->arena, p->name));
   vec_push(t->pc->arena, &t->level, t->depth);
   vec_push(t->pc->arena, &t->seconds, 0.0);
-  t->start[t->depth++] = now();
+  t->start[t->depth++] = clock_seconds();
 }
 
 static void time_after(void *env, Module *m, const Pass *p)
@@ -194,7 +196,7 @@ static void time_after(void *env, Module *m, const Pass *p)
   Timing *t = env;
   (void)m, (void)p;
   t->depth--;
-  t->seconds.v[t->open[t->depth]] = now() - t->start[t->depth];
+  t->seconds.v[t->open[t->depth]] = clock_seconds() - t->start[t->depth];
 }
 
 void pass_time(PassContext *pc)

@@ -89,17 +89,10 @@ static int spread(const Node *v, int n, ConstData *out, int max, Ctx *ctx)
   return n + 1;
 }
 
-static int count_leaves(const Type *ty)
-{
-  int n = ty->kind == TY_TUPLE ? 0 : 1;
-  for (int i = 0; i < ty->nfield; i++) n += count_leaves(ty->field[i]);
-  return n;
-}
-
 static int operands(Fold *fo, const Node *n, ConstData **out)
 {
   int total = 0, k = 0;
-  for (int i = 0; i < n->nargs; i++) total += count_leaves(n->arg[i]->type);
+  for (int i = 0; i < n->nargs; i++) total += type_leaf_count(n->arg[i]->type);
   *out = arena_array(fo->arena, ConstData, total + 1);
   for (int i = 0; i < n->nargs; i++) k = spread(map_get(&fo->value, n->arg[i]), k, *out, total, fo->m->ctx);
   return k;
@@ -121,10 +114,10 @@ static void keep_bytes(Fold *fo, ConstData *d)
 
 static const Node *by_meaning(Fold *fo, const Node *n)
 {
-  ConstData *in, *out = arena_array(fo->arena, ConstData, count_leaves(n->type) + 1);
+  ConstData *in, *out = arena_array(fo->arena, ConstData, type_leaf_count(n->type) + 1);
   int k = operands(fo, n, &in);
   op_evaluate(fo->m, fo->arena, n, k, in, out);
-  for (int i = 0; i < count_leaves(n->type); i++) keep_bytes(fo, &out[i]);
+  for (int i = 0; i < type_leaf_count(n->type); i++) keep_bytes(fo, &out[i]);
   return results(fo, n, out);
 }
 
@@ -164,38 +157,22 @@ static const Node *as_function(Fold *fo, const Node *n)
 static void drop_module(void *m) { module_release(m); }
 static void drop_built(void *b) { built_release(b); }
 
-static LatheRtDType as_rt_dtype(DType t)
-{
-  static const uint8_t codes[] = {[DT_INT] = 0, [DT_UINT] = 1, [DT_FLOAT] = 2, [DT_BFLOAT] = 4, [DT_E4M3FN] = 10, [DT_E5M2] = 12,
-                                  [DT_E4M3FNUZ] = 11, [DT_E5M2FNUZ] = 13, [DT_HANDLE] = 3};
-  return (LatheRtDType){codes[t.code], t.bits, t.lanes};
-}
-
 static LatheRtTensor as_rt_tensor(ConstData *d)
 {
-  return (LatheRtTensor){.data = (void *)(uintptr_t)d->data, .device = {LATHE_RT_CPU, 0}, .ndim = d->ndim, .dtype = as_rt_dtype(d->dtype), .shape = d->shape};
-}
-
-static void leaf_types(const Type *ty, ConstData *out, int *n)
-{
-  if (ty->kind == TY_TUPLE) {
-    for (int i = 0; i < ty->nfield; i++) leaf_types(ty->field[i], out, n);
-    return;
-  }
-  ConstData *d = &out[(*n)++];
-  *d = (ConstData){.dtype = ty->dtype, .ndim = ty->ndim};
-  for (int i = 0; i < ty->ndim; i++) d->shape[i] = ty->shape[i]->u.i;
+  return (LatheRtTensor){.data = (void *)(uintptr_t)d->data, .device = {LATHE_RT_CPU, 0}, .ndim = d->ndim, .dtype = code_rt_dtype(d->dtype), .shape = d->shape};
 }
 
 static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)
 {
   Ctx *ctx = fo->m->ctx;
-  ConstData *in, *out = arena_array(fo->arena, ConstData, count_leaves(n->type) + 1);
-  int nin = operands(fo, n, &in), nout = 0;
-  leaf_types(n->type, out, &nout);
+  ConstData *in, *out = arena_array(fo->arena, ConstData, type_leaf_count(n->type) + 1);
+  int nin = operands(fo, n, &in), nout;
+  const Type **leaf = type_leaves(fo->arena, n->type, &nout);
   LatheRtTensor *t = arena_array(fo->arena, LatheRtTensor, nin + nout);
   LatheRtArg *arg = arena_array(fo->arena, LatheRtArg, nin + nout);
   for (int i = 0; i < nout; i++) {
+    out[i] = (ConstData){.dtype = leaf[i]->dtype, .ndim = leaf[i]->ndim};
+    for (int k = 0; k < out[i].ndim; k++) out[i].shape[k] = leaf[i]->shape[k]->u.i;
     out[i].bytes = (size_t)dtype_bytes(out[i].dtype);
     for (int k = 0; k < out[i].ndim; k++) out[i].bytes = size_mul(ctx, out[i].bytes, (size_t)out[i].shape[k], "a constant");
     out[i].data = blob_alloc(fo->m, out[i].bytes + 1);

@@ -127,17 +127,23 @@ static const Node *convert_node(Mixed *x, const Node *n, const Node *root, bool 
   return node_with_args(x->m, n, arg);
 }
 
+const Node *mixed_precision(PassContext *pc, Module *m, const Node *f, DType narrow, int64_t missing, bool keep_outputs)
+{
+  Mixed x = {.pc = pc, .m = m, .arena = scratch(m->ctx), .narrow = narrow, .missing = missing};
+  const Node **order;
+  int n = graph_post_order(x.arena, f, &order);
+  for (int i = 0; i < n; i++) map_put(x.arena, &x.now, order[i], (void *)(uintptr_t)convert_node(&x, order[i], f, keep_outputs));
+  return map_get(&x.now, f);
+}
+
 const Node *pass_mixed_precision(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
 {
   (void)name;
-  Mixed x = {.pc = pc, .m = m, .arena = scratch(m->ctx), .missing = pass_option_int(env, mixed_precision_options, 1)};
+  DType narrow;
   const char *type = pass_option(env, mixed_precision_options, 0);
-  if (!dtype_parse(type, &x.narrow) || x.narrow.bits != 16 || !dtype_is_float(x.narrow))
+  if (!dtype_parse(type, &narrow) || narrow.bits != 16 || !dtype_is_float(narrow))
     raise(m->ctx, ERR_ARGUMENT, NOWHERE, "ToMixedPrecision: mixed_precision_type is float16 or bfloat16, not '%s'", type);
   if (is_primitive(f)) return f;
   bool keep = pass_config_int(pc, "relay.ToMixedPrecision.keep_orig_output_dtype");
-  const Node **order;
-  int n = graph_post_order(x.arena, f, &order);
-  for (int i = 0; i < n; i++) map_put(x.arena, &x.now, order[i], (void *)(uintptr_t)convert_node(&x, order[i], f, keep));
-  return map_get(&x.now, f);
+  return mixed_precision(pc, m, f, narrow, pass_option_int(env, mixed_precision_options, 1), keep);
 }

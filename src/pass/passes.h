@@ -15,6 +15,9 @@ enum { no_options_count = 0, dead_code_options_count = 1, convert_layout_options
 extern const PassOption dead_code_options[], convert_layout_options[], fuse_ops_options[], combine_options[], mixed_precision_options[],
     remove_unused_options[];
 
+/* mixed_precision.c: missing as the option missing_op_mode; outputs keep their dtypes or take the narrow one. */
+const Node *mixed_precision(PassContext *, Module *, const Node *f, DType narrow, int64_t missing, bool keep_outputs);
+
 /* context.c */
 void pass_option_check(Ctx *, const char *pass, const PassOption *, const char *value);
 

@@ -8,6 +8,8 @@
 #include "pass/passes.h"
 #include "pass/tools.h"
 
+#include <math.h>
+
 typedef const Node *(*Rule)(Module *, const Node *);
 
 static bool stable_shape(const Type *ty)
@@ -246,14 +248,26 @@ static const Node *rule_matmul(Module *m, const Node *n)
   return n;
 }
 
-/* conv(pad(x, 0)) -> conv(x) with more padding, when only spatial dimensions are padded. */
+/* May a window operator have the padding itself?  Zeros for a convolution, the least value for a maximum, zeros that count
+ * as elements for an average (all of its padding does then). */
+static bool takes_padding(const Node *n, const Node *pad)
+{
+  if (strcmp(call_str(pad, "pad_mode"), "constant")) return false;
+  if (call_has(n, "ceil_mode") && call_int(n, "ceil_mode")) return false;            /* windows that start in the padding would go */
+  if (is_call_of(n, "nn.max_pool1d,nn.max_pool2d,nn.max_pool3d")) return pad->nargs > 1 && const_all(pad->arg[1], -INFINITY);
+  if (pad->nargs > 1 && !const_all(pad->arg[1], 0)) return false;
+  if (is_call_of(n, "nn.conv1d,nn.conv2d,nn.conv3d")) return true;
+  return is_call_of(n, "nn.avg_pool1d,nn.avg_pool2d,nn.avg_pool3d") && (call_int(n, "count_include_pad") || all_ints(call_ints(n, "padding"), 0));
+}
+
+/* conv(pad(x, 0)) -> conv(x) with more padding, when only spatial dimensions are padded; pools likewise. */
 static const Node *rule_pad(Module *m, const Node *n)
 {
-  if (!is_call_of(n, "nn.conv1d,nn.conv2d,nn.conv3d") || !is_call(n->arg[0], "nn.pad")) return n;
+  if (n->kind != N_CALL || !n->nargs || !is_call(n->arg[0], "nn.pad") || !takes_padding(n, n->arg[0])) return n;
   const Node *p = n->arg[0];
-  if (strcmp(call_str(p, "pad_mode"), "constant") || (p->nargs > 1 && !const_all(p->arg[1], 0))) return n;
+  bool average = call_has(n, "count_include_pad") && strstr(n->u.call.op->name, "avg");
   AttrInts width = call_ints(p, "pad_width"), old = call_ints(n, "padding");
-  const char *layout = call_str(n, "data_layout");
+  const char *layout = call_str(n, call_has(n, "data_layout") ? "data_layout" : "layout");
   int spatial = (int)strlen(layout) - 2, at = 0;
   int64_t pad[6];
   if (width.n != 2 * (spatial + 2) || spatial > 3) return n;
@@ -272,7 +286,9 @@ static const Node *rule_pad(Module *m, const Node *n)
   }
   void *attrs = call_attrs(m, n);
   attrs_set_ints(m, n->u.call.op->attrs, attrs, "padding", 2 * spatial, pad);
-  return node_call(m, n->u.call.op, 2, (const Node *[]){p->arg[0], n->arg[1]}, attrs, n->name);
+  if (average) attrs_set_int(m, n->u.call.op->attrs, attrs, "count_include_pad", 1);
+  const Node *arg[2] = {p->arg[0], n->nargs > 1 ? n->arg[1] : NULL};
+  return node_call(m, n->u.call.op, n->nargs, arg, attrs, n->name);
 }
 
 /* ---- views below epilogues --------------------------------------------------------------------------------- */

@@ -231,6 +231,10 @@ static void config_keys(Ctx *ctx, Module *m, PassContext *pc)
   assert_string_equal(pc->notes.v[0], "config 'relay.backend.use_auto_scheduler' is accepted and changes nothing yet");
   pass_config_set(pc, "lathe.impl.no_winograd", "1");
   assert_true(pc->impl.no_winograd);
+  pass_config_set(pc, "lathe.fast_math", "bf16");
+  assert_int_equal(pc->impl.fast_math, FAST_BF16);
+  assert_string_equal(message_of(pc, set_config, "lathe.fast_math", "fp8"), "config 'lathe.fast_math' takes none, bf16 or fp16, not 'fp8'");
+  assert_int_equal(pc->impl.fast_math, FAST_BF16);
   assert_string_equal(message_of(pc, set_config, "relay.FuseOps.max_dept", "5"),
                       "there is no config key 'relay.FuseOps.max_dept'; did you mean 'relay.FuseOps.max_depth'?");
   assert_string_equal(message_of(pc, set_config, "relay.FuseOps.max_depth", "many"), "config 'relay.FuseOps.max_depth' takes an integer, not 'many'");

@@ -24,6 +24,7 @@ typedef struct Move {
   Dom *whole;                /* all of what the block's scope runs of it */
   bool *part;                /* … is not its whole domain */
   bool reverse;
+  const Expr *guard;         /* over the block's variables: which of the box is made; NULL: all of it */
   int nproducer, nconsumer;
   Stmt **producer, **consumer;
 } Move;
@@ -244,6 +245,67 @@ static void solve_consumers(Move *v, int n, Stmt *const *consumer)
 
 /* ---- reverse_compute_at: what the producers have made --------------------------------------- */
 
+/* Follows from the producer's variables lying in their domains, to which a box is clipped
+ * anyway? */
+static bool only_clips_domain(Move *v, const Block *producer, const Expr *cond)
+{
+  Module *m = v->s->m;
+  const Expr *inside = NULL;
+  for (int i = 0; i < producer->niter; i++) {
+    const BlockIter *it = &producer->iter[i];
+    inside = both(v->s, inside, expr_binary(m, E_GE, it->value, it->min));
+    inside = both(v->s, inside, expr_binary(m, E_LE, it->value, iter_end(v->s, it->min, it->extent)));
+  }
+  if (!inside) return analyzer_prove(v->an, cond);
+  int mark = analyzer_push(v->an, inside);
+  bool known = analyzer_prove(v->an, cond);
+  analyzer_pop(v->an, mark);
+  return known;
+}
+
+/* An expression over a block's variables by what they stand for. */
+static const Expr *by_values(Sched *s, const Block *b, const Expr *e)
+{
+  Map value = {0};
+  for (int i = 0; i < b->niter; i++) map_put(scratch(s->ctx), &value, b->iter[i].var, (void *)(uintptr_t)b->iter[i].value);
+  return expr_substitute(s->m, e, &value);
+}
+
+/* x < y, where x runs with a dimension of what is written: the last index that is made. */
+static const Expr *last_made(Move *v, const Block *producer, const Region *out, const Expr *cond, int n, Stmt *const *inner, int *dim)
+{
+  if (cond->kind != E_LT) return NULL;
+  for (int d = 0; d < out->buffer->ndim; d++) {
+    if (!expr_is_int(out->extent[d], 1) || !dtype_eq(out->min[d]->dtype, cond->arg[0]->dtype)) continue;
+    const Expr *index = by_values(v->s, producer, out->min[d]), *rest = expr_simplify(v->an, minus(v, index, cond->arg[0])), *end = plus(v, rest, cond->arg[1]);
+    bool fixed = true;
+    for (int i = 0; i < n; i++) fixed &= !expr_uses_var(end, LOOPVAR(inner[i]));
+    *dim = d;
+    if (fixed) return minus(v, end, const_like(v->s, end, 1));
+  }
+  return NULL;
+}
+
+/* A guard inside of the loop, of an inner split that does not fit say, leaves a part of the box
+ * unmade: the moved block takes it over. */
+static void take_guards(Move *v, Stmt *producer, const Region *out, const Region *in)
+{
+  Sched *s = v->s;
+  const Expr **part;
+  Stmt **inner;
+  int np = conjuncts(scratch(s->ctx), BLOCK(producer)->predicate, &part), k = tree_loops_below(scratch(s->ctx), producer, v->loop, &inner), d = 0;
+  for (int i = 0; i < np; i++) {
+    bool inside = false;
+    for (int j = 0; j < k; j++) inside |= expr_uses_var(part[i], LOOPVAR(inner[j]));
+    if (!inside || only_clips_domain(v, BLOCK(producer), part[i])) continue;
+    const Expr *last = last_made(v, BLOCK(producer), out, part[i], k, inner, &d);
+    if (!last || !expr_is_int(in->extent[d], 1) || !uses_iters(BLOCK(v->block), in->min[d]))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: under %s, %s makes only the part of buffer '%s' for which %s, which does not tell what of %s can run",
+            v->prim, tree_what(s, v->loop), tree_what(s, producer), out->buffer->name, expr_str_of(scratch(s->ctx), part[i]), tree_what(s, v->block));
+    v->guard = both(s, v->guard, expr_binary(s->m, E_LE, in->min[d], last));
+  }
+}
+
 static void solve_producers(Move *v, int n, Stmt *const *producer)
 {
   const Block *b = BLOCK(v->block);
@@ -255,6 +317,7 @@ static void solve_producers(Move *v, int n, Stmt *const *producer)
         const Region *out = &BLOCK(producer[i])->writes[w];
         if (out->buffer != b->reads[r].buffer) continue;
         Box made = region_under(v->s, v->an, out, producer[i], v->loop);
+        take_guards(v, producer[i], out, &b->reads[r]);
         if (!any) box = made;
         else if (!region_holds(v->s, v->an, &made, &box) || !region_holds(v->s, v->an, &box, &made))
           raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: several blocks under %s write different parts of buffer '%s'", v->prim,
@@ -311,6 +374,7 @@ static Stmt *make_nest(Move *v, bool preserve_unit)
     if (r.predicate_lo) b->predicate = both(s, b->predicate, expr_binary(s->m, E_GE, value, r.predicate_lo));
     if (r.predicate_hi) b->predicate = both(s, b->predicate, expr_binary(s->m, E_LE, value, r.predicate_hi));
   }
+  if (v->guard) b->predicate = both(s, b->predicate, by_values(s, b, v->guard));
   Stmt *nest = v->block;
   for (int i = n - 1; i >= 0; i--) {
     loop[i]->u.loop.body = nest;

@@ -51,6 +51,9 @@ static void compute_at(void **state)
   APPLIES(STENCIL, "b0 = sch.get_block(\"B\")\nb1 = sch.get_block(\"C\")\nl2, = sch.get_loops(b1)\nl3, l4 = sch.split(l2, [None, 5])\nsch.compute_at(b0, l3)\n",
           "for ax0 in range(7)", "T.where(");
   APPLIES(CHAIN(16), GET2 "l6, l7 = sch.split(l2, [4, 4])\nsch.reverse_compute_at(b1, l6)\n", "for ax0, ax1 in T.grid(4, 16)");
+  /* tiles of 6 in blocks of 16: the third of a block makes 4 rows, and no more are read */
+  APPLIES(CHAIN(48), GET2 "l6, l7 = sch.split(l2, [3, 16])\nl8, l9 = sch.split(l7, [None, 6])\nsch.reverse_compute_at(b1, l8)\n",
+          "for ax0, ax1 in T.grid(6, 48)", "and i_1_0*6 + ax0 < 16)");
   APPLIES(DIAMOND, "b0 = sch.get_block(\"B\")\nb1 = sch.get_block(\"C\")\nb2 = sch.get_block(\"D\")\nl3, l4 = sch.get_loops(b2)\n"
                    "sch.compute_at(b1, l3)\nsch.compute_inline(b0)\n",
           "for ax1 in range(8)");

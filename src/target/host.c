@@ -176,10 +176,23 @@ static bool read_line(const char *path, char *out, int n)
   return ok;
 }
 
-/* /sys/devices/system/cpu/cpu0/cache/indexN/{level,type,size}; size reads "32K". */
+/* CPUs named in a list such as "0-3,8". */
+static int listed(const char *text)
+{
+  int n = 0;
+  for (char *end; *text >= '0' && *text <= '9'; text = *end == ',' ? end + 1 : end) {
+    long first = strtol(text, &end, 10), last = first;
+    if (*end == '-') last = strtol(end + 1, &end, 10);
+    n += (int)(last - first + 1);
+  }
+  return n > 0 ? n : 1;
+}
+
+/* /sys/devices/system/cpu/cpu0/cache/indexN/{level,type,size,shared_cpu_list}; size reads "32K".  Threads of a core
+ * share its first two levels as a matter of course. */
 static bool caches_of_kernel(int64_t *size)
 {
-  char path[96], level[32], type[32], text[32];
+  char path[96], level[32], type[32], text[32], sharers[256];
   bool found = false;
   for (int i = 0; i < 8; i++) {
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
@@ -193,6 +206,8 @@ static bool caches_of_kernel(int64_t *size)
     int at = atoi(level);
     if (at < 1 || at > 3 || n <= 0) continue;
     size[at] = n * (*unit == 'K' ? 1024 : *unit == 'M' ? 1024 * 1024 : 1);
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/shared_cpu_list", i);
+    if (at == 3 && read_line(path, sharers, sizeof sharers)) size[at] /= listed(sharers);
     found = true;
   }
   return found;

@@ -99,6 +99,13 @@ int target_lanes(const Target *t, int bits)
   return lanes > 1 ? lanes : 1;
 }
 
+bool target_has_dot(const Target *t, int lanes)
+{
+  if (t->arch == ARCH_AARCH64) return target_has(t, CPU_BF16) && (lanes == 2 || lanes == 4);
+  bool wide = lanes == 16 || (target_has(t, CPU_AVX512VL) && (lanes == 4 || lanes == 8));
+  return t->arch == ARCH_X86_64 && target_has(t, CPU_AVX512BF16) && wide;
+}
+
 const char *target_llvm_features(Arena *arena, const Target *t)
 {
   Text out = text_new(arena);
@@ -360,6 +367,7 @@ static void choose_machine(Reader *r)
   t->l1_bytes = (int64_t)cpu->l1_kb * 1024;
   t->l2_bytes = (int64_t)cpu->l2_kb * 1024;
   t->l3_bytes = (int64_t)cpu->l3_kb * 1024;
+  t->core = *cpu->core;
   if (native) host_caches(&t->l1_bytes, &t->l2_bytes, &t->l3_bytes);
   t->num_cores = native ? host_cores() : t->arch == ARCH_ARM || t->arch == ARCH_WASM32 ? 1 : 4;
   t->triple = r->triple ? r->triple : default_triple(t->arch, t->cpu);
@@ -473,6 +481,7 @@ static void finish_gpu(Target *t)
   t->num_cores = 1;
   t->l1_bytes = 128 * 1024;
   t->l2_bytes = 4 * 1024 * 1024;
+  t->core = *cpu_find(ARCH_OTHER, "generic")->core;   /* no schedule for a GPU asks */
   choose_vectors(t);
 }
 

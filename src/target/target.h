@@ -52,6 +52,18 @@ typedef enum {
   CPU_NFEATURES
 } CpuFeature;
 
+/* How fast a core computes and reads.  Rates are bits or bytes of one cycle, so that they hold for vectors of any
+ * width; schedules ask for them through src/impl/cost.c. */
+typedef struct CoreInfo {
+  double ghz;                  /* clock under vector load */
+  int fma_bits;                /* of multiply-adds begun in a cycle: 2 pipes of 128 bits are 256 */
+  int fma_latency;             /* cycles */
+  int load_bits;               /* read from the first-level cache in a cycle */
+  int l1_ways;
+  int l2_path;                 /* bytes that the second-level cache can hand over in a cycle */
+  double memory_gbs;           /* bytes a nanosecond that one core reads straight ahead from memory */
+} CoreInfo;
+
 typedef struct Target {
   TargetKind kind;
   const char *text;            /* the string it was read from, normalised */
@@ -68,8 +80,9 @@ typedef struct Target {
   bool fma;
   bool broadcast_load;         /* x86: load + splat is one memory operand;
                                   NEON: load a vector, multiply by element */
-  int64_t l1_bytes, l2_bytes, l3_bytes;   /* data caches; l3 0 when absent */
+  int64_t l1_bytes, l2_bytes, l3_bytes;   /* data caches of one core, of a shared one its share; l3 0 when absent */
   int num_cores;
+  CoreInfo core;               /* how fast it computes and reads */
   int max_threads_per_block;   /* gpu */
   int64_t shared_bytes;        /* gpu: shared memory per block */
   int warp_size;
@@ -79,6 +92,8 @@ const Target *target_parse(Ctx *, const char *text);
 const Target *target_host(Ctx *);              /* "llvm -mcpu=native", or "c" without LLVM */
 bool target_has(const Target *, CpuFeature);
 int target_lanes(const Target *, int bits);    /* vector_bits / bits, at least 1 */
+/* Is there an instruction that adds the products of pairs of bfloat16 to so many float32 lanes? */
+bool target_has_dot(const Target *, int lanes);
 /* Comma list with every feature of the architecture as +name or -name, the form
  * LLVM takes: nothing is left to LLVM's own guess. */
 const char *target_llvm_features(Arena *, const Target *);
@@ -100,6 +115,7 @@ typedef struct CpuInfo {
   Arch arch;
   uint64_t features;
   int l1_kb, l2_kb, l3_kb;     /* of one core; l3 its usual share of the chip's */
+  const CoreInfo *core;
 } CpuInfo;
 const CpuInfo *cpu_find(Arch, const char *name);           /* NULL if unknown */
 int cpu_names(Arch, const char **out, int max);            /* in table order */
@@ -108,7 +124,7 @@ int cpu_names(Arch, const char **out, int max);            /* in table order */
 
 /* Its name among those of cpus.c; "generic" when the model is not known. */
 const char *host_cpu(void);
-/* Data caches as one core sees them; a level that cannot be read stays as it was. */
+/* Data caches of one core, of a shared one its share; a level that cannot be read stays as it was. */
 void host_caches(int64_t *l1, int64_t *l2, int64_t *l3);
 int host_cores(void);                          /* CPUs this process may run on */
 

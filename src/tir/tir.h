@@ -124,7 +124,7 @@ struct PrimFunc {
   Param *param;
   int nparam;
   Stmt *body;
-  Annots attrs;              /* "global_symbol", "tir.noalias", … */
+  Annots attrs;              /* "global_symbol", "tir.noalias", "tir.in_place" (lower/kernel.c), … */
 };
 
 /* ---- build.c: making and changing statements.  Bounds of loops and of block

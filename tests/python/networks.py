@@ -23,8 +23,8 @@ def run_onnxruntime(path, feeds):
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(str(path) if not isinstance(path, bytes) else path, options, providers=["CPUExecutionProvider"])
-    return session.run(None, feeds)
+    runner = onnxruntime.InferenceSession(str(path) if not isinstance(path, bytes) else path, options, providers=["CPUExecutionProvider"])
+    return runner.run(None, feeds)
 
 
 def shared():

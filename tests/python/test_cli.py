@@ -106,10 +106,11 @@ def test_compile_says_where_the_time_went(tmp_path):
 
 
 def test_compile_other_forms(tmp_path):
-    for end, options in ((".o", []), (".c", ["--target", "c"])):
+    for end in (".o", ".a", ".c"):
         path = tmp_path / f"digits{end}"
-        run("compile", DIGITS, "-o", str(path), "--shape", "pixels=1,1,8,8", *options)
-        assert path.stat().st_size > 1000
+        run("compile", DIGITS, "-o", str(path), "--shape", "pixels=1,1,8,8")
+        assert path.stat().st_size > 1000 and "digits_run(" in (tmp_path / "digits.h").read_text()
+    assert "target 'c'" in run("compile", DIGITS, "-o", str(path), "--target", "llvm", status=1)
     relay_text = tmp_path / "net.relay"
     relay_text.write_text("def @main(%x: Tensor[(2, 3), float32]) { nn.relu(%x) }")
     run("compile", str(relay_text), "-o", str(tmp_path / "net.so"), "--disabled-pass", "FuseOps,FoldConstant", "--config", "relay.FuseOps.max_depth=3", "--no-winograd")
@@ -156,6 +157,7 @@ def test_inspect(digits):
     text = run("inspect", digits)
     assert "kernels:" in text and "storage:" in text and "features:" in text
     facts = json.loads(run("inspect", digits, "--json"))
+    assert sum(facts["implementations"].values()) == facts["nodes"] and "conv2d" in " ".join(facts["implementations"])
     assert facts["nodes"] > 0 and facts["storage_bytes"] >= facts["storage_bound"] > 0 and not facts["dynamic"]
     assert facts["outputs"] == [{"name": "probabilities", "type": "Tensor[(1, 10), float32]"}]
 
@@ -179,7 +181,7 @@ def test_ops():
     assert rows["add"]["args"] == "lhs, rhs" and all(r["doc"] for r in rows.values())
     text = run("ops")
     assert len(text.splitlines()) == len(rows) and "nn.conv2d " in text
-    assert "Conv" in run("ops", "--onnx").split() and "Conv" in json.loads(run("ops", "--onnx", "--json"))
+    assert {"Conv", "com.microsoft.Attention", "ai.onnx.ml.Scaler"} <= set(run("ops", "--onnx").split()) and "Conv" in json.loads(run("ops", "--onnx", "--json"))
 
 
 @pytest.mark.parametrize(
@@ -221,6 +223,51 @@ def test_mistakes_get_a_sentence_and_a_status(args, status, words, digits, tmp_p
     for w in words:
         assert w in done.stderr
     assert not list(tmp_path.glob("x.*"))
+
+
+def test_output_that_does_not_arrive_is_an_error(digits):
+    for args in (["ops"], ["run", digits, "--input", "random"], ["inspect", DIGITS, "--json"], ["compile", "--help"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([str(PROGRAM), *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and "standard output" in done.stderr
+
+
+def test_sizes_left_open(tmp_path):
+    """Compiled without --shape, run and measured with it, or with a file."""
+    path, x = str(tmp_path / "open.so"), tmp_path / "x.npy"
+    run("compile", DIGITS, "-o", path)
+    assert "allocated while it runs" in run("inspect", path) and json.loads(run("inspect", path, "--json"))["dynamic"]
+    for command in ("run", "bench"):
+        assert "--shape pixels=" in run(command, path, "--input", "random", status=1)
+        assert "no input 'pixel'" in run(command, path, "--input", "random", "--shape", "pixel=1,1,8,8", status=1)
+    np.save(x, np.random.default_rng(0).random((3, 1, 8, 8)).astype("float32"))
+    lines = run("run", path, "--input", f"pixels={x}", "--top", "2").splitlines()
+    assert lines[0] == "probabilities: float32 (3, 10)" and [i for i, line in enumerate(lines) if line.startswith(" row")] == [1, 4, 7]
+    run("run", path, "--input", "random", "--shape", "pixels=5,1,8,8", "--output", str(tmp_path / "o.npy"))
+    assert np.load(tmp_path / "o.npy").shape == (5, 10)
+    for n in (1, 4):
+        assert "median" in run("bench", path, "--shape", f"pixels={n},1,8,8", "--repeat", "3")
+    assert "(3 runs)" in run("bench", path, "--input", f"pixels={x}", "--repeat", "3")
+
+
+def test_a_terminal_sees_progress(tmp_path):
+    """A line that is rewritten on a terminal, nothing of the kind in a pipe."""
+    pty = pytest.importorskip("pty")
+    main, side = pty.openpty()
+    args = [str(PROGRAM), "compile", DIGITS, "-o", str(tmp_path / "d.so"), "--shape", "pixels=1,1,8,8"]
+    child = subprocess.Popen(args, stdout=side, stderr=side)
+    os.close(side)
+    seen = b""
+    try:
+        while chunk := os.read(main, 65536):
+            seen += chunk
+    except OSError:  # the other side was closed
+        pass
+    os.close(main)
+    assert child.wait(60) == 0
+    assert b"FuseOps" in seen and b"code" in seen and b"] " in seen and b"wrote" in seen
+    piped = subprocess.run(args, capture_output=True, timeout=60)
+    assert piped.returncode == 0 and piped.stdout == piped.stderr == b""
 
 
 def test_damaged_files_are_refused(digits, tmp_path):

@@ -224,6 +224,19 @@ def graphs(tmp_path):
     return mod, f
 
 
+def data_types():
+    header, a = relay.GlobalTypeVar("Failing"), relay.TypeVar("a")
+    full, none = relay.Constructor("Full", [a, header(a)], header), relay.Constructor("Empty", [], header)
+    mod = tvm.IRModule()
+    mod[header] = relay.TypeData(header, [a], [full, none])
+    x, h, l = relay.var("x", shape=()), relay.var("h"), relay.var("l", header(relay.scalar_type("float32")))
+    patterns = [relay.PatternTuple([relay.PatternConstructor(full, [relay.PatternVar(h), relay.PatternWildcard()])]), relay.PatternWildcard()]
+    match = relay.Match(relay.Tuple([l]), [relay.Clause(p, e) for p, e in zip(patterns, (h, x))])
+    mod["main"] = relay.Function([x], relay.Call(relay.Function([l], match, relay.scalar_type("float32")), [full(x, none())]))
+    assert [c.name_hint for c in mod.get_type("Failing")[1:]] == ["Full", "Empty"] and full.tag == 0 and len(match.clauses) == 2
+    assert [arrays.numpy() for arrays in (relay.create_executor(kind, mod).evaluate()(np.float32(2)) for kind in ("debug", "vm"))] == [2, 2]
+
+
 def patterns(f):
     from lathe.relay.dataflow_pattern import is_constant, is_op, wildcard
 
@@ -297,6 +310,7 @@ def test_every_call_survives(failing, tmp_path):
     tvm.script.from_source(tvm.IRModule({"main": g}).script())
     code(schedules(g), tmp_path)
     mod, f = graphs(tmp_path)
+    data_types()
     patterns(mod["main"])
     models(mod, operators(), tmp_path)
     imports()

@@ -81,3 +81,33 @@ def test_an_exported_library_needs_the_runtime_alone(digits):
     needed = [line.split("[")[1].rstrip("]") for line in sh("readelf", "-d", digits).splitlines() if "NEEDED" in line]
     assert all(n.startswith(("libm.", "libc.", "liblathe_rt.")) for n in needed), needed
     assert np.frombuffer(digits.read_bytes()[:4], "uint8").tolist() == [0x7F, 0x45, 0x4C, 0x46]
+
+
+def test_the_runtime_is_small(prefix, tmp_path):
+    """Under 100 KB stripped, on libc and libm alone."""
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    if "LATHE_SANITIZE:STRING=\n" not in cache:
+        pytest.skip("a build with sanitizers is larger")
+    library = libdir(prefix) / "liblathe_rt.so"
+    sh("strip", "-o", tmp_path / "rt.so", library)
+    assert (tmp_path / "rt.so").stat().st_size < 100_000
+    needed = [line.split("[")[1].rstrip("]") for line in sh("readelf", "-d", library).splitlines() if "NEEDED" in line]
+    assert all(n.startswith(("libm.", "libc.", "ld-linux")) for n in needed), needed
+
+
+def test_a_model_and_the_runtime_linked_in(prefix, tmp_path):
+    """pkg-config --static and lathe::lathe_rt_static: a program that needs no library of Lathe's."""
+    env = {**os.environ, "LD_LIBRARY_PATH": str(libdir(prefix))}
+    sh(prefix / "bin/lathe", "compile", DIGITS, "-o", tmp_path / "digits.a", "--shape", "pixels=1,1,8,8", env=env)
+    sh("cc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{prefix}/include", f"-I{tmp_path}", ROOT / "examples/c/linked.c", tmp_path / "digits.a",
+       libdir(prefix) / "liblathe_rt.a", "-lpthread", "-ldl", "-lm", "-o", tmp_path / "linked")
+    assert "this is a 3" in sh(tmp_path / "linked")
+    assert "liblathe" not in sh("readelf", "-d", tmp_path / "linked")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(user C)\nfind_package(lathe REQUIRED)\n"
+        f"add_executable(linked {ROOT}/examples/c/linked.c)\ntarget_include_directories(linked PRIVATE {tmp_path})\n"
+        f"target_link_libraries(linked {tmp_path}/digits.a lathe::lathe_rt_static)\n"
+    )
+    sh("cmake", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}")
+    sh("cmake", "--build", tmp_path / "b")
+    assert "this is a 3" in sh(tmp_path / "b/linked")

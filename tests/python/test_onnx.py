@@ -81,6 +81,8 @@ def test_a_model_in_every_form(tmp_path):
         relay.frontend.from_onnx(tmp_path / "nothing.onnx")
     with pytest.raises(error.LatheError):
         relay.frontend.from_onnx(b"this is not a model")
+    with pytest.raises(error.UnsupportedError, match="export_node_renamed_model_path"):
+        relay.frontend.from_onnx(gemm(), export_node_renamed_model_path=str(tmp_path / "renamed.onnx"))
 
 
 def test_weights_as_parameters():
@@ -191,6 +193,50 @@ def test_external_data(tmp_path):
     (outside / "w.bin").unlink()
     mod, _ = relay.frontend.from_onnx(str(outside / "model.onnx"), external_data_root=str(inside))
     np.testing.assert_allclose(run(mod, x=X)[0].numpy(), WANT, rtol=1e-5, atol=1e-6)
+
+
+def test_external_data_beyond_two_gigabytes(tmp_path):
+    """A sparse file: the weight lies at its far end."""
+    offset = (5 << 29) + 4096
+    with open(tmp_path / "w.bin", "wb") as f:
+        f.seek(offset)
+        f.write(W.tobytes())
+    file = external(tmp_path, "w.bin")
+    m = onnx.load(str(file), load_external_data=False)
+    next(e for e in m.graph.initializer[0].external_data if e.key == "offset").value = str(offset)
+    file.write_bytes(m.SerializeToString())
+    np.testing.assert_allclose(run(relay.frontend.from_onnx(str(file))[0], x=X)[0].numpy(), WANT, rtol=1e-5, atol=1e-6)
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def test_a_file_beyond_two_gigabytes(tmp_path):
+    """protobuf's own library stops at 2 GB.  The last tensor's bytes, not written at all, are the end of the file."""
+    size = (9 << 28) + 11
+    m = gemm(5)
+    m.graph.node.append(helper.make_node("Shape", ["big"], ["s"]))
+    m.graph.output.append(value("s", [1], TensorProto.INT64))
+    tensor_head = TensorProto(name="big", data_type=TensorProto.UINT8, dims=[size]).SerializeToString() + b"\x4a" + varint(size)
+    graph = m.graph.SerializeToString()
+    head = b"\x2a" + varint(len(tensor_head) + size) + tensor_head
+    m.ClearField("graph")
+    with open(tmp_path / "big.onnx", "wb") as f:
+        f.write(m.SerializeToString() + b"\x3a" + varint(len(graph) + len(head) + size) + graph + head)
+        f.truncate(f.tell() + size)
+    mod, _, report = import_onnx(str(tmp_path / "big.onnx"))
+    assert report.operators["Shape"] == 1
+    got = run(mod, x=X)
+    np.testing.assert_allclose(got[0].numpy(), WANT, rtol=1e-5, atol=1e-6)
+    assert got[1].numpy().tolist() == [size]
+    with open(tmp_path / "big.onnx", "r+b") as f:
+        f.truncate(f.seek(0, 2) - 1)
+    with pytest.raises(error.ParseError):
+        import_onnx(str(tmp_path / "big.onnx"))
 
 
 # ---- onnx.backend

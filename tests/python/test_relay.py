@@ -519,8 +519,12 @@ def test_sizes_known_at_run_time():
 # ---- networks
 
 
-@pytest.mark.parametrize("name, options", [("mlp", {}), ("resnet", {"num_layers": 18, "image_shape": (3, 32, 32), "num_classes": 10}), ("mobilenet", {"image_shape": (3, 32, 32), "num_classes": 10})])
-def test_networks_build_and_run(name, options):
+@pytest.mark.parametrize("name, options, shape_out", [
+    ("mlp", {}, (1, 10)), ("resnet", {"num_layers": 18, "image_shape": (3, 32, 32), "num_classes": 10}, (1, 10)), ("mobilenet", {"image_shape": (3, 32, 32), "num_classes": 10}, (1, 10)),
+    ("squeezenet", {"version": "1.1", "image_shape": (3, 64, 64), "num_classes": 10}, (1, 10)), ("dcgan", {"batch_size": 1, "ngf": 8}, (1, 3, 64, 64)),
+    ("dqn", {"batch_size": 2, "num_actions": 5}, (2, 5)), ("lstm", {"iterations": 3, "num_hidden": 8, "batch_size": 2}, (2, 8)),
+])
+def test_networks_build_and_run(name, options, shape_out):
     mod, params = getattr(relay.testing, name).get_workload(**options)
     assert params and all(isinstance(p, lathe.NDArray) for p in params.values())
     data = mod["main"].params[0]
@@ -534,8 +538,28 @@ def test_networks_build_and_run(name, options):
         m.set_input(data.name_hint, x)
         m.run()
         outs.append(m.get_output(0).numpy())
-    assert outs[0].shape == (1, 10) and abs(outs[0].sum() - 1) < 1e-4
+    assert outs[0].shape == shape_out and (shape_out != (1, 10) or abs(outs[0].sum() - 1) < 1e-4) and outs[0].std() > 1e-4
     np.testing.assert_allclose(outs[0], outs[1], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("make, published", [
+    (lambda t: t.vgg.get_net(1, (3, 224, 224), 1000, "float32", 16), 138357544), (lambda t: t.vgg.get_net(1, (3, 224, 224), 1000, "float32", 11, batch_norm=True), 132868840),
+    (lambda t: t.squeezenet.get_net(1, (3, 224, 224), 1000, "1.0", "float32"), 1248424), (lambda t: t.squeezenet.get_net(1, (3, 224, 224), 1000, "1.1", "float32"), 1235496),
+    (lambda t: t.densenet.dense_net(64, 32, [6, 12, 24, 16], (1, 3, 224, 224), "float32"), 7978856),
+], ids=["vgg16", "vgg11_bn", "squeezenet1.0", "squeezenet1.1", "densenet121"])
+def test_networks_have_as_many_weights_as_published(make, published):
+    mod = relay.transform.InferType()(lathe.IRModule.from_expr(make(relay.testing)))
+    sizes = [int(np.prod(p.checked_type.concrete_shape)) for p in mod["main"].params if p.name_hint != "data" and not p.name_hint.endswith(("moving_mean", "moving_var"))]
+    assert sum(sizes) == published
+
+
+def test_networks_that_are_not_known():
+    for call, says in [
+        (lambda: relay.testing.vgg.get_workload(1, num_layers=12), "12 layers"), (lambda: relay.testing.squeezenet.get_workload(version="2"), "version '2'"),
+        (lambda: relay.testing.densenet.get_workload(122), "122 layers"), (lambda: relay.testing.dcgan.get_workload(1, oshape=(3, 32, 32)), "64, 64"),
+    ]:
+        with pytest.raises(error.LatheError, match=says):
+            call()
 
 
 # ---- errors
@@ -590,3 +614,20 @@ def test_errors_at_run_time():
         m.get_output(1)
     with pytest.raises(error.ArgumentError, match="takes 1 arguments"):
         relay.create_executor("debug").evaluate(relay.Function([x], x))()
+
+
+# ---- what relay.build is asked for
+
+
+def test_executors_and_runtimes():
+    x = relay.var("x", shape=(2,))
+    f = relay.Function([x], x + x)
+    for executor in (None, "graph", relay.backend.Executor("graph"), relay.backend.Executor("graph", {"link-params": True})):
+        lib = relay.build(f, target="llvm", target_host="llvm", executor=executor, runtime=relay.backend.Runtime("cpp"))
+        assert lib.model.outputs[0].shape == (2,)
+    for options, says in [
+        ({"executor": relay.backend.Executor("aot")}, "aot"), ({"runtime": relay.backend.Runtime("crt")}, "crt"), ({"executor": "grahp"}, "grahp"),
+        ({"workspace_memory_pools": object()}, "memory pools"), ({"target": "llvm", "target_host": "c"}, "host 'c'"),
+    ]:
+        with pytest.raises(error.LatheError, match=says):
+            relay.build(f, **options)

@@ -234,7 +234,7 @@ def _declare_models(lib: ctypes.CDLL) -> None:
     lib.lathe_rt_model_node.restype = POINTER(RtNode)
     lib.lathe_rt_executor_new.argtypes = [c_void_p, POINTER(c_void_p), err]
     lib.lathe_rt_executor_free.argtypes = [c_void_p]
-    for name in ("lathe_rt_set_input", "lathe_rt_set_input_view"):
+    for name in ("lathe_rt_set_input", "lathe_rt_set_input_view", "lathe_rt_set_output_view"):
         getattr(lib, name).argtypes = [c_void_p, c_int32, POINTER(RtTensor), err]
     for name in ("lathe_rt_get_input", "lathe_rt_get_output"):
         getattr(lib, name).argtypes = [c_void_p, c_int32, POINTER(POINTER(RtTensor)), err]

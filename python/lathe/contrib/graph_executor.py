@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import Any, Dict, Optional, Union
+
+import numpy as np
 
 from .. import error
 from ..runtime.device import Device, cpu
 from ..runtime.model import Executor, Model
 from ..runtime.module import BenchmarkResult
+from ..runtime.params import load_param_dict
 from ..runtime.ndarray import NDArray
+
+
+#: What module["…"] gives, as TVM's packed functions have it.
+_FUNCTIONS = (
+    "set_input", "set_input_zero_copy", "set_output_zero_copy", "run", "get_output", "get_num_outputs", "get_num_inputs", "get_input", "get_input_index", "get_input_info",
+    "load_params", "share_params",
+)
 
 
 class GraphModule:
@@ -26,15 +36,30 @@ class GraphModule:
         self.module, self._executor = module, executor
 
     def set_input(self, key: Union[None, int, str] = None, value: Any = None, **params: Any) -> None:
-        """Sets one input by name or number, or several by keyword."""
+        """Sets one input by name or number, or several by keyword.  A numpy array of floats of another size is converted, as
+        TVM does."""
         if key is not None:
-            self._executor.set_input(key, value)
+            self._set(key, value)
         for name, v in params.items():
-            self._executor.set_input(name, v)
+            self._set(name, v)
 
-    def set_input_zero_copy(self, key: Union[int, str], value: Any = None, **params: Any) -> None:
-        """The same as set_input: the array is copied."""
-        self.set_input(key, value, **params)
+    def _set(self, key: Union[int, str], value: Any) -> None:
+        dtype = self._executor.inputs[self._executor.input_index(key)].dtype
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and dtype in ("float16", "float32", "float64"):
+            value = value.astype(dtype, copy=False)
+        self._executor.set_input(key, value)
+
+    def set_input_zero_copy(self, key: Union[None, int, str] = None, value: Any = None, **params: Any) -> None:
+        """Binds inputs to the memory of these arrays: what is written into them later is seen by the next run.  They must
+        be compact, of the input's dtype and shape; otherwise this is refused."""
+        if key is not None:
+            self._executor.set_input_view(key, value)
+        for name, v in params.items():
+            self._executor.set_input_view(name, v)
+
+    def set_output_zero_copy(self, key: Union[int, str], value: Any) -> None:
+        """Binds an output to the memory of this array: each run leaves it there.  None: no longer."""
+        self._executor.set_output_view(key, value)
 
     def run(self, **input_dict: Any) -> None:
         """Sets the inputs given and runs."""
@@ -69,8 +94,28 @@ class GraphModule:
         return {p.name: p.shape for p in self._executor.inputs}, {p.name: p.dtype for p in self._executor.inputs}
 
     def load_params(self, params_bytes: bytes) -> None:
-        """Parameters are part of the compiled model; there is nothing to load."""
-        raise error.UnsupportedError("load_params: the weights are in the compiled model already")
+        """Sets the inputs of these names (the bytes are relay.save_param_dict's).  Parameters that were bound at compile time
+        are part of the model and cannot be set."""
+        for name, value in self._params(params_bytes).items():
+            self._executor.set_input(name, value)
+
+    def _params(self, params_bytes: bytes) -> Dict[str, NDArray]:
+        params = load_param_dict(params_bytes)
+        bound = [name for name in params if name not in self._executor._index]
+        if bound:
+            raise error.ArgumentError(f"'{bound[0]}' is not an input: it was bound when the model was compiled, and cannot be set any more")
+        return params
+
+    def share_params(self, other: "GraphModule", params_bytes: bytes) -> None:
+        """Inputs of these names lie in the same memory as the other executor's.  Weights bound at compile time are shared by
+        all executors of a model anyway."""
+        for name in self._params(params_bytes):
+            i = other._executor.input_index(name)
+            held = other._executor._borrowed.get(("input", i))
+            if held is None:
+                held = other._executor.get_input(i)
+                other._executor.set_input_view(i, held)
+            self._executor.set_input_view(name, held)
 
     def debug_get_output(self, node: Any, out: Any = None) -> Any:
         """See lathe.contrib.debugger.debug_executor."""
@@ -112,7 +157,7 @@ class GraphModule:
         return BenchmarkResult(seconds)
 
     def __getitem__(self, key: str) -> Any:
-        if key in ("set_input", "run", "get_output", "get_num_outputs", "get_num_inputs", "get_input"):
+        if key in _FUNCTIONS:
             return getattr(self, key)
         raise error.ArgumentError(f"a GraphModule has no function '{key}'")
 

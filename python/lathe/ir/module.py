@@ -53,7 +53,10 @@ class IRModule(Object):
 
     # ---- the functions
 
-    def __setitem__(self, name: Union[str, GlobalVar], func: Any) -> None:
+    def __setitem__(self, name: Any, func: Any) -> None:
+        if hasattr(name, "_header"):  # relay.GlobalTypeVar = relay.TypeData
+            call("module_add_data", self, name._header)
+            return
         graph = func._kind == KIND_NUMBER["node"]
         call("module_set_graph" if graph else "module_set", self, _name(name), func)
 
@@ -92,6 +95,15 @@ class IRModule(Object):
     def functions(self) -> Dict[GlobalVar, Any]:
         """Every function under its name."""
         return {v: self[v] for v in self.get_global_vars()}
+
+    def get_type(self, name: str) -> List[Any]:
+        """The name of a data type of the module, then its constructors."""
+        from ..relay.adt import type_definition
+
+        found = {call("data_fields", h)[0]: h for h in call("module_data", WORLD, self)}
+        if name not in found:
+            raise error.ArgumentError(f"the module has no type '{name}'; it has {', '.join(found) or 'none'}")
+        return type_definition(found[name])
 
     # ---- text
 

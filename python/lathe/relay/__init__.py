@@ -4,8 +4,10 @@ Names and arguments are those of TVM's relay."""
 
 import sys as _sys
 
-from . import analysis, dataflow_pattern, expr, expr_functor, frontend, op, transform, ty
+from . import adt, analysis, backend, dataflow_pattern, expr, expr_functor, frontend, op, prelude, transform, ty
+from .adt import Clause, Constructor, GlobalTypeVar, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeCall, TypeData, TypeVar
 from .analysis import all_vars, free_vars, post_order_visit
+from ..runtime.params import load_param_dict, save_param_dict
 from .build_module import bind_params_by_name, build, create_executor, optimize
 from .expr import (
     Call,

@@ -15,6 +15,7 @@ from ..runtime.device import Device, check_usable, cpu
 from ..runtime.model import Executor, Model, _Compiled
 from ..target import Target, resolve
 from ..runtime.ndarray import NDArray, array, empty
+from . import backend
 from .expr import Function, RelayExpr, as_expr, bind, const
 from .ty import OptionalType, SequenceType, TensorType, TupleType
 
@@ -58,7 +59,8 @@ class ExecutorFactoryModule:
         return create
 
     def export_library(self, file_name: Any, *, fcompile: Any = None, workspace_dir: Any = None, **kwargs: Any) -> str:
-        """Writes one self-contained file: code, weights, everything a run needs."""
+        """Writes one self-contained file: code, weights, everything a run needs.  .so is for load_module; .o, .a and .c (of target
+        c) are for linking into a program, with a header beside."""
         if fcompile is not None:
             raise error.UnsupportedError("export_library: fcompile is not supported; export an object (.o) and link it as you wish")
         path = os.fspath(file_name)
@@ -126,7 +128,10 @@ def _target(target: Any, target_host: Any) -> Target:
         if len(target) != 1:
             raise error.UnsupportedError("relay.build: one target at a time")
         target = target[0]
-    return resolve(target)
+    t = resolve(target)
+    if target_host is not None and str(Target(target_host)) not in (str(t), str(Target(t.kind.name))):
+        raise error.UnsupportedError(f"relay.build: a host '{target_host}' other than the target '{t}' is not supported")
+    return t
 
 
 def build(
@@ -141,6 +146,10 @@ def build(
     mod_name: str = "default",
 ) -> ExecutorFactoryModule:
     """Compiles a model: the passes of the current PassContext, then kernels for the target."""
+    backend.Executor.check(executor)
+    backend.Runtime.check(runtime)
+    if workspace_memory_pools is not None or constant_memory_pools is not None:
+        raise error.UnsupportedError("relay.build: memory pools are not supported; storage is planned in one block")
     mod = as_module(ir_mod, params)
     t = _target(target, target_host)
     ctx = PassContext.current()

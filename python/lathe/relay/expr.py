@@ -386,8 +386,7 @@ class Function(RelayExpr):
     """Parameters and a body."""
 
     def __init__(self, params: Sequence[Var], body: Any, ret_type: Optional[Type] = None, type_params: Any = None, attrs: Any = None, span: Any = None):
-        if type_params:
-            raise error.UnsupportedError("Function: type parameters are not supported from Python; write the function as Relay text")
+        # type_params: parameters of a type are those that the types of the parameters speak of
         self._adopt(call("node_func", WORLD, list(params), as_expr(body), ret_type, [[k, v] for k, v in dict(attrs or {}).items()]))
 
     @property
@@ -450,20 +449,6 @@ class OpExpr(RelayExpr):
     """An operator as a value."""
 
     name = property(lambda self: call("node_fields", self)[0], doc="the operator's name")
-
-
-@register_object("node", "match")
-class Match(RelayExpr):
-    """A match over the constructors of a data type."""
-
-    data = property(lambda self: call("node_fields", self)[0], doc="what is matched")
-
-
-@register_object("node", "ctor")
-class Constructor(RelayExpr):
-    """A constructor of a data type, as a function."""
-
-    name_hint = property(lambda self: call("node_fields", self)[0], doc="its name")
 
 
 @register_object("node", "call_tir")

@@ -103,8 +103,8 @@ class FuncType(Type):
     """A function from the types of its parameters to that of its result."""
 
     def __init__(self, arg_types: Sequence[Type], ret_type: Type, type_params: Any = None, type_constraints: Any = None):
-        if type_params or type_constraints:
-            raise error.UnsupportedError("FuncType: type parameters are not supported in types made from Python; write the function as Relay text")
+        if type_constraints:
+            raise error.UnsupportedError("FuncType: constraints on types are not supported")
         self._adopt(call("func_type", WORLD, list(arg_types), ret_type))
 
     @property

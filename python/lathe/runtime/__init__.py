@@ -3,6 +3,7 @@
 from .device import Device, cpu, cuda, device, gpu
 from .module import BenchmarkResult, Function, Module, PackedFunc, enabled, load_module, num_threads, set_num_threads
 from .ndarray import NDArray, array, empty, from_dlpack
+from .params import load_param_dict, save_param_dict
 from .packed import get_global_func, list_global_func_names, register_func, remove_global_func
 
 __all__ = [n for n in globals() if not n.startswith("_")]

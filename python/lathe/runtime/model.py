@@ -122,6 +122,7 @@ class Executor:
         weakref.finalize(self, _free_executor, p.value, model)
         self.inputs, self.outputs = model.inputs, model.outputs
         self._index: Dict[str, int] = {port.name: i for i, port in enumerate(self.inputs)}
+        self._borrowed: Dict[Any, NDArray] = {}  # memory of the caller's that inputs and outputs lie in
         self._watch: Any = None
         self._failed: Optional[BaseException] = None  # raised by a function that watches
 
@@ -148,6 +149,45 @@ class Executor:
             return
         a = as_ndarray(value if hasattr(value, "__dlpack__") or isinstance(value, NDArray) else np.asarray(value, dtype=self._numpy_dtype(i)))
         rt_check(library.runtime().lathe_rt_set_input(self._p, i, ctypes.byref(a.rt_tensor()), ctypes.byref(err)), err)
+        self._borrowed.pop(("input", i), None)
+
+    def set_input_view(self, key: Any, value: Any) -> None:
+        """Binds the memory of an array: runs read it as it is then.  It is kept alive until the input is set again."""
+        i, err = self.input_index(key), RtError()
+        a = self._over_memory(self.inputs[i], value)
+        rt_check(library.runtime().lathe_rt_set_input_view(self._p, i, ctypes.byref(a.rt_tensor()), ctypes.byref(err)), err)
+        self._borrowed["input", i] = a
+
+    def set_output_view(self, key: Any, value: Any) -> None:
+        """Binds the memory of an array: runs leave the output there.  None: in the executor's own."""
+        i, err = self.output_index(key), RtError()
+        a = None if value is None else self._over_memory(self.outputs[i], value)
+        if a is not None and not a.writeable:
+            raise error.ArgumentError(f"output '{self.outputs[i].name}' cannot be written there: the array is read-only")
+        rt_check(library.runtime().lathe_rt_set_output_view(self._p, i, ctypes.byref(a.rt_tensor()) if a is not None else None, ctypes.byref(err)), err)
+        self._borrowed["output", i] = a
+
+    @staticmethod
+    def _over_memory(port: Port, value: Any) -> NDArray:
+        """An array over the memory of the caller's; what would have to be copied is refused."""
+        if not isinstance(value, (NDArray, np.ndarray)) and not hasattr(value, "__dlpack__"):
+            raise error.TypeError(f"'{port.name}' cannot be bound to a {type(value).__name__}: an array is wanted, whose memory can be used")
+        if port.shape is None:
+            raise error.UnsupportedError(f"'{port.name}' is {port.type}; only tensors can be bound to memory")
+        if isinstance(value, np.ndarray) and value.dtype.name in ("int4", "uint4"):
+            raise error.UnsupportedError(f"'{port.name}' cannot be bound: {value.dtype.name} is stored differently; set_input copies it")
+        return as_ndarray(value)
+
+    def output_index(self, key: Any) -> int:
+        """The number of an output by name or number."""
+        names = [p.name for p in self.outputs]
+        if isinstance(key, str):
+            if key not in names:
+                raise error.ArgumentError(f"the model has no output '{key}'; it has {', '.join(names) or 'none'}")
+            return names.index(key)
+        if not 0 <= int(key) < len(names):
+            raise error.ArgumentError(f"the model has {len(names)} outputs, there is no output {key}")
+        return int(key)
 
     def _numpy_dtype(self, i: int) -> Any:
         return storage(self.inputs[i].dtype)[0] if self.inputs[i].dtype else None

@@ -35,7 +35,10 @@ def from_onnx(
 
     shape binds the sizes of inputs by name: {"input": (1, 3, 224, 224)}; -1, None and relay.Any()
     stay symbolic.  Weights are constants of the module unless freeze_params is False: then
-    they are parameters and come in the dictionary."""
+    they are parameters and come in the dictionary.  Types are the model's: dtype and
+    convert_config, which TVM needs, change nothing."""
+    if export_node_renamed_model_path is not None:
+        raise error.UnsupportedError("from_onnx: export_node_renamed_model_path is not supported; a node without a name goes by its first output")
     mod, params, _ = import_onnx(model, shape, opset, not freeze_params, external_data_root)
     return mod, params
 

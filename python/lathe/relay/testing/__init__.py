@@ -10,10 +10,12 @@ from ...ir.module import IRModule
 from ...ir.transform import PassContext, Sequential
 from .. import transform
 from ..expr import Function, RelayExpr
-from . import layers, mlp, mobilenet, resnet
+from . import dcgan, densenet, dqn, layers, lstm, mlp, mobilenet, resnet, squeezenet, vgg
 from .init import create_workload
 
-__all__ = ["create_workload", "layers", "mlp", "mobilenet", "resnet", "run_infer_type", "run_opt_pass"]
+__all__ = [
+    "create_workload", "dcgan", "densenet", "dqn", "layers", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "vgg",
+]
 
 
 def run_opt_pass(expr: RelayExpr, opt_pass: Any, import_prelude: bool = False) -> Any:

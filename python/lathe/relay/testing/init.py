@@ -22,6 +22,11 @@ def xavier(name: str, shape: Tuple[int, ...], rng: np.random.Generator) -> np.nd
     return rng.uniform(-1, 1, shape) * np.sqrt(3.0 / float(fan))
 
 
+def he(name: str, shape: Tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """The same for networks in which every layer is followed by relu, which halves the variance."""
+    return xavier(name, shape, rng) * (np.sqrt(2.0) if len(shape) > 1 else 1.0)
+
+
 def create_workload(net: Function, initializer: Optional[Callable[..., Any]] = None, seed: int = 0) -> Tuple[IRModule, Dict[str, Any]]:
     """A module of the network, and weights for every parameter but data."""
     mod = InferType()(IRModule.from_expr(net))

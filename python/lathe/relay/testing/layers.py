@@ -7,6 +7,7 @@ from typing import Any
 from .. import expr as _expr
 from ..expr import call_op
 from ..op.table import wrap
+from ..ty import TupleType
 
 
 def batch_norm_infer(data: Any, gamma: Any = None, beta: Any = None, moving_mean: Any = None, moving_var: Any = None, **kwargs: Any) -> Any:
@@ -43,3 +44,15 @@ def dense_add_bias(data: Any, units: int, **kwargs: Any) -> Any:
     weight = _expr.var(f"{name}_weight", shape=(units, t.shape[-1]), dtype=t.dtype)
     bias = _expr.var(f"{name}_bias", shape=(units,), dtype=t.dtype)
     return call_op("nn.bias_add", [call_op("nn.dense", [data, weight], units=units, **kwargs), bias], axis=-1)
+
+
+def first(x: Any) -> Any:
+    """The first result where an operator has several, else the result."""
+    return wrap(x)[0] if isinstance(x.checked_type, TupleType) else x
+
+
+def function(body: Any) -> Any:
+    """A function of the body over its variables."""
+    from ..analysis import free_vars
+
+    return _expr.Function(free_vars(body), body)

@@ -8,7 +8,7 @@ from ... import error
 from .. import expr as _expr
 from ..expr import Function, call_op
 from . import layers
-from .init import create_workload
+from .init import create_workload, he
 
 _BLOCKS = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1), (512, 1), (512, 1), (1024, 2), (1024, 1)]
 
@@ -40,4 +40,4 @@ def mobile_net(num_classes: int = 1000, data_shape: Tuple[int, ...] = (1, 3, 224
 
 def get_workload(batch_size: int = 1, num_classes: int = 1000, image_shape: Tuple[int, ...] = (3, 224, 224), dtype: str = "float32", layout: str = "NCHW") -> Any:
     """The network as a module, and weights for it."""
-    return create_workload(mobile_net(num_classes, (batch_size,) + tuple(image_shape), dtype, 1.0, layout))
+    return create_workload(mobile_net(num_classes, (batch_size,) + tuple(image_shape), dtype, 1.0, layout), he)

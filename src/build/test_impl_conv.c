@@ -1,0 +1,188 @@
+/* test_impl_conv.c: convolutions of every kind, one to three dimensions, groups, transposed: what AlterOpLayout makes
+ * of them means the same, and the implementation over blocks gives what is meant, with an epilogue on it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "build/test_impl.h"
+
+typedef struct Case {
+  const char *op;
+  int64_t x[6], w[6];                      /* ended by 0 */
+  const char *groups, *strides, *padding, *dilation, *more;
+  const char *impls;                       /* those that may be taken */
+} Case;
+
+#define C1 "nn.conv1d"
+#define C2 "nn.conv2d"
+#define C3 "nn.conv3d"
+#define T1 "nn.conv1d_transpose"
+#define T2 "nn.conv2d_transpose"
+#define T3 "nn.conv3d_transpose"
+static const Case cases[] = {
+    {C1, {1, 16, 37}, {32, 16, 5}, "1", "[1]", "[2, 1]", "[1]", NULL, "conv1d.ncwc"},
+    {C1, {2, 3, 50}, {16, 3, 9}, "1", "[2]", "[0, 3]", "[2]", NULL, "conv1d.ncwc"},
+    {C1, {1, 32, 23}, {32, 1, 7}, "32", "[1]", "[3, 3]", "[1]", NULL, "conv1d.depthwise"},
+    {C1, {1, 48, 19}, {16, 3, 3}, "16", "[1]", "[2, 0]", "[1]", NULL, "conv1d.lanes"},
+    {C2, {1, 32, 9, 11}, {64, 16, 3, 3}, "2", "[1, 1]", "[1, 0, 2, 1]", "[1, 1]", NULL, "conv2d.nchwc"},
+    {C2, {2, 32, 10, 9}, {32, 8, 3, 3}, "4", "[2, 2]", "[1, 1]", "[1, 1]", NULL, "conv2d.nchwc"},
+    {C2, {1, 32, 13, 12}, {32, 4, 3, 3}, "8", "[2, 1]", "[1, 2, 1, 0]", "[1, 2]", NULL, "conv2d.nchwc conv2d.lanes"},
+    {C2, {1, 16, 8, 7}, {48, 1, 3, 3}, "16", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "conv2d.lanes"},
+    {C2, {1, 48, 7, 9}, {16, 3, 1, 1}, "16", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.lanes"},
+    {C2, {1, 96, 6, 6}, {48, 48, 3, 3}, "2", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "conv2d.nchwc"},
+    {C3, {1, 16, 4, 7, 6}, {16, 16, 3, 3, 3}, "1", "[1, 1, 1]", "[1, 1, 1, 1, 0, 1]", "[1, 1, 1]", NULL, "conv3d.ncdhwc"},
+    {C3, {1, 3, 5, 9, 9}, {16, 3, 3, 5, 5}, "1", "[1, 2, 2]", "[1, 2, 2]", "[1, 1, 1]", NULL, "conv3d.ncdhwc"},
+    {C3, {1, 16, 5, 8, 8}, {16, 1, 3, 3, 3}, "16", "[2, 1, 1]", "[1, 1, 1]", "[1, 1, 1]", NULL, "conv3d.depthwise"},
+    {C3, {1, 32, 3, 5, 5}, {32, 16, 1, 3, 3}, "2", "[1, 1, 1]", "[0, 1, 1]", "[1, 1, 1]", NULL, "conv3d.ncdhwc"},
+    {T1, {1, 16, 13}, {16, 32, 5}, "1", "[3]", "[1, 2]", "[1]", "[1]", "conv1d_transpose.phases"},
+    {T2, {1, 16, 7, 6}, {16, 16, 2, 2}, "1", "[2, 2]", "[0, 0]", "[1, 1]", "[0, 0]", "conv2d_transpose.phases"},
+    {T2, {2, 32, 5, 7}, {32, 16, 3, 3}, "1", "[2, 2]", "[1, 1]", "[1, 1]", "[1, 0]", "conv2d_transpose.phases"},
+    {T2, {1, 16, 6, 5}, {16, 16, 4, 4}, "1", "[2, 2]", "[1, 0, 2, 3]", "[1, 1]", "[0, 0]", "conv2d_transpose.phases"},
+    {T2, {1, 5, 4, 4}, {5, 16, 3, 5}, "1", "[1, 2]", "[2, 1]", "[1, 1]", "[0, 1]", "conv2d_transpose.phases"},
+    {T2, {1, 16, 1, 1}, {16, 32, 4, 4}, "1", "[1, 1]", "[0, 0]", "[1, 1]", "[0, 0]", "conv2d_transpose.phases"},
+    {T2, {1, 64, 4, 5}, {64, 32, 3, 3}, "2", "[2, 1]", "[1, 1]", "[1, 1]", "[0, 0]", "conv2d_transpose.phases"},
+    {T2, {1, 16, 6, 6}, {16, 16, 2, 2}, "1", "[3, 3]", "[0, 0]", "[1, 1]", "[0, 0]", "conv2d_transpose.phases"},
+    {T3, {1, 16, 3, 4, 4}, {16, 16, 3, 2, 2}, "1", "[2, 2, 2]", "[1, 0, 0]", "[1, 1, 1]", "[0, 0, 0]", "conv3d_transpose.phases"},
+};
+enum { NCASES = sizeof cases / sizeof *cases };
+
+/* Not served by blocks; over plain layouts all the same. */
+static const Case plain_cases[] = {
+    {T2, {1, 8, 5, 6}, {8, 1, 3, 3}, "8", "[2, 2]", "[1, 1]", "[1, 1]", "[1, 1]", "generic"},
+    {T2, {1, 16, 5, 6}, {16, 16, 3, 3}, "1", "[2, 2]", "[1, 1]", "[2, 2]", "[1, 1]", "generic"},
+    {C1, {1, 7, 29}, {11, 7, 3}, "1", "[1]", "[1, 2]", "[1]", NULL, "conv1d.pack"},
+    {C1, {1, 32, 40}, {64, 16, 3}, "2", "[1]", "[1, 1]", "[1]", NULL, "conv1d.pack"},
+    {C2, {1, 32, 7, 6}, {64, 16, 3, 3}, "2", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "conv2d.pack"},
+    {C2, {1, 18, 7, 6}, {18, 9, 3, 3}, "2", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "generic"},
+    {C3, {1, 16, 3, 6, 5}, {20, 16, 3, 3, 3}, "1", "[1, 1, 1]", "[1, 1, 1]", "[1, 1, 1]", NULL, "conv3d.pack"},
+};
+enum { NPLAIN = sizeof plain_cases / sizeof *plain_cases };
+
+typedef struct Job {
+  void (*body)(Fn *);
+  const char *target;
+} Job;
+
+static void job_body(Ctx *ctx, void *arg)
+{
+  Job *j = arg;
+  op_init();
+  Fn f = {.ctx = ctx, .target = target_parse(ctx, j->target)};
+  j->body(&f);
+}
+
+static void run_job(void (*body)(Fn *), const char *target)
+{
+  Ctx *ctx = ctx_new();
+  Job j = {body, target};
+  ErrKind kind = protect(ctx, job_body, &j);
+  if (kind) print_error("%s: %s: %s\n", target, error_kind_name(kind), error_message(ctx));
+  bool failed = kind != ERR_NONE;
+  ctx_free(ctx);
+  assert_false(failed);
+}
+
+static void on_targets(void (*body)(Fn *))
+{
+  run_job(body, "llvm");
+  if (target_host_arch() == ARCH_X86_64 && !TEST_SANITIZED) {
+    if (target_host_features() >> CPU_FMA & 1) run_job(body, "llvm -mcpu=haswell");
+    run_job(body, "llvm -mcpu=generic");
+  }
+}
+
+static void fresh(Fn *f)
+{
+  Fn next = {.ctx = f->ctx, .target = f->target};
+  next.m = module_new(f->ctx);
+  defer(f->ctx, drop_module, next.m);
+  *f = next;
+}
+
+static int rank(const int64_t *shape)
+{
+  int n = 0;
+  while (n < 6 && shape[n]) n++;
+  return n;
+}
+
+static const Node *call_of(Fn *f, const Case *c)
+{
+  const Node *x = fn_param(f, DT_F32, rank(c->x), c->x), *w = fn_param(f, DT_F32, rank(c->w), c->w);
+  const void *a = c->more ? fn_attrs(f, c->op, "groups", c->groups, "strides", c->strides, "padding", c->padding, "dilation", c->dilation, "output_padding", c->more, NULL)
+                          : fn_attrs(f, c->op, "groups", c->groups, "strides", c->strides, "padding", c->padding, "dilation", c->dilation, NULL);
+  return CALL(f, c->op, a, x, w);
+}
+
+static const Node *moved(Fn *f, const Node *n, const char *from, const char *to)
+{
+  Arena *a = ctx_arena(f->ctx);
+  const void *attrs = fn_attrs(f, "layout_transform", "src_layout", arena_printf(a, "\"%s\"", from), "dst_layout", arena_printf(a, "\"%s\"", to), NULL);
+  return CALL(f, "layout_transform", attrs, n);
+}
+
+static const char *name_of(Fn *f, const Case *c, size_t i) { return arena_printf(ctx_arena(f->ctx), "%s, case %zu", c->op, i); }
+
+static void want_one_of(Fn *f, const char *what, const char *got, const char *list)
+{
+  if (!strstr(list, got)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: implementation '%s' was taken, '%s' is wanted", what, got, list);
+}
+
+static void meaning_kept(Fn *f)
+{
+  for (size_t i = 0; i < NCASES; i++) {
+    AlteredCall to;
+    fresh(f);
+    const Node *call = call_of(f, &cases[i]);
+    if (!impl_alter(f->m, f->target, &f->config, call, &to)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered", name_of(f, &cases[i], i));
+    const Node *x = to.in[0].to ? moved(f, to.arg[0], to.in[0].from, to.in[0].to) : to.arg[0];
+    const Node *y = node_call(f->m, to.op, 2, (const Node *[]){x, to.arg[1]}, to.attrs, NULL);
+    fn_same(f, name_of(f, &cases[i], i), call, moved(f, y, to.out.to, to.out.from), 1e-5);
+  }
+}
+
+/* The altered call alone, over parameters in its layouts, with a bias, a product and a residual behind it. */
+static void blocks_computed(Fn *f)
+{
+  for (size_t i = 0; i < NCASES; i++) {
+    AlteredCall to;
+    fresh(f);
+    const Node *call = call_of(f, &cases[i]);
+    if (!impl_alter(f->m, f->target, &f->config, call, &to)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered", name_of(f, &cases[i], i));
+    const Node *x = to.in[0].to ? moved(f, to.arg[0], to.in[0].from, to.in[0].to) : to.arg[0];
+    f->n = 0;
+    f->param[f->n++] = x = node_var(f->m, "x", x->type);
+    const Node *w = f->param[f->n++] = node_var(f->m, "w", to.arg[1]->type);
+    const Node *y = node_call(f->m, to.op, 2, (const Node *[]){x, w}, to.attrs, NULL);
+    int64_t bias[6], nd = y->type->ndim;
+    for (int d = 1; d < nd; d++) bias[d - 1] = d == 1 || d == nd - 1 ? y->type->shape[d]->u.i : 1;
+    if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, (int)nd - 1, bias));
+    if (i % 3 == 1) y = CALL(f, "multiply", NULL, y, CALL(f, "sigmoid", NULL, y));
+    if (i % 3 == 2) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, f->param[f->n++] = node_var(f->m, "r", y->type)));
+    want_one_of(f, name_of(f, &cases[i], i), fn_check(f, name_of(f, &cases[i], i), y, 0, 1e-5), cases[i].impls);
+  }
+}
+
+static void plain_computed(Fn *f)
+{
+  for (size_t i = 0; i < NPLAIN; i++) {
+    fresh(f);
+    const Node *y = CALL(f, "nn.relu", NULL, call_of(f, &plain_cases[i]));
+    want_one_of(f, name_of(f, &plain_cases[i], i), fn_check(f, name_of(f, &plain_cases[i], i), y, 0, 1e-5), plain_cases[i].impls);
+  }
+}
+
+#define CASE(name) \
+  static void test_##name(void **state) { (void)state; on_targets(name); }
+static void test_meaning_kept(void **state) { (void)state; run_job(meaning_kept, "llvm"); }
+CASE(blocks_computed)
+CASE(plain_computed)
+
+int main(int argc, char **argv)
+{
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_meaning_kept), cmocka_unit_test(test_blocks_computed), cmocka_unit_test(test_plain_computed)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,176 @@
+/* test_impl_fast.c: implementations in reduced precision.  Pairs of bfloat16 run here, spelled out in
+ * float32 where the machine has no instruction for them.  Sums in float16 are scheduled for a processor that has
+ * such arithmetic and interpreted: the loops are the ones that it would run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "build/test_impl.h"
+
+typedef void Body(Fn *);
+
+typedef struct Job {
+  Body *body;
+  const char *target;
+} Job;
+
+static void job_body(Ctx *ctx, void *arg)
+{
+  Job *j = arg;
+  op_init();
+  Fn f = {.ctx = ctx, .target = target_parse(ctx, j->target)};
+  f.m = module_new(ctx);
+  defer(ctx, drop_module, f.m);
+  j->body(&f);
+}
+
+static void run_job(Body *body, const char *target)
+{
+  Ctx *ctx = ctx_new();
+  Job j = {body, target};
+  ErrKind kind = protect(ctx, job_body, &j);
+  if (kind) print_error("%s: %s: %s\n", target, error_kind_name(kind), error_message(ctx));
+  bool failed = kind != ERR_NONE;
+  ctx_free(ctx);
+  assert_false(failed);
+}
+
+static void want_impl(Fn *f, const char *what, const char *got, const char *want)
+{
+  if (strcmp(got, want)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: implementation '%s' was taken, '%s' is wanted", what, got, want);
+}
+
+/* ---- pairs of bfloat16 -------------------------------------------------------------------------- */
+
+static const Node *cast(Fn *f, const Node *x, const char *dtype) { return CALL(f, "cast", fn_attrs(f, "cast", "dtype", dtype, NULL), x); }
+static const Node *blocks(Fn *f, const Node *x, const char *from, const char *to)
+{
+  return CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", from, "dst_layout", to, NULL), x);
+}
+
+#define CONV(pad, data, kernel, out) \
+  fn_attrs(f, "nn.contrib_conv2d_NCHWc", "padding", pad, "data_layout", data, "kernel_layout", kernel, "out_layout", out, "out_dtype", "\"float32\"", NULL)
+
+/* The sum over pairs is the convolution of the rounded values. */
+static void pair_conv(Fn *f)
+{
+  for (int k = 1; k <= 3; k += 2) {
+    f->n = 0;
+    const char *pad = k == 3 ? "[1, 1]" : "[0, 0]";
+    const Node *x = PARAM(f, 1, 32, 9, 7), *w = PARAM(f, 48, 32, k, k), *narrow = cast(f, x, "\"bfloat16\"");
+    const Node *pairs = CALL(f, "nn.contrib_bfloat16_pairs", NULL, w);
+    const Node *y = CALL(f, "nn.contrib_conv2d_NCHWc", CONV(pad, "\"NCHW16c\"", "\"OIHW8i16o\"", "\"NCHW16c\""), blocks(f, narrow, "\"NCHW\"", "\"NCHW16c\""),
+                         blocks(f, pairs, "\"OIHW\"", "\"OIHW8i16o\""));
+    const Node *want = CALL(f, "nn.contrib_conv2d_NCHWc", CONV(pad, "\"NCHW\"", "\"OIHW\"", "\"NCHW16c\""), cast(f, narrow, "\"float32\""),
+                            cast(f, cast(f, w, "\"bfloat16\""), "\"float32\""));
+    fn_same(f, "pairs of bfloat16", want, y, 1e-6);
+    want_impl(f, "convolution over pairs", fn_check(f, "convolution over pairs", y, 0, 1e-6), "conv2d.nchwc");
+  }
+}
+
+static void pair_dense(Fn *f)
+{
+  for (int rows = 5; rows <= 64; rows += 59) {
+    f->n = 0;
+    const Node *x = PARAM(f, rows, 96), *w = PARAM(f, 64, 96), *narrow = cast(f, x, "\"bfloat16\"");
+    const Node *pairs = CALL(f, "nn.contrib_bfloat16_pairs", NULL, w);
+    const Node *y = CALL(f, "nn.contrib_dense_pack", fn_attrs(f, "nn.contrib_dense_pack", "weight_layout", "\"NC32n\"", "out_dtype", "\"float32\"", NULL), narrow,
+                         blocks(f, pairs, "\"NC\"", "\"NC32n\""));
+    const Node *want = CALL(f, "nn.dense", NULL, cast(f, narrow, "\"float32\""), cast(f, cast(f, w, "\"bfloat16\""), "\"float32\""));
+    fn_same(f, "pairs of bfloat16", want, y, 1e-6);
+    want_impl(f, "product over pairs", fn_check(f, "product over pairs", y, 0, 1e-6), "matmul.packed");
+  }
+}
+
+static void pairs(void **state)
+{
+  (void)state;
+  run_job(pair_conv, "llvm");
+  run_job(pair_dense, "llvm");
+  if (target_host_arch() == ARCH_X86_64 && !TEST_SANITIZED) run_job(pair_conv, "llvm -mcpu=generic");
+}
+
+/* ---- sums in float16 ---------------------------------------------------------------------------------- */
+
+static const Node *half_param(Fn *f, int n, const int64_t *shape) { return fn_param(f, DT_F16, n, shape); }
+#define HALF(...) half_param(f, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
+
+/* Lowered for a processor with float16, interpreted here, against the operators' meaning (sums in float32). */
+static void check_half(Fn *f, const char *want_name, const Node *body, double error)
+{
+  Arena *arena = scratch(f->ctx);
+  Module *dst = module_new(f->ctx);
+  defer(f->ctx, drop_module, dst);
+  Fn half = *f;
+  half.target = target_parse(f->ctx, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1");
+  half.config.fast_math = FAST_FP16;
+  ImplResult r;
+  PrimFunc *kernel = fn_lower(&half, dst, fn_done(f, body), &r);
+  want_impl(f, want_name, r.impl, want_name);
+  TirArg arg[16], want;
+  uint64_t seed = 11;
+  for (int i = 0; i < f->n; i++) arg[i] = fn_tensor(arena, f->param[i]->type, 0, &seed);
+  fn_reference(f, arena, body, f->n, arg, &want);
+  arg[f->n] = want;
+  arg[f->n].data = arena_alloc(arena, run_bytes(&want) + 1);
+  func_interpret(kernel, f->n + 1, arg);
+  fn_compare(f, want_name, &want, &arg[f->n], error);
+}
+
+static void half_convs(Fn *f)
+{
+  const char *op = "nn.contrib_conv2d_NCHWc";
+  /* several blocks of terms, with an epilogue and rows that tiles do not divide; one block */
+  const Node *x = HALF(1, 8, 5, 5, 8), *w = HALF(2, 8, 3, 3, 8, 8);
+  const void *same = fn_attrs(f, op, "padding", "[1, 1]", "data_layout", "\"NCHW8c\"", "kernel_layout", "\"OIHW8i8o\"", "out_layout", "\"NCHW8c\"", NULL);
+  const Node *y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, CALL(f, op, same, x, w), HALF(2, 1, 1, 8)));
+  check_half(f, "conv2d.half", y, 6e-3);
+  f->n = 0;
+  y = CALL(f, op, fn_attrs(f, op, "data_layout", "\"NCHW8c\"", "kernel_layout", "\"OIHW8i8o\"", "out_layout", "\"NCHW8c\"", NULL), HALF(1, 2, 4, 6, 8), HALF(3, 2, 1, 1, 8, 8));
+  check_half(f, "conv2d.half", y, 3e-3);
+  f->n = 0;
+  op = "nn.contrib_depthwise_conv2d_NCHWc";
+  y = CALL(f, op, fn_attrs(f, op, "groups", "16", "padding", "[1, 1]", "data_layout", "\"NCHW8c\"", "kernel_layout", "\"OIHW8o\"", "out_layout", "\"NCHW8c\"", NULL),
+           HALF(1, 2, 6, 5, 8), HALF(2, 1, 3, 3, 8));
+  check_half(f, "conv2d.depthwise_half", y, 3e-3);
+}
+
+static void half_products(Fn *f)
+{
+  const char *op = "nn.contrib_dense_pack";
+  for (int k = 64; k <= 1024; k += 960)                   /* one block of terms, four */
+    for (int rows = 8; rows <= 23; rows += 15) {
+      f->n = 0;
+      const Node *y = CALL(f, op, fn_attrs(f, op, "weight_layout", "\"NC16n\"", NULL), HALF(rows, k), HALF(3, k, 16));
+      check_half(f, "matmul.half", CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, HALF(48))), 6e-3);
+    }
+}
+
+static void half_winograd(Fn *f)
+{
+  const char *op = "nn.contrib_conv2d_winograd_NCHWc";
+  for (int tile = 2; tile <= 4; tile += 2)
+    for (int c = 1; c <= 16; c += 15) {
+      f->n = 0;
+      const char *size = tile == 2 ? "2" : "4";
+      const Node *x = HALF(1, c, 8, 6, 8), *w = HALF(tile + 2, tile + 2, 2, 8 * c, 8);
+      const Node *y = CALL(f, op, fn_attrs(f, op, "tile_size", size, "padding", "[1, 1]", "data_layout", "\"NCHW8c\"", "out_layout", "\"NCHW8c\"", NULL), x, w);
+      check_half(f, "conv2d.winograd_half", y, 8e-3);
+    }
+}
+
+static void halves(void **state)
+{
+  (void)state;
+  run_job(half_convs, "llvm");
+  run_job(half_products, "llvm");
+  run_job(half_winograd, "llvm");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(pairs), cmocka_unit_test(halves)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

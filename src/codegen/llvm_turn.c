@@ -1,0 +1,133 @@
+/* llvm_turn.c: squares of memory read the other way round.
+ *
+ *   y[…] = x[ramp(b + 0, s, L)]         row r: x[b + r*s … b + r*s + L - 1], contiguous
+ *   y[…] = x[ramp(b + 1, s, L)]   →     L rows, turned in log2(L) rounds of shuffles
+ *   …                                   column j is the load that begins at b + j
+ *   y[…] = x[ramp(b + L - 1, s, L)]
+ *
+ * A transpose that a schedule has cut into squares and unrolled is a sequence of such stores.  Exactly
+ * the elements that the loads name are read, so nothing is read out of bounds.  The values are put into
+ * the sequence's memo, where the stores find them. */
+#include "codegen/llvm_gen.h"
+
+enum { NEAR = 4 };           /* lanes so close are picked out of contiguous loads (llvm_memory.c) */
+
+/* A load of lanes a constant distance apart: base + offset + stride * lane. */
+typedef struct Strided {
+  const Expr *load, *base;
+  int64_t offset, stride;
+  bool done;
+} Strided;
+
+typedef struct Turn {
+  Gen *g;
+  bool branches;             /* an element may not be read at all */
+  Vec(Strided) loads;
+} Turn;
+
+static void split_base(const Expr *e, Strided *out)
+{
+  for (;;) {
+    if (e->kind == E_CAST && dtype_is_int(e->arg[0]->dtype)) {
+      e = e->arg[0];
+    } else if (e->kind == E_ADD && e->arg[1]->kind == E_INT) {
+      out->offset += e->arg[1]->u.i;
+      e = e->arg[0];
+    } else {
+      break;
+    }
+  }
+  if (e->kind == E_INT) {
+    out->offset += e->u.i;
+    e = NULL;
+  }
+  out->base = e;
+}
+
+static void note_load(void *env, const Expr *e)
+{
+  Turn *t = env;
+  t->branches |= e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE;
+  if (e->kind != E_LOAD || e->nargs != 1 || e->arg[0]->kind != E_RAMP || e->u.buffer->dtype.lanes != 1) return;
+  const Expr *at = e->arg[0];
+  int lanes = at->dtype.lanes;
+  bool square = lanes >= 4 && (lanes & (lanes - 1)) == 0 && at->arg[1]->kind == E_INT && at->arg[1]->u.i > NEAR;
+  if (!square || e->dtype.bits != 8 * dtype_bytes(e->dtype) || expr_has_kind(at, E_LOAD)) return;
+  for (int i = 0; i < t->loads.n; i++)
+    if (t->loads.v[i].load == e) return;
+  Strided s = {.load = e, .stride = at->arg[1]->u.i};
+  split_base(at->arg[0], &s);
+  vec_push(t->g->arena, &t->loads, s);
+}
+
+/* Does a store of the sequence write where the buffer lies? */
+static bool is_written(Gen *g, Stmt *seq, const Buffer *b)
+{
+  bool shared = false;
+  for (int i = 0; i < g->k->narg; i++) shared |= g->k->arg[i].var == b->data && g->k->arg[i].may_alias;
+  for (int i = 0; i < seq->u.seq.n; i++)
+    if (shared || seq->u.seq.v[i]->u.store.buffer->data == b->data) return true;
+  return false;
+}
+
+static LLVMValueRef pick(Gen *g, LLVMValueRef a, LLVMValueRef b, int lanes, int step, bool second)
+{
+  LLVMValueRef *at = arena_array(g->arena, LLVMValueRef, lanes);
+  for (int j = 0; j < lanes; j++) at[j] = gen_int(g, g->i32, j & step ? lanes + j - (second ? 0 : step) : j + (second ? step : 0));
+  return LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(at, (unsigned)lanes), "");
+}
+
+/* Loads the rows of a square and turns it: column j becomes the value of load[j]. */
+static void turn_square(Gen *g, Strided *const *load, int lanes)
+{
+  const Buffer *buffer = load[0]->load->u.buffer;
+  LLVMValueRef *row = arena_array(g->arena, LLVMValueRef, lanes), first = gen_index(g, load[0]->load->arg[0]->arg[0]);
+  for (int r = 0; r < lanes; r++)
+    row[r] = gen_load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, first, gen_int(g, g->i64, r * load[0]->stride), ""), lanes);
+  for (int step = 1; step < lanes; step *= 2)
+    for (int r = 0; r < lanes; r++) {
+      if (r & step) continue;
+      LLVMValueRef a = row[r], b = row[r + step];
+      row[r] = pick(g, a, b, lanes, step, false);
+      row[r + step] = pick(g, a, b, lanes, step, true);
+    }
+  for (int j = 0; j < lanes; j++) {
+    map_put(g->arena, &g->memo->values, load[j]->load, row[j]);
+    load[j]->done = true;
+  }
+}
+
+/* The square that begins with load s: loads at the next offsets, as many as there are lanes. */
+static bool find_square(Turn *t, Strided *s, Strided **out)
+{
+  int lanes = s->load->dtype.lanes;
+  for (int k = 0; k < lanes; k++) out[k] = NULL;
+  for (int i = 0; i < t->loads.n; i++) {
+    Strided *o = &t->loads.v[i];
+    int64_t k = o->offset - s->offset;
+    if (o->done || k < 0 || k >= lanes || o->load->u.buffer != s->load->u.buffer || o->base != s->base || o->stride != s->stride || o->load->dtype.lanes != lanes)
+      continue;
+    out[k] = o;
+  }
+  for (int k = 0; k < lanes; k++)
+    if (!out[k]) return false;
+  return true;
+}
+
+void gen_turned_loads(Gen *g, Stmt *seq)
+{
+  Turn t = {.g = g};
+  for (int i = 0; i < seq->u.seq.n; i++) {
+    Stmt *s = seq->u.seq.v[i];
+    if (s->kind != S_STORE || s->u.store.mask) return;
+    if (s->u.store.value->dtype.lanes >= 4) expr_visit(g->ctx, s->u.store.value, note_load, &t);
+  }
+  if (t.branches || g->mask) return;
+  Strided **square = arena_array(g->arena, Strided *, t.loads.n + 64);
+  for (int i = 0; i < t.loads.n; i++) {
+    Strided *s = &t.loads.v[i];
+    int lanes = s->load->dtype.lanes;
+    if (s->done || lanes > t.loads.n || is_written(g, seq, s->load->u.buffer) || !find_square(&t, s, square)) continue;
+    turn_square(g, square, lanes);
+  }
+}

@@ -1,0 +1,394 @@
+/* linkable.c: models that a C program links: what .o, .a and .c need beyond kernels and weights.
+ *
+ * Everything such a file defines is called NAME__…, after the file's name, so that several models
+ * fit into one program.  `lathe_module` and `lathe_model` stay as weak names of the two tables: a
+ * shared library made from the file can be loaded like any other.
+ *
+ * The symbols of an object are renamed in place: new tables of symbols and names go to its end, and
+ * the section headers are told.  Weights are not touched. */
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "driver/linkable.h"
+
+const char *linkable_name(Arena *arena, const char *path)
+{
+  const char *base = strrchr(path, '/');
+  base = base ? base + 1 : path;
+  size_t n = strcspn(base, ".");
+  char *name = arena_printf(arena, "%s%.*s", n == 0 || (base[0] >= '0' && base[0] <= '9') ? "model_" : "", (int)n, base);
+  for (char *p = name; *p; p++)
+    if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9'))) *p = '_';
+  return name;
+}
+
+/* ---- C source ------------------------------------------------------------------------------ */
+
+static const char *const tables[] = {"lathe_module", "lathe_model"};
+
+void linkable_c_names(const Program *p, const char *name, FILE *out)
+{
+  fprintf(out, "/* Names of this model's own, for programs that link several. */\n");
+  for (int i = 0; i < 2; i++) fprintf(out, "#define %s %s__%s\n", tables[i], name, tables[i]);
+  for (int i = 0; i < (p->kernel.n ? p->kernel.n : 1); i++) {
+    static const char *const ends[] = {"", "__call", "__shape"};
+    const char *kernel = p->kernel.n ? p->kernel.v[i].name : "lathe_nothing";
+    for (int k = 0; k < 3; k++) fprintf(out, "#define %s%s %s__%s%s\n", kernel, ends[k], name, kernel, ends[k]);
+  }
+  fputc('\n', out);
+}
+
+void linkable_c_aliases(const char *name, FILE *out)
+{
+  fprintf(out, "\n/* For a shared library made from this file: cc -shared -fPIC. */\n#undef lathe_module\n#undef lathe_model\n");
+  for (int i = 0; i < 2; i++)
+    fprintf(out, "extern LATHE_EXPORT const __typeof__(%s__%s) %s __attribute__((weak, alias(\"%s__%s\")));\n", name, tables[i], tables[i], name, tables[i]);
+}
+
+/* ---- objects ----------------------------------------------------------------------------------- */
+
+typedef struct Patch {
+  Ctx *ctx;
+  FILE *f;
+  const char *path;
+} Patch;
+
+static void close_patch(void *arg)
+{
+  Patch *p = arg;
+  if (p->f) fclose(p->f);
+}
+
+static Patch *open_patch(Ctx *ctx, const char *path, const char *mode)
+{
+  Patch *p = arena_new_of(scratch(ctx), Patch);
+  *p = (Patch){.ctx = ctx, .f = fopen(path, mode), .path = path};
+  if (!p->f) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be opened: %s", path, strerror(errno));
+  defer(ctx, close_patch, p);
+  return p;
+}
+
+static _Noreturn void bad(Patch *p) { raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be read or written: %s", p->path, errno ? strerror(errno) : "it is too short"); }
+
+static void *get(Patch *p, uint64_t at, uint64_t n)
+{
+  void *to = arena_alloc(scratch(p->ctx), (size_t)n + 1);
+  errno = 0;
+  if (fseeko(p->f, (off_t)at, SEEK_SET) || fread(to, 1, (size_t)n, p->f) != n) bad(p);
+  return to;
+}
+
+static void set(Patch *p, uint64_t at, const void *data, uint64_t n)
+{
+  errno = 0;
+  if (fseeko(p->f, (off_t)at, SEEK_SET) || fwrite(data, 1, (size_t)n, p->f) != n) bad(p);
+}
+
+static void close_checked(Patch *p)
+{
+  FILE *f = p->f;
+  p->f = NULL;
+  errno = 0;
+  if (fclose(f)) bad(p);
+}
+
+static bool is_defined(const Elf64_Sym *s) { return ELF64_ST_BIND(s->st_info) != STB_LOCAL && s->st_shndx != SHN_UNDEF; }
+
+/* The symbols with prefixed names, then the weak names of the tables. */
+static Elf64_Sym *renamed(Patch *p, const Elf64_Sym *old, int n, const char *strings, const char *name, Text *names, int *count)
+{
+  Elf64_Sym *out = arena_array(scratch(p->ctx), Elf64_Sym, n + 2);
+  memcpy(out, old, (size_t)n * sizeof *out);
+  *count = n;
+  for (int i = 0; i < n; i++) {
+    const char *was = strings + old[i].st_name;
+    if (!is_defined(&old[i])) continue;
+    out[i].st_name = (Elf64_Word)names->n;
+    text_printf(names, "%s__%s", name, was);
+    text_addn(names, "", 1);
+    if (strcmp(was, tables[0]) && strcmp(was, tables[1])) continue;
+    out[*count] = old[i];
+    out[(*count)++].st_info = ELF64_ST_INFO(STB_WEAK, ELF64_ST_TYPE(old[i].st_info));
+  }
+  return out;
+}
+
+void linkable_rename(Ctx *ctx, const char *path, const char *name)
+{
+  Scope scope = scope_begin(ctx);
+  Patch *p = open_patch(ctx, path, "r+b");
+  Elf64_Ehdr *h = get(p, 0, sizeof *h);
+  Elf64_Shdr *s = get(p, h->e_shoff, (uint64_t)h->e_shnum * sizeof *s), *symbols = NULL;
+  for (int i = 0; i < h->e_shnum; i++)
+    if (s[i].sh_type == SHT_SYMTAB) symbols = &s[i];
+  if (!symbols || symbols->sh_link >= h->e_shnum) BUG(ctx, "the object '%s' has no symbols", path);
+  Elf64_Shdr *strings = &s[symbols->sh_link];
+  const char *text = get(p, strings->sh_offset, strings->sh_size);
+  const Elf64_Sym *old = get(p, symbols->sh_offset, symbols->sh_size);
+  Text names = text_new(scratch(ctx));
+  text_addn(&names, text, (size_t)strings->sh_size);
+  int count;
+  Elf64_Sym *made = renamed(p, old, (int)(symbols->sh_size / sizeof *old), text, name, &names, &count);
+  if (fseeko(p->f, 0, SEEK_END)) bad(p);
+  uint64_t end = ((uint64_t)ftello(p->f) + 7) / 8 * 8;
+  set(p, end, made, (uint64_t)count * sizeof *made);
+  symbols->sh_offset = end;
+  symbols->sh_size = (uint64_t)count * sizeof *made;
+  strings->sh_offset = end + symbols->sh_size;
+  strings->sh_size = names.n;
+  set(p, strings->sh_offset, names.s, names.n);
+  set(p, h->e_shoff, s, (uint64_t)h->e_shnum * sizeof *s);
+  close_checked(p);
+  scope_end(ctx, scope);
+}
+
+/* ---- archives ------------------------------------------------------------------------------------ */
+
+static void member(Patch *p, const char *name, uint64_t bytes)
+{
+  if (fprintf(p->f, "%-16s%-12d%-6d%-6d%-8o%-10llu`\n", name, 0, 0, 0, 0644u, (unsigned long long)bytes) != 60) bad(p);
+}
+
+/* An archive of one object.  Its index has the tables' names: a program asks for those, the rest
+ * comes with them. */
+void linkable_archive(Ctx *ctx, const char *object, const char *path, const char *name)
+{
+  Scope scope = scope_begin(ctx);
+  Patch *from = open_patch(ctx, object, "rb"), *to = open_patch(ctx, path, "wb");
+  if (fseeko(from->f, 0, SEEK_END)) bad(from);
+  uint64_t bytes = (uint64_t)ftello(from->f);
+  rewind(from->f);
+  Text index = text_new(scratch(ctx));
+  for (int i = 0; i < 2; i++) {
+    text_printf(&index, "%s__%s", name, tables[i]);
+    text_addn(&index, "", 1);
+  }
+  size_t nindex = 12 + index.n + index.n % 2;
+  unsigned at = (unsigned)(8 + 60 + nindex);
+  const unsigned char head[12] = {0, 0, 0, 2, at >> 24 & 255, at >> 16 & 255, at >> 8 & 255, at & 255, at >> 24 & 255, at >> 16 & 255, at >> 8 & 255, at & 255};
+  if (fputs("!<arch>\n", to->f) < 0) bad(to);
+  member(to, "/", nindex);
+  if (fwrite(head, 1, 12, to->f) != 12 || fwrite(index.s, 1, index.n, to->f) != index.n || (index.n % 2 && fputc(0, to->f) < 0)) bad(to);
+  member(to, "model.o/", bytes);
+  char *chunk = arena_alloc(scratch(ctx), 1 << 16);
+  for (size_t n; (n = fread(chunk, 1, 1 << 16, from->f)) > 0;)
+    if (fwrite(chunk, 1, n, to->f) != n) bad(to);
+  if (ferror(from->f)) bad(from);
+  if (bytes % 2 && fputc('\n', to->f) < 0) bad(to);
+  close_checked(to);
+  scope_end(ctx, scope);
+}
+
+/* ---- the header ------------------------------------------------------------------------------------- */
+
+/* Words that cannot be a parameter: of C, of C++, of the functions below. */
+static const char *const taken[] = {
+  "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "code", "const", "constexpr", "continue", "default", "delete", "do",
+  "double", "else", "enum", "err", "executor", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable",
+  "namespace", "new", "not", "operator", "or", "private", "protected", "public", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct",
+  "switch", "template", "this", "throw", "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor",
+};
+
+typedef struct Header {
+  Program *p;
+  const char *name;
+  Arena *arena;
+  Text text;
+  StrMap used;                /* identifiers handed out */
+  const char **in, **out, **size;
+} Header;
+
+/* An identifier for a name of the model's: unlike all others. */
+static const char *identifier(Header *h, const char *name, const char *stem)
+{
+  char *id = arena_printf(h->arena, "%s%s", *name && (*name < '0' || *name > '9') ? "" : stem, name);
+  for (char *c = id; *c; c++)
+    if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9'))) *c = '_';
+  bool clash = strmap_get(&h->used, id) != NULL;
+  for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) clash = clash || !strcmp(id, taken[i]);
+  if (clash) id = arena_printf(h->arena, "%s_%d", id, h->used.n);
+  strmap_put(h->arena, &h->used, id, h);
+  return id;
+}
+
+static const char *c_type(DType t)
+{
+  LatheRtDType rt = code_rt_dtype(t);
+  switch (rt.code * 1000 + rt.bits) {
+  case 2032: return "float";
+  case 2064: return "double";
+  case 8: return "int8_t";
+  case 16: return "int16_t";
+  case 32: return "int32_t";
+  case 64: return "int64_t";
+  case 1032: return "uint32_t";
+  case 1064: return "uint64_t";
+  }
+  if (rt.code == 0) return "int8_t";
+  return rt.bits == 16 ? "uint16_t" : "uint8_t";           /* halves by their bits; bool, float8 and what is smaller by bytes */
+}
+
+static bool all_known(const ProgPort *p)
+{
+  for (int d = 0; d < p->ndim; d++)
+    if (p->dim[d] < 0) return false;
+  return p->kind == PORT_TENSOR;
+}
+
+static bool has_entry(const Program *p)
+{
+  for (int i = 0; i < p->input.n; i++)
+    if (p->input.v[i].kind != PORT_TENSOR) return false;
+  for (int i = 0; i < p->output.n; i++)
+    if (p->output.v[i].kind != PORT_TENSOR) return false;
+  return true;
+}
+
+static void describe(Header *h, const char *path)
+{
+  Text *t = &h->text;
+  const char *base = strrchr(path, '/');
+  text_printf(t, "/* %s.h: a model compiled by Lathe, to be linked into a C program:\n *\n", h->name);
+  text_printf(t, " *   cc program.c %s $(pkg-config --cflags --libs lathe_rt) -lm\n *\n", base ? base + 1 : path);
+  for (int k = 0; k < 2; k++) {
+    const ProgPort *port = k ? h->p->output.v : h->p->input.v;
+    for (int i = 0; i < (k ? h->p->output.n : h->p->input.n); i++) text_printf(t, " *   %-7s %-20s %s\n", k ? "output" : "input", port[i].name, port[i].type);
+  }
+  text_printf(t, " */\n#ifndef LATHE_MODEL_%s_H\n#define LATHE_MODEL_%s_H\n\n#include <string.h>\n\n#include <lathe_rt.h>\n\n"
+                 "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n", h->name, h->name);
+}
+
+static void put_load(Header *h)
+{
+  const char *n = h->name;
+  text_printf(&h->text,
+              "extern const LatheRtModuleInfo %s__lathe_module;\nextern const LatheRtModelData %s__lathe_model;\n\n"
+              "/* The model; lathe_rt_executor_new makes executors of it, lathe_rt_model_free gives it back. */\n"
+              "static inline LatheRtCode %s_load(LatheRtModel **out, LatheRtError *err)\n{\n"
+              "  LatheRtModule *module;\n"
+              "  LatheRtCode code = lathe_rt_module_wrap(&%s__lathe_module, NULL, NULL, &module, err);\n"
+              "  if (code != LATHE_RT_OK) return code;\n"
+              "  code = lathe_rt_model_wrap(module, &%s__lathe_model, NULL, NULL, out, err);\n"
+              "  lathe_rt_module_free(module);\n"
+              "  return code;\n}\n", n, n, n, n, n);
+}
+
+static void put_counts(Header *h)
+{
+  for (int k = 0; k < 2; k++) {
+    const ProgPort *port = k ? h->p->output.v : h->p->input.v;
+    for (int i = 0; i < (k ? h->p->output.n : h->p->input.n); i++) {
+      int64_t n = 1;
+      if (!all_known(&port[i])) continue;
+      for (int d = 0; d < port[i].ndim; d++) n *= port[i].dim[d];
+      text_printf(&h->text, "#define %s_%s_elements %" PRId64 "\n", h->name, k ? h->out[i] : h->in[i], n);
+    }
+  }
+}
+
+/* The sizes that are open, then the inputs, then the outputs. */
+static void put_parameters(Header *h)
+{
+  const Program *p = h->p;
+  Text *t = &h->text;
+  text_printf(t, "static inline LatheRtCode %s_run(LatheRtExecutor *executor", h->name);
+  for (int i = 0; i < p->symbol.n; i++) text_printf(t, ", int64_t %s", h->size[i]);
+  for (int i = 0; i < p->input.n; i++) {
+    for (int d = 0; d < p->input.v[i].ndim; d++)
+      if (p->input.v[i].dim[d] == DIM_UNKNOWN) text_printf(t, ", int64_t %s_%d", h->in[i], d);
+    text_printf(t, ", const %s *%s", c_type(p->input.v[i].dtype), h->in[i]);
+  }
+  for (int i = 0; i < p->output.n; i++)
+    if (all_known(&p->output.v[i])) text_printf(t, ", %s *%s", c_type(p->output.v[i].dtype), h->out[i]);
+    else text_printf(t, ", const LatheRtTensor **%s", h->out[i]);
+  text_add(t, ", LatheRtError *err)\n");
+}
+
+static void put_input(Header *h, int i)
+{
+  const ProgPort *port = &h->p->input.v[i];
+  Text *t = &h->text;
+  LatheRtDType dt = code_rt_dtype(port->dtype);
+  text_printf(t, "  int64_t shape_of_%s[] = {", h->in[i]);
+  for (int d = 0; d < port->ndim; d++) {
+    int64_t v = port->dim[d];
+    text_add(t, d ? ", " : "");
+    if (v >= 0) text_printf(t, "%" PRId64, v);
+    else if (v == DIM_UNKNOWN) text_printf(t, "%s_%d", h->in[i], d);
+    else text_add(t, h->size[-1 - v]);
+  }
+  text_printf(t, "%s};\n  LatheRtTensor tensor_of_%s = {(void *)%s, {LATHE_RT_CPU, 0}, %d, {%d, %d, %d}, shape_of_%s, NULL, 0};\n", port->ndim ? "" : "1", h->in[i],
+              h->in[i], port->ndim, dt.code, dt.bits, dt.lanes, h->in[i]);
+  text_printf(t, "  if ((code = lathe_rt_set_input_view(executor, %d, &tensor_of_%s, err)) != LATHE_RT_OK) return code;\n", i, h->in[i]);
+}
+
+static void put_run(Header *h)
+{
+  const Program *p = h->p;
+  Text *t = &h->text;
+  bool copies = false;
+  for (int i = 0; i < p->output.n; i++) copies = copies || all_known(&p->output.v[i]);
+  text_add(t, "\n/* One run.  Inputs are read where they lie");
+  if (copies) text_add(t, ", outputs are written to where the pointers lead");
+  text_add(t, ".  A LatheRtTensor is the\n * executor's until its next run. */\n");
+  put_parameters(h);
+  text_add(t, "{\n  LatheRtCode code;\n");
+  if (copies) text_add(t, "  const LatheRtTensor *result;\n  size_t bytes;\n");
+  for (int i = 0; i < p->input.n; i++) put_input(h, i);
+  text_add(t, "  if ((code = lathe_rt_run(executor, err)) != LATHE_RT_OK) return code;\n");
+  for (int i = 0; i < p->output.n; i++) {
+    bool known = all_known(&p->output.v[i]);
+    text_printf(t, "  if ((code = lathe_rt_get_output(executor, %d, %s, err)) != LATHE_RT_OK) return code;\n", i, known ? "&result" : h->out[i]);
+    if (known) text_printf(t, "  if ((code = lathe_rt_tensor_bytes(result, &bytes, err)) != LATHE_RT_OK) return code;\n"
+                              "  if (bytes) memcpy(%s, (const char *)result->data + result->byte_offset, bytes);\n", h->out[i]);
+  }
+  text_add(t, "  return LATHE_RT_OK;\n}\n");
+}
+
+static void name_all(Header *h)
+{
+  Program *p = h->p;
+  h->in = arena_array(h->arena, const char *, p->input.n + 1);
+  h->out = arena_array(h->arena, const char *, p->output.n + 1);
+  h->size = arena_array(h->arena, const char *, p->symbol.n + 1);
+  for (int i = 0; i < p->input.n; i++) h->in[i] = identifier(h, p->input.v[i].name, "input_");
+  for (int i = 0; i < p->output.n; i++) h->out[i] = identifier(h, p->output.v[i].name, "output_");
+  for (int i = 0; i < p->symbol.n; i++) h->size[i] = identifier(h, p->symbol.v[i]->name, "size_");
+}
+
+static const char marker[] = ": a model compiled by Lathe,";
+
+/* A header of somebody else's with that name is left alone. */
+static void check_free(Ctx *ctx, const char *path)
+{
+  FILE *f = fopen(path, "rb");
+  char start[400];
+  size_t n = f ? fread(start, 1, sizeof start - 1, f) : 0;
+  start[n] = 0;
+  if (f) fclose(f);
+  if (f && !strstr(start, marker)) raise(ctx, ERR_ARGUMENT, NOWHERE, "the model's header would take the place of '%s', which Lathe did not write; choose another name", path);
+}
+
+void linkable_header(Program *p, const char *path)
+{
+  Ctx *ctx = p->ctx;
+  Scope scope = scope_begin(ctx);
+  Header h = {.p = p, .name = linkable_name(scratch(ctx), path), .arena = scratch(ctx), .text = text_new(scratch(ctx))};
+  const char *end = strrchr(path, '.');
+  const char *to = arena_printf(scratch(ctx), "%.*s.h", (int)(end - path), path);
+  check_free(ctx, to);
+  name_all(&h);
+  describe(&h, path);
+  put_load(&h);
+  if (has_entry(p)) {
+    text_add(&h.text, "\n");
+    put_counts(&h);
+    put_run(&h);
+  } else {
+    text_add(&h.text, "\n/* It takes or gives sequences or optionals: lathe_rt_set_input_items and lathe_rt_get_output_items. */\n");
+  }
+  text_add(&h.text, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
+  file_write(ctx, to, h.text.s, h.text.n);
+  scope_end(ctx, scope);
+}

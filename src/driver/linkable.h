@@ -1,0 +1,20 @@
+/* linkable.h: models that a C program links; private to this folder. */
+#ifndef LATHE_DRIVER_LINKABLE_H
+#define LATHE_DRIVER_LINKABLE_H
+
+#include <stdio.h>
+
+#include "driver/program.h"
+
+/* What a model in this file is called in C. */
+const char *linkable_name(Arena *, const char *path);
+/* Head and end of a .c file: definitions get the model's name. */
+void linkable_c_names(const Program *, const char *name, FILE *);
+void linkable_c_aliases(const char *name, FILE *);
+/* The same for what an object defines. */
+void linkable_rename(Ctx *, const char *object, const char *name);
+void linkable_archive(Ctx *, const char *object, const char *path, const char *name);
+/* Writes the header beside path: NAME_load, and NAME_run with typed inputs and outputs. */
+void linkable_header(Program *, const char *path);
+
+#endif

@@ -1,0 +1,35 @@
+/* share.h: tensors that lie on each other: access.c, share.c, for plan.c. */
+#ifndef LATHE_DRIVER_SHARE_H
+#define LATHE_DRIVER_SHARE_H
+
+#include "driver/program.h"
+
+/* ---- access.c ---------------------------------------------------------------------------- */
+
+/* Bytes [to, to + bytes) of parameter `out` are bytes [from, from + bytes) of parameter `in`. */
+typedef struct CopyRun {
+  int out, in;
+  int64_t to, from, bytes;
+} CopyRun;
+typedef Vec(CopyRun) CopyRuns;
+/* Does the function do nothing but copy, and what? */
+bool access_copies(const PrimFunc *, Arena *, CopyRuns *);
+/* May parameter `out` be the same memory as parameter `in`? */
+bool access_in_place(const PrimFunc *, int in, int out);
+
+/* ---- share.c --------------------------------------------------------------------------------- */
+
+/* The memory that one ALLOC or COPY asks for. */
+typedef struct Piece {
+  int reg, ins;              /* the register, and the instruction that makes it */
+  int begin, end;            /* first and last instruction that needs it */
+  int64_t bytes;
+  int block;                 /* pieces of one block keep their places relative to each other … */
+  int64_t offset;            /* … a multiple of MODEL_ALIGN */
+} Piece;
+typedef Vec(Piece) Pieces;
+/* The pieces of a static function, and which of them share memory.  keep[i] is false for
+ * instructions that have nothing left to do.  The arena is not scratch memory. */
+void share_storage(Program *, ProgFunc *, Arena *, Pieces *out, bool *keep);
+
+#endif

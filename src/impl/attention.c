@@ -1,0 +1,358 @@
+/* attention.c: attention without its matrix of scores.
+ *
+ *   for batch, head, block of queries                                             threads
+ *     turned[d, s]  = scale * query[s, d]
+ *     scores[t, s]  = sum over d of key[t, d] (broadcast) * turned[d, s]           register tiles, masked there
+ *     row_max[s], exps[t, s] = exp(scores - row_max), row_sum[s]
+ *     out[s, d]     = sum over t of exps[t, s] (broadcast) * value[t, d]           register tiles
+ *     out[s, d] / row_sum[s] is stored
+ *
+ * Queries lie in the lanes: the maximum and the sum over the keys need no exchange between lanes, the number of keys
+ * may be any, also one that is known only at run time, and key and value are read as they lie.  What a block of
+ * queries needs, (keys x queries) twice, is a thread's own and is made so small that it stays in the
+ * second-level cache. */
+#include "impl/internal.h"
+#include "op/nn.h"
+
+enum { QUERY, KEY, VALUE, MASK };
+enum { MANY = 1 << 20 };                                 /* stands for a size that is not known */
+
+static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
+
+static int64_t size_of(const Node *call, int argument, char letter)
+{
+  const char *layout = attention_layout(call->u.call.attrs, argument, 4);
+  return known(call->arg[argument]->type->shape[strchr(layout, letter) - layout]);
+}
+
+/* Operations of both products where a size that is not known counts as `open`. */
+static double products(const Node *call, double open)
+{
+  double n = 2 * (double)(size_of(call, QUERY, 'D') + size_of(call, VALUE, 'D'));
+  const AttentionAttrs *a = call->u.call.attrs;
+  int64_t sizes[] = {size_of(call, QUERY, 'B'), a->heads ? a->heads : size_of(call, QUERY, 'H'), size_of(call, QUERY, 'S'), size_of(call, KEY, 'T')};
+  for (int i = 0; i < 4; i++) n *= sizes[i] ? (double)sizes[i] : open;
+  return n;
+}
+
+double attention_flops(const Node *call) { return products(call, 0); }
+
+double attention_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
+
+/* ---- sizes of blocks --------------------------------------------------------------------------------- */
+
+/* The tile of `rows` by `columns` that runs fastest: rows in a tile divide all rows, so that blocks of queries come out
+ * even; the width in *width.  Gives the share of the peak. */
+static double sums_tile(const Target *t, int bits, int64_t rows, int64_t columns, int64_t *height, int64_t *width)
+{
+  int64_t lanes = target_lanes(t, bits);
+  double top = 0;
+  *height = 1, *width = lanes;
+  for (int64_t v = 1; v <= 4; v++)
+    for (int64_t x = 1; x <= rows; x++) {
+      /* Where elements come in vectors, those stay in registers for several steps. */
+      if (rows % x || (!t->broadcast_load && (v + 1) * (x + 1) + 1 > t->vector_registers)) continue;
+      double used = (double)columns / (double)((columns + v * lanes - 1) / (v * lanes) * v * lanes);
+      double speed = tile_speed(t, v, 1, rows, (Tile){1, 1, x}) * used;
+      if (speed <= top) continue;
+      top = speed;
+      *height = x, *width = v * lanes;
+    }
+  return top;
+}
+
+/* Keys in a tile.  Where their number is not known the last tile tests each of them: it is small then. */
+static int64_t keys_tile(const Target *t, int64_t vectors, int64_t keys)
+{
+  enum { FEW = 8 };
+  int64_t best = tile_best(t, vectors, 1, 1, keys ? keys : MANY).x;
+  return keys || best < FEW ? best : FEW;
+}
+
+/* What the number of queries in a block depends on; sizes that are not known are 0. */
+typedef struct Shape {
+  int bits;
+  int64_t queries, keys, size;
+  bool even;                           /* the mask varies with the queries: blocks must cover them exactly */
+} Shape;
+
+static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg)
+{
+  const char *s = strchr(a->query_layout, 'S'), *t = strchr(a->key_layout, 'T'), *d = strchr(a->value_layout, 'D');
+  Shape f = {arg[QUERY]->dtype.bits, known(arg[QUERY]->shape[s - a->query_layout]), known(arg[KEY]->shape[t - a->key_layout]),
+             known(arg[VALUE]->shape[d - a->value_layout]), false};
+  if (nargs <= MASK || !f.queries) return f;
+  const char *layout = attention_layout(a, MASK, arg[MASK]->ndim), *at = strchr(layout, 'S');
+  f.even = at && !expr_is_int(arg[MASK]->shape[at - layout], 1);
+  return f;
+}
+
+/* Queries in a block: as many vectors as run both products fastest, few enough that their scores stay in the second-level
+ * cache, beside the same number of exponentials.  0: no number of them does without leaving too many lanes idle. */
+static int64_t block_queries(const Target *t, const Shape *f)
+{
+  enum { USUAL = 16 };                                    /* where the number is not known: often it is one */
+  static const double USED = 0.6;
+  int64_t lanes = target_lanes(t, f->bits), best = 0, cache = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19, k = f->keys ? f->keys : MANY, height, columns;
+  double least = 0;
+  for (int64_t v = 1; v <= 4; v++) {
+    int64_t width = v * lanes, queries = f->queries ? f->queries : width, blocks = (queries + width - 1) / width;
+    if (v > 1 && (4 * f->keys * width * (f->bits / 8) > cache || (!f->queries && width > USUAL))) break;
+    if ((f->even && queries % width) || (double)queries < USED * (double)(blocks * width)) continue;
+    double scores = tile_speed(t, v, 1, k, tile_best(t, v, 1, 1, k)), sums = sums_tile(t, f->bits, width, f->size, &height, &columns);
+    double seconds = (double)(blocks * width) * (1 / scores + 1 / sums) / (double)queries;
+    if (best && seconds >= least) continue;
+    least = seconds;
+    best = width;
+  }
+  return best;
+}
+
+bool attention_fits(const Target *t, const Node *call)
+{
+  const AttentionAttrs *a = call->u.call.attrs;
+  const Type *ty = call->type, *arg[4];
+  if (ty->dtype.code != DT_FLOAT || ty->dtype.bits < 32 || a->value_layout[3] != 'D' || a->out_layout[3] != 'D') return false;
+  for (int i = 0; i < call->nargs; i++) arg[i] = call->arg[i]->type;
+  Shape f = shape_of(a, call->nargs, arg);
+  return f.queries != 1 && f.size > 0 && size_of(call, QUERY, 'D') > 0 && block_queries(t, &f) > 0;
+}
+
+/* ---- the computation, queries in the lanes -------------------------------------------------------------- */
+
+typedef struct Part {
+  Module *m;
+  int n;
+  const Expr *shape[5], *at[5], *reduce;
+  const IterVar *axis[5], *sum;
+} Part;
+
+static const Expr *axis_of(Module *m, const char *name, const Expr *extent, IterKind kind, const IterVar **out)
+{
+  *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, kind, NULL);
+  return var_expr((*out)->var);
+}
+
+/* names: one letter for each axis; reduce NULL: no sum. */
+static Part part_of(Module *m, int n, const Expr *const *shape, const char *names, const Expr *reduce)
+{
+  Part p = {.m = m, .n = n};
+  for (int d = 0; d < n; d++) {
+    p.shape[d] = shape[d];
+    p.at[d] = axis_of(m, arena_printf(m->arena, "%c", names[d]), shape[d], ITER_SPATIAL, &p.axis[d]);
+  }
+  if (reduce) p.reduce = axis_of(m, "k", reduce, ITER_REDUCE, &p.sum);
+  return p;
+}
+
+static const Tensor *finish(const Part *p, const char *name, const char *reducer, const Expr *value)
+{
+  Module *m = p->m;
+  if (reducer) value = expr_reduce(m, reducer_named(m, reducer, value->dtype, DT_I32), 1, &value, 1, &p->sum, expr_bool(m, true), NULL, 0);
+  return &te_compute(m, name, reducer ? "comm_reduce" : "injective", p->n, p->shape, p->axis, 1, &value, NULL)->out[0];
+}
+
+static const Expr *read5(Module *m, const Tensor *t, const Expr *const *at) { return te_read(m, t, t->buffer->ndim, at); }
+
+typedef struct Rows {
+  OpCall *c;
+  AttentionAt n;                       /* sizes */
+  const Expr *value_size, *width, *blocks;
+  bool whole;                          /* the blocks cover the queries exactly */
+} Rows;
+
+/* The query that stands in a lane of a block; where there is none any more, the last one again. */
+static const Expr *query_at(const Rows *r, const Expr *block, const Expr *lane)
+{
+  Module *m = r->c->m;
+  const Expr *s = expr_add(m, expr_mul(m, block, r->width), lane);
+  return r->whole ? s : expr_min(m, s, expr_sub(m, r->n.s, expr_i32(m, 1)));
+}
+
+static const Tensor *masked_scores(const Rows *r, const Tensor *const *in)
+{
+  OpCall *c = r->c;
+  Module *m = c->m;
+  const AttentionAttrs *a = c->attrs;
+  const Expr *turned_shape[] = {r->n.b, r->n.h, r->blocks, r->n.d, r->width}, *shape[] = {r->n.b, r->n.h, r->blocks, r->n.t, r->width};
+  Part p = part_of(m, 5, turned_shape, "bhodi", NULL);
+  AttentionAt at = {.b = p.at[0], .h = p.at[1], .s = query_at(r, p.at[2], p.at[4]), .d = p.at[3]};
+  const Expr *value = expr_mul(m, attention_read(c, QUERY, in[QUERY], &at), expr_float(m, c->out->dtype, a->scale));
+  const Tensor *turned = finish(&p, "turned", NULL, value);
+  p = part_of(m, 5, shape, "bhoti", r->n.d);
+  at = (AttentionAt){.b = p.at[0], .h = p.at[1], .t = p.at[3], .d = p.reduce};
+  value = expr_mul(m, attention_read(c, KEY, in[KEY], &at), read5(m, turned, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.reduce, p.at[4]}));
+  const Tensor *scores = finish(&p, "scores", "sum", value);
+  if (c->nargs <= MASK && !a->causal) return scores;
+  p = part_of(m, 5, shape, "bhoti", NULL);
+  at = (AttentionAt){.b = p.at[0], .h = p.at[1], .s = query_at(r, p.at[2], p.at[4]), .t = p.at[3]};
+  return finish(&p, "masked", NULL, attention_masked(c, read5(m, scores, p.at), c->nargs > MASK ? in[MASK] : NULL, &at));
+}
+
+/* max or sum over the keys. */
+static const Tensor *over_keys(const Rows *r, const Tensor *x, const char *name, const char *reducer)
+{
+  const Expr *shape[] = {r->n.b, r->n.h, r->blocks, r->width};
+  Part p = part_of(r->c->m, 4, shape, "bhoi", r->n.t);
+  return finish(&p, name, reducer, read5(p.m, x, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.reduce, p.at[3]}));
+}
+
+static void by_letter(const char *layout, const Expr *const *at, AttentionAt *out)
+{
+  for (int i = 0; i < 4; i++) *(layout[i] == 'B' ? &out->b : layout[i] == 'H' ? &out->h : layout[i] == 'S' ? &out->s : &out->d) = at[i];
+}
+
+void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  Module *m = c->m;
+  const AttentionAttrs *a = c->attrs;
+  Rows r = {.c = c};
+  r.n = attention_sizes(c, &r.value_size);
+  Shape f = shape_of(a, c->nargs, c->arg);
+  int64_t queries = f.queries, width = block_queries(t, &f);
+  r.width = expr_i32(m, width);
+  r.whole = queries && queries % width == 0;
+  r.blocks = queries ? expr_i32(m, (queries + width - 1) / width) : expr_floordiv(m, expr_add(m, r.n.s, expr_i32(m, width - 1)), r.width);
+  const Tensor *scores = masked_scores(&r, in), *most = over_keys(&r, scores, "row_max", "max");
+  Part p = part_of(m, 5, scores->buffer->shape, "bhoti", NULL);
+  const Expr *less = expr_sub(m, read5(m, scores, p.at), read5(m, most, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.at[4]}));
+  const Tensor *exps = finish(&p, "exps", NULL, expr_call(m, DT_NONE, IN_EXP, 1, &less));
+  const Tensor *total = over_keys(&r, exps, "row_sum", "sum");
+  AttentionAt size = r.n, at = {0};
+  const Expr *shape[4];
+  size.d = r.value_size;
+  size.s = expr_mul(m, r.blocks, r.width);
+  if (queries) size.s = expr_i32(m, known(r.blocks) * width);
+  attention_place(a->out_layout, &size, shape);
+  p = part_of(m, 4, shape, a->out_layout, r.n.t);
+  by_letter(a->out_layout, p.at, &at);
+  at.t = p.reduce;
+  const Expr *block = expr_floordiv(m, at.s, r.width), *lane = expr_floormod(m, at.s, r.width);
+  const Expr *weight = read5(m, exps, (const Expr *[]){at.b, at.h, block, p.reduce, lane});
+  const Tensor *sums = finish(&p, "sums", "sum", expr_mul(m, weight, attention_read(c, VALUE, in[VALUE], &at)));
+  p = part_of(m, 4, c->out->shape, a->out_layout, NULL);
+  by_letter(a->out_layout, p.at, &at);
+  block = expr_floordiv(m, at.s, r.width), lane = expr_floormod(m, at.s, r.width);
+  const Expr *one = expr_float(m, c->out->dtype, 1), *share = expr_binary(m, E_DIV, one, read5(m, total, (const Expr *[]){at.b, at.h, block, lane}));
+  *out = finish(&p, "attention", NULL, expr_mul(m, share, read5(m, sums, p.at)));      /* row_sum comes before sums */
+}
+
+/* ---- the schedule ----------------------------------------------------------------------------------------- */
+
+static BlockRV stage_block(ImplGroup *g, const char *name)
+{
+  for (int i = 0; i < g->nanchor; i++)
+    if (!strcmp(g->anchor_op[i]->name, name)) return sched_get_block(g->s, map_get(&g->names, g->anchor_op[i]));
+  raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s has no stage '%s'", g->anchor->u.call.op->name, name);
+}
+
+static bool has_stage(const ImplGroup *g, const char *name)
+{
+  for (int i = 0; i < g->nanchor; i++)
+    if (!strcmp(g->anchor_op[i]->name, name)) return true;
+  return false;
+}
+
+/* Unrolls a block's loops from `from` on where they are short, and makes vectors of the last. */
+static void write_out(ImplGroup *g, BlockRV block, int from)
+{
+  LoopRV *loop;
+  int n = sched_get_loops(g->s, block, g->arena, &loop);
+  for (int i = from; i < n - 1; i++)
+    if (known(sched_loop_stmt(g->s, loop[i])->u.loop.extent)) sched_unroll(g->s, loop[i]);
+  sched_vectorize(g->s, loop[n - 1]);
+}
+
+/* A product over a block of queries. */
+typedef struct Product {
+  LoopRV row, column, sum;
+  int64_t height, width, steps;        /* of the tile; steps of the whole sum, 0: not known */
+} Product;
+
+/* column panels, row tiles, the sum, its steps written out, the tile; gives the loop that a tile is
+ * complete in and the outermost loop of the sum. */
+static LoopRV tile_product(ImplGroup *g, const Product *p, LoopRV *sum)
+{
+  int64_t vectors = block_vectors(p->width, target_lanes(g->target, g->anchor->type->dtype.bits));
+  int64_t steps = p->steps ? tile_steps(p->height * vectors, p->steps) : 1;
+  LoopRV ci, ri, step, co = split_by(g, p->column, p->width, &ci), ro = split_by(g, p->row, p->height, &ri), ko = split_by(g, p->sum, steps, &step);
+  sched_reorder(g->s, 6, (const LoopRV[]){co, ro, ko, step, ri, ci});
+  sched_unroll(g->s, step);
+  sched_unroll(g->s, ri);
+  sched_vectorize(g->s, ci);
+  *sum = ko;
+  return ro;
+}
+
+/* out[s, d]: threads share the blocks of queries; what comes before is made inside, block by block. */
+static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
+{
+  const AttentionAttrs *a = g->anchor->u.call.attrs;
+  BlockRV sums = stage_block(g, "sums");
+  LoopRV *l, lane, sum, b = {-1}, h = {-1}, s = {-1};
+  int n = sched_get_loops(g->s, sums, g->arena, &l);                 /* as out_layout says, then the keys */
+  if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sums' loops are not those of attention");
+  for (int i = 0; i < 3; i++) *(a->out_layout[i] == 'B' ? &b : a->out_layout[i] == 'H' ? &h : &s) = l[i];
+  LoopRV block = split_by(g, s, queries, &lane);
+  sched_reorder(g->s, 6, (const LoopRV[]){b, h, block, lane, l[3], l[4]});
+  Product p = {.row = lane, .column = l[3], .sum = l[4], .steps = size_of(g->anchor, KEY, 'T')};
+  sums_tile(g->target, g->anchor->type->dtype.bits, queries, size_of(g->anchor, VALUE, 'D'), &p.height, &p.width);
+  LoopRV at = tile_product(g, &p, &sum);
+  BlockRV store = impl_attach_epilogue(g, sums, at);
+  write_out(g, store, 5);
+  sched_decompose_reduction(g->s, sums, sum);
+  outer[0] = b, outer[1] = h, outer[2] = block;
+  return block;
+}
+
+/* scores[t, s], masked while they are in registers. */
+static void multiply_keys(ImplGroup *g, int64_t queries)
+{
+  BlockRV scores = stage_block(g, "scores");
+  LoopRV *l, sum;
+  int n = sched_get_loops(g->s, scores, g->arena, &l);               /* b h block, b h block of one step, t s d */
+  if (n != 9) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the scores' loops are not those of attention");
+  int64_t keys = size_of(g->anchor, KEY, 'T'), vectors = block_vectors(queries, target_lanes(g->target, g->anchor->type->dtype.bits));
+  Product p = {l[6], l[7], l[8], keys_tile(g->target, vectors, keys), queries, size_of(g->anchor, QUERY, 'D')};
+  LoopRV at = tile_product(g, &p, &sum);
+  BlockRV store = impl_attach_epilogue(g, scores, at);
+  write_out(g, store, 8);
+  sched_decompose_reduction(g->s, scores, sum);
+}
+
+/* The head's values, copied so that they lie side by side.  Every tile of queries reads them again, and rows that lie far
+ * apart, as those of interleaved heads do, meet in a few sets of the first-level cache.  {-1}: they do lie side by side. */
+static BlockRV copy_values(ImplGroup *g)
+{
+  const AttentionAttrs *a = g->anchor->u.call.attrs;
+  BlockRV sums = stage_block(g, "sums");
+  const Block *b = sched_block_stmt(g->s, sums)->u.block;
+  int i = b->nreads - 1;
+  while (i >= 0 && (b->reads[i].buffer->ndim != 4 || b->reads[i].buffer == b->writes[0].buffer)) i--;
+  if (a->value_layout[2] == 'T' || i < 0) return (BlockRV){-1};
+  return sched_cache_read(g->s, sums, i, "global", 1, &sums);
+}
+
+void attention_schedule(ImplGroup *g)
+{
+  static const char *const before[] = {"row_sum", "exps", "row_max", "masked", "scores", "turned"};
+  enum { NBEFORE = sizeof before / sizeof *before };
+  BlockRV turned = stage_block(g, "turned");
+  int64_t queries = known(sched_block_stmt(g->s, turned)->u.block->iter[4].extent);
+  BlockRV values = copy_values(g);
+  LoopRV outer[3], block = multiply_values(g, queries, outer);
+  if (values.id >= 0) {
+    LoopRV *l, vector;
+    sched_compute_at(g->s, values, block, true, -1);
+    int n = sched_get_loops(g->s, values, g->arena, &l);
+    split_by(g, l[n - 1], target_lanes(g->target, g->anchor->type->dtype.bits), &vector);
+    sched_vectorize(g->s, vector);
+  }
+  for (int i = 0; i < NBEFORE; i++)
+    if (has_stage(g, before[i])) sched_compute_at(g->s, stage_block(g, before[i]), block, true, -1);
+  multiply_keys(g, queries);
+  for (int i = 0; i < NBEFORE; i++)
+    if (strcmp(before[i], "masked") && strcmp(before[i], "scores")) generic_block(g, stage_block(g, before[i]), 3, false);
+  LoopRV all = sched_fuse(g->s, 3, outer, true);
+  if (cost_threads(g->target, products(g->anchor, 64), 0) > 1) sched_parallel(g->s, all);
+}

@@ -1,0 +1,209 @@
+/* conv_transpose.c: transposed convolutions over blocks of channels, phase by phase.
+ *
+ * Output u = y + before gets data[q - j] * weight[p + stride * j] with q = u / stride and p = u % stride: all outputs of one
+ * phase p are a plain convolution with every stride-th tap, and no zero between the data's elements is ever
+ * multiplied.  Where the stride does not divide the kernel, later phases have a tap less; the term of a tap
+ * that is not there is -0, which adds nothing, and goes when the phases are written out.
+ *
+ *   for n, output channel block, row q                         threads
+ *     for each phase of rows, x (tiles of q), each phase of columns
+ *       tile[to, tx, c] = sum over input channel block, j, input channel       registers
+ *       epilogue on the tile, store */
+#include "impl/internal.h"
+#include "op/nn_kit.h"
+
+enum { MOST_PHASES = 16 };
+
+typedef struct Phases {
+  int dims;
+  int64_t groups, ig, og, cb, ob;          /* cb 0: plain data */
+  int64_t k[3], stride[3], before[3], taps[3];
+} Phases;
+
+static const Conv2DTransposeAttrs *attrs_of(const Node *call) { return call->u.call.attrs; }
+
+static int64_t one_of(AttrInts list, int d, int64_t def) { return list.n == 0 ? def : list.v[list.n == 1 ? 0 : d]; }
+
+/* Outputs between those that the same tap of neighbouring elements meets.  A single element has no neighbours: each of its
+ * outputs has one tap. */
+static int64_t phases_along(const Conv2DTransposeAttrs *a, const Type *x, const Type *w, int d)
+{
+  int64_t stride = one_of(a->strides, d, 1), k = w->shape[2 + d]->kind == E_INT ? w->shape[2 + d]->u.i : 1;
+  return expr_is_int(x->shape[2 + d], 1) && k > stride && k <= 4 ? k : stride;
+}
+
+/* No dilation, and so few phases of different taps that each can have its own code. */
+bool transpose_is_phased(const Node *call)
+{
+  const Conv2DTransposeAttrs *a = attrs_of(call);
+  const Type *w = call->arg[1]->type;
+  int64_t phases = 1;
+  for (int d = 0; d < conv_dims(call); d++) {
+    int64_t along = phases_along(a, call->arg[0]->type, w, d);
+    if (one_of(a->dilation, d, 1) != 1 || w->shape[2 + d]->kind != E_INT) return false;
+    if (w->shape[2 + d]->u.i % along) phases *= along;
+  }
+  return phases <= MOST_PHASES;
+}
+
+bool transpose_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  const Conv2DTransposeAttrs *a = attrs_of(call);
+  const Type *y = call->type, *w = call->arg[1]->type, *x = call->arg[0]->type;
+  int dims = conv_dims(call);
+  if (y->ndim != dims + 3 || y->dtype.code != DT_FLOAT || !str_ends(a->kernel_layout, "o") || conv_block(a->out_layout, dims) < 2) return false;
+  if (!str_starts(a->kernel_layout, "OI") || !transpose_is_phased(call)) return false;
+  for (int d = 0; d < w->ndim; d++)
+    if (w->shape[d]->kind != E_INT) return false;
+  for (int d = 1; d < y->ndim; d++)
+    if (y->shape[d]->kind != E_INT || y->shape[d]->u.i < 1) return false;
+  for (int d = 1; d < x->ndim; d++)
+    if (x->shape[d]->kind != E_INT) return false;
+  return y->shape[1]->u.i % a->groups == 0;
+}
+
+double transpose_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
+
+static Phases phases_of(OpCall *c)
+{
+  const Conv2DTransposeAttrs *a = c->attrs;
+  int dims = c->out->ndim - 3;
+  int64_t after[3];
+  Phases v = {.dims = dims, .groups = a->groups, .cb = conv_block(a->data_layout, dims), .ob = conv_block(a->out_layout, dims)};
+  v.og = c->out->shape[1]->u.i * v.ob / v.groups;
+  v.ig = c->arg[0]->shape[1]->u.i * (v.cb ? v.cb : 1) / v.groups;
+  for (int d = 0; d < dims; d++) v.k[d] = c->arg[1]->shape[2 + d]->u.i;
+  nn_padding(c, a->padding, dims, v.before, after);
+  for (int d = 0; d < dims; d++) v.stride[d] = phases_along(a, c->arg[0], c->arg[1], d);
+  for (int d = 0; d < dims; d++) v.taps[d] = (v.k[d] + v.stride[d] - 1) / v.stride[d];
+  return v;
+}
+
+/* Zeros around the data, as far as the outputs reach; lead[d] of them in front. */
+static const Tensor *pad_data(Module *m, const Phases *v, const Tensor *x, const Type *out, int64_t *lead)
+{
+  int64_t before[NN_MAX_DIM] = {0}, after[NN_MAX_DIM] = {0};
+  for (int d = 0; d < v->dims; d++) {
+    int64_t first = v->before[d] / v->stride[d] - (v->taps[d] - 1), last = (out->shape[2 + d]->u.i - 1 + v->before[d]) / v->stride[d];
+    int64_t size = x->buffer->shape[2 + d]->u.i;
+    lead[d] = before[2 + d] = first < 0 ? -first : 0;
+    after[2 + d] = last >= size ? last - size + 1 : 0;
+  }
+  return nn_pad_constant(m, x, before, after, expr_const(m, x->buffer->dtype, 0), "pad_temp");
+}
+
+/* Indices of the data's and the weight's channels: those of the output channel's group, in the blocks of the data. */
+static void channels_at(Stage *s, const Phases *v, const Expr **x, const Expr **w)
+{
+  Module *m = s->m;
+  const Expr *group = expr_i32(m, 0), *oo = s->at[1];
+  int64_t own = v->og / v->ob;
+  if (v->groups > 1) {
+    group = expr_floordiv(m, s->at[1], expr_i32(m, own));
+    oo = expr_floormod(m, s->at[1], expr_i32(m, own));
+  }
+  int last = v->dims + 2;
+  w[0] = nn_index(s, oo);
+  if (v->cb) {
+    const Expr *outer = nn_reduce_axis(s, "rco", expr_i32(m, v->ig / v->cb)), *inner = nn_reduce_axis(s, "rci", expr_i32(m, v->cb));
+    x[1] = w[1] = nn_index(s, expr_add(m, expr_mul(m, group, expr_i32(m, v->ig / v->cb)), outer));
+    x[last] = w[last] = inner;
+    w[last + 1] = s->at[last];
+  } else {
+    x[1] = w[1] = nn_index(s, expr_add(m, expr_mul(m, group, expr_i32(m, v->ig)), nn_reduce_axis(s, "rc", expr_i32(m, v->ig))));
+    w[last] = s->at[last];
+  }
+}
+
+void transpose_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  Module *m = c->m;
+  Phases v = phases_of(c);
+  static const char *const names[] = {"dz", "dh", "dw"};
+  int64_t lead[3];
+  const Tensor *data = pad_data(m, &v, in[0], c->out, lead);
+  Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
+  const Expr *x[NN_MAX_DIM] = {s.at[0]}, *w[NN_MAX_DIM], *there = NULL;
+  channels_at(&s, &v, x, w);
+  for (int d = 0; d < v.dims; d++) {
+    const Expr *u = expr_add(m, s.at[2 + d], expr_i32(m, v.before[d])), *stride = expr_i32(m, v.stride[d]);
+    const Expr *j = nn_reduce_axis(&s, names[3 - v.dims + d], expr_i32(m, v.taps[d]));
+    x[2 + d] = nn_index(&s, expr_add(m, expr_sub(m, expr_floordiv(m, u, stride), j), expr_i32(m, lead[d])));
+    w[2 + d] = nn_index(&s, expr_add(m, expr_floormod(m, u, stride), expr_mul(m, j, stride)));
+    if (v.k[d] % v.stride[d]) there = nn_and(m, there, expr_lt(m, w[2 + d], expr_i32(m, v.k[d])));
+  }
+  DType sum = nn_accumulator(c->out->dtype);
+  const Expr *term = expr_mul(m, expr_cast(m, sum, nn_read(m, data, x)), expr_cast(m, sum, nn_read(m, in[1], w)));
+  if (there) term = nn_if(m, there, term, expr_const(m, sum, -0.0));
+  *out = nn_sum(&s, "conv_transpose", "conv_transpose", term, c->out->dtype);
+}
+
+/* ---- the schedule ----------------------------------------------------------------------------------- */
+
+/* Phases along z, y, x, and whether some of them lack a tap: those phases and taps are written out, and what is not
+ * there goes. */
+typedef struct PhaseLoops {
+  int64_t stride[3];
+  bool uneven[3];
+  int64_t copies;                          /* of the innermost loops that are written out */
+} PhaseLoops;
+
+static PhaseLoops phase_loops(const ImplGroup *g, const Nest *n, const ConvLoops *l)
+{
+  const Type *x = g->anchor->arg[0]->type, *w = g->anchor->arg[1]->type;
+  PhaseLoops p = {{1, 1, 1}, {false, false, false}, 1};
+  for (int d = 0; d < l->dims; d++) {
+    int at = 3 - l->dims + d;
+    p.stride[at] = phases_along(attrs_of(g->anchor), x, w, d);
+    p.uneven[at] = w->shape[2 + d]->u.i % p.stride[at] != 0;
+    if (p.uneven[at]) p.copies *= p.stride[at] * n->loop[n->n - l->dims + d].extent;
+  }
+  return p;
+}
+
+void transpose_schedule(ImplGroup *g)
+{
+  generic_inline(g);
+  BlockRV conv = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  ConvLoops l;
+  nest_read(g, conv, n);
+  conv_loops(g, n, &l);
+  PhaseLoops p = phase_loops(g, n, &l);
+  int64_t vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, n->bits));
+  int64_t columns = (n->loop[l.x].extent + p.stride[2] - 1) / p.stride[2];
+  Tile tile = tile_for(g->target, n->bits, vectors, n->loop[1].extent / attrs_of(g->anchor)->groups, 1, columns);
+  LoopRV order[NEST_LOOPS + 10], oi, xq, xi, phase[3] = {{-1}, {-1}, {-1}}, step = {-1};
+  int sum[NEST_LOOPS], nsum = conv_sum_order(n, &l, sum), k = 0, last = sum[nsum - 1];
+  order[k++] = n->loop[0].rv;
+  order[k++] = split_by(g, n->loop[1].rv, tile.o, &oi);
+  if (l.z >= 0) order[k++] = split_by(g, n->loop[l.z].rv, p.stride[0], &phase[0]);
+  if (l.y >= 0) order[k++] = split_by(g, n->loop[l.y].rv, p.stride[1], &phase[1]);
+  int shared = k;
+  for (int d = 0; d < 2; d++)
+    if (phase[d].id >= 0) order[k++] = phase[d];
+  xq = split_by(g, n->loop[l.x].rv, p.stride[2], &phase[2]);
+  order[k++] = split_by(g, xq, tile.x, &xi);
+  order[k++] = phase[2];
+  int outer = k;
+  int64_t steps = last < n->n - l.dims ? tile_steps(tile.o * tile.x * vectors * (p.copies > 4 ? p.copies / 4 : 1), n->loop[last].extent) : 1;
+  for (int i = 0; i < nsum; i++) order[k++] = sum[i] == last && steps > 1 ? split_by(g, n->loop[last].rv, steps, &step) : n->loop[sum[i]].rv;
+  if (step.id >= 0) order[k++] = step;
+  order[k++] = xi, order[k++] = oi, order[k++] = n->loop[l.c].rv;
+  sched_reorder(g->s, k, order);
+  conv_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer);
+  if (step.id >= 0) sched_unroll(g->s, step);
+  sched_unroll(g->s, oi), sched_unroll(g->s, xi);
+  for (int d = 0; d < 3; d++) {
+    if (!p.uneven[d]) continue;
+    sched_unroll(g->s, phase[d]);
+    sched_unroll(g->s, n->loop[n->n - 3 + d].rv);
+  }
+  sched_vectorize(g->s, n->loop[l.c].rv);
+  sched_decompose_reduction(g->s, conv, order[outer]);
+  LoopRV fused = sched_fuse(g->s, shared, order, true);
+  if (cost_threads(g->target, n->iterations * 2, 0) > 1) sched_parallel(g->s, fused);
+  generic_rest(g);
+}

@@ -1,0 +1,263 @@
+/* half.c: sums in float16, for --fast-math=fp16 on targets that compute in it.
+ *
+ * A long sum in float16 loses what the rounding of each step takes.  Here a sum of products is cut
+ * into blocks of at most SUM_TERMS terms:
+ *
+ *   part[…, b] = sum over the terms of block b, float16              the inner loops: twice the lanes
+ *   total[…]   = sum over b of float32(part[…, b])                   once for each block
+ *
+ * The operator's own meaning (sums in float32, rounded once) is the start: its tensor expression is
+ * rewritten, so whatever layout, stride or padding it has stays.  Short sums (depthwise) have one block. */
+#include "impl/internal.h"
+#include "op/nn.h"
+
+/* The error of a block grows with the root of its length and stays at some units of float16's last
+ * place; what adding a block costs falls with it.  Winograd's transformation back makes errors several times
+ * larger, so its blocks are shorter. */
+enum { SUM_TERMS = 256, WINOGRAD_TERMS = 64, MAX_AXES = 12 };
+
+static bool is_half(DType t) { return dtype_eq(t, DT_F16); }
+
+static bool all_half(const Node *call) { return is_half(call->type->dtype) && is_half(call->arg[0]->type->dtype) && is_half(call->arg[1]->type->dtype); }
+
+bool half_conv_fits(const Target *t, const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  return target_has(t, CPU_FP16) && all_half(call) && conv_nchwc_fits(t, call) && conv_dims(call) == 2 && a->groups == 1;
+}
+
+bool half_depthwise_fits(const Target *t, const Node *call) { return target_has(t, CPU_FP16) && all_half(call) && depthwise_fits(t, call); }
+
+bool half_winograd_fits(const Target *t, const Node *call) { return target_has(t, CPU_FP16) && all_half(call) && winograd_fits(t, call); }
+
+bool half_dense_fits(const Target *t, const Node *call)
+{
+  const Type *y = call->type, *w = call->arg[1]->type;
+  return target_has(t, CPU_FP16) && all_half(call) && dense_pack_fits(t, call) && y->shape[0]->kind == E_INT && y->shape[0]->u.i > 1 && w->shape[1]->kind == E_INT &&
+         w->shape[2]->kind == E_INT && y->shape[1]->u.i % w->shape[2]->u.i == 0;
+}
+
+/* Twice the lanes of sums in float32. */
+double half_cost(const Target *t, const Node *call) { return conv_nchwc_cost(t, call) / 2; }
+
+/* ---- the computation ------------------------------------------------------------------------------ */
+
+/* The sum behind a result that rounds it: cast(sum[…]). */
+static const TeOp *sum_behind(const Tensor *rounded)
+{
+  const TeOp *op = rounded->op;
+  if (op->kind != TE_COMPUTE || op->nout != 1 || op->body[0]->kind != E_CAST || op->body[0]->arg[0]->kind != E_LOAD) return NULL;
+  const Tensor *sum = te_tensor_of(op->body[0]->arg[0]->u.buffer);
+  return sum && sum->op->kind == TE_COMPUTE && sum->op->naxis <= MAX_AXES - 1 && sum->op->nreduce <= MAX_AXES && te_plain_reduce(sum->op) ? sum->op : NULL;
+}
+
+/* float32(a) * float32(b) as a * b. */
+static const Expr *narrow_product(Module *m, const Expr *e)
+{
+  if (e->kind != E_MUL) return NULL;
+  for (int i = 0; i < 2; i++)
+    if (e->arg[i]->kind != E_CAST || !is_half(e->arg[i]->arg[0]->dtype)) return NULL;
+  return expr_mul(m, e->arg[0]->arg[0], e->arg[1]->arg[0]);
+}
+
+static const IterVar *fresh(Module *m, const IterVar *like, const Expr *extent, IterKind kind)
+{
+  return itervar_new(m, var_new(m, like->var->name, like->var->dtype, VAR_PLAIN), expr_int(m, like->var->dtype, 0), extent, kind, NULL);
+}
+
+/* Steps of the first reduce axis in a block: a divisor. */
+static int64_t block_steps(const TeOp *sum, int64_t most)
+{
+  int64_t terms = 1, best = 1, all = sum->reduce_axis[0]->extent->u.i;
+  for (int i = 1; i < sum->nreduce; i++) terms *= sum->reduce_axis[i]->extent->u.i;
+  for (int64_t d = 1; d <= all; d++)
+    if (all % d == 0 && d * terms <= most) best = d;
+  return best;
+}
+
+/* The sum in float16, over all terms (blocks 1) or over those of block b, its last axis. */
+static const Tensor *half_part(Module *m, const TeOp *sum, const Expr *term, int64_t steps, int64_t blocks)
+{
+  const IterVar *axis[MAX_AXES], *reduce[MAX_AXES];
+  const Expr *shape[MAX_AXES];
+  Scope scope = scope_begin(m->ctx);
+  Map to = {0};
+  int n = sum->naxis;
+  for (int i = 0; i < n; i++) {
+    axis[i] = fresh(m, sum->axis[i], sum->axis[i]->extent, ITER_SPATIAL);
+    shape[i] = sum->axis[i]->extent;
+    map_put(scratch(m->ctx), &to, sum->axis[i]->var, (void *)(uintptr_t)var_expr(axis[i]->var));
+  }
+  for (int i = 0; i < sum->nreduce; i++) {
+    const IterVar *r = sum->reduce_axis[i];
+    reduce[i] = fresh(m, r, i || blocks == 1 ? r->extent : expr_int(m, r->extent->dtype, steps), ITER_REDUCE);
+    const Expr *at = var_expr(reduce[i]->var);
+    if (i == 0 && blocks > 1) {
+      shape[n] = expr_int(m, r->extent->dtype, blocks);
+      axis[n] = itervar_new(m, var_new(m, "block", r->var->dtype, VAR_PLAIN), expr_int(m, r->var->dtype, 0), shape[n], ITER_SPATIAL, NULL);
+      at = expr_add(m, expr_mul(m, var_expr(axis[n]->var), expr_int(m, r->var->dtype, steps)), at);
+    }
+    map_put(scratch(m->ctx), &to, r->var, (void *)(uintptr_t)at);
+  }
+  term = expr_substitute(m, term, &to);
+  scope_end(m->ctx, scope);
+  const Expr *body = expr_reduce(m, reducer_named(m, "sum", DT_F16, DT_I32), 1, &term, sum->nreduce, reduce, expr_bool(m, true), NULL, 0);
+  return &te_compute(m, arena_printf(m->arena, "%s_half", sum->name), sum->tag, n + (blocks > 1), shape, axis, 1, &body, NULL)->out[0];
+}
+
+static const Tensor *half_total(Module *m, const TeOp *sum, const Tensor *part, int64_t blocks)
+{
+  const IterVar *axis[MAX_AXES], *b;
+  const Expr *shape[MAX_AXES], *at[MAX_AXES];
+  int n = sum->naxis;
+  for (int pass = 0; pass < 2; pass++) {                  /* the sum; its rounding */
+    for (int i = 0; i < n; i++) {
+      shape[i] = sum->axis[i]->extent;
+      axis[i] = fresh(m, sum->axis[i], shape[i], ITER_SPATIAL);
+      at[i] = var_expr(axis[i]->var);
+    }
+    if (pass) break;
+    b = itervar_new(m, var_new(m, "block", DT_I32, VAR_PLAIN), expr_i32(m, 0), expr_i32(m, blocks), ITER_REDUCE, NULL);
+    at[n] = var_expr(b->var);
+    const Expr *term = expr_cast(m, DT_F32, te_read(m, part, n + 1, at));
+    const Expr *body = expr_reduce(m, reducer_named(m, "sum", DT_F32, DT_I32), 1, &term, 1, &b, expr_bool(m, true), NULL, 0);
+    part = &te_compute(m, sum->name, sum->tag, n, shape, axis, 1, &body, NULL)->out[0];
+  }
+  const Expr *value = expr_cast(m, DT_F16, te_read(m, part, n, at));
+  return &te_compute(m, arena_printf(m->arena, "%s_cast", sum->name), "elemwise", n, shape, axis, 1, &value, NULL)->out[0];
+}
+
+/* The rounded sum made in blocks of at most so many terms; the same where it has another form. */
+static const Tensor *in_blocks(Module *m, const Tensor *rounded, int64_t most)
+{
+  const TeOp *sum = sum_behind(rounded);
+  for (int i = 0; sum && i < sum->nreduce; i++)
+    if (sum->reduce_axis[i]->extent->kind != E_INT) return rounded;
+  const Expr *term = sum ? narrow_product(m, te_plain_reduce(sum)->arg[0]) : NULL;
+  if (!term) return rounded;
+  int64_t steps = block_steps(sum, most), blocks = sum->reduce_axis[0]->extent->u.i / steps;
+  const Tensor *part = half_part(m, sum, term, steps, blocks);
+  return blocks > 1 ? half_total(m, sum, part, blocks) : part;
+}
+
+void half_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  c->op->compute(c, in, out);
+  *out = in_blocks(c->m, *out, SUM_TERMS);
+}
+
+/* The product between the transformations, and what is made of it again. */
+void half_winograd_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  c->op->compute(c, in, out);
+  Scope scope = scope_begin(c->m->ctx);
+  Map now = {0};
+  const TeOp **op;
+  int n = te_post_order(scratch(c->m->ctx), 1, out, &op);
+  for (int i = 0; i < n; i++) {
+    const Tensor *old = &op[i]->out[0];
+    const Tensor *to = !strcmp(op[i]->name, "bgemm_cast") ? in_blocks(c->m, old, WINOGRAD_TERMS) : &te_replace_reads(op[i], &now)->out[0];
+    if (to != old) map_put(scratch(c->m->ctx), &now, old, (void *)(uintptr_t)to);
+  }
+  const Tensor *made = map_get(&now, *out);
+  if (made) *out = made;
+  scope_end(c->m->ctx, scope);
+}
+
+/* ---- the schedule of convolutions -------------------------------------------------------------------- */
+
+bool half_find_part(ImplGroup *g, BlockRV *part)
+{
+  for (int i = 0; i < g->nanchor; i++)
+    if (g->anchor_op[i]->nreduce && str_ends(g->anchor_op[i]->name, "_half") && i + 1 < g->nanchor && g->anchor_op[i + 1]->nreduce) {
+      *part = sched_get_block(g->s, group_block(g, g->anchor_op[i]));
+      return true;
+    }
+  return false;
+}
+
+void half_schedule_part(ImplGroup *g, BlockRV part, LoopRV block, int depth, int ntile, const int *tile, int64_t sums)
+{
+  Nest *n = arena_new_of(g->arena, Nest);
+  sched_compute_at(g->s, part, block, true, -1);
+  nest_read(g, part, n);
+  ConvLoops l = {.c = depth + tile[ntile - 1], .first = depth};
+  while (l.first < n->n && !n->loop[l.first].reduce) l.first++;
+  if (l.first == n->n) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the partial sums have no loop over their terms");
+  int index[NEST_LOOPS], nsum = conv_sum_order(n, &l, index), k = 0;
+  LoopRV order[NEST_LOOPS + 2], step;
+  int64_t steps = tile_steps(sums, n->loop[index[nsum - 1]].extent);
+  for (int i = 0; i < nsum - 1; i++) order[k++] = n->loop[index[i]].rv;
+  order[k++] = split_by(g, n->loop[index[nsum - 1]].rv, steps, &step);
+  order[k++] = step;
+  for (int i = 0; i < ntile; i++) order[k++] = n->loop[depth + tile[i]].rv;
+  sched_reorder(g->s, k, order);
+  sched_set_scope(g->s, part, 0, "local");
+  for (int i = nsum; i < k - 1; i++) sched_unroll(g->s, order[i]);
+  sched_vectorize(g->s, order[k - 1]);
+  sched_decompose_reduction(g->s, part, order[0]);
+}
+
+void half_conv_schedule(ImplGroup *g)
+{
+  BlockRV part, total;
+  if (!half_find_part(g, &part)) {
+    conv_schedule(g);
+    return;
+  }
+  generic_inline(g);
+  total = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  ConvLoops l;
+  nest_read(g, total, n);
+  conv_loops(g, n, &l);
+  if (l.dims != 2 || n->n != l.first + 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sum's loops are not those of NCHWc and blocks");
+  int64_t ox = n->loop[l.x].extent, oy = n->loop[l.y].extent, vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, 16));
+  Tile tile = tile_for(g->target, 16, vectors, n->loop[1].extent, oy, ox);
+  LoopRV oi, yi, xi, oo = split_by(g, n->loop[1].rv, tile.o, &oi), yo = split_by(g, n->loop[l.y].rv, tile.y, &yi), xo = split_by(g, n->loop[l.x].rv, tile.x, &xi);
+  LoopRV order[] = {n->loop[0].rv, oo, yo, xo, n->loop[l.first].rv, yi, xi, oi, n->loop[l.c].rv};
+  sched_reorder(g->s, 9, order);
+  conv_write_out(g, impl_attach_epilogue(g, total, xo), 4);
+  half_schedule_part(g, part, order[4], 5, 4, (const int[]){2, 3, 1, 4}, tile.o * tile.y * tile.x * vectors);
+  sched_unroll(g->s, yi), sched_unroll(g->s, xi), sched_unroll(g->s, oi);
+  sched_vectorize(g->s, order[8]);
+  sched_decompose_reduction(g->s, total, order[4]);
+  int threads = cost_threads(g->target, 2 * impl_flops(g->anchor), 0);
+  bool few = n->loop[1].extent / tile.o < 4 * threads && oy % tile.y == 0;
+  LoopRV parts = sched_fuse(g->s, few ? 3 : 2, order, true);
+  if (threads > 1) sched_parallel(g->s, parts);
+  generic_rest(g);
+}
+
+/* ---- the schedule of products ---------------------------------------------------------------------------- */
+
+void half_dense_schedule(ImplGroup *g)
+{
+  BlockRV part, total;
+  if (!half_find_part(g, &part)) {
+    matmul_schedule(g);
+    return;
+  }
+  generic_inline(g);
+  total = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, total, n);                                 /* rows, columns, block */
+  if (n->n != 3 || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, blocks");
+  int64_t width = g->anchor->arg[1]->type->shape[2]->u.i, vectors = block_vectors(width, target_lanes(g->target, 16));
+  Tile tile = tile_for(g->target, 16, vectors, 1, 1, n->loop[0].extent);
+  LoopRV ci, ri, co = split_by(g, n->loop[1].rv, width, &ci), ro = split_by(g, n->loop[0].rv, tile.x, &ri);
+  LoopRV order[] = {co, ro, n->loop[2].rv, ri, ci};
+  sched_reorder(g->s, 5, order);
+  conv_write_out(g, impl_attach_epilogue(g, total, ro), 2);
+  half_schedule_part(g, part, order[2], 3, 2, (const int[]){0, 1}, tile.x * vectors);
+  sched_unroll(g->s, ri);
+  sched_vectorize(g->s, ci);
+  sched_decompose_reduction(g->s, total, order[2]);
+  int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
+  bool whole = n->loop[0].extent % tile.x == 0;
+  LoopRV parts = whole ? sched_fuse(g->s, 2, order, true) : co;
+  if (threads > 1) sched_parallel(g->s, parts);
+  generic_rest(g);
+}

@@ -1,0 +1,55 @@
+/* layout.c: from blocks of channels back to plain layouts.
+ *
+ *   NCHW16c to NCHW:  for n, block, piece of h * w:  for channel in block:  a vector of positions
+ *
+ * The result has no loop over a block's channels: read through c / 16 and c % 16, nothing says that
+ * neighbouring channels lie side by side.  Splitting the loop over channels by the block shows it, and the
+ * generic schedule then goes over squares of positions by channels, each line of memory while it is near. */
+#include "impl/internal.h"
+#include "op/nn.h"
+
+/* The capital whose dimension `from` has in blocks and `to` has whole, and its block; 0: there is no such one alone. */
+static int64_t whole_again(const char *from, const char *to, int *dimension)
+{
+  int64_t block = 0, factor = 0;
+  for (const char *p = from; *p; p++) {
+    if (*p >= '0' && *p <= '9') {
+      factor = factor * 10 + (*p - '0');
+      continue;
+    }
+    if (!factor) continue;
+    const char *at = strchr(to, *p - 'a' + 'A');
+    if (block || !at) return 0;
+    block = factor;
+    factor = 0;
+    *dimension = (int)(at - to);
+  }
+  for (const char *p = to; *p; p++)
+    if (*p < 'A' || *p > 'Z') return 0;
+  return block;
+}
+
+bool layout_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  const LayoutTransformAttrs *a = call->u.call.attrs;
+  int dimension;
+  return whole_again(a->src_layout, a->dst_layout, &dimension) > 1;
+}
+
+double layout_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_bandwidth(t); }
+
+void layout_schedule(ImplGroup *g)
+{
+  const LayoutTransformAttrs *a = g->anchor->u.call.attrs;
+  generic_inline(g);
+  BlockRV *block;
+  LoopRV *loop, inner;
+  int dimension = 0, n = root_blocks(g, &block);
+  int64_t size = whole_again(a->src_layout, a->dst_layout, &dimension);
+  if (n == 1 && sched_get_loops(g->s, block[0], g->arena, &loop) == g->anchor->type->ndim && dimension < g->anchor->type->ndim) {
+    const Expr *extent = sched_loop_stmt(g->s, loop[dimension])->u.loop.extent;
+    if (extent->kind == E_INT && extent->u.i % size == 0) split_by(g, loop[dimension], size, &inner);
+  }
+  generic_rest(g);
+}

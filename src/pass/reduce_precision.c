@@ -1,0 +1,113 @@
+/* reduce_precision.c: ReducePrecision: what the config lathe.fast_math asks for.
+ *   needs   types, folded constants
+ *   keeps   the types of parameters and outputs
+ *   breaks  values, within what docs/performance.md states
+ *
+ * bf16: a product that is faster over pairs of bfloat16 (impl_prefers_pairs) gets its operands rounded;
+ * its result is float32, and so is all other arithmetic.  A value that such a product reads is
+ * kept in bfloat16: its other readers widen it again, so that it is stored once, in half the memory.
+ *
+ * fp16: ToMixedPrecision to float16, on targets that compute in it. */
+#include "pass/passes.h"
+#include "pass/tools.h"
+
+typedef struct Rounding {
+  Module *m;
+  Arena *arena;
+  const Target *target;
+  const ImplConfig *config;
+  const Node *root;
+  Map now;                   /* old node -> new */
+  Map stored;                /* old nodes that some product reads in bfloat16 */
+  Map narrow;                /* new node -> rounded to bfloat16 */
+} Rounding;
+
+static bool takes_pairs(Rounding *r, const Node *n)
+{
+  return n->kind == N_CALL && n->nargs == 2 && n->type && impl_prefers_pairs(r->m->ctx, r->target, r->config, n);
+}
+
+static const Node *rounded(Rounding *r, const Node *n)
+{
+  const Node *have = map_get(&r->narrow, n);
+  if (have) return have;
+  have = make_cast(r->m, n, DT_BF16);
+  map_put(r->arena, &r->narrow, n, (void *)(uintptr_t)have);
+  return have;
+}
+
+static const Node *product_of_pairs(Rounding *r, const Node *n)
+{
+  const Node *arg[2];
+  for (int i = 0; i < 2; i++) arg[i] = rounded(r, map_get(&r->now, n->arg[i]));
+  void *attrs = call_attrs(r->m, n);
+  attrs_set_dtype(r->m, n->u.call.op->attrs, attrs, "out_dtype", DT_F32);
+  return node_call(r->m, n->u.call.op, 2, arg, attrs, n->name);
+}
+
+/* Outputs of the function are as they were computed. */
+static const Node *as_read_by(Rounding *r, const Node *user, const Node *old)
+{
+  const Node *now = map_get(&r->now, old);
+  bool output = user == r->root || (user->kind == N_TUPLE && user == r->root->arg[r->root->nargs - 1]);
+  return output || !map_has(&r->stored, old) ? now : make_cast(r->m, rounded(r, now), DT_F32);
+}
+
+static const Node *convert(Rounding *r, const Node *n)
+{
+  if (takes_pairs(r, n)) return product_of_pairs(r, n);
+  const Node **arg = arena_array(r->arena, const Node *, n->nargs + 1);
+  bool same = true;
+  for (int i = 0; i < n->nargs; i++) {
+    arg[i] = as_read_by(r, n, n->arg[i]);
+    same &= arg[i] == n->arg[i];
+  }
+  return same ? n : node_with_args(r->m, n, arg);
+}
+
+/* Says once that the target computes such products by converting. */
+static void note_slow_target(PassContext *pc, const Target *t)
+{
+  static const char start[] = "no instruction for products of bfloat16";
+  if (target_has_dot(t, target_lanes(t, 32))) return;
+  for (int i = 0; i < pc->notes.n; i++)
+    if (str_starts(pc->notes.v[i], start)) return;
+  vec_push(pc->arena, &pc->notes,
+           arena_printf(pc->arena, "%s (avx512bf16 on x86-64, bf16 on AArch64) in target '%s': they are computed in float32, which is not faster", start, t->text));
+}
+
+static const Node *to_bfloat16(PassContext *pc, Module *m, const Node *f)
+{
+  Rounding r = {.m = m, .arena = scratch(m->ctx), .target = pass_target(pc), .config = &pc->impl, .root = f};
+  if (r.target->kind == TARGET_CUDA)
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "fast math bf16 is made for CPUs; target '%s' is a GPU", r.target->text);
+  const Node **order;
+  int n = graph_post_order(r.arena, f, &order);
+  for (int i = 0; i < n; i++)
+    if (takes_pairs(&r, order[i]) && order[i]->arg[0]->kind == N_CALL)
+      map_put(r.arena, &r.stored, order[i]->arg[0], NULL);
+  for (int i = 0; i < n; i++) map_put(r.arena, &r.now, order[i], (void *)(uintptr_t)convert(&r, order[i]));
+  note_slow_target(pc, r.target);
+  return map_get(&r.now, f);
+}
+
+static const Node *to_float16(PassContext *pc, Module *m, const Node *f)
+{
+  const Target *t = pass_target(pc);
+  if (!target_has(t, CPU_FP16))
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "fast math fp16 needs float16 arithmetic, which target '%s' lacks (AArch64 has it with -mattr=+fullfp16 or -mcpu=neoverse-n1); bf16 runs there", t->text);
+  return mixed_precision(pc, m, f, DT_F16, 2, true);
+}
+
+const Node *pass_reduce_precision(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
+{
+  (void)name, (void)env;
+  if (is_primitive(f)) return f;
+  switch (pc->impl.fast_math) {
+  case FAST_NONE: return f;
+  case FAST_BF16: return to_bfloat16(pc, m, f);
+  case FAST_FP16: return to_float16(pc, m, f);
+  }
+  return f;
+}

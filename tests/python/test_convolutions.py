@@ -1,0 +1,109 @@
+"""Convolutions of every kind from ONNX to the answer, beside ONNX Runtime: groups, transposed, one to three dimensions,
+asymmetric padding, explicit padding before windows, epilogues."""
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+
+import lathe  # noqa: E402
+from lathe import relay  # noqa: E402
+from lathe.contrib import graph_executor  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+# data, weight, attributes
+CONVOLUTIONS = {
+    "groups_of_4": ((1, 32, 15, 14), (32, 4, 3, 3), {"group": 8, "pads": [1, 0, 2, 1]}),
+    "groups_of_8": ((2, 64, 13, 11), (64, 8, 3, 3), {"group": 8, "strides": [2, 1], "pads": [1, 1, 1, 1]}),
+    "groups_of_24": ((1, 48, 9, 9), (48, 24, 3, 3), {"group": 2, "dilations": [2, 1], "pads": [2, 1, 2, 1]}),
+    "groups_of_9": ((1, 18, 9, 9), (18, 9, 3, 3), {"group": 2}),
+    "multiplier": ((1, 16, 10, 10), (32, 1, 5, 5), {"group": 16, "pads": [2, 2, 2, 2], "strides": [2, 2]}),
+    "few_outputs": ((1, 48, 7, 9), (16, 3, 1, 1), {"group": 16}),
+    "one_dimension": ((2, 20, 61), (48, 20, 5), {"pads": [3, 1], "dilations": [2]}),
+    "one_dimension_depthwise": ((1, 48, 50), (48, 1, 9), {"group": 48, "pads": [4, 4], "strides": [2]}),
+    "three_dimensions": ((1, 16, 5, 9, 8), (32, 16, 3, 3, 3), {"pads": [1, 1, 0, 1, 1, 2], "strides": [1, 2, 1]}),
+    "three_dimensions_depthwise": ((1, 32, 4, 7, 7), (32, 1, 3, 3, 3), {"group": 32, "pads": [1, 1, 1, 1, 1, 1]}),
+    "odd_channels": ((1, 17, 12, 13), (19, 17, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "winograd": ((1, 32, 60, 61), (32, 32, 3, 3), {"pads": [1, 1, 1, 1]}),
+}
+TRANSPOSED = {
+    "kernel_2": ((1, 32, 9, 8), (32, 16, 2, 2), {"strides": [2, 2]}),
+    "kernel_3": ((1, 16, 7, 9), (16, 32, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 0]}),
+    "kernel_4": ((2, 16, 6, 6), (16, 16, 4, 4), {"strides": [2, 2], "pads": [1, 0, 1, 2]}),
+    "one_element": ((1, 24, 1, 1), (24, 32, 4, 4), {}),
+    "groups": ((1, 32, 6, 5), (32, 16, 3, 3), {"group": 2, "strides": [2, 1], "pads": [1, 1, 1, 1]}),
+    "depthwise": ((1, 16, 6, 7), (16, 1, 4, 4), {"group": 16, "strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "dilated": ((1, 16, 6, 7), (16, 8, 3, 3), {"dilations": [2, 2], "strides": [2, 2]}),
+    "one_dimension": ((1, 32, 20), (32, 16, 16), {"strides": [8], "pads": [4, 4]}),
+    "three_dimensions": ((1, 16, 3, 4, 5), (16, 16, 2, 3, 3), {"strides": [2, 2, 2]}),
+}
+
+
+def agree(nodes, weights, data, error=1e-5, level=3):
+    """The model of these nodes gives what ONNX Runtime gives; the implementations of its kernels."""
+    constants = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)], [onnx.ValueInfoProto(name="y")], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = np.random.default_rng(5).standard_normal(data).astype("float32")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL       # its own folding takes zeros before MaxPool for -inf
+    wanted = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    module, params = relay.frontend.from_onnx(model)
+    with lathe.transform.PassContext(opt_level=level):
+        library = relay.build(module, target="llvm", params=params)
+    runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
+    runner.set_input("x", x)
+    runner.run()
+    found = runner.get_output(0).numpy()
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= error * np.abs(wanted).max()
+    return [n.impl for n in library.model.nodes()]
+
+
+def drawn(shape, seed=3):
+    return (np.random.default_rng(seed).standard_normal(shape) / np.sqrt(max(1, np.prod(shape[1:])))).astype("float32")
+
+
+@pytest.mark.parametrize("level", [1, 3])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution(name, level):
+    data, weight, attributes = CONVOLUTIONS[name]
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Sigmoid", ["c"], ["s"]), helper.make_node("Mul", ["c", "s"], ["y"])]
+    taken = agree(nodes, {"w": drawn(weight), "b": drawn(weight[:1])}, data, 5e-5 if name == "winograd" else 1e-5, level)
+    if level == 3 and name not in ("groups_of_9", "odd_channels"):
+        assert any(i.startswith("conv") for i in taken), taken
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed(name):
+    data, weight, attributes = TRANSPOSED[name]
+    channels = weight[1] * attributes.get("group", 1)
+    nodes = [helper.make_node("ConvTranspose", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Relu", ["c"], ["y"])]
+    taken = agree(nodes, {"w": drawn(weight), "b": drawn((channels,))}, data)
+    assert any("phases" in i for i in taken) == (name not in ("depthwise", "dilated"))
+
+
+@pytest.mark.parametrize("pool,value", [("MaxPool", -np.inf), ("MaxPool", 0.0), ("AveragePool", 0.0), ("Conv", 0.0)])
+def test_padding_joins_the_window(pool, value):
+    """An explicit Pad becomes the window's own padding where that means the same."""
+    weights = {"p": np.array([0, 0, 1, 0, 0, 0, 2, 1], "int64"), "v": np.float32(value)}
+    attributes = {"kernel_shape": [3, 3], "strides": [2, 2]} if pool != "Conv" else {}
+    if pool == "Conv":
+        weights["w"] = drawn((16, 16, 3, 3))
+    nodes = [helper.make_node("Pad", ["x", "p", "v"], ["q"]), helper.make_node(pool, ["q", "w"] if pool == "Conv" else ["q"], ["y"], **attributes)]
+    taken = agree(nodes, weights, (1, 16, 12, 13))
+    folded = pool != "MaxPool" or value < 0
+    assert (len([i for i in taken if not i.startswith("layout")]) == (2 if pool == "Conv" else 1)) == folded, taken
+
+
+def test_no_winograd():
+    """The configuration that forbids Winograd's algorithm is heeded."""
+    data, weight, attributes = CONVOLUTIONS["winograd"]
+    model = helper.make_model(helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], **attributes)], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)],
+                                                [onnx.ValueInfoProto(name="y")], [numpy_helper.from_array(drawn(weight), "w")]),
+                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    for config, wanted in (({}, True), ({"lathe.impl.no_winograd": True}, False)):
+        module, params = relay.frontend.from_onnx(model)
+        with lathe.transform.PassContext(opt_level=3, config=config):
+            library = relay.build(module, target="llvm", params=params)
+        assert any("winograd" in n.impl for n in library.model.nodes()) == wanted

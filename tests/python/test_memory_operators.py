@@ -1,0 +1,96 @@
+"""Operators that move memory or reduce it, in shapes that take every path of their schedules, against numpy."""
+
+import platform
+
+import numpy as np
+import pytest
+
+import lathe
+from lathe import relay
+from lathe.contrib import graph_executor
+
+
+def compiled(expr, params, args, target):
+    mod = lathe.IRModule.from_expr(relay.Function(params, expr))
+    m = graph_executor.GraphModule(relay.build(mod, target=target)["default"](lathe.cpu(0)))
+    for i, a in enumerate(args):
+        m.set_input(i, a)
+    m.run()
+    return m.get_output(0).numpy()
+
+
+# This machine's vectors, and narrower ones that it can run.
+TARGETS = ["llvm", "llvm -mcpu=x86-64"] if platform.machine() == "x86_64" else ["llvm"]
+
+
+def inputs(rng, dtype, *shapes):
+    values = [rng.integers(-100, 100, s).astype(dtype) if np.dtype(dtype).kind == "i" else rng.normal(size=s).astype(dtype) for s in shapes]
+    return [relay.var(f"x{i}", shape=s, dtype=dtype) for i, s in enumerate(shapes)], values
+
+
+TRANSPOSES = [((64, 48), (1, 0)), ((33, 47), (1, 0)), ((1, 9, 12, 64), (0, 2, 3, 1)), ((2, 32, 7, 7), (0, 2, 3, 1)), ((3, 5, 70), (0, 2, 1)), ((20, 3), (1, 0)), ((1, 40, 6, 16), (0, 2, 1, 3))]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64"])
+def test_transposes(rng, target, dtype):
+    for shape, perm in TRANSPOSES:
+        x, a = inputs(rng, dtype, shape)
+        np.testing.assert_array_equal(compiled(relay.transpose(x[0], axes=list(perm)), x, a, target), a[0].transpose(perm), err_msg=f"{shape} {perm}")
+
+
+def test_transpose_with_arithmetic(rng):
+    x, a = inputs(rng, "float32", (32, 48), (48, 32))
+    got = compiled(relay.transpose(x[0], axes=[1, 0]) * relay.const(2.0) + x[1], x, a, "llvm")
+    np.testing.assert_allclose(got, a[0].T * np.float32(2) + a[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [2, 5, 13, 26])
+def test_many_tensors_put_together(rng, parts):
+    x, a = inputs(rng, "float32", *[(1, 3 + i % 4, 7, 7) for i in range(parts)])
+    np.testing.assert_array_equal(compiled(relay.concatenate(x, axis=1), x, a, "llvm"), np.concatenate(a, 1))
+
+
+def windows(a, size, stride, pad, value):
+    a = np.pad(a, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=value)
+    return np.lib.stride_tricks.sliding_window_view(a, (size, size), (2, 3))[:, :, ::stride, ::stride].reshape(*a.shape[:2], -1, (a.shape[3] - size) // stride + 1, size * size)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("width", [5, 7, 14, 27, 35])
+@pytest.mark.parametrize("size, stride, pad", [(3, 1, 1), (3, 2, 0), (2, 2, 0), (3, 3, 1)])
+def test_pools(rng, target, width, size, stride, pad):
+    x, a = inputs(rng, "float32", (1, 3, width, width))
+    a[0][0, 0, 2, 2] = np.nan                          # the largest passes NaN over
+    most = compiled(relay.nn.max_pool2d(x[0], (size, size), (stride, stride), padding=(pad, pad)), x, a, target)
+    np.testing.assert_array_equal(most, np.fmax.reduce(windows(a[0], size, stride, pad, -np.inf), -1))
+    a[0][0, 0, 2, 2] = 0
+    mean = compiled(relay.nn.avg_pool2d(x[0], (size, size), (stride, stride), padding=(pad, pad)), x, a, target)
+    count = windows(np.ones_like(a[0]), size, stride, pad, 0).sum(-1)
+    np.testing.assert_allclose(mean, windows(a[0], size, stride, pad, 0).sum(-1) / count, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape, axis", [((2, 5, 7, 7), (2, 3)), ((1, 3, 28, 28), (2, 3)), ((4, 6, 5), (1, 2)), ((3, 100), (1,)), ((6, 4, 8), (0, 2)), ((1, 37, 1), (1,))])
+def test_reductions_over_several_axes(rng, target, shape, axis):
+    x, a = inputs(rng, "float32", shape)
+    np.testing.assert_allclose(compiled(relay.sum(x[0], axis=list(axis)), x, a, target), a[0].sum(axis), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(compiled(relay.max(x[0], axis=list(axis)), x, a, target), a[0].max(axis))
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 384), (5, 100), (128, 33)])
+def test_rows_in_one_pass(rng, rows, columns):
+    x, a = inputs(rng, "float32", (1, rows, columns), (columns,), (columns,))
+    got = compiled(relay.nn.layer_norm(x[0], x[1], x[2], axis=-1, epsilon=1e-5), x, a, "llvm")
+    v = a[0].astype("float64")
+    want = (v - v.mean(-1, keepdims=True)) / np.sqrt(v.var(-1, keepdims=True) + 1e-5) * a[1] + a[2]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    e = np.exp(v - v.max(-1, keepdims=True))
+    np.testing.assert_allclose(compiled(relay.nn.softmax(x[0], axis=-1), x[:1], a[:1], "llvm"), e / e.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+def test_elements_repeated(rng, factor):
+    x, a = inputs(rng, "float32", (1, 2, 9, 21))
+    got = compiled(relay.image.resize2d(x[0], (9 * factor, 21 * factor), method="nearest_neighbor", coordinate_transformation_mode="asymmetric", rounding_method="floor"), x, a, "llvm")
+    np.testing.assert_array_equal(got, a[0].repeat(factor, 2).repeat(factor, 3))
