@@ -65,7 +65,6 @@ double rt_now_seconds(void);
 LatheRtCode rt_pool_check(LatheRtError *); /* LATHE_NUM_THREADS makes sense */
 int32_t rt_pool_workers(void);             /* slots a call started on this thread may see */
 int32_t rt_pool_for(const LatheRtCalls *, int64_t n, LatheRtBody, void *env);
-int32_t rt_pool_hand_ns(void);             /* what each worker adds to the time of a loop; 0: not known yet */
 
 /* packed.c */
 int32_t rt_call_packed(const LatheRtCalls *, const char *name, int32_t n, const LatheRtPackedArg *);

@@ -165,7 +165,7 @@ typedef struct Step {
   bool over;                  /* writes what it reads */
   int32_t workers, all;       /* for this step, of so many */
   int32_t trials;             /* timed runs so far … */
-  double seconds;             /* … and the quickest */
+  double with_all, alone;     /* … and the quickest of either kind */
   const LatheRtTensor **tensor;   /* read ones first, then written ones */
 } Step;
 

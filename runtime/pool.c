@@ -17,9 +17,6 @@
  * loop alone, as slot 0.  That is sound because a workspace belongs to a call, not
  * to the pool.  A loop inside a loop runs alone too, as the slot it is inside of.
  *
- * When the workers have started, empty loops show what it costs to have one more of them join;
- * executors run kernels alone whose work is less than that (static.c).
- *
  * Workers are pinned, each to a CPU of its own; the caller's thread never is.  When
  * the caller has wandered onto a worker's CPU, that worker moves to the free one.
  *
@@ -61,7 +58,6 @@ static struct {
   atomic_int size;        /* workers wanted, the caller counted */
   atomic_int bad_setting; /* LATHE_NUM_THREADS makes no sense */
   atomic_uint generation; /* one more in each child of a fork */
-  atomic_int hand_ns;     /* what one more worker costs a loop; 0: not measured yet */
   pthread_once_t once;
   char setting[64]; /* what LATHE_NUM_THREADS said */
   /* below: only while busy is held */
@@ -347,58 +343,6 @@ static void stop_workers(void)
   pool.worker = NULL;
 }
 
-/* Has the workers run their parts and runs the caller's.  Busy is held; false: the body forked, and
- * the others stayed behind. */
-static bool region(int32_t parts, int64_t n, LatheRtBody body, void *env, int32_t *status)
-{
-  unsigned generation = atomic_load(&pool.generation);
-  pool.body = body;
-  pool.env = env;
-  pool.n = n;
-  pool.parts = parts;
-  make_room();
-  for (int slot = 1; slot < parts; slot++) {
-    Worker *w = &pool.worker[slot];
-    word_set(&w->go, atomic_load_explicit(&w->go, memory_order_relaxed) + 1, &w->asleep);
-  }
-  *status = run_part(0);
-  if (atomic_load(&pool.generation) != generation) return false;
-  for (int slot = 1; slot < parts; slot++) {
-    Worker *w = &pool.worker[slot];
-    uint32_t before = atomic_load_explicit(&w->go, memory_order_relaxed) - 1;
-    word_wait(&w->done, before, &w->waited, pool.spin);
-    if (*status == 0) *status = w->status;
-  }
-  return true;
-}
-
-static int32_t empty_part(int64_t begin, int64_t end, int32_t slot, void *env)
-{
-  (void)begin;
-  (void)end;
-  (void)slot;
-  (void)env;
-  return 0;
-}
-
-/* Empty loops over all workers: the quickest of a few tells what a loop costs by itself.  A machine
- * that is busy just now may show more than is ever true; that much is not believed. */
-static void measure_hand(int size)
-{
-  enum { TURNS = 12, LONG_NS = 300000, MOST_SPINNING = 1000, MOST_SLEEPING = 20000 };
-  int64_t least = INT64_MAX, first = 0, end = 0;
-  int32_t status;
-  for (int i = 0; i < TURNS && end - first < LONG_NS; i++) {
-    int64_t start = now_ns();
-    region(size, size, empty_part, NULL, &status);
-    end = now_ns();
-    if (i == 0) first = end; /* the threads have come up by now */
-    if (end - start < least) least = end - start;
-  }
-  int64_t each = least / (size - 1), most = pool.spin ? MOST_SPINNING : MOST_SLEEPING;
-  atomic_store(&pool.hand_ns, each < 1 ? 1 : each > most ? (int)most : (int)each);
-}
-
 /* All of them or none.  Workers block signals: those are for the program's threads. */
 static bool start_workers(int size)
 {
@@ -422,7 +366,6 @@ static bool start_workers(int size)
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (slot < size) stop_workers();
-  else if (size > 1) measure_hand(size);
   return slot == size;
 }
 
@@ -462,7 +405,31 @@ static int32_t run_alone(int32_t slot, int64_t n, LatheRtBody body, void *env)
   return status;
 }
 
-int32_t rt_pool_hand_ns(void) { return atomic_load_explicit(&pool.hand_ns, memory_order_relaxed); }
+/* Busy is held, the workers run. */
+static int32_t run_region(int32_t parts, int64_t n, LatheRtBody body, void *env)
+{
+  unsigned generation = atomic_load(&pool.generation);
+  pool.body = body;
+  pool.env = env;
+  pool.n = n;
+  pool.parts = parts;
+  make_room();
+  for (int slot = 1; slot < parts; slot++) {
+    Worker *w = &pool.worker[slot];
+    word_set(&w->go, atomic_load_explicit(&w->go, memory_order_relaxed) + 1, &w->asleep);
+  }
+  int32_t status = run_part(0);
+  if (atomic_load(&pool.generation) != generation)
+    return LATHE_RT_KERNEL; /* the body forked: the others stayed behind */
+  for (int slot = 1; slot < parts; slot++) {
+    Worker *w = &pool.worker[slot];
+    uint32_t before = atomic_load_explicit(&w->go, memory_order_relaxed) - 1;
+    word_wait(&w->done, before, &w->waited, pool.spin);
+    if (status == 0) status = w->status;
+  }
+  leave();
+  return status;
+}
 
 int32_t rt_pool_for(const LatheRtCalls *calls, int64_t n, LatheRtBody body, void *env)
 {
@@ -483,10 +450,7 @@ int32_t rt_pool_for(const LatheRtCalls *calls, int64_t n, LatheRtBody body, void
     leave();
     return run_alone(0, n, body, env);
   }
-  int32_t status;
-  if (!region(parts, n, body, env, &status)) return LATHE_RT_KERNEL;
-  leave();
-  return status;
+  return run_region(parts, n, body, env);
 }
 
 int32_t lathe_rt_parallel_for(int64_t n, LatheRtBody body, void *env)

@@ -316,35 +316,35 @@ static LatheRtCode run_watched(LatheRtExecutor *x, const Step *s, LatheRtError *
 
 /* ---- how many workers ----------------------------------------------------------------------- */
 
-/* Alone is better where handing out the parts takes longer than all the work: with each worker
- * costing the loop what the pool has measured, what is left of the time is the work of one.  Results do
- * not depend on it. */
-static void settle(Step *s, int32_t all)
+/* A kernel that is over in a moment may be quicker on the caller's thread alone than handed out.
+ * Its first runs have all workers; if the quickest is short, the next ones are alone, and the
+ * quicker way stays.  Results do not depend on it. */
+enum { WITH_ALL = 3, ALONE = 2 };
+static const double SHORT_SECONDS = 50e-6;
+
+static void count_trial(Step *s, int32_t all, double took)
 {
-  double hand = 1e-9 * rt_pool_hand_ns(), work = (s->seconds - hand * (all - 1)) * all;
-  if (hand > 0 && work < s->seconds) s->workers = 1;
+  double *least = s->trials < WITH_ALL ? &s->with_all : &s->alone;
+  if (took < *least) *least = took;
+  s->trials++;
+  if (s->trials == WITH_ALL && s->with_all >= SHORT_SECONDS) s->trials = WITH_ALL + ALONE;
+  s->workers = s->trials >= WITH_ALL && (s->trials < WITH_ALL + ALONE || s->alone < s->with_all) ? 1 : all;
 }
 
-/* The first few runs have all workers in every kernel and are timed. */
 static LatheRtCode run_step(LatheRtExecutor *x, Step *s, int32_t all, LatheRtError *err)
 {
-  enum { TRIALS = 4 };
   if (s->all != all) {
-    s->all = all;
+    s->all = s->workers = all;
     s->trials = 0;
-    s->workers = all;
-    s->seconds = HUGE_VAL;
+    s->with_all = s->alone = HUGE_VAL;
   }
-  bool trial = all > 1 && !x->watch && s->trials < TRIALS;
+  bool trial = all > 1 && !x->watch && s->trials < WITH_ALL + ALONE;
   double start = trial ? rt_now_seconds() : 0;
   x->calls.num_workers = s->workers;
   LatheRtCode code = s->over && x->watch ? run_watched(x, s, err)
                                          : rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, s->tensor, err);
   x->calls.num_workers = all;
-  if (!trial) return code;
-  double took = rt_now_seconds() - start;
-  if (took < s->seconds) s->seconds = took;
-  if (++s->trials == TRIALS) settle(s, all);
+  if (trial) count_trial(s, all, rt_now_seconds() - start);
   return code;
 }
 
