@@ -191,4 +191,57 @@ static inline const char *fn_check(Fn *f, const char *what, const Node *body, in
   return arena_strdup(ctx_arena(f->ctx), r.impl);
 }
 
+/* ---- one test for one or several targets -------------------------------------------------------- */
+
+typedef void Body(Fn *);
+
+typedef struct Job {
+  Body *body;
+  const char *target;
+} Job;
+
+static inline void job_body(Ctx *ctx, void *arg)
+{
+  Job *j = arg;
+  op_init();
+  Fn f = {.ctx = ctx, .target = target_parse(ctx, j->target), .m = module_new(ctx)};
+  defer(ctx, drop_module, f.m);
+  j->body(&f);
+}
+
+static inline void run_job(Body *body, const char *target)
+{
+  Ctx *ctx = ctx_new();
+  Job j = {body, target};
+  ErrKind kind = protect(ctx, job_body, &j);
+  if (kind) print_error("%s: %s: %s\n", target, error_kind_name(kind), error_message(ctx));
+  bool failed = kind != ERR_NONE;
+  ctx_free(ctx);
+  assert_false(failed);
+}
+
+/* For the host, and for narrower vectors that it can run. */
+static inline void on_targets(Body *body)
+{
+  run_job(body, "llvm");
+  if (target_host_arch() == ARCH_X86_64 && !TEST_SANITIZED) {
+    if (target_host_features() >> CPU_FMA & 1) run_job(body, "llvm -mcpu=haswell");
+    run_job(body, "llvm -mcpu=generic");
+  }
+}
+
+/* A fresh function; the one before is dropped. */
+static inline void fresh(Fn *f)
+{
+  Fn next = {.ctx = f->ctx, .target = f->target};
+  next.m = module_new(f->ctx);
+  defer(f->ctx, drop_module, next.m);
+  *f = next;
+}
+
+static inline void want_impl(Fn *f, const char *what, const char *got, const char *want)
+{
+  if (strcmp(got, want)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: implementation '%s' was taken, '%s' is wanted", what, got, want);
+}
+
 #endif

@@ -9,39 +9,6 @@
 
 #include "build/test_impl.h"
 
-typedef void Body(Fn *);
-
-typedef struct Job {
-  Body *body;
-  const char *target;
-} Job;
-
-static void job_body(Ctx *ctx, void *arg)
-{
-  Job *j = arg;
-  op_init();
-  Fn f = {.ctx = ctx, .target = target_parse(ctx, j->target)};
-  f.m = module_new(ctx);
-  defer(ctx, drop_module, f.m);
-  j->body(&f);
-}
-
-static void run_job(Body *body, const char *target)
-{
-  Ctx *ctx = ctx_new();
-  Job j = {body, target};
-  ErrKind kind = protect(ctx, job_body, &j);
-  if (kind) print_error("%s: %s: %s\n", target, error_kind_name(kind), error_message(ctx));
-  bool failed = kind != ERR_NONE;
-  ctx_free(ctx);
-  assert_false(failed);
-}
-
-static void want_impl(Fn *f, const char *what, const char *got, const char *want)
-{
-  if (strcmp(got, want)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: implementation '%s' was taken, '%s' is wanted", what, got, want);
-}
-
 /* ---- pairs of bfloat16 -------------------------------------------------------------------------- */
 
 static const Node *cast(Fn *f, const Node *x, const char *dtype) { return CALL(f, "cast", fn_attrs(f, "cast", "dtype", dtype, NULL), x); }

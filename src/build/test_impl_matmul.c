@@ -8,47 +8,6 @@
 
 #include "build/test_impl.h"
 
-typedef struct Job {
-  void (*body)(Fn *);
-  const char *target;
-} Job;
-
-static void job_body(Ctx *ctx, void *arg)
-{
-  Job *j = arg;
-  op_init();
-  Fn f = {.ctx = ctx, .target = target_parse(ctx, j->target)};
-  j->body(&f);
-}
-
-static void run_job(void (*body)(Fn *), const char *target)
-{
-  Ctx *ctx = ctx_new();
-  Job j = {body, target};
-  ErrKind kind = protect(ctx, job_body, &j);
-  if (kind) print_error("%s: %s: %s\n", target, error_kind_name(kind), error_message(ctx));
-  bool failed = kind != ERR_NONE;
-  ctx_free(ctx);
-  assert_false(failed);
-}
-
-static void on_targets(void (*body)(Fn *))
-{
-  run_job(body, "llvm");
-  if (target_host_arch() == ARCH_X86_64 && !TEST_SANITIZED) {
-    if (target_host_features() >> CPU_FMA & 1) run_job(body, "llvm -mcpu=haswell");
-    run_job(body, "llvm -mcpu=generic");
-  }
-}
-
-static void fresh(Fn *f)
-{
-  Fn next = {.ctx = f->ctx, .target = f->target};
-  next.m = module_new(f->ctx);
-  defer(f->ctx, drop_module, next.m);
-  *f = next;
-}
-
 static const char *say(Fn *f, const char *what, int a, int b, int c) { return arena_printf(ctx_arena(f->ctx), "%s %d %d %d", what, a, b, c); }
 
 static const Node *packed(Fn *f, const Node *x, int k, int n, int width)

@@ -123,7 +123,8 @@ static bool touch_stmt(void *env, Stmt *s)
   if (s->kind == S_FOR) {
     bind_range(c, s->u.loop.var, expr_substitute(c->lo->m, s->u.loop.min, &c->bound),
                expr_substitute(c->lo->m, s->u.loop.extent, &c->bound));
-    if (c->inside || s->u.loop.kind == FOR_THREAD) vec_push(c->tmp, &c->inner, s->u.loop.var);
+    bool together = s->u.loop.kind == FOR_THREAD || s->u.loop.kind == FOR_VECTORIZED;      /* its iterations run side by side */
+    if (c->inside || together) vec_push(c->tmp, &c->inner, s->u.loop.var);
   }
   if (s->kind == S_LET) vec_push(c->tmp, &c->inner, s->u.let.var);
   if (s->kind == S_BLOCK) touch_block(c, s->u.block);
