@@ -35,6 +35,7 @@ typedef struct Printer {
   Map inner;                 /* Node* -> array of TextBlock*, one per argument (NULL: none) */
   NodeList constants;        /* in the order of meta[relay.Constant][i] */
   Map constant;              /* Node* -> index + 1 */
+  Map type_params;           /* Var* of the function being printed */
   int nesting;
 } Printer;
 
@@ -295,13 +296,23 @@ static void print_refs(Printer *p, int n, const Node *const *arg)
 
 static void print_node(Printer *, const Node *, int indent);
 
+/* A function of several types keeps its own parameters, which have no name here. */
+static bool is_nameable(const Printer *p, const Type *ty)
+{
+  if (ty->kind == TY_VAR) return map_has(&p->type_params, ty->var);
+  bool yes = !ty->ret || is_nameable(p, ty->ret);
+  for (int i = 0; yes && i < ty->nfield; i++) yes = is_nameable(p, ty->field[i]);
+  return yes;
+}
+
 static void print_let_line(Printer *p, const Node *let, int indent)
 {
   const Node *var = let->arg[0];
+  bool typed = var->type && is_nameable(p, var->type);
   text_indent(p->out, indent);
   text_printf(p->out, "let %s", var_name(p, var));
-  if (var->type) text_add(p->out, ": ");
-  if (var->type) type_print(p->out, &p->sizes, var->type);
+  if (typed) text_add(p->out, ": ");
+  if (typed) type_print(p->out, &p->sizes, var->type);
   text_add(p->out, " = ");
   if (stands_in_let(p, let)) print_node(p, let->arg[1], indent);
   else print_ref(p, let->arg[1]);
@@ -345,6 +356,7 @@ static void print_func_rest(Printer *p, const Node *f, bool outermost, int inden
   Text params = text_new(p->arena);
   for (int i = 0; outermost && i < fn_nparams(f); i++) type_params(p, f->arg[i]->type, &seen, &params);
   if (seen.n) text_printf(p->out, "%s]", text_str(&params));
+  if (outermost) p->type_params = seen;
   text_char(p->out, '(');
   for (int i = 0; i < fn_nparams(f); i++) {
     text_printf(p->out, "%s%s", i ? ", " : "", var_name(p, f->arg[i]));

@@ -67,6 +67,8 @@ CASE(round_trips)
   round_trip(w, "def @main(%x: float32) -> float32 { %0 = fn (%p: float32, Primitive=1, Compiler=\"dn\\\\nl\") -> float32 { negative(%p) }; %1 = %0(%x); %0(%1) }");
   round_trip(w, "def @loop(%i: int32, %x: float32) -> float32 { %0 = less(%i, 10); if (%0) { %1 = add(%i, 1); @loop(%1, %x) } else { %x } }\n"
                 "def @main(%x: float32) { @loop(0, %x) }");
+  round_trip(w, "def @same[A](%x: A) -> A { %x }\n"
+                "def @main(%x: float32) { let %f = @same; let %y = %f(%x); add(%y, %y) }\n");
   round_trip(w, "type List[A] { Cons(A, List[A]), Nil }\n"
                 "def @length[A](%l: List[A]) -> int32 { match (%l) { Cons(_, %t) => add(1, @length(%t)), Nil => 0 } }\n"
                 "def @main() { @length(Cons(1f, Cons(2f, Nil()))) }");
