@@ -89,14 +89,21 @@ static void want_one_of(Fn *f, const char *what, const char *got, const char *li
   if (!strstr(list, got)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: implementation '%s' was taken, '%s' is wanted", what, got, list);
 }
 
+/* A fresh function with the call of case i: what it is altered to, and the data in its layout. */
+static const Node *altered(Fn *f, size_t i, AlteredCall *to, const Node **x)
+{
+  fresh(f);
+  const Node *call = call_of(f, &cases[i]);
+  if (!impl_alter(f->m, f->target, &f->config, call, to)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered", name_of(f, &cases[i], i));
+  *x = to->in[0].to ? moved(f, to->arg[0], to->in[0].from, to->in[0].to) : to->arg[0];
+  return call;
+}
+
 static void meaning_kept(Fn *f)
 {
   for (size_t i = 0; i < NCASES; i++) {
     AlteredCall to;
-    fresh(f);
-    const Node *call = call_of(f, &cases[i]);
-    if (!impl_alter(f->m, f->target, &f->config, call, &to)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered", name_of(f, &cases[i], i));
-    const Node *x = to.in[0].to ? moved(f, to.arg[0], to.in[0].from, to.in[0].to) : to.arg[0];
+    const Node *x, *call = altered(f, i, &to, &x);
     const Node *y = node_call(f->m, to.op, 2, (const Node *[]){x, to.arg[1]}, to.attrs, NULL);
     fn_same(f, name_of(f, &cases[i], i), call, moved(f, y, to.out.to, to.out.from), 1e-5);
   }
@@ -107,10 +114,8 @@ static void blocks_computed(Fn *f)
 {
   for (size_t i = 0; i < NCASES; i++) {
     AlteredCall to;
-    fresh(f);
-    const Node *call = call_of(f, &cases[i]);
-    if (!impl_alter(f->m, f->target, &f->config, call, &to)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered", name_of(f, &cases[i], i));
-    const Node *x = to.in[0].to ? moved(f, to.arg[0], to.in[0].from, to.in[0].to) : to.arg[0];
+    const Node *x;
+    altered(f, i, &to, &x);
     f->n = 0;
     f->param[f->n++] = x = node_var(f->m, "x", x->type);
     const Node *w = f->param[f->n++] = node_var(f->m, "w", to.arg[1]->type);

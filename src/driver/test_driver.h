@@ -39,6 +39,18 @@ static inline void job_body(Ctx *ctx, void *arg)
   compiled_model(j->w->c);
 }
 
+/* For protect: writes the compiled model to a file. */
+typedef struct Export {
+  Compiled *c;
+  const char *path;
+} Export;
+static inline void export_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  Export *e = arg;
+  compiled_export(e->c, e->path);
+}
+
 /* NULL, or why the text could not be compiled. */
 static inline const char *try_compile(World *w, const char *text, const CompileOptions *options)
 {

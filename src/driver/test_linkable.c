@@ -80,17 +80,6 @@ static void test_refusals(void **state)
   close_world(&w);
 }
 
-typedef struct Export {
-  Compiled *c;
-  const char *path;
-} Export;
-static void export_body(Ctx *ctx, void *arg)
-{
-  (void)ctx;
-  Export *e = arg;
-  compiled_export(e->c, e->path);
-}
-
 static void expect_file(World *w, const char *folder, const char *name, const char *const *words)
 {
   char path[256], out[65536];

@@ -39,17 +39,6 @@ static void test_mlp(void **state)
 
 /* ---- files ------------------------------------------------------------------------------------ */
 
-typedef struct Export {
-  Compiled *c;
-  const char *path;
-} Export;
-static void export_body(Ctx *ctx, void *arg)
-{
-  (void)ctx;
-  Export *e = arg;
-  compiled_export(e->c, e->path);
-}
-
 static void test_file(void **state)
 {
   (void)state;

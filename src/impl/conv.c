@@ -191,7 +191,7 @@ void conv_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
 
 /* ---- the schedule -------------------------------------------------------------------------------------- */
 
-void conv_loops(ImplGroup *g, const Nest *n, ConvLoops *l)
+static void conv_loops(ImplGroup *g, const Nest *n, ConvLoops *l)
 {
   *l = (ConvLoops){.first = 0};
   while (l->first < n->n && !n->loop[l->first].reduce) l->first++;
@@ -269,14 +269,21 @@ void conv_write_out(ImplGroup *g, BlockRV store, int outer)
   sched_vectorize(g->s, out[n - 1]);
 }
 
-void conv_schedule(ImplGroup *g)
+BlockRV conv_begin(ImplGroup *g, Nest **n, ConvLoops *l)
 {
   generic_inline(g);
   BlockRV conv = group_sum(g);
-  Nest *n = arena_new_of(g->arena, Nest);
+  *n = arena_new_of(g->arena, Nest);
+  nest_read(g, conv, *n);
+  conv_loops(g, *n, l);
+  return conv;
+}
+
+void conv_schedule(ImplGroup *g)
+{
+  Nest *n;
   ConvLoops l;
-  nest_read(g, conv, n);
-  conv_loops(g, n, &l);
+  BlockRV conv = conv_begin(g, &n, &l);
   /* A tile's channels are of one group and read the same data. */
   int64_t groups = ((const Conv2DAttrs *)g->anchor->u.call.attrs)->groups, block = n->loop[l.c].extent, own = n->loop[1].extent * block / groups;
   int64_t ox = n->loop[l.x].extent, oy = l.y < 0 ? 1 : n->loop[l.y].extent, blocks = own < block ? 1 : own / block;

@@ -165,12 +165,9 @@ static PhaseLoops phase_loops(const ImplGroup *g, const Nest *n, const ConvLoops
 
 void transpose_schedule(ImplGroup *g)
 {
-  generic_inline(g);
-  BlockRV conv = group_sum(g);
-  Nest *n = arena_new_of(g->arena, Nest);
+  Nest *n;
   ConvLoops l;
-  nest_read(g, conv, n);
-  conv_loops(g, n, &l);
+  BlockRV conv = conv_begin(g, &n, &l);
   PhaseLoops p = phase_loops(g, n, &l);
   int64_t vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, n->bits));
   int64_t columns = (n->loop[l.x].extent + p.stride[2] - 1) / p.stride[2];

@@ -180,12 +180,9 @@ static void schedule_spread(ImplGroup *g, BlockRV spread)
 
 void depthwise_schedule(ImplGroup *g)
 {
-  generic_inline(g);
-  BlockRV conv = group_sum(g), pad;
-  Nest *n = arena_new_of(g->arena, Nest);
+  Nest *n;
   ConvLoops l;
-  nest_read(g, conv, n);
-  conv_loops(g, n, &l);
+  BlockRV conv = conv_begin(g, &n, &l), pad;
   int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(n->loop[l.c].extent, lanes), taps = 1, channels = 1;
   for (int i = l.first; i < n->n - l.dims; i++) channels *= n->loop[i].extent;
   for (int i = n->n - l.dims; i < n->n; i++) taps *= n->loop[i].extent;

@@ -202,17 +202,14 @@ void half_schedule_part(ImplGroup *g, BlockRV part, LoopRV block, int depth, int
 
 void half_conv_schedule(ImplGroup *g)
 {
-  BlockRV part, total;
+  BlockRV part;
   if (!half_find_part(g, &part)) {
     conv_schedule(g);
     return;
   }
-  generic_inline(g);
-  total = group_sum(g);
-  Nest *n = arena_new_of(g->arena, Nest);
+  Nest *n;
   ConvLoops l;
-  nest_read(g, total, n);
-  conv_loops(g, n, &l);
+  BlockRV total = conv_begin(g, &n, &l);
   if (l.dims != 2 || n->n != l.first + 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sum's loops are not those of NCHWc and blocks");
   int64_t ox = n->loop[l.x].extent, oy = n->loop[l.y].extent, vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, 16));
   Tile tile = tile_for(g->target, 16, vectors, n->loop[1].extent, oy, ox);

@@ -116,7 +116,7 @@ bool conv_groups_wide(const Target *, const Node *call);    /* groups that conv_
 typedef struct ConvLoops {
   int dims, z, y, x, c, first;                              /* first of the sum */
 } ConvLoops;
-void conv_loops(ImplGroup *, const Nest *, ConvLoops *);
+BlockRV conv_begin(ImplGroup *, Nest **, ConvLoops *);      /* inlines what it can and reads the sum's loops */
 int conv_sum_order(const Nest *, const ConvLoops *, int *index);   /* loops of the sum, outermost first; how many */
 /* Unrolls a block's loops from number `outer` to the last but one and makes vectors of the last. */
 void conv_write_out(ImplGroup *, BlockRV, int outer);
