@@ -1,13 +1,15 @@
 """A matrix product level with the libraries, written only with schedule primitives.
 
-C is cut into register tiles of MR rows and NR columns.  A and B are copied into panels, so
-that the innermost loop reads both straight ahead; a panel or more of B stays in the
-second-level cache while all of A passes by, and a tile of C stays in registers from the
-first step of the sum to the last.
+C is cut into register tiles of MR rows and NR columns.  B is copied into panels, so that the
+innermost loop reads it straight ahead; a panel or more of B stays in the second-level cache
+while all of A passes by, and a tile of C stays in registers from the first step of the sum
+to the last.  A is copied too where a multiplication takes its factor from a lane of a vector
+(NEON): a panel gives it several rows in one load.  Where an element is spread over a vector
+as it is loaded, its rows may lie where they are.
 
     for ko                          KC steps of the sum: one round, unless a panel would be too long
       copy B[ko, :] into panels of KC x NR                  (parallel)
-      copy A[:, ko] into panels of KC x MR                  (parallel)
+      copy A[:, ko] into panels of KC x MR                  (parallel; NEON)
       for io, jo                    blocks of C             (parallel)
         for im, jm                  register tiles
           for ki                    tile[MR, NR] += A[MR] * B[NR], unrolled and vectorized
@@ -38,19 +40,25 @@ class Blocking:
         columns = next((w for w in widths if N % (w * lanes) == 0), widths[0])
         self.NR = columns * lanes
         self.MR = target.vector_registers * 3 // 4 // columns
-        # A panel of A stays in the first-level cache, and leaves room in it, while panels of B
+        self.pack_a = target.vector_width == 128
+        # MR rows of A, KC long, stay in the first-level cache, and leave room in it, while panels of B
         # pass by, one of which is at home in half of the second.
         fits = min(target.l1_bytes * 3 // 4 // (4 * self.MR), target.l2_bytes // 2 // (4 * self.NR))
         rounds = ceil_div(K, fits)
         self.KC = ceil_div(ceil_div(K, rounds), UNROLL) * UNROLL
         tiles_m, tiles_n = ceil_div(M, self.MR), ceil_div(N, self.NR)
-        # threads = down * across, each with about as many tiles as the others
-        across = min((n for n in range(1, threads + 1) if threads % n == 0),
-                     key=lambda n: ceil_div(tiles_n, n) * ceil_div(tiles_m, threads // n))
-        self.block_m = ceil_div(tiles_m, threads // across)
+        # threads = down * across, each with about as many tiles as the others; of such ways
+        # the one that reads the least: A once for each across, B once for each down.
+        ways = [(n, ceil_div(tiles_n, n) * ceil_div(tiles_m, threads // n)) for n in range(1, threads + 1) if threads % n == 0]
+        even = min(share for _, share in ways) * 1.04
+        across = min((n for n, share in ways if share <= even), key=lambda n: M * n + N * (threads // n))
         share = ceil_div(tiles_n, across)
         fit = max(1, target.l2_bytes // 2 // (4 * self.KC * self.NR))
         self.block_n = ceil_div(share, ceil_div(share, fit))
+        # A few blocks a thread, none too small: a slower core leaves some to the others.
+        rows = ceil_div(tiles_m, threads // across)
+        blocks = 1 if threads == 1 else ceil_div(4 * threads, ceil_div(tiles_n, self.block_n) * (threads // across))
+        self.block_m = max(ceil_div(rows, blocks), min(rows, 6))
 
 
 def declare(M, N, K):
@@ -114,11 +122,12 @@ def schedule(func, size, prepacked=False):
         sch.reorder(some, panel, rows, inner)
         sch.vectorize(inner)
         sch.parallel(some)
-    panel, row, inner = pack(sch, block, 0, 0, size.MR, ko)
-    row, line = sch.split(row, [None, 16])                # a cache line of A at a time
-    sch.reorder(panel, row, inner, line)
-    sch.unroll(line)
-    sch.parallel(panel)
+    if size.pack_a:
+        panel, row, inner = pack(sch, block, 0, 0, size.MR, ko)
+        row, line = sch.split(row, [None, 16])            # a cache line of A at a time
+        sch.reorder(panel, row, inner, line)
+        sch.unroll(line)
+        sch.parallel(panel)
 
     one_round = size.KC >= size.K
     if one_round:                       # the tile lives in registers from the first step to the last

@@ -275,9 +275,9 @@ LATHE_RT_API void lathe_rt_executor_watch(LatheRtExecutor *, LatheRtNodeFn, void
  * until it is set here. */
 LATHE_RT_API int32_t lathe_rt_num_threads(void);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_num_threads(int32_t n, LatheRtError *err);
-/* Runs body over [0, n) on the pool, split into one contiguous part per worker; the
- * caller's thread is worker 0 and runs its part too.  Returns the status of the
- * lowest slot that was not 0.  Runs on the caller's thread alone when the pool is
+/* Runs body over [0, n) on the pool: a contiguous part for each worker, taken in pieces;
+ * whoever is through with its own helps the others.  The caller's thread is worker 0.
+ * Returns the status of the first piece (by its begin) that was not 0.  Runs on the caller's thread alone when the pool is
  * busy for another thread (slot 0) or from inside a parallel loop (that loop's slot). */
 LATHE_RT_API int32_t lathe_rt_parallel_for(int64_t n, LatheRtBody, void *env);
 

@@ -1,17 +1,27 @@
 /* pool.c: the threads behind parallel loops.
  *
  * One pool per process.  A region is one parallel loop: [0, n) in `parts` contiguous
- * parts, part p on worker p; the caller is worker 0, workers 1 … parts - 1 are threads.
- * A worker has two words of its own, each on its own cache line:
+ * parts, part p for worker p; the caller is worker 0, workers 1 … parts - 1 are threads.
+ * A worker takes its part from the front, half of what is left at a time.  Where another
+ * is late (its core is slower or busy, or has not woken up) its back half is taken over,
+ * and half of the rest: in a long region by whoever is through, in a short one by the
+ * caller, and only once the others had a quarter more time than it took: what a core
+ * computed lies in its cache and is best read there.  Which worker runs an iteration
+ * never shows in its result.
  *
- *   go    how many regions it was asked to join; the caller writes it
- *   done  how many of them it finished; the worker writes it
+ * A worker has words of its own, on their own cache lines:
+ *
+ *   go    the last region it was asked to join; the caller writes it
+ *   turn  that region, offered or taken: the worker takes it to join, the caller to
+ *         withdraw the offer when all is done before the worker came
+ *   done  the last region it finished; the worker writes it
+ *   left  what is left of its part
  *
  * Both sides spin for a bounded time and then sleep on the word (futex, or a condition
  * variable).  Whoever is about to sleep raises a flag first and looks again; whoever
  * writes the word looks at the flag afterwards: one of the two always sees the other.
- * The job is written before go and read between go and done only, so a worker that a
- * region does not need never looks at it.
+ * The job is written before turn and read between taking the turn and done only, so a
+ * worker that a region does not need never looks at it.
  *
  * `busy` says that a region is running.  A second caller does not wait: it runs its
  * loop alone, as slot 0.  That is sound because a workspace belongs to a call, not
@@ -40,17 +50,20 @@
 #include <sys/syscall.h>
 #endif
 
-enum { SPIN_NS = 100000, MAX_CPUS = 8192 };
+enum { SPIN_NS = 100000, LONG_NS = 200000 /* of a region */, MAX_CPUS = 8192, MOST_PIECES = 64 /* of one part */ };
 
 typedef struct Worker {
   _Alignas(64) _Atomic uint32_t go;
   _Atomic uint32_t asleep; /* the worker sleeps on go */
+  _Atomic uint32_t turn;   /* 2 * region: offered; + 1: taken, by the worker or back by the caller */
   _Alignas(64) _Atomic uint32_t done;
   _Atomic uint32_t waited; /* the caller sleeps on done */
-  int32_t status;          /* of the last part it ran */
+  int32_t status;          /* of the first piece that failed, and … */
+  int64_t failed;          /* … where that piece began */
   int32_t slot;
   int cpu; /* -1: not pinned; the callers' alone, never read by the worker */
   pthread_t thread;
+  _Alignas(64) _Atomic uint64_t left; /* pieces [low half, high half) */
 } Worker;
 
 static struct {
@@ -61,12 +74,13 @@ static struct {
   pthread_once_t once;
   char setting[64]; /* what LATHE_NUM_THREADS said */
   /* below: only while busy is held */
-  Worker *worker; /* [size]; [0] is unused */
+  Worker *worker; /* [size]; of [0], the caller, only what a part needs */
   int started;    /* workers that run; 0 or size - 1 */
   bool spin;
   LatheRtBody body; /* NULL: workers leave */
   void *env;
-  int64_t n;
+  int64_t n, piece; /* iterations in all and in a piece */
+  int64_t start;    /* ns */
   int32_t parts;
   int home; /* a CPU that no worker has; -1: nothing is pinned */
 } pool = {.once = PTHREAD_ONCE_INIT, .home = -1};
@@ -305,15 +319,63 @@ static void leave(void) { atomic_store_explicit(&pool.busy, 0, memory_order_rele
 
 /* ---- workers --------------------------------------------------------------------- */
 
-/* Part p of [0, n) in `parts` parts whose sizes differ by one at most. */
-static int32_t run_part(int32_t p)
+static uint64_t span(uint64_t begin, uint64_t end) { return begin | end << 32; }
+
+/* Takes the front half of what w has left, or the back half; false: nothing is left. */
+static bool take(Worker *w, bool front, uint32_t *begin, uint32_t *end)
 {
-  int64_t size = pool.n / pool.parts, rest = pool.n % pool.parts;
-  int64_t begin = p * size + (p < rest ? p : rest);
-  this_slot = p;
-  int32_t status = pool.body(begin, begin + size + (p < rest), p, pool.env);
-  this_slot = -1;
-  return status;
+  uint64_t left = atomic_load(&w->left);
+  for (;;) {
+    uint32_t low = (uint32_t)left, high = (uint32_t)(left >> 32);
+    if (low >= high) return false;
+    uint32_t half = low + (high - low + front) / 2;
+    if (atomic_compare_exchange_weak(&w->left, &left, front ? span(half, high) : span(low, half))) {
+      *begin = front ? low : half;
+      *end = front ? half : high;
+      return true;
+    }
+  }
+}
+
+static void run_pieces(Worker *w, uint32_t begin, uint32_t end)
+{
+  int64_t from = begin * pool.piece;
+  bool last = (pool.n - 1 - from) / pool.piece < end - begin;
+  int32_t status = pool.body(from, last ? pool.n : from + (end - begin) * pool.piece, w->slot, pool.env);
+  if (status == 0 || (w->status && w->failed < from)) return;
+  w->status = status;
+  w->failed = from;
+}
+
+static void run_own(Worker *w)
+{
+  uint32_t begin, end;
+  while (take(w, true, &begin, &end)) run_pieces(w, begin, end);
+}
+
+/* What others have left, until nobody has. */
+static void help(Worker *w)
+{
+  uint32_t begin, end;
+  for (int32_t i = 1; i < pool.parts; i++) {
+    if (!take(&pool.worker[(w->slot + i) % pool.parts], false, &begin, &end)) continue;
+    atomic_store(&w->left, span(begin, end));
+    run_own(w);
+    i = 0;
+  }
+}
+
+static bool take_turn(Worker *w, uint32_t region)
+{
+  uint32_t offered = 2 * region;
+  return atomic_compare_exchange_strong(&w->turn, &offered, offered + 1);
+}
+
+static void offer(Worker *w)
+{
+  uint32_t region = atomic_load_explicit(&w->go, memory_order_relaxed) + 1;
+  atomic_store(&w->turn, 2 * region);
+  word_set(&w->go, region, &w->asleep);
 }
 
 static void *worker_main(void *arg)
@@ -324,8 +386,13 @@ static void *worker_main(void *arg)
   for (;;) {
     word_wait(&w->go, seen, &w->asleep, pool.spin);
     seen = atomic_load_explicit(&w->go, memory_order_acquire);
+    if (!take_turn(w, seen)) continue;
     if (!pool.body) return NULL;
-    w->status = run_part(w->slot);
+    this_slot = w->slot;
+    w->status = 0;
+    run_own(w);
+    if (now_ns() - pool.start > LONG_NS) help(w);
+    this_slot = -1;
     word_set(&w->done, seen, &w->waited);
   }
 }
@@ -335,7 +402,7 @@ static void stop_workers(void)
   pool.body = NULL;
   for (int slot = 1; slot <= pool.started; slot++) {
     Worker *w = &pool.worker[slot];
-    word_set(&w->go, atomic_load(&w->go) + 1, &w->asleep);
+    offer(w);
     pthread_join(w->thread, NULL);
   }
   pool.started = 0;
@@ -405,6 +472,35 @@ static int32_t run_alone(int32_t slot, int64_t n, LatheRtBody body, void *env)
   return status;
 }
 
+/* Cuts [0, n) into pieces and gives each worker as many as the others, or one more. */
+static void share_out(void)
+{
+  pool.piece = (pool.n - 1) / ((int64_t)pool.parts * MOST_PIECES) + 1;
+  uint64_t pieces = (uint64_t)((pool.n - 1) / pool.piece + 1), begin = 0;
+  for (int32_t p = 0; p < pool.parts; p++) {
+    uint64_t end = begin + pieces / (uint64_t)pool.parts + ((uint64_t)p < pieces % (uint64_t)pool.parts);
+    atomic_store(&pool.worker[p].left, span(begin, end));
+    begin = end;
+  }
+}
+
+/* The caller is through with its part. */
+static void wait_or_help(Worker *caller)
+{
+  int64_t now = now_ns(), late = now + (now - pool.start) / 4;
+  for (int32_t slot = 1; slot < pool.parts;) {
+    Worker *w = &pool.worker[slot];
+    if (atomic_load_explicit(&w->done, memory_order_acquire) == atomic_load_explicit(&w->go, memory_order_relaxed)) {
+      slot++;
+      continue;
+    }
+    relax();
+    if (now_ns() <= late) continue;
+    help(caller);
+    return;
+  }
+}
+
 /* Busy is held, the workers run. */
 static int32_t run_region(int32_t parts, int64_t n, LatheRtBody body, void *env)
 {
@@ -413,20 +509,28 @@ static int32_t run_region(int32_t parts, int64_t n, LatheRtBody body, void *env)
   pool.env = env;
   pool.n = n;
   pool.parts = parts;
+  share_out();
   make_room();
-  for (int slot = 1; slot < parts; slot++) {
-    Worker *w = &pool.worker[slot];
-    word_set(&w->go, atomic_load_explicit(&w->go, memory_order_relaxed) + 1, &w->asleep);
-  }
-  int32_t status = run_part(0);
-  if (atomic_load(&pool.generation) != generation)
+  pool.start = now_ns();
+  for (int slot = 1; slot < parts; slot++) offer(&pool.worker[slot]);
+  Worker *first = &pool.worker[0];
+  this_slot = 0;
+  first->status = 0;
+  run_own(first);
+  if (atomic_load(&pool.generation) != generation) {
+    this_slot = -1;
     return LATHE_RT_KERNEL; /* the body forked: the others stayed behind */
+  }
+  wait_or_help(first);
+  this_slot = -1;
   for (int slot = 1; slot < parts; slot++) {
     Worker *w = &pool.worker[slot];
-    uint32_t before = atomic_load_explicit(&w->go, memory_order_relaxed) - 1;
-    word_wait(&w->done, before, &w->waited, pool.spin);
-    if (status == 0) status = w->status;
+    uint32_t region = atomic_load_explicit(&w->go, memory_order_relaxed), done;
+    if (take_turn(w, region)) continue;
+    while ((done = atomic_load(&w->done)) != region) word_wait(&w->done, done, &w->waited, pool.spin);
+    if (w->status && (first->status == 0 || w->failed < first->failed)) first = w;
   }
+  int32_t status = first->status;
   leave();
   return status;
 }

@@ -147,8 +147,8 @@ static bool exceeds_machine(size_t bytes)
   return pages > 0 && page > 0 && bytes / (size_t)page >= (size_t)pages;
 }
 
-/* Blocks that (nearly) fill whole huge pages lie on them and ask for them: a matrix
- * walked down its columns touches a page a row otherwise. */
+/* Blocks of a huge page or more lie on huge pages and ask for them, and take the last one
+ * whole where they nearly fill it: a matrix walked down its columns touches a page a row otherwise. */
 static void *cpu_alloc(void *user, size_t bytes, size_t align)
 {
   const size_t page = (size_t)2 << 20;
@@ -157,14 +157,12 @@ static void *cpu_alloc(void *user, size_t bytes, size_t align)
   size_t whole;
   if (exceeds_machine(bytes)) return NULL;
   if (align < sizeof(void *)) align = sizeof(void *);
-  bool huge = rt_round_up(bytes, page, &whole) && bytes && whole - bytes <= bytes / 3;
-  if (huge) {
-    bytes = whole;
-    if (align < page) align = page;
-  }
+  if (rt_round_up(bytes, page, &whole) && whole - bytes <= bytes / 3) bytes = whole;
+  bool huge = bytes >= page;
+  if (huge && align < page) align = page;
   if (posix_memalign(&p, align, bytes ? bytes : 1)) return NULL;
 #ifdef MADV_HUGEPAGE
-  if (huge) madvise(p, bytes, MADV_HUGEPAGE); /* a hint: refusal changes nothing */
+  if (huge) madvise(p, bytes / page * page, MADV_HUGEPAGE); /* a hint: refusal changes nothing */
 #endif
   return p;
 }

@@ -4,8 +4,9 @@
  *   C[i] = 0; C[i] = C[i] + a; C[i] = C[i] + b   →   C[i] = 0 + a + b
  *   A window that was unrolled is of this kind.  Between two steps only plain stores may
  *   stand that neither touch the element nor write what the first step read.  Local
- *   buffers and variables (one scalar or vector, whole) are left alone: they will be
- *   registers, and the order of their steps is the schedule's.
+ *   buffers and variables (one scalar or vector, whole) are left alone, and so is an
+ *   element that the innermost loop around does not move on: they will be registers,
+ *   and the order of their steps is the schedule's.
  *
  * needs   flat buffers; different pointers do not overlap but for the parameters that say so
  * keeps   everything else
@@ -17,6 +18,7 @@ enum { FARTHEST = 64, MAX_STEPS = 64 };
 typedef struct Chain {
   Lower *lo;
   Arena *tmp;
+  const Var *loop;           /* of the innermost loop around; NULL: none */
 } Chain;
 
 /* base + constant of an index and the lanes it reaches over; false: neither a scalar nor a contiguous vector. */
@@ -91,6 +93,7 @@ static bool begins(Chain *c, const Stmt *s)
   if (!is_plain(s) || !spot_of(s->u.store.index[0], &at)) return false;
   const Buffer *b = s->u.store.buffer;
   if (!strcmp(b->scope, "shared") || !strcmp(b->scope, "local") || b->dtype.lanes != 1 || may_overlap(c->lo, b)) return false;
+  if (c->loop && !expr_uses_var(s->u.store.index[0], c->loop)) return false;
   bool variable = b->ndim == 1 && lower_const_int(b->shape[0], &size) && size == at.lanes;
   return !variable && !reads_of(c, s->u.store.value, b, s->u.store.index[0]).other;
 }
@@ -144,7 +147,10 @@ static bool chain_into_next(Chain *c, Stmt **v, int n, int i, int *steps)
 static Stmt *chain_stmt(void *env, Stmt *s)
 {
   Chain *c = env;
+  const Var *around = c->loop;
+  if (s->kind == S_FOR) c->loop = s->u.loop.var;
   lower_map_children(c->lo->m, s, chain_stmt, c);
+  c->loop = around;
   if (s->kind != S_SEQ) return s;
   int n = s->u.seq.n, k = 0, *steps = arena_array(c->tmp, int, n + 1);
   memset(steps, 0, (size_t)n * sizeof *steps);
@@ -155,6 +161,6 @@ static Stmt *chain_stmt(void *env, Stmt *s)
 
 void pass_chain_stores(Lower *lo)
 {
-  Chain c = {lo, scratch(lo->ctx)};
+  Chain c = {.lo = lo, .tmp = scratch(lo->ctx)};
   lo->f->body = chain_stmt(&c, lo->f->body);
 }
