@@ -284,33 +284,43 @@ bool rt_static_output(LatheRtExecutor *x, int32_t i, void *data)
   return true;
 }
 
+/* Does a tensor that the step writes lie where the i-th one, which it reads, does? */
+static bool overwritten(const Step *s, int32_t i)
+{
+  size_t mine, theirs;
+  uintptr_t at = (uintptr_t)s->tensor[i]->data;
+  if (lathe_rt_tensor_bytes(s->tensor[i], &mine, NULL) != LATHE_RT_OK) return false;
+  for (int32_t j = s->nread; j < s->ntensor; j++) {
+    uintptr_t other = (uintptr_t)s->tensor[j]->data;
+    if (lathe_rt_tensor_bytes(s->tensor[j], &theirs, NULL) == LATHE_RT_OK && at < other + theirs && other < at + mine) return true;
+  }
+  return false;
+}
+
 /* Runs a kernel that overwrites what it reads; the watcher is shown copies of that. */
 static LatheRtCode run_watched(LatheRtExecutor *x, const Step *s, LatheRtError *err)
 {
-  size_t total = 0, n = (size_t)s->ntensor;
-  for (int32_t i = 0; i < s->nread; i++) {
-    size_t bytes;
-    RT_TRY(lathe_rt_tensor_bytes(s->tensor[i], &bytes, err));
-    total += bytes;
-  }
+  size_t n = (size_t)s->ntensor;
   LatheRtTensor *copy = calloc(n, sizeof *copy);
   const LatheRtTensor **shown = calloc(n, sizeof *shown);
-  char *data = malloc(total + 1), *at = data;
-  LatheRtCode code = copy && shown && data ? LATHE_RT_OK : no_memory(err);
+  LatheRtCode code = copy && shown ? LATHE_RT_OK : no_memory(err);
   for (int32_t i = 0; code == LATHE_RT_OK && i < s->ntensor; i++) {
     size_t bytes = 0;
     shown[i] = s->tensor[i];
-    if (i >= s->nread) continue;
-    copy[i] = *s->tensor[i];
+    if (i >= s->nread || !overwritten(s, i)) continue;
     code = lathe_rt_tensor_bytes(s->tensor[i], &bytes, err);
-    copy[i].data = bytes ? memcpy(at, s->tensor[i]->data, bytes) : at;
-    at += bytes;
+    if (code != LATHE_RT_OK) break;
+    copy[i] = *s->tensor[i];
     shown[i] = &copy[i];
+    if (!(copy[i].data = malloc(bytes + 1)))
+      code = no_memory(err);
+    else
+      memcpy(copy[i].data, s->tensor[i]->data, bytes);
   }
   if (code == LATHE_RT_OK) code = rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, shown, err);
+  for (size_t i = 0; copy && i < n; i++) free(copy[i].data);
   free(copy);
   free(shown);
-  free(data);
   return code;
 }
 
