@@ -119,14 +119,16 @@ static void depthwise(Fn *f)
 
 static void winograd(Fn *f)
 {
-  static const int cases[][5] = {{16, 16, 8, 8, 2}, {16, 32, 12, 12, 4}, {32, 16, 7, 14, 4}, {16, 16, 13, 9, 4}, {16, 16, 12, 13, 6}, {16, 16, 5, 3, 2}};
+  static const int cases[][6] = {{16, 16, 8, 8, 2, 1},   {16, 32, 12, 12, 4, 1}, {32, 16, 7, 14, 4, 1}, {16, 16, 13, 9, 4, 1},
+                                 {16, 16, 12, 13, 6, 1}, {16, 16, 5, 3, 2, 1},   {64, 32, 9, 10, 4, 2}, {48, 96, 7, 7, 2, 3}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int epilogue = i % 2; epilogue < 2; epilogue += 2) {
       const int *c = cases[i], b = 16, alpha = c[4] + 2, n = 1 + (int)i % 2;
       fresh(f);
       const char *op = "nn.contrib_conv2d_winograd_NCHWc";
-      const void *a = fn_attrs(f, op, "tile_size", text("%d", c[4]), "padding", "[1, 1]", "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
-      const Node *y = CALL(f, op, a, PARAM(f, n, c[0] / b, c[2], c[3], b), PARAM(f, alpha, alpha, c[1] / b, c[0], b));
+      const void *a = fn_attrs(f, op, "tile_size", text("%d", c[4]), "padding", "[1, 1]", "groups", text("%d", c[5]), "data_layout", "\"NCHW16c\"", "out_layout",
+                               "\"NCHW16c\"", NULL);
+      const Node *y = CALL(f, op, a, PARAM(f, n, c[0] / b, c[2], c[3], b), PARAM(f, alpha, alpha, c[1] / b, c[0] / c[5], b));
       if (epilogue) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, CALL(f, "add", NULL, y, PARAM(f, c[1] / b, 1, 1, b)), PARAM(f, n, c[1] / b, c[2], c[3], b)));
       want_impl(f, op, fn_check(f, text("winograd %zu", i), y, 0, 1e-5), "conv2d.winograd");
     }
@@ -138,10 +140,10 @@ static void winograd(Fn *f)
   }
 }
 
-/* With a second-level cache so small that all of them work band by band. */
+/* With a second-level cache so small that all of them work band by band; the last of Winograd's fetches its weight ahead. */
 static void bands(Fn *f)
 {
-  static const int cases[][4] = {{1, 20, 18, 4}, {2, 16, 17, 4}, {1, 12, 14, 2}, {1, 24, 23, 6}};
+  static const int cases[][4] = {{1, 20, 18, 4}, {2, 16, 17, 4}, {1, 12, 14, 2}, {1, 24, 23, 6}, {1, 5, 6, 2}};
   const Target *whole = f->target;
   Target small = *whole;
   small.l2_bytes = 1 << 16;
@@ -150,6 +152,7 @@ static void bands(Fn *f)
   depthwise(f);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const int *c = cases[i], alpha = c[3] + 2;
+    if (i + 1 == sizeof cases / sizeof *cases) small.l2_bytes = 1 << 12;
     fresh(f);
     const char *op = "nn.contrib_conv2d_winograd_NCHWc";
     const void *a = fn_attrs(f, op, "tile_size", text("%d", c[3]), "padding", "[1, 1]", "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
@@ -196,18 +199,18 @@ static void alteration(Fn *f)
  * the channels. */
 static void winograd_error(Fn *f)
 {
-  static const struct { int tile; double error; } cases[] = {{2, 2e-7}, {4, 1e-6}, {6, 2e-6}};
+  static const struct { int tile; double error; int channels, groups; } cases[] = {{2, 2e-7, 512, 1}, {4, 1e-6, 512, 1}, {6, 2e-6, 512, 1}, {4, 1e-6, 64, 2}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     fresh(f);
-    const char *op = "nn.contrib_conv2d_winograd_NCHWc", *tile = text("%d", cases[i].tile);
-    const Node *x = PARAM(f, 1, 512, 12, 12), *w = PARAM(f, 16, 512, 3, 3);
+    const char *op = "nn.contrib_conv2d_winograd_NCHWc", *tile = text("%d", cases[i].tile), *groups = text("%d", cases[i].groups);
+    const Node *x = PARAM(f, 1, cases[i].channels, 12, 12), *w = PARAM(f, 16 * cases[i].groups, cases[i].channels / cases[i].groups, 3, 3);
     const Node *xb = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"NCHW\"", "dst_layout", "\"NCHW16c\"", NULL), x);
     const Node *wb = CALL(f, "nn.contrib_conv2d_winograd_weight_transform", fn_attrs(f, "nn.contrib_conv2d_winograd_weight_transform", "tile_size", tile, NULL), w);
     wb = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"HWOI\"", "dst_layout", "\"HWOI16o\"", NULL), wb);
-    const void *a = fn_attrs(f, op, "tile_size", tile, "padding", "[1, 1]", "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
+    const void *a = fn_attrs(f, op, "tile_size", tile, "padding", "[1, 1]", "groups", groups, "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
     const Node *y = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"NCHW16c\"", "dst_layout", "\"NCHW\"", NULL), CALL(f, op, a, xb, wb));
-    const Node *direct = CALL(f, "nn.conv2d", fn_attrs(f, "nn.conv2d", "padding", "[1, 1]", NULL), x, w);
-    fn_same(f, text("winograd %d", cases[i].tile), direct, y, cases[i].error * sqrt(512));
+    const Node *direct = CALL(f, "nn.conv2d", fn_attrs(f, "nn.conv2d", "padding", "[1, 1]", "groups", groups, NULL), x, w);
+    fn_same(f, text("winograd %d", cases[i].tile), direct, y, cases[i].error * sqrt(cases[i].channels));
   }
 }
 

@@ -17,7 +17,7 @@ static const Node *packed(Fn *f, const Node *x, int k, int n, int width)
   return CALL(f, "nn.contrib_dense_pack", attrs, x, PARAM(f, n / width, k, width));
 }
 
-/* Sums of a thousand and more: rows collide in the cache, panels do not fit. */
+/* Sums of a thousand and more: rows collide in the cache, panels do not fit.  Rounds add up in another order than the meaning does. */
 static void long_sums(Fn *f)
 {
   static const int cases[][4] = {{40, 1024, 8, 1}, {29, 4096, 6, 0}, {130, 1536, 5, 1}, {64, 3072, 4, 1}};
@@ -26,7 +26,7 @@ static void long_sums(Fn *f)
     fresh(f);
     const Node *y = packed(f, PARAM(f, m, k), k, n, width);
     if (cases[i][3]) y = CALL(f, "tanh", NULL, CALL(f, "add", NULL, CALL(f, "add", NULL, y, PARAM(f, n)), PARAM(f, m, n)));
-    const char *impl = fn_check(f, say(f, "long sum", m, k, n), y, 0, 2e-5);
+    const char *impl = fn_check(f, say(f, "long sum", m, k, n), y, 0, 6e-5);
     if (strcmp(impl, "matmul.packed")) raise(f->ctx, ERR_INTERNAL, NOWHERE, "'%s' was taken", impl);
   }
 }
@@ -50,17 +50,18 @@ typedef struct CellCase {
   const char *cell, *direction;
   int gates, steps, batch, hidden, block, layout;
   bool linear;
+  int samples;
 } CellCase;
 
 /* Runs a recurrent loop over the arguments; its outputs. */
-static TirArg *run_loop(Fn *f, const CellCase *c, int block, int n, const TirArg *arg, int *nout)
+static TirArg *run_loop(Fn *f, const CellCase *c, int block, int samples, int n, const TirArg *arg, int *nout)
 {
   Arena *a = ctx_arena(f->ctx);
   fresh(f);
   for (int i = 0; i < n; i++) fn_param(f, DT_F32, arg[i].ndim, arg[i].shape);
   const void *attrs = fn_attrs(f, "nn.contrib_recurrent", "cell", arena_printf(a, "\"%s\"", c->cell), "hidden_size", arena_printf(a, "%d", c->hidden),
                                "direction", arena_printf(a, "\"%s\"", c->direction), "layout", c->layout ? "1" : "0", "linear_before_reset",
-                               c->linear ? "True" : "False", "block", arena_printf(a, "%d", block), NULL);
+                               c->linear ? "True" : "False", "block", arena_printf(a, "%d", block), "samples", arena_printf(a, "%d", samples), NULL);
   const Node *y = fn_call(f, "nn.contrib_recurrent", attrs, n, f->param);
   Module *dst = module_new(f->ctx);
   defer(f->ctx, drop_module, dst);
@@ -95,8 +96,10 @@ static TirArg in_blocks(Arena *a, const CellCase *c, const TirArg *r)
 static void recurrent_blocks(Fn *f)
 {
   static const CellCase cases[] = {
-      {"lstm", "bidirectional", 4, 5, 1, 32, 16, 0, false}, {"lstm", "reverse", 4, 3, 3, 20, 20, 1, false}, {"gru", "forward", 3, 4, 2, 24, 8, 0, false},
-      {"gru", "bidirectional", 3, 4, 2, 12, 4, 0, true},    {"rnn", "bidirectional", 1, 6, 2, 48, 48, 1, false},
+      {"lstm", "bidirectional", 4, 5, 1, 32, 16, 0, false, 1}, {"lstm", "reverse", 4, 3, 3, 20, 20, 1, false, 1}, {"gru", "forward", 3, 4, 2, 24, 8, 0, false, 1},
+      {"gru", "bidirectional", 3, 4, 2, 12, 4, 0, true, 1},    {"rnn", "bidirectional", 1, 6, 2, 48, 48, 1, false, 1},
+      {"lstm", "bidirectional", 4, 3, 6, 32, 16, 1, false, 3}, {"gru", "reverse", 3, 3, 4, 16, 8, 0, false, 4},
+      {"gru", "bidirectional", 3, 3, 4, 16, 16, 0, true, 2},   {"rnn", "forward", 1, 3, 5, 24, 24, 0, false, 5},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const CellCase *c = &cases[i];
@@ -107,9 +110,9 @@ static void recurrent_blocks(Fn *f)
     const int64_t gates[] = {c->layout ? c->batch : c->steps, c->layout ? c->steps : c->batch, ndir * rows}, weights[] = {ndir, rows, c->hidden};
     TirArg arg[2] = {fn_tensor(a, type_tensor_of(f->m, DT_F32, 3, gates), 0, &seed), fn_tensor(a, type_tensor_of(f->m, DT_F32, 3, weights), 0, &seed)};
     int n;
-    TirArg *want = run_loop(f, c, 0, 2, arg, &n);
+    TirArg *want = run_loop(f, c, 0, 1, 2, arg, &n);
     arg[1] = in_blocks(a, c, &arg[1]);
-    TirArg *got = run_loop(f, c, c->block, 2, arg, &n);
+    TirArg *got = run_loop(f, c, c->block, c->samples, 2, arg, &n);
     for (int k = 0; k < n; k++) fn_compare(f, say(f, c->cell, (int)i, k, c->block), &want[k], &got[k], 1e-5);
   }
 }

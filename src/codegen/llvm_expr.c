@@ -394,13 +394,13 @@ static double constant_value(const Expr *e)
   return e->kind == E_FLOAT ? e->u.f : NAN;
 }
 
-/* x limited by a constant, NaN staying as it is: one instruction of AArch64.  Not by a zero: the instruction puts -0.0
- * below +0.0, the select does not. */
+/* x limited by a constant, NaN staying as it is: one instruction of AArch64.  It puts -0.0 below +0.0, which expr.h
+ * leaves open. */
 static LLVMValueRef limited(Gen *g, const Expr *e)
 {
   const Expr *cond = e->arg[0], *bound = e->arg[1], *x = e->arg[2];
   double c = constant_value(bound);
-  if (g->t->arch != ARCH_AARCH64 || !dtype_is_float(e->dtype) || e->dtype.bits < 32 || isnan(c) || c == 0) return NULL;
+  if (g->t->arch != ARCH_AARCH64 || !dtype_is_float(e->dtype) || (e->dtype.bits < 32 && !target_has(g->t, CPU_FP16)) || isnan(c)) return NULL;
   if (cond->kind != E_LT && cond->kind != E_GT) return NULL;
   bool below = cond->arg[0] == x && cond->arg[1] == bound, above = cond->arg[0] == bound && cond->arg[1] == x;
   if (!below && !above) return NULL;

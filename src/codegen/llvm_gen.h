@@ -126,6 +126,9 @@ LLVMValueRef gen_load_contiguous(Gen *, const Buffer *, LLVMValueRef base, int l
 /* Makes the loads of a sequence that are the columns of a square, into the memo. */
 void gen_turned_loads(Gen *, Stmt *seq);
 
+/* ---- llvm_copy.c ------------------------------------------------------------------- */
+bool gen_copied_run(Gen *, Stmt *loop);                  /* true: the loop was a copy, and has been generated */
+
 /* ---- llvm_stmt.c ------------------------------------------------------------------------ */
 void gen_stmt(Gen *, Stmt *);
 const char *gen_cpu_name(const Target *);               /* one that this LLVM knows */

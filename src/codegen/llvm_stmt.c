@@ -143,10 +143,65 @@ static void free_loop(Gen *g, LLVMValueRef branch)
   tag_loop(g, branch, loop_refuses(g, "llvm.loop.vectorize.scalable.enable"), NULL);
 }
 
+/* ---- constants of an inner loop ----------------------------------------------------------------------
+ *
+ * AArch64 makes a vector of a constant in two or three instructions, and LLVM moves them out of all loops or, where registers are
+ * scarce in another one, out of none.  So an elementary function in a loop inside others would make its dozen constants
+ * anew for each vector.  Here they are read before the loop; that the reads are volatile keeps them there. */
+
+typedef struct Constants {
+  Gen *g;
+  const Expr *v[20];         /* what a few values on their way leave of 32 registers */
+  int n;
+  bool inner;                /* no loop in it */
+} Constants;
+
+static void note_constant(void *env, const Expr *e)
+{
+  Constants *c = env;
+  const Expr *one = e->kind == E_BROADCAST ? e->arg[0] : e;
+  bool vector = e->dtype.lanes * e->dtype.bits == c->g->t->vector_bits;
+  if (!vector || one->kind != E_FLOAT || one->u.f == 0 || c->n == sizeof c->v / sizeof *c->v) return;
+  for (int i = 0; i < c->n; i++)
+    if (c->v[i] == e) return;
+  c->v[c->n++] = e;
+}
+
+static void note_constants(void *env, Stmt *holder, const Expr *e)
+{
+  Constants *c = env;
+  if (holder->kind == S_FOR || holder->kind == S_WHILE) c->inner = false;
+  expr_visit(c->g->ctx, e, note_constant, c);
+}
+
+/* Puts the loop's constants into the memo, where they are many. */
+static void preload_constants(Gen *g, Stmt *body)
+{
+  enum { MANY = 5 };
+  Constants c = {.g = g, .inner = true};
+  if (g->t->arch != ARCH_AARCH64) return;
+  stmt_visit_exprs(body, note_constants, &c);
+  if (!c.inner || c.n < MANY) return;
+  for (int i = 0; i < c.n; i++) {
+    LLVMTypeRef type = gen_type(g, c.v[i]->dtype);
+    LLVMValueRef global = LLVMAddGlobal(g->mod, type, "constant");
+    LLVMSetInitializer(global, gen_expr(g, c.v[i]));
+    LLVMSetGlobalConstant(global, true);
+    LLVMSetLinkage(global, LLVMPrivateLinkage);
+    LLVMSetAlignment(global, (unsigned)g->t->vector_bits / 8);
+    LLVMValueRef v = gen_load_at(g, type, global, (unsigned)g->t->vector_bits / 8);
+    LLVMSetVolatile(v, true);
+    map_put(g->arena, &g->memo->values, c.v[i], v);
+  }
+}
+
 /* for (i = begin; i < end; i++) body; some: it is known that begin < end. */
 static void loop_over(Gen *g, Stmt *s, LLVMValueRef begin, LLVMValueRef end, bool some)
 {
   const Var *var = s->u.loop.var;
+  Memo memo;
+  memo_begin(g, &memo);
+  preload_constants(g, s->u.loop.body);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(g->b), body = gen_block(g, var->name), done = gen_block(g, "done");
   if (some)
     LLVMBuildBr(g->b, body);
@@ -156,6 +211,7 @@ static void loop_over(Gen *g, Stmt *s, LLVMValueRef begin, LLVMValueRef end, boo
   LLVMValueRef i = LLVMBuildPhi(g->b, g->i64, var->name);
   gen_bind(g, var, i);
   gen_stmt(g, s->u.loop.body);
+  memo_end(g, &memo);
   LLVMValueRef next = LLVMBuildNSWAdd(g->b, i, gen_int(g, g->i64, 1), "");
   LLVMValueRef back = LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, next, end, ""), body, done);
   LLVMAddIncoming(i, (LLVMValueRef[]){begin, next}, (LLVMBasicBlockRef[]){before, LLVMGetInsertBlock(g->b)}, 2);
@@ -331,7 +387,7 @@ void gen_stmt(Gen *g, Stmt *s)
     memo_end(g, &memo);
     return;
   case S_FOR:
-    gen_for(g, s);
+    if (!gen_copied_run(g, s)) gen_for(g, s);
     return;
   case S_IF:
     gen_if(g, s);

@@ -19,7 +19,8 @@
  *   bfloat16 and the float8 kinds compute in float32 and round once per
  *   operation.  E_MIN and E_MAX on floats return the other operand when one is
  *   NaN and order -0.0 below +0.0 as IEEE minNum/maxNum may: both zeros are
- *   allowed results.  Comparisons with NaN are false, E_NE true.
+ *   allowed results, also where a select takes the greater or the lesser of two
+ *   operands (x < c ? c : x).  Comparisons with NaN are false, E_NE true.
  * - A backend may contract a*b + c into one fused multiply-add (one rounding
  *   instead of two); it never reassociates.  Nothing else may differ between
  *   backends, elementary functions within their stated error apart.

@@ -99,7 +99,7 @@ static bool is_exact_enough(size_t i, double channels, bool half)
 }
 
 typedef struct Sizes {
-  double n, c, o, y, x, bytes;
+  double n, c, o, y, x, bytes, groups;   /* c: of one group */
 } Sizes;
 
 /* Arithmetic a second that a register tile reaches over y * x positions and all blocks of output channels, with sums of
@@ -108,7 +108,7 @@ static double tile_flops(const Target *t, const Sizes *s, double y, double x, do
 {
   static const double ENDS = 4;
   int bits = (int)(8 * s->bytes);
-  int64_t block = alter_block(t, bits, (int64_t)s->o), vectors = block_vectors(block, target_lanes(t, bits)), blocks = (int64_t)s->o / block;
+  int64_t block = alter_block(t, bits, (int64_t)s->o), vectors = block_vectors(block, target_lanes(t, bits)), blocks = (int64_t)(s->o / s->groups) / block;
   double share = tile_speed(t, vectors, (int64_t)y, (int64_t)x, tile_best(t, vectors, blocks, (int64_t)y, (int64_t)x));
   return cost_flops(t, bits) * share * steps / (steps + ENDS);
 }
@@ -121,23 +121,51 @@ static double direct_seconds(const Target *t, const Sizes *s)
   return flops / tile_flops(t, s, s->y, s->x, 9 * s->c) + 9 * s->c * s->o * s->bytes / cost_stream(t);
 }
 
-/* Two products in each lane, weights of half the size. */
-static double pairs_seconds(const Target *t, const Sizes *s) { return direct_seconds(t, s) / 2; }
+/* Products over pairs of bfloat16 in the time of one over float32: two in each lane, where the instruction begins as often. */
+static double pair_speed(const Target *t) { return t->core.dot_bits && t->core.fma_bits ? 2.0 * t->core.dot_bits / t->core.fma_bits : 2; }
+
+/* Weights of half the size. */
+static double pairs_seconds(const Target *t, const Sizes *s)
+{
+  double weights = 9 * s->c * s->o * s->bytes / cost_stream(t);
+  return (direct_seconds(t, s) - weights) / pair_speed(t) + weights / 2;
+}
+
+/* Do pairs win more than rounding the operands costs?  Arithmetic and the weights' way from memory go on at once. */
+static bool pairs_pay(const Target *t, double flops, double weights)
+{
+  static const double ROUNDING = 0.9;
+  double sums = flops / cost_flops(t, 32), reads = weights * 4 / cost_stream(t), pairs = sums / pair_speed(t);
+  double plain = sums > reads ? sums : reads, paired = pairs > reads / 2 ? pairs : reads / 2;
+  return paired < ROUNDING * plain;
+}
+
+static double elements_of(const Type *t)
+{
+  double n = 1;
+  for (int d = 0; d < t->ndim; d++) n *= (double)known(t->shape[d]);
+  return n;
+}
+
+/* The longer of computing and of fetching what is computed with hides half of the shorter. */
+static double overlapped(double a, double b) { return a > b ? a + b / 2 : b + a / 2; }
 
 static double winograd_seconds(const Target *t, const Sizes *s, int tile)
 {
   double alpha = tile + 2, points = alpha * alpha;
   double tiles = s->n * __builtin_ceil(s->y / tile) * __builtin_ceil(s->x / tile);
-  double flops = 2 * points * tiles * s->c * s->o, sums = 2 * points * tiles * (s->c + s->o) * alpha / 2;
+  double flops = 2 * points * tiles * s->c * s->o, channels = s->c * s->groups + s->o, sums = 2 * points * tiles * channels * alpha / 2;
   static const double TURNED = 0.5;                        /* share of the peak that the transformations reach: few of their sums are multiply-adds */
   /* What lies between the stages stays in the second-level cache when it is small, or when bands of tiles pass through
    * them; else it goes out and comes back.  A tile that the registers do not hold goes to the first-level cache. */
   int bits = (int)(8 * s->bytes);
-  double cache = t->l2_bytes > 0 ? (double)t->l2_bytes : 1 << 19, weight = points * s->c * s->o * s->bytes, between = points * tiles * (s->c + s->o) * s->bytes;
-  WinogradSizes sizes = {(int64_t)s->c, (int64_t)s->o, alter_block(t, bits, (int64_t)s->o), (int64_t)s->y, (int64_t)s->x, tile, bits};
+  double cache = t->l2_bytes > 0 ? (double)t->l2_bytes : 1 << 19, weight = points * s->c * s->o * s->bytes, between = points * tiles * channels * s->bytes;
+  WinogradSizes sizes = {(int64_t)(s->c * s->groups), (int64_t)s->o, alter_block(t, bits, (int64_t)s->o), (int64_t)s->y, (int64_t)s->x, tile, (int64_t)s->groups, bits};
   double rate = 2 * between <= cache || winograd_band(t, &sizes) ? cost_cache(t) : cost_stream(t);
   double kept = points > t->vector_registers ? points / t->vector_registers : 1;
-  return flops / tile_flops(t, s, 1, tiles, s->c) + kept * sums / (TURNED * cost_flops(t, bits)) + 2 * between / rate + weight / cost_stream(t);
+  double products = flops / tile_flops(t, s, 1, tiles, s->c), fetched = weight / cost_stream(t);
+  products = winograd_fetches(t, &sizes) ? overlapped(products, fetched) : products + fetched;
+  return products + kept * sums / (TURNED * cost_flops(t, bits)) + 2 * between / rate;
 }
 
 /* Outputs per tile, or 0 when the direct way (over pairs, where those are wanted) is faster or Winograd's is
@@ -146,7 +174,7 @@ static int winograd_tile(const Target *t, const ImplConfig *config, const Node *
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type, *y = call->type;
-  if (config->no_winograd || a->groups != 1 || known(w->shape[2]) != 3 || known(w->shape[3]) != 3) return 0;
+  if (config->no_winograd || known(w->shape[2]) != 3 || known(w->shape[3]) != 3) return 0;
   bool half = y->dtype.bits == 16 && config->fast_math == FAST_FP16;
   if (y->dtype.bits != 32 && !half) return 0;
   for (int i = 0; i < a->strides.n; i++)
@@ -154,7 +182,7 @@ static int winograd_tile(const Target *t, const ImplConfig *config, const Node *
   for (int i = 0; i < a->dilation.n; i++)
     if (a->dilation.v[i] != 1) return 0;
   int64_t n = known(y->shape[0]);
-  Sizes s = {n ? (double)n : 1, (double)known(w->shape[1]), (double)known(w->shape[0]), (double)known(y->shape[2]), (double)known(y->shape[3]), dtype_bytes(y->dtype)};
+  Sizes s = {n ? (double)n : 1, (double)known(w->shape[1]), (double)known(w->shape[0]), (double)known(y->shape[2]), (double)known(y->shape[3]), dtype_bytes(y->dtype), (double)a->groups};
   if (!s.y || !s.x) return 0;
   double least = pairs ? pairs_seconds(t, &s) : direct_seconds(t, &s);
   int best = 0;
@@ -173,6 +201,7 @@ static void alter_to_winograd(Module *m, const Node *call, int tile, int64_t cb,
   WinogradAttrs *to = attrs_new(m, &Winograd_attrs);
   to->tile_size = tile;
   to->padding = a->padding;
+  to->groups = a->groups;
   to->data_layout = blocked(m, cb);
   to->out_layout = blocked(m, ob);
   WinogradWeightAttrs *wt = attrs_new(m, &WinogradWeight_attrs);
@@ -220,14 +249,15 @@ static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, con
   int bits = call->type->dtype.bits;
   int64_t o = known(w->shape[0]), c = known(call->arg[0]->type->shape[1]);
   bool depthwise = a->groups > 1 && a->groups == c && o == c;
-  if (a->groups != 1 && !depthwise) return alter_any_conv(m, t, call, out);
   int64_t ob = alter_block(t, bits, o), cb = alter_block(t, bits, c);
-  if (!ob || (depthwise && !cb)) return false;
-  int tile = cb && alter_is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call, false) : 0;
+  bool whole = ob && cb && o / a->groups % ob == 0 && c / a->groups % cb == 0;      /* a group has blocks of its own */
+  int tile = whole && alter_is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call, false) : 0;
   if (tile) {
     alter_to_winograd(m, call, tile, cb, ob, out);
     return true;
   }
+  if (a->groups != 1 && !depthwise) return alter_any_conv(m, t, call, out);
+  if (!ob || (depthwise && !cb)) return false;
   Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
   to->data_layout = cb ? blocked(m, cb) : "NCHW";
   to->out_layout = blocked(m, ob);
@@ -315,10 +345,11 @@ bool impl_prefers_pairs(Ctx *ctx, const Target *t, const ImplConfig *config, con
   const char *op = call->u.call.op->name;
   int64_t cb, ob;
   Weighted p;
+  if (strcmp(op, "nn.conv2d") && strcmp(op, "nn.dense") && strcmp(op, "nn.matmul")) return false;
+  if (!pairs_pay(t, impl_flops(call), elements_of(call->arg[1]->type))) return false;
   if (!strcmp(op, "nn.conv2d"))
     return is_plain_conv(call) && dtype_eq(call->type->dtype, DT_F32) && pair_blocks(t, call, &cb, &ob) && alter_is_constant(ctx, call->arg[1]) &&
            !winograd_tile(t, config, call, true);
-  if (strcmp(op, "nn.dense") && strcmp(op, "nn.matmul")) return false;
   if (!dtype_eq(call->type->dtype, DT_F32) || !dtype_eq(call->arg[0]->type->dtype, DT_F32)) return false;
   return read_product(ctx, t, call, &p) && p.k % 2 == 0 && (p.width || p.rows == 1);
 }

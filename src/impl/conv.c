@@ -261,14 +261,6 @@ static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int
   return best;
 }
 
-void conv_write_out(ImplGroup *g, BlockRV store, int outer)
-{
-  LoopRV *out;
-  int n = sched_get_loops(g->s, store, g->arena, &out);
-  for (int i = outer; i < n - 1; i++) sched_unroll(g->s, out[i]);
-  sched_vectorize(g->s, out[n - 1]);
-}
-
 BlockRV conv_begin(ImplGroup *g, Nest **n, ConvLoops *l)
 {
   generic_inline(g);
@@ -301,10 +293,10 @@ void conv_schedule(ImplGroup *g)
   if (l.y >= 0) order[k++] = split_by(g, ym, tile.y, &yi);
   order[k++] = split_by(g, n->loop[l.x].rv, tile.x, &xi);
   int outer = k;
-  /* As many steps written out as give some hundred multiply-adds; but neighbouring taps read the same elements, and what is
-   * kept for the next one takes registers from the sums. */
-  bool taps = sum[nsum - 1] >= n->n - l.dims;
-  int64_t sums = tile.o * tile.y * tile.x * vectors, steps = taps ? 1 : tile_steps(sums, n->loop[sum[nsum - 1]].extent);
+  /* As many steps written out as give some hundred multiply-adds; but neighbouring taps read the same elements, and where each is
+   * a register of its own, what is kept for the next one takes it from the sums. */
+  bool taps = sum[nsum - 1] >= n->n - l.dims && g->target->broadcast_load;
+  int64_t steps = taps ? 1 : tile_steps_of(g->target, tile, vectors, n->loop[sum[nsum - 1]].extent);
   for (int i = 0; i < nsum; i++) {
     if (i == nsum - 1 && steps > 1) {
       order[k++] = split_by(g, n->loop[sum[i]].rv, steps, &step);
@@ -316,7 +308,7 @@ void conv_schedule(ImplGroup *g)
   if (l.y >= 0) order[k++] = yi;
   order[k++] = xi, order[k++] = oi, order[k++] = c;
   sched_reorder(g->s, k, order);
-  conv_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer);
+  epilogue_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer, true);
   if (step.id >= 0) sched_unroll(g->s, step);
   if (l.y >= 0) sched_unroll(g->s, yi);
   sched_unroll(g->s, oi), sched_unroll(g->s, xi);

@@ -190,7 +190,7 @@ void transpose_schedule(ImplGroup *g)
   if (step.id >= 0) order[k++] = step;
   order[k++] = xi, order[k++] = oi, order[k++] = n->loop[l.c].rv;
   sched_reorder(g->s, k, order);
-  conv_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer);
+  epilogue_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer, false);
   if (step.id >= 0) sched_unroll(g->s, step);
   sched_unroll(g->s, oi), sched_unroll(g->s, xi);
   for (int d = 0; d < 3; d++) {

@@ -116,24 +116,12 @@ void lanes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Te
 
 /* ---- the schedule ------------------------------------------------------------------------------ */
 
-/* Does an elementary function follow?  Its constants want registers too. */
-static bool ends_in_function(ImplGroup *g, BlockRV conv)
-{
-  enum { FUNCTION = 12 };                                  /* operations that nest.c counts for one */
-  BlockRV *user;
-  int n = sched_get_consumers(g->s, conv, g->arena, &user);
-  for (int i = 0; i < n; i++) {
-    const Stmt *body = sched_block_stmt(g->s, user[i])->u.block->body;
-    if (body->kind == S_STORE && expr_operations(g->ctx, body->u.store.value) >= FUNCTION) return true;
-  }
-  return false;
-}
-
 /* Outputs of a tile: they share taps and stay in half of the registers; a divisor of the row. */
-static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps, bool function)
+static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps)
 {
-  int64_t most = t->vector_registers / 2 / vectors, best = 1, steps = function ? 160 : 256;   /* written out; 256: rows of 7 and 14 with 5 x 5 taps */
-  if (most * taps > steps) most = steps / taps;
+  enum { STEPS = 256 };                                       /* written out; rows of 7 and 14 with 5 x 5 taps */
+  int64_t most = t->vector_registers / 2 / vectors, best = 1;
+  if (most * taps > STEPS) most = STEPS / taps;
   for (int64_t x = 1; x <= most && x <= width; x++)
     if (width % x == 0 || (x == most && best * 3 < most)) best = x;
   return best;
@@ -189,6 +177,11 @@ void depthwise_schedule(ImplGroup *g)
   double bytes = 2 * n->iterations / (double)(taps * channels) * n->bits / 8;
   int threads = cost_threads(g->target, 2 * n->iterations, bytes);
   bool padded = padding_block(g, conv, &pad), spread = padded && str_starts(sched_block_stmt(g->s, pad)->u.block->name, "data_lanes");
+  /* Rows of taps have nothing in common: they are a loop.  Taps of a row are written out for one position after the other: what
+   * neighbours share is used before much else is read. */
+  enum { WRITTEN = 49 };
+  bool rows = l.dims > 1 && n->loop[n->n - 2].extent > 1;
+  int64_t inner = rows ? n->loop[n->n - 1].extent : taps;
   LoopRV order[NEST_LOOPS + 3], xi, yi = {-1};
   int k = 0;
   for (int i = 0; i < 2; i++) order[k++] = n->loop[i].rv;
@@ -196,13 +189,17 @@ void depthwise_schedule(ImplGroup *g)
   if (l.y >= 0) order[k++] = split_by(g, n->loop[l.y].rv, padded ? band_rows(g->target, n, &l, channels, threads) : 1, &yi);
   int shared = k;
   if (l.y >= 0) order[k++] = yi;
-  order[k++] = split_by(g, n->loop[l.x].rv, row_tile(g->target, vectors, n->loop[l.x].extent, taps, ends_in_function(g, conv)), &xi);
+  order[k++] = split_by(g, n->loop[l.x].rv, row_tile(g->target, vectors, n->loop[l.x].extent, inner), &xi);
   int outer = k;
-  for (int i = l.first; i < n->n; i++) order[k++] = n->loop[i].rv;
-  order[k++] = xi, order[k++] = n->loop[l.c].rv;
+  for (int i = l.first; i < n->n - 1; i++) order[k++] = n->loop[i].rv;
+  if (inner > WRITTEN) order[k++] = n->loop[n->n - 1].rv;
+  order[k++] = xi;
+  if (inner <= WRITTEN) order[k++] = n->loop[n->n - 1].rv;
+  order[k++] = n->loop[l.c].rv;
   sched_reorder(g->s, k, order);
-  conv_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer);
-  for (int i = n->n - l.dims; i < n->n && taps <= 49; i++) sched_unroll(g->s, n->loop[i].rv);
+  epilogue_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer, rows);
+  for (int i = n->n - l.dims; i < n->n && inner <= WRITTEN; i++)
+    if (!rows || i == n->n - 1) sched_unroll(g->s, n->loop[i].rv);
   sched_unroll(g->s, xi);
   sched_vectorize(g->s, n->loop[l.c].rv);
   sched_decompose_reduction(g->s, conv, order[outer]);

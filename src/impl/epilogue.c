@@ -3,7 +3,10 @@
  * A schedule that accumulates a tile in registers names the loop inside of which the tile
  * is complete.  The blocks behind the anchor have been put together into one by
  * generic_inline; when that one block reads the anchor's result element by element it runs on
- * the tile while it is in registers, and the result never goes to memory unfinished. */
+ * the tile while it is in registers, and the result never goes to memory unfinished.
+ *
+ * A few operations are written out for the whole tile.  An elementary function is not: some dozen of them in straight code want
+ * more registers than there are.  There the sums go to a place on the stack, and a loop takes them up a few vectors at a time. */
 #include "impl/internal.h"
 
 typedef struct Attach {
@@ -62,4 +65,51 @@ BlockRV impl_attach_epilogue(ImplGroup *g, BlockRV anchor, LoopRV at)
   BlockRV store = sched_cache_write(g->s, anchor, 0, "local", 0, NULL);
   sched_reverse_compute_at(g->s, store, at, true, -1);
   return store;
+}
+
+static double operations_of(ImplGroup *g, BlockRV store)
+{
+  const Stmt *body = sched_block_stmt(g->s, store)->u.block->body;
+  return body->kind == S_STORE ? expr_operations(g->ctx, body->u.store.value) : 0;
+}
+
+/* Vectors of a function that run side by side: their steps wait for each other, and each holds some registers beside the
+ * function's constants, which are many where it is long. */
+static int64_t side_by_side(const Target *t, double operations)
+{
+  enum { LONG = 24 };
+  int64_t n = t->vector_registers / (operations < LONG ? 8 : 16);
+  return n > 1 ? n : 1;
+}
+
+static int64_t divisor_up_to(int64_t most, int64_t extent)
+{
+  int64_t best = 1;
+  for (int64_t f = 2; f <= extent && f <= most; f++)
+    if (extent % f == 0) best = f;
+  return best;
+}
+
+void epilogue_write_out(ImplGroup *g, BlockRV store, int outer, bool may_loop)
+{
+  enum { FUNCTION = 12 };                                  /* operations that nest.c counts for one */
+  LoopRV *out, part;
+  int n = sched_get_loops(g->s, store, g->arena, &out);
+  double operations = operations_of(g, store);
+  bool loops = may_loop && n - 2 >= outer && operations >= FUNCTION;
+  LoopRV last = out[n - 1];
+  for (int i = outer; i < n - 1 && !loops; i++) sched_unroll(g->s, out[i]);
+  if (loops) {
+    Nest *nest = arena_new_of(g->arena, Nest);
+    nest_read(g, store, nest);
+    int64_t lanes = target_lanes(g->target, nest->bits), width = nest->loop[n - 1].extent, vectors = block_vectors(width, lanes);
+    int64_t most = side_by_side(g->target, operations);
+    if (vectors > most && width % (most * lanes) == 0) {
+      split_by(g, last, most * lanes, &last);
+    } else {
+      split_by(g, out[n - 2], divisor_up_to(most / vectors, nest->loop[n - 2].extent), &part);
+      sched_unroll(g->s, part);
+    }
+  }
+  sched_vectorize(g->s, last);
 }

@@ -89,6 +89,32 @@ static int body_size(ImplGroup *g, const Block *b)
   return n;
 }
 
+typedef struct Loads {
+  const Buffer *buffer;
+  int count;                 /* of all buffers */
+  bool gathered;             /* `buffer` is read where another load says */
+} Loads;
+
+static void note_load(void *env, const Expr *e)
+{
+  Loads *l = env;
+  if (e->kind != E_LOAD) return;
+  l->count++;
+  for (int d = 0; d < e->nargs && e->u.buffer == l->buffer; d++) l->gathered |= expr_has_kind(e->arg[d], E_LOAD);
+}
+
+/* Numbers of positions alone, dear and wanted again and again: a table.  Several elements put together, wanted here and
+ * there: each would be fetched by itself. */
+static bool is_worth_memory(ImplGroup *g, const Block *b, const Block *user, double own, double times)
+{
+  const Expr *value = b->body->u.store.value;
+  if (!expr_has_kind(value, E_LOAD)) return times > 4 * own && expr_operations(g->ctx, value) >= 8;
+  Loads inside = {.buffer = NULL}, outside = {.buffer = b->body->u.store.buffer};
+  expr_visit(g->ctx, value, note_load, &inside);
+  if (user->body->kind == S_STORE) expr_visit(g->ctx, user->body->u.store.value, note_load, &outside);
+  return outside.gathered && inside.count > 1 && times >= own;
+}
+
 static bool should_inline(ImplGroup *g, BlockRV rv)
 {
   enum { MAX_NODES = 1500 };
@@ -106,6 +132,7 @@ static bool should_inline(ImplGroup *g, BlockRV rv)
     if (body_size(g, b) + body_size(g, c) > MAX_NODES) return false;
     double times = domain(c);
     if (c->init && times > 1.5 * own && reads) return false;      /* a window or product reads it again and again */
+    if (is_worth_memory(g, b, c, own, times)) return false;
     repeated += times;
   }
   return work < 10 || repeated < 1.5 * own || n == 1;
@@ -131,7 +158,7 @@ static bool loops_join(const Nest *n, int outer, int inner)
 {
   const NestLoop *o = &n->loop[outer], *i = &n->loop[inner];
   if (o->extent == 1 || i->extent == 1) return true;
-  if (!i->extent || o->guarded || i->guarded) return false;
+  if (!i->extent || o->unbounded || i->guarded) return false;
   for (int a = 0; a < n->naccess; a++)
     if (o->stride[a] == STRIDE_ANY || i->stride[a] == STRIDE_ANY || o->stride[a] != i->stride[a] * i->extent) return false;
   return true;
@@ -218,11 +245,20 @@ static void schedule_turned(ImplGroup *g, LoopRV *loop, int nrun, int turned, in
   if (threads > 1) sched_parallel(g->s, fuse_range(g, order, nrun - 1));
 }
 
+/* Bits of the widest element that moves along a loop: indices that stay do not count. */
+static int moving_bits(const Nest *n, const NestLoop *l)
+{
+  int bits = 8;
+  for (int a = 0; a < n->naccess; a++)
+    if (l->stride[a] != 0 && n->access[a].buffer->dtype.bits > bits) bits = n->access[a].buffer->dtype.bits;
+  return bits;
+}
+
 /* Elements in one step of the contiguous loop: a vector; a cache line where nothing is computed and a vector is less. */
-static int64_t move_width(const Nest *n, int64_t lanes, int64_t extent)
+static int64_t move_width(const Nest *n, int bits, int64_t lanes, int64_t extent)
 {
   enum { LINE = 64 };
-  int64_t line = LINE / (n->bits < 8 ? 1 : n->bits / 8);
+  int64_t line = LINE / (bits / 8);
   return n->operations == 0 && line > lanes && (!extent || extent >= 4 * line) ? line : lanes;
 }
 
@@ -231,7 +267,8 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
   Run run[NEST_LOOPS];
   int nrun = find_runs(n, depth, run);
   if (!nrun) return;
-  int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  int bits = moving_bits(n, run_loop(n, &run[nrun - 1]));
+  int64_t lanes = target_lanes(g->target, bits);
   double operations = 0, bytes = 0;
   nest_work(n, &operations, &bytes);
   int threads = parallel ? cost_threads(g->target, operations, bytes) : 1;
@@ -253,7 +290,7 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
     schedule_turned(g, loop, nrun, turned, lanes, threads);
     return;
   }
-  int64_t width = move_width(n, lanes, extent);
+  int64_t width = move_width(n, bits, lanes, extent);
   parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
   if (!contiguous) return;
   if (extent && extent <= lanes) {
@@ -633,11 +670,24 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
   return true;
 }
 
+/* Tables, which read nothing, each by itself; the number of the other blocks, which are moved to the front. */
+static int schedule_tables(ImplGroup *g, BlockRV *block, int n)
+{
+  int k = 0;
+  for (int i = 0; i < n; i++) {
+    const Block *b = sched_block_stmt(g->s, block[i])->u.block;
+    if (b->nreads || block_is_output(sched_func(g->s), b)) block[k++] = block[i];
+    else generic_block(g, block[i], 0, true);
+  }
+  return k;
+}
+
 void generic_schedule(ImplGroup *g)
 {
   generic_inline(g);
   BlockRV *block;
   int n = root_blocks(g, &block);
+  n = schedule_tables(g, block, n);
   if (n > 1 && schedule_rows(g, block, n)) return;
   for (int i = 0; i < n; i++) generic_block(g, block[i], 0, true);
 }

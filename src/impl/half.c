@@ -216,7 +216,7 @@ void half_conv_schedule(ImplGroup *g)
   LoopRV oi, yi, xi, oo = split_by(g, n->loop[1].rv, tile.o, &oi), yo = split_by(g, n->loop[l.y].rv, tile.y, &yi), xo = split_by(g, n->loop[l.x].rv, tile.x, &xi);
   LoopRV order[] = {n->loop[0].rv, oo, yo, xo, n->loop[l.first].rv, yi, xi, oi, n->loop[l.c].rv};
   sched_reorder(g->s, 9, order);
-  conv_write_out(g, impl_attach_epilogue(g, total, xo), 4);
+  epilogue_write_out(g, impl_attach_epilogue(g, total, xo), 4, false);
   half_schedule_part(g, part, order[4], 5, 4, (const int[]){2, 3, 1, 4}, tile.o * tile.y * tile.x * vectors);
   sched_unroll(g->s, yi), sched_unroll(g->s, xi), sched_unroll(g->s, oi);
   sched_vectorize(g->s, order[8]);
@@ -247,7 +247,7 @@ void half_dense_schedule(ImplGroup *g)
   LoopRV ci, ri, co = split_by(g, n->loop[1].rv, width, &ci), ro = split_by(g, n->loop[0].rv, tile.x, &ri);
   LoopRV order[] = {co, ro, n->loop[2].rv, ri, ci};
   sched_reorder(g->s, 5, order);
-  conv_write_out(g, impl_attach_epilogue(g, total, ro), 2);
+  epilogue_write_out(g, impl_attach_epilogue(g, total, ro), 2, false);
   half_schedule_part(g, part, order[2], 3, 2, (const int[]){0, 1}, tile.x * vectors);
   sched_unroll(g->s, ri);
   sched_vectorize(g->s, ci);

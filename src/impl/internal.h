@@ -44,6 +44,7 @@ typedef struct NestLoop {
   int64_t extent;            /* 0: not known */
   bool reduce;
   bool guarded;              /* a condition or the value itself depends on it: padding, concatenation, counts */
+  bool unbounded;            /* guarded, and not by bounds alone, at which the lowering can cut the loop */
   int64_t stride[NEST_ACCESSES];   /* elements that access a moves in one step; STRIDE_ANY: not a constant */
 } NestLoop;
 #define STRIDE_ANY INT64_MIN
@@ -95,6 +96,7 @@ double tile_speed(const Target *, int64_t vectors, int64_t oy, int64_t ox, Tile)
 Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
 Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);   /* the same, elements so wide */
 int64_t tile_steps(int64_t sums, int64_t extent);       /* steps of the sum to write out; divides extent */
+int64_t tile_steps_of(const Target *, Tile, int64_t vectors, int64_t extent);
 int64_t tile_columns(const Target *, int bits, int64_t n);
 
 /* ---- epilogue.c ------------------------------------------------------------------------- */
@@ -103,6 +105,9 @@ int64_t tile_columns(const Target *, int bits, int64_t n);
  * computed there on the whole tile when it reads element by element, else the tile is
  * stored.  Gives the block that stores the tile. */
 BlockRV impl_attach_epilogue(ImplGroup *, BlockRV anchor, LoopRV at);
+/* Writes out a block's loops from number `outer` to the last but one and makes vectors of the last.  may_loop: the sums are complete
+ * behind a loop, so that they may wait in memory for a function that is not written out. */
+void epilogue_write_out(ImplGroup *, BlockRV store, int outer, bool may_loop);
 
 /* ---- conv.c ------------------------------------------------------------------------------ */
 
@@ -118,8 +123,6 @@ typedef struct ConvLoops {
 } ConvLoops;
 BlockRV conv_begin(ImplGroup *, Nest **, ConvLoops *);      /* inlines what it can and reads the sum's loops */
 int conv_sum_order(const Nest *, const ConvLoops *, int *index);   /* loops of the sum, outermost first; how many */
-/* Unrolls a block's loops from number `outer` to the last but one and makes vectors of the last. */
-void conv_write_out(ImplGroup *, BlockRV, int outer);
 bool conv_nchwc_fits(const Target *, const Node *call);
 double conv_nchwc_cost(const Target *, const Node *call);
 void conv_schedule(ImplGroup *);
@@ -161,6 +164,15 @@ bool layout_fits(const Target *, const Node *call);
 double layout_cost(const Target *, const Node *call);
 void layout_schedule(ImplGroup *);
 
+/* ---- pool.c -------------------------------------------------------------------------------- */
+
+bool pool_fits(const Target *, const Node *call);
+double pool_cost(const Target *, const Node *call);
+void pool_schedule(ImplGroup *);
+bool pool_map_fits(const Target *, const Node *call);       /* small maps, a vector over the ends of rows */
+void pool_map_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void pool_map_schedule(ImplGroup *);
+
 /* ---- conv_transpose.c ---------------------------------------------------------------------- */
 
 bool transpose_is_phased(const Node *call);
@@ -184,10 +196,11 @@ void depthwise_schedule(ImplGroup *);
 
 bool winograd_fits(const Target *, const Node *call);
 typedef struct WinogradSizes {
-  int64_t c, o, block, y, x, tile;       /* channels, those of an output block, the output, outputs per tile */
+  int64_t c, o, block, y, x, tile, groups;   /* channels, those of an output block, the output, outputs per tile */
   int bits;
 } WinogradSizes;
 int64_t winograd_band(const Target *, const WinogradSizes *);   /* rows of tiles that pass through all stages together; 0: all do */
+bool winograd_fetches(const Target *, const WinogradSizes *);    /* is the weight fetched from memory while its last block is multiplied? */
 void winograd_schedule(ImplGroup *);
 bool winograd_weight_fits(const Target *, const Node *call);
 double winograd_weight_cost(const Target *, const Node *call);

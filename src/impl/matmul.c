@@ -7,7 +7,10 @@
  *
  * b is read along the columns: where its rows lie the other way it is copied into panels
  * (columns / NR, k, NR) first, unless that was done beforehand (nn.contrib_dense_pack).  A panel
- * stays in the second-level cache while all rows pass by. */
+ * stays in the second-level cache while all rows pass by.
+ *
+ * A sum too long for that is made in rounds: `head` is the sum of all rounds but the last, in memory,
+ * and the epilogue stands behind head + last. */
 #include "impl/internal.h"
 #include "op/nn.h"
 
@@ -57,13 +60,96 @@ bool dense_pack_fits(const Target *t, const Node *call)
 
 double matmul_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
 
-/* ---- the computation with b in panels ------------------------------------------------------------ */
-
 static const Expr *axis_of(Module *m, const char *name, const Expr *extent, IterKind kind, const IterVar **out)
 {
   *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, kind, NULL);
   return var_expr((*out)->var);
 }
+
+/* ---- rounds of a long sum --------------------------------------------------------------------------- */
+
+/* Do a tile's rows, k elements apart, meet in too few sets of the first-level cache?  Rows a multiple of
+ * a way's size apart all fall into one set. */
+static bool rows_collide(const Target *t, int bits, int64_t tile_rows, int64_t k)
+{
+  enum { LINE = 64 };
+  int64_t ways = t->core.l1_ways, sets = t->l1_bytes / ways / LINE, lines = k * (bits / 8) / LINE, apart = 1;
+  if (k * (bits / 8) % LINE || sets < 1) return false;
+  while (apart < sets && (lines * apart) % sets) apart++;        /* sets that the rows reach */
+  return (tile_rows + apart - 1) / apart > ways - 2;
+}
+
+/* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level
+ * cache together, or the rows collide in the first.  A round adds to the result in memory and reads a copy of its part
+ * of a, which pays because a is then near while the panels pass by.  Rows beyond some hundred would not fit anyhow. */
+static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_rows, int64_t width, int64_t columns, int64_t k)
+{
+  enum { MOST_ROWS = 192, USUAL_ROWS = 128, LEAST = 256, FEW_PANELS = 4 };
+  int64_t r = !rows ? USUAL_ROWS : rows < MOST_ROWS ? rows : MOST_ROWS;
+  if (columns / width < FEW_PANELS || (rows && rows <= tile_rows)) return 1;
+  for (int64_t n = rows_collide(t, bits, tile_rows, k) ? 2 : 1; k / n >= LEAST; n++)
+    if (k % n == 0 && (r + 2 * width) * (k / n) * (bits / 8) <= t->l2_bytes * 3 / 4) return n;
+  return 1;
+}
+
+/* Operands of a product of two matrices: a as it lies, b in panels. */
+typedef struct Operands {
+  Module *m;
+  const Tensor *a, *b;
+  const Expr *rows, *columns;
+} Operands;
+
+/* The sum over `steps` elements from `first` on; over so many in each of `rounds` rounds, one result for each, where
+ * there are several. */
+static const Tensor *sum_part(const Operands *o, const char *name, int64_t first, int64_t steps, int64_t rounds)
+{
+  Module *m = o->m;
+  const IterVar *axis[3], *sum;
+  const Expr *shape[] = {expr_i32(m, rounds), o->rows, o->columns}, *w = o->b->buffer->shape[2], *at[3];
+  static const char *const names[] = {"round", "i", "j"};
+  for (int d = 0; d < 3; d++) at[d] = axis_of(m, names[d], shape[d], ITER_SPATIAL, &axis[d]);
+  const Expr *k = axis_of(m, "k", expr_i32(m, steps), ITER_REDUCE, &sum), *from = rounds > 1 ? expr_mul(m, at[0], expr_i32(m, steps)) : expr_i32(m, first);
+  k = expr_add(m, from, k);
+  const Expr *b[] = {expr_floordiv(m, at[2], w), k, expr_floormod(m, at[2], w)};
+  const Expr *term = expr_mul(m, te_read(m, o->a, 2, (const Expr *[]){at[1], k}), te_read(m, o->b, 3, b));
+  const Expr *body = expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
+  int skip = rounds > 1 ? 0 : 1;
+  return &te_compute(m, name, "matmul", 3 - skip, shape + skip, axis + skip, 1, &body, NULL)->out[0];
+}
+
+static const Tensor *sum_in_rounds(const Operands *o, int64_t k, int64_t rounds)
+{
+  Module *m = o->m;
+  int64_t steps = k / rounds;
+  const Expr *shape[] = {o->rows, o->columns};
+  const IterVar *axis[2], *round;
+  const Tensor *head;
+  if (rounds == 2) {
+    head = sum_part(o, "head", 0, steps, 1);
+  } else {
+    const Tensor *part = sum_part(o, "part", 0, steps, rounds - 1);
+    const Expr *at[3];
+    for (int d = 0; d < 2; d++) at[d + 1] = axis_of(m, d ? "j" : "i", shape[d], ITER_SPATIAL, &axis[d]);
+    at[0] = axis_of(m, "round", expr_i32(m, rounds - 1), ITER_REDUCE, &round);
+    const Expr *term = te_read(m, part, 3, at);
+    const Expr *body = expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &round, expr_bool(m, true), NULL, 0);
+    head = &te_compute(m, "head", "comm_reduce", 2, shape, axis, 1, &body, NULL)->out[0];
+  }
+  const Tensor *last = sum_part(o, "last", k - steps, steps, 1);
+  const Expr *at[] = {axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]), axis_of(m, "j", shape[1], ITER_SPATIAL, &axis[1])};
+  const Expr *value = expr_add(m, te_read(m, head, 2, at), te_read(m, last, 2, at));
+  return &te_compute(m, "matmul", "injective", 2, shape, axis, 1, &value, NULL)->out[0];
+}
+
+/* Rounds of a product of known sizes whose panels cover the columns exactly; 1: any other. */
+static int64_t product_rounds(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns, int64_t k)
+{
+  if (!rows || !k || !columns || columns % width) return 1;
+  Tile tile = tile_best(t, block_vectors(width, target_lanes(t, bits)), 1, 1, rows);
+  return sum_rounds(t, bits, rows, tile.x, width, columns, k);
+}
+
+/* ---- the computation with b in panels ------------------------------------------------------------ */
 
 /* b as (batch…, n / width, k, width), zeros behind the last column. */
 static const Tensor *pack_panels(Module *m, const Tensor *b, bool turned, int64_t n, int64_t width)
@@ -103,6 +189,11 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   int nd = ty->ndim, nb = in[1]->buffer->ndim;
   int64_t width = tile_columns(t, ty->dtype.bits, p.n);
   const Tensor *panels = pack_panels(m, in[1], p.tb, p.n, width);
+  int64_t rounds = nd == 2 && !p.ta ? product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k) : 1;
+  if (rounds > 1) {
+    *out = sum_in_rounds(&(Operands){m, in[0], panels, ty->shape[0], ty->shape[1]}, p.k, rounds);
+    return;
+  }
   const IterVar *axis[MOST], *sum;
   const Expr *at[MOST], *a[MOST], *b[4], *w = expr_i32(m, width);
   for (int d = 0; d < nd; d++) at[d] = axis_of(m, arena_printf(m->arena, "i%d", d), ty->shape[d], ITER_SPATIAL, &axis[d]);
@@ -128,7 +219,13 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
   const Type *ty = c->out;
   const Expr *rows = ty->shape[0], *columns = ty->shape[1];
   const Buffer *a = in[0]->buffer, *b = in[1]->buffer;
-  if (known(rows) || b->ndim != 3 || !known(b->shape[2]) || !dtype_eq(a->dtype, ty->dtype) || !dtype_eq(b->dtype, ty->dtype) || ty->dtype.bits < 32) {
+  bool plain = b->ndim == 3 && known(b->shape[2]) && dtype_eq(a->dtype, ty->dtype) && dtype_eq(b->dtype, ty->dtype) && ty->dtype.bits >= 32;
+  int64_t k_all = known(b->shape[1]), rounds = plain ? product_rounds(t, ty->dtype.bits, known(rows), known(b->shape[2]), known(columns), k_all) : 1;
+  if (rounds > 1) {
+    *out = sum_in_rounds(&(Operands){m, in[0], in[1], rows, columns}, k_all, rounds);
+    return;
+  }
+  if (known(rows) || !plain) {
     c->op->compute(c, in, out);
     return;
   }
@@ -160,30 +257,6 @@ static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
   return tile_columns(g->target, n->bits, columns ? columns : 1024);
 }
 
-/* Do a tile's rows, k elements apart, meet in too few sets of the first-level cache?  Rows a multiple of
- * a way's size apart all fall into one set. */
-static bool rows_collide(const Target *t, int bits, int64_t tile_rows, int64_t k)
-{
-  enum { LINE = 64 };
-  int64_t ways = t->core.l1_ways, sets = t->l1_bytes / ways / LINE, lines = k * (bits / 8) / LINE, apart = 1;
-  if (k * (bits / 8) % LINE || sets < 1) return false;
-  while (apart < sets && (lines * apart) % sets) apart++;        /* sets that the rows reach */
-  return (tile_rows + apart - 1) / apart > ways - 2;
-}
-
-/* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level
- * cache together, or the rows collide in the first.  A round adds to the result in memory and reads a copy of its part
- * of a, which pays because a is then near while the panels pass by.  Rows beyond some hundred would not fit anyhow. */
-static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_rows, int64_t width, int64_t columns, int64_t k)
-{
-  enum { MOST_ROWS = 192, USUAL_ROWS = 128, LEAST = 256, FEW_PANELS = 4 };
-  int64_t r = !rows ? USUAL_ROWS : rows < MOST_ROWS ? rows : MOST_ROWS;
-  if (columns / width < FEW_PANELS || (rows && rows <= tile_rows)) return 1;
-  for (int64_t n = rows_collide(t, bits, tile_rows, k) ? 2 : 1; k / n >= LEAST; n++)
-    if (k % n == 0 && (r + 2 * width) * (k / n) * (bits / 8) <= t->l2_bytes * 3 / 4) return n;
-  return 1;
-}
-
 typedef struct FetchTry {
   ImplGroup *g;
   BlockRV block;
@@ -199,68 +272,82 @@ static void fetch_body(Ctx *ctx, void *arg)
   sched_prefetch(t->g->s, t->block, t->read, t->loop, t->distance);
 }
 
-/* The next panel comes in from memory while this one is multiplied: `tiles` steps of the loop share a panel. */
-static void fetch_next_panel(ImplGroup *g, const Nest *n, LoopRV loop, int64_t tiles)
+/* What the loop reads of the panels so many steps later comes in from memory: the next panel, while this one is multiplied. */
+static void fetch_next_panel(ImplGroup *g, BlockRV product, LoopRV loop, int64_t distance)
 {
-  const Block *b = sched_block_stmt(g->s, n->rv)->u.block;
+  const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads; i++) {
     const Buffer *r = b->reads[i].buffer;
     if (r->ndim != 3 || known(r->shape[0]) < 4) continue;
-    FetchTry t = {g, n->rv, i, loop, tiles};
+    FetchTry t = {g, product, i, loop, distance};
     group_try(g, fetch_body, &t);
     return;
   }
 }
 
-typedef struct Loops {
-  LoopRV co, ci, ro, ri;                               /* tiles and inside: columns, rows */
-  Tile tile;
-} Loops;
-
-/* The rows' part of this round, copied so that rows are an odd number of cache lines apart: lines of
- * a tile's rows then lie in different sets of the first-level cache, whatever the sum's length. */
-static void copy_rows(ImplGroup *g, const Nest *n, LoopRV round)
+/* Which of the product's reads is that of rows which collide; -1: none. */
+static int colliding_read(ImplGroup *g, BlockRV product, int bits, int64_t tile_rows)
 {
-  const Block *b = n->block;
-  int line = 64 / (n->bits / 8), a = -1;
-  for (int i = 0; i < b->nreads; i++)
-    if (b->reads[i].buffer->ndim == 2 && b->reads[i].buffer != b->writes[0].buffer) a = i;
-  if (a < 0) return;
-  BlockRV copy = sched_cache_read(g->s, n->rv, a, "global", 0, NULL);
-  sched_compute_at(g->s, copy, round, false, -1);
+  const Block *b = sched_block_stmt(g->s, product)->u.block;
+  for (int i = 0; i < b->nreads; i++) {
+    const Buffer *a = b->reads[i].buffer;
+    if (a->ndim == 2 && a != b->writes[0].buffer && rows_collide(g->target, bits, tile_rows, known(a->shape[1]))) return i;
+  }
+  return -1;
+}
+
+/* The rows of a that the block reads inside the loop, copied so that they are an odd number of cache lines apart: lines
+ * of a tile's rows then lie in different sets of the first-level cache, whatever the sum's length. */
+static void copy_rows(ImplGroup *g, BlockRV product, int read, int bits, LoopRV at, bool parallel)
+{
+  int line = 64 / (bits / 8);
+  BlockRV copy = sched_cache_read(g->s, product, read, "global", 1, &product);
+  sched_compute_at(g->s, copy, at, false, -1);
   sched_storage_align(g->s, copy, 0, 0, 2 * line, line);
   LoopRV *loop, inner;
-  int nl = sched_get_loops(g->s, copy, g->arena, &loop);
-  split_by(g, loop[nl - 1], line, &inner);
+  int n = sched_get_loops(g->s, copy, g->arena, &loop);
+  split_by(g, loop[n - 1], line, &inner);
   sched_vectorize(g->s, inner);
-  if (cost_threads(g->target, 2 * n->iterations, 0) > 1) sched_parallel(g->s, loop[nl - 2]);
+  if (parallel) sched_parallel(g->s, loop[n - 2]);
 }
 
-/* rounds, column panels, row tiles, steps, tile; the epilogue stands behind. */
-static void schedule_rounds(ImplGroup *g, const Nest *n, Loops *l, int64_t rounds, int64_t vectors)
+/* What a product is part of. */
+typedef enum { WHOLE, HEAD, LAST } Share;
+
+static bool stage_of(ImplGroup *g, const char *name, BlockRV *out)
 {
-  BlockRV product = n->rv;
-  int64_t k = n->loop[2].extent / rounds, steps = tile_steps(l->tile.x * vectors, k);
-  LoopRV step, ki, ko = split_by(g, n->loop[2].rv, k, &ki);
-  LoopRV kio = split_by(g, ki, steps, &step);
-  sched_reorder(g->s, 7, (const LoopRV[]){ko, l->co, l->ro, kio, step, l->ri, l->ci});
-  copy_rows(g, n, ko);
-  BlockRV zero = sched_decompose_reduction(g->s, product, ko);
-  sched_unroll(g->s, step);
-  sched_unroll(g->s, l->ri);
-  sched_vectorize(g->s, l->ci);
-  LoopRV *first;
-  int nz = sched_get_loops(g->s, zero, g->arena, &first);
-  sched_vectorize(g->s, first[nz - 1]);
-  if (cost_threads(g->target, 2 * n->iterations, 0) > 1) sched_parallel(g->s, l->co);
-  fetch_next_panel(g, n, l->co, 1);
-  generic_rest(g);
+  for (int i = 0; i < g->nanchor; i++)
+    if (g->anchor_op[i]->nreduce && !strcmp(g->anchor_op[i]->name, name)) {
+      *out = sched_get_block(g->s, group_block(g, g->anchor_op[i]));
+      return true;
+    }
+  return false;
 }
 
-void matmul_schedule(ImplGroup *g)
+/* The tile goes to memory as it is. */
+static BlockRV store_tile(ImplGroup *g, BlockRV product, LoopRV at)
 {
-  generic_inline(g);
-  BlockRV product = group_sum(g);
+  BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
+  sched_reverse_compute_at(g->s, store, at, true, -1);
+  return store;
+}
+
+static void write_tile(ImplGroup *g, BlockRV store, int outer)
+{
+  LoopRV *out;
+  int n = sched_get_loops(g->s, store, g->arena, &out);
+  bool open = false;
+  for (int i = outer; i < n - 1; i++) open |= !known(sched_loop_stmt(g->s, out[i])->u.loop.extent);
+  if (open)
+    sched_vectorize(g->s, out[n - 1]);
+  else
+    epilogue_write_out(g, store, outer, true);
+}
+
+/* batch…, column panels, row tiles, steps of the sum, the tile; the epilogue on the tile, but for the head. */
+static void schedule_product(ImplGroup *g, BlockRV product, Share share)
+{
+  enum { AHEAD = 4096 };                               /* bytes: what comes into the cache by itself ends with the page */
   Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, product, n);
   int ns = n->n - 1;                                   /* spatial loops; the last loop is the sum's */
@@ -268,6 +355,7 @@ void matmul_schedule(ImplGroup *g)
   int64_t rows = ns > 1 ? n->loop[ns - 2].extent : 1, columns = n->loop[ns - 1].extent, width = panel_width(g, n, columns);
   int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(width, lanes);
   Tile tile = tile_best(g->target, vectors, 1, 1, rows ? rows : MANY_ROWS);
+  bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1;
   LoopRV order[NEST_LOOPS + 4], ri = {-1}, ci, step = {-1};
   int k = 0, outer;
   for (int i = 0; i < ns - 2; i++) order[k++] = n->loop[i].rv;
@@ -276,11 +364,6 @@ void matmul_schedule(ImplGroup *g)
   /* The loop with a tail stands inside, so that the threads share whole tiles. */
   bool row_tail = !rows || rows % tile.x, column_tail = !columns || columns % width;
   bool rows_first = ns > 1 && column_tail && !row_tail;
-  int64_t rounds = ns == 2 && rows && n->loop[ns].extent && !column_tail ? sum_rounds(g->target, n->bits, rows, tile.x, width, columns, n->loop[ns].extent) : 1;
-  if (rounds > 1) {
-    schedule_rounds(g, n, &(Loops){co, ci, ro, ri, tile}, rounds, vectors);
-    return;
-  }
   order[k++] = rows_first ? ro : co;
   if (ns > 1) order[k++] = rows_first ? co : ro;
   outer = k;
@@ -290,20 +373,65 @@ void matmul_schedule(ImplGroup *g)
   if (ns > 1) order[k++] = ri;
   order[k++] = ci;
   sched_reorder(g->s, k, order);
-  BlockRV store = impl_attach_epilogue(g, product, order[outer - 1]);
-  LoopRV *out;
-  int nout = sched_get_loops(g->s, store, g->arena, &out);
-  for (int i = outer; i < nout - 1; i++)
-    if (known(sched_loop_stmt(g->s, out[i])->u.loop.extent)) sched_unroll(g->s, out[i]);
-  sched_vectorize(g->s, out[nout - 1]);
+  write_tile(g, share == HEAD ? store_tile(g, product, order[outer - 1]) : impl_attach_epilogue(g, product, order[outer - 1]), outer);
   if (step.id >= 0) sched_unroll(g->s, step);
   if (ns > 1) sched_unroll(g->s, ri);
   sched_vectorize(g->s, ci);
   sched_decompose_reduction(g->s, product, order[outer]);
+  int read = share == WHOLE ? -1 : colliding_read(g, product, n->bits, tile.x);
+  if (read >= 0) copy_rows(g, product, read, n->bits, sched_add_unit_loop(g->s, (SchedArg){.kind = SA_LOOP, .u.i = order[0].id}), threads);
   int shared = outer;
   if (ns > 1 && (row_tail || column_tail)) shared--;
-  if (shared > 1 && cost_threads(g->target, 2 * n->iterations, 0) > 1) order[0] = sched_fuse(g->s, shared, order, true);
-  if (cost_threads(g->target, 2 * n->iterations, 0) > 1) sched_parallel(g->s, order[0]);
-  if (ns == 2 && rows && !rows_first) fetch_next_panel(g, n, order[0], shared > 1 ? (rows + tile.x - 1) / tile.x : 1);
+  if (shared > 1 && threads) order[0] = sched_fuse(g->s, shared, order, true);
+  if (threads) sched_parallel(g->s, order[0]);
+  if (ns != 2 || !rows || rows_first) return;
+  if (rows > tile.x)
+    fetch_next_panel(g, product, order[0], shared > 1 && threads ? (rows + tile.x - 1) / tile.x : 1);
+  else                                                 /* the panels are read straight ahead, once */
+    fetch_next_panel(g, product, order[outer], AHEAD / (steps * width * n->bits / 8) + 1);
+}
+
+/* rounds, column panels, row tiles: the round's part of a tile is made in registers and added to the head in memory. */
+static void schedule_parts(ImplGroup *g, BlockRV head, BlockRV part)
+{
+  Nest *h = arena_new_of(g->arena, Nest), *n = arena_new_of(g->arena, Nest);
+  nest_read(g, head, h);
+  nest_read(g, part, n);
+  if (h->n != 3 || n->n != 4 || !h->plain || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rounds, rows, columns, sum");
+  int64_t rows = h->loop[0].extent, width = panel_width(g, n, h->loop[1].extent), vectors = block_vectors(width, target_lanes(g->target, n->bits));
+  Tile tile = tile_best(g->target, vectors, 1, 1, rows);
+  int64_t steps = tile_steps(tile.x * vectors, n->loop[3].extent);
+  bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1, tail = rows % tile.x != 0;
+  LoopRV ri, ci, step, round = h->loop[2].rv, ro = split_by(g, h->loop[0].rv, tile.x, &ri), co = split_by(g, h->loop[1].rv, width, &ci), *loop;
+  sched_reorder(g->s, 5, (const LoopRV[]){round, co, ro, ri, ci});
+  sched_compute_at(g->s, part, ro, true, -1);
+  sched_set_scope(g->s, part, 0, "local");
+  sched_get_loops(g->s, part, g->arena, &loop);              /* round, panel, tile; the round again, rows, columns, sum */
+  LoopRV sum = split_by(g, loop[6], steps, &step);
+  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, loop[4], loop[5]});
+  sched_unroll(g->s, step);
+  sched_unroll(g->s, loop[4]);
+  sched_vectorize(g->s, loop[5]);
+  sched_decompose_reduction(g->s, part, sum);
+  sched_unroll(g->s, ri);
+  sched_vectorize(g->s, ci);
+  generic_block(g, sched_decompose_reduction(g->s, head, round), 0, true);
+  int read = colliding_read(g, part, n->bits, tile.x);
+  if (read >= 0) copy_rows(g, part, read, n->bits, round, threads);
+  LoopRV shared = threads && !tail ? sched_fuse(g->s, 2, (const LoopRV[]){co, ro}, true) : co;
+  if (threads) sched_parallel(g->s, shared);
+  fetch_next_panel(g, part, shared, threads && !tail ? rows / tile.x : 1);
+}
+
+void matmul_schedule(ImplGroup *g)
+{
+  generic_inline(g);
+  BlockRV head, part;
+  bool has_head = stage_of(g, "head", &head);
+  if (has_head && stage_of(g, "part", &part))
+    schedule_parts(g, head, part);
+  else if (has_head)
+    schedule_product(g, head, HEAD);
+  schedule_product(g, group_sum(g), has_head ? LAST : WHOLE);
   generic_rest(g);
 }

@@ -13,7 +13,7 @@ static double call_operations(Intrin f)
   if (f == IN_IF_THEN_ELSE || f == IN_ABS || f == IN_FLOOR || f == IN_CEIL || f == IN_TRUNC || f == IN_NEARBYINT || f == IN_FMA ||
       f == IN_COPYSIGN || (f >= IN_ISNAN && f <= IN_REINTERPRET))
     return 1;
-  return f == IN_LIKELY ? 0 : 12;
+  return f == IN_LIKELY ? 0 : f == IN_ERF || f == IN_TANH ? 24 : 12;
 }
 
 static bool is_index(DType t) { return t.code == DT_INT && t.bits >= 32; }
@@ -99,14 +99,34 @@ static void read_load(void *env, const Expr *e)
   if (e->kind == E_LOAD) add_access(env, e->u.buffer, e->nargs, e->arg, false);
 }
 
+static bool chooses(const Expr *e) { return e->kind == E_SELECT || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE); }
+
+/* A conjunction of bounds. */
+static bool is_bound(const Expr *e)
+{
+  if (e->kind == E_AND) return is_bound(e->arg[0]) && is_bound(e->arg[1]);
+  return e->kind == E_LT || e->kind == E_LE || e->kind == E_GT || e->kind == E_GE;
+}
+
 /* Marks the loops that conditions depend on. */
 static void read_condition(void *env, const Expr *e)
 {
   Reading *r = env;
-  bool chooses = e->kind == E_SELECT || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
-  if (!chooses || expr_has_kind(e->arg[0], E_LOAD)) return;
+  if (!chooses(e) || expr_has_kind(e->arg[0], E_LOAD)) return;
   const Expr *cond = expr_substitute(r->m, e->arg[0], &r->value);
-  for (int i = 0; i < r->nest->n; i++) r->nest->loop[i].guarded |= expr_uses_var(cond, r->nest->loop[i].stmt->u.loop.var);
+  for (int i = 0; i < r->nest->n; i++) {
+    NestLoop *l = &r->nest->loop[i];
+    if (!expr_uses_var(cond, l->stmt->u.loop.var)) continue;
+    l->guarded = true;
+    l->unbounded |= !is_bound(cond);
+  }
+}
+
+/* Conditions that read_condition looks at are left out. */
+static const Expr *without_condition(Rewriter *rw, const Expr *e)
+{
+  if (!chooses(e) || expr_has_kind(e->arg[0], E_LOAD)) return e;
+  return expr_call(rw->m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_bool(rw->m, true), e->arg[1], e->arg[2]});
 }
 
 static const Expr *without_load(Rewriter *rw, const Expr *e)
@@ -117,9 +137,10 @@ static const Expr *without_load(Rewriter *rw, const Expr *e)
 /* Marks the loops whose variable is part of the value itself: the number of elements in a window, a range. */
 static void read_value(Reading *r, const Expr *value)
 {
-  Rewriter rw = {.m = r->m, .fn = without_load, .arena = r->g->arena};
-  value = expr_substitute(r->m, expr_rewrite(&rw, value), &r->value);
-  for (int i = 0; i < r->nest->n; i++) r->nest->loop[i].guarded |= expr_uses_var(value, r->nest->loop[i].stmt->u.loop.var);
+  Rewriter conditions = {.m = r->m, .fn = without_condition, .arena = r->g->arena}, loads = {.m = r->m, .fn = without_load, .arena = r->g->arena};
+  value = expr_substitute(r->m, expr_rewrite(&loads, expr_rewrite(&conditions, value)), &r->value);
+  for (int i = 0; i < r->nest->n; i++)
+    if (expr_uses_var(value, r->nest->loop[i].stmt->u.loop.var)) r->nest->loop[i].guarded = r->nest->loop[i].unbounded = true;
 }
 
 static bool read_stores(Reading *r, Stmt *s)

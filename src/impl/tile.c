@@ -69,6 +69,15 @@ int64_t tile_steps(int64_t sums, int64_t extent)
   return 1;
 }
 
+/* The same for a tile.  Elements that are loaded as vectors are loaded for all the steps written out: where registers do not
+ * hold them beside the sums, one vector for each position must do. */
+int64_t tile_steps_of(const Target *t, Tile k, int64_t vectors, int64_t extent)
+{
+  int64_t positions = k.y * k.x, sums = k.o * positions * vectors, steps = tile_steps(sums, extent), lanes = target_lanes(t, 32);
+  bool held = t->broadcast_load || sums + positions * ((steps + lanes - 1) / lanes) + k.o * vectors < t->vector_registers;
+  return held || steps <= lanes || extent % lanes ? steps : lanes;
+}
+
 /* The columns of a matrix product's tile: as many vectors as waste least of n and run fastest
  * with the rows that then fit. */
 int64_t tile_columns(const Target *t, int bits, int64_t n)

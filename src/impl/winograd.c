@@ -6,7 +6,8 @@
  *
  * The transformations are written out; their matrices have become sums without zeros.  Where the
  * weight stays in the second-level cache and the transformed data would not, bands of tiles go through
- * all three stages one after the other, each thread with its own. */
+ * all three stages one after the other, each thread with its own.  A weight larger than that cache comes from memory
+ * in every run: the next block of it is fetched while one is multiplied. */
 #include "impl/internal.h"
 #include "op/nn.h"
 
@@ -60,6 +61,44 @@ static void transform_data(ImplGroup *g, int band)
   if (!band) sched_parallel(g->s, all);
 }
 
+bool winograd_fetches(const Target *t, const WinogradSizes *s)
+{
+  int64_t alpha = s->tile + 2;
+  return alpha * alpha * s->c / s->groups * s->o * s->bits / 8 > (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19);
+}
+
+static WinogradSizes sizes_of(ImplGroup *g)
+{
+  const Type *x = g->anchor->arg[0]->type, *y = g->anchor->type;
+  const WinogradAttrs *a = g->anchor->u.call.attrs;
+  int64_t block = y->shape[4]->u.i;
+  return (WinogradSizes){x->shape[1]->u.i * x->shape[4]->u.i, y->shape[1]->u.i * block, block, y->shape[2]->u.i, y->shape[3]->u.i, a->tile_size, a->groups,
+                         y->dtype.bits};
+}
+
+/* The weight of the next step of the loop over its blocks. */
+static void fetch_weight(ImplGroup *g, BlockRV product, const Buffer *weight, LoopRV blocks)
+{
+  WinogradSizes sizes = sizes_of(g);
+  const Block *b = sched_block_stmt(g->s, product)->u.block;
+  for (int i = 0; i < b->nreads && winograd_fetches(g->target, &sizes); i++) {
+    if (b->reads[i].buffer != weight) continue;
+    sched_prefetch(g->s, product, i, blocks, 1);
+    return;
+  }
+}
+
+/* What is read in vectors of output channels. */
+static const Buffer *weight_of(const Nest *n, const NestLoop *channels)
+{
+  for (int a = 0; a < n->naccess; a++)
+    if (!n->access[a].write && channels->stride[a] == 1) return n->access[a].buffer;
+  return NULL;
+}
+
+/* Of all blocks of output channels, those of one group: a tile's read the same data. */
+static int64_t own_blocks(ImplGroup *g, int64_t all) { return all / ((const WinogradAttrs *)g->anchor->u.call.attrs)->groups; }
+
 static void multiply(ImplGroup *g, int band)
 {
   BlockRV product = group_sum(g);
@@ -68,10 +107,11 @@ static void multiply(ImplGroup *g, int band)
   if (n->n != band + 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop + band;
   int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(l[4].extent, lanes), p = l[3].extent;
-  Tile tile = tile_for(g->target, n->bits, vectors, l[2].extent, 1, p ? p : 1 << 20);
+  Tile tile = tile_for(g->target, n->bits, vectors, own_blocks(g, l[2].extent), 1, p ? p : 1 << 20);
   LoopRV oi, pi, step, oo = split_by(g, l[2].rv, tile.o, &oi), po = split_by(g, l[3].rv, tile.x, &pi);
-  int64_t steps = tile_steps(tile.o * tile.x * vectors, l[6].extent);
+  int64_t steps = tile_steps_of(g->target, tile, vectors, l[6].extent);
   LoopRV ci = split_by(g, l[6].rv, steps, &step);
+  const Buffer *weight = weight_of(n, &l[4]);
   LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, ci, step, pi, oi, l[4].rv};
   sched_reorder(g->s, 10, order);
   BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
@@ -81,6 +121,7 @@ static void multiply(ImplGroup *g, int band)
   sched_vectorize(g->s, l[4].rv);
   sched_decompose_reduction(g->s, product, order[4]);
   LoopRV all = sched_fuse(g->s, 3, order, true);
+  fetch_weight(g, product, weight, all);
   if (!band) sched_parallel(g->s, all);
 }
 
@@ -93,7 +134,7 @@ static void multiply_half(ImplGroup *g, BlockRV part, int band)
   if (n->n != band + 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop + band;
   int64_t vectors = block_vectors(l[4].extent, target_lanes(g->target, 16)), p = l[3].extent;
-  Tile tile = tile_for(g->target, 16, vectors, l[2].extent, 1, p ? p : 1 << 20);
+  Tile tile = tile_for(g->target, 16, vectors, own_blocks(g, l[2].extent), 1, p ? p : 1 << 20);
   LoopRV oi, pi, oo = split_by(g, l[2].rv, tile.o, &oi), po = split_by(g, l[3].rv, tile.x, &pi);
   LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, pi, oi, l[4].rv};
   sched_reorder(g->s, 8, order);
@@ -110,21 +151,19 @@ static void multiply_half(ImplGroup *g, BlockRV part, int band)
 int64_t winograd_band(const Target *t, const WinogradSizes *s)
 {
   int64_t cache = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19, alpha = s->tile + 2, best = 0, size = s->bits / 8;
-  int64_t weight = alpha * alpha * s->c * s->o * size, vectors = block_vectors(s->block, target_lanes(t, s->bits));
+  int64_t weight = alpha * alpha * s->c / s->groups * s->o * size, vectors = block_vectors(s->block, target_lanes(t, s->bits));
   int64_t rows = (s->y + s->tile - 1) / s->tile, across = (s->x + s->tile - 1) / s->tile, row = across * alpha * alpha * size * (s->c + s->o);
   if (8 * weight > 5 * cache || rows * row < cache / 2 || 2 * rows < t->num_cores) return 0;
   for (int64_t r = 1; r < rows; r++) {
-    if (rows % r || 2 * r * row > cache || (r * across) % tile_for(t, s->bits, vectors, s->o / s->block, 1, r * across).x) continue;
+    if (rows % r || 2 * r * row > cache || (r * across) % tile_for(t, s->bits, vectors, s->o / s->groups / s->block, 1, r * across).x) continue;
     if (!best || (r * row <= cache / 4 && rows / r >= 4 * t->num_cores)) best = r;
   }
   return best;
 }
 
-static int64_t band_rows(ImplGroup *g, int64_t tile)
+static int64_t band_rows(ImplGroup *g)
 {
-  const Type *x = g->anchor->arg[0]->type, *y = g->anchor->type;
-  int64_t block = y->shape[4]->u.i;
-  WinogradSizes s = {x->shape[1]->u.i * x->shape[4]->u.i, y->shape[1]->u.i * block, block, y->shape[2]->u.i, y->shape[3]->u.i, tile, y->dtype.bits};
+  WinogradSizes s = sizes_of(g);
   return winograd_band(g->target, &s);
 }
 
@@ -135,7 +174,7 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
   LoopRV *l, hi, wi, hb;
   int n = sched_get_loops(g->s, last, g->arena, &l);      /* n oo h w oi */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "what follows the convolution is not over NCHWc");
-  int64_t height = 0, band = band_rows(g, tile);
+  int64_t height = 0, band = band_rows(g);
   const Expr *h = sched_loop_stmt(g->s, l[2])->u.loop.extent;
   if (h->kind == E_INT) height = h->u.i;
   LoopRV oi, ov = split_vectors(g, l[4], &oi), ho = split_by(g, l[2], tile, &hi), wo = split_by(g, l[3], tile, &wi);

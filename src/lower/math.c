@@ -132,23 +132,26 @@ static const Expr *keep_nan(const Math *k, const Expr *x, const Expr *r)
   return mselect(k, MEQ(x, x), r, x);
 }
 
-/* exp_poly at r, z = r^2, in pairs: sums of a constant and a product need a copy of the constant where a multiply-add
- * writes over it (NEON), and there are two of them instead of four. */
-static const Expr *exp_tail(const Math *k, const Expr *r, const Expr *z)
+/* A polynomial of five terms at r, z = r^2, in pairs: sums of a constant and a product need a copy of the constant where a
+ * multiply-add writes over it (NEON), and there are two of them instead of four. */
+static const Expr *exp_tail(const Math *k, const Expr *r, const Expr *z, const double *c)
 {
-  const Expr *low = madd(k, r, mf(k, exp_poly[1]), mf(k, exp_poly[0])), *high = madd(k, r, mf(k, exp_poly[3]), mf(k, exp_poly[2]));
-  return madd(k, z, madd(k, z, mf(k, exp_poly[4]), high), low);
+  const Expr *low = madd(k, r, mf(k, c[1]), mf(k, c[0])), *high = madd(k, r, mf(k, c[3]), mf(k, c[2]));
+  return madd(k, z, madd(k, z, mf(k, c[4]), high), low);
 }
 
-/* e^x as p * 2^n, p near 1. */
-static const Expr *exp_parts(const Math *k, const Expr *x, const Expr **n)
+/* e^x as (1 + t) * 2^n: t, near 0. */
+static const Expr *exp_fraction(const Math *k, const Expr *x, const Expr **n)
 {
   const Expr *nf = round_scaled(k, x, 0x1.715476p+0, n);
   const Expr *r = madd(k, nf, mf(k, -0x1.63p-1), x);            /* ln 2 in two parts; the product is exact */
   r = madd(k, nf, mf(k, 0x1.bd0106p-13), r);
   const Expr *z = MMUL(r, r);
-  return MADD(mf(k, 1), madd(k, z, exp_tail(k, r, z), r));
+  return madd(k, z, exp_tail(k, r, z, exp_poly), r);
 }
+
+/* e^x as p * 2^n, p near 1. */
+static const Expr *exp_parts(const Math *k, const Expr *x, const Expr **n) { return MADD(mf(k, 1), exp_fraction(k, x, n)); }
 
 const Expr *math_exp_scaled(const Math *k, const Expr *x, int scale)
 {
@@ -185,17 +188,20 @@ static const Expr *exp_normal(const Math *k, const Expr *x)
 }
 
 /* With e^-x = p * 2^n and s = 2^-n: 1 / (1 + e^-x) = s / (s + p).  Both s and p are taken 2^24 times as large, so that s
- * is no denormal where the quotient is one. */
+ * is no denormal where the quotient is one.  r = x + n ln 2, p = e^-r: nothing is negated on the way, and s + p is summed up from
+ * s and the terms of p without p itself. */
 static const Expr *math_sigmoid(const Math *k, const Expr *x)
 {
-  const Expr *n, *y = within(k, MSUB(mf(k, 0), x), -40, 104.5), *p = exp_parts(k, y, &n);
-  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MSUB(mi(k, 127 + 24), n), mi(k, 23)));
-  return MDIV(s, madd(k, p, mf(k, 0x1p24), s));
+  static const double tail[] = {0x1.fffffcp+22, -0x1.555492p+21, 0x1.5558b4p+19, -0x1.12399ep+17, 0x1.6a492ep+14};   /* exp_poly of -r */
+  const Expr *n, *y = within(k, x, -104.5, 40), *nf = round_scaled(k, y, -0x1.715476p+0, &n);
+  const Expr *r = madd(k, nf, mf(k, 0x1.63p-1), y);
+  r = madd(k, nf, mf(k, -0x1.bd0106p-13), r);
+  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MSUB(mi(k, 127 + 24), n), mi(k, 23))), *z = MMUL(r, r);
+  return MDIV(s, madd(k, z, exp_tail(k, r, z, tail), madd(k, r, mf(k, -0x1p24), MADD(s, mf(k, 0x1p24)))));
 }
 
 /* ---- hyperbolic functions ------------------------------------------------------------------ */
 
-static const double tanh_poly[] = {-0x1.555532p-2, 0x1.1106f6p-3, -0x1.b835a4p-5, 0x1.51f8cep-6, -0x1.750ce2p-8};
 static const double sinh_poly[] = {0x1.555556p-3, 0x1.1110ep-7, 0x1.a022bcp-13, 0x1.756c1ep-19};
 
 /* x + x^3 * P(x^2) */
@@ -205,12 +211,13 @@ static const Expr *odd_poly(const Math *k, const Expr *x, int n, const double *c
   return madd(k, MMUL(x, z), mpoly(k, z, n, c), x);
 }
 
+/* (e^2x - 1) / (e^2x + 1).  With e^2x = (1 + t) * 2^n, e^2x - 1 is t where n is 0, and elsewhere 2^n - 1 takes nothing away
+ * from it: no other formula is needed near zero. */
 static const Expr *math_tanh(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *e = exp_normal(k, limit(k, MADD(a, a), 0, 40));
-  const Expr *big = MSUB(mf(k, 1), MDIV(mf(k, 2), MADD(e, mf(k, 1))));
-  const Expr *r = mselect(k, MLT(a, mf(k, 0.625)), odd_poly(k, a, 5, tanh_poly), big);
-  return keep_nan(k, x, msign_of(k, r, x));
+  const Expr *n, *y = limit(k, MADD(x, x), -20, 20), *t = exp_fraction(k, y, &n);
+  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MADD(n, mi(k, 127)), mi(k, 23))), *e = madd(k, s, t, MSUB(s, mf(k, 1)));
+  return keep_nan(k, x, msign_of(k, MDIV(e, MADD(e, mf(k, 2))), x));
 }
 
 static const Expr *math_sinh(const Math *k, const Expr *x)

@@ -18,7 +18,8 @@
  *   is spent the remaining guards stay.
  *
  *   A parallel loop with few iterations is not cut in three, which would leave
- *   workers idle: it keeps its range and chooses between the bodies inside.
+ *   workers idle: it keeps its range and chooses between the bodies inside.  Padding that it
+ *   copies into a buffer of its own is left to the loops of that copy.
  *
  * needs   flat or many-dimensional buffers, no blocks, loops from 0
  * keeps   everything else
@@ -28,6 +29,7 @@
 typedef struct Cond {
   const Expr *e;             /* a comparison */
   bool likely, guard;        /* guard: condition of an if without else */
+  bool copied;               /* only of what is copied into a buffer of the loop's own: padding put there */
 } Cond;
 
 typedef struct Part {
@@ -47,6 +49,7 @@ typedef struct Below {
   Vec(const Var *) hidden;   /* let variables: conditions that use them are left alone */
   Vec(const Buffer *) locals;
   bool spatial;              /* every store to something from outside uses var */
+  bool in_copy;
 } Below;
 
 enum { MAX_TRIES = 4, FEW_ITERATIONS = 8 };
@@ -66,9 +69,10 @@ static void add_cond(Below *b, const Expr *e, bool likely, bool guard)
     if (b->conds.v[i].e == e) {
       b->conds.v[i].likely |= likely;
       b->conds.v[i].guard |= guard;
+      b->conds.v[i].copied &= b->in_copy;
       return;
     }
-  vec_push(b->p->tmp, &b->conds, (Cond){e, likely, guard});
+  vec_push(b->p->tmp, &b->conds, (Cond){e, likely, guard, b->in_copy});
 }
 
 static void add_conds(Below *b, const Expr *cond, bool likely, bool guard)
@@ -102,6 +106,7 @@ static bool find_stmt(void *env, Stmt *s)
 {
   Below *b = env;
   Arena *tmp = b->p->tmp;
+  b->in_copy = s->kind == S_STORE && is_local(b, s->u.store.buffer) && !expr_uses_buffer(s->u.store.value, s->u.store.buffer);
   lower_map_exprs(s, find_held, b);
   if (s->kind == S_FOR) {
     analyzer_bind(b->p->an, s->u.loop.var, s->u.loop.min, s->u.loop.extent);
@@ -386,6 +391,8 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
     for (int i = 0; i < b->conds.n; i++) {
       const Cond *c = &b->conds.v[i];
       Range r, cut = range;
+      /* Pieces before and after a parallel loop leave workers idle: the loops of the copy can do it. */
+      if (s->u.loop.kind == FOR_PARALLEL && c->copied && uses_one_of(c->e, b->inner.n, b->inner.v)) continue;
       if (c->likely != likely || (!likely && !b->spatial) || !true_range(b, c->e, &r)) continue;
       if (!intersect(p, &cut, r) || !may_cut(s, cut)) continue;
       range = cut;

@@ -65,7 +65,7 @@ DECLARE_ATTRS(WinogradWeight, WINOGRAD_WEIGHT_ATTRS)
   A(S, INTS, strides, "[1, 1]", "must be 1")                                                  \
   A(S, INTS, padding, "[0, 0]", "zeros around data: one for all, one each, befores then afters") \
   A(S, INTS, dilation, "[1, 1]", "must be 1")                                                 \
-  A(S, INT, groups, "1", "must be 1")                                                         \
+  A(S, INT, groups, "1", "of channels, in whole blocks; over NCHW it must be 1")              \
   A(S, INT, channels, "0", "of the output; 0: as weight says")                                \
   A(S, INTS, kernel_size, "[3, 3]", "of the weight before its transformation")                \
   A(S, STR, data_layout, "\"NCHW\"", "must be NCHW")                                          \
@@ -373,7 +373,8 @@ DECLARE_ATTRS(Recurrent, RECURRENT_ATTRS)
 #define RECURRENT_LOOP_ATTRS(A, S)                                                            \
   A(S, STR, cell, NULL, "rnn, lstm or gru")                                                   \
   RECURRENT_ATTRS(A, S)                                                                       \
-  A(S, INT, block, "0", "units of a block: recurrence is (directions, blocks, hidden, gates, block); 0: (directions, gates * hidden, hidden)")
+  A(S, INT, block, "0", "units of a block: recurrence is (directions, blocks, hidden, gates, block); 0: (directions, gates * hidden, hidden)") \
+  A(S, INT, samples, "1", "samples of the batch whose sums are made together; divides it; 1 with sequence_lens")
 DECLARE_ATTRS(RecurrentLoop, RECURRENT_LOOP_ATTRS)
 
 #endif

@@ -68,6 +68,9 @@ DType nn_accumulator(DType);
 /* The sum of a term over the stage's reduce axes, in the term's dtype, as the dtype out. */
 const Tensor *nn_sum(Stage *, const char *name, const char *tag, const Expr *term, DType out);
 
+/* What max takes for nothing: the least value, minus infinity where there is one (nn_pool.c). */
+const Expr *nn_least_value(Module *, DType);
+
 /* Are two dimensions known to differ?  Known to be equal? */
 bool nn_dims_differ(Module *, const Expr *a, const Expr *b);
 bool nn_dims_equal(Module *, const Expr *a, const Expr *b);

@@ -159,14 +159,14 @@ static Moments moments_of(Module *m, const Tensor *x, const bool *reduced)
   return q;
 }
 
-/* (x - mean) / sqrt(var + epsilon) at a full index. */
+/* (x - mean) * (1 / sqrt(var + epsilon)) at a full index: one division for all that share a mean. */
 static const Expr *normalized(Module *m, const Moments *q, const Expr *const *index, double epsilon)
 {
   const Expr *kept[NN_MAX_DIM];
   for (int i = 0; i < q->nkept; i++) kept[i] = index[q->kept[i]];
   const Expr *d = expr_sub(m, expr_cast(m, q->dtype, nn_read(m, q->x, index)), nn_read(m, q->mean, kept));
   const Expr *root = nn_unary(m, IN_SQRT, expr_add(m, nn_read(m, q->var, kept), expr_const(m, q->dtype, epsilon)));
-  return NN_DIV(m, d, root);
+  return expr_mul(m, d, NN_DIV(m, expr_const(m, q->dtype, 1), root));
 }
 
 /* value * gamma[at] + beta[at], as far as they are wanted. */

@@ -92,15 +92,21 @@ static const Tensor *pad_stage(OpCall *c, const Tensor *in, PadMode mode, const 
 {
   Module *m = c->m;
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Expr *index[NN_MAX_DIM], *cond = NULL;
+  const Expr *index[NN_MAX_DIM], *cond = NULL, *at = NULL;
   for (int d = 0; d < s.n; d++) {
     index[d] = s.at[d];
     if (!before[d]) continue;
-    const Expr *at = expr_sub(m, s.at[d], expr_cast(m, s.at[d]->dtype, before[d])), *n = in->buffer->shape[d];
-    if (mode == PAD_CONSTANT) cond = nn_and(m, cond, nn_inside(m, at, n));
+    const Expr *n = in->buffer->shape[d];
+    at = expr_sub(m, s.at[d], expr_cast(m, s.at[d]->dtype, before[d]));
+    if (mode == PAD_CONSTANT || d == s.n - 1) cond = nn_and(m, cond, nn_inside(m, at, n));
     index[d] = nn_index(&s, pad_source(m, mode, at, n));
   }
   const Expr *body = nn_read(m, in, index);
+  if (cond && mode != PAD_CONSTANT) {      /* inside a row its elements lie side by side: said apart, it can be copied as a whole */
+    value = body;
+    index[s.n - 1] = at;
+    body = nn_read(m, in, index);
+  }
   if (cond) body = nn_if(m, cond, body, value);
   return nn_finish(&s, "T_pad", "injective,pad", body);
 }

@@ -120,7 +120,7 @@ static void pool_index(Stage *s, const Pool *p, const Expr **index)
   }
 }
 
-static const Expr *least_value(Module *m, DType t)
+const Expr *nn_least_value(Module *m, DType t)
 {
   if (dtype_is_float(t)) return expr_const(m, t, t.code == DT_FLOAT || t.code == DT_BFLOAT || t.code == DT_E5M2 ? -(double)INFINITY : dtype_min(t));
   return expr_int(m, t, dtype_imin(t));
@@ -129,7 +129,7 @@ static const Expr *least_value(Module *m, DType t)
 static void max_pool_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Pool p = pool_of(c);
-  const Tensor *data = pool_pad(c, &p, in[0], least_value(c->m, c->out->dtype));
+  const Tensor *data = pool_pad(c, &p, in[0], nn_least_value(c->m, c->out->dtype));
   Stage s = nn_stage(c->m, c->out->ndim, c->out->shape, NULL);
   const Expr *index[LAYOUT_MAX];
   pool_index(&s, &p, index);

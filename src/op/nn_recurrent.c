@@ -12,7 +12,7 @@
  * reverse it starts from its own end.  The units of the state are walked in blocks: the gates of a block are
  * summed up together and turned into its new state while they are at hand.  With attribute `block` the
  * recurrence is stored in that order, (directions, blocks, state, gates, block), so that it is read straight
- * ahead and a block is a few vectors.  The state is the output Y_h (and Y_c) itself; a step writes Y and takes it over
+ * ahead and a block is a few vectors; with `samples` so many of the batch share what is read of it.  The state is the output Y_h (and Y_c) itself; a step writes Y and takes it over
  * when all blocks are done. */
 #include "op/nn_kit.h"
 
@@ -201,6 +201,9 @@ static const Type *loop_type(OpCall *c)
   want_shape(c, 0, "gates", 3, (const Expr *[]){c->arg[0]->shape[0], c->arg[0]->shape[1], expr_i32(m, q.ndir * q.gates * a.hidden_size)});
   if (la->block < 0 || (la->block && a.hidden_size % la->block))
     op_raise(c, ERR_ARGUMENT, "block is %" PRId64 ", which does not divide hidden_size %" PRId64, la->block, a.hidden_size);
+  if (la->samples < 1 || (la->samples > 1 && (q.batch->kind != E_INT || q.batch->u.i % la->samples || q.arg[IN_LENS])))
+    op_raise(c, ERR_ARGUMENT, "samples is %" PRId64 ", which has to divide the batch of %s and to be 1 with sequence_lens", la->samples,
+             expr_str_of(scratch(m->ctx), q.batch));
   if (la->block)
     want_shape(c, 1, "recurrence", 5, (const Expr *[]){dir, expr_i32(m, a.hidden_size / la->block), q.hidden, expr_i32(m, q.gates), expr_i32(m, la->block)});
   else
@@ -244,10 +247,11 @@ static const Expr *activate(const Recurrent *q, const Activation *act, const Exp
 typedef struct Step {
   const Recurrent *q;
   Module *m;
-  int64_t block;                                       /* units at a time */
+  int64_t block, samples;                              /* units at a time, samples at a time */
   bool packed;
   const Buffer *in[8], *y, *h, *c, *acc, *update, *reset;   /* update, reset: gru's z, and r * H */
-  const Expr *dir, *n, *at;                            /* direction, sample, time in data */
+  const Expr *dir, *first, *n, *at;                    /* direction, first sample of the group, sample, time in data */
+  const Expr *which;                                   /* n - first */
   const Expr *unit;                                    /* number of the block */
   const Activation *act;
 } Step;
@@ -299,6 +303,20 @@ static Stmt *over_lanes(Step *s, const Var *lane, Stmt *body)
 
 static const Expr *unit_at(Step *s, const Var *lane) { return expr_add(s->m, expr_mul(s->m, s->unit, expr_i32(s->m, s->block)), lane->expr); }
 
+/* A loop over the samples of a group begins: what is built up to end_samples stands for sample s->n. */
+static const Var *begin_samples(Step *s)
+{
+  const Var *v = s->samples > 1 ? counter(s->m, "sample") : NULL;
+  s->which = v ? v->expr : expr_i32(s->m, 0);
+  s->n = v ? expr_add(s->m, s->first, v->expr) : s->first;
+  return v;
+}
+
+static Stmt *end_samples(Step *s, const Var *v, ForKind kind, Stmt *body)
+{
+  return v ? stmt_for(s->m, v, expr_i32(s->m, 0), expr_i32(s->m, s->samples), kind, NULL, body) : body;
+}
+
 /* All blocks of units, one after the other. */
 static Stmt *over_units(Step *s, Stmt *(*body)(Step *))
 {
@@ -310,11 +328,18 @@ static Stmt *over_units(Step *s, Stmt *(*body)(Step *))
   return loop(s->m, u, expr_i32(s->m, s->q->a->hidden_size / s->block), inner);
 }
 
-static const Expr *sum_at(Step *s, int gate, const Expr *lane) { return expr_load(s->m, s->acc, 2, (const Expr *[]){expr_i32(s->m, gate), lane}); }
+/* The same for what treats each sample by itself. */
+static Stmt *over_states(Step *s, Stmt *(*body)(Step *))
+{
+  const Var *v = begin_samples(s);
+  return end_samples(s, v, FOR_SERIAL, over_units(s, body));
+}
+
+static const Expr *sum_at(Step *s, int gate, const Expr *lane) { return expr_load(s->m, s->acc, 3, (const Expr *[]){s->which, expr_i32(s->m, gate), lane}); }
 
 static Stmt *set_sum(Step *s, int gate, const Expr *lane, const Expr *value)
 {
-  return stmt_store(s->m, s->acc, 2, (const Expr *[]){expr_i32(s->m, gate), lane}, value);
+  return stmt_store(s->m, s->acc, 3, (const Expr *[]){s->which, expr_i32(s->m, gate), lane}, value);
 }
 
 static const Expr *recurrence_at(Step *s, int gate, const Expr *k, const Var *lane)
@@ -330,25 +355,32 @@ static Stmt *sum_gates(Step *s, int first, int count, bool from_reset, bool last
 {
   Module *m = s->m;
   const Recurrent *q = s->q;
-  const Var *k = counter(m, "k");
-  const Expr *state = from_reset ? expr_load(m, s->reset, 2, (const Expr *[]){s->n, k->expr}) : state_at(s, s->h, k->expr);
+  const Var *k = counter(m, "k"), *sample = begin_samples(s);
   Stmt *start[4], *add[4];
   for (int g = 0; g < count; g++) {
-    const Var *a = counter(m, "l"), *b = counter(m, "l");
+    const Var *a = counter(m, "l");
     bool alone = last_alone && g == count - 1;
     const Expr *bias = q->arg[IN_RESET_BIAS] ? load(s, s->in[q->arg[IN_RESET_BIAS]], s->dir, unit_at(s, a), NULL) : expr_const(m, q->t, 0);
     start[g] = over_lanes(s, a, set_sum(s, first + g, a->expr, alone ? bias : input_at(s, first + g, unit_at(s, a))));
+  }
+  Stmt *begin = end_samples(s, sample, FOR_UNROLLED, stmt_seq(m, count, start));
+  sample = begin_samples(s);
+  const Expr *state = from_reset ? expr_load(m, s->reset, 2, (const Expr *[]){s->n, k->expr}) : state_at(s, s->h, k->expr);
+  for (int g = 0; g < count; g++) {
+    const Var *b = counter(m, "l");
     const Expr *term = expr_mul(m, state, recurrence_at(s, first + g, k->expr, b));
     add[g] = over_lanes(s, b, set_sum(s, first + g, b->expr, expr_add(m, sum_at(s, first + g, b->expr), term)));
   }
-  return stmt_seq(m, 2, (Stmt *[]){stmt_seq(m, count, start), loop(m, k, q->hidden, stmt_seq(m, count, add))});
+  Stmt *sum = loop(m, k, q->hidden, end_samples(s, sample, FOR_UNROLLED, stmt_seq(m, count, add)));
+  return stmt_seq(m, 2, (Stmt *[]){begin, sum});
 }
 
 static Stmt *rnn_units(Step *s)
 {
-  const Var *l = counter(s->m, "l");
+  Stmt *sums = sum_gates(s, 0, 1, false, false);
+  const Var *l = counter(s->m, "l"), *sample = begin_samples(s);
   Stmt *next = set_output(s, s->at, unit_at(s, l), activate(s->q, &s->act[0], sum_at(s, 0, l->expr)));
-  return stmt_seq(s->m, 2, (Stmt *[]){sum_gates(s, 0, 1, false, false), over_lanes(s, l, next)});
+  return stmt_seq(s->m, 2, (Stmt *[]){sums, end_samples(s, sample, FOR_SERIAL, over_lanes(s, l, next))});
 }
 
 static const Expr *peeped(Step *s, const Expr *gate, int which, const Expr *k, const Expr *cell)
@@ -362,7 +394,8 @@ static Stmt *lstm_units(Step *s)
 {
   Module *m = s->m;
   const Recurrent *q = s->q;
-  const Var *a = counter(m, "l"), *b = counter(m, "l");
+  Stmt *sums = sum_gates(s, 0, 4, false, false);
+  const Var *a = counter(m, "l"), *b = counter(m, "l"), *sample = begin_samples(s);
   const Expr *k = unit_at(s, a), *cell = state_at(s, s->c, k);
   const Expr *i = activate(q, &s->act[0], peeped(s, sum_at(s, 0, a->expr), 0, k, cell));
   const Expr *f = q->a->input_forget ? expr_sub(m, expr_const(m, q->t, 1), i)
@@ -375,7 +408,8 @@ static Stmt *lstm_units(Step *s)
   const Expr *j = unit_at(s, b), *made = state_at(s, s->c, j);                           /* the new cell */
   const Expr *o = activate(q, &s->act[0], peeped(s, sum_at(s, 1, b->expr), 1, j, made));
   Stmt *output = set_output(s, s->at, j, expr_mul(m, o, activate(&unclipped, &s->act[2], made)));
-  return stmt_seq(m, 3, (Stmt *[]){sum_gates(s, 0, 4, false, false), over_lanes(s, a, set_state(s, s->c, k, next)), over_lanes(s, b, output)});
+  Stmt *state = stmt_seq(m, 2, (Stmt *[]){over_lanes(s, a, set_state(s, s->c, k, next)), over_lanes(s, b, output)});
+  return stmt_seq(m, 2, (Stmt *[]){sums, end_samples(s, sample, FOR_SERIAL, state)});
 }
 
 static const Expr *gru_next(Step *s, const Expr *z, const Expr *hidden, const Expr *k)
@@ -389,28 +423,33 @@ static const Expr *gru_next(Step *s, const Expr *z, const Expr *hidden, const Ex
 static Stmt *gru_linear_units(Step *s)
 {
   Module *m = s->m;
-  const Var *l = counter(m, "l");
+  Stmt *sums = sum_gates(s, 0, 3, false, true);
+  const Var *l = counter(m, "l"), *sample = begin_samples(s);
   const Expr *k = unit_at(s, l), *z = activate(s->q, &s->act[0], sum_at(s, 0, l->expr)), *r = activate(s->q, &s->act[0], sum_at(s, 1, l->expr));
   const Expr *hidden = expr_add(m, input_at(s, 2, k), expr_mul(m, r, sum_at(s, 2, l->expr)));
-  return stmt_seq(m, 2, (Stmt *[]){sum_gates(s, 0, 3, false, true), over_lanes(s, l, set_output(s, s->at, k, gru_next(s, z, hidden, k)))});
+  Stmt *next = over_lanes(s, l, set_output(s, s->at, k, gru_next(s, z, hidden, k)));
+  return stmt_seq(m, 2, (Stmt *[]){sums, end_samples(s, sample, FOR_SERIAL, next)});
 }
 
 static Stmt *gru_first_units(Step *s)
 {
   Module *m = s->m;
-  const Var *a = counter(m, "l"), *b = counter(m, "l");
+  Stmt *sums = sum_gates(s, 0, 2, false, false);
+  const Var *a = counter(m, "l"), *b = counter(m, "l"), *sample = begin_samples(s);
   const Expr *at[] = {s->n, unit_at(s, a)}, *to[] = {s->n, unit_at(s, b)};
   Stmt *z = stmt_store(m, s->update, 2, at, activate(s->q, &s->act[0], sum_at(s, 0, a->expr)));
   Stmt *r = stmt_store(m, s->reset, 2, to, expr_mul(m, activate(s->q, &s->act[0], sum_at(s, 1, b->expr)), state_at(s, s->h, to[1])));
-  return stmt_seq(m, 3, (Stmt *[]){sum_gates(s, 0, 2, false, false), over_lanes(s, a, z), over_lanes(s, b, r)});
+  Stmt *both = stmt_seq(m, 2, (Stmt *[]){over_lanes(s, a, z), over_lanes(s, b, r)});
+  return stmt_seq(m, 2, (Stmt *[]){sums, end_samples(s, sample, FOR_SERIAL, both)});
 }
 
 static Stmt *gru_second_units(Step *s)
 {
-  const Var *l = counter(s->m, "l");
+  Stmt *sums = sum_gates(s, 2, 1, true, false);
+  const Var *l = counter(s->m, "l"), *sample = begin_samples(s);
   const Expr *k = unit_at(s, l), *z = expr_load(s->m, s->update, 2, (const Expr *[]){s->n, k});
   Stmt *next = set_output(s, s->at, k, gru_next(s, z, sum_at(s, 2, l->expr), k));
-  return stmt_seq(s->m, 2, (Stmt *[]){sum_gates(s, 2, 1, true, false), over_lanes(s, l, next)});
+  return stmt_seq(s->m, 2, (Stmt *[]){sums, end_samples(s, sample, FOR_SERIAL, over_lanes(s, l, next))});
 }
 
 static Stmt *step_of(Step *s)
@@ -451,7 +490,7 @@ static Stmt *zero_units(Step *s)
   return over_lanes(s, l, set_output(s, s->at, unit_at(s, l), expr_const(s->m, s->q->t, 0)));
 }
 
-/* All steps of direction s->dir for one sample; backward: 1 where time runs backwards. */
+/* All steps of direction s->dir for a group of samples; backward: 1 where time runs backwards. */
 static Stmt *all_steps(Step *s, const Expr *backward)
 {
   Module *m = s->m;
@@ -459,16 +498,16 @@ static Stmt *all_steps(Step *s, const Expr *backward)
   const Var *t = counter(m, "t");
   const Expr *len = q->steps;
   if (q->arg[IN_LENS]) {
-    const Expr *given = expr_cast(m, DT_I32, load(s, s->in[q->arg[IN_LENS]], s->n, NULL, NULL));
+    const Expr *given = expr_cast(m, DT_I32, load(s, s->in[q->arg[IN_LENS]], s->first, NULL, NULL));
     len = expr_max(m, expr_min(m, given, q->steps), expr_i32(m, 0));
   }
   const Expr *back = expr_sub(m, expr_sub(m, len, expr_i32(m, 1)), t->expr);
   s->at = expr_is_int(backward, 0) ? t->expr : expr_is_int(backward, 1) ? back : expr_select(m, expr_binary(m, E_EQ, backward, expr_i32(m, 1)), back, t->expr);
-  Stmt *start = over_units(s, first_units);
-  Stmt *body = stmt_seq(m, 2, (Stmt *[]){step_of(s), over_units(s, keep_units)});
+  Stmt *start = over_states(s, first_units);
+  Stmt *body = stmt_seq(m, 2, (Stmt *[]){step_of(s), over_states(s, keep_units)});
   if (q->arg[IN_LENS]) {
     s->at = t->expr;
-    body = stmt_if(m, expr_lt(m, t->expr, len), body, over_units(s, zero_units));
+    body = stmt_if(m, expr_lt(m, t->expr, len), body, over_states(s, zero_units));
   }
   return stmt_seq(m, 2, (Stmt *[]){start, loop(m, t, q->steps, body)});
 }
@@ -488,10 +527,12 @@ static Stmt *all_directions(Step *s)
   int nparts = alike ? 1 : 2;
   for (int d = 0; d < nparts; d++) {
     const Var *v = counter(m, "n");
-    const Expr *extent = alike ? expr_mul(m, expr_i32(m, q->ndir), q->batch) : q->batch;
-    bool both = alike && q->ndir == 2, one = expr_is_int(q->batch, 1);
-    s->dir = !both ? expr_i32(m, d) : one ? v->expr : expr_floordiv(m, v->expr, q->batch);
-    s->n = !both ? v->expr : one ? expr_i32(m, 0) : expr_floormod(m, v->expr, q->batch);
+    const Expr *groups = s->samples > 1 ? expr_i32(m, q->batch->u.i / s->samples) : q->batch;
+    const Expr *extent = alike ? expr_mul(m, expr_i32(m, q->ndir), groups) : groups;
+    bool both = alike && q->ndir == 2, one = expr_is_int(groups, 1);
+    s->dir = !both ? expr_i32(m, d) : one ? v->expr : expr_floordiv(m, v->expr, groups);
+    s->first = !both ? v->expr : one ? expr_i32(m, 0) : expr_floormod(m, v->expr, groups);
+    if (s->samples > 1) s->first = expr_mul(m, s->first, expr_i32(m, s->samples));
     s->act = q->act[d];
     Stmt *body = all_steps(s, both ? s->dir : expr_i32(m, d == 1 || q->reverse_first));
     if (s->reset) body = stmt_alloc(m, s->update, stmt_alloc(m, s->reset, body));
@@ -506,7 +547,7 @@ static void loop_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   const RecurrentLoopAttrs *la = c->attrs;
   RecurrentAttrs a = plain_attrs(la);
   Recurrent q = recurrent_of(c, loop_cell(c), &a, 2);
-  Step s = {.q = &q, .m = m, .block = la->block ? la->block : 1, .packed = la->block > 0};
+  Step s = {.q = &q, .m = m, .block = la->block ? la->block : 1, .samples = la->samples, .packed = la->block > 0};
   int nout = c->out->nfield;
   const Buffer *results[3];
   for (int i = 0; i < c->nargs; i++)
@@ -517,8 +558,8 @@ static void loop_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   s.y = results[0];
   s.h = results[1];
   s.c = nout > 2 ? results[2] : NULL;
-  const Expr *sums[] = {expr_i32(m, q.gates), expr_i32(m, s.block)}, *states[] = {q.batch, q.hidden};
-  s.acc = buffer_new(m, "sums", q.t, 2, sums, NULL, NULL, "local", 0, 0, NULL);
+  const Expr *sums[] = {expr_i32(m, s.samples), expr_i32(m, q.gates), expr_i32(m, s.block)}, *states[] = {q.batch, q.hidden};
+  s.acc = buffer_new(m, "sums", q.t, 3, sums, NULL, NULL, "local", 0, 0, NULL);
   if (q.cell == CELL_GRU && !a.linear_before_reset) {
     s.update = buffer_new(m, "update", q.t, 2, states, NULL, NULL, NULL, 0, 0, NULL);
     s.reset = buffer_new(m, "reset", q.t, 2, states, NULL, NULL, NULL, 0, 0, NULL);

@@ -154,24 +154,45 @@ static const Expr *read_at(Stage *s, const Tensor *in, const ResizeAxis *a, DTyp
   return expr_cast(s->m, t, nn_read(s->m, in, index));
 }
 
+/* What each output position takes from tap k of its two or four: an index and a weight.  They depend on the position
+ * alone, so they are stages of their own: short tables. */
+static void axis_tables(Module *m, const ResizePlan *p, const ResizeAxis *a, DType t, int k, const Tensor **index, const Tensor **weight)
+{
+  int first = p->method == METHOD_LINEAR ? 0 : -1, count = p->method == METHOD_LINEAR ? 2 : 4;
+  for (int part = 0; part < 2; part++) {
+    Stage s = nn_stage(m, 1, &a->out, NULL);
+    const Expr *x = place_of(m, p, a, s.at[0]), *low = whole(m, IN_FLOOR, x, a->in), *own = NULL, *total = NULL;
+    if (!part) {
+      *index = nn_finish(&s, "resize_index", "injective", inside_index(m, expr_add(m, low, expr_i32(m, k)), a->in));
+      continue;
+    }
+    const Expr *ratio = expr_cast(m, t, expr_sub(m, x, nn_unary(m, IN_FLOOR, x)));
+    bool exclude = p->exclude && p->method == METHOD_CUBIC;
+    for (int i = exclude ? first : k; i < (exclude ? first + count : k + 1); i++) {
+      const Expr *d = i > 0 ? expr_sub(m, expr_const(m, t, i), ratio) : expr_sub(m, ratio, expr_const(m, t, i)), *w = kernel_at(m, p, t, d);
+      if (exclude) w = expr_select(m, nn_inside(m, expr_add(m, low, expr_i32(m, i)), a->in), w, expr_const(m, t, 0));
+      total = total ? expr_add(m, total, w) : w;
+      if (i == k) own = w;
+    }
+    *weight = nn_finish(&s, "resize_weight", "injective", exclude ? NN_DIV(m, own, total) : own);
+  }
+}
+
 /* Two or four elements around the place. */
 static const Tensor *resize_axis(Module *m, const ResizePlan *p, const ResizeAxis *a, const Tensor *in, DType t)
 {
   Stage s = axis_stage(m, in, a);
   int first = p->method == METHOD_LINEAR ? 0 : -1, count = p->method == METHOD_LINEAR ? 2 : 4;
-  const Expr *x = place_of(m, p, a, s.at[a->axis]), *low = whole(m, IN_FLOOR, x, a->in);
-  const Expr *ratio = expr_cast(m, t, expr_sub(m, x, nn_unary(m, IN_FLOOR, x))), *sum = NULL, *total = NULL;
+  const Expr *sum = NULL, *from[NN_MAX_DIM];
+  for (int d = 0; d < s.n; d++) from[d] = s.at[d];
   for (int k = first; k < first + count; k++) {
-    const Expr *at = expr_add(m, low, expr_i32(m, k)), *d = expr_sub(m, ratio, expr_const(m, t, k));
-    const Expr *w = kernel_at(m, p, t, k > 0 ? expr_sub(m, expr_const(m, t, k), ratio) : d);
-    if (p->exclude && p->method == METHOD_CUBIC) {
-      w = expr_select(m, nn_inside(m, at, a->in), w, expr_const(m, t, 0));
-      total = total ? expr_add(m, total, w) : w;
-    }
-    const Expr *term = expr_mul(m, w, read_at(&s, in, a, t, at));
+    const Tensor *index = NULL, *weight = NULL;
+    axis_tables(m, p, a, t, k, &index, &weight);
+    from[a->axis] = nn_read1(m, index, s.at[a->axis]);
+    const Expr *term = expr_mul(m, nn_read1(m, weight, s.at[a->axis]), expr_cast(m, t, nn_read(m, in, from)));
     sum = sum ? expr_add(m, sum, term) : term;
   }
-  return nn_finish(&s, "resize", "injective,resize", total ? NN_DIV(m, sum, total) : sum);
+  return nn_finish(&s, "resize", "injective,resize", sum);
 }
 
 /* All elements under a kernel widened by 1 / scale, their weights brought to a sum of one. */

@@ -1,7 +1,7 @@
 /* nn_winograd_blocked.c: Winograd's convolution over blocks of channels.
  *
  *   data    (n, C/c, h, w, c)                    NCHW16c
- *   weight  (alpha, alpha, O/o, C, o)            transformed before, vectors of output channels
+ *   weight  (alpha, alpha, O/o, C/groups, o)     transformed before, vectors of output channels
  *   result  (n, O/o, h', w', o)
  *
  * Both transformations go along one dimension at a time.  An element is a sum over a row of a
@@ -14,7 +14,8 @@
 
 typedef struct Blocked {
   WinogradMatrices q;
-  int64_t before[2], after[2], cb, ob;
+  int64_t before[2], after[2], cb, ob, groups;
+  const Expr *part, *own;                               /* blocks of a group: of data, of the result */
   const Expr *n, *co, *oo, *in[2], *out[2], *tiles[2], *p;
   DType dtype;
 } Blocked;
@@ -25,6 +26,18 @@ static int64_t block_of(OpCall *c, const char *attribute, const char *text)
   if (l.n != 5 || strcmp((char[]){l.letter[0], l.letter[1], l.letter[2], l.letter[3], l.letter[4], 0}, "NCHWc"))
     op_raise(c, ERR_ARGUMENT, "%s '%s' is not of the form NCHW16c", attribute, text);
   return l.factor[4];
+}
+
+/* Each group has blocks of its own. */
+static void blocked_groups(OpCall *c, int64_t groups, Blocked *v)
+{
+  if (groups < 1) op_raise(c, ERR_ARGUMENT, "groups is %" PRId64 ", it must be positive", groups);
+  if (groups > 1 && (v->co->kind != E_INT || v->oo->kind != E_INT || v->co->u.i % groups || v->oo->u.i % groups))
+    op_raise(c, ERR_UNSUPPORTED, "data %s and weight %s do not have whole blocks of channels for each of %" PRId64 " groups", nn_arg_shape(c, 0), nn_arg_shape(c, 1),
+             groups);
+  v->groups = groups;
+  v->part = groups > 1 ? expr_int(c->m, v->co->dtype, v->co->u.i / groups) : v->co;
+  v->own = groups > 1 ? expr_int(c->m, v->oo->dtype, v->oo->u.i / groups) : v->oo;
 }
 
 static Blocked blocked_of(OpCall *c)
@@ -38,10 +51,11 @@ static Blocked blocked_of(OpCall *c)
   v.ob = block_of(c, "out_layout", a->out_layout && *a->out_layout ? a->out_layout : a->data_layout);
   int64_t r[2];
   nn_ints(c, "kernel_size", a->kernel_size, 2, 3, 1, r);
-  if (r[0] != r[1] || a->groups != 1) op_raise(c, ERR_UNSUPPORTED, "only square kernels and one group are supported");
+  if (r[0] != r[1]) op_raise(c, ERR_UNSUPPORTED, "kernel_size (%" PRId64 ", %" PRId64 ") is not square", r[0], r[1]);
+  blocked_groups(c, a->groups, &v);
   if (!winograd_matrices((int)a->tile_size, (int)r[0], v.dtype, &v.q)) op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " is not supported", a->tile_size);
   nn_padding(c, a->padding, 2, v.before, v.after);
-  if (nn_dims_differ(c->m, nn_simplify(c->m, expr_mul(c->m, v.co, expr_i32(c->m, v.cb))), k->shape[3]) ||
+  if (nn_dims_differ(c->m, nn_simplify(c->m, expr_mul(c->m, v.part, expr_i32(c->m, v.cb))), k->shape[3]) ||
       nn_dims_differ(c->m, k->shape[0], expr_i32(c->m, v.q.alpha)) || nn_dims_differ(c->m, k->shape[1], expr_i32(c->m, v.q.alpha)) ||
       nn_dims_differ(c->m, k->shape[4], expr_i32(c->m, v.ob)))
     op_raise(c, ERR_SHAPE, "weight %s does not fit data %s with tiles of %" PRId64, nn_arg_shape(c, 1), nn_arg_shape(c, 0), a->tile_size);
@@ -192,8 +206,9 @@ static const Tensor *multiply_tiles(Module *m, Blocked *v, const Tensor *u, cons
 {
   const Expr *alpha = expr_i32(m, v->q.alpha), *cb = expr_i32(m, v->cb);
   Stage s = nn_stage(m, 5, (const Expr *[]){alpha, alpha, v->oo, v->p, expr_i32(m, v->ob)}, "eps nu oo p oi");
-  const Expr *co = nn_reduce_axis(&s, "rco", v->co), *ci = nn_reduce_axis(&s, "rci", cb);
+  const Expr *co = nn_reduce_axis(&s, "rco", v->part), *ci = nn_reduce_axis(&s, "rci", cb);
   const Expr *w = nn_read(m, u, (const Expr *[]){s.at[0], s.at[1], s.at[2], expr_add(m, expr_mul(m, co, cb), ci), s.at[4]});
+  if (v->groups > 1) co = nn_index(&s, expr_add(m, expr_mul(m, expr_floordiv(m, s.at[2], v->own), v->part), co));
   const Expr *d = nn_read(m, x, (const Expr *[]){s.at[0], s.at[1], co, s.at[3], ci});
   DType t = nn_accumulator(v->dtype);
   return nn_sum(&s, "bgemm", "winograd_bgemm", expr_mul(m, expr_cast(m, t, d), expr_cast(m, t, w)), v->dtype);

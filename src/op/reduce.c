@@ -147,44 +147,27 @@ REDUCTIONS(X)
 
 /* ---- argmax and argmin --------------------------------------------------------------------------- */
 
-/* Pairs (index, value).  The left one stays when its value is beyond the other's (a NaN
- * is beyond all numbers), or as far and its index comes first (or last). */
-static const Reducer *arg_reducer(Module *m, bool max, bool last, DType value, DType index)
-{
-  const Var *l[2] = {var_new(m, "lhs_i", index, VAR_PLAIN), var_new(m, "lhs_v", value, VAR_PLAIN)};
-  const Var *r[2] = {var_new(m, "rhs_i", index, VAR_PLAIN), var_new(m, "rhs_v", value, VAR_PLAIN)};
-  const Expr *a = l[1]->expr, *b = r[1]->expr;
-  const Expr *beyond = expr_binary(m, max ? E_GT : E_LT, a, b), *tie = expr_binary(m, E_EQ, a, b);
-  if (dtype_is_float(value)) {
-    const Expr *a_nan = expr_binary(m, E_NE, a, a), *b_nan = expr_binary(m, E_NE, b, b);
-    beyond = expr_binary(m, E_OR, beyond, expr_and(m, a_nan, expr_not(m, b_nan)));
-    tie = expr_binary(m, E_OR, tie, expr_and(m, a_nan, b_nan));
-  }
-  const Expr *order = expr_binary(m, last ? E_GT : E_LT, l[0]->expr, r[0]->expr);
-  const Expr *left = expr_binary(m, E_OR, beyond, expr_and(m, tie, order));
-  const Expr *result[2] = {expr_select(m, left, l[0]->expr, r[0]->expr), expr_select(m, left, a, b)};
-  const Expr *identity[2] = {expr_int(m, index, last ? -1 : dtype_imax(index)),
-                             reducer_named(m, max ? "max" : "min", value, index)->identity[0]};
-  return reducer_new(m, max ? "argmax" : "argmin", 2, l, r, result, identity);
-}
-
+/* The extreme first, NaN if there is one; then the first (or last) place where it stands.  Two plain reductions are
+ * vectors throughout; one over pairs of index and value is not. */
 static void arg_compute(OpCall *c, const Tensor *const *in, const Tensor **out, bool max)
 {
   Module *m = c->m;
   const ArgReduceAttrs *a = c->attrs;
   Reading r = reading_of(c, in[0]);
-  const Expr *at = expr_i32(m, 0), *x = op_read(m, in[0], r.index);
-  for (int i = 0; i < r.n; i++) at = expr_add(m, expr_mul(m, at, r.over[i]->extent), r.over[i]->var->expr);
   if (r.n == 0 || expr_is_int(r.count, 0)) {
     out[0] = op_emit(c, &r.out, NULL, expr_i32(m, 0));
     return;
   }
-  const Reducer *reducer = arg_reducer(m, max, a->select_last_index, x->dtype, at->dtype);
-  const Expr *source[2] = {at, x}, *body[2];
-  for (int v = 0; v < 2; v++) body[v] = expr_reduce(m, reducer, 2, source, r.n, r.over, expr_bool(m, true), NULL, v);
-  const TeOp *pairs = te_compute(m, max ? "argmax_pairs" : "argmin_pairs", "comm_reduce_idx", r.out.ndim, r.out.shape, r.out.iter, 2, body, NULL);
-  OpAxes o = op_out_axes(c, 0);
-  out[0] = op_emit(c, &o, NULL, expr_cast(m, DT_I32, op_read(m, &pairs->out[0], o.index)));
+  const Expr *most = op_reduce(m, max ? "max" : "min", op_read(m, in[0], r.index), r.n, r.over);
+  const TeOp *extreme = te_compute(m, max ? "argmax_most" : "argmin_least", "comm_reduce", r.out.ndim, r.out.shape, r.out.iter, 1, &most, NULL);
+  r = reading_of(c, in[0]);
+  const Expr *at = expr_i32(m, 0), *x = op_read(m, in[0], r.index);
+  for (int i = 0; i < r.n; i++) at = expr_add(m, expr_mul(m, at, r.over[i]->extent), r.over[i]->var->expr);
+  const Expr *stands = expr_binary(m, E_EQ, x, op_read(m, &extreme->out[0], r.out.index));
+  if (dtype_is_float(x->dtype)) stands = expr_binary(m, E_OR, stands, expr_binary(m, E_NE, x, x));
+  const Expr *nowhere = expr_int(m, at->dtype, a->select_last_index ? -1 : dtype_imax(at->dtype));
+  const Expr *place = op_reduce(m, a->select_last_index ? "max" : "min", expr_select(m, stands, at, nowhere), r.n, r.over);
+  out[0] = op_emit(c, &r.out, NULL, expr_cast(m, DT_I32, place));
 }
 
 static void argmax_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { arg_compute(c, in, out, true); }

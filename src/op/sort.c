@@ -2,8 +2,8 @@
  *
  * Each row is sorted by a stable merge sort over positions, so equal elements keep their
  * order in both directions (topk gives the lower index first, as ONNX has it).  NaN is
- * above every number: last when ascending, first when descending.  Rows run in
- * parallel. */
+ * above every number: last when ascending, first when descending.  The first few of a long row come by a list that is
+ * kept in order.  Rows run in parallel. */
 #include "op/sort.h"
 
 Sorter sorter_new(Module *m, const Expr *n)
@@ -103,6 +103,42 @@ static void sort_rows(OpCall *c, const RowSort *r, const Tensor *in, const Tenso
   if (r->indices >= 0) put[nput++] = loops_store(m, l.ob[r->indices], ix, at);
   Stmt *give = stmt_for(m, j, expr_i32(m, 0), r->k, FOR_SERIAL, NULL, stmt_seq(m, nput, put));
   Stmt *row = stmt_alloc(m, key, sorter_alloc(&s, loops_seq(m, load, sorter_sort(&s, sorter_answer(&s, before)), give)));
+  loops_end(&l, c->op->name, loops_nest(m, data->ndim, data->shape, r->axis, ix, true, row), out);
+}
+
+/* Element x, from position i, into the list of the best `size` so far: those it comes before move one place on. */
+static Stmt *insert_in_order(Module *m, const Buffer *best, const Buffer *place, const Buffer *at, const Expr *x, const Expr *i, const Expr *last, bool ascend)
+{
+  const Expr *zero = expr_i32(m, 0), *p = loops_get(m, at, zero), *next = expr_sub(m, p, expr_i32(m, 1)), *above = expr_max(m, next, zero);
+  const Expr *moves = expr_and(m, expr_lt(m, zero, p), sorter_before(m, x, loops_get(m, best, above), ascend));
+  Stmt *move = loops_seq(m, loops_set(m, best, p, loops_get(m, best, above)), loops_set(m, place, p, loops_get(m, place, above)), loops_set(m, at, zero, next));
+  return loops_seq(m, loops_set(m, at, zero, last), stmt_while(m, moves, move), loops_set(m, best, p, x), loops_set(m, place, p, i));
+}
+
+/* The first few of each row by one look at each element: most are not before the last of the list and are passed over. */
+static void select_rows(OpCall *c, const RowSort *r, const Tensor *in, const Tensor **out)
+{
+  Module *m = c->m;
+  Loops l = loops_begin(c, 1, &in);
+  const Buffer *data = l.ib[0];
+  const Expr *n = data->shape[r->axis], *ix[OP_MAX_RANK], *zero = expr_i32(m, 0), *last = expr_sub(m, r->k, expr_i32(m, 1));
+  const Buffer *best = loops_local(m, "best", data->dtype, r->k), *place = loops_local(m, "place", DT_I32, r->k), *at = loops_local(m, "at", DT_I32, expr_i32(m, 1));
+  const Var *h = loops_var(m, "h"), *i = loops_var(m, "i"), *j = loops_var(m, "j");
+  loops_index(m, data->ndim, ix);
+  ix[r->axis] = h->expr;
+  Stmt *head = stmt_for(m, h, zero, r->k, FOR_SERIAL, NULL, insert_in_order(m, best, place, at, loops_load(m, data, ix), h->expr, h->expr, r->ascend));
+  const Expr *behind = expr_add(m, i->expr, r->k), *x;
+  ix[r->axis] = behind;
+  x = loops_load(m, data, ix);
+  Stmt *look = stmt_if(m, sorter_before(m, x, loops_get(m, best, last), r->ascend), insert_in_order(m, best, place, at, x, behind, last, r->ascend), NULL);
+  Stmt *rest = stmt_for(m, i, zero, expr_sub(m, n, r->k), FOR_SERIAL, NULL, look);
+  ix[r->axis] = j->expr;
+  Stmt *put[2];
+  int nput = 0;
+  if (r->values >= 0) put[nput++] = loops_store(m, l.ob[r->values], ix, loops_get(m, best, j->expr));
+  if (r->indices >= 0) put[nput++] = loops_store(m, l.ob[r->indices], ix, loops_get(m, place, j->expr));
+  Stmt *give = stmt_for(m, j, zero, r->k, FOR_SERIAL, NULL, stmt_seq(m, nput, put));
+  Stmt *row = stmt_alloc(m, best, stmt_alloc(m, place, stmt_alloc(m, at, loops_seq(m, head, rest, give))));
   loops_end(&l, c->op->name, loops_nest(m, data->ndim, data->shape, r->axis, ix, true, row), out);
 }
 
@@ -223,6 +259,7 @@ static const Type *dyn_topk_type(OpCall *c)
 
 static void topk_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
+  enum { FEW = 64 };                   /* for which a list that new ones are moved into is short */
   DynTopkAttrs a = topk_common(c);
   bool both = c->out->kind == TY_TUPLE;
   const Type *first = both ? c->out->field[0] : c->out;
@@ -230,7 +267,9 @@ static void topk_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   RowSort r = {.axis = axis, .ascend = a.is_ascend, .k = first->shape[axis]};
   r.values = !strcmp(a.ret_type, "indices") ? -1 : 0;
   r.indices = both ? 1 : !strcmp(a.ret_type, "indices") ? 0 : -1;
-  sort_rows(c, &r, in[0], out);
+  const Expr *n = c->arg[0]->shape[axis];
+  bool few = r.k->kind == E_INT && r.k->u.i >= 1 && r.k->u.i <= FEW && n->kind == E_INT && 4 * r.k->u.i <= n->u.i;
+  (few ? select_rows : sort_rows)(c, &r, in[0], out);
 }
 
 const OpDef op_topk = {

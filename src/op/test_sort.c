@@ -56,6 +56,21 @@ CASE(topk_gives_the_largest)
   ASSERT_DATA(out[0], DT_F32, DIMS(2, 2), 4, 4, 9, 9);
 }
 
+/* Few of many: a list kept in order; NaN above every number, the lower index first among equals. */
+CASE(topk_gives_few_of_many)
+{
+  Data in = TENSOR(DT_F32, DIMS(2, 9), 5, 1, 7, 7, 0, 7, 2, 9, 9, 3, NAN, 8, NAN, 8, 1, 0, 2, INFINITY), out[2];
+  run_node(w, CALL("topk", ATTRS({"k", "2"}), node_of(w, &in)), &in, out);
+  ASSERT_DATA(out[0], DT_F32, DIMS(2, 2), 9, 9, NAN, NAN);
+  ASSERT_DATA(out[1], DT_I32, DIMS(2, 2), 7, 8, 1, 3);
+  run_node(w, CALL("topk", ATTRS({"k", "2"}, {"is_ascend", "True"}), node_of(w, &in)), &in, out);
+  ASSERT_DATA(out[0], DT_F32, DIMS(2, 2), 0, 1, 0, 1);
+  ASSERT_DATA(out[1], DT_I32, DIMS(2, 2), 4, 1, 6, 5);
+  Data columns = TENSOR(DT_I32, DIMS(5, 2), 4, 1, 4, 3, 2, 3, 4, 5, 1, 0);
+  run_node(w, CALL("topk", ATTRS({"k", "1"}, {"axis", "0"}, {"ret_type", "\"indices\""}), node_of(w, &columns)), &columns, out);
+  ASSERT_DATA(out[0], DT_I32, DIMS(1, 2), 0, 3);
+}
+
 CASE(sorts_symbolic_rows)
 {
   const Expr *n = var_new(w->m, "n", DT_I32, VAR_SIZE)->expr;
@@ -273,7 +288,7 @@ CASE(weights_mel_bins)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sorts), cmocka_unit_test(sorts_many), cmocka_unit_test(nan_is_above_every_number), cmocka_unit_test(topk_gives_the_largest),
+      cmocka_unit_test(sorts), cmocka_unit_test(sorts_many), cmocka_unit_test(nan_is_above_every_number), cmocka_unit_test(topk_gives_the_largest), cmocka_unit_test(topk_gives_few_of_many),
       cmocka_unit_test(sorts_symbolic_rows), cmocka_unit_test(topk_too_many), cmocka_unit_test(topk_too_many_at_run_time), cmocka_unit_test(topk_ret_type),
       cmocka_unit_test(runs_sums), cmocka_unit_test(suppresses_overlaps), cmocka_unit_test(boxes_and_scores), cmocka_unit_test(triangles),
       cmocka_unit_test(diagonals), cmocka_unit_test(space_and_batch), cmocka_unit_test(space_to_batch_multiple), cmocka_unit_test(determinants),

@@ -40,6 +40,7 @@ typedef struct Mixed {
   int64_t missing;
   Map now;                   /* old node -> new */
   Map cast;                  /* new node -> its cast to the other float type */
+  Map fixed;                 /* old nodes made of constants alone: a bias brought into shape */
 } Mixed;
 
 static bool is_f32(const Type *ty) { return ty && ty->kind == TY_TENSOR && dtype_eq(ty->dtype, DT_F32); }
@@ -79,6 +80,7 @@ static bool can_follow(const Mixed *x, const Node *old)
   for (int i = 0; i < old->nargs; i++) {
     const Node *now = map_get(&x->now, old->arg[i]);
     bool tuple = now->kind == N_TUPLE;
+    if (map_has(&x->fixed, old->arg[i])) continue;
     for (int k = 0; k < (tuple ? now->nargs : 1); k++) {
       const Node *part = tuple ? now->arg[k] : now;
       if (has_narrow(x, part->type)) any = true;
@@ -86,6 +88,16 @@ static bool can_follow(const Mixed *x, const Node *old)
     }
   }
   return any;
+}
+
+/* Is the value known when compiling?  Its operands have been asked already. */
+static bool is_fixed(const Mixed *x, const Node *n)
+{
+  if (n->kind == N_CONST) return true;
+  if (n->kind != N_CALL || n->nargs == 0 || (n->u.call.op->flags & (OPF_HOST | OPF_IMPURE))) return false;
+  for (int i = 0; i < n->nargs; i++)
+    if (!map_has(&x->fixed, n->arg[i])) return false;
+  return true;
 }
 
 static bool goes_narrow(Mixed *x, const Node *n)
@@ -132,7 +144,10 @@ const Node *mixed_precision(PassContext *pc, Module *m, const Node *f, DType nar
   Mixed x = {.pc = pc, .m = m, .arena = scratch(m->ctx), .narrow = narrow, .missing = missing};
   const Node **order;
   int n = graph_post_order(x.arena, f, &order);
-  for (int i = 0; i < n; i++) map_put(x.arena, &x.now, order[i], (void *)(uintptr_t)convert_node(&x, order[i], f, keep_outputs));
+  for (int i = 0; i < n; i++) {
+    if (is_fixed(&x, order[i])) map_put(x.arena, &x.fixed, order[i], NULL);
+    map_put(x.arena, &x.now, order[i], (void *)(uintptr_t)convert_node(&x, order[i], f, keep_outputs));
+  }
   return map_get(&x.now, f);
 }
 

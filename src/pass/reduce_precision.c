@@ -76,6 +76,15 @@ static void note_slow_target(PassContext *pc, const Target *t)
            arena_printf(pc->arena, "%s (avx512bf16 on x86-64, bf16 on AArch64) in target '%s': they are computed in float32, which is not faster", start, t->text));
 }
 
+/* Says how many products are left in float32 because the target's instruction for pairs is slow. */
+static void note_slow_pairs(PassContext *pc, const Target *t, int pairs, int products)
+{
+  if (!target_has_dot(t, target_lanes(t, 32)) || !t->core.dot_bits || 2 * t->core.dot_bits > t->core.fma_bits || pairs == products) return;
+  vec_push(pc->arena, &pc->notes,
+           arena_printf(pc->arena, "target '%s' begins products of bfloat16 pairs half as often as multiply-adds: %d of %d products stay float32, which is as fast",
+                        t->text, products - pairs, products));
+}
+
 static const Node *to_bfloat16(PassContext *pc, Module *m, const Node *f)
 {
   Rounding r = {.m = m, .arena = scratch(m->ctx), .target = pass_target(pc), .config = &pc->impl, .root = f};
@@ -83,11 +92,16 @@ static const Node *to_bfloat16(PassContext *pc, Module *m, const Node *f)
     raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "fast math bf16 is made for CPUs; target '%s' is a GPU", r.target->text);
   const Node **order;
   int n = graph_post_order(r.arena, f, &order);
-  for (int i = 0; i < n; i++)
-    if (takes_pairs(&r, order[i]) && order[i]->arg[0]->kind == N_CALL)
-      map_put(r.arena, &r.stored, order[i]->arg[0], NULL);
+  int pairs = 0, products = 0;
+  for (int i = 0; i < n; i++) {
+    products += is_call_of(order[i], "nn.conv2d,nn.dense,nn.matmul");
+    if (!takes_pairs(&r, order[i])) continue;
+    pairs++;
+    if (order[i]->arg[0]->kind == N_CALL) map_put(r.arena, &r.stored, order[i]->arg[0], NULL);
+  }
   for (int i = 0; i < n; i++) map_put(r.arena, &r.now, order[i], (void *)(uintptr_t)convert(&r, order[i]));
   note_slow_target(pc, r.target);
+  note_slow_pairs(pc, r.target, pairs, products);
   return map_get(&r.now, f);
 }
 

@@ -62,6 +62,7 @@ typedef struct CoreInfo {
   int l1_ways;
   int l2_path;                 /* bytes that the second-level cache can hand over in a cycle */
   double memory_gbs;           /* bytes a nanosecond that one core reads straight ahead from memory */
+  int dot_bits;                /* of dot products of bfloat16 pairs begun in a cycle, where the instruction is there; 0: as multiply-adds */
 } CoreInfo;
 
 typedef struct Target {

@@ -25,6 +25,7 @@ CONVOLUTIONS = {
     "three_dimensions_depthwise": ((1, 32, 4, 7, 7), (32, 1, 3, 3, 3), {"group": 32, "pads": [1, 1, 1, 1, 1, 1]}),
     "odd_channels": ((1, 17, 12, 13), (19, 17, 3, 3), {"pads": [1, 1, 1, 1]}),
     "winograd": ((1, 32, 60, 61), (32, 32, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "winograd_groups": ((1, 96, 28, 27), (96, 48, 3, 3), {"pads": [1, 1, 1, 1], "group": 2}),
 }
 TRANSPOSED = {
     "kernel_2": ((1, 32, 9, 8), (32, 16, 2, 2), {"strides": [2, 2]}),
@@ -69,9 +70,11 @@ def drawn(shape, seed=3):
 def test_convolution(name, level):
     data, weight, attributes = CONVOLUTIONS[name]
     nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Sigmoid", ["c"], ["s"]), helper.make_node("Mul", ["c", "s"], ["y"])]
-    taken = agree(nodes, {"w": drawn(weight), "b": drawn(weight[:1])}, data, 5e-5 if name == "winograd" else 1e-5, level)
+    taken = agree(nodes, {"w": drawn(weight), "b": drawn(weight[:1])}, data, 5e-5 if "winograd" in name else 1e-5, level)
     if level == 3 and name not in ("groups_of_9", "odd_channels"):
         assert any(i.startswith("conv") for i in taken), taken
+    if level == 3 and "winograd" in name:
+        assert "conv2d.winograd" in taken, taken
 
 
 @pytest.mark.parametrize("name", TRANSPOSED)

@@ -51,6 +51,13 @@ def test_many_tensors_put_together(rng, parts):
     np.testing.assert_array_equal(compiled(relay.concatenate(x, axis=1), x, a, "llvm"), np.concatenate(a, 1))
 
 
+def test_long_runs_are_copied(rng):
+    x, a = inputs(rng, "float32", (2, 96, 27, 27), (2, 64, 27, 27), (2, 5, 27, 27))
+    np.testing.assert_array_equal(compiled(relay.concatenate(x, axis=1), x, a, "llvm"), np.concatenate(a, 1))
+    got = compiled(relay.strided_slice(x[0], begin=[0, 31], end=[2, 95], axes=[0, 1]), x[:1], a[:1], "llvm")
+    np.testing.assert_array_equal(got, a[0][:, 31:95])
+
+
 def windows(a, size, stride, pad, value):
     a = np.pad(a, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=value)
     return np.lib.stride_tricks.sliding_window_view(a, (size, size), (2, 3))[:, :, ::stride, ::stride].reshape(*a.shape[:2], -1, (a.shape[3] - size) // stride + 1, size * size)
@@ -94,3 +101,49 @@ def test_elements_repeated(rng, factor):
     x, a = inputs(rng, "float32", (1, 2, 9, 21))
     got = compiled(relay.image.resize2d(x[0], (9 * factor, 21 * factor), method="nearest_neighbor", coordinate_transformation_mode="asymmetric", rounding_method="floor"), x, a, "llvm")
     np.testing.assert_array_equal(got, a[0].repeat(factor, 2).repeat(factor, 3))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("layout", ["NCHW16c", "NHWC"])
+@pytest.mark.parametrize("width", [7, 28])
+@pytest.mark.parametrize("size, stride, pad", [(3, 1, 1), (3, 2, 1), (2, 2, 0)])
+def test_pools_over_channels(rng, target, layout, width, size, stride, pad):
+    back = (lambda a: a.transpose(0, 1, 4, 2, 3).reshape(a.shape[0], -1, *a.shape[2:4])) if layout == "NCHW16c" else (lambda a: a.transpose(0, 3, 1, 2))
+    x, a = inputs(rng, "float32", (1, 2, width, width, 16) if layout == "NCHW16c" else (1, width, width, 40))
+    a[0][0, 1, 2, 2] = np.nan
+    most = compiled(relay.nn.max_pool2d(x[0], (size, size), (stride, stride), padding=(pad, pad), layout=layout), x, a, target)
+    np.testing.assert_array_equal(back(most), np.fmax.reduce(windows(back(a[0]), size, stride, pad, -np.inf), -1))
+    a[0][0, 1, 2, 2] = 0
+    mean = compiled(relay.nn.avg_pool2d(x[0], (size, size), (stride, stride), padding=(pad, pad), layout=layout), x, a, target)
+    flat = back(a[0])
+    count = windows(np.ones_like(flat), size, stride, pad, 0).sum(-1)
+    np.testing.assert_allclose(back(mean), windows(flat, size, stride, pad, 0).sum(-1) / count, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape, axis", [((3, 21, 40), 1), ((5, 100), 1), ((4, 6, 33), 0), ((2, 7), 1)])
+def test_places_of_the_largest(rng, target, shape, axis):
+    x, a = inputs(rng, "float32", shape)
+    a[0] = np.round(a[0] * 4)                          # with equals among them
+    np.testing.assert_array_equal(compiled(relay.argmax(x[0], axis=axis), x, a, target), a[0].argmax(axis))
+    np.testing.assert_array_equal(compiled(relay.argmin(x[0], axis=axis), x, a, target), a[0].argmin(axis))
+    last = compiled(relay.argmax(x[0], axis=axis, select_last_index=True), x, a, target)
+    np.testing.assert_array_equal(last, shape[axis] - 1 - np.flip(a[0], axis).argmax(axis))
+    a[0][(1,) * len(shape)] = np.nan                   # NaN counts as the largest and as the smallest
+    np.testing.assert_array_equal(compiled(relay.argmax(x[0], axis=axis), x, a, target), a[0].argmax(axis))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape, axis", [((3, 9, 48), 1), ((4, 10), 0), ((2, 5, 7), 1), ((6, 31), 1)])
+def test_running_sums(rng, target, shape, axis):
+    x, a = inputs(rng, "float32", shape)
+    np.testing.assert_allclose(compiled(relay.cumsum(x[0], axis=axis), x, a, target), a[0].cumsum(axis), rtol=1e-5, atol=1e-5)
+    got = compiled(relay.cumsum(x[0], axis=axis, exclusive=True), x, a, target)
+    np.testing.assert_allclose(got, a[0].cumsum(axis) - a[0], rtol=1e-5, atol=1e-5)
+
+
+def test_few_of_many(rng):
+    x, a = inputs(rng, "float32", (7, 1000))
+    order = np.argsort(-a[0], 1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(compiled(relay.topk(x[0], k=5, ret_type="indices"), x, a, "llvm"), order)
+    np.testing.assert_array_equal(compiled(relay.topk(x[0], k=5, ret_type="values"), x, a, "llvm"), np.take_along_axis(a[0], order, 1))

@@ -1,0 +1,245 @@
+/* pool.c: pooling over windows.
+ *
+ * Channels side by side in memory (NCHW16c, NHWC):
+ *   for n, channel block, band of rows                         threads
+ *     for y, x (tiles)
+ *       tile[x, c] = best or sum of data[y * s + ky, x * s + kx, c]      registers
+ *       epilogue on the tile, store
+ *
+ * The data is read where it lies: no padded copy is made.  A window that hangs over the edge takes what is there, by a
+ * condition on its taps; the lowering cuts the loops over rows and columns where these conditions begin to hold, so
+ * that the inside of a map has none, and taps are written out, so that at the edges most are decided when compiling.
+ *
+ * Small maps of single channels (NCHW), windows one step apart:
+ *   for n, c (bunches)                                         threads
+ *     flat[c, q]: the maps with their padding, rows one behind the other
+ *     wide[c, p] = best of flat[c, p + ky * row + kx]          whole vectors, over the ends of rows
+ *     out[c, y, x] = wide[c, y * row + x]
+ *
+ * A row alone would not fill a vector.  A bunch is so large that what is written has left the store buffer when the
+ * next stage reads it at another place. */
+#include "impl/internal.h"
+#include "op/nn_kit.h"
+
+enum { POOL_TAPS = 49 };                 /* written out at most */
+
+static const Pool2DAttrs *attrs_of(const Node *call) { return call->u.call.attrs; }
+
+static bool is_known(const Type *t, int d) { return t->shape[d]->kind == E_INT && t->shape[d]->u.i > 0; }
+
+/* Everything but the batch is known, and the last dimension is one of channels. */
+bool pool_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  const Pool2DAttrs *a = attrs_of(call);
+  const Type *data = call->arg[0]->type;
+  size_t n = strlen(a->layout);
+  if (data->ndim < 3 || a->layout[0] != 'N' || (a->layout[n - 1] != 'c' && a->layout[n - 1] != 'C')) return false;
+  for (int d = 1; d < data->ndim; d++)
+    if (!is_known(data, d) || !is_known(call->type, d)) return false;
+  int dims = call->u.call.op->attrs == &Pool1D_attrs ? 1 : call->u.call.op->attrs == &Pool3D_attrs ? 3 : 2;
+  int64_t taps = 1;
+  for (int i = 0; i < dims; i++) taps *= a->pool_size.v[a->pool_size.n == 1 ? 0 : i];
+  return taps <= POOL_TAPS && call->type->shape[data->ndim - 1]->u.i >= 4;
+}
+
+double pool_cost(const Target *t, const Node *call)
+{
+  double bytes = dtype_bytes(call->type->dtype);
+  for (int d = 1; d < call->type->ndim; d++) bytes *= (double)call->type->shape[d]->u.i;
+  return bytes / cost_bandwidth(t);
+}
+
+/* Columns of a tile: they share taps and stay in half of the registers; a divisor of the row, if that is not too short. */
+static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps)
+{
+  enum { STEPS = 96 };                                     /* vectors read by a tile, written out */
+  int64_t most = t->vector_registers / 2 / vectors, best = 1;
+  taps *= vectors;
+  if (most * taps > STEPS) most = STEPS / taps > 1 ? STEPS / taps : 1;
+  for (int64_t x = 1; x <= most && x <= width; x++)
+    if (width % x == 0 || (x == most && best * 3 < most)) best = x;
+  return best;
+}
+
+/* Rows of a band: so few that every thread gets several bands, two at least, so that the first and the last of a
+ * map can be told from the others outside the loop over columns. */
+static int64_t band_rows(int64_t outer, int64_t rows, int threads)
+{
+  if (threads < 2 || outer >= 4 * threads) return rows;
+  int64_t bands = (4 * threads + outer - 1) / outer, most = rows / 2;
+  if (bands > most) bands = most;
+  return bands < 2 ? rows : (rows + bands - 1) / bands;
+}
+
+/* Loops of the nest by number, from the layout: the last two of H and W; the last one of all is the vectors'. */
+typedef struct PoolLoops {
+  int y, x, c, first;                    /* y -1: there is none; first of the window */
+} PoolLoops;
+
+static PoolLoops pool_loops(ImplGroup *g, const Nest *n)
+{
+  const char *layout = attrs_of(g->anchor)->layout;
+  PoolLoops l = {-1, -1, -1, -1};
+  int d = 0;
+  for (const char *p = layout; *p; p++) {
+    if (*p >= '0' && *p <= '9') continue;
+    if (*p == 'H') l.y = d;
+    if (*p == 'W') l.x = d;
+    l.c = d++;
+  }
+  l.first = d;
+  bool ok = n->plain && l.x >= 0 && n->n > l.first && d == g->anchor->type->ndim;
+  for (int i = 0; i < n->n; i++) ok &= n->loop[i].reduce == (i >= l.first);
+  if (!ok) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the loops are not those of layout %s", g->anchor->u.call.op->name, layout);
+  return l;
+}
+
+/* Puts the padding into the window's taps. */
+static void inline_padding(ImplGroup *g, BlockRV pool)
+{
+  BlockRV *from;
+  int n = sched_get_producers(g->s, pool, g->arena, &from);
+  for (int i = 0; i < n; i++)
+    if (str_starts(sched_block_stmt(g->s, from[i])->u.block->name, "pad_temp")) sched_compute_inline(g->s, from[i]);
+}
+
+void pool_schedule(ImplGroup *g)
+{
+  generic_inline(g);
+  BlockRV pool = group_sum(g);
+  inline_padding(g, pool);
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, pool, n);
+  PoolLoops l = pool_loops(g, n);
+  int64_t lanes = target_lanes(g->target, n->bits), channels = n->loop[l.c].extent, width = channels > 4 * lanes ? lanes : channels, taps = 1, outer = 1;
+  for (int i = l.first; i < n->n; i++) taps *= n->loop[i].extent;
+  for (int i = 0; i < l.c; i++)
+    if (i != l.y && i != l.x) outer *= n->loop[i].extent ? n->loop[i].extent : 1;
+  int threads = cost_threads(g->target, n->iterations, 2 * n->iterations / (double)taps * n->bits / 8);
+  LoopRV order[NEST_LOOPS + 4], yi = {-1}, xi, ci = n->loop[l.c].rv;
+  int k = 0;
+  for (int i = 0; i < l.c; i++)
+    if (i != l.y && i != l.x) order[k++] = n->loop[i].rv;
+  if (l.y >= 0) {
+    int64_t rows = n->loop[l.y].extent, band = band_rows(outer, rows, threads);
+    yi = n->loop[l.y].rv;
+    if (band < rows) order[k++] = split_by(g, yi, band, &yi);
+  }
+  int shared = k;
+  if (yi.id >= 0) order[k++] = yi;
+  order[k++] = split_by(g, n->loop[l.x].rv, row_tile(g->target, block_vectors(width, lanes), n->loop[l.x].extent, taps), &xi);
+  if (width < channels) order[k++] = split_by(g, ci, width, &ci);
+  int inside = k;
+  for (int i = l.first; i < n->n; i++) order[k++] = n->loop[i].rv;
+  order[k++] = xi, order[k++] = ci;
+  sched_reorder(g->s, k, order);
+  epilogue_write_out(g, impl_attach_epilogue(g, pool, order[inside - 1]), inside, false);
+  for (int i = l.first; i < n->n; i++) sched_unroll(g->s, n->loop[i].rv);
+  sched_unroll(g->s, xi);
+  sched_vectorize(g->s, ci);
+  sched_decompose_reduction(g->s, pool, order[inside]);
+  LoopRV bands = sched_fuse(g->s, shared, order, true);
+  if (threads > 1) sched_parallel(g->s, bands);
+  generic_rest(g);
+}
+
+/* ---- small maps --------------------------------------------------------------------------------- */
+
+typedef struct Map2D {
+  int64_t h, w, oy, ox, k[2], dilation[2], before[2], row, wide, flat;      /* row of the padded map; elements of both stages */
+} Map2D;
+
+static int64_t in_list(AttrInts a, int i) { return a.v[a.n == 1 ? 0 : a.n == 2 ? i % 2 : i]; }
+
+static Map2D map_of(const Pool2DAttrs *a, const Type *x, const Type *out)
+{
+  Map2D m = {.h = x->shape[2]->u.i, .w = x->shape[3]->u.i, .oy = out->shape[2]->u.i, .ox = out->shape[3]->u.i};
+  for (int d = 0; d < 2; d++) {
+    m.k[d] = in_list(a->pool_size, d);
+    m.dilation[d] = in_list(a->dilation, d);
+    m.before[d] = in_list(a->padding, d);
+  }
+  m.row = m.ox + (m.k[1] - 1) * m.dilation[1];
+  m.wide = (m.oy - 1) * m.row + m.ox;
+  m.flat = (m.oy + (m.k[0] - 1) * m.dilation[0]) * m.row;
+  return m;
+}
+
+/* Whole vectors over the ends of rows against those that each row needs, its last one over the one before. */
+bool pool_map_fits(const Target *t, const Node *call)
+{
+  const Pool2DAttrs *a = attrs_of(call);
+  const Type *x = call->arg[0]->type;
+  if (strcmp(a->layout, "NCHW") || x->ndim != 4 || in_list(a->strides, 0) != 1 || in_list(a->strides, 1) != 1) return false;
+  for (int d = 1; d < 4; d++)
+    if (!is_known(x, d) || !is_known(call->type, d)) return false;
+  Map2D m = map_of(a, x, call->type);
+  double lanes = target_lanes(t, x->dtype.bits), taps = (double)(m.k[0] * m.k[1]), pieces = m.ox < lanes ? 2 : __builtin_ceil((double)m.ox / lanes);
+  return m.ox > 1 && taps <= POOL_TAPS && (double)m.oy * taps * pieces > (double)m.wide / lanes * (taps + 1) + (double)m.oy * pieces;
+}
+
+void pool_map_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  Module *m = c->m;
+  Map2D p = map_of(c->attrs, c->arg[0], c->out);
+  const Expr *n = c->out->shape[0], *channels = c->out->shape[1], *row = expr_i32(m, p.row), *cond = NULL;
+  Stage f = nn_stage(m, 3, (const Expr *[]){n, channels, expr_i32(m, p.flat)}, NULL);
+  const Expr *from[4] = {f.at[0], f.at[1], expr_floordiv(m, f.at[2], row), expr_floormod(m, f.at[2], row)};
+  for (int d = 0; d < 2; d++) {
+    from[2 + d] = expr_sub(m, from[2 + d], expr_i32(m, p.before[d]));
+    cond = nn_and(m, cond, nn_inside(m, from[2 + d], in[0]->buffer->shape[2 + d]));
+  }
+  const Expr *value = nn_read(m, in[0], from);
+  const Tensor *flat = nn_finish(&f, "pool_flat", "injective,pad", nn_if(m, cond, value, nn_least_value(m, value->dtype)));
+  Stage w = nn_stage(m, 3, (const Expr *[]){n, channels, expr_i32(m, p.wide)}, NULL);
+  const Expr *ky = nn_reduce_axis(&w, "rv0", expr_i32(m, p.k[0])), *kx = nn_reduce_axis(&w, "rv1", expr_i32(m, p.k[1]));
+  const Expr *tap = expr_add(m, expr_mul(m, ky, expr_i32(m, p.dilation[0] * p.row)), expr_mul(m, kx, expr_i32(m, p.dilation[1])));
+  const Tensor *wide = nn_finish(&w, "pool_wide", "pool_max", nn_reduce(&w, "max", nn_read(m, flat, (const Expr *[]){w.at[0], w.at[1], expr_add(m, w.at[2], tap)})));
+  Stage o = nn_stage(m, 4, c->out->shape, NULL);
+  const Expr *at[] = {o.at[0], o.at[1], expr_add(m, expr_mul(m, o.at[2], row), o.at[3])};
+  *out = nn_finish(&o, "pool_max", "injective", nn_read(m, wide, at));
+}
+
+/* Channels of a bunch: both stages in a quarter of the first-level cache; a divisor, several bunches for each thread. */
+static int64_t bunch(const Target *t, const Map2D *m, int64_t channels, int bits, int threads)
+{
+  int64_t cache = (t->l1_bytes > 0 ? t->l1_bytes : 1 << 15) / 4, best = 1;
+  for (int64_t b = 2; b <= channels; b++)
+    if (channels % b == 0 && b * (m->flat + m->wide) * bits / 8 <= cache && (threads < 2 || channels / b >= 4 * threads)) best = b;
+  return best;
+}
+
+void pool_map_schedule(ImplGroup *g)
+{
+  generic_inline(g);
+  BlockRV wide = group_sum(g), *user, *from;
+  Map2D m = map_of(attrs_of(g->anchor), g->anchor->arg[0]->type, g->anchor->type);
+  if (sched_get_consumers(g->s, wide, g->arena, &user) != 1 || sched_get_producers(g->s, wide, g->arena, &from) != 1)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the stages are not those of a small map", g->anchor->u.call.op->name);
+  BlockRV out = user[0], flat = from[0];
+  LoopRV *l, inner, ci;
+  int n = sched_get_loops(g->s, out, g->arena, &l), bits = g->anchor->type->dtype.bits;
+  if (n != 4) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the result has %d loops, 4 are wanted", g->anchor->u.call.op->name, n);
+  int64_t channels = g->anchor->type->shape[1]->u.i, lanes = target_lanes(g->target, bits);
+  double maps = (double)channels * (g->anchor->type->shape[0]->kind == E_INT ? (double)g->anchor->type->shape[0]->u.i : 1);
+  int threads = cost_threads(g->target, maps * (double)(m.wide * m.k[0] * m.k[1]), maps * (double)(m.h * m.w + m.oy * m.ox) * bits / 8);
+  LoopRV co = split_by(g, l[1], bunch(g->target, &m, channels, bits, threads), &ci), x = l[3];
+  LoopRV bunches = sched_fuse(g->s, 2, (const LoopRV[]){l[0], co}, true);
+  sched_compute_at(g->s, wide, bunches, false, -1);
+  sched_compute_at(g->s, flat, bunches, false, -1);
+  if (threads > 1) sched_parallel(g->s, bunches);
+  if (m.ox <= lanes) sched_vectorize(g->s, x);
+  else split_by(g, x, lanes, &inner), sched_vectorize(g->s, inner);
+  n = sched_get_loops(g->s, flat, g->arena, &l);
+  split_by(g, l[n - 1], m.row, &inner);
+  sched_vectorize(g->s, inner);
+  n = sched_get_loops(g->s, wide, g->arena, &l);
+  LoopRV outer = split_by(g, l[n - 3], lanes, &inner);
+  sched_reorder(g->s, 4, (const LoopRV[]){outer, l[n - 2], l[n - 1], inner});
+  sched_vectorize(g->s, inner);
+  sched_unroll(g->s, l[n - 2]);
+  sched_unroll(g->s, l[n - 1]);
+  sched_decompose_reduction(g->s, wide, l[n - 2]);
+}
