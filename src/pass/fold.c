@@ -26,7 +26,14 @@ typedef struct Fold {
   Module *m;
   Arena *arena;
   Map value;                         /* node -> constant or tuple of constants */
+  Map brief;                         /* node -> Brief, where its value is not part of the result */
 } Fold;
+
+/* A value that kernels of this pass read and nobody else: its bytes go with the last of them. */
+typedef struct Brief {
+  int readers;
+  void *block;
+} Brief;
 
 /* A large call that waits for its kernel. */
 typedef struct Pending {
@@ -157,6 +164,24 @@ static const Node *as_function(Fold *fo, const Node *n)
 static void drop_module(void *m) { module_release(m); }
 static void drop_built(void *b) { built_release(b); }
 
+static void *room_for(Fold *fo, const Node *n, size_t bytes)
+{
+  Brief *b = map_get(&fo->brief, n);
+  if (!b) return blob_alloc(fo->m, bytes + 1);
+  b->block = mem_alloc(fo->m->ctx, bytes + 64);
+  return (char *)b->block + (64 - (uintptr_t)b->block % 64);
+}
+
+static void drop_read(Fold *fo, const Node *n)
+{
+  for (int i = 0; i < n->nargs; i++) {
+    Brief *b = map_get(&fo->brief, n->arg[i]);
+    if (!b || --b->readers) continue;
+    mem_free(fo->m->ctx, b->block);
+    b->block = NULL;
+  }
+}
+
 static LatheRtTensor as_rt_tensor(ConstData *d)
 {
   return (LatheRtTensor){.data = (void *)(uintptr_t)d->data, .device = {LATHE_RT_CPU, 0}, .ndim = d->ndim, .dtype = code_rt_dtype(d->dtype), .shape = d->shape};
@@ -175,7 +200,7 @@ static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)
     for (int k = 0; k < out[i].ndim; k++) out[i].shape[k] = leaf[i]->shape[k]->u.i;
     out[i].bytes = (size_t)dtype_bytes(out[i].dtype);
     for (int k = 0; k < out[i].ndim; k++) out[i].bytes = size_mul(ctx, out[i].bytes, (size_t)out[i].shape[k], "a constant");
-    out[i].data = blob_alloc(fo->m, out[i].bytes + 1);
+    out[i].data = room_for(fo, n, out[i].bytes);
   }
   for (int i = 0; i < nin + nout; i++) {
     t[i] = as_rt_tensor(i < nin ? &in[i] : &out[i - nin]);
@@ -184,6 +209,7 @@ static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)
   LatheRtError err;
   if (lathe_rt_func_call(func, nin + nout, arg, &err))
     raise(ctx, ERR_INTERNAL, NOWHERE, "FoldConstant: running %s failed: %s", n->u.call.op->name, err.text);
+  drop_read(fo, n);
   return results(fo, n, out);
 }
 
@@ -245,6 +271,8 @@ static bool ready(const Fold *fo, const Node *n)
 
 static const Node *evaluate_graph(Fold *fo, const Node *n);
 
+static bool is_view(const Node *n) { return (n->u.call.op->flags & OPF_VIEW) && n->type->kind == TY_TENSOR; }
+
 /* The value now, or NULL when it waits for a kernel. */
 static const Node *evaluate_now(Fold *fo, const Node *n, PendingList *pending)
 {
@@ -256,7 +284,7 @@ static const Node *evaluate_now(Fold *fo, const Node *n, PendingList *pending)
   }
   if (n->kind == N_GET) return ((const Node *)map_get(&fo->value, n->arg[0]))->arg[n->u.index];
   const OpDef *op = n->u.call.op;
-  if ((op->flags & OPF_VIEW) && n->type->kind == TY_TENSOR) return as_view(fo, n);
+  if (is_view(n)) return as_view(fo, n);
   if (work_of(fo, n) <= SMALL_WORK) return by_meaning(fo, n);
   if (groups_needs_decompose(n)) return evaluate_graph(fo, op->decompose(fo->m, n));
   vec_push(fo->arena, pending, (Pending){.node = n, .func = as_function(fo, n)});
@@ -356,6 +384,36 @@ static const Node *put_value(GraphRewriter *rw, const Node *old, const Node *now
   return now;
 }
 
+static bool runs_kernel(Fold *fo, const Node *n)
+{
+  return n->kind == N_CALL && !is_view(n) && !groups_needs_decompose(n) && work_of(fo, n) > SMALL_WORK;
+}
+
+/* Which values are not part of the result: a network's transformed weights, say, are as
+ * large as the packed ones that are made of them. */
+static void find_brief(Fold *fo, const Map *closed, int n, const Node *const *order)
+{
+  for (int i = 0; i < n; i++) {
+    const Node *r = order[i];
+    bool by_kernel = map_has(closed, r) && runs_kernel(fo, r);
+    for (int k = 0; k < r->nargs; k++) {
+      Brief *b = map_get(&fo->brief, r->arg[k]);
+      if (b && by_kernel) b->readers++;
+      else map_del(&fo->brief, r->arg[k]);
+    }
+    if (by_kernel && r->type->kind == TY_TENSOR) map_put(fo->arena, &fo->brief, r, arena_new_of(fo->arena, Brief));
+  }
+}
+
+static void drop_brief(void *arg)
+{
+  Fold *fo = arg;
+  for (int i = 0; i < fo->brief.n; i++) {
+    Brief *b = fo->brief.val[i];                     /* NULL: taken out again */
+    if (b) mem_free(fo->m->ctx, b->block);
+  }
+}
+
 const Node *pass_fold_constant(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
 {
   (void)name, (void)env;
@@ -382,6 +440,8 @@ const Node *pass_fold_constant(PassContext *pc, Module *m, const Node *f, const 
   }
   for (int i = 0; i < n; i++)
     if (map_has(&wanted, order[i])) vec_push(arena, &list, order[i]);
+  find_brief(&fo, &closed, n, order);
+  defer(m->ctx, drop_brief, &fo);
   evaluate_all(&fo, list.n, list.v);
   const Node *result = rewrite(m, f, put_value, &fo);
   scope_end(m->ctx, scope);
