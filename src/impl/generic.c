@@ -218,6 +218,58 @@ static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64
   sched_parallel(g->s, fuse_range(g, all, n + 1));
 }
 
+static bool is_guarded(const Nest *n, const Run *r)
+{
+  bool found = false;
+  for (int i = r->first; i <= r->last; i++) found |= n->loop[i].guarded && n->loop[i].extent != 1;
+  return found;
+}
+
+/* How many parts, of `steps` equal steps for each of `times` outer ones, keep the threads busy; 0 when none does. */
+static int64_t even_parts(int64_t steps, int64_t times, int threads)
+{
+  static const double ENOUGH = 0.7;
+  int64_t best = 0;
+  double top = ENOUGH;
+  for (int64_t d = 1; d <= steps && d * times <= 4 * threads; d++) {
+    int64_t parts = d * times, rounds = (parts + threads - 1) / threads;
+    double busy = (double)parts / (double)(rounds * threads);
+    if (steps % d || busy <= top) continue;
+    best = d;
+    top = busy;
+  }
+  return best;
+}
+
+/* A loop that the lowering cuts (at each operand of a concatenation) would be as many parallel ones, each with threads to wake
+ * and to wait for: it stays inside, and the threads share the runs before it and a part of a run behind it. */
+static bool parallel_around_cut(ImplGroup *g, const Nest *n, const Run *run, int nrun, LoopRV *loop, int threads, int64_t width)
+{
+  int cut = 0, behind;
+  int64_t before = 1;
+  for (; cut < nrun - 1 && !is_guarded(n, &run[cut]); cut++) before *= run[cut].extent ? run[cut].extent : 1;
+  if (threads < 2 || cut == nrun - 1) return false;
+  if (before >= 2 * threads) {
+    sched_parallel(g->s, fuse_range(g, loop, cut));
+    return true;
+  }
+  for (behind = cut + 1; behind < nrun; behind++) {
+    int64_t unit = behind == nrun - 1 ? width : 1;
+    if (is_guarded(n, &run[behind]) || run[behind].extent % unit) continue;
+    int64_t parts = even_parts(run[behind].extent / unit, before, threads);
+    if (!parts) continue;
+    LoopRV order[NEST_LOOPS + 1], rest;
+    for (int i = 0; i < cut; i++) order[i] = loop[i];
+    order[cut] = split_by(g, loop[behind], run[behind].extent / parts, &rest);
+    loop[behind] = rest;
+    for (int i = cut; i < nrun; i++) order[i + 1] = loop[i];
+    sched_reorder(g->s, nrun + 1, order);
+    sched_parallel(g->s, fuse_range(g, order, cut + 1));
+    return true;
+  }
+  return false;
+}
+
 /* The run along which some read is contiguous while it is not along the last one: a transpose. */
 static int transposed_run(const Nest *n, const Run *run, int nrun)
 {
@@ -284,14 +336,15 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
     extents[i] = run[i].extent;
     if (i < nrun - 1) steps *= run[i].extent ? (double)run[i].extent : 64;
   }
-  LoopRV inner = loop[nrun - 1];
   int64_t extent = run[nrun - 1].extent;
   if (turned >= 0 && contiguous && (!extent || extent >= lanes)) {
     schedule_turned(g, loop, nrun, turned, lanes, threads);
     return;
   }
   int64_t width = move_width(n, bits, lanes, extent);
-  parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
+  bool around = parallel_around_cut(g, n, run, nrun, loop, threads, width);
+  LoopRV inner = loop[nrun - 1];
+  if (!around) parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
   if (!contiguous) return;
   if (extent && extent <= lanes) {
     if (extent > 1 && extent <= lanes) sched_vectorize(g->s, inner);

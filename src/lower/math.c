@@ -188,8 +188,8 @@ static const Expr *exp_normal(const Math *k, const Expr *x)
 }
 
 /* With e^-x = p * 2^n and s = 2^-n: 1 / (1 + e^-x) = s / (s + p).  Both s and p are taken 2^24 times as large, so that s
- * is no denormal where the quotient is one.  r = x + n ln 2, p = e^-r: nothing is negated on the way, and s + p is summed up from
- * s and the terms of p without p itself. */
+ * is no denormal where the quotient is one.  r = x + n ln 2, p = e^-r: nothing is negated on the way.  p is whole before s
+ * comes to it: one rounding at the size of s, for 1 - sigmoid(x) shows each of them where x is large. */
 static const Expr *math_sigmoid(const Math *k, const Expr *x)
 {
   static const double tail[] = {0x1.fffffcp+22, -0x1.555492p+21, 0x1.5558b4p+19, -0x1.12399ep+17, 0x1.6a492ep+14};   /* exp_poly of -r */
@@ -197,7 +197,7 @@ static const Expr *math_sigmoid(const Math *k, const Expr *x)
   const Expr *r = madd(k, nf, mf(k, 0x1.63p-1), y);
   r = madd(k, nf, mf(k, -0x1.bd0106p-13), r);
   const Expr *s = mfloat(k, mcall2(k, IN_SHL, MSUB(mi(k, 127 + 24), n), mi(k, 23))), *z = MMUL(r, r);
-  return MDIV(s, madd(k, z, exp_tail(k, r, z, tail), madd(k, r, mf(k, -0x1p24), MADD(s, mf(k, 0x1p24)))));
+  return MDIV(s, MADD(s, madd(k, z, exp_tail(k, r, z, tail), madd(k, r, mf(k, -0x1p24), mf(k, 0x1p24)))));
 }
 
 /* ---- hyperbolic functions ------------------------------------------------------------------ */

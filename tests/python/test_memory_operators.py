@@ -1,6 +1,7 @@
 """Operators that move memory or reduce it, in shapes that take every path of their schedules, against numpy."""
 
 import platform
+import re
 
 import numpy as np
 import pytest
@@ -49,6 +50,25 @@ def test_transpose_with_arithmetic(rng):
 def test_many_tensors_put_together(rng, parts):
     x, a = inputs(rng, "float32", *[(1, 3 + i % 4, 7, 7) for i in range(parts)])
     np.testing.assert_array_equal(compiled(relay.concatenate(x, axis=1), x, a, "llvm"), np.concatenate(a, 1))
+
+
+@pytest.mark.parametrize("shape", [(14, 14), (28, 28), (27, 10)])
+def test_put_together_and_scaled_in_one_region(rng, shape):
+    """The loop over channels is cut at each operand; the threads share positions around it and are woken once."""
+    blocks = [16, 2, 2, 1, 5]
+    x, a = inputs(rng, "float32", *[(1, b, *shape, 16) for b in blocks], (1, sum(blocks), 1, 1, 16))
+    expr = relay.nn.relu(relay.concatenate(x[:-1], axis=1) * x[-1] + relay.const(0.5))
+    mod = lathe.IRModule.from_expr(relay.Function(x, expr))
+    lib = relay.build(mod, target="llvm -mcpu=native -num-cores=16")
+    assert len(re.findall(r"^define internal .*__body\d+\(", lib.get_source("ll"), re.M)) == 1
+    for threads in (1, 3, 16):
+        instance = lib["default"](lathe.cpu(0))
+        instance.executor.set_threads(threads)
+        m = graph_executor.GraphModule(instance)
+        for i, v in enumerate(a):
+            m.set_input(i, v)
+        m.run()
+        np.testing.assert_allclose(m.get_output(0).numpy(), np.maximum(np.concatenate(a[:-1], 1) * a[-1] + np.float32(0.5), 0), rtol=1e-6, atol=1e-6)
 
 
 def test_long_runs_are_copied(rng):
