@@ -43,6 +43,7 @@ typedef struct Domain {
   Analyzer *an;
   Vec(const Var *) vars;     /* axes in scope, bound in an */
   bool empty;                /* some axis has no iteration */
+  bool open;                 /* some axis has a size that is not known, perhaps none */
   const IterVar *row;        /* the first axis, when reads of rows before it may pass */
   bool passed;               /* one did */
 } Domain;
@@ -54,6 +55,7 @@ static void domain_add(Domain *d, const IterVar *iv, const Expr *first)
   analyzer_bind(d->an, iv->var, first ? first : iv->min, first ? expr_sub(d->m, iv->extent, first) : iv->extent);
   vec_push(scratch(d->m->ctx), &d->vars, iv->var);
   d->empty |= expr_is_int(iv->extent, 0);
+  d->open |= iv->extent->kind != E_INT;
 }
 
 static Domain domain_new(Module *m, int n, const IterVar *const *axis, const Expr *first)
@@ -96,7 +98,7 @@ static void check_index(const TeOp *op, Domain *d, const Expr *load, int dim, bo
   Ctx *ctx = op->m->ctx;
   const Expr *index = load->arg[dim], *extent = load->u.buffer->shape[dim], *lo, *hi;
   const Expr *zero = expr_int(op->m, index->dtype, 0);
-  if (d->empty) return;
+  if (d->empty || (d->open && expr_is_int(extent, 0))) return;      /* nothing is read of an empty tensor */
   if (may_be_state(d, load, dim)) {
     d->passed = true;
     return;

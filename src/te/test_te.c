@@ -498,6 +498,21 @@ CASE(guarded_reads_are_left_alone)
   COMPUTE("C", AXES(i), READ(A, expr_floordiv(w->m, V(i), I(2))));
 }
 
+CASE(empty_tensor_under_an_open_axis)
+{
+  const Var *n = var_new(w->m, "n", DT_I32, VAR_SIZE);
+  const Tensor *A = INPUT("A", I(0));
+  const IterVar *i = AXIS("i", n->expr);
+  COMPUTE("B", AXES(i), READ(A, V(i)));
+}
+
+REFUSED(empty_tensor_under_a_known_axis, ERR_BOUNDS, "'A'", "extent is 0")
+{
+  const Tensor *A = INPUT("A", I(0));
+  const IterVar *i = AXIS("i", I(2));
+  COMPUTE("B", AXES(i), READ(A, V(i)));
+}
+
 REFUSED(reduce_axis_outside, ERR_ARGUMENT, "'B'", "'k'", "outside a reduction")
 {
   const Tensor *A = INPUT("A", I(4), I(4));
@@ -639,6 +654,7 @@ int main(void)
       cmocka_unit_test(read_before_the_start_outside_a_scan), cmocka_unit_test(scan_reads_too_far_back),
       cmocka_unit_test(read_past_a_symbolic_end), cmocka_unit_test(read_past_the_end_in_reduction),
       cmocka_unit_test(read_past_the_end_in_select), cmocka_unit_test(guarded_reads_are_left_alone),
+      cmocka_unit_test(empty_tensor_under_an_open_axis), cmocka_unit_test(empty_tensor_under_a_known_axis),
       cmocka_unit_test(reduce_axis_outside), cmocka_unit_test(reduce_axis_beside_its_reduction),
       cmocka_unit_test(axis_of_another_operation), cmocka_unit_test(unknown_tensor), cmocka_unit_test(recursion),
       cmocka_unit_test(scan_reads_its_own_row), cmocka_unit_test(scan_dtypes_differ), cmocka_unit_test(missing_placeholder),
