@@ -378,7 +378,7 @@ static const Node *put_value(GraphRewriter *rw, const Node *old, const Node *now
 {
   Fold *fo = rw->env;
   const Node *v = map_get(&fo->value, old);
-  if (v) return v;
+  if (v && !map_has(&fo->brief, old)) return v;       /* a brief value's bytes are gone: its readers are replaced */
   if (now->kind == N_IF && now->arg[0]->kind == N_CONST && now->arg[0]->u.data->bytes)
     return now->arg[const_at(now->arg[0]->u.data, 0).i ? 1 : 2];
   return now;
