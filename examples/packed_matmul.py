@@ -12,7 +12,8 @@ as it is loaded, its rows may lie where they are.
       copy A[:, ko] into panels of KC x MR                  (parallel; NEON)
       for io, jo                    blocks of C             (parallel)
         for im, jm                  register tiles
-          for ki                    tile[MR, NR] += A[MR] * B[NR], unrolled and vectorized
+          for ki                    tile[MR, NR] += A[MR] * B[NR], unrolled and vectorized;
+                                    NEON: the panels' lines AHEAD bytes further on are asked for
           store the tile
 
 The sizes come from the target: its registers give MR and NR, its caches KC and the columns of a
@@ -26,6 +27,7 @@ def ceil_div(a, b):
 
 
 UNROLL = 4              # steps of the sum written out
+AHEAD = 1280            # bytes: some hundred cycles, more than the second-level cache takes to answer
 
 
 class Blocking:
@@ -36,14 +38,17 @@ class Blocking:
         lanes = target.vector_width // 32
         # Three quarters of the registers hold the tile; the rest feeds it.  Wide tiles take
         # fewer loads a step than tall ones; one that divides the columns leaves no tail.
-        widths = (3, 4, 2) if target.vector_registers >= 32 else (2, 3)
+        # Rows that are lanes of a vector come in whole vectors.
+        self.pack_a = target.vector_width == 128
+        widths = (2, 3) if self.pack_a or target.vector_registers < 32 else (3, 4, 2)
         columns = next((w for w in widths if N % (w * lanes) == 0), widths[0])
         self.NR = columns * lanes
         self.MR = target.vector_registers * 3 // 4 // columns
-        self.pack_a = target.vector_width == 128
         # MR rows of A, KC long, stay in the first-level cache, and leave room in it, while panels of B
-        # pass by, one of which is at home in half of the second.
+        # pass by, one of which is at home in half of the second.  Panels that are asked for ahead need the second alone.
         fits = min(target.l1_bytes * 3 // 4 // (4 * self.MR), target.l2_bytes // 2 // (4 * self.NR))
+        if self.pack_a:
+            fits = target.l2_bytes // 4 // (4 * (self.MR + self.NR))
         rounds = ceil_div(K, fits)
         self.KC = ceil_div(ceil_div(K, rounds), UNROLL) * UNROLL
         tiles_m, tiles_n = ceil_div(M, self.MR), ceil_div(N, self.NR)
@@ -124,9 +129,12 @@ def schedule(func, size, prepacked=False):
         sch.parallel(some)
     if size.pack_a:
         panel, row, inner = pack(sch, block, 0, 0, size.MR, ko)
-        row, line = sch.split(row, [None, 16])            # a cache line of A at a time
-        sch.reorder(panel, row, inner, line)
+        row, line = sch.split(row, [None, 4])             # squares of A, turned round in registers
+        inner, lane = sch.split(inner, [None, 4])
+        sch.reorder(panel, row, inner, line, lane)
+        sch.unroll(inner)
         sch.unroll(line)
+        sch.vectorize(lane)
         sch.parallel(panel)
 
     one_round = size.KC >= size.K
@@ -142,4 +150,9 @@ def schedule(func, size, prepacked=False):
     sch.vectorize(ji)
     sch.parallel(sch.fuse(io, jo))
     sch.decompose_reduction(block, ki if one_round else ko)
+    if size.pack_a:                     # waiting multiplications leave such a core little room to look ahead by itself
+        for operand, width in ((1, size.MR), (2, size.NR)):
+            sch.prefetch(block, operand, step, ceil_div(AHEAD, 4 * width))
+        if not one_round:
+            sch.prefetch(block, 0, jm, 1)
     return sch
