@@ -31,6 +31,19 @@ static void long_sums(Fn *f)
   }
 }
 
+/* Many panels of columns: where a multiply-add takes a lane, rows are packed.  Whole tiles and parts of one, odd sums. */
+static void many_panels(Fn *f)
+{
+  static const int cases[][3] = {{128, 64, 16}, {37, 100, 12}, {13, 7, 24}, {4, 33, 12}, {131, 3072, 12}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int vectors = 1; vectors <= 4; vectors++) {
+      int m = cases[i][0], k = cases[i][1], width = vectors * (int)target_lanes(f->target, 32), n = cases[i][2] * width;
+      fresh(f);
+      const Node *y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, packed(f, PARAM(f, m, k), k, n, width), PARAM(f, n)));
+      fn_check(f, say(f, "many panels", m, k, n), y, 0, k > 1000 ? 6e-5 : 2e-5);
+    }
+}
+
 static void open_rows(Fn *f)
 {
   static const int sums[] = {48, 1024};
@@ -120,11 +133,12 @@ static void recurrent_blocks(Fn *f)
 #define CASE(name) \
   static void test_##name(void **state) { (void)state; on_targets(name); }
 CASE(long_sums)
+CASE(many_panels)
 CASE(open_rows)
 CASE(recurrent_blocks)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_sums), cmocka_unit_test(test_open_rows), cmocka_unit_test(test_recurrent_blocks)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_sums), cmocka_unit_test(test_many_panels), cmocka_unit_test(test_open_rows), cmocka_unit_test(test_recurrent_blocks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

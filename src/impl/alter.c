@@ -289,6 +289,8 @@ static int64_t panel_width(const Target *t, int bits, int64_t n, int64_t rows)
     int64_t vectors = block_vectors(d, lanes);
     if (n % d || vectors > t->vector_registers / 4) continue;
     Tile k = tile_best(t, vectors, 1, 1, rows ? rows : 1 << 20);
+    int64_t packed = d % lanes ? 0 : tile_packed_rows(t, bits, vectors, n / d, rows);
+    if (packed) k.x = packed;
     double speed = rows ? tile_speed(t, vectors, 1, rows, k) : open_speed(t, vectors, k.x);
     speed *= (double)d / (double)(vectors * lanes);
     if (speed <= top) continue;

@@ -82,22 +82,45 @@ static bool rows_collide(const Target *t, int bits, int64_t tile_rows, int64_t k
 /* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level
  * cache together, or the rows collide in the first.  A round adds to the result in memory and reads a copy of its part
  * of a, which pays because a is then near while the panels pass by.  Rows beyond some hundred would not fit anyhow. */
-static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_rows, int64_t width, int64_t columns, int64_t k)
+static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_rows, int64_t width, int64_t columns, int64_t k, bool packed)
 {
   enum { MOST_ROWS = 192, USUAL_ROWS = 128, LEAST = 256, FEW_PANELS = 4 };
   int64_t r = !rows ? USUAL_ROWS : rows < MOST_ROWS ? rows : MOST_ROWS;
   if (columns / width < FEW_PANELS || (rows && rows <= tile_rows)) return 1;
-  for (int64_t n = rows_collide(t, bits, tile_rows, k) ? 2 : 1; k / n >= LEAST; n++)
+  for (int64_t n = !packed && rows_collide(t, bits, tile_rows, k) ? 2 : 1; k / n >= LEAST; n++)
     if (k % n == 0 && (r + 2 * width) * (k / n) * (bits / 8) <= t->l2_bytes * 3 / 4) return n;
   return 1;
 }
 
-/* Operands of a product of two matrices: a as it lies, b in panels. */
+/* Operands of a product of two matrices: b in panels, a as it lies or in panels of `height` rows. */
 typedef struct Operands {
   Module *m;
   const Tensor *a, *b;
   const Expr *rows, *columns;
+  int64_t height;            /* 0: as it lies */
 } Operands;
+
+static const Expr *read_a(const Operands *o, const Expr *i, const Expr *k)
+{
+  const Expr *h = expr_i32(o->m, o->height);
+  if (!o->height) return te_read(o->m, o->a, 2, (const Expr *[]){i, k});
+  return te_read(o->m, o->a, 3, (const Expr *[]){expr_floordiv(o->m, i, h), k, expr_floormod(o->m, i, h)});
+}
+
+/* a as (rows / height, k, height), zeros behind the last row. */
+static const Tensor *pack_rows(Module *m, const Tensor *a, int64_t height)
+{
+  const Expr *rows = a->buffer->shape[0], *h = expr_i32(m, height);
+  const Expr *shape[] = {expr_i32(m, (known(rows) + height - 1) / height), a->buffer->shape[1], h};
+  const IterVar *axis[3];
+  const Expr *panel = axis_of(m, "panel", shape[0], ITER_SPATIAL, &axis[0]), *k = axis_of(m, "k", shape[1], ITER_SPATIAL, &axis[1]);
+  const Expr *row = axis_of(m, "row", h, ITER_SPATIAL, &axis[2]);
+  row = expr_add(m, expr_mul(m, panel, h), row);
+  const Expr *value = te_read(m, a, 2, (const Expr *[]){row, k});
+  if (known(rows) % height)
+    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, row, rows), value, expr_const(m, a->buffer->dtype, 0)});
+  return &te_compute(m, "a_pack", "injective", 3, shape, axis, 1, &value, NULL)->out[0];
+}
 
 /* The sum over `steps` elements from `first` on; over so many in each of `rounds` rounds, one result for each, where
  * there are several. */
@@ -111,7 +134,7 @@ static const Tensor *sum_part(const Operands *o, const char *name, int64_t first
   const Expr *k = axis_of(m, "k", expr_i32(m, steps), ITER_REDUCE, &sum), *from = rounds > 1 ? expr_mul(m, at[0], expr_i32(m, steps)) : expr_i32(m, first);
   k = expr_add(m, from, k);
   const Expr *b[] = {expr_floordiv(m, at[2], w), k, expr_floormod(m, at[2], w)};
-  const Expr *term = expr_mul(m, te_read(m, o->a, 2, (const Expr *[]){at[1], k}), te_read(m, o->b, 3, b));
+  const Expr *term = expr_mul(m, read_a(o, at[1], k), te_read(m, o->b, 3, b));
   const Expr *body = expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
   int skip = rounds > 1 ? 0 : 1;
   return &te_compute(m, name, "matmul", 3 - skip, shape + skip, axis + skip, 1, &body, NULL)->out[0];
@@ -142,11 +165,18 @@ static const Tensor *sum_in_rounds(const Operands *o, int64_t k, int64_t rounds)
 }
 
 /* Rounds of a product of known sizes whose panels cover the columns exactly; 1: any other. */
-static int64_t product_rounds(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns, int64_t k)
+static int64_t product_rounds(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns, int64_t k, int64_t height)
 {
   if (!rows || !k || !columns || columns % width) return 1;
   Tile tile = tile_best(t, block_vectors(width, target_lanes(t, bits)), 1, 1, rows);
-  return sum_rounds(t, bits, rows, tile.x, width, columns, k);
+  return sum_rounds(t, bits, rows, height ? height : tile.x, width, columns, k, height > 0);
+}
+
+/* Rows of a panel of a; 0: it is read as it lies. */
+static int64_t packed_height(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns)
+{
+  int64_t lanes = target_lanes(t, bits);
+  return width % lanes ? 0 : tile_packed_rows(t, bits, block_vectors(width, lanes), columns / width, rows);
 }
 
 /* ---- the computation with b in panels ------------------------------------------------------------ */
@@ -189,9 +219,10 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   int nd = ty->ndim, nb = in[1]->buffer->ndim;
   int64_t width = tile_columns(t, ty->dtype.bits, p.n);
   const Tensor *panels = pack_panels(m, in[1], p.tb, p.n, width);
-  int64_t rounds = nd == 2 && !p.ta ? product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k) : 1;
-  if (rounds > 1) {
-    *out = sum_in_rounds(&(Operands){m, in[0], panels, ty->shape[0], ty->shape[1]}, p.k, rounds);
+  if (nd == 2 && !p.ta && p.k) {
+    int64_t height = packed_height(t, ty->dtype.bits, p.m, width, p.n), rounds = product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k, height);
+    Operands o = {m, height ? pack_rows(m, in[0], height) : in[0], panels, ty->shape[0], ty->shape[1], height};
+    *out = rounds > 1 ? sum_in_rounds(&o, p.k, rounds) : sum_part(&o, "matmul", 0, p.k, 1);
     return;
   }
   const IterVar *axis[MOST], *sum;
@@ -220,9 +251,12 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
   const Expr *rows = ty->shape[0], *columns = ty->shape[1];
   const Buffer *a = in[0]->buffer, *b = in[1]->buffer;
   bool plain = b->ndim == 3 && known(b->shape[2]) && dtype_eq(a->dtype, ty->dtype) && dtype_eq(b->dtype, ty->dtype) && ty->dtype.bits >= 32;
-  int64_t k_all = known(b->shape[1]), rounds = plain ? product_rounds(t, ty->dtype.bits, known(rows), known(b->shape[2]), known(columns), k_all) : 1;
-  if (rounds > 1) {
-    *out = sum_in_rounds(&(Operands){m, in[0], in[1], rows, columns}, k_all, rounds);
+  int64_t k_all = known(b->shape[1]), width = known(b->shape[b->ndim - 1]);
+  int64_t height = plain && k_all ? packed_height(t, ty->dtype.bits, known(rows), width, known(columns)) : 0;
+  int64_t rounds = plain ? product_rounds(t, ty->dtype.bits, known(rows), width, known(columns), k_all, height) : 1;
+  if (rounds > 1 || height) {
+    Operands o = {m, height ? pack_rows(m, in[0], height) : in[0], in[1], rows, columns, height};
+    *out = rounds > 1 ? sum_in_rounds(&o, k_all, rounds) : sum_part(&o, "dense_pack", 0, k_all, 1);
     return;
   }
   if (known(rows) || !plain) {
@@ -230,8 +264,8 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
     return;
   }
   const Expr *w = b->shape[2];
-  int64_t height = tile_best(t, block_vectors(known(w), target_lanes(t, ty->dtype.bits)), 1, 1, MANY_ROWS).x;
-  const Expr *x = expr_i32(m, height), *tiles = expr_floordiv(m, expr_add(m, rows, expr_i32(m, height - 1)), x);
+  int64_t whole = tile_best(t, block_vectors(width, target_lanes(t, ty->dtype.bits)), 1, 1, MANY_ROWS).x;
+  const Expr *x = expr_i32(m, whole), *tiles = expr_floordiv(m, expr_add(m, rows, expr_i32(m, whole - 1)), x);
   const Expr *shape[] = {expr_mul(m, tiles, x), columns};
   const IterVar *axis[2], *copy[2], *sum;
   const Expr *i = axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]), *j = axis_of(m, "j", columns, ITER_SPATIAL, &axis[1]);
@@ -257,6 +291,32 @@ static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
   return tile_columns(g->target, n->bits, columns ? columns : 1024);
 }
 
+/* The packed copy of a, where there is one; its block. */
+static const Buffer *packed_rows(ImplGroup *g, BlockRV *block)
+{
+  for (int i = 0; i < g->nanchor; i++)
+    if (!strcmp(g->anchor_op[i]->name, "a_pack")) {
+      *block = sched_get_block(g->s, group_block(g, g->anchor_op[i]));
+      return sched_block_stmt(g->s, *block)->u.block->writes[0].buffer;
+    }
+  return NULL;
+}
+
+/* Squares of a, turned round in registers. */
+static void schedule_packing(ImplGroup *g)
+{
+  enum { SIDE = 4 };
+  BlockRV block;
+  if (!packed_rows(g, &block)) return;
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, block, n);
+  LoopRV line, lane, row = split_by(g, n->loop[1].rv, SIDE, &line), part = split_by(g, n->loop[2].rv, SIDE, &lane);
+  sched_reorder(g->s, 5, (const LoopRV[]){n->loop[0].rv, row, part, line, lane});
+  sched_unroll(g->s, part), sched_unroll(g->s, line);
+  sched_vectorize(g->s, lane);
+  if (cost_threads(g->target, 0, 8.0 * n->iterations) > 1) sched_parallel(g->s, n->loop[0].rv);
+}
+
 typedef struct FetchTry {
   ImplGroup *g;
   BlockRV block;
@@ -272,13 +332,32 @@ static void fetch_body(Ctx *ctx, void *arg)
   sched_prefetch(t->g->s, t->block, t->read, t->loop, t->distance);
 }
 
-/* What the loop reads of the panels so many steps later comes in from memory: the next panel, while this one is multiplied. */
-static void fetch_next_panel(ImplGroup *g, BlockRV product, LoopRV loop, int64_t distance)
+/* Where rows are packed, what a step reads of both panels comes into the first-level cache some hundred cycles before: waiting
+ * multiply-adds leave such a core little room to look ahead by itself. */
+static void fetch_ahead(ImplGroup *g, BlockRV product, LoopRV step)
 {
+  enum { AHEAD = 1280 };
+  BlockRV packing;
+  if (!packed_rows(g, &packing) || step.id < 0) return;
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads; i++) {
     const Buffer *r = b->reads[i].buffer;
-    if (r->ndim != 3 || known(r->shape[0]) < 4) continue;
+    if (r == b->writes[0].buffer || r->ndim != 3) continue;
+    int64_t bytes = known(r->shape[2]) * dtype_bytes(r->dtype);
+    FetchTry t = {g, product, i, step, (AHEAD + bytes - 1) / bytes};
+    group_try(g, fetch_body, &t);
+  }
+}
+
+/* What the loop reads of the panels so many steps later comes in from memory: the next panel, while this one is multiplied. */
+static void fetch_next_panel(ImplGroup *g, BlockRV product, LoopRV loop, int64_t distance)
+{
+  BlockRV packing;
+  const Buffer *rows = packed_rows(g, &packing);
+  const Block *b = sched_block_stmt(g->s, product)->u.block;
+  for (int i = 0; i < b->nreads; i++) {
+    const Buffer *r = b->reads[i].buffer;
+    if (r->ndim != 3 || r == rows || known(r->shape[0]) < 4) continue;
     FetchTry t = {g, product, i, loop, distance};
     group_try(g, fetch_body, &t);
     return;
@@ -344,6 +423,13 @@ static void write_tile(ImplGroup *g, BlockRV store, int outer)
     epilogue_write_out(g, store, outer, true);
 }
 
+static Tile product_tile(ImplGroup *g, int64_t vectors, int64_t rows)
+{
+  BlockRV packing;
+  const Buffer *packed = packed_rows(g, &packing);
+  return packed ? (Tile){1, 1, known(packed->shape[2])} : tile_best(g->target, vectors, 1, 1, rows);
+}
+
 /* batch…, column panels, row tiles, steps of the sum, the tile; the epilogue on the tile, but for the head. */
 static void schedule_product(ImplGroup *g, BlockRV product, Share share)
 {
@@ -354,7 +440,7 @@ static void schedule_product(ImplGroup *g, BlockRV product, Share share)
   if (ns < 1 || !n->plain || !n->loop[ns].reduce) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, sum");
   int64_t rows = ns > 1 ? n->loop[ns - 2].extent : 1, columns = n->loop[ns - 1].extent, width = panel_width(g, n, columns);
   int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(width, lanes);
-  Tile tile = tile_best(g->target, vectors, 1, 1, rows ? rows : MANY_ROWS);
+  Tile tile = product_tile(g, vectors, rows ? rows : MANY_ROWS);
   bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1;
   LoopRV order[NEST_LOOPS + 4], ri = {-1}, ci, step = {-1};
   int k = 0, outer;
@@ -384,6 +470,7 @@ static void schedule_product(ImplGroup *g, BlockRV product, Share share)
   if (ns > 1 && (row_tail || column_tail)) shared--;
   if (shared > 1 && threads) order[0] = sched_fuse(g->s, shared, order, true);
   if (threads) sched_parallel(g->s, order[0]);
+  fetch_ahead(g, product, step);
   if (ns != 2 || !rows || rows_first) return;
   if (rows > tile.x)
     fetch_next_panel(g, product, order[0], shared > 1 && threads ? (rows + tile.x - 1) / tile.x : 1);
@@ -399,7 +486,7 @@ static void schedule_parts(ImplGroup *g, BlockRV head, BlockRV part)
   nest_read(g, part, n);
   if (h->n != 3 || n->n != 4 || !h->plain || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rounds, rows, columns, sum");
   int64_t rows = h->loop[0].extent, width = panel_width(g, n, h->loop[1].extent), vectors = block_vectors(width, target_lanes(g->target, n->bits));
-  Tile tile = tile_best(g->target, vectors, 1, 1, rows);
+  Tile tile = product_tile(g, vectors, rows);
   int64_t steps = tile_steps(tile.x * vectors, n->loop[3].extent);
   bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1, tail = rows % tile.x != 0;
   LoopRV ri, ci, step, round = h->loop[2].rv, ro = split_by(g, h->loop[0].rv, tile.x, &ri), co = split_by(g, h->loop[1].rv, width, &ci), *loop;
@@ -420,6 +507,7 @@ static void schedule_parts(ImplGroup *g, BlockRV head, BlockRV part)
   if (read >= 0) copy_rows(g, part, read, n->bits, round, threads);
   LoopRV shared = threads && !tail ? sched_fuse(g->s, 2, (const LoopRV[]){co, ro}, true) : co;
   if (threads) sched_parallel(g->s, shared);
+  fetch_ahead(g, part, step);
   fetch_next_panel(g, part, shared, threads && !tail ? rows / tile.x : 1);
 }
 
@@ -433,5 +521,6 @@ void matmul_schedule(ImplGroup *g)
   else if (has_head)
     schedule_product(g, head, HEAD);
   schedule_product(g, group_sum(g), has_head ? LAST : WHOLE);
+  schedule_packing(g);
   generic_rest(g);
 }

@@ -78,6 +78,24 @@ int64_t tile_steps_of(const Target *t, Tile k, int64_t vectors, int64_t extent)
   return held || steps <= lanes || extent % lanes ? steps : lanes;
 }
 
+/* Rows of a product's tile that are taken from a packed copy: where a multiply-add takes its factor from a lane, whole vectors of
+ * them.  0: rows are read as they lie, because each is loaded and spread at once, or the copy would serve too few panels. */
+int64_t tile_packed_rows(const Target *t, int bits, int64_t vectors, int64_t panels, int64_t rows)
+{
+  enum { PANELS = 12 };
+  int64_t lanes = target_lanes(t, bits), best = 0;
+  double top = 0;
+  if (t->broadcast_load || bits != 32 || lanes < 4 || panels < PANELS) return 0;
+  for (int64_t x = lanes; x <= rows && x < t->vector_registers; x += lanes) {
+    if (vectors * x + vectors + x / lanes >= t->vector_registers) break;
+    double speed = tile_speed(t, vectors, 1, rows, (Tile){1, 1, x});
+    if (speed <= top) continue;
+    top = speed;
+    best = x;
+  }
+  return best;
+}
+
 /* The columns of a matrix product's tile: as many vectors as waste least of n and run fastest
  * with the rows that then fit. */
 int64_t tile_columns(const Target *t, int bits, int64_t n)
