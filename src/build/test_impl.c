@@ -73,8 +73,34 @@ static void conv_nchwc(Fn *f)
       const Node *y = CALL(f, op, a, x, w);
       if (epilogue > 0) y = CALL(f, "add", NULL, y, PARAM(f, c->o / b, 1, 1, b));
       if (epilogue > 1) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, PARAM(f, c->n, c->o / b, windows(c->h, c), windows(c->w, c), b)));
-      want_impl(f, what, fn_check(f, what, y, 0, 1e-5), "conv2d.nchwc");
+      want_impl(f, what, fn_check(f, what, y, 0, 1e-5), blocked && !f->target->broadcast_load && c->o / b >= 8 ? "conv2d.panels" : "conv2d.nchwc");
     }
+}
+
+/* Many output channels where a multiply-add takes a lane: positions are packed, in one band and in several. */
+static void panels(Fn *f)
+{
+  static const ConvCase cases[] = {{1, 8, 14, 14, 64, 1, 1, 0, 1}, {2, 16, 9, 7, 64, 1, 2, 0, 1}, {1, 8, 10, 13, 64, 3, 2, 1, 1}, {1, 8, 7, 7, 96, 3, 1, 1, 2}, {1, 24, 5, 5, 32, 5, 1, 2, 1}, {2, 8, 3, 4, 72, 1, 1, 0, 1}};
+  const Target *whole = f->target;
+  for (int small = 0; small < 2; small++)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+      for (int epilogue = 0; epilogue < 3; epilogue++) {
+        const ConvCase *c = &cases[i];
+        Target lanes = *whole;
+        lanes.broadcast_load = false;
+        if (small) lanes.l2_bytes = 1 << 14;
+        f->target = &lanes;
+        fresh(f);
+        int b = 8, o = c->o * target_lanes(f->target, 32) / 4;
+        const char *what = text("panels %zu, epilogue %d, cache %d", i, epilogue, small), *op = "nn.contrib_conv2d_NCHWc";
+        const char *out = text("NCHW%dc", o / 8);
+        const Node *x = PARAM(f, c->n, c->c / b, c->h, c->w, b), *w = PARAM(f, 8, c->c / b, c->k, c->k, b, o / 8);
+        const Node *y = CALL(f, op, conv_attrs(f, op, c, "NCHW8c", text("OIHW8i%do", o / 8), out), x, w);
+        if (epilogue > 0) y = CALL(f, "add", NULL, y, PARAM(f, 8, 1, 1, o / 8));
+        if (epilogue > 1) y = CALL(f, "sigmoid", NULL, CALL(f, "add", NULL, y, PARAM(f, c->n, 8, windows(c->h, c), windows(c->w, c), o / 8)));
+        want_impl(f, what, fn_check(f, what, y, 0, 1e-5), o / 8 % target_lanes(f->target, 32) ? "conv2d.nchwc" : "conv2d.panels");
+      }
+  f->target = whole;
 }
 
 /* Sizes that the kernel learns when it runs. */
@@ -335,6 +361,7 @@ static void symbolic_rows(Fn *f)
   static void test_##name(void **state) { (void)state; on_targets(name); }
 CASE(conv_nchw)
 CASE(conv_nchwc)
+CASE(panels)
 CASE(conv_symbolic)
 CASE(conv_groups)
 CASE(depthwise)
@@ -354,7 +381,7 @@ int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_conv_nchw), cmocka_unit_test(test_conv_nchwc), cmocka_unit_test(test_conv_symbolic), cmocka_unit_test(test_conv_groups),
+      cmocka_unit_test(test_conv_nchw), cmocka_unit_test(test_conv_nchwc), cmocka_unit_test(test_panels), cmocka_unit_test(test_conv_symbolic), cmocka_unit_test(test_conv_groups),
       cmocka_unit_test(test_depthwise), cmocka_unit_test(test_winograd), cmocka_unit_test(test_bands), cmocka_unit_test(test_alteration), cmocka_unit_test(test_winograd_error),
       cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions),
       cmocka_unit_test(test_windows_and_rows), cmocka_unit_test(test_symbolic_rows),

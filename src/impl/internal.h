@@ -131,6 +131,13 @@ bool conv_pack_fits(const Target *, const Node *call);
 double conv_pack_cost(const Target *, const Node *call);
 void conv_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 
+/* ---- panels.c ---------------------------------------------------------------------------- */
+
+bool panels_fits(const Target *, const Node *call);
+double panels_cost(const Target *, const Node *call);
+void panels_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void panels_schedule(ImplGroup *);
+
 /* ---- matmul.c ---------------------------------------------------------------------------- */
 
 bool matmul_fits(const Target *, const Node *call);

@@ -82,7 +82,7 @@ int64_t tile_steps_of(const Target *t, Tile k, int64_t vectors, int64_t extent)
  * them.  0: rows are read as they lie, because each is loaded and spread at once, or the copy would serve too few panels. */
 int64_t tile_packed_rows(const Target *t, int bits, int64_t vectors, int64_t panels, int64_t rows)
 {
-  enum { PANELS = 12 };
+  enum { PANELS = 8 };
   int64_t lanes = target_lanes(t, bits), best = 0;
   double top = 0;
   if (t->broadcast_load || bits != 32 || lanes < 4 || panels < PANELS) return 0;

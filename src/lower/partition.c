@@ -359,6 +359,62 @@ static Stmt *shrink_or_whole(Part *p, Stmt *s, Range r, const ExprVec *held)
   return stmt_if(m, fits, whole, rest);
 }
 
+/* The first value of the loop variable from which on no value of the inner loops makes cond true; n: not known, or none. */
+static int64_t false_from(Below *b, const Expr *cond, int64_t n)
+{
+  Part *p = b->p;
+  Module *m = p->lo->m;
+  if (!is_comparison(cond) || uses_one_of(cond, b->hidden.n, b->hidden.v)) return n;
+  const Expr *e = expr_simplify(p->an, as_nonnegative(m, cond)), *min, *max = e, *coeff[2];
+  if (uses_one_of(e, b->inner.n, b->inner.v) && !analyzer_relax(p->an, e, b->inner.n, b->inner.v, &min, &max)) return n;
+  int64_t a, rest;
+  if (!expr_linear(p->an, expr_simplify(p->an, max), 1, &b->var, coeff)) return n;
+  if (!lower_const_int(expr_simplify(p->an, coeff[0]), &a) || !lower_const_int(expr_simplify(p->an, coeff[1]), &rest) || a >= 0) return n;
+  return rest < 0 ? 0 : rest / -a + 1;
+}
+
+/* From which value on s does nothing but give hints; n: not known. */
+static int64_t idle_from(Below *b, Stmt *s, int64_t n)
+{
+  int64_t from = 0;
+  switch (s->kind) {
+  case S_SEQ:
+    for (int i = 0; i < s->u.seq.n && from < n; i++) {
+      int64_t one = idle_from(b, s->u.seq.v[i], n);
+      if (one > from) from = one;
+    }
+    return from;
+  case S_FOR: return idle_from(b, s->u.loop.body, n);
+  case S_ALLOC: return idle_from(b, s->u.alloc.body, n);
+  case S_ATTR: return idle_from(b, s->u.attr.body, n);
+  case S_IF: {
+    bool likely;
+    ExprVec parts = {0};
+    if (s->u.cond.orelse) return n;
+    lower_conjuncts(b->p->tmp, lower_unlikely(s->u.cond.cond, &likely), &parts);
+    from = idle_from(b, s->u.cond.then, n);
+    for (int i = 0; i < parts.n; i++) {
+      int64_t one = false_from(b, parts.v[i], n);
+      if (one < from) from = one;
+    }
+    return from;
+  }
+  case S_EVAL: return lower_is_nop(s) || (s->u.eval.value->kind == E_CALL && s->u.eval.value->u.intrin == IN_PREFETCH) ? 0 : n;
+  default: return n;
+  }
+}
+
+/* Iterations at the end of what was cut off in which nothing happens: a last band that is not full. */
+static bool drop_idle(Below *b, Stmt *s, Range *range)
+{
+  int64_t n, from;
+  if (!b->p->in_tail || !lower_const_int(s->u.loop.extent, &n) || n < 2) return false;
+  from = idle_from(b, s->u.loop.body, n);
+  if (from < 1 || from >= n) return false;
+  range->hi = lower_int(b->p->lo->m, s->u.loop.extent, from);
+  return true;
+}
+
 /* Shrinks s by the conditions that its whole body stands under; NULL if there are none. */
 static Stmt *shrink(Below *b, Stmt *s, int tries)
 {
@@ -373,6 +429,7 @@ static Stmt *shrink(Below *b, Stmt *s, int tries)
     if (!intersect(p, &range, r)) return stmt_nop(p->lo->m);
     vec_push(p->tmp, &held, c->e);
   }
+  if (!held.n && drop_idle(b, s, &range)) return part_piece(p, piece(p, s, range), tries);
   if (!held.n) return NULL;
   bool special = s->u.loop.kind == FOR_VECTORIZED && s->u.loop.extent->kind == E_INT;
   if (special && (range.lo->kind != E_INT || range.hi->kind != E_INT)) return shrink_or_whole(p, s, range, &held);

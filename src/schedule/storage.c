@@ -127,63 +127,58 @@ static Stmt *fetch_nest(Fetch *v)
   return nest;
 }
 
-/* What one step reads follows in memory what the step before it read: a run of so many elements of the dimension that the
- * loop walks, the dimensions inside it whole.  Gives that dimension, -1 where it is otherwise or not known. */
-static int stream_dim(Fetch *v, int64_t *run)
+/* Elements from the beginning of what one step reads to that of what the next one does, where the two lie side by side in memory;
+ * 0: elsewhere, or not known. */
+static int64_t stream_run(Fetch *v, const Expr *step)
 {
   Sched *s = v->s;
   const Buffer *b = v->box.buffer;
-  const Expr *step = var_expr(LOOPVAR(v->loop)), *next = expr_add(s->m, step, const_like(s, step, 1));
-  int walked = -1;
+  const Expr *flat = const_like(s, step, 0);
+  int64_t count = 1;
   for (int d = 0; d < b->ndim; d++) {
-    const Expr *lo = v->box.lo[d], *n = expr_simplify(v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], lo), const_like(s, lo, 1)));
-    const Expr *moved = expr_simplify(v->an, expr_sub(s->m, expr_substitute1(s->m, lo, LOOPVAR(v->loop), next), lo));
-    if (n->kind != E_INT || moved->kind != E_INT || b->shape[d]->kind != E_INT) return -1;
-    if (walked < 0 && moved->u.i == 0 && n->u.i != 1) return -1;
-    if (walked >= 0 && (moved->u.i != 0 || n->u.i != b->shape[d]->u.i)) return -1;
-    if (walked >= 0 || moved->u.i == 0) continue;
-    if (moved->u.i != n->u.i) return -1;
-    walked = d;
-    *run = n->u.i;
+    const Expr *lo = expr_cast(s->m, step->dtype, v->box.lo[d]);
+    const Expr *n = expr_simplify(v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, v->box.lo[d], 1)));
+    if (n->kind != E_INT || b->shape[d]->kind != E_INT || b->shape[d]->u.i < 1) return 0;
+    count *= n->u.i;
+    flat = expr_add(s->m, expr_mul(s->m, flat, const_like(s, flat, b->shape[d]->u.i)), lo);
   }
-  return b->strides ? -1 : walked;
+  flat = expr_simplify(v->an, flat);
+  const Expr *next = expr_substitute1(s->m, flat, LOOPVAR(v->loop), expr_add(s->m, step, const_like(s, step, 1)));
+  const Expr *moved = expr_simplify(v->an, expr_sub(s->m, next, flat));
+  return !b->strides && moved->kind == E_INT && moved->u.i == count ? count : 0;
 }
 
 /* A stream is fetched line by line, each line by the step whose part it begins in, and not stopped where the loop ends: what lies
- * behind is what its next turn reads, or nobody does, and then the hint is wasted and no more. */
+ * behind is what its next turn reads, or nobody does, and then the hint is wasted and no more.  An index may
+ * run over the end of its row into the next. */
 static Stmt *stream_fetch(Fetch *v)
 {
   enum { MOST = 16 };
   Sched *s = v->s;
   const Buffer *b = v->box.buffer;
-  int64_t run = 0, inner = 1, line = 64 / dtype_bytes(b->dtype);
-  int walked = stream_dim(v, &run);
-  if (walked < 0) return NULL;
-  for (int d = walked + 1; d < b->ndim; d++) inner *= b->shape[d]->u.i;
-  int64_t part = run * inner, lines = (part + line - 1) / line;
-  if (lines > MOST) return NULL;
-  const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim), *bit = var_new(s->m, "line", LOOPVAR(v->loop)->dtype, VAR_PLAIN);
+  const Expr *step = var_expr(LOOPVAR(v->loop));
+  int64_t run = stream_run(v, step), line = 64 / dtype_bytes(b->dtype), lines = (run + line - 1) / line;
+  if (!run || lines > MOST || v->distance > INT32_MAX) return NULL;
+  const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim), *bit = var_new(s->m, "line", step->dtype, VAR_PLAIN);
   Stmt *block = fetch_block(v, vars, 3);
-  const Expr *start = expr_add(s->m, v->box.lo[walked], const_like(s, v->box.lo[walked], v->distance * run));
-  const Expr *at = expr_mul(s->m, expr_cast(s->m, start->dtype, var_expr(bit)), const_like(s, start, line));
-  if (part % line) {
-    const Expr *before = expr_mul(s->m, start, const_like(s, start, -inner));
-    at = expr_simplify(v->an, expr_add(s->m, at, expr_floormod(s->m, before, const_like(s, start, line))));
-    BLOCK(block)->predicate = expr_lt(s->m, at, const_like(s, at, part));
+  const Expr *at = expr_mul(s->m, var_expr(bit), const_like(s, step, line));
+  if (run % line && v->loop->u.loop.kind == FOR_UNROLLED) {      /* where it is known which step that is */
+    const Expr *before = expr_mul(s->m, step, const_like(s, step, -run));
+    at = expr_simplify(v->an, expr_add(s->m, at, expr_floormod(s->m, before, const_like(s, step, line))));
+    BLOCK(block)->predicate = expr_lt(s->m, at, const_like(s, at, run));
+    vec_push(s->m->arena, &s->guarded, block->id);
   }
-  for (int d = b->ndim - 1; d > walked; d--) {
-    const Expr *n = const_like(s, at, b->shape[d]->u.i);
-    BLOCK(block)->iter[d].value = expr_floormod(s->m, at, n);
-    at = expr_floordiv(s->m, at, n);
-  }
-  for (int d = 0; d <= walked; d++) {
+  int64_t far = v->distance * run;
+  for (int d = b->ndim - 1; d >= 0; d--) {
     BlockIter *it = &BLOCK(block)->iter[d];
-    int64_t last = analyzer_bounds(v->an, v->box.lo[d]).max, far = d == walked ? v->distance * run + part + line : 0;
-    if (last > INT32_MAX - far) return NULL;
-    it->value = d == walked ? expr_add(s->m, start, at) : v->box.lo[d];
-    it->extent = const_like(s, it->extent, last + 1 + far);
+    int64_t last = analyzer_bounds(v->an, v->box.lo[d]).max, own = d ? far % b->shape[d]->u.i : far;
+    bool inner = d == b->ndim - 1;
+    if (own > INT32_MAX / 2 || last > INT32_MAX / 2) return NULL;
+    const Expr *value = expr_add(s->m, v->box.lo[d], const_like(s, v->box.lo[d], own));
+    it->value = inner ? expr_add(s->m, value, expr_cast(s->m, value->dtype, at)) : value;
+    it->extent = const_like(s, it->extent, last + 1 + own + (inner ? run + line : 0));
+    if (d) far /= b->shape[d]->u.i;
   }
-  if (part % line) vec_push(s->m->arena, &s->guarded, block->id);
   return stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), lines), FOR_UNROLLED, NULL, block);
 }
 

@@ -1,0 +1,208 @@
+/* panels.c: convolutions as matrix products over packed positions, for cores whose multiply-add takes its factor from a lane (NEON).
+ *
+ *   for n, bands of positions                                   threads
+ *     panel[tile, step, position] = data                        a band's panels stay in the second-level cache
+ *     for o (blocks of output channels), tiles of the band
+ *       tile[position, c] = 0                                   registers
+ *       for step: tile += panel[step, position] (a lane) * weight[step, c]
+ *       epilogue on the tile, store
+ *
+ * A step is one tap of one input channel, in the order in which the weight holds them; positions are those of the output plane, row
+ * after row without regard to where a row ends, so that every tile but the last is whole.  One load gives a lane to each of four
+ * positions: a tile has 24 sums where conv.c, which keeps a register for each position, has 20.  Weight and panels are
+ * read straight ahead, and asked for some hundred cycles before: waiting multiply-adds leave such a core little
+ * room to look ahead by itself.  The copy pays where enough output channels share it. */
+#include "impl/internal.h"
+#include "op/nn_kit.h"
+
+static int64_t dim(const Type *t, int d) { return t->shape[d]->u.i; }
+
+/* Positions of a tile; 0: the copy does not pay. */
+static int64_t tile_positions(const Target *t, const Node *call)
+{
+  const Type *y = call->type;
+  int64_t lanes = target_lanes(t, y->dtype.bits), block = dim(y, 4);
+  return block % lanes ? 0 : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), dim(y, 2) * dim(y, 3));
+}
+
+bool panels_fits(const Target *t, const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  if (!conv_is_blocked(call) || conv_dims(call) != 2 || a->groups != 1 || call->arg[0]->type->ndim != 5 || call->arg[1]->type->ndim != 6) return false;
+  const Type *x = call->arg[0]->type, *w = call->arg[1]->type;
+  for (int d = 1; d < 5; d++)
+    if (x->shape[d]->kind != E_INT) return false;
+  if (dim(w, 4) != dim(x, 4) || dim(x, 4) % 4) return false;
+  return dtype_eq(x->dtype, DT_F32) && dtype_eq(w->dtype, DT_F32) && dtype_eq(call->type->dtype, DT_F32) && tile_positions(t, call) > 0;
+}
+
+double panels_cost(const Target *t, const Node *call)
+{
+  static const double GAIN = 0.9;                          /* of the time that conv.c takes */
+  return GAIN * conv_nchwc_cost(t, call);
+}
+
+/* ---- the computation -------------------------------------------------------------------------------- */
+
+typedef struct Window {
+  int64_t stride[2], dilation[2], before[2], after[2], k[2], c;   /* c: input channels of a block */
+} Window;
+
+static Window window_of(OpCall *c)
+{
+  const Conv2DAttrs *a = c->attrs;
+  Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)}, .c = dim(c->arg[0], 4)};
+  nn_ints(c, "strides", a->strides, 2, 1, 1, w.stride);
+  nn_ints(c, "dilation", a->dilation, 2, 1, 1, w.dilation);
+  nn_padding(c, a->padding, 2, w.before, w.after);
+  return w;
+}
+
+/* Channel block, row, column and channel of a step. */
+static void step_parts(Module *m, const Window *w, const Expr *step, const Expr **part)
+{
+  const int64_t extent[] = {0, w->k[0], w->k[1], w->c};
+  for (int i = 3; i > 0; i--) {
+    const Expr *n = expr_i32(m, extent[i]);
+    part[i] = expr_floormod(m, step, n);
+    step = expr_floordiv(m, step, n);
+  }
+  part[0] = step;
+}
+
+/* (n, tiles, steps, positions of a tile); zeros where there is no data and behind the last position. */
+static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *data, int64_t positions)
+{
+  Module *m = c->m;
+  int64_t all = dim(c->out, 2) * dim(c->out, 3), steps = dim(c->arg[1], 1) * w->k[0] * w->k[1] * w->c;
+  const Expr *shape[] = {c->out->shape[0], expr_i32(m, (all + positions - 1) / positions), expr_i32(m, steps), expr_i32(m, positions)};
+  Stage s = nn_stage(m, 4, shape, "n tile step position");
+  const Expr *part[4], *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]), *columns = c->out->shape[3], *inside = NULL;
+  const Expr *out[] = {expr_floordiv(m, at, columns), expr_floormod(m, at, columns)}, *index[5] = {s.at[0]};
+  step_parts(m, w, s.at[2], part);
+  for (int d = 0; d < 2; d++) {
+    const Expr *tap = expr_mul(m, part[1 + d], expr_i32(m, w->dilation[d])), *first = expr_mul(m, out[d], expr_i32(m, w->stride[d]));
+    index[2 + d] = expr_sub(m, expr_add(m, first, tap), expr_i32(m, w->before[d]));
+    if (w->before[d] || w->after[d]) inside = nn_and(m, inside, nn_inside(m, index[2 + d], data->buffer->shape[2 + d]));
+  }
+  index[1] = part[0], index[4] = part[3];
+  if (all % positions) inside = nn_and(m, inside, expr_lt(m, at, expr_i32(m, all)));
+  for (int d = 0; d < 5; d++) index[d] = nn_index(&s, index[d]);
+  const Expr *value = nn_read(m, data, index);
+  return nn_finish(&s, "panel", "injective", inside ? nn_if(m, inside, value, expr_const(m, data->buffer->dtype, 0)) : value);
+}
+
+void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  Module *m = c->m;
+  Window w = window_of(c);
+  const Type *y = c->out;
+  int64_t rows = dim(y, 2), columns = dim(y, 3), block = dim(y, 4), lanes = target_lanes(t, y->dtype.bits);
+  int64_t positions = tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), rows * columns);
+  const Tensor *panel = pack_positions(c, &w, in[0], positions);
+  const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, rows * columns), y->shape[4]}, *x = expr_i32(m, positions), *part[4];
+  Stage s = nn_stage(m, 4, shape, "n oc position oc_block");
+  const Expr *step = nn_reduce_axis(&s, "step", panel->buffer->shape[2]);
+  step_parts(m, &w, step, part);
+  const Expr *from[] = {s.at[0], expr_floordiv(m, s.at[2], x), step, expr_floormod(m, s.at[2], x)};
+  const Expr *weight[] = {s.at[1], part[0], part[1], part[2], part[3], s.at[3]};
+  const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", expr_mul(m, nn_read(m, panel, from), nn_read(m, in[1], weight)), y->dtype);
+  Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
+  const Expr *at[] = {plane.at[0], plane.at[1], expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]), plane.at[4]};
+  *out = nn_finish(&plane, "conv2d_panels", "injective", nn_read(m, sum, at));
+}
+
+/* ---- the schedule ------------------------------------------------------------------------------------ */
+
+static BlockRV stage_named(ImplGroup *g, const char *name)
+{
+  for (int i = 0; i < g->nanchor; i++)
+    if (!strcmp(g->anchor_op[i]->name, name)) return sched_get_block(g->s, group_block(g, g->anchor_op[i]));
+  raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the convolution has no stage '%s'", name);
+}
+
+/* Positions side by side in the output read data side by side: a kernel of one tap that leaves none out. */
+static bool is_straight(const Node *call)
+{
+  const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
+  return dim(w, 2) == 1 && dim(w, 3) == 1 && dim(x, 2) == dim(y, 2) && dim(x, 3) == dim(y, 3);
+}
+
+/* Squares of positions and channels, turned round in registers; or, where positions lie apart, vectors of channels whose elements
+ * go to their places one by one. */
+static void schedule_packing(ImplGroup *g, BlockRV panel, bool parallel)
+{
+  enum { SIDE = 4 };
+  LoopRV *loop, line, lane;
+  int n = sched_get_loops(g->s, panel, g->arena, &loop);
+  if (parallel) sched_parallel(g->s, sched_fuse(g->s, 2, loop, true));
+  if (is_straight(g->anchor)) {
+    LoopRV step = split_by(g, loop[n - 2], SIDE, &line), part = split_by(g, loop[n - 1], SIDE, &lane);
+    sched_reorder(g->s, 4, (const LoopRV[]){step, part, line, lane});
+    sched_unroll(g->s, part), sched_unroll(g->s, line);
+    sched_vectorize(g->s, lane);
+    return;
+  }
+  const Type *w = g->anchor->arg[1]->type;
+  LoopRV taps, c, tap, part, position = loop[n - 1];
+  LoopRV blocks = split_by(g, loop[n - 2], dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
+  tap = split_by(g, taps, dim(w, 4), &c);
+  part = split_by(g, c, SIDE, &lane);
+  sched_reorder(g->s, 5, (const LoopRV[]){blocks, position, tap, part, lane});
+  sched_unroll(g->s, tap), sched_unroll(g->s, part);
+  sched_vectorize(g->s, lane);
+}
+
+static void fetch_ahead(ImplGroup *g, BlockRV product, LoopRV step)
+{
+  enum { AHEAD = 1280 };
+  const Block *b = sched_block_stmt(g->s, product)->u.block;
+  for (int i = 0; i < b->nreads; i++) {
+    const Buffer *r = b->reads[i].buffer;
+    if (r == b->writes[0].buffer) continue;
+    int64_t bytes = r->shape[r->ndim - 1]->u.i * dtype_bytes(r->dtype);
+    sched_prefetch(g->s, product, i, step, (AHEAD + bytes - 1) / bytes);
+  }
+}
+
+/* Tiles of a band: its panels take half of the second-level cache; where there are several, every thread has as many. */
+static int64_t band_tiles(const Target *t, int64_t tiles, int64_t bytes, int threads)
+{
+  int64_t cache = (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, fit = cache > bytes ? cache / bytes : 1, bands = (tiles + fit - 1) / fit;
+  if (bands > 1) bands = (bands + threads - 1) / threads * threads;
+  return (tiles + bands - 1) / bands;
+}
+
+void panels_schedule(ImplGroup *g)
+{
+  generic_inline(g);
+  BlockRV product = group_sum(g), panel = stage_named(g, "panel"), *user;
+  if (sched_get_consumers(g->s, product, g->arena, &user) != 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
+  BlockRV store = user[0];
+  const Buffer *panels = sched_block_stmt(g->s, panel)->u.block->writes[0].buffer;
+  int64_t tiles = panels->shape[1]->u.i, steps = panels->shape[2]->u.i, positions = panels->shape[3]->u.i;
+  int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
+  int64_t band = band_tiles(g->target, tiles, steps * positions * dtype_bytes(panels->dtype), threads);
+  LoopRV *loop, *inner, pi, ti, step;
+  if (sched_get_loops(g->s, store, g->arena, &loop) != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of NCHWc");
+  LoopRV n = loop[0], o = loop[1], c = loop[4];
+  LoopRV bands = split_by(g, split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), band, &ti);
+  sched_reorder(g->s, 6, (const LoopRV[]){n, bands, o, ti, pi, c});
+  sched_compute_at(g->s, product, ti, true, -1);
+  epilogue_write_out(g, store, 4, true);
+  int depth = sched_get_loops(g->s, product, g->arena, &inner);
+  LoopRV sum = split_by(g, inner[depth - 1], tile_steps(positions * block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)), steps), &step);
+  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
+  sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
+  sched_vectorize(g->s, inner[depth - 2]);
+  sched_set_scope(g->s, product, 0, "local");
+  sched_decompose_reduction(g->s, product, sum);
+  /* One band: threads pack together, then share the output channels.  Several: each packs and multiplies its own. */
+  bool several = band < tiles;
+  LoopRV shared = sched_fuse(g->s, several ? 2 : 3, (const LoopRV[]){n, bands, o}, true);
+  if (several) sched_compute_at(g->s, panel, shared, false, -1);
+  if (threads > 1) sched_parallel(g->s, shared);
+  schedule_packing(g, panel, !several && threads > 1);
+  fetch_ahead(g, product, step);
+  generic_rest(g);
+}
