@@ -6,7 +6,7 @@
 A peer has a name, available() (None, or the reason why it cannot be used), version(), and
 load(path, threads), which gives a runner: runner.run(feeds) -> outputs in the
 model's order.  The ONNX file has every size fixed.  float32 is asked for explicitly: several
-peers compute in half precision by themselves where the machine can.
+peers compute in half precision by themselves where the machine can.  Peer.half = True asks for float16 instead.
 Lathe itself has the same face.  side_by_side() measures runners in turn."""
 import importlib
 import importlib.metadata
@@ -29,6 +29,7 @@ class Peer:
 
     name = package = ""
     modules = ()
+    half = False          # float16 where the peer can: OpenVINO, ncnn, MNN
 
     @classmethod
     def available(cls):
@@ -78,7 +79,7 @@ class OpenVino(Peer):
         import openvino as ov
 
         settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY",
-                    "INFERENCE_PRECISION_HINT": "f32", "ENABLE_CPU_PINNING": False}
+                    "INFERENCE_PRECISION_HINT": "f16" if self.half else "f32", "ENABLE_CPU_PINNING": False}
         core = ov.Core()
         self.request = core.compile_model(core.read_model(str(path)), "CPU", settings).create_infer_request()
 
@@ -112,7 +113,7 @@ class Ncnn(Peer):
             net.opt.num_threads, net.opt.use_vulkan_compute = threads, False
             for option in ("fp16_packed", "fp16_storage", "fp16_arithmetic", "bf16_packed", "bf16_storage"):
                 if hasattr(net.opt, f"use_{option}"):
-                    setattr(net.opt, f"use_{option}", False)
+                    setattr(net.opt, f"use_{option}", self.half and option.startswith("fp16"))
             if net.load_param(str(made[0])) or net.load_model(str(made[1])):
                 raise RuntimeError("ncnn does not load what pnnx wrote")
         self.net, self.ncnn = net, ncnn
@@ -150,8 +151,9 @@ class Mnn(Peer):
         with tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / "m.mnn"
             convert([sys.executable, "-c", self.CONVERTER, "-f", "ONNX", "--modelFile", path, "--MNNModel", model, "--bizCode", "bench"], [model])
-            # precision high: float32.  The runtime manager must outlive the module.
-            self.manager = MNN.nn.create_runtime_manager(({"backend": "CPU", "precision": "high", "numThread": threads},))
+            # precision high: float32, low: float16.  The runtime manager must outlive the module.
+            precision = "low" if self.half else "high"
+            self.manager = MNN.nn.create_runtime_manager(({"backend": "CPU", "precision": precision, "numThread": threads},))
             self.module = MNN.nn.load_module_from_file(str(model), self.inputs, self.outputs, runtime_manager=self.manager, shape_mutable=True)
         self.MNN = MNN
 
