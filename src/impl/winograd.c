@@ -112,13 +112,17 @@ static void multiply(ImplGroup *g, int band)
   int64_t steps = tile_steps_of(g->target, tile, vectors, l[6].extent);
   LoopRV ci = split_by(g, l[6].rv, steps, &step);
   const Buffer *weight = weight_of(n, &l[4]);
-  LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, ci, step, pi, oi, l[4].rv};
-  sched_reorder(g->s, 10, order);
+  /* A vector of the weight meets all positions before the next one is loaded, where those are lanes that wait in registers. */
+  bool held = !g->target->broadcast_load && l[4].extent % lanes == 0;
+  LoopRV lane = l[4].rv, part = held ? split_by(g, lane, lanes, &lane) : oi;
+  LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, ci, step, held ? oi : pi, part, held ? pi : lane, lane};
+  sched_reorder(g->s, held ? 11 : 10, order);
   BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
   sched_reverse_compute_at(g->s, store, po, true, -1);
   write_out(g, store, band + 4);
   sched_unroll(g->s, step), sched_unroll(g->s, oi), sched_unroll(g->s, pi);
-  sched_vectorize(g->s, l[4].rv);
+  if (held) sched_unroll(g->s, part);
+  sched_vectorize(g->s, lane);
   sched_decompose_reduction(g->s, product, order[4]);
   LoopRV all = sched_fuse(g->s, 3, order, true);
   fetch_weight(g, product, weight, all);
