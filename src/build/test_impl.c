@@ -73,14 +73,14 @@ static void conv_nchwc(Fn *f)
       const Node *y = CALL(f, op, a, x, w);
       if (epilogue > 0) y = CALL(f, "add", NULL, y, PARAM(f, c->o / b, 1, 1, b));
       if (epilogue > 1) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, PARAM(f, c->n, c->o / b, windows(c->h, c), windows(c->w, c), b)));
-      want_impl(f, what, fn_check(f, what, y, 0, 1e-5), blocked && !f->target->broadcast_load && c->o / b >= 8 ? "conv2d.panels" : "conv2d.nchwc");
+      want_impl(f, what, fn_check(f, what, y, 0, 1e-5), blocked && !f->target->broadcast_load && c->o / b >= 16 ? "conv2d.panels" : "conv2d.nchwc");
     }
 }
 
 /* Many output channels where a multiply-add takes a lane: positions are packed, in one band and in several. */
 static void panels(Fn *f)
 {
-  static const ConvCase cases[] = {{1, 8, 14, 14, 64, 1, 1, 0, 1}, {2, 16, 9, 7, 64, 1, 2, 0, 1}, {1, 8, 10, 13, 64, 3, 2, 1, 1}, {1, 8, 7, 7, 96, 3, 1, 1, 2}, {1, 24, 5, 5, 32, 5, 1, 2, 1}, {2, 8, 3, 4, 72, 1, 1, 0, 1}};
+  static const ConvCase cases[] = {{1, 8, 14, 14, 64, 1, 1, 0, 1}, {2, 16, 9, 7, 64, 1, 2, 0, 1}, {1, 8, 10, 13, 64, 3, 2, 1, 1}, {1, 8, 7, 7, 96, 3, 1, 1, 2}, {1, 24, 5, 5, 64, 5, 1, 2, 1}, {1, 8, 5, 5, 32, 3, 1, 1, 1}, {2, 8, 3, 4, 72, 1, 1, 0, 1}};
   const Target *whole = f->target;
   for (int small = 0; small < 2; small++)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -98,7 +98,7 @@ static void panels(Fn *f)
         const Node *y = CALL(f, op, conv_attrs(f, op, c, "NCHW8c", text("OIHW8i%do", o / 8), out), x, w);
         if (epilogue > 0) y = CALL(f, "add", NULL, y, PARAM(f, 8, 1, 1, o / 8));
         if (epilogue > 1) y = CALL(f, "sigmoid", NULL, CALL(f, "add", NULL, y, PARAM(f, c->n, 8, windows(c->h, c), windows(c->w, c), o / 8)));
-        want_impl(f, what, fn_check(f, what, y, 0, 1e-5), o / 8 % target_lanes(f->target, 32) ? "conv2d.nchwc" : "conv2d.panels");
+        want_impl(f, what, fn_check(f, what, y, 0, 1e-5), o / 8 % target_lanes(f->target, 32) || o < 16 * target_lanes(f->target, 32) ? "conv2d.nchwc" : "conv2d.panels");
       }
   f->target = whole;
 }

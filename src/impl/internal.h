@@ -99,6 +99,7 @@ int64_t tile_steps(int64_t sums, int64_t extent);       /* steps of the sum to w
 int64_t tile_steps_of(const Target *, Tile, int64_t vectors, int64_t extent);
 int64_t tile_columns(const Target *, int bits, int64_t n);
 int64_t tile_packed_rows(const Target *, int bits, int64_t vectors, int64_t panels, int64_t rows);   /* 0: rows are not packed */
+int64_t tile_packed_columns(const Target *, int bits, int64_t n, int64_t rows, int64_t *height);                /* the same */
 
 /* ---- epilogue.c ------------------------------------------------------------------------- */
 

@@ -92,7 +92,7 @@ static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_
   return 1;
 }
 
-/* Operands of a product of two matrices: b in panels, a as it lies or in panels of `height` rows. */
+/* Operands of a product of two matrices: b in panels, a as it lies or in panels of `height` rows (pack_rows). */
 typedef struct Operands {
   Module *m;
   const Tensor *a, *b;
@@ -107,19 +107,26 @@ static const Expr *read_a(const Operands *o, const Expr *i, const Expr *k)
   return te_read(o->m, o->a, 3, (const Expr *[]){expr_floordiv(o->m, i, h), k, expr_floormod(o->m, i, h)});
 }
 
-/* a as (rows / height, k, height), zeros behind the last row. */
+/* a as (batch…, rows / height, k, height), zeros behind the last row. */
 static const Tensor *pack_rows(Module *m, const Tensor *a, int64_t height)
 {
-  const Expr *rows = a->buffer->shape[0], *h = expr_i32(m, height);
-  const Expr *shape[] = {expr_i32(m, (known(rows) + height - 1) / height), a->buffer->shape[1], h};
-  const IterVar *axis[3];
-  const Expr *panel = axis_of(m, "panel", shape[0], ITER_SPATIAL, &axis[0]), *k = axis_of(m, "k", shape[1], ITER_SPATIAL, &axis[1]);
-  const Expr *row = axis_of(m, "row", h, ITER_SPATIAL, &axis[2]);
-  row = expr_add(m, expr_mul(m, panel, h), row);
-  const Expr *value = te_read(m, a, 2, (const Expr *[]){row, k});
+  const Buffer *buf = a->buffer;
+  int nd = buf->ndim;
+  const Expr *rows = buf->shape[nd - 2], *h = expr_i32(m, height), *shape[4], *at[4], *index[3];
+  const IterVar *axis[4];
+  static const char *const names[] = {"b", "panel", "k", "row"};
+  for (int d = 0; d < nd - 2; d++) shape[d] = buf->shape[d];
+  shape[nd - 2] = expr_i32(m, (known(rows) + height - 1) / height);
+  shape[nd - 1] = buf->shape[nd - 1];
+  shape[nd] = h;
+  for (int d = 0; d <= nd; d++) at[d] = axis_of(m, names[d + 3 - nd], shape[d], ITER_SPATIAL, &axis[d]);
+  for (int d = 0; d < nd - 2; d++) index[d] = at[d];
+  index[nd - 2] = expr_add(m, expr_mul(m, at[nd - 2], h), at[nd]);
+  index[nd - 1] = at[nd - 1];
+  const Expr *value = te_read(m, a, nd, index);
   if (known(rows) % height)
-    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, row, rows), value, expr_const(m, a->buffer->dtype, 0)});
-  return &te_compute(m, "a_pack", "injective", 3, shape, axis, 1, &value, NULL)->out[0];
+    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, index[nd - 2], rows), value, expr_const(m, buf->dtype, 0)});
+  return &te_compute(m, "a_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
 }
 
 /* The sum over `steps` elements from `first` on; over so many in each of `rounds` rounds, one result for each, where
@@ -204,6 +211,28 @@ static const Tensor *pack_panels(Module *m, const Tensor *b, bool turned, int64_
   return &te_compute(m, "b_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
 }
 
+/* A batch of products, b read as it lies; false: rows of a are not worth packing. */
+static bool batch_packed(OpCall *c, const Target *t, const Product *p, const Tensor *const *in, const Tensor **out)
+{
+  Module *m = c->m;
+  const Type *ty = c->out;
+  const Buffer *a = in[0]->buffer, *b = in[1]->buffer;
+  if (ty->ndim != 3 || a->ndim != 3 || b->ndim != 3 || p->ta || p->tb || !p->k) return false;
+  int64_t height;
+  if (!tile_packed_columns(t, ty->dtype.bits, p->n, p->m, &height)) return false;
+  const IterVar *axis[3], *sum;
+  const Expr *at[3], *h = expr_i32(m, height), *zero = expr_i32(m, 0);
+  static const char *const names[] = {"b", "i", "j"};
+  for (int d = 0; d < 3; d++) at[d] = axis_of(m, names[d], ty->shape[d], ITER_SPATIAL, &axis[d]);
+  const Expr *k = axis_of(m, "k", a->shape[2], ITER_REDUCE, &sum);
+  const Expr *from[] = {expr_is_int(a->shape[0], 1) ? zero : at[0], expr_floordiv(m, at[1], h), k, expr_floormod(m, at[1], h)};
+  const Expr *row[] = {expr_is_int(b->shape[0], 1) ? zero : at[0], k, at[2]};
+  const Expr *term = expr_mul(m, te_read(m, pack_rows(m, in[0], height), 4, from), te_read(m, in[1], 3, row));
+  const Expr *body = expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
+  *out = &te_compute(m, "matmul", "matmul", 3, ty->shape, axis, 1, &body, NULL)->out[0];
+  return true;
+}
+
 void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
 {
   enum { MOST = 12 };
@@ -212,12 +241,14 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   Product p = product_of(c->op, c->attrs, c->arg[0], c->arg[1], ty);
   /* Rows of b are read as they lie while a few of them fit into the cache together. */
   bool panels_pay = p.tb || (p.m >= 32 && p.n * p.k * dtype_bytes(ty->dtype) > 2 * t->l1_bytes);
+  if (!panels_pay && batch_packed(c, t, &p, in, out)) return;
   if (!panels_pay || ty->ndim > MOST) {
     c->op->compute(c, in, out);
     return;
   }
   int nd = ty->ndim, nb = in[1]->buffer->ndim;
-  int64_t width = tile_columns(t, ty->dtype.bits, p.n);
+  int64_t rows, width = nd == 2 && !p.ta && p.k ? tile_packed_columns(t, ty->dtype.bits, p.n, p.m, &rows) : 0;
+  if (!width) width = tile_columns(t, ty->dtype.bits, p.n);
   const Tensor *panels = pack_panels(m, in[1], p.tb, p.n, width);
   if (nd == 2 && !p.ta && p.k) {
     int64_t height = packed_height(t, ty->dtype.bits, p.m, width, p.n), rounds = product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k, height);
@@ -281,16 +312,6 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
 
 /* ---- the schedule ------------------------------------------------------------------------------------ */
 
-/* Columns of a panel: as the packed operand has them, else by the target. */
-static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
-{
-  for (int a = 0; a < n->naccess; a++) {
-    const Buffer *b = n->access[a].buffer;
-    if (!n->access[a].write && b != n->access[0].buffer && n->loop[n->n - 2].stride[a] == STRIDE_ANY) return known(b->shape[b->ndim - 1]);
-  }
-  return tile_columns(g->target, n->bits, columns ? columns : 1024);
-}
-
 /* The packed copy of a, where there is one; its block. */
 static const Buffer *packed_rows(ImplGroup *g, BlockRV *block)
 {
@@ -302,6 +323,18 @@ static const Buffer *packed_rows(ImplGroup *g, BlockRV *block)
   return NULL;
 }
 
+/* Columns of a panel: as the packed operand has them, else by the target. */
+static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
+{
+  for (int a = 0; a < n->naccess; a++) {
+    const Buffer *b = n->access[a].buffer;
+    if (!n->access[a].write && b != n->access[0].buffer && n->loop[n->n - 2].stride[a] == STRIDE_ANY) return known(b->shape[b->ndim - 1]);
+  }
+  BlockRV packing;
+  int64_t height, packed = packed_rows(g, &packing) ? tile_packed_columns(g->target, n->bits, columns, n->loop[n->n - 3].extent, &height) : 0;
+  return packed ? packed : tile_columns(g->target, n->bits, columns ? columns : 1024);
+}
+
 /* Squares of a, turned round in registers. */
 static void schedule_packing(ImplGroup *g)
 {
@@ -310,8 +343,8 @@ static void schedule_packing(ImplGroup *g)
   if (!packed_rows(g, &block)) return;
   Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, block, n);
-  LoopRV line, lane, row = split_by(g, n->loop[1].rv, SIDE, &line), part = split_by(g, n->loop[2].rv, SIDE, &lane);
-  sched_reorder(g->s, 5, (const LoopRV[]){n->loop[0].rv, row, part, line, lane});
+  LoopRV line, lane, row = split_by(g, n->loop[n->n - 2].rv, SIDE, &line), part = split_by(g, n->loop[n->n - 1].rv, SIDE, &lane);
+  sched_reorder(g->s, 4, (const LoopRV[]){row, part, line, lane});
   sched_unroll(g->s, part), sched_unroll(g->s, line);
   sched_vectorize(g->s, lane);
   if (cost_threads(g->target, 0, 8.0 * n->iterations) > 1) sched_parallel(g->s, n->loop[0].rv);
@@ -338,12 +371,13 @@ static void fetch_ahead(ImplGroup *g, BlockRV product, LoopRV step)
 {
   enum { AHEAD = 1280 };
   BlockRV packing;
-  if (!packed_rows(g, &packing) || step.id < 0) return;
+  const Buffer *rows = packed_rows(g, &packing);
+  if (!rows || step.id < 0) return;
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads; i++) {
     const Buffer *r = b->reads[i].buffer;
-    if (r == b->writes[0].buffer || r->ndim != 3) continue;
-    int64_t bytes = known(r->shape[2]) * dtype_bytes(r->dtype);
+    if (r == b->writes[0].buffer || (r != rows && rows->ndim > 3)) continue;    /* a batch reads b as it lies */
+    int64_t bytes = known(r->shape[r->ndim - 1]) * dtype_bytes(r->dtype);
     FetchTry t = {g, product, i, step, (AHEAD + bytes - 1) / bytes};
     group_try(g, fetch_body, &t);
   }
@@ -427,7 +461,7 @@ static Tile product_tile(ImplGroup *g, int64_t vectors, int64_t rows)
 {
   BlockRV packing;
   const Buffer *packed = packed_rows(g, &packing);
-  return packed ? (Tile){1, 1, known(packed->shape[2])} : tile_best(g->target, vectors, 1, 1, rows);
+  return packed ? (Tile){1, 1, known(packed->shape[packed->ndim - 1])} : tile_best(g->target, vectors, 1, 1, rows);
 }
 
 /* batch…, column panels, row tiles, steps of the sum, the tile; the epilogue on the tile, but for the head. */

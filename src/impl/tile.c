@@ -79,13 +79,13 @@ int64_t tile_steps_of(const Target *t, Tile k, int64_t vectors, int64_t extent)
 }
 
 /* Rows of a product's tile that are taken from a packed copy: where a multiply-add takes its factor from a lane, whole vectors of
- * them.  0: rows are read as they lie, because each is loaded and spread at once, or the copy would serve too few panels. */
+ * them.  0: rows are read as they lie, because each is loaded and spread at once, or the copy would serve too few columns. */
 int64_t tile_packed_rows(const Target *t, int bits, int64_t vectors, int64_t panels, int64_t rows)
 {
-  enum { PANELS = 8 };
+  enum { SERVED = 16 };                                    /* vectors of columns */
   int64_t lanes = target_lanes(t, bits), best = 0;
   double top = 0;
-  if (t->broadcast_load || bits != 32 || lanes < 4 || panels < PANELS) return 0;
+  if (t->broadcast_load || bits != 32 || lanes < 4 || panels * vectors < SERVED) return 0;
   for (int64_t x = lanes; x <= rows && x < t->vector_registers; x += lanes) {
     if (vectors * x + vectors + x / lanes >= t->vector_registers) break;
     double speed = tile_speed(t, vectors, 1, rows, (Tile){1, 1, x});
@@ -96,6 +96,34 @@ int64_t tile_packed_rows(const Target *t, int bits, int64_t vectors, int64_t pan
   return best;
 }
 
+/* The columns of a product's tile whose rows are packed, and those rows; 0: they are not.  Vectors of rows are loaded as those of
+ * columns are: a tile is best that loads few of both. */
+int64_t tile_packed_columns(const Target *t, int bits, int64_t n, int64_t rows, int64_t *height)
+{
+  int64_t lanes = target_lanes(t, bits), best = 0;
+  double top = 0;
+  for (int64_t v = 1; v <= 4; v++) {
+    int64_t width = v * lanes, x = tile_packed_rows(t, bits, v, n / width, rows);
+    if (!x) continue;
+    double used = (double)n / (double)((n + width - 1) / width * width);
+    double speed = used * (double)(v * x) / ((double)(v * x) / cost_pipes(t) + 0.3 * (double)(v + x / lanes));
+    if (speed <= top) continue;
+    top = speed;
+    best = width;
+    *height = x;
+  }
+  return best;
+}
+
+/* Share of the peak of a tile whose rows wait in registers, a vector of steps each, all of which are loaded at once: measured on a
+ * Neoverse-V1 with everything in the first-level cache. */
+static double held_speed(const Target *t, int64_t vectors, int64_t rows)
+{
+  static const double FIRST = 0.1, EACH = 0.08;            /* cycles of a step, and for each row */
+  double cycles = (double)(vectors * rows) / cost_pipes(t), latency = t->core.fma_latency;
+  return cycles / ((cycles > latency ? cycles : latency) + FIRST + EACH * (double)rows);
+}
+
 /* The columns of a matrix product's tile: as many vectors as waste least of n and run fastest
  * with the rows that then fit. */
 int64_t tile_columns(const Target *t, int bits, int64_t n)
@@ -104,8 +132,10 @@ int64_t tile_columns(const Target *t, int bits, int64_t n)
   double top = 0;
   for (int64_t v = 1; v <= 4; v++) {
     int64_t rows = t->vector_registers * 3 / 4 / v, width = v * lanes;
+    if (!t->broadcast_load) rows = (t->vector_registers - 1) / (v + 1) - 1;      /* each row's elements wait in a register */
     double used = (double)n / (double)((n + width - 1) / width * width);
-    double speed = tile_speed(t, v, 1, rows, (Tile){1, 1, rows}) * used;
+    double speed = t->broadcast_load ? tile_speed(t, v, 1, rows, (Tile){1, 1, rows}) : held_speed(t, v, rows);
+    speed *= used;
     if (speed <= top) continue;
     top = speed;
     best = v;
