@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -639,26 +638,26 @@ static void import_model(Module *m, Bytes file, const char *path, const ImportOp
   scope_end(m->ctx, scope);
 }
 
-typedef struct MappedFile { Ctx *ctx; void *data; size_t n; } MappedFile;
+typedef struct FileCopy { Ctx *ctx; void *data; size_t n; } FileCopy;
 
 static void drop_copy(void *arg)
 {
-  MappedFile *f = arg;
+  FileCopy *f = arg;
   mem_free(f->ctx, f->data);
   mem_free(f->ctx, f);
 }
 
 static void alloc_copy(Ctx *ctx, void *arg)
 {
-  MappedFile *f = arg;
+  FileCopy *f = arg;
   f->data = mem_alloc(ctx, f->n ? f->n : 1);
 }
 
 void onnx_import(Module *m, const void *bytes, size_t n, const char *path, const ImportOptions *opt, ImportReport *report)
 {
   /* The constants outlive the caller's buffer: one copy, which they borrow. */
-  MappedFile *copy = mem_alloc(m->ctx, sizeof *copy);
-  *copy = (MappedFile){m->ctx, NULL, n};
+  FileCopy *copy = mem_alloc(m->ctx, sizeof *copy);
+  *copy = (FileCopy){m->ctx, NULL, n};
   if (protect(m->ctx, alloc_copy, copy)) {
     mem_free(m->ctx, copy);
     error_reraise(m->ctx);
@@ -670,13 +669,6 @@ void onnx_import(Module *m, const void *bytes, size_t n, const char *path, const
 
 static void close_fd(void *arg) { close((int)(intptr_t)arg); }
 
-static void drop_map(void *arg)
-{
-  MappedFile *f = arg;
-  if (f->data) munmap(f->data, f->n);
-  mem_free(f->ctx, f);
-}
-
 void onnx_import_file(Module *m, const char *path, const ImportOptions *opt, ImportReport *report)
 {
   Ctx *ctx = m->ctx;
@@ -687,15 +679,9 @@ void onnx_import_file(Module *m, const char *path, const ImportOptions *opt, Imp
   struct stat st;
   if (fstat(fd, &st) || !S_ISREG(st.st_mode)) raise(ctx, ERR_IO, NOWHERE, "cannot read '%s': not a regular file", path);
   if (!st.st_size) raise(ctx, ERR_PARSE, NOWHERE, "onnx: '%s' is empty", path);
-  MappedFile *f = mem_alloc(ctx, sizeof *f);
-  *f = (MappedFile){ctx, NULL, (size_t)st.st_size};
-  f->data = mmap(NULL, f->n, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (f->data == MAP_FAILED) {
-    int err = errno;
-    mem_free(ctx, f);
-    raise(ctx, ERR_IO, NOWHERE, "cannot map '%s': %s", path, strerror(err));
-  }
-  graph_adopt(m, f->data, f->n, drop_map, f);            /* copies of the module share the file */
+  size_t n = (size_t)st.st_size;
+  const void *data = graph_map_file(m, fd, n);           /* copies of the module share the file */
+  if (!data) raise(ctx, ERR_IO, NOWHERE, "cannot map '%s': %s", path, strerror(errno));
   scope_end(ctx, scope);
-  import_model(m, (Bytes){f->data, f->n}, path, opt, report);
+  import_model(m, (Bytes){data, n}, path, opt, report);
 }

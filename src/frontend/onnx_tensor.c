@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,15 +32,9 @@ DType onnx_dtype(Ctx *ctx, int64_t data_type, const char *what)
 
 /* ---- external data --------------------------------------------------------------------- */
 
-typedef struct Mapped { Ctx *ctx; void *data; size_t n; } Mapped;
+typedef struct Mapped { const void *data; size_t n; } Mapped;
 
 static void close_fd(void *arg) { close((int)(intptr_t)arg); }
-static void unmap(void *arg)
-{
-  Mapped *map = arg;
-  if (map->data) munmap(map->data, map->n);
-  mem_free(map->ctx, map);
-}
 
 /* No part of the location may lead out of the folder: not by its text, not by a link. */
 static const char *resolve_external(Import *im, const char *location, const char *name)
@@ -64,21 +57,16 @@ static const Mapped *map_external(Import *im, const char *path, const char *name
 {
   Mapped *map = strmap_get(&im->mapped, path);
   if (map) return map;
+  map = arena_new_of(im->arena, Mapped);
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) raise(im->ctx, ERR_IO, NOWHERE, "onnx: cannot read '%s' for tensor '%s': %s", path, name, strerror(errno));
   Scope scope = scope_begin(im->ctx);
   defer(im->ctx, close_fd, (void *)(intptr_t)fd);
   struct stat st;
   if (fstat(fd, &st) || !S_ISREG(st.st_mode)) raise(im->ctx, ERR_IO, NOWHERE, "onnx: '%s' for tensor '%s' is not a regular file", path, name);
-  map = mem_alloc(im->ctx, sizeof *map);
-  map->ctx = im->ctx;
   map->n = (size_t)st.st_size;
-  map->data = map->n ? mmap(NULL, map->n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-  if (map->data == MAP_FAILED) {
-    mem_free(im->ctx, map);
-    raise(im->ctx, ERR_IO, NOWHERE, "onnx: cannot map '%s': %s", path, strerror(errno));
-  }
-  graph_adopt(im->m, map->data, map->n, unmap, map);
+  map->data = map->n ? graph_map_file(im->m, fd, map->n) : NULL;
+  if (map->n && !map->data) raise(im->ctx, ERR_IO, NOWHERE, "onnx: cannot map '%s': %s", path, strerror(errno));
   scope_end(im->ctx, scope);
   strmap_put(im->arena, &im->mapped, path, map);
   return map;
@@ -149,6 +137,7 @@ static void from_raw(Import *im, const char *name, Bytes raw, size_t count, Cons
     return;
   }
   char *copy = memcpy(blob_alloc(im->m, raw.n + 1), raw.p, raw.n);   /* a blob: copies of the module share it */
+  graph_unneeded(im->m, raw.p, raw.n);
   for (size_t i = 0; !clean && i < count; i++) copy[i] = copy[i] != 0;
   d->data = copy;
   d->file = NULL;

@@ -2,6 +2,9 @@
  *
  * A blob is counted.  Modules keep references and give them back when they die, so a
  * constant may borrow a blob's bytes in every module that keeps the blob. */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "graph/state.h"
 
 struct Blob {
@@ -9,6 +12,7 @@ struct Blob {
   const char *data;
   size_t n;
   int refs;
+  bool mapped;               /* a file's bytes, to be unmapped */
   void (*drop)(void *user);
   void *user;
 };
@@ -23,7 +27,7 @@ Blob *blob_new(Ctx *ctx, const void *data, size_t n, void (*drop)(void *user), v
     if (drop) drop(user);
     error_reraise(ctx);
   }
-  *b = (Blob){ctx, data, n, 1, drop, user};
+  *b = (Blob){.ctx = ctx, .data = data, .n = n, .refs = 1, .drop = drop, .user = user};
   return b;
 }
 
@@ -36,6 +40,30 @@ void graph_adopt(Module *m, const void *data, size_t n, void (*drop)(void *user)
   defer(m->ctx, release_kept, b);
   graph_keep(m, b);
   scope_end(m->ctx, s);
+}
+
+const void *graph_map_file(Module *m, int fd, size_t n)
+{
+  Scope s = scope_begin(m->ctx);
+  Blob *b = blob_new(m->ctx, NULL, n, NULL, NULL);
+  defer(m->ctx, release_kept, b);
+  void *data = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (data != MAP_FAILED) {
+    b->data = data;
+    b->mapped = true;
+    graph_keep(m, b);
+  }
+  scope_end(m->ctx, s);
+  return data == MAP_FAILED ? NULL : data;
+}
+
+void graph_unneeded(Module *m, const void *data, size_t n)
+{
+  const Blob *b = graph_blob_of(m, data, n);
+  if (!b || !b->mapped) return;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), from = ((size_t)((const char *)data - b->data) + page - 1) / page * page;
+  size_t to = ((size_t)((const char *)data - b->data) + n) / page * page;
+  if (from < to) madvise((void *)(uintptr_t)(b->data + from), to - from, MADV_DONTNEED);     /* advice: it may fail */
 }
 
 void *blob_alloc(Module *m, size_t n)
@@ -56,6 +84,7 @@ void blob_release(Blob *b)
 {
   if (!b || --b->refs > 0) return;
   if (b->drop) b->drop(b->user);
+  if (b->mapped) munmap((void *)(uintptr_t)b->data, b->n);
   mem_free(b->ctx, b);
 }
 

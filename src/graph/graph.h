@@ -390,6 +390,10 @@ bool dim_is_stable(const Expr *);
 typedef struct Blob Blob;
 Blob *blob_new(Ctx *, const void *data, size_t n, void (*drop)(void *user), void *user);   /* one reference, the caller's */
 void graph_adopt(Module *, const void *data, size_t n, void (*drop)(void *user), void *user);   /* a new blob that the module alone keeps */
+/* n bytes of a file, mapped for reading, in a blob that the module alone keeps; NULL with errno: they cannot be mapped. */
+const void *graph_map_file(Module *, int fd, size_t n);
+/* These bytes are not read again soon: if they are a mapped file's, their pages need not stay in memory. */
+void graph_unneeded(Module *, const void *data, size_t n);
 /* The module holds a reference until it dies; graph_import passes on those whose bytes
  * the imported constants borrow. */
 void graph_keep(Module *, Blob *);

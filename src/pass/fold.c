@@ -5,13 +5,17 @@
  *   keeps   types, names of what stays
  *   breaks  nothing
  *
- * Values are computed in rounds: small calls by the operator's meaning, views by
- * sharing the bytes, and all large calls whose operands are known together: one kernel for
- * each distinct call, compiled in one go and run.  Also constant: integers that the
+ * Values are computed one after the other, operands first: small calls by the operator's meaning,
+ * views by sharing the bytes, large calls by kernels, one for each distinct call, which are
+ * compiled in one go before.  What one value of the result needs is computed together, the
+ * largest first, so that what only the way there needs (a weight transformed and not yet packed)
+ * is gone when the next one is computed.  Also constant: integers that the
  * compiler can follow (shape_of of a known shape and arithmetic on it), and the branch of
  * an if whose condition is known.
  * Left alone: impure calls, what has no fixed size, what the executor does itself, and
  * results that are much larger than their operands (zeros, broadcast_to). */
+#include <stdlib.h>
+
 #include "pass/groups.h"
 #include "pass/passes.h"
 
@@ -26,6 +30,7 @@ typedef struct Fold {
   Module *m;
   Arena *arena;
   Map value;                         /* node -> constant or tuple of constants */
+  Map kernel;                        /* node -> LatheRtFunc, for large calls */
   Map brief;                         /* node -> Brief, where its value is not part of the result */
 } Fold;
 
@@ -35,13 +40,14 @@ typedef struct Brief {
   void *block;
 } Brief;
 
-/* A large call that waits for its kernel. */
-typedef struct Pending {
+/* A large call. */
+typedef struct Large {
   const Node *node;
   const Node *func;                  /* the call over parameters */
   int kernel;
-} Pending;
-typedef Vec(Pending) PendingList;
+} Large;
+typedef Vec(Large) LargeList;
+typedef Vec(const Node *) NodeVec;
 
 /* ---- what can be folded ----------------------------------------------------------------- */
 
@@ -148,6 +154,13 @@ static double work_of(Fold *fo, const Node *n)
   return n->u.call.op->fuse == FUSE_OUT_ELEMWISE ? out * (1 + in / 8) : out + in;
 }
 
+static bool is_view(const Node *n) { return (n->u.call.op->flags & OPF_VIEW) && n->type->kind == TY_TENSOR; }
+
+static bool runs_kernel(Fold *fo, const Node *n)
+{
+  return n->kind == N_CALL && !is_view(n) && !groups_needs_decompose(n) && work_of(fo, n) > SMALL_WORK;
+}
+
 /* ---- large calls, compiled together ------------------------------------------------------------ */
 
 /* The call as a function of its operands: what identifies the kernel. */
@@ -175,6 +188,8 @@ static void *room_for(Fold *fo, const Node *n, size_t bytes)
 static void drop_read(Fold *fo, const Node *n)
 {
   for (int i = 0; i < n->nargs; i++) {
+    const ConstData *d = n->arg[i]->kind == N_CONST ? n->arg[i]->u.data : NULL;
+    if (d) graph_unneeded(fo->m, d->data, d->bytes);
     Brief *b = map_get(&fo->brief, n->arg[i]);
     if (!b || --b->readers) continue;
     mem_free(fo->m->ctx, b->block);
@@ -213,8 +228,8 @@ static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)
   return results(fo, n, out);
 }
 
-/* Gives each pending call the number of its kernel; equal functions share one. */
-static int number_kernels(Fold *fo, PendingList *list, const Node **func)
+/* Gives each call the number of its kernel; equal functions share one. */
+static int number_kernels(Fold *fo, LargeList *list, const Node **func)
 {
   int n = 0;
   Map by_hash = {0};
@@ -232,10 +247,10 @@ static int number_kernels(Fold *fo, PendingList *list, const Node **func)
   return n;
 }
 
-static void run_pending(Fold *fo, PendingList *list)
+/* The kernels last until the caller's scope ends. */
+static void compile_kernels(Fold *fo, LargeList *list)
 {
   Ctx *ctx = fo->m->ctx;
-  Scope scope = scope_begin(ctx);
   const Node **func = arena_array(fo->arena, const Node *, list->n);
   PrimFunc **prim = arena_array(fo->arena, PrimFunc *, list->n);
   int n = number_kernels(fo, list, func);
@@ -252,29 +267,16 @@ static void run_pending(Fold *fo, PendingList *list)
   for (int i = 0; i < list->n; i++) {
     LatheRtFunc *f;
     LatheRtError err;
-    ctx_poll(ctx);
     if (lathe_rt_module_func(built_module(built), prim[list->v[i].kernel]->name, &f, &err)) BUG(ctx, "FoldConstant: %s", err.text);
-    map_put(fo->arena, &fo->value, list->v[i].node, (void *)(uintptr_t)run_kernel(fo, f, list->v[i].node));
+    map_put(fo->arena, &fo->kernel, list->v[i].node, f);
   }
-  scope_end(ctx, scope);
-  list->n = 0;
 }
 
-/* ---- rounds -------------------------------------------------------------------------------------- */
-
-static bool ready(const Fold *fo, const Node *n)
-{
-  for (int i = 0; i < n->nargs; i++)
-    if (!map_has(&fo->value, n->arg[i])) return false;
-  return true;
-}
+/* ---- one after the other -------------------------------------------------------------------------- */
 
 static const Node *evaluate_graph(Fold *fo, const Node *n);
 
-static bool is_view(const Node *n) { return (n->u.call.op->flags & OPF_VIEW) && n->type->kind == TY_TENSOR; }
-
-/* The value now, or NULL when it waits for a kernel. */
-static const Node *evaluate_now(Fold *fo, const Node *n, PendingList *pending)
+static const Node *evaluate_one(Fold *fo, const Node *n)
 {
   if (n->kind == N_CONST) return n;
   if (n->kind == N_TUPLE) {
@@ -283,63 +285,52 @@ static const Node *evaluate_now(Fold *fo, const Node *n, PendingList *pending)
     return node_tuple(fo->m, n->nargs, field);
   }
   if (n->kind == N_GET) return ((const Node *)map_get(&fo->value, n->arg[0]))->arg[n->u.index];
-  const OpDef *op = n->u.call.op;
   if (is_view(n)) return as_view(fo, n);
   if (work_of(fo, n) <= SMALL_WORK) return by_meaning(fo, n);
-  if (groups_needs_decompose(n)) return evaluate_graph(fo, op->decompose(fo->m, n));
-  vec_push(fo->arena, pending, (Pending){.node = n, .func = as_function(fo, n)});
-  return NULL;
+  if (groups_needs_decompose(n)) return evaluate_graph(fo, n->u.call.op->decompose(fo->m, n));
+  ctx_poll(fo->m->ctx);
+  return run_kernel(fo, map_get(&fo->kernel, n), n);
 }
 
+/* None has a value yet; arguments come first. */
 static void evaluate_all(Fold *fo, int n, const Node *const *list)
 {
-  PendingList pending = {0};
-  for (int left = n; left;) {
-    left = 0;
-    for (int i = 0; i < n; i++) {
-      if (map_has(&fo->value, list[i])) continue;
-      const Node *v = ready(fo, list[i]) ? evaluate_now(fo, list[i], &pending) : NULL;
-      if (v) map_put(fo->arena, &fo->value, list[i], (void *)(uintptr_t)v);
-      else left++;
-    }
-    if (left && !pending.n) BUG(fo->m->ctx, "FoldConstant waits for nothing");
-    if (pending.n) run_pending(fo, &pending);
-  }
+  Scope scope = scope_begin(fo->m->ctx);
+  LargeList large = {0};
+  for (int i = 0; i < n; i++)
+    if (runs_kernel(fo, list[i])) vec_push(fo->arena, &large, (Large){.node = list[i], .func = as_function(fo, list[i])});
+  if (large.n) compile_kernels(fo, &large);
+  for (int i = 0; i < n; i++) map_put(fo->arena, &fo->value, list[i], (void *)(uintptr_t)evaluate_one(fo, list[i]));
+  scope_end(fo->m->ctx, scope);
 }
 
-/* The nodes below n that have no value yet, arguments first. */
-static int order_unknown(Fold *fo, const Node *root, const Node ***out)
+/* The nodes from root down that have no value and were not seen, arguments first. */
+static void order_unknown(Fold *fo, const Node *root, Map *seen, NodeVec *out)
 {
   typedef struct { const Node *n; int next; } Frame;
   Vec(Frame) stack = {0};
-  Vec(const Node *) order = {0};
-  Map seen = {0};
-  if (!map_has(&fo->value, root)) vec_push(fo->arena, &stack, (Frame){root, 0});
-  while (stack.n) {
-    Frame *top = &stack.v[stack.n - 1];
-    if (top->next == top->n->nargs) {
-      vec_push(fo->arena, &order, top->n);
-      stack.n--;
-      continue;
+  for (const Node *a = root;;) {
+    if (!map_has(&fo->value, a) && !map_has(seen, a)) {
+      map_put(fo->arena, seen, a, (void *)(uintptr_t)a);
+      vec_push(fo->arena, &stack, (Frame){a, 0});
     }
-    const Node *a = top->n->arg[top->next++];
-    if (map_has(&fo->value, a) || map_has(&seen, a)) continue;
-    map_put(fo->arena, &seen, a, (void *)(uintptr_t)a);
-    vec_push(fo->arena, &stack, (Frame){a, 0});
+    while (stack.n && stack.v[stack.n - 1].next == stack.v[stack.n - 1].n->nargs) vec_push(fo->arena, out, stack.v[--stack.n].n);
+    if (!stack.n) return;
+    Frame *top = &stack.v[stack.n - 1];
+    a = top->n->arg[top->next++];
   }
-  *out = order.v;
-  return order.n;
 }
 
 /* Everything below n is constant. */
 static const Node *evaluate_graph(Fold *fo, const Node *n)
 {
-  const Node **order;
-  int count = order_unknown(fo, n, &order);
-  for (int i = 0; i < count; i++)
-    if (order[i]->kind != N_CONST && order[i]->kind != N_CALL && order[i]->kind != N_TUPLE && order[i]->kind != N_GET)
+  NodeVec order = {0};
+  Map seen = {0};
+  order_unknown(fo, n, &seen, &order);
+  for (int i = 0; i < order.n; i++)
+    if (order.v[i]->kind != N_CONST && order.v[i]->kind != N_CALL && order.v[i]->kind != N_TUPLE && order.v[i]->kind != N_GET)
       raise(fo->m->ctx, ERR_ARGUMENT, NOWHERE, "only calls of operators over constants have a value at compile time");
-  evaluate_all(fo, count, order);
+  evaluate_all(fo, order.n, order.v);
   return map_get(&fo->value, n);
 }
 
@@ -384,11 +375,6 @@ static const Node *put_value(GraphRewriter *rw, const Node *old, const Node *now
   return now;
 }
 
-static bool runs_kernel(Fold *fo, const Node *n)
-{
-  return n->kind == N_CALL && !is_view(n) && !groups_needs_decompose(n) && work_of(fo, n) > SMALL_WORK;
-}
-
 /* Which values are not part of the result: a network's transformed weights, say, are as
  * large as the packed ones that are made of them. */
 static void find_brief(Fold *fo, const Map *closed, int n, const Node *const *order)
@@ -414,6 +400,35 @@ static void drop_brief(void *arg)
   }
 }
 
+typedef struct Root {
+  const Node *node;
+  size_t bytes;
+  int place;
+} Root;
+
+static int by_size(const void *a, const void *b)
+{
+  const Root *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+  return x->place - y->place;
+}
+
+/* What open nodes read, the largest first, each after what it needs in turn. */
+static void find_wanted(Fold *fo, const Map *closed, int n, const Node *const *order, NodeVec *out)
+{
+  Vec(Root) root = {0};
+  Map seen = {0}, listed = {0};
+  for (int i = 0; i < n; i++)
+    for (int k = 0; !map_has(closed, order[i]) && k < order[i]->nargs; k++) {
+      const Node *a = order[i]->arg[k];
+      if (!map_has(closed, a) || map_has(&seen, a)) continue;
+      map_put(fo->arena, &seen, a, (void *)(uintptr_t)a);
+      vec_push(fo->arena, &root, ((Root){a, type_bytes(fo->m->ctx, a->type), root.n}));
+    }
+  if (root.n) qsort(root.v, (size_t)root.n, sizeof *root.v, by_size);
+  for (int i = 0; i < root.n; i++) order_unknown(fo, root.v[i].node, &listed, out);
+}
+
 const Node *pass_fold_constant(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
 {
   (void)name, (void)env;
@@ -424,22 +439,14 @@ const Node *pass_fold_constant(PassContext *pc, Module *m, const Node *f, const 
   Fold fo = {.pc = pc, .m = m, .arena = arena};
   const Node **order;
   int n = groups_order(arena, f, &order);
-  Map closed = {0}, wanted = {0};
-  Vec(const Node *) list = {0};
+  Map closed = {0};
+  NodeVec list = {0};
   for (int i = 0; i < n; i++) {
     const Node *v = order[i]->kind == N_CALL ? followed_value(m, order[i]) : NULL;
     if (v) map_put(arena, &fo.value, order[i], (void *)(uintptr_t)v);
     if (v || is_closed(&fo, &closed, order[i])) map_put(arena, &closed, order[i], (void *)(uintptr_t)order[i]);
   }
-  /* what an open node reads, and what that needs in turn */
-  for (int i = n - 1; i >= 0; i--) {
-    bool open = !map_has(&closed, order[i]), needed = open || map_has(&wanted, order[i]);
-    if (!needed || (!open && map_has(&fo.value, order[i]))) continue;
-    for (int k = 0; k < order[i]->nargs; k++)
-      if (map_has(&closed, order[i]->arg[k])) map_put(arena, &wanted, order[i]->arg[k], (void *)(uintptr_t)order[i]);
-  }
-  for (int i = 0; i < n; i++)
-    if (map_has(&wanted, order[i])) vec_push(arena, &list, order[i]);
+  find_wanted(&fo, &closed, n, order, &list);
   find_brief(&fo, &closed, n, order);
   defer(m->ctx, drop_brief, &fo);
   evaluate_all(&fo, list.n, list.v);

@@ -26,7 +26,6 @@ static const char *const list[] = {
     "ReducePrecision",
     "CanonicalizeCast",
     "FastMath",
-    "FoldConstant",
     "AlterOpLayout",
     "SimplifyExpr",
     "FoldConstant",

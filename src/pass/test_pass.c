@@ -1,4 +1,5 @@
 /* test_pass.c: the manager's rules, and that every pass and every level keeps the meaning of random graphs. */
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -355,6 +356,40 @@ static void folds_large_constants(Ctx *ctx, Module *m, PassContext *pc)
   (void)ctx;
 }
 
+/* The most memory in use whenever the pass polled. */
+static int note_peak(void *arg)
+{
+  size_t *peak = arg, now = 0;
+#ifdef __GLIBC__
+  struct mallinfo2 info = mallinfo2();
+  now = info.uordblks + info.hblkhd;
+#endif
+  if (now > *peak) *peak = now;
+  return 0;
+}
+
+/* What only the way to a value needs is gone before the next value is computed: sixteen products of
+ * 4 MB are never in memory together. */
+static void folds_one_by_one(Ctx *ctx, Module *m, PassContext *pc)
+{
+  enum { CHAINS = 16, ROWS = 1024 };
+  Gen g = {.m = m, .seed = 12345};
+  int64_t shape[2] = {ROWS, 1024}, row[1] = {1024};
+  const Node *w = random_const(&g, 2, shape, -1, 1), *x = node_var(m, "x", type_tensor_of(m, DT_F32, 1, row)), *sum = x;
+  for (int i = 0; i < CHAINS; i++) {
+    const Node *product = make2(m, "multiply", w, random_const(&g, 1, row, -1, 1));
+    sum = make2(m, "add", sum, make1(m, "sum", make1(m, "nn.relu", product)));
+  }
+  module_set(m, "main", GLOBAL_GRAPH, (void *)(uintptr_t)node_func(m, 1, &x, sum, NULL, NULL));
+  size_t peak = 0, after = 0;
+  ctx_set_poll(ctx, note_peak, &peak);
+  pass_run(pc, pass_find("FoldConstant"), m);
+  ctx_set_poll(ctx, NULL, NULL);
+  note_peak(&after);
+  if (peak > after + (size_t)24 * 1000 * 1000) fail_msg("%zu bytes in use while constants were folded, %zu after", peak, after);
+  for (const Node *at = fn_body(graph_main(m)); at != x; at = at->arg[0]) assert_int_equal(at->arg[1]->kind, N_CONST);
+}
+
 /* Twenty thousand nodes in a row: no walk may nest as deep. */
 static void deep_graph(Ctx *ctx, Module *m, PassContext *pc)
 {
@@ -369,6 +404,7 @@ static void deep_graph(Ctx *ctx, Module *m, PassContext *pc)
 #define RUNS(name) static void test_##name(void **state) { (void)state; run(name); }
 RUNS(each_pass) RUNS(each_level) RUNS(each_pass_disabled) RUNS(config_keys) RUNS(levels_and_instruments)
 RUNS(failing_pass_changes_nothing) RUNS(max_depth_limits_groups) RUNS(binds_parameters) RUNS(deep_graph) RUNS(folds_large_constants)
+RUNS(folds_one_by_one)
 
 int main(void)
 {
@@ -376,6 +412,7 @@ int main(void)
       cmocka_unit_test(test_config_keys), cmocka_unit_test(test_levels_and_instruments), cmocka_unit_test(test_failing_pass_changes_nothing),
       cmocka_unit_test(test_max_depth_limits_groups), cmocka_unit_test(test_binds_parameters), cmocka_unit_test(test_each_pass),
       cmocka_unit_test(test_each_level), cmocka_unit_test(test_each_pass_disabled), cmocka_unit_test(test_deep_graph), cmocka_unit_test(test_folds_large_constants),
+      cmocka_unit_test(test_folds_one_by_one),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
