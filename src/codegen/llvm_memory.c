@@ -462,6 +462,7 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
   while (width > span) width /= 2;
   int64_t loads = (span + width - 1) / width;
   if (loads > WINDOW_LOADS || (loads > 1 && width < lanes / 2)) return NULL;
+  if (span == 1) return gen_splat(g, load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least), ""), 1, NULL), lanes);
   LLVMTypeRef type = LLVMVectorType(gen_mem_type(g, buffer->dtype), (unsigned)lanes);
   LLVMValueRef all = LLVMGetPoison(type), *from = arena_array(g->arena, LLVMValueRef, lanes), *keep = arena_array(g->arena, LLVMValueRef, lanes);
   for (int64_t k = 0; k < loads; k++) {

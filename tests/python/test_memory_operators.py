@@ -116,7 +116,7 @@ def test_rows_in_one_pass(rng, rows, columns):
     np.testing.assert_allclose(compiled(relay.nn.softmax(x[0], axis=-1), x[:1], a[:1], "llvm"), e / e.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("factor", [2, 3, 4])
+@pytest.mark.parametrize("factor", [2, 3, 4, 8, 16])
 def test_elements_repeated(rng, factor):
     x, a = inputs(rng, "float32", (1, 2, 9, 21))
     got = compiled(relay.image.resize2d(x[0], (9 * factor, 21 * factor), method="nearest_neighbor", coordinate_transformation_mode="asymmetric", rounding_method="floor"), x, a, "llvm")
