@@ -173,9 +173,11 @@ const Node *pad(Conv *c, const Node *x, int n, const int64_t *before, const int6
   return any ? op2(c, "nn.pad", x, scalar_like(c, x, value), "pad_width:I", 2 * n, width) : x;
 }
 
+/* The number of elements may be computed at run time, which narrow floats are not made for. */
 const Node *arange(Conv *c, const Node *start, const Node *stop, const Node *step, DType dt)
 {
-  return op3(c, "arange", cast_to(c, start, dt), cast_to(c, stop, dt), cast_to(c, step, dt), "dtype:t", dt);
+  DType in = dtype_is_float(dt) && dt.bits < 32 ? DT_F32 : dt;
+  return op3(c, "arange", cast_to(c, start, in), cast_to(c, stop, in), cast_to(c, step, in), "dtype:t", dt);
 }
 
 const Node *iota(Conv *c, const Node *count, DType dt) { return arange(c, scalar(c, dt, 0), count, scalar(c, dt, 1), dt); }

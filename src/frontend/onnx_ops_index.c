@@ -164,10 +164,90 @@ static const Node *convert_reverse_sequence(Conv *c)
   return op2(c, "reverse_sequence", conv_in(c, 0), conv_in(c, 1), "seq_axis:i,batch_axis:i", (int)attr_int(c, "time_axis", 0), (int)attr_int(c, "batch_axis", 1));
 }
 
+/* ---- n-grams ----------------------------------------------------------------------------------------- */
+
+typedef struct Grams {
+  int n;                       /* those of a size that counts */
+  int64_t *column;             /* where each is counted */
+  int64_t columns;
+  const Node *hits;            /* (rows, n) int32 */
+} Grams;
+
+/* The n-grams that count, size by size, and how often each row of x has each. */
+static Grams count_grams(Conv *c, const Node *x)
+{
+  int npool = 0, nsize = 0, nindex = 0, id = 0, parts = 0;
+  const int64_t *pool = attr_ints(c, "pool_int64s", &npool), *from = attr_ints(c, "ngram_counts", &nsize), *index = attr_ints(c, "ngram_indexes", &nindex);
+  int64_t least = attr_int(c, "min_gram_length", 1), most = attr_int(c, "max_gram_length", 1), skips = attr_int(c, "max_skip_count", 0);
+  if (conv_attr(c, "pool_strings")) conv_fail(c, ERR_UNSUPPORTED, "n-grams of strings are not supported");
+  if (least < 1 || most < least || !nindex) conv_fail(c, ERR_ARGUMENT, "n-grams of %" PRId64 " to %" PRId64 " elements with %d places for them make no sense", least, most, nindex);
+  Grams g = {.column = arena_array(c->im->arena, int64_t, nindex)};
+  const Node **part = arena_array(c->im->arena, const Node *, nsize + 1);
+  for (int i = 0; i < nindex; i++) {
+    if (index[i] < 0 || index[i] >= 1 << 24) conv_fail(c, ERR_ARGUMENT, "ngram_indexes[%d] is %" PRId64, i, index[i]);
+    g.columns = index[i] >= g.columns ? index[i] + 1 : g.columns;
+  }
+  for (int i = 0; i < nsize; i++) {
+    int64_t size = i + 1, begin = from[i], end = i + 1 < nsize ? from[i + 1] : npool, count = (end - begin) / size;
+    if (begin < 0 || end < begin || end > npool || count > nindex - id)
+      conv_fail(c, ERR_ARGUMENT, "ngram_counts[%d] is %" PRId64 ", which does not fit a pool of %d and %d ngram_indexes", i, begin, npool, nindex);
+    bool counts = size >= least && size <= most && count;
+    for (int64_t k = 0; k < count; k++, id++)
+      if (counts) g.column[g.n++] = index[id];
+    if (!counts) continue;
+    const Node *grams = reshape(c, const_i64(c, (int)(count * size), pool + begin), 2, (int64_t[]){count, size});
+    part[parts++] = op2(c, "count_ngrams", x, grams, "skips:l", skips);
+  }
+  if (parts) g.hits = concat(c, parts, part, 1);
+  return g;
+}
+
+/* The k-th n-gram of each column that has as many, 0 in the others; NULL: none has. */
+static const Node *columns_of(Conv *c, const Grams *g, int k)
+{
+  int64_t *from = arena_array(c->im->arena, int64_t, (int)g->columns);
+  int *seen = arena_array(c->im->arena, int, (int)g->columns);
+  bool *there = arena_array(c->im->arena, bool, (int)g->columns), any = false, all = true;
+  for (int i = 0; i < g->n; i++)
+    if (seen[g->column[i]]++ == k) {
+      from[g->column[i]] = i;
+      any = there[g->column[i]] = true;
+    }
+  for (int64_t i = 0; i < g->columns; i++) all = all && there[i];
+  if (!any) return NULL;
+  const Node *y = cast_to(c, take(c, g->hits, const_i64(c, (int)g->columns, from), 1), DT_F32);
+  return all ? y : where(c, node_const_copy(c->m, DT_BOOL, 1, (int64_t[]){g->columns}, there), y, scalar(c, DT_F32, 0));
+}
+
+/* A weight belongs to a column, as ONNX Runtime has it. */
+static const Node *convert_tfidf(Conv *c)
+{
+  const Node *x = cast_to(c, conv_in(c, 0), DT_I64), *y = NULL;
+  int rank = rank_of(c, x), n = 0;
+  if (rank > 2) conv_fail(c, ERR_SHAPE, "a row or rows are wanted, not rank %d", rank);
+  if (rank < 2) x = reshape(c, x, 2, (int64_t[]){1, -1});
+  const char *mode = attr_str(c, "mode", "");
+  bool tf = !strcmp(mode, "TF"), idf = !strcmp(mode, "IDF");
+  if (!tf && !idf && strcmp(mode, "TFIDF")) conv_fail(c, ERR_ARGUMENT, "mode is '%s'; it is TF, IDF or TFIDF", mode);
+  Grams g = count_grams(c, x);
+  const float *weights = tf ? NULL : attr_floats(c, "weights", &n);
+  if (n && n < g.columns) conv_fail(c, ERR_ARGUMENT, "%d weights are given for %" PRId64 " columns", n, g.columns);
+  for (int k = 0;; k++) {
+    const Node *more = columns_of(c, &g, k);
+    if (!more) break;
+    if (k == 64) conv_fail(c, ERR_UNSUPPORTED, "more than 64 n-grams are counted in one column");
+    y = y ? add(c, y, more) : more;
+  }
+  if (!y) y = full(c, scalar(c, DT_F32, 0), concat2(c, shape_part(c, x, 0, 1), const_i64(c, 1, &g.columns), 0), DT_F32);
+  if (idf) y = cast_to(c, op2(c, "greater", y, scalar(c, DT_F32, 0), NULL), DT_F32);
+  if (n) y = mul(c, y, node_const_copy(c->m, DT_F32, 1, (int64_t[]){g.columns}, weights));
+  return rank < 2 ? squeeze(c, y, 0) : y;
+}
+
 static const OnnxRow rows[] = {
   {"Compress", 9, convert_compress}, {"Gather", 1, convert_gather}, {"GatherElements", 11, convert_gather_elements}, {"GatherND", 11, convert_gather_nd},
   {"NonMaxSuppression", 10, convert_nms}, {"NonZero", 9, convert_nonzero}, {"OneHot", 9, convert_one_hot}, {"ReverseSequence", 10, convert_reverse_sequence},
   {"Scatter", 9, convert_scatter_elements}, {"ScatterElements", 11, convert_scatter_elements}, {"ScatterND", 11, convert_scatter_nd},
-  {"TensorScatter", 24, convert_tensor_scatter}, {"TopK", 1, convert_topk}, {"Unique", 11, convert_unique},
+  {"TensorScatter", 24, convert_tensor_scatter}, {"TfIdfVectorizer", 9, convert_tfidf}, {"TopK", 1, convert_topk}, {"Unique", 11, convert_unique},
 };
 ONNX_TABLE(onnx_index, "", rows);

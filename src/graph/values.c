@@ -11,7 +11,8 @@
  * So chains of any length need no deep stack.
  *
  * Integers come out as dimensions are: int32 where they fit, casts between int32 and
- * int64 left out (sizes do not overflow). */
+ * int64 left out (sizes do not overflow).  Floats narrower than 32 bits are followed as literals
+ * only: the executor, which evaluates the expressions at run time, does not have them. */
 #include "graph/state.h"
 
 #define MAX_ELEMENTS 256
@@ -132,6 +133,7 @@ static const Expr *follow_load(Follow *f, const Expr *e, const Map *vars)
     f->needed = arg;
     return fail(f, e);
   }
+  if (dtype_is_float(arg->type->dtype) && arg->type->dtype.bits < 32 && !expr_is_const(values->v[at])) return fail(f, e);
   return expr_simplify(f->simplifier, expr_cast(f->m, e->dtype, values->v[at]));
 }
 

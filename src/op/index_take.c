@@ -1,5 +1,5 @@
 /* index_take.c: reading by computed positions: take, gather, gather_nd, adv_index, and the
- * small ones: one_hot, sequence_mask, unravel_index, invert_permutation, searchsorted.
+ * small ones: one_hot, sequence_mask, unravel_index, invert_permutation, searchsorted, count_ngrams.
  *
  * Policy for positions: a negative one counts from the end (as ONNX has it), except in
  * take's modes clip and wrap, which mean what TVM means: clip brings into [0, extent - 1],
@@ -423,4 +423,46 @@ static void searchsorted_compute(OpCall *c, const Tensor *const *in, const Tenso
 const OpDef op_searchsorted = {
   .name = "searchsorted", .doc = "where values would go in a sorted sequence", .args = "sorted_sequence, values", .min_args = 2, .max_args = 2,
   .attrs = &Searchsorted_attrs, .fuse = FUSE_OPAQUE, .type = searchsorted_type, .compute = searchsorted_compute,
+};
+
+/* ---- n-grams ----------------------------------------------------------------------------------------- */
+
+#define COUNT_NGRAMS_ATTRS(A, S) A(S, INT, skips, "0", "at most so many elements are left out between two of an n-gram, the same number everywhere")
+DEFINE_ATTRS(CountNgrams, COUNT_NGRAMS_ATTRS)
+enum { NGRAM_MAX = 32, SKIPS_MAX = 65535 };
+
+static const Type *count_ngrams_type(OpCall *c)
+{
+  const CountNgramsAttrs *a = c->attrs;
+  const Type *x = op_ranked_arg(c, 0, 2, 2), *grams = op_ranked_arg(c, 1, 2, 2);
+  int64_t n;
+  op_need_int(c, 0);
+  op_same_dtype(c, 0, 1);
+  if (!dim_literal(grams->shape[1], &n) || n < 1 || n > NGRAM_MAX) op_raise(c, ERR_SHAPE, "grams is %s; a row of it has 1 to %d elements", arg_text(c, 1), NGRAM_MAX);
+  if (a->skips < 0 || a->skips > SKIPS_MAX) op_raise(c, ERR_ARGUMENT, "skips is %" PRId64 "; it is 0 to %d", (int64_t)a->skips, SKIPS_MAX);
+  return type_tensor(c->m, DT_I32, 2, (const Expr *[]){x->shape[0], grams->shape[0]});
+}
+
+/* Of all places and distances those where every element of the n-gram is met before the row ends. */
+static void count_ngrams_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  const CountNgramsAttrs *a = c->attrs;
+  Module *m = c->m;
+  OpAxes ax = op_out_axes(c, 0);
+  const Expr *length = in[0]->buffer->shape[1];
+  int64_t n = in[1]->buffer->shape[1]->u.i;
+  const IterVar *over[2] = {op_reduce_axis(c, "skip", expr_i32(m, n > 1 ? a->skips + 1 : 1)), op_reduce_axis(c, "place", length)};
+  const Expr *distance = expr_add(m, over[0]->var->expr, expr_i32(m, 1)), *place = over[1]->var->expr;
+  const Expr *met = expr_binary(m, E_LT, expr_add(m, place, expr_mul(m, distance, expr_i32(m, n - 1))), length);
+  for (int64_t j = 0; j < n; j++) {
+    const Expr *at = expr_min(m, expr_add(m, place, expr_mul(m, distance, expr_i32(m, j))), expr_sub(m, length, expr_i32(m, 1)));
+    const Expr *token = op_read(m, in[0], (const Expr *[]){ax.index[0], at}), *wanted = op_read(m, in[1], (const Expr *[]){ax.index[1], expr_i32(m, j)});
+    met = expr_and(m, met, expr_binary(m, E_EQ, token, wanted));
+  }
+  out[0] = op_emit(c, &ax, "T_count_ngrams", op_reduce(m, "sum", expr_select(m, met, expr_i32(m, 1), expr_i32(m, 0)), 2, over));
+}
+
+const OpDef op_count_ngrams = {
+  .name = "count_ngrams", .doc = "how often each row of data (rows, length) holds each n-gram of grams (count, n)", .args = "data, grams", .min_args = 2, .max_args = 2,
+  .attrs = &CountNgrams_attrs, .fuse = FUSE_OPAQUE, .type = count_ngrams_type, .compute = count_ngrams_compute,
 };

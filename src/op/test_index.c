@@ -131,6 +131,22 @@ CASE(small_ones)
   d = RUN("searchsorted", ATTRS({"right", "True"}), TENSOR(DT_F32, DIMS(5), 1, 2, 2, 3, 5), TENSOR(DT_F32, DIMS(3), 2, 0, 9));
   ASSERT_DATA(d, DT_I32, DIMS(3), 3, 0, 5);
 }
+CASE(ngrams)
+{
+  Data x = TENSOR(DT_I64, DIMS(2, 6), 1, 1, 3, 3, 3, 7, 8, 6, 7, 5, 6, 8);
+  ASSERT_DATA(RUN("count_ngrams", ATTRS({"skips", "5"}), x, TENSOR(DT_I64, DIMS(3, 1), 3, 8, 9)), DT_I32, DIMS(2, 3), 3, 0, 0, 0, 2, 0);
+  Data pairs = TENSOR(DT_I64, DIMS(3, 2), 3, 3, 1, 3, 8, 8);
+  ASSERT_DATA(RUN("count_ngrams", NULL, x, pairs), DT_I32, DIMS(2, 3), 2, 1, 0, 0, 0, 0);
+  ASSERT_DATA(RUN("count_ngrams", ATTRS({"skips", "4"}), x, pairs), DT_I32, DIMS(2, 3), 3, 6, 0, 0, 0, 1);
+}
+REFUSED(ngrams_of_nothing, ERR_SHAPE, "count_ngrams: grams is Tensor[(3, 0), int64]; a row of it has 1 to 32 elements")
+{
+  CALL("count_ngrams", NULL, SYM(DT_I64, I(2), I(6)), SYM(DT_I64, I(3), I(0)));
+}
+REFUSED(ngrams_skips, ERR_ARGUMENT, "count_ngrams: skips is -1; it is 0 to 65535")
+{
+  CALL("count_ngrams", ATTRS({"skips", "-1"}), SYM(DT_I64, I(2), I(6)), SYM(DT_I64, I(3), I(2)));
+}
 REFUSED(sequence_mask_axis, ERR_ARGUMENT, "sequence_mask: axis is 2 of Tensor[(3, 2), float32]; it is 0 or 1 of at least two")
 {
   CALL("sequence_mask", ATTRS({"axis", "2"}), SYM(DT_F32, I(3), I(2)), SYM(DT_I32, I(2)));
@@ -325,7 +341,7 @@ int main(void)
       cmocka_unit_test(takes), cmocka_unit_test(take_has_three_modes), cmocka_unit_test(take_by_floats), cmocka_unit_test(take_mode),
       cmocka_unit_test(gathers), cmocka_unit_test(gather_ranks), cmocka_unit_test(gather_nd_too_long), cmocka_unit_test(scatters_elements),
       cmocka_unit_test(scatters_nd), cmocka_unit_test(scatter_reduction), cmocka_unit_test(scatter_shapes), cmocka_unit_test(scatter_nd_shapes),
-      cmocka_unit_test(unpools), cmocka_unit_test(one_hots), cmocka_unit_test(small_ones), cmocka_unit_test(sequence_mask_axis),
+      cmocka_unit_test(unpools), cmocka_unit_test(one_hots), cmocka_unit_test(small_ones), cmocka_unit_test(ngrams), cmocka_unit_test(ngrams_of_nothing), cmocka_unit_test(ngrams_skips), cmocka_unit_test(sequence_mask_axis),
       cmocka_unit_test(finds_where), cmocka_unit_test(compresses), cmocka_unit_test(compress_by_numbers), cmocka_unit_test(finds_unique),
       cmocka_unit_test(finds_unique_slices), cmocka_unit_test(evaluates_sizes), cmocka_unit_test(evaluates_run_time_shapes), cmocka_unit_test(sequences), cmocka_unit_test(splits_to_sequences), cmocka_unit_test(sequence_types),
       cmocka_unit_test(optionals), cmocka_unit_test(get_of_none), cmocka_unit_test(at_outside), cmocka_unit_test(mixed_sequence),
