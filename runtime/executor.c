@@ -180,19 +180,23 @@ LatheRtCode lathe_rt_set_input_items(LatheRtExecutor *x, int32_t i, int32_t n, c
                                      LatheRtError *err)
 {
   RT_TRY(check_input(x, i, PORT_SEQUENCE, "set_input_items", err));
-  bool optional = x->model->input_kind[i] == PORT_OPTIONAL;
-  if (n < (optional ? -1 : 0) || (n > 0 && !item) || (optional && n > 1))
+  uint8_t kind = x->model->input_kind[i];
+  if (n < (kind == PORT_SEQUENCE ? 0 : -1) || (n > 0 && !item) || (kind == PORT_OPTIONAL && n > 1))
     return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' of type %.200s is given %d items", x->model->input[i].name,
                    x->model->input[i].type, n);
+  bool wrapped = kind == PORT_OPTIONAL_SEQUENCE && n >= 0; /* a list of one list */
   if (n < 0) n = 0;
-  Value made = {0};
+  Value made = {0}, whole = {0};
   RT_TRY(rt_value_list(&x->heap, &made, n, err));
   LatheRtCode code = LATHE_RT_OK;
   for (int32_t k = 0; code == LATHE_RT_OK && k < n; k++) {
     code = check_tensor(x->model, i, item[k], true, err);
     if (code == LATHE_RT_OK) code = copy_in(x, &made.list->item[k], x->model->input[i].dtype, item[k], err);
   }
-  if (code == LATHE_RT_OK) rt_value_copy(&x->heap, &x->input[i], &made);
+  if (code == LATHE_RT_OK && wrapped) code = rt_value_list(&x->heap, &whole, 1, err);
+  if (code == LATHE_RT_OK && wrapped) rt_value_copy(&x->heap, &whole.list->item[0], &made);
+  if (code == LATHE_RT_OK) rt_value_copy(&x->heap, &x->input[i], wrapped ? &whole : &made);
+  rt_value_clear(&x->heap, &whole);
   rt_value_clear(&x->heap, &made);
   x->inputs_changed = true;
   return code;
@@ -350,7 +354,7 @@ LatheRtCode lathe_rt_get_output_items(LatheRtExecutor *x, int32_t i, int32_t *n,
   const Value *v = &x->output[i];
   *n = -1;
   *out = NULL;
-  if (x->model->output_kind[i] == PORT_OPTIONAL && v->kind == VALUE_LIST) {
+  if (x->model->output_kind[i] >= PORT_OPTIONAL && v->kind == VALUE_LIST) {
     if (v->list->n == 0) return LATHE_RT_OK;
     v = &v->list->item[0];
   }

@@ -218,7 +218,7 @@ static void read_port(Reader *r, LatheRtPort *p, uint8_t *kind, const int64_t **
   *kind = u8(r);
   p->dtype = dtype(r);
   *dims = shape(r, &p->ndim);
-  if (ok(r) && *kind > PORT_OPTIONAL) bad(r, "port '%.60s' is of kind %u", p->name, *kind);
+  if (ok(r) && *kind > PORT_OPTIONAL_SEQUENCE) bad(r, "port '%.60s' is of kind %u", p->name, *kind);
   int64_t *shown = array(r, p->ndim, sizeof *shown);
   for (int32_t d = 0; ok(r) && d < p->ndim; d++) {
     int64_t dim = (*dims)[d];

@@ -614,7 +614,7 @@ static ProgPort make_port(Program *p, const char *name, const Type *t)
 {
   ProgPort port = {.name = name, .type = type_text(p->arena, t), .dtype = DT_F32};
   if (t->kind == TY_SEQ) port.kind = PORT_SEQUENCE;
-  if (t->kind == TY_OPT) port.kind = PORT_OPTIONAL;
+  if (t->kind == TY_OPT) port.kind = t->field[0]->kind == TY_SEQ ? PORT_OPTIONAL_SEQUENCE : PORT_OPTIONAL;
   const Type *elem = t;
   while (elem->kind == TY_SEQ || elem->kind == TY_OPT) elem = elem->field[0];
   if (elem->kind != TY_TENSOR || (t->kind == TY_TENSOR && t->ndim < 0))

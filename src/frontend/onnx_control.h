@@ -13,6 +13,7 @@ struct Loop {
   /* One iteration, in c->frame; cond is NULL when the loop has none. */
   void (*body)(Conv *c, Loop *, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out, const Node **state_out, const Node **scan_out);
   void *env;
+  bool *unwrap;                            /* after build_loop: of each state, does it go in as an optional and come out as its value? */
   const Type **scan_type;                  /* after build_loop: of what one iteration gives */
 };
 /* Gives (state…, sequence of what the iterations gave…). */

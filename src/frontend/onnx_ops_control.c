@@ -88,6 +88,10 @@ static LoopParts settle(Conv *c, Loop *l, const Type **types)
     LoopParts p = convert_body(c, l, types, bottom);
     bool same = true;
     for (int k = 0; k < l->nstate; k++) {
+      if (types[k]->kind == TY_OPT && p.state_out[k]->type->kind != TY_OPT) {
+        p.state_out[k] = op1(c, "optional.make", p.state_out[k], NULL);
+        l->unwrap[k] = true;
+      }
       const Type *now = p.state_out[k]->type;
       if (!same_kind(types[k], now))
         conv_fail(c, ERR_TYPE, "state %d goes in as %s and comes out as %s", k, type_text(scratch(c->ctx), types[k]), type_text(scratch(c->ctx), now));
@@ -187,6 +191,7 @@ static const Node *make_loop(Conv *c, const Loop *l, const LoopParts *p)
 const Node *build_loop(Conv *c, Loop *l)
 {
   const Type **types = arena_array(c->im->arena, const Type *, l->nstate + 1);
+  l->unwrap = arena_array(c->im->arena, bool, l->nstate + 1);
   LoopParts p = settle(c, l, types);
   l->scan_type = arena_array(c->im->arena, const Type *, l->nscan + 1);
   for (int k = 0; k < l->nscan; k++) l->scan_type[k] = param_type(c->m, p.scan_out[k]->type);
@@ -259,7 +264,10 @@ static const Node *convert_loop(Conv *c)
   if (conv_opt(c, 1)) l.cond = scalar_of(c, conv_opt(c, 1));
   if (!l.limit && !l.cond) conv_fail(c, ERR_UNSUPPORTED, "a loop without a trip count and a condition never ends");
   const Node *r = build_loop(c, &l);
-  for (int k = 0; k < l.nstate; k++) c->out[k] = node_get(c->m, r, k);
+  for (int k = 0; k < l.nstate; k++) {
+    c->out[k] = node_get(c->m, r, k);
+    if (l.unwrap[k]) c->out[k] = op1(c, "optional.get_element", c->out[k], NULL);
+  }
   for (int k = 0; k < l.nscan && l.nstate + k < c->nout; k++)
     if (*c->p->output.v[l.nstate + k]) c->out[l.nstate + k] = loop_stack(c, &l, r, k, 0);
   return NULL;
@@ -430,7 +438,12 @@ static const Node *convert_split_to_sequence(Conv *c)
 static const Node *convert_optional(Conv *c)
 {
   if (conv_opt(c, 0)) return op1(c, "optional.make", conv_opt(c, 0), NULL);
-  return op0(c, "optional.make", NULL);
+  const PAttr *type = conv_attr(c, "type");
+  const PType *item = type ? type->tp : NULL;
+  bool sequence = item && item->sequence;
+  if (sequence) item = item->sequence->elem_type;
+  if (item && !item->tensor) conv_fail(c, ERR_UNSUPPORTED, "an optional may hold a tensor or a sequence of tensors");
+  return op0(c, "optional.make", "dtype:t,sequence:i", item ? onnx_dtype(c->ctx, item->tensor->elem_type, c->name) : DT_F32, (int)sequence);
 }
 
 static const Node *convert_optional_has(Conv *c)

@@ -335,16 +335,24 @@ const OpDef op_sequence_split = {
 
 /* ---- optionals ---------------------------------------------------------------------------------------------------- */
 
+#define OPTIONAL_MAKE_ATTRS(A, S)                                                  \
+  A(S, DTYPE, dtype, "\"float32\"", "of the tensors that one without a value may hold") \
+  A(S, BOOL, sequence, "False", "and whether it holds sequences of them")
+DEFINE_ATTRS(OptionalMake, OPTIONAL_MAKE_ATTRS)
+
 static const Type *optional_make_type(OpCall *c)
 {
-  return type_simple(c->m, TY_OPT, c->nargs ? c->arg[0] : unknown_tensor(c, ((const SequenceEmptyAttrs *)c->attrs)->dtype));
+  const OptionalMakeAttrs *a = c->attrs;
+  if (c->nargs) return type_simple(c->m, TY_OPT, c->arg[0]);
+  const Type *item = unknown_tensor(c, a->dtype);
+  return type_simple(c->m, TY_OPT, a->sequence ? seq_type(c, item) : item);
 }
 
 static const RtValue *optional_make_eval(OpCall *c, Arena *a, const RtValue *const *in) { return list_value(a, RV_OPT, c->nargs, in); }
 
 const OpDef op_optional_make = {
   .name = "optional.make", .doc = "an optional with this value, or without one", .args = "input", .min_args = 0, .max_args = 1,
-  .attrs = &SequenceEmpty_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = optional_make_type, .eval = optional_make_eval,
+  .attrs = &OptionalMake_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = optional_make_type, .eval = optional_make_eval,
 };
 
 static const Type *optional_has_type(OpCall *c) { return type_tensor(c->m, DT_BOOL, 0, NULL); }

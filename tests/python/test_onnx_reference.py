@@ -97,3 +97,72 @@ def test_a_range_of_floats_known_at_run_time(dtype, level):
         got = run(compiled, feeds)[0]
         assert got.dtype == np_dtype or got.dtype == np.uint16
         np.testing.assert_array_equal(got.view(np_dtype).astype("float32"), want.astype("float32"))
+
+
+# ---- optionals
+
+FLOATS = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+SEQUENCE = helper.make_sequence_type_proto(FLOATS)
+OPTIONAL = helper.make_optional_type_proto(SEQUENCE)
+
+
+def outputs_of(executor, feeds):
+    for name, value in feeds.items():
+        executor.set_input(name, value)
+    executor.run()
+    values = [executor.get_output(i) for i in range(len(executor.outputs))]
+    return [[a.numpy() for a in v] if isinstance(v, list) else v if v is None else v.numpy() for v in values]
+
+
+def test_an_optional_sequence_as_input():
+    """Of no items, of one, of several, and none at all."""
+    nodes = [helper.make_node("OptionalHasElement", ["o"], ["has"]), helper.make_node("Identity", ["o"], ["same"])]
+    executor = compile_model(model_of(nodes, [helper.make_value_info("o", OPTIONAL)], ["has", "same"], 18))
+    for items in ([], [1.0], [1.0, 2.0]):
+        has, same = outputs_of(executor, {"o": [np.float32(i) for i in items]})
+        assert has and [float(i) for i in same] == items
+    has, same = outputs_of(executor, {"o": None})
+    assert not has and same is None
+    node = helper.make_node("OptionalGetElement", ["o"], ["s"])
+    length = helper.make_node("SequenceLength", ["s"], ["n"])
+    executor = compile_model(model_of([node, length], [helper.make_value_info("o", OPTIONAL)], ["n"], 18))
+    assert [int(outputs_of(executor, {"o": [np.ones(k, "float32")] * k})[0]) for k in range(3)] == [0, 1, 2]
+    with pytest.raises(error.LatheError, match="no value|optional"):
+        outputs_of(executor, {"o": None})
+
+
+@pytest.mark.parametrize("type_proto, other", [(SEQUENCE, "SequenceConstruct"), (FLOATS, "Identity")])
+def test_an_optional_without_value_has_a_type(type_proto, other):
+    branches = []
+    for name, nodes in (("none", [helper.make_node("Optional", [], ["none"], type=type_proto)]),
+                        ("some", [helper.make_node(other, ["x"], ["v"]), helper.make_node("Optional", ["v"], ["some"])])):
+        branches.append(helper.make_graph(nodes, name, [], [helper.make_value_info(name, helper.make_optional_type_proto(type_proto))]))
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    inputs = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]
+    executor = compile_model(model_of([node], inputs, ["y"], 18))
+    x = np.array([3, 4], "float32")
+    assert outputs_of(executor, {"c": np.array(True), "x": x})[0] is None
+    got = outputs_of(executor, {"c": np.array(False), "x": x})[0]
+    np.testing.assert_array_equal(got[0] if isinstance(got, list) else got, x)
+
+
+def test_a_state_that_goes_in_as_an_optional():
+    """A loop's body gives the value; the loop's result is the value, or an error where there is none."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("OptionalHasElement", ["o"], ["has"]),
+            helper.make_node("If", ["has"], ["s"],
+                             then_branch=helper.make_graph([helper.make_node("OptionalGetElement", ["o"], ["got"])], "t", [], [helper.make_value_info("got", SEQUENCE)]),
+                             else_branch=helper.make_graph([helper.make_node("SequenceConstruct", ["x"], ["made"])], "e", [], [helper.make_value_info("made", SEQUENCE)])),
+            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT), helper.make_node("Add", ["x", "f"], ["sum"]), helper.make_node("SequenceInsert", ["s", "sum"], ["next"]),
+        ], "body", [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, []), helper.make_value_info("o", OPTIONAL)],
+        [helper.make_tensor_value_info("go_on", TensorProto.BOOL, []), helper.make_value_info("next", SEQUENCE)])
+    inputs = [helper.make_tensor_value_info("trips", TensorProto.INT64, []), helper.make_value_info("first", OPTIONAL), helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])]
+    executor = compile_model(model_of([helper.make_node("Loop", ["trips", "", "first"], ["y"], body=body)], inputs, ["y"], 18))
+    x = np.array([3, 4], "float32")
+    for first, trips in ((None, 1), (None, 3), ([], 2), ([x - 1, x - 2], 2), ([x], 0)):
+        want = ([x] if first is None else first) + [x + i for i in range(trips)]
+        got = outputs_of(executor, {"trips": np.array(trips), "first": first, "x": x})[0]
+        np.testing.assert_array_equal(np.array(got).reshape(-1, 2), np.array(want).reshape(-1, 2))
+    with pytest.raises(error.LatheError):
+        outputs_of(executor, {"trips": np.array(0), "first": None, "x": x})
