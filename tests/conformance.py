@@ -241,7 +241,7 @@ def child(suite: str, opt_level: int) -> None:
         try:
             result = run_case(found[int(line)], opt_level)
             why = DEFECTIVE.get((suite, found[int(line)].name))
-            if why and result[0] == "wrong":
+            if why and result[0] in ("wrong", "refused"):
                 result = ("defective", why)
         except Exception as e:  # pylint: disable=broad-except
             result = ("crashed", f"{type(e).__name__}: {e}")

@@ -21,7 +21,7 @@ DType onnx_dtype(Ctx *ctx, int64_t data_type, const char *what)
     {"uint32", {DT_UINT, 32, 1}}, {"uint64", {DT_UINT, 64, 1}}, {"complex64", {DT_VOID, 0, 1}}, {"complex128", {DT_VOID, 0, 1}},
     {"bfloat16", {DT_BFLOAT, 16, 1}}, {"float8_e4m3fn", {DT_E4M3FN, 8, 1}}, {"float8_e4m3fnuz", {DT_E4M3FNUZ, 8, 1}},
     {"float8_e5m2", {DT_E5M2, 8, 1}}, {"float8_e5m2fnuz", {DT_E5M2FNUZ, 8, 1}}, {"uint4", {DT_UINT, 4, 1}}, {"int4", {DT_INT, 4, 1}},
-    {"float4_e2m1", {DT_VOID, 0, 1}}, {"float8_e8m0", {DT_VOID, 0, 1}}, {"uint2", {DT_VOID, 0, 1}}, {"int2", {DT_VOID, 0, 1}},
+    {"float4_e2m1", {DT_VOID, 0, 1}}, {"float8_e8m0", {DT_VOID, 0, 1}}, {"uint2", {DT_UINT, 2, 1}}, {"int2", {DT_INT, 2, 1}},
   };
   if (data_type < 0 || data_type >= (int64_t)(sizeof table / sizeof *table))
     raise(ctx, ERR_TYPE, NOWHERE, "onnx: '%s' has element type %" PRId64 ", which ONNX does not define", what, data_type);
@@ -103,14 +103,12 @@ static Bytes external_bytes(Import *im, const PTensor *t, const char *name, size
 
 /* ---- elements ----------------------------------------------------------------------------- */
 
-/* Two elements a byte, the low half first. */
-static void unpack_nibbles(const char *p, size_t n, bool is_signed, int8_t *out)
-{
-  for (size_t i = 0; i < n; i++) {
-    int v = ((uint8_t)p[i / 2] >> (i % 2 * 4)) & 15;
-    out[i] = (int8_t)(is_signed && v > 7 ? v - 16 : v);
-  }
-}
+/* Elements of 4 and 2 bits are packed, several in a byte. */
+static size_t packed_per_byte(DType t) { return dtype_is_int(t) && (t.bits == 4 || t.bits == 2) ? 8 / t.bits : 1; }
+static size_t packed_bytes(DType t, size_t count) { return count / packed_per_byte(t) + (count % packed_per_byte(t) != 0); }
+
+/* Element i of those in a byte, the lowest bits first. */
+static int8_t unpacked(DType t, int64_t byte, size_t i) { return (int8_t)value_int(t, byte >> (i % packed_per_byte(t) * t.bits)).i; }
 
 static void check_count(Import *im, const char *name, const char *what, size_t has, size_t wants)
 {
@@ -121,10 +119,11 @@ static void check_count(Import *im, const char *name, const char *what, size_t h
 static void from_raw(Import *im, const char *name, Bytes raw, size_t count, ConstData *d)
 {
   size_t size = (size_t)dtype_bytes(d->dtype);
-  if (d->dtype.bits == 4) {
-    check_count(im, name, "bytes of data", raw.n, count / 2 + count % 2);
+  size_t per = packed_per_byte(d->dtype);
+  if (per > 1) {
+    check_count(im, name, "bytes of data", raw.n, packed_bytes(d->dtype, count));
     int8_t *v = arena_alloc(im->m->arena, count);
-    unpack_nibbles(raw.p, count, d->dtype.code == DT_INT, v);
+    for (size_t i = 0; i < count; i++) v[i] = unpacked(d->dtype, (uint8_t)raw.p[i / per], i);
     d->data = v;
     d->file = NULL;
     return;
@@ -155,13 +154,13 @@ static void from_lists(Import *im, const PTensor *t, const char *name, size_t co
     d->data = arena_copy(im->m->arena, t->double_data.v, d->bytes);
   } else {
     const PInts *list = dtype_eq(dt, DT_I64) ? &t->int64_data : dt.code == DT_UINT && dt.bits >= 32 ? &t->uint64_data : &t->int32_data;
-    size_t per = dt.bits == 4 ? 2 : 1;
-    check_count(im, name, "integers", (size_t)list->n, (count + per - 1) / per);
+    size_t per = packed_per_byte(dt);
+    check_count(im, name, "integers", (size_t)list->n, packed_bytes(dt, count));
     char *v = arena_alloc(im->m->arena, d->bytes);
     size_t size = (size_t)dtype_bytes(dt);
     for (size_t i = 0; i < count; i++) {
       int64_t e = list->v[i / per];
-      if (dt.bits == 4) unpack_nibbles((char[]){(char)(i % 2 ? e >> 4 : e)}, 1, dt.code == DT_INT, (int8_t *)v + i);
+      if (per > 1) v[i] = unpacked(dt, e, i);
       else if (dtype_is_int(dt)) value_store(value_int(dt, dtype_is_bool(dt) ? e != 0 : e), v + i * size);
       else memcpy(v + i * size, &e, size);              /* small floats come as their bits; little endian */
     }
@@ -181,7 +180,7 @@ const Node *onnx_tensor(Import *im, const PTensor *t, const char *name)
   }
   d.bytes = size_mul(im->ctx, count, (size_t)dtype_bytes(d.dtype), name);
   if (t->data_location == 1) {
-    Bytes raw = external_bytes(im, t, name, d.dtype.bits == 4 ? count / 2 + count % 2 : d.bytes, &d.file, &d.file_offset);
+    Bytes raw = external_bytes(im, t, name, packed_per_byte(d.dtype) > 1 ? packed_bytes(d.dtype, count) : d.bytes, &d.file, &d.file_offset);
     from_raw(im, name, raw, count, &d);
   } else if (t->has & 1u << PTENSOR_RAW) {
     d.file = im->path;

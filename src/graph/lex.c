@@ -139,7 +139,7 @@ static void lex_number(Reader *r)
   const char *suffix = lex_name(r, false);
   char *rest = (char *)"";
   long bits = suffix[1] ? strtol(suffix + 1, &rest, 10) : 32;
-  bool known = (bits == 4 || bits == 8 || bits == 16 || bits == 32 || bits == 64) && !*rest;
+  bool known = (bits == 2 || bits == 4 || bits == 8 || bits == 16 || bits == 32 || bits == 64) && !*rest;
   if (suffix[0] == 'f' && known && bits >= 16) r->tok.dtype = DTYPE(DT_FLOAT, (uint8_t)bits);
   else if (suffix[0] == 'i' && known) r->tok.dtype = DTYPE(DT_INT, (uint8_t)bits);
   else if (suffix[0] == 'u' && known) r->tok.dtype = DTYPE(DT_UINT, (uint8_t)bits);

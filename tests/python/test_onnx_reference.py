@@ -166,3 +166,30 @@ def test_a_state_that_goes_in_as_an_optional():
         np.testing.assert_array_equal(np.array(got).reshape(-1, 2), np.array(want).reshape(-1, 2))
     with pytest.raises(error.LatheError):
         outputs_of(executor, {"trips": np.array(0), "first": None, "x": x})
+
+
+# ---- integers of two and four bits
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("dtype, values", [(TensorProto.INT2, [-2, -1, 0, 1, 1, -2, 0]), (TensorProto.UINT2, [0, 1, 2, 3, 3, 2, 0]),
+                                           (TensorProto.INT4, [-8, -1, 0, 7, 3]), (TensorProto.UINT4, [0, 15, 8, 7, 3])])
+def test_narrow_integers(dtype, values, raw, target):
+    """Packed in the file, a byte each in memory; a cast keeps the low bits."""
+    np_dtype = helper.tensor_dtype_to_np_dtype(dtype)
+    if raw:
+        weight = onnx.numpy_helper.from_array(np.array(values).astype(np_dtype), "w")
+    else:
+        weight = helper.make_tensor("w", dtype, [len(values)], values)
+    nodes = [helper.make_node("Cast", ["w"], ["a"], to=TensorProto.INT32), helper.make_node("Add", ["a", "x"], ["b"]),
+             helper.make_node("Cast", ["b"], ["c"], to=dtype), helper.make_node("Cast", ["c"], ["y"], to=TensorProto.INT32)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.INT32, [len(values)])], [onnx.ValueInfoProto(name="y")], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=11)
+    executor = relay.build(relay.frontend.from_onnx(model)[0], target=target)["default"]().executor
+    x = np.arange(len(values), dtype="int32")
+    signed, bits = dtype in (TensorProto.INT2, TensorProto.INT4), 2 if dtype in (TensorProto.INT2, TensorProto.UINT2) else 4
+    want = (np.array(values) + x) & ((1 << bits) - 1)
+    if signed:
+        want = np.where(want >> (bits - 1), want - (1 << bits), want)
+    np.testing.assert_array_equal(run(executor, {"x": x})[0], want)

@@ -12,7 +12,7 @@ import numpy as np
 from .. import error
 from .._ffi import Object, call, library, register_object
 from .._ffi.library import RtError, RtModelInfo, RtPort, RtTensor
-from .ndarray import NDArray, as_ndarray, empty, from_address, storage
+from .ndarray import NARROW, NDArray, as_ndarray, empty, from_address, storage
 from .ndarray import _name_of as dtype_name
 from .packed import rt_check
 
@@ -174,7 +174,7 @@ class Executor:
             raise error.TypeError(f"'{port.name}' cannot be bound to a {type(value).__name__}: an array is wanted, whose memory can be used")
         if port.shape is None:
             raise error.UnsupportedError(f"'{port.name}' is {port.type}; only tensors can be bound to memory")
-        if isinstance(value, np.ndarray) and value.dtype.name in ("int4", "uint4"):
+        if isinstance(value, np.ndarray) and value.dtype.name in NARROW:
             raise error.UnsupportedError(f"'{port.name}' cannot be bound: {value.dtype.name} is stored differently; set_input copies it")
         return as_ndarray(value)
 

@@ -25,7 +25,11 @@ _OTHER = {
     "float8_e5m2fnuz": ("uint8", 13, 8),
     "int4": ("int8", 0, 4),
     "uint4": ("uint8", 1, 4),
+    "int2": ("int8", 0, 2),
+    "uint2": ("uint8", 1, 2),
 }
+#: integers narrower than a byte, which numpy's extension stores otherwise
+NARROW = ("int2", "uint2", "int4", "uint4")
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 
 
@@ -234,9 +238,9 @@ def array(arr: Any, device: Device = Device(1, 0), mem_scope: Any = None) -> NDA
 
 
 def _stored(a: np.ndarray) -> np.ndarray:
-    """The elements of an array of ml_dtypes as we store them: four-bit integers with their sign."""
+    """The elements of an array of ml_dtypes as we store them: narrow integers with their sign."""
     store = storage(a.dtype.name)[0]
-    return a.astype(store) if a.dtype.name in ("int4", "uint4") else a.view(store)
+    return a.astype(store) if a.dtype.name in NARROW else a.view(store)
 
 
 def _raw_of(arr: Any) -> Tuple[np.ndarray, str]:
