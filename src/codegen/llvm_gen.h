@@ -126,6 +126,10 @@ LLVMValueRef gen_load_contiguous(Gen *, const Buffer *, LLVMValueRef base, int l
 /* Makes the loads of a sequence that are the columns of a square, into the memo. */
 void gen_turned_loads(Gen *, Stmt *seq);
 
+/* ---- llvm_abreast.c ------------------------------------------------------------------------ */
+/* Generates the stores of the sequence from here on whose values are computed side by side: how many, or 0. */
+int gen_abreast(Gen *, Stmt *seq, int from);
+
 /* ---- llvm_copy.c ------------------------------------------------------------------- */
 bool gen_copied_run(Gen *, Stmt *loop);                  /* true: the loop was a copy, and has been generated */
 

@@ -383,7 +383,8 @@ void gen_stmt(Gen *g, Stmt *s)
   case S_SEQ:
     memo_begin(g, &memo);
     gen_turned_loads(g, s);
-    for (int i = 0; i < s->u.seq.n; i++) gen_stmt(g, s->u.seq.v[i]);
+    for (int i = 0, n; i < s->u.seq.n; i += n ? n : 1)
+      if ((n = gen_abreast(g, s, i)) == 0) gen_stmt(g, s->u.seq.v[i]);
     memo_end(g, &memo);
     return;
   case S_FOR:

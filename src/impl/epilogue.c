@@ -74,20 +74,24 @@ static double operations_of(ImplGroup *g, BlockRV store)
 }
 
 /* Vectors of a function that run side by side: their steps wait for each other, and each holds some registers beside the
- * function's constants, which are many where it is long. */
+ * function's constants, which are many where it is long.  Where the code generator puts them abreast (llvm_abreast.c) the
+ * constants are counted once. */
 static int64_t side_by_side(const Target *t, double operations)
 {
-  enum { LONG = 24 };
-  int64_t n = t->vector_registers / (operations < LONG ? 8 : 16);
+  enum { LONG = 24, ABREAST = 5 };
+  int64_t n = t->vector_registers / (t->arch == ARCH_AARCH64 ? ABREAST : operations < LONG ? 8 : 16);
   return n > 1 ? n : 1;
 }
 
-static int64_t divisor_up_to(int64_t most, int64_t extent)
+/* Positions taken at a time: all loops the same where a divisor comes near the most there may be, else one more that is shorter. */
+static int64_t positions_at_once(int64_t most, int64_t extent)
 {
   int64_t best = 1;
   for (int64_t f = 2; f <= extent && f <= most; f++)
     if (extent % f == 0) best = f;
-  return best;
+  if (2 * best > most || most < 3) return best;
+  int64_t parts = (extent + most - 1) / most;
+  return (extent + parts - 1) / parts;
 }
 
 void epilogue_write_out(ImplGroup *g, BlockRV store, int outer, bool may_loop)
@@ -107,7 +111,7 @@ void epilogue_write_out(ImplGroup *g, BlockRV store, int outer, bool may_loop)
     if (vectors > most && width % (most * lanes) == 0) {
       split_by(g, last, most * lanes, &last);
     } else {
-      split_by(g, out[n - 2], divisor_up_to(most / vectors, nest->loop[n - 2].extent), &part);
+      split_by(g, out[n - 2], positions_at_once(most / vectors, nest->loop[n - 2].extent), &part);
       sched_unroll(g->s, part);
     }
   }
