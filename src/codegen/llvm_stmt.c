@@ -149,22 +149,36 @@ static void free_loop(Gen *g, LLVMValueRef branch)
  * scarce in another one, out of none.  So an elementary function in a loop inside others would make its dozen constants
  * anew for each vector.  Here they are read before the loop; that the reads are volatile keeps them there. */
 
+enum { MAX_CONSTANTS = 20 }; /* what a few values on their way leave of 32 registers */
+
 typedef struct Constants {
   Gen *g;
-  const Expr *v[20];         /* what a few values on their way leave of 32 registers */
+  const Expr *v[MAX_CONSTANTS];
+  bool whole[MAX_CONSTANTS]; /* used otherwise than as a factor of a multiply-add */
   int n;
   bool inner;                /* no loop in it */
 } Constants;
 
+static int constant_index(Constants *c, const Expr *e)
+{
+  const Expr *one = e->kind == E_BROADCAST ? e->arg[0] : e;
+  bool vector = e->dtype.lanes * e->dtype.bits == c->g->t->vector_bits;
+  if (!vector || one->kind != E_FLOAT || one->u.f == 0) return -1;
+  for (int i = 0; i < c->n; i++)
+    if (c->v[i] == e) return i;
+  if (c->n == MAX_CONSTANTS) return -1;
+  c->v[c->n] = e;
+  return c->n++;
+}
+
 static void note_constant(void *env, const Expr *e)
 {
   Constants *c = env;
-  const Expr *one = e->kind == E_BROADCAST ? e->arg[0] : e;
-  bool vector = e->dtype.lanes * e->dtype.bits == c->g->t->vector_bits;
-  if (!vector || one->kind != E_FLOAT || one->u.f == 0 || c->n == sizeof c->v / sizeof *c->v) return;
-  for (int i = 0; i < c->n; i++)
-    if (c->v[i] == e) return;
-  c->v[c->n++] = e;
+  bool fma = e->kind == E_CALL && e->u.intrin == IN_FMA && e->dtype.bits == 32;
+  for (int i = 0; i < e->nargs; i++) {
+    int k = constant_index(c, e->arg[i]);
+    if (k >= 0) c->whole[k] |= !fma || i == 2;
+  }
 }
 
 static void note_constants(void *env, Stmt *holder, const Expr *e)
@@ -172,6 +186,44 @@ static void note_constants(void *env, Stmt *holder, const Expr *e)
   Constants *c = env;
   if (holder->kind == S_FOR || holder->kind == S_WHILE) c->inner = false;
   expr_visit(c->g->ctx, e, note_constant, c);
+}
+
+/* A vector of constants that stays where it is read. */
+static LLVMValueRef read_constant(Gen *g, LLVMValueRef v)
+{
+  LLVMTypeRef type = LLVMTypeOf(v);
+  LLVMValueRef global = LLVMAddGlobal(g->mod, type, "constant");
+  LLVMSetInitializer(global, v);
+  LLVMSetGlobalConstant(global, true);
+  LLVMSetLinkage(global, LLVMPrivateLinkage);
+  LLVMSetAlignment(global, (unsigned)g->t->vector_bits / 8);
+  LLVMValueRef read = gen_load_at(g, type, global, (unsigned)g->t->vector_bits / 8);
+  LLVMSetVolatile(read, true);
+  return read;
+}
+
+/* Factors of multiply-adds, four to a register: the instruction takes an element of it. */
+static void preload_factors(Gen *g, Constants *c)
+{
+  enum { LANES = 4 };
+  for (int i = 0; i < c->n;) {
+    const Expr *factor[LANES];
+    LLVMValueRef lane[LANES];
+    int n = 0;
+    for (; i < c->n && n < LANES; i++)
+      if (!c->whole[i]) factor[n++] = c->v[i];
+    for (int k = 0; k < LANES; k++) {
+      const Expr *e = factor[k < n ? k : 0];
+      if (n) lane[k] = gen_expr(g, e->kind == E_BROADCAST ? e->arg[0] : e);
+    }
+    LLVMValueRef all = n ? read_constant(g, LLVMConstVector(lane, LANES)) : NULL;
+    for (int k = 0; k < n; k++) {
+      LLVMValueRef at[LANES];
+      for (int l = 0; l < LANES; l++) at[l] = gen_int(g, g->i32, k);
+      LLVMValueRef splat = LLVMBuildShuffleVector(g->b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(at, LANES), "");
+      map_put(g->arena, &g->memo->values, factor[k], splat);
+    }
+  }
 }
 
 /* Puts the loop's constants into the memo, where they are many. */
@@ -182,17 +234,9 @@ static void preload_constants(Gen *g, Stmt *body)
   if (g->t->arch != ARCH_AARCH64) return;
   stmt_visit_exprs(body, note_constants, &c);
   if (!c.inner || c.n < MANY) return;
-  for (int i = 0; i < c.n; i++) {
-    LLVMTypeRef type = gen_type(g, c.v[i]->dtype);
-    LLVMValueRef global = LLVMAddGlobal(g->mod, type, "constant");
-    LLVMSetInitializer(global, gen_expr(g, c.v[i]));
-    LLVMSetGlobalConstant(global, true);
-    LLVMSetLinkage(global, LLVMPrivateLinkage);
-    LLVMSetAlignment(global, (unsigned)g->t->vector_bits / 8);
-    LLVMValueRef v = gen_load_at(g, type, global, (unsigned)g->t->vector_bits / 8);
-    LLVMSetVolatile(v, true);
-    map_put(g->arena, &g->memo->values, c.v[i], v);
-  }
+  for (int i = 0; i < c.n; i++)
+    if (c.whole[i]) map_put(g->arena, &g->memo->values, c.v[i], read_constant(g, gen_expr(g, c.v[i])));
+  preload_factors(g, &c);
 }
 
 /* for (i = begin; i < end; i++) body; some: it is known that begin < end. */
