@@ -14,8 +14,9 @@
  *     middle one the condition is gone, the outer two are looked at again.
  *   Guards (marked likely: they come from splits and predicates) are removed from
  *   any loop.  Other conditions (padding, user's if) are removed from loops that
- *   every store below is indexed by.  Copies are counted against a budget; when it
- *   is spent the remaining guards stay.
+ *   every store below is indexed by, and in peeled-off pieces from the loops of sums
+ *   too (rows of taps at the edge of a map).  Copies are counted against a budget; when
+ *   it is spent the remaining guards stay.
  *
  *   A parallel loop with few iterations is not cut in three, which would leave
  *   workers idle: it keeps its range and chooses between the bodies inside.  Padding that it
@@ -450,7 +451,7 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
       Range r, cut = range;
       /* Pieces before and after a parallel loop leave workers idle: the loops of the copy can do it. */
       if (s->u.loop.kind == FOR_PARALLEL && c->copied && uses_one_of(c->e, b->inner.n, b->inner.v)) continue;
-      if (c->likely != likely || (!likely && !b->spatial) || !true_range(b, c->e, &r)) continue;
+      if (c->likely != likely || (!likely && !b->spatial && !p->in_tail) || !true_range(b, c->e, &r)) continue;
       if (!intersect(p, &cut, r) || !may_cut(s, cut)) continue;
       range = cut;
       vec_push(p->tmp, &held, c->e);
