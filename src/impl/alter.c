@@ -288,6 +288,7 @@ static int64_t panel_width(const Target *t, int bits, int64_t n, int64_t rows)
   for (int64_t d = lanes; d <= 4 * lanes && d <= n; d++) {
     int64_t vectors = block_vectors(d, lanes);
     if (n % d || vectors > t->vector_registers / 4) continue;
+    if (!t->broadcast_load && d % lanes && best % lanes == 0 && best) continue;      /* part of a vector does not meet a lane */
     Tile k = tile_best(t, vectors, 1, 1, rows ? rows : 1 << 20);
     int64_t packed = d % lanes ? 0 : tile_packed_rows(t, bits, vectors, n / d, rows);
     if (packed) k.x = packed;
