@@ -74,33 +74,35 @@ typedef struct Shape {
   int bits;
   int64_t queries, keys, size;
   bool even;                           /* the mask varies with the queries: blocks must cover them exactly */
+  bool copied;                         /* the values, for each block (copy_values) */
 } Shape;
 
 static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg)
 {
   const char *s = strchr(a->query_layout, 'S'), *t = strchr(a->key_layout, 'T'), *d = strchr(a->value_layout, 'D');
   Shape f = {arg[QUERY]->dtype.bits, known(arg[QUERY]->shape[s - a->query_layout]), known(arg[KEY]->shape[t - a->key_layout]),
-             known(arg[VALUE]->shape[d - a->value_layout]), false};
+             known(arg[VALUE]->shape[d - a->value_layout]), false, a->value_layout[2] != 'T'};
   if (nargs <= MASK || !f.queries) return f;
   const char *layout = attention_layout(a, MASK, arg[MASK]->ndim), *at = strchr(layout, 'S');
   f.even = at && !expr_is_int(arg[MASK]->shape[at - layout], 1);
   return f;
 }
 
-/* Queries in a block: as many vectors as run both products fastest, few enough that their scores stay in the second-level
- * cache, beside the same number of exponentials.  0: no number of them does without leaving too many lanes idle. */
+/* Queries in a block: as many vectors as run both products fastest, with what a block shares of the copy of the values, few
+ * enough that their scores stay in the second-level cache, beside the same number of exponentials.  0: no number of them does
+ * without leaving too many lanes idle. */
 static int64_t block_queries(const Target *t, const Shape *f)
 {
-  enum { USUAL = 16 };                                    /* where the number is not known: often it is one */
-  static const double USED = 0.6;
+  enum { USUAL = 16, NARROW = 4, WIDE = 8 };              /* where the number is not known: often it is one; vectors of a block */
+  static const double USED = 0.6, COPY = 1.5;             /* cycles for a vector: read from the second-level cache, written */
   int64_t lanes = target_lanes(t, f->bits), best = 0, cache = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19, k = f->keys ? f->keys : MANY, height, columns;
-  double least = 0;
-  for (int64_t v = 1; v <= 4; v++) {
+  double least = 0, copy = f->copied ? COPY * cost_pipes(t) : 0;
+  for (int64_t v = 1; v <= (lanes > 4 || t->vector_registers < 32 ? NARROW : WIDE); v++) {
     int64_t width = v * lanes, queries = f->queries ? f->queries : width, blocks = (queries + width - 1) / width;
     if (v > 1 && (4 * f->keys * width * (f->bits / 8) > cache || (!f->queries && width > USUAL))) break;
     if ((f->even && queries % width) || (double)queries < USED * (double)(blocks * width)) continue;
     double scores = tile_speed(t, v, 1, k, tile_best(t, v, 1, 1, k)), sums = sums_tile(t, f->bits, width, f->size, &height, &columns);
-    double seconds = (double)(blocks * width) * (1 / scores + 1 / sums) / (double)queries;
+    double seconds = (double)(blocks * width) * (1 / scores + 1 / sums + copy / (double)width) / (double)queries;
     if (best && seconds >= least) continue;
     least = seconds;
     best = width;
