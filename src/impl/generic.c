@@ -306,11 +306,13 @@ static int moving_bits(const Nest *n, const NestLoop *l)
   return bits;
 }
 
-/* Elements in one step of the contiguous loop: a vector; a cache line where nothing is computed and a vector is less. */
-static int64_t move_width(const Nest *n, int bits, int64_t lanes, int64_t extent)
+/* Elements in one step of the contiguous loop: a vector; a cache line where nothing is computed and a vector is less; several
+ * vectors of an elementary function where the code generator puts them abreast (llvm_abreast.c). */
+static int64_t move_width(const Target *t, const Nest *n, int bits, int64_t lanes, int64_t extent)
 {
-  enum { LINE = 64 };
-  int64_t line = LINE / (bits / 8);
+  enum { LINE = 64, FUNCTION = 12, ABREAST = 4 };
+  int64_t line = LINE / (bits / 8), several = ABREAST * lanes;
+  if (t->arch == ARCH_AARCH64 && n->operations >= FUNCTION && (!extent || extent % several == 0 || extent >= 4 * several)) return several;
   return n->operations == 0 && line > lanes && (!extent || extent >= 4 * line) ? line : lanes;
 }
 
@@ -341,7 +343,7 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
     schedule_turned(g, loop, nrun, turned, lanes, threads);
     return;
   }
-  int64_t width = move_width(n, bits, lanes, extent);
+  int64_t width = move_width(g->target, n, bits, lanes, extent);
   bool around = parallel_around_cut(g, n, run, nrun, loop, threads, width);
   LoopRV inner = loop[nrun - 1];
   if (!around) parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
