@@ -149,7 +149,7 @@ static void free_loop(Gen *g, LLVMValueRef branch)
  * scarce in another one, out of none.  So an elementary function in a loop inside others would make its dozen constants
  * anew for each vector.  Here they are read before the loop; that the reads are volatile keeps them there. */
 
-enum { MAX_CONSTANTS = 20 }; /* what a few values on their way leave of 32 registers */
+enum { MAX_CONSTANTS = 32 }; /* what a few values on their way leave of 32 registers */
 
 typedef struct Constants {
   Gen *g;

@@ -51,6 +51,18 @@ const Expr *mpoly(const Math *k, const Expr *x, int n, const double *c)
   return p;
 }
 
+/* The same, z = x^2, where a multiply-add writes over its addend, so that a constant there has to be copied first: in pairs, of
+ * which every second constant is a factor. */
+static const Expr *poly_in_pairs(const Math *k, const Expr *x, const Expr *z, int n, const double *c)
+{
+  const Expr *p = NULL;
+  for (int i = (n - 1) / 2 * 2; i >= 0; i -= 2) {
+    const Expr *pair = i + 1 < n ? madd(k, x, mf(k, c[i + 1]), mf(k, c[i])) : mf(k, c[i]);
+    p = p ? madd(k, p, z, pair) : pair;
+  }
+  return p;
+}
+
 const Expr *mabs(const Math *k, const Expr *x) { return mcall(k, IN_ABS, x); }
 const Expr *msign_of(const Math *k, const Expr *mag, const Expr *sign) { return mcall2(k, IN_COPYSIGN, mag, sign); }
 
@@ -243,8 +255,9 @@ static const double log_erfc_poly[] = {-0x1.62d8ap-13, 0x1.212626p+0, 0x1.444d26
 
 static const Expr *math_erf(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *z = MMUL(a, a), *small = madd(k, a, mpoly(k, z, 7, erf_poly), a);
-  const Expr *q = mpoly(k, expr_min(k->m, a, mf(k, 4)), 8, log_erfc_poly);
+  const Expr *a = mabs(k, x), *z = MMUL(a, a), *y = expr_min(k->m, a, mf(k, 4));
+  const Expr *near = k->pairs ? poly_in_pairs(k, z, MMUL(z, z), 7, erf_poly) : mpoly(k, z, 7, erf_poly), *small = madd(k, a, near, a);
+  const Expr *q = k->pairs ? poly_in_pairs(k, y, MMUL(y, y), 8, log_erfc_poly) : mpoly(k, y, 8, log_erfc_poly);
   const Expr *r = mselect(k, MLT(a, mf(k, 0.921875)), small, MSUB(mf(k, 1), exp_normal(k, MSUB(mf(k, 0), q))));
   return keep_nan(k, x, msign_of(k, r, x));
 }
@@ -356,7 +369,7 @@ const Expr *lower_math(Module *m, const Target *target, const Expr *call)
   DType t = call->arg[0]->dtype;
   if (t.code != DT_FLOAT || t.bits < 32) return NULL;
   bool old_x86 = target->arch == ARCH_X86_64 && !target_has(target, CPU_SSE42);
-  Math k = {.m = m, .lanes = t.lanes, .fma = target->fma, .fast = target->fast_math, .rounds = !old_x86};
+  Math k = {.m = m, .lanes = t.lanes, .fma = target->fma, .fast = target->fast_math, .rounds = !old_x86, .pairs = target->arch == ARCH_AARCH64};
   Intrin f = call->u.intrin;
   if (target->kind == TARGET_CUDA)
     return f == IN_SIGMOID || (f == IN_RSQRT && t.bits == 64) ? expand_any(&k, t, f, call->arg[0]) : NULL;

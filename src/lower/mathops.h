@@ -12,6 +12,7 @@ typedef struct Math {
   bool fma;                  /* the target has fused multiply-add */
   bool fast;                 /* -fast-math */
   bool rounds;               /* floor, trunc and the like are instructions */
+  bool pairs;                /* a multiply-add writes over its addend: polynomials in pairs */
 } Math;
 
 /* math.c */
