@@ -20,28 +20,38 @@ static const Node *blocks(Fn *f, const Node *x, const char *from, const char *to
 #define CONV(pad, data, kernel, out) \
   fn_attrs(f, "nn.contrib_conv2d_NCHWc", "padding", pad, "data_layout", data, "kernel_layout", kernel, "out_layout", out, "out_dtype", "\"float32\"", NULL)
 
-/* The sum over pairs is the convolution of the rounded values. */
+/* The sum over pairs is the convolution of the rounded values.  Many channels, where a multiply-add takes a lane: positions are packed. */
 static void pair_conv(Fn *f)
 {
-  for (int k = 1; k <= 3; k += 2) {
+  const Target *own = f->target;
+  Target lanes = *own;
+  for (int k = 1; k <= 3; k++) {
     f->n = 0;
+    bool many = k == 2;
+    lanes.broadcast_load = own->broadcast_load && !many;
+    f->target = &lanes;
     const char *pad = k == 3 ? "[1, 1]" : "[0, 0]";
-    const Node *x = PARAM(f, 1, 32, 9, 7), *w = PARAM(f, 48, 32, k, k), *narrow = cast(f, x, "\"bfloat16\"");
+    const Node *x = PARAM(f, 1, 32, 9, 7), *w = PARAM(f, many ? 256 : 48, 32, k, k), *narrow = cast(f, x, "\"bfloat16\"");
     const Node *pairs = CALL(f, "nn.contrib_bfloat16_pairs", NULL, w);
     const Node *y = CALL(f, "nn.contrib_conv2d_NCHWc", CONV(pad, "\"NCHW16c\"", "\"OIHW8i16o\"", "\"NCHW16c\""), blocks(f, narrow, "\"NCHW\"", "\"NCHW16c\""),
                          blocks(f, pairs, "\"OIHW\"", "\"OIHW8i16o\""));
     const Node *want = CALL(f, "nn.contrib_conv2d_NCHWc", CONV(pad, "\"NCHW\"", "\"OIHW\"", "\"NCHW16c\""), cast(f, narrow, "\"float32\""),
                             cast(f, cast(f, w, "\"bfloat16\""), "\"float32\""));
     fn_same(f, "pairs of bfloat16", want, y, 1e-6);
-    want_impl(f, "convolution over pairs", fn_check(f, "convolution over pairs", y, 0, 1e-6), "conv2d.nchwc");
+    want_impl(f, "convolution over pairs", fn_check(f, "convolution over pairs", y, 0, 1e-6), many ? "conv2d.panels" : "conv2d.nchwc");
   }
+  f->target = own;
 }
 
 static void pair_dense(Fn *f)
 {
+  const Target *own = f->target;
+  Target lanes = *own;
+  lanes.broadcast_load = false;
+  f->target = &lanes;                                      /* rows are packed where there are several */
   for (int rows = 5; rows <= 64; rows += 59) {
     f->n = 0;
-    const Node *x = PARAM(f, rows, 96), *w = PARAM(f, 64, 96), *narrow = cast(f, x, "\"bfloat16\"");
+    const Node *x = PARAM(f, rows, 96), *w = PARAM(f, 512, 96), *narrow = cast(f, x, "\"bfloat16\"");
     const Node *pairs = CALL(f, "nn.contrib_bfloat16_pairs", NULL, w);
     const Node *y = CALL(f, "nn.contrib_dense_pack", fn_attrs(f, "nn.contrib_dense_pack", "weight_layout", "\"NC32n\"", "out_dtype", "\"float32\"", NULL), narrow,
                          blocks(f, pairs, "\"NC\"", "\"NC32n\""));
@@ -49,6 +59,7 @@ static void pair_dense(Fn *f)
     fn_same(f, "pairs of bfloat16", want, y, 1e-6);
     want_impl(f, "product over pairs", fn_check(f, "product over pairs", y, 0, 1e-6), "matmul.packed");
   }
+  f->target = own;
 }
 
 static void pairs(void **state)

@@ -200,13 +200,22 @@ static LLVMValueRef reinterpret(Gen *g, const Expr *e, LLVMValueRef x)
   return LLVMBuildBitCast(g->b, x, gen_type(g, to), "");
 }
 
+/* One pair for all lanes: LLVM finds the instruction that takes it from a lane where the words are floats. */
+static LLVMValueRef spread_pair(Gen *g, const Expr *e)
+{
+  if (e->kind != E_BROADCAST) return gen_expr(g, e);
+  if (e->arg[0]->kind == E_LOAD) g->has_splat_load = true;
+  return gen_splat(g, LLVMBuildBitCast(g->b, gen_expr(g, e->arg[0]), g->f32, ""), e->dtype.lanes);
+}
+
 /* x86 takes the pairs as they are until LLVM 17, from then on as bfloat16, as AArch64 does. */
 LLVMValueRef gen_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
   unsigned lanes = dot->dtype.lanes;
   LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 2 * lanes);
   bool arm = g->t->arch == ARCH_AARCH64, as_floats = arm || LLVM_VERSION_MAJOR >= 17;
-  LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[0]), gen_expr(g, dot->arg[1])};
+  int spread = arm && dot->arg[0]->kind == E_BROADCAST;      /* AArch64 takes one pair of its last operand for all lanes */
+  LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[spread]), arm ? spread_pair(g, dot->arg[1 - spread]) : gen_expr(g, dot->arg[1])};
   for (int i = 1; i < 3 && as_floats; i++) arg[i] = LLVMBuildBitCast(g->b, arg[i], pairs, "");
   if (!arm) return gen_intrinsic(g, arena_printf(g->arena, "llvm.x86.avx512bf16.dpbf16ps.%u", 32 * lanes), 0, NULL, 3, arg);
   LLVMTypeRef types[] = {gen_type(g, dot->dtype), pairs};

@@ -12,7 +12,7 @@
  * A sum too long for that is made in rounds: `head` is the sum of all rounds but the last, in memory,
  * and the epilogue stands behind head + last. */
 #include "impl/internal.h"
-#include "op/nn.h"
+#include "op/nn_kit.h"
 
 /* How the operands of a call lie. */
 typedef struct Product {
@@ -107,8 +107,8 @@ static const Expr *read_a(const Operands *o, const Expr *i, const Expr *k)
   return te_read(o->m, o->a, 3, (const Expr *[]){expr_floordiv(o->m, i, h), k, expr_floormod(o->m, i, h)});
 }
 
-/* a as (batch…, rows / height, k, height), zeros behind the last row. */
-static const Tensor *pack_rows(Module *m, const Tensor *a, int64_t height)
+/* a as (batch…, rows / height, k, height), zeros behind the last row; pairs: k in pairs of bfloat16, a word each. */
+static const Tensor *pack_rows(Module *m, const Tensor *a, int64_t height, bool pairs)
 {
   const Buffer *buf = a->buffer;
   int nd = buf->ndim;
@@ -117,15 +117,19 @@ static const Tensor *pack_rows(Module *m, const Tensor *a, int64_t height)
   static const char *const names[] = {"b", "panel", "k", "row"};
   for (int d = 0; d < nd - 2; d++) shape[d] = buf->shape[d];
   shape[nd - 2] = expr_i32(m, (known(rows) + height - 1) / height);
-  shape[nd - 1] = buf->shape[nd - 1];
+  shape[nd - 1] = pairs ? expr_i32(m, known(buf->shape[nd - 1]) / 2) : buf->shape[nd - 1];
   shape[nd] = h;
   for (int d = 0; d <= nd; d++) at[d] = axis_of(m, names[d + 3 - nd], shape[d], ITER_SPATIAL, &axis[d]);
   for (int d = 0; d < nd - 2; d++) index[d] = at[d];
   index[nd - 2] = expr_add(m, expr_mul(m, at[nd - 2], h), at[nd]);
-  index[nd - 1] = at[nd - 1];
+  index[nd - 1] = pairs ? expr_mul(m, at[nd - 1], expr_i32(m, 2)) : at[nd - 1];
   const Expr *value = te_read(m, a, nd, index);
+  if (pairs) {
+    index[nd - 1] = expr_add(m, index[nd - 1], expr_i32(m, 1));
+    value = nn_pair(m, value, te_read(m, a, nd, index));
+  }
   if (known(rows) % height)
-    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, index[nd - 2], rows), value, expr_const(m, buf->dtype, 0)});
+    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, index[nd - 2], rows), value, expr_const(m, value->dtype, 0)});
   return &te_compute(m, "a_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
 }
 
@@ -141,7 +145,8 @@ static const Tensor *sum_part(const Operands *o, const char *name, int64_t first
   const Expr *k = axis_of(m, "k", expr_i32(m, steps), ITER_REDUCE, &sum), *from = rounds > 1 ? expr_mul(m, at[0], expr_i32(m, steps)) : expr_i32(m, first);
   k = expr_add(m, from, k);
   const Expr *b[] = {expr_floordiv(m, at[2], w), k, expr_floormod(m, at[2], w)};
-  const Expr *term = expr_mul(m, read_a(o, at[1], k), te_read(m, o->b, 3, b));
+  const Expr *factor[] = {read_a(o, at[1], k), te_read(m, o->b, 3, b)};
+  const Expr *term = o->b->buffer->dtype.code == DT_UINT ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
   const Expr *body = expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
   int skip = rounds > 1 ? 0 : 1;
   return &te_compute(m, name, "matmul", 3 - skip, shape + skip, axis + skip, 1, &body, NULL)->out[0];
@@ -227,7 +232,7 @@ static bool batch_packed(OpCall *c, const Target *t, const Product *p, const Ten
   const Expr *k = axis_of(m, "k", a->shape[2], ITER_REDUCE, &sum);
   const Expr *from[] = {expr_is_int(a->shape[0], 1) ? zero : at[0], expr_floordiv(m, at[1], h), k, expr_floormod(m, at[1], h)};
   const Expr *row[] = {expr_is_int(b->shape[0], 1) ? zero : at[0], k, at[2]};
-  const Expr *term = expr_mul(m, te_read(m, pack_rows(m, in[0], height), 4, from), te_read(m, in[1], 3, row));
+  const Expr *term = expr_mul(m, te_read(m, pack_rows(m, in[0], height, false), 4, from), te_read(m, in[1], 3, row));
   const Expr *body = expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
   *out = &te_compute(m, "matmul", "matmul", 3, ty->shape, axis, 1, &body, NULL)->out[0];
   return true;
@@ -252,7 +257,7 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   const Tensor *panels = pack_panels(m, in[1], p.tb, p.n, width);
   if (nd == 2 && !p.ta && p.k) {
     int64_t height = packed_height(t, ty->dtype.bits, p.m, width, p.n), rounds = product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k, height);
-    Operands o = {m, height ? pack_rows(m, in[0], height) : in[0], panels, ty->shape[0], ty->shape[1], height};
+    Operands o = {m, height ? pack_rows(m, in[0], height, false) : in[0], panels, ty->shape[0], ty->shape[1], height};
     *out = rounds > 1 ? sum_in_rounds(&o, p.k, rounds) : sum_part(&o, "matmul", 0, p.k, 1);
     return;
   }
@@ -281,12 +286,13 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
   const Type *ty = c->out;
   const Expr *rows = ty->shape[0], *columns = ty->shape[1];
   const Buffer *a = in[0]->buffer, *b = in[1]->buffer;
-  bool plain = b->ndim == 3 && known(b->shape[2]) && dtype_eq(a->dtype, ty->dtype) && dtype_eq(b->dtype, ty->dtype) && ty->dtype.bits >= 32;
+  bool pairs = b->dtype.code == DT_UINT, blocks = b->ndim == 3 && known(b->shape[2]);
+  bool plain = blocks && dtype_eq(a->dtype, ty->dtype) && dtype_eq(b->dtype, ty->dtype) && ty->dtype.bits >= 32;
   int64_t k_all = known(b->shape[1]), width = known(b->shape[b->ndim - 1]);
-  int64_t height = plain && k_all ? packed_height(t, ty->dtype.bits, known(rows), width, known(columns)) : 0;
-  int64_t rounds = plain ? product_rounds(t, ty->dtype.bits, known(rows), width, known(columns), k_all, height) : 1;
+  int64_t height = (plain || (blocks && pairs)) && k_all ? packed_height(t, ty->dtype.bits, known(rows), width, known(columns)) : 0;
+  int64_t rounds = plain || height ? product_rounds(t, ty->dtype.bits, known(rows), width, known(columns), k_all, height) : 1;
   if (rounds > 1 || height) {
-    Operands o = {m, height ? pack_rows(m, in[0], height) : in[0], in[1], rows, columns, height};
+    Operands o = {m, height ? pack_rows(m, in[0], height, pairs) : in[0], in[1], rows, columns, height};
     *out = rounds > 1 ? sum_in_rounds(&o, k_all, rounds) : sum_part(&o, "dense_pack", 0, k_all, 1);
     return;
   }

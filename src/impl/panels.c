@@ -11,7 +11,8 @@
  * after row without regard to where a row ends, so that every tile but the last is whole.  One load gives a lane to each of four
  * positions: a tile has 24 sums where conv.c, which keeps a register for each position, has 20.  Weight and panels are
  * read straight ahead, and asked for some hundred cycles before: waiting multiply-adds leave such a core little
- * room to look ahead by itself.  The copy pays where enough output channels share it. */
+ * room to look ahead by itself.  The copy pays where enough output channels share it.  With bfloat16 a step is a pair of
+ * channels in one word. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -32,8 +33,9 @@ bool panels_fits(const Target *t, const Node *call)
   const Type *x = call->arg[0]->type, *w = call->arg[1]->type;
   for (int d = 1; d < 5; d++)
     if (x->shape[d]->kind != E_INT) return false;
-  if (dim(w, 4) != dim(x, 4) || dim(x, 4) % 4) return false;
-  return dtype_eq(x->dtype, DT_F32) && dtype_eq(w->dtype, DT_F32) && dtype_eq(call->type->dtype, DT_F32) && tile_positions(t, call) > 0;
+  bool pairs = dtype_eq(x->dtype, DT_BF16) && w->dtype.code == DT_UINT, plain = dtype_eq(x->dtype, DT_F32) && dtype_eq(w->dtype, DT_F32);
+  if ((!pairs && !plain) || !dtype_eq(call->type->dtype, DT_F32) || dim(w, 4) * (pairs ? 2 : 1) != dim(x, 4) || dim(w, 4) % 4) return false;
+  return tile_positions(t, call) > 0;
 }
 
 double panels_cost(const Target *t, const Node *call)
@@ -45,13 +47,14 @@ double panels_cost(const Target *t, const Node *call)
 /* ---- the computation -------------------------------------------------------------------------------- */
 
 typedef struct Window {
-  int64_t stride[2], dilation[2], before[2], after[2], k[2], c;   /* c: input channels of a block */
+  int64_t stride[2], dilation[2], before[2], after[2], k[2], c;   /* c: steps in a block of input channels */
+  bool pairs;
 } Window;
 
 static Window window_of(OpCall *c)
 {
   const Conv2DAttrs *a = c->attrs;
-  Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)}, .c = dim(c->arg[0], 4)};
+  Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)}, .c = dim(c->arg[1], 4), .pairs = c->arg[1]->dtype.code == DT_UINT};
   nn_ints(c, "strides", a->strides, 2, 1, 1, w.stride);
   nn_ints(c, "dilation", a->dilation, 2, 1, 1, w.dilation);
   nn_padding(c, a->padding, 2, w.before, w.after);
@@ -85,11 +88,15 @@ static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *da
     index[2 + d] = expr_sub(m, expr_add(m, first, tap), expr_i32(m, w->before[d]));
     if (w->before[d] || w->after[d]) inside = nn_and(m, inside, nn_inside(m, index[2 + d], data->buffer->shape[2 + d]));
   }
-  index[1] = part[0], index[4] = part[3];
+  index[1] = part[0], index[4] = w->pairs ? expr_mul(m, part[3], expr_i32(m, 2)) : part[3];
   if (all % positions) inside = nn_and(m, inside, expr_lt(m, at, expr_i32(m, all)));
   for (int d = 0; d < 5; d++) index[d] = nn_index(&s, index[d]);
   const Expr *value = nn_read(m, data, index);
-  return nn_finish(&s, "panel", "injective", inside ? nn_if(m, inside, value, expr_const(m, data->buffer->dtype, 0)) : value);
+  if (w->pairs) {
+    index[4] = expr_add(m, index[4], expr_i32(m, 1));
+    value = nn_pair(m, value, nn_read(m, data, index));
+  }
+  return nn_finish(&s, "panel", "injective", inside ? nn_if(m, inside, value, expr_const(m, value->dtype, 0)) : value);
 }
 
 void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
@@ -106,7 +113,9 @@ void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   step_parts(m, &w, step, part);
   const Expr *from[] = {s.at[0], expr_floordiv(m, s.at[2], x), step, expr_floormod(m, s.at[2], x)};
   const Expr *weight[] = {s.at[1], part[0], part[1], part[2], part[3], s.at[3]};
-  const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", expr_mul(m, nn_read(m, panel, from), nn_read(m, in[1], weight)), y->dtype);
+  const Expr *factor[] = {nn_read(m, panel, from), nn_read(m, in[1], weight)};
+  const Expr *term = w.pairs ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
+  const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", term, y->dtype);
   Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
   const Expr *at[] = {plane.at[0], plane.at[1], expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]), plane.at[4]};
   *out = nn_finish(&plane, "conv2d_panels", "injective", nn_read(m, sum, at));

@@ -98,6 +98,7 @@ const Tensor *nn_pad_constant(Module *, const Tensor *in, const int64_t *before,
 /* Does a weight of these dtypes hold pairs of bfloat16?  Raises when the others do not go with it. */
 bool nn_are_pairs(OpCall *, DType data, DType weight, DType out);
 /* The sum of both products: two elements of data (bfloat16, or its bits) and a pair of the weight. */
+const Expr *nn_pair(Module *, const Expr *low, const Expr *high);              /* two bfloat16 in one uint32 */
 const Expr *nn_pair_dot(Module *, const Expr *even, const Expr *odd, const Expr *pair);
 const Tensor *nn_bits(Module *, const Tensor *);                              /* bfloat16 as uint16 */
 

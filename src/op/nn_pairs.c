@@ -23,7 +23,7 @@ bool nn_are_pairs(OpCall *c, DType data, DType weight, DType out)
 
 static const Expr *bits(Module *m, const Expr *x) { return dtype_eq(x->dtype, DT_U16) ? x : expr_call(m, DT_U16, IN_REINTERPRET, 1, &x); }
 
-static const Expr *pair(Module *m, const Expr *low, const Expr *high)
+const Expr *nn_pair(Module *m, const Expr *low, const Expr *high)
 {
   const Expr *up = expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){expr_cast(m, DT_U32, bits(m, high)), expr_int(m, DT_U32, 16)});
   return expr_call(m, DT_NONE, IN_BITOR, 2, (const Expr *[]){expr_cast(m, DT_U32, bits(m, low)), up});
@@ -31,7 +31,7 @@ static const Expr *pair(Module *m, const Expr *low, const Expr *high)
 
 const Expr *nn_pair_dot(Module *m, const Expr *even, const Expr *odd, const Expr *weight)
 {
-  return expr_call(m, DT_F32, IN_BF16_DOT, 2, (const Expr *[]){pair(m, even, odd), weight});
+  return expr_call(m, DT_F32, IN_BF16_DOT, 2, (const Expr *[]){nn_pair(m, even, odd), weight});
 }
 
 const Tensor *nn_bits(Module *m, const Tensor *x)
@@ -67,7 +67,7 @@ static void pairs_compute(OpCall *c, const Tensor *const *in, const Tensor **out
     at[axis] = i ? expr_add(m, even, expr_i32(m, 1)) : even;
     half[i] = expr_cast(m, DT_BF16, nn_read(m, in[0], at));
   }
-  *out = nn_finish(&s, "pairs", "injective", pair(m, half[0], half[1]));
+  *out = nn_finish(&s, "pairs", "injective", nn_pair(m, half[0], half[1]));
 }
 
 const OpDef op_nn_contrib_bfloat16_pairs = {
