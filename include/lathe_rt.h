@@ -41,7 +41,7 @@ typedef struct LatheRtError {
 typedef enum { LATHE_RT_CPU = 1, LATHE_RT_CUDA = 2 } LatheRtDeviceType;
 typedef struct LatheRtDevice { int32_t type, id; } LatheRtDevice;
 /* code as in DLPack 1.1: 0 int, 1 uint, 2 float, 3 handle, 4 bfloat, 6 bool, 10 e4m3fn,
- * 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz.  A bool is {6, 8, 1}, {6, 1, 1} or {1, 1, 1}. */
+ * 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz, 17 e2m1fn (a byte each).  A bool is {6, 8, 1}, {6, 1, 1} or {1, 1, 1}. */
 typedef struct LatheRtDType { uint8_t code, bits; uint16_t lanes; } LatheRtDType;
 typedef struct LatheRtTensor {
   void *data;

@@ -138,7 +138,7 @@ static LatheRtDType dtype(Reader *r)
 {
   LatheRtDType t = {u8(r), u8(r), 0};
   t.lanes = (uint16_t)number(r, 2);
-  bool known = t.code <= 13 && t.bits <= 64 && t.bits > 0 && !(t.bits & (t.bits - 1)); /* codes of lathe_rt.h */
+  bool known = (t.code <= 13 || t.code == 17) && t.bits <= 64 && t.bits > 0 && !(t.bits & (t.bits - 1)); /* codes of lathe_rt.h */
   if (ok(r) && (!known || t.lanes != 1)) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
   return t;
 }

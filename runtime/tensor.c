@@ -43,7 +43,9 @@ void rt_dtype_name(LatheRtDType t, char *out, size_t n)
                                       "bool",          "float8_e3m4",
                                       "float8_e4m3",   "float8_e4m3b11fnuz",
                                       "float8_e4m3fn", "float8_e4m3fnuz",
-                                      "float8_e5m2",   "float8_e5m2fnuz"};
+                                      "float8_e5m2",   "float8_e5m2fnuz",
+                                      "float8_e8m0fnu", "float6_e2m3fn",
+                                      "float6_e3m2fn", "float4_e2m1fn"};
   enum { BOOL = 6, NKINDS = sizeof kinds / sizeof *kinds };
   char lanes[16] = "";
   if (t.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", t.lanes);

@@ -13,17 +13,19 @@ typedef struct Format {
   int exponent, mantissa, bias;
   bool has_inf;
   bool fnuz;                 /* no infinity, no negative zero; 0x80 is NaN */
+  bool finite;               /* no infinity, no NaN: the largest value and zero instead */
   double max;
   const char *name;
 } Format;
 
 static const Format formats[] = {
-    {DT_FLOAT, 16, 5, 10, 15, true, false, 65504, "float16"},
-    {DT_BFLOAT, 16, 8, 7, 127, true, false, 0x1.fep127, "bfloat16"},
-    {DT_E4M3FN, 8, 4, 3, 7, false, false, 448, "float8_e4m3fn"},
-    {DT_E5M2, 8, 5, 2, 15, true, false, 57344, "float8_e5m2"},
-    {DT_E4M3FNUZ, 8, 4, 3, 8, false, true, 240, "float8_e4m3fnuz"},
-    {DT_E5M2FNUZ, 8, 5, 2, 16, false, true, 57344, "float8_e5m2fnuz"},
+    {DT_FLOAT, 16, 5, 10, 15, true, false, false, 65504, "float16"},
+    {DT_BFLOAT, 16, 8, 7, 127, true, false, false, 0x1.fep127, "bfloat16"},
+    {DT_E4M3FN, 8, 4, 3, 7, false, false, false, 448, "float8_e4m3fn"},
+    {DT_E5M2, 8, 5, 2, 15, true, false, false, 57344, "float8_e5m2"},
+    {DT_E4M3FNUZ, 8, 4, 3, 8, false, true, false, 240, "float8_e4m3fnuz"},
+    {DT_E5M2FNUZ, 8, 5, 2, 16, false, true, false, 57344, "float8_e5m2fnuz"},
+    {DT_E2M1FN, 4, 2, 1, 1, false, false, true, 6, "float4_e2m1fn"},
 };
 #define NFORMATS ((int)(sizeof formats / sizeof *formats))
 
@@ -104,14 +106,14 @@ double float_round(DType t, double x)
 {
   const Format *format = find_format(t);
   if (!format) return t.bits == 32 ? (double)(float)x : x;
-  if (isnan(x)) return x;
-  if (isinf(x)) return format->has_inf ? x : (double)NAN;
+  if (isnan(x)) return format->finite ? 0 : x;
+  if (isinf(x)) return format->has_inf ? x : format->finite ? copysign(format->max, x) : (double)NAN;
   int exp;
   frexp(x, &exp);                                    /* |x| in [2^(exp-1), 2^exp) */
   int lowest = 1 - format->bias;                     /* exponent of the smallest normal */
   int unit = (exp - 1 < lowest ? lowest : exp - 1) - format->mantissa;
   double r = ldexp(nearbyint(ldexp(x, -unit)), unit);
-  if (fabs(r) > format->max) return format->has_inf ? copysign(INFINITY, x) : (double)NAN;
+  if (fabs(r) > format->max) return format->has_inf ? copysign(INFINITY, x) : format->finite ? copysign(format->max, x) : (double)NAN;
   return format->fnuz && r == 0 ? 0.0 : r;
 }
 
@@ -139,9 +141,9 @@ static double decode(const Format *f, uint16_t bits)
 {
   uint16_t mask = (uint16_t)((1u << f->mantissa) - 1), emask = (uint16_t)((1u << f->exponent) - 1);
   int frac = bits & mask, e = (bits >> f->mantissa) & emask;
-  bool neg = bits >> (f->bits - 1);
+  bool neg = bits >> (f->bits - 1) & 1;
   if (f->fnuz && bits == 0x80) return (double)NAN;
-  if (!f->fnuz && e == emask) {
+  if (!f->fnuz && !f->finite && e == emask) {
     if (f->has_inf) return frac ? copysign((double)NAN, neg ? -1 : 1) : neg ? -INFINITY : INFINITY;
     if (frac == mask) return copysign((double)NAN, neg ? -1 : 1);
   }

@@ -16,7 +16,7 @@
  *   have no value: the interpreter reports the former and wraps the latter;
  *   expr_simplify never folds them.
  * - Float arithmetic rounds to nearest, ties to even, at its own width: float16,
- *   bfloat16 and the float8 kinds compute in float32 and round once per
+ *   bfloat16, the float8 kinds and float4 compute in float32 and round once per
  *   operation.  E_MIN and E_MAX on floats return the other operand when one is
  *   NaN and order -0.0 below +0.0 as IEEE minNum/maxNum may: both zeros are
  *   allowed results, also where a select takes the greater or the lesser of two
@@ -44,6 +44,7 @@
 typedef enum {
   DT_INT, DT_UINT, DT_FLOAT, DT_BFLOAT,
   DT_E4M3FN, DT_E5M2, DT_E4M3FNUZ, DT_E5M2FNUZ,   /* eight bits each */
+  DT_E2M1FN,                                      /* four bits, finite: what is larger is 6, NaN is 0 */
   DT_HANDLE,                                      /* a pointer */
   DT_VOID,
 } DCode;
@@ -71,11 +72,11 @@ static inline bool dtype_eq(DType a, DType b) { return a.code == b.code && a.bit
 static inline DType dtype_lanes(DType t, int lanes) { t.lanes = (uint16_t)lanes; return t; }
 static inline DType dtype_elem(DType t) { t.lanes = 1; return t; }
 static inline bool dtype_is_int(DType t) { return t.code == DT_INT || t.code == DT_UINT; }    /* bool too */
-static inline bool dtype_is_float(DType t) { return t.code >= DT_FLOAT && t.code <= DT_E5M2FNUZ; }
+static inline bool dtype_is_float(DType t) { return t.code >= DT_FLOAT && t.code <= DT_E2M1FN; }
 static inline bool dtype_is_bool(DType t) { return t.code == DT_UINT && t.bits == 1; }
 static inline int dtype_bytes(DType t) { return t.bits <= 8 ? 1 : t.bits <= 16 ? 2 : t.bits <= 32 ? 4 : 8; }  /* of one element */
 
-/* "float32", "int8x16", "bool", "bfloat16", "float8_e4m3fn", "int4", "handle", "void". */
+/* "float32", "int8x16", "bool", "bfloat16", "float8_e4m3fn", "float4_e2m1fn", "int4", "handle", "void". */
 const char *dtype_name(Arena *, DType);
 bool dtype_parse(const char *, DType *);
 /* Smallest and largest finite value; of integers exactly (64 bits: as int64 bits). */

@@ -87,6 +87,15 @@ static void narrow_floats_round_to_even(void **state)
       {{DT_E5M2FNUZ, 8, 1}, 57344, 0x7F},
       {{DT_E5M2FNUZ, 8, 1}, 0x1p-17, 0x01},
       {{DT_E5M2FNUZ, 8, 1}, INFINITY, 0x80},
+      {{DT_E2M1FN, 4, 1}, 1, 0x2},
+      {{DT_E2M1FN, 4, 1}, 0.25, 0x0},
+      {{DT_E2M1FN, 4, 1}, 0.75, 0x2},
+      {{DT_E2M1FN, 4, 1}, -3.5, 0xE},
+      {{DT_E2M1FN, 4, 1}, 5, 0x6},
+      {{DT_E2M1FN, 4, 1}, 100, 0x7},
+      {{DT_E2M1FN, 4, 1}, -INFINITY, 0xF},
+      {{DT_E2M1FN, 4, 1}, NAN, 0x0},
+      {{DT_E2M1FN, 4, 1}, -0.0, 0x8},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     uint32_t got = bits_of(eval(expr_cast(w.m, cases[i].t, expr_float(w.m, DT_F64, cases[i].v))));
@@ -99,8 +108,8 @@ static void every_pattern_survives(void **state)
 {
   (void)state;
   static const DType kinds[] = {{DT_FLOAT, 16, 1}, {DT_BFLOAT, 16, 1},  {DT_E4M3FN, 8, 1},
-                                {DT_E5M2, 8, 1},   {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}};
-  for (size_t k = 0; k < 6; k++)
+                                {DT_E5M2, 8, 1},   {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}, {DT_E2M1FN, 4, 1}};
+  for (size_t k = 0; k < 7; k++)
     for (uint32_t bits = 0; bits < 1u << kinds[k].bits; bits++) {
       Value v = value_load(kinds[k], &bits);
       if (isnan(v.f)) continue;

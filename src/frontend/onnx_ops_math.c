@@ -106,12 +106,12 @@ static const Node *convert_is_inf(Conv *c)
   return op2(c, "not_equal", op1(c, "isinf", x, NULL), op1(c, "isinf", x, NULL), NULL);
 }
 
-/* A float that does not fit float8 becomes the largest that does, unless saturate is 0. */
+/* A float that does not fit float8 or float4 becomes the largest that does, unless saturate is 0. */
 static const Node *cast_saturated(Conv *c, const Node *x, DType dt)
 {
   DType from = dtype_of(c, x);
-  bool f8 = dt.code >= DT_E4M3FN && dt.code <= DT_E5M2FNUZ;
-  if (f8 && dtype_is_float(from) && attr_int(c, "saturate", 1)) {
+  bool narrow = dt.code >= DT_E4M3FN && dt.code <= DT_E2M1FN;
+  if (narrow && dtype_is_float(from) && attr_int(c, "saturate", 1)) {
     const Node *limited = op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt));
     x = where(c, op1(c, "isnan", x, NULL), x, limited);
   }

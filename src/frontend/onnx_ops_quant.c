@@ -25,12 +25,12 @@ static const Node *spread(Conv *c, const Node *v, const Node *x, int64_t axis, i
   return v;
 }
 
-static bool is_float8(DType t) { return t.code >= DT_E4M3FN && t.code <= DT_E5M2FNUZ; }
+static bool is_narrow_float(DType t) { return t.code >= DT_E4M3FN && t.code <= DT_E2M1FN; }
 
 /* The nearest value of the narrow type; x is a float already divided by its scale. */
 static const Node *saturate(Conv *c, const Node *x, DType dt, bool limit)
 {
-  if (is_float8(dt)) {
+  if (is_narrow_float(dt)) {
     if (limit) x = where(c, op1(c, "isnan", x, NULL), x, op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt)));
     return cast_to(c, x, dt);
   }
@@ -41,7 +41,7 @@ static const Node *quantize(Conv *c, const Node *x, const Node *scale, const Nod
 {
   DType wide = dtype_of(c, scale);
   const Node *y = div_(c, cast_to(c, x, wide), scale);
-  if (!is_float8(dt)) {
+  if (!is_narrow_float(dt)) {
     if (wide.bits < 32) y = cast_to(c, y, DT_F32);
     y = op1(c, "round", y, NULL);
   }

@@ -21,7 +21,7 @@ DType onnx_dtype(Ctx *ctx, int64_t data_type, const char *what)
     {"uint32", {DT_UINT, 32, 1}}, {"uint64", {DT_UINT, 64, 1}}, {"complex64", {DT_VOID, 0, 1}}, {"complex128", {DT_VOID, 0, 1}},
     {"bfloat16", {DT_BFLOAT, 16, 1}}, {"float8_e4m3fn", {DT_E4M3FN, 8, 1}}, {"float8_e4m3fnuz", {DT_E4M3FNUZ, 8, 1}},
     {"float8_e5m2", {DT_E5M2, 8, 1}}, {"float8_e5m2fnuz", {DT_E5M2FNUZ, 8, 1}}, {"uint4", {DT_UINT, 4, 1}}, {"int4", {DT_INT, 4, 1}},
-    {"float4_e2m1", {DT_VOID, 0, 1}}, {"float8_e8m0", {DT_VOID, 0, 1}}, {"uint2", {DT_UINT, 2, 1}}, {"int2", {DT_INT, 2, 1}},
+    {"float4_e2m1", {DT_E2M1FN, 4, 1}}, {"float8_e8m0", {DT_VOID, 0, 1}}, {"uint2", {DT_UINT, 2, 1}}, {"int2", {DT_INT, 2, 1}},
   };
   if (data_type < 0 || data_type >= (int64_t)(sizeof table / sizeof *table))
     raise(ctx, ERR_TYPE, NOWHERE, "onnx: '%s' has element type %" PRId64 ", which ONNX does not define", what, data_type);
@@ -104,11 +104,15 @@ static Bytes external_bytes(Import *im, const PTensor *t, const char *name, size
 /* ---- elements ----------------------------------------------------------------------------- */
 
 /* Elements of 4 and 2 bits are packed, several in a byte. */
-static size_t packed_per_byte(DType t) { return dtype_is_int(t) && (t.bits == 4 || t.bits == 2) ? 8 / t.bits : 1; }
+static size_t packed_per_byte(DType t) { return t.bits == 4 || t.bits == 2 ? 8 / t.bits : 1; }
 static size_t packed_bytes(DType t, size_t count) { return count / packed_per_byte(t) + (count % packed_per_byte(t) != 0); }
 
-/* Element i of those in a byte, the lowest bits first. */
-static int8_t unpacked(DType t, int64_t byte, size_t i) { return (int8_t)value_int(t, byte >> (i % packed_per_byte(t) * t.bits)).i; }
+/* Element i of those in a byte, the lowest bits first; a float by its bits. */
+static int8_t unpacked(DType t, int64_t byte, size_t i)
+{
+  DType bits = DTYPE(t.code == DT_INT ? DT_INT : DT_UINT, t.bits);
+  return (int8_t)value_int(bits, byte >> (i % packed_per_byte(t) * t.bits)).i;
+}
 
 static void check_count(Import *im, const char *name, const char *what, size_t has, size_t wants)
 {

@@ -6,7 +6,7 @@
  *   float16, the CPU converts it   float16              float32, rounded after each step
  *   float16, neither               uint16 (the bits)    float32, rounded after each step
  *   bfloat16                       uint16 (the bits)    float32, rounded after each step
- *   float8 kinds                   uint8 (the bits)     float32, rounded after each step
+ *   float8 kinds, float4           uint8 (the bits)     float32, rounded after each step
  *   int/uint of odd widths         the next of 8…64     that width, wrapped after each step
  *   Conversions are spelled out in integer arithmetic.  float32 has more than twice
  *   the digits of each small float, so rounding the float32 result of + - * / sqrt
@@ -22,7 +22,7 @@
 typedef struct SmallFloat {
   int bits, mant, bias;
   uint32_t max;              /* code of the largest finite value */
-  uint32_t over;             /* what larger values become: infinity or NaN */
+  uint32_t over;             /* what larger values become: infinity, NaN or, where there is neither, the largest */
   uint32_t nan;
   bool unsigned_zero;        /* fnuz: the sign bit of zero means NaN */
 } SmallFloat;
@@ -33,6 +33,7 @@ static const SmallFloat e4m3fn_kind = {8, 3, 7, 0x7e, 0x7f, 0x7f, false};
 static const SmallFloat e5m2_kind = {8, 2, 15, 0x7b, 0x7c, 0x7e, false};
 static const SmallFloat e4m3fnuz_kind = {8, 3, 8, 0x7f, 0x80, 0x80, true};
 static const SmallFloat e5m2fnuz_kind = {8, 2, 16, 0x7f, 0x80, 0x80, true};
+static const SmallFloat e2m1fn_kind = {4, 1, 1, 0x7, 0x7, 0, false};
 
 /* NULL: not a small float. */
 static const SmallFloat *small_float(DType t)
@@ -44,6 +45,7 @@ static const SmallFloat *small_float(DType t)
   case DT_E5M2: return &e5m2_kind;
   case DT_E4M3FNUZ: return &e4m3fnuz_kind;
   case DT_E5M2FNUZ: return &e5m2fnuz_kind;
+  case DT_E2M1FN: return &e2m1fn_kind;
   case DT_INT: case DT_UINT: case DT_HANDLE: case DT_VOID: break;
   }
   return NULL;
@@ -89,7 +91,7 @@ static DType storage(const Legal *l, DType t)
   const SmallFloat *k = small_float(t);
   if (!k) return carrier(l, t);
   if (is_half(t) && (l->half_arith || l->half_convert)) return t;
-  return (DType){DT_UINT, (uint8_t)k->bits, t.lanes};
+  return (DType){DT_UINT, (uint8_t)(8 * dtype_bytes(t)), t.lanes};
 }
 
 /* ---- integer arithmetic spelled shorter -------------------------------------------------- */
@@ -145,7 +147,9 @@ static const Expr *encode(Legal *l, const SmallFloat *k, const Expr *x)
     code = choose(l, expr_lt(m, a, u32(l, x, (uint32_t)(127 - k->bias + 1) << 23)), low, code);
   }
   code = choose(l, expr_binary(m, E_GT, code, u32(l, x, k->max)), u32(l, x, k->over), code);
-  code = choose(l, expr_binary(m, E_GT, a, u32(l, x, 0x7f800000)), u32(l, x, k->nan), code);
+  const Expr *is_nan = expr_binary(m, E_GT, a, u32(l, x, 0x7f800000));
+  code = choose(l, is_nan, u32(l, x, k->nan), code);
+  if (k->over == k->max) sign = choose(l, is_nan, u32(l, x, 0), sign);
   if (k->unsigned_zero) sign = choose(l, expr_binary(m, E_EQ, code, u32(l, x, 0)), u32(l, x, 0), sign);
   return bit_or(l, code, sign);
 }

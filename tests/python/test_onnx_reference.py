@@ -193,3 +193,25 @@ def test_narrow_integers(dtype, values, raw, target):
     if signed:
         want = np.where(want >> (bits - 1), want - (1 << bits), want)
     np.testing.assert_array_equal(run(executor, {"x": x})[0], want)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("raw", [True, False])
+def test_floats_of_four_bits(target, raw):
+    """Weights of float4 with a scale for each block, and rounding to them: the largest is 6, ties go to even, NaN is 0."""
+    np_dtype = helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT4E2M1)
+    weights = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -6, 2, 3], "float32").reshape(2, 6)
+    w = onnx.numpy_helper.from_array(weights.astype(np_dtype), "w") if raw else helper.make_tensor("w", TensorProto.FLOAT4E2M1, weights.shape, weights.ravel())
+    scale = np.array([[2, 0.5], [1, 3]], "float32")
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=1, block_size=3), helper.make_node("MatMul", ["x", "d"], ["y"]),
+             helper.make_node("Cast", ["x"], ["c"], to=TensorProto.FLOAT4E2M1), helper.make_node("Cast", ["c"], ["z"], to=TensorProto.FLOAT)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [9, 2])], [onnx.ValueInfoProto(name=n) for n in "yz"],
+                              [w, onnx.numpy_helper.from_array(scale, "s")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    executor = relay.build(relay.frontend.from_onnx(model)[0], target=target)["default"]().executor
+    x = np.array([0.24, 0.25, 0.26, 0.75, 1.25, 2.5, 3.5, 5, 5.01, -0.25, -0.1, -7, 100, 0, 1, -1, 6, 4], "float32").reshape(9, 2)
+    y, z = run(executor, {"x": x}, 2)
+    np.testing.assert_allclose(y, x @ (weights * scale.repeat(3, 1)), rtol=1e-5)
+    np.testing.assert_array_equal(z, x.astype(np_dtype).astype("float32"))
+    x[0] = [np.nan, np.inf]
+    np.testing.assert_array_equal(run(executor, {"x": x}, 2)[1][0], [0, 6])
