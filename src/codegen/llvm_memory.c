@@ -459,6 +459,10 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
     most = w.at[i] > most ? w.at[i] : most;
   }
   int64_t span = most - least + 1;
+  if (span == 1) {                                       /* one element for all lanes */
+    LLVMValueRef at = LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least), "");
+    return gen_splat(g, load_contiguous(g, buffer, at, 1, NULL), lanes);
+  }
   while (width > span) width /= 2;
   int64_t loads = (span + width - 1) / width;
   if (loads > WINDOW_LOADS || (loads > 1 && width < lanes / 2)) return NULL;

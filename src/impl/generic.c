@@ -306,13 +306,24 @@ static int moving_bits(const Nest *n, const NestLoop *l)
   return bits;
 }
 
+static void note_function(void *env, const Expr *e) { *(bool *)env |= e->kind == E_CALL && e->u.intrin < IN_ABS && dtype_is_float(e->dtype); }
+
+/* Does the block compute an elementary function? */
+static bool has_function(ImplGroup *g, const Nest *n)
+{
+  bool found = false;
+  const Stmt *body = sched_block_stmt(g->s, n->rv)->u.block->body;
+  if (body->kind == S_STORE) expr_visit(g->ctx, body->u.store.value, note_function, &found);
+  return found;
+}
+
 /* Elements in one step of the contiguous loop: a vector; a cache line where nothing is computed and a vector is less; several
  * vectors of an elementary function where the code generator puts them abreast (llvm_abreast.c). */
-static int64_t move_width(const Target *t, const Nest *n, int bits, int64_t lanes, int64_t extent)
+static int64_t move_width(ImplGroup *g, const Nest *n, int bits, int64_t lanes, int64_t extent)
 {
-  enum { LINE = 64, FUNCTION = 12, ABREAST = 4 };
+  enum { LINE = 64, ABREAST = 4 };
   int64_t line = LINE / (bits / 8), several = ABREAST * lanes;
-  if (t->arch == ARCH_AARCH64 && n->operations >= FUNCTION && (!extent || extent % several == 0 || extent >= 4 * several)) return several;
+  if (g->target->arch == ARCH_AARCH64 && has_function(g, n) && (!extent || extent % several == 0 || extent >= 4 * several)) return several;
   return n->operations == 0 && line > lanes && (!extent || extent >= 4 * line) ? line : lanes;
 }
 
@@ -343,7 +354,7 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
     schedule_turned(g, loop, nrun, turned, lanes, threads);
     return;
   }
-  int64_t width = move_width(g->target, n, bits, lanes, extent);
+  int64_t width = move_width(g, n, bits, lanes, extent);
   bool around = parallel_around_cut(g, n, run, nrun, loop, threads, width);
   LoopRV inner = loop[nrun - 1];
   if (!around) parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
