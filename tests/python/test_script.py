@@ -183,3 +183,43 @@ def test_schedule_of_a_script(rng):
     c = np.zeros((8, 8), "float32")
     sch.mod["main"].interpret(a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_functions_abreast(target, rng):
+    """Stores of a long function side by side: each reads what was there before it, also where an earlier one has written."""
+
+    @T.prim_func
+    def apart(A: T.Buffer((56,), "float32"), B: T.Buffer((56,), "float32")):
+        for o in range(2):
+            for u in T.unroll(7):
+                for i in T.vectorized(4):
+                    B[o * 28 + u * 4 + i] = A[o * 28 + u * 4 + i] * T.sigmoid(A[o * 28 + u * 4 + i]) + T.exp(A[o * 28 + i])
+
+    @T.prim_func
+    def chained(A: T.Buffer((64,), "float32")):
+        for o in range(2):
+            for u in T.unroll(6):
+                for i in T.vectorized(4):
+                    A[o * 24 + u * 4 + i + 4] = A[o * 24 + u * 4 + i] * T.sigmoid(A[o * 24 + u * 4 + i])
+
+    a = rng.standard_normal(56).astype("float32")
+    got, want = np.zeros(56, "float32"), np.zeros(56, "float32")
+    apart.interpret(a, want)
+    tvm.build(apart, target=target)(a, got)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    got, want = np.zeros((2, 64), "float32")
+    got[:] = want[:] = rng.standard_normal(64)
+    chained.interpret(want)
+    tvm.build(chained, target=target)(got)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_one_element_for_all_lanes(target, rng):
+    @T.prim_func
+    def repeated(A: T.Buffer((8,), "float32"), B: T.Buffer((32,), "float32")):
+        for i in T.vectorized(32):
+            B[i] = A[i // 4]
+
+    a, b = rng.standard_normal(8).astype("float32"), np.zeros(32, "float32")
+    tvm.build(repeated, target=target)(a, b)
+    np.testing.assert_array_equal(b, a.repeat(4))
