@@ -68,9 +68,9 @@ const void *code_get(Code *code, CodeFormat format, Arena *arena, size_t *n)
 
 typedef Vec(const char *) Args;
 
-/* What gcc and clang call the feature. */
-static void add_feature_flags(Arena *arena, Args *args, const Target *t)
+const char *const *code_feature_flags(Arena *arena, const Target *t, int *n)
 {
+  Args flags = {0}, *args = &flags;
   if (t->arch == ARCH_X86_64) {
     for (int f = 0; f < CPU_NFEATURES; f++)
       if (target_has(t, (CpuFeature)f))
@@ -90,6 +90,8 @@ static void add_feature_flags(Arena *arena, Args *args, const Target *t)
       if (target_has(t, names[i].f)) text_add(&march, names[i].name);
     vec_push(arena, args, text_str(&march));
   }
+  *n = flags.n;
+  return flags.v;
 }
 
 /* The compiler for the target: cc here (and for the host side of a GPU's code), the
@@ -119,7 +121,9 @@ static void compile_c(Code *code, const char *source, const char *out, bool shar
       "-fno-schedule-insns", /* gcc's first scheduling pass spills accumulators; clang ignores it */
   };
   for (size_t i = 0; i < sizeof always / sizeof *always; i++) vec_push(a, &args, always[i]);
-  add_feature_flags(a, &args, code->target);
+  int nflag;
+  const char *const *flag = code_feature_flags(a, code->target, &nflag);
+  for (int i = 0; i < nflag; i++) vec_push(a, &args, flag[i]);
   vec_push(a, &args, shared ? "-shared" : "-c");
   vec_push(a, &args, "-o");
   vec_push(a, &args, out);

@@ -83,6 +83,8 @@ LatheRtDType code_rt_dtype(DType);
 void code_free(Code *);
 /* Text (terminated) or bytes; raises ERR_UNSUPPORTED naming the formats it has. */
 const void *code_get(Code *, CodeFormat, Arena *, size_t *n);
+/* What gcc and clang call the target's features. */
+const char *const *code_feature_flags(Arena *, const Target *, int *n);
 /* Writes a shared library (path ends in .so), an object (.o), or source (.c .cu .ll .s).
  * Uses ld (or cc) for .so; cc for the C backend. */
 void code_export(Code *, const char *path);

@@ -22,9 +22,9 @@
 static const char *kit_feature_flags(Arena *arena, const Target *t)
 {
   Text flags = text_new(arena);
-  if (t->arch == ARCH_AARCH64) return t->features == target_host_features() ? "-mcpu=native" : "-march=armv8-a";
-  for (int f = 0; f < CPU_NFEATURES; f++)
-    if (target_has(t, (CpuFeature)f)) text_printf(&flags, "-m%s ", cpu_feature_name((CpuFeature)f));
+  int n;
+  const char *const *flag = code_feature_flags(arena, t, &n);
+  for (int i = 0; i < n; i++) text_printf(&flags, "%s ", flag[i]);
   return text_str(&flags);
 }
 
