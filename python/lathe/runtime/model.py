@@ -12,7 +12,7 @@ import numpy as np
 from .. import error
 from .._ffi import Object, call, library, register_object
 from .._ffi.library import RtError, RtModelInfo, RtPort, RtTensor
-from .ndarray import NARROW, NDArray, as_ndarray, empty, from_address, storage
+from .ndarray import NARROW, NDArray, as_ndarray, copy_of, from_address, storage
 from .ndarray import _name_of as dtype_name
 from .packed import rt_check
 
@@ -209,19 +209,19 @@ class Executor:
         if self.outputs[i].shape is None:
             n, items = ctypes.c_int32(), ctypes.POINTER(ctypes.POINTER(RtTensor))()
             rt_check(library.runtime().lathe_rt_get_output_items(self._p, i, ctypes.byref(n), ctypes.byref(items), ctypes.byref(err)), err)
-            found = None if n.value < 0 else [_copy(items[k].contents) for k in range(n.value)]
+            found = None if n.value < 0 else [copy_of(items[k].contents) for k in range(n.value)]
             if self.outputs[i].type.startswith("Optional[Tensor"):
                 return found[0] if found else None
             return found
         t = ctypes.POINTER(RtTensor)()
         rt_check(library.runtime().lathe_rt_get_output(self._p, i, ctypes.byref(t), ctypes.byref(err)), err)
-        return _copy(t.contents)
+        return copy_of(t.contents)
 
     def get_input(self, key: Any) -> NDArray:
         """A copy of an input that was set."""
         t, err = ctypes.POINTER(RtTensor)(), RtError()
         rt_check(library.runtime().lathe_rt_get_input(self._p, self.input_index(key), ctypes.byref(t), ctypes.byref(err)), err)
-        return _copy(t.contents)
+        return copy_of(t.contents)
 
     def set_threads(self, n: int) -> None:
         """Threads for this executor; 0: as lathe.runtime.num_threads() says."""
@@ -246,10 +246,3 @@ class Executor:
 
         self._watch = library.NodeFn(run)
         library.runtime().lathe_rt_executor_watch(self._p, ctypes.cast(self._watch, ctypes.c_void_p), None)
-
-
-def _copy(t: RtTensor) -> NDArray:
-    view = from_address(t)
-    out = empty(view.shape, view.dtype)
-    out._raw[...] = view._raw
-    return out

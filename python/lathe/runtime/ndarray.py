@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -75,11 +76,11 @@ def _numpy_view(raw: np.ndarray, dtype: str) -> np.ndarray:
         return raw
 
 
-def _aligned(shape: Tuple[int, ...], t: np.dtype) -> np.ndarray:
-    n = int(np.prod(shape, dtype=np.int64)) * t.itemsize
-    memory = np.zeros(n + 64, dtype=np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + n].view(t).reshape(shape)
+def _aligned(shape: Tuple[int, ...], t: np.dtype, make: Any = np.zeros) -> np.ndarray:
+    n = math.prod(shape) * t.itemsize
+    memory = make(n + 64, np.uint8)
+    start = -memory.__array_interface__["data"][0] % 64
+    return np.ndarray(shape, t, memory, start)
 
 
 def tensor_of(raw: np.ndarray, dtype: str) -> RtTensor:
@@ -293,6 +294,16 @@ def from_dlpack(dltensor: Any) -> NDArray:
     return NDArray(raw, name, dltensor)
 
 
+def copy_of(t: RtTensor) -> NDArray:
+    """A copy of a tensor of the runtime's."""
+    if t.strides:
+        return array(from_address(t))
+    name = _name_of(t.dtype.code, t.dtype.bits)
+    raw = _aligned(tuple(t.shape[: t.ndim]), storage(name)[0], np.empty)
+    ctypes.memmove(raw.__array_interface__["data"][0], t.data + t.byte_offset, raw.nbytes)
+    return NDArray(raw, name)
+
+
 def from_address(t: RtTensor) -> NDArray:
     """An array over a tensor that compiled code passes to a function."""
     name = _name_of(t.dtype.code, t.dtype.bits)
@@ -303,7 +314,7 @@ def from_address(t: RtTensor) -> NDArray:
         strides = [t.strides[i] * item for i in range(t.ndim)]
         n = (sum((d - 1) * s for d, s in zip(shape, strides)) + item) if all(shape) else 0
     else:
-        strides, n = None, int(np.prod(shape, dtype=np.int64)) * item
+        strides, n = None, math.prod(shape) * item
     memory: Any = (ctypes.c_uint8 * n).from_address(t.data + t.byte_offset) if n else bytearray()
     raw = np.ndarray(shape, base, buffer=memory, strides=strides)
     return NDArray(raw, name)
