@@ -283,9 +283,9 @@ static double open_speed(const Target *t, int64_t vectors, int64_t tile_rows)
 /* Columns of a panel that divide n, or 0. */
 static int64_t panel_width(const Target *t, int bits, int64_t n, int64_t rows)
 {
-  int64_t lanes = target_lanes(t, bits), best = 0;
+  int64_t lanes = target_lanes(t, bits), best = 0, most = rows && rows < 4 && !t->broadcast_load ? 8 : 4;     /* sums enough for few rows */
   double top = 0;
-  for (int64_t d = lanes; d <= 4 * lanes && d <= n; d++) {
+  for (int64_t d = lanes; d <= most * lanes && d <= n; d++) {
     int64_t vectors = block_vectors(d, lanes);
     if (n % d || vectors > t->vector_registers / 4) continue;
     if (!t->broadcast_load && d % lanes && best % lanes == 0 && best) continue;      /* part of a vector does not meet a lane */
@@ -328,8 +328,9 @@ static bool alter_product(Module *m, const Target *t, const Node *call, AlteredC
   Weighted p;
   if (!read_product(m->ctx, t, call, &p) || !p.width) return false;
   bool same = x->dtype.code == DT_FLOAT && dtype_eq(x->dtype, w->dtype) && dtype_eq(x->dtype, y->dtype), pairs = sums_pairs(call) && p.k % 2 == 0;
-  /* One row reads the weight once, straight ahead, as it lies. */
-  if ((!same && !pairs) || (p.rows == 1 && p.turned)) return false;
+  /* One row reads the weight once, straight ahead, as it lies; but panels spare the sum over a vector's lanes where loads wait for it. */
+  bool as_it_lies = p.rows == 1 && p.turned && (t->broadcast_load || y->dtype.bits != 32 || p.width < 4 * target_lanes(t, 32));
+  if ((!same && !pairs) || as_it_lies) return false;
   DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
   to->units = p.n;
   to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", p.width);

@@ -514,7 +514,7 @@ static void schedule_product(ImplGroup *g, BlockRV product, Share share)
   if (ns != 2 || !rows || rows_first) return;
   if (rows > tile.x)
     fetch_next_panel(g, product, order[0], shared > 1 && threads ? (rows + tile.x - 1) / tile.x : 1);
-  else                                                 /* the panels are read straight ahead, once */
+  else if (g->target->broadcast_load)                  /* the panels are read straight ahead, once; with one row NEON's cores see that themselves */
     fetch_next_panel(g, product, order[outer], AHEAD / (steps * width * n->bits / 8) + 1);
 }
 
