@@ -225,6 +225,14 @@ static bool is_guarded(const Nest *n, const Run *r)
   return found;
 }
 
+/* Guarded by bounds alone, at which the lowering cuts it? */
+static bool is_cut(const Nest *n, const Run *r)
+{
+  for (int i = r->first; i <= r->last; i++)
+    if (n->loop[i].unbounded) return false;
+  return is_guarded(n, r);
+}
+
 /* How many parts, of `steps` equal steps for each of `times` outer ones, keep the threads busy; 0 when none does. */
 static int64_t even_parts(int64_t steps, int64_t times, int threads)
 {
@@ -357,7 +365,9 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
   int64_t width = move_width(g, n, bits, lanes, extent);
   bool around = parallel_around_cut(g, n, run, nrun, loop, threads, width);
   LoopRV inner = loop[nrun - 1];
-  if (!around) parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
+  /* A run with operands side by side in it is cut at each of them, and not where threads would begin: one thread copies it. */
+  bool together = steps < 8 && is_cut(n, &run[nrun - 1]);
+  if (!around && !together) parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
   if (!contiguous) return;
   if (extent && extent <= lanes) {
     if (extent > 1 && extent <= lanes) sched_vectorize(g->s, inner);
