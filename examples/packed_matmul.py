@@ -13,7 +13,7 @@ as it is loaded, its rows may lie where they are.
       for io, jo                    blocks of C             (parallel)
         for im, jm                  register tiles
           for ki                    tile[MR, NR] += A[MR] * B[NR], unrolled and vectorized;
-                                    NEON: the panels' lines AHEAD bytes further on are asked for
+                                    the panels' lines some way further on are asked for
           store the tile
 
 The sizes come from the target: its registers give MR and NR, its caches KC and the columns of a
@@ -27,7 +27,7 @@ def ceil_div(a, b):
 
 
 UNROLL = 4              # steps of the sum written out
-AHEAD = 1280            # bytes: some hundred cycles, more than the second-level cache takes to answer
+NEAR, FAR = 1280, 4096  # bytes to fetch ahead: for the second-level cache to answer; behind the page that fetches itself
 
 
 class Blocking:
@@ -150,9 +150,10 @@ def schedule(func, size, prepacked=False):
     sch.vectorize(ji)
     sch.parallel(sch.fuse(io, jo))
     sch.decompose_reduction(block, ki if one_round else ko)
-    if size.pack_a:                     # waiting multiplications leave such a core little room to look ahead by itself
-        for operand, width in ((1, size.MR), (2, size.NR)):
-            sch.prefetch(block, operand, step, ceil_div(AHEAD, 4 * width))
-        if not one_round:
-            sch.prefetch(block, 0, jm, 1)
+    # Waiting multiplications leave a NEON core little room to look ahead by itself.
+    ahead = NEAR if size.pack_a else FAR
+    for operand, width in ((1, size.MR), (2, size.NR))[0 if size.pack_a else 1:]:
+        sch.prefetch(block, operand, step, ceil_div(ahead, 4 * width))
+    if not one_round:                   # the next tile of C
+        sch.prefetch(block, 0, jm, 1)
     return sch

@@ -230,6 +230,16 @@ static inline void on_targets(Body *body)
   }
 }
 
+/* The target with NEON's registers, whose multiply-adds take a factor from a lane: schedules for it run here too. */
+static inline Target lane_target(const Target *t)
+{
+  Target lanes = *t;
+  lanes.broadcast_load = false;
+  lanes.vector_bits = 128;
+  lanes.vector_registers = 32;
+  return lanes;
+}
+
 /* A fresh function; the one before is dropped. */
 static inline void fresh(Fn *f)
 {

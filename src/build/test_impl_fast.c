@@ -24,12 +24,11 @@ static const Node *blocks(Fn *f, const Node *x, const char *from, const char *to
 static void pair_conv(Fn *f)
 {
   const Target *own = f->target;
-  Target lanes = *own;
+  Target lanes = lane_target(own);
   for (int k = 1; k <= 3; k++) {
     f->n = 0;
     bool many = k == 2;
-    lanes.broadcast_load = own->broadcast_load && !many;
-    f->target = &lanes;
+    f->target = many ? &lanes : own;
     const char *pad = k == 3 ? "[1, 1]" : "[0, 0]";
     const Node *x = PARAM(f, 1, 32, 9, 7), *w = PARAM(f, many ? 256 : 48, 32, k, k), *narrow = cast(f, x, "\"bfloat16\"");
     const Node *pairs = CALL(f, "nn.contrib_bfloat16_pairs", NULL, w);
@@ -46,8 +45,7 @@ static void pair_conv(Fn *f)
 static void pair_dense(Fn *f)
 {
   const Target *own = f->target;
-  Target lanes = *own;
-  lanes.broadcast_load = false;
+  Target lanes = lane_target(own);
   f->target = &lanes;                                      /* rows are packed where there are several */
   for (int rows = 5; rows <= 64; rows += 59) {
     f->n = 0;
