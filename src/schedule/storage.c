@@ -166,19 +166,20 @@ static Stmt *stream_fetch(Fetch *v)
     const Expr *before = expr_mul(s->m, step, const_like(s, step, -run));
     at = expr_simplify(v->an, expr_add(s->m, at, expr_floormod(s->m, before, const_like(s, step, line))));
     BLOCK(block)->predicate = expr_lt(s->m, at, const_like(s, at, run));
-    vec_push(s->m->arena, &s->guarded, block->id);
   }
   int64_t far = v->distance * run;
   for (int d = b->ndim - 1; d >= 0; d--) {
     BlockIter *it = &BLOCK(block)->iter[d];
-    int64_t last = analyzer_bounds(v->an, v->box.lo[d]).max, own = d ? far % b->shape[d]->u.i : far;
+    Interval at_first = analyzer_bounds(v->an, v->box.lo[d]);
+    int64_t last = at_first.max, own = d ? far % b->shape[d]->u.i : far;
     bool inner = d == b->ndim - 1;
-    if (own > INT32_MAX / 2 || last > INT32_MAX / 2) return NULL;
+    if (at_first.min < 0 || own > INT32_MAX / 2 || last > INT32_MAX / 2) return NULL;
     const Expr *value = expr_add(s->m, v->box.lo[d], const_like(s, v->box.lo[d], own));
     it->value = inner ? expr_add(s->m, value, expr_cast(s->m, value->dtype, at)) : value;
     it->extent = const_like(s, it->extent, last + 1 + own + (inner ? run + line : 0));
     if (d) far /= b->shape[d]->u.i;
   }
+  if (BLOCK(block)->predicate) vec_push(s->m->arena, &s->guarded, block->id);
   return stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), lines), FOR_UNROLLED, NULL, block);
 }
 

@@ -460,3 +460,19 @@ def test_te_stage_of_another_schedule():
     s = te.create_schedule(C.op)
     with pytest.raises(ValueError, match="not part of this schedule"):
         s[D]
+
+
+def test_prefetch_of_a_window_that_begins_before_the_buffer():
+    """What is read straight ahead is fetched without a guard, but not where the first step reads before the first element."""
+    n = 64
+    A = te.placeholder((n,), name="A")
+    k = te.reduce_axis((0, 3), name="k")
+    B = te.compute((n,), lambda i: te.sum(te.if_then_else(te.all(i + k >= 1, i + k <= n), A[i + k - 1], 0.0), axis=k), name="B")
+    sch = tir.Schedule(te.create_prim_func([A, B]))
+    block = sch.get_block("B")
+    outer, _ = sch.split(sch.get_loops(block)[0], [None, 16])
+    sch.prefetch(block, 0, outer, 1)
+    a, b = tvm.nd.array(np.arange(n, dtype="float32")), tvm.nd.array(np.zeros(n, "float32"))
+    tvm.build(sch.mod, target="llvm")(a, b)
+    x = np.arange(n, dtype="float32")
+    np.testing.assert_array_equal(b.numpy(), x + np.r_[0, x[:-1]] + np.r_[x[1:], 0])
