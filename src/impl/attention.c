@@ -241,20 +241,6 @@ void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
 
 /* ---- the schedule ----------------------------------------------------------------------------------------- */
 
-static BlockRV stage_block(ImplGroup *g, const char *name)
-{
-  for (int i = 0; i < g->nanchor; i++)
-    if (!strcmp(g->anchor_op[i]->name, name)) return sched_get_block(g->s, map_get(&g->names, g->anchor_op[i]));
-  raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s has no stage '%s'", g->anchor->u.call.op->name, name);
-}
-
-static bool has_stage(const ImplGroup *g, const char *name)
-{
-  for (int i = 0; i < g->nanchor; i++)
-    if (!strcmp(g->anchor_op[i]->name, name)) return true;
-  return false;
-}
-
 /* Unrolls a block's loops from `from` on where they are short, and makes vectors of the last. */
 static void write_out(ImplGroup *g, BlockRV block, int from)
 {
@@ -290,7 +276,7 @@ static LoopRV tile_product(ImplGroup *g, const Product *p, LoopRV *sum)
 static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
 {
   const AttentionAttrs *a = g->anchor->u.call.attrs;
-  BlockRV sums = stage_block(g, "sums");
+  BlockRV sums = group_stage(g, "sums");
   LoopRV *l, lane, sum, b = {-1}, h = {-1}, s = {-1};
   int n = sched_get_loops(g->s, sums, g->arena, &l);                 /* as out_layout says, then the keys */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sums' loops are not those of attention");
@@ -310,7 +296,7 @@ static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
 /* scores[t, s], masked while they are in registers. */
 static void multiply_keys(ImplGroup *g, int64_t queries)
 {
-  BlockRV scores = stage_block(g, "scores");
+  BlockRV scores = group_stage(g, "scores");
   LoopRV *l, sum;
   int n = sched_get_loops(g->s, scores, g->arena, &l);               /* b h block, b h block of one step, t s d */
   if (n != 9) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the scores' loops are not those of attention");
@@ -327,7 +313,7 @@ static void multiply_keys(ImplGroup *g, int64_t queries)
 static BlockRV copy_values(ImplGroup *g)
 {
   const AttentionAttrs *a = g->anchor->u.call.attrs;
-  BlockRV sums = stage_block(g, "sums");
+  BlockRV sums = group_stage(g, "sums");
   const Block *b = sched_block_stmt(g->s, sums)->u.block;
   int i = b->nreads - 1;
   while (i >= 0 && (b->reads[i].buffer->ndim != 4 || b->reads[i].buffer == b->writes[0].buffer)) i--;
@@ -339,7 +325,7 @@ void attention_schedule(ImplGroup *g)
 {
   static const char *const before[] = {"row_sum", "exps", "row_max", "masked", "scores", "turned"};
   enum { NBEFORE = sizeof before / sizeof *before };
-  BlockRV turned = stage_block(g, "turned");
+  BlockRV turned = group_stage(g, "turned");
   int64_t queries = known(sched_block_stmt(g->s, turned)->u.block->iter[4].extent);
   BlockRV values = copy_values(g);
   LoopRV outer[3], block = multiply_values(g, queries, outer);
@@ -350,11 +336,12 @@ void attention_schedule(ImplGroup *g)
     split_by(g, l[n - 1], target_lanes(g->target, g->anchor->type->dtype.bits), &vector);
     sched_vectorize(g->s, vector);
   }
+  BlockRV stage;
   for (int i = 0; i < NBEFORE; i++)
-    if (has_stage(g, before[i])) sched_compute_at(g->s, stage_block(g, before[i]), block, true, -1);
+    if (group_find_stage(g, before[i], &stage)) sched_compute_at(g->s, stage, block, true, -1);
   multiply_keys(g, queries);
   for (int i = 0; i < NBEFORE; i++)
-    if (strcmp(before[i], "masked") && strcmp(before[i], "scores")) generic_block(g, stage_block(g, before[i]), 3, false);
+    if (strcmp(before[i], "masked") && strcmp(before[i], "scores")) generic_block(g, group_stage(g, before[i]), 3, false);
   LoopRV all = sched_fuse(g->s, 3, outer, true);
   if (cost_threads(g->target, products(g->anchor, 64), 0) > 1) sched_parallel(g->s, all);
 }

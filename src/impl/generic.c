@@ -36,6 +36,27 @@ bool group_try(ImplGroup *g, void (*body)(Ctx *, void *), void *arg)
   return k == ERR_NONE;
 }
 
+typedef struct Fetch {
+  ImplGroup *g;
+  BlockRV block;
+  int read;
+  LoopRV loop;
+  int64_t distance;
+} Fetch;
+
+static void fetch_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  Fetch *f = arg;
+  sched_prefetch(f->g->s, f->block, f->read, f->loop, f->distance);
+}
+
+void group_prefetch(ImplGroup *g, BlockRV block, int read, LoopRV loop, int64_t distance)
+{
+  Fetch f = {g, block, read, loop, distance};
+  group_try(g, fetch_body, &f);
+}
+
 static int64_t largest_divisor(int64_t n, int64_t most)
 {
   for (int64_t d = most < n ? most : n; d > 1; d--)

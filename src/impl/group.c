@@ -320,6 +320,23 @@ const char *group_block(const ImplGroup *g, const TeOp *op)
   return map_get(&g->names, op);
 }
 
+bool group_find_stage(ImplGroup *g, const char *name, BlockRV *out)
+{
+  for (int i = 0; i < g->nanchor; i++)
+    if (!strcmp(g->anchor_op[i]->name, name)) {
+      *out = sched_get_block(g->s, map_get(&g->names, g->anchor_op[i]));
+      return true;
+    }
+  return false;
+}
+
+BlockRV group_stage(ImplGroup *g, const char *name)
+{
+  BlockRV out;
+  if (!group_find_stage(g, name, &out)) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s has no stage '%s'", g->anchor->u.call.op->name, name);
+  return out;
+}
+
 BlockRV group_sum(ImplGroup *g)
 {
   for (int i = g->nanchor - 1; i >= 0; i--)

@@ -30,9 +30,14 @@ struct ImplGroup {
 const char *group_block(const ImplGroup *, const TeOp *);
 /* The anchor's last reduction. */
 BlockRV group_sum(ImplGroup *);
+/* Its operation of that name. */
+bool group_find_stage(ImplGroup *, const char *name, BlockRV *);
+BlockRV group_stage(ImplGroup *, const char *name);         /* raises where there is none */
 /* Runs body under protect; false when a primitive refused, and the function is then as it
  * was before the refused one.  Any other error is raised again. */
 bool group_try(ImplGroup *, void (*body)(Ctx *, void *), void *arg);
+/* sched_prefetch where it is possible: without the hint the kernel is slower and no less right. */
+void group_prefetch(ImplGroup *, BlockRV, int read, LoopRV, int64_t distance);
 
 /* ---- nest.c: a block's loops and how it walks memory ----------------------------------- */
 
@@ -138,6 +143,10 @@ bool panels_fits(const Target *, const Node *call);
 double panels_cost(const Target *, const Node *call);
 void panels_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void panels_schedule(ImplGroup *);
+/* What products over packed panels share: a copy (…, k, elements of a panel) made of squares that are turned round in registers, and
+ * the lines of the panels that a step reads a little later.  `alone`: of that buffer only, NULL: of all that it reads. */
+void panels_turn(ImplGroup *, BlockRV packing);
+void panels_fetch(ImplGroup *, BlockRV product, LoopRV step, const Buffer *alone);
 
 /* ---- matmul.c ---------------------------------------------------------------------------- */
 

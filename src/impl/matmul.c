@@ -318,15 +318,11 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
 
 /* ---- the schedule ------------------------------------------------------------------------------------ */
 
-/* The packed copy of a, where there is one; its block. */
-static const Buffer *packed_rows(ImplGroup *g, BlockRV *block)
+/* The packed copy of a; NULL: it is read as it lies. */
+static const Buffer *packed_rows(ImplGroup *g)
 {
-  for (int i = 0; i < g->nanchor; i++)
-    if (!strcmp(g->anchor_op[i]->name, "a_pack")) {
-      *block = sched_get_block(g->s, group_block(g, g->anchor_op[i]));
-      return sched_block_stmt(g->s, *block)->u.block->writes[0].buffer;
-    }
-  return NULL;
+  BlockRV packing;
+  return group_find_stage(g, "a_pack", &packing) ? sched_block_stmt(g->s, packing)->u.block->writes[0].buffer : NULL;
 }
 
 /* Columns of a panel: as the packed operand has them, else by the target. */
@@ -336,70 +332,36 @@ static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
     const Buffer *b = n->access[a].buffer;
     if (!n->access[a].write && b != n->access[0].buffer && n->loop[n->n - 2].stride[a] == STRIDE_ANY) return known(b->shape[b->ndim - 1]);
   }
-  BlockRV packing;
-  int64_t height, packed = packed_rows(g, &packing) ? tile_packed_columns(g->target, n->bits, columns, n->loop[n->n - 3].extent, &height) : 0;
+  int64_t height, packed = packed_rows(g) ? tile_packed_columns(g->target, n->bits, columns, n->loop[n->n - 3].extent, &height) : 0;
   return packed ? packed : tile_columns(g->target, n->bits, columns ? columns : 1024);
 }
 
-/* Squares of a, turned round in registers. */
 static void schedule_packing(ImplGroup *g)
 {
-  enum { SIDE = 4 };
-  BlockRV block;
-  if (!packed_rows(g, &block)) return;
+  BlockRV packing;
+  if (!group_find_stage(g, "a_pack", &packing)) return;
   Nest *n = arena_new_of(g->arena, Nest);
-  nest_read(g, block, n);
-  LoopRV line, lane, row = split_by(g, n->loop[n->n - 2].rv, SIDE, &line), part = split_by(g, n->loop[n->n - 1].rv, SIDE, &lane);
-  sched_reorder(g->s, 4, (const LoopRV[]){row, part, line, lane});
-  sched_unroll(g->s, part), sched_unroll(g->s, line);
-  sched_vectorize(g->s, lane);
+  nest_read(g, packing, n);
+  panels_turn(g, packing);
   if (cost_threads(g->target, 0, 8.0 * n->iterations) > 1) sched_parallel(g->s, n->loop[0].rv);
 }
 
-typedef struct FetchTry {
-  ImplGroup *g;
-  BlockRV block;
-  int read;
-  LoopRV loop;
-  int64_t distance;
-} FetchTry;
-
-static void fetch_body(Ctx *ctx, void *arg)
-{
-  (void)ctx;
-  FetchTry *t = arg;
-  sched_prefetch(t->g->s, t->block, t->read, t->loop, t->distance);
-}
-
-/* Where rows are packed, what a step reads of both panels comes into the first-level cache some hundred cycles before: waiting
- * multiply-adds leave such a core little room to look ahead by itself. */
+/* Where rows are packed, both panels are fetched a little before; a batch reads b as it lies. */
 static void fetch_ahead(ImplGroup *g, BlockRV product, LoopRV step)
 {
-  enum { AHEAD = 1280 };
-  BlockRV packing;
-  const Buffer *rows = packed_rows(g, &packing);
-  if (!rows || step.id < 0) return;
-  const Block *b = sched_block_stmt(g->s, product)->u.block;
-  for (int i = 0; i < b->nreads; i++) {
-    const Buffer *r = b->reads[i].buffer;
-    if (r == b->writes[0].buffer || (r != rows && rows->ndim > 3)) continue;    /* a batch reads b as it lies */
-    int64_t bytes = known(r->shape[r->ndim - 1]) * dtype_bytes(r->dtype);
-    FetchTry t = {g, product, i, step, (AHEAD + bytes - 1) / bytes};
-    group_try(g, fetch_body, &t);
-  }
+  const Buffer *rows = packed_rows(g);
+  if (rows && step.id >= 0) panels_fetch(g, product, step, rows->ndim > 3 ? rows : NULL);
 }
 
 /* What the loop reads of the panels so many steps later comes in from memory: the next panel, while this one is multiplied. */
 static void fetch_next_panel(ImplGroup *g, BlockRV product, LoopRV loop, int64_t distance)
 {
-  BlockRV packing;
-  const Buffer *rows = packed_rows(g, &packing);
+  const Buffer *rows = packed_rows(g);
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads; i++) {
     const Buffer *r = b->reads[i].buffer;
     if (r->ndim != 3 || r == rows || known(r->shape[0]) < 4) continue;
-    FetchTry t = {g, product, i, loop, distance};
-    group_try(g, fetch_body, &t);
+    group_prefetch(g, product, i, loop, distance);
     return;
   }
 }
@@ -433,16 +395,6 @@ static void copy_rows(ImplGroup *g, BlockRV product, int read, int bits, LoopRV 
 /* What a product is part of. */
 typedef enum { WHOLE, HEAD, LAST } Share;
 
-static bool stage_of(ImplGroup *g, const char *name, BlockRV *out)
-{
-  for (int i = 0; i < g->nanchor; i++)
-    if (g->anchor_op[i]->nreduce && !strcmp(g->anchor_op[i]->name, name)) {
-      *out = sched_get_block(g->s, group_block(g, g->anchor_op[i]));
-      return true;
-    }
-  return false;
-}
-
 /* The tile goes to memory as it is. */
 static BlockRV store_tile(ImplGroup *g, BlockRV product, LoopRV at)
 {
@@ -465,8 +417,7 @@ static void write_tile(ImplGroup *g, BlockRV store, int outer)
 
 static Tile product_tile(ImplGroup *g, int64_t vectors, int64_t rows)
 {
-  BlockRV packing;
-  const Buffer *packed = packed_rows(g, &packing);
+  const Buffer *packed = packed_rows(g);
   return packed ? (Tile){1, 1, known(packed->shape[packed->ndim - 1])} : tile_best(g->target, vectors, 1, 1, rows);
 }
 
@@ -555,8 +506,8 @@ void matmul_schedule(ImplGroup *g)
 {
   generic_inline(g);
   BlockRV head, part;
-  bool has_head = stage_of(g, "head", &head);
-  if (has_head && stage_of(g, "part", &part))
+  bool has_head = group_find_stage(g, "head", &head);
+  if (has_head && group_find_stage(g, "part", &part))
     schedule_parts(g, head, part);
   else if (has_head)
     schedule_product(g, head, HEAD);

@@ -123,13 +123,6 @@ void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
 
 /* ---- the schedule ------------------------------------------------------------------------------------ */
 
-static BlockRV stage_named(ImplGroup *g, const char *name)
-{
-  for (int i = 0; i < g->nanchor; i++)
-    if (!strcmp(g->anchor_op[i]->name, name)) return sched_get_block(g->s, group_block(g, g->anchor_op[i]));
-  raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the convolution has no stage '%s'", name);
-}
-
 /* Positions side by side in the output read data side by side: a kernel of one tap that leaves none out. */
 static bool is_straight(const Node *call)
 {
@@ -137,19 +130,27 @@ static bool is_straight(const Node *call)
   return dim(w, 2) == 1 && dim(w, 3) == 1 && dim(x, 2) == dim(y, 2) && dim(x, 3) == dim(y, 3);
 }
 
-/* Squares of positions and channels, turned round in registers; or, where positions lie apart, vectors of channels whose elements
+enum { SIDE = 4 };                                         /* of a square: the elements of NEON's vectors */
+
+void panels_turn(ImplGroup *g, BlockRV packing)
+{
+  LoopRV *loop, line, lane;
+  int n = sched_get_loops(g->s, packing, g->arena, &loop);
+  LoopRV step = split_by(g, loop[n - 2], SIDE, &line), part = split_by(g, loop[n - 1], SIDE, &lane);
+  sched_reorder(g->s, 4, (const LoopRV[]){step, part, line, lane});
+  sched_unroll(g->s, part), sched_unroll(g->s, line);
+  sched_vectorize(g->s, lane);
+}
+
+/* Squares of positions and channels; or, where positions lie apart, vectors of channels whose elements
  * go to their places one by one. */
 static void schedule_packing(ImplGroup *g, BlockRV panel, bool parallel)
 {
-  enum { SIDE = 4 };
-  LoopRV *loop, line, lane;
+  LoopRV *loop, lane;
   int n = sched_get_loops(g->s, panel, g->arena, &loop);
   if (parallel) sched_parallel(g->s, sched_fuse(g->s, 2, loop, true));
   if (is_straight(g->anchor)) {
-    LoopRV step = split_by(g, loop[n - 2], SIDE, &line), part = split_by(g, loop[n - 1], SIDE, &lane);
-    sched_reorder(g->s, 4, (const LoopRV[]){step, part, line, lane});
-    sched_unroll(g->s, part), sched_unroll(g->s, line);
-    sched_vectorize(g->s, lane);
+    panels_turn(g, panel);
     return;
   }
   const Type *w = g->anchor->arg[1]->type;
@@ -162,15 +163,15 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool parallel)
   sched_vectorize(g->s, lane);
 }
 
-static void fetch_ahead(ImplGroup *g, BlockRV product, LoopRV step)
+void panels_fetch(ImplGroup *g, BlockRV product, LoopRV step, const Buffer *alone)
 {
-  enum { AHEAD = 1280 };
+  enum { AHEAD = 1280 };                                   /* bytes: some hundred cycles */
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads; i++) {
     const Buffer *r = b->reads[i].buffer;
-    if (r == b->writes[0].buffer) continue;
+    if (r == b->writes[0].buffer || (alone && r != alone)) continue;
     int64_t bytes = r->shape[r->ndim - 1]->u.i * dtype_bytes(r->dtype);
-    sched_prefetch(g->s, product, i, step, (AHEAD + bytes - 1) / bytes);
+    group_prefetch(g, product, i, step, (AHEAD + bytes - 1) / bytes);
   }
 }
 
@@ -185,7 +186,7 @@ static int64_t band_tiles(const Target *t, int64_t tiles, int64_t bytes, int thr
 void panels_schedule(ImplGroup *g)
 {
   generic_inline(g);
-  BlockRV product = group_sum(g), panel = stage_named(g, "panel"), *user;
+  BlockRV product = group_sum(g), panel = group_stage(g, "panel"), *user;
   if (sched_get_consumers(g->s, product, g->arena, &user) != 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
   BlockRV store = user[0];
   const Buffer *panels = sched_block_stmt(g->s, panel)->u.block->writes[0].buffer;
@@ -212,6 +213,6 @@ void panels_schedule(ImplGroup *g)
   if (several) sched_compute_at(g->s, panel, shared, false, -1);
   if (threads > 1) sched_parallel(g->s, shared);
   schedule_packing(g, panel, !several && threads > 1);
-  fetch_ahead(g, product, step);
+  panels_fetch(g, product, step, NULL);
   generic_rest(g);
 }

@@ -20,13 +20,6 @@ bool winograd_fits(const Target *t, const Node *call)
   return true;
 }
 
-static BlockRV stage_block(ImplGroup *g, const char *name)
-{
-  for (int i = 0; i < g->nanchor; i++)
-    if (!strcmp(g->anchor_op[i]->name, name)) return sched_get_block(g->s, map_get(&g->names, g->anchor_op[i]));
-  raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s has no stage '%s'", g->anchor->u.call.op->name, name);
-}
-
 /* Unrolls the loops of a block from `from` to the last but one and makes vectors of the last. */
 static void write_out(ImplGroup *g, BlockRV block, int from)
 {
@@ -47,7 +40,7 @@ static LoopRV split_vectors(ImplGroup *g, LoopRV channels, LoopRV *inner)
 /* The loop over bands stands around all stages (`band` 1), or each stage has its own loops (0). */
 static void transform_data(ImplGroup *g, int band)
 {
-  BlockRV rows = stage_block(g, "data_rows"), tiles = stage_block(g, "data_tiles");
+  BlockRV rows = group_stage(g, "data_rows"), tiles = group_stage(g, "data_tiles");
   LoopRV *l, ci;
   sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co p ci */
   l += band;
@@ -173,7 +166,7 @@ static int64_t band_rows(ImplGroup *g)
 
 static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
 {
-  BlockRV rows = stage_block(g, "out_rows"), tiles = stage_block(g, "out_tiles"), part;
+  BlockRV rows = group_stage(g, "out_rows"), tiles = group_stage(g, "out_tiles"), part;
   bool parts = half_find_part(g, &part);
   LoopRV *l, hi, wi, hb;
   int n = sched_get_loops(g->s, last, g->arena, &l);      /* n oo h w oi */
@@ -190,12 +183,12 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
   sched_set_scope(g->s, tiles, 0, "local");
   sched_set_scope(g->s, rows, 0, "local");
   if (band) {
-    BlockRV pad = stage_block(g, "data_pad");
-    if (parts) sched_compute_at(g->s, stage_block(g, "bgemm_cast"), outer, true, -1);
+    BlockRV pad = group_stage(g, "data_pad");
+    if (parts) sched_compute_at(g->s, group_stage(g, "bgemm_cast"), outer, true, -1);
     sched_compute_at(g->s, group_sum(g), outer, true, -1);
     if (parts) sched_compute_at(g->s, part, outer, true, -1);
-    sched_compute_at(g->s, stage_block(g, "data_tiles"), outer, true, -1);
-    sched_compute_at(g->s, stage_block(g, "data_rows"), outer, true, -1);
+    sched_compute_at(g->s, group_stage(g, "data_tiles"), outer, true, -1);
+    sched_compute_at(g->s, group_stage(g, "data_rows"), outer, true, -1);
     sched_compute_at(g->s, pad, outer, true, -1);
     sched_parallel(g->s, sched_fuse(g->s, 2, order, true));
     generic_block(g, pad, 1, false);
@@ -212,7 +205,7 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
 /* The blocks behind the convolution put together into one. */
 static BlockRV last_block(ImplGroup *g)
 {
-  BlockRV out = stage_block(g, "conv2d_winograd"), *user;
+  BlockRV out = group_stage(g, "conv2d_winograd"), *user;
   for (int i = 0; i < 64; i++) {
     int n = sched_get_consumers(g->s, out, g->arena, &user);
     if (!n) return out;
@@ -274,7 +267,7 @@ void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in
 
 void winograd_weight_schedule(ImplGroup *g)
 {
-  BlockRV rows = stage_block(g, "weight_rows"), tiles = stage_block(g, "weight_tiles");
+  BlockRV rows = group_stage(g, "weight_rows"), tiles = group_stage(g, "weight_tiles");
   LoopRV *l, vi;
   sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co ci */
   LoopRV order[] = {l[2], split_by(g, l[3], target_lanes(g->target, 32), &vi), l[0], l[1], vi};
