@@ -11,6 +11,7 @@ as it is loaded, its rows may lie where they are.
       copy B[ko, :] into panels of KC x NR                  (parallel)
       copy A[:, ko] into panels of KC x MR                  (parallel; NEON)
       for io, jo                    blocks of C             (parallel)
+        or copy B[ko, jo] here: blocks that have all rows
         for im, jm                  register tiles
           for ki                    tile[MR, NR] += A[MR] * B[NR], unrolled and vectorized;
                                     the panels' lines some way further on are asked for
@@ -64,6 +65,9 @@ class Blocking:
         rows = ceil_div(tiles_m, threads // across)
         blocks = 1 if threads == 1 else ceil_div(4 * threads, ceil_div(tiles_n, self.block_n) * (threads // across))
         self.block_m = max(ceil_div(rows, blocks), min(rows, 6))
+        # A block that has all rows is the only one to read its part of B: that is copied just before, and lies in
+        # the second-level cache (1 % slower beside a packed A).
+        self.late = self.block_m >= tiles_m and not self.pack_a
 
 
 def declare(M, N, K):
@@ -96,14 +100,14 @@ def pack_b(b, NR):
     return np.ascontiguousarray(padded.reshape(K, panels, NR).transpose(1, 0, 2))
 
 
-def pack(sch, block, operand, axis, tile, at):
-    """Copies an operand of the block into panels of `tile` along an axis, inside the loop `at`:
+def pack(sch, block, operand, axis, tile, around):
+    """Copies an operand of the block into panels of `tile` along an axis, inside the last of the loops `around`:
     [panel, k, position in the panel].  Gives the copy's three loops in that order."""
     panel = sch.cache_read(block, operand, "global")
     layout = (lambda p, q: (p // tile, q, p % tile)) if axis == 0 else (lambda p, q: (q // tile, p, q % tile))
     sch.transform_layout(block, ("read", operand), layout, pad_value=0.0)
-    sch.compute_at(panel, at)
-    loops = sch.get_loops(panel)[1:]
+    sch.compute_at(panel, around[-1])
+    loops = sch.get_loops(panel)[len(around):]
     if len(loops) == 3:                      # the tiles do not fit evenly: it runs over padded panels already
         return loops
     outer, inner = sch.split(loops[axis], [None, tile])
@@ -120,15 +124,17 @@ def schedule(func, size, prepacked=False):
     jo, jm, ji = sch.split(j, [None, size.block_n, size.NR])
     ko, ki = sch.split(k, [None, size.KC])
     sch.reorder(ko, io, jo, im, jm, ki, ii, ji)
+    blocks = sch.fuse(io, jo)
 
     if not prepacked:
-        panel, row, inner = pack(sch, block, 1, 1, size.NR, ko)
+        panel, row, inner = pack(sch, block, 1, 1, size.NR, [ko, blocks] if size.late else [ko])
         some, rows = sch.split(row, [None, 8])            # a few rows of B, from left to right
         sch.reorder(some, panel, rows, inner)
         sch.vectorize(inner)
-        sch.parallel(some)
+        if not size.late:
+            sch.parallel(some)
     if size.pack_a:
-        panel, row, inner = pack(sch, block, 0, 0, size.MR, ko)
+        panel, row, inner = pack(sch, block, 0, 0, size.MR, [ko])
         row, line = sch.split(row, [None, 4])             # squares of A, turned round in registers
         inner, lane = sch.split(inner, [None, 4])
         sch.reorder(panel, row, inner, line, lane)
@@ -148,7 +154,7 @@ def schedule(func, size, prepacked=False):
     for loop in (step, ii):
         sch.unroll(loop)
     sch.vectorize(ji)
-    sch.parallel(sch.fuse(io, jo))
+    sch.parallel(blocks)
     sch.decompose_reduction(block, ki if one_round else ko)
     # Waiting multiplications leave a NEON core little room to look ahead by itself.
     ahead = NEAR if size.pack_a else FAR

@@ -14,11 +14,12 @@ import packed_matmul  # noqa: E402
 
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("pack_a", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("M, N, K", [(64, 128, 64), (37, 53, 41), (100, 64, 3000)])
-def test_product(M, N, K, pack_a, ahead):
+def test_product(M, N, K, threads, pack_a, ahead):
     target = lathe.target.Target("llvm")
-    size = packed_matmul.Blocking(target, M, N, K, threads=2)
-    size.pack_a = pack_a
+    size = packed_matmul.Blocking(target, M, N, K, threads)
+    size.pack_a, size.late = pack_a, threads == 1
     func = packed_matmul.declare_prepacked(M, N, K, size.NR) if ahead else packed_matmul.declare(M, N, K)
     built = lathe.build(packed_matmul.schedule(func, size, prepacked=ahead).mod, target=target)
     rng = np.random.default_rng(0)
