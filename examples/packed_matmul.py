@@ -45,9 +45,9 @@ class Blocking:
         columns = next((w for w in widths if N % (w * lanes) == 0), widths[0])
         self.NR = columns * lanes
         self.MR = target.vector_registers * 3 // 4 // columns
-        # MR rows of A, KC long, stay in the first-level cache, and leave room in it, while panels of B
+        # MR rows of A, KC long, are no more than the first-level cache holds while panels of B
         # pass by, one of which is at home in half of the second.  Panels that are asked for ahead need the second alone.
-        fits = min(target.l1_bytes * 3 // 4 // (4 * self.MR), target.l2_bytes // 2 // (4 * self.NR))
+        fits = min(target.l1_bytes // (4 * self.MR), target.l2_bytes // 2 // (4 * self.NR))
         if self.pack_a:
             fits = target.l2_bytes // 4 // (4 * (self.MR + self.NR))
         rounds = ceil_div(K, fits)
