@@ -243,6 +243,29 @@ static void test_size_from_value(void **state)
   close_world(&w);
 }
 
+/* Which element it is, a constant says that goes into the same kernel. */
+static void test_size_from_chosen_value(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%x: Tensor[(2, 3), float32], %s: Tensor[(3), int64]) {\n"
+                         "  dyn.strided_slice(%x, meta[relay.Constant][0], take(%s, meta[relay.Constant][1], axis=[0]), meta[relay.Constant][2])\n"
+                         "}\n"
+                         "#[metadata]\n"
+                         "relay.Constant[0]: Tensor[(2), int64] = [0, 0];\n"
+                         "relay.Constant[1]: Tensor[(2), int64] = [2, 0];\n"
+                         "relay.Constant[2]: Tensor[(2), int64] = [1, 1];\n");
+  float x[] = {1, 2, 3, 4, 5, 6};
+  int64_t s[] = {1, 9, 2};
+  set(w.x, 0, tensor(F32, x, SHAPE(2, 3)));
+  set(w.x, 1, tensor(I64, s, SHAPE(3)));
+  run(w.x);
+  const LatheRtTensor *y = output(w.x, 0);
+  assert_int_equal(y->shape[0], 2);
+  assert_int_equal(y->shape[1], 1);
+  expect_floats(y, 2, (const float[]){1, 4}, 0);
+  close_world(&w);
+}
+
 static void test_sequence(void **state)
 {
   (void)state;
@@ -279,7 +302,7 @@ int main(void)
       cmocka_unit_test(test_symbolic), cmocka_unit_test(test_sizes_that_do_not_fit), cmocka_unit_test(test_split_needs_whole_parts),
       cmocka_unit_test(test_reductions_of_nothing), cmocka_unit_test(test_squeeze_at_run_time), cmocka_unit_test(test_kernels_are_shared),
             cmocka_unit_test(test_if),       cmocka_unit_test(test_loop), cmocka_unit_test(test_local_function),
-      cmocka_unit_test(test_size_from_value), cmocka_unit_test(test_sequence),
+      cmocka_unit_test(test_size_from_value), cmocka_unit_test(test_size_from_chosen_value), cmocka_unit_test(test_sequence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

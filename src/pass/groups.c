@@ -3,8 +3,8 @@
  *   relu(add(conv(x, w), b))   with the three calls in one group becomes
  *   fn (p0, p1, p2, Primitive=1) { relu(add(conv(p0, p1), p2)) }(x, w, b)
  *
- * Parameters come in the order of first use.  A scalar constant stays inside; other
- * constants are parameters unless link_params. */
+ * Parameters come in the order of first use.  A scalar constant stays inside, and so do the integers from which a group
+ * computes the size of what it makes; other constants are parameters unless link_params. */
 #include "pass/groups.h"
 
 #include <stdio.h>
@@ -67,11 +67,25 @@ typedef struct Making {
   GraphRewriter *rw;
   Map inner;                 /* old node -> its value inside */
   Vec(const Node *) param, arg;
+  bool sizes;                /* does a dimension come from what the group computes? */
 } Making;
+
+static bool computes_sizes(const Group *g)
+{
+  for (int i = 0; i < g->node.n; i++) {
+    const Type *t = g->node.v[i]->type;
+    for (int d = 0; t->kind == TY_TENSOR && d < t->ndim; d++)
+      if (!dim_is_stable(t->shape[d])) return true;
+  }
+  return false;
+}
 
 static bool stays_inside(const Making *k, const Node *n)
 {
-  return n->kind == N_CONST && (n->u.data->ndim == 0 || k->x->link_params);
+  enum { FOLLOWED = 256 };   /* elements whose values graph_values follows */
+  if (n->kind != N_CONST) return false;
+  const ConstData *d = n->u.data;
+  return d->ndim == 0 || k->x->link_params || (k->sizes && d->dtype.code == DT_INT && const_count(d) <= FOLLOWED);
 }
 
 static const Node *value_inside(Making *k, const Node *old)
@@ -105,7 +119,7 @@ static const Node *value_inside(Making *k, const Node *old)
 
 static const Node *make_group(Extract *x, GraphRewriter *rw, const Group *g)
 {
-  Making k = {.x = x, .rw = rw};
+  Making k = {.x = x, .rw = rw, .sizes = computes_sizes(g)};
   Arena *tmp = scratch(x->m->ctx);
   const Node *body = NULL;
   for (int i = 0; i < g->node.n; i++) {
