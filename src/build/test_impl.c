@@ -312,6 +312,20 @@ static void reductions(Fn *f)
       }
 }
 
+/* Lanes of a row are put together before the next row: nothing is kept of all rows, however many dimensions are one. */
+static void lanes_of_rows(Fn *f)
+{
+  static const int64_t shapes[][4] = {{1, 8, 64, 128}, {512, 1, 1, 128}, {8, 4, 16, 128}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    fresh(f);
+    ImplResult r;
+    const Node *y = CALL(f, "max", fn_attrs(f, "max", "axis", "[3]", "keepdims", "True", NULL), fn_param(f, DT_F32, 4, shapes[i]));
+    PrimFunc *func = fn_lower(f, module_new(f->ctx), fn_done(f, y), &r);
+    defer(f->ctx, drop_module, func->m);
+    assert_int_equal(lower_kernel(func, f->target, &(LowerConfig){0})->workspace_bytes->u.i, 0);
+  }
+}
+
 static void windows_and_rows(Fn *f)
 {
   static const int64_t widths[] = {1, 5, 16, 64, 197, 1000};
@@ -372,6 +386,7 @@ CASE(products)
 CASE(elementwise)
 CASE(layouts)
 CASE(reductions)
+CASE(lanes_of_rows)
 CASE(windows_and_rows)
 CASE(symbolic_rows)
 
@@ -382,7 +397,7 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_conv_nchw), cmocka_unit_test(test_conv_nchwc), cmocka_unit_test(test_panels), cmocka_unit_test(test_conv_symbolic), cmocka_unit_test(test_conv_groups),
       cmocka_unit_test(test_depthwise), cmocka_unit_test(test_winograd), cmocka_unit_test(test_bands), cmocka_unit_test(test_alteration), cmocka_unit_test(test_winograd_error),
-      cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions),
+      cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions), cmocka_unit_test(test_lanes_of_rows),
       cmocka_unit_test(test_windows_and_rows), cmocka_unit_test(test_symbolic_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

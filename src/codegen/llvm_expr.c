@@ -410,10 +410,31 @@ static LLVMValueRef limited(Gen *g, const Expr *e)
   return gen_intrinsic(g, below == (cond->kind == E_LT) ? "llvm.maximum" : "llvm.minimum", 1, &type, 2, arg);
 }
 
+/* The greater or the lesser of two, NaN where either is: a > b || a != a ? a : b, as op_maximum_value writes it.  One instruction of
+ * AArch64; elsewhere a select that one instruction is, and another for NaN. */
+static LLVMValueRef extreme(Gen *g, const Expr *e)
+{
+  const Expr *cond = e->arg[0], *a = e->arg[1], *b = e->arg[2];
+  if (cond->kind != E_OR || !dtype_is_float(e->dtype) || (e->dtype.bits < 32 && !target_has(g->t, CPU_FP16))) return NULL;
+  const Expr *order = cond->arg[0], *nan = cond->arg[1];
+  if (nan->kind != E_NE || nan->arg[0] != a || nan->arg[1] != a || (order->kind != E_LT && order->kind != E_GT)) return NULL;
+  bool ahead = order->arg[0] == a && order->arg[1] == b, behind = order->arg[0] == b && order->arg[1] == a;
+  if (!ahead && !behind) return NULL;
+  bool greater = ahead == (order->kind == E_GT);
+  LLVMValueRef x = gen_expr_lanes(g, a, e->dtype.lanes), y = gen_expr_lanes(g, b, e->dtype.lanes);
+  if (g->t->arch == ARCH_AARCH64) {
+    LLVMTypeRef type = LLVMTypeOf(x);
+    return gen_intrinsic(g, greater ? "llvm.maximum" : "llvm.minimum", 1, &type, 2, (LLVMValueRef[]){x, y});
+  }
+  LLVMValueRef best = LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, greater ? LLVMRealOGT : LLVMRealOLT, x, y, ""), x, y, "");
+  return LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, ""), x, best, "");
+}
+
 static LLVMValueRef select_value(Gen *g, const Expr *e)
 {
   int lanes = e->dtype.lanes;
   LLVMValueRef limit = limited(g, e);
+  if (!limit) limit = extreme(g, e);
   if (limit) return limit;
   LLVMValueRef cond = gen_expr(g, e->arg[0]);
   LLVMValueRef a = gen_expr_lanes(g, e->arg[1], lanes), b = gen_expr_lanes(g, e->arg[2], lanes);

@@ -523,7 +523,7 @@ static void follow_partial(ImplGroup *g, BlockRV block, BlockRV partial, int sha
   LoopRV *own, *other;
   int n = sched_get_loops(g->s, block, g->arena, &own);
   sched_get_loops(g->s, partial, g->arena, &other);
-  if (n >= shared && sched_loop_stmt(g->s, own[shared - 1]) != sched_loop_stmt(g->s, other[shared - 1]))
+  if (n < shared || sched_loop_stmt(g->s, own[shared - 1]) != sched_loop_stmt(g->s, other[shared - 1]))
     sched_reverse_compute_at(g->s, block, other[shared - 1], true, -1);
 }
 

@@ -105,6 +105,21 @@ def test_reductions_over_several_axes(rng, target, shape, axis):
     np.testing.assert_array_equal(compiled(relay.max(x[0], axis=list(axis)), x, a, target), a[0].max(axis))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape, axis", [((1, 3, 5, 128), 3), ((1, 7, 33), 2), ((5, 1, 1, 100), 3), ((2, 19, 24), 1), ((1, 1, 9), 2)])
+def test_largest_and_smallest_of_rows(rng, target, shape, axis):
+    """NaN wherever it stands, infinities, zeros of both signs (either is right, so none is told from the other)."""
+    x, a = inputs(rng, "float32", shape)
+    rows = np.moveaxis(a[0], axis, -1).reshape(-1, shape[axis])
+    for i, row in enumerate(rows):
+        row[:: i % 3 + 1] = [-np.inf, np.inf, np.nan, -0.0, 0.0][i % 5]
+        row[-1 - i % len(row)] = [np.nan, 1, -np.inf][i % 3]
+    a[0] = np.ascontiguousarray(np.moveaxis(rows.reshape(np.moveaxis(a[0], axis, -1).shape), -1, axis))
+    for keep in (True, False):
+        np.testing.assert_array_equal(compiled(relay.max(x[0], axis=axis, keepdims=keep), x, a, target), a[0].max(axis, keepdims=keep))
+        np.testing.assert_array_equal(compiled(relay.min(x[0], axis=axis, keepdims=keep), x, a, target), a[0].min(axis, keepdims=keep))
+
+
 @pytest.mark.parametrize("rows, columns", [(1, 384), (5, 100), (128, 33)])
 def test_rows_in_one_pass(rng, rows, columns):
     x, a = inputs(rng, "float32", (1, rows, columns), (columns,), (columns,))
@@ -114,6 +129,8 @@ def test_rows_in_one_pass(rng, rows, columns):
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     e = np.exp(v - v.max(-1, keepdims=True))
     np.testing.assert_allclose(compiled(relay.nn.softmax(x[0], axis=-1), x[:1], a[:1], "llvm"), e / e.sum(-1, keepdims=True), rtol=1e-5, atol=1e-7)
+    logs = v - v.max(-1, keepdims=True) - np.log(e.sum(-1, keepdims=True))
+    np.testing.assert_allclose(compiled(relay.nn.log_softmax(x[0], axis=-1), x[:1], a[:1], "llvm"), logs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4, 8, 16])
