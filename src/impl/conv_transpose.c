@@ -163,6 +163,13 @@ static PhaseLoops phase_loops(const ImplGroup *g, const Nest *n, const ConvLoops
   return p;
 }
 
+/* Fewer steps where there are many copies of them; but where elements come as vectors, all the steps that a vector has. */
+static int64_t steps_of(const Target *t, Tile tile, int64_t vectors, int64_t extent, int64_t copies)
+{
+  int64_t steps = tile_steps(tile.o * tile.x * vectors * (copies > 4 ? copies / 4 : 1), extent), lanes = target_lanes(t, 32);
+  return t->broadcast_load || steps >= lanes || extent % lanes ? steps : lanes;
+}
+
 void transpose_schedule(ImplGroup *g)
 {
   Nest *n;
@@ -185,7 +192,7 @@ void transpose_schedule(ImplGroup *g)
   order[k++] = split_by(g, xq, tile.x, &xi);
   order[k++] = phase[2];
   int outer = k;
-  int64_t steps = last < n->n - l.dims ? tile_steps(tile.o * tile.x * vectors * (p.copies > 4 ? p.copies / 4 : 1), n->loop[last].extent) : 1;
+  int64_t steps = last < n->n - l.dims ? steps_of(g->target, tile, vectors, n->loop[last].extent, p.copies) : 1;
   for (int i = 0; i < nsum; i++) order[k++] = sum[i] == last && steps > 1 ? split_by(g, n->loop[last].rv, steps, &step) : n->loop[sum[i]].rv;
   if (step.id >= 0) order[k++] = step;
   order[k++] = xi, order[k++] = oi, order[k++] = n->loop[l.c].rv;
