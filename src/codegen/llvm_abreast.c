@@ -9,7 +9,7 @@
  * six abreast 10.
  *
  * In: a sequence of stores whose values are the same steps on other lanes.  No store of the run writes what another one
- * reads. */
+ * reads: they read other memory alone, or each is a sum (y[0:4] = y[0:4] + f(x[0:4])) in a place of its own. */
 #include "codegen/llvm_gen.h"
 
 typedef struct Step {
@@ -22,6 +22,7 @@ typedef struct Steps {
   Vec(Step) v;               /* what it needs, each once, operands first */
   Map seen;
   const Buffer *written;
+  const Expr *place;         /* of a sum: the constant ramp at which it reads what it writes; else NULL */
   bool plain;                /* all of it may be computed at any time */
 } Steps;
 
@@ -42,25 +43,56 @@ static void list_steps(Gen *g, Steps *s, const Expr *e)
 
 static bool same_step(const Expr *a, const Expr *b)
 {
-  return a->kind == b->kind && a->nargs == b->nargs && dtype_eq(a->dtype, b->dtype) && (a->kind != E_CALL || a->u.intrin == b->u.intrin) &&
-         (a->kind != E_LOAD || a->u.buffer == b->u.buffer);
+  return a->kind == b->kind && a->nargs == b->nargs && dtype_eq(a->dtype, b->dtype) && (a->kind != E_CALL || a->u.intrin == b->u.intrin);
 }
+
+static bool loads(const Expr *e, const Buffer *b) { return e->kind == E_LOAD && e->u.buffer->data == b->data; }
 
 static bool same_steps(const Steps *a, const Steps *b)
 {
   bool same = a->v.n == b->v.n;
-  for (int i = 0; i < a->v.n && same; i++) same = same_step(a->v.v[i].value, b->v.v[i].value) && !a->v.v[i].name == !b->v.v[i].name;
+  for (int i = 0; i < a->v.n && same; i++) {
+    const Expr *x = a->v.v[i].value, *y = b->v.v[i].value;
+    bool sums = loads(x, a->written) && loads(y, b->written);
+    same = same_step(x, y) && !a->v.v[i].name == !b->v.v[i].name && (x->kind != E_LOAD || x->u.buffer == y->u.buffer || sums);
+  }
   return same;
 }
 
-static bool reads(const Steps *s, const Buffer *b)
+/* Does it read what is written, other than at its own place? */
+static bool reads_elsewhere(const Steps *s)
 {
-  for (int i = 0; i < s->v.n; i++)
-    if (s->v.v[i].value->kind == E_LOAD && s->v.v[i].value->u.buffer->data == b->data) return true;
+  for (int i = 0; i < s->v.n; i++) {
+    const Expr *e = s->v.v[i].value;
+    if (loads(e, s->written) && (!s->place || e->u.buffer != s->written || e->nargs != 1 || e->arg[0] != s->place)) return true;
+  }
   return false;
 }
 
-/* The steps of a statement that may stand in a run: a store of some length, on vectors, of other memory than it writes. */
+/* A ramp over neighbours that begins at a number. */
+static const Expr *constant_place(const Stmt *store)
+{
+  const Expr *e = store->u.store.n == 1 ? store->u.store.index[0] : NULL;
+  return e && e->kind == E_RAMP && e->arg[0]->kind == E_INT && expr_is_int(e->arg[1], 1) ? e : NULL;
+}
+
+static bool are_apart(const Expr *a, const Expr *b)
+{
+  int64_t from = a->arg[0]->u.i, to = b->arg[0]->u.i;
+  return from + a->dtype.lanes <= to || to + b->dtype.lanes <= from;
+}
+
+/* Does the second read nothing that the first, which is before it, writes? */
+static bool is_apart(const Steps *first, const Steps *second)
+{
+  for (int i = 0; i < second->v.n; i++) {
+    if (!loads(second->v.v[i].value, first->written)) continue;
+    if (second->written != first->written || !first->place || !are_apart(first->place, second->place)) return false;
+  }
+  return true;
+}
+
+/* The steps of a statement that may stand in a run: a store of some length, on vectors, of other memory than it writes or a sum. */
 static bool may_run(Gen *g, Stmt *s, Steps *out)
 {
   enum { LONG = 12 };
@@ -72,7 +104,8 @@ static bool may_run(Gen *g, Stmt *s, Steps *out)
   if (s->kind != S_STORE || s->u.store.mask || s->u.store.value->dtype.lanes == 1) return false;
   list_steps(g, out, s->u.store.value);
   out->written = s->u.store.buffer;
-  return out->plain && out->v.n >= LONG && !reads(out, out->written);
+  out->place = constant_place(s);
+  return out->plain && out->v.n >= LONG && !reads_elsewhere(out);
 }
 
 static void gen_steps(Gen *g, const Steps *run, int n)
@@ -91,8 +124,11 @@ int gen_abreast(Gen *g, Stmt *seq, int from)
   Steps run[MOST];
   int most = g->t->vector_registers / HELD, n = 0;
   if (g->t->arch != ARCH_AARCH64 || most < 2) return 0;
-  for (; n < MOST && from + n < seq->u.seq.n; n++)
-    if (!may_run(g, seq->u.seq.v[from + n], &run[n]) || run[n].written != run[0].written || !same_steps(&run[0], &run[n])) break;
+  for (bool may = true; n < MOST && from + n < seq->u.seq.n; n++) {
+    may = may_run(g, seq->u.seq.v[from + n], &run[n]) && same_steps(&run[0], &run[n]);
+    for (int i = 0; i < n && may; i++) may = is_apart(&run[i], &run[n]);
+    if (!may) break;
+  }
   if (n < 2) return 0;
   int parts = (n + most - 1) / most, first = (n + parts - 1) / parts;      /* as even as may be */
   Memo memo;

@@ -137,6 +137,23 @@ TEST(test_neon_limits)
   }
 }
 
+/* The greater and the lesser of two, NaN where either is: an instruction each. */
+TEST(test_neon_extremes)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
+  const Buffer *b[] = {flat("A", DT_F32, 4), flat("B", DT_F32, 4), flat("C", DT_F32, 4)};
+  const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *x = at(b[0], four), *y = at(b[1], four);
+  for (int i = 0; i < 4; i++) {
+    bool greater = i % 2, turned = i / 2;
+    const Expr *beyond = expr_binary(m, greater == turned ? E_LT : E_GT, turned ? y : x, turned ? x : y);
+    const Expr *value = expr_select(m, expr_binary(m, E_OR, beyond, expr_binary(m, E_NE, x, x)), x, y);
+    const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of("extreme", t, 3, b, 1, put(b[2], four, value))}));
+    assert_int_equal(count_of(text, greater ? "\tfmax\tv" : "\tfmin\tv"), 1);
+    assert_int_equal(count_of(text, "\tfcm"), 0);
+  }
+}
+
 /* The constants of a function in a loop inside another, which a tile's sums share with it, are read before the loop: nothing makes
  * them in it. */
 TEST(test_neon_constants)
@@ -152,6 +169,47 @@ TEST(test_neon_constants)
   const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of("constants", t, 2, b, 1, body)})), *hot = hot_loop(text, "fmla");
   assert_int_equal(count_of(hot, "fmla"), 6);
   assert_int_equal(count_of(hot, "\tdup") + count_of(hot, "\tmovk") + count_of(hot, "\tldr\tq"), 1);   /* x alone */
+}
+
+/* C[0:4] and C[second:second + 4] each the sum of what they were and a chain of roots. */
+static Kernel *root_sums(const Target *t, int second)
+{
+  enum { ROOTS = 12 };
+  const Buffer *b[] = {flat("A", DT_F32, 8), flat("C", DT_F32, 8)};
+  Stmt *sum[2];
+  for (int i = 0; i < 2; i++) {
+    const Expr *x = vec_at(b[0], expr_i32(m, 4 * i), 4), *place = expr_ramp(m, expr_i32(m, i * second), expr_i32(m, 1), 4);
+    for (int k = 0; k < ROOTS; k++) x = expr_call(m, DT_NONE, IN_SQRT, 1, &x);
+    sum[i] = put(b[1], place, expr_add(m, at(b[1], place), x));
+  }
+  return kernel_of("roots", t, 2, b, 1, stmt_seq(m, 2, sum));
+}
+
+/* Sums of long values go abreast: no root stands behind the one that it waits for. */
+TEST(test_neon_sums_abreast)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
+  const char *text = assembly(compile(t, 1, (Kernel *[]){root_sums(t, 4)}));
+  int last = -1, to, from, n = 0;
+  for (const char *p = text; (p = strstr(p, "\tfsqrt\t")); p++, n++) {
+    assert_int_equal(sscanf(p, " fsqrt v%d.4s, v%d.4s", &to, &from), 2);
+    assert_int_not_equal(from, last);
+    last = to;
+  }
+  assert_int_equal(n, 24);
+}
+
+/* Sums that overlap go one after the other. */
+TEST(test_sums_in_order)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm");
+  for (int second = 0; second <= 4; second++) {
+    float a[8] = {1, 1, 1, 1, 1, 1, 1, 1}, out[8] = {0};
+    assert_int_equal(call_ptrs(find_func(codegen_llvm_jit(compile(t, 1, (Kernel *[]){root_sums(t, second)})), "roots"), NULL, 2, (void *[]){a, out}), 0);
+    for (int i = 0; i < 8; i++) assert_true(out[i] == (float)((i < 4) + (i >= second && i < second + 4)));
+  }
 }
 
 /* LLVM vectorises the copy, though not with scalable vectors, which its later passes cannot take. */
@@ -232,7 +290,7 @@ int main(int argc, char **argv)
     if (protect(ctx, time_tile, argv)) printf("%s\n", error_message(ctx));
     return teardown(NULL);
   }
-  const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile), ROW(test_neon_limits), ROW(test_neon_constants),
-                                     ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
+  const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile), ROW(test_neon_limits), ROW(test_neon_extremes),
+                                     ROW(test_neon_constants), ROW(test_neon_sums_abreast), ROW(test_sums_in_order), ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
