@@ -11,7 +11,8 @@
  *   - shrink: if no loop inside matters and the whole body stands under the
  *     condition, the loop runs over [lo, hi) alone and the condition is gone;
  *   - peel: otherwise the loop becomes three, [0, lo), [lo, hi), [hi, n); in the
- *     middle one the condition is gone, the outer two are looked at again.
+ *     middle one the condition is gone, the outer two are looked at again; the first step of a
+ *     piece that is cut off stands alone where a condition is false in all that follow.
  *   Guards (marked likely: they come from splits and predicates) are removed from
  *   any loop.  Other conditions (padding, user's if) are removed from loops that
  *   every store below is indexed by, and in peeled-off pieces from the loops of sums
@@ -470,6 +471,26 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
   return peel(p, s, range, &held, tries);
 }
 
+/* A first step in which a condition holds for some values of the inner loops (a vector across the border of two tensors that are put
+ * together) stands alone: behind it the condition is false; NULL if there is none. */
+static Stmt *part_mixed(Below *b, Stmt *s, int tries)
+{
+  Part *p = b->p;
+  int64_t n;
+  int cost = lower_count(s);
+  if (!p->in_tail || !b->spatial || cost > p->budget || !lower_const_int(s->u.loop.extent, &n) || n < 2) return NULL;
+  for (int i = 0; i < b->conds.n; i++) {
+    const Cond *c = &b->conds.v[i];
+    if (c->likely || c->guard || false_from(b, c->e, n) != 1) continue;
+    p->budget -= cost;
+    const Expr *zero = lower_int(p->lo->m, s->u.loop.extent, 0), *one = lower_int(p->lo->m, zero, 1);
+    Stmt *mixed = piece(p, s, (Range){zero, one}), *rest = piece(p, s, (Range){one, s->u.loop.extent});
+    mixed = part_piece(p, short_piece(mixed), tries + 1);
+    return lower_then(p->lo->m, mixed, part_piece(p, rest, tries));
+  }
+  return NULL;
+}
+
 /* Threads fill shared memory and read it in the loop: all of them must run it equally
  * often, since they wait for each other inside. */
 typedef struct SharedUse {
@@ -511,6 +532,7 @@ static Stmt *part_for(Part *p, Stmt *s, int tries)
     stmt_visit(s->u.loop.body, find_stmt, &b);
     Stmt *done = b.conds.n ? shrink(&b, s, tries) : NULL;
     if (!done && b.conds.n) done = peel_conds(&b, s, tries);
+    if (!done && b.conds.n) done = part_mixed(&b, s, tries);
     if (done) return done;
   }
   lower_map_children(p->lo->m, s, part_stmt, p);
