@@ -346,14 +346,16 @@ static bool has_function(ImplGroup *g, const Nest *n)
   return found;
 }
 
-/* Elements in one step of the contiguous loop: a vector; a cache line where nothing is computed and a vector is less; several
- * vectors of an elementary function where the code generator puts them abreast (llvm_abreast.c). */
-static int64_t move_width(ImplGroup *g, const Nest *n, int bits, int64_t lanes, int64_t extent)
+/* Elements in one step of the contiguous loop `r`: a vector; a cache line where little is computed and a vector is less, so that the
+ * loop's own instructions do not hold the memory up; several vectors of an elementary function where the code generator puts them
+ * abreast (llvm_abreast.c).  Which operand of a concatenation it is does not count as computed: the loop is cut there. */
+static int64_t move_width(ImplGroup *g, const Nest *n, const Run *r, int bits, int64_t lanes)
 {
-  enum { LINE = 64, ABREAST = 4 };
-  int64_t line = LINE / (bits / 8), several = ABREAST * lanes;
+  enum { LINE = 64, ABREAST = 4, LITTLE = 8 };
+  int64_t line = LINE / (bits / 8), several = ABREAST * lanes, extent = r->extent;
   if (g->target->arch == ARCH_AARCH64 && has_function(g, n) && (!extent || extent % several == 0 || extent >= 4 * several)) return several;
-  return n->operations == 0 && line > lanes && (!extent || extent >= 4 * line) ? line : lanes;
+  bool moves = n->operations <= LITTLE || is_cut(n, r);
+  return moves && line > lanes && (!extent || extent >= 4 * line) ? line : lanes;
 }
 
 static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
@@ -383,7 +385,7 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
     schedule_turned(g, loop, nrun, turned, lanes, threads);
     return;
   }
-  int64_t width = move_width(g, n, bits, lanes, extent);
+  int64_t width = move_width(g, n, &run[nrun - 1], bits, lanes);
   bool around = parallel_around_cut(g, n, run, nrun, loop, threads, width);
   LoopRV inner = loop[nrun - 1];
   /* A run with operands side by side in it is cut at each of them, and not where threads would begin: one thread copies it. */
