@@ -138,15 +138,38 @@ static void plain_computed(Fn *f)
   }
 }
 
+/* Convolutions of one tap that stand alone: few channels, many, positions that fill no tile, a batch. */
+static void alone_computed(Fn *f)
+{
+  static const int64_t sizes[][5] = {{1, 16, 9, 11, 24}, {2, 40, 7, 6, 64}, {1, 33, 10, 10, 96}, {3, 5, 4, 13, 8}, {1, 64, 12, 12, 16}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    fresh(f);
+    const int64_t *z = sizes[i];
+    Arena *a = ctx_arena(f->ctx);
+    const char *what = arena_printf(a, "one tap, %" PRId64 " to %" PRId64 " channels", z[1], z[4]);
+    const Node *x = fn_param(f, DT_F32, 4, z);
+    const Node *zeros = fn_call(f, "zeros", fn_attrs(f, "zeros", "shape", arena_printf(a, "[%" PRId64 ", %" PRId64 ", 1, 1]", z[4], z[1]), "dtype", "\"float32\"", NULL), 0, NULL);
+    AlteredCall to;
+    if (!impl_alter_alone(f->m, f->target, &f->config, CALL(f, "nn.conv2d", NULL, x, zeros), &to)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: was not altered", what);
+    const Node *w = f->param[f->n++] = node_var(f->m, "w", to.arg[1]->type), *y = node_call(f->m, to.op, 2, (const Node *[]){x, w}, to.attrs, NULL);
+    if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, 3, (const int64_t[]){z[4], 1, 1}));
+    if (i % 3 == 1) y = CALL(f, "multiply", NULL, y, CALL(f, "sigmoid", NULL, y));
+    if (i % 3 == 2) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, f->param[f->n++] = node_var(f->m, "r", y->type)));
+    want_impl(f, what, fn_check(f, what, y, 0, 1e-5), "conv2d.positions");
+  }
+}
+
 #define CASE(name) \
   static void test_##name(void **state) { (void)state; on_targets(name); }
 static void test_meaning_kept(void **state) { (void)state; run_job(meaning_kept, "llvm"); }
 CASE(blocks_computed)
 CASE(plain_computed)
+CASE(alone_computed)
 
 int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_meaning_kept), cmocka_unit_test(test_blocks_computed), cmocka_unit_test(test_plain_computed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_meaning_kept), cmocka_unit_test(test_blocks_computed), cmocka_unit_test(test_plain_computed),
+                                     cmocka_unit_test(test_alone_computed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -370,3 +370,9 @@ bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node
   if (!strcmp(op, "nn.dense") || !strcmp(op, "nn.matmul")) return alter_product(m, t, call, out);
   return false;
 }
+
+bool impl_alter_alone(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
+{
+  if (call->kind != N_CALL || t->kind == TARGET_CUDA || config->fast_math != FAST_NONE || call->type->kind != TY_TENSOR) return false;
+  return !strcmp(call->u.call.op->name, "nn.conv2d") && positions_alter(m, t, call, out);
+}

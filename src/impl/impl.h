@@ -41,6 +41,9 @@ typedef struct AlteredCall {
 } AlteredCall;
 /* False: the call stays as it is. */
 bool impl_alter(Module *, const Target *, const ImplConfig *, const Node *call, AlteredCall *out);
+/* The same of a call beside which nothing is altered: in the layouts as they are, where changing them there and back costs more than
+ * it wins.  False: impl_alter says what it wants. */
+bool impl_alter_alone(Module *, const Target *, const ImplConfig *, const Node *call, AlteredCall *out);
 
 /* Is the product faster with its operands in bfloat16?  Of calls over float32, layouts not altered yet. */
 bool impl_prefers_pairs(Ctx *, const Target *, const ImplConfig *, const Node *call);

@@ -148,6 +148,14 @@ void panels_schedule(ImplGroup *);
 void panels_turn(ImplGroup *, BlockRV packing);
 void panels_fetch(ImplGroup *, BlockRV product, LoopRV step, const Buffer *alone);
 
+/* ---- positions.c ------------------------------------------------------------------------- */
+
+bool positions_alter(Module *, const Target *, const Node *call, AlteredCall *out);   /* false: blocks of channels are faster */
+bool positions_fits(const Target *, const Node *call);
+double positions_cost(const Target *, const Node *call);
+void positions_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void positions_schedule(ImplGroup *);
+
 /* ---- matmul.c ---------------------------------------------------------------------------- */
 
 bool matmul_fits(const Target *, const Node *call);

@@ -168,6 +168,44 @@ static void winograd_by_layer(void **state)
   assert_int_equal(winograd_tile(*state, N1, 512, 7), 4);
 }
 
+/* ---- alone -------------------------------------------------------------------------------- */
+
+typedef struct OneTap {
+  const Target *target;
+  int from, to, size;
+  bool kept;                 /* out: the layout stays as it is */
+} OneTap;
+
+static void alone_body(Ctx *ctx, void *arg)
+{
+  OneTap *l = arg;
+  Module *m = module_new(ctx);
+  const char *text = arena_printf(m->arena, "fn (%%x: Tensor[(1, %d, %d, %d), float32]) { nn.conv2d(%%x, zeros(shape=[%d, %d, 1, 1], dtype=\"float32\")) }",
+                                  l->from, l->size, l->size, l->to, l->from);
+  AlteredCall to;
+  l->kept = impl_alter_alone(m, l->target, &(ImplConfig){0}, fn_body(graph_infer(m, graph_parse_expr(m, text, "test"))), &to);
+  module_release(m);
+}
+
+static bool stays_plain(Ctx *ctx, int machine, int from, int to, int size)
+{
+  OneTap l = {target[machine], from, to, size, false};
+  if (protect(ctx, alone_body, &l)) print_error("%s\n", error_message(ctx));
+  return l.kept;
+}
+
+/* Few channels over many positions are a change of layout and little more.  A weight of 4 MB is read once for all positions in
+ * blocks and again for each tile of a plane; a single position has no layout to change. */
+static void plain_where_alone(void **state)
+{
+  for (int i = 0; i < TARGETS; i++) {
+    assert_true(stays_plain(*state, i, 16, 96, 112));
+    assert_true(stays_plain(*state, i, 64, 64, 56));
+    assert_false(stays_plain(*state, i, 512, 2048, 7));
+    assert_false(stays_plain(*state, i, 96, 24, 1));
+  }
+}
+
 /* ---- threads and steps ----------------------------------------------------------------------- */
 
 /* Little work stays on one thread, much goes to all; the faster a core, the more work it takes. */
@@ -214,6 +252,7 @@ int main(void)
       cmocka_unit_test(blocks_divide),
       cmocka_unit_test(vectors_of_blocks),
       cmocka_unit_test(winograd_by_layer),
+      cmocka_unit_test(plain_where_alone),
       cmocka_unit_test(threads_worth_waking),
       cmocka_unit_test(steps_divide),
       cmocka_unit_test(steps_fit_registers),

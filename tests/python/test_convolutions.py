@@ -24,6 +24,8 @@ CONVOLUTIONS = {
     "three_dimensions": ((1, 16, 5, 9, 8), (32, 16, 3, 3, 3), {"pads": [1, 1, 0, 1, 1, 2], "strides": [1, 2, 1]}),
     "three_dimensions_depthwise": ((1, 32, 4, 7, 7), (32, 1, 3, 3, 3), {"group": 32, "pads": [1, 1, 1, 1, 1, 1]}),
     "odd_channels": ((1, 17, 12, 13), (19, 17, 3, 3), {"pads": [1, 1, 1, 1]}),
+    "one_tap": ((2, 16, 13, 11), (24, 16, 1, 1), {}),
+    "one_tap_many_channels": ((1, 80, 14, 14), (96, 80, 1, 1), {}),
     "winograd": ((1, 32, 60, 61), (32, 32, 3, 3), {"pads": [1, 1, 1, 1]}),
     "winograd_groups": ((1, 96, 28, 27), (96, 48, 3, 3), {"pads": [1, 1, 1, 1], "group": 2}),
 }
@@ -110,3 +112,13 @@ def test_no_winograd():
         with lathe.transform.PassContext(opt_level=3, config=config):
             library = relay.build(module, target="llvm", params=params)
         assert any("winograd" in n.impl for n in library.model.nodes()) == wanted
+
+
+def test_one_tap_alone_keeps_its_layout():
+    """Nothing brings data into blocks and back for one convolution, with what stands behind it in the same kernel; two keep blocks."""
+    w, b = drawn((64, 16, 1, 1)), drawn((64,))
+    conv = helper.make_node("Conv", ["x", "w", "b"], ["c"])
+    one = [conv, helper.make_node("Sigmoid", ["c"], ["s"]), helper.make_node("Mul", ["c", "s"], ["y"])]
+    assert agree(one, {"w": w, "b": b}, (1, 16, 55, 55)) == ["conv2d.positions"]
+    two = [conv, helper.make_node("Relu", ["c"], ["r"]), helper.make_node("Conv", ["r", "v"], ["y"])]
+    assert "conv2d.positions" not in agree(two, {"w": w, "b": b, "v": drawn((16, 64, 1, 1))}, (1, 16, 55, 55))
