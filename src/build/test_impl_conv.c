@@ -138,24 +138,43 @@ static void plain_computed(Fn *f)
   }
 }
 
-/* Convolutions of one tap that stand alone: few channels, many, positions that fill no tile, a batch. */
+/* Convolutions of one tap that stand alone: few channels, many, positions that fill no tile, a batch, other dimensions. */
+static const Case alone_cases[] = {
+    {C2, {1, 16, 9, 11}, {24, 16, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
+    {C2, {2, 40, 7, 6}, {64, 40, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
+    {C2, {1, 33, 10, 10}, {96, 33, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
+    {C2, {3, 5, 4, 13}, {8, 5, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
+    {C2, {1, 64, 12, 12}, {16, 64, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
+    {C1, {2, 24, 77}, {16, 24, 1}, "1", "[1]", "[0, 0]", "[1]", NULL, "conv1d.positions"},
+    {C1, {1, 48, 50}, {64, 48, 1}, "1", "[1]", "[0, 0]", "[1]", NULL, "conv1d.positions"},
+    {C3, {1, 36, 3, 5, 7}, {64, 36, 1, 1, 1}, "1", "[1, 1, 1]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
+    {C3, {2, 9, 4, 4, 3}, {16, 9, 1, 1, 1}, "1", "[1, 1, 1]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
+};
+
+/* The weight must be known before it is packed: zeros stand for it. */
+static const Node *zeros_of(Fn *f, const int64_t *shape)
+{
+  Text t = text_new(ctx_arena(f->ctx));
+  for (int d = 0; d < rank(shape); d++) text_printf(&t, "%s%" PRId64, d ? ", " : "[", shape[d]);
+  text_printf(&t, "]");
+  return fn_call(f, "zeros", fn_attrs(f, "zeros", "shape", text_str(&t), "dtype", "\"float32\"", NULL), 0, NULL);
+}
+
 static void alone_computed(Fn *f)
 {
-  static const int64_t sizes[][5] = {{1, 16, 9, 11, 24}, {2, 40, 7, 6, 64}, {1, 33, 10, 10, 96}, {3, 5, 4, 13, 8}, {1, 64, 12, 12, 16}};
-  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+  for (size_t i = 0; i < sizeof alone_cases / sizeof *alone_cases; i++) {
     fresh(f);
-    const int64_t *z = sizes[i];
-    Arena *a = ctx_arena(f->ctx);
-    const char *what = arena_printf(a, "one tap, %" PRId64 " to %" PRId64 " channels", z[1], z[4]);
-    const Node *x = fn_param(f, DT_F32, 4, z);
-    const Node *zeros = fn_call(f, "zeros", fn_attrs(f, "zeros", "shape", arena_printf(a, "[%" PRId64 ", %" PRId64 ", 1, 1]", z[4], z[1]), "dtype", "\"float32\"", NULL), 0, NULL);
+    const Case *c = &alone_cases[i];
+    const char *what = arena_printf(ctx_arena(f->ctx), "%s alone, case %zu", c->op, i);
+    const Node *x = fn_param(f, DT_F32, rank(c->x), c->x);
     AlteredCall to;
-    if (!impl_alter_alone(f->m, f->target, &f->config, CALL(f, "nn.conv2d", NULL, x, zeros), &to)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: was not altered", what);
+    if (!impl_alter_alone(f->m, f->target, &f->config, CALL(f, c->op, NULL, x, zeros_of(f, c->w)), &to)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered", what);
     const Node *w = f->param[f->n++] = node_var(f->m, "w", to.arg[1]->type), *y = node_call(f->m, to.op, 2, (const Node *[]){x, w}, to.attrs, NULL);
-    if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, 3, (const int64_t[]){z[4], 1, 1}));
+    int64_t bias[] = {c->w[0], 1, 1, 1};
+    if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, rank(c->x) - 1, bias));
     if (i % 3 == 1) y = CALL(f, "multiply", NULL, y, CALL(f, "sigmoid", NULL, y));
     if (i % 3 == 2) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, f->param[f->n++] = node_var(f->m, "r", y->type)));
-    want_impl(f, what, fn_check(f, what, y, 0, 1e-5), "conv2d.positions");
+    want_impl(f, what, fn_check(f, what, y, 0, 1e-5), c->impls);
   }
 }
 

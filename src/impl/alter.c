@@ -374,5 +374,6 @@ bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node
 bool impl_alter_alone(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
 {
   if (call->kind != N_CALL || t->kind == TARGET_CUDA || config->fast_math != FAST_NONE || call->type->kind != TY_TENSOR) return false;
-  return !strcmp(call->u.call.op->name, "nn.conv2d") && positions_alter(m, t, call, out);
+  const char *op = call->u.call.op->name;
+  return (!strcmp(op, "nn.conv1d") || !strcmp(op, "nn.conv2d") || !strcmp(op, "nn.conv3d")) && positions_alter(m, t, call, out);
 }

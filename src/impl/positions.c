@@ -1,4 +1,4 @@
-/* positions.c: convolutions of one tap over plain data: the weight times a plane.
+/* positions.c: convolutions of one tap over plain data, of one to three dimensions: the weight times a plane.
  *
  *   result[o, p] = sum over c of weight[o, c] * data[c, p]
  *
@@ -44,24 +44,40 @@ static bool is_packed(int64_t c, int64_t o)
   return c > STREAMS && o >= SERVED;
 }
 
-static bool is_plain(const Conv2DAttrs *a)
+/* Positions of a plane, all dimensions of it together. */
+static int64_t positions_of(const Type *y)
 {
+  int64_t n = 1;
+  for (int d = 2; d < y->ndim; d++) n *= known(y, d);
+  return n;
+}
+
+static bool layout_is(const char *layout, const char *channels, int dims)
+{
+  return !strncmp(layout, channels, 2) && str_starts(layout + 2, conv_spatial(dims));
+}
+
+/* Read and written as it lies, nothing left out and nothing around it. */
+static bool is_plain(const Conv2DAttrs *a, int dims)
+{
+  const char *out = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
   for (int i = 0; i < a->strides.n; i++)
     if (a->strides.v[i] != 1) return false;
   for (int i = 0; i < a->padding.n; i++)
     if (a->padding.v[i] != 0) return false;
-  return a->groups == 1 && !strcmp(a->data_layout, "NCHW") && (!a->out_layout || !*a->out_layout || !strcmp(a->out_layout, "NCHW"));
+  return a->groups == 1 && layout_is(a->data_layout, "NC", dims) && layout_is(out, "NC", dims) && layout_is(a->kernel_layout, "OI", dims);
 }
 
-/* One tap, everything read and written as it lies, all sizes but the batch known. */
+/* One tap; all sizes but the batch known. */
 static bool is_one_tap(const Node *call)
 {
+  int dims = conv_dims(call);
   const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
-  if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim < 4 || !is_plain(call->u.call.attrs)) return false;
+  if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != dims + 2 || y->ndim != dims + 2 || w->ndim < dims + 2) return false;
   if (x->dtype.code != DT_FLOAT || x->dtype.bits < 32 || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
-  for (int d = 1; d < 4; d++)
-    if (!known(x, d) || !known(y, d)) return false;
-  return known(w, 2) == 1 && known(w, 3) == 1 && known(x, 2) == known(y, 2) && known(x, 3) == known(y, 3);
+  bool one = known(x, 1) && known(y, 1) && is_plain(call->u.call.attrs, dims);
+  for (int d = 2; d < dims + 2; d++) one &= known(w, d) == 1 && known(x, d) && known(x, d) == known(y, d);
+  return one;
 }
 
 static int64_t common_divisor(int64_t a, int64_t b)
@@ -92,7 +108,7 @@ static double blocked_seconds(const Target *t, const Node *call, double flops)
   int bits = y->dtype.bits;
   int64_t block = alter_block(t, bits, known(y, 1)), lanes = target_lanes(t, bits);
   if (!block) return __builtin_inf();
-  int64_t vectors = block_vectors(block, lanes), rows = known(y, 2), columns = known(y, 3);
+  int64_t vectors = block_vectors(block, lanes), columns = known(y, y->ndim - 1), rows = positions_of(y) / columns;
   double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, known(y, 1) / block, rows, columns));
   double n = known(x, 0) ? (double)known(x, 0) : 1, moved = n * (double)((known(x, 1) + known(y, 1)) * rows * columns * dtype_bytes(y->dtype));
   return flops / (cost_flops(t, bits) * share) + 2 * moved / (2 * moved <= (double)t->l2_bytes ? cost_cache(t) : cost_bandwidth(t));
@@ -100,20 +116,21 @@ static double blocked_seconds(const Target *t, const Node *call, double flops)
 
 bool positions_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
-  const Type *x = call->arg[0]->type, *y = call->type;
-  const Conv2DAttrs *a = call->u.call.attrs;
-  if (!is_one_tap(call) || strcmp(a->kernel_layout, "OIHW") || !alter_is_constant(m->ctx, call->arg[1])) return false;
-  int64_t positions = known(y, 2) * known(y, 3);
+  const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
+  if (!is_one_tap(call) || w->ndim != y->ndim || !alter_is_constant(m->ctx, call->arg[1])) return false;
+  int64_t positions = positions_of(y);
   if (positions == 1) return false;                        /* lies in blocks as it is */
   Plane tile = plane_tile(t, y->dtype.bits, known(y, 1), positions);
   if (!tile.channels || !stays_near(t, known(x, 1), known(y, 1), positions, dtype_bytes(y->dtype))) return false;
   double flops = 2.0 * (double)(known(x, 1) * known(y, 1) * positions * (known(x, 0) ? known(x, 0) : 1));
   if (flops / (cost_flops(t, y->dtype.bits) * tile.speed) >= blocked_seconds(t, call, flops)) return false;
-  Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
-  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "o", tile.channels);
-  *out = (AlteredCall){.op = call->u.call.op, .attrs = to, .nargs = 2};
+  const OpDef *op = call->u.call.op;
+  const char *plain = arena_printf(m->arena, "OI%s", conv_spatial(conv_dims(call))), *kernel = arena_printf(m->arena, "%s%" PRId64 "o", plain, tile.channels);
+  void *attrs = attrs_copy(m, op->attrs, call->u.call.attrs);
+  attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
+  *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, call->arg[1], "OIHW", to->kernel_layout);
+  out->arg[1] = alter_transform(m, call->arg[1], plain, kernel);
   return true;
 }
 
@@ -121,46 +138,65 @@ bool positions_alter(Module *m, const Target *t, const Node *call, AlteredCall *
 
 bool positions_fits(const Target *t, const Node *call)
 {
-  const Conv2DAttrs *a = call->u.call.attrs;
-  const Type *w = call->arg[1]->type;
-  bool blocks = is_one_tap(call) && w->ndim == 5 && str_starts(a->kernel_layout, "OIHW") && str_ends(a->kernel_layout, "o") && known(w, 4);
-  return blocks && plane_tile(t, call->type->dtype.bits, known(call->type, 1), known(call->type, 2) * known(call->type, 3)).channels == known(w, 4);
+  const Type *w = call->arg[1]->type, *y = call->type;
+  bool blocks = is_one_tap(call) && w->ndim == y->ndim + 1 && str_ends(((const Conv2DAttrs *)call->u.call.attrs)->kernel_layout, "o");
+  return blocks && plane_tile(t, y->dtype.bits, known(y, 1), positions_of(y)).channels == known(w, w->ndim - 1);
 }
 
 double positions_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
+
+/* The indices of position `at` of a plane, behind n and the channel. */
+static void place_of(Module *m, const Type *y, const Expr *at, const Expr **index)
+{
+  for (int d = y->ndim - 1; d > 2; d--) {
+    index[d] = expr_floormod(m, at, y->shape[d]);
+    at = expr_floordiv(m, at, y->shape[d]);
+  }
+  index[2] = at;
+}
 
 /* (n, tiles, channels, positions of a tile); zeros behind the last position. */
 static const Tensor *pack_tiles(OpCall *c, const Tensor *data, int64_t positions)
 {
   Module *m = c->m;
-  int64_t all = known(c->out, 2) * known(c->out, 3);
-  const Expr *columns = c->out->shape[3], *shape[] = {c->out->shape[0], expr_i32(m, (all + positions - 1) / positions), c->arg[0]->shape[1], expr_i32(m, positions)};
+  int64_t all = positions_of(c->out);
+  const Expr *shape[] = {c->out->shape[0], expr_i32(m, (all + positions - 1) / positions), c->arg[0]->shape[1], expr_i32(m, positions)};
   Stage s = nn_stage(m, 4, shape, "n tile c position");
-  const Expr *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]);
-  const Expr *value = nn_read(m, data, (const Expr *[]){s.at[0], s.at[2], expr_floordiv(m, at, columns), expr_floormod(m, at, columns)});
+  const Expr *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]), *from[NN_MAX_DIM] = {s.at[0], s.at[2]};
+  place_of(m, c->out, at, from);
+  const Expr *value = nn_read(m, data, from);
   if (all % positions) value = nn_if(m, expr_lt(m, at, expr_i32(m, all)), value, expr_const(m, value->dtype, 0));
   return nn_finish(&s, "tile", "injective", value);
+}
+
+static const Expr *read_data(OpCall *c, const Target *t, const Tensor *data, const Stage *s, const Expr *rc)
+{
+  Module *m = c->m;
+  const Type *y = c->out;
+  const Expr *from[NN_MAX_DIM] = {s->at[0], rc};
+  if (!is_packed(known(c->arg[0], 1), known(y, 1))) {
+    place_of(m, y, s->at[2], from);
+    return nn_read(m, data, from);
+  }
+  int64_t width = plane_tile(t, y->dtype.bits, known(y, 1), positions_of(y)).vectors * target_lanes(t, y->dtype.bits);
+  const Expr *tile = expr_i32(m, width);
+  return nn_read(m, pack_tiles(c, data, width), (const Expr *[]){s->at[0], expr_floordiv(m, s->at[2], tile), rc, expr_floormod(m, s->at[2], tile)});
 }
 
 void positions_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
-  const Type *y = c->out;
-  int bits = y->dtype.bits;
-  int64_t width = plane_tile(t, bits, known(y, 1), known(y, 2) * known(y, 3)).vectors * target_lanes(t, bits);
-  const Expr *columns = y->shape[3], *block = c->arg[1]->shape[4], *zero = expr_i32(m, 0);
-  const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, known(y, 2) * known(y, 3))};
+  const Type *y = c->out, *w = c->arg[1];
+  const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, positions_of(y))}, *block = w->shape[w->ndim - 1];
   Stage s = nn_stage(m, 3, shape, "n o position");
-  const Expr *rc = nn_reduce_axis(&s, "rc", c->arg[1]->shape[1]);
-  bool packed = is_packed(known(c->arg[0], 1), known(y, 1));
-  const Expr *part = packed ? expr_i32(m, width) : columns, *first = expr_floordiv(m, s.at[2], part), *second = expr_floormod(m, s.at[2], part);
-  const Expr *value = packed ? nn_read(m, pack_tiles(c, in[0], width), (const Expr *[]){s.at[0], first, rc, second})
-                             : nn_read(m, in[0], (const Expr *[]){s.at[0], rc, first, second});
-  const Expr *weight[] = {expr_floordiv(m, s.at[1], block), rc, zero, zero, expr_floormod(m, s.at[1], block)};
-  const Tensor *sum = nn_sum(&s, "product", "conv2d_positions", expr_mul(m, value, nn_read(m, in[1], weight)), y->dtype);
-  Stage plane = nn_stage(m, 4, y->shape, "n o oh ow");
-  const Expr *at[] = {plane.at[0], plane.at[1], expr_add(m, expr_mul(m, plane.at[2], columns), plane.at[3])};
-  *out = nn_finish(&plane, "conv2d_positions", "injective", nn_read(m, sum, at));
+  const Expr *rc = nn_reduce_axis(&s, "rc", w->shape[1]), *weight[NN_MAX_DIM] = {expr_floordiv(m, s.at[1], block), rc};
+  for (int d = 2; d < w->ndim - 1; d++) weight[d] = expr_i32(m, 0);
+  weight[w->ndim - 1] = expr_floormod(m, s.at[1], block);
+  const Tensor *sum = nn_sum(&s, "product", "conv_positions", expr_mul(m, read_data(c, t, in[0], &s, rc), nn_read(m, in[1], weight)), y->dtype);
+  Stage plane = nn_stage(m, y->ndim, y->shape, NULL);
+  const Expr *at = plane.at[2];
+  for (int d = 3; d < y->ndim; d++) at = expr_add(m, expr_mul(m, at, y->shape[d]), plane.at[d]);
+  *out = nn_finish(&plane, "conv_positions", "injective", nn_read(m, sum, (const Expr *[]){plane.at[0], plane.at[1], at}));
 }
 
 void positions_schedule(ImplGroup *g)
@@ -170,11 +206,12 @@ void positions_schedule(ImplGroup *g)
   if (sched_get_consumers(g->s, product, g->arena, &user) != 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
   BlockRV store = user[0];
   const Type *x = g->anchor->arg[0]->type, *y = g->anchor->type;
-  int64_t all = known(y, 2) * known(y, 3), lanes = target_lanes(g->target, y->dtype.bits);
+  int64_t all = positions_of(y), lanes = target_lanes(g->target, y->dtype.bits);
   Plane tile = plane_tile(g->target, y->dtype.bits, known(y, 1), all);
   LoopRV *loop, *inner, oi, pi, step;
-  if (sched_get_loops(g->s, store, g->arena, &loop) != 4) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of NCHW");
-  LoopRV n = loop[0], p = split_by(g, sched_fuse(g->s, 2, loop + 2, true), tile.vectors * lanes, &pi), o = split_by(g, loop[1], tile.channels, &oi);
+  if (sched_get_loops(g->s, store, g->arena, &loop) != y->ndim) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of its dimensions");
+  LoopRV n = loop[0], plane = y->ndim > 3 ? sched_fuse(g->s, y->ndim - 2, loop + 2, true) : loop[2];
+  LoopRV p = split_by(g, plane, tile.vectors * lanes, &pi), o = split_by(g, loop[1], tile.channels, &oi);
   sched_reorder(g->s, 5, (const LoopRV[]){n, p, o, oi, pi});
   sched_compute_at(g->s, product, o, true, -1);
   epilogue_write_out(g, store, 3, true);

@@ -26,6 +26,8 @@ CONVOLUTIONS = {
     "odd_channels": ((1, 17, 12, 13), (19, 17, 3, 3), {"pads": [1, 1, 1, 1]}),
     "one_tap": ((2, 16, 13, 11), (24, 16, 1, 1), {}),
     "one_tap_many_channels": ((1, 80, 14, 14), (96, 80, 1, 1), {}),
+    "one_tap_one_dimension": ((1, 40, 61), (64, 40, 1), {}),
+    "one_tap_three_dimensions": ((1, 24, 4, 7, 6), (16, 24, 1, 1, 1), {}),
     "winograd": ((1, 32, 60, 61), (32, 32, 3, 3), {"pads": [1, 1, 1, 1]}),
     "winograd_groups": ((1, 96, 28, 27), (96, 48, 3, 3), {"pads": [1, 1, 1, 1], "group": 2}),
 }
@@ -42,7 +44,7 @@ TRANSPOSED = {
 }
 
 
-def agree(nodes, weights, data, error=1e-5, level=3):
+def agree(nodes, weights, data, error=1e-5, level=3, target="llvm"):
     """The model of these nodes gives what ONNX Runtime gives; the implementations of its kernels."""
     constants = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)], [onnx.ValueInfoProto(name="y")], constants)
@@ -53,7 +55,7 @@ def agree(nodes, weights, data, error=1e-5, level=3):
     wanted = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
     module, params = relay.frontend.from_onnx(model)
     with lathe.transform.PassContext(opt_level=level):
-        library = relay.build(module, target="llvm", params=params)
+        library = relay.build(module, target=target, params=params)
     runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
     runner.set_input("x", x)
     runner.run()
@@ -122,3 +124,10 @@ def test_one_tap_alone_keeps_its_layout():
     assert agree(one, {"w": w, "b": b}, (1, 16, 55, 55)) == ["conv2d.positions"]
     two = [conv, helper.make_node("Relu", ["c"], ["r"]), helper.make_node("Conv", ["r", "v"], ["y"])]
     assert "conv2d.positions" not in agree(two, {"w": w, "b": b, "v": drawn((16, 64, 1, 1))}, (1, 16, 55, 55))
+
+
+@pytest.mark.parametrize("data, weight", [((1, 480, 14, 14), (128, 480, 1, 1)), ((1, 64, 56, 56), (128, 64, 1, 1)), ((1, 16, 20, 20), (320, 16, 1, 1)), ((2, 24, 55, 55), (96, 24, 1, 1))])
+def test_one_tap_for_many_threads(data, weight):
+    """Few tiles of positions, shared with the output channels, and many; copied and not."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    assert agree([node], {"w": drawn(weight)}, data, target="llvm -num-cores=16") == ["conv2d.positions"]
