@@ -208,9 +208,23 @@ static LLVMValueRef spread_pair(Gen *g, const Expr *e)
   return gen_splat(g, LLVMBuildBitCast(g->b, gen_expr(g, e->arg[0]), g->f32, ""), e->dtype.lanes);
 }
 
+/* Two rows of four by two columns of four: lowering left the lanes a 2 x 2 block, each row's word in two of them, each column's too. */
+static LLVMValueRef gen_block_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
+{
+  LLVMTypeRef fours = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 8);
+  LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[0]), gen_expr(g, dot->arg[1])};
+  for (int i = 1; i < 3; i++) {
+    LLVMValueRef two[] = {gen_int(g, g->i32, 0), gen_int(g, g->i32, i == 1 ? 2 : 1)};
+    LLVMValueRef words = LLVMBuildShuffleVector(g->b, arg[i], LLVMGetPoison(LLVMTypeOf(arg[i])), LLVMConstVector(two, 2), "");
+    arg[i] = LLVMBuildBitCast(g->b, words, fours, "");
+  }
+  return gen_intrinsic(g, "llvm.aarch64.neon.bfmmla", 0, NULL, 3, arg);
+}
+
 /* x86 takes the pairs as they are until LLVM 17, from then on as bfloat16, as AArch64 does. */
 LLVMValueRef gen_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
+  if (dot->arg[0]->dtype.bits == 64) return gen_block_dot(g, dot, sum);
   unsigned lanes = dot->dtype.lanes;
   LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 2 * lanes);
   bool arm = g->t->arch == ARCH_AARCH64, as_floats = arm || LLVM_VERSION_MAJOR >= 17;

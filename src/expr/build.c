@@ -368,8 +368,10 @@ static DType call_dtype(Module *m, DType given, Intrin in, int n, const Expr **a
   }
   if (in == IN_BF16_DOT)
     for (int i = 0; i < n; i++) {
-      if (!dtype_eq(dtype_elem(arg[i]->dtype), DTYPE(DT_UINT, 32)))
-        raise(m->ctx, ERR_TYPE, NOWHERE, "bf16_dot wants pairs as uint32, argument %d is %s", i + 1, dtype_name(scratch(m->ctx), arg[i]->dtype));
+      DType word = dtype_elem(arg[i]->dtype);
+      if (word.code != DT_UINT || (word.bits != 32 && word.bits != 64) || word.bits != arg[0]->dtype.bits)
+        raise(m->ctx, ERR_TYPE, NOWHERE, "bf16_dot wants pairs as uint32 or fours as uint64 on both sides, argument %d is %s", i + 1,
+              dtype_name(scratch(m->ctx), arg[i]->dtype));
       if (arg[i]->dtype.lanes < most_lanes(n, arg)) arg[i] = expr_broadcast(m, arg[i], most_lanes(n, arg));
     }
   return given.code == DT_VOID || in == IN_CLZ || in == IN_BF16_DOT ? intrin_dtype(in, n, arg) : given;

@@ -195,17 +195,24 @@ static int64_t int_function(Intrin f, const Value *arg)
   return is_unsigned(arg[0].dtype) ? (int64_t)(x >> n) : arg[0].i >> n;      /* IN_SHR */
 }
 
-/* One of the two bfloat16 in a uint32. */
-static double pair_half(Value v, int which)
+/* One of the bfloat16 in a word, the first in the lowest bits. */
+static double word_part(Value v, int which)
 {
   uint16_t bits = (uint16_t)((uint64_t)v.i >> 16 * which);
   return value_load(DTYPE(DT_BFLOAT, 16), &bits).f;
 }
 
-/* Products of bfloat16 are exact in a double; their sum is rounded once. */
-static Value pair_dot(DType t, const Value *a)
+/* Products of bfloat16 are exact in a double; the sum of two is rounded once. */
+static double pair_dot(DType t, const Value *a, int first)
 {
-  return value_float(t, fma_odd(pair_half(a[0], 0), pair_half(a[1], 0), pair_half(a[0], 1) * pair_half(a[1], 1)));
+  return value_float(t, fma_odd(word_part(a[0], first), word_part(a[1], first), word_part(a[0], first + 1) * word_part(a[1], first + 1))).f;
+}
+
+/* Of four, the sum of two pairs' sums. */
+static Value word_dot(DType t, const Value *a)
+{
+  double low = pair_dot(t, a, 0);
+  return value_float(t, a[0].dtype.bits == 32 ? low : low + pair_dot(t, a, 2));
 }
 
 static Value absolute(DType t, Value a)
@@ -229,7 +236,7 @@ void intrin_eval(Intrin f, DType t, const Value *a, Value *out)
   else if (f == IN_LDEXP) *out = value_float(t, load_exponent(a[0], a[1]));
   else if (f == IN_FMA && t.bits == 64) *out = value_float(t, fma(a[0].f, a[1].f, a[2].f));
   else if (f == IN_FMA) *out = value_float(t, fma_odd(a[0].f, a[1].f, a[2].f));
-  else if (f == IN_BF16_DOT) *out = pair_dot(t, a);
+  else if (f == IN_BF16_DOT) *out = word_dot(t, a);
   else if (f == IN_NEXTAFTER) *out = next_after(a[0], a[1]);
   else if (f == IN_ABS) *out = absolute(t, a[0]);
   else if (f == IN_ISNAN) *out = value_int(DT_BOOL, is_float && isnan(a[0].f));

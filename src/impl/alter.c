@@ -69,16 +69,17 @@ static bool is_plain_conv(const Node *call)
   return is_common_conv(call) && t.code == DT_FLOAT && dtype_eq(call->type->dtype, t);
 }
 
-/* Products of pairs of bfloat16, summed in float32. */
-static bool sums_pairs(const Node *call)
+/* Products of bfloat16, summed in float32. */
+static bool sums_words(const Node *call)
 {
   return dtype_eq(call->arg[0]->type->dtype, DT_BF16) && dtype_eq(call->arg[1]->type->dtype, DT_BF16) && dtype_eq(call->type->dtype, DT_F32);
 }
 
-static const Node *pairs_of(Module *m, const Node *weight, int axis)
+static const Node *words_of(Module *m, const Node *weight, int axis, int word)
 {
   PairsAttrs *a = attrs_new(m, &Pairs_attrs);
   a->axis = axis;
+  a->count = word;
   return node_call(m, op_get(m->ctx, "nn.contrib_bfloat16_pairs"), 1, &weight, a, weight->name);
 }
 
@@ -121,23 +122,20 @@ static double direct_seconds(const Target *t, const Sizes *s)
   return flops / tile_flops(t, s, s->y, s->x, 9 * s->c) + 9 * s->c * s->o * s->bytes / cost_stream(t);
 }
 
-/* Products over pairs of bfloat16 in the time of one over float32: two in each lane, where the instruction begins as often. */
-static double pair_speed(const Target *t) { return t->core.dot_bits && t->core.fma_bits ? 2.0 * t->core.dot_bits / t->core.fma_bits : 2; }
-
 /* Weights of half the size. */
-static double pairs_seconds(const Target *t, const Sizes *s)
+static double words_seconds(const Target *t, const Sizes *s, int word)
 {
   double weights = 9 * s->c * s->o * s->bytes / cost_stream(t);
-  return (direct_seconds(t, s) - weights) / pair_speed(t) + weights / 2;
+  return (direct_seconds(t, s) - weights) / cost_words(t, word) + weights / 2;
 }
 
-/* Do pairs win more than rounding the operands costs?  Arithmetic and the weights' way from memory go on at once. */
-static bool pairs_pay(const Target *t, double flops, double weights)
+/* Do words win more than rounding the operands costs?  Arithmetic and the weights' way from memory go on at once. */
+static bool words_pay(const Target *t, double flops, double weights, int word)
 {
   static const double ROUNDING = 0.9;
-  double sums = flops / cost_flops(t, 32), reads = weights * 4 / cost_stream(t), pairs = sums / pair_speed(t);
-  double plain = sums > reads ? sums : reads, paired = pairs > reads / 2 ? pairs : reads / 2;
-  return paired < ROUNDING * plain;
+  double sums = flops / cost_flops(t, 32), reads = weights * 4 / cost_stream(t), words = sums / cost_words(t, word);
+  double plain = sums > reads ? sums : reads, narrow = words > reads / 2 ? words : reads / 2;
+  return narrow < ROUNDING * plain;
 }
 
 static double elements_of(const Type *t)
@@ -168,9 +166,9 @@ static double winograd_seconds(const Target *t, const Sizes *s, int tile)
   return products + kept * sums / (TURNED * cost_flops(t, bits)) + 2 * between / rate;
 }
 
-/* Outputs per tile, or 0 when the direct way (over pairs, where those are wanted) is faster or Winograd's is
+/* Outputs per tile, or 0 when the direct way (over words of bfloat16, where those are wanted) is faster or Winograd's is
  * not exact enough. */
-static int winograd_tile(const Target *t, const ImplConfig *config, const Node *call, bool pairs)
+static int winograd_tile(const Target *t, const ImplConfig *config, const Node *call, int word)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type, *y = call->type;
@@ -184,7 +182,7 @@ static int winograd_tile(const Target *t, const ImplConfig *config, const Node *
   int64_t n = known(y->shape[0]);
   Sizes s = {n ? (double)n : 1, (double)known(w->shape[1]), (double)known(w->shape[0]), (double)known(y->shape[2]), (double)known(y->shape[3]), dtype_bytes(y->dtype), (double)a->groups};
   if (!s.y || !s.x) return 0;
-  double least = pairs ? pairs_seconds(t, &s) : direct_seconds(t, &s);
+  double least = word > 1 ? words_seconds(t, &s, word) : direct_seconds(t, &s);
   int best = 0;
   for (size_t i = 0; i < sizeof winograd_tiles / sizeof *winograd_tiles; i++) {
     double seconds = winograd_seconds(t, &s, winograd_tiles[i].tile);
@@ -214,27 +212,31 @@ static void alter_to_winograd(Module *m, const Node *call, int tile, int64_t cb,
   out->out = (LayoutPair){"NCHW", to->out_layout};
 }
 
-/* Blocks of channels that hold whole pairs; false: the convolution has none. */
-static bool pair_blocks(const Target *t, const Node *call, int64_t *cb, int64_t *ob)
+/* Blocks of channels that hold whole words, and the elements of a word: four where a tile is made in blocks.  0: the convolution has none. */
+static int conv_word(const Target *t, const Node *call, int64_t *cb, int64_t *ob)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *y = call->type;
+  int64_t o = known(call->arg[1]->type->shape[0]);
   *cb = alter_block(t, 32, known(call->arg[0]->type->shape[1]));
-  *ob = alter_block(t, 32, known(call->arg[1]->type->shape[0]));
-  return a->groups == 1 && *ob && *cb && *cb % 2 == 0;
+  *ob = alter_block(t, 32, o);
+  if (a->groups != 1 || !*ob || !*cb || *cb % 2) return 0;
+  return *cb % 4 == 0 && tile_block_rows(t, *ob, o / *ob, known(y->shape[2]) * known(y->shape[3])) ? 4 : 2;
 }
 
-static bool alter_pair_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)
+static bool alter_word_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
   int64_t cb, ob;
-  if (!is_common_conv(call) || !pair_blocks(t, call, &cb, &ob) || !alter_is_constant(m->ctx, call->arg[1])) return false;
+  int word = is_common_conv(call) ? conv_word(t, call, &cb, &ob) : 0;
+  if (!word || !alter_is_constant(m->ctx, call->arg[1])) return false;
   Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, call->u.call.attrs);
   to->data_layout = blocked(m, cb);
   to->out_layout = blocked(m, ob);
   to->out_dtype = DT_F32;
-  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", cb / 2, ob);
+  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", cb / word, ob);
   *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, pairs_of(m, call->arg[1], 1), "OIHW", to->kernel_layout);
+  out->arg[1] = alter_transform(m, words_of(m, call->arg[1], 1, word), "OIHW", to->kernel_layout);
   out->in[0] = (LayoutPair){"NCHW", to->data_layout};
   out->out = (LayoutPair){"NCHW", to->out_layout};
   return true;
@@ -242,7 +244,7 @@ static bool alter_pair_conv(Module *m, const Target *t, const Node *call, Altere
 
 static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
 {
-  if (sums_pairs(call)) return alter_pair_conv(m, t, call, out);
+  if (sums_words(call)) return alter_word_conv(m, t, call, out);
   if (!is_plain_conv(call)) return false;
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type;
@@ -251,7 +253,7 @@ static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, con
   bool depthwise = a->groups > 1 && a->groups == c && o == c;
   int64_t ob = alter_block(t, bits, o), cb = alter_block(t, bits, c);
   bool whole = ob && cb && o / a->groups % ob == 0 && c / a->groups % cb == 0;      /* a group has blocks of its own */
-  int tile = whole && alter_is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call, false) : 0;
+  int tile = whole && alter_is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call, 1) : 0;
   if (tile) {
     alter_to_winograd(m, call, tile, cb, ob, out);
     return true;
@@ -304,7 +306,7 @@ static int64_t panel_width(const Target *t, int bits, int64_t n, int64_t rows)
 /* A product of a matrix with a weight known at compile time. */
 typedef struct Weighted {
   bool turned;                                             /* the weight is (n, k) */
-  int64_t rows, n, k, width;                               /* rows 0: not known; width of a panel */
+  int64_t rows, n, k, width, blocks;                       /* rows 0: not known; width of a panel, of one for 2 x 2 blocks over fours (0: none) */
 } Weighted;
 
 static bool read_product(Ctx *ctx, const Target *t, const Node *call, Weighted *out)
@@ -317,27 +319,33 @@ static bool read_product(Ctx *ctx, const Target *t, const Node *call, Weighted *
     turned = a->transpose_b;
   }
   if (x->kind != TY_TENSOR || x->ndim != 2 || w->ndim != 2 || !known(w->shape[0]) || !known(w->shape[1])) return false;
-  *out = (Weighted){turned, known(x->shape[0]), known(w->shape[turned ? 0 : 1]), known(w->shape[turned ? 1 : 0]), 0};
+  *out = (Weighted){turned, known(x->shape[0]), known(w->shape[turned ? 0 : 1]), known(w->shape[turned ? 1 : 0]), 0, 0};
   out->width = panel_width(t, y->dtype.bits, out->n, out->rows);
+  out->blocks = tile_block_columns(t, out->n, out->rows);
   return alter_is_constant(ctx, call->arg[1]);
 }
+
+/* Elements of a word over which a product of bfloat16 is made; 0: there is no such form of it. */
+static int product_word(const Weighted *p) { return p->blocks ? 4 : p->k % 2 == 0 && (p->width || p->rows == 1) ? 2 : 0; }
 
 static bool alter_product(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
   const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
   Weighted p;
-  if (!read_product(m->ctx, t, call, &p) || !p.width) return false;
-  bool same = x->dtype.code == DT_FLOAT && dtype_eq(x->dtype, w->dtype) && dtype_eq(x->dtype, y->dtype), pairs = sums_pairs(call) && p.k % 2 == 0;
+  if (!read_product(m->ctx, t, call, &p)) return false;
+  int word = !sums_words(call) ? 1 : product_word(&p);
+  if (word == 4) p.width = p.blocks;
+  bool same = x->dtype.code == DT_FLOAT && dtype_eq(x->dtype, w->dtype) && dtype_eq(x->dtype, y->dtype);
   /* One row reads the weight once, straight ahead, as it lies; but panels spare the sum over a vector's lanes where loads wait for it. */
   bool as_it_lies = p.rows == 1 && p.turned && (t->broadcast_load || y->dtype.bits != 32 || p.width < 4 * target_lanes(t, 32));
-  if ((!same && !pairs) || as_it_lies) return false;
+  if (!p.width || (!same && word < 2) || as_it_lies) return false;
   DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
   to->units = p.n;
   to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", p.width);
-  if (pairs) to->out_dtype = DT_F32;
+  if (word > 1) to->out_dtype = DT_F32;
   *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, pairs ? pairs_of(m, call->arg[1], p.turned ? 1 : 0) : call->arg[1], p.turned ? "NC" : "CN", to->weight_layout);
+  out->arg[1] = alter_transform(m, word > 1 ? words_of(m, call->arg[1], p.turned ? 1 : 0, word) : call->arg[1], p.turned ? "NC" : "CN", to->weight_layout);
   return true;
 }
 
@@ -349,13 +357,11 @@ bool impl_prefers_pairs(Ctx *ctx, const Target *t, const ImplConfig *config, con
   const char *op = call->u.call.op->name;
   int64_t cb, ob;
   Weighted p;
-  if (strcmp(op, "nn.conv2d") && strcmp(op, "nn.dense") && strcmp(op, "nn.matmul")) return false;
-  if (!pairs_pay(t, impl_flops(call), elements_of(call->arg[1]->type))) return false;
-  if (!strcmp(op, "nn.conv2d"))
-    return is_plain_conv(call) && dtype_eq(call->type->dtype, DT_F32) && pair_blocks(t, call, &cb, &ob) && alter_is_constant(ctx, call->arg[1]) &&
-           !winograd_tile(t, config, call, true);
-  if (!dtype_eq(call->type->dtype, DT_F32) || !dtype_eq(call->arg[0]->type->dtype, DT_F32)) return false;
-  return read_product(ctx, t, call, &p) && p.k % 2 == 0 && (p.width || p.rows == 1);
+  bool conv = !strcmp(op, "nn.conv2d");
+  if ((!conv && strcmp(op, "nn.dense") && strcmp(op, "nn.matmul")) || !dtype_eq(call->type->dtype, DT_F32) || !dtype_eq(call->arg[0]->type->dtype, DT_F32)) return false;
+  int word = conv ? (is_plain_conv(call) ? conv_word(t, call, &cb, &ob) : 0) : read_product(ctx, t, call, &p) ? product_word(&p) : 0;
+  if (!word || !words_pay(t, impl_flops(call), elements_of(call->arg[1]->type), word)) return false;
+  return !conv || (alter_is_constant(ctx, call->arg[1]) && !winograd_tile(t, config, call, word));
 }
 
 bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)

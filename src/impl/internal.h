@@ -86,6 +86,7 @@ double cost_pipes(const Target *);                   /* multiply-adds of whole v
 double cost_loads(const Target *);                   /* vectors read in a cycle while lines come into the first-level cache */
 double cost_far(const Target *);                     /* cycles for a vector from the second-level cache */
 double cost_flops(const Target *, int bits);         /* of one core, a second */
+double cost_words(const Target *, int elements);     /* products over words of 2 or 4 bfloat16 in the time of one over float32 */
 double cost_bandwidth(const Target *);               /* of one core, bytes a second from memory */
 double cost_stream(const Target *);                  /* the same, read straight ahead and only once */
 double cost_cache(const Target *);                   /* from the caches behind the first */
@@ -105,6 +106,9 @@ int64_t tile_steps_of(const Target *, Tile, int64_t vectors, int64_t extent);
 int64_t tile_columns(const Target *, int bits, int64_t n);
 int64_t tile_packed_rows(const Target *, int bits, int64_t vectors, int64_t panels, int64_t rows);   /* 0: rows are not packed */
 int64_t tile_packed_columns(const Target *, int bits, int64_t n, int64_t rows, int64_t *height);                /* the same */
+/* Tiles of 2 x 2 blocks of sums over fours of bfloat16; 0: the target has none, or pairs are as fast. */
+int64_t tile_block_rows(const Target *, int64_t width, int64_t panels, int64_t rows);
+int64_t tile_block_columns(const Target *, int64_t n, int64_t rows);
 
 /* ---- epilogue.c ------------------------------------------------------------------------- */
 
@@ -164,6 +168,19 @@ void matmul_compute(OpCall *, const Target *, const Tensor *const *in, const Ten
 bool dense_pack_fits(const Target *, const Node *call);
 void dense_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void matmul_schedule(ImplGroup *);
+/* a as (batch…, rows / height, k, height), zeros behind the last row; word: so many steps of k, bfloat16, in one element. */
+const Tensor *matmul_pack_rows(Module *, const Tensor *a, int64_t height, int word);
+
+/* ---- blocks.c ---------------------------------------------------------------------------- */
+
+bool blocks_dense_fits(const Target *, const Node *call);
+double blocks_dense_cost(const Target *, const Node *call);
+void blocks_dense_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void blocks_dense_schedule(ImplGroup *);
+/* The element of a row and of a column of its panel in sums (lead…, tile, row / 2, column / 2, lane), tiles so many rows high. */
+const Expr *blocks_read(Module *, const Tensor *sums, int nlead, const Expr *const *lead, const Expr *row, int64_t height, const Expr *column);
+/* The product's loops inside a tile, the sum's last: steps, blocks, vectors of a block's lanes.  Gives the loop over steps that is written out. */
+LoopRV blocks_tile(ImplGroup *, BlockRV product, int64_t steps);
 
 /* ---- attention.c ------------------------------------------------------------------------- */
 

@@ -92,7 +92,7 @@ static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_
   return 1;
 }
 
-/* Operands of a product of two matrices: b in panels, a as it lies or in panels of `height` rows (pack_rows). */
+/* Operands of a product of two matrices: b in panels, a as it lies or in panels of `height` rows (matmul_pack_rows). */
 typedef struct Operands {
   Module *m;
   const Tensor *a, *b;
@@ -107,8 +107,7 @@ static const Expr *read_a(const Operands *o, const Expr *i, const Expr *k)
   return te_read(o->m, o->a, 3, (const Expr *[]){expr_floordiv(o->m, i, h), k, expr_floormod(o->m, i, h)});
 }
 
-/* a as (batch…, rows / height, k, height), zeros behind the last row; pairs: k in pairs of bfloat16, a word each. */
-static const Tensor *pack_rows(Module *m, const Tensor *a, int64_t height, bool pairs)
+const Tensor *matmul_pack_rows(Module *m, const Tensor *a, int64_t height, int word)
 {
   const Buffer *buf = a->buffer;
   int nd = buf->ndim;
@@ -117,17 +116,15 @@ static const Tensor *pack_rows(Module *m, const Tensor *a, int64_t height, bool 
   static const char *const names[] = {"b", "panel", "k", "row"};
   for (int d = 0; d < nd - 2; d++) shape[d] = buf->shape[d];
   shape[nd - 2] = expr_i32(m, (known(rows) + height - 1) / height);
-  shape[nd - 1] = pairs ? expr_i32(m, known(buf->shape[nd - 1]) / 2) : buf->shape[nd - 1];
+  shape[nd - 1] = word > 1 ? expr_i32(m, (known(buf->shape[nd - 1]) + word - 1) / word) : buf->shape[nd - 1];
   shape[nd] = h;
   for (int d = 0; d <= nd; d++) at[d] = axis_of(m, names[d + 3 - nd], shape[d], ITER_SPATIAL, &axis[d]);
   for (int d = 0; d < nd - 2; d++) index[d] = at[d];
   index[nd - 2] = expr_add(m, expr_mul(m, at[nd - 2], h), at[nd]);
-  index[nd - 1] = pairs ? expr_mul(m, at[nd - 1], expr_i32(m, 2)) : at[nd - 1];
-  const Expr *value = te_read(m, a, nd, index);
-  if (pairs) {
-    index[nd - 1] = expr_add(m, index[nd - 1], expr_i32(m, 1));
-    value = nn_pair(m, value, te_read(m, a, nd, index));
-  }
+  index[nd - 1] = at[nd - 1];
+  const Expr *value, *part[4];
+  if (word > 1) nn_word_row(m, word, a, nd, index, part);
+  value = word > 1 ? nn_word(m, word, part) : te_read(m, a, nd, index);
   if (known(rows) % height)
     value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, index[nd - 2], rows), value, expr_const(m, value->dtype, 0)});
   return &te_compute(m, "a_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
@@ -232,7 +229,7 @@ static bool batch_packed(OpCall *c, const Target *t, const Product *p, const Ten
   const Expr *k = axis_of(m, "k", a->shape[2], ITER_REDUCE, &sum);
   const Expr *from[] = {expr_is_int(a->shape[0], 1) ? zero : at[0], expr_floordiv(m, at[1], h), k, expr_floormod(m, at[1], h)};
   const Expr *row[] = {expr_is_int(b->shape[0], 1) ? zero : at[0], k, at[2]};
-  const Expr *term = expr_mul(m, te_read(m, pack_rows(m, in[0], height, false), 4, from), te_read(m, in[1], 3, row));
+  const Expr *term = expr_mul(m, te_read(m, matmul_pack_rows(m, in[0], height, 1), 4, from), te_read(m, in[1], 3, row));
   const Expr *body = expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
   *out = &te_compute(m, "matmul", "matmul", 3, ty->shape, axis, 1, &body, NULL)->out[0];
   return true;
@@ -257,7 +254,7 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   const Tensor *panels = pack_panels(m, in[1], p.tb, p.n, width);
   if (nd == 2 && !p.ta && p.k) {
     int64_t height = packed_height(t, ty->dtype.bits, p.m, width, p.n), rounds = product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k, height);
-    Operands o = {m, height ? pack_rows(m, in[0], height, false) : in[0], panels, ty->shape[0], ty->shape[1], height};
+    Operands o = {m, height ? matmul_pack_rows(m, in[0], height, 1) : in[0], panels, ty->shape[0], ty->shape[1], height};
     *out = rounds > 1 ? sum_in_rounds(&o, p.k, rounds) : sum_part(&o, "matmul", 0, p.k, 1);
     return;
   }
@@ -286,13 +283,13 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
   const Type *ty = c->out;
   const Expr *rows = ty->shape[0], *columns = ty->shape[1];
   const Buffer *a = in[0]->buffer, *b = in[1]->buffer;
-  bool pairs = b->dtype.code == DT_UINT, blocks = b->ndim == 3 && known(b->shape[2]);
+  bool pairs = b->dtype.code == DT_UINT && b->dtype.bits == 32, blocks = b->ndim == 3 && known(b->shape[2]);
   bool plain = blocks && dtype_eq(a->dtype, ty->dtype) && dtype_eq(b->dtype, ty->dtype) && ty->dtype.bits >= 32;
   int64_t k_all = known(b->shape[1]), width = known(b->shape[b->ndim - 1]);
   int64_t height = (plain || (blocks && pairs)) && k_all ? packed_height(t, ty->dtype.bits, known(rows), width, known(columns)) : 0;
   int64_t rounds = plain || height ? product_rounds(t, ty->dtype.bits, known(rows), width, known(columns), k_all, height) : 1;
   if (rounds > 1 || height) {
-    Operands o = {m, height ? pack_rows(m, in[0], height, pairs) : in[0], in[1], rows, columns, height};
+    Operands o = {m, height ? matmul_pack_rows(m, in[0], height, pairs ? 2 : 1) : in[0], in[1], rows, columns, height};
     *out = rounds > 1 ? sum_in_rounds(&o, k_all, rounds) : sum_part(&o, "dense_pack", 0, k_all, 1);
     return;
   }

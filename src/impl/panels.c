@@ -12,7 +12,7 @@
  * positions: a tile has 24 sums where conv.c, which keeps a register for each position, has 20.  Weight and panels are
  * read straight ahead, and asked for some hundred cycles before: waiting multiply-adds leave such a core little
  * room to look ahead by itself.  The copy pays where enough output channels share it.  With bfloat16 a step is a pair of
- * channels in one word. */
+ * channels in one word, or four of them, and then the tile is made of 2 x 2 blocks (blocks.c). */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -23,6 +23,7 @@ static int64_t tile_positions(const Target *t, const Node *call)
 {
   const Type *y = call->type;
   int64_t lanes = target_lanes(t, y->dtype.bits), block = dim(y, 4);
+  if (call->arg[1]->type->dtype.bits == 64) return tile_block_rows(t, block, dim(y, 1), dim(y, 2) * dim(y, 3));
   return block % lanes ? 0 : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), dim(y, 2) * dim(y, 3));
 }
 
@@ -33,8 +34,9 @@ bool panels_fits(const Target *t, const Node *call)
   const Type *x = call->arg[0]->type, *w = call->arg[1]->type;
   for (int d = 1; d < 5; d++)
     if (x->shape[d]->kind != E_INT) return false;
-  bool pairs = dtype_eq(x->dtype, DT_BF16) && w->dtype.code == DT_UINT, plain = dtype_eq(x->dtype, DT_F32) && dtype_eq(w->dtype, DT_F32);
-  if ((!pairs && !plain) || !dtype_eq(call->type->dtype, DT_F32) || dim(w, 4) * (pairs ? 2 : 1) != dim(x, 4) || dim(w, 4) % 4) return false;
+  bool words = dtype_eq(x->dtype, DT_BF16) && w->dtype.code == DT_UINT, plain = dtype_eq(x->dtype, DT_F32) && dtype_eq(w->dtype, DT_F32);
+  int64_t word = words ? w->dtype.bits / 16 : 1;
+  if ((!words && !plain) || !dtype_eq(call->type->dtype, DT_F32) || dim(w, 4) * word != dim(x, 4) || (word < 4 && dim(w, 4) % 4)) return false;
   return tile_positions(t, call) > 0;
 }
 
@@ -48,13 +50,13 @@ double panels_cost(const Target *t, const Node *call)
 
 typedef struct Window {
   int64_t stride[2], dilation[2], before[2], after[2], k[2], c;   /* c: steps in a block of input channels */
-  bool pairs;
+  int word;                                                /* channels of a step */
 } Window;
 
 static Window window_of(OpCall *c)
 {
   const Conv2DAttrs *a = c->attrs;
-  Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)}, .c = dim(c->arg[1], 4), .pairs = c->arg[1]->dtype.code == DT_UINT};
+  Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)}, .c = dim(c->arg[1], 4), .word = c->arg[1]->dtype.code == DT_UINT ? c->arg[1]->dtype.bits / 16 : 1};
   nn_ints(c, "strides", a->strides, 2, 1, 1, w.stride);
   nn_ints(c, "dilation", a->dilation, 2, 1, 1, w.dilation);
   nn_padding(c, a->padding, 2, w.before, w.after);
@@ -88,15 +90,35 @@ static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *da
     index[2 + d] = expr_sub(m, expr_add(m, first, tap), expr_i32(m, w->before[d]));
     if (w->before[d] || w->after[d]) inside = nn_and(m, inside, nn_inside(m, index[2 + d], data->buffer->shape[2 + d]));
   }
-  index[1] = part[0], index[4] = w->pairs ? expr_mul(m, part[3], expr_i32(m, 2)) : part[3];
+  index[1] = part[0], index[4] = w->word > 1 ? expr_mul(m, part[3], expr_i32(m, w->word)) : part[3];
   if (all % positions) inside = nn_and(m, inside, expr_lt(m, at, expr_i32(m, all)));
   for (int d = 0; d < 5; d++) index[d] = nn_index(&s, index[d]);
-  const Expr *value = nn_read(m, data, index);
-  if (w->pairs) {
-    index[4] = expr_add(m, index[4], expr_i32(m, 1));
-    value = nn_pair(m, value, nn_read(m, data, index));
+  const Expr *element[4], *first = index[4];
+  for (int i = 0; i < w->word; i++) {
+    index[4] = i ? expr_add(m, first, expr_i32(m, i)) : first;
+    element[i] = nn_read(m, data, index);
   }
+  const Expr *value = w->word > 1 ? nn_word(m, w->word, element) : element[0];
   return nn_finish(&s, "panel", "injective", inside ? nn_if(m, inside, value, expr_const(m, value->dtype, 0)) : value);
+}
+
+/* The same over fours, a tile in 2 x 2 blocks, whole tiles always. */
+static const Tensor *block_compute(OpCall *c, const Window *w, const Tensor *panel, const Tensor *weight)
+{
+  Module *m = c->m;
+  const Type *y = c->out;
+  const Expr *const *p = panel->buffer->shape, *two = expr_i32(m, 2), *part[4];
+  const Expr *shape[] = {y->shape[0], y->shape[1], p[1], expr_i32(m, p[3]->u.i / 2), expr_i32(m, dim(y, 4) / 2), expr_i32(m, 4)};
+  Stage s = nn_stage(m, 6, shape, "n oc tile row column lane");
+  const Expr *step = nn_reduce_axis(&s, "step", p[2]);
+  step_parts(m, w, step, part);
+  const Expr *row = expr_add(m, expr_mul(m, s.at[3], two), expr_floordiv(m, s.at[5], two)), *column = expr_add(m, expr_mul(m, s.at[4], two), expr_floormod(m, s.at[5], two));
+  const Expr *from[] = {s.at[0], s.at[2], step, row}, *of[] = {s.at[1], part[0], part[1], part[2], part[3], column};
+  const Expr *term = expr_call(m, DT_F32, IN_BF16_DOT, 2, (const Expr *[]){nn_read(m, panel, from), nn_read(m, weight, of)});
+  const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", term, y->dtype);
+  Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
+  const Expr *at = expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]);
+  return nn_finish(&plane, "conv2d_panels", "injective", blocks_read(m, sum, 2, plane.at, at, p[3]->u.i, plane.at[4]));
 }
 
 void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
@@ -105,8 +127,12 @@ void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   Window w = window_of(c);
   const Type *y = c->out;
   int64_t rows = dim(y, 2), columns = dim(y, 3), block = dim(y, 4), lanes = target_lanes(t, y->dtype.bits);
-  int64_t positions = tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), rows * columns);
+  int64_t positions = w.word == 4 ? tile_block_rows(t, block, dim(y, 1), rows * columns) : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), rows * columns);
   const Tensor *panel = pack_positions(c, &w, in[0], positions);
+  if (w.word == 4) {
+    *out = block_compute(c, &w, panel, in[1]);
+    return;
+  }
   const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, rows * columns), y->shape[4]}, *x = expr_i32(m, positions), *part[4];
   Stage s = nn_stage(m, 4, shape, "n oc position oc_block");
   const Expr *step = nn_reduce_axis(&s, "step", panel->buffer->shape[2]);
@@ -114,7 +140,7 @@ void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   const Expr *from[] = {s.at[0], expr_floordiv(m, s.at[2], x), step, expr_floormod(m, s.at[2], x)};
   const Expr *weight[] = {s.at[1], part[0], part[1], part[2], part[3], s.at[3]};
   const Expr *factor[] = {nn_read(m, panel, from), nn_read(m, in[1], weight)};
-  const Expr *term = w.pairs ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
+  const Expr *term = w.word > 1 ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
   const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", term, y->dtype);
   Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
   const Expr *at[] = {plane.at[0], plane.at[1], expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]), plane.at[4]};
@@ -148,7 +174,14 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool parallel)
 {
   LoopRV *loop, lane;
   int n = sched_get_loops(g->s, panel, g->arena, &loop);
+  bool fours = g->anchor->arg[1]->type->dtype.bits == 64;
   if (parallel) sched_parallel(g->s, sched_fuse(g->s, 2, loop, true));
+  if (fours && is_straight(g->anchor)) {                   /* words one by one: a block's are neighbours */
+    LoopRV step = split_by(g, loop[n - 2], dim(g->anchor->arg[1]->type, 4), &lane);
+    sched_reorder(g->s, 3, (const LoopRV[]){step, loop[n - 1], lane});
+    sched_unroll(g->s, loop[n - 1]), sched_unroll(g->s, lane);
+    return;
+  }
   if (is_straight(g->anchor)) {
     panels_turn(g, panel);
     return;
@@ -157,6 +190,11 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool parallel)
   LoopRV taps, c, tap, part, position = loop[n - 1];
   LoopRV blocks = split_by(g, loop[n - 2], dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
   tap = split_by(g, taps, dim(w, 4), &c);
+  if (fours) {
+    sched_reorder(g->s, 4, (const LoopRV[]){blocks, position, tap, c});
+    sched_unroll(g->s, tap), sched_unroll(g->s, c);
+    return;
+  }
   part = split_by(g, c, SIDE, &lane);
   sched_reorder(g->s, 5, (const LoopRV[]){blocks, position, tap, part, lane});
   sched_unroll(g->s, tap), sched_unroll(g->s, part);
@@ -183,6 +221,20 @@ static int64_t band_tiles(const Target *t, int64_t tiles, int64_t bytes, int thr
   return (tiles + bands - 1) / bands;
 }
 
+/* The product's loops inside a tile: steps, positions, channels.  Gives the loop over steps that is written out. */
+static LoopRV lanes_tile(ImplGroup *g, BlockRV product, int64_t positions, int64_t steps)
+{
+  LoopRV *inner, step;
+  int depth = sched_get_loops(g->s, product, g->arena, &inner);
+  LoopRV sum = split_by(g, inner[depth - 1], tile_steps(positions * block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)), steps), &step);
+  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
+  sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
+  sched_vectorize(g->s, inner[depth - 2]);
+  sched_set_scope(g->s, product, 0, "local");
+  sched_decompose_reduction(g->s, product, sum);
+  return step;
+}
+
 void panels_schedule(ImplGroup *g)
 {
   generic_inline(g);
@@ -193,20 +245,14 @@ void panels_schedule(ImplGroup *g)
   int64_t tiles = panels->shape[1]->u.i, steps = panels->shape[2]->u.i, positions = panels->shape[3]->u.i;
   int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
   int64_t band = band_tiles(g->target, tiles, steps * positions * dtype_bytes(panels->dtype), threads);
-  LoopRV *loop, *inner, pi, ti, step;
+  LoopRV *loop, pi, ti, step;
   if (sched_get_loops(g->s, store, g->arena, &loop) != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of NCHWc");
   LoopRV n = loop[0], o = loop[1], c = loop[4];
   LoopRV bands = split_by(g, split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), band, &ti);
   sched_reorder(g->s, 6, (const LoopRV[]){n, bands, o, ti, pi, c});
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, 4, true);
-  int depth = sched_get_loops(g->s, product, g->arena, &inner);
-  LoopRV sum = split_by(g, inner[depth - 1], tile_steps(positions * block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)), steps), &step);
-  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
-  sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
-  sched_vectorize(g->s, inner[depth - 2]);
-  sched_set_scope(g->s, product, 0, "local");
-  sched_decompose_reduction(g->s, product, sum);
+  step = g->anchor->arg[1]->type->dtype.bits == 64 ? blocks_tile(g, product, steps) : lanes_tile(g, product, positions, steps);
   /* One band: threads pack together, then share the output channels.  Several: each packs and multiplies its own. */
   bool several = band < tiles;
   LoopRV shared = sched_fuse(g->s, several ? 2 : 3, (const LoopRV[]){n, bands, o}, true);

@@ -115,6 +115,48 @@ int64_t tile_packed_columns(const Target *t, int bits, int64_t n, int64_t rows, 
   return best;
 }
 
+/* Multiply-adds in the time of one, for a tile of h x w sums in 2 x 2 blocks; 0: registers do not hold it.  A step loads a vector for
+ * two rows or two columns. */
+static double block_speed(const Target *t, int64_t h, int64_t w, int64_t rows)
+{
+  static const double WAIT = 0.3;                          /* cycles of a vector on its way that do not overlap */
+  int64_t sums = h * w / 4, least = h < w ? h / 2 : w / 2;
+  if (sums + least + 2 > t->vector_registers) return 0;
+  double cycles = (double)sums / cost_pipes(t), latency = t->core.fma_latency + 0.5, used = (double)rows / (double)((rows + h - 1) / h * h);
+  return used * (double)sums / ((cycles > latency ? cycles : latency) + WAIT * (double)(h + w) / 2);
+}
+
+static bool blocks_pay(const Target *t) { return target_has_block_dot(t) && target_lanes(t, 32) == 4 && cost_words(t, 4) > cost_words(t, 2); }
+
+int64_t tile_block_rows(const Target *t, int64_t width, int64_t panels, int64_t rows)
+{
+  enum { SERVED = 64, LEAST = 2 };                         /* columns that share a copy; rows that fill a block */
+  int64_t best = 0;
+  double top = 0;
+  if (!blocks_pay(t) || width % 4 || panels * width < SERVED || rows < LEAST) return 0;
+  for (int64_t h = 2; h <= rows + 1; h += 2) {
+    double speed = block_speed(t, h, width, rows);
+    if (speed <= top) continue;
+    top = speed;
+    best = h;
+  }
+  return best;
+}
+
+int64_t tile_block_columns(const Target *t, int64_t n, int64_t rows)
+{
+  int64_t best = 0;
+  double top = 0;
+  for (int64_t w = 4; w <= 32; w += 4) {
+    int64_t h = n % w ? 0 : tile_block_rows(t, w, n / w, rows);
+    double speed = h ? block_speed(t, h, w, rows) : 0;
+    if (speed <= top) continue;
+    top = speed;
+    best = w;
+  }
+  return best;
+}
+
 /* Share of the peak of a tile whose rows wait in registers, a vector of steps each, all of which are loaded at once: measured on a
  * Neoverse-V1 with everything in the first-level cache. */
 static double held_speed(const Target *t, int64_t vectors, int64_t rows)

@@ -347,10 +347,50 @@ static const Expr *expand_any(const Math *k, DType t, Intrin f, const Expr *x)
   }
 }
 
+static const Expr *expand_dot(Module *, const Target *, const Expr *call);
+
+/* Are the lanes a 2 x 2 block, those of a row (of the first operand) or a column (of the second) the same word?  The order of
+ * bfmmla's sums: 00 01 10 11. */
+static bool is_block(Module *m, const Expr *call)
+{
+  static const int same[2][2][2] = {{{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}};
+  if (call->dtype.lanes != 4) return false;
+  Scope scope = scope_begin(m->ctx);
+  Analyzer *an = analyzer_new(m, scratch(m->ctx));
+  bool block = true;
+  for (int i = 0; i < 2; i++)
+    for (int p = 0; p < 2 && block; p++) {
+      const Expr *lane[2];
+      for (int l = 0; l < 2; l++) lane[l] = lower_lanes(m, scratch(m->ctx), call->arg[i], same[i][p][l], 1, NULL);
+      block = lane[0] && lane[1] && expr_simplify(an, lane[0]) == expr_simplify(an, lane[1]);
+    }
+  scope_end(m->ctx, scope);
+  return block;
+}
+
+/* Fours as pairs, where they are no block for which there is an instruction. */
+static const Expr *expand_fours(Module *m, const Target *target, const Expr *call)
+{
+  DType f32 = call->dtype, u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
+  if (target_has_block_dot(target) && is_block(m, call)) return NULL;
+  const Expr *half[2][2], *dot[2];
+  for (int i = 0; i < 2; i++) {
+    const Expr *up[] = {call->arg[i], expr_int(m, call->arg[i]->dtype, 32)};
+    half[0][i] = expr_cast(m, u32, call->arg[i]);
+    half[1][i] = expr_cast(m, u32, expr_call(m, DT_NONE, IN_SHR, 2, up));
+  }
+  for (int i = 0; i < 2; i++) {
+    const Expr *pair = expr_call(m, f32, IN_BF16_DOT, 2, half[i]), *spelt = expand_dot(m, target, pair);
+    dot[i] = spelt ? spelt : pair;
+  }
+  return expr_add(m, dot[0], dot[1]);
+}
+
 /* Where the target has no instruction for it: both products in float32, in which they are exact. */
 static const Expr *expand_dot(Module *m, const Target *target, const Expr *call)
 {
   DType f32 = call->dtype, u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
+  if (call->arg[0]->dtype.bits == 64) return expand_fours(m, target, call);
   if (target->kind == TARGET_LLVM && target_has_dot(target, f32.lanes)) return NULL;
   Math math = {.m = m, .lanes = f32.lanes, .fma = target->fma}, *k = &math;
   const Expr *half[2][2];

@@ -156,19 +156,21 @@ typedef struct Split {
   Map lets;                  /* Var* -> SplitLet* */
 } Split;
 
-/* Widest element of the vectors computed in e; indices of its loads do not count. */
+/* Widest element of the vectors computed in e; indices of its loads do not count, nor do words whose dot products fill as many lanes. */
 typedef struct Widest {
   Arena *tmp;
   Map seen;
   int bits;
 } Widest;
 
+static bool is_dot(const Expr *e) { return e->kind == E_CALL && e->u.intrin == IN_BF16_DOT; }
+
 static void widest(Widest *w, const Expr *e)
 {
   if (e->dtype.lanes == 1 || map_has(&w->seen, e)) return;
   map_put(w->tmp, &w->seen, e, NULL);
   if (e->kind != E_RAMP && !dtype_is_bool(dtype_elem(e->dtype)) && e->dtype.bits > w->bits) w->bits = e->dtype.bits;
-  if (e->kind == E_LOAD) return;
+  if (e->kind == E_LOAD || is_dot(e)) return;
   for (int i = 0; i < e->nargs; i++) widest(w, e->arg[i]);
 }
 

@@ -5,7 +5,8 @@
  *   pragma_auto_unroll_max_step = n (on a loop or as an attribute; the configuration's
  *   unroll_max where there is none) plain loops with constant extents are unrolled
  *   too while the statements they give together stay at most n.  A marked loop whose
- *   extent is not constant (the tail of a partition) runs as it is.
+ *   extent is not constant (the tail of a partition) runs as it is; where it depends on a
+ *   marked loop around it, that one is written out first.
  *
  * needs   no blocks, no vector loops, loops from 0
  * keeps   everything else
@@ -72,10 +73,32 @@ static int64_t pragma_max(const Unroll *u, const Expr *value)
   return value && value->kind == E_INT ? value->u.i : u->auto_max;
 }
 
+typedef struct Waiting {
+  const Var *var;
+  bool found;
+} Waiting;
+
+static bool find_waiting(void *env, Stmt *s)
+{
+  Waiting *w = env;
+  w->found |= s->kind == S_FOR && s->u.loop.kind == FOR_UNROLLED && expr_uses_var(s->u.loop.extent, w->var);
+  return !w->found;
+}
+
+/* A marked loop with marked ones inside whose extents it decides. */
+static bool decides_extents(Stmt *s)
+{
+  Waiting w = {.var = s->kind == S_FOR ? s->u.loop.var : NULL};
+  if (s->kind == S_FOR && s->u.loop.kind == FOR_UNROLLED) stmt_visit(s->u.loop.body, find_waiting, &w);
+  return w.found;
+}
+
 static Stmt *unroll_stmt(void *env, Stmt *s)
 {
   Unroll *u = env;
   int64_t outer = u->auto_max, n;
+  if (decides_extents(s) && lower_const_int(s->u.loop.extent, &n) && n > 0 && u->made + n * lower_count(s->u.loop.body) <= MAX_STATEMENTS)
+    return unroll_stmt(u, lower_simplify(u->lo, lower_analyzer(u->lo), repeat(u, s, n)));
   bool pragma = s->kind == S_ATTR && !strcmp(s->u.attr.key, "pragma_auto_unroll_max_step");
   if (pragma) u->auto_max = pragma_max(u, s->u.attr.value);
   if (s->kind == S_FOR) u->auto_max = pragma_max(u, annots_get(&s->u.loop.annots, "pragma_auto_unroll_max_step"));

@@ -136,8 +136,10 @@ static const Type *dense_pack_type(OpCall *c)
   nn_want_rank(c, 1, "weight", 3);
   const Type *data = c->arg[0], *weight = c->arg[1];
   DType out = product_dtype(c, a->out_dtype);
-  bool pairs = nn_are_pairs(c, data->dtype, weight->dtype, out);
-  want_same_depth(c, data->shape[1], pairs ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, 2))) : weight->shape[1]);
+  int word = nn_word_elements(c, data->dtype, weight->dtype, out);
+  const Expr *depth = data->shape[1];
+  if (word == 4) depth = nn_simplify(c->m, nn_ceildiv(c->m, depth, expr_i32(c->m, 4)));      /* zeros behind the last */
+  want_same_depth(c, depth, word == 2 ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, 2))) : weight->shape[1]);
   if (nn_dims_differ(c->m, weight->shape[2], expr_i32(c->m, block)))
     op_raise(c, ERR_SHAPE, "weight %s has blocks of %s, weight_layout '%s' says %" PRId64, nn_arg_shape(c, 1),
              expr_str_of(scratch(c->m->ctx), weight->shape[2]), a->weight_layout, block);
@@ -152,13 +154,14 @@ static void dense_pack_compute(OpCall *c, const Tensor *const *in, const Tensor 
   Module *m = c->m;
   const Expr *block = expr_i32(m, pack_block(c));
   Stage s = nn_stage(m, 2, c->out->shape, "y x");
-  bool pairs = nn_are_pairs(c, in[0]->buffer->dtype, in[1]->buffer->dtype, c->out->dtype);
+  int word = nn_word_elements(c, in[0]->buffer->dtype, in[1]->buffer->dtype, c->out->dtype);
   const Expr *k = nn_reduce_axis(&s, "k", in[1]->buffer->shape[1]);
   const Expr *w[] = {expr_floordiv(m, s.at[1], block), k, expr_floormod(m, s.at[1], block)};
   const Expr *term, *weight = nn_read(m, in[1], w);
-  if (pairs) {
-    const Expr *even = expr_mul(m, k, expr_i32(m, 2)), *odd = expr_add(m, even, expr_i32(m, 1));
-    term = nn_pair_dot(m, nn_read(m, in[0], (const Expr *[]){s.at[0], even}), nn_read(m, in[0], (const Expr *[]){s.at[0], odd}), weight);
+  if (word > 1) {
+    const Expr *part[4];
+    nn_word_row(m, word, in[0], 2, (const Expr *[]){s.at[0], k}, part);
+    term = nn_word_dot(m, word, part, weight);
   } else {
     term = product(&s, c->out->dtype, nn_read(m, in[0], (const Expr *[]){s.at[0], k}), weight);
   }

@@ -95,11 +95,14 @@ const Tensor *nn_pad_constant(Module *, const Tensor *in, const int64_t *before,
 
 /* ---- nn_pairs.c --------------------------------------------------------------------------- */
 
-/* Does a weight of these dtypes hold pairs of bfloat16?  Raises when the others do not go with it. */
-bool nn_are_pairs(OpCall *, DType data, DType weight, DType out);
-/* The sum of both products: two elements of data (bfloat16, or its bits) and a pair of the weight. */
-const Expr *nn_pair(Module *, const Expr *low, const Expr *high);              /* two bfloat16 in one uint32 */
-const Expr *nn_pair_dot(Module *, const Expr *even, const Expr *odd, const Expr *pair);
+/* Elements in a word of a weight of these dtypes: 2 or 4 bfloat16, 1: it has plain elements.  Raises when the others do not go with it. */
+int nn_word_elements(OpCall *, DType data, DType weight, DType out);
+/* The elements of word number at[nd - 1] of the last axis; zeros behind its end. */
+void nn_word_row(Module *, int count, const Tensor *, int nd, const Expr *const *at, const Expr **element);
+/* Two bfloat16 (or their bits) in one uint32, four in one uint64. */
+const Expr *nn_word(Module *, int count, const Expr *const *element);
+/* The sum of the products of so many elements of data and a word of the weight. */
+const Expr *nn_word_dot(Module *, int count, const Expr *const *element, const Expr *word);
 const Tensor *nn_bits(Module *, const Tensor *);                              /* bfloat16 as uint16 */
 
 /* Calls of other operators, for decompositions. */

@@ -20,9 +20,9 @@
 #define ARM_86 (ARM_82 | F(I8MM) | F(BF16))
 #define ARM_SVE (ARM_86 | F(SVE))
 
-/* ghz, fma_bits, fma_latency, load_bits, l1_ways, l2_path, memory_gbs; CORE_DOT: dot_bits before them */
-#define CORE_DOT(name, dot, ...) static const CoreInfo core_##name = {__VA_ARGS__, dot}
-#define CORE(name, ...) CORE_DOT(name, 0, __VA_ARGS__)
+/* ghz, fma_bits, fma_latency, load_bits, l1_ways, l2_path, memory_gbs; CORE_DOT: dot_bits and block_bits before them */
+#define CORE_DOT(name, dot, block, ...) static const CoreInfo core_##name = {__VA_ARGS__, dot, block}
+#define CORE(name, ...) CORE_DOT(name, 0, 0, __VA_ARGS__)
 CORE(x86, 2.5, 256, 5, 256, 8, 32, 8);
 CORE(atom, 2.0, 128, 5, 128, 6, 16, 5);
 CORE(nehalem, 2.6, 128, 5, 128, 8, 32, 8);
@@ -32,7 +32,7 @@ CORE(skylake, 3.0, 512, 4, 512, 8, 64, 14);
 CORE(skylake_server, 2.5, 1024, 4, 1024, 8, 64, 12);
 CORE(icelake_client, 2.8, 512, 4, 1024, 12, 64, 14);
 CORE(icelake_server, 2.6, 1024, 4, 1024, 12, 64, 12);
-CORE_DOT(sapphirerapids, 512, 2.6, 1024, 4, 1024, 12, 64, 12);
+CORE_DOT(sapphirerapids, 512, 0, 2.6, 1024, 4, 1024, 12, 64, 12);
 CORE(alderlake, 3.5, 512, 4, 768, 12, 64, 20);
 CORE(zen1, 2.8, 256, 5, 256, 8, 32, 14);
 CORE(zen2, 2.8, 512, 5, 512, 8, 32, 16);
@@ -55,7 +55,7 @@ CORE(v1, 2.6, 512, 4, 384, 4, 64, 20);
 CORE(v2, 2.8, 512, 4, 384, 4, 64, 24);
 CORE(thunderx2, 2.2, 256, 6, 256, 8, 32, 12);
 CORE(a64fx, 2.0, 256, 9, 256, 4, 64, 20);
-CORE(ampere1, 3.0, 256, 5, 256, 4, 32, 14);
+CORE_DOT(ampere1, 0, 128, 3.0, 256, 5, 256, 4, 32, 14);
 CORE(apple, 3.2, 512, 4, 384, 8, 64, 40);
 CORE(small, 0.4, 32, 4, 32, 4, 8, 0.5);
 CORE(arm32, 1.2, 64, 8, 64, 4, 8, 2);

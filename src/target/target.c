@@ -106,6 +106,8 @@ bool target_has_dot(const Target *t, int lanes)
   return t->arch == ARCH_X86_64 && target_has(t, CPU_AVX512BF16) && wide;
 }
 
+bool target_has_block_dot(const Target *t) { return t->kind == TARGET_LLVM && t->arch == ARCH_AARCH64 && target_has(t, CPU_BF16); }
+
 const char *target_llvm_features(Arena *arena, const Target *t)
 {
   Text out = text_new(arena);

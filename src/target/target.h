@@ -63,6 +63,7 @@ typedef struct CoreInfo {
   int l2_path;                 /* bytes that the second-level cache can hand over in a cycle */
   double memory_gbs;           /* bytes a nanosecond that one core reads straight ahead from memory */
   int dot_bits;                /* of dot products of bfloat16 pairs begun in a cycle, where the instruction is there; 0: as multiply-adds */
+  int block_bits;              /* of 2 x 2 blocks of sums of fours, the same; 0: as dot products */
 } CoreInfo;
 
 typedef struct Target {
@@ -95,6 +96,8 @@ bool target_has(const Target *, CpuFeature);
 int target_lanes(const Target *, int bits);    /* vector_bits / bits, at least 1 */
 /* Is there an instruction that adds the products of pairs of bfloat16 to so many float32 lanes? */
 bool target_has_dot(const Target *, int lanes);
+/* One that adds two fours by two fours, all four sums, to a 2 x 2 block of float32: AArch64's bfmmla? */
+bool target_has_block_dot(const Target *);
 /* Comma list with every feature of the architecture as +name or -name, the form
  * LLVM takes: nothing is left to LLVM's own guess. */
 const char *target_llvm_features(Arena *, const Target *);
