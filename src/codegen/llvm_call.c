@@ -407,8 +407,11 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_ISNAN:
   case IN_ISFINITE:
   case IN_ISINF:
+  case IN_BITOR: {
+    LLVMValueRef word = gen_word(g, e);
+    return word ? word : of_values(g, e);
+  }
   case IN_BITAND:
-  case IN_BITOR:
   case IN_BITXOR:
   case IN_BITNOT:
   case IN_SHL:

@@ -113,6 +113,7 @@ LLVMValueRef gen_load_at(Gen *, LLVMTypeRef, LLVMValueRef pointer, unsigned alig
 LLVMValueRef gen_store_at(Gen *, LLVMValueRef, LLVMValueRef pointer, unsigned align);
 LLVMValueRef gen_alloca(Gen *, LLVMTypeRef, uint64_t count, unsigned align);   /* in the entry block */
 LLVMValueRef gen_load(Gen *, const Expr *);
+LLVMValueRef gen_word(Gen *, const Expr *);        /* neighbours in memory, joined by shifts, read at once; NULL: something else */
 LLVMValueRef gen_address(Gen *, const Buffer *, const Expr *index);
 void gen_store(Gen *, const Buffer *, const Expr *index, LLVMValueRef, LLVMValueRef mask);
 void gen_bind(Gen *, const Var *, LLVMValueRef);        /* integers: value or i64 */

@@ -446,8 +446,20 @@ static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, 
   return v;
 }
 
+/* Lanes that follow one another in memory, in groups of so many: half of them or a quarter; 0: in none. */
+static int lanes_in_runs(const Window *w, int lanes)
+{
+  for (int n = lanes / 2; n >= 2 && n >= lanes / WINDOW_LOADS; n /= 2) {
+    bool runs = true;
+    for (int i = 0; i < lanes && runs; i++) runs = w->at[i] == w->at[i / n * n] + i % n;
+    if (runs) return n;
+  }
+  return 0;
+}
+
 /* Lanes that lie close together: the memory from the first to the last of them in a few contiguous loads, the
- * last one ending where the last lane does, and the lanes picked out of those.  NULL: they lie too far apart. */
+ * last one ending where the last lane does, or a load for each run of lanes where those are as few; and the
+ * lanes picked out of those.  NULL: they lie too far apart. */
 static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
 {
   int lanes = index->dtype.lanes;
@@ -466,15 +478,17 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
   while (width > span) width /= 2;
   int64_t loads = (span + width - 1) / width;
   if (loads > WINDOW_LOADS || (loads > 1 && width < lanes / 2)) return NULL;
-  if (span == 1) return gen_splat(g, load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least), ""), 1, NULL), lanes);
+  int64_t run = lanes_in_runs(&w, lanes);
+  bool runs = run && lanes / run <= loads;
+  if (runs) width = run, loads = lanes / run;
   LLVMTypeRef type = LLVMVectorType(gen_mem_type(g, buffer->dtype), (unsigned)lanes);
   LLVMValueRef all = LLVMGetPoison(type), *from = arena_array(g->arena, LLVMValueRef, lanes), *keep = arena_array(g->arena, LLVMValueRef, lanes);
   for (int64_t k = 0; k < loads; k++) {
-    int64_t first = k * width + width > span ? span - width : k * width;
+    int64_t first = runs ? w.at[k * run] - least : k * width + width > span ? span - width : k * width;
     LLVMValueRef part = load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least + first), ""), (int)width, NULL);
     for (int i = 0; i < lanes; i++) {
       int64_t at = w.at[i] - least;
-      bool here = at / width == k;
+      bool here = (runs ? i : at) / width == k;
       from[i] = here ? gen_int(g, g->i32, at - first) : LLVMGetUndef(g->i32);
       keep[i] = gen_int(g, g->i32, here ? lanes + i : i);
     }
@@ -519,6 +533,45 @@ LLVMValueRef gen_load(Gen *g, const Expr *e)
   LLVMValueRef p = gen_address(g, buffer, index);
   LLVMValueRef v = gen_load_at(g, gen_mem_type(g, buffer->dtype), p, (unsigned)dtype_bytes(buffer->dtype));
   return from_memory(g, tag(g, buffer, v), e->dtype);
+}
+
+/* An element of memory behind changes that leave its bits as they are, in the low end of a word: base + offset. */
+typedef struct Joined {
+  const Buffer *buffer;
+  const Expr *base;          /* NULL: 0 */
+  int64_t offset;
+  int bits;                  /* from there on */
+} Joined;
+
+static bool joined(const Expr *e, Joined *out)
+{
+  if (e->kind == E_CAST && e->dtype.code == DT_UINT && e->arg[0]->dtype.code == DT_UINT && e->dtype.bits >= e->arg[0]->dtype.bits) return joined(e->arg[0], out);
+  if (e->kind == E_CALL && e->u.intrin == IN_REINTERPRET) return joined(e->arg[0], out);
+  if (e->kind == E_LOAD && e->nargs == 1 && e->u.buffer->dtype.lanes == 1 && e->dtype.bits == 8 * dtype_bytes(e->dtype)) {
+    const Expr *at = e->arg[0];
+    bool moved = at->kind == E_ADD && at->arg[1]->kind == E_INT;
+    *out = (Joined){e->u.buffer, moved ? at->arg[0] : at, moved ? at->arg[1]->u.i : 0, e->dtype.bits};
+    if (at->kind == E_INT) out->base = NULL, out->offset = at->u.i;
+    return true;
+  }
+  Joined high;
+  if (e->kind != E_CALL || e->u.intrin != IN_BITOR || e->arg[1]->kind != E_CALL || e->arg[1]->u.intrin != IN_SHL) return false;
+  const Expr *by = e->arg[1]->arg[1];
+  if (!joined(e->arg[0], out) || !joined(e->arg[1]->arg[0], &high) || by->kind != E_INT || by->u.i != out->bits || high.bits != out->bits) return false;
+  if (high.buffer != out->buffer || high.base != out->base || high.offset != out->offset + out->bits / (8 * dtype_bytes(out->buffer->dtype))) return false;
+  out->bits *= 2;
+  return true;
+}
+
+/* LLVM finds this too while the elements' addresses look alike; hoisted apart they no longer do. */
+LLVMValueRef gen_word(Gen *g, const Expr *e)
+{
+  Joined w;
+  if (e->dtype.lanes != 1 || e->dtype.code != DT_UINT || !joined(e, &w) || w.bits != e->dtype.bits) return NULL;
+  LLVMValueRef at = gen_int(g, g->i64, w.offset), base = gen_lookup(g, w.buffer->data)->value;
+  if (w.base) at = LLVMBuildNSWAdd(g->b, gen_index(g, w.base), at, "");
+  LLVMValueRef p = gen_offset(g, gen_mem_type(g, w.buffer->dtype), base, at);
+  return tag(g, w.buffer, gen_load_at(g, gen_type(g, e->dtype), p, (unsigned)dtype_bytes(w.buffer->dtype)));
 }
 
 LLVMValueRef gen_address(Gen *g, const Buffer *buffer, const Expr *index)

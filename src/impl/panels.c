@@ -191,7 +191,7 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool parallel)
   LoopRV blocks = split_by(g, loop[n - 2], dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
   tap = split_by(g, taps, dim(w, 4), &c);
   if (fours) {
-    sched_reorder(g->s, 4, (const LoopRV[]){blocks, position, tap, c});
+    sched_reorder(g->s, 4, (const LoopRV[]){position, blocks, tap, c});
     sched_unroll(g->s, tap), sched_unroll(g->s, c);
     return;
   }

@@ -45,7 +45,7 @@ static double elements(const Type *t)
 static double product_flops(const Node *call, double outputs_of_weight)
 {
   double weight = elements(call->arg[1]->type);
-  if (call->arg[1]->type->dtype.code == DT_UINT && call->arg[1]->type->dtype.bits == 32) weight *= 2;   /* pairs (op/nn_pairs.c) */
+  if (call->arg[1]->type->dtype.code == DT_UINT && call->arg[1]->type->dtype.bits >= 32) weight *= call->arg[1]->type->dtype.bits / 16;   /* words (op/nn_pairs.c) */
   return outputs_of_weight > 0 ? 2 * elements(call->type) * weight / outputs_of_weight : 0;
 }
 
