@@ -36,7 +36,8 @@ static LLVMTypeRef scalar_type(Gen *g, DType t)
     return g->ptr;
   case DT_VOID:
     return g->none;
-  case DT_BFLOAT:
+  case DT_BFLOAT:              /* on its way from float32 to its bits */
+    return LLVMBFloatTypeInContext(g->lc);
   case DT_E4M3FN:
   case DT_E5M2:
   case DT_E4M3FNUZ:
@@ -328,6 +329,21 @@ LLVMValueRef gen_compare_zero(Gen *g, LLVMValueRef v, DType t)
   return LLVMBuildICmp(g->b, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
 }
 
+/* float32 to bfloat16, on targets with an instruction for it; LLVM finds it by itself from version 17 on. */
+static LLVMValueRef to_bfloat(Gen *g, LLVMValueRef v, DType to)
+{
+#if LLVM_VERSION_MAJOR < 17
+  if (to.lanes == 1) return gen_intrinsic(g, "llvm.aarch64.neon.bfcvt", 0, NULL, 1, &v);
+  LLVMValueRef *at = arena_array(g->arena, LLVMValueRef, 4 + to.lanes);
+  for (int i = 0; i < 4; i++) at[i] = i < to.lanes ? gen_int(g, g->i32, i) : LLVMGetUndef(g->i32);
+  if (to.lanes < 4) v = LLVMBuildShuffleVector(g->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(at, 4), "");
+  v = gen_intrinsic(g, "llvm.aarch64.neon.bfcvtn", 0, NULL, 1, &v);
+  return LLVMBuildShuffleVector(g->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(at, to.lanes), "");
+#else
+  return LLVMBuildFPTrunc(g->b, v, gen_type(g, to), "");
+#endif
+}
+
 LLVMValueRef gen_cast(Gen *g, LLVMValueRef v, DType from, DType to)
 {
   if (dtype_eq(from, to)) return v;
@@ -348,6 +364,7 @@ LLVMValueRef gen_cast(Gen *g, LLVMValueRef v, DType from, DType to)
     LLVMTypeRef types[] = {type, LLVMTypeOf(v)};
     return gen_intrinsic(g, is_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat", 2, types, 1, &v);
   }
+  if (to.code == DT_BFLOAT) return to_bfloat(g, v, to);
   return from.bits < to.bits ? LLVMBuildFPExt(g->b, v, type, "") : LLVMBuildFPTrunc(g->b, v, type, "");
 }
 

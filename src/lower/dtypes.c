@@ -5,7 +5,7 @@
  *   float16, the CPU computes it   float16              float16
  *   float16, the CPU converts it   float16              float32, rounded after each step
  *   float16, neither               uint16 (the bits)    float32, rounded after each step
- *   bfloat16                       uint16 (the bits)    float32, rounded after each step
+ *   bfloat16                       uint16 (the bits)    float32, rounded after each step, by an instruction where there is one
  *   float8 kinds, float4           uint8 (the bits)     float32, rounded after each step
  *   int/uint of odd widths         the next of 8…64     that width, wrapped after each step
  *   Conversions are spelled out in integer arithmetic.  float32 has more than twice
@@ -55,7 +55,7 @@ typedef struct Legal {
   Lower *lo;
   Module *m;
   Arena *tmp;
-  bool half_arith, half_convert;
+  bool half_arith, half_convert, brain_convert;
   Map memo;                  /* Expr* -> legal Expr* */
   Map codes[DT_VOID];        /* by code of the small float: legal float32 Expr* that was rounded to it -> its bits */
   Map vars;                  /* Var* -> legal Expr* */
@@ -183,8 +183,9 @@ static const Expr *to_storage(Legal *l, DType t, const Expr *x)
   const Expr *known = map_get(&l->codes[t.code], x);
   if (known) return known;
   DType s = storage(l, dtype_lanes(t, x->dtype.lanes));
-  const Expr *r = is_half(s) ? expr_cast(l->m, s, x) : expr_cast(l->m, s, encode(l, small_float(t), x));
-  return r;
+  if (is_half(s)) return expr_cast(l->m, s, x);
+  if (t.code == DT_BFLOAT && l->brain_convert) return call1(l, s, IN_REINTERPRET, expr_cast(l->m, dtype_lanes(DT_BF16, x->dtype.lanes), x));
+  return expr_cast(l->m, s, encode(l, small_float(t), x));
 }
 
 static const Expr *from_storage(Legal *l, DType t, const Expr *stored)
@@ -450,6 +451,7 @@ void pass_legalize_dtypes(Lower *lo)
 {
   Legal l = {.lo = lo, .m = lo->m, .tmp = scratch(lo->ctx)};
   l.half_arith = lower_for_gpu(lo) || target_has(lo->target, CPU_FP16);
+  l.brain_convert = lo->target->kind == TARGET_LLVM && lo->target->arch == ARCH_AARCH64 && target_has(lo->target, CPU_BF16);
   l.half_convert = l.half_arith || target_has(lo->target, CPU_F16C) || lo->target->arch == ARCH_AARCH64;
   bool found = false;
   void *env[2] = {&l, &found};
