@@ -1,6 +1,6 @@
 /* test_impl_fast.c: implementations in reduced precision.  Pairs of bfloat16 run here, spelled out in
- * float32 where the machine has no instruction for them.  Sums in float16 are scheduled for a processor that has
- * such arithmetic and interpreted: the loops are the ones that it would run. */
+ * float32 where the machine has no instruction for them.  Sums in float16 and blocks of sums over fours of bfloat16 are scheduled for a processor
+ * that has such arithmetic and interpreted: the loops are the ones that it would run; blocks are also run where this machine has them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,22 +68,17 @@ static void pairs(void **state)
   if (target_host_arch() == ARCH_X86_64 && !TEST_SANITIZED) run_job(pair_conv, "llvm -mcpu=generic");
 }
 
-/* ---- sums in float16 ---------------------------------------------------------------------------------- */
-
-static const Node *half_param(Fn *f, int n, const int64_t *shape) { return fn_param(f, DT_F16, n, shape); }
-#define HALF(...) half_param(f, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
-
-/* Lowered for a processor with float16, interpreted here, against the operators' meaning (sums in float32). */
-static void check_half(Fn *f, const char *want_name, const Node *body, double error)
+/* Lowered for another processor, interpreted here, against the operators' meaning (sums in float32).  Gives the kernel. */
+static PrimFunc *check_lowered(Fn *f, const char *target, FastMath fast, const char *want_name, const Node *body, double error)
 {
   Arena *arena = scratch(f->ctx);
   Module *dst = module_new(f->ctx);
   defer(f->ctx, drop_module, dst);
-  Fn half = *f;
-  half.target = target_parse(f->ctx, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1");
-  half.config.fast_math = FAST_FP16;
+  Fn other = *f;
+  other.target = target_parse(f->ctx, target);
+  other.config.fast_math = fast;
   ImplResult r;
-  PrimFunc *kernel = fn_lower(&half, dst, fn_done(f, body), &r);
+  PrimFunc *kernel = fn_lower(&other, dst, fn_done(f, body), &r);
   want_impl(f, want_name, r.impl, want_name);
   TirArg arg[16], want;
   uint64_t seed = 11;
@@ -93,6 +88,85 @@ static void check_half(Fn *f, const char *want_name, const Node *body, double er
   arg[f->n].data = arena_alloc(arena, run_bytes(&want) + 1);
   func_interpret(kernel, f->n + 1, arg);
   fn_compare(f, want_name, &want, &arg[f->n], error);
+  return kernel;
+}
+
+/* ---- fours of bfloat16, in blocks ------------------------------------------------------------------------ */
+
+static const char *const arm_blocks = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1";
+
+static int count_of(const char *text, const char *word)
+{
+  int n = 0;
+  for (const char *p = text; (p = strstr(p, word)); p++) n++;
+  return n;
+}
+
+static const char *assembly(Fn *f, PrimFunc *kernel, const char *target)
+{
+  Built *built = build_funcs(f->ctx, 1, &kernel, target_parse(f->ctx, target), &(LowerConfig){0});
+  defer(f->ctx, drop_built, built);
+  return code_get(built_code(built), CODE_ASM, scratch(f->ctx), NULL);
+}
+
+/* The interpreter, this machine where it has the instruction, and the text for the one that has. */
+static void check_blocks(Fn *f, const char *want_name, const Node *body)
+{
+  PrimFunc *kernel = check_lowered(f, arm_blocks, FAST_BF16, want_name, body, 1e-6);
+  if (count_of(assembly(f, kernel, arm_blocks), "bfmmla") < 4) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: the code has no bfmmla", want_name);
+  if (target_has_block_dot(f->target)) want_impl(f, want_name, fn_check(f, want_name, body, 0, 2e-6), want_name);
+}
+
+static const Node *fours_of(Fn *f, const Node *w) { return CALL(f, "nn.contrib_bfloat16_pairs", fn_attrs(f, "nn.contrib_bfloat16_pairs", "count", "4", NULL), w); }
+
+/* Rows and steps that blocks do not divide, the fewest rows, a function behind the product. */
+static void block_dense(Fn *f)
+{
+  static const int rows[] = {2, 3, 5, 13, 24}, depth[] = {96, 7, 97, 98, 64};
+  const char *op = "nn.contrib_dense_pack";
+  for (int i = 0; i < 5; i++) {
+    f->n = 0;
+    const Node *x = PARAM(f, rows[i], depth[i]), *w = PARAM(f, 64, depth[i]), *narrow = cast(f, x, "\"bfloat16\"");
+    const char *layout = i % 2 ? "\"NC16n\"" : "\"NC8n\"";
+    const Node *y = CALL(f, op, fn_attrs(f, op, "weight_layout", layout, "out_dtype", "\"float32\"", NULL), narrow, blocks(f, fours_of(f, w), "\"NC\"", layout));
+    const Node *want = CALL(f, "nn.dense", NULL, cast(f, narrow, "\"float32\""), cast(f, cast(f, w, "\"bfloat16\""), "\"float32\""));
+    fn_same(f, "fours of bfloat16", want, y, 1e-6);
+    if (i > 2) y = CALL(f, "tanh", NULL, CALL(f, "add", NULL, y, PARAM(f, 64)));
+    check_blocks(f, "matmul.blocks", y);
+  }
+}
+
+/* One tap and several, padding, strides, positions that tiles do not divide. */
+static void block_conv(Fn *f)
+{
+  const char *op = "nn.contrib_conv2d_NCHWc";
+  for (int k = 1; k <= 3; k++) {
+    f->n = 0;
+    const char *pad = k == 3 ? "[1, 1]" : "[0, 0]", *stride = k == 2 ? "[2, 2]" : "[1, 1]";
+    const Node *x = PARAM(f, 1, 16, 9, 7), *w = PARAM(f, 64, 16, k, k), *narrow = cast(f, x, "\"bfloat16\"");
+    const void *in_blocks = fn_attrs(f, op, "padding", pad, "strides", stride, "data_layout", "\"NCHW8c\"", "kernel_layout", "\"OIHW2i8o\"", "out_layout", "\"NCHW8c\"", "out_dtype", "\"float32\"", NULL);
+    const void *plain = fn_attrs(f, op, "padding", pad, "strides", stride, "out_layout", "\"NCHW8c\"", NULL);
+    const Node *y = CALL(f, op, in_blocks, blocks(f, narrow, "\"NCHW\"", "\"NCHW8c\""), blocks(f, fours_of(f, w), "\"OIHW\"", "\"OIHW2i8o\""));
+    fn_same(f, "fours of bfloat16", CALL(f, op, plain, cast(f, narrow, "\"float32\""), cast(f, cast(f, w, "\"bfloat16\""), "\"float32\"")), y, 1e-6);
+    check_blocks(f, "conv2d.panels", CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, PARAM(f, 8, 1, 1, 8))));
+  }
+}
+
+static void fours(void **state)
+{
+  (void)state;
+  run_job(block_dense, "llvm");
+  run_job(block_conv, "llvm");
+}
+
+/* ---- sums in float16 ---------------------------------------------------------------------------------- */
+
+static const Node *half_param(Fn *f, int n, const int64_t *shape) { return fn_param(f, DT_F16, n, shape); }
+#define HALF(...) half_param(f, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
+
+static void check_half(Fn *f, const char *want_name, const Node *body, double error)
+{
+  check_lowered(f, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", FAST_FP16, want_name, body, error);
 }
 
 static void half_convs(Fn *f)
@@ -147,6 +221,6 @@ static void halves(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(pairs), cmocka_unit_test(halves)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(pairs), cmocka_unit_test(fours), cmocka_unit_test(halves)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

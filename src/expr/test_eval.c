@@ -250,6 +250,8 @@ static void integer_intrinsics(void **state)
   /* 1.5 and 2 by 4 and -3: pairs of bfloat16, the first in the low half */
   assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 32), 0x40003fc0), integer(DTYPE(DT_UINT, 32), 0xc0404080)).f == 0);
   assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 32), 0x40003fc0), integer(DTYPE(DT_UINT, 32), 0x40404080)).f == 12);
+  /* the same and 3 and -1 by 1 and 2 behind them */
+  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 64), 0xbf80404040003fc0), integer(DTYPE(DT_UINT, 64), 0x40003f8040404080)).f == 13);
   const Expr *one = num(DT_F32, 1);
   assert_int_equal(eval(expr_call(w.m, DT_I32, IN_REINTERPRET, 1, &one)).i, 0x3F800000);
   const Expr *bytes = expr_ramp(w.m, integer(DT_U8, 1), integer(DT_U8, 1), 4);

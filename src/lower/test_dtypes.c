@@ -222,6 +222,45 @@ CASE(pairs_are_spelled_out)
   assert_null(lower_math(w->m, target_parse(w->ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"), call));   /* an instruction there */
 }
 
+/* The lanes of a 2 x 2 block, whose words come two by two, or any four. */
+static const Expr *four_lanes(Module *m, bool block)
+{
+  const Expr *n = expr_i32(m, 64), *lane = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *two = expr_int(m, lane->dtype, 2), *arg[2];
+  const Var *k = var_new(m, "k", DT_I32, VAR_PLAIN);
+  const Expr *from = expr_broadcast(m, expr_mul(m, k->expr, expr_i32(m, 8)), 4);
+  for (int i = 0; i < 2; i++) {
+    const Buffer *b = buffer_new(m, i ? "B" : "A", DTYPE(DT_UINT, 64), 1, &n, NULL, NULL, "global", 0, 0, NULL);
+    const Expr *at = expr_add(m, from, !block ? lane : i ? expr_floormod(m, lane, two) : expr_floordiv(m, lane, two));
+    arg[i] = expr_load(m, b, 1, &at);
+  }
+  return expr_call(m, DT_NONE, IN_BF16_DOT, 2, arg);
+}
+
+/* Fours are pairs' sums, and in one where the target has an instruction for a block of them. */
+CASE(fours_are_blocks_or_pairs)
+{
+  DType u64 = DTYPE(DT_UINT, 64);
+  const Var *x = var_new(w->m, "x", u64, VAR_PLAIN), *y = var_new(w->m, "y", u64, VAR_PLAIN);
+  const Expr *call = expr_call(w->m, DT_NONE, IN_BF16_DOT, 2, (const Expr *[]){x->expr, y->expr});
+  const Target *plain = target_parse(w->ctx, PLAIN), *arm = target_parse(w->ctx, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1");
+  const Expr *r = lower_math(w->m, plain, call);
+  uint64_t seed = 5;
+  for (int i = 0; i < 2000; i++) {
+    Scope scope = scope_begin(w->ctx);
+    EvalEnv env = {.m = w->m, .arena = scratch(w->ctx)};
+    for (int k = 0; k < 2; k++) {
+      seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+      eval_bind(&env, k ? y : x, value_int(u64, (int64_t)((seed & 0x9fff9fff9fff9fff) | 0x2000200020002000)));   /* from 2^-63 to 2 */
+    }
+    double a = expr_eval(&env, call, 0).f, b = expr_eval(&env, r, 0).f;
+    if (a != b) fail_msg("%d: %a, should be %a", i, b, a);
+    scope_end(w->ctx, scope);
+  }
+  assert_null(lower_math(w->m, arm, four_lanes(w->m, true)));
+  assert_non_null(lower_math(w->m, arm, four_lanes(w->m, false)));
+  assert_non_null(lower_math(w->m, target_parse(w->ctx, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"), four_lanes(w->m, true)));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -231,6 +270,7 @@ int main(void)
       cmocka_unit_test(floor_division_of_every_sign),
       cmocka_unit_test(functions_within_four_ulp),
       cmocka_unit_test(pairs_are_spelled_out),
+      cmocka_unit_test(fours_are_blocks_or_pairs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,9 @@ def test_instructions(rng):
     assert asm.count("vdpbf16ps") > 100 and not re.search(r"vdpbf16ps[^\n]*rsp", asm)
     assert "vdpbf16ps" not in compiled(mod, "none", ZEN4).get_source("asm")
     assert "vdpbf16ps" not in compiled(mod, "bf16", "llvm -mcpu=cascadelake").get_source("asm")
-    assert compiled(mod, "bf16", NEOVERSE_N2).get_source("asm").count("bfdot") > 50
+    arm = compiled(mod, "bf16", NEOVERSE_N2).get_source("asm")
+    assert arm.count("bfmmla") > 100 and "bfcvtn" in arm
+    assert not re.search("bfmmla|bfdot|bfcvt", compiled(mod, "bf16", NEOVERSE_N1).get_source("asm"))
     half = compiled(mod, "fp16", NEOVERSE_N1).get_source("asm")
     assert len(re.findall(r"fmla\s+v\d+\.8h, v\d+\.8h, v\d+\.h\[\d\]", half)) > 100
 
@@ -95,6 +97,26 @@ def test_pairs_where_they_pay(rng):
         mod = lathe.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, weight)))
         assert ("vdpbf16ps" in compiled(mod, "bf16", SAPPHIRE_RAPIDS).get_source("asm")) == pairs
         assert "vdpbf16ps" in compiled(mod, "bf16", ZEN4).get_source("asm")
+
+
+def dense(rng, rows, depth, columns):
+    x = relay.var("x", shape=(rows, depth))
+    return lathe.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, const(rng, columns, depth))))
+
+
+def test_blocks_where_they_pay(rng):
+    """bfmmla wants two rows; Ampere-1 begins it half as often as bfdot, whose two products in a lane are then as fast."""
+    for cpu, rows, blocks in (("neoverse-v1", 128, True), ("neoverse-v1", 2, True), ("neoverse-v1", 1, False), ("ampere1", 128, False)):
+        asm = compiled(dense(rng, rows, 512, 512), "bf16", f"llvm -mtriple=aarch64-linux-gnu -mcpu={cpu}").get_source("asm")
+        assert ("bfmmla" in asm, "bfdot" in asm) == (blocks, not blocks), (cpu, rows)
+        assert not re.search(r"bfmmla[^\n]*\[sp", asm)
+
+
+@pytest.mark.parametrize("rows,depth,columns", [(2, 64, 64), (3, 7, 64), (13, 97, 80), (24, 98, 132), (128, 256, 256)])
+def test_products_of_any_size(rng, rows, depth, columns):
+    mod, x = dense(rng, rows, depth, columns), rng.normal(size=(rows, depth)).astype("float32")
+    want, got = outputs(compiled(mod, "none"), x), outputs(compiled(mod, "bf16"), x)
+    assert np.abs(got - want).max() <= BOUND["bf16"] * np.abs(want).max()
 
 
 def test_float16_needs_arithmetic_in_it(rng):
