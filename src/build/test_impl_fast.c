@@ -122,7 +122,7 @@ static const Node *fours_of(Fn *f, const Node *w) { return CALL(f, "nn.contrib_b
 /* Rows and steps that blocks do not divide, the fewest rows, a function behind the product. */
 static void block_dense(Fn *f)
 {
-  static const int rows[] = {2, 3, 5, 13, 24}, depth[] = {96, 7, 97, 98, 64};
+  static const int rows[] = {3, 4, 5, 13, 24}, depth[] = {96, 7, 97, 98, 64};
   const char *op = "nn.contrib_dense_pack";
   for (int i = 0; i < 5; i++) {
     f->n = 0;

@@ -65,9 +65,10 @@ LoopRV blocks_tile(ImplGroup *g, BlockRV product, int64_t steps)
   LoopRV *loop, step;
   int n = sched_get_loops(g->s, product, g->arena, &loop);
   const LoopRV *tile = loop + n - 4;                         /* rows, columns, lanes, the sum */
-  int64_t sums = known(sched_loop_stmt(g->s, tile[0])->u.loop.extent) * known(sched_loop_stmt(g->s, tile[1])->u.loop.extent);
-  LoopRV sum = split_by(g, tile[3], tile_steps(sums, steps), &step);
-  sched_reorder(g->s, 5, (const LoopRV[]){sum, step, tile[0], tile[1], tile[2]});
+  int64_t rows = known(sched_loop_stmt(g->s, tile[0])->u.loop.extent), columns = known(sched_loop_stmt(g->s, tile[1])->u.loop.extent);
+  int many = rows < columns;                                 /* the fewer vectors stay in registers while the others pass */
+  LoopRV sum = split_by(g, tile[3], tile_steps(rows * columns, steps), &step);
+  sched_reorder(g->s, 5, (const LoopRV[]){sum, step, tile[many], tile[1 - many], tile[2]});
   sched_unroll(g->s, step), sched_unroll(g->s, tile[0]), sched_unroll(g->s, tile[1]);
   sched_vectorize(g->s, tile[2]);
   sched_set_scope(g->s, product, 0, "local");

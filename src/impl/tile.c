@@ -130,7 +130,7 @@ static bool blocks_pay(const Target *t) { return target_has_block_dot(t) && targ
 
 int64_t tile_block_rows(const Target *t, int64_t width, int64_t panels, int64_t rows)
 {
-  enum { SERVED = 64, LEAST = 2 };                         /* columns that share a copy; rows that fill a block */
+  enum { SERVED = 64, LEAST = 3 };                         /* columns that share a copy; two rows wait for their weights as pairs do */
   int64_t best = 0;
   double top = 0;
   if (!blocks_pay(t) || width % 4 || panels * width < SERVED || rows < LEAST) return 0;
