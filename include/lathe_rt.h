@@ -41,7 +41,9 @@ typedef struct LatheRtError {
 typedef enum { LATHE_RT_CPU = 1, LATHE_RT_CUDA = 2 } LatheRtDeviceType;
 typedef struct LatheRtDevice { int32_t type, id; } LatheRtDevice;
 /* code as in DLPack 1.1: 0 int, 1 uint, 2 float, 3 handle, 4 bfloat, 6 bool, 10 e4m3fn,
- * 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz, 17 e2m1fn (a byte each).  A bool is {6, 8, 1}, {6, 1, 1} or {1, 1, 1}. */
+ * 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz, 17 e2m1fn (a byte each).  A bool is {6, 8, 1}, {6, 1, 1} or {1, 1, 1}.
+ * A string is {LATHE_RT_STRING, 64, 1}: its number in an executor, see lathe_rt_string_put. */
+enum { LATHE_RT_STRING = 128 };
 typedef struct LatheRtDType { uint8_t code, bits; uint16_t lanes; } LatheRtDType;
 typedef struct LatheRtTensor {
   void *data;
@@ -246,6 +248,15 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_input(LatheRtExecutor *, in
 /* A sequence or optional output or input, item after item (n -1: an optional that is absent). */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output_items(LatheRtExecutor *, int32_t i, int32_t *n, const LatheRtTensor *const **out, LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_items(LatheRtExecutor *, int32_t i, int32_t n, const LatheRtTensor *const *, LatheRtError *err);
+/* Strings.  An element of a tensor of strings is a number that the executor knows the text by; equal
+ * texts have equal numbers.  put gives the number of a text (copied; bytes, UTF-8 where operators look
+ * at letters), get the text of a number, with a zero behind it.  Numbers and texts last until the next
+ * run begins, those that an input holds as long as it does.  set_input_strings sets a whole input: one
+ * text an element, row major, with bytes NULL each ending in a zero. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_string_put(LatheRtExecutor *, const char *text, size_t bytes, uint64_t *out, LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_string_get(const LatheRtExecutor *, uint64_t, const char **text, size_t *bytes, LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *, int32_t i, int32_t ndim, const int64_t *shape,
+                                                                  const char *const *text, const size_t *bytes, LatheRtError *err);
 /* Workers for this executor's parallel loops; 0: as lathe_rt_num_threads says.  More than those
  * makes the pool larger. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_executor_set_threads(LatheRtExecutor *, int32_t n, LatheRtError *err);

@@ -205,6 +205,7 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
   Value *to = &reg[ins->ret[0]], *a = ins->narg ? &reg[ins->arg[0]] : NULL, *b = ins->narg > 1 ? &reg[ins->arg[1]] : NULL;
   List *l = NULL;
   int32_t at = 0;
+  if (ins->index >= HO_TEXT_CONCAT) return rt_string_call(x, ins, reg, err);
   bool any = ins->index == HO_LIST || ins->index == HO_SPLIT || ((ins->index == HO_HAS || ins->index == HO_GET) && !ins->attr[0]);
   if (!any) RT_TRY(list_of(a, &l, err));
   switch ((HostOp)ins->index) {
@@ -241,6 +242,12 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
     if (l->n == 0) return rt_fail(err, LATHE_RT_ARGUMENT, "the optional is absent");
     rt_value_item(h, to, a, 0);
     return LATHE_RT_OK;
+  case HO_TEXT_CONCAT:
+  case HO_LETTERS:
+  case HO_TEXT_SPLIT:
+  case HO_MATCH:
+  case HO_PRINT:
+  case HO_PARSE:
   case HO_COUNT:
     break;
   }

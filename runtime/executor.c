@@ -53,6 +53,10 @@ void lathe_rt_executor_free(LatheRtExecutor *x)
   for (int32_t i = 0; x->input && i < m->ninput; i++) rt_value_clear(&x->heap, &x->input[i]);
   for (int32_t i = 0; x->output && i < m->noutput; i++) rt_value_clear(&x->heap, &x->output[i]);
   rt_vm_drop(x);
+  rt_strings_sweep(x, true);
+  free(x->strings.item);
+  free(x->strings.bucket);
+  free(x->strings.scratch);
   rt_heap_drop(&x->heap);
   if (x->storage) a->free(a->user, x->storage);
   if (x->workspace) a->free(a->user, x->workspace);
@@ -148,10 +152,33 @@ LatheRtCode lathe_rt_set_input(LatheRtExecutor *x, int32_t i, const LatheRtTenso
 {
   RT_TRY(check_input(x, i, PORT_TENSOR, "set_input", err));
   RT_TRY(check_tensor(x->model, i, t, false, err));
-  RT_TRY(copy_in(x, &x->input[i], x->model->input[i].dtype, t, err));
   x->inputs_changed = true;
+  LatheRtCode code = copy_in(x, &x->input[i], x->model->input[i].dtype, t, err);
+  if (code == LATHE_RT_OK) code = rt_strings_check(x, &x->input[i], err);
+  if (code != LATHE_RT_OK) {
+    rt_value_clear(&x->heap, &x->input[i]);
+    return code;
+  }
   if (x->model->is_static) rt_static_input(x, i);
   return LATHE_RT_OK;
+}
+
+LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *x, int32_t i, int32_t ndim, const int64_t *shape, const char *const *text,
+                                       const size_t *bytes, LatheRtError *err)
+{
+  LatheRtTensor t = {.device = {LATHE_RT_CPU, 0}, .ndim = ndim, .dtype = {LATHE_RT_STRING, 64, 1}, .shape = (int64_t *)shape};
+  RT_TRY(check_input(x, i, PORT_TENSOR, "set_input_strings", err));
+  RT_TRY(check_tensor(x->model, i, &t, false, err));
+  Value made = {0};
+  RT_TRY(rt_value_tensor(&x->heap, &made, t.dtype, ndim, shape, err));
+  LatheRtCode code = LATHE_RT_OK;
+  for (size_t k = 0, n = rt_value_bytes(&made) / 8; code == LATHE_RT_OK && k < n; k++) {
+    if (!text || !text[k]) code = rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': text %zu is null", x->model->input[i].name, k);
+    else code = lathe_rt_string_put(x, text[k], bytes ? bytes[k] : strlen(text[k]), (uint64_t *)made.tensor.data + k, err);
+  }
+  if (code == LATHE_RT_OK) code = lathe_rt_set_input(x, i, &made.tensor, err);
+  rt_value_clear(&x->heap, &made);
+  return code;
 }
 
 LatheRtCode lathe_rt_set_input_view(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
@@ -192,6 +219,7 @@ LatheRtCode lathe_rt_set_input_items(LatheRtExecutor *x, int32_t i, int32_t n, c
   for (int32_t k = 0; code == LATHE_RT_OK && k < n; k++) {
     code = check_tensor(x->model, i, item[k], true, err);
     if (code == LATHE_RT_OK) code = copy_in(x, &made.list->item[k], x->model->input[i].dtype, item[k], err);
+    if (code == LATHE_RT_OK) code = rt_strings_check(x, &made.list->item[k], err);
   }
   if (code == LATHE_RT_OK && wrapped) code = rt_value_list(&x->heap, &whole, 1, err);
   if (code == LATHE_RT_OK && wrapped) rt_value_copy(&x->heap, &whole.list->item[0], &made);
@@ -310,6 +338,7 @@ LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
   if (x->inputs_changed) RT_TRY(check_inputs(x, err));
   x->inputs_changed = false;
   x->has_run = false;
+  rt_strings_sweep(x, false);
   int32_t workers = rt_pool_workers();
   if (x->threads && x->threads < workers) workers = x->threads;
   x->calls = (LatheRtCalls){.abi = LATHE_RT_ABI,

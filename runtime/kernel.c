@@ -12,7 +12,9 @@ static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, const Value 
   const LatheRtArgInfo *want = &f->args[i];
   if (v->kind != VALUE_TENSOR)
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has no tensor", f->name, i, want->name);
-  if (!rt_same_dtype(v->tensor.dtype, want->dtype) || v->tensor.ndim != want->ndim) {
+  LatheRtDType have = v->tensor.dtype;
+  if (have.code == LATHE_RT_STRING) have.code = 1; /* kernels see the numbers */
+  if (!rt_same_dtype(have, want->dtype) || v->tensor.ndim != want->ndim) {
     char a[40], b[40];
     rt_dtype_name(v->tensor.dtype, a, sizeof a);
     rt_dtype_name(want->dtype, b, sizeof b);

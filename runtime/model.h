@@ -1,5 +1,5 @@
 /* model.h: a model as the runtime holds it, for model*.c, executor.c, vm.c, value.c,
- * scalar.c and builtins.c.  model_format.h says what the parts mean. */
+ * scalar.c, builtins.c and strings.c.  model_format.h says what the parts mean. */
 #ifndef LATHE_RT_MODEL_H
 #define LATHE_RT_MODEL_H
 
@@ -70,6 +70,22 @@ typedef struct ModelKernel {
   int32_t ndims;             /* of all its tensors together */
 } ModelKernel;
 
+/* A string: of the model, or of an executor. */
+typedef struct Text {
+  const char *s;             /* a zero stands behind it; NULL: a free place */
+  size_t n;
+  int32_t next;              /* in its chain, 1 + place; 0: the last */
+  bool kept;
+} Text;
+typedef struct Strings {
+  Text *item;                /* number: the model's strings + place */
+  int32_t n, room;
+  int32_t *bucket;           /* room of them: chains of equal hashes, 1 + place */
+  int32_t free;              /* chain of free places */
+  char *scratch;
+  size_t scratch_bytes;
+} Strings;
+
 typedef struct Chunk Chunk;  /* memory that goes with the model */
 
 struct LatheRtModel {
@@ -81,10 +97,11 @@ struct LatheRtModel {
   const char *target;
   uint64_t weights_bytes, storage_bytes, storage_bound;
   bool is_static, has_calls;
-  int32_t nkernel, nconst, nsymbol, nnode, ninput, noutput, nfunc;
+  int32_t nkernel, nconst, nsymbol, nnode, ninput, noutput, nstring, nfunc;
   ModelKernel *kernel;
   ModelConst *constant;
   const char **symbol;
+  Text *string;
   LatheRtNode *node;
   LatheRtPort *input, *output;
   const int64_t **input_dim;  /* with symbols: -1 - symbol */
@@ -181,6 +198,7 @@ typedef struct Frame {
 struct LatheRtExecutor {
   LatheRtModel *model;
   Heap heap;
+  Strings strings;
   Value *input;               /* what the caller gave */
   Value *output;
   Value *place;               /* memory of the caller's that outputs go to … */
@@ -250,6 +268,11 @@ LatheRtCode rt_value_view(Heap *, Value *to, const Value *from, LatheRtDType, in
 
 /* builtins.c: reg are the registers of the frame. */
 LatheRtCode rt_host_call(LatheRtExecutor *, const Ins *, Value *reg, LatheRtError *);
+/* strings.c */
+LatheRtCode rt_string_call(LatheRtExecutor *, const Ins *, Value *reg, LatheRtError *err);
+LatheRtCode rt_strings_check(const LatheRtExecutor *, const Value *, LatheRtError *);   /* every number stands for a text */
+void rt_strings_sweep(LatheRtExecutor *, bool all);   /* drops the executor's texts, but (unless all) those that inputs hold */
+int rt_text_compare(const Text *, const char *s, size_t n);
 /* The integer in a tensor of one element. */
 LatheRtCode rt_tensor_int(const LatheRtTensor *, int64_t *out, LatheRtError *);
 

@@ -3,19 +3,22 @@
  *
  * Numbers are little endian and unaligned: u8, u32, u64, i64, f64.
  *   str    u32 length, that many bytes, none of them zero
+ *   text   u32 length, that many bytes, a zero
  *   list   u32 count, that many items
  *   dtype  u8 code, u8 bits, u16 lanes, as in lathe_rt.h
  *
  *   model     = magic[8]  u32 version  u32 flags
  *               str target  u64 weights  u64 storage  u64 storage_bound
  *               list kernel  list const  list symbol  list node
- *               list port (inputs)  list port (outputs)  list function
+ *               list port (inputs)  list port (outputs)  list text  list function
  *   kernel    = str name                          of a function of the module
  *   const     = dtype  list i64 (shape)  u64 offset into the weights, a multiple of 64
  *   symbol    = str name                          a size that inputs share
  *   node      = str name  str source  str impl  f64 flops  f64 flops_done  f64 bytes
  *   port      = str name  str type  u8 kind (PortKind)  dtype  list i64 (shape)
  *               a dimension: 0 or more, or -1 - symbol, or DIM_UNKNOWN
+ *   text      = the model's own strings, in ascending order of their bytes; elements of constant
+ *               tensors of strings are numbers of these
  *   function  = str name  u32 registers  u32 params  u32 results
  *               list u8 (kinds of the scalars: SCALAR_INT or SCALAR_FLOAT)
  *               list instruction
@@ -67,7 +70,7 @@
 #include <stdint.h>
 
 #define MODEL_MAGIC "LATHEMD"      /* and the zero */
-enum { MODEL_VERSION = 1, MODEL_STATIC = 1 };
+enum { MODEL_VERSION = 2, MODEL_STATIC = 1 };
 enum { MODEL_ALIGN = 64, MODEL_MAX_NDIM = 16, MODEL_MAX_STACK = 64 };
 #define DIM_UNKNOWN INT64_MIN
 #define PLACE_DYNAMIC UINT64_MAX
@@ -128,7 +131,13 @@ typedef enum {
   X(HO_CONCAT, 2, 1, 1)        /* axis, new_axis; list of tensors */                   \
   X(HO_SPLIT, 2, -1, 1)        /* axis, keepdims; tensor, optional sizes (scalar or vector): a list */ \
   X(HO_HAS, 1, -1, 1)          /* is it an optional?; a list of none or one, or any value, or nothing: a bool scalar */ \
-  X(HO_GET, 1, 1, 1)           /* is it an optional?; the item of a list of one, or the value itself */
+  X(HO_GET, 1, 1, 1)           /* is it an optional?; the item of a list of one, or the value itself */ \
+  X(HO_TEXT_CONCAT, 0, 2, 1)   /* strings, strings: each with its partner behind it */  \
+  X(HO_LETTERS, 0, 2, 1)       /* strings, int32 table (first, last, step, distance) of letters that become others */ \
+  X(HO_TEXT_SPLIT, 1, 2, 2)    /* splits at most (-1: any number); strings, separator: parts, their counts */ \
+  X(HO_MATCH, 0, 2, 1)         /* strings, int32 program (PatternOp): bools */          \
+  X(HO_PRINT, 0, 1, 1)         /* int64, uint64, float32 or float64: strings */         \
+  X(HO_PARSE, 1, 1, 1)         /* 0 int64, 1 float64, 2 float32; strings: numbers */
 
 typedef enum {
 #define X(id, attrs, args, rets) id,
@@ -136,5 +145,13 @@ typedef enum {
 #undef X
   HO_COUNT
 } HostOp;
+
+/* A pattern: steps of three numbers, or more, that begin at the first.
+ *   LETTER  count, distance of the next step, count pairs (least, greatest): takes one letter among those
+ *   SPLIT   step, step: goes on at both
+ *   ASSERT  PatternFact, 0: goes on at the next step if it holds here
+ *   END     0, 0: the text matches if it is over */
+typedef enum { PO_LETTER, PO_SPLIT, PO_ASSERT, PO_END } PatternOp;
+typedef enum { PA_BEGIN, PA_END, PA_EDGE, PA_NO_EDGE } PatternFact;   /* of the text; of a word */
 
 #endif

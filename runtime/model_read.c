@@ -138,7 +138,7 @@ static LatheRtDType dtype(Reader *r)
 {
   LatheRtDType t = {u8(r), u8(r), 0};
   t.lanes = (uint16_t)number(r, 2);
-  bool known = (t.code <= 13 || t.code == 17) && t.bits <= 64 && t.bits > 0 && !(t.bits & (t.bits - 1)); /* codes of lathe_rt.h */
+  bool known = (t.code <= 13 || t.code == 17 || (t.code == LATHE_RT_STRING && t.bits == 64)) && t.bits <= 64 && t.bits > 0 && !(t.bits & (t.bits - 1)); /* codes of lathe_rt.h */
   if (ok(r) && (!known || t.lanes != 1)) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
   return t;
 }
@@ -239,6 +239,31 @@ static LatheRtPort *read_ports(Reader *r, int32_t *n, const uint8_t **kinds, con
   *kinds = kind;
   *dims = dim;
   return port;
+}
+
+/* Ascending, so that equal strings have one number. */
+static void read_strings(Reader *r)
+{
+  LatheRtModel *m = r->m;
+  m->nstring = count(r, 5, "strings");
+  m->string = array(r, m->nstring, sizeof *m->string);
+  for (int32_t i = 0; ok(r) && i < m->nstring; i++) {
+    Text *t = &m->string[i];
+    t->n = (size_t)count(r, 1, "letters");
+    t->s = (const char *)r->p;
+    if (ok(r) && t->n >= left(r)) bad(r, "string %d has no end", i);
+    if (!ok(r)) return;
+    r->p += t->n;
+    if (u8(r) || (i && rt_text_compare(t - 1, t->s, t->n) >= 0)) bad(r, "string %d has no end or is out of order", i);
+  }
+  for (int32_t i = 0; ok(r) && i < m->nconst; i++) {
+    const ModelConst *c = &m->constant[i];
+    for (size_t k = 0; c->dtype.code == LATHE_RT_STRING && k < c->bytes / 8; k++)
+      if (((const uint64_t *)c->data)[k] >= (uint64_t)m->nstring) {
+        bad(r, "constant %d speaks of string %" PRIu64 ", there are %d", i, ((const uint64_t *)c->data)[k], m->nstring);
+        return;
+      }
+  }
 }
 
 /* ---- expressions --------------------------------------------------------------------------- */
@@ -623,6 +648,7 @@ LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRt
   const int64_t **output_dim;
   m->input = read_ports(r, &m->ninput, &m->input_kind, &m->input_dim);
   m->output = read_ports(r, &m->noutput, &m->output_kind, &output_dim);
+  read_strings(r);
   read_functions(r);
   if (ok(r) && r->p != r->end) bad(r, "%zu bytes are left over", left(r));
   return r->code;

@@ -51,6 +51,8 @@ void rt_dtype_name(LatheRtDType t, char *out, size_t n)
   if (t.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", t.lanes);
   if (t.code == BOOL || (t.code == 1 && t.bits == 1))
     snprintf(out, n, "bool%s", lanes);
+  else if (t.code == LATHE_RT_STRING)
+    snprintf(out, n, "string%s", lanes);
   else if (t.code >= NKINDS)
     snprintf(out, n, "dtype(%u, %u, %u)", t.code, t.bits, t.lanes);
   else if (t.code > BOOL || t.code == 3)

@@ -151,6 +151,7 @@ static void static_model_at(Blob *o, uint64_t place)
   bport(o, "x", 4);
   b32(o, 1);
   bport(o, "y", 4);
+  b32(o, 0); /* no strings */
   b32(o, 1);
   bstr(o, "main");
   b32(o, 5);
@@ -193,6 +194,7 @@ static void dynamic_model(Blob *o)
   bport(o, "z", -1);
   b32(o, 1);
   bport(o, "y", DIM_UNKNOWN);
+  b32(o, 0); /* no strings */
   b32(o, 1);
   bstr(o, "main");
   b32(o, 6);
@@ -283,6 +285,7 @@ static void data_model(Blob *o, Lie lie)
   bport(o, "x", 4);
   b32(o, 1);
   bport(o, "y", 4);
+  b32(o, 0); /* no strings */
   b32(o, 3);
   bfunction(o, "main", 6, 1, 1, lie == NO_END ? 7 : 8);
   b8(o, MO_CLOSURE);
@@ -594,7 +597,7 @@ static void test_sentences(void **state)
   static_model(&o);
   o.b[8] = 9;
   assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_UNSUPPORTED);
-  assert_string_equal(err.text, "the model is of format 9, this runtime reads 1; compile it again");
+  assert_string_equal(err.text, "the model is of format 9, this runtime reads 2; compile it again");
   o.b[0] = 'X';
   assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_ARGUMENT);
   assert_non_null(strstr(err.text, "it has no mark"));
@@ -716,6 +719,7 @@ static void test_endless_call(void **state)
   bport(&o, "x", 4);
   b32(&o, 1);
   bport(&o, "y", 4);
+  b32(&o, 0); /* no strings */
   b32(&o, 1);
   bstr(&o, "main");
   b32(&o, 2);

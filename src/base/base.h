@@ -176,6 +176,11 @@ typedef struct StrMap {
 void *strmap_get(const StrMap *, const char *key);
 void strmap_put(Arena *, StrMap *, const char *key, void *val);
 
+/* Strings as numbers: equal bytes have one number as long as the context lives, from 0 in the
+ * order of their first sight.  at: the bytes, with a zero behind them; NULL: no such number. */
+uint64_t ctx_string(Ctx *, const char *, size_t n);
+const char *ctx_string_at(Ctx *, uint64_t number, size_t *n);
+
 uint64_t hash_bytes(const void *, size_t, uint64_t seed);
 uint64_t hash_mix(uint64_t h, uint64_t x);
 

@@ -2,7 +2,7 @@
  *
  * Maps keep their entries in insertion order and find them through a table of
  * slots (entry number + 1, 0 for free), so that walking a map is deterministic. */
-#include "base/base.h"
+#include "base/internal.h"
 
 void *vec_grow(Arena *arena, void *old, int *cap, int n, size_t size)
 {
@@ -131,4 +131,23 @@ void strmap_put(Arena *arena, StrMap *map, const char *key, void *val)
   map->key[map->n] = arena_strdup(arena, key);
   map->val[map->n++] = val;
   *str_slot(map, key) = (uint32_t)map->n;
+}
+
+uint64_t ctx_string(Ctx *ctx, const char *s, size_t n)
+{
+  const void *key = (void *)(uintptr_t)(hash_bytes(s, n, 7) | 1);
+  int first = (int)(intptr_t)map_get(&ctx->string_by_hash, key);
+  for (int i = first; i; i = ctx->strings.v[i - 1].next)
+    if (ctx->strings.v[i - 1].n == n && (!n || !memcmp(ctx->strings.v[i - 1].s, s, n))) return (uint64_t)(i - 1);
+  Numbered made = {.s = arena_strndup(&ctx->permanent, n ? s : "", n), .n = n, .next = first};
+  vec_push(&ctx->permanent, &ctx->strings, made);
+  map_put(&ctx->permanent, &ctx->string_by_hash, key, (void *)(intptr_t)ctx->strings.n);
+  return (uint64_t)(ctx->strings.n - 1);
+}
+
+const char *ctx_string_at(Ctx *ctx, uint64_t number, size_t *n)
+{
+  if (number >= (uint64_t)ctx->strings.n) return NULL;
+  *n = ctx->strings.v[number].n;
+  return ctx->strings.v[number].s;
 }

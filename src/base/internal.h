@@ -29,6 +29,12 @@ typedef struct Cleanup {
   void *arg;
 } Cleanup;
 
+typedef struct Numbered {
+  const char *s;
+  size_t n;
+  int next;                  /* of the same hash, 1 + number */
+} Numbered;
+
 struct Ctx {
   Arena permanent, scratch;
   Frame *frame;              /* innermost protect() */
@@ -41,6 +47,8 @@ struct Ctx {
   int (*poll)(void *);
   void *poll_arg;
   int64_t allocations, fail_at;
+  Vec(Numbered) strings;
+  Map string_by_hash;        /* hash | 1 -> 1 + number of the newest */
 };
 
 /* Counts an allocation and raises if it is the one to fail. */

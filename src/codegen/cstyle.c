@@ -187,6 +187,7 @@ DType cs_storage(Cgen *g, DType t)
   case DT_E2M1FN:
     return dtype_lanes(DT_U8, t.lanes);
   case DT_HANDLE:
+  case DT_TEXT:
   case DT_VOID:
     return t;
   }
@@ -214,6 +215,7 @@ static const char *scalar_type(Cgen *g, DType t)
     return "void *";
   case DT_VOID:
     return "void";
+  case DT_TEXT:
   case DT_BFLOAT:
   case DT_E4M3FN:
   case DT_E5M2:

@@ -38,6 +38,7 @@ static LLVMTypeRef scalar_type(Gen *g, DType t)
     return g->none;
   case DT_BFLOAT:              /* on its way from float32 to its bits */
     return LLVMBFloatTypeInContext(g->lc);
+  case DT_TEXT:
   case DT_E4M3FN:
   case DT_E5M2:
   case DT_E4M3FNUZ:

@@ -201,6 +201,7 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   if (c->dump_dir) driver_dump(c, "program", "txt", program_print(p, scratch(ctx)));
   stage(c, "code", o);
   generate(c, o);
+  program_number_strings(p);
   c->bytes = program_bytes(p, c->arena, &c->nbytes);
   end_stages(c);
 

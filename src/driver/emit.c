@@ -381,8 +381,16 @@ static void emit_call_tir(Emit *e, const Node *n)
 
 static void emit_host(Emit *e, const Node *n)
 {
-  HostCall call = host_call(e->ctx, n);
-  int narg, *arg = gather(e, call.nargs, call.arg, &narg), *ret = new_regs(e, n);
+  HostCall call = host_call(e->m, n);
+  int narg, *arg = gather(e, call.nargs, call.arg, &narg);
+  if (call.more) {
+    emit_const(e, call.more);
+    int *all = arena_array(e->p->arena, int, narg + 1);
+    memcpy(all, arg, (size_t)narg * sizeof *all);
+    all[narg++] = emit_regs_of(e, call.more)[0];
+    arg = all;
+  }
+  int *ret = new_regs(e, n);
   int node = program_node(e->p, n, -1, n->u.call.op->name);
   ProgIns *ins = emit_ins(e, MO_HOST);
   ins->index = call.op;

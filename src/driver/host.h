@@ -8,10 +8,11 @@ typedef struct HostCall {
   HostOp op;
   int nargs;
   const Node *const *arg;
+  const Node *more;          /* NULL, or a constant that comes after the arguments */
   int nattr;
   int64_t attr[2];
 } HostCall;
 /* Raises ERR_UNSUPPORTED for a host operator that the executor does not know. */
-HostCall host_call(Ctx *, const Node *call);
+HostCall host_call(Module *, const Node *call);
 
 #endif

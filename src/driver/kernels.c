@@ -3,6 +3,8 @@
  * Primitive functions that are equal share a kernel: layers of the same shape are compiled
  * once.  Each use is a node of its own, for profiles.  Constants that share their bytes
  * share them in the weights too. */
+#include <stdlib.h>
+
 #include "driver/program.h"
 
 /* ---- names -------------------------------------------------------------------------- */
@@ -184,4 +186,42 @@ int program_const(Program *p, const Node *constant)
   if (before < 0) map_put(p->arena, &p->const_by_data, d->bytes ? d->data : constant, (void *)(intptr_t)(p->constant.n + 1));
   vec_push(p->arena, &p->constant, c);
   return p->constant.n - 1;
+}
+
+/* ---- strings -------------------------------------------------------------------------------- */
+
+static int string_order(const void *a, const void *b)
+{
+  const ProgString *x = a, *y = b;
+  int d = memcmp(x->s, y->s, x->n < y->n ? x->n : y->n);
+  return d ? d : (x->n > y->n) - (x->n < y->n);
+}
+
+void program_number_strings(Program *p)
+{
+  Map number = {0};                      /* 1 + the context's number -> 1 + the program's */
+  for (int i = 0; i < p->constant.n; i++) {
+    const ConstData *d = p->constant.v[i].data;
+    for (size_t k = 0; dtype_is_string(d->dtype) && k < d->bytes / 8; k++) {
+      uint64_t old = ((const uint64_t *)d->data)[k];
+      if (map_has(&number, (void *)(uintptr_t)(old + 1))) continue;
+      ProgString s = {0};
+      if (!(s.s = ctx_string_at(p->ctx, old, &s.n)) || s.n > INT32_MAX) BUG(p->ctx, "a constant speaks of string %" PRIu64, old);
+      map_put(p->arena, &number, (void *)(uintptr_t)(old + 1), NULL);
+      vec_push(p->arena, &p->string, s);
+    }
+  }
+  if (!p->string.n) return;
+  qsort(p->string.v, (size_t)p->string.n, sizeof *p->string.v, string_order);
+  for (int i = 0; i < p->string.n; i++)
+    map_put(p->arena, &number, (void *)(uintptr_t)(ctx_string(p->ctx, p->string.v[i].s, p->string.v[i].n) + 1), (void *)(intptr_t)(i + 1));
+  for (int i = 0; i < p->constant.n; i++) {
+    if (!dtype_is_string(p->constant.v[i].data->dtype)) continue;
+    ConstData *d = arena_copy(p->arena, p->constant.v[i].data, sizeof *d);
+    uint64_t *v = arena_copy(p->arena, d->data, d->bytes);
+    for (size_t k = 0; k < d->bytes / 8; k++) v[k] = (uint64_t)(intptr_t)map_get(&number, (void *)(uintptr_t)(v[k] + 1)) - 1;
+    d->data = v;
+    d->file = NULL;
+    p->constant.v[i].data = d;
+  }
 }

@@ -57,6 +57,11 @@ typedef struct ProgConst {
   uint64_t offset;           /* in the weights */
 } ProgConst;
 
+typedef struct ProgString {
+  const char *s;
+  size_t n;
+} ProgString;
+
 typedef struct ProgKernel {
   const Node *func;          /* the primitive function, or the call_tir */
   const char *name;
@@ -88,6 +93,7 @@ typedef struct Program {
   Module *kernels;           /* of the scheduled functions */
   Vec(ProgKernel) kernel;
   Vec(ProgConst) constant;
+  Vec(ProgString) string;    /* of the constants, ascending */
   Vec(const Var *) symbol;
   Vec(const Var *) size;     /* s0, s1, …: the sizes that kernels read off their tensors (sizes.c) */
   Vec(ProgNode) node;
@@ -107,6 +113,8 @@ void program_emit(Program *, void (*progress)(void *env, const char *stage, int 
 int program_kernel(Program *, const Node *func);
 int program_node(Program *, const Node *func, int kernel, const char *name);
 int program_const(Program *, const Node *constant);
+/* The strings of all constants, whose elements become numbers of the program's own. */
+void program_number_strings(Program *);
 /* Drops kernels and nodes that no instruction speaks of. */
 void program_drop_unused(Program *);
 /* A primitive function that only sees its first parameter under another shape. */

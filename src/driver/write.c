@@ -171,6 +171,11 @@ const void *program_bytes(Program *p, Arena *arena, size_t *n)
   for (int i = 0; i < p->input.n; i++) port(o, &p->input.v[i]);
   u32(o, p->output.n);
   for (int i = 0; i < p->output.n; i++) port(o, &p->output.v[i]);
+  u32(o, p->string.n);
+  for (int i = 0; i < p->string.n; i++) {
+    u32(o, (int)p->string.v[i].n);
+    text_addn(&o->text, p->string.v[i].s, p->string.v[i].n + 1);
+  }
   u32(o, p->func.n);
   for (int i = 0; i < p->func.n; i++) function(o, p->func.v[i]);
   *n = o->text.n;

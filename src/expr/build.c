@@ -98,6 +98,7 @@ static uint64_t ptr_bits(const void *p) { return (uint64_t)(uintptr_t)p; }
 
 const Var *var_new(Module *m, const char *name, DType t, VarKind kind)
 {
+  if (dtype_is_string(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "variable '%s': expressions do not hold strings", name);
   Var *v = arena_new_of(m->arena, Var);
   *v = (Var){arena_strdup(m->arena, name), t, kind, m->next_id++, NULL, NULL};
   v->expr = intern(m, E_VAR, t, ptr_bits(v), 0, NULL);
@@ -108,6 +109,7 @@ const Buffer *buffer_new(Module *m, const char *name, DType t, int ndim, const E
                          const Expr *const *strides, const Expr *elem_offset, const char *scope,
                          int align, int offset_factor, const Var *data)
 {
+  if (dtype_is_string(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "buffer '%s': loop programs do not hold strings", name);
   Buffer *b = arena_new_of(m->arena, Buffer);
   b->name = arena_strdup(m->arena, name);
   b->dtype = t;

@@ -42,6 +42,7 @@ const char *dtype_name(Arena *arena, DType t)
   char base[32];
   if (t.code == DT_VOID) return "void";
   if (t.code == DT_HANDLE) snprintf(base, sizeof base, "handle");
+  else if (dtype_is_string(t)) snprintf(base, sizeof base, "string");
   else if (dtype_is_bool(t)) snprintf(base, sizeof base, "bool");
   else if (format) snprintf(base, sizeof base, "%s", format->name);
   else snprintf(base, sizeof base, "%s%d", t.code == DT_INT ? "int" : t.code == DT_UINT ? "uint" : "float", t.bits);
@@ -52,7 +53,7 @@ const char *dtype_name(Arena *arena, DType t)
 static bool parse_base(const char *s, size_t n, DType *out)
 {
   static const struct { const char *word; DType dtype; } words[] = {
-      {"bool", {DT_UINT, 1, 1}},   {"handle", {DT_HANDLE, 64, 1}}, {"void", {DT_VOID, 0, 1}},
+      {"bool", {DT_UINT, 1, 1}},   {"handle", {DT_HANDLE, 64, 1}}, {"void", {DT_VOID, 0, 1}}, {"string", {DT_TEXT, 64, 1}},
       {"int", {DT_INT, 32, 1}},    {"uint", {DT_UINT, 32, 1}},     {"float", {DT_FLOAT, 32, 1}},
   };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)

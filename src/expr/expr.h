@@ -46,6 +46,7 @@ typedef enum {
   DT_E4M3FN, DT_E5M2, DT_E4M3FNUZ, DT_E5M2FNUZ,   /* eight bits each */
   DT_E2M1FN,                                      /* four bits, finite: what is larger is 6, NaN is 0 */
   DT_HANDLE,                                      /* a pointer */
+  DT_TEXT,                                        /* a string; of graphs alone: kernels see its number, a uint64 */
   DT_VOID,
 } DCode;
 
@@ -66,6 +67,7 @@ typedef struct DType {
 #define DT_F64 DTYPE(DT_FLOAT, 64)
 #define DT_BF16 DTYPE(DT_BFLOAT, 16)
 #define DT_PTR DTYPE(DT_HANDLE, 64)
+#define DT_STRING DTYPE(DT_TEXT, 64)
 #define DT_NONE DTYPE(DT_VOID, 0)
 
 static inline bool dtype_eq(DType a, DType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }
@@ -73,10 +75,14 @@ static inline DType dtype_lanes(DType t, int lanes) { t.lanes = (uint16_t)lanes;
 static inline DType dtype_elem(DType t) { t.lanes = 1; return t; }
 static inline bool dtype_is_int(DType t) { return t.code == DT_INT || t.code == DT_UINT; }    /* bool too */
 static inline bool dtype_is_float(DType t) { return t.code >= DT_FLOAT && t.code <= DT_E2M1FN; }
+static inline bool dtype_is_string(DType t) { return t.code == DT_TEXT; }
 static inline bool dtype_is_bool(DType t) { return t.code == DT_UINT && t.bits == 1; }
 static inline int dtype_bytes(DType t) { return t.bits <= 8 ? 1 : t.bits <= 16 ? 2 : t.bits <= 32 ? 4 : 8; }  /* of one element */
 
-/* "float32", "int8x16", "bool", "bfloat16", "float8_e4m3fn", "float4_e2m1fn", "int4", "handle", "void". */
+/* What tensors of a graph's dtype hold inside kernels. */
+static inline DType dtype_in_kernel(DType t) { return dtype_is_string(t) ? DTYPE(DT_UINT, 64) : t; }
+
+/* "float32", "int8x16", "bool", "bfloat16", "float8_e4m3fn", "float4_e2m1fn", "int4", "handle", "string", "void". */
 const char *dtype_name(Arena *, DType);
 bool dtype_parse(const char *, DType *);
 /* Smallest and largest finite value; of integers exactly (64 bits: as int64 bits). */

@@ -11,7 +11,22 @@ const Node *scalar(Conv *c, DType dt, double v) { return node_scalar(c->m, dtype
 const Node *scalar_like(Conv *c, const Node *x, double v) { return scalar(c, dtype_of(c, x), v); }
 const Node *const_i64(Conv *c, int n, const int64_t *v) { return node_const_copy(c->m, DT_I64, 1, (int64_t[]){n}, v); }
 
-const Node *cast_to(Conv *c, const Node *x, DType dt) { return dtype_eq(dtype_of(c, x), dt) ? x : op1(c, "cast", x, "dtype:t", dt); }
+const Node *string_const(Conv *c, const char *s, size_t n)
+{
+  uint64_t number = ctx_string(c->ctx, s, n);
+  return node_const_copy(c->m, DT_STRING, 0, NULL, &number);
+}
+
+const Node *cast_to(Conv *c, const Node *x, DType dt)
+{
+  DType from = dtype_of(c, x);
+  if (dtype_eq(from, dt)) return x;
+  if (dtype_is_string(from)) return cast_to(c, op1(c, "strings.parse", x, "dtype:t", dtype_is_int(dt) ? DT_I64 : dtype_eq(dt, DT_F64) ? DT_F64 : DT_F32), dt);
+  if (!dtype_is_string(dt)) return op1(c, "cast", x, "dtype:t", dt);
+  bool wide = from.code == DT_UINT && from.bits == 64;
+  DType as = wide || dtype_eq(from, DT_F64) ? from : dtype_is_int(from) ? DT_I64 : DT_F32;
+  return op1(c, "strings.format", cast_to(c, x, as), NULL);
+}
 
 const Node *add(Conv *c, const Node *a, const Node *b) { return op2(c, "add", a, b, NULL); }
 const Node *sub(Conv *c, const Node *a, const Node *b) { return op2(c, "subtract", a, b, NULL); }

@@ -15,7 +15,7 @@
 enum { NESTING_LIMIT = 64 };               /* bodies and functions inside each other */
 
 static const OnnxTable *const tables[] = {
-  &onnx_math, &onnx_reduce, &onnx_shape, &onnx_index, &onnx_nn, &onnx_norm, &onnx_attention, &onnx_linear_attention, &onnx_recurrent, &onnx_quant, &onnx_image,
+  &onnx_math, &onnx_reduce, &onnx_shape, &onnx_index, &onnx_text, &onnx_nn, &onnx_norm, &onnx_attention, &onnx_linear_attention, &onnx_recurrent, &onnx_quant, &onnx_image,
   &onnx_signal, &onnx_random, &onnx_loss, &onnx_control, &onnx_training, &onnx_ml, &onnx_microsoft, &onnx_microsoft_quant, &onnx_preview,
   &onnx_legacy, &onnx_aten,
 };

@@ -27,7 +27,7 @@ typedef struct OnnxTable {
 } OnnxTable;
 #define ONNX_TABLE(id, domain, rows) const OnnxTable id = {domain, rows, (int)(sizeof rows / sizeof *rows)}
 
-extern const OnnxTable onnx_math, onnx_reduce, onnx_shape, onnx_index, onnx_nn, onnx_norm, onnx_attention, onnx_linear_attention, onnx_recurrent, onnx_quant, onnx_image,
+extern const OnnxTable onnx_math, onnx_reduce, onnx_shape, onnx_index, onnx_text, onnx_nn, onnx_norm, onnx_attention, onnx_linear_attention, onnx_recurrent, onnx_quant, onnx_image,
     onnx_signal, onnx_random, onnx_loss, onnx_control, onnx_training, onnx_ml, onnx_microsoft, onnx_microsoft_quant, onnx_preview, onnx_legacy,
     onnx_aten;
 
@@ -118,6 +118,7 @@ const char *attr_str(Conv *, const char *name, const char *def);
 const int64_t *attr_ints(Conv *, const char *name, int *n);      /* NULL if absent */
 const float *attr_floats(Conv *, const char *name, int *n);
 DType attr_dtype(Conv *, const char *name, DType def);
+const Node *attr_strings(Conv *, const char *name);              /* a vector of strings; NULL if absent */
 
 const Node *conv_in(Conv *, int i);                              /* raises if it is left out */
 const Node *conv_opt(Conv *, int i);                             /* NULL if it is */
@@ -159,7 +160,8 @@ const Node *squeeze_at(Conv *, const Node *x, const Node *axes);
 const Node *scalar(Conv *, DType, double);
 const Node *scalar_like(Conv *, const Node *, double);
 const Node *const_i64(Conv *, int n, const int64_t *);           /* a vector */
-const Node *cast_to(Conv *, const Node *, DType);
+const Node *string_const(Conv *, const char *, size_t n);        /* a scalar */
+const Node *cast_to(Conv *, const Node *, DType);                /* to and from strings too */
 const Node *add(Conv *, const Node *, const Node *);
 const Node *sub(Conv *, const Node *, const Node *);
 const Node *mul(Conv *, const Node *, const Node *);

@@ -99,6 +99,15 @@ DType attr_dtype(Conv *c, const char *name, DType def)
   return a ? onnx_dtype(c->ctx, a->i, c->name) : def;
 }
 
+const Node *attr_strings(Conv *c, const char *name)
+{
+  const PAttr *a = attr_of_kind(c, name, PATTR_STRINGS, "a list of strings");
+  if (!a) return NULL;
+  uint64_t *v = arena_array(c->im->arena, uint64_t, a->strings.n + 1);
+  for (int i = 0; i < a->strings.n; i++) v[i] = ctx_string(c->ctx, a->strings.v[i].p, a->strings.v[i].n);
+  return node_const_copy(c->m, DT_STRING, 1, (int64_t[]){a->strings.n}, v);
+}
+
 /* ---- inputs ------------------------------------------------------------------------------- */
 
 const Node *conv_opt(Conv *c, int i) { return i < c->nin ? c->in[i] : NULL; }

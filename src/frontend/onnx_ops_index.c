@@ -179,7 +179,9 @@ static Grams count_grams(Conv *c, const Node *x)
   int npool = 0, nsize = 0, nindex = 0, id = 0, parts = 0;
   const int64_t *pool = attr_ints(c, "pool_int64s", &npool), *from = attr_ints(c, "ngram_counts", &nsize), *index = attr_ints(c, "ngram_indexes", &nindex);
   int64_t least = attr_int(c, "min_gram_length", 1), most = attr_int(c, "max_gram_length", 1), skips = attr_int(c, "max_skip_count", 0);
-  if (conv_attr(c, "pool_strings")) conv_fail(c, ERR_UNSUPPORTED, "n-grams of strings are not supported");
+  const Node *words = attr_strings(c, "pool_strings");
+  if ((words != NULL) != dtype_is_string(dtype_of(c, x)) || (words && npool)) conv_fail(c, ERR_TYPE, "the pool and the input are not both numbers or both strings");
+  if (words) npool = (int)static_dim(c, words, 0);
   if (least < 1 || most < least || !nindex) conv_fail(c, ERR_ARGUMENT, "n-grams of %" PRId64 " to %" PRId64 " elements with %d places for them make no sense", least, most, nindex);
   Grams g = {.column = arena_array(c->im->arena, int64_t, nindex)};
   const Node **part = arena_array(c->im->arena, const Node *, nsize + 1);
@@ -195,7 +197,8 @@ static Grams count_grams(Conv *c, const Node *x)
     for (int64_t k = 0; k < count; k++, id++)
       if (counts) g.column[g.n++] = index[id];
     if (!counts) continue;
-    const Node *grams = reshape(c, const_i64(c, (int)(count * size), pool + begin), 2, (int64_t[]){count, size});
+    const Node *grams = words ? slice(c, words, 0, begin, begin + count * size) : const_i64(c, (int)(count * size), pool + begin);
+    grams = reshape(c, grams, 2, (int64_t[]){count, size});
     part[parts++] = op2(c, "count_ngrams", x, grams, "skips:l", skips);
   }
   if (parts) g.hits = concat(c, parts, part, 1);
@@ -222,7 +225,8 @@ static const Node *columns_of(Conv *c, const Grams *g, int k)
 /* A weight belongs to a column, as ONNX Runtime has it. */
 static const Node *convert_tfidf(Conv *c)
 {
-  const Node *x = cast_to(c, conv_in(c, 0), DT_I64), *y = NULL;
+  const Node *x = conv_in(c, 0), *y = NULL;
+  if (!dtype_is_string(dtype_of(c, x))) x = cast_to(c, x, DT_I64);
   int rank = rank_of(c, x), n = 0;
   if (rank > 2) conv_fail(c, ERR_SHAPE, "a row or rows are wanted, not rank %d", rank);
   if (rank < 2) x = reshape(c, x, 2, (int64_t[]){1, -1});

@@ -1,4 +1,4 @@
-/* onnx_ops_ml.c: operators of ai.onnx.ml on numbers.
+/* onnx_ops_ml.c: operators of ai.onnx.ml.
  *
  * Comes in: feature tensors.  Goes out: takes, comparisons, selections. */
 #include <math.h>
@@ -29,12 +29,13 @@ static const Node *convert_scaler(Conv *c)
   return scale ? mul(c, x, node_const_copy(c->m, DT_F32, 1, (int64_t[]){ns}, scale)) : x;
 }
 
-/* A list of numbers from whichever attribute carries it. */
+/* A list of numbers or strings from whichever attribute carries it. */
 static const Node *label_list(Conv *c, const char *stem)
 {
   int n = 0;
   Arena *a = c->im->arena;
-  if (conv_attr(c, arena_printf(a, "%s_strings", stem))) conv_fail(c, ERR_UNSUPPORTED, "strings are not supported");
+  const Node *s = attr_strings(c, arena_printf(a, "%s_strings", stem));
+  if (s) return s;
   const int64_t *i = attr_ints(c, arena_printf(a, "%s_int64s", stem), &n);
   if (i) return const_i64(c, n, i);
   const float *f = attr_floats(c, arena_printf(a, "%s_floats", stem), &n);
@@ -44,16 +45,34 @@ static const Node *label_list(Conv *c, const char *stem)
   conv_fail(c, ERR_ARGUMENT, "it has no %s", stem);
 }
 
+static const Node *label_default(Conv *c, DType dt)
+{
+  const PAttr *t = conv_attr(c, "default_tensor"), *s = conv_attr(c, "default_string");
+  if (t && t->t) return scalar_of(c, onnx_tensor(c->im, t->t, c->name));
+  if (dtype_is_string(dt)) return s ? string_const(c, s->s.p, s->s.n) : string_const(c, "_Unused", 7);
+  return dtype_is_int(dt) ? node_scalar(c->m, value_int(dt, attr_int(c, "default_int64", -1))) : scalar(c, dt, attr_float(c, "default_float", -0.0));
+}
+
+/* Strings: the place of the last key that matches, 0 for none, in a table that begins with the default. */
+static const Node *look_up(Conv *c, const Node *x, const Node *keys, const Node *values)
+{
+  int rank = rank_of(c, x);
+  int64_t n = static_dim(c, keys, 0);
+  if (!dtype_is_string(dtype_of(c, x))) conv_fail(c, ERR_TYPE, "the keys are strings, the input is not");
+  const Node *place = arange(c, node_scalar(c->m, value_int(DT_I64, 1)), node_scalar(c->m, value_int(DT_I64, n + 1)), node_scalar(c->m, value_int(DT_I64, 1)), DT_I64);
+  const Node *at = where(c, op2(c, "equal", unsqueeze(c, x, rank), keys, NULL), place, node_scalar(c->m, value_int(DT_I64, 0)));
+  const Node *table = concat2(c, vector_of(c, label_default(c, dtype_of(c, values))), values, 0);
+  return take(c, table, reduce1(c, "max", at, rank, false), 0);
+}
+
 /* Each key in turn: the last that matches wins; NaN is equal to NaN here. */
 static const Node *convert_label_encoder(Conv *c)
 {
   const Node *x = conv_in(c, 0), *keys = label_list(c, "keys"), *values = label_list(c, "values"), *y;
   int64_t n = static_dim(c, keys, 0);
-  if (n != static_dim(c, values, 0) || n > 4096) conv_fail(c, ERR_ARGUMENT, "%" PRId64 " keys and %" PRId64 " values do not fit", n, static_dim(c, values, 0));
-  DType dt = dtype_of(c, values);
-  const PAttr *t = conv_attr(c, "default_tensor");
-  if (t && t->t) y = scalar_of(c, onnx_tensor(c->im, t->t, c->name));
-  else y = dtype_is_int(dt) ? node_scalar(c->m, value_int(dt, attr_int(c, "default_int64", -1))) : scalar(c, dt, attr_float(c, "default_float", -0.0));
+  if (n != static_dim(c, values, 0) || (n > 4096 && !dtype_is_string(dtype_of(c, keys)))) conv_fail(c, ERR_ARGUMENT, "%" PRId64 " keys and %" PRId64 " values do not fit", n, static_dim(c, values, 0));
+  if (n && dtype_is_string(dtype_of(c, keys))) return look_up(c, x, keys, values);
+  y = label_default(c, dtype_of(c, values));
   keys = cast_to(c, keys, dtype_of(c, x));
   for (int64_t i = 0; i < n; i++) {
     const Node *key = scalar_of(c, slice(c, keys, 0, i, i + 1)), *hit = op2(c, "equal", x, key, NULL);

@@ -21,7 +21,9 @@ static const Node *convert_constant(Conv *c)
   if (f) return node_const_copy(c->m, DT_F32, 1, (int64_t[]){n}, f);
   const int64_t *v = attr_ints(c, "value_ints", &n);
   if (v) return const_i64(c, n, v);
-  if (conv_attr(c, "value_string") || conv_attr(c, "value_strings")) conv_fail(c, ERR_UNSUPPORTED, "strings are not supported");
+  const Node *s = attr_strings(c, "value_strings");
+  if (s) return s;
+  if ((a = conv_attr(c, "value_string"))) return string_const(c, a->s.p, a->s.n);
   conv_fail(c, ERR_ARGUMENT, "it has no value");
 }
 

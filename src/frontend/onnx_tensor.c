@@ -17,7 +17,7 @@ DType onnx_dtype(Ctx *ctx, int64_t data_type, const char *what)
   static const struct { const char *name; DType dtype; } table[] = {
     {"undefined", {DT_VOID, 0, 1}}, {"float32", {DT_FLOAT, 32, 1}}, {"uint8", {DT_UINT, 8, 1}}, {"int8", {DT_INT, 8, 1}},
     {"uint16", {DT_UINT, 16, 1}}, {"int16", {DT_INT, 16, 1}}, {"int32", {DT_INT, 32, 1}}, {"int64", {DT_INT, 64, 1}},
-    {"string", {DT_VOID, 0, 1}}, {"bool", {DT_UINT, 1, 1}}, {"float16", {DT_FLOAT, 16, 1}}, {"float64", {DT_FLOAT, 64, 1}},
+    {"string", {DT_TEXT, 64, 1}}, {"bool", {DT_UINT, 1, 1}}, {"float16", {DT_FLOAT, 16, 1}}, {"float64", {DT_FLOAT, 64, 1}},
     {"uint32", {DT_UINT, 32, 1}}, {"uint64", {DT_UINT, 64, 1}}, {"complex64", {DT_VOID, 0, 1}}, {"complex128", {DT_VOID, 0, 1}},
     {"bfloat16", {DT_BFLOAT, 16, 1}}, {"float8_e4m3fn", {DT_E4M3FN, 8, 1}}, {"float8_e4m3fnuz", {DT_E4M3FNUZ, 8, 1}},
     {"float8_e5m2", {DT_E5M2, 8, 1}}, {"float8_e5m2fnuz", {DT_E5M2FNUZ, 8, 1}}, {"uint4", {DT_UINT, 4, 1}}, {"int4", {DT_INT, 4, 1}},
@@ -156,6 +156,11 @@ static void from_lists(Import *im, const PTensor *t, const char *name, size_t co
   } else if (dtype_eq(dt, DT_F64)) {
     check_count(im, name, "doubles", (size_t)t->double_data.n, count);
     d->data = arena_copy(im->m->arena, t->double_data.v, d->bytes);
+  } else if (dtype_is_string(dt)) {
+    check_count(im, name, "strings", (size_t)t->string_data.n, count);
+    uint64_t *v = arena_alloc(im->m->arena, d->bytes + 1);
+    for (size_t i = 0; i < count; i++) v[i] = ctx_string(im->ctx, t->string_data.v[i].p, t->string_data.v[i].n);
+    d->data = v;
   } else {
     const PInts *list = dtype_eq(dt, DT_I64) ? &t->int64_data : dt.code == DT_UINT && dt.bits >= 32 ? &t->uint64_data : &t->int32_data;
     size_t per = packed_per_byte(dt);
@@ -183,6 +188,8 @@ const Node *onnx_tensor(Import *im, const PTensor *t, const char *name)
     count = size_mul(im->ctx, count, (size_t)d.shape[i], name);
   }
   d.bytes = size_mul(im->ctx, count, (size_t)dtype_bytes(d.dtype), name);
+  if (dtype_is_string(d.dtype) && (t->data_location == 1 || t->has & 1u << PTENSOR_RAW))
+    raise(im->ctx, ERR_PARSE, NOWHERE, "onnx: tensor '%s' is of strings and has them in raw or external data, where strings cannot be", name);
   if (t->data_location == 1) {
     Bytes raw = external_bytes(im, t, name, packed_per_byte(d.dtype) > 1 ? packed_bytes(d.dtype, count) : d.bytes, &d.file, &d.file_offset);
     from_raw(im, name, raw, count, &d);

@@ -18,9 +18,9 @@ static const Type *field_of(const Type *ty, int i) { return ty->kind == TY_TUPLE
 static OpCall opcall_of(Module *m, const Node *call)
 {
   const Type **types = arena_array(m->arena, const Type *, call->nargs);
-  for (int i = 0; i < call->nargs; i++) types[i] = type_unguarded(m, call->arg[i]->type);
+  for (int i = 0; i < call->nargs; i++) types[i] = type_in_kernel(m, call->arg[i]->type);
   return (OpCall){.m = m, .op = call->u.call.op, .attrs = call->u.call.attrs, .nargs = call->nargs, .arg = types, .node = call->arg,
-                  .out = type_unguarded(m, call->type), .name = call->name};
+                  .out = type_in_kernel(m, call->type), .name = call->name};
 }
 
 /* Visits what lies between a decomposition and the call's own arguments (known to
@@ -66,6 +66,7 @@ _Noreturn static void refuse_node(Module *m, const Node *n, const char *op)
 static const Tensor *const_tensor(Module *m, const ConstData *d, const char *op)
 {
   int64_t n = (int64_t)(d->bytes / (size_t)dtype_bytes(d->dtype));
+  if (dtype_is_string(d->dtype)) raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: its decomposition holds strings, which have no place inside a kernel", op);
   if (n > MAX_LITERALS)
     raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: its decomposition holds a constant of %" PRId64 " elements; at most %d fit into a kernel", op, n, MAX_LITERALS);
   const Expr *shape[8], *at = expr_i32(m, 0), *value = NULL;
@@ -238,7 +239,7 @@ static ConstData new_value(Module *m, Arena *arena, const Type *ty)
 
 static TirArg value_arg(const ConstData *d)
 {
-  return (TirArg){.data = (void *)(uintptr_t)d->data, .dtype = d->dtype, .ndim = d->ndim, .shape = d->shape};
+  return (TirArg){.data = (void *)(uintptr_t)d->data, .dtype = dtype_in_kernel(d->dtype), .ndim = d->ndim, .shape = d->shape};
 }
 
 static void evaluate_compute(Module *m, Arena *arena, const Node *call, int n, const ConstData *in, ConstData *out)
@@ -248,7 +249,7 @@ static void evaluate_compute(Module *m, Arena *arena, const Node *call, int n, c
   TeArg *arg = arena_array(arena, TeArg, n + nout);
   TirArg *value = arena_array(arena, TirArg, n + nout);
   for (int i = 0; i < n; i++) {
-    const Type *ty = type_tensor_of(m, in[i].dtype, in[i].ndim, in[i].shape);
+    const Type *ty = type_tensor_of(m, dtype_in_kernel(in[i].dtype), in[i].ndim, in[i].shape);
     t[i] = te_placeholder(m, arena_printf(arena, "p%d", i), ty->dtype, ty->ndim, ty->shape);
     arg[i].tensor = t[i];
     value[i] = value_arg(&in[i]);

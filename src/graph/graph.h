@@ -68,6 +68,9 @@ bool dim_is_any(const Expr *);
  * do not (src/op/op.h).  What reads the tensor comes after that: it sees d. */
 const Expr *dim_unguarded(const Expr *);
 const Type *type_unguarded(Module *, const Type *);
+/* The same as the kernels see it: strings are their numbers. */
+const Type *type_in_kernel(Module *, const Type *);
+bool type_has_strings(const Type *);
 bool type_equal(const Type *, const Type *);                         /* dimensions: same expression, or both "?" */
 /* The type of a value that is one or the other: equal dimensions stay, others become
  * "?"; dimensions over values computed inside (see values.c) too.  NULL when they do not fit. */
@@ -272,6 +275,7 @@ typedef enum {
   OPF_TUPLE_ARG = 2,         /* its one argument is a tuple, as Relay's concatenate has it */
   OPF_HOST = 4,              /* no kernel: the executor does it itself (sequences, optionals); meaning: eval */
   OPF_VIEW = 8,              /* the output is the first argument's bytes under another shape (reshape, squeeze, …) */
+  OPF_STRING = 16,           /* takes strings too: moves or compares elements without a look into them, or is made for them */
 } OpFlags;
 
 /* How a tensor lies: as the graph had it, and as it comes now ("NCHW", "NCHW16c"). */

@@ -75,6 +75,8 @@ static const Type *infer_call(Module *m, const OpDef *op, int n, const Node *con
   const Type **types = arena_array(m->arena, const Type *, n);
   for (int i = 0; i < n; i++) types[i] = type_unguarded(m, arg[i]->type);
   OpCall call = {.m = m, .op = op, .attrs = attrs, .nargs = n, .arg = types, .node = arg, .name = name};
+  for (int i = 0; i < n && !(op->flags & OPF_STRING); i++)
+    if (type_has_strings(types[i])) op_raise(&call, ERR_TYPE, "argument %d is %s; this operator does not work on strings", i, type_text(scratch(m->ctx), types[i]));
   return op->type(&call);
 }
 

@@ -5,7 +5,7 @@
  *   function   := ('[' names ']')? '(' params ')' ('->' type)? block
  *   type       := 'type' Name ('[' names ']')? '{' (Ctor ('(' types ')')? ','?)* '}'
  *   tir        := 'tir' @name '=' """TVMScript""" ';'?
- *   metadata   := '#[metadata]' ('relay.Constant' '[' i ']' ':' type '=' ('[' numbers ']' | base64 strings) ';')*
+ *   metadata   := '#[metadata]' ('relay.Constant' '[' i ']' ':' type '=' ('[' numbers or strings ']' | base64 strings) ';')*
  *   block      := '{' (%0 '=' expr ';' | 'let' %x (':' type)? '=' expr ';')* expr '}'
  *   expr       := atom ('(' args ')' | '.' i)*
  *   atom       := name | number | 'True' | 'False' | '(' exprs ')' | 'fn' function | block
@@ -110,6 +110,36 @@ static Text parse_base64(Reader *r)
   return bytes;
 }
 
+static void add_string(Reader *r, Text *numbers, const char *s, size_t n)
+{
+  uint64_t number = ctx_string(r->ctx, s, n);
+  text_addn(numbers, (const char *)&number, sizeof number);
+}
+
+/* The numbers of strings: a list of them, or base64 of u32 length and bytes, one after the other. */
+static Text parse_strings(Reader *r)
+{
+  Text numbers = text_new(r->arena);
+  if (lex_accept(r, "[")) {
+    while (r->tok.kind == T_STR) {
+      add_string(r, &numbers, r->tok.text, strlen(r->tok.text));
+      lex_next(r);
+      if (!lex_accept(r, ",")) break;
+    }
+    lex_expect(r, "]");
+    return numbers;
+  }
+  Text bytes = parse_base64(r);
+  for (size_t at = 0; at < bytes.n;) {
+    uint32_t length = 0;
+    if (bytes.n - at >= 4) memcpy(&length, bytes.s + at, 4);
+    if (bytes.n - at < 4 || length > bytes.n - at - 4) lex_error(r, "a constant's string has %u bytes, more than are there", length);
+    add_string(r, &numbers, bytes.s + at + 4, length);
+    at += 4 + (size_t)length;
+  }
+  return numbers;
+}
+
 static const Node *parse_constant_data(Reader *r, const Type *ty)
 {
   int64_t shape[8], count = 1;
@@ -120,7 +150,9 @@ static const Node *parse_constant_data(Reader *r, const Type *ty)
   }
   size_t size = (size_t)dtype_bytes(ty->dtype);
   Text bytes = text_new(r->arena);
-  if (lex_accept(r, "[")) {
+  if (dtype_is_string(ty->dtype)) {
+    bytes = parse_strings(r);
+  } else if (lex_accept(r, "[")) {
     while (!lex_is(r, "]")) {
       char element[8];
       bool truth = lex_is(r, "True") || lex_is(r, "False");

@@ -192,7 +192,7 @@ static const char *suffix(Arena *arena, DType t)
 
 static const char *scalar_text(Arena *arena, const ConstData *data)
 {
-  if (data->ndim) return NULL;
+  if (data->ndim || dtype_is_string(data->dtype)) return NULL;
   Value v = value_load(data->dtype, data->data);
   if (dtype_is_bool(v.dtype)) return v.i ? "True" : "False";
   if (dtype_is_float(v.dtype) && !isfinite(v.f)) return NULL;
@@ -247,6 +247,30 @@ static bool all_finite(const ConstData *data, size_t size)
   return true;
 }
 
+/* Strings stand as text where they are few and can; else as base64 of u32 length and bytes, one after the other. */
+static void print_strings(Printer *p, Ctx *ctx, const ConstData *data)
+{
+  size_t count = data->bytes / 8, n;
+  const uint64_t *number = data->data;
+  bool plain = count <= NUMBERS_INLINE;
+  for (size_t i = 0; i < count && plain; i++) {
+    const char *s = ctx_string_at(ctx, number[i], &n);
+    plain = strlen(s) == n;
+  }
+  Text bytes = text_new(p->arena);
+  if (plain) text_char(p->out, '[');
+  for (size_t i = 0; i < count; i++) {
+    const char *s = ctx_string_at(ctx, number[i], &n);
+    uint32_t length = (uint32_t)n;
+    if (plain && i) text_add(p->out, ", ");
+    if (plain) text_quote(p->out, s);
+    text_addn(&bytes, (const char *)&length, 4);
+    text_addn(&bytes, s, n);
+  }
+  if (plain) text_char(p->out, ']');
+  else print_base64(p->out, (const unsigned char *)bytes.s, bytes.n);
+}
+
 static void print_metadata(Printer *p)
 {
   if (!p->constants.n) return;
@@ -257,7 +281,9 @@ static void print_metadata(Printer *p)
     text_printf(p->out, "relay.Constant[%d]: ", i);
     type_print(p->out, &p->sizes, p->constants.v[i]->type);
     text_add(p->out, " = ");
-    if (data->bytes <= NUMBERS_INLINE * size && all_finite(data, size)) {
+    if (dtype_is_string(data->dtype)) {
+      print_strings(p, arena_ctx(p->arena), data);
+    } else if (data->bytes <= NUMBERS_INLINE * size && all_finite(data, size)) {
       text_char(p->out, '[');
       for (size_t at = 0; at < data->bytes; at += size)
         text_printf(p->out, "%s%s", at ? ", " : "", number_text(p->arena, value_load(data->dtype, (const char *)data->data + at)));

@@ -124,6 +124,26 @@ const Type *type_unguarded(Module *m, const Type *ty)
   return clean;
 }
 
+bool type_has_strings(const Type *ty)
+{
+  if (ty->kind == TY_TENSOR) return dtype_is_string(ty->dtype);
+  for (int i = 0; i < ty->nfield; i++)
+    if (type_has_strings(ty->field[i])) return true;
+  return false;
+}
+
+static const Type *numbers_for_strings(Module *m, const Type *ty)
+{
+  if (!type_has_strings(ty)) return ty;
+  Type *now = arena_copy(m->arena, ty, sizeof *ty);
+  if (ty->kind == TY_TENSOR) now->dtype = dtype_in_kernel(ty->dtype);
+  if (ty->nfield) now->field = arena_copy(m->arena, ty->field, (size_t)ty->nfield * sizeof *ty->field);
+  for (int i = 0; i < ty->nfield; i++) now->field[i] = numbers_for_strings(m, ty->field[i]);
+  return now;
+}
+
+const Type *type_in_kernel(Module *m, const Type *ty) { return numbers_for_strings(m, type_unguarded(m, ty)); }
+
 static bool dim_equal(const Expr *a, const Expr *b)
 {
   if (a == b || (dim_is_any(a) && dim_is_any(b))) return true;

@@ -47,7 +47,7 @@ static Tensors *new_tensors(Lowering *lo, const Node *n, int count)
 static void add_placeholders(Lowering *lo, const Node *var, int number)
 {
   int n;
-  const Type **leaf = type_leaves(lo->arena, type_unguarded(lo->src, var->type), &n);
+  const Type **leaf = type_leaves(lo->arena, type_in_kernel(lo->src, var->type), &n);
   Tensors *t = new_tensors(lo, var, n);
   for (int i = 0; i < n; i++) {
     if (leaf[i]->kind != TY_TENSOR || leaf[i]->ndim < 0)
@@ -74,6 +74,8 @@ static const Tensor *constant_tensor(Lowering *lo, const Node *n)
   Module *m = lo->src;
   const ConstData *c = n->u.data;
   int64_t count = 1;
+  if (dtype_is_string(c->dtype))         /* its number is known only when the program is written */
+    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': a constant of strings inside a kernel; pass it as a parameter", lo->name);
   for (int d = 0; d < c->ndim; d++) count *= c->shape[d];
   const IterVar **axis = fresh_axes(m, n->type->ndim, n->type->shape);
   const Expr *flat = expr_i32(m, 0);
@@ -98,9 +100,9 @@ static const Tensor *constant_tensor(Lowering *lo, const Node *n)
 static OpCall call_of(Lowering *lo, const Node *n)
 {
   const Type **arg = arena_array(lo->arena, const Type *, n->nargs + 1);
-  for (int i = 0; i < n->nargs; i++) arg[i] = type_unguarded(lo->src, n->arg[i]->type);
+  for (int i = 0; i < n->nargs; i++) arg[i] = type_in_kernel(lo->src, n->arg[i]->type);
   return (OpCall){.m = lo->src, .op = n->u.call.op, .attrs = n->u.call.attrs, .nargs = n->nargs, .arg = arg, .node = n->arg,
-                  .out = type_unguarded(lo->src, n->type), .name = n->name};
+                  .out = type_in_kernel(lo->src, n->type), .name = n->name};
 }
 
 static void lower_call(Lowering *lo, const Node *n)

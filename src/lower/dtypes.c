@@ -46,7 +46,7 @@ static const SmallFloat *small_float(DType t)
   case DT_E4M3FNUZ: return &e4m3fnuz_kind;
   case DT_E5M2FNUZ: return &e5m2fnuz_kind;
   case DT_E2M1FN: return &e2m1fn_kind;
-  case DT_INT: case DT_UINT: case DT_HANDLE: case DT_VOID: break;
+  case DT_INT: case DT_UINT: case DT_HANDLE: case DT_TEXT: case DT_VOID: break;
   }
   return NULL;
 }

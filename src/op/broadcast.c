@@ -157,7 +157,7 @@ static const Expr *greater_equal_value(Module *m, const Expr *a, const Expr *b) 
 static const Expr *logical_and_value(Module *m, const Expr *a, const Expr *b) { return expr_and(m, a, b); }
 static const Expr *logical_or_value(Module *m, const Expr *a, const Expr *b) { return expr_binary(m, E_OR, a, b); }
 
-#define BINARY_OPERATORS(X)                                                                                            \
+#define BINARY_OPERATORS(X, S)                                                                                         \
   X(add, add_value, type_arith, "sum; integers wrap")                                                                  \
   X(subtract, subtract_value, type_arith, "difference; integers wrap")                                                 \
   X(multiply, multiply_value, type_arith, "product; integers wrap")                                                    \
@@ -179,19 +179,23 @@ static const Expr *logical_or_value(Module *m, const Expr *a, const Expr *b) { r
   X(logical_and, logical_and_value, type_logic, "true where both are")                                                 \
   X(logical_or, logical_or_value, type_logic, "true where either is")                                                  \
   X(logical_xor, not_equal_value, type_logic, "true where exactly one is")                                             \
-  X(equal, equal_value, type_compare, "lhs == rhs; false for NaN")                                                     \
-  X(not_equal, not_equal_value, type_compare, "lhs != rhs; true for NaN")                                              \
+  S(equal, equal_value, type_compare, "lhs == rhs; false for NaN")                                                     \
+  S(not_equal, not_equal_value, type_compare, "lhs != rhs; true for NaN")                                              \
   X(less, less_value, type_compare, "lhs < rhs; false for NaN")                                                        \
   X(less_equal, less_equal_value, type_compare, "lhs <= rhs; false for NaN")                                           \
   X(greater, greater_value, type_compare, "lhs > rhs; false for NaN")                                                  \
   X(greater_equal, greater_equal_value, type_compare, "lhs >= rhs; false for NaN")
 
-#define X(id, value, rule, text)                                                                \
+/* X: of numbers; S: of strings too. */
+#define BINARY(id, value, rule, text, more)                                                     \
   static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { combine(c, in, out, value); }       \
   const OpDef op_##id = {.name = #id, .doc = text, .args = "lhs, rhs", .min_args = 2, .max_args = 2, .fuse = FUSE_BROADCAST, \
-                         .type = rule, .compute = id##_compute, .layout = layout_broadcast};
-BINARY_OPERATORS(X)
+                         .flags = more, .type = rule, .compute = id##_compute, .layout = layout_broadcast};
+#define X(id, value, rule, text) BINARY(id, value, rule, text, 0)
+#define S(id, value, rule, text) BINARY(id, value, rule, text, OPF_STRING)
+BINARY_OPERATORS(X, S)
 #undef X
+#undef S
 
 /* ---- where ------------------------------------------------------------------------------------------------ */
 
@@ -216,6 +220,6 @@ static void where_compute(OpCall *c, const Tensor *const *in, const Tensor **out
 
 const OpDef op_where = {
   .name = "where", .doc = "x where the condition holds, y elsewhere; all three broadcast",
-  .args = "condition, x, y", .min_args = 3, .max_args = 3, .fuse = FUSE_BROADCAST,
+  .args = "condition, x, y", .min_args = 3, .max_args = 3, .fuse = FUSE_BROADCAST, .flags = OPF_STRING,
   .type = type_where, .compute = where_compute, .layout = layout_broadcast,
 };

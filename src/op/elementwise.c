@@ -131,7 +131,6 @@ static const Expr *bitwise_not_value(OpCall *c, const Expr *x)
   X(trunc, trunc_value, type_same, NULL, "trunc", "the element without its fraction; integers stay")                           \
   X(round, round_value, type_same, NULL, "round", "nearest integer, halves to the even one; integers stay")                    \
   X(sign, sign_value, type_same, NULL, "sign", "-1, 0 or 1; of NaN, NaN")                                                      \
-  X(copy, copy_value, type_same, NULL, "copy", "the same elements")                                                            \
   X(nn_relu, relu_value, type_same, NULL, "nn.relu", "max(x, 0); of NaN, NaN")                                                 \
   X(nn_leaky_relu, leaky_relu_value, type_same_float, &LeakyRelu_attrs, "nn.leaky_relu", "x where it is positive, alpha * x elsewhere") \
   X(clip, clip_value, type_clip, &Clip_attrs, "clip", "min(max(x, a_min), a_max); of NaN, NaN; bounds outside an integer's range limit nothing") \
@@ -144,6 +143,12 @@ static const Expr *bitwise_not_value(OpCall *c, const Expr *x)
                          .fuse = FUSE_ELEMWISE, .type = rule, .compute = id##_compute, .layout = layout_any};
 NUMBER_FUNCTIONS(X)
 #undef X
+
+static void copy_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, copy_value); }
+const OpDef op_copy = {
+  .name = "copy", .doc = "the same elements", .args = "data", .min_args = 1, .max_args = 1, .fuse = FUSE_ELEMWISE, .flags = OPF_STRING,
+  .type = type_same, .compute = copy_compute, .layout = layout_any,
+};
 
 /* ---- questions about floats ------------------------------------------------------------------- */
 

@@ -16,7 +16,10 @@ static int combine_of(OpCall *c, const char *attribute, const char *name, bool m
 {
   static const Combine table[] = {{"update", PUT}, {"add", ADD}, {"mul", MUL}, {"min", MIN}, {"max", MAX}, {"mean", MEAN}};
   for (int i = 0; i < (mean ? 6 : 5); i++)
-    if (!strcmp(table[i].name, name)) return table[i].how;
+    if (!strcmp(table[i].name, name)) {
+      if (table[i].how != PUT && dtype_is_string(c->arg[0]->dtype)) op_raise(c, ERR_TYPE, "%s is '%s', and data is strings; only update works on those", attribute, name);
+      return table[i].how;
+    }
   op_raise(c, ERR_ARGUMENT, "%s is '%s'; it is update, add, mul, min%s", attribute, name, mean ? ", max or mean" : " or max");
 }
 
@@ -101,7 +104,7 @@ static void scatter_elements_compute(OpCall *c, const Tensor *const *in, const T
 
 const OpDef op_scatter_elements = {
   .name = "scatter_elements", .doc = "data with updates put at indices along axis; an update outside is dropped",
-  .args = "data, indices, updates", .min_args = 3, .max_args = 3, .attrs = &ScatterElements_attrs, .fuse = FUSE_OPAQUE,
+  .args = "data, indices, updates", .min_args = 3, .max_args = 3, .attrs = &ScatterElements_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING,
   .type = scatter_elements_type, .compute = scatter_elements_compute,
 };
 
@@ -149,7 +152,7 @@ static void scatter_nd_compute(OpCall *c, const Tensor *const *in, const Tensor 
 
 const OpDef op_scatter_nd = {
   .name = "scatter_nd", .doc = "data with updates put at indices[:, x]; an update outside is dropped", .args = "data, indices, updates",
-  .min_args = 3, .max_args = 3, .attrs = &ScatterND_attrs, .fuse = FUSE_OPAQUE, .type = scatter_nd_type, .compute = scatter_nd_compute,
+  .min_args = 3, .max_args = 3, .attrs = &ScatterND_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = scatter_nd_type, .compute = scatter_nd_compute,
 };
 
 /* ---- max_unpool --------------------------------------------------------------------------------------- */

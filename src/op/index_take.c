@@ -92,7 +92,7 @@ static void take_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 
 const OpDef op_take = {
   .name = "take", .doc = "entries of an axis by position; outside: brought inside (clip), round (wrap), negative from the end (fast)",
-  .args = "data, indices", .min_args = 2, .max_args = 2, .attrs = &Take_attrs, .fuse = FUSE_INJECTIVE, .type = take_type, .compute = take_compute,
+  .args = "data, indices", .min_args = 2, .max_args = 2, .attrs = &Take_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = take_type, .compute = take_compute,
 };
 
 /* ---- gather ---------------------------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ static void gather_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
 
 const OpDef op_gather = {
   .name = "gather", .doc = "out[i, j] = data[indices[i, j], j] along axis", .args = "data, indices", .min_args = 2, .max_args = 2,
-  .attrs = &Gather_attrs, .fuse = FUSE_INJECTIVE, .type = gather_type, .compute = gather_compute,
+  .attrs = &Gather_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = gather_type, .compute = gather_compute,
 };
 
 #define GATHER_ND_ATTRS(A, S)                                                  \
@@ -180,7 +180,7 @@ static void gather_nd_compute(OpCall *c, const Tensor *const *in, const Tensor *
 
 const OpDef op_gather_nd = {
   .name = "gather_nd", .doc = "out[x] = data[indices[0, x], indices[1, x], …]", .args = "data, indices", .min_args = 2, .max_args = 2,
-  .attrs = &GatherND_attrs, .fuse = FUSE_INJECTIVE, .type = gather_nd_type, .compute = gather_nd_compute,
+  .attrs = &GatherND_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = gather_nd_type, .compute = gather_nd_compute,
 };
 
 /* ---- adv_index ------------------------------------------------------------------------------------------ */
@@ -436,7 +436,7 @@ static const Type *count_ngrams_type(OpCall *c)
   const CountNgramsAttrs *a = c->attrs;
   const Type *x = op_ranked_arg(c, 0, 2, 2), *grams = op_ranked_arg(c, 1, 2, 2);
   int64_t n;
-  op_need_int(c, 0);
+  if (!dtype_is_string(x->dtype)) op_need_int(c, 0);
   op_same_dtype(c, 0, 1);
   if (!dim_literal(grams->shape[1], &n) || n < 1 || n > NGRAM_MAX) op_raise(c, ERR_SHAPE, "grams is %s; a row of it has 1 to %d elements", arg_text(c, 1), NGRAM_MAX);
   if (a->skips < 0 || a->skips > SKIPS_MAX) op_raise(c, ERR_ARGUMENT, "skips is %" PRId64 "; it is 0 to %d", (int64_t)a->skips, SKIPS_MAX);
@@ -464,5 +464,5 @@ static void count_ngrams_compute(OpCall *c, const Tensor *const *in, const Tenso
 
 const OpDef op_count_ngrams = {
   .name = "count_ngrams", .doc = "how often each row of data (rows, length) holds each n-gram of grams (count, n)", .args = "data, grams", .min_args = 2, .max_args = 2,
-  .attrs = &CountNgrams_attrs, .fuse = FUSE_OPAQUE, .type = count_ngrams_type, .compute = count_ngrams_compute,
+  .attrs = &CountNgrams_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = count_ngrams_type, .compute = count_ngrams_compute,
 };

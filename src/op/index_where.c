@@ -98,7 +98,7 @@ static const Node *compress_decompose(Module *m, const Node *call)
 
 const OpDef op_compress = {
   .name = "compress", .doc = "the entries of an axis where condition holds", .args = "data, condition", .min_args = 2, .max_args = 2,
-  .attrs = &Compress_attrs, .fuse = FUSE_OPAQUE, .type = compress_type, .decompose = compress_decompose,
+  .attrs = &Compress_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = compress_type, .decompose = compress_decompose,
 };
 
 /* ---- unique ------------------------------------------------------------------------------------------ */

@@ -18,7 +18,7 @@ static const Type *filled_type(OpCall *c, DType dtype, int ndim, const Expr *con
   for (int i = 0; i < ndim; i++)
     if (shape[i]->kind == E_INT && shape[i]->u.i < 0)
       op_raise(c, ERR_SHAPE, "dimension %d is %" PRId64 "; a dimension is not negative", i, shape[i]->u.i);
-  if (!dtype_is_int(dtype) && !dtype_is_float(dtype))
+  if (!dtype_is_int(dtype) && !dtype_is_float(dtype) && !(dtype_is_string(dtype) && c->op->flags & OPF_STRING))
     op_raise(c, ERR_ARGUMENT, "dtype %s is no dtype of a tensor", dtype_name(scratch(c->m->ctx), dtype));
   return type_tensor(c->m, dtype, ndim, shape);
 }
@@ -223,15 +223,15 @@ static void broadcast_to_compute(OpCall *c, const Tensor *const *in, const Tenso
 
 const OpDef op_broadcast_to = {
   .name = "broadcast_to", .doc = "data repeated to a shape it broadcasts to", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Shape_attrs, .fuse = FUSE_BROADCAST, .type = type_broadcast_to, .compute = broadcast_to_compute,
+  .attrs = &Shape_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = type_broadcast_to, .compute = broadcast_to_compute,
 };
 const OpDef op_dyn_broadcast_to = {
   .name = "dyn.broadcast_to", .doc = "data repeated to a shape given as a tensor", .args = "data, shape", .min_args = 2, .max_args = 2,
-  .fuse = FUSE_BROADCAST, .type = type_dyn_broadcast_to, .compute = broadcast_to_compute,
+  .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = type_dyn_broadcast_to, .compute = broadcast_to_compute,
 };
 const OpDef op_broadcast_to_like = {
   .name = "broadcast_to_like", .doc = "data repeated to the shape of another tensor", .args = "data, broadcast_type", .min_args = 2, .max_args = 2,
-  .fuse = FUSE_BROADCAST, .type = type_broadcast_to_like, .compute = broadcast_to_compute,
+  .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = type_broadcast_to_like, .compute = broadcast_to_compute,
 };
 
 /* ---- collapse_sum: the adjoint of a broadcast ------------------------------------------------------------- */

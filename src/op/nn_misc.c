@@ -125,7 +125,7 @@ const OpDef op_nn_batch_flatten = {
   .args = "data",
   .min_args = 1, .max_args = 1,
   .fuse = FUSE_INJECTIVE,
-  .flags = OPF_VIEW,
+  .flags = OPF_VIEW | OPF_STRING,
   .type = batch_flatten_type,
   .compute = batch_flatten_compute,
 };

@@ -106,6 +106,17 @@ bool op_const_ints(OpCall *, int i, int *n, const int64_t **out);
 /* A scalar argument that is a constant, as a number; false if it is none. */
 bool op_const_scalar(OpCall *, int i, double *out);
 
+/* ---- strings.c, pattern.c: what operators on strings hand to the executor ------------------------ */
+
+/* Rows (first, last, step, distance), as letters.def has them. */
+const int32_t *strings_case_table(bool upper, int *rows);
+/* The string in lower or upper case; numbers of ctx_string. */
+uint64_t strings_in_case(Ctx *, uint64_t number, bool upper);
+/* The program of a regular expression; raises ERR_ARGUMENT with what is wrong. */
+const int32_t *strings_pattern(Ctx *, Arena *, const char *text, int *n);
+/* The letter at s and how many bytes it has; -1 of one byte where none begins. */
+size_t utf8_decode(const char *s, size_t n, int32_t *out);
+
 /* ---- te_kit.c: writing computes shortly -------------------------------------------------------- */
 
 #define OP_MAX_RANK 16

@@ -118,7 +118,7 @@ static const RtValue *construct_eval(OpCall *c, Arena *a, const RtValue *const *
 
 const OpDef op_sequence_empty = {
   .name = "sequence.empty", .doc = "a sequence without items", .args = "", .min_args = 0, .max_args = 0, .attrs = &SequenceEmpty_attrs,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = empty_type, .eval = construct_eval,
+  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = empty_type, .eval = construct_eval,
 };
 
 static const Type *construct_type(OpCall *c)
@@ -130,7 +130,7 @@ static const Type *construct_type(OpCall *c)
 
 const OpDef op_sequence_construct = {
   .name = "sequence.construct", .doc = "a sequence of these items", .args = "inputs", .min_args = 1, .max_args = -1,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = construct_type, .eval = construct_eval,
+  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = construct_type, .eval = construct_eval,
 };
 
 /* ---- items ---------------------------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ static const RtValue *at_eval(OpCall *c, Arena *a, const RtValue *const *in)
 
 const OpDef op_sequence_at = {
   .name = "sequence.at", .doc = "an item of a sequence; negative positions from the end", .args = "input_sequence, position",
-  .min_args = 2, .max_args = 2, .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = at_type, .eval = at_eval,
+  .min_args = 2, .max_args = 2, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = at_type, .eval = at_eval,
 };
 
 static const Type *insert_type(OpCall *c)
@@ -172,7 +172,7 @@ static const RtValue *insert_eval(OpCall *c, Arena *a, const RtValue *const *in)
 
 const OpDef op_sequence_insert = {
   .name = "sequence.insert", .doc = "the sequence with one more item", .args = "input_sequence, tensor, position",
-  .min_args = 2, .max_args = 3, .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = insert_type, .eval = insert_eval,
+  .min_args = 2, .max_args = 3, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = insert_type, .eval = insert_eval,
 };
 
 static const Type *erase_type(OpCall *c)
@@ -194,7 +194,7 @@ static const RtValue *erase_eval(OpCall *c, Arena *a, const RtValue *const *in)
 
 const OpDef op_sequence_erase = {
   .name = "sequence.erase", .doc = "the sequence without one item", .args = "input_sequence, position",
-  .min_args = 1, .max_args = 2, .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = erase_type, .eval = erase_eval,
+  .min_args = 1, .max_args = 2, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = erase_type, .eval = erase_eval,
 };
 
 static const Type *length_type(OpCall *c)
@@ -210,7 +210,7 @@ static const RtValue *length_eval(OpCall *c, Arena *a, const RtValue *const *in)
 
 const OpDef op_sequence_length = {
   .name = "sequence.length", .doc = "the number of items, an int64 scalar", .args = "input_sequence", .min_args = 1, .max_args = 1,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = length_type, .eval = length_eval,
+  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = length_type, .eval = length_eval,
 };
 
 /* ---- concat ------------------------------------------------------------------------------------------------ */
@@ -271,7 +271,7 @@ static const RtValue *concat_eval(OpCall *c, Arena *a, const RtValue *const *in)
 
 const OpDef op_sequence_concat = {
   .name = "sequence.concat", .doc = "the items joined along an axis, or stacked along a new one", .args = "input_sequence",
-  .min_args = 1, .max_args = 1, .attrs = &SequenceConcat_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = concat_type, .eval = concat_eval,
+  .min_args = 1, .max_args = 1, .attrs = &SequenceConcat_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = concat_type, .eval = concat_eval,
 };
 
 /* ---- split ---------------------------------------------------------------------------------------------------- */
@@ -330,7 +330,7 @@ static const RtValue *split_eval(OpCall *c, Arena *a, const RtValue *const *in)
 
 const OpDef op_sequence_split = {
   .name = "sequence.split", .doc = "a tensor as a sequence of its parts along an axis", .args = "input, split",
-  .min_args = 1, .max_args = 2, .attrs = &SequenceSplit_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = split_type, .eval = split_eval,
+  .min_args = 1, .max_args = 2, .attrs = &SequenceSplit_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = split_type, .eval = split_eval,
 };
 
 /* ---- optionals ---------------------------------------------------------------------------------------------------- */
@@ -352,7 +352,7 @@ static const RtValue *optional_make_eval(OpCall *c, Arena *a, const RtValue *con
 
 const OpDef op_optional_make = {
   .name = "optional.make", .doc = "an optional with this value, or without one", .args = "input", .min_args = 0, .max_args = 1,
-  .attrs = &OptionalMake_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = optional_make_type, .eval = optional_make_eval,
+  .attrs = &OptionalMake_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = optional_make_type, .eval = optional_make_eval,
 };
 
 static const Type *optional_has_type(OpCall *c) { return type_tensor(c->m, DT_BOOL, 0, NULL); }
@@ -365,7 +365,7 @@ static const RtValue *optional_has_eval(OpCall *c, Arena *a, const RtValue *cons
 
 const OpDef op_optional_has_element = {
   .name = "optional.has_element", .doc = "is there a value?  A tensor or a sequence is one", .args = "input", .min_args = 0, .max_args = 1,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = optional_has_type, .eval = optional_has_eval,
+  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = optional_has_type, .eval = optional_has_eval,
 };
 
 static const Type *optional_get_type(OpCall *c) { return c->arg[0]->kind == TY_OPT ? c->arg[0]->field[0] : c->arg[0]; }
@@ -380,5 +380,5 @@ static const RtValue *optional_get_eval(OpCall *c, Arena *a, const RtValue *cons
 
 const OpDef op_optional_get_element = {
   .name = "optional.get_element", .doc = "the value of an optional; a tensor or a sequence itself", .args = "input", .min_args = 1, .max_args = 1,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST, .type = optional_get_type, .eval = optional_get_eval,
+  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = optional_get_type, .eval = optional_get_eval,
 };

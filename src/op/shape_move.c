@@ -73,7 +73,7 @@ static const void *transpose_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 
 const OpDef op_transpose = {
   .name = "transpose", .doc = "the axes in another order", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Transpose_attrs, .fuse = FUSE_INJECTIVE, .type = transpose_type, .compute = transpose_compute, .layout = transpose_layout,
+  .attrs = &Transpose_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = transpose_type, .compute = transpose_compute, .layout = transpose_layout,
 };
 
 /* The new position of an axis in a layout that leaves it whole; -1: it is blocked or unknown. */
@@ -131,7 +131,7 @@ static const void *reverse_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 
 const OpDef op_reverse = {
   .name = "reverse", .doc = "one axis the other way round", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Reverse_attrs, .fuse = FUSE_INJECTIVE, .type = reverse_type, .compute = reverse_compute, .layout = reverse_layout,
+  .attrs = &Reverse_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = reverse_type, .compute = reverse_compute, .layout = reverse_layout,
 };
 
 #define REVERSE_SEQUENCE_ATTRS(A, S)                          \
@@ -170,7 +170,7 @@ static void reverse_sequence_compute(OpCall *c, const Tensor *const *in, const T
 
 const OpDef op_reverse_sequence = {
   .name = "reverse_sequence", .doc = "the first seq_lengths[b] elements of each sequence the other way round", .args = "data, seq_lengths",
-  .min_args = 2, .max_args = 2, .attrs = &ReverseSequence_attrs, .fuse = FUSE_INJECTIVE, .type = reverse_sequence_type,
+  .min_args = 2, .max_args = 2, .attrs = &ReverseSequence_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = reverse_sequence_type,
   .compute = reverse_sequence_compute,
 };
 
@@ -259,7 +259,7 @@ static const void *concatenate_layout(OpCall *c, LayoutPair *arg, LayoutPair *ou
 
 const OpDef op_concatenate = {
   .name = "concatenate", .doc = "tensors one after the other along an axis", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Concatenate_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_TUPLE_ARG, .type = concatenate_type,
+  .attrs = &Concatenate_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_TUPLE_ARG | OPF_STRING, .type = concatenate_type,
   .compute = concatenate_compute, .layout = concatenate_layout,
 };
 
@@ -300,7 +300,7 @@ static void stack_compute(OpCall *c, const Tensor *const *in, const Tensor **out
 
 const OpDef op_stack = {
   .name = "stack", .doc = "tensors of one shape along a new axis", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Stack_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_TUPLE_ARG, .type = stack_type, .compute = stack_compute,
+  .attrs = &Stack_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_TUPLE_ARG | OPF_STRING, .type = stack_type, .compute = stack_compute,
 };
 
 /* ---- split -------------------------------------------------------------------------------------------- */
@@ -392,7 +392,7 @@ static const void *split_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 
 const OpDef op_split = {
   .name = "split", .doc = "an axis in parts; gives a tuple", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Split_attrs, .fuse = FUSE_INJECTIVE, .type = split_type, .compute = split_compute, .layout = split_layout,
+  .attrs = &Split_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = split_type, .compute = split_compute, .layout = split_layout,
 };
 
 /* ---- tile, repeat ---------------------------------------------------------------------------------------- */
@@ -438,7 +438,7 @@ static void tile_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 
 const OpDef op_tile = {
   .name = "tile", .doc = "the tensor again and again along its axes", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Tile_attrs, .fuse = FUSE_BROADCAST, .type = tile_type, .compute = tile_compute,
+  .attrs = &Tile_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = tile_type, .compute = tile_compute,
 };
 
 static const Type *dyn_tile_type(OpCall *c)
@@ -452,7 +452,7 @@ static const Type *dyn_tile_type(OpCall *c)
 
 const OpDef op_dyn_tile = {
   .name = "dyn.tile", .doc = "tile with counts known only at run time", .args = "data, reps", .min_args = 2, .max_args = 2,
-  .fuse = FUSE_BROADCAST, .type = dyn_tile_type, .compute = tile_compute,
+  .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = dyn_tile_type, .compute = tile_compute,
 };
 
 #define REPEAT_ATTRS(A, S)                              \
@@ -483,7 +483,7 @@ static void repeat_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
 
 const OpDef op_repeat = {
   .name = "repeat", .doc = "each element of an axis several times", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Repeat_attrs, .fuse = FUSE_BROADCAST, .type = repeat_type, .compute = repeat_compute,
+  .attrs = &Repeat_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = repeat_type, .compute = repeat_compute,
 };
 
 /* ---- meshgrid, sliding_window -------------------------------------------------------------------------------- */

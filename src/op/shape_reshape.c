@@ -175,7 +175,7 @@ static const Type *reshape_type(OpCall *c)
 
 const OpDef op_reshape = {
   .name = "reshape", .doc = "the same elements in another shape", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Reshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = reshape_type, .compute = view_compute,
+  .attrs = &Reshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = reshape_type, .compute = view_compute,
 };
 
 /* The codes read from the right, as MXNet has it. */
@@ -202,7 +202,7 @@ static const Type *reverse_reshape_type(OpCall *c)
 
 const OpDef op_reverse_reshape = {
   .name = "contrib_reverse_reshape", .doc = "reshape whose codes are read from the right", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Reshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = reverse_reshape_type, .compute = view_compute,
+  .attrs = &Reshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = reverse_reshape_type, .compute = view_compute,
 };
 
 #define DYN_RESHAPE_ATTRS(A, S) A(S, BOOL, allowzero, "False", "0 means a dimension of extent 0")
@@ -220,7 +220,7 @@ static const Type *dyn_reshape_type(OpCall *c)
 
 const OpDef op_dyn_reshape = {
   .name = "dyn.reshape", .doc = "reshape to a shape known only at run time", .args = "data, newshape", .min_args = 2, .max_args = 2,
-  .attrs = &DynReshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = dyn_reshape_type, .compute = view_compute,
+  .attrs = &DynReshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = dyn_reshape_type, .compute = view_compute,
 };
 
 #define RESHAPE_LIKE_ATTRS(A, S)                                                 \
@@ -255,7 +255,7 @@ static const Type *reshape_like_type(OpCall *c)
 
 const OpDef op_reshape_like = {
   .name = "reshape_like", .doc = "the elements of data in the shape of shape_like", .args = "data, shape_like", .min_args = 2, .max_args = 2,
-  .attrs = &ReshapeLike_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = reshape_like_type, .compute = view_compute,
+  .attrs = &ReshapeLike_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = reshape_like_type, .compute = view_compute,
 };
 
 /* ---- squeeze, expand_dims ------------------------------------------------------------------- */
@@ -288,7 +288,7 @@ static const Type *squeeze_type(OpCall *c)
 
 const OpDef op_squeeze = {
   .name = "squeeze", .doc = "drops axes of extent 1", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Squeeze_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = squeeze_type, .compute = view_compute,
+  .attrs = &Squeeze_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = squeeze_type, .compute = view_compute,
 };
 
 /* Axes known only at run time.  Their number is known, so the rank is; a dimension is a
@@ -359,7 +359,7 @@ static const Type *dyn_squeeze_type(OpCall *c)
 
 const OpDef op_dyn_squeeze = {
   .name = "dyn.squeeze", .doc = "squeeze with its axes as an operand", .args = "data, axis", .min_args = 2, .max_args = 2,
-  .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW, .type = dyn_squeeze_type, .compute = view_compute,
+  .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = dyn_squeeze_type, .compute = view_compute,
 };
 
 static const Type *expanded(OpCall *c, int64_t axis, int64_t count)
@@ -386,7 +386,7 @@ static const Type *expand_dims_type(OpCall *c)
 
 const OpDef op_expand_dims = {
   .name = "expand_dims", .doc = "puts in axes of extent 1", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &ExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW, .type = expand_dims_type, .compute = view_compute,
+  .attrs = &ExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW | OPF_STRING, .type = expand_dims_type, .compute = view_compute,
 };
 
 #define DYN_EXPAND_DIMS_ATTRS(A, S) A(S, INT, num_newaxis, "1", "how many")
@@ -443,7 +443,7 @@ static const Type *dyn_expand_dims_type(OpCall *c)
 
 const OpDef op_dyn_expand_dims = {
   .name = "dyn.expand_dims", .doc = "puts in axes of extent 1 at the positions that an operand gives", .args = "data, axis", .min_args = 2, .max_args = 2,
-  .attrs = &DynExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW, .type = dyn_expand_dims_type, .compute = view_compute,
+  .attrs = &DynExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW | OPF_STRING, .type = dyn_expand_dims_type, .compute = view_compute,
 };
 
 /* ---- shape_of, ndarray_size ------------------------------------------------------------------- */
@@ -476,7 +476,7 @@ static void shape_of_compute(OpCall *c, const Tensor *const *in, const Tensor **
 
 const OpDef op_shape_of = {
   .name = "shape_of", .doc = "the extents of a tensor", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &ShapeOf_attrs, .fuse = FUSE_OPAQUE, .type = shape_of_type, .compute = shape_of_compute,
+  .attrs = &ShapeOf_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = shape_of_type, .compute = shape_of_compute,
 };
 
 static const Type *ndarray_size_type(OpCall *c)
@@ -495,5 +495,5 @@ static void ndarray_size_compute(OpCall *c, const Tensor *const *in, const Tenso
 
 const OpDef op_ndarray_size = {
   .name = "ndarray_size", .doc = "the number of elements of a tensor", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &ShapeOf_attrs, .fuse = FUSE_OPAQUE, .type = ndarray_size_type, .compute = ndarray_size_compute,
+  .attrs = &ShapeOf_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = ndarray_size_type, .compute = ndarray_size_compute,
 };

@@ -158,7 +158,7 @@ static const void *strided_slice_layout(OpCall *c, LayoutPair *arg, LayoutPair *
 
 const OpDef op_strided_slice = {
   .name = "strided_slice", .doc = "begin:end:stride of each axis; bounds outside are brought to the edge", .args = "data",
-  .min_args = 1, .max_args = 1, .attrs = &StridedSlice_attrs, .fuse = FUSE_INJECTIVE, .type = strided_slice_type,
+  .min_args = 1, .max_args = 1, .attrs = &StridedSlice_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = strided_slice_type,
   .compute = strided_slice_compute, .layout = strided_slice_layout,
 };
 
@@ -193,7 +193,7 @@ static void slice_like_compute(OpCall *c, const Tensor *const *in, const Tensor 
 
 const OpDef op_slice_like = {
   .name = "slice_like", .doc = "the first part of data, as long as shape_like", .args = "data, shape_like", .min_args = 2, .max_args = 2,
-  .attrs = &SliceLike_attrs, .fuse = FUSE_INJECTIVE, .type = slice_like_type, .compute = slice_like_compute,
+  .attrs = &SliceLike_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = slice_like_type, .compute = slice_like_compute,
 };
 
 /* ---- bounds known only at run time ---------------------------------------------------------------------------- */
@@ -271,7 +271,7 @@ static void dyn_strided_slice_compute(OpCall *c, const Tensor *const *in, const 
 
 const OpDef op_dyn_strided_slice = {
   .name = "dyn.strided_slice", .doc = "strided_slice with bounds known only at run time", .args = "data, begin, end, strides",
-  .min_args = 4, .max_args = 4, .attrs = &DynStridedSlice_attrs, .fuse = FUSE_INJECTIVE, .type = dyn_strided_slice_type,
+  .min_args = 4, .max_args = 4, .attrs = &DynStridedSlice_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = dyn_strided_slice_type,
   .compute = dyn_strided_slice_compute,
 };
 
@@ -301,7 +301,7 @@ static void dyn_take_first_compute(OpCall *c, const Tensor *const *in, const Ten
 
 const OpDef op_dyn_take_first = {
   .name = "dyn.take_first", .doc = "the first count entries of a padded tensor", .args = "data, count", .min_args = 2, .max_args = 2,
-  .attrs = &DynTakeFirst_attrs, .fuse = FUSE_INJECTIVE, .type = dyn_take_first_type, .compute = dyn_take_first_compute,
+  .attrs = &DynTakeFirst_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = dyn_take_first_type, .compute = dyn_take_first_compute,
 };
 
 #define DYN_SPLIT_ATTRS(A, S) A(S, INT, axis, "0", "axis to part")
@@ -345,5 +345,5 @@ static void dyn_split_compute(OpCall *c, const Tensor *const *in, const Tensor *
 
 const OpDef op_dyn_split = {
   .name = "dyn.split", .doc = "an axis in parts whose sizes are known only at run time; gives a tuple", .args = "data, sizes",
-  .min_args = 2, .max_args = 2, .attrs = &DynSplit_attrs, .fuse = FUSE_INJECTIVE, .type = dyn_split_type, .compute = dyn_split_compute,
+  .min_args = 2, .max_args = 2, .attrs = &DynSplit_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = dyn_split_type, .compute = dyn_split_compute,
 };

@@ -199,7 +199,7 @@ static void drop_read(Fold *fo, const Node *n)
 
 static LatheRtTensor as_rt_tensor(ConstData *d)
 {
-  return (LatheRtTensor){.data = (void *)(uintptr_t)d->data, .device = {LATHE_RT_CPU, 0}, .ndim = d->ndim, .dtype = code_rt_dtype(d->dtype), .shape = d->shape};
+  return (LatheRtTensor){.data = (void *)(uintptr_t)d->data, .device = {LATHE_RT_CPU, 0}, .ndim = d->ndim, .dtype = code_rt_dtype(dtype_in_kernel(d->dtype)), .shape = d->shape};
 }
 
 static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)

@@ -85,6 +85,7 @@ static bool stays_inside(const Making *k, const Node *n)
   enum { FOLLOWED = 256 };   /* elements whose values graph_values follows */
   if (n->kind != N_CONST) return false;
   const ConstData *d = n->u.data;
+  if (dtype_is_string(d->dtype)) return false;
   return d->ndim == 0 || k->x->link_params || (k->sizes && d->dtype.code == DT_INT && const_count(d) <= FOLLOWED);
 }
 

@@ -51,7 +51,7 @@ const Tensor *te_placeholder(Module *m, const char *name, DType t, int ndim, con
 {
   TeOp *op = op_new(m, TE_PLACEHOLDER, name && *name ? name : "placeholder", NULL);
   check_shape(m, "placeholder", op->name, ndim, shape);
-  if (t.lanes != 1 || t.code == DT_VOID || t.code == DT_HANDLE)
+  if (t.lanes != 1 || t.code == DT_VOID || t.code == DT_HANDLE || dtype_is_string(t))
     raise(m->ctx, ERR_TYPE, NOWHERE, "placeholder '%s': elements cannot be %s", op->name, dtype_name(scratch(m->ctx), t));
   op->nout = 1;
   op->out = arena_array(m->arena, Tensor, 1);

@@ -73,11 +73,11 @@ def test_ngrams_that_do_not_fit(attrs, says):
         relay.frontend.from_onnx(tfidf([12], **attrs))
 
 
-def test_ngrams_of_strings_are_refused():
+def test_ngrams_of_strings_in_numbers_are_refused():
     attrs = {k: v for k, v in ATTRS.items() if k != "pool_int64s"}
     node = helper.make_node("TfIdfVectorizer", ["x"], ["y"], pool_strings=["a"] * 16, **attrs)
     model = model_of([node], [helper.make_tensor_value_info("x", TensorProto.INT64, [12])], ["y"])
-    with pytest.raises(error.UnsupportedError, match="strings"):
+    with pytest.raises(error.TypeError, match="not both numbers or both strings"):
         relay.frontend.from_onnx(model)
 
 

@@ -240,6 +240,8 @@ def _declare_models(lib: ctypes.CDLL) -> None:
         getattr(lib, name).argtypes = [c_void_p, c_int32, POINTER(POINTER(RtTensor)), err]
     lib.lathe_rt_get_output_items.argtypes = [c_void_p, c_int32, POINTER(c_int32), POINTER(_Tensors), err]
     lib.lathe_rt_set_input_items.argtypes = [c_void_p, c_int32, c_int32, _Tensors, err]
+    lib.lathe_rt_string_put.argtypes = [c_void_p, c_char_p, ctypes.c_size_t, POINTER(c_uint64), err]
+    lib.lathe_rt_string_get.argtypes = [c_void_p, c_uint64, POINTER(c_void_p), POINTER(ctypes.c_size_t), err]
     lib.lathe_rt_run.argtypes = [c_void_p, err]
     lib.lathe_rt_executor_set_threads.argtypes = [c_void_p, c_int32, err]
     lib.lathe_rt_executor_memory.argtypes = [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]

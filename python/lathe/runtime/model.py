@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import error
 from .._ffi import Object, call, library, register_object
-from .._ffi.library import RtError, RtModelInfo, RtPort, RtTensor
-from .ndarray import NARROW, NDArray, as_ndarray, copy_of, from_address, storage
+from .._ffi.library import RtDType, RtError, RtModelInfo, RtPort, RtTensor
+from .ndarray import NARROW, STRING, NDArray, as_ndarray, as_strings, copy_of, from_address, storage
 from .ndarray import _name_of as dtype_name
 from .packed import rt_check
 
@@ -143,13 +143,41 @@ class Executor:
             value = [value]
         if self.inputs[i].shape is None and (value is None or isinstance(value, (list, tuple))):
             arrays = [as_ndarray(np.asarray(v) if not isinstance(v, NDArray) else v) for v in value or ()]
-            pointers = (ctypes.POINTER(RtTensor) * max(len(arrays), 1))(*[ctypes.pointer(a.rt_tensor()) for a in arrays])
+            pointers = (ctypes.POINTER(RtTensor) * max(len(arrays), 1))(*[ctypes.pointer(self._tensor(a)) for a in arrays])
             n = -1 if value is None else len(arrays)
             rt_check(library.runtime().lathe_rt_set_input_items(self._p, i, n, pointers, ctypes.byref(err)), err)
             return
+        if self.inputs[i].dtype == "string" and not isinstance(value, NDArray):
+            value = np.asarray(value, dtype=None if isinstance(value, np.ndarray) else object)
         a = as_ndarray(value if hasattr(value, "__dlpack__") or isinstance(value, NDArray) else np.asarray(value, dtype=self._numpy_dtype(i)))
-        rt_check(library.runtime().lathe_rt_set_input(self._p, i, ctypes.byref(a.rt_tensor()), ctypes.byref(err)), err)
+        rt_check(library.runtime().lathe_rt_set_input(self._p, i, ctypes.byref(self._tensor(a)), ctypes.byref(err)), err)
         self._borrowed.pop(("input", i), None)
+
+    def _tensor(self, a: NDArray) -> RtTensor:
+        """As the runtime takes it: strings become numbers of this executor's."""
+        if a.dtype != "string":
+            return a.rt_tensor()
+        texts, number, err = as_strings(np.asarray(a)), ctypes.c_uint64(), RtError()
+        numbers = np.empty(texts.shape, np.uint64)
+        for i, text in enumerate(texts.reshape(-1).tolist()):
+            data = text.encode("utf-8", "surrogateescape")
+            rt_check(library.runtime().lathe_rt_string_put(self._p, data, len(data), ctypes.byref(number), ctypes.byref(err)), err)
+            numbers.reshape(-1)[i] = number.value
+        t = NDArray(numbers, "uint64").rt_tensor()
+        t.dtype = RtDType(*STRING, 1)
+        return t
+
+    def _copy_of(self, t: RtTensor) -> NDArray:
+        """A copy of an output or input, strings as str objects."""
+        if (t.dtype.code, t.dtype.bits) != STRING:
+            return copy_of(t)
+        out = np.full(tuple(t.shape[: t.ndim]), "", object)
+        numbers = (ctypes.c_uint64 * out.size).from_address(t.data) if out.size else ()
+        text, n, err = ctypes.c_void_p(), ctypes.c_size_t(), RtError()
+        for i, number in enumerate(numbers):
+            rt_check(library.runtime().lathe_rt_string_get(self._p, number, ctypes.byref(text), ctypes.byref(n), ctypes.byref(err)), err)
+            out.reshape(-1)[i] = ctypes.string_at(text.value or 0, n.value).decode("utf-8", "surrogateescape")
+        return NDArray(out, "string")
 
     def set_input_view(self, key: Any, value: Any) -> None:
         """Binds the memory of an array: runs read it as it is then.  It is kept alive until the input is set again."""
@@ -209,19 +237,19 @@ class Executor:
         if self.outputs[i].shape is None:
             n, items = ctypes.c_int32(), ctypes.POINTER(ctypes.POINTER(RtTensor))()
             rt_check(library.runtime().lathe_rt_get_output_items(self._p, i, ctypes.byref(n), ctypes.byref(items), ctypes.byref(err)), err)
-            found = None if n.value < 0 else [copy_of(items[k].contents) for k in range(n.value)]
+            found = None if n.value < 0 else [self._copy_of(items[k].contents) for k in range(n.value)]
             if self.outputs[i].type.startswith("Optional[Tensor"):
                 return found[0] if found else None
             return found
         t = ctypes.POINTER(RtTensor)()
         rt_check(library.runtime().lathe_rt_get_output(self._p, i, ctypes.byref(t), ctypes.byref(err)), err)
-        return copy_of(t.contents)
+        return self._copy_of(t.contents)
 
     def get_input(self, key: Any) -> NDArray:
         """A copy of an input that was set."""
         t, err = ctypes.POINTER(RtTensor)(), RtError()
         rt_check(library.runtime().lathe_rt_get_input(self._p, self.input_index(key), ctypes.byref(t), ctypes.byref(err)), err)
-        return copy_of(t.contents)
+        return self._copy_of(t.contents)
 
     def set_threads(self, n: int) -> None:
         """Threads for this executor; 0: as lathe.runtime.num_threads() says."""

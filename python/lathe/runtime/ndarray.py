@@ -30,6 +30,8 @@ _OTHER = {
     "int2": ("int8", 0, 2),
     "uint2": ("uint8", 1, 2),
 }
+#: strings: an array of str objects here, numbers of an executor's (LATHE_RT_STRING) in the runtime
+STRING = (128, 64)
 #: integers narrower than a byte, which numpy's extension stores otherwise
 NARROW = ("int2", "uint2", "int4", "uint4")
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
@@ -45,6 +47,8 @@ def storage(dtype: str) -> Tuple[np.dtype, Tuple[int, int]]:
     if dtype in _OTHER:
         name, code, bits = _OTHER[dtype]
         return np.dtype(name), (code, bits)
+    if dtype == "string":
+        return np.dtype(object), STRING
     try:
         t = np.dtype(dtype)
     except TypeError:
@@ -58,6 +62,8 @@ def storage(dtype: str) -> Tuple[np.dtype, Tuple[int, int]]:
 def _name_of(code: int, bits: int) -> str:
     if (code, bits) in ((6, 8), (1, 1), (6, 1)):
         return "bool"
+    if (code, bits) == STRING:
+        return "string"
     for name, (_, c, b) in _OTHER.items():
         if (c, b) == (code, bits):
             return name
@@ -77,6 +83,8 @@ def _numpy_view(raw: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _aligned(shape: Tuple[int, ...], t: np.dtype, make: Any = np.zeros) -> np.ndarray:
+    if t == object:
+        return np.full(shape, "", object)
     n = math.prod(shape) * t.itemsize
     memory = make(n + 64, np.uint8)
     start = -memory.__array_interface__["data"][0] % 64
@@ -86,6 +94,8 @@ def _aligned(shape: Tuple[int, ...], t: np.dtype, make: Any = np.zeros) -> np.nd
 def tensor_of(raw: np.ndarray, dtype: str) -> RtTensor:
     """A LatheRtTensor over a numpy array, which must outlive it."""
     code, bits = storage(dtype)[1]
+    if dtype == "string":
+        raise error.UnsupportedError("strings have no memory that compiled code could read; they go in and out through an executor")
     n = raw.ndim
     shape = (ctypes.c_int64 * max(n, 1))(*raw.shape)
     strides = None
@@ -250,9 +260,21 @@ def _raw_of(arr: Any) -> Tuple[np.ndarray, str]:
         return arr._raw, arr._dtype
     a = np.asarray(arr)
     name = a.dtype.name
+    if a.dtype.kind in "OSUT":
+        return as_strings(a), "string"
     if name in _OTHER:
         return _stored(a), name
     return a, str(storage(name) and name)
+
+
+def as_strings(a: np.ndarray) -> np.ndarray:
+    """An array of str objects: bytes are taken for UTF-8; what is neither text nor bytes is refused."""
+    out = np.empty(a.shape, object)
+    for i, v in enumerate(a.reshape(-1).tolist()):
+        if not isinstance(v, (str, bytes)):
+            raise error.TypeError(f"element {i} of an array of strings is a {type(v).__name__}")
+        out.reshape(-1)[i] = v if isinstance(v, str) else v.decode("utf-8", "surrogateescape")
+    return out
 
 
 def as_ndarray(x: Any) -> NDArray:
