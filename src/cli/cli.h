@@ -77,6 +77,13 @@ int run_bench(LatheContext *, const Options *);
 /* Fills the executor's inputs from --input, or with random numbers where nothing is said. */
 bool set_inputs(LatheRtExecutor *, const LatheRtModel *, const Options *, bool need_all, int *status);
 
+/* ---- texts.c: strings ------------------------------------------------------------------------- */
+/* A tensor of strings from a file becomes one of the executor's numbers, in its place; any other stays. */
+bool texts_to_numbers(LatheRtExecutor *, LatheRtTensor **, LatheRtError *err);
+/* A new tensor as files have them. */
+bool numbers_to_texts(const LatheRtExecutor *, const LatheRtTensor *, LatheRtTensor **out, LatheRtError *err);
+void print_texts(const LatheRtExecutor *, const LatheRtTensor *);
+
 /* ---- npy.c: numpy's files --------------------------------------------------------------------- */
 /* A tensor from a .npy file, or from member `name` of a .npz; false with a sentence. */
 bool npy_read(const char *path, const char *name, LatheRtTensor **out, LatheRtError *err);

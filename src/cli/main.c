@@ -203,7 +203,7 @@ static const Command commands[] = {
     {"run", "run a compiled model (or compile one and run it)",
      "usage: lathe run MODEL.so|MODEL.onnx --input NAME=WHAT … [--output FILE] [--top N]\n\n"
      "  --input NAME=WHAT   a .npy file, a .npz file that has an array of that name, random, or ones;\n"
-     "                      without NAME it is for every input\n"
+     "                      without NAME it is for every input.  Strings come from arrays of text ('<U5', '|S5')\n"
      "  --output FILE       writes the outputs: .npz, or .npy when there is one (default: shows them)\n"
      "  --top N             shows the N largest elements of each row with their places\n"
      "  --threads N         workers (default: LATHE_NUM_THREADS, or the CPUs there are)\n"

@@ -49,6 +49,7 @@ const char *dtype_text(LatheRtDType t, char out[24])
 {
   const char *base = t.code == 0 ? "int" : t.code == 1 ? "uint" : t.code == 2 ? "float" : t.code == 4 ? "bfloat" : t.code == 6 ? "bool" : "dtype";
   if (t.code == 6) snprintf(out, 24, "bool");
+  else if (t.code == LATHE_RT_STRING) snprintf(out, 24, "string");
   else snprintf(out, 24, "%s%d", base, t.bits);
   return out;
 }
@@ -58,6 +59,17 @@ static const char *descr_of(LatheRtDType t)
   for (size_t i = 0; i < NDTYPES; i++)
     if (dtypes[i].dtype.code == t.code && (dtypes[i].dtype.bits == t.bits || t.code == 6)) return dtypes[i].descr;
   return NULL;
+}
+
+/* '<U5' or '|S5': text of so many letters or bytes each (texts.c). */
+static bool text_dtype(const char *descr, LatheRtDType *out)
+{
+  bool letters = !strncmp(descr, "<U", 2);
+  char *end;
+  if ((!letters && strncmp(descr, "|S", 2)) || descr[2] < '1' || descr[2] > '9') return false;
+  long n = strtol(descr + 2, &end, 10);
+  *out = (LatheRtDType){LATHE_RT_STRING, letters ? 32 : 8, (uint16_t)n};
+  return *end == '\'' && n <= UINT16_MAX;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -72,8 +84,8 @@ static bool parse_header(const char *path, const char *head, LatheRtDType *dtype
   size_t i = 0;
   for (; i < NDTYPES; i++)
     if (descr && !strncmp(descr + 1, dtypes[i].descr, 3) && descr[4] == '\'') break;
-  if (i == NDTYPES) return fail(err, path, "has a dtype that tensors cannot have");
-  *dtype = dtypes[i].dtype;
+  if (i < NDTYPES) *dtype = dtypes[i].dtype;
+  else if (!descr || !text_dtype(descr + 1, dtype)) return fail(err, path, "has a dtype that tensors cannot have");
   const char *p = strchr(dims, '(');
   *ndim = 0;
   for (p = p ? p + 1 : dims; *p && *p != ')';) {
@@ -161,6 +173,8 @@ bool npy_read(const char *path, const char *name, LatheRtTensor **out, LatheRtEr
 static bool make_header(const char *path, const LatheRtTensor *t, char head[256], LatheRtError *err)
 {
   const char *descr = descr_of(t->dtype);
+  char text[16];
+  if (t->dtype.code == LATHE_RT_STRING && t->dtype.bits == 32) snprintf(text, sizeof text, "<U%u", t->dtype.lanes), descr = text;
   if (!descr) return fail(err, path, "numpy has no dtype for this tensor");
   int n = snprintf(head + 10, 200, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
   for (int32_t i = 0; i < t->ndim; i++) n += snprintf(head + 10 + n, 200 - (size_t)n, "%lld,%s", (long long)t->shape[i], i + 1 < t->ndim ? " " : "");

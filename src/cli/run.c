@@ -153,7 +153,7 @@ bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o
       *status = refuse_rt(&err);
       return false;
     }
-    LatheRtCode code = lathe_rt_set_input(ex, i, t, &err);
+    LatheRtCode code = texts_to_numbers(ex, &t, &err) ? lathe_rt_set_input(ex, i, t, &err) : LATHE_RT_ARGUMENT;
     lathe_rt_tensor_free(t);
     if (code != LATHE_RT_OK) {
       *status = refuse_rt(&err);
@@ -203,7 +203,7 @@ static void print_top(const LatheRtTensor *t, size_t start, size_t n, long top)
   free(best);
 }
 
-static void print_output(const LatheRtPort *port, const LatheRtTensor *t, long top)
+static void print_output(const LatheRtExecutor *ex, const LatheRtPort *port, const LatheRtTensor *t, long top)
 {
   char name[24];
   size_t n = 1;
@@ -213,6 +213,10 @@ static void print_output(const LatheRtPort *port, const LatheRtTensor *t, long t
     n *= (size_t)t->shape[i];
   }
   puts(")");
+  if (t->dtype.code == LATHE_RT_STRING) {
+    print_texts(ex, t);
+    return;
+  }
   if (top > 0) {                                         /* of each row: a batch has several */
     size_t row = t->ndim > 1 ? (size_t)t->shape[t->ndim - 1] : n, rows = row ? n / row : 0;
     for (size_t i = 0; i < rows && i < MAX_ROWS; i++) {
@@ -234,12 +238,20 @@ static void print_output(const LatheRtPort *port, const LatheRtTensor *t, long t
   if (n) puts(n > 8 ? " …" : "");
 }
 
-static int write_outputs(const char *path, int32_t n, const LatheRtPort *port, const LatheRtTensor *const *t)
+static int write_outputs(const LatheRtExecutor *ex, const char *path, int32_t n, const LatheRtPort *port, const LatheRtTensor *const *t)
 {
   LatheRtError err;
   const char *names[MAX_VALUES];
-  for (int32_t i = 0; i < n; i++) names[i] = port[i].name;
-  bool ok = ends_with(path, ".npy") && n == 1 ? npy_write(path, t[0], &err) : npz_write(path, n, names, t, &err);
+  const LatheRtTensor *as[MAX_VALUES];
+  LatheRtTensor *text[MAX_VALUES] = {0};
+  bool ok = true;
+  for (int32_t i = 0; ok && i < n; i++) {
+    names[i] = port[i].name;
+    if (t[i]->dtype.code == LATHE_RT_STRING) ok = numbers_to_texts(ex, t[i], &text[i], &err);
+    as[i] = text[i] ? text[i] : t[i];
+  }
+  if (ok) ok = ends_with(path, ".npy") && n == 1 ? npy_write(path, as[0], &err) : npz_write(path, n, names, as, &err);
+  for (int32_t i = 0; i < n; i++) lathe_rt_tensor_free(text[i]);
   return ok ? 0 : refuse_rt(&err);
 }
 
@@ -261,9 +273,9 @@ static int show_outputs(LatheRtExecutor *ex, const LatheRtModel *model, const Op
       continue;
     }
     if (lathe_rt_get_output(ex, i, &t[i], &err) != LATHE_RT_OK) return refuse_rt(&err);
-    if (!o->output) print_output(&port[i], t[i], top);
+    if (!o->output) print_output(ex, &port[i], t[i], top);
   }
-  return o->output ? write_outputs(o->output, n, port, t) : 0;
+  return o->output ? write_outputs(ex, o->output, n, port, t) : 0;
 }
 
 int run_run(LatheContext *context, const Options *o)

@@ -58,7 +58,8 @@ static void run(LatheRtModel *m)
   for (int32_t i = 0; i < lathe_rt_model_inputs(m, &port); i++) {
     int64_t dim = 4;
     LatheRtTensor t = {.data = a, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = &dim};
-    code = lathe_rt_set_input(x, i, &t, &err);
+    code = port[i].dtype.code == LATHE_RT_STRING ? lathe_rt_set_input_strings(x, i, 1, &dim, (const char *const[]){"a", "", "12", "\xc3\xa4 b\xff"}, NULL, &err)
+                                                 : lathe_rt_set_input(x, i, &t, &err);
   }
   x->calls_left = MOST_CALLS;
   code = lathe_rt_run(x, &err);

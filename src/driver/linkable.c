@@ -229,11 +229,12 @@ static const char *c_type(DType t)
   return rt.bits == 16 ? "uint16_t" : "uint8_t";           /* halves by their bits; bool, float8 and what is smaller by bytes */
 }
 
+/* Is it an array of the caller's with so many elements?  Strings stay with the executor, which knows their texts. */
 static bool all_known(const ProgPort *p)
 {
   for (int d = 0; d < p->ndim; d++)
     if (p->dim[d] < 0) return false;
-  return p->kind == PORT_TENSOR;
+  return p->kind == PORT_TENSOR && !dtype_is_string(p->dtype);
 }
 
 static bool has_entry(const Program *p)
@@ -297,7 +298,7 @@ static void put_parameters(Header *h)
   for (int i = 0; i < p->input.n; i++) {
     for (int d = 0; d < p->input.v[i].ndim; d++)
       if (p->input.v[i].dim[d] == DIM_UNKNOWN) text_printf(t, ", int64_t %s_%d", h->in[i], d);
-    text_printf(t, ", const %s *%s", c_type(p->input.v[i].dtype), h->in[i]);
+    text_printf(t, ", const %s *%s", dtype_is_string(p->input.v[i].dtype) ? "char *const" : c_type(p->input.v[i].dtype), h->in[i]);
   }
   for (int i = 0; i < p->output.n; i++)
     if (all_known(&p->output.v[i])) text_printf(t, ", %s *%s", c_type(p->output.v[i].dtype), h->out[i]);
@@ -318,6 +319,11 @@ static void put_input(Header *h, int i)
     else if (v == DIM_UNKNOWN) text_printf(t, "%s_%d", h->in[i], d);
     else text_add(t, h->size[-1 - v]);
   }
+  if (dtype_is_string(port->dtype)) {
+    text_printf(t, "%s};\n  if ((code = lathe_rt_set_input_strings(executor, %d, %d, shape_of_%s, %s, NULL, err)) != LATHE_RT_OK) return code;\n", port->ndim ? "" : "1", i, port->ndim,
+                h->in[i], h->in[i]);
+    return;
+  }
   text_printf(t, "%s};\n  LatheRtTensor tensor_of_%s = {(void *)%s, {LATHE_RT_CPU, 0}, %d, {%d, %d, %d}, shape_of_%s, NULL, 0};\n", port->ndim ? "" : "1", h->in[i],
               h->in[i], port->ndim, dt.code, dt.bits, dt.lanes, h->in[i]);
   text_printf(t, "  if ((code = lathe_rt_set_input_view(executor, %d, &tensor_of_%s, err)) != LATHE_RT_OK) return code;\n", i, h->in[i]);
@@ -331,7 +337,13 @@ static void put_run(Header *h)
   for (int i = 0; i < p->output.n; i++) copies = copies || all_known(&p->output.v[i]);
   text_add(t, "\n/* One run.  Inputs are read where they lie");
   if (copies) text_add(t, ", outputs are written to where the pointers lead");
-  text_add(t, ".  A LatheRtTensor is the\n * executor's until its next run. */\n");
+  text_add(t, ".  A LatheRtTensor is the\n * executor's until its next run");
+  for (int i = 0; i < p->output.n; i++)
+    if (dtype_is_string(p->output.v[i].dtype)) {
+      text_add(t, "; lathe_rt_string_get gives the texts of its strings");
+      break;
+    }
+  text_add(t, ". */\n");
   put_parameters(h);
   text_add(t, "{\n  LatheRtCode code;\n");
   if (copies) text_add(t, "  const LatheRtTensor *result;\n  size_t bytes;\n");

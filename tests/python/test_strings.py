@@ -435,3 +435,81 @@ def test_hostile_tensors():
 
 def test_the_report_of_a_model_names_strings():
     assert re.search(r"string", str(relay.frontend.from_onnx(IDENTITY)[0]))
+
+
+# ---- the command line, and C
+
+
+def lathe_cli(*args, code=0):
+    done = subprocess.run([os.path.join(os.environ.get("LATHE_LIBRARY_PATH", "build"), "lathe"), *map(str, args)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_the_command_line(tmp_path):
+    m = model([("StringConcat", "x y", "z", {}), ("StringSplit", "z", "p n", {"delimiter": "-"})], {"x": (S, ("n",)), "y": (S, ("n",))}, {"z": (S, None), "n": (I, None)})
+    onnx.save(m, tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.array(["a-", "ü\U0001f600", ""]))
+    np.save(tmp_path / "y.npy", np.array([b"b", b"\xff", b"lon\nger"]))
+    assert "Tensor[(n), string]" in lathe_cli("inspect", tmp_path / "m.onnx")
+    inputs = ["--input", f"x={tmp_path}/x.npy", "--input", f"y={tmp_path}/y.npy"]
+    shown = lathe_cli("run", tmp_path / "m.onnx", *inputs[:3], f"y={tmp_path}/x.npy")
+    assert 'z: string (3)' in shown and '"a-a-" "ü\U0001f600ü\U0001f600" ""' in shown
+    lathe_cli("run", tmp_path / "m.onnx", *inputs, "--output", tmp_path / "o.npz")
+    got = np.load(tmp_path / "o.npz")
+    assert got["z"].tolist() == ["a-b", "ü\U0001f600\udcff", "lon\nger"] and got["z"].dtype.kind == "U" and got["n"].tolist() == [2, 1, 1]
+    assert "cannot be filled" in lathe_cli("run", tmp_path / "m.onnx", "--input", "random", "--shape", "x=2", "--shape", "y=2", code=1)
+    np.save(tmp_path / "n.npy", np.zeros(3, "float32"))
+    assert "float32, wants string" in lathe_cli("run", tmp_path / "m.onnx", "--input", f"x={tmp_path}/n.npy", "--input", f"y={tmp_path}/y.npy", code=1)
+
+
+def test_linked_into_a_c_program(tmp_path):
+    m = model([("StringConcat", "x c", "y", {}), ("RegexFullMatch", "y", "b", {"pattern": "a.*!"})], {"x": (S, (2,))}, {"y": (S, None), "b": (TensorProto.BOOL, None)}, [("c", strings(["!"]))])
+    onnx.save(m, tmp_path / "net.onnx")
+    lathe_cli("compile", tmp_path / "net.onnx", "-o", tmp_path / "net.o")
+    (tmp_path / "main.c").write_text(r"""
+#include <stdio.h>
+#include "net.h"
+int main(void)
+{
+  LatheRtModel *model;
+  LatheRtExecutor *x;
+  LatheRtError err;
+  const LatheRtTensor *y;
+  uint8_t b[2];
+  const char *in[] = {"ab", "c"}, *text;
+  size_t n;
+  uint64_t number;
+  if (net_load(&model, &err) || lathe_rt_executor_new(model, &x, &err) || net_run(x, in, &y, b, &err)) return puts(err.text), 1;
+  for (int i = 0; i < 2; i++) {
+    if (lathe_rt_string_get(x, ((const uint64_t *)y->data)[i], &text, &n, &err)) return puts(err.text), 1;
+    printf("%s %zu %d\n", text, n, b[i]);
+  }
+  if (!lathe_rt_string_get(x, 1000000, &text, &n, &err)) return 1;
+  puts(err.text);
+  uint64_t wrong[2] = {5000, 0};
+  int64_t shape[] = {2};
+  LatheRtTensor t = {wrong, {LATHE_RT_CPU, 0}, 1, {LATHE_RT_STRING, 64, 1}, shape, NULL, 0};
+  if (!lathe_rt_set_input(x, 0, &t, &err)) return 1;
+  puts(err.text);
+  if (lathe_rt_run(x, &err) == LATHE_RT_OK) return 1;
+  puts(err.text);
+  if (lathe_rt_set_input_view(x, 0, &t, &err)) return 1;      /* borrowed: found out while running */
+  if (lathe_rt_run(x, &err) == LATHE_RT_OK) return 1;
+  puts(err.text);
+  if (!lathe_rt_set_input_strings(x, 0, 1, shape, (const char *const[]){"a", NULL}, NULL, &err)) return 1;
+  puts(err.text);
+  if (lathe_rt_string_put(x, "a\0b", 3, &number, &err) || lathe_rt_string_get(x, number, &text, &n, &err) || n != 3) return 1;
+  lathe_rt_executor_free(x);
+  lathe_rt_model_free(model);
+  return 0;
+}
+""")
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    libs = os.path.abspath(os.environ.get("LATHE_LIBRARY_PATH", "build"))
+    subprocess.run(["cc", "-Wall", "-Werror", "-I", os.path.join(here, "include"), "main.c", "net.o", "-L", libs, "-llathe_rt", "-lm", f"-Wl,-rpath,{libs}", "-o", "main"], cwd=tmp_path, check=True)
+    done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout
+    assert lines[:4] == ["ab! 3 1", "c! 2 0", "no string has the number 1000000", "no string has the number 5000"]
+    assert "has not been set" in lines[4] and "no string has the number 5000" in lines[5] and "text 1 is null" in lines[6]
