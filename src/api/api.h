@@ -131,6 +131,8 @@ LatheValue api_val_int(int64_t);
 LatheValue api_val_float(double);
 LatheValue api_val_str(Call *, const char *); /* NULL: none */
 LatheValue api_val_bytes(Call *, const void *, size_t);
+/* Raises unless each of the n elements is the number of a string; dtypes but string pass. */
+void api_check_strings(Call *, DType, int64_t n, const void *data);
 LatheValue *api_val_list(Call *, int64_t n, LatheValue *list); /* items to be filled in */
 LatheValue api_val_object(Call *, LatheKind, const void *, int detail, Module *, Handle *owner);
 /* A handle for something that is made next and that dropping must free: the caller

@@ -45,6 +45,7 @@ static const RtValue *read_value(Call *c, Arena *a, const LatheValue *v)
   if (shape->n > max) raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "a tensor of %" PRId64 " dimensions; at most %d are supported", shape->n, max);
   d.bytes = (size_t)dtype_bytes(d.dtype);
   for (int i = 0; i < d.ndim; i++) d.bytes *= (size_t)(d.shape[i] = shape->u.list[i].u.i);
+  api_check_strings(c, d.dtype, (int64_t)(d.bytes / 8), d.data);
   return rt_tensor(a, &d);
 }
 

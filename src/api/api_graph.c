@@ -290,6 +290,37 @@ static void new_var(Call *c)
   *c->out = api_val_node(c, m, node_var(m, api_arg_str(c, 1), api_arg_type(c, m, 2)));
 }
 
+void api_check_strings(Call *c, DType t, int64_t n, const void *data)
+{
+  size_t bytes;
+  for (int64_t i = 0; dtype_is_string(t) && i < n; i++) {
+    uint64_t number;
+    memcpy(&number, (const char *)data + 8 * i, 8);
+    if (!ctx_string_at(c->ctx, number, &bytes)) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "no string has the number %" PRIu64 "; string_numbers gives them", number);
+  }
+}
+
+static void string_numbers(Call *c)
+{
+  const LatheValue *text;
+  int n = api_arg_list(c, 0, &text);
+  LatheValue *v = api_val_list(c, n, c->out);
+  for (int i = 0; i < n; i++) v[i] = api_val_int((int64_t)ctx_string(c->ctx, text[i].u.s, (size_t)text[i].n));
+}
+
+static void string_texts(Call *c)
+{
+  const LatheValue *number;
+  int n = api_arg_list(c, 0, &number);
+  LatheValue *v = api_val_list(c, n, c->out);
+  for (int i = 0; i < n; i++) {
+    size_t bytes;
+    api_check_strings(c, DT_STRING, 1, &number[i].u.i);
+    const char *s = ctx_string_at(c->ctx, (uint64_t)number[i].u.i, &bytes);
+    v[i] = api_val_bytes(c, s, bytes);
+  }
+}
+
 static void new_const(Call *c)
 {
   Module *m = api_arg_world(c);
@@ -297,6 +328,10 @@ static void new_const(Call *c)
   int n = api_arg_list(c, 3, &dim);
   int64_t *shape = arena_array(scratch(c->ctx), int64_t, n);
   for (int i = 0; i < n; i++) shape[i] = dim[i].u.i;
+  int64_t count = 1;
+  for (int i = 0; i < n; i++)
+    if (shape[i] < 0 || !int_mul(count, shape[i], &count)) raise(c->ctx, ERR_SHAPE, NOWHERE, "a constant's dimension %d is %" PRId64, i, shape[i]);
+  api_check_strings(c, api_arg_dtype(c, 2), count, (const void *)(intptr_t)api_arg_int(c, 1));
   *c->out = api_val_node(c, m, node_const_copy(m, api_arg_dtype(c, 2), n, shape, (const void *)(intptr_t)api_arg_int(c, 1)));
 }
 
@@ -516,6 +551,8 @@ const ApiFunction api_graph_functions[] = {
     {"node_kinds", " -> list[str]", "names of the kinds of nodes", node_kinds},
     {"node_var", "world: world, name: str, type: type? -> node", "a variable", new_var},
     {"node_const", "world: world, address: int, dtype: str, shape: list[int] -> node", "a constant; the bytes are copied", new_const},
+    {"string_numbers", "texts: list[str] -> list[int]", "the numbers that constants of strings have for elements", string_numbers},
+    {"string_texts", "numbers: list[int] -> list[str]", "the strings of these numbers", string_texts},
     {"node_call", "world: world, op: str, args: list[node], attrs: list[list[any]]?, name: str? -> node", "a call of an operator", new_call},
     {"node_apply", "world: world, f: node, args: list[node] -> node", "a call of a function", new_apply},
     {"node_tuple", "world: world, fields: list[node] -> node", "a tuple", new_tuple},

@@ -437,6 +437,34 @@ def test_the_report_of_a_model_names_strings():
     assert re.search(r"string", str(relay.frontend.from_onnx(IDENTITY)[0]))
 
 
+# ---- in Python's relay
+
+
+def test_relay_from_python():
+    x = relay.var("x", shape=(2,), dtype="string")
+    c = relay.const(np.array(["ä", "x\0y"], object))
+    assert c.data.numpy().tolist() == ["ä", "x\0y"] and relay.const(["p"]).data.numpy().tolist() == ["p"]
+    f = relay.Function([x], relay.Tuple([relay.strings.concat(relay.strings.upper(x), c), relay.equal(x, c)]))
+    mod = lathe.IRModule.from_expr(f)
+    for kind in ("debug", "vm", "graph"):
+        got = relay.create_executor(kind, mod).evaluate()(np.array(["ä", "b"]))
+        assert got[0].numpy().tolist() == ["Ää", "Bx\0y"] and got[1].numpy().tolist() == [True, False], kind
+    with pytest.raises(error.TypeError, match="float"):
+        relay.const(np.array(["a", 1.5], object))
+    with pytest.raises(error.LatheError):
+        lathe.te.placeholder((2,), dtype="string")
+
+
+def test_strings_stay_constants_where_weights_become_parameters():
+    m = model([("Concat", "x w", "y", {"axis": 0})], {"x": (S, (1,))}, {"y": (S, None)}, [("w", strings(["a", "é"]))])
+    mod, params = relay.frontend.from_onnx(m, freeze_params=False)
+    assert not params
+    ex = graph_executor.GraphModule(relay.build(mod, params=params)["default"](lathe.cpu(0)))
+    ex.set_input("x", ["q"])
+    ex.run()
+    assert ex.get_output(0).numpy().tolist() == ["q", "a", "é"]
+
+
 # ---- the command line, and C
 
 

@@ -176,8 +176,8 @@ class Context:
         elif isinstance(x, Object):
             v.tag, v.kind, v.u.p, v.n = OBJECT, x._kind, x._h, x._detail
             keep.append(x)
-        elif isinstance(x, str):
-            data = x.encode()
+        elif isinstance(x, (str, bytes)):
+            data = x.encode() if isinstance(x, str) else x
             keep.append(data)
             v.tag, v.u.s, v.n = STR, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, len(data)
         elif isinstance(x, (list, tuple)):

@@ -16,7 +16,7 @@ from ..runtime.model import Executor, Model, _Compiled
 from ..target import Target, resolve
 from ..runtime.ndarray import NDArray, array, empty
 from . import backend
-from .expr import Function, RelayExpr, as_expr, bind, const
+from .expr import Function, RelayExpr, as_expr, bind, const, string_numbers, string_texts
 from .ty import OptionalType, SequenceType, TensorType, TupleType
 
 
@@ -231,10 +231,14 @@ def _to_value(x: Any, t: Any, keep: List[Any]) -> Any:
     if isinstance(t, OptionalType):
         return ["optional", [] if x is None else [_to_value(x, t.element, keep)]]
     if not isinstance(x, (NDArray, np.ndarray)):
-        x = np.asarray(x, dtype=t.dtype if isinstance(t, TensorType) else None)
+        x = np.asarray(x, dtype=t.dtype if isinstance(t, TensorType) and t.dtype != "string" else None)
     a = array(x)
     if isinstance(t, TensorType) and a.dtype != t.dtype:
         raise error.TypeError(f"an argument is {a.dtype}, the function takes {t}")
+    if a.dtype == "string":
+        numbers = string_numbers(np.asarray(a))
+        keep.append(numbers)
+        return ["tensor", numbers.ctypes.data if a.size else 0, "string", list(a.shape)]
     keep.append(a)
     return ["tensor", a.data_address if a.size else 0, a.dtype, list(a.shape)]
 
@@ -243,6 +247,8 @@ def _from_value(v: Any) -> Any:
     """What the interpreter gave, as arrays and lists of them; None for an optional that is absent."""
     if v[0] == "tensor":
         data = v[1].encode() if isinstance(v[1], str) else v[1]
+        if v[2] == "string":
+            return NDArray(string_texts(np.frombuffer(data, np.uint64).reshape(tuple(v[3]))), "string")
         out = empty(tuple(v[3]), v[2])
         np.asarray(out._raw)[...] = np.frombuffer(data, dtype=out._raw.dtype).reshape(tuple(v[3]))
         return out

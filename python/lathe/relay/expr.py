@@ -14,7 +14,7 @@ import numpy as np
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
 from ..ir.module import GlobalVar as _GlobalVar
-from ..runtime.ndarray import NDArray, array, storage
+from ..runtime.ndarray import NDArray, array, as_strings, storage
 from .ty import TensorType, Type
 
 
@@ -234,8 +234,24 @@ class Constant(RelayExpr):
         return copy_memory(address, size, dtype, shape)
 
 
+def string_numbers(texts: np.ndarray) -> np.ndarray:
+    """The numbers that the compiler knows strings by."""
+    data = [t.encode("utf-8", "surrogateescape") for t in as_strings(texts).reshape(-1).tolist()]
+    return np.array(call("string_numbers", data), np.uint64).reshape(texts.shape)
+
+
+def string_texts(numbers: np.ndarray) -> np.ndarray:
+    """The strings of these numbers."""
+    texts = np.empty(numbers.size, object)
+    for i, t in enumerate(call("string_texts", numbers.reshape(-1).tolist())):
+        texts[i] = t if isinstance(t, str) else t.decode("utf-8", "surrogateescape")
+    return texts.reshape(numbers.shape)
+
+
 def copy_memory(address: int, size: int, dtype: str, shape: Sequence[int]) -> NDArray:
     """An array with a copy of the bytes at an address."""
+    if dtype == "string":
+        return NDArray(string_texts(np.frombuffer(ctypes.string_at(address, size), np.uint64).reshape(tuple(shape))), dtype)
     base, _ = storage(dtype)
     raw = np.frombuffer(ctypes.string_at(address, size), dtype=base) if size else np.zeros(0, base)
     from ..runtime.ndarray import empty
@@ -518,7 +534,10 @@ def const(value: Any, dtype: Optional[str] = None, span: Any = None) -> Constant
             from .transform import fold_expr
 
             return fold_expr(one)
-        a = array(raw if dtype is None else raw.astype(dtype))
+        a = array(raw if dtype in (None, "string") else raw.astype(dtype))
+    if a.dtype == "string":
+        numbers = string_numbers(np.asarray(a))
+        return call("node_const", WORLD, numbers.ctypes.data if a.size else 0, "string", list(a.shape))
     return call("node_const", WORLD, a.data_address if a.size else 0, a.dtype, list(a.shape))
 
 
