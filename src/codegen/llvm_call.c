@@ -407,10 +407,6 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_ISNAN:
   case IN_ISFINITE:
   case IN_ISINF:
-  case IN_BITOR: {
-    LLVMValueRef word = gen_word(g, e);
-    return word ? word : of_values(g, e);
-  }
   case IN_BITAND:
   case IN_BITXOR:
   case IN_BITNOT:
@@ -420,6 +416,10 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_CLZ:
   case IN_QMULSHIFT:
     return of_values(g, e);
+  case IN_BITOR: {
+    LLVMValueRef word = gen_word(g, e);
+    return word ? word : of_values(g, e);
+  }
   case IN_BF16_DOT:
     return gen_dot(g, e, LLVMConstNull(gen_type(g, e->dtype)));
   case IN_REINTERPRET:

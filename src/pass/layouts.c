@@ -211,14 +211,16 @@ static bool carries_any(const Node *n)
   return n->kind == N_CALL && (n->u.call.op->layout == layout_any || n->u.call.op->layout == layout_broadcast);
 }
 
-/* Is there nothing but element by element work between the call and operators to which layouts mean nothing? */
+/* Is there nothing but element by element work, and not much of it, between the call and operators to which layouts mean nothing? */
 static bool stands_alone(Walk *w, const Node *call)
 {
+  enum { MUCH = 64 };
   Vec(const Node *) reached = {0};
   Map seen = {0};
   vec_push(w->arena, &reached, call);
   map_put(w->arena, &seen, call, NULL);
   for (int i = 0; i < reached.n; i++) {
+    if (i == MUCH) return false;
     const Node *n = reached.v[i];
     const Users *u = map_get(&w->users, n);
     for (int k = 0; k < n->nargs + (u ? u->v.n : 0); k++) {
@@ -250,7 +252,7 @@ static const Node *over_new(Walk *w, const Node *call, const Node *made)
 
 static bool alter_wish(Walk *w, const Node *n, AlteredCall *out)
 {
-  if (stands_alone(w, n) && impl_alter_alone(w->m, w->target, &w->pc->impl, n, out)) return true;
+  if (impl_alter_alone(w->m, w->target, &w->pc->impl, n, out) && stands_alone(w, n)) return true;
   *out = (AlteredCall){0};
   return impl_alter(w->m, w->target, &w->pc->impl, n, out);
 }
