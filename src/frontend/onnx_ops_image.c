@@ -164,13 +164,15 @@ static const Node *convert_col2im(Conv *c)
   int n = 0, nk = 0, ns = 0, np = 0, nd = 0;
   const Node *x = conv_in(c, 0), *image = conv_in(c, 1);
   const int64_t *kernel = const_ints(c, conv_in(c, 2), &nk);
-  if (!kernel || nk > 8) conv_fail(c, ERR_UNSUPPORTED, "the block's shape must be known when the model is compiled");
+  if (!kernel) nk = (int)static_dim(c, conv_in(c, 2), 0);
+  if (nk > 8) conv_fail(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported", nk);
   int64_t ones[8] = {1, 1, 1, 1, 1, 1, 1, 1}, zeros[16] = {0};
   const int64_t *strides = attr_ints(c, "strides", &ns), *pads = attr_ints(c, "pads", &np), *dilation = attr_ints(c, "dilations", &nd);
   const Expr *const *size = const_dims(c, image, &n);
   if (!strides) strides = ones, ns = nk;
   if (!pads) pads = zeros, np = 2 * nk;
   if (!dilation) dilation = ones, nd = nk;
+  if (!kernel) return op3(c, "nn.col2im", x, image, conv_in(c, 2), "strides:I,padding:I,dilation:I", ns, strides, np, pads, nd, dilation);
   if (size) return op1(c, "nn.col2im", x, "image_size:D,kernel_size:I,strides:I,padding:I,dilation:I", n, size, nk, kernel, ns, strides, np, pads, nd, dilation);
   return op2(c, "nn.col2im", x, image, "kernel_size:I,strides:I,padding:I,dilation:I", nk, kernel, ns, strides, np, pads, nd, dilation);
 }

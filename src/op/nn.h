@@ -273,7 +273,7 @@ DECLARE_ATTRS(SubPixel, SUB_PIXEL_ATTRS)
 DECLARE_ATTRS(Im2Col, IM2COL_ATTRS)
 #define COL2IM_ATTRS(A, S)                                                                    \
   A(S, DIMS, image_size, "None", "spatial extents of the image; None: the second argument's elements") \
-  A(S, INTS, kernel_size, NULL, "extents of the window")                                      \
+  A(S, INTS, kernel_size, "None", "extents of the window; None: the third argument's elements") \
   A(S, INTS, strides, "[1]", "step of the window")                                            \
   A(S, INTS, padding, "[0]", "zeros around: one for all, one each, befores then afters")      \
   A(S, INTS, dilation, "[1]", "distance of a window's elements")

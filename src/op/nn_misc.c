@@ -209,11 +209,44 @@ const OpDef op_nn_im2col = {
   .compute = im2col_compute,
 };
 
-static Columns col2im_columns(OpCall *c, int dims, const Expr *const *image)
+/* The same with extents of the window that may be known at run time only. */
+typedef struct Window {
+  Columns q;
+  const Expr *k[COLUMN_DIMS], *elements;
+} Window;
+
+static Window col2im_window(OpCall *c, int dims, const Expr *const *image)
 {
   const Col2ImAttrs *a = c->attrs;
+  Module *m = c->m;
+  int64_t one = 1;
   Im2ColAttrs list = {.kernel_size = a->kernel_size, .strides = a->strides, .padding = a->padding, .dilation = a->dilation};
-  return columns_of(c, &list, dims, image);
+  if (c->nargs > 2) list.kernel_size = (AttrInts){1, &one, true};      /* for the rest */
+  else if (!a->kernel_size.given) op_raise(c, ERR_ARGUMENT, "kernel_size is missing, and so is the argument kernel_size");
+  Window w = {.q = columns_of(c, &list, dims, image)};
+  kernel_extents(m, &w.q, w.k);
+  w.elements = expr_i32(m, w.q.elements);
+  if (c->nargs < 3) return w;
+  int n;
+  const Expr *const *k = op_dims(c, 2, &n);
+  if (n != dims) op_raise(c, ERR_SHAPE, "kernel_size has %d elements, the image %d spatial dimensions", n, dims);
+  w.elements = dim_product(m, n, k);
+  for (int d = 0; d < n; d++) {
+    const Expr *span = dim_mul(m, dim_sub(m, k[d], dim_int(m, 1)), dim_int(m, w.q.dilation[d]));
+    const Expr *room = dim_sub(m, dim_add(m, image[d], dim_int(m, w.q.before[d] + w.q.after[d] - 1)), span);
+    w.k[d] = k[d];
+    w.q.windows[d] = dim_add(m, dim_floordiv(m, room, dim_int(m, w.q.stride[d])), dim_int(m, 1));
+  }
+  return w;
+}
+
+static const Expr *col2im_channels(OpCall *c, const Window *w)
+{
+  Module *m = c->m;
+  const Expr *n = c->arg[0]->shape[1], *zero = dim_int(m, 0);
+  if (c->nargs < 3) return exact(c, 1, w->q.elements);
+  const Expr *fits = expr_and(m, expr_binary(m, E_GT, w->elements, zero), expr_binary(m, E_EQ, dim_mod(m, n, dim_max(m, w->elements, dim_int(m, 1))), zero));
+  return dim_guard(m, fits, dim_floordiv(m, n, dim_max(m, w->elements, dim_int(m, 1))));
 }
 
 static const Type *col2im_type(OpCall *c)
@@ -225,12 +258,12 @@ static const Type *col2im_type(OpCall *c)
   const Expr *const *image = a->image_size.v, *shape[NN_MAX_DIM] = {x->shape[0]};
   if (c->nargs > 1) image = op_dims(c, 1, &dims);
   else if (!a->image_size.given) op_raise(c, ERR_ARGUMENT, "image_size is missing, and so is the argument image_size");
-  Columns q = col2im_columns(c, dims, image);
-  const Expr *windows = dim_product(c->m, dims, q.windows);
+  Window w = col2im_window(c, dims, image);
+  const Expr *windows = dim_product(c->m, dims, w.q.windows);
   if (nn_dims_differ(c->m, windows, x->shape[2]))
     op_raise(c, ERR_SHAPE, "data %s has %s columns, the image has %s windows", nn_arg_shape(c, 0), expr_str_of(scratch(c->m->ctx), x->shape[2]),
              expr_str_of(scratch(c->m->ctx), windows));
-  shape[1] = nn_guard_equal(c->m, exact(c, 1, q.elements), windows, x->shape[2]);
+  shape[1] = nn_guard_equal(c->m, col2im_channels(c, &w), windows, x->shape[2]);
   for (int d = 0; d < dims; d++) shape[2 + d] = image[d];
   return type_tensor(c->m, x->dtype, dims + 2, shape);
 }
@@ -239,27 +272,28 @@ static const Type *col2im_type(OpCall *c)
 static void col2im_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
-  Columns q = col2im_columns(c, c->out->ndim - 2, c->out->shape + 2);
+  Window w = col2im_window(c, c->out->ndim - 2, c->out->shape + 2);
+  Columns q = w.q;
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   const Expr *cond = NULL, *element = NULL, *window = NULL;
   for (int d = 0; d < q.dims; d++) {
-    const Expr *k = nn_reduce_axis(&s, arena_printf(m->arena, "k%d", d), expr_i32(m, q.k[d])), *stride = expr_i32(m, q.stride[d]);
+    const Expr *k = nn_reduce_axis(&s, arena_printf(m->arena, "k%d", d), w.k[d]), *stride = expr_i32(m, q.stride[d]);
     const Expr *at = expr_sub(m, expr_add(m, s.at[2 + d], expr_i32(m, q.before[d])), expr_mul(m, k, expr_i32(m, q.dilation[d])));
     const Expr *l = expr_floordiv(m, at, stride);
     cond = nn_and(m, cond, nn_inside(m, l, q.windows[d]));
     cond = expr_and(m, cond, expr_binary(m, E_EQ, expr_floormod(m, at, stride), expr_i32(m, 0)));
-    element = element ? expr_add(m, expr_mul(m, element, expr_i32(m, q.k[d])), k) : k;
+    element = element ? expr_add(m, expr_mul(m, element, w.k[d]), k) : k;
     window = window ? expr_add(m, expr_mul(m, window, q.windows[d]), l) : l;
   }
-  const Expr *index[] = {s.at[0], expr_add(m, expr_mul(m, s.at[1], expr_i32(m, q.elements)), element), window};
+  const Expr *index[] = {s.at[0], expr_add(m, expr_mul(m, s.at[1], w.elements), element), window};
   *out = nn_finish(&s, "col2im", "comm_reduce", nn_reduce_where(&s, "sum", nn_read(m, in[0], index), cond));
 }
 
 const OpDef op_nn_col2im = {
   .name = "nn.col2im",
   .doc = "columns added up where their windows lie in the image; the inverse of nn.im2col where windows do not overlap",
-  .args = "data, image_size",
-  .min_args = 1, .max_args = 2,
+  .args = "data, image_size, kernel_size",
+  .min_args = 1, .max_args = 3,
   .attrs = &Col2Im_attrs,
   .fuse = FUSE_OPAQUE,
   .type = col2im_type,

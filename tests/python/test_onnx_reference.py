@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import lathe  # noqa: E402
@@ -215,3 +215,36 @@ def test_floats_of_four_bits(target, raw):
     np.testing.assert_array_equal(z, x.astype(np_dtype).astype("float32"))
     x[0] = [np.nan, np.inf]
     np.testing.assert_array_equal(run(executor, {"x": x}, 2)[1][0], [0, 6])
+
+
+# ---- Col2Im with sizes that come as inputs
+
+
+@pytest.mark.parametrize("known", ["both", "image", "block", "none"])
+def test_col2im_sizes_known_at_run_time(known):
+    attrs = dict(pads=[0, 1, 1, 0], strides=[1, 2], dilations=[2, 1])
+    ports = {"x": (TensorProto.FLOAT, ["n", "c", "l"])}
+    weights = []
+    given = {"image": np.array([5, 6]), "block": np.array([2, 3])}
+    for name, value in given.items():
+        if known in ("both", name):
+            weights.append(numpy_helper.from_array(value, name))
+        else:
+            ports[name] = (TensorProto.INT64, [2])
+    node = helper.make_node("Col2Im", ["x", "image", "block"], ["y"], **attrs)
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info(n, t, s) for n, (t, s) in ports.items()], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    ex = compile_model(model)
+    sizes = [([5, 6], [2, 3])] if known != "none" else [([5, 6], [2, 3]), ([7, 4], [1, 2]), ([3, 3], [1, 1])]
+    for image, block in sizes:
+        windows = [(i + p - d * (k - 1) - 1) // s + 1 for i, k, p, d, s in zip(image, block, (1, 1), (2, 1), (1, 2))]
+        x = np.random.default_rng(3).normal(size=(2, 3 * block[0] * block[1], windows[0] * windows[1])).astype("float32")
+        feeds = {"x": x, **{n: np.array(v) for n, v in (("image", image), ("block", block)) if n in ports}}
+        want = ReferenceEvaluator(model).run(None, {**feeds, **{w.name: numpy_helper.to_array(w) for w in weights}})[0]
+        np.testing.assert_allclose(run(ex, feeds)[0], want, rtol=1e-5, atol=1e-6)
+    if known == "none":
+        for image, block in (([5, 6], [2, 2]), ([5, 6], [0, 3]), ([5, 6], [-1, -1]), ([0, 0], [9, 9])):
+            ex.set_input("image", np.array(image))
+            ex.set_input("block", np.array(block))
+            with pytest.raises(error.LatheError, match="do not fit"):
+                ex.run()
