@@ -326,6 +326,29 @@ static void lanes_of_rows(Fn *f)
   }
 }
 
+static bool count_vectors(void *env, Stmt *s)
+{
+  *(int *)env += s->kind == S_FOR && s->u.loop.kind == FOR_VECTORIZED;
+  return true;
+}
+
+/* Rows that lanes do not divide are taken in vectors all the same, with dimensions of one and without. */
+static void ragged_rows(Fn *f)
+{
+  static const int64_t shapes[][4] = {{1, 512, 1, 49}, {4, 3, 5, 49}, {1, 1, 7, 1001}, {2, 9, 1, 130}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    fresh(f);
+    ImplResult r;
+    int vectors = 0;
+    const Node *y = CALL(f, "max", fn_attrs(f, "max", "axis", "[3]", "keepdims", "True", NULL), fn_param(f, DT_F32, 4, shapes[i]));
+    PrimFunc *func = fn_lower(f, module_new(f->ctx), fn_done(f, y), &r);
+    defer(f->ctx, drop_module, func->m);
+    stmt_visit(func->body, count_vectors, &vectors);
+    assert_true(vectors >= 2);                             /* the beginning, the row */
+    fn_check(f, text("ragged rows %zu", i), y, 0, 0);
+  }
+}
+
 static void windows_and_rows(Fn *f)
 {
   static const int64_t widths[] = {1, 5, 16, 64, 197, 1000};
@@ -387,6 +410,7 @@ CASE(elementwise)
 CASE(layouts)
 CASE(reductions)
 CASE(lanes_of_rows)
+CASE(ragged_rows)
 CASE(windows_and_rows)
 CASE(symbolic_rows)
 
@@ -397,7 +421,7 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_conv_nchw), cmocka_unit_test(test_conv_nchwc), cmocka_unit_test(test_panels), cmocka_unit_test(test_conv_symbolic), cmocka_unit_test(test_conv_groups),
       cmocka_unit_test(test_depthwise), cmocka_unit_test(test_winograd), cmocka_unit_test(test_bands), cmocka_unit_test(test_alteration), cmocka_unit_test(test_winograd_error),
-      cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions), cmocka_unit_test(test_lanes_of_rows),
+      cmocka_unit_test(test_products), cmocka_unit_test(test_elementwise), cmocka_unit_test(test_layouts), cmocka_unit_test(test_reductions), cmocka_unit_test(test_lanes_of_rows), cmocka_unit_test(test_ragged_rows),
       cmocka_unit_test(test_windows_and_rows), cmocka_unit_test(test_symbolic_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -518,7 +518,21 @@ static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool p
   parallel_loops(g, steps < 2 * threads && !whole && (whole_tiles || !nouter) ? nouter + 1 : nouter, order, threads);
 }
 
-/* Puts a block back under the loops of the one that was split off it. */
+typedef struct Follow {
+  ImplGroup *g;
+  BlockRV block;
+  LoopRV at;
+} Follow;
+
+static void follow_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  Follow *f = arg;
+  sched_reverse_compute_at(f->g->s, f->block, f->at, true, -1);
+}
+
+/* Puts a block back under the loops of the one that was split off it, where that makes whole vectors: a last one that is not whole
+ * does not say what of the block can run, and it stays in loops of its own. */
 static void follow_partial(ImplGroup *g, BlockRV block, BlockRV partial, int shared)
 {
   if (shared < 1) return;
@@ -526,14 +540,14 @@ static void follow_partial(ImplGroup *g, BlockRV block, BlockRV partial, int sha
   int n = sched_get_loops(g->s, block, g->arena, &own);
   sched_get_loops(g->s, partial, g->arena, &other);
   if (n < shared || sched_loop_stmt(g->s, own[shared - 1]) != sched_loop_stmt(g->s, other[shared - 1]))
-    sched_reverse_compute_at(g->s, block, other[shared - 1], true, -1);
+    group_try(g, follow_body, &(Follow){g, block, other[shared - 1]});
 }
 
 /* So many results as there are lanes into `few`, side by side, written out. */
-static void fold_lanes(ImplGroup *g, BlockRV block, int64_t few, int shared, int spatial)
+static void fold_lanes(ImplGroup *g, BlockRV block, int64_t few, int spatial)
 {
   LoopRV *loop, inner;
-  int n = sched_get_loops(g->s, block, g->arena, &loop);
+  int n = sched_get_loops(g->s, block, g->arena, &loop), shared = n - 1;      /* all but the lanes' */
   split_by(g, loop[n - 1], few, &inner);
   BlockRV part = sched_rfactor(g->s, inner, spatial);
   follow_partial(g, block, part, shared);
@@ -544,13 +558,13 @@ static void fold_lanes(ImplGroup *g, BlockRV block, int64_t few, int shared, int
 }
 
 /* The results of all lanes into one: several vectors into one, every fourth lane of that, then those four. */
-static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int64_t lanes, int shared, int spatial)
+static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int64_t lanes, int spatial)
 {
   enum { FEW = 4 };
   bool twice = width > 2 * FEW && width % FEW == 0;
   LoopRV *loop;
-  if (width > lanes && lanes > FEW) fold_lanes(g, block, lanes, shared, spatial);
-  if (twice) fold_lanes(g, block, FEW, shared, spatial);
+  if (width > lanes && lanes > FEW) fold_lanes(g, block, lanes, spatial);
+  if (twice) fold_lanes(g, block, FEW, spatial);
   int n = sched_get_loops(g->s, block, g->arena, &loop);
   LoopRV last = loop[n - 1];
   sched_decompose_reduction(g->s, block, last);
@@ -583,7 +597,7 @@ static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool par
   if (nouter) follow_partial(g, n->rv, partial, base + nouter);
   sched_vectorize(g->s, loop[nl - 1]);
   sched_decompose_reduction(g->s, partial, loop[base + nouter]);
-  gather_lanes(g, n->rv, width, lanes, base + nouter, spatial);
+  gather_lanes(g, n->rv, width, lanes, spatial);
   parallel_loops(g, nouter, loop + base, threads_for(g, n, parallel));
 }
 
