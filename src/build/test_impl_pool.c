@@ -36,6 +36,13 @@ static const Case maps[] = {
     {MAX2, {1, 13, 5, 5}, "\"NCHW\"", "[5]", "[1]", "[2]", "[1]", "False"},
 };
 
+static const Case columns[] = {
+    {MAX2, {1, 3, 13, 40}, "\"NCHW\"", "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", "False"},
+    {MAX2, {2, 2, 12, 38}, "\"NCHW\"", "[3, 3]", "[2, 2]", "[0, 0]", "[1, 1]", "True"},
+    {MAX2, {1, 2, 9, 70}, "\"NCHW\"", "[2, 4]", "[1, 3]", "[1, 0, 0, 2]", "[1, 1]", "False"},
+    {MAX2, {1, 4, 11, 44}, "\"NCHW\"", "[3, 3]", "[3, 2]", "[2, 1]", "[2, 2]", "True"},
+};
+
 static const Node *call_of(Fn *f, const Case *c)
 {
   int n = 0;
@@ -72,6 +79,11 @@ static void bands_computed(Fn *f)
   f->target = own;
 }
 
+static void columns_computed(Fn *f)
+{
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) check(f, "columns", &columns[i], i, "pool.columns");
+}
+
 static void maps_computed(Fn *f)
 {
   bool wide = target_lanes(f->target, 32) >= 16;             /* a row does not fill such vectors */
@@ -83,10 +95,12 @@ static void maps_computed(Fn *f)
 CASE(channels_computed)
 static void test_bands_computed(void **state) { (void)state; run_job(bands_computed, "llvm"); }
 CASE(maps_computed)
+CASE(columns_computed)
 
 int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_channels_computed), cmocka_unit_test(test_bands_computed), cmocka_unit_test(test_maps_computed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_channels_computed), cmocka_unit_test(test_bands_computed), cmocka_unit_test(test_maps_computed),
+                                     cmocka_unit_test(test_columns_computed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,6 +215,8 @@ void pool_schedule(ImplGroup *);
 bool pool_map_fits(const Target *, const Node *call);       /* small maps, a vector over the ends of rows */
 void pool_map_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void pool_map_schedule(ImplGroup *);
+bool pool_columns_fits(const Target *, const Node *call);   /* windows some columns apart */
+void pool_columns_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 
 /* ---- conv_transpose.c ---------------------------------------------------------------------- */
 

@@ -17,7 +17,10 @@
  *     out[c, y, x] = wide[c, y * row + x]
  *
  * A row alone would not fill a vector.  A bunch is so large that what is written has left the store buffer when the
- * next stage reads it at another place. */
+ * next stage reads it at another place.
+ *
+ * Other maps of single channels: the best of each column of a window first, in whole vectors of neighbours; then of the columns, which are
+ * read some steps apart: one such read for each column instead of one for each tap. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -242,4 +245,42 @@ void pool_map_schedule(ImplGroup *g)
   sched_unroll(g->s, l[n - 2]);
   sched_unroll(g->s, l[n - 1]);
   sched_decompose_reduction(g->s, wide, l[n - 2]);
+}
+
+/* ---- columns, then rows ----------------------------------------------------------------------------- */
+
+bool pool_columns_fits(const Target *t, const Node *call)
+{
+  const Pool2DAttrs *a = attrs_of(call);
+  const Type *x = call->arg[0]->type;
+  if (strcmp(a->layout, "NCHW") || x->ndim != 4 || pool_map_fits(t, call)) return false;
+  for (int d = 1; d < 4; d++)
+    if (!is_known(x, d) || !is_known(call->type, d)) return false;
+  int64_t apart = in_list(a->strides, 1);
+  bool shared = in_list(a->pool_size, 1) > apart;          /* neighbours have columns in common */
+  return shared && apart > 1 && apart <= 4 && in_list(a->pool_size, 0) > 1 && call->type->shape[3]->u.i >= target_lanes(t, x->dtype.bits);
+}
+
+void pool_columns_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  Module *m = c->m;
+  const Pool2DAttrs *a = c->attrs;
+  int64_t before[NN_MAX_DIM] = {0}, after[NN_MAX_DIM] = {0}, stride[2], dilation[2], k[2];
+  for (int d = 0; d < 2; d++) {
+    int64_t size = c->arg[0]->shape[2 + d]->u.i;
+    k[d] = in_list(a->pool_size, d), stride[d] = in_list(a->strides, d), dilation[d] = in_list(a->dilation, d);
+    before[2 + d] = in_list(a->padding, d);
+    int64_t last = (c->out->shape[2 + d]->u.i - 1) * stride[d] + (k[d] - 1) * dilation[d] + 1;      /* as far as windows reach */
+    after[2 + d] = last > before[2 + d] + size ? last - before[2 + d] - size : 0;
+  }
+  const Tensor *data = nn_pad_constant(m, in[0], before, after, nn_least_value(m, in[0]->buffer->dtype), "pad_temp");
+  Stage s = nn_stage(m, 4, (const Expr *[]){c->out->shape[0], c->out->shape[1], c->out->shape[2], data->buffer->shape[3]}, NULL);
+  const Expr *ky = nn_reduce_axis(&s, "rv0", expr_i32(m, k[0]));
+  const Expr *y = expr_add(m, expr_mul(m, s.at[2], expr_i32(m, stride[0])), expr_mul(m, ky, expr_i32(m, dilation[0])));
+  const Tensor *columns = nn_finish(&s, "pool_columns", "pool_max", nn_reduce(&s, "max", nn_read(m, data, (const Expr *[]){s.at[0], s.at[1], y, s.at[3]})));
+  Stage o = nn_stage(m, 4, c->out->shape, NULL);
+  const Expr *kx = nn_reduce_axis(&o, "rv1", expr_i32(m, k[1]));
+  const Expr *x = expr_add(m, expr_mul(m, o.at[3], expr_i32(m, stride[1])), expr_mul(m, kx, expr_i32(m, dilation[1])));
+  *out = nn_finish(&o, "pool_max", "pool_max", nn_reduce(&o, "max", nn_read(m, columns, (const Expr *[]){o.at[0], o.at[1], o.at[2], x})));
 }
