@@ -136,12 +136,16 @@ static bool is_worth_memory(ImplGroup *g, const Block *b, const Block *user, dou
   return outside.gathered && inside.count > 1 && times >= own;
 }
 
+static const char KEPT[] = "lathe.kept";
+
+void generic_keep(ImplGroup *g, BlockRV rv) { sched_annotate(g->s, block_arg(rv), KEPT, expr_i32(sched_module(g->s), 1)); }
+
 static bool should_inline(ImplGroup *g, BlockRV rv)
 {
   enum { MAX_NODES = 1500 };
   PrimFunc *f = sched_func(g->s);
   const Block *b = sched_block_stmt(g->s, rv)->u.block;
-  if (!block_is_injective(b) || block_is_output(f, b)) return false;
+  if (!block_is_injective(b) || block_is_output(f, b) || annots_get(&b->annots, KEPT)) return false;
   BlockRV *user;
   int n = sched_get_consumers(g->s, rv, g->arena, &user);
   if (!n) return false;

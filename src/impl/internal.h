@@ -273,6 +273,7 @@ void half_schedule_part(ImplGroup *, BlockRV part, LoopRV block, int depth, int 
 
 /* Puts every block into its consumers that is better computed there. */
 void generic_inline(ImplGroup *);
+void generic_keep(ImplGroup *, BlockRV);              /* not this one */
 void generic_schedule(ImplGroup *);
 /* Schedules one block that stands at the root, or below `depth` loops that are done already. */
 void generic_block(ImplGroup *, BlockRV, int depth, bool parallel);

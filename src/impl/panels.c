@@ -75,6 +75,16 @@ static void step_parts(Module *m, const Window *w, const Expr *step, const Expr 
   part[0] = step;
 }
 
+/* Fours are copied so fast that asking at each tap whether there is data takes longer than the copy: they read data with zeros around. */
+static const Tensor *pad_fours(OpCall *c, Window *w, const Tensor *data)
+{
+  int64_t before[] = {0, 0, w->before[0], w->before[1], 0}, after[] = {0, 0, w->after[0], w->after[1], 0};
+  if (w->word != 4 || (!before[2] && !before[3] && !after[2] && !after[3])) return data;
+  const Tensor *bits = nn_bits(c->m, data);
+  for (int d = 0; d < 2; d++) w->before[d] = w->after[d] = 0;
+  return nn_pad_constant(c->m, bits, before, after, expr_const(c->m, bits->buffer->dtype, 0), "padded");
+}
+
 /* (n, tiles, steps, positions of a tile); zeros where there is no data and behind the last position. */
 static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *data, int64_t positions)
 {
@@ -128,7 +138,7 @@ void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   const Type *y = c->out;
   int64_t rows = dim(y, 2), columns = dim(y, 3), block = dim(y, 4), lanes = target_lanes(t, y->dtype.bits);
   int64_t positions = w.word == 4 ? tile_block_rows(t, block, dim(y, 1), rows * columns) : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), rows * columns);
-  const Tensor *panel = pack_positions(c, &w, in[0], positions);
+  const Tensor *data = pad_fours(c, &w, in[0]), *panel = pack_positions(c, &w, data, positions);
   if (w.word == 4) {
     *out = block_compute(c, &w, panel, in[1]);
     return;
@@ -168,33 +178,34 @@ void panels_turn(ImplGroup *g, BlockRV packing)
   sched_vectorize(g->s, lane);
 }
 
+/* Words one by one, those of a line of the panel side by side. */
+static void pack_fours(ImplGroup *g, LoopRV step, LoopRV position)
+{
+  const Type *w = g->anchor->arg[1]->type;
+  LoopRV taps, c, blocks = split_by(g, step, dim(w, 2) * dim(w, 3) * dim(w, 4), &taps), tap = split_by(g, taps, dim(w, 4), &c);
+  sched_reorder(g->s, 4, (const LoopRV[]){blocks, tap, position, c});
+  sched_unroll(g->s, position), sched_unroll(g->s, c);
+}
+
 /* Squares of positions and channels; or, where positions lie apart, vectors of channels whose elements
  * go to their places one by one. */
 static void schedule_packing(ImplGroup *g, BlockRV panel, bool parallel)
 {
   LoopRV *loop, lane;
   int n = sched_get_loops(g->s, panel, g->arena, &loop);
-  bool fours = g->anchor->arg[1]->type->dtype.bits == 64;
+  const Type *w = g->anchor->arg[1]->type;
   if (parallel) sched_parallel(g->s, sched_fuse(g->s, 2, loop, true));
-  if (fours && is_straight(g->anchor)) {                   /* words one by one: a block's are neighbours */
-    LoopRV step = split_by(g, loop[n - 2], dim(g->anchor->arg[1]->type, 4), &lane);
-    sched_reorder(g->s, 3, (const LoopRV[]){step, loop[n - 1], lane});
-    sched_unroll(g->s, loop[n - 1]), sched_unroll(g->s, lane);
+  if (w->dtype.bits == 64) {
+    pack_fours(g, loop[n - 2], loop[n - 1]);
     return;
   }
   if (is_straight(g->anchor)) {
     panels_turn(g, panel);
     return;
   }
-  const Type *w = g->anchor->arg[1]->type;
   LoopRV taps, c, tap, part, position = loop[n - 1];
   LoopRV blocks = split_by(g, loop[n - 2], dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
   tap = split_by(g, taps, dim(w, 4), &c);
-  if (fours) {
-    sched_reorder(g->s, 4, (const LoopRV[]){position, blocks, tap, c});
-    sched_unroll(g->s, tap), sched_unroll(g->s, c);
-    return;
-  }
   part = split_by(g, c, SIDE, &lane);
   sched_reorder(g->s, 5, (const LoopRV[]){blocks, position, tap, part, lane});
   sched_unroll(g->s, tap), sched_unroll(g->s, part);
@@ -237,6 +248,8 @@ static LoopRV lanes_tile(ImplGroup *g, BlockRV product, int64_t positions, int64
 
 void panels_schedule(ImplGroup *g)
 {
+  BlockRV padded;
+  if (group_find_stage(g, "padded", &padded)) generic_keep(g, padded);
   generic_inline(g);
   BlockRV product = group_sum(g), panel = group_stage(g, "panel"), *user;
   if (sched_get_consumers(g->s, product, g->arena, &user) != 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
