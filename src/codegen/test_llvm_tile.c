@@ -212,6 +212,49 @@ TEST(test_sums_in_order)
   }
 }
 
+/* A 2 x 2 block of sums over fours of bfloat16: two loads and one instruction a step, no word moved to another lane. */
+TEST(test_neon_block)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-v1 -mtriple=aarch64-linux-gnu");
+  DType words = DTYPE(DT_UINT, 64);
+  const Buffer *b[] = {flat("A", words, 512), flat("B", words, 512), flat("C", DT_F32, 4)}, *acc = flat("acc", DT_F32, 4);
+  const Var *k = index_var("k");
+  const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *two = expr_int(m, four->dtype, 2), *from = expr_broadcast(m, expr_mul(m, k->expr, expr_i32(m, 2)), 4);
+  const Expr *factor[] = {at(b[0], expr_add(m, from, expr_binary(m, E_DIV, four, two))), at(b[1], expr_add(m, from, expr_binary(m, E_MOD, four, two)))};
+  Stmt *step = put(acc, four, expr_add(m, at(acc, four), expr_call(m, DT_NONE, IN_BF16_DOT, 2, factor)));
+  Stmt *all[] = {put(acc, four, expr_broadcast(m, expr_float(m, DT_F32, 0), 4)), loop(k, 256, step), put(b[2], four, at(acc, four))};
+  Kernel *kernel = kernel_of("block", t, 3, b, 1, alloc_at(acc, PLACE_STACK, 0, stmt_seq(m, 3, all)));
+  const char *hot = hot_loop(assembly(compile(t, 1, &kernel)), "bfmmla");
+  int dots = count_of(hot, "bfmmla"), loads = count_of(hot, "\tld");
+  if (dots < 1 || loads > 2 * dots || instructions(hot) > dots + loads + LOOP_CONTROL || count_of(hot, "zip") || count_of(hot, "\tdup")) fail_msg("%s", hot);
+}
+
+/* Four neighbours joined by shifts are one load; so is each run of lanes. */
+TEST(test_neon_neighbours)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-v1 -mtriple=aarch64-linux-gnu");
+  DType u16 = DTYPE(DT_UINT, 16), u64 = DTYPE(DT_UINT, 64);
+  const Buffer *b[] = {flat("A", u16, 64), flat("B", u64, 16), flat("C", DT_F32, 64), flat("D", DT_F32, 4)};
+  const Var *i = index_var("i");
+  const Expr *word = NULL, *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *two = expr_int(m, four->dtype, 2);
+  for (int p = 0; p < 2; p++) {
+    const Expr *half[2], *first = expr_mul(m, i->expr, expr_i32(m, 4));
+    for (int h = 0; h < 2; h++) half[h] = expr_cast(m, DTYPE(DT_UINT, 32), at(b[0], expr_add(m, first, expr_i32(m, 2 * p + h))));
+    const Expr *up = expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){half[1], expr_int(m, half[1]->dtype, 16)});
+    const Expr *pair = expr_cast(m, u64, expr_call(m, DT_NONE, IN_BITOR, 2, (const Expr *[]){half[0], up}));
+    if (p) pair = expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){pair, expr_int(m, u64, 32)});
+    word = p ? expr_call(m, DT_NONE, IN_BITOR, 2, (const Expr *[]){word, pair}) : pair;
+  }
+  const Expr *runs = expr_add(m, expr_mul(m, expr_binary(m, E_DIV, four, two), expr_int(m, four->dtype, 4)), expr_binary(m, E_MOD, four, two));      /* 0 1 4 5 */
+  Stmt *both[] = {loop(i, 16, put(b[1], i->expr, word)), put(b[3], four, at(b[2], runs))};
+  const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of("neighbours", t, 4, b, 1, stmt_seq(m, 2, both))}));
+  assert_int_equal(count_of(text, "ldrh"), 0);
+  assert_int_equal(count_of(text, "\torr\t"), 0);
+  assert_int_equal(count_of(text, "ldur\tq"), 0);             /* a window that reaches over its lanes */
+}
+
 /* LLVM vectorises the copy, though not with scalable vectors, which its later passes cannot take. */
 TEST(test_sve_beside_a_plain_loop)
 {
@@ -291,6 +334,7 @@ int main(int argc, char **argv)
     return teardown(NULL);
   }
   const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile), ROW(test_neon_limits), ROW(test_neon_extremes),
-                                     ROW(test_neon_constants), ROW(test_neon_sums_abreast), ROW(test_sums_in_order), ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
+                                     ROW(test_neon_constants), ROW(test_neon_sums_abreast), ROW(test_sums_in_order), ROW(test_neon_block), ROW(test_neon_neighbours),
+                                     ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
