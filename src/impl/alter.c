@@ -221,7 +221,8 @@ static int conv_word(const Target *t, const Node *call, int64_t *cb, int64_t *ob
   *cb = alter_block(t, 32, known(call->arg[0]->type->shape[1]));
   *ob = alter_block(t, 32, o);
   if (a->groups != 1 || !*ob || !*cb || *cb % 2) return 0;
-  return *cb % 4 == 0 && tile_block_rows(t, *ob, o / *ob, known(y->shape[2]) * known(y->shape[3])) ? 4 : 2;
+  bool packed = known(y->shape[0]) && tile_block_rows(t, *ob, o / *ob, known(y->shape[2]) * known(y->shape[3]));     /* what panels.c is chosen for */
+  return *cb % 4 == 0 && packed ? 4 : 2;
 }
 
 static bool alter_word_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)

@@ -184,7 +184,8 @@ static const Expr *to_storage(Legal *l, DType t, const Expr *x)
   if (known) return known;
   DType s = storage(l, dtype_lanes(t, x->dtype.lanes));
   if (is_half(s)) return expr_cast(l->m, s, x);
-  if (t.code == DT_BFLOAT && l->brain_convert) return call1(l, s, IN_REINTERPRET, expr_cast(l->m, dtype_lanes(DT_BF16, x->dtype.lanes), x));
+  if (t.code == DT_BFLOAT && l->brain_convert)      /* of a NaN it keeps the upper bits, which is one too */
+    return call1(l, s, IN_REINTERPRET, expr_cast(l->m, dtype_lanes(DT_BF16, x->dtype.lanes), x));
   return expr_cast(l->m, s, encode(l, small_float(t), x));
 }
 

@@ -113,7 +113,7 @@ DECLARE_ATTRS(Dense, DENSE_ATTRS)
   A(S, STR, weight_layout, "\"NC\"", "NC8n: weight is (units/8, in, 8)")
 DECLARE_ATTRS(DensePack, DENSE_PACK_ATTRS)
 #define PAIRS_ATTRS(A, S)                                       \
-  A(S, INT, axis, "1", "the axis whose elements come in pairs") \
+  A(S, INT, axis, "1", "the axis whose neighbours share a word") \
   A(S, INT, count, "2", "elements of a word: 2, or 4 in a uint64, zeros behind the last")
 DECLARE_ATTRS(Pairs, PAIRS_ATTRS)
 #define MATMUL_ATTRS(A, S)                                      \

@@ -6,7 +6,7 @@
  *   nn.contrib_dense_pack  the weight in blocks of output features
  *
  * Products and sums are made in out_dtype.  A packed weight of uint32 holds pairs of bfloat16, two
- * elements of k each (nn_pairs.c); data is bfloat16 then. */
+ * elements of k each (nn_pairs.c), one of uint64 fours, zeros behind the last; data is bfloat16 then. */
 #include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(Dense, DENSE_ATTRS)

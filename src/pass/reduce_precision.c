@@ -3,7 +3,7 @@
  *   keeps   the types of parameters and outputs
  *   breaks  values, within what docs/performance.md states
  *
- * bf16: a product that is faster over pairs of bfloat16 (impl_prefers_pairs) gets its operands rounded;
+ * bf16: a product that is faster over pairs of bfloat16, or fours (impl_prefers_pairs), gets its operands rounded;
  * its result is float32, and so is all other arithmetic.  A value that such a product reads is
  * kept in bfloat16: its other readers widen it again, so that it is stored once, in half the memory.
  *
