@@ -248,3 +248,71 @@ def test_col2im_sizes_known_at_run_time(known):
             ex.set_input("block", np.array(block))
             with pytest.raises(error.LatheError, match="do not fit"):
                 ex.run()
+
+
+# ---- TreeEnsemble
+
+
+def ensemble(nodes, leaves, roots, dtype=TensorProto.FLOAT, **attrs):
+    """nodes: (feature, mode, split, true, false), a child is ("n", i) or ("l", i); leaves: (target, weight)."""
+    kind = "float64" if dtype == TensorProto.DOUBLE else "float32"
+    tensor = lambda name, v, t: numpy_helper.from_array(np.array(v, t), name)
+    node = helper.make_node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", n_targets=3, tree_roots=roots, nodes_featureids=[n[0] for n in nodes], nodes_modes=tensor("m", [n[1] for n in nodes], "uint8"),
+                            nodes_splits=tensor("s", [n[2] for n in nodes], kind), nodes_truenodeids=[n[3][1] for n in nodes], nodes_trueleafs=[int(n[3][0] == "l") for n in nodes],
+                            nodes_falsenodeids=[n[4][1] for n in nodes], nodes_falseleafs=[int(n[4][0] == "l") for n in nodes],
+                            leaf_targetids=[l[0] for l in leaves], leaf_weights=tensor("w", [l[1] for l in leaves], kind), **attrs)
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", dtype, ["n", 4])], [helper.make_tensor_value_info("y", dtype, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 5)], ir_version=10)
+
+
+NODES = [(0, 0, 0.5, ("n", 1), ("n", 2)), (1, 1, -0.25, ("l", 0), ("l", 1)), (2, 3, 0.0, ("n", 3), ("l", 2)), (3, 2, 1.0, ("l", 3), ("l", 4)),      # a tree of depth 3
+         (1, 4, 0.5, ("l", 5), ("n", 5)), (3, 5, 0.5, ("l", 6), ("l", 7)),                                                                    # one of depth 2
+         (0, 0, 0.0, ("l", 8), ("l", 8))]                                                                                                     # one that is a leaf
+LEAVES = [(0, 1.5), (1, -2.0), (2, 0.25), (0, 3.0), (1, 0.5), (2, -1.0), (0, 0.125), (1, 4.0), (0, 10.0)]
+
+
+def walk(x, aggregate, missing=None, sets=None):
+    out = np.zeros((len(x), 3))
+    test = [lambda v, s: v <= s, lambda v, s: v < s, lambda v, s: v >= s, lambda v, s: v > s, lambda v, s: v == s, lambda v, s: v != s]
+    for r, row in enumerate(x):
+        got = {}
+        for root in (0, 4, 6):
+            at = ("n", root)
+            while at[0] == "n":
+                feature, mode, split, yes, no = NODES[at[1]]
+                v = row[feature]
+                at = yes if (missing[at[1]] if missing and np.isnan(v) else not np.isnan(v) and test[mode](v, split)) else no
+            got.setdefault(LEAVES[at[1]][0], []).append(LEAVES[at[1]][1])
+        for k, v in got.items():
+            out[r, k] = [sum(v) / 3, sum(v), min(v), max(v)][aggregate]
+    return out
+
+
+@pytest.mark.parametrize("aggregate", range(4))
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_trees(aggregate, dtype):
+    x = np.random.default_rng(5).choice([-1, -0.25, 0, 0.5, 1, 2, np.nan], (40, 4)).astype("float32" if dtype == TensorProto.FLOAT else "float64")
+    got = run(compile_model(ensemble(NODES, LEAVES, [0, 4, 6], dtype, aggregate_function=aggregate)), {"x": x})[0]
+    np.testing.assert_allclose(got, walk(x, aggregate), rtol=1e-6)
+    missing = [1, 0, 1, 1, 0, 1, 0]
+    got = run(compile_model(ensemble(NODES, LEAVES, [0, 4, 6], dtype, aggregate_function=aggregate, nodes_missing_value_tracks_true=missing)), {"x": x})[0]
+    np.testing.assert_allclose(got, walk(x, aggregate, missing), rtol=1e-6)
+
+
+def test_trees_with_sets_and_a_transform():
+    nodes = [(0, 6, 0.0, ("n", 1), ("l", 0)), (1, 6, 0.0, ("l", 1), ("l", 2))]
+    leaves = [(0, 1.0), (1, 2.0), (2, 3.0)]
+    values = numpy_helper.from_array(np.array([1.2, 3.7, 8, np.nan, 4, np.nan], "float32"), "v")
+    x = np.array([[1.2, 4, 0, 0], [3.7, 5, 0, 0], [8, 4, 0, 0], [2, 4, 0, 0], [np.nan, 4, 0, 0]], "float32")
+    raw = np.array([[0, 2, 0], [0, 0, 3], [0, 2, 0], [1, 0, 0], [1, 0, 0]], "float64")
+    got = run(compile_model(ensemble(nodes, leaves, [0], membership_values=values, post_transform=1)), {"x": x})[0]
+    np.testing.assert_allclose(got, np.exp(raw) / np.exp(raw).sum(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("nodes,roots,says", [
+    ([(0, 0, 0.0, ("n", 0), ("l", 0))], [0], "goes round"), ([(0, 0, 0.0, ("n", 7), ("l", 0))], [0], "truenodeids"), ([(9, 0, 0.0, ("l", 0), ("l", 0))], [0], "featureids"),
+    ([(0, 7, 0.0, ("l", 0), ("l", 0))], [0], "modes"), ([(0, 0, 0.0, ("l", 0), ("l", 0))], [3], "tree_roots"), ([(0, 6, 0.0, ("l", 0), ("l", 0))], [0], "membership_values"),
+    ([(0, 0, 0.0, ("l", 1), ("l", 0))], [0], "truenodeids")])
+def test_trees_that_are_none(nodes, roots, says):
+    with pytest.raises(error.LatheError, match=says):
+        relay.frontend.from_onnx(ensemble(nodes, [(0, 1.0)], roots))
