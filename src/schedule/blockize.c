@@ -117,7 +117,7 @@ static void move_init(Tile *v)
             tree_what(s, v->block));
     if (roles >> ITER_SPATIAL & 1) nest = copy_loop(s, v->inner[i], &copied, nest);
   }
-  init->predicate = first_step_predicate(s, b->predicate, v->ninner, v->inner, &copied);
+  init->predicate = init_predicate(s, v->block, v->ninner, v->inner, &copied);
   stmt_substitute(s->m, nest, &copied);
   block_infer_access(s->m, init);
   v->outer->init = nest;

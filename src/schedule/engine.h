@@ -213,6 +213,9 @@ Stmt *copy_loop(Sched *, const Stmt *loop, Map *vars, Stmt *body);
 /* The predicate with the loops replaced by their copies in vars, and those without
  * a copy at their first step. */
 const Expr *first_step_predicate(Sched *, const Expr *predicate, int n, Stmt *const *loop, Map *vars);
+/* The predicate of a block's init, over the copies in vars of those of the loops that are spatial.  What the others are limited by does not
+ * limit it: a sum over nothing is its init. */
+const Expr *init_predicate(Sched *, Stmt *block, int n, Stmt *const *loop, Map *vars);
 
 /* Raises unless the first steps of the loops are the first step of the reduction. */
 void check_starts(Sched *, const char *prim, Stmt *block);

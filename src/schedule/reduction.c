@@ -30,6 +30,34 @@ const Expr *first_step_predicate(Sched *s, const Expr *predicate, int n, Stmt *c
   return expr_substitute(s->m, predicate, &map);
 }
 
+/* Do the block's spatial variables stay in their domains under this condition alone? */
+static bool in_domain(Sched *s, Stmt *block, const Expr *cond)
+{
+  const Block *b = BLOCK(block);
+  Analyzer *an = facts_analyzer(s, block->parent);
+  if (cond) analyzer_push(an, cond);
+  for (int i = 0; i < b->niter; i++) {
+    const BlockIter *it = &b->iter[i];
+    if (it->kind != ITER_SPATIAL) continue;
+    if (!analyzer_prove(an, expr_binary(s->m, E_GE, it->value, it->min))) return false;
+    if (!analyzer_prove(an, expr_lt(s->m, it->value, expr_add(s->m, it->min, it->extent)))) return false;
+  }
+  return true;
+}
+
+const Expr *init_predicate(Sched *s, Stmt *block, int n, Stmt *const *loop, Map *vars)
+{
+  const Expr **part, *keep = NULL;
+  int nparts = conjuncts(scratch(s->ctx), BLOCK(block)->predicate, &part);
+  for (int p = 0; p < nparts; p++) {
+    bool reduces = false;
+    for (int i = 0; i < n; i++) reduces |= !map_has(vars, LOOPVAR(loop[i])) && expr_uses_var(part[p], LOOPVAR(loop[i]));
+    if (!reduces) keep = both(s, keep, part[p]);
+  }
+  if (!in_domain(s, block, keep)) return first_step_predicate(s, BLOCK(block)->predicate, n, loop, vars);
+  return keep ? expr_substitute(s->m, keep, vars) : NULL;
+}
+
 /* Raises unless the first steps of the loops are the first step of the reduction. */
 void check_starts(Sched *s, const char *prim, Stmt *block)
 {
@@ -121,7 +149,7 @@ SchedArg prim_decompose_reduction(Sched *s, SchedArg *a)
   }
   for (int i = 0; i < n; i++)
     if (map_has(&copied, LOOPVAR(path[i]))) check_copied_bounds(s, path[i], n, path, &copied);
-  BLOCK(init)->predicate = first_step_predicate(s, b->predicate, n, path, &copied);
+  BLOCK(init)->predicate = init_predicate(s, block, n, path, &copied);
   stmt_substitute(s->m, nest, &copied);
   if (facts_guarded(s, block)) vec_push(s->m->arena, &s->guarded, init->id);
   tree_insert_beside(s, loop, false, nest);
