@@ -437,6 +437,20 @@ def test_the_report_of_a_model_names_strings():
     assert re.search(r"string", str(relay.frontend.from_onnx(IDENTITY)[0]))
 
 
+def test_a_watcher_sees_strings():
+    ex = executor(model([("Concat", "x x", "c", {"axis": 0}), ("StringConcat", "c c", "y", {})], {"x": (S, (2,))}, {"y": (S, None)}))
+    seen = []
+    ex._executor.watch(lambda node, seconds, ins, outs: seen.extend(a.numpy().tolist() for a in outs))
+    ex.set_input("x", ["a", "b"])
+    ex.run()
+    assert ["a", "b", "a", "b"] in seen
+
+
+def test_parameters_hold_no_strings():
+    with pytest.raises(error.UnsupportedError, match="'w' holds strings"):
+        lathe.runtime.save_param_dict({"w": lathe.nd.array(np.array(["a"]))})
+
+
 # ---- in Python's relay
 
 

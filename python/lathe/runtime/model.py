@@ -179,6 +179,10 @@ class Executor:
             out.reshape(-1)[i] = ctypes.string_at(text.value or 0, n.value).decode("utf-8", "surrogateescape")
         return NDArray(out, "string")
 
+    def _seen(self, t: RtTensor) -> NDArray:
+        """What a function that watches is shown: the program's own memory, strings as a copy."""
+        return self._copy_of(t) if (t.dtype.code, t.dtype.bits) == STRING else from_address(t)
+
     def set_input_view(self, key: Any, value: Any) -> None:
         """Binds the memory of an array: runs read it as it is then.  It is kept alive until the input is set again."""
         i, err = self.input_index(key), RtError()
@@ -266,7 +270,7 @@ class Executor:
 
         def run(_user: Any, node: int, seconds: float, nin: int, ins: Any, nout: int, outs: Any) -> int:
             try:
-                fn(node, seconds, [from_address(ins[i].contents) for i in range(nin)], [from_address(outs[i].contents) for i in range(nout)])
+                fn(node, seconds, [self._seen(ins[i].contents) for i in range(nin)], [self._seen(outs[i].contents) for i in range(nout)])
                 return 0
             except BaseException as e:  # pylint: disable=broad-except
                 self._failed = e

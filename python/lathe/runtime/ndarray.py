@@ -316,11 +316,17 @@ def from_dlpack(dltensor: Any) -> NDArray:
     return NDArray(raw, name, dltensor)
 
 
+def _stored_name(t: RtTensor) -> str:
+    """Its dtype; strings are numbers here, whose texts only their executor knows."""
+    name = _name_of(t.dtype.code, t.dtype.bits)
+    return "uint64" if name == "string" else name
+
+
 def copy_of(t: RtTensor) -> NDArray:
     """A copy of a tensor of the runtime's."""
     if t.strides:
         return array(from_address(t))
-    name = _name_of(t.dtype.code, t.dtype.bits)
+    name = _stored_name(t)
     raw = _aligned(tuple(t.shape[: t.ndim]), storage(name)[0], np.empty)
     ctypes.memmove(raw.__array_interface__["data"][0], t.data + t.byte_offset, raw.nbytes)
     return NDArray(raw, name)
@@ -328,7 +334,7 @@ def copy_of(t: RtTensor) -> NDArray:
 
 def from_address(t: RtTensor) -> NDArray:
     """An array over a tensor that compiled code passes to a function."""
-    name = _name_of(t.dtype.code, t.dtype.bits)
+    name = _stored_name(t)
     base, _ = storage(name)
     shape = [t.shape[i] for i in range(t.ndim)]
     item = base.itemsize

@@ -24,7 +24,9 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     for name in arrays:
         out += [struct.pack("<Q", len(name.encode())), name.encode()]
     out.append(struct.pack("<Q", len(arrays)))
-    for a in arrays.values():
+    for name, a in arrays.items():
+        if a.dtype == "string":
+            raise error.UnsupportedError(f"parameter '{name}' holds strings, which the format of parameters does not have")
         code, bits = storage(a.dtype)[1]
         data = np.ascontiguousarray(a._raw).tobytes()
         out.append(struct.pack(f"<QQiiiBBH{a.ndim}qq", _ARRAY, 0, 1, 0, a.ndim, 1 if code == 6 else code, 1 if code == 6 else bits, 1, *a.shape, len(data)))
@@ -56,6 +58,8 @@ def _read_array(r: _Reader) -> NDArray:
     (count,) = r.read("q")
     try:
         dtype = _name_of(code, bits)
+        if dtype == "string":
+            raise KeyError(dtype)
     except KeyError:
         raise error.ParseError(f"the parameters hold an array of dtype code {code} with {bits} bits, which is not known") from None
     item = storage(dtype)[0].itemsize
