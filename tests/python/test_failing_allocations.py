@@ -286,6 +286,10 @@ def models(mod, twice, tmp_path):
     lib.export_library(tmp_path / "net.so")
 
 
+def texts():
+    assert relay.const(np.array(["a", "ä"])).data.numpy().tolist() == ["a", "ä"]
+
+
 def imports():
     import pathlib
 
@@ -313,6 +317,7 @@ def test_every_call_survives(failing, tmp_path):
     data_types()
     patterns(mod["main"])
     models(mod, operators(), tmp_path)
+    texts()
     imports()
     missed = {name for name, _, _ in functions()} - failing - OUTSIDE
     assert not missed, f"calls that this test does not make: {sorted(missed)}"
