@@ -4,6 +4,8 @@ A program that uses everything runs with each of its calls tried over and over, 
 1st, 2nd, 3rd … allocation failing, until the call succeeds.  A failure must be a
 MemoryError, leave no handle behind, and leave the call working."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -47,7 +49,9 @@ def failing(monkeypatch):
         return plain(self, name, n, values)
 
     monkeypatch.setattr(Context, "_raw_call", hostile)
-    return tried
+    gc.disable()  # a collection in the middle of a call would release other handles
+    yield tried
+    gc.enable()
 
 
 SIZED = """
