@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Peak memory of a loaded network beside ONNX Runtime's.
 
-    bench/memory.py [--networks resnet50] [--models DIR] [--threads 1,2] [--rounds 3] [--json] [--check]
+    bench/memory.py [--networks resnet50] [--models DIR] [--threads 1,2] [--rounds 3] [--no-winograd] [--json] [--check]
 
 Each figure comes from a process of its own that loads the network, runs it once and reads the
 most memory it has had (VmHWM).  Lathe's loads the compiled file with the runtime alone, ONNX Runtime's the .onnx
@@ -76,7 +76,7 @@ def measure(who, library, model, inputs, threads, rounds, out):
     return best
 
 
-def prepared(name, models, folder):
+def prepared(name, models, folder, config):
     """The network with its sizes fixed, compiled, its inputs, and the bytes of its weights."""
     import numpy as np
     import onnx
@@ -104,7 +104,7 @@ def prepared(name, models, folder):
         feeds[v.name] = rng.standard_normal(shape).astype("float32") if is_float else np.ones(shape, "int64")
     onnx.save(model, str(folder / "model.onnx"))
     np.savez(folder / "inputs.npz", **feeds)
-    library, _ = peers.Lathe.compile(folder / "model.onnx", 3)
+    library, _ = peers.Lathe.compile(folder / "model.onnx", 3, config=config)
     library.export_library(str(folder / "model.so"))
     return sum(len(t.raw_data) for t in model.graph.initializer)
 
@@ -116,7 +116,7 @@ def runtime_library():
     raise SystemExit("liblathe_rt.so is not found; set LATHE_LIBRARY_PATH to the folder that has it")
 
 
-def rows_of(name, models, threads, rounds):
+def rows_of(name, models, threads, rounds, config):
     import numpy as np
 
     import peers
@@ -124,7 +124,7 @@ def rows_of(name, models, threads, rounds):
     rows = []
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
-        weights = prepared(name, models, folder)
+        weights = prepared(name, models, folder, config)
         for n in threads:
             found, outputs = {}, {}
             for who, library, model in (("lathe", runtime_library(), folder / "model.so"), ("onnxruntime", "-", folder / "model.onnx")):
@@ -147,10 +147,13 @@ def main():
     parser.add_argument("--models", help="folder of NAME.onnx")
     parser.add_argument("--threads", default="1")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-winograd", action="store_true", help="compiled without Winograd's transformed weights")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit with status 1 when a ratio is above 1")
     args = parser.parse_args()
-    rows = [r for name in args.networks.split(",") for r in rows_of(name, args.models, [int(t) for t in args.threads.split(",")], args.rounds)]
+    config = {"lathe.impl.no_winograd": True} if args.no_winograd else {}
+    threads = [int(t) for t in args.threads.split(",")]
+    rows = [r for name in args.networks.split(",") for r in rows_of(name, args.models, threads, args.rounds, config)]
     if args.json:
         print(json.dumps(rows, indent=1))
     else:
