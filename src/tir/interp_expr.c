@@ -373,7 +373,7 @@ static const int64_t *fixed_shape(Compiler *c, const Buffer *b)
   int64_t *shape = arena_array(c->arena, int64_t, b->ndim), n = 64;
   if (b->strides || b->elem_offset || b->dtype.lanes != 1) return NULL;
   for (int d = 0; d < b->ndim; d++) {
-    if (b->shape[d]->kind != E_INT || b->shape[d]->u.i < 0 || !int_mul(n, b->shape[d]->u.i + 1, &n)) return NULL;
+    if (b->shape[d]->kind != E_INT || b->shape[d]->u.i < 0 || b->shape[d]->u.i == INT64_MAX || !int_mul(n, b->shape[d]->u.i + 1, &n)) return NULL;
     shape[d] = b->shape[d]->u.i;
   }
   return shape;

@@ -271,6 +271,8 @@ static void test_refusals(void **state)
           "interpreter: cannot call 'foo' (call_extern); compile the function to run it");
   refused(m, ONE "    for i in range(k + 1):\n        with T.block(\"b\"):\n            v = T.axis.spatial(2, i)\n            B[v] = 0.0\n", 3,
           (const TirArg[]){A, B, k}, ERR_BOUNDS, "block 'b': 'v' is 2, outside of its domain of 2 from 0");
+  refused(m, ONE "    V = T.alloc_buffer((4, 9223372036854775807))\n    V[0, 0] = 0.0\n", 3, (const TirArg[]){A, B, k}, ERR_MEMORY,
+          "interpreter: buffer 'V' is too large (2 GiB are the limit)");
   refused(m, ONE "    T.ret(7)\n", 3, (const TirArg[]){A, B, k}, ERR_CALLBACK, "the function returned status 7");
 }
 
