@@ -45,19 +45,25 @@ static const struct {
 };
 #define NDTYPES (sizeof dtypes / sizeof *dtypes)
 
+/* The runtime writes a bool in three ways. */
+static bool is_bool(LatheRtDType t) { return t.code == 6 || (t.code == 1 && t.bits == 1); }
+
 const char *dtype_text(LatheRtDType t, char out[24])
 {
-  const char *base = t.code == 0 ? "int" : t.code == 1 ? "uint" : t.code == 2 ? "float" : t.code == 4 ? "bfloat" : t.code == 6 ? "bool" : "dtype";
-  if (t.code == 6) snprintf(out, 24, "bool");
+  static const char *const kinds[] = {[0] = "int",           [1] = "uint",           [2] = "float",       [4] = "bfloat",
+                                      [10] = "float8_e4m3fn", [11] = "float8_e4m3fnuz", [12] = "float8_e5m2", [13] = "float8_e5m2fnuz", [17] = "float4_e2m1fn"};
+  const char *kind = t.code < sizeof kinds / sizeof *kinds ? kinds[t.code] : NULL;
+  if (is_bool(t)) snprintf(out, 24, "bool");
   else if (t.code == LATHE_RT_STRING) snprintf(out, 24, "string");
-  else snprintf(out, 24, "%s%d", base, t.bits);
+  else if (kind && t.code >= 10) snprintf(out, 24, "%s", kind);
+  else snprintf(out, 24, "%s%d", kind ? kind : "dtype", t.bits);
   return out;
 }
 
 static const char *descr_of(LatheRtDType t)
 {
   for (size_t i = 0; i < NDTYPES; i++)
-    if (dtypes[i].dtype.code == t.code && (dtypes[i].dtype.bits == t.bits || t.code == 6)) return dtypes[i].descr;
+    if (is_bool(t) ? is_bool(dtypes[i].dtype) : dtypes[i].dtype.code == t.code && dtypes[i].dtype.bits == t.bits) return dtypes[i].descr;
   return NULL;
 }
 

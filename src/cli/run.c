@@ -167,22 +167,48 @@ enum { MAX_ROWS = 16 };      /* that --top shows */
 
 /* ---- outputs ------------------------------------------------------------------------------- */
 
-static double element(const LatheRtTensor *t, size_t i)
+static double half_value(uint16_t bits)
+{
+  int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  double v = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+  return bits >> 15 ? -v : v;
+}
+
+static float brain_value(uint16_t bits)
+{
+  uint32_t wide = (uint32_t)bits << 16;
+  float v;
+  memcpy(&v, &wide, sizeof v);
+  return v;
+}
+
+/* False: numbers of this dtype are not shown. */
+static bool element_of(const LatheRtTensor *t, size_t i, double *out)
 {
   const char *p = (const char *)t->data + t->byte_offset;
   switch (t->dtype.code * 1000 + t->dtype.bits) {
-  case 2032: return ((const float *)p)[i];
-  case 2064: return ((const double *)p)[i];
-  case 8: return ((const int8_t *)p)[i];
-  case 16: return ((const int16_t *)p)[i];
-  case 32: return ((const int32_t *)p)[i];
-  case 64: return (double)((const int64_t *)p)[i];
-  case 1008: case 6008: case 6001: return ((const uint8_t *)p)[i];
-  case 1016: return ((const uint16_t *)p)[i];
-  case 1032: return ((const uint32_t *)p)[i];
-  case 1064: return (double)((const uint64_t *)p)[i];
+  case 2016: *out = half_value(((const uint16_t *)p)[i]); return true;
+  case 2032: *out = ((const float *)p)[i]; return true;
+  case 2064: *out = ((const double *)p)[i]; return true;
+  case 4016: *out = brain_value(((const uint16_t *)p)[i]); return true;
+  case 2: case 4: case 8: *out = ((const int8_t *)p)[i]; return true;
+  case 16: *out = ((const int16_t *)p)[i]; return true;
+  case 32: *out = ((const int32_t *)p)[i]; return true;
+  case 64: *out = (double)((const int64_t *)p)[i]; return true;
+  case 1001: case 1002: case 1004: case 1008: case 6001: case 6008: *out = ((const uint8_t *)p)[i]; return true;
+  case 1016: *out = ((const uint16_t *)p)[i]; return true;
+  case 1032: *out = ((const uint32_t *)p)[i]; return true;
+  case 1064: *out = (double)((const uint64_t *)p)[i]; return true;
   }
-  return NAN;
+  *out = NAN;
+  return false;
+}
+
+static double element(const LatheRtTensor *t, size_t i)
+{
+  double v;
+  element_of(t, i, &v);
+  return v;
 }
 
 /* The largest of n elements from the first on, with their places. */
@@ -215,6 +241,11 @@ static void print_output(const LatheRtExecutor *ex, const LatheRtPort *port, con
   puts(")");
   if (t->dtype.code == LATHE_RT_STRING) {
     print_texts(ex, t);
+    return;
+  }
+  double first;
+  if (n && !element_of(t, 0, &first)) {
+    printf("  (numbers of dtype %s are not shown)\n", name);
     return;
   }
   if (top > 0) {                                         /* of each row: a batch has several */

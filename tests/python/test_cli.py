@@ -134,6 +134,20 @@ def test_run(digits, image, tmp_path):
     assert "probabilities" in run("run", DIGITS, "--input", "ones", "--shape", "pixels=2,1,8,8", "--top", "1")
 
 
+@pytest.mark.parametrize("dtype,shown", [("bool", "1 0 1"), ("float16", "1.5 -0 65504"), ("bfloat16", "1.5 -0 65536"), ("int4", "1 0 -8"), ("uint2", "1 0 3"), ("float8_e5m2", None)])
+def test_outputs_of_every_dtype(dtype, shown, tmp_path):
+    """Shown as the numbers that they are, or said not to be; a bool is written as numpy's."""
+    x, path, text = tmp_path / "x.npy", str(tmp_path / "m.so"), tmp_path / "m.relay"
+    np.save(x, np.array([1.5, -0.0, 65504] if "float" in dtype else [1, 0, -8] if dtype == "int4" else [1, 0, 3], "float32"))
+    text.write_text(f'def @main(%x: Tensor[(3), float32]) {{ cast(%x, dtype="{dtype}") }}\n')
+    run("compile", str(text), "-o", path)
+    lines = run("run", path, "--input", f"x={x}").splitlines()
+    assert lines[0].endswith(f"{dtype} (3)") and (f"  first: {shown}" in lines if shown else f"  (numbers of dtype {dtype} are not shown)" in lines)
+    if dtype in ("bool", "float16"):
+        run("run", path, "--input", f"x={x}", "--output", str(tmp_path / "y.npy"))
+        assert np.load(tmp_path / "y.npy").dtype == dtype
+
+
 def test_bench(digits, tmp_path):
     text = run("bench", digits, "--threads", "1,2", "--warmup", "1", "--repeat", "5")
     assert text.startswith("1 thread: median ") and "\n2 threads: median " in text and "p90" in text and "(5 runs)" in text
