@@ -30,15 +30,15 @@ static bool store(const LatheRtTensor *t, size_t i, double v)
   switch (t->dtype.code * 1000 + t->dtype.bits) {
   case 2032: ((float *)p)[i] = (float)v; return true;
   case 2064: ((double *)p)[i] = v; return true;
-  case 8: ((int8_t *)p)[i] = (int8_t)v; return true;
+  case 2: case 4: case 8: ((int8_t *)p)[i] = (int8_t)v; return true;
   case 16: ((int16_t *)p)[i] = (int16_t)v; return true;
   case 32: ((int32_t *)p)[i] = (int32_t)v; return true;
   case 64: ((int64_t *)p)[i] = (int64_t)v; return true;
-  case 1008: ((uint8_t *)p)[i] = (uint8_t)v; return true;
+  case 1002: case 1004: case 1008: ((uint8_t *)p)[i] = (uint8_t)v; return true;
   case 1016: ((uint16_t *)p)[i] = (uint16_t)v; return true;
   case 1032: ((uint32_t *)p)[i] = (uint32_t)v; return true;
   case 1064: ((uint64_t *)p)[i] = (uint64_t)v; return true;
-  case 6008: case 6001: ((uint8_t *)p)[i] = v >= 0.5; return true;
+  case 1001: case 6001: case 6008: ((uint8_t *)p)[i] = v >= 0.5; return true;
   case 2016: { /* halves from a float, by rounding its bits */
     float f = (float)v;
     uint32_t b;

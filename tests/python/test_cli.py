@@ -148,6 +148,17 @@ def test_outputs_of_every_dtype(dtype, shown, tmp_path):
         assert np.load(tmp_path / "y.npy").dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", ["bool", "float16", "bfloat16", "int4", "uint2", "uint8", "float64"])
+def test_inputs_of_every_dtype(dtype, tmp_path):
+    """Filled with numbers where no file is given."""
+    path, text = str(tmp_path / "m.so"), tmp_path / "m.relay"
+    text.write_text(f'def @main(%x: Tensor[(50), {dtype}]) {{ cast(%x, dtype="float32") }}\n')
+    run("compile", str(text), "-o", path)
+    assert "min 1, max 1" in run("run", path, "--input", "x=ones")
+    assert "min 0, max 1" in run("run", path, "--input", "x=random") or "float" in dtype
+    assert "median" in run("bench", path, "--repeat", "2")
+
+
 def test_bench(digits, tmp_path):
     text = run("bench", digits, "--threads", "1,2", "--warmup", "1", "--repeat", "5")
     assert text.startswith("1 thread: median ") and "\n2 threads: median " in text and "p90" in text and "(5 runs)" in text
