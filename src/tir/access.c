@@ -300,6 +300,7 @@ static Region region_of(Walk *w, const Box *box)
     r.extent[d] = box->min[d] == box->max[d]
                       ? expr_int(w->m, box->min[d]->dtype, 1)
                       : expr_simplify(w->an, plus(w, expr_binary(w->m, E_SUB, box->max[d], box->min[d]), 1));
+    if (!dtype_eq(r.min[d]->dtype, r.extent[d]->dtype)) r.min[d] = expr_simplify(w->an, expr_cast(w->m, r.extent[d]->dtype, r.min[d]));   /* int32 and int64 in turn */
   }
   return r;
 }

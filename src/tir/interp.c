@@ -323,8 +323,8 @@ static void exec_thread(Run *r, const SNode *n, Group g)
       raise(r->ctx, ERR_UNSUPPORTED, NOWHERE, "interpreter: loop '%s' over %s has another range in each thread",
             n->stmt->u.loop.var->name, tag);
   }
-  const ThreadAxis *axis = NULL;
-  for (int i = 0; i < r->threads.n; i++)
+  const ThreadAxis *axis = NULL;                 /* each loop over virtual threads makes its own */
+  for (int i = 0; i < r->threads.n && !str_starts(tag, "vthread"); i++)
     if (!strcmp(r->threads.v[i].tag, tag)) axis = &r->threads.v[i];
   if (axis && extent <= axis->extent) exec_same_thread(r, n, g, axis);
   else exec_new_threads(r, n, g, min, extent < 0 ? 0 : extent);

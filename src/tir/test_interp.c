@@ -139,6 +139,22 @@ static void test_threads(void **state)
 }
 
 /* The update that has to see a value stored by the same thread in a wider loop. */
+/* Loops over virtual threads nest: each runs all of its own. */
+static void test_virtual_threads(void **state)
+{
+  Module *m = *state;
+  int32_t a[12] = {0};
+  const TirArg arg[] = {tensor(a, DT_I32, 2, SHAPE(6, 2))};
+  run(m,
+      "@T.prim_func\n"
+      "def main(A: T.Buffer((6, 2), \"int32\")):\n"
+      "    for i in T.thread_binding(6, thread=\"vthread\"):\n"
+      "        for j in T.thread_binding(2, thread=\"vthread\"):\n"
+      "            A[i, j] = i * 2 + j + 1\n",
+      1, arg);
+  for (int i = 0; i < 12; i++) assert_int_equal(a[i], i + 1);
+}
+
 static void test_match_buffer(void **state)
 {
   Module *m = *state;
@@ -306,7 +322,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
   const struct CMUnitTest tests[] = {
-      TEST(test_matmul), TEST(test_threads), TEST(test_match_buffer), TEST(test_control), TEST(test_dtypes),
+      TEST(test_matmul), TEST(test_threads), TEST(test_virtual_threads), TEST(test_match_buffer), TEST(test_control), TEST(test_dtypes),
       TEST(test_strides), TEST(test_refusals), TEST(test_stop),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,6 +74,15 @@ static const char *const texts[] = {
     "        with T.block(\"B\"):\n"
     "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"
     "            B[vi, vj] = T.if_then_else(vj >= 2, C[vi, vj], T.float32(\"-inf\"), dtype=\"float32\")\n",
+    /* indices of two widths in one region */
+    "@T.prim_func\n"
+    "def widths(A: T.Buffer((4, 9), \"float32\"), V: T.Buffer((4,), \"float32\")):\n"
+    "    for i, k in T.grid(4, 9):\n"
+    "        with T.block(\"V\"):\n"
+    "            vi, vk = T.axis.remap(\"SR\", [i, k])\n"
+    "            with T.init():\n"
+    "                V[vi] = T.float32(0)\n"
+    "            V[vi] = T.Select(V[vi] >= A[T.int64(3), vk], V[vi], A[vi, vk])\n",
     /* lowered: flat views, lets, vectors, masks, while, bindings in the middle */
     "@T.prim_func\n"
     "def low(A: T.Buffer((4, 8), \"float32\"), B: T.Buffer((4, 8), \"float16\"), p: T.handle):\n"
