@@ -53,8 +53,8 @@ static bool lane_bounds(Walk *w, const Expr *e, const Expr **min, const Expr **m
     return true;
   }
   if (e->kind == E_BROADCAST) return lane_bounds(w, e->arg[0], min, max);
-  if (e->kind == E_RAMP && e->arg[0]->dtype.lanes == 1 && e->arg[1]->kind == E_INT) {
-    int64_t span = e->arg[1]->u.i * (e->dtype.lanes - 1);
+  int64_t span;
+  if (e->kind == E_RAMP && e->arg[0]->dtype.lanes == 1 && e->arg[1]->kind == E_INT && int_mul(e->arg[1]->u.i, e->dtype.lanes - 1, &span)) {
     *min = plus(w, e->arg[0], span < 0 ? span : 0);
     *max = plus(w, e->arg[0], span > 0 ? span : 0);
     return true;

@@ -90,8 +90,8 @@ static bool lane_ends(Walk *w, const Expr *e, const Expr **lo, const Expr **hi)
     return true;
   }
   if (e->kind == E_BROADCAST) return lane_ends(w, e->arg[0], lo, hi);
-  if (e->kind != E_RAMP || e->arg[1]->kind != E_INT) return false;
-  int64_t span = e->arg[1]->u.i * (e->dtype.lanes - 1);
+  int64_t span;
+  if (e->kind != E_RAMP || e->arg[1]->kind != E_INT || !int_mul(e->arg[1]->u.i, e->dtype.lanes - 1, &span)) return false;
   const Expr *last = expr_add(w->m, e->arg[0], expr_int(w->m, e->arg[0]->dtype, span));
   *lo = span < 0 ? last : e->arg[0];
   *hi = span < 0 ? e->arg[0] : last;
