@@ -78,8 +78,12 @@ static void check_block(Einsum *v)
   Accesses a = {.e = v};
   expr_visit(s->ctx, term, note_load, &a);
   for (int i = 0; i < a.loads.n; i++) check_load(v, a.loads.v[i]);
-  for (int i = 0; i < b->niter; i++)
+  for (int i = 0; i < b->niter; i++) {
     if (v->grown[i] && b->iter[i].kind == ITER_REDUCE) check_product(v, term, i);
+    if (v->grown[i] && b->iter[i].kind == ITER_SPATIAL && !expr_uses_var(own, b->iter[i].var))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "pad_einsum: '%s' of %s, which is to be padded, does not say what is stored: more of its steps would store it again",
+            b->iter[i].var->name, tree_what(s, v->block));
+  }
   v->top = tree_nest(v->block);
   for (int i = 0; i < b->niter; i++) {
     bool found = false;

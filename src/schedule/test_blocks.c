@@ -142,6 +142,8 @@ static void reductions(void **state)
   refuses(MATMUL(8, 8, 8), GET, "sch.rfactor(l1, 0)\n", ERR_SCHEDULE, "loop 'i' is not a loop of the reduction");
   refuses(MATMUL(8, 8, 8), GET, "sch.rfactor(l3, 5)\n", ERR_ARGUMENT, "factor_axis 5");
   refuses(MATMUL(8, 8, 8), GET, "sch.pad_einsum(b0, [4, 4, 0])\n", ERR_ARGUMENT, "padding 0");
+  refuses(MATMUL(3, 8, 8), GET "sch.transform_block_layout(b0, lambda i0, i1, i2: (i1, i2, i0//4, i0%4))\n", "sch.pad_einsum(b0, [1, 1, 2, 4])\n", ERR_SCHEDULE,
+          "does not say what is stored");
 }
 
 #define ARGMAX                                                                       \
