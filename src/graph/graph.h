@@ -374,7 +374,8 @@ const Type *graph_apply_type(Module *, const Type *func, int n, const Type *cons
 
 /* ---- values.c: integers that the compiler can follow ----------------------------------------- */
 
-/* The elements of an integer or float tensor (at most 256, static shape) as expressions:
+enum { GRAPH_MAX_VALUES = 256 };
+/* The elements of an integer or float tensor (at most so many, static shape) as expressions:
  * (integers in the form dimensions have: int32 where they fit, casts between int32 and
  * int64 left out) literals for a constant; for a call whose arguments are known this way (shape_of,
  * concatenate, take, arithmetic, …) its meaning (compute) applied to them and

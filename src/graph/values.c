@@ -15,7 +15,6 @@
  * only: the executor, which evaluates the expressions at run time, does not have them. */
 #include "graph/state.h"
 
-#define MAX_ELEMENTS 256
 #define MAX_UNROLL 256           /* steps of one reduction */
 #define MAX_WORK 4096            /* expression nodes looked at for one element */
 #define MAX_SIZE 96              /* nodes of one element's expression; above: a variable */
@@ -50,7 +49,7 @@ static int count_elements(const Type *ty)
   int64_t n = 1;
   if (!ty || ty->kind != TY_TENSOR || ty->ndim < 0 || !(dtype_is_int(ty->dtype) || dtype_is_float(ty->dtype))) return -1;
   for (int i = 0; i < ty->ndim; i++)
-    if (ty->shape[i]->kind != E_INT || !int_mul(n, ty->shape[i]->u.i, &n) || n > MAX_ELEMENTS) return -1;
+    if (ty->shape[i]->kind != E_INT || !int_mul(n, ty->shape[i]->u.i, &n) || n > GRAPH_MAX_VALUES) return -1;
   return (int)n;
 }
 

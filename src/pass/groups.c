@@ -82,11 +82,10 @@ static bool computes_sizes(const Group *g)
 
 static bool stays_inside(const Making *k, const Node *n)
 {
-  enum { FOLLOWED = 256 };   /* elements whose values graph_values follows */
   if (n->kind != N_CONST) return false;
   const ConstData *d = n->u.data;
   if (dtype_is_string(d->dtype)) return false;
-  return d->ndim == 0 || k->x->link_params || (k->sizes && d->dtype.code == DT_INT && const_count(d) <= FOLLOWED);
+  return d->ndim == 0 || k->x->link_params || (k->sizes && d->dtype.code == DT_INT && const_count(d) <= GRAPH_MAX_VALUES);
 }
 
 static const Node *value_inside(Making *k, const Node *old)
