@@ -36,20 +36,38 @@ static Plane plane_tile(const Target *t, int bits, int64_t o, int64_t positions)
   return best;
 }
 
-/* Is a tile's data copied to one place before the output channels pass over it?  Lines a plane apart are lines of as many pages and
- * streams; the copy takes as long as the products of a few channels. */
-static bool is_packed(int64_t c, int64_t o)
-{
-  enum { STREAMS = 32, SERVED = 64 };
-  return c > STREAMS && o >= SERVED;
-}
-
 /* Positions of a plane, all dimensions of it together. */
 static int64_t positions_of(const Type *y)
 {
   int64_t n = 1;
   for (int d = 2; d < y->ndim; d++) n *= known(y, d);
   return n;
+}
+
+/* How a convolution runs.  Few tiles: threads share the output channels too.
+ * Packed: a tile's data is copied to one place before the output channels pass over it, with zeros behind the last position.  Lines a
+ * plane apart are lines of as many pages and streams; the copy takes as long as the products of a few channels.  A tile that is not
+ * whole is padded so where it would be computed element by element, or its end is not known while threads share it. */
+typedef struct Plan {
+  Plane tile;
+  int64_t c, o, positions, width;
+  double flops;
+  int threads;
+  bool few, packed;
+} Plan;
+
+static Plan plan_of(const Target *t, const Type *x, const Type *y)
+{
+  enum { STREAMS = 32, SERVED = 64 };
+  Plan p = {.c = known(x, 1), .o = known(y, 1), .positions = positions_of(y)};
+  int64_t lanes = target_lanes(t, y->dtype.bits);
+  p.tile = plane_tile(t, y->dtype.bits, p.o, p.positions);
+  p.width = p.tile.vectors * lanes;
+  p.flops = 2.0 * (double)(p.c * p.o * p.positions * (known(x, 0) ? known(x, 0) : 1));
+  p.threads = cost_threads(t, p.flops, 0);
+  p.few = p.width && p.positions / p.width < 2 * p.threads;
+  p.packed = p.width && ((p.c > STREAMS && p.o >= SERVED) || p.positions % (p.few && p.threads > 1 ? p.width : lanes));
+  return p;
 }
 
 static bool layout_is(const char *layout, const char *channels, int dims)
@@ -91,12 +109,12 @@ static int64_t common_divisor(int64_t a, int64_t b)
 }
 
 /* Does the weight stay in the second-level cache, and a tile's data, whose lines are a plane apart unless it is copied, in the first? */
-static bool stays_near(const Target *t, int64_t c, int64_t o, int64_t positions, int64_t bytes)
+static bool stays_near(const Target *t, const Plan *p, int64_t bytes)
 {
   enum { LINE = 64 };
   int64_t way = (t->l1_bytes > 0 ? t->l1_bytes : 1 << 15) / t->core.l1_ways, second = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19;
-  int64_t apart = common_divisor(way, positions * bytes), sets = way / (apart > LINE ? apart : LINE);
-  return 2 * c * o * bytes <= second && (is_packed(c, o) || 2 * c <= sets * t->core.l1_ways);
+  int64_t apart = common_divisor(way, p->positions * bytes), sets = way / (apart > LINE ? apart : LINE);
+  return 2 * p->c * p->o * bytes <= second && (p->packed || 2 * p->c <= sets * t->core.l1_ways);
 }
 
 /* ---- chosen where the convolution stands alone ---------------------------------------------------- */
@@ -118,14 +136,12 @@ bool positions_alter(Module *m, const Target *t, const Node *call, AlteredCall *
 {
   const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
   if (!is_one_tap(call) || w->ndim != y->ndim || !alter_is_constant(m->ctx, call->arg[1])) return false;
-  int64_t positions = positions_of(y);
-  if (positions == 1) return false;                        /* lies in blocks as it is */
-  Plane tile = plane_tile(t, y->dtype.bits, known(y, 1), positions);
-  if (!tile.channels || !stays_near(t, known(x, 1), known(y, 1), positions, dtype_bytes(y->dtype))) return false;
-  double flops = 2.0 * (double)(known(x, 1) * known(y, 1) * positions * (known(x, 0) ? known(x, 0) : 1));
-  if (flops / (cost_flops(t, y->dtype.bits) * tile.speed) >= blocked_seconds(t, call, flops)) return false;
+  Plan p = plan_of(t, x, y);
+  if (p.positions == 1) return false;                      /* lies in blocks as it is */
+  if (!p.tile.channels || !stays_near(t, &p, dtype_bytes(y->dtype))) return false;
+  if (p.flops / (cost_flops(t, y->dtype.bits) * p.tile.speed) >= blocked_seconds(t, call, p.flops)) return false;
   const OpDef *op = call->u.call.op;
-  const char *plain = arena_printf(m->arena, "OI%s", conv_spatial(conv_dims(call))), *kernel = arena_printf(m->arena, "%s%" PRId64 "o", plain, tile.channels);
+  const char *plain = arena_printf(m->arena, "OI%s", conv_spatial(conv_dims(call))), *kernel = arena_printf(m->arena, "%s%" PRId64 "o", plain, p.tile.channels);
   void *attrs = attrs_copy(m, op->attrs, call->u.call.attrs);
   attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
   *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
@@ -155,44 +171,41 @@ static void place_of(Module *m, const Type *y, const Expr *at, const Expr **inde
   index[2] = at;
 }
 
+static int64_t whole_tiles(const Plan *p) { return (p->positions + p->width - 1) / p->width; }
+
 /* (n, tiles, channels, positions of a tile); zeros behind the last position. */
-static const Tensor *pack_tiles(OpCall *c, const Tensor *data, int64_t positions)
+static const Tensor *pack_tiles(OpCall *c, const Plan *p, const Tensor *data)
 {
   Module *m = c->m;
-  int64_t all = positions_of(c->out);
-  const Expr *shape[] = {c->out->shape[0], expr_i32(m, (all + positions - 1) / positions), c->arg[0]->shape[1], expr_i32(m, positions)};
+  const Expr *shape[] = {c->out->shape[0], expr_i32(m, whole_tiles(p)), c->arg[0]->shape[1], expr_i32(m, p->width)};
   Stage s = nn_stage(m, 4, shape, "n tile c position");
   const Expr *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]), *from[NN_MAX_DIM] = {s.at[0], s.at[2]};
   place_of(m, c->out, at, from);
   const Expr *value = nn_read(m, data, from);
-  if (all % positions) value = nn_if(m, expr_lt(m, at, expr_i32(m, all)), value, expr_const(m, value->dtype, 0));
+  if (p->positions % p->width) value = nn_if(m, expr_lt(m, at, expr_i32(m, p->positions)), value, expr_const(m, value->dtype, 0));
   return nn_finish(&s, "tile", "injective", value);
 }
 
-static const Expr *read_data(OpCall *c, const Target *t, const Tensor *data, const Stage *s, const Expr *rc)
+static const Expr *read_data(OpCall *c, const Plan *p, const Tensor *data, const Stage *s, const Expr *rc)
 {
   Module *m = c->m;
-  const Type *y = c->out;
-  const Expr *from[NN_MAX_DIM] = {s->at[0], rc};
-  if (!is_packed(known(c->arg[0], 1), known(y, 1))) {
-    place_of(m, y, s->at[2], from);
-    return nn_read(m, data, from);
-  }
-  int64_t width = plane_tile(t, y->dtype.bits, known(y, 1), positions_of(y)).vectors * target_lanes(t, y->dtype.bits);
-  const Expr *tile = expr_i32(m, width);
-  return nn_read(m, pack_tiles(c, data, width), (const Expr *[]){s->at[0], expr_floordiv(m, s->at[2], tile), rc, expr_floormod(m, s->at[2], tile)});
+  const Expr *from[NN_MAX_DIM] = {s->at[0], rc}, *width = expr_i32(m, p->width);
+  if (p->packed) return nn_read(m, pack_tiles(c, p, data), (const Expr *[]){s->at[0], expr_floordiv(m, s->at[2], width), rc, expr_floormod(m, s->at[2], width)});
+  place_of(m, c->out, s->at[2], from);
+  return nn_read(m, data, from);
 }
 
 void positions_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
   const Type *y = c->out, *w = c->arg[1];
-  const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, positions_of(y))}, *block = w->shape[w->ndim - 1];
+  Plan p = plan_of(t, c->arg[0], y);
+  const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, p.packed ? whole_tiles(&p) * p.width : p.positions)}, *block = w->shape[w->ndim - 1];
   Stage s = nn_stage(m, 3, shape, "n o position");
   const Expr *rc = nn_reduce_axis(&s, "rc", w->shape[1]), *weight[NN_MAX_DIM] = {expr_floordiv(m, s.at[1], block), rc};
   for (int d = 2; d < w->ndim - 1; d++) weight[d] = expr_i32(m, 0);
   weight[w->ndim - 1] = expr_floormod(m, s.at[1], block);
-  const Tensor *sum = nn_sum(&s, "product", "conv_positions", expr_mul(m, read_data(c, t, in[0], &s, rc), nn_read(m, in[1], weight)), y->dtype);
+  const Tensor *sum = nn_sum(&s, "product", "conv_positions", expr_mul(m, read_data(c, &p, in[0], &s, rc), nn_read(m, in[1], weight)), y->dtype);
   Stage plane = nn_stage(m, y->ndim, y->shape, NULL);
   const Expr *at = plane.at[2];
   for (int d = 3; d < y->ndim; d++) at = expr_add(m, expr_mul(m, at, y->shape[d]), plane.at[d]);
@@ -206,32 +219,33 @@ void positions_schedule(ImplGroup *g)
   if (sched_get_consumers(g->s, product, g->arena, &user) != 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
   BlockRV store = user[0];
   const Type *x = g->anchor->arg[0]->type, *y = g->anchor->type;
-  int64_t all = positions_of(y), lanes = target_lanes(g->target, y->dtype.bits);
-  Plane tile = plane_tile(g->target, y->dtype.bits, known(y, 1), all);
+  Plan p = plan_of(g->target, x, y);
   LoopRV *loop, *inner, oi, pi, step;
   if (sched_get_loops(g->s, store, g->arena, &loop) != y->ndim) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of its dimensions");
   LoopRV n = loop[0], plane = y->ndim > 3 ? sched_fuse(g->s, y->ndim - 2, loop + 2, true) : loop[2];
-  LoopRV p = split_by(g, plane, tile.vectors * lanes, &pi), o = split_by(g, loop[1], tile.channels, &oi);
-  sched_reorder(g->s, 5, (const LoopRV[]){n, p, o, oi, pi});
+  LoopRV tile = split_by(g, plane, p.width, &pi), o = split_by(g, loop[1], p.tile.channels, &oi);
+  sched_reorder(g->s, 5, (const LoopRV[]){n, tile, o, oi, pi});
   sched_compute_at(g->s, product, o, true, -1);
   epilogue_write_out(g, store, 3, true);
   int depth = sched_get_loops(g->s, product, g->arena, &inner);
-  LoopRV sum = split_by(g, inner[depth - 1], tile_steps(tile.channels * tile.vectors, known(x, 1)), &step);
+  LoopRV sum = split_by(g, inner[depth - 1], tile_steps(p.tile.channels * p.tile.vectors, p.c), &step);
   sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
   sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
   sched_vectorize(g->s, inner[depth - 2]);
   sched_set_scope(g->s, product, 0, "local");
   sched_decompose_reduction(g->s, product, sum);
-  /* Few tiles: threads share the output channels too, and the copy before that.  Many: each copies its own. */
-  int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
-  bool few = all / (tile.vectors * lanes) < 2 * threads;
-  LoopRV shared = sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){n, p, o}, true);
-  if (threads > 1) sched_parallel(g->s, shared);
+  /* Few tiles: threads share the copy too, before the products.  Many: each copies its own. */
+  LoopRV shared = sched_fuse(g->s, p.few ? 3 : 2, (const LoopRV[]){n, tile, o}, true);
+  if (p.threads > 1) sched_parallel(g->s, shared);
   if (group_find_stage(g, "tile", &copy)) {
-    if (!few) sched_compute_at(g->s, copy, shared, false, -1);
+    if (!p.few) sched_compute_at(g->s, copy, shared, false, -1);
     int outer = sched_get_loops(g->s, copy, g->arena, &loop);
     sched_vectorize(g->s, loop[outer - 1]);
-    if (few && threads > 1) sched_parallel(g->s, sched_fuse(g->s, outer - 1, loop, true));
+    if (p.few) {                                           /* a plane's tiles in turn: the last one is cut off */
+      sched_reorder(g->s, 2, (const LoopRV[]){loop[2], loop[1]});
+      LoopRV planes = sched_fuse(g->s, 2, (const LoopRV[]){loop[0], loop[2]}, true);
+      if (p.threads > 1) sched_parallel(g->s, planes);
+    }
     panels_fetch(g, product, step, NULL);
   }
   generic_rest(g);

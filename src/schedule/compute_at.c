@@ -335,6 +335,13 @@ typedef struct Range {
   const Expr *predicate_lo, *predicate_hi;   /* bounds still to be checked, or NULL */
 } Range;
 
+/* The constant that an extent is limited to: 32 of min(x, 32); NULL: there is none. */
+static const Expr *tile_of(const Expr *extent)
+{
+  if (extent->kind != E_MIN) return NULL;
+  return extent->arg[0]->kind == E_INT ? extent->arg[0] : extent->arg[1]->kind == E_INT ? extent->arg[1] : NULL;
+}
+
 static Range range_of(Move *v, int i)
 {
   Sched *s = v->s;
@@ -346,7 +353,10 @@ static Range range_of(Move *v, int i)
   if (v->part[i] && (lo != dom->lo || hi != dom->hi))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: under %s more of the variable '%s' of %s is needed than a run of %s makes", v->prim,
           tree_what(s, v->loop), BLOCK(v->block)->iter[i].var->name, tree_what(s, v->block), tree_what(s, tree_scope(s, v->loop)));
-  const Expr *extent = expr_simplify(v->an, plus(v, minus(v, dom->hi, dom->lo), one));
+  const Expr *extent = expr_simplify(v->an, plus(v, minus(v, dom->hi, dom->lo), one)), *tile = tile_of(extent);
+  /* The consumers stop in the middle of a tile and the domain goes on: all of the tile is made, and its loops have no guard. */
+  if (tile && !v->reverse && !v->part[i] && lo == dom->lo && analyzer_prove(v->an, expr_binary(s->m, E_LE, plus(v, lo, tile), plus(v, last, one))))
+    return (Range){lo, tile, NULL, NULL};
   const Expr *clipped = expr_simplify(v->an, plus(v, minus(v, hi, lo), one));
   bool simple = (lo == dom->lo || lo == first) && (hi == dom->hi || hi == last);
   if (simple && (clipped->kind == E_INT || extent->kind != E_INT)) return (Range){lo, clipped, NULL, NULL};
