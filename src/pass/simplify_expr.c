@@ -227,25 +227,40 @@ static const Node *rule_tuple(Module *m, const Node *n)
 
 /* ---- merging into products and convolutions ------------------------------------------------------------ */
 
+/* Are the last two dimensions exchanged, and no other? */
+static bool is_turned(const Node *t)
+{
+  int axes[16];
+  if (!is_call(t, "transpose") || !is_tensor(t) || t->type->ndim < 2 || t->type->ndim > 3) return false;
+  int ndim = t->type->ndim;
+  transpose_axes(t, axes);
+  return axes[ndim - 1] == ndim - 2 && axes[ndim - 2] == ndim - 1;
+}
+
 /* batch_matmul(transpose(a), b): the product can read a the other way round. */
 static const Node *rule_matmul(Module *m, const Node *n)
 {
   if (!is_call_of(n, "nn.batch_matmul,nn.matmul")) return n;
   for (int i = 0; i < 2; i++) {
-    const Node *t = n->arg[i];
-    if (!is_call(t, "transpose") || !is_tensor(t)) continue;
-    int axes[16], ndim = t->type->ndim;
-    if (ndim < 2 || ndim > 3) continue;
-    transpose_axes(t, axes);
-    if (axes[ndim - 1] != ndim - 2 || axes[ndim - 2] != ndim - 1) continue;
+    if (!is_turned(n->arg[i])) continue;
     const char *flag = i ? "transpose_b" : "transpose_a";
     void *attrs = call_attrs(m, n);
     attrs_set_int(m, n->u.call.op->attrs, attrs, flag, !call_int(n, flag));
     const Node *arg[2] = {n->arg[0], n->arg[1]};
-    arg[i] = t->arg[0];
+    arg[i] = n->arg[i]->arg[0];
     return node_call(m, n->u.call.op, 2, arg, attrs, n->name);
   }
   return n;
+}
+
+/* dense(a, transpose(b)) is a * b.  A constant is turned at compile time. */
+static const Node *rule_dense(Module *m, const Node *n)
+{
+  if (!is_call(n, "nn.dense") || !is_tensor(n) || !is_turned(n->arg[1]) || n->arg[1]->arg[0]->kind == N_CONST) return n;
+  const OpDef *op = op_get(m->ctx, "nn.matmul");
+  void *attrs = attrs_new(m, op->attrs);
+  attrs_set_dtype(m, op->attrs, attrs, "out_dtype", n->type->dtype);
+  return node_call(m, op, 2, (const Node *[]){n->arg[0], n->arg[1]->arg[0]}, attrs, n->name);
 }
 
 /* May a window operator have the padding itself?  Zeros for a convolution, the least value for a maximum, zeros that count
@@ -361,7 +376,7 @@ static const Node *rule_sink_view(Module *m, const Node *n)
 }
 
 static const Rule rules[] = {rule_views, rule_transpose, rule_layout, rule_cast,   rule_like, rule_neutral,
-                             rule_full,  rule_identity,  rule_tuple,  rule_matmul, rule_pad,  rule_sink_view};
+                             rule_full,  rule_identity,  rule_tuple,  rule_matmul, rule_dense, rule_pad,  rule_sink_view};
 enum { NRULES = sizeof rules / sizeof *rules };
 
 static const Node *apply_rules(GraphRewriter *rw, const Node *old, const Node *now)
