@@ -93,6 +93,14 @@ static LLVMValueRef composed(Gen *g, Intrin in, DType t, LLVMValueRef x)
   return LLVMBuildFDiv(g->b, real(g, t, 1), below, "");
 }
 
+/* AVX-512's vscalefps, all lanes; the form for a whole register is told how to round: as everything else. */
+static LLVMValueRef scaled(Gen *g, DType t, LLVMValueRef x, LLVMValueRef n)
+{
+  LLVMValueRef f = gen_cast(g, n, dtype_lanes(DT_I32, t.lanes), t), all = LLVMConstAllOnes(t.lanes == 16 ? g->i16 : g->i8);
+  LLVMValueRef arg[] = {x, f, x, all, gen_int(g, g->i32, 4)};
+  return gen_intrinsic(g, arena_printf(g->arena, "llvm.x86.avx512.mask.scalef.ps.%d", 32 * t.lanes), 0, NULL, t.lanes == 16 ? 5 : 4, arg);
+}
+
 /* x * 2^n: two exact steps are not enough at the ends of the range, so the C library. */
 static LLVMValueRef load_exponent(Gen *g, const Expr *e, LLVMValueRef *arg)
 {
@@ -108,6 +116,7 @@ static LLVMValueRef load_exponent(Gen *g, const Expr *e, LLVMValueRef *arg)
     if (sign) from = of_type(g, "llvm.smax", 2, (LLVMValueRef[]){from, least});
   }
   LLVMValueRef n = gen_cast(g, from, dtype_lanes(e->arg[1]->dtype, t.lanes), count);
+  if (t.bits == 32 && target_has_scale(g->t, t.lanes)) return scaled(g, t, x, n);
   LLVMTypeRef params[] = {elem, g->i32}, type = LLVMFunctionType(elem, params, 2, false);
   const char *name = wide.bits == 64 ? "ldexp" : "ldexpf";
   LLVMValueRef fn = LLVMGetNamedFunction(g->mod, name);

@@ -120,6 +120,7 @@ static const Expr *round_scaled(const Math *k, const Expr *x, double c, const Ex
 static const Expr *times_power(const Math *k, const Expr *p, const Expr *n)
 {
   if (k->fast) return mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
+  if (k->scales) return mcall2(k, IN_LDEXP, p, n);
   const Expr *half = mcall2(k, IN_SHR, n, mi(k, 1)), *rest = MSUB(n, half);
   const Expr *a = mfloat(k, mcall2(k, IN_SHL, MADD(half, mi(k, 127)), mi(k, 23)));
   const Expr *b = mfloat(k, mcall2(k, IN_SHL, MADD(rest, mi(k, 127)), mi(k, 23)));
@@ -324,7 +325,7 @@ static const Expr *expand_float32(const Math *k, Intrin f, const Expr *x, const 
   case IN_ATANH: return math_atanh(k, x);
   case IN_POW: return math_pow(k, x, y);
   case IN_HYPOT: return math_hypot(k, x, y);
-  case IN_LDEXP: return math_ldexp(k, x, y);
+  case IN_LDEXP: return k->scales ? NULL : math_ldexp(k, x, y);
   case IN_NEXTAFTER: return math_nextafter(k, x, y);
   case IN_ROUND: return math_round(k, x);
   case IN_FLOOR: return k->rounds ? NULL : round_down(k, x, false);
@@ -409,7 +410,8 @@ const Expr *lower_math(Module *m, const Target *target, const Expr *call)
   DType t = call->arg[0]->dtype;
   if (t.code != DT_FLOAT || t.bits < 32) return NULL;
   bool old_x86 = target->arch == ARCH_X86_64 && !target_has(target, CPU_SSE42);
-  Math k = {.m = m, .lanes = t.lanes, .fma = target->fma, .fast = target->fast_math, .rounds = !old_x86, .pairs = target->arch == ARCH_AARCH64};
+  Math k = {.m = m, .lanes = t.lanes, .fma = target->fma, .fast = target->fast_math, .rounds = !old_x86, .pairs = target->arch == ARCH_AARCH64,
+            .scales = target->kind == TARGET_LLVM && target_has_scale(target, t.lanes)};
   Intrin f = call->u.intrin;
   if (target->kind == TARGET_CUDA)
     return f == IN_SIGMOID || (f == IN_RSQRT && t.bits == 64) ? expand_any(&k, t, f, call->arg[0]) : NULL;

@@ -13,6 +13,7 @@ typedef struct Math {
   bool fast;                 /* -fast-math */
   bool rounds;               /* floor, trunc and the like are instructions */
   bool pairs;                /* a multiply-add writes over its addend: polynomials in pairs */
+  bool scales;               /* x * 2^n is an instruction */
 } Math;
 
 /* math.c */

@@ -346,7 +346,7 @@ void pass_split_vectors(Lower *lo)
 
 /* ---- what exists on scalars alone ----------------------------------------------------------- */
 
-static bool is_native(const Expr *e)
+static bool is_native(const Target *t, const Expr *e)
 {
   if (e->kind == E_MOD) return !dtype_is_float(e->dtype);
   if (e->kind != E_CALL) return true;
@@ -370,6 +370,7 @@ static bool is_native(const Expr *e)
   case IN_CLZ:
   case IN_BF16_DOT:
   case IN_REINTERPRET: case IN_IF_THEN_ELSE: case IN_LIKELY: return true;
+  case IN_LDEXP: return t->kind == TARGET_LLVM && e->dtype.bits == 32 && target_has_scale(t, e->dtype.lanes);
   default: return false;     /* every other function is called */
   }
 }
@@ -412,7 +413,7 @@ static const Expr *apart_node(Rewriter *rw, const Expr *e)
   Apart *a = rw->env;
   Module *m = a->lo->m;
   int lanes = e->dtype.lanes;
-  if (lanes == 1 || is_native(e)) return e;
+  if (lanes == 1 || is_native(a->lo->target, e)) return e;
   const Expr **arg = arena_array(a->tmp, const Expr *, e->nargs);
   for (int i = 0; i < e->nargs; i++) arg[i] = spill(a, e->arg[i]);
   const Expr *call = expr_with_args(m, e, arg);
@@ -426,13 +427,14 @@ static const Expr *apart_node(Rewriter *rw, const Expr *e)
 }
 
 typedef struct Calls {
+  const Target *target;
   bool foreign, choice;
 } Calls;
 
 static void look_for_calls(void *env, const Expr *e)
 {
   Calls *c = env;
-  if (e->dtype.lanes > 1 && !is_native(e)) c->foreign = true;
+  if (e->dtype.lanes > 1 && !is_native(c->target, e)) c->foreign = true;
   if (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE) c->choice = true;
 }
 
@@ -458,7 +460,7 @@ static Stmt *apart_stmt(void *env, Stmt *s)
   Lower *lo = env;
   lower_map_children(lo->m, s, apart_stmt, lo);
   const Expr *e = s->kind == S_STORE ? s->u.store.value : s->kind == S_LET ? s->u.let.value : NULL;
-  Calls found = {0};
+  Calls found = {.target = lo->target};
   if (e && (expr_has_kind(e, E_CALL) || expr_has_kind(e, E_MOD))) expr_visit(lo->ctx, e, look_for_calls, &found);
   if (!found.foreign) return s;
   Apart a = {.lo = lo, .tmp = scratch(lo->ctx)};

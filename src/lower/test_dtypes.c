@@ -222,6 +222,23 @@ CASE(pairs_are_spelled_out)
   assert_null(lower_math(w->m, target_parse(w->ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"), call));   /* an instruction there */
 }
 
+/* A power of two is multiplied by in one instruction where vectors have it, and by two factors elsewhere. */
+CASE(powers_of_two)
+{
+  static const struct { const char *target; int lanes; bool scales; } cases[] = {
+    {"llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 16, true}, {"llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 8, true},
+    {"llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 1, false}, {"llvm -mtriple=x86_64-linux-gnu -mcpu=haswell", 8, false},
+    {"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", 4, false},   {"c", 16, false},
+  };
+  const Var *x = var_new(w->m, "x", DT_F32, VAR_PLAIN);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const Expr *arg = cases[i].lanes > 1 ? expr_broadcast(w->m, x->expr, cases[i].lanes) : x->expr;
+    const Expr *r = lower_math(w->m, target_parse(w->ctx, cases[i].target), expr_call(w->m, DT_NONE, IN_EXP, 1, &arg));
+    assert_non_null(r);
+    assert_int_equal(strstr(expr_str_of(scratch(w->ctx), r), "ldexp") != NULL, cases[i].scales);
+  }
+}
+
 /* The lanes of a 2 x 2 block, whose words come two by two, or any four. */
 static const Expr *four_lanes(Module *m, bool block)
 {
@@ -270,6 +287,7 @@ int main(void)
       cmocka_unit_test(floor_division_of_every_sign),
       cmocka_unit_test(functions_within_four_ulp),
       cmocka_unit_test(pairs_are_spelled_out),
+      cmocka_unit_test(powers_of_two),
       cmocka_unit_test(fours_are_blocks_or_pairs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,12 +99,19 @@ int target_lanes(const Target *t, int bits)
   return lanes > 1 ? lanes : 1;
 }
 
+/* Vectors of 32 bits that AVX-512's instructions take. */
+static bool is_evex(const Target *t, int lanes)
+{
+  return t->arch == ARCH_X86_64 && target_has(t, CPU_AVX512F) && (lanes == 16 || (target_has(t, CPU_AVX512VL) && (lanes == 4 || lanes == 8)));
+}
+
 bool target_has_dot(const Target *t, int lanes)
 {
   if (t->arch == ARCH_AARCH64) return target_has(t, CPU_BF16) && (lanes == 2 || lanes == 4);
-  bool wide = lanes == 16 || (target_has(t, CPU_AVX512VL) && (lanes == 4 || lanes == 8));
-  return t->arch == ARCH_X86_64 && target_has(t, CPU_AVX512BF16) && wide;
+  return is_evex(t, lanes) && target_has(t, CPU_AVX512BF16);
 }
+
+bool target_has_scale(const Target *t, int lanes) { return is_evex(t, lanes); }
 
 bool target_has_block_dot(const Target *t) { return t->kind == TARGET_LLVM && t->arch == ARCH_AARCH64 && target_has(t, CPU_BF16); }
 

@@ -96,6 +96,8 @@ bool target_has(const Target *, CpuFeature);
 int target_lanes(const Target *, int bits);    /* vector_bits / bits, at least 1 */
 /* Is there an instruction that adds the products of pairs of bfloat16 to so many float32 lanes? */
 bool target_has_dot(const Target *, int lanes);
+/* One that multiplies so many float32 lanes by powers of two? */
+bool target_has_scale(const Target *, int lanes);
 /* One that adds two fours by two fours, all four sums, to a 2 x 2 block of float32: AArch64's bfmmla? */
 bool target_has_block_dot(const Target *);
 /* Comma list with every feature of the architecture as +name or -name, the form
