@@ -344,7 +344,7 @@ static Stmt *choose(Part *p, Stmt *s, Range r, const ExprVec *held)
   return s;
 }
 
-/* Vector loop whose shrunk range is not constant: whole vectors where they fit. */
+/* A loop to become vectors or to be written out whose shrunk range is not constant: all of it where that fits. */
 static Stmt *shrink_or_whole(Part *p, Stmt *s, Range r, const ExprVec *held)
 {
   Module *m = p->lo->m;
@@ -433,7 +433,7 @@ static Stmt *shrink(Below *b, Stmt *s, int tries)
   }
   if (!held.n && drop_idle(b, s, &range)) return part_piece(p, piece(p, s, range), tries);
   if (!held.n) return NULL;
-  bool special = s->u.loop.kind == FOR_VECTORIZED && s->u.loop.extent->kind == E_INT;
+  bool special = (s->u.loop.kind == FOR_VECTORIZED || s->u.loop.kind == FOR_UNROLLED) && s->u.loop.extent->kind == E_INT;
   if (special && (range.lo->kind != E_INT || range.hi->kind != E_INT)) return shrink_or_whole(p, s, range, &held);
   take_away(p, s->u.loop.body, &held);
   return part_piece(p, piece(p, s, range), tries + 1);
