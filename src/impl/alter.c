@@ -382,5 +382,6 @@ bool impl_alter_alone(Module *m, const Target *t, const ImplConfig *config, cons
 {
   if (call->kind != N_CALL || t->kind == TARGET_CUDA || config->fast_math != FAST_NONE || call->type->kind != TY_TENSOR) return false;
   const char *op = call->u.call.op->name;
+  if (!strcmp(op, "nn.conv2d") && planes_alter(m, t, call, out)) return true;
   return (!strcmp(op, "nn.conv1d") || !strcmp(op, "nn.conv2d") || !strcmp(op, "nn.conv3d")) && positions_alter(m, t, call, out);
 }

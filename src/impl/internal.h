@@ -237,6 +237,14 @@ bool lanes_fits(const Target *, const Node *call);          /* groups narrower t
 void lanes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void depthwise_schedule(ImplGroup *);
 
+/* ---- planes.c ------------------------------------------------------------------------------ */
+
+bool planes_alter(Module *, const Target *, const Node *call, AlteredCall *out);       /* false: blocks of channels are faster */
+bool planes_fits(const Target *, const Node *call);
+double planes_cost(const Target *, const Node *call);
+void planes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void planes_schedule(ImplGroup *);
+
 /* ---- winograd.c ---------------------------------------------------------------------------- */
 
 bool winograd_fits(const Target *, const Node *call);
