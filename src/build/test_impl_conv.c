@@ -183,17 +183,48 @@ static void alone_computed(Fn *f)
   }
 }
 
+/* Depthwise convolutions over plain data: both strides, kernels and padding that differ by side, rows of an odd length, of a few vectors and
+ * of many, batches, sizes that no tile divides, planes in bands. */
+static const Case planes_cases[] = {
+    {C2, {1, 8, 14, 14}, {8, 1, 3, 3}, "8", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {2, 6, 15, 13}, {6, 1, 3, 3}, "6", "[2, 2]", "[1, 1]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {1, 5, 28, 28}, {5, 1, 5, 5}, "5", "[2, 2]", "[2, 2, 2, 2]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {1, 4, 9, 31}, {4, 1, 3, 5}, "4", "[1, 2]", "[0, 3, 2, 1]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {3, 3, 7, 7}, {3, 1, 5, 5}, "3", "[1, 1]", "[2, 2]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {1, 2, 113, 112}, {2, 1, 3, 3}, "2", "[2, 2]", "[1, 1]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {1, 2, 11, 301}, {2, 1, 3, 3}, "2", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {1, 2, 9, 300}, {2, 1, 3, 4}, "2", "[2, 2]", "[1, 2, 1, 1]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {1, 8, 6, 1}, {8, 1, 4, 4}, "8", "[1, 2]", "[0, 2, 3, 3]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {1, 8, 12, 12}, {8, 1, 3, 3}, "8", "[1, 1]", "[1, 1]", "[2, 2]", NULL, "generic"},
+    {C2, {1, 8, 12, 12}, {8, 1, 3, 3}, "8", "[3, 3]", "[1, 1]", "[1, 1]", NULL, "generic"},
+};
+
+static void planes_computed(Fn *f)
+{
+  for (size_t i = 0; i < sizeof planes_cases / sizeof *planes_cases; i++) {
+    fresh(f);
+    const Case *c = &planes_cases[i];
+    const char *what = arena_printf(ctx_arena(f->ctx), "depthwise, case %zu", i);
+    const Node *y = call_of(f, c);
+    if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, 3, (const int64_t[]){c->w[0], 1, 1}));
+    if (i % 3 == 1) y = CALL(f, "multiply", NULL, y, CALL(f, "sigmoid", NULL, y));
+    if (i % 3 == 2) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, f->param[f->n++] = node_var(f->m, "r", y->type)));
+    want_impl(f, what, fn_check(f, what, y, 0, 1e-5), c->impls);
+  }
+}
+
 #define CASE(name) \
   static void test_##name(void **state) { (void)state; on_targets(name); }
 static void test_meaning_kept(void **state) { (void)state; run_job(meaning_kept, "llvm"); }
 CASE(blocks_computed)
 CASE(plain_computed)
 CASE(alone_computed)
+CASE(planes_computed)
 
 int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_meaning_kept), cmocka_unit_test(test_blocks_computed), cmocka_unit_test(test_plain_computed),
-                                     cmocka_unit_test(test_alone_computed)};
+                                     cmocka_unit_test(test_alone_computed), cmocka_unit_test(test_planes_computed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

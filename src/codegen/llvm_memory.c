@@ -308,6 +308,8 @@ static bool constant_lane(const Expr *e, int lane, int64_t *out)
   if (e->kind == E_ADD) return *out = a + b, true;
   if (e->kind == E_SUB) return *out = a - b, true;
   if (e->kind == E_MUL) return *out = a * b, true;
+  if (e->kind == E_MIN) return *out = a < b ? a : b, true;
+  if (e->kind == E_MAX) return *out = a > b ? a : b, true;
   if (e->kind == E_DIV && b > 0 && a >= 0) return *out = a / b, true;
   if (e->kind == E_MOD && b > 0 && a >= 0) return *out = a % b, true;
   if (e->kind == E_CALL && e->u.intrin == IN_SHR && b >= 0 && b < 63) return *out = a >> b, true;

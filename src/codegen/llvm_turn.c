@@ -7,7 +7,10 @@
  *
  * A transpose that a schedule has cut into squares and unrolled is a sequence of such stores.  Exactly
  * the elements that the loads name are read, so nothing is read out of bounds.  The values are put into
- * the sequence's memo, where the stores find them. */
+ * the sequence's memo, where the stores find them.
+ *
+ * So are columns taken apart: the loads that begin at b, b + 1, … b + s - 1 with a small stride s are
+ * together one contiguous piece of memory, read once. */
 #include "codegen/llvm_gen.h"
 
 enum { NEAR = 4 };           /* lanes so close are picked out of contiguous loads (llvm_memory.c) */
@@ -51,8 +54,8 @@ static void note_load(void *env, const Expr *e)
   if (e->kind != E_LOAD || e->nargs != 1 || e->arg[0]->kind != E_RAMP || e->u.buffer->dtype.lanes != 1) return;
   const Expr *at = e->arg[0];
   int lanes = at->dtype.lanes;
-  bool square = lanes >= 4 && (lanes & (lanes - 1)) == 0 && at->arg[1]->kind == E_INT && at->arg[1]->u.i > NEAR;
-  if (!square || e->dtype.bits != 8 * dtype_bytes(e->dtype) || expr_has_kind(at, E_LOAD)) return;
+  bool strided = lanes >= 4 && (lanes & (lanes - 1)) == 0 && at->arg[1]->kind == E_INT && at->arg[1]->u.i > 1;
+  if (!strided || e->dtype.bits != 8 * dtype_bytes(e->dtype) || expr_has_kind(at, E_LOAD)) return;
   for (int i = 0; i < t->loads.n; i++)
     if (t->loads.v[i].load == e) return;
   Strided s = {.load = e, .stride = at->arg[1]->u.i};
@@ -97,19 +100,32 @@ static void turn_square(Gen *g, Strided *const *load, int lanes)
   }
 }
 
-/* The square that begins with load s: loads at the next offsets, as many as there are lanes. */
-static bool find_square(Turn *t, Strided *s, Strided **out)
+/* One load of all, whose element j * stride + k is lane j of load[k]. */
+static void take_apart(Gen *g, Strided *const *load, int lanes, int stride)
+{
+  LLVMValueRef *at = arena_array(g->arena, LLVMValueRef, lanes);
+  LLVMValueRef all = gen_load_contiguous(g, load[0]->load->u.buffer, gen_index(g, load[0]->load->arg[0]->arg[0]), lanes * stride);
+  for (int k = 0; k < stride; k++) {
+    for (int j = 0; j < lanes; j++) at[j] = gen_int(g, g->i32, j * stride + k);
+    LLVMValueRef part = LLVMBuildShuffleVector(g->b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(at, (unsigned)lanes), "");
+    map_put(g->arena, &g->memo->values, load[k]->load, part);
+    load[k]->done = true;
+  }
+}
+
+/* So many loads at the next offsets, load s the first of them: a square, or all columns that lie between two of its own. */
+static bool find_all(Turn *t, Strided *s, int count, Strided **out)
 {
   int lanes = s->load->dtype.lanes;
-  for (int k = 0; k < lanes; k++) out[k] = NULL;
+  for (int k = 0; k < count; k++) out[k] = NULL;
   for (int i = 0; i < t->loads.n; i++) {
     Strided *o = &t->loads.v[i];
     int64_t k = o->offset - s->offset;
-    if (o->done || k < 0 || k >= lanes || o->load->u.buffer != s->load->u.buffer || o->base != s->base || o->stride != s->stride || o->load->dtype.lanes != lanes)
+    if (o->done || k < 0 || k >= count || o->load->u.buffer != s->load->u.buffer || o->base != s->base || o->stride != s->stride || o->load->dtype.lanes != lanes)
       continue;
     out[k] = o;
   }
-  for (int k = 0; k < lanes; k++)
+  for (int k = 0; k < count; k++)
     if (!out[k]) return false;
   return true;
 }
@@ -126,8 +142,9 @@ void gen_turned_loads(Gen *g, Stmt *seq)
   Strided **square = arena_array(g->arena, Strided *, t.loads.n + 64);
   for (int i = 0; i < t.loads.n; i++) {
     Strided *s = &t.loads.v[i];
-    int lanes = s->load->dtype.lanes;
-    if (s->done || lanes > t.loads.n || is_written(g, seq, s->load->u.buffer) || !find_square(&t, s, square)) continue;
-    turn_square(g, square, lanes);
+    int lanes = s->load->dtype.lanes, count = s->stride > NEAR ? lanes : (int)s->stride;
+    if (s->done || count > t.loads.n || is_written(g, seq, s->load->u.buffer) || !find_all(&t, s, count, square)) continue;
+    if (s->stride > NEAR) turn_square(g, square, lanes);
+    else take_apart(g, square, lanes, count);
   }
 }

@@ -255,6 +255,42 @@ TEST(test_neon_neighbours)
   assert_int_equal(count_of(text, "ldur\tq"), 0);             /* a window that reaches over its lanes */
 }
 
+/* B[k, i] = A[i * stride + k] in vectors: columns taken apart by their remainder. */
+static Kernel *columns_kernel(const Target *t, int stride, int lanes, int vectors)
+{
+  const Buffer *b[] = {flat("A", DT_F32, stride * lanes * vectors), flat("B", DT_F32, stride * lanes * vectors)};
+  const Var *i = index_var("i");
+  const Expr *first = expr_mul(m, i->expr, expr_i32(m, lanes));
+  Stmt *part[4];
+  for (int k = 0; k < stride; k++) {
+    const Expr *from = expr_add(m, expr_mul(m, first, expr_i32(m, stride)), expr_i32(m, k)), *to = expr_add(m, first, expr_i32(m, k * lanes * vectors));
+    part[k] = put(b[1], expr_ramp(m, to, expr_i32(m, 1), lanes), at(b[0], expr_ramp(m, from, expr_i32(m, stride), lanes)));
+  }
+  return kernel_of("columns", t, 2, b, 1, loop(i, vectors, stmt_seq(m, stride, part)));
+}
+
+TEST(test_columns_read_once)
+{
+  (void)c;
+  const Target *t = target_parse(ctx, "llvm -mcpu=skylake-avx512 -mtriple=x86_64-linux-gnu");
+  const char *hot = hot_loop(assembly(compile(t, 1, (Kernel *[]){columns_kernel(t, 2, 16, 64)})), "vperm");
+  int reads = count_of(hot, "), %zmm") + count_of(hot, "), %zmm0, %zmm") + count_of(hot, "gather"), picks = count_of(hot, "vperm");
+  if (picks != 2 || reads != 2) fail_msg("%d reads, %d picks:\n%s", reads, picks, hot);
+}
+
+TEST(test_columns_result)
+{
+  (void)c;
+  enum { LANES = 8, VECTORS = 5, MOST = 4 * LANES * VECTORS };
+  for (int stride = 2; stride <= 4; stride++) {
+    const LatheRtFuncInfo *f = find_func(codegen_llvm_jit(compile(target_parse(ctx, "llvm"), 1, (Kernel *[]){columns_kernel(target_parse(ctx, "llvm"), stride, LANES, VECTORS)})), "columns");
+    float a[MOST], b[MOST];
+    for (int i = 0; i < MOST; i++) a[i] = (float)i;
+    assert_int_equal(call_ptrs(f, NULL, 2, (void *[]){a, b}), 0);
+    for (int i = 0; i < stride * LANES * VECTORS; i++) assert_true(b[i % stride * LANES * VECTORS + i / stride] == a[i]);
+  }
+}
+
 /* LLVM vectorises the copy, though not with scalable vectors, which its later passes cannot take. */
 TEST(test_sve_beside_a_plain_loop)
 {
@@ -335,6 +371,6 @@ int main(int argc, char **argv)
   }
   const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile), ROW(test_neon_limits), ROW(test_neon_extremes),
                                      ROW(test_neon_constants), ROW(test_neon_sums_abreast), ROW(test_sums_in_order), ROW(test_neon_block), ROW(test_neon_neighbours),
-                                     ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
+                                     ROW(test_columns_read_once), ROW(test_columns_result), ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ typedef struct Planes {
   int64_t tiles, vectors, band;                            /* tiles one below another and side by side; how many of a column a band has */
   int64_t width;                                           /* columns of a phase */
   int bytes;
+  bool picked;                                             /* the copy's vectors take the zeros at a row's ends along */
   double cycles;                                           /* of a plane */
 } Planes;
 
@@ -81,10 +82,17 @@ static bool read_sizes(const Conv2DAttrs *a, const Type *x, const Type *w, const
   return p->k[0] * p->k[1] <= MOST_TAPS;
 }
 
+/* Lanes and zeros of a row that is a few vectors are picked out of what lies there; of a longer one, which is cut where its padding
+ * begins, so few of the pieces are short that loads in a row cost less. */
+static bool is_picked(const Target *t, const Planes *p)
+{
+  return t->kind == TARGET_LLVM && p->in[1] >= p->stride[1] && p->vectors <= 8 / (p->stride[1] * p->stride[1]);
+}
+
 /* False: another kind of convolution. */
 static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
 {
-  if (!read_sizes(a, x, w, y, p)) return false;
+  if (t->kind == TARGET_CUDA || !read_sizes(a, x, w, y, p)) return false;
   int bits = 8 * p->bytes;
   p->shift = up(p->before[1], p->stride[1]);
   p->lead = p->shift * p->stride[1] - p->before[1];
@@ -92,6 +100,7 @@ static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, cons
   while (p->lanes / 2 >= p->out[1]) p->lanes /= 2;
   p->vectors = up(p->out[1], p->lanes);
   p->width = p->vectors * p->lanes + (p->k[1] - 1 + p->lead) / p->stride[1];
+  p->picked = is_picked(t, p);
   choose_rows(t, p);
   choose_band(t, p);
   /* The copy: a load and a store for each vector and row, and the zeros around it. */
@@ -143,17 +152,24 @@ double planes_cost(const Target *t, const Node *call)
   return planes_of_call(t, call, &p) ? planes_seconds(t, &p) : 0;
 }
 
-/* plane[n, c, y, phase, q]: columns in whole strides of the data are told apart from the others by q alone. */
+/* plane[n, c, y, phase, q]: whether a column of the data is there is told by q alone, but for the last where the stride leaves a rest. */
 static const Tensor *copy_planes(Module *m, const Planes *p, const Tensor *x, const Type *out)
 {
   int64_t s = p->stride[1], whole = p->in[1] / s, rest = p->in[1] % s;
   const Expr *shape[] = {out->shape[0], out->shape[1], expr_i32(m, (p->tiles * p->rows - 1) * p->stride[0] + p->k[0]), expr_i32(m, s), expr_i32(m, p->width)};
   Stage st = nn_stage(m, 5, shape, "n c y phase q");
-  const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0])), *q = expr_sub(m, st.at[4], expr_i32(m, p->shift));
-  const Expr *from[] = {st.at[0], st.at[1], row, expr_add(m, expr_mul(m, q, expr_i32(m, s)), st.at[3])};
-  const Expr *value = nn_read(m, x, from), *zero = expr_const(m, value->dtype, 0), *around = zero;
-  if (rest) around = nn_if(m, nn_and(m, expr_binary(m, E_EQ, q, expr_i32(m, whole)), expr_lt(m, st.at[3], expr_i32(m, rest))), value, zero);
-  value = nn_if(m, nn_inside(m, q, expr_i32(m, whole)), value, around);
+  const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0])), *q = expr_sub(m, st.at[4], expr_i32(m, p->shift)), *zero = expr_const(m, out->dtype, 0), *value;
+  if (p->picked) {
+    const Expr *last = rest ? expr_floordiv(m, expr_sub(m, expr_i32(m, p->in[1] - 1), st.at[3]), expr_i32(m, s)) : expr_i32(m, whole - 1);
+    const Expr *near = expr_max(m, expr_min(m, q, last), expr_i32(m, 0));
+    value = nn_read(m, x, (const Expr *[]){st.at[0], st.at[1], row, expr_add(m, expr_mul(m, near, expr_i32(m, s)), st.at[3])});
+    value = expr_select(m, expr_binary(m, E_EQ, near, q), value, zero);
+  } else {
+    const Expr *around = zero;
+    value = nn_read(m, x, (const Expr *[]){st.at[0], st.at[1], row, expr_add(m, expr_mul(m, q, expr_i32(m, s)), st.at[3])});
+    if (rest) around = nn_if(m, nn_and(m, expr_binary(m, E_EQ, q, expr_i32(m, whole)), expr_lt(m, st.at[3], expr_i32(m, rest))), value, zero);
+    value = nn_if(m, nn_inside(m, q, expr_i32(m, whole)), value, around);
+  }
   return nn_finish(&st, "planes", "injective,pad", nn_if(m, nn_inside(m, row, expr_i32(m, p->in[0])), value, zero));
 }
 
@@ -174,8 +190,8 @@ void planes_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   *out = nn_finish(&plane, "conv_planes", "injective", nn_read(m, sum, plane.at));
 }
 
-/* A row of the copy is one vector, which the lowering cuts where the padding begins and then into those of the machine; a long row
- * is a loop. */
+/* A row of the copy is one vector, which the lowering cuts into those of the machine, where the padding begins too unless it is
+ * picked; a long row is a loop. */
 static void schedule_copy(ImplGroup *g, BlockRV copy, const Planes *p)
 {
   enum { WRITTEN = 8 };
@@ -184,7 +200,7 @@ static void schedule_copy(ImplGroup *g, BlockRV copy, const Planes *p)
   q = loop[n - 1];
   if (p->width > 2 * WRITTEN * p->lanes) split_by(g, q, WRITTEN * p->lanes, &q);
   sched_vectorize(g->s, q);
-  sched_unroll(g->s, loop[n - 2]);
+  if (p->stride[1] > 1) sched_unroll(g->s, loop[n - 2]);
   sched_storage_align(g->s, copy, 0, 3, (int)p->lanes, 0);
 }
 
@@ -206,9 +222,11 @@ void planes_schedule(ImplGroup *g)
   sched_decompose_reduction(g->s, product, l[5]);
   sched_compute_at(g->s, copy, band, false, -1);
   double bytes = (double)((p.n ? p.n : 1) * p.c * (p.in[0] * p.in[1] + p.out[0] * p.out[1]) * p.bytes);
-  bool threads = cost_threads(g->target, impl_flops(g->anchor), bytes) > 1;
-  LoopRV shared = sched_fuse(g->s, 3, (const LoopRV[]){l[0], l[1], band}, true);
-  if (threads) sched_parallel(g->s, shared);
+  int threads = cost_threads(g->target, impl_flops(g->anchor), bytes);
+  /* Bands are shared too where planes are few.  Where they are not, the first and the last, which have padding, are told apart. */
+  bool few = (p.n ? p.n : 1) * p.c < 2 * threads;
+  LoopRV shared = sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){l[0], l[1], band}, true);
+  if (threads > 1) sched_parallel(g->s, shared);
   schedule_copy(g, copy, &p);
   generic_rest(g);
 }

@@ -206,6 +206,42 @@ static void plain_where_alone(void **state)
   }
 }
 
+/* A depthwise convolution of one filter a channel, padded to keep its size or half of it. */
+typedef struct Depthwise {
+  const Target *target;
+  int channels, size, kernel, stride;
+  bool kept;
+} Depthwise;
+
+static void depthwise_body(Ctx *ctx, void *arg)
+{
+  Depthwise *d = arg;
+  Module *m = module_new(ctx);
+  const char *text = arena_printf(m->arena, "fn (%%x: Tensor[(1, %d, %d, %d), float32]) { nn.conv2d(%%x, zeros(shape=[%d, 1, %d, %d], dtype=\"float32\"), groups=%d, "
+                                            "strides=[%d, %d], padding=[%d, %d]) }", d->channels, d->size, d->size, d->channels, d->kernel, d->kernel,
+                                  d->channels, d->stride, d->stride, d->kernel / 2, d->kernel / 2);
+  AlteredCall to;
+  d->kept = impl_alter_alone(m, d->target, &(ImplConfig){0}, fn_body(graph_infer(m, graph_parse_expr(m, text, "test"))), &to);
+  module_release(m);
+}
+
+static bool planes_stay(Ctx *ctx, int machine, int channels, int size, int kernel, int stride)
+{
+  Depthwise d = {target[machine], channels, size, kernel, stride, false};
+  if (protect(ctx, depthwise_body, &d)) print_error("%s\n", error_message(ctx));
+  return d.kept;
+}
+
+/* Wide vectors make so few products quickly that two changes of layout are most of the time.  Narrow ones have a vector for every four
+ * columns of a small plane and its zeros: there blocks of channels are faster with 25 taps. */
+static void planes_where_alone(void **state)
+{
+  static const struct { int channels, size, kernel, stride; } layer[] = {{16, 112, 3, 2}, {88, 28, 3, 1}, {576, 14, 3, 2}, {672, 14, 5, 2}, {96, 28, 5, 2}};
+  for (size_t i = 0; i < sizeof layer / sizeof *layer; i++) assert_true(planes_stay(*state, AVX512, layer[i].channels, layer[i].size, layer[i].kernel, layer[i].stride));
+  for (int i = 0; i < TARGETS; i++) assert_true(planes_stay(*state, i, 144, 56, 3, 1));
+  assert_false(planes_stay(*state, N1, 1152, 7, 5, 1));
+}
+
 /* ---- threads and steps ----------------------------------------------------------------------- */
 
 /* Little work stays on one thread, much goes to all; the faster a core, the more work it takes. */
@@ -253,6 +289,7 @@ int main(void)
       cmocka_unit_test(vectors_of_blocks),
       cmocka_unit_test(winograd_by_layer),
       cmocka_unit_test(plain_where_alone),
+      cmocka_unit_test(planes_where_alone),
       cmocka_unit_test(threads_worth_waking),
       cmocka_unit_test(steps_divide),
       cmocka_unit_test(steps_fit_registers),

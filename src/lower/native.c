@@ -6,7 +6,8 @@
  *   widest element in the value decides how many fit.  A let of a vector becomes a
  *   let for each piece.  Where memory is only written anew (no accumulator, nothing that
  *   will be a register), two pieces may overlap, if that makes them fewer: 7 are then 4
- *   and again 4, from the fourth on.
+ *   and again 4, from the fourth on.  Where stores have masks, a rest of several pieces of a register tile that goes on behind
+ *   it is one store of whole vectors under a mask: what is not wanted is computed, and left where it is.
  *
  * needs   flat buffers, no vector loops
  * keeps   everything else
@@ -139,6 +140,7 @@ const Expr *lower_lanes(Module *m, Arena *tmp, const Expr *e, int from, int n, c
 
 typedef struct Piece {
   int from, n;
+  int stored;                /* the first so many of the n lanes */
 } Piece;
 typedef Vec(Piece) Pieces;
 
@@ -148,12 +150,18 @@ typedef struct SplitLet {
   const Var **var;
 } SplitLet;
 
+typedef struct Held {
+  const Var *data;
+  const Expr *index;
+} Held;
+
 typedef struct Split {
   Lower *lo;
   Arena *tmp;
   int min_bits;              /* elements count as at least this wide: inside a vector let */
   Map exact;                 /* data Var* of memory that is updated in place, local, or handed on */
   Map lets;                  /* Var* -> SplitLet* */
+  Vec(Held) locals;          /* vectors that local memory is written in */
 } Split;
 
 /* Widest element of the vectors computed in e; indices of its loads do not count, nor do words whose dot products fill as many lanes. */
@@ -187,7 +195,7 @@ static void pieces_of(Split *sp, int lanes, int bits, Pieces *out)
   for (int at = 0; at < lanes;) {
     int n = 1;
     while (n * 2 <= lanes - at && n * 2 <= native) n *= 2;
-    vec_push(sp->tmp, out, (Piece){at, n});
+    vec_push(sp->tmp, out, (Piece){at, n, n});
     at += n;
   }
 }
@@ -214,9 +222,50 @@ static void overlap_pieces(const Stmt *s, const Split *sp, int lanes, Pieces *ou
   for (int i = 0; i + 2 < out->n && !r.found; i++) {
     int n = out->v[i].n;
     if (out->v[i + 1].n == n) continue;
-    out->v[i + 1] = (Piece){lanes - n, n};
+    out->v[i + 1] = (Piece){lanes - n, n, n};
     out->n = i + 2;
   }
+}
+
+/* May lanes behind the last one of a value be computed too?  Vectors must be read where so many lanes are a vector of local memory. */
+typedef struct Beyond {
+  Split *sp;
+  Piece piece;
+  bool found;                /* such a vector */
+  bool refused;
+} Beyond;
+
+static void note_beyond(void *env, const Expr *e)
+{
+  Beyond *b = env;
+  if (e->dtype.lanes == 1 || b->refused) return;
+  b->refused |= e->kind == E_VAR || e->kind == E_LET || (dtype_is_int(e->dtype) && (e->kind == E_DIV || e->kind == E_MOD || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD));
+  if (e->kind != E_LOAD) return;
+  const Expr *at = e->nargs == 1 ? lower_lanes(b->sp->lo->m, b->sp->tmp, e->arg[0], b->piece.from, b->piece.n, NULL) : NULL;
+  bool held = false;
+  for (int i = 0; i < b->sp->locals.n && !held; i++) held = b->sp->locals.v[i].data == e->u.buffer->data && b->sp->locals.v[i].index == at;
+  b->found |= held;
+  b->refused |= !held;
+}
+
+/* The rest behind the whole vectors as one piece, of which a mask stores what is there. */
+static void mask_pieces(const Stmt *s, Split *sp, int lanes, Pieces *out)
+{
+  const Expr *at = s->u.store.index[0], *value = s->u.store.value;
+  int whole = 0, bytes = dtype_bytes(s->u.store.buffer->dtype);
+  bool contiguous = at->kind == E_RAMP && expr_is_int(at->arg[1], 1);
+  while (whole < out->n && out->v[whole].n == out->v[0].n) whole++;
+  if (out->n == 1 || out->v[out->n - 1].from + out->v[out->n - 1].n != lanes || !contiguous || sp->lets.n || s->u.store.mask || (bytes != 4 && bytes != 8)) return;
+  if (!target_has(sp->lo->target, CPU_AVX512VL) || !expr_is_pure(value)) return;
+  int first = out->v[0].n * 2 <= target_lanes(sp->lo->target, 8 * bytes) ? 0 : whole, n = 1;   /* none is whole */
+  if (out->n - first < 2) return;
+  int from = out->v[first].from;
+  while (n < lanes - from) n *= 2;
+  Beyond b = {.sp = sp, .piece = {from, n, lanes - from}};
+  expr_visit(sp->lo->ctx, value, note_beyond, &b);
+  if (b.refused || !b.found) return;
+  out->v[first] = b.piece;
+  out->n = first + 1;
 }
 
 static void note_pointer(void *env, const Expr *e)
@@ -248,6 +297,8 @@ static bool note_update(void *env, Stmt *s)
   Split *sp = env;
   if (s->kind == S_ALLOC && strcmp(s->u.alloc.buffer->scope, "global")) map_put(sp->tmp, &sp->exact, s->u.alloc.buffer->data, NULL);
   if (s->kind != S_STORE) return true;
+  if (s->u.store.n == 1 && s->u.store.index[0]->dtype.lanes > 1 && map_has(&sp->exact, s->u.store.buffer->data))
+    vec_push(sp->tmp, &sp->locals, (Held){s->u.store.buffer->data, s->u.store.index[0]});
   SelfRead r = {s->u.store.buffer->data, false};
   expr_visit(sp->lo->ctx, s->u.store.value, note_self, &r);
   if (r.found) map_put(sp->tmp, &sp->exact, r.data, NULL);
@@ -283,15 +334,18 @@ static Stmt *split_store(Split *sp, Stmt *s)
   Pieces pieces = {0};
   pieces_of(sp, lanes, w.bits, &pieces);
   overlap_pieces(s, sp, lanes, &pieces);
-  if (pieces.n == 1) return s;
+  mask_pieces(s, sp, lanes, &pieces);
+  if (pieces.n == 1 && pieces.v[0].n == lanes) return s;
   Vec(Stmt *) out = {0};
   for (int i = 0; i < pieces.n; i++) {
     const Expr *at = cut(sp, s->u.store.index[0], pieces.v[i]);
     Stmt *c = stmt_store(m, s->u.store.buffer, 1, &at, cut(sp, s->u.store.value, pieces.v[i]));
     if (s->u.store.mask) c->u.store.mask = cut(sp, s->u.store.mask, pieces.v[i]);
+    if (pieces.v[i].stored < pieces.v[i].n)
+      c->u.store.mask = expr_lt(m, expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), pieces.v[i].n), expr_broadcast(m, expr_i32(m, pieces.v[i].stored), pieces.v[i].n));
     vec_push(sp->tmp, &out, c);
   }
-  return stmt_seq(m, out.n, out.v);
+  return out.n == 1 ? out.v[0] : stmt_seq(m, out.n, out.v);
 }
 
 static Stmt *split_let(Split *sp, Stmt *s)

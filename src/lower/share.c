@@ -39,6 +39,9 @@ static bool is_choice(const Expr *e)
   return e->kind == E_AND || e->kind == E_OR || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
 }
 
+/* Integers of constants alone have no name: the code generator folds them, and sees by them where a vector's lanes lie. */
+static bool is_folded(const Expr *e) { return dtype_is_int(e->dtype) && !expr_has_kind(e, E_VAR) && !expr_has_kind(e, E_LOAD) && !expr_has_kind(e, E_CALL); }
+
 static int count_term(Share *sh, const Expr *e, bool sure)
 {
   if (e->nargs == 0 || e->kind == E_LET) return 1;
@@ -90,7 +93,7 @@ static const Expr *shared(Share *sh, const Expr *e)
     arg[i] = pointer ? e->arg[i] : branch ? shared_branch(sh, e->arg[i]) : shared(sh, e->arg[i]);
   }
   const Expr *r = expr_with_args(m, e, arg);
-  bool name = t && t->uses > 1 && t->size >= WORTH_A_NAME && (t->sure || !may_fail(e)) && expr_is_pure(e) &&
+  bool name = t && t->uses > 1 && t->size >= WORTH_A_NAME && (t->sure || !may_fail(e)) && expr_is_pure(e) && !is_folded(e) &&
               e->dtype.code != DT_HANDLE && e->dtype.code != DT_VOID && e->kind != E_BROADCAST && e->kind != E_RAMP;
   if (name) {
     const Var *v = var_new(m, "t", r->dtype, VAR_PLAIN);

@@ -126,6 +126,19 @@ def test_one_tap_alone_keeps_its_layout():
     assert "conv2d.positions" not in agree(two, {"w": w, "b": b, "v": drawn((16, 64, 1, 1))}, (1, 16, 55, 55))
 
 
+@pytest.mark.parametrize("cores", [1, 2, 16])
+@pytest.mark.parametrize("data, kernel, attributes", [((1, 88, 28, 28), 3, {"pads": [1, 1, 1, 1]}), ((1, 16, 112, 112), 3, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+                                                      ((2, 24, 57, 55), 5, {"strides": [2, 2], "pads": [2, 2, 2, 2]}), ((1, 3, 90, 200), 3, {"pads": [0, 1, 2, 0]})])
+def test_depthwise_alone_keeps_its_layout(data, kernel, attributes, cores):
+    """One plane after the other, zeros around it; few planes are shared by bands of rows."""
+    channels = data[1]
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], group=channels, **attributes), helper.make_node("Relu", ["c"], ["y"])]
+    weights = {"w": drawn((channels, 1, kernel, kernel)), "b": drawn((channels,))}
+    assert agree(nodes, weights, data, target=f"llvm -num-cores={cores}") == ["depthwise.planes"]
+    two = [nodes[0], helper.make_node("Conv", ["c", "v"], ["y"])]
+    assert channels % 8 or "depthwise.planes" not in agree(two, {**weights, "v": drawn((16, channels, 1, 1))}, data)
+
+
 @pytest.mark.parametrize("data, weight", [((1, 200, 14, 14), (80, 200, 1, 1)), ((1, 64, 56, 56), (128, 64, 1, 1)), ((1, 16, 20, 20), (320, 16, 1, 1)), ((2, 24, 55, 55), (96, 24, 1, 1)), ((1, 40, 27, 27), (48, 40, 1, 1))])
 def test_one_tap_for_many_threads(data, weight):
     """Few tiles of positions, shared with the output channels, and many; copied and not."""
