@@ -36,13 +36,25 @@ static int64_t known(const Type *t, int d) { return t->shape[d]->kind == E_INT &
 static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 static int64_t in_list(AttrInts a, int i, int64_t def) { return a.n == 0 ? def : a.v[a.n == 1 ? 0 : i]; }
 
-/* Cycles of a tile: multiply-adds, or the loads of its vectors, of which rows share what they have in common. */
+/* Cycles of a tile: multiply-adds, or the loads of its vectors, of which rows share what they have in common, or the steps of a sum one
+ * after the other, as far as the next tile is not begun beside it. */
 static double tile_cycles(const Target *t, const Planes *p, int64_t rows)
 {
-  static const double ENDS = 4;                            /* the loop itself, the first loads and the last sums */
-  double taps = (double)(p->k[0] * p->k[1]), sums = (double)rows * taps / cost_pipes(t);
-  double loads = ((double)(((rows - 1) * p->stride[0] + p->k[0]) * p->k[1]) + taps) / cost_loads(t);
-  return (sums > loads ? sums : loads) + (double)rows + ENDS;
+  static const double ENDS = 4, WINDOW = 350;              /* the loop itself and the first loads; instructions on their way at once */
+  double taps = (double)(p->k[0] * p->k[1]), sums = (double)rows * taps, loads = (double)(((rows - 1) * p->stride[0] + p->k[0]) * p->k[1]) + taps;
+  double alone = (sums + loads) / WINDOW, wait = taps * t->core.fma_latency * (alone < 1 ? alone : 1), cycles = sums / cost_pipes(t);
+  if (loads / cost_loads(t) > cycles) cycles = loads / cost_loads(t);
+  if (wait > cycles) cycles = wait;
+  return cycles + (double)rows + ENDS;
+}
+
+/* Cycles of a row of one phase of the copy: vectors of data, and stores of zeros beside them.  Columns that are picked are read for each
+ * phase anew. */
+static double row_cycles(const Target *t, const Planes *p)
+{
+  static const double STORE = 0.5;
+  double data = (double)up(p->in[1], p->stride[1]) + (p->picked ? (double)p->shift : 0), vectors = __builtin_ceil(data / (double)p->lanes);
+  return vectors * ((p->picked ? (double)p->stride[1] : 1) / cost_loads(t) + STORE) + (p->picked ? 1 : 2) * STORE;
 }
 
 /* Registers hold the sums, one column of taps of all the rows that they read, and two on their way. */
@@ -103,9 +115,8 @@ static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, cons
   p->picked = is_picked(t, p);
   choose_rows(t, p);
   choose_band(t, p);
-  /* The copy: a load and a store for each vector and row, and the zeros around it. */
-  double copied = (double)(p->tiles / p->band * ((p->band * p->rows - 1) * p->stride[0] + p->k[0]) * p->stride[1]) * (double)(up(p->width, p->lanes) + 2);
-  p->cycles = (double)(p->tiles * p->vectors) * tile_cycles(t, p, p->rows) + 2 * copied;
+  int64_t copied = p->tiles / p->band * ((p->band * p->rows - 1) * p->stride[0] + p->k[0]) * p->stride[1];
+  p->cycles = (double)(p->tiles * p->vectors) * tile_cycles(t, p, p->rows) + (double)copied * row_cycles(t, p);
   return true;
 }
 
@@ -118,7 +129,7 @@ static double planes_seconds(const Target *t, const Planes *p) { return (double)
 
 /* ---- chosen where the convolution stands alone ------------------------------------------------------- */
 
-/* Seconds over blocks of channels, with both changes of layout. */
+/* Seconds over blocks of channels, with both changes of layout: they read and write straight ahead, as fast as the caches hand over. */
 static double blocked_seconds(const Target *t, const Planes *p)
 {
   int64_t bits = 8 * p->bytes, block = alter_block(t, (int)bits, p->c), lanes = target_lanes(t, (int)bits);
@@ -126,7 +137,7 @@ static double blocked_seconds(const Target *t, const Planes *p)
   double share = (double)block / (double)(block_vectors(block, lanes) * lanes), outputs = (double)((p->n ? p->n : 1) * p->c * p->out[0] * p->out[1]);
   double moved = (double)((p->n ? p->n : 1) * p->c * (p->in[0] * p->in[1] + p->out[0] * p->out[1]) * p->bytes);
   double sums = 2 * outputs * (double)(p->k[0] * p->k[1]) / (cost_flops(t, (int)bits) * share);
-  return sums + 2 * moved / (2 * moved <= (double)t->l2_bytes ? cost_cache(t) : cost_bandwidth(t));
+  return sums + 2 * moved / cost_cache(t);
 }
 
 bool planes_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
