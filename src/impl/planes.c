@@ -234,8 +234,10 @@ void planes_schedule(ImplGroup *g)
   sched_compute_at(g->s, copy, band, false, -1);
   double bytes = (double)((p.n ? p.n : 1) * p.c * (p.in[0] * p.in[1] + p.out[0] * p.out[1]) * p.bytes);
   int threads = cost_threads(g->target, impl_flops(g->anchor), bytes);
-  /* Bands are shared too where planes are few.  Where they are not, the first and the last, which have padding, are told apart. */
-  bool few = (p.n ? p.n : 1) * p.c < 2 * threads;
+  /* Bands are shared too where planes alone would leave a fifth of the threads' time unused.  Else the first and the last, which have
+   * padding, are told apart from the others. */
+  int64_t planes = (p.n ? p.n : 1) * p.c;
+  bool few = 4 * up(planes, threads) * threads > 5 * planes;
   LoopRV shared = sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){l[0], l[1], band}, true);
   if (threads > 1) sched_parallel(g->s, shared);
   schedule_copy(g, copy, &p);
