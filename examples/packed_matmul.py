@@ -54,10 +54,10 @@ class Blocking:
         self.KC = ceil_div(ceil_div(K, rounds), UNROLL) * UNROLL
         tiles_m, tiles_n = ceil_div(M, self.MR), ceil_div(N, self.NR)
         # threads = down * across, each with about as many tiles as the others; of such ways
-        # the one that reads the least: A once for each across, B once for each down.
+        # the one that reads the least: A once for each across, B once for each down; of two such the wider.
         ways = [(n, ceil_div(tiles_n, n) * ceil_div(tiles_m, threads // n)) for n in range(1, threads + 1) if threads % n == 0]
         even = min(share for _, share in ways) * 1.04
-        across = min((n for n, share in ways if share <= even), key=lambda n: M * n + N * (threads // n))
+        across = min((n for n, share in ways if share <= even), key=lambda n: (M * n + N * (threads // n), -n))
         share = ceil_div(tiles_n, across)
         fit = max(1, target.l2_bytes // 2 // (4 * self.KC * self.NR))
         self.block_n = ceil_div(share, ceil_div(share, fit))
