@@ -24,19 +24,21 @@ static int64_t recurrent_block(const Target *t, int bits, int64_t hidden, int64_
   return best;
 }
 
-/* Units in a block and samples together for a batch of several: as fast as a tile of those is, over the groups that each core gets. */
+/* Units in a block and samples together for a batch of several: as fast as a tile of those is, or as what it reads comes from the
+ * second-level cache, over the groups that each core gets.  Of choices as fast the one that fewer cores share. */
 static void batch_blocks(const Target *t, int bits, int64_t hidden, int64_t gates, int64_t batch, int64_t directions, int64_t *block, int64_t *samples)
 {
   int64_t lanes = target_lanes(t, bits), cores = t->num_cores > 0 ? t->num_cores : 1;
-  double least = 0;
+  double least = 0, read = gates * hidden * hidden * bits / 8 > t->l1_bytes ? cost_pipes(t) * cost_far(t) : 0;
   for (int64_t d = 2; d <= hidden; d++)
     for (int64_t s = 1; s <= batch; s++) {
       int64_t vectors = block_vectors(d, lanes);
       if (hidden % d || batch % s) continue;
-      double speed = tile_speed(t, gates * vectors, 1, s, (Tile){1, 1, s}) * (double)d / (double)(vectors * lanes);
+      double filled = (double)d / (double)(vectors * lanes), speed = tile_speed(t, gates * vectors, 1, s, (Tile){1, 1, s});
       int64_t groups = directions * batch / s, rounds = (groups + cores - 1) / cores;
-      if (speed <= 0 || (*block && (double)(rounds * s) / speed >= least)) continue;
-      least = (double)(rounds * s) / speed;
+      double cost = (double)rounds * ((double)s / speed > read ? (double)s / speed : read) / filled;
+      if (speed <= 0 || (*block && (cost > least || (cost == least && s <= *samples)))) continue;
+      least = cost;
       *block = d, *samples = s;
     }
 }
