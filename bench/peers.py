@@ -298,7 +298,7 @@ def lathe_module():
 ALL = [OnnxRuntime, OpenVino, Ncnn, Mnn, Torch, Tvm]
 
 
-SETTLE_SECONDS = 0.03     # between two programs, so that the threads of the last one have stopped spinning
+SETTLE_STEP, SETTLE_MOST = 0.01, 0.5     # seconds
 
 
 def time_once(call, at_least=0.15):
@@ -312,13 +312,23 @@ def time_once(call, at_least=0.15):
     return statistics.median(seconds)
 
 
+def settle():
+    """Sleeps until the threads of the last program have stopped spinning."""
+    deadline = time.perf_counter() + SETTLE_MOST
+    while time.perf_counter() < deadline:
+        start, used = time.perf_counter(), time.process_time()
+        time.sleep(SETTLE_STEP)
+        if time.process_time() - used < (time.perf_counter() - start) / 10:
+            return
+
+
 def side_by_side(runners, feeds, rounds, at_least=0.15):
     """{name: the median of each round} of runners that are measured in turn, round after round."""
     seconds = {name: [] for name in runners}
     for i in range(rounds):
         order = list(runners) if i % 2 == 0 else list(runners)[::-1]
         for name in order:
-            time.sleep(SETTLE_SECONDS)
+            settle()
             seconds[name].append(time_once(lambda: runners[name].run(feeds), at_least))
     return seconds
 
