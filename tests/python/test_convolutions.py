@@ -139,6 +139,24 @@ def test_depthwise_alone_keeps_its_layout(data, kernel, attributes, cores):
     assert channels % 8 or "depthwise.planes" not in agree(two, {**weights, "v": drawn((16, channels, 1, 1))}, data)
 
 
+def test_depthwise_alone_of_any_batch():
+    """The batch is known when it runs."""
+    w = drawn((24, 1, 3, 3))
+    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 24, *size])] for name, size in (("x", (29, 31)), ("y", (15, 16)))]
+    node = helper.make_node("Conv", ["x", "w"], ["y"], group=24, strides=[2, 2], pads=[1, 1, 1, 1])
+    model = helper.make_model(helper.make_graph([node], "g", *ports, [numpy_helper.from_array(w, "w")]), opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    module, params = relay.frontend.from_onnx(model)
+    library = relay.build(module, target="llvm -num-cores=16", params=params)
+    assert [n.impl for n in library.model.nodes()] == ["depthwise.planes"]
+    for n in (1, 3):
+        x = drawn((n, 24, 29, 31))
+        wanted = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
+        runner.set_input("x", x)
+        runner.run()
+        np.testing.assert_allclose(runner.get_output(0).numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("data, weight", [((1, 200, 14, 14), (80, 200, 1, 1)), ((1, 64, 56, 56), (128, 64, 1, 1)), ((1, 16, 20, 20), (320, 16, 1, 1)), ((2, 24, 55, 55), (96, 24, 1, 1)), ((1, 40, 27, 27), (48, 40, 1, 1))])
 def test_one_tap_for_many_threads(data, weight):
     """Few tiles of positions, shared with the output channels, and many; copied and not."""
