@@ -5,9 +5,9 @@
 
 All rungs and the peer (numpy's OpenBLAS) are measured in turn, round after round, in
 one process; medians are printed.  The peak is the best figure that an assembly loop
-(src/cli/peak.c) reached at any time of the run; "best" is what the best call of a row reached of it,
-like with like, and what the verdict on the peak is about.  On a shared machine the clock swings;
-"beside" is the median share of the peak as it was measured right before and after each product."""
+(src/cli/peak.c) reached at any time of the run, and the verdict on it is by the median.  On a shared
+machine the clock swings: "best" is what the best call of a row reached of that peak, "beside" the
+median share of the peak as it was measured right before and after each product."""
 import argparse
 import ctypes
 import json
@@ -200,7 +200,7 @@ def verdicts(lines, threads):
             y = find(N, t, after)
             out.append((f"{N}: {after} / {before}", x["ms"] / y["ms"], 0.95))
         if N >= 1024:
-            out.append((f"{N}: packed at its best, of peak", find(N, 1, "packed")["best"], 0.85))
+            out.append((f"{N}: packed, of peak", find(N, 1, "packed")["of_peak"], 0.85))
             out.append((f"{N}: packed / OpenBLAS", find(N, 1, "packed")["vs_openblas"], 0.95))
             out.append((f"{N}: packed, B ahead / OpenBLAS", find(N, 1, "packed, B ahead")["vs_openblas"], 1.0))
             if 2 in threads:
