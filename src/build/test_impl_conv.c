@@ -160,6 +160,16 @@ static const Node *zeros_of(Fn *f, const int64_t *shape)
   return fn_call(f, "zeros", fn_attrs(f, "zeros", "shape", text_str(&t), "dtype", "\"float32\"", NULL), 0, NULL);
 }
 
+/* Behind every second and third of the cases a bias and what may follow it: an activation that reads twice, a residual. */
+static const Node *followed(Fn *f, const Case *c, size_t i, const Node *y)
+{
+  int64_t bias[] = {c->w[0], 1, 1, 1};
+  if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, rank(c->x) - 1, bias));
+  if (i % 3 == 1) y = CALL(f, "multiply", NULL, y, CALL(f, "sigmoid", NULL, y));
+  if (i % 3 == 2) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, f->param[f->n++] = node_var(f->m, "r", y->type)));
+  return y;
+}
+
 /* On narrow vectors blocks are taken for faster in some cases: not in most. */
 static void alone_computed(Fn *f)
 {
@@ -175,11 +185,7 @@ static void alone_computed(Fn *f)
       continue;
     }
     const Node *w = f->param[f->n++] = node_var(f->m, "w", to.arg[1]->type), *y = node_call(f->m, to.op, 2, (const Node *[]){x, w}, to.attrs, NULL);
-    int64_t bias[] = {c->w[0], 1, 1, 1};
-    if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, rank(c->x) - 1, bias));
-    if (i % 3 == 1) y = CALL(f, "multiply", NULL, y, CALL(f, "sigmoid", NULL, y));
-    if (i % 3 == 2) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, f->param[f->n++] = node_var(f->m, "r", y->type)));
-    want_impl(f, what, fn_check(f, what, y, 0, 1e-5), c->impls);
+    want_impl(f, what, fn_check(f, what, followed(f, c, i, y), 0, 1e-5), c->impls);
   }
 }
 
@@ -205,11 +211,7 @@ static void planes_computed(Fn *f)
     fresh(f);
     const Case *c = &planes_cases[i];
     const char *what = arena_printf(ctx_arena(f->ctx), "depthwise, case %zu", i);
-    const Node *y = call_of(f, c);
-    if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, 3, (const int64_t[]){c->w[0], 1, 1}));
-    if (i % 3 == 1) y = CALL(f, "multiply", NULL, y, CALL(f, "sigmoid", NULL, y));
-    if (i % 3 == 2) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, f->param[f->n++] = node_var(f->m, "r", y->type)));
-    want_impl(f, what, fn_check(f, what, y, 0, 1e-5), c->impls);
+    want_impl(f, what, fn_check(f, what, followed(f, c, i, call_of(f, c)), 0, 1e-5), c->impls);
   }
 }
 

@@ -7,8 +7,6 @@
 #include "impl/internal.h"
 #include "op/nn.h"
 
-static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
-
 /* Vector operations for a block of n elements: whole vectors, then halves, quarters, … */
 int64_t block_vectors(int64_t n, int64_t lanes) { return n / lanes + __builtin_popcountll((uint64_t)(n % lanes)); }
 

@@ -8,8 +8,6 @@
 #include "impl/internal.h"
 #include "op/nn.h"
 
-static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
-
 /* What a convolution and a transposed one have in common. */
 typedef struct Shape {
   int dims;

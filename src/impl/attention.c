@@ -17,8 +17,6 @@
 enum { QUERY, KEY, VALUE, MASK };
 enum { MANY = 1 << 20 };                                 /* stands for a size that is not known */
 
-static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
-
 static int64_t size_of(const Node *call, int argument, char letter)
 {
   const char *layout = attention_layout(call->u.call.attrs, argument, 4);

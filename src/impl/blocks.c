@@ -14,8 +14,6 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
-
 static int64_t dense_height(const Target *t, const Type *weight, const Type *y)
 {
   int64_t width = known(weight->shape[2]);

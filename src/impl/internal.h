@@ -24,6 +24,10 @@ struct ImplGroup {
   Sched *s;
 };
 
+/* A size that is known before the run; 0: it is not. */
+static inline int64_t known(const Expr *e) { return e->kind == E_INT && e->u.i > 0 ? e->u.i : 0; }
+static inline int64_t known_size(const Type *t, int d) { return known(t->shape[d]); }
+
 /* ---- group.c -------------------------------------------------------------------------- */
 
 /* Block that computes the anchor's operation number i (the reduction where there is one). */

@@ -22,8 +22,6 @@ typedef struct Product {
 
 enum { MANY_ROWS = 1 << 20 };                           /* stands for rows that are not known */
 
-static int64_t known(const Expr *e) { return e->kind == E_INT ? e->u.i : 0; }
-
 static Product product_of(const OpDef *op, const void *attrs, const Type *a, const Type *b, const Type *out)
 {
   Product p = {.tb = true};

@@ -32,7 +32,6 @@ typedef struct Planes {
   double cycles;                                           /* of a plane */
 } Planes;
 
-static int64_t known(const Type *t, int d) { return t->shape[d]->kind == E_INT && t->shape[d]->u.i > 0 ? t->shape[d]->u.i : 0; }
 static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 static int64_t in_list(AttrInts a, int i, int64_t def) { return a.n == 0 ? def : a.v[a.n == 1 ? 0 : i]; }
 
@@ -84,10 +83,10 @@ static bool read_sizes(const Conv2DAttrs *a, const Type *x, const Type *w, const
   if (strcmp(a->data_layout, "NCHW") || strcmp(a->kernel_layout, "OIHW") || strcmp(out, "NCHW")) return false;
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim != 4 || y->ndim != 4) return false;
   if (x->dtype.code != DT_FLOAT || x->dtype.bits < 32 || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
-  *p = (Planes){.n = known(x, 0), .c = known(x, 1), .bytes = dtype_bytes(x->dtype)};
-  if (p->c < 2 || a->groups != p->c || known(w, 0) != p->c || known(w, 1) != 1) return false;
+  *p = (Planes){.n = known_size(x, 0), .c = known_size(x, 1), .bytes = dtype_bytes(x->dtype)};
+  if (p->c < 2 || a->groups != p->c || known_size(w, 0) != p->c || known_size(w, 1) != 1) return false;
   for (int d = 0; d < 2; d++) {
-    p->in[d] = known(x, 2 + d), p->out[d] = known(y, 2 + d), p->k[d] = known(w, 2 + d);
+    p->in[d] = known_size(x, 2 + d), p->out[d] = known_size(y, 2 + d), p->k[d] = known_size(w, 2 + d);
     p->stride[d] = in_list(a->strides, d, 1), p->before[d] = in_list(a->padding, d, 0);
     if (!p->in[d] || !p->out[d] || !p->k[d] || p->stride[d] < 1 || p->stride[d] > 2 || p->before[d] < 0 || in_list(a->dilation, d, 1) != 1) return false;
   }

@@ -14,8 +14,6 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-static int64_t known(const Type *t, int d) { return t->shape[d]->kind == E_INT && t->shape[d]->u.i > 0 ? t->shape[d]->u.i : 0; }
-
 /* Output channels by vectors of positions, and the share of the peak that such tiles reach. */
 typedef struct Plane {
   int64_t channels, vectors;
@@ -40,7 +38,7 @@ static Plane plane_tile(const Target *t, int bits, int64_t o, int64_t positions)
 static int64_t positions_of(const Type *y)
 {
   int64_t n = 1;
-  for (int d = 2; d < y->ndim; d++) n *= known(y, d);
+  for (int d = 2; d < y->ndim; d++) n *= known_size(y, d);
   return n;
 }
 
@@ -59,11 +57,11 @@ typedef struct Plan {
 static Plan plan_of(const Target *t, const Type *x, const Type *y)
 {
   enum { STREAMS = 32, SERVED = 64 };
-  Plan p = {.c = known(x, 1), .o = known(y, 1), .positions = positions_of(y)};
+  Plan p = {.c = known_size(x, 1), .o = known_size(y, 1), .positions = positions_of(y)};
   int64_t lanes = target_lanes(t, y->dtype.bits);
   p.tile = plane_tile(t, y->dtype.bits, p.o, p.positions);
   p.width = p.tile.vectors * lanes;
-  p.flops = 2.0 * (double)(p.c * p.o * p.positions * (known(x, 0) ? known(x, 0) : 1));
+  p.flops = 2.0 * (double)(p.c * p.o * p.positions * (known_size(x, 0) ? known_size(x, 0) : 1));
   p.threads = cost_threads(t, p.flops, 0);
   p.few = p.width && p.positions / p.width < 2 * p.threads;
   p.packed = p.width && ((p.c > STREAMS && p.o >= SERVED) || p.positions % (p.few && p.threads > 1 ? p.width : lanes));
@@ -93,19 +91,9 @@ static bool is_one_tap(const Node *call)
   const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != dims + 2 || y->ndim != dims + 2 || w->ndim < dims + 2) return false;
   if (x->dtype.code != DT_FLOAT || x->dtype.bits < 32 || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
-  bool one = known(x, 1) && known(y, 1) && is_plain(call->u.call.attrs, dims);
-  for (int d = 2; d < dims + 2; d++) one &= known(w, d) == 1 && known(x, d) && known(x, d) == known(y, d);
+  bool one = known_size(x, 1) && known_size(y, 1) && is_plain(call->u.call.attrs, dims);
+  for (int d = 2; d < dims + 2; d++) one &= known_size(w, d) == 1 && known_size(x, d) && known_size(x, d) == known_size(y, d);
   return one;
-}
-
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
 }
 
 /* Does the weight stay in the second-level cache, and a tile's data, whose lines are a plane apart unless it is copied, in the first? */
@@ -113,7 +101,7 @@ static bool stays_near(const Target *t, const Plan *p, int64_t bytes)
 {
   enum { LINE = 64 };
   int64_t way = (t->l1_bytes > 0 ? t->l1_bytes : 1 << 15) / t->core.l1_ways, second = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19;
-  int64_t apart = common_divisor(way, p->positions * bytes), sets = way / (apart > LINE ? apart : LINE);
+  int64_t apart = int_gcd(way, p->positions * bytes), sets = way / (apart > LINE ? apart : LINE);
   return 2 * p->c * p->o * bytes <= second && (p->packed || 2 * p->c <= sets * t->core.l1_ways);
 }
 
@@ -124,11 +112,11 @@ static double blocked_seconds(const Target *t, const Node *call, double flops)
 {
   const Type *x = call->arg[0]->type, *y = call->type;
   int bits = y->dtype.bits;
-  int64_t block = alter_block(t, bits, known(y, 1)), lanes = target_lanes(t, bits);
+  int64_t block = alter_block(t, bits, known_size(y, 1)), lanes = target_lanes(t, bits);
   if (!block) return __builtin_inf();
-  int64_t vectors = block_vectors(block, lanes), columns = known(y, y->ndim - 1), rows = positions_of(y) / columns;
-  double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, known(y, 1) / block, rows, columns));
-  double n = known(x, 0) ? (double)known(x, 0) : 1, moved = n * (double)((known(x, 1) + known(y, 1)) * rows * columns * dtype_bytes(y->dtype));
+  int64_t vectors = block_vectors(block, lanes), columns = known_size(y, y->ndim - 1), rows = positions_of(y) / columns;
+  double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, known_size(y, 1) / block, rows, columns));
+  double n = known_size(x, 0) ? (double)known_size(x, 0) : 1, moved = n * (double)((known_size(x, 1) + known_size(y, 1)) * rows * columns * dtype_bytes(y->dtype));
   return flops / (cost_flops(t, bits) * share) + 2 * moved / (2 * moved <= (double)t->l2_bytes ? cost_cache(t) : cost_bandwidth(t));
 }
 
@@ -156,7 +144,7 @@ bool positions_fits(const Target *t, const Node *call)
 {
   const Type *w = call->arg[1]->type, *y = call->type;
   bool blocks = is_one_tap(call) && w->ndim == y->ndim + 1 && str_ends(((const Conv2DAttrs *)call->u.call.attrs)->kernel_layout, "o");
-  return blocks && plane_tile(t, y->dtype.bits, known(y, 1), positions_of(y)).channels == known(w, w->ndim - 1);
+  return blocks && plane_tile(t, y->dtype.bits, known_size(y, 1), positions_of(y)).channels == known_size(w, w->ndim - 1);
 }
 
 double positions_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
