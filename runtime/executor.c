@@ -324,7 +324,7 @@ static LatheRtCode copy_outputs(LatheRtExecutor *x, LatheRtError *err)
       return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' has shape %s, the memory given for it %s", x->model->output[i].name, a, b);
     }
     size_t bytes = rt_value_bytes(&x->output[i]);
-    if (bytes) memcpy(to->data, from->data, bytes);
+    rt_pool_copy(&x->calls, to->data, from->data, bytes);
   }
   return LATHE_RT_OK;
 }

@@ -65,6 +65,8 @@ double rt_now_seconds(void);
 LatheRtCode rt_pool_check(LatheRtError *); /* LATHE_NUM_THREADS makes sense */
 int32_t rt_pool_workers(void);             /* slots a call started on this thread may see */
 int32_t rt_pool_for(const LatheRtCalls *, int64_t n, LatheRtBody, void *env);
+/* memmove, a large one on the workers; the caller's thread copies alone where none can be started. */
+void rt_pool_copy(const LatheRtCalls *, void *to, const void *from, size_t bytes);
 
 /* packed.c */
 int32_t rt_call_packed(const LatheRtCalls *, const char *name, int32_t n, const LatheRtPackedArg *);

@@ -181,6 +181,7 @@ typedef struct Step {
   int32_t node, nread, ntensor;
   bool over;                  /* writes what it reads */
   int32_t workers, all;       /* for this step, of so many */
+  int32_t rest, pause;        /* runs until both ways are tried again, and how many there were */
   int32_t trials;             /* timed runs so far … */
   double with_all, alone;     /* … and the quickest of either kind */
   const LatheRtTensor **tensor;   /* read ones first, then written ones */

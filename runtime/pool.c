@@ -557,6 +557,32 @@ int32_t rt_pool_for(const LatheRtCalls *calls, int64_t n, LatheRtBody body, void
   return run_region(parts, n, body, env);
 }
 
+typedef struct Copy {
+  char *to;
+  const char *from;
+  size_t bytes;
+} Copy;
+
+enum { COPY_PIECE = 1 << 16 };
+
+static int32_t copy_pieces(int64_t begin, int64_t end, int32_t slot, void *env)
+{
+  (void)slot;
+  const Copy *c = env;
+  size_t at = (size_t)begin * COPY_PIECE, until = (size_t)end * COPY_PIECE;
+  memcpy(c->to + at, c->from + at, (until < c->bytes ? until : c->bytes) - at);
+  return 0;
+}
+
+void rt_pool_copy(const LatheRtCalls *calls, void *to, const void *from, size_t bytes)
+{
+  enum { WORTH_IT = 4 * COPY_PIECE };
+  uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
+  bool apart = (a > b ? a - b : b - a) >= bytes;
+  int64_t pieces = (int64_t)((bytes + COPY_PIECE - 1) / COPY_PIECE);
+  if (bytes && (bytes < WORTH_IT || !apart || rt_pool_for(calls, pieces, copy_pieces, &(Copy){to, from, bytes}))) memmove(to, from, bytes);
+}
+
 int32_t lathe_rt_parallel_for(int64_t n, LatheRtBody body, void *env)
 {
   LatheRtCode code = rt_pool_check(NULL);

@@ -328,8 +328,9 @@ static LatheRtCode run_watched(LatheRtExecutor *x, const Step *s, LatheRtError *
 
 /* A kernel that is over in a moment may be quicker on the caller's thread alone than handed out.
  * Its first runs have all workers; if the quickest is short, the next ones are alone, and the
- * quicker way stays.  Results do not depend on it. */
-enum { WITH_ALL = 3, ALONE = 2 };
+ * quicker way stays: for FIRST_REST runs at first, when it is tried again (the workers may have been
+ * asleep, or another program in the way), then for twice as many each time.  Results do not depend on it. */
+enum { WITH_ALL = 3, ALONE = 2, FIRST_REST = 32, LONGEST_REST = 4096 };
 static const double SHORT_SECONDS = 50e-6;
 
 static void count_trial(Step *s, int32_t all, double took)
@@ -339,14 +340,25 @@ static void count_trial(Step *s, int32_t all, double took)
   s->trials++;
   if (s->trials == WITH_ALL && s->with_all >= SHORT_SECONDS) s->trials = WITH_ALL + ALONE;
   s->workers = s->trials >= WITH_ALL && (s->trials < WITH_ALL + ALONE || s->alone < s->with_all) ? 1 : all;
+  if (s->trials == WITH_ALL + ALONE && s->with_all < SHORT_SECONDS) s->rest = s->pause = s->pause < LONGEST_REST ? 2 * s->pause : s->pause;
+}
+
+static void begin_trials(Step *s, int32_t all)
+{
+  s->workers = all;
+  s->trials = 0;
+  s->with_all = s->alone = HUGE_VAL;
 }
 
 static LatheRtCode run_step(LatheRtExecutor *x, Step *s, int32_t all, LatheRtError *err)
 {
   if (s->all != all) {
-    s->all = s->workers = all;
-    s->trials = 0;
-    s->with_all = s->alone = HUGE_VAL;
+    s->all = all;
+    s->rest = 0;
+    s->pause = FIRST_REST / 2;
+    begin_trials(s, all);
+  } else if (s->rest && !--s->rest) {
+    begin_trials(s, all);
   }
   bool trial = all > 1 && !x->watch && s->trials < WITH_ALL + ALONE;
   double start = trial ? rt_now_seconds() : 0;
@@ -372,7 +384,7 @@ LatheRtCode rt_static_run(LatheRtExecutor *x, LatheRtError *err)
     else {
       size_t bytes = 0;
       RT_TRY(lathe_rt_tensor_bytes(s->tensor[0], &bytes, err));
-      if (bytes) memmove(s->tensor[1]->data, s->tensor[0]->data, bytes);
+      rt_pool_copy(&x->calls, s->tensor[1]->data, s->tensor[0]->data, bytes);
     }
   }
   return LATHE_RT_OK;

@@ -147,7 +147,7 @@ static LatheRtCode copy(LatheRtExecutor *x, Value *to, const Value *from, LatheR
   Value made = {0};
   RT_TRY(rt_value_tensor(&x->heap, &made, from->tensor.dtype, from->tensor.ndim, from->dim, err));
   size_t bytes = rt_value_bytes(from);
-  if (bytes) memcpy(made.tensor.data, from->tensor.data, bytes);
+  rt_pool_copy(&x->calls, made.tensor.data, from->tensor.data, bytes);
   rt_value_copy(&x->heap, to, &made);
   rt_value_clear(&x->heap, &made);
   return LATHE_RT_OK;

@@ -218,6 +218,22 @@ static int find_runs(const Nest *n, int depth, Run *run)
 
 static LoopRV fuse_range(ImplGroup *g, const LoopRV *loop, int n) { return n == 1 ? loop[0] : sched_fuse(g->s, n, loop, true); }
 
+/* How many parts, of `steps` equal steps for each of `times` outer ones, keep the threads busy; 0 when none does. */
+static int64_t even_parts(int64_t steps, int64_t times, int threads)
+{
+  static const double ENOUGH = 0.7;
+  int64_t best = 0;
+  double top = ENOUGH;
+  for (int64_t d = 1; d <= steps && d * times <= 4 * threads; d++) {
+    int64_t parts = d * times, rounds = (parts + threads - 1) / threads;
+    double busy = (double)parts / (double)(rounds * threads);
+    if (steps % d || busy <= top) continue;
+    best = d;
+    top = busy;
+  }
+  return best;
+}
+
 /* Puts the outer loops on the threads, `chunk` steps of the inner loop each when there are too few. */
 static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64_t *extents, double steps, int threads, LoopRV *inner, int64_t inner_extent,
                            int64_t lanes)
@@ -229,8 +245,8 @@ static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64
     sched_parallel(g->s, fuse_range(g, outer, k));
     return;
   }
-  int64_t parts = (int64_t)(threads / (n ? steps : 1)) + 1;
-  if (!n) parts = threads;
+  int64_t parts = n ? even_parts(inner_extent / lanes, (int64_t)steps, threads) : threads;
+  if (!parts) parts = (int64_t)(threads / steps) + 1;
   if (inner_extent < parts * lanes * 4) {
     if (n && steps > 1) sched_parallel(g->s, fuse_range(g, outer, n));
     return;
@@ -256,22 +272,6 @@ static bool is_cut(const Nest *n, const Run *r)
   for (int i = r->first; i <= r->last; i++)
     if (n->loop[i].unbounded) return false;
   return is_guarded(n, r);
-}
-
-/* How many parts, of `steps` equal steps for each of `times` outer ones, keep the threads busy; 0 when none does. */
-static int64_t even_parts(int64_t steps, int64_t times, int threads)
-{
-  static const double ENOUGH = 0.7;
-  int64_t best = 0;
-  double top = ENOUGH;
-  for (int64_t d = 1; d <= steps && d * times <= 4 * threads; d++) {
-    int64_t parts = d * times, rounds = (parts + threads - 1) / threads;
-    double busy = (double)parts / (double)(rounds * threads);
-    if (steps % d || busy <= top) continue;
-    best = d;
-    top = busy;
-  }
-  return best;
 }
 
 /* A loop that the lowering cuts (at each operand of a concatenation) would be as many parallel ones, each with threads to wake
@@ -303,6 +303,35 @@ static bool parallel_around_cut(ImplGroup *g, const Nest *n, const Run *run, int
   return false;
 }
 
+/* Operands side by side in one run: the loop that tells them apart is split by what all of them have whole numbers of
+ * (channels, rows), and the run with it, so that each thread can copy a part of all of them.  Nothing where no part is even. */
+static void split_operands(ImplGroup *g, Nest *n, Run *run, int *nrun, double before, int threads, int64_t width)
+{
+  Run *r = &run[*nrun - 1];
+  int at = -1;
+  for (int i = 0; i < *nrun - 1; i++)
+    if (is_guarded(n, &run[i])) return;
+  for (int i = r->first; i <= r->last; i++) {
+    if (!n->loop[i].guarded || n->loop[i].extent == 1) continue;
+    if (at >= 0) return;
+    at = i;
+  }
+  if (threads < 2 || before >= 8 || at < 0 || n->loop[at].unbounded || !r->extent || n->n == NEST_LOOPS) return;
+  NestLoop *l = &n->loop[at];
+  int64_t grain = int_gcd(l->grain, l->extent), piece = grain;
+  for (int i = at + 1; i <= r->last; i++) piece *= n->loop[i].extent;
+  if (piece % width || !even_parts(piece / width, (int64_t)before, threads)) return;
+  for (int i = n->n++; i > at; i--) n->loop[i] = n->loop[i - 1];
+  l[1].extent = grain;
+  l[1].guarded = false;
+  l->extent /= grain;
+  for (int a = 0; a < n->naccess; a++)
+    if (l->stride[a] != STRIDE_ANY) l->stride[a] *= grain;
+  l->rv = split_by(g, l->rv, grain, &l[1].rv);
+  run[(*nrun)++] = (Run){at + 1, r->last + 1, piece};
+  *r = (Run){r->first, at, r->extent / piece};
+}
+
 /* The run along which some read is contiguous while it is not along the last one: a transpose. */
 static int transposed_run(const Nest *n, const Run *run, int nrun)
 {
@@ -315,16 +344,26 @@ static int transposed_run(const Nest *n, const Run *run, int nrun)
   return -1;
 }
 
-/* Squares of lanes by lanes, written out: each line of memory is read once, whole, and turned in registers. */
-static void schedule_turned(ImplGroup *g, LoopRV *loop, int nrun, int turned, int64_t lanes, int threads)
+/* Squares of lanes by lanes, written out and turned in registers.  Where a vector is less than a cache line, the squares of a
+ * line by a line come one after the other: each line of memory is read once, whole, however many rows the cache would lose. */
+static void schedule_turned(ImplGroup *g, const Run *run, LoopRV *loop, int nrun, int turned, int64_t lanes, int64_t line, int threads)
 {
-  LoopRV ti, vi;
-  loop[turned] = split_by(g, loop[turned], lanes, &ti);
-  LoopRV order[NEST_LOOPS + 2];
-  for (int i = 0; i < nrun - 1; i++) order[i] = loop[i];
-  order[nrun - 1] = split_by(g, loop[nrun - 1], lanes, &vi);
-  order[nrun] = ti, order[nrun + 1] = vi;
-  sched_reorder(g->s, nrun + 2, order);
+  LoopRV ti, vi, order[NEST_LOOPS + 4];
+  bool tiled = lanes < line && run[turned].extent % line == 0 && run[nrun - 1].extent % line == 0;
+  int n = nrun;
+  for (int i = 0; i < nrun; i++) order[i] = loop[i];
+  if (tiled) {
+    order[turned] = split_by(g, loop[turned], line, &order[n]);
+    order[nrun - 1] = split_by(g, loop[nrun - 1], line, &order[n + 1]);
+    order[n] = split_by(g, order[n], lanes, &ti);
+    order[n + 1] = split_by(g, order[n + 1], lanes, &vi);
+    n += 2;
+  } else {
+    order[turned] = split_by(g, loop[turned], lanes, &ti);
+    order[nrun - 1] = split_by(g, loop[nrun - 1], lanes, &vi);
+  }
+  order[n++] = ti, order[n++] = vi;
+  sched_reorder(g->s, n, order);
   sched_unroll(g->s, ti);
   sched_vectorize(g->s, vi);
   if (threads > 1) sched_parallel(g->s, fuse_range(g, order, nrun - 1));
@@ -355,8 +394,8 @@ static bool has_function(ImplGroup *g, const Nest *n)
  * abreast (llvm_abreast.c).  Which operand of a concatenation it is does not count as computed: the loop is cut there. */
 static int64_t move_width(ImplGroup *g, const Nest *n, const Run *r, int bits, int64_t lanes)
 {
-  enum { LINE = 64, ABREAST = 4, LITTLE = 8 };
-  int64_t line = LINE / (bits / 8), several = ABREAST * lanes, extent = r->extent;
+  enum { ABREAST = 4, LITTLE = 8 };
+  int64_t line = CACHE_LINE / (bits / 8), several = ABREAST * lanes, extent = r->extent;
   if (g->target->arch == ARCH_AARCH64 && has_function(g, n) && (!extent || extent % several == 0 || extent >= 4 * several)) return several;
   bool moves = n->operations <= LITTLE || is_cut(n, r);
   return moves && line > lanes && (!extent || extent >= 4 * line) ? line : lanes;
@@ -364,7 +403,7 @@ static int64_t move_width(ImplGroup *g, const Nest *n, const Run *r, int bits, i
 
 static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
 {
-  Run run[NEST_LOOPS];
+  Run run[NEST_LOOPS + 1];
   int nrun = find_runs(n, depth, run);
   if (!nrun) return;
   int bits = moving_bits(n, run_loop(n, &run[nrun - 1]));
@@ -375,21 +414,22 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
   int turned = transposed_run(n, run, nrun);
   bool contiguous = run_loop(n, &run[nrun - 1])->stride[0] == 1;
   LoopRV loop[NEST_LOOPS + 2];
-  int64_t extents[NEST_LOOPS];
+  int64_t extents[NEST_LOOPS + 1];
   double steps = 1;
+  for (int i = 0; i < nrun - 1; i++) steps *= run[i].extent ? (double)run[i].extent : 64;
+  int64_t width = move_width(g, n, &run[nrun - 1], bits, lanes);
+  if (turned < 0) split_operands(g, n, run, &nrun, steps, threads, width);
   for (int i = 0; i < nrun; i++) {
     LoopRV part[NEST_LOOPS];
     for (int k = run[i].first; k <= run[i].last; k++) part[k - run[i].first] = n->loop[k].rv;
     loop[i] = fuse_range(g, part, run[i].last - run[i].first + 1);
     extents[i] = run[i].extent;
-    if (i < nrun - 1) steps *= run[i].extent ? (double)run[i].extent : 64;
   }
   int64_t extent = run[nrun - 1].extent;
   if (turned >= 0 && contiguous && (!extent || extent >= lanes)) {
-    schedule_turned(g, loop, nrun, turned, lanes, threads);
+    schedule_turned(g, run, loop, nrun, turned, lanes, CACHE_LINE / (bits / 8), threads);
     return;
   }
-  int64_t width = move_width(g, n, &run[nrun - 1], bits, lanes);
   bool around = parallel_around_cut(g, n, run, nrun, loop, threads, width);
   LoopRV inner = loop[nrun - 1];
   /* A run with operands side by side in it is cut at each of them, and not where threads would begin: one thread copies it. */

@@ -54,6 +54,7 @@ typedef struct NestLoop {
   bool reduce;
   bool guarded;              /* a condition or the value itself depends on it: padding, concatenation, counts */
   bool unbounded;            /* guarded, and not by bounds alone, at which the lowering can cut the loop */
+  int64_t grain;             /* guarded by bounds alone: every one is a multiple of this, 1 when not known */
   int64_t stride[NEST_ACCESSES];   /* elements that access a moves in one step; STRIDE_ANY: not a constant */
 } NestLoop;
 #define STRIDE_ANY INT64_MIN
@@ -85,6 +86,8 @@ bool block_is_output(const PrimFunc *, const Block *);
 double expr_operations(Ctx *, const Expr *);
 
 /* ---- cost.c: the model of the machine ------------------------------------------------- */
+
+enum { CACHE_LINE = 64 };                            /* bytes */
 
 double cost_pipes(const Target *);                   /* multiply-adds of whole vectors begun in a cycle */
 double cost_loads(const Target *);                   /* vectors read in a cycle while lines come into the first-level cache */

@@ -70,9 +70,8 @@ static const Expr *axis_of(Module *m, const char *name, const Expr *extent, Iter
  * a way's size apart all fall into one set. */
 static bool rows_collide(const Target *t, int bits, int64_t tile_rows, int64_t k)
 {
-  enum { LINE = 64 };
-  int64_t ways = t->core.l1_ways, sets = t->l1_bytes / ways / LINE, lines = k * (bits / 8) / LINE, apart = 1;
-  if (k * (bits / 8) % LINE || sets < 1) return false;
+  int64_t ways = t->core.l1_ways, sets = t->l1_bytes / ways / CACHE_LINE, lines = k * (bits / 8) / CACHE_LINE, apart = 1;
+  if (k * (bits / 8) % CACHE_LINE || sets < 1) return false;
   while (apart < sets && (lines * apart) % sets) apart++;        /* sets that the rows reach */
   return (tile_rows + apart - 1) / apart > ways - 2;
 }
@@ -376,7 +375,7 @@ static int colliding_read(ImplGroup *g, BlockRV product, int bits, int64_t tile_
  * of a tile's rows then lie in different sets of the first-level cache, whatever the sum's length. */
 static void copy_rows(ImplGroup *g, BlockRV product, int read, int bits, LoopRV at, bool parallel)
 {
-  int line = 64 / (bits / 8);
+  int line = CACHE_LINE / (bits / 8);
   BlockRV copy = sched_cache_read(g->s, product, read, "global", 1, &product);
   sched_compute_at(g->s, copy, at, false, -1);
   sched_storage_align(g->s, copy, 0, 0, 2 * line, line);

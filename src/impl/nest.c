@@ -108,6 +108,27 @@ static bool is_bound(const Expr *e)
   return e->kind == E_LT || e->kind == E_LE || e->kind == E_GT || e->kind == E_GE;
 }
 
+static int64_t stride_of(Reading *r, const Expr *flat, const Var *v)
+{
+  if (!expr_uses_var(flat, v)) return 0;
+  const Expr *next = expr_substitute1(r->m, flat, v, expr_add(r->m, var_expr(v), expr_int(r->m, v->dtype, 1)));
+  const Expr *step = expr_simplify(r->an, expr_sub(r->m, next, flat));
+  return step->kind == E_INT ? step->u.i : STRIDE_ANY;
+}
+
+/* The greatest common divisor of `grain` and of the values of v at which bounds change; 1 when they are not known. */
+static int64_t grain_of(Reading *r, const Expr *bound, const Var *v, int64_t grain)
+{
+  if (bound->kind == E_AND) return grain_of(r, bound->arg[1], v, grain_of(r, bound->arg[0], v, grain));
+  if (!expr_uses_var(bound, v)) return grain;
+  const Expr *difference = expr_sub(r->m, bound->arg[0], bound->arg[1]);
+  const Expr *begin = expr_simplify(r->an, expr_substitute1(r->m, difference, v, expr_int(r->m, v->dtype, 0)));
+  int64_t step = stride_of(r, difference, v);
+  if (begin->kind != E_INT || (step != 1 && step != -1)) return 1;
+  bool after = step == 1 ? bound->kind == E_LE || bound->kind == E_GT : bound->kind == E_LT || bound->kind == E_GE;
+  return int_gcd(grain, -step * begin->u.i + after);
+}
+
 /* Marks the loops that conditions depend on. */
 static void read_condition(void *env, const Expr *e)
 {
@@ -119,6 +140,7 @@ static void read_condition(void *env, const Expr *e)
     if (!expr_uses_var(cond, l->stmt->u.loop.var)) continue;
     l->guarded = true;
     l->unbounded |= !is_bound(cond);
+    l->grain = l->unbounded ? 1 : grain_of(r, cond, l->stmt->u.loop.var, l->grain);
   }
 }
 
@@ -175,14 +197,6 @@ static void read_loop(Reading *r, NestLoop *loop)
     if (it->kind != ITER_REDUCE && it->kind != ITER_SPATIAL) r->nest->plain = false;
   }
   if (!used && loop->extent != 1) r->nest->plain = false;
-}
-
-static int64_t stride_of(Reading *r, const Expr *flat, const Var *v)
-{
-  if (!expr_uses_var(flat, v)) return 0;
-  const Expr *next = expr_substitute1(r->m, flat, v, expr_add(r->m, var_expr(v), expr_int(r->m, v->dtype, 1)));
-  const Expr *step = expr_simplify(r->an, expr_sub(r->m, next, flat));
-  return step->kind == E_INT ? step->u.i : STRIDE_ANY;
 }
 
 void nest_read(ImplGroup *g, BlockRV rv, Nest *nest)

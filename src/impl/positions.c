@@ -99,9 +99,8 @@ static bool is_one_tap(const Node *call)
 /* Does the weight stay in the second-level cache, and a tile's data, whose lines are a plane apart unless it is copied, in the first? */
 static bool stays_near(const Target *t, const Plan *p, int64_t bytes)
 {
-  enum { LINE = 64 };
   int64_t way = (t->l1_bytes > 0 ? t->l1_bytes : 1 << 15) / t->core.l1_ways, second = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19;
-  int64_t apart = int_gcd(way, p->positions * bytes), sets = way / (apart > LINE ? apart : LINE);
+  int64_t apart = int_gcd(way, p->positions * bytes), sets = way / (apart > CACHE_LINE ? apart : CACHE_LINE);
   return 2 * p->c * p->o * bytes <= second && (p->packed || 2 * p->c <= sets * t->core.l1_ways);
 }
 
