@@ -287,12 +287,12 @@ def main():
         return 0
     usable, missing = peers.chosen(args.peers)
     peers.Peer.half = args.fast_math == "fp16"
+    versions = {p.name: p.version() for p in usable}
     rows = []
     for name in args.networks:
         print(f"{name} ...", file=sys.stderr, flush=True)
         rows += measure(name, filled(models, name, folder), usable, args, settings(args))
     found = checks(rows)
-    versions = {p.name: p.version() for p in usable}
     if args.json:
         print(json.dumps({"versions": versions, "missing": missing, "rows": rows, "means": means(rows), "checks": found}, indent=1), file=out)
     else:

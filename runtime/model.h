@@ -225,6 +225,7 @@ struct LatheRtExecutor {
   Step *step;
   int32_t *owner;                 /* of each register: the one whose memory it has, see static.c */
   int32_t nstep, ready_workers;   /* the workspace is large enough for so many */
+  uint32_t nrun;
   Chunk *chunks;
   /* the others */
   Frame *frame;

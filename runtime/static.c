@@ -327,27 +327,31 @@ static LatheRtCode run_watched(LatheRtExecutor *x, const Step *s, LatheRtError *
 /* ---- how many workers ----------------------------------------------------------------------- */
 
 /* A kernel that is over in a moment may be quicker on the caller's thread alone than handed out.
- * Its first runs have all workers; if the quickest is short, the next ones are alone, and the
- * quicker way stays: for FIRST_REST runs at first, when it is tried again (the workers may have been
- * asleep, or another program in the way), then for twice as many each time.  Results do not depend on it. */
-enum { WITH_ALL = 3, ALONE = 2, FIRST_REST = 32, LONGEST_REST = 4096 };
-static const double SHORT_SECONDS = 50e-6;
-
-static void count_trial(Step *s, int32_t all, double took)
-{
-  double *least = s->trials < WITH_ALL ? &s->with_all : &s->alone;
-  if (took < *least) *least = took;
-  s->trials++;
-  if (s->trials == WITH_ALL && s->with_all >= SHORT_SECONDS) s->trials = WITH_ALL + ALONE;
-  s->workers = s->trials >= WITH_ALL && (s->trials < WITH_ALL + ALONE || s->alone < s->with_all) ? 1 : all;
-  if (s->trials == WITH_ALL + ALONE && s->with_all < SHORT_SECONDS) s->rest = s->pause = s->pause < LONGEST_REST ? 2 * s->pause : s->pause;
-}
+ * Its first runs have all workers; if the quickest is short, it runs alone twice, and the quicker way
+ * stays: for FIRST_REST runs at first, when it is tried again (the workers may have been asleep, or
+ * another program in the way), then for twice as many each time.  Of APART neighbours one at a time is
+ * alone: what it reads lies in the caches of all workers, as it will when they have the others.
+ * Results do not depend on it. */
+enum { WITH_ALL = 3, ALONE = 2, TRIALS = WITH_ALL + ALONE, APART = 4, FIRST_REST = 32, LONGEST_REST = 4096 };
+static const double SHORT_SECONDS = 50e-6, QUICKER = 0.9;
 
 static void begin_trials(Step *s, int32_t all)
 {
   s->workers = all;
   s->trials = 0;
   s->with_all = s->alone = HUGE_VAL;
+}
+
+static void count_trial(Step *s, int32_t all, double took)
+{
+  double *least = s->trials < WITH_ALL ? &s->with_all : &s->alone;
+  if (took < *least) *least = took;
+  if (++s->trials == WITH_ALL && s->with_all >= SHORT_SECONDS) {
+    s->trials = TRIALS;
+  } else if (s->trials == TRIALS) {
+    s->workers = s->alone < QUICKER * s->with_all ? 1 : all;
+    s->rest = s->pause = s->pause < LONGEST_REST ? 2 * s->pause : s->pause;
+  }
 }
 
 static LatheRtCode run_step(LatheRtExecutor *x, Step *s, int32_t all, LatheRtError *err)
@@ -360,9 +364,10 @@ static LatheRtCode run_step(LatheRtExecutor *x, Step *s, int32_t all, LatheRtErr
   } else if (s->rest && !--s->rest) {
     begin_trials(s, all);
   }
-  bool trial = all > 1 && !x->watch && s->trials < WITH_ALL + ALONE;
+  bool alone = s->trials >= WITH_ALL && s->trials < TRIALS && (x->nrun + (uint32_t)(s - x->step)) % APART == 0;
+  bool trial = all > 1 && !x->watch && (alone || s->trials < WITH_ALL);
   double start = trial ? rt_now_seconds() : 0;
-  x->calls.num_workers = s->workers;
+  x->calls.num_workers = trial && alone ? 1 : s->workers;
   LatheRtCode code = s->over && x->watch ? run_watched(x, s, err)
                                          : rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, s->tensor, err);
   x->calls.num_workers = all;
@@ -377,6 +382,7 @@ LatheRtCode rt_static_run(LatheRtExecutor *x, LatheRtError *err)
     x->ready_workers = x->calls.num_workers;
   }
   int32_t all = x->calls.num_workers;
+  x->nrun++;
   for (int32_t i = 0; i < x->nstep; i++) {
     Step *s = &x->step[i];
     if (s->kernel)

@@ -138,7 +138,7 @@ static void plain_computed(Fn *f)
   }
 }
 
-/* Convolutions of one tap that stand alone: few channels, many, positions that fill no tile, a batch, other dimensions. */
+/* Convolutions of one tap that stand alone: few channels, many, positions that fill no tile, a batch, other dimensions, strides. */
 static const Case alone_cases[] = {
     {C2, {1, 16, 9, 11}, {24, 16, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
     {C2, {2, 40, 7, 6}, {64, 40, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
@@ -149,6 +149,10 @@ static const Case alone_cases[] = {
     {C1, {1, 48, 50}, {64, 48, 1}, "1", "[1]", "[0, 0]", "[1]", NULL, "conv1d.positions"},
     {C3, {1, 36, 3, 5, 7}, {64, 36, 1, 1, 1}, "1", "[1, 1, 1]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
     {C3, {2, 9, 4, 4, 3}, {16, 9, 1, 1, 1}, "1", "[1, 1, 1]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
+    {C2, {2, 16, 17, 18}, {24, 16, 1, 1}, "1", "[2, 2]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
+    {C2, {1, 40, 24, 15}, {64, 40, 1, 1}, "1", "[2, 3]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
+    {C1, {2, 24, 77}, {16, 24, 1}, "1", "[3]", "[0, 0]", "[1]", NULL, "conv1d.positions"},
+    {C3, {1, 36, 3, 5, 7}, {64, 36, 1, 1, 1}, "1", "[1, 2, 2]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
 };
 
 /* The weight must be known before it is packed: zeros stand for it. */

@@ -10,7 +10,8 @@
  *
  * Positions lie side by side in the plain layout, so nothing is brought into blocks of channels and back.  In a network blocks are
  * made once and kept; a convolution that stands alone pays for both changes by itself, and those take as long as its products where
- * channels are few.  A tile's data stays in the first-level cache while all output channels pass over it. */
+ * channels are few.  A tile's data stays in the first-level cache while all output channels pass over it.  With strides the
+ * positions that count are picked first, and then lie side by side too. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -73,12 +74,10 @@ static bool layout_is(const char *layout, const char *channels, int dims)
   return !strncmp(layout, channels, 2) && str_starts(layout + 2, conv_spatial(dims));
 }
 
-/* Read and written as it lies, nothing left out and nothing around it. */
+/* Read and written as it lies, nothing around it. */
 static bool is_plain(const Conv2DAttrs *a, int dims)
 {
   const char *out = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
-  for (int i = 0; i < a->strides.n; i++)
-    if (a->strides.v[i] != 1) return false;
   for (int i = 0; i < a->padding.n; i++)
     if (a->padding.v[i] != 0) return false;
   return a->groups == 1 && layout_is(a->data_layout, "NC", dims) && layout_is(out, "NC", dims) && layout_is(a->kernel_layout, "OI", dims);
@@ -92,8 +91,15 @@ static bool is_one_tap(const Node *call)
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != dims + 2 || y->ndim != dims + 2 || w->ndim < dims + 2) return false;
   if (x->dtype.code != DT_FLOAT || x->dtype.bits < 32 || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
   bool one = known_size(x, 1) && known_size(y, 1) && is_plain(call->u.call.attrs, dims);
-  for (int d = 2; d < dims + 2; d++) one &= known_size(w, d) == 1 && known_size(x, d) && known_size(x, d) == known_size(y, d);
+  for (int d = 2; d < dims + 2; d++) one &= known_size(w, d) == 1 && known_size(x, d) && known_size(y, d);
   return one;
+}
+
+static bool is_strided(const Conv2DAttrs *a)
+{
+  bool found = false;
+  for (int i = 0; i < a->strides.n; i++) found |= a->strides.v[i] != 1;
+  return found;
 }
 
 /* Does the weight stay in the second-level cache, and a tile's data, whose lines are a plane apart unless it is copied, in the first? */
@@ -115,7 +121,8 @@ static double blocked_seconds(const Target *t, const Node *call, double flops)
   if (!block) return __builtin_inf();
   int64_t vectors = block_vectors(block, lanes), columns = known_size(y, y->ndim - 1), rows = positions_of(y) / columns;
   double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, known_size(y, 1) / block, rows, columns));
-  double n = known_size(x, 0) ? (double)known_size(x, 0) : 1, moved = n * (double)((known_size(x, 1) + known_size(y, 1)) * rows * columns * dtype_bytes(y->dtype));
+  double n = known_size(x, 0) ? (double)known_size(x, 0) : 1;
+  double moved = n * (double)((known_size(x, 1) * positions_of(x) + known_size(y, 1) * rows * columns) * dtype_bytes(y->dtype));
   return flops / (cost_flops(t, bits) * share) + 2 * moved / (2 * moved <= (double)t->l2_bytes ? cost_cache(t) : cost_bandwidth(t));
 }
 
@@ -148,6 +155,8 @@ bool positions_fits(const Target *t, const Node *call)
 
 double positions_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
 
+static const char PICKED[] = "picked";
+
 /* The indices of position `at` of a plane, behind n and the channel. */
 static void place_of(Module *m, const Type *y, const Expr *at, const Expr **index)
 {
@@ -173,6 +182,20 @@ static const Tensor *pack_tiles(OpCall *c, const Plan *p, const Tensor *data)
   return nn_finish(&s, "tile", "injective", value);
 }
 
+/* The positions that count, side by side. */
+static const Tensor *pick_positions(OpCall *c, const Tensor *data)
+{
+  Module *m = c->m;
+  int64_t stride[NN_MAX_DIM];
+  nn_ints(c, "strides", ((const Conv2DAttrs *)c->attrs)->strides, c->out->ndim - 2, 1, 1, stride);
+  const Expr *shape[NN_MAX_DIM] = {c->out->shape[0], c->arg[0]->shape[1]};
+  for (int d = 2; d < c->out->ndim; d++) shape[d] = c->out->shape[d];
+  Stage s = nn_stage(m, c->out->ndim, shape, NULL);
+  const Expr *from[NN_MAX_DIM] = {s.at[0], s.at[1]};
+  for (int d = 2; d < c->out->ndim; d++) from[d] = expr_mul(m, s.at[d], expr_i32(m, stride[d - 2]));
+  return nn_finish(&s, PICKED, "injective", nn_read(m, data, from));
+}
+
 static const Expr *read_data(OpCall *c, const Plan *p, const Tensor *data, const Stage *s, const Expr *rc)
 {
   Module *m = c->m;
@@ -192,7 +215,8 @@ void positions_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   const Expr *rc = nn_reduce_axis(&s, "rc", w->shape[1]), *weight[NN_MAX_DIM] = {expr_floordiv(m, s.at[1], block), rc};
   for (int d = 2; d < w->ndim - 1; d++) weight[d] = expr_i32(m, 0);
   weight[w->ndim - 1] = expr_floormod(m, s.at[1], block);
-  const Tensor *sum = nn_sum(&s, "product", "conv_positions", expr_mul(m, read_data(c, &p, in[0], &s, rc), nn_read(m, in[1], weight)), y->dtype);
+  const Tensor *data = is_strided(c->attrs) ? pick_positions(c, in[0]) : in[0];
+  const Tensor *sum = nn_sum(&s, "product", "conv_positions", expr_mul(m, read_data(c, &p, data, &s, rc), nn_read(m, in[1], weight)), y->dtype);
   Stage plane = nn_stage(m, y->ndim, y->shape, NULL);
   const Expr *at = plane.at[2];
   for (int d = 3; d < y->ndim; d++) at = expr_add(m, expr_mul(m, at, y->shape[d]), plane.at[d]);
@@ -201,6 +225,8 @@ void positions_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
 
 void positions_schedule(ImplGroup *g)
 {
+  BlockRV picked;
+  if (group_find_stage(g, PICKED, &picked)) generic_keep(g, picked);
   generic_inline(g);
   BlockRV product = group_sum(g), *user, copy;
   if (sched_get_consumers(g->s, product, g->arena, &user) != 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");

@@ -160,5 +160,6 @@ def test_depthwise_alone_of_any_batch():
 @pytest.mark.parametrize("data, weight", [((1, 200, 14, 14), (80, 200, 1, 1)), ((1, 64, 56, 56), (128, 64, 1, 1)), ((1, 16, 20, 20), (320, 16, 1, 1)), ((2, 24, 55, 55), (96, 24, 1, 1)), ((1, 40, 27, 27), (48, 40, 1, 1))])
 def test_one_tap_for_many_threads(data, weight):
     """Few tiles of positions, shared with the output channels, and many; copied and not."""
-    node = helper.make_node("Conv", ["x", "w"], ["y"])
-    assert agree([node], {"w": drawn(weight)}, data, target="llvm -num-cores=16") == ["conv2d.positions"]
+    for strides in ([1, 1], [2, 2], [1, 2]):
+        node = helper.make_node("Conv", ["x", "w"], ["y"], strides=strides)
+        assert agree([node], {"w": drawn(weight)}, data, target="llvm -num-cores=16") == ["conv2d.positions"]

@@ -29,7 +29,7 @@ def inputs(rng, dtype, *shapes):
     return [relay.var(f"x{i}", shape=s, dtype=dtype) for i, s in enumerate(shapes)], values
 
 
-TRANSPOSES = [((64, 48), (1, 0)), ((33, 47), (1, 0)), ((1, 9, 12, 64), (0, 2, 3, 1)), ((2, 32, 7, 7), (0, 2, 3, 1)), ((3, 5, 70), (0, 2, 1)), ((20, 3), (1, 0)), ((1, 40, 6, 16), (0, 2, 1, 3))]
+TRANSPOSES = [((64, 48), (1, 0)), ((2, 128, 64), (0, 2, 1)), ((33, 47), (1, 0)), ((1, 9, 12, 64), (0, 2, 3, 1)), ((2, 32, 7, 7), (0, 2, 3, 1)), ((3, 5, 70), (0, 2, 1)), ((20, 3), (1, 0)), ((1, 40, 6, 16), (0, 2, 1, 3))]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -52,6 +52,45 @@ def test_many_tensors_put_together(rng, parts):
     np.testing.assert_array_equal(compiled(relay.concatenate(x, axis=1), x, a, "llvm"), np.concatenate(a, 1))
 
 
+def runs_of(lib, args, threads):
+    """A run with so many threads, and one after each way to share the kernels has been tried."""
+    instance = lib["default"](lathe.cpu(0))
+    instance.executor.set_threads(threads)
+    m = graph_executor.GraphModule(instance)
+    for i, v in enumerate(args):
+        m.set_input(i, v)
+    for times in (1, 90):
+        for _ in range(times):
+            m.run()
+        yield m.get_output(0).numpy()
+
+
+def parallel_regions(lib):
+    return len(re.findall(r"^define internal .*__body\d+\(", lib.get_source("ll"), re.M))
+
+
+@pytest.mark.parametrize("channels, shape", [((64, 32, 32), (28, 28)), ((48, 16), (55, 55)), ((64,) * 4, (27, 27)), ((256, 5), (32, 32))])
+@pytest.mark.parametrize("cores", [2, 16])
+def test_put_together_in_one_run(rng, channels, shape, cores):
+    """Operands side by side in memory: the threads share each of them, and are woken once."""
+    x, a = inputs(rng, "float32", *[(1, c, *shape) for c in channels])
+    lib = relay.build(lathe.IRModule.from_expr(relay.Function(x, relay.concatenate(x, axis=1))), target=f"llvm -mcpu=native -num-cores={cores}")
+    assert parallel_regions(lib) == 1
+    for threads in (1, 3, 16):
+        for got in runs_of(lib, a, threads):
+            np.testing.assert_array_equal(got, np.concatenate(a, 1))
+
+
+@pytest.mark.parametrize("size", [3, 70_001, 1_000_003])
+def test_an_input_that_is_the_output(rng, size):
+    """Copied, a large one by all threads."""
+    x, a = inputs(rng, "float32", (size,))
+    lib = relay.build(lathe.IRModule.from_expr(relay.Function(x, x[0])), target="llvm")
+    for threads in (1, 2, 5):
+        for got in runs_of(lib, a, threads):
+            np.testing.assert_array_equal(got, a[0])
+
+
 @pytest.mark.parametrize("shape", [(14, 14), (28, 28), (27, 10)])
 def test_put_together_and_scaled_in_one_region(rng, shape):
     """The loop over channels is cut at each operand; the threads share positions around it and are woken once."""
@@ -60,15 +99,11 @@ def test_put_together_and_scaled_in_one_region(rng, shape):
     expr = relay.nn.relu(relay.concatenate(x[:-1], axis=1) * x[-1] + relay.const(0.5))
     mod = lathe.IRModule.from_expr(relay.Function(x, expr))
     lib = relay.build(mod, target="llvm -mcpu=native -num-cores=16")
-    assert len(re.findall(r"^define internal .*__body\d+\(", lib.get_source("ll"), re.M)) == 1
+    assert parallel_regions(lib) == 1
+    wanted = np.maximum(np.concatenate(a[:-1], 1) * a[-1] + np.float32(0.5), 0)
     for threads in (1, 3, 16):
-        instance = lib["default"](lathe.cpu(0))
-        instance.executor.set_threads(threads)
-        m = graph_executor.GraphModule(instance)
-        for i, v in enumerate(a):
-            m.set_input(i, v)
-        m.run()
-        np.testing.assert_allclose(m.get_output(0).numpy(), np.maximum(np.concatenate(a[:-1], 1) * a[-1] + np.float32(0.5), 0), rtol=1e-6, atol=1e-6)
+        for got in runs_of(lib, a, threads):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
 
 
 def test_long_runs_are_copied(rng):
