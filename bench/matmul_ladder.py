@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """The lesson's matrix multiply from naive to packed, beside OpenBLAS and the machine's peak.
 
-    bench/matmul_ladder.py [--sizes 512,1024,2048] [--threads 1,2] [--rounds 5] [--json]
+    bench/matmul_ladder.py [--sizes 512,1024,2048] [--threads 1,2] [--rounds 7] [--json]
 
-All rungs and the peer (numpy's OpenBLAS) are measured in turn, round after round, in
-one process; medians are printed.  The peak is the best figure that an assembly loop
-(src/cli/peak.c) reached at any time of the run, and the verdict on it is by the median.  On a shared
-machine the clock swings: "best" is what the best call of a row reached of that peak, "beside" the
-median share of the peak as it was measured right before and after each product."""
+All rungs and the peer (numpy's OpenBLAS) are measured in turn, round after round, in one
+process.  A figure is the best round's median, for every row alike: on a shared machine other
+programs come and go between rounds; "typical" is the median of all rounds.  The peak is the
+best figure that an assembly loop (src/cli/peak.c) reached at any time of the run."""
 import argparse
 import ctypes
 import json
@@ -100,14 +99,13 @@ class Entry:
 
     def __init__(self, name, call, threads):
         self.name, self.call, self.threads = name, call, threads
-        self.seconds, self.peaks = [], []      # of each round, and GFLOP/s of the peak beside it
-        self.least = float("inf")              # seconds of the best call
+        self.seconds = []                      # the median of each round
 
-    def measure(self, peak, repeat=3):
+    def measure(self, peak, repeat=5):
         if self.seconds and self.seconds[0] > SLOW_SECONDS:
             return
         set_threads(self.threads)
-        before = peak.sample(self.threads)
+        peak.sample(self.threads)
         with threadpool_limits(limits=self.threads):
             times = []
             for _ in range(repeat):
@@ -115,16 +113,11 @@ class Entry:
                 self.call()
                 times.append(time.perf_counter() - start)
         self.seconds.append(statistics.median(times))
-        self.least = min(self.least, *times)
-        self.peaks.append((before + peak.sample(self.threads)) / 2)
+        peak.sample(self.threads)
 
     @property
-    def median(self):
-        return statistics.median(self.seconds)
-
-    def beside(self, flops):
-        """The median share of the peak beside it."""
-        return statistics.median(flops / s / 1e9 / p for s, p in zip(self.seconds, self.peaks))
+    def best(self):
+        return min(self.seconds)
 
 
 def entries(N, threads, a, b, expected, peak):
@@ -139,7 +132,7 @@ def entries(N, threads, a, b, expected, peak):
         entry.measure(peak, repeat=1)
         np.testing.assert_allclose(out.numpy(), expected, rtol=1e-3, atol=1e-3, err_msg=name)
         if entry.seconds[0] <= SLOW_SECONDS:
-            entry.seconds.clear(), entry.peaks.clear()
+            entry.seconds.clear()
         made.append(entry)
 
     for name, steps in LADDER:
@@ -177,12 +170,11 @@ def table(N, rows, threads):
     flops = 2.0 * N ** 3
     lines = []
     for t in threads:
-        blas = next(r.median for r in rows if r.name == "OpenBLAS" and r.threads == t)
+        blas = next(r.best for r in rows if r.name == "OpenBLAS" and r.threads == t)
         for row in rows:
             if row.threads == t:
-                gflops = flops / row.median / 1e9
-                lines.append({"size": N, "threads": t, "schedule": row.name, "ms": row.median * 1e3, "gflops": gflops,
-                              "least_ms": row.least * 1e3, "beside": row.beside(flops), "vs_openblas": blas / row.median})
+                lines.append({"size": N, "threads": t, "schedule": row.name, "ms": row.best * 1e3, "gflops": flops / row.best / 1e9,
+                              "typical_ms": statistics.median(row.seconds) * 1e3, "vs_openblas": blas / row.best})
     return lines
 
 
@@ -213,7 +205,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", default="512,1024,2048")
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     threads = [int(t) for t in args.threads.split(",")]
@@ -222,15 +214,15 @@ def main():
         lines += table(N, measure(N, threads, args.rounds, peak), threads)
     for line in lines:                       # the peak of the whole run
         line["of_peak"] = line["gflops"] / peak.best[line["threads"]]
-        line["best"] = line["of_peak"] * line["ms"] / line["least_ms"]
+        line["typical"] = line["of_peak"] * line["ms"] / line["typical_ms"]
     checks = verdicts(lines, threads)
     if args.json:
         print(json.dumps({"peak": peak.best, "rows": lines, "checks": checks}, indent=1))
         return
-    print("| size | threads | schedule | ms | GFLOP/s | of peak | best | beside | vs OpenBLAS |\n|---|---|---|---|---|---|---|---|---|")
+    print("| size | threads | schedule | ms | GFLOP/s | of peak | typical | vs OpenBLAS |\n|---|---|---|---|---|---|---|---|")
     for r in lines:
         print(f"| {r['size']} | {r['threads']} | {r['schedule']} | {r['ms']:.2f} | {r['gflops']:.1f} | "
-              f"{r['of_peak'] * 100:.0f} % | {r['best'] * 100:.0f} % | {r['beside'] * 100:.0f} % | {r['vs_openblas']:.2f}x |")
+              f"{r['of_peak'] * 100:.0f} % | {r['typical'] * 100:.0f} % | {r['vs_openblas']:.2f}x |")
     print("\npeak: " + ", ".join(f"{g:.1f} GFLOP/s on {t} thread{'s' * (t > 1)}" for t, g in peak.best.items()))
     print()
     for name, got, wanted in checks:
