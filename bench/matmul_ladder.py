@@ -9,6 +9,7 @@ programs come and go between rounds; "typical" is the median of all rounds.  The
 best figure that an assembly loop (src/cli/peak.c) reached at any time of the run."""
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import pathlib
@@ -156,12 +157,14 @@ def entries(N, threads, a, b, expected, peak):
 PARALLEL = {"parallel", "unrolled"}
 
 
-def measure(N, threads, rounds, peak):
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((N, N)).astype("float32") for _ in range(2))
-    rows = entries(N, threads, a, b, a @ b, peak)
+def measure(sizes, threads, rounds, peak):
+    """The rows of each size; a round goes over all sizes, so that each one's are far apart."""
+    rng, rows = np.random.default_rng(0), {}
+    for N in sizes:
+        a, b = (rng.standard_normal((N, N)).astype("float32") for _ in range(2))
+        rows[N] = entries(N, threads, a, b, a @ b, peak)
     for _ in range(rounds):
-        for row in rows:
+        for row in itertools.chain(*rows.values()):
             row.measure(peak)
     return rows
 
@@ -210,8 +213,8 @@ def main():
     args = parser.parse_args()
     threads = [int(t) for t in args.threads.split(",")]
     peak, lines = Peak(), []
-    for N in map(int, args.sizes.split(",")):
-        lines += table(N, measure(N, threads, args.rounds, peak), threads)
+    for N, rows in measure([int(N) for N in args.sizes.split(",")], threads, args.rounds, peak).items():
+        lines += table(N, rows, threads)
     for line in lines:                       # the peak of the whole run
         line["of_peak"] = line["gflops"] / peak.best[line["threads"]]
         line["typical"] = line["of_peak"] * line["ms"] / line["typical_ms"]
