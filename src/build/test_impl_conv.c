@@ -152,7 +152,7 @@ static const Case alone_cases[] = {
     {C2, {2, 16, 17, 18}, {24, 16, 1, 1}, "1", "[2, 2]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
     {C2, {1, 40, 24, 15}, {64, 40, 1, 1}, "1", "[2, 3]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
     {C1, {2, 24, 77}, {16, 24, 1}, "1", "[3]", "[0, 0]", "[1]", NULL, "conv1d.positions"},
-    {C3, {1, 36, 3, 5, 7}, {64, 36, 1, 1, 1}, "1", "[1, 2, 2]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
+    {C3, {1, 36, 4, 7, 8}, {64, 36, 1, 1, 1}, "1", "[1, 2, 2]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
 };
 
 /* The weight must be known before it is packed: zeros stand for it. */

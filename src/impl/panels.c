@@ -1,8 +1,8 @@
 /* panels.c: convolutions as matrix products over packed positions, for cores whose multiply-add takes its factor from a lane (NEON).
  *
- *   for n, bands of positions                                   threads
+ *   for n, bands of positions                                   threads, if the bands go round evenly
  *     panel[tile, step, position] = data                        a band's panels stay in the second-level cache
- *     for o (blocks of output channels), tiles of the band
+ *     for o (blocks of output channels), tiles of the band      threads, if they do not
  *       tile[position, c] = 0                                   registers
  *       for step: tile += panel[step, position] (a lane) * weight[step, c]
  *       epilogue on the tile, store
@@ -13,6 +13,8 @@
  * read straight ahead, and asked for some hundred cycles before: waiting multiply-adds leave such a core little
  * room to look ahead by itself.  The copy pays where enough output channels share it.  With bfloat16 a step is a pair of
  * channels in one word, or four of them, and then the tile is made of 2 x 2 blocks (blocks.c). */
+#include <math.h>
+
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -189,12 +191,12 @@ static void pack_fours(ImplGroup *g, LoopRV step, LoopRV position)
 
 /* Squares of positions and channels; or, where positions lie apart, vectors of channels whose elements
  * go to their places one by one. */
-static void schedule_packing(ImplGroup *g, BlockRV panel, bool parallel)
+static void schedule_packing(ImplGroup *g, BlockRV panel, bool inside, bool parallel)
 {
   LoopRV *loop, lane;
   int n = sched_get_loops(g->s, panel, g->arena, &loop);
   const Type *w = g->anchor->arg[1]->type;
-  if (parallel) sched_parallel(g->s, sched_fuse(g->s, 2, loop, true));
+  if (parallel) sched_parallel(g->s, inside ? loop[n - 3] : sched_fuse(g->s, 2, loop, true));
   if (w->dtype.bits == 64) {
     pack_fours(g, loop[n - 2], loop[n - 1]);
     return;
@@ -224,12 +226,25 @@ void panels_fetch(ImplGroup *g, BlockRV product, LoopRV step, const Buffer *alon
   }
 }
 
-/* Tiles of a band: its panels take half of the second-level cache; where there are several, every thread has as many. */
-static int64_t band_tiles(const Target *t, int64_t tiles, int64_t bytes, int threads)
+/* How positions and threads go together: tiles of a band, whose panels take half of the second-level cache, and whether all
+ * threads work on a band together, each on its share of the output channels, or each has bands of its own. */
+typedef struct Bands {
+  int64_t tiles;
+  bool together;
+} Bands;
+
+/* The most that one of the threads has of `units` that are alike, against a fair share. */
+static double unevenness(double units, int threads) { return ceil(units / threads) * threads / units; }
+
+static Bands bands_of(const Target *t, int64_t images, int64_t positions, int64_t tile, int64_t bytes, int64_t blocks, int threads)
 {
-  int64_t cache = (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, fit = cache > bytes ? cache / bytes : 1, bands = (tiles + fit - 1) / fit;
-  if (bands > 1) bands = (bands + threads - 1) / threads * threads;
-  return (tiles + bands - 1) / bands;
+  int64_t cache = (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, fit = cache > bytes ? cache / bytes : 1;
+  int64_t tiles = (positions + tile - 1) / tile, bands = (tiles + fit - 1) / fit, all = (bands + threads - 1) / threads * threads;
+  int64_t alone = (tiles + all - 1) / all;
+  double own = unevenness((double)(images * positions) / (double)(alone * tile), threads), shared = unevenness((double)blocks, threads);
+  static const double BARRIERS = 1.02;                     /* a band together is two parallel loops */
+  if (bands == 1 || own > shared * BARRIERS) return (Bands){(tiles + bands - 1) / bands, true};
+  return (Bands){alone, false};
 }
 
 /* The product's loops inside a tile: steps, positions, channels.  Gives the loop over steps that is written out. */
@@ -257,21 +272,22 @@ void panels_schedule(ImplGroup *g)
   const Buffer *panels = sched_block_stmt(g->s, panel)->u.block->writes[0].buffer;
   int64_t tiles = panels->shape[1]->u.i, steps = panels->shape[2]->u.i, positions = panels->shape[3]->u.i;
   int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
-  int64_t band = band_tiles(g->target, tiles, steps * positions * dtype_bytes(panels->dtype), threads);
+  const Type *y = g->anchor->type;
+  enum { MANY = 64 };                                      /* images, where nobody knows */
+  Bands way = bands_of(g->target, known_size(y, 0) ? known_size(y, 0) : MANY, dim(y, 2) * dim(y, 3), positions, steps * positions * dtype_bytes(panels->dtype), dim(y, 1), threads);
   LoopRV *loop, pi, ti, step;
   if (sched_get_loops(g->s, store, g->arena, &loop) != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of NCHWc");
   LoopRV n = loop[0], o = loop[1], c = loop[4];
-  LoopRV bands = split_by(g, split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), band, &ti);
+  LoopRV bands = split_by(g, split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), way.tiles, &ti);
   sched_reorder(g->s, 6, (const LoopRV[]){n, bands, o, ti, pi, c});
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, 4, true);
   step = g->anchor->arg[1]->type->dtype.bits == 64 ? blocks_tile(g, product, steps) : lanes_tile(g, product, positions, steps);
-  /* One band: threads pack together, then share the output channels.  Several: each packs and multiplies its own. */
-  bool several = band < tiles;
-  LoopRV shared = sched_fuse(g->s, several ? 2 : 3, (const LoopRV[]){n, bands, o}, true);
-  if (several) sched_compute_at(g->s, panel, shared, false, -1);
+  bool several = way.tiles < tiles;
+  LoopRV outer = sched_fuse(g->s, 2, (const LoopRV[]){n, bands}, true), shared = !way.together ? outer : several ? o : sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
+  if (several) sched_compute_at(g->s, panel, outer, false, -1);
   if (threads > 1) sched_parallel(g->s, shared);
-  schedule_packing(g, panel, !several && threads > 1);
+  schedule_packing(g, panel, several, way.together && threads > 1);
   panels_fetch(g, product, step, NULL);
   generic_rest(g);
 }
