@@ -136,8 +136,21 @@ static LatheRtCode check_tensor(const LatheRtModel *m, int32_t i, const LatheRtT
   return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' has shape %s, wants %.200s", p->name, a, p->type);
 }
 
+/* What kernels may call, from now on. */
+static void begin_calls(LatheRtExecutor *x)
+{
+  int32_t workers = rt_pool_workers();
+  if (x->threads && x->threads < workers) workers = x->threads;
+  x->calls = (LatheRtCalls){.abi = LATHE_RT_ABI,
+                            .num_workers = workers,
+                            .parallel_for = rt_pool_for,
+                            .call_packed = rt_call_packed,
+                            .user = &x->state};
+  atomic_store(&x->state.taken, 0);
+}
+
 /* A compact copy in memory of the executor's; where the old one fits and nobody else holds
- * it, it is used again. */
+ * it, it is used again.  Workers copy a large one: each is awake then, and near its part. */
 static LatheRtCode copy_in(LatheRtExecutor *x, Value *v, LatheRtDType dtype, const LatheRtTensor *t, LatheRtError *err)
 {
   bool again = v->kind == VALUE_TENSOR && v->storage && v->storage->refs == 1 && v->tensor.ndim == t->ndim &&
@@ -145,7 +158,11 @@ static LatheRtCode copy_in(LatheRtExecutor *x, Value *v, LatheRtDType dtype, con
   if (!again) RT_TRY(rt_value_tensor(&x->heap, v, dtype, t->ndim, t->shape, err));
   LatheRtTensor from = *t;
   from.dtype = dtype; /* one spelling of bool */
-  return lathe_rt_tensor_copy(&from, &v->tensor, err);
+  if (t->device.type != LATHE_RT_CPU || !t->data || !rt_tensor_compact(t) || rt_pool_check(NULL) != LATHE_RT_OK)
+    return lathe_rt_tensor_copy(&from, &v->tensor, err);
+  begin_calls(x);
+  rt_pool_copy(&x->calls, v->tensor.data, (const char *)t->data + t->byte_offset, rt_value_bytes(v));
+  return LATHE_RT_OK;
 }
 
 LatheRtCode lathe_rt_set_input(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
@@ -339,14 +356,7 @@ LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
   x->inputs_changed = false;
   x->has_run = false;
   rt_strings_sweep(x, false);
-  int32_t workers = rt_pool_workers();
-  if (x->threads && x->threads < workers) workers = x->threads;
-  x->calls = (LatheRtCalls){.abi = LATHE_RT_ABI,
-                            .num_workers = workers,
-                            .parallel_for = rt_pool_for,
-                            .call_packed = rt_call_packed,
-                            .user = &x->state};
-  atomic_store(&x->state.taken, 0);
+  begin_calls(x);
   RT_TRY(x->model->is_static ? rt_static_run(x, err) : rt_vm_run(x, err));
   RT_TRY(copy_outputs(x, err));
   x->has_run = true;

@@ -198,3 +198,47 @@ def test_other_floats_of_numpy_are_converted():
     whole = module("def @main(%i: Tensor[(2), int32]) { add(%i, %i) }")
     with pytest.raises(error.ArgumentError, match="float32, wants int32"):
         whole.set_input("i", np.zeros(2, "float32"))
+
+
+def laid_out(x):
+    """The same numbers in every way that an array can hold them."""
+    wide = np.zeros((x.shape[0], 2 * x.shape[1]), x.dtype)
+    wide[:, ::2] = x
+    still = x.copy()
+    still.setflags(write=False)
+    return {"plain": x.copy(), "read-only": still, "columns": np.asfortranarray(x), "strided": wide[:, ::2], "other bytes": x.astype(x.dtype.newbyteorder()), "NDArray": lathe.nd.array(x)}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 1), (600, 700)])
+def test_copies_in_and_out(rng, dtype, shape):
+    """Whatever way a copy takes, short or long: the numbers arrive, and what was taken out stays as it was."""
+    x = relay.var("x", shape=shape, dtype=dtype)
+    m = graph_executor.GraphModule(relay.build(lathe.IRModule.from_expr(relay.Function([x], relay.reverse(x, axis=1))), target="llvm")["default"](lathe.cpu(0)))
+    kept = []
+    for way, seed in (("plain", 0), ("read-only", 1), ("columns", 2), ("strided", 3), ("other bytes", 4), ("NDArray", 5), ("plain", 6)):
+        data = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
+        m.set_input("x", laid_out(data)[way])
+        m.run()
+        y = m.get_output(0)
+        assert y.numpy().flags.writeable and np.asarray(y).ctypes.data % 64 == 0
+        kept.append((way, y, data[:, ::-1]))
+    for way, y, wanted in kept:
+        np.testing.assert_array_equal(y.numpy(), wanted, err_msg=way)
+    for wrong in (np.zeros(shape[::-1] if shape[0] != shape[1] else (2, 2), dtype), np.zeros((*shape, 1), dtype)):
+        with pytest.raises(lathe.error.LatheError, match="shape"):
+            m.set_input("x", wrong)
+
+
+def test_other_order_of_bytes():
+    """Copied where there is a copy; where memory would be used as it is, refused."""
+    x = np.arange(4, dtype=np.dtype("int32").newbyteorder())
+    np.testing.assert_array_equal(lathe.nd.array(x).numpy(), np.arange(4))
+    m = module("def @main(%x: Tensor[(4), int32]) { add(%x, %x) }")
+    with pytest.raises(error.TypeError, match="order of bytes"):
+        m.set_input_zero_copy("x", x)
+    A = lathe.te.placeholder((4,), "int32", name="A")
+    double = lathe.te.compute((4,), lambda i: A[i] + A[i])
+    f = lathe.build(lathe.te.create_schedule(double.op), [A, double])
+    with pytest.raises(error.TypeError, match="order of bytes"):
+        f(x, lathe.nd.empty((4,), "int32"))

@@ -30,6 +30,8 @@ _OTHER = {
     "int2": ("int8", 0, 2),
     "uint2": ("uint8", 1, 2),
 }
+#: dtypes whose elements lie in memory as numpy has them.
+NUMPY_NAMES = frozenset(("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"))
 #: strings: an array of str objects here, numbers of an executor's (LATHE_RT_STRING) in the runtime
 STRING = (128, 64)
 #: integers narrower than a byte, which numpy's extension stores otherwise
@@ -255,10 +257,15 @@ def _stored(a: np.ndarray) -> np.ndarray:
     return a.astype(store) if a.dtype.name in NARROW else a.view(store)
 
 
+def native(a: np.ndarray) -> np.ndarray:
+    """The same, or a copy of numbers that lie in another machine's order of bytes."""
+    return a if a.dtype.isnative or a.dtype.kind in "OSUT" else a.astype(a.dtype.newbyteorder("="))
+
+
 def _raw_of(arr: Any) -> Tuple[np.ndarray, str]:
     if isinstance(arr, NDArray):
         return arr._raw, arr._dtype
-    a = np.asarray(arr)
+    a = native(np.asarray(arr))
     name = a.dtype.name
     if a.dtype.kind in "OSUT":
         return as_strings(a), "string"
@@ -282,6 +289,8 @@ def as_ndarray(x: Any) -> NDArray:
     if isinstance(x, NDArray):
         return x
     if isinstance(x, np.ndarray):
+        if native(x) is not x:
+            raise error.TypeError(f"an array of {x.dtype.name} in another machine's order of bytes cannot be used as it lies; lathe.nd.array(x) copies it")
         return NDArray(*_raw_of(x))
     if hasattr(x, "__dlpack__"):
         return from_dlpack(x)
