@@ -69,7 +69,7 @@ def parallel_regions(lib):
     return len(re.findall(r"^define internal .*__body\d+\(", lib.get_source("ll"), re.M))
 
 
-@pytest.mark.parametrize("channels, shape", [((64, 32, 32), (28, 28)), ((48, 16), (55, 55)), ((64,) * 4, (27, 27)), ((256, 5), (32, 32))])
+@pytest.mark.parametrize("channels, shape", [((64, 32, 32), (56, 56)), ((96, 32), (55, 55)), ((128,) * 4, (27, 27)), ((512, 5), (32, 32))])
 @pytest.mark.parametrize("cores", [2, 16])
 def test_put_together_in_one_run(rng, channels, shape, cores):
     """Operands side by side in memory: the threads share each of them, and are woken once."""

@@ -230,6 +230,14 @@ def test_copies_in_and_out(rng, dtype, shape):
             m.set_input("x", wrong)
 
 
+def test_a_single_number():
+    m = module("def @main(%x: Tensor[(), float32]) { add(%x, %x) }")
+    for x in (np.array(3, "float32"), np.float32(3), 3.0):
+        m.set_input("x", x)
+        m.run()
+        assert m.get_output(0).numpy() == 6 and m.get_output(0).shape == ()
+
+
 def test_other_order_of_bytes():
     """Copied where there is a copy; where memory would be used as it is, refused."""
     x = np.arange(4, dtype=np.dtype("int32").newbyteorder())

@@ -127,10 +127,8 @@ class _Straight:
     @staticmethod
     def of(port: Port) -> Optional["_Straight"]:
         """None for a port that is not."""
-        if port.shape is None or port.dtype not in NUMPY_NAMES or not all(d > 0 for d in port.shape):
-            return None
-        straight = _Straight(port)
-        return straight if straight.bytes <= _Straight.MOST else None
+        known = port.shape is not None and port.dtype in NUMPY_NAMES and all(d > 0 for d in port.shape)
+        return _Straight(port) if known and math.prod(port.shape) * np.dtype(port.dtype).itemsize <= _Straight.MOST else None
 
     def holds(self, x: Any) -> bool:
         """Is x an array whose memory can be read as it is?"""
