@@ -328,6 +328,12 @@ static LatheRtCode call_check(Call *c, int32_t n, LatheRtError *err)
   return take_workspace(c, err);
 }
 
+LatheRtCalls rt_calls(int32_t workers, CallState *state)
+{
+  atomic_store(&state->taken, 0);
+  return (LatheRtCalls){.abi = LATHE_RT_ABI, .num_workers = workers, .parallel_for = rt_pool_for, .call_packed = rt_call_packed, .user = state};
+}
+
 /* On failure nothing is held. */
 static LatheRtCode call_prepare(Call *c, LatheRtFunc *func, int32_t n, const LatheRtArg *arg, LatheRtError *err)
 {
@@ -335,12 +341,7 @@ static LatheRtCode call_prepare(Call *c, LatheRtFunc *func, int32_t n, const Lat
   c->arg = arg;
   c->heap = NULL;
   c->workspace = NULL;
-  c->calls = (LatheRtCalls){.abi = LATHE_RT_ABI,
-                            .num_workers = rt_pool_workers(),
-                            .parallel_for = rt_pool_for,
-                            .call_packed = rt_call_packed,
-                            .user = &c->state};
-  atomic_init(&c->state.taken, 0);
+  c->calls = rt_calls(rt_pool_workers(), &c->state);
   rt_module_retain(func->module);
   LatheRtCode code = call_check(c, n, err);
   if (code != LATHE_RT_OK) call_finish(c);

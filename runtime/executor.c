@@ -141,12 +141,7 @@ static void begin_calls(LatheRtExecutor *x)
 {
   int32_t workers = rt_pool_workers();
   if (x->threads && x->threads < workers) workers = x->threads;
-  x->calls = (LatheRtCalls){.abi = LATHE_RT_ABI,
-                            .num_workers = workers,
-                            .parallel_for = rt_pool_for,
-                            .call_packed = rt_call_packed,
-                            .user = &x->state};
-  atomic_store(&x->state.taken, 0);
+  x->calls = rt_calls(workers, &x->state);
 }
 
 /* A compact copy in memory of the executor's; where the old one fits and nobody else holds

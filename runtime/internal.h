@@ -60,6 +60,7 @@ void rt_tensor_extent(const LatheRtTensor *, uintptr_t *begin, uintptr_t *end);
 bool rt_same_dtype(LatheRtDType, LatheRtDType); /* the spellings of bool are one */
 void rt_shape_text(int32_t ndim, const int64_t *shape, char *out, size_t n);
 double rt_now_seconds(void);
+LatheRtCalls rt_calls(int32_t workers, CallState *); /* what kernels may call; no failure is noted yet */
 
 /* pool.c */
 LatheRtCode rt_pool_check(LatheRtError *); /* LATHE_NUM_THREADS makes sense */

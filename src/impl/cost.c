@@ -2,6 +2,8 @@
  *
  * Widths, pipes, latencies, caches, clock and memory are the target's own (src/target/cpus.c); cores are
  * its number.  What no description of a processor says stands here, once, as an assumption about all of them: */
+#include <math.h>
+
 #include "impl/internal.h"
 
 /* Share of the way from the second-level cache that lines take up, while others go back on it. */
@@ -44,3 +46,5 @@ int cost_threads(const Target *t, double operations, double bytes)
   int cores = t->num_cores > 0 ? t->num_cores : 1;
   return worth < 2 ? 1 : worth > cores ? cores : (int)worth;
 }
+
+double cost_busy(double pieces, int threads) { return pieces / (ceil(pieces / threads) * threads); }

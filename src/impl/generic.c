@@ -225,8 +225,7 @@ static int64_t even_parts(int64_t steps, int64_t times, int threads)
   int64_t best = 0;
   double top = ENOUGH;
   for (int64_t d = 1; d <= steps && d * times <= 4 * threads; d++) {
-    int64_t parts = d * times, rounds = (parts + threads - 1) / threads;
-    double busy = (double)parts / (double)(rounds * threads);
+    double busy = cost_busy((double)(d * times), threads);
     if (steps % d || busy <= top) continue;
     best = d;
     top = busy;
@@ -350,18 +349,15 @@ static void schedule_turned(ImplGroup *g, const Run *run, LoopRV *loop, int nrun
 {
   LoopRV ti, vi, order[NEST_LOOPS + 4];
   bool tiled = lanes < line && run[turned].extent % line == 0 && run[nrun - 1].extent % line == 0;
-  int n = nrun;
+  int n = nrun, t = turned, v = nrun - 1;                 /* where the loops over squares stand */
   for (int i = 0; i < nrun; i++) order[i] = loop[i];
   if (tiled) {
-    order[turned] = split_by(g, loop[turned], line, &order[n]);
-    order[nrun - 1] = split_by(g, loop[nrun - 1], line, &order[n + 1]);
-    order[n] = split_by(g, order[n], lanes, &ti);
-    order[n + 1] = split_by(g, order[n + 1], lanes, &vi);
-    n += 2;
-  } else {
-    order[turned] = split_by(g, loop[turned], lanes, &ti);
-    order[nrun - 1] = split_by(g, loop[nrun - 1], lanes, &vi);
+    t = n++, v = n++;
+    order[turned] = split_by(g, loop[turned], line, &order[t]);
+    order[nrun - 1] = split_by(g, loop[nrun - 1], line, &order[v]);
   }
+  order[t] = split_by(g, order[t], lanes, &ti);
+  order[v] = split_by(g, order[v], lanes, &vi);
   order[n++] = ti, order[n++] = vi;
   sched_reorder(g->s, n, order);
   sched_unroll(g->s, ti);

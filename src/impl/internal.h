@@ -99,6 +99,8 @@ double cost_stream(const Target *);                  /* the same, read straight 
 double cost_cache(const Target *);                   /* from the caches behind the first */
 /* How many threads are worth waking for so much work. */
 int cost_threads(const Target *, double operations, double bytes);
+/* Share of the threads' time that so many equal pieces fill. */
+double cost_busy(double pieces, int threads);
 
 /* ---- tile.c -------------------------------------------------------------------------------- */
 

@@ -13,8 +13,6 @@
  * read straight ahead, and asked for some hundred cycles before: waiting multiply-adds leave such a core little
  * room to look ahead by itself.  The copy pays where enough output channels share it.  With bfloat16 a step is a pair of
  * channels in one word, or four of them, and then the tile is made of 2 x 2 blocks (blocks.c). */
-#include <math.h>
-
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -233,17 +231,14 @@ typedef struct Bands {
   bool together;
 } Bands;
 
-/* The most that one of the threads has of `units` that are alike, against a fair share. */
-static double unevenness(double units, int threads) { return ceil(units / threads) * threads / units; }
-
 static Bands bands_of(const Target *t, int64_t images, int64_t positions, int64_t tile, int64_t bytes, int64_t blocks, int threads)
 {
   int64_t cache = (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, fit = cache > bytes ? cache / bytes : 1;
   int64_t tiles = (positions + tile - 1) / tile, bands = (tiles + fit - 1) / fit, all = (bands + threads - 1) / threads * threads;
   int64_t alone = (tiles + all - 1) / all;
-  double own = unevenness((double)(images * positions) / (double)(alone * tile), threads), shared = unevenness((double)blocks, threads);
+  double own = cost_busy((double)(images * positions) / (double)(alone * tile), threads), shared = cost_busy((double)blocks, threads);
   static const double BARRIERS = 1.02;                     /* a band together is two parallel loops */
-  if (bands == 1 || own > shared * BARRIERS) return (Bands){(tiles + bands - 1) / bands, true};
+  if (bands == 1 || own * BARRIERS < shared) return (Bands){(tiles + bands - 1) / bands, true};
   return (Bands){alone, false};
 }
 
@@ -284,7 +279,8 @@ void panels_schedule(ImplGroup *g)
   epilogue_write_out(g, store, 4, true);
   step = g->anchor->arg[1]->type->dtype.bits == 64 ? blocks_tile(g, product, steps) : lanes_tile(g, product, positions, steps);
   bool several = way.tiles < tiles;
-  LoopRV outer = sched_fuse(g->s, 2, (const LoopRV[]){n, bands}, true), shared = !way.together ? outer : several ? o : sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
+  LoopRV outer = sched_fuse(g->s, 2, (const LoopRV[]){n, bands}, true), shared = way.together ? o : outer;
+  if (way.together && !several) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
   if (several) sched_compute_at(g->s, panel, outer, false, -1);
   if (threads > 1) sched_parallel(g->s, shared);
   schedule_packing(g, panel, several, way.together && threads > 1);
