@@ -5,7 +5,7 @@ BUILD  ?= build
 PYTHON := .venv/bin/python
 RUN_PY := PYTHONPATH=python $(PYTHON)
 
-.PHONY: help build demo test test-slow conformance test-c-backend asan tsan fuzz bench golden wheel format clean
+.PHONY: help build demo test test-slow conformance test-c-backend asan fuzz bench golden wheel format clean
 
 help:
 	@echo "make build    the compiler: $(BUILD)/lathe, liblathe.so, liblathe_rt.so"
