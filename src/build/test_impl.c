@@ -157,6 +157,18 @@ static void winograd(Fn *f)
       if (epilogue) y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, CALL(f, "add", NULL, y, PARAM(f, c[1] / b, 1, 1, b)), PARAM(f, n, c[1] / b, c[2], c[3], b)));
       want_impl(f, op, fn_check(f, text("winograd %zu", i), y, 0, 1e-5), "conv2d.winograd");
     }
+  /* The weight as it is. */
+  static const int plain[][6] = {{32, 16, 8, 8, 2, 1}, {64, 32, 7, 7, 4, 1}, {96, 16, 13, 9, 4, 1}, {48, 16, 12, 13, 6, 1}, {128, 64, 9, 10, 4, 2}};
+  for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+    const int *c = plain[i], b = 16, n = 1 + (int)i % 2;
+    fresh(f);
+    const char *op = "nn.contrib_conv2d_winograd_NCHWc";
+    const void *a = fn_attrs(f, op, "tile_size", text("%d", c[4]), "padding", "[1, 1]", "groups", text("%d", c[5]), "data_layout", "\"NCHW16c\"", "out_layout",
+                             "\"NCHW16c\"", "transformed", "False", NULL);
+    const Node *y = CALL(f, op, a, PARAM(f, n, c[0] / b, c[2], c[3], b), PARAM(f, c[1] / b, c[0] / c[5], 3, 3, b));
+    y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, PARAM(f, c[1] / b, 1, 1, b)));
+    want_impl(f, op, fn_check(f, text("winograd, weight as it is %zu", i), y, 0, 1e-5), "conv2d.winograd_plain");
+  }
   for (int tile = 2; tile <= 6; tile += 2) {
     fresh(f);
     const char *op = "nn.contrib_conv2d_winograd_weight_transform";
@@ -225,17 +237,21 @@ static void alteration(Fn *f)
 static void winograd_error(Fn *f)
 {
   static const struct { int tile; double error; int channels, groups; } cases[] = {{2, 2e-7, 512, 1}, {4, 1e-6, 512, 1}, {6, 2e-6, 512, 1}, {4, 1e-6, 64, 2}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+    int k = (int)i / 2, channels = cases[k].channels;
+    bool before = i % 2 == 0;                              /* the weight transformed before, or in the call */
     fresh(f);
-    const char *op = "nn.contrib_conv2d_winograd_NCHWc", *tile = text("%d", cases[i].tile), *groups = text("%d", cases[i].groups);
-    const Node *x = PARAM(f, 1, cases[i].channels, 12, 12), *w = PARAM(f, 16 * cases[i].groups, cases[i].channels / cases[i].groups, 3, 3);
+    const char *op = "nn.contrib_conv2d_winograd_NCHWc", *turn = "nn.contrib_conv2d_winograd_weight_transform", *tile = text("%d", cases[k].tile), *groups = text("%d", cases[k].groups);
+    const Node *x = PARAM(f, 1, channels, 12, 12), *w = PARAM(f, 16 * cases[k].groups, channels / cases[k].groups, 3, 3);
     const Node *xb = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"NCHW\"", "dst_layout", "\"NCHW16c\"", NULL), x);
-    const Node *wb = CALL(f, "nn.contrib_conv2d_winograd_weight_transform", fn_attrs(f, "nn.contrib_conv2d_winograd_weight_transform", "tile_size", tile, NULL), w);
-    wb = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"HWOI\"", "dst_layout", "\"HWOI16o\"", NULL), wb);
-    const void *a = fn_attrs(f, op, "tile_size", tile, "padding", "[1, 1]", "groups", groups, "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", NULL);
+    const Node *wb = before ? CALL(f, turn, fn_attrs(f, turn, "tile_size", tile, NULL), w) : w;
+    const char *from = before ? "\"HWOI\"" : "\"OIHW\"", *to = before ? "\"HWOI16o\"" : "\"OIHW16o\"";
+    wb = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", from, "dst_layout", to, NULL), wb);
+    const void *a = fn_attrs(f, op, "tile_size", tile, "padding", "[1, 1]", "groups", groups, "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", "transformed",
+                             before ? "True" : "False", NULL);
     const Node *y = CALL(f, "layout_transform", fn_attrs(f, "layout_transform", "src_layout", "\"NCHW16c\"", "dst_layout", "\"NCHW\"", NULL), CALL(f, op, a, xb, wb));
     const Node *direct = CALL(f, "nn.conv2d", fn_attrs(f, "nn.conv2d", "padding", "[1, 1]", "groups", groups, NULL), x, w);
-    fn_same(f, text("winograd %d", cases[i].tile), direct, y, cases[i].error * sqrt(cases[i].channels));
+    fn_same(f, text("winograd %d%s", cases[k].tile, before ? "" : ", weight as it is"), direct, y, cases[k].error * sqrt(channels));
   }
 }
 

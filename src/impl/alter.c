@@ -89,7 +89,8 @@ static const double ERROR_BOUND = 5e-5;
 
 /* Outputs per tile, and the error with one input channel in float32; it grows with the root of their number (test_impl.c
  * holds them to it). */
-static const struct { int tile; double error; } winograd_tiles[] = {{2, 2e-7}, {4, 1e-6}, {6, 2e-6}};
+enum { TILES = 3 };
+static const struct { int tile; double error; } winograd_tiles[TILES] = {{2, 2e-7}, {4, 1e-6}, {6, 2e-6}};
 
 static bool is_exact_enough(size_t i, double channels, bool half)
 {
@@ -146,6 +147,13 @@ static double elements_of(const Type *t)
 /* The longer of computing and of fetching what is computed with hides half of the shorter. */
 static double overlapped(double a, double b) { return a > b ? a + b / 2 : b + a / 2; }
 
+static WinogradSizes sizes_of(const Target *t, const Sizes *s, int tile)
+{
+  int bits = (int)(8 * s->bytes);
+  return (WinogradSizes){(int64_t)s->n, (int64_t)(s->c * s->groups), (int64_t)s->o, alter_block(t, bits, (int64_t)s->o), (int64_t)s->y, (int64_t)s->x, tile, (int64_t)s->groups, bits};
+}
+
+/* The weight transformed before. */
 static double winograd_seconds(const Target *t, const Sizes *s, int tile)
 {
   double alpha = tile + 2, points = alpha * alpha;
@@ -156,7 +164,7 @@ static double winograd_seconds(const Target *t, const Sizes *s, int tile)
    * them; else it goes out and comes back.  A tile that the registers do not hold goes to the first-level cache. */
   int bits = (int)(8 * s->bytes);
   double cache = t->l2_bytes > 0 ? (double)t->l2_bytes : 1 << 19, weight = points * s->c * s->o * s->bytes, between = points * tiles * channels * s->bytes;
-  WinogradSizes sizes = {(int64_t)(s->c * s->groups), (int64_t)s->o, alter_block(t, bits, (int64_t)s->o), (int64_t)s->y, (int64_t)s->x, tile, (int64_t)s->groups, bits};
+  WinogradSizes sizes = sizes_of(t, s, tile);
   double rate = 2 * between <= cache || winograd_band(t, &sizes) ? cost_cache(t) : cost_stream(t);
   double kept = points > t->vector_registers ? points / t->vector_registers : 1;
   double products = flops / tile_flops(t, s, 1, tiles, s->c), fetched = weight / cost_stream(t);
@@ -164,48 +172,86 @@ static double winograd_seconds(const Target *t, const Sizes *s, int tile)
   return products + kept * sums / (TURNED * cost_flops(t, bits)) + 2 * between / rate;
 }
 
-/* Outputs per tile, or 0 when the direct way (over words of bfloat16, where those are wanted) is faster or Winograd's is
- * not exact enough. */
-static int winograd_tile(const Target *t, const ImplConfig *config, const Node *call, int word)
+/* What it takes longer when the weight is transformed in the call: for each point of a vector of it the time of two multiply-adds, and half a cycle to
+ * store it; but a weight that the products wait for is shorter then. */
+static double transforming_seconds(const Target *t, const Sizes *s, int tile)
+{
+  static const double STORED = 0.5, SUMS = 2;
+  int bits = (int)(8 * s->bytes);
+  double points = (tile + 2) * (tile + 2), tiles = s->n * __builtin_ceil(s->y / tile) * __builtin_ceil(s->x / tile), weight = s->c * s->o;
+  double products = 2 * points * tiles * weight / tile_flops(t, s, 1, tiles, s->c), fetched = points * weight * s->bytes / cost_stream(t);
+  double turned = points * weight / (double)target_lanes(t, bits) * (STORED + SUMS / cost_pipes(t)) / (1e9 * t->core.ghz), pieces = s->o / (double)sizes_of(t, s, tile).block;
+  return (products + turned) / cost_busy(pieces, t->num_cores) - (products > fetched ? products : fetched);
+}
+
+/* Can the weight be transformed in the call instead, in more than one part?  One that the second-level cache holds once transformed is too small
+ * to matter; and with AVX-512 it took 1.2 (512 channels on 7 x 7) to 2 times (256 on 14 x 14) as long as tiles of 2 with the weight transformed before. */
+static bool may_transform(const Target *t, const Sizes *s, int tile)
+{
+  WinogradSizes sizes = sizes_of(t, s, tile);
+  return !t->broadcast_load && s->bytes == 4 && s->c > (double)alter_block(t, 32, (int64_t)(s->c * s->groups)) && winograd_fetches(t, &sizes);
+}
+
+/* What a convolution of 3 x 3 is computed by. */
+typedef struct Way {
+  int tile;                  /* outputs per tile; 0: the direct way */
+  bool before;               /* the weight is transformed at compile time */
+  double seconds, bytes;     /* of a run; of the weight */
+} Way;
+
+/* An eighth of the weights' memory is worth a hundredth of a run's time. */
+static double score(const ImplConfig *config, const Way *w)
+{
+  static const double MEMORY = 0.08;
+  return config->seconds > 0 && config->bytes > 0 ? w->seconds / config->seconds + MEMORY * w->bytes / config->bytes : w->seconds;
+}
+
+/* The fastest way, Winograd's where it is exact enough (the direct one may go over words of bfloat16); or the same with a weight that is transformed in
+ * the call, where what that takes is worth its memory. */
+static Way best_way(const Target *t, const ImplConfig *config, const Node *call, int word)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type, *y = call->type;
-  if (config->no_winograd || known(w->shape[2]) != 3 || known(w->shape[3]) != 3) return 0;
-  bool half = y->dtype.bits == 16 && config->fast_math == FAST_FP16;
-  if (y->dtype.bits != 32 && !half) return 0;
-  for (int i = 0; i < a->strides.n; i++)
-    if (a->strides.v[i] != 1) return 0;
-  for (int i = 0; i < a->dilation.n; i++)
-    if (a->dilation.v[i] != 1) return 0;
   int64_t n = known(y->shape[0]);
   Sizes s = {n ? (double)n : 1, (double)known(w->shape[1]), (double)known(w->shape[0]), (double)known(y->shape[2]), (double)known(y->shape[3]), dtype_bytes(y->dtype), (double)a->groups};
-  if (!s.y || !s.x) return 0;
-  double least = word > 1 ? words_seconds(t, &s, word) : direct_seconds(t, &s);
-  int best = 0;
-  for (size_t i = 0; i < sizeof winograd_tiles / sizeof *winograd_tiles; i++) {
-    double seconds = winograd_seconds(t, &s, winograd_tiles[i].tile);
-    if (!is_exact_enough(i, s.c, half) || seconds >= least) continue;
-    least = seconds;
-    best = winograd_tiles[i].tile;
+  Way best = {0};
+  if (!s.y || !s.x) return best;
+  best = (Way){0, true, word > 1 ? words_seconds(t, &s, word) : direct_seconds(t, &s), 9 * s.c * s.o * s.bytes};
+  bool half = y->dtype.bits == 16 && config->fast_math == FAST_FP16, same = known(w->shape[2]) == 3 && known(w->shape[3]) == 3;
+  for (int i = 0; i < a->strides.n; i++) same &= a->strides.v[i] == 1;
+  for (int i = 0; i < a->dilation.n; i++) same &= a->dilation.v[i] == 1;
+  if (config->no_winograd || !same || (y->dtype.bits != 32 && !half)) return best;
+  for (size_t i = 0; i < TILES; i++) {
+    int tile = winograd_tiles[i].tile;
+    Way way = {tile, true, winograd_seconds(t, &s, tile), (tile + 2) * (tile + 2) * s.c * s.o * s.bytes};
+    if (is_exact_enough(i, s.c, half) && way.seconds < best.seconds) best = way;
+  }
+  bool again = n && best.tile && may_transform(t, &s, best.tile);
+  for (size_t i = 0; again && i < TILES; i++) {
+    int tile = winograd_tiles[i].tile;
+    Way way = {tile, false, winograd_seconds(t, &s, tile) + transforming_seconds(t, &s, tile), 9 * s.c * s.o * s.bytes};
+    if (is_exact_enough(i, s.c, half) && score(config, &way) < score(config, &best)) best = way;
   }
   return best;
 }
 
-static void alter_to_winograd(Module *m, const Node *call, int tile, int64_t cb, int64_t ob, AlteredCall *out)
+static void alter_to_winograd(Module *m, const Node *call, const Way *way, int64_t cb, int64_t ob, AlteredCall *out)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   WinogradAttrs *to = attrs_new(m, &Winograd_attrs);
-  to->tile_size = tile;
+  to->tile_size = way->tile;
   to->padding = a->padding;
   to->groups = a->groups;
   to->data_layout = blocked(m, cb);
   to->out_layout = blocked(m, ob);
+  to->transformed = way->before;
   WinogradWeightAttrs *wt = attrs_new(m, &WinogradWeight_attrs);
-  wt->tile_size = tile;
-  const Node *w = node_call(m, op_get(m->ctx, "nn.contrib_conv2d_winograd_weight_transform"), 1, &call->arg[1], wt, call->arg[1]->name);
+  wt->tile_size = way->tile;
+  const Node *w = call->arg[1];
+  if (way->before) w = node_call(m, op_get(m->ctx, "nn.contrib_conv2d_winograd_weight_transform"), 1, &w, wt, w->name);
   *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_conv2d_winograd_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, w, "HWOI", arena_printf(m->arena, "HWOI%" PRId64 "o", ob));
+  out->arg[1] = alter_transform(m, w, way->before ? "HWOI" : "OIHW", arena_printf(m->arena, "%s%" PRId64 "o", way->before ? "HWOI" : "OIHW", ob));
   out->in[0] = (LayoutPair){"NCHW", to->data_layout};
   out->out = (LayoutPair){"NCHW", to->out_layout};
 }
@@ -252,9 +298,9 @@ static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, con
   bool depthwise = a->groups > 1 && a->groups == c && o == c;
   int64_t ob = alter_block(t, bits, o), cb = alter_block(t, bits, c);
   bool whole = ob && cb && o / a->groups % ob == 0 && c / a->groups % cb == 0;      /* a group has blocks of its own */
-  int tile = whole && alter_is_constant(m->ctx, call->arg[1]) ? winograd_tile(t, config, call, 1) : 0;
-  if (tile) {
-    alter_to_winograd(m, call, tile, cb, ob, out);
+  Way way = whole && alter_is_constant(m->ctx, call->arg[1]) ? best_way(t, config, call, 1) : (Way){0};
+  if (way.tile) {
+    alter_to_winograd(m, call, &way, cb, ob, out);
     return true;
   }
   if (a->groups != 1 && !depthwise) return alter_any_conv(m, t, call, out);
@@ -360,7 +406,23 @@ bool impl_prefers_pairs(Ctx *ctx, const Target *t, const ImplConfig *config, con
   if ((!conv && strcmp(op, "nn.dense") && strcmp(op, "nn.matmul")) || !dtype_eq(call->type->dtype, DT_F32) || !dtype_eq(call->arg[0]->type->dtype, DT_F32)) return false;
   int word = conv ? (is_plain_conv(call) ? conv_word(t, call, &cb, &ob) : 0) : read_product(ctx, t, call, &p) ? product_word(&p) : 0;
   if (!word || !words_pay(t, impl_flops(call), elements_of(call->arg[1]->type), word)) return false;
-  return !conv || (alter_is_constant(ctx, call->arg[1]) && !winograd_tile(t, config, call, word));
+  return !conv || (alter_is_constant(ctx, call->arg[1]) && !best_way(t, config, call, word).tile);
+}
+
+void impl_weigh(Ctx *ctx, const Target *t, ImplConfig *config, int n, const Node *const *node)
+{
+  static const double REACHED = 0.75;                      /* share of the peak, by all that is not decided here */
+  ImplConfig fastest = *config;
+  fastest.seconds = fastest.bytes = config->seconds = config->bytes = 0;
+  for (int i = 0; i < n; i++) {
+    const Node *call = node[i];
+    if (call->kind == N_CONST) config->bytes += elements_of(call->type) * dtype_bytes(call->type->dtype);
+    if (call->kind != N_CALL || !call->type || call->type->kind != TY_TENSOR) continue;
+    bool conv = !strcmp(call->u.call.op->name, "nn.conv2d") && is_plain_conv(call) && alter_is_constant(ctx, call->arg[1]);
+    Way way = conv ? best_way(t, &fastest, call, 1) : (Way){0};
+    config->seconds += way.tile ? way.seconds : impl_flops(call) / (REACHED * cost_flops(t, 32));
+    if (way.tile) config->bytes += way.bytes - elements_of(call->arg[1]->type) * dtype_bytes(call->type->dtype);
+  }
 }
 
 bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)

@@ -14,7 +14,7 @@
 /* The error of a block grows with the root of its length and stays at some units of float16's last
  * place; what adding a block costs falls with it.  Winograd's transformation back makes errors several times
  * larger, so its blocks are shorter. */
-enum { SUM_TERMS = 256, WINOGRAD_TERMS = 64, MAX_AXES = 12 };
+enum { SUM_TERMS = 256, WINOGRAD_TERMS = 64 };
 
 static bool is_half(DType t) { return dtype_eq(t, DT_F16); }
 
@@ -48,7 +48,7 @@ static const TeOp *sum_behind(const Tensor *rounded)
   const TeOp *op = rounded->op;
   if (op->kind != TE_COMPUTE || op->nout != 1 || op->body[0]->kind != E_CAST || op->body[0]->arg[0]->kind != E_LOAD) return NULL;
   const Tensor *sum = te_tensor_of(op->body[0]->arg[0]->u.buffer);
-  return sum && sum->op->kind == TE_COMPUTE && sum->op->naxis <= MAX_AXES - 1 && sum->op->nreduce <= MAX_AXES && te_plain_reduce(sum->op) ? sum->op : NULL;
+  return sum && sum->op->kind == TE_COMPUTE && sum->op->naxis < PARTS_AXES && sum->op->nreduce <= PARTS_AXES && te_plain_reduce(sum->op) ? sum->op : NULL;
 }
 
 /* float32(a) * float32(b) as a * b. */
@@ -60,73 +60,6 @@ static const Expr *narrow_product(Module *m, const Expr *e)
   return expr_mul(m, e->arg[0]->arg[0], e->arg[1]->arg[0]);
 }
 
-static const IterVar *fresh(Module *m, const IterVar *like, const Expr *extent, IterKind kind)
-{
-  return itervar_new(m, var_new(m, like->var->name, like->var->dtype, VAR_PLAIN), expr_int(m, like->var->dtype, 0), extent, kind, NULL);
-}
-
-/* Steps of the first reduce axis in a block: a divisor. */
-static int64_t block_steps(const TeOp *sum, int64_t most)
-{
-  int64_t terms = 1, best = 1, all = sum->reduce_axis[0]->extent->u.i;
-  for (int i = 1; i < sum->nreduce; i++) terms *= sum->reduce_axis[i]->extent->u.i;
-  for (int64_t d = 1; d <= all; d++)
-    if (all % d == 0 && d * terms <= most) best = d;
-  return best;
-}
-
-/* The sum in float16, over all terms (blocks 1) or over those of block b, its last axis. */
-static const Tensor *half_part(Module *m, const TeOp *sum, const Expr *term, int64_t steps, int64_t blocks)
-{
-  const IterVar *axis[MAX_AXES], *reduce[MAX_AXES];
-  const Expr *shape[MAX_AXES];
-  Scope scope = scope_begin(m->ctx);
-  Map to = {0};
-  int n = sum->naxis;
-  for (int i = 0; i < n; i++) {
-    axis[i] = fresh(m, sum->axis[i], sum->axis[i]->extent, ITER_SPATIAL);
-    shape[i] = sum->axis[i]->extent;
-    map_put(scratch(m->ctx), &to, sum->axis[i]->var, (void *)(uintptr_t)var_expr(axis[i]->var));
-  }
-  for (int i = 0; i < sum->nreduce; i++) {
-    const IterVar *r = sum->reduce_axis[i];
-    reduce[i] = fresh(m, r, i || blocks == 1 ? r->extent : expr_int(m, r->extent->dtype, steps), ITER_REDUCE);
-    const Expr *at = var_expr(reduce[i]->var);
-    if (i == 0 && blocks > 1) {
-      shape[n] = expr_int(m, r->extent->dtype, blocks);
-      axis[n] = itervar_new(m, var_new(m, "block", r->var->dtype, VAR_PLAIN), expr_int(m, r->var->dtype, 0), shape[n], ITER_SPATIAL, NULL);
-      at = expr_add(m, expr_mul(m, var_expr(axis[n]->var), expr_int(m, r->var->dtype, steps)), at);
-    }
-    map_put(scratch(m->ctx), &to, r->var, (void *)(uintptr_t)at);
-  }
-  term = expr_substitute(m, term, &to);
-  scope_end(m->ctx, scope);
-  const Expr *body = expr_reduce(m, reducer_named(m, "sum", DT_F16, DT_I32), 1, &term, sum->nreduce, reduce, expr_bool(m, true), NULL, 0);
-  return &te_compute(m, arena_printf(m->arena, "%s_half", sum->name), sum->tag, n + (blocks > 1), shape, axis, 1, &body, NULL)->out[0];
-}
-
-static const Tensor *half_total(Module *m, const TeOp *sum, const Tensor *part, int64_t blocks)
-{
-  const IterVar *axis[MAX_AXES], *b;
-  const Expr *shape[MAX_AXES], *at[MAX_AXES];
-  int n = sum->naxis;
-  for (int pass = 0; pass < 2; pass++) {                  /* the sum; its rounding */
-    for (int i = 0; i < n; i++) {
-      shape[i] = sum->axis[i]->extent;
-      axis[i] = fresh(m, sum->axis[i], shape[i], ITER_SPATIAL);
-      at[i] = var_expr(axis[i]->var);
-    }
-    if (pass) break;
-    b = itervar_new(m, var_new(m, "block", DT_I32, VAR_PLAIN), expr_i32(m, 0), expr_i32(m, blocks), ITER_REDUCE, NULL);
-    at[n] = var_expr(b->var);
-    const Expr *term = expr_cast(m, DT_F32, te_read(m, part, n + 1, at));
-    const Expr *body = expr_reduce(m, reducer_named(m, "sum", DT_F32, DT_I32), 1, &term, 1, &b, expr_bool(m, true), NULL, 0);
-    part = &te_compute(m, sum->name, sum->tag, n, shape, axis, 1, &body, NULL)->out[0];
-  }
-  const Expr *value = expr_cast(m, DT_F16, te_read(m, part, n, at));
-  return &te_compute(m, arena_printf(m->arena, "%s_cast", sum->name), "elemwise", n, shape, axis, 1, &value, NULL)->out[0];
-}
-
 /* The rounded sum made in blocks of at most so many terms; the same where it has another form. */
 static const Tensor *in_blocks(Module *m, const Tensor *rounded, int64_t most)
 {
@@ -135,9 +68,9 @@ static const Tensor *in_blocks(Module *m, const Tensor *rounded, int64_t most)
     if (sum->reduce_axis[i]->extent->kind != E_INT) return rounded;
   const Expr *term = sum ? narrow_product(m, te_plain_reduce(sum)->arg[0]) : NULL;
   if (!term) return rounded;
-  int64_t steps = block_steps(sum, most), blocks = sum->reduce_axis[0]->extent->u.i / steps;
-  const Tensor *part = half_part(m, sum, term, steps, blocks);
-  return blocks > 1 ? half_total(m, sum, part, blocks) : part;
+  int64_t steps = parts_steps(sum, most), blocks = sum->reduce_axis[0]->extent->u.i / steps;
+  const Tensor *part = parts_sum(m, sum, term, steps, blocks);
+  return blocks > 1 ? parts_total(m, sum, part, blocks, DT_F16) : part;
 }
 
 void half_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
@@ -147,36 +80,20 @@ void half_compute(OpCall *c, const Target *t, const Tensor *const *in, const Ten
   *out = in_blocks(c->m, *out, SUM_TERMS);
 }
 
-/* The product between the transformations, and what is made of it again. */
+static const Tensor *product_in_blocks(Module *m, const Tensor *product, const void *arg)
+{
+  (void)arg;
+  return in_blocks(m, product, WINOGRAD_TERMS);
+}
+
 void half_winograd_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
 {
   (void)t;
   c->op->compute(c, in, out);
-  Scope scope = scope_begin(c->m->ctx);
-  Map now = {0};
-  const TeOp **op;
-  int n = te_post_order(scratch(c->m->ctx), 1, out, &op);
-  for (int i = 0; i < n; i++) {
-    const Tensor *old = &op[i]->out[0];
-    const Tensor *to = !strcmp(op[i]->name, "bgemm_cast") ? in_blocks(c->m, old, WINOGRAD_TERMS) : &te_replace_reads(op[i], &now)->out[0];
-    if (to != old) map_put(scratch(c->m->ctx), &now, old, (void *)(uintptr_t)to);
-  }
-  const Tensor *made = map_get(&now, *out);
-  if (made) *out = made;
-  scope_end(c->m->ctx, scope);
+  *out = parts_replace(c->m, *out, "bgemm_cast", product_in_blocks, NULL);
 }
 
 /* ---- the schedule of convolutions -------------------------------------------------------------------- */
-
-bool half_find_part(ImplGroup *g, BlockRV *part)
-{
-  for (int i = 0; i < g->nanchor; i++)
-    if (g->anchor_op[i]->nreduce && str_ends(g->anchor_op[i]->name, "_half") && i + 1 < g->nanchor && g->anchor_op[i + 1]->nreduce) {
-      *part = sched_get_block(g->s, group_block(g, g->anchor_op[i]));
-      return true;
-    }
-  return false;
-}
 
 void half_schedule_part(ImplGroup *g, BlockRV part, LoopRV block, int depth, int ntile, const int *tile, int64_t sums)
 {
@@ -203,7 +120,7 @@ void half_schedule_part(ImplGroup *g, BlockRV part, LoopRV block, int depth, int
 void half_conv_schedule(ImplGroup *g)
 {
   BlockRV part;
-  if (!half_find_part(g, &part)) {
+  if (!parts_find(g, &part)) {
     conv_schedule(g);
     return;
   }
@@ -233,7 +150,7 @@ void half_conv_schedule(ImplGroup *g)
 void half_dense_schedule(ImplGroup *g)
 {
   BlockRV part, total;
-  if (!half_find_part(g, &part)) {
+  if (!parts_find(g, &part)) {
     matmul_schedule(g);
     return;
   }

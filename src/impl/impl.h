@@ -28,7 +28,10 @@ typedef enum { FAST_NONE, FAST_BF16, FAST_FP16 } FastMath;
 typedef struct ImplConfig {
   bool no_winograd;
   FastMath fast_math;
+  double seconds, bytes;     /* of the whole network, about: a run, and its weights as the fastest ways want them; 0: memory counts for nothing */
 } ImplConfig;
+/* Sets the last two, from the nodes of the network. */
+void impl_weigh(Ctx *, const Target *, ImplConfig *, int n, const Node *const *node);
 
 /* The same call in another form: what AlterOpLayout puts in its place. */
 typedef struct AlteredCall {

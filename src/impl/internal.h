@@ -258,16 +258,31 @@ void planes_schedule(ImplGroup *);
 
 bool winograd_fits(const Target *, const Node *call);
 typedef struct WinogradSizes {
-  int64_t c, o, block, y, x, tile, groups;   /* channels, those of an output block, the output, outputs per tile */
+  int64_t n, c, o, block, y, x, tile, groups;   /* images, channels, those of an output block, the output, outputs per tile */
   int bits;
 } WinogradSizes;
 int64_t winograd_band(const Target *, const WinogradSizes *);   /* rows of tiles that pass through all stages together; 0: all do */
 bool winograd_fetches(const Target *, const WinogradSizes *);    /* is the weight fetched from memory while its last block is multiplied? */
+bool winograd_plain_fits(const Target *, const Node *call);      /* the weight is transformed in the call */
+void winograd_plain_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void winograd_schedule(ImplGroup *);
 bool winograd_weight_fits(const Target *, const Node *call);
 double winograd_weight_cost(const Target *, const Node *call);
 void winograd_weight_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void winograd_weight_schedule(ImplGroup *);
+
+/* ---- parts.c ------------------------------------------------------------------------------------ */
+
+enum { PARTS_AXES = 12 };
+/* Steps of a sum's first axis in a block of at most so many terms: a divisor. */
+int64_t parts_steps(const TeOp *sum, int64_t most);
+/* The sum of `term` instead, over all steps (blocks 1) or over those of block b, its last axis. */
+const Tensor *parts_sum(Module *, const TeOp *sum, const Expr *term, int64_t steps, int64_t blocks);
+const Tensor *parts_total(Module *, const TeOp *sum, const Tensor *part, int64_t blocks, DType out);   /* in float32, rounded to out */
+/* What `out` is made of with another tensor in the place of the one of that name. */
+const Tensor *parts_replace(Module *, const Tensor *out, const char *name, const Tensor *(*instead)(Module *, const Tensor *, const void *), const void *arg);
+/* The block of partial sums, where the total is a sum over several of them. */
+bool parts_find(ImplGroup *, BlockRV *part);
 
 /* ---- half.c ----------------------------------------------------------------------------------- */
 
@@ -280,8 +295,6 @@ bool half_dense_fits(const Target *, const Node *call);
 void half_dense_schedule(ImplGroup *);
 bool half_winograd_fits(const Target *, const Node *call);
 void half_winograd_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
-/* The block of partial sums, where the total is a sum over several of them. */
-bool half_find_part(ImplGroup *, BlockRV *part);
 /* Puts the partial sums into the loop over blocks (the last of `depth` loops): terms, then the tile in registers, whose
  * loops are those of part's axes, by number and outermost first. */
 void half_schedule_part(ImplGroup *, BlockRV part, LoopRV block, int depth, int ntile, const int *tile, int64_t sums);

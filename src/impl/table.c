@@ -77,7 +77,10 @@ double impl_flops(const Node *call)
     return k > 0 && b > 0 ? 2 * elements(call->type) * __builtin_sqrt(k / b) : 0;
   }
   if (!strcmp(op, "nn.attention")) return attention_flops(call);
-  if (!strcmp(op, "nn.contrib_conv2d_winograd_NCHWc")) return 2 * elements(call->type) * known_dim(call->arg[1]->type, 3) * 9;
+  if (!strcmp(op, "nn.contrib_conv2d_winograd_NCHWc")) {
+    const WinogradAttrs *a = call->u.call.attrs;
+    return 2 * elements(call->type) * known_dim(call->arg[1]->type, a->transformed ? 3 : 1) * 9;
+  }
   return elements(call->type);
 }
 
@@ -86,5 +89,6 @@ double impl_flops_done(const Node *call)
   if (strcmp(call->u.call.op->name, "nn.contrib_conv2d_winograd_NCHWc")) return impl_flops(call);
   const WinogradAttrs *a = call->u.call.attrs;
   double tiles = known_dim(call->type, 0) * __builtin_ceil(known_dim(call->type, 2) / (double)a->tile_size) * __builtin_ceil(known_dim(call->type, 3) / (double)a->tile_size);
-  return 2 * elements(call->arg[1]->type) * tiles;
+  double points = a->transformed ? 1 : (double)((a->tile_size + 2) * (a->tile_size + 2)) / 9;      /* of an element of the weight */
+  return 2 * elements(call->arg[1]->type) * points * tiles;
 }

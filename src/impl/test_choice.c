@@ -130,7 +130,9 @@ static void vectors_of_blocks(void **state)
 typedef struct Layer {
   const Target *target;
   int channels, size;
+  double seconds, bytes;     /* of the network that it stands in; 0: it stands alone */
   int tile;                  /* out: outputs of a tile; 0: direct */
+  bool before;               /* out: the weight is transformed at compile time */
 } Layer;
 
 static void alter_body(Ctx *ctx, void *arg)
@@ -141,18 +143,30 @@ static void alter_body(Ctx *ctx, void *arg)
                                   l->channels, l->size, l->size, l->channels, l->channels);
   const Node *f = graph_infer(m, graph_parse_expr(m, text, "test"));
   AlteredCall to;
-  ImplConfig config = {0};
+  ImplConfig config = {.seconds = l->seconds, .bytes = l->bytes};
   l->tile = -1;
-  if (impl_alter(m, l->target, &config, fn_body(f), &to))
-    l->tile = strstr(to.op->name, "winograd") ? (int)((const WinogradAttrs *)to.attrs)->tile_size : 0;
+  if (impl_alter(m, l->target, &config, fn_body(f), &to)) {
+    bool winograd = strstr(to.op->name, "winograd");
+    l->tile = winograd ? (int)((const WinogradAttrs *)to.attrs)->tile_size : 0;
+    l->before = winograd && ((const WinogradAttrs *)to.attrs)->transformed;
+  }
   module_release(m);
 }
 
 static int winograd_tile(Ctx *ctx, int machine, int channels, int size)
 {
-  Layer l = {target[machine], channels, size, -1};
+  Layer l = {.target = target[machine], .channels = channels, .size = size, .tile = -1};
   if (protect(ctx, alter_body, &l)) print_error("%s\n", error_message(ctx));
   return l.tile;
+}
+
+/* Is the weight transformed before, in a network of so many seconds and bytes? */
+static bool transformed_before(Ctx *ctx, int machine, int channels, int size, double seconds, double bytes)
+{
+  Layer l = {.target = target[machine], .channels = channels, .size = size, .seconds = seconds, .bytes = bytes, .tile = -1};
+  if (protect(ctx, alter_body, &l)) print_error("%s\n", error_message(ctx));
+  assert_true(l.tile > 0);
+  return l.before;
 }
 
 /* The 3 x 3 layers of ResNet.  Large images with few channels have large tiles everywhere: arithmetic decides.  At 7 x 7 with 512
@@ -166,6 +180,17 @@ static void winograd_by_layer(void **state)
   }
   assert_int_equal(winograd_tile(*state, AVX512, 512, 7), 2);
   assert_int_equal(winograd_tile(*state, N1, 512, 7), 4);
+}
+
+/* Transforming 28 MB away takes a millisecond: little of a network that takes a tenth of a second and has 200 MB of weights, much of one that takes 30 ms.  A
+ * weight that the second-level cache holds stays transformed, and so does every one where a layer stands alone. */
+static void transformed_by_network(void **state)
+{
+  assert_false(transformed_before(*state, N1, 512, 7, 0.2, 2e8));
+  assert_true(transformed_before(*state, N1, 512, 7, 0.03, 2e8));
+  assert_true(transformed_before(*state, N1, 512, 7, 0, 0));
+  assert_true(transformed_before(*state, N1, 64, 56, 0.2, 2e8));
+  assert_true(transformed_before(*state, AVX512, 512, 7, 0.2, 2e8));
 }
 
 /* ---- alone -------------------------------------------------------------------------------- */
@@ -291,6 +316,7 @@ int main(void)
       cmocka_unit_test(blocks_divide),
       cmocka_unit_test(vectors_of_blocks),
       cmocka_unit_test(winograd_by_layer),
+      cmocka_unit_test(transformed_by_network),
       cmocka_unit_test(plain_where_alone),
       cmocka_unit_test(planes_where_alone),
       cmocka_unit_test(threads_worth_waking),

@@ -7,17 +7,92 @@
  * The transformations are written out; their matrices have become sums without zeros.  Where the
  * weight stays in the second-level cache and the transformed data would not, bands of tiles go through
  * all three stages one after the other, each thread with its own.  A weight larger than that cache comes from memory
- * in every run: the next block of it is fetched while one is multiplied. */
+ * in every run: the next block of it is fetched while one is multiplied.
+ *
+ * A weight that was not transformed before is transformed in the second stage, a block of channels by a block of output channels at a
+ * time, and multiplied while it is near:
+ *
+ *   for block of output channels:                                                                threads
+ *     for block of channels:   transform the weight;  for points, tiles: product, added to the others' */
 #include "impl/internal.h"
 #include "op/nn.h"
+
+static bool is_transformed(const Node *call) { return ((const WinogradAttrs *)call->u.call.attrs)->transformed; }
+
+static bool sizes_known(const Node *call)
+{
+  for (int d = 1; d < 5; d++)
+    if (call->type->shape[d]->kind != E_INT) return false;
+  return call->type->dtype.code == DT_FLOAT;
+}
 
 bool winograd_fits(const Target *t, const Node *call)
 {
   (void)t;
-  if (call->type->dtype.code != DT_FLOAT) return false;
-  for (int d = 1; d < 5; d++)
-    if (call->type->shape[d]->kind != E_INT) return false;
-  return true;
+  return is_transformed(call) && sizes_known(call);
+}
+
+/* In more than one part. */
+bool winograd_plain_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  const WinogradAttrs *a = call->u.call.attrs;
+  const Type *x = call->arg[0]->type;
+  return !a->transformed && sizes_known(call) && call->type->dtype.bits == 32 && known_size(x, 0) && known_size(x, 1) > a->groups;
+}
+
+static WinogradSizes sizes_of(const WinogradAttrs *a, const Type *x, const Type *y)
+{
+  int64_t block = y->shape[4]->u.i;
+  return (WinogradSizes){known_size(y, 0), x->shape[1]->u.i * x->shape[4]->u.i, y->shape[1]->u.i * block, block, y->shape[2]->u.i, y->shape[3]->u.i, a->tile_size, a->groups, y->dtype.bits};
+}
+
+static WinogradSizes group_sizes(const ImplGroup *g) { return sizes_of(g->anchor->u.call.attrs, g->anchor->arg[0]->type, g->anchor->type); }
+
+/* ---- a weight that is transformed in the call ------------------------------------------------------ */
+
+static int64_t tiles_of(const WinogradSizes *s) { return s->n * ((s->y + s->tile - 1) / s->tile) * ((s->x + s->tile - 1) / s->tile); }
+static bool is_one_tile(const WinogradSizes *s, Tile k) { return tiles_of(s) <= k.x; }
+
+/* The register tile of a block of output channels: so many tiles (x) of so many points of a row (y), which share registers where tiles are few.  Each
+ * has its sums and, where a multiply-add takes one element of it, a vector of data that waits for several steps. */
+static Tile weight_tile(const Target *t, const WinogradSizes *s)
+{
+  int64_t vectors = block_vectors(s->block, target_lanes(t, s->bits));
+  Tile k = tile_for(t, s->bits, vectors, 1, 1, tiles_of(s));
+  for (int64_t n = 2; n <= s->tile + 2; n++)
+    if ((s->tile + 2) % n == 0 && n * k.x * (t->broadcast_load ? vectors : vectors + 1) + vectors < t->vector_registers - 1) k.y = n;
+  return k;
+}
+
+/* Channels whose transformed weight is multiplied before the next ones': it stays in the first-level cache, or where more than one
+ * register tile reads it, near in the second. */
+static int64_t near_channels(const Target *t, const WinogradSizes *s)
+{
+  Tile k = weight_tile(t, s);
+  int64_t alpha = s->tile + 2;
+  return (is_one_tile(s, k) ? t->l1_bytes / 3 : t->l2_bytes / 8) / (alpha * alpha * s->block * s->bits / 8);
+}
+
+typedef struct Parts {
+  const Target *target;
+  WinogradSizes sizes;
+} Parts;
+
+static const Tensor *product_in_parts(Module *m, const Tensor *product, const void *arg)
+{
+  const Parts *p = arg;
+  const TeOp *sum = product->op;
+  int64_t all = sum->reduce_axis[0]->extent->u.i, steps = parts_steps(sum, near_channels(p->target, &p->sizes));
+  if (steps == all) steps = parts_steps(sum, all / 2 * sum->reduce_axis[1]->extent->u.i);
+  return parts_total(m, sum, parts_sum(m, sum, te_plain_reduce(sum)->arg[0], steps, all / steps), all / steps, DT_F32);
+}
+
+void winograd_plain_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+{
+  c->op->compute(c, in, out);
+  Parts p = {t, sizes_of(c->attrs, c->arg[0], c->out)};
+  *out = parts_replace(c->m, *out, "bgemm", product_in_parts, &p);
 }
 
 /* Unrolls the loops of a block from `from` to the last but one and makes vectors of the last. */
@@ -42,9 +117,10 @@ static void transform_data(ImplGroup *g, int band)
 {
   BlockRV rows = group_stage(g, "data_rows"), tiles = group_stage(g, "data_tiles");
   LoopRV *l, ci;
-  sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co p ci */
+  sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co p ci, or the points inside: co eps nu p ci */
   l += band;
-  LoopRV co = split_vectors(g, l[4], &ci), order[] = {l[2], l[3], co, l[0], l[1], ci};
+  int eps = is_transformed(g->anchor) ? 0 : 1, block = is_transformed(g->anchor) ? 2 : 0;
+  LoopRV co = split_vectors(g, l[4], &ci), order[] = {l[block], l[3], co, l[eps], l[eps + 1], ci};
   sched_reorder(g->s, 6, order);
   sched_compute_at(g->s, rows, co, true, -1);
   sched_set_scope(g->s, rows, 0, "local");
@@ -60,19 +136,10 @@ bool winograd_fetches(const Target *t, const WinogradSizes *s)
   return alpha * alpha * s->c / s->groups * s->o * s->bits / 8 > (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19);
 }
 
-static WinogradSizes sizes_of(ImplGroup *g)
-{
-  const Type *x = g->anchor->arg[0]->type, *y = g->anchor->type;
-  const WinogradAttrs *a = g->anchor->u.call.attrs;
-  int64_t block = y->shape[4]->u.i;
-  return (WinogradSizes){x->shape[1]->u.i * x->shape[4]->u.i, y->shape[1]->u.i * block, block, y->shape[2]->u.i, y->shape[3]->u.i, a->tile_size, a->groups,
-                         y->dtype.bits};
-}
-
 /* The weight of the next step of the loop over its blocks. */
 static void fetch_weight(ImplGroup *g, BlockRV product, const Buffer *weight, LoopRV blocks)
 {
-  WinogradSizes sizes = sizes_of(g);
+  WinogradSizes sizes = group_sizes(g);
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads && winograd_fetches(g->target, &sizes); i++) {
     if (b->reads[i].buffer != weight) continue;
@@ -122,7 +189,81 @@ static void multiply(ImplGroup *g, int band)
   if (!band) sched_parallel(g->s, all);
 }
 
-/* The same in float16: partial sums in registers, added to totals in float32, rounded where they are stored. */
+/* The sums of a block of channels, in registers. */
+static void multiply_part(ImplGroup *g, BlockRV part, LoopRV at, Tile tile, int64_t vectors)
+{
+  enum { DEPTH = 5, NU = DEPTH + 2, P, OI, RCO = DEPTH + 6, RCI };
+  int64_t lanes = target_lanes(g->target, 32);
+  LoopRV *l, step, lane;
+  sched_compute_at(g->s, part, at, true, -1);
+  sched_set_scope(g->s, part, 0, "local");
+  int n = sched_get_loops(g->s, part, g->arena, &l);       /* oo block eps nu p; oo eps nu p oi block, rco rci */
+  if (n != RCI + 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
+  int64_t ob = sched_loop_stmt(g->s, l[OI])->u.loop.extent->u.i, steps = tile_steps_of(g->target, tile, vectors, sched_loop_stmt(g->s, l[RCI])->u.loop.extent->u.i);
+  LoopRV ci = split_by(g, l[RCI], steps, &step);
+  bool held = !g->target->broadcast_load && ob % lanes == 0;
+  LoopRV vector = lane = l[OI];
+  if (held) vector = split_by(g, vector, lanes, &lane);
+  LoopRV order[] = {l[RCO], ci, l[NU], step, held ? vector : l[P], held ? l[P] : lane, lane};
+  sched_reorder(g->s, held ? 7 : 6, order);
+  for (int i = 2; i < (held ? 6 : 5); i++) sched_unroll(g->s, order[i]);
+  sched_vectorize(g->s, lane);
+  sched_decompose_reduction(g->s, part, order[0]);
+}
+
+/* All points of a channel beside each other, (oo, c, eps, nu, oi), as they are made: where each is read but once, that is what counts. */
+static void points_together(ImplGroup *g, BlockRV tiles)
+{
+  Module *m = sched_module(g->s);
+  const Var **in = arena_array(m->arena, const Var *, 5);
+  const Expr **out = arena_array(m->arena, const Expr *, 5);
+  IndexMap *map = arena_new_of(m->arena, IndexMap);
+  static const int from[] = {0, 2, 1, 3, 4};
+  static const char *const names[] = {"oo", "eps", "c", "nu", "oi"};
+  for (int i = 0; i < 5; i++) in[i] = var_new(m, names[i], DT_I32, VAR_PLAIN);
+  for (int i = 0; i < 5; i++) out[i] = var_expr(in[from[i]]);
+  *map = (IndexMap){5, 5, in, out};
+  sched_transform_layout(g->s, tiles, true, 0, map, NULL);
+}
+
+static void transform_weight(ImplGroup *g, LoopRV at, bool read_once)
+{
+  enum { AHEAD = 8 };                                      /* channels: some hundred cycles */
+  BlockRV rows = group_stage(g, "weight_rows"), tiles = group_stage(g, "weight_tiles");
+  LoopRV *l;
+  if (read_once) points_together(g, tiles);
+  sched_compute_at(g->s, tiles, at, true, -1);
+  sched_get_loops(g->s, tiles, g->arena, &l);              /* oo block; oo eps c nu oi */
+  sched_reorder(g->s, 3, (LoopRV[]){l[4], l[2], l[3]});
+  sched_compute_at(g->s, rows, l[3], true, -1);
+  sched_set_scope(g->s, rows, 0, "local");
+  write_out(g, rows, 5);
+  write_out(g, tiles, 4);
+  sched_prefetch(g->s, rows, 0, l[4], AHEAD);
+}
+
+static void multiply_transforming(ImplGroup *g, BlockRV part)
+{
+  BlockRV total = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, total, n);                                  /* oo eps nu p oi, block */
+  if (n->n != 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
+  const NestLoop *l = n->loop;
+  int64_t vectors = block_vectors(l[4].extent, target_lanes(g->target, 32));
+  WinogradSizes sizes = group_sizes(g);
+  Tile tile = weight_tile(g->target, &sizes);
+  LoopRV ni, pi, no = split_by(g, l[2].rv, tile.y, &ni), po = split_by(g, l[3].rv, tile.x, &pi);
+  LoopRV order[] = {l[0].rv, l[5].rv, l[1].rv, no, po, ni, pi, l[4].rv};
+  sched_reorder(g->s, 8, order);
+  multiply_part(g, part, po, tile, vectors);
+  transform_weight(g, order[1], is_one_tile(&sizes, tile));
+  sched_unroll(g->s, ni), sched_unroll(g->s, pi);
+  sched_vectorize(g->s, order[7]);
+  generic_block(g, sched_decompose_reduction(g->s, total, order[1]), 1, false);
+  sched_parallel(g->s, order[0]);
+}
+
+/* In float16: partial sums in registers, added to totals in float32, rounded where they are stored. */
 static void multiply_half(ImplGroup *g, BlockRV part, int band)
 {
   BlockRV total = group_sum(g);
@@ -160,14 +301,14 @@ int64_t winograd_band(const Target *t, const WinogradSizes *s)
 
 static int64_t band_rows(ImplGroup *g)
 {
-  WinogradSizes s = sizes_of(g);
-  return winograd_band(g->target, &s);
+  WinogradSizes s = group_sizes(g);
+  return is_transformed(g->anchor) ? winograd_band(g->target, &s) : 0;
 }
 
 static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
 {
   BlockRV rows = group_stage(g, "out_rows"), tiles = group_stage(g, "out_tiles"), part;
-  bool parts = half_find_part(g, &part);
+  bool parts = parts_find(g, &part);
   LoopRV *l, hi, wi, hb;
   int n = sched_get_loops(g->s, last, g->arena, &l);      /* n oo h w oi */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "what follows the convolution is not over NCHWc");
@@ -193,7 +334,8 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
     sched_parallel(g->s, sched_fuse(g->s, 2, order, true));
     generic_block(g, pad, 1, false);
   }
-  if (parts) multiply_half(g, part, band ? 1 : 0);
+  if (!is_transformed(g->anchor)) multiply_transforming(g, part);
+  else if (parts) multiply_half(g, part, band ? 1 : 0);
   else multiply(g, band ? 1 : 0);
   transform_data(g, band ? 1 : 0);
   write_out(g, rows, band ? 5 : 6);
@@ -251,7 +393,7 @@ void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in
   const WinogradWeightAttrs *a = c->attrs;
   const Expr *const *w = in[0]->buffer->shape, *e[WINOGRAD_MAX], *at[4];
   WinogradMatrices q;
-  winograd_matrices((int)a->tile_size, (int)w[2]->u.i, c->out->dtype, &q);
+  winograd_matrices((int)a->tile_size, (int)w[2]->u.i, c->out->dtype, false, &q);
   const IterVar *axis[4];
   const Expr *half[] = {w[0], w[1], expr_i32(m, q.alpha), w[3]};
   static const char *const names[] = {"co", "ci", "eps", "k"}, *const last[] = {"eps", "nu", "co", "ci"};

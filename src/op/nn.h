@@ -71,7 +71,8 @@ DECLARE_ATTRS(WinogradWeight, WINOGRAD_WEIGHT_ATTRS)
   A(S, STR, data_layout, "\"NCHW\"", "must be NCHW")                                          \
   A(S, STR, kernel_layout, "\"OIHW\"", "of the weight before its transformation")             \
   A(S, STR, out_layout, "\"\"", "must be empty or NCHW")                                      \
-  A(S, DTYPE, out_dtype, "None", "to multiply and add in; none: data's")
+  A(S, DTYPE, out_dtype, "None", "to multiply and add in; none: data's")                      \
+  A(S, BOOL, transformed, "True", "False: the weight is as OIHW16o says, and transformed in every call; over NCHW it must be True")
 DECLARE_ATTRS(Winograd, WINOGRAD_ATTRS)
 /* The matrices of F(tile x tile, r x r): a is tile x alpha (the inverse), g alpha x r, b alpha x alpha, alpha =
  * tile + r - 1; out = a [ (g w g') * (b x b') ] a'. */
@@ -80,7 +81,8 @@ typedef struct WinogradMatrices {
   int tile, r, alpha;
   double a[WINOGRAD_MAX][WINOGRAD_MAX], g[WINOGRAD_MAX][WINOGRAD_MAX], b[WINOGRAD_MAX][WINOGRAD_MAX];
 } WinogradMatrices;
-bool winograd_matrices(int tile, int r, DType, WinogradMatrices *);   /* of data of a dtype; false: no such tile */
+/* Of data of a dtype.  bare: g has few factors that are not 1, those of b are fractions: a weight is transformed in every call.  False: no such tile. */
+bool winograd_matrices(int tile, int r, DType, bool bare, WinogradMatrices *);
 /* The row of v (rows x n) that `at` names times the elements e: a sum without zeros, which row it
  * is decided by selects that vanish when `at` is written out. */
 const Expr *winograd_row(Module *, DType, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at, const Expr *const *e);

@@ -42,7 +42,8 @@ static void invert(int n, double v[WINOGRAD_MAX][WINOGRAD_MAX], double out[WINOG
   }
 }
 
-static bool matrices_at(const double *points, int most, int tile, int r, WinogradMatrices *w)
+/* The products of differences divide the rows of g, or (`bare`) those of b are not multiplied by them. */
+static bool matrices_at(const double *points, int most, int tile, int r, bool bare, WinogradMatrices *w)
 {
   int alpha = tile + r - 1, finite = alpha - 1;
   *w = (WinogradMatrices){.tile = tile, .r = r, .alpha = alpha};
@@ -53,27 +54,27 @@ static bool matrices_at(const double *points, int most, int tile, int r, Winogra
     for (int k = 0; i < finite && k < finite; k++) scale *= k == i ? 1 : points[i] - points[k];
     for (int j = 0; j < alpha; j++) v[i][j] = i < finite ? pow(points[i], j) : j == alpha - 1;
     for (int j = 0; j < tile; j++) w->a[j][i] = i < finite ? v[i][j] : j == tile - 1;
-    for (int j = 0; j < r; j++) w->g[i][j] = (i < finite ? v[i][j] : j == r - 1) / scale;
+    for (int j = 0; j < r; j++) w->g[i][j] = (i < finite ? v[i][j] : j == r - 1) / (bare ? 1 : scale);
   }
   invert(alpha, v, inverse);
   for (int i = 0; i < alpha; i++) {
     double scale = 1;
     for (int k = 0; i < finite && k < finite; k++) scale *= k == i ? 1 : points[i] - points[k];
-    for (int j = 0; j < alpha; j++) w->b[i][j] = round(inverse[j][i] * scale * 1048576) / 1048576;
+    for (int j = 0; j < alpha; j++) w->b[i][j] = round(inverse[j][i] * scale * 1048576) / 1048576 / (bare ? scale : 1);
   }
   return true;
 }
 
-bool winograd_matrices(int tile, int r, DType t, WinogradMatrices *w)
+bool winograd_matrices(int tile, int r, DType t, bool bare, WinogradMatrices *w)
 {
-  if (t.bits == 16 && tile == 4 && r == 3) return matrices_at(near_points, 5, tile, r, w);
-  return matrices_at(points, (int)(sizeof points / sizeof *points), tile, r, w);
+  if (t.bits == 16 && tile == 4 && r == 3) return matrices_at(near_points, 5, tile, r, bare, w);
+  return matrices_at(points, (int)(sizeof points / sizeof *points), tile, r, bare, w);
 }
 
 static WinogradMatrices matrices_of(OpCall *c, int64_t tile, int64_t r, DType t)
 {
   WinogradMatrices w;
-  if (tile < 1 || tile > WINOGRAD_MAX || r < 1 || r > WINOGRAD_MAX || !winograd_matrices((int)tile, (int)r, t, &w))
+  if (tile < 1 || tile > WINOGRAD_MAX || r < 1 || r > WINOGRAD_MAX || !winograd_matrices((int)tile, (int)r, t, false, &w))
     op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " with a kernel of %" PRId64 " is not supported", tile, r);
   return w;
 }
@@ -150,6 +151,7 @@ static void want_plain(OpCall *c, const WinogradAttrs *a)
   if (one[0] != 1 || one[1] != 1) op_raise(c, ERR_UNSUPPORTED, "strides must be 1");
   nn_ints(c, "dilation", a->dilation, 2, 1, 1, one);
   if (one[0] != 1 || one[1] != 1) op_raise(c, ERR_UNSUPPORTED, "dilation must be 1");
+  if (!a->transformed) op_raise(c, ERR_UNSUPPORTED, "over NCHW the weight must be transformed before");
   if (a->groups != 1) op_raise(c, ERR_UNSUPPORTED, "groups is %" PRId64 ", only 1 is supported", a->groups);
   if (strcmp(a->data_layout, "NCHW") || (a->out_layout && *a->out_layout && strcmp(a->out_layout, "NCHW")))
     op_raise(c, ERR_UNSUPPORTED, "only the layout NCHW is supported");

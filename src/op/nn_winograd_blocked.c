@@ -2,12 +2,16 @@
  *
  *   data    (n, C/c, h, w, c)                    NCHW16c
  *   weight  (alpha, alpha, O/o, C/groups, o)     transformed before, vectors of output channels
+ *      or   (O/o, C/groups, 3, 3, o)             OIHW16o, transformed in every call: a quarter of the memory or less
  *   result  (n, O/o, h', w', o)
  *
  * Both transformations go along one dimension at a time.  An element is a sum over a row of a
  * constant matrix, without its zeros: which row is chosen by the index, which a schedule
  * writes out.  Points come in pairs x and -x, so two rows of b differ in the signs of every other column, and two columns
- * of a in the signs of every other row: half of each pair's work is the same, and written so that it is found to be.  Stages: data_pad, data_rows, data_tiles, bgemm, out_rows, out_tiles, conv2d_winograd. */
+ * of a in the signs of every other row: half of each pair's work is the same, and written so that it is found to be.  Stages: data_pad, data_rows, data_tiles, (weight_rows, weight_tiles,) bgemm, out_rows, out_tiles, conv2d_winograd.
+ *
+ * What lies between the stages has its points outermost where the weight has: a point's product comes after the other's.  Where the
+ * weight is transformed in the call, a block of it at a time, all points of a block of channels lie together. */
 #include "op/nn_kit.h"
 
 #include <math.h>
@@ -16,6 +20,7 @@ typedef struct Blocked {
   WinogradMatrices q;
   int64_t before[2], after[2], cb, ob, groups;
   const Expr *part, *own;                               /* blocks of a group: of data, of the result */
+  bool transformed;                                     /* the weight, before the call */
   const Expr *n, *co, *oo, *in[2], *out[2], *tiles[2], *p;
   DType dtype;
 } Blocked;
@@ -46,18 +51,19 @@ static Blocked blocked_of(OpCall *c)
   nn_want_rank(c, 0, "data", 5);
   nn_want_rank(c, 1, "weight", 5);
   const Type *x = c->arg[0], *k = c->arg[1];
-  Blocked v = {.n = x->shape[0], .co = x->shape[1], .oo = k->shape[2], .in = {x->shape[2], x->shape[3]}, .dtype = x->dtype};
+  Blocked v = {.n = x->shape[0], .co = x->shape[1], .oo = k->shape[a->transformed ? 2 : 0], .transformed = a->transformed, .in = {x->shape[2], x->shape[3]}, .dtype = x->dtype};
   v.cb = block_of(c, "data_layout", a->data_layout);
   v.ob = block_of(c, "out_layout", a->out_layout && *a->out_layout ? a->out_layout : a->data_layout);
   int64_t r[2];
   nn_ints(c, "kernel_size", a->kernel_size, 2, 3, 1, r);
   if (r[0] != r[1]) op_raise(c, ERR_UNSUPPORTED, "kernel_size (%" PRId64 ", %" PRId64 ") is not square", r[0], r[1]);
   blocked_groups(c, a->groups, &v);
-  if (!winograd_matrices((int)a->tile_size, (int)r[0], v.dtype, &v.q)) op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " is not supported", a->tile_size);
+  if (!winograd_matrices((int)a->tile_size, (int)r[0], v.dtype, !v.transformed, &v.q)) op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " is not supported", a->tile_size);
   nn_padding(c, a->padding, 2, v.before, v.after);
-  if (nn_dims_differ(c->m, nn_simplify(c->m, expr_mul(c->m, v.part, expr_i32(c->m, v.cb))), k->shape[3]) ||
-      nn_dims_differ(c->m, k->shape[0], expr_i32(c->m, v.q.alpha)) || nn_dims_differ(c->m, k->shape[1], expr_i32(c->m, v.q.alpha)) ||
-      nn_dims_differ(c->m, k->shape[4], expr_i32(c->m, v.ob)))
+  const Expr *channels = nn_simplify(c->m, expr_mul(c->m, v.part, expr_i32(c->m, v.cb))), *points = expr_i32(c->m, v.transformed ? v.q.alpha : v.q.r);
+  int first = v.transformed ? 0 : 2;                    /* of the two dimensions of points or taps */
+  if (nn_dims_differ(c->m, channels, k->shape[v.transformed ? 3 : 1]) || nn_dims_differ(c->m, k->shape[first], points) ||
+      nn_dims_differ(c->m, k->shape[first + 1], points) || nn_dims_differ(c->m, k->shape[4], expr_i32(c->m, v.ob)))
     op_raise(c, ERR_SHAPE, "weight %s does not fit data %s with tiles of %" PRId64, nn_arg_shape(c, 1), nn_arg_shape(c, 0), a->tile_size);
   static const char *const names[] = {"height", "width"};
   for (int d = 0; d < 2; d++) {
@@ -173,6 +179,28 @@ const Expr *winograd_row(Module *m, DType t, double (*v)[WINOGRAD_MAX], int rows
 
 /* ---- the stages --------------------------------------------------------------------------------------- */
 
+/* The indices of what lies between the stages, in the order in which it lies. */
+static void place(const Blocked *v, const Expr *eps, const Expr *nu, const Expr *block, const Expr *p, const Expr *lane, const Expr **at)
+{
+  const Expr *order[] = {v->transformed ? eps : block, v->transformed ? nu : eps, v->transformed ? block : nu, p, lane};
+  for (int i = 0; i < 5; i++) at[i] = order[i];
+}
+
+typedef struct Between {
+  Stage s;
+  const Expr *eps, *nu, *block, *p, *lane;
+} Between;
+
+static Between between(Module *m, const Blocked *v, const Expr *blocks, int64_t lanes, const char *points_first, const char *block_first)
+{
+  const Expr *alpha = expr_i32(m, v->q.alpha), *shape[5];
+  place(v, alpha, alpha, blocks, v->p, expr_i32(m, lanes), shape);
+  Between b = {.s = nn_stage(m, 5, shape, v->transformed ? points_first : block_first)};
+  const Expr *const *at = b.s.at;
+  b.eps = at[v->transformed ? 0 : 1], b.nu = at[v->transformed ? 1 : 2], b.block = at[v->transformed ? 2 : 0], b.p = at[3], b.lane = at[4];
+  return b;
+}
+
 static const Tensor *pad_tiles(Module *m, Blocked *v, const Tensor *x)
 {
   const Expr *shape[5] = {v->n, v->co, NULL, NULL, expr_i32(m, v->cb)}, *index[5], *cond = NULL;
@@ -197,28 +225,45 @@ static const Tensor *transform_data(Module *m, Blocked *v, const Tensor *pad)
     e[i] = nn_read(m, pad, (const Expr *[]){nn_index(&s, n), s.at[0], nn_index(&s, expr_add(m, expr_mul(m, h, tile), expr_i32(m, i))),
                                             nn_index(&s, expr_add(m, expr_mul(m, w, tile), s.at[3])), s.at[4]});
   const Tensor *rows = nn_finish(&s, "data_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, s.at[2], e));
-  Stage t = nn_stage(m, 5, (const Expr *[]){alpha, alpha, v->co, v->p, cb}, "eps nu co p ci");
-  for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.at[2], t.at[3], t.at[0], expr_i32(m, i), t.at[4]});
-  return nn_finish(&t, "data_tiles", "winograd_tiles", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.at[1], e));
+  Between t = between(m, v, v->co, v->cb, "eps nu co p ci", "co eps nu p ci");
+  for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.block, t.p, t.eps, expr_i32(m, i), t.lane});
+  return nn_finish(&t.s, "data_tiles", "winograd_tiles", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.nu, e));
+}
+
+/* (oo, eps, nu, c, oi) */
+static const Tensor *transform_weight(Module *m, Blocked *v, const Tensor *w)
+{
+  const Expr *alpha = expr_i32(m, v->q.alpha), *channels = w->buffer->shape[1], *ob = expr_i32(m, v->ob), *e[WINOGRAD_MAX] = {0};
+  Stage s = nn_stage(m, 5, (const Expr *[]){v->oo, channels, alpha, expr_i32(m, v->q.r), ob}, "oo c eps k oi");
+  for (int i = 0; i < v->q.r; i++) e[i] = nn_read(m, w, (const Expr *[]){s.at[0], s.at[1], expr_i32(m, i), s.at[3], s.at[4]});
+  const Tensor *rows = nn_finish(&s, "weight_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.g, v->q.alpha, v->q.r, s.at[2], e));
+  Stage t = nn_stage(m, 5, (const Expr *[]){v->oo, alpha, channels, alpha, ob}, "oo eps c nu oi");
+  for (int i = 0; i < v->q.r; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.at[0], t.at[2], t.at[1], expr_i32(m, i), t.at[4]});
+  return nn_finish(&t, "weight_tiles", "winograd_tiles", winograd_row(m, v->dtype, v->q.g, v->q.alpha, v->q.r, t.at[3], e));
 }
 
 static const Tensor *multiply_tiles(Module *m, Blocked *v, const Tensor *u, const Tensor *x)
 {
-  const Expr *alpha = expr_i32(m, v->q.alpha), *cb = expr_i32(m, v->cb);
-  Stage s = nn_stage(m, 5, (const Expr *[]){alpha, alpha, v->oo, v->p, expr_i32(m, v->ob)}, "eps nu oo p oi");
-  const Expr *co = nn_reduce_axis(&s, "rco", v->part), *ci = nn_reduce_axis(&s, "rci", cb);
-  const Expr *w = nn_read(m, u, (const Expr *[]){s.at[0], s.at[1], s.at[2], expr_add(m, expr_mul(m, co, cb), ci), s.at[4]});
-  if (v->groups > 1) co = nn_index(&s, expr_add(m, expr_mul(m, expr_floordiv(m, s.at[2], v->own), v->part), co));
-  const Expr *d = nn_read(m, x, (const Expr *[]){s.at[0], s.at[1], co, s.at[3], ci});
+  const Expr *cb = expr_i32(m, v->cb), *at[5];
+  Between b = between(m, v, v->oo, v->ob, "eps nu oo p oi", "oo eps nu p oi");
+  const Expr *co = nn_reduce_axis(&b.s, "rco", v->part), *ci = nn_reduce_axis(&b.s, "rci", cb), *channel = expr_add(m, expr_mul(m, co, cb), ci);
+  const Expr *w = v->transformed ? nn_read(m, u, (const Expr *[]){b.eps, b.nu, b.block, channel, b.lane})
+                                 : nn_read(m, u, (const Expr *[]){b.block, b.eps, channel, b.nu, b.lane});
+  if (v->groups > 1) co = nn_index(&b.s, expr_add(m, expr_mul(m, expr_floordiv(m, b.block, v->own), v->part), co));
+  place(v, b.eps, b.nu, co, b.p, ci, at);
   DType t = nn_accumulator(v->dtype);
-  return nn_sum(&s, "bgemm", "winograd_bgemm", expr_mul(m, expr_cast(m, t, d), expr_cast(m, t, w)), v->dtype);
+  return nn_sum(&b.s, "bgemm", "winograd_bgemm", expr_mul(m, expr_cast(m, t, nn_read(m, x, at)), expr_cast(m, t, w)), v->dtype);
 }
 
 static const Tensor *transform_output(Module *m, Blocked *v, const Tensor *product)
 {
   const Expr *alpha = expr_i32(m, v->q.alpha), *tile = expr_i32(m, v->q.tile), *ob = expr_i32(m, v->ob), *e[WINOGRAD_MAX] = {0};
   Stage s = nn_stage(m, 5, (const Expr *[]){v->oo, v->p, tile, alpha, ob}, "oo p vh nu oi");
-  for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, product, (const Expr *[]){expr_i32(m, i), s.at[3], s.at[0], s.at[1], s.at[4]});
+  for (int i = 0; i < v->q.alpha; i++) {
+    const Expr *at[5];
+    place(v, expr_i32(m, i), s.at[3], s.at[0], s.at[1], s.at[4], at);
+    e[i] = nn_read(m, product, at);
+  }
   const Tensor *rows = nn_finish(&s, "out_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, s.at[2], e));
   Stage t = nn_stage(m, 5, (const Expr *[]){v->oo, v->p, tile, tile, ob}, "oo p vh vw oi");
   for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.at[0], t.at[1], t.at[2], expr_i32(m, i), t.at[4]});
@@ -230,7 +275,7 @@ static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **o
   Module *m = c->m;
   Blocked v = blocked_of(c);
   const Tensor *x = transform_data(m, &v, pad_tiles(m, &v, in[0]));
-  const Tensor *y = transform_output(m, &v, multiply_tiles(m, &v, in[1], x));
+  const Tensor *y = transform_output(m, &v, multiply_tiles(m, &v, v.transformed ? in[1] : transform_weight(m, &v, in[1]), x));
   const Expr *tile = expr_i32(m, v.q.tile);
   Stage s = nn_stage(m, 5, c->out->shape, "n oo h w oi");
   const Expr *row = expr_add(m, expr_mul(m, s.at[0], v.tiles[0]), expr_floordiv(m, s.at[2], tile));
@@ -241,7 +286,7 @@ static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **o
 
 const OpDef op_nn_contrib_conv2d_winograd_nchwc = {
   .name = "nn.contrib_conv2d_winograd_NCHWc",
-  .doc = "convolution over blocks of channels by Winograd's algorithm, the weight transformed before",
+  .doc = "convolution over blocks of channels by Winograd's algorithm, the weight transformed before or as it is",
   .args = "data, weight",
   .min_args = 2, .max_args = 2,
   .attrs = &Winograd_attrs,

@@ -179,7 +179,7 @@ CASE(winograd_matrices_are_exact)
 {
   (void)w;
   WinogradMatrices q;
-  assert_true(winograd_matrices(2, 3, DT_F32, &q));
+  assert_true(winograd_matrices(2, 3, DT_F32, false, &q));
   assert_int_equal(q.alpha, 4);
   double g[3] = {1, 2, 3}, d[4] = {5, 7, 11, 13}, y[2] = {0};
   for (int i = 0; i < 4; i++) {
@@ -189,7 +189,7 @@ CASE(winograd_matrices_are_exact)
     for (int k = 0; k < 2; k++) y[k] += q.a[k][i] * u * v;
   }
   assert_true(y[0] == 5 + 14 + 33 && y[1] == 7 + 22 + 39);
-  assert_false(winograd_matrices(8, 3, DT_F32, &q));
+  assert_false(winograd_matrices(8, 3, DT_F32, false, &q));
 }
 
 /* ---- refusals -------------------------------------------------------------------------- */

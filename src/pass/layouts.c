@@ -28,8 +28,8 @@ typedef struct Laid {
 typedef struct Walk {
   Module *m;
   Arena *arena;
-  PassContext *pc;
   const Target *target;
+  ImplConfig config;         /* the context's, with what the function weighs */
   const char *desired;       /* ConvertLayout's option; NULL: AlterOpLayout */
   Map laid;                  /* old node -> Laid* */
   Map users;                 /* old node -> Users*; AlterOpLayout's */
@@ -252,9 +252,9 @@ static const Node *over_new(Walk *w, const Node *call, const Node *made)
 
 static bool alter_wish(Walk *w, const Node *n, AlteredCall *out)
 {
-  if (impl_alter_alone(w->m, w->target, &w->pc->impl, n, out) && stands_alone(w, n)) return true;
+  if (impl_alter_alone(w->m, w->target, &w->config, n, out) && stands_alone(w, n)) return true;
   *out = (AlteredCall){0};
-  return impl_alter(w->m, w->target, &w->pc->impl, n, out);
+  return impl_alter(w->m, w->target, &w->config, n, out);
 }
 
 static bool by_wish(Walk *w, const Node *n)
@@ -347,10 +347,13 @@ static void visit(Walk *w, const Node *n)
 static const Node *change_layouts(PassContext *pc, Module *m, const Node *f, const char *desired)
 {
   if (is_primitive(f)) return f;
-  Walk w = {.m = m, .arena = scratch(m->ctx), .pc = pc, .target = pass_target(pc), .desired = desired};
+  Walk w = {.m = m, .arena = scratch(m->ctx), .target = pass_target(pc), .config = pc->impl, .desired = desired};
   const Node **order;
   int n = groups_order(w.arena, f, &order);
-  if (!desired) note_users(&w, order, n);
+  if (!desired) {
+    note_users(&w, order, n);
+    impl_weigh(m->ctx, w.target, &w.config, n, order);
+  }
   for (int i = 0; i < n; i++) visit(&w, order[i]);
   return laid_of(&w, f)->now;
 }
