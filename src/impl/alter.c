@@ -206,6 +206,17 @@ static double score(const ImplConfig *config, const Way *w)
   return config->seconds > 0 && config->bytes > 0 ? w->seconds / config->seconds + MEMORY * w->bytes / config->bytes : w->seconds;
 }
 
+/* Blocks of channels that tile data and result, each group's apart; false: there are none. */
+static bool whole_blocks(const Target *t, const Node *call, int64_t *cb, int64_t *ob)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  int bits = call->type->dtype.bits;
+  int64_t o = known(call->arg[1]->type->shape[0]), c = known(call->arg[0]->type->shape[1]);
+  *ob = alter_block(t, bits, o);
+  *cb = alter_block(t, bits, c);
+  return *ob && *cb && o / a->groups % *ob == 0 && c / a->groups % *cb == 0;
+}
+
 /* The fastest way, Winograd's where it is exact enough (the direct one may go over words of bfloat16); or the same with a weight that is transformed in
  * the call, where what that takes is worth its memory. */
 static Way best_way(const Target *t, const ImplConfig *config, const Node *call, int word)
@@ -215,7 +226,8 @@ static Way best_way(const Target *t, const ImplConfig *config, const Node *call,
   int64_t n = known(y->shape[0]);
   Sizes s = {n ? (double)n : 1, (double)known(w->shape[1]), (double)known(w->shape[0]), (double)known(y->shape[2]), (double)known(y->shape[3]), dtype_bytes(y->dtype), (double)a->groups};
   Way best = {0};
-  if (!s.y || !s.x) return best;
+  int64_t cb, ob;
+  if (!s.y || !s.x || !whole_blocks(t, call, &cb, &ob)) return best;
   best = (Way){0, true, word > 1 ? words_seconds(t, &s, word) : direct_seconds(t, &s), 9 * s.c * s.o * s.bytes};
   bool half = y->dtype.bits == 16 && config->fast_math == FAST_FP16, same = known(w->shape[2]) == 3 && known(w->shape[3]) == 3;
   for (int i = 0; i < a->strides.n; i++) same &= a->strides.v[i] == 1;
@@ -293,11 +305,8 @@ static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, con
   if (!is_plain_conv(call)) return false;
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type;
-  int bits = call->type->dtype.bits;
-  int64_t o = known(w->shape[0]), c = known(call->arg[0]->type->shape[1]);
-  bool depthwise = a->groups > 1 && a->groups == c && o == c;
-  int64_t ob = alter_block(t, bits, o), cb = alter_block(t, bits, c);
-  bool whole = ob && cb && o / a->groups % ob == 0 && c / a->groups % cb == 0;      /* a group has blocks of its own */
+  int64_t o = known(w->shape[0]), c = known(call->arg[0]->type->shape[1]), cb, ob;
+  bool depthwise = a->groups > 1 && a->groups == c && o == c, whole = whole_blocks(t, call, &cb, &ob);
   Way way = whole && alter_is_constant(m->ctx, call->arg[1]) ? best_way(t, config, call, 1) : (Way){0};
   if (way.tile) {
     alter_to_winograd(m, call, &way, cb, ob, out);
