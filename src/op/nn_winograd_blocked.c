@@ -230,7 +230,7 @@ static const Tensor *transform_data(Module *m, Blocked *v, const Tensor *pad)
   return nn_finish(&t.s, "data_tiles", "winograd_tiles", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.nu, e));
 }
 
-/* (oo, eps, nu, c, oi) */
+/* (oo, eps, c, nu, oi) */
 static const Tensor *transform_weight(Module *m, Blocked *v, const Tensor *w)
 {
   const Expr *alpha = expr_i32(m, v->q.alpha), *channels = w->buffer->shape[1], *ob = expr_i32(m, v->ob), *e[WINOGRAD_MAX] = {0};
