@@ -369,12 +369,16 @@ def main():
     out, threads, rows, failed = peers.own_stdout(), [int(t) for t in args.threads.split(",")], [], {}
     with tempfile.TemporaryDirectory() as work:
         for i, case in enumerate(found):
-            print(f"\r{i + 1}/{len(found)} {case.label[:90]:<90}", end="", file=sys.stderr, flush=True)
+            if sys.stderr.isatty():
+                print(f"\r{i + 1}/{len(found)} {case.label[:90]:<90}", end="", file=sys.stderr, flush=True)
+            elif i % 100 == 0:
+                print(f"{i}/{len(found)} ...", file=sys.stderr, flush=True)
             try:
                 rows += measure(case, threads, args.rounds, pathlib.Path(work), args.cpu_time)
             except Exception as e:              # one case that fails does not end the run
                 failed[case.label] = f"{type(e).__name__}: {str(e).splitlines()[0][:200] if str(e) else ''}"
-    print(file=sys.stderr)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     if args.json:
         print(json.dumps({"rows": sorted(rows, key=lambda r: r["ratio"]), "failed": failed}, indent=1), file=out)
     else:
