@@ -21,6 +21,7 @@ typedef struct Blocked {
   int64_t before[2], after[2], cb, ob, groups;
   const Expr *part, *own;                               /* blocks of a group: of data, of the result */
   bool transformed;                                     /* the weight, before the call */
+  int eps, nu, block;                                   /* places of the points and of the block of channels in what lies between the stages */
   const Expr *n, *co, *oo, *in[2], *out[2], *tiles[2], *p;
   DType dtype;
 } Blocked;
@@ -51,7 +52,7 @@ static Blocked blocked_of(OpCall *c)
   nn_want_rank(c, 0, "data", 5);
   nn_want_rank(c, 1, "weight", 5);
   const Type *x = c->arg[0], *k = c->arg[1];
-  Blocked v = {.n = x->shape[0], .co = x->shape[1], .oo = k->shape[a->transformed ? 2 : 0], .transformed = a->transformed, .in = {x->shape[2], x->shape[3]}, .dtype = x->dtype};
+  Blocked v = {.n = x->shape[0], .co = x->shape[1], .oo = k->shape[a->transformed ? 2 : 0], .transformed = a->transformed, .eps = a->transformed ? 0 : 1, .nu = a->transformed ? 1 : 2, .block = a->transformed ? 2 : 0, .in = {x->shape[2], x->shape[3]}, .dtype = x->dtype};
   v.cb = block_of(c, "data_layout", a->data_layout);
   v.ob = block_of(c, "out_layout", a->out_layout && *a->out_layout ? a->out_layout : a->data_layout);
   int64_t r[2];
@@ -182,23 +183,14 @@ const Expr *winograd_row(Module *m, DType t, double (*v)[WINOGRAD_MAX], int rows
 /* The indices of what lies between the stages, in the order in which it lies. */
 static void place(const Blocked *v, const Expr *eps, const Expr *nu, const Expr *block, const Expr *p, const Expr *lane, const Expr **at)
 {
-  const Expr *order[] = {v->transformed ? eps : block, v->transformed ? nu : eps, v->transformed ? block : nu, p, lane};
-  for (int i = 0; i < 5; i++) at[i] = order[i];
+  at[v->eps] = eps, at[v->nu] = nu, at[v->block] = block, at[3] = p, at[4] = lane;
 }
 
-typedef struct Between {
-  Stage s;
-  const Expr *eps, *nu, *block, *p, *lane;
-} Between;
-
-static Between between(Module *m, const Blocked *v, const Expr *blocks, int64_t lanes, const char *points_first, const char *block_first)
+static Stage between(Module *m, const Blocked *v, const Expr *blocks, int64_t lanes, const char *names)
 {
   const Expr *alpha = expr_i32(m, v->q.alpha), *shape[5];
   place(v, alpha, alpha, blocks, v->p, expr_i32(m, lanes), shape);
-  Between b = {.s = nn_stage(m, 5, shape, v->transformed ? points_first : block_first)};
-  const Expr *const *at = b.s.at;
-  b.eps = at[v->transformed ? 0 : 1], b.nu = at[v->transformed ? 1 : 2], b.block = at[v->transformed ? 2 : 0], b.p = at[3], b.lane = at[4];
-  return b;
+  return nn_stage(m, 5, shape, names);
 }
 
 static const Tensor *pad_tiles(Module *m, Blocked *v, const Tensor *x)
@@ -225,9 +217,9 @@ static const Tensor *transform_data(Module *m, Blocked *v, const Tensor *pad)
     e[i] = nn_read(m, pad, (const Expr *[]){nn_index(&s, n), s.at[0], nn_index(&s, expr_add(m, expr_mul(m, h, tile), expr_i32(m, i))),
                                             nn_index(&s, expr_add(m, expr_mul(m, w, tile), s.at[3])), s.at[4]});
   const Tensor *rows = nn_finish(&s, "data_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, s.at[2], e));
-  Between t = between(m, v, v->co, v->cb, "eps nu co p ci", "co eps nu p ci");
-  for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.block, t.p, t.eps, expr_i32(m, i), t.lane});
-  return nn_finish(&t.s, "data_tiles", "winograd_tiles", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.nu, e));
+  Stage t = between(m, v, v->co, v->cb, v->transformed ? "eps nu co p ci" : "co eps nu p ci");
+  for (int i = 0; i < v->q.alpha; i++) e[i] = nn_read(m, rows, (const Expr *[]){t.at[v->block], t.at[3], t.at[v->eps], expr_i32(m, i), t.at[4]});
+  return nn_finish(&t, "data_tiles", "winograd_tiles", winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.at[v->nu], e));
 }
 
 /* (oo, eps, c, nu, oi) */
@@ -245,14 +237,14 @@ static const Tensor *transform_weight(Module *m, Blocked *v, const Tensor *w)
 static const Tensor *multiply_tiles(Module *m, Blocked *v, const Tensor *u, const Tensor *x)
 {
   const Expr *cb = expr_i32(m, v->cb), *at[5];
-  Between b = between(m, v, v->oo, v->ob, "eps nu oo p oi", "oo eps nu p oi");
-  const Expr *co = nn_reduce_axis(&b.s, "rco", v->part), *ci = nn_reduce_axis(&b.s, "rci", cb), *channel = expr_add(m, expr_mul(m, co, cb), ci);
-  const Expr *w = v->transformed ? nn_read(m, u, (const Expr *[]){b.eps, b.nu, b.block, channel, b.lane})
-                                 : nn_read(m, u, (const Expr *[]){b.block, b.eps, channel, b.nu, b.lane});
-  if (v->groups > 1) co = nn_index(&b.s, expr_add(m, expr_mul(m, expr_floordiv(m, b.block, v->own), v->part), co));
-  place(v, b.eps, b.nu, co, b.p, ci, at);
+  Stage s = between(m, v, v->oo, v->ob, v->transformed ? "eps nu oo p oi" : "oo eps nu p oi");
+  const Expr *eps = s.at[v->eps], *nu = s.at[v->nu], *oo = s.at[v->block];
+  const Expr *co = nn_reduce_axis(&s, "rco", v->part), *ci = nn_reduce_axis(&s, "rci", cb), *channel = expr_add(m, expr_mul(m, co, cb), ci);
+  const Expr *w = v->transformed ? nn_read(m, u, (const Expr *[]){eps, nu, oo, channel, s.at[4]}) : nn_read(m, u, (const Expr *[]){oo, eps, channel, nu, s.at[4]});
+  if (v->groups > 1) co = nn_index(&s, expr_add(m, expr_mul(m, expr_floordiv(m, oo, v->own), v->part), co));
+  place(v, eps, nu, co, s.at[3], ci, at);
   DType t = nn_accumulator(v->dtype);
-  return nn_sum(&b.s, "bgemm", "winograd_bgemm", expr_mul(m, expr_cast(m, t, nn_read(m, x, at)), expr_cast(m, t, w)), v->dtype);
+  return nn_sum(&s, "bgemm", "winograd_bgemm", expr_mul(m, expr_cast(m, t, nn_read(m, x, at)), expr_cast(m, t, w)), v->dtype);
 }
 
 static const Tensor *transform_output(Module *m, Blocked *v, const Tensor *product)

@@ -230,6 +230,17 @@ REFUSED(bad_layout, ERR_ARGUMENT, "nn.conv2d: data_layout 'NC16HW' is no layout:
 {
   TYPED(op_nn_conv2d, ATTRS(op_nn_conv2d, "data_layout", "\"NC16HW\""), TENSOR(1, 4, 9, 9), TENSOR(9, 4, 3, 3));
 }
+REFUSED(winograd_of_a_plain_weight, ERR_UNSUPPORTED, "nn.contrib_conv2d_winograd_without_weight_transform: over NCHW the weight must be transformed before")
+{
+  TYPED(op_nn_contrib_conv2d_winograd_without_weight_transform, ATTRS(op_nn_contrib_conv2d_winograd_without_weight_transform, "tile_size", "2", "transformed", "False"),
+        TENSOR(1, 8, 9, 9), TENSOR(8, 8, 3, 3));
+}
+/* Transformed already, which is not what the attribute says. */
+REFUSED(winograd_weight_twice, ERR_SHAPE, "nn.contrib_conv2d_winograd_NCHWc: weight (4, 4, 1, 8, 8) does not fit data (1, 1, 9, 9, 8) with tiles of 2")
+{
+  TYPED(op_nn_contrib_conv2d_winograd_nchwc, ATTRS(op_nn_contrib_conv2d_winograd_nchwc, "tile_size", "2", "data_layout", "\"NCHW8c\"", "transformed", "False"),
+        TENSOR(1, 1, 9, 9, 8), TENSOR(4, 4, 1, 8, 8));
+}
 
 int main(void)
 {
@@ -239,7 +250,7 @@ int main(void)
     cmocka_unit_test(winograd_is_conv2d), cmocka_unit_test(winograd_matrices_are_exact),
     cmocka_unit_test(wrong_channels), cmocka_unit_test(wrong_rank), cmocka_unit_test(large_kernel), cmocka_unit_test(wrong_kernel_size),
     cmocka_unit_test(zero_stride), cmocka_unit_test(odd_groups), cmocka_unit_test(padding_count), cmocka_unit_test(mixed_dtypes),
-    cmocka_unit_test(bad_layout),
+    cmocka_unit_test(bad_layout), cmocka_unit_test(winograd_of_a_plain_weight), cmocka_unit_test(winograd_weight_twice),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
