@@ -163,7 +163,7 @@ static double winograd_seconds(const Target *t, const Sizes *s, int tile)
   /* What lies between the stages stays in the second-level cache when it is small, or when bands of tiles pass through
    * them; else it goes out and comes back.  A tile that the registers do not hold goes to the first-level cache. */
   int bits = (int)(8 * s->bytes);
-  double cache = t->l2_bytes > 0 ? (double)t->l2_bytes : 1 << 19, weight = points * s->c * s->o * s->bytes, between = points * tiles * channels * s->bytes;
+  double cache = (double)cost_l2(t), weight = points * s->c * s->o * s->bytes, between = points * tiles * channels * s->bytes;
   WinogradSizes sizes = sizes_of(t, s, tile);
   double rate = 2 * between <= cache || winograd_band(t, &sizes) ? cost_cache(t) : cost_stream(t);
   double kept = points > t->vector_registers ? points / t->vector_registers : 1;

@@ -93,7 +93,7 @@ static int64_t block_queries(const Target *t, const Shape *f)
 {
   enum { USUAL = 16, NARROW = 4, WIDE = 8 };              /* where the number is not known: often it is one; vectors of a block */
   static const double USED = 0.6, COPY = 1.5;             /* cycles for a vector: read from the second-level cache, written */
-  int64_t lanes = target_lanes(t, f->bits), best = 0, cache = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19, k = f->keys ? f->keys : MANY, height, columns;
+  int64_t lanes = target_lanes(t, f->bits), best = 0, cache = cost_l2(t), k = f->keys ? f->keys : MANY, height, columns;
   double least = 0, copy = f->copied ? COPY * cost_pipes(t) : 0;
   for (int64_t v = 1; v <= (lanes > 4 || t->vector_registers < 32 ? NARROW : WIDE); v++) {
     int64_t width = v * lanes, queries = f->queries ? f->queries : width, blocks = (queries + width - 1) / width;

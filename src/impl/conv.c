@@ -75,6 +75,28 @@ bool conv_nchwc_fits(const Target *t, const Node *call)
 
 double conv_nchwc_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
 
+/* Elements of a tensor, those of a batch of one where it is not known. */
+static double elements(const Type *t)
+{
+  double n = (double)(known_size(t, 0) ? known_size(t, 0) : 1);
+  for (int d = 1; d < t->ndim; d++) n *= (double)known_size(t, d);
+  return n;
+}
+
+double conv_blocked_seconds(const Target *t, const Node *call, double flops)
+{
+  const Type *x = call->arg[0]->type, *y = call->type;
+  int bits = y->dtype.bits;
+  int64_t o = known_size(y, 1), block = alter_block(t, bits, o), columns = known_size(y, y->ndim - 1), rows = 1;
+  if (!block) return __builtin_inf();
+  for (int d = 2; d < y->ndim - 1; d++) rows *= known_size(y, d);
+  int64_t vectors = block_vectors(block, target_lanes(t, bits));
+  double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, o / block, rows, columns));
+  double in = elements(x) * dtype_bytes(x->dtype), out = elements(y) * dtype_bytes(y->dtype);
+  if (!alter_block(t, bits, known_size(x, 1))) in /= 2;       /* stays plain, with zeros around */
+  return flops / (cost_flops(t, bits) * share) + 2 * cost_copy(t, in + out, in + out);
+}
+
 static bool is_plain_layout(const char *layout, const char *letters, int dims)
 {
   return !strncmp(layout, letters, 2) && !strcmp(layout + 2, conv_spatial(dims));
@@ -248,7 +270,7 @@ static void sum_bytes(const Nest *n, const ConvLoops *l, double *data, double *w
 static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int64_t blocks, Tile tile)
 {
   int64_t oy = n->loop[l->y].extent, best = oy;
-  double data, weight, cache = (double)(t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, times = (double)blocks / (double)tile.o, least = 0;
+  double data, weight, cache = (double)cost_l2(t) / 2, times = (double)blocks / (double)tile.o, least = 0;
   sum_bytes(n, l, &data, &weight);
   for (int64_t rows = oy; rows >= tile.y && oy % tile.y == 0; rows -= tile.y) {
     if (oy % rows) continue;

@@ -17,6 +17,10 @@ static const double UNTUNED = 0.5;
 /* Handing work to a thread that may sleep: the operating system's time, not the processor's. */
 static const double WAKE_SECONDS = 8e-6;
 
+int64_t cost_l1(const Target *t) { return t->l1_bytes > 0 ? t->l1_bytes : 1 << 15; }
+
+int64_t cost_l2(const Target *t) { return t->l2_bytes > 0 ? t->l2_bytes : 1 << 19; }
+
 double cost_pipes(const Target *t) { return (double)t->core.fma_bits / t->vector_bits; }
 
 double cost_loads(const Target *t) { return LOADS_LEFT * t->core.load_bits / t->vector_bits; }
@@ -38,6 +42,11 @@ double cost_bandwidth(const Target *t) { return MIXED * cost_stream(t); }
 
 /* Half of what the cache hands over: the rest is what goes into it. */
 double cost_cache(const Target *t) { return 1e9 * t->core.ghz * PATH_USED * t->core.l2_path / 2; }
+
+double cost_copy(const Target *t, double bytes, double waiting)
+{
+  return bytes / (2 * waiting <= (double)cost_l2(t) ? cost_cache(t) : cost_bandwidth(t));
+}
 
 int cost_threads(const Target *t, double operations, double bytes)
 {

@@ -152,7 +152,7 @@ static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int
 {
   if (l->y < 0) return 1;
   int64_t oy = n->loop[l->y].extent, best = 1, taps = n->loop[n->n - 2].extent, width = n->loop[l->x].extent + n->loop[n->n - 1].extent - 1;
-  int64_t outer = n->loop[1].extent * (n->loop[0].extent ? n->loop[0].extent : 1), cache = (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 4;
+  int64_t outer = n->loop[1].extent * (n->loop[0].extent ? n->loop[0].extent : 1), cache = cost_l2(t) / 4;
   int64_t row = width * channels * n->loop[l->c].extent * n->bits / 8;
   if (l->z >= 0) outer *= n->loop[l->z].extent, row *= n->loop[n->n - 3].extent;
   for (int64_t r = 1; r <= oy; r++)

@@ -89,6 +89,8 @@ double expr_operations(Ctx *, const Expr *);
 
 enum { CACHE_LINE = 64 };                            /* bytes */
 
+int64_t cost_l1(const Target *);                     /* bytes of the caches; small ones where nobody knows */
+int64_t cost_l2(const Target *);
 double cost_pipes(const Target *);                   /* multiply-adds of whole vectors begun in a cycle */
 double cost_loads(const Target *);                   /* vectors read in a cycle while lines come into the first-level cache */
 double cost_far(const Target *);                     /* cycles for a vector from the second-level cache */
@@ -97,6 +99,9 @@ double cost_words(const Target *, int elements);     /* products over words of 2
 double cost_bandwidth(const Target *);               /* of one core, bytes a second from memory */
 double cost_stream(const Target *);                  /* the same, read straight ahead and only once */
 double cost_cache(const Target *);                   /* from the caches behind the first */
+/* Seconds to copy so many bytes straight ahead, of which so many wait in the copy to be read; a change of layout, which does not go
+ * straight ahead, takes twice as long. */
+double cost_copy(const Target *, double bytes, double waiting);
 /* How many threads are worth waking for so much work. */
 int cost_threads(const Target *, double operations, double bytes);
 /* Share of the threads' time that so many equal pieces fill. */
@@ -145,6 +150,8 @@ BlockRV conv_begin(ImplGroup *, Nest **, ConvLoops *);      /* inlines what it c
 int conv_sum_order(const Nest *, const ConvLoops *, int *index);   /* loops of the sum, outermost first; how many */
 bool conv_nchwc_fits(const Target *, const Node *call);
 double conv_nchwc_cost(const Target *, const Node *call);
+/* Seconds over blocks of channels of a convolution whose data and result are plain: both changes of layout included. */
+double conv_blocked_seconds(const Target *, const Node *call, double flops);
 void conv_schedule(ImplGroup *);
 bool conv_pack_fits(const Target *, const Node *call);
 double conv_pack_cost(const Target *, const Node *call);
@@ -250,6 +257,7 @@ void depthwise_schedule(ImplGroup *);
 
 bool planes_alter(Module *, const Target *, const Node *call, AlteredCall *out);       /* false: blocks of channels are faster */
 bool planes_fits(const Target *, const Node *call);
+bool stem_fits(const Target *, const Node *call);
 double planes_cost(const Target *, const Node *call);
 void planes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void planes_schedule(ImplGroup *);

@@ -233,7 +233,7 @@ typedef struct Bands {
 
 static Bands bands_of(const Target *t, int64_t images, int64_t positions, int64_t tile, int64_t bytes, int64_t blocks, int threads)
 {
-  int64_t cache = (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19) / 2, fit = cache > bytes ? cache / bytes : 1;
+  int64_t cache = cost_l2(t) / 2, fit = cache > bytes ? cache / bytes : 1;
   int64_t tiles = (positions + tile - 1) / tile, bands = (tiles + fit - 1) / fit, all = (bands + threads - 1) / threads * threads;
   int64_t alone = (tiles + all - 1) / all;
   double own = cost_busy((double)(images * positions) / (double)(alone * tile), threads), shared = cost_busy((double)blocks, threads);

@@ -1,9 +1,10 @@
-/* planes.c: depthwise convolutions over plain data, one filter for each channel: vectors along the columns of a plane.
+/* planes.c: convolutions over plain data, vectors along the columns of a plane: depthwise ones, one filter for each channel, and
+ * stems, whose input channels are too few to fill blocks.
  *
- *   for n, channel, band of rows                                threads
- *     plane[y, phase, q] = the band's data and zeros around it  stays in the first-level cache
- *     for tiles of rows, vectors of columns
- *       tile[r, x] = 0                                          registers
+ *   for n, channel, band of rows                                threads; a stem: n, band
+ *     plane[y, phase, q] = the band's data and zeros around it  stays in the first-level cache; a stem: of all channels
+ *     for tiles of rows, vectors of columns                     a stem: tiles of rows, of output channels, vectors of columns
+ *       tile[r, x] = 0                                          registers; a stem: tile[o, r, x]
  *       for kx, ky: tile[r, x] += plane[r * stride + ky, (kx + e) % stride, x + (kx + e) / stride] * weight[ky, kx]
  *       epilogue on the tile, store
  *
@@ -15,36 +16,50 @@
  *
  * Rows and columns behind the last one are zeros too: whole tiles are computed, and only what is there is stored.
  *
- * Nothing is brought into blocks of channels and back, which takes longer than so few products where nothing else shares the blocks. */
+ * Nothing is brought into blocks of channels and back, which takes longer than so few products where nothing else shares the blocks.
+ * A stem's weight lies so that the output channels of a tile are neighbours (OIHW8o). */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
 enum { MOST_TAPS = 49 };                                   /* written out for all rows of a tile */
 
 typedef struct Planes {
-  int64_t n, c, in[2], out[2], k[2], stride[2], before[2];  /* n 0: not known; rows, columns */
+  int64_t n, c, o, in[2], out[2], k[2], stride[2], before[2];   /* n 0: not known; rows, columns */
+  bool stem;                                               /* else depthwise */
   int64_t shift, lead;                                     /* columns of a row in front of the data, for each phase; e above */
-  int64_t rows, lanes;                                     /* of a tile */
+  int64_t outs, rows, lanes;                               /* of a tile: output channels, rows, columns */
   int64_t tiles, vectors, band;                            /* tiles one below another and side by side; how many of a column a band has */
   int64_t width;                                           /* columns of a phase */
   int bytes;
   bool picked;                                             /* the copy's vectors take the zeros at a row's ends along */
-  double cycles;                                           /* of a plane */
+  double cycles;                                           /* of a plane; a stem: of all */
 } Planes;
 
 static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 static int64_t in_list(AttrInts a, int i, int64_t def) { return a.n == 0 ? def : a.v[a.n == 1 ? 0 : i]; }
 
-/* Cycles of a tile: multiply-adds, or the loads of its vectors, of which rows share what they have in common, or the steps of a sum one
- * after the other, as far as the next tile is not begun beside it. */
-static double tile_cycles(const Target *t, const Planes *p, int64_t rows)
+static const double ENDS = 4;                              /* cycles: the loop over tiles itself and the first loads */
+
+/* Cycles of a depthwise tile: multiply-adds, or the loads of its vectors, of which rows share what they have in common, or the steps
+ * of a sum one after the other, as far as the next tile is not begun beside it. */
+static double depthwise_cycles(const Target *t, const Planes *p, int64_t rows)
 {
-  static const double ENDS = 4, WINDOW = 350;              /* the loop itself and the first loads; instructions on their way at once */
+  static const double WINDOW = 350;                        /* instructions on their way at once */
   double taps = (double)(p->k[0] * p->k[1]), sums = (double)rows * taps, loads = (double)(((rows - 1) * p->stride[0] + p->k[0]) * p->k[1]) + taps;
   double alone = (sums + loads) / WINDOW, wait = taps * t->core.fma_latency * (alone < 1 ? alone : 1), cycles = sums / cost_pipes(t);
   if (loads / cost_loads(t) > cycles) cycles = loads / cost_loads(t);
   if (wait > cycles) cycles = wait;
   return cycles + (double)rows + ENDS;
+}
+
+/* Cycles of a stem's tile: each tap loads a vector for each row and an element for each output channel.  The taps of a row are
+ * written out, the others a loop. */
+static double stem_cycles(const Target *t, const Planes *p, int64_t outs, int64_t rows)
+{
+  double sums = (double)(outs * rows), loops = (double)(p->c * p->k[0]), tap = sums / cost_pipes(t), loads = (double)(outs + rows) / cost_loads(t);
+  if (loads > tap) tap = loads;
+  if (t->core.fma_latency > tap) tap = t->core.fma_latency;
+  return loops * ((double)p->k[1] * tap + 1) + sums + ENDS;
 }
 
 /* Cycles of a row of one phase of the copy: vectors of data, and stores of zeros beside them.  Columns that are picked are read for each
@@ -56,41 +71,61 @@ static double row_cycles(const Target *t, const Planes *p)
   return vectors * ((p->picked ? (double)p->stride[1] : 1) / cost_loads(t) + STORE) + (p->picked ? 1 : 2) * STORE;
 }
 
-/* Registers hold the sums, one column of taps of all the rows that they read, and two on their way. */
-static void choose_rows(const Target *t, Planes *p)
+/* Rows of data that so many rows read, and their bytes, of all channels of a stem. */
+static int64_t rows_read(const Planes *p, int64_t rows) { return (rows - 1) * p->stride[0] + p->k[0]; }
+static int64_t copied_bytes(const Planes *p, int64_t rows) { return (p->stem ? p->c : 1) * rows_read(p, rows) * p->stride[1] * p->width * p->bytes; }
+
+/* Does a tile fit the registers, and what a stem's reads half of the first-level cache?  Registers hold the sums and, depthwise, one column of taps of all the rows that they read and two on
+ * their way; of a stem one tap of all rows, one element and one on its way. */
+static bool tile_fits(const Target *t, const Planes *p, int64_t outs, int64_t rows)
+{
+  if (outs * rows == 1) return true;
+  if (!p->stem) return rows + rows_read(p, rows) + 2 <= t->vector_registers;
+  return outs * rows + rows + 2 <= t->vector_registers && (rows == 1 || 2 * copied_bytes(p, rows) <= cost_l1(t));
+}
+
+static void choose_tile(const Target *t, Planes *p)
 {
   double least = 0;
-  for (int64_t rows = 1; rows <= p->out[0] && (rows == 1 || rows + (rows - 1) * p->stride[0] + p->k[0] + 2 <= t->vector_registers); rows++) {
-    double cycles = (double)up(p->out[0], rows) * tile_cycles(t, p, rows);
-    if (p->rows && cycles >= least) continue;
-    least = cycles;
-    p->rows = rows;
-  }
+  for (int64_t outs = 1; outs <= (p->stem ? p->o : 1); outs++)
+    for (int64_t rows = 1; p->o % outs == 0 && rows <= p->out[0] && tile_fits(t, p, outs, rows); rows++) {
+      double cycles = (double)up(p->out[0], rows) * (p->stem ? (double)(p->o / outs) * stem_cycles(t, p, outs, rows) : depthwise_cycles(t, p, rows));
+      if (p->rows && cycles >= least) continue;
+      least = cycles;
+      p->outs = outs, p->rows = rows;
+    }
   p->tiles = up(p->out[0], p->rows);
+  p->cycles = (double)p->vectors * least;
 }
 
 /* As many rows of tiles as half of the first-level cache holds what they read of; a divisor. */
 static void choose_band(const Target *t, Planes *p)
 {
-  int64_t cache = (t->l1_bytes > 0 ? t->l1_bytes : 1 << 15) / 2;
   for (int64_t b = 1; b <= p->tiles; b++)
-    if (p->tiles % b == 0 && (b == 1 || ((b * p->rows - 1) * p->stride[0] + p->k[0]) * p->stride[1] * p->width * p->bytes <= cache)) p->band = b;
+    if (p->tiles % b == 0 && (b == 1 || 2 * copied_bytes(p, b * p->rows) <= cost_l1(t))) p->band = b;
 }
 
-static bool read_sizes(const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
+/* A filter for each channel; or several taps of all channels of the data, which fill no blocks, while those of the result do. */
+static bool read_channels(const Target *t, int64_t groups, const Type *w, Planes *p)
+{
+  p->stem = groups == 1 && known_size(w, 1) == p->c;
+  if (p->stem) return !alter_block(t, 8 * p->bytes, p->c) && alter_block(t, 8 * p->bytes, p->o) && p->k[0] * p->k[1] > 1 && p->k[1] <= MOST_TAPS;
+  return p->c >= 2 && groups == p->c && p->o == p->c && known_size(w, 1) == 1 && w->ndim == 4 && p->k[0] * p->k[1] <= MOST_TAPS;
+}
+
+static bool read_sizes(const Target *t, const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
 {
   const char *out = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
-  if (strcmp(a->data_layout, "NCHW") || strcmp(a->kernel_layout, "OIHW") || strcmp(out, "NCHW")) return false;
-  if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim != 4 || y->ndim != 4) return false;
+  if (strcmp(a->data_layout, "NCHW") || !str_starts(a->kernel_layout, "OIHW") || strcmp(out, "NCHW")) return false;
+  if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim < 4 || w->ndim > 5 || (w->ndim == 5 && !str_ends(a->kernel_layout, "o")) || y->ndim != 4) return false;
   if (x->dtype.code != DT_FLOAT || x->dtype.bits < 32 || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
-  *p = (Planes){.n = known_size(x, 0), .c = known_size(x, 1), .bytes = dtype_bytes(x->dtype)};
-  if (p->c < 2 || a->groups != p->c || known_size(w, 0) != p->c || known_size(w, 1) != 1) return false;
+  *p = (Planes){.n = known_size(x, 0), .c = known_size(x, 1), .o = known_size(y, 1), .bytes = dtype_bytes(x->dtype)};
   for (int d = 0; d < 2; d++) {
     p->in[d] = known_size(x, 2 + d), p->out[d] = known_size(y, 2 + d), p->k[d] = known_size(w, 2 + d);
     p->stride[d] = in_list(a->strides, d, 1), p->before[d] = in_list(a->padding, d, 0);
     if (!p->in[d] || !p->out[d] || !p->k[d] || p->stride[d] < 1 || p->stride[d] > 2 || p->before[d] < 0 || in_list(a->dilation, d, 1) != 1) return false;
   }
-  return p->k[0] * p->k[1] <= MOST_TAPS;
+  return p->c && read_channels(t, a->groups, w, p);
 }
 
 /* Lanes and zeros of a row that is a few vectors are picked out of what lies there; of a longer one, which is cut where its padding
@@ -103,7 +138,7 @@ static bool is_picked(const Target *t, const Planes *p)
 /* False: another kind of convolution. */
 static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
 {
-  if (t->kind == TARGET_CUDA || !read_sizes(a, x, w, y, p)) return false;
+  if (t->kind == TARGET_CUDA || !read_sizes(t, a, x, w, y, p)) return false;
   int bits = 8 * p->bytes;
   p->shift = up(p->before[1], p->stride[1]);
   p->lead = p->shift * p->stride[1] - p->before[1];
@@ -112,11 +147,11 @@ static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, cons
   p->vectors = up(p->out[1], p->lanes);
   p->width = p->vectors * p->lanes + (p->k[1] - 1 + p->lead) / p->stride[1];
   p->picked = is_picked(t, p);
-  choose_rows(t, p);
+  choose_tile(t, p);
   choose_band(t, p);
-  int64_t copied = p->tiles / p->band * ((p->band * p->rows - 1) * p->stride[0] + p->k[0]) * p->stride[1];
-  p->cycles = (double)(p->tiles * p->vectors) * tile_cycles(t, p, p->rows) + (double)copied * row_cycles(t, p);
-  return true;
+  int64_t copied = p->tiles / p->band * rows_read(p, p->band * p->rows) * p->stride[1] * (p->stem ? p->c : 1);
+  p->cycles += (double)copied * row_cycles(t, p);
+  return !p->stem || copied_bytes(p, p->band * p->rows) <= cost_l1(t);
 }
 
 static bool planes_of_call(const Target *t, const Node *call, Planes *p)
@@ -124,13 +159,14 @@ static bool planes_of_call(const Target *t, const Node *call, Planes *p)
   return planes_of(t, call->u.call.attrs, call->arg[0]->type, call->arg[1]->type, call->type, p);
 }
 
-static double planes_seconds(const Target *t, const Planes *p) { return (double)((p->n ? p->n : 1) * p->c) * p->cycles / (1e9 * t->core.ghz); }
+static double planes_seconds(const Target *t, const Planes *p) { return (double)((p->n ? p->n : 1) * (p->stem ? 1 : p->c)) * p->cycles / (1e9 * t->core.ghz); }
 
 /* ---- chosen where the convolution stands alone ------------------------------------------------------- */
 
 /* Seconds over blocks of channels, with both changes of layout: they read and write straight ahead, as fast as the caches hand over. */
-static double blocked_seconds(const Target *t, const Planes *p)
+static double blocked_seconds(const Target *t, const Planes *p, const Node *call)
 {
+  if (p->stem) return conv_blocked_seconds(t, call, 2 * (double)((p->n ? p->n : 1) * p->o * p->out[0] * p->out[1] * p->c * p->k[0] * p->k[1]));
   int64_t bits = 8 * p->bytes, block = alter_block(t, (int)bits, p->c), lanes = target_lanes(t, (int)bits);
   if (!block) return __builtin_inf();
   double share = (double)block / (double)(block_vectors(block, lanes) * lanes), outputs = (double)((p->n ? p->n : 1) * p->c * p->out[0] * p->out[1]);
@@ -141,10 +177,17 @@ static double blocked_seconds(const Target *t, const Planes *p)
 
 bool planes_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
-  (void)m;
   Planes p;
-  if (!planes_of_call(t, call, &p) || planes_seconds(t, &p) >= blocked_seconds(t, &p)) return false;
-  *out = (AlteredCall){.op = call->u.call.op, .attrs = call->u.call.attrs, .nargs = 2, .arg = {call->arg[0], call->arg[1]}};
+  if (!planes_of_call(t, call, &p) || call->arg[1]->type->ndim != 4 || planes_seconds(t, &p) >= blocked_seconds(t, &p, call)) return false;
+  if (p.stem && !alter_is_constant(m->ctx, call->arg[1])) return false;
+  const OpDef *op = call->u.call.op;
+  *out = (AlteredCall){.op = op, .attrs = call->u.call.attrs, .nargs = 2, .arg = {call->arg[0], call->arg[1]}};
+  if (!p.stem) return true;
+  const char *kernel = arena_printf(m->arena, "OIHW%" PRId64 "o", p.outs);
+  void *attrs = attrs_copy(m, op->attrs, out->attrs);
+  attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
+  out->attrs = attrs;
+  out->arg[1] = alter_transform(m, call->arg[1], "OIHW", kernel);
   return true;
 }
 
@@ -153,7 +196,14 @@ bool planes_alter(Module *m, const Target *t, const Node *call, AlteredCall *out
 bool planes_fits(const Target *t, const Node *call)
 {
   Planes p;
-  return planes_of_call(t, call, &p);
+  return planes_of_call(t, call, &p) && !p.stem;
+}
+
+bool stem_fits(const Target *t, const Node *call)
+{
+  const Type *w = call->arg[1]->type;
+  Planes p;
+  return planes_of_call(t, call, &p) && p.stem && w->ndim == 5 && known_size(w, 4) == p.outs;
 }
 
 double planes_cost(const Target *t, const Node *call)
@@ -166,7 +216,7 @@ double planes_cost(const Target *t, const Node *call)
 static const Tensor *copy_planes(Module *m, const Planes *p, const Tensor *x, const Type *out)
 {
   int64_t s = p->stride[1], whole = p->in[1] / s, rest = p->in[1] % s;
-  const Expr *shape[] = {out->shape[0], out->shape[1], expr_i32(m, (p->tiles * p->rows - 1) * p->stride[0] + p->k[0]), expr_i32(m, s), expr_i32(m, p->width)};
+  const Expr *shape[] = {out->shape[0], expr_i32(m, p->c), expr_i32(m, rows_read(p, p->tiles * p->rows)), expr_i32(m, s), expr_i32(m, p->width)};
   Stage st = nn_stage(m, 5, shape, "n c y phase q");
   const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0])), *q = expr_sub(m, st.at[4], expr_i32(m, p->shift)), *zero = expr_const(m, out->dtype, 0), *value;
   if (p->picked) {
@@ -187,14 +237,15 @@ void planes_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
 {
   Module *m = c->m;
   Planes p;
-  if (!planes_of(t, c->attrs, c->arg[0], c->arg[1], c->out, &p)) BUG(m->ctx, "planes: not a depthwise convolution");
+  if (!planes_of(t, c->attrs, c->arg[0], c->arg[1], c->out, &p)) BUG(m->ctx, "planes: not such a convolution");
   const Tensor *data = copy_planes(m, &p, in[0], c->out);
   const Expr *shape[] = {c->out->shape[0], c->out->shape[1], expr_i32(m, p.tiles * p.rows), expr_i32(m, p.vectors * p.lanes)}, *s = expr_i32(m, p.stride[1]);
-  Stage st = nn_stage(m, 4, shape, "n c y x");
-  const Expr *ky = nn_reduce_axis(&st, "ry", expr_i32(m, p.k[0])), *kx = nn_reduce_axis(&st, "rx", expr_i32(m, p.k[1])), *tap = expr_add(m, kx, expr_i32(m, p.lead));
+  Stage st = nn_stage(m, 4, shape, "n o y x");
+  const Expr *channel = p.stem ? nn_reduce_axis(&st, "rc", expr_i32(m, p.c)) : st.at[1], *ky = nn_reduce_axis(&st, "ry", expr_i32(m, p.k[0])), *kx = nn_reduce_axis(&st, "rx", expr_i32(m, p.k[1])), *tap = expr_add(m, kx, expr_i32(m, p.lead));
   const Expr *row = expr_add(m, expr_mul(m, st.at[2], expr_i32(m, p.stride[0])), ky), *column = expr_add(m, st.at[3], expr_floordiv(m, tap, s));
-  const Expr *x = nn_read(m, data, (const Expr *[]){st.at[0], st.at[1], row, expr_floormod(m, tap, s), column});
-  const Expr *w = nn_read(m, in[1], (const Expr *[]){st.at[1], expr_i32(m, 0), ky, kx});
+  const Expr *x = nn_read(m, data, (const Expr *[]){st.at[0], channel, row, expr_floormod(m, tap, s), column});
+  const Expr *outs = expr_i32(m, p.outs), *of_stem[] = {expr_floordiv(m, st.at[1], outs), channel, ky, kx, expr_floormod(m, st.at[1], outs)};
+  const Expr *w = nn_read(m, in[1], p.stem ? of_stem : (const Expr *[]){st.at[1], expr_i32(m, 0), ky, kx});
   const Tensor *sum = nn_sum(&st, "product", "conv_planes", expr_mul(m, x, w), c->out->dtype);
   Stage plane = nn_stage(m, 4, c->out->shape, NULL);
   *out = nn_finish(&plane, "conv_planes", "injective", nn_read(m, sum, plane.at));
@@ -214,30 +265,54 @@ static void schedule_copy(ImplGroup *g, BlockRV copy, const Planes *p)
   sched_storage_align(g->s, copy, 0, 3, (int)p->lanes, 0);
 }
 
-void planes_schedule(ImplGroup *g)
+/* The loops over n and what threads share beside it, and the product's inside a band. */
+typedef struct Order {
+  LoopRV n, channel, band;                                 /* channel: of a depthwise convolution */
+} Order;
+
+static Order depthwise_order(ImplGroup *g, const Planes *p, BlockRV product)
 {
-  Planes p;
-  if (!planes_of_call(g->target, g->anchor, &p)) BUG(g->ctx, "planes: not a depthwise convolution");
-  BlockRV copy = group_stage(g, "planes");
-  generic_keep(g, copy);
-  generic_inline(g);
-  BlockRV product = group_sum(g);
   LoopRV *l, r, lane, tile;
   if (sched_get_loops(g->s, product, g->arena, &l) != 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a depthwise convolution");
-  LoopRV rows = split_by(g, l[2], p.rows, &r), band = split_by(g, rows, p.band, &tile), column = split_by(g, l[3], p.lanes, &lane);
+  LoopRV rows = split_by(g, l[2], p->rows, &r), band = split_by(g, rows, p->band, &tile), column = split_by(g, l[3], p->lanes, &lane);
   sched_reorder(g->s, 9, (const LoopRV[]){l[0], l[1], band, tile, column, l[5], l[4], r, lane});
   epilogue_write_out(g, impl_attach_epilogue(g, product, column), 5, false);
   sched_unroll(g->s, l[5]), sched_unroll(g->s, l[4]), sched_unroll(g->s, r);
   sched_vectorize(g->s, lane);
   sched_decompose_reduction(g->s, product, l[5]);
-  sched_compute_at(g->s, copy, band, false, -1);
-  double bytes = (double)((p.n ? p.n : 1) * p.c * (p.in[0] * p.in[1] + p.out[0] * p.out[1]) * p.bytes);
+  return (Order){l[0], l[1], band};
+}
+
+static Order stem_order(ImplGroup *g, const Planes *p, BlockRV product)
+{
+  LoopRV *l, r, lane, tile, o;
+  if (sched_get_loops(g->s, product, g->arena, &l) != 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a convolution");
+  LoopRV rows = split_by(g, l[2], p->rows, &r), band = split_by(g, rows, p->band, &tile), column = split_by(g, l[3], p->lanes, &lane), outs = split_by(g, l[1], p->outs, &o);
+  sched_reorder(g->s, 11, (const LoopRV[]){l[0], band, tile, outs, column, l[4], l[5], l[6], o, r, lane});
+  epilogue_write_out(g, impl_attach_epilogue(g, product, column), 5, true);
+  sched_unroll(g->s, l[6]), sched_unroll(g->s, o), sched_unroll(g->s, r);
+  sched_vectorize(g->s, lane);
+  sched_decompose_reduction(g->s, product, l[4]);
+  return (Order){.n = l[0], .band = band};
+}
+
+void planes_schedule(ImplGroup *g)
+{
+  Planes p;
+  if (!planes_of_call(g->target, g->anchor, &p)) BUG(g->ctx, "planes: not such a convolution");
+  BlockRV copy = group_stage(g, "planes");
+  generic_keep(g, copy);
+  generic_inline(g);
+  BlockRV product = group_sum(g);
+  Order to = p.stem ? stem_order(g, &p, product) : depthwise_order(g, &p, product);
+  sched_compute_at(g->s, copy, to.band, false, -1);
+  double bytes = (double)((p.n ? p.n : 1) * (p.c * p.in[0] * p.in[1] + p.o * p.out[0] * p.out[1]) * p.bytes);
   int threads = cost_threads(g->target, impl_flops(g->anchor), bytes);
   /* Bands are shared too where planes alone would leave a fifth of the threads' time unused.  Else the first and the last, which have
    * padding, are told apart from the others. */
   int64_t planes = (p.n ? p.n : 1) * p.c;
   bool few = 4 * up(planes, threads) * threads > 5 * planes;
-  LoopRV shared = sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){l[0], l[1], band}, true);
+  LoopRV shared = p.stem ? sched_fuse(g->s, 2, (const LoopRV[]){to.n, to.band}, true) : sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){to.n, to.channel, to.band}, true);
   if (threads > 1) sched_parallel(g->s, shared);
   schedule_copy(g, copy, &p);
   generic_rest(g);

@@ -208,7 +208,7 @@ void pool_map_compute(OpCall *c, const Target *t, const Tensor *const *in, const
 /* Channels of a bunch: both stages in a quarter of the first-level cache; a divisor, several bunches for each thread. */
 static int64_t bunch(const Target *t, const Map2D *m, int64_t channels, int bits, int threads)
 {
-  int64_t cache = (t->l1_bytes > 0 ? t->l1_bytes : 1 << 15) / 4, best = 1;
+  int64_t cache = cost_l1(t) / 4, best = 1;
   for (int64_t b = 2; b <= channels; b++)
     if (channels % b == 0 && b * (m->flat + m->wide) * bits / 8 <= cache && (threads < 2 || channels / b >= 4 * threads)) best = b;
   return best;

@@ -105,25 +105,18 @@ static bool is_strided(const Conv2DAttrs *a)
 /* Does the weight stay in the second-level cache, and a tile's data, whose lines are a plane apart unless it is copied, in the first? */
 static bool stays_near(const Target *t, const Plan *p, int64_t bytes)
 {
-  int64_t way = (t->l1_bytes > 0 ? t->l1_bytes : 1 << 15) / t->core.l1_ways, second = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19;
+  int64_t way = cost_l1(t) / t->core.l1_ways, second = cost_l2(t);
   int64_t apart = int_gcd(way, p->positions * bytes), sets = way / (apart > CACHE_LINE ? apart : CACHE_LINE);
   return 2 * p->c * p->o * bytes <= second && (p->packed || 2 * p->c <= sets * t->core.l1_ways);
 }
 
 /* ---- chosen where the convolution stands alone ---------------------------------------------------- */
 
-/* Seconds over blocks of channels, with both changes of layout. */
-static double blocked_seconds(const Target *t, const Node *call, double flops)
+/* Seconds over positions, the copy of the tiles' data included: of all of them before the products, or of one after the other. */
+static double positions_seconds(const Target *t, const Plan *p, const Type *x, const Type *y)
 {
-  const Type *x = call->arg[0]->type, *y = call->type;
-  int bits = y->dtype.bits;
-  int64_t block = alter_block(t, bits, known_size(y, 1)), lanes = target_lanes(t, bits);
-  if (!block) return __builtin_inf();
-  int64_t vectors = block_vectors(block, lanes), columns = known_size(y, y->ndim - 1), rows = positions_of(y) / columns;
-  double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, known_size(y, 1) / block, rows, columns));
-  double n = known_size(x, 0) ? (double)known_size(x, 0) : 1;
-  double moved = n * (double)((known_size(x, 1) * positions_of(x) + known_size(y, 1) * rows * columns) * dtype_bytes(y->dtype));
-  return flops / (cost_flops(t, bits) * share) + 2 * moved / (2 * moved <= (double)t->l2_bytes ? cost_cache(t) : cost_bandwidth(t));
+  double n = known_size(x, 0) ? (double)known_size(x, 0) : 1, line = (double)(p->c * dtype_bytes(y->dtype)), copied = p->packed ? n * line * (double)p->positions : 0;
+  return p->flops / (cost_flops(t, y->dtype.bits) * p->tile.speed) + cost_copy(t, copied, p->few ? copied : line * (double)p->width);
 }
 
 bool positions_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
@@ -133,7 +126,7 @@ bool positions_alter(Module *m, const Target *t, const Node *call, AlteredCall *
   Plan p = plan_of(t, x, y);
   if (p.positions == 1) return false;                      /* lies in blocks as it is */
   if (!p.tile.channels || !stays_near(t, &p, dtype_bytes(y->dtype))) return false;
-  if (p.flops / (cost_flops(t, y->dtype.bits) * p.tile.speed) >= blocked_seconds(t, call, p.flops)) return false;
+  if (positions_seconds(t, &p, x, y) >= conv_blocked_seconds(t, call, p.flops)) return false;
   const OpDef *op = call->u.call.op;
   const char *plain = arena_printf(m->arena, "OI%s", conv_spatial(conv_dims(call))), *kernel = arena_printf(m->arena, "%s%" PRId64 "o", plain, p.tile.channels);
   void *attrs = attrs_copy(m, op->attrs, call->u.call.attrs);

@@ -133,7 +133,7 @@ static void transform_data(ImplGroup *g, int band)
 bool winograd_fetches(const Target *t, const WinogradSizes *s)
 {
   int64_t alpha = s->tile + 2;
-  return alpha * alpha * s->c / s->groups * s->o * s->bits / 8 > (t->l2_bytes > 0 ? t->l2_bytes : 1 << 19);
+  return alpha * alpha * s->c / s->groups * s->o * s->bits / 8 > cost_l2(t);
 }
 
 /* The weight of the next step of the loop over its blocks. */
@@ -288,7 +288,7 @@ static void multiply_half(ImplGroup *g, BlockRV part, int band)
 /* Rows of tiles in a band, a divisor of all of which the product's register tile leaves no rest; 0: no bands. */
 int64_t winograd_band(const Target *t, const WinogradSizes *s)
 {
-  int64_t cache = t->l2_bytes > 0 ? t->l2_bytes : 1 << 19, alpha = s->tile + 2, best = 0, size = s->bits / 8;
+  int64_t cache = cost_l2(t), alpha = s->tile + 2, best = 0, size = s->bits / 8;
   int64_t weight = alpha * alpha * s->c / s->groups * s->o * size, vectors = block_vectors(s->block, target_lanes(t, s->bits));
   int64_t rows = (s->y + s->tile - 1) / s->tile, across = (s->x + s->tile - 1) / s->tile, row = across * alpha * alpha * size * (s->c + s->o);
   if (8 * weight > 5 * cache || rows * row < cache / 2 || 2 * rows < t->num_cores) return 0;

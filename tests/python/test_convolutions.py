@@ -152,17 +152,32 @@ def test_depthwise_alone_keeps_its_layout(data, kernel, attributes, cores):
     assert channels % 8 or "depthwise.planes" not in agree(two, {**weights, "v": drawn((16, channels, 1, 1))}, data)
 
 
-def test_depthwise_alone_of_any_batch():
+@pytest.mark.parametrize("cores", [1, 16])
+@pytest.mark.parametrize("data, weight, attributes", [((1, 3, 96, 112), (16, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+                                                      ((2, 1, 29, 27), (8, 1, 5, 5), {"pads": [2, 2, 2, 2]}), ((1, 3, 75, 81), (16, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 2, 2]}),
+                                                      ((1, 5, 40, 33), (24, 5, 3, 4), {"strides": [1, 2], "pads": [0, 2, 1, 0]})])
+def test_stem_alone_keeps_its_layout(data, weight, attributes, cores):
+    """Few input channels in planes with zeros around them, tiles of output channels by rows; two convolutions keep blocks."""
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("HardSwish", ["c"], ["y"])]
+    weights = {"w": drawn(weight), "b": drawn((weight[0],))}
+    assert agree(nodes, weights, data, target=f"llvm -num-cores={cores}") == ["conv2d.stem"]
+    two = [nodes[0], helper.make_node("Conv", ["c", "v"], ["y"])]
+    assert "conv2d.stem" not in agree(two, {**weights, "v": drawn((16, weight[0], 1, 1))}, data)
+
+
+@pytest.mark.parametrize("channels, weight, taken", [(24, (24, 1, 3, 3), "depthwise.planes"), (3, (24, 3, 3, 3), "conv2d.stem")])
+def test_planes_alone_of_any_batch(channels, weight, taken):
     """The batch is known when it runs."""
-    w = drawn((24, 1, 3, 3))
-    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 24, *size])] for name, size in (("x", (29, 31)), ("y", (15, 16)))]
-    node = helper.make_node("Conv", ["x", "w"], ["y"], group=24, strides=[2, 2], pads=[1, 1, 1, 1])
+    w = drawn(weight)
+    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *size])] for name, size in (("x", (channels, 29, 31)), ("y", (24, 15, 16)))]
+    node = helper.make_node("Conv", ["x", "w"], ["y"], group=channels // weight[1], strides=[2, 2], pads=[1, 1, 1, 1])
     model = helper.make_model(helper.make_graph([node], "g", *ports, [numpy_helper.from_array(w, "w")]), opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     module, params = relay.frontend.from_onnx(model)
-    library = relay.build(module, target="llvm -num-cores=16", params=params)
-    assert [n.impl for n in library.model.nodes()] == ["depthwise.planes"]
+    with lathe.transform.PassContext(opt_level=3):
+        library = relay.build(module, target="llvm -num-cores=16", params=params)
+    assert [n.impl for n in library.model.nodes()] == [taken]
     for n in (1, 3):
-        x = drawn((n, 24, 29, 31))
+        x = drawn((n, channels, 29, 31))
         wanted = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
         runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
         runner.set_input("x", x)
