@@ -90,8 +90,8 @@ double conv_blocked_seconds(const Target *t, const Node *call, double flops)
   int64_t o = known_size(y, 1), block = alter_block(t, bits, o), columns = known_size(y, y->ndim - 1), rows = 1;
   if (!block) return __builtin_inf();
   for (int d = 2; d < y->ndim - 1; d++) rows *= known_size(y, d);
-  int64_t vectors = block_vectors(block, target_lanes(t, bits));
-  double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, o / block, rows, columns));
+  int64_t lanes = target_lanes(t, bits), vectors = block_vectors(block, lanes);
+  double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, o / block, rows, columns)) * (double)block / (double)(vectors * lanes);
   double in = elements(x) * dtype_bytes(x->dtype), out = elements(y) * dtype_bytes(y->dtype);
   if (!alter_block(t, bits, known_size(x, 1))) in /= 2;       /* stays plain, with zeros around */
   return flops / (cost_flops(t, bits) * share) + 2 * cost_copy(t, in + out, in + out);

@@ -69,6 +69,8 @@ static Plan plan_of(const Target *t, const Type *x, const Type *y)
   return p;
 }
 
+static int64_t whole_tiles(const Plan *p) { return (p->positions + p->width - 1) / p->width; }
+
 static bool layout_is(const char *layout, const char *channels, int dims)
 {
   return !strncmp(layout, channels, 2) && str_starts(layout + 2, conv_spatial(dims));
@@ -102,21 +104,23 @@ static bool is_strided(const Conv2DAttrs *a)
   return found;
 }
 
-/* Does the weight stay in the second-level cache, and a tile's data, whose lines are a plane apart unless it is copied, in the first? */
+/* Does a tile's data, whose lines are a plane apart unless it is copied, stay in the first-level cache? */
 static bool stays_near(const Target *t, const Plan *p, int64_t bytes)
 {
-  int64_t way = cost_l1(t) / t->core.l1_ways, second = cost_l2(t);
-  int64_t apart = int_gcd(way, p->positions * bytes), sets = way / (apart > CACHE_LINE ? apart : CACHE_LINE);
-  return 2 * p->c * p->o * bytes <= second && (p->packed || 2 * p->c <= sets * t->core.l1_ways);
+  int64_t way = cost_l1(t) / t->core.l1_ways, apart = int_gcd(way, p->positions * bytes), sets = way / (apart > CACHE_LINE ? apart : CACHE_LINE);
+  return p->packed || 2 * p->c <= sets * t->core.l1_ways;
 }
 
 /* ---- chosen where the convolution stands alone ---------------------------------------------------- */
 
-/* Seconds over positions, the copy of the tiles' data included: of all of them before the products, or of one after the other. */
+/* Seconds over positions, the copy of the tiles' data included: of all of them before the products, or of one after the other.  A
+ * weight that the second-level cache does not hold is read again, straight ahead, for each tile. */
 static double positions_seconds(const Target *t, const Plan *p, const Type *x, const Type *y)
 {
-  double n = known_size(x, 0) ? (double)known_size(x, 0) : 1, line = (double)(p->c * dtype_bytes(y->dtype)), copied = p->packed ? n * line * (double)p->positions : 0;
-  return p->flops / (cost_flops(t, y->dtype.bits) * p->tile.speed) + cost_copy(t, copied, p->few ? copied : line * (double)p->width);
+  double n = known_size(x, 0) ? (double)known_size(x, 0) : 1, bytes = dtype_bytes(y->dtype), line = (double)p->c * bytes, weight = line * (double)p->o;
+  double copied = p->packed ? n * line * (double)p->positions : 0, products = p->flops / (cost_flops(t, y->dtype.bits) * p->tile.speed);
+  double read = 2 * weight > (double)cost_l2(t) ? n * (double)whole_tiles(p) * weight / cost_stream(t) : 0;
+  return (products > read ? products : read) + cost_copy(t, copied, p->few ? copied : line * (double)p->width);
 }
 
 bool positions_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
@@ -159,8 +163,6 @@ static void place_of(Module *m, const Type *y, const Expr *at, const Expr **inde
   }
   index[2] = at;
 }
-
-static int64_t whole_tiles(const Plan *p) { return (p->positions + p->width - 1) / p->width; }
 
 /* (n, tiles, channels, positions of a tile); zeros behind the last position. */
 static const Tensor *pack_tiles(OpCall *c, const Plan *p, const Tensor *data)

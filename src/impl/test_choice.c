@@ -230,6 +230,7 @@ static void plain_where_alone(void **state)
     assert_false(stays_plain(*state, i, 96, 24, 1));
   }
   assert_true(stays_plain(*state, AVX512, 256, 32, 28));
+  assert_true(stays_plain(*state, AVX512, 512, 1000, 13));    /* blocks of 40 channels leave a sixth of the lanes empty */
   assert_false(stays_plain(*state, AVX512, 832, 48, 7));      /* the copy, and vectors half empty */
 }
 
