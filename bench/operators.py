@@ -11,9 +11,11 @@ do not have (bench/operators_more.py) join them under the name "more".  Both pro
 in turn on memory that is bound beforehand, so that nothing is copied in or out.  The table is
 sorted by the ratio, ONNX Runtime's time / Lathe's; a summary by kind with the worst cases follows.
 
---cpu-time is for machines that others use too: the processor time of the process at one thread,
-the least of many short samples taken in turn.  A neighbour on the same core may stay for longer
-than a case takes: with --passes all cases are measured again, minutes later, and the least counts."""
+--cpu-time is for machines that others use too: the processor time of the process at one thread, in
+many short samples taken in turn.  A neighbour on the same core makes both programs slower for
+milliseconds or minutes, so two samples side by side are compared: the ratio is the median over all
+such pairs, the times are medians too.  With --passes all cases are measured again, minutes later,
+and the pairs of all passes count."""
 import argparse
 import collections
 import json
@@ -52,7 +54,7 @@ KINDS = {
 }
 KIND_OF = {op: kind for kind, ops in KINDS.items() for op in ops}
 REQUIRED, TOLERANCE, WORST = 0.9, 1e-3, 3
-SAMPLE_SECONDS, SAMPLES = 4e-4, 12      # --cpu-time: calls in one sample, samples in one round
+SAMPLE_SECONDS, SAMPLES = 4e-4, 12      # --cpu-time: a sample's calls together, samples in one round
 ONE_TOKEN = {"batch": 1, "seq": 1, "past": 127, "total": 128}      # gpt_kv: 127 tokens before, one now
 LARGEST_KEPT = 4096     # bytes; larger constants are drawn anew
 
@@ -275,9 +277,9 @@ class BoundLathe(peers.Lathe):
         return [self.executor.get_output(i).numpy() for i in range(len(self.executor.outputs))]
 
 
-def least_cpu_time(runners, feeds, rounds):
-    """{name: [seconds]}: the least processor time of a call, samples taken in turn."""
-    calls, least = {}, dict.fromkeys(runners, float("inf"))
+def cpu_times(runners, feeds, rounds):
+    """{name: [seconds]}: the processor time of a call in short samples, taken in turn."""
+    calls, times = {}, {name: [] for name in runners}
     for name, runner in runners.items():
         runner.run(feeds)
         start = time.process_time()
@@ -290,8 +292,8 @@ def least_cpu_time(runners, feeds, rounds):
             start = time.process_time()
             for _ in range(calls[name]):
                 runner.run(feeds)
-            least[name] = min(least[name], (time.process_time() - start) / calls[name])
-    return {name: [seconds] for name, seconds in least.items()}
+            times[name].append((time.process_time() - start) / calls[name])
+    return times
 
 
 def measure(case, threads, rounds, folder, cpu_time):
@@ -304,22 +306,26 @@ def measure(case, threads, rounds, folder, cpu_time):
     for n in threads:
         runners = {"Lathe": BoundLathe(library, n, feeds), "ONNX Runtime": BoundOrt(path, n, feeds)}
         error = peers.relative_error(runners["Lathe"].outputs(), runners["ONNX Runtime"].outputs())
-        times = least_cpu_time(runners, feeds, rounds) if cpu_time else peers.side_by_side(runners, feeds, rounds, at_least=0.02)
-        ours, theirs = (statistics.median(times[k]) for k in ("Lathe", "ONNX Runtime"))
-        rows.append({"kind": KIND_OF[case.node.op_type], "case": case.label, "graphs": case.graphs, "threads": n, "lathe_us": ours * 1e6, "onnxruntime_us": theirs * 1e6,
-                     "ratio": theirs / ours, "relative_error": error, "compile_s": seconds, "kernels": [f"{k.name} ({k.impl})" for k in library.model.nodes()]})
+        times = cpu_times(runners, feeds, rounds) if cpu_time else peers.side_by_side(runners, feeds, rounds, at_least=0.02)
+        rows.append({"kind": KIND_OF[case.node.op_type], "case": case.label, "graphs": case.graphs, "threads": n, "relative_error": error, "compile_s": seconds,
+                     "kernels": [f"{k.name} ({k.impl})" for k in library.model.nodes()], "times": times})
     return rows
 
 
-def least_of(passes):
-    """The rows of several passes as one: the least time of each program."""
+def judged(measured, cpu_time):
+    """One row for each case and number of threads, with the times and the ratio of all passes."""
     together = {}
-    for row in passes:
-        least = together.setdefault((row["kind"], row["case"], row["threads"]), row)
-        for key in ("lathe_us", "onnxruntime_us"):
-            least[key] = min(least[key], row[key])
-        least["ratio"] = least["onnxruntime_us"] / least["lathe_us"]
-        least["relative_error"] = max(least["relative_error"], row["relative_error"])
+    for row in measured:
+        first = together.setdefault((row["kind"], row["case"], row["threads"]), row)
+        if first is not row:
+            first["relative_error"] = max(first["relative_error"], row["relative_error"])
+            for name in first["times"]:
+                first["times"][name] += row["times"][name]
+    for row in together.values():
+        times = row.pop("times")
+        ours, theirs = (statistics.median(times[name]) for name in ("Lathe", "ONNX Runtime"))
+        pairs = [t / o for o, t in zip(times["Lathe"], times["ONNX Runtime"])]
+        row |= {"lathe_us": ours * 1e6, "onnxruntime_us": theirs * 1e6, "ratio": statistics.median(pairs) if cpu_time else theirs / ours}
     return list(together.values())
 
 
@@ -353,7 +359,7 @@ def main():
     parser.add_argument("--skip", default="", help="kinds to leave out")
     parser.add_argument("--filter", default="", help="a regular expression on kind and case, as they are printed")
     parser.add_argument("--graphs", default="", help="comma list of networks, and 'more' (default: all)")
-    parser.add_argument("--cpu-time", action="store_true", help="least processor time at one thread: for a machine that others use too")
+    parser.add_argument("--cpu-time", action="store_true", help="processor time at one thread, samples in pairs: for a machine that others use too")
     parser.add_argument("--passes", type=int, default=1, help="with --cpu-time: how often all cases are measured")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=3)
@@ -371,7 +377,7 @@ def main():
     if unknown := [k for k in kinds + skipped if k not in KINDS]:
         parser.error(f"no kind '{unknown[0]}'; there are {', '.join(KINDS)}")
     if args.passes != 1 and not args.cpu_time:
-        parser.error("--passes counts the least time of several passes: it goes with --cpu-time")
+        parser.error("--passes goes with --cpu-time, whose samples of several passes are taken together")
     if args.cpu_time:
         args.threads = "1"
     found = cases(folder, graphs, args.cache) + (more_cases() if not graphs or "more" in graphs else [])
@@ -393,7 +399,7 @@ def main():
                 rows += measure(case, threads, args.rounds, pathlib.Path(work), args.cpu_time)
             except Exception as e:              # one case that fails does not end the run
                 failed[case.label] = f"{type(e).__name__}: {str(e).splitlines()[0][:200] if str(e) else ''}"
-    rows = least_of(rows)
+    rows = judged(rows, args.cpu_time)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     if args.json:
