@@ -114,6 +114,7 @@ typedef struct Loads {
   const Buffer *buffer;
   int count;                 /* of all buffers */
   bool gathered;             /* `buffer` is read where another load says */
+  bool apart;                /* that goes for neighbours in a vector too */
 } Loads;
 
 static void note_load(void *env, const Expr *e)
@@ -121,11 +122,15 @@ static void note_load(void *env, const Expr *e)
   Loads *l = env;
   if (e->kind != E_LOAD) return;
   l->count++;
-  for (int d = 0; d < e->nargs && e->u.buffer == l->buffer; d++) l->gathered |= expr_has_kind(e->arg[d], E_LOAD);
+  for (int d = 0; d < e->nargs && e->u.buffer == l->buffer; d++) {
+    bool loaded = expr_has_kind(e->arg[d], E_LOAD);
+    l->gathered |= loaded;
+    l->apart |= loaded && d == e->nargs - 1;
+  }
 }
 
 /* Numbers of positions alone, dear and wanted again and again: a table.  Several elements put together, wanted here and
- * there: each would be fetched by itself. */
+ * there: each would be fetched by itself; and where neighbours in a vector are, making more than are wanted, in whole vectors, takes less. */
 static bool is_worth_memory(ImplGroup *g, const Block *b, const Block *user, double own, double times)
 {
   const Expr *value = b->body->u.store.value;
@@ -133,7 +138,8 @@ static bool is_worth_memory(ImplGroup *g, const Block *b, const Block *user, dou
   Loads inside = {.buffer = NULL}, outside = {.buffer = b->body->u.store.buffer};
   expr_visit(g->ctx, value, note_load, &inside);
   if (user->body->kind == S_STORE) expr_visit(g->ctx, user->body->u.store.value, note_load, &outside);
-  return outside.gathered && inside.count > 1 && times >= own;
+  double spared = outside.apart ? target_lanes(g->target, b->body->u.store.buffer->dtype.bits) / 2.0 : 1;
+  return outside.gathered && inside.count > 1 && times * (spared > 1 ? spared : 1) >= own;
 }
 
 static const char KEPT[] = "lathe.kept";
