@@ -13,6 +13,7 @@ import importlib.metadata
 import logging
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
@@ -219,7 +220,7 @@ class Tvm(Peer):
         weights = {t.name for t in model.graph.initializer}
         self.tvm, self.threads, self.cpu = tvm, threads, cpu
         self.inputs = [v.name for v in model.graph.input if v.name not in weights]
-        target = tvm.target.Target({"kind": "llvm", "mcpu": host_cpu(tvm)})
+        target = tvm.target.Target({"kind": "llvm", "mcpu": host_cpu(tvm), "mattr": host_lacks()})
         if hasattr(tvm, "relay"):
             from tvm.contrib import graph_executor
 
@@ -254,6 +255,13 @@ def host_cpu(tvm):
     """This machine's name for LLVM."""
     ask = tvm.get_global_func("target.llvm_get_system_cpu", allow_missing=True) or tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName", allow_missing=True)
     return str(ask()) if ask else "native"
+
+
+def host_lacks():
+    """What LLVM takes a processor of this name to have and this machine, a virtual one say, does not show."""
+    flags = pathlib.Path("/proc/cpuinfo")
+    shown = flags.read_text().split() if flags.exists() else ["sve"]
+    return ["-sve"] if platform.machine() == "aarch64" and "sve" not in shown else []
 
 
 class Lathe(Peer):
