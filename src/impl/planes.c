@@ -73,21 +73,24 @@ static double row_cycles(const Target *t, const Planes *p)
 
 /* Rows of data that so many rows read, and their bytes, of all channels of a stem. */
 static int64_t rows_read(const Planes *p, int64_t rows) { return (rows - 1) * p->stride[0] + p->k[0]; }
-static int64_t copied_bytes(const Planes *p, int64_t rows) { return (p->stem ? p->c : 1) * rows_read(p, rows) * p->stride[1] * p->width * p->bytes; }
+static double copied_bytes(const Planes *p, int64_t rows)
+{
+  return (double)(rows_read(p, rows) * p->stride[1] * p->bytes) * (double)p->width * (double)(p->stem ? p->c : 1);
+}
 
-/* Does a tile fit the registers, and what a stem's reads half of the first-level cache?  Registers hold the sums and, depthwise, one column of taps of all the rows that they read and two on
- * their way; of a stem one tap of all rows, one element and one on its way. */
+/* Does a tile fit the registers, and what a stem's reads half of the first-level cache?  Registers hold the sums and, depthwise, one
+ * column of taps of all the rows that they read and two on their way; of a stem one tap of all rows, one element and one on its way. */
 static bool tile_fits(const Target *t, const Planes *p, int64_t outs, int64_t rows)
 {
   if (outs * rows == 1) return true;
   if (!p->stem) return rows + rows_read(p, rows) + 2 <= t->vector_registers;
-  return outs * rows + rows + 2 <= t->vector_registers && (rows == 1 || 2 * copied_bytes(p, rows) <= cost_l1(t));
+  return outs * rows + rows + 2 <= t->vector_registers && (rows == 1 || 2 * copied_bytes(p, rows) <= (double)cost_l1(t));
 }
 
 static void choose_tile(const Target *t, Planes *p)
 {
   double least = 0;
-  for (int64_t outs = 1; outs <= (p->stem ? p->o : 1); outs++)
+  for (int64_t outs = 1; outs <= (p->stem ? t->vector_registers : 1); outs++)
     for (int64_t rows = 1; p->o % outs == 0 && rows <= p->out[0] && tile_fits(t, p, outs, rows); rows++) {
       double cycles = (double)up(p->out[0], rows) * (p->stem ? (double)(p->o / outs) * stem_cycles(t, p, outs, rows) : depthwise_cycles(t, p, rows));
       if (p->rows && cycles >= least) continue;
@@ -101,8 +104,9 @@ static void choose_tile(const Target *t, Planes *p)
 /* As many rows of tiles as half of the first-level cache holds what they read of; a divisor. */
 static void choose_band(const Target *t, Planes *p)
 {
-  for (int64_t b = 1; b <= p->tiles; b++)
-    if (p->tiles % b == 0 && (b == 1 || 2 * copied_bytes(p, b * p->rows) <= cost_l1(t))) p->band = b;
+  p->band = 1;
+  for (int64_t b = 2; b <= p->tiles && 2 * copied_bytes(p, b * p->rows) <= (double)cost_l1(t); b++)
+    if (p->tiles % b == 0) p->band = b;
 }
 
 /* A filter for each channel; or several taps of all channels of the data, which fill no blocks, while those of the result do. */
@@ -149,9 +153,9 @@ static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, cons
   p->picked = is_picked(t, p);
   choose_tile(t, p);
   choose_band(t, p);
-  int64_t copied = p->tiles / p->band * rows_read(p, p->band * p->rows) * p->stride[1] * (p->stem ? p->c : 1);
-  p->cycles += (double)copied * row_cycles(t, p);
-  return !p->stem || copied_bytes(p, p->band * p->rows) <= cost_l1(t);
+  double copied = (double)(p->tiles / p->band * rows_read(p, p->band * p->rows) * p->stride[1]) * (double)(p->stem ? p->c : 1);
+  p->cycles += copied * row_cycles(t, p);
+  return !p->stem || copied_bytes(p, p->band * p->rows) <= (double)cost_l1(t);
 }
 
 static bool planes_of_call(const Target *t, const Node *call, Planes *p)
@@ -166,7 +170,7 @@ static double planes_seconds(const Target *t, const Planes *p) { return (double)
 /* Seconds over blocks of channels, with both changes of layout: they read and write straight ahead, as fast as the caches hand over. */
 static double blocked_seconds(const Target *t, const Planes *p, const Node *call)
 {
-  if (p->stem) return conv_blocked_seconds(t, call, 2 * (double)((p->n ? p->n : 1) * p->o * p->out[0] * p->out[1] * p->c * p->k[0] * p->k[1]));
+  if (p->stem) return conv_blocked_seconds(t, call, 2 * (double)((p->n ? p->n : 1) * p->o * p->out[0] * p->out[1]) * (double)(p->c * p->k[0] * p->k[1]));
   int64_t bits = 8 * p->bytes, block = alter_block(t, (int)bits, p->c), lanes = target_lanes(t, (int)bits);
   if (!block) return __builtin_inf();
   double share = (double)block / (double)(block_vectors(block, lanes) * lanes), outputs = (double)((p->n ? p->n : 1) * p->c * p->out[0] * p->out[1]);
@@ -241,7 +245,8 @@ void planes_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   const Tensor *data = copy_planes(m, &p, in[0], c->out);
   const Expr *shape[] = {c->out->shape[0], c->out->shape[1], expr_i32(m, p.tiles * p.rows), expr_i32(m, p.vectors * p.lanes)}, *s = expr_i32(m, p.stride[1]);
   Stage st = nn_stage(m, 4, shape, "n o y x");
-  const Expr *channel = p.stem ? nn_reduce_axis(&st, "rc", expr_i32(m, p.c)) : st.at[1], *ky = nn_reduce_axis(&st, "ry", expr_i32(m, p.k[0])), *kx = nn_reduce_axis(&st, "rx", expr_i32(m, p.k[1])), *tap = expr_add(m, kx, expr_i32(m, p.lead));
+  const Expr *channel = p.stem ? nn_reduce_axis(&st, "rc", expr_i32(m, p.c)) : st.at[1], *ky = nn_reduce_axis(&st, "ry", expr_i32(m, p.k[0]));
+  const Expr *kx = nn_reduce_axis(&st, "rx", expr_i32(m, p.k[1])), *tap = expr_add(m, kx, expr_i32(m, p.lead));
   const Expr *row = expr_add(m, expr_mul(m, st.at[2], expr_i32(m, p.stride[0])), ky), *column = expr_add(m, st.at[3], expr_floordiv(m, tap, s));
   const Expr *x = nn_read(m, data, (const Expr *[]){st.at[0], channel, row, expr_floormod(m, tap, s), column});
   const Expr *outs = expr_i32(m, p.outs), *of_stem[] = {expr_floordiv(m, st.at[1], outs), channel, ky, kx, expr_floormod(m, st.at[1], outs)};
