@@ -376,8 +376,8 @@ def main():
     graphs, kinds, skipped = (list(filter(None, text.split(","))) for text in (args.graphs, args.kind, args.skip))
     if unknown := [k for k in kinds + skipped if k not in KINDS]:
         parser.error(f"no kind '{unknown[0]}'; there are {', '.join(KINDS)}")
-    if args.passes != 1 and not args.cpu_time:
-        parser.error("--passes goes with --cpu-time, whose samples of several passes are taken together")
+    if args.passes < 1 or args.passes > 1 and not args.cpu_time:
+        parser.error("--passes is at least 1, and more go with --cpu-time, whose samples of several passes are taken together")
     if args.cpu_time:
         args.threads = "1"
     found = cases(folder, graphs, args.cache) + (more_cases() if not graphs or "more" in graphs else [])

@@ -254,18 +254,20 @@ static void window_body(Ctx *ctx, void *arg)
   module_release(m);
 }
 
-static bool planes_stay(Ctx *ctx, int machine, int channels, int size, int kernel, int stride)
+static bool window_stays(Ctx *ctx, Window d)
 {
-  Window d = {target[machine], channels, size, kernel, stride, 0, false};
   if (protect(ctx, window_body, &d)) print_error("%s\n", error_message(ctx));
   return d.kept;
 }
 
+static bool planes_stay(Ctx *ctx, int machine, int channels, int size, int kernel, int stride)
+{
+  return window_stays(ctx, (Window){target[machine], channels, size, kernel, stride, 0, false});
+}
+
 static bool stem_stays(Ctx *ctx, int machine, int from, int to, int size, int kernel)
 {
-  Window d = {target[machine], to, size, kernel, 2, from, false};
-  if (protect(ctx, window_body, &d)) print_error("%s\n", error_message(ctx));
-  return d.kept;
+  return window_stays(ctx, (Window){target[machine], to, size, kernel, 2, from, false});
 }
 
 /* Wide vectors make so few products quickly that two changes of layout are most of the time.  Of a tiny plane the copy with its zeros is

@@ -165,6 +165,23 @@ def test_stem_alone_keeps_its_layout(data, weight, attributes, cores):
     assert "conv2d.stem" not in agree(two, {**weights, "v": drawn((16, weight[0], 1, 1))}, data)
 
 
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("dtype, error", [("float32", 1e-5), ("float64", 1e-12)])
+def test_stem_alone_beside_numpy(target, dtype, error):
+    """Both widths of floats, through both backends."""
+    x, w = drawn((2, 3, 31, 37)).astype(dtype), drawn((20, 3, 5, 3)).astype(dtype)
+    data = relay.var("x", shape=x.shape, dtype=dtype)
+    conv = relay.nn.conv2d(data, relay.const(w), strides=[2, 1], padding=[1, 2, 0, 1], kernel_size=[5, 3], channels=20)
+    with lathe.transform.PassContext(opt_level=3):
+        library = relay.build(lathe.IRModule.from_expr(relay.Function([data], conv)), target=target)
+    assert [n.impl for n in library.model.nodes()] == ["conv2d.stem"]
+    runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
+    runner.set_input("x", x)
+    runner.run()
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 0), (2, 1))), (5, 3), axis=(2, 3))[:, :, ::2]
+    np.testing.assert_allclose(runner.get_output(0).numpy(), np.einsum("nchwij,ocij->nohw", windows, w), rtol=error, atol=error)
+
+
 @pytest.mark.parametrize("channels, weight, taken", [(24, (24, 1, 3, 3), "depthwise.planes"), (3, (24, 3, 3, 3), "conv2d.stem")])
 def test_planes_alone_of_any_batch(channels, weight, taken):
     """The batch is known when it runs."""
