@@ -5,7 +5,7 @@ BUILD  ?= build
 PYTHON := .venv/bin/python
 RUN_PY := PYTHONPATH=python $(PYTHON)
 
-.PHONY: help build demo test test-slow conformance test-c-backend asan fuzz bench golden wheel format clean
+.PHONY: help build demo test test-slow conformance test-c-backend asan fuzz bench golden wheel format check-format clean
 
 help:
 	@echo "make build    the compiler: $(BUILD)/lathe, liblathe.so, liblathe_rt.so"
@@ -17,7 +17,7 @@ help:
 	@echo "make bench    side-by-side measurements; prints ratios"
 	@echo "make golden   rewrites the expected text of the cases; review the diff"
 	@echo "make wheel    a Python wheel that carries the libraries, in dist/"
-	@echo "make format   clang-format on the C sources"
+	@echo "make format   clang-format on the C sources; make check-format only says where they differ"
 	@echo "make clean    removes what was built"
 
 build:
@@ -77,8 +77,14 @@ wheel: build
 	@$(PYTHON) -m pip wheel -q --no-deps --no-build-isolation -w dist .
 	@ls dist/*.whl
 
+FORMAT = git ls-files '*.c' '*.h' | xargs clang-format-19
 format:
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@tools/setup format
+	@$(FORMAT) -i
+
+check-format:
+	@tools/setup format
+	@$(FORMAT) --dry-run -Werror
 
 clean:
 	@rm -rf build build-asan build-tsan build-fuzz build-c dist

@@ -21,12 +21,13 @@ extern "C" {
 
 typedef struct LatheContext LatheContext;
 
-LATHE_RT_API LatheContext *lathe_context_new(void);          /* NULL when memory is out */
+LATHE_RT_API LatheContext *lathe_context_new(void); /* NULL when memory is out */
 LATHE_RT_API void lathe_context_free(LatheContext *);
 
 typedef enum LatheTag { LATHE_NONE, LATHE_BOOL, LATHE_INT, LATHE_FLOAT, LATHE_STR, LATHE_OBJECT, LATHE_LIST } LatheTag;
 
 /* What a LATHE_OBJECT is.  One row a kind: constant, name in signatures. */
+/* clang-format off */
 #define LATHE_OBJECT_KINDS(X)                                                       \
   X(LATHE_EXPR, "expr") X(LATHE_VAR, "var") X(LATHE_ITERVAR, "itervar")             \
   X(LATHE_BUFFER, "buffer") X(LATHE_REDUCER, "reducer") X(LATHE_TENSOR, "tensor")   \
@@ -36,6 +37,7 @@ typedef enum LatheTag { LATHE_NONE, LATHE_BOOL, LATHE_INT, LATHE_FLOAT, LATHE_ST
   X(LATHE_TENSORINTRIN, "tensorintrin") X(LATHE_TARGET, "target") X(LATHE_BUILT, "built") \
   X(LATHE_WORLD, "world") X(LATHE_BLOCK, "block") X(LATHE_LOOP, "loop") X(LATHE_INTRV, "intrv")   \
   X(LATHE_NODE, "node") X(LATHE_TYPE, "type") X(LATHE_PASSCONTEXT, "passcontext") X(LATHE_COMPILED, "compiled")
+/* clang-format on */
 typedef enum LatheKind {
 #define X(id, name) id,
   LATHE_OBJECT_KINDS(X)
@@ -45,22 +47,23 @@ typedef enum LatheKind {
 /* Objects are counted: one that a call returned is the caller's until
  * lathe_object_release; it keeps alive whatever it lives in. */
 typedef struct LatheValue {
-  int32_t tag;               /* LatheTag */
-  int32_t kind;              /* LatheKind, for objects */
+  int32_t tag;  /* LatheTag */
+  int32_t kind; /* LatheKind, for objects */
   union {
     int64_t i;
     double f;
-    const char *s;           /* from a call: valid until the next call on the context */
+    const char *s; /* from a call: valid until the next call on the context */
     void *p;
-    const struct LatheValue *list;   /* as s */
+    const struct LatheValue *list; /* as s */
   } u;
-  int64_t n;                 /* bytes of a string (which may hold zeros), items of a list; of an
-                                object its sub-kind (expressions, operations, statements: see
-                                the functions "expr_kinds", "teop_kinds", "stmt_kinds") */
+  int64_t n; /* bytes of a string (which may hold zeros), items of a list; of an
+                object its sub-kind (expressions, operations, statements: see
+                the functions "expr_kinds", "teop_kinds", "stmt_kinds") */
 } LatheValue;
 
 /* Returns 0 or an error kind (1 ArgumentError, 2 TypeError, …: lathe_error_name). */
-LATHE_RT_API int32_t lathe_call(LatheContext *, const char *function, int32_t n, const LatheValue *args, LatheValue *result);
+LATHE_RT_API int32_t lathe_call(LatheContext *, const char *function, int32_t n, const LatheValue *args,
+                                LatheValue *result);
 LATHE_RT_API void lathe_object_retain(int32_t kind, void *);
 LATHE_RT_API void lathe_object_release(int32_t kind, void *);
 /* Two handles of the same thing?  id is equal exactly for those. */
@@ -77,21 +80,22 @@ LATHE_RT_API int32_t lathe_error_location(LatheContext *, const char **file, int
 /* ---- models, in one call --------------------------------------------------------------- */
 
 typedef struct LatheShape {
-  const char *input;         /* name of an input */
+  const char *input; /* name of an input */
   int32_t ndim;
-  const int64_t *dims;       /* -1: stays open until run time */
+  const int64_t *dims; /* -1: stays open until run time */
 } LatheShape;
 typedef struct LatheCompileOptions {
-  const char *target;        /* NULL: this machine */
-  int32_t opt_level;         /* 0 to 4 */
+  const char *target; /* NULL: this machine */
+  int32_t opt_level;  /* 0 to 4 */
   int32_t nshapes;
   const LatheShape *shapes;
-  const char *external_data_root;   /* NULL: the model's folder */
+  const char *external_data_root; /* NULL: the model's folder */
 } LatheCompileOptions;
 /* Compiles an ONNX file (options NULL: opt_level 3, nothing else).  The first writes one file
  * that lathe_rt_model_load takes; the second gives a model that runs here, to be given back with
  * lathe_rt_model_free before the context goes.  Both return 0 or an error kind, as lathe_call does. */
-LATHE_RT_API int32_t lathe_compile_onnx(LatheContext *, const char *path, const LatheCompileOptions *, const char *output);
+LATHE_RT_API int32_t lathe_compile_onnx(LatheContext *, const char *path, const LatheCompileOptions *,
+                                        const char *output);
 LATHE_RT_API int32_t lathe_load_onnx(LatheContext *, const char *path, const LatheCompileOptions *, LatheRtModel **out);
 
 /* ---- listings and settings ---------------------------------------------------------------- */

@@ -28,7 +28,8 @@ static LatheRtCode position_of(const Value *v, int32_t n, int32_t last, int32_t 
 }
 
 /* list[0 .. at), item (NULL: none), list[at + skip ..) */
-static LatheRtCode splice(Heap *h, const List *list, int32_t at, const Value *item, int32_t skip, Value *to, LatheRtError *err)
+static LatheRtCode splice(Heap *h, const List *list, int32_t at, const Value *item, int32_t skip, Value *to,
+                          LatheRtError *err)
 {
   if (list->n == INT32_MAX) return rt_fail(err, LATHE_RT_ARGUMENT, "a sequence of more than %d items", INT32_MAX);
   Value made = {0};
@@ -45,24 +46,24 @@ static LatheRtCode splice(Heap *h, const List *list, int32_t at, const Value *it
 static LatheRtCode scalar_result(Heap *h, Value *to, LatheRtDType dtype, int64_t value, LatheRtError *err)
 {
   RT_TRY(rt_value_tensor(h, to, dtype, 0, NULL, err));
-  if (dtype.bits == 64)
-    memcpy(to->tensor.data, &value, 8);
-  else
-    *(uint8_t *)to->tensor.data = (uint8_t)value;
+  if (dtype.bits == 64) memcpy(to->tensor.data, &value, 8);
+  else *(uint8_t *)to->tensor.data = (uint8_t)value;
   return LATHE_RT_OK;
 }
 
 /* ---- joining and splitting ---------------------------------------------------------------- */
 
 /* Shape of the joined tensors; every item must have the first's apart from the axis. */
-static LatheRtCode joined_shape(const List *l, int64_t axis_attr, bool new_axis, int32_t *axis, int32_t *ndim, int64_t *dim,
-                                LatheRtError *err)
+static LatheRtCode joined_shape(const List *l, int64_t axis_attr, bool new_axis, int32_t *axis, int32_t *ndim,
+                                int64_t *dim, LatheRtError *err)
 {
   if (l->n == 0) return rt_fail(err, LATHE_RT_ARGUMENT, "an empty sequence cannot be joined");
   for (int32_t i = 0; i < l->n; i++)
-    if (l->item[i].kind != VALUE_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "item %d of the sequence is not a tensor", i);
+    if (l->item[i].kind != VALUE_TENSOR)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "item %d of the sequence is not a tensor", i);
   const Value *first = &l->item[0];
-  int32_t rank = first->tensor.ndim, out_rank = rank + new_axis;
+  int32_t rank = first->tensor.ndim;
+  int32_t out_rank = rank + new_axis;
   int64_t at = axis_attr < 0 ? axis_attr + out_rank : axis_attr;
   if (at < 0 || at >= out_rank || out_rank > MODEL_MAX_NDIM)
     return rt_fail(err, LATHE_RT_ARGUMENT, "axis %" PRId64 " of tensors of rank %d", axis_attr, rank);
@@ -99,12 +100,14 @@ static void strides_at(int32_t ndim, const int64_t *dim, int32_t axis, size_t el
 
 static LatheRtCode concat(Heap *h, const List *l, int64_t axis_attr, bool new_axis, Value *to, LatheRtError *err)
 {
-  int32_t axis = 0, ndim = 0;
+  int32_t axis = 0;
+  int32_t ndim = 0;
   int64_t dim[MODEL_MAX_NDIM];
   RT_TRY(joined_shape(l, axis_attr, new_axis, &axis, &ndim, dim, err));
   Value made = {0};
   RT_TRY(rt_value_tensor(h, &made, l->item[0].tensor.dtype, ndim, dim, err));
-  size_t rows, step, row = 0;
+  size_t rows, step;
+  size_t row = 0;
   strides_at(ndim, dim, axis, rt_dtype_bytes(made.tensor.dtype), &rows, &step);
   row = step * (size_t)dim[axis];
   char *at = made.tensor.data;
@@ -160,27 +163,33 @@ static int64_t part_size(const Value *sizes, int64_t total, int64_t i)
 {
   if (!sizes) return 1;
   if (sizes->tensor.ndim == 1) return element(sizes, (size_t)i);
-  int64_t size = element(sizes, 0), left = total - i * size;
+  int64_t size = element(sizes, 0);
+  int64_t left = total - i * size;
   return left < size ? left : size;
 }
 
-static LatheRtCode split(Heap *h, const Value *v, const Value *sizes, int64_t axis_attr, bool keepdims, Value *to, LatheRtError *err)
+static LatheRtCode split(Heap *h, const Value *v, const Value *sizes, int64_t axis_attr, bool keepdims, Value *to,
+                         LatheRtError *err)
 {
   if (v->kind != VALUE_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "a split of something that is no tensor");
   int32_t ndim = v->tensor.ndim;
-  int64_t at = axis_attr < 0 ? axis_attr + ndim : axis_attr, n;
-  if (at < 0 || at >= ndim) return rt_fail(err, LATHE_RT_ARGUMENT, "axis %" PRId64 " of a tensor of rank %d", axis_attr, ndim);
+  int64_t at = axis_attr < 0 ? axis_attr + ndim : axis_attr;
+  int64_t n;
+  if (at < 0 || at >= ndim)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "axis %" PRId64 " of a tensor of rank %d", axis_attr, ndim);
   int32_t axis = (int32_t)at;
   RT_TRY(part_count(sizes, v->dim[axis], &n, err));
   if (n > INT32_MAX) return rt_fail(err, LATHE_RT_ARGUMENT, "a split into %" PRId64 " parts", n);
-  size_t rows, step, done = 0;
+  size_t rows, step;
+  size_t done = 0;
   strides_at(ndim, v->dim, axis, rt_dtype_bytes(v->tensor.dtype), &rows, &step);
   Value made = {0};
   RT_TRY(rt_value_list(h, &made, (int32_t)n, err));
   bool squeeze = !sizes && !keepdims;
   LatheRtCode code = LATHE_RT_OK;
   for (int64_t i = 0; code == LATHE_RT_OK && i < n; i++) {
-    int64_t dim[MODEL_MAX_NDIM], size = part_size(sizes, v->dim[axis], i);
+    int64_t dim[MODEL_MAX_NDIM];
+    int64_t size = part_size(sizes, v->dim[axis], i);
     memcpy(dim, v->dim, (size_t)ndim * sizeof *dim);
     dim[axis] = size;
     if (squeeze) memmove(dim + axis, dim + axis + 1, (size_t)(ndim - axis - 1) * sizeof *dim);
@@ -200,25 +209,23 @@ static LatheRtCode split(Heap *h, const Value *v, const Value *sizes, int64_t ax
 
 LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRtError *err)
 {
-  static const LatheRtDType int64 = {0, 64, 1}, boolean = {1, 1, 1};
+  static const LatheRtDType int64 = {0, 64, 1};
+  static const LatheRtDType boolean = {1, 1, 1};
   Heap *h = &x->heap;
-  Value *to = &reg[ins->ret[0]], *a = ins->narg ? &reg[ins->arg[0]] : NULL, *b = ins->narg > 1 ? &reg[ins->arg[1]] : NULL;
+  Value *to = &reg[ins->ret[0]];
+  Value *a = ins->narg ? &reg[ins->arg[0]] : NULL;
+  Value *b = ins->narg > 1 ? &reg[ins->arg[1]] : NULL;
   List *l = NULL;
   int32_t at = 0;
   if (ins->index >= HO_TEXT_CONCAT) return rt_string_call(x, ins, reg, err);
-  bool any = ins->index == HO_LIST || ins->index == HO_SPLIT || ((ins->index == HO_HAS || ins->index == HO_GET) && !ins->attr[0]);
+  bool any = ins->index == HO_LIST || ins->index == HO_SPLIT ||
+             ((ins->index == HO_HAS || ins->index == HO_GET) && !ins->attr[0]);
   if (!any) RT_TRY(list_of(a, &l, err));
   switch ((HostOp)ins->index) {
-  case HO_LIST:
-    return rt_value_cell(h, to, VALUE_LIST, 0, ins->narg, ins->arg, reg, err);
-  case HO_INSERT:
-    RT_TRY(position_of(&reg[ins->arg[2]], l->n, l->n, &at, err));
-    return splice(h, l, at, b, 0, to, err);
-  case HO_APPEND:
-    return splice(h, l, l->n, b, 0, to, err);
-  case HO_ERASE:
-    RT_TRY(position_of(b, l->n, l->n - 1, &at, err));
-    return splice(h, l, at, NULL, 1, to, err);
+  case HO_LIST: return rt_value_cell(h, to, VALUE_LIST, 0, ins->narg, ins->arg, reg, err);
+  case HO_INSERT: RT_TRY(position_of(&reg[ins->arg[2]], l->n, l->n, &at, err)); return splice(h, l, at, b, 0, to, err);
+  case HO_APPEND: return splice(h, l, l->n, b, 0, to, err);
+  case HO_ERASE: RT_TRY(position_of(b, l->n, l->n - 1, &at, err)); return splice(h, l, at, NULL, 1, to, err);
   case HO_ERASE_LAST:
     if (l->n == 0) return rt_fail(err, LATHE_RT_ARGUMENT, "an empty sequence has no last item");
     return splice(h, l, l->n - 1, NULL, 1, to, err);
@@ -226,14 +233,10 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
     RT_TRY(position_of(b, l->n, l->n - 1, &at, err));
     rt_value_item(h, to, a, at);
     return LATHE_RT_OK;
-  case HO_LENGTH:
-    return scalar_result(h, to, int64, l->n, err);
-  case HO_CONCAT:
-    return concat(h, l, ins->attr[0], ins->attr[1] != 0, to, err);
-  case HO_SPLIT:
-    return split(h, a, b, ins->attr[0], ins->attr[1] != 0, to, err);
-  case HO_HAS:
-    return scalar_result(h, to, boolean, l ? l->n != 0 : a != NULL, err);
+  case HO_LENGTH: return scalar_result(h, to, int64, l->n, err);
+  case HO_CONCAT: return concat(h, l, ins->attr[0], ins->attr[1] != 0, to, err);
+  case HO_SPLIT: return split(h, a, b, ins->attr[0], ins->attr[1] != 0, to, err);
+  case HO_HAS: return scalar_result(h, to, boolean, l ? l->n != 0 : a != NULL, err);
   case HO_GET:
     if (!l) {
       rt_value_copy(h, to, a);
@@ -248,8 +251,7 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
   case HO_MATCH:
   case HO_PRINT:
   case HO_PARSE:
-  case HO_COUNT:
-    break;
+  case HO_COUNT: break;
   }
   return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: host operation %d", ins->index);
 }

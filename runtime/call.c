@@ -110,7 +110,8 @@ static LatheRtCode check_count(const LatheRtFuncInfo *f, int32_t n, LatheRtError
 static LatheRtCode check_scalar(const LatheRtFuncInfo *f, int32_t i, int64_t value, LatheRtError *err)
 {
   LatheRtDType t = f->args[i].dtype;
-  bool is_signed = t.code == 0, is_unsigned = t.code == 1 || t.code == 6;
+  bool is_signed = t.code == 0;
+  bool is_unsigned = t.code == 1 || t.code == 6;
   if ((!is_signed && !is_unsigned) || t.bits >= 64) return LATHE_RT_OK;
   int bits = is_bool(t) ? 1 : t.bits;
   int64_t low = is_signed ? -((int64_t)1 << (bits - 1)) : 0;
@@ -213,19 +214,15 @@ static void fill_slots(Call *c)
   const LatheRtFuncInfo *f = c->func->info;
   for (int32_t i = 0; i < f->nargs; i++) {
     const LatheRtTensor *t = c->arg[i].tensor;
-    if (t)
-      c->slot[i].p = (char *)t->data + (t->data ? t->byte_offset : 0);
-    else
-      c->slot[i] = c->arg[i].scalar;
+    if (t) c->slot[i].p = (char *)t->data + (t->data ? t->byte_offset : 0);
+    else c->slot[i] = c->arg[i].scalar;
   }
   for (int32_t k = 0; k < f->nsizes; k++) {
     const LatheRtSizeInfo *s = &f->sizes[k];
     const LatheRtTensor *t = c->arg[s->arg].tensor;
     int64_t *out = &c->slot[f->nargs + k].i;
-    if (s->dim >= 0)
-      *out = t->shape[s->dim];
-    else if (s->dim != INT32_MIN)
-      *out = stride_of(t, -1 - s->dim);
+    if (s->dim >= 0) *out = t->shape[s->dim];
+    else if (s->dim != INT32_MIN) *out = stride_of(t, -1 - s->dim);
     else {
       *out = (int64_t)(t->byte_offset / rt_dtype_bytes(t->dtype));
       c->slot[s->arg].p = t->data;
@@ -238,7 +235,8 @@ static void fill_slots(Call *c)
 static void explain_sizes(Call *c, int32_t arg, int32_t first, char *out, size_t n)
 {
   const LatheRtFuncInfo *f = c->func->info;
-  size_t total = (size_t)c->func->ndims + 2, used = 0;
+  size_t total = (size_t)c->func->ndims + 2;
+  size_t used = 0;
   int64_t *other = malloc(total * sizeof *other);
   out[0] = 0;
   for (int32_t k = 0; other && k < f->nsizes; k++) {
@@ -263,7 +261,8 @@ static LatheRtCode check_shapes(Call *c, LatheRtError *err)
   for (int32_t i = 0; i < f->nargs; i++) {
     int32_t ndim = f->args[i].ndim;
     if (ndim <= 0) continue;
-    const int64_t *have = c->arg[i].tensor->shape, *want = c->dim + at;
+    const int64_t *have = c->arg[i].tensor->shape;
+    const int64_t *want = c->dim + at;
     if (memcmp(have, want, (size_t)ndim * sizeof *have) != 0) {
       char a[110], b[110], why[180];
       rt_shape_text(ndim, have, a, sizeof a);
@@ -280,7 +279,8 @@ static LatheRtCode check_shapes(Call *c, LatheRtError *err)
 static LatheRtCode take_workspace(Call *c, LatheRtError *err)
 {
   const LatheRtFuncInfo *f = c->func->info;
-  int64_t shared = c->dim[c->func->ndims], slice = c->dim[c->func->ndims + 1];
+  int64_t shared = c->dim[c->func->ndims];
+  int64_t slice = c->dim[c->func->ndims + 1];
   if (shared < 0 || slice < 0)
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
   size_t a, b, total;
@@ -311,7 +311,8 @@ static LatheRtCode call_check(Call *c, int32_t n, LatheRtError *err)
   RT_TRY(check_count(f, n, err));
   if (n && !c->arg) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: the list of arguments is null", f->name);
   for (int32_t i = 0; i < n; i++) RT_TRY(check_kind(f, i, &c->arg[i], err));
-  size_t slots = (size_t)f->nargs + (size_t)f->nsizes, dims = (size_t)c->func->ndims + 2;
+  size_t slots = (size_t)f->nargs + (size_t)f->nsizes;
+  size_t dims = (size_t)c->func->ndims + 2;
   c->slot = c->slot_stack;
   c->dim = c->dim_stack;
   if (slots > ON_STACK || dims > ON_STACK) {
@@ -331,7 +332,11 @@ static LatheRtCode call_check(Call *c, int32_t n, LatheRtError *err)
 LatheRtCalls rt_calls(int32_t workers, CallState *state)
 {
   atomic_store(&state->taken, 0);
-  return (LatheRtCalls){.abi = LATHE_RT_ABI, .num_workers = workers, .parallel_for = rt_pool_for, .call_packed = rt_call_packed, .user = state};
+  return (LatheRtCalls){.abi = LATHE_RT_ABI,
+                        .num_workers = workers,
+                        .parallel_for = rt_pool_for,
+                        .call_packed = rt_call_packed,
+                        .user = state};
 }
 
 /* On failure nothing is held. */

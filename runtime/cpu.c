@@ -31,16 +31,25 @@ static uint32_t saved_state(void)
 
 static void detect(void)
 {
-  uint32_t a, b, c = 0, d, b7 = 0, c7 = 0, a71 = 0, cx = 0, unused;
+  uint32_t a, b;
+  uint32_t c = 0;
+  uint32_t d;
+  uint32_t b7 = 0;
+  uint32_t c7 = 0;
+  uint32_t a71 = 0;
+  uint32_t cx = 0;
+  uint32_t unused;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return;
   bool saves = c >> 27 & 1; /* OSXSAVE */
   uint32_t xcr0 = saves ? saved_state() : 0;
-  bool ymm = (xcr0 & 0x6) == 0x6, zmm = ymm && (xcr0 & 0xe0) == 0xe0;
+  bool ymm = (xcr0 & 0x6) == 0x6;
+  bool zmm = ymm && (xcr0 & 0xe0) == 0xe0;
   uint32_t leaves = 0;
   if (__get_cpuid_count(7, 0, &leaves, &b7, &c7, &d) && leaves >= 1)
     __get_cpuid_count(7, 1, &a71, &unused, &unused, &unused);
   __get_cpuid(0x80000001u, &a, &b, &cx, &d);
-  bool avx = ymm && (c >> 28 & 1), avx512 = zmm && (b7 >> 16 & 1);
+  bool avx = ymm && (c >> 28 & 1);
+  bool avx512 = zmm && (b7 >> 16 & 1);
   add("sse4.2", c >> 20 & 1);
   add("avx", avx);
   add("avx2", avx && (b7 >> 5 & 1));

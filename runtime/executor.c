@@ -23,7 +23,8 @@ static bool make_tables(LatheRtExecutor *x)
   x->slot = rt_chunk_alloc(&x->chunks, args, sizeof *x->slot);
   x->tensor = rt_chunk_alloc(&x->chunks, args, sizeof *x->tensor);
   x->dim = rt_chunk_alloc(&x->chunks, (size_t)m->max_dims + 1, sizeof *x->dim);
-  return x->input && x->output && x->place && x->direct && x->symbol && x->symbol_from && x->slot && x->tensor && x->dim;
+  return x->input && x->output && x->place && x->direct && x->symbol && x->symbol_from && x->slot && x->tensor &&
+         x->dim;
 }
 
 LatheRtCode lathe_rt_executor_new(LatheRtModel *m, LatheRtExecutor **out, LatheRtError *err)
@@ -90,7 +91,8 @@ void lathe_rt_executor_watch(LatheRtExecutor *x, LatheRtNodeFn fn, void *user)
 
 static bool overlap(const Value *v, const void *data, size_t bytes)
 {
-  uintptr_t a = (uintptr_t)v->tensor.data, b = (uintptr_t)data;
+  uintptr_t a = (uintptr_t)v->tensor.data;
+  uintptr_t b = (uintptr_t)data;
   size_t n = v->kind == VALUE_TENSOR ? rt_value_bytes(v) : 0;
   return n && bytes && a < b + bytes && b < a + n;
 }
@@ -111,7 +113,8 @@ static LatheRtCode check_input(LatheRtExecutor *x, int32_t i, PortKind kind, con
 }
 
 /* dtype, rank and the dimensions that the model fixes; -1 for items whose rank is free. */
-static LatheRtCode check_tensor(const LatheRtModel *m, int32_t i, const LatheRtTensor *t, bool is_item, LatheRtError *err)
+static LatheRtCode check_tensor(const LatheRtModel *m, int32_t i, const LatheRtTensor *t, bool is_item,
+                                LatheRtError *err)
 {
   const LatheRtPort *p = &m->input[i];
   if (!t) return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': the tensor is null", p->name);
@@ -175,18 +178,21 @@ LatheRtCode lathe_rt_set_input(LatheRtExecutor *x, int32_t i, const LatheRtTenso
   return LATHE_RT_OK;
 }
 
-LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *x, int32_t i, int32_t ndim, const int64_t *shape, const char *const *text,
-                                       const size_t *bytes, LatheRtError *err)
+LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *x, int32_t i, int32_t ndim, const int64_t *shape,
+                                       const char *const *text, const size_t *bytes, LatheRtError *err)
 {
-  LatheRtTensor t = {.device = {LATHE_RT_CPU, 0}, .ndim = ndim, .dtype = {LATHE_RT_STRING, 64, 1}, .shape = (int64_t *)shape};
+  LatheRtTensor t = {
+    .device = {LATHE_RT_CPU, 0}, .ndim = ndim, .dtype = {LATHE_RT_STRING, 64, 1}, .shape = (int64_t *)shape};
   RT_TRY(check_input(x, i, PORT_TENSOR, "set_input_strings", err));
   RT_TRY(check_tensor(x->model, i, &t, false, err));
   Value made = {0};
   RT_TRY(rt_value_tensor(&x->heap, &made, t.dtype, ndim, shape, err));
   LatheRtCode code = LATHE_RT_OK;
   for (size_t k = 0, n = rt_value_bytes(&made) / 8; code == LATHE_RT_OK && k < n; k++) {
-    if (!text || !text[k]) code = rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': text %zu is null", x->model->input[i].name, k);
-    else code = lathe_rt_string_put(x, text[k], bytes ? bytes[k] : strlen(text[k]), (uint64_t *)made.tensor.data + k, err);
+    if (!text || !text[k])
+      code = rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': text %zu is null", x->model->input[i].name, k);
+    else
+      code = lathe_rt_string_put(x, text[k], bytes ? bytes[k] : strlen(text[k]), (uint64_t *)made.tensor.data + k, err);
   }
   if (code == LATHE_RT_OK) code = lathe_rt_set_input(x, i, &made.tensor, err);
   rt_value_clear(&x->heap, &made);
@@ -201,13 +207,16 @@ LatheRtCode lathe_rt_set_input_view(LatheRtExecutor *x, int32_t i, const LatheRt
   const char *data = (const char *)t->data + (t->data ? t->byte_offset : 0);
   size_t bytes;
   RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
-  if (t->device.type != LATHE_RT_CPU || !rt_tensor_compact(t) || (uintptr_t)data % rt_dtype_bytes(p->dtype) || (bytes && !data))
-    return rt_fail(err, LATHE_RT_ARGUMENT,
-                   "input '%.100s' cannot be borrowed: it must be compact, aligned and in the CPU's memory; set_input copies it",
-                   p->name);
+  if (t->device.type != LATHE_RT_CPU || !rt_tensor_compact(t) || (uintptr_t)data % rt_dtype_bytes(p->dtype) ||
+      (bytes && !data))
+    return rt_fail(
+        err, LATHE_RT_ARGUMENT,
+        "input '%.100s' cannot be borrowed: it must be compact, aligned and in the CPU's memory; set_input copies it",
+        p->name);
   for (int32_t k = 0; k < x->model->noutput; k++)
     if (overlap(&x->place[k], data, bytes))
-      return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' lies in the memory that output '%.100s' is written to", p->name, x->model->output[k].name);
+      return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' lies in the memory that output '%.100s' is written to",
+                     p->name, x->model->output[k].name);
   rt_value_clear(&x->heap, &x->input[i]);
   rt_value_set(&x->input[i], p->dtype, t->ndim, t->shape, (void *)data);
   x->inputs_changed = true;
@@ -225,7 +234,8 @@ LatheRtCode lathe_rt_set_input_items(LatheRtExecutor *x, int32_t i, int32_t n, c
                    x->model->input[i].type, n);
   bool wrapped = kind == PORT_OPTIONAL_SEQUENCE && n >= 0; /* a list of one list */
   if (n < 0) n = 0;
-  Value made = {0}, whole = {0};
+  Value made = {0};
+  Value whole = {0};
   RT_TRY(rt_value_list(&x->heap, &made, n, err));
   LatheRtCode code = LATHE_RT_OK;
   for (int32_t k = 0; code == LATHE_RT_OK && k < n; k++) {
@@ -259,14 +269,18 @@ static LatheRtCode check_inputs(LatheRtExecutor *x, LatheRtError *err)
   for (int32_t s = 0; s < m->nsymbol; s++) x->symbol_from[s] = -1;
   for (int32_t i = 0; i < m->ninput; i++) {
     if (x->input[i].kind == VALUE_NONE)
-      return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' (%.200s) has not been set", m->input[i].name, m->input[i].type);
+      return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' (%.200s) has not been set", m->input[i].name,
+                     m->input[i].type);
     for (int32_t d = 0; m->input_kind[i] == PORT_TENSOR && d < m->input[i].ndim; d++) {
-      int64_t dim = m->input_dim[i][d], have = x->input[i].dim[d];
+      int64_t dim = m->input_dim[i][d];
+      int64_t have = x->input[i].dim[d];
       if (dim >= 0 || dim == DIM_UNKNOWN) continue;
-      int32_t s = (int32_t)(-1 - dim), from = x->symbol_from[s];
+      int32_t s = (int32_t)(-1 - dim);
+      int32_t from = x->symbol_from[s];
       if (from >= 0 && x->symbol[s] != have)
-        return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' has %.60s = %" PRId64 ", input '%.100s' has %.60s = %" PRId64,
-                       m->input[i].name, m->symbol[s], have, m->input[from].name, m->symbol[s], x->symbol[s]);
+        return rt_fail(err, LATHE_RT_ARGUMENT,
+                       "input '%.100s' has %.60s = %" PRId64 ", input '%.100s' has %.60s = %" PRId64, m->input[i].name,
+                       m->symbol[s], have, m->input[from].name, m->symbol[s], x->symbol[s]);
       x->symbol[s] = have;
       if (from < 0) x->symbol_from[s] = i;
     }
@@ -286,16 +300,19 @@ static LatheRtCode check_apart(const LatheRtExecutor *x, int32_t i, const void *
   for (int32_t k = 0; k < m->noutput; k++)
     if (k != i && overlap(&x->place[k], data, bytes)) other = m->output[k].name;
   if (!other) return LATHE_RT_OK;
-  return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' would overwrite '%.100s', which lies in the same memory", m->output[i].name, other);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' would overwrite '%.100s', which lies in the same memory",
+                 m->output[i].name, other);
 }
 
 LatheRtCode lathe_rt_set_output_view(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
 {
   if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "set_output_view: the executor is null");
   const LatheRtModel *m = x->model;
-  if (i < 0 || i >= m->noutput) return rt_fail(err, LATHE_RT_ARGUMENT, "set_output_view: output %d, the model has %d", i, m->noutput);
+  if (i < 0 || i >= m->noutput)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "set_output_view: output %d, the model has %d", i, m->noutput);
   const LatheRtPort *p = &m->output[i];
-  if (m->output_kind[i] != PORT_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s; get_output_items gives it", p->name, p->type);
+  if (m->output_kind[i] != PORT_TENSOR)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s; get_output_items gives it", p->name, p->type);
   if (x->direct[i]) rt_static_output(x, i, NULL);
   x->direct[i] = false;
   rt_value_clear(&x->heap, &x->place[i]);
@@ -314,9 +331,12 @@ LatheRtCode lathe_rt_set_output_view(LatheRtExecutor *x, int32_t i, const LatheR
   char *data = (char *)t->data + (t->data ? t->byte_offset : 0);
   size_t bytes;
   RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
-  if (t->device.type != LATHE_RT_CPU || !rt_tensor_compact(t) || (uintptr_t)data % rt_dtype_bytes(p->dtype) || (bytes && !data))
+  if (t->device.type != LATHE_RT_CPU || !rt_tensor_compact(t) || (uintptr_t)data % rt_dtype_bytes(p->dtype) ||
+      (bytes && !data))
     return rt_fail(err, LATHE_RT_ARGUMENT,
-                   "output '%.100s' cannot be written there: the memory must be compact, aligned and the CPU's; get_output gives it", p->name);
+                   "output '%.100s' cannot be written there: the memory must be compact, aligned and the CPU's; "
+                   "get_output gives it",
+                   p->name);
   RT_TRY(check_apart(x, i, data, bytes, err));
   rt_value_set(&x->place[i], p->dtype, t->ndim, t->shape, data);
   x->direct[i] = m->is_static && bytes && rt_static_output(x, i, data);
@@ -327,13 +347,15 @@ LatheRtCode lathe_rt_set_output_view(LatheRtExecutor *x, int32_t i, const LatheR
 static LatheRtCode copy_outputs(LatheRtExecutor *x, LatheRtError *err)
 {
   for (int32_t i = 0; i < x->model->noutput; i++) {
-    const LatheRtTensor *from = &x->output[i].tensor, *to = &x->place[i].tensor;
+    const LatheRtTensor *from = &x->output[i].tensor;
+    const LatheRtTensor *to = &x->place[i].tensor;
     if (x->place[i].kind != VALUE_TENSOR || x->direct[i]) continue;
     if (from->ndim != to->ndim || (to->ndim && memcmp(from->shape, to->shape, (size_t)to->ndim * sizeof *to->shape))) {
       char a[110], b[110];
       rt_shape_text(from->ndim, from->shape, a, sizeof a);
       rt_shape_text(to->ndim, to->shape, b, sizeof b);
-      return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' has shape %s, the memory given for it %s", x->model->output[i].name, a, b);
+      return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' has shape %s, the memory given for it %s",
+                     x->model->output[i].name, a, b);
     }
     size_t bytes = rt_value_bytes(&x->output[i]);
     rt_pool_copy(&x->calls, to->data, from->data, bytes);
@@ -374,8 +396,8 @@ LatheRtCode lathe_rt_get_output(LatheRtExecutor *x, int32_t i, const LatheRtTens
   if (!out) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: out must not be null");
   RT_TRY(find_output(x, i, err));
   if (x->output[i].kind != VALUE_TENSOR)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s; get_output_items gives it", x->model->output[i].name,
-                   x->model->output[i].type);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s; get_output_items gives it",
+                   x->model->output[i].name, x->model->output[i].type);
   *out = &x->output[i].tensor;
   return LATHE_RT_OK;
 }
@@ -402,7 +424,8 @@ LatheRtCode lathe_rt_get_output_items(LatheRtExecutor *x, int32_t i, int32_t *n,
   for (int32_t k = 0; k < count; k++) {
     const Value *item = v->kind == VALUE_LIST ? &v->list->item[k] : v;
     if (item->kind != VALUE_TENSOR)
-      return rt_fail(err, LATHE_RT_UNSUPPORTED, "output '%.100s': item %d is not a tensor", x->model->output[i].name, k);
+      return rt_fail(err, LATHE_RT_UNSUPPORTED, "output '%.100s': item %d is not a tensor", x->model->output[i].name,
+                     k);
     x->item[k] = &item->tensor;
   }
   *n = count;

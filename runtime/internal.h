@@ -11,10 +11,10 @@
 
 enum { RT_MAX_NDIM = 64, RT_MAX_THREADS = 1024, RT_ALIGN = 64 };
 
-#define RT_TRY(call)                                                                                                   \
-  do {                                                                                                                 \
-    LatheRtCode code_ = (call);                                                                                        \
-    if (code_ != LATHE_RT_OK) return code_;                                                                            \
+#define RT_TRY(call)                        \
+  do {                                      \
+    LatheRtCode code_ = (call);             \
+    if (code_ != LATHE_RT_OK) return code_; \
   } while (0)
 
 /* Writes the sentence and gives the code back: return rt_fail(err, …). */

@@ -7,7 +7,8 @@
 
 enum { ARG_WRITTEN = 1 };
 
-static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, const Value *v, LatheRtSlot *slot, LatheRtError *err)
+static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, const Value *v, LatheRtSlot *slot,
+                               LatheRtError *err)
 {
   const LatheRtArgInfo *want = &f->args[i];
   if (v->kind != VALUE_TENSOR)
@@ -22,8 +23,8 @@ static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, const Value 
                    want->name, a, v->tensor.ndim, b, want->ndim);
   }
   if (want->flags & ARG_WRITTEN && !v->writable)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s', which is written, is a constant or an input", f->name, i,
-                   want->name);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s', which is written, is a constant or an input", f->name,
+                   i, want->name);
   slot->p = v->tensor.data;
   return LATHE_RT_OK;
 }
@@ -56,31 +57,30 @@ static LatheRtCode check_shapes(const LatheRtFuncInfo *f, const Ins *ins, const 
   return LATHE_RT_OK;
 }
 
-LatheRtCode rt_kernel_bind(LatheRtExecutor *x, const Ins *ins, const Value *reg, const Scalar *scalar, LatheRtSlot *slot,
-                           Workspaces *need, LatheRtError *err)
+LatheRtCode rt_kernel_bind(LatheRtExecutor *x, const Ins *ins, const Value *reg, const Scalar *scalar,
+                           LatheRtSlot *slot, Workspaces *need, LatheRtError *err)
 {
   const ModelKernel *k = &x->model->kernel[ins->index];
   const LatheRtFuncInfo *f = k->info;
   for (int32_t i = 0; i < f->nargs; i++) {
     const KernelArgRef *a = &ins->karg[i];
-    if (a->kind == KARG_SCALAR)
-      slot[i].i = scalar[a->index].i; /* the union's bits: a double stays one */
-    else
-      RT_TRY(bind_tensor(f, i, &reg[a->index], &slot[i], err));
+    if (a->kind == KARG_SCALAR) slot[i].i = scalar[a->index].i; /* the union's bits: a double stays one */
+    else RT_TRY(bind_tensor(f, i, &reg[a->index], &slot[i], err));
   }
   for (int32_t i = 0; i < f->nsizes; i++)
     slot[f->nargs + i].i = size_of(&reg[ins->karg[f->sizes[i].arg].index].tensor, f->sizes[i].dim);
   f->shape(slot, x->dim);
   RT_TRY(check_shapes(f, ins, reg, x->dim, err));
-  int64_t shared = x->dim[k->ndims], slice = x->dim[k->ndims + 1];
+  int64_t shared = x->dim[k->ndims];
+  int64_t slice = x->dim[k->ndims + 1];
   if (shared < 0 || slice < 0 || !rt_round_up((size_t)shared, RT_ALIGN, &need->shared) ||
       !rt_round_up((size_t)slice, RT_ALIGN, &need->slice))
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
   return LATHE_RT_OK;
 }
 
-void rt_kernel_tensors(const ModelKernel *k, const Ins *ins, const Value *reg, const LatheRtTensor **out, int32_t *nread,
-                       int32_t *n)
+void rt_kernel_tensors(const ModelKernel *k, const Ins *ins, const Value *reg, const LatheRtTensor **out,
+                       int32_t *nread, int32_t *n)
 {
   *n = 0;
   for (int written = 0; written < 2; written++) {
@@ -116,8 +116,8 @@ LatheRtCode rt_watch(LatheRtExecutor *x, int32_t node, double seconds, int32_t n
                  x->model->node[node].name);
 }
 
-LatheRtCode rt_kernel_run(LatheRtExecutor *x, const ModelKernel *k, int32_t node, const LatheRtSlot *slot, int32_t nread,
-                          int32_t n, const LatheRtTensor *const *tensor, LatheRtError *err)
+LatheRtCode rt_kernel_run(LatheRtExecutor *x, const ModelKernel *k, int32_t node, const LatheRtSlot *slot,
+                          int32_t nread, int32_t n, const LatheRtTensor *const *tensor, LatheRtError *err)
 {
   double start = x->watch ? rt_now_seconds() : 0;
   int32_t status = k->info->call(slot, x->workspace, &x->calls);

@@ -19,16 +19,11 @@
 static const char *machine_name(unsigned machine)
 {
   switch (machine) {
-  case EM_X86_64:
-    return "x86_64";
-  case EM_386:
-    return "i386";
-  case EM_AARCH64:
-    return "aarch64";
-  case EM_ARM:
-    return "arm";
-  case EM_RISCV:
-    return "riscv";
+  case EM_X86_64: return "x86_64";
+  case EM_386: return "i386";
+  case EM_AARCH64: return "aarch64";
+  case EM_ARM: return "arm";
+  case EM_RISCV: return "riscv";
   }
   return "another machine";
 }

@@ -29,7 +29,8 @@ static LatheRtCode model_new(LatheRtModule *module, const LatheRtModelData *data
 LatheRtCode lathe_rt_model_wrap(LatheRtModule *module, const LatheRtModelData *data, void (*drop)(void *), void *user,
                                 LatheRtModel **out, LatheRtError *err)
 {
-  if (!module || !data || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "model_wrap: module, data and out must not be null");
+  if (!module || !data || !out)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "model_wrap: module, data and out must not be null");
   *out = NULL;
   RT_TRY(model_new(module, data, out, err));
   (*out)->drop = drop;
@@ -98,7 +99,9 @@ LatheRtModelInfo lathe_rt_model_info(const LatheRtModel *m)
                             .storage_bytes = m->storage_bytes,
                             .storage_bound = m->storage_bound,
                             .num_nodes = m->nnode,
-                            .is_dynamic = m->is_static ? 0 : m->has_calls ? 2 : 1};
+                            .is_dynamic = m->is_static   ? 0
+                                          : m->has_calls ? 2
+                                                         : 1};
 }
 
 const LatheRtNode *lathe_rt_model_node(const LatheRtModel *m, int32_t i)

@@ -14,9 +14,9 @@ typedef union Scalar {
 } Scalar;
 
 typedef struct ExprStep {
-  uint8_t op;                /* ExprOp */
-  int32_t a, b;              /* scalar; register and dimension or element */
-  Scalar value;              /* literals */
+  uint8_t op;   /* ExprOp */
+  int32_t a, b; /* scalar; register and dimension or element */
+  Scalar value; /* literals */
 } ExprStep;
 typedef struct ModelExpr {
   int32_t n;
@@ -24,27 +24,27 @@ typedef struct ModelExpr {
 } ModelExpr;
 
 typedef struct KernelArgRef {
-  int32_t kind, index;       /* KernelArgKind; register or scalar */
+  int32_t kind, index; /* KernelArgKind; register or scalar */
 } KernelArgRef;
 
 typedef struct Ins {
-  uint8_t op;                /* ModelOp */
-  LatheRtDType dtype;        /* ALLOC, VIEW */
-  int32_t reg;               /* result of CONST, ALLOC, VIEW, MOVE, COPY, CLOSURE, DATA, FIELD; FREE, BRANCH, MATCH;
-                                closure of APPLY; the scalar of SCALAR */
-  int32_t source;            /* VIEW, MOVE, COPY, FIELD */
-  int32_t index;             /* const, kernel, function, HostOp, target, field */
-  int32_t tag;               /* DATA, MATCH */
-  int32_t node;              /* KERNEL, HOST */
-  uint64_t place;            /* ALLOC, COPY */
-  int32_t nexpr;             /* shape; 1 for SCALAR and CHECK */
+  uint8_t op;         /* ModelOp */
+  LatheRtDType dtype; /* ALLOC, VIEW */
+  int32_t reg;        /* result of CONST, ALLOC, VIEW, MOVE, COPY, CLOSURE, DATA, FIELD; FREE, BRANCH, MATCH;
+                         closure of APPLY; the scalar of SCALAR */
+  int32_t source;     /* VIEW, MOVE, COPY, FIELD */
+  int32_t index;      /* const, kernel, function, HostOp, target, field */
+  int32_t tag;        /* DATA, MATCH */
+  int32_t node;       /* KERNEL, HOST */
+  uint64_t place;     /* ALLOC, COPY */
+  int32_t nexpr;      /* shape; 1 for SCALAR and CHECK */
   const ModelExpr *expr;
   int32_t narg, nret, nattr;
-  const int32_t *arg;        /* registers; then nret of results */
+  const int32_t *arg; /* registers; then nret of results */
   const int32_t *ret;
-  const KernelArgRef *karg;  /* KERNEL: narg of them */
+  const KernelArgRef *karg; /* KERNEL: narg of them */
   const int64_t *attr;
-  const char *text;          /* CHECK, FAIL */
+  const char *text; /* CHECK, FAIL */
 } Ins;
 
 typedef struct ModelFunc {
@@ -67,26 +67,26 @@ typedef struct ModelConst {
 typedef struct ModelKernel {
   LatheRtFunc *func;
   const LatheRtFuncInfo *info;
-  int32_t ndims;             /* of all its tensors together */
+  int32_t ndims; /* of all its tensors together */
 } ModelKernel;
 
 /* A string: of the model, or of an executor. */
 typedef struct Text {
-  const char *s;             /* a zero stands behind it; NULL: a free place */
+  const char *s; /* a zero stands behind it; NULL: a free place */
   size_t n;
-  int32_t next;              /* in its chain, 1 + place; 0: the last */
+  int32_t next; /* in its chain, 1 + place; 0: the last */
   bool kept;
 } Text;
 typedef struct Strings {
-  Text *item;                /* number: the model's strings + place */
+  Text *item; /* number: the model's strings + place */
   int32_t n, room;
-  int32_t *bucket;           /* room of them: chains of equal hashes, 1 + place */
-  int32_t free;              /* chain of free places */
+  int32_t *bucket; /* room of them: chains of equal hashes, 1 + place */
+  int32_t free;    /* chain of free places */
   char *scratch;
   size_t scratch_bytes;
 } Strings;
 
-typedef struct Chunk Chunk;  /* memory that goes with the model */
+typedef struct Chunk Chunk; /* memory that goes with the model */
 
 struct LatheRtModel {
   atomic_int refs;
@@ -104,7 +104,7 @@ struct LatheRtModel {
   Text *string;
   LatheRtNode *node;
   LatheRtPort *input, *output;
-  const int64_t **input_dim;  /* with symbols: -1 - symbol */
+  const int64_t **input_dim; /* with symbols: -1 - symbol */
   const uint8_t *input_kind, *output_kind;
   ModelFunc *func;
   int32_t max_args, max_dims; /* the largest kernel: slots, and dimensions of all its tensors */
@@ -120,23 +120,23 @@ typedef struct Storage {
   _Alignas(RT_ALIGN) int32_t refs;
   int32_t size_class;
   size_t bytes;
-  struct Storage *next;       /* while it is free */
-} Storage;                    /* the elements follow */
+  struct Storage *next; /* while it is free */
+} Storage;              /* the elements follow */
 
 typedef struct List List;
 typedef struct Value {
   enum { VALUE_NONE, VALUE_TENSOR, VALUE_LIST, VALUE_DATA, VALUE_CLOSURE } kind;
-  bool writable;              /* memory of the executor's own: kernels may write it */
-  int32_t input;              /* static programs: 1 + the input whose memory this is; 0: none */
-  Storage *storage;           /* NULL: borrowed (constants, views of the caller's memory) */
-  List *list;                 /* LIST, DATA, CLOSURE: items, fields, first arguments */
-  LatheRtTensor tensor;       /* compact; shape points to dim */
+  bool writable;        /* memory of the executor's own: kernels may write it */
+  int32_t input;        /* static programs: 1 + the input whose memory this is; 0: none */
+  Storage *storage;     /* NULL: borrowed (constants, views of the caller's memory) */
+  List *list;           /* LIST, DATA, CLOSURE: items, fields, first arguments */
+  LatheRtTensor tensor; /* compact; shape points to dim */
   int64_t dim[MODEL_MAX_NDIM];
 } Value;
 struct List {
   int32_t refs, n;
-  int32_t tag;                /* DATA: its constructor; CLOSURE: its function */
-  List *next;                 /* while it is being freed */
+  int32_t tag; /* DATA: its constructor; CLOSURE: its function */
+  List *next;  /* while it is being freed */
   Value item[];
 };
 
@@ -148,7 +148,7 @@ typedef struct Heap {
 void rt_heap_drop(Heap *);
 
 void rt_value_clear(Heap *, Value *);
-void rt_value_copy(Heap *, Value *to, const Value *from);            /* shares what it holds; `to` is cleared first */
+void rt_value_copy(Heap *, Value *to, const Value *from); /* shares what it holds; `to` is cleared first */
 /* A tensor in memory of its own, not initialised. */
 LatheRtCode rt_value_tensor(Heap *, Value *to, LatheRtDType, int32_t ndim, const int64_t *shape, LatheRtError *);
 /* A list of n empty values. */
@@ -175,16 +175,16 @@ typedef struct Workspaces {
 
 /* A step of a static program: a kernel over fixed addresses, or a copy. */
 typedef struct Step {
-  const ModelKernel *kernel;  /* NULL: copy tensor[0] to tensor[1] */
+  const ModelKernel *kernel; /* NULL: copy tensor[0] to tensor[1] */
   LatheRtSlot *slot;
   Workspaces need;
   int32_t node, nread, ntensor;
-  bool over;                  /* writes what it reads */
-  int32_t workers, all;       /* for this step, of so many */
-  int32_t rest, pause;        /* runs until both ways are tried again, and how many there were */
-  int32_t trials;             /* timed runs so far … */
-  double with_all, alone;     /* … and the quickest of either kind */
-  const LatheRtTensor **tensor;   /* read ones first, then written ones */
+  bool over;                    /* writes what it reads */
+  int32_t workers, all;         /* for this step, of so many */
+  int32_t rest, pause;          /* runs until both ways are tried again, and how many there were */
+  int32_t trials;               /* timed runs so far … */
+  double with_all, alone;       /* … and the quickest of either kind */
+  const LatheRtTensor **tensor; /* read ones first, then written ones */
 } Step;
 
 /* A function being run. */
@@ -200,39 +200,39 @@ struct LatheRtExecutor {
   LatheRtModel *model;
   Heap heap;
   Strings strings;
-  Value *input;               /* what the caller gave */
+  Value *input; /* what the caller gave */
   Value *output;
-  Value *place;               /* memory of the caller's that outputs go to … */
-  bool *direct;               /* … written there by the kernels, not copied after the run */
+  Value *place; /* memory of the caller's that outputs go to … */
+  bool *direct; /* … written there by the kernels, not copied after the run */
   bool inputs_changed, has_run;
   int64_t *symbol;            /* values of the sizes that inputs share */
   int32_t *symbol_from;       /* the input each came from */
   const LatheRtTensor **item; /* get_output_items */
   int32_t item_room;
-  int32_t threads;            /* 0: the pool's */
+  int32_t threads; /* 0: the pool's */
   LatheRtNodeFn watch;
   void *watch_user;
   void *workspace;
   size_t workspace_bytes;
-  LatheRtSlot *slot;          /* for one call: arguments, sizes */
+  LatheRtSlot *slot; /* for one call: arguments, sizes */
   int64_t *dim;
-  const LatheRtTensor **tensor;   /* of one call, for the watcher */
+  const LatheRtTensor **tensor; /* of one call, for the watcher */
   LatheRtCalls calls;
   CallState state;
   /* static programs */
   void *storage;
   Value *reg;
   Step *step;
-  int32_t *owner;                 /* of each register: the one whose memory it has, see static.c */
-  int32_t nstep, ready_workers;   /* the workspace is large enough for so many */
+  int32_t *owner;               /* of each register: the one whose memory it has, see static.c */
+  int32_t nstep, ready_workers; /* the workspace is large enough for so many */
   uint32_t nrun;
   Chunk *chunks;
   /* the others */
   Frame *frame;
   int32_t nframe, frame_room;
-  Value *passed;              /* arguments on their way */
+  Value *passed; /* arguments on their way */
   int32_t passed_room;
-  int32_t calls_left;         /* 0: any number; fuzzers end what may loop for ever */
+  int32_t calls_left; /* 0: any number; fuzzers end what may loop for ever */
 };
 
 /* Memory by the piece, freed with its owner; NULL when there is none. */
@@ -249,15 +249,15 @@ void rt_kernel_tensors(const ModelKernel *, const Ins *, const Value *reg, const
 /* A workspace of at least this for the present number of workers. */
 LatheRtCode rt_workspace(LatheRtExecutor *, Workspaces need, LatheRtError *);
 /* Runs the kernel and tells the watcher. */
-LatheRtCode rt_kernel_run(LatheRtExecutor *, const ModelKernel *, int32_t node, const LatheRtSlot *, int32_t nread, int32_t n,
-                          const LatheRtTensor *const *tensor, LatheRtError *);
+LatheRtCode rt_kernel_run(LatheRtExecutor *, const ModelKernel *, int32_t node, const LatheRtSlot *, int32_t nread,
+                          int32_t n, const LatheRtTensor *const *tensor, LatheRtError *);
 LatheRtCode rt_watch(LatheRtExecutor *, int32_t node, double seconds, int32_t nread, int32_t n,
                      const LatheRtTensor *const *tensor, LatheRtError *);
 
 /* static.c: straight-line programs over planned storage */
 LatheRtCode rt_static_prepare(LatheRtExecutor *, LatheRtError *);
 LatheRtCode rt_static_run(LatheRtExecutor *, LatheRtError *);
-void rt_static_input(LatheRtExecutor *, int32_t i);       /* the memory of input i is another now */
+void rt_static_input(LatheRtExecutor *, int32_t i); /* the memory of input i is another now */
 /* Kernels write output i to this memory (NULL: to its planned place); false: that cannot be. */
 bool rt_static_output(LatheRtExecutor *, int32_t i, void *data);
 
@@ -272,8 +272,10 @@ LatheRtCode rt_value_view(Heap *, Value *to, const Value *from, LatheRtDType, in
 LatheRtCode rt_host_call(LatheRtExecutor *, const Ins *, Value *reg, LatheRtError *);
 /* strings.c */
 LatheRtCode rt_string_call(LatheRtExecutor *, const Ins *, Value *reg, LatheRtError *err);
-LatheRtCode rt_strings_check(const LatheRtExecutor *, const Value *, LatheRtError *);   /* every number stands for a text */
-void rt_strings_sweep(LatheRtExecutor *, bool all);   /* drops the executor's texts, but (unless all) those that inputs hold */
+/* every number stands for a text */
+LatheRtCode rt_strings_check(const LatheRtExecutor *, const Value *, LatheRtError *);
+/* drops the executor's texts, but (unless all) those that inputs hold */
+void rt_strings_sweep(LatheRtExecutor *, bool all);
 int rt_text_compare(const Text *, const char *s, size_t n);
 /* The integer in a tensor of one element. */
 LatheRtCode rt_tensor_int(const LatheRtTensor *, int64_t *out, LatheRtError *);

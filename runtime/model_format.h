@@ -69,7 +69,7 @@
 
 #include <stdint.h>
 
-#define MODEL_MAGIC "LATHEMD"      /* and the zero */
+#define MODEL_MAGIC "LATHEMD" /* and the zero */
 enum { MODEL_VERSION = 2, MODEL_STATIC = 1 };
 enum { MODEL_ALIGN = 64, MODEL_MAX_NDIM = 16, MODEL_MAX_STACK = 64 };
 #define DIM_UNKNOWN INT64_MIN
@@ -80,13 +80,33 @@ typedef enum { SCALAR_INT, SCALAR_FLOAT } ScalarKind;
 typedef enum { KARG_REGISTER, KARG_SCALAR } KernelArgKind;
 
 typedef enum {
-  MO_CONST, MO_SCALAR, MO_ALLOC, MO_VIEW, MO_MOVE, MO_COPY, MO_FREE, MO_KERNEL, MO_JUMP, MO_BRANCH,
-  MO_CALL, MO_TAIL, MO_RETURN, MO_HOST, MO_CHECK,
-  MO_CLOSURE, MO_APPLY, MO_APPLY_TAIL, MO_DATA, MO_FIELD, MO_MATCH, MO_FAIL,
+  MO_CONST,
+  MO_SCALAR,
+  MO_ALLOC,
+  MO_VIEW,
+  MO_MOVE,
+  MO_COPY,
+  MO_FREE,
+  MO_KERNEL,
+  MO_JUMP,
+  MO_BRANCH,
+  MO_CALL,
+  MO_TAIL,
+  MO_RETURN,
+  MO_HOST,
+  MO_CHECK,
+  MO_CLOSURE,
+  MO_APPLY,
+  MO_APPLY_TAIL,
+  MO_DATA,
+  MO_FIELD,
+  MO_MATCH,
+  MO_FAIL,
   MO_COUNT
 } ModelOp;
 
 /* One row: constant, what it takes, what it gives.  I int, F float. */
+/* clang-format off */
 #define MODEL_EXPR_OPS(X)                                                              \
   X(XO_INT, "", 'I') X(XO_FLOAT, "", 'F') X(XO_SCALAR, "", '?')                        \
   X(XO_DIM, "", 'I') X(XO_ELEM, "", 'I') X(XO_ELEM_FLOAT, "", 'F')                     \
@@ -110,40 +130,41 @@ typedef enum {
   X(XO_SQRT, "F", 'F') X(XO_EXP, "F", 'F') X(XO_LOG, "F", 'F')                         \
   X(XO_TO_FLOAT, "I", 'F') X(XO_TO_INT, "F", 'I')      /* truncates and saturates; NaN gives 0 */ \
   X(XO_ROUND32, "F", 'F')                              /* to the nearest float32 */
+/* clang-format on */
 
 typedef enum {
 #define X(id, takes, gives) id,
   MODEL_EXPR_OPS(X)
 #undef X
-  XO_COUNT
+      XO_COUNT
 } ExprOp;
 
 /* What the executor does itself.  attr and arg as told; a list is copied on write.
  * One row: constant, attributes, arguments (-1: any number), results. */
-#define MODEL_HOST_OPS(X)                                                              \
-  X(HO_LIST, 0, -1, 1)         /* the arguments as a list */                           \
-  X(HO_INSERT, 0, 3, 1)        /* list, item, position (scalar tensor) */              \
-  X(HO_APPEND, 0, 2, 1)        /* list, item */                                        \
-  X(HO_ERASE, 0, 2, 1)         /* list, position */                                    \
-  X(HO_ERASE_LAST, 0, 1, 1)                                                            \
-  X(HO_AT, 0, 2, 1)            /* list, position: the item */                          \
-  X(HO_LENGTH, 0, 1, 1)        /* an int64 scalar */                                   \
-  X(HO_CONCAT, 2, 1, 1)        /* axis, new_axis; list of tensors */                   \
-  X(HO_SPLIT, 2, -1, 1)        /* axis, keepdims; tensor, optional sizes (scalar or vector): a list */ \
-  X(HO_HAS, 1, -1, 1)          /* is it an optional?; a list of none or one, or any value, or nothing: a bool scalar */ \
-  X(HO_GET, 1, 1, 1)           /* is it an optional?; the item of a list of one, or the value itself */ \
-  X(HO_TEXT_CONCAT, 0, 2, 1)   /* strings, strings: each with its partner behind it */  \
-  X(HO_LETTERS, 0, 2, 1)       /* strings, int32 table (first, last, step, distance) of letters that become others */ \
-  X(HO_TEXT_SPLIT, 1, 2, 2)    /* splits at most (-1: any number); strings, separator: parts, their counts */ \
-  X(HO_MATCH, 0, 2, 1)         /* strings, int32 program (PatternOp): bools */          \
-  X(HO_PRINT, 0, 1, 1)         /* int64, uint64, float32 or float64: strings */         \
-  X(HO_PARSE, 1, 1, 1)         /* 0 int64, 1 float64, 2 float32; strings: numbers */
+#define MODEL_HOST_OPS(X)                                                                                             \
+  X(HO_LIST, 0, -1, 1)  /* the arguments as a list */                                                                 \
+  X(HO_INSERT, 0, 3, 1) /* list, item, position (scalar tensor) */                                                    \
+  X(HO_APPEND, 0, 2, 1) /* list, item */                                                                              \
+  X(HO_ERASE, 0, 2, 1)  /* list, position */                                                                          \
+  X(HO_ERASE_LAST, 0, 1, 1)                                                                                           \
+  X(HO_AT, 0, 2, 1)          /* list, position: the item */                                                           \
+  X(HO_LENGTH, 0, 1, 1)      /* an int64 scalar */                                                                    \
+  X(HO_CONCAT, 2, 1, 1)      /* axis, new_axis; list of tensors */                                                    \
+  X(HO_SPLIT, 2, -1, 1)      /* axis, keepdims; tensor, optional sizes (scalar or vector): a list */                  \
+  X(HO_HAS, 1, -1, 1)        /* is it an optional?; a list of none or one, or any value, or nothing: a bool scalar */ \
+  X(HO_GET, 1, 1, 1)         /* is it an optional?; the item of a list of one, or the value itself */                 \
+  X(HO_TEXT_CONCAT, 0, 2, 1) /* strings, strings: each with its partner behind it */                                  \
+  X(HO_LETTERS, 0, 2, 1)     /* strings, int32 table (first, last, step, distance) of letters that become others */   \
+  X(HO_TEXT_SPLIT, 1, 2, 2)  /* splits at most (-1: any number); strings, separator: parts, their counts */           \
+  X(HO_MATCH, 0, 2, 1)       /* strings, int32 program (PatternOp): bools */                                          \
+  X(HO_PRINT, 0, 1, 1)       /* int64, uint64, float32 or float64: strings */                                         \
+  X(HO_PARSE, 1, 1, 1)       /* 0 int64, 1 float64, 2 float32; strings: numbers */
 
 typedef enum {
 #define X(id, attrs, args, rets) id,
   MODEL_HOST_OPS(X)
 #undef X
-  HO_COUNT
+      HO_COUNT
 } HostOp;
 
 /* A pattern: steps of three numbers, or more, that begin at the first.
@@ -152,6 +173,6 @@ typedef enum {
  *   ASSERT  PatternFact, 0: goes on at the next step if it holds here
  *   END     0, 0: the text matches if it is over */
 typedef enum { PO_LETTER, PO_SPLIT, PO_ASSERT, PO_END } PatternOp;
-typedef enum { PA_BEGIN, PA_END, PA_EDGE, PA_NO_EDGE } PatternFact;   /* of the text; of a word */
+typedef enum { PA_BEGIN, PA_END, PA_EDGE, PA_NO_EDGE } PatternFact; /* of the text; of a word */
 
 #endif

@@ -14,7 +14,7 @@ typedef struct Reader {
   LatheRtModel *m;
   const unsigned char *start, *p, *end;
   LatheRtError *err;
-  LatheRtCode code;           /* the first failure; sticks */
+  LatheRtCode code; /* the first failure; sticks */
 } Reader;
 
 /* ---- memory ------------------------------------------------------------------------ */
@@ -31,7 +31,8 @@ void *rt_chunk_alloc(Chunk **list, size_t n, size_t size)
   size_t bytes;
   if (__builtin_mul_overflow(n, size, &bytes) || !rt_round_up(bytes, 16, &bytes)) return NULL;
   if (!*list || (*list)->size - (*list)->used < bytes) {
-    size_t room = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES, total;
+    size_t room = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
+    size_t total;
     if (__builtin_add_overflow(sizeof(Chunk), room, &total)) return NULL;
     Chunk *c = calloc(1, total);
     if (!c) return NULL;
@@ -103,8 +104,7 @@ static double f64(Reader *r)
 static int32_t count(Reader *r, size_t least, const char *what)
 {
   uint32_t n = u32(r);
-  if (ok(r) && (n > INT32_MAX || n > left(r) / least))
-    bad(r, "%" PRIu32 " %s do not fit into what is left", n, what);
+  if (ok(r) && (n > INT32_MAX || n > left(r) / least)) bad(r, "%" PRIu32 " %s do not fit into what is left", n, what);
   return ok(r) ? (int32_t)n : 0;
 }
 
@@ -138,7 +138,9 @@ static LatheRtDType dtype(Reader *r)
 {
   LatheRtDType t = {u8(r), u8(r), 0};
   t.lanes = (uint16_t)number(r, 2);
-  bool known = (t.code <= 13 || t.code == 17 || (t.code == LATHE_RT_STRING && t.bits == 64)) && t.bits <= 64 && t.bits > 0 && !(t.bits & (t.bits - 1)); /* codes of lathe_rt.h */
+  /* codes of lathe_rt.h */
+  bool known = (t.code <= 13 || t.code == 17 || (t.code == LATHE_RT_STRING && t.bits == 64)) && t.bits <= 64 &&
+               t.bits > 0 && !(t.bits & (t.bits - 1));
   if (ok(r) && (!known || t.lanes != 1)) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
   return t;
 }
@@ -196,8 +198,7 @@ static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
     return;
   }
   c->data = data->consts ? data->consts[i] : (const char *)data->weights + c->offset;
-  if (c->bytes && (!c->data || (uintptr_t)c->data % rt_dtype_bytes(c->dtype)))
-    bad(r, "constant %d is not aligned", i);
+  if (c->bytes && (!c->data || (uintptr_t)c->data % rt_dtype_bytes(c->dtype))) bad(r, "constant %d is not aligned", i);
 }
 
 static void read_node(Reader *r, LatheRtNode *n)
@@ -273,7 +274,7 @@ static const struct {
   char gives;
 } expr_ops[XO_COUNT] = {
 #define X(id, takes, gives) [id] = {takes, gives},
-    MODEL_EXPR_OPS(X)
+  MODEL_EXPR_OPS(X)
 #undef X
 };
 
@@ -392,7 +393,8 @@ static void read_apply(Reader *r, const ModelFunc *f, Ins *ins)
   ins->reg = reg(r, f);
   ins->arg = registers(r, f, &ins->narg);
   if (ins->op == MO_APPLY) ins->ret = registers(r, f, &ins->nret);
-  if (ok(r) && ins->op == MO_APPLY && ins->nret != 1) bad(r, "a call of a function value has %d results, not 1", ins->nret);
+  if (ok(r) && ins->op == MO_APPLY && ins->nret != 1)
+    bad(r, "a call of a function value has %d results, not 1", ins->nret);
   r->m->has_calls = true;
 }
 
@@ -414,7 +416,7 @@ static void read_host(Reader *r, const ModelFunc *f, Ins *ins)
     int attrs, args, rets;
   } ops[HO_COUNT] = {
 #define X(id, attrs, args, rets) [id] = {attrs, args, rets},
-      MODEL_HOST_OPS(X)
+    MODEL_HOST_OPS(X)
 #undef X
   };
   ins->index = index_of(r, HO_COUNT, "host operation");
@@ -429,8 +431,10 @@ static void read_host(Reader *r, const ModelFunc *f, Ins *ins)
   int want = ops[ins->index].args;
   if (ins->nattr != ops[ins->index].attrs || (want >= 0 && ins->narg != want) || ins->nret != ops[ins->index].rets)
     bad(r, "host operation %d has the wrong operands", ins->index);
-  bool split = ins->index == HO_SPLIT, has = ins->index == HO_HAS;
-  if (ok(r) && ((split && ins->narg != 1 && ins->narg != 2) || (has && (ins->narg > 1 || (ins->attr[0] && ins->narg == 0)))))
+  bool split = ins->index == HO_SPLIT;
+  bool has = ins->index == HO_HAS;
+  if (ok(r) &&
+      ((split && ins->narg != 1 && ins->narg != 2) || (has && (ins->narg > 1 || (ins->attr[0] && ins->narg == 0)))))
     bad(r, "host operation %d has the wrong operands", ins->index);
 }
 
@@ -466,48 +470,29 @@ static void read_operands(Reader *r, const ModelFunc *f, Ins *ins)
     ins->source = reg(r, f);
     ins->place = place(r);
     break;
-  case MO_FREE:
-    ins->reg = reg(r, f);
-    break;
-  case MO_KERNEL:
-    read_kernel_call(r, f, ins);
-    break;
-  case MO_JUMP:
-    ins->index = (int32_t)u32(r);
-    break;
+  case MO_FREE: ins->reg = reg(r, f); break;
+  case MO_KERNEL: read_kernel_call(r, f, ins); break;
+  case MO_JUMP: ins->index = (int32_t)u32(r); break;
   case MO_BRANCH:
     ins->reg = reg(r, f);
     ins->index = (int32_t)u32(r);
     break;
   case MO_CALL:
-  case MO_TAIL:
-    read_call(r, f, ins->op == MO_TAIL, ins);
-    break;
-  case MO_RETURN:
-    ins->arg = registers(r, f, &ins->narg);
-    break;
-  case MO_HOST:
-    read_host(r, f, ins);
-    break;
+  case MO_TAIL: read_call(r, f, ins->op == MO_TAIL, ins); break;
+  case MO_RETURN: ins->arg = registers(r, f, &ins->narg); break;
+  case MO_HOST: read_host(r, f, ins); break;
   case MO_CHECK:
     read_one_expr(r, f, 'I', ins);
     ins->text = string(r);
     break;
   case MO_APPLY:
-  case MO_APPLY_TAIL:
-    read_apply(r, f, ins);
-    break;
+  case MO_APPLY_TAIL: read_apply(r, f, ins); break;
   case MO_CLOSURE:
   case MO_DATA:
   case MO_FIELD:
-  case MO_MATCH:
-    read_value(r, f, ins);
-    break;
-  case MO_FAIL:
-    ins->text = string(r);
-    break;
-  case MO_COUNT:
-    break;
+  case MO_MATCH: read_value(r, f, ins); break;
+  case MO_FAIL: ins->text = string(r); break;
+  case MO_COUNT: break;
   }
 }
 
@@ -537,8 +522,8 @@ static void check_call(Reader *r, const ModelFunc *f, const Ins *ins)
           to->nparam, to->nret);
   }
   if (ins->op == MO_CLOSURE && (ins->narg > to->nparam || to->nret != 1))
-    bad(r, "function '%.60s' of %d parameters and %d results is a value with %d arguments", to->name, to->nparam, to->nret,
-        ins->narg);
+    bad(r, "function '%.60s' of %d parameters and %d results is a value with %d arguments", to->name, to->nparam,
+        to->nret, ins->narg);
   if (ins->op == MO_APPLY_TAIL && f->nret != 1)
     bad(r, "function '%.60s' of %d results ends in a call of a function value", f->name, f->nret);
 }
@@ -554,7 +539,8 @@ static void check_flow(Reader *r, const ModelFunc *f)
     bool jumps = ins->op == MO_JUMP || ins->op == MO_BRANCH || ins->op == MO_MATCH;
     if (jumps && (ins->index <= i || ins->index >= f->nins))
       bad(r, "function '%.60s' jumps from instruction %d to %d of %d", f->name, i, ins->index, f->nins);
-    if (ins->op == MO_CALL || ins->op == MO_TAIL || ins->op == MO_CLOSURE || ins->op == MO_APPLY_TAIL) check_call(r, f, ins);
+    if (ins->op == MO_CALL || ins->op == MO_TAIL || ins->op == MO_CLOSURE || ins->op == MO_APPLY_TAIL)
+      check_call(r, f, ins);
     if (ins->op == MO_RETURN && ins->narg != f->nret)
       bad(r, "function '%.60s' returns %d values, wants %d", f->name, ins->narg, f->nret);
     if (m->is_static && !is_static_ins(ins)) bad(r, "a static program has instruction %u", ins->op);
@@ -616,8 +602,9 @@ static void read_head(Reader *r, const LatheRtModelData *data)
   r->p += 8;
   uint32_t version = u32(r);
   if (version != MODEL_VERSION) {
-    r->code = rt_fail(r->err, LATHE_RT_UNSUPPORTED, "the model is of format %" PRIu32 ", this runtime reads %d; compile it again",
-                      version, MODEL_VERSION);
+    r->code =
+        rt_fail(r->err, LATHE_RT_UNSUPPORTED,
+                "the model is of format %" PRIu32 ", this runtime reads %d; compile it again", version, MODEL_VERSION);
     return;
   }
   m->is_static = u32(r) & MODEL_STATIC;
@@ -633,7 +620,8 @@ static void read_head(Reader *r, const LatheRtModelData *data)
 LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRtError *err)
 {
   const unsigned char *start = data->program;
-  Reader reader = {.m = m, .start = start, .p = start, .end = start + data->program_bytes, .err = err}, *r = &reader;
+  Reader reader = {.m = m, .start = start, .p = start, .end = start + data->program_bytes, .err = err};
+  Reader *r = &reader;
   read_head(r, data);
   if (ok(r)) read_kernels(r);
   m->nconst = count(r, 16, "constants");

@@ -110,10 +110,8 @@ LatheRtCode lathe_rt_module_load(const char *path, LatheRtModule **out, LatheRtE
   if (!info) code = rt_fail(err, LATHE_RT_ARGUMENT, "%s was not made by Lathe: it has no symbol 'lathe_module'", what);
   if (code == LATHE_RT_OK) code = check_info(what, info, err);
   if (code == LATHE_RT_OK) code = module_new(info, close_library, handle, out, err);
-  if (code != LATHE_RT_OK)
-    dlclose(handle);
-  else
-    (*out)->model = dlsym(handle, "lathe_model");
+  if (code != LATHE_RT_OK) dlclose(handle);
+  else (*out)->model = dlsym(handle, "lathe_model");
   return code;
 }
 

@@ -57,7 +57,8 @@ LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn fn, void *user, 
     memcpy(fresh->name, name, n);
   }
   pthread_rwlock_wrlock(&registry.lock);
-  Entry **at = find(name), *old = *at;
+  Entry **at = find(name);
+  Entry *old = *at;
   if (fresh) {
     fresh->next = old ? old->next : NULL;
     *at = fresh;

@@ -150,10 +150,8 @@ static void word_wait(_Atomic uint32_t *word, uint32_t old, _Atomic uint32_t *fl
     if (atomic_load_explicit(word, memory_order_acquire) != old) return;
     if (i % 64 != 63) continue;
     int64_t now = now_ns();
-    if (until == 0)
-      until = now + SPIN_NS;
-    else if (now > until)
-      break;
+    if (until == 0) until = now + SPIN_NS;
+    else if (now > until) break;
   }
   atomic_store(flag, 1);
   while (atomic_load(word) == old) word_sleep(word, old);
@@ -326,7 +324,8 @@ static bool take(Worker *w, bool front, uint32_t *begin, uint32_t *end)
 {
   uint64_t left = atomic_load(&w->left);
   for (;;) {
-    uint32_t low = (uint32_t)left, high = (uint32_t)(left >> 32);
+    uint32_t low = (uint32_t)left;
+    uint32_t high = (uint32_t)(left >> 32);
     if (low >= high) return false;
     uint32_t half = low + (high - low + front) / 2;
     if (atomic_compare_exchange_weak(&w->left, &left, front ? span(half, high) : span(low, half))) {
@@ -476,7 +475,8 @@ static int32_t run_alone(int32_t slot, int64_t n, LatheRtBody body, void *env)
 static void share_out(void)
 {
   pool.piece = (pool.n - 1) / ((int64_t)pool.parts * MOST_PIECES) + 1;
-  uint64_t pieces = (uint64_t)((pool.n - 1) / pool.piece + 1), begin = 0;
+  uint64_t pieces = (uint64_t)((pool.n - 1) / pool.piece + 1);
+  uint64_t begin = 0;
   for (int32_t p = 0; p < pool.parts; p++) {
     uint64_t end = begin + pieces / (uint64_t)pool.parts + ((uint64_t)p < pieces % (uint64_t)pool.parts);
     atomic_store(&pool.worker[p].left, span(begin, end));
@@ -487,7 +487,8 @@ static void share_out(void)
 /* The caller is through with its part. */
 static void wait_or_help(Worker *caller)
 {
-  int64_t now = now_ns(), late = now + (now - pool.start) / 4;
+  int64_t now = now_ns();
+  int64_t late = now + (now - pool.start) / 4;
   for (int32_t slot = 1; slot < pool.parts;) {
     Worker *w = &pool.worker[slot];
     if (atomic_load_explicit(&w->done, memory_order_acquire) == atomic_load_explicit(&w->go, memory_order_relaxed)) {
@@ -525,7 +526,8 @@ static int32_t run_region(int32_t parts, int64_t n, LatheRtBody body, void *env)
   this_slot = -1;
   for (int slot = 1; slot < parts; slot++) {
     Worker *w = &pool.worker[slot];
-    uint32_t region = atomic_load_explicit(&w->go, memory_order_relaxed), done;
+    uint32_t region = atomic_load_explicit(&w->go, memory_order_relaxed);
+    uint32_t done;
     if (take_turn(w, region)) continue;
     while ((done = atomic_load(&w->done)) != region) word_wait(&w->done, done, &w->waited, pool.spin);
     if (w->status && (first->status == 0 || w->failed < first->failed)) first = w;
@@ -569,7 +571,8 @@ static int32_t copy_pieces(int64_t begin, int64_t end, int32_t slot, void *env)
 {
   (void)slot;
   const Copy *c = env;
-  size_t at = (size_t)begin * COPY_PIECE, until = (size_t)end * COPY_PIECE;
+  size_t at = (size_t)begin * COPY_PIECE;
+  size_t until = (size_t)end * COPY_PIECE;
   memcpy(c->to + at, c->from + at, (until < c->bytes ? until : c->bytes) - at);
   return 0;
 }
@@ -577,10 +580,12 @@ static int32_t copy_pieces(int64_t begin, int64_t end, int32_t slot, void *env)
 void rt_pool_copy(const LatheRtCalls *calls, void *to, const void *from, size_t bytes)
 {
   enum { WORTH_IT = 4 * COPY_PIECE };
-  uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
+  uintptr_t a = (uintptr_t)to;
+  uintptr_t b = (uintptr_t)from;
   bool apart = (a > b ? a - b : b - a) >= bytes;
   int64_t pieces = (int64_t)((bytes + COPY_PIECE - 1) / COPY_PIECE);
-  if (bytes && (bytes < WORTH_IT || !apart || rt_pool_for(calls, pieces, copy_pieces, &(Copy){to, from, bytes}))) memmove(to, from, bytes);
+  if (bytes && (bytes < WORTH_IT || !apart || rt_pool_for(calls, pieces, copy_pieces, &(Copy){to, from, bytes})))
+    memmove(to, from, bytes);
 }
 
 int32_t lathe_rt_parallel_for(int64_t n, LatheRtBody body, void *env)

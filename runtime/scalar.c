@@ -20,10 +20,7 @@ static int64_t divide(uint8_t op, int64_t a, int64_t b)
 {
   if (b == 0) return 0;
   if (b == -1) return op == XO_MOD || op == XO_FLOORMOD ? 0 : (int64_t)(0 - (uint64_t)a);
-  return op == XO_DIV        ? a / b
-         : op == XO_MOD      ? a % b
-         : op == XO_FLOORDIV ? floor_div(a, b)
-                             : a - b * floor_div(a, b);
+  return op == XO_DIV ? a / b : op == XO_MOD ? a % b : op == XO_FLOORDIV ? floor_div(a, b) : a - b * floor_div(a, b);
 }
 
 /* Reads an element as an integer (bool as 0 or 1). */
@@ -32,9 +29,7 @@ static bool load_int(const LatheRtTensor *t, const char *p, int64_t *out)
   bool is_signed = t->dtype.code == 0;
   if (t->dtype.code != 0 && t->dtype.code != 1 && t->dtype.code != 6) return false;
   switch (rt_dtype_bytes(t->dtype)) {
-  case 1:
-    *out = is_signed ? *(const int8_t *)p : *(const uint8_t *)p;
-    return true;
+  case 1: *out = is_signed ? *(const int8_t *)p : *(const uint8_t *)p; return true;
   case 2: {
     uint16_t v;
     memcpy(&v, p, 2);
@@ -47,9 +42,7 @@ static bool load_int(const LatheRtTensor *t, const char *p, int64_t *out)
     *out = is_signed ? (int32_t)v : (int64_t)v;
     return true;
   }
-  case 8:
-    memcpy(out, p, 8);
-    return true;
+  case 8: memcpy(out, p, 8); return true;
   }
   return false;
 }
@@ -88,7 +81,8 @@ static LatheRtCode read_register(const ExprStep *s, const Value *reg, Scalar *ou
     out->i = t->shape[s->b];
     return LATHE_RT_OK;
   }
-  size_t elem = rt_dtype_bytes(t->dtype), n = rt_value_bytes(v) / elem;
+  size_t elem = rt_dtype_bytes(t->dtype);
+  size_t n = rt_value_bytes(v) / elem;
   if ((size_t)s->b >= n)
     return rt_fail(err, LATHE_RT_ARGUMENT, "element %d of a tensor of %zu elements is asked for", s->b, n);
   const char *p = (const char *)t->data + (size_t)s->b * elem;
@@ -109,177 +103,79 @@ static int64_t to_int(double f)
 /* a is the deepest operand. */
 static void int_step(uint8_t op, Scalar *a)
 {
-  int64_t x = a[0].i, y = a[1].i;
+  int64_t x = a[0].i;
+  int64_t y = a[1].i;
   switch (op) {
-  case XO_ADD:
-    a->i = (int64_t)((uint64_t)x + (uint64_t)y);
-    break;
-  case XO_SUB:
-    a->i = (int64_t)((uint64_t)x - (uint64_t)y);
-    break;
-  case XO_MUL:
-    a->i = (int64_t)((uint64_t)x * (uint64_t)y);
-    break;
+  case XO_ADD: a->i = (int64_t)((uint64_t)x + (uint64_t)y); break;
+  case XO_SUB: a->i = (int64_t)((uint64_t)x - (uint64_t)y); break;
+  case XO_MUL: a->i = (int64_t)((uint64_t)x * (uint64_t)y); break;
   case XO_DIV:
   case XO_MOD:
   case XO_FLOORDIV:
-  case XO_FLOORMOD:
-    a->i = divide(op, x, y);
-    break;
-  case XO_MIN:
-    a->i = x < y ? x : y;
-    break;
-  case XO_MAX:
-    a->i = x > y ? x : y;
-    break;
+  case XO_FLOORMOD: a->i = divide(op, x, y); break;
+  case XO_MIN: a->i = x < y ? x : y; break;
+  case XO_MAX: a->i = x > y ? x : y; break;
   case XO_ABS:
     if (x < 0) a->i = (int64_t)(0 - (uint64_t)x);
     break;
-  case XO_EQ:
-    a->i = x == y;
-    break;
-  case XO_NE:
-    a->i = x != y;
-    break;
-  case XO_LT:
-    a->i = x < y;
-    break;
-  case XO_LE:
-    a->i = x <= y;
-    break;
-  case XO_AND:
-    a->i = x && y;
-    break;
-  case XO_OR:
-    a->i = x || y;
-    break;
-  case XO_NOT:
-    a->i = !x;
-    break;
-  case XO_SELECT:
-    a->i = x ? y : a[2].i;
-    break;
-  case XO_WRAP8:
-    a->i = (int8_t)x;
-    break;
-  case XO_WRAP16:
-    a->i = (int16_t)x;
-    break;
-  case XO_WRAP32:
-    a->i = (int32_t)x;
-    break;
-  case XO_WRAPU8:
-    a->i = (uint8_t)x;
-    break;
-  case XO_WRAPU16:
-    a->i = (uint16_t)x;
-    break;
-  case XO_WRAPU32:
-    a->i = (uint32_t)x;
-    break;
-  case XO_BITAND:
-    a->i = x & y;
-    break;
-  case XO_BITOR:
-    a->i = x | y;
-    break;
-  case XO_BITXOR:
-    a->i = x ^ y;
-    break;
-  case XO_SHL:
-    a->i = (int64_t)((uint64_t)x << (y & 63));
-    break;
-  case XO_SHR:
-    a->i = x >> (y & 63);
-    break;
-  case XO_TO_FLOAT:
-    a->f = (double)x;
-    break;
-  case XO_FSELECT:
-    a->f = x ? a[1].f : a[2].f;
-    break;
+  case XO_EQ: a->i = x == y; break;
+  case XO_NE: a->i = x != y; break;
+  case XO_LT: a->i = x < y; break;
+  case XO_LE: a->i = x <= y; break;
+  case XO_AND: a->i = x && y; break;
+  case XO_OR: a->i = x || y; break;
+  case XO_NOT: a->i = !x; break;
+  case XO_SELECT: a->i = x ? y : a[2].i; break;
+  case XO_WRAP8: a->i = (int8_t)x; break;
+  case XO_WRAP16: a->i = (int16_t)x; break;
+  case XO_WRAP32: a->i = (int32_t)x; break;
+  case XO_WRAPU8: a->i = (uint8_t)x; break;
+  case XO_WRAPU16: a->i = (uint16_t)x; break;
+  case XO_WRAPU32: a->i = (uint32_t)x; break;
+  case XO_BITAND: a->i = x & y; break;
+  case XO_BITOR: a->i = x | y; break;
+  case XO_BITXOR: a->i = x ^ y; break;
+  case XO_SHL: a->i = (int64_t)((uint64_t)x << (y & 63)); break;
+  case XO_SHR: a->i = x >> (y & 63); break;
+  case XO_TO_FLOAT: a->f = (double)x; break;
+  case XO_FSELECT: a->f = x ? a[1].f : a[2].f; break;
   }
 }
 
 static void float_step(uint8_t op, Scalar *a)
 {
-  double x = a[0].f, y = a[1].f;
+  double x = a[0].f;
+  double y = a[1].f;
   switch (op) {
-  case XO_FADD:
-    a->f = x + y;
-    break;
-  case XO_FSUB:
-    a->f = x - y;
-    break;
-  case XO_FMUL:
-    a->f = x * y;
-    break;
-  case XO_FDIV:
-    a->f = x / y;
-    break;
-  case XO_FMOD:
-    a->f = fmod(x, y);
-    break;
-  case XO_FMIN:
-    a->f = fmin(x, y);
-    break;
-  case XO_FMAX:
-    a->f = fmax(x, y);
-    break;
-  case XO_POW:
-    a->f = pow(x, y);
-    break;
-  case XO_FEQ:
-    a->i = x == y;
-    break;
-  case XO_FNE:
-    a->i = x != y;
-    break;
-  case XO_FLT:
-    a->i = x < y;
-    break;
-  case XO_FLE:
-    a->i = x <= y;
-    break;
-  case XO_FLOOR:
-    a->f = floor(x);
-    break;
-  case XO_CEIL:
-    a->f = ceil(x);
-    break;
-  case XO_TRUNC:
-    a->f = trunc(x);
-    break;
-  case XO_ROUND:
-    a->f = round(x);
-    break;
-  case XO_NEARBYINT:
-    a->f = nearbyint(x);
-    break;
-  case XO_FABS:
-    a->f = fabs(x);
-    break;
-  case XO_SQRT:
-    a->f = sqrt(x);
-    break;
-  case XO_EXP:
-    a->f = exp(x);
-    break;
-  case XO_LOG:
-    a->f = log(x);
-    break;
-  case XO_TO_INT:
-    a->i = to_int(x);
-    break;
-  case XO_ROUND32:
-    a->f = (double)(float)x;
-    break;
+  case XO_FADD: a->f = x + y; break;
+  case XO_FSUB: a->f = x - y; break;
+  case XO_FMUL: a->f = x * y; break;
+  case XO_FDIV: a->f = x / y; break;
+  case XO_FMOD: a->f = fmod(x, y); break;
+  case XO_FMIN: a->f = fmin(x, y); break;
+  case XO_FMAX: a->f = fmax(x, y); break;
+  case XO_POW: a->f = pow(x, y); break;
+  case XO_FEQ: a->i = x == y; break;
+  case XO_FNE: a->i = x != y; break;
+  case XO_FLT: a->i = x < y; break;
+  case XO_FLE: a->i = x <= y; break;
+  case XO_FLOOR: a->f = floor(x); break;
+  case XO_CEIL: a->f = ceil(x); break;
+  case XO_TRUNC: a->f = trunc(x); break;
+  case XO_ROUND: a->f = round(x); break;
+  case XO_NEARBYINT: a->f = nearbyint(x); break;
+  case XO_FABS: a->f = fabs(x); break;
+  case XO_SQRT: a->f = sqrt(x); break;
+  case XO_EXP: a->f = exp(x); break;
+  case XO_LOG: a->f = log(x); break;
+  case XO_TO_INT: a->i = to_int(x); break;
+  case XO_ROUND32: a->f = (double)(float)x; break;
   }
 }
 
 static const char *const operands[XO_COUNT] = {
 #define X(id, takes, gives) [id] = takes,
-    MODEL_EXPR_OPS(X)
+  MODEL_EXPR_OPS(X)
 #undef X
 };
 
@@ -291,26 +187,18 @@ LatheRtCode rt_expr_eval(const ModelExpr *e, const Value *reg, const Scalar *sca
     const ExprStep *s = &e->step[i];
     switch (s->op) {
     case XO_INT:
-    case XO_FLOAT:
-      stack[n++] = s->value;
-      break;
-    case XO_SCALAR:
-      stack[n++] = scalar[s->a];
-      break;
+    case XO_FLOAT: stack[n++] = s->value; break;
+    case XO_SCALAR: stack[n++] = scalar[s->a]; break;
     case XO_DIM:
     case XO_ELEM:
-    case XO_ELEM_FLOAT:
-      RT_TRY(read_register(s, reg, &stack[n++], err));
-      break;
+    case XO_ELEM_FLOAT: RT_TRY(read_register(s, reg, &stack[n++], err)); break;
     default: {
       const char *takes = operands[s->op];
       int k = (int)strlen(takes);
       n -= k;
       for (int j = k; j < 3; j++) stack[n + j].i = 0;
-      if (takes[0] == 'F')
-        float_step(s->op, &stack[n]);
-      else
-        int_step(s->op, &stack[n]);
+      if (takes[0] == 'F') float_step(s->op, &stack[n]);
+      else int_step(s->op, &stack[n]);
       n++;
     }
     }

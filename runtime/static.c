@@ -23,8 +23,9 @@ static LatheRtCode in_storage(LatheRtExecutor *x, Value *v, const Ins *ins, Lath
   size_t bytes;
   RT_TRY(lathe_rt_tensor_bytes(&v->tensor, &bytes, err));
   if (ins->place > x->model->storage_bytes || bytes > x->model->storage_bytes - ins->place)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a tensor of %zu bytes at %llu leaves its storage of %llu",
-                   bytes, (unsigned long long)ins->place, (unsigned long long)x->model->storage_bytes);
+    return rt_fail(err, LATHE_RT_ARGUMENT,
+                   "the model is broken: a tensor of %zu bytes at %llu leaves its storage of %llu", bytes,
+                   (unsigned long long)ins->place, (unsigned long long)x->model->storage_bytes);
   v->tensor.data = (char *)x->storage + ins->place;
   v->writable = true;
   return LATHE_RT_OK;
@@ -37,22 +38,26 @@ static void dims_of(const Ins *ins, int64_t *dim)
 
 static bool overlap(const Value *a, const Value *b)
 {
-  uintptr_t p = (uintptr_t)a->tensor.data, q = (uintptr_t)b->tensor.data;
+  uintptr_t p = (uintptr_t)a->tensor.data;
+  uintptr_t q = (uintptr_t)b->tensor.data;
   return a->writable && b->writable && p < q + rt_value_bytes(b) && q < p + rt_value_bytes(a);
 }
 
 /* A tensor that is written lies on no other, but for those that may be overwritten from their
  * first element on. */
-static LatheRtCode check_overlap(const LatheRtExecutor *x, const LatheRtFuncInfo *f, const Ins *ins, bool *over, LatheRtError *err)
+static LatheRtCode check_overlap(const LatheRtExecutor *x, const LatheRtFuncInfo *f, const Ins *ins, bool *over,
+                                 LatheRtError *err)
 {
   enum { ARG_WRITTEN = 1, ARG_ALIAS = 4 };
   for (int32_t i = 0; i < f->nargs; i++)
     for (int32_t j = 0; f->args[i].flags & ARG_WRITTEN && j < f->nargs; j++) {
-      const Value *a = &x->reg[ins->karg[i].index], *b = &x->reg[ins->karg[j].index];
+      const Value *a = &x->reg[ins->karg[i].index];
+      const Value *b = &x->reg[ins->karg[j].index];
       if (i == j || !overlap(a, b)) continue;
-      if (!(f->args[i].flags & f->args[j].flags & ARG_ALIAS) || f->args[j].flags & ARG_WRITTEN || a->tensor.data != b->tensor.data)
-        return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: %s writes argument %d '%s' over argument %d '%s'", f->name, i,
-                       f->args[i].name, j, f->args[j].name);
+      if (!(f->args[i].flags & f->args[j].flags & ARG_ALIAS) || f->args[j].flags & ARG_WRITTEN ||
+          a->tensor.data != b->tensor.data)
+        return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: %s writes argument %d '%s' over argument %d '%s'",
+                       f->name, i, f->args[i].name, j, f->args[j].name);
       *over = true;
     }
   return LATHE_RT_OK;
@@ -77,7 +82,8 @@ static LatheRtCode add_kernel(LatheRtExecutor *x, const Ins *ins, LatheRtError *
 
 static LatheRtCode add_copy(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
-  Value *to = &x->reg[ins->reg], *from = &x->reg[ins->source];
+  Value *to = &x->reg[ins->reg];
+  Value *from = &x->reg[ins->source];
   Step *s = &x->step[x->nstep++];
   *s = (Step){.node = -1, .nread = 1, .ntensor = 2};
   s->tensor = rt_chunk_alloc(&x->chunks, 2, sizeof *s->tensor);
@@ -98,21 +104,16 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
     rt_value_set(&reg[ins->reg], c->dtype, c->ndim, c->shape, (void *)c->data);
     return LATHE_RT_OK;
   }
-  case MO_ALLOC:
-    dims_of(ins, dim);
-    return in_storage(x, &reg[ins->reg], ins, ins->dtype, ins->nexpr, dim, err);
+  case MO_ALLOC: dims_of(ins, dim); return in_storage(x, &reg[ins->reg], ins, ins->dtype, ins->nexpr, dim, err);
   case MO_VIEW:
     dims_of(ins, dim);
     return rt_value_view(&x->heap, &reg[ins->reg], &reg[ins->source], ins->dtype, ins->nexpr, dim, err);
-  case MO_MOVE:
-    rt_value_copy(&x->heap, &reg[ins->reg], &reg[ins->source]);
-    return LATHE_RT_OK;
+  case MO_MOVE: rt_value_copy(&x->heap, &reg[ins->reg], &reg[ins->source]); return LATHE_RT_OK;
   case MO_COPY:
     if (reg[ins->source].kind != VALUE_TENSOR || ins->reg == ins->source)
       return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: it copies a register without a tensor");
     return add_copy(x, ins, err);
-  case MO_KERNEL:
-    return add_kernel(x, ins, err);
+  case MO_KERNEL: return add_kernel(x, ins, err);
   case MO_RETURN:
     for (int32_t i = 0; i < ins->narg; i++) {
       if (reg[ins->arg[i]].kind != VALUE_TENSOR)
@@ -135,8 +136,7 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
   case MO_FIELD:
   case MO_MATCH:
   case MO_FAIL:
-  case MO_COUNT:
-    break;
+  case MO_COUNT: break;
   }
   return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has instruction %u", ins->op);
 }
@@ -146,7 +146,8 @@ static LatheRtCode check_inputs_static(const LatheRtModel *m, LatheRtError *err)
   for (int32_t i = 0; i < m->ninput; i++) {
     bool fits = m->input_kind[i] == PORT_TENSOR;
     for (int32_t d = 0; fits && d < m->input[i].ndim; d++) fits = m->input_dim[i][d] >= 0;
-    if (!fits) return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has an input without a shape");
+    if (!fits)
+      return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has an input without a shape");
   }
   return LATHE_RT_OK;
 }
@@ -160,7 +161,8 @@ static LatheRtCode check_single(const ModelFunc *f, bool *set, LatheRtError *err
     const Ins *ins = &f->ins[i];
     if (ins->op == MO_KERNEL || ins->op == MO_RETURN) continue;
     if (set[ins->reg])
-      return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: register %d of a static program is set twice", ins->reg);
+      return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: register %d of a static program is set twice",
+                     ins->reg);
     set[ins->reg] = true;
   }
   return LATHE_RT_OK;
@@ -243,7 +245,8 @@ static void move_memory(LatheRtExecutor *x, int32_t owner, void *data)
 /* Is register r another's memory that lies, in the plan, on the owner's? */
 static bool lies_on(const LatheRtExecutor *x, int32_t r, int32_t owner, uint64_t begin, uint64_t end)
 {
-  const char *storage = x->storage, *at = x->reg[r].tensor.data;
+  const char *storage = x->storage;
+  const char *at = x->reg[r].tensor.data;
   if (x->owner[r] < 0 || x->owner[r] == owner || at < storage || at >= storage + x->model->storage_bytes) return false;
   uint64_t from = (uint64_t)(at - storage);
   return from < end && begin < from + rt_value_bytes(&x->reg[r]);
@@ -273,7 +276,8 @@ static bool can_move(const LatheRtExecutor *x, int32_t owner, const Ins *made)
 bool rt_static_output(LatheRtExecutor *x, int32_t i, void *data)
 {
   const ModelFunc *f = &x->model->func[0];
-  const Ins *ret = &f->ins[f->nins - 1], *made = f->ins;
+  const Ins *ret = &f->ins[f->nins - 1];
+  const Ins *made = f->ins;
   int32_t owner = x->owner[ret->arg[i]];
   if (owner < 0) return false;
   for (int32_t o = 0; o < ret->narg; o++)
@@ -292,7 +296,8 @@ static bool overwritten(const Step *s, int32_t i)
   if (lathe_rt_tensor_bytes(s->tensor[i], &mine, NULL) != LATHE_RT_OK) return false;
   for (int32_t j = s->nread; j < s->ntensor; j++) {
     uintptr_t other = (uintptr_t)s->tensor[j]->data;
-    if (lathe_rt_tensor_bytes(s->tensor[j], &theirs, NULL) == LATHE_RT_OK && at < other + theirs && other < at + mine) return true;
+    if (lathe_rt_tensor_bytes(s->tensor[j], &theirs, NULL) == LATHE_RT_OK && at < other + theirs && other < at + mine)
+      return true;
   }
   return false;
 }
@@ -312,10 +317,8 @@ static LatheRtCode run_watched(LatheRtExecutor *x, const Step *s, LatheRtError *
     if (code != LATHE_RT_OK) break;
     copy[i] = *s->tensor[i];
     shown[i] = &copy[i];
-    if (!(copy[i].data = malloc(bytes + 1)))
-      code = no_memory(err);
-    else
-      memcpy(copy[i].data, s->tensor[i]->data, bytes);
+    if (!(copy[i].data = malloc(bytes + 1))) code = no_memory(err);
+    else memcpy(copy[i].data, s->tensor[i]->data, bytes);
   }
   if (code == LATHE_RT_OK) code = rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, shown, err);
   for (size_t i = 0; copy && i < n; i++) free(copy[i].data);
@@ -368,8 +371,9 @@ static LatheRtCode run_step(LatheRtExecutor *x, Step *s, int32_t all, LatheRtErr
   bool trial = all > 1 && !x->watch && (alone || s->trials < WITH_ALL);
   double start = trial ? rt_now_seconds() : 0;
   x->calls.num_workers = trial && alone ? 1 : s->workers;
-  LatheRtCode code = s->over && x->watch ? run_watched(x, s, err)
-                                         : rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, s->tensor, err);
+  LatheRtCode code = s->over && x->watch
+                         ? run_watched(x, s, err)
+                         : rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, s->tensor, err);
   x->calls.num_workers = all;
   if (trial) count_trial(s, all, rt_now_seconds() - start);
   return code;
@@ -385,8 +389,7 @@ LatheRtCode rt_static_run(LatheRtExecutor *x, LatheRtError *err)
   x->nrun++;
   for (int32_t i = 0; i < x->nstep; i++) {
     Step *s = &x->step[i];
-    if (s->kernel)
-      RT_TRY(run_step(x, s, all, err));
+    if (s->kernel) RT_TRY(run_step(x, s, all, err));
     else {
       size_t bytes = 0;
       RT_TRY(lathe_rt_tensor_bytes(s->tensor[0], &bytes, err));

@@ -26,7 +26,8 @@ static LatheRtCode no_memory(LatheRtError *err) { return rt_fail(err, LATHE_RT_M
 
 static const Text *text_at(const LatheRtExecutor *x, uint64_t id)
 {
-  uint64_t of_model = (uint64_t)x->model->nstring, own = id - of_model;
+  uint64_t of_model = (uint64_t)x->model->nstring;
+  uint64_t own = id - of_model;
   if (id < of_model) return &x->model->string[id];
   return own < (uint64_t)x->strings.n && x->strings.item[own].s ? &x->strings.item[own] : NULL;
 }
@@ -80,9 +81,11 @@ static LatheRtCode grow(Strings *t, LatheRtError *err)
 LatheRtCode lathe_rt_string_put(LatheRtExecutor *x, const char *s, size_t n, uint64_t *out, LatheRtError *err)
 {
   if (!x || !out || (n && !s)) return rt_fail(err, LATHE_RT_ARGUMENT, "string_put: null is given");
-  int32_t low = 0, high = x->model->nstring;
+  int32_t low = 0;
+  int32_t high = x->model->nstring;
   while (low < high) {
-    int32_t mid = low + (high - low) / 2, d = rt_text_compare(&x->model->string[mid], s, n);
+    int32_t mid = low + (high - low) / 2;
+    int32_t d = rt_text_compare(&x->model->string[mid], s, n);
     *out = (uint64_t)mid;
     if (d == 0) return LATHE_RT_OK;
     if (d < 0) low = mid + 1;
@@ -162,7 +165,7 @@ typedef struct Call {
   LatheRtExecutor *x;
   const Value *arg[2];
   int64_t attr;
-  size_t n;                   /* elements of the first argument */
+  size_t n; /* elements of the first argument */
   Value made, counts;
   LatheRtError *err;
 } Call;
@@ -261,14 +264,16 @@ static LatheRtCode map_letters(Call *c)
     RT_TRY(text_of(c, 0, i, &t));
     char *s = t->n < SIZE_MAX / 8 ? room_for(c, 4 * t->n) : NULL;
     if (!s) return no_memory(c->err);
-    size_t n = 0, used;
+    size_t n = 0;
+    size_t used;
     for (size_t at = 0; at < t->n; at += used) {
       int32_t letter = decode(t->s + at, t->n - at, &used);
       if (letter < 0) {
         s[n++] = t->s[at];
         continue;
       }
-      size_t low = 0, high = rows;
+      size_t low = 0;
+      size_t high = rows;
       while (low < high) {
         size_t mid = (low + high) / 2;
         if (table[4 * mid + 1] < letter) low = mid + 1;
@@ -295,7 +300,8 @@ static bool next_part(const Text *t, const Text *by, bool last, size_t *at, size
   while (!by->n && *at < t->n && is_space(t->s[*at])) ++*at;
   if (!by->n && *at == t->n) return false;
   size_t end = *from = *at;
-  while (!last && end < t->n && (by->n ? t->n - end < by->n || memcmp(t->s + end, by->s, by->n) : !is_space(t->s[end]))) end++;
+  while (!last && end < t->n && (by->n ? t->n - end < by->n || memcmp(t->s + end, by->s, by->n) : !is_space(t->s[end])))
+    end++;
   if (last) end = t->n;
   *n = end - *from;
   *at = end + (by->n ? by->n : 1);
@@ -308,16 +314,18 @@ static LatheRtCode split(Call *c)
 {
   static const LatheRtDType int64 = {0, 64, 1};
   int32_t ndim = c->arg[0]->tensor.ndim;
-  int64_t dim[MODEL_MAX_NDIM], most = 0;
+  int64_t dim[MODEL_MAX_NDIM];
+  int64_t most = 0;
   const Text *by, *t;
   if (!is_string(c->arg[1]) || count_of(c->arg[1]) != 1 || ndim == MODEL_MAX_NDIM)
     return rt_fail(c->err, LATHE_RT_ARGUMENT, "a split by something that is not one string, or of rank %d", ndim);
   RT_TRY(text_of(c, 1, 0, &by));
-  Text sep = *by;             /* a new text may move the others */
+  Text sep = *by; /* a new text may move the others */
   RT_TRY(rt_value_tensor(&c->x->heap, &c->counts, int64, ndim, c->arg[0]->dim, c->err));
   int64_t *count = c->counts.tensor.data;
   for (size_t i = 0; i < c->n; i++) {
-    size_t at = 0, from, n;
+    size_t at = 0;
+    size_t from, n;
     RT_TRY(text_of(c, 0, i, &t));
     for (count[i] = 0; next_part(t, &sep, count[i] == c->attr, &at, &from, &n); count[i]++) continue;
     if (count[i] > most) most = count[i];
@@ -326,7 +334,9 @@ static LatheRtCode split(Call *c)
   dim[ndim] = most;
   RT_TRY(rt_value_tensor(&c->x->heap, &c->made, string_dtype, ndim + 1, dim, c->err));
   for (size_t i = 0; i < c->n; i++) {
-    size_t at = 0, from = 0, n = 0;
+    size_t at = 0;
+    size_t from = 0;
+    size_t n = 0;
     RT_TRY(text_of(c, 0, i, &t));
     Text whole = *t;
     for (int64_t k = 0; k < most; k++) {
@@ -347,12 +357,16 @@ typedef struct Machine {
   bool broken;
 } Machine;
 
-static bool is_word(int32_t ch) { return ch == '_' || (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z'); }
+static bool is_word(int32_t ch)
+{
+  return ch == '_' || (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z');
+}
 
 /* Adds what is reached from pc without a letter.  facts: bit k is set if the k-th assertion holds here. */
 static void follow(Machine *m, int32_t pc, int32_t mark, unsigned facts)
 {
-  int32_t depth = 0, to[2];
+  int32_t depth = 0;
+  int32_t to[2];
   to[0] = pc;
   int nto = 1;
   for (;;) {
@@ -388,7 +402,8 @@ static bool takes(Machine *m, int32_t pc, int32_t letter)
 
 static bool matches(Machine *m, const Text *t)
 {
-  int32_t before = -1, mark = 1;
+  int32_t before = -1;
+  int32_t mark = 1;
   size_t used = 0;
   memset(m->seen, 0, (size_t)m->n * sizeof *m->seen);
   m->nstate = 0;
@@ -399,12 +414,14 @@ static bool matches(Machine *m, const Text *t)
     if (at == 0) {
       follow(m, 0, mark, facts);
     } else {
-      int32_t n = m->nstate, *last = m->next;
+      int32_t n = m->nstate;
+      int32_t *last = m->next;
       m->next = m->state;
       m->state = last;
       m->nstate = 0;
       for (int32_t i = 0; i < n; i++)
-        if (takes(m, last[i], before) && !m->broken) follow(m, (int32_t)((uint32_t)last[i] + (uint32_t)m->code[last[i] + 2]), mark, facts);
+        if (takes(m, last[i], before) && !m->broken)
+          follow(m, (int32_t)((uint32_t)last[i] + (uint32_t)m->code[last[i] + 2]), mark, facts);
     }
     if (m->broken || !m->nstate || at == t->n) break;
     before = letter;
@@ -420,7 +437,8 @@ static LatheRtCode match(Call *c)
   static const LatheRtDType boolean = {1, 1, 1};
   size_t rows;
   Machine m = {.code = table_of(c->arg[1], 1, &rows)};
-  if (!m.code || rows < 3 || rows > 1 << 24) return rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: its pattern");
+  if (!m.code || rows < 3 || rows > 1 << 24)
+    return rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: its pattern");
   m.n = (int32_t)rows;
   RT_TRY(result(c, boolean));
   if (!room_for(c, 4 * rows * sizeof *m.seen)) return no_memory(c->err);
@@ -455,8 +473,10 @@ static void print_float(double v, bool narrow, char *out, size_t n)
 static LatheRtCode print_numbers(Call *c)
 {
   LatheRtDType t = c->arg[0]->tensor.dtype;
-  bool is_int = t.code <= 1 && t.bits == 64, narrow = t.bits == 32;
-  if (!is_int && (t.code != 2 || (!narrow && t.bits != 64))) return rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: numbers to print");
+  bool is_int = t.code <= 1 && t.bits == 64;
+  bool narrow = t.bits == 32;
+  if (!is_int && (t.code != 2 || (!narrow && t.bits != 64)))
+    return rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: numbers to print");
   RT_TRY(result(c, string_dtype));
   for (size_t i = 0; i < c->n; i++) {
     char text[40];
@@ -488,7 +508,8 @@ static LatheRtCode parse_numbers(Call *c)
     else ((float *)c->made.tensor.data)[i] = strtof(t->s, &end);
     bool some = end != t->s && (c->attr || !errno);
     while (is_space(*end)) end++;
-    if (!some || end != t->s + t->n) return rt_fail(c->err, LATHE_RT_ARGUMENT, "'%.100s' is not %s", t->s, c->attr ? "a number" : "an integer");
+    if (!some || end != t->s + t->n)
+      return rt_fail(c->err, LATHE_RT_ARGUMENT, "'%.100s' is not %s", t->s, c->attr ? "a number" : "an integer");
   }
   return LATHE_RT_OK;
 }
@@ -509,7 +530,8 @@ LatheRtCode rt_string_call(LatheRtExecutor *x, const Ins *ins, Value *reg, Lathe
 {
   Call c = {.x = x, .attr = ins->nattr ? ins->attr[0] : 0, .err = err};
   for (int32_t i = 0; i < ins->narg && i < 2; i++) c.arg[i] = &reg[ins->arg[i]];
-  if (c.arg[0]->kind != VALUE_TENSOR || (ins->narg > 1 && c.arg[1]->kind != VALUE_TENSOR) || (ins->index != HO_PRINT && !is_string(c.arg[0])))
+  if (c.arg[0]->kind != VALUE_TENSOR || (ins->narg > 1 && c.arg[1]->kind != VALUE_TENSOR) ||
+      (ins->index != HO_PRINT && !is_string(c.arg[0])))
     return rt_fail(err, LATHE_RT_ARGUMENT, "a tensor of strings is wanted");
   c.n = count_of(c.arg[0]);
   LatheRtCode code = LATHE_RT_OK;

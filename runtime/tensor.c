@@ -37,38 +37,39 @@ size_t rt_dtype_bytes(LatheRtDType t)
 
 void rt_dtype_name(LatheRtDType t, char *out, size_t n)
 {
-  static const char *const kinds[] = {"int",           "uint",
-                                      "float",         "handle",
-                                      "bfloat",        "complex",
-                                      "bool",          "float8_e3m4",
-                                      "float8_e4m3",   "float8_e4m3b11fnuz",
-                                      "float8_e4m3fn", "float8_e4m3fnuz",
-                                      "float8_e5m2",   "float8_e5m2fnuz",
-                                      "float8_e8m0fnu", "float6_e2m3fn",
-                                      "float6_e3m2fn", "float4_e2m1fn"};
+  static const char *const kinds[] = {"int",
+                                      "uint",
+                                      "float",
+                                      "handle",
+                                      "bfloat",
+                                      "complex",
+                                      "bool",
+                                      "float8_e3m4",
+                                      "float8_e4m3",
+                                      "float8_e4m3b11fnuz",
+                                      "float8_e4m3fn",
+                                      "float8_e4m3fnuz",
+                                      "float8_e5m2",
+                                      "float8_e5m2fnuz",
+                                      "float8_e8m0fnu",
+                                      "float6_e2m3fn",
+                                      "float6_e3m2fn",
+                                      "float4_e2m1fn"};
   enum { BOOL = 6, NKINDS = sizeof kinds / sizeof *kinds };
   char lanes[16] = "";
   if (t.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", t.lanes);
-  if (t.code == BOOL || (t.code == 1 && t.bits == 1))
-    snprintf(out, n, "bool%s", lanes);
-  else if (t.code == LATHE_RT_STRING)
-    snprintf(out, n, "string%s", lanes);
-  else if (t.code >= NKINDS)
-    snprintf(out, n, "dtype(%u, %u, %u)", t.code, t.bits, t.lanes);
-  else if (t.code > BOOL || t.code == 3)
-    snprintf(out, n, "%s%s", kinds[t.code], lanes);
-  else
-    snprintf(out, n, "%s%u%s", kinds[t.code], t.bits, lanes);
+  if (t.code == BOOL || (t.code == 1 && t.bits == 1)) snprintf(out, n, "bool%s", lanes);
+  else if (t.code == LATHE_RT_STRING) snprintf(out, n, "string%s", lanes);
+  else if (t.code >= NKINDS) snprintf(out, n, "dtype(%u, %u, %u)", t.code, t.bits, t.lanes);
+  else if (t.code > BOOL || t.code == 3) snprintf(out, n, "%s%s", kinds[t.code], lanes);
+  else snprintf(out, n, "%s%u%s", kinds[t.code], t.bits, lanes);
 }
 
 void rt_device_name(LatheRtDevice d, char *out, size_t n)
 {
-  if (d.type == LATHE_RT_CPU)
-    snprintf(out, n, "cpu(%d)", d.id);
-  else if (d.type == LATHE_RT_CUDA)
-    snprintf(out, n, "cuda(%d)", d.id);
-  else
-    snprintf(out, n, "device(%d, %d)", d.type, d.id);
+  if (d.type == LATHE_RT_CPU) snprintf(out, n, "cpu(%d)", d.id);
+  else if (d.type == LATHE_RT_CUDA) snprintf(out, n, "cuda(%d)", d.id);
+  else snprintf(out, n, "device(%d, %d)", d.type, d.id);
 }
 
 /* Bytes of a compact tensor. */
@@ -123,7 +124,8 @@ bool rt_tensor_compact(const LatheRtTensor *t)
 
 void rt_tensor_extent(const LatheRtTensor *t, uintptr_t *begin, uintptr_t *end)
 {
-  size_t elem = rt_dtype_bytes(t->dtype), bytes = 0;
+  size_t elem = rt_dtype_bytes(t->dtype);
+  size_t bytes = 0;
   *begin = *end = (uintptr_t)t->data + t->byte_offset;
   for (int32_t d = 0; d < t->ndim; d++)
     if (t->shape[d] == 0) return;
@@ -133,10 +135,8 @@ void rt_tensor_extent(const LatheRtTensor *t, uintptr_t *begin, uintptr_t *end)
   }
   for (int32_t d = 0; d < t->ndim; d++) {
     uint64_t span = (uint64_t)(t->shape[d] - 1) * (uint64_t)t->strides[d] * elem;
-    if (t->strides[d] < 0)
-      *begin += span; /* wraps: goes down */
-    else
-      *end += span;
+    if (t->strides[d] < 0) *begin += span; /* wraps: goes down */
+    else *end += span;
   }
   *end += elem;
 }
@@ -185,7 +185,7 @@ static LatheRtCode cpu_copy(void *user, void *dst, const void *src, size_t bytes
 }
 
 static const LatheRtAllocator cpu_allocator = {
-    .device = {LATHE_RT_CPU, 0}, .alloc = cpu_alloc, .free = cpu_free, .copy_in = cpu_copy, .copy_out = cpu_copy};
+  .device = {LATHE_RT_CPU, 0}, .alloc = cpu_alloc, .free = cpu_free, .copy_in = cpu_copy, .copy_out = cpu_copy};
 
 const LatheRtAllocator *lathe_rt_cpu_allocator(void) { return &cpu_allocator; }
 
@@ -329,7 +329,8 @@ static void walk_copy(const Walk *w, int32_t d, const char *from, char *to)
     memmove(to, from, w->bytes);
     return;
   }
-  ptrdiff_t step_from = w->from[d] * (ptrdiff_t)w->elem, step_to = w->to[d] * (ptrdiff_t)w->elem;
+  ptrdiff_t step_from = w->from[d] * (ptrdiff_t)w->elem;
+  ptrdiff_t step_to = w->to[d] * (ptrdiff_t)w->elem;
   for (int64_t i = 0; i < w->shape[d]; i++) walk_copy(w, d + 1, from + i * step_from, to + i * step_to);
 }
 
@@ -337,7 +338,8 @@ static LatheRtCode check_copy(const LatheRtTensor *from, const LatheRtTensor *to
 {
   RT_TRY(rt_tensor_check(from, err));
   RT_TRY(rt_tensor_check(to, err));
-  LatheRtDType a = from->dtype, b = to->dtype;
+  LatheRtDType a = from->dtype;
+  LatheRtDType b = to->dtype;
   if (a.code != b.code || a.bits != b.bits || a.lanes != b.lanes) {
     char x[40], y[40];
     rt_dtype_name(a, x, sizeof x);

@@ -28,7 +28,8 @@ static int32_t add_call(const LatheRtSlot *s, void *workspace, const LatheRtCall
 {
   (void)rt;
   memset(workspace, 1, 64 + 64 * (size_t)rt->num_workers);
-  const float *a = s[0].p, *b = s[1].p;
+  const float *a = s[0].p;
+  const float *b = s[1].p;
   float *c = s[2].p;
   for (int64_t i = 0; i < s[3].i; i++) c[i] = a[i] + b[i];
   return 0;
@@ -56,8 +57,8 @@ static void scale_shape(const LatheRtSlot *s, int64_t *out)
 static const LatheRtArgInfo scale_args[] = {{"x", {2, 32, 1}, 1, 0}, {"y", {2, 32, 1}, 1, 1}, {"k", {2, 32, 1}, -1, 0}};
 
 static const LatheRtFuncInfo funcs[] = {
-    {"add", add_call, add_shape, 3, 1, add_args, add_sizes},
-    {"scale", scale_call, scale_shape, 3, 1, scale_args, add_sizes},
+  {"add", add_call, add_shape, 3, 1, add_args, add_sizes},
+  {"scale", scale_call, scale_shape, 3, 1, scale_args, add_sizes},
 };
 static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 2, ARCH, "", funcs};
 
@@ -260,9 +261,11 @@ static void bregs(Blob *o, int n, const uint32_t *reg)
   b32(o, (uint32_t)n);
   for (int i = 0; i < n; i++) b32(o, reg[i]);
 }
-#define REGS(...) (int)(sizeof((uint32_t[]){__VA_ARGS__}) / 4), (uint32_t[]){__VA_ARGS__}
+#define REGS(...) \
+  (int)(sizeof((uint32_t[]){__VA_ARGS__}) / 4), (uint32_t[]) { __VA_ARGS__ }
 
-static void bfunction(Blob *o, const char *name, uint32_t regs, uint32_t params, uint32_t results, uint32_t instructions)
+static void bfunction(Blob *o, const char *name, uint32_t regs, uint32_t params, uint32_t results,
+                      uint32_t instructions)
 {
   bstr(o, name);
   b32(o, regs);
@@ -274,7 +277,17 @@ static void bfunction(Blob *o, const char *name, uint32_t regs, uint32_t params,
 
 /* Which lie data_model tells. */
 typedef enum {
-  TRUTH, NO_CLOSURE, NO_DATA, NO_FIELD, OTHER_TAG, TOO_FEW, TOO_MANY_HELD, TWO_RESULTS, BACKWARD, NO_END, DATA_OUT
+  TRUTH,
+  NO_CLOSURE,
+  NO_DATA,
+  NO_FIELD,
+  OTHER_TAG,
+  TOO_FEW,
+  TOO_MANY_HELD,
+  TWO_RESULTS,
+  BACKWARD,
+  NO_END,
+  DATA_OUT
 } Lie;
 
 /* f(a, b) = a + b;  main(x) = match Data 3(f with a = x, x) { Data 3(g, y) => g(y) } */
@@ -342,15 +355,17 @@ static _Alignas(64) const float weights[16] = {1, 2, 3, 4};
 
 static LatheRtCode wrap(LatheRtModule *module, const void *bytes, size_t n, LatheRtModel **out, LatheRtError *err)
 {
-  LatheRtModelData data = {.magic = MODEL_MAGIC, .program = bytes, .program_bytes = n, .weights = weights, .weights_bytes = sizeof weights};
+  LatheRtModelData data = {
+    .magic = MODEL_MAGIC, .program = bytes, .program_bytes = n, .weights = weights, .weights_bytes = sizeof weights};
   return lathe_rt_model_wrap(module, &data, NULL, NULL, out, err);
 }
 
 /* The same kernels, of which add may write its result over its first operand. */
-static const LatheRtArgInfo over_args[] = {{"a", {2, 32, 1}, 1, 4}, {"b", {2, 32, 1}, 1, 0}, {"c", {2, 32, 1}, 1, 1 | 4}};
+static const LatheRtArgInfo over_args[] = {
+  {"a", {2, 32, 1}, 1, 4}, {"b", {2, 32, 1}, 1, 0}, {"c", {2, 32, 1}, 1, 1 | 4}};
 static const LatheRtFuncInfo over_funcs[] = {
-    {"add", add_call, add_shape, 3, 1, over_args, add_sizes},
-    {"scale", scale_call, scale_shape, 3, 1, scale_args, add_sizes},
+  {"add", add_call, add_shape, 3, 1, over_args, add_sizes},
+  {"scale", scale_call, scale_shape, 3, 1, scale_args, add_sizes},
 };
 static const LatheRtModuleInfo over_info = {"LATHERT", LATHE_RT_ABI, 2, ARCH, "", over_funcs};
 
@@ -410,8 +425,8 @@ static void test_static(void **state)
   lathe_rt_executor_free(x);
 }
 
-static int32_t stop_at_second(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
-                              const LatheRtTensor *const *out)
+static int32_t stop_at_second(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,
+                              int32_t nout, const LatheRtTensor *const *out)
 {
   (void)seconds;
   assert_int_equal(node, 0);
@@ -445,8 +460,10 @@ static void test_dynamic(void **state)
     assert_int_equal(y->shape[0], n);
     for (int i = 0; i < n; i++) assert_true(((float *)y->data)[i] == a[i] * (float)n);
   }
-  int64_t n = 2, k = 3;
-  LatheRtTensor t = vec(a, &n), u = vec(a, &k);
+  int64_t n = 2;
+  int64_t k = 3;
+  LatheRtTensor t = vec(a, &n);
+  LatheRtTensor u = vec(a, &k);
   assert_int_equal(lathe_rt_set_input(x, 0, &t, &err), 0);
   assert_int_equal(lathe_rt_set_input(x, 1, &u, &err), 0);
   assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_ARGUMENT);
@@ -539,8 +556,8 @@ static void test_broken(void **state)
 }
 
 /* Keeps the first number that the second sum read. */
-static int32_t keep_operand(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
-                            const LatheRtTensor *const *out)
+static int32_t keep_operand(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,
+                            int32_t nout, const LatheRtTensor *const *out)
 {
   (void)node;
   (void)seconds;
@@ -572,7 +589,8 @@ static void test_in_place(void **state)
   lathe_rt_module_free(module);
   assert_int_equal(lathe_rt_executor_new(m, &x, &err), 0);
   lathe_rt_model_free(m);
-  float a[4] = {10, 20, 30, 40}, seen = 0;
+  float a[4] = {10, 20, 30, 40};
+  float seen = 0;
   int64_t n = 4;
   LatheRtTensor t = vec(a, &n);
   const LatheRtTensor *y;
@@ -611,11 +629,21 @@ static void test_sentences(void **state)
 static void test_lies(void **state)
 {
   (void)state;
-  enum { WEIGHTS = 24, STORAGE = 32, KERNELS = 48, KERNEL_NAME = 56, CONST_DTYPE = 72, CONST_RANK = 76, CONST_DIM = 80, CONST_OFFSET = 88 };
+  enum {
+    WEIGHTS = 24,
+    STORAGE = 32,
+    KERNELS = 48,
+    KERNEL_NAME = 56,
+    CONST_DTYPE = 72,
+    CONST_RANK = 76,
+    CONST_DIM = 80,
+    CONST_OFFSET = 88
+  };
   static const struct {
-    int at, bytes;           /* at < 0: from the end */
+    int at, bytes; /* at < 0: from the end */
     uint64_t value;
     const char *says;
+    /* clang-format off */
   } lies[] = {
       {WEIGHTS, 8, (uint64_t)1 << 50, "it wants 1125899906842624 bytes of weights, the file has 64"},
       {STORAGE, 8, (uint64_t)1 << 63, "it wants 9223372036854775808 bytes of storage"},
@@ -632,11 +660,13 @@ static void test_lies(void **state)
       {-4, 4, 99, "register 99, there are 5"},
       {-8, 4, 0x10000000, "268435456 registers do not fit into what is left"},
   };
+  /* clang-format on */
   LatheRtModule *module = open_module();
   LatheRtModel *m;
   LatheRtError err;
   for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-    Blob o, patch = {.n = 0};
+    Blob o;
+    Blob patch = {.n = 0};
     static_model(&o);
     num(&patch, lies[i].value, lies[i].bytes);
     memcpy(o.b + (lies[i].at < 0 ? (size_t)((int)o.n + lies[i].at) : (size_t)lies[i].at), patch.b, patch.n);
@@ -668,6 +698,7 @@ static void test_data(void **state)
     Lie lie;
     bool when_read;
     const char *says;
+    /* clang-format off */
   } lies[] = {
       {NO_CLOSURE, false, "what is called is no function"},
       {NO_DATA, false, "a value without a constructor is matched"},
@@ -681,6 +712,7 @@ static void test_data(void **state)
       {NO_END, true, "function 'main' does not end in a return"},
       {TRUTH, false, NULL},
   };
+  /* clang-format on */
   LatheRtModule *module = open_module();
   for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
     Blob o;
@@ -765,7 +797,8 @@ static void *run_many(void *arg)
     int64_t n = 4;
     LatheRtTensor t = vec(a, &n);
     const LatheRtTensor *y;
-    if (lathe_rt_set_input(x, 0, &t, &err) || lathe_rt_run(x, &err) || lathe_rt_get_output(x, 0, &y, &err)) return "run";
+    if (lathe_rt_set_input(x, 0, &t, &err) || lathe_rt_run(x, &err) || lathe_rt_get_output(x, 0, &y, &err))
+      return "run";
     if (((float *)y->data)[0] != 2 * (float)r + 1) return "value";
   }
   lathe_rt_executor_free(x);
@@ -795,8 +828,9 @@ static void test_threads(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_static), cmocka_unit_test(test_in_place), cmocka_unit_test(test_dynamic),  cmocka_unit_test(test_broken),
-      cmocka_unit_test(test_sentences), cmocka_unit_test(test_lies), cmocka_unit_test(test_data), cmocka_unit_test(test_endless_call), cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_static), cmocka_unit_test(test_in_place),     cmocka_unit_test(test_dynamic),
+    cmocka_unit_test(test_broken), cmocka_unit_test(test_sentences),    cmocka_unit_test(test_lies),
+    cmocka_unit_test(test_data),   cmocka_unit_test(test_endless_call), cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

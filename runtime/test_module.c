@@ -27,10 +27,7 @@ const char *__asan_default_options(void) { return "allocator_may_return_null=1";
 #elif defined(__aarch64__)
 #define ARCH "aarch64"
 #endif
-#define F32                                                                                                            \
-  {                                                                                                                    \
-    2, 32, 1                                                                                                           \
-  }
+#define F32 {2, 32, 1}
 
 /* ---- kernels ------------------------------------------------------------------------- */
 
@@ -46,9 +43,11 @@ static size_t round64(int64_t n) { return (size_t)(n + 63) / 64 * 64; }
 static int32_t matmul_rows(int64_t begin, int64_t end, int32_t slot, void *env)
 {
   const MatmulEnv *e = env;
-  const float *A = e->slot[0].p, *B = e->slot[1].p;
+  const float *A = e->slot[0].p;
+  const float *B = e->slot[1].p;
   float *C = e->slot[2].p;
-  int64_t n = e->slot[4].i, k = e->slot[5].i;
+  int64_t n = e->slot[4].i;
+  int64_t k = e->slot[5].i;
   float *row = (float *)(e->workspace + 64 + (size_t)slot * round64(n * 4));
   for (int64_t i = begin; i < end; i++) {
     memset(row, 0, (size_t)n * 4);
@@ -68,7 +67,9 @@ static int32_t matmul_call(const LatheRtSlot *slot, void *workspace, const Lathe
 }
 static void matmul_shape(const LatheRtSlot *slot, int64_t *out)
 {
-  int64_t m = slot[3].i, n = slot[4].i, k = slot[5].i;
+  int64_t m = slot[3].i;
+  int64_t n = slot[4].i;
+  int64_t k = slot[5].i;
   memcpy(out, (int64_t[]){m, k, k, n, m, n, 4, n * 4}, 8 * sizeof *out);
 }
 static const LatheRtArgInfo matmul_args[] = {{"A", F32, 2, 0}, {"B", F32, 2, 0}, {"C", F32, 2, 1}};
@@ -89,7 +90,7 @@ static void axpb_shape(const LatheRtSlot *slot, int64_t *out)
   memcpy(out, (int64_t[]){slot[4].i, slot[4].i, 0, 0}, 4 * sizeof *out);
 }
 static const LatheRtArgInfo axpb_args[] = {
-    {"a", {0, 8, 1}, -1, 0}, {"x", F32, 1, 2 | 4}, {"b", F32, -1, 0}, {"y", F32, 1, 1 | 4}};
+  {"a", {0, 8, 1}, -1, 0}, {"x", F32, 1, 2 | 4}, {"b", F32, -1, 0}, {"y", F32, 1, 1 | 4}};
 static const LatheRtSizeInfo axpb_sizes[] = {{"n", 3, 0}, {"stride", 1, -1}};
 
 /* Reads x through its base pointer and element offset. */
@@ -112,7 +113,7 @@ static int32_t packed_call(const LatheRtSlot *slot, void *workspace, const Lathe
 {
   (void)workspace;
   LatheRtPackedArg arg[] = {
-      {LATHE_RT_ARG_HANDLE, {.p = slot[0].p}}, {LATHE_RT_ARG_INT, {.i = 7}}, {LATHE_RT_ARG_STR, {.s = "seven"}}};
+    {LATHE_RT_ARG_HANDLE, {.p = slot[0].p}}, {LATHE_RT_ARG_INT, {.i = 7}}, {LATHE_RT_ARG_STR, {.s = "seven"}}};
   return rt->call_packed(rt, "test.fill", 3, arg);
 }
 static void one_shape(const LatheRtSlot *slot, int64_t *out)
@@ -147,6 +148,7 @@ static int32_t flag_call(const LatheRtSlot *slot, void *workspace, const LatheRt
 }
 static const LatheRtArgInfo flag_args[] = {{"flag", {1, 1, 1}, 1, 0}};
 
+/* clang-format off */
 static const LatheRtFuncInfo funcs[] = {
     {"matmul", matmul_call, matmul_shape, 3, 3, matmul_args, matmul_sizes},
     {"axpb", axpb_call, axpb_shape, 4, 2, axpb_args, axpb_sizes},
@@ -156,6 +158,7 @@ static const LatheRtFuncInfo funcs[] = {
     {"huge", status_call, huge_shape, 1, 0, status_args, NULL},
     {"flag", flag_call, one_shape, 1, 0, flag_args, NULL},
 };
+/* clang-format on */
 static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 7, ARCH, "", funcs};
 
 /* ---- helpers ------------------------------------------------------------------------- */
@@ -202,8 +205,9 @@ static void test_matmul(void **unused)
 {
   (void)unused;
   for (int i = 0; i < 12; i++) B[i] = (float)(i + 1);
-  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){3, 4}),
-                c = tensor(C, 2, (int64_t[]){2, 4});
+  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3});
+  LatheRtTensor b = tensor(B, 2, (int64_t[]){3, 4});
+  LatheRtTensor c = tensor(C, 2, (int64_t[]){2, 4});
   LatheRtArg arg[] = {{&a, {0}}, {&b, {0}}, {&c, {0}}};
   for (int threads = 1; threads <= 3; threads++) {
     assert_int_equal(lathe_rt_set_num_threads(threads, &err), LATHE_RT_OK);
@@ -217,8 +221,10 @@ static void test_matmul(void **unused)
 static void test_refusals(void **unused)
 {
   (void)unused;
-  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){3, 4}),
-                c = tensor(C, 2, (int64_t[]){2, 4}), x = b;
+  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3});
+  LatheRtTensor b = tensor(B, 2, (int64_t[]){3, 4});
+  LatheRtTensor c = tensor(C, 2, (int64_t[]){2, 4});
+  LatheRtTensor x = b;
   LatheRtArg arg[] = {{&a, {0}}, {&x, {0}}, {&c, {0}}};
   expect("matmul", 2, arg, LATHE_RT_ARGUMENT, "matmul: takes 3 arguments (A, B, C), got 2");
   expect("matmul", 3, NULL, LATHE_RT_ARGUMENT, "matmul: the list of arguments is null");
@@ -257,8 +263,9 @@ static void test_refusals(void **unused)
 static void test_shapes_that_disagree(void **unused)
 {
   (void)unused;
-  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3}), b = tensor(B, 2, (int64_t[]){2, 4}),
-                c = tensor(C, 2, (int64_t[]){2, 4});
+  LatheRtTensor a = tensor(A, 2, (int64_t[]){2, 3});
+  LatheRtTensor b = tensor(B, 2, (int64_t[]){2, 4});
+  LatheRtTensor c = tensor(C, 2, (int64_t[]){2, 4});
   LatheRtArg arg[] = {{&a, {0}}, {&b, {0}}, {&c, {0}}};
   expect("matmul", 3, arg, LATHE_RT_ARGUMENT,
          "matmul: argument 1 'B' has shape (2, 4), wants (3, 4); n is 4, from argument 1 'B', k is 3, from argument 0 "
@@ -277,8 +284,9 @@ static void test_overlap(void **unused)
 {
   (void)unused;
   float m[18] = {0};
-  LatheRtTensor a = tensor(m, 2, (int64_t[]){3, 3}), b = tensor(m + 5, 2, (int64_t[]){3, 3}),
-                c = tensor(m + 9, 2, (int64_t[]){3, 3});
+  LatheRtTensor a = tensor(m, 2, (int64_t[]){3, 3});
+  LatheRtTensor b = tensor(m + 5, 2, (int64_t[]){3, 3});
+  LatheRtTensor c = tensor(m + 9, 2, (int64_t[]){3, 3});
   LatheRtArg arg[] = {{&a, {0}}, {&a, {0}}, {&c, {0}}};
   expect("matmul", 3, arg, LATHE_RT_OK, ""); /* two readers may share */
   arg[1].tensor = &b;
@@ -295,8 +303,10 @@ static void test_overlap(void **unused)
 static void test_strides_and_scalars(void **unused)
 {
   (void)unused;
-  float v[6] = {1, 2, 3, 4, 5, 6}, y[3];
-  LatheRtTensor x = tensor(v, 1, (int64_t[]){3}), out = tensor(y, 1, (int64_t[]){3});
+  float v[6] = {1, 2, 3, 4, 5, 6};
+  float y[3];
+  LatheRtTensor x = tensor(v, 1, (int64_t[]){3});
+  LatheRtTensor out = tensor(y, 1, (int64_t[]){3});
   x.strides = (int64_t[]){-2};
   x.byte_offset = 5 * sizeof(float);
   LatheRtArg arg[] = {{NULL, {.i = -2}}, {&x, {0}}, {NULL, {.f = 0.25}}, {&out, {0}}};
@@ -306,7 +316,8 @@ static void test_strides_and_scalars(void **unused)
   expect("axpb", 4, arg, LATHE_RT_ARGUMENT, "axpb: argument 0 'a' is 128, which int8 does not hold");
   arg[0].scalar.i = -128;
   expect("axpb", 4, arg, LATHE_RT_OK, "");
-  LatheRtTensor one = tensor(v, 1, (int64_t[]){1}), to = tensor(y, 1, (int64_t[]){1});
+  LatheRtTensor one = tensor(v, 1, (int64_t[]){1});
+  LatheRtTensor to = tensor(y, 1, (int64_t[]){1});
   one.byte_offset = 4 * sizeof(float);
   LatheRtArg offset[] = {{&one, {0}}, {&to, {0}}};
   expect("offset", 2, offset, LATHE_RT_OK, "");
@@ -354,7 +365,8 @@ static int32_t fill(void *user, int32_t n, const LatheRtPackedArg *arg)
 static void test_packed(void **unused)
 {
   (void)unused;
-  int64_t x = 0, factor = 6;
+  int64_t x = 0;
+  int64_t factor = 6;
   LatheRtTensor t = {.data = &x, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {0, 64, 1}, .shape = (int64_t[]){1}};
   LatheRtArg arg[] = {{&t, {0}}};
   expect("packed", 1, arg, LATHE_RT_NOT_FOUND,
@@ -379,8 +391,9 @@ static void *multiply(void *wrong)
 {
   float b[12], c[8];
   for (int i = 0; i < 12; i++) b[i] = 1;
-  LatheRtTensor ta = tensor(A, 2, (int64_t[]){2, 3}), tb = tensor(b, 2, (int64_t[]){3, 4}),
-                tc = tensor(c, 2, (int64_t[]){2, 4});
+  LatheRtTensor ta = tensor(A, 2, (int64_t[]){2, 3});
+  LatheRtTensor tb = tensor(b, 2, (int64_t[]){3, 4});
+  LatheRtTensor tc = tensor(c, 2, (int64_t[]){2, 4});
   LatheRtArg arg[] = {{&ta, {0}}, {&tb, {0}}, {&tc, {0}}};
   LatheRtFunc *f;
   if (lathe_rt_module_func(module, "matmul", &f, NULL) != LATHE_RT_OK) ++*(int *)wrong;
@@ -661,10 +674,8 @@ static void test_truncated(void **unused)
     LatheRtModule *out;
     write_bytes("cut.so", data, length);
     LatheRtCode code = lathe_rt_module_load(in_folder("cut.so"), &out, &err);
-    if (code == LATHE_RT_OK)
-      lathe_rt_module_free(out);
-    else
-      refused++;
+    if (code == LATHE_RT_OK) lathe_rt_module_free(out);
+    else refused++;
     if (length < 1024) assert_int_not_equal(code, LATHE_RT_OK);
     unlink(in_folder("cut.so"));
   }
@@ -750,6 +761,7 @@ int main(int argc, char **argv)
 {
   if (argc == 2 && strcmp(argv[1], "setting") == 0) return check_setting();
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+  /* clang-format off */
   const struct CMUnitTest tests[] = {
       CASE(test_matmul),
       CASE(test_refusals),
@@ -770,5 +782,6 @@ int main(int argc, char **argv)
       CASE(test_truncated),
       CASE(test_setting),
   };
+  /* clang-format on */
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

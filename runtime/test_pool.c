@@ -67,7 +67,8 @@ typedef struct Uneven {
 
 static bool wait_for(atomic_int *count, int wanted)
 {
-  for (int i = 0; i < 10000 && atomic_load(count) < wanted; i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  for (int i = 0; i < 10000 && atomic_load(count) < wanted; i++)
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   return atomic_load(count) >= wanted;
 }
 
@@ -351,18 +352,12 @@ static void test_hot_latency(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_partition),
-      cmocka_unit_test(test_helping),
-      cmocka_unit_test(test_huge_range),
-      cmocka_unit_test(test_status_of_first_failure),
-      cmocka_unit_test(test_nested_runs_alone),
-      cmocka_unit_test(test_many_callers),
-      cmocka_unit_test(test_after_idle),
-      cmocka_unit_test(test_slow_worker),
-      cmocka_unit_test(test_bad_size),
-      cmocka_unit_test(test_fork),
-      cmocka_unit_test(test_busy_pool),
-      cmocka_unit_test(test_hot_latency),
+    cmocka_unit_test(test_partition),         cmocka_unit_test(test_helping),
+    cmocka_unit_test(test_huge_range),        cmocka_unit_test(test_status_of_first_failure),
+    cmocka_unit_test(test_nested_runs_alone), cmocka_unit_test(test_many_callers),
+    cmocka_unit_test(test_after_idle),        cmocka_unit_test(test_slow_worker),
+    cmocka_unit_test(test_bad_size),          cmocka_unit_test(test_fork),
+    cmocka_unit_test(test_busy_pool),         cmocka_unit_test(test_hot_latency),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

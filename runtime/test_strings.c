@@ -101,7 +101,8 @@ static LatheRtCode load(const Blob *o, LatheRtExecutor **x, LatheRtError *err)
   LatheRtModel *m;
   *x = NULL;
   assert_int_equal(lathe_rt_module_wrap(&info, NULL, NULL, &module, err), LATHE_RT_OK);
-  LatheRtModelData data = {.magic = MODEL_MAGIC, .program = o->b, .program_bytes = o->n, .weights = weights, .weights_bytes = sizeof weights};
+  LatheRtModelData data = {
+    .magic = MODEL_MAGIC, .program = o->b, .program_bytes = o->n, .weights = weights, .weights_bytes = sizeof weights};
   LatheRtCode code = lathe_rt_model_wrap(module, &data, NULL, NULL, &m, err);
   lathe_rt_module_free(module);
   if (code != LATHE_RT_OK) return code;
@@ -131,7 +132,7 @@ static void test_numbers(void **state)
   const char *s;
   size_t n;
   assert_int_equal(lathe_rt_string_put(x, "zz", 2, &a, &err), LATHE_RT_OK);
-  assert_int_equal(a, 2);                      /* the model's own */
+  assert_int_equal(a, 2); /* the model's own */
   assert_int_equal(lathe_rt_string_put(x, "new", 3, &a, &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_string_put(x, "new", 3, &b, &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_string_put(x, "new\0", 4, &c, &err), LATHE_RT_OK);
@@ -141,7 +142,7 @@ static void test_numbers(void **state)
   assert_int_equal(n, 4);
   assert_int_equal(lathe_rt_string_get(x, 100, &s, &n, &err), LATHE_RT_ARGUMENT);
   assert_string_equal(err.text, "no string has the number 100");
-  for (int i = 0; i < 1000; i++) {             /* the table grows; numbers stay */
+  for (int i = 0; i < 1000; i++) { /* the table grows; numbers stay */
     char t[20];
     snprintf(t, sizeof t, "text %d", i);
     assert_int_equal(lathe_rt_string_put(x, t, strlen(t), &b, &err), LATHE_RT_OK);
@@ -149,10 +150,10 @@ static void test_numbers(void **state)
   }
   set(x, 2, (const char *const[]){"new", "text 999"});
   assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_OK);
-  assert_int_equal(lathe_rt_string_get(x, a, &s, &n, &err), LATHE_RT_OK);       /* the input holds it */
+  assert_int_equal(lathe_rt_string_get(x, a, &s, &n, &err), LATHE_RT_OK); /* the input holds it */
   assert_string_equal(s, "new");
   assert_int_equal(lathe_rt_string_get(x, b + 1, &s, &n, &err), LATHE_RT_ARGUMENT);
-  assert_true(x->strings.n < 1003 && x->strings.item[c - 3].s == NULL);         /* and nothing holds this one */
+  assert_true(x->strings.n < 1003 && x->strings.item[c - 3].s == NULL); /* and nothing holds this one */
   const LatheRtTensor *y;
   assert_int_equal(lathe_rt_get_output(x, 0, &y, &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_string_get(x, ((uint64_t *)y->data)[1], &s, &n, &err), LATHE_RT_OK);
@@ -183,7 +184,7 @@ static void test_lies(void **state)
     o.n = n;
     if (load(&o, &x, &err) == LATHE_RT_OK) fail_msg("%zu of %zu bytes load", n, whole);
   }
-  for (size_t i = 0; i < whole; i++)           /* any byte another: refused, or it runs or fails with a sentence */
+  for (size_t i = 0; i < whole; i++) /* any byte another: refused, or it runs or fails with a sentence */
     for (int k = 0; k < 3; k++) {
       model(&o, HO_TEXT_CONCAT, 0, 0, 3, strings);
       o.b[i] = (unsigned char)(k == 0 ? 0xff : k == 1 ? o.b[i] + 1 : 0);
@@ -193,7 +194,7 @@ static void test_lies(void **state)
       if (code == LATHE_RT_OK) code = lathe_rt_run(x, &err);
       lathe_rt_executor_free(x);
     }
-  model(&o, HO_LETTERS, 0, 0, 3, strings);     /* strings where a table is wanted */
+  model(&o, HO_LETTERS, 0, 0, 3, strings); /* strings where a table is wanted */
   assert_int_equal(load(&o, &x, &err), LATHE_RT_OK);
   set(x, 1, (const char *const[]){"p"});
   assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_ARGUMENT);
@@ -221,28 +222,45 @@ static const char *matched(int n, const int32_t *code, const char *s)
 static void test_patterns(void **state)
 {
   (void)state;
-  static const int32_t star[] = {PO_SPLIT, 3, 11, PO_LETTER, 1, 5, 'a', 'b', PO_SPLIT, 0, 0, PO_END, 0, 0};   /* [ab]* */
+  /* [ab]* */
+  static const int32_t star[] = {PO_SPLIT, 3, 11, PO_LETTER, 1, 5, 'a', 'b', PO_SPLIT, 0, 0, PO_END, 0, 0};
   assert_string_equal(matched(14, star, "abba"), "1");
   assert_string_equal(matched(14, star, ""), "1");
   assert_string_equal(matched(14, star, "abc"), "0");
-  static const int32_t word[] = {PO_ASSERT, PA_EDGE, 0, PO_LETTER, 1, 5, 0, 0x10FFFF, PO_ASSERT, PA_END, 0, PO_END, 0, 0};
+  static const int32_t word[] = {PO_ASSERT, PA_EDGE,   0,      PO_LETTER, 1,      5, 0,
+                                 0x10FFFF,  PO_ASSERT, PA_END, 0,         PO_END, 0, 0};
   assert_string_equal(matched(14, word, "x"), "1");
-  assert_string_equal(matched(14, word, "\xc3\xa4"), "0");       /* no word by RE2's rule */
+  assert_string_equal(matched(14, word, "\xc3\xa4"), "0"); /* no word by RE2's rule */
   assert_string_equal(matched(14, word, "\xff"), "0");
-  static const struct { int n; int32_t code[8]; } lies[] = {
-      {3, {PO_SPLIT, 100, 0}}, {3, {PO_SPLIT, -1, 0}}, {3, {PO_SPLIT, 1, 1}}, {5, {PO_LETTER, 2, 3, 0, 200}}, {5, {PO_LETTER, -1, 3, 0, 200}},
-      {5, {PO_LETTER, 1, INT32_MAX, 0, 200}}, {5, {PO_LETTER, 1, -3, 0, 200}}, {3, {PO_ASSERT, PA_BEGIN, 0}}, {2, {PO_END, 0}}, {0, {0}},
+  static const struct {
+    int n;
+    int32_t code[8];
+  } lies[] = {
+    {3, {PO_SPLIT, 100, 0}},
+    {3, {PO_SPLIT, -1, 0}},
+    {3, {PO_SPLIT, 1, 1}},
+    {5, {PO_LETTER, 2, 3, 0, 200}},
+    {5, {PO_LETTER, -1, 3, 0, 200}},
+    {5, {PO_LETTER, 1, INT32_MAX, 0, 200}},
+    {5, {PO_LETTER, 1, -3, 0, 200}},
+    {3, {PO_ASSERT, PA_BEGIN, 0}},
+    {2, {PO_END, 0}},
+    {0, {0}},
   };
   for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
-    if (!strstr(matched(lies[i].n, lies[i].code, "a"), "the model is broken")) fail_msg("lie %zu: %s", i, matched(lies[i].n, lies[i].code, "a"));
-  static const int32_t odd[] = {PO_SPLIT, 0, 0}, facts[] = {PO_ASSERT, 77, 0, PO_END, 0, 0}, other[] = {99, 0, 0};
-  assert_string_equal(matched(3, odd, "a"), "0");                /* round and round, once */
+    if (!strstr(matched(lies[i].n, lies[i].code, "a"), "the model is broken"))
+      fail_msg("lie %zu: %s", i, matched(lies[i].n, lies[i].code, "a"));
+  static const int32_t odd[] = {PO_SPLIT, 0, 0};
+  static const int32_t facts[] = {PO_ASSERT, 77, 0, PO_END, 0, 0};
+  static const int32_t other[] = {99, 0, 0};
+  assert_string_equal(matched(3, odd, "a"), "0"); /* round and round, once */
   assert_string_equal(matched(6, facts, ""), "0");
   assert_string_equal(matched(3, other, ""), "0");
 }
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_lies), cmocka_unit_test(test_patterns)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_lies),
+                                     cmocka_unit_test(test_patterns)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

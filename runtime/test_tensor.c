@@ -110,7 +110,8 @@ static void test_copy_strided(void **unused)
 {
   (void)unused;
   /* a[i][j] = 10*i + j; the source is its transpose, with rows backwards and an offset */
-  int16_t a[3][4], out[4][3] = {{0}};
+  int16_t a[3][4];
+  int16_t out[4][3] = {{0}};
   for (int i = 0; i < 3; i++)
     for (int j = 0; j < 4; j++) a[i][j] = (int16_t)(10 * i + j);
   LatheRtDType i16 = {0, 16, 1};
@@ -135,7 +136,8 @@ static void test_copy_strided(void **unused)
 static void test_copy_broadcast_source(void **unused)
 {
   (void)unused;
-  float x[2] = {3, 4}, out[3][2];
+  float x[2] = {3, 4};
+  float out[3][2];
   LatheRtTensor from = {.data = x,
                         .device = {LATHE_RT_CPU, 0},
                         .ndim = 2,
@@ -152,8 +154,8 @@ static void test_copy_refused(void **unused)
   (void)unused;
   float x[6] = {0};
   LatheRtError err;
-  LatheRtTensor a = {.data = x, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = f32, .shape = (int64_t[]){2, 3}},
-                b = a;
+  LatheRtTensor a = {.data = x, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = f32, .shape = (int64_t[]){2, 3}};
+  LatheRtTensor b = a;
   b.dtype = (LatheRtDType){0, 32, 1};
   assert_int_equal(lathe_rt_tensor_copy(&a, &b, &err), LATHE_RT_ARGUMENT);
   assert_string_equal(err.text, "tensor_copy: source is float32, destination int32");
@@ -244,15 +246,15 @@ static void test_other_device(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layout_is_dlpack),
-      cmocka_unit_test(test_new_is_zero_and_aligned),
-      cmocka_unit_test(test_bytes_by_dtype),
-      cmocka_unit_test(test_bad_shapes),
-      cmocka_unit_test(test_empty),
-      cmocka_unit_test(test_copy_strided),
-      cmocka_unit_test(test_copy_broadcast_source),
-      cmocka_unit_test(test_copy_refused),
-      cmocka_unit_test(test_other_device),
+    cmocka_unit_test(test_layout_is_dlpack),
+    cmocka_unit_test(test_new_is_zero_and_aligned),
+    cmocka_unit_test(test_bytes_by_dtype),
+    cmocka_unit_test(test_bad_shapes),
+    cmocka_unit_test(test_empty),
+    cmocka_unit_test(test_copy_strided),
+    cmocka_unit_test(test_copy_broadcast_source),
+    cmocka_unit_test(test_copy_refused),
+    cmocka_unit_test(test_other_device),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,10 @@ static void storage_release(Heap *h, Storage *s)
 
 /* ---- values ----------------------------------------------------------------------------- */
 
-static bool has_list(const Value *v) { return v->kind == VALUE_LIST || v->kind == VALUE_DATA || v->kind == VALUE_CLOSURE; }
+static bool has_list(const Value *v)
+{
+  return v->kind == VALUE_LIST || v->kind == VALUE_DATA || v->kind == VALUE_CLOSURE;
+}
 
 /* Data may be nested as deep as memory allows (a list of a million cells): those whose last
  * reference goes wait in a chain, so no call is nested. */
@@ -130,7 +133,8 @@ void rt_value_set(Value *v, LatheRtDType dtype, int32_t ndim, const int64_t *sha
   if (shape != v->dim && ndim) memcpy(v->dim, shape, (size_t)ndim * sizeof *shape);
 }
 
-LatheRtCode rt_value_tensor(Heap *h, Value *to, LatheRtDType dtype, int32_t ndim, const int64_t *shape, LatheRtError *err)
+LatheRtCode rt_value_tensor(Heap *h, Value *to, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
+                            LatheRtError *err)
 {
   int64_t dim[MODEL_MAX_NDIM];
   if (ndim) memcpy(dim, shape, (size_t)ndim * sizeof *dim);

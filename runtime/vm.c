@@ -17,7 +17,8 @@ LatheRtCode rt_value_view(Heap *h, Value *to, const Value *from, LatheRtDType dt
   int64_t dim[MODEL_MAX_NDIM];
   if (ndim) memcpy(dim, shape, (size_t)ndim * sizeof *dim);
   LatheRtTensor t = {.ndim = ndim, .dtype = dtype, .shape = dim};
-  size_t bytes, have = rt_value_bytes(from);
+  size_t bytes;
+  size_t have = rt_value_bytes(from);
   RT_TRY(lathe_rt_tensor_bytes(&t, &bytes, err));
   if (bytes != have || rt_dtype_bytes(dtype) != rt_dtype_bytes(from->tensor.dtype)) {
     char a[110], b[110];
@@ -34,7 +35,10 @@ LatheRtCode rt_value_view(Heap *h, Value *to, const Value *from, LatheRtDType dt
 
 /* ---- frames ------------------------------------------------------------------------- */
 
-static LatheRtCode no_memory(LatheRtError *err) { return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for a call"); }
+static LatheRtCode no_memory(LatheRtError *err)
+{
+  return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for a call");
+}
 
 static void frame_clear(LatheRtExecutor *x, Frame *f)
 {
@@ -68,7 +72,8 @@ static LatheRtCode frame_begin(Frame *f, const ModelFunc *func, LatheRtError *er
 static LatheRtCode push(LatheRtExecutor *x, const ModelFunc *func, LatheRtError *err)
 {
   if (x->nframe == MAX_DEPTH)
-    return rt_fail(err, LATHE_RT_KERNEL, "function '%.100s': more than %d calls inside each other", func->name, MAX_DEPTH);
+    return rt_fail(err, LATHE_RT_KERNEL, "function '%.100s': more than %d calls inside each other", func->name,
+                   MAX_DEPTH);
   if (x->nframe == x->frame_room) {
     int32_t room = x->frame_room ? 2 * x->frame_room : 8;
     Frame *more = realloc(x->frame, (size_t)room * sizeof *more);
@@ -106,8 +111,8 @@ static LatheRtCode shape_of(const Frame *f, const Ins *ins, int64_t *dim, LatheR
     Scalar s;
     RT_TRY(rt_expr_eval(&ins->expr[d], f->reg, f->scalar, &s, err));
     if (s.i < 0)
-      return rt_fail(err, LATHE_RT_ARGUMENT, "the sizes of this run do not fit: dimension %d of a tensor comes out as %lld", d,
-                     (long long)s.i);
+      return rt_fail(err, LATHE_RT_ARGUMENT,
+                     "the sizes of this run do not fit: dimension %d of a tensor comes out as %lld", d, (long long)s.i);
     dim[d] = s.i;
   }
   return LATHE_RT_OK;
@@ -120,9 +125,9 @@ static LatheRtCode run_kernel(LatheRtExecutor *x, Frame *f, const Ins *ins, Lath
   LatheRtError why;
   LatheRtCode code = rt_kernel_bind(x, ins, f->reg, f->scalar, x->slot, &need, &why);
   if (code == LATHE_RT_OK) code = rt_workspace(x, need, &why);
-  if (code != LATHE_RT_OK)
-    return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
-  int32_t nread = 0, n = 0;
+  if (code != LATHE_RT_OK) return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
+  int32_t nread = 0;
+  int32_t n = 0;
   if (x->watch) rt_kernel_tensors(k, ins, f->reg, x->tensor, &nread, &n);
   return rt_kernel_run(x, k, ins->node, x->slot, nread, n, x->tensor, err);
 }
@@ -132,8 +137,7 @@ static LatheRtCode run_host(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheR
   LatheRtError why;
   double start = x->watch ? rt_now_seconds() : 0;
   LatheRtCode code = rt_host_call(x, ins, f->reg, &why);
-  if (code != LATHE_RT_OK)
-    return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
+  if (code != LATHE_RT_OK) return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
   if (!x->watch) return LATHE_RT_OK;
   return rt_watch(x, ins->node, rt_now_seconds() - start, 0, 0, x->tensor, err);
 }
@@ -226,10 +230,8 @@ static LatheRtCode give_back(LatheRtExecutor *x, const Ins *ins, LatheRtError *e
       const Value *v = &f->reg[ins->arg[i]];
       if (v->kind != VALUE_TENSOR && v->kind != VALUE_LIST)
         return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d is no tensor and no sequence", i);
-      if (is_borrowed_input(x, v))
-        RT_TRY(copy(x, &x->output[i], v, err));
-      else
-        rt_value_copy(&x->heap, &x->output[i], v);
+      if (is_borrowed_input(x, v)) RT_TRY(copy(x, &x->output[i], v, err));
+      else rt_value_copy(&x->heap, &x->output[i], v);
     }
   } else {
     Frame *to = f - 1;
@@ -253,7 +255,8 @@ static LatheRtCode take_field(LatheRtExecutor *x, Frame *f, const Ins *ins, Lath
 static LatheRtCode match_tag(Frame *f, const Ins *ins, LatheRtError *err)
 {
   const Value *v = &f->reg[ins->reg];
-  if (v->kind != VALUE_DATA) return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a value without a constructor is matched");
+  if (v->kind != VALUE_DATA)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a value without a constructor is matched");
   if (v->list->tag != ins->tag) f->pc = ins->index;
   return LATHE_RT_OK;
 }
@@ -269,42 +272,29 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
     rt_value_set(&f->reg[ins->reg], c->dtype, c->ndim, c->shape, (void *)c->data);
     return LATHE_RT_OK;
   }
-  case MO_SCALAR:
-    return rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &f->scalar[ins->reg], err);
+  case MO_SCALAR: return rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &f->scalar[ins->reg], err);
   case MO_ALLOC:
     RT_TRY(shape_of(f, ins, dim, err));
     return rt_value_tensor(&x->heap, &f->reg[ins->reg], ins->dtype, ins->nexpr, dim, err);
   case MO_VIEW:
     RT_TRY(shape_of(f, ins, dim, err));
     return rt_value_view(&x->heap, &f->reg[ins->reg], &f->reg[ins->source], ins->dtype, ins->nexpr, dim, err);
-  case MO_MOVE:
-    rt_value_copy(&x->heap, &f->reg[ins->reg], &f->reg[ins->source]);
-    return LATHE_RT_OK;
-  case MO_COPY:
-    return copy(x, &f->reg[ins->reg], &f->reg[ins->source], err);
-  case MO_FREE:
-    rt_value_clear(&x->heap, &f->reg[ins->reg]);
-    return LATHE_RT_OK;
-  case MO_KERNEL:
-    return run_kernel(x, f, ins, err);
-  case MO_JUMP:
-    f->pc = ins->index;
-    return LATHE_RT_OK;
+  case MO_MOVE: rt_value_copy(&x->heap, &f->reg[ins->reg], &f->reg[ins->source]); return LATHE_RT_OK;
+  case MO_COPY: return copy(x, &f->reg[ins->reg], &f->reg[ins->source], err);
+  case MO_FREE: rt_value_clear(&x->heap, &f->reg[ins->reg]); return LATHE_RT_OK;
+  case MO_KERNEL: return run_kernel(x, f, ins, err);
+  case MO_JUMP: f->pc = ins->index; return LATHE_RT_OK;
   case MO_BRANCH:
     if (f->reg[ins->reg].kind != VALUE_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "a condition has no tensor");
     RT_TRY(rt_tensor_int(&f->reg[ins->reg].tensor, &truth, err));
     if (!truth) f->pc = ins->index;
     return LATHE_RT_OK;
   case MO_CALL:
-  case MO_APPLY:
-    return call(x, ins, err);
+  case MO_APPLY: return call(x, ins, err);
   case MO_TAIL:
-  case MO_APPLY_TAIL:
-    return tail_call(x, ins, err);
-  case MO_RETURN:
-    return give_back(x, ins, err);
-  case MO_HOST:
-    return run_host(x, f, ins, err);
+  case MO_APPLY_TAIL: return tail_call(x, ins, err);
+  case MO_RETURN: return give_back(x, ins, err);
+  case MO_HOST: return run_host(x, f, ins, err);
   case MO_CHECK:
     RT_TRY(rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &s, err));
     return s.i ? LATHE_RT_OK : rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
@@ -312,14 +302,10 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
     return rt_value_cell(&x->heap, &f->reg[ins->reg], VALUE_CLOSURE, ins->index, ins->narg, ins->arg, f->reg, err);
   case MO_DATA:
     return rt_value_cell(&x->heap, &f->reg[ins->reg], VALUE_DATA, ins->tag, ins->narg, ins->arg, f->reg, err);
-  case MO_FIELD:
-    return take_field(x, f, ins, err);
-  case MO_MATCH:
-    return match_tag(f, ins, err);
-  case MO_FAIL:
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
-  case MO_COUNT:
-    break;
+  case MO_FIELD: return take_field(x, f, ins, err);
+  case MO_MATCH: return match_tag(f, ins, err);
+  case MO_FAIL: return rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
+  case MO_COUNT: break;
   }
   return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: instruction %u", ins->op);
 }

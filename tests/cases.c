@@ -30,14 +30,14 @@ typedef struct Case {
   const char *path;
   char *text;
   const char *run, *trace, *in, *want;
-  const char *head;                      /* everything before OUT or ERROR, for rewriting */
+  const char *head; /* everything before OUT or ERROR, for rewriting */
   bool wants_error;
-  const char *got;                       /* what came */
+  const char *got; /* what came */
 } Case;
 
 #define MAX_ARGS 16
 #define SYMBOLIC_SIZE 7
-#define DEFAULT_TARGET "c -mcpu=x86-64-v2"       /* the same text on every machine */
+#define DEFAULT_TARGET "c -mcpu=x86-64-v2" /* the same text on every machine */
 
 /* ---- reading a case --------------------------------------------------------------- */
 
@@ -51,8 +51,10 @@ static char *section(char *text, const char *name)
 
 static void parse_case(Ctx *ctx, Arena *arena, Case *c)
 {
-  char *out = section(c->text, "OUT"), *error = section(c->text, "ERROR");
-  char *in = section(c->text, "IN"), *trace = section(c->text, "TRACE");
+  char *out = section(c->text, "OUT");
+  char *error = section(c->text, "ERROR");
+  char *in = section(c->text, "IN");
+  char *trace = section(c->text, "TRACE");
   char *run = strstr(c->text, "RUN ");
   if (!run || !in || (!out && !error)) raise(ctx, ERR_PARSE, NOWHERE, "a case needs RUN, IN and OUT or ERROR");
   c->wants_error = !out;
@@ -142,7 +144,8 @@ static void reshape(const PrimFunc *f, Data *d)
 static void check_meaning(const PrimFunc *before, const PrimFunc *after)
 {
   Ctx *ctx = before->m->ctx;
-  Data a = {0}, b = {0};
+  Data a = {0};
+  Data b = {0};
   fill(before, &a);
   fill(before, &b);
   func_interpret(before, a.n, a.arg);
@@ -164,7 +167,8 @@ static void drop_code(void *c) { code_free(c); }
 
 static const char *run_script(Arena *arena, Module *m, PrimFunc *f)
 {
-  const char *text = func_print(arena, f), *why = "";
+  const char *text = func_print(arena, f);
+  const char *why = "";
   if (!func_equal(f, func_parse(m, text, "printed", 1, 0, NULL), arena, &why))
     raise(m->ctx, ERR_INTERNAL, NOWHERE, "printed text reads back differently: %s", why);
   return text;
@@ -200,7 +204,8 @@ static const char *run_code(Ctx *ctx, Arena *arena, PrimFunc *f, const char *for
 /* What stands between the prelude and the entry point. */
 static const char *cut_kernel(Ctx *ctx, Arena *arena, const char *name, const char *text)
 {
-  const char *begin = strstr(text, "#define LATHE_EXPORT"), *end = strstr(text, arena_printf(arena, "LATHE_EXPORT int32_t %s__call(", name));
+  const char *begin = strstr(text, "#define LATHE_EXPORT");
+  const char *end = strstr(text, arena_printf(arena, "LATHE_EXPORT int32_t %s__call(", name));
   begin = begin ? strchr(begin, '\n') : NULL;
   if (!begin || !end) raise(ctx, ERR_INTERNAL, NOWHERE, "the C code of %s has no prelude or no entry point", name);
   while (*begin == '\n') begin++;
@@ -222,7 +227,8 @@ static const char *run_relay(Ctx *ctx, Arena *arena, const Case *c)
     PassContext *pc = pass_context_new(ctx);
     defer(ctx, (void (*)(void *))pass_context_free, pc);
     pc->opt_level = 3;
-    pc->target = target_parse(ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3");     /* the same choices on every machine */
+    /* the same choices on every machine */
+    pc->target = target_parse(ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3");
     double tolerance = test_run_passes(pc, m, c->run + 4);
     test_same_meaning(m, c->run, before, graph_main(m), tolerance);
   } else if (!str_starts(c->run, "relay")) {
@@ -240,7 +246,9 @@ static void run_case(Ctx *ctx, void *arg)
     c->got = run_relay(ctx, job->arena, c);
     return;
   }
-  char verb[32] = "", word[32] = "", target_text[128] = DEFAULT_TARGET;
+  char verb[32] = "";
+  char word[32] = "";
+  char target_text[128] = DEFAULT_TARGET;
   sscanf(c->run, "%31s %31s %127[^\n]", verb, word, target_text);
   Module *m = module_new(ctx);
   defer(ctx, drop_module, m);
@@ -273,7 +281,8 @@ static void run_case(Ctx *ctx, void *arg)
 
 static bool same_text(const char *a, const char *b)
 {
-  size_t n = strlen(a), m = strlen(b);
+  size_t n = strlen(a);
+  size_t m = strlen(b);
   while (n && a[n - 1] == '\n') n--;
   while (m && b[m - 1] == '\n') m--;
   return n == m && !memcmp(a, b, n);
@@ -288,7 +297,9 @@ static bool one_case(Arena *arena, const char *path, bool update)
   bool errors = kind != ERR_NONE;
   Loc at = error_loc(ctx);
   bool located = at.line && !str_starts(error_message(ctx), "trace, line");
-  if (errors && located) c.got = arena_printf(arena, "%s: %s (line %d, column %d)", error_kind_name(kind), error_message(ctx), at.line, at.col);
+  if (errors && located)
+    c.got =
+        arena_printf(arena, "%s: %s (line %d, column %d)", error_kind_name(kind), error_message(ctx), at.line, at.col);
   else if (errors) c.got = arena_printf(arena, "%s: %s", error_kind_name(kind), error_message(ctx));
   if (c.want && errors == c.wants_error && same_text(c.got, c.want)) return true;
   if (update && c.head && kind != ERR_INTERNAL) {
@@ -310,11 +321,13 @@ static void walk(Arena *arena, const char *folder, bool update, int *passed, int
   struct dirent **list;
   int n = scandir(folder, &list, NULL, by_name);
   for (int i = 0; i < n; i++) {
-    const char *name = list[i]->d_name, *path = arena_printf(arena, "%s/%s", folder, name);
+    const char *name = list[i]->d_name;
+    const char *path = arena_printf(arena, "%s/%s", folder, name);
     struct stat st;
     if (name[0] != '.' && !stat(path, &st)) {
       if (S_ISDIR(st.st_mode)) walk(arena, path, update, passed, failed);
-      else if (str_ends(folder, "/cases") && str_ends(name, ".txt")) ++*(one_case(arena, path, update) ? passed : failed);
+      else if (str_ends(folder, "/cases") && str_ends(name, ".txt"))
+        ++*(one_case(arena, path, update) ? passed : failed);
     }
     free(list[i]);
   }

@@ -11,14 +11,7 @@
 #include <lathe_rt.h>
 
 static const char *const digit[8] = {
-    "  ####  ",
-    "      # ",
-    "      # ",
-    "    ##  ",
-    "      # ",
-    "      # ",
-    "      # ",
-    "  ####  ",
+  "  ####  ", "      # ", "      # ", "    ##  ", "      # ", "      # ", "      # ", "  ####  ",
 };
 
 static int failed(const LatheRtError *err)

@@ -7,9 +7,9 @@
 #include "api/api.h"
 
 static const ApiFunction *const tables[] = {
-    api_expr_functions,  api_node_functions,     api_tir_functions,   api_te_functions,
-    api_stage_functions, api_schedule_functions, api_build_functions,
-    api_graph_functions, api_compile_functions,  api_userop_functions, api_pattern_functions, api_debug_functions,  api_data_functions,
+  api_expr_functions,     api_node_functions,  api_tir_functions,   api_te_functions,      api_stage_functions,
+  api_schedule_functions, api_build_functions, api_graph_functions, api_compile_functions, api_userop_functions,
+  api_pattern_functions,  api_debug_functions, api_data_functions,
 };
 #define NTABLES ((int)(sizeof tables / sizeof *tables))
 
@@ -95,25 +95,15 @@ static void drop_world(World *w)
 static void drop_thing(Handle *h)
 {
   switch ((LatheKind)h->kind) {
-  case LATHE_SCHEDULE:
-    sched_free((Sched *)h->p);
-    break;
-  case LATHE_TESCHEDULE:
-    te_sched_free((TeSched *)h->p);
-    break;
-  case LATHE_BUILT:
-    built_release((Built *)h->p);
-    break;
+  case LATHE_SCHEDULE: sched_free((Sched *)h->p); break;
+  case LATHE_TESCHEDULE: te_sched_free((TeSched *)h->p); break;
+  case LATHE_BUILT: built_release((Built *)h->p); break;
   case LATHE_WORLD:
     forget_world(h->context, h->p);
     drop_world((World *)h->p);
     break;
-  case LATHE_COMPILED:
-    compiled_release((Compiled *)h->p);
-    break;
-  case LATHE_PASSCONTEXT:
-    pass_context_free((PassContext *)h->p);
-    break;
+  case LATHE_COMPILED: compiled_release((Compiled *)h->p); break;
+  case LATHE_PASSCONTEXT: pass_context_free((PassContext *)h->p); break;
   case LATHE_EXPR:
   case LATHE_VAR:
   case LATHE_ITERVAR:
@@ -131,8 +121,7 @@ static void drop_thing(Handle *h)
   case LATHE_LOOP:
   case LATHE_INTRV:
   case LATHE_NODE:
-  case LATHE_TYPE:
-    break;
+  case LATHE_TYPE: break;
   }
 }
 
@@ -191,7 +180,8 @@ uint64_t lathe_object_id(int32_t kind, const void *p)
 int32_t lathe_object_same(const LatheValue *a, const LatheValue *b)
 {
   if (a->tag != LATHE_OBJECT || b->tag != LATHE_OBJECT || !a->u.p || !b->u.p) return 0;
-  const Handle *x = a->u.p, *y = b->u.p;
+  const Handle *x = a->u.p;
+  const Handle *y = b->u.p;
   if (x->kind != y->kind || x->p != y->p) return 0;
   return !x->owner || !y->owner || x->owner->p == y->owner->p;
 }
@@ -221,7 +211,8 @@ static void run_call(Ctx *ctx, void *arg)
   Call *call = arg;
   Scope s = scope_begin(ctx);
   if (call->context->depth > API_MAX_DEPTH)
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "%s: calls inside functions that are called from calls, more than %d deep", call->name, API_MAX_DEPTH);
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "%s: calls inside functions that are called from calls, more than %d deep",
+          call->name, API_MAX_DEPTH);
   call->function = find_function(ctx, call->context, call->name);
   api_check_args(call);
   call->function->body(call);
@@ -231,7 +222,8 @@ static void run_call(Ctx *ctx, void *arg)
 
 int32_t lathe_call(LatheContext *c, const char *function, int32_t n, const LatheValue *args, LatheValue *result)
 {
-  LatheValue none = {0}, out = {0};
+  LatheValue none = {0};
+  LatheValue out = {0};
   drop_results(c, c->depth);
   error_clear(c->ctx);
   Call call = {.context = c, .ctx = c->ctx, .name = function, .given = n, .args = args, .out = &out};

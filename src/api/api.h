@@ -50,14 +50,14 @@ typedef struct World {
 enum { API_MAX_DEPTH = 16 };
 struct LatheContext {
   Ctx *ctx;
-  int depth;        /* of calls under way: a user's function may call again */
+  int depth;                     /* of calls under way: a user's function may call again */
   Arena *results[API_MAX_DEPTH]; /* text and lists of the last call at each depth; NULL when it made none */
-  StrMap functions; /* name -> ApiFunction */
+  StrMap functions;              /* name -> ApiFunction */
   int64_t handles;
-  World *world; /* the newest that is alive, or NULL; it leads to the others */
+  World *world;             /* the newest that is alive, or NULL; it leads to the others */
   struct UserOp *operators; /* the ones this context added, newest first */
-  Kept *models; /* compiled models that lathe_load_onnx gave away */
-  bool closed; /* freed by the user while handles were out */
+  Kept *models;             /* compiled models that lathe_load_onnx gave away */
+  bool closed;              /* freed by the user while handles were out */
 };
 
 typedef struct Call Call;
@@ -87,8 +87,9 @@ struct Call {
 
 /* The tables, one a file. */
 extern const ApiFunction api_expr_functions[], api_node_functions[], api_tir_functions[], api_te_functions[],
-    api_stage_functions[], api_schedule_functions[], api_build_functions[], api_graph_functions[], api_compile_functions[], api_userop_functions[],
-    api_pattern_functions[], api_debug_functions[], api_data_functions[];
+    api_stage_functions[], api_schedule_functions[], api_build_functions[], api_graph_functions[],
+    api_compile_functions[], api_userop_functions[], api_pattern_functions[], api_debug_functions[],
+    api_data_functions[];
 
 /* ---- value.c: reading arguments ------------------------------------------------ */
 void api_check_args(Call *);       /* fills arg[] */
@@ -110,7 +111,7 @@ int api_arg_list(Call *, int i, const LatheValue **out);
 /* Pointers behind a list of objects, all of module m (m NULL: any). */
 int api_arg_ptrs(Call *, Module *m, int i, const void ***out);
 const IterVar *api_arg_itervar(Call *, Module *, int i);
-const Node *api_arg_node(Call *, Module *, int i);            /* of module m; NULL when none */
+const Node *api_arg_node(Call *, Module *, int i); /* of module m; NULL when none */
 int api_arg_nodes(Call *, Module *, int i, const Node *const **out);
 const Type *api_arg_type(Call *, Module *, int i);
 
@@ -149,8 +150,8 @@ LatheValue api_val_tensor(Call *, const Tensor *);
 LatheValue api_val_teop(Call *, const TeOp *);
 LatheValue api_val_stmt(Call *, Module *, Stmt *);
 LatheValue api_val_func(Call *, PrimFunc *);
-LatheValue api_val_type(Call *, Module *, const Type *); /* NULL: none */
-LatheValue api_val_node(Call *, Module *, const Node *); /* NULL: none */
+LatheValue api_val_type(Call *, Module *, const Type *);                         /* NULL: none */
+LatheValue api_val_node(Call *, Module *, const Node *);                         /* NULL: none */
 LatheValue api_val_attrs(Call *, Module *, const AttrsDef *, const void *attrs); /* [[name, value], …] */
 LatheValue api_val_annots(Call *, Module *, const Annots *);
 
@@ -170,6 +171,6 @@ Importer *api_importer(Call *, Module *m, Module *from);
 /* The world's importer of graphs from a module; argument 0 is the world. */
 GraphImporter *api_graph_importer(Call *, Module *from);
 CodeFormat api_code_format(Call *, const char *name);
-void api_drop_operators(LatheContext *);   /* takes the context's own operators out of the list */
+void api_drop_operators(LatheContext *); /* takes the context's own operators out of the list */
 
 #endif

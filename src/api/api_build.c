@@ -75,12 +75,9 @@ static LowerConfig read_config(Call *c, int i)
       if (value->tag != LATHE_INT || value->u.i < 0 || value->u.i > INT32_MAX)
         raise(c->ctx, ERR_TYPE, NOWHERE, "config key 'unroll_max' is an int that is not negative");
       config.unroll_max = (int)value->u.i;
-    } else if (!strcmp(key, "no_partition"))
-      config.no_partition = config_bool(c, key, value);
-    else if (!strcmp(key, "no_vectorize"))
-      config.no_vectorize = config_bool(c, key, value);
-    else if (!strcmp(key, "dump_dir"))
-      config.dump_dir = api_value_text(c, value);
+    } else if (!strcmp(key, "no_partition")) config.no_partition = config_bool(c, key, value);
+    else if (!strcmp(key, "no_vectorize")) config.no_vectorize = config_bool(c, key, value);
+    else if (!strcmp(key, "dump_dir")) config.dump_dir = api_value_text(c, value);
     else {
       const char *near = str_nearest(key, keys, 4);
       raise(c->ctx, ERR_ARGUMENT, NOWHERE,
@@ -120,8 +117,8 @@ CodeFormat api_code_format(Call *c, const char *name)
     const char *name;
     CodeFormat format;
   } formats[] = {
-      {"ll", CODE_LL},     {"llvm", CODE_LL}, {"asm", CODE_ASM}, {"s", CODE_ASM},      {"c", CODE_C},
-      {"cuda", CODE_CUDA}, {"cu", CODE_CUDA}, {"ptx", CODE_PTX}, {"obj", CODE_OBJECT}, {"o", CODE_OBJECT},
+    {"ll", CODE_LL},     {"llvm", CODE_LL}, {"asm", CODE_ASM}, {"s", CODE_ASM},      {"c", CODE_C},
+    {"cuda", CODE_CUDA}, {"cu", CODE_CUDA}, {"ptx", CODE_PTX}, {"obj", CODE_OBJECT}, {"o", CODE_OBJECT},
   };
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
     if (!strcmp(formats[i].name, name)) return formats[i].format;
@@ -175,20 +172,20 @@ static void lower_passes(Call *c)
 }
 
 const ApiFunction api_build_functions[] = {
-    {"target", "text: str? -> target", "the machine that a string describes; none: this one", target_new},
-    {"target_fields", "t: target -> list[list[any]]", "its properties: key and value", target_fields},
-    {"target_kinds", " -> list[str]", "the kinds of targets", target_kind_list},
-    {"lower", "f: primfunc, target: target, config: list[list[any]]? -> primfunc",
-     "loops without blocks, as lathe.lower shows them", lower},
-    {"build", "functions: list[primfunc], target: target, config: list[list[any]]? -> built", "compiles functions",
-     build},
-    {"built_source", "b: built, format: str, device: bool? -> str", "the code as text or bytes", built_source},
-    {"built_fields", "b: built -> list[any]", "backend, whether there is device code, target", built_fields},
-    {"built_export", "b: built, path: str -> none", "writes .so, .o, .s, .ll, .c or .cu", built_export},
-    {"built_runtime", "b: built -> int", "address of the LatheRtModule, which lives as long as the object",
-     built_runtime},
-    {"nvrtc", "source: str, target: target, cubin: bool? -> str", "CUDA source to PTX or cubin", nvrtc},
-    {"build_info", " -> list[any]", "whether LLVM is there, its version", build_info},
-    {"lower_passes", " -> list[str]", "the passes of lowering, in order", lower_passes},
-    {0},
+  {"target", "text: str? -> target", "the machine that a string describes; none: this one", target_new},
+  {"target_fields", "t: target -> list[list[any]]", "its properties: key and value", target_fields},
+  {"target_kinds", " -> list[str]", "the kinds of targets", target_kind_list},
+  {"lower", "f: primfunc, target: target, config: list[list[any]]? -> primfunc",
+   "loops without blocks, as lathe.lower shows them", lower},
+  {"build", "functions: list[primfunc], target: target, config: list[list[any]]? -> built", "compiles functions",
+   build},
+  {"built_source", "b: built, format: str, device: bool? -> str", "the code as text or bytes", built_source},
+  {"built_fields", "b: built -> list[any]", "backend, whether there is device code, target", built_fields},
+  {"built_export", "b: built, path: str -> none", "writes .so, .o, .s, .ll, .c or .cu", built_export},
+  {"built_runtime", "b: built -> int", "address of the LatheRtModule, which lives as long as the object",
+   built_runtime},
+  {"nvrtc", "source: str, target: target, cubin: bool? -> str", "CUDA source to PTX or cubin", nvrtc},
+  {"build_info", " -> list[any]", "whether LLVM is there, its version", build_info},
+  {"lower_passes", " -> list[str]", "the passes of lowering, in order", lower_passes},
+  {0},
 };

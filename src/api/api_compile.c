@@ -29,13 +29,15 @@ static void module_set_graph(Call *c)
   Module *m = arg_module(c, 0);
   Handle *h = api_arg_handle(c, 2);
   const Node *f = h->p;
-  if (f->kind != N_FUNC) raise(c->ctx, ERR_TYPE, NOWHERE, "function '%s' of a module is not a function", api_arg_str(c, 1));
+  if (f->kind != N_FUNC)
+    raise(c->ctx, ERR_TYPE, NOWHERE, "function '%s' of a module is not a function", api_arg_str(c, 1));
   module_set(m, api_arg_str(c, 1), GLOBAL_GRAPH, (void *)graph_import(m, h->m, f));
 }
 
 static void module_get_graph(Call *c)
 {
-  Module *world = api_arg_world(c), *m = arg_module(c, 1);
+  Module *world = api_arg_world(c);
+  Module *m = arg_module(c, 1);
   Global *g = module_get(m, api_arg_str(c, 2));
   if (!g || g->kind != GLOBAL_GRAPH) return;
   *c->out = api_val_node(c, world, graph_import_into(api_graph_importer(c, m), g->func));
@@ -215,9 +217,14 @@ static void context_add(Call *c)
 {
   PassContext *pc = (PassContext *)api_arg_ptr(c, 0);
   UserPass *u = arena_new_of(pc->arena, UserPass);
-  *u = (UserPass){.fn = (PassFn)(intptr_t)api_arg_int(c, 4), .user = (void *)(intptr_t)api_arg_int(c, 5), .context = c->context};
-  u->pass = (Pass){.name = arena_strdup(pc->arena, api_arg_str(c, 1)), .doc = "a pass of the user's own", .scope = PASS_MODULE,
-                   .opt_level = api_arg_int32(c, 2, 0, 4), .module = run_user_pass, .env = u};
+  *u = (UserPass){
+    .fn = (PassFn)(intptr_t)api_arg_int(c, 4), .user = (void *)(intptr_t)api_arg_int(c, 5), .context = c->context};
+  u->pass = (Pass){.name = arena_strdup(pc->arena, api_arg_str(c, 1)),
+                   .doc = "a pass of the user's own",
+                   .scope = PASS_MODULE,
+                   .opt_level = api_arg_int32(c, 2, 0, 4),
+                   .module = run_user_pass,
+                   .env = u};
   pass_add(pc, &u->pass, api_arg_str(c, 3));
 }
 
@@ -229,14 +236,18 @@ static void context_notes(Call *c)
 }
 
 static void context_time(Call *c) { pass_time((PassContext *)api_arg_ptr(c, 0)); }
-static void context_time_text(Call *c) { *c->out = api_val_str(c, pass_time_text((PassContext *)api_arg_ptr(c, 0), scratch(c->ctx))); }
+static void context_time_text(Call *c)
+{
+  *c->out = api_val_str(c, pass_time_text((PassContext *)api_arg_ptr(c, 0), scratch(c->ctx)));
+}
 
 /* ---- passes --------------------------------------------------------------------------------- */
 
 static LatheValue val_options(Call *c, int n, const PassOption *o)
 {
   static const char *const kinds[] = {"bool", "int", "float", "str", "list[str]"};
-  LatheValue list, *v = api_val_list(c, n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < n; i++) {
     LatheValue *r = api_val_list(c, 4, &v[i]);
     r[0] = api_val_str(c, o[i].name);
@@ -307,7 +318,8 @@ static void read_shapes(Call *c, int i, ImportOptions *o)
   ShapeBinding *shape = arena_array(scratch(c->ctx), ShapeBinding, n);
   for (int k = 0; k < n; k++) {
     const LatheValue *dims = v[k].n == 2 ? &v[k].u.list[1] : NULL;
-    if (!dims || dims->tag != LATHE_LIST) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a shape is a list of an input's name and its dimensions");
+    if (!dims || dims->tag != LATHE_LIST)
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a shape is a list of an input's name and its dimensions");
     int64_t *dim = arena_array(scratch(c->ctx), int64_t, dims->n);
     for (int64_t j = 0; j < dims->n; j++) dim[j] = dims->u.list[j].tag == LATHE_INT ? dims->u.list[j].u.i : -1;
     shape[k] = (ShapeBinding){api_value_text(c, &v[k].u.list[0]), (int)dims->n, dim};
@@ -377,9 +389,12 @@ static void compile(Call *c)
 {
   op_init();
   Progress *p = arena_new_of(scratch(c->ctx), Progress);
-  *p = (Progress){(int32_t(*)(void *, const char *, int32_t, int32_t))(intptr_t)api_arg_int(c, 5), NULL, c->ctx};
-  CompileOptions o = {.target = api_arg_ptr(c, 1), .passes = arg_context(c, 2), .dump_dir = api_arg_str(c, 3),
-                      .progress = p->fn ? progress : NULL, .progress_env = p};
+  *p = (Progress){(int32_t (*)(void *, const char *, int32_t, int32_t))(intptr_t)api_arg_int(c, 5), NULL, c->ctx};
+  CompileOptions o = {.target = api_arg_ptr(c, 1),
+                      .passes = arg_context(c, 2),
+                      .dump_dir = api_arg_str(c, 3),
+                      .progress = p->fn ? progress : NULL,
+                      .progress_env = p};
   Handle *h = api_val_owner(c, LATHE_COMPILED, NULL, c->out);
   h->p = driver_compile(c->ctx, arg_module(c, 0), &o);
 }
@@ -397,37 +412,42 @@ static void source_text(Call *c)
 }
 
 const ApiFunction api_compile_functions[] = {
-    {"module_set_graph", "m: module, name: str, f: node -> none", "adds or replaces a graph function", module_set_graph},
-    {"module_get_graph", "world: world, m: module, name: str -> node?", "a graph function by name", module_get_graph},
-    {"module_has_graph", "m: module -> bool", "is there a graph function in it?", module_has_graph},
-    {"module_text", "m: module, constants: bool? -> str", "Relay text; with the values of large constants it can be parsed again", module_text},
-    {"module_ports", "m: module -> list[any]", "inputs and outputs of main: name and type", module_ports},
-    {"module_copy", "m: module -> module", "the same functions; constants share their bytes", module_copy},
-    {"graph_parse", "text: str, file: str? -> module", "reads Relay text", graph_parse},
-    {"pass_context", "opt_level: int, required: list[str], disabled: list[str], config: list[list[any]], target: target? -> passcontext",
-     "which passes run, and how", new_context},
-    {"pass_context_watch", "p: passcontext, name: str, fn: int, user: int -> none",
-     "calls fn(user, when, pass, module) around each pass; when: 0 may it run, 1 before, 2 after", context_watch},
-    {"pass_context_add", "p: passcontext, name: str, opt_level: int, after: str, fn: int, user: int? -> none",
-     "puts a pass of your own behind one of the pipeline's: fn(user, pass, module) changes the module", context_add},
-    {"pass_context_notes", "p: passcontext -> list[str]", "sentences for the user", context_notes},
-    {"pass_context_time", "p: passcontext -> none", "measures the passes from now on", context_time},
-    {"pass_context_time_text", "p: passcontext -> str", "seconds of each pass", context_time_text},
-    {"pass_table", " -> list[list[any]]", "passes: name, doc, scope, level, options", pass_table},
-    {"config_table", " -> list[list[any]]", "config keys: name, type, default, doc", config_table},
-    {"pass_run", "m: module, name: str, options: list[list[any]], p: passcontext -> module", "one pass", run_pass},
-    {"pass_pipeline", "m: module, p: passcontext -> module", "the default passes of the level", run_pipeline},
-    {"onnx_import",
-     "address: int?, bytes: int?, path: str?, shapes: list[list[any]], external_root: str?, opset: int?, keep_params: bool? -> list[any]",
-     "module, operators used, nodes folded, bytes of weights, parameters (name, address, bytes, dtype, shape)", import_onnx},
-    {"onnx_ops", " -> list[str]", "ONNX operators that can be imported", onnx_ops},
-    {"compile", "m: module, target: target?, p: passcontext?, dump_dir: str?, time: bool?, progress: int? -> compiled",
-     "compiles @main and what it calls", compile},
-    {"compiled_export", "c: compiled, path: str -> none", "writes one file that the runtime loads", export_compiled},
-    {"compiled_runtime", "c: compiled -> int", "address of the LatheRtModel, which lives as long as the object", compiled_runtime},
-    {"compiled_graph", "c: compiled -> module", "the graph after the passes", compiled_graph},
-    {"compiled_source", "c: compiled, format: str -> str", "the kernels as text", source_text},
-    {"compiled_memory_text", "c: compiled -> str", "planned storage against the lower bound", memory_text},
-    {"compiled_time_text", "c: compiled -> str", "where compilation went", time_text},
-    {0},
+  {"module_set_graph", "m: module, name: str, f: node -> none", "adds or replaces a graph function", module_set_graph},
+  {"module_get_graph", "world: world, m: module, name: str -> node?", "a graph function by name", module_get_graph},
+  {"module_has_graph", "m: module -> bool", "is there a graph function in it?", module_has_graph},
+  {"module_text", "m: module, constants: bool? -> str",
+   "Relay text; with the values of large constants it can be parsed again", module_text},
+  {"module_ports", "m: module -> list[any]", "inputs and outputs of main: name and type", module_ports},
+  {"module_copy", "m: module -> module", "the same functions; constants share their bytes", module_copy},
+  {"graph_parse", "text: str, file: str? -> module", "reads Relay text", graph_parse},
+  {"pass_context",
+   "opt_level: int, required: list[str], disabled: list[str], config: list[list[any]], target: target? -> passcontext",
+   "which passes run, and how", new_context},
+  {"pass_context_watch", "p: passcontext, name: str, fn: int, user: int -> none",
+   "calls fn(user, when, pass, module) around each pass; when: 0 may it run, 1 before, 2 after", context_watch},
+  {"pass_context_add", "p: passcontext, name: str, opt_level: int, after: str, fn: int, user: int? -> none",
+   "puts a pass of your own behind one of the pipeline's: fn(user, pass, module) changes the module", context_add},
+  {"pass_context_notes", "p: passcontext -> list[str]", "sentences for the user", context_notes},
+  {"pass_context_time", "p: passcontext -> none", "measures the passes from now on", context_time},
+  {"pass_context_time_text", "p: passcontext -> str", "seconds of each pass", context_time_text},
+  {"pass_table", " -> list[list[any]]", "passes: name, doc, scope, level, options", pass_table},
+  {"config_table", " -> list[list[any]]", "config keys: name, type, default, doc", config_table},
+  {"pass_run", "m: module, name: str, options: list[list[any]], p: passcontext -> module", "one pass", run_pass},
+  {"pass_pipeline", "m: module, p: passcontext -> module", "the default passes of the level", run_pipeline},
+  {"onnx_import",
+   "address: int?, bytes: int?, path: str?, shapes: list[list[any]], external_root: str?, opset: int?, keep_params: "
+   "bool? -> list[any]",
+   "module, operators used, nodes folded, bytes of weights, parameters (name, address, bytes, dtype, shape)",
+   import_onnx},
+  {"onnx_ops", " -> list[str]", "ONNX operators that can be imported", onnx_ops},
+  {"compile", "m: module, target: target?, p: passcontext?, dump_dir: str?, time: bool?, progress: int? -> compiled",
+   "compiles @main and what it calls", compile},
+  {"compiled_export", "c: compiled, path: str -> none", "writes one file that the runtime loads", export_compiled},
+  {"compiled_runtime", "c: compiled -> int", "address of the LatheRtModel, which lives as long as the object",
+   compiled_runtime},
+  {"compiled_graph", "c: compiled -> module", "the graph after the passes", compiled_graph},
+  {"compiled_source", "c: compiled, format: str -> str", "the kernels as text", source_text},
+  {"compiled_memory_text", "c: compiled -> str", "planned storage against the lower bound", memory_text},
+  {"compiled_time_text", "c: compiled -> str", "where compilation went", time_text},
+  {0},
 };

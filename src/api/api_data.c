@@ -31,14 +31,16 @@ static DataDef *arg_data(Call *c, Module *m, int i)
 static const Type *value_type(Call *c, Module *m, const LatheValue *v)
 {
   const Handle *h = v->tag == LATHE_OBJECT ? v->u.p : NULL;
-  if (!h || h->kind != LATHE_TYPE || h->m != m) raise(c->ctx, ERR_TYPE, NOWHERE, "%s: a type is wanted here", c->function->name);
+  if (!h || h->kind != LATHE_TYPE || h->m != m)
+    raise(c->ctx, ERR_TYPE, NOWHERE, "%s: a type is wanted here", c->function->name);
   return h->p;
 }
 
 static void define_ctor(Call *c, Module *m, DataDef *data, int tag, const LatheValue *v)
 {
   const char *name = v->tag == LATHE_LIST && v->n == 2 ? api_value_text(c, &v->u.list[0]) : NULL;
-  if (!name || v->u.list[1].tag != LATHE_LIST) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a constructor is a list of its name and the types of its fields");
+  if (!name || v->u.list[1].tag != LATHE_LIST)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a constructor is a list of its name and the types of its fields");
   const LatheValue *list = &v->u.list[1];
   const Type **field = arena_array(m->arena, const Type *, list->n + 1);
   for (int64_t i = 0; i < list->n; i++) field[i] = value_type(c, m, &list->u.list[i]);
@@ -51,14 +53,17 @@ static void define_data(Call *c)
   DataDef *data = arg_data(c, m, 1);
   const void **param;
   const LatheValue *ctor;
-  int nparam = api_arg_ptrs(c, m, 2, &param), nctor = api_arg_list(c, 3, &ctor);
+  int nparam = api_arg_ptrs(c, m, 2, &param);
+  int nctor = api_arg_list(c, 3, &ctor);
   if (data->ctor) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "type '%s' has its constructors already", data->name);
   if (!nctor) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "type '%s' has no constructor", data->name);
   DataDef now = {.name = data->name, .nparam = nparam, .nctor = nctor};
   now.param = arena_array(m->arena, const Var *, nparam + 1);
   for (int i = 0; i < nparam; i++) {
     const Type *t = param[i];
-    if (t->kind != TY_VAR) raise(c->ctx, ERR_TYPE, NOWHERE, "parameter %d of type '%s' is %s, not a type variable", i, data->name, type_text(scratch(c->ctx), t));
+    if (t->kind != TY_VAR)
+      raise(c->ctx, ERR_TYPE, NOWHERE, "parameter %d of type '%s' is %s, not a type variable", i, data->name,
+            type_text(scratch(c->ctx), t));
     now.param[i] = t->var;
   }
   now.ctor = arena_array(m->arena, Ctor, nctor + 1);
@@ -74,7 +79,8 @@ static void call_data(Call *c)
   const DataDef *data = arg_data(c, m, 1);
   const void **arg;
   int n = api_arg_ptrs(c, m, 2, &arg);
-  if (data->ctor && n != data->nparam) raise(c->ctx, ERR_TYPE, NOWHERE, "type %s has %d parameters, %d are given", data->name, data->nparam, n);
+  if (data->ctor && n != data->nparam)
+    raise(c->ctx, ERR_TYPE, NOWHERE, "type %s has %d parameters, %d are given", data->name, data->nparam, n);
   *c->out = api_val_type(c, m, type_data(m, data, n, (const Type *const *)arg));
 }
 
@@ -99,7 +105,8 @@ static void data_fields(Call *c)
 
 static void module_data(Call *c)
 {
-  Module *world = api_arg_world(c), *m = (Module *)api_arg_ptr(c, 1);
+  Module *world = api_arg_world(c);
+  Module *m = (Module *)api_arg_ptr(c, 1);
   int n = graph_data_count(m);
   LatheValue *v = api_val_list(c, n, c->out);
   for (int i = 0; i < n; i++) {
@@ -121,8 +128,11 @@ static void module_add_data(Call *c)
 
 static const Ctor *find_ctor(Call *c, const DataDef *data, int64_t i)
 {
-  if (!data->ctor) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "type '%s' has no constructors yet; relay.TypeData gives it some", data->name);
-  if (i < 0 || i >= data->nctor) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "type '%s' has %d constructors, there is no constructor %" PRId64, data->name, data->nctor, i);
+  if (!data->ctor)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "type '%s' has no constructors yet; relay.TypeData gives it some", data->name);
+  if (i < 0 || i >= data->nctor)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "type '%s' has %d constructors, there is no constructor %" PRId64, data->name,
+          data->nctor, i);
   return &data->ctor[i];
 }
 
@@ -163,7 +173,8 @@ static const Pattern *read_pattern(Call *c, Module *m, const LatheValue *v, int 
     p->kind = PAT_WILD;
   } else if (kind && !strcmp(kind, "var") && v->n == 2 && arg[0].tag == LATHE_OBJECT) {
     const Handle *h = arg[0].u.p;
-    if (h->kind != LATHE_NODE || h->m != m || ((const Node *)h->p)->kind != N_VAR) raise(c->ctx, ERR_TYPE, NOWHERE, "a pattern binds a variable");
+    if (h->kind != LATHE_NODE || h->m != m || ((const Node *)h->p)->kind != N_VAR)
+      raise(c->ctx, ERR_TYPE, NOWHERE, "a pattern binds a variable");
     p->kind = PAT_VAR;
     p->var = h->p;
   } else if (kind && !strcmp(kind, "tuple") && v->n == 2) {
@@ -171,12 +182,14 @@ static const Pattern *read_pattern(Call *c, Module *m, const LatheValue *v, int 
     read_patterns(c, m, &arg[0], depth, p);
   } else if (kind && !strcmp(kind, "ctor") && v->n == 4) {
     const Type *header = value_type(c, m, &arg[0]);
-    if (header->kind != TY_DATA) raise(c->ctx, ERR_TYPE, NOWHERE, "%s is no data type", type_text(scratch(c->ctx), header));
+    if (header->kind != TY_DATA)
+      raise(c->ctx, ERR_TYPE, NOWHERE, "%s is no data type", type_text(scratch(c->ctx), header));
     p->kind = PAT_CTOR;
     p->ctor = find_ctor(c, header->data, arg[1].u.i);
     read_patterns(c, m, &arg[2], depth, p);
   } else {
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a pattern is [\"_\"], [\"var\", node], [\"tuple\", patterns] or [\"ctor\", header, number, patterns]");
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE,
+          "a pattern is [\"_\"], [\"var\", node], [\"tuple\", patterns] or [\"ctor\", header, number, patterns]");
   }
   return p;
 }
@@ -197,7 +210,8 @@ static LatheValue val_pattern(Call *c, Module *m, const Pattern *p)
 {
   static const char *const kinds[] = {[PAT_WILD] = "_", [PAT_VAR] = "var", [PAT_CTOR] = "ctor", [PAT_TUPLE] = "tuple"};
   static const int64_t sizes[] = {[PAT_WILD] = 1, [PAT_VAR] = 2, [PAT_CTOR] = 4, [PAT_TUPLE] = 2};
-  LatheValue out, *v = api_val_list(c, sizes[p->kind], &out);
+  LatheValue out;
+  LatheValue *v = api_val_list(c, sizes[p->kind], &out);
   v[0] = api_val_str(c, kinds[p->kind]);
   if (p->kind == PAT_VAR) v[1] = api_val_node(c, m, p->var);
   if (p->kind == PAT_CTOR) {
@@ -224,18 +238,21 @@ static void match_fields(Call *c)
 }
 
 const ApiFunction api_data_functions[] = {
-    {"type_var", "world: world, name: str -> type", "a type parameter", new_type_var},
-    {"data_type", "world: world, name: str -> type", "the header of a data type; data_define gives it constructors", new_data},
-    {"data_define", "world: world, header: type, params: list[type], ctors: list[list[any]] -> none",
-     "parameters (type variables) and constructors [name, types of the fields], once", define_data},
-    {"data_call", "world: world, header: type, args: list[type] -> type", "the data type over these types", call_data},
-    {"data_fields", "header: type -> list[any]", "name, parameters, constructors [name, types of the fields]", data_fields},
-    {"module_data", "world: world, m: module -> list[type]", "headers of the data types of a module", module_data},
-    {"module_add_data", "m: module, header: type -> none", "makes a data type known in a module", module_add_data},
-    {"node_ctor", "world: world, header: type, index: int -> node", "a constructor as a function", new_ctor},
-    {"ctor_fields", "n: node -> list[any]", "of a constructor: header of its type, its number there", ctor_fields},
-    {"node_match", "world: world, value: node, patterns: list[list[any]], bodies: list[node] -> node",
-     "a match; patterns are [\"_\"], [\"var\", node], [\"tuple\", patterns], [\"ctor\", header, number, patterns]", new_match},
-    {"match_fields", "n: node -> list[list[any]]", "clauses of a match: [pattern, body]", match_fields},
-    {0},
+  {"type_var", "world: world, name: str -> type", "a type parameter", new_type_var},
+  {"data_type", "world: world, name: str -> type", "the header of a data type; data_define gives it constructors",
+   new_data},
+  {"data_define", "world: world, header: type, params: list[type], ctors: list[list[any]] -> none",
+   "parameters (type variables) and constructors [name, types of the fields], once", define_data},
+  {"data_call", "world: world, header: type, args: list[type] -> type", "the data type over these types", call_data},
+  {"data_fields", "header: type -> list[any]", "name, parameters, constructors [name, types of the fields]",
+   data_fields},
+  {"module_data", "world: world, m: module -> list[type]", "headers of the data types of a module", module_data},
+  {"module_add_data", "m: module, header: type -> none", "makes a data type known in a module", module_add_data},
+  {"node_ctor", "world: world, header: type, index: int -> node", "a constructor as a function", new_ctor},
+  {"ctor_fields", "n: node -> list[any]", "of a constructor: header of its type, its number there", ctor_fields},
+  {"node_match", "world: world, value: node, patterns: list[list[any]], bodies: list[node] -> node",
+   "a match; patterns are [\"_\"], [\"var\", node], [\"tuple\", patterns], [\"ctor\", header, number, patterns]",
+   new_match},
+  {"match_fields", "n: node -> list[list[any]]", "clauses of a match: [pattern, body]", match_fields},
+  {0},
 };

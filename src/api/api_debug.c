@@ -13,7 +13,8 @@ static void compare(Call *c)
   const LatheRtTensor **t = arena_array(scratch(c->ctx), const LatheRtTensor *, n + 1);
   for (int i = 0; i < n; i++) t[i] = (const LatheRtTensor *)(intptr_t)v[i].u.i;
   const char *text = NULL;
-  bool same = driver_debug_compare((Compiled *)api_arg_ptr(c, 0), n, t, api_arg_float(c, 2), api_arg_float(c, 3), scratch(c->ctx), &text);
+  bool same = driver_debug_compare((Compiled *)api_arg_ptr(c, 0), n, t, api_arg_float(c, 2), api_arg_float(c, 3),
+                                   scratch(c->ctx), &text);
   LatheValue *out = api_val_list(c, 2, c->out);
   out[0] = api_val_bool(same);
   out[1] = api_val_str(c, text);
@@ -38,11 +39,17 @@ static const RtValue *read_value(Call *c, Arena *a, const LatheValue *v)
   if (!strcmp(kind, "tuple")) return read_fields(c, a, RV_TUPLE, &v->u.list[1]);
   if (!strcmp(kind, "sequence")) return read_fields(c, a, RV_SEQ, &v->u.list[1]);
   if (!strcmp(kind, "optional")) return read_fields(c, a, RV_OPT, &v->u.list[1]);
-  if (strcmp(kind, "tensor") || v->n != 4) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an argument of the interpreter is a tensor, a tuple, a sequence or an optional");
+  if (strcmp(kind, "tensor") || v->n != 4)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE,
+          "an argument of the interpreter is a tensor, a tuple, a sequence or an optional");
   const LatheValue *shape = &v->u.list[3];
-  ConstData d = {.dtype = api_value_dtype(c, &v->u.list[2]), .ndim = (int)shape->n, .data = (const void *)(intptr_t)v->u.list[1].u.i};
+  ConstData d = {.dtype = api_value_dtype(c, &v->u.list[2]),
+                 .ndim = (int)shape->n,
+                 .data = (const void *)(intptr_t)v->u.list[1].u.i};
   int max = (int)(sizeof d.shape / sizeof *d.shape);
-  if (shape->n > max) raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "a tensor of %" PRId64 " dimensions; at most %d are supported", shape->n, max);
+  if (shape->n > max)
+    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "a tensor of %" PRId64 " dimensions; at most %d are supported", shape->n,
+          max);
   d.bytes = (size_t)dtype_bytes(d.dtype);
   for (int i = 0; i < d.ndim; i++) d.bytes *= (size_t)(d.shape[i] = shape->u.list[i].u.i);
   api_check_strings(c, d.dtype, (int64_t)(d.bytes / 8), d.data);
@@ -63,7 +70,8 @@ static LatheValue val_value(Call *c, const RtValue *v)
     return out;
   }
   if (v->kind != RV_TUPLE && v->kind != RV_SEQ && v->kind != RV_OPT)
-    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "the result is a function or a value of a data type, which cannot be given out");
+    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "the result is a function or a value of a data type, which cannot be given out");
   row = api_val_list(c, 2, &out);
   row[0] = api_val_str(c, kinds[v->kind]);
   LatheValue *field = api_val_list(c, v->n, &row[1]);
@@ -76,22 +84,28 @@ static void evaluate(Call *c)
   op_init();
   Module *m = (Module *)api_arg_ptr(c, 0);
   Global *g = module_get(m, api_arg_str(c, 1));
-  if (!g || g->kind != GLOBAL_GRAPH) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "the module has no graph function '%s'", api_arg_str(c, 1));
+  if (!g || g->kind != GLOBAL_GRAPH)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "the module has no graph function '%s'", api_arg_str(c, 1));
   Arena *a = scratch(c->ctx);
   const LatheValue *v;
   int n = api_arg_list(c, 2, &v);
-  if (n != fn_nparams(g->func)) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "function '%s' takes %d arguments, %d were given", api_arg_str(c, 1), fn_nparams(g->func), n);
+  if (n != fn_nparams(g->func))
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "function '%s' takes %d arguments, %d were given", api_arg_str(c, 1),
+          fn_nparams(g->func), n);
   const RtValue **arg = arena_array(a, const RtValue *, n + 1);
   for (int i = 0; i < n; i++) arg[i] = read_value(c, a, &v[i]);
   *c->out = val_value(c, graph_eval(m, a, g->func, n, arg));
 }
 
 const ApiFunction api_debug_functions[] = {
-    {"compiled_compare", "c: compiled, inputs: list[int], rtol: float, atol: float -> list[any]",
-     "runs the model on tensors at these addresses (LatheRtTensor) and compares each kernel with the interpreter: do all agree, and a sentence", compare},
-    {"graph_eval", "m: module, name: str, args: list[any] -> list[any]",
-     "what a function means, by the interpreter; values are [\"tensor\", address (in) or bytes (out), dtype, shape], [\"tuple\", values], "
-     "[\"sequence\", values], [\"optional\", values]",
-     evaluate},
-    {0},
+  {"compiled_compare", "c: compiled, inputs: list[int], rtol: float, atol: float -> list[any]",
+   "runs the model on tensors at these addresses (LatheRtTensor) and compares each kernel with the interpreter: do all "
+   "agree, and a sentence",
+   compare},
+  {"graph_eval", "m: module, name: str, args: list[any] -> list[any]",
+   "what a function means, by the interpreter; values are [\"tensor\", address (in) or bytes (out), dtype, shape], "
+   "[\"tuple\", values], "
+   "[\"sequence\", values], [\"optional\", values]",
+   evaluate},
+  {0},
 };

@@ -12,11 +12,11 @@
 static DType common_dtype(DType a, DType b)
 {
   int lanes = a.lanes > b.lanes ? a.lanes : b.lanes;
-  DType x = dtype_elem(a), y = dtype_elem(b), t = x;
-  if (dtype_is_float(x) && dtype_is_float(y))
-    t = y.bits > x.bits ? y : x;
-  else if (dtype_is_float(x) || dtype_is_float(y))
-    t = dtype_is_float(x) ? x : y;
+  DType x = dtype_elem(a);
+  DType y = dtype_elem(b);
+  DType t = x;
+  if (dtype_is_float(x) && dtype_is_float(y)) t = y.bits > x.bits ? y : x;
+  else if (dtype_is_float(x) || dtype_is_float(y)) t = dtype_is_float(x) ? x : y;
   else if (dtype_is_int(x) && dtype_is_int(y))
     t = DTYPE(x.code == y.code ? x.code : DT_INT, x.bits > y.bits ? x.bits : y.bits);
   return dtype_lanes(t, lanes);
@@ -52,8 +52,7 @@ static void match_values(Call *c, Module *m, int n, const LatheValue *v, const E
     t = i == 0 ? ti : common_dtype(t, ti);
   }
   for (int i = 0; i < n; i++) {
-    if (!out[i])
-      out[i] = literal(m, dtype_elem(t), &v[i]);
+    if (!out[i]) out[i] = literal(m, dtype_elem(t), &v[i]);
     else if (can_convert(dtype_elem(out[i]->dtype), dtype_elem(t)))
       out[i] = expr_cast(m, dtype_lanes(t, out[i]->dtype.lanes), out[i]);
     if (out[i]->dtype.lanes == 1 && t.lanes > 1) out[i] = expr_broadcast(m, out[i], t.lanes);
@@ -110,7 +109,8 @@ static void make_itervar(Call *c)
   Module *m = api_arg_world(c);
   IterKind kind = iter_kind(c, 4);
   const Var *v = api_arg_var(c, m, 1);
-  const Expr *min = api_arg_expr(c, m, 2), *extent = api_arg_expr(c, m, 3);
+  const Expr *min = api_arg_expr(c, m, 2);
+  const Expr *extent = api_arg_expr(c, m, 3);
   *c->out = api_val_itervar(c, m, itervar_new(m, v, min, extent, kind, api_arg_str(c, 5)));
 }
 
@@ -159,12 +159,9 @@ static void make_binary(Call *c)
   ExprKind kind;
   Intrin intrin;
   match_values(c, m, 2, &c->arg[2], v);
-  if (find_operator(name, &kind))
-    *c->out = folded(c, m, expr_binary(m, kind, v[0], v[1]));
-  else if (intrin_find(name, &intrin))
-    *c->out = api_val_expr(c, m, expr_call(m, v[0]->dtype, intrin, 2, v));
-  else
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'", name);
+  if (find_operator(name, &kind)) *c->out = folded(c, m, expr_binary(m, kind, v[0], v[1]));
+  else if (intrin_find(name, &intrin)) *c->out = api_val_expr(c, m, expr_call(m, v[0]->dtype, intrin, 2, v));
+  else raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'", name);
 }
 
 static void make_not(Call *c)
@@ -182,14 +179,14 @@ static void make_cast(Call *c)
                            expr_value(m, value_cast(c->arg[2].tag == LATHE_FLOAT ? value_float(DT_F64, c->arg[2].u.f)
                                                                                  : value_int(DT_I64, c->arg[2].u.i),
                                                     t)));
-  else
-    *c->out = folded(c, m, expr_cast(m, t, api_arg_expr(c, m, 2)));
+  else *c->out = folded(c, m, expr_cast(m, t, api_arg_expr(c, m, 2)));
 }
 
 static void make_select(Call *c)
 {
   Module *m = api_arg_world(c);
-  const Expr *v[2], *cond = api_arg_expr(c, m, 1);
+  const Expr *v[2];
+  const Expr *cond = api_arg_expr(c, m, 1);
   match_values(c, m, 2, &c->arg[2], v);
   *c->out = api_val_expr(c, m, expr_select(m, cond, v[0], v[1]));
 }
@@ -198,7 +195,8 @@ static void make_let(Call *c)
 {
   Module *m = api_arg_world(c);
   const Var *v = api_arg_var(c, m, 1);
-  const Expr *value = api_arg_expr(c, m, 2), *body = api_arg_expr(c, m, 3);
+  const Expr *value = api_arg_expr(c, m, 2);
+  const Expr *body = api_arg_expr(c, m, 3);
   *c->out = api_val_expr(c, m, expr_let(m, v, value, body));
 }
 
@@ -366,44 +364,44 @@ static void substitute(Call *c)
 }
 
 const ApiFunction api_expr_functions[] = {
-    {"world", " -> world", "a place to make expressions and tensors in", world_new},
-    {"const", "world: world, value: bool|int|float, dtype: str? -> expr", "a literal", make_const},
-    {"string", "world: world, text: str -> expr", "a string literal", make_str},
-    {"var", "world: world, name: str, dtype: str, size: bool -> var", "a variable; size: known to be at least 0",
-     make_var},
-    {"itervar", "world: world, var: var, min: expr?, extent: expr?, kind: str, thread_tag: str? -> itervar", "an axis",
-     make_itervar},
-    {"buffer",
-     "world: world, name: str, dtype: str, shape: list[expr], strides: list[expr]?, elem_offset: expr?, scope: str?, "
-     "align: int?, "
-     "offset_factor: int?, data: var? -> buffer",
-     "memory that loads and stores refer to", make_buffer},
-    {"binary", "world: world, op: str, a: expr, b: expr -> expr", "a op b, in their common dtype", make_binary},
-    {"not", "world: world, a: expr -> expr", "logical negation", make_not},
-    {"cast", "world: world, dtype: str, value: expr -> expr", "value converted to dtype", make_cast},
-    {"select", "world: world, cond: expr, a: expr, b: expr -> expr", "a where cond holds, else b; both are evaluated",
-     make_select},
-    {"let", "world: world, var: var, value: expr, body: expr -> expr", "body with var = value", make_let},
-    {"load", "world: world, buffer: buffer, indices: list[expr] -> expr", "an element of a buffer", make_load},
-    {"ramp", "world: world, base: expr, stride: expr, lanes: int -> expr", "base, base + stride, …", make_ramp},
-    {"broadcast", "world: world, value: expr, lanes: int -> expr", "a vector of equal lanes", make_broadcast},
-    {"call", "world: world, name: str, dtype: str?, args: list[expr|str] -> expr", "a call of an intrinsic", make_call},
-    {"reducer_named", "world: world, name: str, dtype: str, index_dtype: str? -> reducer", "a ready-made reducer",
-     make_named_reducer},
-    {"reducer",
-     "world: world, name: str, lhs: list[var], rhs: list[var], result: list[expr], identity: list[expr] -> reducer",
-     "a user's commutative reducer", make_reducer},
-    {"reduce",
-     "world: world, reducer: reducer, source: list[expr], axis: list[itervar], cond: expr?, init: list[expr]?, index: "
-     "int -> expr",
-     "a reduction over axes", make_reduce},
-    {"simplify", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> expr",
-     "the simplest known form", simplify},
-    {"prove", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> bool",
-     "does it hold for all values?", prove},
-    {"bounds", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> list[int]",
-     "smallest and largest value", bounds},
-    {"substitute", "world: world, e: expr, vars: list[var], values: list[expr] -> expr", "variables replaced by values",
-     substitute},
-    {0},
+  {"world", " -> world", "a place to make expressions and tensors in", world_new},
+  {"const", "world: world, value: bool|int|float, dtype: str? -> expr", "a literal", make_const},
+  {"string", "world: world, text: str -> expr", "a string literal", make_str},
+  {"var", "world: world, name: str, dtype: str, size: bool -> var", "a variable; size: known to be at least 0",
+   make_var},
+  {"itervar", "world: world, var: var, min: expr?, extent: expr?, kind: str, thread_tag: str? -> itervar", "an axis",
+   make_itervar},
+  {"buffer",
+   "world: world, name: str, dtype: str, shape: list[expr], strides: list[expr]?, elem_offset: expr?, scope: str?, "
+   "align: int?, "
+   "offset_factor: int?, data: var? -> buffer",
+   "memory that loads and stores refer to", make_buffer},
+  {"binary", "world: world, op: str, a: expr, b: expr -> expr", "a op b, in their common dtype", make_binary},
+  {"not", "world: world, a: expr -> expr", "logical negation", make_not},
+  {"cast", "world: world, dtype: str, value: expr -> expr", "value converted to dtype", make_cast},
+  {"select", "world: world, cond: expr, a: expr, b: expr -> expr", "a where cond holds, else b; both are evaluated",
+   make_select},
+  {"let", "world: world, var: var, value: expr, body: expr -> expr", "body with var = value", make_let},
+  {"load", "world: world, buffer: buffer, indices: list[expr] -> expr", "an element of a buffer", make_load},
+  {"ramp", "world: world, base: expr, stride: expr, lanes: int -> expr", "base, base + stride, …", make_ramp},
+  {"broadcast", "world: world, value: expr, lanes: int -> expr", "a vector of equal lanes", make_broadcast},
+  {"call", "world: world, name: str, dtype: str?, args: list[expr|str] -> expr", "a call of an intrinsic", make_call},
+  {"reducer_named", "world: world, name: str, dtype: str, index_dtype: str? -> reducer", "a ready-made reducer",
+   make_named_reducer},
+  {"reducer",
+   "world: world, name: str, lhs: list[var], rhs: list[var], result: list[expr], identity: list[expr] -> reducer",
+   "a user's commutative reducer", make_reducer},
+  {"reduce",
+   "world: world, reducer: reducer, source: list[expr], axis: list[itervar], cond: expr?, init: list[expr]?, index: "
+   "int -> expr",
+   "a reduction over axes", make_reduce},
+  {"simplify", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> expr",
+   "the simplest known form", simplify},
+  {"prove", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> bool",
+   "does it hold for all values?", prove},
+  {"bounds", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> list[int]",
+   "smallest and largest value", bounds},
+  {"substitute", "world: world, e: expr, vars: list[var], values: list[expr] -> expr", "variables replaced by values",
+   substitute},
+  {0},
 };

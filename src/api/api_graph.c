@@ -17,14 +17,16 @@ LatheValue api_val_node(Call *c, Module *m, const Node *n)
 
 static LatheValue val_nodes(Call *c, Module *m, int n, const Node *const *node)
 {
-  LatheValue list, *v = api_val_list(c, n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < n; i++) v[i] = api_val_node(c, m, node[i]);
   return list;
 }
 
 static LatheValue val_types(Call *c, Module *m, int n, const Type *const *type)
 {
-  LatheValue list, *v = api_val_list(c, n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < n; i++) v[i] = api_val_type(c, m, type[i]);
   return list;
 }
@@ -53,7 +55,8 @@ const Type *api_arg_type(Call *c, Module *m, int i)
 
 /* ---- types ---------------------------------------------------------------------- */
 
-static const char *const type_kind_names[] = {"tensor", "tuple", "func", "shape", "prim", "sequence", "optional", "data", "object", "var"};
+static const char *const type_kind_names[] = {"tensor",   "tuple",    "func", "shape",  "prim",
+                                              "sequence", "optional", "data", "object", "var"};
 
 static int read_dims(Call *c, Module *m, const LatheValue *list, const Expr ***out)
 {
@@ -170,7 +173,8 @@ static LatheValue val_attr(Call *c, Module *m, const AttrField *f, const void *a
 
 LatheValue api_val_attrs(Call *c, Module *m, const AttrsDef *def, const void *attrs)
 {
-  LatheValue list, *v = api_val_list(c, def ? def->n : 0, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, def ? def->n : 0, &list);
   for (int i = 0; def && i < def->n; i++) {
     LatheValue *pair = api_val_list(c, 2, &v[i]);
     pair[0] = api_val_str(c, def->field[i].name);
@@ -201,7 +205,8 @@ static void set_list(Call *c, Module *m, const AttrsDef *def, void *attrs, const
     attrs_set_strs(m, def, attrs, name, n, s);
   } else if (list_has_tag(list, LATHE_FLOAT) || (f && f->kind == AT_F64S)) {
     double *d = arena_array(a, double, n);
-    for (int i = 0; i < n; i++) d[i] = list->u.list[i].tag == LATHE_FLOAT ? list->u.list[i].u.f : (double)list->u.list[i].u.i;
+    for (int i = 0; i < n; i++)
+      d[i] = list->u.list[i].tag == LATHE_FLOAT ? list->u.list[i].u.f : (double)list->u.list[i].u.i;
     attrs_set_f64s(m, def, attrs, name, n, d);
   } else {
     int64_t *d = arena_array(a, int64_t, n);
@@ -227,7 +232,8 @@ static void *read_attrs(Call *c, Module *m, const OpDef *op, int i)
     if (!f) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s has no attribute '%s'", op->name, name);
     switch ((LatheTag)x->tag) {
     case LATHE_NONE: attrs_set_text(m, op->attrs, attrs, name, "None"); break;
-    case LATHE_BOOL: case LATHE_INT: attrs_set_int(m, op->attrs, attrs, name, x->u.i); break;
+    case LATHE_BOOL:
+    case LATHE_INT: attrs_set_int(m, op->attrs, attrs, name, x->u.i); break;
     case LATHE_FLOAT: attrs_set_f64(m, op->attrs, attrs, name, x->u.f); break;
     case LATHE_STR: attrs_set_str(m, op->attrs, attrs, name, api_value_text(c, x)); break;
     case LATHE_LIST: set_list(c, m, op->attrs, attrs, name, x); break;
@@ -239,7 +245,8 @@ static void *read_attrs(Call *c, Module *m, const OpDef *op, int i)
 
 /* ---- operators ------------------------------------------------------------------------ */
 
-static const char *const attr_kind_names[] = {"bool", "int", "float", "str", "dtype", "list[int]", "list[float]", "list[str]", "list[dim]"};
+static const char *const attr_kind_names[] = {"bool",      "int",         "float",     "str",      "dtype",
+                                              "list[int]", "list[float]", "list[str]", "list[dim]"};
 
 static void op_row(Call *c, const OpDef *op, LatheValue *row)
 {
@@ -265,7 +272,8 @@ static void op_row(Call *c, const OpDef *op, LatheValue *row)
 static void op_table(Call *c)
 {
   op_init();
-  int n = 0, count = op_count();
+  int n = 0;
+  int count = op_count();
   const OpDef **op = arena_array(scratch(c->ctx), const OpDef *, count + 1);
   for (int i = 0; i < count; i++)
     if (*op_at(i)->name) op[n++] = op_at(i);
@@ -275,7 +283,8 @@ static void op_table(Call *c)
 
 /* ---- nodes ---------------------------------------------------------------------------- */
 
-static const char *const node_kind_names[] = {"var", "const", "call", "apply", "tuple", "get", "let", "if", "func", "global", "ctor", "match", "call_tir", "op"};
+static const char *const node_kind_names[] = {"var", "const", "call",   "apply", "tuple", "get",      "let",
+                                              "if",  "func",  "global", "ctor",  "match", "call_tir", "op"};
 
 static void node_kinds(Call *c)
 {
@@ -296,7 +305,8 @@ void api_check_strings(Call *c, DType t, int64_t n, const void *data)
   for (int64_t i = 0; dtype_is_string(t) && i < n; i++) {
     uint64_t number;
     memcpy(&number, (const char *)data + 8 * i, 8);
-    if (!ctx_string_at(c->ctx, number, &bytes)) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "no string has the number %" PRIu64 "; string_numbers gives them", number);
+    if (!ctx_string_at(c->ctx, number, &bytes))
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "no string has the number %" PRIu64 "; string_numbers gives them", number);
   }
 }
 
@@ -330,9 +340,11 @@ static void new_const(Call *c)
   for (int i = 0; i < n; i++) shape[i] = dim[i].u.i;
   int64_t count = 1;
   for (int i = 0; i < n; i++)
-    if (shape[i] < 0 || !int_mul(count, shape[i], &count)) raise(c->ctx, ERR_SHAPE, NOWHERE, "a constant's dimension %d is %" PRId64, i, shape[i]);
+    if (shape[i] < 0 || !int_mul(count, shape[i], &count))
+      raise(c->ctx, ERR_SHAPE, NOWHERE, "a constant's dimension %d is %" PRId64, i, shape[i]);
   api_check_strings(c, api_arg_dtype(c, 2), count, (const void *)(intptr_t)api_arg_int(c, 1));
-  *c->out = api_val_node(c, m, node_const_copy(m, api_arg_dtype(c, 2), n, shape, (const void *)(intptr_t)api_arg_int(c, 1)));
+  *c->out =
+      api_val_node(c, m, node_const_copy(m, api_arg_dtype(c, 2), n, shape, (const void *)(intptr_t)api_arg_int(c, 1)));
 }
 
 static void new_call(Call *c)
@@ -430,9 +442,10 @@ static void node_fields(Call *c)
     v[2] = api_val_attrs(c, h->m, n->u.call.op->attrs, n->u.call.attrs);
     v[3] = api_val_str(c, n->name);
     return;
-  case N_APPLY: case N_TUPLE: case N_LET: case N_IF:
-    *c->out = val_nodes(c, h->m, n->nargs, n->arg);
-    return;
+  case N_APPLY:
+  case N_TUPLE:
+  case N_LET:
+  case N_IF: *c->out = val_nodes(c, h->m, n->nargs, n->arg); return;
   case N_GET:
     v = api_val_list(c, 2, c->out);
     v[0] = api_val_node(c, h->m, n->arg[0]);
@@ -454,9 +467,7 @@ static void node_fields(Call *c)
     v[0] = api_val_str(c, n->u.ctor->name);
     v[1] = api_val_str(c, n->u.ctor->data->name);
     return;
-  case N_MATCH:
-    *c->out = val_nodes(c, h->m, n->nargs, n->arg);
-    return;
+  case N_MATCH: *c->out = val_nodes(c, h->m, n->nargs, n->arg); return;
   case N_CALL_TIR:
     v = api_val_list(c, 2, c->out);
     v[0] = api_val_str(c, n->u.tir.name);
@@ -532,48 +543,57 @@ static void node_bind(Call *c)
   Module *m = api_arg_world(c);
   const Node *const *var, *const *value;
   int n = api_arg_nodes(c, m, 2, &var);
-  if (api_arg_nodes(c, m, 3, &value) != n) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "bind: as many values as variables are wanted");
+  if (api_arg_nodes(c, m, 3, &value) != n)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "bind: as many values as variables are wanted");
   Map map = {0};
   for (int i = 0; i < n; i++) map_put(scratch(c->ctx), &map, var[i], (void *)value[i]);
   *c->out = api_val_node(c, m, graph_substitute(m, api_arg_node(c, m, 1), &map));
 }
 
 const ApiFunction api_graph_functions[] = {
-    {"type_kinds", " -> list[str]", "names of the kinds of types", type_kinds},
-    {"tensor_type", "world: world, shape: list[any]?, dtype: str -> type", "none among the dimensions: any size; no shape: any rank", new_tensor_type},
-    {"tuple_type", "world: world, fields: list[type] -> type", "the type of a tuple", new_tuple_type},
-    {"func_type", "world: world, params: list[type], ret: type -> type", "the type of a function", new_func_type},
-    {"simple_type", "world: world, kind: str, element: type? -> type", "sequence, optional or object", new_simple_type},
-    {"type_fields", "t: type -> list[any]", "kind, dtype, shape (none: any rank; a size named ? is any size), fields, result", type_parts},
-    {"type_text", "t: type -> str", "as Relay writes it", type_to_text},
-    {"type_equal", "a: type, b: type -> bool", "the same type?", types_equal},
-    {"op_table", " -> list[list[any]]", "operators: name, doc, arguments, least and most of them, fusion kind, flags, attributes", op_table},
-    {"node_kinds", " -> list[str]", "names of the kinds of nodes", node_kinds},
-    {"node_var", "world: world, name: str, type: type? -> node", "a variable", new_var},
-    {"node_const", "world: world, address: int, dtype: str, shape: list[int] -> node", "a constant; the bytes are copied", new_const},
-    {"string_numbers", "texts: list[str] -> list[int]", "the numbers that constants of strings have for elements", string_numbers},
-    {"string_texts", "numbers: list[int] -> list[str]", "the strings of these numbers", string_texts},
-    {"node_call", "world: world, op: str, args: list[node], attrs: list[list[any]]?, name: str? -> node", "a call of an operator", new_call},
-    {"node_apply", "world: world, f: node, args: list[node] -> node", "a call of a function", new_apply},
-    {"node_tuple", "world: world, fields: list[node] -> node", "a tuple", new_tuple},
-    {"node_get", "world: world, tuple: node, index: int -> node", "a field of a tuple", new_get},
-    {"node_let", "world: world, var: node, value: node, body: node -> node", "let", new_let},
-    {"node_if", "world: world, cond: node, then: node, orelse: node -> node", "if", new_if},
-    {"node_func", "world: world, params: list[node], body: node, ret: type?, attrs: list[list[any]]? -> node", "a function", new_func},
-    {"node_global", "world: world, name: str -> node", "a function of the module, by name", new_global},
-    {"node_fields", "n: node -> list[any]",
-     "var: name; const: address, bytes, dtype, shape; call: operator, arguments, attributes, name; get: tuple, index; func: parameters, body, "
-     "type of the result, attributes; global: name; others: their nodes",
-     node_fields},
-    {"node_args", "n: node -> list[node]", "the nodes it stands on", node_args},
-    {"node_with_args", "world: world, n: node, args: list[node] -> node", "the same over other nodes", node_with},
-    {"node_type", "n: node -> type?", "its type, if it was inferred", node_type},
-    {"node_text", "n: node -> str", "Relay text", node_text},
-    {"node_equal", "a: node, b: node -> list[any]", "the same up to names? and the first difference", node_equal},
-    {"node_hash", "n: node -> int", "equal for equal graphs", node_hash},
-    {"node_infer", "world: world, n: node -> node", "with types everywhere", node_infer},
-    {"node_free_vars", "n: node -> list[node]", "variables not bound inside, in order of first use", node_free_vars},
-    {"node_post_order", "n: node -> list[node]", "all nodes below, arguments first, each once", node_post_order},
-    {"node_bind", "world: world, n: node, vars: list[node], values: list[node] -> node", "variables replaced", node_bind},
-    {0},
+  {"type_kinds", " -> list[str]", "names of the kinds of types", type_kinds},
+  {"tensor_type", "world: world, shape: list[any]?, dtype: str -> type",
+   "none among the dimensions: any size; no shape: any rank", new_tensor_type},
+  {"tuple_type", "world: world, fields: list[type] -> type", "the type of a tuple", new_tuple_type},
+  {"func_type", "world: world, params: list[type], ret: type -> type", "the type of a function", new_func_type},
+  {"simple_type", "world: world, kind: str, element: type? -> type", "sequence, optional or object", new_simple_type},
+  {"type_fields", "t: type -> list[any]",
+   "kind, dtype, shape (none: any rank; a size named ? is any size), fields, result", type_parts},
+  {"type_text", "t: type -> str", "as Relay writes it", type_to_text},
+  {"type_equal", "a: type, b: type -> bool", "the same type?", types_equal},
+  {"op_table", " -> list[list[any]]",
+   "operators: name, doc, arguments, least and most of them, fusion kind, flags, attributes", op_table},
+  {"node_kinds", " -> list[str]", "names of the kinds of nodes", node_kinds},
+  {"node_var", "world: world, name: str, type: type? -> node", "a variable", new_var},
+  {"node_const", "world: world, address: int, dtype: str, shape: list[int] -> node", "a constant; the bytes are copied",
+   new_const},
+  {"string_numbers", "texts: list[str] -> list[int]", "the numbers that constants of strings have for elements",
+   string_numbers},
+  {"string_texts", "numbers: list[int] -> list[str]", "the strings of these numbers", string_texts},
+  {"node_call", "world: world, op: str, args: list[node], attrs: list[list[any]]?, name: str? -> node",
+   "a call of an operator", new_call},
+  {"node_apply", "world: world, f: node, args: list[node] -> node", "a call of a function", new_apply},
+  {"node_tuple", "world: world, fields: list[node] -> node", "a tuple", new_tuple},
+  {"node_get", "world: world, tuple: node, index: int -> node", "a field of a tuple", new_get},
+  {"node_let", "world: world, var: node, value: node, body: node -> node", "let", new_let},
+  {"node_if", "world: world, cond: node, then: node, orelse: node -> node", "if", new_if},
+  {"node_func", "world: world, params: list[node], body: node, ret: type?, attrs: list[list[any]]? -> node",
+   "a function", new_func},
+  {"node_global", "world: world, name: str -> node", "a function of the module, by name", new_global},
+  {"node_fields", "n: node -> list[any]",
+   "var: name; const: address, bytes, dtype, shape; call: operator, arguments, attributes, name; get: tuple, index; "
+   "func: parameters, body, "
+   "type of the result, attributes; global: name; others: their nodes",
+   node_fields},
+  {"node_args", "n: node -> list[node]", "the nodes it stands on", node_args},
+  {"node_with_args", "world: world, n: node, args: list[node] -> node", "the same over other nodes", node_with},
+  {"node_type", "n: node -> type?", "its type, if it was inferred", node_type},
+  {"node_text", "n: node -> str", "Relay text", node_text},
+  {"node_equal", "a: node, b: node -> list[any]", "the same up to names? and the first difference", node_equal},
+  {"node_hash", "n: node -> int", "equal for equal graphs", node_hash},
+  {"node_infer", "world: world, n: node -> node", "with types everywhere", node_infer},
+  {"node_free_vars", "n: node -> list[node]", "variables not bound inside, in order of first use", node_free_vars},
+  {"node_post_order", "n: node -> list[node]", "all nodes below, arguments first, each once", node_post_order},
+  {"node_bind", "world: world, n: node, vars: list[node], values: list[node] -> node", "variables replaced", node_bind},
+  {0},
 };

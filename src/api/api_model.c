@@ -2,8 +2,14 @@
  * functions of the table. */
 #include "api/api.h"
 
-static LatheValue val_text(const char *s) { return s ? (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)} : api_val_none(); }
-static LatheValue val_list(const LatheValue *v, int64_t n) { return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n}; }
+static LatheValue val_text(const char *s)
+{
+  return s ? (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)} : api_val_none();
+}
+static LatheValue val_list(const LatheValue *v, int64_t n)
+{
+  return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n};
+}
 
 /* Handles made on the way to the result. */
 typedef struct Made {
@@ -28,7 +34,8 @@ typedef struct Import {
 
 static LatheValue val_shape(Arena *a, const LatheShape *s)
 {
-  LatheValue *dims = arena_array(a, LatheValue, s->ndim + 1), *pair = arena_array(a, LatheValue, 2);
+  LatheValue *dims = arena_array(a, LatheValue, s->ndim + 1);
+  LatheValue *pair = arena_array(a, LatheValue, 2);
   for (int k = 0; k < s->ndim; k++) dims[k] = s->dims[k] < 0 ? api_val_none() : api_val_int(s->dims[k]);
   pair[0] = val_text(s->input);
   pair[1] = val_list(dims, s->ndim);
@@ -40,9 +47,11 @@ static void import_body(Ctx *ctx, void *arg)
   Import *im = arg;
   Scope s = scope_begin(ctx);
   Arena *a = scratch(ctx);
-  LatheValue *shapes = arena_array(a, LatheValue, im->o->nshapes + 1), report;
+  LatheValue *shapes = arena_array(a, LatheValue, im->o->nshapes + 1);
+  LatheValue report;
   for (int i = 0; i < im->o->nshapes; i++) shapes[i] = val_shape(a, &im->o->shapes[i]);
-  LatheValue args[] = {api_val_none(), api_val_none(), val_text(im->path), val_list(shapes, im->o->nshapes), val_text(im->o->external_data_root)};
+  LatheValue args[] = {api_val_none(), api_val_none(), val_text(im->path), val_list(shapes, im->o->nshapes),
+                       val_text(im->o->external_data_root)};
   if (lathe_call(im->made->c, "onnx_import", 5, args, &report)) error_reraise(ctx);
   im->made->v[im->made->n++] = *im->module = report.u.list[0];
   scope_end(ctx, s);
@@ -57,7 +66,10 @@ static int32_t compile(Made *made, const char *path, const LatheCompileOptions *
 {
   static const LatheCompileOptions usual = {.opt_level = 3};
   const LatheCompileOptions *o = options ? options : &usual;
-  LatheValue module = {0}, target = {0}, passes = {0}, text = val_text(o->target);
+  LatheValue module = {0};
+  LatheValue target = {0};
+  LatheValue passes = {0};
+  LatheValue text = val_text(o->target);
   int32_t code = import(made, path, o, &module);
   if (code == 0) code = make(made, "target", 1, &text, &target);
   LatheValue context[] = {api_val_int(o->opt_level), val_list(NULL, 0), val_list(NULL, 0), val_list(NULL, 0), target};

@@ -48,15 +48,9 @@ static void expr_fields(Call *c)
   const Expr *e = expr_of(h);
   LatheValue *v;
   switch ((ExprKind)e->kind) {
-  case E_INT:
-    api_val_list(c, 1, c->out)[0] = api_val_int(e->u.i);
-    return;
-  case E_FLOAT:
-    api_val_list(c, 1, c->out)[0] = api_val_float(e->u.f);
-    return;
-  case E_STR:
-    api_val_list(c, 1, c->out)[0] = api_val_str(c, e->u.str);
-    return;
+  case E_INT: api_val_list(c, 1, c->out)[0] = api_val_int(e->u.i); return;
+  case E_FLOAT: api_val_list(c, 1, c->out)[0] = api_val_float(e->u.f); return;
+  case E_STR: api_val_list(c, 1, c->out)[0] = api_val_str(c, e->u.str); return;
   case E_VAR:
     v = api_val_list(c, 2, c->out);
     v[0] = api_val_str(c, e->u.var->name);
@@ -84,9 +78,7 @@ static void expr_fields(Call *c)
     for (int i = 0; i < e->nargs; i++) v[i] = api_val_expr(c, m, e->arg[i]);
     v[e->nargs] = api_val_int(e->dtype.lanes);
     return;
-  case E_REDUCE:
-    reduce_fields(c, m, e);
-    return;
+  case E_REDUCE: reduce_fields(c, m, e); return;
   case E_ADD:
   case E_SUB:
   case E_MUL:
@@ -106,11 +98,8 @@ static void expr_fields(Call *c)
   case E_OR:
   case E_NOT:
   case E_CAST:
-  case E_SELECT:
-    *c->out = api_val_exprs(c, m, e->nargs, e->arg);
-    return;
-  case E_NKINDS:
-    break;
+  case E_SELECT: *c->out = api_val_exprs(c, m, e->nargs, e->arg); return;
+  case E_NKINDS: break;
   }
   BUG(c->ctx, "expression of kind %d", e->kind);
 }
@@ -149,7 +138,8 @@ static void reducer_fields(Call *c)
   const Reducer *r = h->p;
   LatheValue *v = api_val_list(c, 5, c->out);
   v[0] = api_val_str(c, r->name);
-  LatheValue *lhs = api_val_list(c, r->n, &v[1]), *rhs = api_val_list(c, r->n, &v[2]);
+  LatheValue *lhs = api_val_list(c, r->n, &v[1]);
+  LatheValue *rhs = api_val_list(c, r->n, &v[2]);
   for (int i = 0; i < r->n; i++) {
     lhs[i] = api_val_var(c, h->m, r->lhs[i]);
     rhs[i] = api_val_var(c, h->m, r->rhs[i]);
@@ -213,18 +203,18 @@ static void intrinsics(Call *c)
 }
 
 const ApiFunction api_node_functions[] = {
-    {"expr_dtype", "e: expr -> str", "dtype of an expression", expr_dtype},
-    {"expr_text", "e: expr, compact: bool? -> str", "text of an expression", expr_text},
-    {"expr_fields", "e: expr -> list[any]", "the parts of an expression, by its kind", expr_fields},
-    {"expr_equal", "a: expr, b: expr -> bool", "structural equality; free variables must be the same", expr_equal},
-    {"free_vars", "e: expr -> list[var]", "free variables in order of first use", free_vars},
-    {"itervar_fields", "axis: itervar -> list[any]", "var, min, extent, kind, thread tag", itervar_fields},
-    {"buffer_fields", "buffer: buffer -> list[any]",
-     "name, dtype, shape, strides, elem_offset, scope, align, offset_factor, data", buffer_fields},
-    {"reducer_fields", "reducer: reducer -> list[any]", "name, lhs, rhs, result, identity", reducer_fields},
-    {"dtype_fields", "dtype: str -> list[any]", "name, code, bits, lanes", dtype_fields},
-    {"dtype_limits", "dtype: str -> list[any]", "smallest and largest finite value", dtype_limits},
-    {"expr_kinds", " -> list[str]", "names of the kinds of expressions, by number", expr_kinds},
-    {"intrinsics", " -> list[list[any]]", "the intrinsics: name, least and most arguments, flags, doc", intrinsics},
-    {0},
+  {"expr_dtype", "e: expr -> str", "dtype of an expression", expr_dtype},
+  {"expr_text", "e: expr, compact: bool? -> str", "text of an expression", expr_text},
+  {"expr_fields", "e: expr -> list[any]", "the parts of an expression, by its kind", expr_fields},
+  {"expr_equal", "a: expr, b: expr -> bool", "structural equality; free variables must be the same", expr_equal},
+  {"free_vars", "e: expr -> list[var]", "free variables in order of first use", free_vars},
+  {"itervar_fields", "axis: itervar -> list[any]", "var, min, extent, kind, thread tag", itervar_fields},
+  {"buffer_fields", "buffer: buffer -> list[any]",
+   "name, dtype, shape, strides, elem_offset, scope, align, offset_factor, data", buffer_fields},
+  {"reducer_fields", "reducer: reducer -> list[any]", "name, lhs, rhs, result, identity", reducer_fields},
+  {"dtype_fields", "dtype: str -> list[any]", "name, code, bits, lanes", dtype_fields},
+  {"dtype_limits", "dtype: str -> list[any]", "smallest and largest finite value", dtype_limits},
+  {"expr_kinds", " -> list[str]", "names of the kinds of expressions, by number", expr_kinds},
+  {"intrinsics", " -> list[list[any]]", "the intrinsics: name, least and most arguments, flags, doc", intrinsics},
+  {0},
 };

@@ -48,7 +48,8 @@ static const char *need_text(const Row *r, const LatheValue *v)
 static const void *need_object(const Row *r, LatheKind kind)
 {
   const Handle *h = r->what->tag == LATHE_OBJECT ? r->what->u.p : NULL;
-  if (!h || h->kind != (int32_t)kind || h->m != r->m) raise(r->c->ctx, ERR_TYPE, NOWHERE, "a pattern's node or type is one of this world");
+  if (!h || h->kind != (int32_t)kind || h->m != r->m)
+    raise(r->c->ctx, ERR_TYPE, NOWHERE, "a pattern's node or type is one of this world");
   return h->p;
 }
 
@@ -57,7 +58,10 @@ static DfPat *make_op(const Row *r) { return op_get(r->c->ctx, need_text(r, r->w
 static DfPat *make_const(const Row *r) { return pat_constant(r->a); }
 static DfPat *make_var(const Row *r) { return pat_var(r->a, text(r)); }
 static DfPat *make_tuple(const Row *r) { return pat_tuple(r->a, any(r) ? -1 : r->n, r->sub); }
-static DfPat *make_get(const Row *r) { return pat_get(r->a, r->sub[0], r->what->tag == LATHE_INT ? (int)r->what->u.i : -1); }
+static DfPat *make_get(const Row *r)
+{
+  return pat_get(r->a, r->sub[0], r->what->tag == LATHE_INT ? (int)r->what->u.i : -1);
+}
 static DfPat *make_call(const Row *r) { return pat_call(r->a, r->sub[0], any(r) ? -1 : r->n - 1, r->sub + 1); }
 static DfPat *make_alt(const Row *r) { return pat_alt(r->a, r->sub[0], r->sub[1]); }
 static DfPat *make_dtype(const Row *r) { return pat_dtype(r->a, r->sub[0], api_value_dtype(r->c, r->what)); }
@@ -69,7 +73,8 @@ static DfPat *make_node(const Row *r) { return pat_node(r->a, need_object(r, LAT
 
 static DfPat *make_attr(const Row *r)
 {
-  if (r->what->tag != LATHE_LIST || r->what->n != 2) raise(r->c->ctx, ERR_TYPE, NOWHERE, "a pattern's attribute is a list of name and value");
+  if (r->what->tag != LATHE_LIST || r->what->n != 2)
+    raise(r->c->ctx, ERR_TYPE, NOWHERE, "a pattern's attribute is a list of name and value");
   return pat_attr(r->a, r->sub[0], need_text(r, &r->what->u.list[0]), need_text(r, &r->what->u.list[1]));
 }
 
@@ -83,29 +88,33 @@ static DfPat *make_shape(const Row *r)
 
 static const struct {
   const char *name;
-  int least;                 /* parts */
+  int least; /* parts */
   DfPat *(*make)(const Row *);
 } kinds[] = {
-    {"wildcard", 0, make_wildcard}, {"op", 0, make_op}, {"const", 0, make_const}, {"var", 0, make_var}, {"tuple", 0, make_tuple},
-    {"get", 1, make_get}, {"call", 1, make_call}, {"alt", 2, make_alt}, {"attr", 1, make_attr}, {"dtype", 1, make_dtype},
-    {"shape", 1, make_shape}, {"type", 1, make_type}, {"dominator", 3, make_dominator}, {"if", 3, make_if}, {"let", 3, make_let},
-    {"node", 0, make_node},
+  {"wildcard", 0, make_wildcard},   {"op", 0, make_op},       {"const", 0, make_const}, {"var", 0, make_var},
+  {"tuple", 0, make_tuple},         {"get", 1, make_get},     {"call", 1, make_call},   {"alt", 2, make_alt},
+  {"attr", 1, make_attr},           {"dtype", 1, make_dtype}, {"shape", 1, make_shape}, {"type", 1, make_type},
+  {"dominator", 3, make_dominator}, {"if", 3, make_if},       {"let", 3, make_let},     {"node", 0, make_node},
 };
 
 static DfPat *read_row(Call *c, Module *m, const Rows *before, const LatheValue *v)
 {
-  const char *kind = v->tag == LATHE_LIST && v->n == 3 && v->u.list[0].tag == LATHE_STR ? api_value_text(c, &v->u.list[0]) : "";
+  const char *kind =
+      v->tag == LATHE_LIST && v->n == 3 && v->u.list[0].tag == LATHE_STR ? api_value_text(c, &v->u.list[0]) : "";
   const LatheValue *parts = *kind ? &v->u.list[1] : NULL;
-  if (!parts || parts->tag != LATHE_LIST) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a row of a pattern is a list of kind, parts and what it asks for");
+  if (!parts || parts->tag != LATHE_LIST)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a row of a pattern is a list of kind, parts and what it asks for");
   Row r = {c, m, scratch(c->ctx), (int)parts->n, arena_array(scratch(c->ctx), DfPat *, parts->n + 1), &v->u.list[2]};
   for (int i = 0; i < r.n; i++) {
     int64_t k = parts->u.list[i].tag == LATHE_INT ? parts->u.list[i].u.i : -1;
-    if (k < 0 || k >= before->n) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "part %d of row %d of a pattern is a row before it", i, before->n);
+    if (k < 0 || k >= before->n)
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "part %d of row %d of a pattern is a row before it", i, before->n);
     r.sub[i] = before->pat[k];
   }
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (strcmp(kinds[i].name, kind)) continue;
-    if (r.n < kinds[i].least) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a pattern of kind %s has %d parts, not %d", kind, kinds[i].least, r.n);
+    if (r.n < kinds[i].least)
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a pattern of kind %s has %d parts, not %d", kind, kinds[i].least, r.n);
     return kinds[i].make(&r);
   }
   raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no kind of pattern '%s'", kind);
@@ -129,7 +138,8 @@ static LatheValue val_match(Call *c, Module *m, const Rows *rows, const DfMatch 
 {
   int n = 0;
   for (int i = 0; i < rows->n; i++) n += pattern_node(match, rows->pat[i]) != NULL;
-  LatheValue list, *v = api_val_list(c, n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < rows->n; i++) {
     const Node *node = pattern_node(match, rows->pat[i]);
     if (!node) continue;
@@ -145,7 +155,8 @@ static void match_node(Call *c)
   Module *m = api_arg_world(c);
   Rows rows = read_rows(c, m, &c->arg[1]);
   DfMatch match;
-  if (pattern_match(scratch(c->ctx), rows.pat[rows.n - 1], api_arg_node(c, m, 2), NULL, &match)) *c->out = val_match(c, m, &rows, &match);
+  if (pattern_match(scratch(c->ctx), rows.pat[rows.n - 1], api_arg_node(c, m, 2), NULL, &match))
+    *c->out = val_match(c, m, &rows, &match);
 }
 
 /* ---- asking the user's function ------------------------------------------------------------------ */
@@ -159,7 +170,8 @@ typedef struct Ask {
 /* The answer to (node, match); objects live while the scope of the caller does. */
 static LatheValue ask(Ask *a, Module *m, const Node *n, const DfMatch *match)
 {
-  LatheValue args[2], answer = {0};
+  LatheValue args[2];
+  LatheValue answer = {0};
   args[0] = api_val_node(a->c, m, n);
   args[1] = val_match(a->c, m, &a->rows, match);
   if (a->fn(NULL, 2, args, &answer) < 0) raise(m->ctx, ERR_CALLBACK, NOWHERE, "a pattern's function failed");
@@ -172,7 +184,8 @@ static const Node *replace(void *env, Module *m, const Node *n, const DfMatch *m
   Scope s = scope_begin(m->ctx);
   LatheValue answer = ask(a, m, n, match);
   const Handle *h = answer.tag == LATHE_OBJECT ? answer.u.p : NULL;
-  if (!h || h->kind != LATHE_NODE || h->m != m) raise(m->ctx, ERR_TYPE, NOWHERE, "a pattern's function gives the expression to put in the place of the match");
+  if (!h || h->kind != LATHE_NODE || h->m != m)
+    raise(m->ctx, ERR_TYPE, NOWHERE, "a pattern's function gives the expression to put in the place of the match");
   const Node *now = h->p;
   scope_end(m->ctx, s);
   return now;
@@ -185,7 +198,8 @@ static void rewrite_node(Call *c)
   int n = api_arg_list(c, 2, &v);
   DfRule *rules = arena_array(scratch(c->ctx), DfRule, n + 1);
   for (int i = 0; i < n; i++) {
-    if (v[i].tag != LATHE_LIST || v[i].n != 3) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a rule is a list of pattern, function and once");
+    if (v[i].tag != LATHE_LIST || v[i].n != 3)
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a rule is a list of pattern, function and once");
     const LatheValue *r = v[i].u.list;
     Ask *a = arena_new_of(scratch(c->ctx), Ask);
     *a = (Ask){c, (AskFn)(intptr_t)r[1].u.i, read_rows(c, m, &r[0])};
@@ -216,16 +230,19 @@ static void partition_node(Call *c)
     if (!key) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an attribute is a list of key and value");
     annots_set(m->arena, &attrs, key, api_value_expr(c, m, &v[k].u.list[1]));
   }
-  *c->out = api_val_node(c, m, pattern_partition(m, api_arg_node(c, m, 1), a.rows.pat[a.rows.n - 1], &attrs, a.fn ? check : NULL, &a));
+  *c->out = api_val_node(
+      c, m, pattern_partition(m, api_arg_node(c, m, 1), a.rows.pat[a.rows.n - 1], &attrs, a.fn ? check : NULL, &a));
 }
 
 const ApiFunction api_pattern_functions[] = {
-    {"pattern_match", "world: world, pattern: list[list[any]], n: node -> list[list[any]]?",
-     "[[row, node], …] if the node matches; src/api/api_pattern.c says what the rows of a pattern are", match_node},
-    {"pattern_rewrite", "world: world, n: node, rules: list[list[any]] -> node",
-     "rules are [pattern, address of a function, once]; the function is given the node and the match and answers the node to put there",
-     rewrite_node},
-    {"pattern_partition", "world: world, n: node, pattern: list[list[any]], attrs: list[list[any]], check: int? -> node",
-     "each match becomes a function of its own, if check (the address of a function that answers a bool) agrees", partition_node},
-    {0},
+  {"pattern_match", "world: world, pattern: list[list[any]], n: node -> list[list[any]]?",
+   "[[row, node], …] if the node matches; src/api/api_pattern.c says what the rows of a pattern are", match_node},
+  {"pattern_rewrite", "world: world, n: node, rules: list[list[any]] -> node",
+   "rules are [pattern, address of a function, once]; the function is given the node and the match and answers the "
+   "node to put there",
+   rewrite_node},
+  {"pattern_partition", "world: world, n: node, pattern: list[list[any]], attrs: list[list[any]], check: int? -> node",
+   "each match becomes a function of its own, if check (the address of a function that answers a bool) agrees",
+   partition_node},
+  {0},
 };

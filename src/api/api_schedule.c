@@ -17,21 +17,14 @@ static SchedArg sched_object(Call *c, Module *m, const LatheValue *v)
 {
   const void *p = api_value_ptr(v);
   switch ((LatheKind)v->kind) {
-  case LATHE_BLOCK:
-    return (SchedArg){.kind = SA_BLOCK, .u.i = rv_id(p)};
-  case LATHE_LOOP:
-    return (SchedArg){.kind = SA_LOOP, .u.i = rv_id(p)};
-  case LATHE_INTRV:
-    return (SchedArg){.kind = SA_INTRV, .u.i = rv_id(p)};
+  case LATHE_BLOCK: return (SchedArg){.kind = SA_BLOCK, .u.i = rv_id(p)};
+  case LATHE_LOOP: return (SchedArg){.kind = SA_LOOP, .u.i = rv_id(p)};
+  case LATHE_INTRV: return (SchedArg){.kind = SA_INTRV, .u.i = rv_id(p)};
   case LATHE_EXPR:
   case LATHE_VAR:
-  case LATHE_ITERVAR:
-    return (SchedArg){.kind = SA_EXPR, .u.e = api_value_expr(c, m, v)};
-  case LATHE_PRIMFUNC:
-    return (SchedArg){.kind = SA_FUNC, .u.p = p};
-  case LATHE_TENSORINTRIN:
-    api_keep(c, api_arg_handle(c, 0), v->u.p);
-    return (SchedArg){.kind = SA_INTRIN, .u.p = p};
+  case LATHE_ITERVAR: return (SchedArg){.kind = SA_EXPR, .u.e = api_value_expr(c, m, v)};
+  case LATHE_PRIMFUNC: return (SchedArg){.kind = SA_FUNC, .u.p = p};
+  case LATHE_TENSORINTRIN: api_keep(c, api_arg_handle(c, 0), v->u.p); return (SchedArg){.kind = SA_INTRIN, .u.p = p};
   case LATHE_NODE:
   case LATHE_TYPE:
   case LATHE_PASSCONTEXT:
@@ -47,8 +40,7 @@ static SchedArg sched_object(Call *c, Module *m, const LatheValue *v)
   case LATHE_TESTAGE:
   case LATHE_TARGET:
   case LATHE_BUILT:
-  case LATHE_WORLD:
-    break;
+  case LATHE_WORLD: break;
   }
   raise(c->ctx, ERR_TYPE, NOWHERE, "%s: an argument is an object that no primitive takes", api_arg_str(c, 1));
 }
@@ -63,7 +55,8 @@ static bool is_index_map(const LatheValue *v)
 
 static SchedArg index_map(Call *c, Module *m, const LatheValue *v)
 {
-  const LatheValue *in = &v->u.list[1], *out = &v->u.list[2];
+  const LatheValue *in = &v->u.list[1];
+  const LatheValue *out = &v->u.list[2];
   IndexMap *map = arena_new_of(m->arena, IndexMap);
   map->nin = (int)in->n;
   map->nout = (int)out->n;
@@ -81,17 +74,12 @@ static SchedArg index_map(Call *c, Module *m, const LatheValue *v)
 static SchedArg sched_arg(Call *c, Module *m, const LatheValue *v)
 {
   switch ((LatheTag)v->tag) {
-  case LATHE_NONE:
-    break;
+  case LATHE_NONE: break;
   case LATHE_BOOL:
-  case LATHE_INT:
-    return (SchedArg){.kind = SA_INT, .u.i = v->u.i};
-  case LATHE_FLOAT:
-    return (SchedArg){.kind = SA_FLOAT, .u.f = v->u.f};
-  case LATHE_STR:
-    return (SchedArg){.kind = SA_STR, .u.s = api_value_text(c, v)};
-  case LATHE_OBJECT:
-    return sched_object(c, m, v);
+  case LATHE_INT: return (SchedArg){.kind = SA_INT, .u.i = v->u.i};
+  case LATHE_FLOAT: return (SchedArg){.kind = SA_FLOAT, .u.f = v->u.f};
+  case LATHE_STR: return (SchedArg){.kind = SA_STR, .u.s = api_value_text(c, v)};
+  case LATHE_OBJECT: return sched_object(c, m, v);
   case LATHE_LIST: {
     if (is_index_map(v)) return index_map(c, m, v);
     SchedArg *item = arena_array(scratch(c->ctx), SchedArg, v->n + 1);
@@ -106,31 +94,21 @@ static LatheValue sched_result(Call *c, Module *m, SchedArg a)
 {
   LatheValue out, *v;
   switch (a.kind) {
-  case SA_NONE:
-    return api_val_none();
-  case SA_INT:
-    return api_val_int(a.u.i);
-  case SA_FLOAT:
-    return api_val_float(a.u.f);
-  case SA_STR:
-    return api_val_str(c, a.u.s);
-  case SA_EXPR:
-    return api_val_expr(c, m, a.u.e);
-  case SA_BLOCK:
-    return val_rv(c, LATHE_BLOCK, a.u.i);
-  case SA_LOOP:
-    return val_rv(c, LATHE_LOOP, a.u.i);
-  case SA_INTRV:
-    return val_rv(c, LATHE_INTRV, a.u.i);
+  case SA_NONE: return api_val_none();
+  case SA_INT: return api_val_int(a.u.i);
+  case SA_FLOAT: return api_val_float(a.u.f);
+  case SA_STR: return api_val_str(c, a.u.s);
+  case SA_EXPR: return api_val_expr(c, m, a.u.e);
+  case SA_BLOCK: return val_rv(c, LATHE_BLOCK, a.u.i);
+  case SA_LOOP: return val_rv(c, LATHE_LOOP, a.u.i);
+  case SA_INTRV: return val_rv(c, LATHE_INTRV, a.u.i);
   case SA_LIST:
     v = api_val_list(c, a.u.list.n, &out);
     for (int i = 0; i < a.u.list.n; i++) v[i] = sched_result(c, m, a.u.list.v[i]);
     return out;
-  case SA_FUNC:
-    return api_val_func(c, (PrimFunc *)a.u.p);
+  case SA_FUNC: return api_val_func(c, (PrimFunc *)a.u.p);
   case SA_MAP:
-  case SA_INTRIN:
-    break;
+  case SA_INTRIN: break;
   }
   BUG(c->ctx, "a primitive gave a result of kind %d", (int)a.kind);
 }
@@ -215,17 +193,16 @@ static void primitives(Call *c)
 }
 
 const ApiFunction api_schedule_functions[] = {
-    {"schedule", "f: primfunc, seed: int -> schedule", "a schedule of a copy of f", schedule_new},
-    {"schedule_copy", "s: schedule -> schedule", "the same state, trace and numbers of blocks and loops",
-     schedule_copy},
-    {"schedule_func", "s: schedule -> primfunc", "the function as it stands now", schedule_func},
-    {"schedule_call", "s: schedule, primitive: str, args: list[any] -> any", "applies a primitive", schedule_call},
-    {"schedule_trace", "s: schedule -> str", "what was done, as Python text", schedule_trace},
-    {"schedule_replay", "s: schedule, trace: str -> none", "does it again", schedule_replay},
-    {"schedule_add_intrin", "s: schedule, intrin: tensorintrin -> none", "makes an intrinsic known by name, for traces",
-     schedule_add_intrin},
-    {"schedule_get", "s: schedule, rv: block|loop -> stmt", "the loop or block as it stands now", schedule_get},
-    {"schedule_int", "s: schedule, rv: intrv -> int", "the value that was sampled", schedule_int},
-    {"primitives", " -> list[list[str]]", "the primitives: name, arguments, result, doc", primitives},
-    {0},
+  {"schedule", "f: primfunc, seed: int -> schedule", "a schedule of a copy of f", schedule_new},
+  {"schedule_copy", "s: schedule -> schedule", "the same state, trace and numbers of blocks and loops", schedule_copy},
+  {"schedule_func", "s: schedule -> primfunc", "the function as it stands now", schedule_func},
+  {"schedule_call", "s: schedule, primitive: str, args: list[any] -> any", "applies a primitive", schedule_call},
+  {"schedule_trace", "s: schedule -> str", "what was done, as Python text", schedule_trace},
+  {"schedule_replay", "s: schedule, trace: str -> none", "does it again", schedule_replay},
+  {"schedule_add_intrin", "s: schedule, intrin: tensorintrin -> none", "makes an intrinsic known by name, for traces",
+   schedule_add_intrin},
+  {"schedule_get", "s: schedule, rv: block|loop -> stmt", "the loop or block as it stands now", schedule_get},
+  {"schedule_int", "s: schedule, rv: intrv -> int", "the value that was sampled", schedule_int},
+  {"primitives", " -> list[list[str]]", "the primitives: name, arguments, result, doc", primitives},
+  {0},
 };

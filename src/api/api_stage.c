@@ -47,7 +47,8 @@ static void cache_read(Call *c)
 
 static LatheValue new_tensors(Call *c, int n, const Tensor *const *t)
 {
-  LatheValue list, *v = api_val_list(c, n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < n; i++) v[i] = api_val_tensor(c, t[i]);
   return list;
 }
@@ -71,7 +72,8 @@ static void cache_write(Call *c)
 
 static void rfactor(Call *c)
 {
-  const Tensor *t = api_arg_ptr(c, 1), **out = room_for(c, t);
+  const Tensor *t = api_arg_ptr(c, 1);
+  const Tensor **out = room_for(c, t);
   int n = te_sched_rfactor(arg_sched(c), t, api_arg_itervar(c, arg_m(c), 2), api_arg_int32(c, 3, -64, 64), out);
   *c->out = new_tensors(c, n, out);
 }
@@ -172,42 +174,41 @@ static void pragma(Call *c)
 static void set_store_predicate(Call *c) { te_stage_set_store_predicate(arg_stage(c), api_arg_expr(c, arg_m(c), 1)); }
 
 const ApiFunction api_stage_functions[] = {
-    {"te_schedule", "world: world, ops: list[teop] -> teschedule", "a schedule with default loops", schedule_new},
-    {"te_schedule_stage", "s: teschedule, op: teop -> testage", "the stage of an operation", schedule_stage},
-    {"te_schedule_stages", "s: teschedule -> list[testage]", "all stages, producers first", schedule_stages},
-    {"te_schedule_cache_read", "s: teschedule, tensor: tensor, scope: str, readers: list[teop] -> tensor",
-     "a copy that the readers read", cache_read},
-    {"te_schedule_cache_write", "s: teschedule, tensors: list[tensor], scope: str -> list[tensor]",
-     "computes into a cache, copies out at the end", cache_write},
-    {"te_schedule_rfactor", "s: teschedule, tensor: tensor, axis: itervar, factor_axis: int -> list[tensor]",
-     "a reduction in two steps", rfactor},
-    {"te_schedule_emit", "s: teschedule, name: str, args: list[any] -> primfunc",
-     "the function that the schedule describes", emit},
-    {"stage_op", "stage: testage -> teop", "what the stage computes now", stage_op},
-    {"stage_origin", "stage: testage -> teop", "what the stage was made for", stage_origin},
-    {"stage_leaves", "stage: testage -> list[itervar]", "its loops, outermost first", stage_leaves},
-    {"stage_split", "stage: testage, axis: itervar, factor: expr?, nparts: expr? -> list[itervar]",
-     "one loop becomes two", split},
-    {"stage_fuse", "stage: testage, axes: list[itervar] -> itervar", "neighbouring loops become one", fuse},
-    {"stage_reorder", "stage: testage, axes: list[itervar] -> none", "loops in this order", reorder},
-    {"stage_vectorize", "stage: testage, axis: itervar -> none", "one vector instead of a loop", vectorize},
-    {"stage_parallel", "stage: testage, axis: itervar -> none", "iterations on all threads", parallel},
-    {"stage_unroll", "stage: testage, axis: itervar -> none", "the body repeated", unroll},
-    {"stage_bind", "stage: testage, axis: itervar, thread: itervar -> none", "a loop becomes a thread axis", bind},
-    {"stage_compute_at", "stage: testage, consumer: testage, axis: itervar -> none",
-     "computed inside a consumer's loop", compute_at},
-    {"stage_compute_inline", "stage: testage -> none", "computed where it is read", compute_inline},
-    {"stage_compute_root", "stage: testage -> none", "computed on its own", compute_root},
-    {"stage_set_scope", "stage: testage, scope: str -> none", "where its result lives", set_scope},
-    {"stage_storage_align", "stage: testage, axis: itervar, factor: int, offset: int -> none",
-     "stride of an axis: k * factor + offset", storage_align},
-    {"stage_double_buffer", "stage: testage -> none", "two buffers in turn", double_buffer},
-    {"stage_prefetch", "stage: testage, tensor: tensor, axis: itervar, offset: expr -> none", "fetches ahead",
-     prefetch},
-    {"stage_tensorize", "stage: testage, axis: itervar, intrin: tensorintrin -> none",
-     "a tensor intrinsic from this loop inwards", tensorize},
-    {"stage_pragma", "stage: testage, axis: itervar, key: str, value: expr|str? -> none", "a hint on a loop", pragma},
-    {"stage_set_store_predicate", "stage: testage, predicate: expr -> none", "stores only where it holds",
-     set_store_predicate},
-    {0},
+  {"te_schedule", "world: world, ops: list[teop] -> teschedule", "a schedule with default loops", schedule_new},
+  {"te_schedule_stage", "s: teschedule, op: teop -> testage", "the stage of an operation", schedule_stage},
+  {"te_schedule_stages", "s: teschedule -> list[testage]", "all stages, producers first", schedule_stages},
+  {"te_schedule_cache_read", "s: teschedule, tensor: tensor, scope: str, readers: list[teop] -> tensor",
+   "a copy that the readers read", cache_read},
+  {"te_schedule_cache_write", "s: teschedule, tensors: list[tensor], scope: str -> list[tensor]",
+   "computes into a cache, copies out at the end", cache_write},
+  {"te_schedule_rfactor", "s: teschedule, tensor: tensor, axis: itervar, factor_axis: int -> list[tensor]",
+   "a reduction in two steps", rfactor},
+  {"te_schedule_emit", "s: teschedule, name: str, args: list[any] -> primfunc",
+   "the function that the schedule describes", emit},
+  {"stage_op", "stage: testage -> teop", "what the stage computes now", stage_op},
+  {"stage_origin", "stage: testage -> teop", "what the stage was made for", stage_origin},
+  {"stage_leaves", "stage: testage -> list[itervar]", "its loops, outermost first", stage_leaves},
+  {"stage_split", "stage: testage, axis: itervar, factor: expr?, nparts: expr? -> list[itervar]",
+   "one loop becomes two", split},
+  {"stage_fuse", "stage: testage, axes: list[itervar] -> itervar", "neighbouring loops become one", fuse},
+  {"stage_reorder", "stage: testage, axes: list[itervar] -> none", "loops in this order", reorder},
+  {"stage_vectorize", "stage: testage, axis: itervar -> none", "one vector instead of a loop", vectorize},
+  {"stage_parallel", "stage: testage, axis: itervar -> none", "iterations on all threads", parallel},
+  {"stage_unroll", "stage: testage, axis: itervar -> none", "the body repeated", unroll},
+  {"stage_bind", "stage: testage, axis: itervar, thread: itervar -> none", "a loop becomes a thread axis", bind},
+  {"stage_compute_at", "stage: testage, consumer: testage, axis: itervar -> none", "computed inside a consumer's loop",
+   compute_at},
+  {"stage_compute_inline", "stage: testage -> none", "computed where it is read", compute_inline},
+  {"stage_compute_root", "stage: testage -> none", "computed on its own", compute_root},
+  {"stage_set_scope", "stage: testage, scope: str -> none", "where its result lives", set_scope},
+  {"stage_storage_align", "stage: testage, axis: itervar, factor: int, offset: int -> none",
+   "stride of an axis: k * factor + offset", storage_align},
+  {"stage_double_buffer", "stage: testage -> none", "two buffers in turn", double_buffer},
+  {"stage_prefetch", "stage: testage, tensor: tensor, axis: itervar, offset: expr -> none", "fetches ahead", prefetch},
+  {"stage_tensorize", "stage: testage, axis: itervar, intrin: tensorintrin -> none",
+   "a tensor intrinsic from this loop inwards", tensorize},
+  {"stage_pragma", "stage: testage, axis: itervar, key: str, value: expr|str? -> none", "a hint on a loop", pragma},
+  {"stage_set_store_predicate", "stage: testage, predicate: expr -> none", "stores only where it holds",
+   set_store_predicate},
+  {0},
 };

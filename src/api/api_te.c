@@ -101,7 +101,8 @@ static void tensor_fields(Call *c)
 
 static LatheValue val_tensors(Call *c, int n, const Tensor *const *t)
 {
-  LatheValue list, *v = api_val_list(c, n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < n; i++) v[i] = api_val_tensor(c, t[i]);
   return list;
 }
@@ -158,10 +159,8 @@ int api_arg_te_args(Call *c, Module *m, int i, TeArg **out)
         raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: a bound argument is a list of tensor and buffer", c->function->name);
       a->tensor = api_value_ptr(&pair[0]);
       a->buffer = api_value_buffer(c, m, &pair[1]);
-    } else if (v[k].kind == LATHE_TENSOR)
-      a->tensor = api_value_ptr(&v[k]);
-    else
-      a->var = api_value_var(c, m, &v[k]);
+    } else if (v[k].kind == LATHE_TENSOR) a->tensor = api_value_ptr(&v[k]);
+    else a->var = api_value_var(c, m, &v[k]);
   }
   return n;
 }
@@ -232,38 +231,38 @@ static void tensor_intrin_fields(Call *c)
 }
 
 const ApiFunction api_te_functions[] = {
-    {"te_placeholder", "world: world, name: str, dtype: str, shape: list[expr] -> tensor", "an input tensor",
-     placeholder},
-    {"te_compute",
-     "world: world, name: str, tag: str, shape: list[expr], axis: list[itervar], body: list[expr], attrs: "
-     "list[list[any]]? -> teop",
-     "tensors given element by element", compute},
-    {"te_scan",
-     "world: world, name: str, tag: str, init: list[tensor], update: list[tensor], state: list[tensor], inputs: "
-     "list[tensor]? -> teop",
-     "a recurrence along the first axis", scan},
-    {"te_extern",
-     "world: world, name: str, tag: str, inputs: list[tensor], in_buffers: list[buffer], out_buffers: list[buffer], "
-     "body: stmt -> teop",
-     "tensors computed by a statement", extern_op},
-    {"te_read", "world: world, tensor: tensor, indices: list[expr] -> expr", "an element of a tensor", tensor_read},
-    {"tensor_fields", "tensor: tensor -> list[any]", "operation, output number, name, dtype, shape", tensor_fields},
-    {"teop_fields", "op: teop -> list[any]", "name, tag, attributes, outputs, axes, reduce axes, bodies, inputs",
-     teop_fields},
-    {"scan_fields", "op: teop -> list[any]", "initial values, updates, states, inputs", scan_fields},
-    {"teop_kinds", " -> list[str]", "names of the kinds of operations, by number", teop_kinds},
-    {"tensor_of", "buffer: buffer -> tensor?", "the tensor that a buffer stands for", tensor_of},
-    {"te_create_prim_func", "name: str, args: list[any] -> primfunc",
-     "the function that computes the outputs among args", create_prim_func},
-    {"te_evaluate", "args: list[any], values: list[list[any]] -> none",
-     "computes the outputs naively, by the expressions", evaluate},
-    {"decl_tensor_intrin",
-     "world: world, name: str, op: teop, in_buffers: list[buffer], out_buffers: list[buffer], body: stmt, init: stmt?, "
-     "update: stmt? -> tensorintrin",
-     "a tensor intrinsic from a compute and statements", decl_tensor_intrin},
-    {"tensor_intrin", "name: str, desc: primfunc, impl: primfunc -> tensorintrin",
-     "a tensor intrinsic from two functions", tensor_intrin},
-    {"tensor_intrin_fields", "intrin: tensorintrin -> list[any]", "name, description, implementation",
-     tensor_intrin_fields},
-    {0},
+  {"te_placeholder", "world: world, name: str, dtype: str, shape: list[expr] -> tensor", "an input tensor",
+   placeholder},
+  {"te_compute",
+   "world: world, name: str, tag: str, shape: list[expr], axis: list[itervar], body: list[expr], attrs: "
+   "list[list[any]]? -> teop",
+   "tensors given element by element", compute},
+  {"te_scan",
+   "world: world, name: str, tag: str, init: list[tensor], update: list[tensor], state: list[tensor], inputs: "
+   "list[tensor]? -> teop",
+   "a recurrence along the first axis", scan},
+  {"te_extern",
+   "world: world, name: str, tag: str, inputs: list[tensor], in_buffers: list[buffer], out_buffers: list[buffer], "
+   "body: stmt -> teop",
+   "tensors computed by a statement", extern_op},
+  {"te_read", "world: world, tensor: tensor, indices: list[expr] -> expr", "an element of a tensor", tensor_read},
+  {"tensor_fields", "tensor: tensor -> list[any]", "operation, output number, name, dtype, shape", tensor_fields},
+  {"teop_fields", "op: teop -> list[any]", "name, tag, attributes, outputs, axes, reduce axes, bodies, inputs",
+   teop_fields},
+  {"scan_fields", "op: teop -> list[any]", "initial values, updates, states, inputs", scan_fields},
+  {"teop_kinds", " -> list[str]", "names of the kinds of operations, by number", teop_kinds},
+  {"tensor_of", "buffer: buffer -> tensor?", "the tensor that a buffer stands for", tensor_of},
+  {"te_create_prim_func", "name: str, args: list[any] -> primfunc", "the function that computes the outputs among args",
+   create_prim_func},
+  {"te_evaluate", "args: list[any], values: list[list[any]] -> none",
+   "computes the outputs naively, by the expressions", evaluate},
+  {"decl_tensor_intrin",
+   "world: world, name: str, op: teop, in_buffers: list[buffer], out_buffers: list[buffer], body: stmt, init: stmt?, "
+   "update: stmt? -> tensorintrin",
+   "a tensor intrinsic from a compute and statements", decl_tensor_intrin},
+  {"tensor_intrin", "name: str, desc: primfunc, impl: primfunc -> tensorintrin",
+   "a tensor intrinsic from two functions", tensor_intrin},
+  {"tensor_intrin_fields", "intrin: tensorintrin -> list[any]", "name, description, implementation",
+   tensor_intrin_fields},
+  {0},
 };

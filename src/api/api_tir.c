@@ -52,7 +52,8 @@ static void make_for(Call *c)
   Module *m = api_arg_world(c);
   ForKind kind = for_kind(c, 4);
   const Var *var = api_arg_var(c, m, 1);
-  const Expr *min = api_arg_expr(c, m, 2), *extent = api_arg_expr(c, m, 3);
+  const Expr *min = api_arg_expr(c, m, 2);
+  const Expr *extent = api_arg_expr(c, m, 3);
   if (expr_is_const(min)) min = expr_cast(m, var->dtype, min);
   if (expr_is_const(extent)) extent = expr_cast(m, var->dtype, extent);
   Stmt *body = arg_stmt(c, m, 6);
@@ -69,7 +70,8 @@ static void make_if(Call *c)
 {
   Module *m = api_arg_world(c);
   const Expr *cond = api_arg_expr(c, m, 1);
-  Stmt *then = arg_stmt(c, m, 2), *orelse = arg_stmt(c, m, 3);
+  Stmt *then = arg_stmt(c, m, 2);
+  Stmt *orelse = arg_stmt(c, m, 3);
   *c->out = api_val_stmt(c, m, stmt_if(m, cond, then, orelse));
 }
 
@@ -130,7 +132,8 @@ static void stmt_kinds(Call *c)
 
 static LatheValue val_region(Call *c, Module *m, const Region *r)
 {
-  LatheValue out, *v = api_val_list(c, 3, &out);
+  LatheValue out;
+  LatheValue *v = api_val_list(c, 3, &out);
   v[0] = api_val_buffer(c, m, r->buffer);
   v[1] = api_val_exprs(c, m, r->buffer->ndim, r->min);
   v[2] = api_val_exprs(c, m, r->buffer->ndim, r->extent);
@@ -152,7 +155,8 @@ static void block_fields(Call *c, Module *m, Block *b)
     row[4] = api_val_expr(c, m, b->iter[i].value);
   }
   v[2] = api_val_expr(c, m, b->predicate);
-  LatheValue *reads = api_val_list(c, b->nreads, &v[3]), *writes = api_val_list(c, b->nwrites, &v[4]);
+  LatheValue *reads = api_val_list(c, b->nreads, &v[3]);
+  LatheValue *writes = api_val_list(c, b->nwrites, &v[4]);
   for (int i = 0; i < b->nreads; i++) reads[i] = val_region(c, m, &b->reads[i]);
   for (int i = 0; i < b->nwrites; i++) writes[i] = val_region(c, m, &b->writes[i]);
   LatheValue *allocs = api_val_list(c, b->nallocs, &v[5]);
@@ -210,9 +214,7 @@ static void stmt_fields(Call *c)
     v[0] = api_val_buffer(c, m, s->u.alloc.buffer);
     v[1] = api_val_stmt(c, m, s->u.alloc.body);
     return;
-  case S_EVAL:
-    api_val_list(c, 1, c->out)[0] = api_val_expr(c, m, s->u.eval.value);
-    return;
+  case S_EVAL: api_val_list(c, 1, c->out)[0] = api_val_expr(c, m, s->u.eval.value); return;
   case S_ATTR:
     v = api_val_list(c, 4, c->out);
     v[0] = api_val_var(c, m, s->u.attr.node);
@@ -220,9 +222,7 @@ static void stmt_fields(Call *c)
     v[2] = api_val_expr(c, m, s->u.attr.value);
     v[3] = api_val_stmt(c, m, s->u.attr.body);
     return;
-  case S_BLOCK:
-    block_fields(c, m, s->u.block);
-    return;
+  case S_BLOCK: block_fields(c, m, s->u.block); return;
   }
 }
 
@@ -235,10 +235,8 @@ static void make_func(Call *c)
   int n = api_arg_list(c, 2, &v);
   Param *p = arena_array(scratch(c->ctx), Param, n + 1);
   for (int i = 0; i < n; i++) {
-    if (v[i].kind == LATHE_BUFFER)
-      p[i].buffer = api_value_buffer(c, m, &v[i]), p[i].var = p[i].buffer->data;
-    else
-      p[i].var = api_value_var(c, m, &v[i]);
+    if (v[i].kind == LATHE_BUFFER) p[i].buffer = api_value_buffer(c, m, &v[i]), p[i].var = p[i].buffer->data;
+    else p[i].var = api_value_var(c, m, &v[i]);
   }
   PrimFunc *f = func_new(m, api_arg_str(c, 1), n, p, arg_stmt(c, m, 3));
   *c->out = api_val_func(c, func_import(api_new_module(c), f));
@@ -281,10 +279,8 @@ static void func_with(Call *c)
     if (!key || v[i].n != 2)
       raise(c->ctx, ERR_ARGUMENT, NOWHERE, "primfunc_with: an attribute is a list of key and value");
     const Expr *value = api_value_expr(c, f->m, &v[i].u.list[1]);
-    if (value)
-      annots_set(f->m->arena, &f->attrs, key, value);
-    else
-      annots_remove(&f->attrs, key);
+    if (value) annots_set(f->m->arena, &f->attrs, key, value);
+    else annots_remove(&f->attrs, key);
   }
   *c->out = api_val_func(c, f);
 }
@@ -337,7 +333,8 @@ TirArg api_value_tir_arg(Call *c, const LatheValue *v)
   }
   a.data = (void *)(uintptr_t)f[0].u.i;
   a.ndim = (int)f[2].n;
-  int64_t *shape = arena_array(scratch(c->ctx), int64_t, a.ndim + 1), *strides = NULL;
+  int64_t *shape = arena_array(scratch(c->ctx), int64_t, a.ndim + 1);
+  int64_t *strides = NULL;
   for (int i = 0; i < a.ndim; i++) shape[i] = f[2].u.list[i].u.i;
   if (f[3].tag == LATHE_LIST) {
     strides = arena_array(scratch(c->ctx), int64_t, a.ndim + 1);
@@ -396,29 +393,18 @@ static ScriptName script_value(Call *c, Module *m, const char *name, const Lathe
 {
   ScriptName s = {.name = name};
   switch ((LatheTag)v->tag) {
-  case LATHE_BOOL:
-    s.kind = NAME_BOOL, s.u.i = v->u.i;
-    return s;
-  case LATHE_INT:
-    s.kind = NAME_INT, s.u.i = v->u.i;
-    return s;
-  case LATHE_FLOAT:
-    s.kind = NAME_FLOAT, s.u.f = v->u.f;
-    return s;
-  case LATHE_STR:
-    s.kind = NAME_STR, s.u.s = api_value_text(c, v);
-    return s;
-  case LATHE_OBJECT:
-    s.kind = NAME_EXPR, s.u.e = api_value_expr(c, m, v);
-    return s;
+  case LATHE_BOOL: s.kind = NAME_BOOL, s.u.i = v->u.i; return s;
+  case LATHE_INT: s.kind = NAME_INT, s.u.i = v->u.i; return s;
+  case LATHE_FLOAT: s.kind = NAME_FLOAT, s.u.f = v->u.f; return s;
+  case LATHE_STR: s.kind = NAME_STR, s.u.s = api_value_text(c, v); return s;
+  case LATHE_OBJECT: s.kind = NAME_EXPR, s.u.e = api_value_expr(c, m, v); return s;
   case LATHE_LIST: {
     ScriptName *item = arena_array(scratch(c->ctx), ScriptName, v->n + 1);
     for (int64_t i = 0; i < v->n; i++) item[i] = script_value(c, m, "", &v->u.list[i]);
     s.kind = NAME_LIST, s.u.list.v = item, s.u.list.n = (int)v->n;
     return s;
   }
-  case LATHE_NONE:
-    break;
+  case LATHE_NONE: break;
   }
   raise(c->ctx, ERR_ARGUMENT, NOWHERE, "script: the name '%s' has no value that text can use", name);
 }
@@ -459,45 +445,44 @@ static void parse_func(Call *c)
 }
 
 const ApiFunction api_tir_functions[] = {
-    {"stmt_seq", "world: world, stmts: list[stmt] -> stmt", "one after the other", make_seq},
-    {"stmt_for",
-     "world: world, var: var, min: expr, extent: expr, kind: str, thread_tag: str?, body: stmt, annotations: "
-     "list[list[any]]? -> stmt",
-     "a loop", make_for},
-    {"stmt_if", "world: world, cond: expr, then: stmt, orelse: stmt? -> stmt", "a branch", make_if},
-    {"stmt_while", "world: world, cond: expr, body: stmt -> stmt", "a loop on a condition", make_while},
-    {"stmt_let", "world: world, var: var, value: expr, body: stmt -> stmt", "var = value in body", make_let},
-    {"stmt_store", "world: world, buffer: buffer, indices: list[expr], value: expr -> stmt", "buffer[indices] = value",
-     make_store},
-    {"stmt_alloc", "world: world, buffer: buffer, body: stmt -> stmt", "buffer exists in body", make_alloc},
-    {"stmt_eval", "world: world, value: expr -> stmt", "evaluate for its effect", make_eval},
-    {"stmt_attr", "world: world, node: var?, key: str, value: expr|str, body: stmt -> stmt", "an attribute of body",
-     make_attr},
-    {"stmt_text", "s: stmt -> str", "compact text", stmt_text},
-    {"stmt_kinds", " -> list[str]", "names of the kinds of statements, by number", stmt_kinds},
-    {"stmt_fields", "s: stmt -> list[any]", "the parts of a statement, by its kind", stmt_fields},
-    {"primfunc", "world: world, name: str, params: list[var|buffer], body: stmt -> primfunc", "a function", make_func},
-    {"primfunc_fields", "f: primfunc -> list[any]", "name, parameters (variable, buffer), attributes, body",
-     func_fields},
-    {"primfunc_script", "f: primfunc -> str", "TVMScript", func_script},
-    {"primfunc_compact", "f: primfunc -> str", "compact text", func_compact},
-    {"primfunc_with", "f: primfunc, name: str?, attrs: list[list[any]]? -> primfunc",
-     "a copy with another name or attributes", func_with},
-    {"primfunc_specialize", "f: primfunc, vars: list[var], values: list[expr] -> primfunc",
-     "a copy where variables of its parameters have values", func_bind_vars},
-    {"primfunc_equal", "a: primfunc, b: primfunc -> list[any]", "structural equality, and the first difference",
-     func_is_equal},
-    {"primfunc_hash", "f: primfunc -> int", "structural hash", func_hash_of},
-    {"primfunc_check", "f: primfunc -> none", "raises if it is not well formed or reads out of bounds", func_check_all},
-    {"primfunc_interpret", "f: primfunc, args: list[list[any]] -> none", "runs it naively", interpret},
-    {"module", " -> module", "an empty module", make_module},
-    {"module_set", "m: module, name: str, f: primfunc -> none", "adds or replaces a function", module_set_func},
-    {"module_get", "m: module, name: str -> primfunc?", "a function by name", module_get_func},
-    {"module_names", "m: module -> list[str]", "names of the functions", module_names},
-    {"module_script", "m: module -> str", "TVMScript", module_script},
-    {"parse_module", "text: str, file: str?, line: int, names: list[list[any]] -> module", "a module from TVMScript",
-     parse_module},
-    {"parse_primfunc", "text: str, file: str?, line: int, names: list[list[any]] -> primfunc",
-     "a function from TVMScript", parse_func},
-    {0},
+  {"stmt_seq", "world: world, stmts: list[stmt] -> stmt", "one after the other", make_seq},
+  {"stmt_for",
+   "world: world, var: var, min: expr, extent: expr, kind: str, thread_tag: str?, body: stmt, annotations: "
+   "list[list[any]]? -> stmt",
+   "a loop", make_for},
+  {"stmt_if", "world: world, cond: expr, then: stmt, orelse: stmt? -> stmt", "a branch", make_if},
+  {"stmt_while", "world: world, cond: expr, body: stmt -> stmt", "a loop on a condition", make_while},
+  {"stmt_let", "world: world, var: var, value: expr, body: stmt -> stmt", "var = value in body", make_let},
+  {"stmt_store", "world: world, buffer: buffer, indices: list[expr], value: expr -> stmt", "buffer[indices] = value",
+   make_store},
+  {"stmt_alloc", "world: world, buffer: buffer, body: stmt -> stmt", "buffer exists in body", make_alloc},
+  {"stmt_eval", "world: world, value: expr -> stmt", "evaluate for its effect", make_eval},
+  {"stmt_attr", "world: world, node: var?, key: str, value: expr|str, body: stmt -> stmt", "an attribute of body",
+   make_attr},
+  {"stmt_text", "s: stmt -> str", "compact text", stmt_text},
+  {"stmt_kinds", " -> list[str]", "names of the kinds of statements, by number", stmt_kinds},
+  {"stmt_fields", "s: stmt -> list[any]", "the parts of a statement, by its kind", stmt_fields},
+  {"primfunc", "world: world, name: str, params: list[var|buffer], body: stmt -> primfunc", "a function", make_func},
+  {"primfunc_fields", "f: primfunc -> list[any]", "name, parameters (variable, buffer), attributes, body", func_fields},
+  {"primfunc_script", "f: primfunc -> str", "TVMScript", func_script},
+  {"primfunc_compact", "f: primfunc -> str", "compact text", func_compact},
+  {"primfunc_with", "f: primfunc, name: str?, attrs: list[list[any]]? -> primfunc",
+   "a copy with another name or attributes", func_with},
+  {"primfunc_specialize", "f: primfunc, vars: list[var], values: list[expr] -> primfunc",
+   "a copy where variables of its parameters have values", func_bind_vars},
+  {"primfunc_equal", "a: primfunc, b: primfunc -> list[any]", "structural equality, and the first difference",
+   func_is_equal},
+  {"primfunc_hash", "f: primfunc -> int", "structural hash", func_hash_of},
+  {"primfunc_check", "f: primfunc -> none", "raises if it is not well formed or reads out of bounds", func_check_all},
+  {"primfunc_interpret", "f: primfunc, args: list[list[any]] -> none", "runs it naively", interpret},
+  {"module", " -> module", "an empty module", make_module},
+  {"module_set", "m: module, name: str, f: primfunc -> none", "adds or replaces a function", module_set_func},
+  {"module_get", "m: module, name: str -> primfunc?", "a function by name", module_get_func},
+  {"module_names", "m: module -> list[str]", "names of the functions", module_names},
+  {"module_script", "m: module -> str", "TVMScript", module_script},
+  {"parse_module", "text: str, file: str?, line: int, names: list[list[any]] -> module", "a module from TVMScript",
+   parse_module},
+  {"parse_primfunc", "text: str, file: str?, line: int, names: list[list[any]] -> primfunc",
+   "a function from TVMScript", parse_func},
+  {0},
 };

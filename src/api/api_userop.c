@@ -16,11 +16,11 @@
 typedef int32_t (*UserFn)(void *user, int32_t n, const LatheValue *args, LatheValue *answer);
 
 typedef struct UserOp {
-  OpDef def;                 /* first, so that an OpCall's op leads here */
+  OpDef def; /* first, so that an OpCall's op leads here */
   AttrsDef attrs;
   UserFn type, compute;
   void *user;
-  LatheContext *context;     /* which added it, and alone can use it */
+  LatheContext *context; /* which added it, and alone can use it */
   struct UserOp *next;
 } UserOp;
 
@@ -30,8 +30,10 @@ static const UserOp *user_op(const OpCall *c) { return (const UserOp *)c->op; }
 
 static LatheValue val_tensor_type(Call *c, OpCall *oc, const Type *t)
 {
-  LatheValue row, *v = api_val_list(c, 2, &row);
-  if (t->kind != TY_TENSOR || t->ndim < 0) op_raise(oc, ERR_TYPE, "its arguments are tensors of known rank, not %s", type_text(scratch(c->ctx), t));
+  LatheValue row;
+  LatheValue *v = api_val_list(c, 2, &row);
+  if (t->kind != TY_TENSOR || t->ndim < 0)
+    op_raise(oc, ERR_TYPE, "its arguments are tensors of known rank, not %s", type_text(scratch(c->ctx), t));
   v[0] = api_val_dtype(c, t->dtype);
   LatheValue *d = api_val_list(c, t->ndim, &v[1]);
   for (int i = 0; i < t->ndim; i++)
@@ -42,18 +44,23 @@ static LatheValue val_tensor_type(Call *c, OpCall *oc, const Type *t)
 /* The answer of fn, whose objects live while `call`'s scope does. */
 static LatheValue ask(Call *call, OpCall *oc, UserFn fn)
 {
-  if (oc->m->ctx != user_op(oc)->context->ctx) op_raise(oc, ERR_UNSUPPORTED, "it was added in another context, and can be used in that one alone");
-  LatheValue args[2], answer = {0}, *types = api_val_list(call, oc->nargs, &args[0]);
+  if (oc->m->ctx != user_op(oc)->context->ctx)
+    op_raise(oc, ERR_UNSUPPORTED, "it was added in another context, and can be used in that one alone");
+  LatheValue args[2];
+  LatheValue answer = {0};
+  LatheValue *types = api_val_list(call, oc->nargs, &args[0]);
   for (int i = 0; i < oc->nargs; i++) types[i] = val_tensor_type(call, oc, oc->arg[i]);
   args[1] = api_val_attrs(call, oc->m, oc->op->attrs, oc->attrs);
-  if (fn(user_op(oc)->user, 2, args, &answer) < 0) raise(oc->m->ctx, ERR_CALLBACK, NOWHERE, "operator '%s': its function failed", oc->op->name);
+  if (fn(user_op(oc)->user, 2, args, &answer) < 0)
+    raise(oc->m->ctx, ERR_CALLBACK, NOWHERE, "operator '%s': its function failed", oc->op->name);
   return answer;
 }
 
 static Call make_call(OpCall *oc, LatheValue *out)
 {
   static const ApiFunction function = {.name = "user operator"};
-  return (Call){.context = user_op(oc)->context, .ctx = oc->m->ctx, .name = "user operator", .function = &function, .out = out};
+  return (Call){
+    .context = user_op(oc)->context, .ctx = oc->m->ctx, .name = "user operator", .function = &function, .out = out};
 }
 
 /* An importer from the user's world in which sizes that came from the call's module are
@@ -82,7 +89,8 @@ static const Type *read_type(Call *c, OpCall *oc, Importer *im, const LatheValue
   for (int64_t i = 0; i < dims->n; i++) {
     const LatheValue *d = &dims->u.list[i];
     const Handle *h = d->tag == LATHE_OBJECT ? d->u.p : NULL;
-    if (d->tag == LATHE_INT && d->u.i < 0) op_raise(oc, ERR_SHAPE, "its type function gives dimension %d as %lld", (int)i, (long long)d->u.i);
+    if (d->tag == LATHE_INT && d->u.i < 0)
+      op_raise(oc, ERR_SHAPE, "its type function gives dimension %d as %lld", (int)i, (long long)d->u.i);
     if (d->tag == LATHE_NONE) shape[i] = dim_any(oc->m);
     else if (!h || h->m == oc->m) shape[i] = api_value_expr(c, oc->m, d);
     else shape[i] = expr_import(im, h->kind == LATHE_VAR ? var_expr(h->p) : h->p);
@@ -115,34 +123,44 @@ static const Type *user_type(OpCall *oc)
 /* Sizes of the placeholder stand for those of the argument. */
 static void bind_sizes(OpCall *oc, Importer *im, const Tensor *p, const Tensor *in, int i)
 {
-  if (p->buffer->ndim != in->buffer->ndim) op_raise(oc, ERR_SHAPE, "its compute gives placeholder %d %d dimensions, the argument has %d", i, p->buffer->ndim, in->buffer->ndim);
+  if (p->buffer->ndim != in->buffer->ndim)
+    op_raise(oc, ERR_SHAPE, "its compute gives placeholder %d %d dimensions, the argument has %d", i, p->buffer->ndim,
+             in->buffer->ndim);
   for (int k = 0; k < p->buffer->ndim; k++) {
-    const Expr *from = p->buffer->shape[k], *to = in->buffer->shape[k];
-    if (from->kind == E_VAR && to->kind == E_VAR) map_put(im->arena, &im->var, from->u.var, (void *)(uintptr_t)to->u.var);
+    const Expr *from = p->buffer->shape[k];
+    const Expr *to = in->buffer->shape[k];
+    if (from->kind == E_VAR && to->kind == E_VAR)
+      map_put(im->arena, &im->var, from->u.var, (void *)(uintptr_t)to->u.var);
   }
   map_put(im->arena, &im->buffer, p->buffer, (void *)(uintptr_t)in->buffer);
 }
 
 static const TeOp *import_compute(OpCall *oc, Importer *im, const TeOp *op)
 {
-  if (op->kind != TE_COMPUTE) op_raise(oc, ERR_UNSUPPORTED, "its compute uses '%s', which is no te.compute over the placeholders it was told", op->name);
-  const Expr **shape = arena_array(im->arena, const Expr *, op->naxis), **body = arena_array(im->arena, const Expr *, op->nout);
+  if (op->kind != TE_COMPUTE)
+    op_raise(oc, ERR_UNSUPPORTED, "its compute uses '%s', which is no te.compute over the placeholders it was told",
+             op->name);
+  const Expr **shape = arena_array(im->arena, const Expr *, op->naxis);
+  const Expr **body = arena_array(im->arena, const Expr *, op->nout);
   const IterVar **axis = arena_array(im->arena, const IterVar *, op->naxis);
   for (int i = 0; i < op->naxis; i++) {
     const IterVar *a = op->axis[i];
     shape[i] = expr_import(im, op->out[0].buffer->shape[i]);
-    axis[i] = itervar_new(oc->m, var_import(im, a->var), expr_import(im, a->min), expr_import(im, a->extent), a->kind, NULL);
+    axis[i] =
+        itervar_new(oc->m, var_import(im, a->var), expr_import(im, a->min), expr_import(im, a->extent), a->kind, NULL);
   }
   for (int i = 0; i < op->nout; i++) body[i] = expr_import(im, op->body[i]);
   const TeOp *to = te_compute(oc->m, op->name, op->tag, op->naxis, shape, axis, op->nout, body, NULL);
-  for (int i = 0; i < op->nout; i++) map_put(im->arena, &im->buffer, op->out[i].buffer, (void *)(uintptr_t)to->out[i].buffer);
+  for (int i = 0; i < op->nout; i++)
+    map_put(im->arena, &im->buffer, op->out[i].buffer, (void *)(uintptr_t)to->out[i].buffer);
   return to;
 }
 
 static const Tensor *tensor_at(OpCall *oc, const LatheValue *list, int64_t i)
 {
   const LatheValue *v = &list->u.list[i];
-  if (v->tag != LATHE_OBJECT || v->kind != LATHE_TENSOR) op_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs], lists of tensors");
+  if (v->tag != LATHE_OBJECT || v->kind != LATHE_TENSOR)
+    op_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs], lists of tensors");
   return api_value_ptr(v);
 }
 
@@ -151,10 +169,12 @@ static void check_output(OpCall *oc, int i, const Tensor *t)
   const Type *want = oc->out->kind == TY_TUPLE ? oc->out->field[i] : oc->out;
   const Buffer *b = t->buffer;
   bool same = b->ndim == want->ndim && dtype_eq(b->dtype, want->dtype);
-  for (int k = 0; same && k < b->ndim; k++) same = b->shape[k]->kind != E_INT || want->shape[k]->kind != E_INT || b->shape[k]->u.i == want->shape[k]->u.i;
+  for (int k = 0; same && k < b->ndim; k++)
+    same = b->shape[k]->kind != E_INT || want->shape[k]->kind != E_INT || b->shape[k]->u.i == want->shape[k]->u.i;
   if (same) return;
   const Type *have = type_tensor(oc->m, b->dtype, b->ndim, b->shape);
-  op_raise(oc, ERR_SHAPE, "its compute gives %s as output %d, its type function says %s", type_text(oc->m->arena, have), i, type_text(oc->m->arena, want));
+  op_raise(oc, ERR_SHAPE, "its compute gives %s as output %d, its type function says %s", type_text(oc->m->arena, have),
+           i, type_text(oc->m->arena, want));
 }
 
 static void user_compute(OpCall *oc, const Tensor *const *in, const Tensor **out)
@@ -165,7 +185,8 @@ static void user_compute(OpCall *oc, const Tensor *const *in, const Tensor **out
   Scope s = scope_begin(ctx);
   LatheValue answer = ask(&call, oc, user_op(oc)->compute);
   int nout = oc->out->kind == TY_TUPLE ? oc->out->nfield : 1;
-  bool ok = answer.tag == LATHE_LIST && answer.n == 2 && answer.u.list[0].tag == LATHE_LIST && answer.u.list[1].tag == LATHE_LIST;
+  bool ok = answer.tag == LATHE_LIST && answer.n == 2 && answer.u.list[0].tag == LATHE_LIST &&
+            answer.u.list[1].tag == LATHE_LIST;
   if (!ok || answer.u.list[0].n != oc->nargs || answer.u.list[1].n != nout)
     op_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs]: %d and %d of them", oc->nargs, nout);
   Importer im = back_importer(oc);
@@ -187,10 +208,13 @@ static void user_compute(OpCall *oc, const Tensor *const *in, const Tensor **out
 
 static AttrKind attr_kind(Call *c, const char *name)
 {
-  static const char *const names[] = {"bool", "int", "float", "str", "dtype", "list[int]", "list[float]", "list[str]", "list[dim]"};
+  static const char *const names[] = {"bool",      "int",         "float",     "str",      "dtype",
+                                      "list[int]", "list[float]", "list[str]", "list[dim]"};
   for (int i = 0; name && i < 9; i++)
     if (!strcmp(names[i], name)) return (AttrKind)i;
-  raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an attribute's type is bool, int, float, str, dtype, list[int], list[float], list[str] or list[dim], not '%s'", name ? name : "none");
+  raise(c->ctx, ERR_ARGUMENT, NOWHERE,
+        "an attribute's type is bool, int, float, str, dtype, list[int], list[float], list[str] or list[dim], not '%s'",
+        name ? name : "none");
 }
 
 /* Fields of 24 bytes each hold any kind. */
@@ -200,11 +224,12 @@ static void read_fields(Call *c, Arena *a, int i, UserOp *op)
   int n = api_arg_list(c, i, &v);
   AttrField *field = arena_array(a, AttrField, n);
   for (int k = 0; k < n; k++) {
-    if (v[k].tag != LATHE_LIST || v[k].n < 2) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an attribute is a list of name, type, default and doc");
+    if (v[k].tag != LATHE_LIST || v[k].n < 2)
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an attribute is a list of name, type, default and doc");
     const char *text[4] = {NULL};
     for (int64_t j = 0; j < v[k].n && j < 4; j++) text[j] = api_value_text(c, &v[k].u.list[j]);
-    field[k] = (AttrField){arena_strdup(a, text[0] ? text[0] : ""), attr_kind(c, text[1]), (size_t)k * 24, text[2] ? arena_strdup(a, text[2]) : NULL,
-                           arena_strdup(a, text[3] ? text[3] : "")};
+    field[k] = (AttrField){arena_strdup(a, text[0] ? text[0] : ""), attr_kind(c, text[1]), (size_t)k * 24,
+                           text[2] ? arena_strdup(a, text[2]) : NULL, arena_strdup(a, text[3] ? text[3] : "")};
   }
   op->attrs = (AttrsDef){arena_printf(a, "%s attributes", op->def.name), (size_t)n * 24 + 8, field, n};
   if (n) op->def.attrs = &op->attrs;
@@ -213,7 +238,7 @@ static void read_fields(Call *c, Arena *a, int i, UserOp *op)
 static void register_op(Call *c)
 {
   op_init();
-  Arena *a = ctx_arena(c->ctx);    /* an operator stays for the life of the context */
+  Arena *a = ctx_arena(c->ctx); /* an operator stays for the life of the context */
   UserOp *op = arena_new_of(a, UserOp);
   op->def.name = arena_strdup(a, api_arg_str(c, 0));
   op->def.doc = arena_strdup(a, api_arg_str(c, 1));
@@ -242,8 +267,10 @@ void api_drop_operators(LatheContext *c)
 }
 
 const ApiFunction api_userop_functions[] = {
-    {"op_register",
-     "name: str, doc: str, args: str, nargs: int, fuse: int, attrs: list[list[any]], type: int, compute: int, user: int? -> none",
-     "adds an operator; type and compute are addresses of functions (src/api/api_userop.c says what they are given)", register_op},
-    {0},
+  {"op_register",
+   "name: str, doc: str, args: str, nargs: int, fuse: int, attrs: list[list[any]], type: int, compute: int, user: int? "
+   "-> none",
+   "adds an operator; type and compute are addresses of functions (src/api/api_userop.c says what they are given)",
+   register_op},
+  {0},
 };

@@ -27,10 +27,8 @@ LatheValue api_val_dtype(Call *c, DType t) { return api_val_str(c, dtype_name(sc
 LatheValue *api_val_list(Call *c, int64_t n, LatheValue *list)
 {
   LatheValue *v = c->room;
-  if (n <= c->nroom)
-    c->room += n, c->nroom -= n;
-  else
-    v = arena_array(results(c), LatheValue, n);
+  if (n <= c->nroom) c->room += n, c->nroom -= n;
+  else v = arena_array(results(c), LatheValue, n);
   *list = (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n};
   return v;
 }
@@ -87,7 +85,8 @@ LatheValue api_val_expr(Call *c, Module *m, const Expr *e)
 
 LatheValue api_val_exprs(Call *c, Module *m, int n, const Expr *const *e)
 {
-  LatheValue list, *v = api_val_list(c, n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < n; i++) v[i] = api_val_expr(c, m, e[i]);
   return list;
 }
@@ -99,7 +98,8 @@ LatheValue api_val_itervar(Call *c, Module *m, const IterVar *iv)
 
 LatheValue api_val_itervars(Call *c, Module *m, int n, const IterVar *const *iv)
 {
-  LatheValue list, *v = api_val_list(c, n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < n; i++) v[i] = api_val_itervar(c, m, iv[i]);
   return list;
 }
@@ -131,7 +131,8 @@ LatheValue api_val_func(Call *c, PrimFunc *f)
 
 LatheValue api_val_annots(Call *c, Module *m, const Annots *a)
 {
-  LatheValue list, *v = api_val_list(c, a->n, &list);
+  LatheValue list;
+  LatheValue *v = api_val_list(c, a->n, &list);
   for (int i = 0; i < a->n; i++) {
     LatheValue *pair = api_val_list(c, 2, &v[i]);
     pair[0] = api_val_str(c, a->v[i].key);

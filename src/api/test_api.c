@@ -27,8 +27,8 @@ static void release(LatheValue v)
     for (int64_t i = 0; i < v.n; i++) release(v.u.list[i]);
 }
 
-#define CALL(c, name, out, ...)                                                                                        \
-  lathe_call(c, name, (int32_t)(sizeof((LatheValue[]){__VA_ARGS__}) / sizeof(LatheValue)),                             \
+#define CALL(c, name, out, ...)                                                            \
+  lathe_call(c, name, (int32_t)(sizeof((LatheValue[]){__VA_ARGS__}) / sizeof(LatheValue)), \
              (LatheValue[]){__VA_ARGS__}, out)
 
 static LatheValue must_(LatheContext *c, const char *name, int n, const LatheValue *args)
@@ -38,7 +38,7 @@ static LatheValue must_(LatheContext *c, const char *name, int n, const LatheVal
   if (code) fail_msg("%s: %s: %s", name, lathe_error_name(code), lathe_error_message(c));
   return out;
 }
-#define MUST(c, name, ...)                                                                                             \
+#define MUST(c, name, ...) \
   must_(c, name, (int)(sizeof((LatheValue[]){__VA_ARGS__}) / sizeof(LatheValue)), (LatheValue[]){__VA_ARGS__})
 
 /* ---- what a call checks ------------------------------------------------------------ */
@@ -54,7 +54,8 @@ static void test_arguments_are_checked(void **state)
 {
   (void)state;
   LatheContext *c = lathe_context_new();
-  LatheValue out, w = must_(c, "world", 0, NULL);
+  LatheValue out;
+  LatheValue w = must_(c, "world", 0, NULL);
   expect_error(c, CALL(c, "bimary", &out, w), "ArgumentError", "there is no function 'bimary'; did you mean 'binary'?");
   expect_error(c, CALL(c, "binary", &out, w, str("add"), num(1), str("x")), "TypeError",
                "binary: argument 'b' is the str \"x\", wanted expr");
@@ -121,7 +122,8 @@ static void test_handles_keep_their_module(void **state)
   (void)state;
   LatheContext *c = lathe_context_new();
   LatheValue w = must_(c, "world", 0, NULL);
-  LatheValue a = MUST(c, "const", w, num(6), none()), b = MUST(c, "const", w, num(6), none());
+  LatheValue a = MUST(c, "const", w, num(6), none());
+  LatheValue b = MUST(c, "const", w, num(6), none());
   assert_true(lathe_object_same(&a, &b));
   assert_true(lathe_object_id(a.kind, a.u.p) == lathe_object_id(b.kind, b.u.p));
   release(w);
@@ -151,7 +153,7 @@ static LatheValue survive_(LatheContext *c, const char *name, int n, const Lathe
     assert_true(at < 100000);
   }
 }
-#define SURVIVE(c, name, ...)                                                                                          \
+#define SURVIVE(c, name, ...) \
   survive_(c, name, (int)(sizeof((LatheValue[]){__VA_ARGS__}) / sizeof(LatheValue)), (LatheValue[]){__VA_ARGS__})
 
 static LatheValue list_item(LatheValue v, int i)
@@ -165,10 +167,11 @@ static void test_te_survives_failing_allocations(void **state)
 {
   (void)state;
   LatheContext *c = lathe_context_new();
-  LatheValue w = survive_(c, "world", 0, NULL), shape[] = {num(8), num(4)};
+  LatheValue w = survive_(c, "world", 0, NULL);
+  LatheValue shape[] = {num(8), num(4)};
   LatheValue A = SURVIVE(c, "te_placeholder", w, str("A"), str("float32"), list(2, shape));
-  LatheValue i = SURVIVE(c, "var", w, str("i"), str("int32"), flag(0)),
-             k = SURVIVE(c, "var", w, str("k"), str("int32"), flag(0));
+  LatheValue i = SURVIVE(c, "var", w, str("i"), str("int32"), flag(0));
+  LatheValue k = SURVIVE(c, "var", w, str("k"), str("int32"), flag(0));
   LatheValue ax = SURVIVE(c, "itervar", w, i, num(0), num(8), str("spatial"), none());
   LatheValue rx = SURVIVE(c, "itervar", w, k, num(0), num(4), str("reduce"), none());
   LatheValue read = SURVIVE(c, "te_read", w, A, list(2, (LatheValue[]){i, k}));
@@ -223,9 +226,11 @@ static void test_tir_survives_failing_allocations(void **state)
   LatheValue loops = SURVIVE(c, "schedule_call", s, str("get_loops"), list(1, &block));
   LatheValue loop = list_item(loops, 0);
   release(loops);
-  LatheValue factors[] = {none(), num(4)}, split[] = {loop, list(2, factors)};
+  LatheValue factors[] = {none(), num(4)};
+  LatheValue split[] = {loop, list(2, factors)};
   release(SURVIVE(c, "schedule_call", s, str("split"), list(2, split)));
-  LatheValue copy = SURVIVE(c, "schedule_copy", s), func = SURVIVE(c, "schedule_func", s);
+  LatheValue copy = SURVIVE(c, "schedule_copy", s);
+  LatheValue func = SURVIVE(c, "schedule_func", s);
   release(SURVIVE(c, "schedule_trace", s));
   LatheValue all[] = {f, g, m, s, block, loop, copy, func};
   for (size_t n = 0; n < sizeof all / sizeof *all; n++) release(all[n]);
@@ -259,7 +264,8 @@ static void test_poll_stops_long_work(void **state)
   (void)state;
   LatheContext *c = lathe_context_new();
   int asked = 0;
-  LatheValue f = MUST(c, "parse_primfunc", str(source), none(), num(1), list(0, NULL)), out;
+  LatheValue f = MUST(c, "parse_primfunc", str(source), none(), num(1), list(0, NULL));
+  LatheValue out;
   LatheValue target = must_(c, "target", 0, NULL);
   lathe_set_poll(c, stop, &asked);
   int32_t code = CALL(c, "build", &out, list(1, &f), target, none());
@@ -273,14 +279,14 @@ static void test_poll_stops_long_work(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_arguments_are_checked),
-      cmocka_unit_test(test_every_function_is_listed),
-      cmocka_unit_test(test_common_dtypes),
-      cmocka_unit_test(test_handles_keep_their_module),
-      cmocka_unit_test(test_te_survives_failing_allocations),
-      cmocka_unit_test(test_tir_survives_failing_allocations),
-      cmocka_unit_test(test_build_survives_failing_allocations),
-      cmocka_unit_test(test_poll_stops_long_work),
+    cmocka_unit_test(test_arguments_are_checked),
+    cmocka_unit_test(test_every_function_is_listed),
+    cmocka_unit_test(test_common_dtypes),
+    cmocka_unit_test(test_handles_keep_their_module),
+    cmocka_unit_test(test_te_survives_failing_allocations),
+    cmocka_unit_test(test_tir_survives_failing_allocations),
+    cmocka_unit_test(test_build_survives_failing_allocations),
+    cmocka_unit_test(test_poll_stops_long_work),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 
 #include "lathe.h"
 
-#define DIGITS "examples/digits/digits.onnx"   /* tests run in the root of the tree */
+#define DIGITS "examples/digits/digits.onnx" /* tests run in the root of the tree */
 
 static LatheValue none(void) { return (LatheValue){0}; }
 static LatheValue num(int64_t i) { return (LatheValue){.tag = LATHE_INT, .u.i = i}; }
@@ -36,7 +36,7 @@ static LatheValue must_(LatheContext *c, const char *name, int n, const LatheVal
   if (code) fail_msg("%s: %s: %s", name, lathe_error_name(code), lathe_error_message(c));
   return out;
 }
-#define MUST(c, name, ...)                                                                                             \
+#define MUST(c, name, ...) \
   must_(c, name, (int)(sizeof((LatheValue[]){__VA_ARGS__}) / sizeof(LatheValue)), (LatheValue[]){__VA_ARGS__})
 
 /* ---- an operator of the program's own: scale(data, factor) ---------------------------------- */
@@ -80,7 +80,8 @@ static int32_t scale_compute(void *user, int32_t n, const LatheValue *args, Lath
   }
   LatheValue element = keep(s, MUST(s->c, "te_read", s->world, s->in[0], list(nd, index)));
   LatheValue body = keep(s, MUST(s->c, "binary", s->world, str("mul"), element, real(factor)));
-  LatheValue op = keep(s, MUST(s->c, "te_compute", s->world, str("scale"), str(""), type[1], list(nd, axis), list(1, &body), none()));
+  LatheValue op = keep(
+      s, MUST(s->c, "te_compute", s->world, str("scale"), str(""), type[1], list(nd, axis), list(1, &body), none()));
   LatheValue fields = MUST(s->c, "teop_fields", op);
   lathe_object_retain(LATHE_TENSOR, fields.u.list[3].u.list[0].u.p);
   s->out[0] = keep(s, fields.u.list[3].u.list[0]);
@@ -93,9 +94,11 @@ static int32_t scale_compute(void *user, int32_t n, const LatheValue *args, Lath
 
 static void register_scale(Scale *s)
 {
-  LatheValue attr[] = {str("factor"), str("float"), str("2.0"), str("what each element is multiplied with")}, row = list(4, attr);
+  LatheValue attr[] = {str("factor"), str("float"), str("2.0"), str("what each element is multiplied with")};
+  LatheValue row = list(4, attr);
   LatheValue fns[] = {address((void *)(intptr_t)scale_type), address((void *)(intptr_t)scale_compute)};
-  MUST(s->c, "op_register", str("c.scale"), str("data times factor"), str("data"), num(1), num(0), list(1, &row), fns[0], fns[1], address(s));
+  MUST(s->c, "op_register", str("c.scale"), str("data times factor"), str("data"), num(1), num(0), list(1, &row),
+       fns[0], fns[1], address(s));
 }
 
 static LatheValue make_module(Scale *s, LatheValue dim)
@@ -104,7 +107,8 @@ static LatheValue make_module(Scale *s, LatheValue dim)
   LatheValue dims[] = {dim, num(3)};
   LatheValue type = keep(s, MUST(c, "tensor_type", s->world, list(2, dims), str("float32")));
   LatheValue x = keep(s, MUST(c, "node_var", s->world, str("x"), type));
-  LatheValue factor[] = {str("factor"), real(3)}, attrs = list(2, factor);
+  LatheValue factor[] = {str("factor"), real(3)};
+  LatheValue attrs = list(2, factor);
   LatheValue inner = keep(s, MUST(c, "node_call", s->world, str("c.scale"), list(1, &x), list(1, &attrs), none()));
   LatheValue relu = keep(s, MUST(c, "node_call", s->world, str("nn.relu"), list(1, &inner), list(0, NULL), none()));
   LatheValue outer = keep(s, MUST(c, "node_call", s->world, str("c.scale"), list(1, &relu), list(0, NULL), none()));
@@ -140,14 +144,15 @@ static void test_an_operator_in_c(void **state)
   LatheContext *c = s.c;
   s.world = must_(c, "world", 0, NULL);
   register_scale(&s);
-  LatheValue size = keep(&s, MUST(c, "var", s.world, str("n"), str("int32"), (LatheValue){.tag = LATHE_BOOL, .u.i = 1}));
+  LatheValue size =
+      keep(&s, MUST(c, "var", s.world, str("n"), str("int32"), (LatheValue){.tag = LATHE_BOOL, .u.i = 1}));
   LatheValue target = keep(&s, must_(c, "target", 0, NULL));
   LatheValue passes = keep(&s, MUST(c, "pass_context", num(3), list(0, NULL), list(0, NULL), list(0, NULL), target));
   for (int symbolic = 0; symbolic < 2; symbolic++) {
     LatheValue m = make_module(&s, symbolic ? size : num(4));
     LatheValue compiled = MUST(c, "compile", m, target, passes, none(), none(), none());
     LatheRtModel *model = (LatheRtModel *)(intptr_t)MUST(c, "compiled_runtime", compiled).u.i;
-    assert_int_equal(lathe_rt_model_info(model).num_nodes, 1);      /* fused with what stands between */
+    assert_int_equal(lathe_rt_model_info(model).num_nodes, 1); /* fused with what stands between */
     check_model(model, 4);
     if (symbolic) check_model(model, 2);
     release(compiled);
@@ -165,7 +170,8 @@ static void test_a_function_that_fails(void **state)
   Scale s = {.c = lathe_context_new(), .refuse = 1};
   s.world = must_(s.c, "world", 0, NULL);
   register_scale(&s);
-  LatheValue dims[] = {num(2), num(3)}, out;
+  LatheValue dims[] = {num(2), num(3)};
+  LatheValue out;
   LatheValue type = keep(&s, MUST(s.c, "tensor_type", s.world, list(2, dims), str("float32")));
   LatheValue x = keep(&s, MUST(s.c, "node_var", s.world, str("x"), type));
   LatheValue args[] = {s.world, str("c.scale"), list(1, &x), list(0, NULL), none()};
@@ -183,9 +189,12 @@ static void test_operators_of_other_contexts(void **state)
   (void)state;
   Scale s = {.c = lathe_context_new()};
   LatheContext *other = lathe_context_new();
-  LatheValue world = must_(other, "world", 0, NULL), dims[] = {num(2), num(3)}, out;
+  LatheValue world = must_(other, "world", 0, NULL);
+  LatheValue dims[] = {num(2), num(3)};
+  LatheValue out;
   register_scale(&s);
-  LatheValue type = MUST(other, "tensor_type", world, list(2, dims), str("float32")), x = MUST(other, "node_var", world, str("x"), type);
+  LatheValue type = MUST(other, "tensor_type", world, list(2, dims), str("float32"));
+  LatheValue x = MUST(other, "node_var", world, str("x"), type);
   LatheValue args[] = {world, str("c.scale"), list(1, &x), list(0, NULL), none()};
   assert_string_equal(lathe_error_name(lathe_call(other, "node_call", 5, args, &out)), "UnsupportedError");
   assert_non_null(strstr(lathe_error_message(other), "another context"));
@@ -213,7 +222,8 @@ static float run_digits(LatheRtModel *model)
   assert_int_equal(lathe_rt_set_input(ex, 0, &in, &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_run(ex, &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_get_output(ex, 0, &out, &err), LATHE_RT_OK);
-  float sum = 0, best = 0;
+  float sum = 0;
+  float best = 0;
   for (int i = 0; i < 10; i++) {
     float v = ((const float *)out->data)[i];
     sum += v;
@@ -241,7 +251,9 @@ static void test_models_in_one_call(void **state)
   assert_int_equal(lathe_compile_onnx(c, DIGITS, &options, path), 0);
   assert_int_equal(lathe_rt_model_load(path, &loaded, &err), LATHE_RT_OK);
   unlink(path);
-  float a = run_digits(open), b = run_digits(here), d = run_digits(loaded);
+  float a = run_digits(open);
+  float b = run_digits(here);
+  float d = run_digits(loaded);
   assert_true(fabsf(a - b) < 1e-5f && fabsf(a - d) < 1e-5f);
   lathe_rt_model_free(open);
   lathe_rt_model_free(here);
@@ -299,7 +311,8 @@ static int32_t swap_main(void *user, const char *pass, const LatheValue *module)
 static LatheValue context_with(Swap *s, int level, LatheValue disabled)
 {
   LatheValue p = MUST(s->c, "pass_context", num(level), list(0, NULL), disabled, list(0, NULL));
-  MUST(s->c, "pass_context_add", p, str("SwapMain"), num(1), str("SimplifyInference"), address((void *)(intptr_t)swap_main), address(s));
+  MUST(s->c, "pass_context_add", p, str("SwapMain"), num(1), str("SimplifyInference"),
+       address((void *)(intptr_t)swap_main), address(s));
   return p;
 }
 
@@ -307,7 +320,8 @@ static void test_a_pass_in_c(void **state)
 {
   (void)state;
   Swap s = {.c = lathe_context_new()};
-  LatheValue out, name = str("SwapMain");
+  LatheValue out;
+  LatheValue name = str("SwapMain");
   s.world = must_(s.c, "world", 0, NULL);
   LatheValue m = MUST(s.c, "graph_parse", str("def @main(%x: Tensor[(4), float32]) { exp(%x) }"));
   LatheValue p = context_with(&s, 3, list(0, NULL));
@@ -318,12 +332,13 @@ static void test_a_pass_in_c(void **state)
   assert_null(strstr(out.u.s, "exp("));
   LatheValue low = context_with(&s, 0, list(0, NULL));
   release(MUST(s.c, "pass_pipeline", m, low));
-  assert_int_equal(s.calls, 1);              /* its level is 1 */
+  assert_int_equal(s.calls, 1); /* its level is 1 */
   LatheValue off = context_with(&s, 3, list(1, &name));
   release(MUST(s.c, "pass_pipeline", m, off));
   assert_int_equal(s.calls, 1);
   s.answer = -1;
-  assert_string_equal(lathe_error_name(lathe_call(s.c, "pass_pipeline", 2, (LatheValue[]){m, p}, &out)), "CallbackError");
+  assert_string_equal(lathe_error_name(lathe_call(s.c, "pass_pipeline", 2, (LatheValue[]){m, p}, &out)),
+                      "CallbackError");
   assert_string_equal(lathe_error_message(s.c), "pass SwapMain failed");
   LatheValue wrong[] = {p, str("SwapMain"), num(1), str("NoSuchPass"), address((void *)(intptr_t)swap_main)};
   assert_int_not_equal(lathe_call(s.c, "pass_context_add", 5, wrong, &out), 0);
@@ -337,12 +352,12 @@ static void test_a_pass_in_c(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_an_operator_in_c),
-      cmocka_unit_test(test_a_function_that_fails),
-      cmocka_unit_test(test_operators_of_other_contexts),
-      cmocka_unit_test(test_a_pass_in_c),
-      cmocka_unit_test(test_models_in_one_call),
-      cmocka_unit_test(test_models_survive_failing_allocations),
+    cmocka_unit_test(test_an_operator_in_c),
+    cmocka_unit_test(test_a_function_that_fails),
+    cmocka_unit_test(test_operators_of_other_contexts),
+    cmocka_unit_test(test_a_pass_in_c),
+    cmocka_unit_test(test_models_in_one_call),
+    cmocka_unit_test(test_models_survive_failing_allocations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 
 static const char *const kind_names[] = {
 #define X(id, name) name,
-    LATHE_OBJECT_KINDS(X)
+  LATHE_OBJECT_KINDS(X)
 #undef X
 };
 #define NKINDS ((int)(sizeof kind_names / sizeof *kind_names))
@@ -51,20 +51,13 @@ static bool word_fits(const char *p, const char *end, const LatheValue *v)
 {
   if (word_is(p, end, "any")) return true;
   switch ((LatheTag)v->tag) {
-  case LATHE_NONE:
-    return word_is(p, end, "none");
-  case LATHE_BOOL:
-    return word_is(p, end, "bool") || word_is(p, end, "int") || word_is(p, end, "expr");
-  case LATHE_INT:
-    return word_is(p, end, "int") || word_is(p, end, "float") || word_is(p, end, "expr");
-  case LATHE_FLOAT:
-    return word_is(p, end, "float") || word_is(p, end, "expr");
-  case LATHE_STR:
-    return word_is(p, end, "str");
-  case LATHE_OBJECT:
-    return object_fits(p, end, v);
-  case LATHE_LIST:
-    return false;
+  case LATHE_NONE: return word_is(p, end, "none");
+  case LATHE_BOOL: return word_is(p, end, "bool") || word_is(p, end, "int") || word_is(p, end, "expr");
+  case LATHE_INT: return word_is(p, end, "int") || word_is(p, end, "float") || word_is(p, end, "expr");
+  case LATHE_FLOAT: return word_is(p, end, "float") || word_is(p, end, "expr");
+  case LATHE_STR: return word_is(p, end, "str");
+  case LATHE_OBJECT: return object_fits(p, end, v);
+  case LATHE_LIST: return false;
   }
   return false;
 }
@@ -105,16 +98,11 @@ static const char *describe(Ctx *ctx, const LatheValue *v)
 {
   Arena *a = scratch(ctx);
   switch ((LatheTag)v->tag) {
-  case LATHE_NONE:
-    return "none";
-  case LATHE_BOOL:
-    return v->u.i ? "the bool True" : "the bool False";
-  case LATHE_INT:
-    return arena_printf(a, "the int %" PRId64, v->u.i);
-  case LATHE_FLOAT:
-    return arena_printf(a, "the float %s", text_double(a, v->u.f));
-  case LATHE_STR:
-    return arena_printf(a, "the str \"%.*s\"", (int)(v->n < 60 ? v->n : 60), v->u.s);
+  case LATHE_NONE: return "none";
+  case LATHE_BOOL: return v->u.i ? "the bool True" : "the bool False";
+  case LATHE_INT: return arena_printf(a, "the int %" PRId64, v->u.i);
+  case LATHE_FLOAT: return arena_printf(a, "the float %s", text_double(a, v->u.f));
+  case LATHE_STR: return arena_printf(a, "the str \"%.*s\"", (int)(v->n < 60 ? v->n : 60), v->u.s);
   case LATHE_OBJECT:
     if (v->kind >= 0 && v->kind < NKINDS)
       return arena_printf(a, "%s %s", strchr("aeiou", kind_names[v->kind][0]) ? "an" : "a", kind_names[v->kind]);
@@ -197,7 +185,8 @@ DType api_value_dtype(Call *c, const LatheValue *v)
   if (!s || !dtype_parse(s, &t))
     raise(c->ctx, ERR_TYPE, NOWHERE,
           "unknown dtype '%s'; known are bool, int8 … int64, uint8 … uint64, float16, float32, "
-          "float64, bfloat16, float8_e4m3fn, float8_e5m2, float4_e2m1fn, int2, uint2, int4, uint4, handle, and vectors such as float32x4",
+          "float64, bfloat16, float8_e4m3fn, float8_e5m2, float4_e2m1fn, int2, uint2, int4, uint4, handle, and vectors "
+          "such as float32x4",
           s ? s : "none");
   return t;
 }
@@ -261,20 +250,13 @@ DType api_literal_dtype(const LatheValue *v)
 const Expr *api_value_expr(Call *c, Module *m, const LatheValue *v)
 {
   switch ((LatheTag)v->tag) {
-  case LATHE_NONE:
-    return NULL;
-  case LATHE_BOOL:
-    return expr_bool(m, v->u.i != 0);
-  case LATHE_INT:
-    return expr_int(m, api_literal_dtype(v), v->u.i);
-  case LATHE_FLOAT:
-    return expr_float(m, DT_F32, v->u.f);
-  case LATHE_STR:
-    return expr_str(m, api_value_text(c, v));
-  case LATHE_OBJECT:
-    break;
-  case LATHE_LIST:
-    raise(c->ctx, ERR_TYPE, NOWHERE, "%s: a list where one value is wanted", c->function->name);
+  case LATHE_NONE: return NULL;
+  case LATHE_BOOL: return expr_bool(m, v->u.i != 0);
+  case LATHE_INT: return expr_int(m, api_literal_dtype(v), v->u.i);
+  case LATHE_FLOAT: return expr_float(m, DT_F32, v->u.f);
+  case LATHE_STR: return expr_str(m, api_value_text(c, v));
+  case LATHE_OBJECT: break;
+  case LATHE_LIST: raise(c->ctx, ERR_TYPE, NOWHERE, "%s: a list where one value is wanted", c->function->name);
   }
   const Handle *h = v->u.p;
   const Expr *e = h->kind == LATHE_VAR       ? var_expr(h->p)

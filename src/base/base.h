@@ -25,6 +25,7 @@ typedef struct Arena Arena;
 /* ---- error.c: contexts, errors, cleanups ------------------------------- */
 
 /* One row a kind: the constant, the name Python and the command line show. */
+/* clang-format off */
 #define ERROR_KINDS(X)                                                        \
   X(ERR_NONE, "ok")                                                           \
   X(ERR_ARGUMENT, "ArgumentError")     /* a value the caller chose is wrong */ \
@@ -38,6 +39,7 @@ typedef struct Arena Arena;
   X(ERR_MEMORY, "MemoryError")         /* an allocation failed */              \
   X(ERR_CALLBACK, "CallbackError")     /* a user's callback failed */          \
   X(ERR_INTERNAL, "InternalError")     /* our bug */
+/* clang-format on */
 
 typedef enum {
 #define X(id, name) id,
@@ -57,29 +59,27 @@ typedef struct Loc {
 /* Raises: formats the message into the context and unwinds.  Messages are
  * lower case, name the thing, give both values, and say the way out. */
 #define raise(...) error_raise(__VA_ARGS__)
-_Noreturn void error_raise(Ctx *, ErrKind, Loc, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+_Noreturn void error_raise(Ctx *, ErrKind, Loc, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* Raises an error again after a caller of protect() has looked at it. */
 _Noreturn void error_reraise(Ctx *);
 
 /* A broken invariant of ours.  Raises ERR_INTERNAL with file and line. */
 #define BUG(ctx, ...) error_bug(ctx, __FILE__, __LINE__, __VA_ARGS__)
-_Noreturn void error_bug(Ctx *, const char *file, int line, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+_Noreturn void error_bug(Ctx *, const char *file, int line, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* Runs body(ctx, arg).  Returns ERR_NONE, or the kind of the error raised; the
  * message is then in error_message().  Nests.  The one setjmp of the project. */
 ErrKind protect(Ctx *, void (*body)(Ctx *, void *), void *arg);
 
 ErrKind error_kind(const Ctx *);
-const char *error_message(const Ctx *);   /* without location; "" if none */
+const char *error_message(const Ctx *); /* without location; "" if none */
 Loc error_loc(const Ctx *);
 void error_clear(Ctx *);
 
 /* Context.  owner-thread only.  NULL when memory is out. */
 Ctx *ctx_new(void);
 void ctx_free(Ctx *);
-Arena *ctx_arena(Ctx *);                  /* lives as long as the context */
+Arena *ctx_arena(Ctx *); /* lives as long as the context */
 
 /* Long work calls this now and then: raises ERR_CALLBACK when the poll function
  * (Python's signal check) returns non-zero. */
@@ -105,7 +105,7 @@ void defer(Ctx *, void (*fn)(void *), void *arg);
 /* ---- memory.c: allocator and arenas ------------------------------------ */
 
 /* Plain blocks for the few things that outlive every arena.  Raise on failure. */
-void *mem_alloc(Ctx *, size_t);           /* zeroed */
+void *mem_alloc(Ctx *, size_t); /* zeroed */
 void mem_free(Ctx *, void *);
 
 /* Fault injection: the n-th allocation from now fails (arena or plain);
@@ -115,15 +115,15 @@ int64_t mem_fail_after(Ctx *, int64_t n);
 Arena *arena_new(Ctx *);
 void arena_free(Arena *);
 Ctx *arena_ctx(const Arena *);
-size_t arena_bytes(const Arena *);        /* handed out so far */
-void *arena_alloc(Arena *, size_t);       /* zeroed, 16-byte aligned */
+size_t arena_bytes(const Arena *);  /* handed out so far */
+void *arena_alloc(Arena *, size_t); /* zeroed, 16-byte aligned */
 void *arena_copy(Arena *, const void *, size_t);
 char *arena_strdup(Arena *, const char *);
 char *arena_strndup(Arena *, const char *, size_t);
 char *arena_printf(Arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define arena_new_of(arena, T) ((T *)arena_alloc(arena, sizeof(T)))
 #define arena_array(arena, T, n) ((T *)arena_alloc_array(arena, (size_t)(n), sizeof(T)))
-void *arena_alloc_array(Arena *, size_t n, size_t size);   /* checks overflow */
+void *arena_alloc_array(Arena *, size_t n, size_t size); /* checks overflow */
 
 /* Products of sizes; raise ERR_ARGUMENT, naming what, when they overflow. */
 size_t size_mul(Ctx *, size_t a, size_t b, const char *what);
@@ -139,28 +139,27 @@ int64_t int_gcd(int64_t a, int64_t b);
 /* ---- containers.c ------------------------------------------------------ */
 
 /* Growable array in an arena:  Vec(int) v = {0};  vec_push(arena, &v, 3); */
-#define Vec(T)   \
-  struct {       \
-    T *v;        \
-    int n, cap;  \
+#define Vec(T)  \
+  struct {      \
+    T *v;       \
+    int n, cap; \
   }
-#define vec_push(arena, vec, ...)                                                       \
-  ((vec)->n == (vec)->cap                                                               \
-       ? (void)((vec)->v = vec_grow(arena, (vec)->v, &(vec)->cap, (vec)->n, sizeof *(vec)->v)) \
-       : (void)0,                                                                       \
+#define vec_push(arena, vec, ...)                                                                                 \
+  ((vec)->n == (vec)->cap ? (void)((vec)->v = vec_grow(arena, (vec)->v, &(vec)->cap, (vec)->n, sizeof *(vec)->v)) \
+                          : (void)0,                                                                              \
    (vec)->v[(vec)->n] = (__VA_ARGS__), (vec)->n++)
 void *vec_grow(Arena *, void *old, int *cap, int n, size_t size);
 
 /* Hash map from pointers (or any 64-bit key but 0) to pointers.  Insertion
  * order is kept in keys[]; iterate over that, so output is deterministic. */
 typedef struct Map {
-  uint64_t *key;        /* in insertion order; a removed key is 0 */
+  uint64_t *key; /* in insertion order; a removed key is 0 */
   void **val;
-  int n, cap;           /* entries used (with removed ones), allocated */
-  uint32_t *slot;       /* open addressing: index + 1 into key/val */
+  int n, cap;     /* entries used (with removed ones), allocated */
+  uint32_t *slot; /* open addressing: index + 1 into key/val */
   uint32_t nslot;
 } Map;
-void *map_get(const Map *, const void *key);             /* NULL if absent */
+void *map_get(const Map *, const void *key); /* NULL if absent */
 bool map_has(const Map *, const void *key);
 void map_put(Arena *, Map *, const void *key, void *val);
 void map_del(Map *, const void *key);
@@ -198,7 +197,7 @@ void text_addn(Text *, const char *, size_t);
 void text_char(Text *, char);
 void text_printf(Text *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void text_indent(Text *, int spaces);
-const char *text_str(Text *);             /* "" when empty */
+const char *text_str(Text *); /* "" when empty */
 
 /* Shortest decimal text that reads back as the same double ("inf", "nan"). */
 const char *text_double(Arena *, double);
@@ -212,13 +211,13 @@ const char *str_nearest(const char *word, const char *const *words, int n);
 /* Whole files; raise ERR_IO naming the path.  limit 0: none.  The descriptor is
  * closed when the caller's scope ends. */
 char *file_read(Arena *, const char *path, size_t *n, size_t limit);
-void file_write(Ctx *, const char *path, const void *, size_t);   /* via a temporary and rename */
+void file_write(Ctx *, const char *path, const void *, size_t); /* via a temporary and rename */
 /* A new folder under TMPDIR, removed with its content when the scope ends. */
 const char *file_temp_dir(Ctx *);
 /* Runs argv[0] from PATH, waits, returns its exit status; what it printed comes
  * back in out (arena text, at most 64 KiB).  Raises ERR_IO if it cannot start. */
 int process_run(Arena *, const char *const *argv, const char **out);
-double clock_seconds(void);               /* of a clock that only goes forward */
+double clock_seconds(void); /* of a clock that only goes forward */
 /* Path of the directory that holds this library or program. */
 const char *file_self_dir(Arena *);
 

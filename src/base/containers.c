@@ -46,7 +46,7 @@ static void map_rehash(Arena *arena, Map *map)
 {
   uint32_t nslot = map->nslot ? map->nslot * 2 : 16;
   map->slot = arena_array(arena, uint32_t, nslot);
-  map->nslot = nslot;                /* after the allocation: it may fail */
+  map->nslot = nslot; /* after the allocation: it may fail */
   for (int i = 0; i < map->n; i++)
     if (map->key[i]) *find_slot(map, map->key[i]) = (uint32_t)i + 1;
 }
@@ -75,7 +75,8 @@ void map_put(Arena *arena, Map *map, const void *key, void *val)
   }
   if ((uint32_t)(map->n + 1) * 2 > map->nslot) map_rehash(arena, map);
   if (map->n == map->cap) {
-    int cap = map->cap, vcap = map->cap;
+    int cap = map->cap;
+    int vcap = map->cap;
     map->key = vec_grow(arena, map->key, &cap, map->n, sizeof *map->key);
     map->val = vec_grow(arena, map->val, &vcap, map->n, sizeof *map->val);
     map->cap = cap;
@@ -123,7 +124,8 @@ void strmap_put(Arena *arena, StrMap *map, const char *key, void *val)
     return;
   }
   if (map->n == map->cap) {
-    int cap = map->cap, vcap = map->cap;
+    int cap = map->cap;
+    int vcap = map->cap;
     map->key = vec_grow(arena, map->key, &cap, map->n, sizeof *map->key);
     map->val = vec_grow(arena, map->val, &vcap, map->n, sizeof *map->val);
     map->cap = cap;

@@ -11,7 +11,7 @@ const char *error_kind_name(ErrKind kind)
 {
   static const char *const names[] = {
 #define X(id, name) name,
-      ERROR_KINDS(X)
+    ERROR_KINDS(X)
 #undef X
   };
   return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "unknown error";
@@ -28,7 +28,7 @@ _Noreturn static void unwind(Ctx *ctx)
 
 static void set_error(Ctx *ctx, ErrKind kind, Loc loc, const char *fmt, va_list args)
 {
-  char text[sizeof ctx->message];       /* arguments may point into the old message */
+  char text[sizeof ctx->message]; /* arguments may point into the old message */
   vsnprintf(text, sizeof text, fmt, args);
   memcpy(ctx->message, text, sizeof text);
   ctx->kind = kind;

@@ -51,7 +51,7 @@ void file_write(Ctx *ctx, const char *path, const void *data, size_t n)
   char *temp = arena_printf(scratch(ctx), "%s.XXXXXX", path);
   int fd = mkstemp(temp);
   if (fd < 0) raise(ctx, ERR_IO, NOWHERE, "cannot write '%s': %s", path, strerror(errno));
-  defer(ctx, unlink_path, temp);         /* harmless after the rename */
+  defer(ctx, unlink_path, temp); /* harmless after the rename */
   FILE *f = fdopen(fd, "wb");
   if (!f) close(fd);
   bool ok = f && fwrite(data, 1, n, f) == n;
@@ -124,7 +124,8 @@ int process_run(Arena *arena, const char *const *argv, const char **out)
   char said[65536];
   size_t n = read_all(pipes[0], said, sizeof said);
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
   if (out) *out = arena_strndup(arena, said, n);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -32,12 +32,12 @@ typedef struct Cleanup {
 typedef struct Numbered {
   const char *s;
   size_t n;
-  int next;                  /* of the same hash, 1 + number */
+  int next; /* of the same hash, 1 + number */
 } Numbered;
 
 struct Ctx {
   Arena permanent, scratch;
-  Frame *frame;              /* innermost protect() */
+  Frame *frame; /* innermost protect() */
   Cleanup *cleanup;
   size_t ncleanup, cleanup_cap;
   ErrKind kind;
@@ -48,13 +48,13 @@ struct Ctx {
   void *poll_arg;
   int64_t allocations, fail_at;
   Vec(Numbered) strings;
-  Map string_by_hash;        /* hash | 1 -> 1 + number of the newest */
+  Map string_by_hash; /* hash | 1 -> 1 + number of the newest */
 };
 
 /* Counts an allocation and raises if it is the one to fail. */
 void mem_count(Ctx *);
 void arena_init(Arena *, Ctx *);
-void arena_drop(Arena *);                       /* frees the chunks, keeps the struct usable */
+void arena_drop(Arena *); /* frees the chunks, keeps the struct usable */
 void arena_rewind(Arena *, void *chunk, size_t used);
 
 #endif

@@ -178,7 +178,8 @@ int64_t int_floormod(int64_t a, int64_t b)
 
 int64_t int_gcd(int64_t a, int64_t b)
 {
-  uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+  uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a;
+  uint64_t y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
   while (y) {
     uint64_t t = x % y;
     x = y;

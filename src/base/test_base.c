@@ -28,7 +28,7 @@ static void raise_nested(Ctx *ctx, void *arg)
   (void)arg;
   defer(ctx, note, "c");
   assert_int_equal(protect(ctx, raise_inside, NULL), ERR_SHAPE);
-  assert_string_equal(order, "ba");                  /* newest first, and not c */
+  assert_string_equal(order, "ba"); /* newest first, and not c */
   error_reraise(ctx);
 }
 
@@ -158,7 +158,7 @@ static void files_come_and_go(void **state)
   Ctx *ctx = ctx_new();
   char kept[512];
   assert_int_equal(protect(ctx, files_and_processes, kept), ERR_NONE);
-  assert_int_not_equal(access(kept, F_OK), 0);       /* the folder went with the scope */
+  assert_int_not_equal(access(kept, F_OK), 0); /* the folder went with the scope */
   assert_int_equal(protect(ctx, read_missing, "/nonexistent/file"), ERR_IO);
   assert_string_equal(error_message(ctx), "cannot read '/nonexistent/file': No such file or directory");
   ctx_free(ctx);
@@ -167,9 +167,12 @@ static void files_come_and_go(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(errors_unwind_in_order), cmocka_unit_test(every_allocation_may_fail),
-      cmocka_unit_test(maps_keep_order_and_forget), cmocka_unit_test(integers_floor),
-      cmocka_unit_test(text_reads_back), cmocka_unit_test(files_come_and_go),
+    cmocka_unit_test(errors_unwind_in_order),
+    cmocka_unit_test(every_allocation_may_fail),
+    cmocka_unit_test(maps_keep_order_and_forget),
+    cmocka_unit_test(integers_floor),
+    cmocka_unit_test(text_reads_back),
+    cmocka_unit_test(files_come_and_go),
   };
   return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

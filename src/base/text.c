@@ -55,7 +55,7 @@ const char *text_double(Arena *arena, double x)
   if (isnan(x)) return "nan";
   if (isinf(x)) return x < 0 ? "-inf" : "inf";
   char s[40];
-  if (x == trunc(x) && fabs(x) < 1e15) return arena_printf(arena, "%.0f", x);      /* 100, not 1e+02 */
+  if (x == trunc(x) && fabs(x) < 1e15) return arena_printf(arena, "%.0f", x); /* 100, not 1e+02 */
   for (int digits = 1; digits <= 17; digits++) {
     snprintf(s, sizeof s, "%.*g", digits, x);
     if (strtod(s, NULL) == x) break;
@@ -82,20 +82,24 @@ bool str_starts(const char *s, const char *prefix) { return !strncmp(s, prefix, 
 
 bool str_ends(const char *s, const char *suffix)
 {
-  size_t n = strlen(s), m = strlen(suffix);
+  size_t n = strlen(s);
+  size_t m = strlen(suffix);
   return n >= m && !strcmp(s + n - m, suffix);
 }
 
 static int edit_distance(const char *a, const char *b)
 {
-  int n = (int)strlen(a), m = (int)strlen(b), row[64];
+  int n = (int)strlen(a);
+  int m = (int)strlen(b);
+  int row[64];
   if (n > 60 || m > 60) return 100;
   for (int j = 0; j <= m; j++) row[j] = j;
   for (int i = 1; i <= n; i++) {
     int diag = row[0];
     row[0] = i;
     for (int j = 1; j <= m; j++) {
-      int up = row[j], best = diag + (a[i - 1] != b[j - 1]);
+      int up = row[j];
+      int best = diag + (a[i - 1] != b[j - 1]);
       if (up + 1 < best) best = up + 1;
       if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
       row[j] = best;

@@ -57,10 +57,8 @@ static Code *generate(Ctx *ctx, const Target *t, int n, Kernel *const *kernel)
     if (t->is_host) return codegen_c(ctx, t, n, kernel);
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "target %s: this Lathe was built without LLVM, which code for another machine needs", t->text);
-  case TARGET_C:
-    return codegen_c(ctx, t, n, kernel);
-  case TARGET_CUDA:
-    return codegen_cuda(ctx, t, n, kernel);
+  case TARGET_C: return codegen_c(ctx, t, n, kernel);
+  case TARGET_CUDA: return codegen_cuda(ctx, t, n, kernel);
   }
   BUG(ctx, "target of kind %d", (int)t->kind);
 }

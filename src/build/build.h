@@ -9,16 +9,16 @@
 typedef struct Built Built;
 Built *build_funcs(Ctx *, int n, PrimFunc *const *, const Target *, const LowerConfig *);
 typedef struct BuildOptions {
-  const LowerConfig *config;                         /* NULL: the usual */
-  void (*progress)(void *env, int done, int total);  /* NULL, or called between functions, in the caller's thread */
+  const LowerConfig *config;                        /* NULL: the usual */
+  void (*progress)(void *env, int done, int total); /* NULL, or called between functions, in the caller's thread */
   void *env;
-  int threads;                                       /* at most so many; 0: one for each core */
+  int threads; /* at most so many; 0: one for each core */
 } BuildOptions;
 Built *build_funcs_with(Ctx *, int n, PrimFunc *const *, const Target *, const BuildOptions *);
 Built *built_retain(Built *);
 void built_release(Built *);
-Code *built_code(Built *);                 /* host code */
-Code *built_device_code(Built *);          /* CUDA source, or NULL */
+Code *built_code(Built *);        /* host code */
+Code *built_device_code(Built *); /* CUDA source, or NULL */
 const Target *built_target(Built *);
 /* Something that runs here; raises ERR_UNSUPPORTED for another machine's code. */
 LatheRtModule *built_module(Built *);

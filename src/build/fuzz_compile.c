@@ -15,11 +15,11 @@ typedef struct Program {
   Module *m;
   PrimFunc *plain;
   Sched *s;
-  PrimFunc *f;               /* the scheduled function */
+  PrimFunc *f; /* the scheduled function */
   int n;
-  const TirArg *before;      /* the arguments as they are before a run … */
-  const TirArg *want;        /* … and after */
-  bool threads;              /* it is bound to thread axes */
+  const TirArg *before; /* the arguments as they are before a run … */
+  const TirArg *want;   /* … and after */
+  bool threads;         /* it is bound to thread axes */
 } Program;
 
 static bool find_thread_loop(void *env, Stmt *s)
@@ -113,7 +113,8 @@ static void check_built(Ctx *ctx, int n, const Program *p, const char *target)
 /* What of this machine a program is compiled for. */
 static const char *cpu_level(Ctx *ctx, uint64_t seed)
 {
-  bool avx2 = target_has(target_host(ctx), CPU_AVX2) && target_has(target_host(ctx), CPU_FMA) && target_has(target_host(ctx), CPU_BMI2);
+  bool avx2 = target_has(target_host(ctx), CPU_AVX2) && target_has(target_host(ctx), CPU_FMA) &&
+              target_has(target_host(ctx), CPU_BMI2);
   return seed % 3 == 0 ? "llvm -mcpu=generic" : seed % 3 == 1 && avx2 ? "llvm -mcpu=x86-64-v3" : "llvm";
 }
 
@@ -145,8 +146,8 @@ static void make_job(Ctx *ctx, void *env)
 typedef struct Trial {
   uint64_t seed;
   const char *trace;
-  bool replayed;             /* the trace was a legal schedule */
-  FILE *show;                /* where to print the program, or NULL */
+  bool replayed; /* the trace was a legal schedule */
+  FILE *show;    /* where to print the program, or NULL */
 } Trial;
 
 static void try_trace(Ctx *ctx, void *env)
@@ -156,7 +157,8 @@ static void try_trace(Ctx *ctx, void *env)
   Job job = {.seed = t->seed, .program = program_replay(ctx, t->seed, t->trace)};
   t->replayed = true;
   if (t->show)
-    fprintf(t->show, "%s\n%s\n%s\n", func_print(scratch(ctx), job.program.plain), t->trace, func_print(scratch(ctx), job.program.f));
+    fprintf(t->show, "%s\n%s\n%s\n", func_print(scratch(ctx), job.program.plain), t->trace,
+            func_print(scratch(ctx), job.program.f));
   check_job(ctx, &job);
   scope_end(ctx, scope);
 }

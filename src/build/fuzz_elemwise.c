@@ -35,8 +35,9 @@ static int pick(Gen *g, int n) { return (int)(draw(&g->seed) % (uint64_t)n); }
 
 /* ---- expressions --------------------------------------------------------------------------- */
 
-static const DType floats[] = {{DT_FLOAT, 32, 1}, {DT_FLOAT, 64, 1}, {DT_FLOAT, 16, 1},   {DT_BFLOAT, 16, 1},
-                               {DT_E4M3FN, 8, 1}, {DT_E5M2, 8, 1},   {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}, {DT_E2M1FN, 4, 1}};
+static const DType floats[] = {{DT_FLOAT, 32, 1},   {DT_FLOAT, 64, 1},   {DT_FLOAT, 16, 1},
+                               {DT_BFLOAT, 16, 1},  {DT_E4M3FN, 8, 1},   {DT_E5M2, 8, 1},
+                               {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}, {DT_E2M1FN, 4, 1}};
 static const uint8_t widths[] = {8, 16, 32, 64, 4, 2, 5, 12, 24, 33, 48, 63};
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -107,7 +108,8 @@ static const Expr *gen_bool(Gen *g, int depth)
   switch (pick(g, 6)) {
   case 0: return expr_binary(g->m, pick(g, 2) ? E_AND : E_OR, gen(g, DT_BOOL, depth - 1), gen(g, DT_BOOL, depth - 1));
   case 1: return expr_not(g->m, gen(g, DT_BOOL, depth - 1));
-  case 2: return call1(g, DT_NONE, (Intrin[]){IN_ISNAN, IN_ISINF, IN_ISFINITE}[pick(g, 3)], gen(g, any_float(g), depth - 1));
+  case 2:
+    return call1(g, DT_NONE, (Intrin[]){IN_ISNAN, IN_ISINF, IN_ISFINITE}[pick(g, 3)], gen(g, any_float(g), depth - 1));
   default: return expr_binary(g->m, (ExprKind)(E_EQ + pick(g, 6)), gen(g, t, depth - 1), gen(g, t, depth - 1));
   }
 }
@@ -127,10 +129,14 @@ static const Expr *gen_float(Gen *g, DType t, int depth)
   case 0: return expr_binary(g->m, pick(g, 2) ? E_ADD : E_SUB, gen_term(g, t, depth - 1), gen_term(g, t, depth - 1));
   case 1: return expr_mul(g->m, a, gen(g, t, depth - 1));
   case 2: return expr_binary(g->m, pick(g, 4) ? E_DIV : E_MOD, a, gen(g, t, depth - 1));
-  case 3: return expr_add(g->m, expr_binary(g->m, pick(g, 2) ? E_MIN : E_MAX, a, gen(g, t, depth - 1)), expr_float(g->m, t, 0));
+  case 3:
+    return expr_add(g->m, expr_binary(g->m, pick(g, 2) ? E_MIN : E_MAX, a, gen(g, t, depth - 1)),
+                    expr_float(g->m, t, 0));
   case 4: return call1(g, DT_NONE, one[pick(g, COUNT(one))], a);
   case 5: return call2(g, IN_COPYSIGN, a, no_nan(g, gen(g, t, depth - 1)));
-  case 6: return pick(g, 2) || t.bits < 32 ? call2(g, IN_LDEXP, a, gen(g, DT_I32, 0)) : call2(g, IN_NEXTAFTER, a, gen(g, t, depth - 1));
+  case 6:
+    return pick(g, 2) || t.bits < 32 ? call2(g, IN_LDEXP, a, gen(g, DT_I32, 0))
+                                     : call2(g, IN_NEXTAFTER, a, gen(g, t, depth - 1));
   case 7: return expr_call(g->m, DT_NONE, IN_FMA, 3, (const Expr *[]){a, gen(g, t, depth - 1), gen(g, t, depth - 1)});
   default:
     if (t.code != DT_FLOAT || t.bits == 16) return a;
@@ -144,7 +150,8 @@ static const Expr *gen_int(Gen *g, DType t, int depth)
 {
   static const Intrin two[] = {IN_BITAND, IN_BITOR, IN_BITXOR, IN_SHL, IN_SHR};
   static const Intrin one[] = {IN_BITNOT, IN_POPCOUNT, IN_ABS};
-  const Expr *a = gen(g, t, depth - 1), *b = gen(g, t, depth - 1);
+  const Expr *a = gen(g, t, depth - 1);
+  const Expr *b = gen(g, t, depth - 1);
   if (!expr_has_kind(a, E_LOAD)) a = gen_load(g, t);
   const Expr *divisor = expr_select(g->m, expr_binary(g->m, E_EQ, b, expr_int(g->m, t, 0)), expr_int(g->m, t, 1), b);
   if (b->kind == E_INT && b->u.i != 0) divisor = b;
@@ -173,8 +180,9 @@ static const Expr *gen(Gen *g, DType t, int depth)
 /* An elementary function of an exact value. */
 static const Expr *gen_math(Gen *g)
 {
-  static const Intrin one[] = {IN_EXP, IN_EXP2, IN_EXP10, IN_LOG, IN_LOG2, IN_LOG10, IN_LOG1P, IN_RSQRT, IN_TANH, IN_SIGMOID, IN_ERF,
-                               IN_SIN, IN_COS, IN_TAN, IN_ASIN, IN_ACOS, IN_ATAN, IN_SINH, IN_COSH, IN_ASINH, IN_ACOSH, IN_ATANH};
+  static const Intrin one[] = {IN_EXP,  IN_EXP2,    IN_EXP10, IN_LOG,   IN_LOG2,  IN_LOG10, IN_LOG1P, IN_RSQRT,
+                               IN_TANH, IN_SIGMOID, IN_ERF,   IN_SIN,   IN_COS,   IN_TAN,   IN_ASIN,  IN_ACOS,
+                               IN_ATAN, IN_SINH,    IN_COSH,  IN_ASINH, IN_ACOSH, IN_ATANH};
   static const Intrin two[] = {IN_ATAN2, IN_POW, IN_HYPOT};
   DType t = any_float(g);
   const Expr *x = gen(g, t, 1);
@@ -189,16 +197,17 @@ typedef struct Kern {
   const char *name;
   Gen g;
   const Expr *e;
-  double ulps;               /* allowed */
+  double ulps; /* allowed */
   PrimFunc *f;
   const TirArg *before, *want;
 } Kern;
 
 static Value any_value(DType t, uint64_t *seed)
 {
-  static const double special[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 127, 128, -129, 255.7, 256, 65504, 65535.9, 2147483648.0,
-                                   -2147483649.0, 4294967296.0, 9.3e18, -9.4e18, 1.9e19, 1e30, -1e30, INFINITY, -INFINITY, NAN, 1e-40,
-                                   -1e-39, 6e-8, 3.0000001, 1e300, 1e-310};
+  static const double special[] = {
+    0.0,  -0.0,  1,        -1,        0.5,     -0.5,         1.5,           2.5,          -2.5,      127,     128,
+    -129, 255.7, 256,      65504,     65535.9, 2147483648.0, -2147483649.0, 4294967296.0, 9.3e18,    -9.4e18, 1.9e19,
+    1e30, -1e30, INFINITY, -INFINITY, NAN,     1e-40,        -1e-39,        6e-8,         3.0000001, 1e300,   1e-310};
   uint64_t r = draw(seed);
   if (dtype_is_float(t)) {
     if (r % 3 == 0) return value_float(t, special[draw(seed) % (uint64_t)COUNT(special)]);
@@ -248,14 +257,17 @@ static const TirArg *kern_args(const Kern *k)
     int64_t *shape = arena_new_of(a, int64_t);
     *shape = ELEMENTS;
     arg[i] = (TirArg){.data = arena_alloc(a, ELEMENTS * 8), .dtype = b->dtype, .ndim = 1, .shape = shape};
-    for (int e = 0; e < ELEMENTS; e++) value_store(any_value(b->dtype, &seed), (char *)arg[i].data + e * dtype_bytes(b->dtype));
+    for (int e = 0; e < ELEMENTS; e++)
+      value_store(any_value(b->dtype, &seed), (char *)arg[i].data + e * dtype_bytes(b->dtype));
   }
   return arg;
 }
 
 static void kern_finish(Ctx *ctx, Kern *k)
 {
-  k->ulps = k->e->kind == E_CALL && k->e->u.intrin <= IN_HYPOT && k->e->u.intrin != IN_SQRT && k->e->u.intrin != IN_FMOD ? MATH_ULPS : 0;
+  k->ulps = k->e->kind == E_CALL && k->e->u.intrin <= IN_HYPOT && k->e->u.intrin != IN_SQRT && k->e->u.intrin != IN_FMOD
+                ? MATH_ULPS
+                : 0;
   k->f = kern_func(ctx, k);
   k->before = kern_args(k);
   k->want = run_copy(k->g.m->arena, k->f->nparam, k->before);
@@ -268,7 +280,8 @@ static Kern kern_make(Ctx *ctx, uint64_t seed, const char *name)
   Kern k = {.seed = seed, .name = name, .g = {.m = module_new(ctx), .seed = seed}};
   Module *m = k.g.m;
   defer(ctx, drop_module, m);
-  k.g.axis = itervar_new(m, var_new(m, "i", DT_I32, VAR_PLAIN), expr_i32(m, 0), expr_i32(m, ELEMENTS), ITER_SPATIAL, NULL);
+  k.g.axis =
+      itervar_new(m, var_new(m, "i", DT_I32, VAR_PLAIN), expr_i32(m, 0), expr_i32(m, ELEMENTS), ITER_SPATIAL, NULL);
   k.e = pick(&k.g, 5) ? gen(&k.g, any_number(&k.g), 1 + pick(&k.g, pick(&k.g, 8) ? 3 : 5)) : gen_math(&k.g);
   kern_finish(ctx, &k);
   return k;
@@ -309,7 +322,7 @@ static void check_built(Ctx *ctx, int n, const Kern *k, const char *target)
 
 typedef struct Job {
   uint64_t seed;
-  const char *target;        /* to build for; NULL: interpret alone */
+  const char *target; /* to build for; NULL: interpret alone */
   Kern k;
 } Job;
 
@@ -342,7 +355,8 @@ static bool shrink_step(Ctx *ctx, Job *job)
   for (int i = 0; i < e->nargs; i++)
     if (fails_with(ctx, job, e->arg[i])) return true;
   for (int i = 0; i < e->nargs; i++) {
-    const Expr *arg[8], *old = e->arg[i];
+    const Expr *arg[8];
+    const Expr *old = e->arg[i];
     if (e->nargs > COUNT(arg) || !old->nargs || old->kind == E_LOAD) continue;
     memcpy(arg, e->arg, (size_t)e->nargs * sizeof *arg);
     for (int j = 0; j < old->nargs; j++) {
@@ -372,7 +386,10 @@ static void run_job(Ctx *ctx, void *env)
   raise(ctx, ERR_INTERNAL, NOWHERE, "kernels disagree");
 }
 
-static const char *elemwise_target(uint64_t seed) { return !codegen_has_llvm() ? NULL : seed % 3 ? "llvm" : "llvm -mcpu=generic"; }
+static const char *elemwise_target(uint64_t seed)
+{
+  return !codegen_has_llvm() ? NULL : seed % 3 ? "llvm" : "llvm -mcpu=generic";
+}
 
 /* Runs one seed.  True if all agree; else the smallest kernel found is on stderr. */
 static bool run_seed(uint64_t seed, const char *target)
@@ -381,7 +398,8 @@ static bool run_seed(uint64_t seed, const char *target)
   if (!ctx) return true;
   Job job = {.seed = seed, .target = target};
   ErrKind kind = protect(ctx, run_job, &job);
-  if (kind && kind != ERR_INTERNAL) fprintf(stderr, "seed %" PRIu64 ": %s: %s\n", seed, error_kind_name(kind), error_message(ctx));
+  if (kind && kind != ERR_INTERNAL)
+    fprintf(stderr, "seed %" PRIu64 ": %s: %s\n", seed, error_kind_name(kind), error_message(ctx));
   ctx_free(ctx);
   return kind == ERR_NONE;
 }

@@ -13,7 +13,8 @@ static void seeds_agree(void **state)
 {
   (void)state;
   unsigned long long first = 1, count = 300;
-  int steps = 12, failed = 0;
+  int steps = 12;
+  int failed = 0;
   const char *asked = getenv("LATHE_SEEDS");
   if (asked) sscanf(asked, "%llu,%llu,%d", &first, &count, &steps);
   for (uint64_t seed = first; seed < first + count; seed++) {

@@ -31,7 +31,8 @@ static void check_c(Ctx *ctx, void *arg)
 {
   (void)arg;
   Kern k[C_KERNELS];
-  for (int i = 0; i < C_KERNELS; i++) k[i] = kern_make(ctx, 5001 + (uint64_t)i, arena_printf(ctx_arena(ctx), "f%d", 5001 + i));
+  for (int i = 0; i < C_KERNELS; i++)
+    k[i] = kern_make(ctx, 5001 + (uint64_t)i, arena_printf(ctx_arena(ctx), "f%d", 5001 + i));
   check_built(ctx, C_KERNELS, k, "c");
 }
 

@@ -31,15 +31,17 @@ static inline const Node *fn_param(Fn *f, DType dtype, int ndim, const int64_t *
   const Node *v = node_var(f->m, arena_printf(f->m->arena, "p%d", f->n), type_tensor_of(f->m, dtype, ndim, shape));
   return f->param[f->n++] = v;
 }
-#define PARAM(f, ...) fn_param(f, DT_F32, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
+#define PARAM(f, ...) \
+  fn_param(f, DT_F32, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
 
 static inline const Node *fn_call(Fn *f, const char *op, const void *attrs, int n, const Node *const *arg)
 {
   const OpDef *def = op_get(f->ctx, op);
   return node_call(f->m, def, n, arg, attrs ? attrs : def->attrs ? attrs_new(f->m, def->attrs) : NULL, NULL);
 }
-#define CALL(f, op, attrs, ...) \
-  fn_call(f, op, attrs, (int)(sizeof((const Node *[]){__VA_ARGS__}) / sizeof(Node *)), (const Node *const[]){__VA_ARGS__})
+#define CALL(f, op, attrs, ...)                                                        \
+  fn_call(f, op, attrs, (int)(sizeof((const Node *[]){__VA_ARGS__}) / sizeof(Node *)), \
+          (const Node *const[]){__VA_ARGS__})
 
 static inline const Node *fn_done(Fn *f, const Node *body) { return node_func(f->m, f->n, f->param, body, NULL, NULL); }
 
@@ -50,7 +52,8 @@ static inline const void *fn_attrs(Fn *f, const char *op, ...)
   void *a = attrs_new(f->m, def);
   va_list list;
   va_start(list, op);
-  for (const char *name; (name = va_arg(list, const char *));) attrs_set_text(f->m, def, a, name, va_arg(list, const char *));
+  for (const char *name; (name = va_arg(list, const char *));)
+    attrs_set_text(f->m, def, a, name, va_arg(list, const char *));
   va_end(list);
   return a;
 }
@@ -70,12 +73,14 @@ static inline TirArg fn_tensor(Arena *a, const Type *t, int64_t size, uint64_t *
   int64_t *shape = arena_array(a, int64_t, t->ndim + 1);
   TirArg arg = {.dtype = t->dtype, .ndim = t->ndim, .shape = shape};
   for (int d = 0; d < t->ndim; d++) shape[d] = fn_dim(t->shape[d], size);
-  size_t n = run_count(&arg), step = (size_t)dtype_bytes(t->dtype);
+  size_t n = run_count(&arg);
+  size_t step = (size_t)dtype_bytes(t->dtype);
   char *data = arena_alloc(a, n * step + 1);
   for (size_t i = 0; i < n && seed; i++) {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
     double v = (double)(int64_t)(*seed >> 33) / (double)(1u << 30) - 1;
-    value_store(dtype_is_float(t->dtype) ? value_float(t->dtype, v) : value_int(t->dtype, (int64_t)(v * 8)), data + i * step);
+    value_store(dtype_is_float(t->dtype) ? value_float(t->dtype, v) : value_int(t->dtype, (int64_t)(v * 8)),
+                data + i * step);
   }
   arg.data = data;
   return arg;
@@ -110,7 +115,8 @@ static inline void fn_evaluate(Fn *f, Arena *arena, const Node *call, const TirA
   int64_t *shape = arena_array(arena, int64_t, 9);
   *out = (TirArg){.dtype = call->type->dtype, .ndim = call->type->ndim, .shape = shape};
   Analyzer *an = analyzer_new(m, arena);
-  for (int d = 0; d < out->ndim; d++) shape[d] = expr_simplify(an, expr_substitute(m, call->type->shape[d], &size))->u.i;
+  for (int d = 0; d < out->ndim; d++)
+    shape[d] = expr_simplify(an, expr_substitute(m, call->type->shape[d], &size))->u.i;
   out->data = arena_alloc(arena, run_bytes(out) + 1);
   value[n++] = *out;
   Module *dst = module_new(f->ctx);
@@ -132,7 +138,8 @@ static inline void fn_reference(Fn *f, Arena *arena, const Node *body, int n, co
   for (int i = 0; i < n; i++) map_put(arena, &data, f->param[i], (void *)(uintptr_t)&arg[i]);
   for (int i = 0; i < nn; i++) {
     if (node[i]->kind != N_CALL) continue;
-    TirArg in[8], *made = arena_new_of(arena, TirArg);
+    TirArg in[8];
+    TirArg *made = arena_new_of(arena, TirArg);
     for (int a = 0; a < node[i]->nargs; a++) in[a] = *(TirArg *)map_get(&data, node[i]->arg[a]);
     fn_evaluate(f, arena, node[i], in, made);
     map_put(arena, &data, node[i], made);
@@ -144,11 +151,14 @@ static inline void fn_reference(Fn *f, Arena *arena, const Node *body, int n, co
 static inline void fn_compare(Fn *f, const char *what, const TirArg *want, const TirArg *got, double error)
 {
   double largest = 0;
-  size_t count = run_count(want), step = (size_t)dtype_bytes(want->dtype);
+  size_t count = run_count(want);
+  size_t step = (size_t)dtype_bytes(want->dtype);
   for (int pass = 0; pass < 2; pass++)
     for (size_t e = 0; e < count; e++) {
-      Value a = value_load(want->dtype, (char *)want->data + e * step), b = value_load(want->dtype, (char *)got->data + e * step);
-      double x = dtype_is_float(a.dtype) ? a.f : (double)a.i, y = dtype_is_float(b.dtype) ? b.f : (double)b.i;
+      Value a = value_load(want->dtype, (char *)want->data + e * step);
+      Value b = value_load(want->dtype, (char *)got->data + e * step);
+      double x = dtype_is_float(a.dtype) ? a.f : (double)a.i;
+      double y = dtype_is_float(b.dtype) ? b.f : (double)b.i;
       if (!pass && isfinite(x)) largest = fmax(largest, fabs(x));
       if (pass && !(x == y || (isnan(x) && isnan(y))) && !(fabs(x - y) <= error * largest))
         raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: element %zu is %.9g and should be %.9g", what, e, y, x);
@@ -184,7 +194,8 @@ static inline const char *fn_check(Fn *f, const char *what, const Node *body, in
   fn_reference(f, arena, body, f->n, arg, &want);
   arg[f->n] = want;
   arg[f->n].data = arena_alloc(arena, run_bytes(&want) + 1);
-  for (int i = 0; i < r.nscalars; i++) arg[f->n + 1 + i] = (TirArg){.dtype = r.scalars[i]->dtype, .scalar = value_int(r.scalars[i]->dtype, size)};
+  for (int i = 0; i < r.nscalars; i++)
+    arg[f->n + 1 + i] = (TirArg){.dtype = r.scalars[i]->dtype, .scalar = value_int(r.scalars[i]->dtype, size)};
   TirArg *got = run_copy(arena, f->n + 1 + r.nscalars, arg);
   run_built(f->ctx, built, "kernel", f->n + 1 + r.nscalars, got);
   fn_compare(f, arena_printf(arena, "%s (%s)", what, r.impl), &want, &got[f->n], error);
@@ -251,7 +262,8 @@ static inline void fresh(Fn *f)
 
 static inline void want_impl(Fn *f, const char *what, const char *got, const char *want)
 {
-  if (strcmp(got, want)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: implementation '%s' was taken, '%s' is wanted", what, got, want);
+  if (strcmp(got, want))
+    raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: implementation '%s' was taken, '%s' is wanted", what, got, want);
 }
 
 #endif

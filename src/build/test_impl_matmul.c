@@ -8,30 +8,40 @@
 
 #include "build/test_impl.h"
 
-static const char *say(Fn *f, const char *what, int a, int b, int c) { return arena_printf(ctx_arena(f->ctx), "%s %d %d %d", what, a, b, c); }
+static const char *say(Fn *f, const char *what, int a, int b, int c)
+{
+  return arena_printf(ctx_arena(f->ctx), "%s %d %d %d", what, a, b, c);
+}
 
 static const Node *packed(Fn *f, const Node *x, int k, int n, int width)
 {
   Arena *a = ctx_arena(f->ctx);
-  const void *attrs = fn_attrs(f, "nn.contrib_dense_pack", "units", arena_printf(a, "%d", n), "weight_layout", arena_printf(a, "\"NC%dn\"", width), NULL);
+  const void *attrs = fn_attrs(f, "nn.contrib_dense_pack", "units", arena_printf(a, "%d", n), "weight_layout",
+                               arena_printf(a, "\"NC%dn\"", width), NULL);
   return CALL(f, "nn.contrib_dense_pack", attrs, x, PARAM(f, n / width, k, width));
 }
 
-/* Sums of a thousand and more: rows collide in the cache, panels do not fit.  Rounds add up in another order than the meaning does. */
+/* Sums of a thousand and more: rows collide in the cache, panels do not fit.  Rounds add up in another order than the
+ * meaning does. */
 static void long_sums(Fn *f)
 {
   static const int cases[][4] = {{40, 1024, 8, 1}, {29, 4096, 6, 0}, {130, 1536, 5, 1}, {64, 3072, 4, 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    int m = cases[i][0], k = cases[i][1], width = 2 * target_lanes(f->target, 32), n = cases[i][2] * width;
+    int m = cases[i][0];
+    int k = cases[i][1];
+    int width = 2 * target_lanes(f->target, 32);
+    int n = cases[i][2] * width;
     fresh(f);
     const Node *y = packed(f, PARAM(f, m, k), k, n, width);
-    if (cases[i][3]) y = CALL(f, "tanh", NULL, CALL(f, "add", NULL, CALL(f, "add", NULL, y, PARAM(f, n)), PARAM(f, m, n)));
+    if (cases[i][3])
+      y = CALL(f, "tanh", NULL, CALL(f, "add", NULL, CALL(f, "add", NULL, y, PARAM(f, n)), PARAM(f, m, n)));
     const char *impl = fn_check(f, say(f, "long sum", m, k, n), y, 0, 6e-5);
     if (strcmp(impl, "matmul.packed")) raise(f->ctx, ERR_INTERNAL, NOWHERE, "'%s' was taken", impl);
   }
 }
 
-/* Many panels of columns: where a multiply-add takes a lane, rows are packed.  Whole tiles and parts of one, odd sums. */
+/* Many panels of columns: where a multiply-add takes a lane, rows are packed.  Whole tiles and parts of one, odd
+ * sums. */
 static void many_panels(Fn *f)
 {
   static const int cases[][3] = {{128, 64, 16}, {37, 100, 12}, {13, 7, 24}, {4, 33, 12}, {131, 3072, 12}};
@@ -40,9 +50,13 @@ static void many_panels(Fn *f)
   f->target = &lanes;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int vectors = 1; vectors <= 4; vectors++) {
-      int m = cases[i][0], k = cases[i][1], width = vectors * (int)target_lanes(f->target, 32), n = cases[i][2] * width;
+      int m = cases[i][0];
+      int k = cases[i][1];
+      int width = vectors * (int)target_lanes(f->target, 32);
+      int n = cases[i][2] * width;
       fresh(f);
-      const Node *y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, packed(f, PARAM(f, m, k), k, n, width), PARAM(f, n)));
+      const Node *y =
+          CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, packed(f, PARAM(f, m, k), k, n, width), PARAM(f, n)));
       fn_check(f, say(f, "many panels", m, k, n), y, 0, k > 1000 ? 6e-5 : 2e-5);
     }
   f->target = own;
@@ -53,8 +67,11 @@ static void open_rows(Fn *f)
   static const int sums[] = {48, 1024};
   for (int i = 0; i < 2; i++) {
     fresh(f);
-    int k = sums[i], width = 4 * target_lanes(f->target, 32), n = 4 * width;
-    const Expr *rows = var_expr(var_new(f->m, "n", DT_I32, VAR_SIZE)), *shape[] = {rows, expr_i32(f->m, k)};
+    int k = sums[i];
+    int width = 4 * target_lanes(f->target, 32);
+    int n = 4 * width;
+    const Expr *rows = var_expr(var_new(f->m, "n", DT_I32, VAR_SIZE));
+    const Expr *shape[] = {rows, expr_i32(f->m, k)};
     const Node *x = f->param[f->n++] = node_var(f->m, "x", type_tensor(f->m, DT_F32, 2, shape));
     const Node *y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, packed(f, x, k, n, width), PARAM(f, n)));
     for (int64_t size = 1; size < 40; size += 11) fn_check(f, say(f, "open rows", (int)size, k, n), y, size, 2e-5);
@@ -76,9 +93,10 @@ static TirArg *run_loop(Fn *f, const CellCase *c, int block, int samples, int n,
   Arena *a = ctx_arena(f->ctx);
   fresh(f);
   for (int i = 0; i < n; i++) fn_param(f, DT_F32, arg[i].ndim, arg[i].shape);
-  const void *attrs = fn_attrs(f, "nn.contrib_recurrent", "cell", arena_printf(a, "\"%s\"", c->cell), "hidden_size", arena_printf(a, "%d", c->hidden),
-                               "direction", arena_printf(a, "\"%s\"", c->direction), "layout", c->layout ? "1" : "0", "linear_before_reset",
-                               c->linear ? "True" : "False", "block", arena_printf(a, "%d", block), "samples", arena_printf(a, "%d", samples), NULL);
+  const void *attrs = fn_attrs(f, "nn.contrib_recurrent", "cell", arena_printf(a, "\"%s\"", c->cell), "hidden_size",
+                               arena_printf(a, "%d", c->hidden), "direction", arena_printf(a, "\"%s\"", c->direction),
+                               "layout", c->layout ? "1" : "0", "linear_before_reset", c->linear ? "True" : "False",
+                               "block", arena_printf(a, "%d", block), "samples", arena_printf(a, "%d", samples), NULL);
   const Node *y = fn_call(f, "nn.contrib_recurrent", attrs, n, f->param);
   Module *dst = module_new(f->ctx);
   defer(f->ctx, drop_module, dst);
@@ -98,7 +116,10 @@ static TirArg *run_loop(Fn *f, const CellCase *c, int block, int samples, int n,
 /* (directions, gates * hidden, hidden) as (directions, blocks, hidden, gates, block). */
 static TirArg in_blocks(Arena *a, const CellCase *c, const TirArg *r)
 {
-  int64_t h = c->hidden, g = c->gates, b = c->block, *shape = arena_array(a, int64_t, 5);
+  int64_t h = c->hidden;
+  int64_t g = c->gates;
+  int64_t b = c->block;
+  int64_t *shape = arena_array(a, int64_t, 5);
   memcpy(shape, (const int64_t[]){r->shape[0], h / b, h, g, b}, 5 * sizeof *shape);
   TirArg out = {.dtype = r->dtype, .ndim = 5, .shape = shape};
   float *to = out.data = arena_alloc(a, run_bytes(r) + 1);
@@ -106,26 +127,31 @@ static TirArg in_blocks(Arena *a, const CellCase *c, const TirArg *r)
   for (int64_t d = 0; d < r->shape[0]; d++)
     for (int64_t gate = 0; gate < g; gate++)
       for (int64_t u = 0; u < h; u++)
-        for (int64_t k = 0; k < h; k++) to[(((d * (h / b) + u / b) * h + k) * g + gate) * b + u % b] = from[(d * g * h + gate * h + u) * h + k];
+        for (int64_t k = 0; k < h; k++)
+          to[(((d * (h / b) + u / b) * h + k) * g + gate) * b + u % b] = from[(d * g * h + gate * h + u) * h + k];
   return out;
 }
 
 static void recurrent_blocks(Fn *f)
 {
   static const CellCase cases[] = {
-      {"lstm", "bidirectional", 4, 5, 1, 32, 16, 0, false, 1}, {"lstm", "reverse", 4, 3, 3, 20, 20, 1, false, 1}, {"gru", "forward", 3, 4, 2, 24, 8, 0, false, 1},
-      {"gru", "bidirectional", 3, 4, 2, 12, 4, 0, true, 1},    {"rnn", "bidirectional", 1, 6, 2, 48, 48, 1, false, 1},
-      {"lstm", "bidirectional", 4, 3, 6, 32, 16, 1, false, 3}, {"gru", "reverse", 3, 3, 4, 16, 8, 0, false, 4},
-      {"gru", "bidirectional", 3, 3, 4, 16, 16, 0, true, 2},   {"rnn", "forward", 1, 3, 5, 24, 24, 0, false, 5},
+    {"lstm", "bidirectional", 4, 5, 1, 32, 16, 0, false, 1}, {"lstm", "reverse", 4, 3, 3, 20, 20, 1, false, 1},
+    {"gru", "forward", 3, 4, 2, 24, 8, 0, false, 1},         {"gru", "bidirectional", 3, 4, 2, 12, 4, 0, true, 1},
+    {"rnn", "bidirectional", 1, 6, 2, 48, 48, 1, false, 1},  {"lstm", "bidirectional", 4, 3, 6, 32, 16, 1, false, 3},
+    {"gru", "reverse", 3, 3, 4, 16, 8, 0, false, 4},         {"gru", "bidirectional", 3, 3, 4, 16, 16, 0, true, 2},
+    {"rnn", "forward", 1, 3, 5, 24, 24, 0, false, 5},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const CellCase *c = &cases[i];
     Arena *a = ctx_arena(f->ctx);
     fresh(f);
-    int64_t ndir = strcmp(c->direction, "bidirectional") ? 1 : 2, rows = c->gates * c->hidden;
+    int64_t ndir = strcmp(c->direction, "bidirectional") ? 1 : 2;
+    int64_t rows = c->gates * c->hidden;
     uint64_t seed = 3;
-    const int64_t gates[] = {c->layout ? c->batch : c->steps, c->layout ? c->steps : c->batch, ndir * rows}, weights[] = {ndir, rows, c->hidden};
-    TirArg arg[2] = {fn_tensor(a, type_tensor_of(f->m, DT_F32, 3, gates), 0, &seed), fn_tensor(a, type_tensor_of(f->m, DT_F32, 3, weights), 0, &seed)};
+    const int64_t gates[] = {c->layout ? c->batch : c->steps, c->layout ? c->steps : c->batch, ndir * rows};
+    const int64_t weights[] = {ndir, rows, c->hidden};
+    TirArg arg[2] = {fn_tensor(a, type_tensor_of(f->m, DT_F32, 3, gates), 0, &seed),
+                     fn_tensor(a, type_tensor_of(f->m, DT_F32, 3, weights), 0, &seed)};
     int n;
     TirArg *want = run_loop(f, c, 0, 1, 2, arg, &n);
     arg[1] = in_blocks(a, c, &arg[1]);
@@ -134,8 +160,12 @@ static void recurrent_blocks(Fn *f)
   }
 }
 
-#define CASE(name) \
-  static void test_##name(void **state) { (void)state; on_targets(name); }
+#define CASE(name)                      \
+  static void test_##name(void **state) \
+  {                                     \
+    (void)state;                        \
+    on_targets(name);                   \
+  }
 CASE(long_sums)
 CASE(many_panels)
 CASE(open_rows)
@@ -143,6 +173,7 @@ CASE(recurrent_blocks)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_sums), cmocka_unit_test(test_many_panels), cmocka_unit_test(test_open_rows), cmocka_unit_test(test_recurrent_blocks)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_sums), cmocka_unit_test(test_many_panels),
+                                     cmocka_unit_test(test_open_rows), cmocka_unit_test(test_recurrent_blocks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

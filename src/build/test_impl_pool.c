@@ -10,12 +10,13 @@
 
 typedef struct Case {
   const char *op;
-  int64_t x[6];                            /* ended by 0 */
+  int64_t x[6]; /* ended by 0 */
   const char *layout, *size, *strides, *padding, *dilation, *ceil;
 } Case;
 
 #define MAX2 "nn.max_pool2d"
 #define AVG2 "nn.avg_pool2d"
+/* clang-format off */
 static const Case channels[] = {
     {MAX2, {1, 2, 14, 12, 16}, "\"NCHW16c\"", "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", "False"},
     {MAX2, {2, 3, 7, 7, 16}, "\"NCHW16c\"", "[3, 3]", "[1, 1]", "[1, 1]", "[1, 1]", "True"},
@@ -35,20 +36,23 @@ static const Case maps[] = {
     {MAX2, {1, 4, 9, 6}, "\"NCHW\"", "[5, 3]", "[1, 1]", "[2, 0, 1, 1]", "[1, 2]", "False"},
     {MAX2, {1, 13, 5, 5}, "\"NCHW\"", "[5]", "[1]", "[2]", "[1]", "False"},
 };
+/* clang-format on */
 
+/* clang-format off */
 static const Case columns[] = {
     {MAX2, {1, 3, 13, 40}, "\"NCHW\"", "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", "False"},
     {MAX2, {2, 2, 12, 38}, "\"NCHW\"", "[3, 3]", "[2, 2]", "[0, 0]", "[1, 1]", "True"},
     {MAX2, {1, 2, 9, 70}, "\"NCHW\"", "[2, 4]", "[1, 3]", "[1, 0, 0, 2]", "[1, 1]", "False"},
     {MAX2, {1, 4, 11, 44}, "\"NCHW\"", "[3, 3]", "[3, 2]", "[2, 1]", "[2, 2]", "True"},
 };
+/* clang-format on */
 
 static const Node *call_of(Fn *f, const Case *c)
 {
   int n = 0;
   while (n < 6 && c->x[n]) n++;
-  const void *a = fn_attrs(f, c->op, "pool_size", c->size, "strides", c->strides, "padding", c->padding, "dilation", c->dilation, "ceil_mode", c->ceil,
-                           "layout", c->layout, NULL);
+  const void *a = fn_attrs(f, c->op, "pool_size", c->size, "strides", c->strides, "padding", c->padding, "dilation",
+                           c->dilation, "ceil_mode", c->ceil, "layout", c->layout, NULL);
   return CALL(f, c->op, a, fn_param(f, DT_F32, n, c->x));
 }
 
@@ -64,7 +68,8 @@ static void check(Fn *f, const char *what, const Case *c, size_t i, const char *
 
 static void channels_computed(Fn *f)
 {
-  for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) check(f, "channels", &channels[i], i, "pool.channels");
+  for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
+    check(f, "channels", &channels[i], i, "pool.channels");
 }
 
 /* On a machine with slow memory and many cores every map is cut into bands. */
@@ -86,21 +91,29 @@ static void columns_computed(Fn *f)
 
 static void maps_computed(Fn *f)
 {
-  bool wide = target_lanes(f->target, 32) >= 16;             /* a row does not fill such vectors */
+  bool wide = target_lanes(f->target, 32) >= 16; /* a row does not fill such vectors */
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) check(f, "map", &maps[i], i, wide ? "pool.map" : NULL);
 }
 
-#define CASE(name) \
-  static void test_##name(void **state) { (void)state; on_targets(name); }
+#define CASE(name)                      \
+  static void test_##name(void **state) \
+  {                                     \
+    (void)state;                        \
+    on_targets(name);                   \
+  }
 CASE(channels_computed)
-static void test_bands_computed(void **state) { (void)state; run_job(bands_computed, "llvm"); }
+static void test_bands_computed(void **state)
+{
+  (void)state;
+  run_job(bands_computed, "llvm");
+}
 CASE(maps_computed)
 CASE(columns_computed)
 
 int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_channels_computed), cmocka_unit_test(test_bands_computed), cmocka_unit_test(test_maps_computed),
-                                     cmocka_unit_test(test_columns_computed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_channels_computed), cmocka_unit_test(test_bands_computed),
+                                     cmocka_unit_test(test_maps_computed), cmocka_unit_test(test_columns_computed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ typedef struct Job {
   const OpDef *op;
   DType dtype;
   const void *(*attrs)(Module *, const OpDef *);
-  bool symbolic;             /* the first dimension of every argument has a name */
+  bool symbolic; /* the first dimension of every argument has a name */
   double ulps;
 } Job;
 
@@ -25,7 +25,8 @@ static const double floats[] = {-3.5, -1, -0.0, 0, 0.5, 1, 2.5, 7, NAN, INFINITY
 static ConstData sample(Arena *arena, DType t, bool column)
 {
   enum { N = sizeof floats / sizeof *floats };
-  ConstData d = {.dtype = t, .ndim = 2, .shape = {column ? N : 1, column ? 1 : N}, .bytes = (size_t)N * (size_t)dtype_bytes(t)};
+  ConstData d = {
+    .dtype = t, .ndim = 2, .shape = {column ? N : 1, column ? 1 : N}, .bytes = (size_t)N * (size_t)dtype_bytes(t)};
   char *p = arena_alloc(arena, d.bytes);
   for (int i = 0; i < N; i++) {
     int64_t ends[] = {dtype_imin(t), dtype_imax(t), 0, 1, -1, 2, 3, -7, 31, 40, 100, -128};
@@ -36,7 +37,10 @@ static ConstData sample(Arena *arena, DType t, bool column)
   return d;
 }
 
-static TirArg arg_of(const ConstData *d) { return (TirArg){.data = (void *)(uintptr_t)d->data, .dtype = d->dtype, .ndim = d->ndim, .shape = d->shape}; }
+static TirArg arg_of(const ConstData *d)
+{
+  return (TirArg){.data = (void *)(uintptr_t)d->data, .dtype = d->dtype, .ndim = d->ndim, .shape = d->shape};
+}
 
 /* Type of argument i: static, or with its rows' number named. */
 static const Type *arg_type(Module *m, const ConstData *d, bool symbolic, int i)
@@ -49,7 +53,8 @@ static const Type *arg_type(Module *m, const ConstData *d, bool symbolic, int i)
 static void run_job(Ctx *ctx, void *arg)
 {
   const Job *job = arg;
-  Module *m = module_new(ctx), *dst = module_new(ctx);
+  Module *m = module_new(ctx);
+  Module *dst = module_new(ctx);
   defer(ctx, drop_module, m);
   defer(ctx, drop_module, dst);
   const OpDef *op = job->op;
@@ -93,15 +98,17 @@ static void expect_job(Job job)
 static void elementwise_kernels(void **state)
 {
   (void)state;
-  static const OpDef *const of_floats[] = {
-    &op_exp, &op_log, &op_sqrt, &op_rsqrt, &op_sigmoid, &op_tanh, &op_erf, &op_sin, &op_atan, &op_asinh, &op_fast_exp, &op_fast_tanh, &op_fast_erf};
-  static const OpDef *const of_all[] = {&op_abs, &op_negative, &op_floor, &op_ceil, &op_trunc, &op_round, &op_sign, &op_nn_relu,
-                                        &op_isnan, &op_isinf, &op_isfinite, &op_copy};
+  static const OpDef *const of_floats[] = {&op_exp,      &op_log,       &op_sqrt,    &op_rsqrt, &op_sigmoid,
+                                           &op_tanh,     &op_erf,       &op_sin,     &op_atan,  &op_asinh,
+                                           &op_fast_exp, &op_fast_tanh, &op_fast_erf};
+  static const OpDef *const of_all[] = {&op_abs,  &op_negative, &op_floor, &op_ceil,  &op_trunc,    &op_round,
+                                        &op_sign, &op_nn_relu,  &op_isnan, &op_isinf, &op_isfinite, &op_copy};
   for (size_t i = 0; i < sizeof of_floats / sizeof *of_floats; i++) {
     expect_job((Job){.op = of_floats[i], .dtype = DT_F32, .ulps = 16});
     expect_job((Job){.op = of_floats[i], .dtype = DT_F16, .ulps = 1});
   }
-  static const DType dtypes[] = {{DT_FLOAT, 32, 1}, {DT_FLOAT, 64, 1}, {DT_BFLOAT, 16, 1}, {DT_INT, 8, 1}, {DT_INT, 32, 1}, {DT_INT, 64, 1}, {DT_UINT, 8, 1}};
+  static const DType dtypes[] = {{DT_FLOAT, 32, 1}, {DT_FLOAT, 64, 1}, {DT_BFLOAT, 16, 1}, {DT_INT, 8, 1},
+                                 {DT_INT, 32, 1},   {DT_INT, 64, 1},   {DT_UINT, 8, 1}};
   for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
     for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++) expect_job((Job){.op = of_all[i], .dtype = dtypes[k]});
 }
@@ -110,13 +117,14 @@ static void elementwise_kernels(void **state)
 static void broadcast_kernels(void **state)
 {
   (void)state;
-  static const OpDef *const of_all[] = {&op_add, &op_subtract, &op_multiply, &op_divide, &op_floor_divide, &op_trunc_divide, &op_mod,
-                                        &op_floor_mod, &op_maximum, &op_minimum, &op_equal, &op_less, &op_greater_equal, &op_where};
+  static const OpDef *const of_all[] = {
+    &op_add,       &op_subtract, &op_multiply, &op_divide, &op_floor_divide, &op_trunc_divide,  &op_mod,
+    &op_floor_mod, &op_maximum,  &op_minimum,  &op_equal,  &op_less,         &op_greater_equal, &op_where};
   static const OpDef *const of_ints[] = {&op_power, &op_left_shift, &op_right_shift, &op_bitwise_and, &op_bitwise_xor};
-  static const DType dtypes[] = {{DT_INT, 32, 1}, {DT_INT, 8, 1}, {DT_INT, 64, 1}, {DT_UINT, 8, 1}, {DT_UINT, 32, 1}, {DT_FLOAT, 32, 1}, {DT_FLOAT, 16, 1}};
+  static const DType dtypes[] = {{DT_INT, 32, 1},  {DT_INT, 8, 1},    {DT_INT, 64, 1},  {DT_UINT, 8, 1},
+                                 {DT_UINT, 32, 1}, {DT_FLOAT, 32, 1}, {DT_FLOAT, 16, 1}};
   for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++) {
-    for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
-      expect_job((Job){.op = of_all[i], .dtype = dtypes[k]});
+    for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++) expect_job((Job){.op = of_all[i], .dtype = dtypes[k]});
     for (size_t i = 0; i < sizeof of_ints / sizeof *of_ints && dtype_is_int(dtypes[k]); i++)
       expect_job((Job){.op = of_ints[i], .dtype = dtypes[k]});
   }
@@ -133,7 +141,8 @@ static const void *last_axis(Module *m, const OpDef *op)
 static void reduce_kernels(void **state)
 {
   (void)state;
-  static const OpDef *const op[] = {&op_sum, &op_prod, &op_mean, &op_max, &op_min, &op_argmax, &op_argmin, &op_logsumexp, &op_variance};
+  static const OpDef *const op[] = {&op_sum,    &op_prod,   &op_mean,      &op_max,     &op_min,
+                                    &op_argmax, &op_argmin, &op_logsumexp, &op_variance};
   static const DType dtypes[] = {{DT_FLOAT, 32, 1}, {DT_FLOAT, 16, 1}, {DT_INT, 32, 1}};
   for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
     for (size_t i = 0; i < (dtype_is_float(dtypes[k]) ? 9 : 7); i++)
@@ -144,9 +153,11 @@ static void symbolic_kernels(void **state)
 {
   (void)state;
   static const OpDef *const op[] = {&op_exp, &op_add, &op_maximum, &op_floor_mod};
-  for (size_t i = 0; i < sizeof op / sizeof *op; i++) expect_job((Job){.op = op[i], .dtype = DT_F32, .symbolic = true, .ulps = 16});
+  for (size_t i = 0; i < sizeof op / sizeof *op; i++)
+    expect_job((Job){.op = op[i], .dtype = DT_F32, .symbolic = true, .ulps = 16});
   static const OpDef *const reduce[] = {&op_sum, &op_mean, &op_argmax, &op_variance};
-  for (size_t i = 0; i < sizeof reduce / sizeof *reduce; i++) expect_job((Job){.op = reduce[i], .dtype = DT_F32, .symbolic = true, .ulps = 16});
+  for (size_t i = 0; i < sizeof reduce / sizeof *reduce; i++)
+    expect_job((Job){.op = reduce[i], .dtype = DT_F32, .symbolic = true, .ulps = 16});
 }
 
 static const void *twelve(Module *m, const OpDef *op)
@@ -172,13 +183,19 @@ static void deep_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   for (int i = 0; i < 10; i++) {
     x = op_maximum_value(c->m, x, expr_mul(c->m, x, op_num(c->m, x->dtype, 0.5)));
     x = op_clip_value(c->m, x, -50 - i, 60 + i);
-    x = expr_select(c->m, op_intrin(c->m, IN_ISNAN, x), op_num(c->m, x->dtype, i), expr_add(c->m, x, op_num(c->m, x->dtype, 1)));
+    x = expr_select(c->m, op_intrin(c->m, IN_ISNAN, x), op_num(c->m, x->dtype, i),
+                    expr_add(c->m, x, op_num(c->m, x->dtype, 1)));
     x = op_relu_value(c->m, expr_sub(c->m, x, op_num(c->m, x->dtype, 2)));
   }
   out[0] = op_emit(c, &a, NULL, x);
 }
-static const OpDef op_deep = {.name = "deep", .doc = "a chain of choices", .args = "data", .min_args = 1, .max_args = 1,
-                              .type = type_same, .compute = deep_compute};
+static const OpDef op_deep = {.name = "deep",
+                              .doc = "a chain of choices",
+                              .args = "data",
+                              .min_args = 1,
+                              .max_args = 1,
+                              .type = type_same,
+                              .compute = deep_compute};
 
 static void deep_choices(void **state)
 {
@@ -191,7 +208,7 @@ int main(void)
   op_init();
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(elementwise_kernels), cmocka_unit_test(broadcast_kernels), cmocka_unit_test(reduce_kernels),
-    cmocka_unit_test(symbolic_kernels), cmocka_unit_test(random_kernels), cmocka_unit_test(deep_choices),
+    cmocka_unit_test(symbolic_kernels),    cmocka_unit_test(random_kernels),    cmocka_unit_test(deep_choices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

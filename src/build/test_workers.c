@@ -30,7 +30,8 @@ static PrimFunc *make_func(Module *m, int k)
   const Tensor *in = te_placeholder(m, "in", DT_F32, 1, &extent);
   const IterVar *axis = itervar_new(m, var_new(m, "i", DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, ITER_SPATIAL, NULL);
   const Expr *at = var_expr(axis->var);
-  const Expr *value = expr_add(m, expr_mul(m, te_read(m, in, 1, &at), expr_float(m, DT_F32, k + 2)), expr_float(m, DT_F32, k));
+  const Expr *value =
+      expr_add(m, expr_mul(m, te_read(m, in, 1, &at), expr_float(m, DT_F32, k + 2)), expr_float(m, DT_F32, k));
   const TeOp *op = te_compute(m, "out", "injective", 1, &extent, (const IterVar **)&axis, 1, &value, NULL);
   TeArg args[] = {{.tensor = in}, {.tensor = &op->out[0]}};
   return te_create_prim_func(m, arena_printf(m->arena, "f%d", k), 2, args, NULL);
@@ -67,7 +68,8 @@ static void same_body(Ctx *ctx, void *arg)
   (void)arg;
   World w = make_world(ctx);
   const char *first = NULL;
-  size_t nfirst = 0, n;
+  size_t nfirst = 0;
+  size_t n;
   for (int threads = 1; threads <= 8; threads *= 2) {
     Built *b = build_with(ctx, &w, threads);
     const char *text = code_get(built_code(b), CODE_OBJECT, scratch(ctx), &n);
@@ -182,10 +184,10 @@ static void interruption_waits_for_all(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(threads_change_nothing),
-      cmocka_unit_test(first_error_is_reported),
-      cmocka_unit_test(progress_is_told),
-      cmocka_unit_test(interruption_waits_for_all),
+    cmocka_unit_test(threads_change_nothing),
+    cmocka_unit_test(first_error_is_reported),
+    cmocka_unit_test(progress_is_told),
+    cmocka_unit_test(interruption_waits_for_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,8 @@ typedef struct Worker {
   Module *m;
   pthread_t thread;
   bool started;
-  int at;                    /* the function that it is busy with; n: none */
-  ErrKind kind;              /* what stopped it */
+  int at;       /* the function that it is busy with; n: none */
+  ErrKind kind; /* what stopped it */
   Loc loc;
   char message[2048];
 } Worker;

@@ -1,5 +1,5 @@
 /* bench.c: `lathe bench`: how long a model takes, as a whole and node by node. */
-#define _GNU_SOURCE   /* qsort_r */
+#define _GNU_SOURCE /* qsort_r */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 
 static int by_value(const void *a, const void *b)
 {
-  double x = *(const double *)a, y = *(const double *)b;
+  double x = *(const double *)a;
+  double y = *(const double *)b;
   return (x > y) - (x < y);
 }
 
@@ -31,17 +32,17 @@ static Times summary(double *s, long n)
 /* ---- node by node ------------------------------------------------------------------------- */
 
 typedef struct Profile {
-  int n;                     /* nodes */
-  double *seconds;           /* sum over the runs */
+  int n;           /* nodes */
+  double *seconds; /* sum over the runs */
   long *calls;
   FILE *trace;
-  double at;                 /* where the trace is, in seconds */
+  double at; /* where the trace is, in seconds */
   bool first;
   const LatheRtModel *model;
 } Profile;
 
-static int32_t note_node(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
-                         const LatheRtTensor *const *out)
+static int32_t note_node(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,
+                         int32_t nout, const LatheRtTensor *const *out)
 {
   Profile *p = user;
   (void)nin, (void)in, (void)nout, (void)out;
@@ -49,7 +50,9 @@ static int32_t note_node(void *user, int32_t node, double seconds, int32_t nin, 
   p->calls[node]++;
   if (p->trace) {
     const LatheRtNode *info = lathe_rt_model_node(p->model, node);
-    fprintf(p->trace, "%s{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, \"args\": {\"impl\": \"%s\"}}",
+    fprintf(p->trace,
+            "%s{\"name\": \"%s\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, \"args\": "
+            "{\"impl\": \"%s\"}}",
             p->first ? "" : ",\n", info->name, p->at * 1e6, seconds * 1e6, info->impl ? info->impl : "");
     p->first = false;
   }
@@ -60,7 +63,8 @@ static int32_t note_node(void *user, int32_t node, double seconds, int32_t nin, 
 static int by_share(const void *a, const void *b, void *seconds)
 {
   const double *s = seconds;
-  double x = s[*(const int *)a], y = s[*(const int *)b];
+  double x = s[*(const int *)a];
+  double y = s[*(const int *)b];
   return (x < y) - (x > y);
 }
 
@@ -90,8 +94,11 @@ static void print_node(const Profile *p, int i, double total, const Limits *limi
 {
   const LatheRtNode *n = lathe_rt_model_node(p->model, i);
   double per = p->calls[i] ? p->seconds[i] / (double)p->calls[i] : 0;
-  double rate = per > 0 ? n->flops / per / 1e9 : 0, done = per > 0 ? n->flops_done / per / 1e9 : 0, bytes = per > 0 ? n->bytes / per / 1e9 : 0;
-  double gflops = limits->gflops, gbytes = limit_gbytes(limits, n->bytes);
+  double rate = per > 0 ? n->flops / per / 1e9 : 0;
+  double done = per > 0 ? n->flops_done / per / 1e9 : 0;
+  double bytes = per > 0 ? n->bytes / per / 1e9 : 0;
+  double gflops = limits->gflops;
+  double gbytes = limit_gbytes(limits, n->bytes);
   double limit = fmax(gflops > 0 ? done / gflops : 0, gbytes > 0 ? bytes / gbytes : 0);
   if (json) {
     printf("{\"name\": ");
@@ -100,15 +107,16 @@ static void print_node(const Profile *p, int i, double total, const Limits *limi
     print_json_text(n->source ? n->source : "");
     printf(", \"impl\": ");
     print_json_text(n->impl ? n->impl : "");
-    printf(", \"ms\": %.6f, \"share\": %.6f, \"gflops\": %.3f, \"gflops_done\": %.3f, \"gbytes\": %.3f, \"of_limit\": %.4f}", per * 1e3,
-           total > 0 ? p->seconds[i] / total : 0, rate, done, bytes, limit);
+    printf(", \"ms\": %.6f, \"share\": %.6f, \"gflops\": %.3f, \"gflops_done\": %.3f, \"gbytes\": %.3f, \"of_limit\": "
+           "%.4f}",
+           per * 1e3, total > 0 ? p->seconds[i] / total : 0, rate, done, bytes, limit);
     return;
   }
   char both[32];
   if (fabs(rate - done) > 0.01 * rate) snprintf(both, sizeof both, "%.1f (%.1f)", rate, done);
   else snprintf(both, sizeof both, "%.1f", rate);
-  printf("%9.3f %5.1f%% %16s %7.1f %5.0f%%  %-24.24s %s\n", per * 1e3, total > 0 ? 100 * p->seconds[i] / total : 0, both, bytes, 100 * limit,
-         n->impl ? n->impl : "", n->name);
+  printf("%9.3f %5.1f%% %16s %7.1f %5.0f%%  %-24.24s %s\n", per * 1e3, total > 0 ? 100 * p->seconds[i] / total : 0,
+         both, bytes, 100 * limit, n->impl ? n->impl : "", n->name);
 }
 
 static void print_profile(const Profile *p, int threads, bool json)
@@ -119,11 +127,15 @@ static void print_profile(const Profile *p, int threads, bool json)
   if (!order) return;
   for (int i = 0; i < p->n; i++) order[i] = i, total += p->seconds[i];
   qsort_r(order, (size_t)p->n, sizeof *order, by_share, p->seconds);
-  if (json) printf(", \"limit\": {\"gflops\": %.1f, \"gbytes\": %.1f, \"gbytes_cached\": %.1f}, \"nodes\": [", l.gflops, l.gbytes[NSIZES - 1], l.gbytes[0]);
+  if (json)
+    printf(", \"limit\": {\"gflops\": %.1f, \"gbytes\": %.1f, \"gbytes_cached\": %.1f}, \"nodes\": [", l.gflops,
+           l.gbytes[NSIZES - 1], l.gbytes[0]);
   else {
-    printf("\nlimits of this machine, %d thread%s: %.0f GFLOP/s, %.1f GB/s from memory, %.1f GB/s from the caches (measured now)\n\n", threads,
-           threads == 1 ? "" : "s", l.gflops, l.gbytes[NSIZES - 1], l.gbytes[0]);
-    printf("%9s %6s %16s %7s %6s  %-24s %s\n", "ms", "share", "GFLOP/s (done)", "GB/s", "limit", "implementation", "node");
+    printf("\nlimits of this machine, %d thread%s: %.0f GFLOP/s, %.1f GB/s from memory, %.1f GB/s from the caches "
+           "(measured now)\n\n",
+           threads, threads == 1 ? "" : "s", l.gflops, l.gbytes[NSIZES - 1], l.gbytes[0]);
+    printf("%9s %6s %16s %7s %6s  %-24s %s\n", "ms", "share", "GFLOP/s (done)", "GB/s", "limit", "implementation",
+           "node");
   }
   for (int i = 0; i < p->n; i++) {
     if (json && i) fputs(", ", stdout);
@@ -143,7 +155,7 @@ typedef struct Plan {
 static bool read_plan(const Options *o, Plan *p)
 {
   p->warmup = 3;
-  p->repeat = 0;               /* as many as fit a second or so */
+  p->repeat = 0; /* as many as fit a second or so */
   if (o->warmup && !read_number("--warmup", o->warmup, 0, 1000000, &p->warmup)) return false;
   if (o->repeat && !read_number("--repeat", o->repeat, 1, 1000000, &p->repeat)) return false;
   for (const char *s = o->threads; s && *s && p->n < 16;) {
@@ -176,7 +188,8 @@ static bool measure(LatheRtExecutor *ex, const Plan *plan, int *status, Times *o
   for (long i = 1; i < plan->warmup; i++)
     if (!run_once(ex, status, &first)) return false;
   long n = plan->repeat ? plan->repeat : (long)fmin(1000, fmax(10, 2 / fmax(first, 1e-6)));
-  double *s = calloc((size_t)n, sizeof *s), shown = now();
+  double *s = calloc((size_t)n, sizeof *s);
+  double shown = now();
   bool ok = s != NULL;
   for (long i = 0; ok && i < n; i++) {
     ok = run_once(ex, status, &t);
@@ -227,8 +240,8 @@ static void print_times(int threads, const Times *t, long runs)
   bool small = t->median < 1e-4;
   double unit = small ? 1e6 : 1e3;
   const char *name = small ? "µs" : "ms";
-  printf("%d thread%s: median %.3f %s, p90 %.3f %s, min %.3f %s (%ld runs)\n", threads, threads == 1 ? "" : "s", t->median * unit, name, t->p90 * unit, name,
-         t->min * unit, name, runs);
+  printf("%d thread%s: median %.3f %s, p90 %.3f %s, min %.3f %s (%ld runs)\n", threads, threads == 1 ? "" : "s",
+         t->median * unit, name, t->p90 * unit, name, t->min * unit, name, runs);
 }
 
 static bool bench(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, const Plan *plan, int *status)
@@ -244,10 +257,10 @@ static bool bench(LatheRtExecutor *ex, const LatheRtModel *model, const Options 
     }
     if (!measure(ex, plan, status, &t, &runs)) return false;
     if (o->json)
-      printf("%s{\"threads\": %d, \"runs\": %ld, \"median_ms\": %.6f, \"p90_ms\": %.6f, \"min_ms\": %.6f, \"mean_ms\": %.6f", k ? ",\n " : "",
-             plan->threads[k], runs, t.median * 1e3, t.p90 * 1e3, t.min * 1e3, t.mean * 1e3);
-    else
-      print_times(plan->threads[k], &t, runs);
+      printf("%s{\"threads\": %d, \"runs\": %ld, \"median_ms\": %.6f, \"p90_ms\": %.6f, \"min_ms\": %.6f, \"mean_ms\": "
+             "%.6f",
+             k ? ",\n " : "", plan->threads[k], runs, t.median * 1e3, t.p90 * 1e3, t.min * 1e3, t.mean * 1e3);
+    else print_times(plan->threads[k], &t, runs);
     if ((o->profile || o->trace) && !profile(ex, model, o, plan->threads[k], status)) return false;
     if (o->json) fputs("}", stdout);
   }

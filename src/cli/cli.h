@@ -31,7 +31,7 @@ typedef struct Options {
 
 typedef struct Command {
   const char *name, *summary, *help;
-  const char *accepts;         /* letters of the options it takes */
+  const char *accepts; /* letters of the options it takes */
   bool wants_input;
   int (*run)(LatheContext *, const Options *);
 } Command;
@@ -43,14 +43,15 @@ LatheValue int_value(int64_t);
 LatheValue bool_value(bool);
 /* Calls a function of the compiler; false and a report when it is refused. */
 bool call(LatheContext *, int *status, const char *name, int n, const LatheValue *args, LatheValue *out);
-int refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));      /* prints, gives EXIT_REFUSED */
-int misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2)));      /* prints, gives EXIT_USAGE */
+int refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* prints, gives EXIT_REFUSED */
+int misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* prints, gives EXIT_USAGE */
 int refuse_rt(const LatheRtError *);
-char *read_file(const char *path);                                           /* malloc; NULL if it cannot be read */
+char *read_file(const char *path); /* malloc; NULL if it cannot be read */
 int write_text(const char *path, const char *text, int64_t n);
 void print_json_text(const char *);
 void print_field(const LatheValue *, bool json);
-double now(void);                                                            /* seconds of a clock that only goes forward */
+/* seconds of a clock that only goes forward */
+double now(void);
 bool ends_with(const char *s, const char *end);
 /* A whole number in [lo, hi]; false and a report otherwise. */
 bool read_number(const char *option, const char *text, long lo, long hi, long *out);
@@ -94,6 +95,6 @@ const char *dtype_text(LatheRtDType, char out[24]);
 /* ---- peak.c: what the machine can do ----------------------------------------------------------- */
 double peak_gflops(int threads, double seconds);
 double peak_gbytes(int threads, double seconds);
-double peak_gbytes_within(int threads, double seconds, size_t bytes);   /* of a block that the threads share */
+double peak_gbytes_within(int threads, double seconds, size_t bytes); /* of a block that the threads share */
 
 #endif

@@ -4,7 +4,8 @@
 
 bool ends_with(const char *s, const char *end)
 {
-  size_t n = strlen(s), k = strlen(end);
+  size_t n = strlen(s);
+  size_t k = strlen(end);
   return n >= k && !strcmp(s + n - k, end);
 }
 

@@ -44,7 +44,8 @@ int refuse_rt(const LatheRtError *err) { return refuse("%s", err->text); }
 
 bool ends_with(const char *s, const char *end)
 {
-  size_t n = strlen(s), k = strlen(end);
+  size_t n = strlen(s);
+  size_t k = strlen(end);
   return n >= k && !strcmp(s + n - k, end);
 }
 
@@ -93,7 +94,8 @@ double now(void)
 char *read_file(const char *path)
 {
   FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
-  size_t n = 0, cap = 1 << 16;
+  size_t n = 0;
+  size_t cap = 1 << 16;
   char *text = f ? malloc(cap) : NULL;
   while (text) {
     size_t got = fread(text + n, 1, cap - n - 1, f);
@@ -150,127 +152,127 @@ void print_field(const LatheValue *v, bool json)
 }
 
 static const Command commands[] = {
-    {"lower", "show a loop program at a stage of compilation",
-     "usage: lathe lower FILE [--form FORM] [--target TARGET] [--function NAME] [-o FILE]\n\n"
-     "Reads TVMScript (@T.prim_func functions) and prints what becomes of it.\n\n"
-     "  --form FORM      compact  loops after lowering, C-like (default)\n"
-     "                   script   the same as TVMScript\n"
-     "                   input    what was read, as TVMScript\n"
-     "                   ll asm c cuda   generated code\n"
-     "  --target TARGET  as TVM writes it (default: this machine)\n"
-     "  --function NAME  one function of the file (default: all)\n"
-     "  --dump-dir DIR   writes the program after each pass into DIR\n"
-     "  -o FILE          writes there instead of standard output\n\n"
-     "examples:\n"
-     "  lathe lower examples/matmul.py\n"
-     "  lathe lower examples/matmul.py --form asm --target \"llvm -mcpu=native\"\n"
-     "  lathe lower examples/matmul.py --form asm --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n",
-     "ftnod", true, run_lower},
-    {"build", "compile loop programs into one file",
-     "usage: lathe build FILE -o OUTPUT [--target TARGET] [--function NAME]\n\n"
-     "Compiles the functions of a TVMScript file.  What is written follows from the name:\n"
-     ".so (for the runtime), .o, .s, .ll, .c, .cu.\n\n"
-     "  --target TARGET  as TVM writes it (default: this machine)\n"
-     "  --function NAME  one function of the file (default: all)\n"
-     "  --dump-dir DIR   writes the program after each pass into DIR\n\n"
-     "examples:\n"
-     "  lathe build examples/matmul.py -o matmul.so\n"
-     "  lathe build examples/matmul.py -o matmul.c --target c\n",
-     "tnod", true, run_build},
-    {"compile", "compile a model into one file that runs",
-     "usage: lathe compile MODEL.onnx -o MODEL.so [options]\n\n"
-     "Imports the model, optimises it and writes one self-contained file: code, weights and\n"
-     "everything a run needs.  Relay text (any other ending) is taken too.\n\n"
-     "  -o FILE               .so for the runtime; .o, .a or .c to link into a program, with a\n"
-     "                        header beside that has the typed entry\n"
-     "  --target TARGET       as TVM writes it (default: this machine)\n"
-     "  --opt-level N         0 to 4 (default 3)\n"
-     "  --shape NAME=D,D,…    sizes of an input; ? keeps one open (repeat for more inputs)\n"
-     "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
-     "  --config KEY=VALUE    a setting of the passes (repeat)\n"
-     "  --no-winograd         no convolution through Winograd's transform\n"
-     "  --fast-math=KIND      bf16: products of bfloat16 values, sums in float32;\n"
-     "                        fp16: float16 arithmetic (AArch64 with fullfp16); inputs and outputs stay float32\n"
-     "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
-     "  --dump-dir DIR        writes every stage as numbered text\n"
-     "  --time                shows where the time went\n\n"
-     "examples:\n"
-     "  lathe compile resnet18.onnx -o resnet18.so --shape input=1,3,224,224\n"
-     "  lathe compile bert.onnx -o bert.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
-     "  lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
-     "  lathe compile net.onnx -o net.c    # C source and net.h, to link with liblathe_rt\n",
-     "otOsDrcwmxdT", true, run_compile},
-    {"run", "run a compiled model (or compile one and run it)",
-     "usage: lathe run MODEL.so|MODEL.onnx --input NAME=WHAT … [--output FILE] [--top N]\n\n"
-     "  --input NAME=WHAT   a .npy file, a .npz file that has an array of that name, random, or ones;\n"
-     "                      without NAME it is for every input.  Strings come from arrays of text ('<U5', '|S5')\n"
-     "  --output FILE       writes the outputs: .npz, or .npy when there is one (default: shows them)\n"
-     "  --top N             shows the N largest elements of each row with their places\n"
-     "  --threads N         workers (default: LATHE_NUM_THREADS, or the CPUs there are)\n"
-     "  --shape NAME=D,…    sizes of an input that the model leaves open\n"
-     "A model file is compiled first: the options of 'lathe compile' are taken then.\n\n"
-     "examples:\n"
-     "  lathe run resnet18.so --input input=cat.npy --top 5\n"
-     "  lathe run resnet18.so --input random --output out.npz\n",
-     "oikptsODrcwmx", true, run_run},
-    {"bench", "measure a model, as a whole and node by node",
-     "usage: lathe bench MODEL.so|MODEL.onnx [options]\n\n"
-     "  --threads 1,2       one measurement each (default: all workers)\n"
-     "  --warmup N          runs before measuring (default 3)\n"
-     "  --repeat N          runs (default: about two seconds' worth)\n"
-     "  --profile           a table of the nodes: time, share, GFLOP/s by the formula (and as done, where the\n"
-     "                      algorithm does fewer), GB/s, and percent of what this machine can do\n"
-     "  --trace FILE        writes one run as a Chrome trace\n"
-     "  --json              for scripts\n"
-     "  --input, --shape    as for 'lathe run'; inputs are random where nothing is said\n"
-     "A model file is compiled first: the options of 'lathe compile' are taken then.\n\n"
-     "examples:\n"
-     "  lathe bench resnet18.so --threads 1,2 --profile\n"
-     "  lathe bench net.onnx --shape input=1,3,224,224 --json\n",
-     "ipWRPXjtsODrcwmx", true, run_bench},
-    {"inspect", "show what a model holds",
-     "usage: lathe inspect MODEL.onnx|MODEL.so [--json]\n\n"
-     "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported,\n"
-     "with its nodes.  Of a compiled model its kernels, memory and the CPU features it needs.\n\n"
-     "  --shape NAME=D,D,…         sizes of an input, as for 'lathe compile'\n"
-     "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
-     "  --json                     for scripts\n\n"
-     "examples:\n"
-     "  lathe inspect resnet18.onnx\n"
-     "  lathe inspect resnet18.so --json\n",
-     "jsx", true, run_inspect},
-    {"opt", "run passes and print the graph",
-     "usage: lathe opt FILE [--pass P,P …] [--opt-level N] [-o FILE]\n\n"
-     "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the\n"
-     "level run.\n\n"
-     "  --pass P,P            these passes, in order, and no others\n"
-     "  --opt-level N         0 to 4 (default 3)\n"
-     "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
-     "  --config KEY=VALUE    a setting of the passes (repeat)\n"
-     "  --target TARGET       what layouts are chosen for (default: this machine)\n"
-     "  --shape NAME=D,D,…    sizes of an input of an ONNX model\n"
-     "  -o FILE               writes there, constants included, so that it can be read again\n"
-     "  --time                seconds of each pass, on standard error\n\n"
-     "examples:\n"
-     "  lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
-     "  lathe opt resnet18.onnx --opt-level 3 --time\n",
-     "aotOsDrcmxT", true, run_opt},
-    {"ops", "list the operators",
-     "usage: lathe ops [--json] [--onnx]\n\n"
-     "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes\n"
-     "too; --onnx lists the ONNX operators that can be imported.\n\n"
-     "examples:\n"
-     "  lathe ops | grep nn.\n"
-     "  lathe ops --json\n",
-     "jN", false, run_ops},
-    {"targets", "list what code can be made for, and this machine's properties",
-     "usage: lathe targets [--target TARGET] [--json]\n\n"
-     "  --target TARGET  describes this one instead of the machine\n"
-     "  --json           for scripts\n\n"
-     "examples:\n"
-     "  lathe targets\n"
-     "  lathe targets --target \"llvm -mcpu=skylake-avx512\" --json\n",
-     "tj", false, run_targets},
+  {"lower", "show a loop program at a stage of compilation",
+   "usage: lathe lower FILE [--form FORM] [--target TARGET] [--function NAME] [-o FILE]\n\n"
+   "Reads TVMScript (@T.prim_func functions) and prints what becomes of it.\n\n"
+   "  --form FORM      compact  loops after lowering, C-like (default)\n"
+   "                   script   the same as TVMScript\n"
+   "                   input    what was read, as TVMScript\n"
+   "                   ll asm c cuda   generated code\n"
+   "  --target TARGET  as TVM writes it (default: this machine)\n"
+   "  --function NAME  one function of the file (default: all)\n"
+   "  --dump-dir DIR   writes the program after each pass into DIR\n"
+   "  -o FILE          writes there instead of standard output\n\n"
+   "examples:\n"
+   "  lathe lower examples/matmul.py\n"
+   "  lathe lower examples/matmul.py --form asm --target \"llvm -mcpu=native\"\n"
+   "  lathe lower examples/matmul.py --form asm --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n",
+   "ftnod", true, run_lower},
+  {"build", "compile loop programs into one file",
+   "usage: lathe build FILE -o OUTPUT [--target TARGET] [--function NAME]\n\n"
+   "Compiles the functions of a TVMScript file.  What is written follows from the name:\n"
+   ".so (for the runtime), .o, .s, .ll, .c, .cu.\n\n"
+   "  --target TARGET  as TVM writes it (default: this machine)\n"
+   "  --function NAME  one function of the file (default: all)\n"
+   "  --dump-dir DIR   writes the program after each pass into DIR\n\n"
+   "examples:\n"
+   "  lathe build examples/matmul.py -o matmul.so\n"
+   "  lathe build examples/matmul.py -o matmul.c --target c\n",
+   "tnod", true, run_build},
+  {"compile", "compile a model into one file that runs",
+   "usage: lathe compile MODEL.onnx -o MODEL.so [options]\n\n"
+   "Imports the model, optimises it and writes one self-contained file: code, weights and\n"
+   "everything a run needs.  Relay text (any other ending) is taken too.\n\n"
+   "  -o FILE               .so for the runtime; .o, .a or .c to link into a program, with a\n"
+   "                        header beside that has the typed entry\n"
+   "  --target TARGET       as TVM writes it (default: this machine)\n"
+   "  --opt-level N         0 to 4 (default 3)\n"
+   "  --shape NAME=D,D,…    sizes of an input; ? keeps one open (repeat for more inputs)\n"
+   "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
+   "  --config KEY=VALUE    a setting of the passes (repeat)\n"
+   "  --no-winograd         no convolution through Winograd's transform\n"
+   "  --fast-math=KIND      bf16: products of bfloat16 values, sums in float32;\n"
+   "                        fp16: float16 arithmetic (AArch64 with fullfp16); inputs and outputs stay float32\n"
+   "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
+   "  --dump-dir DIR        writes every stage as numbered text\n"
+   "  --time                shows where the time went\n\n"
+   "examples:\n"
+   "  lathe compile resnet18.onnx -o resnet18.so --shape input=1,3,224,224\n"
+   "  lathe compile bert.onnx -o bert.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
+   "  lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
+   "  lathe compile net.onnx -o net.c    # C source and net.h, to link with liblathe_rt\n",
+   "otOsDrcwmxdT", true, run_compile},
+  {"run", "run a compiled model (or compile one and run it)",
+   "usage: lathe run MODEL.so|MODEL.onnx --input NAME=WHAT … [--output FILE] [--top N]\n\n"
+   "  --input NAME=WHAT   a .npy file, a .npz file that has an array of that name, random, or ones;\n"
+   "                      without NAME it is for every input.  Strings come from arrays of text ('<U5', '|S5')\n"
+   "  --output FILE       writes the outputs: .npz, or .npy when there is one (default: shows them)\n"
+   "  --top N             shows the N largest elements of each row with their places\n"
+   "  --threads N         workers (default: LATHE_NUM_THREADS, or the CPUs there are)\n"
+   "  --shape NAME=D,…    sizes of an input that the model leaves open\n"
+   "A model file is compiled first: the options of 'lathe compile' are taken then.\n\n"
+   "examples:\n"
+   "  lathe run resnet18.so --input input=cat.npy --top 5\n"
+   "  lathe run resnet18.so --input random --output out.npz\n",
+   "oikptsODrcwmx", true, run_run},
+  {"bench", "measure a model, as a whole and node by node",
+   "usage: lathe bench MODEL.so|MODEL.onnx [options]\n\n"
+   "  --threads 1,2       one measurement each (default: all workers)\n"
+   "  --warmup N          runs before measuring (default 3)\n"
+   "  --repeat N          runs (default: about two seconds' worth)\n"
+   "  --profile           a table of the nodes: time, share, GFLOP/s by the formula (and as done, where the\n"
+   "                      algorithm does fewer), GB/s, and percent of what this machine can do\n"
+   "  --trace FILE        writes one run as a Chrome trace\n"
+   "  --json              for scripts\n"
+   "  --input, --shape    as for 'lathe run'; inputs are random where nothing is said\n"
+   "A model file is compiled first: the options of 'lathe compile' are taken then.\n\n"
+   "examples:\n"
+   "  lathe bench resnet18.so --threads 1,2 --profile\n"
+   "  lathe bench net.onnx --shape input=1,3,224,224 --json\n",
+   "ipWRPXjtsODrcwmx", true, run_bench},
+  {"inspect", "show what a model holds",
+   "usage: lathe inspect MODEL.onnx|MODEL.so [--json]\n\n"
+   "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported,\n"
+   "with its nodes.  Of a compiled model its kernels, memory and the CPU features it needs.\n\n"
+   "  --shape NAME=D,D,…         sizes of an input, as for 'lathe compile'\n"
+   "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
+   "  --json                     for scripts\n\n"
+   "examples:\n"
+   "  lathe inspect resnet18.onnx\n"
+   "  lathe inspect resnet18.so --json\n",
+   "jsx", true, run_inspect},
+  {"opt", "run passes and print the graph",
+   "usage: lathe opt FILE [--pass P,P …] [--opt-level N] [-o FILE]\n\n"
+   "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the\n"
+   "level run.\n\n"
+   "  --pass P,P            these passes, in order, and no others\n"
+   "  --opt-level N         0 to 4 (default 3)\n"
+   "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
+   "  --config KEY=VALUE    a setting of the passes (repeat)\n"
+   "  --target TARGET       what layouts are chosen for (default: this machine)\n"
+   "  --shape NAME=D,D,…    sizes of an input of an ONNX model\n"
+   "  -o FILE               writes there, constants included, so that it can be read again\n"
+   "  --time                seconds of each pass, on standard error\n\n"
+   "examples:\n"
+   "  lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
+   "  lathe opt resnet18.onnx --opt-level 3 --time\n",
+   "aotOsDrcmxT", true, run_opt},
+  {"ops", "list the operators",
+   "usage: lathe ops [--json] [--onnx]\n\n"
+   "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes\n"
+   "too; --onnx lists the ONNX operators that can be imported.\n\n"
+   "examples:\n"
+   "  lathe ops | grep nn.\n"
+   "  lathe ops --json\n",
+   "jN", false, run_ops},
+  {"targets", "list what code can be made for, and this machine's properties",
+   "usage: lathe targets [--target TARGET] [--json]\n\n"
+   "  --target TARGET  describes this one instead of the machine\n"
+   "  --json           for scripts\n\n"
+   "examples:\n"
+   "  lathe targets\n"
+   "  lathe targets --target \"llvm -mcpu=skylake-avx512\" --json\n",
+   "tj", false, run_targets},
 };
 #define NCOMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -292,6 +294,7 @@ typedef struct OptionName {
 } OptionName;
 
 #define OPTION(name, letter, field, kind) {name, letter, offsetof(Options, field), kind}
+/* clang-format off */
 static const OptionName option_names[] = {
     OPTION("--form", 'f', form, ONE),
     OPTION("--target", 't', target, ONE),
@@ -319,6 +322,7 @@ static const OptionName option_names[] = {
     OPTION("--pass", 'a', passes, MANY),
     OPTION("--onnx", 'N', onnx, FLAG),
 };
+/* clang-format on */
 
 static bool store_option(const OptionName *name, Options *o, const char *value)
 {

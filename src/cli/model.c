@@ -9,7 +9,10 @@
 
 #include "cli/cli.h"
 
-static LatheValue list_value(const LatheValue *v, int64_t n) { return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n}; }
+static LatheValue list_value(const LatheValue *v, int64_t n)
+{
+  return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n};
+}
 
 /* ---- options ----------------------------------------------------------------------- */
 
@@ -49,7 +52,8 @@ static bool read_shapes(const Options *o, Pairs *out, int *status)
       p = *end ? end + 1 : end;
     }
     if (!p || *p) {
-      *status = misuse("--shape is NAME=D,D,… with whole numbers (? for a size that stays open), not '%s'", o->shapes.v[i]);
+      *status =
+          misuse("--shape is NAME=D,D,… with whole numbers (? for a size that stays open), not '%s'", o->shapes.v[i]);
       out->n += p != NULL;
       return false;
     }
@@ -140,7 +144,8 @@ static bool make_context(LatheContext *context, const Options *o, int *status, L
   if (ok && o->no_winograd) add_config(configs, "lathe.impl.no_winograd", bool_value(true));
   if (ok && o->fast_math) add_config(configs, "lathe.fast_math", str_value(o->fast_math));
   if (ok) {
-    LatheValue args[] = {int_value(level), list_value(lists[0], n[0]), list_value(lists[1], n[1]), list_value(configs->pair, configs->n), target};
+    LatheValue args[] = {int_value(level), list_value(lists[0], n[0]), list_value(lists[1], n[1]),
+                         list_value(configs->pair, configs->n), target};
     ok = call(context, status, "pass_context", 5, args, out);
   }
   for (int k = 0; k < 2; k++)
@@ -172,8 +177,13 @@ bool import_model(LatheContext *context, const Options *o, int *status, LatheVal
   Pairs *shapes = calloc(1, sizeof *shapes);
   bool ok = shapes && read_shapes(o, shapes, status);
   if (ok) {
-    LatheValue args[] = {none_value(), none_value(), str_value(o->input), list_value(shapes->pair, shapes->n),
-                         o->external_root ? str_value(o->external_root) : none_value(), none_value(), none_value()};
+    LatheValue args[] = {none_value(),
+                         none_value(),
+                         str_value(o->input),
+                         list_value(shapes->pair, shapes->n),
+                         o->external_root ? str_value(o->external_root) : none_value(),
+                         none_value(),
+                         none_value()};
     ok = call(context, status, "onnx_import", 7, args, report);
     if (ok) *module = report->u.list[0];
   }
@@ -189,7 +199,8 @@ static double progress_start;
 static int32_t show_progress(void *user, const char *stage, int32_t done, int32_t total)
 {
   (void)user;
-  int width = 24, filled = total > 0 ? width * done / total : 0;
+  int width = 24;
+  int filled = total > 0 ? width * done / total : 0;
   fprintf(stderr, "\r\033[K%-22.22s [", stage);
   for (int i = 0; i < width; i++) fputc(i < filled ? '#' : '.', stderr);
   fprintf(stderr, "] %d/%d  %.1f s", done, total, now() - progress_start);
@@ -200,12 +211,18 @@ static int32_t show_progress(void *user, const char *stage, int32_t done, int32_
 bool compile_model(LatheContext *context, const Options *o, int *status, LatheValue *compiled)
 {
   bool source = !o->target && o->output && ends_with(o->output, ".c");
-  LatheValue module, report, target, passes, text = o->target ? str_value(o->target) : source ? str_value("c") : none_value();
+  LatheValue module, report, target, passes;
+  LatheValue text = o->target ? str_value(o->target) : source ? str_value("c") : none_value();
   if (!import_model(context, o, status, &module, &report)) return false;
-  if (!call(context, status, "target", 1, &text, &target) || !make_context(context, o, status, target, &passes)) return false;
+  if (!call(context, status, "target", 1, &text, &target) || !make_context(context, o, status, target, &passes))
+    return false;
   bool show = isatty(2);
   progress_start = now();
-  LatheValue args[] = {module, target, passes, o->dump_dir ? str_value(o->dump_dir) : none_value(), bool_value(o->time),
+  LatheValue args[] = {module,
+                       target,
+                       passes,
+                       o->dump_dir ? str_value(o->dump_dir) : none_value(),
+                       bool_value(o->time),
                        show ? int_value((int64_t)(intptr_t)show_progress) : none_value()};
   bool ok = call(context, status, "compile", 6, args, compiled);
   if (show) fputs("\r\033[K", stderr);
@@ -222,7 +239,9 @@ bool open_model(LatheContext *context, const Options *o, int *status, LatheRtMod
     return false;
   }
   LatheValue compiled, address;
-  if (!compile_model(context, o, status, &compiled) || !call(context, status, "compiled_runtime", 1, &compiled, &address)) return false;
+  if (!compile_model(context, o, status, &compiled) ||
+      !call(context, status, "compiled_runtime", 1, &compiled, &address))
+    return false;
   *out = lathe_rt_model_retain((LatheRtModel *)(intptr_t)address.u.i);
   return true;
 }
@@ -283,7 +302,8 @@ static void print_kernels(const LatheRtModel *model, int32_t n, bool json)
   bool first = true;
   for (int32_t i = 0; i < n; i++) {
     const char *impl = lathe_rt_model_node(model, i)->impl;
-    int32_t count = 0, before = 0;
+    int32_t count = 0;
+    int32_t before = 0;
     for (int32_t k = 0; k < n; k++) {
       bool same = !strcmp(lathe_rt_model_node(model, k)->impl, impl);
       count += same;
@@ -309,15 +329,17 @@ static int inspect_compiled(const Options *o)
   if (lathe_rt_model_load(o->input, &model, &err) != LATHE_RT_OK) return refuse_rt(&err);
   LatheRtModelInfo info = lathe_rt_model_info(model);
   const LatheRtPort *in, *out;
-  int32_t nin = lathe_rt_model_inputs(model, &in), nout = lathe_rt_model_outputs(model, &out);
+  int32_t nin = lathe_rt_model_inputs(model, &in);
+  int32_t nout = lathe_rt_model_outputs(model, &out);
   if (o->json) {
     fputs("{\"target\": ", stdout);
     print_json_text(info.target);
     fputs(", \"features\": ", stdout);
     print_json_text(info.features);
-    printf(", \"weights_bytes\": %llu, \"storage_bytes\": %llu, \"storage_bound\": %llu, \"nodes\": %d, \"dynamic\": %s",
-           (unsigned long long)info.weights_bytes, (unsigned long long)info.storage_bytes, (unsigned long long)info.storage_bound,
-           info.num_nodes, info.is_dynamic ? "true" : "false");
+    printf(
+        ", \"weights_bytes\": %llu, \"storage_bytes\": %llu, \"storage_bound\": %llu, \"nodes\": %d, \"dynamic\": %s",
+        (unsigned long long)info.weights_bytes, (unsigned long long)info.storage_bytes,
+        (unsigned long long)info.storage_bound, info.num_nodes, info.is_dynamic ? "true" : "false");
   }
   print_ports("inputs", nin, in, o->json);
   print_ports("outputs", nout, out, o->json);
@@ -326,7 +348,8 @@ static int inspect_compiled(const Options *o)
   else {
     printf("target:    %s\nfeatures:  %s\n", info.target, info.features);
     print_bytes("weights:   ", (double)info.weights_bytes);
-    if (info.is_dynamic) fputs("\nstorage:   allocated while it runs: sizes or control flow are known at run time only", stdout);
+    if (info.is_dynamic)
+      fputs("\nstorage:   allocated while it runs: sizes or control flow are known at run time only", stdout);
     else {
       print_bytes("\nstorage:   ", (double)info.storage_bytes);
       print_bytes(" (no plan could go below ", (double)info.storage_bound);
@@ -400,9 +423,11 @@ int run_inspect(LatheContext *context, const Options *o)
 int run_opt(LatheContext *context, const Options *o)
 {
   int status = 0;
-  LatheValue module, report, target, passes, out, text = o->target ? str_value(o->target) : none_value();
+  LatheValue module, report, target, passes, out;
+  LatheValue text = o->target ? str_value(o->target) : none_value();
   if (!import_model(context, o, &status, &module, &report)) return status;
-  if (!call(context, &status, "target", 1, &text, &target) || !make_context(context, o, &status, target, &passes)) return status;
+  if (!call(context, &status, "target", 1, &text, &target) || !make_context(context, o, &status, target, &passes))
+    return status;
   if (o->time && !call(context, &status, "pass_context_time", 1, &passes, &out)) return status;
   if (o->passes.n == 0) {
     LatheValue args[] = {module, passes};
@@ -463,7 +488,8 @@ static int print_onnx_ops(LatheContext *context, const Options *o)
 
 int run_ops(LatheContext *context, const Options *o)
 {
-  static const char *const kinds[] = {"elementwise", "broadcast", "injective", "reduction", "fusable", "", "", "tuple", "opaque"};
+  static const char *const kinds[] = {"elementwise", "broadcast", "injective", "reduction", "fusable", "", "",
+                                      "tuple",       "opaque"};
   int status = 0;
   LatheValue table;
   if (o->onnx) return print_onnx_ops(context, o);

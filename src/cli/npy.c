@@ -25,7 +25,7 @@ static bool read_all(const char *path, Bytes *out, LatheRtError *err)
   FILE *f = fopen(path, "rb");
   long n = -1;
   if (f && !fseek(f, 0, SEEK_END)) n = ftell(f);
-  out->p = n >= 0 && n < LONG_MAX ? malloc((size_t)n + 1) : NULL;     /* a folder says LONG_MAX */
+  out->p = n >= 0 && n < LONG_MAX ? malloc((size_t)n + 1) : NULL; /* a folder says LONG_MAX */
   bool ok = out->p && !fseek(f, 0, SEEK_SET) && fread(out->p, 1, (size_t)n, f) == (size_t)n;
   if (f) fclose(f);
   out->n = ok ? (size_t)n : 0;
@@ -40,8 +40,9 @@ static const struct {
   const char *descr;
   LatheRtDType dtype;
 } dtypes[] = {
-    {"<f4", {2, 32, 1}}, {"<f8", {2, 64, 1}}, {"<f2", {2, 16, 1}}, {"|i1", {0, 8, 1}},  {"<i2", {0, 16, 1}}, {"<i4", {0, 32, 1}},
-    {"<i8", {0, 64, 1}}, {"|u1", {1, 8, 1}},  {"<u2", {1, 16, 1}}, {"<u4", {1, 32, 1}}, {"<u8", {1, 64, 1}}, {"|b1", {6, 8, 1}},
+  {"<f4", {2, 32, 1}}, {"<f8", {2, 64, 1}}, {"<f2", {2, 16, 1}}, {"|i1", {0, 8, 1}},
+  {"<i2", {0, 16, 1}}, {"<i4", {0, 32, 1}}, {"<i8", {0, 64, 1}}, {"|u1", {1, 8, 1}},
+  {"<u2", {1, 16, 1}}, {"<u4", {1, 32, 1}}, {"<u8", {1, 64, 1}}, {"|b1", {6, 8, 1}},
 };
 #define NDTYPES (sizeof dtypes / sizeof *dtypes)
 
@@ -50,8 +51,15 @@ static bool is_bool(LatheRtDType t) { return t.code == 6 || (t.code == 1 && t.bi
 
 const char *dtype_text(LatheRtDType t, char out[24])
 {
-  static const char *const kinds[] = {[0] = "int",           [1] = "uint",           [2] = "float",       [4] = "bfloat",
-                                      [10] = "float8_e4m3fn", [11] = "float8_e4m3fnuz", [12] = "float8_e5m2", [13] = "float8_e5m2fnuz", [17] = "float4_e2m1fn"};
+  static const char *const kinds[] = {[0] = "int",
+                                      [1] = "uint",
+                                      [2] = "float",
+                                      [4] = "bfloat",
+                                      [10] = "float8_e4m3fn",
+                                      [11] = "float8_e4m3fnuz",
+                                      [12] = "float8_e5m2",
+                                      [13] = "float8_e5m2fnuz",
+                                      [17] = "float4_e2m1fn"};
   const char *kind = t.code < sizeof kinds / sizeof *kinds ? kinds[t.code] : NULL;
   if (is_bool(t)) snprintf(out, 24, "bool");
   else if (t.code == LATHE_RT_STRING) snprintf(out, 24, "string");
@@ -63,7 +71,8 @@ const char *dtype_text(LatheRtDType t, char out[24])
 static const char *descr_of(LatheRtDType t)
 {
   for (size_t i = 0; i < NDTYPES; i++)
-    if (is_bool(t) ? is_bool(dtypes[i].dtype) : dtypes[i].dtype.code == t.code && dtypes[i].dtype.bits == t.bits) return dtypes[i].descr;
+    if (is_bool(t) ? is_bool(dtypes[i].dtype) : dtypes[i].dtype.code == t.code && dtypes[i].dtype.bits == t.bits)
+      return dtypes[i].descr;
   return NULL;
 }
 
@@ -81,11 +90,15 @@ static bool text_dtype(const char *descr, LatheRtDType *out)
 /* ---- reading ------------------------------------------------------------------------------- */
 
 /* The header is a Python dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (1, 3), } */
-static bool parse_header(const char *path, const char *head, LatheRtDType *dtype, int32_t *ndim, int64_t *shape, LatheRtError *err)
+static bool parse_header(const char *path, const char *head, LatheRtDType *dtype, int32_t *ndim, int64_t *shape,
+                         LatheRtError *err)
 {
-  const char *descr = strstr(head, "'descr':"), *order = strstr(head, "'fortran_order':"), *dims = strstr(head, "'shape':");
+  const char *descr = strstr(head, "'descr':");
+  const char *order = strstr(head, "'fortran_order':");
+  const char *dims = strstr(head, "'shape':");
   if (!descr || !order || !dims) return fail(err, path, "has no numpy header");
-  if (!strncmp(order + 16 + strspn(order + 16, " "), "True", 4)) return fail(err, path, "is in Fortran order; save numpy.ascontiguousarray of it");
+  if (!strncmp(order + 16 + strspn(order + 16, " "), "True", 4))
+    return fail(err, path, "is in Fortran order; save numpy.ascontiguousarray of it");
   descr = strchr(descr + 8, '\'');
   size_t i = 0;
   for (; i < NDTYPES; i++)
@@ -112,7 +125,8 @@ static bool parse_npy(const char *path, const uint8_t *p, size_t n, LatheRtTenso
 {
   if (n < 12 || memcmp(p, "\x93NUMPY", 6)) return fail(err, path, "is not a numpy file");
   size_t at = p[6] == 1 ? 10 : 12;
-  size_t head = p[6] == 1 ? p[8] | (size_t)p[9] << 8 : p[8] | (size_t)p[9] << 8 | (size_t)p[10] << 16 | (size_t)p[11] << 24;
+  size_t head =
+      p[6] == 1 ? p[8] | (size_t)p[9] << 8 : p[8] | (size_t)p[9] << 8 | (size_t)p[10] << 16 | (size_t)p[11] << 24;
   if (head > n - at || head > 65536) return fail(err, path, "ends inside its header");
   char *text = malloc(head + 1);
   if (!text) return fail(err, path, "there is no memory for it");
@@ -136,7 +150,8 @@ static uint32_t u16(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
 static uint32_t u32(const uint8_t *p) { return u16(p) | u16(p + 2) << 16; }
 
 /* A member of a zip file, by the central directory at its end. */
-static bool find_member(const char *path, Bytes zip, const char *name, const uint8_t **out, size_t *n, LatheRtError *err)
+static bool find_member(const char *path, Bytes zip, const char *name, const uint8_t **out, size_t *n,
+                        LatheRtError *err)
 {
   size_t end = zip.n < 22 ? 0 : zip.n - 22;
   while (end && u32(zip.p + end) != 0x06054b50) end--;
@@ -144,11 +159,14 @@ static bool find_member(const char *path, Bytes zip, const char *name, const uin
   size_t at = u32(zip.p + end + 16);
   for (uint32_t k = u16(zip.p + end + 10); k > 0; k--) {
     if (at > zip.n - 46 || zip.n < 46 || u32(zip.p + at) != 0x02014b50) break;
-    size_t len = u16(zip.p + at + 28), size = u32(zip.p + at + 20), local = u32(zip.p + at + 42);
+    size_t len = u16(zip.p + at + 28);
+    size_t size = u32(zip.p + at + 20);
+    size_t local = u32(zip.p + at + 42);
     if (len > zip.n - at - 46) break;
     const char *key = (const char *)zip.p + at + 46;
     if (len == strlen(name) + 4 && !memcmp(key, name, len - 4) && !memcmp(key + len - 4, ".npy", 4)) {
-      if (u16(zip.p + at + 10) != 0) return fail(err, path, "is compressed; save it with numpy.savez, not savez_compressed");
+      if (u16(zip.p + at + 10) != 0)
+        return fail(err, path, "is compressed; save it with numpy.savez, not savez_compressed");
       if (local > zip.n - 30 || zip.n < 30) break;
       size_t data = local + 30 + u16(zip.p + local + 26) + u16(zip.p + local + 28);
       if (data > zip.n || size > zip.n - data) break;
@@ -180,10 +198,12 @@ static bool make_header(const char *path, const LatheRtTensor *t, char head[256]
 {
   const char *descr = descr_of(t->dtype);
   char text[16];
-  if (t->dtype.code == LATHE_RT_STRING && t->dtype.bits == 32) snprintf(text, sizeof text, "<U%u", t->dtype.lanes), descr = text;
+  if (t->dtype.code == LATHE_RT_STRING && t->dtype.bits == 32)
+    snprintf(text, sizeof text, "<U%u", t->dtype.lanes), descr = text;
   if (!descr) return fail(err, path, "numpy has no dtype for this tensor");
   int n = snprintf(head + 10, 200, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
-  for (int32_t i = 0; i < t->ndim; i++) n += snprintf(head + 10 + n, 200 - (size_t)n, "%lld,%s", (long long)t->shape[i], i + 1 < t->ndim ? " " : "");
+  for (int32_t i = 0; i < t->ndim; i++)
+    n += snprintf(head + 10 + n, 200 - (size_t)n, "%lld,%s", (long long)t->shape[i], i + 1 < t->ndim ? " " : "");
   n += snprintf(head + 10 + n, 200 - (size_t)n, "), }");
   int total = (10 + n + 1 + 63) / 64 * 64;
   memset(head + 10 + n, ' ', (size_t)(total - 10 - n - 1));
@@ -202,7 +222,8 @@ bool npy_write(const char *path, const LatheRtTensor *t, LatheRtError *err)
   size_t bytes;
   if (!make_header(path, t, head, err) || lathe_rt_tensor_bytes(t, &bytes, err) != LATHE_RT_OK) return false;
   FILE *f = fopen(path, "wb");
-  bool ok = f && fwrite(head, 1, header_bytes(head), f) == header_bytes(head) && fwrite((char *)t->data + t->byte_offset, 1, bytes, f) == bytes;
+  bool ok = f && fwrite(head, 1, header_bytes(head), f) == header_bytes(head) &&
+            fwrite((char *)t->data + t->byte_offset, 1, bytes, f) == bytes;
   if (f && fclose(f)) ok = false;
   return ok || fail(err, path, "cannot be written");
 }
@@ -226,23 +247,27 @@ static void put_common(uint8_t *p, uint32_t crc, size_t size, size_t name)
 {
   memset(p, 0, 26);
   put(p, 2, 20);
-  put(p + 8, 2, 0x21);      /* 1 January 1980 */
+  put(p + 8, 2, 0x21); /* 1 January 1980 */
   put(p + 10, 4, crc);
   put(p + 14, 4, size);
   put(p + 18, 4, size);
   put(p + 22, 2, name);
 }
 
-bool npz_write(const char *path, int n, const char *const *names, const LatheRtTensor *const *tensors, LatheRtError *err)
+bool npz_write(const char *path, int n, const char *const *names, const LatheRtTensor *const *tensors,
+               LatheRtError *err)
 {
   FILE *f = fopen(path, "wb");
-  size_t at = 0, central = 0;
+  size_t at = 0;
+  size_t central = 0;
   uint8_t *dir = malloc(1);
   bool ok = f && dir;
   for (int i = 0; ok && i < n; i++) {
     char head[256], name[300];
-    size_t bytes = 0, len = (size_t)snprintf(name, sizeof name, "%.290s.npy", names[i]);
-    if (!make_header(path, tensors[i], head, err) || lathe_rt_tensor_bytes(tensors[i], &bytes, err) != LATHE_RT_OK) goto refused;
+    size_t bytes = 0;
+    size_t len = (size_t)snprintf(name, sizeof name, "%.290s.npy", names[i]);
+    if (!make_header(path, tensors[i], head, err) || lathe_rt_tensor_bytes(tensors[i], &bytes, err) != LATHE_RT_OK)
+      goto refused;
     const uint8_t *data = (const uint8_t *)tensors[i]->data + tensors[i]->byte_offset;
     size_t size = header_bytes(head) + bytes;
     if (size > UINT32_MAX - 65536 || at + size > UINT32_MAX - 65536) {
@@ -250,7 +275,8 @@ bool npz_write(const char *path, int n, const char *const *names, const LatheRtT
       goto refused;
     }
     uint32_t crc = crc_more(crc_more(0, (uint8_t *)head, header_bytes(head)), data, bytes);
-    uint8_t local[30] = {'P', 'K', 3, 4}, *grown = realloc(dir, central + 46 + len);
+    uint8_t local[30] = {'P', 'K', 3, 4};
+    uint8_t *grown = realloc(dir, central + 46 + len);
     if (!grown) break;
     dir = grown;
     put_common(local + 4, crc, size, len);
@@ -262,8 +288,8 @@ bool npz_write(const char *path, int n, const char *const *names, const LatheRtT
     put(e + 42, 4, at);
     memcpy(e + 46, name, len);
     central += 46 + len;
-    ok = fwrite(local, 1, 30, f) == 30 && fwrite(name, 1, len, f) == len && fwrite(head, 1, header_bytes(head), f) == header_bytes(head) &&
-         fwrite(data, 1, bytes, f) == bytes;
+    ok = fwrite(local, 1, 30, f) == 30 && fwrite(name, 1, len, f) == len &&
+         fwrite(head, 1, header_bytes(head), f) == header_bytes(head) && fwrite(data, 1, bytes, f) == bytes;
     at += 30 + len + size;
   }
   uint8_t end[22] = {'P', 'K', 5, 6};

@@ -30,21 +30,30 @@ static bool store(const LatheRtTensor *t, size_t i, double v)
   switch (t->dtype.code * 1000 + t->dtype.bits) {
   case 2032: ((float *)p)[i] = (float)v; return true;
   case 2064: ((double *)p)[i] = v; return true;
-  case 2: case 4: case 8: ((int8_t *)p)[i] = (int8_t)v; return true;
+  case 2:
+  case 4:
+  case 8: ((int8_t *)p)[i] = (int8_t)v; return true;
   case 16: ((int16_t *)p)[i] = (int16_t)v; return true;
   case 32: ((int32_t *)p)[i] = (int32_t)v; return true;
   case 64: ((int64_t *)p)[i] = (int64_t)v; return true;
-  case 1002: case 1004: case 1008: ((uint8_t *)p)[i] = (uint8_t)v; return true;
+  case 1002:
+  case 1004:
+  case 1008: ((uint8_t *)p)[i] = (uint8_t)v; return true;
   case 1016: ((uint16_t *)p)[i] = (uint16_t)v; return true;
   case 1032: ((uint32_t *)p)[i] = (uint32_t)v; return true;
   case 1064: ((uint64_t *)p)[i] = (uint64_t)v; return true;
-  case 1001: case 6001: case 6008: ((uint8_t *)p)[i] = v >= 0.5; return true;
+  case 1001:
+  case 6001:
+  case 6008: ((uint8_t *)p)[i] = v >= 0.5; return true;
   case 2016: { /* halves from a float, by rounding its bits */
     float f = (float)v;
     uint32_t b;
     memcpy(&b, &f, 4);
-    uint32_t sign = b >> 16 & 0x8000, exp = b >> 23 & 255;
-    ((uint16_t *)p)[i] = (uint16_t)(exp < 113 ? sign : exp > 142 ? sign | 0x7bff : sign | ((exp - 112) << 10) | (b >> 13 & 1023));
+    uint32_t sign = b >> 16 & 0x8000;
+    uint32_t exp = b >> 23 & 255;
+    ((uint16_t *)p)[i] = (uint16_t)(exp < 113   ? sign
+                                    : exp > 142 ? sign | 0x7bff
+                                                : sign | ((exp - 112) << 10) | (b >> 13 & 1023));
     return true;
   }
   case 4016: {
@@ -59,7 +68,8 @@ static bool store(const LatheRtTensor *t, size_t i, double v)
 }
 
 /* Numbers for an input of the model; what stays open at run time must be told by --shape. */
-static bool make_input(const LatheRtPort *port, const int64_t *shape, bool random, uint64_t seed, LatheRtTensor **out, int *status)
+static bool make_input(const LatheRtPort *port, const int64_t *shape, bool random, uint64_t seed, LatheRtTensor **out,
+                       int *status)
 {
   LatheRtError err;
   char name[24];
@@ -72,7 +82,8 @@ static bool make_input(const LatheRtPort *port, const int64_t *shape, bool rando
   bool whole = port->dtype.code != 2 && port->dtype.code != 4;
   for (size_t i = 0; i < n; i++)
     if (!store(*out, i, !random ? 1 : whole ? floor(unit(&seed) * 2) : normal(&seed))) {
-      *status = refuse("input '%s' of %s cannot be filled; give a file: --input %s=FILE.npy", port->name, dtype_text(port->dtype, name), port->name);
+      *status = refuse("input '%s' of %s cannot be filled; give a file: --input %s=FILE.npy", port->name,
+                       dtype_text(port->dtype, name), port->name);
       lathe_rt_tensor_free(*out);
       return false;
     }
@@ -96,9 +107,11 @@ static bool known_names(const Values *given, int32_t n, const LatheRtPort *in, i
   for (int i = 0; i < given->n; i++) {
     const char *eq = strchr(given->v[i], '=');
     bool known = !eq;
-    for (int32_t k = 0; k < n && !known; k++) known = !strncmp(given->v[i], in[k].name, strlen(in[k].name)) && given->v[i][strlen(in[k].name)] == '=';
+    for (int32_t k = 0; k < n && !known; k++)
+      known = !strncmp(given->v[i], in[k].name, strlen(in[k].name)) && given->v[i][strlen(in[k].name)] == '=';
     if (!known) {
-      *status = refuse("the model has no input '%.*s'; 'lathe inspect' shows its inputs", (int)(eq - given->v[i]), given->v[i]);
+      *status = refuse("the model has no input '%.*s'; 'lathe inspect' shows its inputs", (int)(eq - given->v[i]),
+                       given->v[i]);
       return false;
     }
   }
@@ -123,7 +136,8 @@ static bool input_shape(const Options *o, const LatheRtPort *port, int64_t *shap
   }
   for (int32_t i = 0; i < port->ndim; i++)
     if (shape[i] < 0) {
-      *status = refuse("input '%s' is %s: say its sizes with --shape %s=… or give a file", port->name, port->type, port->name);
+      *status = refuse("input '%s' is %s: say its sizes with --shape %s=… or give a file", port->name, port->type,
+                       port->name);
       return false;
     }
   return true;
@@ -144,11 +158,14 @@ bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o
       return false;
     }
     if (in[i].ndim < 0 || in[i].ndim > 8) {
-      *status = refuse("input '%s' is %s, which cannot be given on the command line; use Python or C", in[i].name, in[i].type);
+      *status = refuse("input '%s' is %s, which cannot be given on the command line; use Python or C", in[i].name,
+                       in[i].type);
       return false;
     }
     if (!what || !strcmp(what, "random") || !strcmp(what, "ones")) {
-      if (!input_shape(o, &in[i], shape, status) || !make_input(&in[i], shape, !what || *what == 'r', (uint64_t)i + 1, &t, status)) return false;
+      if (!input_shape(o, &in[i], shape, status) ||
+          !make_input(&in[i], shape, !what || *what == 'r', (uint64_t)i + 1, &t, status))
+        return false;
     } else if (!npy_read(what, in[i].name, &t, &err)) {
       *status = refuse_rt(&err);
       return false;
@@ -163,14 +180,17 @@ bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o
   return true;
 }
 
-enum { MAX_ROWS = 16 };      /* that --top shows */
+enum { MAX_ROWS = 16 }; /* that --top shows */
 
 /* ---- outputs ------------------------------------------------------------------------------- */
 
 static double half_value(uint16_t bits)
 {
-  int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  double v = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+  int exponent = bits >> 10 & 31;
+  int fraction = bits & 1023;
+  double v = exponent == 31 ? (fraction ? NAN : INFINITY)
+             : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                            : ldexp(fraction, -24);
   return bits >> 15 ? -v : v;
 }
 
@@ -191,11 +211,18 @@ static bool element_of(const LatheRtTensor *t, size_t i, double *out)
   case 2032: *out = ((const float *)p)[i]; return true;
   case 2064: *out = ((const double *)p)[i]; return true;
   case 4016: *out = brain_value(((const uint16_t *)p)[i]); return true;
-  case 2: case 4: case 8: *out = ((const int8_t *)p)[i]; return true;
+  case 2:
+  case 4:
+  case 8: *out = ((const int8_t *)p)[i]; return true;
   case 16: *out = ((const int16_t *)p)[i]; return true;
   case 32: *out = ((const int32_t *)p)[i]; return true;
   case 64: *out = (double)((const int64_t *)p)[i]; return true;
-  case 1001: case 1002: case 1004: case 1008: case 6001: case 6008: *out = ((const uint8_t *)p)[i]; return true;
+  case 1001:
+  case 1002:
+  case 1004:
+  case 1008:
+  case 6001:
+  case 6008: *out = ((const uint8_t *)p)[i]; return true;
   case 1016: *out = ((const uint16_t *)p)[i]; return true;
   case 1032: *out = ((const uint32_t *)p)[i]; return true;
   case 1064: *out = (double)((const uint64_t *)p)[i]; return true;
@@ -248,8 +275,9 @@ static void print_output(const LatheRtExecutor *ex, const LatheRtPort *port, con
     printf("  (numbers of dtype %s are not shown)\n", name);
     return;
   }
-  if (top > 0) {                                         /* of each row: a batch has several */
-    size_t row = t->ndim > 1 ? (size_t)t->shape[t->ndim - 1] : n, rows = row ? n / row : 0;
+  if (top > 0) { /* of each row: a batch has several */
+    size_t row = t->ndim > 1 ? (size_t)t->shape[t->ndim - 1] : n;
+    size_t rows = row ? n / row : 0;
     for (size_t i = 0; i < rows && i < MAX_ROWS; i++) {
       if (rows > 1) printf(" row %zu\n", i);
       print_top(t, i * row, row, top);
@@ -257,7 +285,9 @@ static void print_output(const LatheRtExecutor *ex, const LatheRtPort *port, con
     if (rows > MAX_ROWS) printf(" … %zu more rows\n", rows - MAX_ROWS);
     return;
   }
-  double lo = INFINITY, hi = -INFINITY, sum = 0;
+  double lo = INFINITY;
+  double hi = -INFINITY;
+  double sum = 0;
   for (size_t i = 0; i < n; i++) {
     double v = element(t, i);
     lo = v < lo ? v : lo;
@@ -269,7 +299,8 @@ static void print_output(const LatheRtExecutor *ex, const LatheRtPort *port, con
   if (n) puts(n > 8 ? " …" : "");
 }
 
-static int write_outputs(const LatheRtExecutor *ex, const char *path, int32_t n, const LatheRtPort *port, const LatheRtTensor *const *t)
+static int write_outputs(const LatheRtExecutor *ex, const char *path, int32_t n, const LatheRtPort *port,
+                         const LatheRtTensor *const *t)
 {
   LatheRtError err;
   const char *names[MAX_VALUES];
@@ -296,9 +327,11 @@ static int show_outputs(LatheRtExecutor *ex, const LatheRtModel *model, const Op
   if (o->top && !read_number("--top", o->top, 1, 1000, &top)) return EXIT_USAGE;
   if (o->output && !ends_with(o->output, ".npz") && !(ends_with(o->output, ".npy") && n == 1))
     return misuse("--output is a .npz file%s, not '%s'", n == 1 ? " or a .npy file" : "", o->output);
-  if (n > MAX_VALUES) return refuse("the model has %d outputs; 'lathe run' shows %d at most; use Python or C", n, MAX_VALUES);
+  if (n > MAX_VALUES)
+    return refuse("the model has %d outputs; 'lathe run' shows %d at most; use Python or C", n, MAX_VALUES);
   for (int32_t i = 0; i < n; i++) {
-    if (port[i].ndim < 0 && o->output) return refuse("output '%s' is %s, which a numpy file cannot hold; use Python or C", port[i].name, port[i].type);
+    if (port[i].ndim < 0 && o->output)
+      return refuse("output '%s' is %s, which a numpy file cannot hold; use Python or C", port[i].name, port[i].type);
     if (port[i].ndim < 0) {
       printf("%s: %s\n", port[i].name, port[i].type);
       continue;
@@ -322,7 +355,8 @@ int run_run(LatheContext *context, const Options *o)
   }
   long threads = 0;
   if (o->threads && !read_number("--threads", o->threads, 1, 1024, &threads)) status = EXIT_USAGE;
-  if (!status && threads && lathe_rt_executor_set_threads(ex, (int32_t)threads, &err) != LATHE_RT_OK) status = refuse_rt(&err);
+  if (!status && threads && lathe_rt_executor_set_threads(ex, (int32_t)threads, &err) != LATHE_RT_OK)
+    status = refuse_rt(&err);
   if (!status && set_inputs(ex, model, o, true, &status)) {
     if (lathe_rt_run(ex, &err) != LATHE_RT_OK) status = refuse_rt(&err);
     else status = show_outputs(ex, model, o);

@@ -11,11 +11,12 @@
 
 bool ends_with(const char *s, const char *end)
 {
-  size_t n = strlen(s), k = strlen(end);
+  size_t n = strlen(s);
+  size_t k = strlen(end);
   return n >= k && !strcmp(s + n - k, end);
 }
 
-static char path[2][64];                   /* .npy, .npz */
+static char path[2][64]; /* .npy, .npz */
 
 static void store(int which, const void *bytes, size_t n)
 {
@@ -52,7 +53,8 @@ static void files_read_back(void **state)
   (void)state;
   int64_t shape[] = {2, 3};
   float v[] = {1, 2, 3, 4, 5, 6};
-  LatheRtTensor t = {.data = v, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = {2, 32, 1}, .shape = shape}, *back;
+  LatheRtTensor t = {.data = v, .device = {LATHE_RT_CPU, 0}, .ndim = 2, .dtype = {2, 32, 1}, .shape = shape};
+  LatheRtTensor *back;
   const LatheRtTensor *both[] = {&t, &t};
   LatheRtError err = {""};
   assert_true(npy_write(path[0], &t, &err));
@@ -72,10 +74,13 @@ static void headers_that_lie(void **state)
 {
   (void)state;
   refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }", 16, "ends before its last element");
-  refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 4), }", 16, "ends before its last element");
-  refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807), }", 16, "more bytes than memory can have");
+  refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627776, 4), }", 16,
+                "ends before its last element");
+  refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807), }", 16,
+                "more bytes than memory can have");
   refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 16, "shape that tensors cannot have");
-  refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 16, "shape that tensors cannot have");
+  refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 16,
+                "shape that tensors cannot have");
   refuse_header("{'descr': '<f4', 'fortran_order': True, 'shape': (4,), }", 16, "Fortran order");
   refuse_header("{'descr': '|O', 'fortran_order': False, 'shape': (4,), }", 16, "dtype");
   refuse_header("{'descr': '<c16', 'fortran_order': False, 'shape': (4,), }", 64, "dtype");
@@ -89,7 +94,8 @@ static void truncated_files(void **state)
   (void)state;
   int64_t shape[] = {4};
   float v[4] = {1, 2, 3, 4};
-  LatheRtTensor t = {.data = v, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = shape}, *back;
+  LatheRtTensor t = {.data = v, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = shape};
+  LatheRtTensor *back;
   const LatheRtTensor *one[] = {&t};
   LatheRtError err = {""};
   assert_true(npy_write(path[0], &t, &err));
@@ -102,7 +108,7 @@ static void truncated_files(void **state)
       assert_false(npy_read(path[k], "a", &back, &err));
       assert_true(strlen(err.text) > 10);
     }
-    for (size_t i = 0; k && i < whole.n; i++) {             /* every byte of the zip's own structure, changed */
+    for (size_t i = 0; k && i < whole.n; i++) { /* every byte of the zip's own structure, changed */
       uint8_t before = whole.p[i];
       whole.p[i] = (uint8_t)(before ^ 0xff);
       store(k, whole.p, whole.n);
@@ -118,8 +124,10 @@ static void truncated_files(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(files_read_back), cmocka_unit_test(headers_that_lie), cmocka_unit_test(truncated_files)};
-  for (int k = 0; k < 2; k++) snprintf(path[k], sizeof path[k], "/tmp/lathe_test_%d.%s", (int)getpid(), k ? "npz" : "npy");
+  const struct CMUnitTest tests[] = {cmocka_unit_test(files_read_back), cmocka_unit_test(headers_that_lie),
+                                     cmocka_unit_test(truncated_files)};
+  for (int k = 0; k < 2; k++)
+    snprintf(path[k], sizeof path[k], "/tmp/lathe_test_%d.%s", (int)getpid(), k ? "npz" : "npy");
   int bad = cmocka_run_group_tests(tests, NULL, NULL);
   for (int k = 0; k < 2; k++) unlink(path[k]);
   return bad;

@@ -45,7 +45,8 @@ static size_t decode(const unsigned char *s, size_t n, uint32_t *out)
 static size_t text_at(const LatheRtTensor *t, size_t i, char *room)
 {
   const char *p = (const char *)t->data + i * t->dtype.lanes * (t->dtype.bits / 8);
-  size_t n = 0, end = t->dtype.lanes;
+  size_t n = 0;
+  size_t end = t->dtype.lanes;
   if (t->dtype.bits == 8) {
     while (end && !p[end - 1]) end--;
     memcpy(room, p, end);
@@ -65,9 +66,12 @@ static size_t text_at(const LatheRtTensor *t, size_t i, char *room)
 
 bool texts_to_numbers(LatheRtExecutor *ex, LatheRtTensor **t, LatheRtError *err)
 {
-  LatheRtTensor *from = *t, *to;
+  LatheRtTensor *from = *t;
+  LatheRtTensor *to;
   if (from->dtype.code != LATHE_RT_STRING) return true;
-  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), (LatheRtDType){LATHE_RT_STRING, 64, 1}, from->ndim, from->shape, &to, err) != LATHE_RT_OK) return false;
+  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), (LatheRtDType){LATHE_RT_STRING, 64, 1}, from->ndim, from->shape,
+                          &to, err) != LATHE_RT_OK)
+    return false;
   char *room = malloc((size_t)from->dtype.lanes * 4 + 1);
   bool ok = room != NULL;
   if (!ok) snprintf(err->text, sizeof err->text, "there is no memory for a string");
@@ -83,7 +87,9 @@ bool texts_to_numbers(LatheRtExecutor *ex, LatheRtTensor **t, LatheRtError *err)
 
 bool numbers_to_texts(const LatheRtExecutor *ex, const LatheRtTensor *from, LatheRtTensor **out, LatheRtError *err)
 {
-  size_t n = count_of(from), longest = 1, bytes;
+  size_t n = count_of(from);
+  size_t longest = 1;
+  size_t bytes;
   const char *s;
   uint32_t c;
   const uint64_t *number = from->data;
@@ -94,10 +100,13 @@ bool numbers_to_texts(const LatheRtExecutor *ex, const LatheRtTensor *from, Lath
     if (letters > longest) longest = letters;
   }
   if (longest > UINT16_MAX) {
-    snprintf(err->text, sizeof err->text, "a string of %zu letters is longer than a numpy file is written for (%d)", longest, UINT16_MAX);
+    snprintf(err->text, sizeof err->text, "a string of %zu letters is longer than a numpy file is written for (%d)",
+             longest, UINT16_MAX);
     return false;
   }
-  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), (LatheRtDType){LATHE_RT_STRING, 32, (uint16_t)longest}, from->ndim, from->shape, out, err) != LATHE_RT_OK) return false;
+  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), (LatheRtDType){LATHE_RT_STRING, 32, (uint16_t)longest}, from->ndim,
+                          from->shape, out, err) != LATHE_RT_OK)
+    return false;
   for (size_t i = 0; i < n; i++) {
     uint32_t *to = (uint32_t *)(*out)->data + i * longest;
     if (lathe_rt_string_get(ex, number[i], &s, &bytes, err) != LATHE_RT_OK) return false;
@@ -109,7 +118,8 @@ bool numbers_to_texts(const LatheRtExecutor *ex, const LatheRtTensor *from, Lath
 void print_texts(const LatheRtExecutor *ex, const LatheRtTensor *t)
 {
   enum { SHOWN = 8 };
-  size_t n = count_of(t), bytes;
+  size_t n = count_of(t);
+  size_t bytes;
   const char *s;
   LatheRtError err;
   printf(n ? "  first:" : "");

@@ -22,12 +22,15 @@ static bool load(LatheContext *context, const Options *o, Input *in, int *status
     *status = refuse("cannot read '%s'", o->input);
     return false;
   }
-  LatheValue line = {.tag = LATHE_INT, .u.i = 1}, names = {.tag = LATHE_LIST};
+  LatheValue line = {.tag = LATHE_INT, .u.i = 1};
+  LatheValue names = {.tag = LATHE_LIST};
   LatheValue args[] = {str_value(text), str_value(o->input), line, names};
   bool ok = call(context, status, "parse_module", 4, args, &in->module);
   free(text);
-  LatheValue target = o->target ? str_value(o->target) : none_value(), list;
-  ok = ok && call(context, status, "target", 1, &target, &in->target) && call(context, status, "module_names", 1, &in->module, &list);
+  LatheValue target = o->target ? str_value(o->target) : none_value();
+  LatheValue list;
+  ok = ok && call(context, status, "target", 1, &target, &in->target) &&
+       call(context, status, "module_names", 1, &in->module, &list);
   if (!ok) return false;
   char *wanted[MAX_FUNCTIONS];
   int count = 0;
@@ -39,7 +42,8 @@ static bool load(LatheContext *context, const Options *o, Input *in, int *status
     free(wanted[i]);
   }
   if (ok && in->n == 0) {
-    fprintf(stderr, "error: '%s' holds no function%s%s\n", o->input, o->function ? " named " : "", o->function ? o->function : "");
+    fprintf(stderr, "error: '%s' holds no function%s%s\n", o->input, o->function ? " named " : "",
+            o->function ? o->function : "");
     *status = EXIT_REFUSED;
   }
   return ok && in->n > 0;
@@ -59,7 +63,9 @@ int run_lower(LatheContext *context, const Options *o)
   int status = 0;
   Input in = {.n = 0};
   if (!load(context, o, &in, &status)) return status;
-  LatheValue store[3], config = config_list(o, store), out;
+  LatheValue store[3];
+  LatheValue config = config_list(o, store);
+  LatheValue out;
   const char *form = o->form ? o->form : "compact";
   if (strcmp(form, "compact") && strcmp(form, "script") && strcmp(form, "input")) {
     LatheValue functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
@@ -71,9 +77,11 @@ int run_lower(LatheContext *context, const Options *o)
     return write_text(o->output, out.u.s, out.n);
   }
   for (int i = 0; i < in.n && !status; i++) {
-    LatheValue f = in.functions[i], args[] = {f, in.target, config};
+    LatheValue f = in.functions[i];
+    LatheValue args[] = {f, in.target, config};
     if (strcmp(form, "input") && !call(context, &status, "lower", 3, args, &f)) return status;
-    if (!call(context, &status, strcmp(form, "compact") ? "primfunc_script" : "primfunc_compact", 1, &f, &out)) return status;
+    if (!call(context, &status, strcmp(form, "compact") ? "primfunc_script" : "primfunc_compact", 1, &f, &out))
+      return status;
     status = write_text(o->output, out.u.s, out.n);
   }
   return status;
@@ -88,8 +96,10 @@ int run_build(LatheContext *context, const Options *o)
     return EXIT_USAGE;
   }
   if (!load(context, o, &in, &status)) return status;
-  LatheValue store[3], functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
-  LatheValue args[] = {functions, in.target, config_list(o, store)}, out;
+  LatheValue store[3];
+  LatheValue functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
+  LatheValue args[] = {functions, in.target, config_list(o, store)};
+  LatheValue out;
   if (!call(context, &status, "build", 3, args, &out)) return status;
   LatheValue export[] = {out, str_value(o->output)};
   if (!call(context, &status, "built_export", 2, export, &out)) return status;
@@ -100,7 +110,8 @@ int run_build(LatheContext *context, const Options *o)
 int run_targets(LatheContext *context, const Options *o)
 {
   int status = 0;
-  LatheValue kinds, target, fields, text = o->target ? str_value(o->target) : none_value();
+  LatheValue kinds, target, fields;
+  LatheValue text = o->target ? str_value(o->target) : none_value();
   if (!call(context, &status, "target_kinds", 0, NULL, &kinds)) return status;
   if (o->json) fputs("{\"kinds\": [", stdout);
   else fputs("kinds:", stdout);
@@ -108,7 +119,9 @@ int run_targets(LatheContext *context, const Options *o)
     fputs(i && o->json ? ", " : o->json ? "" : " ", stdout);
     print_field(&kinds.u.list[i], o->json);
   }
-  if (!call(context, &status, "target", 1, &text, &target) || !call(context, &status, "target_fields", 1, &target, &fields)) return status;
+  if (!call(context, &status, "target", 1, &text, &target) ||
+      !call(context, &status, "target_fields", 1, &target, &fields))
+    return status;
   fputs(o->json ? "], \"target\": {" : o->target ? "\n\nthis target:\n" : "\n\nthis machine:\n", stdout);
   for (int64_t i = 0; i < fields.n; i++) {
     const LatheValue *pair = fields.u.list[i].u.list;

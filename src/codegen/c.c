@@ -9,15 +9,15 @@
 #include "codegen/cstyle.h"
 
 static const Dialect c_dialect = {
-    .name = "c",
-    .ints = {{"int8_t", "int16_t", "int32_t", "int64_t"}, {"uint8_t", "uint16_t", "uint32_t", "uint64_t"}},
-    .half = "_Float16",
-    .restrict_word = "restrict",
-    .helper = "static inline",
-    .vectors = true,
-    .parallel = true,
-    .float_special = {{"INFINITY", "-INFINITY", "NAN"}, {"(double)INFINITY", "-(double)INFINITY", "(double)NAN"}},
-    .prefetch = "__builtin_prefetch",
+  .name = "c",
+  .ints = {{"int8_t", "int16_t", "int32_t", "int64_t"}, {"uint8_t", "uint16_t", "uint32_t", "uint64_t"}},
+  .half = "_Float16",
+  .restrict_word = "restrict",
+  .helper = "static inline",
+  .vectors = true,
+  .parallel = true,
+  .float_special = {{"INFINITY", "-INFINITY", "NAN"}, {"(double)INFINITY", "-(double)INFINITY", "(double)NAN"}},
+  .prefetch = "__builtin_prefetch",
 };
 
 /* ---- what a file needs from lathe_rt.h ---------------------------------------------------- */
@@ -89,8 +89,7 @@ static void print_signature(Cgen *g, const Kernel *k, const char *name)
     if (a->buffer)
       text_printf(g->out, "%s%s *%s%s, ", a->written ? "" : "const ", cs_storage_type(g, a->buffer->dtype),
                   a->may_alias ? "" : "restrict ", arg);
-    else
-      text_printf(g->out, "%s %s, ", scalar_param(g, a->var), arg);
+    else text_printf(g->out, "%s %s, ", scalar_param(g, a->var), arg);
   }
   for (int i = 0; i < k->nsize; i++) text_printf(g->out, "int64_t %s, ", size_param(g, &k->size[i]));
   text_add(g->out, "void *workspace, const LatheRtCalls *rt)");
@@ -105,8 +104,7 @@ static void print_unused(Cgen *g, const Kernel *k, bool workspace, bool rt)
     if (!is_used(g, k->arg[i].var)) cs_line(g, "(void)%s;", cs_name(g, k->arg[i].var));
   for (int i = 0; i < k->nsize; i++) {
     const Var *v = k->size[i].var;
-    if (!is_used(g, v))
-      cs_line(g, "(void)%s;", size_param(g, &k->size[i]));
+    if (!is_used(g, v)) cs_line(g, "(void)%s;", size_param(g, &k->size[i]));
     else if (!dtype_eq(v->dtype, DT_I64))
       cs_line(g, "const %s %s = (%s)%s;", cs_type(g, v->dtype), cs_name(g, v), cs_type(g, v->dtype),
               size_param(g, &k->size[i]));
@@ -133,7 +131,8 @@ static void print_plain(Cgen *g, const Kernel *k, const char *name)
 {
   Text body = text_new(g->arena);
   g->out = &body;
-  bool slices = cs_uses_place(k->body, PLACE_SLICE), workspace = slices || cs_uses_place(k->body, PLACE_WORKSPACE);
+  bool slices = cs_uses_place(k->body, PLACE_SLICE);
+  bool workspace = slices || cs_uses_place(k->body, PLACE_WORKSPACE);
   if (slices && k->workspace_bytes) expr_visit(g->ctx, k->workspace_bytes, note_used, g);
   if (slices && k->slice_bytes) expr_visit(g->ctx, k->slice_bytes, note_used, g);
   text_printf(g->out, "\n/* ---- kernel %s ---- */\n", k->name);
@@ -175,10 +174,8 @@ static void print_call(Cgen *g, const Kernel *k, const char *name)
   Text list = text_new(scratch(g->ctx));
   for (int i = 0; i < k->narg; i++) {
     const KernelArg *a = &k->arg[i];
-    if (a->buffer)
-      text_printf(&list, "slots[%d].p, ", i);
-    else
-      text_printf(&list, "%s, ", slot_value(g, i, a->var->dtype));
+    if (a->buffer) text_printf(&list, "slots[%d].p, ", i);
+    else text_printf(&list, "%s, ", slot_value(g, i, a->var->dtype));
   }
   for (int i = 0; i < k->nsize; i++) text_printf(&list, "slots[%d].i, ", k->narg + i);
   cs_line(g, "return %s(%sworkspace, rt);", name, text_str(&list));

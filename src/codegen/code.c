@@ -13,8 +13,8 @@ static const struct {
   const char *suffix, *name;
   CodeFormat format;
 } formats[] = {
-    {".ll", "ll", CODE_LL},     {".s", "asm", CODE_ASM},   {".c", "c", CODE_C},
-    {".cu", "cuda", CODE_CUDA}, {".ptx", "ptx", CODE_PTX}, {".o", "obj", CODE_OBJECT},
+  {".ll", "ll", CODE_LL},     {".s", "asm", CODE_ASM},   {".c", "c", CODE_C},
+  {".cu", "cuda", CODE_CUDA}, {".ptx", "ptx", CODE_PTX}, {".o", "obj", CODE_OBJECT},
 };
 
 static const char *format_name(CodeFormat f)
@@ -70,7 +70,8 @@ typedef Vec(const char *) Args;
 
 const char *const *code_feature_flags(Arena *arena, const Target *t, int *n)
 {
-  Args flags = {0}, *args = &flags;
+  Args flags = {0};
+  Args *args = &flags;
   if (t->arch == ARCH_X86_64) {
     for (int f = 0; f < CPU_NFEATURES; f++)
       if (target_has(t, (CpuFeature)f))
@@ -82,7 +83,7 @@ const char *const *code_feature_flags(Arena *arena, const Target *t, int *n)
       CpuFeature f;
       const char *name;
     } names[] = {
-        {CPU_LSE, "+lse"}, {CPU_FP16, "+fp16"}, {CPU_DOTPROD, "+dotprod"}, {CPU_I8MM, "+i8mm"}, {CPU_BF16, "+bf16"},
+      {CPU_LSE, "+lse"}, {CPU_FP16, "+fp16"}, {CPU_DOTPROD, "+dotprod"}, {CPU_I8MM, "+i8mm"}, {CPU_BF16, "+bf16"},
     };
     Text march = text_new(arena);
     text_add(&march, "-march=armv8-a");
@@ -110,15 +111,15 @@ static void compile_c(Code *code, const char *source, const char *out, bool shar
   Args args = {0};
   vec_push(a, &args, c_compiler(a, code->target));
   static const char *const always[] = {
-      "-std=gnu17",
-      "-O2",
-      "-fPIC",
-      "-w",
-      "-fno-math-errno",
-      "-fno-trapping-math",
-      "-fwrapv",
-      "-ffp-contract=fast",
-      "-fno-schedule-insns", /* gcc's first scheduling pass spills accumulators; clang ignores it */
+    "-std=gnu17",
+    "-O2",
+    "-fPIC",
+    "-w",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-ffp-contract=fast",
+    "-fno-schedule-insns", /* gcc's first scheduling pass spills accumulators; clang ignores it */
   };
   for (size_t i = 0; i < sizeof always / sizeof *always; i++) vec_push(a, &args, always[i]);
   int nflag;
@@ -154,7 +155,8 @@ const LatheRtModuleInfo *code_load_c(Code *code)
           "code for target '%s' does not run on this machine; export it and run it there", code->target->text);
   if (!code->library) {
     Scope scope = scope_begin(ctx);
-    const char *source = write_source(code), *library = arena_printf(scratch(ctx), "%s/kernels.so", file_temp_dir(ctx));
+    const char *source = write_source(code);
+    const char *library = arena_printf(scratch(ctx), "%s/kernels.so", file_temp_dir(ctx));
     compile_c(code, source, library, true);
     code->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!code->library) raise(ctx, ERR_IO, NOWHERE, "the compiled C cannot be loaded: %s", dlerror());
@@ -193,10 +195,12 @@ void code_link(Code *code, int n, const char *const *objects, const char *path)
   Ctx *ctx = code->ctx;
   Arena *a = scratch(ctx);
   const Target *t = code->target;
-  bool here = t->arch == target_host_arch(), merge = str_ends(path, ".o");
+  bool here = t->arch == target_host_arch();
+  bool merge = str_ends(path, ".o");
   const char *ld = here ? "ld" : arena_printf(a, "%s-ld", t->triple);
   const char *cc = c_compiler(a, t);
-  const char *tools[] = {ld, cc, "ld.lld"}, *said[3];
+  const char *tools[] = {ld, cc, "ld.lld"};
+  const char *said[3];
   for (int k = 0; k < (here ? 2 : 3); k++) {
     Args args = {0};
     vec_push(a, &args, tools[k]);
@@ -219,10 +223,8 @@ static void write_object(Code *code, const char *path)
   Ctx *ctx = code->ctx;
   size_t n = 0;
   const void *bytes = code->backend->get(code, CODE_OBJECT, scratch(ctx), &n);
-  if (bytes)
-    file_write(ctx, path, bytes, n);
-  else
-    compile_c(code, write_source(code), path, false);
+  if (bytes) file_write(ctx, path, bytes, n);
+  else compile_c(code, write_source(code), path, false);
 }
 
 int code_write_objects(Code *code, const char *folder, const char ***paths)
@@ -243,7 +245,8 @@ int code_write_objects(Code *code, const char *folder, const char ***paths)
 static void write_library(Code *code, const char *path)
 {
   Ctx *ctx = code->ctx;
-  const char *folder = file_temp_dir(ctx), *made = arena_printf(scratch(ctx), "%s/kernels.so", folder);
+  const char *folder = file_temp_dir(ctx);
+  const char *made = arena_printf(scratch(ctx), "%s/kernels.so", folder);
   if (code->backend->objects) {
     const char **objects;
     int n = code_write_objects(code, folder, &objects);
@@ -260,12 +263,12 @@ void code_export(Code *code, const char *path)
 {
   Ctx *ctx = code->ctx;
   Scope scope = scope_begin(ctx);
-  if (str_ends(path, ".so"))
-    write_library(code, path);
-  else if (str_ends(path, ".o"))
-    write_object(code, path);
+  if (str_ends(path, ".so")) write_library(code, path);
+  else if (str_ends(path, ".o")) write_object(code, path);
   else {
-    size_t i = 0, count = sizeof formats / sizeof *formats, n;
+    size_t i = 0;
+    size_t count = sizeof formats / sizeof *formats;
+    size_t n;
     while (i < count && !str_ends(path, formats[i].suffix)) i++;
     if (i == count)
       raise(ctx, ERR_ARGUMENT, NOWHERE,

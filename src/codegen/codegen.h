@@ -25,7 +25,7 @@ typedef enum { CODE_LL, CODE_ASM, CODE_C, CODE_CUDA, CODE_PTX, CODE_OBJECT } Cod
 
 /* ---- llvm.c (absent without LLVM: then codegen_has_llvm is false) ------------ */
 bool codegen_has_llvm(void);
-const char *codegen_llvm_version(void);          /* "" without */
+const char *codegen_llvm_version(void); /* "" without */
 /* The kernels' LLVM IR, optimised for the target, and their objects, kept until the Code is freed. */
 Code *codegen_llvm(Ctx *, const Target *, int n, Kernel *const *);
 /* The same in steps: kernels may be compiled each in a thread and context of its own.  alone: it is
@@ -44,8 +44,8 @@ Code *codegen_cuda(Ctx *, const Target *, int n, Kernel *const *);
 /* How the host starts the device kernels of codegen_cuda's functions, in order.
  * Extents and arguments as C text over the function's arguments and sizes. */
 typedef struct CudaLaunch {
-  const char *function, *kernel;       /* the kernel's name in the device code */
-  const char *grid[3], *block[3];      /* x, y, z */
+  const char *function, *kernel;  /* the kernel's name in the device code */
+  const char *grid[3], *block[3]; /* x, y, z */
   const char **args;
   int nargs;
 } CudaLaunch;
@@ -60,19 +60,20 @@ typedef struct CodeObject {
   size_t n;
 } CodeObject;
 typedef struct CodeBackend {
-  const char *name;                  /* "llvm", "c", "cuda" */
-  const char *formats;               /* "ll asm obj", for messages */
-  const void *(*get)(Code *, CodeFormat, Arena *, size_t *n);   /* NULL: not one of its formats */
-  int (*objects)(Code *, Arena *, CodeObject **);               /* object files that make it up; NULL: C source does */
+  const char *name;                                           /* "llvm", "c", "cuda" */
+  const char *formats;                                        /* "ll asm obj", for messages */
+  const void *(*get)(Code *, CodeFormat, Arena *, size_t *n); /* NULL: not one of its formats */
+  /* object files that make it up; NULL: C source does */
+  int (*objects)(Code *, Arena *, CodeObject **);
   void (*free)(Code *);
 } CodeBackend;
 struct Code {
   Ctx *ctx;
-  Arena *arena;                      /* dies with the code */
+  Arena *arena; /* dies with the code */
   const Target *target;
   const CodeBackend *backend;
-  void *state;                       /* the backend's own */
-  void *library;                     /* code_load_c: what dlopen gave */
+  void *state;   /* the backend's own */
+  void *library; /* code_load_c: what dlopen gave */
 };
 Code *code_new(Ctx *, const Target *, const CodeBackend *);
 

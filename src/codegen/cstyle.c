@@ -178,18 +178,15 @@ DType cs_storage(Cgen *g, DType t)
   case DT_FLOAT:
     if (t.bits == 16 && !g->dialect->half) return dtype_lanes(DTYPE(DT_UINT, 16), t.lanes);
     return t;
-  case DT_BFLOAT:
-    return dtype_lanes(DTYPE(DT_UINT, 16), t.lanes);
+  case DT_BFLOAT: return dtype_lanes(DTYPE(DT_UINT, 16), t.lanes);
   case DT_E4M3FN:
   case DT_E5M2:
   case DT_E4M3FNUZ:
   case DT_E5M2FNUZ:
-  case DT_E2M1FN:
-    return dtype_lanes(DT_U8, t.lanes);
+  case DT_E2M1FN: return dtype_lanes(DT_U8, t.lanes);
   case DT_HANDLE:
   case DT_TEXT:
-  case DT_VOID:
-    return t;
+  case DT_VOID: return t;
   }
   return t;
 }
@@ -211,18 +208,15 @@ static const char *scalar_type(Cgen *g, DType t)
       return g->dialect->half ? g->dialect->half : g->dialect->ints[1][1];
     }
     break;
-  case DT_HANDLE:
-    return "void *";
-  case DT_VOID:
-    return "void";
+  case DT_HANDLE: return "void *";
+  case DT_VOID: return "void";
   case DT_TEXT:
   case DT_BFLOAT:
   case DT_E4M3FN:
   case DT_E5M2:
   case DT_E4M3FNUZ:
   case DT_E5M2FNUZ:
-  case DT_E2M1FN:
-    break;
+  case DT_E2M1FN: break;
   }
   cs_unsupported(g, "values of dtype %s", dtype_name(scratch(g->ctx), t));
 }
@@ -408,11 +402,13 @@ static const char *lookup_bound(Cgen *g, const void *what, int lane)
 static const struct {
   const char *op;
   int prec;
+  /* clang-format off */
 } operators[E_NKINDS] = {
     [E_ADD] = {"+", P_ADD}, [E_SUB] = {"-", P_ADD}, [E_MUL] = {"*", P_MUL}, [E_DIV] = {"/", P_MUL},
     [E_MOD] = {"%", P_MUL}, [E_EQ] = {"==", P_EQ},  [E_NE] = {"!=", P_EQ},  [E_LT] = {"<", P_REL},
     [E_LE] = {"<=", P_REL}, [E_GT] = {">", P_REL},  [E_GE] = {">=", P_REL},
 };
+/* clang-format on */
 
 /* An operand of wrapping arithmetic, as unsigned text of strength prec at least. */
 static const char *unsigned_operand(Cgen *g, const Expr *e, int lane, int prec, bool top)
@@ -452,9 +448,10 @@ static Frag arithmetic(Cgen *g, const Expr *e, int lane)
   bool ring = e->kind == E_ADD || e->kind == E_SUB || e->kind == E_MUL;
   if (ring && t.code == DT_INT && t.bits >= 32 && cs_wraps(g, e))
     return cs_frag(cs_fmt(g, "(%s)(%s)", cs_type(g, t), unsigned_operand(g, e, lane, P_NONE, true)), P_UNARY);
-  const Expr *x = e->arg[0], *y = e->arg[1];
-  Frag a = x->kind == E_INT && y->kind == E_INT ? literal_int(g, t, x->u.i, true) : cs_lane(g, x, lane),
-       b = cs_lane(g, y, lane);
+  const Expr *x = e->arg[0];
+  const Expr *y = e->arg[1];
+  Frag a = x->kind == E_INT && y->kind == E_INT ? literal_int(g, t, x->u.i, true) : cs_lane(g, x, lane);
+  Frag b = cs_lane(g, y, lane);
   bool narrow = dtype_is_int(t) && t.bits < 32; /* C computed in int */
   if (narrow && e->kind == E_MUL && t.code == DT_UINT) {
     const char *wide = g->dialect->ints[1][2];
@@ -469,7 +466,8 @@ static Frag arithmetic(Cgen *g, const Expr *e, int lane)
 
 static Frag compare(Cgen *g, const Expr *e, int lane)
 {
-  Frag a = cs_lane(g, e->arg[0], lane), b = cs_lane(g, e->arg[1], lane);
+  Frag a = cs_lane(g, e->arg[0], lane);
+  Frag b = cs_lane(g, e->arg[1], lane);
   const char *op = operators[e->kind].op;
   int prec = operators[e->kind].prec;
   return cs_frag(cs_fmt(g, "%s %s %s", cs_wrap(g, a, P_SHIFT), op, cs_wrap(g, b, P_SHIFT)), prec);
@@ -513,7 +511,8 @@ const char *cs_one_type(Cgen *g, DType t, Frag value, int prec)
 /* Only the taken value is evaluated. */
 Frag cs_choice(Cgen *g, const Expr *e, int lane)
 {
-  Frag cond = cs_lane(g, e->arg[0], lane), value[2];
+  Frag cond = cs_lane(g, e->arg[0], lane);
+  Frag value[2];
   DType t = lane < 0 ? e->dtype : dtype_elem(e->dtype);
   Aside aside[2];
   bool statements = false;
@@ -523,15 +522,14 @@ Frag cs_choice(Cgen *g, const Expr *e, int lane)
     if (cs_aside_end(g, &aside[i])) statements = true;
   }
   if (!statements)
-    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cond, P_LOR), cs_one_type(g, t, value[0], P_COND + 1), cs_one_type(g, t, value[1], P_COND)),
+    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cond, P_LOR), cs_one_type(g, t, value[0], P_COND + 1),
+                          cs_one_type(g, t, value[1], P_COND)),
                    P_COND);
   const char *name = cs_fresh(g, "choice");
   cs_line(g, "%s %s;", cs_type(g, t), name);
   for (int i = 0; i < 2; i++) {
-    if (i == 0)
-      cs_line(g, "if (%s) {", cond.s);
-    else
-      cs_line(g, "} else {");
+    if (i == 0) cs_line(g, "if (%s) {", cond.s);
+    else cs_line(g, "} else {");
     text_add(g->out, text_str(&aside[i].text));
     g->indent++;
     cs_line(g, "%s = %s;", name, value[i].s);
@@ -589,7 +587,8 @@ static Frag ramp_lane(Cgen *g, const Expr *e, int lane)
 void cs_bind(Cgen *g, const Var *v, const Expr *value)
 {
   if (cs_wraps(g, value)) map_put(g->arena, &g->data, v, (void *)1);
-  DType t = v->dtype, elem = dtype_elem(t);
+  DType t = v->dtype;
+  DType elem = dtype_elem(t);
   if (t.lanes > 1 && !g->dialect->vectors) {
     Text list = text_new(scratch(g->ctx));
     for (int i = 0; i < t.lanes; i++) text_printf(&list, "%s%s", i ? ", " : "", cs_lane(g, value, i).s);
@@ -617,7 +616,8 @@ static void bind_let(Cgen *g, const Expr *e, int lane)
     return;
   }
   if (cs_wraps(g, e->arg[0])) map_put(g->arena, &g->data, v, (void *)1);
-  const char *value = cs_lane(g, e->arg[0], lane).s, *name = cs_fresh(g, safe_hint(g, v->name));
+  const char *value = cs_lane(g, e->arg[0], lane).s;
+  const char *name = cs_fresh(g, safe_hint(g, v->name));
   cs_line(g, "const %s %s = %s;", cs_type(g, dtype_elem(v->dtype)), name, value);
   vec_push(g->arena, &g->bound, (Bound){v, lane, name});
 }
@@ -658,14 +658,10 @@ static Frag scalar(Cgen *g, const Expr *e, int lane)
   DType t = dtype_elem(e->dtype);
   cs_check_half(g, e);
   switch ((ExprKind)e->kind) {
-  case E_INT:
-    return literal_int(g, t, e->u.i, false);
-  case E_FLOAT:
-    return cs_literal_float(g, t, e->u.f);
-  case E_STR:
-    return string(g, e->u.str);
-  case E_VAR:
-    return variable(g, e, lane);
+  case E_INT: return literal_int(g, t, e->u.i, false);
+  case E_FLOAT: return cs_literal_float(g, t, e->u.f);
+  case E_STR: return string(g, e->u.str);
+  case E_VAR: return variable(g, e, lane);
   case E_MOD:
     if (dtype_is_float(t)) {
       g->uses_math = true;
@@ -677,11 +673,9 @@ static Frag scalar(Cgen *g, const Expr *e, int lane)
   case E_ADD:
   case E_SUB:
   case E_MUL:
-  case E_DIV:
-    return arithmetic(g, e, lane);
+  case E_DIV: return arithmetic(g, e, lane);
   case E_FLOORDIV:
-  case E_FLOORMOD:
-    return flooring(g, e, lane);
+  case E_FLOORMOD: return flooring(g, e, lane);
   case E_MIN:
   case E_MAX: {
     const char *name = cs_helper_of(g, e->kind == E_MIN ? "min" : "max", g->wide && t.code == DT_INT ? DT_I64 : t);
@@ -692,34 +686,25 @@ static Frag scalar(Cgen *g, const Expr *e, int lane)
   case E_LT:
   case E_LE:
   case E_GT:
-  case E_GE:
-    return compare(g, e, lane);
+  case E_GE: return compare(g, e, lane);
   case E_AND:
-  case E_OR:
-    return logic(g, e, lane);
-  case E_NOT:
-    return cs_frag(cs_fmt(g, "!%s", cs_wrap(g, cs_lane(g, e->arg[0], lane), P_UNARY)), P_UNARY);
-  case E_CAST:
-    return cs_cast(g, cs_lane(g, e->arg[0], lane), dtype_elem(e->arg[0]->dtype), t);
+  case E_OR: return logic(g, e, lane);
+  case E_NOT: return cs_frag(cs_fmt(g, "!%s", cs_wrap(g, cs_lane(g, e->arg[0], lane), P_UNARY)), P_UNARY);
+  case E_CAST: return cs_cast(g, cs_lane(g, e->arg[0], lane), dtype_elem(e->arg[0]->dtype), t);
   case E_SELECT: {
-    Frag c = cs_lane(g, e->arg[0], lane), a = cs_lane(g, e->arg[1], lane), b = cs_lane(g, e->arg[2], lane);
+    Frag c = cs_lane(g, e->arg[0], lane);
+    Frag a = cs_lane(g, e->arg[1], lane);
+    Frag b = cs_lane(g, e->arg[2], lane);
     return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, c, P_LOR), cs_wrap(g, a, P_COND + 1), cs_wrap(g, b, P_COND)),
                    P_COND);
   }
-  case E_LET:
-    bind_let(g, e, lane);
-    return cs_lane(g, e->arg[1], lane);
-  case E_LOAD:
-    return cs_load(g, e, lane);
-  case E_CALL:
-    return cs_call(g, e, lane);
-  case E_RAMP:
-    return ramp_lane(g, e, lane);
-  case E_BROADCAST:
-    return cs_lane(g, e->arg[0], 0);
+  case E_LET: bind_let(g, e, lane); return cs_lane(g, e->arg[1], lane);
+  case E_LOAD: return cs_load(g, e, lane);
+  case E_CALL: return cs_call(g, e, lane);
+  case E_RAMP: return ramp_lane(g, e, lane);
+  case E_BROADCAST: return cs_lane(g, e->arg[0], 0);
   case E_REDUCE:
-  case E_NKINDS:
-    break;
+  case E_NKINDS: break;
   }
   BUG(g->ctx, "kernel form has no %s", expr_kind_name((ExprKind)e->kind));
 }

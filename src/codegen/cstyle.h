@@ -145,8 +145,8 @@ void cs_bind(Cgen *, const Var *, const Expr *value); /* const T v = value; */
 bool cs_divisor_known(const Expr *);
 bool cs_half_bits(Cgen *, DType);
 void cs_check_half(Cgen *, const Expr *);
-Frag cs_choice(Cgen *, const Expr *, int lane); /* if_then_else */
-const char *cs_one_type(Cgen *, DType, Frag value, int prec);   /* for both values of ?: */
+Frag cs_choice(Cgen *, const Expr *, int lane);               /* if_then_else */
+const char *cs_one_type(Cgen *, DType, Frag value, int prec); /* for both values of ?: */
 
 /* Counts the terms of the expressions that a statement is about to print. */
 void cs_share_begin(Cgen *);

@@ -13,35 +13,37 @@ static DType signed_of(DType t) { return dtype_lanes(DTYPE(DT_INT, t.bits), t.la
 
 static void make_select(Cgen *g, const char *name, DType t)
 {
-  const char *T = cs_type(g, t), *M = cs_type(g, signed_of(t));
+  const char *T = cs_type(g, t);
+  const char *M = cs_type(g, signed_of(t));
   cs_helper(g, "%s %s(%s m, %s a, %s b) { return (%s)((m & (%s)a) | (~m & (%s)b)); }", T, name, M, T, T, T, M, M);
 }
 
 /* The other operand when one is NaN. */
 static void make_min_max(Cgen *g, const char *name, DType t, bool is_min)
 {
-  const char *T = cs_type(g, t), *op = is_min ? "<" : ">";
+  const char *T = cs_type(g, t);
+  const char *op = is_min ? "<" : ">";
   bool is_float = dtype_is_float(t);
   if (t.lanes == 1) {
-    if (is_float)
-      cs_helper(g, "%s %s(%s a, %s b) { return a %s b || b != b ? a : b; }", T, name, T, T, op);
-    else
-      cs_helper(g, "%s %s(%s a, %s b) { return a %s b ? a : b; }", T, name, T, T, op);
+    if (is_float) cs_helper(g, "%s %s(%s a, %s b) { return a %s b || b != b ? a : b; }", T, name, T, T, op);
+    else cs_helper(g, "%s %s(%s a, %s b) { return a %s b ? a : b; }", T, name, T, T, op);
     return;
   }
-  const char *select = cs_helper_of(g, "select", t), *M = cs_type(g, signed_of(t));
+  const char *select = cs_helper_of(g, "select", t);
+  const char *M = cs_type(g, signed_of(t));
   if (is_float)
     cs_helper(g, "%s %s(%s a, %s b) { return %s((%s)(a %s b) | (%s)(b != b), a, b); }", T, name, T, T, select, M, op,
               M);
-  else
-    cs_helper(g, "%s %s(%s a, %s b) { return %s((%s)(a %s b), a, b); }", T, name, T, T, select, M, op);
+  else cs_helper(g, "%s %s(%s a, %s b) { return %s((%s)(a %s b), a, b); }", T, name, T, T, select, M, op);
 }
 
 /* Division by zero has no value, and must not trap; neither must the smallest integer by -1. */
 static void make_division(Cgen *g, const char *name, DType t, const char *what)
 {
-  const char *T = cs_type(g, t), *U = cs_type(g, unsigned_of(t));
-  bool is_div = !strcmp(what, "div") || !strcmp(what, "floordiv"), floors = what[0] == 'f';
+  const char *T = cs_type(g, t);
+  const char *U = cs_type(g, unsigned_of(t));
+  bool is_div = !strcmp(what, "div") || !strcmp(what, "floordiv");
+  bool floors = what[0] == 'f';
   if (t.code == DT_UINT) {
     cs_helper(g, "%s %s(%s a, %s b) { return b == 0 ? 0 : (%s)(a %s b); }", T, name, T, T, T, is_div ? "/" : "%");
     return;
@@ -56,7 +58,8 @@ static void make_division(Cgen *g, const char *name, DType t, const char *what)
 /* {fn(a[0]), fn(a[1]), …}: compilers make one instruction of it where there is one. */
 static void make_lanewise(Cgen *g, const char *name, DType to, DType from, const char *fn, int nargs)
 {
-  const char *T = cs_type(g, to), *F = cs_type(g, from);
+  const char *T = cs_type(g, to);
+  const char *F = cs_type(g, from);
   Text list = text_new(scratch(g->ctx));
   for (int i = 0; i < to.lanes; i++) {
     text_printf(&list, "%s%s(a[%d]", i ? ", " : "", fn, i);
@@ -72,10 +75,10 @@ static void make_lanewise(Cgen *g, const char *name, DType to, DType from, const
 /* Sign and magnitude by their bits. */
 static void make_sign_bits(Cgen *g, const char *name, DType t, bool is_abs)
 {
-  const char *T = cs_type(g, t), *U = cs_type(g, unsigned_of(t));
+  const char *T = cs_type(g, t);
+  const char *U = cs_type(g, unsigned_of(t));
   const char *sign = cs_splat(g, unsigned_of(t), t.bits == 64 ? "1ull << 63" : t.bits == 32 ? "1u << 31" : "1u << 15");
-  if (is_abs)
-    cs_helper(g, "%s %s(%s a) { return (%s)((%s)a & ~%s); }", T, name, T, T, U, sign);
+  if (is_abs) cs_helper(g, "%s %s(%s a) { return (%s)((%s)a & ~%s); }", T, name, T, T, U, sign);
   else
     cs_helper(g, "%s %s(%s a, %s b) { return (%s)(((%s)a & ~%s) | ((%s)b & %s)); }", T, name, T, T, T, U, sign, U,
               sign);
@@ -84,10 +87,8 @@ static void make_sign_bits(Cgen *g, const char *name, DType t, bool is_abs)
 static void make_abs(Cgen *g, const char *name, DType t)
 {
   const char *T = cs_type(g, t);
-  if (dtype_is_float(t))
-    make_sign_bits(g, name, t, true);
-  else if (t.code == DT_UINT)
-    cs_helper(g, "%s %s(%s a) { return a; }", T, name, T);
+  if (dtype_is_float(t)) make_sign_bits(g, name, t, true);
+  else if (t.code == DT_UINT) cs_helper(g, "%s %s(%s a) { return a; }", T, name, T);
   else if (t.lanes == 1)
     cs_helper(g, "%s %s(%s a) { return a < 0 ? (%s)(0 - (%s)a) : a; }", T, name, T, T, cs_type(g, unsigned_of(t)));
   else {
@@ -109,7 +110,8 @@ static void make_classify(Cgen *g, const char *name, DType t, char which)
     cs_helper(g, "bool %s(%s a) { return %s; }", name, T, test);
     return;
   }
-  const char *M = cs_type(g, signed_of(t)), *lim = cs_splat(g, t, inf);
+  const char *M = cs_type(g, signed_of(t));
+  const char *lim = cs_splat(g, t, inf);
   const char *test = which == 'n'   ? "a != a"
                      : which == 'i' ? cs_fmt(g, "(a == %s) | (a == -%s)", lim, lim)
                                     : "(a - a) == (a - a)";
@@ -118,8 +120,10 @@ static void make_classify(Cgen *g, const char *name, DType t, char which)
 
 static void make_bit_count(Cgen *g, const char *name, DType t, bool leading)
 {
-  const char *T = cs_type(g, t), *U = cs_type(g, unsigned_of(t));
-  bool wide = t.bits == 64, cuda = g->dialect->shared != NULL;
+  const char *T = cs_type(g, t);
+  const char *U = cs_type(g, unsigned_of(t));
+  bool wide = t.bits == 64;
+  bool cuda = g->dialect->shared != NULL;
   const char *count = leading ? (cuda   ? (wide ? "__clzll" : "__clz")
                                  : wide ? "__builtin_clzll"
                                         : "__builtin_clz")
@@ -130,15 +134,16 @@ static void make_bit_count(Cgen *g, const char *name, DType t, bool leading)
   if (leading)
     cs_helper(g, "%s %s(%s a) { return (%s)a == 0 ? %d : %s((%s)(%s)a) - %d; }", cs_type(g, DT_I32), name, T, U, t.bits,
               count, big, U, wide ? 0 : 32 - t.bits);
-  else
-    cs_helper(g, "%s %s(%s a) { return (%s)%s((%s)(%s)a); }", T, name, T, T, count, big, U);
+  else cs_helper(g, "%s %s(%s a) { return (%s)%s((%s)(%s)a); }", T, name, T, T, count, big, U);
 }
 
 /* x * y * 2^(s - q), halves up. */
 static void make_multiply_shift(Cgen *g, const char *name, DType t)
 {
   if (t.bits > 32) cs_unsupported(g, "q_multiply_shift of %d bits", t.bits);
-  const char *T = cs_type(g, t), *L = cs_type(g, DT_I64), *U = cs_type(g, DTYPE(DT_UINT, 64));
+  const char *T = cs_type(g, t);
+  const char *L = cs_type(g, DT_I64);
+  const char *U = cs_type(g, DTYPE(DT_UINT, 64));
   cs_helper(g,
             "%s %s(%s x, %s y, %s q, %s s)\n{\n"
             "  %s right = (%s)q - (%s)s, product = (%s)x * (%s)y;\n"
@@ -174,26 +179,18 @@ const char *cs_helper_of(Cgen *g, const char *what, DType t)
   const char *name = cs_fmt(g, "%s_%s", what, cs_suffix(g, t));
   if (!cs_needs(g, name)) return name;
   DType elem = dtype_elem(t);
-  if (!strcmp(what, "select"))
-    make_select(g, name, t);
-  else if (!strcmp(what, "min") || !strcmp(what, "max"))
-    make_min_max(g, name, t, what[1] == 'i');
+  if (!strcmp(what, "select")) make_select(g, name, t);
+  else if (!strcmp(what, "min") || !strcmp(what, "max")) make_min_max(g, name, t, what[1] == 'i');
   else if (!strcmp(what, "div") || !strcmp(what, "rem") || !strcmp(what, "floordiv") || !strcmp(what, "floormod"))
     make_division(g, name, t, what);
-  else if (!strcmp(what, "abs"))
-    make_abs(g, name, t);
-  else if (!strcmp(what, "copysign"))
-    make_sign_bits(g, name, t, false);
+  else if (!strcmp(what, "abs")) make_abs(g, name, t);
+  else if (!strcmp(what, "copysign")) make_sign_bits(g, name, t, false);
   else if (!strcmp(what, "isnan") || !strcmp(what, "isinf") || !strcmp(what, "isfinite"))
     make_classify(g, name, t, what[2]);
-  else if (!strcmp(what, "clz") || !strcmp(what, "popcount"))
-    make_bit_count(g, name, t, what[0] == 'c');
-  else if (!strcmp(what, "multiply_shift"))
-    make_multiply_shift(g, name, t);
-  else if (!strcmp(what, "sum"))
-    make_vector_sum(g, name, t);
-  else
-    make_lanewise(g, name, t, t, math_name(g, cs_fmt(g, "__builtin_%s", what), elem), !strcmp(what, "fma") ? 3 : 1);
+  else if (!strcmp(what, "clz") || !strcmp(what, "popcount")) make_bit_count(g, name, t, what[0] == 'c');
+  else if (!strcmp(what, "multiply_shift")) make_multiply_shift(g, name, t);
+  else if (!strcmp(what, "sum")) make_vector_sum(g, name, t);
+  else make_lanewise(g, name, t, t, math_name(g, cs_fmt(g, "__builtin_%s", what), elem), !strcmp(what, "fma") ? 3 : 1);
   return name;
 }
 
@@ -204,9 +201,13 @@ const char *cs_helper_of(Cgen *g, const char *what, DType t)
  * at the limit already (narrower integers, whose limits are exact). */
 static void saturate_vector(Cgen *g, const char *name, DType from, DType to, const char *min, const char *max)
 {
-  const char *F = cs_type(g, from), *T = cs_type(g, to), *M = cs_type(g, signed_of(from));
-  const char *pick = cs_helper_of(g, "select", from), *zero = cs_splat(g, from, "0");
-  double top = ldexp(1, to.bits - (to.code == DT_INT)), bottom = to.code == DT_INT ? -ldexp(1, to.bits - 1) : 0;
+  const char *F = cs_type(g, from);
+  const char *T = cs_type(g, to);
+  const char *M = cs_type(g, signed_of(from));
+  const char *pick = cs_helper_of(g, "select", from);
+  const char *zero = cs_splat(g, from, "0");
+  double top = ldexp(1, to.bits - (to.code == DT_INT));
+  double bottom = to.code == DT_INT ? -ldexp(1, to.bits - 1) : 0;
   bool narrow = to.bits < from.bits;
   const char *hi = cs_splat(g, from, cs_literal_float(g, dtype_elem(from), narrow ? top - 1 : top).s);
   const char *lo = cs_splat(g, from, cs_literal_float(g, dtype_elem(from), bottom).s);
@@ -231,10 +232,13 @@ const char *cs_saturate(Cgen *g, DType from, DType to)
 {
   const char *name = cs_fmt(g, "cast_%s_%s", cs_suffix(g, to), cs_suffix(g, from));
   if (!cs_needs(g, name)) return name;
-  const char *F = cs_type(g, from), *T = cs_type(g, to);
-  DType fe = dtype_elem(from), te = dtype_elem(to);
+  const char *F = cs_type(g, from);
+  const char *T = cs_type(g, to);
+  DType fe = dtype_elem(from);
+  DType te = dtype_elem(to);
   /* the first float that is too large, exact in every float dtype but float16 */
-  double above = ldexp(1, te.bits - (te.code == DT_INT)), below = te.code == DT_INT ? -ldexp(1, te.bits - 1) : 0;
+  double above = ldexp(1, te.bits - (te.code == DT_INT));
+  double below = te.code == DT_INT ? -ldexp(1, te.bits - 1) : 0;
   uint64_t umax = te.bits == 64 ? UINT64_MAX : (UINT64_C(1) << te.bits) - 1;
   const char *max = te.code == DT_UINT ? cs_fmt(g, "%" PRIu64 "%s", umax, te.bits == 64 ? "ull" : "u")
                                        : cs_fmt(g, "%" PRId64 "%s", (int64_t)(umax >> 1), te.bits == 64 ? "ll" : "");
@@ -248,14 +252,13 @@ const char *cs_saturate(Cgen *g, DType from, DType to)
     cs_helper(g, "%s %s(%s a) { return %s(%s); }", T, name, F, wide, up);
     return name;
   }
-  const char *hi = cs_literal_float(g, fe, above).s, *lo = cs_literal_float(g, fe, below).s;
+  const char *hi = cs_literal_float(g, fe, above).s;
+  const char *lo = cs_literal_float(g, fe, below).s;
   if (from.lanes == 1)
     cs_helper(g, "%s %s(%s a) { return a != a ? 0 : a >= %s ? %s : a <= %s ? %s : (%s)a; }", T, name, F, hi, max, lo,
               min, T);
-  else if (to.bits <= from.bits)
-    saturate_vector(g, name, from, to, min, max);
-  else
-    make_lanewise(g, name, to, from, cs_saturate(g, fe, te), 1);
+  else if (to.bits <= from.bits) saturate_vector(g, name, from, to, min, max);
+  else make_lanewise(g, name, to, from, cs_saturate(g, fe, te), 1);
   return name;
 }
 
@@ -304,6 +307,7 @@ const char *cs_half_cast(Cgen *g, DType from, DType to)
 /* ---- calls --------------------------------------------------------------------------------------- */
 
 /* Functions of the C library, by the name without its suffix. */
+/* clang-format off */
 static const char *const libm[IN_COUNT] = {
     [IN_EXP] = "exp",           [IN_EXP2] = "exp2",
     [IN_LOG] = "log",           [IN_LOG2] = "log2",
@@ -322,6 +326,7 @@ static const char *const libm[IN_COUNT] = {
     [IN_CEIL] = "ceil",         [IN_TRUNC] = "trunc",
     [IN_ROUND] = "round",       [IN_NEARBYINT] = "nearbyint",
 };
+/* clang-format on */
 
 /* Argument i as a float that the C library takes: float16 goes through float32. */
 static const char *math_arg(Cgen *g, const Expr *e, int i, int lane)
@@ -339,7 +344,9 @@ static Frag math_result(Cgen *g, DType t, const char *s, int prec)
 static Frag math_call(Cgen *g, const Expr *e, int lane)
 {
   DType t = dtype_elem(e->dtype);
-  const char *one = t.bits == 64 ? "1.0" : "1.0f", *ten = t.bits == 64 ? "10.0" : "10.0f", *x = math_arg(g, e, 0, lane);
+  const char *one = t.bits == 64 ? "1.0" : "1.0f";
+  const char *ten = t.bits == 64 ? "10.0" : "10.0f";
+  const char *x = math_arg(g, e, 0, lane);
   g->uses_math = true;
   if (e->u.intrin == IN_EXP10)
     return math_result(g, t, cs_fmt(g, "%s(%s, %s)", math_name(g, "pow", t), ten, x), P_POST);
@@ -350,7 +357,8 @@ static Frag math_call(Cgen *g, const Expr *e, int lane)
   if (e->u.intrin == IN_ABS) return math_result(g, t, cs_fmt(g, "%s(%s)", math_name(g, "fabs", t), x), P_POST);
   if (e->u.intrin == IN_LDEXP) {
     Frag n = cs_lane(g, e->arg[1], lane);
-    const char *small = cs_helper_of(g, "max", DT_I32), *large = cs_helper_of(g, "min", DT_I32);
+    const char *small = cs_helper_of(g, "max", DT_I32);
+    const char *large = cs_helper_of(g, "min", DT_I32);
     if (dtype_elem(e->arg[1]->dtype).bits == 64) {
       small = cs_helper_of(g, "max", DT_I64);
       large = cs_helper_of(g, "min", DT_I64);
@@ -378,20 +386,14 @@ static Frag bit_call(Cgen *g, const Expr *e, int lane)
   bool shift = e->u.intrin == IN_SHL || e->u.intrin == IN_SHR;
   const Expr *by = !shift ? NULL : e->arg[1]->kind == E_BROADCAST ? e->arg[1]->arg[0] : e->arg[1];
   bool known = shift && by->kind == E_INT && by->u.i >= 0 && by->u.i < t.bits;
-  const char *a = operand(g, e->arg[0], lane), *b = e->nargs > 1 && !known ? operand(g, e->arg[1], lane) : "", *s;
+  const char *a = operand(g, e->arg[0], lane);
+  const char *b = e->nargs > 1 && !known ? operand(g, e->arg[1], lane) : "";
+  const char *s;
   switch (e->u.intrin) {
-  case IN_BITAND:
-    s = cs_fmt(g, "%s & %s", a, b);
-    break;
-  case IN_BITOR:
-    s = cs_fmt(g, "%s | %s", a, b);
-    break;
-  case IN_BITXOR:
-    s = cs_fmt(g, "%s ^ %s", a, b);
-    break;
-  case IN_BITNOT:
-    s = is_bool ? cs_fmt(g, "!%s", a) : cs_fmt(g, "~%s", a);
-    break;
+  case IN_BITAND: s = cs_fmt(g, "%s & %s", a, b); break;
+  case IN_BITOR: s = cs_fmt(g, "%s | %s", a, b); break;
+  case IN_BITXOR: s = cs_fmt(g, "%s ^ %s", a, b); break;
+  case IN_BITNOT: s = is_bool ? cs_fmt(g, "!%s", a) : cs_fmt(g, "~%s", a); break;
   default: { /* shifts */
     bool left = e->u.intrin == IN_SHL;
     const char *count = known    ? cs_fmt(g, "%d", (int)by->u.i)
@@ -400,8 +402,7 @@ static Frag bit_call(Cgen *g, const Expr *e, int lane)
     const char *wide = vector ? cs_type(g, unsigned_of(t)) : cs_type(g, DTYPE(DT_UINT, t.bits < 32 ? 32 : t.bits));
     if (left && t.code == DT_INT)
       s = cs_fmt(g, "(%s)%s << %s%s", wide, a, vector && !known ? cs_fmt(g, "(%s)", wide) : "", count);
-    else
-      s = cs_fmt(g, "%s %s %s", a, left ? "<<" : ">>", count);
+    else s = cs_fmt(g, "%s %s %s", a, left ? "<<" : ">>", count);
     break;
   }
   }
@@ -420,7 +421,8 @@ static Frag helper_call(Cgen *g, const char *name, const Expr *e, int lane)
 
 static Frag reinterpret(Cgen *g, const Expr *e, int lane)
 {
-  DType to = e->dtype, from = e->arg[0]->dtype;
+  DType to = e->dtype;
+  DType from = e->arg[0]->dtype;
   bool vector = lane < 0 && to.lanes > 1;
   if (vector) return cs_frag(cs_fmt(g, "(%s)%s", cs_type(g, to), operand(g, e->arg[0], lane)), P_UNARY);
   if (lane >= 0 && to.lanes != from.lanes) cs_unsupported(g, "reinterpret of %d lanes as %d", from.lanes, to.lanes);
@@ -447,7 +449,8 @@ static Frag extern_call(Cgen *g, const Expr *e, int lane)
   if (e->nargs < 1 || e->arg[0]->kind != E_STR)
     raise(g->ctx, ERR_TYPE, NOWHERE, "call_extern: the first argument is the function's name, a string");
   const char *name = e->arg[0]->u.str;
-  Text types = text_new(scratch(g->ctx)), args = text_new(scratch(g->ctx));
+  Text types = text_new(scratch(g->ctx));
+  Text args = text_new(scratch(g->ctx));
   for (int i = 1; i < e->nargs; i++) {
     text_printf(&types, "%s%s", i > 1 ? ", " : "", extern_type(g, e->arg[i]));
     text_printf(&args, "%s%s", i > 1 ? ", " : "", lane < 0 ? cs_text(g, e->arg[i]) : cs_lane(g, e->arg[i], lane).s);
@@ -496,14 +499,17 @@ static Frag choice(Cgen *g, const Expr *e, int lane)
     return cs_choice(g, expr_call(g->k->m, e->dtype, IN_IF_THEN_ELSE, 3, arg), lane);
   }
   if (cs_may_fail(g, e->arg[1]) || cs_may_fail(g, e->arg[2])) return cs_frag(cs_lanes(g, e), P_POST);
-  const char *name = cs_helper_of(g, "select", e->dtype), *mask = cs_mask(g, cond, cs_storage(g, e->dtype).bits).s;
+  const char *name = cs_helper_of(g, "select", e->dtype);
+  const char *mask = cs_mask(g, cond, cs_storage(g, e->dtype).bits).s;
   return cs_frag(cs_fmt(g, "%s(%s, %s, %s)", name, mask, cs_text(g, e->arg[1]), cs_text(g, e->arg[2])), P_POST);
 }
 
 Frag cs_call(Cgen *g, const Expr *e, int lane)
 {
   bool vector = lane < 0 && e->dtype.lanes > 1;
-  DType t = e->dtype, elem = dtype_elem(t), from = e->nargs ? dtype_elem(e->arg[0]->dtype) : DT_NONE;
+  DType t = e->dtype;
+  DType elem = dtype_elem(t);
+  DType from = e->nargs ? dtype_elem(e->arg[0]->dtype) : DT_NONE;
   switch (e->u.intrin) {
   case IN_SQRT:
   case IN_FLOOR:
@@ -545,8 +551,7 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_HYPOT:
   case IN_NEXTAFTER:
   case IN_LDEXP:
-  case IN_ROUND:
-    return vector ? cs_frag(cs_lanes(g, e), P_POST) : math_call(g, e, lane);
+  case IN_ROUND: return vector ? cs_frag(cs_lanes(g, e), P_POST) : math_call(g, e, lane);
   case IN_ISNAN:
   case IN_ISFINITE:
   case IN_ISINF:
@@ -557,38 +562,29 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_BITXOR:
   case IN_BITNOT:
   case IN_SHL:
-  case IN_SHR:
-    return bit_call(g, e, lane);
+  case IN_SHR: return bit_call(g, e, lane);
   case IN_POPCOUNT:
   case IN_CLZ:
     return vector ? cs_frag(cs_lanes(g, e), P_POST)
                   : helper_call(g, cs_helper_of(g, e->u.intrin == IN_CLZ ? "clz" : "popcount", from), e, lane);
   case IN_QMULSHIFT:
     return vector ? cs_frag(cs_lanes(g, e), P_POST) : helper_call(g, cs_helper_of(g, "multiply_shift", elem), e, lane);
-  case IN_REINTERPRET:
-    return reinterpret(g, e, lane);
-  case IN_IF_THEN_ELSE:
-    return choice(g, e, lane);
-  case IN_LIKELY:
-    return lane < 0 ? cs_expr(g, e->arg[0]) : cs_lane(g, e->arg[0], lane);
-  case IN_ADDRESS_OF:
-    return address_of(g, e);
-  case IN_ACCESS_PTR:
-    return access_ptr(g, e);
+  case IN_REINTERPRET: return reinterpret(g, e, lane);
+  case IN_IF_THEN_ELSE: return choice(g, e, lane);
+  case IN_LIKELY: return lane < 0 ? cs_expr(g, e->arg[0]) : cs_lane(g, e->arg[0], lane);
+  case IN_ADDRESS_OF: return address_of(g, e);
+  case IN_ACCESS_PTR: return access_ptr(g, e);
   case IN_CALL_EXTERN:
-  case IN_CALL_PURE_EXTERN:
-    return vector ? cs_frag(cs_lanes(g, e), P_POST) : extern_call(g, e, lane);
+  case IN_CALL_PURE_EXTERN: return vector ? cs_frag(cs_lanes(g, e), P_POST) : extern_call(g, e, lane);
   case IN_VECTOR_SUM:
-    if (g->dialect->vectors)
-      return helper_call(g, cs_helper_of(g, "sum", e->arg[0]->dtype), e, -1);
+    if (g->dialect->vectors) return helper_call(g, cs_helper_of(g, "sum", e->arg[0]->dtype), e, -1);
     else {
       Text sum = text_new(scratch(g->ctx));
       for (int i = 0; i < e->arg[0]->dtype.lanes; i++)
         text_printf(&sum, "%s%s", i ? " + " : "", cs_wrap(g, cs_lane(g, e->arg[0], i), P_MUL));
       return cs_frag(text_str(&sum), P_ADD);
     }
-  case IN_PARALLEL_SLOT:
-    return cs_frag(g->in_part ? "slot" : "0", P_POST);
+  case IN_PARALLEL_SLOT: return cs_frag(g->in_part ? "slot" : "0", P_POST);
   case IN_TYPE_MARKER:
   case IN_PREFETCH:
   case IN_CALL_PACKED:
@@ -596,9 +592,8 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_MAKE_SHAPE:
   case IN_SYNC:
   case IN_RET:
-  case IN_BF16_DOT:           /* lowering spelled it out */
-  case IN_COUNT:
-    break;
+  case IN_BF16_DOT: /* lowering spelled it out */
+  case IN_COUNT: break;
   }
   cs_unsupported(g, "%s inside an expression", intrin_info(e->u.intrin)->name);
 }
@@ -618,10 +613,12 @@ static const char *sizes_array(Cgen *g, const Expr *e, const char *hint)
 
 static const char *tensor_arg(Cgen *g, const Expr *e)
 {
-  const char *shape = sizes_array(g, e->arg[1], "shape"), *strides = sizes_array(g, e->arg[2], "strides");
+  const char *shape = sizes_array(g, e->arg[1], "shape");
+  const char *strides = sizes_array(g, e->arg[2], "strides");
   DType elem = e->arg[4]->dtype;
   LatheRtDType rt = code_rt_dtype(elem);
-  const char *data = cs_wrap(g, cs_expr(g, e->arg[0]), P_UNARY), *name = cs_fresh(g, "tensor");
+  const char *data = cs_wrap(g, cs_expr(g, e->arg[0]), P_UNARY);
+  const char *name = cs_fresh(g, "tensor");
   cs_line(g, "LatheRtTensor %s = {%s, {1, 0}, (int32_t)%s, {%d, %d, %d}, %s, %s, (uint64_t)%s * %d};", name, data,
           cs_wrap(g, cs_expr(g, e->arg[3]), P_UNARY), rt.code, rt.bits, rt.lanes, shape, strides,
           cs_wrap(g, cs_expr(g, e->arg[5]), P_UNARY), dtype_bytes(elem) * elem.lanes);
@@ -648,7 +645,8 @@ static void packed_call(Cgen *g, const Expr *e)
   g->indent++;
   Text list = text_new(scratch(g->ctx));
   for (int i = 1; i < e->nargs; i++) text_printf(&list, "%s%s", i > 1 ? ", " : "", packed_arg(g, e->arg[i]));
-  const char *args = e->nargs > 1 ? cs_fresh(g, "args") : "0", *status = cs_fresh(g, "status");
+  const char *args = e->nargs > 1 ? cs_fresh(g, "args") : "0";
+  const char *status = cs_fresh(g, "status");
   if (e->nargs > 1) cs_line(g, "const LatheRtPackedArg %s[] = {%s};", args, text_str(&list));
   cs_line(g, "const int32_t %s = rt->call_packed(rt, %s, %d, %s);", status, cs_text(g, e->arg[0]), e->nargs - 1, args);
   cs_line(g, "if (%s != 0) return %s;", status, status);
@@ -678,12 +676,8 @@ void cs_eval(Cgen *g, const Expr *e)
   }
   if (e->kind != E_CALL) return; /* no effect */
   switch ((int)e->u.intrin) {
-  case IN_CALL_PACKED:
-    packed_call(g, e);
-    return;
-  case IN_PREFETCH:
-    prefetch(g, e);
-    return;
+  case IN_CALL_PACKED: packed_call(g, e); return;
+  case IN_PREFETCH: prefetch(g, e); return;
   case IN_RET:
     if (!g->dialect->parallel) cs_unsupported(g, "a return from inside a device kernel");
     cs_line(g, "return %s;", cs_text(g, e->arg[0]));
@@ -692,9 +686,7 @@ void cs_eval(Cgen *g, const Expr *e)
     if (!g->dialect->barrier) cs_unsupported(g, "a barrier among threads");
     cs_line(g, "%s", g->dialect->barrier);
     return;
-  case IN_CALL_EXTERN:
-    cs_line(g, "%s;", cs_text(g, e));
-    return;
+  case IN_CALL_EXTERN: cs_line(g, "%s;", cs_text(g, e)); return;
   default:
     if (!expr_is_pure(e)) cs_unsupported(g, "%s as a statement", intrin_info(e->u.intrin)->name);
   }

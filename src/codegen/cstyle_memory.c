@@ -27,7 +27,8 @@ Memory *cs_memory(Cgen *g, const Buffer *b)
 /* The pointer as one to elements of type t. */
 static Frag pointer_to(Cgen *g, const Memory *mem, DType t)
 {
-  DType have = cs_storage(g, mem->elem), want = cs_storage(g, t);
+  DType have = cs_storage(g, mem->elem);
+  DType want = cs_storage(g, t);
   if (dtype_eq(have, want)) return cs_frag(mem->name, P_POST);
   return cs_frag(cs_fmt(g, "(%s%s *)%s", mem->read_only ? "const " : "", cs_type(g, want), mem->name), P_UNARY);
 }
@@ -98,10 +99,8 @@ static void store_vector(Cgen *g, Stmt *s)
   const Memory *mem = cs_memory(g, b);
   DType t = dtype_lanes(cs_storage(g, b->dtype), lanes);
   const char *v;
-  if (dtype_is_bool(b->dtype))
-    v = cs_fmt(g, "(%s)(%s & 1)", cs_type(g, t), cs_wrap(g, cs_mask(g, value, 8), P_EQ));
-  else
-    v = cs_text(g, value);
+  if (dtype_is_bool(b->dtype)) v = cs_fmt(g, "(%s)(%s & 1)", cs_type(g, t), cs_wrap(g, cs_mask(g, value, 8), P_EQ));
+  else v = cs_text(g, value);
   cs_line(g, "%s = %s;", mem->is_variable ? mem->name : vector_at(g, b, s->u.store.index[0], ""), v);
 }
 
@@ -121,7 +120,9 @@ static void look_for_read(void *env, const Expr *e)
 static void store_lanes(Cgen *g, Stmt *s)
 {
   const Buffer *b = s->u.store.buffer;
-  const Expr *index = s->u.store.index[0], *value = s->u.store.value, *mask = s->u.store.mask;
+  const Expr *index = s->u.store.index[0];
+  const Expr *value = s->u.store.value;
+  const Expr *mask = s->u.store.mask;
   int lanes = index->dtype.lanes;
   const Memory *mem = cs_memory(g, b);
   const char **v = arena_array(scratch(g->ctx), const char *, lanes);
@@ -147,22 +148,19 @@ void cs_store(Cgen *g, Stmt *s)
 {
   const Buffer *b = s->u.store.buffer;
   if (s->u.store.n != 1) BUG(g->ctx, "%s: '%s' is written with %d indices", g->k->name, b->name, s->u.store.n);
-  const Expr *index = s->u.store.index[0], *value = s->u.store.value;
+  const Expr *index = s->u.store.index[0];
+  const Expr *value = s->u.store.value;
   const Memory *mem = cs_memory(g, b);
   if (index->dtype.lanes == 1 && value->dtype.lanes == 1) {
     const char *v = to_storage(g, b->dtype, cs_expr(g, value));
     const char *to = mem->is_variable ? mem->name : element(g, mem, b->dtype, cs_text(g, index));
-    if (s->u.store.mask)
-      cs_line(g, "if (%s) %s = %s;", cs_text(g, s->u.store.mask), to, v);
-    else
-      cs_line(g, "%s = %s;", to, v);
+    if (s->u.store.mask) cs_line(g, "if (%s) %s = %s;", cs_text(g, s->u.store.mask), to, v);
+    else cs_line(g, "%s = %s;", to, v);
     return;
   }
   bool whole = g->dialect->vectors && !s->u.store.mask && (mem->is_variable || is_contiguous(index));
-  if (whole)
-    store_vector(g, s);
-  else
-    store_lanes(g, s);
+  if (whole) store_vector(g, s);
+  else store_lanes(g, s);
 }
 
 /* ---- allocations ----------------------------------------------------------------------------------- */
@@ -210,10 +208,8 @@ static void alloc_variable(Cgen *g, Stmt *s, const Access *a)
   const char *name = cs_name(g, b->data);
   DType t = dtype_lanes(cs_storage(g, b->dtype), (int)a->n);
   cs_declare_memory(g, b->data, (Memory){name, b->dtype, true, (int)a->n, false});
-  if (g->dialect->vectors || a->n == 1)
-    cs_line(g, "%s %s;", cs_type(g, t), name);
-  else
-    cs_line(g, "%s %s[%d];", cs_type(g, dtype_elem(t)), name, (int)a->n);
+  if (g->dialect->vectors || a->n == 1) cs_line(g, "%s %s;", cs_type(g, t), name);
+  else cs_line(g, "%s %s[%d];", cs_type(g, dtype_elem(t)), name, (int)a->n);
   if (!a->loaded) cs_line(g, "(void)%s;", name);
 }
 
@@ -231,17 +227,16 @@ static void alloc_array(Cgen *g, Stmt *s, const Access *a, const char *storage)
 static void alloc_piece(Cgen *g, Stmt *s)
 {
   const Buffer *b = s->u.alloc.buffer;
-  const char *type = cs_storage_type(g, b->dtype), *name = cs_name(g, b->data);
+  const char *type = cs_storage_type(g, b->dtype);
+  const char *name = cs_name(g, b->data);
   const char *offset = s->u.alloc.offset && !expr_is_int(s->u.alloc.offset, 0)
                            ? cs_fmt(g, " + %s", cs_wrap(g, cs_expr(g, s->u.alloc.offset), P_ADD))
                            : "";
   cs_declare_memory(g, b->data, (Memory){name, b->dtype, false, 1, false});
   if (s->u.alloc.place == PLACE_WORKSPACE)
     cs_line(g, "%s *const %s = (%s *)((char *)workspace%s);", type, name, type, offset);
-  else if (g->in_part)
-    cs_line(g, "%s *const %s = (%s *)(slices + slot * slice_bytes%s);", type, name, type, offset);
-  else
-    cs_line(g, "%s *const %s = (%s *)(slices%s);", type, name, type, offset);
+  else if (g->in_part) cs_line(g, "%s *const %s = (%s *)(slices + slot * slice_bytes%s);", type, name, type, offset);
+  else cs_line(g, "%s *const %s = (%s *)(slices%s);", type, name, type, offset);
 }
 
 void cs_alloc(Cgen *g, Stmt *s)
@@ -253,19 +248,15 @@ void cs_alloc(Cgen *g, Stmt *s)
     switch (place) {
     case PLACE_NONE:
     case PLACE_STACK:
-      if (a->whole)
-        alloc_variable(g, s, a);
-      else
-        alloc_array(g, s, a, "");
+      if (a->whole) alloc_variable(g, s, a);
+      else alloc_array(g, s, a, "");
       break;
     case PLACE_SHARED:
       if (!g->dialect->shared) cs_unsupported(g, "'%s' in shared memory, which this target has not", b->name);
       alloc_array(g, s, a, g->dialect->shared);
       break;
     case PLACE_WORKSPACE:
-    case PLACE_SLICE:
-      alloc_piece(g, s);
-      break;
+    case PLACE_SLICE: alloc_piece(g, s); break;
     }
   }
   cs_stmt(g, s->u.alloc.body);

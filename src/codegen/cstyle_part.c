@@ -32,11 +32,11 @@ static void add_capture(Cgen *g, Fields *out, const Var *v)
     vec_push(tmp, out, (Field){type, mem->name, param, mem->name});
     return;
   }
-  const char *name = cs_name(g, v), *type;
+  const char *name = cs_name(g, v);
+  const char *type;
   if (v->dtype.lanes > 1 && dtype_is_bool(dtype_elem(v->dtype)))
     type = cs_mask_type(g, cs_mask_width(g, v->expr), v->dtype.lanes);
-  else
-    type = cs_type(g, v->dtype);
+  else type = cs_type(g, v->dtype);
   type = cs_fmt(g, "%s%s", type, str_ends(type, "*") ? "" : " ");
   vec_push(tmp, out, (Field){type, name, cs_fmt(g, "const %s", type), name});
 }
@@ -61,7 +61,8 @@ static void find_fields(Cgen *g, Stmt *s, Fields *out)
 static void print_part(Cgen *g, Stmt *s, const char *base, const Fields *f)
 {
   const Var *v = s->u.loop.var;
-  const char *name = cs_name(g, v), *type = cs_type(g, v->dtype);
+  const char *name = cs_name(g, v);
+  const char *type = cs_type(g, v->dtype);
   text_printf(g->out,
               "\n/* Iterations [begin, end) of the parallel loop over %s. */\nstatic __attribute__((noinline)) int32_t "
               "%s_part%d(",
@@ -69,10 +70,8 @@ static void print_part(Cgen *g, Stmt *s, const char *base, const Fields *f)
   for (int i = 0; i < f->n; i++) text_printf(g->out, "%s%s, ", f->v[i].param, f->v[i].name);
   text_add(g->out, "int64_t begin, int64_t end, int32_t slot)\n{\n");
   cs_line(g, "(void)slot;");
-  if (dtype_eq(v->dtype, DT_I64))
-    cs_line(g, "for (%s %s = begin; %s < end; %s++) {", type, name, name, name);
-  else
-    cs_line(g, "for (%s %s = (%s)begin; %s < (%s)end; %s++) {", type, name, type, name, type, name);
+  if (dtype_eq(v->dtype, DT_I64)) cs_line(g, "for (%s %s = begin; %s < end; %s++) {", type, name, name, name);
+  else cs_line(g, "for (%s %s = (%s)begin; %s < (%s)end; %s++) {", type, name, type, name, type, name);
   g->indent++;
   cs_stmt(g, s->u.loop.body);
   g->indent--;
@@ -85,10 +84,8 @@ static void print_task(Cgen *g, const char *base, const Fields *f)
 {
   text_printf(g->out, "\nstatic int32_t %s_task%d(int64_t begin, int64_t end, int32_t slot, void *env)\n{\n", base,
               g->parts);
-  if (f->n)
-    cs_line(g, "const struct %s_env%d *e = env;", base, g->parts);
-  else
-    cs_line(g, "(void)env;");
+  if (f->n) cs_line(g, "const struct %s_env%d *e = env;", base, g->parts);
+  else cs_line(g, "(void)env;");
   Text args = text_new(scratch(g->ctx));
   for (int i = 0; i < f->n; i++) text_printf(&args, "e->%s, ", f->v[i].name);
   cs_line(g, "return %s_part%d(%sbegin, end, slot);", base, g->parts, text_str(&args));
@@ -98,7 +95,8 @@ static void print_task(Cgen *g, const char *base, const Fields *f)
 /* The functions go before the kernel; the call stands where the loop stood. */
 static void print_functions(Cgen *g, Stmt *s, const char *base, const Fields *f)
 {
-  Text text = text_new(g->arena), *outer = g->out;
+  Text text = text_new(g->arena);
+  Text *outer = g->out;
   int indent = g->indent;
   g->out = &text;
   g->indent = 1;
@@ -119,11 +117,13 @@ static void print_functions(Cgen *g, Stmt *s, const char *base, const Fields *f)
 void cs_parallel(Cgen *g, Stmt *s)
 {
   if (!expr_is_int(s->u.loop.min, 0)) BUG(g->ctx, "kernel form has loops from 0 alone ('%s')", s->u.loop.var->name);
-  const char *base = cs_function_name(g, g->k->name), *extent = cs_text(g, s->u.loop.extent);
+  const char *base = cs_function_name(g, g->k->name);
+  const char *extent = cs_text(g, s->u.loop.extent);
   Fields f = {0};
   find_fields(g, s, &f);
   print_functions(g, s, base, &f);
-  const char *env = cs_fresh(g, "task_env"), *status = cs_fresh(g, "status");
+  const char *env = cs_fresh(g, "task_env");
+  const char *status = cs_fresh(g, "status");
   if (f.n) {
     Text values = text_new(scratch(g->ctx));
     for (int i = 0; i < f.n; i++) text_printf(&values, "%s%s", i ? ", " : "", f.v[i].value);

@@ -112,21 +112,20 @@ static void block(Cgen *g, Stmt *s)
 static void loop(Cgen *g, Stmt *s)
 {
   const Var *v = s->u.loop.var;
-  const Expr *min = s->u.loop.min, *extent = s->u.loop.extent;
+  const Expr *min = s->u.loop.min;
+  const Expr *extent = s->u.loop.extent;
   if (s->u.loop.kind == FOR_VECTORIZED) BUG(g->ctx, "kernel form has no vector loop ('%s')", v->name);
-  const char *name = cs_name(g, v), *type = cs_type(g, v->dtype), *end;
+  const char *name = cs_name(g, v);
+  const char *type = cs_type(g, v->dtype);
+  const char *end;
   const char *begin = cs_text(g, min);
   bool from_zero = expr_is_int(min, 0);
-  if (extent->kind == E_INT && from_zero)
-    end = cs_text(g, extent);
-  else if (extent->kind == E_VAR && from_zero)
-    end = cs_name(g, extent->u.var);
-  else { /* once, not at every step */
-    const char *n = cs_wrap(g, cs_expr(g, extent), P_ADD), *last = cs_fresh(g, cs_fmt(g, "%s_end", name));
-    if (from_zero)
-      cs_line(g, "const %s %s = %s;", type, last, n);
-    else
-      cs_line(g, "const %s %s = %s + %s;", type, last, cs_wrap(g, cs_expr(g, min), P_ADD), n);
+  if (extent->kind == E_INT && from_zero) end = cs_text(g, extent);
+  else if (extent->kind == E_VAR && from_zero) end = cs_name(g, extent->u.var);
+  else { /* once, not at every step */ const char *n = cs_wrap(g, cs_expr(g, extent), P_ADD);
+    const char *last = cs_fresh(g, cs_fmt(g, "%s_end", name));
+    if (from_zero) cs_line(g, "const %s %s = %s;", type, last, n);
+    else cs_line(g, "const %s %s = %s + %s;", type, last, cs_wrap(g, cs_expr(g, min), P_ADD), n);
     end = last;
   }
   if (s->u.loop.kind == FOR_UNROLLED) cs_line(g, g->dialect->vectors ? "#pragma GCC unroll 64" : "#pragma unroll");
@@ -184,10 +183,8 @@ static void while_loop(Cgen *g, Stmt *s)
 static void let_stmt(Cgen *g, Stmt *s)
 {
   const Var *v = s->u.let.var;
-  if (map_get(&g->used, v) || !expr_is_pure(s->u.let.value))
-    cs_bind(g, v, s->u.let.value);
-  else if (cs_wraps(g, s->u.let.value))
-    map_put(g->arena, &g->data, v, (void *)1);
+  if (map_get(&g->used, v) || !expr_is_pure(s->u.let.value)) cs_bind(g, v, s->u.let.value);
+  else if (cs_wraps(g, s->u.let.value)) map_put(g->arena, &g->data, v, (void *)1);
 }
 
 static void print_stmt(Cgen *g, Stmt *s)
@@ -197,37 +194,21 @@ static void print_stmt(Cgen *g, Stmt *s)
     for (int i = 0; i < s->u.seq.n; i++) cs_stmt(g, s->u.seq.v[i]);
     return;
   case S_FOR:
-    if (s->u.loop.kind == FOR_PARALLEL && g->dialect->parallel && !g->in_part)
-      cs_parallel(g, s);
-    else if (s->u.loop.kind == FOR_THREAD)
-      thread_loop(g, s);
-    else
-      loop(g, s);
+    if (s->u.loop.kind == FOR_PARALLEL && g->dialect->parallel && !g->in_part) cs_parallel(g, s);
+    else if (s->u.loop.kind == FOR_THREAD) thread_loop(g, s);
+    else loop(g, s);
     return;
-  case S_IF:
-    conditional(g, s);
-    return;
-  case S_WHILE:
-    while_loop(g, s);
-    return;
+  case S_IF: conditional(g, s); return;
+  case S_WHILE: while_loop(g, s); return;
   case S_LET:
     let_stmt(g, s);
     cs_stmt(g, s->u.let.body);
     return;
-  case S_STORE:
-    cs_store(g, s);
-    return;
-  case S_ALLOC:
-    cs_alloc(g, s);
-    return;
-  case S_EVAL:
-    cs_eval(g, s->u.eval.value);
-    return;
-  case S_ATTR:
-    cs_stmt(g, s->u.attr.body);
-    return;
-  case S_BLOCK:
-    break;
+  case S_STORE: cs_store(g, s); return;
+  case S_ALLOC: cs_alloc(g, s); return;
+  case S_EVAL: cs_eval(g, s->u.eval.value); return;
+  case S_ATTR: cs_stmt(g, s->u.attr.body); return;
+  case S_BLOCK: break;
   }
   BUG(g->ctx, "kernel form has no blocks");
 }
@@ -237,31 +218,20 @@ static void share_held(Cgen *g, Stmt *s)
 {
   cs_share_begin(g);
   switch (s->kind) {
-  case S_FOR:
-    cs_share(g, s->u.loop.extent);
-    break;
-  case S_IF:
-    cs_share(g, s->u.cond.cond);
-    break;
-  case S_WHILE:
-    cs_share(g, s->u.loop_while.cond);
-    break;
-  case S_LET:
-    cs_share(g, s->u.let.value);
-    break;
+  case S_FOR: cs_share(g, s->u.loop.extent); break;
+  case S_IF: cs_share(g, s->u.cond.cond); break;
+  case S_WHILE: cs_share(g, s->u.loop_while.cond); break;
+  case S_LET: cs_share(g, s->u.let.value); break;
   case S_STORE:
     cs_share(g, s->u.store.index[0]);
     cs_share(g, s->u.store.value);
     cs_share(g, s->u.store.mask);
     break;
-  case S_EVAL:
-    cs_share(g, s->u.eval.value);
-    break;
+  case S_EVAL: cs_share(g, s->u.eval.value); break;
   case S_SEQ:
   case S_ALLOC:
   case S_ATTR:
-  case S_BLOCK:
-    break;
+  case S_BLOCK: break;
   }
 }
 

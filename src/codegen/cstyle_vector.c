@@ -14,7 +14,8 @@ static DType mask_dtype(int bits, int lanes) { return dtype_lanes(DTYPE(DT_INT, 
 
 const char *cs_splat(Cgen *g, DType t, const char *scalar)
 {
-  const char *name = cs_fmt(g, "splat_%s", cs_suffix(g, t)), *type = cs_type(g, t);
+  const char *name = cs_fmt(g, "splat_%s", cs_suffix(g, t));
+  const char *type = cs_type(g, t);
   if (cs_needs(g, name)) {
     Text list = text_new(scratch(g->ctx));
     for (int i = 0; i < t.lanes; i++) text_add(&list, i ? ", x" : "x");
@@ -29,7 +30,8 @@ static void name_vector(Cgen *g, const Expr *e)
   bool plain =
       e->dtype.lanes == 1 || e->kind == E_VAR || e->kind == E_RAMP || e->kind == E_BROADCAST || e->kind == E_LOAD;
   if (plain || dtype_is_bool(dtype_elem(e->dtype)) || cs_may_fail(g, e)) return;
-  const char *value = cs_text(g, e), *name = cs_fresh(g, "vec");
+  const char *value = cs_text(g, e);
+  const char *name = cs_fresh(g, "vec");
   cs_line(g, "const %s %s = %s;", cs_type(g, e->dtype), name, value);
   vec_push(g->arena, &g->bound, (Bound){e, -1, name});
 }
@@ -61,20 +63,15 @@ int cs_mask_width(Cgen *g, const Expr *e)
   case E_AND:
   case E_OR:
   case E_NOT:
-  case E_SELECT:
-    return cs_mask_width(g, e->arg[0]);
-  case E_LET:
-    return cs_mask_width(g, e->arg[1]);
-  case E_CAST:
-    return elem_bits(g, e->arg[0]->dtype);
-  case E_CALL:
-    return e->u.intrin == IN_IF_THEN_ELSE ? cs_mask_width(g, e->arg[1]) : elem_bits(g, e->arg[0]->dtype);
+  case E_SELECT: return cs_mask_width(g, e->arg[0]);
+  case E_LET: return cs_mask_width(g, e->arg[1]);
+  case E_CAST: return elem_bits(g, e->arg[0]->dtype);
+  case E_CALL: return e->u.intrin == IN_IF_THEN_ELSE ? cs_mask_width(g, e->arg[1]) : elem_bits(g, e->arg[0]->dtype);
   case E_VAR: {
     uintptr_t bits = (uintptr_t)map_get(&g->mask_bits, e->u.var);
     return bits ? (int)bits : 32;
   }
-  case E_LOAD:
-    return 8;
+  case E_LOAD: return 8;
   case E_INT:
   case E_FLOAT:
   case E_STR:
@@ -90,8 +87,7 @@ int cs_mask_width(Cgen *g, const Expr *e)
   case E_RAMP:
   case E_BROADCAST:
   case E_REDUCE:
-  case E_NKINDS:
-    break;
+  case E_NKINDS: break;
   }
   return 32;
 }
@@ -106,23 +102,26 @@ static Frag resize(Cgen *g, Frag f, int lanes, int have, int want)
 static Frag compare_mask(Cgen *g, const Expr *e, int bits)
 {
   static const char *const ops[E_NKINDS] = {
-      [E_EQ] = "==", [E_NE] = "!=", [E_LT] = "<", [E_LE] = "<=", [E_GT] = ">", [E_GE] = ">="};
-  int lanes = e->dtype.lanes, width = cs_mask_width(g, e);
+    [E_EQ] = "==", [E_NE] = "!=", [E_LT] = "<", [E_LE] = "<=", [E_GT] = ">", [E_GE] = ">="};
+  int lanes = e->dtype.lanes;
+  int width = cs_mask_width(g, e);
   const char *type = cs_mask_type(g, width, lanes);
   if (dtype_is_bool(dtype_elem(e->arg[0]->dtype))) {
     if (e->kind != E_EQ && e->kind != E_NE) cs_unsupported(g, "an order of vectors of bool");
-    const char *a = cs_wrap(g, cs_mask(g, e->arg[0], width), P_UNARY),
-               *b = cs_wrap(g, cs_mask(g, e->arg[1], width), P_UNARY);
+    const char *a = cs_wrap(g, cs_mask(g, e->arg[0], width), P_UNARY);
+    const char *b = cs_wrap(g, cs_mask(g, e->arg[1], width), P_UNARY);
     return resize(g, cs_frag(cs_fmt(g, e->kind == E_NE ? "(%s ^ %s)" : "~(%s ^ %s)", a, b), P_UNARY), lanes, width,
                   bits);
   }
-  const char *a = cs_wrap(g, cs_expr(g, e->arg[0]), P_SHIFT), *b = cs_wrap(g, cs_expr(g, e->arg[1]), P_SHIFT);
+  const char *a = cs_wrap(g, cs_expr(g, e->arg[0]), P_SHIFT);
+  const char *b = cs_wrap(g, cs_expr(g, e->arg[1]), P_SHIFT);
   return resize(g, cs_frag(cs_fmt(g, "(%s)(%s %s %s)", type, a, ops[e->kind], b), P_UNARY), lanes, width, bits);
 }
 
 static Frag call_mask(Cgen *g, const Expr *e, int bits)
 {
-  int lanes = e->dtype.lanes, width = cs_mask_width(g, e);
+  int lanes = e->dtype.lanes;
+  int width = cs_mask_width(g, e);
   const Expr *x = e->arg[0];
   if (e->u.intrin == IN_ISNAN || e->u.intrin == IN_ISINF || e->u.intrin == IN_ISFINITE) {
     DType t = x->dtype;
@@ -152,16 +151,14 @@ Frag cs_mask(Cgen *g, const Expr *e, int bits)
   case E_LT:
   case E_LE:
   case E_GT:
-  case E_GE:
-    return compare_mask(g, e, bits);
+  case E_GE: return compare_mask(g, e, bits);
   case E_AND:
   case E_OR: {
-    const char *a = cs_wrap(g, cs_mask(g, e->arg[0], bits), P_UNARY),
-               *b = cs_wrap(g, cs_mask(g, e->arg[1], bits), P_UNARY);
+    const char *a = cs_wrap(g, cs_mask(g, e->arg[0], bits), P_UNARY);
+    const char *b = cs_wrap(g, cs_mask(g, e->arg[1], bits), P_UNARY);
     return cs_frag(cs_fmt(g, "(%s %s %s)", a, e->kind == E_AND ? "&" : "|", b), P_POST);
   }
-  case E_NOT:
-    return cs_frag(cs_fmt(g, "~%s", cs_wrap(g, cs_mask(g, e->arg[0], bits), P_UNARY)), P_UNARY);
+  case E_NOT: return cs_frag(cs_fmt(g, "~%s", cs_wrap(g, cs_mask(g, e->arg[0], bits), P_UNARY)), P_UNARY);
   case E_SELECT: {
     const char *name = cs_helper_of(g, "select", t);
     return cs_frag(cs_fmt(g, "%s(%s, %s, %s)", name, cs_mask(g, e->arg[0], bits).s, cs_mask(g, e->arg[1], bits).s,
@@ -186,14 +183,12 @@ Frag cs_mask(Cgen *g, const Expr *e, int bits)
     return resize(g, cs_frag(cs_fmt(g, "(%s)(%s != 0)", cs_mask_type(g, 8, lanes), cs_wrap(g, f, P_SHIFT)), P_UNARY),
                   lanes, 8, bits);
   }
-  case E_VAR:
-    return resize(g, cs_frag(cs_name(g, e->u.var), P_POST), lanes, cs_mask_width(g, e), bits);
+  case E_VAR: return resize(g, cs_frag(cs_name(g, e->u.var), P_POST), lanes, cs_mask_width(g, e), bits);
   case E_LET: {
     cs_bind(g, e->u.var, e->arg[0]);
     return cs_mask(g, e->arg[1], bits);
   }
-  case E_CALL:
-    return call_mask(g, e, bits);
+  case E_CALL: return call_mask(g, e, bits);
   case E_INT:
   case E_FLOAT:
   case E_STR:
@@ -208,8 +203,7 @@ Frag cs_mask(Cgen *g, const Expr *e, int bits)
   case E_MAX:
   case E_RAMP:
   case E_REDUCE:
-  case E_NKINDS:
-    break;
+  case E_NKINDS: break;
   }
   cs_unsupported(g, "%s on vectors of bool", expr_kind_name((ExprKind)e->kind));
 }
@@ -249,13 +243,15 @@ static Frag binary(Cgen *g, const Expr *e)
     return cs_frag(cs_fmt(g, "(%s)(%s)", cs_type(g, t), unsigned_operand(g, e, P_NONE, true)), P_UNARY);
   if (e->kind == E_MOD && dtype_is_float(t)) return cs_frag(cs_lanes(g, e), P_POST);
   if (!is_ring(e) && dtype_is_int(t) && !cs_divisor_known(e->arg[1])) return cs_frag(cs_lanes(g, e), P_POST);
-  Frag a = cs_expr(g, e->arg[0]), b = cs_expr(g, e->arg[1]);
+  Frag a = cs_expr(g, e->arg[0]);
+  Frag b = cs_expr(g, e->arg[1]);
   return cs_frag(cs_fmt(g, "%s %s %s", cs_wrap(g, a, prec), op, cs_wrap(g, b, prec + 1)), prec);
 }
 
 static Frag cast_vector(Cgen *g, const Expr *e)
 {
-  DType to = e->dtype, from = e->arg[0]->dtype;
+  DType to = e->dtype;
+  DType from = e->arg[0]->dtype;
   const char *type = cs_type(g, to);
   if (dtype_is_bool(dtype_elem(from))) {
     const char *m = cs_wrap(g, cs_mask(g, e->arg[0], to.bits), P_UNARY);
@@ -275,7 +271,9 @@ static Frag cast_vector(Cgen *g, const Expr *e)
 static Frag ramp(Cgen *g, const Expr *e)
 {
   DType t = e->dtype;
-  const char *name = cs_fmt(g, "ramp_%s", cs_suffix(g, t)), *type = cs_type(g, t), *elem = cs_type(g, dtype_elem(t));
+  const char *name = cs_fmt(g, "ramp_%s", cs_suffix(g, t));
+  const char *type = cs_type(g, t);
+  const char *elem = cs_type(g, dtype_elem(t));
   if (cs_needs(g, name)) {
     Text list = text_new(scratch(g->ctx));
     for (int i = 0; i < t.lanes; i++) text_printf(&list, "%s(%s)(x + %d * step)", i ? ", " : "", elem, i);
@@ -289,7 +287,8 @@ static Frag select_vector(Cgen *g, const Expr *e)
 {
   DType t = e->dtype;
   if (e->arg[0]->dtype.lanes == 1)
-    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cs_expr(g, e->arg[0]), P_LOR), cs_one_type(g, t, cs_expr(g, e->arg[1]), P_COND + 1),
+    return cs_frag(cs_fmt(g, "%s ? %s : %s", cs_wrap(g, cs_expr(g, e->arg[0]), P_LOR),
+                          cs_one_type(g, t, cs_expr(g, e->arg[1]), P_COND + 1),
                           cs_one_type(g, t, cs_expr(g, e->arg[2]), P_COND)),
                    P_COND);
   const char *name = cs_helper_of(g, "select", t);
@@ -305,36 +304,26 @@ Frag cs_vector(Cgen *g, const Expr *e)
   if (dtype_is_bool(dtype_elem(t))) BUG(g->ctx, "a vector of bool as a value: %s", expr_str_of(scratch(g->ctx), e));
   cs_check_half(g, e);
   switch ((ExprKind)e->kind) {
-  case E_VAR:
-    return cs_frag(cs_name(g, e->u.var), P_POST);
+  case E_VAR: return cs_frag(cs_name(g, e->u.var), P_POST);
   case E_ADD:
   case E_SUB:
   case E_MUL:
   case E_DIV:
-  case E_MOD:
-    return binary(g, e);
+  case E_MOD: return binary(g, e);
   case E_MIN:
   case E_MAX: {
     const char *name = cs_helper_of(g, e->kind == E_MIN ? "min" : "max", t);
     return cs_frag(cs_fmt(g, "%s(%s, %s)", name, cs_text(g, e->arg[0]), cs_text(g, e->arg[1])), P_POST);
   }
-  case E_CAST:
-    return cast_vector(g, e);
-  case E_SELECT:
-    return select_vector(g, e);
-  case E_LOAD:
-    return cs_load(g, e, -1);
-  case E_CALL:
-    return cs_call(g, e, -1);
-  case E_RAMP:
-    return ramp(g, e);
-  case E_BROADCAST:
-    return cs_frag(cs_splat(g, t, cs_lane(g, e->arg[0], 0).s), P_POST);
+  case E_CAST: return cast_vector(g, e);
+  case E_SELECT: return select_vector(g, e);
+  case E_LOAD: return cs_load(g, e, -1);
+  case E_CALL: return cs_call(g, e, -1);
+  case E_RAMP: return ramp(g, e);
+  case E_BROADCAST: return cs_frag(cs_splat(g, t, cs_lane(g, e->arg[0], 0).s), P_POST);
   case E_FLOORDIV:
-  case E_FLOORMOD:
-    return cs_frag(cs_lanes(g, e), P_POST);
-  case E_LET:
-    return cs_expr(g, e);
+  case E_FLOORMOD: return cs_frag(cs_lanes(g, e), P_POST);
+  case E_LET: return cs_expr(g, e);
   case E_EQ:
   case E_NE:
   case E_LT:
@@ -348,8 +337,7 @@ Frag cs_vector(Cgen *g, const Expr *e)
   case E_FLOAT:
   case E_STR:
   case E_REDUCE:
-  case E_NKINDS:
-    break;
+  case E_NKINDS: break;
   }
   BUG(g->ctx, "kernel form has no vector %s", expr_kind_name((ExprKind)e->kind));
 }

@@ -10,17 +10,17 @@
 #include "codegen/cstyle.h"
 
 static const Dialect cuda_dialect = {
-    .name = "cuda",
-    .ints = {{"signed char", "short", "int", "long long"},
-             {"unsigned char", "unsigned short", "unsigned int", "unsigned long long"}},
-    .half = "half",
-    .restrict_word = "__restrict__",
-    .helper = "static __device__ __forceinline__",
-    .shared = "__shared__ ",
-    .barrier = "__syncthreads();",
-    .float_special = {{"__int_as_float(0x7f800000)", "-__int_as_float(0x7f800000)", "__int_as_float(0x7fffffff)"},
-                      {"__longlong_as_double(0x7ff0000000000000ll)", "-__longlong_as_double(0x7ff0000000000000ll)",
-                       "__longlong_as_double(0x7fffffffffffffffll)"}},
+  .name = "cuda",
+  .ints = {{"signed char", "short", "int", "long long"},
+           {"unsigned char", "unsigned short", "unsigned int", "unsigned long long"}},
+  .half = "half",
+  .restrict_word = "__restrict__",
+  .helper = "static __device__ __forceinline__",
+  .shared = "__shared__ ",
+  .barrier = "__syncthreads();",
+  .float_special = {{"__int_as_float(0x7f800000)", "-__int_as_float(0x7f800000)", "__int_as_float(0x7fffffff)"},
+                    {"__longlong_as_double(0x7ff0000000000000ll)", "-__longlong_as_double(0x7ff0000000000000ll)",
+                     "__longlong_as_double(0x7fffffffffffffffll)"}},
 };
 
 typedef struct CudaState {
@@ -105,10 +105,8 @@ static void record_launch(Cuda *c, const Extents *x, const char *name, int n, co
   CudaLaunch l = {.function = arena_strdup(g->arena, g->k->name), .kernel = arena_strdup(g->arena, name), .nargs = n};
   for (int i = 0; i < 6; i++) {
     const char *extent = x->of[i] ? arena_strdup(g->arena, cs_text(g, x->of[i])) : "1";
-    if (i < 3)
-      l.grid[i] = extent;
-    else
-      l.block[i - 3] = extent;
+    if (i < 3) l.grid[i] = extent;
+    else l.block[i - 3] = extent;
   }
   l.args = arena_array(g->arena, const char *, n);
   for (int i = 0; i < n; i++) l.args[i] = arena_strdup(g->arena, cs_name(g, vars[i]));
@@ -193,12 +191,8 @@ static void host_stmt(Cuda *c, Stmt *s)
   case S_SEQ:
     for (int i = 0; i < s->u.seq.n; i++) host_stmt(c, s->u.seq.v[i]);
     return;
-  case S_ATTR:
-    host_stmt(c, s->u.attr.body);
-    return;
-  case S_ALLOC:
-    host_alloc(c, s);
-    return;
+  case S_ATTR: host_stmt(c, s->u.attr.body); return;
+  case S_ALLOC: host_alloc(c, s); return;
   case S_LET:
     if (!threads) break;
     host_stmt(c, s->u.let.body); /* a value handed to the kernels */
@@ -213,8 +207,7 @@ static void host_stmt(Cuda *c, Stmt *s)
   case S_IF:
   case S_WHILE:
   case S_STORE:
-  case S_BLOCK:
-    break;
+  case S_BLOCK: break;
   }
   const char *what = s->kind == S_FOR ? s->u.loop.var->name : s->kind == S_STORE ? s->u.store.buffer->name : "";
   raise(c->g->ctx, ERR_UNSUPPORTED, s->loc,

@@ -108,7 +108,8 @@ static void check_trouble(Ctx *ctx, const Work *w, const char *doing)
 static void check_error(Ctx *ctx, LLVMErrorRef error, const char *doing)
 {
   if (!error) return;
-  char *text = LLVMGetErrorMessage(error), copy[1024];
+  char *text = LLVMGetErrorMessage(error);
+  char copy[1024];
   snprintf(copy, sizeof copy, "%s", text);
   LLVMDisposeErrorMessage(text);
   raise(ctx, ERR_INTERNAL, NOWHERE, "internal error: llvm, %s: %s", doing, copy);
@@ -148,8 +149,8 @@ static const char *machine_cpu(const Target *t)
   return gen_cpu_name(t);
 }
 
-/* The target's features, and that vectors of single elements are better loaded one by one: on processors that keep a gather from
- * leaking, it costs several times the loads it stands for. */
+/* The target's features, and that vectors of single elements are better loaded one by one: on processors that keep a
+ * gather from leaking, it costs several times the loads it stands for. */
 static const char *machine_features(Arena *arena, const Target *t)
 {
   const char *own = target_llvm_features(arena, t);
@@ -159,7 +160,8 @@ static const char *machine_features(Arena *arena, const Target *t)
 
 static void make_machine(Ctx *ctx, Work *w, const Target *t, const char *features)
 {
-  static pthread_once_t native_once = PTHREAD_ONCE_INIT, all_once = PTHREAD_ONCE_INIT;
+  static pthread_once_t native_once = PTHREAD_ONCE_INIT;
+  static pthread_once_t all_once = PTHREAD_ONCE_INIT;
   pthread_once(&native_once, init_native);
   if (t->arch != target_host_arch()) pthread_once(&all_once, init_all);
   LLVMTargetRef target;
@@ -222,8 +224,7 @@ static void module_flags(Gen *g)
 static void gen_init(Gen *g, Ctx *ctx, Work *w, const Target *t, const char *features)
 {
   LLVMContextRef lc = w->lc;
-  *g = (Gen){
-      .ctx = ctx, .arena = scratch(ctx), .t = t, .lc = lc, .mod = w->mod, .b = w->builder, .features = features};
+  *g = (Gen){.ctx = ctx, .arena = scratch(ctx), .t = t, .lc = lc, .mod = w->mod, .b = w->builder, .features = features};
   g->i1 = LLVMInt1TypeInContext(lc);
   g->i8 = LLVMInt8TypeInContext(lc);
   g->i16 = LLVMInt16TypeInContext(lc);
@@ -435,15 +436,14 @@ static const void *llvm_get(Code *code, CodeFormat format, Arena *arena, size_t 
   }
   case CODE_C:
   case CODE_CUDA:
-  case CODE_PTX:
-    break;
+  case CODE_PTX: break;
   }
   if (arena != scratch(code->ctx)) scope_end(code->ctx, scope); /* else the answer would go with it */
   return out;
 }
 
 static const CodeBackend llvm_backend = {
-    .name = "llvm", .formats = "ll, asm, obj", .get = llvm_get, .objects = llvm_objects, .free = state_free};
+  .name = "llvm", .formats = "ll, asm, obj", .get = llvm_get, .objects = llvm_objects, .free = state_free};
 
 /* ---- the JIT --------------------------------------------------------------------------------------------- */
 

@@ -3,10 +3,10 @@
  *   y[0:4] = f(x[0:4])        a0 = x[0:4]; a1 = x[4:8]; b0 = … a0 …; b1 = … a1 …; …
  *   y[4:8] = f(x[4:8])   →    y[0:4] = z0; y[4:8] = z1
  *
- * Steps of an elementary function wait for each other, and LLVM leaves code in about the order in which it comes.  Where one
- * vector's steps stand behind the other's, a processor finds the next vector only when its queues hold all that waits for
- * this one, which those of AArch64 cores do not: two vectors one after the other took 13 cycles each on a Neoverse V1,
- * six abreast 10.
+ * Steps of an elementary function wait for each other, and LLVM leaves code in about the order in which it comes.
+ * Where one vector's steps stand behind the other's, a processor finds the next vector only when its queues hold all
+ * that waits for this one, which those of AArch64 cores do not: two vectors one after the other took 13 cycles each on
+ * a Neoverse V1, six abreast 10.
  *
  * In: a sequence of stores whose values are the same steps on other lanes.  No store of the run writes what another one
  * reads: they read other memory alone, or each is a sum (y[0:4] = y[0:4] + f(x[0:4])) in a place of its own. */
@@ -14,16 +14,16 @@
 
 typedef struct Step {
   const Expr *value;
-  const Var *name;           /* a let's; else NULL */
+  const Var *name; /* a let's; else NULL */
 } Step;
 
 /* A store and the lets before it. */
 typedef struct Steps {
-  Vec(Step) v;               /* what it needs, each once, operands first */
+  Vec(Step) v; /* what it needs, each once, operands first */
   Map seen;
   const Buffer *written;
-  const Expr *place;         /* of a sum: the constant ramp at which it reads what it writes; else NULL */
-  bool plain;                /* all of it may be computed at any time */
+  const Expr *place; /* of a sum: the constant ramp at which it reads what it writes; else NULL */
+  bool plain;        /* all of it may be computed at any time */
 } Steps;
 
 static bool is_plain(const Expr *e)
@@ -43,7 +43,8 @@ static void list_steps(Gen *g, Steps *s, const Expr *e)
 
 static bool same_step(const Expr *a, const Expr *b)
 {
-  return a->kind == b->kind && a->nargs == b->nargs && dtype_eq(a->dtype, b->dtype) && (a->kind != E_CALL || a->u.intrin == b->u.intrin);
+  return a->kind == b->kind && a->nargs == b->nargs && dtype_eq(a->dtype, b->dtype) &&
+         (a->kind != E_CALL || a->u.intrin == b->u.intrin);
 }
 
 static bool loads(const Expr *e, const Buffer *b) { return e->kind == E_LOAD && e->u.buffer->data == b->data; }
@@ -52,9 +53,11 @@ static bool same_steps(const Steps *a, const Steps *b)
 {
   bool same = a->v.n == b->v.n;
   for (int i = 0; i < a->v.n && same; i++) {
-    const Expr *x = a->v.v[i].value, *y = b->v.v[i].value;
+    const Expr *x = a->v.v[i].value;
+    const Expr *y = b->v.v[i].value;
     bool sums = loads(x, a->written) && loads(y, b->written);
-    same = same_step(x, y) && !a->v.v[i].name == !b->v.v[i].name && (x->kind != E_LOAD || x->u.buffer == y->u.buffer || sums);
+    same = same_step(x, y) && !a->v.v[i].name == !b->v.v[i].name &&
+           (x->kind != E_LOAD || x->u.buffer == y->u.buffer || sums);
   }
   return same;
 }
@@ -64,7 +67,8 @@ static bool reads_elsewhere(const Steps *s)
 {
   for (int i = 0; i < s->v.n; i++) {
     const Expr *e = s->v.v[i].value;
-    if (loads(e, s->written) && (!s->place || e->u.buffer != s->written || e->nargs != 1 || e->arg[0] != s->place)) return true;
+    if (loads(e, s->written) && (!s->place || e->u.buffer != s->written || e->nargs != 1 || e->arg[0] != s->place))
+      return true;
   }
   return false;
 }
@@ -78,7 +82,8 @@ static const Expr *constant_place(const Stmt *store)
 
 static bool are_apart(const Expr *a, const Expr *b)
 {
-  int64_t from = a->arg[0]->u.i, to = b->arg[0]->u.i;
+  int64_t from = a->arg[0]->u.i;
+  int64_t to = b->arg[0]->u.i;
   return from + a->dtype.lanes <= to || to + b->dtype.lanes <= from;
 }
 
@@ -92,7 +97,8 @@ static bool is_apart(const Steps *first, const Steps *second)
   return true;
 }
 
-/* The steps of a statement that may stand in a run: a store of some length, on vectors, of other memory than it writes or a sum. */
+/* The steps of a statement that may stand in a run: a store of some length, on vectors, of other memory than it writes
+ * or a sum. */
 static bool may_run(Gen *g, Stmt *s, Steps *out)
 {
   enum { LONG = 12 };
@@ -120,9 +126,11 @@ static void gen_steps(Gen *g, const Steps *run, int n)
 
 int gen_abreast(Gen *g, Stmt *seq, int from)
 {
-  enum { HELD = 5, MOST = 16 };                            /* registers that a vector on its way holds, constants counted in */
+  /* registers that a vector on its way holds, constants counted in */
+  enum { HELD = 5, MOST = 16 };
   Steps run[MOST];
-  int most = g->t->vector_registers / HELD, n = 0;
+  int most = g->t->vector_registers / HELD;
+  int n = 0;
   if (g->t->arch != ARCH_AARCH64 || most < 2) return 0;
   for (bool may = true; n < MOST && from + n < seq->u.seq.n; n++) {
     may = may_run(g, seq->u.seq.v[from + n], &run[n]) && same_steps(&run[0], &run[n]);
@@ -130,11 +138,12 @@ int gen_abreast(Gen *g, Stmt *seq, int from)
     if (!may) break;
   }
   if (n < 2) return 0;
-  int parts = (n + most - 1) / most, first = (n + parts - 1) / parts;      /* as even as may be */
+  int parts = (n + most - 1) / most;
+  int first = (n + parts - 1) / parts; /* as even as may be */
   Memo memo;
   memo_begin(g, &memo);
   gen_steps(g, run, first);
-  for (int i = 0; i < first; i++) gen_stmt(g, seq->u.seq.v[from + i]);     /* finds all of it in the memo */
+  for (int i = 0; i < first; i++) gen_stmt(g, seq->u.seq.v[from + i]); /* finds all of it in the memo */
   memo_end(g, &memo);
   return first;
 }

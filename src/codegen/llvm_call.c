@@ -35,6 +35,7 @@ LLVMValueRef gen_string(Gen *g, const char *s)
 static const struct {
   const char *llvm, *libm;
   int n;
+  /* clang-format off */
 } functions[IN_COUNT] = {
     [IN_EXP] = {NULL, "exp", 1},          [IN_EXP2] = {NULL, "exp2", 1},
     [IN_LOG] = {NULL, "log", 1},          [IN_LOG2] = {NULL, "log2", 1},
@@ -53,6 +54,7 @@ static const struct {
     [IN_ROUND] = {"llvm.round", NULL, 1}, [IN_NEARBYINT] = {"llvm.nearbyint", NULL, 1},
     [IN_FMA] = {"llvm.fma", NULL, 3},     [IN_COPYSIGN] = {"llvm.copysign", NULL, 2},
 };
+/* clang-format on */
 
 static LLVMValueRef libm_lanes(Gen *g, const char *name, int n, DType t, LLVMValueRef *arg)
 {
@@ -96,28 +98,35 @@ static LLVMValueRef composed(Gen *g, Intrin in, DType t, LLVMValueRef x)
 /* AVX-512's vscalefps, all lanes; the form for a whole register is told how to round: as everything else. */
 static LLVMValueRef scaled(Gen *g, DType t, LLVMValueRef x, LLVMValueRef n)
 {
-  LLVMValueRef f = gen_cast(g, n, dtype_lanes(DT_I32, t.lanes), t), all = LLVMConstAllOnes(t.lanes == 16 ? g->i16 : g->i8);
+  LLVMValueRef f = gen_cast(g, n, dtype_lanes(DT_I32, t.lanes), t);
+  LLVMValueRef all = LLVMConstAllOnes(t.lanes == 16 ? g->i16 : g->i8);
   LLVMValueRef arg[] = {x, f, x, all, gen_int(g, g->i32, 4)};
-  return gen_intrinsic(g, arena_printf(g->arena, "llvm.x86.avx512.mask.scalef.ps.%d", 32 * t.lanes), 0, NULL, t.lanes == 16 ? 5 : 4, arg);
+  return gen_intrinsic(g, arena_printf(g->arena, "llvm.x86.avx512.mask.scalef.ps.%d", 32 * t.lanes), 0, NULL,
+                       t.lanes == 16 ? 5 : 4, arg);
 }
 
 /* x * 2^n: two exact steps are not enough at the ends of the range, so the C library. */
 static LLVMValueRef load_exponent(Gen *g, const Expr *e, LLVMValueRef *arg)
 {
-  DType t = e->dtype, wide = t, count = dtype_lanes(DT_I32, t.lanes);
+  DType t = e->dtype;
+  DType wide = t;
+  DType count = dtype_lanes(DT_I32, t.lanes);
   if (t.bits == 16) wide.bits = 32;
   LLVMTypeRef elem = gen_type(g, dtype_elem(wide));
-  LLVMValueRef x = gen_cast(g, arg[0], t, wide), from = arg[1], out = LLVMGetPoison(gen_type(g, wide));
+  LLVMValueRef x = gen_cast(g, arg[0], t, wide);
+  LLVMValueRef from = arg[1];
+  LLVMValueRef out = LLVMGetPoison(gen_type(g, wide));
   if (e->arg[1]->dtype.bits == 64) { /* counts past the range of any float stay past it */
-    LLVMValueRef most = gen_splat(g, gen_int(g, g->i64, 8192), t.lanes),
-                 least = gen_splat(g, gen_int(g, g->i64, -8192), t.lanes);
+    LLVMValueRef most = gen_splat(g, gen_int(g, g->i64, 8192), t.lanes);
+    LLVMValueRef least = gen_splat(g, gen_int(g, g->i64, -8192), t.lanes);
     bool sign = e->arg[1]->dtype.code == DT_INT;
     from = of_type(g, sign ? "llvm.smin" : "llvm.umin", 2, (LLVMValueRef[]){from, most});
     if (sign) from = of_type(g, "llvm.smax", 2, (LLVMValueRef[]){from, least});
   }
   LLVMValueRef n = gen_cast(g, from, dtype_lanes(e->arg[1]->dtype, t.lanes), count);
   if (t.bits == 32 && target_has_scale(g->t, t.lanes)) return scaled(g, t, x, n);
-  LLVMTypeRef params[] = {elem, g->i32}, type = LLVMFunctionType(elem, params, 2, false);
+  LLVMTypeRef params[] = {elem, g->i32};
+  LLVMTypeRef type = LLVMFunctionType(elem, params, 2, false);
   const char *name = wide.bits == 64 ? "ldexp" : "ldexpf";
   LLVMValueRef fn = LLVMGetNamedFunction(g->mod, name);
   if (!fn) fn = LLVMAddFunction(g->mod, name, type);
@@ -140,7 +149,8 @@ static LLVMValueRef classify(Gen *g, Intrin in, DType t, LLVMValueRef x)
 {
   if (!dtype_is_float(t)) return gen_splat(g, gen_int(g, g->i1, in == IN_ISFINITE), t.lanes);
   if (in == IN_ISNAN) return LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
-  LLVMValueRef size = of_type(g, "llvm.fabs", 1, &x), inf = real(g, t, __builtin_inf());
+  LLVMValueRef size = of_type(g, "llvm.fabs", 1, &x);
+  LLVMValueRef inf = real(g, t, __builtin_inf());
   return LLVMBuildFCmp(g->b, in == IN_ISINF ? LLVMRealOEQ : LLVMRealOLT, size, inf, "");
 }
 
@@ -173,20 +183,22 @@ static LLVMValueRef multiply_shift(Gen *g, const Expr *e, LLVMValueRef *arg)
   DType t = e->dtype;
   int64_t right;
   bool fits = t.bits <= 32 && constant_shift(e, &right) && right > 0 && right <= 62;
-  LLVMTypeRef elem = LLVMIntTypeInContext(g->lc, fits ? 64 : 128),
-              type = t.lanes > 1 ? LLVMVectorType(elem, t.lanes) : elem;
+  LLVMTypeRef elem = LLVMIntTypeInContext(g->lc, fits ? 64 : 128);
+  LLVMTypeRef type = t.lanes > 1 ? LLVMVectorType(elem, t.lanes) : elem;
   LLVMValueRef w[4];
   for (int i = 0; i < 4; i++)
     w[i] =
         e->arg[i]->dtype.code == DT_INT ? LLVMBuildSExt(g->b, arg[i], type, "") : LLVMBuildZExt(g->b, arg[i], type, "");
-  LLVMValueRef product = LLVMBuildMul(g->b, w[0], w[1], ""), one = gen_splat(g, gen_int(g, elem, 1), t.lanes);
+  LLVMValueRef product = LLVMBuildMul(g->b, w[0], w[1], "");
+  LLVMValueRef one = gen_splat(g, gen_int(g, elem, 1), t.lanes);
   if (fits) {
     LLVMValueRef half = gen_splat(g, gen_int(g, elem, INT64_C(1) << (right - 1)), t.lanes);
     LLVMValueRef sum = LLVMBuildAdd(g->b, product, half, "");
     return LLVMBuildTrunc(g->b, LLVMBuildAShr(g->b, sum, gen_splat(g, gen_int(g, elem, right), t.lanes), ""),
                           gen_type(g, t), "");
   }
-  LLVMValueRef zero = LLVMConstNull(type), by = LLVMBuildSub(g->b, w[2], w[3], "");
+  LLVMValueRef zero = LLVMConstNull(type);
+  LLVMValueRef by = LLVMBuildSub(g->b, w[2], w[3], "");
   LLVMValueRef is_right = LLVMBuildICmp(g->b, LLVMIntSGT, by, zero, "");
   LLVMValueRef far_right = LLVMBuildICmp(g->b, LLVMIntSGE, by, gen_splat(g, gen_int(g, elem, 127), t.lanes), "");
   LLVMValueRef far_left = LLVMBuildICmp(g->b, LLVMIntSLE, by, gen_splat(g, gen_int(g, elem, -64), t.lanes), "");
@@ -201,7 +213,8 @@ static LLVMValueRef multiply_shift(Gen *g, const Expr *e, LLVMValueRef *arg)
 
 static LLVMValueRef reinterpret(Gen *g, const Expr *e, LLVMValueRef x)
 {
-  DType from = e->arg[0]->dtype, to = e->dtype;
+  DType from = e->arg[0]->dtype;
+  DType to = e->dtype;
   if (from.code == DT_HANDLE || to.code == DT_HANDLE) return gen_cast(g, x, from, to);
   if ((int)from.bits * from.lanes != (int)to.bits * to.lanes)
     raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: reinterpret of %s as %s, which has another width",
@@ -217,14 +230,16 @@ static LLVMValueRef spread_pair(Gen *g, const Expr *e)
   return gen_splat(g, LLVMBuildBitCast(g->b, gen_expr(g, e->arg[0]), g->f32, ""), e->dtype.lanes);
 }
 
-/* Two rows of four by two columns of four: lowering left the lanes a 2 x 2 block, each row's word in two of them, each column's too. */
+/* Two rows of four by two columns of four: lowering left the lanes a 2 x 2 block, each row's word in two of them, each
+ * column's too. */
 static LLVMValueRef gen_block_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
   LLVMTypeRef fours = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 8);
   LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[0]), gen_expr(g, dot->arg[1])};
   for (int i = 1; i < 3; i++) {
     LLVMValueRef two[] = {gen_int(g, g->i32, 0), gen_int(g, g->i32, i == 1 ? 2 : 1)};
-    LLVMValueRef words = LLVMBuildShuffleVector(g->b, arg[i], LLVMGetPoison(LLVMTypeOf(arg[i])), LLVMConstVector(two, 2), "");
+    LLVMValueRef words =
+        LLVMBuildShuffleVector(g->b, arg[i], LLVMGetPoison(LLVMTypeOf(arg[i])), LLVMConstVector(two, 2), "");
     arg[i] = LLVMBuildBitCast(g->b, words, fours, "");
   }
   return gen_intrinsic(g, "llvm.aarch64.neon.bfmmla", 0, NULL, 3, arg);
@@ -236,11 +251,15 @@ LLVMValueRef gen_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
   if (dot->arg[0]->dtype.bits == 64) return gen_block_dot(g, dot, sum);
   unsigned lanes = dot->dtype.lanes;
   LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 2 * lanes);
-  bool arm = g->t->arch == ARCH_AARCH64, as_floats = arm || LLVM_VERSION_MAJOR >= 17;
-  int spread = arm && dot->arg[0]->kind == E_BROADCAST;      /* AArch64 takes one pair of its last operand for all lanes */
-  LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[spread]), arm ? spread_pair(g, dot->arg[1 - spread]) : gen_expr(g, dot->arg[1])};
+  bool arm = g->t->arch == ARCH_AARCH64;
+  bool as_floats = arm || LLVM_VERSION_MAJOR >= 17;
+  /* AArch64 takes one pair of its last operand for all lanes */
+  int spread = arm && dot->arg[0]->kind == E_BROADCAST;
+  LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[spread]),
+                        arm ? spread_pair(g, dot->arg[1 - spread]) : gen_expr(g, dot->arg[1])};
   for (int i = 1; i < 3 && as_floats; i++) arg[i] = LLVMBuildBitCast(g->b, arg[i], pairs, "");
-  if (!arm) return gen_intrinsic(g, arena_printf(g->arena, "llvm.x86.avx512bf16.dpbf16ps.%u", 32 * lanes), 0, NULL, 3, arg);
+  if (!arm)
+    return gen_intrinsic(g, arena_printf(g->arena, "llvm.x86.avx512bf16.dpbf16ps.%u", 32 * lanes), 0, NULL, 3, arg);
   LLVMTypeRef types[] = {gen_type(g, dot->dtype), pairs};
   return gen_intrinsic(g, "llvm.aarch64.neon.bfdot", 2, types, 3, arg);
 }
@@ -251,7 +270,8 @@ LLVMValueRef gen_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 static LLVMValueRef masked_choice(Gen *g, const Expr *e, LLVMValueRef cond)
 {
   int lanes = e->dtype.lanes;
-  LLVMValueRef outer = g->mask, side[2];
+  LLVMValueRef outer = g->mask;
+  LLVMValueRef side[2];
   for (int i = 0; i < 2; i++) {
     if (!e->arg[1 + i]->pure)
       raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: a call with effects inside a vector if_then_else in kernel '%s'",
@@ -269,7 +289,9 @@ static LLVMValueRef masked_choice(Gen *g, const Expr *e, LLVMValueRef cond)
 
 static LLVMValueRef branch_choice(Gen *g, const Expr *e, LLVMValueRef cond)
 {
-  LLVMBasicBlockRef block[] = {gen_block(g, "then"), gen_block(g, "else")}, end[2], done = gen_block(g, "done");
+  LLVMBasicBlockRef block[] = {gen_block(g, "then"), gen_block(g, "else")};
+  LLVMBasicBlockRef end[2];
+  LLVMBasicBlockRef done = gen_block(g, "done");
   LLVMValueRef side[2];
   LLVMBuildCondBr(g->b, cond, block[0], block[1]);
   for (int i = 0; i < 2; i++) {
@@ -294,7 +316,8 @@ static LLVMValueRef if_then_else(Gen *g, const Expr *e)
   LLVMValueRef cond =
       gen_cast(g, gen_expr(g, e->arg[0]), e->arg[0]->dtype, dtype_lanes(DT_BOOL, e->arg[0]->dtype.lanes));
   if (!((e->arg[1]->kinds | e->arg[2]->kinds) & COSTLY)) {
-    LLVMValueRef a = gen_expr_lanes(g, e->arg[1], e->dtype.lanes), b = gen_expr_lanes(g, e->arg[2], e->dtype.lanes);
+    LLVMValueRef a = gen_expr_lanes(g, e->arg[1], e->dtype.lanes);
+    LLVMValueRef b = gen_expr_lanes(g, e->arg[2], e->dtype.lanes);
     return LLVMBuildSelect(g->b, cond, a, b, "");
   }
   return e->arg[0]->dtype.lanes > 1 ? masked_choice(g, e, cond) : branch_choice(g, e, cond);
@@ -423,43 +446,29 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_SHR:
   case IN_POPCOUNT:
   case IN_CLZ:
-  case IN_QMULSHIFT:
-    return of_values(g, e);
+  case IN_QMULSHIFT: return of_values(g, e);
   case IN_BITOR: {
     LLVMValueRef word = gen_word(g, e);
     return word ? word : of_values(g, e);
   }
-  case IN_BF16_DOT:
-    return gen_dot(g, e, LLVMConstNull(gen_type(g, e->dtype)));
-  case IN_REINTERPRET:
-    return reinterpret(g, e, gen_expr(g, e->arg[0]));
-  case IN_IF_THEN_ELSE:
-    return if_then_else(g, e);
-  case IN_LIKELY:
-    return gen_expr(g, e->arg[0]);
-  case IN_ADDRESS_OF:
-    return address_of(g, e->arg[0]);
-  case IN_ACCESS_PTR:
-    return access_pointer(g, e);
-  case IN_PREFETCH:
-    return prefetch(g, e);
+  case IN_BF16_DOT: return gen_dot(g, e, LLVMConstNull(gen_type(g, e->dtype)));
+  case IN_REINTERPRET: return reinterpret(g, e, gen_expr(g, e->arg[0]));
+  case IN_IF_THEN_ELSE: return if_then_else(g, e);
+  case IN_LIKELY: return gen_expr(g, e->arg[0]);
+  case IN_ADDRESS_OF: return address_of(g, e->arg[0]);
+  case IN_ACCESS_PTR: return access_pointer(g, e);
+  case IN_PREFETCH: return prefetch(g, e);
   case IN_CALL_EXTERN:
-  case IN_CALL_PURE_EXTERN:
-    return gen_call_extern(g, e);
-  case IN_CALL_PACKED:
-    return gen_call_packed(g, e);
-  case IN_VECTOR_SUM:
-    return vector_sum(g, e);
-  case IN_RET:
-    return leave(g, e);
-  case IN_PARALLEL_SLOT:
-    return gen_cast(g, g->fn->slot ? g->fn->slot : gen_int(g, g->i32, 0), DT_I32, e->dtype);
+  case IN_CALL_PURE_EXTERN: return gen_call_extern(g, e);
+  case IN_CALL_PACKED: return gen_call_packed(g, e);
+  case IN_VECTOR_SUM: return vector_sum(g, e);
+  case IN_RET: return leave(g, e);
+  case IN_PARALLEL_SLOT: return gen_cast(g, g->fn->slot ? g->fn->slot : gen_int(g, g->i32, 0), DT_I32, e->dtype);
   case IN_TYPE_MARKER:
   case IN_BUFFER_ARG:
   case IN_MAKE_SHAPE:
   case IN_SYNC:
-  case IN_COUNT:
-    break;
+  case IN_COUNT: break;
   }
   raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: '%s' has no meaning here on a CPU (kernel '%s')",
         intrin_info(e->u.intrin)->name, g->k->name);

@@ -3,11 +3,11 @@
  *   for i < n: y[ramp(b + i*L, 1, L)] = x[ramp(c + i*L, 1, L)]   →   memcpy of n*L elements, in place: rep movsb
  *
  * A loop reads every line of y from memory before it writes it; the instruction knows that whole lines are
- * written and does not.  That pays where the lines would not be found in the second-level cache: kernels that move about
- * as much as it holds.  Every processor with AVX-512 has the fast form; others keep the loop. */
+ * written and does not.  That pays where the lines would not be found in the second-level cache: kernels that move
+ * about as much as it holds.  Every processor with AVX-512 has the fast form; others keep the loop. */
 #include "codegen/llvm_gen.h"
 
-enum { SHORTEST = 4096 };    /* bytes: what starting the instruction is worth */
+enum { SHORTEST = 4096 }; /* bytes: what starting the instruction is worth */
 
 /* Bytes of all tensors of the kernel whose sizes are known. */
 static int64_t moved_bytes(const Kernel *k)
@@ -32,11 +32,14 @@ static bool stands_alone(const Gen *g, const Buffer *b)
   return false;
 }
 
-/* The first element of a run that goes on with each step of the loop; NULL: another access.  lets: Var* -> Expr* of the body. */
+/* The first element of a run that goes on with each step of the loop; NULL: another access.  lets: Var* -> Expr* of the
+ * body. */
 static const Expr *run_start(Gen *g, const Stmt *loop, const Map *lets, const Expr *index, int lanes)
 {
   index = expr_substitute(g->k->m, index, lets);
-  if (index->kind != E_RAMP || index->dtype.lanes != lanes || !expr_is_int(index->arg[1], 1) || expr_has_kind(index, E_LOAD)) return NULL;
+  if (index->kind != E_RAMP || index->dtype.lanes != lanes || !expr_is_int(index->arg[1], 1) ||
+      expr_has_kind(index, E_LOAD))
+    return NULL;
   Analyzer *an = analyzer_new(g->k->m, g->arena);
   const Var *v = loop->u.loop.var;
   const Expr *coeff[2], *step;
@@ -51,22 +54,29 @@ bool gen_copied_run(Gen *g, Stmt *s)
   Map lets = {0};
   for (; store->kind == S_LET; store = store->u.let.body)
     map_put(g->arena, &lets, store->u.let.var, (void *)(uintptr_t)expr_substitute(g->k->m, store->u.let.value, &lets));
-  if (g->t->arch != ARCH_X86_64 || !target_has(g->t, CPU_AVX512F) || s->u.loop.kind != FOR_SERIAL || store->kind != S_STORE) return false;
-  const Expr *load = store->u.store.value, *n = s->u.loop.extent;
-  bool plain = load->kind == E_LOAD && load->nargs == 1 && store->u.store.n == 1 && !store->u.store.mask && expr_is_int(s->u.loop.min, 0) &&
-               n->kind == E_INT;
+  if (g->t->arch != ARCH_X86_64 || !target_has(g->t, CPU_AVX512F) || s->u.loop.kind != FOR_SERIAL ||
+      store->kind != S_STORE)
+    return false;
+  const Expr *load = store->u.store.value;
+  const Expr *n = s->u.loop.extent;
+  bool plain = load->kind == E_LOAD && load->nargs == 1 && store->u.store.n == 1 && !store->u.store.mask &&
+               expr_is_int(s->u.loop.min, 0) && n->kind == E_INT;
   if (!plain) return false;
-  const Buffer *to = store->u.store.buffer, *from = load->u.buffer;
+  const Buffer *to = store->u.store.buffer;
+  const Buffer *from = load->u.buffer;
   int lanes = load->dtype.lanes;
-  if (to->data == from->data || !dtype_eq(to->dtype, from->dtype) || to->dtype.lanes != 1 || to->dtype.bits % 8 || !stands_alone(g, to) || !stands_alone(g, from))
+  if (to->data == from->data || !dtype_eq(to->dtype, from->dtype) || to->dtype.lanes != 1 || to->dtype.bits % 8 ||
+      !stands_alone(g, to) || !stands_alone(g, from))
     return false;
   int64_t bytes = n->u.i * lanes * dtype_bytes(to->dtype);
   if (bytes < SHORTEST || moved_bytes(g->k) < g->t->l2_bytes / 2) return false;
-  const Expr *write = run_start(g, s, &lets, store->u.store.index[0], lanes), *read = run_start(g, s, &lets, load->arg[0], lanes);
+  const Expr *write = run_start(g, s, &lets, store->u.store.index[0], lanes);
+  const Expr *read = run_start(g, s, &lets, load->arg[0], lanes);
   if (!write || !read) return false;
   Memo memo;
   memo_begin(g, &memo);
-  LLVMValueRef y = gen_pointer_as(g, gen_address(g, to, write), g->i8), x = gen_pointer_as(g, gen_address(g, from, read), g->i8);
+  LLVMValueRef y = gen_pointer_as(g, gen_address(g, to, write), g->i8);
+  LLVMValueRef x = gen_pointer_as(g, gen_address(g, from, read), g->i8);
   LLVMValueRef arg[] = {y, x, gen_int(g, g->i64, bytes), LLVMConstInt(g->i1, 0, false)};
   gen_intrinsic(g, "llvm.memcpy.inline", 3, (LLVMTypeRef[]){LLVMTypeOf(y), LLVMTypeOf(x), g->i64}, 4, arg);
   memo_end(g, &memo);

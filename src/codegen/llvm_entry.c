@@ -29,10 +29,8 @@ static LLVMTypeRef kernel_type(Gen *g, const Kernel *k)
 static void bind_scalar(Gen *g, const Var *var, LLVMValueRef v)
 {
   DType t = var->dtype;
-  if (dtype_is_bool(t))
-    v = gen_compare_zero(g, v, DT_U8);
-  else if (dtype_is_int(t) && t.bits < 8)
-    v = LLVMBuildTrunc(g->b, v, gen_type(g, t), "");
+  if (dtype_is_bool(t)) v = gen_compare_zero(g, v, DT_U8);
+  else if (dtype_is_int(t) && t.bits < 8) v = LLVMBuildTrunc(g->b, v, gen_type(g, t), "");
   gen_bind(g, var, v);
 }
 
@@ -101,8 +99,10 @@ static LLVMValueRef slot_value(Gen *g, LLVMValueRef slots, int i, LLVMTypeRef ty
 static void gen_entry(Gen *g, Kernel *k)
 {
   int n = k->narg + k->nsize + 2;
-  LLVMTypeRef params[] = {g->ptr, g->ptr, g->ptr}, type = kernel_type(g, k);
-  LLVMValueRef target = LLVMGetNamedFunction(g->mod, k->name), *arg = arena_array(g->arena, LLVMValueRef, n);
+  LLVMTypeRef params[] = {g->ptr, g->ptr, g->ptr};
+  LLVMTypeRef type = kernel_type(g, k);
+  LLVMValueRef target = LLVMGetNamedFunction(g->mod, k->name);
+  LLVMValueRef *arg = arena_array(g->arena, LLVMValueRef, n);
   Frame f;
   gen_function_begin(g, &f, arena_printf(g->arena, "%s__call", k->name), LLVMFunctionType(g->i32, params, 3, false),
                      LLVMExternalLinkage);
@@ -121,7 +121,8 @@ static void gen_shape(Gen *g, Kernel *k)
   Frame f;
   gen_function_begin(g, &f, arena_printf(g->arena, "%s__shape", k->name), LLVMFunctionType(g->none, params, 2, false),
                      LLVMExternalLinkage);
-  LLVMValueRef slots = LLVMGetParam(f.fn, 0), out = LLVMGetParam(f.fn, 1);
+  LLVMValueRef slots = LLVMGetParam(f.fn, 0);
+  LLVMValueRef out = LLVMGetParam(f.fn, 1);
   for (int i = 0; i < k->narg; i++)
     if (!k->arg[i].buffer) bind_scalar(g, k->arg[i].var, slot_value(g, slots, i, arg_type(g, &k->arg[i])));
   for (int i = 0; i < k->nsize; i++) gen_bind(g, k->size[i].var, slot_value(g, slots, k->narg + i, g->i64));
@@ -229,7 +230,8 @@ static const char *needed_features(Gen *g)
 
 void gen_table(Gen *g, int n, Kernel *const *kernels)
 {
-  LLVMValueRef *row = arena_array(g->arena, LLVMValueRef, n), mark[8];
+  LLVMValueRef *row = arena_array(g->arena, LLVMValueRef, n);
+  LLVMValueRef mark[8];
   for (int i = 0; i < n; i++) {
     const Kernel *k = kernels[i];
     row[i] = record(g, 7,

@@ -19,7 +19,7 @@
 
 #include "codegen/llvm_gen.h"
 
-#define HAS(e, kind) ((e)->kinds >> (kind)&1)
+#define HAS(e, kind) ((e)->kinds >> (kind) & 1)
 
 /* ---- types and literals ---------------------------------------------------------------- */
 
@@ -27,24 +27,19 @@ static LLVMTypeRef scalar_type(Gen *g, DType t)
 {
   switch ((DCode)t.code) {
   case DT_INT:
-  case DT_UINT:
-    return LLVMIntTypeInContext(g->lc, t.bits);
+  case DT_UINT: return LLVMIntTypeInContext(g->lc, t.bits);
   case DT_FLOAT:
     if (t.bits == 16) return g->f16;
     return t.bits == 32 ? g->f32 : g->f64;
-  case DT_HANDLE:
-    return g->ptr;
-  case DT_VOID:
-    return g->none;
-  case DT_BFLOAT:              /* on its way from float32 to its bits */
-    return LLVMBFloatTypeInContext(g->lc);
+  case DT_HANDLE: return g->ptr;
+  case DT_VOID: return g->none;
+  case DT_BFLOAT: /* on its way from float32 to its bits */ return LLVMBFloatTypeInContext(g->lc);
   case DT_TEXT:
   case DT_E4M3FN:
   case DT_E5M2:
   case DT_E4M3FNUZ:
   case DT_E5M2FNUZ:
-  case DT_E2M1FN:
-    break;
+  case DT_E2M1FN: break;
   }
   BUG(g->ctx, "llvm: kernel '%s' computes in %s, which lowering should have spelled out", g->k ? g->k->name : "?",
       dtype_name(g->arena, t));
@@ -124,17 +119,12 @@ static bool is_harmless(const Expr *e)
 static bool never_nan(Gen *g, const Expr *e)
 {
   switch ((ExprKind)e->kind) {
-  case E_FLOAT:
-    return !isnan(e->u.f);
-  case E_BROADCAST:
-    return never_nan(g, e->arg[0]);
-  case E_CAST:
-    return dtype_is_int(e->arg[0]->dtype);
+  case E_FLOAT: return !isnan(e->u.f);
+  case E_BROADCAST: return never_nan(g, e->arg[0]);
+  case E_CAST: return dtype_is_int(e->arg[0]->dtype);
   case E_MIN:
-  case E_MAX:
-    return never_nan(g, e->arg[0]) || never_nan(g, e->arg[1]);
-  case E_SELECT:
-    return never_nan(g, e->arg[1]) && never_nan(g, e->arg[2]);
+  case E_MAX: return never_nan(g, e->arg[0]) || never_nan(g, e->arg[1]);
+  case E_SELECT: return never_nan(g, e->arg[1]) && never_nan(g, e->arg[2]);
   case E_INT:
   case E_STR:
   case E_VAR:
@@ -158,10 +148,8 @@ static bool never_nan(Gen *g, const Expr *e)
   case E_CALL:
   case E_RAMP:
   case E_REDUCE:
-  case E_NKINDS:
-    return false;
-  case E_LOAD:
-    return map_has(&g->numbers, e->u.buffer->data);
+  case E_NKINDS: return false;
+  case E_LOAD: return map_has(&g->numbers, e->u.buffer->data);
   }
   return false;
 }
@@ -176,7 +164,8 @@ typedef struct Numbers {
 static bool note_variable(void *env, Stmt *s)
 {
   Gen *g = ((Numbers *)env)->g;
-  if (s->kind == S_ALLOC && dtype_is_float(s->u.alloc.buffer->dtype)) map_put(g->arena, &g->numbers, s->u.alloc.buffer->data, NULL);
+  if (s->kind == S_ALLOC && dtype_is_float(s->u.alloc.buffer->dtype))
+    map_put(g->arena, &g->numbers, s->u.alloc.buffer->data, NULL);
   return true;
 }
 
@@ -198,7 +187,8 @@ static void drop_pointers(void *env, Stmt *holder, const Expr *e)
 static bool drop_variable(void *env, Stmt *s)
 {
   Numbers *n = env;
-  if (s->kind != S_STORE || !map_has(&n->g->numbers, s->u.store.buffer->data) || never_nan(n->g, s->u.store.value)) return true;
+  if (s->kind != S_STORE || !map_has(&n->g->numbers, s->u.store.buffer->data) || never_nan(n->g, s->u.store.value))
+    return true;
   map_del(&n->g->numbers, s->u.store.buffer->data);
   n->changed = true;
   return true;
@@ -239,7 +229,8 @@ static LLVMValueRef float_min_max(Gen *g, const Expr *e, LLVMValueRef a, LLVMVal
 
 static LLVMValueRef int_min_max(Gen *g, const Expr *e, LLVMValueRef a, LLVMValueRef b)
 {
-  bool is_min = e->kind == E_MIN, sign = is_signed(e->dtype);
+  bool is_min = e->kind == E_MIN;
+  bool sign = is_signed(e->dtype);
   LLVMIntPredicate p = is_min ? (sign ? LLVMIntSLT : LLVMIntULT) : (sign ? LLVMIntSGT : LLVMIntUGT);
   return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, p, a, b, ""), a, b, "");
 }
@@ -250,7 +241,8 @@ static LLVMValueRef safe_divisor(Gen *g, DType t, const Expr *divisor, LLVMValue
 {
   const Expr *lit = divisor->kind == E_BROADCAST ? divisor->arg[0] : divisor;
   if (lit->kind == E_INT && lit->u.i != 0 && !(is_signed(t) && lit->u.i == -1)) return b;
-  LLVMValueRef zero = literal(g, t, 0), bad = LLVMBuildICmp(g->b, LLVMIntEQ, b, zero, "");
+  LLVMValueRef zero = literal(g, t, 0);
+  LLVMValueRef bad = LLVMBuildICmp(g->b, LLVMIntEQ, b, zero, "");
   if (is_signed(t)) {
     LLVMValueRef least = gen_splat(g, gen_int(g, gen_type(g, dtype_elem(t)), dtype_imin(dtype_elem(t))), t.lanes);
     LLVMValueRef over = LLVMBuildAnd(g->b, LLVMBuildICmp(g->b, LLVMIntEQ, a, least, ""),
@@ -282,12 +274,15 @@ static LLVMValueRef int_divide(Gen *g, const Expr *e, LLVMValueRef a, LLVMValueR
 static LLVMValueRef fused(Gen *g, const Expr *e)
 {
   for (int i = 1; i >= 0 && e->kind == E_ADD; i--)
-    if (e->arg[i]->kind == E_CALL && e->arg[i]->u.intrin == IN_BF16_DOT) return gen_dot(g, e->arg[i], gen_expr(g, e->arg[1 - i]));
+    if (e->arg[i]->kind == E_CALL && e->arg[i]->u.intrin == IN_BF16_DOT)
+      return gen_dot(g, e->arg[i], gen_expr(g, e->arg[1 - i]));
   if (!g->t->fma || !dtype_is_float(e->dtype) || (e->kind != E_ADD && e->kind != E_SUB)) return NULL;
   int at = e->arg[1]->kind == E_MUL ? 1 : e->arg[0]->kind == E_MUL ? 0 : -1;
   if (at < 0) return NULL;
   const Expr *product = e->arg[at];
-  LLVMValueRef x = gen_expr(g, product->arg[0]), y = gen_expr(g, product->arg[1]), c = gen_expr(g, e->arg[1 - at]);
+  LLVMValueRef x = gen_expr(g, product->arg[0]);
+  LLVMValueRef y = gen_expr(g, product->arg[1]);
+  LLVMValueRef c = gen_expr(g, e->arg[1 - at]);
   if (e->kind == E_SUB && at == 1) x = LLVMBuildFNeg(g->b, x, "");
   if (e->kind == E_SUB && at == 0) c = LLVMBuildFNeg(g->b, c, "");
   LLVMTypeRef type = LLVMTypeOf(x);
@@ -310,7 +305,8 @@ static LLVMValueRef binary(Gen *g, const Expr *e)
 {
   LLVMValueRef both = fused(g, e);
   if (both) return both;
-  LLVMValueRef a = gen_expr(g, e->arg[0]), b = gen_expr(g, e->arg[1]);
+  LLVMValueRef a = gen_expr(g, e->arg[0]);
+  LLVMValueRef b = gen_expr(g, e->arg[1]);
   if (e->kind >= E_EQ && e->kind <= E_GE) return compare(g, e, a, b);
   bool real = dtype_is_float(e->dtype);
   if (e->kind == E_ADD) return real ? LLVMBuildFAdd(g->b, a, b, "") : LLVMBuildAdd(g->b, a, b, "");
@@ -377,7 +373,8 @@ static LLVMValueRef lazy_logic(Gen *g, const Expr *e, LLVMValueRef a)
   bool both = e->kind == E_AND;
   Memo memo;
   if (e->dtype.lanes > 1) {
-    LLVMValueRef outer = g->mask, open = both ? a : LLVMBuildNot(g->b, a, "");
+    LLVMValueRef outer = g->mask;
+    LLVMValueRef open = both ? a : LLVMBuildNot(g->b, a, "");
     g->mask = outer ? LLVMBuildAnd(g->b, outer, open, "") : open;
     memo_begin(g, &memo);
     LLVMValueRef b = gen_expr(g, e->arg[1]);
@@ -385,7 +382,9 @@ static LLVMValueRef lazy_logic(Gen *g, const Expr *e, LLVMValueRef a)
     g->mask = outer;
     return both ? LLVMBuildAnd(g->b, a, b, "") : LLVMBuildOr(g->b, a, b, "");
   }
-  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->b), rest = gen_block(g, "logic"), done = gen_block(g, "done");
+  LLVMBasicBlockRef from = LLVMGetInsertBlock(g->b);
+  LLVMBasicBlockRef rest = gen_block(g, "logic");
+  LLVMBasicBlockRef done = gen_block(g, "done");
   LLVMBuildCondBr(g->b, a, both ? rest : done, both ? done : rest);
   LLVMPositionBuilderAtEnd(g->b, rest);
   memo_begin(g, &memo);
@@ -417,34 +416,47 @@ static double constant_value(const Expr *e)
  * leaves open. */
 static LLVMValueRef limited(Gen *g, const Expr *e)
 {
-  const Expr *cond = e->arg[0], *bound = e->arg[1], *x = e->arg[2];
+  const Expr *cond = e->arg[0];
+  const Expr *bound = e->arg[1];
+  const Expr *x = e->arg[2];
   double c = constant_value(bound);
-  if (g->t->arch != ARCH_AARCH64 || !dtype_is_float(e->dtype) || (e->dtype.bits < 32 && !target_has(g->t, CPU_FP16)) || isnan(c)) return NULL;
+  if (g->t->arch != ARCH_AARCH64 || !dtype_is_float(e->dtype) || (e->dtype.bits < 32 && !target_has(g->t, CPU_FP16)) ||
+      isnan(c))
+    return NULL;
   if (cond->kind != E_LT && cond->kind != E_GT) return NULL;
-  bool below = cond->arg[0] == x && cond->arg[1] == bound, above = cond->arg[0] == bound && cond->arg[1] == x;
+  bool below = cond->arg[0] == x && cond->arg[1] == bound;
+  bool above = cond->arg[0] == bound && cond->arg[1] == x;
   if (!below && !above) return NULL;
   LLVMValueRef arg[] = {gen_expr_lanes(g, x, e->dtype.lanes), gen_expr_lanes(g, bound, e->dtype.lanes)};
   LLVMTypeRef type = LLVMTypeOf(arg[0]);
   return gen_intrinsic(g, below == (cond->kind == E_LT) ? "llvm.maximum" : "llvm.minimum", 1, &type, 2, arg);
 }
 
-/* The greater or the lesser of two, NaN where either is: a > b || a != a ? a : b, as op_maximum_value writes it.  One instruction of
- * AArch64; elsewhere a select that one instruction is, and another for NaN. */
+/* The greater or the lesser of two, NaN where either is: a > b || a != a ? a : b, as op_maximum_value writes it.  One
+ * instruction of AArch64; elsewhere a select that one instruction is, and another for NaN. */
 static LLVMValueRef extreme(Gen *g, const Expr *e)
 {
-  const Expr *cond = e->arg[0], *a = e->arg[1], *b = e->arg[2];
-  if (cond->kind != E_OR || !dtype_is_float(e->dtype) || (e->dtype.bits < 32 && !target_has(g->t, CPU_FP16))) return NULL;
-  const Expr *order = cond->arg[0], *nan = cond->arg[1];
-  if (nan->kind != E_NE || nan->arg[0] != a || nan->arg[1] != a || (order->kind != E_LT && order->kind != E_GT)) return NULL;
-  bool ahead = order->arg[0] == a && order->arg[1] == b, behind = order->arg[0] == b && order->arg[1] == a;
+  const Expr *cond = e->arg[0];
+  const Expr *a = e->arg[1];
+  const Expr *b = e->arg[2];
+  if (cond->kind != E_OR || !dtype_is_float(e->dtype) || (e->dtype.bits < 32 && !target_has(g->t, CPU_FP16)))
+    return NULL;
+  const Expr *order = cond->arg[0];
+  const Expr *nan = cond->arg[1];
+  if (nan->kind != E_NE || nan->arg[0] != a || nan->arg[1] != a || (order->kind != E_LT && order->kind != E_GT))
+    return NULL;
+  bool ahead = order->arg[0] == a && order->arg[1] == b;
+  bool behind = order->arg[0] == b && order->arg[1] == a;
   if (!ahead && !behind) return NULL;
   bool greater = ahead == (order->kind == E_GT);
-  LLVMValueRef x = gen_expr_lanes(g, a, e->dtype.lanes), y = gen_expr_lanes(g, b, e->dtype.lanes);
+  LLVMValueRef x = gen_expr_lanes(g, a, e->dtype.lanes);
+  LLVMValueRef y = gen_expr_lanes(g, b, e->dtype.lanes);
   if (g->t->arch == ARCH_AARCH64) {
     LLVMTypeRef type = LLVMTypeOf(x);
     return gen_intrinsic(g, greater ? "llvm.maximum" : "llvm.minimum", 1, &type, 2, (LLVMValueRef[]){x, y});
   }
-  LLVMValueRef best = LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, greater ? LLVMRealOGT : LLVMRealOLT, x, y, ""), x, y, "");
+  LLVMValueRef best =
+      LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, greater ? LLVMRealOGT : LLVMRealOLT, x, y, ""), x, y, "");
   return LLVMBuildSelect(g->b, LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, ""), x, best, "");
 }
 
@@ -455,7 +467,8 @@ static LLVMValueRef select_value(Gen *g, const Expr *e)
   if (!limit) limit = extreme(g, e);
   if (limit) return limit;
   LLVMValueRef cond = gen_expr(g, e->arg[0]);
-  LLVMValueRef a = gen_expr_lanes(g, e->arg[1], lanes), b = gen_expr_lanes(g, e->arg[2], lanes);
+  LLVMValueRef a = gen_expr_lanes(g, e->arg[1], lanes);
+  LLVMValueRef b = gen_expr_lanes(g, e->arg[2], lanes);
   return LLVMBuildSelect(g->b, cond, a, b, "");
 }
 
@@ -467,7 +480,8 @@ static LLVMValueRef ramp(Gen *g, const Expr *e)
   LLVMTypeRef elem = gen_type(g, dtype_elem(e->dtype));
   LLVMValueRef *step = arena_array(g->arena, LLVMValueRef, lanes);
   for (int i = 0; i < lanes; i++) step[i] = gen_int(g, elem, i);
-  LLVMValueRef base = gen_splat(g, gen_expr(g, e->arg[0]), lanes), stride = gen_splat(g, gen_expr(g, e->arg[1]), lanes);
+  LLVMValueRef base = gen_splat(g, gen_expr(g, e->arg[0]), lanes);
+  LLVMValueRef stride = gen_splat(g, gen_expr(g, e->arg[1]), lanes);
   return LLVMBuildAdd(g->b, base, LLVMBuildMul(g->b, LLVMConstVector(step, (unsigned)lanes), stride, ""), "");
 }
 
@@ -481,14 +495,10 @@ static LLVMValueRef broadcast(Gen *g, const Expr *e)
 static LLVMValueRef node(Gen *g, const Expr *e)
 {
   switch ((ExprKind)e->kind) {
-  case E_INT:
-    return gen_int(g, gen_type(g, e->dtype), e->u.i);
-  case E_FLOAT:
-    return LLVMConstReal(gen_type(g, e->dtype), e->u.f);
-  case E_STR:
-    return gen_string(g, e->u.str);
-  case E_VAR:
-    return gen_lookup(g, e->u.var)->value;
+  case E_INT: return gen_int(g, gen_type(g, e->dtype), e->u.i);
+  case E_FLOAT: return LLVMConstReal(gen_type(g, e->dtype), e->u.f);
+  case E_STR: return gen_string(g, e->u.str);
+  case E_VAR: return gen_lookup(g, e->u.var)->value;
   case E_ADD:
   case E_SUB:
   case E_MUL:
@@ -503,31 +513,19 @@ static LLVMValueRef node(Gen *g, const Expr *e)
   case E_LT:
   case E_LE:
   case E_GT:
-  case E_GE:
-    return binary(g, e);
+  case E_GE: return binary(g, e);
   case E_AND:
-  case E_OR:
-    return logic(g, e);
-  case E_NOT:
-    return LLVMBuildNot(g->b, gen_expr(g, e->arg[0]), "");
-  case E_CAST:
-    return gen_cast(g, gen_expr(g, e->arg[0]), e->arg[0]->dtype, e->dtype);
-  case E_SELECT:
-    return select_value(g, e);
-  case E_LET:
-    gen_bind(g, e->u.var, gen_expr(g, e->arg[0]));
-    return gen_expr(g, e->arg[1]);
-  case E_LOAD:
-    return gen_load(g, e);
-  case E_CALL:
-    return gen_call(g, e);
-  case E_RAMP:
-    return ramp(g, e);
-  case E_BROADCAST:
-    return broadcast(g, e);
+  case E_OR: return logic(g, e);
+  case E_NOT: return LLVMBuildNot(g->b, gen_expr(g, e->arg[0]), "");
+  case E_CAST: return gen_cast(g, gen_expr(g, e->arg[0]), e->arg[0]->dtype, e->dtype);
+  case E_SELECT: return select_value(g, e);
+  case E_LET: gen_bind(g, e->u.var, gen_expr(g, e->arg[0])); return gen_expr(g, e->arg[1]);
+  case E_LOAD: return gen_load(g, e);
+  case E_CALL: return gen_call(g, e);
+  case E_RAMP: return ramp(g, e);
+  case E_BROADCAST: return broadcast(g, e);
   case E_REDUCE:
-  case E_NKINDS:
-    break;
+  case E_NKINDS: break;
   }
   BUG(g->ctx, "llvm: expression of kind '%s' in kernel '%s'", e->kind < E_NKINDS ? expr_kind_name(e->kind) : "?",
       g->k->name);

@@ -31,7 +31,8 @@ LLVMValueRef gen_call_pointer(Gen *g, LLVMTypeRef type, LLVMValueRef fn, int n, 
 LLVMValueRef gen_libm(Gen *g, const char *name, LLVMTypeRef elem, int n, LLVMValueRef *arg)
 {
   if (elem == g->f32) name = arena_printf(g->arena, "%sf", name);
-  LLVMTypeRef params[] = {elem, elem, elem}, type = LLVMFunctionType(elem, params, (unsigned)n, false);
+  LLVMTypeRef params[] = {elem, elem, elem};
+  LLVMTypeRef type = LLVMFunctionType(elem, params, (unsigned)n, false);
   LLVMValueRef fn = declare(g, name, type, true);
   if (LLVMCountBasicBlocks(fn))
     raise(g->ctx, ERR_ARGUMENT, NOWHERE,
@@ -85,10 +86,8 @@ LLVMValueRef gen_call_extern(Gen *g, const Expr *e)
   LLVMValueRef out = e->dtype.code == DT_VOID ? NULL : LLVMGetPoison(gen_type(g, e->dtype));
   for (int i = 0; i < lanes; i++) {
     LLVMValueRef r = call_once(g, e, name, arg, i);
-    if (out && e->dtype.lanes > 1)
-      out = LLVMBuildInsertElement(g->b, out, r, gen_int(g, g->i32, i), "");
-    else if (out)
-      out = r;
+    if (out && e->dtype.lanes > 1) out = LLVMBuildInsertElement(g->b, out, r, gen_int(g, g->i32, i), "");
+    else if (out) out = r;
   }
   return out;
 }

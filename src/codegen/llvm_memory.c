@@ -187,7 +187,8 @@ static int group_pieces(Pieces *p)
   for (int i = 0; i < p->n; i++) {
     p->v[i].group = i;
     for (int j = 0; j < i; j++) {
-      int from = p->v[i].group, to = p->v[j].group;
+      int from = p->v[i].group;
+      int to = p->v[j].group;
       if (from == to || !may_overlap(&p->v[i], &p->v[j])) continue;
       for (int k = 0; k <= i; k++)
         if (p->v[k].group == from) p->v[k].group = to;
@@ -221,7 +222,8 @@ void gen_alias_scopes(Gen *g)
   g->scopes = (Map){0};
   if (n < 2) return;
   LLVMMetadataRef domain = text_node(g, arena_printf(g->arena, "lathe.%s", g->k->name), NULL);
-  LLVMMetadataRef *scope = arena_array(g->arena, LLVMMetadataRef, n), *list = arena_array(g->arena, LLVMMetadataRef, n);
+  LLVMMetadataRef *scope = arena_array(g->arena, LLVMMetadataRef, n);
+  LLVMMetadataRef *list = arena_array(g->arena, LLVMMetadataRef, n);
   AliasScope *made = arena_array(g->arena, AliasScope, n);
   for (int i = 0; i < n; i++) scope[i] = text_node(g, arena_printf(g->arena, "lathe.%s.%d", g->k->name, i), domain);
   for (int i = 0; i < n; i++) {
@@ -302,8 +304,11 @@ static bool constant_lane(const Expr *e, int lane, int64_t *out)
 {
   int64_t a, b;
   if (e->kind == E_INT) return *out = e->u.i, true;
-  if (e->kind == E_BROADCAST || e->kind == E_CAST) return dtype_is_int(e->arg[0]->dtype) && e->dtype.bits >= 32 && constant_lane(e->arg[0], lane, out);
-  if (e->dtype.code != DT_INT || e->dtype.bits < 32 || e->nargs != 2 || !constant_lane(e->arg[0], lane, &a) || !constant_lane(e->arg[1], lane, &b)) return false;
+  if (e->kind == E_BROADCAST || e->kind == E_CAST)
+    return dtype_is_int(e->arg[0]->dtype) && e->dtype.bits >= 32 && constant_lane(e->arg[0], lane, out);
+  if (e->dtype.code != DT_INT || e->dtype.bits < 32 || e->nargs != 2 || !constant_lane(e->arg[0], lane, &a) ||
+      !constant_lane(e->arg[1], lane, &b))
+    return false;
   if (e->kind == E_RAMP) return *out = a + b * lane, true;
   if (e->kind == E_ADD) return *out = a + b, true;
   if (e->kind == E_SUB) return *out = a - b, true;
@@ -319,7 +324,8 @@ static bool constant_lane(const Expr *e, int lane, int64_t *out)
 
 static bool split_window(Gen *g, const Expr *e, Window *out)
 {
-  int lanes = e->dtype.lanes, known = 0;
+  int lanes = e->dtype.lanes;
+  int known = 0;
   Lanes l;
   if (lanes > WINDOW_LANES) return false;
   while (known < lanes && constant_lane(e, known, &out->at[known])) known++;
@@ -342,7 +348,8 @@ static LLVMValueRef lane_addresses(Gen *g, const Buffer *buffer, const Expr *ind
 {
   LLVMTypeRef elem = gen_mem_type(g, buffer->dtype);
   int lanes = index->dtype.lanes;
-  LLVMValueRef base = gen_lookup(g, buffer->data)->value, offsets;
+  LLVMValueRef base = gen_lookup(g, buffer->data)->value;
+  LLVMValueRef offsets;
   if (l) {
     LLVMValueRef *step = arena_array(g->arena, LLVMValueRef, lanes);
     for (int i = 0; i < lanes; i++) step[i] = gen_int(g, g->i64, i * l->stride);
@@ -426,12 +433,16 @@ static LLVMValueRef load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef b
              masked(g, "llvm.masked.load", 2, types, 0, align, 3, (LLVMValueRef[]){p, mask, LLVMConstNull(type)}));
 }
 
-LLVMValueRef gen_load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, int lanes) { return load_contiguous(g, buffer, base, lanes, NULL); }
+LLVMValueRef gen_load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, int lanes)
+{
+  return load_contiguous(g, buffer, base, lanes, NULL);
+}
 
 static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l)
 {
   int lanes = index->dtype.lanes;
-  LLVMTypeRef elem = gen_mem_type(g, buffer->dtype), type = LLVMVectorType(elem, (unsigned)lanes);
+  LLVMTypeRef elem = gen_mem_type(g, buffer->dtype);
+  LLVMTypeRef type = LLVMVectorType(elem, (unsigned)lanes);
   unsigned align = (unsigned)dtype_bytes(buffer->dtype);
   if (g->mask || (!l && has_gather(g, buffer, lanes))) {
     LLVMValueRef p = lane_addresses(g, buffer, index, l);
@@ -439,8 +450,8 @@ static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, 
     LLVMValueRef arg[] = {p, all_lanes(g, g->mask, lanes), LLVMConstNull(type)};
     return tag(g, buffer, masked(g, "llvm.masked.gather", 2, types, 0, align, 3, arg));
   }
-  LLVMValueRef vector = l ? NULL : gen_cast(g, gen_expr(g, index), index->dtype, dtype_lanes(DT_I64, lanes)),
-               v = LLVMGetPoison(type);
+  LLVMValueRef vector = l ? NULL : gen_cast(g, gen_expr(g, index), index->dtype, dtype_lanes(DT_I64, lanes));
+  LLVMValueRef v = LLVMGetPoison(type);
   for (int i = 0; i < lanes; i++) {
     LLVMValueRef one = tag(g, buffer, gen_load_at(g, elem, lane_address(g, buffer, vector, l, i), align));
     v = LLVMBuildInsertElement(g->b, v, one, gen_int(g, g->i32, i), "");
@@ -467,13 +478,15 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
   int lanes = index->dtype.lanes;
   Window w;
   if (g->mask || lanes < 4 || !split_window(g, index, &w)) return NULL;
-  int64_t least = w.at[0], most = w.at[0], width = lanes;
+  int64_t least = w.at[0];
+  int64_t most = w.at[0];
+  int64_t width = lanes;
   for (int i = 1; i < lanes; i++) {
     least = w.at[i] < least ? w.at[i] : least;
     most = w.at[i] > most ? w.at[i] : most;
   }
   int64_t span = most - least + 1;
-  if (span == 1) {                                       /* one element for all lanes */
+  if (span == 1) { /* one element for all lanes */
     LLVMValueRef at = LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least), "");
     return gen_splat(g, load_contiguous(g, buffer, at, 1, NULL), lanes);
   }
@@ -484,17 +497,21 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
   bool runs = run && lanes / run <= loads;
   if (runs) width = run, loads = lanes / run;
   LLVMTypeRef type = LLVMVectorType(gen_mem_type(g, buffer->dtype), (unsigned)lanes);
-  LLVMValueRef all = LLVMGetPoison(type), *from = arena_array(g->arena, LLVMValueRef, lanes), *keep = arena_array(g->arena, LLVMValueRef, lanes);
+  LLVMValueRef all = LLVMGetPoison(type);
+  LLVMValueRef *from = arena_array(g->arena, LLVMValueRef, lanes);
+  LLVMValueRef *keep = arena_array(g->arena, LLVMValueRef, lanes);
   for (int64_t k = 0; k < loads; k++) {
     int64_t first = runs ? w.at[k * run] - least : k * width + width > span ? span - width : k * width;
-    LLVMValueRef part = load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least + first), ""), (int)width, NULL);
+    LLVMValueRef part = load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least + first), ""),
+                                        (int)width, NULL);
     for (int i = 0; i < lanes; i++) {
       int64_t at = w.at[i] - least;
       bool here = (runs ? i : at) / width == k;
       from[i] = here ? gen_int(g, g->i32, at - first) : LLVMGetUndef(g->i32);
       keep[i] = gen_int(g, g->i32, here ? lanes + i : i);
     }
-    part = LLVMBuildShuffleVector(g->b, part, LLVMGetPoison(LLVMTypeOf(part)), LLVMConstVector(from, (unsigned)lanes), "");
+    part =
+        LLVMBuildShuffleVector(g->b, part, LLVMGetPoison(LLVMTypeOf(part)), LLVMConstVector(from, (unsigned)lanes), "");
     all = k ? LLVMBuildShuffleVector(g->b, all, part, LLVMConstVector(keep, (unsigned)lanes), "") : part;
   }
   return all;
@@ -540,16 +557,19 @@ LLVMValueRef gen_load(Gen *g, const Expr *e)
 /* An element of memory behind changes that leave its bits as they are, in the low end of a word: base + offset. */
 typedef struct Joined {
   const Buffer *buffer;
-  const Expr *base;          /* NULL: 0 */
+  const Expr *base; /* NULL: 0 */
   int64_t offset;
-  int bits;                  /* from there on */
+  int bits; /* from there on */
 } Joined;
 
 static bool joined(const Expr *e, Joined *out)
 {
-  if (e->kind == E_CAST && e->dtype.code == DT_UINT && e->arg[0]->dtype.code == DT_UINT && e->dtype.bits >= e->arg[0]->dtype.bits) return joined(e->arg[0], out);
+  if (e->kind == E_CAST && e->dtype.code == DT_UINT && e->arg[0]->dtype.code == DT_UINT &&
+      e->dtype.bits >= e->arg[0]->dtype.bits)
+    return joined(e->arg[0], out);
   if (e->kind == E_CALL && e->u.intrin == IN_REINTERPRET) return joined(e->arg[0], out);
-  if (e->kind == E_LOAD && e->nargs == 1 && e->u.buffer->dtype.lanes == 1 && e->dtype.bits == 8 * dtype_bytes(e->dtype)) {
+  if (e->kind == E_LOAD && e->nargs == 1 && e->u.buffer->dtype.lanes == 1 &&
+      e->dtype.bits == 8 * dtype_bytes(e->dtype)) {
     const Expr *at = e->arg[0];
     bool moved = at->kind == E_ADD && at->arg[1]->kind == E_INT;
     *out = (Joined){e->u.buffer, moved ? at->arg[0] : at, moved ? at->arg[1]->u.i : 0, e->dtype.bits};
@@ -557,10 +577,15 @@ static bool joined(const Expr *e, Joined *out)
     return true;
   }
   Joined high;
-  if (e->kind != E_CALL || e->u.intrin != IN_BITOR || e->arg[1]->kind != E_CALL || e->arg[1]->u.intrin != IN_SHL) return false;
+  if (e->kind != E_CALL || e->u.intrin != IN_BITOR || e->arg[1]->kind != E_CALL || e->arg[1]->u.intrin != IN_SHL)
+    return false;
   const Expr *by = e->arg[1]->arg[1];
-  if (!joined(e->arg[0], out) || !joined(e->arg[1]->arg[0], &high) || by->kind != E_INT || by->u.i != out->bits || high.bits != out->bits) return false;
-  if (high.buffer != out->buffer || high.base != out->base || high.offset != out->offset + out->bits / (8 * dtype_bytes(out->buffer->dtype))) return false;
+  if (!joined(e->arg[0], out) || !joined(e->arg[1]->arg[0], &high) || by->kind != E_INT || by->u.i != out->bits ||
+      high.bits != out->bits)
+    return false;
+  if (high.buffer != out->buffer || high.base != out->base ||
+      high.offset != out->offset + out->bits / (8 * dtype_bytes(out->buffer->dtype)))
+    return false;
   out->bits *= 2;
   return true;
 }
@@ -570,7 +595,8 @@ LLVMValueRef gen_word(Gen *g, const Expr *e)
 {
   Joined w;
   if (e->dtype.lanes != 1 || e->dtype.code != DT_UINT || !joined(e, &w) || w.bits != e->dtype.bits) return NULL;
-  LLVMValueRef at = gen_int(g, g->i64, w.offset), base = gen_lookup(g, w.buffer->data)->value;
+  LLVMValueRef at = gen_int(g, g->i64, w.offset);
+  LLVMValueRef base = gen_lookup(g, w.buffer->data)->value;
   if (w.base) at = LLVMBuildNSWAdd(g->b, gen_index(g, w.base), at, "");
   LLVMValueRef p = gen_offset(g, gen_mem_type(g, w.buffer->dtype), base, at);
   return tag(g, w.buffer, gen_load_at(g, gen_type(g, e->dtype), p, (unsigned)dtype_bytes(w.buffer->dtype)));
@@ -620,7 +646,8 @@ static void store_lanes(Gen *g, const Buffer *buffer, const Expr *index, const L
 /* A scalar store under a condition. */
 static void store_guarded(Gen *g, const Buffer *buffer, LLVMValueRef v, LLVMValueRef p, LLVMValueRef cond)
 {
-  LLVMBasicBlockRef then = gen_block(g, "store"), done = gen_block(g, "done");
+  LLVMBasicBlockRef then = gen_block(g, "store");
+  LLVMBasicBlockRef done = gen_block(g, "done");
   LLVMBuildCondBr(g->b, cond, then, done);
   LLVMPositionBuilderAtEnd(g->b, then);
   tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
@@ -634,10 +661,8 @@ void gen_store(Gen *g, const Buffer *buffer, const Expr *index, LLVMValueRef v, 
   if (lanes == 1) {
     LLVMValueRef p = gen_address(g, buffer, index);
     v = to_memory(g, v, buffer->dtype);
-    if (mask)
-      store_guarded(g, buffer, v, p, mask);
-    else
-      tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
+    if (mask) store_guarded(g, buffer, v, p, mask);
+    else tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
     return;
   }
   if (buffer->dtype.lanes != 1)
@@ -645,11 +670,9 @@ void gen_store(Gen *g, const Buffer *buffer, const Expr *index, LLVMValueRef v, 
   v = to_memory(g, v, dtype_lanes(buffer->dtype, lanes));
   Lanes l;
   bool split = split_lanes(g, index, &l);
-  if (split && l.stride == 1)
-    store_contiguous(g, buffer, l.base, v, mask);
+  if (split && l.stride == 1) store_contiguous(g, buffer, l.base, v, mask);
   else if (split && l.stride == -1) {
     LLVMValueRef first = LLVMBuildNSWSub(g->b, l.base, gen_int(g, g->i64, lanes - 1), "");
     store_contiguous(g, buffer, first, reversed(g, v, lanes), mask ? reversed(g, mask, lanes) : NULL);
-  } else
-    store_lanes(g, buffer, index, split ? &l : NULL, v, mask);
+  } else store_lanes(g, buffer, index, split ? &l : NULL, v, mask);
 }

@@ -33,6 +33,7 @@ const char *gen_cpu_name(const Target *t)
     const char *name;
     int since;
     const char *before;
+    /* clang-format off */
   } young[] = {
       {"znver5", 19, "znver4"},
       {"znver4", 16, "znver3"},
@@ -44,6 +45,7 @@ const char *gen_cpu_name(const Target *t)
       {"cortex-m85", 15, "cortex-m55"},
       {"sifive-x280", 16, "sifive-u74"},
   };
+  /* clang-format on */
   const char *name = t->cpu;
   for (size_t i = 0; i < sizeof young / sizeof *young; i++)
     if (strcmp(name, young[i].name) == 0 && LLVM_VERSION_MAJOR < young[i].since) name = young[i].before;
@@ -86,7 +88,8 @@ void gen_function_end(Gen *g)
 
 void gen_return_if_failed(Gen *g, LLVMValueRef status)
 {
-  LLVMBasicBlockRef failed = gen_block(g, "failed"), on = gen_block(g, "on");
+  LLVMBasicBlockRef failed = gen_block(g, "failed");
+  LLVMBasicBlockRef on = gen_block(g, "on");
   LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntNE, status, gen_int(g, g->i32, 0), ""), failed, on);
   LLVMPositionBuilderAtEnd(g->b, failed);
   LLVMBuildRet(g->b, status);
@@ -145,9 +148,10 @@ static void free_loop(Gen *g, LLVMValueRef branch)
 
 /* ---- constants of an inner loop ----------------------------------------------------------------------
  *
- * AArch64 makes a vector of a constant in two or three instructions, and LLVM moves them out of all loops or, where registers are
- * scarce in another one, out of none.  So an elementary function in a loop inside others would make its dozen constants
- * anew for each vector.  Here they are read before the loop; that the reads are volatile keeps them there. */
+ * AArch64 makes a vector of a constant in two or three instructions, and LLVM moves them out of all loops or, where
+ * registers are scarce in another one, out of none.  So an elementary function in a loop inside others would make its
+ * dozen constants anew for each vector.  Here they are read before the loop; that the reads are volatile keeps them
+ * there. */
 
 enum { MAX_CONSTANTS = 32 }; /* what a few values on their way leave of 32 registers */
 
@@ -156,7 +160,7 @@ typedef struct Constants {
   const Expr *v[MAX_CONSTANTS];
   bool whole[MAX_CONSTANTS]; /* used otherwise than as a factor of a multiply-add */
   int n;
-  bool inner;                /* no loop in it */
+  bool inner; /* no loop in it */
 } Constants;
 
 static int constant_index(Constants *c, const Expr *e)
@@ -220,7 +224,8 @@ static void preload_factors(Gen *g, Constants *c)
     for (int k = 0; k < n; k++) {
       LLVMValueRef at[LANES];
       for (int l = 0; l < LANES; l++) at[l] = gen_int(g, g->i32, k);
-      LLVMValueRef splat = LLVMBuildShuffleVector(g->b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(at, LANES), "");
+      LLVMValueRef splat =
+          LLVMBuildShuffleVector(g->b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(at, LANES), "");
       map_put(g->arena, &g->memo->values, factor[k], splat);
     }
   }
@@ -246,11 +251,11 @@ static void loop_over(Gen *g, Stmt *s, LLVMValueRef begin, LLVMValueRef end, boo
   Memo memo;
   memo_begin(g, &memo);
   preload_constants(g, s->u.loop.body);
-  LLVMBasicBlockRef before = LLVMGetInsertBlock(g->b), body = gen_block(g, var->name), done = gen_block(g, "done");
-  if (some)
-    LLVMBuildBr(g->b, body);
-  else
-    LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, begin, end, ""), body, done);
+  LLVMBasicBlockRef before = LLVMGetInsertBlock(g->b);
+  LLVMBasicBlockRef body = gen_block(g, var->name);
+  LLVMBasicBlockRef done = gen_block(g, "done");
+  if (some) LLVMBuildBr(g->b, body);
+  else LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, begin, end, ""), body, done);
   LLVMPositionBuilderAtEnd(g->b, body);
   LLVMValueRef i = LLVMBuildPhi(g->b, g->i64, var->name);
   gen_bind(g, var, i);
@@ -259,10 +264,8 @@ static void loop_over(Gen *g, Stmt *s, LLVMValueRef begin, LLVMValueRef end, boo
   LLVMValueRef next = LLVMBuildNSWAdd(g->b, i, gen_int(g, g->i64, 1), "");
   LLVMValueRef back = LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, next, end, ""), body, done);
   LLVMAddIncoming(i, (LLVMValueRef[]){begin, next}, (LLVMBasicBlockRef[]){before, LLVMGetInsertBlock(g->b)}, 2);
-  if (is_free_loop(s))
-    free_loop(g, back);
-  else
-    keep_loop(g, back);
+  if (is_free_loop(s)) free_loop(g, back);
+  else keep_loop(g, back);
   LLVMPositionBuilderAtEnd(g->b, done);
 }
 
@@ -298,7 +301,8 @@ static void gen_for(Gen *g, Stmt *s)
 {
   Memo memo;
   memo_begin(g, &memo);
-  LLVMValueRef min = gen_index(g, s->u.loop.min), extent = gen_index(g, s->u.loop.extent);
+  LLVMValueRef min = gen_index(g, s->u.loop.min);
+  LLVMValueRef extent = gen_index(g, s->u.loop.extent);
   memo_end(g, &memo);
   bool from_zero = expr_is_int(s->u.loop.min, 0);
   switch (s->u.loop.kind) {
@@ -316,8 +320,7 @@ static void gen_for(Gen *g, Stmt *s)
           "llvm: kernel '%s' binds loop '%s' to %s, which a CPU has not; build it for cuda", g->k->name,
           s->u.loop.var->name, s->u.loop.thread_tag ? s->u.loop.thread_tag : "a thread axis");
   case FOR_VECTORIZED:
-  case FOR_UNROLLED:
-    break;
+  case FOR_UNROLLED: break;
   }
   BUG(g->ctx, "llvm: loop '%s' of kernel '%s' is still marked %s", s->u.loop.var->name, g->k->name,
       s->u.loop.kind == FOR_VECTORIZED ? "vectorized" : "unrolled");
@@ -325,7 +328,9 @@ static void gen_for(Gen *g, Stmt *s)
 
 static void gen_while(Gen *g, Stmt *s)
 {
-  LLVMBasicBlockRef test = gen_block(g, "while"), body = gen_block(g, "body"), done = gen_block(g, "done");
+  LLVMBasicBlockRef test = gen_block(g, "while");
+  LLVMBasicBlockRef body = gen_block(g, "body");
+  LLVMBasicBlockRef done = gen_block(g, "done");
   LLVMBuildBr(g->b, test);
   LLVMPositionBuilderAtEnd(g->b, test);
   Memo memo;
@@ -342,8 +347,9 @@ static void gen_while(Gen *g, Stmt *s)
 
 static void gen_if(Gen *g, Stmt *s)
 {
-  LLVMBasicBlockRef then = gen_block(g, "then"), orelse = s->u.cond.orelse ? gen_block(g, "else") : NULL,
-                    done = gen_block(g, "done");
+  LLVMBasicBlockRef then = gen_block(g, "then");
+  LLVMBasicBlockRef orelse = s->u.cond.orelse ? gen_block(g, "else") : NULL;
+  LLVMBasicBlockRef done = gen_block(g, "done");
   Memo memo;
   memo_begin(g, &memo);
   LLVMBuildCondBr(g->b, gen_expr(g, s->u.cond.cond), then, orelse ? orelse : done);
@@ -382,17 +388,10 @@ static void gen_alloc(Gen *g, Stmt *s)
   const Buffer *b = s->u.alloc.buffer;
   LLVMValueRef p = NULL;
   switch (s->u.alloc.place) {
-  case PLACE_STACK:
-    p = alloc_stack(g, b);
-    break;
-  case PLACE_WORKSPACE:
-    p = gen_ambient(g, AMBIENT_WORKSPACE);
-    break;
-  case PLACE_SLICE:
-    p = slice_base(g);
-    break;
-  case PLACE_NONE:
-    BUG(g->ctx, "llvm: '%s' of kernel '%s' was given no place", b->name, g->k->name);
+  case PLACE_STACK: p = alloc_stack(g, b); break;
+  case PLACE_WORKSPACE: p = gen_ambient(g, AMBIENT_WORKSPACE); break;
+  case PLACE_SLICE: p = slice_base(g); break;
+  case PLACE_NONE: BUG(g->ctx, "llvm: '%s' of kernel '%s' was given no place", b->name, g->k->name);
   case PLACE_SHARED:
     raise(g->ctx, ERR_UNSUPPORTED, s->loc, "llvm: '%s' of kernel '%s' is in shared memory, which a CPU has not",
           b->name, g->k->name);
@@ -412,7 +411,8 @@ static void gen_store_stmt(Gen *g, Stmt *s)
   if (s->u.store.n != 1) BUG(g->ctx, "llvm: a store to '%s' with %d indices", s->u.store.buffer->name, s->u.store.n);
   Memo memo;
   memo_begin(g, &memo);
-  const Expr *index = s->u.store.index[0], *mask = s->u.store.mask;
+  const Expr *index = s->u.store.index[0];
+  const Expr *mask = s->u.store.mask;
   LLVMValueRef v =
       gen_expr_lanes(g, s->u.store.value, index->dtype.lanes > 1 ? index->dtype.lanes : s->u.store.buffer->dtype.lanes);
   LLVMValueRef m = mask ? gen_expr_lanes(g, mask, index->dtype.lanes) : NULL;
@@ -434,35 +434,24 @@ void gen_stmt(Gen *g, Stmt *s)
   case S_FOR:
     if (!gen_copied_run(g, s)) gen_for(g, s);
     return;
-  case S_IF:
-    gen_if(g, s);
-    return;
-  case S_WHILE:
-    gen_while(g, s);
-    return;
+  case S_IF: gen_if(g, s); return;
+  case S_WHILE: gen_while(g, s); return;
   case S_LET:
     memo_begin(g, &memo);
     gen_bind(g, s->u.let.var, gen_expr(g, s->u.let.value));
     memo_end(g, &memo);
     gen_stmt(g, s->u.let.body);
     return;
-  case S_STORE:
-    gen_store_stmt(g, s);
-    return;
-  case S_ALLOC:
-    gen_alloc(g, s);
-    return;
+  case S_STORE: gen_store_stmt(g, s); return;
+  case S_ALLOC: gen_alloc(g, s); return;
   case S_EVAL:
     if (expr_is_const(s->u.eval.value)) return;
     memo_begin(g, &memo);
     gen_expr(g, s->u.eval.value);
     memo_end(g, &memo);
     return;
-  case S_ATTR:
-    gen_stmt(g, s->u.attr.body);
-    return;
-  case S_BLOCK:
-    break;
+  case S_ATTR: gen_stmt(g, s->u.attr.body); return;
+  case S_BLOCK: break;
   }
   BUG(g->ctx, "llvm: a block statement in kernel '%s'", g->k->name);
 }

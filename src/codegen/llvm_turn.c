@@ -13,7 +13,7 @@
  * together one contiguous piece of memory, read once. */
 #include "codegen/llvm_gen.h"
 
-enum { NEAR = 4 };           /* lanes so close are picked out of contiguous loads (llvm_memory.c) */
+enum { NEAR = 4 }; /* lanes so close are picked out of contiguous loads (llvm_memory.c) */
 
 /* A load of lanes a constant distance apart: base + offset + stride * lane. */
 typedef struct Strided {
@@ -24,7 +24,7 @@ typedef struct Strided {
 
 typedef struct Turn {
   Gen *g;
-  bool branches;             /* an element may not be read at all */
+  bool branches; /* an element may not be read at all */
   Vec(Strided) loads;
 } Turn;
 
@@ -76,7 +76,8 @@ static bool is_written(Gen *g, Stmt *seq, const Buffer *b)
 static LLVMValueRef pick(Gen *g, LLVMValueRef a, LLVMValueRef b, int lanes, int step, bool second)
 {
   LLVMValueRef *at = arena_array(g->arena, LLVMValueRef, lanes);
-  for (int j = 0; j < lanes; j++) at[j] = gen_int(g, g->i32, j & step ? lanes + j - (second ? 0 : step) : j + (second ? step : 0));
+  for (int j = 0; j < lanes; j++)
+    at[j] = gen_int(g, g->i32, j & step ? lanes + j - (second ? 0 : step) : j + (second ? step : 0));
   return LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(at, (unsigned)lanes), "");
 }
 
@@ -84,13 +85,16 @@ static LLVMValueRef pick(Gen *g, LLVMValueRef a, LLVMValueRef b, int lanes, int 
 static void turn_square(Gen *g, Strided *const *load, int lanes)
 {
   const Buffer *buffer = load[0]->load->u.buffer;
-  LLVMValueRef *row = arena_array(g->arena, LLVMValueRef, lanes), first = gen_index(g, load[0]->load->arg[0]->arg[0]);
+  LLVMValueRef *row = arena_array(g->arena, LLVMValueRef, lanes);
+  LLVMValueRef first = gen_index(g, load[0]->load->arg[0]->arg[0]);
   for (int r = 0; r < lanes; r++)
-    row[r] = gen_load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, first, gen_int(g, g->i64, r * load[0]->stride), ""), lanes);
+    row[r] = gen_load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, first, gen_int(g, g->i64, r * load[0]->stride), ""),
+                                 lanes);
   for (int step = 1; step < lanes; step *= 2)
     for (int r = 0; r < lanes; r++) {
       if (r & step) continue;
-      LLVMValueRef a = row[r], b = row[r + step];
+      LLVMValueRef a = row[r];
+      LLVMValueRef b = row[r + step];
       row[r] = pick(g, a, b, lanes, step, false);
       row[r + step] = pick(g, a, b, lanes, step, true);
     }
@@ -104,16 +108,19 @@ static void turn_square(Gen *g, Strided *const *load, int lanes)
 static void take_apart(Gen *g, Strided *const *load, int lanes, int stride)
 {
   LLVMValueRef *at = arena_array(g->arena, LLVMValueRef, lanes);
-  LLVMValueRef all = gen_load_contiguous(g, load[0]->load->u.buffer, gen_index(g, load[0]->load->arg[0]->arg[0]), lanes * stride);
+  LLVMValueRef all =
+      gen_load_contiguous(g, load[0]->load->u.buffer, gen_index(g, load[0]->load->arg[0]->arg[0]), lanes * stride);
   for (int k = 0; k < stride; k++) {
     for (int j = 0; j < lanes; j++) at[j] = gen_int(g, g->i32, j * stride + k);
-    LLVMValueRef part = LLVMBuildShuffleVector(g->b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(at, (unsigned)lanes), "");
+    LLVMValueRef part =
+        LLVMBuildShuffleVector(g->b, all, LLVMGetPoison(LLVMTypeOf(all)), LLVMConstVector(at, (unsigned)lanes), "");
     map_put(g->arena, &g->memo->values, load[k]->load, part);
     load[k]->done = true;
   }
 }
 
-/* So many loads at the next offsets, load s the first of them: a square, or all columns that lie between two of its own. */
+/* So many loads at the next offsets, load s the first of them: a square, or all columns that lie between two of its
+ * own. */
 static bool find_all(Turn *t, Strided *s, int count, Strided **out)
 {
   int lanes = s->load->dtype.lanes;
@@ -121,7 +128,8 @@ static bool find_all(Turn *t, Strided *s, int count, Strided **out)
   for (int i = 0; i < t->loads.n; i++) {
     Strided *o = &t->loads.v[i];
     int64_t k = o->offset - s->offset;
-    if (o->done || k < 0 || k >= count || o->load->u.buffer != s->load->u.buffer || o->base != s->base || o->stride != s->stride || o->load->dtype.lanes != lanes)
+    if (o->done || k < 0 || k >= count || o->load->u.buffer != s->load->u.buffer || o->base != s->base ||
+        o->stride != s->stride || o->load->dtype.lanes != lanes)
       continue;
     out[k] = o;
   }
@@ -142,8 +150,10 @@ void gen_turned_loads(Gen *g, Stmt *seq)
   Strided **square = arena_array(g->arena, Strided *, t.loads.n + 64);
   for (int i = 0; i < t.loads.n; i++) {
     Strided *s = &t.loads.v[i];
-    int lanes = s->load->dtype.lanes, count = s->stride > NEAR ? lanes : (int)s->stride;
-    if (s->done || count > t.loads.n || is_written(g, seq, s->load->u.buffer) || !find_all(&t, s, count, square)) continue;
+    int lanes = s->load->dtype.lanes;
+    int count = s->stride > NEAR ? lanes : (int)s->stride;
+    if (s->done || count > t.loads.n || is_written(g, seq, s->load->u.buffer) || !find_all(&t, s, count, square))
+      continue;
     if (s->stride > NEAR) turn_square(g, square, lanes);
     else take_apart(g, square, lanes, count);
   }

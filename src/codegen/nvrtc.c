@@ -94,7 +94,8 @@ static void compile(Nvrtc *n, const char *source, const Target *target, bool cub
   const char *arch = target->gpu_arch && *target->gpu_arch ? target->gpu_arch : "sm_70";
   if (!str_starts(arch, "sm_"))
     raise(n->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -arch is '%s', wants sm_NN", target->text, arch);
-  const char *folder = strstr(source, "#include") ? include_folder(n) : NULL, *option[4];
+  const char *folder = strstr(source, "#include") ? include_folder(n) : NULL;
+  const char *option[4];
   int count = 0;
   option[count++] = arena_printf(tmp, "--gpu-architecture=%s%s", cubin ? "sm_" : "compute_", arch + 3);
   option[count++] = "--std=c++14";

@@ -25,10 +25,11 @@ static const Expr *lanes_from(int64_t base, int lanes) { return lanes_at(expr_i3
 TEST(test_reads_well)
 {
   (void)c;
-  const Buffer *b[] = {flat("A", DT_F32, 64), flat("B", DT_F32, 256), flat("C", DT_F32, 4)},
-               *acc = flat("C.local", DT_F32, 4);
+  const Buffer *b[] = {flat("A", DT_F32, 64), flat("B", DT_F32, 256), flat("C", DT_F32, 4)};
+  const Buffer *acc = flat("C.local", DT_F32, 4);
   const Var *k = index_var("k");
-  const Expr *all = lanes_from(0, 4), *row = lanes_at(expr_mul(m, k->expr, expr_i32(m, 4)), 4);
+  const Expr *all = lanes_from(0, 4);
+  const Expr *row = lanes_at(expr_mul(m, k->expr, expr_i32(m, 4)), 4);
   const Expr *product = expr_mul(m, expr_broadcast(m, at(b[0], k->expr), 4), at(b[1], row));
   Stmt *step = loop(k, 64, put(acc, all, expr_add(m, at(acc, all), product)));
   Stmt *body = alloc_at(acc, PLACE_STACK, 0,
@@ -60,7 +61,9 @@ TEST(test_names)
   (void)c;
   const Buffer *b[] = {flat("int", DT_F64, 8), flat("exp", DT_F64, 8), flat("f64", DT_F64, 8),
                        flat("slots", DT_F64, 8)};
-  const Var *i = index_var("for"), *again = index_var("for"), *dotted = index_var("i.outer");
+  const Var *i = index_var("for");
+  const Var *again = index_var("for");
+  const Var *dotted = index_var("i.outer");
   const Expr *x = at(b[0], i->expr);
   Stmt *all[] = {loop(i, 8, put(b[1], i->expr, expr_call(m, DT_NONE, IN_EXP, 1, &x))),
                  loop(again, 8, put(b[2], again->expr, at(b[0], again->expr))),
@@ -77,9 +80,10 @@ TEST(test_literals)
   (void)c;
   const Buffer *b[] = {flat("F", DT_F32, 6), flat("D", DT_F64, 4), flat("I", DT_I32, 2), flat("L", DT_I64, 4),
                        flat("U", DTYPE(DT_UINT, 64), 1)};
-  const double f[] = {0.1f, -0.0, INFINITY, -INFINITY, 3.4028234663852886e38, 1e-45},
-               d[] = {0.1, -2.5e-308, NAN, 1e300};
-  const int64_t i32[] = {INT32_MIN, INT32_MAX}, i64[] = {INT64_MIN, INT64_MAX, 4294967296, -1};
+  const double f[] = {0.1f, -0.0, INFINITY, -INFINITY, 3.4028234663852886e38, 1e-45};
+  const double d[] = {0.1, -2.5e-308, NAN, 1e300};
+  const int64_t i32[] = {INT32_MIN, INT32_MAX};
+  const int64_t i64[] = {INT64_MIN, INT64_MAX, 4294967296, -1};
   Vec(Stmt *) s = {0};
   for (int i = 0; i < COUNT(f); i++) vec_push(scratch(ctx), &s, put(b[0], num(i), expr_float(m, DT_F32, f[i])));
   for (int i = 0; i < COUNT(d); i++) vec_push(scratch(ctx), &s, put(b[1], num(i), expr_float(m, DT_F64, d[i])));
@@ -109,18 +113,24 @@ TEST(test_masks)
   (void)c;
   const Buffer *b[] = {flat("A", DT_BOOL, 8), flat("F", DT_F32, 8), flat("D", DT_F64, 8),
                        flat("B", DT_BOOL, 8), flat("N", DT_I32, 8), flat("S", DT_F64, 8)};
-  const Expr *all = lanes_from(0, 8), *a = at(b[0], all), *f = at(b[1], all), *d = at(b[2], all);
-  const Expr *zero = expr_broadcast(m, expr_float(m, DT_F32, 0), 8),
-             *one = expr_broadcast(m, expr_float(m, DT_F64, 1), 8);
-  const Expr *positive = expr_binary(m, E_GT, f, zero), *small = expr_lt(m, d, one);
+  const Expr *all = lanes_from(0, 8);
+  const Expr *a = at(b[0], all);
+  const Expr *f = at(b[1], all);
+  const Expr *d = at(b[2], all);
+  const Expr *zero = expr_broadcast(m, expr_float(m, DT_F32, 0), 8);
+  const Expr *one = expr_broadcast(m, expr_float(m, DT_F64, 1), 8);
+  const Expr *positive = expr_binary(m, E_GT, f, zero);
+  const Expr *small = expr_lt(m, d, one);
   const Expr *mix = expr_binary(m, E_OR, expr_and(m, positive, small), expr_not(m, a));
   const Var *v = var_new(m, "mask", dtype_lanes(DT_BOOL, 8), VAR_PLAIN);
   Stmt *use[] = {put(b[3], all, v->expr), put(b[4], all, expr_cast(m, dtype_lanes(DT_I32, 8), v->expr)),
                  put(b[5], all, expr_select(m, v->expr, d, expr_broadcast(m, expr_float(m, DT_F64, -1), 8)))};
   Kernel *k = kernel_of("masks", plain(), 6, b, 3, stmt_let(m, v, mix, stmt_seq(m, 3, use)));
-  uint8_t x[8] = {0, 1, 1, 1, 0, 1, 1, 1}, out[8];
+  uint8_t x[8] = {0, 1, 1, 1, 0, 1, 1, 1};
+  uint8_t out[8];
   float y[8] = {1, 2, -3, 4, -5, NAN, 7, 0};
-  double z[8] = {0, 0.5, 0.5, 2, 3, 0, NAN, 0}, s[8];
+  double z[8] = {0, 0.5, 0.5, 2, 3, 0, NAN, 0};
+  double s[8];
   int32_t n[8];
   assert_int_equal(call_ptrs(build(k), NULL, 6, (void *[]){x, y, z, out, n, s}), 0);
   for (int i = 0; i < 8; i++) {
@@ -136,7 +146,8 @@ TEST(test_guarded_lanes_with_let)
 {
   (void)c;
   const Buffer *b[] = {flat("I", DT_I32, 8), flat("T", DT_F32, 3), flat("C", DT_F32, 8)};
-  const Expr *all = lanes_from(0, 8), *index = at(b[0], all);
+  const Expr *all = lanes_from(0, 8);
+  const Expr *index = at(b[0], all);
   const Var *v = var_new(m, "t", dtype_lanes(DT_F32, 8), VAR_PLAIN);
   const Expr *square = expr_let(m, v, at(b[1], index), expr_mul(m, v->expr, v->expr));
   const Expr *arg[] = {expr_lt(m, index, expr_broadcast(m, expr_i32(m, 3), 8)), square,
@@ -144,7 +155,8 @@ TEST(test_guarded_lanes_with_let)
   Kernel *k = kernel_of("lookup", plain(), 3, b, 1,
                         put(b[2], all, expr_call(m, dtype_lanes(DT_F32, 8), IN_IF_THEN_ELSE, 3, arg)));
   int32_t i[8] = {0, 1, 2, 1 << 30, 5, 2, 0x7fffffff, 1};
-  float t[3] = {2, 3, 5}, out[8];
+  float t[3] = {2, 3, 5};
+  float out[8];
   assert_int_equal(call_ptrs(build(k), NULL, 3, (void *[]){i, t, out}), 0);
   assert_memory_equal(out, ((float[]){4, 9, 25, -1, -1, 25, -1, 9}), sizeof out);
 }
@@ -189,10 +201,8 @@ TEST(test_rounding_to_half)
   Stmt *body = loop(i, 4096, put(b[1], i->expr, expr_cast(m, DT_F16, at(b[0], i->expr))));
   assert_int_equal(call_ptrs(build(kernel_of("round", plain(), 2, b, 1, body)), NULL, 2, (void *[]){f, g}), 0);
   for (int j = 0; j < 4096; j++)
-    if (isnan(f[j]))
-      assert_true(isnan(float_from_half(g[j])));
-    else
-      assert_int_equal(g[j], float_to_half(f[j]));
+    if (isnan(f[j])) assert_true(isnan(float_from_half(g[j])));
+    else assert_int_equal(g[j], float_to_half(f[j]));
 }
 
 /* ---- integers wrap ------------------------------------------------------------------------------------ */
@@ -202,13 +212,17 @@ TEST(test_wrapping)
   (void)c;
   const Buffer *b[] = {flat("A", DT_I32, 8), flat("B", DT_I32, 8), flat("C", DT_I32, 8), flat("D", DT_I32, 8)};
   const Var *i = index_var("i");
-  const Expr *x = at(b[0], i->expr), *y = at(b[1], i->expr), *all = lanes_from(0, 8), *vx = at(b[0], all),
-             *vy = at(b[1], all);
+  const Expr *x = at(b[0], i->expr);
+  const Expr *y = at(b[1], i->expr);
+  const Expr *all = lanes_from(0, 8);
+  const Expr *vx = at(b[0], all);
+  const Expr *vy = at(b[1], all);
   Stmt *scalar = loop(i, 8, put(b[2], i->expr, expr_sub(m, expr_mul(m, x, y), expr_add(m, x, expr_i32(m, 77)))));
   Stmt *vector =
       put(b[3], all, expr_sub(m, expr_mul(m, vx, vy), expr_add(m, vx, expr_broadcast(m, expr_i32(m, 77), 8))));
-  int32_t p[8] = {INT32_MAX, INT32_MIN, -1, 123456789, 65536, -65537, 7, 0},
-          q[8] = {2, -1, INT32_MIN, 987654321, 65536, 99999, 8, 1}, r[8], t[8];
+  int32_t p[8] = {INT32_MAX, INT32_MIN, -1, 123456789, 65536, -65537, 7, 0};
+  int32_t q[8] = {2, -1, INT32_MIN, 987654321, 65536, 99999, 8, 1};
+  int32_t r[8], t[8];
   assert_int_equal(
       call_ptrs(build(kernel_of("wrap", plain(), 4, b, 2, seq2(scalar, vector))), NULL, 4, (void *[]){p, q, r, t}), 0);
   for (int j = 0; j < 8; j++) {
@@ -241,8 +255,9 @@ static void expect_refused(int n, Kernel **k, ErrKind kind, const char *message)
 
 TEST(test_refusals)
 {
-  const Buffer *b[] = {flat("A", DT_F32, 8), flat("C", DT_F32, 8)}, *shared = flat("tile", DT_F32, 8),
-               *h[] = {flat("H", DT_F16, 8), flat("G", DT_F16, 8)};
+  const Buffer *b[] = {flat("A", DT_F32, 8), flat("C", DT_F32, 8)};
+  const Buffer *shared = flat("tile", DT_F32, 8);
+  const Buffer *h[] = {flat("H", DT_F16, 8), flat("G", DT_F16, 8)};
   const Var *i = index_var("i");
   Stmt *copy = put(b[1], i->expr, at(b[0], i->expr));
   Kernel *thread =
@@ -272,7 +287,8 @@ TEST(test_out_of_memory)
 {
   const Buffer *b[] = {flat("A", DT_F32, 64), flat("C", DT_F32, 64)};
   const Var *i = index_var("i");
-  const Expr *all = lanes_at(expr_mul(m, i->expr, expr_i32(m, 8)), 8), *x = at(b[0], all);
+  const Expr *all = lanes_at(expr_mul(m, i->expr, expr_i32(m, 8)), 8);
+  const Expr *x = at(b[0], all);
   Stmt *body =
       stmt_for(m, i, expr_i32(m, 0), expr_i32(m, 8), FOR_PARALLEL, NULL,
                put(b[1], all,
@@ -293,6 +309,7 @@ TEST(test_out_of_memory)
 
 int main(void)
 {
+  /* clang-format off */
   const struct CMUnitTest tests[] = {
       ROW(test_reads_well),
       ROW(test_names),
@@ -305,5 +322,6 @@ int main(void)
       ROW(test_refusals),
       ROW(test_out_of_memory),
   };
+  /* clang-format on */
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

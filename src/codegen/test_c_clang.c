@@ -8,6 +8,7 @@
 
 int main(void)
 {
+  /* clang-format off */
   const struct CMUnitTest tests[] = {
       ROW(test_elementwise),        ROW(test_matmul),          ROW(test_strided_and_gathered),
       ROW(test_indirect),           ROW(test_masked_store),    ROW(test_guarded_loads),
@@ -16,5 +17,6 @@ int main(void)
       ROW(test_symbolic),           ROW(test_packed_call),     ROW(test_extern_calls),
       ROW(test_vector_sum),         ROW(test_shared_subterms),
   };
+  /* clang-format on */
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

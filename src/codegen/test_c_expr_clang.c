@@ -9,8 +9,8 @@
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      ROW(test_binary), ROW(test_min_max_with_literals), ROW(test_casts), ROW(test_half_conversions),
-      ROW(test_logic),  ROW(test_float_functions),       ROW(test_bits),  ROW(test_fixed_point),
+    ROW(test_binary), ROW(test_min_max_with_literals), ROW(test_casts), ROW(test_half_conversions),
+    ROW(test_logic),  ROW(test_float_functions),       ROW(test_bits),  ROW(test_fixed_point),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

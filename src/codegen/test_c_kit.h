@@ -35,7 +35,9 @@ static const LatheRtModuleInfo *kit_load_c(Code *code)
 {
   Ctx *ctx = code->ctx;
   size_t n;
-  const char *folder = file_temp_dir(ctx), *text = code_get(code, CODE_C, scratch(ctx), &n), *said = "";
+  const char *folder = file_temp_dir(ctx);
+  const char *text = code_get(code, CODE_C, scratch(ctx), &n);
+  const char *said = "";
   file_write(ctx, arena_printf(scratch(ctx), "%s/k.c", folder), text, n);
   if (getenv("LATHE_KEEP_C")) file_write(ctx, getenv("LATHE_KEEP_C"), text, n);
   const char *command =

@@ -47,11 +47,13 @@ static void expect_compiles(Code *code)
 TEST(test_elementwise)
 {
   (void)c;
-  const Var *n = var_new(m, "n", DT_I32, VAR_SIZE), *alpha = var_new(m, "alpha", DT_F32, VAR_PLAIN);
+  const Var *n = var_new(m, "n", DT_I32, VAR_SIZE);
+  const Var *alpha = var_new(m, "alpha", DT_F32, VAR_PLAIN);
   const Expr *shape[] = {n->expr};
   const Buffer *a = buffer_new(m, "A", DT_F32, 1, shape, NULL, NULL, NULL, 0, 0, NULL);
   const Buffer *b = buffer_new(m, "C", DT_F32, 1, shape, NULL, NULL, NULL, 0, 0, NULL);
-  const Var *bx = index_var("block"), *tx = index_var("thread.x");
+  const Var *bx = index_var("block");
+  const Var *tx = index_var("thread.x");
   const Expr *i = expr_add(m, expr_mul(m, bx->expr, expr_i32(m, 256)), tx->expr);
   Stmt *store = stmt_if(m, expr_lt(m, i, n->expr), put(b, i, expr_add(m, at(a, i), alpha->expr)), NULL);
   const Expr *blocks = expr_binary(m, E_DIV, expr_add(m, n->expr, expr_i32(m, 255)), expr_i32(m, 256));
@@ -88,9 +90,14 @@ TEST(test_shared_memory)
 {
   (void)c;
   const Buffer *b[] = {flat("A", DT_F32, 1024), flat("C", DT_F32, 1024)};
-  const Buffer *tile = flat("A.shared", DT_F32, 64), *acc = flat("acc", DT_F32, 1);
-  const Var *bx = index_var("bx"), *tx = index_var("tx"), *vx = index_var("vx"), *k = index_var("k");
-  const Expr *sync = expr_str(m, "shared"), *zero = expr_i32(m, 0);
+  const Buffer *tile = flat("A.shared", DT_F32, 64);
+  const Buffer *acc = flat("acc", DT_F32, 1);
+  const Var *bx = index_var("bx");
+  const Var *tx = index_var("tx");
+  const Var *vx = index_var("vx");
+  const Var *k = index_var("k");
+  const Expr *sync = expr_str(m, "shared");
+  const Expr *zero = expr_i32(m, 0);
   const Expr *wide = expr_ramp(m, expr_mul(m, tx->expr, expr_i32(m, 4)), expr_i32(m, 1), 4);
   const Expr *from = expr_ramp(
       m, expr_add(m, expr_mul(m, bx->expr, expr_i32(m, 64)), expr_mul(m, tx->expr, expr_i32(m, 4))), expr_i32(m, 1), 4);
@@ -117,8 +124,11 @@ TEST(test_shared_memory)
 TEST(test_two_launches)
 {
   (void)c;
-  const Buffer *b[] = {flat("A", DT_I32, 128), flat("C", DT_I32, 128)}, *mid = flat("mid", DT_I32, 128);
-  const Var *x = index_var("x"), *y = index_var("y"), *twice = index_var("twice");
+  const Buffer *b[] = {flat("A", DT_I32, 128), flat("C", DT_I32, 128)};
+  const Buffer *mid = flat("mid", DT_I32, 128);
+  const Var *x = index_var("x");
+  const Var *y = index_var("y");
+  const Var *twice = index_var("twice");
   Stmt *first = bind_n(x, 128, "threadIdx.x", put(mid, x->expr, expr_add(m, at(b[0], x->expr), twice->expr)));
   Stmt *second = bind_n(y, 128, "threadIdx.x", put(b[1], y->expr, at(mid, expr_sub(m, expr_i32(m, 127), y->expr))));
   Stmt *body = alloc_at(mid, PLACE_WORKSPACE, 0, stmt_let(m, twice, expr_i32(m, 2), seq2(first, second)));
@@ -163,8 +173,9 @@ TEST(test_every_operator)
   Stores s = {0};
   const Var *i = index_var("i");
   for (int d = 0; d < COUNT(types); d++) {
-    const Expr *x = at(new_buffer(&s, types[d]), i->expr), *y = at(new_buffer(&s, types[d]), i->expr),
-               *arg[] = {x, y, y};
+    const Expr *x = at(new_buffer(&s, types[d]), i->expr);
+    const Expr *y = at(new_buffer(&s, types[d]), i->expr);
+    const Expr *arg[] = {x, y, y};
     for (ExprKind k = E_ADD; k <= E_GE; k++)
       if (!(dtype_is_float(types[d]) && (k == E_FLOORDIV || k == E_FLOORMOD)) && !(types[d].bits == 16 && k == E_MOD))
         add_store(&s, i->expr, expr_binary(m, k, x, y));
@@ -212,7 +223,9 @@ TEST(test_refusals)
 {
   (void)c;
   const Buffer *b[] = {flat("A", DT_F32, 4096), flat("C", DT_F32, 4096)};
-  const Var *i = index_var("i"), *j = index_var("j"), *k = index_var("k");
+  const Var *i = index_var("i");
+  const Var *j = index_var("j");
+  const Var *k = index_var("k");
   Stmt *copy = put(b[1], i->expr, at(b[0], i->expr));
   expect_refused(kernel_of("host", gpu(), 2, b, 1, loop(i, 16, copy)),
                  "host: loop 'i' stands outside the loops bound to blockIdx and threadIdx; bind a loop around it");
@@ -243,7 +256,7 @@ TEST(test_nvrtc)
   const unsigned char *cubin =
       codegen_nvrtc(scratch(c), "extern \"C\" __global__ void f(float *x) { x[0] = 1; }", gpu(), true, &n);
   assert_true(n > 100 && !memcmp(cubin, "\177ELF", 4));
-  assert_int_equal(protect(ctx, compile_text, (void *)(uintptr_t) "this is not CUDA"), ERR_IO);
+  assert_int_equal(protect(ctx, compile_text, (void *)(uintptr_t)"this is not CUDA"), ERR_IO);
   expect_text(error_message(ctx), "NVRTC refused the CUDA source for sm_80");
   expect_text(error_message(ctx), "lathe.cu(1): error");
   error_clear(ctx);

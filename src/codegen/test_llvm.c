@@ -47,7 +47,9 @@ TEST(test_elementwise)
 static Kernel *matmul(const char *name, const Target *t, int n, int lanes, ForKind outer)
 {
   const Buffer *b[] = {flat("A", DT_F32, n * n), flat("B", DT_F32, n * n), flat("C", DT_F32, n * n)};
-  const Var *i = index_var("i"), *j = index_var("j"), *k = index_var("k");
+  const Var *i = index_var("i");
+  const Var *j = index_var("j");
+  const Var *k = index_var("k");
   const Expr *width = expr_i32(m, n);
   const Expr *in_c =
       ramp_at(expr_add(m, expr_mul(m, i->expr, width), expr_mul(m, j->expr, expr_i32(m, lanes))), 1, lanes);
@@ -135,12 +137,14 @@ TEST(test_strided_and_gathered)
   static const int strides[] = {0, 1, -1, 2, 3, -5};
   for (int s = 0; s < COUNT(strides); s++) {
     const Buffer *b[] = {flat("A", DT_I32, 128), flat("C", DT_I32, 128)};
-    const Expr *from = ramp_at(num(64), strides[s], L), *to = ramp_at(num(40), strides[s] ? strides[s] : 1, L);
+    const Expr *from = ramp_at(num(64), strides[s], L);
+    const Expr *to = ramp_at(num(40), strides[s] ? strides[s] : 1, L);
     Kernel *k = kernel_of("strided", host(), 2, b, 1, put(b[1], to, at(b[0], from)));
     int32_t x[128], y[128];
     for (int i = 0; i < 128; i++) x[i] = i * 3, y[i] = -1;
     assert_int_equal(call_ptrs(jit_one(k), NULL, 2, (void *[]){x, y}), 0);
-    int step = strides[s] ? strides[s] : 1, written = 0;
+    int step = strides[s] ? strides[s] : 1;
+    int written = 0;
     for (int l = 0; l < L; l++) assert_int_equal(y[40 + l * step], x[64 + l * strides[s]]);
     for (int i = 0; i < 128; i++) written += y[i] != -1;
     assert_int_equal(written, L);
@@ -153,10 +157,12 @@ TEST(test_indirect)
   (void)c;
   enum { L = 16 };
   const Buffer *b[] = {flat("A", DT_F32, 64), flat("I", DT_I32, L), flat("C", DT_F32, 64)};
-  const Expr *lane = ramp_at(expr_i32(m, 0), 1, L), *where = at(b[1], lane);
+  const Expr *lane = ramp_at(expr_i32(m, 0), 1, L);
+  const Expr *where = at(b[1], lane);
   Kernel *k = kernel_of("indirect", host(), 3, b, 1,
                         put(b[2], where, expr_add(m, at(b[0], where), expr_cast(m, dtype_lanes(DT_F32, L), lane))));
-  float x[64], y[64] = {0};
+  float x[64];
+  float y[64] = {0};
   int32_t index[L];
   for (int i = 0; i < 64; i++) x[i] = (float)(i * 100);
   for (int i = 0; i < L; i++) index[i] = i == 7 ? 3 : (i * 5) % 64;
@@ -172,7 +178,8 @@ TEST(test_masked_store)
   enum { L = 8 };
   const Buffer *b[] = {flat("A", DT_F32, L), flat("C", DT_F32, 2 * L)};
   const Expr *lane = ramp_at(expr_i32(m, 0), 1, L);
-  Stmt *s = put(b[1], lane, at(b[0], lane)), *far = put(b[1], ramp_at(expr_i32(m, 8), 1, L), at(b[0], lane));
+  Stmt *s = put(b[1], lane, at(b[0], lane));
+  Stmt *far = put(b[1], ramp_at(expr_i32(m, 8), 1, L), at(b[0], lane));
   s->u.store.mask = expr_lt(m, lane, expr_broadcast(m, expr_i32(m, 5), L));
   far->u.store.mask = expr_binary(m, E_EQ, expr_binary(m, E_MOD, lane, expr_broadcast(m, expr_i32(m, 2), L)),
                                   expr_broadcast(m, expr_i32(m, 0), L));
@@ -195,10 +202,12 @@ TEST(test_guarded_loads)
   enum { L = 16, HAVE = 5 };
   char *p = mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   assert_true(p != MAP_FAILED && mprotect(p + page, (size_t)page, PROT_NONE) == 0);
-  float *x = (float *)(p + page) - HAVE, y[2 * L];
+  float *x = (float *)(p + page) - HAVE;
+  float y[2 * L];
   for (int i = 0; i < HAVE; i++) x[i] = (float)i + 1;
   const Buffer *b[] = {flat("A", DT_F32, L), flat("C", DT_F32, 2 * L)};
-  const Expr *lane = ramp_at(expr_i32(m, 0), 1, L), *inside = expr_lt(m, lane, expr_broadcast(m, expr_i32(m, HAVE), L));
+  const Expr *lane = ramp_at(expr_i32(m, 0), 1, L);
+  const Expr *inside = expr_lt(m, lane, expr_broadcast(m, expr_i32(m, HAVE), L));
   const Expr *choice[] = {inside, at(b[0], lane), expr_broadcast(m, expr_float(m, DT_F32, -7), L)};
   const Var *i = index_var("i");
   const Expr *one[] = {expr_lt(m, i->expr, expr_i32(m, HAVE)), at(b[0], i->expr), expr_float(m, DT_F32, -7)};
@@ -219,8 +228,10 @@ TEST(test_bools_and_narrow_integers_fill_bytes)
   const Expr *lane = ramp_at(expr_i32(m, 0), 1, 8);
   Stmt *flip = put(b[2], lane, expr_not(m, at(b[0], lane)));
   Stmt *add = put(b[3], lane, expr_add(m, at(b[1], lane), expr_broadcast(m, expr_int(m, i4, 1), 8)));
-  uint8_t x[8] = {0, 1, 1, 0, 1, 0, 0, 1}, y[8];
-  int8_t n[8] = {0, 1, 7, -8, -1, 3, 4, 5}, o[8];
+  uint8_t x[8] = {0, 1, 1, 0, 1, 0, 0, 1};
+  uint8_t y[8];
+  int8_t n[8] = {0, 1, 7, -8, -1, 3, 4, 5};
+  int8_t o[8];
   assert_int_equal(
       call_ptrs(jit_one(kernel_of("bytes", host(), 4, b, 2, seq2(flip, add))), NULL, 4, (void *[]){x, n, y, o}), 0);
   for (int i = 0; i < 8; i++) assert_int_equal(y[i], !x[i]);
@@ -233,18 +244,21 @@ TEST(test_bools_and_narrow_integers_fill_bytes)
 TEST(test_while_let_if)
 {
   (void)c;
-  const Buffer *b[] = {flat("start", DT_I64, 1), flat("steps", DT_I64, 1)}, *x = flat("x", DT_I64, 1);
-  const Expr *zero = num(0), *now = at(x, zero);
+  const Buffer *b[] = {flat("start", DT_I64, 1), flat("steps", DT_I64, 1)};
+  const Buffer *x = flat("x", DT_I64, 1);
+  const Expr *zero = num(0);
+  const Expr *now = at(x, zero);
   const Var *v = var_new(m, "v", DT_I64, VAR_PLAIN);
-  Stmt *down = put(x, zero, expr_binary(m, E_DIV, v->expr, num(2))),
-       *up = put(x, zero, expr_add(m, expr_mul(m, v->expr, num(3)), num(1)));
+  Stmt *down = put(x, zero, expr_binary(m, E_DIV, v->expr, num(2)));
+  Stmt *up = put(x, zero, expr_add(m, expr_mul(m, v->expr, num(3)), num(1)));
   Stmt *step = stmt_if(m, expr_binary(m, E_EQ, expr_binary(m, E_MOD, v->expr, num(2)), zero), down, up);
   Stmt *body = seq2(stmt_let(m, v, now, step), put(b[1], zero, expr_add(m, at(b[1], zero), num(1))));
   Stmt *all = stmt_seq(m, 3,
                        (Stmt *[]){put(x, zero, at(b[0], zero)), put(b[1], zero, zero),
                                   stmt_while(m, expr_binary(m, E_NE, now, num(1)), body)});
   const LatheRtFuncInfo *f = jit_one(kernel_of("collatz", host(), 2, b, 1, alloc_at(x, PLACE_STACK, 0, all)));
-  int64_t start = 27, steps = 0;
+  int64_t start = 27;
+  int64_t steps = 0;
   assert_int_equal(call_ptrs(f, NULL, 2, (void *[]){&start, &steps}), 0);
   assert_int_equal(steps, 111);
 }
@@ -253,11 +267,13 @@ TEST(test_short_circuit)
 {
   (void)c;
   const Buffer *b[] = {flat("n", DT_I32, 1), flat("A", DT_I32, 4), flat("C", DT_BOOL, 2)};
-  const Expr *n = at(b[0], num(0)), *first = expr_binary(m, E_EQ, at(b[1], n), expr_i32(m, 5));
+  const Expr *n = at(b[0], num(0));
+  const Expr *first = expr_binary(m, E_EQ, at(b[1], n), expr_i32(m, 5));
   Stmt *both = put(b[2], num(0), expr_and(m, expr_lt(m, n, expr_i32(m, 4)), first));
   Stmt *either = put(b[2], num(1), expr_binary(m, E_OR, expr_binary(m, E_GE, n, expr_i32(m, 4)), first));
   const LatheRtFuncInfo *f = jit_one(kernel_of("lazy", host(), 3, b, 1, seq2(both, either)));
-  int32_t index = 1 << 28, a[4] = {0, 5, 0, 0};
+  int32_t index = 1 << 28;
+  int32_t a[4] = {0, 5, 0, 0};
   uint8_t out[2] = {9, 9};
   assert_int_equal(call_ptrs(f, NULL, 3, (void *[]){&index, a, out}), 0);
   assert_int_equal(out[0], 0);
@@ -271,12 +287,14 @@ TEST(test_return_status)
 {
   (void)c;
   const Buffer *b[] = {flat("A", DT_I32, 1), flat("C", DT_I32, 1)};
-  const Expr *seven = expr_i32(m, 7), *zero = num(0);
+  const Expr *seven = expr_i32(m, 7);
+  const Expr *zero = num(0);
   Stmt *leave = stmt_eval(m, expr_call(m, DT_I32, IN_RET, 1, &seven));
   Stmt *body =
       seq2(stmt_if(m, expr_lt(m, at(b[0], zero), expr_i32(m, 0)), leave, NULL), put(b[1], zero, expr_i32(m, 1)));
   const LatheRtFuncInfo *f = jit_one(kernel_of("leaves", host(), 2, b, 1, body));
-  int32_t a = -1, out = 0;
+  int32_t a = -1;
+  int32_t out = 0;
   assert_int_equal(call_ptrs(f, NULL, 2, (void *[]){&a, &out}), 7);
   assert_int_equal(out, 0);
   a = 1;
@@ -291,9 +309,13 @@ TEST(test_return_status)
 TEST(test_parallel_workspace)
 {
   (void)c;
-  const Buffer *b[] = {flat("C", DT_I32, 10)}, *shared = flat("S", DT_I32, 4), *own = flat("T", DT_I32, 8);
-  const Var *i = index_var("i"), *j = index_var("j"), *l = index_var("l"),
-            *twice = var_new(m, "twice", DT_I32, VAR_PLAIN);
+  const Buffer *b[] = {flat("C", DT_I32, 10)};
+  const Buffer *shared = flat("S", DT_I32, 4);
+  const Buffer *own = flat("T", DT_I32, 8);
+  const Var *i = index_var("i");
+  const Var *j = index_var("j");
+  const Var *l = index_var("l");
+  const Var *twice = var_new(m, "twice", DT_I32, VAR_PLAIN);
   const Expr *zero = num(0);
   Stmt *fill = loop(j, 8, put(own, j->expr, expr_add(m, expr_mul(m, i->expr, twice->expr), at(shared, zero))));
   Stmt *sum = loop(l, 8, put(b[0], i->expr, expr_add(m, at(b[0], i->expr), at(own, l->expr))));
@@ -342,9 +364,11 @@ TEST(test_parallel_status)
 TEST(test_shared_storage_is_ordered)
 {
   (void)c;
-  const Buffer *b[] = {flat("A", DT_F32, 16), flat("C", DT_F32, 32)}, *p = flat("P", DT_F32, 16),
-               *q = flat("Q", DT_F32, 16);
-  const Expr *lane = ramp_at(expr_i32(m, 0), 1, 16), *two = expr_broadcast(m, expr_float(m, DT_F32, 2), 16);
+  const Buffer *b[] = {flat("A", DT_F32, 16), flat("C", DT_F32, 32)};
+  const Buffer *p = flat("P", DT_F32, 16);
+  const Buffer *q = flat("Q", DT_F32, 16);
+  const Expr *lane = ramp_at(expr_i32(m, 0), 1, 16);
+  const Expr *two = expr_broadcast(m, expr_float(m, DT_F32, 2), 16);
   Stmt *first = alloc_at(p, PLACE_WORKSPACE, 0,
                          seq2(put(p, lane, expr_mul(m, at(b[0], lane), two)), put(b[1], lane, at(p, lane))));
   Stmt *second = alloc_at(
@@ -384,9 +408,11 @@ TEST(test_arguments_that_may_alias)
 TEST(test_symbolic)
 {
   (void)c;
-  const Var *n = var_new(m, "n", DT_I64, VAR_SIZE), *scale = var_new(m, "scale", DT_F32, VAR_PLAIN);
-  const Var *flag = var_new(m, "flag", DT_BOOL, VAR_PLAIN), *bias = var_new(m, "bias", DT_I8, VAR_PLAIN),
-            *i = var_new(m, "i", DT_I64, VAR_PLAIN);
+  const Var *n = var_new(m, "n", DT_I64, VAR_SIZE);
+  const Var *scale = var_new(m, "scale", DT_F32, VAR_PLAIN);
+  const Var *flag = var_new(m, "flag", DT_BOOL, VAR_PLAIN);
+  const Var *bias = var_new(m, "bias", DT_I8, VAR_PLAIN);
+  const Var *i = var_new(m, "i", DT_I64, VAR_PLAIN);
   const Expr *rows = expr_floordiv(m, expr_add(m, n->expr, num(3)), num(2));
   const Buffer *a = buffer_new(m, "A", DT_F32, 1, &n->expr, NULL, NULL, NULL, 0, 0, NULL);
   const Buffer *out = buffer_new(m, "C", DT_F32, 2, (const Expr *[]){rows, num(2)}, NULL, NULL, NULL, 0, 0, NULL);
@@ -416,7 +442,8 @@ TEST(test_symbolic)
   assert_string_equal(f->sizes[0].name, "n");
   assert_int_equal(f->sizes[0].arg, 0);
   assert_int_equal(f->sizes[0].dim, 0);
-  float x[] = {1, 2, 3, 4, 5}, y[8] = {0};
+  float x[] = {1, 2, 3, 4, 5};
+  float y[8] = {0};
   LatheRtSlot slot[] = {{.p = x}, {.f = 2.5}, {.i = 1}, {.i = -3}, {.p = y}, {.i = 5}};
   int64_t shape[5];
   f->shape(slot, shape);
@@ -436,7 +463,8 @@ TEST(test_packed_call)
   (void)c;
   const Buffer *b[] = {flat("A", DT_F32, 12), flat("C", DT_F32, 1)};
   const Expr *shape = expr_call(m, DT_PTR, IN_MAKE_SHAPE, 2, (const Expr *[]){num(3), num(4)});
-  const Expr *marker = expr_float(m, DT_F32, 0), *none = num(0);
+  const Expr *marker = expr_float(m, DT_F32, 0);
+  const Expr *none = num(0);
   const Expr *tensor =
       expr_call(m, DT_PTR, IN_BUFFER_ARG, 6, (const Expr *[]){b[0]->data->expr, shape, none, num(2), marker, num(5)});
   const Expr *arg[] = {expr_str(m, "my.function"), tensor,          expr_i32(m, -7), expr_float(m, DT_F32, 1.5),
@@ -444,7 +472,8 @@ TEST(test_packed_call)
   Stmt *body =
       seq2(stmt_eval(m, expr_call(m, DT_I32, IN_CALL_PACKED, 6, arg)), put(b[1], num(0), expr_float(m, DT_F32, 1)));
   const LatheRtFuncInfo *f = jit_one(kernel_of("calls", host(), 2, b, 1, body));
-  float x[12], y = 0;
+  float x[12];
+  float y = 0;
   packed_status = 0;
   assert_int_equal(call_ptrs(f, NULL, 2, (void *[]){x, &y}), 0);
   assert_true(y == 1);
@@ -478,7 +507,8 @@ TEST(test_extern_calls)
   const Buffer *b[] = {flat("A", DT_F64, 8), flat("text", DT_U8, 8), flat("C", DT_F64, 8), flat("D", DT_I64, 1)};
   const Expr *lane = ramp_at(expr_i32(m, 0), 1, 8);
   const Expr *cube[] = {expr_str(m, "cbrt"), at(b[0], lane)};
-  const Expr *first = at(b[1], expr_i32(m, 2)), *where = expr_call(m, DT_PTR, IN_ADDRESS_OF, 1, &first);
+  const Expr *first = at(b[1], expr_i32(m, 2));
+  const Expr *where = expr_call(m, DT_PTR, IN_ADDRESS_OF, 1, &first);
   const Expr *length[] = {expr_str(m, "strlen"), where};
   const Expr *near[] = {where, expr_i32(m, 0), expr_i32(m, 3), expr_i32(m, 1)};
   Stmt *all[] = {stmt_eval(m, expr_call(m, DT_I32, IN_PREFETCH, 4, near)),
@@ -498,11 +528,16 @@ TEST(test_vector_sum)
 {
   (void)c;
   const Buffer *b[] = {flat("A", DT_F32, 8), flat("I", DT_I32, 8), flat("C", DT_F32, 1), flat("D", DT_I32, 1)};
-  const Expr *lane = ramp_at(expr_i32(m, 0), 1, 8), *x = at(b[0], lane), *i = at(b[1], lane);
+  const Expr *lane = ramp_at(expr_i32(m, 0), 1, 8);
+  const Expr *x = at(b[0], lane);
+  const Expr *i = at(b[1], lane);
   Stmt *all = seq2(put(b[2], num(0), expr_call(m, DT_F32, IN_VECTOR_SUM, 1, &x)),
                    put(b[3], num(0), expr_call(m, DT_I32, IN_VECTOR_SUM, 1, &i)));
-  float f[8] = {1e8f, 1, -1e8f, 1, 2, 3, 4, 5}, sum = 0, out;
-  int32_t n[8] = {1, 2, 3, 4, 5, 6, 7, -100}, total;
+  float f[8] = {1e8f, 1, -1e8f, 1, 2, 3, 4, 5};
+  float sum = 0;
+  float out;
+  int32_t n[8] = {1, 2, 3, 4, 5, 6, 7, -100};
+  int32_t total;
   for (int k = 0; k < 8; k++) sum += f[k]; /* in order: 1e8 + 1 is 1e8 */
   assert_int_equal(call_ptrs(jit_one(kernel_of("sums", host(), 4, b, 2, all)), NULL, 4, (void *[]){f, n, &out, &total}),
                    0);
@@ -518,7 +553,9 @@ TEST(test_shared_subterms)
   const Expr *e = at(b[0], num(0));
   for (int i = 0; i < 40; i++)
     e = expr_call(m, DT_NONE, IN_BITXOR, 2, (const Expr *[]){expr_add(m, e, e), expr_mul(m, e, expr_i32(m, 3))});
-  int32_t x = 5, y = 0, want = 5;
+  int32_t x = 5;
+  int32_t y = 0;
+  int32_t want = 5;
   for (int i = 0; i < 40; i++) want = (int32_t)((uint32_t)want * 2 ^ (uint32_t)want * 3);
   assert_int_equal(
       call_ptrs(jit_one(kernel_of("shared", host(), 2, b, 1, put(b[1], num(0), e))), NULL, 2, (void *[]){&x, &y}), 0);
@@ -558,8 +595,9 @@ TEST(test_export)
 {
   Code *code = compile(host(), 2, (Kernel *[]){negate("negate", host()), negate("other", host())});
   const char *dir = file_temp_dir(c);
-  const char *so = arena_printf(scratch(c), "%s/k.so", dir), *ll = arena_printf(scratch(c), "%s/k.ll", dir),
-             *s = arena_printf(scratch(c), "%s/k.s", dir);
+  const char *so = arena_printf(scratch(c), "%s/k.so", dir);
+  const char *ll = arena_printf(scratch(c), "%s/k.ll", dir);
+  const char *s = arena_printf(scratch(c), "%s/k.s", dir);
   code_export(code, so);
   run_exported(so);
   code_export(code, ll);
@@ -674,6 +712,7 @@ TEST(test_allocation_failures)
 
 int main(void)
 {
+  /* clang-format off */
   const struct CMUnitTest tests[] = {
       ROW(test_elementwise),
       ROW(test_matmul),
@@ -700,5 +739,6 @@ int main(void)
       ROW(test_refusals),
       ROW(test_allocation_failures),
   };
+  /* clang-format on */
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

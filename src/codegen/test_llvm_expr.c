@@ -90,10 +90,11 @@ static void check_case(const Case *c, const LatheRtFuncInfo *f, uint64_t *seed)
     if (divides_by_zero(c, v[i])) continue;
     EvalEnv env = {.m = m, .arena = scratch(ctx)};
     for (int a = 0; a < c->n; a++) eval_bind(&env, c->x[a], v[i][a]);
-    Value want = expr_eval(&env, c->e, 0), got = value_load(c->e->dtype, memory[3] + i * dtype_bytes(c->e->dtype));
+    Value want = expr_eval(&env, c->e, 0);
+    Value got = value_load(c->e->dtype, memory[3] + i * dtype_bytes(c->e->dtype));
     if (agree(c, got, want)) continue;
-    const char *x = expr_str_of(scratch(ctx), expr_value(m, v[i][0])),
-               *y = c->n > 1 ? expr_str_of(scratch(ctx), expr_value(m, v[i][1])) : "";
+    const char *x = expr_str_of(scratch(ctx), expr_value(m, v[i][0]));
+    const char *y = c->n > 1 ? expr_str_of(scratch(ctx), expr_value(m, v[i][1])) : "";
     fail_msg("%s: %s at (%s, %s) gave %s, not %s", f->name, expr_str_of(scratch(ctx), c->e), x, y,
              expr_str_of(scratch(ctx), expr_value(m, got)), expr_str_of(scratch(ctx), expr_value(m, want)));
   }
@@ -140,7 +141,8 @@ TEST(test_min_max_with_literals)
   (void)c;
   Cases cases = {0};
   const Var *x[] = {var_new(m, "x", DT_F32, VAR_PLAIN), var_new(m, "y", DT_F32, VAR_PLAIN)};
-  const Expr *zero = expr_float(m, DT_F32, 0), *six = expr_float(m, DT_F32, 6);
+  const Expr *zero = expr_float(m, DT_F32, 0);
+  const Expr *six = expr_float(m, DT_F32, 6);
   add_case(&cases, 0, expr_max(m, x[0]->expr, zero), 1, x);
   add_case(&cases, 0, expr_max(m, zero, x[0]->expr), 1, x);
   add_case(&cases, 0, expr_min(m, expr_max(m, x[0]->expr, zero), six), 1, x);
@@ -154,7 +156,8 @@ TEST(test_casts)
   Cases cases = {0};
   for (int a = -1; a < COUNT(numbers); a++)
     for (int b = -1; b < COUNT(numbers); b++) {
-      DType from = a < 0 ? DT_BOOL : numbers[a], to = b < 0 ? DT_BOOL : numbers[b];
+      DType from = a < 0 ? DT_BOOL : numbers[a];
+      DType to = b < 0 ? DT_BOOL : numbers[b];
       const Var *x = var_new(m, "x", from, VAR_PLAIN);
       if (a != b) add_case(&cases, 0, expr_cast(m, to, x->expr), 1, &x);
     }
@@ -168,7 +171,8 @@ TEST(test_half_conversions)
   const Target *t = target_parse(ctx, "llvm");
   if (!target_has(t, CPU_F16C) && !target_has(t, CPU_NEON)) return;
   Cases cases = {0};
-  const Var *h = var_new(m, "h", DT_F16, VAR_PLAIN), *f = var_new(m, "f", DT_F32, VAR_PLAIN);
+  const Var *h = var_new(m, "h", DT_F16, VAR_PLAIN);
+  const Var *f = var_new(m, "f", DT_F32, VAR_PLAIN);
   add_case(&cases, 0, expr_cast(m, DT_F32, h->expr), 1, &h);
   add_case(&cases, 0, expr_cast(m, DT_F16, f->expr), 1, &f);
   add_case(&cases, 0, expr_cast(m, DT_F16, expr_add(m, expr_cast(m, DT_F32, h->expr), expr_float(m, DT_F32, 1))), 1,
@@ -182,8 +186,8 @@ TEST(test_logic)
   Cases cases = {0};
   const Var *x[] = {var_new(m, "x", DT_I32, VAR_PLAIN), var_new(m, "y", DT_F32, VAR_PLAIN),
                     var_new(m, "z", DT_BOOL, VAR_PLAIN)};
-  const Expr *small = expr_lt(m, x[0]->expr, expr_i32(m, 3)),
-             *positive = expr_binary(m, E_GE, x[1]->expr, expr_float(m, DT_F32, 0));
+  const Expr *small = expr_lt(m, x[0]->expr, expr_i32(m, 3));
+  const Expr *positive = expr_binary(m, E_GE, x[1]->expr, expr_float(m, DT_F32, 0));
   const Expr *nan = expr_call(m, DT_NONE, IN_ISNAN, 1, &x[1]->expr);
   add_case(&cases, 0, expr_and(m, small, positive), 3, x);
   add_case(&cases, 0, expr_binary(m, E_OR, small, expr_and(m, x[2]->expr, expr_not(m, nan))), 3, x);
@@ -237,7 +241,8 @@ TEST(test_bits)
     add_case(&cases, 0, expr_call(m, DT_I32, IN_CLZ, 1, arg), 1, x);
     add_case(&cases, 0, expr_call(m, DT_NONE, IN_ABS, 1, arg), 1, x);
   }
-  const Var *f = var_new(m, "f", DT_F32, VAR_PLAIN), *i = var_new(m, "i", DT_I64, VAR_PLAIN);
+  const Var *f = var_new(m, "f", DT_F32, VAR_PLAIN);
+  const Var *i = var_new(m, "i", DT_I64, VAR_PLAIN);
   add_case(&cases, 0, expr_call(m, DT_I32, IN_REINTERPRET, 1, &f->expr), 1, &f);
   add_case(&cases, 0, expr_call(m, DT_F64, IN_REINTERPRET, 1, &i->expr), 1, &i);
   for (int k = 0; k < COUNT(both_targets); k++) check_cases(&cases, both_targets[k]);
@@ -266,7 +271,8 @@ TEST(test_contraction)
   const Var *x[] = {var_new(m, "x", DT_F32, VAR_PLAIN), var_new(m, "y", DT_F32, VAR_PLAIN),
                     var_new(m, "z", DT_F32, VAR_PLAIN)};
   const Expr *arg[] = {x[0]->expr, x[1]->expr, x[2]->expr};
-  Case sum = {.e = expr_add(m, arg[2], expr_mul(m, arg[0], arg[1])), .n = 3, .x = {x[0], x[1], x[2]}}, fused = sum;
+  Case sum = {.e = expr_add(m, arg[2], expr_mul(m, arg[0], arg[1])), .n = 3, .x = {x[0], x[1], x[2]}};
+  Case fused = sum;
   fused.e = expr_call(m, DT_NONE, IN_FMA, 3, arg);
   for (int i = 0; i < COUNT(both_targets); i++)
     for (int lanes = 1; lanes <= LANES; lanes += LANES - 1) {
@@ -316,10 +322,12 @@ TEST(test_other_machines)
 
 int main(void)
 {
+  /* clang-format off */
   const struct CMUnitTest tests[] = {
       ROW(test_binary),      ROW(test_min_max_with_literals), ROW(test_casts), ROW(test_half_conversions),
       ROW(test_logic),       ROW(test_float_functions),       ROW(test_bits),  ROW(test_fixed_point),
       ROW(test_contraction), ROW(test_other_machines),
   };
+  /* clang-format on */
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,13 +40,13 @@ static void kit_run(void (*body)(Ctx *, void *))
   ErrKind kind = protect(ctx, body, NULL);
   if (kind) fail_msg("%s: %s", error_kind_name(kind), error_message(ctx));
 }
-#define TEST(name)                             \
-  static void name##_body(Ctx *, void *);      \
-  static void name(void **state)               \
-  {                                            \
-    (void)state;                               \
-    kit_run(name##_body);                      \
-  }                                            \
+#define TEST(name)                        \
+  static void name##_body(Ctx *, void *); \
+  static void name(void **state)          \
+  {                                       \
+    (void)state;                          \
+    kit_run(name##_body);                 \
+  }                                       \
   static void name##_body(Ctx *c, void *unused __attribute__((unused)))
 #define ROW(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
@@ -78,8 +78,14 @@ static inline Kernel *kernel_of(const char *name, const Target *t, int n, const 
                                 Stmt *body)
 {
   Kernel *k = arena_new_of(m->arena, Kernel);
-  *k = (Kernel){.m = m, .name = name, .target = t, .narg = n, .arg = arena_array(m->arena, KernelArg, n), .body = body,
-                .workspace_bytes = num(0), .slice_bytes = num(0)};
+  *k = (Kernel){.m = m,
+                .name = name,
+                .target = t,
+                .narg = n,
+                .arg = arena_array(m->arena, KernelArg, n),
+                .body = body,
+                .workspace_bytes = num(0),
+                .slice_bytes = num(0)};
   for (int i = 0; i < n; i++)
     k->arg[i] = (KernelArg){buffer[i]->name, buffer[i]->data, buffer[i], i >= n - outs, false};
   stmt_link(body, NULL);
@@ -115,7 +121,7 @@ static int32_t record_packed(const LatheRtCalls *rt, const char *name, int32_t n
 }
 
 static const LatheRtCalls fake_rt = {
-    .abi = LATHE_RT_ABI, .num_workers = 2, .parallel_for = serial_for, .call_packed = record_packed};
+  .abi = LATHE_RT_ABI, .num_workers = 2, .parallel_for = serial_for, .call_packed = record_packed};
 
 static void free_code(void *code) { code_free(code); }
 

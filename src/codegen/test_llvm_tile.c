@@ -36,9 +36,11 @@ static Kernel *tile_kernel(const Target *target, const Tile *t)
 {
   const Buffer *b[] = {flat("A", DT_F32, t->rows * t->depth), flat("B", DT_F32, t->cols * t->depth),
                        flat("C", DT_F32, t->rows * t->cols)};
-  int vectors = t->cols / t->lanes, n = t->rows * vectors;
+  int vectors = t->cols / t->lanes;
+  int n = t->rows * vectors;
   const Buffer **acc = arena_array(m->arena, const Buffer *, n);
-  Stmt **begin = arena_array(scratch(ctx), Stmt *, n), **end = arena_array(scratch(ctx), Stmt *, n);
+  Stmt **begin = arena_array(scratch(ctx), Stmt *, n);
+  Stmt **end = arena_array(scratch(ctx), Stmt *, n);
   const Expr *zero = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), t->lanes);
   const Var *k = index_var("k");
   for (int i = 0; i < n; i++) {
@@ -58,9 +60,12 @@ static Kernel *tile_kernel(const Target *target, const Tile *t)
 /* The lines from the label of the loop that holds most of `word` to its jump. */
 static const char *hot_loop(const char *text, const char *word)
 {
-  const char *best = NULL, *label = NULL;
-  size_t best_n = 0, length = 0;
-  int most = 0, here = 0;
+  const char *best = NULL;
+  const char *label = NULL;
+  size_t best_n = 0;
+  size_t length = 0;
+  int most = 0;
+  int here = 0;
   for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
     if (line[0] == '.' && line[1] == 'L') label = line, here = 0;
     size_t n = strcspn(line, "\n");
@@ -90,7 +95,8 @@ TEST(test_avx512_tile)
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=skylake-avx512 -mtriple=x86_64-linux-gnu");
   const char *hot = hot_loop(assembly(compile(t, 1, (Kernel *[]){tile_kernel(t, &(Tile){14, 32, 16, 256})})), "vfmadd");
-  int fma = count_of(hot, "vfmadd"), loads = count_of(hot, "vbroadcastss") + count_of(hot, "vmovups\t");
+  int fma = count_of(hot, "vfmadd");
+  int loads = count_of(hot, "vbroadcastss") + count_of(hot, "vmovups\t");
   if (fma != 28 || loads > 16 || instructions(hot) > fma + loads + LOOP_CONTROL || count_of(hot, "rsp") ||
       count_of(hot, "vmovaps"))
     fail_msg("%d multiply-adds, %d loads, %d instructions:\n%s", fma, loads, instructions(hot), hot);
@@ -101,7 +107,8 @@ TEST(test_avx2_tile)
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=haswell -mtriple=x86_64-linux-gnu");
   const char *hot = hot_loop(assembly(compile(t, 1, (Kernel *[]){tile_kernel(t, &(Tile){6, 16, 8, 256})})), "vfmadd");
-  int fma = count_of(hot, "vfmadd"), loads = count_of(hot, "vbroadcastss") + count_of(hot, "vmovups\t");
+  int fma = count_of(hot, "vfmadd");
+  int loads = count_of(hot, "vbroadcastss") + count_of(hot, "vmovups\t");
   if (fma != 12 || loads > 8 || instructions(hot) > fma + loads + LOOP_CONTROL || count_of(hot, "rsp") ||
       count_of(hot, "vmovaps"))
     fail_msg("%d multiply-adds, %d loads, %d instructions:\n%s", fma, loads, instructions(hot), hot);
@@ -112,7 +119,8 @@ TEST(test_neon_tile)
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
   const char *hot = hot_loop(assembly(compile(t, 1, (Kernel *[]){tile_kernel(t, &(Tile){8, 12, 4, 256})})), "fmla");
-  int fma = count_of(hot, "fmla"), loads = count_of(hot, "\tld");
+  int fma = count_of(hot, "fmla");
+  int loads = count_of(hot, "\tld");
   if (fma != 24 || !strstr(hot, ".s[3]") || instructions(hot) > fma + loads + LOOP_CONTROL || loads > 5 ||
       count_of(hot, "[sp") || count_of(hot, "\tmov\tv"))
     fail_msg("%d multiply-adds, %d loads, %d instructions:\n%s", fma, loads, instructions(hot), hot);
@@ -126,11 +134,14 @@ TEST(test_neon_limits)
   static const double low[] = {-2, 0};
   for (int i = 0; i < 2; i++) {
     const Buffer *b[] = {flat("A", DT_F32, 4), flat("B", DT_F32, 4)};
-    const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *x = at(b[0], four);
-    const Expr *lo = expr_broadcast(m, expr_float(m, DT_F32, low[i]), 4), *hi = expr_broadcast(m, expr_float(m, DT_F32, 6), 4);
+    const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4);
+    const Expr *x = at(b[0], four);
+    const Expr *lo = expr_broadcast(m, expr_float(m, DT_F32, low[i]), 4);
+    const Expr *hi = expr_broadcast(m, expr_float(m, DT_F32, 6), 4);
     x = expr_select(m, expr_binary(m, E_GT, lo, x), lo, x);
     x = expr_select(m, expr_binary(m, E_LT, hi, x), hi, x);
-    const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of(i ? "zero" : "limits", t, 2, b, 1, put(b[1], four, x))}));
+    const char *text =
+        assembly(compile(t, 1, (Kernel *[]){kernel_of(i ? "zero" : "limits", t, 2, b, 1, put(b[1], four, x))}));
     assert_int_equal(count_of(text, "\tfmin\tv"), 1);
     assert_int_equal(count_of(text, "\tfmax\tv"), 1);
     assert_int_equal(count_of(text, "\tfcm"), 0);
@@ -143,9 +154,12 @@ TEST(test_neon_extremes)
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
   const Buffer *b[] = {flat("A", DT_F32, 4), flat("B", DT_F32, 4), flat("C", DT_F32, 4)};
-  const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *x = at(b[0], four), *y = at(b[1], four);
+  const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4);
+  const Expr *x = at(b[0], four);
+  const Expr *y = at(b[1], four);
   for (int i = 0; i < 4; i++) {
-    bool greater = i % 2, turned = i / 2;
+    bool greater = i % 2;
+    bool turned = i / 2;
     const Expr *beyond = expr_binary(m, greater == turned ? E_LT : E_GT, turned ? y : x, turned ? x : y);
     const Expr *value = expr_select(m, expr_binary(m, E_OR, beyond, expr_binary(m, E_NE, x, x)), x, y);
     const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of("extreme", t, 3, b, 1, put(b[2], four, value))}));
@@ -154,21 +168,25 @@ TEST(test_neon_extremes)
   }
 }
 
-/* The constants of a function in a loop inside another, which a tile's sums share with it, are read before the loop: nothing makes
- * them in it. */
+/* The constants of a function in a loop inside another, which a tile's sums share with it, are read before the loop:
+ * nothing makes them in it. */
 TEST(test_neon_constants)
 {
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
   const Buffer *b[] = {flat("A", DT_F32, 4096), flat("B", DT_F32, 4096)};
-  const Var *i = index_var("i"), *j = index_var("j");
+  const Var *i = index_var("i");
+  const Var *j = index_var("j");
   const Expr *from = expr_add(m, expr_mul(m, i->expr, expr_i32(m, 64)), expr_mul(m, j->expr, expr_i32(m, 4)));
-  const Expr *x = vec_at(b[0], from, 4), *sum = expr_broadcast(m, expr_float(m, DT_F32, 0.1), 4);
-  for (int k = 2; k < 8; k++) sum = expr_add(m, expr_mul(m, sum, x), expr_broadcast(m, expr_float(m, DT_F32, k / 10.0), 4));
+  const Expr *x = vec_at(b[0], from, 4);
+  const Expr *sum = expr_broadcast(m, expr_float(m, DT_F32, 0.1), 4);
+  for (int k = 2; k < 8; k++)
+    sum = expr_add(m, expr_mul(m, sum, x), expr_broadcast(m, expr_float(m, DT_F32, k / 10.0), 4));
   Stmt *body = loop(i, 64, loop(j, 16, put(b[1], expr_ramp(m, from, expr_i32(m, 1), 4), sum)));
-  const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of("constants", t, 2, b, 1, body)})), *hot = hot_loop(text, "fmla");
+  const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of("constants", t, 2, b, 1, body)}));
+  const char *hot = hot_loop(text, "fmla");
   assert_int_equal(count_of(hot, "fmla"), 6);
-  assert_int_equal(count_of(hot, "\tdup") + count_of(hot, "\tmovk") + count_of(hot, "\tldr\tq"), 1);   /* x alone */
+  assert_int_equal(count_of(hot, "\tdup") + count_of(hot, "\tmovk") + count_of(hot, "\tldr\tq"), 1); /* x alone */
 }
 
 /* C[0:4] and C[second:second + 4] each the sum of what they were and a chain of roots. */
@@ -178,7 +196,8 @@ static Kernel *root_sums(const Target *t, int second)
   const Buffer *b[] = {flat("A", DT_F32, 8), flat("C", DT_F32, 8)};
   Stmt *sum[2];
   for (int i = 0; i < 2; i++) {
-    const Expr *x = vec_at(b[0], expr_i32(m, 4 * i), 4), *place = expr_ramp(m, expr_i32(m, i * second), expr_i32(m, 1), 4);
+    const Expr *x = vec_at(b[0], expr_i32(m, 4 * i), 4);
+    const Expr *place = expr_ramp(m, expr_i32(m, i * second), expr_i32(m, 1), 4);
     for (int k = 0; k < ROOTS; k++) x = expr_call(m, DT_NONE, IN_SQRT, 1, &x);
     sum[i] = put(b[1], place, expr_add(m, at(b[1], place), x));
   }
@@ -191,7 +210,9 @@ TEST(test_neon_sums_abreast)
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
   const char *text = assembly(compile(t, 1, (Kernel *[]){root_sums(t, 4)}));
-  int last = -1, to, from, n = 0;
+  int last = -1;
+  int to, from;
+  int n = 0;
   for (const char *p = text; (p = strstr(p, "\tfsqrt\t")); p++, n++) {
     assert_int_equal(sscanf(p, " fsqrt v%d.4s, v%d.4s", &to, &from), 2);
     assert_int_not_equal(from, last);
@@ -206,8 +227,11 @@ TEST(test_sums_in_order)
   (void)c;
   const Target *t = target_parse(ctx, "llvm");
   for (int second = 0; second <= 4; second++) {
-    float a[8] = {1, 1, 1, 1, 1, 1, 1, 1}, out[8] = {0};
-    assert_int_equal(call_ptrs(find_func(codegen_llvm_jit(compile(t, 1, (Kernel *[]){root_sums(t, second)})), "roots"), NULL, 2, (void *[]){a, out}), 0);
+    float a[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    float out[8] = {0};
+    assert_int_equal(call_ptrs(find_func(codegen_llvm_jit(compile(t, 1, (Kernel *[]){root_sums(t, second)})), "roots"),
+                               NULL, 2, (void *[]){a, out}),
+                     0);
     for (int i = 0; i < 8; i++) assert_true(out[i] == (float)((i < 4) + (i >= second && i < second + 4)));
   }
 }
@@ -218,16 +242,24 @@ TEST(test_neon_block)
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-v1 -mtriple=aarch64-linux-gnu");
   DType words = DTYPE(DT_UINT, 64);
-  const Buffer *b[] = {flat("A", words, 512), flat("B", words, 512), flat("C", DT_F32, 4)}, *acc = flat("acc", DT_F32, 4);
+  const Buffer *b[] = {flat("A", words, 512), flat("B", words, 512), flat("C", DT_F32, 4)};
+  const Buffer *acc = flat("acc", DT_F32, 4);
   const Var *k = index_var("k");
-  const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *two = expr_int(m, four->dtype, 2), *from = expr_broadcast(m, expr_mul(m, k->expr, expr_i32(m, 2)), 4);
-  const Expr *factor[] = {at(b[0], expr_add(m, from, expr_binary(m, E_DIV, four, two))), at(b[1], expr_add(m, from, expr_binary(m, E_MOD, four, two)))};
+  const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4);
+  const Expr *two = expr_int(m, four->dtype, 2);
+  const Expr *from = expr_broadcast(m, expr_mul(m, k->expr, expr_i32(m, 2)), 4);
+  const Expr *factor[] = {at(b[0], expr_add(m, from, expr_binary(m, E_DIV, four, two))),
+                          at(b[1], expr_add(m, from, expr_binary(m, E_MOD, four, two)))};
   Stmt *step = put(acc, four, expr_add(m, at(acc, four), expr_call(m, DT_NONE, IN_BF16_DOT, 2, factor)));
-  Stmt *all[] = {put(acc, four, expr_broadcast(m, expr_float(m, DT_F32, 0), 4)), loop(k, 256, step), put(b[2], four, at(acc, four))};
+  Stmt *all[] = {put(acc, four, expr_broadcast(m, expr_float(m, DT_F32, 0), 4)), loop(k, 256, step),
+                 put(b[2], four, at(acc, four))};
   Kernel *kernel = kernel_of("block", t, 3, b, 1, alloc_at(acc, PLACE_STACK, 0, stmt_seq(m, 3, all)));
   const char *hot = hot_loop(assembly(compile(t, 1, &kernel)), "bfmmla");
-  int dots = count_of(hot, "bfmmla"), loads = count_of(hot, "\tld");
-  if (dots < 1 || loads > 2 * dots || instructions(hot) > dots + loads + LOOP_CONTROL || count_of(hot, "zip") || count_of(hot, "\tdup")) fail_msg("%s", hot);
+  int dots = count_of(hot, "bfmmla");
+  int loads = count_of(hot, "\tld");
+  if (dots < 1 || loads > 2 * dots || instructions(hot) > dots + loads + LOOP_CONTROL || count_of(hot, "zip") ||
+      count_of(hot, "\tdup"))
+    fail_msg("%s", hot);
 }
 
 /* Four neighbours joined by shifts are one load; so is each run of lanes. */
@@ -235,24 +267,31 @@ TEST(test_neon_neighbours)
 {
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-v1 -mtriple=aarch64-linux-gnu");
-  DType u16 = DTYPE(DT_UINT, 16), u64 = DTYPE(DT_UINT, 64);
+  DType u16 = DTYPE(DT_UINT, 16);
+  DType u64 = DTYPE(DT_UINT, 64);
   const Buffer *b[] = {flat("A", u16, 64), flat("B", u64, 16), flat("C", DT_F32, 64), flat("D", DT_F32, 4)};
   const Var *i = index_var("i");
-  const Expr *word = NULL, *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4), *two = expr_int(m, four->dtype, 2);
+  const Expr *word = NULL;
+  const Expr *four = expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), 4);
+  const Expr *two = expr_int(m, four->dtype, 2);
   for (int p = 0; p < 2; p++) {
-    const Expr *half[2], *first = expr_mul(m, i->expr, expr_i32(m, 4));
-    for (int h = 0; h < 2; h++) half[h] = expr_cast(m, DTYPE(DT_UINT, 32), at(b[0], expr_add(m, first, expr_i32(m, 2 * p + h))));
+    const Expr *half[2];
+    const Expr *first = expr_mul(m, i->expr, expr_i32(m, 4));
+    for (int h = 0; h < 2; h++)
+      half[h] = expr_cast(m, DTYPE(DT_UINT, 32), at(b[0], expr_add(m, first, expr_i32(m, 2 * p + h))));
     const Expr *up = expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){half[1], expr_int(m, half[1]->dtype, 16)});
     const Expr *pair = expr_cast(m, u64, expr_call(m, DT_NONE, IN_BITOR, 2, (const Expr *[]){half[0], up}));
     if (p) pair = expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){pair, expr_int(m, u64, 32)});
     word = p ? expr_call(m, DT_NONE, IN_BITOR, 2, (const Expr *[]){word, pair}) : pair;
   }
-  const Expr *runs = expr_add(m, expr_mul(m, expr_binary(m, E_DIV, four, two), expr_int(m, four->dtype, 4)), expr_binary(m, E_MOD, four, two));      /* 0 1 4 5 */
+  /* 0 1 4 5 */
+  const Expr *runs = expr_add(m, expr_mul(m, expr_binary(m, E_DIV, four, two), expr_int(m, four->dtype, 4)),
+                              expr_binary(m, E_MOD, four, two));
   Stmt *both[] = {loop(i, 16, put(b[1], i->expr, word)), put(b[3], four, at(b[2], runs))};
   const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of("neighbours", t, 4, b, 1, stmt_seq(m, 2, both))}));
   assert_int_equal(count_of(text, "ldrh"), 0);
   assert_int_equal(count_of(text, "\torr\t"), 0);
-  assert_int_equal(count_of(text, "ldur\tq"), 0);             /* a window that reaches over its lanes */
+  assert_int_equal(count_of(text, "ldur\tq"), 0); /* a window that reaches over its lanes */
 }
 
 /* B[k, i] = A[i * stride + k] in vectors: columns taken apart by their remainder. */
@@ -263,8 +302,10 @@ static Kernel *columns_kernel(const Target *t, int stride, int lanes, int vector
   const Expr *first = expr_mul(m, i->expr, expr_i32(m, lanes));
   Stmt *part[4];
   for (int k = 0; k < stride; k++) {
-    const Expr *from = expr_add(m, expr_mul(m, first, expr_i32(m, stride)), expr_i32(m, k)), *to = expr_add(m, first, expr_i32(m, k * lanes * vectors));
-    part[k] = put(b[1], expr_ramp(m, to, expr_i32(m, 1), lanes), at(b[0], expr_ramp(m, from, expr_i32(m, stride), lanes)));
+    const Expr *from = expr_add(m, expr_mul(m, first, expr_i32(m, stride)), expr_i32(m, k));
+    const Expr *to = expr_add(m, first, expr_i32(m, k * lanes * vectors));
+    part[k] =
+        put(b[1], expr_ramp(m, to, expr_i32(m, 1), lanes), at(b[0], expr_ramp(m, from, expr_i32(m, stride), lanes)));
   }
   return kernel_of("columns", t, 2, b, 1, loop(i, vectors, stmt_seq(m, stride, part)));
 }
@@ -274,7 +315,8 @@ TEST(test_columns_read_once)
   (void)c;
   const Target *t = target_parse(ctx, "llvm -mcpu=skylake-avx512 -mtriple=x86_64-linux-gnu");
   const char *hot = hot_loop(assembly(compile(t, 1, (Kernel *[]){columns_kernel(t, 2, 16, 64)})), "vperm");
-  int reads = count_of(hot, "), %zmm") + count_of(hot, "), %zmm0, %zmm") + count_of(hot, "gather"), picks = count_of(hot, "vperm");
+  int reads = count_of(hot, "), %zmm") + count_of(hot, "), %zmm0, %zmm") + count_of(hot, "gather");
+  int picks = count_of(hot, "vperm");
   if (picks != 2 || reads != 2) fail_msg("%d reads, %d picks:\n%s", reads, picks, hot);
 }
 
@@ -283,11 +325,15 @@ TEST(test_columns_result)
   (void)c;
   enum { LANES = 8, VECTORS = 5, MOST = 4 * LANES * VECTORS };
   for (int stride = 2; stride <= 4; stride++) {
-    const LatheRtFuncInfo *f = find_func(codegen_llvm_jit(compile(target_parse(ctx, "llvm"), 1, (Kernel *[]){columns_kernel(target_parse(ctx, "llvm"), stride, LANES, VECTORS)})), "columns");
+    const LatheRtFuncInfo *f = find_func(
+        codegen_llvm_jit(compile(target_parse(ctx, "llvm"), 1,
+                                 (Kernel *[]){columns_kernel(target_parse(ctx, "llvm"), stride, LANES, VECTORS)})),
+        "columns");
     float a[MOST], b[MOST];
     for (int i = 0; i < MOST; i++) a[i] = (float)i;
     assert_int_equal(call_ptrs(f, NULL, 2, (void *[]){a, b}), 0);
-    for (int i = 0; i < stride * LANES * VECTORS; i++) assert_true(b[i % stride * LANES * VECTORS + i / stride] == a[i]);
+    for (int i = 0; i < stride * LANES * VECTORS; i++)
+      assert_true(b[i % stride * LANES * VECTORS + i / stride] == a[i]);
   }
 }
 
@@ -369,8 +415,19 @@ int main(int argc, char **argv)
     if (protect(ctx, time_tile, argv)) printf("%s\n", error_message(ctx));
     return teardown(NULL);
   }
-  const struct CMUnitTest tests[] = {ROW(test_avx512_tile), ROW(test_avx2_tile), ROW(test_neon_tile), ROW(test_neon_limits), ROW(test_neon_extremes),
-                                     ROW(test_neon_constants), ROW(test_neon_sums_abreast), ROW(test_sums_in_order), ROW(test_neon_block), ROW(test_neon_neighbours),
-                                     ROW(test_columns_read_once), ROW(test_columns_result), ROW(test_sve_beside_a_plain_loop), ROW(test_tile_result)};
+  const struct CMUnitTest tests[] = {ROW(test_avx512_tile),
+                                     ROW(test_avx2_tile),
+                                     ROW(test_neon_tile),
+                                     ROW(test_neon_limits),
+                                     ROW(test_neon_extremes),
+                                     ROW(test_neon_constants),
+                                     ROW(test_neon_sums_abreast),
+                                     ROW(test_sums_in_order),
+                                     ROW(test_neon_block),
+                                     ROW(test_neon_neighbours),
+                                     ROW(test_columns_read_once),
+                                     ROW(test_columns_result),
+                                     ROW(test_sve_beside_a_plain_loop),
+                                     ROW(test_tile_result)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

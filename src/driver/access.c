@@ -32,10 +32,10 @@ static bool same_elements(const Buffer *a, const Buffer *b)
 /* ---- the block that stores an output ----------------------------------------------------------- */
 
 typedef struct Finder {
-  const Buffer *in, *out;    /* in may be NULL */
-  Stmt *block, *store;       /* the block that stores out, and the store */
+  const Buffer *in, *out; /* in may be NULL */
+  Stmt *block, *store;    /* the block that stores out, and the store */
   int nstores;
-  bool bad;                  /* something that is not understood */
+  bool bad; /* something that is not understood */
 } Finder;
 
 static bool find_store(void *env, Stmt *s)
@@ -58,7 +58,8 @@ static bool stores_itself(const Finder *f)
   if (f->bad || f->nstores != 1 || !f->block || f->block->kind != S_BLOCK) return false;
   const Block *b = f->block->u.block;
   const Stmt *s = f->store;
-  if (b->body != s || b->init || s->u.store.mask || s->u.store.n != f->out->ndim || s->u.store.buffer != f->out) return false;
+  if (b->body != s || b->init || s->u.store.mask || s->u.store.n != f->out->ndim || s->u.store.buffer != f->out)
+    return false;
   int at = 0;
   for (int d = 0; d < s->u.store.n; d++) {
     const Expr *index = s->u.store.index[d];
@@ -66,7 +67,8 @@ static bool stores_itself(const Finder *f)
     while (at < b->niter && index != var_expr(b->iter[at].var) && expr_is_int(b->iter[at].extent, 1)) at++;
     if (at == b->niter || index != var_expr(b->iter[at].var)) return false;
     const BlockIter *v = &b->iter[at++];
-    if (v->kind != ITER_SPATIAL || !expr_is_int(v->min, 0) || !expr_is_int(v->extent, f->out->shape[d]->u.i)) return false;
+    if (v->kind != ITER_SPATIAL || !expr_is_int(v->min, 0) || !expr_is_int(v->extent, f->out->shape[d]->u.i))
+      return false;
   }
   while (at < b->niter && expr_is_int(b->iter[at].extent, 1)) at++;
   return at == b->niter;
@@ -133,7 +135,8 @@ static bool runs_once(const PrimFunc *f, Stmt *block)
 
 bool access_in_place(const PrimFunc *f, int in, int out)
 {
-  const Buffer *a = param_buffer(f, in), *o = param_buffer(f, out);
+  const Buffer *a = param_buffer(f, in);
+  const Buffer *o = param_buffer(f, out);
   if (!a || !o || a == o || !same_elements(a, o)) return false;
   Finder found = find_block(f, a, o);
   if (!stores_itself(&found)) return false;
@@ -151,9 +154,9 @@ typedef struct CopyFinder {
   const PrimFunc *f;
   Arena *arena;
   Analyzer *an;
-  const Expr *const *at;     /* the block's variable of each dimension, or 0 */
+  const Expr *const *at; /* the block's variable of each dimension, or 0 */
   const Buffer *out;
-  int axis, number;          /* the outermost axis of more than one element, and the parameter */
+  int axis, number; /* the outermost axis of more than one element, and the parameter */
   CopyRuns *runs;
 } CopyFinder;
 
@@ -179,20 +182,24 @@ static bool add_load(CopyFinder *c, const Expr *e, int64_t lo, int64_t hi)
 {
   int in = e->kind == E_LOAD ? param_number(c->f, e->u.buffer) : -1;
   if (in < 0) return false;
-  const Buffer *b = e->u.buffer, *o = c->out;
+  const Buffer *b = e->u.buffer;
+  const Buffer *o = c->out;
   if (b == o || !is_literal(b) || b->ndim != o->ndim || !dtype_eq(b->dtype, o->dtype)) return false;
   int64_t from = 0;
   for (int d = 0; d < b->ndim; d++) {
-    int64_t extent = b->shape[d]->u.i, length = d == c->axis ? hi - lo : 1;
+    int64_t extent = b->shape[d]->u.i;
+    int64_t length = d == c->axis ? hi - lo : 1;
     if (d > c->axis && (extent != o->shape[d]->u.i || e->arg[d] != c->at[d])) return false;
     if (d > c->axis) continue;
-    Interval shift = analyzer_bounds(c->an, expr_simplify(c->an, expr_sub(c->f->m, e->arg[d], expr_cast(c->f->m, e->arg[d]->dtype, c->at[d]))));
+    Interval shift = analyzer_bounds(
+        c->an, expr_simplify(c->an, expr_sub(c->f->m, e->arg[d], expr_cast(c->f->m, e->arg[d]->dtype, c->at[d]))));
     int64_t first = shift.min + (d == c->axis ? lo : 0);
     if (shift.min != shift.max || first < 0 || first + length > extent) return false;
     from += first * step_bytes(b, d);
   }
   int64_t row = step_bytes(o, c->axis);
-  vec_push(c->arena, c->runs, ((CopyRun){.out = c->number, .in = in, .to = lo * row, .from = from, .bytes = (hi - lo) * row}));
+  vec_push(c->arena, c->runs,
+           ((CopyRun){.out = c->number, .in = in, .to = lo * row, .from = from, .bytes = (hi - lo) * row}));
   return true;
 }
 
@@ -208,7 +215,9 @@ static bool splits_axis(const CopyFinder *c, const Expr *cond, int64_t *at)
 /* Choices nest to the right, one for each input of a concatenation: no recursion over them. */
 static bool add_value(CopyFinder *c, const Expr *e)
 {
-  int64_t lo = 0, hi = c->out->shape[c->axis]->u.i, at;
+  int64_t lo = 0;
+  int64_t hi = c->out->shape[c->axis]->u.i;
+  int64_t at;
   while ((e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE) || e->kind == E_SELECT) {
     if (!splits_axis(c, e->arg[0], &at)) return false;
     int64_t end = at < hi ? at : hi;
@@ -226,9 +235,15 @@ static bool copies_into(const PrimFunc *f, Arena *arena, int out, CopyRuns *runs
   const Buffer *o = param_buffer(f, out);
   if (!o || !is_literal(o)) return false;
   Finder found = find_block(f, NULL, o);
-  if (found.nstores == 0) return true;                      /* an input */
+  if (found.nstores == 0) return true; /* an input */
   if (!stores_itself(&found) || o->ndim == 0) return false;
-  CopyFinder c = {.f = f, .arena = arena, .an = analyzer_new(f->m, scratch(f->m->ctx)), .at = found.store->u.store.index, .out = o, .number = out, .runs = runs};
+  CopyFinder c = {.f = f,
+                  .arena = arena,
+                  .an = analyzer_new(f->m, scratch(f->m->ctx)),
+                  .at = found.store->u.store.index,
+                  .out = o,
+                  .number = out,
+                  .runs = runs};
   const Block *b = found.block->u.block;
   for (int i = 0; i < b->niter; i++) analyzer_bind(c.an, b->iter[i].var, b->iter[i].min, b->iter[i].extent);
   while (c.axis < o->ndim - 1 && expr_is_int(o->shape[c.axis], 1)) c.axis++;

@@ -38,7 +38,8 @@ static File *open_file(Ctx *ctx, const char *path)
 
 static void put(File *o, const void *data, size_t n)
 {
-  if (n && fwrite(data, 1, n, o->f) != n) raise(o->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", o->path, strerror(errno));
+  if (n && fwrite(data, 1, n, o->f) != n)
+    raise(o->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", o->path, strerror(errno));
 }
 
 static void put_zeros(File *o, uint64_t n)
@@ -98,7 +99,12 @@ static unsigned address_reloc(unsigned machine)
 
 static Elf64_Shdr section(const char *name, unsigned type, unsigned flags, uint64_t at, uint64_t size, uint64_t align)
 {
-  return (Elf64_Shdr){.sh_name = section_name(name), .sh_type = type, .sh_flags = flags, .sh_offset = at, .sh_size = size, .sh_addralign = align};
+  return (Elf64_Shdr){.sh_name = section_name(name),
+                      .sh_type = type,
+                      .sh_flags = flags,
+                      .sh_offset = at,
+                      .sh_size = size,
+                      .sh_addralign = align};
 }
 
 static void lay_out(const Program *p, size_t nprogram, unsigned machine, Elf64_Shdr *s)
@@ -108,7 +114,8 @@ static void lay_out(const Program *p, size_t nprogram, unsigned machine, Elf64_S
   uint64_t at = 64;
   s[S_PROGRAM] = section(".rodata.lathe_program", SHT_PROGBITS, SHF_ALLOC, at, nprogram, MODEL_ALIGN);
   at = up(at + nprogram, MODEL_ALIGN);
-  s[S_WEIGHTS] = section(large ? ".lrodata" : ".rodata.lathe_weights", SHT_PROGBITS, SHF_ALLOC | (large ? LARGE_FLAG : 0), at, p->weights_bytes, MODEL_ALIGN);
+  s[S_WEIGHTS] = section(large ? ".lrodata" : ".rodata.lathe_weights", SHT_PROGBITS,
+                         SHF_ALLOC | (large ? LARGE_FLAG : 0), at, p->weights_bytes, MODEL_ALIGN);
   at = up(at + p->weights_bytes, 16);
   s[S_TABLE] = section(".data.rel.ro.lathe", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, at, sizeof(LatheRtModelData), 16);
   at = up(at + sizeof(LatheRtModelData), 16);
@@ -137,14 +144,19 @@ static Elf64_Ehdr read_header(Ctx *ctx, const Target *t, const char *object)
   const char *bytes = file_read(scratch(ctx), object, &n, 0);
   bool fits = n >= sizeof h;
   if (fits) memcpy(&h, bytes, sizeof h);
-  if (!fits || memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB || !address_reloc(h.e_machine))
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': a model file can be made for 64-bit ELF machines (x86-64, AArch64, RISC-V); write .c for others", t->text);
+  if (!fits || memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+      h.e_ident[EI_DATA] != ELFDATA2LSB || !address_reloc(h.e_machine))
+    raise(
+        ctx, ERR_UNSUPPORTED, NOWHERE,
+        "target '%s': a model file can be made for 64-bit ELF machines (x86-64, AArch64, RISC-V); write .c for others",
+        t->text);
   return h;
 }
 
 static void write_object(Program *p, const char *kernels, const void *bytes, size_t n, const char *path)
 {
-  Elf64_Ehdr from = read_header(p->ctx, p->target, kernels), h = {0};
+  Elf64_Ehdr from = read_header(p->ctx, p->target, kernels);
+  Elf64_Ehdr h = {0};
   Elf64_Shdr s[S_COUNT] = {0};
   lay_out(p, n, from.e_machine, s);
   memcpy(h.e_ident, from.e_ident, EI_NIDENT);
@@ -161,10 +173,13 @@ static void write_object(Program *p, const char *kernels, const void *bytes, siz
   unsigned type = address_reloc(from.e_machine);
   Elf64_Rela reloc[2] = {{offsetof(LatheRtModelData, program), ELF64_R_INFO((uint64_t)Y_PROGRAM, type), 0},
                          {offsetof(LatheRtModelData, weights), ELF64_R_INFO((uint64_t)Y_WEIGHTS, type), 0}};
-  Elf64_Sym symbol[Y_COUNT] = {[Y_PROGRAM] = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = S_PROGRAM},
-                               [Y_WEIGHTS] = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = S_WEIGHTS},
-                               [Y_MODEL] = {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = S_TABLE, .st_size = sizeof table}};
-  const void *content[S_COUNT] = {[S_PROGRAM] = bytes, [S_TABLE] = &table, [S_RELOCS] = reloc, [S_SYMBOLS] = symbol, [S_NAMES] = symbol_names, [S_SECTIONS] = section_names};
+  Elf64_Sym symbol[Y_COUNT] = {
+    [Y_PROGRAM] = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = S_PROGRAM},
+    [Y_WEIGHTS] = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = S_WEIGHTS},
+    [Y_MODEL] = {
+      .st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = S_TABLE, .st_size = sizeof table}};
+  const void *content[S_COUNT] = {[S_PROGRAM] = bytes,  [S_TABLE] = &table,       [S_RELOCS] = reloc,
+                                  [S_SYMBOLS] = symbol, [S_NAMES] = symbol_names, [S_SECTIONS] = section_names};
   File *o = open_file(p->ctx, path);
   put(o, &h, sizeof h);
   uint64_t at = sizeof h;
@@ -195,7 +210,8 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
   File *o = open_file(p->ctx, path);
   linkable_c_names(p, name, o->f);
   put(o, text, ncode);
-  uint64_t column = 0, at = 0;
+  uint64_t column = 0;
+  uint64_t at = 0;
   fprintf(o->f, "\n/* ---- the program and the weights ---- */\n");
   put_array(o, "lathe_program", bytes, n, &column);
   fprintf(o->f, "0};\nstatic const unsigned char lathe_weights[] __attribute__((aligned(64))) = {\n");
@@ -209,8 +225,11 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
   }
   static const char zeros[MODEL_ALIGN];
   put_array(o, NULL, zeros, (size_t)(p->weights_bytes - at), &column);
-  fprintf(o->f, "0};\nLATHE_EXPORT const struct {\n  char magic[8];\n  const void *program;\n  uint64_t program_bytes;\n  const void *weights;\n"
-                "  uint64_t weights_bytes;\n  const void *const *consts;\n} lathe_model = {\"%s\", lathe_program, %zu, lathe_weights, %" PRIu64 ", 0};\n",
+  fprintf(o->f,
+          "0};\nLATHE_EXPORT const struct {\n  char magic[8];\n  const void *program;\n  uint64_t program_bytes;\n  "
+          "const void *weights;\n"
+          "  uint64_t weights_bytes;\n  const void *const *consts;\n} lathe_model = {\"%s\", lathe_program, %zu, "
+          "lathe_weights, %" PRIu64 ", 0};\n",
           MODEL_MAGIC, n, p->weights_bytes);
   linkable_c_aliases(name, o->f);
   if (ferror(o->f)) raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
@@ -242,12 +261,16 @@ void artefact_export(Program *p, Code *code, const void *bytes, size_t n, const 
   enum { SHARED, OBJECT, ARCHIVE, SOURCE, NONE } kind = 0;
   Ctx *ctx = p->ctx;
   while (kind < NONE && !str_ends(path, endings[kind])) kind++;
-  if (kind == NONE) raise(ctx, ERR_ARGUMENT, NOWHERE, "cannot tell from '%s' what to write; the name ends in .so, .o, .a or .c", path);
-  if (p->target->kind == TARGET_CUDA) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': models cannot be written for GPUs yet", p->target->text);
+  if (kind == NONE)
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "cannot tell from '%s' what to write; the name ends in .so, .o, .a or .c", path);
+  if (p->target->kind == TARGET_CUDA)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': models cannot be written for GPUs yet", p->target->text);
   if (kind == SOURCE && p->target->kind != TARGET_C)
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' is to be C source, but the target is '%s'; compile for target 'c'", path, p->target->text);
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' is to be C source, but the target is '%s'; compile for target 'c'", path,
+          p->target->text);
   Scope scope = scope_begin(ctx);
-  const char *made = arena_printf(scratch(ctx), "%s.%ld%s", path, (long)getpid(), endings[kind]), *name = linkable_name(scratch(ctx), path);
+  const char *made = arena_printf(scratch(ctx), "%s.%ld%s", path, (long)getpid(), endings[kind]);
+  const char *name = linkable_name(scratch(ctx), path);
   const char *object = kind == ARCHIVE ? arena_printf(scratch(ctx), "%s/model.o", file_temp_dir(ctx)) : made;
   defer(ctx, remove_file, (void *)(uintptr_t)made);
   if (kind == SOURCE) write_c(p, code, bytes, n, name, made);

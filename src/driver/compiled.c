@@ -38,9 +38,10 @@ const char *compiled_memory_text(Compiled *c, Arena *arena)
 {
   const Program *p = &c->program;
   if (!p->is_static)
-    return arena_printf(arena, "weights %.3f MB; storage is allocated while the model runs", (double)p->weights_bytes / 1e6);
-  return arena_printf(arena, "weights %.3f MB, storage %.3f MB (no plan needs less than %.3f MB)", (double)p->weights_bytes / 1e6,
-                      (double)p->storage_bytes / 1e6, (double)p->storage_bound / 1e6);
+    return arena_printf(arena, "weights %.3f MB; storage is allocated while the model runs",
+                        (double)p->weights_bytes / 1e6);
+  return arena_printf(arena, "weights %.3f MB, storage %.3f MB (no plan needs less than %.3f MB)",
+                      (double)p->weights_bytes / 1e6, (double)p->storage_bytes / 1e6, (double)p->storage_bound / 1e6);
 }
 
 const char *compiled_time_text(Compiled *c, Arena *arena)

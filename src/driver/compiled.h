@@ -14,19 +14,19 @@ struct Compiled {
   Ctx *ctx;
   int refs;
   Arena *arena;
-  Program program;           /* its modules: the graph after the passes, the scheduled kernels */
+  Program program; /* its modules: the graph after the passes, the scheduled kernels */
   ImplConfig config;
   LowerConfig lower;
   Built *built;
-  const void *bytes;         /* the program, written */
+  const void *bytes; /* the program, written */
   size_t nbytes;
-  LatheRtModel *model;       /* NULL until asked for */
+  LatheRtModel *model; /* NULL until asked for */
   StageTime stage[MAX_STAGES];
   int nstage;
   double stage_start;
   const char *dump_dir;
   int ndump;
-  uint64_t dumped;           /* hash of the last text */
+  uint64_t dumped; /* hash of the last text */
 };
 
 #endif

@@ -12,8 +12,8 @@ typedef struct Compare {
   Compiled *c;
   double rtol, atol;
   int compared;
-  char found[600];           /* what differs; "": nothing yet */
-  ErrKind failed;            /* the interpreter raised */
+  char found[600]; /* what differs; "": nothing yet */
+  ErrKind failed;  /* the interpreter raised */
   /* the call being compared */
   int node, nin, nout;
   const LatheRtTensor *const *in, *const *out;
@@ -21,8 +21,9 @@ typedef struct Compare {
 
 static DType dtype_of(LatheRtDType t)
 {
-  static const uint8_t codes[] = {[0] = DT_INT, [1] = DT_UINT, [2] = DT_FLOAT, [3] = DT_HANDLE, [4] = DT_BFLOAT, [6] = DT_UINT,
-                                  [10] = DT_E4M3FN, [11] = DT_E4M3FNUZ, [12] = DT_E5M2, [13] = DT_E5M2FNUZ, [17] = DT_E2M1FN};
+  static const uint8_t codes[] = {
+    [0] = DT_INT,     [1] = DT_UINT,      [2] = DT_FLOAT, [3] = DT_HANDLE,    [4] = DT_BFLOAT, [6] = DT_UINT,
+    [10] = DT_E4M3FN, [11] = DT_E4M3FNUZ, [12] = DT_E5M2, [13] = DT_E5M2FNUZ, [17] = DT_E2M1FN};
   if (t.code == LATHE_RT_STRING) return DT_STRING;
   return t.code == 6 ? DT_BOOL : DTYPE(codes[t.code], t.bits);
 }
@@ -76,10 +77,12 @@ static bool close_enough(const Compare *k, double a, double b)
 static void compare_output(Compare *k, int output, const ConstData *have, const ConstData *want)
 {
   const ProgNode *n = &k->c->program.node.v[k->node];
-  size_t count = have->bytes / (size_t)dtype_bytes(have->dtype), bad = 0, first = 0;
+  size_t count = have->bytes / (size_t)dtype_bytes(have->dtype);
+  size_t bad = 0;
+  size_t first = 0;
   if (have->bytes != want->bytes || !dtype_eq(have->dtype, want->dtype)) {
-    snprintf(k->found, sizeof k->found, "node %d '%s' (%s): output %d has %zu bytes, the interpreter gives %zu", k->node, n->name, n->source, output,
-                            have->bytes, want->bytes);
+    snprintf(k->found, sizeof k->found, "node %d '%s' (%s): output %d has %zu bytes, the interpreter gives %zu",
+             k->node, n->name, n->source, output, have->bytes, want->bytes);
     return;
   }
   for (size_t i = count; i-- > 0;)
@@ -88,8 +91,10 @@ static void compare_output(Compare *k, int output, const ConstData *have, const 
       first = i;
     }
   if (bad)
-    snprintf(k->found, sizeof k->found, "node %d '%s' (%s): %zu of %zu elements of output %d differ; element %zu is %.9g, the interpreter gives %.9g", k->node,
-                            n->name, n->source, bad, count, output, first, number(have, first), number(want, first));
+    snprintf(
+        k->found, sizeof k->found,
+        "node %d '%s' (%s): %zu of %zu elements of output %d differ; element %zu is %.9g, the interpreter gives %.9g",
+        k->node, n->name, n->source, bad, count, output, first, number(have, first), number(want, first));
 }
 
 static void compare_body(Ctx *ctx, void *arg)
@@ -111,8 +116,8 @@ static void compare_body(Ctx *ctx, void *arg)
   scope_end(ctx, scope);
 }
 
-static int32_t compare_node(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
-                            const LatheRtTensor *const *out)
+static int32_t compare_node(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,
+                            int32_t nout, const LatheRtTensor *const *out)
 {
   (void)seconds;
   Compare *k = user;
@@ -133,7 +138,8 @@ static void check(Ctx *ctx, LatheRtCode code, const LatheRtError *err)
   if (code != LATHE_RT_OK) raise(ctx, ERR_ARGUMENT, NOWHERE, "%s", err->text);
 }
 
-bool driver_debug_compare(Compiled *c, int n, const LatheRtTensor *const *inputs, double rtol, double atol, Arena *arena, const char **text)
+bool driver_debug_compare(Compiled *c, int n, const LatheRtTensor *const *inputs, double rtol, double atol,
+                          Arena *arena, const char **text)
 {
   Ctx *ctx = c->ctx;
   LatheRtModel *model = compiled_model(c);
@@ -149,6 +155,7 @@ bool driver_debug_compare(Compiled *c, int n, const LatheRtTensor *const *inputs
   if (k.failed) error_reraise(ctx);
   if (!k.found[0]) check(ctx, code, &err);
   scope_end(ctx, scope);
-  *text = k.found[0] ? arena_strdup(arena, k.found) : arena_printf(arena, "all %d kernel calls agree with the interpreter", k.compared);
+  *text = k.found[0] ? arena_strdup(arena, k.found)
+                     : arena_printf(arena, "all %d kernel calls agree with the interpreter", k.compared);
   return !k.found[0];
 }

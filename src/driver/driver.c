@@ -50,7 +50,8 @@ void driver_dump(Compiled *c, const char *name, const char *ending, const char *
 {
   if (!c->dump_dir) return;
   Scope scope = scope_begin(c->ctx);
-  file_write(c->ctx, arena_printf(scratch(c->ctx), "%s/%02d_%s.%s", c->dump_dir, c->ndump++, name, ending), text, strlen(text));
+  file_write(c->ctx, arena_printf(scratch(c->ctx), "%s/%02d_%s.%s", c->dump_dir, c->ndump++, name, ending), text,
+             strlen(text));
   scope_end(c->ctx, scope);
 }
 
@@ -72,9 +73,11 @@ static void dump_kernels(Compiled *c)
     Scope scope = scope_begin(c->ctx);
     const ProgKernel *k = &c->program.kernel.v[i];
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "relay", graph_print(scratch(c->ctx), k->func));
-    driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "tir", func_print(scratch(c->ctx), k->impl.func));
+    driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "tir",
+                func_print(scratch(c->ctx), k->impl.func));
     PrimFunc *low = lower_func(k->impl.func, c->program.target, LOWER_LOOPS, &c->lower);
-    driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s_lowered", k->name), "txt", func_print_compact(scratch(c->ctx), low));
+    driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s_lowered", k->name), "txt",
+                func_print_compact(scratch(c->ctx), low));
     scope_end(c->ctx, scope);
   }
 }
@@ -83,7 +86,8 @@ static void make_dump_dir(Compiled *c, const char *dir)
 {
   struct stat st;
   if (!dir) return;
-  if (mkdir(dir, 0777) && (stat(dir, &st) || !S_ISDIR(st.st_mode))) raise(c->ctx, ERR_IO, NOWHERE, "the folder '%s' cannot be made", dir);
+  if (mkdir(dir, 0777) && (stat(dir, &st) || !S_ISDIR(st.st_mode)))
+    raise(c->ctx, ERR_IO, NOWHERE, "the folder '%s' cannot be made", dir);
   c->dump_dir = arena_strdup(c->arena, dir);
 }
 
@@ -91,8 +95,8 @@ static void make_dump_dir(Compiled *c, const char *dir)
 
 typedef struct PassRun {
   PassContext *pc;
-  PassContext *own;          /* made here */
-  const Target *target;      /* what pc had */
+  PassContext *own;     /* made here */
+  const Target *target; /* what pc had */
   int instruments;
 } PassRun;
 
@@ -108,7 +112,8 @@ static void end_passes(void *arg)
 static void tell_pass(void *env, Module *m, const Pass *pass)
 {
   const CompileOptions *o = env;
-  int n, at = 0;
+  int n;
+  int at = 0;
   const char *const *names = pass_pipeline_names(&n);
   (void)m;
   while (at < n && strcmp(names[at], pass->name)) at++;
@@ -129,8 +134,11 @@ static void run_passes(Compiled *c, const CompileOptions *o)
   r->instruments = r->pc->instruments.n;
   defer(ctx, end_passes, r);
   r->pc->target = c->program.target;
-  if (o->progress) vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "progress", .env = (void *)(uintptr_t)o, .before = tell_pass}));
-  if (c->dump_dir) vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "dump", .env = c, .after = dump_pass}));
+  if (o->progress)
+    vec_push(r->pc->arena, &r->pc->instruments,
+             ((PassInstrument){.name = "progress", .env = (void *)(uintptr_t)o, .before = tell_pass}));
+  if (c->dump_dir)
+    vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "dump", .env = c, .after = dump_pass}));
   c->config = r->pc->impl;
   c->lower.no_vectorize = pass_config_int(r->pc, "tir.disable_vectorize") != 0;
   pass_pipeline(r->pc, c->program.m);
@@ -165,7 +173,8 @@ static void generate(Compiled *c, const CompileOptions *o)
   PrimFunc **func = arena_array(scratch(c->ctx), PrimFunc *, n + 1);
   for (int i = 0; i < n; i++) func[i] = p->kernel.v[i].impl.func;
   if (n == 0) func[n++] = no_kernel(p->kernels);
-  BuildOptions options = {.config = &c->lower, .progress = o->progress ? code_progress : NULL, .env = (void *)(uintptr_t)o};
+  BuildOptions options = {
+    .config = &c->lower, .progress = o->progress ? code_progress : NULL, .env = (void *)(uintptr_t)o};
   c->built = build_funcs_with(c->ctx, n, func, p->target, &options);
   scope_end(c->ctx, scope);
 }

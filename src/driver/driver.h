@@ -9,9 +9,9 @@
 #include "pass/pass.h"
 
 typedef struct CompileOptions {
-  const Target *target;      /* NULL: the passes' target, else the host */
-  PassContext *passes;       /* NULL: opt_level 3 and nothing else */
-  const char *dump_dir;      /* NULL, or where each stage is written as numbered text */
+  const Target *target; /* NULL: the passes' target, else the host */
+  PassContext *passes;  /* NULL: opt_level 3 and nothing else */
+  const char *dump_dir; /* NULL, or where each stage is written as numbered text */
   void (*progress)(void *env, const char *stage, int done, int total);
   void *progress_env;
 } CompileOptions;
@@ -28,16 +28,17 @@ void compiled_export(Compiled *, const char *path);
 /* Something that runs here; raises ERR_UNSUPPORTED for another machine's code.  Borrowed: it and
  * its executors may be used while the Compiled lives. */
 LatheRtModel *compiled_model(Compiled *);
-Module *compiled_module(Compiled *);                   /* the graph after the passes */
+Module *compiled_module(Compiled *); /* the graph after the passes */
 const Target *compiled_target(Compiled *);
 const char *compiled_source(Compiled *, Arena *, CodeFormat);
-const char *compiled_program_text(Compiled *, Arena *);/* the program, an instruction a line */
-const char *compiled_memory_text(Compiled *, Arena *); /* planned bytes against the lower bound */
-const char *compiled_time_text(Compiled *, Arena *);   /* seconds of each stage */
+const char *compiled_program_text(Compiled *, Arena *); /* the program, an instruction a line */
+const char *compiled_memory_text(Compiled *, Arena *);  /* planned bytes against the lower bound */
+const char *compiled_time_text(Compiled *, Arena *);    /* seconds of each stage */
 
 /* debug.c: runs the model on these inputs and compares the result of every kernel with what the
  * reference interpreter makes of the kernel's own inputs: |a - b| <= atol + rtol |b|.
  * True: all agree.  The text names the first node that differs, or says how many agree. */
-bool driver_debug_compare(Compiled *, int n, const LatheRtTensor *const *inputs, double rtol, double atol, Arena *, const char **text);
+bool driver_debug_compare(Compiled *, int n, const LatheRtTensor *const *inputs, double rtol, double atol, Arena *,
+                          const char **text);
 
 #endif

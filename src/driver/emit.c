@@ -17,7 +17,8 @@
 
 ProgIns *emit_ins(Emit *e, ModelOp op)
 {
-  vec_push(e->p->arena, &e->f->ins, (ProgIns){.op = op, .reg = -1, .source = -1, .node = -1, .place = PLACE_DYNAMIC, .region = e->region});
+  vec_push(e->p->arena, &e->f->ins,
+           (ProgIns){.op = op, .reg = -1, .source = -1, .node = -1, .place = PLACE_DYNAMIC, .region = e->region});
   return &e->f->ins.v[e->f->ins.n - 1];
 }
 
@@ -42,9 +43,11 @@ const int *emit_need(Emit *e, const Node *n)
 {
   const Node *from = n;
   const int *regs;
-  while (!(regs = map_get(&e->regs, from)) && from->kind == N_VAR && map_get(e->let, from)) from = map_get(e->let, from);
+  while (!(regs = map_get(&e->regs, from)) && from->kind == N_VAR && map_get(e->let, from))
+    from = map_get(e->let, from);
   if (!regs && type_leaf_count(from->type))
-    BUG(e->ctx, "a value of type %s ('%s') is used before it is computed", type_text(scratch(e->ctx), n->type), n->name ? n->name : "");
+    BUG(e->ctx, "a value of type %s ('%s') is used before it is computed", type_text(scratch(e->ctx), n->type),
+        n->name ? n->name : "");
   return emit_convert(e, regs, from->type, n->type);
 }
 
@@ -52,7 +55,8 @@ void emit_set_regs(Emit *e, const Node *n, const int *regs) { map_put(e->arena, 
 
 static int *new_regs(Emit *e, const Node *n)
 {
-  int count = type_leaf_count(n->type), *regs = arena_array(e->arena, int, count + 1);
+  int count = type_leaf_count(n->type);
+  int *regs = arena_array(e->arena, int, count + 1);
   for (int i = 0; i < count; i++) regs[i] = emit_reg(e, e->region);
   map_put(e->arena, &e->regs, n, regs);
   return regs;
@@ -91,7 +95,8 @@ static void add_sources(Emit *e, const Type *ty, Nodes *out)
   for (int d = 0; ty->kind == TY_TENSOR && d < ty->ndim; d++) {
     if (ty->shape[d]->kind == E_INT) continue;
     const Var **var;
-    int n = expr_free_vars(e->arena, ty->shape[d], &var), element;
+    int n = expr_free_vars(e->arena, ty->shape[d], &var);
+    int element;
     const Node *source;
     for (int i = 0; i < n; i++)
       if (graph_value_source(e->m, var[i], &source, &element) && source->kind != N_VAR) vec_push(e->arena, out, source);
@@ -131,7 +136,11 @@ static void dependencies(Emit *e, const Node *n, Nodes *out)
 
 static void order_nodes(Emit *e, const Node *root)
 {
-  typedef struct { const Node *n; Nodes deps; int next; } Frame;
+  typedef struct {
+    const Node *n;
+    Nodes deps;
+    int next;
+  } Frame;
   Vec(Frame) stack = {0};
   Map seen = {0};
   vec_push(e->arena, &stack, (Frame){.n = root, .next = -1});
@@ -192,7 +201,8 @@ static void place_nodes(Emit *e, const Node *root)
     const Node *n = e->order.v[i];
     int here = region_of(e, n);
     if (n->kind == N_IF) {
-      int then = emit_region_new(e, here), orelse = emit_region_new(e, here);
+      int then = emit_region_new(e, here);
+      int orelse = emit_region_new(e, here);
       map_put(e->arena, &e->then_of, n, (void *)(intptr_t)(then + 1));
       use_in(e, n->arg[0], here);
       use_in(e, n->arg[1], then);
@@ -228,13 +238,16 @@ static void emit_const(Emit *e, const Node *n)
 
 static const char *describe(Emit *e, const Node *n)
 {
-  return n->name && *n->name ? arena_printf(e->arena, "node '%s'", n->name) : arena_printf(e->arena, "a value of type %s", type_text(e->arena, n->type));
+  return n->name && *n->name ? arena_printf(e->arena, "node '%s'", n->name)
+                             : arena_printf(e->arena, "a value of type %s", type_text(e->arena, n->type));
 }
 
 static ProgExpr *emit_shape(Emit *e, int ndim, const Expr *const *shape, const char *what)
 {
   if (ndim < 0 || ndim > MODEL_MAX_NDIM)
-    raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, ndim < 0 ? "%s: its rank is not known" : "%s: its rank is %d, at most %d are possible", what, ndim, MODEL_MAX_NDIM);
+    raise(e->ctx, ERR_UNSUPPORTED, NOWHERE,
+          ndim < 0 ? "%s: its rank is not known" : "%s: its rank is %d, at most %d are possible", what, ndim,
+          MODEL_MAX_NDIM);
   ProgExpr *dims = arena_array(e->p->arena, ProgExpr, ndim + 1);
   for (int d = 0; d < ndim; d++) dims[d] = emit_expr(e, shape[d], what);
   return dims;
@@ -244,7 +257,8 @@ static ProgExpr *emit_shape(Emit *e, int ndim, const Expr *const *shape, const c
 static void add_guards(Emit *e, const Type *ty, Map *conds)
 {
   for (int d = 0; d < ty->ndim; d++)
-    for (const Expr *g = ty->shape[d]; g != dim_unguarded(g); g = g->arg[1]) map_put(e->arena, conds, g->arg[0], (void *)(uintptr_t)g->arg[0]);
+    for (const Expr *g = ty->shape[d]; g != dim_unguarded(g); g = g->arg[1])
+      map_put(e->arena, conds, g->arg[0], (void *)(uintptr_t)g->arg[0]);
   for (int i = 0; ty->kind == TY_TUPLE && i < ty->nfield; i++) add_guards(e, ty->field[i], conds);
 }
 
@@ -264,7 +278,8 @@ static void emit_size_check(Emit *e, const Expr *cond, const char *what)
 static void guard_leaves(Emit *e, Outside *o, int n, const Type **leaf)
 {
   const Node **node;
-  int nnode = graph_post_order(e->arena, fn_body(o->apply->arg[0]), &node), first = 0;
+  int nnode = graph_post_order(e->arena, fn_body(o->apply->arg[0]), &node);
+  int first = 0;
   Map conds = {0};
   for (int i = 0; i < nnode; i++)
     if (node[i]->kind == N_CALL && node[i]->type) add_guards(e, node[i]->type, &conds);
@@ -286,7 +301,8 @@ static const Type **result_leaves(Emit *e, Outside *o, int *n)
   const Type **inside = type_leaves(e->arena, fn_body(o->apply->arg[0])->type, n);
   for (int i = 0; i < *n; i++) {
     if (inside[i]->kind != TY_TENSOR)
-      raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: a kernel cannot give %s", describe(e, o->apply), type_text(e->arena, inside[i]));
+      raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: a kernel cannot give %s", describe(e, o->apply),
+            type_text(e->arena, inside[i]));
     const Expr **shape = arena_array(e->arena, const Expr *, inside[i]->ndim + 1);
     for (int d = 0; d < inside[i]->ndim; d++) shape[d] = outside_expr(o, dim_unguarded(inside[i]->shape[d]));
     inside[i] = type_tensor(e->m, inside[i]->dtype, inside[i]->ndim, shape);
@@ -308,10 +324,12 @@ static void emit_view(Emit *e, const Node *n, const Type *out, const char *what)
   ins->expr = dims;
 }
 
-static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, const Type **out, int nout, const char *what)
+static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, const Type **out, int nout,
+                        const char *what)
 {
   const Node *own = program_own_sizes(e->p, func);
-  int kernel = program_kernel(e->p, own), nin;
+  int kernel = program_kernel(e->p, own);
+  int nin;
   int *in = gather(e, n->nargs - 1, n->arg + 1, &nin);
   int *regs = arena_array(e->arena, int, nout + 1);
   for (int i = 0; i < nout; i++) {
@@ -329,7 +347,8 @@ static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, co
   bool *is_scalar = arena_array(e->p->arena, bool, narg + 1);
   for (int i = 0; i < nin; i++) arg[i] = in[i];
   for (int i = 0; i < nout; i++) arg[nin + i] = regs[i];
-  Outside inner = impl->nscalars && own != func ? outside_begin(e, node_apply(e->m, own, n->nargs - 1, n->arg + 1)) : *o;
+  Outside inner =
+      impl->nscalars && own != func ? outside_begin(e, node_apply(e->m, own, n->nargs - 1, n->arg + 1)) : *o;
   for (int i = 0; i < impl->nscalars; i++) {
     arg[nin + nout + i] = emit_scalar(e, outside_expr(&inner, var_expr(impl->scalars[i])), what);
     is_scalar[nin + nout + i] = true;
@@ -358,10 +377,8 @@ static void emit_primitive(Emit *e, const Node *n)
   Outside o = outside_begin(e, n);
   int nout;
   const Type **out = result_leaves(e, &o, &nout);
-  if (program_is_view(func))
-    emit_view(e, n, out[0], what);
-  else
-    emit_kernel(e, n, func, &o, out, nout, what);
+  if (program_is_view(func)) emit_view(e, n, out[0], what);
+  else emit_kernel(e, n, func, &o, out, nout, what);
   emit_bind_results(e, n);
 }
 
@@ -382,7 +399,8 @@ static void emit_call_tir(Emit *e, const Node *n)
 static void emit_host(Emit *e, const Node *n)
 {
   HostCall call = host_call(e->m, n);
-  int narg, *arg = gather(e, call.nargs, call.arg, &narg);
+  int narg;
+  int *arg = gather(e, call.nargs, call.arg, &narg);
   if (call.more) {
     emit_const(e, call.more);
     int *all = arena_array(e->p->arena, int, narg + 1);
@@ -409,7 +427,9 @@ static void emit_region(Emit *, int region, const Node *result, const int *into,
 /* then and else are the two regions made for this node, in that order. */
 static void emit_if(Emit *e, const Node *n, bool tail)
 {
-  int cond = emit_need(e, n->arg[0])[0], here = e->region, then = (int)(intptr_t)map_get(&e->then_of, n) - 1;
+  int cond = emit_need(e, n->arg[0])[0];
+  int here = e->region;
+  int then = (int)(intptr_t)map_get(&e->then_of, n) - 1;
   const int *into = tail ? NULL : new_regs(e, n);
   int branch = e->f->ins.n;
   ProgIns *ins = emit_ins(e, MO_BRANCH);
@@ -428,9 +448,12 @@ static void emit_if(Emit *e, const Node *n, bool tail)
 /* Each clause: tests that jump to the next one, its variables, its body. */
 static void emit_match(Emit *e, const Node *n, bool tail)
 {
-  int here = e->region, first = (int)(intptr_t)map_get(&e->then_of, n) - 1, clauses = n->u.match.n;
+  int here = e->region;
+  int first = (int)(intptr_t)map_get(&e->then_of, n) - 1;
+  int clauses = n->u.match.n;
   const int *into = tail ? NULL : new_regs(e, n);
-  IntList miss = {0}, done = {0};
+  IntList miss = {0};
+  IntList done = {0};
   bool always = false;
   for (int i = 0; i < clauses && !always; i++) {
     const Pattern *pattern = n->u.match.clause[i];
@@ -448,8 +471,10 @@ static void emit_match(Emit *e, const Node *n, bool tail)
     for (int k = 0; k < miss.n; k++) e->f->ins.v[miss.v[k]].index = e->f->ins.n;
   }
   e->region = here;
-  if (always && !tail) e->f->ins.n--, done.n--;          /* the last jump goes nowhere */
-  if (!always) emit_ins(e, MO_FAIL)->text = arena_printf(e->p->arena, "match: no clause fits the value (in function '%s')", e->f->name);
+  if (always && !tail) e->f->ins.n--, done.n--; /* the last jump goes nowhere */
+  if (!always)
+    emit_ins(e, MO_FAIL)->text =
+        arena_printf(e->p->arena, "match: no clause fits the value (in function '%s')", e->f->name);
   for (int k = 0; k < done.n; k++) e->f->ins.v[done.v[k]].index = e->f->ins.n;
   for (int i = 0; i < clauses; i++) e->f->region.v[first + i].end = e->f->ins.n;
   if (!tail) emit_bind_results(e, n);
@@ -459,10 +484,13 @@ static void emit_node(Emit *e, const Node *n)
 {
   switch (n->kind) {
   case N_VAR: return;
-  case N_FUNC: case N_GLOBAL: case N_CTOR: emit_closure(e, n); return;
+  case N_FUNC:
+  case N_GLOBAL:
+  case N_CTOR: emit_closure(e, n); return;
   case N_CONST: emit_const(e, n); return;
   case N_CALL:
-    if (!(n->u.call.op->flags & OPF_HOST)) BUG(e->ctx, "a call of '%s' stands outside of a primitive function", n->u.call.op->name);
+    if (!(n->u.call.op->flags & OPF_HOST))
+      BUG(e->ctx, "a call of '%s' stands outside of a primitive function", n->u.call.op->name);
     emit_host(e, n);
     return;
   case N_APPLY:
@@ -470,7 +498,8 @@ static void emit_node(Emit *e, const Node *n)
     else emit_call(e, n, false);
     return;
   case N_TUPLE: {
-    int count, *regs = gather(e, n->nargs, n->arg, &count);
+    int count;
+    int *regs = gather(e, n->nargs, n->arg, &count);
     map_put(e->arena, &e->regs, n, regs);
     return;
   }
@@ -480,7 +509,7 @@ static void emit_node(Emit *e, const Node *n)
     return;
   }
   case N_LET: {
-    const int *regs = emit_regs_of(e, n->arg[2]);      /* none where the body is still to take over the function */
+    const int *regs = emit_regs_of(e, n->arg[2]); /* none where the body is still to take over the function */
     if (regs) map_put(e->arena, &e->regs, n, (void *)(uintptr_t)regs);
     return;
   }
@@ -489,7 +518,8 @@ static void emit_node(Emit *e, const Node *n)
   case N_CALL_TIR: emit_call_tir(e, n); return;
   case N_OP: break;
   }
-  raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "operator '%s' is used as a value; write fn (%%x) { %s(%%x) }", n->u.call.op->name, n->u.call.op->name);
+  raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "operator '%s' is used as a value; write fn (%%x) { %s(%%x) }",
+        n->u.call.op->name, n->u.call.op->name);
 }
 
 /* The node that gives the result of a region, if it can take over the function: an if, a match
@@ -529,9 +559,12 @@ static void emit_moves(Emit *e, const Node *result, const int *into, const Type 
 static void emit_region(Emit *e, int region, const Node *result, const int *into, const Type *as, bool tail)
 {
   enum { DEEPEST = 200 };
-  int depth = 0, mark = e->bound.n;
+  int depth = 0;
+  int mark = e->bound.n;
   for (int r = region; r >= 0; r = e->f->region.v[r].parent) depth++;
-  if (depth > DEEPEST) raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': more than %d ifs and matches inside each other", e->f->name, DEEPEST);
+  if (depth > DEEPEST)
+    raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': more than %d ifs and matches inside each other", e->f->name,
+          DEEPEST);
   e->region = region;
   const Node *last = tail ? tail_node(e, region, result) : NULL;
   for (int i = 0; i < e->in_region[region].n; i++) {
@@ -550,7 +583,8 @@ static void emit_region(Emit *e, int region, const Node *result, const int *into
 
 static void add_parameter(Emit *e, const Node *var)
 {
-  int n = type_leaf_count(var->type), *regs = arena_array(e->arena, int, n + 1);
+  int n = type_leaf_count(var->type);
+  int *regs = arena_array(e->arena, int, n + 1);
   for (int i = 0; i < n; i++) regs[i] = emit_reg(e, 0);
   e->f->nparam += n;
   map_put(e->arena, &e->regs, var, regs);
@@ -581,14 +615,24 @@ static void check_input(Emit *e, const Node *var)
       ProgIns *ins = emit_ins(e, MO_CHECK);
       ins->nexpr = 1;
       ins->expr = check;
-      ins->text = arena_printf(e->p->arena, "dimension %d of input '%s' is not %s", d, var->name, expr_str_of(e->arena, dim));
+      ins->text =
+          arena_printf(e->p->arena, "dimension %d of input '%s' is not %s", d, var->name, expr_str_of(e->arena, dim));
     }
 }
 
 static void emit_function(Program *p, Map *callees, Callees *queue, Map *let, const Callee *c)
 {
   Scope scope = scope_begin(p->ctx);
-  Emit e = {.p = p, .ctx = p->ctx, .arena = scratch(p->ctx), .m = p->m, .f = p->func.v[c->index], .callee = c, .result = emit_result_type(c), .callees = callees, .queue = queue, .let = let};
+  Emit e = {.p = p,
+            .ctx = p->ctx,
+            .arena = scratch(p->ctx),
+            .m = p->m,
+            .f = p->func.v[c->index],
+            .callee = c,
+            .result = emit_result_type(c),
+            .callees = callees,
+            .queue = queue,
+            .let = let};
   const Node *body = fn_body(c->func);
   for (int i = 0; i < c->ncapture; i++) add_parameter(&e, c->capture[i]);
   int size = e.f->nparam;
@@ -626,7 +670,10 @@ static ProgPort make_port(Program *p, const char *name, const Type *t)
   const Type *elem = t;
   while (elem->kind == TY_SEQ || elem->kind == TY_OPT) elem = elem->field[0];
   if (elem->kind != TY_TENSOR || (t->kind == TY_TENSOR && t->ndim < 0))
-    raise(p->ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' of type %s cannot be an input or output of a compiled model; tensors of known rank, and sequences and optionals of tensors, can (functions and data types stay inside)", name, port.type);
+    raise(p->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "'%s' of type %s cannot be an input or output of a compiled model; tensors of known rank, and sequences and "
+          "optionals of tensors, can (functions and data types stay inside)",
+          name, port.type);
   port.dtype = elem->dtype;
   if (t->kind != TY_TENSOR) return port;
   port.ndim = t->ndim;
@@ -673,7 +720,8 @@ static void add_outputs(Program *p, const Node *main)
 void program_emit(Program *p, void (*progress)(void *env, const char *stage, int done, int total), void *env)
 {
   const Node *main = graph_main(p->m);
-  Map callees = {0}, let = {0};
+  Map callees = {0};
+  Map let = {0};
   Callees queue = {0};
   add_inputs(p, main);
   add_outputs(p, main);

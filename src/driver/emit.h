@@ -12,7 +12,7 @@ typedef Vec(const Node *) Nodes;
 typedef struct Callee {
   const Node *func;
   int index;
-  int value;                 /* the function that stands for it where it is a value (emit_call.c); -1: none yet */
+  int value; /* the function that stands for it where it is a value (emit_call.c); -1: none yet */
   int ncapture, nsize;
   const Node **capture;
   const Var **size;
@@ -26,25 +26,26 @@ typedef struct Emit {
   Arena *arena;
   Module *m;
   ProgFunc *f;
-  const Callee *callee;      /* the function */
-  const Type *result;        /* what it gives */
-  Map *callees;              /* N_FUNC* or Ctor* -> Callee*, of the whole program */
-  Callees *queue;            /* those still to be emitted */
-  Map *let;                  /* variable -> the node it is bound to, of the whole program */
-  Map regs;                  /* Node* -> int *: registers of its leaves */
-  Map region_of;             /* Node* -> region + 1 */
-  Map then_of;               /* N_IF*, N_MATCH* -> region of its first branch or clause + 1; the others' are the next */
-  Nodes order;               /* dependencies first */
-  Nodes *in_region;          /* the same, by region */
-  int region;                /* where instructions go now */
-  Map scalar;                /* Var* or Expr* -> scalar + 1 */
-  Vec(const void *) bound;   /* keys of scalar, in order; those of a region go with it */
+  const Callee *callee; /* the function */
+  const Type *result;   /* what it gives */
+  Map *callees;         /* N_FUNC* or Ctor* -> Callee*, of the whole program */
+  Callees *queue;       /* those still to be emitted */
+  Map *let;             /* variable -> the node it is bound to, of the whole program */
+  Map regs;             /* Node* -> int *: registers of its leaves */
+  Map region_of;        /* Node* -> region + 1 */
+  /* N_IF*, N_MATCH* -> region of its first branch or clause + 1; the others' are the next */
+  Map then_of;
+  Nodes order;             /* dependencies first */
+  Nodes *in_region;        /* the same, by region */
+  int region;              /* where instructions go now */
+  Map scalar;              /* Var* or Expr* -> scalar + 1 */
+  Vec(const void *) bound; /* keys of scalar, in order; those of a region go with it */
 } Emit;
 
 /* ---- emit.c ---------------------------------------------------------------------------- */
 
 ProgIns *emit_ins(Emit *, ModelOp);
-int emit_reg(Emit *, int home);              /* a new register, made in this region */
+int emit_reg(Emit *, int home); /* a new register, made in this region */
 int emit_region_new(Emit *, int parent);
 const int *emit_regs_of(Emit *, const Node *);
 /* The registers of a value that has been computed, as its type spreads it out. */
@@ -57,10 +58,10 @@ void emit_bind_results(Emit *, const Node *);
 /* ---- emit_call.c: what is called, and functions as values ------------------------------- */
 
 typedef enum {
-  CALLED_PRIMITIVE,          /* a kernel: the call's first argument */
-  CALLED_FUNC,               /* a graph function */
+  CALLED_PRIMITIVE, /* a kernel: the call's first argument */
+  CALLED_FUNC,      /* a graph function */
   CALLED_CTOR,
-  CALLED_VALUE,              /* a function that is known at run time */
+  CALLED_VALUE, /* a function that is known at run time */
 } CalledKind;
 typedef struct Called {
   CalledKind kind;
@@ -109,7 +110,7 @@ void emit_unbind(Emit *, int mark);
 typedef struct Outside {
   Emit *e;
   const Node *apply;
-  Map size;                  /* Var* -> Expr* */
+  Map size; /* Var* -> Expr* */
 } Outside;
 Outside outside_begin(Emit *, const Node *apply);
 const Expr *outside_expr(Outside *, const Expr *);

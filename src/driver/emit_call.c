@@ -24,7 +24,8 @@ static const Node *known_function(Emit *e, const Node *n)
 static const Node *global_function(Emit *e, const Node *n)
 {
   Global *g = module_get(e->m, n->u.global);
-  if (!g || g->kind != GLOBAL_GRAPH) raise(e->ctx, ERR_ARGUMENT, NOWHERE, "the module has no graph function @%s", n->u.global);
+  if (!g || g->kind != GLOBAL_GRAPH)
+    raise(e->ctx, ERR_ARGUMENT, NOWHERE, "the module has no graph function @%s", n->u.global);
   return g->func;
 }
 
@@ -41,7 +42,7 @@ Called emit_called(Emit *e, const Node *callee)
 
 typedef struct Captures {
   Emit *e;
-  Nodes funcs;               /* the function and the local ones it names */
+  Nodes funcs; /* the function and the local ones it names */
   Nodes out;
   Map seen;
 } Captures;
@@ -56,7 +57,8 @@ static void add_variables(Captures *c, const Node *func)
     const Node **free;
     int n = graph_free_vars(e->arena, c->funcs.v[k], &free);
     for (int i = 0; i < n; i++) {
-      const Node *known = known_function(e, free[i]), *what = known ? known : free[i];
+      const Node *known = known_function(e, free[i]);
+      const Node *what = known ? known : free[i];
       if (map_has(&c->seen, what)) continue;
       map_put(e->arena, &c->seen, what, (void *)(uintptr_t)what);
       if (!known) vec_push(e->p->arena, &c->out, what);
@@ -90,7 +92,8 @@ static void add_told_in(Emit *e, const Callee *c, Map *told)
   for (int i = 0; i < c->nsize; i++) map_put(e->arena, told, c->size[i], (void *)(uintptr_t)c->size[i]);
   for (int i = 0; i < fn_nparams(c->func); i++) add_told(e, c->func->arg[i], told);
   for (int i = 0; i < n; i++)
-    for (int k = 0; node[i]->kind == N_MATCH && k < node[i]->u.match.n; k++) add_pattern_told(e, node[i]->u.match.clause[k], told);
+    for (int k = 0; node[i]->kind == N_MATCH && k < node[i]->u.match.n; k++)
+      add_pattern_told(e, node[i]->u.match.clause[k], told);
 }
 
 static void add_uses(Emit *e, const Type *ty, Map *used)
@@ -107,7 +110,9 @@ static void add_uses(Emit *e, const Type *ty, Map *used)
 static void find_sizes(Captures *c, Callee *callee)
 {
   Emit *e = c->e;
-  Map told = {0}, used = {0}, outside = {0};
+  Map told = {0};
+  Map used = {0};
+  Map outside = {0};
   Vec(const Var *) size = {0};
   for (int k = 0; k < c->funcs.n; k++) {
     const Node **node;
@@ -119,7 +124,8 @@ static void find_sizes(Captures *c, Callee *callee)
   for (int i = 0; i < c->out.n; i++) add_told(e, c->out.v[i], &told);
   add_told_in(e, e->callee, &outside);
   for (int i = 0; i < used.n; i++)
-    if (!map_has(&told, used.val[i]) && map_has(&outside, used.val[i])) vec_push(e->p->arena, &size, (const Var *)used.val[i]);
+    if (!map_has(&told, used.val[i]) && map_has(&outside, used.val[i]))
+      vec_push(e->p->arena, &size, (const Var *)used.val[i]);
   callee->nsize = size.n;
   callee->size = size.v;
 }
@@ -158,7 +164,8 @@ const Callee *emit_callee(Emit *e, const Node *func)
 {
   Callee *c = map_get(e->callees, func);
   if (c) return c;
-  const char *global = global_name(e, func), *name = global ? global : arena_printf(e->p->arena, "%s_fn%d", e->f->name, e->p->func.n);
+  const char *global = global_name(e, func);
+  const char *name = global ? global : arena_printf(e->p->arena, "%s_fn%d", e->f->name, e->p->func.n);
   c = emit_add_callee(e->p, e->callees, func, is_primitive_func(func) ? around_primitive(e, func) : func, name);
   Captures captures = {.e = e};
   add_variables(&captures, func);
@@ -226,7 +233,8 @@ static int value_function(Emit *e, Callee *c)
   if (takes_single_values(c)) return c->value = c->index;
   c->value = e->p->func.n;
   Emit h = begin_helper(e, arena_printf(e->p->arena, "%s_value", e->p->func.v[c->index]->name));
-  IntList arg = {0}, in = {0};
+  IntList arg = {0};
+  IntList in = {0};
   for (int i = 0; i < c->ncapture; i++)
     for (int k = 0; k < type_leaf_count(c->capture[i]->type); k++) vec_push(e->arena, &arg, parameter(&h));
   for (int i = 0; i < c->nsize; i++) vec_push(e->arena, &arg, parameter(&h));
@@ -303,7 +311,8 @@ bool emit_can_tail(Emit *e, const Node *n)
 /* The registers of a call's result, as the callee gives it, become those of the call. */
 static void take_result(Emit *e, const Node *n, ProgIns *ins, const Type *given)
 {
-  int count = type_leaf_count(given), *ret = arena_array(e->p->arena, int, count + 1);
+  int count = type_leaf_count(given);
+  int *ret = arena_array(e->p->arena, int, count + 1);
   for (int i = 0; i < count; i++) ret[i] = emit_reg(e, e->region);
   ins->nret = count;
   ins->ret = ret;

@@ -57,14 +57,15 @@ const int *emit_unbox(Emit *e, int reg, const Type *ty)
 {
   IntList out = {0};
   unbox(e, reg, ty, &out);
-  if (!out.n) vec_push(e->arena, &out, -1);      /* an empty tuple has a list of none */
+  if (!out.n) vec_push(e->arena, &out, -1); /* an empty tuple has a list of none */
   return out.v;
 }
 
 static void convert(Emit *e, const int *regs, const Type *from, const Type *to, IntList *out)
 {
   bool both = from->kind == TY_TUPLE && to->kind == TY_TUPLE && from->nfield == to->nfield;
-  for (int i = 0; both && i < from->nfield; i++) convert(e, regs + type_leaf_offset(from, i), from->field[i], to->field[i], out);
+  for (int i = 0; both && i < from->nfield; i++)
+    convert(e, regs + type_leaf_offset(from, i), from->field[i], to->field[i], out);
   if (both) return;
   unbox(e, emit_box(e, regs, from), to, out);
 }
@@ -82,7 +83,8 @@ const int *emit_convert(Emit *e, const int *regs, const Type *from, const Type *
 
 void emit_construct(Emit *e, const Node *apply, const Ctor *ctor)
 {
-  int *field = arena_array(e->arena, int, apply->nargs), *reg = arena_array(e->arena, int, 1);
+  int *field = arena_array(e->arena, int, apply->nargs);
+  int *reg = arena_array(e->arena, int, 1);
   for (int i = 1; i < apply->nargs; i++) field[i - 1] = emit_box(e, emit_need(e, apply->arg[i]), apply->arg[i]->type);
   *reg = new_data(e, ctor->tag, apply->nargs - 1, field);
   emit_set_regs(e, apply, reg);
@@ -139,7 +141,8 @@ static void bind(Emit *e, const Pattern *p, Part whole)
   for (int i = 0; i < p->n; i++)
     if (has_variables(p->sub[i])) bind(e, p->sub[i], part_of(e, whole, i));
   if (p->kind != PAT_VAR) return;
-  const int *regs = whole.type ? emit_convert(e, whole.regs, whole.type, p->var->type) : emit_unbox(e, whole.regs[0], p->var->type);
+  const int *regs =
+      whole.type ? emit_convert(e, whole.regs, whole.type, p->var->type) : emit_unbox(e, whole.regs[0], p->var->type);
   emit_set_regs(e, p->var, regs);
   int n;
   const Type **leaf = type_leaves(e->arena, p->var->type, &n);

@@ -14,10 +14,7 @@ typedef struct Writer {
 
 static void write_expr(Writer *, const Expr *);
 
-static void step(Writer *w, ProgStep s)
-{
-  vec_push(w->e->arena, &w->out, s);
-}
+static void step(Writer *w, ProgStep s) { vec_push(w->e->arena, &w->out, s); }
 
 static void op(Writer *w, ExprOp o) { step(w, (ProgStep){.op = o}); }
 
@@ -122,7 +119,8 @@ static void write_var(Writer *w, const Expr *e)
 /* Float arithmetic at its own width. */
 static void rounded(Writer *w, const Expr *e)
 {
-  if (e->dtype.code != DT_FLOAT || e->dtype.bits < 32) refuse(w, e, "is computed in a dtype that the executor does not have");
+  if (e->dtype.code != DT_FLOAT || e->dtype.bits < 32)
+    refuse(w, e, "is computed in a dtype that the executor does not have");
   if (e->dtype.bits == 32) op(w, XO_ROUND32);
 }
 
@@ -154,7 +152,8 @@ static void choice(Writer *w, const Expr *e)
 
 static void cast(Writer *w, const Expr *e)
 {
-  DType to = e->dtype, from = e->arg[0]->dtype;
+  DType to = e->dtype;
+  DType from = e->arg[0]->dtype;
   write_expr(w, e->arg[0]);
   if (dtype_is_float(to)) {
     if (!dtype_is_float(from)) op(w, XO_TO_FLOAT);
@@ -173,7 +172,8 @@ static void cast(Writer *w, const Expr *e)
   }
   if (dtype_is_float(from)) op(w, XO_TO_INT);
   if (to.bits >= 32 && to.code == DT_INT) return; /* sizes do not overflow */
-  if (to.bits < 8 || (to.bits == 64 && to.code == DT_UINT && dtype_is_float(from))) refuse(w, e, "is cast to a dtype that the executor does not have");
+  if (to.bits < 8 || (to.bits == 64 && to.code == DT_UINT && dtype_is_float(from)))
+    refuse(w, e, "is cast to a dtype that the executor does not have");
   static const ExprOp wraps[2][3] = {{XO_WRAP8, XO_WRAP16, XO_WRAP32}, {XO_WRAPU8, XO_WRAPU16, XO_WRAPU32}};
   if (to.bits < 64) op(w, wraps[to.code == DT_UINT][to.bits == 8 ? 0 : to.bits == 16 ? 1 : 2]);
 }
@@ -183,9 +183,21 @@ static void intrinsic(Writer *w, const Expr *e)
   static const struct {
     Intrin intrin;
     ExprOp op;
-  } table[] = {{IN_FLOOR, XO_FLOOR}, {IN_CEIL, XO_CEIL},     {IN_TRUNC, XO_TRUNC},   {IN_ROUND, XO_ROUND}, {IN_NEARBYINT, XO_NEARBYINT},
-               {IN_SQRT, XO_SQRT},   {IN_EXP, XO_EXP},       {IN_LOG, XO_LOG},       {IN_POW, XO_POW},     {IN_FMOD, XO_FMOD},
-               {IN_BITAND, XO_BITAND}, {IN_BITOR, XO_BITOR}, {IN_BITXOR, XO_BITXOR}, {IN_SHL, XO_SHL},     {IN_SHR, XO_SHR}};
+  } table[] = {{IN_FLOOR, XO_FLOOR},
+               {IN_CEIL, XO_CEIL},
+               {IN_TRUNC, XO_TRUNC},
+               {IN_ROUND, XO_ROUND},
+               {IN_NEARBYINT, XO_NEARBYINT},
+               {IN_SQRT, XO_SQRT},
+               {IN_EXP, XO_EXP},
+               {IN_LOG, XO_LOG},
+               {IN_POW, XO_POW},
+               {IN_FMOD, XO_FMOD},
+               {IN_BITAND, XO_BITAND},
+               {IN_BITOR, XO_BITOR},
+               {IN_BITXOR, XO_BITXOR},
+               {IN_SHL, XO_SHL},
+               {IN_SHR, XO_SHR}};
   if (e->u.intrin == IN_IF_THEN_ELSE) {
     choice(w, e);
     return;
@@ -246,7 +258,13 @@ static void write_kind(Writer *w, const Expr *e)
   case E_CAST: cast(w, e); return;
   case E_SELECT: choice(w, e); return;
   case E_CALL: intrinsic(w, e); return;
-  case E_STR: case E_LET: case E_LOAD: case E_RAMP: case E_BROADCAST: case E_REDUCE: case E_NKINDS: break;
+  case E_STR:
+  case E_LET:
+  case E_LOAD:
+  case E_RAMP:
+  case E_BROADCAST:
+  case E_REDUCE:
+  case E_NKINDS: break;
   }
   refuse(w, e, "is of a form that the executor does not have");
 }
@@ -257,10 +275,8 @@ static void write_expr(Writer *w, const Expr *e)
 {
   int scalar = (int)(intptr_t)map_get(&w->e->scalar, e) - 1;
   if (scalar < 0 && w->depth > MODEL_MAX_STACK / 2 && e->nargs) scalar = emit_scalar(w->e, e, w->what);
-  if (scalar >= 0)
-    step(w, (ProgStep){.op = XO_SCALAR, .a = scalar});
-  else
-    write_kind(w, e);
+  if (scalar >= 0) step(w, (ProgStep){.op = XO_SCALAR, .a = scalar});
+  else write_kind(w, e);
   if (scalar >= 0 || e->nargs == 0) w->depth++;
 }
 
@@ -268,7 +284,7 @@ static void write_expr(Writer *w, const Expr *e)
 
 typedef struct Shared {
   Arena *arena;
-  Map uses;                  /* Expr* -> number of terms that hold it */
+  Map uses; /* Expr* -> number of terms that hold it */
   Vec(const Expr *) order;
 } Shared;
 
@@ -286,7 +302,8 @@ ProgExpr emit_expr(Emit *e, const Expr *value, const char *what)
   if (value->nargs) expr_visit(e->ctx, value, count_uses, &s);
   for (int i = 0; i < s.order.n; i++) {
     const Expr *term = s.order.v[i];
-    if (term->nargs == 0 || term == value || (intptr_t)map_get(&s.uses, term) < 2 || map_has(&e->scalar, term)) continue;
+    if (term->nargs == 0 || term == value || (intptr_t)map_get(&s.uses, term) < 2 || map_has(&e->scalar, term))
+      continue;
     emit_scalar(e, term, what);
   }
   Writer w = {.e = e, .what = what};
@@ -319,8 +336,10 @@ static void match_dims(Outside *o, const Type *inside, const Type *outside)
   if (inside->kind != outside->kind) return;
   for (int i = 0; i < inside->nfield && i < outside->nfield; i++) match_dims(o, inside->field[i], outside->field[i]);
   for (int d = 0; d < inside->ndim && d < outside->ndim; d++)
-    if (inside->shape[d]->kind == E_VAR && inside->shape[d] != outside->shape[d] && !map_has(&o->size, inside->shape[d]->u.var))
-      map_put(o->e->arena, &o->size, inside->shape[d]->u.var, (void *)(uintptr_t)expr_cast(o->e->m, inside->shape[d]->dtype, outside->shape[d]));
+    if (inside->shape[d]->kind == E_VAR && inside->shape[d] != outside->shape[d] &&
+        !map_has(&o->size, inside->shape[d]->u.var))
+      map_put(o->e->arena, &o->size, inside->shape[d]->u.var,
+              (void *)(uintptr_t)expr_cast(o->e->m, inside->shape[d]->dtype, outside->shape[d]));
 }
 
 Outside outside_begin(Emit *e, const Node *apply)
@@ -328,7 +347,8 @@ Outside outside_begin(Emit *e, const Node *apply)
   Outside o = {.e = e, .apply = apply};
   const Node *func = apply->arg[0];
   for (int i = 0; i < fn_nparams(func); i++)
-    if (func->arg[i]->type->kind == TY_TENSOR || func->arg[i]->type->kind == TY_TUPLE) match_dims(&o, func->arg[i]->type, apply->arg[1 + i]->type);
+    if (func->arg[i]->type->kind == TY_TENSOR || func->arg[i]->type->kind == TY_TUPLE)
+      match_dims(&o, func->arg[i]->type, apply->arg[1 + i]->type);
   return o;
 }
 
@@ -345,7 +365,8 @@ static void match_elements(Outside *o, const Expr *inside)
     for (int k = 0; k < fn_nparams(func); k++) {
       if (func->arg[k] != node) continue;
       const Expr *const *values = graph_values(o->e->m, o->apply->arg[1 + k], &count);
-      if (values && element < count) map_put(o->e->arena, &o->size, var[i], (void *)(uintptr_t)expr_cast(o->e->m, var[i]->dtype, values[element]));
+      if (values && element < count)
+        map_put(o->e->arena, &o->size, var[i], (void *)(uintptr_t)expr_cast(o->e->m, var[i]->dtype, values[element]));
     }
   }
 }

@@ -34,8 +34,8 @@ static const LatheRtArgInfo add_args[] = {{"a", {2, 32, 1}, 1, 0}, {"b", {2, 32,
 static const LatheRtArgInfo scale_args[] = {{"x", {2, 32, 1}, 1, 0}, {"y", {2, 32, 1}, 1, 1}, {"k", {2, 32, 1}, -1, 0}};
 static const LatheRtSizeInfo sizes[] = {{"n", 0, 0}};
 static const LatheRtFuncInfo funcs[] = {
-    {"add", add_call, add_shape, 3, 1, add_args, sizes},
-    {"scale", scale_call, scale_shape, 3, 1, scale_args, sizes},
+  {"add", add_call, add_shape, 3, 1, add_args, sizes},
+  {"scale", scale_call, scale_shape, 3, 1, scale_args, sizes},
 };
 static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 2, NULL, "", funcs};
 static _Alignas(64) const float weights[16] = {1, 2, 3, 4};
@@ -58,8 +58,10 @@ static void run(LatheRtModel *m)
   for (int32_t i = 0; i < lathe_rt_model_inputs(m, &port); i++) {
     int64_t dim = 4;
     LatheRtTensor t = {.data = a, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = &dim};
-    code = port[i].dtype.code == LATHE_RT_STRING ? lathe_rt_set_input_strings(x, i, 1, &dim, (const char *const[]){"a", "", "12", "\xc3\xa4 b\xff"}, NULL, &err)
-                                                 : lathe_rt_set_input(x, i, &t, &err);
+    code = port[i].dtype.code == LATHE_RT_STRING
+               ? lathe_rt_set_input_strings(x, i, 1, &dim, (const char *const[]){"a", "", "12", "\xc3\xa4 b\xff"}, NULL,
+                                            &err)
+               : lathe_rt_set_input(x, i, &t, &err);
   }
   x->calls_left = MOST_CALLS;
   code = lathe_rt_run(x, &err);
@@ -74,7 +76,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
   LatheRtModel *m;
   LatheRtError err = {""};
   if (lathe_rt_module_wrap(&info, NULL, NULL, &module, &err)) abort();
-  LatheRtModelData data = {.magic = "LATHEMD", .program = bytes, .program_bytes = n, .weights = weights, .weights_bytes = sizeof weights};
+  LatheRtModelData data = {
+    .magic = "LATHEMD", .program = bytes, .program_bytes = n, .weights = weights, .weights_bytes = sizeof weights};
   if (lathe_rt_model_wrap(module, &data, NULL, NULL, &m, &err)) {
     if (!err.text[0]) abort();
   } else {

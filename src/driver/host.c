@@ -4,11 +4,12 @@
 
 typedef struct HostRow {
   const char *name;
-  int nargs;                 /* -1: any number */
+  int nargs; /* -1: any number */
   HostOp op;
-  const char *attr[2];       /* names of integer attributes, in order */
+  const char *attr[2]; /* names of integer attributes, in order */
 } HostRow;
 
+/* clang-format off */
 static const HostRow rows[] = {
     {"sequence.empty", 0, HO_LIST, {NULL}},
     {"sequence.construct", -1, HO_LIST, {NULL}},
@@ -31,6 +32,7 @@ static const HostRow rows[] = {
     {"strings.format", 1, HO_PRINT, {NULL}},
     {"strings.parse", 1, HO_PARSE, {NULL}},
 };
+/* clang-format on */
 
 static int64_t int_attr(Ctx *ctx, const Node *call, const char *name)
 {
@@ -43,7 +45,8 @@ static int64_t int_attr(Ctx *ctx, const Node *call, const char *name)
 
 static const char *str_attr(const Node *call, const char *name)
 {
-  const char *v = *(const char *const *)((const char *)call->u.call.attrs + attrs_field(call->u.call.op->attrs, name)->offset);
+  const char *v =
+      *(const char *const *)((const char *)call->u.call.attrs + attrs_field(call->u.call.op->attrs, name)->offset);
   return v ? v : "";
 }
 
@@ -76,9 +79,11 @@ HostCall host_call(Module *m, const Node *call)
     for (int k = 0; k < 2 && r->attr[k]; k++) out.attr[out.nattr++] = int_attr(ctx, call, r->attr[k]);
     /* A tensor or a sequence is what it is: only of an optional must be asked at run time. */
     if (r->op == HO_HAS || r->op == HO_GET) out.attr[out.nattr++] = call->nargs && call->arg[0]->type->kind == TY_OPT;
-    if (r->op == HO_PARSE) out.attr[out.nattr++] = dtype_is_int(call->type->dtype) ? 0 : call->type->dtype.bits == 64 ? 1 : 2;
+    if (r->op == HO_PARSE)
+      out.attr[out.nattr++] = dtype_is_int(call->type->dtype) ? 0 : call->type->dtype.bits == 64 ? 1 : 2;
     return out;
   }
-  raise(ctx, ERR_UNSUPPORTED, NOWHERE, "operator '%s' with %d arguments cannot run in a compiled model: the executor does not know it",
+  raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+        "operator '%s' with %d arguments cannot run in a compiled model: the executor does not know it",
         call->u.call.op->name, call->nargs);
 }

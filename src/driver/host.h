@@ -8,7 +8,7 @@ typedef struct HostCall {
   HostOp op;
   int nargs;
   const Node *const *arg;
-  const Node *more;          /* NULL, or a constant that comes after the arguments */
+  const Node *more; /* NULL, or a constant that comes after the arguments */
   int nattr;
   int64_t attr[2];
 } HostCall;

@@ -16,9 +16,12 @@ static const char *kernel_name(Program *p, const Node *func)
   Scope scope = scope_begin(p->ctx);
   Text text = text_new(scratch(p->ctx));
   const Node **node;
-  int n = graph_post_order(scratch(p->ctx), fn_body(func), &node), calls = 0;
+  int n = graph_post_order(scratch(p->ctx), fn_body(func), &node);
+  int calls = 0;
   for (int i = 0; i < n; i++) {
-    const char *name = node[i]->kind == N_CALL ? node[i]->u.call.op->name : node[i]->kind == N_CALL_TIR ? node[i]->u.tir.name : NULL;
+    const char *name = node[i]->kind == N_CALL       ? node[i]->u.call.op->name
+                       : node[i]->kind == N_CALL_TIR ? node[i]->u.tir.name
+                                                     : NULL;
     if (!name || text.n + strlen(name) > LONGEST) continue;
     text_printf(&text, "_%s", name);
     calls++;
@@ -60,7 +63,8 @@ static bool may_share(const ProgKernel *k) { return k->impl.nscalars == 0; }
 
 static int find_kernel(Program *p, const Node *func, uint64_t hash)
 {
-  for (int i = (int)(intptr_t)map_get(&p->kernel_by_hash, (void *)(uintptr_t)(hash | 1)) - 1; i >= 0 && i < p->kernel.n; i++) {
+  for (int i = (int)(intptr_t)map_get(&p->kernel_by_hash, (void *)(uintptr_t)(hash | 1)) - 1; i >= 0 && i < p->kernel.n;
+       i++) {
     ProgKernel *k = &p->kernel.v[i];
     if (k->func == func) return i;
     if (k->hash != hash || !may_share(k)) continue;
@@ -128,14 +132,16 @@ static int renumber(int n, int *number)
 void program_drop_unused(Program *p)
 {
   Scope scope = scope_begin(p->ctx);
-  int *kernel = arena_array(scratch(p->ctx), int, p->kernel.n + 1), *node = arena_array(scratch(p->ctx), int, p->node.n + 1);
+  int *kernel = arena_array(scratch(p->ctx), int, p->kernel.n + 1);
+  int *node = arena_array(scratch(p->ctx), int, p->node.n + 1);
   for (int i = 0; i < p->func.n; i++)
     for (int k = 0; k < p->func.v[i]->ins.n; k++) {
       const ProgIns *ins = &p->func.v[i]->ins.v[k];
       if (ins->op == MO_KERNEL) kernel[ins->index] = 1;
       if (ins->node >= 0) node[ins->node] = 1;
     }
-  int nkernel = renumber(p->kernel.n, kernel), nnode = renumber(p->node.n, node);
+  int nkernel = renumber(p->kernel.n, kernel);
+  int nnode = renumber(p->node.n, node);
   for (int i = 0; i < p->func.n; i++)
     for (int k = 0; k < p->func.v[i]->ins.n; k++) {
       ProgIns *ins = &p->func.v[i]->ins.v[k];
@@ -159,7 +165,8 @@ bool program_is_view(const Node *func)
 {
   const Node *n = fn_body(func);
   bool some = false;
-  while (n->kind == N_CALL && n->u.call.op->flags & OPF_VIEW && n->type->kind == TY_TENSOR && dtype_eq(n->type->dtype, n->arg[0]->type->dtype)) {
+  while (n->kind == N_CALL && n->u.call.op->flags & OPF_VIEW && n->type->kind == TY_TENSOR &&
+         dtype_eq(n->type->dtype, n->arg[0]->type->dtype)) {
     n = n->arg[0];
     some = true;
   }
@@ -179,11 +186,10 @@ int program_const(Program *p, const Node *constant)
       return i;
   }
   ProgConst c = {.data = d, .offset = p->weights_bytes};
-  if (before >= 0 && p->constant.v[before].data->bytes == d->bytes)
-    c.offset = p->constant.v[before].offset;
-  else
-    p->weights_bytes = (p->weights_bytes + d->bytes + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN;
-  if (before < 0) map_put(p->arena, &p->const_by_data, d->bytes ? d->data : constant, (void *)(intptr_t)(p->constant.n + 1));
+  if (before >= 0 && p->constant.v[before].data->bytes == d->bytes) c.offset = p->constant.v[before].offset;
+  else p->weights_bytes = (p->weights_bytes + d->bytes + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN;
+  if (before < 0)
+    map_put(p->arena, &p->const_by_data, d->bytes ? d->data : constant, (void *)(intptr_t)(p->constant.n + 1));
   vec_push(p->arena, &p->constant, c);
   return p->constant.n - 1;
 }
@@ -192,21 +198,23 @@ int program_const(Program *p, const Node *constant)
 
 static int string_order(const void *a, const void *b)
 {
-  const ProgString *x = a, *y = b;
+  const ProgString *x = a;
+  const ProgString *y = b;
   int d = memcmp(x->s, y->s, x->n < y->n ? x->n : y->n);
   return d ? d : (x->n > y->n) - (x->n < y->n);
 }
 
 void program_number_strings(Program *p)
 {
-  Map number = {0};                      /* 1 + the context's number -> 1 + the program's */
+  Map number = {0}; /* 1 + the context's number -> 1 + the program's */
   for (int i = 0; i < p->constant.n; i++) {
     const ConstData *d = p->constant.v[i].data;
     for (size_t k = 0; dtype_is_string(d->dtype) && k < d->bytes / 8; k++) {
       uint64_t old = ((const uint64_t *)d->data)[k];
       if (map_has(&number, (void *)(uintptr_t)(old + 1))) continue;
       ProgString s = {0};
-      if (!(s.s = ctx_string_at(p->ctx, old, &s.n)) || s.n > INT32_MAX) BUG(p->ctx, "a constant speaks of string %" PRIu64, old);
+      if (!(s.s = ctx_string_at(p->ctx, old, &s.n)) || s.n > INT32_MAX)
+        BUG(p->ctx, "a constant speaks of string %" PRIu64, old);
       map_put(p->arena, &number, (void *)(uintptr_t)(old + 1), NULL);
       vec_push(p->arena, &p->string, s);
     }
@@ -214,12 +222,14 @@ void program_number_strings(Program *p)
   if (!p->string.n) return;
   qsort(p->string.v, (size_t)p->string.n, sizeof *p->string.v, string_order);
   for (int i = 0; i < p->string.n; i++)
-    map_put(p->arena, &number, (void *)(uintptr_t)(ctx_string(p->ctx, p->string.v[i].s, p->string.v[i].n) + 1), (void *)(intptr_t)(i + 1));
+    map_put(p->arena, &number, (void *)(uintptr_t)(ctx_string(p->ctx, p->string.v[i].s, p->string.v[i].n) + 1),
+            (void *)(intptr_t)(i + 1));
   for (int i = 0; i < p->constant.n; i++) {
     if (!dtype_is_string(p->constant.v[i].data->dtype)) continue;
     ConstData *d = arena_copy(p->arena, p->constant.v[i].data, sizeof *d);
     uint64_t *v = arena_copy(p->arena, d->data, d->bytes);
-    for (size_t k = 0; k < d->bytes / 8; k++) v[k] = (uint64_t)(intptr_t)map_get(&number, (void *)(uintptr_t)(v[k] + 1)) - 1;
+    for (size_t k = 0; k < d->bytes / 8; k++)
+      v[k] = (uint64_t)(intptr_t)map_get(&number, (void *)(uintptr_t)(v[k] + 1)) - 1;
     d->data = v;
     d->file = NULL;
     p->constant.v[i].data = d;

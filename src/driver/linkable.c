@@ -17,7 +17,8 @@ const char *linkable_name(Arena *arena, const char *path)
   const char *base = strrchr(path, '/');
   base = base ? base + 1 : path;
   size_t n = strcspn(base, ".");
-  char *name = arena_printf(arena, "%s%.*s", n == 0 || (base[0] >= '0' && base[0] <= '9') ? "model_" : "", (int)n, base);
+  char *name =
+      arena_printf(arena, "%s%.*s", n == 0 || (base[0] >= '0' && base[0] <= '9') ? "model_" : "", (int)n, base);
   for (char *p = name; *p; p++)
     if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9'))) *p = '_';
   return name;
@@ -41,9 +42,12 @@ void linkable_c_names(const Program *p, const char *name, FILE *out)
 
 void linkable_c_aliases(const char *name, FILE *out)
 {
-  fprintf(out, "\n/* For a shared library made from this file: cc -shared -fPIC. */\n#undef lathe_module\n#undef lathe_model\n");
+  fprintf(
+      out,
+      "\n/* For a shared library made from this file: cc -shared -fPIC. */\n#undef lathe_module\n#undef lathe_model\n");
   for (int i = 0; i < 2; i++)
-    fprintf(out, "extern LATHE_EXPORT const __typeof__(%s__%s) %s __attribute__((weak, alias(\"%s__%s\")));\n", name, tables[i], tables[i], name, tables[i]);
+    fprintf(out, "extern LATHE_EXPORT const __typeof__(%s__%s) %s __attribute__((weak, alias(\"%s__%s\")));\n", name,
+            tables[i], tables[i], name, tables[i]);
 }
 
 /* ---- objects ----------------------------------------------------------------------------------- */
@@ -69,7 +73,11 @@ static Patch *open_patch(Ctx *ctx, const char *path, const char *mode)
   return p;
 }
 
-static _Noreturn void bad(Patch *p) { raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be read or written: %s", p->path, errno ? strerror(errno) : "it is too short"); }
+static _Noreturn void bad(Patch *p)
+{
+  raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be read or written: %s", p->path,
+        errno ? strerror(errno) : "it is too short");
+}
 
 static void *get(Patch *p, uint64_t at, uint64_t n)
 {
@@ -93,10 +101,14 @@ static void close_checked(Patch *p)
   if (fclose(f)) bad(p);
 }
 
-static bool is_defined(const Elf64_Sym *s) { return ELF64_ST_BIND(s->st_info) != STB_LOCAL && s->st_shndx != SHN_UNDEF; }
+static bool is_defined(const Elf64_Sym *s)
+{
+  return ELF64_ST_BIND(s->st_info) != STB_LOCAL && s->st_shndx != SHN_UNDEF;
+}
 
 /* The symbols with prefixed names, then the weak names of the tables. */
-static Elf64_Sym *renamed(Patch *p, const Elf64_Sym *old, int n, const char *strings, const char *name, Text *names, int *count)
+static Elf64_Sym *renamed(Patch *p, const Elf64_Sym *old, int n, const char *strings, const char *name, Text *names,
+                          int *count)
 {
   Elf64_Sym *out = arena_array(scratch(p->ctx), Elf64_Sym, n + 2);
   memcpy(out, old, (size_t)n * sizeof *out);
@@ -119,7 +131,8 @@ void linkable_rename(Ctx *ctx, const char *path, const char *name)
   Scope scope = scope_begin(ctx);
   Patch *p = open_patch(ctx, path, "r+b");
   Elf64_Ehdr *h = get(p, 0, sizeof *h);
-  Elf64_Shdr *s = get(p, h->e_shoff, (uint64_t)h->e_shnum * sizeof *s), *symbols = NULL;
+  Elf64_Shdr *s = get(p, h->e_shoff, (uint64_t)h->e_shnum * sizeof *s);
+  Elf64_Shdr *symbols = NULL;
   for (int i = 0; i < h->e_shnum; i++)
     if (s[i].sh_type == SHT_SYMTAB) symbols = &s[i];
   if (!symbols || symbols->sh_link >= h->e_shnum) BUG(ctx, "the object '%s' has no symbols", path);
@@ -155,7 +168,8 @@ static void member(Patch *p, const char *name, uint64_t bytes)
 void linkable_archive(Ctx *ctx, const char *object, const char *path, const char *name)
 {
   Scope scope = scope_begin(ctx);
-  Patch *from = open_patch(ctx, object, "rb"), *to = open_patch(ctx, path, "wb");
+  Patch *from = open_patch(ctx, object, "rb");
+  Patch *to = open_patch(ctx, path, "wb");
   if (fseeko(from->f, 0, SEEK_END)) bad(from);
   uint64_t bytes = (uint64_t)ftello(from->f);
   rewind(from->f);
@@ -166,10 +180,23 @@ void linkable_archive(Ctx *ctx, const char *object, const char *path, const char
   }
   size_t nindex = 12 + index.n + index.n % 2;
   unsigned at = (unsigned)(8 + 60 + nindex);
-  const unsigned char head[12] = {0, 0, 0, 2, at >> 24 & 255, at >> 16 & 255, at >> 8 & 255, at & 255, at >> 24 & 255, at >> 16 & 255, at >> 8 & 255, at & 255};
+  const unsigned char head[12] = {0,
+                                  0,
+                                  0,
+                                  2,
+                                  at >> 24 & 255,
+                                  at >> 16 & 255,
+                                  at >> 8 & 255,
+                                  at & 255,
+                                  at >> 24 & 255,
+                                  at >> 16 & 255,
+                                  at >> 8 & 255,
+                                  at & 255};
   if (fputs("!<arch>\n", to->f) < 0) bad(to);
   member(to, "/", nindex);
-  if (fwrite(head, 1, 12, to->f) != 12 || fwrite(index.s, 1, index.n, to->f) != index.n || (index.n % 2 && fputc(0, to->f) < 0)) bad(to);
+  if (fwrite(head, 1, 12, to->f) != 12 || fwrite(index.s, 1, index.n, to->f) != index.n ||
+      (index.n % 2 && fputc(0, to->f) < 0))
+    bad(to);
   member(to, "model.o/", bytes);
   char *chunk = arena_alloc(scratch(ctx), 1 << 16);
   for (size_t n; (n = fread(chunk, 1, 1 << 16, from->f)) > 0;)
@@ -184,10 +211,13 @@ void linkable_archive(Ctx *ctx, const char *object, const char *path, const char
 
 /* Words that cannot be a parameter: of C, of C++, of the functions below. */
 static const char *const taken[] = {
-  "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "code", "const", "constexpr", "continue", "default", "delete", "do",
-  "double", "else", "enum", "err", "executor", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable",
-  "namespace", "new", "not", "operator", "or", "private", "protected", "public", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct",
-  "switch", "template", "this", "throw", "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor",
+  "alignas", "alignof",  "and",       "asm",       "auto",     "bool",     "break",     "case",  "catch",   "char",
+  "class",   "code",     "const",     "constexpr", "continue", "default",  "delete",    "do",    "double",  "else",
+  "enum",    "err",      "executor",  "explicit",  "export",   "extern",   "false",     "float", "for",     "friend",
+  "goto",    "if",       "inline",    "int",       "long",     "mutable",  "namespace", "new",   "not",     "operator",
+  "or",      "private",  "protected", "public",    "register", "restrict", "return",    "short", "signed",  "sizeof",
+  "static",  "struct",   "switch",    "template",  "this",     "throw",    "true",      "try",   "typedef", "typename",
+  "union",   "unsigned", "using",     "virtual",   "void",     "volatile", "while",     "xor",
 };
 
 typedef struct Header {
@@ -195,7 +225,7 @@ typedef struct Header {
   const char *name;
   Arena *arena;
   Text text;
-  StrMap used;                /* identifiers handed out */
+  StrMap used; /* identifiers handed out */
   const char **in, **out, **size;
 } Header;
 
@@ -226,7 +256,8 @@ static const char *c_type(DType t)
   case 1064: return "uint64_t";
   }
   if (rt.code == 0) return "int8_t";
-  return rt.bits == 16 ? "uint16_t" : "uint8_t";           /* halves by their bits; bool, float8 and what is smaller by bytes */
+  /* halves by their bits; bool, float8 and what is smaller by bytes */
+  return rt.bits == 16 ? "uint16_t" : "uint8_t";
 }
 
 /* Is it an array of the caller's with so many elements?  Strings stay with the executor, which knows their texts. */
@@ -254,10 +285,14 @@ static void describe(Header *h, const char *path)
   text_printf(t, " *   cc program.c %s $(pkg-config --cflags --libs lathe_rt) -lm\n *\n", base ? base + 1 : path);
   for (int k = 0; k < 2; k++) {
     const ProgPort *port = k ? h->p->output.v : h->p->input.v;
-    for (int i = 0; i < (k ? h->p->output.n : h->p->input.n); i++) text_printf(t, " *   %-7s %-20s %s\n", k ? "output" : "input", port[i].name, port[i].type);
+    for (int i = 0; i < (k ? h->p->output.n : h->p->input.n); i++)
+      text_printf(t, " *   %-7s %-20s %s\n", k ? "output" : "input", port[i].name, port[i].type);
   }
-  text_printf(t, " */\n#ifndef LATHE_MODEL_%s_H\n#define LATHE_MODEL_%s_H\n\n#include <string.h>\n\n#include <lathe_rt.h>\n\n"
-                 "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n", h->name, h->name);
+  text_printf(
+      t,
+      " */\n#ifndef LATHE_MODEL_%s_H\n#define LATHE_MODEL_%s_H\n\n#include <string.h>\n\n#include <lathe_rt.h>\n\n"
+      "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+      h->name, h->name);
 }
 
 static void put_load(Header *h)
@@ -272,7 +307,8 @@ static void put_load(Header *h)
               "  if (code != LATHE_RT_OK) return code;\n"
               "  code = lathe_rt_model_wrap(module, &%s__lathe_model, NULL, NULL, out, err);\n"
               "  lathe_rt_module_free(module);\n"
-              "  return code;\n}\n", n, n, n, n, n);
+              "  return code;\n}\n",
+              n, n, n, n, n);
 }
 
 static void put_counts(Header *h)
@@ -298,7 +334,8 @@ static void put_parameters(Header *h)
   for (int i = 0; i < p->input.n; i++) {
     for (int d = 0; d < p->input.v[i].ndim; d++)
       if (p->input.v[i].dim[d] == DIM_UNKNOWN) text_printf(t, ", int64_t %s_%d", h->in[i], d);
-    text_printf(t, ", const %s *%s", dtype_is_string(p->input.v[i].dtype) ? "char *const" : c_type(p->input.v[i].dtype), h->in[i]);
+    text_printf(t, ", const %s *%s", dtype_is_string(p->input.v[i].dtype) ? "char *const" : c_type(p->input.v[i].dtype),
+                h->in[i]);
   }
   for (int i = 0; i < p->output.n; i++)
     if (all_known(&p->output.v[i])) text_printf(t, ", %s *%s", c_type(p->output.v[i].dtype), h->out[i]);
@@ -320,13 +357,19 @@ static void put_input(Header *h, int i)
     else text_add(t, h->size[-1 - v]);
   }
   if (dtype_is_string(port->dtype)) {
-    text_printf(t, "%s};\n  if ((code = lathe_rt_set_input_strings(executor, %d, %d, shape_of_%s, %s, NULL, err)) != LATHE_RT_OK) return code;\n", port->ndim ? "" : "1", i, port->ndim,
-                h->in[i], h->in[i]);
+    text_printf(t,
+                "%s};\n  if ((code = lathe_rt_set_input_strings(executor, %d, %d, shape_of_%s, %s, NULL, err)) != "
+                "LATHE_RT_OK) return code;\n",
+                port->ndim ? "" : "1", i, port->ndim, h->in[i], h->in[i]);
     return;
   }
-  text_printf(t, "%s};\n  LatheRtTensor tensor_of_%s = {(void *)%s, {LATHE_RT_CPU, 0}, %d, {%d, %d, %d}, shape_of_%s, NULL, 0};\n", port->ndim ? "" : "1", h->in[i],
-              h->in[i], port->ndim, dt.code, dt.bits, dt.lanes, h->in[i]);
-  text_printf(t, "  if ((code = lathe_rt_set_input_view(executor, %d, &tensor_of_%s, err)) != LATHE_RT_OK) return code;\n", i, h->in[i]);
+  text_printf(
+      t,
+      "%s};\n  LatheRtTensor tensor_of_%s = {(void *)%s, {LATHE_RT_CPU, 0}, %d, {%d, %d, %d}, shape_of_%s, NULL, 0};\n",
+      port->ndim ? "" : "1", h->in[i], h->in[i], port->ndim, dt.code, dt.bits, dt.lanes, h->in[i]);
+  text_printf(t,
+              "  if ((code = lathe_rt_set_input_view(executor, %d, &tensor_of_%s, err)) != LATHE_RT_OK) return code;\n",
+              i, h->in[i]);
 }
 
 static void put_run(Header *h)
@@ -351,9 +394,13 @@ static void put_run(Header *h)
   text_add(t, "  if ((code = lathe_rt_run(executor, err)) != LATHE_RT_OK) return code;\n");
   for (int i = 0; i < p->output.n; i++) {
     bool known = all_known(&p->output.v[i]);
-    text_printf(t, "  if ((code = lathe_rt_get_output(executor, %d, %s, err)) != LATHE_RT_OK) return code;\n", i, known ? "&result" : h->out[i]);
-    if (known) text_printf(t, "  if ((code = lathe_rt_tensor_bytes(result, &bytes, err)) != LATHE_RT_OK) return code;\n"
-                              "  if (bytes) memcpy(%s, (const char *)result->data + result->byte_offset, bytes);\n", h->out[i]);
+    text_printf(t, "  if ((code = lathe_rt_get_output(executor, %d, %s, err)) != LATHE_RT_OK) return code;\n", i,
+                known ? "&result" : h->out[i]);
+    if (known)
+      text_printf(t,
+                  "  if ((code = lathe_rt_tensor_bytes(result, &bytes, err)) != LATHE_RT_OK) return code;\n"
+                  "  if (bytes) memcpy(%s, (const char *)result->data + result->byte_offset, bytes);\n",
+                  h->out[i]);
   }
   text_add(t, "  return LATHE_RT_OK;\n}\n");
 }
@@ -379,7 +426,9 @@ static void check_free(Ctx *ctx, const char *path)
   size_t n = f ? fread(start, 1, sizeof start - 1, f) : 0;
   start[n] = 0;
   if (f) fclose(f);
-  if (f && !strstr(start, marker)) raise(ctx, ERR_ARGUMENT, NOWHERE, "the model's header would take the place of '%s', which Lathe did not write; choose another name", path);
+  if (f && !strstr(start, marker))
+    raise(ctx, ERR_ARGUMENT, NOWHERE,
+          "the model's header would take the place of '%s', which Lathe did not write; choose another name", path);
 }
 
 void linkable_header(Program *p, const char *path)
@@ -398,7 +447,9 @@ void linkable_header(Program *p, const char *path)
     put_counts(&h);
     put_run(&h);
   } else {
-    text_add(&h.text, "\n/* It takes or gives sequences or optionals: lathe_rt_set_input_items and lathe_rt_get_output_items. */\n");
+    text_add(
+        &h.text,
+        "\n/* It takes or gives sequences or optionals: lathe_rt_set_input_items and lathe_rt_get_output_items. */\n");
   }
   text_add(&h.text, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
   file_write(ctx, to, h.text.s, h.text.n);

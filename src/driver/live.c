@@ -12,7 +12,8 @@ void ins_reads(Arena *a, const ProgIns *ins, IntList *out)
 {
   for (int i = 0; i < ins->nexpr; i++) expr_reads(a, &ins->expr[i], out);
   if (ins->source >= 0) vec_push(a, out, ins->source);
-  if (ins->op == MO_BRANCH || ins->op == MO_MATCH || ins->op == MO_APPLY || ins->op == MO_APPLY_TAIL) vec_push(a, out, ins->reg);
+  if (ins->op == MO_BRANCH || ins->op == MO_MATCH || ins->op == MO_APPLY || ins->op == MO_APPLY_TAIL)
+    vec_push(a, out, ins->reg);
   for (int i = 0; i < ins->narg; i++)
     if (!ins->is_scalar || !ins->is_scalar[i]) vec_push(a, out, ins->arg[i]);
 }
@@ -25,7 +26,8 @@ static bool jumps(ModelOp op) { return op == MO_JUMP || op == MO_BRANCH || op ==
 void program_keep(Program *p, ProgFunc *f, const bool *keep)
 {
   Scope scope = scope_begin(p->ctx);
-  int *now = arena_array(scratch(p->ctx), int, f->ins.n + 1), n = 0;
+  int *now = arena_array(scratch(p->ctx), int, f->ins.n + 1);
+  int n = 0;
   for (int i = 0; i < f->ins.n; i++) {
     now[i] = n;
     if (keep[i]) f->ins.v[n++] = f->ins.v[i];
@@ -53,7 +55,9 @@ static void drop_unused(Program *p, ProgFunc *f)
 {
   Scope scope = scope_begin(p->ctx);
   Arena *a = scratch(p->ctx);
-  bool *used = arena_array(a, bool, f->scalar.n + 1), *read = arena_array(a, bool, f->nreg + 1), *keep = arena_array(a, bool, f->ins.n + 1);
+  bool *used = arena_array(a, bool, f->scalar.n + 1);
+  bool *read = arena_array(a, bool, f->nreg + 1);
+  bool *keep = arena_array(a, bool, f->ins.n + 1);
   IntList reads = {0};
   for (int i = f->ins.n - 1; i >= 0; i--) {
     const ProgIns *ins = &f->ins.v[i];
@@ -93,15 +97,20 @@ static void find_last_uses(Program *p, const ProgFunc *f, int *last)
     const ProgIns *ins = &f->ins.v[i];
     reads.n = 0;
     ins_reads(a, ins, &reads);
-    for (int k = 0; k < ins->nret; k++) vec_push(a, &reads, ins->ret[k]); /* a result that nobody reads goes at once */
+    /* a result that nobody reads goes at once */
+    for (int k = 0; k < ins->nret; k++) vec_push(a, &reads, ins->ret[k]);
     for (int k = 0; k < reads.n; k++) {
-      int r = reads.v[k], end = use_end(f, f->home.v[r], ins->region, i);
+      int r = reads.v[k];
+      int end = use_end(f, f->home.v[r], ins->region, i);
       if (end > last[r]) last[r] = end;
     }
   }
 }
 
-static bool leaves(ModelOp op) { return op == MO_RETURN || op == MO_TAIL || op == MO_APPLY_TAIL || op == MO_FAIL || op == MO_JUMP; }
+static bool leaves(ModelOp op)
+{
+  return op == MO_RETURN || op == MO_TAIL || op == MO_APPLY_TAIL || op == MO_FAIL || op == MO_JUMP;
+}
 
 typedef Vec(ProgIns) InsList;
 
@@ -117,7 +126,9 @@ void program_free_registers(Program *p, ProgFunc *f)
 {
   Scope scope = scope_begin(p->ctx);
   Arena *a = scratch(p->ctx);
-  int *last = arena_array(a, int, f->nreg + 1), *now = arena_array(a, int, f->ins.n + 1), n = f->ins.n;
+  int *last = arena_array(a, int, f->nreg + 1);
+  int *now = arena_array(a, int, f->ins.n + 1);
+  int n = f->ins.n;
   find_last_uses(p, f, last);
   IntList *at = arena_array(a, IntList, 2 * n + 2);
   for (int r = 0; r < f->nreg; r++) {

@@ -28,7 +28,7 @@ typedef struct Segment {
 } Segment;
 
 typedef struct Memory {
-  int number;                /* of the block */
+  int number; /* of the block */
   int nsegment;
   Segment *segment;
   int begin, end;
@@ -49,14 +49,32 @@ static bool literal_shape(const ProgIns *ins)
 static bool is_static_ins(const ProgIns *ins)
 {
   switch (ins->op) {
-  case MO_CONST: case MO_MOVE: case MO_COPY: case MO_RETURN: return true;
-  case MO_ALLOC: case MO_VIEW: return literal_shape(ins);
+  case MO_CONST:
+  case MO_MOVE:
+  case MO_COPY:
+  case MO_RETURN: return true;
+  case MO_ALLOC:
+  case MO_VIEW: return literal_shape(ins);
   case MO_KERNEL:
     for (int i = 0; i < ins->narg; i++)
       if (ins->is_scalar[i]) return false;
     return true;
-  case MO_SCALAR: case MO_FREE: case MO_JUMP: case MO_BRANCH: case MO_CALL: case MO_TAIL: case MO_HOST: case MO_CHECK: break;
-  case MO_CLOSURE: case MO_APPLY: case MO_APPLY_TAIL: case MO_DATA: case MO_FIELD: case MO_MATCH: case MO_FAIL: case MO_COUNT: break;
+  case MO_SCALAR:
+  case MO_FREE:
+  case MO_JUMP:
+  case MO_BRANCH:
+  case MO_CALL:
+  case MO_TAIL:
+  case MO_HOST:
+  case MO_CHECK: break;
+  case MO_CLOSURE:
+  case MO_APPLY:
+  case MO_APPLY_TAIL:
+  case MO_DATA:
+  case MO_FIELD:
+  case MO_MATCH:
+  case MO_FAIL:
+  case MO_COUNT: break;
   }
   return false;
 }
@@ -81,7 +99,8 @@ typedef Vec(int64_t) Cuts;
 
 static int by_value(const void *x, const void *y)
 {
-  int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+  int64_t a = *(const int64_t *)x;
+  int64_t b = *(const int64_t *)y;
   return a < b ? -1 : a > b;
 }
 
@@ -132,23 +151,28 @@ static void find_memories(Program *p, Pieces *pieces, Memories *out)
 
 static int by_size(const void *x, const void *y)
 {
-  const Memory *a = *(Memory *const *)x, *b = *(Memory *const *)y;
+  const Memory *a = *(Memory *const *)x;
+  const Memory *b = *(Memory *const *)y;
   if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
-  int la = a->end - a->begin, lb = b->end - b->begin;
+  int la = a->end - a->begin;
+  int lb = b->end - b->begin;
   if (la != lb) return la < lb ? 1 : -1;
   return a->number < b->number ? -1 : a->number > b->number;
 }
 
 static int by_time(const void *x, const void *y)
 {
-  const Memory *a = *(Memory *const *)x, *b = *(Memory *const *)y;
-  double ta = (double)a->bytes * (a->end - a->begin + 1), tb = (double)b->bytes * (b->end - b->begin + 1);
+  const Memory *a = *(Memory *const *)x;
+  const Memory *b = *(Memory *const *)y;
+  double ta = (double)a->bytes * (a->end - a->begin + 1);
+  double tb = (double)b->bytes * (b->end - b->begin + 1);
   return ta != tb ? (ta < tb ? 1 : -1) : by_size(x, y);
 }
 
 static int by_begin(const void *x, const void *y)
 {
-  const Memory *a = *(Memory *const *)x, *b = *(Memory *const *)y;
+  const Memory *a = *(Memory *const *)x;
+  const Memory *b = *(Memory *const *)y;
   return a->begin != b->begin ? (a->begin < b->begin ? -1 : 1) : by_size(x, y);
 }
 
@@ -160,7 +184,8 @@ typedef Vec(Taken) Takens;
 
 static int by_above(const void *x, const void *y)
 {
-  const Taken *a = x, *b = y;
+  const Taken *a = x;
+  const Taken *b = y;
   return a->above < b->above ? -1 : a->above > b->above;
 }
 
@@ -169,7 +194,8 @@ static void add_taken(Arena *a, const Memory *m, const Memory *placed, Takens *o
   if (placed->end < m->begin || m->end < placed->begin) return;
   for (int i = 0; i < placed->nsegment; i++)
     for (int k = 0; k < m->nsegment; k++) {
-      const Segment *s = &placed->segment[i], *own = &m->segment[k];
+      const Segment *s = &placed->segment[i];
+      const Segment *own = &m->segment[k];
       if (s->end < own->begin || own->end < s->begin) continue;
       int64_t at = placed->place + s->offset - own->offset;
       vec_push(a, out, ((Taken){at - own->bytes, at + s->bytes}));
@@ -182,7 +208,9 @@ static void place_one(Arena *a, Memory *m, Memory *const *placed, int n, Takens 
   taken->n = 0;
   for (int i = 0; i < n; i++) add_taken(a, m, placed[i], taken);
   if (taken->n) qsort(taken->v, (size_t)taken->n, sizeof *taken->v, by_above);
-  int64_t at = 0, best = -1, best_gap = INT64_MAX;
+  int64_t at = 0;
+  int64_t best = -1;
+  int64_t best_gap = INT64_MAX;
   for (int i = 0; i < taken->n; i++) {
     int64_t gap = taken->v[i].above - at;
     if (gap >= 0 && gap < best_gap) {
@@ -207,7 +235,9 @@ static int64_t place_all(Program *p, Memory **order, int n)
 
 static int64_t most_needed(Program *p, const Memories *memories, int nins)
 {
-  int64_t *change = arena_array(scratch(p->ctx), int64_t, nins + 2), now = 0, most = 0;
+  int64_t *change = arena_array(scratch(p->ctx), int64_t, nins + 2);
+  int64_t now = 0;
+  int64_t most = 0;
   for (int i = 0; i < memories->n; i++)
     for (int k = 0; k < memories->v[i].nsegment; k++) {
       const Segment *s = &memories->v[i].segment[k];
@@ -272,7 +302,8 @@ static void place_tensors(Program *p, ProgFunc *f)
     try_order(p, order, memories.n, &best);
   }
   climb(p, order, memories.n, bound, &best);
-  for (int i = 0; i < pieces.n; i++) f->ins.v[pieces.v[i].ins].place = (uint64_t)(best.place[pieces.v[i].block] + pieces.v[i].offset);
+  for (int i = 0; i < pieces.n; i++)
+    f->ins.v[pieces.v[i].ins].place = (uint64_t)(best.place[pieces.v[i].block] + pieces.v[i].offset);
   p->storage_bytes = (uint64_t)best.bytes;
   p->storage_bound = (uint64_t)bound;
   program_keep(p, f, keep);
@@ -297,14 +328,16 @@ static int *find_roots(Arena *a, const ProgFunc *f)
 static void copy_inputs_out(Program *p, ProgFunc *f)
 {
   Scope scope = scope_begin(p->ctx);
-  int *root = find_roots(scratch(p->ctx), f), last = f->ins.n - 1;
+  int *root = find_roots(scratch(p->ctx), f);
+  int last = f->ins.n - 1;
   ProgIns ret = f->ins.v[last];
   f->ins.n = last;
   for (int i = 0; i < ret.narg; i++) {
     if (root[ret.arg[i]] >= f->nparam) continue;
     int reg = f->nreg++;
     vec_push(p->arena, &f->home, 0);
-    vec_push(p->arena, &f->ins, (ProgIns){.op = MO_COPY, .reg = reg, .source = ret.arg[i], .node = -1, .place = PLACE_DYNAMIC});
+    vec_push(p->arena, &f->ins,
+             (ProgIns){.op = MO_COPY, .reg = reg, .source = ret.arg[i], .node = -1, .place = PLACE_DYNAMIC});
     ret.arg[i] = reg;
   }
   vec_push(p->arena, &f->ins, ret);

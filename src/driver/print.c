@@ -5,7 +5,7 @@ static void print_expr(Text *t, const ProgExpr *e)
 {
   static const char *const names[XO_COUNT] = {
 #define X(id, takes, gives) [id] = #id,
-      MODEL_EXPR_OPS(X)
+    MODEL_EXPR_OPS(X)
 #undef X
   };
   for (int i = 0; i < e->n; i++) {
@@ -51,7 +51,7 @@ static void print_ins(Text *t, const Program *p, const ProgIns *ins)
 {
   static const char *const hosts[HO_COUNT] = {
 #define X(id, attrs, args, rets) [id] = #id,
-      MODEL_HOST_OPS(X)
+    MODEL_HOST_OPS(X)
 #undef X
   };
   switch (ins->op) {
@@ -81,9 +81,12 @@ static void print_ins(Text *t, const Program *p, const ProgIns *ins)
     return;
   case MO_JUMP: text_printf(t, "jump %d", ins->index); return;
   case MO_BRANCH: text_printf(t, "unless %%%d jump %d", ins->reg, ins->index); return;
-  case MO_CALL: case MO_TAIL: case MO_HOST:
+  case MO_CALL:
+  case MO_TAIL:
+  case MO_HOST:
     print_regs(t, ins->nret, ins->ret, NULL);
-    text_printf(t, "%s%s%s", ins->nret ? " = " : "", ins->op == MO_TAIL ? "tail " : "", ins->op == MO_HOST ? hosts[ins->index] + 3 : p->func.v[ins->index]->name);
+    text_printf(t, "%s%s%s", ins->nret ? " = " : "", ins->op == MO_TAIL ? "tail " : "",
+                ins->op == MO_HOST ? hosts[ins->index] + 3 : p->func.v[ins->index]->name);
     print_list(t, ins);
     return;
   case MO_RETURN:
@@ -94,12 +97,14 @@ static void print_ins(Text *t, const Program *p, const ProgIns *ins)
     text_add(t, "check ");
     print_expr(t, ins->expr);
     return;
-  case MO_CLOSURE: case MO_DATA:
+  case MO_CLOSURE:
+  case MO_DATA:
     if (ins->op == MO_CLOSURE) text_printf(t, "%%%d = closure %s", ins->reg, p->func.v[ins->index]->name);
     else text_printf(t, "%%%d = data %d", ins->reg, ins->tag);
     print_list(t, ins);
     return;
-  case MO_APPLY: case MO_APPLY_TAIL:
+  case MO_APPLY:
+  case MO_APPLY_TAIL:
     print_regs(t, ins->nret, ins->ret, NULL);
     text_printf(t, "%s%%%d", ins->op == MO_APPLY ? " = apply " : "tail apply ", ins->reg);
     print_list(t, ins);

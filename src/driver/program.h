@@ -12,7 +12,7 @@
 
 typedef struct ProgStep {
   ExprOp op;
-  int a, b;                  /* scalar; register and dimension or element */
+  int a, b; /* scalar; register and dimension or element */
   int64_t i;
   double f;
 } ProgStep;
@@ -20,41 +20,41 @@ typedef Vec(ProgStep) ProgExpr;
 
 typedef struct ProgIns {
   ModelOp op;
-  DType dtype;               /* ALLOC, VIEW */
-  int reg;                   /* result; FREE, BRANCH, MATCH; closure of APPLY; scalar of SCALAR; -1: none */
-  int source;                /* VIEW, MOVE, COPY, FIELD */
-  int index;                 /* const, kernel, function, HostOp, target, field */
-  int tag;                   /* DATA, MATCH */
+  DType dtype; /* ALLOC, VIEW */
+  int reg;     /* result; FREE, BRANCH, MATCH; closure of APPLY; scalar of SCALAR; -1: none */
+  int source;  /* VIEW, MOVE, COPY, FIELD */
+  int index;   /* const, kernel, function, HostOp, target, field */
+  int tag;     /* DATA, MATCH */
   int node;
   uint64_t place;
   int nexpr;
   ProgExpr *expr;
   int narg, nret, nattr;
-  int *arg, *ret;            /* registers; of a KERNEL scalars where is_scalar says so */
+  int *arg, *ret; /* registers; of a KERNEL scalars where is_scalar says so */
   bool *is_scalar;
   int64_t *attr;
   const char *text;
-  int region;                /* of the function, see below */
+  int region; /* of the function, see below */
 } ProgIns;
 
 /* The branches of an if and the clauses of a match are regions inside the region that it stands in. */
 typedef struct ProgRegion {
-  int parent;                /* -1: the function's own */
-  int end;                   /* its if is over before this instruction */
+  int parent; /* -1: the function's own */
+  int end;    /* its if is over before this instruction */
 } ProgRegion;
 
 typedef struct ProgFunc {
   const char *name;
   int nreg, nparam, nret;
-  Vec(uint8_t) scalar;       /* kinds */
+  Vec(uint8_t) scalar; /* kinds */
   Vec(ProgIns) ins;
   Vec(ProgRegion) region;
-  Vec(int) home;             /* region that each register is made in */
+  Vec(int) home; /* region that each register is made in */
 } ProgFunc;
 
 typedef struct ProgConst {
   const ConstData *data;
-  uint64_t offset;           /* in the weights */
+  uint64_t offset; /* in the weights */
 } ProgConst;
 
 typedef struct ProgString {
@@ -63,16 +63,16 @@ typedef struct ProgString {
 } ProgString;
 
 typedef struct ProgKernel {
-  const Node *func;          /* the primitive function, or the call_tir */
+  const Node *func; /* the primitive function, or the call_tir */
   const char *name;
   uint64_t hash;
-  ImplResult impl;           /* func NULL until it is lowered */
+  ImplResult impl; /* func NULL until it is lowered */
 } ProgKernel;
 
 typedef struct ProgNode {
   const char *name, *source;
-  int kernel;                /* -1: the executor does it itself */
-  const Node *func;          /* what it computes, for comparing: a primitive function or a host call */
+  int kernel;       /* -1: the executor does it itself */
+  const Node *func; /* what it computes, for comparing: a primitive function or a host call */
   double bytes;
 } ProgNode;
 
@@ -81,21 +81,21 @@ typedef struct ProgPort {
   PortKind kind;
   DType dtype;
   int ndim;
-  int64_t *dim;              /* as model_format.h has them */
+  int64_t *dim; /* as model_format.h has them */
 } ProgPort;
 
 typedef struct Program {
   Ctx *ctx;
   Arena *arena;
-  Module *m;                 /* of the graph */
+  Module *m; /* of the graph */
   const Target *target;
   const ImplConfig *config;
-  Module *kernels;           /* of the scheduled functions */
+  Module *kernels; /* of the scheduled functions */
   Vec(ProgKernel) kernel;
   Vec(ProgConst) constant;
-  Vec(ProgString) string;    /* of the constants, ascending */
+  Vec(ProgString) string; /* of the constants, ascending */
   Vec(const Var *) symbol;
-  Vec(const Var *) size;     /* s0, s1, …: the sizes that kernels read off their tensors (sizes.c) */
+  Vec(const Var *) size; /* s0, s1, …: the sizes that kernels read off their tensors (sizes.c) */
   Vec(ProgNode) node;
   Vec(ProgPort) input, output;
   Vec(ProgFunc *) func;
@@ -125,8 +125,8 @@ const Node *program_own_sizes(Program *, const Node *func);
 
 /* live.c: frees registers after their last use (dynamic programs). */
 void program_free_registers(Program *, ProgFunc *);
-void program_tidy(Program *);                /* drops scalars and parts of values that nobody uses */
-void program_keep(Program *, ProgFunc *, const bool *keep);   /* drops the instructions that are not marked */
+void program_tidy(Program *);                               /* drops scalars and parts of values that nobody uses */
+void program_keep(Program *, ProgFunc *, const bool *keep); /* drops the instructions that are not marked */
 /* Registers an instruction reads (arguments and expressions), appended to out. */
 typedef Vec(int) IntList;
 void ins_reads(Arena *, const ProgIns *, IntList *out);

@@ -35,11 +35,11 @@ typedef struct Share {
   ProgFunc *f;
   Arena *arena;
   Pieces *piece;
-  int *root;                 /* of each register: the one whose memory it has */
-  int *of;                   /* of each root: its piece, or -1 - root */
-  bool *keep;                /* of each instruction */
-  Origins *origin;           /* of each piece */
-  CopyRuns *copies;          /* of each kernel */
+  int *root;        /* of each register: the one whose memory it has */
+  int *of;          /* of each root: its piece, or -1 - root */
+  bool *keep;       /* of each instruction */
+  Origins *origin;  /* of each piece */
+  CopyRuns *copies; /* of each kernel */
 } Share;
 
 /* ---- pieces ------------------------------------------------------------------------------------- */
@@ -47,7 +47,8 @@ typedef struct Share {
 static int64_t literal_bytes(Program *p, const ProgIns *ins)
 {
   size_t bytes = (size_t)dtype_bytes(ins->dtype);
-  for (int d = 0; d < ins->nexpr; d++) bytes = size_mul(p->ctx, bytes, (size_t)ins->expr[d].v[0].i, "the elements of a tensor");
+  for (int d = 0; d < ins->nexpr; d++)
+    bytes = size_mul(p->ctx, bytes, (size_t)ins->expr[d].v[0].i, "the elements of a tensor");
   return (int64_t)bytes;
 }
 
@@ -63,7 +64,8 @@ static void add_piece(Share *s, int64_t *bytes, int i)
   const ProgIns *ins = &s->f->ins.v[i];
   bytes[ins->reg] = ins->op == MO_ALLOC ? literal_bytes(s->p, ins) : bytes[s->root[ins->source]];
   s->of[ins->reg] = s->piece->n;
-  vec_push(s->arena, s->piece, ((Piece){.reg = ins->reg, .ins = i, .begin = i, .end = i, .bytes = bytes[ins->reg], .block = s->piece->n}));
+  vec_push(s->arena, s->piece,
+           ((Piece){.reg = ins->reg, .ins = i, .begin = i, .end = i, .bytes = bytes[ins->reg], .block = s->piece->n}));
 }
 
 static void find_pieces(Share *s)
@@ -104,7 +106,8 @@ static void add_origin(Share *s, Origins *out, int64_t at, int from, int64_t fir
   }
   for (int i = 0; i < s->origin[from].n; i++) {
     Origin o = s->origin[from].v[i];
-    int64_t lo = o.at > first ? o.at : first, hi = o.at + o.bytes < first + bytes ? o.at + o.bytes : first + bytes;
+    int64_t lo = o.at > first ? o.at : first;
+    int64_t hi = o.at + o.bytes < first + bytes ? o.at + o.bytes : first + bytes;
     if (lo < hi) vec_push(s->arena, out, ((Origin){at + lo - first, hi - lo, o.from, o.first + lo - o.at}));
   }
 }
@@ -140,9 +143,12 @@ static const Origin *origin_at(const Share *s, int piece, int64_t at)
 static bool same_bytes(const Share *s, int a, int64_t at_a, int b, int64_t at_b, int64_t bytes)
 {
   while (bytes > 0) {
-    const Origin *x = origin_at(s, a, at_a), *y = origin_at(s, b, at_b);
+    const Origin *x = origin_at(s, a, at_a);
+    const Origin *y = origin_at(s, b, at_b);
     if (!x || !y || x->from != y->from || x->first + at_a - x->at != y->first + at_b - y->at) return false;
-    int64_t left_a = x->at + x->bytes - at_a, left_b = y->at + y->bytes - at_b, step = left_a < left_b ? left_a : left_b;
+    int64_t left_a = x->at + x->bytes - at_a;
+    int64_t left_b = y->at + y->bytes - at_b;
+    int64_t step = left_a < left_b ? left_a : left_b;
     at_a += step;
     at_b += step;
     bytes -= step;
@@ -155,8 +161,10 @@ static bool same_bytes(const Share *s, int a, int64_t at_a, int b, int64_t at_b,
 /* Do a and b, which b's block moved by `shift` would put on each other, get into each other's way? */
 static bool conflict(const Share *s, int a, int b, int64_t shift)
 {
-  const Piece *x = &s->piece->v[a], *y = &s->piece->v[b];
-  int64_t at = y->offset + shift, lo = x->offset > at ? x->offset : at;
+  const Piece *x = &s->piece->v[a];
+  const Piece *y = &s->piece->v[b];
+  int64_t at = y->offset + shift;
+  int64_t lo = x->offset > at ? x->offset : at;
   int64_t hi = x->offset + x->bytes < at + y->bytes ? x->offset + x->bytes : at + y->bytes;
   if (lo >= hi || x->end < y->begin || y->end < x->begin) return false;
   return !same_bytes(s, a, lo - x->offset, b, lo - at, hi - lo);
@@ -168,7 +176,9 @@ static bool put_on(Share *s, int a, int64_t at_a, int b, int64_t at_b, bool in_p
 {
   Piece *v = s->piece->v;
   int64_t shift = v[a].offset + at_a - at_b - v[b].offset;
-  int from = v[b].block, to = v[a].block, n = s->piece->n;
+  int from = v[b].block;
+  int to = v[a].block;
+  int n = s->piece->n;
   if (from == to) return shift == 0 && !in_place;
   if (shift % MODEL_ALIGN) return false;
   for (int i = 0; i < n; i++)
@@ -189,7 +199,8 @@ static bool place_runs(Share *s, const ProgIns *ins)
   const CopyRuns *runs = &s->copies[ins->index];
   for (int k = 0; k < runs->n; k++) {
     const CopyRun *r = &runs->v[k];
-    int out = piece_of(s, ins->arg[r->out]), in = piece_of(s, ins->arg[r->in]);
+    int out = piece_of(s, ins->arg[r->out]);
+    int in = piece_of(s, ins->arg[r->in]);
     if (out < 0 || in < 0 || !put_on(s, out, r->to, in, r->from, false)) return false;
   }
   return true;
@@ -201,7 +212,9 @@ static void try_copies(Share *s, int i)
   const ProgIns *ins = &s->f->ins.v[i];
   if (ins->op != MO_KERNEL || !s->copies[ins->index].n) return;
   for (int k = 0; k < s->copies[ins->index].n; k++)
-    if (piece_of(s, ins->arg[s->copies[ins->index].v[k].out]) < 0 || piece_of(s, ins->arg[s->copies[ins->index].v[k].in]) < 0) return;
+    if (piece_of(s, ins->arg[s->copies[ins->index].v[k].out]) < 0 ||
+        piece_of(s, ins->arg[s->copies[ins->index].v[k].in]) < 0)
+      return;
   Piece *before = arena_copy(s->arena, s->piece->v, (size_t)s->piece->n * sizeof *before);
   s->keep[i] = false;
   find_origins(s);
@@ -233,7 +246,8 @@ static void mark_aliases(Share *s, int kernel, int in, int out)
   PrimFunc *f = s->p->kernel.v[kernel].impl.func;
   const Expr *before = annots_get(&f->attrs, "tir.in_place");
   bool *listed = arena_array(s->arena, bool, f->nparam + 1);
-  for (const char *t = before ? before->u.str : ""; *t; t += strcspn(t, ",") + (strchr(t, ',') != NULL)) listed[atoi(t)] = true;
+  for (const char *t = before ? before->u.str : ""; *t; t += strcspn(t, ",") + (strchr(t, ',') != NULL))
+    listed[atoi(t)] = true;
   if (listed[in] && listed[out]) return;
   listed[in] = listed[out] = true;
   Text text = text_new(f->m->arena);
@@ -250,7 +264,9 @@ static void try_in_place(Share *s, int i, int out)
   if (o < 0 || v[o].begin >= i || v[o].bytes == 0) return;
   for (int in = 0; in < ins->narg; in++) {
     int a = piece_of(s, ins->arg[in]);
-    if (a < 0 || a == o || v[a].end != i || v[a].begin > v[o].begin || v[a].bytes != v[o].bytes || v[a].block == v[o].block || !only_once(s, ins, in)) continue;
+    if (a < 0 || a == o || v[a].end != i || v[a].begin > v[o].begin || v[a].bytes != v[o].bytes ||
+        v[a].block == v[o].block || !only_once(s, ins, in))
+      continue;
     if (!access_in_place(s->p->kernel.v[ins->index].impl.func, in, out) || !put_on(s, a, 0, o, 0, true)) continue;
     mark_aliases(s, ins->index, in, out);
     return;

@@ -21,11 +21,11 @@ bool access_in_place(const PrimFunc *, int in, int out);
 
 /* The memory that one ALLOC or COPY asks for. */
 typedef struct Piece {
-  int reg, ins;              /* the register, and the instruction that makes it */
-  int begin, end;            /* first and last instruction that needs it */
+  int reg, ins;   /* the register, and the instruction that makes it */
+  int begin, end; /* first and last instruction that needs it */
   int64_t bytes;
-  int block;                 /* pieces of one block keep their places relative to each other … */
-  int64_t offset;            /* … a multiple of MODEL_ALIGN */
+  int block;      /* pieces of one block keep their places relative to each other … */
+  int64_t offset; /* … a multiple of MODEL_ALIGN */
 } Piece;
 typedef Vec(Piece) Pieces;
 /* The pieces of a static function, and which of them share memory.  keep[i] is false for

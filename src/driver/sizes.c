@@ -12,8 +12,8 @@
 typedef struct Sizes {
   Program *p;
   Arena *arena;
-  Map fixed;                 /* variables that attributes mention */
-  Map own;                   /* size (Expr*) -> the variable that stands for it (Expr*) */
+  Map fixed; /* variables that attributes mention */
+  Map own;   /* size (Expr*) -> the variable that stands for it (Expr*) */
   bool changed;
 } Sizes;
 
@@ -54,7 +54,8 @@ static const Expr *own_size(Sizes *s, int i)
 static const Expr *own_dim(Sizes *s, const Expr *dim)
 {
   if (dim->kind == E_INT) return dim;
-  const Expr *plain = dim_unguarded(dim), *own = map_get(&s->own, plain);
+  const Expr *plain = dim_unguarded(dim);
+  const Expr *own = map_get(&s->own, plain);
   if (!own) {
     bool keep = !dtype_eq(plain->dtype, DT_I32) || plain->kind == E_INT || is_fixed(s, plain);
     own = keep ? plain : own_size(s, s->own.n);
@@ -82,7 +83,8 @@ static const Type *own_type(Sizes *s, const Type *ty)
 static bool same_leaves(Arena *a, const Type *x, const Type *y)
 {
   int n, k;
-  const Type **p = type_leaves(a, x, &n), **q = type_leaves(a, y, &k);
+  const Type **p = type_leaves(a, x, &n);
+  const Type **q = type_leaves(a, y, &k);
   if (n != k) return false;
   for (int i = 0; i < n; i++)
     if (p[i]->kind != q[i]->kind || p[i]->ndim != q[i]->ndim || !dtype_eq(p[i]->dtype, q[i]->dtype)) return false;
@@ -111,8 +113,10 @@ const Node *program_own_sizes(Program *p, const Node *func)
   Arena *arena = arena_new(p->ctx);
   defer(p->ctx, (void (*)(void *))arena_free, arena);
   Sizes s = {.p = p, .arena = arena};
-  const Node **node, *out = func;
-  int n = graph_post_order(arena, fn_body(func), &node), nparam = fn_nparams(func);
+  const Node **node;
+  const Node *out = func;
+  int n = graph_post_order(arena, fn_body(func), &node);
+  int nparam = fn_nparams(func);
   for (int i = 0; i < n; i++)
     if (node[i]->kind == N_CALL) add_attr_vars(&s, node[i]);
   Rebuild r = {.m = p->m, .func = func, .param = arena_array(arena, const Node *, nparam + 1)};
@@ -121,7 +125,9 @@ const Node *program_own_sizes(Program *p, const Node *func)
     map_put(arena, &r.by_param, func->arg[i], (void *)(uintptr_t)r.param[i]);
   }
   /* an operator that needs the relation of two sizes keeps the function as it was */
-  if (s.changed && protect(p->ctx, rebuild, &r) == ERR_NONE && same_leaves(arena, fn_body(func)->type, fn_body(r.out)->type)) out = r.out;
+  if (s.changed && protect(p->ctx, rebuild, &r) == ERR_NONE &&
+      same_leaves(arena, fn_body(func)->type, fn_body(r.out)->type))
+    out = r.out;
   scope_end(p->ctx, scope);
   return out;
 }

@@ -4,13 +4,13 @@
 #include "driver/test_driver.h"
 
 #define LIST "type List[A] { Cons(A, List[A]), Nil }\n"
-#define MAP                                                                                     \
-  "def @map[A, B](%f: fn (A) -> B, %l: List[A]) -> List[B] {\n"                                 \
-  "  match (%l) { Cons(%h, %t) => Cons(%f(%h), @map(%f, %t)), Nil => Nil() }\n"                  \
+#define MAP                                                                     \
+  "def @map[A, B](%f: fn (A) -> B, %l: List[A]) -> List[B] {\n"                 \
+  "  match (%l) { Cons(%h, %t) => Cons(%f(%h), @map(%f, %t)), Nil => Nil() }\n" \
   "}\n"
-#define FOLDL                                                                                   \
-  "def @foldl[A, B](%f: fn (B, A) -> B, %b: B, %l: List[A]) -> B {\n"                           \
-  "  match (%l) { Cons(%h, %t) => @foldl(%f, %f(%b, %h), %t), Nil => %b }\n"                     \
+#define FOLDL                                                                \
+  "def @foldl[A, B](%f: fn (B, A) -> B, %b: B, %l: List[A]) -> B {\n"        \
+  "  match (%l) { Cons(%h, %t) => @foldl(%f, %f(%b, %h), %t), Nil => %b }\n" \
   "}\n"
 
 /* ---- against the interpreter -------------------------------------------------------------- */
@@ -23,7 +23,10 @@ typedef struct Asked {
   int nhave;
 } Asked;
 
-static DType dtype_of(LatheRtDType t) { return t.code == 2 ? DTYPE(DT_FLOAT, t.bits) : t.code == 1 ? DT_BOOL : DTYPE(DT_INT, t.bits); }
+static DType dtype_of(LatheRtDType t)
+{
+  return t.code == 2 ? DTYPE(DT_FLOAT, t.bits) : t.code == 1 ? DT_BOOL : DTYPE(DT_INT, t.bits);
+}
 
 static int compare_leaves(const RtValue *v, const LatheRtTensor **have, int at)
 {
@@ -76,13 +79,17 @@ static float first(World *w, int i) { return *(const float *)output(w->x, i)->da
 static void test_chosen_function(void **state)
 {
   (void)state;
-  World w = compile_text("def @apply(%f: fn (Tensor[(n), float32]) -> Tensor[(n), float32], %x: Tensor[(n), float32]) -> Tensor[(n), float32] { %f(%f(%x)) }\n"
+  World w = compile_text("def @apply(%f: fn (Tensor[(n), float32]) -> Tensor[(n), float32], %x: Tensor[(n), float32]) "
+                         "-> Tensor[(n), float32] { %f(%f(%x)) }\n"
                          "def @main(%c: bool, %x: Tensor[(n), float32], %k: float32) {\n"
-                         "  let %f = if (%c) { fn (%y: Tensor[(n), float32]) { add(multiply(%y, %k), %x) } } else { fn (%y: Tensor[(n), float32]) { subtract(%y, %k) } };\n"
+                         "  let %f = if (%c) { fn (%y: Tensor[(n), float32]) { add(multiply(%y, %k), %x) } } else { fn "
+                         "(%y: Tensor[(n), float32]) { subtract(%y, %k) } };\n"
                          "  (@apply(%f, %x), %f(negative(%x)))\n"
                          "}\n");
-  float x[] = {1, 2, 3}, k = 2;
-  for (uint8_t c = 0; c < 2; c++) check(&w, 3, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, x, SHAPE(3)), tensor(F32, &k, 0, NULL)});
+  float x[] = {1, 2, 3};
+  float k = 2;
+  for (uint8_t c = 0; c < 2; c++)
+    check(&w, 3, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, x, SHAPE(3)), tensor(F32, &k, 0, NULL)});
   expect_floats(output(w.x, 0), 3, (float[]){7, 14, 21}, 0);
   close_world(&w);
 }
@@ -92,14 +99,17 @@ static void test_chosen_function(void **state)
 static void test_returned_function(void **state)
 {
   (void)state;
-  World w = compile_text("def @adder(%k: float32) -> fn (float32) -> float32 { fn (%x: float32) -> float32 { add(%x, %k) } }\n"
-                         "def @twice(%f: fn (float32) -> float32) -> fn (float32) -> float32 { fn (%x: float32) -> float32 { %f(%f(%x)) } }\n"
-                         "def @main(%a: float32, %n: int32) {\n"
-                         "  let %two = (@adder(%a), @twice(@adder(10f)));\n"
-                         "  let %f = %two.1;\n"
-                         "  let %power: fn (float32) -> float32 = fn (%i: float32) -> float32 { if (greater(%i, 0f)) { multiply(%power(subtract(%i, 1f)), %a) } else { 1f } };\n"
-                         "  (%two.0(1f), %f(1f), @twice(%power)(%a))\n"
-                         "}\n");
+  World w = compile_text(
+      "def @adder(%k: float32) -> fn (float32) -> float32 { fn (%x: float32) -> float32 { add(%x, %k) } }\n"
+      "def @twice(%f: fn (float32) -> float32) -> fn (float32) -> float32 { fn (%x: float32) -> float32 { %f(%f(%x)) } "
+      "}\n"
+      "def @main(%a: float32, %n: int32) {\n"
+      "  let %two = (@adder(%a), @twice(@adder(10f)));\n"
+      "  let %f = %two.1;\n"
+      "  let %power: fn (float32) -> float32 = fn (%i: float32) -> float32 { if (greater(%i, 0f)) { "
+      "multiply(%power(subtract(%i, 1f)), %a) } else { 1f } };\n"
+      "  (%two.0(1f), %f(1f), @twice(%power)(%a))\n"
+      "}\n");
   float a = 2;
   int32_t n = 3;
   check(&w, 2, (LatheRtTensor[]){tensor(F32, &a, 0, NULL), tensor(I32, &n, 0, NULL)});
@@ -111,18 +121,20 @@ static void test_returned_function(void **state)
 static void test_tuples_through_values(void **state)
 {
   (void)state;
-  World w = compile_text("def @pair[A, B](%f: fn (A) -> B, %x: A) -> (A, B) { (%x, %f(%x)) }\n"
-                         "def @swap(%p: (float32, (float32, int32))) -> ((float32, int32), float32) { (%p.1, %p.0) }\n"
-                         "def @id[A](%x: A) -> A { %x }\n"
-                         "def @main(%c: bool, %x: float32, %i: int32) {\n"
-                         "  let %f = if (%c) { @swap } else { fn (%p: (float32, (float32, int32))) { ((negative(%p.0), 7), %p.1.0) } };\n"
-                         "  let %r = @pair(%f, (%x, (add(%x, 1f), %i)));\n"
-                         "  let %u = @pair(fn (%e: ()) { %e }, ());\n"
-                         "  (%r, @id(%r).1.0, @id((%x, %i)))\n"
-                         "}\n");
+  World w = compile_text(
+      "def @pair[A, B](%f: fn (A) -> B, %x: A) -> (A, B) { (%x, %f(%x)) }\n"
+      "def @swap(%p: (float32, (float32, int32))) -> ((float32, int32), float32) { (%p.1, %p.0) }\n"
+      "def @id[A](%x: A) -> A { %x }\n"
+      "def @main(%c: bool, %x: float32, %i: int32) {\n"
+      "  let %f = if (%c) { @swap } else { fn (%p: (float32, (float32, int32))) { ((negative(%p.0), 7), %p.1.0) } };\n"
+      "  let %r = @pair(%f, (%x, (add(%x, 1f), %i)));\n"
+      "  let %u = @pair(fn (%e: ()) { %e }, ());\n"
+      "  (%r, @id(%r).1.0, @id((%x, %i)))\n"
+      "}\n");
   float x = 5;
   int32_t i = 3;
-  for (uint8_t c = 0; c < 2; c++) check(&w, 3, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, &x, 0, NULL), tensor(I32, &i, 0, NULL)});
+  for (uint8_t c = 0; c < 2; c++)
+    check(&w, 3, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, &x, 0, NULL), tensor(I32, &i, 0, NULL)});
   close_world(&w);
 }
 
@@ -134,10 +146,14 @@ static void test_known_functions_are_direct(void **state)
   assert_non_null(mkdtemp(path));
   World w;
   CompileOptions options = {.dump_dir = path};
-  const char *why = try_compile(&w, "def @g(%x: float32) -> float32 { if (less(%x, 3f)) { @g(add(%x, 1f)) } else { %x } }\n"
-                                    "def @main(%x: float32) { let %f = @g; let %h = fn (%y: float32) { %f(multiply(%y, %x)) }; %h(%x) }\n", &options);
+  const char *why = try_compile(
+      &w,
+      "def @g(%x: float32) -> float32 { if (less(%x, 3f)) { @g(add(%x, 1f)) } else { %x } }\n"
+      "def @main(%x: float32) { let %f = @g; let %h = fn (%y: float32) { %f(multiply(%y, %x)) }; %h(%x) }\n",
+      &options);
   if (why) fail_msg("%s", why);
-  char text[4096] = "", name[300];
+  char text[4096] = "";
+  char name[300];
   for (int i = 0; i < 60 && !*text; i++) {
     snprintf(name, sizeof name, "%s/%02d_program.txt", path, i);
     FILE *f = fopen(name, "r");
@@ -158,12 +174,15 @@ static void test_captured_size(void **state)
 {
   (void)state;
   World w = compile_text("def @main(%c: bool, %x: Tensor[(n, 2), float32], %k: float32) {\n"
-                         "  let %f = if (%c) { fn (%y: float32) { broadcast_to(%y, shape=[n, 2]) } } else { fn (%y: float32) { broadcast_to(add(%y, 1f), shape=[n, 2]) } };\n"
+                         "  let %f = if (%c) { fn (%y: float32) { broadcast_to(%y, shape=[n, 2]) } } else { fn (%y: "
+                         "float32) { broadcast_to(add(%y, 1f), shape=[n, 2]) } };\n"
                          "  %f(%k)\n"
                          "}\n");
-  float x[8] = {0}, k = 4;
+  float x[8] = {0};
+  float k = 4;
   uint8_t c = 0;
-  for (int64_t n = 1; n < 4; n++) check(&w, 3, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, x, SHAPE(n, 2)), tensor(F32, &k, 0, NULL)});
+  for (int64_t n = 1; n < 4; n++)
+    check(&w, 3, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, x, SHAPE(n, 2)), tensor(F32, &k, 0, NULL)});
   close_world(&w);
 }
 
@@ -171,16 +190,20 @@ static void test_captured_size(void **state)
 static void test_captured_size_of_pattern(void **state)
 {
   (void)state;
-  World w = compile_text(LIST
-                         "def @apply(%f: fn (float32) -> Tensor[(?, 2), float32], %x: float32) -> Tensor[(?, 2), float32] { %f(%x) }\n"
-                         "def @first(%l: List[Tensor[(k), float32]]) -> Tensor[(?, 2), float32] {\n"
-                         "  match (%l) { Cons(%h, _) => { let %s = sum(%h); @apply(fn (%y: float32) -> Tensor[(?, 2), float32] { broadcast_to(%y, shape=[k, 2]) }, %s) }, Nil => zeros(shape=[1, 2], dtype=\"float32\") }\n"
-                         "}\n"
-                         "def @main(%l: Tensor[(n), float32], %k: float32) {\n"
-                         "  let %down: fn (float32) -> Tensor[(?, 2), float32] = fn (%i: float32) -> Tensor[(?, 2), float32] { if (greater(%i, 0f)) { @apply(%down, subtract(%i, 1f)) } else { broadcast_to(%i, shape=[n, 2]) } };\n"
-                         "  (@first(Cons(concatenate((%l, %l), axis=0), Nil())), @apply(%down, %k))\n"
-                         "}\n");
-  float l[] = {1, 2, 3}, k = 3;
+  World w = compile_text(
+      LIST
+      "def @apply(%f: fn (float32) -> Tensor[(?, 2), float32], %x: float32) -> Tensor[(?, 2), float32] { %f(%x) }\n"
+      "def @first(%l: List[Tensor[(k), float32]]) -> Tensor[(?, 2), float32] {\n"
+      "  match (%l) { Cons(%h, _) => { let %s = sum(%h); @apply(fn (%y: float32) -> Tensor[(?, 2), float32] { "
+      "broadcast_to(%y, shape=[k, 2]) }, %s) }, Nil => zeros(shape=[1, 2], dtype=\"float32\") }\n"
+      "}\n"
+      "def @main(%l: Tensor[(n), float32], %k: float32) {\n"
+      "  let %down: fn (float32) -> Tensor[(?, 2), float32] = fn (%i: float32) -> Tensor[(?, 2), float32] { if "
+      "(greater(%i, 0f)) { @apply(%down, subtract(%i, 1f)) } else { broadcast_to(%i, shape=[n, 2]) } };\n"
+      "  (@first(Cons(concatenate((%l, %l), axis=0), Nil())), @apply(%down, %k))\n"
+      "}\n");
+  float l[] = {1, 2, 3};
+  float k = 3;
   for (int64_t n = 1; n < 4; n++) {
     check(&w, 2, (LatheRtTensor[]){tensor(F32, l, SHAPE(n)), tensor(F32, &k, 0, NULL)});
     assert_true(output(w.x, 0)->shape[0] == 2 * n && output(w.x, 1)->shape[0] == n);
@@ -194,18 +217,22 @@ static void test_captured_size_of_pattern(void **state)
 static void test_list(void **state)
 {
   (void)state;
-  World w = compile_text(LIST MAP FOLDL
-                         "def @build(%i: int32, %x: Tensor[(2), float32], %l: List[Tensor[(2), float32]]) -> List[Tensor[(2), float32]] {\n"
-                         "  if (greater(%i, 0)) { @build(subtract(%i, 1), add(%x, 1f), Cons(%x, %l)) } else { %l }\n"
-                         "}\n"
-                         "def @main(%n: int32, %x: Tensor[(2), float32], %k: float32) {\n"
-                         "  let %l = @build(%n, %x, Nil());\n"
-                         "  let %m = @map(fn (%y: Tensor[(2), float32]) { nn.relu(subtract(multiply(%y, %k), 1f)) }, %l);\n"
-                         "  let %plus = fn (%a: Tensor[(2), float32], %b: Tensor[(2), float32]) { add(multiply(%a, 2f), %b) };\n"
-                         "  (@foldl(%plus, zeros_like(%x), %l), @foldl(%plus, zeros_like(%x), %m))\n"
-                         "}\n");
-  float x[] = {1, -3}, k = 3;
-  for (int32_t n = 0; n < 6; n++) check(&w, 3, (LatheRtTensor[]){tensor(I32, &n, 0, NULL), tensor(F32, x, SHAPE(2)), tensor(F32, &k, 0, NULL)});
+  World w = compile_text(
+      LIST MAP FOLDL
+      "def @build(%i: int32, %x: Tensor[(2), float32], %l: List[Tensor[(2), float32]]) -> List[Tensor[(2), float32]] "
+      "{\n"
+      "  if (greater(%i, 0)) { @build(subtract(%i, 1), add(%x, 1f), Cons(%x, %l)) } else { %l }\n"
+      "}\n"
+      "def @main(%n: int32, %x: Tensor[(2), float32], %k: float32) {\n"
+      "  let %l = @build(%n, %x, Nil());\n"
+      "  let %m = @map(fn (%y: Tensor[(2), float32]) { nn.relu(subtract(multiply(%y, %k), 1f)) }, %l);\n"
+      "  let %plus = fn (%a: Tensor[(2), float32], %b: Tensor[(2), float32]) { add(multiply(%a, 2f), %b) };\n"
+      "  (@foldl(%plus, zeros_like(%x), %l), @foldl(%plus, zeros_like(%x), %m))\n"
+      "}\n");
+  float x[] = {1, -3};
+  float k = 3;
+  for (int32_t n = 0; n < 6; n++)
+    check(&w, 3, (LatheRtTensor[]){tensor(I32, &n, 0, NULL), tensor(F32, x, SHAPE(2)), tensor(F32, &k, 0, NULL)});
   close_world(&w);
 }
 
@@ -217,13 +244,15 @@ static void test_tree(void **state)
                          "def @put(%t: Tree[float32], %x: float32, %depth: int32) -> Tree[float32] {\n"
                          "  match (%t) {\n"
                          "    Leaf => Node(Leaf(), (%x, %depth), Leaf()),\n"
-                         "    Node(%l, (%y, %d), %r) => if (less(%x, %y)) { Node(@put(%l, %x, add(%depth, 1)), (%y, %d), %r) } else { Node(%l, (%y, %d), @put(%r, %x, add(%depth, 1))) }\n"
+                         "    Node(%l, (%y, %d), %r) => if (less(%x, %y)) { Node(@put(%l, %x, add(%depth, 1)), (%y, "
+                         "%d), %r) } else { Node(%l, (%y, %d), @put(%r, %x, add(%depth, 1))) }\n"
                          "  }\n"
                          "}\n"
                          "def @sum(%t: Tree[float32]) -> (float32, int32) {\n"
                          "  match (%t) {\n"
                          "    Node(Leaf, (%x, %d), Leaf) => (%x, %d),\n"
-                         "    Node(%l, %p, %r) => { let %a = @sum(%l); let %b = @sum(%r); (add(add(%a.0, %b.0), multiply(%p.0, 10f)), add(add(%a.1, %b.1), %p.1)) },\n"
+                         "    Node(%l, %p, %r) => { let %a = @sum(%l); let %b = @sum(%r); (add(add(%a.0, %b.0), "
+                         "multiply(%p.0, 10f)), add(add(%a.1, %b.1), %p.1)) },\n"
                          "    _ => (0f, 0)\n"
                          "  }\n"
                          "}\n"
@@ -231,7 +260,10 @@ static void test_tree(void **state)
                          "  @sum(@put(@put(@put(@put(Leaf(), %a, 0), %b, 0), %c, 0), 3f, 0))\n"
                          "}\n");
   static float v[][3] = {{1, 2, 4}, {5, 4, 1}, {2, 7, 3}, {3, 3, 3}};
-  for (int i = 0; i < 4; i++) check(&w, 3, (LatheRtTensor[]){tensor(F32, &v[i][0], 0, NULL), tensor(F32, &v[i][1], 0, NULL), tensor(F32, &v[i][2], 0, NULL)});
+  for (int i = 0; i < 4; i++)
+    check(&w, 3,
+          (LatheRtTensor[]){tensor(F32, &v[i][0], 0, NULL), tensor(F32, &v[i][1], 0, NULL),
+                            tensor(F32, &v[i][2], 0, NULL)});
   close_world(&w);
 }
 
@@ -242,15 +274,19 @@ static void test_functions_in_data(void **state)
   World w = compile_text(LIST MAP
                          "type Op { Unary(fn (float32) -> float32), Const(float32), Pair(Op, (float32, Op)) }\n"
                          "def @run(%o: Op, %x: float32) -> float32 {\n"
-                         "  add(match (%o) { Unary(%f) => %f(%x), Pair(Const(%c), (%k, Unary(%g))) => add(%c, multiply(%k, %g(%x))), Pair(%p, (_, %q)) => @run(%q, @run(%p, %x)), Const(%c) => %c }, 1f)\n"
+                         "  add(match (%o) { Unary(%f) => %f(%x), Pair(Const(%c), (%k, Unary(%g))) => add(%c, "
+                         "multiply(%k, %g(%x))), Pair(%p, (_, %q)) => @run(%q, @run(%p, %x)), Const(%c) => %c }, 1f)\n"
                          "}\n"
-                         "def @sum(%l: List[Op], %x: float32) -> float32 { match (%l) { Cons(%h, %t) => add(@run(%h, %x), @sum(%t, %x)), Nil => 0f } }\n"
+                         "def @sum(%l: List[Op], %x: float32) -> float32 { match (%l) { Cons(%h, %t) => add(@run(%h, "
+                         "%x), @sum(%t, %x)), Nil => 0f } }\n"
                          "def @main(%x: float32, %y: float32) {\n"
                          "  let %f = fn (%z: float32) { multiply(%z, %y) };\n"
-                         "  let %ops = Cons(Unary(%f), Cons(Pair(Const(3f), (%y, Unary(%f))), Cons(Pair(Unary(%f), (0f, Const(%x))), Nil())));\n"
+                         "  let %ops = Cons(Unary(%f), Cons(Pair(Const(3f), (%y, Unary(%f))), Cons(Pair(Unary(%f), "
+                         "(0f, Const(%x))), Nil())));\n"
                          "  (@sum(%ops, %x), @sum(@map(Const, Cons(%x, Cons(%y, Nil()))), 0f))\n"
                          "}\n");
-  float x = 2, y = 5;
+  float x = 2;
+  float y = 5;
   check(&w, 2, (LatheRtTensor[]){tensor(F32, &x, 0, NULL), tensor(F32, &y, 0, NULL)});
   close_world(&w);
 }
@@ -259,16 +295,19 @@ static void test_functions_in_data(void **state)
 static void test_sizes_in_data(void **state)
 {
   (void)state;
-  World w = compile_text(LIST
-                         "def @total(%l: List[Tensor[(?), float32]]) -> float32 { match (%l) { Cons(%h, %t) => add(sum(nn.relu(%h)), @total(%t)), Nil => 0f } }\n"
-                         "def @join(%l: List[Tensor[(?), float32]]) -> Tensor[(?), float32] {\n"
-                         "  match (%l) { Cons(%a, Cons(%b, Nil)) => concatenate((add(%a, 1f), multiply(%b, 2f)), axis=0), Cons(%a, %t) => concatenate((%a, @join(%t)), axis=0), Nil => zeros(shape=[0], dtype=\"float32\") }\n"
-                         "}\n"
-                         "def @main(%a: Tensor[(n), float32], %b: Tensor[(m), float32]) {\n"
-                         "  let %l = Cons(%a, Cons(%b, Cons(concatenate((%a, %b), axis=0), Nil())));\n"
-                         "  (@total(%l), @join(%l))\n"
-                         "}\n");
-  float a[] = {1, -2, 3, 4}, b[] = {5, 6, -7, 8};
+  World w = compile_text(
+      LIST "def @total(%l: List[Tensor[(?), float32]]) -> float32 { match (%l) { Cons(%h, %t) => add(sum(nn.relu(%h)), "
+           "@total(%t)), Nil => 0f } }\n"
+           "def @join(%l: List[Tensor[(?), float32]]) -> Tensor[(?), float32] {\n"
+           "  match (%l) { Cons(%a, Cons(%b, Nil)) => concatenate((add(%a, 1f), multiply(%b, 2f)), axis=0), Cons(%a, "
+           "%t) => concatenate((%a, @join(%t)), axis=0), Nil => zeros(shape=[0], dtype=\"float32\") }\n"
+           "}\n"
+           "def @main(%a: Tensor[(n), float32], %b: Tensor[(m), float32]) {\n"
+           "  let %l = Cons(%a, Cons(%b, Cons(concatenate((%a, %b), axis=0), Nil())));\n"
+           "  (@total(%l), @join(%l))\n"
+           "}\n");
+  float a[] = {1, -2, 3, 4};
+  float b[] = {5, 6, -7, 8};
   for (int64_t n = 1; n < 4; n++) {
     check(&w, 2, (LatheRtTensor[]){tensor(F32, a, SHAPE(n)), tensor(F32, b, SHAPE(4 - n))});
     assert_int_equal(output(w.x, 1)->shape[0], 8);
@@ -280,14 +319,16 @@ static void test_sizes_in_data(void **state)
 static void test_named_size_in_data(void **state)
 {
   (void)state;
-  World w = compile_text(LIST
-                         "def @ones(%l: List[Tensor[(k), float32]]) -> Tensor[(?, 2), float32] {\n"
-                         "  match (%l) { Cons(%h, _) => broadcast_to(sum(%h), shape=[k, 2]), Nil => zeros(shape=[1, 2], dtype=\"float32\") }\n"
-                         "}\n"
-                         "def @main(%c: bool, %x: Tensor[(n), float32]) { @ones(if (%c) { Cons(%x, Nil()) } else { Nil() }) }\n");
+  World w = compile_text(
+      LIST "def @ones(%l: List[Tensor[(k), float32]]) -> Tensor[(?, 2), float32] {\n"
+           "  match (%l) { Cons(%h, _) => broadcast_to(sum(%h), shape=[k, 2]), Nil => zeros(shape=[1, 2], "
+           "dtype=\"float32\") }\n"
+           "}\n"
+           "def @main(%c: bool, %x: Tensor[(n), float32]) { @ones(if (%c) { Cons(%x, Nil()) } else { Nil() }) }\n");
   float x[] = {1, 2, 3, 4};
   for (uint8_t c = 0; c < 2; c++)
-    for (int64_t n = 1; n < 4; n++) check(&w, 2, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, x, SHAPE(n))});
+    for (int64_t n = 1; n < 4; n++)
+      check(&w, 2, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, x, SHAPE(n))});
   assert_int_equal(output(w.x, 0)->shape[0], 3);
   close_world(&w);
 }
@@ -296,9 +337,10 @@ static void test_named_size_in_data(void **state)
 static void test_size_that_lies(void **state)
 {
   (void)state;
-  World w = compile_text(LIST
-                         "def @f(%x: Tensor[(n), float32], %l: List[Tensor[(n), float32]]) -> float32 { match (%l) { Cons(%h, _) => sum(add(%h, %x)), Nil => 0f } }\n"
-                         "def @main(%a: Tensor[(n), float32], %b: Tensor[(m), float32]) { @f(%a, Cons(%b, Nil())) }\n");
+  World w =
+      compile_text(LIST "def @f(%x: Tensor[(n), float32], %l: List[Tensor[(n), float32]]) -> float32 { match (%l) { "
+                        "Cons(%h, _) => sum(add(%h, %x)), Nil => 0f } }\n"
+                        "def @main(%a: Tensor[(n), float32], %b: Tensor[(m), float32]) { @f(%a, Cons(%b, Nil())) }\n");
   float a[] = {1, 2, 3};
   check(&w, 2, (LatheRtTensor[]){tensor(F32, a, SHAPE(3)), tensor(F32, a, SHAPE(3))});
   LatheRtError err;
@@ -313,9 +355,9 @@ static void test_size_that_lies(void **state)
 static void test_no_clause_fits(void **state)
 {
   (void)state;
-  World w = compile_text(LIST
-                         "def @head(%l: List[float32]) -> float32 { match (%l) { Cons(%h, _) => %h } }\n"
-                         "def @main(%c: bool, %x: float32) { @head(if (%c) { Cons(%x, Nil()) } else { Nil() }) }\n");
+  World w =
+      compile_text(LIST "def @head(%l: List[float32]) -> float32 { match (%l) { Cons(%h, _) => %h } }\n"
+                        "def @main(%c: bool, %x: float32) { @head(if (%c) { Cons(%x, Nil()) } else { Nil() }) }\n");
   uint8_t c = 1;
   float x = 3;
   check(&w, 2, (LatheRtTensor[]){tensor(BOOL, &c, 0, NULL), tensor(F32, &x, 0, NULL)});
@@ -332,9 +374,11 @@ static void test_no_clause_fits(void **state)
 static void test_long_list(void **state)
 {
   (void)state;
-  World w = compile_text(LIST FOLDL
-                         "def @build(%i: float32, %l: List[float32]) -> List[float32] { if (greater(%i, 0f)) { @build(subtract(%i, 1f), Cons(%i, %l)) } else { %l } }\n"
-                         "def @main(%n: float32) { @foldl(fn (%a: float32, %b: float32) { subtract(%b, %a) }, 0f, @build(%n, Nil())) }\n");
+  World w = compile_text(
+      LIST FOLDL
+      "def @build(%i: float32, %l: List[float32]) -> List[float32] { if (greater(%i, 0f)) { @build(subtract(%i, 1f), "
+      "Cons(%i, %l)) } else { %l } }\n"
+      "def @main(%n: float32) { @foldl(fn (%a: float32, %b: float32) { subtract(%b, %a) }, 0f, @build(%n, Nil())) }\n");
   float n = 200000;
   set(w.x, 0, tensor(F32, &n, 0, NULL));
   run(w.x);
@@ -348,14 +392,15 @@ static void test_long_list(void **state)
 static void test_loop_through_value(void **state)
 {
   (void)state;
-  World w = compile_text("def @step(%again: fn (float32, float32) -> float32, %i: float32, %x: float32) -> float32 {\n"
-                         "  if (greater(%i, 0f)) { %again(subtract(%i, 1f), add(%x, 2f)) } else { %x }\n"
-                         "}\n"
-                         "def @main(%c: bool, %n: float32) {\n"
-                         "  let %go: fn (float32, float32) -> float32 = fn (%i: float32, %x: float32) -> float32 { @step(%go, %i, %x) };\n"
-                         "  let %f = if (%c) { %go } else { fn (%i: float32, %x: float32) -> float32 { %x } };\n"
-                         "  %f(%n, 0f)\n"
-                         "}\n");
+  World w = compile_text(
+      "def @step(%again: fn (float32, float32) -> float32, %i: float32, %x: float32) -> float32 {\n"
+      "  if (greater(%i, 0f)) { %again(subtract(%i, 1f), add(%x, 2f)) } else { %x }\n"
+      "}\n"
+      "def @main(%c: bool, %n: float32) {\n"
+      "  let %go: fn (float32, float32) -> float32 = fn (%i: float32, %x: float32) -> float32 { @step(%go, %i, %x) };\n"
+      "  let %f = if (%c) { %go } else { fn (%i: float32, %x: float32) -> float32 { %x } };\n"
+      "  %f(%n, 0f)\n"
+      "}\n");
   uint8_t c = 1;
   float n = 150000;
   set(w.x, 0, tensor(BOOL, &c, 0, NULL));
@@ -374,10 +419,14 @@ static void test_refused(void **state)
 {
   (void)state;
   static const char *const texts[][2] = {
-      {LIST "def @main(%x: float32) { Cons(%x, Nil()) }", "'output_0' of type List[float32] cannot be an input or output"},
-      {LIST "def @main(%l: List[float32]) { match (%l) { Cons(%h, _) => %h, Nil => 0f } }", "'l' of type List[float32] cannot be an input or output"},
-      {"def @main(%x: float32) { fn (%y: float32) { add(%x, %y) } }", "of type fn (float32) -> float32 cannot be an input or output"},
-      {"def @main(%f: fn (float32) -> float32) { %f(1f) }", "'f' of type fn (float32) -> float32 cannot be an input or output"},
+    {LIST "def @main(%x: float32) { Cons(%x, Nil()) }",
+     "'output_0' of type List[float32] cannot be an input or output"},
+    {LIST "def @main(%l: List[float32]) { match (%l) { Cons(%h, _) => %h, Nil => 0f } }",
+     "'l' of type List[float32] cannot be an input or output"},
+    {"def @main(%x: float32) { fn (%y: float32) { add(%x, %y) } }",
+     "of type fn (float32) -> float32 cannot be an input or output"},
+    {"def @main(%f: fn (float32) -> float32) { %f(1f) }",
+     "'f' of type fn (float32) -> float32 cannot be an input or output"},
   };
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     World w;
@@ -398,7 +447,8 @@ static void test_levels(void **state)
       "  let %l = %g(%f, %cons(%x, Cons(negative(%x), Nil())));\n"
       "  match ((%l, %k)) { (Cons(%a, Cons(%b, Nil)), %q) => add(%a, multiply(%b, %q)), (_, %q) => add(%x, %q) }\n"
       "}\n";
-  float x[] = {1, 2, 3}, k = 2;
+  float x[] = {1, 2, 3};
+  float k = 2;
   for (int level = 0; level <= 3; level++) {
     World w = {.ctx = ctx_new()};
     PassContext *pc = pass_context_new(w.ctx);
@@ -416,23 +466,23 @@ static void test_levels(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_chosen_function),
-      cmocka_unit_test(test_returned_function),
-      cmocka_unit_test(test_tuples_through_values),
-      cmocka_unit_test(test_known_functions_are_direct),
-      cmocka_unit_test(test_captured_size),
-      cmocka_unit_test(test_captured_size_of_pattern),
-      cmocka_unit_test(test_list),
-      cmocka_unit_test(test_tree),
-      cmocka_unit_test(test_functions_in_data),
-      cmocka_unit_test(test_sizes_in_data),
-      cmocka_unit_test(test_named_size_in_data),
-      cmocka_unit_test(test_size_that_lies),
-      cmocka_unit_test(test_no_clause_fits),
-      cmocka_unit_test(test_long_list),
-      cmocka_unit_test(test_loop_through_value),
-      cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_levels),
+    cmocka_unit_test(test_chosen_function),
+    cmocka_unit_test(test_returned_function),
+    cmocka_unit_test(test_tuples_through_values),
+    cmocka_unit_test(test_known_functions_are_direct),
+    cmocka_unit_test(test_captured_size),
+    cmocka_unit_test(test_captured_size_of_pattern),
+    cmocka_unit_test(test_list),
+    cmocka_unit_test(test_tree),
+    cmocka_unit_test(test_functions_in_data),
+    cmocka_unit_test(test_sizes_in_data),
+    cmocka_unit_test(test_named_size_in_data),
+    cmocka_unit_test(test_size_that_lies),
+    cmocka_unit_test(test_no_clause_fits),
+    cmocka_unit_test(test_long_list),
+    cmocka_unit_test(test_loop_through_value),
+    cmocka_unit_test(test_refused),
+    cmocka_unit_test(test_levels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,8 @@ static inline void close_world(World *w)
   ctx_free(w->ctx);
 }
 
-#define SHAPE(...) (sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__}
+#define SHAPE(...) \
+  (sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) { __VA_ARGS__ }
 static const LatheRtDType F32 = {2, 32, 1}, I64 = {0, 64, 1}, I32 = {0, 32, 1}, BOOL = {1, 1, 1};
 
 static inline LatheRtTensor tensor(LatheRtDType t, void *data, size_t ndim, int64_t *shape)
@@ -113,7 +114,8 @@ static inline void expect_floats(const LatheRtTensor *t, int n, const float *wan
   assert_int_equal(bytes, n * 4);
   const float *have = t->data;
   for (int i = 0; i < n; i++)
-    if (!(have[i] - want[i] <= eps && want[i] - have[i] <= eps)) fail_msg("element %d is %g, wants %g", i, (double)have[i], (double)want[i]);
+    if (!(have[i] - want[i] <= eps && want[i] - have[i] <= eps))
+      fail_msg("element %d is %g, wants %g", i, (double)have[i], (double)want[i]);
 }
 
 /* Float tensors filled from a small generator, the same every time. */

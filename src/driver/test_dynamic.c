@@ -7,7 +7,8 @@ static void test_symbolic(void **state)
   World w = compile_text("def @main(%a: Tensor[(n, 2), float32], %b: Tensor[(n, 2), float32]) {\n"
                          "  concatenate((add(%a, %b), %a), axis=0)\n"
                          "}\n");
-  float a[] = {1, 2, 3, 4, 5, 6}, b[] = {10, 20, 30, 40, 50, 60};
+  float a[] = {1, 2, 3, 4, 5, 6};
+  float b[] = {10, 20, 30, 40, 50, 60};
   for (int64_t n = 1; n <= 3; n++) {
     set(w.x, 0, tensor(F32, a, SHAPE(n, 2)));
     set(w.x, 1, tensor(F32, b, SHAPE(n, 2)));
@@ -33,11 +34,13 @@ static void test_symbolic(void **state)
 static void test_sizes_that_do_not_fit(void **state)
 {
   (void)state;
-  static const char *const bodies[] = {"add(%a, %b)", "sum(add(%a, %b))", "sum(nn.batch_matmul(expand_dims(%a, axis=0), expand_dims(%b, axis=0)))"};
+  static const char *const bodies[] = {"add(%a, %b)", "sum(add(%a, %b))",
+                                       "sum(nn.batch_matmul(expand_dims(%a, axis=0), expand_dims(%b, axis=0)))"};
   float a[64] = {0};
   for (int i = 0; i < 3; i++) {
     char text[300];
-    snprintf(text, sizeof text, "def @main(%%a: Tensor[(n, 4), float32], %%b: Tensor[(m, k), float32]) { %s }\n", bodies[i]);
+    snprintf(text, sizeof text, "def @main(%%a: Tensor[(n, 4), float32], %%b: Tensor[(m, k), float32]) { %s }\n",
+             bodies[i]);
     World w = compile_text(text);
     LatheRtError err;
     set(w.x, 0, tensor(F32, a, SHAPE(3, 4)));
@@ -54,8 +57,10 @@ static void test_sizes_that_do_not_fit(void **state)
 static void test_reductions_of_nothing(void **state)
 {
   (void)state;
-  World w = compile_text("def @main(%a: Tensor[(2, n), float32]) { (sum(%a, axis=[1]), max(%a, axis=[1]), add(nn.relu(%a), 1f), mean(%a, axis=[0])) }\n");
-  float a[6] = {1, -2, 3, 4, 5, 6}, none[1] = {0};
+  World w = compile_text("def @main(%a: Tensor[(2, n), float32]) { (sum(%a, axis=[1]), max(%a, axis=[1]), "
+                         "add(nn.relu(%a), 1f), mean(%a, axis=[0])) }\n");
+  float a[6] = {1, -2, 3, 4, 5, 6};
+  float none[1] = {0};
   set(w.x, 0, tensor(F32, a, SHAPE(2, 3)));
   run(w.x);
   expect_floats(output(w.x, 0), 2, (float[]){2, 15}, 0);
@@ -77,7 +82,8 @@ static void test_squeeze_at_run_time(void **state)
   LatheRtError err;
   float a[] = {1, 2, 3};
   int64_t axis = 0;
-  World w = compile_text("def @main(%a: Tensor[(n, m), float32], %axis: Tensor[(1), int64]) { dyn.squeeze(%a, %axis) }\n");
+  World w =
+      compile_text("def @main(%a: Tensor[(n, m), float32], %axis: Tensor[(1), int64]) { dyn.squeeze(%a, %axis) }\n");
   set(w.x, 0, tensor(F32, a, SHAPE(1, 3)));
   set(w.x, 1, tensor(I64, &axis, SHAPE(1)));
   run(w.x);
@@ -109,7 +115,9 @@ static void test_kernels_are_shared(void **state)
                          "  (nn.softmax(%a), nn.softmax(%b), nn.softmax(%0), %0, concatenate((%a, %b), axis=0))\n"
                          "}\n");
   LatheRtModel *m = compiled_model(w.c);
-  int softmax = 0, concatenate = 0, n = lathe_rt_model_info(m).num_nodes;
+  int softmax = 0;
+  int concatenate = 0;
+  int n = lathe_rt_model_info(m).num_nodes;
   for (int i = 0; i < n; i++) {
     softmax += !strcmp(lathe_rt_model_node(m, i)->name, "lathe_nn_softmax");
     concatenate += !strcmp(lathe_rt_model_node(m, i)->name, "lathe_concatenate");
@@ -117,7 +125,8 @@ static void test_kernels_are_shared(void **state)
   assert_int_equal(n, 5);
   assert_int_equal(softmax, 3);
   assert_int_equal(concatenate, 1);
-  float a[12], b[8] = {0};
+  float a[12];
+  float b[8] = {0};
   for (int i = 0; i < 12; i++) a[i] = (float)i;
   set(w.x, 0, tensor(F32, a, SHAPE(3, 4)));
   set(w.x, 1, tensor(F32, b, SHAPE(2, 4)));
@@ -132,7 +141,8 @@ static void test_kernels_are_shared(void **state)
 static void test_split_needs_whole_parts(void **state)
 {
   (void)state;
-  World w = compile_text("def @main(%a: Tensor[(n, 2), float32]) { %0 = split(%a, indices_or_sections=[2], axis=0); add(%0.0, %0.1) }\n");
+  World w = compile_text(
+      "def @main(%a: Tensor[(n, 2), float32]) { %0 = split(%a, indices_or_sections=[2], axis=0); add(%0.0, %0.1) }\n");
   float a[] = {1, 2, 3, 4, 5, 6, 7, 8};
   LatheRtError err;
   set(w.x, 0, tensor(F32, a, SHAPE(4, 2)));
@@ -151,7 +161,8 @@ static void test_if(void **state)
                          "  %0 = exp(%x);\n"
                          "  if (%c) { add(%0, %x) } else { subtract(%0, %x) }\n"
                          "}\n");
-  float x[] = {0, 0, 0}, one[] = {1, 1, 1};
+  float x[] = {0, 0, 0};
+  float one[] = {1, 1, 1};
   for (int i = 0; i < 2; i++) {
     uint8_t c = (uint8_t)i;
     set(w.x, 0, tensor(BOOL, &c, 0, NULL));
@@ -160,8 +171,11 @@ static void test_if(void **state)
     expect_floats(output(w.x, 0), 3, one, 0);
     x[1] = 0;
   }
-  float y[] = {1, 2, 3}, sum[] = {3.7182817f, 9.389056f, 23.085537f}, difference[] = {1.7182817f, 5.389056f, 17.085537f};
-  uint8_t yes = 1, no = 0;
+  float y[] = {1, 2, 3};
+  float sum[] = {3.7182817f, 9.389056f, 23.085537f};
+  float difference[] = {1.7182817f, 5.389056f, 17.085537f};
+  uint8_t yes = 1;
+  uint8_t no = 0;
   set(w.x, 0, tensor(BOOL, &yes, 0, NULL));
   set(w.x, 1, tensor(F32, y, SHAPE(3)));
   run(w.x);
@@ -176,16 +190,17 @@ static void test_if(void **state)
 static void test_loop(void **state)
 {
   (void)state;
-  World w = compile_text("def @loop(%i: Tensor[(), int32], %n: Tensor[(), int32], %x: Tensor[(2), float32]) -> Tensor[(2), float32] {\n"
-                         "  if (less(%i, %n)) {\n"
-                         "    @loop(add(%i, 1), %n, add(%x, 1f))\n"
-                         "  } else {\n"
-                         "    %x\n"
-                         "  }\n"
-                         "}\n"
-                         "def @main(%n: Tensor[(), int32], %x: Tensor[(2), float32]) {\n"
-                         "  @loop(0, %n, %x)\n"
-                         "}\n");
+  World w = compile_text(
+      "def @loop(%i: Tensor[(), int32], %n: Tensor[(), int32], %x: Tensor[(2), float32]) -> Tensor[(2), float32] {\n"
+      "  if (less(%i, %n)) {\n"
+      "    @loop(add(%i, 1), %n, add(%x, 1f))\n"
+      "  } else {\n"
+      "    %x\n"
+      "  }\n"
+      "}\n"
+      "def @main(%n: Tensor[(), int32], %x: Tensor[(2), float32]) {\n"
+      "  @loop(0, %n, %x)\n"
+      "}\n");
   float x[] = {0, 0.5f};
   int32_t n = 20000;
   set(w.x, 0, tensor(I32, &n, 0, NULL));
@@ -204,7 +219,8 @@ static void test_local_function(void **state)
 {
   (void)state;
   World w = compile_text("def @main(%n: Tensor[(), int32], %k: Tensor[(), float32]) {\n"
-                         "  let %power: fn (Tensor[(), int32]) -> Tensor[(), float32] = fn (%i: Tensor[(), int32]) -> Tensor[(), float32] {\n"
+                         "  let %power: fn (Tensor[(), int32]) -> Tensor[(), float32] = fn (%i: Tensor[(), int32]) -> "
+                         "Tensor[(), float32] {\n"
                          "    if (greater(%i, 0)) { multiply(%power(subtract(%i, 1)), %k) } else { 1f }\n"
                          "  };\n"
                          "  (%power(%n), %power(add(%n, 1)))\n"
@@ -248,7 +264,8 @@ static void test_size_from_chosen_value(void **state)
 {
   (void)state;
   World w = compile_text("def @main(%x: Tensor[(2, 3), float32], %s: Tensor[(3), int64]) {\n"
-                         "  dyn.strided_slice(%x, meta[relay.Constant][0], take(%s, meta[relay.Constant][1], axis=[0]), meta[relay.Constant][2])\n"
+                         "  dyn.strided_slice(%x, meta[relay.Constant][0], take(%s, meta[relay.Constant][1], "
+                         "axis=[0]), meta[relay.Constant][2])\n"
                          "}\n"
                          "#[metadata]\n"
                          "relay.Constant[0]: Tensor[(2), int64] = [0, 0];\n"
@@ -299,10 +316,18 @@ static void test_sequence(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_symbolic), cmocka_unit_test(test_sizes_that_do_not_fit), cmocka_unit_test(test_split_needs_whole_parts),
-      cmocka_unit_test(test_reductions_of_nothing), cmocka_unit_test(test_squeeze_at_run_time), cmocka_unit_test(test_kernels_are_shared),
-            cmocka_unit_test(test_if),       cmocka_unit_test(test_loop), cmocka_unit_test(test_local_function),
-      cmocka_unit_test(test_size_from_value), cmocka_unit_test(test_size_from_chosen_value), cmocka_unit_test(test_sequence),
+    cmocka_unit_test(test_symbolic),
+    cmocka_unit_test(test_sizes_that_do_not_fit),
+    cmocka_unit_test(test_split_needs_whole_parts),
+    cmocka_unit_test(test_reductions_of_nothing),
+    cmocka_unit_test(test_squeeze_at_run_time),
+    cmocka_unit_test(test_kernels_are_shared),
+    cmocka_unit_test(test_if),
+    cmocka_unit_test(test_loop),
+    cmocka_unit_test(test_local_function),
+    cmocka_unit_test(test_size_from_value),
+    cmocka_unit_test(test_size_from_chosen_value),
+    cmocka_unit_test(test_sequence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,11 @@ static void test_refusals(void **state)
   World w = compile_text(text);
   LatheRtError err;
   float out[12];
-  LatheRtTensor good = tensor(F32, out, SHAPE(2, 3)), shape = tensor(F32, out, SHAPE(3, 2)), type = tensor(I32, out, SHAPE(2, 3)),
-                odd = tensor(F32, (char *)out + 1, SHAPE(2, 3)), mine = tensor(F32, given, SHAPE(2, 3));
+  LatheRtTensor good = tensor(F32, out, SHAPE(2, 3));
+  LatheRtTensor shape = tensor(F32, out, SHAPE(3, 2));
+  LatheRtTensor type = tensor(I32, out, SHAPE(2, 3));
+  LatheRtTensor odd = tensor(F32, (char *)out + 1, SHAPE(2, 3));
+  LatheRtTensor mine = tensor(F32, given, SHAPE(2, 3));
   assert_int_not_equal(lathe_rt_set_output_view(w.x, 3, &good, &err), 0);
   assert_int_not_equal(lathe_rt_set_output_view(w.x, 0, &shape, &err), 0);
   assert_non_null(strstr(err.text, "(3, 2)"));
@@ -100,17 +103,23 @@ static void expect_file(World *w, const char *folder, const char *name, const ch
 static void test_files(void **state)
 {
   (void)state;
-  char folder[] = "/tmp/lathe_link_XXXXXX", path[256];
+  char folder[] = "/tmp/lathe_link_XXXXXX";
+  char path[256];
   assert_non_null(mkdtemp(folder));
-  World w = compile_text("def @main(%x.1: Tensor[(n, 2), float32], %int: Tensor[(2), int64]) { (add(%x.1, cast(%int, dtype=\"float32\")), %int) }");
+  World w = compile_text("def @main(%x.1: Tensor[(n, 2), float32], %int: Tensor[(2), int64]) { (add(%x.1, cast(%int, "
+                         "dtype=\"float32\")), %int) }");
   static const char *const names[] = {"two-3.o", "two-3.a"};
   for (int i = 0; i < 2; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, names[i]);
     Export e = {w.c, path};
     if (protect(w.ctx, export_body, &e)) fail_msg("%s", error_message(w.ctx));
-    expect_file(&w, folder, names[i], (const char *const[]){"two_3__lathe_module", "two_3__lathe_model", "lathe_module", NULL});
-    expect_file(&w, folder, "two-3.h",
-                (const char *const[]){"two_3_load(LatheRtModel **out", "two_3_run(LatheRtExecutor *executor, int64_t n, const float *x_1, const int64_t *int_", "int64_t shape_of_x_1[] = {n, 2}", NULL});
+    expect_file(&w, folder, names[i],
+                (const char *const[]){"two_3__lathe_module", "two_3__lathe_model", "lathe_module", NULL});
+    expect_file(
+        &w, folder, "two-3.h",
+        (const char *const[]){"two_3_load(LatheRtModel **out",
+                              "two_3_run(LatheRtExecutor *executor, int64_t n, const float *x_1, const int64_t *int_",
+                              "int64_t shape_of_x_1[] = {n, 2}", NULL});
   }
   rmdir(folder);
   close_world(&w);
@@ -118,6 +127,7 @@ static void test_files(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_views), cmocka_unit_test(test_refusals), cmocka_unit_test(test_files)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_views), cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_files)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

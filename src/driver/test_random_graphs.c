@@ -18,10 +18,10 @@ typedef struct Trial {
   Module *m;
   const Node *main;
   const RtValue *arg[8];
-  const RtValue *want[NSIZES];       /* NULL: the interpreter refused it */
-  int size;                          /* being run */
+  const RtValue *want[NSIZES]; /* NULL: the interpreter refused it */
+  int size;                    /* being run */
   int level;
-  const char *disabled;              /* a pass, or NULL */
+  const char *disabled; /* a pass, or NULL */
   Compiled *c;
   LatheRtExecutor *x;
   char why[600];
@@ -33,8 +33,10 @@ static const RtValue *random_value(Trial *t, const Type *ty, Rand *r)
 {
   Arena *arena = t->m->arena;
   ConstData d = {.dtype = ty->dtype, .ndim = ty->ndim};
-  size_t count = 1, size = (size_t)dtype_bytes(ty->dtype);
-  for (int i = 0; i < ty->ndim; i++) count *= (size_t)(d.shape[i] = ty->shape[i]->kind == E_INT ? ty->shape[i]->u.i : sizes[t->size]);
+  size_t count = 1;
+  size_t size = (size_t)dtype_bytes(ty->dtype);
+  for (int i = 0; i < ty->ndim; i++)
+    count *= (size_t)(d.shape[i] = ty->shape[i]->kind == E_INT ? ty->shape[i]->u.i : sizes[t->size]);
   d.bytes = count * size;
   char *bytes = arena_alloc(arena, d.bytes + 1);
   for (size_t i = 0; i < count; i++)
@@ -85,14 +87,17 @@ static bool same_tensor(Trial *t, int output, const ConstData *want, const Lathe
   bool same = want->ndim == have->ndim;
   for (int i = 0; same && i < want->ndim; i++) same = want->shape[i] == have->shape[i];
   if (!same) return snprintf(t->why, sizeof t->why, "output %d has another shape", output), false;
-  size_t size = (size_t)dtype_bytes(want->dtype), n = want->bytes / size;
-  double most = 0, eps = tolerance_of(want->dtype);
+  size_t size = (size_t)dtype_bytes(want->dtype);
+  size_t n = want->bytes / size;
+  double most = 0;
+  double eps = tolerance_of(want->dtype);
   for (size_t i = 0; i < n; i++) {
     double a = fabs(number_at(want->dtype, (const char *)want->data + i * size));
     if (isfinite(a) && a > most) most = a;
   }
   for (size_t i = 0; i < n; i++) {
-    double a = number_at(want->dtype, (const char *)want->data + i * size), b = number_at(want->dtype, (const char *)have->data + i * size);
+    double a = number_at(want->dtype, (const char *)want->data + i * size);
+    double b = number_at(want->dtype, (const char *)have->data + i * size);
     if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= eps * (1 + most)) continue;
     return snprintf(t->why, sizeof t->why, "output %d: element %zu is %.9g, wants %.9g", output, i, b, a), false;
   }
@@ -142,7 +147,8 @@ static bool run_size(Trial *t)
     if (lathe_rt_set_input(t->x, i, &in, &err)) return snprintf(t->why, sizeof t->why, "%s", err.text), false;
   }
   bool refused = lathe_rt_run(t->x, &err) != LATHE_RT_OK;
-  if (!t->want[t->size]) return true;                /* what does not fit may have been dropped as unused: it must not crash */
+  /* what does not fit may have been dropped as unused: it must not crash */
+  if (!t->want[t->size]) return true;
   if (refused) return snprintf(t->why, sizeof t->why, "the run is refused: %s", err.text), false;
   return same_outputs(t);
 }
@@ -172,8 +178,9 @@ static bool try_level(Trial *t, Ctx *ctx)
     for (good = true, t->size = 0; good && t->size < (t->symbolic ? NSIZES : 1); t->size++) good = run_size(t);
   if (!good) {
     t->size = t->size ? t->size - 1 : 0;
-    fprintf(stderr, "seed %llu, level %d%s%s, n = %lld: %s\n%s\n", (unsigned long long)t->seed, t->level, t->disabled ? ", without " : "", t->disabled ? t->disabled : "",
-            (long long)sizes[t->size], t->why, graph_print_module(t->m->arena, t->m));
+    fprintf(stderr, "seed %llu, level %d%s%s, n = %lld: %s\n%s\n", (unsigned long long)t->seed, t->level,
+            t->disabled ? ", without " : "", t->disabled ? t->disabled : "", (long long)sizes[t->size], t->why,
+            graph_print_module(t->m->arena, t->m));
     if (t->x && protect(ctx, compare_body, t)) fprintf(stderr, "%s\n", error_message(ctx));
   }
   error_clear(ctx);
@@ -195,12 +202,14 @@ static bool try_seed(uint64_t seed)
     return false;
   }
   bool good = true;
-  if (getenv("LATHE_RANDOM_PRINT")) fprintf(stderr, "seed %llu:\n%s\n", (unsigned long long)seed, graph_print_module(t.m->arena, t.m));
+  if (getenv("LATHE_RANDOM_PRINT"))
+    fprintf(stderr, "seed %llu:\n%s\n", (unsigned long long)seed, graph_print_module(t.m->arena, t.m));
   for (t.size = 0; t.size < (t.symbolic ? NSIZES : 1); t.size++) {
     make_arguments(&t);
     ErrKind k = protect(ctx, reference_body, &t);
     if (k == ERR_INTERNAL) {
-      fprintf(stderr, "seed %llu: the interpreter: %s\n%s\n", (unsigned long long)seed, error_message(ctx), graph_print_module(t.m->arena, t.m));
+      fprintf(stderr, "seed %llu: the interpreter: %s\n%s\n", (unsigned long long)seed, error_message(ctx),
+              graph_print_module(t.m->arena, t.m));
       good = false;
     }
     error_clear(ctx);

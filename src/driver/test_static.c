@@ -5,11 +5,11 @@
 #include "driver/test_driver.h"
 
 static const char mlp[] =
-                          "def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32], %b: Tensor[(4), float32]) {\n"
-                          "  %0 = nn.dense(%x, %w);\n"
-                          "  %1 = nn.bias_add(%0, %b);\n"
-                          "  nn.relu(%1)\n"
-                          "}\n";
+    "def @main(%x: Tensor[(2, 3), float32], %w: Tensor[(4, 3), float32], %b: Tensor[(4), float32]) {\n"
+    "  %0 = nn.dense(%x, %w);\n"
+    "  %1 = nn.bias_add(%0, %b);\n"
+    "  nn.relu(%1)\n"
+    "}\n";
 static float mlp_x[] = {1, 2, 3, -1, 0, 1}, mlp_w[] = {1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1}, mlp_b[] = {0, 1, -2, 0.5f};
 static const float mlp_y[] = {1, 3, 1, 6.5f, 0, 1, 0, 0.5f};
 
@@ -65,12 +65,15 @@ static void test_file(void **state)
 static void test_program(void **state)
 {
   (void)state;
-  World w = compile_text("def @main(%x: Tensor[(2, 3), float32], %v: Tensor[(3, 3), float32], %w: Tensor[(3, 3), float32]) {\n"
-                         "  %0 = nn.relu(nn.dense(%x, %v));\n"
-                         "  %1 = nn.relu(nn.dense(%0, %w));\n"
-                         "  (reshape(%1, newshape=[3, 2]), %x, %1)\n"
-                         "}\n");
-  float x[] = {1, 2, 3, 4, 5, 6}, v[] = {1, 0, 0, 0, 1, 0, 0, 0, -1}, u[] = {1, 1, 1, 0, 1, 0, 0, 2, 0};
+  World w = compile_text(
+      "def @main(%x: Tensor[(2, 3), float32], %v: Tensor[(3, 3), float32], %w: Tensor[(3, 3), float32]) {\n"
+      "  %0 = nn.relu(nn.dense(%x, %v));\n"
+      "  %1 = nn.relu(nn.dense(%0, %w));\n"
+      "  (reshape(%1, newshape=[3, 2]), %x, %1)\n"
+      "}\n");
+  float x[] = {1, 2, 3, 4, 5, 6};
+  float v[] = {1, 0, 0, 0, 1, 0, 0, 0, -1};
+  float u[] = {1, 1, 1, 0, 1, 0, 0, 2, 0};
   set(w.x, 0, tensor(F32, x, SHAPE(2, 3)));
   LatheRtTensor t = tensor(F32, v, SHAPE(3, 3));
   LatheRtError err;
@@ -132,13 +135,21 @@ static const Type *lie_type(OpCall *c) { return c->arg[0]; }
 static void lie_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
-  const IterVar *axis = itervar_new(m, var_new(m, "i", DT_I32, VAR_PLAIN), expr_i32(m, 0), c->out->shape[0], ITER_SPATIAL, NULL);
-  const Expr *at = var_expr(axis->var), *value = expr_add(m, te_read(m, in[0], 1, &at), expr_float(m, DT_F32, lie_adds));
+  const IterVar *axis =
+      itervar_new(m, var_new(m, "i", DT_I32, VAR_PLAIN), expr_i32(m, 0), c->out->shape[0], ITER_SPATIAL, NULL);
+  const Expr *at = var_expr(axis->var);
+  const Expr *value = expr_add(m, te_read(m, in[0], 1, &at), expr_float(m, DT_F32, lie_adds));
   out[0] = &te_compute(m, "lie", "injective", 1, c->out->shape, (const IterVar **)&axis, 1, &value, NULL)->out[0];
 }
 
-static const OpDef lie = {.name = "test.lie", .doc = "adds what it likes", .args = "data", .min_args = 1, .max_args = 1, .fuse = FUSE_OPAQUE,
-                          .type = lie_type, .compute = lie_compute};
+static const OpDef lie = {.name = "test.lie",
+                          .doc = "adds what it likes",
+                          .args = "data",
+                          .min_args = 1,
+                          .max_args = 1,
+                          .fuse = FUSE_OPAQUE,
+                          .type = lie_type,
+                          .compute = lie_compute};
 
 static void wrong_node_body(Ctx *ctx, void *arg)
 {
@@ -151,7 +162,8 @@ static void wrong_node_body(Ctx *ctx, void *arg)
   assert_string_equal(text, "all 3 kernel calls agree with the interpreter");
   lie_adds = 2;
   assert_false(driver_debug_compare(w->c, 1, in, 1e-5, 1e-6, scratch(ctx), &text));
-  if (!strstr(text, "node 1 'lathe_test_lie'") || !strstr(text, "4 of 4 elements of output 0 differ")) fail_msg("%s", text);
+  if (!strstr(text, "node 1 'lathe_test_lie'") || !strstr(text, "4 of 4 elements of output 0 differ"))
+    fail_msg("%s", text);
 }
 
 static void lie_body(Ctx *ctx, void *arg)
@@ -259,15 +271,24 @@ static void test_refusals(void **state)
   w = compile_text(mlp);
   Export e = {w.c, "/tmp/model.xyz"};
   assert_int_equal(protect(w.ctx, export_body, &e), ERR_ARGUMENT);
-  assert_string_equal(error_message(w.ctx), "cannot tell from '/tmp/model.xyz' what to write; the name ends in .so, .o, .a or .c");
+  assert_string_equal(error_message(w.ctx),
+                      "cannot tell from '/tmp/model.xyz' what to write; the name ends in .so, .o, .a or .c");
   close_world(&w);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_mlp),     cmocka_unit_test(test_file),    cmocka_unit_test(test_program), cmocka_unit_test(test_storage),
-      cmocka_unit_test(test_compare), cmocka_unit_test(test_compare_names_the_wrong_node), cmocka_unit_test(test_disable_vectorize), cmocka_unit_test(test_threads), cmocka_unit_test(test_faults),  cmocka_unit_test(test_refusals),
+    cmocka_unit_test(test_mlp),
+    cmocka_unit_test(test_file),
+    cmocka_unit_test(test_program),
+    cmocka_unit_test(test_storage),
+    cmocka_unit_test(test_compare),
+    cmocka_unit_test(test_compare_names_the_wrong_node),
+    cmocka_unit_test(test_disable_vectorize),
+    cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_faults),
+    cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

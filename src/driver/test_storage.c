@@ -6,7 +6,7 @@
 
 typedef struct Check {
   World *w;
-  const char *text;          /* of the program */
+  const char *text; /* of the program */
   bool agree;
   const char *said;
 } Check;
@@ -92,7 +92,8 @@ static long place(const char *program, int reg)
 {
   char start[32];
   snprintf(start, sizeof start, " %%%d = alloc ", reg);
-  const char *line = strstr(program, start), *at = line ? strstr(line, " at ") : NULL;
+  const char *line = strstr(program, start);
+  const char *at = line ? strstr(line, " at ") : NULL;
   if (!at) fail_msg("register %d is not allocated:\n%s", reg, program);
   return atol(at + 4);
 }
@@ -110,7 +111,8 @@ static void concatenate_outer(void **state)
   const char *program;
   World w = compile_and_check("def @main(%x: Tensor[(1, 16, 8, 8), float32]) {\n"
                               "  %0 = " POOL("%x") ";\n  %1 = nn.avg_pool2d(%x, pool_size=[1, 1]);\n"
-                              "  %2 = concatenate((%0, %1), axis=1);\n  " POOL("%2") "\n}\n", &program);
+                                                   "  %2 = concatenate((%0, %1), axis=1);\n  " POOL("%2") "\n}\n",
+                              &program);
   assert_int_equal(count(program, "concatenate"), 0);
   assert_int_equal(place(program, 2) - place(program, 1), PART);
   assert_int_equal(place(program, 3), place(program, 1));
@@ -124,10 +126,12 @@ static void concatenate_grows(void **state)
 {
   (void)state;
   const char *program;
-  World w = compile_and_check("def @main(%x: Tensor[(1, 16, 8, 8), float32]) {\n"
-                              "  %0 = " POOL("%x") ";\n  %1 = nn.avg_pool2d(%x, pool_size=[1, 1]);\n"
-                              "  %2 = concatenate((%0, %1), axis=1);\n  %3 = nn.max_pool2d(%2, pool_size=[1, 1]);\n"
-                              "  %4 = concatenate((%0, %1, %3), axis=1);\n  %5 = " POOL("%4") ";\n  (%5, %2)\n}\n", &program);
+  World w = compile_and_check(
+      "def @main(%x: Tensor[(1, 16, 8, 8), float32]) {\n"
+      "  %0 = " POOL("%x") ";\n  %1 = nn.avg_pool2d(%x, pool_size=[1, 1]);\n"
+                           "  %2 = concatenate((%0, %1), axis=1);\n  %3 = nn.max_pool2d(%2, pool_size=[1, 1]);\n"
+                           "  %4 = concatenate((%0, %1, %3), axis=1);\n  %5 = " POOL("%4") ";\n  (%5, %2)\n}\n",
+      &program);
   assert_int_equal(count(program, "concatenate"), 0);
   assert_int_equal(place(program, 3), place(program, 1));
   assert_int_equal(place(program, 5), place(program, 1));
@@ -140,11 +144,12 @@ static void concatenate_copies(void **state)
 {
   (void)state;
   static const char *const bodies[] = {
-      "  %0 = " POOL("%x") ";\n  %1 = concatenate((%0, %0), axis=1);\n  " POOL("%1") "\n",
-      "  %0 = " POOL("%x") ";\n  %1 = concatenate((%0, %x), axis=1);\n  " POOL("%1") "\n",
-      "  %0 = " POOL("%x") ";\n  %1 = concatenate((%0, %0), axis=2);\n  " POOL("%1") "\n",
-      "  %0 = strided_slice(" POOL("%x") ", begin=[0, 0, 0, 0], end=[1, 3, 3, 3]);\n  %1 = " POOL("%0") ";\n  %2 = nn.avg_pool2d(%0, pool_size=[1, 1]);\n"
-      "  %3 = concatenate((%1, %2), axis=1);\n  " POOL("%3") "\n",
+    "  %0 = " POOL("%x") ";\n  %1 = concatenate((%0, %0), axis=1);\n  " POOL("%1") "\n",
+    "  %0 = " POOL("%x") ";\n  %1 = concatenate((%0, %x), axis=1);\n  " POOL("%1") "\n",
+    "  %0 = " POOL("%x") ";\n  %1 = concatenate((%0, %0), axis=2);\n  " POOL("%1") "\n",
+    "  %0 = strided_slice(" POOL("%x") ", begin=[0, 0, 0, 0], end=[1, 3, 3, 3]);\n  %1 = " POOL(
+        "%0") ";\n  %2 = nn.avg_pool2d(%0, pool_size=[1, 1]);\n"
+              "  %3 = concatenate((%1, %2), axis=1);\n  " POOL("%3") "\n",
   };
   for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
     const char *program;
@@ -162,9 +167,11 @@ static void split_outer(void **state)
 {
   (void)state;
   const char *program;
-  World w = compile_and_check("def @main(%x: Tensor[(1, 32, 8, 8), float32]) {\n"
-                              "  %0 = " POOL("%x") ";\n  %1 = split(%0, indices_or_sections=[2], axis=1);\n"
-                              "  %2 = " POOL("%1.1") ";\n  %3 = nn.avg_pool2d(%1.0, pool_size=[3, 3]);\n  (%2, %3)\n}\n", &program);
+  World w = compile_and_check(
+      "def @main(%x: Tensor[(1, 32, 8, 8), float32]) {\n"
+      "  %0 = " POOL("%x") ";\n  %1 = split(%0, indices_or_sections=[2], axis=1);\n"
+                           "  %2 = " POOL("%1.1") ";\n  %3 = nn.avg_pool2d(%1.0, pool_size=[3, 3]);\n  (%2, %3)\n}\n",
+      &program);
   assert_int_equal(count(program, "split"), 0);
   assert_int_equal(place(program, 2), place(program, 1));
   assert_int_equal(place(program, 3) - place(program, 1), PART);
@@ -176,9 +183,12 @@ static void split_and_concatenate(void **state)
 {
   (void)state;
   const char *program;
-  World w = compile_and_check("def @main(%x: Tensor[(1, 32, 8, 8), float32]) {\n"
-                              "  %0 = " POOL("%x") ";\n  %1 = split(%0, indices_or_sections=[2], axis=1);\n"
-                              "  %2 = " POOL("%1.1") ";\n  %3 = concatenate((%1.0, %1.1, %2), axis=1);\n  " POOL("%3") "\n}\n", &program);
+  World w = compile_and_check(
+      "def @main(%x: Tensor[(1, 32, 8, 8), float32]) {\n"
+      "  %0 = " POOL("%x") ";\n  %1 = split(%0, indices_or_sections=[2], axis=1);\n"
+                           "  %2 = " POOL("%1.1") ";\n  %3 = concatenate((%1.0, %1.1, %2), axis=1);\n  " POOL(
+                               "%3") "\n}\n",
+      &program);
   assert_int_equal(count(program, "split") + count(program, "concatenate"), 0);
   close_world(&w);
 }
@@ -188,7 +198,8 @@ static void split_and_concatenate(void **state)
 /* The last two arguments of the call whose kernel has this in its name. */
 static void last_arguments(const char *program, const char *kernel, int *in, int *out)
 {
-  const char *call = strstr(program, kernel), *end = call ? strchr(call, ')') : NULL;
+  const char *call = strstr(program, kernel);
+  const char *end = call ? strchr(call, ')') : NULL;
   if (!end) fail_msg("no call of %s:\n%s", kernel, program);
   const char *at = end;
   while (*at != '%') at--;
@@ -203,9 +214,11 @@ static void residual_in_place(void **state)
   (void)state;
   const char *program;
   int in, out;
-  World w = compile_and_check("def @main(%x: Tensor[(1, 16, 8, 8), float32], %w: Tensor[(16, 16, 3, 3), float32]) {\n"
-                              "  %0 = " POOL("%x") ";\n  %1 = nn.conv2d(%0, %w, padding=[1, 1, 1, 1]);\n"
-                              "  %2 = nn.avg_pool2d(%x, pool_size=[1, 1]);\n  " POOL("nn.relu(add(%1, %2))") "\n}\n", &program);
+  World w = compile_and_check(
+      "def @main(%x: Tensor[(1, 16, 8, 8), float32], %w: Tensor[(16, 16, 3, 3), float32]) {\n"
+      "  %0 = " POOL("%x") ";\n  %1 = nn.conv2d(%0, %w, padding=[1, 1, 1, 1]);\n"
+                           "  %2 = nn.avg_pool2d(%x, pool_size=[1, 1]);\n  " POOL("nn.relu(add(%1, %2))") "\n}\n",
+      &program);
   last_arguments(program, "_add_nn_relu", &in, &out);
   assert_int_equal(place(program, in), place(program, out));
   close_world(&w);
@@ -220,7 +233,10 @@ static void odd_sizes_in_place(void **state)
     const char *program;
     char text[300];
     int in, out;
-    snprintf(text, sizeof text, "def @main(%%x: Tensor[(1, 1, 3, %d), float32]) {\n  %%0 = " POOL("%%x") ";\n  (nn.avg_pool2d(%%0, pool_size=[1, 1]), exp(%%0))\n}\n", sizes[i]);
+    snprintf(text, sizeof text,
+             "def @main(%%x: Tensor[(1, 1, 3, %d), float32]) {\n  %%0 = " POOL(
+                 "%%x") ";\n  (nn.avg_pool2d(%%0, pool_size=[1, 1]), exp(%%0))\n}\n",
+             sizes[i]);
     World w = compile_and_check(text, &program);
     last_arguments(program, "lathe_exp", &in, &out);
     assert_int_equal(place(program, in), place(program, out));
@@ -234,10 +250,13 @@ static void still_needed(void **state)
   (void)state;
   const char *program;
   World w = compile_and_check("def @main(%x: Tensor[(1, 16, 8, 8), float32]) {\n"
-                              "  %0 = " POOL("%x") ";\n  %1 = exp(%0);\n  %2 = " POOL("%1") ";\n  %3 = nn.avg_pool2d(%1, pool_size=[1, 1]);\n  (%2, %3, %0)\n}\n", &program);
+                              "  %0 = " POOL("%x") ";\n  %1 = exp(%0);\n  %2 = " POOL(
+                                  "%1") ";\n  %3 = nn.avg_pool2d(%1, pool_size=[1, 1]);\n  (%2, %3, %0)\n}\n",
+                              &program);
   assert_true(place(program, 2) != place(program, 1));
   close_world(&w);
-  w = compile_and_check("def @main(%x: Tensor[(64, 64), float32]) {\n  %0 = nn.softmax(%x);\n  add(%0, transpose(%0))\n}\n", &program);
+  w = compile_and_check(
+      "def @main(%x: Tensor[(64, 64), float32]) {\n  %0 = nn.softmax(%x);\n  add(%0, transpose(%0))\n}\n", &program);
   assert_true(place(program, 2) != place(program, 1));
   close_world(&w);
 }
@@ -245,8 +264,10 @@ static void still_needed(void **state)
 /* ---- threads ----------------------------------------------------------------------------------------- */
 
 static const char network[] =
-    "def @main(%x: Tensor[(1, 32, 28, 28), float32], %w: Tensor[(64, 32, 3, 3), float32], %v: Tensor[(64, 64, 1, 1), float32], %d: Tensor[(40, 64), float32]) {\n"
-    "  %0 = nn.relu(nn.conv2d(%x, %w, padding=[1, 1, 1, 1]));\n  %1 = nn.conv2d(%0, %v);\n  %2 = nn.relu(add(%1, %0));\n"
+    "def @main(%x: Tensor[(1, 32, 28, 28), float32], %w: Tensor[(64, 32, 3, 3), float32], %v: Tensor[(64, 64, 1, 1), "
+    "float32], %d: Tensor[(40, 64), float32]) {\n"
+    "  %0 = nn.relu(nn.conv2d(%x, %w, padding=[1, 1, 1, 1]));\n  %1 = nn.conv2d(%0, %v);\n  %2 = nn.relu(add(%1, "
+    "%0));\n"
     "  %3 = concatenate((%2, nn.max_pool2d(%0, pool_size=[3, 3], padding=[1, 1, 1, 1])), axis=1);\n"
     "  %4 = nn.batch_flatten(nn.global_avg_pool2d(%2));\n  %5 = nn.softmax(nn.dense(%4, %d));\n"
     "  (%5, mean(%3, axis=[1]), sum(%3), layout_transform(%2, src_layout=\"NCHW\", dst_layout=\"NHWC\"))\n}\n";
@@ -280,8 +301,11 @@ static void same_bytes_for_any_threads(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(concatenate_outer), cmocka_unit_test(concatenate_grows), cmocka_unit_test(concatenate_copies), cmocka_unit_test(split_outer),
-      cmocka_unit_test(split_and_concatenate), cmocka_unit_test(residual_in_place), cmocka_unit_test(odd_sizes_in_place), cmocka_unit_test(still_needed), cmocka_unit_test(same_bytes_for_any_threads),
+    cmocka_unit_test(concatenate_outer),          cmocka_unit_test(concatenate_grows),
+    cmocka_unit_test(concatenate_copies),         cmocka_unit_test(split_outer),
+    cmocka_unit_test(split_and_concatenate),      cmocka_unit_test(residual_in_place),
+    cmocka_unit_test(odd_sizes_in_place),         cmocka_unit_test(still_needed),
+    cmocka_unit_test(same_bytes_for_any_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,8 @@ static const char *shown(Arena *a, const LatheRtExecutor *x, const LatheRtTensor
     } else if (t->dtype.bits == 1) {
       text_printf(&out, "%d ", ((const uint8_t *)t->data)[i]);
     } else if (t->dtype.code == 2) {
-      text_printf(&out, "%g ", t->dtype.bits == 32 ? (double)((const float *)t->data)[i] : ((const double *)t->data)[i]);
+      text_printf(&out, "%g ",
+                  t->dtype.bits == 32 ? (double)((const float *)t->data)[i] : ((const double *)t->data)[i]);
     } else {
       text_printf(&out, "%" PRId64 " ", ((const int64_t *)t->data)[i]);
     }
@@ -82,7 +83,7 @@ static void expect(const char *body, const char *more, int n, const char *want)
     if (lathe_rt_executor_new(compiled_model(w.c), &w.x, &err)) fail_msg("%s", err.text);
     int64_t shape = n;
     Arena *a = ctx_arena(w.ctx);
-    for (int turn = 0; turn < 3; turn++) {              /* the strings of a run before are gone, the input's stay */
+    for (int turn = 0; turn < 3; turn++) { /* the strings of a run before are gone, the input's stay */
       if (turn < 2 && lathe_rt_set_input_strings(w.x, 0, 1, &shape, texts, NULL, &err)) fail_msg("%s", err.text);
       run(w.x);
       const char *have = shown(a, w.x, output(w.x, 0));
@@ -122,24 +123,36 @@ static void test_moves_and_constants(void **state)
 {
   (void)state;
   expect("concatenate((reverse(%x, axis=0), meta[relay.Constant][0]))", STRINGS("\"q\", \"Ab,c\""), 2, "|Ab,c|q|Ab,c|");
-  expect("equal(expand_dims(%x, axis=1), meta[relay.Constant][0])", STRINGS("\"12\", \"\""), COUNT, "0 0 0 1 0 0 1 0 0 0 0 0 ");
-  expect("where(equal(%x, take(meta[relay.Constant][0], 1)), take(meta[relay.Constant][0], 0), %x)", STRINGS("\"none\", \"\""), 3, "Ab,c|none|ÄÖ, ß|");
+  expect("equal(expand_dims(%x, axis=1), meta[relay.Constant][0])", STRINGS("\"12\", \"\""), COUNT,
+         "0 0 0 1 0 0 1 0 0 0 0 0 ");
+  expect("where(equal(%x, take(meta[relay.Constant][0], 1)), take(meta[relay.Constant][0], 0), %x)",
+         STRINGS("\"none\", \"\""), 3, "Ab,c|none|ÄÖ, ß|");
   /* folded: everything but the last concatenation is known when it is compiled */
-  expect("concatenate((%x, reverse(concatenate((meta[relay.Constant][0], meta[relay.Constant][0])), axis=0)))", STRINGS("\"p\", \"\""), 1, "Ab,c||p||p|");
+  expect("concatenate((%x, reverse(concatenate((meta[relay.Constant][0], meta[relay.Constant][0])), axis=0)))",
+         STRINGS("\"p\", \"\""), 1, "Ab,c||p||p|");
 }
 
 /* What the type rule refuses, and what a run does. */
 static void test_refused(void **state)
 {
   (void)state;
-  static const struct { const char *body, *says; } cases[] = {
-      {"add(%x, %x)", "this operator does not work on strings"}, {"less(%x, %x)", "this operator does not work on strings"},
-      {"sum(%x)", "this operator does not work on strings"}, {"cast(%x, dtype=\"float32\")", "this operator does not work on strings"},
-      {"sort(%x)", "this operator does not work on strings"}, {"strings.lower(1f)", "it must be strings"},
-      {"strings.format(%x)", "cast it to int64, uint64, float32 or float64 first"}, {"strings.parse(%x, dtype=\"int8\")", "int64, float32 and float64 are read"},
-      {"strings.full_match(%x, pattern=\"(\")", "a group is not closed"}, {"strings.split(%x, maxsplit=-2)", "maxsplit is -2"},
-      {"strings.concat(%x, expand_dims(%x, axis=0))", "both need the same shape"}, {"zeros(shape=[2], dtype=\"string\")", "string is no dtype"},
-      {"scatter_elements(%x, shape_of(%x), %x, reduction=\"add\")", "only update works on those"}, {"equal(%x, 1f)", "string"},
+  static const struct {
+    const char *body, *says;
+  } cases[] = {
+    {"add(%x, %x)", "this operator does not work on strings"},
+    {"less(%x, %x)", "this operator does not work on strings"},
+    {"sum(%x)", "this operator does not work on strings"},
+    {"cast(%x, dtype=\"float32\")", "this operator does not work on strings"},
+    {"sort(%x)", "this operator does not work on strings"},
+    {"strings.lower(1f)", "it must be strings"},
+    {"strings.format(%x)", "cast it to int64, uint64, float32 or float64 first"},
+    {"strings.parse(%x, dtype=\"int8\")", "int64, float32 and float64 are read"},
+    {"strings.full_match(%x, pattern=\"(\")", "a group is not closed"},
+    {"strings.split(%x, maxsplit=-2)", "maxsplit is -2"},
+    {"strings.concat(%x, expand_dims(%x, axis=0))", "both need the same shape"},
+    {"zeros(shape=[2], dtype=\"string\")", "string is no dtype"},
+    {"scatter_elements(%x, shape_of(%x), %x, reduction=\"add\")", "only update works on those"},
+    {"equal(%x, 1f)", "string"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     World w;
@@ -153,7 +166,8 @@ static void test_refused(void **state)
   World w = compile_text("def @main(%x: Tensor[(2), string]) { strings.parse(%x) }\n");
   LatheRtError err;
   int64_t shape = 2;
-  assert_int_equal(lathe_rt_set_input_strings(w.x, 0, 1, &shape, (const char *const[]){"1.5", "1,5"}, NULL, &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_set_input_strings(w.x, 0, 1, &shape, (const char *const[]){"1.5", "1,5"}, NULL, &err),
+                   LATHE_RT_OK);
   assert_int_equal(lathe_rt_run(w.x, &err), LATHE_RT_ARGUMENT);
   assert_non_null(strstr(err.text, "'1,5' is not a number"));
   float f[2] = {0};
@@ -165,6 +179,7 @@ static void test_refused(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators), cmocka_unit_test(test_moves_and_constants), cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_operators), cmocka_unit_test(test_moves_and_constants),
+                                     cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "driver/program.h"
 
 typedef struct Out {
-  Text text;                 /* bytes, zeros included */
+  Text text; /* bytes, zeros included */
 } Out;
 
 static void put(Out *o, uint64_t v, int bytes)
@@ -86,27 +86,86 @@ static void instruction(Out *o, const ProgIns *ins)
 {
   u8(o, ins->op);
   switch (ins->op) {
-  case MO_CONST: u32(o, ins->reg); u32(o, ins->index); return;
-  case MO_SCALAR: u32(o, ins->reg); expr(o, ins->expr); return;
-  case MO_ALLOC: u32(o, ins->reg); dtype(o, ins->dtype); shape(o, ins); u64(o, ins->place); return;
-  case MO_VIEW: u32(o, ins->reg); u32(o, ins->source); dtype(o, ins->dtype); shape(o, ins); return;
-  case MO_MOVE: u32(o, ins->reg); u32(o, ins->source); return;
-  case MO_COPY: u32(o, ins->reg); u32(o, ins->source); u64(o, ins->place); return;
+  case MO_CONST:
+    u32(o, ins->reg);
+    u32(o, ins->index);
+    return;
+  case MO_SCALAR:
+    u32(o, ins->reg);
+    expr(o, ins->expr);
+    return;
+  case MO_ALLOC:
+    u32(o, ins->reg);
+    dtype(o, ins->dtype);
+    shape(o, ins);
+    u64(o, ins->place);
+    return;
+  case MO_VIEW:
+    u32(o, ins->reg);
+    u32(o, ins->source);
+    dtype(o, ins->dtype);
+    shape(o, ins);
+    return;
+  case MO_MOVE:
+    u32(o, ins->reg);
+    u32(o, ins->source);
+    return;
+  case MO_COPY:
+    u32(o, ins->reg);
+    u32(o, ins->source);
+    u64(o, ins->place);
+    return;
   case MO_FREE: u32(o, ins->reg); return;
   case MO_KERNEL: kernel_call(o, ins); return;
   case MO_JUMP: u32(o, ins->index); return;
-  case MO_BRANCH: u32(o, ins->reg); u32(o, ins->index); return;
-  case MO_CALL: u32(o, ins->index); list(o, ins->narg, ins->arg); list(o, ins->nret, ins->ret); return;
-  case MO_TAIL: u32(o, ins->index); list(o, ins->narg, ins->arg); return;
+  case MO_BRANCH:
+    u32(o, ins->reg);
+    u32(o, ins->index);
+    return;
+  case MO_CALL:
+    u32(o, ins->index);
+    list(o, ins->narg, ins->arg);
+    list(o, ins->nret, ins->ret);
+    return;
+  case MO_TAIL:
+    u32(o, ins->index);
+    list(o, ins->narg, ins->arg);
+    return;
   case MO_RETURN: list(o, ins->narg, ins->arg); return;
   case MO_HOST: host_ins(o, ins); return;
-  case MO_CHECK: expr(o, ins->expr); str(o, ins->text); return;
-  case MO_CLOSURE: u32(o, ins->reg); u32(o, ins->index); list(o, ins->narg, ins->arg); return;
-  case MO_APPLY: u32(o, ins->reg); list(o, ins->narg, ins->arg); list(o, ins->nret, ins->ret); return;
-  case MO_APPLY_TAIL: u32(o, ins->reg); list(o, ins->narg, ins->arg); return;
-  case MO_DATA: u32(o, ins->reg); u32(o, ins->tag); list(o, ins->narg, ins->arg); return;
-  case MO_FIELD: u32(o, ins->reg); u32(o, ins->source); u32(o, ins->index); return;
-  case MO_MATCH: u32(o, ins->reg); u32(o, ins->tag); u32(o, ins->index); return;
+  case MO_CHECK:
+    expr(o, ins->expr);
+    str(o, ins->text);
+    return;
+  case MO_CLOSURE:
+    u32(o, ins->reg);
+    u32(o, ins->index);
+    list(o, ins->narg, ins->arg);
+    return;
+  case MO_APPLY:
+    u32(o, ins->reg);
+    list(o, ins->narg, ins->arg);
+    list(o, ins->nret, ins->ret);
+    return;
+  case MO_APPLY_TAIL:
+    u32(o, ins->reg);
+    list(o, ins->narg, ins->arg);
+    return;
+  case MO_DATA:
+    u32(o, ins->reg);
+    u32(o, ins->tag);
+    list(o, ins->narg, ins->arg);
+    return;
+  case MO_FIELD:
+    u32(o, ins->reg);
+    u32(o, ins->source);
+    u32(o, ins->index);
+    return;
+  case MO_MATCH:
+    u32(o, ins->reg);
+    u32(o, ins->tag);
+    u32(o, ins->index);
+    return;
   case MO_FAIL: str(o, ins->text); return;
   case MO_COUNT: return;
   }
@@ -123,7 +182,8 @@ static void port(Out *o, const ProgPort *p)
 
 static void node(Out *o, const Program *p, const ProgNode *n)
 {
-  const ImplResult none = {.impl = "host"}, *impl = n->kernel >= 0 ? &p->kernel.v[n->kernel].impl : &none;
+  const ImplResult none = {.impl = "host"};
+  const ImplResult *impl = n->kernel >= 0 ? &p->kernel.v[n->kernel].impl : &none;
   str(o, n->name);
   str(o, n->source);
   str(o, impl->impl ? impl->impl : "");
@@ -146,7 +206,8 @@ static void function(Out *o, const ProgFunc *f)
 
 const void *program_bytes(Program *p, Arena *arena, size_t *n)
 {
-  Out out = {text_new(arena)}, *o = &out;
+  Out out = {text_new(arena)};
+  Out *o = &out;
   text_addn(&o->text, MODEL_MAGIC, 8);
   u32(o, MODEL_VERSION);
   u32(o, p->is_static ? MODEL_STATIC : 0);

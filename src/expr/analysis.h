@@ -29,8 +29,8 @@ typedef struct Sum {
   DType dtype;
   Vec(Term) term;
   int64_t base;
-  int nodes;                 /* taken apart so far */
-  bool bad;                  /* a coefficient left int64 */
+  int nodes; /* taken apart so far */
+  bool bad;  /* a coefficient left int64 */
 } Sum;
 
 typedef struct Fact {
@@ -46,10 +46,10 @@ typedef struct Truth {
 
 /* What is known of a variable; each field may be NULL. */
 typedef struct VarInfo {
-  const Expr *min, *last;    /* min <= v <= last */
-  const Expr *value;         /* v == value: put in its place */
-  const Expr *let;           /* v == value: but kept, it is let-bound */
-  int order;                 /* later bound is larger */
+  const Expr *min, *last; /* min <= v <= last */
+  const Expr *value;      /* v == value: put in its place */
+  const Expr *let;        /* v == value: but kept, it is let-bound */
+  int order;              /* later bound is larger */
 } VarInfo;
 
 /* What was found out about an expression under the present assumptions. */
@@ -58,38 +58,38 @@ typedef struct Info {
   Interval bounds;
   Modular mod;
   bool has_bounds, has_mod;
-  bool busy;                 /* being simplified */
+  bool busy; /* being simplified */
 } Info;
 
 /* What holds of an expression always. */
 typedef struct Shape {
-  uint32_t first_var;        /* smallest id of a variable below; sizes come after all others */
-  int size;                  /* nodes as a tree, capped */
-  bool total;                /* has a value always: no loads, calls, divisions by what may be 0 */
+  uint32_t first_var; /* smallest id of a variable below; sizes come after all others */
+  int size;           /* nodes as a tree, capped */
+  bool total;         /* has a value always: no loads, calls, divisions by what may be 0 */
 } Shape;
 
 /* One level of assumptions. */
 typedef struct Level {
-  Map info;                  /* Expr* -> Info* */
-  int nfacts, ntruths;       /* to go back to */
+  Map info;            /* Expr* -> Info* */
+  int nfacts, ntruths; /* to go back to */
 } Level;
 
 struct Analyzer {
   Module *m;
   Ctx *ctx;
   Arena *arena;
-  Map vars;                  /* Var* -> VarInfo* */
-  Map shapes;                /* Expr* -> Shape* */
-  Map seen;                  /* variables that some Info may depend on */
+  Map vars;   /* Var* -> VarInfo* */
+  Map shapes; /* Expr* -> Shape* */
+  Map seen;   /* variables that some Info may depend on */
   Vec(Fact) facts;
   Vec(Truth) truths;
   Vec(Level) levels;
-  int16_t rule_from[E_NKINDS], rule_to[E_NKINDS];   /* where in the table the rules for a kind stand */
-  int nbound;                /* counts bindings, for VarInfo.order */
-  int fuel;                  /* steps a proof may still take */
-  int trials;                /* choices whose parts are being simplified under their conditions */
-  int trial_work;            /* nodes simplified since the outermost of them began */
-  int cycles;                /* times simplification met itself; the tests want 0 */
+  int16_t rule_from[E_NKINDS], rule_to[E_NKINDS]; /* where in the table the rules for a kind stand */
+  int nbound;                                     /* counts bindings, for VarInfo.order */
+  int fuel;                                       /* steps a proof may still take */
+  int trials;                                     /* choices whose parts are being simplified under their conditions */
+  int trial_work;                                 /* nodes simplified since the outermost of them began */
+  int cycles;                                     /* times simplification met itself; the tests want 0 */
 };
 
 /* ---- analyzer.c */
@@ -141,11 +141,11 @@ void sum_expand(Analyzer *, Sum *);
 /* Multiplies two sums out. */
 Sum sum_product(Analyzer *, const Sum *, const Sum *);
 void sum_sort(Analyzer *, Sum *);
-int64_t sum_gcd(const Sum *);                    /* of the coefficients; 0 without terms */
-int64_t sum_coeff(const Sum *, const Expr *atom);  /* 0 when absent */
-bool sum_fits(const Sum *);                      /* not bad, all numbers in the dtype */
+int64_t sum_gcd(const Sum *);                     /* of the coefficients; 0 without terms */
+int64_t sum_coeff(const Sum *, const Expr *atom); /* 0 when absent */
+bool sum_fits(const Sum *);                       /* not bad, all numbers in the dtype */
 int sum_size(Analyzer *, const Sum *);
-const Expr *sum_build(Analyzer *, Sum *);        /* sorts, then builds; the sum must fit */
+const Expr *sum_build(Analyzer *, Sum *); /* sorts, then builds; the sum must fit */
 /* Joins x//c and x%c, cancels products, where that makes the sum smaller. */
 void sum_join(Analyzer *, Sum *);
 /* Joins, then builds the canonical expression. */
@@ -183,6 +183,6 @@ bool prove_compare(Analyzer *, ExprKind, const Expr *, const Expr *, bool deep);
 
 /* ---- rules.c: one step by the table; NULL when no rule applies */
 const Expr *rules_apply(Analyzer *, const Expr *);
-void rules_index(Analyzer *);                    /* fills rule_from and rule_to */
+void rules_index(Analyzer *); /* fills rule_from and rule_to */
 
 #endif

@@ -157,7 +157,8 @@ static void add_atom_facts(Analyzer *a, const Sum *sum, Interval range)
     for (int j = 0; j < sum->term.n; j++)
       if (j != i) sum_add_term(a, &others, sum->term.v[j].atom, sum->term.v[j].coeff);
     if (others.bad) continue;
-    Interval o = bounds_of_sum(a, &others), x = everything;
+    Interval o = bounds_of_sum(a, &others);
+    Interval x = everything;
     int64_t k = sum->term.v[i].coeff;
     int64_t lo = range.min == NEG_INF || o.max == POS_INF ? NEG_INF : sat_add(range.min, -o.max);
     int64_t hi = range.max == POS_INF || o.min == NEG_INF ? POS_INF : sat_add(range.max, -o.min);
@@ -240,7 +241,7 @@ static void assume(Analyzer *a, const Expr *cond, bool value)
     assume(a, cond->arg[1], value);
     return;
   }
-  if (cond->kind == E_INT || cond->kinds >> E_LOAD & 1) return;      /* memory may change while this is assumed */
+  if (cond->kind == E_INT || cond->kinds >> E_LOAD & 1) return; /* memory may change while this is assumed */
   vec_push(a->arena, &a->truths, (Truth){cond, value});
   if (cond->kind >= E_EQ && cond->kind <= E_GE)
     assume_compare(a, value ? (ExprKind)cond->kind : negated((ExprKind)cond->kind), cond->arg[0], cond->arg[1]);
@@ -282,7 +283,7 @@ int analyzer_push(Analyzer *a, const Expr *cond)
   if (cond->dtype.lanes == 1 && cond->pure) {
     assume(a, simple, true);
     if (simple != cond) assume(a, cond, true);
-    a->levels.v[a->levels.n - 1].info = (Map){0};      /* what was asked for while assuming knew too little */
+    a->levels.v[a->levels.n - 1].info = (Map){0}; /* what was asked for while assuming knew too little */
   }
   return mark;
 }

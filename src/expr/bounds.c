@@ -34,13 +34,10 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 Interval interval_meet(Interval a, Interval b)
 {
   Interval r = {most(a.min, b.min), least(a.max, b.max)};
-  return r.min <= r.max ? r : a;       /* contradiction: nothing is ever evaluated here */
+  return r.min <= r.max ? r : a; /* contradiction: nothing is ever evaluated here */
 }
 
-static Interval interval_join(Interval a, Interval b)
-{
-  return (Interval){least(a.min, b.min), most(a.max, b.max)};
-}
+static Interval interval_join(Interval a, Interval b) { return (Interval){least(a.min, b.min), most(a.max, b.max)}; }
 
 static Interval interval_add(Interval a, Interval b)
 {
@@ -51,7 +48,10 @@ static Interval interval_neg(Interval a) { return (Interval){sat_neg(a.max), sat
 
 static Interval interval_mul(Interval a, Interval b)
 {
-  int64_t p = sat_mul(a.min, b.min), q = sat_mul(a.min, b.max), r = sat_mul(a.max, b.min), s = sat_mul(a.max, b.max);
+  int64_t p = sat_mul(a.min, b.min);
+  int64_t q = sat_mul(a.min, b.max);
+  int64_t r = sat_mul(a.max, b.min);
+  int64_t s = sat_mul(a.max, b.max);
   return (Interval){least(least(p, q), least(r, s)), most(most(p, q), most(r, s))};
 }
 
@@ -93,7 +93,7 @@ static int64_t sat_truncdiv(int64_t a, int64_t b)
 static Interval divide(Interval x, Interval d, int64_t (*div)(int64_t, int64_t))
 {
   if (d.min <= 0 && d.max >= 0) {
-    if (d.min < 0 && d.max > 0) {      /* the quotient is no larger than the dividend */
+    if (d.min < 0 && d.max > 0) { /* the quotient is no larger than the dividend */
       int64_t big = most(sat_neg(x.min), x.max);
       big = most(big, most(sat_neg(x.max), x.min));
       return (Interval){sat_add(sat_neg(big), div == sat_floordiv && !is_inf(big) ? -1 : 0), big};
@@ -102,7 +102,10 @@ static Interval divide(Interval x, Interval d, int64_t (*div)(int64_t, int64_t))
     if (d.max == 0) d.max = d.min == 0 ? 0 : -1;
     if (d.min == 0) return everything; /* always divides by zero: no value */
   }
-  int64_t p = div(x.min, d.min), q = div(x.min, d.max), r = div(x.max, d.min), s = div(x.max, d.max);
+  int64_t p = div(x.min, d.min);
+  int64_t q = div(x.min, d.max);
+  int64_t r = div(x.max, d.min);
+  int64_t s = div(x.max, d.max);
   return (Interval){least(least(p, q), least(r, s)), most(most(p, q), most(r, s))};
 }
 
@@ -142,7 +145,8 @@ static bool fact_ratio(const Sum *s, const Sum *fact, int64_t *ratio)
 {
   int64_t r = 0;
   for (int i = 0; i < fact->term.n; i++) {
-    int64_t k = sum_coeff(s, fact->term.v[i].atom), f = fact->term.v[i].coeff;
+    int64_t k = sum_coeff(s, fact->term.v[i].atom);
+    int64_t f = fact->term.v[i].coeff;
     if (k == 0 || k % f || k == INT64_MIN || (r && k / f != r)) return false;
     r = k / f;
   }
@@ -182,7 +186,8 @@ static Interval bounds_of_arithmetic(Analyzer *a, const Expr *e)
     scope_end(a->ctx, scope);
     if (linear) return r;
   }
-  Interval x = bounds_of(a, e->arg[0]), y = bounds_of(a, e->arg[1]);
+  Interval x = bounds_of(a, e->arg[0]);
+  Interval y = bounds_of(a, e->arg[1]);
   Interval r = e->kind == E_ADD   ? interval_add(x, y)
                : e->kind == E_SUB ? interval_add(x, interval_neg(y))
                                   : interval_mul(x, y);
@@ -193,7 +198,9 @@ static Interval bounds_of_arithmetic(Analyzer *a, const Expr *e)
 static Interval bounds_of_binary(Analyzer *a, const Expr *e)
 {
   if (e->kind == E_ADD || e->kind == E_SUB || e->kind == E_MUL) return bounds_of_arithmetic(a, e);
-  Interval x = bounds_of(a, e->arg[0]), y = bounds_of(a, e->arg[1]), r;
+  Interval x = bounds_of(a, e->arg[0]);
+  Interval y = bounds_of(a, e->arg[1]);
+  Interval r;
   if (e->kind == E_MIN) return (Interval){least(x.min, y.min), least(x.max, y.max)};
   if (e->kind == E_MAX) return (Interval){most(x.min, y.min), most(x.max, y.max)};
   if (e->kind == E_FLOORMOD) r = floor_remainder(a, e, x, y);
@@ -214,13 +221,14 @@ static Interval bounds_of_var(Analyzer *a, const Expr *e)
   if (info->let) return interval_meet(bounds_of(a, info->let), r);
   if (!info->min) return r;
   Interval range = {bounds_of(a, info->min).min, bounds_of(a, info->last).max};
-  if (range.max < range.min) range.max = range.min;      /* an empty loop runs no body */
+  if (range.max < range.min) range.max = range.min; /* an empty loop runs no body */
   return interval_meet(range, r);
 }
 
 static Interval bounds_of_call(Analyzer *a, const Expr *e)
 {
-  Interval all = interval_of_dtype(dtype_elem(e->dtype)), x, y;
+  Interval all = interval_of_dtype(dtype_elem(e->dtype));
+  Interval x, y;
   Intrin in = e->u.intrin;
   if (!dtype_is_int(e->dtype)) return everything;
   if (in == IN_LIKELY) return bounds_of(a, e->arg[0]);
@@ -263,19 +271,35 @@ static Interval bounds_of_node(Analyzer *a, const Expr *e)
   switch ((ExprKind)e->kind) {
   case E_INT: return e->dtype.code == DT_UINT && e->u.i < 0 ? interval_of_dtype(e->dtype) : (Interval){e->u.i, e->u.i};
   case E_VAR: return bounds_of_var(a, e);
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-    return bounds_of_binary(a, e);
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR: case E_NOT:
-    return (Interval){0, 1};
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX: return bounds_of_binary(a, e);
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR:
+  case E_NOT: return (Interval){0, 1};
   case E_CAST: return bounds_of_cast(a, e);
   case E_SELECT: return interval_join(bounds_of(a, e->arg[1]), bounds_of(a, e->arg[2]));
-  case E_LET:
-    analyzer_let(a, e->u.var, e->arg[0]);
-    return bounds_of(a, e->arg[1]);
+  case E_LET: analyzer_let(a, e->u.var, e->arg[0]); return bounds_of(a, e->arg[1]);
   case E_CALL: return bounds_of_call(a, e);
   case E_RAMP: return bounds_of_ramp(a, e);
   case E_BROADCAST: return bounds_of(a, e->arg[0]);
-  case E_FLOAT: case E_STR: case E_LOAD: case E_REDUCE: case E_NKINDS: break;
+  case E_FLOAT:
+  case E_STR:
+  case E_LOAD:
+  case E_REDUCE:
+  case E_NKINDS: break;
   }
   return interval_of_dtype(dtype_elem(e->dtype));
 }
@@ -293,7 +317,7 @@ Interval bounds_of(Analyzer *a, const Expr *e)
     if (fact->sum.term.n == 1 && fact->sum.term.v[0].atom == e && fact->sum.term.v[0].coeff == -1)
       r = interval_meet(r, interval_neg(fact->range));
   }
-  info = analyzer_info(a, e);          /* the memory may have been dropped meanwhile */
+  info = analyzer_info(a, e); /* the memory may have been dropped meanwhile */
   info->bounds = r;
   info->has_bounds = true;
   return r;

@@ -10,7 +10,7 @@ const char *expr_kind_name(ExprKind kind)
 {
   static const char *const names[] = {
 #define X(id, name, op, prec) name,
-      EXPR_KINDS(X)
+    EXPR_KINDS(X)
 #undef X
   };
   return names[kind];
@@ -106,8 +106,8 @@ const Var *var_new(Module *m, const char *name, DType t, VarKind kind)
 }
 
 const Buffer *buffer_new(Module *m, const char *name, DType t, int ndim, const Expr *const *shape,
-                         const Expr *const *strides, const Expr *elem_offset, const char *scope,
-                         int align, int offset_factor, const Var *data)
+                         const Expr *const *strides, const Expr *elem_offset, const char *scope, int align,
+                         int offset_factor, const Var *data)
 {
   if (dtype_is_string(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "buffer '%s': loop programs do not hold strings", name);
   Buffer *b = arena_new_of(m->arena, Buffer);
@@ -140,7 +140,7 @@ const IterVar *itervar_new(Module *m, const Var *var, const Expr *min, const Exp
 {
   IterVar *iv = arena_new_of(m->arena, IterVar);
   *iv = (IterVar){var, min, extent, kind, thread_tag && *thread_tag ? arena_strdup(m->arena, thread_tag) : NULL};
-  ((Var *)(uintptr_t)var)->axis = iv;      /* not part of the variable's value: variables stay equal to themselves */
+  ((Var *)(uintptr_t)var)->axis = iv; /* not part of the variable's value: variables stay equal to themselves */
   return iv;
 }
 
@@ -152,7 +152,8 @@ static const Expr *splat(Module *m, const Expr *scalar, int lanes)
 const Expr *expr_int(Module *m, DType t, int64_t i)
 {
   DType elem = dtype_elem(t);
-  if (!dtype_is_int(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "an integer literal cannot be %s", dtype_name(scratch(m->ctx), t));
+  if (!dtype_is_int(t))
+    raise(m->ctx, ERR_TYPE, NOWHERE, "an integer literal cannot be %s", dtype_name(scratch(m->ctx), t));
   return splat(m, intern(m, E_INT, elem, (uint64_t)value_int(elem, i).i, 0, NULL), t.lanes);
 }
 
@@ -161,7 +162,8 @@ const Expr *expr_bool(Module *m, bool b) { return expr_int(m, DT_BOOL, b); }
 
 const Expr *expr_float(Module *m, DType t, double f)
 {
-  if (!dtype_is_float(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "a float literal cannot be %s", dtype_name(scratch(m->ctx), t));
+  if (!dtype_is_float(t))
+    raise(m->ctx, ERR_TYPE, NOWHERE, "a float literal cannot be %s", dtype_name(scratch(m->ctx), t));
   double r = float_round(t, f);
   if (isnan(r)) r = (double)NAN;
   uint64_t bits;
@@ -204,14 +206,16 @@ static const Expr *convert(Module *m, const Expr *e, DType elem)
  * an int32 literal takes the other side's dtype. */
 static bool common_dtype(const Expr *a, const Expr *b, DType *out)
 {
-  DType x = dtype_elem(a->dtype), y = dtype_elem(b->dtype);
+  DType x = dtype_elem(a->dtype);
+  DType y = dtype_elem(b->dtype);
   if (dtype_eq(x, y)) return *out = x, true;
   if (x.code == DT_HANDLE || y.code == DT_HANDLE || x.code == DT_VOID || y.code == DT_VOID) return false;
   if (a->kind == E_INT && dtype_eq(x, DT_I32) && !dtype_is_bool(y)) return *out = y, true;
   if (b->kind == E_INT && dtype_eq(y, DT_I32) && !dtype_is_bool(x)) return *out = x, true;
-  bool fx = dtype_is_float(x), fy = dtype_is_float(y);
+  bool fx = dtype_is_float(x);
+  bool fy = dtype_is_float(y);
   if (fx != fy) return *out = fx ? x : y, true;
-  if (fx && x.bits == y.bits) return false;              /* float16 and bfloat16: neither holds the other */
+  if (fx && x.bits == y.bits) return false; /* float16 and bfloat16: neither holds the other */
   if (x.bits != y.bits) {
     *out = x.bits > y.bits ? x : y;
     if (!fx && x.code != y.code && !dtype_is_bool(x) && !dtype_is_bool(y)) out->code = DT_INT;
@@ -229,7 +233,8 @@ static void match_types(Module *m, const char *what, const Expr **a, const Expr 
           dtype_name(scratch(m->ctx), (*a)->dtype), dtype_name(scratch(m->ctx), (*b)->dtype));
   *a = convert(m, *a, t);
   *b = convert(m, *b, t);
-  int la = (*a)->dtype.lanes, lb = (*b)->dtype.lanes;
+  int la = (*a)->dtype.lanes;
+  int lb = (*b)->dtype.lanes;
   if (la == lb) return;
   if (la == 1) *a = expr_broadcast(m, *a, lb);
   else if (lb == 1) *b = expr_broadcast(m, *b, la);
@@ -287,7 +292,9 @@ const Expr *expr_select(Module *m, const Expr *cond, const Expr *a, const Expr *
     int lanes = cond->dtype.lanes > a->dtype.lanes ? cond->dtype.lanes : a->dtype.lanes;
     if (cond->dtype.lanes == 1) cond = expr_broadcast(m, cond, lanes);
     else if (a->dtype.lanes == 1) a = expr_broadcast(m, a, lanes), b = expr_broadcast(m, b, lanes);
-    else raise(m->ctx, ERR_TYPE, NOWHERE, "select: condition of %d lanes, values of %d", cond->dtype.lanes, a->dtype.lanes);
+    else
+      raise(m->ctx, ERR_TYPE, NOWHERE, "select: condition of %d lanes, values of %d", cond->dtype.lanes,
+            a->dtype.lanes);
   }
   return intern(m, E_SELECT, a->dtype, 0, 3, (const Expr *[]){cond, a, b});
 }
@@ -298,7 +305,8 @@ const Expr *expr_let(Module *m, const Var *var, const Expr *value, const Expr *b
     raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s' is %s, its value %s", var->name, dtype_name(scratch(m->ctx), var->dtype),
           dtype_name(scratch(m->ctx), value->dtype));
   if (value->dtype.code == DT_VOID)
-    raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s': %s gives no value to name", var->name, expr_str_of(scratch(m->ctx), value));
+    raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s': %s gives no value to name", var->name,
+          expr_str_of(scratch(m->ctx), value));
   return intern(m, E_LET, body->dtype, ptr_bits(var), 2, (const Expr *[]){value, body});
 }
 
@@ -324,8 +332,8 @@ static void check_numbers(Module *m, const IntrinInfo *info, int n, const Expr *
   bool want_float = info->flags & INF_FLOAT;
   for (int i = 0; i < n; i++)
     if (want_float ? !dtype_is_float(arg[i]->dtype) : !dtype_is_int(arg[i]->dtype))
-      raise(m->ctx, ERR_TYPE, NOWHERE, "%s wants %s, argument %d is %s", info->name, want_float ? "a float" : "an integer",
-            i + 1, dtype_name(scratch(m->ctx), arg[i]->dtype));
+      raise(m->ctx, ERR_TYPE, NOWHERE, "%s wants %s, argument %d is %s", info->name,
+            want_float ? "a float" : "an integer", i + 1, dtype_name(scratch(m->ctx), arg[i]->dtype));
   for (int i = 1; i < n; i++) {
     match_types(m, info->name, &arg[0], &arg[i]);
     if (i > 1) match_types(m, info->name, &arg[1], &arg[i]);
@@ -372,7 +380,8 @@ static DType call_dtype(Module *m, DType given, Intrin in, int n, const Expr **a
     for (int i = 0; i < n; i++) {
       DType word = dtype_elem(arg[i]->dtype);
       if (word.code != DT_UINT || (word.bits != 32 && word.bits != 64) || word.bits != arg[0]->dtype.bits)
-        raise(m->ctx, ERR_TYPE, NOWHERE, "bf16_dot wants pairs as uint32 or fours as uint64 on both sides, argument %d is %s", i + 1,
+        raise(m->ctx, ERR_TYPE, NOWHERE,
+              "bf16_dot wants pairs as uint32 or fours as uint64 on both sides, argument %d is %s", i + 1,
               dtype_name(scratch(m->ctx), arg[i]->dtype));
       if (arg[i]->dtype.lanes < most_lanes(n, arg)) arg[i] = expr_broadcast(m, arg[i], most_lanes(n, arg));
     }
@@ -385,12 +394,13 @@ const Expr *expr_call(Module *m, DType t, Intrin in, int n, const Expr *const *a
   if (n < info->min_args || (info->max_args >= 0 && n > info->max_args))
     raise(m->ctx, ERR_ARGUMENT, NOWHERE, "%s takes %d argument%s, %d given", info->name, info->min_args,
           info->min_args == 1 ? "" : "s", n);
-  const Expr *small[8], **args = n <= 8 ? small : arena_array(m->arena, const Expr *, n);
+  const Expr *small[8];
+  const Expr **args = n <= 8 ? small : arena_array(m->arena, const Expr *, n);
   for (int i = 0; i < n; i++) args[i] = arg[i];
   t = call_dtype(m, t, in, n, args);
   if (in == IN_REINTERPRET && t.bits * t.lanes != args[0]->dtype.bits * args[0]->dtype.lanes)
-    raise(m->ctx, ERR_TYPE, NOWHERE, "reinterpret: %s and %s differ in width", dtype_name(scratch(m->ctx), args[0]->dtype),
-          dtype_name(scratch(m->ctx), t));
+    raise(m->ctx, ERR_TYPE, NOWHERE, "reinterpret: %s and %s differ in width",
+          dtype_name(scratch(m->ctx), args[0]->dtype), dtype_name(scratch(m->ctx), t));
   return intern(m, E_CALL, t, in, n, args);
 }
 
@@ -464,7 +474,8 @@ const Reducer *reducer_new(Module *m, const char *name, int n, const Var *const 
             dtype_name(scratch(m->ctx), identity[i]->dtype));
   Reducer *r = arena_new_of(m->arena, Reducer);
   size_t bytes = (size_t)n * sizeof(void *);
-  *r = (Reducer){arena_strdup(m->arena, name), n, arena_copy(m->arena, lhs, bytes), arena_copy(m->arena, rhs, bytes),
+  *r = (Reducer){arena_strdup(m->arena, name),        n,
+                 arena_copy(m->arena, lhs, bytes),    arena_copy(m->arena, rhs, bytes),
                  arena_copy(m->arena, result, bytes), arena_copy(m->arena, identity, bytes)};
   return r;
 }
@@ -472,7 +483,8 @@ const Reducer *reducer_new(Module *m, const char *name, int n, const Var *const 
 static const Expr *limit(Module *m, DType t, bool low)
 {
   if (dtype_is_float(t)) {
-    double inf = float_round(t, INFINITY), v = isinf(inf) ? inf : dtype_max(t);
+    double inf = float_round(t, INFINITY);
+    double v = isinf(inf) ? inf : dtype_max(t);
     return expr_float(m, t, low ? -v : v);
   }
   return expr_int(m, t, low ? dtype_imin(t) : dtype_imax(t));
@@ -494,18 +506,23 @@ static const Reducer *arg_reducer(Module *m, const char *name, DType value, DTyp
 
 const Reducer *reducer_named(Module *m, const char *name, DType value, DType index)
 {
-  static const struct { const char *name; ExprKind kind; } simple[] = {
-      {"sum", E_ADD}, {"prod", E_MUL}, {"min", E_MIN}, {"max", E_MAX}, {"any", E_OR}, {"all", E_AND},
+  static const struct {
+    const char *name;
+    ExprKind kind;
+  } simple[] = {
+    {"sum", E_ADD}, {"prod", E_MUL}, {"min", E_MIN}, {"max", E_MAX}, {"any", E_OR}, {"all", E_AND},
   };
   if (!strcmp(name, "argmin")) return arg_reducer(m, name, value, index, false);
   if (!strcmp(name, "argmax")) return arg_reducer(m, name, value, index, true);
   for (size_t i = 0; i < sizeof simple / sizeof *simple; i++) {
     if (strcmp(name, simple[i].name)) continue;
     ExprKind kind = simple[i].kind;
-    const Var *l = var_new(m, "x", value, VAR_PLAIN), *r = var_new(m, "y", value, VAR_PLAIN);
+    const Var *l = var_new(m, "x", value, VAR_PLAIN);
+    const Var *r = var_new(m, "y", value, VAR_PLAIN);
     const Expr *result = expr_binary(m, kind, l->expr, r->expr);
-    const Expr *identity = kind == E_MIN || kind == E_MAX ? limit(m, value, kind == E_MAX)
-                           : expr_const(m, value, kind == E_MUL || kind == E_AND ? 1 : 0);
+    const Expr *identity = kind == E_MIN || kind == E_MAX
+                               ? limit(m, value, kind == E_MAX)
+                               : expr_const(m, value, kind == E_MUL || kind == E_AND ? 1 : 0);
     return reducer_new(m, name, 1, &l, &r, &result, &identity);
   }
   return NULL;
@@ -517,10 +534,27 @@ const Expr *expr_with_args(Module *m, const Expr *e, const Expr *const *arg)
   for (int i = 0; i < e->nargs && same; i++) same = arg[i] == e->arg[i];
   if (same) return e;
   switch ((ExprKind)e->kind) {
-  case E_INT: case E_FLOAT: case E_STR: case E_VAR: return e;
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR:
-    return expr_binary(m, (ExprKind)e->kind, arg[0], arg[1]);
+  case E_INT:
+  case E_FLOAT:
+  case E_STR:
+  case E_VAR: return e;
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR: return expr_binary(m, (ExprKind)e->kind, arg[0], arg[1]);
   case E_NOT: return expr_not(m, arg[0]);
   case E_CAST: return expr_cast(m, dtype_lanes(e->dtype, arg[0]->dtype.lanes), arg[0]);
   case E_SELECT: return expr_select(m, arg[0], arg[1], arg[2]);

@@ -44,8 +44,11 @@ static Verdict decide_equal(Analyzer *a, const Sum *l)
   if (b.min > 0 || b.max < 0) return DECIDED_NO;
   Modular m = modular_of_sum(a, l);
   if (m.coeff == 0 ? m.base != 0 : m.base % m.coeff != 0) return DECIDED_NO;
-  Sum minus = negative_of(a, l, 0), below = negative_of(a, l, -1), above = negative_of(a, &minus, -1);
-  bool up = prove_nonneg(a, l), down = prove_nonneg(a, &minus);
+  Sum minus = negative_of(a, l, 0);
+  Sum below = negative_of(a, l, -1);
+  Sum above = negative_of(a, &minus, -1);
+  bool up = prove_nonneg(a, l);
+  bool down = prove_nonneg(a, &minus);
   if (up && down) return DECIDED_YES;
   if ((up && prove_nonneg(a, &above)) || (down && prove_nonneg(a, &below))) return DECIDED_NO;
   return UNDECIDED;
@@ -118,7 +121,7 @@ static const Expr *compare_sums(Analyzer *a, ExprKind kind, Sum *l)
   if (v == UNDECIDED && !divide_common(l, equal)) v = DECIDED_NO;
   if (v != UNDECIDED) return expr_bool(a->m, (v == DECIDED_YES) != (kind == E_NE));
   if (equal) return build_equal(a, kind, l);
-  while (sum_split_low(a, l, 0, &high, &low, &step)) *l = high;     /* L < 0 exactly when L // step < 0 */
+  while (sum_split_low(a, l, 0, &high, &low, &step)) *l = high; /* L < 0 exactly when L // step < 0 */
   return l->term.n ? build_less(a, l) : expr_bool(a->m, l->base < 0);
 }
 
@@ -131,7 +134,8 @@ static bool both_widened(const Expr *x, const Expr *y)
 
 const Expr *compare_simplify(Analyzer *a, const Expr *e)
 {
-  const Expr *x = e->arg[0], *y = e->arg[1];
+  const Expr *x = e->arg[0];
+  const Expr *y = e->arg[1];
   if (both_widened(x, y)) x = x->arg[0], y = y->arg[0];
   bool swap = e->kind == E_GT || e->kind == E_GE;
   Scope scope = scope_begin(a->ctx);
@@ -194,7 +198,7 @@ const Expr *logic_simplify(Analyzer *a, const Expr *e)
   if (n > MAX_PARTS || e->dtype.lanes != 1) return e;
   for (int round = 0; round < n && simplify_parts(a, kind, n, part); round++) continue;
   const Expr *r = NULL;
-  bool stop = kind == E_OR;              /* the value that decides the whole */
+  bool stop = kind == E_OR; /* the value that decides the whole */
   for (int i = 0; i < n; i++) {
     if (expr_is_int(part[i], stop)) return expr_bool(a->m, stop);
     if (expr_is_int(part[i], !stop)) continue;

@@ -194,9 +194,11 @@ enum { MAX_FACTORS = 16 };
 /* atom / d, when d is one of its factors; the product of the others. */
 static const Expr *without_factor(Analyzer *a, const Expr *atom, const Expr *d)
 {
-  const Expr *f[MAX_FACTORS], *p = NULL;
+  const Expr *f[MAX_FACTORS];
+  const Expr *p = NULL;
   if (atom == d) return expr_int(a->m, d->dtype, 1);
-  int n = expr_factors(a, atom, MAX_FACTORS, f), at = -1;
+  int n = expr_factors(a, atom, MAX_FACTORS, f);
+  int at = -1;
   for (int i = 0; i < n; i++)
     if (f[i] == d) at = i;
   if (at < 0) return NULL;
@@ -230,7 +232,8 @@ static const Expr *cancel_factor(Analyzer *a, ExprKind kind, const Sum *r, const
   const Expr *f[MAX_FACTORS];
   int n = expr_factors(a, atom, MAX_FACTORS, f);
   for (int i = 0; r->base == 0 && r->term.n && i < n; i++) {
-    Sum x = sum_zero(r->dtype), product = x;
+    Sum x = sum_zero(r->dtype);
+    Sum product = x;
     const Expr *left = r->term.v[0].atom;
     for (int j = 0; left && j < r->term.n; j++) {
       left = without_factor(a, r->term.v[j].atom, f[i]);
@@ -248,7 +251,10 @@ static const Expr *cancel_factor(Analyzer *a, ExprKind kind, const Sum *r, const
 
 static const Expr *divmod_symbolic(Analyzer *a, ExprKind kind, const Expr *x, const Expr *d)
 {
-  Sum sd = sum_of(a, d), sx = sum_of(a, x), q = sum_zero(x->dtype), r = q;
+  Sum sd = sum_of(a, d);
+  Sum sx = sum_of(a, x);
+  Sum q = sum_zero(x->dtype);
+  Sum r = q;
   bool single = sd.term.n == 1 && sd.base == 0;
   const Expr *atom = single ? sd.term.v[0].atom : d;
   int64_t k = single ? sd.term.v[0].coeff : 1;

@@ -12,12 +12,13 @@ typedef struct Format {
   uint8_t code, bits;
   int exponent, mantissa, bias;
   bool has_inf;
-  bool fnuz;                 /* no infinity, no negative zero; 0x80 is NaN */
-  bool finite;               /* no infinity, no NaN: the largest value and zero instead */
+  bool fnuz;   /* no infinity, no negative zero; 0x80 is NaN */
+  bool finite; /* no infinity, no NaN: the largest value and zero instead */
   double max;
   const char *name;
 } Format;
 
+/* clang-format off */
 static const Format formats[] = {
     {DT_FLOAT, 16, 5, 10, 15, true, false, false, 65504, "float16"},
     {DT_BFLOAT, 16, 8, 7, 127, true, false, false, 0x1.fep127, "bfloat16"},
@@ -27,6 +28,7 @@ static const Format formats[] = {
     {DT_E5M2FNUZ, 8, 5, 2, 16, false, true, false, 57344, "float8_e5m2fnuz"},
     {DT_E2M1FN, 4, 2, 1, 1, false, false, true, 6, "float4_e2m1fn"},
 };
+/* clang-format on */
 #define NFORMATS ((int)(sizeof formats / sizeof *formats))
 
 static const Format *find_format(DType t)
@@ -52,9 +54,13 @@ const char *dtype_name(Arena *arena, DType t)
 /* The kinds written as a word and a number of bits, or a fixed word. */
 static bool parse_base(const char *s, size_t n, DType *out)
 {
-  static const struct { const char *word; DType dtype; } words[] = {
-      {"bool", {DT_UINT, 1, 1}},   {"handle", {DT_HANDLE, 64, 1}}, {"void", {DT_VOID, 0, 1}}, {"string", {DT_TEXT, 64, 1}},
-      {"int", {DT_INT, 32, 1}},    {"uint", {DT_UINT, 32, 1}},     {"float", {DT_FLOAT, 32, 1}},
+  static const struct {
+    const char *word;
+    DType dtype;
+  } words[] = {
+    {"bool", {DT_UINT, 1, 1}},    {"handle", {DT_HANDLE, 64, 1}}, {"void", {DT_VOID, 0, 1}},
+    {"string", {DT_TEXT, 64, 1}}, {"int", {DT_INT, 32, 1}},       {"uint", {DT_UINT, 32, 1}},
+    {"float", {DT_FLOAT, 32, 1}},
   };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (strlen(words[i].word) == n && !memcmp(s, words[i].word, n)) return *out = words[i].dtype, true;
@@ -110,11 +116,12 @@ double float_round(DType t, double x)
   if (isnan(x)) return format->finite ? 0 : x;
   if (isinf(x)) return format->has_inf ? x : format->finite ? copysign(format->max, x) : (double)NAN;
   int exp;
-  frexp(x, &exp);                                    /* |x| in [2^(exp-1), 2^exp) */
-  int lowest = 1 - format->bias;                     /* exponent of the smallest normal */
+  frexp(x, &exp);                /* |x| in [2^(exp-1), 2^exp) */
+  int lowest = 1 - format->bias; /* exponent of the smallest normal */
   int unit = (exp - 1 < lowest ? lowest : exp - 1) - format->mantissa;
   double r = ldexp(nearbyint(ldexp(x, -unit)), unit);
-  if (fabs(r) > format->max) return format->has_inf ? copysign(INFINITY, x) : format->finite ? copysign(format->max, x) : (double)NAN;
+  if (fabs(r) > format->max)
+    return format->has_inf ? copysign(INFINITY, x) : format->finite ? copysign(format->max, x) : (double)NAN;
   return format->fnuz && r == 0 ? 0.0 : r;
 }
 
@@ -122,10 +129,11 @@ double float_round(DType t, double x)
 static uint16_t encode(const Format *f, double x)
 {
   uint16_t sign = signbit(x) ? (uint16_t)(1u << (f->bits - 1)) : 0;
-  uint16_t top = (uint16_t)(((1u << f->exponent) - 1) << f->mantissa);     /* all exponent bits */
+  uint16_t top = (uint16_t)(((1u << f->exponent) - 1) << f->mantissa); /* all exponent bits */
   if (isnan(x)) {
     if (f->fnuz) return 0x80;
-    return f->has_inf ? (uint16_t)(sign | top | (1u << (f->mantissa - 1))) : (uint16_t)(sign | top | ((1u << f->mantissa) - 1));
+    return f->has_inf ? (uint16_t)(sign | top | (1u << (f->mantissa - 1)))
+                      : (uint16_t)(sign | top | ((1u << f->mantissa) - 1));
   }
   if (isinf(x)) return sign | top;
   int exp;
@@ -140,8 +148,10 @@ static uint16_t encode(const Format *f, double x)
 
 static double decode(const Format *f, uint16_t bits)
 {
-  uint16_t mask = (uint16_t)((1u << f->mantissa) - 1), emask = (uint16_t)((1u << f->exponent) - 1);
-  int frac = bits & mask, e = (bits >> f->mantissa) & emask;
+  uint16_t mask = (uint16_t)((1u << f->mantissa) - 1);
+  uint16_t emask = (uint16_t)((1u << f->exponent) - 1);
+  int frac = bits & mask;
+  int e = (bits >> f->mantissa) & emask;
   bool neg = bits >> (f->bits - 1) & 1;
   if (f->fnuz && bits == 0x80) return (double)NAN;
   if (!f->fnuz && !f->finite && e == emask) {
@@ -188,7 +198,7 @@ Value value_cast(Value v, DType t)
   if (dtype_is_float(t)) {
     if (from_float) return value_float(t, v.f);
     bool wide = v.dtype.code == DT_UINT;
-    if (t.bits == 32 && t.code == DT_FLOAT)           /* one rounding, not two */
+    if (t.bits == 32 && t.code == DT_FLOAT) /* one rounding, not two */
       return (Value){.dtype = t, .f = wide ? (double)(float)(uint64_t)v.i : (double)(float)v.i};
     return value_float(t, wide ? (double)(uint64_t)v.i : (double)v.i);
   }
@@ -199,7 +209,7 @@ Value value_load(DType t, const void *p)
 {
   const Format *format = find_format(t);
   uint64_t bits = 0;
-  memcpy(&bits, p, (size_t)dtype_bytes(t));          /* little endian hosts */
+  memcpy(&bits, p, (size_t)dtype_bytes(t)); /* little endian hosts */
   t = dtype_elem(t);
   if (format) return (Value){.dtype = t, .f = decode(format, (uint16_t)bits)};
   if (t.code == DT_FLOAT) {

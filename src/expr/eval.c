@@ -17,7 +17,7 @@ typedef struct Eval {
   EvalEnv *env;
   Ctx *ctx;
   int64_t steps;
-  Map memo;              /* Expr* and lane -> Value* */
+  Map memo; /* Expr* and lane -> Value* */
 } Eval;
 
 static Value eval(Eval *, const Expr *, int lane);
@@ -63,7 +63,8 @@ static Value eval_with(Eval *v, const Var *var, Value *values, const Expr *body,
 static Value eval_let(Eval *v, const Expr *e, int lane)
 {
   int lanes = e->arg[0]->dtype.lanes;
-  Value few[16], *values = lanes <= 16 ? few : arena_array(v->env->arena, Value, lanes);
+  Value few[16];
+  Value *values = lanes <= 16 ? few : arena_array(v->env->arena, Value, lanes);
   for (int i = 0; i < lanes; i++) values[i] = eval(v, e->arg[0], i);
   return eval_with(v, e->u.var, values, e->arg[1], lane);
 }
@@ -111,7 +112,8 @@ static void reduce_axis(Eval *v, const Expr *e, int axis, Value *acc, Value *nex
   }
   const IterVar *iv = r->axis[axis];
   v->memo = (Map){0};
-  int64_t min = eval(v, iv->min, 0).i, extent = eval(v, iv->extent, 0).i;
+  int64_t min = eval(v, iv->min, 0).i;
+  int64_t extent = eval(v, iv->extent, 0).i;
   for (int64_t i = 0; i < extent; i++) {
     eval_bind(v->env, iv->var, value_int(iv->var->dtype, min + i));
     reduce_axis(v, e, axis + 1, acc, next);
@@ -124,7 +126,8 @@ static Value eval_reduce(Eval *v, const Expr *e)
   int n = r->reducer->n;
   int64_t steps = v->steps;
   Map memo = v->memo;
-  Value few[2 * REDUCE_FEW], *acc = n <= REDUCE_FEW ? few : arena_array(v->env->arena, Value, 2 * n);
+  Value few[2 * REDUCE_FEW];
+  Value *acc = n <= REDUCE_FEW ? few : arena_array(v->env->arena, Value, 2 * n);
   for (int i = 0; i < n; i++) acc[i] = eval(v, r->has_init ? e->arg[n + 1 + i] : r->reducer->identity[i], 0);
   reduce_axis(v, e, 0, acc, acc + n);
   v->memo = memo;
@@ -148,8 +151,10 @@ static Value eval_vector_sum(Eval *v, const Expr *e)
 static Value eval_reinterpret(Eval *v, const Expr *e, int lane)
 {
   const Expr *a = e->arg[0];
-  int size = dtype_bytes(e->dtype), from = dtype_bytes(a->dtype);
-  unsigned char bytes[8] = {0}, source[8];
+  int size = dtype_bytes(e->dtype);
+  int from = dtype_bytes(a->dtype);
+  unsigned char bytes[8] = {0};
+  unsigned char source[8];
   for (int i = 0; i < size; i++) {
     int at = lane * size + i;
     if (at / from >= a->dtype.lanes) break;
@@ -182,7 +187,9 @@ static Value eval_call(Eval *v, const Expr *e, int lane)
 
 static Value eval_binary_node(Eval *v, const Expr *e, int lane)
 {
-  Value a = eval_arg(v, e->arg[0], lane), b = eval_arg(v, e->arg[1], lane), out;
+  Value a = eval_arg(v, e->arg[0], lane);
+  Value b = eval_arg(v, e->arg[1], lane);
+  Value out;
   if (!eval_binary(e->kind, a, b, &out))
     raise(v->ctx, ERR_ARGUMENT, NOWHERE, "evaluation: division by zero in '%s'", expr_str_of(scratch(v->ctx), e));
   return out;
@@ -190,7 +197,8 @@ static Value eval_binary_node(Eval *v, const Expr *e, int lane)
 
 static Value eval_ramp(Eval *v, const Expr *e, int lane)
 {
-  Value base = eval(v, e->arg[0], 0), stride = eval(v, e->arg[1], 0);
+  Value base = eval(v, e->arg[0], 0);
+  Value stride = eval(v, e->arg[1], 0);
   return value_int(dtype_elem(e->dtype), (int64_t)((uint64_t)base.i + (uint64_t)stride.i * (uint64_t)lane));
 }
 
@@ -201,16 +209,29 @@ static Value eval_node(Eval *v, const Expr *e, int lane)
   case E_FLOAT: return value_float(e->dtype, e->u.f);
   case E_STR: return (Value){.dtype = DT_PTR, .p = (void *)(uintptr_t)e->u.str};
   case E_VAR: return eval_var(v, e, lane);
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD:
-  case E_MIN: case E_MAX: case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE:
-    return eval_binary_node(v, e, lane);
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE: return eval_binary_node(v, e, lane);
   case E_AND: return value_int(DT_BOOL, is_true(eval_arg(v, e->arg[0], lane)) && is_true(eval_arg(v, e->arg[1], lane)));
   case E_OR: return value_int(DT_BOOL, is_true(eval_arg(v, e->arg[0], lane)) || is_true(eval_arg(v, e->arg[1], lane)));
   case E_NOT: return value_int(DT_BOOL, !is_true(eval_arg(v, e->arg[0], lane)));
   case E_CAST: return value_cast(eval_arg(v, e->arg[0], lane), dtype_elem(e->dtype));
   case E_SELECT: {
     bool take = is_true(eval_arg(v, e->arg[0], lane));
-    Value a = eval_arg(v, e->arg[1], lane), b = eval_arg(v, e->arg[2], lane);
+    Value a = eval_arg(v, e->arg[1], lane);
+    Value b = eval_arg(v, e->arg[2], lane);
     return take ? a : b;
   }
   case E_LET: return eval_let(v, e, lane);
@@ -234,7 +255,7 @@ static Value eval(Eval *v, const Expr *e, int lane)
 {
   bool remember = ++v->steps > STEPS_PLAIN && is_memorable(e);
   if (!remember) return eval_node(v, e, lane);
-  const void *key = (const void *)((uintptr_t)e | (uintptr_t)lane << 48);   /* addresses have 48 bits */
+  const void *key = (const void *)((uintptr_t)e | (uintptr_t)lane << 48); /* addresses have 48 bits */
   const Value *known = map_get(&v->memo, key);
   if (known) return *known;
   Value value = eval_node(v, e, lane);
@@ -288,8 +309,21 @@ const Expr *expr_fold(Module *m, const Expr *e)
   for (int i = 0; i < e->nargs; i++)
     if (!literal_value(e->arg[i], &arg[i])) return NULL;
   switch ((ExprKind)e->kind) {
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD:
-  case E_MIN: case E_MAX: case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE:
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
     if (is_overflowing_division(e->kind, arg[0], arg[1])) return NULL;
     return eval_binary(e->kind, arg[0], arg[1], &out) ? expr_value(m, out) : NULL;
   case E_AND: return expr_bool(m, is_true(arg[0]) && is_true(arg[1]));
@@ -301,7 +335,14 @@ const Expr *expr_fold(Module *m, const Expr *e)
   case E_SELECT: return e->arg[is_true(arg[0]) ? 1 : 2];
   case E_LET: return e->arg[1];
   case E_CALL: return fold_call(m, e, arg);
-  case E_INT: case E_FLOAT: case E_STR: case E_VAR: case E_LOAD: case E_RAMP: case E_BROADCAST: case E_REDUCE:
+  case E_INT:
+  case E_FLOAT:
+  case E_STR:
+  case E_VAR:
+  case E_LOAD:
+  case E_RAMP:
+  case E_BROADCAST:
+  case E_REDUCE:
   case E_NKINDS: return NULL;
   }
   return NULL;

@@ -17,10 +17,7 @@ __extension__ typedef __int128 Wide;
 
 static bool is_unsigned(DType t) { return t.code == DT_UINT; }
 
-static bool int_less(DType t, int64_t a, int64_t b)
-{
-  return is_unsigned(t) ? (uint64_t)a < (uint64_t)b : a < b;
-}
+static bool int_less(DType t, int64_t a, int64_t b) { return is_unsigned(t) ? (uint64_t)a < (uint64_t)b : a < b; }
 
 /* Quotient and remainder, truncating or flooring.  b != 0. */
 static void int_divide(DType t, bool floors, int64_t a, int64_t b, int64_t *quotient, int64_t *remainder)
@@ -30,7 +27,7 @@ static void int_divide(DType t, bool floors, int64_t a, int64_t b, int64_t *quot
     *remainder = (int64_t)((uint64_t)a % (uint64_t)b);
     return;
   }
-  if (b == -1) {            /* INT64_MIN / -1 traps on some machines */
+  if (b == -1) { /* INT64_MIN / -1 traps on some machines */
     *quotient = (int64_t)(0 - (uint64_t)a);
     *remainder = 0;
     return;
@@ -55,7 +52,8 @@ static bool compare(ExprKind k, bool less, bool equal, bool unordered)
 static bool int_binary(ExprKind k, Value a, Value b, Value *out)
 {
   DType t = a.dtype;
-  uint64_t x = (uint64_t)a.i, y = (uint64_t)b.i;
+  uint64_t x = (uint64_t)a.i;
+  uint64_t y = (uint64_t)b.i;
   int64_t quotient, remainder;
   if (k >= E_EQ) *out = value_int(DT_BOOL, compare(k, int_less(t, a.i, b.i), a.i == b.i, false));
   else if (k == E_ADD) *out = value_int(t, (int64_t)(x + y));
@@ -74,7 +72,8 @@ static bool int_binary(ExprKind k, Value a, Value b, Value *out)
 static Value float_binary(ExprKind k, Value a, Value b)
 {
   DType t = a.dtype;
-  double x = a.f, y = b.f;
+  double x = a.f;
+  double y = b.f;
   if (k >= E_EQ) return value_int(DT_BOOL, compare(k, x < y, x == y, isnan(x) || isnan(y)));
   if (k == E_ADD) return value_float(t, x + y);
   if (k == E_SUB) return value_float(t, x - y);
@@ -82,14 +81,15 @@ static Value float_binary(ExprKind k, Value a, Value b)
   if (k == E_DIV) return value_float(t, x / y);
   if (k == E_MIN) return value_float(t, fmin(x, y));
   if (k == E_MAX) return value_float(t, fmax(x, y));
-  return value_float(t, fmod(x, y));      /* E_MOD; the flooring kinds do not exist on floats */
+  return value_float(t, fmod(x, y)); /* E_MOD; the flooring kinds do not exist on floats */
 }
 
 bool eval_binary(ExprKind k, Value a, Value b, Value *out)
 {
   if (dtype_is_float(a.dtype)) return *out = float_binary(k, a, b), true;
   if (a.dtype.code == DT_HANDLE) {
-    uintptr_t x = (uintptr_t)a.p, y = (uintptr_t)b.p;
+    uintptr_t x = (uintptr_t)a.p;
+    uintptr_t y = (uintptr_t)b.p;
     *out = value_int(DT_BOOL, compare(k, x < y, x == y, false));
     return true;
   }
@@ -102,9 +102,11 @@ bool eval_binary(ExprKind k, Value a, Value b, Value *out)
  * a double; the sum is rounded to odd, after which rounding again is harmless. */
 static double fma_odd(double a, double b, double c)
 {
-  double p = a * b, s = p + c;
+  double p = a * b;
+  double s = p + c;
   if (!isfinite(s)) return s;
-  double back = s - p, error = (p - (s - back)) + (c - back);
+  double back = s - p;
+  double error = (p - (s - back)) + (c - back);
   uint64_t bits;
   memcpy(&bits, &s, sizeof bits);
   if (error == 0 || (bits & 1)) return s;
@@ -122,10 +124,8 @@ static Value next_after(Value a, Value b)
   value_store(a, &bits);
   uint32_t sign = 1u << (t.bits - 1);
   bool up = b.f > a.f;
-  if (a.f == 0)
-    bits = up ? 1 : sign | 1;
-  else
-    bits += (a.f > 0) == up ? 1u : -1u;
+  if (a.f == 0) bits = up ? 1 : sign | 1;
+  else bits += (a.f > 0) == up ? 1u : -1u;
   bool unsigned_zero = t.code == DT_E4M3FNUZ || t.code == DT_E5M2FNUZ;
   if (unsigned_zero && bits == sign) bits = 0;
   return value_load(t, &bits);
@@ -133,7 +133,8 @@ static Value next_after(Value a, Value b)
 
 static double round_half_even(double x)
 {
-  double f = floor(x), d = x - f;
+  double f = floor(x);
+  double d = x - f;
   if (d < 0.5 || !isfinite(x)) return isfinite(x) ? copysign(f, x) : x;
   if (d > 0.5) return copysign(f + 1, x);
   return copysign(fmod(f, 2) == 0 ? f : f + 1, x);
@@ -146,6 +147,7 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static const struct {
   double (*of1)(double);
   double (*of2)(double, double);
+  /* clang-format off */
 } float_functions[IN_COUNT] = {
     [IN_EXP] = {exp, NULL},      [IN_EXP2] = {exp2, NULL},   [IN_EXP10] = {exp10_, NULL},
     [IN_LOG] = {log, NULL},      [IN_LOG2] = {log2, NULL},   [IN_LOG10] = {log10, NULL},
@@ -160,6 +162,7 @@ static const struct {
     [IN_ATAN2] = {NULL, atan2},  [IN_POW] = {NULL, pow},     [IN_FMOD] = {NULL, fmod},
     [IN_HYPOT] = {NULL, hypot},  [IN_COPYSIGN] = {NULL, copysign},
 };
+/* clang-format on */
 
 /* The bits of an integer within its width. */
 static uint64_t int_bits(Value v)
@@ -192,7 +195,7 @@ static int64_t int_function(Intrin f, const Value *arg)
   if (f == IN_BITOR) return (int64_t)(x | y);
   if (f == IN_BITXOR) return (int64_t)(x ^ y);
   if (f == IN_SHL) return (int64_t)(x << n);
-  return is_unsigned(arg[0].dtype) ? (int64_t)(x >> n) : arg[0].i >> n;      /* IN_SHR */
+  return is_unsigned(arg[0].dtype) ? (int64_t)(x >> n) : arg[0].i >> n; /* IN_SHR */
 }
 
 /* One of the bfloat16 in a word, the first in the lowest bits. */
@@ -205,7 +208,9 @@ static double word_part(Value v, int which)
 /* Products of bfloat16 are exact in a double; the sum of two is rounded once. */
 static double pair_dot(DType t, const Value *a, int first)
 {
-  return value_float(t, fma_odd(word_part(a[0], first), word_part(a[1], first), word_part(a[0], first + 1) * word_part(a[1], first + 1))).f;
+  return value_float(t, fma_odd(word_part(a[0], first), word_part(a[1], first),
+                                word_part(a[0], first + 1) * word_part(a[1], first + 1)))
+      .f;
 }
 
 /* Of four, the sum of two pairs' sums. */

@@ -42,18 +42,24 @@
 /* ---- dtype.c ------------------------------------------------------------ */
 
 typedef enum {
-  DT_INT, DT_UINT, DT_FLOAT, DT_BFLOAT,
-  DT_E4M3FN, DT_E5M2, DT_E4M3FNUZ, DT_E5M2FNUZ,   /* eight bits each */
-  DT_E2M1FN,                                      /* four bits, finite: what is larger is 6, NaN is 0 */
-  DT_HANDLE,                                      /* a pointer */
-  DT_TEXT,                                        /* a string; of graphs alone: kernels see its number, a uint64 */
+  DT_INT,
+  DT_UINT,
+  DT_FLOAT,
+  DT_BFLOAT,
+  DT_E4M3FN,
+  DT_E5M2,
+  DT_E4M3FNUZ,
+  DT_E5M2FNUZ, /* eight bits each */
+  DT_E2M1FN,   /* four bits, finite: what is larger is 6, NaN is 0 */
+  DT_HANDLE,   /* a pointer */
+  DT_TEXT,     /* a string; of graphs alone: kernels see its number, a uint64 */
   DT_VOID,
 } DCode;
 
 typedef struct DType {
-  uint8_t code;      /* DCode */
+  uint8_t code; /* DCode */
   uint8_t bits;
-  uint16_t lanes;    /* 1: scalar */
+  uint16_t lanes; /* 1: scalar */
 } DType;
 
 #define DTYPE(code, bits) ((DType){code, bits, 1})
@@ -71,13 +77,22 @@ typedef struct DType {
 #define DT_NONE DTYPE(DT_VOID, 0)
 
 static inline bool dtype_eq(DType a, DType b) { return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes; }
-static inline DType dtype_lanes(DType t, int lanes) { t.lanes = (uint16_t)lanes; return t; }
-static inline DType dtype_elem(DType t) { t.lanes = 1; return t; }
-static inline bool dtype_is_int(DType t) { return t.code == DT_INT || t.code == DT_UINT; }    /* bool too */
+static inline DType dtype_lanes(DType t, int lanes)
+{
+  t.lanes = (uint16_t)lanes;
+  return t;
+}
+static inline DType dtype_elem(DType t)
+{
+  t.lanes = 1;
+  return t;
+}
+static inline bool dtype_is_int(DType t) { return t.code == DT_INT || t.code == DT_UINT; } /* bool too */
 static inline bool dtype_is_float(DType t) { return t.code >= DT_FLOAT && t.code <= DT_E2M1FN; }
 static inline bool dtype_is_string(DType t) { return t.code == DT_TEXT; }
 static inline bool dtype_is_bool(DType t) { return t.code == DT_UINT && t.bits == 1; }
-static inline int dtype_bytes(DType t) { return t.bits <= 8 ? 1 : t.bits <= 16 ? 2 : t.bits <= 32 ? 4 : 8; }  /* of one element */
+/* of one element */
+static inline int dtype_bytes(DType t) { return t.bits <= 8 ? 1 : t.bits <= 16 ? 2 : t.bits <= 32 ? 4 : 8; }
 
 /* What tensors of a graph's dtype hold inside kernels. */
 static inline DType dtype_in_kernel(DType t) { return dtype_is_string(t) ? DTYPE(DT_UINT, 64) : t; }
@@ -89,7 +104,7 @@ bool dtype_parse(const char *, DType *);
 double dtype_min(DType);
 double dtype_max(DType);
 int64_t dtype_imin(DType);
-int64_t dtype_imax(DType);        /* uint64: -1, the bit pattern */
+int64_t dtype_imax(DType); /* uint64: -1, the bit pattern */
 
 /* One scalar of any dtype.  Integers live in i (uint64 as its bits), wrapped to
  * their width; floats in f, rounded to their width; handles in p. */
@@ -101,13 +116,13 @@ typedef struct Value {
     void *p;
   };
 } Value;
-Value value_int(DType, int64_t);          /* wraps */
-Value value_float(DType, double);         /* rounds */
-Value value_cast(Value, DType);           /* as casts mean above */
-Value value_load(DType, const void *);    /* reads one stored element */
+Value value_int(DType, int64_t);       /* wraps */
+Value value_float(DType, double);      /* rounds */
+Value value_cast(Value, DType);        /* as casts mean above */
+Value value_load(DType, const void *); /* reads one stored element */
 void value_store(Value, void *);
-bool value_eq(Value, Value);              /* same bits; any NaN equals any NaN */
-double float_round(DType, double);        /* nearest-even rounding to a float dtype */
+bool value_eq(Value, Value);       /* same bits; any NaN equals any NaN */
+double float_round(DType, double); /* nearest-even rounding to a float dtype */
 uint16_t float_to_half(float);
 float float_from_half(uint16_t);
 
@@ -131,10 +146,10 @@ struct Module {
   Ctx *ctx;
   Arena *arena;
   int refs;
-  uint32_t next_id;               /* ids of expressions, vars and statements */
-  const Expr **table;             /* intern table, open addressing */
+  uint32_t next_id;   /* ids of expressions, vars and statements */
+  const Expr **table; /* intern table, open addressing */
   uint32_t ntable, nused;
-  StrMap strings;                 /* texts of E_STR, each once */
+  StrMap strings; /* texts of E_STR, each once */
   Vec(Global) globals;
   struct ModuleCleanup *cleanups; /* newest first; run when the module dies */
   struct GraphState *graph;       /* what the graph layer remembers of its nodes; NULL until it does */
@@ -144,55 +159,55 @@ typedef struct ModuleCleanup {
   void *arg;
   struct ModuleCleanup *next;
 } ModuleCleanup;
-Module *module_new(Ctx *);        /* one reference, the caller's */
+Module *module_new(Ctx *); /* one reference, the caller's */
 Module *module_retain(Module *);
 void module_release(Module *);
 /* fn(arg) runs when the module dies, before its memory goes; newest first. */
 void module_defer(Module *, void (*fn)(void *), void *arg);
-void module_set(Module *, const char *name, GlobalKind, void *func);   /* adds or replaces */
-Global *module_get(Module *, const char *name);                        /* NULL if absent */
+void module_set(Module *, const char *name, GlobalKind, void *func); /* adds or replaces */
+Global *module_get(Module *, const char *name);                      /* NULL if absent */
 
 /* ---- build.c: constructors ----------------------------------------------- */
 
 /* One row a kind: constant, name, text of the operator ("" when it has none),
  * binding strength of that operator (higher binds tighter). */
-#define EXPR_KINDS(X)                                                        \
-  X(E_INT, "int", "", 0)              /* u.i */                              \
-  X(E_FLOAT, "float", "", 0)          /* u.f */                              \
-  X(E_STR, "str", "", 0)              /* u.str */                            \
-  X(E_VAR, "var", "", 0)              /* u.var */                            \
-  X(E_ADD, "add", "+", 5)                                                    \
-  X(E_SUB, "sub", "-", 5)                                                    \
-  X(E_MUL, "mul", "*", 6)                                                    \
-  X(E_DIV, "div", "/", 6)                                                    \
-  X(E_MOD, "mod", "", 6)              /* printed as truncmod(a, b) */        \
-  X(E_FLOORDIV, "floordiv", "//", 6)                                         \
-  X(E_FLOORMOD, "floormod", "%", 6)                                          \
-  X(E_MIN, "min", "", 0)                                                     \
-  X(E_MAX, "max", "", 0)                                                     \
-  X(E_EQ, "eq", "==", 4)                                                     \
-  X(E_NE, "ne", "!=", 4)                                                     \
-  X(E_LT, "lt", "<", 4)                                                      \
-  X(E_LE, "le", "<=", 4)                                                     \
-  X(E_GT, "gt", ">", 4)                                                      \
-  X(E_GE, "ge", ">=", 4)                                                     \
-  X(E_AND, "and", "and", 2)                                                  \
-  X(E_OR, "or", "or", 1)                                                     \
-  X(E_NOT, "not", "not", 3)                                                  \
-  X(E_CAST, "cast", "", 0)            /* arg: value; dtype is the goal */    \
-  X(E_SELECT, "select", "", 0)        /* arg: condition, then, else */       \
-  X(E_LET, "let", "", 0)              /* u.var = arg[0] in arg[1] */         \
-  X(E_LOAD, "load", "", 0)            /* u.buffer[arg…] */                   \
-  X(E_CALL, "call", "", 0)            /* u.intrin(arg…) */                   \
-  X(E_RAMP, "ramp", "", 0)            /* arg: base, stride; dtype.lanes */   \
-  X(E_BROADCAST, "broadcast", "", 0)  /* arg: value; dtype.lanes */          \
-  X(E_REDUCE, "reduce", "", 0)        /* u.reduce; te only */
+#define EXPR_KINDS(X)                                                     \
+  X(E_INT, "int", "", 0)     /* u.i */                                    \
+  X(E_FLOAT, "float", "", 0) /* u.f */                                    \
+  X(E_STR, "str", "", 0)     /* u.str */                                  \
+  X(E_VAR, "var", "", 0)     /* u.var */                                  \
+  X(E_ADD, "add", "+", 5)                                                 \
+  X(E_SUB, "sub", "-", 5)                                                 \
+  X(E_MUL, "mul", "*", 6)                                                 \
+  X(E_DIV, "div", "/", 6)                                                 \
+  X(E_MOD, "mod", "", 6) /* printed as truncmod(a, b) */                  \
+  X(E_FLOORDIV, "floordiv", "//", 6)                                      \
+  X(E_FLOORMOD, "floormod", "%", 6)                                       \
+  X(E_MIN, "min", "", 0)                                                  \
+  X(E_MAX, "max", "", 0)                                                  \
+  X(E_EQ, "eq", "==", 4)                                                  \
+  X(E_NE, "ne", "!=", 4)                                                  \
+  X(E_LT, "lt", "<", 4)                                                   \
+  X(E_LE, "le", "<=", 4)                                                  \
+  X(E_GT, "gt", ">", 4)                                                   \
+  X(E_GE, "ge", ">=", 4)                                                  \
+  X(E_AND, "and", "and", 2)                                               \
+  X(E_OR, "or", "or", 1)                                                  \
+  X(E_NOT, "not", "not", 3)                                               \
+  X(E_CAST, "cast", "", 0)           /* arg: value; dtype is the goal */  \
+  X(E_SELECT, "select", "", 0)       /* arg: condition, then, else */     \
+  X(E_LET, "let", "", 0)             /* u.var = arg[0] in arg[1] */       \
+  X(E_LOAD, "load", "", 0)           /* u.buffer[arg…] */                 \
+  X(E_CALL, "call", "", 0)           /* u.intrin(arg…) */                 \
+  X(E_RAMP, "ramp", "", 0)           /* arg: base, stride; dtype.lanes */ \
+  X(E_BROADCAST, "broadcast", "", 0) /* arg: value; dtype.lanes */        \
+  X(E_REDUCE, "reduce", "", 0)       /* u.reduce; te only */
 
 typedef enum {
 #define X(id, name, op, prec) id,
   EXPR_KINDS(X)
 #undef X
-  E_NKINDS
+      E_NKINDS
 } ExprKind;
 const char *expr_kind_name(ExprKind);
 
@@ -204,16 +219,16 @@ typedef enum {
   IN_COUNT
 } Intrin;
 typedef enum {
-  INF_PURE = 1,        /* no effect: may be moved, duplicated, dropped */
-  INF_FLOAT = 2,       /* arguments and result are one float dtype */
-  INF_INT = 4,         /* arguments and result are one integer dtype */
-  INF_BOOL = 8,        /* result is bool */
-  INF_FIRST = 16,      /* result has the first argument's dtype */
-  INF_ANY = 32,        /* result dtype is given by the caller */
+  INF_PURE = 1,   /* no effect: may be moved, duplicated, dropped */
+  INF_FLOAT = 2,  /* arguments and result are one float dtype */
+  INF_INT = 4,    /* arguments and result are one integer dtype */
+  INF_BOOL = 8,   /* result is bool */
+  INF_FIRST = 16, /* result has the first argument's dtype */
+  INF_ANY = 32,   /* result dtype is given by the caller */
 } IntrinFlags;
 typedef struct IntrinInfo {
   const char *name;
-  int min_args, max_args;    /* max -1: any number */
+  int min_args, max_args; /* max -1: any number */
   int flags;
   const char *doc;
 } IntrinInfo;
@@ -224,27 +239,27 @@ DType intrin_dtype(Intrin, int n, const Expr *const *arg);
 
 typedef enum { VAR_PLAIN, VAR_SIZE /* known to be >= 0 */ } VarKind;
 struct Var {
-  const char *name;          /* a hint; identity is the pointer */
+  const char *name; /* a hint; identity is the pointer */
   DType dtype;
   VarKind kind;
   uint32_t id;
-  const Expr *expr;          /* the E_VAR that names it */
-  const struct IterVar *axis;/* the axis made of it (itervar_new), or NULL: te tells axes from sizes by it */
+  const Expr *expr;           /* the E_VAR that names it */
+  const struct IterVar *axis; /* the axis made of it (itervar_new), or NULL: te tells axes from sizes by it */
 };
 
 typedef enum {
-  ITER_SPATIAL,      /* data parallel */
-  ITER_REDUCE,       /* commutative reduction */
-  ITER_OPAQUE,       /* neither: must run in order */
-  ITER_THREAD,       /* te.thread_axis */
+  ITER_SPATIAL, /* data parallel */
+  ITER_REDUCE,  /* commutative reduction */
+  ITER_OPAQUE,  /* neither: must run in order */
+  ITER_THREAD,  /* te.thread_axis */
 } IterKind;
 
 /* A variable with its domain [min, min + extent). */
 typedef struct IterVar {
   const Var *var;
-  const Expr *min, *extent;  /* a free thread axis has NULL for both */
+  const Expr *min, *extent; /* a free thread axis has NULL for both */
   IterKind kind;
-  const char *thread_tag;    /* "threadIdx.x", "blockIdx.y", "vthread"; NULL if none */
+  const char *thread_tag; /* "threadIdx.x", "blockIdx.y", "vthread"; NULL if none */
 } IterVar;
 
 /* Memory that loads and stores refer to.  Immutable once made; identity is the
@@ -254,20 +269,20 @@ struct Buffer {
   DType dtype;
   int ndim;
   const Expr **shape;
-  const Expr **strides;      /* NULL: compact, row major */
-  const Expr *elem_offset;   /* NULL: 0 */
-  const char *scope;         /* "global", "shared", "local", "warp", …; "global" by default */
-  int align;                 /* of the data, bytes */
-  int offset_factor;         /* elem_offset is a multiple of this; 0: not stated */
-  const Var *data;           /* the pointer */
+  const Expr **strides;    /* NULL: compact, row major */
+  const Expr *elem_offset; /* NULL: 0 */
+  const char *scope;       /* "global", "shared", "local", "warp", …; "global" by default */
+  int align;               /* of the data, bytes */
+  int offset_factor;       /* elem_offset is a multiple of this; 0: not stated */
+  const Var *data;         /* the pointer */
   uint32_t id;
-  const void *owner;         /* te: the Tensor that it stands for, else NULL */
+  const void *owner; /* te: the Tensor that it stands for, else NULL */
 };
 
 /* A commutative, associative reduction of n values at once:
  *   result[v](lhs…, rhs…), with identity[v]. */
 typedef struct Reducer {
-  const char *name;          /* "sum", "argmax", or the user's */
+  const char *name; /* "sum", "argmax", or the user's */
   int n;
   const Var **lhs, **rhs;
   const Expr **result;
@@ -278,19 +293,19 @@ typedef struct Reduce {
   const Reducer *reducer;
   const IterVar **axis;
   int naxis;
-  int value_index;           /* which of the n results this expression is */
+  int value_index; /* which of the n results this expression is */
   bool has_init;
   /* arg: the n sources, the condition, and, with has_init, the n initial values */
 } Reduce;
 
 struct Expr {
-  uint8_t kind;              /* ExprKind */
+  uint8_t kind; /* ExprKind */
   DType dtype;
-  uint32_t id;               /* creation order; deterministic */
+  uint32_t id; /* creation order; deterministic */
   uint32_t hash;
-  uint32_t kinds;            /* bit k: a node of kind k is here or below */
-  bool pure;                 /* no effects here or below */
-  uint64_t uses;             /* Bloom filter of the variables and buffers here and below */
+  uint32_t kinds; /* bit k: a node of kind k is here or below */
+  bool pure;      /* no effects here or below */
+  uint64_t uses;  /* Bloom filter of the variables and buffers here and below */
   int nargs;
   union {
     int64_t i;
@@ -311,16 +326,17 @@ static inline const Expr *var_expr(const Var *v) { return v->expr; }
 /* strides/elem_offset may be NULL, scope NULL means "global", data NULL makes a
  * fresh pointer variable of the same name, align 0 means 64. */
 const Buffer *buffer_new(Module *, const char *name, DType, int ndim, const Expr *const *shape,
-                         const Expr *const *strides, const Expr *elem_offset, const char *scope,
-                         int align, int offset_factor, const Var *data);
+                         const Expr *const *strides, const Expr *elem_offset, const char *scope, int align,
+                         int offset_factor, const Var *data);
 const Buffer *buffer_with_scope(Module *, const Buffer *, const char *scope);
-const IterVar *itervar_new(Module *, const Var *, const Expr *min, const Expr *extent, IterKind, const char *thread_tag);
+const IterVar *itervar_new(Module *, const Var *, const Expr *min, const Expr *extent, IterKind,
+                           const char *thread_tag);
 
-const Expr *expr_int(Module *, DType, int64_t);          /* wraps; lanes > 1: a broadcast */
-const Expr *expr_i32(Module *, int64_t);                 /* an int32 index constant */
+const Expr *expr_int(Module *, DType, int64_t); /* wraps; lanes > 1: a broadcast */
+const Expr *expr_i32(Module *, int64_t);        /* an int32 index constant */
 const Expr *expr_bool(Module *, bool);
-const Expr *expr_float(Module *, DType, double);         /* rounds to the dtype */
-const Expr *expr_const(Module *, DType, double);         /* int or float, whatever the dtype is */
+const Expr *expr_float(Module *, DType, double); /* rounds to the dtype */
+const Expr *expr_const(Module *, DType, double); /* int or float, whatever the dtype is */
 const Expr *expr_value(Module *, Value);
 const Expr *expr_str(Module *, const char *);
 /* Any of E_ADD … E_OR.  Operands are brought to one dtype as TVM does it: an int32
@@ -329,16 +345,16 @@ const Expr *expr_str(Module *, const char *);
  * broadcasts to a vector. */
 const Expr *expr_binary(Module *, ExprKind, const Expr *a, const Expr *b);
 const Expr *expr_not(Module *, const Expr *);
-const Expr *expr_cast(Module *, DType, const Expr *);    /* the same expression when dtypes are equal */
+const Expr *expr_cast(Module *, DType, const Expr *); /* the same expression when dtypes are equal */
 const Expr *expr_select(Module *, const Expr *cond, const Expr *a, const Expr *b);
 const Expr *expr_let(Module *, const Var *, const Expr *value, const Expr *body);
 const Expr *expr_load(Module *, const Buffer *, int n, const Expr *const *index);
-const Expr *expr_call(Module *, DType, Intrin, int n, const Expr *const *arg);   /* dtype DT_NONE: by the row's flags */
+/* dtype DT_NONE: by the row's flags */
+const Expr *expr_call(Module *, DType, Intrin, int n, const Expr *const *arg);
 const Expr *expr_ramp(Module *, const Expr *base, const Expr *stride, int lanes);
 const Expr *expr_broadcast(Module *, const Expr *, int lanes);
-const Expr *expr_reduce(Module *, const Reducer *, int nsource, const Expr *const *source,
-                        int naxis, const IterVar *const *axis, const Expr *cond,
-                        const Expr *const *init, int value_index);
+const Expr *expr_reduce(Module *, const Reducer *, int nsource, const Expr *const *source, int naxis,
+                        const IterVar *const *axis, const Expr *cond, const Expr *const *init, int value_index);
 /* The same node over other arguments (interned; types are checked again). */
 const Expr *expr_with_args(Module *, const Expr *, const Expr *const *arg);
 
@@ -373,7 +389,7 @@ typedef struct Rewriter {
   Module *m;
   const Expr *(*fn)(struct Rewriter *, const Expr *);
   void *env;
-  Arena *arena;              /* holds memo */
+  Arena *arena; /* holds memo */
   Map memo;
 } Rewriter;
 const Expr *expr_rewrite(Rewriter *, const Expr *);
@@ -383,7 +399,7 @@ const Expr *expr_substitute1(Module *, const Expr *, const Var *, const Expr *va
 bool expr_uses_var(const Expr *, const Var *);
 bool expr_uses_buffer(const Expr *, const Buffer *);
 bool expr_has_kind(const Expr *, ExprKind);
-bool expr_is_pure(const Expr *);                 /* no load counts as impure; only effects do */
+bool expr_is_pure(const Expr *); /* no load counts as impure; only effects do */
 /* Free variables in order of first use. */
 int expr_free_vars(Arena *, const Expr *, const Var ***out);
 
@@ -404,7 +420,7 @@ const Buffer *buffer_import(Importer *, const Buffer *);
  * text ("i", "i_1", …), the same every time. */
 typedef struct Namer {
   Arena *arena;
-  Map names;                 /* Var* or Buffer* -> char* */
+  Map names; /* Var* or Buffer* -> char* */
   StrMap taken;
 } Namer;
 const char *namer_name(Namer *, const void *var_or_buffer, const char *hint);
@@ -413,7 +429,7 @@ typedef enum { PRINT_SCRIPT /* TVMScript: T.max(…), T.float32(1) */, PRINT_COM
 /* Shared subterms that would blow the text up are printed as T.Let variables
  * named shared_N; the parser puts them back in place. */
 void expr_print(Text *, Namer *, PrintStyle, const Expr *);
-const char *expr_str_of(Arena *, const Expr *);  /* compact, for messages */
+const char *expr_str_of(Arena *, const Expr *); /* compact, for messages */
 
 /* ---- analysis: analyzer.c, bounds.c, modular.c, linear.c, relax.c, prove.c,
  *      simplify.c with divmod.c, compare.c and rules.c, itermap.c ------------- */
@@ -425,9 +441,9 @@ Analyzer *analyzer_new(Module *, Arena *);
 Module *analyzer_module(const Analyzer *);
 /* min <= v < min + extent.  Binding a variable again replaces what was known of it. */
 void analyzer_bind(Analyzer *, const Var *, const Expr *min, const Expr *extent);
-void analyzer_bind_value(Analyzer *, const Var *, const Expr *value);               /* v == value */
+void analyzer_bind_value(Analyzer *, const Var *, const Expr *value); /* v == value */
 /* Assume a condition from here on, until analyzer_pop(mark). */
-int analyzer_push(Analyzer *, const Expr *cond);      /* returns the mark to pop to */
+int analyzer_push(Analyzer *, const Expr *cond); /* returns the mark to pop to */
 void analyzer_pop(Analyzer *, int mark);
 
 /* Simplest known form; equal for every value the variables may take.  Integer
@@ -440,10 +456,14 @@ bool analyzer_prove(Analyzer *, const Expr *cond);
 bool analyzer_prove_equal(Analyzer *, const Expr *, const Expr *);
 
 /* min and max a constant integer expression can take; INT64_MIN/MAX: unbounded. */
-typedef struct Interval { int64_t min, max; } Interval;
+typedef struct Interval {
+  int64_t min, max;
+} Interval;
 Interval analyzer_bounds(Analyzer *, const Expr *);
 /* e is coeff * n + base for some n; coeff 0: exactly base; coeff 1: nothing known. */
-typedef struct Modular { int64_t coeff, base; } Modular;
+typedef struct Modular {
+  int64_t coeff, base;
+} Modular;
 Modular analyzer_modular(Analyzer *, const Expr *);
 /* Symbolic bounds of e while the n variables run over their (analyzer-known)
  * ranges: expressions free of those variables.  False when not found. */
@@ -455,7 +475,7 @@ bool expr_linear(Analyzer *, const Expr *e, int n, const Var *const *vars, const
  *   index = base + sum_k  scale_k * ((source_k // lower_k) % extent_k)
  * where a source is one loop or a fusion of loops. */
 typedef struct IterSplit {
-  const Expr *source;        /* a loop variable, or a fused sum of loops */
+  const Expr *source; /* a loop variable, or a fused sum of loops */
   const Expr *lower, *extent, *scale;
 } IterSplit;
 typedef struct IterSum {
@@ -482,16 +502,17 @@ int rules_count(void);
 const char *rules_text(Arena *, int rule);
 /* Builds both sides of a rule over fresh variables with random constants drawn
  * from *seed; false if this rule's condition is not met by them. */
-bool rules_instance(Module *, int rule, uint64_t *seed, const Expr **lhs, const Expr **rhs, int *nvars, const Var ***vars);
+bool rules_instance(Module *, int rule, uint64_t *seed, const Expr **lhs, const Expr **rhs, int *nvars,
+                    const Var ***vars);
 
 /* ---- eval.c: what an expression means -------------------------------------- */
 
 typedef struct EvalEnv {
   Module *m;
   Arena *arena;
-  Map vars;                                       /* Var* -> Value* */
+  Map vars; /* Var* -> Value* */
   Value (*load)(struct EvalEnv *, const Buffer *, int n, const int64_t *index);
-  Value (*call)(struct EvalEnv *, const Expr *call, int lane);   /* extern and packed calls; NULL: refused */
+  Value (*call)(struct EvalEnv *, const Expr *call, int lane); /* extern and packed calls; NULL: refused */
   void *user;
 } EvalEnv;
 /* Value of the given lane (0 for scalars).  Raises on division by zero,

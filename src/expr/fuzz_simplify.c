@@ -23,9 +23,9 @@ typedef struct Fuzz {
   char message[2000];
   /* variables of random expressions */
   const Var *var[6];
-  int64_t lo[6], hi[6];       /* constant ranges; var[4] runs below var[5], a size */
+  int64_t lo[6], hi[6]; /* constant ranges; var[4] runs below var[5], a size */
   DType dtype;
-  long accepted, true_maps;   /* how strong the map detection is */
+  long accepted, true_maps; /* how strong the map detection is */
 } Fuzz;
 
 static uint64_t draw(Fuzz *f)
@@ -144,12 +144,17 @@ static const Expr *random_index(Fuzz *f, int depth)
   if (depth == 0 || pick(f, 8) == 0) return pick(f, 4) ? f->var[pick(f, 6)]->expr : constant(f, between(f, -9, 33));
   const Expr *x = random_index(f, depth - 1);
   switch (pick(f, 15)) {
-  case 0: case 1: case 2: return expr_add(m, x, random_index(f, depth - 1));
+  case 0:
+  case 1:
+  case 2: return expr_add(m, x, random_index(f, depth - 1));
   case 3: return expr_sub(m, x, random_index(f, depth - 1));
-  case 4: case 5: return expr_mul(m, x, constant(f, divisor(f)));
+  case 4:
+  case 5: return expr_mul(m, x, constant(f, divisor(f)));
   case 6: return f->dtype.bits == 64 ? expr_mul(m, x, f->var[pick(f, 6)]->expr) : expr_mul(m, x, constant(f, -1));
-  case 7: case 8: return expr_floordiv(m, x, constant(f, pick(f, 8) ? divisor(f) : -divisor(f)));
-  case 9: case 10: return expr_floormod(m, x, constant(f, pick(f, 8) ? divisor(f) : -divisor(f)));
+  case 7:
+  case 8: return expr_floordiv(m, x, constant(f, pick(f, 8) ? divisor(f) : -divisor(f)));
+  case 9:
+  case 10: return expr_floormod(m, x, constant(f, pick(f, 8) ? divisor(f) : -divisor(f)));
   case 11: return expr_binary(m, pick(f, 2) ? E_MIN : E_MAX, x, random_index(f, depth - 1));
   case 12: return expr_binary(m, pick(f, 2) ? E_DIV : E_MOD, x, constant(f, divisor(f)));
   case 13: return expr_binary(m, pick(f, 2) ? E_FLOORDIV : E_FLOORMOD, x, f->var[5]->expr);
@@ -217,7 +222,8 @@ static bool check_point(Fuzz *f, const Expr *e, const Expr *s, const Expr *cond)
   if (cond && (!evaluate(f, cond, 0, &x) || !x.i)) return true;
   if (!same_value(f, e, s, cond ? show(f, cond) : "simplify")) return false;
   if (!evaluate(f, e, 0, &x)) return true;
-  Interval b = analyzer_bounds(f->a, e), raw = bounds_of(f->a, e);
+  Interval b = analyzer_bounds(f->a, e);
+  Interval raw = bounds_of(f->a, e);
   if (x.i < b.min || x.i > b.max || x.i < raw.min || x.i > raw.max) return complain(f, "bounds", e, s, cond);
   Modular m = analyzer_modular(f->a, e);
   if (m.coeff == 0 ? x.i != m.base : int_floormod(x.i - m.base, m.coeff)) return complain(f, "modular", e, s, cond);
@@ -268,7 +274,8 @@ static const Expr *random_number(Fuzz *f, DType t, const Var **vars, int depth)
     double v = some[pick(f, 7)];
     return pick(f, 9) || !dtype_is_float(t) ? expr_const(m, t, v) : expr_float(m, t, -0.0);
   }
-  const Expr *x = random_number(f, t, vars, depth - 1), *y = random_number(f, t, vars, depth - 1);
+  const Expr *x = random_number(f, t, vars, depth - 1);
+  const Expr *y = random_number(f, t, vars, depth - 1);
   static const ExprKind compares[] = {E_LT, E_LE, E_EQ, E_NE, E_GT, E_GE};
   static const ExprKind operators[] = {E_ADD, E_SUB, E_MUL, E_DIV, E_MOD, E_MIN, E_MAX, E_ADD, E_SUB};
   int k = pick(f, 12);
@@ -350,7 +357,8 @@ static const Expr *random_counter(Fuzz *f, const Maps *p)
   Module *m = f->m;
   const Expr *e = NULL;
   int64_t scale = 1;
-  int first = pick(f, p->nloop), n = 1 + pick(f, p->nloop);
+  int first = pick(f, p->nloop);
+  int n = 1 + pick(f, p->nloop);
   for (int i = 0; i < n; i++) {
     int at = (first + p->nloop - i % p->nloop) % p->nloop;
     const Expr *x = expr_mul(m, p->loop[at]->var->expr, constant(f, scale));
@@ -381,7 +389,8 @@ static const Expr *random_map(Fuzz *f, const Maps *p)
 static void split_maps(Fuzz *f, Maps *p)
 {
   const Expr *e = random_counter(f, p);
-  int64_t c = 1 + pick(f, 6), b = 1 + pick(f, 4);
+  int64_t c = 1 + pick(f, 6);
+  int64_t b = 1 + pick(f, 4);
   p->nindex = 2 + pick(f, 2);
   p->index[0] = expr_floordiv(f->m, e, constant(f, p->nindex == 3 ? c * b : c));
   p->index[1] = expr_floormod(f->m, e, constant(f, c));
@@ -409,7 +418,7 @@ static void random_maps(Fuzz *f, Maps *p)
 }
 
 typedef struct Truths {
-  bool injective, box;        /* distinct results; every point of the bounding box occurs */
+  bool injective, box; /* distinct results; every point of the bounding box occurs */
   int points;
 } Truths;
 
@@ -432,10 +441,14 @@ static int compare_tuples(const void *x, const void *y) { return memcmp(x, y, 3 
 
 static Truths enumerate(Fuzz *f, const Maps *p)
 {
-  int64_t total = 1, box = 1, lo[3] = {0}, hi[3] = {0};
+  int64_t total = 1;
+  int64_t box = 1;
+  int64_t lo[3] = {0};
+  int64_t hi[3] = {0};
   for (int i = 0; i < p->nloop; i++) total *= p->extent[i];
-  int64_t (*all)[3] = arena_alloc(scratch(f->ctx), (size_t)total * sizeof *all);
-  int n = 0, distinct = 0;
+  int64_t(*all)[3] = arena_alloc(scratch(f->ctx), (size_t)total * sizeof *all);
+  int n = 0;
+  int distinct = 0;
   for (int64_t i = 0; i < total; i++) {
     if (!tuple_at(f, p, i, all[n])) continue;
     for (int j = 0; j < p->nindex; j++) {
@@ -510,7 +523,7 @@ static bool fuzz_maps(Fuzz *f)
   random_maps(f, &p);
   Truths t = enumerate(f, &p);
   bool truth[] = {
-      [ITERMAP_INJECTIVE] = t.injective, [ITERMAP_BIJECTIVE] = t.injective && t.box, [ITERMAP_SURJECTIVE] = t.box};
+    [ITERMAP_INJECTIVE] = t.injective, [ITERMAP_BIJECTIVE] = t.injective && t.box, [ITERMAP_SURJECTIVE] = t.box};
   static const char *const names[] = {"injective", "bijective", "surjective"};
   for (int check = 0; check < 3; check++) {
     bool yes = itermap_detect(f->a, p.nindex, p.index, p.nloop, p.loop, p.predicate, (IterMapCheck)check, sum, &why);
@@ -532,8 +545,11 @@ static void fuzz_body(Ctx *ctx, void *arg)
   (void)ctx;
   f->a = analyzer_new(f->m, NULL);
   switch (pick(f, 8)) {
-  case 0: case 1: fuzz_rule(f, pick(f, rules_count())); break;
-  case 2: case 3: case 4: fuzz_expression(f); break;
+  case 0:
+  case 1: fuzz_rule(f, pick(f, rules_count())); break;
+  case 2:
+  case 3:
+  case 4: fuzz_expression(f); break;
   case 5: fuzz_numbers(f); break;
   case 6: fuzz_vector(f); break;
   case 7: fuzz_maps(f); break;

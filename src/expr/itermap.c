@@ -33,13 +33,13 @@ typedef struct Pieces {
 } Pieces;
 
 typedef struct Mark {
-  const Expr *source;        /* its value as an expression over the loops */
+  const Expr *source; /* its value as an expression over the loops */
   const Expr *extent;
-  PieceVec members;          /* what it fuses, smallest scale first; none: a loop */
-  const Expr *offset;        /* value == sum of members + offset */
-  bool gaps;                 /* not every value below extent occurs */
-  bool padded;               /* split unevenly: not every combination of its digits occurs */
-  bool limits;               /* made from the predicate: stands for its members wherever they are summed */
+  PieceVec members;   /* what it fuses, smallest scale first; none: a loop */
+  const Expr *offset; /* value == sum of members + offset */
+  bool gaps;          /* not every value below extent occurs */
+  bool padded;        /* split unevenly: not every combination of its digits occurs */
+  bool limits;        /* made from the predicate: stands for its members wherever they are summed */
   bool used;
 } Mark;
 
@@ -49,7 +49,7 @@ typedef struct Detect {
   Arena *arena;
   int nloop;
   const IterVar *const *loop;
-  Vec(Mark) marks;           /* the loops first */
+  Vec(Mark) marks; /* the loops first */
   IterMapCheck check;
   const char *why;
 } Detect;
@@ -79,10 +79,7 @@ static bool at_least(Detect *d, const Expr *x, const Expr *y)
   return analyzer_prove(d->a, expr_binary(d->m, E_GE, x, y));
 }
 
-static bool divides(Detect *d, const Expr *c, const Expr *x)
-{
-  return is_one(c) || expr_is_int(floor_mod(d, x, c), 0);
-}
+static bool divides(Detect *d, const Expr *c, const Expr *x) { return is_one(c) || expr_is_int(floor_mod(d, x, c), 0); }
 
 static const char *text(Detect *d, const Expr *e) { return expr_str_of(d->arena, e); }
 
@@ -169,7 +166,8 @@ static bool use_limit(Detect *d, Pieces *s, int mark)
   const Expr *ratio = NULL;
   PieceVec rest = {0};
   for (int i = 0; i < limit->members.n; i++) {
-    const Piece *want = &limit->members.v[i], *have = NULL;
+    const Piece *want = &limit->members.v[i];
+    const Piece *have = NULL;
     for (int j = 0; j < s->v.n; j++) {
       const Piece *p = &s->v.v[j];
       if (p->mark == want->mark && equal(d, p->lower, want->lower) && equal(d, p->extent, want->extent)) have = p;
@@ -182,7 +180,8 @@ static bool use_limit(Detect *d, Pieces *s, int mark)
   for (int j = 0; j < s->v.n; j++) {
     bool taken = false;
     for (int i = 0; i < limit->members.n; i++) {
-      const Piece *want = &limit->members.v[i], *p = &s->v.v[j];
+      const Piece *want = &limit->members.v[i];
+      const Piece *p = &s->v.v[j];
       taken |= p->mark == want->mark && equal(d, p->lower, want->lower) && equal(d, p->extent, want->extent);
     }
     if (!taken) vec_push(d->arena, &rest, s->v.v[j]);
@@ -202,7 +201,8 @@ static void use_limits(Detect *d, Pieces *s)
 /* Does x come before y when scales ascend?  Unknown counts as no. */
 static bool scale_before(Detect *d, const Piece *x, const Piece *y)
 {
-  const Expr *i = magnitude(d, x->scale), *j = magnitude(d, y->scale);
+  const Expr *i = magnitude(d, x->scale);
+  const Expr *j = magnitude(d, y->scale);
   if (i->kind == E_INT && j->kind == E_INT) return i->u.i < j->u.i;
   return divides(d, i, j) && !divides(d, j, i);
 }
@@ -245,7 +245,8 @@ static int fuse(Detect *d, Pieces *s, const Expr **scale)
   use_limits(d, s);
   sort_by_scale(d, &s->v);
   if (s->v.n == 0) return -1;
-  const Piece *first = &s->v.v[0], *last = &s->v.v[s->v.n - 1];
+  const Piece *first = &s->v.v[0];
+  const Piece *last = &s->v.v[s->v.n - 1];
   bool sparse = !is_radix(d, &s->v);
   if (sparse && !is_sparse_radix(d, &s->v)) return -1;
   *scale = sparse ? number(d, first->scale, 1) : first->scale;
@@ -311,7 +312,9 @@ static bool split_piece(Detect *d, const Piece *p, const Expr *c, bool div, Piec
 static bool split_sum(Detect *d, const Expr *e, Pieces *s, Pieces *out)
 {
   bool div = e->kind == E_FLOORDIV;
-  const Expr *c = e->arg[1], *scale, *one = number(d, e, 1);
+  const Expr *c = e->arg[1];
+  const Expr *scale;
+  const Expr *one = number(d, e, 1);
   use_limits(d, s);
   int mark = s->v.n == 1 ? s->v.v[0].mark : fuse(d, s, &scale);
   if (mark < 0) return refuse(d, "in '%s' the loops do not line up to one counter", text(d, e));
@@ -320,7 +323,8 @@ static bool split_sum(Detect *d, const Expr *e, Pieces *s, Pieces *out)
   p.scale = scale;
   if (analyzer_bounds(d->a, scale).min < 1 || !divides(d, scale, c))
     return refuse(d, "in '%s' the step %s does not divide %s", text(d, e), text(d, scale), text(d, c));
-  const Expr *low = floor_mod(d, s->base, scale), *base = floor_div(d, s->base, scale);
+  const Expr *low = floor_mod(d, s->base, scale);
+  const Expr *base = floor_div(d, s->base, scale);
   c = floor_div(d, c, scale);
   out->base = div ? floor_div(d, base, c) : low;
   const Expr *shift = floor_mod(d, base, c);
@@ -329,7 +333,7 @@ static bool split_sum(Detect *d, const Expr *e, Pieces *s, Pieces *out)
     return refuse(d, "the offset in '%s' is not known", text(d, e));
   Pieces alone = {.base = number(d, e, 0)};
   add_piece(d, &alone, (Piece){p.mark, p.lower, p.extent, one});
-  mark = fuse(d, &alone, &one);                     /* a counter of its own */
+  mark = fuse(d, &alone, &one); /* a counter of its own */
   if (!expr_is_int(shift, 0)) mark = shifted(d, mark, shift);
   p = (Piece){mark, one, d->marks.v[mark].extent, scale};
   return split_piece(d, &p, c, div, out);
@@ -375,7 +379,8 @@ static bool parse(Detect *d, const Expr *e, Pieces *out)
     return true;
   }
   if (e->kind == E_ADD || e->kind == E_SUB) {
-    Pieces x = {.base = number(d, e, 0)}, y = x;
+    Pieces x = {.base = number(d, e, 0)};
+    Pieces y = x;
     if (!parse(d, e->arg[0], &x) || !parse(d, e->arg[1], &y)) return false;
     add_scaled(d, out, &x, number(d, e, 1));
     add_scaled(d, out, &y, number(d, e, e->kind == E_ADD ? 1 : -1));
@@ -394,7 +399,7 @@ static bool add_limit(Detect *d, Pieces *s, bool below)
 {
   const Expr *scale;
   if (s->v.n == 0) return false;
-  for (int i = 0; i < s->v.n; i++)                /* -sum < c is sum > -c */
+  for (int i = 0; i < s->v.n; i++) /* -sum < c is sum > -c */
     if (analyzer_bounds(d->a, s->v.v[i].scale).max < 0) {
       Pieces t = {.base = number(d, s->base, 0)};
       add_scaled(d, &t, s, number(d, s->base, -1));
@@ -406,17 +411,19 @@ static bool add_limit(Detect *d, Pieces *s, bool below)
       below = !below;
       break;
     }
-  int at = d->marks.n, mark = fuse(d, s, &scale);
+  int at = d->marks.n;
+  int mark = fuse(d, s, &scale);
   if (mark < 0 || d->marks.v[mark].gaps || !is_one(scale)) return false;
   Mark limit = d->marks.v[mark];
-  if (mark == at && d->marks.n > at) d->marks.n--;          /* made for this: the limited one takes its place */
-  const Expr *one = number(d, limit.source, 1), *zero = number(d, limit.source, 0);
+  if (mark == at && d->marks.n > at) d->marks.n--; /* made for this: the limited one takes its place */
+  const Expr *one = number(d, limit.source, 1);
+  const Expr *zero = number(d, limit.source, 0);
   if (limit.members.n == 0 || limit.limits) {
     limit.members = (PieceVec){0};
     vec_push(d->arena, &limit.members, (Piece){mark, one, limit.extent, one});
     limit.offset = zero;
   }
-  const Expr *bound = sub(d, zero, s->base);                /* sum < bound, or sum >= bound */
+  const Expr *bound = sub(d, zero, s->base); /* sum < bound, or sum >= bound */
   if (below) {
     if (at_least(d, bound, limit.extent)) return true;
     if (!at_least(d, limit.extent, bound)) return false;
@@ -437,14 +444,15 @@ static bool add_predicate(Detect *d, const Expr *p)
 {
   if (p->kind == E_CALL && p->u.intrin == IN_LIKELY) return add_predicate(d, p->arg[0]);
   if (p->kind == E_AND) {
-    bool first = add_predicate(d, p->arg[0]), second = add_predicate(d, p->arg[1]);
+    bool first = add_predicate(d, p->arg[0]);
+    bool second = add_predicate(d, p->arg[1]);
     return first && second;
   }
   if (expr_is_int(p, 1) || !uses_loops(d, p)) return true;
   if (p->kind < E_LT || p->kind > E_GE) return false;
   if (!expr_is_scalar_index(p->arg[0]) || !expr_is_scalar_index(p->arg[1])) return false;
   const char *why = d->why;
-  bool swap = p->kind == E_GT || p->kind == E_LE;           /* as l < 0 or l >= 0 */
+  bool swap = p->kind == E_GT || p->kind == E_LE; /* as l < 0 or l >= 0 */
   const Expr *l = expr_sub(d->m, p->arg[swap], p->arg[!swap]);
   Pieces s = {.base = number(d, l, 0)};
   bool ok = parse(d, expr_simplify(d->a, l), &s) && add_limit(d, &s, p->kind == E_LT || p->kind == E_GT);
@@ -493,7 +501,7 @@ static bool check_mark(Detect *d, const Mark *mark, const PieceVec *v)
     return refuse(d, "only part of '%s' is used: different iterations give the same index", text(d, mark->source));
   if (d->check == ITERMAP_INJECTIVE) return true;
   if (mark->gaps) return refuse(d, "'%s' does not take every value", text(d, mark->source));
-  bool alone = d->check == ITERMAP_SURJECTIVE && v->n == 1;        /* one digit alone takes all its values */
+  bool alone = d->check == ITERMAP_SURJECTIVE && v->n == 1; /* one digit alone takes all its values */
   if (!mark->padded || alone) return true;
   return refuse(d, "'%s' is split into parts that are not all full", text(d, mark->source));
 }
@@ -556,7 +564,8 @@ static void mark_limits_unused(Detect *d, bool *unused)
 
 static bool detect_as(Detect *d, int n, const Expr *const *index, const Expr *predicate, bool simple, Pieces *s)
 {
-  bool understood = true, unused = false;
+  bool understood = true;
+  bool unused = false;
   make_loop_marks(d);
   if (predicate) understood = add_predicate(d, expr_simplify(d->a, predicate));
   for (int i = 0; i < n; i++) {
@@ -650,7 +659,7 @@ bool itermap_detect(Analyzer *a, int n, const Expr *const *index, int nloop, con
 /* Adds to each mark what the digits of y = sum of scale*piece say about it. */
 static void solve_digits(Detect *d, const PieceVec *v, const Expr *y, const Expr **value)
 {
-  for (int i = 0; i < v->n; i++)                /* a negative step counts down: digits from the other end */
+  for (int i = 0; i < v->n; i++) /* a negative step counts down: digits from the other end */
     if (analyzer_bounds(d->a, v->v[i].scale).max < 0)
       y = sub(d, y, mul(d, v->v[i].scale, sub(d, v->v[i].extent, number(d, v->v[i].extent, 1))));
   for (int i = 0; i < v->n; i++) {
@@ -678,7 +687,8 @@ static void index_range(Detect *d, const Pieces *s, const Expr **min, const Expr
 
 static void solve(Detect *d, int n, const Pieces *s, const Var *const *outputs, const Expr **out)
 {
-  const Expr **value = arena_array(d->arena, const Expr *, d->marks.n), *min, *extent;
+  const Expr **value = arena_array(d->arena, const Expr *, d->marks.n);
+  const Expr *min, *extent;
   for (int i = 0; i < n; i++) {
     index_range(d, &s[i], &min, &extent);
     if (!map_has(&d->a->vars, outputs[i])) analyzer_bind(d->a, outputs[i], min, extent);

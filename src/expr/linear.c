@@ -109,7 +109,8 @@ bool sum_fits(const Sum *s)
 
 int sum_size(Analyzer *a, const Sum *s)
 {
-  int size = s->base || !s->term.n ? 1 : 0, parts = s->term.n + size;
+  int size = s->base || !s->term.n ? 1 : 0;
+  int parts = s->term.n + size;
   for (int i = 0; i < s->term.n; i++) {
     int64_t k = s->term.v[i].coeff;
     size += expr_size(a, s->term.v[i].atom) + (k == 1 || k == -1 ? 0 : 2);
@@ -138,7 +139,8 @@ static int degree(Analyzer *a, const Expr *e)
 /* Loops before sizes, older before younger. */
 static bool factor_before(Analyzer *a, const Expr *x, const Expr *y)
 {
-  uint32_t i = analyzer_shape(a, x)->first_var, j = analyzer_shape(a, y)->first_var;
+  uint32_t i = analyzer_shape(a, x)->first_var;
+  uint32_t j = analyzer_shape(a, y)->first_var;
   return i != j ? i < j : x->id < y->id;
 }
 
@@ -180,7 +182,8 @@ static bool is_single(const Sum *s) { return s->term.n == 1 && s->base == 0; }
 
 void sum_add_product(Analyzer *a, Sum *s, const Expr *x, const Expr *y, int64_t k)
 {
-  Sum sx = sum_of(a, x), sy = sum_of(a, y);
+  Sum sx = sum_of(a, x);
+  Sum sy = sum_of(a, y);
   int64_t v = k;
   if (sx.bad || sy.bad) {
     s->bad = true;
@@ -209,7 +212,8 @@ static void add_expanded(Analyzer *a, Sum *s, const Expr *e, int64_t k, bool cas
     sum_add_expr(a, s, e, k);
     return;
   }
-  Sum x = sum_zero(s->dtype), y = sum_zero(s->dtype);
+  Sum x = sum_zero(s->dtype);
+  Sum y = sum_zero(s->dtype);
   add_expanded(a, &x, e->arg[0], 1, casts);
   add_expanded(a, &y, e->arg[1], 1, casts);
   if (is_sum) {
@@ -241,7 +245,8 @@ void sum_expand(Analyzer *a, Sum *s)
 
 static bool term_before(Analyzer *a, Term x, Term y)
 {
-  int dx = degree(a, x.atom), dy = degree(a, y.atom);
+  int dx = degree(a, x.atom);
+  int dy = degree(a, y.atom);
   if (dx != dy) return dx > dy;
   uint64_t cx = x.coeff < 0 ? 0 - (uint64_t)x.coeff : (uint64_t)x.coeff;
   uint64_t cy = y.coeff < 0 ? 0 - (uint64_t)y.coeff : (uint64_t)y.coeff;
@@ -307,7 +312,8 @@ static bool is_related(const Sum *s, int term)
 static bool take_if_smaller(Analyzer *a, Sum *s, const Sum *candidate)
 {
   if (!sum_fits(candidate)) return false;
-  int before = sum_size(a, s), after = sum_size(a, candidate);
+  int before = sum_size(a, s);
+  int after = sum_size(a, candidate);
   if (after > before || (after == before && candidate->term.n >= s->term.n)) return false;
   *s = *candidate;
   return true;
@@ -320,8 +326,11 @@ static bool join_divmod(Analyzer *a, Sum *s, int term)
   Term t = s->term.v[term];
   bool div = t.atom->kind == E_FLOORDIV;
   if ((!div && t.atom->kind != E_FLOORMOD) || t.atom->arg[1]->kind != E_INT || !is_related(s, term)) return false;
-  const Expr *x = t.atom->arg[0], *d = t.atom->arg[1];
-  int64_t c = d->u.i, k = t.coeff, other;
+  const Expr *x = t.atom->arg[0];
+  const Expr *d = t.atom->arg[1];
+  int64_t c = d->u.i;
+  int64_t k = t.coeff;
+  int64_t other;
   if (c <= 0 || (div && k % c)) return false;
   if (div) k /= c;
   if (!int_mul(k, div ? -1 : -c, &other)) return false;

@@ -80,12 +80,11 @@ Modular modular_of_sum(Analyzer *a, const Sum *s)
   for (int i = 0; ok && i < s->term.n; i++)
     r = add(r, scale(modular_of(a, s->term.v[i].atom), s->term.v[i].coeff, &ok), &ok);
   if (!ok) return anything;
-  for (int f = 0; s->term.n > 1 && f < a->facts.n; f++) {       /* the whole sum is a known one */
+  for (int f = 0; s->term.n > 1 && f < a->facts.n; f++) { /* the whole sum is a known one */
     const Fact *fact = &a->facts.v[f];
     if (fact->mod.coeff == 1 || fact->sum.term.n != s->term.n) continue;
     bool same = true;
-    for (int i = 0; i < s->term.n && same; i++)
-      same = sum_coeff(&fact->sum, s->term.v[i].atom) == s->term.v[i].coeff;
+    for (int i = 0; i < s->term.n && same; i++) same = sum_coeff(&fact->sum, s->term.v[i].atom) == s->term.v[i].coeff;
     if (same) r = modular_meet(r, add(fact->mod, (Modular){0, s->base}, &ok));
   }
   return ok ? r : anything;
@@ -102,7 +101,8 @@ static Modular modular_of_arithmetic(Analyzer *a, const Expr *e)
     if (linear) return r;
   }
   bool ok = true;
-  Modular x = modular_of(a, e->arg[0]), y = modular_of(a, e->arg[1]);
+  Modular x = modular_of(a, e->arg[0]);
+  Modular y = modular_of(a, e->arg[1]);
   if (e->kind == E_MUL) return multiply(x, y);
   Modular r = add(x, e->kind == E_ADD ? y : scale(y, -1, &ok), &ok);
   return ok ? r : anything;
@@ -125,25 +125,42 @@ static Modular modular_of_node(Analyzer *a, const Expr *e)
   int64_t c = e->nargs == 2 && e->arg[1]->kind == E_INT ? e->arg[1]->u.i : 0;
   switch ((ExprKind)e->kind) {
   case E_VAR: return modular_of_var(a, e);
-  case E_ADD: case E_SUB: case E_MUL: return modular_of_arithmetic(a, e);
+  case E_ADD:
+  case E_SUB:
+  case E_MUL: return modular_of_arithmetic(a, e);
   case E_FLOORDIV: return floordiv(modular_of(a, e->arg[0]), c);
   case E_FLOORMOD: return floormod(modular_of(a, e->arg[0]), c);
-  case E_MIN: case E_MAX: return join(modular_of(a, e->arg[0]), modular_of(a, e->arg[1]));
+  case E_MIN:
+  case E_MAX: return join(modular_of(a, e->arg[0]), modular_of(a, e->arg[1]));
   case E_SELECT: return join(modular_of(a, e->arg[1]), modular_of(a, e->arg[2]));
-  case E_CAST:
-    return expr_is_widening(e) ? modular_of(a, e->arg[0]) : anything;
-  case E_LET:
-    analyzer_let(a, e->u.var, e->arg[0]);
-    return modular_of(a, e->arg[1]);
+  case E_CAST: return expr_is_widening(e) ? modular_of(a, e->arg[0]) : anything;
+  case E_LET: analyzer_let(a, e->u.var, e->arg[0]); return modular_of(a, e->arg[1]);
   case E_CALL:
     if (e->u.intrin == IN_IF_THEN_ELSE) return join(modular_of(a, e->arg[1]), modular_of(a, e->arg[2]));
     return anything;
   case E_RAMP: {
-    Modular x = modular_of(a, e->arg[0]), step = modular_of(a, e->arg[1]);
+    Modular x = modular_of(a, e->arg[0]);
+    Modular step = modular_of(a, e->arg[1]);
     return normal(int_gcd(x.coeff, int_gcd(step.coeff, step.base)), x.base);
   }
-  case E_INT: case E_FLOAT: case E_STR: case E_DIV: case E_MOD: case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT:
-  case E_GE: case E_AND: case E_OR: case E_NOT: case E_LOAD: case E_BROADCAST: case E_REDUCE: case E_NKINDS: break;
+  case E_INT:
+  case E_FLOAT:
+  case E_STR:
+  case E_DIV:
+  case E_MOD:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR:
+  case E_NOT:
+  case E_LOAD:
+  case E_BROADCAST:
+  case E_REDUCE:
+  case E_NKINDS: break;
   }
   return anything;
 }

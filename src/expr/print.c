@@ -12,13 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TREE_LIMIT 4096      /* nodes of the tree above which sharing is written out */
+#define TREE_LIMIT 4096 /* nodes of the tree above which sharing is written out */
 
 typedef struct Printer {
   Text *out;
   Namer *namer;
   PrintStyle style;
-  Map *shared;               /* Expr* -> name, or NULL when nothing is shared */
+  Map *shared; /* Expr* -> name, or NULL when nothing is shared */
 } Printer;
 
 const char *namer_name(Namer *n, const void *thing, const char *hint)
@@ -37,9 +37,12 @@ const char *namer_name(Namer *n, const void *thing, const char *hint)
   return name;
 }
 
-static const struct { const char *op; int strength; } operators[] = {
+static const struct {
+  const char *op;
+  int strength;
+} operators[] = {
 #define X(id, name, op, prec) {op, prec},
-    EXPR_KINDS(X)
+  EXPR_KINDS(X)
 #undef X
 };
 
@@ -71,7 +74,7 @@ static void print_int(Printer *p, const Expr *e)
   }
   bool plain = dtype_eq(e->dtype, DT_I32) || (p->style == PRINT_COMPACT && dtype_eq(e->dtype, DT_I64));
   const char *number = e->dtype.code == DT_UINT ? arena_printf(p->out->arena, "%" PRIu64, (uint64_t)e->u.i)
-                                               : arena_printf(p->out->arena, "%" PRId64, e->u.i);
+                                                : arena_printf(p->out->arena, "%" PRId64, e->u.i);
   if (plain) text_add(p->out, number);
   else text_printf(p->out, "%s%s(%s)", prefix(p), dtype_name(p->out->arena, e->dtype), number);
 }
@@ -104,9 +107,21 @@ static void print_float(Printer *p, const Expr *e)
  * the operator. */
 static const char *word_of(ExprKind kind)
 {
-  static const struct { uint8_t kind; const char *word; } words[] = {
-      {E_ADD, "Add"}, {E_SUB, "Sub"}, {E_MUL, "Mul"}, {E_FLOORDIV, "FloorDiv"}, {E_FLOORMOD, "FloorMod"}, {E_EQ, "EQ"},
-      {E_NE, "NE"},   {E_LT, "LT"},   {E_LE, "LE"},   {E_GT, "GT"},             {E_GE, "GE"},
+  static const struct {
+    uint8_t kind;
+    const char *word;
+  } words[] = {
+    {E_ADD, "Add"},
+    {E_SUB, "Sub"},
+    {E_MUL, "Mul"},
+    {E_FLOORDIV, "FloorDiv"},
+    {E_FLOORMOD, "FloorMod"},
+    {E_EQ, "EQ"},
+    {E_NE, "NE"},
+    {E_LT, "LT"},
+    {E_LE, "LE"},
+    {E_GT, "GT"},
+    {E_GE, "GE"},
   };
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (words[i].kind == kind) return words[i].word;
@@ -117,7 +132,8 @@ static bool is_plain_number(const Expr *e) { return e->kind == E_INT && dtype_eq
 
 static void print_binary(Printer *p, const Expr *e, int strength)
 {
-  if (p->style == PRINT_SCRIPT && is_plain_number(e->arg[0]) && is_plain_number(e->arg[1]) && word_of((ExprKind)e->kind)) {
+  if (p->style == PRINT_SCRIPT && is_plain_number(e->arg[0]) && is_plain_number(e->arg[1]) &&
+      word_of((ExprKind)e->kind)) {
     print_function(p, word_of((ExprKind)e->kind), 2, e->arg);
     return;
   }
@@ -128,7 +144,7 @@ static void print_binary(Printer *p, const Expr *e, int strength)
     return;
   }
   int own = operators[e->kind].strength;
-  bool compares = e->kind >= E_EQ && e->kind <= E_GE;      /* a < b < c chains in Python: bracket both sides */
+  bool compares = e->kind >= E_EQ && e->kind <= E_GE; /* a < b < c chains in Python: bracket both sides */
   const char *op = operators[e->kind].op;
   if (p->style == PRINT_COMPACT && (e->kind == E_AND || e->kind == E_OR)) op = e->kind == E_AND ? "&&" : "||";
   bool tight = (e->kind == E_MUL || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD) && dtype_is_int(e->dtype);
@@ -202,10 +218,23 @@ static void print(Printer *p, const Expr *e, int strength)
   case E_FLOAT: print_float(p, e); return;
   case E_STR: text_quote(p->out, e->u.str); return;
   case E_VAR: text_add(p->out, namer_name(p->namer, e->u.var, e->u.var->name)); return;
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR:
-    print_binary(p, e, strength);
-    return;
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR: print_binary(p, e, strength); return;
   case E_NOT:
     if (strength > operators[E_NOT].strength) text_char(p->out, '(');
     text_add(p->out, p->style == PRINT_SCRIPT ? "not " : "!");
@@ -246,9 +275,9 @@ static void print(Printer *p, const Expr *e, int strength)
 
 typedef struct Census {
   Arena *arena;
-  Map size, uses;            /* nodes of the tree below; times referred to */
-  Map local;                 /* let variables, and nodes that use one: they stay where they are */
-  Vec(const Expr *) order;   /* arguments first */
+  Map size, uses;          /* nodes of the tree below; times referred to */
+  Map local;               /* let variables, and nodes that use one: they stay where they are */
+  Vec(const Expr *) order; /* arguments first */
 } Census;
 
 static void note_let(void *env, const Expr *e)

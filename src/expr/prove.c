@@ -41,9 +41,12 @@ static bool try_sum(Analyzer *a, Sum *s, int depth, uint64_t used)
 static bool use_assumption(Analyzer *a, const Sum *s, const Sum *fact, int64_t sign, int64_t offset, int t, int depth,
                            uint64_t used)
 {
-  int64_t g = fact->term.v[t].coeff * sign, k = sum_coeff(s, fact->term.v[t].atom);
+  int64_t g = fact->term.v[t].coeff * sign;
+  int64_t k = sum_coeff(s, fact->term.v[t].atom);
   if (k == 0 || (k > 0) != (g > 0) || k == INT64_MIN) return false;
-  int64_t d = int_gcd(g, k), m = (g < 0 ? -g : g) / d, r = (k < 0 ? -k : k) / d;
+  int64_t d = int_gcd(g, k);
+  int64_t m = (g < 0 ? -g : g) / d;
+  int64_t r = (k < 0 ? -k : k) / d;
   Sum l = sum_zero(s->dtype);
   int64_t take, back;
   sum_add_sum(a, &l, s, m);
@@ -81,12 +84,14 @@ static bool split_var(Analyzer *a, const Sum *s, const Var *v, Sum *cofactor, Su
   *rest = sum_zero(s->dtype);
   for (int i = 0; i < s->term.n; i++) {
     Term t = s->term.v[i];
-    const Expr *f[MAX_FACTORS], *others = NULL;
+    const Expr *f[MAX_FACTORS];
+    const Expr *others = NULL;
     if (!expr_uses_var(t.atom, v)) {
       sum_add_term(a, rest, t.atom, t.coeff);
       continue;
     }
-    int n = expr_factors(a, t.atom, MAX_FACTORS, f), found = 0;
+    int n = expr_factors(a, t.atom, MAX_FACTORS, f);
+    int found = 0;
     for (int j = 0; j < n; j++) {
       if (f[j] == v->expr) found++;
       else if (expr_uses_var(f[j], v)) return false;
@@ -139,7 +144,8 @@ static bool by_variables(Analyzer *a, const Sum *s, int depth, uint64_t used)
 
 static Sum with_atom(Analyzer *a, const Sum *s, Term t, const Expr *value)
 {
-  Sum r = copy_of(a, s), v = sum_of_expanded(a, value);
+  Sum r = copy_of(a, s);
+  Sum v = sum_of_expanded(a, value);
   sum_add_term(a, &r, t.atom, -t.coeff);
   sum_add_sum(a, &r, &v, t.coeff);
   return r;
@@ -150,7 +156,8 @@ static bool by_choice(Analyzer *a, const Sum *s, Term t, int depth, uint64_t use
   const Expr *e = t.atom;
   int first = e->kind == E_SELECT || e->kind == E_CALL ? 1 : 0;
   bool any = (e->kind == E_MAX && t.coeff > 0) || (e->kind == E_MIN && t.coeff < 0);
-  Sum x = with_atom(a, s, t, e->arg[first]), y = with_atom(a, s, t, e->arg[first + 1]);
+  Sum x = with_atom(a, s, t, e->arg[first]);
+  Sum y = with_atom(a, s, t, e->arg[first + 1]);
   if (any) return try_sum(a, &x, depth, used) || try_sum(a, &y, depth, used);
   return try_sum(a, &x, depth, used) && try_sum(a, &y, depth, used);
 }
@@ -158,8 +165,11 @@ static bool by_choice(Analyzer *a, const Sum *s, Term t, int depth, uint64_t use
 /* k*(x // c): c*(x//c) lies in [x-c+1, x]. */
 static bool by_quotient(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
 {
-  int64_t c = t.atom->arg[1]->u.i, k = t.coeff, scale = k % c == 0 ? 1 : c / int_gcd(k, c);
-  Sum l = sum_zero(s->dtype), x = sum_of_expanded(a, t.atom->arg[0]);
+  int64_t c = t.atom->arg[1]->u.i;
+  int64_t k = t.coeff;
+  int64_t scale = k % c == 0 ? 1 : c / int_gcd(k, c);
+  Sum l = sum_zero(s->dtype);
+  Sum x = sum_of_expanded(a, t.atom->arg[0]);
   sum_add_sum(a, &l, s, scale);
   sum_add_const(&l, scale - 1);
   if (l.bad || !int_mul(k, scale, &k)) return false;
@@ -183,9 +193,11 @@ static bool by_remainder(Analyzer *a, const Sum *s, Term t, int depth, uint64_t 
 static bool by_symbolic_quotient(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
 {
   for (int i = 0; i < 2; i++) {
-    const Expr *q = t.atom->arg[i], *d = t.atom->arg[1 - i];
+    const Expr *q = t.atom->arg[i];
+    const Expr *d = t.atom->arg[1 - i];
     if (q->kind != E_FLOORDIV || q->arg[1] != d || bounds_of(a, d).min < 0) continue;
-    Sum l = with_atom(a, s, t, q->arg[0]), sd = sum_of_expanded(a, d);
+    Sum l = with_atom(a, s, t, q->arg[0]);
+    Sum sd = sum_of_expanded(a, d);
     sum_add_const(&sd, -1);
     if (t.coeff > 0) sum_add_sum(a, &l, &sd, -t.coeff);
     return try_sum(a, &l, depth, used);
@@ -198,7 +210,9 @@ static bool by_symbolic_divisor(Analyzer *a, const Sum *s, Term t, int depth, ui
 {
   const Expr *d = t.atom->arg[1];
   if (bounds_of(a, d).min < 0) return false;
-  Sum rest = copy_of(a, s), sd = sum_of_expanded(a, d), x = sum_of_expanded(a, t.atom->arg[0]);
+  Sum rest = copy_of(a, s);
+  Sum sd = sum_of_expanded(a, d);
+  Sum x = sum_of_expanded(a, t.atom->arg[0]);
   sum_add_term(a, &rest, t.atom, -t.coeff);
   Sum l = sum_product(a, &rest, &sd);
   sum_add_const(&sd, -1);

@@ -62,7 +62,8 @@ static const Expr *relax_remainder(Relax *r, const Expr *e, bool up)
   Module *m = r->a->m;
   const Expr *d = e->arg[1];
   if (!is_free(r, d) || bounds_of(r->a, d).min < 1) return NULL;
-  const Expr *low = relax(r, e->arg[0], false), *high = relax(r, e->arg[0], true);
+  const Expr *low = relax(r, e->arg[0], false);
+  const Expr *high = relax(r, e->arg[0], true);
   if (low && high && analyzer_prove_equal(r->a, expr_floordiv(m, low, d), expr_floordiv(m, high, d)))
     return expr_floormod(m, up ? high : low, d);
   return up ? expr_sub(m, d, expr_int(m, d->dtype, 1)) : expr_int(m, d->dtype, 0);
@@ -72,14 +73,16 @@ static const Expr *relax_remainder(Relax *r, const Expr *e, bool up)
 static const Expr *relax_product(Relax *r, const Expr *e, bool up)
 {
   for (int i = 0; i < 2; i++) {
-    const Expr *x = e->arg[i], *y = e->arg[1 - i];
+    const Expr *x = e->arg[i];
+    const Expr *y = e->arg[1 - i];
     if (!is_free(r, y)) continue;
     Interval sign = bounds_of(r->a, y);
     if (sign.min < 0 && sign.max > 0) return NULL;
     x = relax(r, x, sign.min >= 0 ? up : !up);
     return x ? expr_mul(r->a->m, x, y) : NULL;
   }
-  const Expr *x = relax(r, e->arg[0], up), *y = relax(r, e->arg[1], up);
+  const Expr *x = relax(r, e->arg[0], up);
+  const Expr *y = relax(r, e->arg[1], up);
   if (!x || !y || bounds_of(r->a, e->arg[0]).min < 0 || bounds_of(r->a, e->arg[1]).min < 0) return NULL;
   return expr_mul(r->a->m, x, y);
 }
@@ -117,7 +120,8 @@ static const Expr *relax_atom(Relax *r, const Expr *e, bool up)
 /* Index of the youngest variable among the terms that is to go; -1: none is left. */
 static int youngest(Relax *r, const Sum *s)
 {
-  int best = -1, order = -1;
+  int best = -1;
+  int order = -1;
   for (int i = 0; i < s->term.n; i++) {
     const Expr *e = s->term.v[i].atom;
     if (!is_relaxed_var(r, e)) continue;
@@ -141,7 +145,8 @@ static bool eliminate(Relax *r, Sum *s, int i, bool up)
 
 static const Expr *relax_sum(Relax *r, const Expr *e, bool up)
 {
-  Sum s = sum_of(r->a, e), out = sum_zero(e->dtype);
+  Sum s = sum_of(r->a, e);
+  Sum out = sum_zero(e->dtype);
   for (int i = youngest(r, &s); i >= 0; i = youngest(r, &s))
     if (!eliminate(r, &s, i, up)) return NULL;
   sum_add_const(&out, s.base);

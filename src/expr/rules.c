@@ -9,10 +9,10 @@
 typedef enum { P_NODE, P_CALL, P_ANY, P_COND, P_CONST, P_NUM, P_BOOL, P_NEG_ZERO, P_LAST_LANE } PatWhat;
 
 typedef struct Pat {
-  uint8_t what;          /* PatWhat */
-  uint8_t op;            /* P_NODE: ExprKind; P_CALL: Intrin; wildcards: slot */
+  uint8_t what; /* PatWhat */
+  uint8_t op;   /* P_NODE: ExprKind; P_CALL: Intrin; wildcards: slot */
   uint8_t n;
-  int8_t num;            /* P_NUM, P_BOOL */
+  int8_t num; /* P_NUM, P_BOOL */
   const struct Pat *arg[3];
 } Pat;
 
@@ -105,9 +105,9 @@ enum { NRULES = sizeof rules / sizeof *rules, NSLOTS = 9, FIRST_COND = 4, FIRST_
 typedef struct Binding {
   Module *m;
   const Expr *slot[NSLOTS];
-  DType dtype;             /* of the numbers (scalar) */
-  int lanes;               /* of the vector that is matched */
-  bool exact;              /* index arithmetic: literals must not overflow */
+  DType dtype; /* of the numbers (scalar) */
+  int lanes;   /* of the vector that is matched */
+  bool exact;  /* index arithmetic: literals must not overflow */
 } Binding;
 
 /* ---- matching -------------------------------------------------------------------- */
@@ -180,7 +180,9 @@ static const Expr *fold_literals(const Binding *b, const Expr *e)
 {
   if (e->nargs != 2 || e->kind > E_GE || !expr_is_const(e->arg[0]) || !expr_is_const(e->arg[1])) return e;
   if (b->exact && e->kind <= E_MUL && e->arg[0]->kind == E_INT) {
-    int64_t i = e->arg[0]->u.i, j = e->arg[1]->u.i, r;
+    int64_t i = e->arg[0]->u.i;
+    int64_t j = e->arg[1]->u.i;
+    int64_t r;
     bool ok = e->kind == E_ADD ? int_add(i, j, &r) : e->kind == E_SUB ? int_sub(i, j, &r) : int_mul(i, j, &r);
     if (!ok || !dtype_holds(e->dtype, r)) return NULL;
   }
@@ -201,14 +203,17 @@ static const Expr *build(const Binding *b, const Pat *pat, bool fold)
 {
   const Expr *arg[3];
   switch ((PatWhat)pat->what) {
-  case P_ANY: case P_COND: case P_CONST: return b->slot[pat->op];
+  case P_ANY:
+  case P_COND:
+  case P_CONST: return b->slot[pat->op];
   case P_NUM:
     if (dtype_is_float(b->dtype)) return expr_float(b->m, b->dtype, pat->num);
     return expr_int(b->m, b->dtype, pat->num);
   case P_BOOL: return expr_bool(b->m, pat->num);
   case P_NEG_ZERO: return expr_float(b->m, b->dtype, -0.0);
   case P_LAST_LANE: return expr_int(b->m, b->dtype, b->lanes - 1);
-  case P_NODE: case P_CALL: break;
+  case P_NODE:
+  case P_CALL: break;
   }
   for (int i = 0; i < pat->n; i++)
     if (!(arg[i] = build(b, pat->arg[i], fold))) return NULL;
@@ -223,7 +228,8 @@ static const Expr *build(const Binding *b, const Pat *pat, bool fold)
 static bool holds(Analyzer *a, const Binding *b, const Pat *when)
 {
   if (when->op == E_AND) return holds(a, b, when->arg[0]) && holds(a, b, when->arg[1]);
-  const Expr *l = build(b, when->arg[0], true), *r = build(b, when->arg[1], true);
+  const Expr *l = build(b, when->arg[0], true);
+  const Expr *r = build(b, when->arg[1], true);
   if (!l || !r) return false;
   if (expr_is_const(l) && expr_is_const(r)) {
     const Expr *e = expr_fold(b->m, expr_binary(b->m, (ExprKind)when->op, l, r));
@@ -328,11 +334,13 @@ static bool is_about_values(const Pat *pat)
 static const Expr *instance_condition(const Binding *b, const Pat *when)
 {
   if (when->op == E_AND) {
-    const Expr *l = instance_condition(b, when->arg[0]), *r = l ? instance_condition(b, when->arg[1]) : NULL;
+    const Expr *l = instance_condition(b, when->arg[0]);
+    const Expr *r = l ? instance_condition(b, when->arg[1]) : NULL;
     return r ? expr_and(b->m, l, r) : NULL;
   }
   if (is_about_values(when)) return build(b, when, false);
-  const Expr *l = build(b, when->arg[0], true), *r = build(b, when->arg[1], true);
+  const Expr *l = build(b, when->arg[0], true);
+  const Expr *r = build(b, when->arg[1], true);
   const Expr *e = l && r ? expr_fold(b->m, expr_binary(b->m, (ExprKind)when->op, l, r)) : NULL;
   return e && expr_is_int(e, 1) ? e : NULL;
 }

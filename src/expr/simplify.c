@@ -28,7 +28,7 @@
  * assumed (assumption_helps): the rest costs a visit of each node for each level. */
 #include "expr/analysis.h"
 
-enum { SUM_NODES = 256 };     /* nodes of a nested sum taken apart before its parts are looked up */
+enum { SUM_NODES = 256 }; /* nodes of a nested sum taken apart before its parts are looked up */
 
 static const Expr *simplify_root(Analyzer *, const Expr *);
 
@@ -94,9 +94,11 @@ static const Expr *simplify_cast(Analyzer *a, const Expr *e)
 {
   const Expr *x = e->arg[0];
   if (x->kind != E_CAST) return e;
-  DType from = dtype_elem(x->arg[0]->dtype), to = dtype_elem(e->dtype);
+  DType from = dtype_elem(x->arg[0]->dtype);
+  DType to = dtype_elem(e->dtype);
   if (!is_exact(from, dtype_elem(x->dtype))) return e;
-  bool saturates = dtype_is_float(x->dtype) && dtype_is_int(from) && dtype_is_int(to) && !dtype_is_bool(to);   /* from to to would wrap */
+  /* from to to would wrap */
+  bool saturates = dtype_is_float(x->dtype) && dtype_is_int(from) && dtype_is_int(to) && !dtype_is_bool(to);
   return saturates && !is_exact(from, to) ? e : expr_cast(a->m, e->dtype, x->arg[0]);
 }
 
@@ -117,7 +119,7 @@ static const Expr *hoist_broadcast(Analyzer *a, const Expr *e)
     arg[i] = e->arg[i]->kind == E_BROADCAST ? e->arg[i]->arg[0] : e->arg[i];
     if (arg[i]->dtype.lanes != 1) return e;
   }
-  const Expr *one = e->kind == E_CAST ? expr_cast(a->m, dtype_elem(e->dtype), arg[0])
+  const Expr *one = e->kind == E_CAST   ? expr_cast(a->m, dtype_elem(e->dtype), arg[0])
                     : e->kind == E_CALL ? expr_call(a->m, dtype_elem(e->dtype), e->u.intrin, e->nargs, arg)
                                         : expr_with_args(a->m, e, arg);
   return expr_broadcast(a->m, one, e->dtype.lanes);
@@ -131,8 +133,12 @@ static bool is_comparison(const Expr *e) { return e->kind >= E_EQ && e->kind <= 
 static const Expr *compare_ranges(Analyzer *a, const Expr *e)
 {
   if (!dtype_is_int(e->arg[0]->dtype)) return e;
-  Interval x = bounds_of(a, e->arg[0]), y = bounds_of(a, e->arg[1]);
-  bool less = x.max < y.min, more = x.min > y.max, no_less = x.min >= y.max, no_more = x.max <= y.min;
+  Interval x = bounds_of(a, e->arg[0]);
+  Interval y = bounds_of(a, e->arg[1]);
+  bool less = x.max < y.min;
+  bool more = x.min > y.max;
+  bool no_less = x.min >= y.max;
+  bool no_more = x.max <= y.min;
   bool infinite = x.min == NEG_INF || x.max == POS_INF || y.min == NEG_INF || y.max == POS_INF;
   int verdict = -1;
   if (infinite) return e;
@@ -193,7 +199,8 @@ static const Expr *simplify_root(Analyzer *a, const Expr *e)
 
 static const Expr *simplify_args(Analyzer *a, const Expr *e)
 {
-  const Expr *few[8], **arg = e->nargs <= 8 ? few : arena_array(a->arena, const Expr *, e->nargs);
+  const Expr *few[8];
+  const Expr **arg = e->nargs <= 8 ? few : arena_array(a->arena, const Expr *, e->nargs);
   for (int i = 0; i < e->nargs; i++) arg[i] = expr_simplify(a, e->arg[i]);
   return expr_with_args(a->m, e, arg);
 }
@@ -203,7 +210,8 @@ static const Expr *simplify_args(Analyzer *a, const Expr *e)
 static const Expr *simplify_under(Analyzer *a, const Expr *cond, bool value, const Expr *e, bool lazy)
 {
   if (!lazy) e = expr_simplify(a, e);
-  bool related = cond->dtype.lanes == 1 && cond->uses & e->uses && !(cond->kinds >> E_LOAD & 1) && e->nargs > 0 && assumption_helps(a, cond);
+  bool related = cond->dtype.lanes == 1 && cond->uses & e->uses && !(cond->kinds >> E_LOAD & 1) && e->nargs > 0 &&
+                 assumption_helps(a, cond);
   if (!related || !(lazy || analyzer_shape(a, e)->total)) return expr_simplify(a, e);
   int mark = trial_begin(a);
   analyzer_push(a, value ? cond : expr_not(a->m, cond));
@@ -221,7 +229,8 @@ static const Expr *simplify_choice(Analyzer *a, const Expr *e)
     if (taken->dtype.lanes == e->dtype.lanes) return expr_simplify(a, taken);
   }
   bool lazy = e->kind == E_CALL;
-  const Expr *x = simplify_under(a, cond, true, e->arg[1], lazy), *y = simplify_under(a, cond, false, e->arg[2], lazy);
+  const Expr *x = simplify_under(a, cond, true, e->arg[1], lazy);
+  const Expr *y = simplify_under(a, cond, false, e->arg[2], lazy);
   return simplify_root(a, expr_with_args(a->m, e, (const Expr *[]){cond, x, y}));
 }
 
@@ -254,9 +263,14 @@ static const Expr *simplify_node(Analyzer *a, const Expr *e)
 {
   const Expr *r;
   switch ((ExprKind)e->kind) {
-  case E_INT: case E_FLOAT: case E_STR: case E_NKINDS: return e;
+  case E_INT:
+  case E_FLOAT:
+  case E_STR:
+  case E_NKINDS: return e;
   case E_VAR: return simplify_var(a, e);
-  case E_ADD: case E_SUB: case E_MUL:
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
     if (expr_is_scalar_index(e) && (r = simplify_sum(a, e))) return r;
     break;
   case E_SELECT: return simplify_choice(a, e);
@@ -265,8 +279,24 @@ static const Expr *simplify_node(Analyzer *a, const Expr *e)
     break;
   case E_LET: return simplify_let(a, e);
   case E_REDUCE: return simplify_reduce(a, e);
-  case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX: case E_EQ: case E_NE: case E_LT:
-  case E_LE: case E_GT: case E_GE: case E_AND: case E_OR: case E_NOT: case E_CAST: case E_LOAD: case E_RAMP:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR:
+  case E_NOT:
+  case E_CAST:
+  case E_LOAD:
+  case E_RAMP:
   case E_BROADCAST: break;
   }
   r = simplify_args(a, e);
@@ -283,7 +313,7 @@ const Expr *expr_simplify(Analyzer *a, const Expr *e)
   if (a->trials) a->trial_work++;
   const Expr *r = simplify_node(a, e);
   info->busy = false;
-  analyzer_info(a, e)->simple = r;       /* the memory may have been dropped meanwhile */
+  analyzer_info(a, e)->simple = r; /* the memory may have been dropped meanwhile */
   analyzer_info(a, r)->simple = r;
   return r;
 }

@@ -7,6 +7,7 @@
 static const struct {
   const char *domain, *assume, *e;
   int64_t min, max;
+  /* clang-format off */
 } bounds[] = {
     {"i:8", "", "i", 0, 7},
     {"i:3..9", "", "i*4 - 1", 11, 35},
@@ -41,6 +42,7 @@ static const struct {
     {"i:8 n:size", "", "i//n", 0, 7},
     {"i:8 n:size", "", "i%n", 0, 7},
 };
+/* clang-format on */
 
 static void constant_bounds(void **state)
 {
@@ -60,11 +62,12 @@ static void bounds_of_other_integers(void **state)
 {
   (void)state;
   World w = world_new("");
-  const Expr *x = var_new(w.m, "x", DT_U8, VAR_PLAIN)->expr, *y = var_new(w.m, "y", DT_I8, VAR_PLAIN)->expr;
+  const Expr *x = var_new(w.m, "x", DT_U8, VAR_PLAIN)->expr;
+  const Expr *y = var_new(w.m, "y", DT_I8, VAR_PLAIN)->expr;
   Interval b = analyzer_bounds(w.a, x);
   assert_int_equal(b.min, 0);
   assert_int_equal(b.max, 255);
-  b = analyzer_bounds(w.a, expr_add(w.m, x, x));      /* wraps: no better than the dtype */
+  b = analyzer_bounds(w.a, expr_add(w.m, x, x)); /* wraps: no better than the dtype */
   assert_int_equal(b.max, 255);
   b = analyzer_bounds(w.a, expr_cast(w.m, DT_I32, y));
   assert_int_equal(b.min, -128);
@@ -77,6 +80,7 @@ static void bounds_of_other_integers(void **state)
 static const struct {
   const char *domain, *assume, *e;
   int64_t coeff, base;
+  /* clang-format off */
 } residues[] = {
     {"i:any", "", "i", 1, 0},
     {"i:any", "", "i*4 + 3", 4, 3},
@@ -92,6 +96,7 @@ static const struct {
     {"i:any", "", "int64(i)*4", 4, 0},
     {"i:any", "", "max(i*4, 8)", 4, 0},
 };
+/* clang-format on */
 
 static void modular_sets(void **state)
 {
@@ -112,6 +117,7 @@ static const struct {
   const char *domain;
   int n;
   const char *e, *min, *max;
+  /* clang-format off */
 } relaxed[] = {
     {"x:any i:8", 1, "x*8 + i", "x*8", "x*8 + 7"},
     {"x:any i:8", 1, "x*8 - i*2", "x*8 - 14", "x*8"},
@@ -127,16 +133,19 @@ static const struct {
     {"n:size i:n", 1, "i*n", "0", "n*(n - 1)"},
     {"x:any i:8", 1, "int64(i) + 3", "3", "10"},
 };
+/* clang-format on */
 
 static void symbolic_bounds(void **state)
 {
   (void)state;
   for (size_t k = 0; k < sizeof relaxed / sizeof *relaxed; k++) {
     World w = world_new(relaxed[k].domain);
-    const Expr *min, *max, *e = parse_text(&w, relaxed[k].e);
+    const Expr *min, *max;
+    const Expr *e = parse_text(&w, relaxed[k].e);
     if (!analyzer_relax(w.a, e, relaxed[k].n, w.order.v + w.order.n - relaxed[k].n, &min, &max))
       fail_msg("%s: not found", relaxed[k].e);
-    const char *lo = world_text(&w, min), *hi = world_text(&w, max);
+    const char *lo = world_text(&w, min);
+    const char *hi = world_text(&w, max);
     if (strcmp(lo, relaxed[k].min) || strcmp(hi, relaxed[k].max)) fail_msg("%s: got %s .. %s", relaxed[k].e, lo, hi);
     world_free(&w);
   }
@@ -172,6 +181,7 @@ static void linear_forms(void **state)
 static void proofs(void **state)
 {
   (void)state;
+  /* clang-format off */
   static const struct { const char *domain, *assume, *e; bool yes; } cases[] = {
       {"n:size io:((n + 31)//32) ii:32", "", "io*32 + ii < (n + 31)//32*32", true},
       {"n:size io:((n + 31)//32)", "", "io*32 < n", true},
@@ -189,6 +199,7 @@ static void proofs(void **state)
       {"n:size", "", "n < n//4*4 + 4", true},
       {"n:size m:size", "m > 0", "n//m*m <= n", true},
   };
+  /* clang-format on */
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     World w = world_new(cases[k].domain);
     if (*cases[k].assume) analyzer_push(w.a, parse_text(&w, cases[k].assume));
@@ -211,10 +222,14 @@ static void equal_by_proof(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(constant_bounds),   cmocka_unit_test(bounds_of_other_integers),
-      cmocka_unit_test(modular_sets),      cmocka_unit_test(symbolic_bounds),
-      cmocka_unit_test(relaxing_what_has_no_range_fails), cmocka_unit_test(linear_forms),
-      cmocka_unit_test(proofs),            cmocka_unit_test(equal_by_proof),
+    cmocka_unit_test(constant_bounds),
+    cmocka_unit_test(bounds_of_other_integers),
+    cmocka_unit_test(modular_sets),
+    cmocka_unit_test(symbolic_bounds),
+    cmocka_unit_test(relaxing_what_has_no_range_fails),
+    cmocka_unit_test(linear_forms),
+    cmocka_unit_test(proofs),
+    cmocka_unit_test(equal_by_proof),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static const Expr *integer(DType t, int64_t v) { return expr_int(w.m, t, v); }
 static Value eval(const Expr *e) { return expr_eval(&env, e, 0); }
 static Value op(ExprKind k, const Expr *a, const Expr *b) { return eval(expr_binary(w.m, k, a, b)); }
 static Value call(Intrin in, int n, const Expr *const *arg) { return eval(expr_call(w.m, DT_NONE, in, n, arg)); }
-#define CALL(in, ...)                                                                                                  \
+#define CALL(in, ...) \
   call(in, (int)(sizeof((const Expr *[]){__VA_ARGS__}) / sizeof(Expr *)), (const Expr *[]){__VA_ARGS__})
 
 static uint32_t bits_of(Value v)
@@ -44,7 +44,11 @@ static uint32_t bits_of(Value v)
 static void narrow_floats_round_to_even(void **state)
 {
   (void)state;
-  static const struct { DType t; double v; uint32_t bits;
+  static const struct {
+    DType t;
+    double v;
+    uint32_t bits;
+    /* clang-format off */
   } cases[] = {
       {{DT_FLOAT, 16, 1}, 1, 0x3C00},
       {{DT_FLOAT, 16, 1}, 65504, 0x7BFF},
@@ -97,6 +101,7 @@ static void narrow_floats_round_to_even(void **state)
       {{DT_E2M1FN, 4, 1}, NAN, 0x0},
       {{DT_E2M1FN, 4, 1}, -0.0, 0x8},
   };
+  /* clang-format on */
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     uint32_t got = bits_of(eval(expr_cast(w.m, cases[i].t, expr_float(w.m, DT_F64, cases[i].v))));
     if (got != cases[i].bits)
@@ -107,8 +112,8 @@ static void narrow_floats_round_to_even(void **state)
 static void every_pattern_survives(void **state)
 {
   (void)state;
-  static const DType kinds[] = {{DT_FLOAT, 16, 1}, {DT_BFLOAT, 16, 1},  {DT_E4M3FN, 8, 1},
-                                {DT_E5M2, 8, 1},   {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}, {DT_E2M1FN, 4, 1}};
+  static const DType kinds[] = {{DT_FLOAT, 16, 1},   {DT_BFLOAT, 16, 1},  {DT_E4M3FN, 8, 1}, {DT_E5M2, 8, 1},
+                                {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}, {DT_E2M1FN, 4, 1}};
   for (size_t k = 0; k < 7; k++)
     for (uint32_t bits = 0; bits < 1u << kinds[k].bits; bits++) {
       Value v = value_load(kinds[k], &bits);
@@ -121,8 +126,8 @@ static void every_pattern_survives(void **state)
 static void arithmetic_rounds_once(void **state)
 {
   (void)state;
-  assert_int_equal(bits_of(op(E_ADD, num(f16, 2048), num(f16, 1))), 0x6800);           /* 2049 ties to 2048 */
-  assert_int_equal(bits_of(op(E_ADD, num(f16, 2048), num(f16, 3))), 0x6802);           /* 2051 ties to 2052 */
+  assert_int_equal(bits_of(op(E_ADD, num(f16, 2048), num(f16, 1))), 0x6800); /* 2049 ties to 2048 */
+  assert_int_equal(bits_of(op(E_ADD, num(f16, 2048), num(f16, 3))), 0x6802); /* 2051 ties to 2052 */
   assert_int_equal(bits_of(op(E_MUL, num(bf16, 1.0078125), num(bf16, 1.0078125))), 0x3F82);
   assert_true(isinf(op(E_MUL, num(f16, 300), num(f16, 300)).f));
   assert_true(isnan(op(E_MUL, num(e4m3, 300), num(e4m3, 300)).f));
@@ -133,7 +138,8 @@ static void arithmetic_rounds_once(void **state)
   assert_true(op(E_ADD, num(e4m3z, 1), num(e4m3z, 0.0625)).f == 1);
   assert_true(isnan(op(E_MUL, num(e5m2z, 57344), num(e5m2z, 2)).f));
   /* fused: 1 + 2^-11 + 2^-24 minus (1 + 2^-11) leaves 2^-24 only when rounded once */
-  double a = 1 + 0x1p-12, c = -(1 + 0x1p-11);
+  double a = 1 + 0x1p-12;
+  double c = -(1 + 0x1p-11);
   assert_true(CALL(IN_FMA, num(DT_F32, a), num(DT_F32, a), num(DT_F32, c)).f == 0x1p-24);
   assert_true(op(E_ADD, num(DT_F32, op(E_MUL, num(DT_F32, a), num(DT_F32, a)).f), num(DT_F32, c)).f == 0);
   assert_int_equal(bits_of(CALL(IN_FMA, num(f16, 1 + 0x1p-10), num(f16, 1 + 0x1p-10), num(f16, 0x1p-11))), 0x3C03);
@@ -142,7 +148,10 @@ static void arithmetic_rounds_once(void **state)
 static void zeros_and_nans(void **state)
 {
   (void)state;
-  const Expr *nan = num(DT_F32, NAN), *one = num(DT_F32, 1), *zero = num(DT_F32, 0), *minus = num(DT_F32, -0.0);
+  const Expr *nan = num(DT_F32, NAN);
+  const Expr *one = num(DT_F32, 1);
+  const Expr *zero = num(DT_F32, 0);
+  const Expr *minus = num(DT_F32, -0.0);
   assert_true(op(E_MIN, nan, one).f == 1 && op(E_MAX, one, nan).f == 1);
   assert_true(isnan(op(E_MIN, nan, nan).f));
   assert_int_equal(op(E_EQ, nan, nan).i, 0);
@@ -180,7 +189,11 @@ static void integers_wrap_and_floor(void **state)
 static void casts_saturate_wrap_and_test(void **state)
 {
   (void)state;
-  static const struct { DType to; double v; int64_t i;
+  static const struct {
+    DType to;
+    double v;
+    int64_t i;
+    /* clang-format off */
   } cases[] = {
       {{DT_INT, 8, 1}, 300.7, 127},       {{DT_INT, 8, 1}, -300, -128},
       {{DT_UINT, 8, 1}, -1.5, 0},         {{DT_UINT, 8, 1}, 255.9, 255},
@@ -190,6 +203,7 @@ static void casts_saturate_wrap_and_test(void **state)
       {{DT_UINT, 1, 1}, 0.5, 1},          {{DT_UINT, 1, 1}, -0.0, 0},
       {{DT_UINT, 1, 1}, NAN, 1},          {{DT_INT, 4, 1}, 9, 7},
   };
+  /* clang-format on */
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     assert_int_equal(eval(expr_cast(w.m, cases[i].to, expr_float(w.m, DT_F64, cases[i].v))).i, cases[i].i);
   assert_int_equal(eval(expr_cast(w.m, DT_I8, integer(DT_I32, 300))).i, 44);
@@ -243,15 +257,20 @@ static void integer_intrinsics(void **state)
   assert_int_equal(CALL(IN_SHR, integer(DT_U8, 248), integer(DT_U8, 1)).i, 124);
   assert_int_equal(CALL(IN_BITNOT, integer(DT_U8, 1)).i, 254);
   assert_int_equal(CALL(IN_BITXOR, integer(DT_I8, -1), integer(DT_I8, 1)).i, -2);
-  const Expr *q = integer(DT_I32, 31), *half = integer(DT_I32, 1 << 30);
+  const Expr *q = integer(DT_I32, 31);
+  const Expr *half = integer(DT_I32, 1 << 30);
   assert_int_equal(CALL(IN_QMULSHIFT, integer(DT_I32, 100), half, q, integer(DT_I32, 1)).i, 100);
   assert_int_equal(CALL(IN_QMULSHIFT, integer(DT_I32, 101), half, q, integer(DT_I32, 0)).i, 51);
   assert_int_equal(CALL(IN_QMULSHIFT, integer(DT_I32, -101), half, q, integer(DT_I32, 0)).i, -50);
   /* 1.5 and 2 by 4 and -3: pairs of bfloat16, the first in the low half */
-  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 32), 0x40003fc0), integer(DTYPE(DT_UINT, 32), 0xc0404080)).f == 0);
-  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 32), 0x40003fc0), integer(DTYPE(DT_UINT, 32), 0x40404080)).f == 12);
+  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 32), 0x40003fc0), integer(DTYPE(DT_UINT, 32), 0xc0404080)).f ==
+              0);
+  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 32), 0x40003fc0), integer(DTYPE(DT_UINT, 32), 0x40404080)).f ==
+              12);
   /* the same and 3 and -1 by 1 and 2 behind them */
-  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 64), 0xbf80404040003fc0), integer(DTYPE(DT_UINT, 64), 0x40003f8040404080)).f == 13);
+  assert_true(CALL(IN_BF16_DOT, integer(DTYPE(DT_UINT, 64), 0xbf80404040003fc0),
+                   integer(DTYPE(DT_UINT, 64), 0x40003f8040404080))
+                  .f == 13);
   const Expr *one = num(DT_F32, 1);
   assert_int_equal(eval(expr_call(w.m, DT_I32, IN_REINTERPRET, 1, &one)).i, 0x3F800000);
   const Expr *bytes = expr_ramp(w.m, integer(DT_U8, 1), integer(DT_U8, 1), 4);
@@ -275,9 +294,12 @@ static const char *failure(const Expr *e)
 static void choices_evaluate_what_they_say(void **state)
 {
   (void)state;
-  const Expr *x = var_new(w.m, "x", DT_I32, VAR_PLAIN)->expr, *zero = integer(DT_I32, 0), *one = integer(DT_I32, 1);
+  const Expr *x = var_new(w.m, "x", DT_I32, VAR_PLAIN)->expr;
+  const Expr *zero = integer(DT_I32, 0);
+  const Expr *one = integer(DT_I32, 1);
   eval_bind(&env, x->u.var, value_int(DT_I32, 0));
-  const Expr *bad = expr_floordiv(w.m, one, x), *safe = expr_binary(w.m, E_EQ, x, zero);
+  const Expr *bad = expr_floordiv(w.m, one, x);
+  const Expr *safe = expr_binary(w.m, E_EQ, x, zero);
   const Expr *lazy[] = {safe, one, bad};
   assert_int_equal(CALL(IN_IF_THEN_ELSE, lazy[0], lazy[1], lazy[2]).i, 1);
   assert_string_equal(failure(expr_select(w.m, safe, one, bad)), "evaluation: division by zero in '1//x'");
@@ -296,10 +318,10 @@ static void let_and_sharing(void **state)
   const Expr *e = expr_let(w.m, v, integer(DT_I64, 5), expr_mul(w.m, v->expr, v->expr));
   assert_int_equal(eval(e).i, 25);
   eval_bind(&env, v, value_int(DT_I64, 3));
-  assert_int_equal(eval(expr_add(w.m, v->expr, e)).i, 28);      /* the outer value is back, or never gone */
+  assert_int_equal(eval(expr_add(w.m, v->expr, e)).i, 28); /* the outer value is back, or never gone */
   assert_int_equal(eval(expr_add(w.m, e, v->expr)).i, 28);
   const Expr *x = v->expr;
-  for (int i = 0; i < 60; i++) x = expr_add(w.m, x, x);         /* a tree of 2^60 nodes */
+  for (int i = 0; i < 60; i++) x = expr_add(w.m, x, x); /* a tree of 2^60 nodes */
   assert_int_equal(eval(x).i, (int64_t)3 << 60);
   const Expr *inner = v->expr;
   for (int i = 0; i < 40; i++) inner = expr_add(w.m, inner, inner);
@@ -333,19 +355,21 @@ static void loads_and_reductions(void **state)
   const Buffer *b = buffer_new(w.m, "b", DT_I32, 2, shape, NULL, NULL, NULL, 0, 0, NULL);
   const IterVar *k =
       itervar_new(w.m, var_new(w.m, "k", DT_I32, VAR_PLAIN), integer(DT_I32, 1), integer(DT_I32, 3), ITER_REDUCE, NULL);
-  const Expr *index[] = {integer(DT_I32, 2), k->var->expr}, *load = expr_load(w.m, b, 2, index);
+  const Expr *index[] = {integer(DT_I32, 2), k->var->expr};
+  const Expr *load = expr_load(w.m, b, 2, index);
   const Expr *sum =
       expr_reduce(w.m, reducer_named(w.m, "sum", DT_I32, DT_I32), 1, &load, 1, &k, expr_bool(w.m, true), NULL, 0);
   assert_string_equal(failure(load), "evaluation: buffer 'b' is read, but no memory was given");
   env.load = load_square;
   assert_int_equal(eval(sum).i, 21 + 22 + 23);
-  const Expr *odd = expr_binary(w.m, E_NE, k->var->expr, integer(DT_I32, 2)), *start = integer(DT_I32, 100);
+  const Expr *odd = expr_binary(w.m, E_NE, k->var->expr, integer(DT_I32, 2));
+  const Expr *start = integer(DT_I32, 100);
   sum = expr_reduce(w.m, reducer_named(w.m, "sum", DT_I32, DT_I32), 1, &load, 1, &k, odd, &start, 0);
   assert_int_equal(eval(sum).i, 100 + 21 + 23);
   const Expr *pair[] = {k->var->expr, expr_floormod(w.m, load, integer(DT_I32, 2))};
   const Expr *arg =
       expr_reduce(w.m, reducer_named(w.m, "argmax", DT_I32, DT_I32), 2, pair, 1, &k, expr_bool(w.m, true), NULL, 0);
-  assert_int_equal(eval(arg).i, 1);                             /* 21 and 23 are odd; the first wins */
+  assert_int_equal(eval(arg).i, 1); /* 21 and 23 are odd; the first wins */
 }
 
 /* ---- folding ----------------------------------------------------------------------------------------- */
@@ -353,8 +377,10 @@ static void loads_and_reductions(void **state)
 static void folding(void **state)
 {
   (void)state;
-  const Expr *one = integer(DT_I32, 1), *zero = integer(DT_I32, 0), *min = integer(DT_I32, INT32_MIN),
-             *minus = integer(DT_I32, -1);
+  const Expr *one = integer(DT_I32, 1);
+  const Expr *zero = integer(DT_I32, 0);
+  const Expr *min = integer(DT_I32, INT32_MIN);
+  const Expr *minus = integer(DT_I32, -1);
   assert_ptr_equal(expr_fold(w.m, expr_add(w.m, one, one)), integer(DT_I32, 2));
   assert_null(expr_fold(w.m, expr_floordiv(w.m, one, zero)));
   assert_null(expr_fold(w.m, expr_binary(w.m, E_MOD, one, zero)));
@@ -370,6 +396,7 @@ static void folding(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+  /* clang-format off */
   const struct CMUnitTest tests[] = {
       TEST(narrow_floats_round_to_even),
       TEST(every_pattern_survives),
@@ -385,5 +412,6 @@ int main(void)
       TEST(loads_and_reductions),
       TEST(folding),
   };
+  /* clang-format on */
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,8 @@ static void every_rule_has_instances(void **state)
     uint64_t seed = 11;
     const Expr *l, *r;
     const Var **vars;
-    int n, found = 0;
+    int n;
+    int found = 0;
     for (int i = 0; i < 2000 && !found; i++) found = rules_instance(m, rule, &seed, &l, &r, &n, &vars);
     if (!found) fail_msg("%s: no instance", rules_text(m->arena, rule));
   }
@@ -61,9 +62,9 @@ static void every_rule_has_instances(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(seeds_hold),
-      cmocka_unit_test(rules_hold),
-      cmocka_unit_test(every_rule_has_instances),
+    cmocka_unit_test(seeds_hold),
+    cmocka_unit_test(rules_hold),
+    cmocka_unit_test(every_rule_has_instances),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

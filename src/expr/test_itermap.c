@@ -37,6 +37,7 @@ static bool detect(Map2 *p, IterMapCheck check, IterSum *out, const char **why)
 static const struct {
   const char *domain, *indices, *predicate;
   bool injective, bijective, surjective;
+  /* clang-format off */
 } verdicts[] = {
     {"i:8 j:4", "i, j", "", true, true, true},
     {"i:8 j:4", "j, i", "", true, true, true},
@@ -85,6 +86,7 @@ static const struct {
     {"y:14 x:14 ry:3", "y + ry, x", "", false, false, false},
     {"y:14 ry:3", "y*3 + ry", "", true, true, true},
 };
+/* clang-format on */
 
 static void verdicts_hold(void **state)
 {
@@ -139,6 +141,7 @@ static void refusals_say_why(void **state)
 
 static const struct {
   const char *domain, *indices, *inverse;
+  /* clang-format off */
 } inverses[] = {
     {"i:8 j:4", "i*4 + j", "o0//4, o0%4"},
     {"i:8", "i//2, i%2", "o0*2 + o1"},
@@ -150,6 +153,7 @@ static const struct {
     {"n:size i:8 j:n", "i*n + j", "o0//n, o0%n"},
     {"n:32 c:64 h:28", "n, c//16, h, c%16", "o0, o1*16 + o3, o2"},
 };
+/* clang-format on */
 
 static void inverses_come_out(void **state)
 {
@@ -183,8 +187,8 @@ static void bindings_are_put_back(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(verdicts_hold),     cmocka_unit_test(pieces_come_out),   cmocka_unit_test(refusals_say_why),
-      cmocka_unit_test(inverses_come_out), cmocka_unit_test(bindings_are_put_back),
+    cmocka_unit_test(verdicts_hold),     cmocka_unit_test(pieces_come_out),       cmocka_unit_test(refusals_say_why),
+    cmocka_unit_test(inverses_come_out), cmocka_unit_test(bindings_are_put_back),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,8 +131,11 @@ static const Expr *parse_sum(World *w)
 
 static const Expr *parse_compare(World *w)
 {
-  static const struct { const char *token; ExprKind kind; } ops[] = {
-      {"==", E_EQ}, {"!=", E_NE}, {"<=", E_LE}, {">=", E_GE}, {"<", E_LT}, {">", E_GT},
+  static const struct {
+    const char *token;
+    ExprKind kind;
+  } ops[] = {
+    {"==", E_EQ}, {"!=", E_NE}, {"<=", E_LE}, {">=", E_GE}, {"<", E_LT}, {">", E_GT},
   };
   if (accept(w, "not ")) return expr_not(w->m, parse_compare(w));
   const Expr *e = parse_sum(w);
@@ -172,7 +175,9 @@ static void declare_one(World *w, const char **at)
   if (accept(w, "size")) declare(w, name, VAR_SIZE);
   else if (accept(w, "any")) declare(w, name, VAR_PLAIN);
   else {
-    const Expr *zero = expr_i32(w->m, 0), *first = parse_product(w), *extent = first;
+    const Expr *zero = expr_i32(w->m, 0);
+    const Expr *first = parse_product(w);
+    const Expr *extent = first;
     if (accept(w, "..")) extent = expr_i32(w->m, parse_product(w)->u.i - first->u.i + 1);
     else first = zero;
     declare(w, name, VAR_PLAIN);

@@ -7,6 +7,7 @@ typedef struct Case {
 
 #define TILES "io:32 ii:32 jo:32 ji:32"
 
+/* clang-format off */
 static const Case cases[] = {
     /* natural order */
     {"i:1024 j:1024", "", "j + i*1024", "i*1024 + j"},
@@ -170,6 +171,7 @@ static const Case cases[] = {
     {"i:any j:any", "", "int64(i) < int64(j)", "i < j"},
     {"i:32 n:size", "", "int64(i)*4 + 3", "cast(int64, i)*4 + 3"},
 };
+/* clang-format on */
 
 static void check_cases(void **state)
 {
@@ -310,7 +312,7 @@ static void many_indices_are_cheap(void **state)
         const Expr *e = expr_simplify(w.a, parse_text(&w, text));
         map_put(w.m->arena, &distinct, e, NULL);
       }
-  assert_int_equal(distinct.n, 8 * 4 * 8);        /* ji//4 */
+  assert_int_equal(distinct.n, 8 * 4 * 8); /* ji//4 */
   world_free(&w);
 }
 
@@ -319,7 +321,9 @@ static void graphs_are_not_trees(void **state)
 {
   (void)state;
   World w = world_new("i:8 j:8");
-  const Expr *sum = parse_text(&w, "i + 1"), *product = sum, *mix = sum;
+  const Expr *sum = parse_text(&w, "i + 1");
+  const Expr *product = sum;
+  const Expr *mix = sum;
   for (int k = 0; k < 60; k++) {
     sum = k % 4 == 3 ? expr_floormod(w.m, expr_add(w.m, sum, sum), expr_i32(w.m, 1000)) : expr_add(w.m, sum, sum);
     product = expr_mul(w.m, product, product);
@@ -397,17 +401,17 @@ static void out_of_memory_is_an_error(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(check_cases),
-      cmocka_unit_test(wrapping_is_kept),
-      cmocka_unit_test(floats_keep_zeros_and_nans),
-      cmocka_unit_test(assumptions_end),
-      cmocka_unit_test(binding_again_forgets),
-      cmocka_unit_test(assuming_memory_is_not_remembered),
-      cmocka_unit_test(let_is_seen_through),
-      cmocka_unit_test(many_indices_are_cheap),
-      cmocka_unit_test(graphs_are_not_trees),
-      cmocka_unit_test(nested_choices_are_cheap),
-      cmocka_unit_test(out_of_memory_is_an_error),
+    cmocka_unit_test(check_cases),
+    cmocka_unit_test(wrapping_is_kept),
+    cmocka_unit_test(floats_keep_zeros_and_nans),
+    cmocka_unit_test(assumptions_end),
+    cmocka_unit_test(binding_again_forgets),
+    cmocka_unit_test(assuming_memory_is_not_remembered),
+    cmocka_unit_test(let_is_seen_through),
+    cmocka_unit_test(many_indices_are_cheap),
+    cmocka_unit_test(graphs_are_not_trees),
+    cmocka_unit_test(nested_choices_are_cheap),
+    cmocka_unit_test(out_of_memory_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

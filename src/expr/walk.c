@@ -27,7 +27,8 @@ const Expr *expr_rewrite(Rewriter *rw, const Expr *e)
   if (done) return done;
   const Expr *r = e;
   if (e->nargs) {
-    const Expr *small[8], **arg = e->nargs <= 8 ? small : arena_array(rw->arena, const Expr *, e->nargs);
+    const Expr *small[8];
+    const Expr **arg = e->nargs <= 8 ? small : arena_array(rw->arena, const Expr *, e->nargs);
     for (int i = 0; i < e->nargs; i++) arg[i] = expr_rewrite(rw, e->arg[i]);
     r = expr_with_args(rw->m, e, arg);
   }
@@ -162,12 +163,14 @@ static const Reducer *reducer_import(Importer *imp, const Reducer *r)
 {
   const Reducer *to = map_get(&imp->reducer, r);
   if (to) return to;
-  const Var **lhs = arena_array(imp->arena, const Var *, r->n), **rhs = arena_array(imp->arena, const Var *, r->n);
+  const Var **lhs = arena_array(imp->arena, const Var *, r->n);
+  const Var **rhs = arena_array(imp->arena, const Var *, r->n);
   for (int i = 0; i < r->n; i++) {
     lhs[i] = var_import(imp, r->lhs[i]);
     rhs[i] = var_import(imp, r->rhs[i]);
   }
-  to = reducer_new(imp->dst, r->name, r->n, lhs, rhs, import_list(imp, r->n, r->result), import_list(imp, r->n, r->identity));
+  to = reducer_new(imp->dst, r->name, r->n, lhs, rhs, import_list(imp, r->n, r->result),
+                   import_list(imp, r->n, r->identity));
   map_put(imp->arena, &imp->reducer, r, (void *)(uintptr_t)to);
   return to;
 }
@@ -180,9 +183,23 @@ static const Expr *import_node(Importer *imp, const Expr *e, const Expr *const *
   case E_FLOAT: return expr_float(m, e->dtype, e->u.f);
   case E_STR: return expr_str(m, e->u.str);
   case E_VAR: return var_import(imp, e->u.var)->expr;
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR:
-    return expr_binary(m, (ExprKind)e->kind, arg[0], arg[1]);
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR: return expr_binary(m, (ExprKind)e->kind, arg[0], arg[1]);
   case E_NOT: return expr_not(m, arg[0]);
   case E_CAST: return expr_cast(m, e->dtype, arg[0]);
   case E_SELECT: return expr_select(m, arg[0], arg[1], arg[2]);
@@ -196,8 +213,8 @@ static const Expr *import_node(Importer *imp, const Expr *e, const Expr *const *
     const IterVar **axis = arena_array(imp->arena, const IterVar *, r->naxis);
     for (int i = 0; i < r->naxis; i++) axis[i] = iter_import(imp, r->axis[i]);
     int n = r->reducer->n;
-    return expr_reduce(m, reducer_import(imp, r->reducer), n, arg, r->naxis, axis, arg[n], r->has_init ? arg + n + 1 : NULL,
-                       r->value_index);
+    return expr_reduce(m, reducer_import(imp, r->reducer), n, arg, r->naxis, axis, arg[n],
+                       r->has_init ? arg + n + 1 : NULL, r->value_index);
   }
   case E_NKINDS: break;
   }

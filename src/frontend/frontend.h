@@ -12,7 +12,7 @@
 typedef struct ShapeBinding {
   const char *input;
   int ndim;
-  const int64_t *dim;        /* -1: stays symbolic */
+  const int64_t *dim; /* -1: stays symbolic */
 } ShapeBinding;
 
 typedef struct ImportOptions {
@@ -24,19 +24,24 @@ typedef struct ImportOptions {
 } ImportOptions;
 
 /* What an import found, before anything is compiled. */
-typedef struct ImportCount { const char *op; int n; } ImportCount;
-typedef struct ImportProblem { const char *op, *node, *why; } ImportProblem;
+typedef struct ImportCount {
+  const char *op;
+  int n;
+} ImportCount;
+typedef struct ImportProblem {
+  const char *op, *node, *why;
+} ImportProblem;
 typedef struct ImportReport {
   int nops;
-  ImportCount *ops;          /* foreign operators used, most used first */
-  int nfolded;               /* nodes that the import computed away */
+  ImportCount *ops; /* foreign operators used, most used first */
+  int nfolded;      /* nodes that the import computed away */
   int nproblems;
-  ImportProblem *problems;   /* everything unsupported, all at once */
+  ImportProblem *problems; /* everything unsupported, all at once */
   int64_t weights_bytes;
-  int nparams;               /* with keep_params: names and values of the weights */
+  int nparams; /* with keep_params: names and values of the weights */
   const char **param_name;
   const Node **param;
-  int noutputs;              /* names of the model's outputs, in order; inputs are the parameters' names */
+  int noutputs; /* names of the model's outputs, in order; inputs are the parameters' names */
   const char **output_name;
 } ImportReport;
 
@@ -48,7 +53,7 @@ void onnx_import_file(Module *, const char *path, const ImportOptions *, ImportR
 /* Foreign operators that have a row, with the versions known: for `lathe ops --onnx`. */
 int onnx_op_count(void);
 const char *onnx_op_name(int);
-const char *onnx_op_domain(int);           /* "" for ONNX's own */
-int onnx_op_since(int);                    /* the first opset that the row holds for */
+const char *onnx_op_domain(int); /* "" for ONNX's own */
+int onnx_op_since(int);          /* the first opset that the row holds for */
 
 #endif

@@ -6,7 +6,11 @@
 
 #include "frontend/frontend.h"
 
-typedef struct Input { Module *m; const uint8_t *data; size_t n; } Input;
+typedef struct Input {
+  Module *m;
+  const uint8_t *data;
+  size_t n;
+} Input;
 
 static void import_bytes(Ctx *ctx, void *arg)
 {

@@ -7,7 +7,10 @@
 
 /* ---- constants and arithmetic ------------------------------------------------------------ */
 
-const Node *scalar(Conv *c, DType dt, double v) { return node_scalar(c->m, dtype_is_float(dt) ? value_float(dt, v) : value_int(dt, (int64_t)v)); }
+const Node *scalar(Conv *c, DType dt, double v)
+{
+  return node_scalar(c->m, dtype_is_float(dt) ? value_float(dt, v) : value_int(dt, (int64_t)v));
+}
 const Node *scalar_like(Conv *c, const Node *x, double v) { return scalar(c, dtype_of(c, x), v); }
 const Node *const_i64(Conv *c, int n, const int64_t *v) { return node_const_copy(c->m, DT_I64, 1, (int64_t[]){n}, v); }
 
@@ -21,7 +24,13 @@ const Node *cast_to(Conv *c, const Node *x, DType dt)
 {
   DType from = dtype_of(c, x);
   if (dtype_eq(from, dt)) return x;
-  if (dtype_is_string(from)) return cast_to(c, op1(c, "strings.parse", x, "dtype:t", dtype_is_int(dt) ? DT_I64 : dtype_eq(dt, DT_F64) ? DT_F64 : DT_F32), dt);
+  if (dtype_is_string(from))
+    return cast_to(c,
+                   op1(c, "strings.parse", x, "dtype:t",
+                       dtype_is_int(dt)       ? DT_I64
+                       : dtype_eq(dt, DT_F64) ? DT_F64
+                                              : DT_F32),
+                   dt);
   if (!dtype_is_string(dt)) return op1(c, "cast", x, "dtype:t", dt);
   bool wide = from.code == DT_UINT && from.bits == 64;
   DType as = wide || dtype_eq(from, DT_F64) ? from : dtype_is_int(from) ? DT_I64 : DT_F32;
@@ -45,7 +54,10 @@ const Node *reduce(Conv *c, const char *op, const Node *x, int naxes, const int6
   return op1(c, op, x, "axis:I,keepdims:i", naxes, axes, (int)keepdims);
 }
 
-const Node *reduce1(Conv *c, const char *op, const Node *x, int axis, bool keepdims) { return reduce(c, op, x, 1, (int64_t[]){axis}, keepdims); }
+const Node *reduce1(Conv *c, const char *op, const Node *x, int axis, bool keepdims)
+{
+  return reduce(c, op, x, 1, (int64_t[]){axis}, keepdims);
+}
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -69,10 +81,19 @@ const Node *concat(Conv *c, int n, const Node *const *list, int axis)
 {
   return n == 1 ? list[0] : opn(c, "concatenate", n, list, "axis:i", axis);
 }
-const Node *concat2(Conv *c, const Node *a, const Node *b, int axis) { return concat(c, 2, (const Node *[]){a, b}, axis); }
-const Node *concat3(Conv *c, const Node *a, const Node *b, const Node *d, int axis) { return concat(c, 3, (const Node *[]){a, b, d}, axis); }
+const Node *concat2(Conv *c, const Node *a, const Node *b, int axis)
+{
+  return concat(c, 2, (const Node *[]){a, b}, axis);
+}
+const Node *concat3(Conv *c, const Node *a, const Node *b, const Node *d, int axis)
+{
+  return concat(c, 3, (const Node *[]){a, b, d}, axis);
+}
 
-const Node *reshape(Conv *c, const Node *x, int n, const int64_t *shape) { return op1(c, "reshape", x, "newshape:I", n, shape); }
+const Node *reshape(Conv *c, const Node *x, int n, const int64_t *shape)
+{
+  return op1(c, "reshape", x, "newshape:I", n, shape);
+}
 
 /* Elements of a shape operand that are literals or sizes; 0 copies, unless it is meant. */
 const Node *reshape_to(Conv *c, const Node *x, const Node *shape, bool allowzero)
@@ -89,7 +110,8 @@ const Node *flatten_from(Conv *c, const Node *x, int axis)
   int rank = rank_of(c, x);
   if (axis == 0) return reshape(c, x, 2, (int64_t[]){1, -1});
   if (axis == 1 && rank > 1) {
-    int64_t size = 1, d = 0;
+    int64_t size = 1;
+    int64_t d = 0;
     bool known = true;
     for (int i = 1; i < rank && known; i++) known = is_static_dim(dim_of(c, x, i), &d) && int_mul(size, d, &size);
     if (known && size) return reshape(c, x, 2, (int64_t[]){0, size});
@@ -113,7 +135,8 @@ const Node *transpose(Conv *c, const Node *x, int n, const int *perm)
 
 const Node *swap_last(Conv *c, const Node *x)
 {
-  int n = rank_of(c, x), perm[64];
+  int n = rank_of(c, x);
+  int perm[64];
   for (int i = 0; i < n; i++) perm[i] = i;
   perm[n - 1] = n - 2;
   perm[n - 2] = n - 1;
@@ -122,16 +145,24 @@ const Node *swap_last(Conv *c, const Node *x)
 
 const Node *move_axis(Conv *c, const Node *x, int from, int to)
 {
-  int n = rank_of(c, x), perm[64], k = 0;
+  int n = rank_of(c, x);
+  int perm[64];
+  int k = 0;
   for (int i = 0; i < n; i++) {
-    if (i == to) { perm[i] = from; continue; }
+    if (i == to) {
+      perm[i] = from;
+      continue;
+    }
     if (k == from) k++;
     perm[i] = k++;
   }
   return transpose(c, x, n, perm);
 }
 
-const Node *unsqueeze(Conv *c, const Node *x, int axis) { return op1(c, "expand_dims", x, "axis:i,num_newaxis:i", axis, 1); }
+const Node *unsqueeze(Conv *c, const Node *x, int axis)
+{
+  return op1(c, "expand_dims", x, "axis:i,num_newaxis:i", axis, 1);
+}
 const Node *squeeze(Conv *c, const Node *x, int axis) { return op1(c, "squeeze", x, "axis:I", 1, (int64_t[]){axis}); }
 
 const Node *unsqueeze_to(Conv *c, const Node *x, int axis, int rank)
@@ -143,23 +174,31 @@ const Node *unsqueeze_to(Conv *c, const Node *x, int axis, int rank)
 const Node *slice(Conv *c, const Node *x, int axis, int64_t begin, int64_t end)
 {
   if (end == INT64_MAX) end = INT32_MAX;
-  return op1(c, "strided_slice", x, "begin:I,end:I,strides:I,axes:I", 1, (int64_t[]){begin}, 1, (int64_t[]){end}, 1, (int64_t[]){1}, 1, (int64_t[]){axis});
+  return op1(c, "strided_slice", x, "begin:I,end:I,strides:I,axes:I", 1, (int64_t[]){begin}, 1, (int64_t[]){end}, 1,
+             (int64_t[]){1}, 1, (int64_t[]){axis});
 }
 
 /* The other axes are taken whole. */
 const Node *slice_to(Conv *c, const Node *x, int axis, const Node *begin, const Node *end)
 {
-  int nb = 0, ne = 0, rank = rank_of(c, x);
-  const int64_t *b = const_ints(c, begin, &nb), *e = const_ints(c, end, &ne);
+  int nb = 0;
+  int ne = 0;
+  int rank = rank_of(c, x);
+  const int64_t *b = const_ints(c, begin, &nb);
+  const int64_t *e = const_ints(c, end, &ne);
   if (b && e && nb == 1 && ne == 1) return slice(c, x, axis, b[0], e[0]);
-  int64_t zero[64] = {0}, one[64];
+  int64_t zero[64] = {0};
+  int64_t one[64];
   for (int i = 0; i < 64; i++) one[i] = 1;
   const Node *from = concat3(c, const_i64(c, axis, zero), begin, const_i64(c, rank - axis - 1, zero), 0);
   const Node *to = concat3(c, shape_part(c, x, 0, axis), end, shape_part(c, x, axis + 1, rank), 0);
   return opn(c, "dyn.strided_slice", 4, (const Node *[]){x, from, to, const_i64(c, rank, one)}, NULL);
 }
 
-const Node *take(Conv *c, const Node *x, const Node *indices, int axis) { return op2(c, "take", x, indices, "axis:i,mode:s", axis, "wrap"); }
+const Node *take(Conv *c, const Node *x, const Node *indices, int axis)
+{
+  return op2(c, "take", x, indices, "axis:i,mode:s", axis, "wrap");
+}
 
 const Node *broadcast_to(Conv *c, const Node *x, const Node *shape)
 {
@@ -195,7 +234,10 @@ const Node *arange(Conv *c, const Node *start, const Node *stop, const Node *ste
   return op3(c, "arange", cast_to(c, start, in), cast_to(c, stop, in), cast_to(c, step, in), "dtype:t", dt);
 }
 
-const Node *iota(Conv *c, const Node *count, DType dt) { return arange(c, scalar(c, dt, 0), count, scalar(c, dt, 1), dt); }
+const Node *iota(Conv *c, const Node *count, DType dt)
+{
+  return arange(c, scalar(c, dt, 0), count, scalar(c, dt, 1), dt);
+}
 
 const Node *scalar_of(Conv *c, const Node *x) { return rank_of(c, x) ? reshape(c, x, 0, (int64_t[]){0}) : x; }
 const Node *vector_of(Conv *c, const Node *x) { return rank_of(c, x) == 1 ? x : reshape(c, x, 1, (int64_t[]){-1}); }
@@ -205,11 +247,15 @@ const Node *vector_of(Conv *c, const Node *x) { return rank_of(c, x) == 1 ? x : 
 /* Leading axes of both, broadcast, as an int64 vector. */
 static const Node *batch_shape(Conv *c, const Node *a, const Node *b)
 {
-  int ra = rank_of(c, a) - 2, rb = rank_of(c, b) - 2, n = ra > rb ? ra : rb;
+  int ra = rank_of(c, a) - 2;
+  int rb = rank_of(c, b) - 2;
+  int n = ra > rb ? ra : rb;
   const Node *part[64];
   for (int i = 0; i < n; i++) {
-    int ia = i - (n - ra), ib = i - (n - rb);
-    const Node *da = ia >= 0 ? shape_part(c, a, ia, ia + 1) : NULL, *db = ib >= 0 ? shape_part(c, b, ib, ib + 1) : NULL;
+    int ia = i - (n - ra);
+    int ib = i - (n - rb);
+    const Node *da = ia >= 0 ? shape_part(c, a, ia, ia + 1) : NULL;
+    const Node *db = ib >= 0 ? shape_part(c, b, ib, ib + 1) : NULL;
     int64_t v;
     if (!da) part[i] = db;
     else if (!db) part[i] = da;
@@ -236,7 +282,8 @@ static bool same_batch(Conv *c, const Node *a, const Node *b)
   int r = rank_of(c, a);
   if (rank_of(c, b) != r) return false;
   for (int i = 0; i < r - 2; i++) {
-    const Expr *x = dim_of(c, a, i), *y = dim_of(c, b, i);
+    const Expr *x = dim_of(c, a, i);
+    const Expr *y = dim_of(c, b, i);
     if (x != y && !(x->kind == E_INT && y->kind == E_INT && x->u.i == y->u.i)) return false;
   }
   return true;
@@ -245,11 +292,14 @@ static bool same_batch(Conv *c, const Node *a, const Node *b)
 static const Node *matmul_batched(Conv *c, const Node *a, const Node *b)
 {
   const Node *batch = batch_shape(c, a, b);
-  int ra = rank_of(c, a), rb = rank_of(c, b), n = (ra > rb ? ra : rb) - 2;
-  const Node *rows = shape_part(c, a, ra - 2, ra - 1), *columns = shape_part(c, b, rb - 1, rb);
+  int ra = rank_of(c, a);
+  int rb = rank_of(c, b);
+  int n = (ra > rb ? ra : rb) - 2;
+  const Node *rows = shape_part(c, a, ra - 2, ra - 1);
+  const Node *columns = shape_part(c, b, rb - 1, rb);
   const Node *fold = const_i64(c, 1, (int64_t[]){-1});
   const Node *x, *y;
-  if (same_batch(c, a, b)) {                             /* nothing to broadcast */
+  if (same_batch(c, a, b)) { /* nothing to broadcast */
     x = n == 1 ? a : reshape_to(c, a, concat2(c, fold, shape_part(c, a, ra - 2, ra), 0), false);
     y = n == 1 ? b : reshape_to(c, b, concat2(c, fold, shape_part(c, b, rb - 2, rb), 0), false);
   } else {
@@ -262,7 +312,8 @@ static const Node *matmul_batched(Conv *c, const Node *a, const Node *b)
 
 const Node *matmul(Conv *c, const Node *a, const Node *b)
 {
-  int ra = rank_of(c, a), rb = rank_of(c, b);
+  int ra = rank_of(c, a);
+  int rb = rank_of(c, b);
   if (!ra || !rb) conv_fail(c, ERR_SHAPE, "a matrix product has no operand of rank 0");
   if (ra == 1) {
     const Node *r = matmul(c, unsqueeze(c, a, 0), b);
@@ -273,11 +324,13 @@ const Node *matmul(Conv *c, const Node *a, const Node *b)
     return squeeze(c, r, rank_of(c, r) - 1);
   }
   if (ra == 2 && rb == 2) {
-    if (b->kind == N_CONST || b->kind == N_VAR) return op2(c, "nn.dense", a, swap_last(c, b), NULL);   /* weights: (units, k) */
+    /* weights: (units, k) */
+    if (b->kind == N_CONST || b->kind == N_VAR) return op2(c, "nn.dense", a, swap_last(c, b), NULL);
     return op2(c, "nn.matmul", a, b, NULL);
   }
-  if (rb == 2) {                                         /* all rows against one matrix */
-    const Node *flat = reshape_to(c, a, concat2(c, const_i64(c, 1, (int64_t[]){-1}), shape_part(c, a, ra - 1, ra), 0), false);
+  if (rb == 2) { /* all rows against one matrix */
+    const Node *flat =
+        reshape_to(c, a, concat2(c, const_i64(c, 1, (int64_t[]){-1}), shape_part(c, a, ra - 1, ra), 0), false);
     return reshape_to(c, matmul(c, flat, b), concat2(c, shape_part(c, a, 0, ra - 1), shape_part(c, b, 1, 2), 0), true);
   }
   return matmul_batched(c, a, b);
@@ -289,7 +342,8 @@ const Node *softmax(Conv *c, const Node *x, int axis) { return op1(c, "nn.softma
 
 static const Node *hard_sigmoid(Conv *c, const Node *x, double alpha, double beta)
 {
-  return op1(c, "clip", add(c, mul(c, x, scalar_like(c, x, alpha)), scalar_like(c, x, beta)), "a_min:f,a_max:f", 0.0, 1.0);
+  return op1(c, "clip", add(c, mul(c, x, scalar_like(c, x, alpha)), scalar_like(c, x, beta)), "a_min:f,a_max:f", 0.0,
+             1.0);
 }
 
 /* Activations that recurrent cells and fused operators name. */
@@ -300,15 +354,20 @@ const Node *activation(Conv *c, const char *name, const Node *x, double alpha, d
   if (!strcmp(name, "Sigmoid")) return op1(c, "sigmoid", x, NULL);
   if (!strcmp(name, "Affine")) return add(c, mul(c, x, scalar_like(c, x, alpha)), scalar_like(c, x, beta));
   if (!strcmp(name, "LeakyRelu")) return op1(c, "nn.leaky_relu", x, "alpha:f", alpha);
-  if (!strcmp(name, "ThresholdedRelu")) return where(c, op2(c, "greater", x, scalar_like(c, x, alpha), NULL), x, scalar_like(c, x, 0));
-  if (!strcmp(name, "ScaledTanh")) return mul(c, op1(c, "tanh", mul(c, x, scalar_like(c, x, beta)), NULL), scalar_like(c, x, alpha));
+  if (!strcmp(name, "ThresholdedRelu"))
+    return where(c, op2(c, "greater", x, scalar_like(c, x, alpha), NULL), x, scalar_like(c, x, 0));
+  if (!strcmp(name, "ScaledTanh"))
+    return mul(c, op1(c, "tanh", mul(c, x, scalar_like(c, x, beta)), NULL), scalar_like(c, x, alpha));
   if (!strcmp(name, "HardSigmoid")) return hard_sigmoid(c, x, alpha, beta);
   if (!strcmp(name, "Elu"))
-    return where(c, less(c, x, scalar_like(c, x, 0)), mul(c, scalar_like(c, x, alpha), sub(c, exp_(c, min2(c, x, scalar_like(c, x, 0))), scalar_like(c, x, 1))), x);
+    return where(
+        c, less(c, x, scalar_like(c, x, 0)),
+        mul(c, scalar_like(c, x, alpha), sub(c, exp_(c, min2(c, x, scalar_like(c, x, 0))), scalar_like(c, x, 1))), x);
   if (!strcmp(name, "Softsign")) return div_(c, x, add(c, scalar_like(c, x, 1), op1(c, "abs", x, NULL)));
-  if (!strcmp(name, "Softplus"))                       /* max(x, 0) + log(1 + exp(-|x|)) does not overflow */
-    return add(c, max2(c, x, scalar_like(c, x, 0)),
-               op1(c, "log", add(c, scalar_like(c, x, 1), exp_(c, op1(c, "negative", op1(c, "abs", x, NULL), NULL))), NULL));
+  if (!strcmp(name, "Softplus")) /* max(x, 0) + log(1 + exp(-|x|)) does not overflow */
+    return add(
+        c, max2(c, x, scalar_like(c, x, 0)),
+        op1(c, "log", add(c, scalar_like(c, x, 1), exp_(c, op1(c, "negative", op1(c, "abs", x, NULL), NULL))), NULL));
   if (!strcmp(name, "Clip")) return op1(c, "clip", x, "a_min:f,a_max:f", alpha, beta);
   conv_fail(c, ERR_UNSUPPORTED, "activation '%s' is not supported", name);
 }

@@ -6,15 +6,17 @@
 
 typedef struct Loop Loop;
 struct Loop {
-  const PGraph *graph;                     /* the body, where ONNX gives one */
+  const PGraph *graph; /* the body, where ONNX gives one */
   int nstate, nscan;
-  const Node **init;                       /* nstate first values */
-  const Node *limit, *cond;                /* number of trips (int64 scalar), go on? (bool scalar); NULL: none */
+  const Node **init;        /* nstate first values */
+  const Node *limit, *cond; /* number of trips (int64 scalar), go on? (bool scalar); NULL: none */
   /* One iteration, in c->frame; cond is NULL when the loop has none. */
-  void (*body)(Conv *c, Loop *, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out, const Node **state_out, const Node **scan_out);
+  void (*body)(Conv *c, Loop *, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out,
+               const Node **state_out, const Node **scan_out);
   void *env;
-  bool *unwrap;                            /* after build_loop: of each state, does it go in as an optional and come out as its value? */
-  const Type **scan_type;                  /* after build_loop: of what one iteration gives */
+  /* after build_loop: of each state, does it go in as an optional and come out as its value? */
+  bool *unwrap;
+  const Type **scan_type; /* after build_loop: of what one iteration gives */
 };
 /* Gives (state…, sequence of what the iterations gave…). */
 const Node *build_loop(Conv *, Loop *);

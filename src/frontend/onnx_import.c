@@ -12,12 +12,32 @@
 
 #include "frontend/onnx_control.h"
 
-enum { NESTING_LIMIT = 64 };               /* bodies and functions inside each other */
+enum { NESTING_LIMIT = 64 }; /* bodies and functions inside each other */
 
 static const OnnxTable *const tables[] = {
-  &onnx_math, &onnx_reduce, &onnx_shape, &onnx_index, &onnx_text, &onnx_nn, &onnx_norm, &onnx_attention, &onnx_linear_attention, &onnx_recurrent, &onnx_quant, &onnx_image,
-  &onnx_signal, &onnx_random, &onnx_loss, &onnx_control, &onnx_training, &onnx_ml, &onnx_microsoft, &onnx_microsoft_quant, &onnx_preview,
-  &onnx_legacy, &onnx_aten,
+  &onnx_math,
+  &onnx_reduce,
+  &onnx_shape,
+  &onnx_index,
+  &onnx_text,
+  &onnx_nn,
+  &onnx_norm,
+  &onnx_attention,
+  &onnx_linear_attention,
+  &onnx_recurrent,
+  &onnx_quant,
+  &onnx_image,
+  &onnx_signal,
+  &onnx_random,
+  &onnx_loss,
+  &onnx_control,
+  &onnx_training,
+  &onnx_ml,
+  &onnx_microsoft,
+  &onnx_microsoft_quant,
+  &onnx_preview,
+  &onnx_legacy,
+  &onnx_aten,
 };
 enum { NTABLES = sizeof tables / sizeof *tables };
 
@@ -70,7 +90,8 @@ const char *onnx_op_domain(int i)
 static const Node *known_value(Import *im, const Node *n)
 {
   int count = 0;
-  if (!n->type || n->type->kind != TY_TENSOR || n->type->ndim < 0 || n->type->ndim > 1 || !dtype_is_int(n->type->dtype)) return NULL;
+  if (!n->type || n->type->kind != TY_TENSOR || n->type->ndim < 0 || n->type->ndim > 1 || !dtype_is_int(n->type->dtype))
+    return NULL;
   const Expr *const *e = graph_values(im->m, n, &count);
   size_t size = (size_t)dtype_bytes(n->type->dtype);
   char *data = arena_alloc(im->arena, (size_t)count * size + 1);
@@ -88,7 +109,8 @@ const Node *frame_capture(Import *im, Frame *f, const Node *outer)
     if (f->captures->list.v[i].outer == outer) return f->captures->list.v[i].var;
   const Node *known = known_value(im, outer);
   if (known) return known;
-  const Node *var = node_var(im->m, outer->name && outer->kind == N_VAR ? outer->name : "captured", param_type(im->m, outer->type));
+  const Node *var =
+      node_var(im->m, outer->name && outer->kind == N_VAR ? outer->name : "captured", param_type(im->m, outer->type));
   vec_push(im->arena, &f->captures->list, (Capture){outer, var});
   return var;
 }
@@ -102,11 +124,15 @@ const Node *frame_get(Import *im, Frame *f, const char *name)
   return n && f->captures ? frame_capture(im, f, n) : n;
 }
 
-void frame_set(Import *im, Frame *f, const char *name, const Node *n) { strmap_put(im->arena, &f->values, name, (void *)(uintptr_t)n); }
+void frame_set(Import *im, Frame *f, const char *name, const Node *n)
+{
+  strmap_put(im->arena, &f->values, name, (void *)(uintptr_t)n);
+}
 
 static void define(Import *im, Frame *f, const char *name, const Node *n, const char *node)
 {
-  if (strmap_get(&f->values, name)) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is defined twice, again by node '%s'", name, node);
+  if (strmap_get(&f->values, name))
+    raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is defined twice, again by node '%s'", name, node);
   frame_set(im, f, name, n);
 }
 
@@ -127,14 +153,17 @@ static const char *size_name(Import *im, const char *from)
 
 static const Expr *literal_dim(Import *im, int64_t v, const char *input, int axis)
 {
-  if (v < 0) raise(im->ctx, ERR_SHAPE, NOWHERE, "onnx: dimension %d of input '%s' is %" PRId64 "; a dimension is not negative", axis, input, v);
+  if (v < 0)
+    raise(im->ctx, ERR_SHAPE, NOWHERE, "onnx: dimension %d of input '%s' is %" PRId64 "; a dimension is not negative",
+          axis, input, v);
   return expr_int(im->m, v > INT32_MAX ? DT_I64 : DT_I32, v);
 }
 
 static const Expr *import_dim(Import *im, const PDim *d, const char *input, int axis)
 {
   if (d->has & 1u << PDIM_VALUE) return literal_dim(im, d->dim_value, input, axis);
-  if (!*d->dim_param) return var_new(im->m, size_name(im, arena_printf(im->arena, "%s_%d", input, axis)), DT_I32, VAR_SIZE)->expr;
+  if (!*d->dim_param)
+    return var_new(im->m, size_name(im, arena_printf(im->arena, "%s_%d", input, axis)), DT_I32, VAR_SIZE)->expr;
   const Expr *e = strmap_get(&im->dims, d->dim_param);
   if (!e) {
     e = var_new(im->m, size_name(im, d->dim_param), DT_I32, VAR_SIZE)->expr;
@@ -162,10 +191,13 @@ static const Type *import_tensor_type(Import *im, const PTensorType *t, const ch
 const Type *import_type(Import *im, const PType *t, const char *input, const ShapeBinding *b)
 {
   if (t && t->tensor) return import_tensor_type(im, t->tensor, input, b);
-  if (t && t->sequence && t->sequence->elem_type) return type_simple(im->m, TY_SEQ, import_type(im, t->sequence->elem_type, input, NULL));
-  if (t && t->optional && t->optional->elem_type) return type_simple(im->m, TY_OPT, import_type(im, t->optional->elem_type, input, NULL));
+  if (t && t->sequence && t->sequence->elem_type)
+    return type_simple(im->m, TY_SEQ, import_type(im, t->sequence->elem_type, input, NULL));
+  if (t && t->optional && t->optional->elem_type)
+    return type_simple(im->m, TY_OPT, import_type(im, t->optional->elem_type, input, NULL));
   if (t && (t->map || t->sparse))
-    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: '%s' is a %s, which is not supported", input, t->map ? "map" : "sparse tensor");
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: '%s' is a %s, which is not supported", input,
+          t->map ? "map" : "sparse tensor");
   raise(im->ctx, ERR_TYPE, NOWHERE, "onnx: '%s' has no type", input);
 }
 
@@ -189,16 +221,21 @@ static bool has_initializer(const PGraph *g, const char *name)
 static void bind_dims(Import *im, const PShape *s, const ShapeBinding *b)
 {
   if (s->dim.n != b->ndim)
-    raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: input '%s' has %d dimension%s, the shape given has %d", b->input, s->dim.n, s->dim.n == 1 ? "" : "s", b->ndim);
+    raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: input '%s' has %d dimension%s, the shape given has %d", b->input,
+          s->dim.n, s->dim.n == 1 ? "" : "s", b->ndim);
   for (int i = 0; i < b->ndim; i++) {
     const PDim *d = s->dim.v[i];
     if (b->dim[i] < 0) continue;
     if (d->has & 1u << PDIM_VALUE && d->dim_value != b->dim[i])
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: dimension %d of input '%s' is %" PRId64 " in the model and cannot be bound to %" PRId64, i, b->input, d->dim_value, b->dim[i]);
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE,
+            "onnx: dimension %d of input '%s' is %" PRId64 " in the model and cannot be bound to %" PRId64, i, b->input,
+            d->dim_value, b->dim[i]);
     if (!*d->dim_param) continue;
-    const Expr *known = strmap_get(&im->dims, d->dim_param), *e = literal_dim(im, b->dim[i], b->input, i);
+    const Expr *known = strmap_get(&im->dims, d->dim_param);
+    const Expr *e = literal_dim(im, b->dim[i], b->input, i);
     if (known && known != e)
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is bound to %" PRId64 " and, at input '%s', to %" PRId64, d->dim_param, known->u.i, b->input, b->dim[i]);
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is bound to %" PRId64 " and, at input '%s', to %" PRId64,
+            d->dim_param, known->u.i, b->input, b->dim[i]);
     strmap_put(im->arena, &im->dims, d->dim_param, (void *)(uintptr_t)e);
   }
 }
@@ -212,11 +249,13 @@ static void bind_shapes(Import *im, const PGraph *g)
       const char **names = arena_array(im->arena, const char *, g->input.n + 1);
       for (int k = 0; k < g->input.n; k++) names[k] = g->input.v[k]->name;
       const char *near = str_nearest(b->input, names, g->input.n);
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: a shape is given for '%s', which is no input of the model%s%s%s", b->input, near ? "; did you mean '" : "",
-            near ? near : "", near ? "'?" : "");
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: a shape is given for '%s', which is no input of the model%s%s%s",
+            b->input, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     for (int k = 0; k < b->ndim; k++)
-      if (b->dim[k] < -1) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the shape given for '%s' has %" PRId64 "; -1 leaves a dimension open", b->input, b->dim[k]);
+      if (b->dim[k] < -1)
+        raise(im->ctx, ERR_ARGUMENT, NOWHERE,
+              "onnx: the shape given for '%s' has %" PRId64 "; -1 leaves a dimension open", b->input, b->dim[k]);
     if (v->type && v->type->tensor && v->type->tensor->shape) bind_dims(im, v->type->tensor->shape, b);
   }
 }
@@ -234,7 +273,9 @@ static const PFunction *find_function(Import *im, const PNode *p)
 {
   for (int i = 0; i < im->model->functions.n; i++) {
     const PFunction *f = im->model->functions.v[i];
-    if (!strcmp(f->name, p->op_type) && !strcmp(plain_domain(f->domain), plain_domain(p->domain)) && !strcmp(f->overload, p->overload)) return f;
+    if (!strcmp(f->name, p->op_type) && !strcmp(plain_domain(f->domain), plain_domain(p->domain)) &&
+        !strcmp(f->overload, p->overload))
+      return f;
   }
   return NULL;
 }
@@ -248,7 +289,7 @@ int64_t import_opset(Import *im, const Frame *f, const char *domain)
   if (im->opt->opset && !*plain_domain(domain)) return im->opt->opset;
   for (int i = 0; i < n; i++)
     if (!strcmp(plain_domain(list[i]->domain), plain_domain(domain))) return list[i]->version;
-  return *plain_domain(domain) ? 1 : n ? 0 : 1;      /* a file without any is of the first opset */
+  return *plain_domain(domain) ? 1 : n ? 0 : 1; /* a file without any is of the first opset */
 }
 
 const char *node_label(const PNode *p)
@@ -262,22 +303,28 @@ const char *node_label(const PNode *p)
 static void inline_function(Import *im, Frame *f, const PNode *p, const PFunction *fn)
 {
   for (const Frame *up = f; up; up = up->function ? up->caller_frame : up->outer)
-    if (up->function == fn) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: function '%s' (node '%s') calls itself", fn->name, node_label(p));
+    if (up->function == fn)
+      raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: function '%s' (node '%s') calls itself", fn->name, node_label(p));
   if (p->input.n > fn->input.n || p->output.n > fn->output.n)
-    raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: function '%s' (node '%s') has %d inputs and %d outputs; the node has %d and %d", fn->name, node_label(p), fn->input.n,
-          fn->output.n, p->input.n, p->output.n);
+    raise(im->ctx, ERR_ARGUMENT, NOWHERE,
+          "onnx: function '%s' (node '%s') has %d inputs and %d outputs; the node has %d and %d", fn->name,
+          node_label(p), fn->input.n, fn->output.n, p->input.n, p->output.n);
   Frame *body = arena_new_of(im->arena, Frame);
   *body = (Frame){.function = fn, .caller = p, .caller_frame = f};
   for (int i = 0; i < p->input.n; i++) {
     const Node *n = *p->input.v[i] ? frame_get(im, f, p->input.v[i]) : NULL;
-    if (*p->input.v[i] && !n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which nothing before it makes", node_label(p), p->input.v[i]);
+    if (*p->input.v[i] && !n)
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which nothing before it makes", node_label(p),
+            p->input.v[i]);
     if (n) frame_set(im, body, fn->input.v[i], n);
   }
   import_nodes(im, body, fn->node.n, fn->node.v, (Goal){fn->output.n, fn->output.v});
   for (int i = 0; i < p->output.n; i++) {
     if (!*p->output.v[i]) continue;
     const Node *n = frame_get(im, body, fn->output.v[i]);
-    if (!n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: function '%s' does not make its output '%s'", fn->name, fn->output.v[i]);
+    if (!n)
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: function '%s' does not make its output '%s'", fn->name,
+            fn->output.v[i]);
     define(im, f, p->output.v[i], n, node_label(p));
   }
 }
@@ -286,7 +333,8 @@ static void inline_function(Import *im, Frame *f, const PNode *p, const PFunctio
 
 _Noreturn static void missing_input(Import *im, const PNode *p, const char *name)
 {
-  raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which is no input, no initializer and no node's output", node_label(p), name);
+  raise(im->ctx, ERR_ARGUMENT, NOWHERE,
+        "onnx: node '%s' takes '%s', which is no input, no initializer and no node's output", node_label(p), name);
 }
 
 /* Is the name an input of the model-local function around, which its caller left out? */
@@ -300,8 +348,15 @@ static bool is_left_out(const Frame *f, const char *name)
 
 static Conv begin_node(Import *im, Frame *f, const PNode *p)
 {
-  Conv c = {.im = im, .m = im->m, .ctx = im->ctx, .frame = f, .p = p, .name = node_label(p), .opset = import_opset(im, f, p->domain),
-            .nin = p->input.n, .nout = p->output.n};
+  Conv c = {.im = im,
+            .m = im->m,
+            .ctx = im->ctx,
+            .frame = f,
+            .p = p,
+            .name = node_label(p),
+            .opset = import_opset(im, f, p->domain),
+            .nin = p->input.n,
+            .nout = p->output.n};
   c.in = arena_array(im->arena, const Node *, c.nin + 1);
   c.out = arena_array(im->arena, const Node *, c.nout + 8);
   for (int i = 0; i < c.nin; i++) {
@@ -328,7 +383,9 @@ static void convert_node(Import *im, Frame *f, const PNode *p)
 {
   Conv c = begin_node(im, f, p);
   const OnnxRow *row = onnx_find(p->domain, p->op_type, c.opset);
-  if (!row) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: operator '%s' (node '%s') is not supported; 'lathe ops' lists what is", p->op_type, c.name);
+  if (!row)
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "onnx: operator '%s' (node '%s') is not supported; 'lathe ops' lists what is", p->op_type, c.name);
   const Node *first = row->convert(&c);
   if (first) c.out[0] = first;
   end_node(&c, f);
@@ -357,7 +414,8 @@ static void import_rest(Ctx *ctx, void *arg)
   import_nodes(r->im, r->frame, r->n, r->node, r->goal);
   for (int i = 0; i < r->goal.n; i++) {
     r->out[i] = frame_get(r->im, r->frame, r->goal.name[i]);
-    if (!r->out[i]) raise(r->im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", r->goal.name[i]);
+    if (!r->out[i])
+      raise(r->im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", r->goal.name[i]);
   }
 }
 
@@ -387,7 +445,8 @@ static const Node *only_where(Conv *c, const Node *cond, bool value, const Node 
 {
   enum { MAX_RANK = 6 };
   if (x->type->kind != TY_TENSOR || x->type->ndim < 0 || x->type->ndim > MAX_RANK)
-    conv_fail(c, ERR_UNSUPPORTED, "only one of the branches fits what follows, and that gives %s", type_text(scratch(c->m->ctx), x->type));
+    conv_fail(c, ERR_UNSUPPORTED, "only one of the branches fits what follows, and that gives %s",
+              type_text(scratch(c->m->ctx), x->type));
   const Node *taken = cast_to(c, scalar_of(c, cond), DT_I64);
   if (!value) taken = op2(c, "subtract", scalar(c, DT_I64, 1), taken, NULL);
   const Node *wide = op1(c, "expand_dims", x, "axis:i,num_newaxis:i", 0, 2);
@@ -399,32 +458,41 @@ static const Node *only_where(Conv *c, const Node *cond, bool value, const Node 
 static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, PNode *const *rest, Goal goal)
 {
   Conv c = begin_node(im, f, p);
-  const Node **yes, **no, *cond = if_branches(&c, &yes, &no);
+  const Node **yes, **no;
+  const Node *cond = if_branches(&c, &yes, &no);
   bool differ = false;
   for (int i = 0; yes && no && i < c.nout; i++) differ = differ || rank_differs(yes[i]->type, no[i]->type);
   if (!differ) {
     bool single = c.nout == 1;
-    const Node *both = !yes || !no ? NULL : single ? node_if(im->m, cond, yes[0], no[0]) : node_if(im->m, cond, node_tuple(im->m, c.nout, yes), node_tuple(im->m, c.nout, no));
+    const Node *both = !yes || !no ? NULL
+                       : single    ? node_if(im->m, cond, yes[0], no[0])
+                                : node_if(im->m, cond, node_tuple(im->m, c.nout, yes), node_tuple(im->m, c.nout, no));
     for (int i = 0; i < c.nout; i++) c.out[i] = !both ? yes ? yes[i] : no[i] : single ? both : node_get(im->m, both, i);
     end_node(&c, f);
     return false;
   }
   if (++im->nsplits > 64) conv_fail(&c, ERR_UNSUPPORTED, "too many branches of different rank");
-  Rest a = {.im = im, .n = nrest, .node = rest, .goal = goal}, b = a;
-  ErrKind ka = try_rest(&a, &c, yes, f), kb = try_rest(&b, &c, no, f);
+  Rest a = {.im = im, .n = nrest, .node = rest, .goal = goal};
+  Rest b = a;
+  ErrKind ka = try_rest(&a, &c, yes, f);
+  ErrKind kb = try_rest(&b, &c, no, f);
   if (ka != ERR_NONE && kb != ERR_NONE) error_reraise(im->ctx);
-  const Node *both = ka == ERR_NONE && kb == ERR_NONE ? node_if(im->m, cond, node_tuple(im->m, goal.n, a.out), node_tuple(im->m, goal.n, b.out)) : NULL;
+  const Node *both = ka == ERR_NONE && kb == ERR_NONE
+                         ? node_if(im->m, cond, node_tuple(im->m, goal.n, a.out), node_tuple(im->m, goal.n, b.out))
+                         : NULL;
   for (int i = 0; i < goal.n; i++) {
     if (strmap_get(&f->values, goal.name[i])) continue;
     bool first = ka == ERR_NONE;
-    frame_set(im, f, goal.name[i], both ? node_get(im->m, both, i) : only_where(&c, cond, first, first ? a.out[i] : b.out[i]));
+    frame_set(im, f, goal.name[i],
+              both ? node_get(im->m, both, i) : only_where(&c, cond, first, first ? a.out[i] : b.out[i]));
   }
   return true;
 }
 
 void import_nodes(Import *im, Frame *f, int n, PNode *const *node, Goal goal)
 {
-  if (++im->depth > NESTING_LIMIT) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies and functions nest deeper than %d", NESTING_LIMIT);
+  if (++im->depth > NESTING_LIMIT)
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies and functions nest deeper than %d", NESTING_LIMIT);
   node = order_nodes(im, n, node);
   bool done = false;
   for (int i = 0; i < n && !done; i++) {
@@ -432,7 +500,8 @@ void import_nodes(Import *im, Frame *f, int n, PNode *const *node, Goal goal)
     Scope scope = scope_begin(im->ctx);
     const PFunction *fn = find_function(im, node[i]);
     if (fn) inline_function(im, f, node[i], fn);
-    else if (!strcmp(node[i]->op_type, "If") && !*plain_domain(node[i]->domain)) done = convert_branching(im, f, node[i], n - i - 1, node + i + 1, goal);
+    else if (!strcmp(node[i]->op_type, "If") && !*plain_domain(node[i]->domain))
+      done = convert_branching(im, f, node[i], n - i - 1, node + i + 1, goal);
     else convert_node(im, f, node[i]);
     scope_end(im->ctx, scope);
   }
@@ -465,7 +534,8 @@ void import_body(Import *im, Frame *f, const PGraph *g, const Node **out)
   import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
   for (int i = 0; i < g->output.n; i++) {
     out[i] = frame_get(im, f, g->output.v[i]->name);
-    if (!out[i]) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", g->output.v[i]->name);
+    if (!out[i])
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", g->output.v[i]->name);
   }
 }
 
@@ -473,7 +543,7 @@ void import_body(Import *im, Frame *f, const PGraph *g, const Node **out)
 
 typedef struct Survey {
   Import *im;
-  StrMap count;                             /* operator -> ImportCount * */
+  StrMap count; /* operator -> ImportCount * */
   Vec(ImportCount *) ops;
   Vec(ImportProblem) problems;
 } Survey;
@@ -500,19 +570,23 @@ static void survey_node(Survey *s, const Frame *f, const PNode *p, int depth)
   if (find_function(im, p)) return;
   int64_t opset = import_opset(im, f, p->domain);
   if (onnx_find(p->domain, p->op_type, opset)) return;
-  const char *why = onnx_find(p->domain, p->op_type, INT64_MAX) ? arena_printf(a, "not defined in opset %" PRId64, opset) : "not supported";
+  const char *why = onnx_find(p->domain, p->op_type, INT64_MAX)
+                        ? arena_printf(a, "not defined in opset %" PRId64, opset)
+                        : "not supported";
   vec_push(a, &s->problems, (ImportProblem){count->op, arena_strdup(a, node_label(p)), why});
 }
 
 static void survey_nodes(Survey *s, const Frame *f, int n, PNode *const *node, int depth)
 {
-  if (depth > NESTING_LIMIT) raise(s->im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies nest deeper than %d", NESTING_LIMIT);
+  if (depth > NESTING_LIMIT)
+    raise(s->im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies nest deeper than %d", NESTING_LIMIT);
   for (int i = 0; i < n; i++) survey_node(s, f, node[i], depth);
 }
 
 static int by_use(const void *x, const void *y)
 {
-  const ImportCount *a = x, *b = y;
+  const ImportCount *a = x;
+  const ImportCount *b = y;
   return a->n != b->n ? (a->n < b->n) - (a->n > b->n) : strcmp(a->op, b->op);
 }
 
@@ -520,11 +594,13 @@ static void raise_problems(Import *im, const Survey *s)
 {
   if (s->problems.n == 1) {
     const ImportProblem *p = &s->problems.v[0];
-    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: operator '%s' (node '%s') is %s; 'lathe ops' lists what is supported", p->op, p->node, p->why);
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "onnx: operator '%s' (node '%s') is %s; 'lathe ops' lists what is supported", p->op, p->node, p->why);
   }
   Text t = text_new(im->arena);
   text_printf(&t, "onnx: %d nodes have operators that are not supported; 'lathe ops' lists what is:", s->problems.n);
-  for (int i = 0; i < s->problems.n && i < 64; i++) text_printf(&t, "\n  %s (node '%s'): %s", s->problems.v[i].op, s->problems.v[i].node, s->problems.v[i].why);
+  for (int i = 0; i < s->problems.n && i < 64; i++)
+    text_printf(&t, "\n  %s (node '%s'): %s", s->problems.v[i].op, s->problems.v[i].node, s->problems.v[i].why);
   if (s->problems.n > 64) text_printf(&t, "\n  and %d more", s->problems.n - 64);
   raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "%s", text_str(&t));
 }
@@ -587,7 +663,7 @@ static void import_graph(Import *im)
   import_initializers(im, f, g);
   for (int i = 0; i < g->input.n; i++) {
     const PValueInfo *v = g->input.v[i];
-    if (has_initializer(g, v->name)) continue;       /* a default that is never overridden */
+    if (has_initializer(g, v->name)) continue; /* a default that is never overridden */
     const Node *var = node_var(im->m, v->name, import_type(im, v->type, v->name, binding_of(im, v->name)));
     define(im, f, v->name, var, "graph input");
     vec_push(im->arena, &params, var);
@@ -611,7 +687,8 @@ static void import_graph(Import *im)
   Text list = text_new(im->arena);
   for (int i = 0; i < g->output.n; i++) text_printf(&list, "%s%s", i ? "\n" : "", names[i]);
   annots_set(im->m->arena, &attrs, "output_names", expr_str(im->m, text_str(&list)));
-  module_set(im->m, "main", GLOBAL_GRAPH, (void *)(uintptr_t)node_func(im->m, params.n, params.v, body, body->type, &attrs));
+  module_set(im->m, "main", GLOBAL_GRAPH,
+             (void *)(uintptr_t)node_func(im->m, params.n, params.v, body, body->type, &attrs));
 }
 
 static void free_arena(void *arena) { arena_free(arena); }
@@ -632,13 +709,19 @@ static void import_model(Module *m, Bytes file, const char *path, const ImportOp
   }
   im.path = path ? arena_strdup(m->arena, path) : NULL;
   im.model = proto_read(im.arena, &proto_model, file.p, file.n);
-  if (!im.model->graph) raise(m->ctx, ERR_PARSE, NOWHERE, "onnx: %s%s%s is no ONNX model: it has no graph", path ? "'" : "", path ? path : "the data", path ? "'" : "");
+  if (!im.model->graph)
+    raise(m->ctx, ERR_PARSE, NOWHERE, "onnx: %s%s%s is no ONNX model: it has no graph", path ? "'" : "",
+          path ? path : "the data", path ? "'" : "");
   survey(&im);
   import_graph(&im);
   scope_end(m->ctx, scope);
 }
 
-typedef struct FileCopy { Ctx *ctx; void *data; size_t n; } FileCopy;
+typedef struct FileCopy {
+  Ctx *ctx;
+  void *data;
+  size_t n;
+} FileCopy;
 
 static void drop_copy(void *arg)
 {
@@ -653,7 +736,8 @@ static void alloc_copy(Ctx *ctx, void *arg)
   f->data = mem_alloc(ctx, f->n ? f->n : 1);
 }
 
-void onnx_import(Module *m, const void *bytes, size_t n, const char *path, const ImportOptions *opt, ImportReport *report)
+void onnx_import(Module *m, const void *bytes, size_t n, const char *path, const ImportOptions *opt,
+                 ImportReport *report)
 {
   /* The constants outlive the caller's buffer: one copy, which they borrow. */
   FileCopy *copy = mem_alloc(m->ctx, sizeof *copy);
@@ -680,7 +764,7 @@ void onnx_import_file(Module *m, const char *path, const ImportOptions *opt, Imp
   if (fstat(fd, &st) || !S_ISREG(st.st_mode)) raise(ctx, ERR_IO, NOWHERE, "cannot read '%s': not a regular file", path);
   if (!st.st_size) raise(ctx, ERR_PARSE, NOWHERE, "onnx: '%s' is empty", path);
   size_t n = (size_t)st.st_size;
-  const void *data = graph_map_file(m, fd, n);           /* copies of the module share the file */
+  const void *data = graph_map_file(m, fd, n); /* copies of the module share the file */
   if (!data) raise(ctx, ERR_IO, NOWHERE, "cannot map '%s': %s", path, strerror(errno));
   scope_end(ctx, scope);
   import_model(m, (Bytes){data, n}, path, opt, report);

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { FOLD_LIMIT = 1024 };                /* elements of a constant that is computed during the import */
+enum { FOLD_LIMIT = 1024 }; /* elements of a constant that is computed during the import */
 
 void conv_fail(Conv *c, ErrKind kind, const char *fmt, ...)
 {
@@ -122,9 +122,12 @@ const Node *conv_in(Conv *c, int i)
 const Type *tensor_type(Conv *c, const Node *n)
 {
   if (!n->type) BUG(c->ctx, "onnx: an input of node '%s' has no type", c->name);
-  if (n->type->kind != TY_TENSOR) conv_fail(c, ERR_TYPE, "a tensor is wanted, not %s", type_text(scratch(c->ctx), n->type));
-  if (n->type->ndim > 32) conv_fail(c, ERR_UNSUPPORTED, "a tensor of %d dimensions is not supported; 32 is the most", n->type->ndim);
-  if (n->type->ndim < 0) conv_fail(c, ERR_UNSUPPORTED, "the rank of an input is not known; give the shapes of the model's inputs");
+  if (n->type->kind != TY_TENSOR)
+    conv_fail(c, ERR_TYPE, "a tensor is wanted, not %s", type_text(scratch(c->ctx), n->type));
+  if (n->type->ndim > 32)
+    conv_fail(c, ERR_UNSUPPORTED, "a tensor of %d dimensions is not supported; 32 is the most", n->type->ndim);
+  if (n->type->ndim < 0)
+    conv_fail(c, ERR_UNSUPPORTED, "the rank of an input is not known; give the shapes of the model's inputs");
   return n->type;
 }
 
@@ -151,13 +154,15 @@ int64_t static_dim(Conv *c, const Node *n, int axis)
 {
   int64_t v = 0;
   if (!is_static_dim(dim_of(c, n, axis), &v))
-    conv_fail(c, ERR_UNSUPPORTED, "dimension %d of %s must be known; bind the shapes of the model's inputs", axis, type_text(scratch(c->ctx), n->type));
+    conv_fail(c, ERR_UNSUPPORTED, "dimension %d of %s must be known; bind the shapes of the model's inputs", axis,
+              type_text(scratch(c->ctx), n->type));
   return v;
 }
 
 int axis_of(Conv *c, int64_t axis, int rank)
 {
-  if (axis < -rank || axis >= rank) conv_fail(c, ERR_ARGUMENT, "axis %" PRId64 " is out of range for rank %d", axis, rank);
+  if (axis < -rank || axis >= rank)
+    conv_fail(c, ERR_ARGUMENT, "axis %" PRId64 " is out of range for rank %d", axis, rank);
   return (int)(axis < 0 ? axis + rank : axis);
 }
 
@@ -166,7 +171,8 @@ const int64_t *const_ints(Conv *c, const Node *n, int *count)
   if (!n->type || n->type->kind != TY_TENSOR || !dtype_is_int(n->type->dtype)) return NULL;
   if (n->kind == N_CONST) {
     const ConstData *d = n->u.data;
-    size_t size = (size_t)dtype_bytes(d->dtype), k = d->bytes / size;
+    size_t size = (size_t)dtype_bytes(d->dtype);
+    size_t k = d->bytes / size;
     if (k > 1 << 20) return NULL;
     int64_t *v = arena_array(c->im->arena, int64_t, k + 1);
     for (size_t i = 0; i < k; i++) v[i] = value_load(d->dtype, (const char *)d->data + i * size).i;
@@ -297,7 +303,8 @@ static const Node *fold(Conv *c, const Node *call, int n, const Node *const *arg
   ConstData *out = arena_array(c->im->arena, ConstData, nout + 1);
   op_evaluate(c->m, c->im->arena, call, n, in, out);
   const Node **result = arena_array(c->im->arena, const Node *, nout + 1);
-  for (int i = 0; i < nout; i++) result[i] = node_const_copy(c->m, out[i].dtype, out[i].ndim, out[i].shape, out[i].data);
+  for (int i = 0; i < nout; i++)
+    result[i] = node_const_copy(c->m, out[i].dtype, out[i].ndim, out[i].shape, out[i].data);
   return call->type->kind == TY_TUPLE ? node_tuple(c->m, nout, result) : result[0];
 }
 

@@ -32,13 +32,14 @@ static const Node *repeat_heads(Conv *c, const Node *x, int64_t heads)
 {
   int64_t have = static_dim(c, x, 1);
   if (have == heads) return x;
-  if (have < 1 || heads % have) conv_fail(c, ERR_SHAPE, "%" PRId64 " query heads cannot share %" PRId64 " key heads", heads, have);
+  if (have < 1 || heads % have)
+    conv_fail(c, ERR_SHAPE, "%" PRId64 " query heads cannot share %" PRId64 " key heads", heads, have);
   return op1(c, "repeat", x, "repeats:l,axis:i", heads / have, 1);
 }
 
 typedef struct Mask {
-  const Node *bias;                        /* added to the scores; NULL: nothing */
-  bool may_empty;                          /* may a row be masked throughout? */
+  const Node *bias; /* added to the scores; NULL: nothing */
+  bool may_empty;   /* may a row be masked throughout? */
 } Mask;
 
 static void mask_where(Conv *c, Mask *m, const Node *allowed, DType dt)
@@ -52,8 +53,11 @@ static const Node *lengthen_mask(Conv *c, const Node *mask, const Node *k)
 {
   int rank = rank_of(c, mask);
   int64_t have, want;
-  if (!rank || !is_static_dim(dim_of(c, mask, -1), &have) || !is_static_dim(dim_of(c, k, 2), &want) || have >= want || have == 1) return mask;
-  int64_t zero[8] = {0}, after[8] = {0};
+  if (!rank || !is_static_dim(dim_of(c, mask, -1), &have) || !is_static_dim(dim_of(c, k, 2), &want) || have >= want ||
+      have == 1)
+    return mask;
+  int64_t zero[8] = {0};
+  int64_t after[8] = {0};
   after[rank - 1] = want - have;
   if (!dtype_is_bool(dtype_of(c, mask))) return pad(c, mask, rank, zero, after, -INFINITY);
   return cast_to(c, pad(c, cast_to(c, mask, DT_U8), rank, zero, after, 0), DT_BOOL);
@@ -70,10 +74,13 @@ static const Node *distances(Conv *c, const Node *q, const Node *k, const Node *
 
 static Mask attention_mask(Conv *c, const Node *q, const Node *k, const Node *past)
 {
-  const Node *mask = conv_opt(c, 3), *valid = conv_opt(c, 6), *offset = NULL;
+  const Node *mask = conv_opt(c, 3);
+  const Node *valid = conv_opt(c, 6);
+  const Node *offset = NULL;
   DType dt = dtype_of(c, q);
   Mask m = {NULL, false};
-  int64_t left = attr_int(c, "left_window_size", -1), right = attr_int(c, "right_window_size", -1);
+  int64_t left = attr_int(c, "left_window_size", -1);
+  int64_t right = attr_int(c, "right_window_size", -1);
   bool causal = attr_int(c, "is_causal", 0);
   if (mask) {
     mask = lengthen_mask(c, mask, k);
@@ -108,9 +115,15 @@ static const Node *masked_softmax(Conv *c, const Node *scores, const Mask *m, DT
 
 static const Node *convert_attention(Conv *c)
 {
-  const Node *q = conv_in(c, 0), *k = conv_in(c, 1), *v = conv_in(c, 2), *past_k = conv_opt(c, 4), *past_v = conv_opt(c, 5);
+  const Node *q = conv_in(c, 0);
+  const Node *k = conv_in(c, 1);
+  const Node *v = conv_in(c, 2);
+  const Node *past_k = conv_opt(c, 4);
+  const Node *past_v = conv_opt(c, 5);
   bool packed = rank_of(c, q) == 3;
-  int64_t heads = attr_int(c, "q_num_heads", 0), kv_heads = attr_int(c, "kv_num_heads", 0), mode = attr_int(c, "qk_matmul_output_mode", 0);
+  int64_t heads = attr_int(c, "q_num_heads", 0);
+  int64_t kv_heads = attr_int(c, "kv_num_heads", 0);
+  int64_t mode = attr_int(c, "qk_matmul_output_mode", 0);
   q = split_heads(c, q, heads);
   k = split_heads(c, k, kv_heads);
   v = split_heads(c, v, kv_heads);
@@ -141,30 +154,39 @@ static const Node *convert_attention(Conv *c)
 /* Pairs of columns turned by an angle per position. */
 static const Node *convert_rotary(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *cos = conv_in(c, 1), *sin = conv_in(c, 2), *at = conv_opt(c, 3);
+  const Node *x = conv_in(c, 0);
+  const Node *cos = conv_in(c, 1);
+  const Node *sin = conv_in(c, 2);
+  const Node *at = conv_opt(c, 3);
   bool packed = rank_of(c, x) == 3;
   int64_t heads = attr_int(c, "num_heads", 0);
-  const Node *y = packed ? split_heads(c, x, heads) : x;           /* (batch, heads, length, size) */
-  int64_t size = static_dim(c, y, 3), turn = attr_int(c, "rotary_embedding_dim", 0);
+  const Node *y = packed ? split_heads(c, x, heads) : x; /* (batch, heads, length, size) */
+  int64_t size = static_dim(c, y, 3);
+  int64_t turn = attr_int(c, "rotary_embedding_dim", 0);
   if (turn == 0) turn = size;
-  if (turn < 0 || turn > size || turn % 2) conv_fail(c, ERR_ARGUMENT, "rotary_embedding_dim %" PRId64 " does not fit a head of %" PRId64, turn, size);
+  if (turn < 0 || turn > size || turn % 2)
+    conv_fail(c, ERR_ARGUMENT, "rotary_embedding_dim %" PRId64 " does not fit a head of %" PRId64, turn, size);
   if (at) {
     cos = take(c, cos, at, 0);
     sin = take(c, sin, at, 0);
   }
-  cos = unsqueeze(c, cos, 1);                                      /* (batch, 1, length, turn / 2) */
+  cos = unsqueeze(c, cos, 1); /* (batch, 1, length, turn / 2) */
   sin = unsqueeze(c, sin, 1);
   bool interleaved = attr_int(c, "interleaved", 0);
-  const Node *part = turn == size ? y : slice(c, y, 3, 0, turn), *a, *b;
+  const Node *part = turn == size ? y : slice(c, y, 3, 0, turn);
+  const Node *a, *b;
   if (interleaved) {
-    part = reshape_to(c, part, concat2(c, shape_part(c, part, 0, 3), const_i64(c, 2, (int64_t[]){turn / 2, 2}), 0), true);
+    part =
+        reshape_to(c, part, concat2(c, shape_part(c, part, 0, 3), const_i64(c, 2, (int64_t[]){turn / 2, 2}), 0), true);
     a = squeeze(c, slice(c, part, 4, 0, 1), 4);
     b = squeeze(c, slice(c, part, 4, 1, 2), 4);
   } else {
     a = slice(c, part, 3, 0, turn / 2);
     b = slice(c, part, 3, turn / 2, turn);
   }
-  const Node *real = sub(c, mul(c, cos, a), mul(c, sin, b)), *imag = add(c, mul(c, sin, a), mul(c, cos, b)), *turned;
+  const Node *real = sub(c, mul(c, cos, a), mul(c, sin, b));
+  const Node *imag = add(c, mul(c, sin, a), mul(c, cos, b));
+  const Node *turned;
   if (interleaved) {
     turned = concat2(c, unsqueeze(c, real, 4), unsqueeze(c, imag, 4), 4);
     turned = reshape_to(c, turned, concat2(c, shape_part(c, real, 0, 3), const_i64(c, 1, &turn), 0), true);
@@ -196,8 +218,11 @@ static const Node *modify(Conv *c, const char *name, const Node *x)
 
 static const Node *convert_flex_attention(Conv *c)
 {
-  const Node *q = conv_in(c, 0), *k = conv_in(c, 1), *v = conv_in(c, 2);
-  DType dt = dtype_of(c, q), precision = attr_dtype(c, "softmax_precision", dtype_eq(dt, DT_F64) ? DT_F64 : DT_F32);
+  const Node *q = conv_in(c, 0);
+  const Node *k = conv_in(c, 1);
+  const Node *v = conv_in(c, 2);
+  DType dt = dtype_of(c, q);
+  DType precision = attr_dtype(c, "softmax_precision", dtype_eq(dt, DT_F64) ? DT_F64 : DT_F32);
   int64_t heads = static_dim(c, q, 1);
   k = repeat_heads(c, k, heads);
   v = repeat_heads(c, v, heads);

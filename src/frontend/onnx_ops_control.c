@@ -13,7 +13,7 @@
  * iteration gives is collected in a sequence and stacked at the end. */
 #include "frontend/onnx_control.h"
 
-enum { ROUNDS = 64 };                      /* of widening types; each takes a dimension or a rank away */
+enum { ROUNDS = 64 }; /* of widening types; each takes a dimension or a rank away */
 
 /* ---- types of states --------------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ static bool same_kind(const Type *a, const Type *b)
 
 /* ---- the loop builder ------------------------------------------------------------------------------ */
 
-typedef struct LoopParts {                 /* of one conversion of the body */
+typedef struct LoopParts { /* of one conversion of the body */
   Captures captures;
   const Node *i, *limit, *cond;
   const Node **state, **state_out, **scan_out;
@@ -94,8 +94,10 @@ static LoopParts settle(Conv *c, Loop *l, const Type **types)
       }
       const Type *now = p.state_out[k]->type;
       if (!same_kind(types[k], now))
-        conv_fail(c, ERR_TYPE, "state %d goes in as %s and comes out as %s", k, type_text(scratch(c->ctx), types[k]), type_text(scratch(c->ctx), now));
-      const Type *next = param_type(c->m, bottom[k] && !is_bottom(c, p.state_out[k]) ? now : type_join(c->m, types[k], now));
+        conv_fail(c, ERR_TYPE, "state %d goes in as %s and comes out as %s", k, type_text(scratch(c->ctx), types[k]),
+                  type_text(scratch(c->ctx), now));
+      const Type *next =
+          param_type(c->m, bottom[k] && !is_bottom(c, p.state_out[k]) ? now : type_join(c->m, types[k], now));
       if (bottom[k] && is_bottom(c, p.state_out[k])) continue;
       same = same && !bottom[k] && type_equal(types[k], next);
       types[k] = next;
@@ -152,7 +154,9 @@ static const Node *make_loop(Conv *c, const Loop *l, const LoopParts *p)
 {
   Arena *a = c->im->arena;
   const char *name = arena_printf(c->m->arena, "loop_%d", c->im->nfunctions++);
-  Nodes param = {0}, first = {0}, result = {0};
+  Nodes param = {0};
+  Nodes first = {0};
+  Nodes result = {0};
   const Node **seq = arena_array(a, const Node *, l->nscan + 1);
   vec_push(a, &param, p->i);
   vec_push(a, &first, scalar(c, DT_I64, 0));
@@ -238,7 +242,8 @@ const Node *if_branches(Conv *c, const Node ***yes, const Node ***no)
 
 /* ---- Loop ------------------------------------------------------------------------------------------------ */
 
-static void loop_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out, const Node **state_out, const Node **scan_out)
+static void loop_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state,
+                      const Node **cond_out, const Node **state_out, const Node **scan_out)
 {
   const PGraph *g = l->graph;
   const Node **out = arena_array(c->im->arena, const Node *, g->output.n + 1);
@@ -257,7 +262,8 @@ static const Node *convert_loop(Conv *c)
   Loop l = {.graph = g, .nstate = c->nin > 2 ? c->nin - 2 : 0, .body = loop_body};
   l.nscan = g->output.n - 1 - l.nstate;
   if (g->input.n != l.nstate + 2 || l.nscan < 0 || c->nout > l.nstate + l.nscan)
-    conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs; with %d states and %d outputs that does not fit", g->input.n, g->output.n, l.nstate, c->nout);
+    conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs; with %d states and %d outputs that does not fit",
+              g->input.n, g->output.n, l.nstate, c->nout);
   l.init = c->in + 2;
   for (int k = 0; k < l.nstate; k++) conv_in(c, 2 + k);
   if (conv_opt(c, 0)) l.limit = cast_to(c, scalar_of(c, conv_opt(c, 0)), DT_I64);
@@ -286,7 +292,8 @@ typedef struct ScanEnv {
 /* Inside the body the whole input is a captured value. */
 static const Node *inside(Conv *c, const Node *outer) { return frame_capture(c->im, c->frame, outer); }
 
-static void scan_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out, const Node **state_out, const Node **scan_out)
+static void scan_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state,
+                      const Node **cond_out, const Node **state_out, const Node **scan_out)
 {
   const PGraph *g = l->graph;
   const ScanEnv *s = l->env;
@@ -306,10 +313,13 @@ static void scan_body(Conv *c, Loop *l, const Node *i, const Node *cond, const N
 
 static int64_t list_at(const int64_t *v, int n, int k, int64_t def) { return v && k < n ? v[k] : def; }
 
-static const Node *scan_over(Conv *c, const PGraph *g, int nstate, const Node **init, int nscan_in, const Node **in, Loop *l)
+static const Node *scan_over(Conv *c, const PGraph *g, int nstate, const Node **init, int nscan_in, const Node **in,
+                             Loop *l)
 {
-  int na = 0, nd = 0;
-  const int64_t *axes = attr_ints(c, "scan_input_axes", &na), *ways = attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &nd);
+  int na = 0;
+  int nd = 0;
+  const int64_t *axes = attr_ints(c, "scan_input_axes", &na);
+  const int64_t *ways = attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &nd);
   ScanEnv *s = arena_new_of(c->im->arena, ScanEnv);
   *s = (ScanEnv){.n = nscan_in, .in = in};
   s->axis = arena_array(c->im->arena, int, s->n + 1);
@@ -319,15 +329,24 @@ static const Node *scan_over(Conv *c, const PGraph *g, int nstate, const Node **
     s->backward[k] = list_at(ways, nd, k, 0);
   }
   s->limit = scalar_of(c, shape_part(c, in[0], s->axis[0], s->axis[0] + 1));
-  *l = (Loop){.graph = g, .nstate = nstate, .init = init, .nscan = g->output.n - nstate, .limit = s->limit, .body = scan_body, .env = s};
-  if (g->input.n != nstate + nscan_in || l->nscan < 0) conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs, which does not fit", g->input.n, g->output.n);
+  *l = (Loop){.graph = g,
+              .nstate = nstate,
+              .init = init,
+              .nscan = g->output.n - nstate,
+              .limit = s->limit,
+              .body = scan_body,
+              .env = s};
+  if (g->input.n != nstate + nscan_in || l->nscan < 0)
+    conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs, which does not fit", g->input.n, g->output.n);
   return build_loop(c, l);
 }
 
 static const Node *scan_result(Conv *c, const Loop *l, const Node *r, int k)
 {
-  int na = 0, nd = 0;
-  const int64_t *axes = attr_ints(c, "scan_output_axes", &na), *ways = attr_ints(c, "scan_output_directions", &nd);
+  int na = 0;
+  int nd = 0;
+  const int64_t *axes = attr_ints(c, "scan_output_axes", &na);
+  const int64_t *ways = attr_ints(c, "scan_output_directions", &nd);
   int axis = (int)list_at(axes, na, k, 0);
   const Node *y = loop_stack(c, l, r, k, axis);
   return list_at(ways, nd, k, 0) ? op1(c, "reverse", y, "axis:i", axis_of(c, axis, rank_of(c, y))) : y;
@@ -337,7 +356,8 @@ static const Node *convert_scan(Conv *c)
 {
   const PGraph *g = body_of(c, "body");
   int64_t nin = attr_int(c, "num_scan_inputs", 0);
-  if (nin < 1 || nin > c->nin) conv_fail(c, ERR_ARGUMENT, "num_scan_inputs is %" PRId64 ", the node has %d inputs", nin, c->nin);
+  if (nin < 1 || nin > c->nin)
+    conv_fail(c, ERR_ARGUMENT, "num_scan_inputs is %" PRId64 ", the node has %d inputs", nin, c->nin);
   for (int i = 0; i < c->nin; i++) conv_in(c, i);
   int nstate = c->nin - (int)nin;
   Loop l;
@@ -354,17 +374,19 @@ static const Node *convert_scan_8(Conv *c)
   const PGraph *g = body_of(c, "body");
   int64_t nin = attr_int(c, "num_scan_inputs", 0);
   if (conv_opt(c, 0)) conv_fail(c, ERR_UNSUPPORTED, "sequence_lens are not supported");
-  if (nin < 1 || nin >= c->nin) conv_fail(c, ERR_ARGUMENT, "num_scan_inputs is %" PRId64 ", the node has %d inputs", nin, c->nin);
+  if (nin < 1 || nin >= c->nin)
+    conv_fail(c, ERR_ARGUMENT, "num_scan_inputs is %" PRId64 ", the node has %d inputs", nin, c->nin);
   int nstate = c->nin - 1 - (int)nin;
   int64_t batch = static_dim(c, conv_in(c, 1), 0);
   if (batch < 1 || batch > 256) conv_fail(c, ERR_UNSUPPORTED, "a batch of %" PRId64 " is not supported", batch);
-  const Node **each = arena_array(c->im->arena, const Node *, (size_t)batch * (size_t)(g->output.n + 1));
+  const Node **each = arena_array(c->im->arena, const Node *, (size_t)batch *(size_t)(g->output.n + 1));
   for (int64_t b = 0; b < batch; b++) {
     const Node **in = arena_array(c->im->arena, const Node *, c->nin);
     for (int i = 1; i < c->nin; i++) in[i - 1] = squeeze(c, slice(c, conv_in(c, i), 0, b, b + 1), 0);
     Loop l;
     const Node *r = scan_over(c, g, nstate, in, (int)nin, in + nstate, &l);
-    for (int k = 0; k < g->output.n; k++) each[k * batch + b] = unsqueeze(c, k < nstate ? node_get(c->m, r, k) : loop_stack(c, &l, r, k - nstate, 0), 0);
+    for (int k = 0; k < g->output.n; k++)
+      each[k * batch + b] = unsqueeze(c, k < nstate ? node_get(c->m, r, k) : loop_stack(c, &l, r, k - nstate, 0), 0);
   }
   for (int k = 0; k < g->output.n && k < c->nout; k++) c->out[k] = concat(c, (int)batch, each + k * batch, 0);
   return NULL;
@@ -372,7 +394,8 @@ static const Node *convert_scan_8(Conv *c)
 
 /* ---- SequenceMap --------------------------------------------------------------------------------------------- */
 
-static void map_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out, const Node **state_out, const Node **scan_out)
+static void map_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out,
+                     const Node **state_out, const Node **scan_out)
 {
   const PGraph *g = l->graph;
   (void)cond;
@@ -389,9 +412,15 @@ static void map_body(Conv *c, Loop *l, const Node *i, const Node *cond, const No
 static const Node *convert_sequence_map(Conv *c)
 {
   const PGraph *g = body_of(c, "body");
-  if (g->input.n != c->nin || g->output.n < c->nout) conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs, the node %d and %d", g->input.n, g->output.n, c->nin, c->nout);
+  if (g->input.n != c->nin || g->output.n < c->nout)
+    conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs, the node %d and %d", g->input.n, g->output.n,
+              c->nin, c->nout);
   for (int i = 0; i < c->nin; i++) conv_in(c, i);
-  Loop l = {.graph = g, .nscan = g->output.n, .limit = op1(c, "sequence.length", conv_in(c, 0), NULL), .body = map_body, .env = c->in};
+  Loop l = {.graph = g,
+            .nscan = g->output.n,
+            .limit = op1(c, "sequence.length", conv_in(c, 0), NULL),
+            .body = map_body,
+            .env = c->in};
   const Node *r = build_loop(c, &l);
   for (int k = 0; k < c->nout; k++) c->out[k] = node_get(c->m, r, k);
   return NULL;
@@ -405,34 +434,44 @@ static const Node *convert_sequence_construct(Conv *c)
   return opn(c, "sequence.construct", c->nin, c->in, NULL);
 }
 
-static const Node *convert_sequence_empty(Conv *c) { return op0(c, "sequence.empty", "dtype:t", attr_dtype(c, "dtype", DT_F32)); }
+static const Node *convert_sequence_empty(Conv *c)
+{
+  return op0(c, "sequence.empty", "dtype:t", attr_dtype(c, "dtype", DT_F32));
+}
 static const Node *convert_sequence_at(Conv *c) { return op2(c, "sequence.at", conv_in(c, 0), conv_in(c, 1), NULL); }
 static const Node *convert_sequence_length(Conv *c) { return op1(c, "sequence.length", conv_in(c, 0), NULL); }
 
 /* The first item of an empty sequence tells what the items are. */
 static const Node *convert_sequence_insert(Conv *c)
 {
-  const Node *s = conv_in(c, 0), *x = conv_in(c, 1), *at = conv_opt(c, 2);
+  const Node *s = conv_in(c, 0);
+  const Node *x = conv_in(c, 1);
+  const Node *at = conv_opt(c, 2);
   if (is_bottom(c, s)) return op1(c, "sequence.construct", x, NULL);
   return at ? op3(c, "sequence.insert", s, x, at, NULL) : op2(c, "sequence.insert", s, x, NULL);
 }
 
 static const Node *convert_sequence_erase(Conv *c)
 {
-  const Node *s = conv_in(c, 0), *at = conv_opt(c, 1);
+  const Node *s = conv_in(c, 0);
+  const Node *at = conv_opt(c, 1);
   return at ? op2(c, "sequence.erase", s, at, NULL) : op1(c, "sequence.erase", s, NULL);
 }
 
 static const Node *convert_concat_from_sequence(Conv *c)
 {
-  return op1(c, "sequence.concat", conv_in(c, 0), "axis:i,new_axis:i", (int)attr_int(c, "axis", 0), (int)attr_int(c, "new_axis", 0));
+  return op1(c, "sequence.concat", conv_in(c, 0), "axis:i,new_axis:i", (int)attr_int(c, "axis", 0),
+             (int)attr_int(c, "new_axis", 0));
 }
 
 static const Node *convert_split_to_sequence(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *sizes = conv_opt(c, 1);
-  int axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)), keep = (int)attr_int(c, "keepdims", 1);
-  return sizes ? op2(c, "sequence.split", x, sizes, "axis:i,keepdims:i", axis, 1) : op1(c, "sequence.split", x, "axis:i,keepdims:i", axis, keep);
+  const Node *x = conv_in(c, 0);
+  const Node *sizes = conv_opt(c, 1);
+  int axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
+  int keep = (int)attr_int(c, "keepdims", 1);
+  return sizes ? op2(c, "sequence.split", x, sizes, "axis:i,keepdims:i", axis, 1)
+               : op1(c, "sequence.split", x, "axis:i,keepdims:i", axis, keep);
 }
 
 static const Node *convert_optional(Conv *c)
@@ -443,7 +482,8 @@ static const Node *convert_optional(Conv *c)
   bool sequence = item && item->sequence;
   if (sequence) item = item->sequence->elem_type;
   if (item && !item->tensor) conv_fail(c, ERR_UNSUPPORTED, "an optional may hold a tensor or a sequence of tensors");
-  return op0(c, "optional.make", "dtype:t,sequence:i", item ? onnx_dtype(c->ctx, item->tensor->elem_type, c->name) : DT_F32, (int)sequence);
+  return op0(c, "optional.make", "dtype:t,sequence:i",
+             item ? onnx_dtype(c->ctx, item->tensor->elem_type, c->name) : DT_F32, (int)sequence);
 }
 
 static const Node *convert_optional_has(Conv *c)
@@ -461,10 +501,21 @@ static const Node *convert_optional_get(Conv *c)
 }
 
 static const OnnxRow rows[] = {
-  {"ConcatFromSequence", 11, convert_concat_from_sequence}, {"If", 1, NULL /* import_nodes: the rest of its graph may go with it */}, {"Loop", 1, convert_loop}, {"Optional", 15, convert_optional},
-  {"OptionalGetElement", 15, convert_optional_get}, {"OptionalHasElement", 15, convert_optional_has}, {"Scan", 8, convert_scan_8}, {"Scan", 9, convert_scan},
-  {"SequenceAt", 11, convert_sequence_at}, {"SequenceConstruct", 11, convert_sequence_construct}, {"SequenceEmpty", 11, convert_sequence_empty},
-  {"SequenceErase", 11, convert_sequence_erase}, {"SequenceInsert", 11, convert_sequence_insert}, {"SequenceLength", 11, convert_sequence_length},
-  {"SequenceMap", 17, convert_sequence_map}, {"SplitToSequence", 11, convert_split_to_sequence},
+  {"ConcatFromSequence", 11, convert_concat_from_sequence},
+  {"If", 1, NULL /* import_nodes: the rest of its graph may go with it */},
+  {"Loop", 1, convert_loop},
+  {"Optional", 15, convert_optional},
+  {"OptionalGetElement", 15, convert_optional_get},
+  {"OptionalHasElement", 15, convert_optional_has},
+  {"Scan", 8, convert_scan_8},
+  {"Scan", 9, convert_scan},
+  {"SequenceAt", 11, convert_sequence_at},
+  {"SequenceConstruct", 11, convert_sequence_construct},
+  {"SequenceEmpty", 11, convert_sequence_empty},
+  {"SequenceErase", 11, convert_sequence_erase},
+  {"SequenceInsert", 11, convert_sequence_insert},
+  {"SequenceLength", 11, convert_sequence_length},
+  {"SequenceMap", 17, convert_sequence_map},
+  {"SplitToSequence", 11, convert_split_to_sequence},
 };
 ONNX_TABLE(onnx_control, "", rows);

@@ -28,13 +28,15 @@ static const double *const_floats(Conv *c, const Node *x, int *n)
 static bool is_empty(Conv *c, const Node *x) { return !x || (rank_of(c, x) == 1 && expr_is_int(dim_of(c, x, 0), 0)); }
 
 /* What is known goes into attributes, the rest behind data. */
-static const Node *call_resize(Conv *c, const ResizeCall *r, const Node *x, const Node *sizes, const Node *scales, const Node *roi)
+static const Node *call_resize(Conv *c, const ResizeCall *r, const Node *x, const Node *sizes, const Node *scales,
+                               const Node *roi)
 {
   const OpDef *op = op_get(c->ctx, "image.resize");
   void *attrs = attrs_new(c->m, op->attrs);
   const Node *arg[4] = {x};
   const char *names[3];
-  int n = 1, k = 0;
+  int n = 1;
+  int k = 0;
   attrs_set_str(c->m, op->attrs, attrs, "method", r->method);
   attrs_set_str(c->m, op->attrs, attrs, "coordinate_transformation_mode", r->coordinates);
   attrs_set_str(c->m, op->attrs, attrs, "rounding_method", r->rounding);
@@ -68,7 +70,11 @@ static const char *resize_method(Conv *c, const char *mode)
 /* Upsample and the first Resize: coordinates divided by the factor, rounded down. */
 static ResizeCall plain_resize(Conv *c)
 {
-  return (ResizeCall){.method = resize_method(c, attr_str(c, "mode", "nearest")), .coordinates = "asymmetric", .rounding = "floor", .policy = "stretch", .alpha = -0.75};
+  return (ResizeCall){.method = resize_method(c, attr_str(c, "mode", "nearest")),
+                      .coordinates = "asymmetric",
+                      .rounding = "floor",
+                      .policy = "stretch",
+                      .alpha = -0.75};
 }
 
 static const Node *convert_upsample_attr(Conv *c)
@@ -92,7 +98,9 @@ static const Node *convert_upsample(Conv *c)
 
 static const Node *convert_resize(Conv *c)
 {
-  const Node *roi = conv_opt(c, 1), *scales = conv_opt(c, 2), *sizes = conv_opt(c, 3);
+  const Node *roi = conv_opt(c, 1);
+  const Node *scales = conv_opt(c, 2);
+  const Node *sizes = conv_opt(c, 3);
   ResizeCall r = {
     .method = resize_method(c, attr_str(c, "mode", "nearest")),
     .coordinates = attr_str(c, "coordinate_transformation_mode", "half_pixel"),
@@ -109,30 +117,35 @@ static const Node *convert_resize(Conv *c)
   bool crop = !strcmp(r.coordinates, "tf_crop_and_resize");
   if (!sizes && !scales) conv_fail(c, ERR_ARGUMENT, "neither sizes nor scales are given");
   if (crop && is_empty(c, roi)) conv_fail(c, ERR_ARGUMENT, "tf_crop_and_resize needs a region");
-  return call_resize(c, &r, conv_in(c, 0), sizes ? cast_to(c, sizes, DT_I64) : NULL, sizes ? NULL : scales, crop ? roi : NULL);
+  return call_resize(c, &r, conv_in(c, 0), sizes ? cast_to(c, sizes, DT_I64) : NULL, sizes ? NULL : scales,
+                     crop ? roi : NULL);
 }
 
 /* ---- sampling ----------------------------------------------------------------------------------- */
 
 static const Node *convert_grid_sample(Conv *c)
 {
-  const char *mode = attr_str(c, "mode", "linear"), *method;
+  const char *mode = attr_str(c, "mode", "linear");
+  const char *method;
   if (!strcmp(mode, "linear") || !strcmp(mode, "bilinear")) method = "bilinear";
   else if (!strcmp(mode, "nearest")) method = "nearest";
   else if (!strcmp(mode, "cubic") || !strcmp(mode, "bicubic")) method = "bicubic";
   else conv_fail(c, ERR_ARGUMENT, "mode '%s' is not known", mode);
   const Node *x = conv_in(c, 0);
-  return op2(c, "image.grid_sample", x, conv_in(c, 1), "method:s,layout:s,padding_mode:s,align_corners:i,grid_last:i", method, rank_of(c, x) == 5 ? "NCDHW" : "NCHW",
-             attr_str(c, "padding_mode", "zeros"), (int)attr_int(c, "align_corners", 0), 1);
+  return op2(c, "image.grid_sample", x, conv_in(c, 1), "method:s,layout:s,padding_mode:s,align_corners:i,grid_last:i",
+             method, rank_of(c, x) == 5 ? "NCDHW" : "NCHW", attr_str(c, "padding_mode", "zeros"),
+             (int)attr_int(c, "align_corners", 0), 1);
 }
 
 static const Node *convert_affine_grid(Conv *c)
 {
   int n = 0;
-  const Node *theta = conv_in(c, 0), *size = conv_in(c, 1);
+  const Node *theta = conv_in(c, 0);
+  const Node *size = conv_in(c, 1);
   const Expr *const *d = const_dims(c, size, &n);
   int corners = (int)attr_int(c, "align_corners", 0);
-  if (d && n > 2) return op1(c, "image.affine_grid", theta, "target_shape:D,align_corners:i,grid_last:i", n - 2, d + 2, corners, 1);
+  if (d && n > 2)
+    return op1(c, "image.affine_grid", theta, "target_shape:D,align_corners:i,grid_last:i", n - 2, d + 2, corners, 1);
   return op2(c, "image.affine_grid", theta, size, "align_corners:i,grid_last:i", corners, 1);
 }
 
@@ -147,7 +160,8 @@ static const Node *convert_roi_align(Conv *c)
   const char *mode = attr_str(c, "mode", "avg");
   bool half = c->opset >= 16 && !strcmp(attr_str(c, "coordinate_transformation_mode", "half_pixel"), "half_pixel");
   int64_t size[] = {attr_int(c, "output_height", 1), attr_int(c, "output_width", 1)};
-  return op2(c, "vision.roi_align", conv_in(c, 0), numbered_boxes(c, conv_in(c, 1), conv_in(c, 2)), "pooled_size:I,spatial_scale:f,sample_ratio:i,mode:s,half_pixel:i", 2, size,
+  return op2(c, "vision.roi_align", conv_in(c, 0), numbered_boxes(c, conv_in(c, 1), conv_in(c, 2)),
+             "pooled_size:I,spatial_scale:f,sample_ratio:i,mode:s,half_pixel:i", 2, size,
              attr_float(c, "spatial_scale", 1), (int)attr_int(c, "sampling_ratio", 0), mode, (int)half);
 }
 
@@ -156,30 +170,46 @@ static const Node *convert_max_roi_pool(Conv *c)
   int n = 0;
   const int64_t *size = attr_ints(c, "pooled_shape", &n);
   if (!size || n != 2) conv_fail(c, ERR_ARGUMENT, "pooled_shape has %d numbers, 2 are wanted", n);
-  return op2(c, "vision.roi_pool", conv_in(c, 0), conv_in(c, 1), "pooled_size:I,spatial_scale:f", n, size, attr_float(c, "spatial_scale", 1));
+  return op2(c, "vision.roi_pool", conv_in(c, 0), conv_in(c, 1), "pooled_size:I,spatial_scale:f", n, size,
+             attr_float(c, "spatial_scale", 1));
 }
 
 static const Node *convert_col2im(Conv *c)
 {
-  int n = 0, nk = 0, ns = 0, np = 0, nd = 0;
-  const Node *x = conv_in(c, 0), *image = conv_in(c, 1);
+  int n = 0;
+  int nk = 0;
+  int ns = 0;
+  int np = 0;
+  int nd = 0;
+  const Node *x = conv_in(c, 0);
+  const Node *image = conv_in(c, 1);
   const int64_t *kernel = const_ints(c, conv_in(c, 2), &nk);
   if (!kernel) nk = (int)static_dim(c, conv_in(c, 2), 0);
   if (nk > 8) conv_fail(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported", nk);
-  int64_t ones[8] = {1, 1, 1, 1, 1, 1, 1, 1}, zeros[16] = {0};
-  const int64_t *strides = attr_ints(c, "strides", &ns), *pads = attr_ints(c, "pads", &np), *dilation = attr_ints(c, "dilations", &nd);
+  int64_t ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  int64_t zeros[16] = {0};
+  const int64_t *strides = attr_ints(c, "strides", &ns);
+  const int64_t *pads = attr_ints(c, "pads", &np);
+  const int64_t *dilation = attr_ints(c, "dilations", &nd);
   const Expr *const *size = const_dims(c, image, &n);
   if (!strides) strides = ones, ns = nk;
   if (!pads) pads = zeros, np = 2 * nk;
   if (!dilation) dilation = ones, nd = nk;
-  if (!kernel) return op3(c, "nn.col2im", x, image, conv_in(c, 2), "strides:I,padding:I,dilation:I", ns, strides, np, pads, nd, dilation);
-  if (size) return op1(c, "nn.col2im", x, "image_size:D,kernel_size:I,strides:I,padding:I,dilation:I", n, size, nk, kernel, ns, strides, np, pads, nd, dilation);
-  return op2(c, "nn.col2im", x, image, "kernel_size:I,strides:I,padding:I,dilation:I", nk, kernel, ns, strides, np, pads, nd, dilation);
+  if (!kernel)
+    return op3(c, "nn.col2im", x, image, conv_in(c, 2), "strides:I,padding:I,dilation:I", ns, strides, np, pads, nd,
+               dilation);
+  if (size)
+    return op1(c, "nn.col2im", x, "image_size:D,kernel_size:I,strides:I,padding:I,dilation:I", n, size, nk, kernel, ns,
+               strides, np, pads, nd, dilation);
+  return op2(c, "nn.col2im", x, image, "kernel_size:I,strides:I,padding:I,dilation:I", nk, kernel, ns, strides, np,
+             pads, nd, dilation);
 }
 
 static const OnnxRow rows[] = {
-  {"AffineGrid", 20, convert_affine_grid}, {"Col2Im", 18, convert_col2im}, {"GridSample", 16, convert_grid_sample}, {"MaxRoiPool", 1, convert_max_roi_pool},
-  {"Resize", 10, convert_upsample}, {"Resize", 11, convert_resize}, {"RoiAlign", 10, convert_roi_align}, {"Upsample", 1, convert_upsample_attr},
+  {"AffineGrid", 20, convert_affine_grid}, {"Col2Im", 18, convert_col2im},
+  {"GridSample", 16, convert_grid_sample}, {"MaxRoiPool", 1, convert_max_roi_pool},
+  {"Resize", 10, convert_upsample},        {"Resize", 11, convert_resize},
+  {"RoiAlign", 10, convert_roi_align},     {"Upsample", 1, convert_upsample_attr},
   {"Upsample", 9, convert_upsample},
 };
 ONNX_TABLE(onnx_image, "", rows);

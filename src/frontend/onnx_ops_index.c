@@ -16,10 +16,14 @@ static const Node *from_end(Conv *c, const Node *index, const Node *extent)
   bool plain = v != NULL;
   for (int i = 0; i < n && plain; i++) plain = v[i] >= 0;
   if (plain) return index;
-  return where(c, less(c, index, scalar_like(c, index, 0)), add(c, index, cast_to(c, extent, dtype_of(c, index))), index);
+  return where(c, less(c, index, scalar_like(c, index, 0)), add(c, index, cast_to(c, extent, dtype_of(c, index))),
+               index);
 }
 
-static const Node *extent_of(Conv *c, const Node *x, int axis) { return scalar_of(c, shape_part(c, x, axis, axis + 1)); }
+static const Node *extent_of(Conv *c, const Node *x, int axis)
+{
+  return scalar_of(c, shape_part(c, x, axis, axis + 1));
+}
 
 static const Node *convert_gather(Conv *c)
 {
@@ -38,17 +42,21 @@ static const Node *convert_gather_elements(Conv *c)
 static const Node *coordinates(Conv *c, const Node *x, const Node *index, int batch)
 {
   int n = (int)static_dim(c, index, -1);
-  if (batch + n > rank_of(c, x)) conv_fail(c, ERR_SHAPE, "%d coordinates after %d batch axes do not fit rank %d", n, batch, rank_of(c, x));
+  if (batch + n > rank_of(c, x))
+    conv_fail(c, ERR_SHAPE, "%d coordinates after %d batch axes do not fit rank %d", n, batch, rank_of(c, x));
   index = from_end(c, index, shape_part(c, x, batch, batch + n));
   return move_axis(c, index, rank_of(c, index) - 1, 0);
 }
 
 static const Node *convert_gather_nd(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *index = conv_in(c, 1);
+  const Node *x = conv_in(c, 0);
+  const Node *index = conv_in(c, 1);
   int64_t batch = attr_int(c, "batch_dims", 0);
-  if (batch < 0 || batch >= rank_of(c, index) || batch > rank_of(c, x)) conv_fail(c, ERR_ARGUMENT, "batch_dims %" PRId64 " is out of range", batch);
-  return op2(c, "gather_nd", x, coordinates(c, x, index, (int)batch), "batch_dims:l,index_rank:l", batch, static_dim(c, index, -1));
+  if (batch < 0 || batch >= rank_of(c, index) || batch > rank_of(c, x))
+    conv_fail(c, ERR_ARGUMENT, "batch_dims %" PRId64 " is out of range", batch);
+  return op2(c, "gather_nd", x, coordinates(c, x, index, (int)batch), "batch_dims:l,index_rank:l", batch,
+             static_dim(c, index, -1));
 }
 
 static const char *reduction(Conv *c)
@@ -65,7 +73,8 @@ static const Node *convert_scatter_elements(Conv *c)
 {
   const Node *x = conv_in(c, 0);
   int axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
-  return op3(c, "scatter_elements", x, from_end(c, conv_in(c, 1), extent_of(c, x, axis)), conv_in(c, 2), "axis:i,reduction:s", axis, reduction(c));
+  return op3(c, "scatter_elements", x, from_end(c, conv_in(c, 1), extent_of(c, x, axis)), conv_in(c, 2),
+             "axis:i,reduction:s", axis, reduction(c));
 }
 
 static const Node *convert_scatter_nd(Conv *c)
@@ -77,14 +86,19 @@ static const Node *convert_scatter_nd(Conv *c)
 /* A cache written at an offset per sample: each place asks which update, if any, lands there. */
 static const Node *convert_tensor_scatter(Conv *c)
 {
-  const Node *cache = conv_in(c, 0), *update = conv_in(c, 1), *at = conv_opt(c, 2);
-  int rank = rank_of(c, cache), axis = axis_of(c, attr_int(c, "axis", -2), rank);
+  const Node *cache = conv_in(c, 0);
+  const Node *update = conv_in(c, 1);
+  const Node *at = conv_opt(c, 2);
+  int rank = rank_of(c, cache);
+  int axis = axis_of(c, attr_int(c, "axis", -2), rank);
   bool circular = !strcmp(attr_str(c, "mode", "linear"), "circular");
-  const Node *length = extent_of(c, cache, axis), *count = extent_of(c, update, axis);
+  const Node *length = extent_of(c, cache, axis);
+  const Node *count = extent_of(c, update, axis);
   const Node *place = unsqueeze_to(c, iota(c, length, DT_I64), axis, rank);
   if (at) place = sub(c, place, unsqueeze_to(c, cast_to(c, at, DT_I64), 0, rank));
   if (circular) place = op2(c, "floor_mod", place, length, NULL);
-  const Node *inside = op2(c, "logical_and", op2(c, "greater_equal", place, scalar(c, DT_I64, 0), NULL), less(c, place, count), NULL);
+  const Node *inside =
+      op2(c, "logical_and", op2(c, "greater_equal", place, scalar(c, DT_I64, 0), NULL), less(c, place, count), NULL);
   const Node *safe = min2(c, max2(c, place, scalar(c, DT_I64, 0)), sub(c, count, scalar(c, DT_I64, 1)));
   const Node *value = op2(c, "gather", update, op2(c, "broadcast_to_like", safe, cache, NULL), "axis:i", axis);
   return where(c, inside, value, cache);
@@ -93,19 +107,24 @@ static const Node *convert_tensor_scatter(Conv *c)
 /* on where the index is, off elsewhere. */
 static const Node *convert_one_hot(Conv *c)
 {
-  const Node *index = cast_to(c, conv_in(c, 0), DT_I64), *depth = cast_to(c, scalar_of(c, conv_in(c, 1)), DT_I64), *values = conv_in(c, 2);
+  const Node *index = cast_to(c, conv_in(c, 0), DT_I64);
+  const Node *depth = cast_to(c, scalar_of(c, conv_in(c, 1)), DT_I64);
+  const Node *values = conv_in(c, 2);
   int rank = rank_of(c, index);
   int64_t axis = attr_int(c, "axis", -1);
   int at = axis_of(c, axis, rank + 1);
-  const Node *off = scalar_of(c, slice(c, values, 0, 0, 1)), *on = scalar_of(c, slice(c, values, 0, 1, 2));
-  const Node *hot = op2(c, "equal", unsqueeze(c, from_end(c, index, depth), at), unsqueeze_to(c, iota(c, depth, DT_I64), at, rank + 1), NULL);
+  const Node *off = scalar_of(c, slice(c, values, 0, 0, 1));
+  const Node *on = scalar_of(c, slice(c, values, 0, 1, 2));
+  const Node *hot = op2(c, "equal", unsqueeze(c, from_end(c, index, depth), at),
+                        unsqueeze_to(c, iota(c, depth, DT_I64), at, rank + 1), NULL);
   return where(c, hot, on, off);
 }
 
 static const Node *convert_nonzero(Conv *c)
 {
   const Node *x = conv_in(c, 0);
-  if (!rank_of(c, x)) x = vector_of(c, x);               /* a scalar counts as a vector of one, its coordinates are dropped */
+  /* a scalar counts as a vector of one, its coordinates are dropped */
+  if (!rank_of(c, x)) x = vector_of(c, x);
   const Node *at = cast_to(c, op1(c, "argwhere", x, NULL), DT_I64);
   at = transpose(c, at, 2, (int[]){1, 0});
   return rank_of(c, conv_in(c, 0)) ? at : slice(c, at, 0, 0, 0);
@@ -121,9 +140,12 @@ static const Node *convert_compress(Conv *c)
 /* Values, where each first occurs, which one each element is, how often it occurs. */
 static const Node *convert_unique(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *r;
+  const Node *x = conv_in(c, 0);
+  const Node *r;
   int sorted = (int)attr_int(c, "sorted", 1);
-  if (conv_attr(c, "axis")) r = op1(c, "unique", x, "is_sorted:i,return_counts:i,axis:i", sorted, 1, axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)));
+  if (conv_attr(c, "axis"))
+    r = op1(c, "unique", x, "is_sorted:i,return_counts:i,axis:i", sorted, 1,
+            axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)));
   else r = op1(c, "unique", x, "is_sorted:i,return_counts:i", sorted, 1);
   c->out[0] = node_get(c->m, r, 0);
   for (int i = 1; i < 4; i++) c->out[i] = cast_to(c, node_get(c->m, r, i < 3 ? i : 4), DT_I64);
@@ -133,25 +155,35 @@ static const Node *convert_unique(Conv *c)
 /* Rows of (batch, class, box); left out: no boxes, and thresholds that let everything through. */
 static const Node *convert_nms(Conv *c)
 {
-  const Node *boxes = conv_in(c, 0), *scores = conv_in(c, 1), *most = conv_opt(c, 2), *iou = conv_opt(c, 3), *least = conv_opt(c, 4);
-  const Node *arg[5] = {boxes, scores, most ? scalar_of(c, cast_to(c, most, DT_I64)) : scalar(c, DT_I64, 0), iou ? scalar_of(c, iou) : scalar(c, DT_F32, 0),
+  const Node *boxes = conv_in(c, 0);
+  const Node *scores = conv_in(c, 1);
+  const Node *most = conv_opt(c, 2);
+  const Node *iou = conv_opt(c, 3);
+  const Node *least = conv_opt(c, 4);
+  const Node *arg[5] = {boxes, scores, most ? scalar_of(c, cast_to(c, most, DT_I64)) : scalar(c, DT_I64, 0),
+                        iou ? scalar_of(c, iou) : scalar(c, DT_F32, 0),
                         least ? scalar_of(c, least) : scalar(c, DT_F32, -INFINITY)};
-  const Node *r = opn(c, "vision.all_class_non_max_suppression", 5, arg, "center_point_box:i", (int)attr_int(c, "center_point_box", 0));
+  const Node *r = opn(c, "vision.all_class_non_max_suppression", 5, arg, "center_point_box:i",
+                      (int)attr_int(c, "center_point_box", 0));
   return cast_to(c, op2(c, "dyn.take_first", node_get(c->m, r, 0), node_get(c->m, r, 1), NULL), DT_I64);
 }
 
 static const Node *convert_topk(Conv *c)
 {
   const Node *x = conv_in(c, 0);
-  int axis = axis_of(c, attr_int(c, "axis", -1), rank_of(c, x)), n = 0;
+  int axis = axis_of(c, attr_int(c, "axis", -1), rank_of(c, x));
+  int n = 0;
   int smallest = !attr_int(c, "largest", 1);
-  const Node *k = c->opset >= 10 ? conv_in(c, 1) : NULL, *r;
+  const Node *k = c->opset >= 10 ? conv_in(c, 1) : NULL;
+  const Node *r;
   const int64_t *v = k ? const_ints(c, k, &n) : NULL;
-  int64_t count = v && n == 1 ? v[0] : attr_int(c, "k", -1), whole;
+  int64_t count = v && n == 1 ? v[0] : attr_int(c, "k", -1);
+  int64_t whole;
   if (k && !v) {
     r = op2(c, "dyn.topk", x, vector_of(c, k), "axis:i,ret_type:s,is_ascend:i,dtype:t", axis, "both", smallest, DT_I64);
   } else {
-    if (count < 0 || (is_static_dim(dim_of(c, x, axis), &whole) && count > whole)) conv_fail(c, ERR_ARGUMENT, "k is %" PRId64 ", which axis %d does not have", count, axis);
+    if (count < 0 || (is_static_dim(dim_of(c, x, axis), &whole) && count > whole))
+      conv_fail(c, ERR_ARGUMENT, "k is %" PRId64 ", which axis %d does not have", count, axis);
     r = op1(c, "topk", x, "k:l,axis:i,ret_type:s,is_ascend:i,dtype:t", count, axis, "both", smallest, DT_I64);
   }
   c->out[0] = node_get(c->m, r, 0);
@@ -161,28 +193,40 @@ static const Node *convert_topk(Conv *c)
 
 static const Node *convert_reverse_sequence(Conv *c)
 {
-  return op2(c, "reverse_sequence", conv_in(c, 0), conv_in(c, 1), "seq_axis:i,batch_axis:i", (int)attr_int(c, "time_axis", 0), (int)attr_int(c, "batch_axis", 1));
+  return op2(c, "reverse_sequence", conv_in(c, 0), conv_in(c, 1), "seq_axis:i,batch_axis:i",
+             (int)attr_int(c, "time_axis", 0), (int)attr_int(c, "batch_axis", 1));
 }
 
 /* ---- n-grams ----------------------------------------------------------------------------------------- */
 
 typedef struct Grams {
-  int n;                       /* those of a size that counts */
-  int64_t *column;             /* where each is counted */
+  int n;           /* those of a size that counts */
+  int64_t *column; /* where each is counted */
   int64_t columns;
-  const Node *hits;            /* (rows, n) int32 */
+  const Node *hits; /* (rows, n) int32 */
 } Grams;
 
 /* The n-grams that count, size by size, and how often each row of x has each. */
 static Grams count_grams(Conv *c, const Node *x)
 {
-  int npool = 0, nsize = 0, nindex = 0, id = 0, parts = 0;
-  const int64_t *pool = attr_ints(c, "pool_int64s", &npool), *from = attr_ints(c, "ngram_counts", &nsize), *index = attr_ints(c, "ngram_indexes", &nindex);
-  int64_t least = attr_int(c, "min_gram_length", 1), most = attr_int(c, "max_gram_length", 1), skips = attr_int(c, "max_skip_count", 0);
+  int npool = 0;
+  int nsize = 0;
+  int nindex = 0;
+  int id = 0;
+  int parts = 0;
+  const int64_t *pool = attr_ints(c, "pool_int64s", &npool);
+  const int64_t *from = attr_ints(c, "ngram_counts", &nsize);
+  const int64_t *index = attr_ints(c, "ngram_indexes", &nindex);
+  int64_t least = attr_int(c, "min_gram_length", 1);
+  int64_t most = attr_int(c, "max_gram_length", 1);
+  int64_t skips = attr_int(c, "max_skip_count", 0);
   const Node *words = attr_strings(c, "pool_strings");
-  if ((words != NULL) != dtype_is_string(dtype_of(c, x)) || (words && npool)) conv_fail(c, ERR_TYPE, "the pool and the input are not both numbers or both strings");
+  if ((words != NULL) != dtype_is_string(dtype_of(c, x)) || (words && npool))
+    conv_fail(c, ERR_TYPE, "the pool and the input are not both numbers or both strings");
   if (words) npool = (int)static_dim(c, words, 0);
-  if (least < 1 || most < least || !nindex) conv_fail(c, ERR_ARGUMENT, "n-grams of %" PRId64 " to %" PRId64 " elements with %d places for them make no sense", least, most, nindex);
+  if (least < 1 || most < least || !nindex)
+    conv_fail(c, ERR_ARGUMENT, "n-grams of %" PRId64 " to %" PRId64 " elements with %d places for them make no sense",
+              least, most, nindex);
   Grams g = {.column = arena_array(c->im->arena, int64_t, nindex)};
   const Node **part = arena_array(c->im->arena, const Node *, nsize + 1);
   for (int i = 0; i < nindex; i++) {
@@ -190,14 +234,20 @@ static Grams count_grams(Conv *c, const Node *x)
     g.columns = index[i] >= g.columns ? index[i] + 1 : g.columns;
   }
   for (int i = 0; i < nsize; i++) {
-    int64_t size = i + 1, begin = from[i], end = i + 1 < nsize ? from[i + 1] : npool, count = (end - begin) / size;
+    int64_t size = i + 1;
+    int64_t begin = from[i];
+    int64_t end = i + 1 < nsize ? from[i + 1] : npool;
+    int64_t count = (end - begin) / size;
     if (begin < 0 || end < begin || end > npool || count > nindex - id)
-      conv_fail(c, ERR_ARGUMENT, "ngram_counts[%d] is %" PRId64 ", which does not fit a pool of %d and %d ngram_indexes", i, begin, npool, nindex);
+      conv_fail(c, ERR_ARGUMENT,
+                "ngram_counts[%d] is %" PRId64 ", which does not fit a pool of %d and %d ngram_indexes", i, begin,
+                npool, nindex);
     bool counts = size >= least && size <= most && count;
     for (int64_t k = 0; k < count; k++, id++)
       if (counts) g.column[g.n++] = index[id];
     if (!counts) continue;
-    const Node *grams = words ? slice(c, words, 0, begin, begin + count * size) : const_i64(c, (int)(count * size), pool + begin);
+    const Node *grams =
+        words ? slice(c, words, 0, begin, begin + count * size) : const_i64(c, (int)(count * size), pool + begin);
     grams = reshape(c, grams, 2, (int64_t[]){count, size});
     part[parts++] = op2(c, "count_ngrams", x, grams, "skips:l", skips);
   }
@@ -210,7 +260,9 @@ static const Node *columns_of(Conv *c, const Grams *g, int k)
 {
   int64_t *from = arena_array(c->im->arena, int64_t, (int)g->columns);
   int *seen = arena_array(c->im->arena, int, (int)g->columns);
-  bool *there = arena_array(c->im->arena, bool, (int)g->columns), any = false, all = true;
+  bool *there = arena_array(c->im->arena, bool, (int)g->columns);
+  bool any = false;
+  bool all = true;
   for (int i = 0; i < g->n; i++)
     if (seen[g->column[i]]++ == k) {
       from[g->column[i]] = i;
@@ -225,13 +277,16 @@ static const Node *columns_of(Conv *c, const Grams *g, int k)
 /* A weight belongs to a column, as ONNX Runtime has it. */
 static const Node *convert_tfidf(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *y = NULL;
+  const Node *x = conv_in(c, 0);
+  const Node *y = NULL;
   if (!dtype_is_string(dtype_of(c, x))) x = cast_to(c, x, DT_I64);
-  int rank = rank_of(c, x), n = 0;
+  int rank = rank_of(c, x);
+  int n = 0;
   if (rank > 2) conv_fail(c, ERR_SHAPE, "a row or rows are wanted, not rank %d", rank);
   if (rank < 2) x = reshape(c, x, 2, (int64_t[]){1, -1});
   const char *mode = attr_str(c, "mode", "");
-  bool tf = !strcmp(mode, "TF"), idf = !strcmp(mode, "IDF");
+  bool tf = !strcmp(mode, "TF");
+  bool idf = !strcmp(mode, "IDF");
   if (!tf && !idf && strcmp(mode, "TFIDF")) conv_fail(c, ERR_ARGUMENT, "mode is '%s'; it is TF, IDF or TFIDF", mode);
   Grams g = count_grams(c, x);
   const float *weights = tf ? NULL : attr_floats(c, "weights", &n);
@@ -249,9 +304,20 @@ static const Node *convert_tfidf(Conv *c)
 }
 
 static const OnnxRow rows[] = {
-  {"Compress", 9, convert_compress}, {"Gather", 1, convert_gather}, {"GatherElements", 11, convert_gather_elements}, {"GatherND", 11, convert_gather_nd},
-  {"NonMaxSuppression", 10, convert_nms}, {"NonZero", 9, convert_nonzero}, {"OneHot", 9, convert_one_hot}, {"ReverseSequence", 10, convert_reverse_sequence},
-  {"Scatter", 9, convert_scatter_elements}, {"ScatterElements", 11, convert_scatter_elements}, {"ScatterND", 11, convert_scatter_nd},
-  {"TensorScatter", 24, convert_tensor_scatter}, {"TfIdfVectorizer", 9, convert_tfidf}, {"TopK", 1, convert_topk}, {"Unique", 11, convert_unique},
+  {"Compress", 9, convert_compress},
+  {"Gather", 1, convert_gather},
+  {"GatherElements", 11, convert_gather_elements},
+  {"GatherND", 11, convert_gather_nd},
+  {"NonMaxSuppression", 10, convert_nms},
+  {"NonZero", 9, convert_nonzero},
+  {"OneHot", 9, convert_one_hot},
+  {"ReverseSequence", 10, convert_reverse_sequence},
+  {"Scatter", 9, convert_scatter_elements},
+  {"ScatterElements", 11, convert_scatter_elements},
+  {"ScatterND", 11, convert_scatter_nd},
+  {"TensorScatter", 24, convert_tensor_scatter},
+  {"TfIdfVectorizer", 9, convert_tfidf},
+  {"TopK", 1, convert_topk},
+  {"Unique", 11, convert_unique},
 };
 ONNX_TABLE(onnx_index, "", rows);

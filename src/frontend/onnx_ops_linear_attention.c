@@ -14,7 +14,7 @@
 #include "frontend/onnx_control.h"
 
 typedef struct Memory {
-  const Node *q, *k, *v, *decay, *beta;    /* (time, batch, heads, size); decay and beta may be NULL */
+  const Node *q, *k, *v, *decay, *beta; /* (time, batch, heads, size); decay and beta may be NULL */
   double scale;
   bool delta;
 } Memory;
@@ -23,23 +23,33 @@ typedef struct Memory {
 static const Node *by_time(Conv *c, const Node *x, int64_t heads)
 {
   int64_t width = static_dim(c, x, 2);
-  if (heads < 1 || width % heads) conv_fail(c, ERR_SHAPE, "%" PRId64 " columns do not make %" PRId64 " heads", width, heads);
-  return transpose(c, reshape(c, cast_to(c, x, DT_F32), 4, (int64_t[]){0, 0, heads, width / heads}), 4, (int[]){1, 0, 2, 3});
+  if (heads < 1 || width % heads)
+    conv_fail(c, ERR_SHAPE, "%" PRId64 " columns do not make %" PRId64 " heads", width, heads);
+  return transpose(c, reshape(c, cast_to(c, x, DT_F32), 4, (int64_t[]){0, 0, heads, width / heads}), 4,
+                   (int[]){1, 0, 2, 3});
 }
 
-static const Node *at_time(Conv *c, const Node *x, const Node *t) { return op2(c, "take", frame_capture(c->im, c->frame, x), t, "axis:i,mode:s", 0, "clip"); }
+static const Node *at_time(Conv *c, const Node *x, const Node *t)
+{
+  return op2(c, "take", frame_capture(c->im, c->frame, x), t, "axis:i,mode:s", 0, "clip");
+}
 
-static void memory_step(Conv *c, Loop *l, const Node *t, const Node *cond, const Node *const *state, const Node **cond_out, const Node **state_out, const Node **scan_out)
+static void memory_step(Conv *c, Loop *l, const Node *t, const Node *cond, const Node *const *state,
+                        const Node **cond_out, const Node **state_out, const Node **scan_out)
 {
   const Memory *m = l->env;
-  const Node *s = state[0], *q = at_time(c, m->q, t), *k = unsqueeze(c, at_time(c, m->k, t), 3), *v = unsqueeze(c, at_time(c, m->v, t), 2);
+  const Node *s = state[0];
+  const Node *q = at_time(c, m->q, t);
+  const Node *k = unsqueeze(c, at_time(c, m->k, t), 3);
+  const Node *v = unsqueeze(c, at_time(c, m->v, t), 2);
   (void)cond;
   *cond_out = NULL;
   if (m->decay) s = mul(c, s, unsqueeze(c, exp_(c, at_time(c, m->decay, t)), 3));
   if (m->delta) v = sub(c, v, reduce1(c, "sum", mul(c, s, k), 2, true));
   if (m->beta) v = mul(c, v, unsqueeze(c, at_time(c, m->beta, t), 3));
   s = add(c, s, mul(c, k, v));
-  int64_t heads = static_dim(c, q, 1), have = static_dim(c, s, 1);
+  int64_t heads = static_dim(c, q, 1);
+  int64_t have = static_dim(c, s, 1);
   const Node *shared = heads == have ? s : op1(c, "repeat", s, "repeats:l,axis:i", heads / have, 1);
   state_out[0] = s;
   scan_out[0] = mul(c, reduce1(c, "sum", mul(c, shared, unsqueeze(c, q, 3)), 2, false), scalar(c, DT_F32, m->scale));
@@ -47,21 +57,43 @@ static void memory_step(Conv *c, Loop *l, const Node *t, const Node *cond, const
 
 static const Node *convert_linear_attention(Conv *c)
 {
-  const Node *q = conv_in(c, 0), *k = conv_in(c, 1), *v = conv_in(c, 2), *past = conv_opt(c, 3), *decay = conv_opt(c, 4), *beta = conv_opt(c, 5);
-  int64_t heads = attr_int(c, "q_num_heads", 0), kv = attr_int(c, "kv_num_heads", 0);
+  const Node *q = conv_in(c, 0);
+  const Node *k = conv_in(c, 1);
+  const Node *v = conv_in(c, 2);
+  const Node *past = conv_opt(c, 3);
+  const Node *decay = conv_opt(c, 4);
+  const Node *beta = conv_opt(c, 5);
+  int64_t heads = attr_int(c, "q_num_heads", 0);
+  int64_t kv = attr_int(c, "kv_num_heads", 0);
   const char *rule = attr_str(c, "update_rule", "gated_delta");
-  if (heads < 1 || kv < 1 || heads % kv) conv_fail(c, ERR_ARGUMENT, "%" PRId64 " query heads cannot share %" PRId64 " key heads", heads, kv);
-  Memory m = {.q = by_time(c, q, heads), .k = by_time(c, k, kv), .v = by_time(c, v, kv), .delta = str_ends(rule, "delta"), .scale = attr_float(c, "scale", 0)};
-  int64_t dk = static_dim(c, m.k, 3), dv = static_dim(c, m.v, 3);
-  if (str_starts(rule, "gated") != (decay != NULL) || m.delta != (beta != NULL)) conv_fail(c, ERR_ARGUMENT, "update_rule '%s' does not fit the inputs given", rule);
+  if (heads < 1 || kv < 1 || heads % kv)
+    conv_fail(c, ERR_ARGUMENT, "%" PRId64 " query heads cannot share %" PRId64 " key heads", heads, kv);
+  Memory m = {.q = by_time(c, q, heads),
+              .k = by_time(c, k, kv),
+              .v = by_time(c, v, kv),
+              .delta = str_ends(rule, "delta"),
+              .scale = attr_float(c, "scale", 0)};
+  int64_t dk = static_dim(c, m.k, 3);
+  int64_t dv = static_dim(c, m.v, 3);
+  if (str_starts(rule, "gated") != (decay != NULL) || m.delta != (beta != NULL))
+    conv_fail(c, ERR_ARGUMENT, "update_rule '%s' does not fit the inputs given", rule);
   if (m.scale == 0) m.scale = 1 / sqrt((double)dk);
   if (decay) m.decay = by_time(c, decay, kv);
   if (beta) m.beta = by_time(c, beta, static_dim(c, beta, 2) == 1 ? 1 : kv);
-  const Node *first = past ? cast_to(c, past, DT_F32) : full(c, scalar(c, DT_F32, 0), concat2(c, shape_part(c, q, 0, 1), const_i64(c, 3, (int64_t[]){kv, dk, dv}), 0), DT_F32);
-  Loop l = {.nstate = 1, .init = &first, .nscan = 1, .limit = scalar_of(c, shape_part(c, m.q, 0, 1)), .body = memory_step, .env = &m};
+  const Node *first =
+      past ? cast_to(c, past, DT_F32)
+           : full(c, scalar(c, DT_F32, 0),
+                  concat2(c, shape_part(c, q, 0, 1), const_i64(c, 3, (int64_t[]){kv, dk, dv}), 0), DT_F32);
+  Loop l = {.nstate = 1,
+            .init = &first,
+            .nscan = 1,
+            .limit = scalar_of(c, shape_part(c, m.q, 0, 1)),
+            .body = memory_step,
+            .env = &m};
   const Node *r = build_loop(c, &l);
   c->out[1] = cast_to(c, node_get(c->m, r, 0), past ? dtype_of(c, past) : dtype_of(c, q));
-  const Node *y = transpose(c, loop_stack(c, &l, r, 0, 0), 4, (int[]){1, 0, 2, 3});      /* (batch, time, heads, size) */
+  /* (batch, time, heads, size) */
+  const Node *y = transpose(c, loop_stack(c, &l, r, 0, 0), 4, (int[]){1, 0, 2, 3});
   return cast_to(c, reshape(c, y, 3, (int64_t[]){0, 0, heads * dv}), dtype_of(c, q));
 }
 

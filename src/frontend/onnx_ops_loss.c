@@ -12,12 +12,16 @@
 static const Node *nll_loss(Conv *c, const Node *x, const Node *label, const Node *weight)
 {
   const char *how = attr_str(c, "reduction", "mean");
-  bool ignore = conv_attr(c, "ignore_index") != NULL, all = !strcmp(how, "none");
+  bool ignore = conv_attr(c, "ignore_index") != NULL;
+  bool all = !strcmp(how, "none");
   DType dt = dtype_of(c, x);
-  const Node *zero = scalar_like(c, label, 0), *skip = NULL, *safe = label;
+  const Node *zero = scalar_like(c, label, 0);
+  const Node *skip = NULL;
+  const Node *safe = label;
   if (strcmp(how, "mean") && strcmp(how, "sum") && !all) conv_fail(c, ERR_ARGUMENT, "reduction '%s' is not known", how);
   if (ignore) {
-    skip = op2(c, "equal", label, node_scalar(c->m, value_int(dtype_of(c, label), attr_int(c, "ignore_index", 0))), NULL);
+    skip =
+        op2(c, "equal", label, node_scalar(c->m, value_int(dtype_of(c, label), attr_int(c, "ignore_index", 0))), NULL);
     safe = where(c, skip, zero, label);
   }
   const Node *loss = op1(c, "negative", squeeze(c, op2(c, "gather", x, unsqueeze(c, safe, 1), "axis:i", 1), 1), NULL);
@@ -42,7 +46,8 @@ static const Node *convert_cross_entropy(Conv *c)
   return nll_loss(c, logp, conv_in(c, 1), conv_opt(c, 2));
 }
 
-static const OnnxRow rows[] = {{"NegativeLogLikelihoodLoss", 12, convert_nll}, {"SoftmaxCrossEntropyLoss", 12, convert_cross_entropy}};
+static const OnnxRow rows[] = {{"NegativeLogLikelihoodLoss", 12, convert_nll},
+                               {"SoftmaxCrossEntropyLoss", 12, convert_cross_entropy}};
 ONNX_TABLE(onnx_loss, "", rows);
 
 /* ---- optimizers: R, T, then lists of tensors, gradients and states ------------------------------------- */
@@ -50,7 +55,8 @@ ONNX_TABLE(onnx_loss, "", rows);
 static int group_size(Conv *c, int kinds)
 {
   int n = (c->nin - 2) / kinds;
-  if (n < 1 || (c->nin - 2) % kinds || c->nout > n * (kinds - 1)) conv_fail(c, ERR_ARGUMENT, "%d inputs and %d outputs do not fit", c->nin, c->nout);
+  if (n < 1 || (c->nin - 2) % kinds || c->nout > n * (kinds - 1))
+    conv_fail(c, ERR_ARGUMENT, "%d inputs and %d outputs do not fit", c->nin, c->nout);
   for (int i = 0; i < c->nin; i++) conv_in(c, i);
   return n;
 }
@@ -66,9 +72,12 @@ static const Node *convert_adagrad(Conv *c)
   int n = group_size(c, 3);
   const Node *rate = scalar_of(c, conv_in(c, 0));
   const Node *steps = cast_to(c, scalar_of(c, conv_in(c, 1)), dtype_of(c, rate));
-  rate = div_(c, rate, add(c, scalar_like(c, rate, 1), mul(c, steps, scalar_like(c, rate, attr_float(c, "decay_factor", 0)))));
+  rate = div_(c, rate,
+              add(c, scalar_like(c, rate, 1), mul(c, steps, scalar_like(c, rate, attr_float(c, "decay_factor", 0)))));
   for (int i = 0; i < n; i++) {
-    const Node *x = conv_in(c, 2 + i), *g = decayed(c, x, conv_in(c, 2 + n + i)), *h = add(c, conv_in(c, 2 + 2 * n + i), mul(c, g, g));
+    const Node *x = conv_in(c, 2 + i);
+    const Node *g = decayed(c, x, conv_in(c, 2 + n + i));
+    const Node *h = add(c, conv_in(c, 2 + 2 * n + i), mul(c, g, g));
     const Node *root = add(c, sqrt_(c, h), scalar_like(c, x, attr_float(c, "epsilon", (double)1e-6f)));
     c->out[i] = sub(c, x, div_(c, mul(c, cast_to(c, rate, dtype_of(c, x)), g), root));
     if (n + i < c->nout) c->out[n + i] = h;
@@ -84,16 +93,22 @@ static const Node *mix(Conv *c, const Node *old, const Node *now, double keep)
 static const Node *convert_adam(Conv *c)
 {
   int n = group_size(c, 4);
-  double alpha = attr_float(c, "alpha", (double)0.9f), beta = attr_float(c, "beta", (double)0.999f), post = attr_float(c, "norm_coefficient_post", 0);
-  const Node *rate = scalar_of(c, conv_in(c, 0)), *t = scalar_of(c, conv_in(c, 1));
-  const Node *steps = cast_to(c, t, DT_F64), *one = scalar(c, DT_F64, 1);
+  double alpha = attr_float(c, "alpha", (double)0.9f);
+  double beta = attr_float(c, "beta", (double)0.999f);
+  double post = attr_float(c, "norm_coefficient_post", 0);
+  const Node *rate = scalar_of(c, conv_in(c, 0));
+  const Node *t = scalar_of(c, conv_in(c, 1));
+  const Node *steps = cast_to(c, t, DT_F64);
+  const Node *one = scalar(c, DT_F64, 1);
   const Node *up = sqrt_(c, sub(c, one, op2(c, "power", scalar(c, DT_F64, beta), steps, NULL)));
   const Node *down = sub(c, one, op2(c, "power", scalar(c, DT_F64, alpha), steps, NULL));
   const Node *adjusted = cast_to(c, div_(c, mul(c, cast_to(c, rate, DT_F64), up), down), dtype_of(c, rate));
   rate = where(c, op2(c, "greater", t, scalar_like(c, t, 0), NULL), adjusted, rate);
   for (int i = 0; i < n; i++) {
-    const Node *x = conv_in(c, 2 + i), *g = decayed(c, x, conv_in(c, 2 + n + i));
-    const Node *v = mix(c, conv_in(c, 2 + 2 * n + i), g, alpha), *h = mix(c, conv_in(c, 2 + 3 * n + i), mul(c, g, g), beta);
+    const Node *x = conv_in(c, 2 + i);
+    const Node *g = decayed(c, x, conv_in(c, 2 + n + i));
+    const Node *v = mix(c, conv_in(c, 2 + 2 * n + i), g, alpha);
+    const Node *h = mix(c, conv_in(c, 2 + 3 * n + i), mul(c, g, g), beta);
     const Node *root = add(c, sqrt_(c, h), scalar_like(c, x, attr_float(c, "epsilon", (double)1e-6f)));
     const Node *y = sub(c, x, div_(c, mul(c, cast_to(c, rate, dtype_of(c, x)), v), root));
     c->out[i] = post == 0 ? y : mul(c, y, scalar_like(c, y, 1 - post));
@@ -106,12 +121,17 @@ static const Node *convert_adam(Conv *c)
 static const Node *convert_momentum(Conv *c)
 {
   int n = group_size(c, 3);
-  double alpha = attr_float(c, "alpha", 0), beta = attr_float(c, "beta", 0);
+  double alpha = attr_float(c, "alpha", 0);
+  double beta = attr_float(c, "beta", 0);
   const char *mode = attr_str(c, "mode", "standard");
-  const Node *rate = scalar_of(c, conv_in(c, 0)), *t = scalar_of(c, conv_in(c, 1));
+  const Node *rate = scalar_of(c, conv_in(c, 0));
+  const Node *t = scalar_of(c, conv_in(c, 1));
   for (int i = 0; i < n; i++) {
-    const Node *x = conv_in(c, 2 + i), *g = decayed(c, x, conv_in(c, 2 + n + i)), *r = cast_to(c, rate, dtype_of(c, x));
-    const Node *share = where(c, op2(c, "greater", t, scalar_like(c, t, 0), NULL), scalar_like(c, x, beta), scalar_like(c, x, 1));
+    const Node *x = conv_in(c, 2 + i);
+    const Node *g = decayed(c, x, conv_in(c, 2 + n + i));
+    const Node *r = cast_to(c, rate, dtype_of(c, x));
+    const Node *share =
+        where(c, op2(c, "greater", t, scalar_like(c, t, 0), NULL), scalar_like(c, x, beta), scalar_like(c, x, 1));
     const Node *v = add(c, mul(c, conv_in(c, 2 + 2 * n + i), scalar_like(c, x, alpha)), mul(c, g, share));
     const Node *step = strcmp(mode, "nesterov") ? v : add(c, g, mul(c, v, scalar_like(c, x, alpha)));
     c->out[i] = sub(c, x, mul(c, r, step));
@@ -120,5 +140,6 @@ static const Node *convert_momentum(Conv *c)
   return NULL;
 }
 
-static const OnnxRow training_rows[] = {{"Adagrad", 1, convert_adagrad}, {"Adam", 1, convert_adam}, {"Momentum", 1, convert_momentum}};
+static const OnnxRow training_rows[] = {
+  {"Adagrad", 1, convert_adagrad}, {"Adam", 1, convert_adam}, {"Momentum", 1, convert_momentum}};
 ONNX_TABLE(onnx_training, "ai.onnx.preview.training", training_rows);

@@ -12,11 +12,16 @@
 /* The foreign name tells our operator. */
 static const Node *convert_unary(Conv *c)
 {
-  static const struct { const char *onnx, *ours; } names[] = {
-    {"Abs", "abs"}, {"Acos", "acos"}, {"Acosh", "acosh"}, {"Asin", "asin"}, {"Asinh", "asinh"}, {"Atan", "atan"}, {"Atanh", "atanh"},
-    {"BitwiseNot", "bitwise_not"}, {"Ceil", "ceil"}, {"Cos", "cos"}, {"Cosh", "cosh"}, {"Erf", "erf"}, {"Exp", "exp"}, {"Floor", "floor"},
-    {"IsNaN", "isnan"}, {"Log", "log"}, {"Neg", "negative"}, {"Not", "logical_not"}, {"Relu", "nn.relu"}, {"Round", "round"},
-    {"Sigmoid", "sigmoid"}, {"Sign", "sign"}, {"Sin", "sin"}, {"Sinh", "sinh"}, {"Sqrt", "sqrt"}, {"Tan", "tan"}, {"Tanh", "tanh"},
+  static const struct {
+    const char *onnx, *ours;
+  } names[] = {
+    {"Abs", "abs"},         {"Acos", "acos"},       {"Acosh", "acosh"},  {"Asin", "asin"},
+    {"Asinh", "asinh"},     {"Atan", "atan"},       {"Atanh", "atanh"},  {"BitwiseNot", "bitwise_not"},
+    {"Ceil", "ceil"},       {"Cos", "cos"},         {"Cosh", "cosh"},    {"Erf", "erf"},
+    {"Exp", "exp"},         {"Floor", "floor"},     {"IsNaN", "isnan"},  {"Log", "log"},
+    {"Neg", "negative"},    {"Not", "logical_not"}, {"Relu", "nn.relu"}, {"Round", "round"},
+    {"Sigmoid", "sigmoid"}, {"Sign", "sign"},       {"Sin", "sin"},      {"Sinh", "sinh"},
+    {"Sqrt", "sqrt"},       {"Tan", "tan"},         {"Tanh", "tanh"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(names[i].onnx, c->p->op_type)) return op1(c, names[i].ours, conv_in(c, 0), NULL);
@@ -27,9 +32,15 @@ static const Node *convert_identity(Conv *c) { return conv_in(c, 0); }
 static const Node *convert_reciprocal(Conv *c) { return div_(c, scalar_like(c, conv_in(c, 0), 1), conv_in(c, 0)); }
 static const Node *convert_softsign(Conv *c) { return activation(c, "Softsign", conv_in(c, 0), 0, 0); }
 static const Node *convert_softplus(Conv *c) { return activation(c, "Softplus", conv_in(c, 0), 0, 0); }
-static const Node *convert_leaky_relu(Conv *c) { return activation(c, "LeakyRelu", conv_in(c, 0), attr_float(c, "alpha", 0.01), 0); }
+static const Node *convert_leaky_relu(Conv *c)
+{
+  return activation(c, "LeakyRelu", conv_in(c, 0), attr_float(c, "alpha", 0.01), 0);
+}
 static const Node *convert_elu(Conv *c) { return activation(c, "Elu", conv_in(c, 0), attr_float(c, "alpha", 1), 0); }
-static const Node *convert_thresholded(Conv *c) { return activation(c, "ThresholdedRelu", conv_in(c, 0), attr_float(c, "alpha", 1), 0); }
+static const Node *convert_thresholded(Conv *c)
+{
+  return activation(c, "ThresholdedRelu", conv_in(c, 0), attr_float(c, "alpha", 1), 0);
+}
 static const Node *convert_hard_sigmoid(Conv *c)
 {
   return activation(c, "HardSigmoid", conv_in(c, 0), attr_float(c, "alpha", (double)0.2f), attr_float(c, "beta", 0.5));
@@ -44,14 +55,17 @@ static const Node *convert_selu(Conv *c)
 {
   const Node *x = conv_in(c, 0);
   bool old = c->opset < 6;
-  double alpha = attr_float(c, "alpha", old ? 1.6732 : 1.67326319217681884765625), gamma = attr_float(c, "gamma", old ? 1.0507 : 1.05070102214813232421875);
+  double alpha = attr_float(c, "alpha", old ? 1.6732 : 1.67326319217681884765625);
+  double gamma = attr_float(c, "gamma", old ? 1.0507 : 1.05070102214813232421875);
   return mul(c, scalar_like(c, x, gamma), activation(c, "Elu", x, alpha, 0));
 }
 
 /* max(0, x) + min(0, alpha * (exp(x / alpha) - 1)) */
 static const Node *convert_celu(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *zero = scalar_like(c, x, 0), *alpha = scalar_like(c, x, attr_float(c, "alpha", 1));
+  const Node *x = conv_in(c, 0);
+  const Node *zero = scalar_like(c, x, 0);
+  const Node *alpha = scalar_like(c, x, attr_float(c, "alpha", 1));
   const Node *e = sub(c, exp_(c, div_(c, x, alpha)), scalar_like(c, x, 1));
   return add(c, max2(c, zero, x), min2(c, zero, mul(c, alpha, e)));
 }
@@ -71,11 +85,15 @@ static const Node *convert_swish(Conv *c)
 
 static const Node *convert_gelu(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *one = scalar_like(c, x, 1), *half = scalar_like(c, x, 0.5), *inner;
+  const Node *x = conv_in(c, 0);
+  const Node *one = scalar_like(c, x, 1);
+  const Node *half = scalar_like(c, x, 0.5);
+  const Node *inner;
   const char *how = attr_str(c, "approximate", "none");
   if (!strcmp(how, "tanh")) {
     const Node *cube = mul(c, mul(c, x, x), x);
-    inner = op1(c, "tanh", mul(c, scalar_like(c, x, sqrt(2 / M_PI)), add(c, x, mul(c, scalar_like(c, x, 0.044715), cube))), NULL);
+    inner = op1(c, "tanh",
+                mul(c, scalar_like(c, x, sqrt(2 / M_PI)), add(c, x, mul(c, scalar_like(c, x, 0.044715), cube))), NULL);
   } else if (!strcmp(how, "none")) {
     inner = op1(c, "erf", mul(c, x, scalar_like(c, x, M_SQRT1_2)), NULL);
   } else {
@@ -87,19 +105,24 @@ static const Node *convert_gelu(Conv *c)
 static const Node *convert_shrink(Conv *c)
 {
   const Node *x = conv_in(c, 0);
-  double lambd = attr_float(c, "lambd", 0.5), bias = attr_float(c, "bias", 0);
+  double lambd = attr_float(c, "lambd", 0.5);
+  double bias = attr_float(c, "bias", 0);
   const Node *zero = scalar_like(c, x, 0);
-  DType dt = dtype_of(c, x), wide = dtype_is_int(dt) ? DT_F32 : dt;
+  DType dt = dtype_of(c, x);
+  DType wide = dtype_is_int(dt) ? DT_F32 : dt;
   const Node *v = cast_to(c, x, wide);
-  const Node *above = op2(c, "greater", v, scalar(c, wide, lambd), NULL), *below = less(c, v, scalar(c, wide, -lambd));
-  const Node *up = cast_to(c, add(c, v, scalar(c, wide, bias)), dt), *down = cast_to(c, sub(c, v, scalar(c, wide, bias)), dt);
+  const Node *above = op2(c, "greater", v, scalar(c, wide, lambd), NULL);
+  const Node *below = less(c, v, scalar(c, wide, -lambd));
+  const Node *up = cast_to(c, add(c, v, scalar(c, wide, bias)), dt);
+  const Node *down = cast_to(c, sub(c, v, scalar(c, wide, bias)), dt);
   return where(c, below, up, where(c, above, down, zero));
 }
 
 static const Node *convert_is_inf(Conv *c)
 {
   const Node *x = conv_in(c, 0);
-  bool neg = attr_int(c, "detect_negative", 1), pos = attr_int(c, "detect_positive", 1);
+  bool neg = attr_int(c, "detect_negative", 1);
+  bool pos = attr_int(c, "detect_positive", 1);
   if (neg && pos) return op1(c, "isinf", x, NULL);
   if (pos) return op2(c, "equal", x, scalar_like(c, x, INFINITY), NULL);
   if (neg) return op2(c, "equal", x, scalar_like(c, x, -INFINITY), NULL);
@@ -123,7 +146,8 @@ static const Node *cast_saturated(Conv *c, const Node *x, DType dt)
 /* Opset 1 to 5 spelt the type out: "FLOAT". */
 static DType named_dtype(Conv *c, const char *text)
 {
-  static const char *const names[] = {"UNDEFINED", "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING", "BOOL", "FLOAT16", "DOUBLE", "UINT32", "UINT64"};
+  static const char *const names[] = {"UNDEFINED", "FLOAT",  "UINT8", "INT8",    "UINT16", "INT16",  "INT32",
+                                      "INT64",     "STRING", "BOOL",  "FLOAT16", "DOUBLE", "UINT32", "UINT64"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcasecmp(names[i], text)) return onnx_dtype(c->ctx, (int64_t)i, c->name);
   conv_fail(c, ERR_TYPE, "there is no type '%s'", text);
@@ -133,7 +157,8 @@ static const Node *convert_cast(Conv *c)
 {
   const PAttr *to = conv_attr(c, "to");
   if (!to) conv_fail(c, ERR_ARGUMENT, "attribute 'to' is missing");
-  if (to->type == PATTR_STRING || to->s.n) return cast_saturated(c, conv_in(c, 0), named_dtype(c, attr_str(c, "to", "")));
+  if (to->type == PATTR_STRING || to->s.n)
+    return cast_saturated(c, conv_in(c, 0), named_dtype(c, attr_str(c, "to", "")));
   return cast_saturated(c, conv_in(c, 0), onnx_dtype(c->ctx, to->i, c->name));
 }
 
@@ -154,7 +179,8 @@ static const Node *convert_bit_cast(Conv *c)
 /* Before opset 7 the second operand stands at `axis` of the first. */
 static const Node *legacy_operand(Conv *c, const Node *a, const Node *b)
 {
-  int ra = rank_of(c, a), rb = rank_of(c, b);
+  int ra = rank_of(c, a);
+  int rb = rank_of(c, b);
   if (!attr_int(c, "broadcast", 0) || !conv_attr(c, "axis")) return b;
   int axis = axis_of(c, attr_int(c, "axis", 0), ra);
   int after = ra - axis - rb;
@@ -164,26 +190,47 @@ static const Node *legacy_operand(Conv *c, const Node *a, const Node *b)
 
 static const Node *convert_binary(Conv *c)
 {
-  static const struct { const char *onnx, *ours; } names[] = {
-    {"Add", "add"}, {"Sub", "subtract"}, {"Mul", "multiply"}, {"Div", "divide"}, {"And", "logical_and"}, {"Or", "logical_or"}, {"Xor", "logical_xor"},
-    {"Equal", "equal"}, {"Greater", "greater"}, {"GreaterOrEqual", "greater_equal"}, {"Less", "less"}, {"LessOrEqual", "less_equal"},
-    {"BitwiseAnd", "bitwise_and"}, {"BitwiseOr", "bitwise_or"}, {"BitwiseXor", "bitwise_xor"},
+  static const struct {
+    const char *onnx, *ours;
+  } names[] = {
+    {"Add", "add"},
+    {"Sub", "subtract"},
+    {"Mul", "multiply"},
+    {"Div", "divide"},
+    {"And", "logical_and"},
+    {"Or", "logical_or"},
+    {"Xor", "logical_xor"},
+    {"Equal", "equal"},
+    {"Greater", "greater"},
+    {"GreaterOrEqual", "greater_equal"},
+    {"Less", "less"},
+    {"LessOrEqual", "less_equal"},
+    {"BitwiseAnd", "bitwise_and"},
+    {"BitwiseOr", "bitwise_or"},
+    {"BitwiseXor", "bitwise_xor"},
   };
-  const Node *a = conv_in(c, 0), *b = conv_in(c, 1);
+  const Node *a = conv_in(c, 0);
+  const Node *b = conv_in(c, 1);
   if (c->opset < 7) b = legacy_operand(c, a, b);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(names[i].onnx, c->p->op_type)) return op2(c, names[i].ours, a, b, NULL);
   BUG(c->ctx, "no operator for %s", c->p->op_type);
 }
 
-static const Node *convert_mod(Conv *c) { return op2(c, attr_int(c, "fmod", 0) ? "mod" : "floor_mod", conv_in(c, 0), conv_in(c, 1), NULL); }
+static const Node *convert_mod(Conv *c)
+{
+  return op2(c, attr_int(c, "fmod", 0) ? "mod" : "floor_mod", conv_in(c, 0), conv_in(c, 1), NULL);
+}
 
 /* The result has the base's type; integers go through float64. */
 static const Node *convert_pow(Conv *c)
 {
-  const Node *a = conv_in(c, 0), *b = conv_in(c, 1);
+  const Node *a = conv_in(c, 0);
+  const Node *b = conv_in(c, 1);
   if (c->opset < 7) b = legacy_operand(c, a, b);
-  DType ta = dtype_of(c, a), tb = dtype_of(c, b), wide = dtype_is_int(ta) ? DT_F64 : ta;
+  DType ta = dtype_of(c, a);
+  DType tb = dtype_of(c, b);
+  DType wide = dtype_is_int(ta) ? DT_F64 : ta;
   if (dtype_is_float(ta) && dtype_eq(tb, DT_F64)) wide = DT_F64;
   double e;
   if (dtype_is_float(ta) && const_float(c, b, &e) && e == 2 && rank_of(c, a) >= rank_of(c, b)) return mul(c, a, a);
@@ -193,16 +240,20 @@ static const Node *convert_pow(Conv *c)
 static const Node *convert_bit_shift(Conv *c)
 {
   const char *way = attr_str(c, "direction", "");
-  if (strcmp(way, "LEFT") && strcmp(way, "RIGHT")) conv_fail(c, ERR_ARGUMENT, "direction is LEFT or RIGHT, not '%s'", way);
+  if (strcmp(way, "LEFT") && strcmp(way, "RIGHT"))
+    conv_fail(c, ERR_ARGUMENT, "direction is LEFT or RIGHT, not '%s'", way);
   return op2(c, *way == 'L' ? "left_shift" : "right_shift", conv_in(c, 0), conv_in(c, 1), NULL);
 }
 
 static const Node *convert_prelu(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *slope = conv_in(c, 1);
+  const Node *x = conv_in(c, 0);
+  const Node *slope = conv_in(c, 1);
   int rank = rank_of(c, x);
-  int64_t n = 0, ch = 0;
-  bool channels = rank > 2 && rank_of(c, slope) == 1 && is_static_dim(dim_of(c, slope, 0), &n) && is_static_dim(dim_of(c, x, 1), &ch) && n == ch && n > 1;
+  int64_t n = 0;
+  int64_t ch = 0;
+  bool channels = rank > 2 && rank_of(c, slope) == 1 && is_static_dim(dim_of(c, slope, 0), &n) &&
+                  is_static_dim(dim_of(c, x, 1), &ch) && n == ch && n > 1;
   int64_t last;
   if (channels && c->opset >= 7 && is_static_dim(dim_of(c, x, -1), &last) && last == n) channels = false;
   if (channels) slope = unsqueeze_to(c, slope, 0, rank - 1);
@@ -213,7 +264,8 @@ static const Node *convert_prelu(Conv *c)
 
 static const Node *convert_variadic(Conv *c)
 {
-  const char *t = c->p->op_type, *op = !strcmp(t, "Max") ? "maximum" : !strcmp(t, "Min") ? "minimum" : "add";
+  const char *t = c->p->op_type;
+  const char *op = !strcmp(t, "Max") ? "maximum" : !strcmp(t, "Min") ? "minimum" : "add";
   const Node *r = conv_in(c, 0);
   for (int i = 1; i < c->nin; i++) r = op2(c, op, r, conv_in(c, i), NULL);
   return strcmp(t, "Mean") ? r : div_(c, r, scalar_like(c, r, c->nin));
@@ -223,8 +275,11 @@ static const Node *convert_where(Conv *c) { return where(c, conv_in(c, 0), conv_
 
 static const Node *convert_clip(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *lo = conv_opt(c, 1), *hi = conv_opt(c, 2);
-  double a = -INFINITY, b = INFINITY;
+  const Node *x = conv_in(c, 0);
+  const Node *lo = conv_opt(c, 1);
+  const Node *hi = conv_opt(c, 2);
+  double a = -INFINITY;
+  double b = INFINITY;
   if (c->opset < 11) {
     a = attr_float(c, "min", -INFINITY);
     b = attr_float(c, "max", INFINITY);
@@ -268,22 +323,80 @@ static const Node *convert_hardmax(Conv *c) { return over_matrix(c, hardmax); }
 static const Node *convert_swiglu(Conv *c) { return mul(c, convert_swish(c), conv_in(c, 1)); }
 
 static const OnnxRow rows[] = {
-  {"Abs", 1, convert_unary}, {"Acos", 7, convert_unary}, {"Acosh", 9, convert_unary}, {"Add", 1, convert_binary}, {"And", 1, convert_binary},
-  {"Asin", 7, convert_unary}, {"Asinh", 9, convert_unary}, {"Atan", 7, convert_unary}, {"Atanh", 9, convert_unary}, {"BitCast", 26, convert_bit_cast},
-  {"BitShift", 11, convert_bit_shift}, {"BitwiseAnd", 18, convert_binary}, {"BitwiseNot", 18, convert_unary}, {"BitwiseOr", 18, convert_binary},
-  {"BitwiseXor", 18, convert_binary}, {"Cast", 1, convert_cast}, {"CastLike", 15, convert_cast_like}, {"Ceil", 1, convert_unary},
-  {"Celu", 12, convert_celu}, {"Clip", 1, convert_clip}, {"Cos", 7, convert_unary}, {"Cosh", 9, convert_unary}, {"Div", 1, convert_binary},
-  {"Elu", 1, convert_elu}, {"Equal", 1, convert_binary}, {"Erf", 9, convert_unary}, {"Exp", 1, convert_unary}, {"Floor", 1, convert_unary},
-  {"Gelu", 20, convert_gelu}, {"Greater", 1, convert_binary}, {"GreaterOrEqual", 12, convert_binary}, {"HardSigmoid", 1, convert_hard_sigmoid},
-  {"HardSwish", 14, convert_hard_swish}, {"Hardmax", 1, convert_hardmax}, {"Identity", 1, convert_identity}, {"IsInf", 10, convert_is_inf},
-  {"IsNaN", 9, convert_unary}, {"LeakyRelu", 1, convert_leaky_relu}, {"Less", 1, convert_binary}, {"LessOrEqual", 12, convert_binary},
-  {"Log", 1, convert_unary}, {"LogSoftmax", 1, convert_log_softmax}, {"Max", 1, convert_variadic}, {"Mean", 1, convert_variadic},
-  {"Min", 1, convert_variadic}, {"Mish", 18, convert_mish}, {"Mod", 10, convert_mod}, {"Mul", 1, convert_binary}, {"Neg", 1, convert_unary},
-  {"Not", 1, convert_unary}, {"Or", 1, convert_binary}, {"PRelu", 1, convert_prelu}, {"Pow", 1, convert_pow}, {"Reciprocal", 1, convert_reciprocal},
-  {"Relu", 1, convert_unary}, {"Round", 11, convert_unary}, {"Selu", 1, convert_selu}, {"Shrink", 9, convert_shrink}, {"Sigmoid", 1, convert_unary},
-  {"Sign", 9, convert_unary}, {"Sin", 7, convert_unary}, {"Sinh", 9, convert_unary}, {"Softmax", 1, convert_softmax}, {"Softplus", 1, convert_softplus},
-  {"Softsign", 1, convert_softsign}, {"Sqrt", 1, convert_unary}, {"Sub", 1, convert_binary}, {"Sum", 1, convert_variadic}, {"SwiGLU", 28, convert_swiglu},
-  {"Swish", 24, convert_swish}, {"Tan", 7, convert_unary}, {"Tanh", 1, convert_unary}, {"ThresholdedRelu", 1, convert_thresholded},
-  {"Where", 9, convert_where}, {"Xor", 1, convert_binary},
+  {"Abs", 1, convert_unary},
+  {"Acos", 7, convert_unary},
+  {"Acosh", 9, convert_unary},
+  {"Add", 1, convert_binary},
+  {"And", 1, convert_binary},
+  {"Asin", 7, convert_unary},
+  {"Asinh", 9, convert_unary},
+  {"Atan", 7, convert_unary},
+  {"Atanh", 9, convert_unary},
+  {"BitCast", 26, convert_bit_cast},
+  {"BitShift", 11, convert_bit_shift},
+  {"BitwiseAnd", 18, convert_binary},
+  {"BitwiseNot", 18, convert_unary},
+  {"BitwiseOr", 18, convert_binary},
+  {"BitwiseXor", 18, convert_binary},
+  {"Cast", 1, convert_cast},
+  {"CastLike", 15, convert_cast_like},
+  {"Ceil", 1, convert_unary},
+  {"Celu", 12, convert_celu},
+  {"Clip", 1, convert_clip},
+  {"Cos", 7, convert_unary},
+  {"Cosh", 9, convert_unary},
+  {"Div", 1, convert_binary},
+  {"Elu", 1, convert_elu},
+  {"Equal", 1, convert_binary},
+  {"Erf", 9, convert_unary},
+  {"Exp", 1, convert_unary},
+  {"Floor", 1, convert_unary},
+  {"Gelu", 20, convert_gelu},
+  {"Greater", 1, convert_binary},
+  {"GreaterOrEqual", 12, convert_binary},
+  {"HardSigmoid", 1, convert_hard_sigmoid},
+  {"HardSwish", 14, convert_hard_swish},
+  {"Hardmax", 1, convert_hardmax},
+  {"Identity", 1, convert_identity},
+  {"IsInf", 10, convert_is_inf},
+  {"IsNaN", 9, convert_unary},
+  {"LeakyRelu", 1, convert_leaky_relu},
+  {"Less", 1, convert_binary},
+  {"LessOrEqual", 12, convert_binary},
+  {"Log", 1, convert_unary},
+  {"LogSoftmax", 1, convert_log_softmax},
+  {"Max", 1, convert_variadic},
+  {"Mean", 1, convert_variadic},
+  {"Min", 1, convert_variadic},
+  {"Mish", 18, convert_mish},
+  {"Mod", 10, convert_mod},
+  {"Mul", 1, convert_binary},
+  {"Neg", 1, convert_unary},
+  {"Not", 1, convert_unary},
+  {"Or", 1, convert_binary},
+  {"PRelu", 1, convert_prelu},
+  {"Pow", 1, convert_pow},
+  {"Reciprocal", 1, convert_reciprocal},
+  {"Relu", 1, convert_unary},
+  {"Round", 11, convert_unary},
+  {"Selu", 1, convert_selu},
+  {"Shrink", 9, convert_shrink},
+  {"Sigmoid", 1, convert_unary},
+  {"Sign", 9, convert_unary},
+  {"Sin", 7, convert_unary},
+  {"Sinh", 9, convert_unary},
+  {"Softmax", 1, convert_softmax},
+  {"Softplus", 1, convert_softplus},
+  {"Softsign", 1, convert_softsign},
+  {"Sqrt", 1, convert_unary},
+  {"Sub", 1, convert_binary},
+  {"Sum", 1, convert_variadic},
+  {"SwiGLU", 28, convert_swiglu},
+  {"Swish", 24, convert_swish},
+  {"Tan", 7, convert_unary},
+  {"Tanh", 1, convert_unary},
+  {"ThresholdedRelu", 1, convert_thresholded},
+  {"Where", 9, convert_where},
+  {"Xor", 1, convert_binary},
 };
 ONNX_TABLE(onnx_math, "", rows);

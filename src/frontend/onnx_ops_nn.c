@@ -12,7 +12,7 @@ enum { MAX_SPATIAL = 3 };
 typedef struct Window {
   int n;
   int64_t kernel[MAX_SPATIAL], strides[MAX_SPATIAL], dilation[MAX_SPATIAL];
-  int64_t pads[2 * MAX_SPATIAL];           /* befores, then afters */
+  int64_t pads[2 * MAX_SPATIAL]; /* befores, then afters */
 } Window;
 
 static void read_spatial(Conv *c, const char *name, int n, int64_t *out, int64_t def)
@@ -27,9 +27,11 @@ static void read_spatial(Conv *c, const char *name, int n, int64_t *out, int64_t
 static void same_pads(Conv *c, const Node *x, Window *w, bool upper)
 {
   for (int i = 0; i < w->n; i++) {
-    int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1, total = span - 1;
+    int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1;
+    int64_t total = span - 1;
     if (w->strides[i] != 1) {
-      int64_t in = static_dim(c, x, 2 + i), out = (in + w->strides[i] - 1) / w->strides[i];
+      int64_t in = static_dim(c, x, 2 + i);
+      int64_t out = (in + w->strides[i] - 1) / w->strides[i];
       total = (out - 1) * w->strides[i] + span - in;
     }
     if (total < 0) total = 0;
@@ -42,18 +44,23 @@ static void check_window(Conv *c, const Window *w)
 {
   for (int i = 0; i < w->n; i++) {
     if (w->kernel[i] < 1 || w->strides[i] < 1 || w->dilation[i] < 1)
-      conv_fail(c, ERR_ARGUMENT, "kernel %" PRId64 ", stride %" PRId64 " and dilation %" PRId64 " must be positive", w->kernel[i], w->strides[i], w->dilation[i]);
-    if (w->kernel[i] > INT32_MAX || w->strides[i] > INT32_MAX || w->dilation[i] > INT32_MAX) conv_fail(c, ERR_ARGUMENT, "the window is too large");
+      conv_fail(c, ERR_ARGUMENT, "kernel %" PRId64 ", stride %" PRId64 " and dilation %" PRId64 " must be positive",
+                w->kernel[i], w->strides[i], w->dilation[i]);
+    if (w->kernel[i] > INT32_MAX || w->strides[i] > INT32_MAX || w->dilation[i] > INT32_MAX)
+      conv_fail(c, ERR_ARGUMENT, "the window is too large");
   }
   for (int i = 0; i < 2 * w->n; i++)
-    if (w->pads[i] > INT32_MAX || w->pads[i] < -INT32_MAX) conv_fail(c, ERR_ARGUMENT, "a padding of %" PRId64 " is too large", w->pads[i]);
+    if (w->pads[i] > INT32_MAX || w->pads[i] < -INT32_MAX)
+      conv_fail(c, ERR_ARGUMENT, "a padding of %" PRId64 " is too large", w->pads[i]);
 }
 
 static Window read_window(Conv *c, const Node *x, const Node *weight)
 {
   Window w = {.n = rank_of(c, x) - 2};
-  if (w.n < 1 || w.n > MAX_SPATIAL) conv_fail(c, ERR_UNSUPPORTED, "data of rank %d is not supported; 3 to 5 are", w.n + 2);
-  if (weight && rank_of(c, weight) != w.n + 2) conv_fail(c, ERR_SHAPE, "weight has rank %d, data %d", rank_of(c, weight), w.n + 2);
+  if (w.n < 1 || w.n > MAX_SPATIAL)
+    conv_fail(c, ERR_UNSUPPORTED, "data of rank %d is not supported; 3 to 5 are", w.n + 2);
+  if (weight && rank_of(c, weight) != w.n + 2)
+    conv_fail(c, ERR_SHAPE, "weight has rank %d, data %d", rank_of(c, weight), w.n + 2);
   read_spatial(c, "strides", w.n, w.strides, 1);
   read_spatial(c, "dilations", w.n, w.dilation, 1);
   read_spatial(c, "pads", 2 * w.n, w.pads, 0);
@@ -84,11 +91,15 @@ static const Node *conv_call(Conv *c, const Node *x, const Node *w, DType out)
   if (group < 1) conv_fail(c, ERR_ARGUMENT, "group is %" PRId64, group);
   for (int i = 0; i < 2 * win.n; i++)
     if (win.pads[i] < 0) conv_fail(c, ERR_UNSUPPORTED, "a padding of %" PRId64 " is not supported", win.pads[i]);
-  return op2(c, by_rank(c, "nn.conv", win.n), x, w, "strides:I,padding:I,dilation:I,groups:l,channels:l,kernel_size:I,out_dtype:t", win.n, win.strides, 2 * win.n, win.pads,
-             win.n, win.dilation, group, static_dim(c, w, 0), win.n, win.kernel, out);
+  return op2(c, by_rank(c, "nn.conv", win.n), x, w,
+             "strides:I,padding:I,dilation:I,groups:l,channels:l,kernel_size:I,out_dtype:t", win.n, win.strides,
+             2 * win.n, win.pads, win.n, win.dilation, group, static_dim(c, w, 0), win.n, win.kernel, out);
 }
 
-static const Node *bias_add(Conv *c, const Node *x, const Node *bias) { return bias ? op2(c, "nn.bias_add", x, bias, "axis:i", 1) : x; }
+static const Node *bias_add(Conv *c, const Node *x, const Node *bias)
+{
+  return bias ? op2(c, "nn.bias_add", x, bias, "axis:i", 1) : x;
+}
 
 static const Node *convert_conv(Conv *c)
 {
@@ -103,11 +114,13 @@ static void transpose_pads(Conv *c, const Node *x, Window *w, int64_t *output_pa
   const char *how = attr_str(c, "auto_pad", "NOTSET");
   bool same = !strncmp(how, "SAME", 4);
   if (!shape && !same) return;
-  if (shape && n != w->n && n != w->n + 2) conv_fail(c, ERR_ARGUMENT, "output_shape has %d numbers, %d are wanted", n, w->n);
+  if (shape && n != w->n && n != w->n + 2)
+    conv_fail(c, ERR_ARGUMENT, "output_shape has %d numbers, %d are wanted", n, w->n);
   for (int i = 0; i < w->n; i++) {
-    int64_t in = static_dim(c, x, 2 + i), out = shape ? shape[n - w->n + i] : in * w->strides[i];
+    int64_t in = static_dim(c, x, 2 + i);
+    int64_t out = shape ? shape[n - w->n + i] : in * w->strides[i];
     int64_t total = w->strides[i] * (in - 1) + output_padding[i] + (w->kernel[i] - 1) * w->dilation[i] + 1 - out;
-    if (total < 0) {                        /* more output than the window reaches: zeros at the end */
+    if (total < 0) { /* more output than the window reaches: zeros at the end */
       output_padding[i] -= total;
       total = 0;
     }
@@ -119,52 +132,74 @@ static void transpose_pads(Conv *c, const Node *x, Window *w, int64_t *output_pa
 
 static const Node *convert_conv_transpose(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *w = conv_in(c, 1);
+  const Node *x = conv_in(c, 0);
+  const Node *w = conv_in(c, 1);
   Window win = read_window(c, x, w);
-  int64_t group = attr_int(c, "group", 1), more[MAX_SPATIAL];
+  int64_t group = attr_int(c, "group", 1);
+  int64_t more[MAX_SPATIAL];
   read_spatial(c, "output_padding", win.n, more, 0);
   transpose_pads(c, x, &win, more);
   int64_t channels = 0;
-  if (group < 1 || !int_mul(static_dim(c, w, 1), group, &channels)) conv_fail(c, ERR_ARGUMENT, "group is %" PRId64, group);
+  if (group < 1 || !int_mul(static_dim(c, w, 1), group, &channels))
+    conv_fail(c, ERR_ARGUMENT, "group is %" PRId64, group);
   static const char *const layouts[] = {"IOW", "IOHW", "IODHW"};
-  const Node *r = op2(c, arena_printf(c->im->arena, "nn.conv%dd_transpose", win.n), x, w,
-                      "channels:l,kernel_size:I,strides:I,padding:I,output_padding:I,dilation:I,groups:l,kernel_layout:s", channels, win.n, win.kernel, win.n,
-                      win.strides, 2 * win.n, win.pads, win.n, more, win.n, win.dilation, group, layouts[win.n - 1]);
+  const Node *r =
+      op2(c, arena_printf(c->im->arena, "nn.conv%dd_transpose", win.n), x, w,
+          "channels:l,kernel_size:I,strides:I,padding:I,output_padding:I,dilation:I,groups:l,kernel_layout:s", channels,
+          win.n, win.kernel, win.n, win.strides, 2 * win.n, win.pads, win.n, more, win.n, win.dilation, group,
+          layouts[win.n - 1]);
   return bias_add(c, r, conv_opt(c, 2));
 }
 
-static const Node *zero_point(Conv *c, int i, DType dt) { return conv_opt(c, i) ? cast_to(c, conv_in(c, i), dt) : NULL; }
+static const Node *zero_point(Conv *c, int i, DType dt)
+{
+  return conv_opt(c, i) ? cast_to(c, conv_in(c, i), dt) : NULL;
+}
 
 /* Integers with their zero points taken off, multiplied in int32. */
 static const Node *convert_conv_integer(Conv *c)
 {
-  const Node *x = cast_to(c, conv_in(c, 0), DT_I32), *w = cast_to(c, conv_in(c, 1), DT_I32);
-  const Node *xz = zero_point(c, 2, DT_I32), *wz = zero_point(c, 3, DT_I32);
+  const Node *x = cast_to(c, conv_in(c, 0), DT_I32);
+  const Node *w = cast_to(c, conv_in(c, 1), DT_I32);
+  const Node *xz = zero_point(c, 2, DT_I32);
+  const Node *wz = zero_point(c, 3, DT_I32);
   if (xz) x = sub(c, x, scalar_of(c, xz));
-  if (wz) w = sub(c, w, rank_of(c, wz) == 1 && !expr_is_int(dim_of(c, wz, 0), 1) ? unsqueeze_to(c, wz, 0, rank_of(c, w)) : scalar_of(c, wz));
+  if (wz)
+    w = sub(c, w,
+            rank_of(c, wz) == 1 && !expr_is_int(dim_of(c, wz, 0), 1) ? unsqueeze_to(c, wz, 0, rank_of(c, w))
+                                                                     : scalar_of(c, wz));
   return conv_call(c, x, w, DT_I32);
 }
 
 static const Node *convert_deform_conv(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *w = conv_in(c, 1), *offset = conv_in(c, 2), *mask = conv_opt(c, 4);
+  const Node *x = conv_in(c, 0);
+  const Node *w = conv_in(c, 1);
+  const Node *offset = conv_in(c, 2);
+  const Node *mask = conv_opt(c, 4);
   Window win = read_window(c, x, w);
   if (win.n != 2) conv_fail(c, ERR_UNSUPPORTED, "only two spatial axes are supported");
-  int64_t group = attr_int(c, "group", 1), parts = attr_int(c, "offset_group", 1);
+  int64_t group = attr_int(c, "group", 1);
+  int64_t parts = attr_int(c, "offset_group", 1);
   const Node *arg[4] = {x, offset, w, mask};
-  const Node *r = opn(c, "nn.deformable_conv2d", mask ? 4 : 3, arg, "strides:I,padding:I,dilation:I,deformable_groups:l,groups:l,channels:l,kernel_size:I", 2, win.strides, 4,
-                      win.pads, 2, win.dilation, parts, group, static_dim(c, w, 0), 2, win.kernel);
+  const Node *r = opn(c, "nn.deformable_conv2d", mask ? 4 : 3, arg,
+                      "strides:I,padding:I,dilation:I,deformable_groups:l,groups:l,channels:l,kernel_size:I", 2,
+                      win.strides, 4, win.pads, 2, win.dilation, parts, group, static_dim(c, w, 0), 2, win.kernel);
   return bias_add(c, r, conv_opt(c, 3));
 }
 
 /* A window that has seen only the past: the state is what it saw last. */
 static const Node *convert_causal_conv(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *w = conv_in(c, 1), *bias = conv_opt(c, 2), *past = conv_opt(c, 3);
-  int64_t k = static_dim(c, w, 2), channels = static_dim(c, w, 0);
+  const Node *x = conv_in(c, 0);
+  const Node *w = conv_in(c, 1);
+  const Node *bias = conv_opt(c, 2);
+  const Node *past = conv_opt(c, 3);
+  int64_t k = static_dim(c, w, 2);
+  int64_t channels = static_dim(c, w, 0);
   const Node *all = past ? concat2(c, past, x, 2) : pad(c, x, 3, (int64_t[]){0, 0, k - 1}, (int64_t[]){0, 0, 0}, 0);
-  const Node *y = op2(c, "nn.conv1d", all, w, "strides:I,padding:I,groups:l,channels:l,kernel_size:I", 1, (int64_t[]){1}, 2, (int64_t[]){0, 0}, channels, channels, 1,
-                      (int64_t[]){k});
+  const Node *y = op2(c, "nn.conv1d", all, w, "strides:I,padding:I,groups:l,channels:l,kernel_size:I", 1,
+                      (int64_t[]){1}, 2, (int64_t[]){0, 0}, channels, channels, 1, (int64_t[]){k});
   y = bias_add(c, y, bias);
   const char *act = attr_str(c, "activation", "none");
   if (!strcmp(act, "silu") || !strcmp(act, "swish")) y = mul(c, y, op1(c, "sigmoid", y, NULL));
@@ -183,8 +218,10 @@ static const Node *convert_causal_conv(Conv *c)
 /* Outputs along one axis. */
 static int64_t window_count(Conv *c, const Window *w, int i, int64_t in, bool ceil)
 {
-  int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1, room = in + w->pads[i] + w->pads[w->n + i] - span;
-  if (room < 0) conv_fail(c, ERR_SHAPE, "a window of %" PRId64 " is larger than the padded extent %" PRId64, span, room + span);
+  int64_t span = (w->kernel[i] - 1) * w->dilation[i] + 1;
+  int64_t room = in + w->pads[i] + w->pads[w->n + i] - span;
+  if (room < 0)
+    conv_fail(c, ERR_SHAPE, "a window of %" PRId64 " is larger than the padded extent %" PRId64, span, room + span);
   int64_t n = room / w->strides[i] + 1;
   /* a window that would start in the padding after the end is left out */
   if (ceil && room % w->strides[i] && n * w->strides[i] < in + w->pads[i]) n++;
@@ -194,7 +231,9 @@ static int64_t window_count(Conv *c, const Window *w, int i, int64_t in, bool ce
 /* (N, C, spatial…) -> (N, C, out…, kernel…): every window, by constant indices; what lies outside has `fill`. */
 static const Node *unfold(Conv *c, const Node *x, const Window *w, bool ceil, double fill)
 {
-  int64_t before[8] = {0}, after[8] = {0}, count[MAX_SPATIAL];
+  int64_t before[8] = {0};
+  int64_t after[8] = {0};
+  int64_t count[MAX_SPATIAL];
   for (int i = 0; i < w->n; i++) {
     int64_t in = static_dim(c, x, 2 + i);
     count[i] = window_count(c, w, i, in, ceil);
@@ -224,21 +263,24 @@ static const Node *convert_max_pool(Conv *c)
   Window w = read_window(c, x, NULL);
   bool ceil = attr_int(c, "ceil_mode", 0);
   if (c->nout > 1 && *c->p->output.v[1]) {
-    const Node *both = op1(c, "nn.max_pool_with_argmax", x, "pool_size:I,strides:I,dilation:I,padding:I,ceil_mode:i,storage_order:i", w.n, w.kernel, w.n, w.strides, w.n, w.dilation,
-                           2 * w.n, w.pads, (int)ceil, (int)attr_int(c, "storage_order", 0));
+    const Node *both = op1(
+        c, "nn.max_pool_with_argmax", x, "pool_size:I,strides:I,dilation:I,padding:I,ceil_mode:i,storage_order:i", w.n,
+        w.kernel, w.n, w.strides, w.n, w.dilation, 2 * w.n, w.pads, (int)ceil, (int)attr_int(c, "storage_order", 0));
     c->out[1] = node_get(c->m, both, 1);
     return node_get(c->m, both, 0);
   }
-  return op1(c, by_rank(c, "nn.max_pool", w.n), x, "pool_size:I,strides:I,dilation:I,padding:I,ceil_mode:i", w.n, w.kernel, w.n, w.strides, w.n, w.dilation, 2 * w.n, w.pads,
-             (int)ceil);
+  return op1(c, by_rank(c, "nn.max_pool", w.n), x, "pool_size:I,strides:I,dilation:I,padding:I,ceil_mode:i", w.n,
+             w.kernel, w.n, w.strides, w.n, w.dilation, 2 * w.n, w.pads, (int)ceil);
 }
 
 static const Node *convert_average_pool(Conv *c)
 {
   const Node *x = conv_in(c, 0);
   Window w = read_window(c, x, NULL);
-  return op1(c, by_rank(c, "nn.avg_pool", w.n), x, "pool_size:I,strides:I,dilation:I,padding:I,ceil_mode:i,count_include_pad:i", w.n, w.kernel, w.n, w.strides, w.n, w.dilation,
-             2 * w.n, w.pads, (int)attr_int(c, "ceil_mode", 0), (int)attr_int(c, "count_include_pad", 0));
+  return op1(c, by_rank(c, "nn.avg_pool", w.n), x,
+             "pool_size:I,strides:I,dilation:I,padding:I,ceil_mode:i,count_include_pad:i", w.n, w.kernel, w.n,
+             w.strides, w.n, w.dilation, 2 * w.n, w.pads, (int)attr_int(c, "ceil_mode", 0),
+             (int)attr_int(c, "count_include_pad", 0));
 }
 
 /* |x|^p and its root. */
@@ -290,15 +332,19 @@ static const Node *convert_global_lp(Conv *c)
 /* The input's elements back at their places, zeros elsewhere. */
 static const Node *convert_max_unpool(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *shape = conv_opt(c, 2);
+  const Node *x = conv_in(c, 0);
+  const Node *shape = conv_opt(c, 2);
   Window w = read_window(c, x, NULL);
-  int rank = w.n + 2, n = 0;
+  int rank = w.n + 2;
+  int n = 0;
   int64_t natural[MAX_SPATIAL + 2] = {static_dim(c, x, 0), static_dim(c, x, 1)};
-  for (int i = 0; i < w.n; i++) natural[2 + i] = (static_dim(c, x, 2 + i) - 1) * w.strides[i] + w.kernel[i] - w.pads[i] - w.pads[w.n + i];
+  for (int i = 0; i < w.n; i++)
+    natural[2 + i] = (static_dim(c, x, 2 + i) - 1) * w.strides[i] + w.kernel[i] - w.pads[i] - w.pads[w.n + i];
   const Node *y = op2(c, "nn.max_unpool", x, conv_in(c, 1), "shape:I", rank, natural);
   if (!shape) return y;
   /* positions count in the natural shape; what the given one has more is zeros at the end */
-  const Node *more = sub(c, cast_to(c, shape, DT_I64), const_i64(c, rank, natural)), *width[2 * (MAX_SPATIAL + 2)];
+  const Node *more = sub(c, cast_to(c, shape, DT_I64), const_i64(c, rank, natural));
+  const Node *width[2 * (MAX_SPATIAL + 2)];
   const int64_t *known = const_ints(c, more, &n);
   if (known && n != rank) conv_fail(c, ERR_ARGUMENT, "output_shape has %d numbers, %d are wanted", n, rank);
   if (known) return pad(c, y, rank, (int64_t[MAX_SPATIAL + 2]){0}, known, 0);
@@ -315,9 +361,13 @@ static const Node *convert_matmul(Conv *c) { return matmul(c, conv_in(c, 0), con
 
 static const Node *convert_gemm(Conv *c)
 {
-  const Node *a = conv_in(c, 0), *b = conv_in(c, 1), *bias = conv_opt(c, 2);
-  if (rank_of(c, a) != 2 || rank_of(c, b) != 2) conv_fail(c, ERR_SHAPE, "operands of rank %d and %d; matrices are wanted", rank_of(c, a), rank_of(c, b));
-  double alpha = attr_float(c, "alpha", 1), beta = attr_float(c, "beta", 1);
+  const Node *a = conv_in(c, 0);
+  const Node *b = conv_in(c, 1);
+  const Node *bias = conv_opt(c, 2);
+  if (rank_of(c, a) != 2 || rank_of(c, b) != 2)
+    conv_fail(c, ERR_SHAPE, "operands of rank %d and %d; matrices are wanted", rank_of(c, a), rank_of(c, b));
+  double alpha = attr_float(c, "alpha", 1);
+  double beta = attr_float(c, "beta", 1);
   if (attr_int(c, "transA", 0)) a = swap_last(c, a);
   if (!attr_int(c, "transB", 0)) b = swap_last(c, b);
   const Node *r = op2(c, "nn.dense", a, b, NULL);
@@ -329,18 +379,34 @@ static const Node *convert_gemm(Conv *c)
 
 static const Node *convert_matmul_integer(Conv *c)
 {
-  const Node *a = cast_to(c, conv_in(c, 0), DT_I32), *b = cast_to(c, conv_in(c, 1), DT_I32);
-  const Node *az = zero_point(c, 2, DT_I32), *bz = zero_point(c, 3, DT_I32);
-  if (az) a = sub(c, a, rank_of(c, az) == 1 && !expr_is_int(dim_of(c, az, 0), 1) ? unsqueeze(c, az, 1) : rank_of(c, az) < 2 ? scalar_of(c, az) : az);
+  const Node *a = cast_to(c, conv_in(c, 0), DT_I32);
+  const Node *b = cast_to(c, conv_in(c, 1), DT_I32);
+  const Node *az = zero_point(c, 2, DT_I32);
+  const Node *bz = zero_point(c, 3, DT_I32);
+  if (az)
+    a = sub(c, a,
+            rank_of(c, az) == 1 && !expr_is_int(dim_of(c, az, 0), 1) ? unsqueeze(c, az, 1)
+            : rank_of(c, az) < 2                                     ? scalar_of(c, az)
+                                                                     : az);
   if (bz) b = sub(c, b, rank_of(c, bz) ? bz : scalar_of(c, bz));
   return matmul(c, a, b);
 }
 
 static const OnnxRow rows[] = {
-  {"AveragePool", 1, convert_average_pool}, {"CausalConvWithState", 27, convert_causal_conv}, {"Conv", 1, convert_conv},
-  {"ConvInteger", 10, convert_conv_integer}, {"ConvTranspose", 1, convert_conv_transpose}, {"DeformConv", 19, convert_deform_conv},
-  {"Gemm", 1, convert_gemm}, {"GlobalAveragePool", 1, convert_global_average}, {"GlobalLpPool", 1, convert_global_lp},
-  {"GlobalMaxPool", 1, convert_global_max}, {"LpPool", 1, convert_lp_pool}, {"MatMul", 1, convert_matmul}, {"MatMulInteger", 10, convert_matmul_integer},
-  {"MaxPool", 1, convert_max_pool}, {"MaxUnpool", 9, convert_max_unpool},
+  {"AveragePool", 1, convert_average_pool},
+  {"CausalConvWithState", 27, convert_causal_conv},
+  {"Conv", 1, convert_conv},
+  {"ConvInteger", 10, convert_conv_integer},
+  {"ConvTranspose", 1, convert_conv_transpose},
+  {"DeformConv", 19, convert_deform_conv},
+  {"Gemm", 1, convert_gemm},
+  {"GlobalAveragePool", 1, convert_global_average},
+  {"GlobalLpPool", 1, convert_global_lp},
+  {"GlobalMaxPool", 1, convert_global_max},
+  {"LpPool", 1, convert_lp_pool},
+  {"MatMul", 1, convert_matmul},
+  {"MatMulInteger", 10, convert_matmul_integer},
+  {"MaxPool", 1, convert_max_pool},
+  {"MaxUnpool", 9, convert_max_unpool},
 };
 ONNX_TABLE(onnx_nn, "", rows);

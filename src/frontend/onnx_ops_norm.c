@@ -32,13 +32,17 @@ static const Node *blend(Conv *c, const Node *old, const Node *now, double keep)
 /* Statistics of this batch, and the running ones moved towards them. */
 static const Node *batch_norm_training(Conv *c, const Node *x, double epsilon)
 {
-  int rank = rank_of(c, x), n = 0;
+  int rank = rank_of(c, x);
+  int n = 0;
   int64_t axes[MAX_RANK];
   for (int i = 0; i < rank; i++)
     if (i != 1) axes[n++] = i;
-  const Node *mean, *var, *scale = cast_to(c, conv_in(c, 1), dtype_of(c, x)), *bias = cast_to(c, conv_in(c, 2), dtype_of(c, x));
+  const Node *mean, *var;
+  const Node *scale = cast_to(c, conv_in(c, 1), dtype_of(c, x));
+  const Node *bias = cast_to(c, conv_in(c, 2), dtype_of(c, x));
   moments(c, x, n, axes, &mean, &var);
-  const Node *flat_mean = vector_of(c, mean), *flat_var = vector_of(c, var);
+  const Node *flat_mean = vector_of(c, mean);
+  const Node *flat_var = vector_of(c, var);
   double keep = attr_float(c, "momentum", (double)0.9f);
   c->out[1] = blend(c, conv_in(c, 3), flat_mean, keep);
   c->out[2] = blend(c, conv_in(c, 4), flat_var, keep);
@@ -53,10 +57,12 @@ static const Node *convert_batch_norm(Conv *c)
   const Node *x = conv_in(c, 0);
   double epsilon = attr_float(c, "epsilon", (double)1e-5f);
   if (rank_of(c, x) < 2) conv_fail(c, ERR_SHAPE, "data of rank %d has no channels", rank_of(c, x));
-  if (c->opset < 9 && !attr_int(c, "spatial", 1)) conv_fail(c, ERR_UNSUPPORTED, "statistics per element (spatial = 0) are not supported");
+  if (c->opset < 9 && !attr_int(c, "spatial", 1))
+    conv_fail(c, ERR_UNSUPPORTED, "statistics per element (spatial = 0) are not supported");
   bool more = false;
   for (int i = 1; i < c->nout; i++) more = more || *c->p->output.v[i];
-  if (c->opset >= 14 ? attr_int(c, "training_mode", 0) : more && !attr_int(c, "is_test", 0)) return batch_norm_training(c, x, epsilon);
+  if (c->opset >= 14 ? attr_int(c, "training_mode", 0) : more && !attr_int(c, "is_test", 0))
+    return batch_norm_training(c, x, epsilon);
   const Node *arg[5] = {x};
   for (int i = 1; i < 5; i++) arg[i] = cast_to(c, conv_in(c, i), dtype_of(c, x));
   return node_get(c->m, opn(c, "nn.batch_norm", 5, arg, "axis:i,epsilon:f", 1, epsilon), 0);
@@ -71,13 +77,20 @@ static const Node *convert_instance_norm(Conv *c)
 /* Before opset 21 scale and bias have one element per group. */
 static const Node *convert_group_norm(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *scale = conv_in(c, 1), *bias = conv_in(c, 2);
-  DType dt = dtype_of(c, x), stash = attr_int(c, "stash_type", 1) == 1 && dt.bits < 32 ? DT_F32 : dt;
-  int64_t groups = attr_int(c, "num_groups", 0), channels = static_dim(c, x, 1);
+  const Node *x = conv_in(c, 0);
+  const Node *scale = conv_in(c, 1);
+  const Node *bias = conv_in(c, 2);
+  DType dt = dtype_of(c, x);
+  DType stash = attr_int(c, "stash_type", 1) == 1 && dt.bits < 32 ? DT_F32 : dt;
+  int64_t groups = attr_int(c, "num_groups", 0);
+  int64_t channels = static_dim(c, x, 1);
   double epsilon = attr_float(c, "epsilon", (double)1e-5f);
-  if (groups < 1 || channels % groups) conv_fail(c, ERR_ARGUMENT, "%" PRId64 " channels do not make %" PRId64 " groups", channels, groups);
+  if (groups < 1 || channels % groups)
+    conv_fail(c, ERR_ARGUMENT, "%" PRId64 " channels do not make %" PRId64 " groups", channels, groups);
   int rank = rank_of(c, x);
-  const Node *y = reshape_to(c, cast_to(c, x, stash), concat2(c, const_i64(c, 2, (int64_t[]){0, groups}), const_i64(c, 1, (int64_t[]){-1}), 0), false);
+  const Node *y =
+      reshape_to(c, cast_to(c, x, stash),
+                 concat2(c, const_i64(c, 2, (int64_t[]){0, groups}), const_i64(c, 1, (int64_t[]){-1}), 0), false);
   const Node *mean, *var;
   moments(c, y, 1, (int64_t[]){2}, &mean, &var);
   y = mul(c, sub(c, y, mean), rsqrt_of(c, var, epsilon));
@@ -92,18 +105,26 @@ static const Node *convert_group_norm(Conv *c)
 
 static int trailing_axes(Conv *c, const Node *x, int64_t *axes)
 {
-  int rank = rank_of(c, x), first = axis_of(c, attr_int(c, "axis", -1), rank);
+  int rank = rank_of(c, x);
+  int first = axis_of(c, attr_int(c, "axis", -1), rank);
   for (int i = first; i < rank; i++) axes[i - first] = i;
   return rank - first;
 }
 
-static DType stash_dtype(Conv *c, DType dt) { return attr_int(c, "stash_type", 1) == 1 && dtype_is_float(dt) && dt.bits < 32 ? DT_F32 : dt; }
+static DType stash_dtype(Conv *c, DType dt)
+{
+  return attr_int(c, "stash_type", 1) == 1 && dtype_is_float(dt) && dt.bits < 32 ? DT_F32 : dt;
+}
 
 static const Node *convert_layer_norm(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *scale = conv_in(c, 1), *bias = conv_opt(c, 2), *mean, *var;
+  const Node *x = conv_in(c, 0);
+  const Node *scale = conv_in(c, 1);
+  const Node *bias = conv_opt(c, 2);
+  const Node *mean, *var;
   double epsilon = attr_float(c, "epsilon", (double)1e-5f);
-  DType dt = dtype_of(c, x), stash = stash_dtype(c, dt);
+  DType dt = dtype_of(c, x);
+  DType stash = stash_dtype(c, dt);
   int64_t axes[MAX_RANK];
   int n = trailing_axes(c, x, axes);
   bool extra = c->nout > 1;
@@ -120,9 +141,11 @@ static const Node *convert_layer_norm(Conv *c)
 
 static const Node *convert_rms_norm(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *scale = conv_in(c, 1);
+  const Node *x = conv_in(c, 0);
+  const Node *scale = conv_in(c, 1);
   double epsilon = attr_float(c, "epsilon", (double)1e-5f);
-  DType dt = dtype_of(c, x), stash = stash_dtype(c, dt);
+  DType dt = dtype_of(c, x);
+  DType stash = stash_dtype(c, dt);
   int64_t axes[MAX_RANK];
   int n = trailing_axes(c, x, axes);
   const Node *wide = cast_to(c, x, stash);
@@ -132,29 +155,33 @@ static const Node *convert_rms_norm(Conv *c)
 
 static const Node *convert_lrn(Conv *c)
 {
-  return op1(c, "nn.lrn", conv_in(c, 0), "size:i,axis:i,bias:f,alpha:f,beta:f", (int)attr_int(c, "size", 1), 1, attr_float(c, "bias", 1),
-             attr_float(c, "alpha", (double)1e-4f), attr_float(c, "beta", 0.75));
+  return op1(c, "nn.lrn", conv_in(c, 0), "size:i,axis:i,bias:f,alpha:f,beta:f", (int)attr_int(c, "size", 1), 1,
+             attr_float(c, "bias", 1), attr_float(c, "alpha", (double)1e-4f), attr_float(c, "beta", 0.75));
 }
 
 /* A vector of zeros stays one. */
 static const Node *convert_lp_norm(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *norm;
+  const Node *x = conv_in(c, 0);
+  const Node *norm;
   int axis = axis_of(c, attr_int(c, "axis", -1), rank_of(c, x));
   int64_t p = attr_int(c, "p", 2);
   if (p == 1) norm = reduce1(c, "sum", op1(c, "abs", x, NULL), axis, true);
   else if (p == 2) norm = sqrt_(c, reduce1(c, "sum", mul(c, x, x), axis, true));
   else conv_fail(c, ERR_ARGUMENT, "p is 1 or 2, not %" PRId64, p);
-  const Node *zero = scalar_like(c, x, 0), *one = scalar_like(c, x, 1);
+  const Node *zero = scalar_like(c, x, 0);
+  const Node *one = scalar_like(c, x, 1);
   const Node *empty = op2(c, "equal", norm, zero, NULL);
   return div_(c, x, where(c, empty, one, norm));
 }
 
 static const Node *convert_mean_variance(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *mean;
+  const Node *x = conv_in(c, 0);
+  const Node *mean;
   int n = 0;
-  const int64_t *axes = attr_ints(c, "axes", &n), plain[] = {0, 2, 3};
+  const int64_t *axes = attr_ints(c, "axes", &n);
+  const int64_t plain[] = {0, 2, 3};
   if (!axes) {
     axes = plain;
     n = 3;
@@ -169,9 +196,10 @@ static const Node *convert_mean_variance(Conv *c)
 }
 
 static const OnnxRow rows[] = {
-  {"BatchNormalization", 1, convert_batch_norm}, {"GroupNormalization", 18, convert_group_norm}, {"InstanceNormalization", 1, convert_instance_norm},
-  {"LRN", 1, convert_lrn}, {"LayerNormalization", 1, convert_layer_norm}, {"LpNormalization", 1, convert_lp_norm},
+  {"BatchNormalization", 1, convert_batch_norm},           {"GroupNormalization", 18, convert_group_norm},
+  {"InstanceNormalization", 1, convert_instance_norm},     {"LRN", 1, convert_lrn},
+  {"LayerNormalization", 1, convert_layer_norm},           {"LpNormalization", 1, convert_lp_norm},
   {"MeanVarianceNormalization", 1, convert_mean_variance}, {"RMSNormalization", 23, convert_rms_norm},
-  {"SimplifiedLayerNormalization", 1, convert_rms_norm},   /* the name that ONNX Runtime gives it */
+  {"SimplifiedLayerNormalization", 1, convert_rms_norm}, /* the name that ONNX Runtime gives it */
 };
 ONNX_TABLE(onnx_norm, "", rows);

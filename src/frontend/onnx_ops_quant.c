@@ -10,7 +10,8 @@
 /* Scale or zero point, shaped so that it broadcasts to x. */
 static const Node *spread(Conv *c, const Node *v, const Node *x, int64_t axis, int64_t block)
 {
-  int rank = rank_of(c, x), r = rank_of(c, v);
+  int rank = rank_of(c, x);
+  int r = rank_of(c, v);
   if (r == 0) return v;
   if (r == 1 && expr_is_int(dim_of(c, v, 0), 1) && !block) return scalar_of(c, v);
   if (block) {
@@ -18,7 +19,8 @@ static const Node *spread(Conv *c, const Node *v, const Node *x, int64_t axis, i
     if (r != rank) conv_fail(c, ERR_SHAPE, "a blocked scale has the input's rank %d, not %d", rank, r);
     v = op1(c, "repeat", v, "repeats:l,axis:i", block, at);
     int64_t have, want;
-    if (is_static_dim(dim_of(c, v, at), &have) && is_static_dim(dim_of(c, x, at), &want) && have > want) v = slice(c, v, at, 0, want);
+    if (is_static_dim(dim_of(c, v, at), &have) && is_static_dim(dim_of(c, x, at), &want) && have > want)
+      v = slice(c, v, at, 0, want);
     return v;
   }
   if (r == 1) return unsqueeze_to(c, v, axis_of(c, axis, rank), rank);
@@ -31,7 +33,8 @@ static bool is_narrow_float(DType t) { return t.code >= DT_E4M3FN && t.code <= D
 static const Node *saturate(Conv *c, const Node *x, DType dt, bool limit)
 {
   if (is_narrow_float(dt)) {
-    if (limit) x = where(c, op1(c, "isnan", x, NULL), x, op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt)));
+    if (limit)
+      x = where(c, op1(c, "isnan", x, NULL), x, op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt)));
     return cast_to(c, x, dt);
   }
   return cast_to(c, op1(c, "clip", x, "a_min:f,a_max:f", (double)dtype_imin(dt), (double)dtype_imax(dt)), dt);
@@ -52,12 +55,17 @@ static const Node *quantize(Conv *c, const Node *x, const Node *scale, const Nod
 /* Integers are subtracted before they become floats: exact for up to 24 bits. */
 static const Node *dequantize(Conv *c, const Node *x, const Node *scale, const Node *zero)
 {
-  DType dt = dtype_of(c, x), wide = dtype_of(c, scale);
+  DType dt = dtype_of(c, x);
+  DType wide = dtype_of(c, scale);
   if (dtype_is_int(dt) && zero) {
     x = sub(c, cast_to(c, x, DT_I32), cast_to(c, zero, DT_I32));
     zero = NULL;
   }
-  if (wide.bits < 32) return cast_to(c, mul(c, zero ? sub(c, cast_to(c, x, DT_F32), cast_to(c, zero, DT_F32)) : cast_to(c, x, DT_F32), cast_to(c, scale, DT_F32)), wide);
+  if (wide.bits < 32)
+    return cast_to(c,
+                   mul(c, zero ? sub(c, cast_to(c, x, DT_F32), cast_to(c, zero, DT_F32)) : cast_to(c, x, DT_F32),
+                       cast_to(c, scale, DT_F32)),
+                   wide);
   x = cast_to(c, x, wide);
   if (zero) x = sub(c, x, cast_to(c, zero, wide));
   return mul(c, x, scale);
@@ -65,8 +73,13 @@ static const Node *dequantize(Conv *c, const Node *x, const Node *scale, const N
 
 static const Node *convert_quantize(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *scale = conv_in(c, 1), *zero = conv_opt(c, 2);
-  int64_t axis = attr_int(c, "axis", 1), block = attr_int(c, "block_size", 0), type = attr_int(c, "output_dtype", 0), precision = attr_int(c, "precision", 0);
+  const Node *x = conv_in(c, 0);
+  const Node *scale = conv_in(c, 1);
+  const Node *zero = conv_opt(c, 2);
+  int64_t axis = attr_int(c, "axis", 1);
+  int64_t block = attr_int(c, "block_size", 0);
+  int64_t type = attr_int(c, "output_dtype", 0);
+  int64_t precision = attr_int(c, "precision", 0);
   DType dt = zero ? dtype_of(c, zero) : type ? onnx_dtype(c->ctx, type, c->name) : DT_U8;
   scale = spread(c, scale, x, axis, block);
   if (precision) scale = cast_to(c, scale, onnx_dtype(c->ctx, precision, c->name));
@@ -77,8 +90,12 @@ static const Node *convert_quantize(Conv *c)
 
 static const Node *convert_dequantize(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *scale = conv_in(c, 1), *zero = conv_opt(c, 2);
-  int64_t axis = attr_int(c, "axis", 1), block = attr_int(c, "block_size", 0), type = attr_int(c, "output_dtype", 0);
+  const Node *x = conv_in(c, 0);
+  const Node *scale = conv_in(c, 1);
+  const Node *zero = conv_opt(c, 2);
+  int64_t axis = attr_int(c, "axis", 1);
+  int64_t block = attr_int(c, "block_size", 0);
+  int64_t type = attr_int(c, "output_dtype", 0);
   const Node *y = dequantize(c, x, spread(c, scale, x, axis, block), zero ? spread(c, zero, x, axis, block) : NULL);
   return type ? cast_to(c, y, onnx_dtype(c->ctx, type, c->name)) : y;
 }
@@ -90,7 +107,8 @@ static void dynamic_range(Conv *c, const Node *x, const Node **scale, const Node
   int64_t axes[64];
   for (int i = 0; i < rank; i++) axes[i] = i;
   const Node *none = scalar_like(c, x, 0);
-  const Node *lo = min2(c, none, reduce(c, "min", x, rank, axes, false)), *hi = max2(c, none, reduce(c, "max", x, rank, axes, false));
+  const Node *lo = min2(c, none, reduce(c, "min", x, rank, axes, false));
+  const Node *hi = max2(c, none, reduce(c, "max", x, rank, axes, false));
   *scale = div_(c, sub(c, hi, lo), scalar_like(c, x, 255));
   const Node *z = div_(c, sub(c, none, lo), *scale);
   z = op1(c, "clip", op1(c, "round", z, NULL), "a_min:f,a_max:f", 0.0, 255.0);
@@ -99,7 +117,8 @@ static void dynamic_range(Conv *c, const Node *x, const Node **scale, const Node
 
 static const Node *convert_dynamic_quantize(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *scale, *zero;
+  const Node *x = conv_in(c, 0);
+  const Node *scale, *zero;
   dynamic_range(c, x, &scale, &zero);
   c->out[1] = scale;
   c->out[2] = zero;
@@ -109,7 +128,8 @@ static const Node *convert_dynamic_quantize(Conv *c)
 /* Operands at i, i + 1, i + 2: value, scale, zero point. */
 static const Node *real_operand(Conv *c, int i, int64_t axis)
 {
-  const Node *x = conv_in(c, i), *zero = conv_opt(c, i + 2);
+  const Node *x = conv_in(c, i);
+  const Node *zero = conv_opt(c, i + 2);
   return dequantize(c, x, spread(c, conv_in(c, i + 1), x, axis, 0), zero ? spread(c, zero, x, axis, 0) : NULL);
 }
 
@@ -121,7 +141,11 @@ static const Node *quantized_result(Conv *c, const Node *y, const Node *scale, c
 /* x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias: int32 sums, then one float product. */
 static const Node *convert_qlinear_conv(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *w = conv_in(c, 3), *xz = conv_in(c, 2), *wz = conv_in(c, 5), *bias = conv_opt(c, 8);
+  const Node *x = conv_in(c, 0);
+  const Node *w = conv_in(c, 3);
+  const Node *xz = conv_in(c, 2);
+  const Node *wz = conv_in(c, 5);
+  const Node *bias = conv_opt(c, 8);
   Conv inner = *c;
   const Node *xi = sub(c, cast_to(c, x, DT_I32), cast_to(c, scalar_of(c, xz), DT_I32));
   const Node *wi = sub(c, cast_to(c, w, DT_I32), cast_to(c, spread(c, wz, w, 0, 0), DT_I32));
@@ -131,9 +155,12 @@ static const Node *convert_qlinear_conv(Conv *c)
   const OnnxRow *conv = onnx_find("", "ConvInteger", 10);
   const Node *sum = conv->convert(&inner);
   if (bias) sum = op2(c, "nn.bias_add", sum, bias, "axis:i", 1);
-  const Node *ws = conv_in(c, 4), *scale = mul(c, scalar_of(c, conv_in(c, 1)), rank_of(c, ws) == 1 ? ws : scalar_of(c, ws));
-  if (rank_of(c, scale) == 1) scale = expr_is_int(dim_of(c, scale, 0), 1) ? scalar_of(c, scale) : unsqueeze_to(c, scale, 1, rank_of(c, sum));
-  return quantized_result(c, mul(c, cast_to(c, sum, dtype_of(c, scale)), scale), conv_in(c, 6), conv_opt(c, 7), dtype_of(c, x));
+  const Node *ws = conv_in(c, 4);
+  const Node *scale = mul(c, scalar_of(c, conv_in(c, 1)), rank_of(c, ws) == 1 ? ws : scalar_of(c, ws));
+  if (rank_of(c, scale) == 1)
+    scale = expr_is_int(dim_of(c, scale, 0), 1) ? scalar_of(c, scale) : unsqueeze_to(c, scale, 1, rank_of(c, sum));
+  return quantized_result(c, mul(c, cast_to(c, sum, dtype_of(c, scale)), scale), conv_in(c, 6), conv_opt(c, 7),
+                          dtype_of(c, x));
 }
 
 /* Rows of the left operand and columns of the right one may have scales of their own. */
@@ -146,21 +173,27 @@ static const Node *row_vector(Conv *c, const Node *v, bool row)
 
 static const Node *convert_qlinear_matmul(Conv *c)
 {
-  const Node *a = conv_in(c, 0), *b = conv_in(c, 3);
+  const Node *a = conv_in(c, 0);
+  const Node *b = conv_in(c, 3);
   const Node *ai = sub(c, cast_to(c, a, DT_I32), cast_to(c, row_vector(c, conv_in(c, 2), true), DT_I32));
   const Node *bi = sub(c, cast_to(c, b, DT_I32), cast_to(c, row_vector(c, conv_in(c, 5), false), DT_I32));
   const Node *scale = mul(c, row_vector(c, conv_in(c, 1), true), row_vector(c, conv_in(c, 4), false));
-  const Node *sum = matmul(c, ai, bi), *ys = row_vector(c, conv_in(c, 6), true), *yz = conv_opt(c, 7);
-  if (dtype_of(c, scale).bits < 32) {                     /* the scales' product in their own type, the rest in float32 */
+  const Node *sum = matmul(c, ai, bi);
+  const Node *ys = row_vector(c, conv_in(c, 6), true);
+  const Node *yz = conv_opt(c, 7);
+  /* the scales' product in their own type, the rest in float32 */
+  if (dtype_of(c, scale).bits < 32) {
     scale = cast_to(c, scale, DT_F32);
     ys = cast_to(c, ys, DT_F32);
   }
-  return quantize(c, mul(c, cast_to(c, sum, dtype_of(c, scale)), scale), ys, yz ? row_vector(c, yz, true) : NULL, yz ? dtype_of(c, yz) : dtype_of(c, a), true);
+  return quantize(c, mul(c, cast_to(c, sum, dtype_of(c, scale)), scale), ys, yz ? row_vector(c, yz, true) : NULL,
+                  yz ? dtype_of(c, yz) : dtype_of(c, a), true);
 }
 
 static const OnnxRow rows[] = {
-  {"DequantizeLinear", 10, convert_dequantize}, {"DynamicQuantizeLinear", 11, convert_dynamic_quantize}, {"QLinearConv", 10, convert_qlinear_conv},
-  {"QLinearMatMul", 10, convert_qlinear_matmul}, {"QuantizeLinear", 10, convert_quantize},
+  {"DequantizeLinear", 10, convert_dequantize}, {"DynamicQuantizeLinear", 11, convert_dynamic_quantize},
+  {"QLinearConv", 10, convert_qlinear_conv},    {"QLinearMatMul", 10, convert_qlinear_matmul},
+  {"QuantizeLinear", 10, convert_quantize},
 };
 ONNX_TABLE(onnx_quant, "", rows);
 
@@ -168,7 +201,8 @@ ONNX_TABLE(onnx_quant, "", rows);
 
 static const Node *convert_qlinear_binary(Conv *c)
 {
-  const Node *a = real_operand(c, 0, 0), *b = real_operand(c, 3, 0);
+  const Node *a = real_operand(c, 0, 0);
+  const Node *b = real_operand(c, 3, 0);
   const Node *y = !strcmp(c->p->op_type, "QLinearAdd") ? add(c, a, b) : mul(c, a, b);
   return quantized_result(c, y, conv_in(c, 6), conv_opt(c, 7), dtype_of(c, conv_in(c, 0)));
 }
@@ -183,7 +217,8 @@ static const Node *softmax_of_opset(Conv *c, const Node *x)
 
 static const Node *convert_qlinear_unary(Conv *c)
 {
-  const Node *x = real_operand(c, 0, 0), *y;
+  const Node *x = real_operand(c, 0, 0);
+  const Node *y;
   const char *t = c->p->op_type;
   if (!strcmp(t, "QLinearSigmoid")) y = op1(c, "sigmoid", x, NULL);
   else if (!strcmp(t, "QLinearLeakyRelu")) y = activation(c, "LeakyRelu", x, attr_float(c, "alpha", 0.01), 0);
@@ -195,7 +230,8 @@ static const Node *convert_qlinear_unary(Conv *c)
 static const Node *convert_qlinear_concat(Conv *c)
 {
   int n = (c->nin - 2) / 3;
-  if (n < 1 || (c->nin - 2) % 3) conv_fail(c, ERR_ARGUMENT, "%d inputs are given; two and three per part are wanted", c->nin);
+  if (n < 1 || (c->nin - 2) % 3)
+    conv_fail(c, ERR_ARGUMENT, "%d inputs are given; two and three per part are wanted", c->nin);
   const Node **part = arena_array(c->im->arena, const Node *, n);
   for (int i = 0; i < n; i++) part[i] = real_operand(c, 2 + 3 * i, 0);
   const Node *y = concat(c, n, part, axis_of(c, attr_int(c, "axis", 0), rank_of(c, part[0])));
@@ -221,7 +257,10 @@ static const Node *convert_qlinear_pool(Conv *c)
 static const Node *convert_qgemm(Conv *c)
 {
   const Node *a = sub(c, cast_to(c, conv_in(c, 0), DT_I32), cast_to(c, scalar_of(c, conv_in(c, 2)), DT_I32));
-  const Node *b = conv_in(c, 3), *bz = conv_in(c, 5), *bs = conv_in(c, 4), *bias = conv_opt(c, 6);
+  const Node *b = conv_in(c, 3);
+  const Node *bz = conv_in(c, 5);
+  const Node *bs = conv_in(c, 4);
+  const Node *bias = conv_opt(c, 6);
   bool columns = attr_int(c, "transB", 0);
   b = sub(c, cast_to(c, b, DT_I32), cast_to(c, spread(c, bz, b, columns ? 0 : 1, 0), DT_I32));
   if (attr_int(c, "transA", 0)) a = swap_last(c, a);
@@ -236,7 +275,12 @@ static const Node *convert_qgemm(Conv *c)
 
 static const Node *convert_dynamic_quantize_matmul(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *b = conv_in(c, 1), *bs = conv_in(c, 2), *bz = conv_opt(c, 3), *bias = conv_opt(c, 4), *scale, *zero;
+  const Node *x = conv_in(c, 0);
+  const Node *b = conv_in(c, 1);
+  const Node *bs = conv_in(c, 2);
+  const Node *bz = conv_opt(c, 3);
+  const Node *bias = conv_opt(c, 4);
+  const Node *scale, *zero;
   dynamic_range(c, x, &scale, &zero);
   const Node *a = sub(c, cast_to(c, quantize(c, x, scale, zero, DT_U8, true), DT_I32), cast_to(c, zero, DT_I32));
   b = cast_to(c, b, DT_I32);
@@ -248,7 +292,11 @@ static const Node *convert_dynamic_quantize_matmul(Conv *c)
 /* A, B, a_scale, b_scale, a_zero, b_zero, bias */
 static const Node *convert_matmul_integer_to_float(Conv *c)
 {
-  const Node *a = cast_to(c, conv_in(c, 0), DT_I32), *b = cast_to(c, conv_in(c, 1), DT_I32), *az = conv_opt(c, 4), *bz = conv_opt(c, 5), *bias = conv_opt(c, 6);
+  const Node *a = cast_to(c, conv_in(c, 0), DT_I32);
+  const Node *b = cast_to(c, conv_in(c, 1), DT_I32);
+  const Node *az = conv_opt(c, 4);
+  const Node *bz = conv_opt(c, 5);
+  const Node *bias = conv_opt(c, 6);
   if (az) a = sub(c, a, cast_to(c, scalar_of(c, az), DT_I32));
   if (bz) b = sub(c, b, cast_to(c, row_vector(c, bz, false), DT_I32));
   const Node *scale = mul(c, scalar_of(c, conv_in(c, 2)), row_vector(c, conv_in(c, 3), false));
@@ -257,10 +305,18 @@ static const Node *convert_matmul_integer_to_float(Conv *c)
 }
 
 static const OnnxRow microsoft_rows[] = {
-  {"DequantizeLinear", 1, convert_dequantize}, {"DynamicQuantizeMatMul", 1, convert_dynamic_quantize_matmul}, {"MatMulIntegerToFloat", 1, convert_matmul_integer_to_float},
+  {"DequantizeLinear", 1, convert_dequantize},
+  {"DynamicQuantizeMatMul", 1, convert_dynamic_quantize_matmul},
+  {"MatMulIntegerToFloat", 1, convert_matmul_integer_to_float},
   {"QGemm", 1, convert_qgemm},
-  {"QLinearAdd", 1, convert_qlinear_binary}, {"QLinearAveragePool", 1, convert_qlinear_pool}, {"QLinearConcat", 1, convert_qlinear_concat},
-  {"QLinearGlobalAveragePool", 1, convert_qlinear_pool}, {"QLinearLeakyRelu", 1, convert_qlinear_unary}, {"QLinearMul", 1, convert_qlinear_binary},
-  {"QLinearSigmoid", 1, convert_qlinear_unary}, {"QLinearSoftmax", 1, convert_qlinear_unary}, {"QuantizeLinear", 1, convert_quantize},
+  {"QLinearAdd", 1, convert_qlinear_binary},
+  {"QLinearAveragePool", 1, convert_qlinear_pool},
+  {"QLinearConcat", 1, convert_qlinear_concat},
+  {"QLinearGlobalAveragePool", 1, convert_qlinear_pool},
+  {"QLinearLeakyRelu", 1, convert_qlinear_unary},
+  {"QLinearMul", 1, convert_qlinear_binary},
+  {"QLinearSigmoid", 1, convert_qlinear_unary},
+  {"QLinearSoftmax", 1, convert_qlinear_unary},
+  {"QuantizeLinear", 1, convert_quantize},
 };
 ONNX_TABLE(onnx_microsoft_quant, "com.microsoft", microsoft_rows);

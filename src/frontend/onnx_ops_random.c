@@ -37,21 +37,29 @@ static DType like_dtype(Conv *c)
 static const Node *convert_normal(Conv *c)
 {
   int n = 0;
-  double mean = attr_float(c, "mean", 0), scale = attr_float(c, "scale", 1);
+  double mean = attr_float(c, "mean", 0);
+  double scale = attr_float(c, "scale", 1);
   int64_t seed = seed_of(c);
-  if (is_like(c)) return op1(c, "random.normal_like", conv_in(c, 0), "seed:l,mean:f,scale:f,out_dtype:t", seed, mean, scale, like_dtype(c));
+  if (is_like(c))
+    return op1(c, "random.normal_like", conv_in(c, 0), "seed:l,mean:f,scale:f,out_dtype:t", seed, mean, scale,
+               like_dtype(c));
   const int64_t *shape = shape_attr(c, &n);
-  return op0(c, "random.normal", "seed:l,mean:f,scale:f,out_shape:I,out_dtype:t", seed, mean, scale, n, shape, attr_dtype(c, "dtype", DT_F32));
+  return op0(c, "random.normal", "seed:l,mean:f,scale:f,out_shape:I,out_dtype:t", seed, mean, scale, n, shape,
+             attr_dtype(c, "dtype", DT_F32));
 }
 
 static const Node *convert_uniform(Conv *c)
 {
   int n = 0;
-  double low = attr_float(c, "low", 0), high = attr_float(c, "high", 1);
+  double low = attr_float(c, "low", 0);
+  double high = attr_float(c, "high", 1);
   int64_t seed = seed_of(c);
-  if (is_like(c)) return op1(c, "random.uniform_like", conv_in(c, 0), "seed:l,low:f,high:f,out_dtype:t", seed, low, high, like_dtype(c));
+  if (is_like(c))
+    return op1(c, "random.uniform_like", conv_in(c, 0), "seed:l,low:f,high:f,out_dtype:t", seed, low, high,
+               like_dtype(c));
   const int64_t *shape = shape_attr(c, &n);
-  return op0(c, "random.uniform", "seed:l,low:f,high:f,out_shape:I,out_dtype:t", seed, low, high, n, shape, attr_dtype(c, "dtype", DT_F32));
+  return op0(c, "random.uniform", "seed:l,low:f,high:f,out_shape:I,out_dtype:t", seed, low, high, n, shape,
+             attr_dtype(c, "dtype", DT_F32));
 }
 
 static const Node *convert_bernoulli(Conv *c)
@@ -64,7 +72,8 @@ static const Node *convert_bernoulli(Conv *c)
 static const Node *convert_multinomial(Conv *c)
 {
   const Node *x = conv_in(c, 0);
-  return op1(c, "random.multinomial", softmax(c, x, rank_of(c, x) - 1), "seed:l,num_samples:l,dtype:t", seed_of(c), attr_int(c, "sample_size", 1), attr_dtype(c, "dtype", DT_I32));
+  return op1(c, "random.multinomial", softmax(c, x, rank_of(c, x) - 1), "seed:l,num_samples:l,dtype:t", seed_of(c),
+             attr_int(c, "sample_size", 1), attr_dtype(c, "dtype", DT_I32));
 }
 
 static const Node *ones_like(Conv *c, const Node *x, DType dt) { return full(c, scalar(c, dt, 1), shape_of(c, x), dt); }
@@ -84,11 +93,17 @@ static const Node *dropout_training(Conv *c, const Node *x, const Node *ratio)
 static const Node *convert_dropout(Conv *c)
 {
   const Node *x = conv_in(c, 0);
-  bool old = c->opset < 12, training = c->opset < 7 && conv_attr(c, "is_test") && !attr_int(c, "is_test", 1);
-  const Node *ratio = old ? scalar(c, DT_F32, attr_float(c, "ratio", 0.5)) : conv_opt(c, 1) ? scalar_of(c, conv_opt(c, 1)) : scalar(c, DT_F32, 0.5), *flag = old ? NULL : conv_opt(c, 2);
-  double v = 0, r;
-  if (flag && !const_float(c, flag, &v)) {               /* decided at run time */
-    const Node *drop = dropout_training(c, x, ratio), *mask = c->out[1];
+  bool old = c->opset < 12;
+  bool training = c->opset < 7 && conv_attr(c, "is_test") && !attr_int(c, "is_test", 1);
+  const Node *ratio = old              ? scalar(c, DT_F32, attr_float(c, "ratio", 0.5))
+                      : conv_opt(c, 1) ? scalar_of(c, conv_opt(c, 1))
+                                       : scalar(c, DT_F32, 0.5);
+  const Node *flag = old ? NULL : conv_opt(c, 2);
+  double v = 0;
+  double r;
+  if (flag && !const_float(c, flag, &v)) { /* decided at run time */
+    const Node *drop = dropout_training(c, x, ratio);
+    const Node *mask = c->out[1];
     flag = scalar_of(c, flag);
     c->out[1] = op2(c, "logical_or", mask, op1(c, "logical_not", flag, NULL), NULL);
     return where(c, flag, drop, x);
@@ -100,7 +115,9 @@ static const Node *convert_dropout(Conv *c)
 }
 
 static const OnnxRow rows[] = {
-  {"Bernoulli", 15, convert_bernoulli}, {"Dropout", 1, convert_dropout}, {"Multinomial", 7, convert_multinomial}, {"RandomNormal", 1, convert_normal},
-  {"RandomNormalLike", 1, convert_normal}, {"RandomUniform", 1, convert_uniform}, {"RandomUniformLike", 1, convert_uniform},
+  {"Bernoulli", 15, convert_bernoulli},      {"Dropout", 1, convert_dropout},
+  {"Multinomial", 7, convert_multinomial},   {"RandomNormal", 1, convert_normal},
+  {"RandomNormalLike", 1, convert_normal},   {"RandomUniform", 1, convert_uniform},
+  {"RandomUniformLike", 1, convert_uniform},
 };
 ONNX_TABLE(onnx_random, "", rows);

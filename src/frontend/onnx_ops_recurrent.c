@@ -7,14 +7,16 @@
 typedef struct Cell {
   const char *onnx, *ours;
   int noptional;
-  const char *optional[5];                 /* inputs after the first three, in ONNX's order */
+  const char *optional[5]; /* inputs after the first three, in ONNX's order */
 } Cell;
 
+/* clang-format off */
 static const Cell cells[] = {
   {"RNN", "nn.rnn", 3, {"bias", "sequence_lens", "initial_h"}},
   {"GRU", "nn.gru", 3, {"bias", "sequence_lens", "initial_h"}},
   {"LSTM", "nn.lstm", 5, {"bias", "sequence_lens", "initial_h", "initial_c", "peephole"}},
 };
+/* clang-format on */
 
 static void set_floats(Conv *c, const OpDef *op, void *attrs, const char *name)
 {
@@ -64,5 +66,6 @@ static const Node *convert_recurrent(Conv *c)
   return NULL;
 }
 
-static const OnnxRow rows[] = {{"GRU", 1, convert_recurrent}, {"LSTM", 1, convert_recurrent}, {"RNN", 1, convert_recurrent}};
+static const OnnxRow rows[] = {
+  {"GRU", 1, convert_recurrent}, {"LSTM", 1, convert_recurrent}, {"RNN", 1, convert_recurrent}};
 ONNX_TABLE(onnx_recurrent, "", rows);

@@ -21,8 +21,10 @@ static const Node *over_choice(Conv *c, int n, const int64_t *axes, void *env)
 
 static const Node *over_axes(Conv *c, const Node *(*run)(Conv *, const Node *, int, const int64_t *, bool))
 {
-  const Node *x = conv_in(c, 0), *in = conv_opt(c, 1);
-  int n = 0, rank = rank_of(c, x);
+  const Node *x = conv_in(c, 0);
+  const Node *in = conv_opt(c, 1);
+  int n = 0;
+  int rank = rank_of(c, x);
   int64_t list[MAX_RANK];
   Reduction r = {run, x, attr_int(c, "keepdims", 1)};
   bool none = in && rank_of(c, in) == 1 && expr_is_int(dim_of(c, in, 0), 0);
@@ -36,7 +38,10 @@ static const Node *over_axes(Conv *c, const Node *(*run)(Conv *, const Node *, i
 
 static const Node *run_simple(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
 {
-  static const struct { const char *onnx, *ours; } names[] = {{"ReduceMax", "max"}, {"ReduceMin", "min"}, {"ReduceMean", "mean"}, {"ReduceProd", "prod"}, {"ReduceSum", "sum"}};
+  static const struct {
+    const char *onnx, *ours;
+  } names[] = {
+    {"ReduceMax", "max"}, {"ReduceMin", "min"}, {"ReduceMean", "mean"}, {"ReduceProd", "prod"}, {"ReduceSum", "sum"}};
   const char *t = c->p->op_type;
   if (dtype_is_bool(dtype_of(c, x))) return reduce(c, !strcmp(t, "ReduceMax") ? "any" : "all", x, n, axes, keepdims);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -44,8 +49,14 @@ static const Node *run_simple(Conv *c, const Node *x, int n, const int64_t *axes
   BUG(c->ctx, "no operator for %s", t);
 }
 
-static const Node *run_sum_square(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims) { return reduce(c, "sum", mul(c, x, x), n, axes, keepdims); }
-static const Node *run_l1(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims) { return reduce(c, "sum", op1(c, "abs", x, NULL), n, axes, keepdims); }
+static const Node *run_sum_square(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+{
+  return reduce(c, "sum", mul(c, x, x), n, axes, keepdims);
+}
+static const Node *run_l1(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+{
+  return reduce(c, "sum", op1(c, "abs", x, NULL), n, axes, keepdims);
+}
 
 /* Integers have no square root of their own. */
 static const Node *as_real(Conv *c, const Node *x) { return dtype_is_int(dtype_of(c, x)) ? cast_to(c, x, DT_F64) : x; }
@@ -64,8 +75,9 @@ static const Node *run_log_sum(Conv *c, const Node *x, int n, const int64_t *axe
 /* The largest is taken out first, where it is finite, so that nothing overflows. */
 static const Node *run_log_sum_exp(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
 {
-  if (!n) return x;                                      /* log(exp(x)) */
-  const Node *y = as_real(c, x), *top = reduce(c, "max", y, n, axes, true);
+  if (!n) return x; /* log(exp(x)) */
+  const Node *y = as_real(c, x);
+  const Node *top = reduce(c, "max", y, n, axes, true);
   top = where(c, op1(c, "isfinite", top, NULL), top, scalar_like(c, y, 0));
   const Node *sum = reduce(c, "sum", exp_(c, sub(c, y, top)), n, axes, keepdims);
   const Node *shift = keepdims ? top : op1(c, "squeeze", top, "axis:I", n, axes);
@@ -83,8 +95,9 @@ static const Node *convert_arg(Conv *c)
 {
   const Node *x = conv_in(c, 0);
   int64_t axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
-  const Node *r = op1(c, !strcmp(c->p->op_type, "ArgMax") ? "argmax" : "argmin", x, "axis:I,keepdims:i,select_last_index:i", 1, &axis, (int)attr_int(c, "keepdims", 1),
-                      (int)attr_int(c, "select_last_index", 0));
+  const Node *r =
+      op1(c, !strcmp(c->p->op_type, "ArgMax") ? "argmax" : "argmin", x, "axis:I,keepdims:i,select_last_index:i", 1,
+          &axis, (int)attr_int(c, "keepdims", 1), (int)attr_int(c, "select_last_index", 0));
   return cast_to(c, r, DT_I64);
 }
 
@@ -101,8 +114,10 @@ static const Node *run_running(Conv *c, int n, const int64_t *axes, void *env)
 
 static const Node *convert_running(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *in = conv_in(c, 1);
-  int n = 0, rank = rank_of(c, x);
+  const Node *x = conv_in(c, 0);
+  const Node *in = conv_in(c, 1);
+  int n = 0;
+  int rank = rank_of(c, x);
   const int64_t *v = const_ints(c, in, &n);
   if (!v) return switch_axes(c, in, rank, run_running, (void *)(uintptr_t)x);
   int64_t axis = axis_of(c, const_int(c, in, "the axis"), rank);
@@ -110,9 +125,12 @@ static const Node *convert_running(Conv *c)
 }
 
 static const OnnxRow rows[] = {
-  {"ArgMax", 1, convert_arg}, {"ArgMin", 1, convert_arg}, {"CumProd", 26, convert_running}, {"CumSum", 11, convert_running}, {"ReduceL1", 1, convert_l1},
-  {"ReduceL2", 1, convert_l2}, {"ReduceLogSum", 1, convert_log_sum}, {"ReduceLogSumExp", 1, convert_log_sum_exp}, {"ReduceMax", 1, convert_simple},
-  {"ReduceMean", 1, convert_simple}, {"ReduceMin", 1, convert_simple}, {"ReduceProd", 1, convert_simple}, {"ReduceSum", 1, convert_simple},
-  {"ReduceSumSquare", 1, convert_sum_square},
+  {"ArgMax", 1, convert_arg},           {"ArgMin", 1, convert_arg},
+  {"CumProd", 26, convert_running},     {"CumSum", 11, convert_running},
+  {"ReduceL1", 1, convert_l1},          {"ReduceL2", 1, convert_l2},
+  {"ReduceLogSum", 1, convert_log_sum}, {"ReduceLogSumExp", 1, convert_log_sum_exp},
+  {"ReduceMax", 1, convert_simple},     {"ReduceMean", 1, convert_simple},
+  {"ReduceMin", 1, convert_simple},     {"ReduceProd", 1, convert_simple},
+  {"ReduceSum", 1, convert_simple},     {"ReduceSumSquare", 1, convert_sum_square},
 };
 ONNX_TABLE(onnx_reduce, "", rows);

@@ -8,37 +8,46 @@
 static const char *plain_attr(Conv *c, const char *name)
 {
   const PAttr *a = conv_attr(c, name);
-  if (a && a->s.n && memchr(a->s.p, 0, a->s.n)) conv_fail(c, ERR_UNSUPPORTED, "attribute '%s' has a zero byte inside", name);
+  if (a && a->s.n && memchr(a->s.p, 0, a->s.n))
+    conv_fail(c, ERR_UNSUPPORTED, "attribute '%s' has a zero byte inside", name);
   return attr_str(c, name, "");
 }
 
 /* where(true, a, b) is a, with b's shape as well. */
 static const Node *convert_concat(Conv *c)
 {
-  const Node *a = conv_in(c, 0), *b = conv_in(c, 1);
-  const Type *ta = tensor_type(c, a), *tb = tensor_type(c, b);
+  const Node *a = conv_in(c, 0);
+  const Node *b = conv_in(c, 1);
+  const Type *ta = tensor_type(c, a);
+  const Type *tb = tensor_type(c, b);
   bool same = ta->ndim == tb->ndim;
   for (int i = 0; same && i < ta->ndim; i++) same = dim_same(c->m, ta->shape[i], tb->shape[i]);
   if (same) return op2(c, "strings.concat", a, b, NULL);
-  const Node *left = where(c, node_scalar(c->m, value_int(DT_BOOL, 1)), a, b), *right = where(c, node_scalar(c->m, value_int(DT_BOOL, 0)), a, b);
+  const Node *left = where(c, node_scalar(c->m, value_int(DT_BOOL, 1)), a, b);
+  const Node *right = where(c, node_scalar(c->m, value_int(DT_BOOL, 0)), a, b);
   return op2(c, "strings.concat", left, right, NULL);
 }
 
 static const Node *convert_split(Conv *c)
 {
   int64_t most = attr_int(c, "maxsplit", -1);
-  const Node *both = op1(c, "strings.split", conv_in(c, 0), "delimiter:s,maxsplit:l", plain_attr(c, "delimiter"), most < 0 ? -1 : most);
+  const Node *both = op1(c, "strings.split", conv_in(c, 0), "delimiter:s,maxsplit:l", plain_attr(c, "delimiter"),
+                         most < 0 ? -1 : most);
   c->out[0] = node_get(c->m, both, 0);
   c->out[1] = node_get(c->m, both, 1);
   return NULL;
 }
 
-static const Node *convert_full_match(Conv *c) { return op1(c, "strings.full_match", conv_in(c, 0), "pattern:s", plain_attr(c, "pattern")); }
+static const Node *convert_full_match(Conv *c)
+{
+  return op1(c, "strings.full_match", conv_in(c, 0), "pattern:s", plain_attr(c, "pattern"));
+}
 
 static const Node *in_case(Conv *c, const Node *x, const char *how)
 {
   if (!strcmp(how, "NONE")) return x;
-  if (strcmp(how, "LOWER") && strcmp(how, "UPPER")) conv_fail(c, ERR_ARGUMENT, "case_change_action is '%s'; it is NONE, LOWER or UPPER", how);
+  if (strcmp(how, "LOWER") && strcmp(how, "UPPER"))
+    conv_fail(c, ERR_ARGUMENT, "case_change_action is '%s'; it is NONE, LOWER or UPPER", how);
   return op1(c, *how == 'L' ? "strings.lower" : "strings.upper", x, NULL);
 }
 
@@ -56,13 +65,15 @@ static const Node *without(Conv *c, const Node *x, const Node *stops)
   const Node *stopped = reduce1(c, "any", op2(c, "equal", unsqueeze(c, key, 1), stops, NULL), 1, false);
   const Node *left = op2(c, "compress", x, op1(c, "logical_not", stopped, NULL), "axis:i", 0);
   const Node *empty = vector_of(c, string_const(c, "", 0));
-  return slice_to(c, concat2(c, left, empty, 0), 0, const_i64(c, 1, (int64_t[]){0}), max2(c, shape_of(c, left), const_i64(c, 1, (int64_t[]){1})));
+  return slice_to(c, concat2(c, left, empty, 0), 0, const_i64(c, 1, (int64_t[]){0}),
+                  max2(c, shape_of(c, left), const_i64(c, 1, (int64_t[]){1})));
 }
 
 /* A vector, or a row of it. */
 static const Node *convert_normalizer(Conv *c)
 {
-  const Node *x = conv_in(c, 0), *stops = attr_strings(c, "stopwords");
+  const Node *x = conv_in(c, 0);
+  const Node *stops = attr_strings(c, "stopwords");
   int rank = rank_of(c, x);
   if (rank < 1 || rank > 2) conv_fail(c, ERR_SHAPE, "a vector or one row of strings is wanted, not rank %d", rank);
   if (stops && static_dim(c, stops, 0)) {
@@ -74,6 +85,9 @@ static const Node *convert_normalizer(Conv *c)
 }
 
 static const OnnxRow rows[] = {
-  {"RegexFullMatch", 20, convert_full_match}, {"StringConcat", 20, convert_concat}, {"StringNormalizer", 10, convert_normalizer}, {"StringSplit", 20, convert_split},
+  {"RegexFullMatch", 20, convert_full_match},
+  {"StringConcat", 20, convert_concat},
+  {"StringNormalizer", 10, convert_normalizer},
+  {"StringSplit", 20, convert_split},
 };
 ONNX_TABLE(onnx_text, "", rows);

@@ -11,11 +11,14 @@ typedef struct Order {
   Import *im;
   int n;
   PNode *const *node;
-  StrMap maker;                            /* output -> its node's index + 1 */
+  StrMap maker; /* output -> its node's index + 1 */
 } Order;
 
 /* Names that bodies around define themselves. */
-typedef struct Local { const struct Local *outer; StrMap names; } Local;
+typedef struct Local {
+  const struct Local *outer;
+  StrMap names;
+} Local;
 
 static void add_need(Order *o, const Local *local, Ints *list, const char *name)
 {
@@ -57,8 +60,10 @@ static PNode *const *sort_nodes(Order *o, const Ints *needs)
 {
   Arena *a = o->im->arena;
   PNode **out = arena_array(a, PNode *, o->n);
-  char *state = arena_array(a, char, o->n);              /* 1: on the stack, 2: out */
-  int *stack = arena_array(a, int, o->n + 1), *next = arena_array(a, int, o->n), count = 0;
+  char *state = arena_array(a, char, o->n); /* 1: on the stack, 2: out */
+  int *stack = arena_array(a, int, o->n + 1);
+  int *next = arena_array(a, int, o->n);
+  int count = 0;
   for (int root = 0; root < o->n; root++) {
     int top = 0;
     if (state[root]) continue;
@@ -74,7 +79,9 @@ static PNode *const *sort_nodes(Order *o, const Ints *needs)
       }
       int k = needs[i].v[next[i]++];
       if (state[k] == 1)
-        raise(o->im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the graph has a cycle: node '%s' takes what node '%s' makes, which waits for it", node_label(o->node[i]), node_label(o->node[k]));
+        raise(o->im->ctx, ERR_ARGUMENT, NOWHERE,
+              "onnx: the graph has a cycle: node '%s' takes what node '%s' makes, which waits for it",
+              node_label(o->node[i]), node_label(o->node[k]));
       if (!state[k]) {
         state[k] = 1;
         stack[top++] = k;

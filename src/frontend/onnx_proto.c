@@ -12,8 +12,10 @@ enum { DEPTH_LIMIT = 200 };
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_GROUP = 3, WIRE_GROUP_END = 4, WIRE_32 = 5 };
 
 #define FIELD(T, number, kind, member, message) {number, kind, #member, offsetof(T, member), message}
-#define MESSAGE(id, text, T, fields) const ProtoMessage id = {text, sizeof(T), fields, (int)(sizeof fields / sizeof *fields)}
-#define LOCAL_MESSAGE(id, text, T, fields) static const ProtoMessage id = {text, sizeof(T), fields, (int)(sizeof fields / sizeof *fields)}
+#define MESSAGE(id, text, T, fields) \
+  const ProtoMessage id = {text, sizeof(T), fields, (int)(sizeof fields / sizeof *fields)}
+#define LOCAL_MESSAGE(id, text, T, fields) \
+  static const ProtoMessage id = {text, sizeof(T), fields, (int)(sizeof fields / sizeof *fields)}
 
 static const ProtoMessage proto_type;
 
@@ -23,6 +25,7 @@ static const ProtoField entry_fields[] = {
 };
 LOCAL_MESSAGE(proto_entry, "StringStringEntryProto", PEntry, entry_fields);
 
+/* clang-format off */
 static const ProtoField tensor_fields[] = {
   FIELD(PTensor, 1, PB_INTS, dims, NULL),
   FIELD(PTensor, 2, PB_INT, data_type, NULL),
@@ -37,13 +40,16 @@ static const ProtoField tensor_fields[] = {
   FIELD(PTensor, 13, PB_MSGS, external_data, &proto_entry),
   FIELD(PTensor, 14, PB_INT, data_location, NULL),
 };
+/* clang-format on */
 MESSAGE(proto_tensor, "TensorProto", PTensor, tensor_fields);
 
+/* clang-format off */
 static const ProtoField sparse_fields[] = {
   FIELD(PSparse, 1, PB_MSG, values, &proto_tensor),
   FIELD(PSparse, 2, PB_MSG, indices, &proto_tensor),
   FIELD(PSparse, 3, PB_INTS, dims, NULL),
 };
+/* clang-format on */
 LOCAL_MESSAGE(proto_sparse, "SparseTensorProto", PSparse, sparse_fields);
 
 static const ProtoField dim_fields[] = {
@@ -65,6 +71,7 @@ static const ProtoField map_type_fields[] = {
   FIELD(PMapType, 2, PB_MSG, value_type, &proto_type),
 };
 LOCAL_MESSAGE(proto_map_type, "TypeProto.Map", PMapType, map_type_fields);
+/* clang-format off */
 static const ProtoField type_fields[] = {
   FIELD(PType, 1, PB_MSG, tensor, &proto_tensor_type),
   FIELD(PType, 4, PB_MSG, sequence, &proto_elem_type),
@@ -72,6 +79,7 @@ static const ProtoField type_fields[] = {
   FIELD(PType, 8, PB_MSG, sparse, &proto_tensor_type),
   FIELD(PType, 9, PB_MSG, optional, &proto_elem_type),
 };
+/* clang-format on */
 LOCAL_MESSAGE(proto_type, "TypeProto", PType, type_fields);
 static const ProtoField value_info_fields[] = {
   FIELD(PValueInfo, 1, PB_STR, name, NULL),
@@ -79,6 +87,7 @@ static const ProtoField value_info_fields[] = {
 };
 LOCAL_MESSAGE(proto_value_info, "ValueInfoProto", PValueInfo, value_info_fields);
 
+/* clang-format off */
 static const ProtoField attr_fields[] = {
   FIELD(PAttr, 1, PB_STR, name, NULL),
   FIELD(PAttr, 2, PB_FLOAT, f, NULL),
@@ -98,8 +107,10 @@ static const ProtoField attr_fields[] = {
   FIELD(PAttr, 22, PB_MSG, sparse, &proto_sparse),
   FIELD(PAttr, 23, PB_MSGS, sparses, &proto_sparse),
 };
+/* clang-format on */
 LOCAL_MESSAGE(proto_attr, "AttributeProto", PAttr, attr_fields);
 
+/* clang-format off */
 static const ProtoField node_fields[] = {
   FIELD(PNode, 1, PB_STRS, input, NULL),
   FIELD(PNode, 2, PB_STRS, output, NULL),
@@ -109,8 +120,10 @@ static const ProtoField node_fields[] = {
   FIELD(PNode, 7, PB_STR, domain, NULL),
   FIELD(PNode, 8, PB_STR, overload, NULL),
 };
+/* clang-format on */
 LOCAL_MESSAGE(proto_node, "NodeProto", PNode, node_fields);
 
+/* clang-format off */
 static const ProtoField graph_fields[] = {
   FIELD(PGraph, 1, PB_MSGS, node, &proto_node),
   FIELD(PGraph, 2, PB_STR, name, NULL),
@@ -120,6 +133,7 @@ static const ProtoField graph_fields[] = {
   FIELD(PGraph, 13, PB_MSGS, value_info, &proto_value_info),
   FIELD(PGraph, 15, PB_MSGS, sparse_initializer, &proto_sparse),
 };
+/* clang-format on */
 MESSAGE(proto_graph, "GraphProto", PGraph, graph_fields);
 
 static const ProtoField opset_fields[] = {
@@ -128,6 +142,7 @@ static const ProtoField opset_fields[] = {
 };
 LOCAL_MESSAGE(proto_opset, "OperatorSetIdProto", POpset, opset_fields);
 
+/* clang-format off */
 static const ProtoField function_fields[] = {
   FIELD(PFunction, 1, PB_STR, name, NULL),
   FIELD(PFunction, 4, PB_STRS, input, NULL),
@@ -139,8 +154,10 @@ static const ProtoField function_fields[] = {
   FIELD(PFunction, 11, PB_MSGS, attribute_proto, &proto_attr),
   FIELD(PFunction, 13, PB_STR, overload, NULL),
 };
+/* clang-format on */
 LOCAL_MESSAGE(proto_function, "FunctionProto", PFunction, function_fields);
 
+/* clang-format off */
 static const ProtoField model_fields[] = {
   FIELD(PModel, 1, PB_INT, ir_version, NULL),
   FIELD(PModel, 2, PB_STR, producer_name, NULL),
@@ -148,6 +165,7 @@ static const ProtoField model_fields[] = {
   FIELD(PModel, 8, PB_MSGS, opset_import, &proto_opset),
   FIELD(PModel, 25, PB_MSGS, functions, &proto_function),
 };
+/* clang-format on */
 MESSAGE(proto_model, "ModelProto", PModel, model_fields);
 
 /* ---- the cursor ------------------------------------------------------------------------ */
@@ -155,16 +173,16 @@ MESSAGE(proto_model, "ModelProto", PModel, model_fields);
 typedef struct Reader {
   Ctx *ctx;
   Arena *arena;
-  const char *begin;         /* of the file, for offsets in messages */
-  const char *p, *end;       /* of the message being read */
+  const char *begin;   /* of the file, for offsets in messages */
+  const char *p, *end; /* of the message being read */
   const ProtoMessage *message;
   int depth;
 } Reader;
 
 _Noreturn static void bad(Reader *r, const char *field, const char *what)
 {
-  raise(r->ctx, ERR_PARSE, NOWHERE, "onnx: %s%s%s %s at byte %zu: the file is damaged or not an ONNX model", r->message->name, *field ? "." : "", field,
-        what, (size_t)(r->p - r->begin));
+  raise(r->ctx, ERR_PARSE, NOWHERE, "onnx: %s%s%s %s at byte %zu: the file is damaged or not an ONNX model",
+        r->message->name, *field ? "." : "", field, what, (size_t)(r->p - r->begin));
 }
 
 static uint64_t read_varint(Reader *r, const char *field)
@@ -228,7 +246,7 @@ static void *push_slots(Reader *r, const ProtoField *f, AnyVec *list, size_t n, 
     list->v = v;
     list->cap = cap;
   }
-  void *slot = list->v ? list->v + (size_t)list->n * size : NULL;      /* NULL: room for none was asked for */
+  void *slot = list->v ? list->v + (size_t)list->n * size : NULL; /* NULL: room for none was asked for */
   list->n = want;
   return slot;
 }
@@ -268,10 +286,17 @@ static void *read_message(Reader *outer, const ProtoMessage *message, Bytes b);
 static int wire_of(ProtoKind kind)
 {
   switch (kind) {
-  case PB_INT: case PB_INTS: return WIRE_VARINT;
-  case PB_FLOAT: case PB_FLOATS: return WIRE_32;
+  case PB_INT:
+  case PB_INTS: return WIRE_VARINT;
+  case PB_FLOAT:
+  case PB_FLOATS: return WIRE_32;
   case PB_DOUBLES: return WIRE_64;
-  case PB_STR: case PB_BYTES: case PB_MSG: case PB_STRS: case PB_BYTES_LIST: case PB_MSGS: return WIRE_BYTES;
+  case PB_STR:
+  case PB_BYTES:
+  case PB_MSG:
+  case PB_STRS:
+  case PB_BYTES_LIST:
+  case PB_MSGS: return WIRE_BYTES;
   }
   return -1;
 }

@@ -11,14 +11,20 @@
 
 #include "base/base.h"
 
-typedef struct Bytes { const char *p; size_t n; } Bytes;
+typedef struct Bytes {
+  const char *p;
+  size_t n;
+} Bytes;
 typedef Vec(int64_t) PInts;
 typedef Vec(float) PFloats;
 typedef Vec(double) PDoubles;
 typedef Vec(const char *) PStrs;
 typedef Vec(Bytes) PBytesList;
 
-typedef struct PEntry { uint32_t has; const char *key, *value; } PEntry;
+typedef struct PEntry {
+  uint32_t has;
+  const char *key, *value;
+} PEntry;
 
 typedef struct PTensor {
   uint32_t has;
@@ -31,37 +37,76 @@ typedef struct PTensor {
   const char *name;
   Bytes raw_data;
   Vec(PEntry *) external_data;
-  int64_t data_location;     /* 1: in another file */
+  int64_t data_location; /* 1: in another file */
 } PTensor;
 enum { PTENSOR_RAW = 9 };
 
-typedef struct PSparse { uint32_t has; PTensor *values, *indices; PInts dims; } PSparse;
+typedef struct PSparse {
+  uint32_t has;
+  PTensor *values, *indices;
+  PInts dims;
+} PSparse;
 
-typedef struct PDim { uint32_t has; int64_t dim_value; const char *dim_param; } PDim;
+typedef struct PDim {
+  uint32_t has;
+  int64_t dim_value;
+  const char *dim_param;
+} PDim;
 enum { PDIM_VALUE = 1, PDIM_PARAM = 2 };
-typedef struct PShape { uint32_t has; Vec(PDim *) dim; } PShape;
+typedef struct PShape {
+  uint32_t has;
+  Vec(PDim *) dim;
+} PShape;
 typedef struct PType PType;
-typedef struct PTensorType { uint32_t has; int64_t elem_type; PShape *shape; } PTensorType;
-typedef struct PElemType { uint32_t has; PType *elem_type; } PElemType;      /* sequence and optional */
-typedef struct PMapType { uint32_t has; int64_t key_type; PType *value_type; } PMapType;
+typedef struct PTensorType {
+  uint32_t has;
+  int64_t elem_type;
+  PShape *shape;
+} PTensorType;
+typedef struct PElemType {
+  uint32_t has;
+  PType *elem_type;
+} PElemType; /* sequence and optional */
+typedef struct PMapType {
+  uint32_t has;
+  int64_t key_type;
+  PType *value_type;
+} PMapType;
 struct PType {
   uint32_t has;
   PTensorType *tensor, *sparse;
   PElemType *sequence, *optional;
   PMapType *map;
 };
-typedef struct PValueInfo { uint32_t has; const char *name; PType *type; } PValueInfo;
+typedef struct PValueInfo {
+  uint32_t has;
+  const char *name;
+  PType *type;
+} PValueInfo;
 
 typedef struct PGraph PGraph;
 /* AttributeProto.AttributeType */
 enum {
-  PATTR_NONE, PATTR_FLOAT, PATTR_INT, PATTR_STRING, PATTR_TENSOR, PATTR_GRAPH, PATTR_FLOATS, PATTR_INTS, PATTR_STRINGS,
-  PATTR_TENSORS, PATTR_GRAPHS, PATTR_SPARSE, PATTR_SPARSES, PATTR_TYPE, PATTR_TYPES,
+  PATTR_NONE,
+  PATTR_FLOAT,
+  PATTR_INT,
+  PATTR_STRING,
+  PATTR_TENSOR,
+  PATTR_GRAPH,
+  PATTR_FLOATS,
+  PATTR_INTS,
+  PATTR_STRINGS,
+  PATTR_TENSORS,
+  PATTR_GRAPHS,
+  PATTR_SPARSE,
+  PATTR_SPARSES,
+  PATTR_TYPE,
+  PATTR_TYPES,
 };
 typedef struct PAttr {
   uint32_t has;
-  const char *name, *ref;    /* ref: takes the value of the enclosing function's attribute */
-  int64_t type;              /* 0 in the oldest files: told by what is present */
+  const char *name, *ref; /* ref: takes the value of the enclosing function's attribute */
+  int64_t type;           /* 0 in the oldest files: told by what is present */
   float f;
   int64_t i;
   Bytes s;
@@ -94,13 +139,17 @@ struct PGraph {
   Vec(PValueInfo *) input, output, value_info;
 };
 
-typedef struct POpset { uint32_t has; const char *domain; int64_t version; } POpset;
+typedef struct POpset {
+  uint32_t has;
+  const char *domain;
+  int64_t version;
+} POpset;
 
 typedef struct PFunction {
   uint32_t has;
   const char *name, *domain, *overload;
   PStrs input, output, attribute;
-  Vec(PAttr *) attribute_proto;   /* attributes with a default */
+  Vec(PAttr *) attribute_proto; /* attributes with a default */
   Vec(PNode *) node;
   Vec(POpset *) opset_import;
 } PFunction;
@@ -115,7 +164,19 @@ typedef struct PModel {
 } PModel;
 
 /* A table per message. */
-typedef enum { PB_INT, PB_FLOAT, PB_STR, PB_BYTES, PB_MSG, PB_INTS, PB_FLOATS, PB_DOUBLES, PB_STRS, PB_BYTES_LIST, PB_MSGS } ProtoKind;
+typedef enum {
+  PB_INT,
+  PB_FLOAT,
+  PB_STR,
+  PB_BYTES,
+  PB_MSG,
+  PB_INTS,
+  PB_FLOATS,
+  PB_DOUBLES,
+  PB_STRS,
+  PB_BYTES_LIST,
+  PB_MSGS
+} ProtoKind;
 typedef struct ProtoField {
   int number;
   ProtoKind kind;

@@ -36,18 +36,29 @@ static inline void pb_msg(Text *t, int field, Text *inner) { pb_bytes(t, field, 
 
 /* ---- messages ------------------------------------------------------------------------------------ */
 
-enum { ONNX_FLOAT = 1, ONNX_UINT8 = 2, ONNX_INT8 = 3, ONNX_INT32 = 6, ONNX_INT64 = 7, ONNX_STRING = 8, ONNX_BOOL = 9, ONNX_FLOAT16 = 10, ONNX_INT4 = 22 };
+enum {
+  ONNX_FLOAT = 1,
+  ONNX_UINT8 = 2,
+  ONNX_INT8 = 3,
+  ONNX_INT32 = 6,
+  ONNX_INT64 = 7,
+  ONNX_STRING = 8,
+  ONNX_BOOL = 9,
+  ONNX_FLOAT16 = 10,
+  ONNX_INT4 = 22
+};
 
 typedef struct Graph {
   World *w;
-  Text body;                               /* of a GraphProto */
+  Text body; /* of a GraphProto */
 } Graph;
 
 static inline Text fresh(World *w) { return text_new(w->m->arena); }
 static inline Graph graph_new(World *w) { return (Graph){w, fresh(w)}; }
 
 /* A tensor with raw data. */
-static inline Text tensor_raw(World *w, const char *name, int type, int ndim, const int64_t *dim, const void *data, size_t bytes)
+static inline Text tensor_raw(World *w, const char *name, int type, int ndim, const int64_t *dim, const void *data,
+                              size_t bytes)
 {
   Text t = fresh(w);
   for (int i = 0; i < ndim; i++) pb_int(&t, 1, dim[i]);
@@ -71,8 +82,12 @@ static inline void g_ints(Graph *g, const char *name, int n, const int64_t *v)
 /* dims: "2,n,?": literals, names, unnamed ones; NULL: no shape. */
 static inline Text value_info(World *w, const char *name, int type, const char *dims)
 {
-  Text shape = fresh(w), tensor = fresh(w), ty = fresh(w), v = fresh(w);
-  char *copy = arena_strdup(w->m->arena, dims ? dims : ""), *save = NULL;
+  Text shape = fresh(w);
+  Text tensor = fresh(w);
+  Text ty = fresh(w);
+  Text v = fresh(w);
+  char *copy = arena_strdup(w->m->arena, dims ? dims : "");
+  char *save = NULL;
   for (char *d = strtok_r(copy, ",", &save); d; d = strtok_r(NULL, ",", &save)) {
     Text dim = fresh(w);
     if (*d == '-' || (*d >= '0' && *d <= '9')) pb_int(&dim, 1, atoll(d));
@@ -148,7 +163,10 @@ static inline void attr_g(World *w, Text *node, const char *name, Graph *g)
   pb_msg(node, 5, &a);
 }
 static inline void g_add(Graph *g, Text node) { pb_msg(&g->body, 1, &node); }
-static inline void g_node(Graph *g, const char *op, const char *inputs, const char *outputs) { g_add(g, node_of(g->w, op, inputs, outputs)); }
+static inline void g_node(Graph *g, const char *op, const char *inputs, const char *outputs)
+{
+  g_add(g, node_of(g->w, op, inputs, outputs));
+}
 
 static inline Text opset_of(World *w, const char *domain, int version)
 {
@@ -159,7 +177,8 @@ static inline Text opset_of(World *w, const char *domain, int version)
 }
 static inline Text model_of(Graph *g, int opset)
 {
-  Text m = fresh(g->w), o = opset_of(g->w, "", opset);
+  Text m = fresh(g->w);
+  Text o = opset_of(g->w, "", opset);
   pb_int(&m, 1, 8);
   pb_msg(&m, 8, &o);
   pb_msg(&m, 7, &g->body);
@@ -186,7 +205,10 @@ static inline const RtValue *value_tensor(World *w, DType t, int ndim, const int
   v->tensor = *node_const_copy(w->m, t, ndim, shape, data)->u.data;
   return v;
 }
-static inline const RtValue *run_main(World *w, int n, const RtValue *const *arg) { return graph_eval(w->m, w->m->arena, graph_main(w->m), n, arg); }
+static inline const RtValue *run_main(World *w, int n, const RtValue *const *arg)
+{
+  return graph_eval(w->m, w->m->arena, graph_main(w->m), n, arg);
+}
 
 static inline void expect_floats(const RtValue *v, int ndim, const int64_t *shape, const float *want)
 {
@@ -199,7 +221,8 @@ static inline void expect_floats(const RtValue *v, int ndim, const int64_t *shap
     n *= (size_t)shape[i];
   }
   for (size_t i = 0; i < n; i++) {
-    float got = ((const float *)v->tensor.data)[i], off = got - want[i];
+    float got = ((const float *)v->tensor.data)[i];
+    float off = got - want[i];
     if (off > 1e-5f || off < -1e-5f) fprintf(stderr, "element %zu is %g, wanted %g\n", i, (double)got, (double)want[i]);
     assert_true(off <= 1e-5f && off >= -1e-5f);
   }

@@ -4,11 +4,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define D(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
-#define FL(...) (float[]){__VA_ARGS__}
+#define D(...) \
+  (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
+#define FL(...) \
+  (float[]) { __VA_ARGS__ }
 
 static const RtValue *rt_bool(World *w, bool v) { return value_tensor(w, DT_BOOL, 0, NULL, &(uint8_t){v}); }
-static const RtValue *rt_floats(World *w, int ndim, const int64_t *shape, const float *v) { return value_tensor(w, DT_F32, ndim, shape, v); }
+static const RtValue *rt_floats(World *w, int ndim, const int64_t *shape, const float *v)
+{
+  return value_tensor(w, DT_F32, ndim, shape, v);
+}
 static const RtValue *rt_i64(World *w, int64_t v) { return value_tensor(w, DT_I64, 0, NULL, &v); }
 
 /* ---- If ----------------------------------------------------------------------------------------- */
@@ -16,7 +21,9 @@ static const RtValue *rt_i64(World *w, int64_t v) { return value_tensor(w, DT_I6
 /* Branches see names outside; only one runs. */
 CASE(if_takes_a_branch)
 {
-  Graph g = graph_new(w), yes = graph_new(w), no = graph_new(w);
+  Graph g = graph_new(w);
+  Graph yes = graph_new(w);
+  Graph no = graph_new(w);
   g_input(&g, "c", ONNX_BOOL, "");
   g_input(&g, "x", ONNX_FLOAT, "2");
   g_node(&yes, "Neg", "x", "a");
@@ -37,7 +44,9 @@ CASE(if_takes_a_branch)
 /* Branches of different rank: what follows goes into both. */
 CASE(the_rest_follows_branches_of_different_rank)
 {
-  Graph g = graph_new(w), yes = graph_new(w), no = graph_new(w);
+  Graph g = graph_new(w);
+  Graph yes = graph_new(w);
+  Graph no = graph_new(w);
   g_input(&g, "c", ONNX_BOOL, "");
   g_input(&g, "x", ONNX_FLOAT, "1,3");
   g_ints(&yes, "axis", 1, (int64_t[]){0});
@@ -45,7 +54,8 @@ CASE(the_rest_follows_branches_of_different_rank)
   g_output(&yes, "a");
   g_node(&no, "Identity", "x", "b");
   g_output(&no, "b");
-  Text n = node_of(w, "If", "c", "h"), s = node_of(w, "ReduceSum", "h", "y");
+  Text n = node_of(w, "If", "c", "h");
+  Text s = node_of(w, "ReduceSum", "h", "y");
   attr_g(w, &n, "then_branch", &yes);
   attr_g(w, &n, "else_branch", &no);
   attr_i(w, &s, "keepdims", 0);
@@ -74,8 +84,11 @@ static void take_branch(Ctx *ctx, void *arg)
 /* Gemm takes matrices: what follows has no meaning for the branch that squeezes. */
 static void one_branch_fits(World *w, bool fits)
 {
-  Graph g = graph_new(w), yes = graph_new(w), no = graph_new(w);
-  Graph *flat = fits ? &no : &yes, *same = fits ? &yes : &no;
+  Graph g = graph_new(w);
+  Graph yes = graph_new(w);
+  Graph no = graph_new(w);
+  Graph *flat = fits ? &no : &yes;
+  Graph *same = fits ? &yes : &no;
   g_input(&g, "c", ONNX_BOOL, "");
   g_input(&g, "x", ONNX_FLOAT, "1,3");
   g_floats(&g, "ones", D(3, 1), FL(1, 1, 1));
@@ -103,7 +116,8 @@ CASE(a_first_branch_that_does_not_fit_is_refused) { one_branch_fits(w, false); }
 /* state' = state * x (x from outside), until the count is reached; each state is collected. */
 static void power_loop(World *w)
 {
-  Graph g = graph_new(w), body = graph_new(w);
+  Graph g = graph_new(w);
+  Graph body = graph_new(w);
   g_input(&g, "n", ONNX_INT64, "");
   g_input(&g, "x", ONNX_FLOAT, "1");
   g_floats(&g, "one", D(1), FL(1));
@@ -143,7 +157,8 @@ CASE(a_loop_may_not_run_at_all)
 /* A state that grows has an open dimension. */
 CASE(a_state_that_grows)
 {
-  Graph g = graph_new(w), body = graph_new(w);
+  Graph g = graph_new(w);
+  Graph body = graph_new(w);
   g_input(&g, "n", ONNX_INT64, "");
   g_floats(&g, "first", D(1), FL(1));
   g_input(&body, "i", ONNX_INT64, "");
@@ -168,7 +183,8 @@ CASE(a_state_that_grows)
 /* Running sums, read backward. */
 CASE(a_scan_runs_over_an_axis)
 {
-  Graph g = graph_new(w), body = graph_new(w);
+  Graph g = graph_new(w);
+  Graph body = graph_new(w);
   g_input(&g, "x", ONNX_FLOAT, "3,2");
   g_floats(&g, "zero", D(2), FL(0, 0));
   g_input(&body, "s", ONNX_FLOAT, "2");
@@ -185,14 +201,16 @@ CASE(a_scan_runs_over_an_axis)
   g_output(&g, "last");
   g_output(&g, "all");
   import_graph_of(&g, 16);
-  const RtValue *x = rt_floats(w, D(3, 2), FL(1, 2, 3, 4, 5, 6)), *r = run_main(w, 1, &x);
+  const RtValue *x = rt_floats(w, D(3, 2), FL(1, 2, 3, 4, 5, 6));
+  const RtValue *r = run_main(w, 1, &x);
   expect_floats(r->field[0], D(2), FL(9, 12));
   expect_floats(r->field[1], D(3, 2), FL(5, 6, 8, 10, 9, 12));
 }
 
 REFUSED(a_loop_without_an_end, ERR_UNSUPPORTED, "Loop (node 'y')", "never ends")
 {
-  Graph g = graph_new(w), body = graph_new(w);
+  Graph g = graph_new(w);
+  Graph body = graph_new(w);
   g_input(&body, "i", ONNX_INT64, "");
   g_input(&body, "go", ONNX_BOOL, "");
   g_node(&body, "Identity", "go", "go2");
@@ -212,7 +230,10 @@ static void call_function(World *w, bool recursive)
 {
   Graph g = graph_new(w);
   g_input(&g, "x", ONNX_FLOAT, "2");
-  Text n = node_of(w, "Leak", "x", "y"), f = fresh(w), ref = fresh(w), inner = node_of(w, recursive ? "Leak" : "LeakyRelu", "a", "b");
+  Text n = node_of(w, "Leak", "x", "y");
+  Text f = fresh(w);
+  Text ref = fresh(w);
+  Text inner = node_of(w, recursive ? "Leak" : "LeakyRelu", "a", "b");
   pb_str(&n, 7, "mine");
   attr_f(w, &n, "slope", 0.5f);
   g_add(&g, n);
@@ -222,7 +243,8 @@ static void call_function(World *w, bool recursive)
   pb_int(&ref, 20, PATTR_FLOAT);
   pb_msg(&inner, 5, &ref);
   if (recursive) pb_str(&inner, 7, "mine");
-  Text o = opset_of(w, "", 16), mine = opset_of(w, "mine", 1);
+  Text o = opset_of(w, "", 16);
+  Text mine = opset_of(w, "mine", 1);
   pb_str(&f, 1, "Leak");
   pb_str(&f, 4, "a");
   pb_str(&f, 5, "b");
@@ -257,7 +279,8 @@ static void entry(World *w, Text *tensor, const char *key, const char *value)
 static void external(World *w, const char *location, const char *offset, const char *length)
 {
   const char *dir = file_temp_dir(w->ctx);
-  const char *inside = arena_printf(w->m->arena, "%s/in", dir), *model = arena_printf(w->m->arena, "%s/in/model.onnx", dir);
+  const char *inside = arena_printf(w->m->arena, "%s/in", dir);
+  const char *model = arena_printf(w->m->arena, "%s/in/model.onnx", dir);
   assert_int_equal(mkdir(inside, 0700), 0);
   const float data[] = {1, 2, 3, 4};
   file_write(w->ctx, arena_printf(w->m->arena, "%s/data.bin", inside), data, sizeof data);
@@ -296,11 +319,25 @@ int main(void)
 {
 #define T(name) cmocka_unit_test(name)
   const struct CMUnitTest tests[] = {
-    T(if_takes_a_branch), T(the_rest_follows_branches_of_different_rank),
-    T(a_second_branch_that_does_not_fit_is_refused), T(a_first_branch_that_does_not_fit_is_refused), T(a_loop_carries_and_collects), T(a_loop_may_not_run_at_all), T(a_state_that_grows),
-    T(a_scan_runs_over_an_axis), T(a_loop_without_an_end), T(a_function_is_put_in_place_with_its_attributes), T(a_function_that_calls_itself), T(external_data_is_read),
-    T(external_data_above_the_folder), T(external_data_at_an_absolute_path), T(external_data_through_a_link), T(external_data_past_the_end),
-    T(external_data_of_another_length), T(an_offset_that_is_no_number), T(external_data_that_is_missing),
+    T(if_takes_a_branch),
+    T(the_rest_follows_branches_of_different_rank),
+    T(a_second_branch_that_does_not_fit_is_refused),
+    T(a_first_branch_that_does_not_fit_is_refused),
+    T(a_loop_carries_and_collects),
+    T(a_loop_may_not_run_at_all),
+    T(a_state_that_grows),
+    T(a_scan_runs_over_an_axis),
+    T(a_loop_without_an_end),
+    T(a_function_is_put_in_place_with_its_attributes),
+    T(a_function_that_calls_itself),
+    T(external_data_is_read),
+    T(external_data_above_the_folder),
+    T(external_data_at_an_absolute_path),
+    T(external_data_through_a_link),
+    T(external_data_past_the_end),
+    T(external_data_of_another_length),
+    T(an_offset_that_is_no_number),
+    T(external_data_that_is_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,21 @@
  * and those that must be refused. */
 #include "frontend/test_onnx.h"
 
-#define D(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
-#define FL(...) (float[]){__VA_ARGS__}
+#define D(...) \
+  (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
+#define FL(...) \
+  (float[]) { __VA_ARGS__ }
 
-static const RtValue *rt_floats(World *w, int ndim, const int64_t *shape, const float *v) { return value_tensor(w, DT_F32, ndim, shape, v); }
+static const RtValue *rt_floats(World *w, int ndim, const int64_t *shape, const float *v)
+{
+  return value_tensor(w, DT_F32, ndim, shape, v);
+}
 static const char *result_type(World *w) { return type_text(w->m->arena, fn_body(graph_main(w->m))->type); }
 static int count_calls(World *w, const char *op)
 {
   const Node **list;
-  int n = graph_post_order(w->m->arena, graph_main(w->m), &list), count = 0;
+  int n = graph_post_order(w->m->arena, graph_main(w->m), &list);
+  int count = 0;
   for (int i = 0; i < n; i++) count += list[i]->kind == N_CALL && !strcmp(list[i]->u.call.op->name, op);
   return count;
 }
@@ -28,7 +34,7 @@ CASE(a_small_network_runs)
   g_output(&g, "y");
   import_graph_of(&g, 13);
   const RtValue *x = rt_floats(w, D(1, 2), FL(1, 1));
-  expect_floats(run_main(w, 1, &x), D(1, 2), FL(0, 7));    /* (1+3-5, 2+4+1), cut at 0 */
+  expect_floats(run_main(w, 1, &x), D(1, 2), FL(0, 7)); /* (1+3-5, 2+4+1), cut at 0 */
 }
 
 /* Softmax over a matrix before opset 13, along one axis since. */
@@ -74,8 +80,9 @@ CASE(quantize_rounds_to_even_and_saturates)
   g_node(&g, "QuantizeLinear", "x,s,z", "y");
   g_output(&g, "y");
   import_graph_of(&g, 13);
-  const RtValue *x = rt_floats(w, D(5), FL(1, 3, 5, 1000, -1000)), *y = run_main(w, 1, &x);
-  const uint8_t want[] = {1, 3, 3, 255, 0};                /* 0.5->0, 1.5->2, 2.5->2, plus one */
+  const RtValue *x = rt_floats(w, D(5), FL(1, 3, 5, 1000, -1000));
+  const RtValue *y = run_main(w, 1, &x);
+  const uint8_t want[] = {1, 3, 3, 255, 0}; /* 0.5->0, 1.5->2, 2.5->2, plus one */
   assert_true(dtype_eq(y->tensor.dtype, DT_U8));
   assert_memory_equal(y->tensor.data, want, 5);
 }
@@ -85,7 +92,7 @@ CASE(quantize_rounds_to_even_and_saturates)
 CASE(int4_comes_apart_and_float16_keeps_its_bits)
 {
   Graph g = graph_new(w);
-  const uint8_t packed[] = {0x2f, 0x08};                   /* -1, 2, -8 */
+  const uint8_t packed[] = {0x2f, 0x08}; /* -1, 2, -8 */
   g_init(&g, tensor_raw(w, "q", ONNX_INT4, D(3), packed, 2));
   Text h = fresh(w);
   pb_int(&h, 1, 2);
@@ -94,7 +101,8 @@ CASE(int4_comes_apart_and_float16_keeps_its_bits)
   pb_int(&h, 5, 0x3c00);
   pb_int(&h, 5, 0xc000);
   g_init(&g, h);
-  Text n = node_of(w, "Cast", "q", "a"), k = node_of(w, "Cast", "h", "b");
+  Text n = node_of(w, "Cast", "q", "a");
+  Text k = node_of(w, "Cast", "h", "b");
   attr_i(w, &n, "to", ONNX_FLOAT);
   attr_i(w, &k, "to", ONNX_FLOAT);
   g_add(&g, n);
@@ -148,7 +156,7 @@ CASE(a_binding_holds_at_every_input)
   const Node *f = import_text(w, &m, &(ImportOptions){.nshapes = 1, .shape = &b}, &r);
   assert_string_equal(type_text(w->m->arena, f->arg[1]->type), "Tensor[(3, 8), float32]");
   assert_string_equal(result_type(w), "Tensor[(3, 8), float32]");
-  assert_true(r.nfolded >= 4);                             /* Shape, Gather, Unsqueeze, Concat */
+  assert_true(r.nfolded >= 4); /* Shape, Gather, Unsqueeze, Concat */
   assert_int_equal(r.noutputs, 1);
   assert_string_equal(r.output_name[0], "y");
 }
@@ -197,7 +205,8 @@ CASE(copies_of_a_module_share_the_weights)
   import_graph_of(&g, 13);
   Module *copy = graph_copy_module(w->m);
   const Node **here, **there;
-  int n = graph_post_order(w->m->arena, graph_main(w->m), &here), found = 0;
+  int n = graph_post_order(w->m->arena, graph_main(w->m), &here);
+  int found = 0;
   assert_int_equal(graph_post_order(w->m->arena, graph_main(copy), &there), n);
   for (int i = 0; i < n; i++) {
     if (here[i]->kind != N_CONST) continue;
@@ -257,7 +266,8 @@ REFUSED(an_output_of_no_node, ERR_ARGUMENT, "'y'", "no node")
 
 /* ---- what is not supported -------------------------------------------------------------------------------------- */
 
-REFUSED(unsupported_operators_are_named_all_at_once, ERR_UNSUPPORTED, "2 nodes", "Foo (node 'layer3/foo')", "Bar (node 'h')")
+REFUSED(unsupported_operators_are_named_all_at_once, ERR_UNSUPPORTED, "2 nodes", "Foo (node 'layer3/foo')",
+        "Bar (node 'h')")
 {
   Graph g = graph_new(w);
   g_input(&g, "x", ONNX_FLOAT, "2");
@@ -305,11 +315,17 @@ static void lying_tensor(World *w, int type, int n, const int64_t *dim, size_t b
   g_output(&g, "y");
   import_graph_of(&g, 13);
 }
-REFUSED(a_tensor_with_too_few_bytes, ERR_SHAPE, "'c'", "12 bytes", "wants 16") { lying_tensor(w, ONNX_FLOAT, D(4), 12); }
+REFUSED(a_tensor_with_too_few_bytes, ERR_SHAPE, "'c'", "12 bytes", "wants 16")
+{
+  lying_tensor(w, ONNX_FLOAT, D(4), 12);
+}
 REFUSED(a_tensor_of_negative_extent, ERR_SHAPE, "'c'", "-4") { lying_tensor(w, ONNX_FLOAT, D(-4), 16); }
 REFUSED(a_tensor_of_huge_extents, ERR_ARGUMENT, "c") { lying_tensor(w, ONNX_FLOAT, D(INT64_MAX, INT64_MAX), 16); }
 REFUSED(a_tensor_of_an_unknown_type, ERR_TYPE, "'c'", "99") { lying_tensor(w, 99, D(4), 16); }
-REFUSED(a_tensor_of_nine_dimensions, ERR_UNSUPPORTED, "'c'", "9 dimensions") { lying_tensor(w, ONNX_FLOAT, D(1, 1, 1, 1, 1, 1, 1, 1, 1), 4); }
+REFUSED(a_tensor_of_nine_dimensions, ERR_UNSUPPORTED, "'c'", "9 dimensions")
+{
+  lying_tensor(w, ONNX_FLOAT, D(1, 1, 1, 1, 1, 1, 1, 1, 1), 4);
+}
 REFUSED(half_an_int4, ERR_SHAPE, "'c'", "1 bytes", "wants 2") { lying_tensor(w, ONNX_INT4, D(3), 1); }
 REFUSED(an_input_of_negative_extent, ERR_SHAPE, "'x'", "-2")
 {
@@ -320,7 +336,8 @@ REFUSED(an_input_of_negative_extent, ERR_SHAPE, "'x'", "-2")
   import_graph_of(&g, 13);
 }
 
-/* ---- attributes that lie -------------------------------------------------------------------------------------------- */
+/* ---- attributes that lie
+ * -------------------------------------------------------------------------------------------- */
 
 static void pool_with(World *w, const char *name, int n, const int64_t *v)
 {
@@ -367,13 +384,42 @@ int main(void)
 {
 #define T(name) cmocka_unit_test(name)
   const struct CMUnitTest tests[] = {
-    T(a_small_network_runs), T(softmax_of_opset_11), T(softmax_of_opset_13), T(add_of_opset_6_takes_an_axis), T(quantize_rounds_to_even_and_saturates),
-    T(int4_comes_apart_and_float16_keeps_its_bits), T(a_symbolic_shape_chain_becomes_an_attribute), T(a_binding_holds_at_every_input), T(a_binding_of_no_input),
-    T(a_binding_of_another_rank), T(a_binding_against_the_model), T(a_negative_binding), T(weights_can_stay_parameters), T(copies_of_a_module_share_the_weights), T(nodes_out_of_order_are_sorted), T(a_cycle),
-    T(a_missing_input), T(a_name_defined_twice), T(an_output_of_no_node), T(unsupported_operators_are_named_all_at_once), T(one_unsupported_operator),
-    T(an_operator_of_a_later_opset), T(arithmetic_on_strings), T(a_tensor_with_too_few_bytes), T(a_tensor_of_negative_extent), T(a_tensor_of_huge_extents),
-    T(a_tensor_of_an_unknown_type), T(a_tensor_of_nine_dimensions), T(half_an_int4), T(an_input_of_negative_extent), T(a_stride_of_zero), T(too_few_pads),
-    T(a_kernel_without_numbers), T(an_axis_out_of_range), T(an_attribute_of_the_wrong_kind), T(not_a_model),
+    T(a_small_network_runs),
+    T(softmax_of_opset_11),
+    T(softmax_of_opset_13),
+    T(add_of_opset_6_takes_an_axis),
+    T(quantize_rounds_to_even_and_saturates),
+    T(int4_comes_apart_and_float16_keeps_its_bits),
+    T(a_symbolic_shape_chain_becomes_an_attribute),
+    T(a_binding_holds_at_every_input),
+    T(a_binding_of_no_input),
+    T(a_binding_of_another_rank),
+    T(a_binding_against_the_model),
+    T(a_negative_binding),
+    T(weights_can_stay_parameters),
+    T(copies_of_a_module_share_the_weights),
+    T(nodes_out_of_order_are_sorted),
+    T(a_cycle),
+    T(a_missing_input),
+    T(a_name_defined_twice),
+    T(an_output_of_no_node),
+    T(unsupported_operators_are_named_all_at_once),
+    T(one_unsupported_operator),
+    T(an_operator_of_a_later_opset),
+    T(arithmetic_on_strings),
+    T(a_tensor_with_too_few_bytes),
+    T(a_tensor_of_negative_extent),
+    T(a_tensor_of_huge_extents),
+    T(a_tensor_of_an_unknown_type),
+    T(a_tensor_of_nine_dimensions),
+    T(half_an_int4),
+    T(an_input_of_negative_extent),
+    T(a_stride_of_zero),
+    T(too_few_pads),
+    T(a_kernel_without_numbers),
+    T(an_axis_out_of_range),
+    T(an_attribute_of_the_wrong_kind),
+    T(not_a_model),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

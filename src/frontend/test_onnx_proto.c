@@ -6,7 +6,9 @@ static PModel *read_model(World *w, Text *t) { return proto_read(w->m->arena, &p
 
 CASE(packed_and_unpacked_lists_are_the_same)
 {
-  Text a = fresh(w), b = fresh(w), packed = fresh(w);
+  Text a = fresh(w);
+  Text b = fresh(w);
+  Text packed = fresh(w);
   float f[] = {1.5f, -2};
   int64_t v[] = {3, -1, 300};
   for (int i = 0; i < 3; i++) {
@@ -60,7 +62,11 @@ CASE(a_model_nests)
 }
 
 /* A prefix of a model is read or refused as damaged, and nothing else happens. */
-typedef struct Prefix { Arena *arena; const char *p; size_t n; } Prefix;
+typedef struct Prefix {
+  Arena *arena;
+  const char *p;
+  size_t n;
+} Prefix;
 static void read_prefix(Ctx *ctx, void *arg)
 {
   (void)ctx;
@@ -77,7 +83,7 @@ CASE(every_truncation_is_clean)
   Text t = model_of(&g, 13);
   int refused = 0;
   for (size_t n = 0; n < t.n; n++) {
-    char *part = malloc(n + 1);                          /* its end is where the sanitizer looks */
+    char *part = malloc(n + 1); /* its end is where the sanitizer looks */
     memcpy(part, text_str(&t), n);
     part = realloc(part, n ? n : 1);
     ErrKind k = protect(w->ctx, read_prefix, &(Prefix){w->m->arena, part, n});
@@ -155,7 +161,9 @@ REFUSED(graphs_inside_graphs_without_end, ERR_PARSE, "nests deeper")
   Text g = fresh(w);
   pb_str(&g, 2, "innermost");
   for (int i = 0; i < 300; i++) {
-    Text attr = fresh(w), node = fresh(w), outer = fresh(w);
+    Text attr = fresh(w);
+    Text node = fresh(w);
+    Text outer = fresh(w);
     pb_msg(&attr, 6, &g);
     pb_msg(&node, 5, &attr);
     pb_msg(&outer, 1, &node);
@@ -167,10 +175,19 @@ REFUSED(graphs_inside_graphs_without_end, ERR_PARSE, "nests deeper")
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(packed_and_unpacked_lists_are_the_same), cmocka_unit_test(bytes_are_views_and_unknown_fields_are_skipped), cmocka_unit_test(a_model_nests),
-    cmocka_unit_test(every_truncation_is_clean), cmocka_unit_test(a_length_past_the_end), cmocka_unit_test(a_length_of_64_bits), cmocka_unit_test(a_number_without_end),
-    cmocka_unit_test(a_number_of_eleven_bytes), cmocka_unit_test(a_wrong_wire_type), cmocka_unit_test(a_group), cmocka_unit_test(half_a_float),
-    cmocka_unit_test(a_zero_byte_in_a_name), cmocka_unit_test(graphs_inside_graphs_without_end),
+    cmocka_unit_test(packed_and_unpacked_lists_are_the_same),
+    cmocka_unit_test(bytes_are_views_and_unknown_fields_are_skipped),
+    cmocka_unit_test(a_model_nests),
+    cmocka_unit_test(every_truncation_is_clean),
+    cmocka_unit_test(a_length_past_the_end),
+    cmocka_unit_test(a_length_of_64_bits),
+    cmocka_unit_test(a_number_without_end),
+    cmocka_unit_test(a_number_of_eleven_bytes),
+    cmocka_unit_test(a_wrong_wire_type),
+    cmocka_unit_test(a_group),
+    cmocka_unit_test(half_a_float),
+    cmocka_unit_test(a_zero_byte_in_a_name),
+    cmocka_unit_test(graphs_inside_graphs_without_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

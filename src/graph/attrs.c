@@ -26,16 +26,24 @@ static const AttrField *need(Module *m, const AttrsDef *def, const char *name)
     int n = def ? def->n < 64 ? def->n : 64 : 0;
     for (int i = 0; i < n; i++) names[i] = def->field[i].name;
     const char *near = str_nearest(name, names, n);
-    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "%s has no attribute '%s'%s%s%s", def ? def->name : "an operator without attributes", name,
-          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "%s has no attribute '%s'%s%s%s",
+          def ? def->name : "an operator without attributes", name, near ? "; did you mean '" : "", near ? near : "",
+          near ? "'?" : "");
   }
   return f;
 }
 
 _Noreturn static void wrong_kind(Module *m, const AttrField *f, const char *given)
 {
-  static const char *const kinds[] = {"a bool", "an integer", "a number", "a string", "a dtype", "a list of integers", "a list of numbers",
-                                      "a list of strings", "a list of dimensions"};
+  static const char *const kinds[] = {"a bool",
+                                      "an integer",
+                                      "a number",
+                                      "a string",
+                                      "a dtype",
+                                      "a list of integers",
+                                      "a list of numbers",
+                                      "a list of strings",
+                                      "a list of dimensions"};
   raise(m->ctx, ERR_TYPE, NOWHERE, "attribute '%s' is %s, not %s", f->name, kinds[f->kind], given);
 }
 
@@ -47,7 +55,9 @@ void attrs_set_int(Module *m, const AttrsDef *def, void *attrs, const char *name
   else if (f->kind == AT_INT) *(int64_t *)p = v;
   else if (f->kind == AT_F64) *(double *)p = (double)v;
   else if (f->kind == AT_INTS) attrs_set_ints(m, def, attrs, name, 1, &v);
-  else if (f->kind == AT_DIMS) attrs_set_dims(m, def, attrs, name, 1, (const Expr *[]){expr_int(m, v >= INT32_MIN && v <= INT32_MAX ? DT_I32 : DT_I64, v)});
+  else if (f->kind == AT_DIMS)
+    attrs_set_dims(m, def, attrs, name, 1,
+                   (const Expr *[]){expr_int(m, v >= INT32_MIN && v <= INT32_MAX ? DT_I32 : DT_I64, v)});
   else wrong_kind(m, f, "an integer");
 }
 
@@ -122,7 +132,8 @@ static int split_list(Module *m, const AttrField *f, const char *text, char ***o
 {
   size_t n = strlen(text);
   Vec(char *) items = {0};
-  if (n < 2 || !strchr("[(", text[0]) || !strchr("])", text[n - 1])) wrong_kind(m, f, arena_printf(scratch(m->ctx), "'%s'", text));
+  if (n < 2 || !strchr("[(", text[0]) || !strchr("])", text[n - 1]))
+    wrong_kind(m, f, arena_printf(scratch(m->ctx), "'%s'", text));
   for (const char *p = text + 1; p < text + n - 1;) {
     p += strspn(p, " ");
     size_t len = 0;
@@ -185,18 +196,23 @@ void attrs_set_text(Module *m, const AttrsDef *def, void *attrs, const char *nam
 {
   const AttrField *f = need(m, def, name);
   if (!strcmp(text, "None")) {
-    static const size_t sizes[] = {sizeof(bool), sizeof(int64_t), sizeof(double), sizeof(char *), sizeof(DType), sizeof(AttrInts),
-                                   sizeof(AttrF64s), sizeof(AttrStrs), sizeof(AttrDims)};
+    static const size_t sizes[] = {sizeof(bool),     sizeof(int64_t),  sizeof(double),   sizeof(char *),  sizeof(DType),
+                                   sizeof(AttrInts), sizeof(AttrF64s), sizeof(AttrStrs), sizeof(AttrDims)};
     if (f->kind < AT_STR) wrong_kind(m, f, "None");
     memset(slot(f, attrs), 0, sizes[f->kind]);
     if (f->kind == AT_DTYPE) *(DType *)slot(f, attrs) = DT_NONE;
     return;
   }
   switch (f->kind) {
-  case AT_BOOL: case AT_INT: attrs_set_int(m, def, attrs, name, parse_int(m, f, text)); return;
+  case AT_BOOL:
+  case AT_INT: attrs_set_int(m, def, attrs, name, parse_int(m, f, text)); return;
   case AT_F64: attrs_set_f64(m, def, attrs, name, parse_f64(m, f, text)); return;
-  case AT_STR: case AT_DTYPE: attrs_set_str(m, def, attrs, name, unquote(m, text)); return;
-  case AT_INTS: case AT_F64S: case AT_STRS: case AT_DIMS: set_list_text(m, def, attrs, f, text); return;
+  case AT_STR:
+  case AT_DTYPE: attrs_set_str(m, def, attrs, name, unquote(m, text)); return;
+  case AT_INTS:
+  case AT_F64S:
+  case AT_STRS:
+  case AT_DIMS: set_list_text(m, def, attrs, f, text); return;
   }
 }
 
@@ -211,7 +227,10 @@ void *attrs_new(Module *m, const AttrsDef *def)
   return attrs;
 }
 
-void *attrs_copy(Module *m, const AttrsDef *def, const void *attrs) { return def ? arena_copy(m->arena, attrs, def->size) : NULL; }
+void *attrs_copy(Module *m, const AttrsDef *def, const void *attrs)
+{
+  return def ? arena_copy(m->arena, attrs, def->size) : NULL;
+}
 
 void *attrs_import(Importer *im, const AttrsDef *def, const void *old)
 {
@@ -221,12 +240,19 @@ void *attrs_import(Importer *im, const AttrsDef *def, const void *old)
   for (int i = 0; i < def->n; i++) {
     void *p = slot(&def->field[i], attrs);
     switch (def->field[i].kind) {
-    case AT_BOOL: case AT_INT: case AT_F64: case AT_DTYPE: break;
+    case AT_BOOL:
+    case AT_INT:
+    case AT_F64:
+    case AT_DTYPE: break;
     case AT_STR:
       if (*(const char **)p) *(const char **)p = arena_strdup(arena, *(const char **)p);
       break;
-    case AT_INTS: ((AttrInts *)p)->v = arena_copy(arena, ((AttrInts *)p)->v, (size_t)((AttrInts *)p)->n * sizeof(int64_t)); break;
-    case AT_F64S: ((AttrF64s *)p)->v = arena_copy(arena, ((AttrF64s *)p)->v, (size_t)((AttrF64s *)p)->n * sizeof(double)); break;
+    case AT_INTS:
+      ((AttrInts *)p)->v = arena_copy(arena, ((AttrInts *)p)->v, (size_t)((AttrInts *)p)->n * sizeof(int64_t));
+      break;
+    case AT_F64S:
+      ((AttrF64s *)p)->v = arena_copy(arena, ((AttrF64s *)p)->v, (size_t)((AttrF64s *)p)->n * sizeof(double));
+      break;
     case AT_STRS: {
       AttrStrs *list = p;
       const char **v = arena_array(arena, const char *, list->n);
@@ -263,9 +289,12 @@ static void print_value(Text *out, Namer *names, const AttrField *f, const void 
     if (((const DType *)p)->code == DT_VOID) text_add(out, "None");
     else text_quote(out, dtype_name(out->arena, *(const DType *)p));
     return;
-  case AT_INTS: case AT_F64S: case AT_STRS: case AT_DIMS: break;
+  case AT_INTS:
+  case AT_F64S:
+  case AT_STRS:
+  case AT_DIMS: break;
   }
-  const AttrInts *list = p;                             /* the lists share their layout */
+  const AttrInts *list = p; /* the lists share their layout */
   if (!list->given) {
     text_add(out, "None");
     return;
@@ -287,7 +316,8 @@ static bool same_value_text(const char *a, const char *b)
   for (;; a++, b++) {
     a += strspn(a, " \"'");
     b += strspn(b, " \"'");
-    char x = *a == '(' ? '[' : *a == ')' ? ']' : *a, y = *b == '(' ? '[' : *b == ')' ? ']' : *b;
+    char x = *a == '(' ? '[' : *a == ')' ? ']' : *a;
+    char y = *b == '(' ? '[' : *b == ')' ? ']' : *b;
     if (x != y) return false;
     if (!x) return true;
   }
@@ -303,7 +333,8 @@ static bool is_default(Arena *arena, Namer *names, const AttrField *f, const voi
   }
   if (f->kind == AT_STR && !*(const char *const *)p) return !strcmp(f->def, "None");
   if (f->kind == AT_STR && !strcmp(f->def, "None")) return false;
-  if (f->kind == AT_DTYPE && ((const DType *)p)->code == DT_VOID) return !strcmp(f->def, "None") || same_value_text(f->def, "");
+  if (f->kind == AT_DTYPE && ((const DType *)p)->code == DT_VOID)
+    return !strcmp(f->def, "None") || same_value_text(f->def, "");
   Text t = text_new(arena);
   print_value(&t, names, f, attrs);
   return same_value_text(f->def, text_str(&t));
@@ -326,7 +357,8 @@ void attrs_print(Text *out, const AttrsDef *def, const void *attrs)
 
 static bool list_equal(const AttrField *f, const void *a, const void *b)
 {
-  const AttrInts *x = a, *y = b;
+  const AttrInts *x = a;
+  const AttrInts *y = b;
   if (x->n != y->n || x->given != y->given) return false;
   if (f->kind != AT_STRS) return x->n == 0 || !memcmp(x->v, y->v, (size_t)x->n * sizeof *x->v);
   for (int i = 0; i < x->n; i++)
@@ -338,18 +370,24 @@ bool attrs_equal(const AttrsDef *def, const void *a, const void *b)
 {
   for (int i = 0; def && i < def->n; i++) {
     const AttrField *f = &def->field[i];
-    const void *p = const_slot(f, a), *q = const_slot(f, b);
+    const void *p = const_slot(f, a);
+    const void *q = const_slot(f, b);
     bool same = false;
     switch (f->kind) {
     case AT_BOOL: same = *(const bool *)p == *(const bool *)q; break;
-    case AT_INT: case AT_F64: same = !memcmp(p, q, 8); break;
+    case AT_INT:
+    case AT_F64: same = !memcmp(p, q, 8); break;
     case AT_STR: {
-      const char *s = *(const char *const *)p, *t = *(const char *const *)q;
+      const char *s = *(const char *const *)p;
+      const char *t = *(const char *const *)q;
       same = s == t || (s && t && !strcmp(s, t));
       break;
     }
     case AT_DTYPE: same = dtype_eq(*(const DType *)p, *(const DType *)q); break;
-    case AT_INTS: case AT_F64S: case AT_STRS: case AT_DIMS: same = list_equal(f, p, q); break;
+    case AT_INTS:
+    case AT_F64S:
+    case AT_STRS:
+    case AT_DIMS: same = list_equal(f, p, q); break;
     }
     if (!same) return false;
   }
@@ -364,11 +402,17 @@ uint64_t attrs_hash(const AttrsDef *def, const void *attrs)
     const void *p = const_slot(f, attrs);
     switch (f->kind) {
     case AT_BOOL: h = hash_mix(h, *(const bool *)p); break;
-    case AT_INT: case AT_F64: h = hash_bytes(p, 8, h); break;
-    case AT_STR: h = *(const char *const *)p ? hash_bytes(*(const char *const *)p, strlen(*(const char *const *)p), h) : hash_mix(h, 1); break;
+    case AT_INT:
+    case AT_F64: h = hash_bytes(p, 8, h); break;
+    case AT_STR:
+      h = *(const char *const *)p ? hash_bytes(*(const char *const *)p, strlen(*(const char *const *)p), h)
+                                  : hash_mix(h, 1);
+      break;
     case AT_DTYPE: h = hash_mix(h, ((const DType *)p)->code * 256u + ((const DType *)p)->bits); break;
-    case AT_INTS: case AT_F64S: h = hash_bytes(((const AttrInts *)p)->v, (size_t)((const AttrInts *)p)->n * 8, h); break;
-    case AT_STRS: case AT_DIMS: h = hash_mix(h, (uint64_t)((const AttrInts *)p)->n); break;
+    case AT_INTS:
+    case AT_F64S: h = hash_bytes(((const AttrInts *)p)->v, (size_t)((const AttrInts *)p)->n * 8, h); break;
+    case AT_STRS:
+    case AT_DIMS: h = hash_mix(h, (uint64_t)((const AttrInts *)p)->n); break;
     }
   }
   return h;

@@ -12,7 +12,7 @@ struct Blob {
   const char *data;
   size_t n;
   int refs;
-  bool mapped;               /* a file's bytes, to be unmapped */
+  bool mapped; /* a file's bytes, to be unmapped */
   void (*drop)(void *user);
   void *user;
 };
@@ -61,20 +61,21 @@ void graph_unneeded(Module *m, const void *data, size_t n)
 {
   const Blob *b = graph_blob_of(m, data, n);
   if (!b || !b->mapped) return;
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), from = ((size_t)((const char *)data - b->data) + page - 1) / page * page;
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  size_t from = ((size_t)((const char *)data - b->data) + page - 1) / page * page;
   size_t to = ((size_t)((const char *)data - b->data) + n) / page * page;
-  if (from < to) madvise((void *)(uintptr_t)(b->data + from), to - from, MADV_DONTNEED);     /* advice: it may fail */
+  if (from < to) madvise((void *)(uintptr_t)(b->data + from), to - from, MADV_DONTNEED); /* advice: it may fail */
 }
 
 void *blob_alloc(Module *m, size_t n)
 {
-  char *block = mem_alloc(m->ctx, sizeof(Blob) + n + 63);        /* one block: it goes with the blob */
+  char *block = mem_alloc(m->ctx, sizeof(Blob) + n + 63); /* one block: it goes with the blob */
   Blob *b = (Blob *)(void *)block;
   char *data = block + sizeof(Blob);
   data += (64 - (uintptr_t)data % 64) % 64;
   *b = (Blob){.ctx = m->ctx, .data = data, .n = n, .refs = 1};
   Scope s = scope_begin(m->ctx);
-  defer(m->ctx, release_kept, b);                                /* the caller's reference; the module has its own */
+  defer(m->ctx, release_kept, b); /* the caller's reference; the module has its own */
   graph_keep(m, b);
   scope_end(m->ctx, s);
   return data;

@@ -9,7 +9,7 @@
 
 typedef struct Compare {
   Arena *arena;
-  Map left, right;           /* Node* -> Node*, Var* -> Var*, both ways */
+  Map left, right; /* Node* -> Node*, Var* -> Var*, both ways */
   const char *why;
 } Compare;
 
@@ -22,7 +22,8 @@ static bool differ(Compare *c, const char *why)
 /* Pairs a and b; false if one of them is paired with another already. */
 static bool pair(Compare *c, const void *a, const void *b)
 {
-  const void *x = map_get(&c->left, a), *y = map_get(&c->right, b);
+  const void *x = map_get(&c->left, a);
+  const void *y = map_get(&c->right, b);
   if (x || y) return x == b && y == a;
   map_put(c->arena, &c->left, a, (void *)(uintptr_t)b);
   map_put(c->arena, &c->right, b, (void *)(uintptr_t)a);
@@ -33,14 +34,15 @@ static bool pair(Compare *c, const void *a, const void *b)
 
 static bool dim_same(Compare *c, const Expr *a, const Expr *b, int depth)
 {
-  bool x = dim_is_stable(a), y = dim_is_stable(b);
-  if (!depth && (!x || !y)) return x == y;                     /* known at run time only, both or neither */
+  bool x = dim_is_stable(a);
+  bool y = dim_is_stable(b);
+  if (!depth && (!x || !y)) return x == y; /* known at run time only, both or neither */
   if (a->kind != b->kind || a->nargs != b->nargs || depth > MAX_NESTING) return false;
   if (a->kind == E_VAR) return pair(c, a->u.var, b->u.var);
   if (a->kind == E_INT) return a->u.i == b->u.i;
   if (a->kind == E_FLOAT) return !memcmp(&a->u.f, &b->u.f, sizeof a->u.f);
   if (a->kind == E_CALL && a->u.intrin != b->u.intrin) return false;
-  if (map_get(&c->left, a) == b) return true;                  /* shared parts are compared once */
+  if (map_get(&c->left, a) == b) return true; /* shared parts are compared once */
   for (int i = 0; i < a->nargs; i++)
     if (!dim_same(c, a->arg[i], b->arg[i], depth + 1)) return false;
   map_put(c->arena, &c->left, a, (void *)(uintptr_t)b);
@@ -74,10 +76,12 @@ static bool const_same(const ConstData *a, const ConstData *b)
 static bool attrs_same(Compare *c, const AttrsDef *def, const void *a, const void *b)
 {
   if (!def) return true;
-  char *x = arena_copy(c->arena, a, def->size), *y = arena_copy(c->arena, b, def->size);
+  char *x = arena_copy(c->arena, a, def->size);
+  char *y = arena_copy(c->arena, b, def->size);
   for (int i = 0; i < def->n; i++) {
     if (def->field[i].kind != AT_DIMS) continue;
-    AttrDims *p = (AttrDims *)(void *)(x + def->field[i].offset), *q = (AttrDims *)(void *)(y + def->field[i].offset);
+    AttrDims *p = (AttrDims *)(void *)(x + def->field[i].offset);
+    AttrDims *q = (AttrDims *)(void *)(y + def->field[i].offset);
     if (p->n != q->n || p->given != q->given) return false;
     for (int k = 0; k < p->n; k++)
       if (!dim_same(c, p->v[k], q->v[k], 1)) return false;
@@ -90,7 +94,8 @@ static bool annots_same(Compare *c, const Annots *a, const Annots *b)
 {
   if (a->n != b->n) return false;
   for (int i = 0; i < a->n; i++) {
-    const Expr *x = a->v[i].value, *y = annots_get(b, a->v[i].key);
+    const Expr *x = a->v[i].value;
+    const Expr *y = annots_get(b, a->v[i].key);
     if (!y || x->kind != y->kind) return false;
     if (x->kind == E_STR ? strcmp(x->u.str, y->u.str) != 0 : !dim_same(c, x, y, 1)) return false;
   }
@@ -101,7 +106,8 @@ static bool pattern_same(Compare *c, const Pattern *a, const Pattern *b)
 {
   if (a->kind != b->kind || a->n != b->n) return false;
   if (a->kind == PAT_VAR && !pair(c, a->var, b->var)) return false;
-  if (a->kind == PAT_CTOR && (strcmp(a->ctor->name, b->ctor->name) || strcmp(a->ctor->data->name, b->ctor->data->name))) return false;
+  if (a->kind == PAT_CTOR && (strcmp(a->ctor->name, b->ctor->name) || strcmp(a->ctor->data->name, b->ctor->data->name)))
+    return false;
   for (int i = 0; i < a->n; i++)
     if (!pattern_same(c, a->sub[i], b->sub[i])) return false;
   return true;
@@ -109,13 +115,24 @@ static bool pattern_same(Compare *c, const Pattern *a, const Pattern *b)
 
 static const char *describe(Compare *c, const Node *n)
 {
-  static const char *const kinds[] = {"variable", "constant", "call of", "application", "tuple", "projection", "let", "if", "function",
-                                      "function of the module", "constructor", "match", "call_tir of", "operator"};
+  static const char *const kinds[] = {"variable",    "constant", "call of",     "application", "tuple",
+                                      "projection",  "let",      "if",          "function",    "function of the module",
+                                      "constructor", "match",    "call_tir of", "operator"};
   switch (n->kind) {
-  case N_CALL: case N_OP: return arena_printf(c->arena, "%s %s", kinds[n->kind], n->u.call.op->name);
+  case N_CALL:
+  case N_OP: return arena_printf(c->arena, "%s %s", kinds[n->kind], n->u.call.op->name);
   case N_VAR: return arena_printf(c->arena, "variable %%%s", n->name ? n->name : "_");
   case N_GLOBAL: return arena_printf(c->arena, "@%s", n->u.global);
-  case N_CONST: case N_APPLY: case N_TUPLE: case N_GET: case N_LET: case N_IF: case N_FUNC: case N_CTOR: case N_MATCH: case N_CALL_TIR: return kinds[n->kind];
+  case N_CONST:
+  case N_APPLY:
+  case N_TUPLE:
+  case N_GET:
+  case N_LET:
+  case N_IF:
+  case N_FUNC:
+  case N_CTOR:
+  case N_MATCH:
+  case N_CALL_TIR: return kinds[n->kind];
   }
   return "?";
 }
@@ -125,25 +142,35 @@ static bool payload_same(Compare *c, const Node *a, const Node *b)
   switch (a->kind) {
   case N_VAR:
     if (type_same(c, a->type, b->type)) return true;
-    return differ(c, arena_printf(c->arena, "%s is %s, the other %s", describe(c, a), type_text(c->arena, a->type), type_text(c->arena, b->type)));
+    return differ(c, arena_printf(c->arena, "%s is %s, the other %s", describe(c, a), type_text(c->arena, a->type),
+                                  type_text(c->arena, b->type)));
   case N_CONST: return const_same(a->u.data, b->u.data) || differ(c, "constants differ");
   case N_CALL:
-    if (a->u.call.op != b->u.call.op) return differ(c, arena_printf(c->arena, "%s against %s", a->u.call.op->name, b->u.call.op->name));
+    if (a->u.call.op != b->u.call.op)
+      return differ(c, arena_printf(c->arena, "%s against %s", a->u.call.op->name, b->u.call.op->name));
     return attrs_same(c, a->u.call.op->attrs, a->u.call.attrs, b->u.call.attrs) ||
            differ(c, arena_printf(c->arena, "attributes of %s differ", a->u.call.op->name));
   case N_OP: return a->u.call.op == b->u.call.op || differ(c, "operators differ");
   case N_GET: return a->u.index == b->u.index || differ(c, "projections differ");
-  case N_FUNC: return annots_same(c, &a->u.func->attrs, &b->u.func->attrs) || differ(c, "attributes of functions differ");
-  case N_GLOBAL: return !strcmp(a->u.global, b->u.global) || differ(c, arena_printf(c->arena, "@%s against @%s", a->u.global, b->u.global));
+  case N_FUNC:
+    return annots_same(c, &a->u.func->attrs, &b->u.func->attrs) || differ(c, "attributes of functions differ");
+  case N_GLOBAL:
+    return !strcmp(a->u.global, b->u.global) ||
+           differ(c, arena_printf(c->arena, "@%s against @%s", a->u.global, b->u.global));
   case N_CTOR:
-    return (!strcmp(a->u.ctor->name, b->u.ctor->name) && !strcmp(a->u.ctor->data->name, b->u.ctor->data->name)) || differ(c, "constructors differ");
+    return (!strcmp(a->u.ctor->name, b->u.ctor->name) && !strcmp(a->u.ctor->data->name, b->u.ctor->data->name)) ||
+           differ(c, "constructors differ");
   case N_MATCH:
     for (int i = 0; i < a->u.match.n; i++)
       if (!pattern_same(c, a->u.match.clause[i], b->u.match.clause[i])) return differ(c, "patterns differ");
     return true;
   case N_CALL_TIR:
-    return (!strcmp(a->u.tir.name, b->u.tir.name) && type_same(c, a->type, b->type)) || differ(c, "calls of loop programs differ");
-  case N_APPLY: case N_TUPLE: case N_LET: case N_IF: return true;
+    return (!strcmp(a->u.tir.name, b->u.tir.name) && type_same(c, a->type, b->type)) ||
+           differ(c, "calls of loop programs differ");
+  case N_APPLY:
+  case N_TUPLE:
+  case N_LET:
+  case N_IF: return true;
   }
   return false;
 }
@@ -152,7 +179,10 @@ static bool payload_same(Compare *c, const Node *a, const Node *b)
 
 bool graph_equal(const Node *a, const Node *b, Arena *arena, const char **why)
 {
-  typedef struct { const Node *a, *b; int next; } Frame;
+  typedef struct {
+    const Node *a, *b;
+    int next;
+  } Frame;
   Compare c = {.arena = arena};
   Vec(Frame) stack = {0};
   bool same = true;
@@ -161,7 +191,8 @@ bool graph_equal(const Node *a, const Node *b, Arena *arena, const char **why)
     Frame *top = &stack.v[stack.n - 1];
     if (top->next < 0) {
       if (map_has(&c.left, top->a) || map_has(&c.right, top->b)) {
-        same = pair(&c, top->a, top->b) || differ(&c, arena_printf(arena, "%s is shared differently", describe(&c, top->a)));
+        same = pair(&c, top->a, top->b) ||
+               differ(&c, arena_printf(arena, "%s is shared differently", describe(&c, top->a)));
         stack.n--;
         continue;
       }
@@ -174,7 +205,8 @@ bool graph_equal(const Node *a, const Node *b, Arena *arena, const char **why)
     } else if (top->next == top->a->nargs) {
       stack.n--;
     } else {
-      const Node *x = top->a->arg[top->next], *y = top->b->arg[top->next];
+      const Node *x = top->a->arg[top->next];
+      const Node *y = top->b->arg[top->next];
       top->next++;
       vec_push(arena, &stack, (Frame){x, y, -1});
     }
@@ -192,7 +224,8 @@ static uint64_t type_hash(uint64_t h, const Type *ty)
   if (!ty) return hash_mix(h, 3);
   h = hash_mix(h, (uint64_t)ty->kind * 65536 + ty->dtype.code * 256u + ty->dtype.bits);
   h = hash_mix(h, (uint64_t)(int64_t)ty->ndim);
-  for (int i = 0; i < ty->ndim; i++) h = hash_mix(h, ty->shape[i]->kind == E_INT ? (uint64_t)ty->shape[i]->u.i : UINT64_MAX);
+  for (int i = 0; i < ty->ndim; i++)
+    h = hash_mix(h, ty->shape[i]->kind == E_INT ? (uint64_t)ty->shape[i]->u.i : UINT64_MAX);
   for (int i = 0; i < ty->nfield; i++) h = type_hash(h, ty->field[i]);
   return h;
 }
@@ -213,7 +246,10 @@ static uint64_t payload_hash(uint64_t h, const Node *n)
   case N_CTOR: return hash_str(h, n->u.ctor->name);
   case N_MATCH: return hash_mix(h, (uint64_t)n->u.match.n);
   case N_CALL_TIR: return hash_str(h, n->u.tir.name);
-  case N_APPLY: case N_TUPLE: case N_LET: case N_IF: return h;
+  case N_APPLY:
+  case N_TUPLE:
+  case N_LET:
+  case N_IF: return h;
   }
   return h;
 }

@@ -19,8 +19,14 @@ static OpCall opcall_of(Module *m, const Node *call)
 {
   const Type **types = arena_array(m->arena, const Type *, call->nargs);
   for (int i = 0; i < call->nargs; i++) types[i] = type_in_kernel(m, call->arg[i]->type);
-  return (OpCall){.m = m, .op = call->u.call.op, .attrs = call->u.call.attrs, .nargs = call->nargs, .arg = types, .node = call->arg,
-                  .out = type_in_kernel(m, call->type), .name = call->name};
+  return (OpCall){.m = m,
+                  .op = call->u.call.op,
+                  .attrs = call->u.call.attrs,
+                  .nargs = call->nargs,
+                  .arg = types,
+                  .node = call->arg,
+                  .out = type_in_kernel(m, call->type),
+                  .name = call->name};
 }
 
 /* Visits what lies between a decomposition and the call's own arguments (known to
@@ -28,7 +34,7 @@ static OpCall opcall_of(Module *m, const Node *call)
 typedef struct Follow {
   Module *m;
   Arena *arena;
-  Map done;                  /* Node* -> whatever fn made of it */
+  Map done; /* Node* -> whatever fn made of it */
   void *(*fn)(struct Follow *, const Node *);
   void *env;
 } Follow;
@@ -54,9 +60,11 @@ static void *follow(Follow *f, const Node *root)
 
 _Noreturn static void refuse_node(Module *m, const Node *n, const char *op)
 {
-  static const char *const names[] = {"a variable", "a constant", "a call", "a function call", "a tuple", "a field", "a let", "an if",
-                                      "a function", "a global", "a constructor", "a match", "a call_tir", "an operator"};
-  raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: its decomposition holds %s, which has no place inside one kernel", op, names[n->kind]);
+  static const char *const names[] = {"a variable",    "a constant", "a call",     "a function call", "a tuple",
+                                      "a field",       "a let",      "an if",      "a function",      "a global",
+                                      "a constructor", "a match",    "a call_tir", "an operator"};
+  raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: its decomposition holds %s, which has no place inside one kernel", op,
+        names[n->kind]);
 }
 
 /* ---- tensors ----------------------------------------------------------------------------- */
@@ -66,10 +74,16 @@ _Noreturn static void refuse_node(Module *m, const Node *n, const char *op)
 static const Tensor *const_tensor(Module *m, const ConstData *d, const char *op)
 {
   int64_t n = (int64_t)(d->bytes / (size_t)dtype_bytes(d->dtype));
-  if (dtype_is_string(d->dtype)) raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: its decomposition holds strings, which have no place inside a kernel", op);
+  if (dtype_is_string(d->dtype))
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: its decomposition holds strings, which have no place inside a kernel",
+          op);
   if (n > MAX_LITERALS)
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: its decomposition holds a constant of %" PRId64 " elements; at most %d fit into a kernel", op, n, MAX_LITERALS);
-  const Expr *shape[8], *at = expr_i32(m, 0), *value = NULL;
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "%s: its decomposition holds a constant of %" PRId64 " elements; at most %d fit into a kernel", op, n,
+          MAX_LITERALS);
+  const Expr *shape[8];
+  const Expr *at = expr_i32(m, 0);
+  const Expr *value = NULL;
   const IterVar *axis[8];
   for (int i = 0; i < d->ndim; i++) {
     shape[i] = expr_i32(m, d->shape[i]);
@@ -110,14 +124,23 @@ static void *tensors_of_node(Follow *f, const Node *n)
     return out;
   }
   case N_CALL: {
-    const Tensor **in = gather_tensors(f, n, &count), **out = arena_array(f->arena, const Tensor *, op_num_outputs(n));
+    const Tensor **in = gather_tensors(f, n, &count);
+    const Tensor **out = arena_array(f->arena, const Tensor *, op_num_outputs(n));
     op_compute(f->m, n, count, in, out);
     return out;
   }
   case N_TUPLE: return gather_tensors(f, n, &count);
   case N_GET: return (const Tensor **)map_get(&f->done, n->arg[0]) + n->u.index;
-  case N_VAR: case N_APPLY: case N_LET: case N_IF: case N_FUNC: case N_GLOBAL: case N_CTOR: case N_MATCH: case N_CALL_TIR: case N_OP:
-    refuse_node(f->m, n, op);
+  case N_VAR:
+  case N_APPLY:
+  case N_LET:
+  case N_IF:
+  case N_FUNC:
+  case N_GLOBAL:
+  case N_CTOR:
+  case N_MATCH:
+  case N_CALL_TIR:
+  case N_OP: refuse_node(f->m, n, op);
   }
   BUG(f->m->ctx, "a node of kind %d", n->kind);
 }
@@ -140,7 +163,8 @@ static void compute_decomposed(Module *m, const Node *call, const Tensor *const 
 static void check_tir(Module *m, const Node *call, const PrimFunc *f, int n)
 {
   if (f->nparam != n + op_num_outputs(call))
-    BUG(m->ctx, "%s: its loop program has %d parameters, not %d inputs and %d outputs", call->u.call.op->name, f->nparam, n, op_num_outputs(call));
+    BUG(m->ctx, "%s: its loop program has %d parameters, not %d inputs and %d outputs", call->u.call.op->name,
+        f->nparam, n, op_num_outputs(call));
 }
 
 static void compute_tir(Module *m, const Node *call, OpCall *c, int n, const Tensor *const *in, const Tensor **out)
@@ -178,7 +202,8 @@ static void bind_sizes(EvalEnv *env, const Node *call, int n, const ConstData *i
     for (int j = 0; j < width_of(call->arg[i]->type) && k < n; j++, k++) {
       const Type *ty = field_of(call->arg[i]->type, j);
       for (int d = 0; ty->kind == TY_TENSOR && d < ty->ndim && d < in[k].ndim; d++)
-        if (ty->shape[d]->kind == E_VAR) eval_bind(env, ty->shape[d]->u.var, value_int(ty->shape[d]->dtype, in[k].shape[d]));
+        if (ty->shape[d]->kind == E_VAR)
+          eval_bind(env, ty->shape[d]->u.var, value_int(ty->shape[d]->dtype, in[k].shape[d]));
     }
 }
 
@@ -218,7 +243,8 @@ static const Node *call_over(Module *m, Arena *arena, const Node *call, int n, c
   }
   const Node *now = node_call(m, op, call->nargs, arg, bound_attrs(m, &env, op->attrs, call->u.call.attrs), call->name);
   if (!op->decompose && !type_is_static(now->type))
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: %s has sizes that its arguments do not tell", op->name, type_text(scratch(m->ctx), now->type));
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: %s has sizes that its arguments do not tell", op->name,
+          type_text(scratch(m->ctx), now->type));
   return now;
 }
 
@@ -227,7 +253,8 @@ static ConstData new_value(Module *m, Arena *arena, const Type *ty)
 {
   ConstData d = {.dtype = ty->dtype, .ndim = ty->ndim};
   if (ty->ndim > (int)(sizeof d.shape / sizeof *d.shape))
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a value has at most %zu dimensions, not %d", sizeof d.shape / sizeof *d.shape, ty->ndim);
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a value has at most %zu dimensions, not %d",
+          sizeof d.shape / sizeof *d.shape, ty->ndim);
   for (int i = 0; i < ty->ndim; i++) {
     d.shape[i] = ty->shape[i]->u.i;
     if (d.shape[i] < 0) raise(m->ctx, ERR_SHAPE, NOWHERE, "%s: sizes do not fit", type_text(scratch(m->ctx), ty));
@@ -239,13 +266,16 @@ static ConstData new_value(Module *m, Arena *arena, const Type *ty)
 
 static TirArg value_arg(const ConstData *d)
 {
-  return (TirArg){.data = (void *)(uintptr_t)d->data, .dtype = dtype_in_kernel(d->dtype), .ndim = d->ndim, .shape = d->shape};
+  return (TirArg){
+    .data = (void *)(uintptr_t)d->data, .dtype = dtype_in_kernel(d->dtype), .ndim = d->ndim, .shape = d->shape};
 }
 
 static void evaluate_compute(Module *m, Arena *arena, const Node *call, int n, const ConstData *in, ConstData *out)
 {
-  int nout = op_num_outputs(call), nargs = n;
-  const Tensor **t = arena_array(arena, const Tensor *, n + nout), **result = t + n;
+  int nout = op_num_outputs(call);
+  int nargs = n;
+  const Tensor **t = arena_array(arena, const Tensor *, n + nout);
+  const Tensor **result = t + n;
   TeArg *arg = arena_array(arena, TeArg, n + nout);
   TirArg *value = arena_array(arena, TirArg, n + nout);
   for (int i = 0; i < n; i++) {
@@ -264,9 +294,10 @@ static void evaluate_compute(Module *m, Arena *arena, const Node *call, int n, c
     value[nargs++] = value_arg(&out[i]);
   }
   if (nargs > n) te_evaluate(m->ctx, nargs, arg, value);
-  for (int i = 0; i < nout; i++)                        /* an output that is an input, or another output */
+  for (int i = 0; i < nout; i++) /* an output that is an input, or another output */
     for (int k = 0; k < nargs; k++)
-      if (arg[k].tensor == result[i] && value[k].data != out[i].data) memcpy((void *)(uintptr_t)out[i].data, value[k].data, out[i].bytes);
+      if (arg[k].tensor == result[i] && value[k].data != out[i].data)
+        memcpy((void *)(uintptr_t)out[i].data, value[k].data, out[i].bytes);
 }
 
 static void evaluate_tir(Module *m, Arena *arena, const Node *call, int n, const ConstData *in, ConstData *out)
@@ -285,7 +316,8 @@ static void evaluate_tir(Module *m, Arena *arena, const Node *call, int n, const
 
 static ConstData *gather_values(Follow *f, const Node *n, int *count)
 {
-  int total = 0, k = 0;
+  int total = 0;
+  int k = 0;
   for (int i = 0; i < n->nargs; i++) total += width_of(n->arg[i]->type);
   ConstData *all = arena_array(f->arena, ConstData, total);
   for (int i = 0; i < n->nargs; i++) {
@@ -302,14 +334,23 @@ static void *values_of_node(Follow *f, const Node *n)
   switch (n->kind) {
   case N_CONST: return arena_copy(f->arena, n->u.data, sizeof *n->u.data);
   case N_CALL: {
-    ConstData *in = gather_values(f, n, &count), *out = arena_array(f->arena, ConstData, op_num_outputs(n));
+    ConstData *in = gather_values(f, n, &count);
+    ConstData *out = arena_array(f->arena, ConstData, op_num_outputs(n));
     evaluate_call(f->m, f->arena, n, count, in, out);
     return out;
   }
   case N_TUPLE: return gather_values(f, n, &count);
   case N_GET: return (ConstData *)map_get(&f->done, n->arg[0]) + n->u.index;
-  case N_VAR: case N_APPLY: case N_LET: case N_IF: case N_FUNC: case N_GLOBAL: case N_CTOR: case N_MATCH: case N_CALL_TIR: case N_OP:
-    refuse_node(f->m, n, f->env);
+  case N_VAR:
+  case N_APPLY:
+  case N_LET:
+  case N_IF:
+  case N_FUNC:
+  case N_GLOBAL:
+  case N_CTOR:
+  case N_MATCH:
+  case N_CALL_TIR:
+  case N_OP: refuse_node(f->m, n, f->env);
   }
   BUG(f->m->ctx, "a node of kind %d", n->kind);
 }

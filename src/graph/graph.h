@@ -28,41 +28,41 @@ typedef struct RtValue RtValue;
 /* ---- type.c ------------------------------------------------------------------------ */
 
 typedef enum {
-  TY_TENSOR,     /* dtype, shape; ndim -1: rank not known */
-  TY_TUPLE,      /* field */
-  TY_FUNC,       /* field: parameters; ret */
-  TY_SHAPE,      /* shape: the dimensions, as a value */
-  TY_PRIM,       /* a scalar of dtype outside any tensor */
-  TY_SEQ,        /* sequence of field[0] */
-  TY_OPT,        /* optional field[0] */
-  TY_DATA,       /* algebraic data type `data` over field */
-  TY_OBJECT,     /* anything the runtime holds */
-  TY_VAR,        /* a type parameter: var */
+  TY_TENSOR, /* dtype, shape; ndim -1: rank not known */
+  TY_TUPLE,  /* field */
+  TY_FUNC,   /* field: parameters; ret */
+  TY_SHAPE,  /* shape: the dimensions, as a value */
+  TY_PRIM,   /* a scalar of dtype outside any tensor */
+  TY_SEQ,    /* sequence of field[0] */
+  TY_OPT,    /* optional field[0] */
+  TY_DATA,   /* algebraic data type `data` over field */
+  TY_OBJECT, /* anything the runtime holds */
+  TY_VAR,    /* a type parameter: var */
 } TypeKind;
 
 struct Type {
   TypeKind kind;
   DType dtype;
   int ndim;
-  const Expr **shape;        /* a dimension that is known only at run time is a variable
-                                named "?": each such variable is its own */
+  const Expr **shape; /* a dimension that is known only at run time is a variable
+                         named "?": each such variable is its own */
   int nfield;
   const Type **field;
   const Type *ret;
   const DataDef *data;
-  const Var *var;            /* TY_VAR; identity is the pointer */
-  int parts;                 /* types in it, written out as a tree; limited, since types are walked as trees */
+  const Var *var; /* TY_VAR; identity is the pointer */
+  int parts;      /* types in it, written out as a tree; limited, since types are walked as trees */
 };
 const Type *type_tensor(Module *, DType, int ndim, const Expr *const *shape);
 const Type *type_tensor_of(Module *, DType, int ndim, const int64_t *shape);
 const Type *type_tuple(Module *, int n, const Type *const *);
 const Type *type_func(Module *, int n, const Type *const *, const Type *ret);
-const Type *type_simple(Module *, TypeKind, const Type *elem);       /* seq, opt, object */
+const Type *type_simple(Module *, TypeKind, const Type *elem); /* seq, opt, object */
 const Type *type_data(Module *, const DataDef *, int n, const Type *const *);
 const Type *type_var(Module *, const Var *);
 const Type *type_prim(Module *, DType);
 const Type *type_shape(Module *, int ndim, const Expr *const *shape);
-const Expr *dim_any(Module *);                                       /* a fresh "?" */
+const Expr *dim_any(Module *); /* a fresh "?" */
 bool dim_is_any(const Expr *);
 /* A dimension select(cond, d, -1) is d where sizes fit and is refused at run time where they
  * do not (src/op/op.h).  What reads the tensor comes after that: it sees d. */
@@ -71,36 +71,36 @@ const Type *type_unguarded(Module *, const Type *);
 /* The same as the kernels see it: strings are their numbers. */
 const Type *type_in_kernel(Module *, const Type *);
 bool type_has_strings(const Type *);
-bool type_equal(const Type *, const Type *);                         /* dimensions: same expression, or both "?" */
+bool type_equal(const Type *, const Type *); /* dimensions: same expression, or both "?" */
 /* The type of a value that is one or the other: equal dimensions stay, others become
  * "?"; dimensions over values computed inside (see values.c) too.  NULL when they do not fit. */
 const Type *type_join(Module *, const Type *, const Type *);
-bool type_is_static(const Type *);                                   /* every dimension a literal */
+bool type_is_static(const Type *); /* every dimension a literal */
 /* Tuples spread out, in order: what remains are tensors, sequences, …  A type that is no
  * tuple is its own one leaf. */
 int type_leaf_count(const Type *);
 const Type **type_leaves(Arena *, const Type *, int *n);
-int type_leaf_offset(const Type *tuple, int field);                  /* leaves before a field */
-int64_t type_elements(Ctx *, const Type *);                          /* of a static tensor type; checks overflow */
-const char *type_text(Arena *, const Type *);                        /* Tensor[(1, 64), float32] */
+int type_leaf_offset(const Type *tuple, int field); /* leaves before a field */
+int64_t type_elements(Ctx *, const Type *);         /* of a static tensor type; checks overflow */
+const char *type_text(Arena *, const Type *);       /* Tensor[(1, 64), float32] */
 
 /* ---- node.c ------------------------------------------------------------------------- */
 
 typedef enum {
-  N_VAR,         /* a parameter or let-bound variable: u.var */
-  N_CONST,       /* u.data */
-  N_CALL,        /* operator: u.call.op over arg with u.call.attrs */
-  N_APPLY,       /* arg[0] is the function, the rest its arguments */
+  N_VAR,   /* a parameter or let-bound variable: u.var */
+  N_CONST, /* u.data */
+  N_CALL,  /* operator: u.call.op over arg with u.call.attrs */
+  N_APPLY, /* arg[0] is the function, the rest its arguments */
   N_TUPLE,
-  N_GET,         /* field u.index of arg[0] */
-  N_LET,         /* arg: variable, value, body */
-  N_IF,          /* arg: condition, then, else; only one branch is evaluated */
-  N_FUNC,        /* arg: parameters (N_VAR) and, last, the body; u.func */
-  N_GLOBAL,      /* a function of the module, by name: u.name */
-  N_CTOR,        /* a constructor as a function: u.ctor */
-  N_MATCH,       /* arg[0] is matched against u.match clauses; arg[1 + i] their bodies */
-  N_CALL_TIR,    /* a tir function of the module, by name, on tensors: u.tir */
-  N_OP,          /* an operator as a value (callee of relay.Call): u.call.op */
+  N_GET,      /* field u.index of arg[0] */
+  N_LET,      /* arg: variable, value, body */
+  N_IF,       /* arg: condition, then, else; only one branch is evaluated */
+  N_FUNC,     /* arg: parameters (N_VAR) and, last, the body; u.func */
+  N_GLOBAL,   /* a function of the module, by name: u.name */
+  N_CTOR,     /* a constructor as a function: u.ctor */
+  N_MATCH,    /* arg[0] is matched against u.match clauses; arg[1 + i] their bodies */
+  N_CALL_TIR, /* a tir function of the module, by name, on tensors: u.tir */
+  N_OP,       /* an operator as a value (callee of relay.Call): u.call.op */
 } NodeKind;
 
 typedef struct ConstData {
@@ -108,14 +108,14 @@ typedef struct ConstData {
   int ndim;
   int64_t shape[8];
   size_t bytes;
-  const void *data;          /* borrowed from the model file or in the module's arena; row major */
-  const char *file;          /* NULL, or where the bytes lie on disk … */
-  uint64_t file_offset;      /* … at this offset */
+  const void *data;     /* borrowed from the model file or in the module's arena; row major */
+  const char *file;     /* NULL, or where the bytes lie on disk … */
+  uint64_t file_offset; /* … at this offset */
 } ConstData;
 
 typedef struct FuncInfo {
-  const Type *ret;           /* declared, or NULL */
-  Annots attrs;              /* "Primitive" = 1 on a fused group, "Compiler" = "…" */
+  const Type *ret; /* declared, or NULL */
+  Annots attrs;    /* "Primitive" = 1 on a fused group, "Compiler" = "…" */
 } FuncInfo;
 
 /* Patterns of a match: constructor with sub-patterns, variable, wildcard, tuple. */
@@ -135,32 +135,41 @@ typedef struct Ctor {
 struct DataDef {
   const char *name;
   int nparam;
-  const Var **param;         /* type variables, by name */
+  const Var **param; /* type variables, by name */
   int nctor;
   Ctor *ctor;
 };
 
 struct Node {
   NodeKind kind;
-  uint32_t id;               /* creation order; arguments have smaller ids (a let's variable may be older than its value) */
+  /* creation order; arguments have smaller ids (a let's variable may be older than its value) */
+  uint32_t id;
   const Type *type;
-  const char *name;          /* of the node in the source model, or of the variable; may be NULL */
+  const char *name; /* of the node in the source model, or of the variable; may be NULL */
   int nargs;
   const Node **arg;
   union {
-    struct { const OpDef *op; const void *attrs; } call;
+    struct {
+      const OpDef *op;
+      const void *attrs;
+    } call;
     const ConstData *data;
     int index;
     const FuncInfo *func;
     const char *global;
     const Ctor *ctor;
-    struct { int n; const Pattern **clause; } match;
-    struct { const char *name; } tir;
+    struct {
+      int n;
+      const Pattern **clause;
+    } match;
+    struct {
+      const char *name;
+    } tir;
   } u;
 };
 
 const Node *node_var(Module *, const char *name, const Type *);
-const Node *node_const(Module *, const ConstData *);                    /* the struct is copied, the bytes are not */
+const Node *node_const(Module *, const ConstData *); /* the struct is copied, the bytes are not */
 const Node *node_const_copy(Module *, DType, int ndim, const int64_t *shape, const void *data);
 const Node *node_scalar(Module *, Value);
 /* Checks the number of arguments and infers the type at once; raises with the operator's
@@ -171,18 +180,19 @@ const Node *node_tuple(Module *, int n, const Node *const *);
 const Node *node_get(Module *, const Node *tuple, int index);
 const Node *node_let(Module *, const Node *var, const Node *value, const Node *body);
 const Node *node_if(Module *, const Node *cond, const Node *then, const Node *orelse);
-const Node *node_func(Module *, int n, const Node *const *param, const Node *body, const Type *ret, const Annots *attrs);
+const Node *node_func(Module *, int n, const Node *const *param, const Node *body, const Type *ret,
+                      const Annots *attrs);
 const Node *node_global(Module *, const char *name);
 const Node *node_ctor(Module *, const Ctor *);
 const Node *node_op(Module *, const OpDef *);
 const Node *node_match(Module *, const Node *value, int n, const Pattern *const *clause, const Node *const *body);
 const Node *node_call_tir(Module *, const char *name, int n, const Node *const *arg, const Type *out);
-const Node *node_with_args(Module *, const Node *, const Node *const *arg);   /* the same over other arguments */
+const Node *node_with_args(Module *, const Node *, const Node *const *arg); /* the same over other arguments */
 
 /* The same node under a name of the source model. */
 const Node *node_named(Module *, const Node *, const char *name);
 /* Data types of the module, by name. */
-const DataDef *graph_data(Module *, const char *name);              /* NULL if absent */
+const DataDef *graph_data(Module *, const char *name); /* NULL if absent */
 /* Makes it known; raises if the name is taken by another.  The struct is kept; constructors point back to it. */
 void graph_add_data(Module *, const DataDef *);
 /* The same, in the place of another of its name: for modules that only build expressions. */
@@ -198,20 +208,36 @@ static inline const Node *fn_body(const Node *f) { return f->arg[f->nargs - 1]; 
 
 typedef enum { AT_BOOL, AT_INT, AT_F64, AT_STR, AT_DTYPE, AT_INTS, AT_F64S, AT_STRS, AT_DIMS } AttrKind;
 /* Lists know whether they were given: None and [] differ. */
-typedef struct { int n; const int64_t *v; bool given; } AttrInts;      /* AT_INTS */
-typedef struct { int n; const double *v; bool given; } AttrF64s;       /* AT_F64S */
-typedef struct { int n; const char *const *v; bool given; } AttrStrs;  /* AT_STRS */
-typedef struct { int n; const Expr *const *v; bool given; } AttrDims;  /* AT_DIMS: dimensions, maybe symbolic */
+typedef struct {
+  int n;
+  const int64_t *v;
+  bool given;
+} AttrInts; /* AT_INTS */
+typedef struct {
+  int n;
+  const double *v;
+  bool given;
+} AttrF64s; /* AT_F64S */
+typedef struct {
+  int n;
+  const char *const *v;
+  bool given;
+} AttrStrs; /* AT_STRS */
+typedef struct {
+  int n;
+  const Expr *const *v;
+  bool given;
+} AttrDims; /* AT_DIMS: dimensions, maybe symbolic */
 
 typedef struct AttrField {
   const char *name;
   AttrKind kind;
   size_t offset;
-  const char *def;           /* default as text: "1", "[1, 1]", "\"NCHW\"", "None"; NULL: must be given */
+  const char *def; /* default as text: "1", "[1, 1]", "\"NCHW\"", "None"; NULL: must be given */
   const char *doc;
 } AttrField;
 typedef struct AttrsDef {
-  const char *name;          /* "Conv2DAttrs" */
+  const char *name; /* "Conv2DAttrs" */
   size_t size;
   const AttrField *field;
   int n;
@@ -227,31 +253,34 @@ typedef struct AttrsDef {
 typedef bool AttrType_BOOL;
 typedef int64_t AttrType_INT;
 typedef double AttrType_F64;
-typedef const char *AttrType_STR;      /* NULL: None */
-typedef DType AttrType_DTYPE;          /* DT_NONE: none given */
+typedef const char *AttrType_STR; /* NULL: None */
+typedef DType AttrType_DTYPE;     /* DT_NONE: none given */
 typedef AttrInts AttrType_INTS;
 typedef AttrF64s AttrType_F64S;
 typedef AttrStrs AttrType_STRS;
 typedef AttrDims AttrType_DIMS;
 #define ATTR_MEMBER(S, kind, name, def, doc) AttrType_##kind name;
 #define ATTR_FIELD(S, kind, name, def, doc) {#name, AT_##kind, offsetof(S, name), def, doc},
-#define DECLARE_ATTRS(Name, LIST)                                  \
-  typedef struct Name##Attrs {                                     \
-    LIST(ATTR_MEMBER, Name##Attrs)                                 \
-  } Name##Attrs;                                                   \
+#define DECLARE_ATTRS(Name, LIST)  \
+  typedef struct Name##Attrs {     \
+    LIST(ATTR_MEMBER, Name##Attrs) \
+  } Name##Attrs;                   \
   extern const AttrsDef Name##_attrs;
-#define DEFINE_ATTRS_TABLE(Name, LIST)                             \
-  static const AttrField Name##_fields[] = {LIST(ATTR_FIELD, Name##Attrs)}; \
-  const AttrsDef Name##_attrs = {#Name "Attrs", sizeof(Name##Attrs), Name##_fields, (int)(sizeof Name##_fields / sizeof *Name##_fields)};
+#define DEFINE_ATTRS_TABLE(Name, LIST)                                              \
+  static const AttrField Name##_fields[] = {LIST(ATTR_FIELD, Name##Attrs)};         \
+  const AttrsDef Name##_attrs = {#Name "Attrs", sizeof(Name##Attrs), Name##_fields, \
+                                 (int)(sizeof Name##_fields / sizeof *Name##_fields)};
+/* clang-format off */
 #define DEFINE_ATTRS(Name, LIST)                                   \
   DECLARE_ATTRS(Name, LIST)                                        \
   DEFINE_ATTRS_TABLE(Name, LIST)
+/* clang-format on */
 
 /* Zeroed attributes with the defaults filled in. */
 void *attrs_new(Module *, const AttrsDef *);
 void *attrs_copy(Module *, const AttrsDef *, const void *);
-const AttrField *attrs_field(const AttrsDef *, const char *name);      /* NULL if absent */
-void attrs_set_int(Module *, const AttrsDef *, void *, const char *name, int64_t);     /* bool too */
+const AttrField *attrs_field(const AttrsDef *, const char *name);                  /* NULL if absent */
+void attrs_set_int(Module *, const AttrsDef *, void *, const char *name, int64_t); /* bool too */
 void attrs_set_f64(Module *, const AttrsDef *, void *, const char *name, double);
 void attrs_set_str(Module *, const AttrsDef *, void *, const char *name, const char *);
 void attrs_set_dtype(Module *, const AttrsDef *, void *, const char *name, DType);
@@ -259,46 +288,56 @@ void attrs_set_ints(Module *, const AttrsDef *, void *, const char *name, int n,
 void attrs_set_f64s(Module *, const AttrsDef *, void *, const char *name, int n, const double *);
 void attrs_set_strs(Module *, const AttrsDef *, void *, const char *name, int n, const char *const *);
 void attrs_set_dims(Module *, const AttrsDef *, void *, const char *name, int n, const Expr *const *);
-void attrs_set_text(Module *, const AttrsDef *, void *, const char *name, const char *text);   /* parses the value */
+void attrs_set_text(Module *, const AttrsDef *, void *, const char *name, const char *text); /* parses the value */
 bool attrs_equal(const AttrsDef *, const void *, const void *);
 uint64_t attrs_hash(const AttrsDef *, const void *);
-void attrs_print(Text *, const AttrsDef *, const void *);              /* ", strides=[2, 2], groups=1" (defaults left out) */
+/* ", strides=[2, 2], groups=1" (defaults left out) */
+void attrs_print(Text *, const AttrsDef *, const void *);
 
 /* ---- registry.c: operators ------------------------------------------------------------------------ */
 
 typedef enum {
-  FUSE_ELEMWISE = 0, FUSE_BROADCAST = 1, FUSE_INJECTIVE = 2, FUSE_COMM_REDUCE = 3, FUSE_OUT_ELEMWISE = 4,
-  FUSE_TUPLE = 7, FUSE_OPAQUE = 8,
+  FUSE_ELEMWISE = 0,
+  FUSE_BROADCAST = 1,
+  FUSE_INJECTIVE = 2,
+  FUSE_COMM_REDUCE = 3,
+  FUSE_OUT_ELEMWISE = 4,
+  FUSE_TUPLE = 7,
+  FUSE_OPAQUE = 8,
 } FuseKind;
 typedef enum {
-  OPF_IMPURE = 1,            /* has an effect: let-bound, never folded, shared or dropped */
-  OPF_TUPLE_ARG = 2,         /* its one argument is a tuple, as Relay's concatenate has it */
-  OPF_HOST = 4,              /* no kernel: the executor does it itself (sequences, optionals); meaning: eval */
-  OPF_VIEW = 8,              /* the output is the first argument's bytes under another shape (reshape, squeeze, …) */
-  OPF_STRING = 16,           /* takes strings too: moves or compares elements without a look into them, or is made for them */
+  OPF_IMPURE = 1,    /* has an effect: let-bound, never folded, shared or dropped */
+  OPF_TUPLE_ARG = 2, /* its one argument is a tuple, as Relay's concatenate has it */
+  OPF_HOST = 4,      /* no kernel: the executor does it itself (sequences, optionals); meaning: eval */
+  OPF_VIEW = 8,      /* the output is the first argument's bytes under another shape (reshape, squeeze, …) */
+  /* takes strings too: moves or compares elements without a look into them, or is made for them */
+  OPF_STRING = 16,
 } OpFlags;
 
 /* How a tensor lies: as the graph had it, and as it comes now ("NCHW", "NCHW16c"). */
-typedef struct LayoutPair { const char *from, *to; } LayoutPair;
+typedef struct LayoutPair {
+  const char *from, *to;
+} LayoutPair;
 
 /* What a type rule or a compute sees of the call. */
 typedef struct OpCall {
-  Module *m;                 /* where results are made */
+  Module *m; /* where results are made */
   const OpDef *op;
   const void *attrs;
-  int nargs;                 /* tuple arguments count as one */
-  const Type *const *arg;    /* types of the arguments */
-  const Node *const *node;   /* the arguments themselves (a shape operand may be a constant); may be NULL in an implementation's compute */
-  const Type *out;           /* compute: the call's type */
-  const char *name;          /* of the node, for messages */
+  int nargs;              /* tuple arguments count as one */
+  const Type *const *arg; /* types of the arguments */
+  /* the arguments themselves (a shape operand may be a constant); may be NULL in an implementation's compute */
+  const Node *const *node;
+  const Type *out;  /* compute: the call's type */
+  const char *name; /* of the node, for messages */
 } OpCall;
 
 struct OpDef {
-  const char *name;          /* "nn.conv2d" */
-  const char *doc;           /* one line */
-  const char *args;          /* "data, weight": their names, for Python and messages */
-  int min_args, max_args;    /* max -1: any number */
-  const AttrsDef *attrs;     /* NULL: none */
+  const char *name;       /* "nn.conv2d" */
+  const char *doc;        /* one line */
+  const char *args;       /* "data, weight": their names, for Python and messages */
+  int min_args, max_args; /* max -1: any number */
+  const AttrsDef *attrs;  /* NULL: none */
   FuseKind fuse;
   unsigned flags;
   const Type *(*type)(OpCall *);
@@ -318,15 +357,16 @@ struct OpDef {
   const void *(*layout)(OpCall *, LayoutPair *arg, LayoutPair *out);
 };
 
-const OpDef *op_find(const char *name);               /* NULL if there is none; users' operators too */
-const OpDef *op_get(Ctx *, const char *name);         /* raises with the nearest name */
+const OpDef *op_find(const char *name);       /* NULL if there is none; users' operators too */
+const OpDef *op_get(Ctx *, const char *name); /* raises with the nearest name */
 /* Lists the built-in operators, once (src/op does). */
 void op_install(const OpDef *const *list, int n);
 int op_count(void);
-const OpDef *op_at(int);                              /* in the order of ops.def, then users' */
+const OpDef *op_at(int); /* in the order of ops.def, then users' */
 /* Adds a user's operator for the life of the context's process.  The struct is kept. */
 void op_register(Ctx *, const OpDef *);
-void op_unregister(const OpDef *);                       /* it must not be in use; its place in the list stays, without a name */
+/* it must not be in use; its place in the list stays, without a name */
+void op_unregister(const OpDef *);
 
 /* Raises ERR_TYPE / ERR_SHAPE:  "nn.conv2d (node 'layer1/conv'): " and the message. */
 _Noreturn void op_raise(OpCall *, ErrKind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -366,8 +406,8 @@ GraphImporter *graph_importer_new(Module *dst, Module *src, Importer *exprs);
 void graph_importer_replaces_data(GraphImporter *);
 const Node *graph_import_into(GraphImporter *, const Node *);
 const Type *graph_import_type(GraphImporter *, const Type *);
-Module *graph_copy_module(Module *);                    /* one reference, the caller's; constants' bytes are shared */
-const Node *graph_main(Module *);                       /* @main; raises if there is none */
+Module *graph_copy_module(Module *); /* one reference, the caller's; constants' bytes are shared */
+const Node *graph_main(Module *);    /* @main; raises if there is none */
 /* The type of f's result when called with arguments of these types: sizes in the
  * parameters' types are bound by the arguments'.  Raises naming the parameter. */
 const Type *graph_apply_type(Module *, const Type *func, int n, const Type *const *arg);
@@ -393,9 +433,12 @@ bool dim_is_stable(const Expr *);
 
 /* Counted bytes (a mapped model file, folded constants) that constants borrow. */
 typedef struct Blob Blob;
-Blob *blob_new(Ctx *, const void *data, size_t n, void (*drop)(void *user), void *user);   /* one reference, the caller's */
-void graph_adopt(Module *, const void *data, size_t n, void (*drop)(void *user), void *user);   /* a new blob that the module alone keeps */
-/* n bytes of a file, mapped for reading, in a blob that the module alone keeps; NULL with errno: they cannot be mapped. */
+/* one reference, the caller's */
+Blob *blob_new(Ctx *, const void *data, size_t n, void (*drop)(void *user), void *user);
+/* a new blob that the module alone keeps */
+void graph_adopt(Module *, const void *data, size_t n, void (*drop)(void *user), void *user);
+/* n bytes of a file, mapped for reading, in a blob that the module alone keeps; NULL with errno: they cannot be
+ * mapped. */
 const void *graph_map_file(Module *, int fd, size_t n);
 /* These bytes are not read again soon: if they are a mapped file's, their pages need not stay in memory. */
 void graph_unneeded(Module *, const void *data, size_t n);
@@ -415,7 +458,7 @@ const Node *graph_infer(Module *, const Node *);
 /* ---- compare.c, print.c, parse.c ---------------------------------------------------------- */
 
 bool graph_equal(const Node *, const Node *, Arena *, const char **why);
-uint64_t graph_hash(const Node *, Arena *);              /* equal graphs have equal ones */
+uint64_t graph_hash(const Node *, Arena *); /* equal graphs have equal ones */
 /* Relay text.  A constant that is a plain finite scalar stands where it is used; others
  * are referenced as meta[relay.Constant][i], and their values stand in a section
  * #[metadata] at the end (graph_print leaves that out).  graph_print and
@@ -435,14 +478,14 @@ struct RtValue {
   enum { RV_TENSOR, RV_TUPLE, RV_CLOSURE, RV_SEQ, RV_OPT, RV_CTOR, RV_SHAPE } kind;
   ConstData tensor;
   int n;
-  const RtValue **field;      /* tuple, sequence, constructor's fields, optional (n 0 or 1) */
-  const Node *func;           /* closure: N_FUNC, N_CTOR or N_OP */
-  const Map *captures;        /* closure: variable -> RtValue* */
-  const Map *sizes;           /* closure: size (Var*) -> Value* */
+  const RtValue **field; /* tuple, sequence, constructor's fields, optional (n 0 or 1) */
+  const Node *func;      /* closure: N_FUNC, N_CTOR or N_OP */
+  const Map *captures;   /* closure: variable -> RtValue* */
+  const Map *sizes;      /* closure: size (Var*) -> Value* */
   const Ctor *ctor;
 };
-const RtValue *rt_tensor(Arena *, const ConstData *);      /* the struct is copied, the bytes are not */
-const RtValue *rt_fields(Arena *, int kind, int n, const RtValue *const *);   /* tuple, sequence, optional */
+const RtValue *rt_tensor(Arena *, const ConstData *); /* the struct is copied, the bytes are not */
+const RtValue *rt_fields(Arena *, int kind, int n, const RtValue *const *); /* tuple, sequence, optional */
 /* Evaluates naively: every operator by its meaning.  f is a function, of which args are
  * the arguments, or any closed expression (n 0).  A function that calls itself last runs in
  * constant depth, so loops may be long; others may be 10,000 calls deep. */

@@ -8,9 +8,9 @@
 
 struct GraphImporter {
   Module *dst, *src;
-  Importer *exprs;           /* its arena holds the maps, here and there */
+  Importer *exprs; /* its arena holds the maps, here and there */
   Map node, type, data;
-  Map begun;                 /* DataDef* -> its copy, which may not be complete */
+  Map begun; /* DataDef* -> its copy, which may not be complete */
   bool replaces_data;
 };
 
@@ -45,7 +45,8 @@ static bool same_field(const DataDef *a, const DataDef *b, const Type *x, const 
   for (int i = 0; x->kind == TY_VAR && i < a->nparam; i++)
     if ((x->var == a->param[i]) != (y->var == b->param[i])) return false;
   for (int i = 0; i < x->ndim; i++)
-    if (x->shape[i]->kind != y->shape[i]->kind || (x->shape[i]->kind == E_INT && x->shape[i]->u.i != y->shape[i]->u.i)) return false;
+    if (x->shape[i]->kind != y->shape[i]->kind || (x->shape[i]->kind == E_INT && x->shape[i]->u.i != y->shape[i]->u.i))
+      return false;
   for (int i = 0; i < x->nfield; i++)
     if (!same_field(a, b, x->field[i], y->field[i])) return false;
   return !x->ret || same_field(a, b, x->ret, y->ret);
@@ -84,14 +85,16 @@ static const DataDef *import_data(GraphImporter *im, const DataDef *old)
     map_put(im->exprs->arena, &im->data, old, (void *)(uintptr_t)known);
     return known;
   }
-  if (known && !im->replaces_data) raise(im->dst->ctx, ERR_TYPE, NOWHERE, "both modules have a type '%s', but not with the same constructors", old->name);
+  if (known && !im->replaces_data)
+    raise(im->dst->ctx, ERR_TYPE, NOWHERE, "both modules have a type '%s', but not with the same constructors",
+          old->name);
   Arena *arena = im->dst->arena;
   DataDef *now = map_get(&im->begun, old);
   if (!now) map_put(im->exprs->arena, &im->begun, old, now = arena_copy(arena, old, sizeof *old));
   Unfinished *u = arena_new_of(scratch(im->dst->ctx), Unfinished);
   *u = (Unfinished){im, old, false};
   if (im->replaces_data) defer(im->dst->ctx, forget_unfinished, u);
-  map_put(im->exprs->arena, &im->data, old, now);             /* before the fields: a list holds lists */
+  map_put(im->exprs->arena, &im->data, old, now); /* before the fields: a list holds lists */
   now->name = arena_strdup(arena, old->name);
   now->param = arena_array(arena, const Var *, old->nparam);
   for (int i = 0; i < old->nparam; i++) now->param[i] = var_import(im->exprs, old->param[i]);
@@ -173,7 +176,13 @@ static void import_payload(GraphImporter *im, const Node *old, Node *now)
     now->u.match.clause = arena_array(im->dst->arena, const Pattern *, old->u.match.n);
     for (int i = 0; i < old->u.match.n; i++) now->u.match.clause[i] = import_pattern(im, old->u.match.clause[i]);
     return;
-  case N_VAR: case N_APPLY: case N_TUPLE: case N_GET: case N_LET: case N_IF: case N_OP: return;
+  case N_VAR:
+  case N_APPLY:
+  case N_TUPLE:
+  case N_GET:
+  case N_LET:
+  case N_IF:
+  case N_OP: return;
   }
 }
 
@@ -210,14 +219,19 @@ static NodeList import_order(GraphImporter *im, const Node *n)
 {
   NodeList all = {0};
   if (n->kind == N_VAR) type_sources(im, n->type, &all);
-  for (int i = 0; n->kind == N_MATCH && i < n->u.match.n; i++) pattern_vars(scratch(im->dst->ctx), n->u.match.clause[i], &all);
+  for (int i = 0; n->kind == N_MATCH && i < n->u.match.n; i++)
+    pattern_vars(scratch(im->dst->ctx), n->u.match.clause[i], &all);
   for (int i = 0; i < n->nargs; i++) vec_push(scratch(im->dst->ctx), &all, n->arg[i]);
   return all;
 }
 
 const Node *graph_import_into(GraphImporter *im, const Node *root)
 {
-  typedef struct { const Node *n; NodeList before; int next; } Work;
+  typedef struct {
+    const Node *n;
+    NodeList before;
+    int next;
+  } Work;
   Scope s = scope_begin(im->dst->ctx);
   Arena *arena = scratch(im->dst->ctx);
   Vec(Work) stack = {0};
@@ -232,7 +246,7 @@ const Node *graph_import_into(GraphImporter *im, const Node *root)
     }
     const Node *arg = top->before.v[top->next++];
     if (map_has(&im->node, arg)) continue;
-    if (map_has(&open, arg)) {                     /* a variable whose sizes come from what uses it */
+    if (map_has(&open, arg)) { /* a variable whose sizes come from what uses it */
       import_node(im, arg);
       continue;
     }
@@ -276,7 +290,9 @@ const Node *graph_import(Module *dst, Module *src, const Node *n)
   return now;
 }
 
-typedef struct CopyJob { Module *from, *to; } CopyJob;
+typedef struct CopyJob {
+  Module *from, *to;
+} CopyJob;
 
 static void copy_globals(Ctx *ctx, void *arg)
 {

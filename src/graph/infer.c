@@ -14,7 +14,7 @@
 typedef struct Binding {
   Module *m;
   Arena *arena;
-  Map size, param;           /* Var* -> Expr*, Var* -> Type* */
+  Map size, param; /* Var* -> Expr*, Var* -> Type* */
 } Binding;
 
 static bool bind_dim(Binding *b, const Expr *want, const Expr *given)
@@ -50,14 +50,15 @@ static bool bind_type(Binding *b, const Type *want, const Type *given)
 static void bind_arguments(Binding *b, const Type *func, int n, const Type *const *arg)
 {
   Ctx *ctx = b->m->ctx;
-  if (func->kind != TY_FUNC) raise(ctx, ERR_TYPE, NOWHERE, "a value of type %s is called; only functions are", type_text(scratch(ctx), func));
+  if (func->kind != TY_FUNC)
+    raise(ctx, ERR_TYPE, NOWHERE, "a value of type %s is called; only functions are", type_text(scratch(ctx), func));
   if (func->nfield != n)
-    raise(ctx, ERR_TYPE, NOWHERE, "a function of %d parameter%s is called with %d argument%s", func->nfield, func->nfield == 1 ? "" : "s", n,
-          n == 1 ? "" : "s");
+    raise(ctx, ERR_TYPE, NOWHERE, "a function of %d parameter%s is called with %d argument%s", func->nfield,
+          func->nfield == 1 ? "" : "s", n, n == 1 ? "" : "s");
   for (int i = 0; i < n; i++)
     if (!bind_type(b, func->field[i], arg[i]))
-      raise(ctx, ERR_TYPE, NOWHERE, "argument %d of a function is %s, its parameter wants %s", i, type_text(scratch(ctx), arg[i]),
-            type_text(scratch(ctx), func->field[i]));
+      raise(ctx, ERR_TYPE, NOWHERE, "argument %d of a function is %s, its parameter wants %s", i,
+            type_text(scratch(ctx), arg[i]), type_text(scratch(ctx), func->field[i]));
 }
 
 const Type *graph_apply_type(Module *m, const Type *func, int n, const Type *const *arg)
@@ -155,16 +156,19 @@ static const Node *infer_global(Infer *in, const Node *n)
   Module *m = in->m;
   Global *g = module_get(m, n->u.global);
   if (!g) {
-    if (n->type) return n;                   /* not defined yet, or in another module */
+    if (n->type) return n; /* not defined yet, or in another module */
     raise(m->ctx, ERR_TYPE, NOWHERE, "there is no function @%s in the module", n->u.global);
   }
-  if (g->kind != GLOBAL_GRAPH) raise(m->ctx, ERR_TYPE, NOWHERE, "@%s is a loop program; call_tir calls it", n->u.global);
+  if (g->kind != GLOBAL_GRAPH)
+    raise(m->ctx, ERR_TYPE, NOWHERE, "@%s is a loop program; call_tir calls it", n->u.global);
   const Type *ty = declared_type(m, g->func);
   if (!ty) {
     for (const Infer *o = in; o; o = o->outer)
       if (o->global && !strcmp(o->global, n->u.global))
         raise(m->ctx, ERR_TYPE, NOWHERE, "@%s calls itself; declare the type of its result", n->u.global);
-    if (in->depth == MAX_NESTING) raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "functions without declared result types call each other %d deep", MAX_NESTING);
+    if (in->depth == MAX_NESTING)
+      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "functions without declared result types call each other %d deep",
+            MAX_NESTING);
     Infer inner = {.m = m, .arena = in->arena, .outer = in, .global = n->u.global, .depth = in->depth + 1};
     const Node *f = infer_graph(&inner, g->func);
     module_set(m, n->u.global, GLOBAL_GRAPH, (void *)(uintptr_t)f);
@@ -192,18 +196,22 @@ static void bind_pattern(Infer *in, const Pattern *p, const Type *ty)
     return;
   case PAT_TUPLE:
     if (ty->kind != TY_TUPLE || ty->nfield != p->n)
-      raise(m->ctx, ERR_TYPE, NOWHERE, "a pattern of %d fields is matched against %s", p->n, type_text(scratch(m->ctx), ty));
+      raise(m->ctx, ERR_TYPE, NOWHERE, "a pattern of %d fields is matched against %s", p->n,
+            type_text(scratch(m->ctx), ty));
     for (int i = 0; i < p->n; i++) bind_pattern(in, p->sub[i], ty->field[i]);
     return;
   case PAT_CTOR: {
     if (ty->kind != TY_DATA || ty->data != p->ctor->data)
-      raise(m->ctx, ERR_TYPE, NOWHERE, "pattern '%s' of type %s is matched against %s", p->ctor->name, p->ctor->data->name,
-            type_text(scratch(m->ctx), ty));
+      raise(m->ctx, ERR_TYPE, NOWHERE, "pattern '%s' of type %s is matched against %s", p->ctor->name,
+            p->ctor->data->name, type_text(scratch(m->ctx), ty));
     if (p->n != p->ctor->n)
-      raise(m->ctx, ERR_TYPE, NOWHERE, "constructor '%s' has %d fields, its pattern %d", p->ctor->name, p->ctor->n, p->n);
+      raise(m->ctx, ERR_TYPE, NOWHERE, "constructor '%s' has %d fields, its pattern %d", p->ctor->name, p->ctor->n,
+            p->n);
     Map param = {0};
-    for (int i = 0; i < ty->nfield && i < ty->data->nparam; i++) map_put(in->arena, &param, ty->data->param[i], (void *)(uintptr_t)ty->field[i]);
-    for (int i = 0; i < p->n; i++) bind_pattern(in, p->sub[i], type_anew(m, type_substitute(m, p->ctor->field[i], NULL, &param, false)));
+    for (int i = 0; i < ty->nfield && i < ty->data->nparam; i++)
+      map_put(in->arena, &param, ty->data->param[i], (void *)(uintptr_t)ty->field[i]);
+    for (int i = 0; i < p->n; i++)
+      bind_pattern(in, p->sub[i], type_anew(m, type_substitute(m, p->ctor->field[i], NULL, &param, false)));
     return;
   }
   }
@@ -228,7 +236,8 @@ static const Node *infer_node(Infer *in, const Node *n)
     arg[i] = map_get(&in->memo, n->arg[i]);
     same = same && arg[i] == n->arg[i];
   }
-  if (n->kind == N_VAR) return need_type(in, n, arena_printf(scratch(m->ctx), "variable '%s'", n->name ? n->name : "_"));
+  if (n->kind == N_VAR)
+    return need_type(in, n, arena_printf(scratch(m->ctx), "variable '%s'", n->name ? n->name : "_"));
   if (n->kind == N_GLOBAL) return infer_global(in, n);
   if (n->kind == N_MATCH) return need_type(in, infer_match(in, n, arg), "a match");
   return need_type(in, same ? n : node_rebuild(m, n, arg), "an expression");
@@ -244,7 +253,8 @@ static void bind_variables(Infer *in, const Node *n, int step)
     graph_bind_let(in->m, var, value);
   }
   if (n->kind == N_MATCH && step == 1)
-    for (int i = 0; i < n->u.match.n; i++) bind_pattern(in, n->u.match.clause[i], ((const Node *)map_get(&in->memo, n->arg[0]))->type);
+    for (int i = 0; i < n->u.match.n; i++)
+      bind_pattern(in, n->u.match.clause[i], ((const Node *)map_get(&in->memo, n->arg[0]))->type);
 }
 
 /* Argument of n to visit at this step: a let's value before its variable (unless that is
@@ -257,7 +267,10 @@ static int step_argument(const Node *n, int step)
 
 static const Node *infer_graph(Infer *in, const Node *root)
 {
-  typedef struct { const Node *n; int step; } Frame;
+  typedef struct {
+    const Node *n;
+    int step;
+  } Frame;
   Vec(Frame) stack = {0};
   vec_push(in->arena, &stack, (Frame){root, 0});
   while (stack.n) {

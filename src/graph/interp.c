@@ -12,15 +12,15 @@
 
 typedef struct Frame {
   const Node *n;
-  int step;                  /* arguments done */
-  bool last;                 /* its value is the activation's */
+  int step;  /* arguments done */
+  bool last; /* its value is the activation's */
 } Frame;
 
 typedef struct Activation {
   struct Activation *caller;
-  const Node *call;          /* the caller's node that waits for the value */
-  Map values;                /* Node* -> RtValue* */
-  Map sizes;                 /* Var* -> Value* */
+  const Node *call; /* the caller's node that waits for the value */
+  Map values;       /* Node* -> RtValue* */
+  Map sizes;        /* Var* -> Value* */
   Vec(Frame) stack;
 } Activation;
 
@@ -56,7 +56,10 @@ static const RtValue *value_of(Interp *in, const Node *n)
   return v;
 }
 
-static void set_value(Interp *in, const Node *n, const RtValue *v) { map_put(in->arena, &in->top->values, n, (void *)(uintptr_t)v); }
+static void set_value(Interp *in, const Node *n, const RtValue *v)
+{
+  map_put(in->arena, &in->top->values, n, (void *)(uintptr_t)v);
+}
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 
@@ -69,18 +72,23 @@ static void bind_sizes(Interp *in, Activation *a, const Type *ty, const RtValue 
     *size = value_int(ty->shape[i]->dtype, v->tensor.shape[i]);
     map_put(in->arena, &a->sizes, ty->shape[i]->u.var, size);
   }
-  for (int i = 0; ty->kind == TY_TUPLE && v->kind == RV_TUPLE && i < ty->nfield && i < v->n; i++) bind_sizes(in, a, ty->field[i], v->field[i]);
+  for (int i = 0; ty->kind == TY_TUPLE && v->kind == RV_TUPLE && i < ty->nfield && i < v->n; i++)
+    bind_sizes(in, a, ty->field[i], v->field[i]);
 }
 
 static void check_argument(Interp *in, int i, const Type *ty, const RtValue *v)
 {
   if (!ty || ty->kind != TY_TENSOR) return;
-  bool fits = v->kind == RV_TENSOR && dtype_eq(v->tensor.dtype, ty->dtype) && (ty->ndim < 0 || v->tensor.ndim == ty->ndim);
-  for (int k = 0; fits && k < ty->ndim; k++) fits = ty->shape[k]->kind != E_INT || ty->shape[k]->u.i == v->tensor.shape[k];
+  bool fits =
+      v->kind == RV_TENSOR && dtype_eq(v->tensor.dtype, ty->dtype) && (ty->ndim < 0 || v->tensor.ndim == ty->ndim);
+  for (int k = 0; fits && k < ty->ndim; k++)
+    fits = ty->shape[k]->kind != E_INT || ty->shape[k]->u.i == v->tensor.shape[k];
   if (fits) return;
   const char *given = "no tensor";
-  if (v->kind == RV_TENSOR) given = type_text(scratch(in->m->ctx), type_tensor_of(in->m, v->tensor.dtype, v->tensor.ndim, v->tensor.shape));
-  raise(in->m->ctx, ERR_SHAPE, NOWHERE, "argument %d is %s, the parameter wants %s", i, given, type_text(scratch(in->m->ctx), ty));
+  if (v->kind == RV_TENSOR)
+    given = type_text(scratch(in->m->ctx), type_tensor_of(in->m, v->tensor.dtype, v->tensor.ndim, v->tensor.shape));
+  raise(in->m->ctx, ERR_SHAPE, NOWHERE, "argument %d is %s, the parameter wants %s", i, given,
+        type_text(scratch(in->m->ctx), ty));
 }
 
 /* ---- calls of operators --------------------------------------------------------------------- */
@@ -114,7 +122,14 @@ static const RtValue *eval_host(Interp *in, const Node *n, const RtValue *const 
 {
   const Type **types = arena_array(in->arena, const Type *, n->nargs);
   for (int i = 0; i < n->nargs; i++) types[i] = n->arg[i]->type;
-  OpCall call = {.m = in->m, .op = n->u.call.op, .attrs = n->u.call.attrs, .nargs = n->nargs, .arg = types, .node = n->arg, .out = n->type, .name = n->name};
+  OpCall call = {.m = in->m,
+                 .op = n->u.call.op,
+                 .attrs = n->u.call.attrs,
+                 .nargs = n->nargs,
+                 .arg = types,
+                 .node = n->arg,
+                 .out = n->type,
+                 .name = n->name};
   return n->u.call.op->eval(&call, in->arena, arg);
 }
 
@@ -126,7 +141,8 @@ static const RtValue *eval_call(Interp *in, const Node *n, const RtValue *const 
     bool tuple = arg[i]->kind == RV_TUPLE;
     for (int k = 0; k < (tuple ? arg[i]->n : 1); k++) {
       const RtValue *v = tuple ? arg[i]->field[k] : arg[i];
-      if (v->kind != RV_TENSOR) raise(in->m->ctx, ERR_TYPE, NOWHERE, "%s: argument %d is no tensor", n->u.call.op->name, i);
+      if (v->kind != RV_TENSOR)
+        raise(in->m->ctx, ERR_TYPE, NOWHERE, "%s: argument %d is no tensor", n->u.call.op->name, i);
       vec_push(in->arena, &tensors, v->tensor);
     }
   }
@@ -145,10 +161,13 @@ static ConstData new_output(Interp *in, const Type *ty)
 {
   ConstData d = {.dtype = ty->dtype, .ndim = ty->ndim, .bytes = (size_t)dtype_bytes(ty->dtype)};
   EvalEnv env = {.m = in->m, .arena = in->arena, .vars = in->top->sizes};
-  if (ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8) raise(in->m->ctx, ERR_UNSUPPORTED, NOWHERE, "call_tir: %s has no memory of known size", type_text(scratch(in->m->ctx), ty));
+  if (ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8)
+    raise(in->m->ctx, ERR_UNSUPPORTED, NOWHERE, "call_tir: %s has no memory of known size",
+          type_text(scratch(in->m->ctx), ty));
   for (int i = 0; i < ty->ndim; i++) {
     d.shape[i] = expr_eval(&env, ty->shape[i], 0).i;
-    if (d.shape[i] < 0) raise(in->m->ctx, ERR_SHAPE, NOWHERE, "call_tir: dimension %d of the result is %" PRId64, i, d.shape[i]);
+    if (d.shape[i] < 0)
+      raise(in->m->ctx, ERR_SHAPE, NOWHERE, "call_tir: dimension %d of the result is %" PRId64, i, d.shape[i]);
     d.bytes = size_mul(in->m->ctx, d.bytes, (size_t)d.shape[i], "a result of call_tir");
   }
   d.data = arena_alloc(in->arena, d.bytes);
@@ -157,17 +176,20 @@ static ConstData new_output(Interp *in, const Type *ty)
 
 static TirArg tir_arg(const ConstData *d)
 {
-  return (TirArg){.data = (void *)(uintptr_t)d->data, .dtype = d->dtype, .ndim = d->ndim, .shape = (int64_t *)(uintptr_t)d->shape};
+  return (TirArg){
+    .data = (void *)(uintptr_t)d->data, .dtype = d->dtype, .ndim = d->ndim, .shape = (int64_t *)(uintptr_t)d->shape};
 }
 
 static const RtValue *eval_call_tir(Interp *in, const Node *n, const RtValue *const *arg)
 {
   Global *g = module_get(in->m, n->u.tir.name);
-  if (!g || g->kind != GLOBAL_TIR) raise(in->m->ctx, ERR_ARGUMENT, NOWHERE, "there is no loop program @%s in the module", n->u.tir.name);
+  if (!g || g->kind != GLOBAL_TIR)
+    raise(in->m->ctx, ERR_ARGUMENT, NOWHERE, "there is no loop program @%s in the module", n->u.tir.name);
   const PrimFunc *f = g->func;
   int nout = n->type->kind == TY_TUPLE ? n->type->nfield : 1;
   if (f->nparam != n->nargs + nout)
-    raise(in->m->ctx, ERR_TYPE, NOWHERE, "@%s has %d parameters, the call gives %d and wants %d", n->u.tir.name, f->nparam, n->nargs, nout);
+    raise(in->m->ctx, ERR_TYPE, NOWHERE, "@%s has %d parameters, the call gives %d and wants %d", n->u.tir.name,
+          f->nparam, n->nargs, nout);
   TirArg *value = arena_array(in->arena, TirArg, f->nparam);
   const RtValue **field = arena_array(in->arena, const RtValue *, nout);
   for (int i = 0; i < n->nargs; i++) {
@@ -191,14 +213,16 @@ static const RtValue *make_closure(Interp *in, const Node *f)
   v->kind = RV_CLOSURE;
   v->func = f;
   if (f->kind != N_FUNC) return v;
-  Map *captures = arena_new_of(in->arena, Map), *sizes = arena_new_of(in->arena, Map);
+  Map *captures = arena_new_of(in->arena, Map);
+  Map *sizes = arena_new_of(in->arena, Map);
   const Node **vars;
   int n = graph_free_vars(in->arena, f, &vars);
   for (int i = 0; i < n; i++) {
     void *have = map_get(&in->top->values, vars[i]);
     if (have) map_put(in->arena, captures, vars[i], have);
   }
-  for (int i = 0; i < in->top->sizes.n; i++) map_put(in->arena, sizes, (const void *)(uintptr_t)in->top->sizes.key[i], in->top->sizes.val[i]);
+  for (int i = 0; i < in->top->sizes.n; i++)
+    map_put(in->arena, sizes, (const void *)(uintptr_t)in->top->sizes.key[i], in->top->sizes.val[i]);
   v->captures = captures;
   v->sizes = sizes;
   return v;
@@ -209,7 +233,8 @@ static void enter(Interp *in, const RtValue *closure, int n, const RtValue *cons
 {
   const Node *f = closure->func;
   Activation *a = arena_new_of(in->arena, Activation);
-  if (n != fn_nparams(f)) raise(in->m->ctx, ERR_ARGUMENT, NOWHERE, "a function of %d parameters is called with %d", fn_nparams(f), n);
+  if (n != fn_nparams(f))
+    raise(in->m->ctx, ERR_ARGUMENT, NOWHERE, "a function of %d parameters is called with %d", fn_nparams(f), n);
   for (int i = 0; closure->captures && i < closure->captures->n; i++)
     map_put(in->arena, &a->values, (const void *)(uintptr_t)closure->captures->key[i], closure->captures->val[i]);
   for (int i = 0; closure->sizes && i < closure->sizes->n; i++)
@@ -221,7 +246,8 @@ static void enter(Interp *in, const RtValue *closure, int n, const RtValue *cons
   }
   a->caller = last ? in->top->caller : in->top;
   a->call = last ? in->top->call : call;
-  if (!last && ++in->depth > MAX_CALLS) raise(in->m->ctx, ERR_UNSUPPORTED, NOWHERE, "functions call each other more than %d deep", MAX_CALLS);
+  if (!last && ++in->depth > MAX_CALLS)
+    raise(in->m->ctx, ERR_UNSUPPORTED, NOWHERE, "functions call each other more than %d deep", MAX_CALLS);
   vec_push(in->arena, &a->stack, (Frame){fn_body(f), 0, true});
   in->top = a;
 }
@@ -259,10 +285,7 @@ static bool matches(Interp *in, const Pattern *p, const RtValue *v)
 
 /* ---- one step ------------------------------------------------------------------------------------ */
 
-static void push(Interp *in, const Node *n, bool last)
-{
-  vec_push(in->arena, &in->top->stack, (Frame){n, 0, last});
-}
+static void push(Interp *in, const Node *n, bool last) { vec_push(in->arena, &in->top->stack, (Frame){n, 0, last}); }
 
 static bool is_true(Interp *in, const RtValue *v)
 {
@@ -275,13 +298,23 @@ static const Node *next_argument(Interp *in, Frame *f)
 {
   const Node *n = f->n;
   switch (n->kind) {
-  case N_VAR: case N_CONST: case N_GLOBAL: case N_CTOR: case N_OP: case N_FUNC: return NULL;
-  case N_CALL: case N_APPLY: case N_TUPLE: case N_GET: case N_CALL_TIR: return f->step < n->nargs ? n->arg[f->step] : NULL;
+  case N_VAR:
+  case N_CONST:
+  case N_GLOBAL:
+  case N_CTOR:
+  case N_OP:
+  case N_FUNC: return NULL;
+  case N_CALL:
+  case N_APPLY:
+  case N_TUPLE:
+  case N_GET:
+  case N_CALL_TIR: return f->step < n->nargs ? n->arg[f->step] : NULL;
   case N_LET:
     if (f->step == 1) {
       RtValue *v = (RtValue *)(uintptr_t)value_of(in, n->arg[1]);
       set_value(in, n->arg[0], v);
-      if (v->kind == RV_CLOSURE && v->captures) map_put(in->arena, (Map *)(uintptr_t)v->captures, n->arg[0], v);   /* it may call itself */
+      /* it may call itself */
+      if (v->kind == RV_CLOSURE && v->captures) map_put(in->arena, (Map *)(uintptr_t)v->captures, n->arg[0], v);
     }
     return f->step < 2 ? n->arg[f->step + 1] : NULL;
   case N_IF:
@@ -306,7 +339,8 @@ static bool is_last_argument(const Frame *f)
 static const RtValue *global_closure(Interp *in, const Node *n)
 {
   Global *g = module_get(in->m, n->u.global);
-  if (!g || g->kind != GLOBAL_GRAPH) raise(in->m->ctx, ERR_ARGUMENT, NOWHERE, "there is no function @%s in the module", n->u.global);
+  if (!g || g->kind != GLOBAL_GRAPH)
+    raise(in->m->ctx, ERR_ARGUMENT, NOWHERE, "there is no function @%s in the module", n->u.global);
   RtValue *v = arena_new_of(in->arena, RtValue);
   v->kind = RV_CLOSURE;
   v->func = g->func;
@@ -323,7 +357,8 @@ static const RtValue *forwarded(Interp *in, const Node *n)
   BUG(in->m->ctx, "a match forgot its clause");
 }
 
-static const RtValue *call_by_name(Interp *in, const RtValue *callee, int n, const Node *const *node, const RtValue *const *arg)
+static const RtValue *call_by_name(Interp *in, const RtValue *callee, int n, const Node *const *node,
+                                   const RtValue *const *arg)
 {
   if (callee->func->kind == N_CTOR) {
     RtValue *v = (RtValue *)(uintptr_t)rt_fields(in->arena, RV_CTOR, n, arg);
@@ -346,16 +381,21 @@ static const RtValue *finish(Interp *in, const Node *n, bool last)
   case N_VAR: raise(in->m->ctx, ERR_ARGUMENT, NOWHERE, "variable '%s' has no value here", n->name ? n->name : "_");
   case N_CONST: return rt_tensor(in->arena, n->u.data);
   case N_GLOBAL: return global_closure(in, n);
-  case N_CTOR: case N_OP: case N_FUNC: return make_closure(in, n);
+  case N_CTOR:
+  case N_OP:
+  case N_FUNC: return make_closure(in, n);
   case N_CALL: return eval_call(in, n, arg);
   case N_CALL_TIR: return eval_call_tir(in, n, arg);
   case N_TUPLE: return rt_fields(in->arena, RV_TUPLE, n->nargs, arg);
   case N_GET: {
     const RtValue *v = value_of(in, n->arg[0]);
-    if (v->kind != RV_TUPLE || n->u.index >= v->n) raise(in->m->ctx, ERR_TYPE, NOWHERE, "there is no field %d in the value", n->u.index);
+    if (v->kind != RV_TUPLE || n->u.index >= v->n)
+      raise(in->m->ctx, ERR_TYPE, NOWHERE, "there is no field %d in the value", n->u.index);
     return v->field[n->u.index];
   }
-  case N_LET: case N_IF: case N_MATCH: return forwarded(in, n);
+  case N_LET:
+  case N_IF:
+  case N_MATCH: return forwarded(in, n);
   case N_APPLY:
     if (arg[0]->kind != RV_CLOSURE) raise(in->m->ctx, ERR_TYPE, NOWHERE, "what is called is no function");
     if (arg[0]->func->kind != N_FUNC) return call_by_name(in, arg[0], n->nargs - 1, n->arg + 1, arg + 1);

@@ -72,9 +72,14 @@ static char escaped(Reader *r)
   case 'n': return '\n';
   case 't': return '\t';
   case 'r': return '\r';
-  case '\\': case '"': case '\'': case '/': return c;
-  case 'u': case 'x': {
-    int v = 0, n = c == 'u' ? 4 : 2;
+  case '\\':
+  case '"':
+  case '\'':
+  case '/': return c;
+  case 'u':
+  case 'x': {
+    int v = 0;
+    int n = c == 'u' ? 4 : 2;
     for (int i = 0; i < n; i++, r->p++) {
       if (hex_digit(*r->p) < 0) lex_error(r, "a \\%c in a string wants %d hexadecimal digits", c, n);
       v = v * 16 + hex_digit(*r->p);
@@ -90,7 +95,8 @@ static const char *lex_string(Reader *r)
 {
   Text t = text_new(r->arena);
   if (!strncmp(r->p, "\"\"\"", 3)) {
-    const char *begin = r->p + 3, *close = strstr(begin, "\"\"\"");
+    const char *begin = r->p + 3;
+    const char *close = strstr(begin, "\"\"\"");
     if (!close || close >= r->end) lex_error(r, "a text in three quotes is not closed");
     for (const char *c = begin; c < close; c++)
       if (*c == '\n') {
@@ -194,7 +200,8 @@ void lex_next(Reader *r)
     size_t n = 1;
     for (size_t i = 0; i < sizeof two / sizeof *two; i++)
       if (!strncmp(r->p, two[i], 2)) n = 2;
-    if ((unsigned char)c < ' ' || !strchr("()[]{}<>,;:=.+-*/%?!&|", c)) lex_error(r, "unexpected byte 0x%02x", (unsigned char)c);
+    if ((unsigned char)c < ' ' || !strchr("()[]{}<>,;:=.+-*/%?!&|", c))
+      lex_error(r, "unexpected byte 0x%02x", (unsigned char)c);
     r->tok.text = arena_strndup(r->arena, r->p, n);
     r->p += n;
   }
@@ -220,7 +227,10 @@ int lex_index(Reader *r)
   return v;
 }
 
-bool lex_is(const Reader *r, const char *s) { return (r->tok.kind == T_PUNCT || r->tok.kind == T_IDENT) && !strcmp(r->tok.text, s); }
+bool lex_is(const Reader *r, const char *s)
+{
+  return (r->tok.kind == T_PUNCT || r->tok.kind == T_IDENT) && !strcmp(r->tok.text, s);
+}
 
 bool lex_accept(Reader *r, const char *s)
 {

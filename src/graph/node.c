@@ -37,10 +37,13 @@ const Node *node_const_copy(Module *m, DType dtype, int ndim, const int64_t *sha
 {
   ConstData data = {.dtype = dtype, .ndim = ndim};
   if (ndim > (int)(sizeof data.shape / sizeof *data.shape))
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a constant has at most %zu dimensions, not %d", sizeof data.shape / sizeof *data.shape, ndim);
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a constant has at most %zu dimensions, not %d",
+          sizeof data.shape / sizeof *data.shape, ndim);
   data.bytes = (size_t)dtype_bytes(dtype);
   for (int i = 0; i < ndim; i++) {
-    if (shape[i] < 0) raise(m->ctx, ERR_SHAPE, NOWHERE, "dimension %d of a constant is %" PRId64 "; a dimension is not negative", i, shape[i]);
+    if (shape[i] < 0)
+      raise(m->ctx, ERR_SHAPE, NOWHERE, "dimension %d of a constant is %" PRId64 "; a dimension is not negative", i,
+            shape[i]);
     data.shape[i] = shape[i];
     data.bytes = size_mul(m->ctx, data.bytes, (size_t)shape[i], "a constant");
   }
@@ -70,13 +73,16 @@ static bool all_typed(int n, const Node *const *arg)
   return true;
 }
 
-static const Type *infer_call(Module *m, const OpDef *op, int n, const Node *const *arg, const void *attrs, const char *name)
+static const Type *infer_call(Module *m, const OpDef *op, int n, const Node *const *arg, const void *attrs,
+                              const char *name)
 {
   const Type **types = arena_array(m->arena, const Type *, n);
   for (int i = 0; i < n; i++) types[i] = type_unguarded(m, arg[i]->type);
   OpCall call = {.m = m, .op = op, .attrs = attrs, .nargs = n, .arg = types, .node = arg, .name = name};
   for (int i = 0; i < n && !(op->flags & OPF_STRING); i++)
-    if (type_has_strings(types[i])) op_raise(&call, ERR_TYPE, "argument %d is %s; this operator does not work on strings", i, type_text(scratch(m->ctx), types[i]));
+    if (type_has_strings(types[i]))
+      op_raise(&call, ERR_TYPE, "argument %d is %s; this operator does not work on strings", i,
+               type_text(scratch(m->ctx), types[i]));
   return op->type(&call);
 }
 
@@ -84,7 +90,8 @@ const Node *node_call(Module *m, const OpDef *op, int n, const Node *const *arg,
 {
   if (n < op->min_args || (op->max_args >= 0 && n > op->max_args)) {
     OpCall call = {.m = m, .op = op, .name = name};
-    op_raise(&call, ERR_ARGUMENT, "takes %d argument%s (%s), %d given", op->min_args, op->min_args == 1 ? "" : "s", op->args, n);
+    op_raise(&call, ERR_ARGUMENT, "takes %d argument%s (%s), %d given", op->min_args, op->min_args == 1 ? "" : "s",
+             op->args, n);
   }
   if (!attrs && op->attrs) attrs = attrs_new(m, op->attrs);
   Node *node = new_node(m, N_CALL, n, arg, all_typed(n, arg) ? infer_call(m, op, n, arg, attrs, name) : NULL);
@@ -98,8 +105,11 @@ const Node *node_call(Module *m, const OpDef *op, int n, const Node *const *arg,
 
 const Node *node_apply(Module *m, const Node *f, int n, const Node *const *arg)
 {
-  const Type *ty = f->type, *result = NULL;
-  if (ty && ty->kind != TY_FUNC) raise(m->ctx, ERR_TYPE, NOWHERE, "a value of type %s is called; only functions are", type_text(scratch(m->ctx), ty));
+  const Type *ty = f->type;
+  const Type *result = NULL;
+  if (ty && ty->kind != TY_FUNC)
+    raise(m->ctx, ERR_TYPE, NOWHERE, "a value of type %s is called; only functions are",
+          type_text(scratch(m->ctx), ty));
   if (ty && all_typed(n, arg)) {
     const Type **types = arena_array(m->arena, const Type *, n);
     for (int i = 0; i < n; i++) types[i] = arg[i]->type;
@@ -128,7 +138,8 @@ const Node *node_get(Module *m, const Node *tuple, int index)
   const Type *ty = tuple->type;
   int fields = tuple->kind == N_TUPLE ? tuple->nargs : ty && ty->kind == TY_TUPLE ? ty->nfield : ty ? 0 : INT32_MAX;
   if (index < 0 || index >= fields)
-    raise(m->ctx, ERR_TYPE, NOWHERE, "there is no field %d in %s", index, ty ? type_text(scratch(m->ctx), ty) : "a tuple of fewer fields");
+    raise(m->ctx, ERR_TYPE, NOWHERE, "there is no field %d in %s", index,
+          ty ? type_text(scratch(m->ctx), ty) : "a tuple of fewer fields");
   if (tuple->kind == N_TUPLE) return tuple->arg[index];
   Node *n = new_node(m, N_GET, 1, &tuple, ty ? ty->field[index] : NULL);
   n->u.index = index;
@@ -139,8 +150,8 @@ const Node *node_let(Module *m, const Node *var, const Node *value, const Node *
 {
   if (var->kind != N_VAR) raise(m->ctx, ERR_ARGUMENT, NOWHERE, "let binds a variable, not another kind of node");
   if (var->type && value->type && !type_fits(var->type, value->type))
-    raise(m->ctx, ERR_TYPE, NOWHERE, "let: variable '%s' is declared as %s, its value is %s", var->name, type_text(scratch(m->ctx), var->type),
-          type_text(scratch(m->ctx), value->type));
+    raise(m->ctx, ERR_TYPE, NOWHERE, "let: variable '%s' is declared as %s, its value is %s", var->name,
+          type_text(scratch(m->ctx), var->type), type_text(scratch(m->ctx), value->type));
   return new_node(m, N_LET, 3, (const Node *[]){var, value, body}, body->type);
 }
 
@@ -170,21 +181,24 @@ const Node *node_if(Module *m, const Node *cond, const Node *then, const Node *o
 static const Type *func_result(Module *m, const Node *body, const Type *ret)
 {
   if (ret && body->type && !type_fits(ret, body->type))
-    raise(m->ctx, ERR_TYPE, NOWHERE, "a function is declared to give %s, its body gives %s", type_text(scratch(m->ctx), ret),
-          type_text(scratch(m->ctx), body->type));
+    raise(m->ctx, ERR_TYPE, NOWHERE, "a function is declared to give %s, its body gives %s",
+          type_text(scratch(m->ctx), ret), type_text(scratch(m->ctx), body->type));
   if (ret) return ret;
   return body->type ? type_outside(m, body->type) : NULL;
 }
 
-const Node *node_func(Module *m, int n, const Node *const *param, const Node *body, const Type *ret, const Annots *attrs)
+const Node *node_func(Module *m, int n, const Node *const *param, const Node *body, const Type *ret,
+                      const Annots *attrs)
 {
   const Node **all = arena_array(m->arena, const Node *, n + 1);
   for (int i = 0; i < n; i++) {
-    if (param[i]->kind != N_VAR) raise(m->ctx, ERR_ARGUMENT, NOWHERE, "parameter %d of a function is not a variable", i);
+    if (param[i]->kind != N_VAR)
+      raise(m->ctx, ERR_ARGUMENT, NOWHERE, "parameter %d of a function is not a variable", i);
     all[i] = param[i];
   }
   all[n] = body;
-  const Type *ty = NULL, *result = func_result(m, body, ret);
+  const Type *ty = NULL;
+  const Type *result = func_result(m, body, ret);
   if (result && all_typed(n, param)) {
     const Type **types = arena_array(m->arena, const Type *, n);
     for (int i = 0; i < n; i++) types[i] = param[i]->type;
@@ -256,7 +270,10 @@ const Node *node_named(Module *m, const Node *n, const char *name)
 static const Node *rebuild(Module *m, const Node *n, const Node *const *arg)
 {
   switch (n->kind) {
-  case N_VAR: case N_CONST: case N_CTOR: case N_OP: return n;
+  case N_VAR:
+  case N_CONST:
+  case N_CTOR:
+  case N_OP: return n;
   case N_GLOBAL: return node_global(m, n->u.global);
   case N_CALL: return node_call(m, n->u.call.op, n->nargs, arg, n->u.call.attrs, n->name);
   case N_APPLY: return node_apply(m, arg[0], n->nargs - 1, arg + 1);

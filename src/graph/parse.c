@@ -5,7 +5,8 @@
  *   function   := ('[' names ']')? '(' params ')' ('->' type)? block
  *   type       := 'type' Name ('[' names ']')? '{' (Ctor ('(' types ')')? ','?)* '}'
  *   tir        := 'tir' @name '=' """TVMScript""" ';'?
- *   metadata   := '#[metadata]' ('relay.Constant' '[' i ']' ':' type '=' ('[' numbers or strings ']' | base64 strings) ';')*
+ *   metadata   := '#[metadata]' ('relay.Constant' '[' i ']' ':' type '=' ('[' numbers or strings ']' | base64 strings)
+ *   ';')*
  *   block      := '{' (%0 '=' expr ';' | 'let' %x (':' type)? '=' expr ';')* expr '}'
  *   expr       := atom ('(' args ')' | '.' i)*
  *   atom       := name | number | 'True' | 'False' | '(' exprs ')' | 'fn' function | block
@@ -48,7 +49,8 @@ static const Node *parse_local(Reader *r)
   Vec(int) fields = {0};
   while (!n) {
     char *dot = strrchr(name, '.');
-    if (!dot || !dot[1] || dot[1 + strspn(dot + 1, "0123456789")] || strlen(dot) > 7) lex_error(r, "there is no %%%.100s here", r->tok.text);
+    if (!dot || !dot[1] || dot[1 + strspn(dot + 1, "0123456789")] || strlen(dot) > 7)
+      lex_error(r, "there is no %%%.100s here", r->tok.text);
     vec_push(r->arena, &fields, atoi(dot + 1));
     *dot = 0;
     n = strmap_get(&r->vars, name);
@@ -64,7 +66,8 @@ static Value parse_number(Reader *r, DType want)
 {
   bool minus = lex_accept(r, "-");
   bool word = lex_is(r, "inf") || lex_is(r, "nan");
-  if (r->tok.kind != T_INT && r->tok.kind != T_FLOAT && !word) lex_error(r, "expected a number, found '%.60s'", r->tok.text);
+  if (r->tok.kind != T_INT && r->tok.kind != T_FLOAT && !word)
+    lex_error(r, "expected a number, found '%.60s'", r->tok.text);
   DType t = r->tok.dtype;
   if (word || t.code == DT_VOID) t = want.code != DT_VOID ? want : r->tok.kind == T_INT ? DT_I32 : DT_F32;
   const char *text = arena_printf(r->arena, "%s%s", minus ? "-" : "", r->tok.text);
@@ -75,7 +78,8 @@ static Value parse_number(Reader *r, DType want)
     errno = 0;
     int64_t i = t.code == DT_UINT && !minus ? (int64_t)strtoull(text, NULL, 10) : strtoll(text, NULL, 10);
     v = value_int(t, i);
-    if (errno || r->tok.kind != T_INT || v.i != i) lex_error(r, "%.60s does not fit into %s", text, dtype_name(r->arena, t));
+    if (errno || r->tok.kind != T_INT || v.i != i)
+      lex_error(r, "%.60s does not fit into %s", text, dtype_name(r->arena, t));
   }
   lex_next(r);
   return v;
@@ -96,7 +100,8 @@ static Text parse_base64(Reader *r)
   while (r->tok.kind == T_STR) {
     const char *s = r->tok.text;
     for (; *s; s += 4) {
-      int v = 0, n = 0;
+      int v = 0;
+      int n = 0;
       for (int i = 0; i < 4; i++) {
         int d = s[i] ? base64_digit(s[i]) : -1;
         if (d < 0 && (!s[i] || s[i] != '=' || i < 2)) lex_error(r, "this is not base64 text");
@@ -133,7 +138,8 @@ static Text parse_strings(Reader *r)
   for (size_t at = 0; at < bytes.n;) {
     uint32_t length = 0;
     if (bytes.n - at >= 4) memcpy(&length, bytes.s + at, 4);
-    if (bytes.n - at < 4 || length > bytes.n - at - 4) lex_error(r, "a constant's string has %u bytes, more than are there", length);
+    if (bytes.n - at < 4 || length > bytes.n - at - 4)
+      lex_error(r, "a constant's string has %u bytes, more than are there", length);
     add_string(r, &numbers, bytes.s + at + 4, length);
     at += 4 + (size_t)length;
   }
@@ -142,8 +148,10 @@ static Text parse_strings(Reader *r)
 
 static const Node *parse_constant_data(Reader *r, const Type *ty)
 {
-  int64_t shape[8], count = 1;
-  if (ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8 || !type_is_static(ty)) lex_error(r, "a constant has a static tensor type of at most 8 dimensions");
+  int64_t shape[8];
+  int64_t count = 1;
+  if (ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8 || !type_is_static(ty))
+    lex_error(r, "a constant has a static tensor type of at most 8 dimensions");
   for (int i = 0; i < ty->ndim; i++) {
     shape[i] = ty->shape[i]->u.i;
     if (!int_mul(count, shape[i], &count)) lex_error(r, "a constant's size overflows");
@@ -170,7 +178,8 @@ static const Node *parse_constant_data(Reader *r, const Type *ty)
     bytes = parse_base64(r);
   }
   if (bytes.n % size || (int64_t)(bytes.n / size) != count)
-    lex_error(r, "a constant of %" PRId64 " elements has %zu bytes, not %" PRId64 " times %zu", count, bytes.n, count, size);
+    lex_error(r, "a constant of %" PRId64 " elements has %zu bytes, not %" PRId64 " times %zu", count, bytes.n, count,
+              size);
   return node_const_copy(r->m, ty->dtype, ty->ndim, shape, text_str(&bytes));
 }
 
@@ -179,7 +188,8 @@ static const Node *parse_constant_data(Reader *r, const Type *ty)
 /* The section at the end, read before the rest.  Gives where the rest ends. */
 static const char *parse_metadata(Reader *r, const char *text)
 {
-  const char *end = text + strlen(text), *at = text;
+  const char *end = text + strlen(text);
+  const char *at = text;
   int line = 1;
   for (;; at++) {
     at = strstr(at, METADATA);
@@ -212,7 +222,8 @@ static const Node *parse_meta(Reader *r)
   lex_expect(r, "]");
   lex_expect(r, "[");
   int64_t i = parse_int(r);
-  if (i < 0 || i >= r->constants.n) lex_error(r, "there is no constant %" PRId64 " in the metadata, which holds %d", i, r->constants.n);
+  if (i < 0 || i >= r->constants.n)
+    lex_error(r, "there is no constant %" PRId64 " in the metadata, which holds %d", i, r->constants.n);
   lex_expect(r, "]");
   return r->constants.v[i];
 }
@@ -241,7 +252,7 @@ static void parse_list_attr(Reader *r, const AttrsDef *def, void *attrs, const A
   Vec(const char *) strings = {0};
   Vec(const Expr *) dims = {0};
   const char *close = lex_is(r, "(") ? ")" : "]";
-  if (f->kind == AT_INTS && !lex_is(r, "(") && !lex_is(r, "[")) {              /* axis=1 */
+  if (f->kind == AT_INTS && !lex_is(r, "(") && !lex_is(r, "[")) { /* axis=1 */
     attrs_set_int(r->m, def, attrs, f->name, parse_int_or_bool(r));
     return;
   }
@@ -269,10 +280,15 @@ static void parse_attr(Reader *r, const OpDef *op, void *attrs, const char *name
     return;
   }
   switch (f->kind) {
-  case AT_BOOL: case AT_INT: attrs_set_int(r->m, op->attrs, attrs, name, parse_int_or_bool(r)); return;
+  case AT_BOOL:
+  case AT_INT: attrs_set_int(r->m, op->attrs, attrs, name, parse_int_or_bool(r)); return;
   case AT_F64: attrs_set_f64(r->m, op->attrs, attrs, name, parse_number(r, DT_F64).f); return;
-  case AT_STR: case AT_DTYPE: attrs_set_str(r->m, op->attrs, attrs, name, parse_string(r)); return;
-  case AT_INTS: case AT_F64S: case AT_STRS: case AT_DIMS: parse_list_attr(r, op->attrs, attrs, f); return;
+  case AT_STR:
+  case AT_DTYPE: attrs_set_str(r->m, op->attrs, attrs, name, parse_string(r)); return;
+  case AT_INTS:
+  case AT_F64S:
+  case AT_STRS:
+  case AT_DIMS: parse_list_attr(r, op->attrs, attrs, f); return;
   }
 }
 
@@ -304,7 +320,8 @@ static const Node *parse_op_call(Reader *r, const OpDef *op, Loc at)
   }
   lex_expect(r, ")");
   for (int i = 0; op->attrs && i < op->attrs->n && i < 64; i++)
-    if (!op->attrs->field[i].def && !given[i]) lex_error(r, "%s wants attribute '%s'", op->name, op->attrs->field[i].name);
+    if (!op->attrs->field[i].def && !given[i])
+      lex_error(r, "%s wants attribute '%s'", op->name, op->attrs->field[i].name);
   r->building = at;
   const Node *call = node_call(r->m, op, args.n, args.v, attrs, NULL);
   r->building = NOWHERE;
@@ -349,7 +366,8 @@ static void parse_type_params(Reader *r)
   if (!lex_accept(r, "[")) return;
   while (!lex_is(r, "]")) {
     if (r->tok.kind != T_IDENT) lex_error(r, "expected the name of a type parameter, found '%.60s'", r->tok.text);
-    strmap_put(r->arena, &r->type_params, r->tok.text, (void *)(uintptr_t)var_new(r->m, r->tok.text, DT_PTR, VAR_PLAIN));
+    strmap_put(r->arena, &r->type_params, r->tok.text,
+               (void *)(uintptr_t)var_new(r->m, r->tok.text, DT_PTR, VAR_PLAIN));
     lex_next(r);
     if (!lex_accept(r, ",")) break;
   }
@@ -476,7 +494,8 @@ static const Node *parse_word(Reader *r)
   }
   Token name = r->tok;
   const OpDef *op = op_find(name.text);
-  if (!op) op_get(r->ctx, arena_strndup(r->arena, name.text, strnlen(name.text, 100)));     /* raises, naming the nearest */
+  /* raises, naming the nearest */
+  if (!op) op_get(r->ctx, arena_strndup(r->arena, name.text, strnlen(name.text, 100)));
   lex_next(r);
   if (!lex_accept(r, "(")) return node_op(r->m, op);
   return parse_op_call(r, op, name.loc);
@@ -513,14 +532,16 @@ static const Node *parse_atom(Reader *r)
     lex_next(r);
     return n;
   }
-  case T_INT: case T_FLOAT: return node_scalar(r->m, parse_number(r, DT_NONE));
+  case T_INT:
+  case T_FLOAT: return node_scalar(r->m, parse_number(r, DT_NONE));
   case T_IDENT: return parse_word(r);
   case T_PUNCT:
     if (lex_is(r, "(")) return parse_parens(r);
     if (lex_is(r, "{")) return parse_block(r);
     if (lex_is(r, "-")) return node_scalar(r->m, parse_number(r, DT_NONE));
     break;
-  case T_STR: case T_END: break;
+  case T_STR:
+  case T_END: break;
   }
   lex_error(r, "expected an expression, found '%.60s'", r->tok.text);
 }
@@ -575,12 +596,14 @@ static const Node *parse_let(Reader *r, const Node **value)
 /* Lines up to the block's value; the lets wrap it, last first. */
 static const Node *parse_lines(Reader *r)
 {
-  NodeList vars = {0}, values = {0};
+  NodeList vars = {0};
+  NodeList values = {0};
   int mark = r->undo.n;
   const Node *result = NULL;
   while (!result) {
     if (lex_accept(r, "let")) {
-      const Node *value, *var = parse_let(r, &value);
+      const Node *value;
+      const Node *var = parse_let(r, &value);
       vec_push(r->arena, &vars, var);
       vec_push(r->arena, &values, value);
       continue;
@@ -632,7 +655,8 @@ static void parse_one_ctor(Reader *r, DataDef *data, CtorList *list)
   if (r->tok.kind != T_IDENT || strmap_get(&r->ctors, r->tok.text) || op_find(r->tok.text))
     lex_error(r, "expected a new constructor's name, found '%.60s'", r->tok.text);
   const char *name = arena_strdup(r->m->arena, r->tok.text);
-  strmap_put(r->arena, &r->ctors, name, data);              /* taken; the constructor itself comes when all are known */
+  /* taken; the constructor itself comes when all are known */
+  strmap_put(r->arena, &r->ctors, name, data);
   lex_next(r);
   if (lex_accept(r, "(")) {
     while (!lex_is(r, ")")) {
@@ -654,7 +678,8 @@ static void parse_data(Reader *r)
   if (r->tok.kind != T_IDENT) lex_error(r, "expected a type's name, found '%.60s'", r->tok.text);
   data->name = arena_strdup(r->m->arena, r->tok.text);
   DType t;
-  if (graph_data(r->m, data->name) || dtype_parse(data->name, &t)) lex_error(r, "there is a type '%.60s' already", data->name);
+  if (graph_data(r->m, data->name) || dtype_parse(data->name, &t))
+    lex_error(r, "there is a type '%.60s' already", data->name);
   lex_next(r);
   parse_type_params(r);
   data->nparam = r->type_params.n;
@@ -710,7 +735,8 @@ static void parse_definitions(Reader *r)
   }
   for (int i = 0; i < r->m->globals.n; i++) {
     const Global g = r->m->globals.v[i];
-    if (g.kind == GLOBAL_GRAPH && strmap_get(&fresh, g.name)) module_set(r->m, g.name, GLOBAL_GRAPH, (void *)(uintptr_t)graph_infer(r->m, g.func));
+    if (g.kind == GLOBAL_GRAPH && strmap_get(&fresh, g.name))
+      module_set(r->m, g.name, GLOBAL_GRAPH, (void *)(uintptr_t)graph_infer(r->m, g.func));
   }
 }
 
@@ -749,14 +775,16 @@ static void parse_protected(ParseJob *job)
 {
   Module *m = job->m;
   Global *old = arena_copy(m->arena, m->globals.v, (size_t)m->globals.n * sizeof *m->globals.v);
-  int nold = m->globals.n, ndata = graph_data_count(m);
+  int nold = m->globals.n;
+  int ndata = graph_data_count(m);
   ErrKind kind = protect(m->ctx, run_parse, job);
   if (!kind) return;
   m->globals.n = nold;
   if (nold) memcpy(m->globals.v, old, (size_t)nold * sizeof *old);
   if (m->graph) m->graph->data.n = ndata;
   Loc at = job->r.building.line ? job->r.building : job->r.tok.loc;
-  if (error_loc(m->ctx).line || kind == ERR_MEMORY || kind == ERR_INTERNAL || kind == ERR_CALLBACK || !at.line) error_reraise(m->ctx);
+  if (error_loc(m->ctx).line || kind == ERR_MEMORY || kind == ERR_INTERNAL || kind == ERR_CALLBACK || !at.line)
+    error_reraise(m->ctx);
   const char *text = arena_strdup(m->arena, error_message(m->ctx));
   raise(m->ctx, kind, at, "%s", text);
 }

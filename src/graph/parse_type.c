@@ -33,7 +33,10 @@ static const Expr *size_named(Reader *r, const char *name)
 
 static const Expr *parse_dim_call(Reader *r, const char *name)
 {
-  static const struct { const char *name; ExprKind kind; } two[] = {{"min", E_MIN}, {"max", E_MAX}, {"truncdiv", E_DIV}, {"truncmod", E_MOD}};
+  static const struct {
+    const char *name;
+    ExprKind kind;
+  } two[] = {{"min", E_MIN}, {"max", E_MAX}, {"truncdiv", E_DIV}, {"truncmod", E_MOD}};
   const Expr *arg[3];
   int n = 0;
   DType t;
@@ -44,7 +47,8 @@ static const Expr *parse_dim_call(Reader *r, const char *name)
   lex_expect(r, ")");
   for (size_t i = 0; i < sizeof two / sizeof *two; i++)
     if (n == 2 && !strcmp(name, two[i].name)) return expr_binary(r->m, two[i].kind, arg[0], arg[1]);
-  if (n == 3 && (!strcmp(name, "select") || !strcmp(name, "if_then_else"))) return expr_select(r->m, arg[0], arg[1], arg[2]);
+  if (n == 3 && (!strcmp(name, "select") || !strcmp(name, "if_then_else")))
+    return expr_select(r->m, arg[0], arg[1], arg[2]);
   if (n == 1 && dtype_parse(name, &t) && dtype_is_int(t) && t.lanes == 1) return expr_cast(r->m, t, arg[0]);
   lex_error(r, "'%.60s' with %d arguments is nothing a dimension is made of", name, n);
 }
@@ -84,9 +88,14 @@ static const Expr *parse_dim_atom(Reader *r)
 }
 
 /* Operators by binding strength, weakest first; all associate to the left. */
-static const struct { const char *text; int level; ExprKind kind; } operators[] = {
-    {"||", 0, E_OR}, {"&&", 1, E_AND}, {"==", 2, E_EQ}, {"!=", 2, E_NE}, {"<", 2, E_LT}, {"<=", 2, E_LE}, {">", 2, E_GT}, {">=", 2, E_GE},
-    {"+", 3, E_ADD}, {"-", 3, E_SUB}, {"*", 4, E_MUL}, {"//", 4, E_FLOORDIV}, {"%", 4, E_FLOORMOD},
+static const struct {
+  const char *text;
+  int level;
+  ExprKind kind;
+} operators[] = {
+  {"||", 0, E_OR}, {"&&", 1, E_AND},      {"==", 2, E_EQ},      {"!=", 2, E_NE}, {"<", 2, E_LT},
+  {"<=", 2, E_LE}, {">", 2, E_GT},        {">=", 2, E_GE},      {"+", 3, E_ADD}, {"-", 3, E_SUB},
+  {"*", 4, E_MUL}, {"//", 4, E_FLOORDIV}, {"%", 4, E_FLOORMOD},
 };
 
 static const Expr *parse_level(Reader *r, int level)
@@ -128,7 +137,8 @@ const Expr *parse_dim(Reader *r)
 static DType parse_dtype(Reader *r)
 {
   DType t;
-  if (r->tok.kind != T_IDENT || !dtype_parse(r->tok.text, &t) || t.lanes != 1 || t.code == DT_VOID || t.code == DT_HANDLE)
+  if (r->tok.kind != T_IDENT || !dtype_parse(r->tok.text, &t) || t.lanes != 1 || t.code == DT_VOID ||
+      t.code == DT_HANDLE)
     lex_error(r, "expected a dtype, found '%.60s'", r->tok.text);
   lex_next(r);
   return t;

@@ -25,17 +25,17 @@ typedef struct Printer {
   Ctx *ctx;
   Text *out;
   Arena *arena;
-  Namer sizes;               /* names of symbolic dimensions */
+  Namer sizes; /* names of symbolic dimensions */
   unsigned flags;
-  Map name;                  /* Node* -> "%x" or "%3" */
+  Map name; /* Node* -> "%x" or "%3" */
   StrMap taken;
   int temps;
-  Map region;                /* Node* -> TextBlock* where it is defined */
-  Map uses;                  /* Node* -> how often it is an argument */
-  Map inner;                 /* Node* -> array of TextBlock*, one per argument (NULL: none) */
-  NodeList constants;        /* in the order of meta[relay.Constant][i] */
-  Map constant;              /* Node* -> index + 1 */
-  Map type_params;           /* Var* of the function being printed */
+  Map region;         /* Node* -> TextBlock* where it is defined */
+  Map uses;           /* Node* -> how often it is an argument */
+  Map inner;          /* Node* -> array of TextBlock*, one per argument (NULL: none) */
+  NodeList constants; /* in the order of meta[relay.Constant][i] */
+  Map constant;       /* Node* -> index + 1 */
+  Map type_params;    /* Var* of the function being printed */
   int nesting;
 } Printer;
 
@@ -68,7 +68,16 @@ static bool opens_block(const Node *n, int i)
   case N_LET: return i == 2;
   case N_IF: return i > 0;
   case N_MATCH: return i > 0;
-  case N_VAR: case N_CONST: case N_CALL: case N_APPLY: case N_TUPLE: case N_GET: case N_GLOBAL: case N_CTOR: case N_CALL_TIR: case N_OP: return false;
+  case N_VAR:
+  case N_CONST:
+  case N_CALL:
+  case N_APPLY:
+  case N_TUPLE:
+  case N_GET:
+  case N_GLOBAL:
+  case N_CTOR:
+  case N_CALL_TIR:
+  case N_OP: return false;
   }
   return false;
 }
@@ -89,7 +98,8 @@ static void place(Printer *p, const Node *n, TextBlock *where)
 static bool stands_in_let(Printer *p, const Node *let)
 {
   const Node *value = let->arg[1];
-  return !is_atom(value) && value->kind != N_LET && (intptr_t)map_get(&p->uses, value) == 1 && map_get(&p->region, value) == map_get(&p->region, let);
+  return !is_atom(value) && value->kind != N_LET && (intptr_t)map_get(&p->uses, value) == 1 &&
+         map_get(&p->region, value) == map_get(&p->region, let);
 }
 
 /* Users come before what they use, so a node's block is final when its turn comes. */
@@ -118,7 +128,8 @@ static TextBlock *place_all(Printer *p, const Node *root)
   for (int i = 0; i < n; i++)
     if (order[i]->kind == N_LET && stands_in_let(p, order[i])) map_put(p->arena, &inline_values, order[i]->arg[1], p);
   for (int i = 0; i < n; i++)
-    if (!is_atom(order[i]) && !map_has(&inline_values, order[i])) vec_push(p->arena, &((TextBlock *)map_get(&p->region, order[i]))->nodes, order[i]);
+    if (!is_atom(order[i]) && !map_has(&inline_values, order[i]))
+      vec_push(p->arena, &((TextBlock *)map_get(&p->region, order[i]))->nodes, order[i]);
   return top;
 }
 
@@ -145,7 +156,8 @@ static const char *var_name(Printer *p, const Node *var)
 {
   const char *known = map_get(&p->name, var);
   if (known) return known;
-  const char *base = var->name && *var->name ? var->name : "v", *name = base;
+  const char *base = var->name && *var->name ? var->name : "v";
+  const char *name = base;
   for (int i = 1; strmap_get(&p->taken, name); i++) name = arena_printf(p->arena, "%s_%d", base, i);
   strmap_put(p->arena, &p->taken, name, p);
   name = sigil_name(p->arena, '%', name);
@@ -159,7 +171,8 @@ static void name_vars(Printer *p, const Node *root)
   int n = graph_post_order(p->arena, root, &order);
   NodeList vars = {0};
   for (int i = 0; i < n; i++)
-    for (int k = 0; order[i]->kind == N_MATCH && k < order[i]->u.match.n; k++) pattern_vars(p->arena, order[i]->u.match.clause[k], &vars);
+    for (int k = 0; order[i]->kind == N_MATCH && k < order[i]->u.match.n; k++)
+      pattern_vars(p->arena, order[i]->u.match.clause[k], &vars);
   for (int i = 0; i < n; i++)
     if (order[i]->kind == N_VAR) var_name(p, order[i]);
   for (int i = 0; i < vars.n; i++) var_name(p, vars.v[i]);
@@ -171,7 +184,8 @@ static void name_vars(Printer *p, const Node *root)
 static const char *number_text(Arena *arena, Value v)
 {
   if (!dtype_is_float(v.dtype))
-    return v.dtype.code == DT_UINT ? arena_printf(arena, "%" PRIu64, (uint64_t)v.i) : arena_printf(arena, "%" PRId64, v.i);
+    return v.dtype.code == DT_UINT ? arena_printf(arena, "%" PRIu64, (uint64_t)v.i)
+                                   : arena_printf(arena, "%" PRId64, v.i);
   char text[40];
   for (int digits = 1; digits < 18; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, v.f);
@@ -225,7 +239,7 @@ static void print_const(Printer *p, const Node *n)
   print_type_note(p, n);
 }
 
-#define NUMBERS_INLINE 16        /* elements of a constant written as numbers in the metadata */
+#define NUMBERS_INLINE 16 /* elements of a constant written as numbers in the metadata */
 #define BYTES_PER_LINE 72
 
 static void print_base64(Text *out, const unsigned char *data, size_t n)
@@ -234,7 +248,8 @@ static void print_base64(Text *out, const unsigned char *data, size_t n)
   for (size_t i = 0; i < n; i += 3) {
     if (i % BYTES_PER_LINE == 0) text_add(out, i ? "\"\n    \"" : "\n    \"");
     uint32_t v = (uint32_t)data[i] << 16 | (i + 1 < n ? (uint32_t)data[i + 1] << 8 : 0) | (i + 2 < n ? data[i + 2] : 0);
-    char four[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < n ? digits[v >> 6 & 63] : '=', i + 2 < n ? digits[v & 63] : '='};
+    char four[4] = {digits[v >> 18], digits[v >> 12 & 63], i + 1 < n ? digits[v >> 6 & 63] : '=',
+                    i + 2 < n ? digits[v & 63] : '='};
     text_addn(out, four, 4);
   }
   if (n) text_char(out, '"');
@@ -250,7 +265,8 @@ static bool all_finite(const ConstData *data, size_t size)
 /* Strings stand as text where they are few and can; else as base64 of u32 length and bytes, one after the other. */
 static void print_strings(Printer *p, Ctx *ctx, const ConstData *data)
 {
-  size_t count = data->bytes / 8, n;
+  size_t count = data->bytes / 8;
+  size_t n;
   const uint64_t *number = data->data;
   bool plain = count <= NUMBERS_INLINE;
   for (size_t i = 0; i < count && plain; i++) {
@@ -286,7 +302,8 @@ static void print_metadata(Printer *p)
     } else if (data->bytes <= NUMBERS_INLINE * size && all_finite(data, size)) {
       text_char(p->out, '[');
       for (size_t at = 0; at < data->bytes; at += size)
-        text_printf(p->out, "%s%s", at ? ", " : "", number_text(p->arena, value_load(data->dtype, (const char *)data->data + at)));
+        text_printf(p->out, "%s%s", at ? ", " : "",
+                    number_text(p->arena, value_load(data->dtype, (const char *)data->data + at)));
       text_char(p->out, ']');
     } else {
       print_base64(p->out, data->data, data->bytes);
@@ -306,9 +323,15 @@ static void print_ref(Printer *p, const Node *n)
   case N_GLOBAL: text_add(p->out, sigil_name(p->arena, '@', n->u.global)); return;
   case N_CTOR: text_add(p->out, n->u.ctor->name); return;
   case N_OP: text_add(p->out, n->u.call.op->name); return;
-  case N_CALL: case N_APPLY: case N_TUPLE: case N_GET: case N_LET: case N_IF: case N_FUNC: case N_MATCH: case N_CALL_TIR:
-    text_add(p->out, map_get(&p->name, n));
-    return;
+  case N_CALL:
+  case N_APPLY:
+  case N_TUPLE:
+  case N_GET:
+  case N_LET:
+  case N_IF:
+  case N_FUNC:
+  case N_MATCH:
+  case N_CALL_TIR: text_add(p->out, map_get(&p->name, n)); return;
   }
 }
 
@@ -349,7 +372,8 @@ static void print_let_line(Printer *p, const Node *let, int indent)
 static void print_block(Printer *p, const Node *n, int arg, int indent)
 {
   TextBlock **inner = map_get(&p->inner, n);
-  if (++p->nesting > MAX_NESTING) raise(p->ctx, ERR_UNSUPPORTED, NOWHERE, "blocks nested more than %d deep have no text", MAX_NESTING);
+  if (++p->nesting > MAX_NESTING)
+    raise(p->ctx, ERR_UNSUPPORTED, NOWHERE, "blocks nested more than %d deep have no text", MAX_NESTING);
   text_add(p->out, "{\n");
   if (n->kind == N_LET) print_let_line(p, n, indent + 2);
   print_lines(p, inner[arg], n->arg[arg], indent + 2);
@@ -441,7 +465,7 @@ static void print_call(Printer *p, const Node *n)
   print_refs(p, n->nargs, n->arg);
   Text attrs = text_new(p->arena);
   attrs_print_named(&attrs, &p->sizes, n->u.call.op->attrs, n->u.call.attrs);
-  text_add(p->out, text_str(&attrs) + (n->nargs || !attrs.n ? 0 : 2));       /* ", a=1": no comma to begin with */
+  text_add(p->out, text_str(&attrs) + (n->nargs || !attrs.n ? 0 : 2)); /* ", a=1": no comma to begin with */
   text_char(p->out, ')');
 }
 
@@ -449,7 +473,8 @@ static void print_call(Printer *p, const Node *n)
 static void print_get(Printer *p, const Node *n)
 {
   const Node *tuple = n->arg[0];
-  bool clash = tuple->kind == N_VAR && strmap_get(&p->taken, arena_printf(p->arena, "%s.%d", var_name(p, tuple) + 1, n->u.index));
+  bool clash = tuple->kind == N_VAR &&
+               strmap_get(&p->taken, arena_printf(p->arena, "%s.%d", var_name(p, tuple) + 1, n->u.index));
   if (clash) text_char(p->out, '(');
   print_ref(p, tuple);
   if (clash) text_char(p->out, ')');
@@ -460,7 +485,11 @@ static void print_get(Printer *p, const Node *n)
 static void print_node(Printer *p, const Node *n, int indent)
 {
   switch (n->kind) {
-  case N_VAR: case N_CONST: case N_GLOBAL: case N_CTOR: case N_OP: print_ref(p, n); return;
+  case N_VAR:
+  case N_CONST:
+  case N_GLOBAL:
+  case N_CTOR:
+  case N_OP: print_ref(p, n); return;
   case N_CALL: print_call(p, n); break;
   case N_APPLY:
     print_ref(p, n->arg[0]);
@@ -554,7 +583,8 @@ const char *graph_print(Arena *arena, const Node *n) { return graph_print_with(a
 static void print_data(Printer *p, const DataDef *d)
 {
   text_printf(p->out, "type %s", d->name);
-  for (int i = 0; i < d->nparam; i++) text_printf(p->out, "%s%s%s", i ? ", " : "[", d->param[i]->name, i + 1 == d->nparam ? "]" : "");
+  for (int i = 0; i < d->nparam; i++)
+    text_printf(p->out, "%s%s%s", i ? ", " : "[", d->param[i]->name, i + 1 == d->nparam ? "]" : "");
   text_add(p->out, " {\n");
   for (int i = 0; i < d->nctor; i++) {
     text_printf(p->out, "  %s", d->ctor[i].name);
@@ -589,4 +619,7 @@ const char *graph_print_module_with(Arena *arena, Module *m, unsigned flags)
   return text_str(&out);
 }
 
-const char *graph_print_module(Arena *arena, Module *m) { return graph_print_module_with(arena, m, GRAPH_TEXT_TYPES | GRAPH_TEXT_METADATA); }
+const char *graph_print_module(Arena *arena, Module *m)
+{
+  return graph_print_module_with(arena, m, GRAPH_TEXT_TYPES | GRAPH_TEXT_METADATA);
+}

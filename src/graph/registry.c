@@ -12,7 +12,7 @@ static atomic_int nbuilt_in;
 
 #define MAX_USER_OPS 256
 static const OpDef *_Atomic user_ops[MAX_USER_OPS];
-static const OpDef taken_out = {.name = ""};     /* in the place of one that went */
+static const OpDef taken_out = {.name = ""}; /* in the place of one that went */
 static atomic_int nuser_ops;
 static atomic_flag adding = ATOMIC_FLAG_INIT;
 
@@ -39,18 +39,20 @@ const OpDef *op_get(Ctx *ctx, const char *name)
   const char **names = arena_array(scratch(ctx), const char *, op_count());
   for (int i = 0; i < op_count(); i++) names[i] = op_at(i)->name;
   const char *near = str_nearest(name, names, op_count());
-  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'%s%s%s; 'lathe ops' lists them", name, near ? " (did you mean '" : "",
-        near ? near : "", near ? "'?)" : "");
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'%s%s%s; 'lathe ops' lists them", name,
+        near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 void op_register(Ctx *ctx, const OpDef *op)
 {
   if (!op->name || !op->type || (!op->compute && !op->decompose && !op->tir))
-    raise(ctx, ERR_ARGUMENT, NOWHERE, "an operator needs a name, a type rule and a meaning (compute, decompose or tir)");
+    raise(ctx, ERR_ARGUMENT, NOWHERE,
+          "an operator needs a name, a type rule and a meaning (compute, decompose or tir)");
   while (atomic_flag_test_and_set(&adding)) continue;
   int slot = 0;
   while (slot < nuser_ops && user_ops[slot] != &taken_out) slot++;
-  bool known = op_find(op->name) != NULL, full = slot == MAX_USER_OPS;
+  bool known = op_find(op->name) != NULL;
+  bool full = slot == MAX_USER_OPS;
   if (!known && !full) {
     user_ops[slot] = op;
     if (slot == nuser_ops) nuser_ops++;

@@ -5,11 +5,11 @@
 #include "graph/graph.h"
 
 typedef struct GraphState {
-  Map values;                     /* Node* -> NodeValues* (values.c) */
-  Map sources;                    /* Var* -> ValueSource* (values.c) */
-  Map bound;                      /* let variable -> the node it stands for (values.c) */
-  Map blobs;                      /* Blob* kept -> itself (blob.c) */
-  Vec(const DataDef *) data;      /* data types, in order of definition (state.c) */
+  Map values;                /* Node* -> NodeValues* (values.c) */
+  Map sources;               /* Var* -> ValueSource* (values.c) */
+  Map bound;                 /* let variable -> the node it stands for (values.c) */
+  Map blobs;                 /* Blob* kept -> itself (blob.c) */
+  Vec(const DataDef *) data; /* data types, in order of definition (state.c) */
 } GraphState;
 GraphState *graph_state(Module *);
 
@@ -60,7 +60,10 @@ void pattern_vars(Arena *, const Pattern *, NodeList *out);
 
 /* Text: what names after % and @ are made of; joints stand only before a letter.  Other
  * names are quoted. */
-static inline bool name_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+static inline bool name_letter(char c)
+{
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 static inline bool name_joint(char c) { return c == '.' || c == '/' || c == '-' || c == '$'; }
 
 /* Nesting of types, patterns, expressions in text and of global functions in inference. */

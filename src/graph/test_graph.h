@@ -26,7 +26,8 @@ typedef struct World {
 
 static const Type *same_type(OpCall *c)
 {
-  const Type *a = c->arg[0], *b = c->nargs > 1 ? c->arg[1] : NULL;
+  const Type *a = c->arg[0];
+  const Type *b = c->nargs > 1 ? c->arg[1] : NULL;
   if (b && b->ndim && !type_equal(a, b))
     op_raise(c, ERR_SHAPE, "lhs is %s, rhs is %s", type_text(scratch(c->m->ctx), a), type_text(scratch(c->m->ctx), b));
   return a;
@@ -54,13 +55,16 @@ static void compute_by(OpCall *c, const Tensor *const *in, const Tensor **out, E
   out[0] = &te_compute(m, "t", NULL, n, (const Expr *const *)c->out->shape, axis, 1, &body, NULL)->out[0];
 }
 
-#define BINARY(name, kind)                                                                            \
-  static const Expr *name##_element(OpCall *c, const Tensor *const *in, const Expr *const *index)      \
-  {                                                                                                   \
-    return expr_binary(c->m, kind, te_read(c->m, in[0], c->arg[0]->ndim, index),                      \
-                       te_read(c->m, in[1], c->arg[1]->ndim, index));                                 \
-  }                                                                                                   \
-  static void name##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { compute_by(c, in, out, name##_element); }
+#define BINARY(name, kind)                                                                        \
+  static const Expr *name##_element(OpCall *c, const Tensor *const *in, const Expr *const *index) \
+  {                                                                                               \
+    return expr_binary(c->m, kind, te_read(c->m, in[0], c->arg[0]->ndim, index),                  \
+                       te_read(c->m, in[1], c->arg[1]->ndim, index));                             \
+  }                                                                                               \
+  static void name##_compute(OpCall *c, const Tensor *const *in, const Tensor **out)              \
+  {                                                                                               \
+    compute_by(c, in, out, name##_element);                                                       \
+  }
 BINARY(add, E_ADD)
 BINARY(multiply, E_MUL)
 BINARY(less, E_LT)
@@ -69,7 +73,10 @@ static const Expr *negative_element(OpCall *c, const Tensor *const *in, const Ex
 {
   return expr_sub(c->m, expr_const(c->m, c->out->dtype, 0), te_read(c->m, in[0], c->arg[0]->ndim, index));
 }
-static void negative_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { compute_by(c, in, out, negative_element); }
+static void negative_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  compute_by(c, in, out, negative_element);
+}
 
 static const Type *shape_of_type(OpCall *c) { return type_tensor_of(c->m, DT_I64, 1, (int64_t[]){c->arg[0]->ndim}); }
 static const Expr *shape_of_element(OpCall *c, const Tensor *const *in, const Expr *const *index)
@@ -77,10 +84,14 @@ static const Expr *shape_of_element(OpCall *c, const Tensor *const *in, const Ex
   (void)in;
   const Expr *e = expr_int(c->m, DT_I64, 0);
   for (int i = c->arg[0]->ndim - 1; i >= 0; i--)
-    e = expr_select(c->m, expr_binary(c->m, E_EQ, index[0], expr_i32(c->m, i)), expr_cast(c->m, DT_I64, c->arg[0]->shape[i]), e);
+    e = expr_select(c->m, expr_binary(c->m, E_EQ, index[0], expr_i32(c->m, i)),
+                    expr_cast(c->m, DT_I64, c->arg[0]->shape[i]), e);
   return e;
 }
-static void shape_of_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { compute_by(c, in, out, shape_of_element); }
+static void shape_of_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  compute_by(c, in, out, shape_of_element);
+}
 
 static const Type *concatenate_type(OpCall *c)
 {
@@ -94,12 +105,19 @@ static const Expr *concatenate_element(OpCall *c, const Tensor *const *in, const
   int64_t at = c->out->shape[0]->u.i;
   for (int i = c->arg[0]->nfield - 1; i >= 0; i--) {
     at -= c->arg[0]->field[i]->shape[0]->u.i;
-    const Expr *k = expr_sub(c->m, index[0], expr_i32(c->m, at)), *read = te_read(c->m, in[i], 1, &k);
-    e = e ? expr_call(c->m, read->dtype, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(c->m, index[0], expr_i32(c->m, at + c->arg[0]->field[i]->shape[0]->u.i)), read, e}) : read;
+    const Expr *k = expr_sub(c->m, index[0], expr_i32(c->m, at));
+    const Expr *read = te_read(c->m, in[i], 1, &k);
+    e = e ? expr_call(c->m, read->dtype, IN_IF_THEN_ELSE, 3,
+                      (const Expr *[]){expr_lt(c->m, index[0], expr_i32(c->m, at + c->arg[0]->field[i]->shape[0]->u.i)),
+                                       read, e})
+          : read;
   }
   return e;
 }
-static void concatenate_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { compute_by(c, in, out, concatenate_element); }
+static void concatenate_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  compute_by(c, in, out, concatenate_element);
+}
 
 #define TAKE_ATTRS(A, S) A(S, INT, index, "0", "which element")
 DEFINE_ATTRS(TestTake, TAKE_ATTRS)
@@ -110,7 +128,10 @@ static const Expr *take_element(OpCall *c, const Tensor *const *in, const Expr *
   const Expr *at = expr_i32(c->m, ((const TestTakeAttrs *)c->attrs)->index);
   return te_read(c->m, in[0], 1, &at);
 }
-static void take_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { compute_by(c, in, out, take_element); }
+static void take_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  compute_by(c, in, out, take_element);
+}
 
 static const Type *reshape_type(OpCall *c)
 {
@@ -130,18 +151,25 @@ static const Expr *reshape_element(OpCall *c, const Tensor *const *in, const Exp
   }
   return te_read(c->m, in[0], c->arg[0]->ndim, at);
 }
-static void reshape_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { compute_by(c, in, out, reshape_element); }
+static void reshape_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  compute_by(c, in, out, reshape_element);
+}
 
 static const Type *sum_type(OpCall *c) { return type_tensor(c->m, c->arg[0]->dtype, 0, NULL); }
 static const Expr *sum_element(OpCall *c, const Tensor *const *in, const Expr *const *index)
 {
   (void)index;
-  const IterVar *k = itervar_new(c->m, var_new(c->m, "k", DT_I32, VAR_PLAIN), expr_i32(c->m, 0), c->arg[0]->shape[0], ITER_REDUCE, NULL);
-  const Expr *at = k->var->expr, *source = te_read(c->m, in[0], 1, &at);
-  return expr_reduce(c->m, reducer_named(c->m, "sum", c->out->dtype, DT_I32), 1, &source, 1, &k, expr_bool(c->m, true), NULL, 0);
+  const IterVar *k = itervar_new(c->m, var_new(c->m, "k", DT_I32, VAR_PLAIN), expr_i32(c->m, 0), c->arg[0]->shape[0],
+                                 ITER_REDUCE, NULL);
+  const Expr *at = k->var->expr;
+  const Expr *source = te_read(c->m, in[0], 1, &at);
+  return expr_reduce(c->m, reducer_named(c->m, "sum", c->out->dtype, DT_I32), 1, &source, 1, &k, expr_bool(c->m, true),
+                     NULL, 0);
 }
 static void sum_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { compute_by(c, in, out, sum_element); }
 
+/* clang-format off */
 #define SCALE_ATTRS(A, S)                               \
   A(S, F64, factor, "1e-5", "what to multiply by")      \
   A(S, STR, layout, "\"NCHW\"", "a word")               \
@@ -151,25 +179,59 @@ static void sum_compute(OpCall *c, const Tensor *const *in, const Tensor **out) 
   A(S, BOOL, exact, "True", "a bool")                   \
   A(S, STRS, words, "[]", "strings")                    \
   A(S, F64S, numbers, "None", "numbers")
+/* clang-format on */
 DEFINE_ATTRS(TestScale, SCALE_ATTRS)
 static const Expr *scale_element(OpCall *c, const Tensor *const *in, const Expr *const *index)
 {
-  return expr_mul(c->m, te_read(c->m, in[0], c->arg[0]->ndim, index), expr_const(c->m, c->out->dtype, ((const TestScaleAttrs *)c->attrs)->factor));
+  return expr_mul(c->m, te_read(c->m, in[0], c->arg[0]->ndim, index),
+                  expr_const(c->m, c->out->dtype, ((const TestScaleAttrs *)c->attrs)->factor));
 }
-static void scale_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { compute_by(c, in, out, scale_element); }
+static void scale_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  compute_by(c, in, out, scale_element);
+}
 
-static const OpDef op_add = {.name = "add", .args = "lhs, rhs", .min_args = 2, .max_args = 2, .type = same_type, .compute = add_compute};
-static const OpDef op_multiply = {.name = "multiply", .args = "lhs, rhs", .min_args = 2, .max_args = 2, .type = same_type, .compute = multiply_compute};
-static const OpDef op_less = {.name = "less", .args = "lhs, rhs", .min_args = 2, .max_args = 2, .type = less_type, .compute = less_compute};
-static const OpDef op_negative = {.name = "negative", .args = "data", .min_args = 1, .max_args = 1, .type = same_type, .compute = negative_compute};
-static const OpDef op_shape_of = {.name = "shape_of", .args = "data", .min_args = 1, .max_args = 1, .type = shape_of_type, .compute = shape_of_compute};
-static const OpDef op_concatenate = {.name = "concatenate", .args = "data", .min_args = 1, .max_args = 1, .flags = OPF_TUPLE_ARG,
-                                     .type = concatenate_type, .compute = concatenate_compute};
-static const OpDef op_take = {.name = "nn.take", .args = "data", .min_args = 1, .max_args = 1, .attrs = &TestTake_attrs, .type = take_type, .compute = take_compute};
-static const OpDef op_reshape = {.name = "reshape", .args = "data, newshape", .min_args = 2, .max_args = 2, .type = reshape_type, .compute = reshape_compute};
-static const OpDef op_sum = {.name = "sum", .args = "data", .min_args = 1, .max_args = 1, .type = sum_type, .compute = sum_compute};
-static const OpDef op_scale = {.name = "scale", .args = "data", .min_args = 1, .max_args = 1, .attrs = &TestScale_attrs, .type = same_type, .compute = scale_compute};
-static const OpDef *const test_ops[] = {&op_add, &op_multiply, &op_less, &op_negative, &op_shape_of, &op_concatenate, &op_take, &op_reshape, &op_sum, &op_scale};
+static const OpDef op_add = {
+  .name = "add", .args = "lhs, rhs", .min_args = 2, .max_args = 2, .type = same_type, .compute = add_compute};
+static const OpDef op_multiply = {
+  .name = "multiply", .args = "lhs, rhs", .min_args = 2, .max_args = 2, .type = same_type, .compute = multiply_compute};
+static const OpDef op_less = {
+  .name = "less", .args = "lhs, rhs", .min_args = 2, .max_args = 2, .type = less_type, .compute = less_compute};
+static const OpDef op_negative = {
+  .name = "negative", .args = "data", .min_args = 1, .max_args = 1, .type = same_type, .compute = negative_compute};
+static const OpDef op_shape_of = {
+  .name = "shape_of", .args = "data", .min_args = 1, .max_args = 1, .type = shape_of_type, .compute = shape_of_compute};
+static const OpDef op_concatenate = {.name = "concatenate",
+                                     .args = "data",
+                                     .min_args = 1,
+                                     .max_args = 1,
+                                     .flags = OPF_TUPLE_ARG,
+                                     .type = concatenate_type,
+                                     .compute = concatenate_compute};
+static const OpDef op_take = {.name = "nn.take",
+                              .args = "data",
+                              .min_args = 1,
+                              .max_args = 1,
+                              .attrs = &TestTake_attrs,
+                              .type = take_type,
+                              .compute = take_compute};
+static const OpDef op_reshape = {.name = "reshape",
+                                 .args = "data, newshape",
+                                 .min_args = 2,
+                                 .max_args = 2,
+                                 .type = reshape_type,
+                                 .compute = reshape_compute};
+static const OpDef op_sum = {
+  .name = "sum", .args = "data", .min_args = 1, .max_args = 1, .type = sum_type, .compute = sum_compute};
+static const OpDef op_scale = {.name = "scale",
+                               .args = "data",
+                               .min_args = 1,
+                               .max_args = 1,
+                               .attrs = &TestScale_attrs,
+                               .type = same_type,
+                               .compute = scale_compute};
+static const OpDef *const test_ops[] = {&op_add,         &op_multiply, &op_less,    &op_negative, &op_shape_of,
+                                        &op_concatenate, &op_take,     &op_reshape, &op_sum,      &op_scale};
 
 /* ---- running a test ---------------------------------------------------------------------------- */
 
@@ -194,9 +256,13 @@ static inline void world(void (*body)(World *))
   if (kind) fail_msg("%s: %s (line %d)", error_kind_name(kind), message, line);
 }
 
-#define CASE(name)                                                      \
-  static void name##_body(World *w);                                    \
-  static void name(void **state) { (void)state; world(name##_body); }   \
+#define CASE(name)                   \
+  static void name##_body(World *w); \
+  static void name(void **state)     \
+  {                                  \
+    (void)state;                     \
+    world(name##_body);              \
+  }                                  \
   static void name##_body(World *w)
 
 /* The function @main of a text. */
@@ -206,7 +272,10 @@ static inline const Node *parse_main(World *w, const char *text)
   return graph_main(w->m);
 }
 
-typedef struct TextJob { Module *m; const char *text; } TextJob;
+typedef struct TextJob {
+  Module *m;
+  const char *text;
+} TextJob;
 static inline void parse_job(Ctx *ctx, void *arg)
 {
   (void)ctx;
@@ -221,7 +290,8 @@ static inline void refused(World *w, const char *text, ErrKind kind, const char 
   int globals = w->m->globals.n;
   ErrKind got = protect(w->ctx, parse_job, &job);
   if (got != kind || !strstr(error_message(w->ctx), want))
-    fail_msg("%s\n  wanted %s: …%s…\n  got %s: %s", text, error_kind_name(kind), want, error_kind_name(got), error_message(w->ctx));
+    fail_msg("%s\n  wanted %s: …%s…\n  got %s: %s", text, error_kind_name(kind), want, error_kind_name(got),
+             error_message(w->ctx));
   assert_int_equal(w->m->globals.n, globals);
   error_clear(w->ctx);
 }

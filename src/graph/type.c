@@ -29,7 +29,9 @@ static void check_elements(Module *m, DType dtype, int ndim, const Expr *const *
   int64_t total = dtype.bits > 8 ? dtype.bits / 8 : 1;
   for (int i = 0; i < ndim; i++)
     if (shape[i]->kind == E_INT && shape[i]->u.i > 0 && !int_mul(total, shape[i]->u.i, &total))
-      raise(m->ctx, ERR_SHAPE, NOWHERE, "the size of a tensor overflows at dimension %d, %" PRId64 ": more bytes than fit in 64 bits", i, shape[i]->u.i);
+      raise(m->ctx, ERR_SHAPE, NOWHERE,
+            "the size of a tensor overflows at dimension %d, %" PRId64 ": more bytes than fit in 64 bits", i,
+            shape[i]->u.i);
 }
 
 const Type *type_tensor(Module *m, DType dtype, int ndim, const Expr *const *shape)
@@ -38,7 +40,7 @@ const Type *type_tensor(Module *m, DType dtype, int ndim, const Expr *const *sha
   Type *ty = new_type(m, TY_TENSOR);
   ty->dtype = dtype;
   ty->ndim = ndim;
-  static const Expr *none[1];                /* of a scalar: a list without entries, not no list */
+  static const Expr *none[1]; /* of a scalar: a list without entries, not no list */
   ty->shape = ndim > 0 ? arena_copy(m->arena, shape, (size_t)ndim * sizeof *shape) : none;
   return ty;
 }
@@ -47,7 +49,8 @@ const Type *type_tensor_of(Module *m, DType dtype, int ndim, const int64_t *shap
 {
   const Expr **dims = arena_array(m->arena, const Expr *, ndim);
   for (int i = 0; i < ndim; i++) {
-    if (shape[i] < 0) raise(m->ctx, ERR_SHAPE, NOWHERE, "dimension %d is %" PRId64 "; a dimension is not negative", i, shape[i]);
+    if (shape[i] < 0)
+      raise(m->ctx, ERR_SHAPE, NOWHERE, "dimension %d is %" PRId64 "; a dimension is not negative", i, shape[i]);
     dims[i] = expr_int(m, shape[i] > INT32_MAX ? DT_I64 : DT_I32, shape[i]);
   }
   return type_tensor(m, dtype, ndim, dims);
@@ -62,9 +65,18 @@ static const Type *type_of_fields(Module *m, TypeKind kind, int n, const Type *c
   return counted(m, ty);
 }
 
-const Type *type_tuple(Module *m, int n, const Type *const *field) { return type_of_fields(m, TY_TUPLE, n, field, NULL); }
-const Type *type_func(Module *m, int n, const Type *const *param, const Type *ret) { return type_of_fields(m, TY_FUNC, n, param, ret); }
-const Type *type_simple(Module *m, TypeKind kind, const Type *elem) { return type_of_fields(m, kind, elem != NULL, &elem, NULL); }
+const Type *type_tuple(Module *m, int n, const Type *const *field)
+{
+  return type_of_fields(m, TY_TUPLE, n, field, NULL);
+}
+const Type *type_func(Module *m, int n, const Type *const *param, const Type *ret)
+{
+  return type_of_fields(m, TY_FUNC, n, param, ret);
+}
+const Type *type_simple(Module *m, TypeKind kind, const Type *elem)
+{
+  return type_of_fields(m, kind, elem != NULL, &elem, NULL);
+}
 
 const Type *type_data(Module *m, const DataDef *data, int n, const Type *const *arg)
 {
@@ -225,7 +237,7 @@ static const Type *join_tensor(Module *m, const Type *a, const Type *b)
 
 const Type *type_join(Module *m, const Type *a, const Type *b)
 {
-  if (a->kind == TY_VAR && b->kind != TY_VAR) return b;         /* Nil() against List[int32] */
+  if (a->kind == TY_VAR && b->kind != TY_VAR) return b; /* Nil() against List[int32] */
   if (b->kind == TY_VAR) return a;
   if (a->kind != b->kind || a->nfield != b->nfield || a->data != b->data) return NULL;
   if (a->kind == TY_TENSOR) return join_tensor(m, a, b);
@@ -243,7 +255,7 @@ typedef struct TypeMap {
   const Map *size, *param;
   bool fresh, outside, anew;
   Analyzer *simplifier;
-  Map renewed;               /* "?" replaced in this type -> its new one */
+  Map renewed; /* "?" replaced in this type -> its new one */
   Arena *arena;
 } TypeMap;
 
@@ -307,11 +319,14 @@ const Type *type_anew(Module *m, const Type *ty) { return run_map((TypeMap){.m =
 bool type_fits(const Type *want, const Type *given)
 {
   if (want->kind == TY_VAR || given->kind == TY_VAR || want->kind == TY_OBJECT) return true;
-  if (want->kind != given->kind || want->nfield != given->nfield || want->data != given->data || !dtype_eq(want->dtype, given->dtype)) return false;
+  if (want->kind != given->kind || want->nfield != given->nfield || want->data != given->data ||
+      !dtype_eq(want->dtype, given->dtype))
+    return false;
   if (want->kind == TY_TENSOR && (want->ndim < 0 || given->ndim < 0)) return true;
   if (want->ndim != given->ndim) return false;
   for (int i = 0; i < want->ndim; i++)
-    if (want->shape[i]->kind == E_INT && given->shape[i]->kind == E_INT && want->shape[i]->u.i != given->shape[i]->u.i) return false;
+    if (want->shape[i]->kind == E_INT && given->shape[i]->kind == E_INT && want->shape[i]->u.i != given->shape[i]->u.i)
+      return false;
   for (int i = 0; i < want->nfield; i++)
     if (!type_fits(want->field[i], given->field[i])) return false;
   return want->kind != TY_FUNC || type_fits(want->ret, given->ret);

@@ -15,10 +15,10 @@
  * only: the executor, which evaluates the expressions at run time, does not have them. */
 #include "graph/state.h"
 
-#define MAX_UNROLL 256           /* steps of one reduction */
-#define MAX_WORK 4096            /* expression nodes looked at for one element */
-#define MAX_SIZE 96              /* nodes of one element's expression; above: a variable */
-#define MAX_DEPTH 64             /* of an expression through inlined tensors */
+#define MAX_UNROLL 256 /* steps of one reduction */
+#define MAX_WORK 4096  /* expression nodes looked at for one element */
+#define MAX_SIZE 96    /* nodes of one element's expression; above: a variable */
+#define MAX_DEPTH 64   /* of an expression through inlined tensors */
 
 typedef struct NodeValues {
   int n;
@@ -47,7 +47,8 @@ void graph_bind_let(Module *m, const Node *var, const Node *value)
 static int count_elements(const Type *ty)
 {
   int64_t n = 1;
-  if (!ty || ty->kind != TY_TENSOR || ty->ndim < 0 || !(dtype_is_int(ty->dtype) || dtype_is_float(ty->dtype))) return -1;
+  if (!ty || ty->kind != TY_TENSOR || ty->ndim < 0 || !(dtype_is_int(ty->dtype) || dtype_is_float(ty->dtype)))
+    return -1;
   for (int i = 0; i < ty->ndim; i++)
     if (ty->shape[i]->kind != E_INT || !int_mul(n, ty->shape[i]->u.i, &n) || n > GRAPH_MAX_VALUES) return -1;
   return (int)n;
@@ -59,14 +60,15 @@ static bool is_index(DType t) { return t.code == DT_INT && t.lanes == 1 && (t.bi
 
 static const Expr *narrow(Rewriter *rw, const Expr *e)
 {
-  if (e->kind == E_INT && is_index(e->dtype) && e->u.i >= INT32_MIN && e->u.i <= INT32_MAX) return expr_i32(rw->m, e->u.i);
+  if (e->kind == E_INT && is_index(e->dtype) && e->u.i >= INT32_MIN && e->u.i <= INT32_MAX)
+    return expr_i32(rw->m, e->u.i);
   if (e->kind == E_CAST && is_index(e->dtype) && is_index(e->arg[0]->dtype)) return e->arg[0];
   return e;
 }
 
 static const Expr *as_dimension(Module *m, const Expr *e)
 {
-  if (!is_index(e->dtype) || expr_has_kind(e, E_CALL)) return e;      /* an intrinsic's arguments keep their dtype */
+  if (!is_index(e->dtype) || expr_has_kind(e, E_CALL)) return e; /* an intrinsic's arguments keep their dtype */
   Scope s = scope_begin(m->ctx);
   Rewriter rw = {.m = m, .fn = narrow, .arena = scratch(m->ctx)};
   const Expr *now = expr_rewrite(&rw, e);
@@ -80,10 +82,10 @@ typedef struct Follow {
   Module *m;
   Arena *arena;
   Analyzer *simplifier;
-  Map placeholder;                 /* Tensor* -> argument Node* */
+  Map placeholder; /* Tensor* -> argument Node* */
   int work, depth;
   bool failed;
-  const Node *needed;              /* the argument whose elements are wanted first */
+  const Node *needed; /* the argument whose elements are wanted first */
 } Follow;
 
 static const Expr *follow_expr(Follow *, const Expr *, const Map *vars);
@@ -104,7 +106,8 @@ static int64_t flat_index(const Buffer *b, int n, const Expr *const *index)
 {
   int64_t at = 0;
   for (int i = 0; i < n; i++) {
-    if (index[i]->kind != E_INT || b->shape[i]->kind != E_INT || index[i]->u.i < 0 || index[i]->u.i >= b->shape[i]->u.i) return -1;
+    if (index[i]->kind != E_INT || b->shape[i]->kind != E_INT || index[i]->u.i < 0 || index[i]->u.i >= b->shape[i]->u.i)
+      return -1;
     at = at * b->shape[i]->u.i + index[i]->u.i;
   }
   return at;
@@ -132,7 +135,8 @@ static const Expr *follow_load(Follow *f, const Expr *e, const Map *vars)
     f->needed = arg;
     return fail(f, e);
   }
-  if (dtype_is_float(arg->type->dtype) && arg->type->dtype.bits < 32 && !expr_is_const(values->v[at])) return fail(f, e);
+  if (dtype_is_float(arg->type->dtype) && arg->type->dtype.bits < 32 && !expr_is_const(values->v[at]))
+    return fail(f, e);
   return expr_simplify(f->simplifier, expr_cast(f->m, e->dtype, values->v[at]));
 }
 
@@ -144,13 +148,16 @@ static const Expr *follow_reduce(Follow *f, const Expr *e, const Map *vars)
   int64_t steps = 1;
   for (int i = 0; i < r->naxis; i++) {
     const Expr *extent = follow_expr(f, r->axis[i]->extent, vars);
-    if (f->failed || extent->kind != E_INT || !expr_is_int(r->axis[i]->min, 0) || !int_mul(steps, extent->u.i, &steps) || steps > MAX_UNROLL) return fail(f, e);
+    if (f->failed || extent->kind != E_INT || !expr_is_int(r->axis[i]->min, 0) ||
+        !int_mul(steps, extent->u.i, &steps) || steps > MAX_UNROLL)
+      return fail(f, e);
   }
   const Expr **sum = arena_array(f->arena, const Expr *, n);
   for (int v = 0; v < n; v++) sum[v] = r->has_init ? follow_expr(f, e->arg[n + 1 + v], vars) : r->reducer->identity[v];
   for (int64_t step = 0; step < steps && !f->failed; step++) {
     Map at = {0};
-    for (int i = 0; vars && i < vars->n; i++) map_put(f->arena, &at, (const void *)(uintptr_t)vars->key[i], vars->val[i]);
+    for (int i = 0; vars && i < vars->n; i++)
+      map_put(f->arena, &at, (const void *)(uintptr_t)vars->key[i], vars->val[i]);
     int64_t rest = step;
     for (int i = r->naxis - 1; i >= 0; i--) {
       int64_t extent = follow_expr(f, r->axis[i]->extent, vars)->u.i;
@@ -180,7 +187,8 @@ static const Expr *follow_choice(Follow *f, const Expr *e, const Map *vars)
   const Expr *cond = follow_expr(f, e->arg[0], vars);
   if (f->failed) return e;
   if (cond->kind == E_INT) return follow_expr(f, e->arg[cond->u.i ? 1 : 2], vars);
-  const Expr *then = follow_expr(f, e->arg[1], vars), *orelse = follow_expr(f, e->arg[2], vars);
+  const Expr *then = follow_expr(f, e->arg[1], vars);
+  const Expr *orelse = follow_expr(f, e->arg[2], vars);
   return f->failed ? e : expr_select(f->m, cond, then, orelse);
 }
 
@@ -190,7 +198,8 @@ static const Expr *follow_args(Follow *f, const Expr *e, const Map *vars)
   for (int i = 0; i < e->nargs; i++) {
     arg[i] = follow_expr(f, e->arg[i], vars);
     if (f->failed) return e;
-    bool decided = (e->kind == E_AND || e->kind == E_OR) && arg[i]->kind == E_INT && (arg[i]->u.i != 0) == (e->kind == E_OR);
+    bool decided =
+        (e->kind == E_AND || e->kind == E_OR) && arg[i]->kind == E_INT && (arg[i]->u.i != 0) == (e->kind == E_OR);
     if (decided) return arg[i];
   }
   return expr_simplify(f->simplifier, expr_with_args(f->m, e, arg));
@@ -199,7 +208,9 @@ static const Expr *follow_args(Follow *f, const Expr *e, const Map *vars)
 static const Expr *follow_kind(Follow *f, const Expr *e, const Map *vars)
 {
   switch ((ExprKind)e->kind) {
-  case E_INT: case E_FLOAT: case E_STR: return e;
+  case E_INT:
+  case E_FLOAT:
+  case E_STR: return e;
   case E_VAR: {
     const Expr *value = vars ? map_get(vars, e->u.var) : NULL;
     return value ? expr_simplify(f->simplifier, expr_cast(f->m, e->dtype, value)) : e;
@@ -210,10 +221,28 @@ static const Expr *follow_kind(Follow *f, const Expr *e, const Map *vars)
   case E_CALL:
     if (e->u.intrin == IN_IF_THEN_ELSE) return follow_choice(f, e, vars);
     return expr_is_pure(e) ? follow_args(f, e, vars) : fail(f, e);
-  case E_LET: case E_RAMP: case E_BROADCAST: return fail(f, e);
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR: case E_NOT: case E_CAST:
-    return follow_args(f, e, vars);
+  case E_LET:
+  case E_RAMP:
+  case E_BROADCAST: return fail(f, e);
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR:
+  case E_NOT:
+  case E_CAST: return follow_args(f, e, vars);
   case E_NKINDS: break;
   }
   return fail(f, e);
@@ -230,7 +259,11 @@ static const Expr *follow_expr(Follow *f, const Expr *e, const Map *vars)
 
 /* ---- from a node to its elements ----------------------------------------------------------- */
 
-static void count_node(void *env, const Expr *e) { (void)e; ++*(int *)env; }
+static void count_node(void *env, const Expr *e)
+{
+  (void)e;
+  ++*(int *)env;
+}
 
 static const Expr *element_variable(Module *m, const Node *n, int element)
 {
@@ -263,7 +296,8 @@ static void literals(Module *m, const Node *n, NodeValues *out)
 {
   const ConstData *data = n->u.data;
   size_t size = (size_t)dtype_bytes(data->dtype);
-  for (int i = 0; i < out->n; i++) out->v[i] = as_dimension(m, expr_value(m, value_load(data->dtype, (const char *)data->data + (size_t)i * size)));
+  for (int i = 0; i < out->n; i++)
+    out->v[i] = as_dimension(m, expr_value(m, value_load(data->dtype, (const char *)data->data + (size_t)i * size)));
 }
 
 /* One attempt at a call: out is filled, or needed says what must be known first, or neither. */
@@ -287,7 +321,13 @@ static bool build_compute(Follow *f, const Node *call, int output, const Tensor 
   }
   int nout = call->type->kind == TY_TUPLE ? call->type->nfield : 1;
   const Tensor **tensor = arena_array(f->arena, const Tensor *, nout);
-  OpCall c = {.m = f->m, .op = op, .attrs = call->u.call.attrs, .nargs = call->nargs, .arg = types, .node = call->arg, .out = call->type,
+  OpCall c = {.m = f->m,
+              .op = op,
+              .attrs = call->u.call.attrs,
+              .nargs = call->nargs,
+              .arg = types,
+              .node = call->arg,
+              .out = call->type,
               .name = call->name};
   op->compute(&c, in.v, tensor);
   *out = tensor[output];
@@ -336,7 +376,8 @@ static bool attempt(Ctx *ctx, void (*body)(Ctx *, void *), void *arg)
 static bool older_than(Module *m, const Expr *e, uint32_t id)
 {
   const Var **vars;
-  int n = expr_free_vars(scratch(m->ctx), e, &vars), element;
+  int n = expr_free_vars(scratch(m->ctx), e, &vars);
+  int element;
   const Node *source;
   for (int i = 0; i < n; i++)
     if (graph_value_source(m, vars[i], &source, &element) && source->id > id) return false;
@@ -359,14 +400,15 @@ static const Node *other_words(Module *m, const Node *call)
   const Node *f = call->arg[0];
   if (call->kind != N_APPLY || f->kind != N_FUNC) return NULL;
   Map args = {0};
-  for (int i = 0; i < fn_nparams(f); i++) map_put(scratch(m->ctx), &args, f->arg[i], (void *)(uintptr_t)call->arg[i + 1]);
+  for (int i = 0; i < fn_nparams(f); i++)
+    map_put(scratch(m->ctx), &args, f->arg[i], (void *)(uintptr_t)call->arg[i + 1]);
   return graph_substitute(m, fn_body(f), &args);
 }
 
 typedef struct Words {
   Module *m;
   const Node *call, *out;
-  int field;                       /* -1: the whole */
+  int field; /* -1: the whole */
 } Words;
 
 static void words_body(Ctx *ctx, void *arg)
@@ -418,7 +460,8 @@ const Expr *const *graph_values(Module *m, const Node *root, int *count)
   Scope s = scope_begin(m->ctx);
   Arena *arena = scratch(m->ctx);
   NodeList stack = {0};
-  Map decomposed = {0}, open = {0};
+  Map decomposed = {0};
+  Map open = {0};
   if (!known_values(m, root)) vec_push(arena, &stack, root);
   while (stack.n) {
     const Node *n = stack.v[stack.n - 1];

@@ -7,7 +7,7 @@
 
 typedef struct Frame {
   const Node *n;
-  int next;                  /* the argument to visit next */
+  int next; /* the argument to visit next */
 } Frame;
 
 /* ---- visiting -------------------------------------------------------------------- */
@@ -90,7 +90,11 @@ static const Node *over_rewritten(Module *m, Arena *arena, const Node *n, const 
 
 const Node *graph_rewrite(GraphRewriter *rw, const Node *root)
 {
-  typedef struct { const Node *n; const Node *const *dep; int ndep, next; } Work;
+  typedef struct {
+    const Node *n;
+    const Node *const *dep;
+    int ndep, next;
+  } Work;
   Vec(Work) stack = {0};
   if (!map_has(&rw->memo, root)) {
     const Node *const *dep;
@@ -145,7 +149,8 @@ int graph_free_vars(Arena *arena, const Node *root, const Node ***out)
     if (order[i]->kind == N_FUNC)
       for (int k = 0; k < fn_nparams(order[i]); k++) vec_push(arena, &vars, order[i]->arg[k]);
     if (order[i]->kind == N_LET) vec_push(arena, &vars, order[i]->arg[0]);
-    for (int k = 0; order[i]->kind == N_MATCH && k < order[i]->u.match.n; k++) pattern_vars(arena, order[i]->u.match.clause[k], &vars);
+    for (int k = 0; order[i]->kind == N_MATCH && k < order[i]->u.match.n; k++)
+      pattern_vars(arena, order[i]->u.match.clause[k], &vars);
     for (int k = 0; k < vars.n; k++) map_put(arena, &bound, vars.v[k], (void *)vars.v[k]);
   }
   for (int i = 0; i < n; i++)

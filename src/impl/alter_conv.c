@@ -12,10 +12,10 @@
 typedef struct Shape {
   int dims;
   bool transposed;
-  int64_t groups, c, o, ig, og;          /* channels; of one group */
-  int64_t cb, ob;                        /* blocks; cb 0: plain data */
-  bool lanes;                            /* vectors hold several groups */
-  bool whole;                            /* the weight's input channels are not in blocks */
+  int64_t groups, c, o, ig, og; /* channels; of one group */
+  int64_t cb, ob;               /* blocks; cb 0: plain data */
+  bool lanes;                   /* vectors hold several groups */
+  bool whole;                   /* the weight's input channels are not in blocks */
 } Shape;
 
 static bool layout_is(const char *layout, const char *channels, int dims)
@@ -25,12 +25,15 @@ static bool layout_is(const char *layout, const char *channels, int dims)
 
 static bool layouts_plain(const Shape *s, const char *data, const char *kernel, const char *out)
 {
-  return layout_is(data, "NC", s->dims) && layout_is(kernel, s->transposed ? "IO" : "OI", s->dims) && (!out || !*out || layout_is(out, "NC", s->dims));
+  return layout_is(data, "NC", s->dims) && layout_is(kernel, s->transposed ? "IO" : "OI", s->dims) &&
+         (!out || !*out || layout_is(out, "NC", s->dims));
 }
 
 static bool read_shape(const Node *call, Shape *s)
 {
-  const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
+  const Type *x = call->arg[0]->type;
+  const Type *w = call->arg[1]->type;
+  const Type *y = call->type;
   *s = (Shape){.dims = conv_dims(call), .transposed = strstr(call->u.call.op->name, "transpose") != NULL};
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != s->dims + 2 || w->ndim != s->dims + 2) return false;
   if (x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
@@ -71,20 +74,25 @@ bool alter_any_conv(Module *m, const Target *t, const Node *call, AlteredCall *o
   Shape s;
   if (!read_shape(call, &s) || !choose_blocks(t, call->type->dtype.bits, &s)) return false;
   if (s.transposed && !transpose_is_phased(call)) return false;
-  const char *spatial = conv_spatial(s.dims), *plain = arena_printf(m->arena, "NC%s", spatial);
+  const char *spatial = conv_spatial(s.dims);
+  const char *plain = arena_printf(m->arena, "NC%s", spatial);
   bool depthwise = s.groups > 1 && s.ig == 1 && s.og == 1;
-  const char *data = s.cb ? arena_printf(m->arena, "%s%" PRId64 "c", plain, s.cb) : plain, *result = arena_printf(m->arena, "%s%" PRId64 "c", plain, s.ob);
-  const char *kernel = s.cb && !s.whole && !depthwise ? arena_printf(m->arena, "OI%s%" PRId64 "i%" PRId64 "o", spatial, s.cb, s.ob)
-                                                      : arena_printf(m->arena, "OI%s%" PRId64 "o", spatial, s.ob);
+  const char *data = s.cb ? arena_printf(m->arena, "%s%" PRId64 "c", plain, s.cb) : plain;
+  const char *result = arena_printf(m->arena, "%s%" PRId64 "c", plain, s.ob);
+  const char *kernel = s.cb && !s.whole && !depthwise
+                           ? arena_printf(m->arena, "OI%s%" PRId64 "i%" PRId64 "o", spatial, s.cb, s.ob)
+                           : arena_printf(m->arena, "OI%s%" PRId64 "o", spatial, s.ob);
   const OpDef *op = call->u.call.op;
   void *attrs = attrs_copy(m, op->attrs, call->u.call.attrs);
   attrs_set_str(m, op->attrs, attrs, "data_layout", data);
   attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
   attrs_set_str(m, op->attrs, attrs, "out_layout", result);
-  if (!strcmp(op->name, "nn.conv2d")) op = op_get(m->ctx, depthwise ? "nn.contrib_depthwise_conv2d_NCHWc" : "nn.contrib_conv2d_NCHWc");
+  if (!strcmp(op->name, "nn.conv2d"))
+    op = op_get(m->ctx, depthwise ? "nn.contrib_depthwise_conv2d_NCHWc" : "nn.contrib_conv2d_NCHWc");
   *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, call->arg[1], arena_printf(m->arena, "%s%s", s.transposed ? "IO" : "OI", spatial), kernel);
+  out->arg[1] =
+      alter_transform(m, call->arg[1], arena_printf(m->arena, "%s%s", s.transposed ? "IO" : "OI", spatial), kernel);
   if (s.cb) out->in[0] = (LayoutPair){plain, data};
   out->out = (LayoutPair){plain, result};
   return true;

@@ -15,7 +15,7 @@
 #include "op/nn.h"
 
 enum { QUERY, KEY, VALUE, MASK };
-enum { MANY = 1 << 20 };                                 /* stands for a size that is not known */
+enum { MANY = 1 << 20 }; /* stands for a size that is not known */
 
 static int64_t size_of(const Node *call, int argument, char letter)
 {
@@ -28,14 +28,18 @@ static double products(const Node *call, double open)
 {
   double n = 2 * (double)(size_of(call, QUERY, 'D') + size_of(call, VALUE, 'D'));
   const AttentionAttrs *a = call->u.call.attrs;
-  int64_t sizes[] = {size_of(call, QUERY, 'B'), a->heads ? a->heads : size_of(call, QUERY, 'H'), size_of(call, QUERY, 'S'), size_of(call, KEY, 'T')};
+  int64_t sizes[] = {size_of(call, QUERY, 'B'), a->heads ? a->heads : size_of(call, QUERY, 'H'),
+                     size_of(call, QUERY, 'S'), size_of(call, KEY, 'T')};
   for (int i = 0; i < 4; i++) n *= sizes[i] ? (double)sizes[i] : open;
   return n;
 }
 
 double attention_flops(const Node *call) { return products(call, 0); }
 
-double attention_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
+double attention_cost(const Target *t, const Node *call)
+{
+  return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
+}
 
 /* ---- sizes of blocks --------------------------------------------------------------------------------- */
 
@@ -71,35 +75,53 @@ static int64_t keys_tile(const Target *t, int64_t vectors, int64_t keys)
 typedef struct Shape {
   int bits;
   int64_t queries, keys, size;
-  bool even;                           /* the mask varies with the queries: blocks must cover them exactly */
-  bool copied;                         /* the values, for each block (copy_values) */
+  bool even;   /* the mask varies with the queries: blocks must cover them exactly */
+  bool copied; /* the values, for each block (copy_values) */
 } Shape;
 
 static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg)
 {
-  const char *s = strchr(a->query_layout, 'S'), *t = strchr(a->key_layout, 'T'), *d = strchr(a->value_layout, 'D');
-  Shape f = {arg[QUERY]->dtype.bits, known(arg[QUERY]->shape[s - a->query_layout]), known(arg[KEY]->shape[t - a->key_layout]),
-             known(arg[VALUE]->shape[d - a->value_layout]), false, a->value_layout[2] != 'T'};
+  const char *s = strchr(a->query_layout, 'S');
+  const char *t = strchr(a->key_layout, 'T');
+  const char *d = strchr(a->value_layout, 'D');
+  Shape f = {arg[QUERY]->dtype.bits,
+             known(arg[QUERY]->shape[s - a->query_layout]),
+             known(arg[KEY]->shape[t - a->key_layout]),
+             known(arg[VALUE]->shape[d - a->value_layout]),
+             false,
+             a->value_layout[2] != 'T'};
   if (nargs <= MASK || !f.queries) return f;
-  const char *layout = attention_layout(a, MASK, arg[MASK]->ndim), *at = strchr(layout, 'S');
+  const char *layout = attention_layout(a, MASK, arg[MASK]->ndim);
+  const char *at = strchr(layout, 'S');
   f.even = at && !expr_is_int(arg[MASK]->shape[at - layout], 1);
   return f;
 }
 
-/* Queries in a block: as many vectors as run both products fastest, with what a block shares of the copy of the values, few
- * enough that their scores stay in the second-level cache, beside the same number of exponentials.  0: no number of them does
- * without leaving too many lanes idle. */
+/* Queries in a block: as many vectors as run both products fastest, with what a block shares of the copy of the values,
+ * few enough that their scores stay in the second-level cache, beside the same number of exponentials.  0: no number of
+ * them does without leaving too many lanes idle. */
 static int64_t block_queries(const Target *t, const Shape *f)
 {
-  enum { USUAL = 16, NARROW = 4, WIDE = 8 };              /* where the number is not known: often it is one; vectors of a block */
-  static const double USED = 0.6, COPY = 1.5;             /* cycles for a vector: read from the second-level cache, written */
-  int64_t lanes = target_lanes(t, f->bits), best = 0, cache = cost_l2(t), k = f->keys ? f->keys : MANY, height, columns;
-  double least = 0, copy = f->copied ? COPY * cost_pipes(t) : 0;
+  /* where the number is not known: often it is one; vectors of a block */
+  enum { USUAL = 16, NARROW = 4, WIDE = 8 };
+  /* cycles for a vector: read from the second-level cache, written */
+  static const double USED = 0.6;
+  static const double COPY = 1.5;
+  int64_t lanes = target_lanes(t, f->bits);
+  int64_t best = 0;
+  int64_t cache = cost_l2(t);
+  int64_t k = f->keys ? f->keys : MANY;
+  int64_t height, columns;
+  double least = 0;
+  double copy = f->copied ? COPY * cost_pipes(t) : 0;
   for (int64_t v = 1; v <= (lanes > 4 || t->vector_registers < 32 ? NARROW : WIDE); v++) {
-    int64_t width = v * lanes, queries = f->queries ? f->queries : width, blocks = (queries + width - 1) / width;
+    int64_t width = v * lanes;
+    int64_t queries = f->queries ? f->queries : width;
+    int64_t blocks = (queries + width - 1) / width;
     if (v > 1 && (4 * f->keys * width * (f->bits / 8) > cache || (!f->queries && width > USUAL))) break;
     if ((f->even && queries % width) || (double)queries < USED * (double)(blocks * width)) continue;
-    double scores = tile_speed(t, v, 1, k, tile_best(t, v, 1, 1, k)), sums = sums_tile(t, f->bits, width, f->size, &height, &columns);
+    double scores = tile_speed(t, v, 1, k, tile_best(t, v, 1, 1, k));
+    double sums = sums_tile(t, f->bits, width, f->size, &height, &columns);
     double seconds = (double)(blocks * width) * (1 / scores + 1 / sums + copy / (double)width) / (double)queries;
     if (best && seconds >= least) continue;
     least = seconds;
@@ -111,8 +133,10 @@ static int64_t block_queries(const Target *t, const Shape *f)
 bool attention_fits(const Target *t, const Node *call)
 {
   const AttentionAttrs *a = call->u.call.attrs;
-  const Type *ty = call->type, *arg[4];
-  if (ty->dtype.code != DT_FLOAT || ty->dtype.bits < 32 || a->value_layout[3] != 'D' || a->out_layout[3] != 'D') return false;
+  const Type *ty = call->type;
+  const Type *arg[4];
+  if (ty->dtype.code != DT_FLOAT || ty->dtype.bits < 32 || a->value_layout[3] != 'D' || a->out_layout[3] != 'D')
+    return false;
   for (int i = 0; i < call->nargs; i++) arg[i] = call->arg[i]->type;
   Shape f = shape_of(a, call->nargs, arg);
   return f.queries != 1 && f.size > 0 && size_of(call, QUERY, 'D') > 0 && block_queries(t, &f) > 0;
@@ -148,17 +172,22 @@ static Part part_of(Module *m, int n, const Expr *const *shape, const char *name
 static const Tensor *finish(const Part *p, const char *name, const char *reducer, const Expr *value)
 {
   Module *m = p->m;
-  if (reducer) value = expr_reduce(m, reducer_named(m, reducer, value->dtype, DT_I32), 1, &value, 1, &p->sum, expr_bool(m, true), NULL, 0);
+  if (reducer)
+    value = expr_reduce(m, reducer_named(m, reducer, value->dtype, DT_I32), 1, &value, 1, &p->sum, expr_bool(m, true),
+                        NULL, 0);
   return &te_compute(m, name, reducer ? "comm_reduce" : "injective", p->n, p->shape, p->axis, 1, &value, NULL)->out[0];
 }
 
-static const Expr *read5(Module *m, const Tensor *t, const Expr *const *at) { return te_read(m, t, t->buffer->ndim, at); }
+static const Expr *read5(Module *m, const Tensor *t, const Expr *const *at)
+{
+  return te_read(m, t, t->buffer->ndim, at);
+}
 
 typedef struct Rows {
   OpCall *c;
-  AttentionAt n;                       /* sizes */
+  AttentionAt n; /* sizes */
   const Expr *value_size, *width, *blocks;
-  bool whole;                          /* the blocks cover the queries exactly */
+  bool whole; /* the blocks cover the queries exactly */
 } Rows;
 
 /* The query that stands in a lane of a block; where there is none any more, the last one again. */
@@ -174,19 +203,22 @@ static const Tensor *masked_scores(const Rows *r, const Tensor *const *in)
   OpCall *c = r->c;
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
-  const Expr *turned_shape[] = {r->n.b, r->n.h, r->blocks, r->n.d, r->width}, *shape[] = {r->n.b, r->n.h, r->blocks, r->n.t, r->width};
+  const Expr *turned_shape[] = {r->n.b, r->n.h, r->blocks, r->n.d, r->width};
+  const Expr *shape[] = {r->n.b, r->n.h, r->blocks, r->n.t, r->width};
   Part p = part_of(m, 5, turned_shape, "bhodi", NULL);
   AttentionAt at = {.b = p.at[0], .h = p.at[1], .s = query_at(r, p.at[2], p.at[4]), .d = p.at[3]};
   const Expr *value = expr_mul(m, attention_read(c, QUERY, in[QUERY], &at), expr_float(m, c->out->dtype, a->scale));
   const Tensor *turned = finish(&p, "turned", NULL, value);
   p = part_of(m, 5, shape, "bhoti", r->n.d);
   at = (AttentionAt){.b = p.at[0], .h = p.at[1], .t = p.at[3], .d = p.reduce};
-  value = expr_mul(m, attention_read(c, KEY, in[KEY], &at), read5(m, turned, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.reduce, p.at[4]}));
+  value = expr_mul(m, attention_read(c, KEY, in[KEY], &at),
+                   read5(m, turned, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.reduce, p.at[4]}));
   const Tensor *scores = finish(&p, "scores", "sum", value);
   if (c->nargs <= MASK && !a->causal) return scores;
   p = part_of(m, 5, shape, "bhoti", NULL);
   at = (AttentionAt){.b = p.at[0], .h = p.at[1], .s = query_at(r, p.at[2], p.at[4]), .t = p.at[3]};
-  return finish(&p, "masked", NULL, attention_masked(c, read5(m, scores, p.at), c->nargs > MASK ? in[MASK] : NULL, &at));
+  return finish(&p, "masked", NULL,
+                attention_masked(c, read5(m, scores, p.at), c->nargs > MASK ? in[MASK] : NULL, &at));
 }
 
 /* max or sum over the keys. */
@@ -199,7 +231,8 @@ static const Tensor *over_keys(const Rows *r, const Tensor *x, const char *name,
 
 static void by_letter(const char *layout, const Expr *const *at, AttentionAt *out)
 {
-  for (int i = 0; i < 4; i++) *(layout[i] == 'B' ? &out->b : layout[i] == 'H' ? &out->h : layout[i] == 'S' ? &out->s : &out->d) = at[i];
+  for (int i = 0; i < 4; i++)
+    *(layout[i] == 'B' ? &out->b : layout[i] == 'H' ? &out->h : layout[i] == 'S' ? &out->s : &out->d) = at[i];
 }
 
 void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
@@ -209,16 +242,21 @@ void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   Rows r = {.c = c};
   r.n = attention_sizes(c, &r.value_size);
   Shape f = shape_of(a, c->nargs, c->arg);
-  int64_t queries = f.queries, width = block_queries(t, &f);
+  int64_t queries = f.queries;
+  int64_t width = block_queries(t, &f);
   r.width = expr_i32(m, width);
   r.whole = queries && queries % width == 0;
-  r.blocks = queries ? expr_i32(m, (queries + width - 1) / width) : expr_floordiv(m, expr_add(m, r.n.s, expr_i32(m, width - 1)), r.width);
-  const Tensor *scores = masked_scores(&r, in), *most = over_keys(&r, scores, "row_max", "max");
+  r.blocks = queries ? expr_i32(m, (queries + width - 1) / width)
+                     : expr_floordiv(m, expr_add(m, r.n.s, expr_i32(m, width - 1)), r.width);
+  const Tensor *scores = masked_scores(&r, in);
+  const Tensor *most = over_keys(&r, scores, "row_max", "max");
   Part p = part_of(m, 5, scores->buffer->shape, "bhoti", NULL);
-  const Expr *less = expr_sub(m, read5(m, scores, p.at), read5(m, most, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.at[4]}));
+  const Expr *less =
+      expr_sub(m, read5(m, scores, p.at), read5(m, most, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.at[4]}));
   const Tensor *exps = finish(&p, "exps", NULL, expr_call(m, DT_NONE, IN_EXP, 1, &less));
   const Tensor *total = over_keys(&r, exps, "row_sum", "sum");
-  AttentionAt size = r.n, at = {0};
+  AttentionAt size = r.n;
+  AttentionAt at = {0};
   const Expr *shape[4];
   size.d = r.value_size;
   size.s = expr_mul(m, r.blocks, r.width);
@@ -227,14 +265,16 @@ void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   p = part_of(m, 4, shape, a->out_layout, r.n.t);
   by_letter(a->out_layout, p.at, &at);
   at.t = p.reduce;
-  const Expr *block = expr_floordiv(m, at.s, r.width), *lane = expr_floormod(m, at.s, r.width);
+  const Expr *block = expr_floordiv(m, at.s, r.width);
+  const Expr *lane = expr_floormod(m, at.s, r.width);
   const Expr *weight = read5(m, exps, (const Expr *[]){at.b, at.h, block, p.reduce, lane});
   const Tensor *sums = finish(&p, "sums", "sum", expr_mul(m, weight, attention_read(c, VALUE, in[VALUE], &at)));
   p = part_of(m, 4, c->out->shape, a->out_layout, NULL);
   by_letter(a->out_layout, p.at, &at);
   block = expr_floordiv(m, at.s, r.width), lane = expr_floormod(m, at.s, r.width);
-  const Expr *one = expr_float(m, c->out->dtype, 1), *share = expr_binary(m, E_DIV, one, read5(m, total, (const Expr *[]){at.b, at.h, block, lane}));
-  *out = finish(&p, "attention", NULL, expr_mul(m, share, read5(m, sums, p.at)));      /* row_sum comes before sums */
+  const Expr *one = expr_float(m, c->out->dtype, 1);
+  const Expr *share = expr_binary(m, E_DIV, one, read5(m, total, (const Expr *[]){at.b, at.h, block, lane}));
+  *out = finish(&p, "attention", NULL, expr_mul(m, share, read5(m, sums, p.at))); /* row_sum comes before sums */
 }
 
 /* ---- the schedule ----------------------------------------------------------------------------------------- */
@@ -252,7 +292,7 @@ static void write_out(ImplGroup *g, BlockRV block, int from)
 /* A product over a block of queries. */
 typedef struct Product {
   LoopRV row, column, sum;
-  int64_t height, width, steps;        /* of the tile; steps of the whole sum, 0: not known */
+  int64_t height, width, steps; /* of the tile; steps of the whole sum, 0: not known */
 } Product;
 
 /* column panels, row tiles, the sum, its steps written out, the tile; gives the loop that a tile is
@@ -261,7 +301,10 @@ static LoopRV tile_product(ImplGroup *g, const Product *p, LoopRV *sum)
 {
   int64_t vectors = block_vectors(p->width, target_lanes(g->target, g->anchor->type->dtype.bits));
   int64_t steps = p->steps ? tile_steps(p->height * vectors, p->steps) : 1;
-  LoopRV ci, ri, step, co = split_by(g, p->column, p->width, &ci), ro = split_by(g, p->row, p->height, &ri), ko = split_by(g, p->sum, steps, &step);
+  LoopRV ci, ri, step;
+  LoopRV co = split_by(g, p->column, p->width, &ci);
+  LoopRV ro = split_by(g, p->row, p->height, &ri);
+  LoopRV ko = split_by(g, p->sum, steps, &step);
   sched_reorder(g->s, 6, (const LoopRV[]){co, ro, ko, step, ri, ci});
   sched_unroll(g->s, step);
   sched_unroll(g->s, ri);
@@ -275,8 +318,11 @@ static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
 {
   const AttentionAttrs *a = g->anchor->u.call.attrs;
   BlockRV sums = group_stage(g, "sums");
-  LoopRV *l, lane, sum, b = {-1}, h = {-1}, s = {-1};
-  int n = sched_get_loops(g->s, sums, g->arena, &l);                 /* as out_layout says, then the keys */
+  LoopRV *l, lane, sum;
+  LoopRV b = {-1};
+  LoopRV h = {-1};
+  LoopRV s = {-1};
+  int n = sched_get_loops(g->s, sums, g->arena, &l); /* as out_layout says, then the keys */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sums' loops are not those of attention");
   for (int i = 0; i < 3; i++) *(a->out_layout[i] == 'B' ? &b : a->out_layout[i] == 'H' ? &h : &s) = l[i];
   LoopRV block = split_by(g, s, queries, &lane);
@@ -296,9 +342,10 @@ static void multiply_keys(ImplGroup *g, int64_t queries)
 {
   BlockRV scores = group_stage(g, "scores");
   LoopRV *l, sum;
-  int n = sched_get_loops(g->s, scores, g->arena, &l);               /* b h block, b h block of one step, t s d */
+  int n = sched_get_loops(g->s, scores, g->arena, &l); /* b h block, b h block of one step, t s d */
   if (n != 9) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the scores' loops are not those of attention");
-  int64_t keys = size_of(g->anchor, KEY, 'T'), vectors = block_vectors(queries, target_lanes(g->target, g->anchor->type->dtype.bits));
+  int64_t keys = size_of(g->anchor, KEY, 'T');
+  int64_t vectors = block_vectors(queries, target_lanes(g->target, g->anchor->type->dtype.bits));
   Product p = {l[6], l[7], l[8], keys_tile(g->target, vectors, keys), queries, size_of(g->anchor, QUERY, 'D')};
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, scores, at);
@@ -306,8 +353,9 @@ static void multiply_keys(ImplGroup *g, int64_t queries)
   sched_decompose_reduction(g->s, scores, sum);
 }
 
-/* The head's values, copied so that they lie side by side.  Every tile of queries reads them again, and rows that lie far
- * apart, as those of interleaved heads do, meet in a few sets of the first-level cache.  {-1}: they do lie side by side. */
+/* The head's values, copied so that they lie side by side.  Every tile of queries reads them again, and rows that lie
+ * far apart, as those of interleaved heads do, meet in a few sets of the first-level cache.  {-1}: they do lie side by
+ * side. */
 static BlockRV copy_values(ImplGroup *g)
 {
   const AttentionAttrs *a = g->anchor->u.call.attrs;
@@ -326,7 +374,8 @@ void attention_schedule(ImplGroup *g)
   BlockRV turned = group_stage(g, "turned");
   int64_t queries = known(sched_block_stmt(g->s, turned)->u.block->iter[4].extent);
   BlockRV values = copy_values(g);
-  LoopRV outer[3], block = multiply_values(g, queries, outer);
+  LoopRV outer[3];
+  LoopRV block = multiply_values(g, queries, outer);
   if (values.id >= 0) {
     LoopRV *l, vector;
     sched_compute_at(g->s, values, block, true, -1);
@@ -339,7 +388,8 @@ void attention_schedule(ImplGroup *g)
     if (group_find_stage(g, before[i], &stage)) sched_compute_at(g->s, stage, block, true, -1);
   multiply_keys(g, queries);
   for (int i = 0; i < NBEFORE; i++)
-    if (strcmp(before[i], "masked") && strcmp(before[i], "scores")) generic_block(g, group_stage(g, before[i]), 3, false);
+    if (strcmp(before[i], "masked") && strcmp(before[i], "scores"))
+      generic_block(g, group_stage(g, before[i]), 3, false);
   LoopRV all = sched_fuse(g->s, 3, outer, true);
   if (cost_threads(g->target, products(g->anchor, 64), 0) > 1) sched_parallel(g->s, all);
 }

@@ -17,20 +17,30 @@
 static int64_t dense_height(const Target *t, const Type *weight, const Type *y)
 {
   int64_t width = known(weight->shape[2]);
-  return width && known(y->shape[1]) == width * known(weight->shape[0]) ? tile_block_rows(t, width, known(weight->shape[0]), known(y->shape[0])) : 0;
+  return width && known(y->shape[1]) == width * known(weight->shape[0])
+             ? tile_block_rows(t, width, known(weight->shape[0]), known(y->shape[0]))
+             : 0;
 }
 
 bool blocks_dense_fits(const Target *t, const Node *call)
 {
   const Type *w = call->arg[1]->type;
-  return w->ndim == 3 && w->dtype.code == DT_UINT && w->dtype.bits == 64 && known(call->arg[0]->type->shape[1]) && dense_height(t, w, call->type) > 0;
+  return w->ndim == 3 && w->dtype.code == DT_UINT && w->dtype.bits == 64 && known(call->arg[0]->type->shape[1]) &&
+         dense_height(t, w, call->type) > 0;
 }
 
-double blocks_dense_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, 32) / cost_words(t, 4); }
-
-const Expr *blocks_read(Module *m, const Tensor *sums, int nlead, const Expr *const *lead, const Expr *row, int64_t height, const Expr *column)
+double blocks_dense_cost(const Target *t, const Node *call)
 {
-  const Expr *at[8], *two = expr_i32(m, 2), *h = expr_i32(m, height), *in_tile = expr_floormod(m, row, h);
+  return impl_flops(call) / cost_flops(t, 32) / cost_words(t, 4);
+}
+
+const Expr *blocks_read(Module *m, const Tensor *sums, int nlead, const Expr *const *lead, const Expr *row,
+                        int64_t height, const Expr *column)
+{
+  const Expr *at[8];
+  const Expr *two = expr_i32(m, 2);
+  const Expr *h = expr_i32(m, height);
+  const Expr *in_tile = expr_floormod(m, row, h);
   for (int d = 0; d < nlead; d++) at[d] = lead[d];
   at[nlead] = expr_floordiv(m, row, h);
   at[nlead + 1] = expr_floordiv(m, in_tile, two);
@@ -45,15 +55,19 @@ void blocks_dense_compute(OpCall *c, const Target *t, const Tensor *const *in, c
   const Expr *const *b = in[1]->buffer->shape, *two = expr_i32(m, 2);
   int64_t height = dense_height(t, c->arg[1], c->out);
   const Tensor *a = matmul_pack_rows(m, in[0], height, 4);
-  const Expr *shape[] = {b[0], a->buffer->shape[0], expr_i32(m, height / 2), expr_i32(m, known(b[2]) / 2), expr_i32(m, 4)};
+  const Expr *shape[] = {b[0], a->buffer->shape[0], expr_i32(m, height / 2), expr_i32(m, known(b[2]) / 2),
+                         expr_i32(m, 4)};
   Stage s = nn_stage(m, 5, shape, "panel tile row column lane");
   const Expr *k = nn_reduce_axis(&s, "k", b[1]);
-  const Expr *row = expr_add(m, expr_mul(m, s.at[2], two), expr_floordiv(m, s.at[4], two)), *column = expr_add(m, expr_mul(m, s.at[3], two), expr_floormod(m, s.at[4], two));
-  const Expr *factor[] = {nn_read(m, a, (const Expr *[]){s.at[1], k, row}), nn_read(m, in[1], (const Expr *[]){s.at[0], k, column})};
+  const Expr *row = expr_add(m, expr_mul(m, s.at[2], two), expr_floordiv(m, s.at[4], two));
+  const Expr *column = expr_add(m, expr_mul(m, s.at[3], two), expr_floormod(m, s.at[4], two));
+  const Expr *factor[] = {nn_read(m, a, (const Expr *[]){s.at[1], k, row}),
+                          nn_read(m, in[1], (const Expr *[]){s.at[0], k, column})};
   const Tensor *sums = nn_sum(&s, "product", "matmul", expr_call(m, DT_F32, IN_BF16_DOT, 2, factor), DT_F32);
   Stage all = nn_stage(m, 2, c->out->shape, "i j");
   const Expr *panel = expr_floordiv(m, all.at[1], b[2]);
-  *out = nn_finish(&all, "dense_pack", "injective", blocks_read(m, sums, 1, &panel, all.at[0], height, expr_floormod(m, all.at[1], b[2])));
+  *out = nn_finish(&all, "dense_pack", "injective",
+                   blocks_read(m, sums, 1, &panel, all.at[0], height, expr_floormod(m, all.at[1], b[2])));
 }
 
 /* ---- the schedule ------------------------------------------------------------------------------------ */
@@ -62,9 +76,11 @@ LoopRV blocks_tile(ImplGroup *g, BlockRV product, int64_t steps)
 {
   LoopRV *loop, step;
   int n = sched_get_loops(g->s, product, g->arena, &loop);
-  const LoopRV *tile = loop + n - 4;                         /* rows, columns, lanes, the sum */
-  int64_t rows = known(sched_loop_stmt(g->s, tile[0])->u.loop.extent), columns = known(sched_loop_stmt(g->s, tile[1])->u.loop.extent);
-  int many = rows < columns;                                 /* the fewer vectors stay in registers while the others pass */
+  const LoopRV *tile = loop + n - 4; /* rows, columns, lanes, the sum */
+  int64_t rows = known(sched_loop_stmt(g->s, tile[0])->u.loop.extent);
+  int64_t columns = known(sched_loop_stmt(g->s, tile[1])->u.loop.extent);
+  /* the fewer vectors stay in registers while the others pass */
+  int many = rows < columns;
   LoopRV sum = split_by(g, tile[3], tile_steps(rows * columns, steps), &step);
   sched_reorder(g->s, 5, (const LoopRV[]){sum, step, tile[many], tile[1 - many], tile[2]});
   sched_unroll(g->s, step), sched_unroll(g->s, tile[0]), sched_unroll(g->s, tile[1]);
@@ -85,7 +101,7 @@ static void fetch_next_panel(ImplGroup *g, BlockRV product, const Buffer *rows, 
 static void schedule_packing(ImplGroup *g, BlockRV packing, bool parallel)
 {
   LoopRV *loop;
-  sched_get_loops(g->s, packing, g->arena, &loop);           /* tile, k, row */
+  sched_get_loops(g->s, packing, g->arena, &loop); /* tile, k, row */
   sched_unroll(g->s, loop[2]);
   if (parallel) sched_parallel(g->s, loop[0]);
 }
@@ -93,14 +109,21 @@ static void schedule_packing(ImplGroup *g, BlockRV packing, bool parallel)
 void blocks_dense_schedule(ImplGroup *g)
 {
   generic_inline(g);
-  BlockRV product = group_sum(g), packing = group_stage(g, "a_pack"), *user;
-  if (sched_get_consumers(g->s, product, g->arena, &user) != 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
+  BlockRV product = group_sum(g);
+  BlockRV packing = group_stage(g, "a_pack");
+  BlockRV *user;
+  if (sched_get_consumers(g->s, product, g->arena, &user) != 1)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
   BlockRV store = user[0];
   const Buffer *rows = sched_block_stmt(g->s, packing)->u.block->writes[0].buffer;
-  int64_t height = known(rows->shape[2]), width = known(g->anchor->arg[1]->type->shape[2]), all = known(g->anchor->type->shape[0]);
+  int64_t height = known(rows->shape[2]);
+  int64_t width = known(g->anchor->arg[1]->type->shape[2]);
+  int64_t all = known(g->anchor->type->shape[0]);
   LoopRV *loop, ri, ci;
-  if (sched_get_loops(g->s, store, g->arena, &loop) != 2) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not rows, columns");
-  LoopRV ro = split_by(g, loop[0], height, &ri), co = split_by(g, loop[1], width, &ci);
+  if (sched_get_loops(g->s, store, g->arena, &loop) != 2)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not rows, columns");
+  LoopRV ro = split_by(g, loop[0], height, &ri);
+  LoopRV co = split_by(g, loop[1], width, &ci);
   sched_reorder(g->s, 4, (const LoopRV[]){co, ro, ri, ci});
   sched_compute_at(g->s, product, ro, true, -1);
   epilogue_write_out(g, store, 2, true);

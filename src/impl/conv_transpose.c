@@ -1,7 +1,7 @@
 /* conv_transpose.c: transposed convolutions over blocks of channels, phase by phase.
  *
- * Output u = y + before gets data[q - j] * weight[p + stride * j] with q = u / stride and p = u % stride: all outputs of one
- * phase p are a plain convolution with every stride-th tap, and no zero between the data's elements is ever
+ * Output u = y + before gets data[q - j] * weight[p + stride * j] with q = u / stride and p = u % stride: all outputs
+ * of one phase p are a plain convolution with every stride-th tap, and no zero between the data's elements is ever
  * multiplied.  Where the stride does not divide the kernel, later phases have a tap less; the term of a tap
  * that is not there is -0, which adds nothing, and goes when the phases are written out.
  *
@@ -16,7 +16,7 @@ enum { MOST_PHASES = 16 };
 
 typedef struct Phases {
   int dims;
-  int64_t groups, ig, og, cb, ob;          /* cb 0: plain data */
+  int64_t groups, ig, og, cb, ob; /* cb 0: plain data */
   int64_t k[3], stride[3], before[3], taps[3];
 } Phases;
 
@@ -24,11 +24,12 @@ static const Conv2DTransposeAttrs *attrs_of(const Node *call) { return call->u.c
 
 static int64_t one_of(AttrInts list, int d, int64_t def) { return list.n == 0 ? def : list.v[list.n == 1 ? 0 : d]; }
 
-/* Outputs between those that the same tap of neighbouring elements meets.  A single element has no neighbours: each of its
- * outputs has one tap. */
+/* Outputs between those that the same tap of neighbouring elements meets.  A single element has no neighbours: each of
+ * its outputs has one tap. */
 static int64_t phases_along(const Conv2DTransposeAttrs *a, const Type *x, const Type *w, int d)
 {
-  int64_t stride = one_of(a->strides, d, 1), k = w->shape[2 + d]->kind == E_INT ? w->shape[2 + d]->u.i : 1;
+  int64_t stride = one_of(a->strides, d, 1);
+  int64_t k = w->shape[2 + d]->kind == E_INT ? w->shape[2 + d]->u.i : 1;
   return expr_is_int(x->shape[2 + d], 1) && k > stride && k <= 4 ? k : stride;
 }
 
@@ -50,9 +51,13 @@ bool transpose_fits(const Target *t, const Node *call)
 {
   (void)t;
   const Conv2DTransposeAttrs *a = attrs_of(call);
-  const Type *y = call->type, *w = call->arg[1]->type, *x = call->arg[0]->type;
+  const Type *y = call->type;
+  const Type *w = call->arg[1]->type;
+  const Type *x = call->arg[0]->type;
   int dims = conv_dims(call);
-  if (y->ndim != dims + 3 || y->dtype.code != DT_FLOAT || !str_ends(a->kernel_layout, "o") || conv_block(a->out_layout, dims) < 2) return false;
+  if (y->ndim != dims + 3 || y->dtype.code != DT_FLOAT || !str_ends(a->kernel_layout, "o") ||
+      conv_block(a->out_layout, dims) < 2)
+    return false;
   if (!str_starts(a->kernel_layout, "OI") || !transpose_is_phased(call)) return false;
   for (int d = 0; d < w->ndim; d++)
     if (w->shape[d]->kind != E_INT) return false;
@@ -63,14 +68,18 @@ bool transpose_fits(const Target *t, const Node *call)
   return y->shape[1]->u.i % a->groups == 0;
 }
 
-double transpose_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
+double transpose_cost(const Target *t, const Node *call)
+{
+  return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
+}
 
 static Phases phases_of(OpCall *c)
 {
   const Conv2DTransposeAttrs *a = c->attrs;
   int dims = c->out->ndim - 3;
   int64_t after[3];
-  Phases v = {.dims = dims, .groups = a->groups, .cb = conv_block(a->data_layout, dims), .ob = conv_block(a->out_layout, dims)};
+  Phases v = {
+    .dims = dims, .groups = a->groups, .cb = conv_block(a->data_layout, dims), .ob = conv_block(a->out_layout, dims)};
   v.og = c->out->shape[1]->u.i * v.ob / v.groups;
   v.ig = c->arg[0]->shape[1]->u.i * (v.cb ? v.cb : 1) / v.groups;
   for (int d = 0; d < dims; d++) v.k[d] = c->arg[1]->shape[2 + d]->u.i;
@@ -83,9 +92,11 @@ static Phases phases_of(OpCall *c)
 /* Zeros around the data, as far as the outputs reach; lead[d] of them in front. */
 static const Tensor *pad_data(Module *m, const Phases *v, const Tensor *x, const Type *out, int64_t *lead)
 {
-  int64_t before[NN_MAX_DIM] = {0}, after[NN_MAX_DIM] = {0};
+  int64_t before[NN_MAX_DIM] = {0};
+  int64_t after[NN_MAX_DIM] = {0};
   for (int d = 0; d < v->dims; d++) {
-    int64_t first = v->before[d] / v->stride[d] - (v->taps[d] - 1), last = (out->shape[2 + d]->u.i - 1 + v->before[d]) / v->stride[d];
+    int64_t first = v->before[d] / v->stride[d] - (v->taps[d] - 1);
+    int64_t last = (out->shape[2 + d]->u.i - 1 + v->before[d]) / v->stride[d];
     int64_t size = x->buffer->shape[2 + d]->u.i;
     lead[d] = before[2 + d] = first < 0 ? -first : 0;
     after[2 + d] = last >= size ? last - size + 1 : 0;
@@ -97,7 +108,8 @@ static const Tensor *pad_data(Module *m, const Phases *v, const Tensor *x, const
 static void channels_at(Stage *s, const Phases *v, const Expr **x, const Expr **w)
 {
   Module *m = s->m;
-  const Expr *group = expr_i32(m, 0), *oo = s->at[1];
+  const Expr *group = expr_i32(m, 0);
+  const Expr *oo = s->at[1];
   int64_t own = v->og / v->ob;
   if (v->groups > 1) {
     group = expr_floordiv(m, s->at[1], expr_i32(m, own));
@@ -106,12 +118,14 @@ static void channels_at(Stage *s, const Phases *v, const Expr **x, const Expr **
   int last = v->dims + 2;
   w[0] = nn_index(s, oo);
   if (v->cb) {
-    const Expr *outer = nn_reduce_axis(s, "rco", expr_i32(m, v->ig / v->cb)), *inner = nn_reduce_axis(s, "rci", expr_i32(m, v->cb));
+    const Expr *outer = nn_reduce_axis(s, "rco", expr_i32(m, v->ig / v->cb));
+    const Expr *inner = nn_reduce_axis(s, "rci", expr_i32(m, v->cb));
     x[1] = w[1] = nn_index(s, expr_add(m, expr_mul(m, group, expr_i32(m, v->ig / v->cb)), outer));
     x[last] = w[last] = inner;
     w[last + 1] = s->at[last];
   } else {
-    x[1] = w[1] = nn_index(s, expr_add(m, expr_mul(m, group, expr_i32(m, v->ig)), nn_reduce_axis(s, "rc", expr_i32(m, v->ig))));
+    x[1] = w[1] =
+        nn_index(s, expr_add(m, expr_mul(m, group, expr_i32(m, v->ig)), nn_reduce_axis(s, "rc", expr_i32(m, v->ig))));
     w[last] = s->at[last];
   }
 }
@@ -125,10 +139,13 @@ void transpose_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   int64_t lead[3];
   const Tensor *data = pad_data(m, &v, in[0], c->out, lead);
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Expr *x[NN_MAX_DIM] = {s.at[0]}, *w[NN_MAX_DIM], *there = NULL;
+  const Expr *x[NN_MAX_DIM] = {s.at[0]};
+  const Expr *w[NN_MAX_DIM];
+  const Expr *there = NULL;
   channels_at(&s, &v, x, w);
   for (int d = 0; d < v.dims; d++) {
-    const Expr *u = expr_add(m, s.at[2 + d], expr_i32(m, v.before[d])), *stride = expr_i32(m, v.stride[d]);
+    const Expr *u = expr_add(m, s.at[2 + d], expr_i32(m, v.before[d]));
+    const Expr *stride = expr_i32(m, v.stride[d]);
     const Expr *j = nn_reduce_axis(&s, names[3 - v.dims + d], expr_i32(m, v.taps[d]));
     x[2 + d] = nn_index(&s, expr_add(m, expr_sub(m, expr_floordiv(m, u, stride), j), expr_i32(m, lead[d])));
     w[2 + d] = nn_index(&s, expr_add(m, expr_floormod(m, u, stride), expr_mul(m, j, stride)));
@@ -147,12 +164,13 @@ void transpose_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
 typedef struct PhaseLoops {
   int64_t stride[3];
   bool uneven[3];
-  int64_t copies;                          /* of the innermost loops that are written out */
+  int64_t copies; /* of the innermost loops that are written out */
 } PhaseLoops;
 
 static PhaseLoops phase_loops(const ImplGroup *g, const Nest *n, const ConvLoops *l)
 {
-  const Type *x = g->anchor->arg[0]->type, *w = g->anchor->arg[1]->type;
+  const Type *x = g->anchor->arg[0]->type;
+  const Type *w = g->anchor->arg[1]->type;
   PhaseLoops p = {{1, 1, 1}, {false, false, false}, 1};
   for (int d = 0; d < l->dims; d++) {
     int at = 3 - l->dims + d;
@@ -163,10 +181,12 @@ static PhaseLoops phase_loops(const ImplGroup *g, const Nest *n, const ConvLoops
   return p;
 }
 
-/* Fewer steps where there are many copies of them; but where elements come as vectors, all the steps that a vector has. */
+/* Fewer steps where there are many copies of them; but where elements come as vectors, all the steps that a vector
+ * has. */
 static int64_t steps_of(const Target *t, Tile tile, int64_t vectors, int64_t extent, int64_t copies)
 {
-  int64_t steps = tile_steps(tile.o * tile.x * vectors * (copies > 4 ? copies / 4 : 1), extent), lanes = target_lanes(t, 32);
+  int64_t steps = tile_steps(tile.o * tile.x * vectors * (copies > 4 ? copies / 4 : 1), extent);
+  int64_t lanes = target_lanes(t, 32);
   return t->broadcast_load || steps >= lanes || extent % lanes ? steps : lanes;
 }
 
@@ -179,8 +199,13 @@ void transpose_schedule(ImplGroup *g)
   int64_t vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, n->bits));
   int64_t columns = (n->loop[l.x].extent + p.stride[2] - 1) / p.stride[2];
   Tile tile = tile_for(g->target, n->bits, vectors, n->loop[1].extent / attrs_of(g->anchor)->groups, 1, columns);
-  LoopRV order[NEST_LOOPS + 10], oi, xq, xi, phase[3] = {{-1}, {-1}, {-1}}, step = {-1};
-  int sum[NEST_LOOPS], nsum = conv_sum_order(n, &l, sum), k = 0, last = sum[nsum - 1];
+  LoopRV order[NEST_LOOPS + 10], oi, xq, xi;
+  LoopRV phase[3] = {{-1}, {-1}, {-1}};
+  LoopRV step = {-1};
+  int sum[NEST_LOOPS];
+  int nsum = conv_sum_order(n, &l, sum);
+  int k = 0;
+  int last = sum[nsum - 1];
   order[k++] = n->loop[0].rv;
   order[k++] = split_by(g, n->loop[1].rv, tile.o, &oi);
   if (l.z >= 0) order[k++] = split_by(g, n->loop[l.z].rv, p.stride[0], &phase[0]);
@@ -193,7 +218,8 @@ void transpose_schedule(ImplGroup *g)
   order[k++] = phase[2];
   int outer = k;
   int64_t steps = last < n->n - l.dims ? steps_of(g->target, tile, vectors, n->loop[last].extent, p.copies) : 1;
-  for (int i = 0; i < nsum; i++) order[k++] = sum[i] == last && steps > 1 ? split_by(g, n->loop[last].rv, steps, &step) : n->loop[sum[i]].rv;
+  for (int i = 0; i < nsum; i++)
+    order[k++] = sum[i] == last && steps > 1 ? split_by(g, n->loop[last].rv, steps, &step) : n->loop[sum[i]].rv;
   if (step.id >= 0) order[k++] = step;
   order[k++] = xi, order[k++] = oi, order[k++] = n->loop[l.c].rv;
   sched_reorder(g->s, k, order);

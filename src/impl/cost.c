@@ -27,12 +27,17 @@ double cost_loads(const Target *t) { return LOADS_LEFT * t->core.load_bits / t->
 
 double cost_far(const Target *t) { return t->vector_bits / 8.0 / (PATH_USED * t->core.l2_path); }
 
-double cost_flops(const Target *t, int bits) { return 1e9 * t->core.ghz * 2 * cost_pipes(t) * target_lanes(t, bits < 8 ? 8 : bits); }
+double cost_flops(const Target *t, int bits)
+{
+  return 1e9 * t->core.ghz * 2 * cost_pipes(t) * target_lanes(t, bits < 8 ? 8 : bits);
+}
 
 /* Two in each lane of a dot product, four in each of a block, where the instruction begins as often. */
 double cost_words(const Target *t, int elements)
 {
-  int fma = t->core.fma_bits, dot = t->core.dot_bits ? t->core.dot_bits : fma, begun = elements == 4 && t->core.block_bits ? t->core.block_bits : dot;
+  int fma = t->core.fma_bits;
+  int dot = t->core.dot_bits ? t->core.dot_bits : fma;
+  int begun = elements == 4 && t->core.block_bits ? t->core.block_bits : dot;
   return fma ? (double)elements * begun / fma : elements;
 }
 

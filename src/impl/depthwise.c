@@ -22,7 +22,8 @@ bool depthwise_fits(const Target *t, const Node *call)
 {
   (void)t;
   const Conv2DAttrs *a = attrs_of(call);
-  const Type *x = call->arg[0]->type, *w = call->arg[1]->type;
+  const Type *x = call->arg[0]->type;
+  const Type *w = call->arg[1]->type;
   if (!conv_is_blocked(call) || w->ndim != call->type->ndim || x->ndim != call->type->ndim) return false;
   int last = x->ndim - 1;
   return a->groups > 1 && dim(w, 1) == 1 && dim(x, 1) == dim(call->type, 1) && dim(x, last) == dim(call->type, last) &&
@@ -33,13 +34,13 @@ bool depthwise_fits(const Target *t, const Node *call)
 
 bool lanes_fits(const Target *t, const Node *call)
 {
-  return attrs_of(call)->groups > 1 && conv_is_blocked(call) && !conv_groups_wide(t, call) && call->arg[1]->type->ndim == call->type->ndim &&
-         !depthwise_fits(t, call);
+  return attrs_of(call)->groups > 1 && conv_is_blocked(call) && !conv_groups_wide(t, call) &&
+         call->arg[1]->type->ndim == call->type->ndim && !depthwise_fits(t, call);
 }
 
 typedef struct Spread {
   int dims;
-  int64_t block, data_block;             /* of the output; of the data, 0: plain */
+  int64_t block, data_block; /* of the output; of the data, 0: plain */
   int64_t ig, og;
   int64_t k[3], stride[3], dilation[3], before[3], after[3];
 } Spread;
@@ -48,7 +49,10 @@ static Spread spread_of(OpCall *c)
 {
   const Conv2DAttrs *a = c->attrs;
   int dims = c->out->ndim - 3;
-  Spread v = {.dims = dims, .block = dim(c->out, dims + 2), .data_block = conv_block(a->data_layout, dims), .ig = dim(c->arg[1], 1)};
+  Spread v = {.dims = dims,
+              .block = dim(c->out, dims + 2),
+              .data_block = conv_block(a->data_layout, dims),
+              .ig = dim(c->arg[1], 1)};
   v.og = dim(c->out, 1) * v.block / a->groups;
   for (int d = 0; d < dims; d++) v.k[d] = dim(c->arg[1], 2 + d);
   nn_ints(c, "strides", a->strides, dims, 1, 1, v.stride);
@@ -60,18 +64,21 @@ static Spread spread_of(OpCall *c)
 /* Where input channel i of the group of output channel (block oo, lane c) lies.  The plain division is right
  * for any blocks; where one block of the output reads from one of the data, its lanes are told apart by
  * constants. */
-static void channel_at(Stage *s, const Spread *v, const Expr *oo, const Expr *lane, const Expr *i, const Expr **block, const Expr **inner)
+static void channel_at(Stage *s, const Spread *v, const Expr *oo, const Expr *lane, const Expr *i, const Expr **block,
+                       const Expr **inner)
 {
   Module *m = s->m;
-  int64_t reads = v->block % v->og ? 0 : v->block / v->og * v->ig;       /* channels that a block reads */
+  int64_t reads = v->block % v->og ? 0 : v->block / v->og * v->ig; /* channels that a block reads */
   if (reads && v->data_block && v->data_block % reads == 0) {
-    const Expr *per = expr_i32(m, v->data_block / reads), *own = expr_mul(m, expr_floordiv(m, lane, expr_i32(m, v->og)), expr_i32(m, v->ig));
+    const Expr *per = expr_i32(m, v->data_block / reads);
+    const Expr *own = expr_mul(m, expr_floordiv(m, lane, expr_i32(m, v->og)), expr_i32(m, v->ig));
     *block = nn_index(s, expr_floordiv(m, oo, per));
     *inner = nn_index(s, expr_add(m, expr_mul(m, expr_floormod(m, oo, per), expr_i32(m, reads)), expr_add(m, own, i)));
     return;
   }
   const Expr *o = expr_add(m, expr_mul(m, oo, expr_i32(m, v->block)), lane);
-  const Expr *channel = expr_add(m, expr_mul(m, expr_floordiv(m, o, expr_i32(m, v->og)), expr_i32(m, v->ig)), i), *size = expr_i32(m, v->data_block);
+  const Expr *channel = expr_add(m, expr_mul(m, expr_floordiv(m, o, expr_i32(m, v->og)), expr_i32(m, v->ig)), i);
+  const Expr *size = expr_i32(m, v->data_block);
   *block = nn_index(s, v->data_block ? expr_floordiv(m, channel, size) : channel);
   *inner = v->data_block ? nn_index(s, expr_floormod(m, channel, size)) : NULL;
 }
@@ -79,9 +86,12 @@ static void channel_at(Stage *s, const Spread *v, const Expr *oo, const Expr *la
 /* data[n, oo, i, …, c]: padded, and for each output channel what it multiplies. */
 static const Tensor *spread_data(Module *m, const Spread *v, const Tensor *x, const Type *out)
 {
-  const Expr *shape[NN_MAX_DIM] = {out->shape[0], out->shape[1], expr_i32(m, v->ig)}, *from[NN_MAX_DIM], *cond = NULL;
+  const Expr *shape[NN_MAX_DIM] = {out->shape[0], out->shape[1], expr_i32(m, v->ig)};
+  const Expr *from[NN_MAX_DIM];
+  const Expr *cond = NULL;
   int n = v->dims + 4;
-  for (int d = 0; d < v->dims; d++) shape[3 + d] = expr_i32(m, (dim(out, 2 + d) - 1) * v->stride[d] + (v->k[d] - 1) * v->dilation[d] + 1);
+  for (int d = 0; d < v->dims; d++)
+    shape[3 + d] = expr_i32(m, (dim(out, 2 + d) - 1) * v->stride[d] + (v->k[d] - 1) * v->dilation[d] + 1);
   shape[n - 1] = expr_i32(m, v->block);
   Stage s = nn_stage(m, n, shape, NULL);
   from[0] = s.at[0];
@@ -91,7 +101,8 @@ static const Tensor *spread_data(Module *m, const Spread *v, const Tensor *x, co
     if (v->before[d] || v->after[d]) cond = nn_and(m, cond, nn_inside(m, from[2 + d], x->buffer->shape[2 + d]));
   }
   const Expr *value = nn_read(m, x, from);
-  return nn_finish(&s, "data_lanes", "injective,pad", cond ? nn_if(m, cond, value, expr_const(m, value->dtype, 0)) : value);
+  return nn_finish(&s, "data_lanes", "injective,pad",
+                   cond ? nn_if(m, cond, value, expr_const(m, value->dtype, 0)) : value);
 }
 
 void lanes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
@@ -103,10 +114,13 @@ void lanes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Te
   static const char *const taps[] = {"rz", "ry", "rx"};
   int n = c->out->ndim;
   Stage s = nn_stage(m, n, c->out->shape, NULL);
-  const Expr *i = nn_reduce_axis(&s, "rc", expr_i32(m, v.ig)), *x[NN_MAX_DIM] = {s.at[0], s.at[1], i}, *w[NN_MAX_DIM] = {s.at[1], i};
+  const Expr *i = nn_reduce_axis(&s, "rc", expr_i32(m, v.ig));
+  const Expr *x[NN_MAX_DIM] = {s.at[0], s.at[1], i};
+  const Expr *w[NN_MAX_DIM] = {s.at[1], i};
   for (int d = 0; d < v.dims; d++) {
     const Expr *k = w[2 + d] = nn_reduce_axis(&s, taps[3 - v.dims + d], expr_i32(m, v.k[d]));
-    x[3 + d] = expr_add(m, expr_mul(m, s.at[2 + d], expr_i32(m, v.stride[d])), expr_mul(m, k, expr_i32(m, v.dilation[d])));
+    x[3 + d] =
+        expr_add(m, expr_mul(m, s.at[2 + d], expr_i32(m, v.stride[d])), expr_mul(m, k, expr_i32(m, v.dilation[d])));
   }
   x[n] = w[n - 1] = s.at[n - 1];
   DType sum = nn_accumulator(c->out->dtype);
@@ -119,8 +133,9 @@ void lanes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Te
 /* Outputs of a tile: they share taps and stay in half of the registers; a divisor of the row. */
 static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps)
 {
-  enum { STEPS = 256 };                                       /* written out; rows of 7 and 14 with 5 x 5 taps */
-  int64_t most = t->vector_registers / 2 / vectors, best = 1;
+  enum { STEPS = 256 }; /* written out; rows of 7 and 14 with 5 x 5 taps */
+  int64_t most = t->vector_registers / 2 / vectors;
+  int64_t best = 1;
   if (most * taps > STEPS) most = STEPS / taps;
   for (int64_t x = 1; x <= most && x <= width; x++)
     if (width % x == 0 || (x == most && best * 3 < most)) best = x;
@@ -141,9 +156,9 @@ static bool padding_block(ImplGroup *g, BlockRV conv, BlockRV *out)
   return false;
 }
 
-/* Is the data read where it lies, its padding decided by conditions?  The lowering cuts the loops over rows, columns and rows of
- * taps where these begin to hold, so that no condition is left at run time; a copy is a load and a store for every vector, a
- * fifth of a layer of stride 1.  (Measured on AArch64 alone; the cut loops are more code.) */
+/* Is the data read where it lies, its padding decided by conditions?  The lowering cuts the loops over rows, columns
+ * and rows of taps where these begin to hold, so that no condition is left at run time; a copy is a load and a store
+ * for every vector, a fifth of a layer of stride 1.  (Measured on AArch64 alone; the cut loops are more code.) */
 static bool reads_in_place(const Target *t) { return t->arch == ARCH_AARCH64; }
 
 /* Rows of a band: as many as a quarter of the second-level cache holds with their padding, so
@@ -151,12 +166,17 @@ static bool reads_in_place(const Target *t) { return t->arch == ARCH_AARCH64; }
 static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int64_t channels, int threads)
 {
   if (l->y < 0) return 1;
-  int64_t oy = n->loop[l->y].extent, best = 1, taps = n->loop[n->n - 2].extent, width = n->loop[l->x].extent + n->loop[n->n - 1].extent - 1;
-  int64_t outer = n->loop[1].extent * (n->loop[0].extent ? n->loop[0].extent : 1), cache = cost_l2(t) / 4;
+  int64_t oy = n->loop[l->y].extent;
+  int64_t best = 1;
+  int64_t taps = n->loop[n->n - 2].extent;
+  int64_t width = n->loop[l->x].extent + n->loop[n->n - 1].extent - 1;
+  int64_t outer = n->loop[1].extent * (n->loop[0].extent ? n->loop[0].extent : 1);
+  int64_t cache = cost_l2(t) / 4;
   int64_t row = width * channels * n->loop[l->c].extent * n->bits / 8;
   if (l->z >= 0) outer *= n->loop[l->z].extent, row *= n->loop[n->n - 3].extent;
   for (int64_t r = 1; r <= oy; r++)
-    if (oy % r == 0 && (r == 1 || ((r + taps - 1) * row <= cache && (threads < 2 || outer * (oy / r) >= 4 * threads)))) best = r;
+    if (oy % r == 0 && (r == 1 || ((r + taps - 1) * row <= cache && (threads < 2 || outer * (oy / r) >= 4 * threads))))
+      best = r;
   return best;
 }
 
@@ -164,7 +184,8 @@ static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int
 static void schedule_spread(ImplGroup *g, BlockRV spread)
 {
   LoopRV *l, order[NEST_LOOPS];
-  int n = sched_get_loops(g->s, spread, g->arena, &l), k = 0;
+  int n = sched_get_loops(g->s, spread, g->arena, &l);
+  int k = 0;
   for (int i = 4; i < n - 1; i++) order[k++] = l[i];
   order[k++] = l[3];
   sched_reorder(g->s, k, order);
@@ -175,25 +196,32 @@ void depthwise_schedule(ImplGroup *g)
 {
   Nest *n;
   ConvLoops l;
-  BlockRV conv = conv_begin(g, &n, &l), pad;
-  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(n->loop[l.c].extent, lanes), taps = 1, channels = 1;
+  BlockRV conv = conv_begin(g, &n, &l);
+  BlockRV pad;
+  int64_t lanes = target_lanes(g->target, n->bits);
+  int64_t vectors = block_vectors(n->loop[l.c].extent, lanes);
+  int64_t taps = 1;
+  int64_t channels = 1;
   for (int i = l.first; i < n->n - l.dims; i++) channels *= n->loop[i].extent;
   for (int i = n->n - l.dims; i < n->n; i++) taps *= n->loop[i].extent;
   double bytes = 2 * n->iterations / (double)(taps * channels) * n->bits / 8;
   int threads = cost_threads(g->target, 2 * n->iterations, bytes);
-  bool padded = padding_block(g, conv, &pad), spread = padded && str_starts(sched_block_stmt(g->s, pad)->u.block->name, "data_lanes");
-  /* Rows of taps have nothing in common: they are a loop.  Taps of a row are written out for one position after the other: what
-   * neighbours share is used before much else is read. */
+  bool padded = padding_block(g, conv, &pad);
+  bool spread = padded && str_starts(sched_block_stmt(g->s, pad)->u.block->name, "data_lanes");
+  /* Rows of taps have nothing in common: they are a loop.  Taps of a row are written out for one position after the
+   * other: what neighbours share is used before much else is read. */
   enum { WRITTEN = 49 };
   bool rows = l.dims > 1 && n->loop[n->n - 2].extent > 1;
   bool in_place = padded && !spread && reads_in_place(g->target);
   if (in_place) sched_compute_inline(g->s, pad);
   int64_t inner = rows ? n->loop[n->n - 1].extent : taps;
-  LoopRV order[NEST_LOOPS + 3], xi, yi = {-1};
+  LoopRV order[NEST_LOOPS + 3], xi;
+  LoopRV yi = {-1};
   int k = 0;
   for (int i = 0; i < 2; i++) order[k++] = n->loop[i].rv;
   if (l.z >= 0) order[k++] = n->loop[l.z].rv;
-  if (l.y >= 0) order[k++] = split_by(g, n->loop[l.y].rv, padded ? band_rows(g->target, n, &l, channels, threads) : 1, &yi);
+  if (l.y >= 0)
+    order[k++] = split_by(g, n->loop[l.y].rv, padded ? band_rows(g->target, n, &l, channels, threads) : 1, &yi);
   int shared = k;
   if (l.y >= 0) order[k++] = yi;
   order[k++] = split_by(g, n->loop[l.x].rv, row_tile(g->target, vectors, n->loop[l.x].extent, inner), &xi);

@@ -5,8 +5,9 @@
  * generic_inline; when that one block reads the anchor's result element by element it runs on
  * the tile while it is in registers, and the result never goes to memory unfinished.
  *
- * A few operations are written out for the whole tile.  An elementary function is not: some dozen of them in straight code want
- * more registers than there are.  There the sums go to a place on the stack, and a loop takes them up a few vectors at a time. */
+ * A few operations are written out for the whole tile.  An elementary function is not: some dozen of them in straight
+ * code want more registers than there are.  There the sums go to a place on the stack, and a loop takes them up a few
+ * vectors at a time. */
 #include "impl/internal.h"
 
 typedef struct Attach {
@@ -73,9 +74,9 @@ static double operations_of(ImplGroup *g, BlockRV store)
   return body->kind == S_STORE ? expr_operations(g->ctx, body->u.store.value) : 0;
 }
 
-/* Vectors of a function that run side by side: their steps wait for each other, and each holds some registers beside the
- * function's constants, which are many where it is long.  Where the code generator puts them abreast (llvm_abreast.c) the
- * constants are counted once. */
+/* Vectors of a function that run side by side: their steps wait for each other, and each holds some registers beside
+ * the function's constants, which are many where it is long.  Where the code generator puts them abreast
+ * (llvm_abreast.c) the constants are counted once. */
 static int64_t side_by_side(const Target *t, double operations)
 {
   enum { LONG = 24, ABREAST = 5 };
@@ -83,7 +84,8 @@ static int64_t side_by_side(const Target *t, double operations)
   return n > 1 ? n : 1;
 }
 
-/* Positions taken at a time: all loops the same where a divisor comes near the most there may be, else one more that is shorter. */
+/* Positions taken at a time: all loops the same where a divisor comes near the most there may be, else one more that is
+ * shorter. */
 static int64_t positions_at_once(int64_t most, int64_t extent)
 {
   int64_t best = 1;
@@ -96,7 +98,7 @@ static int64_t positions_at_once(int64_t most, int64_t extent)
 
 void epilogue_write_out(ImplGroup *g, BlockRV store, int outer, bool may_loop)
 {
-  enum { FUNCTION = 12 };                                  /* operations that nest.c counts for one */
+  enum { FUNCTION = 12 }; /* operations that nest.c counts for one */
   LoopRV *out, part;
   int n = sched_get_loops(g->s, store, g->arena, &out);
   double operations = operations_of(g, store);
@@ -106,7 +108,9 @@ void epilogue_write_out(ImplGroup *g, BlockRV store, int outer, bool may_loop)
   if (loops) {
     Nest *nest = arena_new_of(g->arena, Nest);
     nest_read(g, store, nest);
-    int64_t lanes = target_lanes(g->target, nest->bits), width = nest->loop[n - 1].extent, vectors = block_vectors(width, lanes);
+    int64_t lanes = target_lanes(g->target, nest->bits);
+    int64_t width = nest->loop[n - 1].extent;
+    int64_t vectors = block_vectors(width, lanes);
     int64_t most = side_by_side(g->target, operations);
     if (vectors > most && width % (most * lanes) == 0) {
       split_by(g, last, most * lanes, &last);

@@ -112,9 +112,9 @@ static int body_size(ImplGroup *g, const Block *b)
 
 typedef struct Loads {
   const Buffer *buffer;
-  int count;                 /* of all buffers */
-  bool gathered;             /* `buffer` is read where another load says */
-  bool apart;                /* that goes for neighbours in a vector too */
+  int count;     /* of all buffers */
+  bool gathered; /* `buffer` is read where another load says */
+  bool apart;    /* that goes for neighbours in a vector too */
 } Loads;
 
 static void note_load(void *env, const Expr *e)
@@ -130,12 +130,14 @@ static void note_load(void *env, const Expr *e)
 }
 
 /* Numbers of positions alone, dear and wanted again and again: a table.  Several elements put together, wanted here and
- * there: each would be fetched by itself; and where neighbours in a vector are, making more than are wanted, in whole vectors, takes less. */
+ * there: each would be fetched by itself; and where neighbours in a vector are, making more than are wanted, in whole
+ * vectors, takes less. */
 static bool is_worth_memory(ImplGroup *g, const Block *b, const Block *user, double own, double times)
 {
   const Expr *value = b->body->u.store.value;
   if (!expr_has_kind(value, E_LOAD)) return times > 4 * own && expr_operations(g->ctx, value) >= 8;
-  Loads inside = {.buffer = NULL}, outside = {.buffer = b->body->u.store.buffer};
+  Loads inside = {.buffer = NULL};
+  Loads outside = {.buffer = b->body->u.store.buffer};
   expr_visit(g->ctx, value, note_load, &inside);
   if (user->body->kind == S_STORE) expr_visit(g->ctx, user->body->u.store.value, note_load, &outside);
   double spared = outside.apart ? target_lanes(g->target, b->body->u.store.buffer->dtype.bits) / 2.0 : 1;
@@ -144,7 +146,10 @@ static bool is_worth_memory(ImplGroup *g, const Block *b, const Block *user, dou
 
 static const char KEPT[] = "lathe.kept";
 
-void generic_keep(ImplGroup *g, BlockRV rv) { sched_annotate(g->s, block_arg(rv), KEPT, expr_i32(sched_module(g->s), 1)); }
+void generic_keep(ImplGroup *g, BlockRV rv)
+{
+  sched_annotate(g->s, block_arg(rv), KEPT, expr_i32(sched_module(g->s), 1));
+}
 
 static bool should_inline(ImplGroup *g, BlockRV rv)
 {
@@ -155,14 +160,16 @@ static bool should_inline(ImplGroup *g, BlockRV rv)
   BlockRV *user;
   int n = sched_get_consumers(g->s, rv, g->arena, &user);
   if (!n) return false;
-  double work = expr_operations(g->ctx, b->body->u.store.value), own = domain(b), repeated = 0;
+  double work = expr_operations(g->ctx, b->body->u.store.value);
+  double own = domain(b);
+  double repeated = 0;
   bool reads = expr_has_kind(b->body->u.store.value, E_LOAD);
   for (int i = 0; i < n; i++) {
     const Block *c = sched_block_stmt(g->s, user[i])->u.block;
     if (c->body->kind != S_STORE && c->body->kind != S_SEQ) return false;
     if (body_size(g, b) + body_size(g, c) > MAX_NODES) return false;
     double times = domain(c);
-    if (c->init && times > 1.5 * own && reads) return false;      /* a window or product reads it again and again */
+    if (c->init && times > 1.5 * own && reads) return false; /* a window or product reads it again and again */
     if (is_worth_memory(g, b, c, own, times)) return false;
     repeated += times;
   }
@@ -187,11 +194,13 @@ typedef struct Run {
 
 static bool loops_join(const Nest *n, int outer, int inner)
 {
-  const NestLoop *o = &n->loop[outer], *i = &n->loop[inner];
+  const NestLoop *o = &n->loop[outer];
+  const NestLoop *i = &n->loop[inner];
   if (o->extent == 1 || i->extent == 1) return true;
   if (!i->extent || o->unbounded || i->guarded) return false;
   for (int a = 0; a < n->naccess; a++)
-    if (o->stride[a] == STRIDE_ANY || i->stride[a] == STRIDE_ANY || o->stride[a] != i->stride[a] * i->extent) return false;
+    if (o->stride[a] == STRIDE_ANY || i->stride[a] == STRIDE_ANY || o->stride[a] != i->stride[a] * i->extent)
+      return false;
   return true;
 }
 
@@ -222,7 +231,10 @@ static int find_runs(const Nest *n, int depth, Run *run)
   return nrun;
 }
 
-static LoopRV fuse_range(ImplGroup *g, const LoopRV *loop, int n) { return n == 1 ? loop[0] : sched_fuse(g->s, n, loop, true); }
+static LoopRV fuse_range(ImplGroup *g, const LoopRV *loop, int n)
+{
+  return n == 1 ? loop[0] : sched_fuse(g->s, n, loop, true);
+}
 
 /* How many parts, of `steps` equal steps for each of `times` outer ones, keep the threads busy; 0 when none does. */
 static int64_t even_parts(int64_t steps, int64_t times, int threads)
@@ -240,8 +252,8 @@ static int64_t even_parts(int64_t steps, int64_t times, int threads)
 }
 
 /* Puts the outer loops on the threads, `chunk` steps of the inner loop each when there are too few. */
-static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64_t *extents, double steps, int threads, LoopRV *inner, int64_t inner_extent,
-                           int64_t lanes)
+static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64_t *extents, double steps, int threads,
+                           LoopRV *inner, int64_t inner_extent, int64_t lanes)
 {
   if (threads < 2) return;
   if (n && (steps >= 2 * threads || steps >= 8)) {
@@ -279,11 +291,13 @@ static bool is_cut(const Nest *n, const Run *r)
   return is_guarded(n, r);
 }
 
-/* A loop that the lowering cuts (at each operand of a concatenation) would be as many parallel ones, each with threads to wake
- * and to wait for: it stays inside, and the threads share the runs before it and a part of a run behind it. */
-static bool parallel_around_cut(ImplGroup *g, const Nest *n, const Run *run, int nrun, LoopRV *loop, int threads, int64_t width)
+/* A loop that the lowering cuts (at each operand of a concatenation) would be as many parallel ones, each with threads
+ * to wake and to wait for: it stays inside, and the threads share the runs before it and a part of a run behind it. */
+static bool parallel_around_cut(ImplGroup *g, const Nest *n, const Run *run, int nrun, LoopRV *loop, int threads,
+                                int64_t width)
 {
-  int cut = 0, behind;
+  int cut = 0;
+  int behind;
   int64_t before = 1;
   for (; cut < nrun - 1 && !is_guarded(n, &run[cut]); cut++) before *= run[cut].extent ? run[cut].extent : 1;
   if (threads < 2 || cut == nrun - 1) return false;
@@ -309,7 +323,8 @@ static bool parallel_around_cut(ImplGroup *g, const Nest *n, const Run *run, int
 }
 
 /* Operands side by side in one run: the loop that tells them apart is split by what all of them have whole numbers of
- * (channels, rows), and the run with it, so that each thread can copy a part of all of them.  Nothing where no part is even. */
+ * (channels, rows), and the run with it, so that each thread can copy a part of all of them.  Nothing where no part is
+ * even. */
 static void split_operands(ImplGroup *g, Nest *n, Run *run, int *nrun, double before, int threads, int64_t width)
 {
   Run *r = &run[*nrun - 1];
@@ -323,7 +338,8 @@ static void split_operands(ImplGroup *g, Nest *n, Run *run, int *nrun, double be
   }
   if (threads < 2 || before >= 8 || at < 0 || n->loop[at].unbounded || !r->extent || n->n == NEST_LOOPS) return;
   NestLoop *l = &n->loop[at];
-  int64_t grain = int_gcd(l->grain, l->extent), piece = grain;
+  int64_t grain = int_gcd(l->grain, l->extent);
+  int64_t piece = grain;
   for (int i = at + 1; i <= r->last; i++) piece *= n->loop[i].extent;
   if (piece % width || !even_parts(piece / width, (int64_t)before, threads)) return;
   for (int i = n->n++; i > at; i--) n->loop[i] = n->loop[i - 1];
@@ -349,13 +365,17 @@ static int transposed_run(const Nest *n, const Run *run, int nrun)
   return -1;
 }
 
-/* Squares of lanes by lanes, written out and turned in registers.  Where a vector is less than a cache line, the squares of a
- * line by a line come one after the other: each line of memory is read once, whole, however many rows the cache would lose. */
-static void schedule_turned(ImplGroup *g, const Run *run, LoopRV *loop, int nrun, int turned, int64_t lanes, int64_t line, int threads)
+/* Squares of lanes by lanes, written out and turned in registers.  Where a vector is less than a cache line, the
+ * squares of a line by a line come one after the other: each line of memory is read once, whole, however many rows the
+ * cache would lose. */
+static void schedule_turned(ImplGroup *g, const Run *run, LoopRV *loop, int nrun, int turned, int64_t lanes,
+                            int64_t line, int threads)
 {
   LoopRV ti, vi, order[NEST_LOOPS + 4];
   bool tiled = lanes < line && run[turned].extent % line == 0 && run[nrun - 1].extent % line == 0;
-  int n = nrun, t = turned, v = nrun - 1;                 /* where the loops over squares stand */
+  int n = nrun;
+  int t = turned;
+  int v = nrun - 1; /* where the loops over squares stand */
   for (int i = 0; i < nrun; i++) order[i] = loop[i];
   if (tiled) {
     t = n++, v = n++;
@@ -380,7 +400,10 @@ static int moving_bits(const Nest *n, const NestLoop *l)
   return bits;
 }
 
-static void note_function(void *env, const Expr *e) { *(bool *)env |= e->kind == E_CALL && e->u.intrin < IN_ABS && dtype_is_float(e->dtype); }
+static void note_function(void *env, const Expr *e)
+{
+  *(bool *)env |= e->kind == E_CALL && e->u.intrin < IN_ABS && dtype_is_float(e->dtype);
+}
 
 /* Does the block compute an elementary function? */
 static bool has_function(ImplGroup *g, const Nest *n)
@@ -391,14 +414,19 @@ static bool has_function(ImplGroup *g, const Nest *n)
   return found;
 }
 
-/* Elements in one step of the contiguous loop `r`: a vector; a cache line where little is computed and a vector is less, so that the
- * loop's own instructions do not hold the memory up; several vectors of an elementary function where the code generator puts them
- * abreast (llvm_abreast.c).  Which operand of a concatenation it is does not count as computed: the loop is cut there. */
+/* Elements in one step of the contiguous loop `r`: a vector; a cache line where little is computed and a vector is
+ * less, so that the loop's own instructions do not hold the memory up; several vectors of an elementary function where
+ * the code generator puts them abreast (llvm_abreast.c).  Which operand of a concatenation it is does not count as
+ * computed: the loop is cut there. */
 static int64_t move_width(ImplGroup *g, const Nest *n, const Run *r, int bits, int64_t lanes)
 {
   enum { ABREAST = 4, LITTLE = 8 };
-  int64_t line = CACHE_LINE / (bits / 8), several = ABREAST * lanes, extent = r->extent;
-  if (g->target->arch == ARCH_AARCH64 && has_function(g, n) && (!extent || extent % several == 0 || extent >= 4 * several)) return several;
+  int64_t line = CACHE_LINE / (bits / 8);
+  int64_t several = ABREAST * lanes;
+  int64_t extent = r->extent;
+  if (g->target->arch == ARCH_AARCH64 && has_function(g, n) &&
+      (!extent || extent % several == 0 || extent >= 4 * several))
+    return several;
   bool moves = n->operations <= LITTLE || is_cut(n, r);
   return moves && line > lanes && (!extent || extent >= 4 * line) ? line : lanes;
 }
@@ -410,7 +438,8 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
   if (!nrun) return;
   int bits = moving_bits(n, run_loop(n, &run[nrun - 1]));
   int64_t lanes = target_lanes(g->target, bits);
-  double operations = 0, bytes = 0;
+  double operations = 0;
+  double bytes = 0;
   nest_work(n, &operations, &bytes);
   int threads = parallel ? cost_threads(g->target, operations, bytes) : 1;
   int turned = transposed_run(n, run, nrun);
@@ -434,9 +463,11 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
   }
   bool around = parallel_around_cut(g, n, run, nrun, loop, threads, width);
   LoopRV inner = loop[nrun - 1];
-  /* A run with operands side by side in it is cut at each of them, and not where threads would begin: one thread copies it. */
+  /* A run with operands side by side in it is cut at each of them, and not where threads would begin: one thread copies
+   * it. */
   bool together = steps < 8 && is_cut(n, &run[nrun - 1]);
-  if (!around && !together) parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
+  if (!around && !together)
+    parallel_outer(g, nrun - 1, loop, extents, steps, threads, &inner, extent ? extent : 64 * lanes, width);
   if (!contiguous) return;
   if (extent && extent <= lanes) {
     if (extent > 1 && extent <= lanes) sched_vectorize(g->s, inner);
@@ -503,7 +534,8 @@ static int sharing_loop(const Nest *n, int depth, int v)
 
 static int threads_for(ImplGroup *g, const Nest *n, bool parallel)
 {
-  double operations = 0, bytes = 0;
+  double operations = 0;
+  double bytes = 0;
   nest_work(n, &operations, &bytes);
   return parallel ? cost_threads(g->target, operations, bytes) : 1;
 }
@@ -529,14 +561,19 @@ static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool p
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
   int u = sharing_loop(n, depth, v);
   int64_t rows = u < 0 ? 1 : largest_divisor(n->loop[u].extent, 6);
-  int64_t wide = n->loop[v].extent, width = lanes;
+  int64_t wide = n->loop[v].extent;
+  int64_t width = lanes;
   for (int64_t k = u < 0 ? 4 : 2; k > 1; k--)
     if (wide && wide % (lanes * k) == 0) {
       width = lanes * k;
       break;
     }
-  LoopRV order[NEST_LOOPS + 4], ui = {-1}, vi = n->loop[v].rv;
-  int k = 0, nouter, first = -1;
+  LoopRV order[NEST_LOOPS + 4];
+  LoopRV ui = {-1};
+  LoopRV vi = n->loop[v].rv;
+  int k = 0;
+  int nouter;
+  int first = -1;
   bool whole = wide && wide <= width;
   for (int i = depth; i < n->n; i++) {
     if (n->loop[i].reduce || i == v) continue;
@@ -559,7 +596,8 @@ static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool p
   int threads = threads_for(g, n, parallel);
   double steps = 1;
   for (int i = depth; i < n->n; i++)
-    if (!n->loop[i].reduce && i != v) steps *= (double)(n->loop[i].extent ? n->loop[i].extent : 64) / (double)(i == u ? rows : 1);
+    if (!n->loop[i].reduce && i != v)
+      steps *= (double)(n->loop[i].extent ? n->loop[i].extent : 64) / (double)(i == u ? rows : 1);
   bool whole_tiles = wide && wide % width == 0;
   parallel_loops(g, steps < 2 * threads && !whole && (whole_tiles || !nouter) ? nouter + 1 : nouter, order, threads);
 }
@@ -577,8 +615,8 @@ static void follow_body(Ctx *ctx, void *arg)
   sched_reverse_compute_at(f->g->s, f->block, f->at, true, -1);
 }
 
-/* Puts a block back under the loops of the one that was split off it, where that makes whole vectors: a last one that is not whole
- * does not say what of the block can run, and it stays in loops of its own. */
+/* Puts a block back under the loops of the one that was split off it, where that makes whole vectors: a last one that
+ * is not whole does not say what of the block can run, and it stays in loops of its own. */
 static void follow_partial(ImplGroup *g, BlockRV block, BlockRV partial, int shared)
 {
   if (shared < 1) return;
@@ -593,7 +631,8 @@ static void follow_partial(ImplGroup *g, BlockRV block, BlockRV partial, int sha
 static void fold_lanes(ImplGroup *g, BlockRV block, int64_t few, int spatial)
 {
   LoopRV *loop, inner;
-  int n = sched_get_loops(g->s, block, g->arena, &loop), shared = n - 1;      /* all but the lanes' */
+  int n = sched_get_loops(g->s, block, g->arena, &loop);
+  int shared = n - 1; /* all but the lanes' */
   split_by(g, loop[n - 1], few, &inner);
   BlockRV part = sched_rfactor(g->s, inner, spatial);
   follow_partial(g, block, part, shared);
@@ -621,11 +660,13 @@ static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int64_t lan
 static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool parallel)
 {
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
-  int64_t extent = n->loop[r].extent, width = lanes;
+  int64_t extent = n->loop[r].extent;
+  int64_t width = lanes;
   for (int64_t k = 4; k > 1 && width == lanes; k--)
     if (!extent || extent >= 4 * lanes * k) width = lanes * k;
   LoopRV order[NEST_LOOPS + 2], ri;
-  int k = 0, nouter;
+  int k = 0;
+  int nouter;
   for (int i = depth; i < n->n; i++)
     if (!n->loop[i].reduce) order[k++] = n->loop[i].rv;
   nouter = k;
@@ -639,7 +680,7 @@ static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool par
   BlockRV partial = sched_rfactor(g->s, ri, spatial);
   LoopRV *loop;
   int nl = sched_get_loops(g->s, partial, g->arena, &loop);
-  int base = nl - k;                                  /* loops that stood outside already */
+  int base = nl - k; /* loops that stood outside already */
   if (nouter) follow_partial(g, n->rv, partial, base + nouter);
   sched_vectorize(g->s, loop[nl - 1]);
   sched_decompose_reduction(g->s, partial, loop[base + nouter]);
@@ -651,7 +692,8 @@ static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool par
 static void reduce_plain(ImplGroup *g, const Nest *n, int depth, bool parallel)
 {
   LoopRV order[NEST_LOOPS];
-  int k = 0, nouter;
+  int k = 0;
+  int nouter;
   for (int i = depth; i < n->n; i++)
     if (!n->loop[i].reduce) order[k++] = n->loop[i].rv;
   nouter = k;
@@ -681,7 +723,8 @@ static void schedule_reduction(ImplGroup *g, Nest *n, int depth, bool parallel)
   join_summed(g, n, depth);
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
   bool single = n->block->body->kind == S_STORE && n->block->init;
-  int v = vector_loop(n, depth, lanes, false), r = single ? summed_loop(n, depth, lanes) : -1;
+  int v = vector_loop(n, depth, lanes, false);
+  int r = single ? summed_loop(n, depth, lanes) : -1;
   if (v < 0 && r < 0) v = vector_loop(n, depth, lanes, true);
   if (v >= 0) {
     reduce_spatial(g, n, depth, v, parallel);
@@ -715,10 +758,8 @@ static void block_body(Ctx *ctx, void *arg)
   Nest *n = arena_new_of(t->g->arena, Nest);
   nest_read(t->g, t->block, n);
   if (!n->plain || n->n <= t->depth || has_empty_loop(n)) return;
-  if (n->reduction)
-    schedule_reduction(t->g, n, t->depth, t->parallel);
-  else
-    schedule_injective(t->g, n, t->depth, t->parallel);
+  if (n->reduction) schedule_reduction(t->g, n, t->depth, t->parallel);
+  else schedule_injective(t->g, n, t->depth, t->parallel);
 }
 
 void generic_block(ImplGroup *g, BlockRV block, int depth, bool parallel)
@@ -740,7 +781,7 @@ static void limit_rows(RowCheck *c, const Buffer *buffer, int n, const Expr *con
   int same = 0;
   for (; same < n && same < c->b->niter; same++) {
     const BlockIter *it = &c->b->iter[same];
-    bool only = expr_is_int(it->extent, 1) && expr_is_int(index[same], 0);      /* a single row */
+    bool only = expr_is_int(it->extent, 1) && expr_is_int(index[same], 0); /* a single row */
     if (it->kind != ITER_SPATIAL || (index[same] != var_expr(it->var) && !only)) break;
   }
   if (same < c->rows) c->rows = same;
@@ -784,7 +825,9 @@ static int common_rows(ImplGroup *g, Nest *const *nest, int n)
     int v = nest[i]->reduction ? vector_loop(nest[i], 0, lanes, true) : -1;
     if (v >= 0 && v < rows) rows = v;
     for (int d = 0; d < rows; d++)
-      if (d >= nest[i]->n || b->iter[d].value != var_expr(nest[i]->loop[d].stmt->u.loop.var) || b->iter[d].extent != last->iter[d].extent) rows = d;
+      if (d >= nest[i]->n || b->iter[d].value != var_expr(nest[i]->loop[d].stmt->u.loop.var) ||
+          b->iter[d].extent != last->iter[d].extent)
+        rows = d;
   }
   return rows;
 }
@@ -811,7 +854,9 @@ static void rows_body(Ctx *ctx, void *arg)
 static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
 {
   Nest **nest = arena_array(g->arena, Nest *, n);
-  double operations = 0, bytes = 0, steps = 1;
+  double operations = 0;
+  double bytes = 0;
+  double steps = 1;
   for (int i = 0; i < n; i++) {
     nest[i] = arena_new_of(g->arena, Nest);
     nest_read(g, block[i], nest[i]);
@@ -819,7 +864,8 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
     if (i < n - 1 && block_is_output(sched_func(g->s), nest[i]->block)) return false;
     nest_work(nest[i], &operations, &bytes);
   }
-  int rows = common_rows(g, nest, n), threads = cost_threads(g->target, operations, bytes);
+  int rows = common_rows(g, nest, n);
+  int threads = cost_threads(g->target, operations, bytes);
   for (int d = 0; d < rows; d++) steps *= nest[n - 1]->loop[d].extent ? (double)nest[n - 1]->loop[d].extent : 64;
   if (!rows || steps < 2 || (threads > 1 && steps < threads)) return false;
   RowsTry t = {g, n, rows, block, nest, {-1}};

@@ -18,8 +18,8 @@ typedef struct Lowering {
   const ImplConfig *config;
   ImplResult *out;
   Arena *arena;
-  Module *tmp;               /* of the unscheduled function */
-  Map tensors;               /* Node* -> Tensors* */
+  Module *tmp; /* of the unscheduled function */
+  Map tensors; /* Node* -> Tensors* */
   ImplGroup group;
 } Lowering;
 
@@ -51,7 +51,8 @@ static void add_placeholders(Lowering *lo, const Node *var, int number)
   Tensors *t = new_tensors(lo, var, n);
   for (int i = 0; i < n; i++) {
     if (leaf[i]->kind != TY_TENSOR || leaf[i]->ndim < 0)
-      raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': parameter '%s' has type %s; a kernel takes tensors of known rank", lo->name,
+      raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE,
+            "function '%s': parameter '%s' has type %s; a kernel takes tensors of known rank", lo->name,
             var->name ? var->name : "?", type_text(lo->arena, leaf[i]));
     const char *name = var->name && *var->name ? var->name : arena_printf(lo->src->arena, "p%d", number);
     if (n > 1) name = arena_printf(lo->src->arena, "%s_%d", name, i);
@@ -63,7 +64,8 @@ static const IterVar **fresh_axes(Module *m, int ndim, const Expr *const *shape)
 {
   const IterVar **axis = arena_array(m->arena, const IterVar *, ndim + 1);
   for (int d = 0; d < ndim; d++)
-    axis[d] = itervar_new(m, var_new(m, arena_printf(m->arena, "i%d", d), DT_I32, VAR_PLAIN), expr_i32(m, 0), shape[d], ITER_SPATIAL, NULL);
+    axis[d] = itervar_new(m, var_new(m, arena_printf(m->arena, "i%d", d), DT_I32, VAR_PLAIN), expr_i32(m, 0), shape[d],
+                          ITER_SPATIAL, NULL);
   return axis;
 }
 
@@ -74,8 +76,9 @@ static const Tensor *constant_tensor(Lowering *lo, const Node *n)
   Module *m = lo->src;
   const ConstData *c = n->u.data;
   int64_t count = 1;
-  if (dtype_is_string(c->dtype))         /* its number is known only when the program is written */
-    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': a constant of strings inside a kernel; pass it as a parameter", lo->name);
+  if (dtype_is_string(c->dtype)) /* its number is known only when the program is written */
+    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "function '%s': a constant of strings inside a kernel; pass it as a parameter", lo->name);
   for (int d = 0; d < c->ndim; d++) count *= c->shape[d];
   const IterVar **axis = fresh_axes(m, n->type->ndim, n->type->shape);
   const Expr *flat = expr_i32(m, 0);
@@ -85,7 +88,8 @@ static const Tensor *constant_tensor(Lowering *lo, const Node *n)
   bool same = true;
   for (int64_t i = 1; i < count && same; i++) same = !memcmp(c->data, (const char *)c->data + (size_t)i * step, step);
   if (!same && count > MOST)
-    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': a constant of %" PRId64 " elements inside a kernel (at most %d); pass it as a parameter",
+    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "function '%s': a constant of %" PRId64 " elements inside a kernel (at most %d); pass it as a parameter",
           lo->name, count, MOST);
   for (int64_t i = 1; i < count && !same; i++) {
     const Expr *here = expr_value(m, value_load(c->dtype, (const char *)c->data + (size_t)i * step));
@@ -101,13 +105,20 @@ static OpCall call_of(Lowering *lo, const Node *n)
 {
   const Type **arg = arena_array(lo->arena, const Type *, n->nargs + 1);
   for (int i = 0; i < n->nargs; i++) arg[i] = type_in_kernel(lo->src, n->arg[i]->type);
-  return (OpCall){.m = lo->src, .op = n->u.call.op, .attrs = n->u.call.attrs, .nargs = n->nargs, .arg = arg, .node = n->arg,
-                  .out = type_in_kernel(lo->src, n->type), .name = n->name};
+  return (OpCall){.m = lo->src,
+                  .op = n->u.call.op,
+                  .attrs = n->u.call.attrs,
+                  .nargs = n->nargs,
+                  .arg = arg,
+                  .node = n->arg,
+                  .out = type_in_kernel(lo->src, n->type),
+                  .name = n->name};
 }
 
 static void lower_call(Lowering *lo, const Node *n)
 {
-  int nin = 0, nout;
+  int nin = 0;
+  int nout;
   for (int i = 0; i < n->nargs; i++) nin += ((Tensors *)map_get(&lo->tensors, n->arg[i]))->n;
   const Tensor **in = arena_array(lo->arena, const Tensor *, nin + 1);
   int k = 0;
@@ -142,12 +153,14 @@ static void lower_node(Lowering *lo, const Node *n)
   switch (n->kind) {
   case N_VAR:
     if (!map_has(&lo->tensors, n))
-      raise(lo->ctx, ERR_INTERNAL, NOWHERE, "function '%s' uses variable '%s', which is none of its parameters", lo->name, n->name ? n->name : "?");
+      raise(lo->ctx, ERR_INTERNAL, NOWHERE, "function '%s' uses variable '%s', which is none of its parameters",
+            lo->name, n->name ? n->name : "?");
     return;
   case N_CONST: new_tensors(lo, n, 1)->v[0] = constant_tensor(lo, n); return;
   case N_CALL: lower_call(lo, n); return;
   case N_TUPLE: {
-    int count = 0, k = 0;
+    int count = 0;
+    int k = 0;
     for (int i = 0; i < n->nargs; i++) count += ((Tensors *)map_get(&lo->tensors, n->arg[i]))->n;
     Tensors *t = new_tensors(lo, n, count);
     for (int i = 0; i < n->nargs; i++) {
@@ -165,9 +178,17 @@ static void lower_node(Lowering *lo, const Node *n)
     return;
   }
   case N_FUNC: return;
-  case N_APPLY: case N_LET: case N_IF: case N_GLOBAL: case N_CTOR: case N_MATCH: case N_CALL_TIR: case N_OP: break;
+  case N_APPLY:
+  case N_LET:
+  case N_IF:
+  case N_GLOBAL:
+  case N_CTOR:
+  case N_MATCH:
+  case N_CALL_TIR:
+  case N_OP: break;
   }
-  raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE, "function '%s': only operators, constants and tuples can be fused into a kernel", lo->name);
+  raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE,
+        "function '%s': only operators, constants and tuples can be fused into a kernel", lo->name);
 }
 
 /* The call that decides the schedule: the heaviest kind, the most work among equals. */
@@ -183,7 +204,7 @@ static const Node *find_anchor(const Node *const *node, int n)
 
 typedef struct Args {
   Vec(TeArg) arg;
-  Map told;                  /* variables that a tensor's shape gives */
+  Map told; /* variables that a tensor's shape gives */
   Map scalar;
   Vec(const Var *) scalars;
 } Args;
@@ -199,7 +220,8 @@ static void need_vars(Arena *a, Args *args, const Expr *e)
   const Var **v;
   int n = expr_free_vars(a, e, &v);
   for (int i = 0; i < n; i++) {
-    if (v[i]->axis || map_has(&args->told, v[i]) || map_has(&args->scalar, v[i]) || v[i]->dtype.code == DT_HANDLE) continue;
+    if (v[i]->axis || map_has(&args->told, v[i]) || map_has(&args->scalar, v[i]) || v[i]->dtype.code == DT_HANDLE)
+      continue;
     map_put(a, &args->scalar, v[i], NULL);
     vec_push(a, &args->scalars, v[i]);
   }
@@ -225,7 +247,8 @@ static const Tensor *copy_of(Lowering *lo, const Tensor *t)
   const Expr **index = arena_array(m->arena, const Expr *, t->buffer->ndim + 1);
   for (int d = 0; d < t->buffer->ndim; d++) index[d] = var_expr(axis[d]->var);
   const Expr *value = te_read(m, t, t->buffer->ndim, index);
-  const TeOp *op = te_compute(m, arena_printf(m->arena, "%s_copy", t->buffer->name), "injective", t->buffer->ndim, t->buffer->shape, axis, 1, &value, NULL);
+  const TeOp *op = te_compute(m, arena_printf(m->arena, "%s_copy", t->buffer->name), "injective", t->buffer->ndim,
+                              t->buffer->shape, axis, 1, &value, NULL);
   return &op->out[0];
 }
 
@@ -252,7 +275,8 @@ static void collect_args(Lowering *lo, Args *args)
   int nop = te_post_order(lo->arena, body->n, out, &op);
   for (int i = 0; i < nop; i++) need_op(lo->arena, args, op[i]);
   for (int i = 0; i < args->arg.n; i++)
-    for (int d = 0; d < args->arg.v[i].tensor->buffer->ndim; d++) need_vars(lo->arena, args, args->arg.v[i].tensor->buffer->shape[d]);
+    for (int d = 0; d < args->arg.v[i].tensor->buffer->ndim; d++)
+      need_vars(lo->arena, args, args->arg.v[i].tensor->buffer->shape[d]);
   for (int i = 0; i < args->scalars.n; i++) vec_push(lo->arena, &args->arg, (TeArg){.var = args->scalars.v[i]});
 }
 
@@ -290,15 +314,14 @@ static void lower_tir(Lowering *lo, PrimFunc *f)
   Args args = {0};
   FreeVars free = {lo->arena, &args, {0}};
   for (int i = 0; i < f->nparam; i++) {
-    if (f->param[i].buffer)
-      tell_shape(lo->arena, &args, f->param[i].buffer);
-    else
-      map_put(lo->arena, &args.told, f->param[i].var, NULL);
+    if (f->param[i].buffer) tell_shape(lo->arena, &args, f->param[i].buffer);
+    else map_put(lo->arena, &args.told, f->param[i].var, NULL);
   }
   stmt_visit(f->body, note_bound, &free);
   stmt_visit_exprs(f->body, note_free, &free);
   for (int i = 0; i < f->nparam; i++)
-    for (int d = 0; f->param[i].buffer && d < f->param[i].buffer->ndim; d++) need_vars(lo->arena, &args, f->param[i].buffer->shape[d]);
+    for (int d = 0; f->param[i].buffer && d < f->param[i].buffer->ndim; d++)
+      need_vars(lo->arena, &args, f->param[i].buffer->shape[d]);
   Param *param = arena_array(f->m->arena, Param, f->nparam + args.scalars.n + 1);
   memcpy(param, f->param, (size_t)f->nparam * sizeof *param);
   for (int i = 0; i < args.scalars.n; i++) param[f->nparam + i] = (Param){args.scalars.v[i], NULL};
@@ -335,7 +358,8 @@ bool group_find_stage(ImplGroup *g, const char *name, BlockRV *out)
 BlockRV group_stage(ImplGroup *g, const char *name)
 {
   BlockRV out;
-  if (!group_find_stage(g, name, &out)) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s has no stage '%s'", g->anchor->u.call.op->name, name);
+  if (!group_find_stage(g, name, &out))
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s has no stage '%s'", g->anchor->u.call.op->name, name);
   return out;
 }
 
@@ -381,7 +405,8 @@ static const char *schedule_group(Lowering *lo, PrimFunc *plain)
 static void lower_te(Lowering *lo, const Node *const *node, int n)
 {
   ImplGroup *g = &lo->group;
-  *g = (ImplGroup){.ctx = lo->ctx, .arena = lo->arena, .src = lo->src, .func = lo->func, .target = lo->target, .config = lo->config};
+  *g = (ImplGroup){
+    .ctx = lo->ctx, .arena = lo->arena, .src = lo->src, .func = lo->func, .target = lo->target, .config = lo->config};
   g->anchor = find_anchor(node, n);
   g->impl = g->anchor ? impl_choose(lo->target, lo->config, g->anchor) : NULL;
   for (int i = 0; i < fn_nparams(lo->func); i++) add_placeholders(lo, lo->func->arg[i], i);
@@ -403,21 +428,32 @@ static void lower_te(Lowering *lo, const Node *const *node, int n)
     }
 }
 
-void impl_lower(Module *dst, Module *src, const Node *func, const char *name, const Target *target, const ImplConfig *config, ImplResult *out)
+void impl_lower(Module *dst, Module *src, const Node *func, const char *name, const Target *target,
+                const ImplConfig *config, ImplResult *out)
 {
   Ctx *ctx = dst->ctx;
   if (func->kind != N_FUNC) BUG(ctx, "impl_lower of a node that is no function");
   *out = (ImplResult){0};
   Scope scope = scope_begin(ctx);
-  Lowering lo = {.ctx = ctx, .dst = dst, .src = src, .func = func, .name = name, .target = target, .config = config, .out = out, .arena = arena_new(ctx)};
+  Lowering lo = {.ctx = ctx,
+                 .dst = dst,
+                 .src = src,
+                 .func = func,
+                 .name = name,
+                 .target = target,
+                 .config = config,
+                 .out = out,
+                 .arena = arena_new(ctx)};
   defer(ctx, free_arena, lo.arena);
-  const Node *body = fn_body(func), **node;
+  const Node *body = fn_body(func);
+  const Node **node;
   if (body->kind == N_CALL && body->u.call.op->tir) {
     OpCall call = call_of(&lo, body);
     lower_tir(&lo, body->u.call.op->tir(&call, src));
   } else if (body->kind == N_CALL_TIR) {
     Global *g = module_get(src, body->u.tir.name);
-    if (!g || g->kind != GLOBAL_TIR) raise(ctx, ERR_ARGUMENT, NOWHERE, "call_tir: the module has no tir function '%s'", body->u.tir.name);
+    if (!g || g->kind != GLOBAL_TIR)
+      raise(ctx, ERR_ARGUMENT, NOWHERE, "call_tir: the module has no tir function '%s'", body->u.tir.name);
     lower_tir(&lo, g->func);
   } else {
     int n = graph_post_order(lo.arena, func, &node);

@@ -18,23 +18,35 @@ enum { SUM_TERMS = 256, WINOGRAD_TERMS = 64 };
 
 static bool is_half(DType t) { return dtype_eq(t, DT_F16); }
 
-static bool all_half(const Node *call) { return is_half(call->type->dtype) && is_half(call->arg[0]->type->dtype) && is_half(call->arg[1]->type->dtype); }
+static bool all_half(const Node *call)
+{
+  return is_half(call->type->dtype) && is_half(call->arg[0]->type->dtype) && is_half(call->arg[1]->type->dtype);
+}
 
 bool half_conv_fits(const Target *t, const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
-  return target_has(t, CPU_FP16) && all_half(call) && conv_nchwc_fits(t, call) && conv_dims(call) == 2 && a->groups == 1;
+  return target_has(t, CPU_FP16) && all_half(call) && conv_nchwc_fits(t, call) && conv_dims(call) == 2 &&
+         a->groups == 1;
 }
 
-bool half_depthwise_fits(const Target *t, const Node *call) { return target_has(t, CPU_FP16) && all_half(call) && depthwise_fits(t, call); }
+bool half_depthwise_fits(const Target *t, const Node *call)
+{
+  return target_has(t, CPU_FP16) && all_half(call) && depthwise_fits(t, call);
+}
 
-bool half_winograd_fits(const Target *t, const Node *call) { return target_has(t, CPU_FP16) && all_half(call) && winograd_fits(t, call); }
+bool half_winograd_fits(const Target *t, const Node *call)
+{
+  return target_has(t, CPU_FP16) && all_half(call) && winograd_fits(t, call);
+}
 
 bool half_dense_fits(const Target *t, const Node *call)
 {
-  const Type *y = call->type, *w = call->arg[1]->type;
-  return target_has(t, CPU_FP16) && all_half(call) && dense_pack_fits(t, call) && y->shape[0]->kind == E_INT && y->shape[0]->u.i > 1 && w->shape[1]->kind == E_INT &&
-         w->shape[2]->kind == E_INT && y->shape[1]->u.i % w->shape[2]->u.i == 0;
+  const Type *y = call->type;
+  const Type *w = call->arg[1]->type;
+  return target_has(t, CPU_FP16) && all_half(call) && dense_pack_fits(t, call) && y->shape[0]->kind == E_INT &&
+         y->shape[0]->u.i > 1 && w->shape[1]->kind == E_INT && w->shape[2]->kind == E_INT &&
+         y->shape[1]->u.i % w->shape[2]->u.i == 0;
 }
 
 /* Twice the lanes of sums in float32. */
@@ -46,9 +58,13 @@ double half_cost(const Target *t, const Node *call) { return conv_nchwc_cost(t, 
 static const TeOp *sum_behind(const Tensor *rounded)
 {
   const TeOp *op = rounded->op;
-  if (op->kind != TE_COMPUTE || op->nout != 1 || op->body[0]->kind != E_CAST || op->body[0]->arg[0]->kind != E_LOAD) return NULL;
+  if (op->kind != TE_COMPUTE || op->nout != 1 || op->body[0]->kind != E_CAST || op->body[0]->arg[0]->kind != E_LOAD)
+    return NULL;
   const Tensor *sum = te_tensor_of(op->body[0]->arg[0]->u.buffer);
-  return sum && sum->op->kind == TE_COMPUTE && sum->op->naxis < PARTS_AXES && sum->op->nreduce <= PARTS_AXES && te_plain_reduce(sum->op) ? sum->op : NULL;
+  return sum && sum->op->kind == TE_COMPUTE && sum->op->naxis < PARTS_AXES && sum->op->nreduce <= PARTS_AXES &&
+                 te_plain_reduce(sum->op)
+             ? sum->op
+             : NULL;
 }
 
 /* float32(a) * float32(b) as a * b. */
@@ -68,7 +84,8 @@ static const Tensor *in_blocks(Module *m, const Tensor *rounded, int64_t most)
     if (sum->reduce_axis[i]->extent->kind != E_INT) return rounded;
   const Expr *term = sum ? narrow_product(m, te_plain_reduce(sum)->arg[0]) : NULL;
   if (!term) return rounded;
-  int64_t steps = parts_steps(sum, most), blocks = sum->reduce_axis[0]->extent->u.i / steps;
+  int64_t steps = parts_steps(sum, most);
+  int64_t blocks = sum->reduce_axis[0]->extent->u.i / steps;
   const Tensor *part = parts_sum(m, sum, term, steps, blocks);
   return blocks > 1 ? parts_total(m, sum, part, blocks, DT_F16) : part;
 }
@@ -103,7 +120,9 @@ void half_schedule_part(ImplGroup *g, BlockRV part, LoopRV block, int depth, int
   ConvLoops l = {.c = depth + tile[ntile - 1], .first = depth};
   while (l.first < n->n && !n->loop[l.first].reduce) l.first++;
   if (l.first == n->n) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the partial sums have no loop over their terms");
-  int index[NEST_LOOPS], nsum = conv_sum_order(n, &l, index), k = 0;
+  int index[NEST_LOOPS];
+  int nsum = conv_sum_order(n, &l, index);
+  int k = 0;
   LoopRV order[NEST_LOOPS + 2], step;
   int64_t steps = tile_steps(sums, n->loop[index[nsum - 1]].extent);
   for (int i = 0; i < nsum - 1; i++) order[k++] = n->loop[index[i]].rv;
@@ -127,10 +146,16 @@ void half_conv_schedule(ImplGroup *g)
   Nest *n;
   ConvLoops l;
   BlockRV total = conv_begin(g, &n, &l);
-  if (l.dims != 2 || n->n != l.first + 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sum's loops are not those of NCHWc and blocks");
-  int64_t ox = n->loop[l.x].extent, oy = n->loop[l.y].extent, vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, 16));
+  if (l.dims != 2 || n->n != l.first + 1)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sum's loops are not those of NCHWc and blocks");
+  int64_t ox = n->loop[l.x].extent;
+  int64_t oy = n->loop[l.y].extent;
+  int64_t vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, 16));
   Tile tile = tile_for(g->target, 16, vectors, n->loop[1].extent, oy, ox);
-  LoopRV oi, yi, xi, oo = split_by(g, n->loop[1].rv, tile.o, &oi), yo = split_by(g, n->loop[l.y].rv, tile.y, &yi), xo = split_by(g, n->loop[l.x].rv, tile.x, &xi);
+  LoopRV oi, yi, xi;
+  LoopRV oo = split_by(g, n->loop[1].rv, tile.o, &oi);
+  LoopRV yo = split_by(g, n->loop[l.y].rv, tile.y, &yi);
+  LoopRV xo = split_by(g, n->loop[l.x].rv, tile.x, &xi);
   LoopRV order[] = {n->loop[0].rv, oo, yo, xo, n->loop[l.first].rv, yi, xi, oi, n->loop[l.c].rv};
   sched_reorder(g->s, 9, order);
   epilogue_write_out(g, impl_attach_epilogue(g, total, xo), 4, false);
@@ -157,11 +182,14 @@ void half_dense_schedule(ImplGroup *g)
   generic_inline(g);
   total = group_sum(g);
   Nest *n = arena_new_of(g->arena, Nest);
-  nest_read(g, total, n);                                 /* rows, columns, block */
+  nest_read(g, total, n); /* rows, columns, block */
   if (n->n != 3 || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, blocks");
-  int64_t width = g->anchor->arg[1]->type->shape[2]->u.i, vectors = block_vectors(width, target_lanes(g->target, 16));
+  int64_t width = g->anchor->arg[1]->type->shape[2]->u.i;
+  int64_t vectors = block_vectors(width, target_lanes(g->target, 16));
   Tile tile = tile_for(g->target, 16, vectors, 1, 1, n->loop[0].extent);
-  LoopRV ci, ri, co = split_by(g, n->loop[1].rv, width, &ci), ro = split_by(g, n->loop[0].rv, tile.x, &ri);
+  LoopRV ci, ri;
+  LoopRV co = split_by(g, n->loop[1].rv, width, &ci);
+  LoopRV ro = split_by(g, n->loop[0].rv, tile.x, &ri);
   LoopRV order[] = {co, ro, n->loop[2].rv, ri, ci};
   sched_reorder(g->s, 5, order);
   epilogue_write_out(g, impl_attach_epilogue(g, total, ro), 2, false);

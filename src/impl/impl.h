@@ -28,7 +28,8 @@ typedef enum { FAST_NONE, FAST_BF16, FAST_FP16 } FastMath;
 typedef struct ImplConfig {
   bool no_winograd;
   FastMath fast_math;
-  double seconds, bytes;     /* of the whole network, about: a run, and its weights as the fastest ways want them; 0: memory counts for nothing */
+  /* of the whole network, about: a run, and its weights as the fastest ways want them; 0: memory counts for nothing */
+  double seconds, bytes;
 } ImplConfig;
 /* Sets the last two, from the nodes of the network. */
 void impl_weigh(Ctx *, const Target *, ImplConfig *, int n, const Node *const *node);
@@ -38,14 +39,14 @@ typedef struct AlteredCall {
   const OpDef *op;
   const void *attrs;
   int nargs;
-  const Node *arg[8];        /* weights already transformed; data as it was … */
-  LayoutPair in[8];          /* … to be brought from `from` to `to` by layout_transform (NULL: as it is) */
+  const Node *arg[8]; /* weights already transformed; data as it was … */
+  LayoutPair in[8];   /* … to be brought from `from` to `to` by layout_transform (NULL: as it is) */
   LayoutPair out;
 } AlteredCall;
 /* False: the call stays as it is. */
 bool impl_alter(Module *, const Target *, const ImplConfig *, const Node *call, AlteredCall *out);
-/* The same of a call beside which nothing is altered: in the layouts as they are, where changing them there and back costs more than
- * it wins.  False: impl_alter says what it wants. */
+/* The same of a call beside which nothing is altered: in the layouts as they are, where changing them there and back
+ * costs more than it wins.  False: impl_alter says what it wants. */
 bool impl_alter_alone(Module *, const Target *, const ImplConfig *, const Node *call, AlteredCall *out);
 
 /* Is the product faster with its operands in bfloat16?  Of calls over float32, layouts not altered yet. */
@@ -58,24 +59,26 @@ bool impl_prefers_pairs(Ctx *, const Target *, const ImplConfig *, const Node *c
 typedef struct ImplResult {
   PrimFunc *func;
   int nscalars;
-  const Var **scalars;       /* of the graph: the executor evaluates and passes them */
-  double flops;              /* by the operators' formula; 0 when not known (symbolic) */
-  double flops_done;         /* by the algorithm chosen (Winograd does fewer) */
-  const char *impl;          /* name of the implementation that was chosen */
+  const Var **scalars; /* of the graph: the executor evaluates and passes them */
+  double flops;        /* by the operators' formula; 0 when not known (symbolic) */
+  double flops_done;   /* by the algorithm chosen (Winograd does fewer) */
+  const char *impl;    /* name of the implementation that was chosen */
 } ImplResult;
-void impl_lower(Module *dst, Module *src, const Node *func, const char *name, const Target *, const ImplConfig *, ImplResult *out);
+void impl_lower(Module *dst, Module *src, const Node *func, const char *name, const Target *, const ImplConfig *,
+                ImplResult *out);
 
 /* ---- table.c -------------------------------------------------------------------------- */
 
 typedef struct ImplGroup ImplGroup;
 typedef struct Impl {
-  const char *name;          /* "conv2d.nchwc" */
-  const char *op;            /* the anchor's operator; "*" any */
+  const char *name; /* "conv2d.nchwc" */
+  const char *op;   /* the anchor's operator; "*" any */
   bool (*fits)(const Target *, const Node *call);
-  double (*cost)(const Target *, const Node *call);     /* estimated seconds; the cheapest that fits is taken */
-  void (*compute)(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);   /* NULL: the operator's own */
+  double (*cost)(const Target *, const Node *call); /* estimated seconds; the cheapest that fits is taken */
+  /* NULL: the operator's own */
+  void (*compute)(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
   void (*schedule)(ImplGroup *);
-  bool half;                 /* for FAST_FP16 alone */
+  bool half; /* for FAST_FP16 alone */
 } Impl;
 /* The cheapest implementation that fits the call; NULL: the generic schedule. */
 const Impl *impl_choose(const Target *, const ImplConfig *, const Node *call);

@@ -10,17 +10,17 @@
 
 struct ImplGroup {
   Ctx *ctx;
-  Arena *arena;              /* scratch of this lowering */
+  Arena *arena; /* scratch of this lowering */
   Module *src;
   const Node *func;
   const Target *target;
   const ImplConfig *config;
-  const Node *anchor;        /* the call with the heaviest fusion kind */
+  const Node *anchor; /* the call with the heaviest fusion kind */
   const Impl *impl;
-  int nanchor;               /* operations of the anchor, producers first */
+  int nanchor; /* operations of the anchor, producers first */
   const TeOp **anchor_op;
-  const Tensor *anchor_out;  /* its first output */
-  Map names;                 /* TeOp* or E_REDUCE* -> block name, Tensor* -> buffer name */
+  const Tensor *anchor_out; /* its first output */
+  Map names;                /* TeOp* or E_REDUCE* -> block name, Tensor* -> buffer name */
   Sched *s;
 };
 
@@ -36,7 +36,7 @@ const char *group_block(const ImplGroup *, const TeOp *);
 BlockRV group_sum(ImplGroup *);
 /* Its operation of that name. */
 bool group_find_stage(ImplGroup *, const char *name, BlockRV *);
-BlockRV group_stage(ImplGroup *, const char *name);         /* raises where there is none */
+BlockRV group_stage(ImplGroup *, const char *name); /* raises where there is none */
 /* Runs body under protect; false when a primitive refused, and the function is then as it
  * was before the refused one.  Any other error is raised again. */
 bool group_try(ImplGroup *, void (*body)(Ctx *, void *), void *arg);
@@ -50,12 +50,12 @@ enum { NEST_LOOPS = 24, NEST_ACCESSES = 32 };
 typedef struct NestLoop {
   LoopRV rv;
   Stmt *stmt;
-  int64_t extent;            /* 0: not known */
+  int64_t extent; /* 0: not known */
   bool reduce;
-  bool guarded;              /* a condition or the value itself depends on it: padding, concatenation, counts */
-  bool unbounded;            /* guarded, and not by bounds alone, at which the lowering can cut the loop */
-  int64_t grain;             /* guarded by bounds alone: every one is a multiple of this, 1 when not known */
-  int64_t stride[NEST_ACCESSES];   /* elements that access a moves in one step; STRIDE_ANY: not a constant */
+  bool guarded;                  /* a condition or the value itself depends on it: padding, concatenation, counts */
+  bool unbounded;                /* guarded, and not by bounds alone, at which the lowering can cut the loop */
+  int64_t grain;                 /* guarded by bounds alone: every one is a multiple of this, 1 when not known */
+  int64_t stride[NEST_ACCESSES]; /* elements that access a moves in one step; STRIDE_ANY: not a constant */
 } NestLoop;
 #define STRIDE_ANY INT64_MIN
 
@@ -67,15 +67,15 @@ typedef struct NestAccess {
 typedef struct Nest {
   BlockRV rv;
   Block *block;
-  int n;                     /* loops, outermost first */
+  int n; /* loops, outermost first */
   NestLoop loop[NEST_LOOPS];
-  int naccess;               /* access 0 is the store */
+  int naccess; /* access 0 is the store */
   NestAccess access[NEST_ACCESSES];
-  bool reduction;            /* it has an init or a reduce loop */
-  bool plain;                /* one store (two with init), all loops told apart: may be scheduled */
-  double iterations;         /* product of the extents; unknown ones count as 64 */
-  double operations;         /* arithmetic operations of one iteration */
-  int bits;                  /* of the widest element touched */
+  bool reduction;    /* it has an init or a reduce loop */
+  bool plain;        /* one store (two with init), all loops told apart: may be scheduled */
+  double iterations; /* product of the extents; unknown ones count as 64 */
+  double operations; /* arithmetic operations of one iteration */
+  int bits;          /* of the widest element touched */
 } Nest;
 void nest_read(ImplGroup *, BlockRV, Nest *);
 
@@ -87,20 +87,22 @@ double expr_operations(Ctx *, const Expr *);
 
 /* ---- cost.c: the model of the machine ------------------------------------------------- */
 
-enum { CACHE_LINE = 64 };                            /* bytes */
+enum { CACHE_LINE = 64 }; /* bytes */
 
-int64_t cost_l1(const Target *);                     /* bytes of the caches; small ones where nobody knows */
+int64_t cost_l1(const Target *); /* bytes of the caches; small ones where nobody knows */
 int64_t cost_l2(const Target *);
-double cost_pipes(const Target *);                   /* multiply-adds of whole vectors begun in a cycle */
-double cost_loads(const Target *);                   /* vectors read in a cycle while lines come into the first-level cache */
-double cost_far(const Target *);                     /* cycles for a vector from the second-level cache */
-double cost_flops(const Target *, int bits);         /* of one core, a second */
-double cost_words(const Target *, int elements);     /* products over words of 2 or 4 bfloat16 in the time of one over float32 */
-double cost_bandwidth(const Target *);               /* of one core, bytes a second from memory */
-double cost_stream(const Target *);                  /* the same, read straight ahead and only once */
-double cost_cache(const Target *);                   /* from the caches behind the first */
-/* Seconds to copy so many bytes straight ahead, of which so many wait in the copy to be read; a change of layout, which does not go
- * straight ahead, takes twice as long. */
+double cost_pipes(const Target *); /* multiply-adds of whole vectors begun in a cycle */
+/* vectors read in a cycle while lines come into the first-level cache */
+double cost_loads(const Target *);
+double cost_far(const Target *);             /* cycles for a vector from the second-level cache */
+double cost_flops(const Target *, int bits); /* of one core, a second */
+/* products over words of 2 or 4 bfloat16 in the time of one over float32 */
+double cost_words(const Target *, int elements);
+double cost_bandwidth(const Target *); /* of one core, bytes a second from memory */
+double cost_stream(const Target *);    /* the same, read straight ahead and only once */
+double cost_cache(const Target *);     /* from the caches behind the first */
+/* Seconds to copy so many bytes straight ahead, of which so many wait in the copy to be read; a change of layout, which
+ * does not go straight ahead, takes twice as long. */
 double cost_copy(const Target *, double bytes, double waiting);
 /* How many threads are worth waking for so much work. */
 int cost_threads(const Target *, double operations, double bytes);
@@ -110,16 +112,19 @@ double cost_busy(double pieces, int threads);
 /* ---- tile.c -------------------------------------------------------------------------------- */
 
 typedef struct Tile {
-  int64_t o, y, x;           /* blocks of vectors, rows, columns of positions */
+  int64_t o, y, x; /* blocks of vectors, rows, columns of positions */
 } Tile;
 double tile_speed(const Target *, int64_t vectors, int64_t oy, int64_t ox, Tile);
 Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
-Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);   /* the same, elements so wide */
-int64_t tile_steps(int64_t sums, int64_t extent);       /* steps of the sum to write out; divides extent */
+/* the same, elements so wide */
+Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
+int64_t tile_steps(int64_t sums, int64_t extent); /* steps of the sum to write out; divides extent */
 int64_t tile_steps_of(const Target *, Tile, int64_t vectors, int64_t extent);
 int64_t tile_columns(const Target *, int bits, int64_t n);
-int64_t tile_packed_rows(const Target *, int bits, int64_t vectors, int64_t panels, int64_t rows);   /* 0: rows are not packed */
-int64_t tile_packed_columns(const Target *, int bits, int64_t n, int64_t rows, int64_t *height);                /* the same */
+/* 0: rows are not packed */
+int64_t tile_packed_rows(const Target *, int bits, int64_t vectors, int64_t panels, int64_t rows);
+/* the same */
+int64_t tile_packed_columns(const Target *, int bits, int64_t n, int64_t rows, int64_t *height);
 /* Tiles of 2 x 2 blocks of sums over fours of bfloat16; 0: the target has none, or pairs are as fast. */
 int64_t tile_block_rows(const Target *, int64_t width, int64_t panels, int64_t rows);
 int64_t tile_block_columns(const Target *, int64_t n, int64_t rows);
@@ -130,24 +135,24 @@ int64_t tile_block_columns(const Target *, int64_t n, int64_t rows);
  * computed there on the whole tile when it reads element by element, else the tile is
  * stored.  Gives the block that stores the tile. */
 BlockRV impl_attach_epilogue(ImplGroup *, BlockRV anchor, LoopRV at);
-/* Writes out a block's loops from number `outer` to the last but one and makes vectors of the last.  may_loop: the sums are complete
- * behind a loop, so that they may wait in memory for a function that is not written out. */
+/* Writes out a block's loops from number `outer` to the last but one and makes vectors of the last.  may_loop: the sums
+ * are complete behind a loop, so that they may wait in memory for a function that is not written out. */
 void epilogue_write_out(ImplGroup *, BlockRV store, int outer, bool may_loop);
 
 /* ---- conv.c ------------------------------------------------------------------------------ */
 
-int conv_dims(const Node *call);                            /* 1, 2, 3 */
-const char *conv_spatial(int dims);                         /* "W", "HW", "DHW" */
-int64_t conv_block(const char *layout, int dims);           /* channels of a block of NCHW16c; 0: another layout */
+int conv_dims(const Node *call);                  /* 1, 2, 3 */
+const char *conv_spatial(int dims);               /* "W", "HW", "DHW" */
+int64_t conv_block(const char *layout, int dims); /* channels of a block of NCHW16c; 0: another layout */
 bool conv_is_blocked(const Node *call);
-bool conv_groups_wide(const Target *, const Node *call);    /* groups that conv_schedule serves */
+bool conv_groups_wide(const Target *, const Node *call); /* groups that conv_schedule serves */
 /* Loops of a nest over blocks of channels, by number: n is 0, the blocks of output channels 1, then z, y, x (-1: not
  * there), the channels of a block, the sum. */
 typedef struct ConvLoops {
-  int dims, z, y, x, c, first;                              /* first of the sum */
+  int dims, z, y, x, c, first; /* first of the sum */
 } ConvLoops;
-BlockRV conv_begin(ImplGroup *, Nest **, ConvLoops *);      /* inlines what it can and reads the sum's loops */
-int conv_sum_order(const Nest *, const ConvLoops *, int *index);   /* loops of the sum, outermost first; how many */
+BlockRV conv_begin(ImplGroup *, Nest **, ConvLoops *);           /* inlines what it can and reads the sum's loops */
+int conv_sum_order(const Nest *, const ConvLoops *, int *index); /* loops of the sum, outermost first; how many */
 bool conv_nchwc_fits(const Target *, const Node *call);
 double conv_nchwc_cost(const Target *, const Node *call);
 /* Seconds over blocks of channels of a convolution whose data and result are plain: both changes of layout included. */
@@ -163,14 +168,16 @@ bool panels_fits(const Target *, const Node *call);
 double panels_cost(const Target *, const Node *call);
 void panels_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void panels_schedule(ImplGroup *);
-/* What products over packed panels share: a copy (…, k, elements of a panel) made of squares that are turned round in registers, and
- * the lines of the panels that a step reads a little later.  `alone`: of that buffer only, NULL: of all that it reads. */
+/* What products over packed panels share: a copy (…, k, elements of a panel) made of squares that are turned round in
+ * registers, and the lines of the panels that a step reads a little later.  `alone`: of that buffer only, NULL: of all
+ * that it reads. */
 void panels_turn(ImplGroup *, BlockRV packing);
 void panels_fetch(ImplGroup *, BlockRV product, LoopRV step, const Buffer *alone);
 
 /* ---- positions.c ------------------------------------------------------------------------- */
 
-bool positions_alter(Module *, const Target *, const Node *call, AlteredCall *out);   /* false: blocks of channels are faster */
+/* false: blocks of channels are faster */
+bool positions_alter(Module *, const Target *, const Node *call, AlteredCall *out);
 bool positions_fits(const Target *, const Node *call);
 double positions_cost(const Target *, const Node *call);
 void positions_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
@@ -184,7 +191,8 @@ void matmul_compute(OpCall *, const Target *, const Tensor *const *in, const Ten
 bool dense_pack_fits(const Target *, const Node *call);
 void dense_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void matmul_schedule(ImplGroup *);
-/* a as (batch…, rows / height, k, height), zeros behind the last row; word: so many steps of k, bfloat16, in one element. */
+/* a as (batch…, rows / height, k, height), zeros behind the last row; word: so many steps of k, bfloat16, in one
+ * element. */
 const Tensor *matmul_pack_rows(Module *, const Tensor *a, int64_t height, int word);
 
 /* ---- blocks.c ---------------------------------------------------------------------------- */
@@ -193,16 +201,19 @@ bool blocks_dense_fits(const Target *, const Node *call);
 double blocks_dense_cost(const Target *, const Node *call);
 void blocks_dense_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void blocks_dense_schedule(ImplGroup *);
-/* The element of a row and of a column of its panel in sums (lead…, tile, row / 2, column / 2, lane), tiles so many rows high. */
-const Expr *blocks_read(Module *, const Tensor *sums, int nlead, const Expr *const *lead, const Expr *row, int64_t height, const Expr *column);
-/* The product's loops inside a tile, the sum's last: steps, blocks, vectors of a block's lanes.  Gives the loop over steps that is written out. */
+/* The element of a row and of a column of its panel in sums (lead…, tile, row / 2, column / 2, lane), tiles so many
+ * rows high. */
+const Expr *blocks_read(Module *, const Tensor *sums, int nlead, const Expr *const *lead, const Expr *row,
+                        int64_t height, const Expr *column);
+/* The product's loops inside a tile, the sum's last: steps, blocks, vectors of a block's lanes.  Gives the loop over
+ * steps that is written out. */
 LoopRV blocks_tile(ImplGroup *, BlockRV product, int64_t steps);
 
 /* ---- attention.c ------------------------------------------------------------------------- */
 
 bool attention_fits(const Target *, const Node *call);
 double attention_cost(const Target *, const Node *call);
-double attention_flops(const Node *call);              /* of the two products; 0 when sizes are not known */
+double attention_flops(const Node *call); /* of the two products; 0 when sizes are not known */
 void attention_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void attention_schedule(ImplGroup *);
 
@@ -210,8 +221,8 @@ void attention_schedule(ImplGroup *);
 
 int64_t block_vectors(int64_t n, int64_t lanes);
 int64_t alter_block(const Target *, int bits, int64_t channels);
-const Node *alter_transform(Module *, const Node *, const char *from, const char *to);   /* layout_transform */
-bool alter_is_constant(Ctx *, const Node *);              /* known at compile time, or made from such */
+const Node *alter_transform(Module *, const Node *, const char *from, const char *to); /* layout_transform */
+bool alter_is_constant(Ctx *, const Node *); /* known at compile time, or made from such */
 
 /* ---- alter_conv.c -------------------------------------------------------------------------- */
 
@@ -228,10 +239,10 @@ void layout_schedule(ImplGroup *);
 bool pool_fits(const Target *, const Node *call);
 double pool_cost(const Target *, const Node *call);
 void pool_schedule(ImplGroup *);
-bool pool_map_fits(const Target *, const Node *call);       /* small maps, a vector over the ends of rows */
+bool pool_map_fits(const Target *, const Node *call); /* small maps, a vector over the ends of rows */
 void pool_map_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void pool_map_schedule(ImplGroup *);
-bool pool_columns_fits(const Target *, const Node *call);   /* windows some columns apart */
+bool pool_columns_fits(const Target *, const Node *call); /* windows some columns apart */
 void pool_columns_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 
 /* ---- conv_transpose.c ---------------------------------------------------------------------- */
@@ -249,13 +260,14 @@ bool recurrent_alter(Module *, const Target *, const Node *call, AlteredCall *ou
 /* ---- depthwise.c --------------------------------------------------------------------------- */
 
 bool depthwise_fits(const Target *, const Node *call);
-bool lanes_fits(const Target *, const Node *call);          /* groups narrower than a block */
+bool lanes_fits(const Target *, const Node *call); /* groups narrower than a block */
 void lanes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void depthwise_schedule(ImplGroup *);
 
 /* ---- planes.c ------------------------------------------------------------------------------ */
 
-bool planes_alter(Module *, const Target *, const Node *call, AlteredCall *out);       /* false: blocks of channels are faster */
+/* false: blocks of channels are faster */
+bool planes_alter(Module *, const Target *, const Node *call, AlteredCall *out);
 bool planes_fits(const Target *, const Node *call);
 bool stem_fits(const Target *, const Node *call);
 double planes_cost(const Target *, const Node *call);
@@ -266,12 +278,15 @@ void planes_schedule(ImplGroup *);
 
 bool winograd_fits(const Target *, const Node *call);
 typedef struct WinogradSizes {
-  int64_t n, c, o, block, y, x, tile, groups;   /* images, channels, those of an output block, the output, outputs per tile */
+  /* images, channels, those of an output block, the output, outputs per tile */
+  int64_t n, c, o, block, y, x, tile, groups;
   int bits;
 } WinogradSizes;
-int64_t winograd_band(const Target *, const WinogradSizes *);   /* rows of tiles that pass through all stages together; 0: all do */
-bool winograd_fetches(const Target *, const WinogradSizes *);    /* is the weight fetched from memory while its last block is multiplied? */
-bool winograd_plain_fits(const Target *, const Node *call);      /* the weight is transformed in the call */
+/* rows of tiles that pass through all stages together; 0: all do */
+int64_t winograd_band(const Target *, const WinogradSizes *);
+/* is the weight fetched from memory while its last block is multiplied? */
+bool winograd_fetches(const Target *, const WinogradSizes *);
+bool winograd_plain_fits(const Target *, const Node *call); /* the weight is transformed in the call */
 void winograd_plain_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void winograd_schedule(ImplGroup *);
 bool winograd_weight_fits(const Target *, const Node *call);
@@ -286,9 +301,11 @@ enum { PARTS_AXES = 12 };
 int64_t parts_steps(const TeOp *sum, int64_t most);
 /* The sum of `term` instead, over all steps (blocks 1) or over those of block b, its last axis. */
 const Tensor *parts_sum(Module *, const TeOp *sum, const Expr *term, int64_t steps, int64_t blocks);
-const Tensor *parts_total(Module *, const TeOp *sum, const Tensor *part, int64_t blocks, DType out);   /* in float32, rounded to out */
+/* in float32, rounded to out */
+const Tensor *parts_total(Module *, const TeOp *sum, const Tensor *part, int64_t blocks, DType out);
 /* What `out` is made of with another tensor in the place of the one of that name. */
-const Tensor *parts_replace(Module *, const Tensor *out, const char *name, const Tensor *(*instead)(Module *, const Tensor *, const void *), const void *arg);
+const Tensor *parts_replace(Module *, const Tensor *out, const char *name,
+                            const Tensor *(*instead)(Module *, const Tensor *, const void *), const void *arg);
 /* The block of partial sums, where the total is a sum over several of them. */
 bool parts_find(ImplGroup *, BlockRV *part);
 
@@ -297,7 +314,8 @@ bool parts_find(ImplGroup *, BlockRV *part);
 bool half_conv_fits(const Target *, const Node *call);
 bool half_depthwise_fits(const Target *, const Node *call);
 double half_cost(const Target *, const Node *call);
-void half_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);   /* sums of products in float16, in blocks */
+/* sums of products in float16, in blocks */
+void half_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void half_conv_schedule(ImplGroup *);
 bool half_dense_fits(const Target *, const Node *call);
 void half_dense_schedule(ImplGroup *);
@@ -311,7 +329,7 @@ void half_schedule_part(ImplGroup *, BlockRV part, LoopRV block, int depth, int 
 
 /* Puts every block into its consumers that is better computed there. */
 void generic_inline(ImplGroup *);
-void generic_keep(ImplGroup *, BlockRV);              /* not this one */
+void generic_keep(ImplGroup *, BlockRV); /* not this one */
 void generic_schedule(ImplGroup *);
 /* Schedules one block that stands at the root, or below `depth` loops that are done already. */
 void generic_block(ImplGroup *, BlockRV, int depth, bool parallel);
@@ -321,7 +339,7 @@ void generic_rest(ImplGroup *);
 
 /* Helpers over schedule.h. */
 LoopRV split_by(ImplGroup *, LoopRV, int64_t factor, LoopRV *inner);
-int root_blocks(ImplGroup *, BlockRV **out);          /* blocks below the root, in order */
+int root_blocks(ImplGroup *, BlockRV **out); /* blocks below the root, in order */
 SchedArg block_arg(BlockRV);
 
 #endif

@@ -11,7 +11,8 @@
 /* The capital whose dimension `from` has in blocks and `to` has whole, and its block; 0: there is no such one alone. */
 static int64_t whole_again(const char *from, const char *to, int *dimension)
 {
-  int64_t block = 0, factor = 0;
+  int64_t block = 0;
+  int64_t factor = 0;
   for (const char *p = from; *p; p++) {
     if (*p >= '0' && *p <= '9') {
       factor = factor * 10 + (*p - '0');
@@ -45,9 +46,11 @@ void layout_schedule(ImplGroup *g)
   generic_inline(g);
   BlockRV *block;
   LoopRV *loop, inner;
-  int dimension = 0, n = root_blocks(g, &block);
+  int dimension = 0;
+  int n = root_blocks(g, &block);
   int64_t size = whole_again(a->src_layout, a->dst_layout, &dimension);
-  if (n == 1 && sched_get_loops(g->s, block[0], g->arena, &loop) == g->anchor->type->ndim && dimension < g->anchor->type->ndim) {
+  if (n == 1 && sched_get_loops(g->s, block[0], g->arena, &loop) == g->anchor->type->ndim &&
+      dimension < g->anchor->type->ndim) {
     const Expr *extent = sched_loop_stmt(g->s, loop[dimension])->u.loop.extent;
     if (extent->kind == E_INT && extent->u.i % size == 0) split_by(g, loop[dimension], size, &inner);
   }

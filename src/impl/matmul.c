@@ -17,10 +17,10 @@
 /* How the operands of a call lie. */
 typedef struct Product {
   bool ta, tb;
-  int64_t m, n, k;           /* 0: not known */
+  int64_t m, n, k; /* 0: not known */
 } Product;
 
-enum { MANY_ROWS = 1 << 20 };                           /* stands for rows that are not known */
+enum { MANY_ROWS = 1 << 20 }; /* stands for rows that are not known */
 
 static Product product_of(const OpDef *op, const void *attrs, const Type *a, const Type *b, const Type *out)
 {
@@ -42,8 +42,11 @@ static Product product_of(const OpDef *op, const void *attrs, const Type *a, con
 bool matmul_fits(const Target *t, const Node *call)
 {
   (void)t;
-  const Type *a = call->arg[0]->type, *b = call->arg[1]->type, *out = call->type;
-  bool same = dtype_eq(a->dtype, b->dtype) && dtype_eq(a->dtype, out->dtype) && out->dtype.code == DT_FLOAT && out->dtype.bits >= 32;
+  const Type *a = call->arg[0]->type;
+  const Type *b = call->arg[1]->type;
+  const Type *out = call->type;
+  bool same = dtype_eq(a->dtype, b->dtype) && dtype_eq(a->dtype, out->dtype) && out->dtype.code == DT_FLOAT &&
+              out->dtype.bits >= 32;
   if (!same || out->ndim < 2) return false;
   Product p = product_of(call->u.call.op, call->u.call.attrs, a, b, out);
   /* A packed copy of b pays from a few rows on; before that b is read once, as it lies. */
@@ -56,7 +59,10 @@ bool dense_pack_fits(const Target *t, const Node *call)
   return call->type->dtype.code == DT_FLOAT && known(call->type->shape[1]) >= 4;
 }
 
-double matmul_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, call->type->dtype.bits); }
+double matmul_cost(const Target *t, const Node *call)
+{
+  return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
+}
 
 static const Expr *axis_of(Module *m, const char *name, const Expr *extent, IterKind kind, const IterVar **out)
 {
@@ -70,16 +76,20 @@ static const Expr *axis_of(Module *m, const char *name, const Expr *extent, Iter
  * a way's size apart all fall into one set. */
 static bool rows_collide(const Target *t, int bits, int64_t tile_rows, int64_t k)
 {
-  int64_t ways = t->core.l1_ways, sets = t->l1_bytes / ways / CACHE_LINE, lines = k * (bits / 8) / CACHE_LINE, apart = 1;
+  int64_t ways = t->core.l1_ways;
+  int64_t sets = t->l1_bytes / ways / CACHE_LINE;
+  int64_t lines = k * (bits / 8) / CACHE_LINE;
+  int64_t apart = 1;
   if (k * (bits / 8) % CACHE_LINE || sets < 1) return false;
-  while (apart < sets && (lines * apart) % sets) apart++;        /* sets that the rows reach */
+  while (apart < sets && (lines * apart) % sets) apart++; /* sets that the rows reach */
   return (tile_rows + apart - 1) / apart > ways - 2;
 }
 
 /* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level
  * cache together, or the rows collide in the first.  A round adds to the result in memory and reads a copy of its part
  * of a, which pays because a is then near while the panels pass by.  Rows beyond some hundred would not fit anyhow. */
-static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_rows, int64_t width, int64_t columns, int64_t k, bool packed)
+static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_rows, int64_t width, int64_t columns,
+                          int64_t k, bool packed)
 {
   enum { MOST_ROWS = 192, USUAL_ROWS = 128, LEAST = 256, FEW_PANELS = 4 };
   int64_t r = !rows ? USUAL_ROWS : rows < MOST_ROWS ? rows : MOST_ROWS;
@@ -94,7 +104,7 @@ typedef struct Operands {
   Module *m;
   const Tensor *a, *b;
   const Expr *rows, *columns;
-  int64_t height;            /* 0: as it lies */
+  int64_t height; /* 0: as it lies */
 } Operands;
 
 static const Expr *read_a(const Operands *o, const Expr *i, const Expr *k)
@@ -108,7 +118,9 @@ const Tensor *matmul_pack_rows(Module *m, const Tensor *a, int64_t height, int w
 {
   const Buffer *buf = a->buffer;
   int nd = buf->ndim;
-  const Expr *rows = buf->shape[nd - 2], *h = expr_i32(m, height), *shape[4], *at[4], *index[3];
+  const Expr *rows = buf->shape[nd - 2];
+  const Expr *h = expr_i32(m, height);
+  const Expr *shape[4], *at[4], *index[3];
   const IterVar *axis[4];
   static const char *const names[] = {"b", "panel", "k", "row"};
   for (int d = 0; d < nd - 2; d++) shape[d] = buf->shape[d];
@@ -123,7 +135,8 @@ const Tensor *matmul_pack_rows(Module *m, const Tensor *a, int64_t height, int w
   if (word > 1) nn_word_row(m, word, a, nd, index, part);
   value = word > 1 ? nn_word(m, word, part) : te_read(m, a, nd, index);
   if (known(rows) % height)
-    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, index[nd - 2], rows), value, expr_const(m, value->dtype, 0)});
+    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3,
+                      (const Expr *[]){expr_lt(m, index[nd - 2], rows), value, expr_const(m, value->dtype, 0)});
   return &te_compute(m, "a_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
 }
 
@@ -133,15 +146,20 @@ static const Tensor *sum_part(const Operands *o, const char *name, int64_t first
 {
   Module *m = o->m;
   const IterVar *axis[3], *sum;
-  const Expr *shape[] = {expr_i32(m, rounds), o->rows, o->columns}, *w = o->b->buffer->shape[2], *at[3];
+  const Expr *shape[] = {expr_i32(m, rounds), o->rows, o->columns};
+  const Expr *w = o->b->buffer->shape[2];
+  const Expr *at[3];
   static const char *const names[] = {"round", "i", "j"};
   for (int d = 0; d < 3; d++) at[d] = axis_of(m, names[d], shape[d], ITER_SPATIAL, &axis[d]);
-  const Expr *k = axis_of(m, "k", expr_i32(m, steps), ITER_REDUCE, &sum), *from = rounds > 1 ? expr_mul(m, at[0], expr_i32(m, steps)) : expr_i32(m, first);
+  const Expr *k = axis_of(m, "k", expr_i32(m, steps), ITER_REDUCE, &sum);
+  const Expr *from = rounds > 1 ? expr_mul(m, at[0], expr_i32(m, steps)) : expr_i32(m, first);
   k = expr_add(m, from, k);
   const Expr *b[] = {expr_floordiv(m, at[2], w), k, expr_floormod(m, at[2], w)};
   const Expr *factor[] = {read_a(o, at[1], k), te_read(m, o->b, 3, b)};
-  const Expr *term = o->b->buffer->dtype.code == DT_UINT ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
-  const Expr *body = expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
+  const Expr *term = o->b->buffer->dtype.code == DT_UINT ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor)
+                                                         : expr_mul(m, factor[0], factor[1]);
+  const Expr *body =
+      expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
   int skip = rounds > 1 ? 0 : 1;
   return &te_compute(m, name, "matmul", 3 - skip, shape + skip, axis + skip, 1, &body, NULL)->out[0];
 }
@@ -161,17 +179,20 @@ static const Tensor *sum_in_rounds(const Operands *o, int64_t k, int64_t rounds)
     for (int d = 0; d < 2; d++) at[d + 1] = axis_of(m, d ? "j" : "i", shape[d], ITER_SPATIAL, &axis[d]);
     at[0] = axis_of(m, "round", expr_i32(m, rounds - 1), ITER_REDUCE, &round);
     const Expr *term = te_read(m, part, 3, at);
-    const Expr *body = expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &round, expr_bool(m, true), NULL, 0);
+    const Expr *body =
+        expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &round, expr_bool(m, true), NULL, 0);
     head = &te_compute(m, "head", "comm_reduce", 2, shape, axis, 1, &body, NULL)->out[0];
   }
   const Tensor *last = sum_part(o, "last", k - steps, steps, 1);
-  const Expr *at[] = {axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]), axis_of(m, "j", shape[1], ITER_SPATIAL, &axis[1])};
+  const Expr *at[] = {axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]),
+                      axis_of(m, "j", shape[1], ITER_SPATIAL, &axis[1])};
   const Expr *value = expr_add(m, te_read(m, head, 2, at), te_read(m, last, 2, at));
   return &te_compute(m, "matmul", "injective", 2, shape, axis, 1, &value, NULL)->out[0];
 }
 
 /* Rounds of a product of known sizes whose panels cover the columns exactly; 1: any other. */
-static int64_t product_rounds(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns, int64_t k, int64_t height)
+static int64_t product_rounds(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns, int64_t k,
+                              int64_t height)
 {
   if (!rows || !k || !columns || columns % width) return 1;
   Tile tile = tile_best(t, block_vectors(width, target_lanes(t, bits)), 1, 1, rows);
@@ -191,8 +212,10 @@ static int64_t packed_height(const Target *t, int bits, int64_t rows, int64_t wi
 static const Tensor *pack_panels(Module *m, const Tensor *b, bool turned, int64_t n, int64_t width)
 {
   const Buffer *buf = b->buffer;
-  int nd = buf->ndim, batch = nd - 2;
-  const Expr *shape[4], *at[4], *index[3], *w = expr_i32(m, width);
+  int nd = buf->ndim;
+  int batch = nd - 2;
+  const Expr *shape[4], *at[4], *index[3];
+  const Expr *w = expr_i32(m, width);
   const IterVar *axis[4];
   for (int d = 0; d < batch; d++) shape[d] = buf->shape[d];
   shape[batch] = expr_i32(m, (n + width - 1) / width);
@@ -206,7 +229,8 @@ static const Tensor *pack_panels(Module *m, const Tensor *b, bool turned, int64_
   index[batch + 1] = turned ? at[batch + 1] : column;
   const Expr *value = te_read(m, b, nd, index);
   if (n % width)
-    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3, (const Expr *[]){expr_lt(m, column, expr_i32(m, n)), value, expr_const(m, buf->dtype, 0)});
+    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3,
+                      (const Expr *[]){expr_lt(m, column, expr_i32(m, n)), value, expr_const(m, buf->dtype, 0)});
   return &te_compute(m, "b_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
 }
 
@@ -215,19 +239,24 @@ static bool batch_packed(OpCall *c, const Target *t, const Product *p, const Ten
 {
   Module *m = c->m;
   const Type *ty = c->out;
-  const Buffer *a = in[0]->buffer, *b = in[1]->buffer;
+  const Buffer *a = in[0]->buffer;
+  const Buffer *b = in[1]->buffer;
   if (ty->ndim != 3 || a->ndim != 3 || b->ndim != 3 || p->ta || p->tb || !p->k) return false;
   int64_t height;
   if (!tile_packed_columns(t, ty->dtype.bits, p->n, p->m, &height)) return false;
   const IterVar *axis[3], *sum;
-  const Expr *at[3], *h = expr_i32(m, height), *zero = expr_i32(m, 0);
+  const Expr *at[3];
+  const Expr *h = expr_i32(m, height);
+  const Expr *zero = expr_i32(m, 0);
   static const char *const names[] = {"b", "i", "j"};
   for (int d = 0; d < 3; d++) at[d] = axis_of(m, names[d], ty->shape[d], ITER_SPATIAL, &axis[d]);
   const Expr *k = axis_of(m, "k", a->shape[2], ITER_REDUCE, &sum);
-  const Expr *from[] = {expr_is_int(a->shape[0], 1) ? zero : at[0], expr_floordiv(m, at[1], h), k, expr_floormod(m, at[1], h)};
+  const Expr *from[] = {expr_is_int(a->shape[0], 1) ? zero : at[0], expr_floordiv(m, at[1], h), k,
+                        expr_floormod(m, at[1], h)};
   const Expr *row[] = {expr_is_int(b->shape[0], 1) ? zero : at[0], k, at[2]};
   const Expr *term = expr_mul(m, te_read(m, matmul_pack_rows(m, in[0], height, 1), 4, from), te_read(m, in[1], 3, row));
-  const Expr *body = expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
+  const Expr *body =
+      expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
   *out = &te_compute(m, "matmul", "matmul", 3, ty->shape, axis, 1, &body, NULL)->out[0];
   return true;
 }
@@ -245,19 +274,25 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
     c->op->compute(c, in, out);
     return;
   }
-  int nd = ty->ndim, nb = in[1]->buffer->ndim;
-  int64_t rows, width = nd == 2 && !p.ta && p.k ? tile_packed_columns(t, ty->dtype.bits, p.n, p.m, &rows) : 0;
+  int nd = ty->ndim;
+  int nb = in[1]->buffer->ndim;
+  int64_t rows;
+  int64_t width = nd == 2 && !p.ta && p.k ? tile_packed_columns(t, ty->dtype.bits, p.n, p.m, &rows) : 0;
   if (!width) width = tile_columns(t, ty->dtype.bits, p.n);
   const Tensor *panels = pack_panels(m, in[1], p.tb, p.n, width);
   if (nd == 2 && !p.ta && p.k) {
-    int64_t height = packed_height(t, ty->dtype.bits, p.m, width, p.n), rounds = product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k, height);
-    Operands o = {m, height ? matmul_pack_rows(m, in[0], height, 1) : in[0], panels, ty->shape[0], ty->shape[1], height};
+    int64_t height = packed_height(t, ty->dtype.bits, p.m, width, p.n);
+    int64_t rounds = product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k, height);
+    Operands o = {m,     height ? matmul_pack_rows(m, in[0], height, 1) : in[0], panels, ty->shape[0], ty->shape[1],
+                  height};
     *out = rounds > 1 ? sum_in_rounds(&o, p.k, rounds) : sum_part(&o, "matmul", 0, p.k, 1);
     return;
   }
   const IterVar *axis[MOST], *sum;
-  const Expr *at[MOST], *a[MOST], *b[4], *w = expr_i32(m, width);
-  for (int d = 0; d < nd; d++) at[d] = axis_of(m, arena_printf(m->arena, "i%d", d), ty->shape[d], ITER_SPATIAL, &axis[d]);
+  const Expr *at[MOST], *a[MOST], *b[4];
+  const Expr *w = expr_i32(m, width);
+  for (int d = 0; d < nd; d++)
+    at[d] = axis_of(m, arena_printf(m->arena, "i%d", d), ty->shape[d], ITER_SPATIAL, &axis[d]);
   const Expr *k = axis_of(m, "k", in[1]->buffer->shape[nb - (p.tb ? 1 : 2)], ITER_REDUCE, &sum);
   for (int d = 0; d < nd; d++) a[d] = expr_is_int(in[0]->buffer->shape[d], 1) && d < nd - 2 ? expr_i32(m, 0) : at[d];
   a[nd - 1] = k;
@@ -278,13 +313,19 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
 {
   Module *m = c->m;
   const Type *ty = c->out;
-  const Expr *rows = ty->shape[0], *columns = ty->shape[1];
-  const Buffer *a = in[0]->buffer, *b = in[1]->buffer;
-  bool pairs = b->dtype.code == DT_UINT && b->dtype.bits == 32, blocks = b->ndim == 3 && known(b->shape[2]);
+  const Expr *rows = ty->shape[0];
+  const Expr *columns = ty->shape[1];
+  const Buffer *a = in[0]->buffer;
+  const Buffer *b = in[1]->buffer;
+  bool pairs = b->dtype.code == DT_UINT && b->dtype.bits == 32;
+  bool blocks = b->ndim == 3 && known(b->shape[2]);
   bool plain = blocks && dtype_eq(a->dtype, ty->dtype) && dtype_eq(b->dtype, ty->dtype) && ty->dtype.bits >= 32;
-  int64_t k_all = known(b->shape[1]), width = known(b->shape[b->ndim - 1]);
-  int64_t height = (plain || (blocks && pairs)) && k_all ? packed_height(t, ty->dtype.bits, known(rows), width, known(columns)) : 0;
-  int64_t rounds = plain || height ? product_rounds(t, ty->dtype.bits, known(rows), width, known(columns), k_all, height) : 1;
+  int64_t k_all = known(b->shape[1]);
+  int64_t width = known(b->shape[b->ndim - 1]);
+  int64_t height =
+      (plain || (blocks && pairs)) && k_all ? packed_height(t, ty->dtype.bits, known(rows), width, known(columns)) : 0;
+  int64_t rounds =
+      plain || height ? product_rounds(t, ty->dtype.bits, known(rows), width, known(columns), k_all, height) : 1;
   if (rounds > 1 || height) {
     Operands o = {m, height ? matmul_pack_rows(m, in[0], height, pairs ? 2 : 1) : in[0], in[1], rows, columns, height};
     *out = rounds > 1 ? sum_in_rounds(&o, k_all, rounds) : sum_part(&o, "dense_pack", 0, k_all, 1);
@@ -296,16 +337,21 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
   }
   const Expr *w = b->shape[2];
   int64_t whole = tile_best(t, block_vectors(width, target_lanes(t, ty->dtype.bits)), 1, 1, MANY_ROWS).x;
-  const Expr *x = expr_i32(m, whole), *tiles = expr_floordiv(m, expr_add(m, rows, expr_i32(m, whole - 1)), x);
+  const Expr *x = expr_i32(m, whole);
+  const Expr *tiles = expr_floordiv(m, expr_add(m, rows, expr_i32(m, whole - 1)), x);
   const Expr *shape[] = {expr_mul(m, tiles, x), columns};
   const IterVar *axis[2], *copy[2], *sum;
-  const Expr *i = axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]), *j = axis_of(m, "j", columns, ITER_SPATIAL, &axis[1]);
+  const Expr *i = axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]);
+  const Expr *j = axis_of(m, "j", columns, ITER_SPATIAL, &axis[1]);
   const Expr *k = axis_of(m, "k", b->shape[1], ITER_REDUCE, &sum);
-  const Expr *at[] = {expr_min(m, i, expr_sub(m, rows, expr_i32(m, 1))), k}, *from[] = {expr_floordiv(m, j, w), k, expr_floormod(m, j, w)};
+  const Expr *at[] = {expr_min(m, i, expr_sub(m, rows, expr_i32(m, 1))), k};
+  const Expr *from[] = {expr_floordiv(m, j, w), k, expr_floormod(m, j, w)};
   const Expr *term = expr_mul(m, te_read(m, in[0], 2, at), te_read(m, in[1], 3, from));
-  const Expr *body = expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
+  const Expr *body =
+      expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
   const Tensor *all = &te_compute(m, "tiles", "matmul", 2, shape, axis, 1, &body, NULL)->out[0];
-  const Expr *here[] = {axis_of(m, "i", rows, ITER_SPATIAL, &copy[0]), axis_of(m, "j", columns, ITER_SPATIAL, &copy[1])};
+  const Expr *here[] = {axis_of(m, "i", rows, ITER_SPATIAL, &copy[0]),
+                        axis_of(m, "j", columns, ITER_SPATIAL, &copy[1])};
   const Expr *value = te_read(m, all, 2, here);
   *out = &te_compute(m, "dense_pack", "injective", 2, ty->shape, copy, 1, &value, NULL)->out[0];
 }
@@ -324,9 +370,12 @@ static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
 {
   for (int a = 0; a < n->naccess; a++) {
     const Buffer *b = n->access[a].buffer;
-    if (!n->access[a].write && b != n->access[0].buffer && n->loop[n->n - 2].stride[a] == STRIDE_ANY) return known(b->shape[b->ndim - 1]);
+    if (!n->access[a].write && b != n->access[0].buffer && n->loop[n->n - 2].stride[a] == STRIDE_ANY)
+      return known(b->shape[b->ndim - 1]);
   }
-  int64_t height, packed = packed_rows(g) ? tile_packed_columns(g->target, n->bits, columns, n->loop[n->n - 3].extent, &height) : 0;
+  int64_t height;
+  int64_t packed =
+      packed_rows(g) ? tile_packed_columns(g->target, n->bits, columns, n->loop[n->n - 3].extent, &height) : 0;
   return packed ? packed : tile_columns(g->target, n->bits, columns ? columns : 1024);
 }
 
@@ -347,7 +396,8 @@ static void fetch_ahead(ImplGroup *g, BlockRV product, LoopRV step)
   if (rows && step.id >= 0) panels_fetch(g, product, step, rows->ndim > 3 ? rows : NULL);
 }
 
-/* What the loop reads of the panels so many steps later comes in from memory: the next panel, while this one is multiplied. */
+/* What the loop reads of the panels so many steps later comes in from memory: the next panel, while this one is
+ * multiplied. */
 static void fetch_next_panel(ImplGroup *g, BlockRV product, LoopRV loop, int64_t distance)
 {
   const Buffer *rows = packed_rows(g);
@@ -366,7 +416,8 @@ static int colliding_read(ImplGroup *g, BlockRV product, int bits, int64_t tile_
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads; i++) {
     const Buffer *a = b->reads[i].buffer;
-    if (a->ndim == 2 && a != b->writes[0].buffer && rows_collide(g->target, bits, tile_rows, known(a->shape[1]))) return i;
+    if (a->ndim == 2 && a != b->writes[0].buffer && rows_collide(g->target, bits, tile_rows, known(a->shape[1])))
+      return i;
   }
   return -1;
 }
@@ -403,10 +454,8 @@ static void write_tile(ImplGroup *g, BlockRV store, int outer)
   int n = sched_get_loops(g->s, store, g->arena, &out);
   bool open = false;
   for (int i = outer; i < n - 1; i++) open |= !known(sched_loop_stmt(g->s, out[i])->u.loop.extent);
-  if (open)
-    sched_vectorize(g->s, out[n - 1]);
-  else
-    epilogue_write_out(g, store, outer, true);
+  if (open) sched_vectorize(g->s, out[n - 1]);
+  else epilogue_write_out(g, store, outer, true);
 }
 
 static Tile product_tile(ImplGroup *g, int64_t vectors, int64_t rows)
@@ -418,22 +467,32 @@ static Tile product_tile(ImplGroup *g, int64_t vectors, int64_t rows)
 /* batch…, column panels, row tiles, steps of the sum, the tile; the epilogue on the tile, but for the head. */
 static void schedule_product(ImplGroup *g, BlockRV product, Share share)
 {
-  enum { AHEAD = 4096 };                               /* bytes: what comes into the cache by itself ends with the page */
+  /* bytes: what comes into the cache by itself ends with the page */
+  enum { AHEAD = 4096 };
   Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, product, n);
-  int ns = n->n - 1;                                   /* spatial loops; the last loop is the sum's */
-  if (ns < 1 || !n->plain || !n->loop[ns].reduce) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, sum");
-  int64_t rows = ns > 1 ? n->loop[ns - 2].extent : 1, columns = n->loop[ns - 1].extent, width = panel_width(g, n, columns);
-  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(width, lanes);
+  int ns = n->n - 1; /* spatial loops; the last loop is the sum's */
+  if (ns < 1 || !n->plain || !n->loop[ns].reduce)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, sum");
+  int64_t rows = ns > 1 ? n->loop[ns - 2].extent : 1;
+  int64_t columns = n->loop[ns - 1].extent;
+  int64_t width = panel_width(g, n, columns);
+  int64_t lanes = target_lanes(g->target, n->bits);
+  int64_t vectors = block_vectors(width, lanes);
   Tile tile = product_tile(g, vectors, rows ? rows : MANY_ROWS);
   bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1;
-  LoopRV order[NEST_LOOPS + 4], ri = {-1}, ci, step = {-1};
-  int k = 0, outer;
+  LoopRV order[NEST_LOOPS + 4];
+  LoopRV ri = {-1};
+  LoopRV ci;
+  LoopRV step = {-1};
+  int k = 0;
+  int outer;
   for (int i = 0; i < ns - 2; i++) order[k++] = n->loop[i].rv;
   LoopRV co = split_by(g, n->loop[ns - 1].rv, width, &ci);
   LoopRV ro = ns > 1 ? split_by(g, n->loop[ns - 2].rv, tile.x, &ri) : co;
   /* The loop with a tail stands inside, so that the threads share whole tiles. */
-  bool row_tail = !rows || rows % tile.x, column_tail = !columns || columns % width;
+  bool row_tail = !rows || rows % tile.x;
+  bool column_tail = !columns || columns % width;
   bool rows_first = ns > 1 && column_tail && !row_tail;
   order[k++] = rows_first ? ro : co;
   if (ns > 1) order[k++] = rows_first ? co : ro;
@@ -444,41 +503,56 @@ static void schedule_product(ImplGroup *g, BlockRV product, Share share)
   if (ns > 1) order[k++] = ri;
   order[k++] = ci;
   sched_reorder(g->s, k, order);
-  write_tile(g, share == HEAD ? store_tile(g, product, order[outer - 1]) : impl_attach_epilogue(g, product, order[outer - 1]), outer);
+  write_tile(
+      g, share == HEAD ? store_tile(g, product, order[outer - 1]) : impl_attach_epilogue(g, product, order[outer - 1]),
+      outer);
   if (step.id >= 0) sched_unroll(g->s, step);
   if (ns > 1) sched_unroll(g->s, ri);
   sched_vectorize(g->s, ci);
   sched_decompose_reduction(g->s, product, order[outer]);
   int read = share == WHOLE ? -1 : colliding_read(g, product, n->bits, tile.x);
-  if (read >= 0) copy_rows(g, product, read, n->bits, sched_add_unit_loop(g->s, (SchedArg){.kind = SA_LOOP, .u.i = order[0].id}), threads);
+  if (read >= 0)
+    copy_rows(g, product, read, n->bits, sched_add_unit_loop(g->s, (SchedArg){.kind = SA_LOOP, .u.i = order[0].id}),
+              threads);
   int shared = outer;
   if (ns > 1 && (row_tail || column_tail)) shared--;
   if (shared > 1 && threads) order[0] = sched_fuse(g->s, shared, order, true);
   if (threads) sched_parallel(g->s, order[0]);
   fetch_ahead(g, product, step);
   if (ns != 2 || !rows || rows_first) return;
-  if (rows > tile.x)
-    fetch_next_panel(g, product, order[0], shared > 1 && threads ? (rows + tile.x - 1) / tile.x : 1);
-  else if (g->target->broadcast_load)                  /* the panels are read straight ahead, once; with one row NEON's cores see that themselves */
+  if (rows > tile.x) fetch_next_panel(g, product, order[0], shared > 1 && threads ? (rows + tile.x - 1) / tile.x : 1);
+  else if (g->target->broadcast_load) {
+    /* the panels are read straight ahead, once; with one row NEON's cores see that themselves */
     fetch_next_panel(g, product, order[outer], AHEAD / (steps * width * n->bits / 8) + 1);
+  }
 }
 
 /* rounds, column panels, row tiles: the round's part of a tile is made in registers and added to the head in memory. */
 static void schedule_parts(ImplGroup *g, BlockRV head, BlockRV part)
 {
-  Nest *h = arena_new_of(g->arena, Nest), *n = arena_new_of(g->arena, Nest);
+  Nest *h = arena_new_of(g->arena, Nest);
+  Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, head, h);
   nest_read(g, part, n);
-  if (h->n != 3 || n->n != 4 || !h->plain || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rounds, rows, columns, sum");
-  int64_t rows = h->loop[0].extent, width = panel_width(g, n, h->loop[1].extent), vectors = block_vectors(width, target_lanes(g->target, n->bits));
+  if (h->n != 3 || n->n != 4 || !h->plain || !n->plain)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rounds, rows, columns, sum");
+  int64_t rows = h->loop[0].extent;
+  int64_t width = panel_width(g, n, h->loop[1].extent);
+  int64_t vectors = block_vectors(width, target_lanes(g->target, n->bits));
   Tile tile = product_tile(g, vectors, rows);
   int64_t steps = tile_steps(tile.x * vectors, n->loop[3].extent);
-  bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1, tail = rows % tile.x != 0;
-  LoopRV ri, ci, step, round = h->loop[2].rv, ro = split_by(g, h->loop[0].rv, tile.x, &ri), co = split_by(g, h->loop[1].rv, width, &ci), *loop;
+  bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1;
+  bool tail = rows % tile.x != 0;
+  LoopRV ri, ci, step;
+  LoopRV round = h->loop[2].rv;
+  LoopRV ro = split_by(g, h->loop[0].rv, tile.x, &ri);
+  LoopRV co = split_by(g, h->loop[1].rv, width, &ci);
+  LoopRV *loop;
   sched_reorder(g->s, 5, (const LoopRV[]){round, co, ro, ri, ci});
   sched_compute_at(g->s, part, ro, true, -1);
   sched_set_scope(g->s, part, 0, "local");
-  sched_get_loops(g->s, part, g->arena, &loop);              /* round, panel, tile; the round again, rows, columns, sum */
+  /* round, panel, tile; the round again, rows, columns, sum */
+  sched_get_loops(g->s, part, g->arena, &loop);
   LoopRV sum = split_by(g, loop[6], steps, &step);
   sched_reorder(g->s, 4, (const LoopRV[]){sum, step, loop[4], loop[5]});
   sched_unroll(g->s, step);
@@ -501,10 +575,8 @@ void matmul_schedule(ImplGroup *g)
   generic_inline(g);
   BlockRV head, part;
   bool has_head = group_find_stage(g, "head", &head);
-  if (has_head && group_find_stage(g, "part", &part))
-    schedule_parts(g, head, part);
-  else if (has_head)
-    schedule_product(g, head, HEAD);
+  if (has_head && group_find_stage(g, "part", &part)) schedule_parts(g, head, part);
+  else if (has_head) schedule_product(g, head, HEAD);
   schedule_product(g, group_sum(g), has_head ? LAST : WHOLE);
   schedule_packing(g);
   generic_rest(g);

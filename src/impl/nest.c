@@ -10,8 +10,8 @@
 static double call_operations(Intrin f)
 {
   if (f == IN_SQRT || f == IN_RSQRT) return 6;
-  if (f == IN_IF_THEN_ELSE || f == IN_ABS || f == IN_FLOOR || f == IN_CEIL || f == IN_TRUNC || f == IN_NEARBYINT || f == IN_FMA ||
-      f == IN_COPYSIGN || (f >= IN_ISNAN && f <= IN_REINTERPRET))
+  if (f == IN_IF_THEN_ELSE || f == IN_ABS || f == IN_FLOOR || f == IN_CEIL || f == IN_TRUNC || f == IN_NEARBYINT ||
+      f == IN_FMA || f == IN_COPYSIGN || (f >= IN_ISNAN && f <= IN_REINTERPRET))
     return 1;
   return f == IN_LIKELY ? 0 : f == IN_ERF || f == IN_TANH ? 24 : 12;
 }
@@ -70,7 +70,7 @@ typedef struct Reading {
   Nest *nest;
   Analyzer *an;
   Module *m;
-  Map value;                       /* block variable -> what it is bound to */
+  Map value; /* block variable -> what it is bound to */
   const Expr *flat[NEST_ACCESSES];
   bool full;
 } Reading;
@@ -99,7 +99,10 @@ static void read_load(void *env, const Expr *e)
   if (e->kind == E_LOAD) add_access(env, e->u.buffer, e->nargs, e->arg, false);
 }
 
-static bool chooses(const Expr *e) { return e->kind == E_SELECT || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE); }
+static bool chooses(const Expr *e)
+{
+  return e->kind == E_SELECT || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
+}
 
 /* A conjunction of bounds. */
 static bool is_bound(const Expr *e)
@@ -159,10 +162,12 @@ static const Expr *without_load(Rewriter *rw, const Expr *e)
 /* Marks the loops whose variable is part of the value itself: the number of elements in a window, a range. */
 static void read_value(Reading *r, const Expr *value)
 {
-  Rewriter conditions = {.m = r->m, .fn = without_condition, .arena = r->g->arena}, loads = {.m = r->m, .fn = without_load, .arena = r->g->arena};
+  Rewriter conditions = {.m = r->m, .fn = without_condition, .arena = r->g->arena};
+  Rewriter loads = {.m = r->m, .fn = without_load, .arena = r->g->arena};
   value = expr_substitute(r->m, expr_rewrite(&loads, expr_rewrite(&conditions, value)), &r->value);
   for (int i = 0; i < r->nest->n; i++)
-    if (expr_uses_var(value, r->nest->loop[i].stmt->u.loop.var)) r->nest->loop[i].guarded = r->nest->loop[i].unbounded = true;
+    if (expr_uses_var(value, r->nest->loop[i].stmt->u.loop.var))
+      r->nest->loop[i].guarded = r->nest->loop[i].unbounded = true;
 }
 
 static bool read_stores(Reading *r, Stmt *s)
@@ -204,7 +209,8 @@ void nest_read(ImplGroup *g, BlockRV rv, Nest *nest)
   *nest = (Nest){.rv = rv, .block = sched_block_stmt(g->s, rv)->u.block, .plain = true, .iterations = 1, .bits = 8};
   Reading r = {.g = g, .nest = nest, .m = sched_module(g->s)};
   r.an = analyzer_new(r.m, g->arena);
-  for (int i = 0; i < nest->block->niter; i++) map_put(g->arena, &r.value, nest->block->iter[i].var, (void *)(uintptr_t)nest->block->iter[i].value);
+  for (int i = 0; i < nest->block->niter; i++)
+    map_put(g->arena, &r.value, nest->block->iter[i].var, (void *)(uintptr_t)nest->block->iter[i].value);
   LoopRV *loops;
   int n = sched_get_loops(g->s, rv, g->arena, &loops);
   if (n > NEST_LOOPS) {
@@ -219,9 +225,11 @@ void nest_read(ImplGroup *g, BlockRV rv, Nest *nest)
     nest->reduction |= nest->loop[i].reduce;
     nest->iterations *= nest->loop[i].extent ? (double)nest->loop[i].extent : 64;
   }
-  if (!read_stores(&r, nest->block->body) || r.full || nest->block->nallocs || nest->block->nmatches) nest->plain = false;
+  if (!read_stores(&r, nest->block->body) || r.full || nest->block->nallocs || nest->block->nmatches)
+    nest->plain = false;
   /* Simplest forms first: c / 16 and c % 16 of a split loop are loops of their own, whose next step may be the last. */
   for (int a = 0; a < nest->naccess; a++) r.flat[a] = expr_simplify(r.an, r.flat[a]);
   for (int i = 0; i < n; i++)
-    for (int a = 0; a < nest->naccess; a++) nest->loop[i].stride[a] = stride_of(&r, r.flat[a], nest->loop[i].stmt->u.loop.var);
+    for (int a = 0; a < nest->naccess; a++)
+      nest->loop[i].stride[a] = stride_of(&r, r.flat[a], nest->loop[i].stmt->u.loop.var);
 }

@@ -1,4 +1,5 @@
-/* panels.c: convolutions as matrix products over packed positions, for cores whose multiply-add takes its factor from a lane (NEON).
+/* panels.c: convolutions as matrix products over packed positions, for cores whose multiply-add takes its factor from a
+ * lane (NEON).
  *
  *   for n, bands of positions                                   threads, if the bands go round evenly
  *     panel[tile, step, position] = data                        a band's panels stay in the second-level cache
@@ -7,12 +8,13 @@
  *       for step: tile += panel[step, position] (a lane) * weight[step, c]
  *       epilogue on the tile, store
  *
- * A step is one tap of one input channel, in the order in which the weight holds them; positions are those of the output plane, row
- * after row without regard to where a row ends, so that every tile but the last is whole.  One load gives a lane to each of four
- * positions: a tile has 24 sums where conv.c, which keeps a register for each position, has 20.  Weight and panels are
- * read straight ahead, and asked for some hundred cycles before: waiting multiply-adds leave such a core little
- * room to look ahead by itself.  The copy pays where enough output channels share it.  With bfloat16 a step is a pair of
- * channels in one word, or four of them, and then the tile is made of 2 x 2 blocks (blocks.c). */
+ * A step is one tap of one input channel, in the order in which the weight holds them; positions are those of the
+ * output plane, row after row without regard to where a row ends, so that every tile but the last is whole.  One load
+ * gives a lane to each of four positions: a tile has 24 sums where conv.c, which keeps a register for each position,
+ * has 20.  Weight and panels are read straight ahead, and asked for some hundred cycles before: waiting multiply-adds
+ * leave such a core little room to look ahead by itself.  The copy pays where enough output channels share it.  With
+ * bfloat16 a step is a pair of channels in one word, or four of them, and then the tile is made of 2 x 2 blocks
+ * (blocks.c). */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -22,7 +24,8 @@ static int64_t dim(const Type *t, int d) { return t->shape[d]->u.i; }
 static int64_t tile_positions(const Target *t, const Node *call)
 {
   const Type *y = call->type;
-  int64_t lanes = target_lanes(t, y->dtype.bits), block = dim(y, 4);
+  int64_t lanes = target_lanes(t, y->dtype.bits);
+  int64_t block = dim(y, 4);
   if (call->arg[1]->type->dtype.bits == 64) return tile_block_rows(t, block, dim(y, 1), dim(y, 2) * dim(y, 3));
   return block % lanes ? 0 : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), dim(y, 2) * dim(y, 3));
 }
@@ -30,33 +33,41 @@ static int64_t tile_positions(const Target *t, const Node *call)
 bool panels_fits(const Target *t, const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
-  if (!conv_is_blocked(call) || conv_dims(call) != 2 || a->groups != 1 || call->arg[0]->type->ndim != 5 || call->arg[1]->type->ndim != 6) return false;
-  const Type *x = call->arg[0]->type, *w = call->arg[1]->type;
+  if (!conv_is_blocked(call) || conv_dims(call) != 2 || a->groups != 1 || call->arg[0]->type->ndim != 5 ||
+      call->arg[1]->type->ndim != 6)
+    return false;
+  const Type *x = call->arg[0]->type;
+  const Type *w = call->arg[1]->type;
   for (int d = 1; d < 5; d++)
     if (x->shape[d]->kind != E_INT) return false;
-  bool words = dtype_eq(x->dtype, DT_BF16) && w->dtype.code == DT_UINT, plain = dtype_eq(x->dtype, DT_F32) && dtype_eq(w->dtype, DT_F32);
+  bool words = dtype_eq(x->dtype, DT_BF16) && w->dtype.code == DT_UINT;
+  bool plain = dtype_eq(x->dtype, DT_F32) && dtype_eq(w->dtype, DT_F32);
   int64_t word = words ? w->dtype.bits / 16 : 1;
-  if ((!words && !plain) || !dtype_eq(call->type->dtype, DT_F32) || dim(w, 4) * word != dim(x, 4) || (word < 4 && dim(w, 4) % 4)) return false;
+  if ((!words && !plain) || !dtype_eq(call->type->dtype, DT_F32) || dim(w, 4) * word != dim(x, 4) ||
+      (word < 4 && dim(w, 4) % 4))
+    return false;
   return tile_positions(t, call) > 0;
 }
 
 double panels_cost(const Target *t, const Node *call)
 {
-  static const double GAIN = 0.9;                          /* of the time that conv.c takes */
+  static const double GAIN = 0.9; /* of the time that conv.c takes */
   return GAIN * conv_nchwc_cost(t, call);
 }
 
 /* ---- the computation -------------------------------------------------------------------------------- */
 
 typedef struct Window {
-  int64_t stride[2], dilation[2], before[2], after[2], k[2], c;   /* c: steps in a block of input channels */
-  int word;                                                /* channels of a step */
+  int64_t stride[2], dilation[2], before[2], after[2], k[2], c; /* c: steps in a block of input channels */
+  int word;                                                     /* channels of a step */
 } Window;
 
 static Window window_of(OpCall *c)
 {
   const Conv2DAttrs *a = c->attrs;
-  Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)}, .c = dim(c->arg[1], 4), .word = c->arg[1]->dtype.code == DT_UINT ? c->arg[1]->dtype.bits / 16 : 1};
+  Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)},
+              .c = dim(c->arg[1], 4),
+              .word = c->arg[1]->dtype.code == DT_UINT ? c->arg[1]->dtype.bits / 16 : 1};
   nn_ints(c, "strides", a->strides, 2, 1, 1, w.stride);
   nn_ints(c, "dilation", a->dilation, 2, 1, 1, w.dilation);
   nn_padding(c, a->padding, 2, w.before, w.after);
@@ -75,10 +86,12 @@ static void step_parts(Module *m, const Window *w, const Expr *step, const Expr 
   part[0] = step;
 }
 
-/* Fours are copied so fast that asking at each tap whether there is data takes longer than the copy: they read data with zeros around. */
+/* Fours are copied so fast that asking at each tap whether there is data takes longer than the copy: they read data
+ * with zeros around. */
 static const Tensor *pad_fours(OpCall *c, Window *w, const Tensor *data)
 {
-  int64_t before[] = {0, 0, w->before[0], w->before[1], 0}, after[] = {0, 0, w->after[0], w->after[1], 0};
+  int64_t before[] = {0, 0, w->before[0], w->before[1], 0};
+  int64_t after[] = {0, 0, w->after[0], w->after[1], 0};
   if (w->word != 4 || (!before[2] && !before[3] && !after[2] && !after[3])) return data;
   const Tensor *bits = nn_bits(c->m, data);
   for (int d = 0; d < 2; d++) w->before[d] = w->after[d] = 0;
@@ -89,21 +102,29 @@ static const Tensor *pad_fours(OpCall *c, Window *w, const Tensor *data)
 static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *data, int64_t positions)
 {
   Module *m = c->m;
-  int64_t all = dim(c->out, 2) * dim(c->out, 3), steps = dim(c->arg[1], 1) * w->k[0] * w->k[1] * w->c;
-  const Expr *shape[] = {c->out->shape[0], expr_i32(m, (all + positions - 1) / positions), expr_i32(m, steps), expr_i32(m, positions)};
+  int64_t all = dim(c->out, 2) * dim(c->out, 3);
+  int64_t steps = dim(c->arg[1], 1) * w->k[0] * w->k[1] * w->c;
+  const Expr *shape[] = {c->out->shape[0], expr_i32(m, (all + positions - 1) / positions), expr_i32(m, steps),
+                         expr_i32(m, positions)};
   Stage s = nn_stage(m, 4, shape, "n tile step position");
-  const Expr *part[4], *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]), *columns = c->out->shape[3], *inside = NULL;
-  const Expr *out[] = {expr_floordiv(m, at, columns), expr_floormod(m, at, columns)}, *index[5] = {s.at[0]};
+  const Expr *part[4];
+  const Expr *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]);
+  const Expr *columns = c->out->shape[3];
+  const Expr *inside = NULL;
+  const Expr *out[] = {expr_floordiv(m, at, columns), expr_floormod(m, at, columns)};
+  const Expr *index[5] = {s.at[0]};
   step_parts(m, w, s.at[2], part);
   for (int d = 0; d < 2; d++) {
-    const Expr *tap = expr_mul(m, part[1 + d], expr_i32(m, w->dilation[d])), *first = expr_mul(m, out[d], expr_i32(m, w->stride[d]));
+    const Expr *tap = expr_mul(m, part[1 + d], expr_i32(m, w->dilation[d]));
+    const Expr *first = expr_mul(m, out[d], expr_i32(m, w->stride[d]));
     index[2 + d] = expr_sub(m, expr_add(m, first, tap), expr_i32(m, w->before[d]));
     if (w->before[d] || w->after[d]) inside = nn_and(m, inside, nn_inside(m, index[2 + d], data->buffer->shape[2 + d]));
   }
   index[1] = part[0], index[4] = w->word > 1 ? expr_mul(m, part[3], expr_i32(m, w->word)) : part[3];
   if (all % positions) inside = nn_and(m, inside, expr_lt(m, at, expr_i32(m, all)));
   for (int d = 0; d < 5; d++) index[d] = nn_index(&s, index[d]);
-  const Expr *element[4], *first = index[4];
+  const Expr *element[4];
+  const Expr *first = index[4];
   for (int i = 0; i < w->word; i++) {
     index[4] = i ? expr_add(m, first, expr_i32(m, i)) : first;
     element[i] = nn_read(m, data, index);
@@ -118,13 +139,17 @@ static const Tensor *block_compute(OpCall *c, const Window *w, const Tensor *pan
   Module *m = c->m;
   const Type *y = c->out;
   const Expr *const *p = panel->buffer->shape, *two = expr_i32(m, 2), *part[4];
-  const Expr *shape[] = {y->shape[0], y->shape[1], p[1], expr_i32(m, p[3]->u.i / 2), expr_i32(m, dim(y, 4) / 2), expr_i32(m, 4)};
+  const Expr *shape[] = {y->shape[0],   y->shape[1], p[1], expr_i32(m, p[3]->u.i / 2), expr_i32(m, dim(y, 4) / 2),
+                         expr_i32(m, 4)};
   Stage s = nn_stage(m, 6, shape, "n oc tile row column lane");
   const Expr *step = nn_reduce_axis(&s, "step", p[2]);
   step_parts(m, w, step, part);
-  const Expr *row = expr_add(m, expr_mul(m, s.at[3], two), expr_floordiv(m, s.at[5], two)), *column = expr_add(m, expr_mul(m, s.at[4], two), expr_floormod(m, s.at[5], two));
-  const Expr *from[] = {s.at[0], s.at[2], step, row}, *of[] = {s.at[1], part[0], part[1], part[2], part[3], column};
-  const Expr *term = expr_call(m, DT_F32, IN_BF16_DOT, 2, (const Expr *[]){nn_read(m, panel, from), nn_read(m, weight, of)});
+  const Expr *row = expr_add(m, expr_mul(m, s.at[3], two), expr_floordiv(m, s.at[5], two));
+  const Expr *column = expr_add(m, expr_mul(m, s.at[4], two), expr_floormod(m, s.at[5], two));
+  const Expr *from[] = {s.at[0], s.at[2], step, row};
+  const Expr *of[] = {s.at[1], part[0], part[1], part[2], part[3], column};
+  const Expr *term =
+      expr_call(m, DT_F32, IN_BF16_DOT, 2, (const Expr *[]){nn_read(m, panel, from), nn_read(m, weight, of)});
   const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", term, y->dtype);
   Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
   const Expr *at = expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]);
@@ -136,14 +161,21 @@ void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   Module *m = c->m;
   Window w = window_of(c);
   const Type *y = c->out;
-  int64_t rows = dim(y, 2), columns = dim(y, 3), block = dim(y, 4), lanes = target_lanes(t, y->dtype.bits);
-  int64_t positions = w.word == 4 ? tile_block_rows(t, block, dim(y, 1), rows * columns) : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), rows * columns);
-  const Tensor *data = pad_fours(c, &w, in[0]), *panel = pack_positions(c, &w, data, positions);
+  int64_t rows = dim(y, 2);
+  int64_t columns = dim(y, 3);
+  int64_t block = dim(y, 4);
+  int64_t lanes = target_lanes(t, y->dtype.bits);
+  int64_t positions = w.word == 4 ? tile_block_rows(t, block, dim(y, 1), rows * columns)
+                                  : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), rows * columns);
+  const Tensor *data = pad_fours(c, &w, in[0]);
+  const Tensor *panel = pack_positions(c, &w, data, positions);
   if (w.word == 4) {
     *out = block_compute(c, &w, panel, in[1]);
     return;
   }
-  const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, rows * columns), y->shape[4]}, *x = expr_i32(m, positions), *part[4];
+  const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, rows * columns), y->shape[4]};
+  const Expr *x = expr_i32(m, positions);
+  const Expr *part[4];
   Stage s = nn_stage(m, 4, shape, "n oc position oc_block");
   const Expr *step = nn_reduce_axis(&s, "step", panel->buffer->shape[2]);
   step_parts(m, &w, step, part);
@@ -153,7 +185,8 @@ void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   const Expr *term = w.word > 1 ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
   const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", term, y->dtype);
   Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
-  const Expr *at[] = {plane.at[0], plane.at[1], expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]), plane.at[4]};
+  const Expr *at[] = {plane.at[0], plane.at[1], expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]),
+                      plane.at[4]};
   *out = nn_finish(&plane, "conv2d_panels", "injective", nn_read(m, sum, at));
 }
 
@@ -162,17 +195,20 @@ void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
 /* Positions side by side in the output read data side by side: a kernel of one tap that leaves none out. */
 static bool is_straight(const Node *call)
 {
-  const Type *x = call->arg[0]->type, *w = call->arg[1]->type, *y = call->type;
+  const Type *x = call->arg[0]->type;
+  const Type *w = call->arg[1]->type;
+  const Type *y = call->type;
   return dim(w, 2) == 1 && dim(w, 3) == 1 && dim(x, 2) == dim(y, 2) && dim(x, 3) == dim(y, 3);
 }
 
-enum { SIDE = 4 };                                         /* of a square: the elements of NEON's vectors */
+enum { SIDE = 4 }; /* of a square: the elements of NEON's vectors */
 
 void panels_turn(ImplGroup *g, BlockRV packing)
 {
   LoopRV *loop, line, lane;
   int n = sched_get_loops(g->s, packing, g->arena, &loop);
-  LoopRV step = split_by(g, loop[n - 2], SIDE, &line), part = split_by(g, loop[n - 1], SIDE, &lane);
+  LoopRV step = split_by(g, loop[n - 2], SIDE, &line);
+  LoopRV part = split_by(g, loop[n - 1], SIDE, &lane);
   sched_reorder(g->s, 4, (const LoopRV[]){step, part, line, lane});
   sched_unroll(g->s, part), sched_unroll(g->s, line);
   sched_vectorize(g->s, lane);
@@ -182,7 +218,9 @@ void panels_turn(ImplGroup *g, BlockRV packing)
 static void pack_fours(ImplGroup *g, LoopRV step, LoopRV position)
 {
   const Type *w = g->anchor->arg[1]->type;
-  LoopRV taps, c, blocks = split_by(g, step, dim(w, 2) * dim(w, 3) * dim(w, 4), &taps), tap = split_by(g, taps, dim(w, 4), &c);
+  LoopRV taps, c;
+  LoopRV blocks = split_by(g, step, dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
+  LoopRV tap = split_by(g, taps, dim(w, 4), &c);
   sched_reorder(g->s, 4, (const LoopRV[]){blocks, tap, position, c});
   sched_unroll(g->s, position), sched_unroll(g->s, c);
 }
@@ -203,7 +241,8 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool inside, bool para
     panels_turn(g, panel);
     return;
   }
-  LoopRV taps, c, tap, part, position = loop[n - 1];
+  LoopRV taps, c, tap, part;
+  LoopRV position = loop[n - 1];
   LoopRV blocks = split_by(g, loop[n - 2], dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
   tap = split_by(g, taps, dim(w, 4), &c);
   part = split_by(g, c, SIDE, &lane);
@@ -214,7 +253,7 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool inside, bool para
 
 void panels_fetch(ImplGroup *g, BlockRV product, LoopRV step, const Buffer *alone)
 {
-  enum { AHEAD = 1280 };                                   /* bytes: some hundred cycles */
+  enum { AHEAD = 1280 }; /* bytes: some hundred cycles */
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads; i++) {
     const Buffer *r = b->reads[i].buffer;
@@ -224,20 +263,25 @@ void panels_fetch(ImplGroup *g, BlockRV product, LoopRV step, const Buffer *alon
   }
 }
 
-/* How positions and threads go together: tiles of a band, whose panels take half of the second-level cache, and whether all
- * threads work on a band together, each on its share of the output channels, or each has bands of its own. */
+/* How positions and threads go together: tiles of a band, whose panels take half of the second-level cache, and whether
+ * all threads work on a band together, each on its share of the output channels, or each has bands of its own. */
 typedef struct Bands {
   int64_t tiles;
   bool together;
 } Bands;
 
-static Bands bands_of(const Target *t, int64_t images, int64_t positions, int64_t tile, int64_t bytes, int64_t blocks, int threads)
+static Bands bands_of(const Target *t, int64_t images, int64_t positions, int64_t tile, int64_t bytes, int64_t blocks,
+                      int threads)
 {
-  int64_t cache = cost_l2(t) / 2, fit = cache > bytes ? cache / bytes : 1;
-  int64_t tiles = (positions + tile - 1) / tile, bands = (tiles + fit - 1) / fit, all = (bands + threads - 1) / threads * threads;
+  int64_t cache = cost_l2(t) / 2;
+  int64_t fit = cache > bytes ? cache / bytes : 1;
+  int64_t tiles = (positions + tile - 1) / tile;
+  int64_t bands = (tiles + fit - 1) / fit;
+  int64_t all = (bands + threads - 1) / threads * threads;
   int64_t alone = (tiles + all - 1) / all;
-  double own = cost_busy((double)(images * positions) / (double)(alone * tile), threads), shared = cost_busy((double)blocks, threads);
-  static const double BARRIERS = 1.02;                     /* a band together is two parallel loops */
+  double own = cost_busy((double)(images * positions) / (double)(alone * tile), threads);
+  double shared = cost_busy((double)blocks, threads);
+  static const double BARRIERS = 1.02; /* a band together is two parallel loops */
   if (bands == 1 || own * BARRIERS < shared) return (Bands){(tiles + bands - 1) / bands, true};
   return (Bands){alone, false};
 }
@@ -247,7 +291,9 @@ static LoopRV lanes_tile(ImplGroup *g, BlockRV product, int64_t positions, int64
 {
   LoopRV *inner, step;
   int depth = sched_get_loops(g->s, product, g->arena, &inner);
-  LoopRV sum = split_by(g, inner[depth - 1], tile_steps(positions * block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)), steps), &step);
+  LoopRV sum = split_by(
+      g, inner[depth - 1],
+      tile_steps(positions * block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)), steps), &step);
   sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
   sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
   sched_vectorize(g->s, inner[depth - 2]);
@@ -261,25 +307,36 @@ void panels_schedule(ImplGroup *g)
   BlockRV padded;
   if (group_find_stage(g, "padded", &padded)) generic_keep(g, padded);
   generic_inline(g);
-  BlockRV product = group_sum(g), panel = group_stage(g, "panel"), *user;
-  if (sched_get_consumers(g->s, product, g->arena, &user) != 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
+  BlockRV product = group_sum(g);
+  BlockRV panel = group_stage(g, "panel");
+  BlockRV *user;
+  if (sched_get_consumers(g->s, product, g->arena, &user) != 1)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
   BlockRV store = user[0];
   const Buffer *panels = sched_block_stmt(g->s, panel)->u.block->writes[0].buffer;
-  int64_t tiles = panels->shape[1]->u.i, steps = panels->shape[2]->u.i, positions = panels->shape[3]->u.i;
+  int64_t tiles = panels->shape[1]->u.i;
+  int64_t steps = panels->shape[2]->u.i;
+  int64_t positions = panels->shape[3]->u.i;
   int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
   const Type *y = g->anchor->type;
-  enum { MANY = 64 };                                      /* images, where nobody knows */
-  Bands way = bands_of(g->target, known_size(y, 0) ? known_size(y, 0) : MANY, dim(y, 2) * dim(y, 3), positions, steps * positions * dtype_bytes(panels->dtype), dim(y, 1), threads);
+  enum { MANY = 64 }; /* images, where nobody knows */
+  Bands way = bands_of(g->target, known_size(y, 0) ? known_size(y, 0) : MANY, dim(y, 2) * dim(y, 3), positions,
+                       steps * positions * dtype_bytes(panels->dtype), dim(y, 1), threads);
   LoopRV *loop, pi, ti, step;
-  if (sched_get_loops(g->s, store, g->arena, &loop) != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of NCHWc");
-  LoopRV n = loop[0], o = loop[1], c = loop[4];
+  if (sched_get_loops(g->s, store, g->arena, &loop) != 5)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of NCHWc");
+  LoopRV n = loop[0];
+  LoopRV o = loop[1];
+  LoopRV c = loop[4];
   LoopRV bands = split_by(g, split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), way.tiles, &ti);
   sched_reorder(g->s, 6, (const LoopRV[]){n, bands, o, ti, pi, c});
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, 4, true);
-  step = g->anchor->arg[1]->type->dtype.bits == 64 ? blocks_tile(g, product, steps) : lanes_tile(g, product, positions, steps);
+  step = g->anchor->arg[1]->type->dtype.bits == 64 ? blocks_tile(g, product, steps)
+                                                   : lanes_tile(g, product, positions, steps);
   bool several = way.tiles < tiles;
-  LoopRV outer = sched_fuse(g->s, 2, (const LoopRV[]){n, bands}, true), shared = way.together ? o : outer;
+  LoopRV outer = sched_fuse(g->s, 2, (const LoopRV[]){n, bands}, true);
+  LoopRV shared = way.together ? o : outer;
   if (way.together && !several) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
   if (several) sched_compute_at(g->s, panel, outer, false, -1);
   if (threads > 1) sched_parallel(g->s, shared);

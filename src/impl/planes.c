@@ -1,73 +1,86 @@
-/* planes.c: convolutions over plain data, vectors along the columns of a plane: depthwise ones, one filter for each channel, and
- * stems, whose input channels are too few to fill blocks.
+/* planes.c: convolutions over plain data, vectors along the columns of a plane: depthwise ones, one filter for each
+ * channel, and stems, whose input channels are too few to fill blocks.
  *
  *   for n, channel, band of rows                                threads; a stem: n, band
  *     plane[y, phase, q] = the band's data and zeros around it  stays in the first-level cache; a stem: of all channels
- *     for tiles of rows, vectors of columns                     a stem: tiles of rows, of output channels, vectors of columns
+ *     for tiles of rows, vectors of columns                     a stem: tiles of rows, of output channels, vectors of
+ *     columns
  *       tile[r, x] = 0                                          registers; a stem: tile[o, r, x]
  *       for kx, ky: tile[r, x] += plane[r * stride + ky, (kx + e) % stride, x + (kx + e) / stride] * weight[ky, kx]
  *       epilogue on the tile, store
  *
- * Columns lie apart by their phase, the remainder of the column by the stride, so that neighbours in a vector are neighbours in
- * memory; the first column of the data has phase 0:
+ * Columns lie apart by their phase, the remainder of the column by the stride, so that neighbours in a vector are
+ * neighbours in memory; the first column of the data has phase 0:
  *
  *     stride 2, one column of padding:   phase 0:  0 x0 x2 x4 …      the first window is  x[-1] x0 x1:
  *                                        phase 1:  0 x1 x3 x5 …      e is 1
  *
  * Rows and columns behind the last one are zeros too: whole tiles are computed, and only what is there is stored.
  *
- * Nothing is brought into blocks of channels and back, which takes longer than so few products where nothing else shares the blocks.
- * A stem's weight lies so that the output channels of a tile are neighbours (OIHW8o). */
+ * Nothing is brought into blocks of channels and back, which takes longer than so few products where nothing else
+ * shares the blocks. A stem's weight lies so that the output channels of a tile are neighbours (OIHW8o). */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-enum { MOST_TAPS = 49 };                                   /* written out for all rows of a tile */
+enum { MOST_TAPS = 49 }; /* written out for all rows of a tile */
 
 typedef struct Planes {
-  int64_t n, c, o, in[2], out[2], k[2], stride[2], before[2];   /* n 0: not known; rows, columns */
-  bool stem;                                               /* else depthwise */
-  int64_t shift, lead;                                     /* columns of a row in front of the data, for each phase; e above */
-  int64_t outs, rows, lanes;                               /* of a tile: output channels, rows, columns */
-  int64_t tiles, vectors, band;                            /* tiles one below another and side by side; how many of a column a band has */
-  int64_t width;                                           /* columns of a phase */
+  int64_t n, c, o, in[2], out[2], k[2], stride[2], before[2]; /* n 0: not known; rows, columns */
+  bool stem;                                                  /* else depthwise */
+  /* columns of a row in front of the data, for each phase; e above */
+  int64_t shift, lead;
+  int64_t outs, rows, lanes; /* of a tile: output channels, rows, columns */
+  /* tiles one below another and side by side; how many of a column a band has */
+  int64_t tiles, vectors, band;
+  int64_t width; /* columns of a phase */
   int bytes;
-  bool picked;                                             /* the copy's vectors take the zeros at a row's ends along */
-  double cycles;                                           /* of a plane; a stem: of all */
+  /* the copy's vectors take the zeros at a row's ends along */
+  bool picked;
+  double cycles; /* of a plane; a stem: of all */
 } Planes;
 
 static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 static int64_t in_list(AttrInts a, int i, int64_t def) { return a.n == 0 ? def : a.v[a.n == 1 ? 0 : i]; }
 
-static const double ENDS = 4;                              /* cycles: the loop over tiles itself and the first loads */
+/* cycles: the loop over tiles itself and the first loads */
+static const double ENDS = 4;
 
-/* Cycles of a depthwise tile: multiply-adds, or the loads of its vectors, of which rows share what they have in common, or the steps
- * of a sum one after the other, as far as the next tile is not begun beside it. */
+/* Cycles of a depthwise tile: multiply-adds, or the loads of its vectors, of which rows share what they have in common,
+ * or the steps of a sum one after the other, as far as the next tile is not begun beside it. */
 static double depthwise_cycles(const Target *t, const Planes *p, int64_t rows)
 {
-  static const double WINDOW = 350;                        /* instructions on their way at once */
-  double taps = (double)(p->k[0] * p->k[1]), sums = (double)rows * taps, loads = (double)(((rows - 1) * p->stride[0] + p->k[0]) * p->k[1]) + taps;
-  double alone = (sums + loads) / WINDOW, wait = taps * t->core.fma_latency * (alone < 1 ? alone : 1), cycles = sums / cost_pipes(t);
+  static const double WINDOW = 350; /* instructions on their way at once */
+  double taps = (double)(p->k[0] * p->k[1]);
+  double sums = (double)rows * taps;
+  double loads = (double)(((rows - 1) * p->stride[0] + p->k[0]) * p->k[1]) + taps;
+  double alone = (sums + loads) / WINDOW;
+  double wait = taps * t->core.fma_latency * (alone < 1 ? alone : 1);
+  double cycles = sums / cost_pipes(t);
   if (loads / cost_loads(t) > cycles) cycles = loads / cost_loads(t);
   if (wait > cycles) cycles = wait;
   return cycles + (double)rows + ENDS;
 }
 
-/* Cycles of a stem's tile: each tap loads a vector for each row and an element for each output channel.  The taps of a row are
- * written out, the others a loop. */
+/* Cycles of a stem's tile: each tap loads a vector for each row and an element for each output channel.  The taps of a
+ * row are written out, the others a loop. */
 static double stem_cycles(const Target *t, const Planes *p, int64_t outs, int64_t rows)
 {
-  double sums = (double)(outs * rows), loops = (double)(p->c * p->k[0]), tap = sums / cost_pipes(t), loads = (double)(outs + rows) / cost_loads(t);
+  double sums = (double)(outs * rows);
+  double loops = (double)(p->c * p->k[0]);
+  double tap = sums / cost_pipes(t);
+  double loads = (double)(outs + rows) / cost_loads(t);
   if (loads > tap) tap = loads;
   if (t->core.fma_latency > tap) tap = t->core.fma_latency;
   return loops * ((double)p->k[1] * tap + 1) + sums + ENDS;
 }
 
-/* Cycles of a row of one phase of the copy: vectors of data, and stores of zeros beside them.  Columns that are picked are read for each
- * phase anew. */
+/* Cycles of a row of one phase of the copy: vectors of data, and stores of zeros beside them.  Columns that are picked
+ * are read for each phase anew. */
 static double row_cycles(const Target *t, const Planes *p)
 {
   static const double STORE = 0.5;
-  double data = (double)up(p->in[1], p->stride[1]) + (p->picked ? (double)p->shift : 0), vectors = __builtin_ceil(data / (double)p->lanes);
+  double data = (double)up(p->in[1], p->stride[1]) + (p->picked ? (double)p->shift : 0);
+  double vectors = __builtin_ceil(data / (double)p->lanes);
   return vectors * ((p->picked ? (double)p->stride[1] : 1) / cost_loads(t) + STORE) + (p->picked ? 1 : 2) * STORE;
 }
 
@@ -78,13 +91,15 @@ static double copied_bytes(const Planes *p, int64_t rows)
   return (double)(rows_read(p, rows) * p->stride[1] * p->bytes) * (double)p->width * (double)(p->stem ? p->c : 1);
 }
 
-/* Does a tile fit the registers, and what a stem's reads half of the first-level cache?  Registers hold the sums and, depthwise, one
- * column of taps of all the rows that they read and two on their way; of a stem one tap of all rows, one element and one on its way. */
+/* Does a tile fit the registers, and what a stem's reads half of the first-level cache?  Registers hold the sums and,
+ * depthwise, one column of taps of all the rows that they read and two on their way; of a stem one tap of all rows, one
+ * element and one on its way. */
 static bool tile_fits(const Target *t, const Planes *p, int64_t outs, int64_t rows)
 {
   if (outs * rows == 1) return true;
   if (!p->stem) return rows + rows_read(p, rows) + 2 <= t->vector_registers;
-  return outs * rows + rows + 2 <= t->vector_registers && (rows == 1 || 2 * copied_bytes(p, rows) <= (double)cost_l1(t));
+  return outs * rows + rows + 2 <= t->vector_registers &&
+         (rows == 1 || 2 * copied_bytes(p, rows) <= (double)cost_l1(t));
 }
 
 static void choose_tile(const Target *t, Planes *p)
@@ -92,7 +107,8 @@ static void choose_tile(const Target *t, Planes *p)
   double least = 0;
   for (int64_t outs = 1; outs <= (p->stem ? t->vector_registers : 1); outs++)
     for (int64_t rows = 1; p->o % outs == 0 && rows <= p->out[0] && tile_fits(t, p, outs, rows); rows++) {
-      double cycles = (double)up(p->out[0], rows) * (p->stem ? (double)(p->o / outs) * stem_cycles(t, p, outs, rows) : depthwise_cycles(t, p, rows));
+      double cycles = (double)up(p->out[0], rows) *
+                      (p->stem ? (double)(p->o / outs) * stem_cycles(t, p, outs, rows) : depthwise_cycles(t, p, rows));
       if (p->rows && cycles >= least) continue;
       least = cycles;
       p->outs = outs, p->rows = rows;
@@ -109,31 +125,40 @@ static void choose_band(const Target *t, Planes *p)
     if (p->tiles % b == 0) p->band = b;
 }
 
-/* A filter for each channel; or several taps of all channels of the data, which fill no blocks, while those of the result do. */
+/* A filter for each channel; or several taps of all channels of the data, which fill no blocks, while those of the
+ * result do. */
 static bool read_channels(const Target *t, int64_t groups, const Type *w, Planes *p)
 {
   p->stem = groups == 1 && known_size(w, 1) == p->c;
-  if (p->stem) return !alter_block(t, 8 * p->bytes, p->c) && alter_block(t, 8 * p->bytes, p->o) && p->k[0] * p->k[1] > 1 && p->k[1] <= MOST_TAPS;
-  return p->c >= 2 && groups == p->c && p->o == p->c && known_size(w, 1) == 1 && w->ndim == 4 && p->k[0] * p->k[1] <= MOST_TAPS;
+  if (p->stem)
+    return !alter_block(t, 8 * p->bytes, p->c) && alter_block(t, 8 * p->bytes, p->o) && p->k[0] * p->k[1] > 1 &&
+           p->k[1] <= MOST_TAPS;
+  return p->c >= 2 && groups == p->c && p->o == p->c && known_size(w, 1) == 1 && w->ndim == 4 &&
+         p->k[0] * p->k[1] <= MOST_TAPS;
 }
 
 static bool read_sizes(const Target *t, const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
 {
   const char *out = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
   if (strcmp(a->data_layout, "NCHW") || !str_starts(a->kernel_layout, "OIHW") || strcmp(out, "NCHW")) return false;
-  if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim < 4 || w->ndim > 5 || (w->ndim == 5 && !str_ends(a->kernel_layout, "o")) || y->ndim != 4) return false;
-  if (x->dtype.code != DT_FLOAT || x->dtype.bits < 32 || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)) return false;
+  if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim < 4 || w->ndim > 5 ||
+      (w->ndim == 5 && !str_ends(a->kernel_layout, "o")) || y->ndim != 4)
+    return false;
+  if (x->dtype.code != DT_FLOAT || x->dtype.bits < 32 || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype))
+    return false;
   *p = (Planes){.n = known_size(x, 0), .c = known_size(x, 1), .o = known_size(y, 1), .bytes = dtype_bytes(x->dtype)};
   for (int d = 0; d < 2; d++) {
     p->in[d] = known_size(x, 2 + d), p->out[d] = known_size(y, 2 + d), p->k[d] = known_size(w, 2 + d);
     p->stride[d] = in_list(a->strides, d, 1), p->before[d] = in_list(a->padding, d, 0);
-    if (!p->in[d] || !p->out[d] || !p->k[d] || p->stride[d] < 1 || p->stride[d] > 2 || p->before[d] < 0 || in_list(a->dilation, d, 1) != 1) return false;
+    if (!p->in[d] || !p->out[d] || !p->k[d] || p->stride[d] < 1 || p->stride[d] > 2 || p->before[d] < 0 ||
+        in_list(a->dilation, d, 1) != 1)
+      return false;
   }
   return p->c && read_channels(t, a->groups, w, p);
 }
 
-/* Lanes and zeros of a row that is a few vectors are picked out of what lies there; of a longer one, which is cut where its padding
- * begins, so few of the pieces are short that loads in a row cost less. */
+/* Lanes and zeros of a row that is a few vectors are picked out of what lies there; of a longer one, which is cut where
+ * its padding begins, so few of the pieces are short that loads in a row cost less. */
 static bool is_picked(const Target *t, const Planes *p)
 {
   return t->kind == TARGET_LLVM && p->in[1] >= p->stride[1] && p->vectors <= 8 / (p->stride[1] * p->stride[1]);
@@ -153,7 +178,8 @@ static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, cons
   p->picked = is_picked(t, p);
   choose_tile(t, p);
   choose_band(t, p);
-  double copied = (double)(p->tiles / p->band * rows_read(p, p->band * p->rows) * p->stride[1]) * (double)(p->stem ? p->c : 1);
+  double copied =
+      (double)(p->tiles / p->band * rows_read(p, p->band * p->rows) * p->stride[1]) * (double)(p->stem ? p->c : 1);
   p->cycles += copied * row_cycles(t, p);
   return !p->stem || copied_bytes(p, p->band * p->rows) <= (double)cost_l1(t);
 }
@@ -163,17 +189,26 @@ static bool planes_of_call(const Target *t, const Node *call, Planes *p)
   return planes_of(t, call->u.call.attrs, call->arg[0]->type, call->arg[1]->type, call->type, p);
 }
 
-static double planes_seconds(const Target *t, const Planes *p) { return (double)((p->n ? p->n : 1) * (p->stem ? 1 : p->c)) * p->cycles / (1e9 * t->core.ghz); }
+static double planes_seconds(const Target *t, const Planes *p)
+{
+  return (double)((p->n ? p->n : 1) * (p->stem ? 1 : p->c)) * p->cycles / (1e9 * t->core.ghz);
+}
 
 /* ---- chosen where the convolution stands alone ------------------------------------------------------- */
 
-/* Seconds over blocks of channels, with both changes of layout: they read and write straight ahead, as fast as the caches hand over. */
+/* Seconds over blocks of channels, with both changes of layout: they read and write straight ahead, as fast as the
+ * caches hand over. */
 static double blocked_seconds(const Target *t, const Planes *p, const Node *call)
 {
-  if (p->stem) return conv_blocked_seconds(t, call, 2 * (double)((p->n ? p->n : 1) * p->o * p->out[0] * p->out[1]) * (double)(p->c * p->k[0] * p->k[1]));
-  int64_t bits = 8 * p->bytes, block = alter_block(t, (int)bits, p->c), lanes = target_lanes(t, (int)bits);
+  if (p->stem)
+    return conv_blocked_seconds(
+        t, call, 2 * (double)((p->n ? p->n : 1) * p->o * p->out[0] * p->out[1]) * (double)(p->c * p->k[0] * p->k[1]));
+  int64_t bits = 8 * p->bytes;
+  int64_t block = alter_block(t, (int)bits, p->c);
+  int64_t lanes = target_lanes(t, (int)bits);
   if (!block) return __builtin_inf();
-  double share = (double)block / (double)(block_vectors(block, lanes) * lanes), outputs = (double)((p->n ? p->n : 1) * p->c * p->out[0] * p->out[1]);
+  double share = (double)block / (double)(block_vectors(block, lanes) * lanes);
+  double outputs = (double)((p->n ? p->n : 1) * p->c * p->out[0] * p->out[1]);
   double moved = (double)((p->n ? p->n : 1) * p->c * (p->in[0] * p->in[1] + p->out[0] * p->out[1]) * p->bytes);
   double sums = 2 * outputs * (double)(p->k[0] * p->k[1]) / (cost_flops(t, (int)bits) * share);
   return sums + 2 * moved / cost_cache(t);
@@ -182,7 +217,9 @@ static double blocked_seconds(const Target *t, const Planes *p, const Node *call
 bool planes_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
   Planes p;
-  if (!planes_of_call(t, call, &p) || call->arg[1]->type->ndim != 4 || planes_seconds(t, &p) >= blocked_seconds(t, &p, call)) return false;
+  if (!planes_of_call(t, call, &p) || call->arg[1]->type->ndim != 4 ||
+      planes_seconds(t, &p) >= blocked_seconds(t, &p, call))
+    return false;
   if (p.stem && !alter_is_constant(m->ctx, call->arg[1])) return false;
   const OpDef *op = call->u.call.op;
   *out = (AlteredCall){.op = op, .attrs = call->u.call.attrs, .nargs = 2, .arg = {call->arg[0], call->arg[1]}};
@@ -216,22 +253,34 @@ double planes_cost(const Target *t, const Node *call)
   return planes_of_call(t, call, &p) ? planes_seconds(t, &p) : 0;
 }
 
-/* plane[n, c, y, phase, q]: whether a column of the data is there is told by q alone, but for the last where the stride leaves a rest. */
+/* plane[n, c, y, phase, q]: whether a column of the data is there is told by q alone, but for the last where the stride
+ * leaves a rest. */
 static const Tensor *copy_planes(Module *m, const Planes *p, const Tensor *x, const Type *out)
 {
-  int64_t s = p->stride[1], whole = p->in[1] / s, rest = p->in[1] % s;
-  const Expr *shape[] = {out->shape[0], expr_i32(m, p->c), expr_i32(m, rows_read(p, p->tiles * p->rows)), expr_i32(m, s), expr_i32(m, p->width)};
+  int64_t s = p->stride[1];
+  int64_t whole = p->in[1] / s;
+  int64_t rest = p->in[1] % s;
+  const Expr *shape[] = {out->shape[0], expr_i32(m, p->c), expr_i32(m, rows_read(p, p->tiles * p->rows)),
+                         expr_i32(m, s), expr_i32(m, p->width)};
   Stage st = nn_stage(m, 5, shape, "n c y phase q");
-  const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0])), *q = expr_sub(m, st.at[4], expr_i32(m, p->shift)), *zero = expr_const(m, out->dtype, 0), *value;
+  const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0]));
+  const Expr *q = expr_sub(m, st.at[4], expr_i32(m, p->shift));
+  const Expr *zero = expr_const(m, out->dtype, 0);
+  const Expr *value;
   if (p->picked) {
-    const Expr *last = rest ? expr_floordiv(m, expr_sub(m, expr_i32(m, p->in[1] - 1), st.at[3]), expr_i32(m, s)) : expr_i32(m, whole - 1);
+    const Expr *last = rest ? expr_floordiv(m, expr_sub(m, expr_i32(m, p->in[1] - 1), st.at[3]), expr_i32(m, s))
+                            : expr_i32(m, whole - 1);
     const Expr *near = expr_max(m, expr_min(m, q, last), expr_i32(m, 0));
-    value = nn_read(m, x, (const Expr *[]){st.at[0], st.at[1], row, expr_add(m, expr_mul(m, near, expr_i32(m, s)), st.at[3])});
+    value = nn_read(
+        m, x, (const Expr *[]){st.at[0], st.at[1], row, expr_add(m, expr_mul(m, near, expr_i32(m, s)), st.at[3])});
     value = expr_select(m, expr_binary(m, E_EQ, near, q), value, zero);
   } else {
     const Expr *around = zero;
-    value = nn_read(m, x, (const Expr *[]){st.at[0], st.at[1], row, expr_add(m, expr_mul(m, q, expr_i32(m, s)), st.at[3])});
-    if (rest) around = nn_if(m, nn_and(m, expr_binary(m, E_EQ, q, expr_i32(m, whole)), expr_lt(m, st.at[3], expr_i32(m, rest))), value, zero);
+    value =
+        nn_read(m, x, (const Expr *[]){st.at[0], st.at[1], row, expr_add(m, expr_mul(m, q, expr_i32(m, s)), st.at[3])});
+    if (rest)
+      around = nn_if(m, nn_and(m, expr_binary(m, E_EQ, q, expr_i32(m, whole)), expr_lt(m, st.at[3], expr_i32(m, rest))),
+                     value, zero);
     value = nn_if(m, nn_inside(m, q, expr_i32(m, whole)), value, around);
   }
   return nn_finish(&st, "planes", "injective,pad", nn_if(m, nn_inside(m, row, expr_i32(m, p->in[0])), value, zero));
@@ -243,21 +292,27 @@ void planes_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   Planes p;
   if (!planes_of(t, c->attrs, c->arg[0], c->arg[1], c->out, &p)) BUG(m->ctx, "planes: not such a convolution");
   const Tensor *data = copy_planes(m, &p, in[0], c->out);
-  const Expr *shape[] = {c->out->shape[0], c->out->shape[1], expr_i32(m, p.tiles * p.rows), expr_i32(m, p.vectors * p.lanes)}, *s = expr_i32(m, p.stride[1]);
+  const Expr *shape[] = {c->out->shape[0], c->out->shape[1], expr_i32(m, p.tiles * p.rows),
+                         expr_i32(m, p.vectors * p.lanes)};
+  const Expr *s = expr_i32(m, p.stride[1]);
   Stage st = nn_stage(m, 4, shape, "n o y x");
-  const Expr *channel = p.stem ? nn_reduce_axis(&st, "rc", expr_i32(m, p.c)) : st.at[1], *ky = nn_reduce_axis(&st, "ry", expr_i32(m, p.k[0]));
-  const Expr *kx = nn_reduce_axis(&st, "rx", expr_i32(m, p.k[1])), *tap = expr_add(m, kx, expr_i32(m, p.lead));
-  const Expr *row = expr_add(m, expr_mul(m, st.at[2], expr_i32(m, p.stride[0])), ky), *column = expr_add(m, st.at[3], expr_floordiv(m, tap, s));
+  const Expr *channel = p.stem ? nn_reduce_axis(&st, "rc", expr_i32(m, p.c)) : st.at[1];
+  const Expr *ky = nn_reduce_axis(&st, "ry", expr_i32(m, p.k[0]));
+  const Expr *kx = nn_reduce_axis(&st, "rx", expr_i32(m, p.k[1]));
+  const Expr *tap = expr_add(m, kx, expr_i32(m, p.lead));
+  const Expr *row = expr_add(m, expr_mul(m, st.at[2], expr_i32(m, p.stride[0])), ky);
+  const Expr *column = expr_add(m, st.at[3], expr_floordiv(m, tap, s));
   const Expr *x = nn_read(m, data, (const Expr *[]){st.at[0], channel, row, expr_floormod(m, tap, s), column});
-  const Expr *outs = expr_i32(m, p.outs), *of_stem[] = {expr_floordiv(m, st.at[1], outs), channel, ky, kx, expr_floormod(m, st.at[1], outs)};
+  const Expr *outs = expr_i32(m, p.outs);
+  const Expr *of_stem[] = {expr_floordiv(m, st.at[1], outs), channel, ky, kx, expr_floormod(m, st.at[1], outs)};
   const Expr *w = nn_read(m, in[1], p.stem ? of_stem : (const Expr *[]){st.at[1], expr_i32(m, 0), ky, kx});
   const Tensor *sum = nn_sum(&st, "product", "conv_planes", expr_mul(m, x, w), c->out->dtype);
   Stage plane = nn_stage(m, 4, c->out->shape, NULL);
   *out = nn_finish(&plane, "conv_planes", "injective", nn_read(m, sum, plane.at));
 }
 
-/* A row of the copy is one vector, which the lowering cuts into those of the machine, where the padding begins too unless it is
- * picked; a long row is a loop. */
+/* A row of the copy is one vector, which the lowering cuts into those of the machine, where the padding begins too
+ * unless it is picked; a long row is a loop. */
 static void schedule_copy(ImplGroup *g, BlockRV copy, const Planes *p)
 {
   enum { WRITTEN = 8 };
@@ -272,14 +327,17 @@ static void schedule_copy(ImplGroup *g, BlockRV copy, const Planes *p)
 
 /* The loops over n and what threads share beside it, and the product's inside a band. */
 typedef struct Order {
-  LoopRV n, channel, band;                                 /* channel: of a depthwise convolution */
+  LoopRV n, channel, band; /* channel: of a depthwise convolution */
 } Order;
 
 static Order depthwise_order(ImplGroup *g, const Planes *p, BlockRV product)
 {
   LoopRV *l, r, lane, tile;
-  if (sched_get_loops(g->s, product, g->arena, &l) != 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a depthwise convolution");
-  LoopRV rows = split_by(g, l[2], p->rows, &r), band = split_by(g, rows, p->band, &tile), column = split_by(g, l[3], p->lanes, &lane);
+  if (sched_get_loops(g->s, product, g->arena, &l) != 6)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a depthwise convolution");
+  LoopRV rows = split_by(g, l[2], p->rows, &r);
+  LoopRV band = split_by(g, rows, p->band, &tile);
+  LoopRV column = split_by(g, l[3], p->lanes, &lane);
   sched_reorder(g->s, 9, (const LoopRV[]){l[0], l[1], band, tile, column, l[5], l[4], r, lane});
   epilogue_write_out(g, impl_attach_epilogue(g, product, column), 5, false);
   sched_unroll(g->s, l[5]), sched_unroll(g->s, l[4]), sched_unroll(g->s, r);
@@ -291,8 +349,12 @@ static Order depthwise_order(ImplGroup *g, const Planes *p, BlockRV product)
 static Order stem_order(ImplGroup *g, const Planes *p, BlockRV product)
 {
   LoopRV *l, r, lane, tile, o;
-  if (sched_get_loops(g->s, product, g->arena, &l) != 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a convolution");
-  LoopRV rows = split_by(g, l[2], p->rows, &r), band = split_by(g, rows, p->band, &tile), column = split_by(g, l[3], p->lanes, &lane), outs = split_by(g, l[1], p->outs, &o);
+  if (sched_get_loops(g->s, product, g->arena, &l) != 7)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a convolution");
+  LoopRV rows = split_by(g, l[2], p->rows, &r);
+  LoopRV band = split_by(g, rows, p->band, &tile);
+  LoopRV column = split_by(g, l[3], p->lanes, &lane);
+  LoopRV outs = split_by(g, l[1], p->outs, &o);
   sched_reorder(g->s, 11, (const LoopRV[]){l[0], band, tile, outs, column, l[4], l[5], l[6], o, r, lane});
   epilogue_write_out(g, impl_attach_epilogue(g, product, column), 5, true);
   sched_unroll(g->s, l[6]), sched_unroll(g->s, o), sched_unroll(g->s, r);
@@ -313,11 +375,12 @@ void planes_schedule(ImplGroup *g)
   sched_compute_at(g->s, copy, to.band, false, -1);
   double bytes = (double)((p.n ? p.n : 1) * (p.c * p.in[0] * p.in[1] + p.o * p.out[0] * p.out[1]) * p.bytes);
   int threads = cost_threads(g->target, impl_flops(g->anchor), bytes);
-  /* Bands are shared too where planes alone would leave a fifth of the threads' time unused.  Else the first and the last, which have
-   * padding, are told apart from the others. */
+  /* Bands are shared too where planes alone would leave a fifth of the threads' time unused.  Else the first and the
+   * last, which have padding, are told apart from the others. */
   int64_t planes = (p.n ? p.n : 1) * p.c;
   bool few = 4 * up(planes, threads) * threads > 5 * planes;
-  LoopRV shared = p.stem ? sched_fuse(g->s, 2, (const LoopRV[]){to.n, to.band}, true) : sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){to.n, to.channel, to.band}, true);
+  LoopRV shared = p.stem ? sched_fuse(g->s, 2, (const LoopRV[]){to.n, to.band}, true)
+                         : sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){to.n, to.channel, to.band}, true);
   if (threads > 1) sched_parallel(g->s, shared);
   schedule_copy(g, copy, &p);
   generic_rest(g);

@@ -19,12 +19,12 @@
  * A row alone would not fill a vector.  A bunch is so large that what is written has left the store buffer when the
  * next stage reads it at another place.
  *
- * Other maps of single channels: the best of each column of a window first, in whole vectors of neighbours; then of the columns, which are
- * read some steps apart: one such read for each column instead of one for each tap. */
+ * Other maps of single channels: the best of each column of a window first, in whole vectors of neighbours; then of the
+ * columns, which are read some steps apart: one such read for each column instead of one for each tap. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-enum { POOL_TAPS = 49 };                 /* written out at most */
+enum { POOL_TAPS = 49 }; /* written out at most */
 
 static const Pool2DAttrs *attrs_of(const Node *call) { return call->u.call.attrs; }
 
@@ -53,11 +53,13 @@ double pool_cost(const Target *t, const Node *call)
   return bytes / cost_bandwidth(t);
 }
 
-/* Columns of a tile: they share taps and stay in half of the registers; a divisor of the row, if that is not too short. */
+/* Columns of a tile: they share taps and stay in half of the registers; a divisor of the row, if that is not too
+ * short. */
 static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps)
 {
-  enum { STEPS = 96 };                                     /* vectors read by a tile, written out */
-  int64_t most = t->vector_registers / 2 / vectors, best = 1;
+  enum { STEPS = 96 }; /* vectors read by a tile, written out */
+  int64_t most = t->vector_registers / 2 / vectors;
+  int64_t best = 1;
   taps *= vectors;
   if (most * taps > STEPS) most = STEPS / taps > 1 ? STEPS / taps : 1;
   for (int64_t x = 1; x <= most && x <= width; x++)
@@ -70,14 +72,15 @@ static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t
 static int64_t band_rows(int64_t outer, int64_t rows, int threads)
 {
   if (threads < 2 || outer >= 4 * threads) return rows;
-  int64_t bands = (4 * threads + outer - 1) / outer, most = rows / 2;
+  int64_t bands = (4 * threads + outer - 1) / outer;
+  int64_t most = rows / 2;
   if (bands > most) bands = most;
   return bands < 2 ? rows : (rows + bands - 1) / bands;
 }
 
 /* Loops of the nest by number, from the layout: the last two of H and W; the last one of all is the vectors'. */
 typedef struct PoolLoops {
-  int y, x, c, first;                    /* y -1: there is none; first of the window */
+  int y, x, c, first; /* y -1: there is none; first of the window */
 } PoolLoops;
 
 static PoolLoops pool_loops(ImplGroup *g, const Nest *n)
@@ -94,7 +97,9 @@ static PoolLoops pool_loops(ImplGroup *g, const Nest *n)
   l.first = d;
   bool ok = n->plain && l.x >= 0 && n->n > l.first && d == g->anchor->type->ndim;
   for (int i = 0; i < n->n; i++) ok &= n->loop[i].reduce == (i >= l.first);
-  if (!ok) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the loops are not those of layout %s", g->anchor->u.call.op->name, layout);
+  if (!ok)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the loops are not those of layout %s", g->anchor->u.call.op->name,
+          layout);
   return l;
 }
 
@@ -115,23 +120,32 @@ void pool_schedule(ImplGroup *g)
   Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, pool, n);
   PoolLoops l = pool_loops(g, n);
-  int64_t lanes = target_lanes(g->target, n->bits), channels = n->loop[l.c].extent, width = channels > 4 * lanes ? lanes : channels, taps = 1, outer = 1;
+  int64_t lanes = target_lanes(g->target, n->bits);
+  int64_t channels = n->loop[l.c].extent;
+  int64_t width = channels > 4 * lanes ? lanes : channels;
+  int64_t taps = 1;
+  int64_t outer = 1;
   for (int i = l.first; i < n->n; i++) taps *= n->loop[i].extent;
   for (int i = 0; i < l.c; i++)
     if (i != l.y && i != l.x) outer *= n->loop[i].extent ? n->loop[i].extent : 1;
   int threads = cost_threads(g->target, n->iterations, 2 * n->iterations / (double)taps * n->bits / 8);
-  LoopRV order[NEST_LOOPS + 4], yi = {-1}, xi, ci = n->loop[l.c].rv;
+  LoopRV order[NEST_LOOPS + 4];
+  LoopRV yi = {-1};
+  LoopRV xi;
+  LoopRV ci = n->loop[l.c].rv;
   int k = 0;
   for (int i = 0; i < l.c; i++)
     if (i != l.y && i != l.x) order[k++] = n->loop[i].rv;
   if (l.y >= 0) {
-    int64_t rows = n->loop[l.y].extent, band = band_rows(outer, rows, threads);
+    int64_t rows = n->loop[l.y].extent;
+    int64_t band = band_rows(outer, rows, threads);
     yi = n->loop[l.y].rv;
     if (band < rows) order[k++] = split_by(g, yi, band, &yi);
   }
   int shared = k;
   if (yi.id >= 0) order[k++] = yi;
-  order[k++] = split_by(g, n->loop[l.x].rv, row_tile(g->target, block_vectors(width, lanes), n->loop[l.x].extent, taps), &xi);
+  order[k++] =
+      split_by(g, n->loop[l.x].rv, row_tile(g->target, block_vectors(width, lanes), n->loop[l.x].extent, taps), &xi);
   if (width < channels) order[k++] = split_by(g, ci, width, &ci);
   int inside = k;
   for (int i = l.first; i < n->n; i++) order[k++] = n->loop[i].rv;
@@ -150,7 +164,8 @@ void pool_schedule(ImplGroup *g)
 /* ---- small maps --------------------------------------------------------------------------------- */
 
 typedef struct Map2D {
-  int64_t h, w, oy, ox, k[2], dilation[2], before[2], row, wide, flat;      /* row of the padded map; elements of both stages */
+  /* row of the padded map; elements of both stages */
+  int64_t h, w, oy, ox, k[2], dilation[2], before[2], row, wide, flat;
 } Map2D;
 
 static int64_t in_list(AttrInts a, int i) { return a.v[a.n == 1 ? 0 : a.n == 2 ? i % 2 : i]; }
@@ -174,12 +189,16 @@ bool pool_map_fits(const Target *t, const Node *call)
 {
   const Pool2DAttrs *a = attrs_of(call);
   const Type *x = call->arg[0]->type;
-  if (strcmp(a->layout, "NCHW") || x->ndim != 4 || in_list(a->strides, 0) != 1 || in_list(a->strides, 1) != 1) return false;
+  if (strcmp(a->layout, "NCHW") || x->ndim != 4 || in_list(a->strides, 0) != 1 || in_list(a->strides, 1) != 1)
+    return false;
   for (int d = 1; d < 4; d++)
     if (!is_known(x, d) || !is_known(call->type, d)) return false;
   Map2D m = map_of(a, x, call->type);
-  double lanes = target_lanes(t, x->dtype.bits), taps = (double)(m.k[0] * m.k[1]), pieces = m.ox < lanes ? 2 : __builtin_ceil((double)m.ox / lanes);
-  return m.ox > 1 && taps <= POOL_TAPS && (double)m.oy * taps * pieces > (double)m.wide / lanes * (taps + 1) + (double)m.oy * pieces;
+  double lanes = target_lanes(t, x->dtype.bits);
+  double taps = (double)(m.k[0] * m.k[1]);
+  double pieces = m.ox < lanes ? 2 : __builtin_ceil((double)m.ox / lanes);
+  return m.ox > 1 && taps <= POOL_TAPS &&
+         (double)m.oy * taps * pieces > (double)m.wide / lanes * (taps + 1) + (double)m.oy * pieces;
 }
 
 void pool_map_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
@@ -187,7 +206,10 @@ void pool_map_compute(OpCall *c, const Target *t, const Tensor *const *in, const
   (void)t;
   Module *m = c->m;
   Map2D p = map_of(c->attrs, c->arg[0], c->out);
-  const Expr *n = c->out->shape[0], *channels = c->out->shape[1], *row = expr_i32(m, p.row), *cond = NULL;
+  const Expr *n = c->out->shape[0];
+  const Expr *channels = c->out->shape[1];
+  const Expr *row = expr_i32(m, p.row);
+  const Expr *cond = NULL;
   Stage f = nn_stage(m, 3, (const Expr *[]){n, channels, expr_i32(m, p.flat)}, NULL);
   const Expr *from[4] = {f.at[0], f.at[1], expr_floordiv(m, f.at[2], row), expr_floormod(m, f.at[2], row)};
   for (int d = 0; d < 2; d++) {
@@ -195,40 +217,57 @@ void pool_map_compute(OpCall *c, const Target *t, const Tensor *const *in, const
     cond = nn_and(m, cond, nn_inside(m, from[2 + d], in[0]->buffer->shape[2 + d]));
   }
   const Expr *value = nn_read(m, in[0], from);
-  const Tensor *flat = nn_finish(&f, "pool_flat", "injective,pad", nn_if(m, cond, value, nn_least_value(m, value->dtype)));
+  const Tensor *flat =
+      nn_finish(&f, "pool_flat", "injective,pad", nn_if(m, cond, value, nn_least_value(m, value->dtype)));
   Stage w = nn_stage(m, 3, (const Expr *[]){n, channels, expr_i32(m, p.wide)}, NULL);
-  const Expr *ky = nn_reduce_axis(&w, "rv0", expr_i32(m, p.k[0])), *kx = nn_reduce_axis(&w, "rv1", expr_i32(m, p.k[1]));
-  const Expr *tap = expr_add(m, expr_mul(m, ky, expr_i32(m, p.dilation[0] * p.row)), expr_mul(m, kx, expr_i32(m, p.dilation[1])));
-  const Tensor *wide = nn_finish(&w, "pool_wide", "pool_max", nn_reduce(&w, "max", nn_read(m, flat, (const Expr *[]){w.at[0], w.at[1], expr_add(m, w.at[2], tap)})));
+  const Expr *ky = nn_reduce_axis(&w, "rv0", expr_i32(m, p.k[0]));
+  const Expr *kx = nn_reduce_axis(&w, "rv1", expr_i32(m, p.k[1]));
+  const Expr *tap =
+      expr_add(m, expr_mul(m, ky, expr_i32(m, p.dilation[0] * p.row)), expr_mul(m, kx, expr_i32(m, p.dilation[1])));
+  const Tensor *wide =
+      nn_finish(&w, "pool_wide", "pool_max",
+                nn_reduce(&w, "max", nn_read(m, flat, (const Expr *[]){w.at[0], w.at[1], expr_add(m, w.at[2], tap)})));
   Stage o = nn_stage(m, 4, c->out->shape, NULL);
   const Expr *at[] = {o.at[0], o.at[1], expr_add(m, expr_mul(m, o.at[2], row), o.at[3])};
   *out = nn_finish(&o, "pool_max", "injective", nn_read(m, wide, at));
 }
 
-/* Channels of a bunch: both stages in a quarter of the first-level cache; a divisor, several bunches for each thread. */
+/* Channels of a bunch: both stages in a quarter of the first-level cache; a divisor, several bunches for each
+ * thread. */
 static int64_t bunch(const Target *t, const Map2D *m, int64_t channels, int bits, int threads)
 {
-  int64_t cache = cost_l1(t) / 4, best = 1;
+  int64_t cache = cost_l1(t) / 4;
+  int64_t best = 1;
   for (int64_t b = 2; b <= channels; b++)
-    if (channels % b == 0 && b * (m->flat + m->wide) * bits / 8 <= cache && (threads < 2 || channels / b >= 4 * threads)) best = b;
+    if (channels % b == 0 && b * (m->flat + m->wide) * bits / 8 <= cache &&
+        (threads < 2 || channels / b >= 4 * threads))
+      best = b;
   return best;
 }
 
 void pool_map_schedule(ImplGroup *g)
 {
   generic_inline(g);
-  BlockRV wide = group_sum(g), *user, *from;
+  BlockRV wide = group_sum(g);
+  BlockRV *user, *from;
   Map2D m = map_of(attrs_of(g->anchor), g->anchor->arg[0]->type, g->anchor->type);
   if (sched_get_consumers(g->s, wide, g->arena, &user) != 1 || sched_get_producers(g->s, wide, g->arena, &from) != 1)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the stages are not those of a small map", g->anchor->u.call.op->name);
-  BlockRV out = user[0], flat = from[0];
+  BlockRV out = user[0];
+  BlockRV flat = from[0];
   LoopRV *l, inner, ci;
-  int n = sched_get_loops(g->s, out, g->arena, &l), bits = g->anchor->type->dtype.bits;
-  if (n != 4) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the result has %d loops, 4 are wanted", g->anchor->u.call.op->name, n);
-  int64_t channels = g->anchor->type->shape[1]->u.i, lanes = target_lanes(g->target, bits);
-  double maps = (double)channels * (g->anchor->type->shape[0]->kind == E_INT ? (double)g->anchor->type->shape[0]->u.i : 1);
-  int threads = cost_threads(g->target, maps * (double)(m.wide * m.k[0] * m.k[1]), maps * (double)(m.h * m.w + m.oy * m.ox) * bits / 8);
-  LoopRV co = split_by(g, l[1], bunch(g->target, &m, channels, bits, threads), &ci), x = l[3];
+  int n = sched_get_loops(g->s, out, g->arena, &l);
+  int bits = g->anchor->type->dtype.bits;
+  if (n != 4)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the result has %d loops, 4 are wanted", g->anchor->u.call.op->name, n);
+  int64_t channels = g->anchor->type->shape[1]->u.i;
+  int64_t lanes = target_lanes(g->target, bits);
+  double maps =
+      (double)channels * (g->anchor->type->shape[0]->kind == E_INT ? (double)g->anchor->type->shape[0]->u.i : 1);
+  int threads = cost_threads(g->target, maps * (double)(m.wide * m.k[0] * m.k[1]),
+                             maps * (double)(m.h * m.w + m.oy * m.ox) * bits / 8);
+  LoopRV co = split_by(g, l[1], bunch(g->target, &m, channels, bits, threads), &ci);
+  LoopRV x = l[3];
   LoopRV bunches = sched_fuse(g->s, 2, (const LoopRV[]){l[0], co}, true);
   sched_compute_at(g->s, wide, bunches, false, -1);
   sched_compute_at(g->s, flat, bunches, false, -1);
@@ -257,8 +296,9 @@ bool pool_columns_fits(const Target *t, const Node *call)
   for (int d = 1; d < 4; d++)
     if (!is_known(x, d) || !is_known(call->type, d)) return false;
   int64_t apart = in_list(a->strides, 1);
-  bool shared = in_list(a->pool_size, 1) > apart;          /* neighbours have columns in common */
-  return shared && apart > 1 && apart <= 4 && in_list(a->pool_size, 0) > 1 && call->type->shape[3]->u.i >= target_lanes(t, x->dtype.bits);
+  bool shared = in_list(a->pool_size, 1) > apart; /* neighbours have columns in common */
+  return shared && apart > 1 && apart <= 4 && in_list(a->pool_size, 0) > 1 &&
+         call->type->shape[3]->u.i >= target_lanes(t, x->dtype.bits);
 }
 
 void pool_columns_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
@@ -266,21 +306,28 @@ void pool_columns_compute(OpCall *c, const Target *t, const Tensor *const *in, c
   (void)t;
   Module *m = c->m;
   const Pool2DAttrs *a = c->attrs;
-  int64_t before[NN_MAX_DIM] = {0}, after[NN_MAX_DIM] = {0}, stride[2], dilation[2], k[2];
+  int64_t before[NN_MAX_DIM] = {0};
+  int64_t after[NN_MAX_DIM] = {0};
+  int64_t stride[2], dilation[2], k[2];
   for (int d = 0; d < 2; d++) {
     int64_t size = c->arg[0]->shape[2 + d]->u.i;
     k[d] = in_list(a->pool_size, d), stride[d] = in_list(a->strides, d), dilation[d] = in_list(a->dilation, d);
     before[2 + d] = in_list(a->padding, d);
-    int64_t last = (c->out->shape[2 + d]->u.i - 1) * stride[d] + (k[d] - 1) * dilation[d] + 1;      /* as far as windows reach */
+    /* as far as windows reach */
+    int64_t last = (c->out->shape[2 + d]->u.i - 1) * stride[d] + (k[d] - 1) * dilation[d] + 1;
     after[2 + d] = last > before[2 + d] + size ? last - before[2 + d] - size : 0;
   }
   const Tensor *data = nn_pad_constant(m, in[0], before, after, nn_least_value(m, in[0]->buffer->dtype), "pad_temp");
-  Stage s = nn_stage(m, 4, (const Expr *[]){c->out->shape[0], c->out->shape[1], c->out->shape[2], data->buffer->shape[3]}, NULL);
+  Stage s = nn_stage(
+      m, 4, (const Expr *[]){c->out->shape[0], c->out->shape[1], c->out->shape[2], data->buffer->shape[3]}, NULL);
   const Expr *ky = nn_reduce_axis(&s, "rv0", expr_i32(m, k[0]));
   const Expr *y = expr_add(m, expr_mul(m, s.at[2], expr_i32(m, stride[0])), expr_mul(m, ky, expr_i32(m, dilation[0])));
-  const Tensor *columns = nn_finish(&s, "pool_columns", "pool_max", nn_reduce(&s, "max", nn_read(m, data, (const Expr *[]){s.at[0], s.at[1], y, s.at[3]})));
+  const Tensor *columns =
+      nn_finish(&s, "pool_columns", "pool_max",
+                nn_reduce(&s, "max", nn_read(m, data, (const Expr *[]){s.at[0], s.at[1], y, s.at[3]})));
   Stage o = nn_stage(m, 4, c->out->shape, NULL);
   const Expr *kx = nn_reduce_axis(&o, "rv1", expr_i32(m, k[1]));
   const Expr *x = expr_add(m, expr_mul(m, o.at[3], expr_i32(m, stride[1])), expr_mul(m, kx, expr_i32(m, dilation[1])));
-  *out = nn_finish(&o, "pool_max", "pool_max", nn_reduce(&o, "max", nn_read(m, columns, (const Expr *[]){o.at[0], o.at[1], o.at[2], x})));
+  *out = nn_finish(&o, "pool_max", "pool_max",
+                   nn_reduce(&o, "max", nn_read(m, columns, (const Expr *[]){o.at[0], o.at[1], o.at[2], x})));
 }

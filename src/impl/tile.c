@@ -5,15 +5,23 @@
 #include "impl/internal.h"
 
 /* Where a multiply-add takes one element of a vector, as many steps as a vector has elements share a load. */
-static double elements_loaded(const Target *t, Tile k) { return (double)(k.y * k.x) / (t->broadcast_load ? 1 : target_lanes(t, 32)); }
+static double elements_loaded(const Target *t, Tile k)
+{
+  return (double)(k.y * k.x) / (t->broadcast_load ? 1 : target_lanes(t, 32));
+}
 
-/* Cycles of one step of the sum.  A sum's next step waits for the multiply-add before it; the step's vectors come from the
- * second-level cache. */
+/* Cycles of one step of the sum.  A sum's next step waits for the multiply-add before it; the step's vectors come from
+ * the second-level cache. */
 static double step_cycles(const Target *t, int64_t vectors, Tile k)
 {
-  static const double LOOP = 1, WAIT = 0.3;                    /* the loop itself; what does not overlap, for each vector */
-  double sums = (double)(k.o * k.y * k.x * vectors), weights = (double)(k.o * vectors), loads = elements_loaded(t, k) + weights;
-  double cycles = sums / cost_pipes(t), latency = t->core.fma_latency + 0.5;
+  /* the loop itself; what does not overlap, for each vector */
+  static const double LOOP = 1;
+  static const double WAIT = 0.3;
+  double sums = (double)(k.o * k.y * k.x * vectors);
+  double weights = (double)(k.o * vectors);
+  double loads = elements_loaded(t, k) + weights;
+  double cycles = sums / cost_pipes(t);
+  double latency = t->core.fma_latency + 0.5;
   if (loads / cost_loads(t) > cycles) cycles = loads / cost_loads(t);
   if (latency > cycles) cycles = latency;
   if (cost_far(t) * weights > cycles) cycles = cost_far(t) * weights;
@@ -26,7 +34,10 @@ double tile_speed(const Target *t, int64_t vectors, int64_t oy, int64_t ox, Tile
 {
   int64_t sums = k.o * k.y * k.x * vectors;
   if (sums > t->vector_registers - 4 || sums + k.o * vectors + 2 > t->vector_registers) return 0;
-  int64_t ny = oy / k.y, nx = ox / k.x, ry = oy % k.y, rx = ox % k.x;
+  int64_t ny = oy / k.y;
+  int64_t nx = ox / k.x;
+  int64_t ry = oy % k.y;
+  int64_t rx = ox % k.x;
   double cycles = (double)(ny * nx) * step_cycles(t, vectors, k);
   if (rx) cycles += (double)ny * step_cycles(t, vectors, (Tile){k.o, k.y, rx});
   if (ry) cycles += (double)nx * step_cycles(t, vectors, (Tile){k.o, ry, k.x});
@@ -41,7 +52,7 @@ Tile tile_best(const Target *t, int64_t vectors, int64_t blocks, int64_t oy, int
   for (int64_t o = 1; o <= 4 && o <= blocks; o++)
     for (int64_t y = 1; y <= 4 && y <= oy; y++)
       for (int64_t x = 1; x <= ox && x <= t->vector_registers; x++) {
-        if (blocks % o || (oy % y && x != ox)) continue;       /* tails on one side only */
+        if (blocks % o || (oy % y && x != ox)) continue; /* tails on one side only */
         /* Vectors of elements stay in registers for several steps. */
         if (!t->broadcast_load && (o * vectors + 1) * (y * x + 1) + 1 > t->vector_registers) continue;
         double speed = tile_speed(t, vectors, oy, ox, (Tile){o, y, x});
@@ -69,21 +80,27 @@ int64_t tile_steps(int64_t sums, int64_t extent)
   return 1;
 }
 
-/* The same for a tile.  Elements that are loaded as vectors are loaded for all the steps written out: where registers do not
- * hold them beside the sums, one vector for each position must do. */
+/* The same for a tile.  Elements that are loaded as vectors are loaded for all the steps written out: where registers
+ * do not hold them beside the sums, one vector for each position must do. */
 int64_t tile_steps_of(const Target *t, Tile k, int64_t vectors, int64_t extent)
 {
-  int64_t positions = k.y * k.x, sums = k.o * positions * vectors, steps = tile_steps(sums, extent), lanes = target_lanes(t, 32);
-  bool held = t->broadcast_load || sums + positions * ((steps + lanes - 1) / lanes) + k.o * vectors < t->vector_registers;
+  int64_t positions = k.y * k.x;
+  int64_t sums = k.o * positions * vectors;
+  int64_t steps = tile_steps(sums, extent);
+  int64_t lanes = target_lanes(t, 32);
+  bool held =
+      t->broadcast_load || sums + positions * ((steps + lanes - 1) / lanes) + k.o * vectors < t->vector_registers;
   return held || steps <= lanes || extent % lanes ? steps : lanes;
 }
 
-/* Rows of a product's tile that are taken from a packed copy: where a multiply-add takes its factor from a lane, whole vectors of
- * them.  0: rows are read as they lie, because each is loaded and spread at once, or the copy would serve too few columns. */
+/* Rows of a product's tile that are taken from a packed copy: where a multiply-add takes its factor from a lane, whole
+ * vectors of them.  0: rows are read as they lie, because each is loaded and spread at once, or the copy would serve
+ * too few columns. */
 int64_t tile_packed_rows(const Target *t, int bits, int64_t vectors, int64_t panels, int64_t rows)
 {
-  enum { SERVED = 16 };                                    /* vectors of columns */
-  int64_t lanes = target_lanes(t, bits), best = 0;
+  enum { SERVED = 16 }; /* vectors of columns */
+  int64_t lanes = target_lanes(t, bits);
+  int64_t best = 0;
   double top = 0;
   if (t->broadcast_load || bits != 32 || lanes < 4 || panels * vectors < SERVED) return 0;
   for (int64_t x = lanes; x <= rows && x < t->vector_registers; x += lanes) {
@@ -96,14 +113,16 @@ int64_t tile_packed_rows(const Target *t, int bits, int64_t vectors, int64_t pan
   return best;
 }
 
-/* The columns of a product's tile whose rows are packed, and those rows; 0: they are not.  Vectors of rows are loaded as those of
- * columns are: a tile is best that loads few of both. */
+/* The columns of a product's tile whose rows are packed, and those rows; 0: they are not.  Vectors of rows are loaded
+ * as those of columns are: a tile is best that loads few of both. */
 int64_t tile_packed_columns(const Target *t, int bits, int64_t n, int64_t rows, int64_t *height)
 {
-  int64_t lanes = target_lanes(t, bits), best = 0;
+  int64_t lanes = target_lanes(t, bits);
+  int64_t best = 0;
   double top = 0;
   for (int64_t v = 1; v <= 4; v++) {
-    int64_t width = v * lanes, x = tile_packed_rows(t, bits, v, n / width, rows);
+    int64_t width = v * lanes;
+    int64_t x = tile_packed_rows(t, bits, v, n / width, rows);
     if (!x) continue;
     double used = (double)n / (double)((n + width - 1) / width * width);
     double speed = used * (double)(v * x) / ((double)(v * x) / cost_pipes(t) + 0.3 * (double)(v + x / lanes));
@@ -115,22 +134,29 @@ int64_t tile_packed_columns(const Target *t, int bits, int64_t n, int64_t rows, 
   return best;
 }
 
-/* Multiply-adds in the time of one, for a tile of h x w sums in 2 x 2 blocks; 0: registers do not hold it.  A step loads a vector for
- * two rows or two columns. */
+/* Multiply-adds in the time of one, for a tile of h x w sums in 2 x 2 blocks; 0: registers do not hold it.  A step
+ * loads a vector for two rows or two columns. */
 static double block_speed(const Target *t, int64_t h, int64_t w, int64_t rows)
 {
-  static const double WAIT = 0.3;                          /* cycles of a vector on its way that do not overlap */
-  int64_t sums = h * w / 4, least = h < w ? h / 2 : w / 2;
+  static const double WAIT = 0.3; /* cycles of a vector on its way that do not overlap */
+  int64_t sums = h * w / 4;
+  int64_t least = h < w ? h / 2 : w / 2;
   if (sums + least + 2 > t->vector_registers) return 0;
-  double cycles = (double)sums / cost_pipes(t), latency = t->core.fma_latency + 0.5, used = (double)rows / (double)((rows + h - 1) / h * h);
+  double cycles = (double)sums / cost_pipes(t);
+  double latency = t->core.fma_latency + 0.5;
+  double used = (double)rows / (double)((rows + h - 1) / h * h);
   return used * (double)sums / ((cycles > latency ? cycles : latency) + WAIT * (double)(h + w) / 2);
 }
 
-static bool blocks_pay(const Target *t) { return target_has_block_dot(t) && target_lanes(t, 32) == 4 && cost_words(t, 4) > cost_words(t, 2); }
+static bool blocks_pay(const Target *t)
+{
+  return target_has_block_dot(t) && target_lanes(t, 32) == 4 && cost_words(t, 4) > cost_words(t, 2);
+}
 
 int64_t tile_block_rows(const Target *t, int64_t width, int64_t panels, int64_t rows)
 {
-  enum { SERVED = 64, LEAST = 3 };                         /* columns that share a copy; two rows wait for their weights as pairs do */
+  /* columns that share a copy; two rows wait for their weights as pairs do */
+  enum { SERVED = 64, LEAST = 3 };
   int64_t best = 0;
   double top = 0;
   if (!blocks_pay(t) || width % 4 || panels * width < SERVED || rows < LEAST) return 0;
@@ -157,12 +183,14 @@ int64_t tile_block_columns(const Target *t, int64_t n, int64_t rows)
   return best;
 }
 
-/* Share of the peak of a tile whose rows wait in registers, a vector of steps each, all of which are loaded at once: measured on a
- * Neoverse-V1 with everything in the first-level cache. */
+/* Share of the peak of a tile whose rows wait in registers, a vector of steps each, all of which are loaded at once:
+ * measured on a Neoverse-V1 with everything in the first-level cache. */
 static double held_speed(const Target *t, int64_t vectors, int64_t rows)
 {
-  static const double FIRST = 0.1, EACH = 0.08;            /* cycles of a step, and for each row */
-  double cycles = (double)(vectors * rows) / cost_pipes(t), latency = t->core.fma_latency;
+  static const double FIRST = 0.1;
+  static const double EACH = 0.08; /* cycles of a step, and for each row */
+  double cycles = (double)(vectors * rows) / cost_pipes(t);
+  double latency = t->core.fma_latency;
   return cycles / ((cycles > latency ? cycles : latency) + FIRST + EACH * (double)rows);
 }
 
@@ -170,11 +198,14 @@ static double held_speed(const Target *t, int64_t vectors, int64_t rows)
  * with the rows that then fit. */
 int64_t tile_columns(const Target *t, int bits, int64_t n)
 {
-  int64_t lanes = target_lanes(t, bits), best = 1;
+  int64_t lanes = target_lanes(t, bits);
+  int64_t best = 1;
   double top = 0;
   for (int64_t v = 1; v <= 4; v++) {
-    int64_t rows = t->vector_registers * 3 / 4 / v, width = v * lanes;
-    if (!t->broadcast_load) rows = (t->vector_registers - 1) / (v + 1) - 1;      /* each row's elements wait in a register */
+    int64_t rows = t->vector_registers * 3 / 4 / v;
+    int64_t width = v * lanes;
+    /* each row's elements wait in a register */
+    if (!t->broadcast_load) rows = (t->vector_registers - 1) / (v + 1) - 1;
     double used = (double)n / (double)((n + width - 1) / width * width);
     double speed = t->broadcast_load ? tile_speed(t, v, 1, rows, (Tile){1, 1, rows}) : held_speed(t, v, rows);
     speed *= used;

@@ -9,8 +9,8 @@
  * all three stages one after the other, each thread with its own.  A weight larger than that cache comes from memory
  * in every run: the next block of it is fetched while one is multiplied.
  *
- * A weight that was not transformed before is transformed in the second stage, a block of channels by a block of output channels at a
- * time, and multiplied while it is near:
+ * A weight that was not transformed before is transformed in the second stage, a block of channels by a block of output
+ * channels at a time, and multiplied while it is near:
  *
  *   for block of output channels:                                                                threads
  *     for block of channels:   transform the weight;  for points, tiles: product, added to the others' */
@@ -38,35 +38,53 @@ bool winograd_plain_fits(const Target *t, const Node *call)
   (void)t;
   const WinogradAttrs *a = call->u.call.attrs;
   const Type *x = call->arg[0]->type;
-  return !a->transformed && sizes_known(call) && call->type->dtype.bits == 32 && known_size(x, 0) && known_size(x, 1) > a->groups;
+  return !a->transformed && sizes_known(call) && call->type->dtype.bits == 32 && known_size(x, 0) &&
+         known_size(x, 1) > a->groups;
 }
 
 static WinogradSizes sizes_of(const WinogradAttrs *a, const Type *x, const Type *y)
 {
   int64_t block = y->shape[4]->u.i;
-  return (WinogradSizes){known_size(y, 0), x->shape[1]->u.i * x->shape[4]->u.i, y->shape[1]->u.i * block, block, y->shape[2]->u.i, y->shape[3]->u.i, a->tile_size, a->groups, y->dtype.bits};
+  return (WinogradSizes){known_size(y, 0),
+                         x->shape[1]->u.i * x->shape[4]->u.i,
+                         y->shape[1]->u.i * block,
+                         block,
+                         y->shape[2]->u.i,
+                         y->shape[3]->u.i,
+                         a->tile_size,
+                         a->groups,
+                         y->dtype.bits};
 }
 
-static WinogradSizes group_sizes(const ImplGroup *g) { return sizes_of(g->anchor->u.call.attrs, g->anchor->arg[0]->type, g->anchor->type); }
+static WinogradSizes group_sizes(const ImplGroup *g)
+{
+  return sizes_of(g->anchor->u.call.attrs, g->anchor->arg[0]->type, g->anchor->type);
+}
 
 /* ---- a weight that is transformed in the call ------------------------------------------------------ */
 
-static int64_t tiles_of(const WinogradSizes *s) { return s->n * ((s->y + s->tile - 1) / s->tile) * ((s->x + s->tile - 1) / s->tile); }
+static int64_t tiles_of(const WinogradSizes *s)
+{
+  return s->n * ((s->y + s->tile - 1) / s->tile) * ((s->x + s->tile - 1) / s->tile);
+}
 static bool is_one_tile(const WinogradSizes *s, Tile k) { return tiles_of(s) <= k.x; }
 
-/* The register tile of a block of output channels: so many tiles (x) of so many points of a row (y), which share registers where tiles are few.  Each
- * has its sums and, where a multiply-add takes one element of it, a vector of data that waits for several steps. */
+/* The register tile of a block of output channels: so many tiles (x) of so many points of a row (y), which share
+ * registers where tiles are few.  Each has its sums and, where a multiply-add takes one element of it, a vector of data
+ * that waits for several steps. */
 static Tile weight_tile(const Target *t, const WinogradSizes *s)
 {
   int64_t vectors = block_vectors(s->block, target_lanes(t, s->bits));
   Tile k = tile_for(t, s->bits, vectors, 1, 1, tiles_of(s));
   for (int64_t n = 2; n <= s->tile + 2; n++)
-    if ((s->tile + 2) % n == 0 && n * k.x * (t->broadcast_load ? vectors : vectors + 1) + vectors < t->vector_registers - 1) k.y = n;
+    if ((s->tile + 2) % n == 0 &&
+        n * k.x * (t->broadcast_load ? vectors : vectors + 1) + vectors < t->vector_registers - 1)
+      k.y = n;
   return k;
 }
 
-/* Channels whose transformed weight is multiplied before the next ones': it stays in the first-level cache, or where more than one
- * register tile reads it, near in the second. */
+/* Channels whose transformed weight is multiplied before the next ones': it stays in the first-level cache, or where
+ * more than one register tile reads it, near in the second. */
 static int64_t near_channels(const Target *t, const WinogradSizes *s)
 {
   Tile k = weight_tile(t, s);
@@ -83,7 +101,8 @@ static const Tensor *product_in_parts(Module *m, const Tensor *product, const vo
 {
   const Parts *p = arg;
   const TeOp *sum = product->op;
-  int64_t all = sum->reduce_axis[0]->extent->u.i, steps = parts_steps(sum, near_channels(p->target, &p->sizes));
+  int64_t all = sum->reduce_axis[0]->extent->u.i;
+  int64_t steps = parts_steps(sum, near_channels(p->target, &p->sizes));
   if (steps == all) steps = parts_steps(sum, all / 2 * sum->reduce_axis[1]->extent->u.i);
   return parts_total(m, sum, parts_sum(m, sum, te_plain_reduce(sum)->arg[0], steps, all / steps), all / steps, DT_F32);
 }
@@ -108,19 +127,23 @@ static void write_out(ImplGroup *g, BlockRV block, int from)
 static LoopRV split_vectors(ImplGroup *g, LoopRV channels, LoopRV *inner)
 {
   const Expr *extent = sched_loop_stmt(g->s, channels)->u.loop.extent;
-  int64_t lanes = target_lanes(g->target, g->anchor->type->dtype.bits), n = extent->kind == E_INT ? extent->u.i : lanes;
+  int64_t lanes = target_lanes(g->target, g->anchor->type->dtype.bits);
+  int64_t n = extent->kind == E_INT ? extent->u.i : lanes;
   return split_by(g, channels, n % lanes ? n : lanes, inner);
 }
 
 /* The loop over bands stands around all stages (`band` 1), or each stage has its own loops (0). */
 static void transform_data(ImplGroup *g, int band)
 {
-  BlockRV rows = group_stage(g, "data_rows"), tiles = group_stage(g, "data_tiles");
+  BlockRV rows = group_stage(g, "data_rows");
+  BlockRV tiles = group_stage(g, "data_tiles");
   LoopRV *l, ci;
-  sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co p ci, or the points inside: co eps nu p ci */
+  sched_get_loops(g->s, tiles, g->arena, &l); /* eps nu co p ci, or the points inside: co eps nu p ci */
   l += band;
-  int eps = is_transformed(g->anchor) ? 0 : 1, block = is_transformed(g->anchor) ? 2 : 0;
-  LoopRV co = split_vectors(g, l[4], &ci), order[] = {l[block], l[3], co, l[eps], l[eps + 1], ci};
+  int eps = is_transformed(g->anchor) ? 0 : 1;
+  int block = is_transformed(g->anchor) ? 2 : 0;
+  LoopRV co = split_vectors(g, l[4], &ci);
+  LoopRV order[] = {l[block], l[3], co, l[eps], l[eps + 1], ci};
   sched_reorder(g->s, 6, order);
   sched_compute_at(g->s, rows, co, true, -1);
   sched_set_scope(g->s, rows, 0, "local");
@@ -157,24 +180,33 @@ static const Buffer *weight_of(const Nest *n, const NestLoop *channels)
 }
 
 /* Of all blocks of output channels, those of one group: a tile's read the same data. */
-static int64_t own_blocks(ImplGroup *g, int64_t all) { return all / ((const WinogradAttrs *)g->anchor->u.call.attrs)->groups; }
+static int64_t own_blocks(ImplGroup *g, int64_t all)
+{
+  return all / ((const WinogradAttrs *)g->anchor->u.call.attrs)->groups;
+}
 
 static void multiply(ImplGroup *g, int band)
 {
   BlockRV product = group_sum(g);
   Nest *n = arena_new_of(g->arena, Nest);
-  nest_read(g, product, n);                               /* eps nu oo p oi, rco rci */
+  nest_read(g, product, n); /* eps nu oo p oi, rco rci */
   if (n->n != band + 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop + band;
-  int64_t lanes = target_lanes(g->target, n->bits), vectors = block_vectors(l[4].extent, lanes), p = l[3].extent;
+  int64_t lanes = target_lanes(g->target, n->bits);
+  int64_t vectors = block_vectors(l[4].extent, lanes);
+  int64_t p = l[3].extent;
   Tile tile = tile_for(g->target, n->bits, vectors, own_blocks(g, l[2].extent), 1, p ? p : 1 << 20);
-  LoopRV oi, pi, step, oo = split_by(g, l[2].rv, tile.o, &oi), po = split_by(g, l[3].rv, tile.x, &pi);
+  LoopRV oi, pi, step;
+  LoopRV oo = split_by(g, l[2].rv, tile.o, &oi);
+  LoopRV po = split_by(g, l[3].rv, tile.x, &pi);
   int64_t steps = tile_steps_of(g->target, tile, vectors, l[6].extent);
   LoopRV ci = split_by(g, l[6].rv, steps, &step);
   const Buffer *weight = weight_of(n, &l[4]);
-  /* A vector of the weight meets all positions before the next one is loaded, where those are lanes that wait in registers. */
+  /* A vector of the weight meets all positions before the next one is loaded, where those are lanes that wait in
+   * registers. */
   bool held = !g->target->broadcast_load && l[4].extent % lanes == 0;
-  LoopRV lane = l[4].rv, part = held ? split_by(g, lane, lanes, &lane) : oi;
+  LoopRV lane = l[4].rv;
+  LoopRV part = held ? split_by(g, lane, lanes, &lane) : oi;
   LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, ci, step, held ? oi : pi, part, held ? pi : lane, lane};
   sched_reorder(g->s, held ? 11 : 10, order);
   BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
@@ -197,9 +229,10 @@ static void multiply_part(ImplGroup *g, BlockRV part, LoopRV at, Tile tile, int6
   LoopRV *l, step, lane;
   sched_compute_at(g->s, part, at, true, -1);
   sched_set_scope(g->s, part, 0, "local");
-  int n = sched_get_loops(g->s, part, g->arena, &l);       /* oo block eps nu p; oo eps nu p oi block, rco rci */
+  int n = sched_get_loops(g->s, part, g->arena, &l); /* oo block eps nu p; oo eps nu p oi block, rco rci */
   if (n != RCI + 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
-  int64_t ob = sched_loop_stmt(g->s, l[OI])->u.loop.extent->u.i, steps = tile_steps_of(g->target, tile, vectors, sched_loop_stmt(g->s, l[RCI])->u.loop.extent->u.i);
+  int64_t ob = sched_loop_stmt(g->s, l[OI])->u.loop.extent->u.i;
+  int64_t steps = tile_steps_of(g->target, tile, vectors, sched_loop_stmt(g->s, l[RCI])->u.loop.extent->u.i);
   LoopRV ci = split_by(g, l[RCI], steps, &step);
   bool held = !g->target->broadcast_load && ob % lanes == 0;
   LoopRV vector = lane = l[OI];
@@ -211,7 +244,8 @@ static void multiply_part(ImplGroup *g, BlockRV part, LoopRV at, Tile tile, int6
   sched_decompose_reduction(g->s, part, order[0]);
 }
 
-/* All points of a channel beside each other, (oo, c, eps, nu, oi), as they are made: where each is read but once, that is what counts. */
+/* All points of a channel beside each other, (oo, c, eps, nu, oi), as they are made: where each is read but once, that
+ * is what counts. */
 static void points_together(ImplGroup *g, BlockRV tiles)
 {
   Module *m = sched_module(g->s);
@@ -228,12 +262,13 @@ static void points_together(ImplGroup *g, BlockRV tiles)
 
 static void transform_weight(ImplGroup *g, LoopRV at, bool read_once)
 {
-  enum { AHEAD = 8 };                                      /* channels: some hundred cycles */
-  BlockRV rows = group_stage(g, "weight_rows"), tiles = group_stage(g, "weight_tiles");
+  enum { AHEAD = 8 }; /* channels: some hundred cycles */
+  BlockRV rows = group_stage(g, "weight_rows");
+  BlockRV tiles = group_stage(g, "weight_tiles");
   LoopRV *l;
   if (read_once) points_together(g, tiles);
   sched_compute_at(g->s, tiles, at, true, -1);
-  sched_get_loops(g->s, tiles, g->arena, &l);              /* oo block; oo eps c nu oi */
+  sched_get_loops(g->s, tiles, g->arena, &l); /* oo block; oo eps c nu oi */
   sched_reorder(g->s, 3, (LoopRV[]){l[4], l[2], l[3]});
   sched_compute_at(g->s, rows, l[3], true, -1);
   sched_set_scope(g->s, rows, 0, "local");
@@ -246,13 +281,15 @@ static void multiply_transforming(ImplGroup *g, BlockRV part)
 {
   BlockRV total = group_sum(g);
   Nest *n = arena_new_of(g->arena, Nest);
-  nest_read(g, total, n);                                  /* oo eps nu p oi, block */
+  nest_read(g, total, n); /* oo eps nu p oi, block */
   if (n->n != 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop;
   int64_t vectors = block_vectors(l[4].extent, target_lanes(g->target, 32));
   WinogradSizes sizes = group_sizes(g);
   Tile tile = weight_tile(g->target, &sizes);
-  LoopRV ni, pi, no = split_by(g, l[2].rv, tile.y, &ni), po = split_by(g, l[3].rv, tile.x, &pi);
+  LoopRV ni, pi;
+  LoopRV no = split_by(g, l[2].rv, tile.y, &ni);
+  LoopRV po = split_by(g, l[3].rv, tile.x, &pi);
   LoopRV order[] = {l[0].rv, l[5].rv, l[1].rv, no, po, ni, pi, l[4].rv};
   sched_reorder(g->s, 8, order);
   multiply_part(g, part, po, tile, vectors);
@@ -268,12 +305,15 @@ static void multiply_half(ImplGroup *g, BlockRV part, int band)
 {
   BlockRV total = group_sum(g);
   Nest *n = arena_new_of(g->arena, Nest);
-  nest_read(g, total, n);                                 /* eps nu oo p oi, block */
+  nest_read(g, total, n); /* eps nu oo p oi, block */
   if (n->n != band + 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop + band;
-  int64_t vectors = block_vectors(l[4].extent, target_lanes(g->target, 16)), p = l[3].extent;
+  int64_t vectors = block_vectors(l[4].extent, target_lanes(g->target, 16));
+  int64_t p = l[3].extent;
   Tile tile = tile_for(g->target, 16, vectors, own_blocks(g, l[2].extent), 1, p ? p : 1 << 20);
-  LoopRV oi, pi, oo = split_by(g, l[2].rv, tile.o, &oi), po = split_by(g, l[3].rv, tile.x, &pi);
+  LoopRV oi, pi;
+  LoopRV oo = split_by(g, l[2].rv, tile.o, &oi);
+  LoopRV po = split_by(g, l[3].rv, tile.x, &pi);
   LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, pi, oi, l[4].rv};
   sched_reorder(g->s, 8, order);
   write_out(g, impl_attach_epilogue(g, total, po), band + 4);
@@ -288,12 +328,20 @@ static void multiply_half(ImplGroup *g, BlockRV part, int band)
 /* Rows of tiles in a band, a divisor of all of which the product's register tile leaves no rest; 0: no bands. */
 int64_t winograd_band(const Target *t, const WinogradSizes *s)
 {
-  int64_t cache = cost_l2(t), alpha = s->tile + 2, best = 0, size = s->bits / 8;
-  int64_t weight = alpha * alpha * s->c / s->groups * s->o * size, vectors = block_vectors(s->block, target_lanes(t, s->bits));
-  int64_t rows = (s->y + s->tile - 1) / s->tile, across = (s->x + s->tile - 1) / s->tile, row = across * alpha * alpha * size * (s->c + s->o);
+  int64_t cache = cost_l2(t);
+  int64_t alpha = s->tile + 2;
+  int64_t best = 0;
+  int64_t size = s->bits / 8;
+  int64_t weight = alpha * alpha * s->c / s->groups * s->o * size;
+  int64_t vectors = block_vectors(s->block, target_lanes(t, s->bits));
+  int64_t rows = (s->y + s->tile - 1) / s->tile;
+  int64_t across = (s->x + s->tile - 1) / s->tile;
+  int64_t row = across * alpha * alpha * size * (s->c + s->o);
   if (8 * weight > 5 * cache || rows * row < cache / 2 || 2 * rows < t->num_cores) return 0;
   for (int64_t r = 1; r < rows; r++) {
-    if (rows % r || 2 * r * row > cache || (r * across) % tile_for(t, s->bits, vectors, s->o / s->groups / s->block, 1, r * across).x) continue;
+    if (rows % r || 2 * r * row > cache ||
+        (r * across) % tile_for(t, s->bits, vectors, s->o / s->groups / s->block, 1, r * across).x)
+      continue;
     if (!best || (r * row <= cache / 4 && rows / r >= 4 * t->num_cores)) best = r;
   }
   return best;
@@ -307,15 +355,21 @@ static int64_t band_rows(ImplGroup *g)
 
 static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
 {
-  BlockRV rows = group_stage(g, "out_rows"), tiles = group_stage(g, "out_tiles"), part;
+  BlockRV rows = group_stage(g, "out_rows");
+  BlockRV tiles = group_stage(g, "out_tiles");
+  BlockRV part;
   bool parts = parts_find(g, &part);
   LoopRV *l, hi, wi, hb;
-  int n = sched_get_loops(g->s, last, g->arena, &l);      /* n oo h w oi */
+  int n = sched_get_loops(g->s, last, g->arena, &l); /* n oo h w oi */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "what follows the convolution is not over NCHWc");
-  int64_t height = 0, band = band_rows(g);
+  int64_t height = 0;
+  int64_t band = band_rows(g);
   const Expr *h = sched_loop_stmt(g->s, l[2])->u.loop.extent;
   if (h->kind == E_INT) height = h->u.i;
-  LoopRV oi, ov = split_vectors(g, l[4], &oi), ho = split_by(g, l[2], tile, &hi), wo = split_by(g, l[3], tile, &wi);
+  LoopRV oi;
+  LoopRV ov = split_vectors(g, l[4], &oi);
+  LoopRV ho = split_by(g, l[2], tile, &hi);
+  LoopRV wo = split_by(g, l[3], tile, &wi);
   LoopRV outer = split_by(g, ho, band ? band : (height + tile - 1) / tile, &hb);
   LoopRV order[] = {l[0], outer, l[1], hb, wo, ov, hi, wi, oi};
   sched_reorder(g->s, 9, order);
@@ -347,7 +401,8 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
 /* The blocks behind the convolution put together into one. */
 static BlockRV last_block(ImplGroup *g)
 {
-  BlockRV out = group_stage(g, "conv2d_winograd"), *user;
+  BlockRV out = group_stage(g, "conv2d_winograd");
+  BlockRV *user;
   for (int i = 0; i < 64; i++) {
     int n = sched_get_consumers(g->s, out, g->arena, &user);
     if (!n) return out;
@@ -396,7 +451,8 @@ void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in
   winograd_matrices((int)a->tile_size, (int)w[2]->u.i, c->out->dtype, false, &q);
   const IterVar *axis[4];
   const Expr *half[] = {w[0], w[1], expr_i32(m, q.alpha), w[3]};
-  static const char *const names[] = {"co", "ci", "eps", "k"}, *const last[] = {"eps", "nu", "co", "ci"};
+  static const char *const names[] = {"co", "ci", "eps", "k"};
+  static const char *const last[] = {"eps", "nu", "co", "ci"};
   for (int d = 0; d < 4; d++) at[d] = axis_of(m, names[d], half[d], &axis[d]);
   for (int i = 0; i < q.r; i++) e[i] = te_read(m, in[0], 4, (const Expr *[]){at[0], at[1], expr_i32(m, i), at[3]});
   const Expr *body = winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[2], e);
@@ -409,12 +465,13 @@ void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in
 
 void winograd_weight_schedule(ImplGroup *g)
 {
-  BlockRV rows = group_stage(g, "weight_rows"), tiles = group_stage(g, "weight_tiles");
+  BlockRV rows = group_stage(g, "weight_rows");
+  BlockRV tiles = group_stage(g, "weight_tiles");
   LoopRV *l, vi;
-  sched_get_loops(g->s, tiles, g->arena, &l);             /* eps nu co ci */
+  sched_get_loops(g->s, tiles, g->arena, &l); /* eps nu co ci */
   LoopRV order[] = {l[2], split_by(g, l[3], target_lanes(g->target, 32), &vi), l[0], l[1], vi};
   sched_reorder(g->s, 5, order);
-  sched_compute_at(g->s, rows, order[1], true, -1);       /* co ci eps k: channels last */
+  sched_compute_at(g->s, rows, order[1], true, -1); /* co ci eps k: channels last */
   sched_set_scope(g->s, rows, 0, "local");
   LoopRV *r;
   int n = sched_get_loops(g->s, rows, g->arena, &r);

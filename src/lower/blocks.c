@@ -14,13 +14,13 @@
 
 typedef struct View {
   const Buffer *source;
-  const Expr **corner;       /* in source; dimensions of the view are the last ones */
+  const Expr **corner; /* in source; dimensions of the view are the last ones */
 } View;
 
 typedef struct Convert {
   Lower *lo;
-  Map vars;                  /* Var* -> Expr* */
-  Map views;                 /* Buffer* -> View* */
+  Map vars;  /* Var* -> Expr* */
+  Map views; /* Buffer* -> View* */
   Rewriter rw;
 } Convert;
 
@@ -66,7 +66,8 @@ static void add_view(Convert *c, const MatchBuffer *match)
 {
   Module *m = c->lo->m;
   Arena *tmp = c->rw.arena;
-  const Buffer *view = match->buffer, *source = match->source.buffer;
+  const Buffer *view = match->buffer;
+  const Buffer *source = match->source.buffer;
   View *v = arena_new_of(tmp, View);
   const Expr **min = arena_array(tmp, const Expr *, source->ndim);
   for (int d = 0; d < source->ndim; d++) min[d] = convert_expr(c, match->source.min[d]);

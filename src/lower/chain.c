@@ -18,12 +18,12 @@ enum { FARTHEST = 64, MAX_STEPS = 64 };
 typedef struct Chain {
   Lower *lo;
   Arena *tmp;
-  const Var *loop;           /* of the innermost loop around; NULL: none */
+  const Var *loop; /* of the innermost loop around; NULL: none */
 } Chain;
 
 /* base + constant of an index and the lanes it reaches over; false: neither a scalar nor a contiguous vector. */
 typedef struct Spot {
-  const Expr *base;          /* NULL: 0 */
+  const Expr *base; /* NULL: 0 */
   int64_t offset;
   int lanes;
 } Spot;
@@ -52,7 +52,7 @@ static bool apart(const Expr *a, const Expr *b)
 typedef struct Reads {
   const Buffer *buffer;
   const Expr *index;
-  bool itself, other;        /* exactly the element; something of that memory that may be part of it */
+  bool itself, other; /* exactly the element; something of that memory that may be part of it */
 } Reads;
 
 static void note_read(void *env, const Expr *e)
@@ -60,10 +60,8 @@ static void note_read(void *env, const Expr *e)
   Reads *r = env;
   if (e->kind == E_VAR && e->u.var == r->buffer->data) r->other = true;
   if (e->kind != E_LOAD || e->u.buffer->data != r->buffer->data) return;
-  if (e->u.buffer == r->buffer && e->nargs == 1 && e->arg[0] == r->index)
-    r->itself = true;
-  else if (e->u.buffer != r->buffer || e->nargs != 1 || !apart(e->arg[0], r->index))
-    r->other = true;
+  if (e->u.buffer == r->buffer && e->nargs == 1 && e->arg[0] == r->index) r->itself = true;
+  else if (e->u.buffer != r->buffer || e->nargs != 1 || !apart(e->arg[0], r->index)) r->other = true;
 }
 
 static Reads reads_of(Chain *c, const Expr *e, const Buffer *buffer, const Expr *index)
@@ -82,7 +80,8 @@ static bool may_overlap(const Lower *lo, const Buffer *b)
 
 static bool is_plain(const Stmt *s)
 {
-  return s->kind == S_STORE && !s->u.store.mask && s->u.store.n == 1 && expr_is_pure(s->u.store.value) && !expr_has_kind(s->u.store.index[0], E_LOAD);
+  return s->kind == S_STORE && !s->u.store.mask && s->u.store.n == 1 && expr_is_pure(s->u.store.value) &&
+         !expr_has_kind(s->u.store.index[0], E_LOAD);
 }
 
 /* May a chain begin with this store? */
@@ -92,7 +91,8 @@ static bool begins(Chain *c, const Stmt *s)
   Spot at;
   if (!is_plain(s) || !spot_of(s->u.store.index[0], &at)) return false;
   const Buffer *b = s->u.store.buffer;
-  if (!strcmp(b->scope, "shared") || !strcmp(b->scope, "local") || b->dtype.lanes != 1 || may_overlap(c->lo, b)) return false;
+  if (!strcmp(b->scope, "shared") || !strcmp(b->scope, "local") || b->dtype.lanes != 1 || may_overlap(c->lo, b))
+    return false;
   if (c->loop && !expr_uses_var(s->u.store.index[0], c->loop)) return false;
   bool variable = b->ndim == 1 && lower_const_int(b->shape[0], &size) && size == at.lanes;
   return !variable && !reads_of(c, s->u.store.value, b, s->u.store.index[0]).other;
@@ -101,8 +101,10 @@ static bool begins(Chain *c, const Stmt *s)
 /* May `next` be passed by `s`, whose store moves behind it? */
 static bool passes(Chain *c, const Stmt *s, const Stmt *next)
 {
-  const Buffer *b = s->u.store.buffer, *written = next->u.store.buffer;
-  const Expr *index = s->u.store.index[0], *at = next->u.store.index[0];
+  const Buffer *b = s->u.store.buffer;
+  const Buffer *written = next->u.store.buffer;
+  const Expr *index = s->u.store.index[0];
+  const Expr *at = next->u.store.index[0];
   Reads r = reads_of(c, next->u.store.value, b, index);
   if (r.itself || r.other) return false;
   if (written->data == b->data && (written != b || !apart(index, at))) return false;
@@ -118,7 +120,9 @@ typedef struct Forward {
 static const Expr *forward_node(Rewriter *rw, const Expr *e)
 {
   const Stmt *from = ((Forward *)rw->env)->from;
-  return e->kind == E_LOAD && e->u.buffer == from->u.store.buffer && e->arg[0] == from->u.store.index[0] ? from->u.store.value : e;
+  return e->kind == E_LOAD && e->u.buffer == from->u.store.buffer && e->arg[0] == from->u.store.index[0]
+             ? from->u.store.value
+             : e;
 }
 
 /* Puts statement i of a sequence into the next step of its element; false: it stays. */
@@ -134,7 +138,8 @@ static bool chain_into_next(Chain *c, Stmt **v, int n, int i, int *steps)
       if (!passes(c, s, next)) return false;
       continue;
     }
-    if (reads_of(c, next->u.store.value, s->u.store.buffer, s->u.store.index[0]).other || steps[i] + 1 > MAX_STEPS) return false;
+    if (reads_of(c, next->u.store.value, s->u.store.buffer, s->u.store.index[0]).other || steps[i] + 1 > MAX_STEPS)
+      return false;
     Forward f = {s};
     Rewriter rw = {.m = c->lo->m, .fn = forward_node, .env = &f, .arena = c->tmp};
     next->u.store.value = expr_rewrite(&rw, next->u.store.value);
@@ -152,7 +157,9 @@ static Stmt *chain_stmt(void *env, Stmt *s)
   lower_map_children(c->lo->m, s, chain_stmt, c);
   c->loop = around;
   if (s->kind != S_SEQ) return s;
-  int n = s->u.seq.n, k = 0, *steps = arena_array(c->tmp, int, n + 1);
+  int n = s->u.seq.n;
+  int k = 0;
+  int *steps = arena_array(c->tmp, int, n + 1);
   memset(steps, 0, (size_t)n * sizeof *steps);
   for (int i = 0; i < n; i++)
     if (!chain_into_next(c, s->u.seq.v, n, i, steps)) s->u.seq.v[k++] = s->u.seq.v[i];

@@ -19,7 +19,7 @@
 
 /* One dimension of the box: [min, max], or all of it. */
 typedef struct Span {
-  const Expr *min, *max;     /* NULL: nothing touched so far */
+  const Expr *min, *max; /* NULL: nothing touched so far */
   bool whole;
 } Span;
 
@@ -30,11 +30,11 @@ typedef struct Compact {
   /* while the box of one buffer is found */
   const Buffer *buffer;
   Span *span;
-  Vec(const Var *) inner;    /* loop and let variables bound below the allocation */
-  Map bound;                 /* block variables -> their values over loops */
-  bool opaque;               /* the pointer itself is used: keep the buffer as it is */
-  int64_t filled_in;         /* id of the statement that fills shared memory anew, -1: the allocation's body */
-  bool inside;               /* … was met */
+  Vec(const Var *) inner; /* loop and let variables bound below the allocation */
+  Map bound;              /* block variables -> their values over loops */
+  bool opaque;            /* the pointer itself is used: keep the buffer as it is */
+  int64_t filled_in;      /* id of the statement that fills shared memory anew, -1: the allocation's body */
+  bool inside;            /* … was met */
 } Compact;
 
 static void bind_range(Compact *c, const Var *var, const Expr *min, const Expr *extent)
@@ -83,7 +83,7 @@ static void touch_in_expr(void *env, const Expr *e)
   Compact *c = env;
   if (e->kind == E_VAR && e->u.var == c->buffer->data) c->opaque = true;
   if (e->kind != E_LOAD || e->u.buffer->data != c->buffer->data) return;
-  c->opaque |= e->u.buffer != c->buffer;       /* another buffer over the same memory */
+  c->opaque |= e->u.buffer != c->buffer; /* another buffer over the same memory */
   if (c->opaque) return;
   for (int d = 0; d < e->nargs; d++) widen_index(c, d, e->arg[d]);
 }
@@ -123,12 +123,14 @@ static bool touch_stmt(void *env, Stmt *s)
   if (s->kind == S_FOR) {
     bind_range(c, s->u.loop.var, expr_substitute(c->lo->m, s->u.loop.min, &c->bound),
                expr_substitute(c->lo->m, s->u.loop.extent, &c->bound));
-    bool together = s->u.loop.kind == FOR_THREAD || s->u.loop.kind == FOR_VECTORIZED;      /* its iterations run side by side */
+    /* its iterations run side by side */
+    bool together = s->u.loop.kind == FOR_THREAD || s->u.loop.kind == FOR_VECTORIZED;
     if (c->inside || together) vec_push(c->tmp, &c->inner, s->u.loop.var);
   }
   if (s->kind == S_LET) vec_push(c->tmp, &c->inner, s->u.let.var);
   if (s->kind == S_BLOCK) touch_block(c, s->u.block);
-  if (s->kind == S_STORE && s->u.store.buffer->data == c->buffer->data && s->u.store.buffer != c->buffer) c->opaque = true;
+  if (s->kind == S_STORE && s->u.store.buffer->data == c->buffer->data && s->u.store.buffer != c->buffer)
+    c->opaque = true;
   if (s->kind == S_STORE && s->u.store.buffer == c->buffer)
     for (int d = 0; d < s->u.store.n; d++) widen_index(c, d, s->u.store.index[d]);
   return true;
@@ -145,7 +147,8 @@ static const Expr *shrunk_extent(Compact *c, int d, const Expr **min)
   *min = lower_int(m, shape, 0);
   if (s->whole || !s->min) return shape;
   const Expr *extent = expr_simplify(c->an, expr_add(m, expr_sub(m, s->max, s->min), lower_int(m, s->max, 1)));
-  int64_t n = 0, full = 0;
+  int64_t n = 0;
+  int64_t full = 0;
   if (!lower_const_int(extent, &n)) {
     n = analyzer_bounds(c->an, extent).max;
     if (n <= 0 || n == INT64_MAX) return shape;
@@ -166,7 +169,8 @@ static const Expr **aligned_strides(Compact *c, const Stmt *alloc, int ndim, con
   for (int d = ndim - 1; d >= 0; d--) {
     for (int i = 0; i + 2 < align->nargs; i += 3) {
       if (align->arg[i]->u.i != d) continue;
-      int64_t factor = align->arg[i + 1]->u.i, offset = align->arg[i + 2]->u.i;
+      int64_t factor = align->arg[i + 1]->u.i;
+      int64_t offset = align->arg[i + 2]->u.i;
       const Expr *f = lower_int(m, next, factor);
       /* next + (factor + offset - next % factor) % factor */
       next = expr_add(m, next,
@@ -240,8 +244,8 @@ static void compact_alloc(Compact *c, Stmt *s)
   if (filled) annots_remove(&s->u.alloc.annots, "filled_in");
   stmt_visit(s->u.alloc.body, touch_stmt, c);
   if (c->opaque) return;
-  const Expr **shape = arena_array(m->arena, const Expr *, b->ndim),
-             **min = arena_array(m->arena, const Expr *, b->ndim);
+  const Expr **shape = arena_array(m->arena, const Expr *, b->ndim);
+  const Expr **min = arena_array(m->arena, const Expr *, b->ndim);
   bool changed = false;
   for (int d = 0; d < b->ndim; d++) {
     shape[d] = shrunk_extent(c, d, &min[d]);

@@ -18,7 +18,7 @@
 typedef struct Halves {
   Lower *lo;
   const Buffer *from, *to;
-  const Expr *half;          /* 0 or 1 */
+  const Expr *half; /* 0 or 1 */
   Rewriter rw;
 } Halves;
 
@@ -104,9 +104,12 @@ static Stmt *double_stmt(void *env, Stmt *s)
   const Buffer *two =
       buffer_new(m, b->name, b->dtype, 1, &size, NULL, NULL, b->scope, b->align, b->offset_factor, NULL);
   Stmt *seq = alloc->u.alloc.body;
-  Stmt *fill = stmt_seq(m, n, seq->u.seq.v), *rest = stmt_seq(m, seq->u.seq.n - n, seq->u.seq.v + n);
-  const Expr *zero = expr_int(m, var->dtype, 0), *next = expr_add(m, var->expr, expr_int(m, var->dtype, 1));
-  Stmt *first = on_half(lo, fill, var, zero, b, two), *ahead = on_half(lo, fill, var, next, b, two);
+  Stmt *fill = stmt_seq(m, n, seq->u.seq.v);
+  Stmt *rest = stmt_seq(m, seq->u.seq.n - n, seq->u.seq.v + n);
+  const Expr *zero = expr_int(m, var->dtype, 0);
+  const Expr *next = expr_add(m, var->expr, expr_int(m, var->dtype, 1));
+  Stmt *first = on_half(lo, fill, var, zero, b, two);
+  Stmt *ahead = on_half(lo, fill, var, next, b, two);
   ahead = stmt_if(m, lower_likely(m, expr_lt(m, next, s->u.loop.extent)), ahead, NULL);
   s->u.loop.body = lower_then(m, ahead, on_half(lo, rest, var, var->expr, b, two));
   return stmt_alloc(m, two, lower_then(m, first, s));

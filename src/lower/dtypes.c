@@ -5,7 +5,8 @@
  *   float16, the CPU computes it   float16              float16
  *   float16, the CPU converts it   float16              float32, rounded after each step
  *   float16, neither               uint16 (the bits)    float32, rounded after each step
- *   bfloat16                       uint16 (the bits)    float32, rounded after each step, by an instruction where there is one
+ *   bfloat16                       uint16 (the bits)    float32, rounded after each step, by an instruction where there
+ *   is one
  *   float8 kinds, float4           uint8 (the bits)     float32, rounded after each step
  *   int/uint of odd widths         the next of 8…64     that width, wrapped after each step
  *   Conversions are spelled out in integer arithmetic.  float32 has more than twice
@@ -21,10 +22,10 @@
 /* How a small float is encoded. */
 typedef struct SmallFloat {
   int bits, mant, bias;
-  uint32_t max;              /* code of the largest finite value */
-  uint32_t over;             /* what larger values become: infinity, NaN or, where there is neither, the largest */
+  uint32_t max;  /* code of the largest finite value */
+  uint32_t over; /* what larger values become: infinity, NaN or, where there is neither, the largest */
   uint32_t nan;
-  bool unsigned_zero;        /* fnuz: the sign bit of zero means NaN */
+  bool unsigned_zero; /* fnuz: the sign bit of zero means NaN */
 } SmallFloat;
 
 static const SmallFloat float16_kind = {16, 10, 15, 0x7bff, 0x7c00, 0x7e00, false};
@@ -46,7 +47,11 @@ static const SmallFloat *small_float(DType t)
   case DT_E4M3FNUZ: return &e4m3fnuz_kind;
   case DT_E5M2FNUZ: return &e5m2fnuz_kind;
   case DT_E2M1FN: return &e2m1fn_kind;
-  case DT_INT: case DT_UINT: case DT_HANDLE: case DT_TEXT: case DT_VOID: break;
+  case DT_INT:
+  case DT_UINT:
+  case DT_HANDLE:
+  case DT_TEXT:
+  case DT_VOID: break;
   }
   return NULL;
 }
@@ -56,10 +61,10 @@ typedef struct Legal {
   Module *m;
   Arena *tmp;
   bool half_arith, half_convert, brain_convert;
-  Map memo;                  /* Expr* -> legal Expr* */
-  Map codes[DT_VOID];        /* by code of the small float: legal float32 Expr* that was rounded to it -> its bits */
-  Map vars;                  /* Var* -> legal Expr* */
-  Map buffers;               /* Buffer* -> Buffer* */
+  Map memo;           /* Expr* -> legal Expr* */
+  Map codes[DT_VOID]; /* by code of the small float: legal float32 Expr* that was rounded to it -> its bits */
+  Map vars;           /* Var* -> legal Expr* */
+  Map buffers;        /* Buffer* -> Buffer* */
 } Legal;
 
 static bool is_half(DType t) { return t.code == DT_FLOAT && t.bits == 16; }
@@ -132,7 +137,8 @@ static const Expr *encode(Legal *l, const SmallFloat *k, const Expr *x)
 {
   Module *m = l->m;
   int shift = 23 - k->mant;
-  const Expr *u = bits_of(l, x), *a = bit_and(l, u, 0x7fffffff);
+  const Expr *u = bits_of(l, x);
+  const Expr *a = bit_and(l, u, 0x7fffffff);
   const Expr *sign = shl(l, shr(l, u, 31), k->bits - 1);
   /* normal: add just under half of the last place, and the last bit itself: ties to even */
   const Expr *odd = bit_and(l, shr(l, a, shift), 1);
@@ -184,7 +190,7 @@ static const Expr *to_storage(Legal *l, DType t, const Expr *x)
   if (known) return known;
   DType s = storage(l, dtype_lanes(t, x->dtype.lanes));
   if (is_half(s)) return expr_cast(l->m, s, x);
-  if (t.code == DT_BFLOAT && l->brain_convert)      /* of a NaN it keeps the upper bits, which is one too */
+  if (t.code == DT_BFLOAT && l->brain_convert) /* of a NaN it keeps the upper bits, which is one too */
     return call1(l, s, IN_REINTERPRET, expr_cast(l->m, dtype_lanes(DT_BF16, x->dtype.lanes), x));
   return expr_cast(l->m, s, encode(l, small_float(t), x));
 }
@@ -221,8 +227,10 @@ static const Expr *settle(Legal *l, DType t, const Expr *x)
 static const Expr *to_odd_float(Legal *l, const Expr *x)
 {
   Module *m = l->m;
-  const Expr *f = expr_cast(m, dtype_lanes(DT_F32, x->dtype.lanes), x), *back = expr_cast(m, x->dtype, f);
-  const Expr *u = bits_of(l, f), *one = u32(l, f, 1);
+  const Expr *f = expr_cast(m, dtype_lanes(DT_F32, x->dtype.lanes), x);
+  const Expr *back = expr_cast(m, x->dtype, f);
+  const Expr *u = bits_of(l, f);
+  const Expr *one = u32(l, f, 1);
   const Expr *above = expr_binary(m, E_GT, call1(l, DT_NONE, IN_ABS, back), call1(l, DT_NONE, IN_ABS, x));
   const Expr *odd = bit_or(l, choose(l, above, expr_sub(m, u, one), u), one);
   const Expr *lost = expr_and(m, expr_binary(m, E_NE, back, x), expr_binary(m, E_EQ, x, x));
@@ -234,14 +242,21 @@ static const Expr *to_odd_float(Legal *l, const Expr *x)
 static const Expr *fma_to_odd(Legal *l, const Expr *const *arg)
 {
   Module *m = l->m;
-  DType wide = dtype_lanes(DT_F64, arg[0]->dtype.lanes), bits = dtype_lanes(DT_I64, wide.lanes);
-  const Expr *c = expr_cast(m, wide, arg[2]), *p = expr_mul(m, expr_cast(m, wide, arg[0]), expr_cast(m, wide, arg[1]));
-  const Expr *sum = expr_add(m, p, c), *back = expr_sub(m, sum, p), *zero = expr_float(m, wide, 0);
+  DType wide = dtype_lanes(DT_F64, arg[0]->dtype.lanes);
+  DType bits = dtype_lanes(DT_I64, wide.lanes);
+  const Expr *c = expr_cast(m, wide, arg[2]);
+  const Expr *p = expr_mul(m, expr_cast(m, wide, arg[0]), expr_cast(m, wide, arg[1]));
+  const Expr *sum = expr_add(m, p, c);
+  const Expr *back = expr_sub(m, sum, p);
+  const Expr *zero = expr_float(m, wide, 0);
   const Expr *lost = expr_add(m, expr_sub(m, p, expr_sub(m, sum, back)), expr_sub(m, c, back));
-  const Expr *more = expr_binary(m, E_GT, lost, zero), *less = expr_lt(m, lost, zero);      /* neither for NaN */
-  const Expr *u = call1(l, bits, IN_REINTERPRET, sum), *one = expr_int(m, bits, 1);
+  const Expr *more = expr_binary(m, E_GT, lost, zero);
+  const Expr *less = expr_lt(m, lost, zero); /* neither for NaN */
+  const Expr *u = call1(l, bits, IN_REINTERPRET, sum);
+  const Expr *one = expr_int(m, bits, 1);
   const Expr *away = expr_binary(m, E_EQ, more, expr_binary(m, E_GT, sum, zero));
-  const Expr *odd = choose(l, expr_binary(m, E_EQ, bit_and(l, u, 1), one), u, choose(l, away, expr_add(m, u, one), expr_sub(m, u, one)));
+  const Expr *odd = choose(l, expr_binary(m, E_EQ, bit_and(l, u, 1), one), u,
+                           choose(l, away, expr_add(m, u, one), expr_sub(m, u, one)));
   return call1(l, wide, IN_REINTERPRET, choose(l, expr_binary(m, E_OR, more, less), odd, u));
 }
 
@@ -251,12 +266,14 @@ static const Buffer *legal_buffer(Legal *l, const Buffer *b);
 static const Expr *legal_cast(Legal *l, const Expr *e)
 {
   Module *m = l->m;
-  DType from = e->arg[0]->dtype, to = e->dtype, c = carrier(l, to);
+  DType from = e->arg[0]->dtype;
+  DType to = e->dtype;
+  DType c = carrier(l, to);
   const Expr *a = legal(l, e->arg[0]);
   if (dtype_is_bool(dtype_elem(to))) return expr_binary(m, E_NE, a, expr_const(m, a->dtype, 0));
   if (odd_int(to) && dtype_is_float(from)) {
     DType wide = {DT_INT, (uint8_t)(to.bits < 32 ? 32 : 64), to.lanes};
-    const Expr *i = expr_cast(m, wide, a);          /* saturates, NaN gives 0 */
+    const Expr *i = expr_cast(m, wide, a); /* saturates, NaN gives 0 */
     i = expr_max(m, i, expr_int(m, wide, dtype_imin(dtype_elem(to))));
     return expr_cast(m, c, expr_min(m, i, expr_int(m, wide, dtype_imax(dtype_elem(to)))));
   }
@@ -274,13 +291,13 @@ static const Expr *legal_cast(Legal *l, const Expr *e)
 static const Expr *legal_int_call(Legal *l, const Expr *e, const Expr **arg)
 {
   Module *m = l->m;
-  DType t = e->arg[0]->dtype, c = carrier(l, t);
+  DType t = e->arg[0]->dtype;
+  DType c = carrier(l, t);
   int spare = c.bits - t.bits;
   int64_t mask = (int64_t)((1ull << t.bits) - 1);
   switch (e->u.intrin) {
-  case IN_SHL: case IN_SHR:
-    arg[1] = expr_floormod(m, bit_and(l, arg[1], mask), expr_int(m, arg[1]->dtype, t.bits));
-    break;
+  case IN_SHL:
+  case IN_SHR: arg[1] = expr_floormod(m, bit_and(l, arg[1], mask), expr_int(m, arg[1]->dtype, t.bits)); break;
   case IN_POPCOUNT: arg[0] = bit_and(l, arg[0], mask); break;
   case IN_CLZ:
     arg[0] = bit_and(l, arg[0], mask);
@@ -288,14 +305,15 @@ static const Expr *legal_int_call(Legal *l, const Expr *e, const Expr **arg)
   case IN_QMULSHIFT:
     raise(l->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: q_multiply_shift of %s; cast to int32 first", l->lo->f->name,
           dtype_name(scratch(l->lo->ctx), t));
-  default: break;            /* bitwise and arithmetic: done in the carrier, then wrapped */
+  default: break; /* bitwise and arithmetic: done in the carrier, then wrapped */
   }
   return settle(l, e->dtype, expr_call(m, carrier(l, e->dtype), e->u.intrin, e->nargs, arg));
 }
 
 static const Expr *legal_reinterpret(Legal *l, const Expr *e, const Expr *a)
 {
-  DType from = e->arg[0]->dtype, to = e->dtype;
+  DType from = e->arg[0]->dtype;
+  DType to = e->dtype;
   if (from.lanes != to.lanes)
     raise(l->lo->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: reinterpret between %s and %s changes the number of lanes",
           l->lo->f->name, dtype_name(scratch(l->lo->ctx), from), dtype_name(scratch(l->lo->ctx), to));
@@ -314,7 +332,8 @@ static const Expr *legal_call(Legal *l, const Expr *e)
   DType t = e->dtype;
   Intrin f = e->u.intrin;
   if (f == IN_ADDRESS_OF) {
-    const Expr *at = legal(l, e->arg[0]->arg[0]), *place = expr_load(m, legal_buffer(l, e->arg[0]->u.buffer), 1, &at);
+    const Expr *at = legal(l, e->arg[0]->arg[0]);
+    const Expr *place = expr_load(m, legal_buffer(l, e->arg[0]->u.buffer), 1, &at);
     return expr_call(m, t, f, 1, &place);
   }
   for (int i = 0; i < e->nargs; i++) arg[i] = legal(l, e->arg[i]);
@@ -325,7 +344,7 @@ static const Expr *legal_call(Legal *l, const Expr *e)
           intrin_info(f)->name, dtype_name(scratch(l->lo->ctx), e->arg[0]->dtype));
   bool simple = f == IN_SQRT || f == IN_ABS || f == IN_FLOOR || f == IN_CEIL || f == IN_TRUNC || f == IN_NEARBYINT ||
                 f == IN_COPYSIGN || f == IN_FMA || f >= IN_ISNAN;
-  if (small && l->half_arith && is_half(t) && !simple) {  /* elementary functions go through float32 */
+  if (small && l->half_arith && is_half(t) && !simple) { /* elementary functions go through float32 */
     for (int i = 0; i < e->nargs; i++)
       if (is_half(arg[i]->dtype)) arg[i] = expr_cast(m, dtype_lanes(DT_F32, t.lanes), arg[i]);
     return expr_cast(m, t, expr_call(m, dtype_lanes(DT_F32, t.lanes), f, e->nargs, arg));
@@ -379,8 +398,14 @@ static const Expr *legal_node(Legal *l, const Expr *e)
     const Expr *r = expr_binary(m, (ExprKind)e->kind, legal(l, e->arg[0]), legal(l, e->arg[1]));
     return e->kind == E_MIN || e->kind == E_MAX ? r : settle(l, e->dtype, r);
   }
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR:
-    return expr_binary(m, (ExprKind)e->kind, legal(l, e->arg[0]), legal(l, e->arg[1]));
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR: return expr_binary(m, (ExprKind)e->kind, legal(l, e->arg[0]), legal(l, e->arg[1]));
   case E_NOT: return expr_not(m, legal(l, e->arg[0]));
   case E_CAST: return legal_cast(l, e);
   case E_SELECT: return expr_select(m, legal(l, e->arg[0]), legal(l, e->arg[1]), legal(l, e->arg[2]));
@@ -390,13 +415,15 @@ static const Expr *legal_node(Legal *l, const Expr *e)
     return expr_let(m, var, value, legal(l, e->arg[1]));
   }
   case E_LOAD: {
-    const Expr *at = legal(l, e->arg[0]), *r = expr_load(m, legal_buffer(l, e->u.buffer), 1, &at);
+    const Expr *at = legal(l, e->arg[0]);
+    const Expr *r = expr_load(m, legal_buffer(l, e->u.buffer), 1, &at);
     return small_float(e->dtype) && is_emulated(l, e->dtype) ? from_storage(l, e->dtype, r) : r;
   }
   case E_CALL: return legal_call(l, e);
   case E_RAMP: return expr_ramp(m, legal(l, e->arg[0]), legal(l, e->arg[1]), e->dtype.lanes);
   case E_BROADCAST: return expr_broadcast(m, legal(l, e->arg[0]), e->dtype.lanes);
-  case E_REDUCE: case E_NKINDS: break;
+  case E_REDUCE:
+  case E_NKINDS: break;
   }
   BUG(l->lo->ctx, "legalize: kind %d", e->kind);
 }
@@ -452,12 +479,14 @@ void pass_legalize_dtypes(Lower *lo)
 {
   Legal l = {.lo = lo, .m = lo->m, .tmp = scratch(lo->ctx)};
   l.half_arith = lower_for_gpu(lo) || target_has(lo->target, CPU_FP16);
-  l.brain_convert = lo->target->kind == TARGET_LLVM && lo->target->arch == ARCH_AARCH64 && target_has(lo->target, CPU_BF16);
+  l.brain_convert =
+      lo->target->kind == TARGET_LLVM && lo->target->arch == ARCH_AARCH64 && target_has(lo->target, CPU_BF16);
   l.half_convert = l.half_arith || target_has(lo->target, CPU_F16C) || lo->target->arch == ARCH_AARCH64;
   bool found = false;
   void *env[2] = {&l, &found};
   stmt_visit_exprs(lo->f->body, note_held, env);
-  for (int i = 0; i < lo->f->nparam; i++) found |= !lo->f->param[i].buffer && is_emulated(&l, lo->f->param[i].var->dtype);
+  for (int i = 0; i < lo->f->nparam; i++)
+    found |= !lo->f->param[i].buffer && is_emulated(&l, lo->f->param[i].var->dtype);
   if (!found) return;
   for (int i = 0; i < lo->f->nparam; i++) { /* scalars arrive in the carrier and are brought to their dtype at use */
     Param *p = &lo->f->param[i];

@@ -19,8 +19,8 @@
 typedef struct Flatten {
   Lower *lo;
   Analyzer *an;
-  Map flat;                  /* Buffer* -> Buffer* */
-  Map by_data;               /* data Var* -> flat Buffer* */
+  Map flat;    /* Buffer* -> Buffer* */
+  Map by_data; /* data Var* -> flat Buffer* */
   Rewriter rw;
 } Flatten;
 
@@ -97,7 +97,8 @@ static bool flatten_stmt(void *env, Stmt *s)
   if (s->kind == S_ALLOC) s->u.alloc.buffer = flat_of(f, s->u.alloc.buffer);
   lower_map_exprs(s, flatten_expr, f);
   if (s->kind != S_STORE) return true;
-  const Buffer *b = s->u.store.buffer, *to = flat_of(f, b);
+  const Buffer *b = s->u.store.buffer;
+  const Buffer *to = flat_of(f, b);
   if (to == b) return true;
   const Expr **index = arena_array(f->lo->m->arena, const Expr *, 1);
   index[0] = flat_index(f, b, s->u.store.index);

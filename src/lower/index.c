@@ -19,7 +19,7 @@ typedef struct Index {
   Lower *lo;
   Analyzer *an;
   Rewriter rw;
-  Map fits;                  /* Expr* -> 1 fits, 2 does not */
+  Map fits; /* Expr* -> 1 fits, 2 does not */
 } Index;
 
 static bool step_fits(Index *x, const Expr *e)
@@ -43,8 +43,15 @@ const Expr *lower_widen(Module *m, const Expr *e)
   if (e->dtype.code != DT_INT || e->dtype.bits == 64) return e->dtype.bits == 64 ? e : expr_cast(m, t, e);
   switch ((ExprKind)e->kind) {
   case E_INT: return expr_int(m, DT_I64, e->u.i);
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-    return expr_binary(m, (ExprKind)e->kind, lower_widen(m, e->arg[0]), lower_widen(m, e->arg[1]));
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX: return expr_binary(m, (ExprKind)e->kind, lower_widen(m, e->arg[0]), lower_widen(m, e->arg[1]));
   case E_RAMP: return expr_ramp(m, lower_widen(m, e->arg[0]), lower_widen(m, e->arg[1]), e->dtype.lanes);
   case E_BROADCAST: return expr_broadcast(m, lower_widen(m, e->arg[0]), e->dtype.lanes);
   case E_FLOAT:
@@ -58,7 +65,14 @@ const Expr *lower_widen(Module *m, const Expr *e)
   case E_GE:
   case E_AND:
   case E_OR:
-  case E_NOT: case E_CAST: case E_SELECT: case E_LET: case E_LOAD: case E_CALL: case E_REDUCE: case E_NKINDS: break;
+  case E_NOT:
+  case E_CAST:
+  case E_SELECT:
+  case E_LET:
+  case E_LOAD:
+  case E_CALL:
+  case E_REDUCE:
+  case E_NKINDS: break;
   }
   return expr_cast(m, t, e);
 }
@@ -127,13 +141,12 @@ static const Expr *corrected(Index *x, ExprKind kind, const Expr *a, const Expr 
 {
   Module *m = x->lo->m;
   const Expr *zero = expr_int(m, a->dtype, 0);
-  const Expr *q = expr_binary(m, E_DIV, a, b), *r = expr_binary(m, E_MOD, a, b);
+  const Expr *q = expr_binary(m, E_DIV, a, b);
+  const Expr *r = expr_binary(m, E_MOD, a, b);
   const Expr *wrong;
-  if (scalar_of(b)->kind == E_INT && scalar_of(b)->u.i > 0)
-    wrong = expr_lt(m, r, zero);
+  if (scalar_of(b)->kind == E_INT && scalar_of(b)->u.i > 0) wrong = expr_lt(m, r, zero);
   else
-    wrong = expr_and(m, expr_binary(m, E_NE, r, zero),
-                     expr_binary(m, E_NE, expr_lt(m, r, zero), expr_lt(m, b, zero)));
+    wrong = expr_and(m, expr_binary(m, E_NE, r, zero), expr_binary(m, E_NE, expr_lt(m, r, zero), expr_lt(m, b, zero)));
   if (kind == E_FLOORDIV) return expr_select(m, wrong, expr_sub(m, q, expr_int(m, a->dtype, 1)), q);
   return expr_select(m, wrong, expr_add(m, r, b), r);
 }
@@ -143,7 +156,8 @@ static const Expr *division_node(Rewriter *rw, const Expr *e)
   Index *x = rw->env;
   Module *m = rw->m;
   if (e->kind != E_FLOORDIV && e->kind != E_FLOORMOD) return e;
-  const Expr *a = e->arg[0], *b = e->arg[1];
+  const Expr *a = e->arg[0];
+  const Expr *b = e->arg[1];
   ExprKind plain = e->kind == E_FLOORDIV ? E_DIV : E_MOD;
   const Expr *divisor = scalar_of(b);
   int k = divisor->kind == E_INT && divisor->u.i > 0 ? log2_of(divisor->u.i) : -1;

@@ -18,10 +18,10 @@ typedef struct InitBlock {
   Lower *lo;
   Stmt *stmt;
   Block *b;
-  Stmt **loop;               /* around the block, outermost first */
+  Stmt **loop; /* around the block, outermost first */
   int nloop;
-  bool *reduces;             /* loop[i] is in the binding of a reduction variable */
-  bool *spatial;             /* … of a spatial one */
+  bool *reduces; /* loop[i] is in the binding of a reduction variable */
+  bool *spatial; /* … of a spatial one */
 } InitBlock;
 
 static void classify_loops(InitBlock *ib)
@@ -30,10 +30,8 @@ static void classify_loops(InitBlock *ib)
     for (int j = 0; j < ib->b->niter; j++) {
       const BlockIter *it = &ib->b->iter[j];
       if (!expr_uses_var(it->value, ib->loop[i]->u.loop.var)) continue;
-      if (it->kind == ITER_SPATIAL)
-        ib->spatial[i] = true;
-      else
-        ib->reduces[i] = true;
+      if (it->kind == ITER_SPATIAL) ib->spatial[i] = true;
+      else ib->reduces[i] = true;
     }
 }
 
@@ -66,7 +64,8 @@ static bool in_domain(InitBlock *ib, const Expr *cond)
  * it is what keeps the points in their domain: then false. */
 static bool spatial_predicate(InitBlock *ib, const Expr **out)
 {
-  ExprVec all = {0}, keep = {0};
+  ExprVec all = {0};
+  ExprVec keep = {0};
   Arena *tmp = scratch(ib->lo->ctx);
   bool mixed = false;
   if (ib->b->predicate) lower_conjuncts(tmp, ib->b->predicate, &all);

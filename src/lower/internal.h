@@ -34,17 +34,18 @@ Stmt *lower_then(Module *, Stmt *a, Stmt *b);
 /* Statements below s, s counted. */
 int lower_count(Stmt *s);
 bool lower_uses_var(Stmt *s, const Var *);
-bool lower_uses_buffer(Ctx *, Stmt *s, const Buffer *);   /* loads, stores (of other buffers over its memory too), its pointer */
+/* loads, stores (of other buffers over its memory too), its pointer */
+bool lower_uses_buffer(Ctx *, Stmt *s, const Buffer *);
 /* The condition without IN_LIKELY; *likely tells whether it was there. */
 const Expr *lower_unlikely(const Expr *cond, bool *likely);
 const Expr *lower_likely(Module *, const Expr *cond);
 /* The conjuncts of a condition, left to right. */
 typedef Vec(const Expr *) ExprVec;
 void lower_conjuncts(Arena *, const Expr *cond, ExprVec *out);
-const Expr *lower_conjunction(Module *, int n, const Expr *const *v);   /* NULL if n is 0 */
+const Expr *lower_conjunction(Module *, int n, const Expr *const *v); /* NULL if n is 0 */
 /* A loop like s over another range and body. */
 Stmt *lower_loop_like(Module *, const Stmt *s, const Var *, const Expr *extent, Stmt *body);
-const Expr *lower_int(Module *, const Expr *like, int64_t);             /* a literal of like's element dtype */
+const Expr *lower_int(Module *, const Expr *like, int64_t); /* a literal of like's element dtype */
 bool lower_const_int(const Expr *, int64_t *);
 /* Buffers of one statement replaced (Buffer* -> Buffer*), in loads too; index unchanged. */
 typedef struct BufferSwap {
@@ -102,6 +103,6 @@ const Expr *lower_widen(Module *, const Expr *);
 /* ---- kernel.c ---------------------------------------------------------------------- */
 
 Kernel *lower_make_kernel(Lower *);
-bool lower_may_alias(const PrimFunc *, int param);   /* may another parameter lie on it? */
+bool lower_may_alias(const PrimFunc *, int param); /* may another parameter lie on it? */
 
 #endif

@@ -20,7 +20,7 @@
 typedef struct Unique {
   Lower *lo;
   Arena *tmp;
-  Map seen;                  /* Var* bound so far */
+  Map seen; /* Var* bound so far */
 } Unique;
 
 static const Var *bound_by(const Stmt *s)
@@ -29,7 +29,13 @@ static const Var *bound_by(const Stmt *s)
   case S_FOR: return s->u.loop.var;
   case S_LET: return s->u.let.var;
   case S_ALLOC: return s->u.alloc.buffer->data;
-  case S_SEQ: case S_IF: case S_WHILE: case S_STORE: case S_EVAL: case S_ATTR: case S_BLOCK: break;
+  case S_SEQ:
+  case S_IF:
+  case S_WHILE:
+  case S_STORE:
+  case S_EVAL:
+  case S_ATTR:
+  case S_BLOCK: break;
   }
   return NULL;
 }
@@ -113,7 +119,7 @@ int lower_captures(Arena *arena, Stmt *s, const Var ***out)
 
 typedef struct Written {
   Lower *lo;
-  Map data;                  /* data Var* that is stored to, or handed to a function */
+  Map data; /* data Var* that is stored to, or handed to a function */
 } Written;
 
 static void note_pointers(void *env, const Expr *e)
@@ -152,7 +158,7 @@ static bool note_stores(void *env, Stmt *s)
 
 typedef struct Sizes {
   Kernel *k;
-  Map known;                 /* Var* given by a scalar argument or a size */
+  Map known; /* Var* given by a scalar argument or a size */
   Vec(KernelSize) v;
 } Sizes;
 
@@ -198,7 +204,8 @@ static void find_sizes(Kernel *k)
 /* "tir.noalias" = 0: all parameters may overlap; "tir.in_place" = "1,3": those may. */
 bool lower_may_alias(const PrimFunc *f, int param)
 {
-  const Expr *noalias = annots_get(&f->attrs, "tir.noalias"), *some = annots_get(&f->attrs, "tir.in_place");
+  const Expr *noalias = annots_get(&f->attrs, "tir.noalias");
+  const Expr *some = annots_get(&f->attrs, "tir.in_place");
   if (noalias && expr_is_int(noalias, 0)) return true;
   const char *t = some && some->kind == E_STR ? some->u.str : "";
   for (char *end; *t; t = end + (*end == ',')) {

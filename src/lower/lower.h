@@ -40,24 +40,24 @@
 typedef enum { LOWER_LOOPS, LOWER_KERNEL } LowerStage;
 
 typedef struct LowerConfig {
-  int unroll_max;            /* plain loops that give at most this many statements are unrolled */
-  bool no_partition;         /* keep guards in the loops */
-  bool no_vectorize;         /* vector loops become plain ones */
-  const char *dump_dir;      /* NULL: none; else each pass writes NN_name.txt */
+  int unroll_max;       /* plain loops that give at most this many statements are unrolled */
+  bool no_partition;    /* keep guards in the loops */
+  bool no_vectorize;    /* vector loops become plain ones */
+  const char *dump_dir; /* NULL: none; else each pass writes NN_name.txt */
 } LowerConfig;
 
 typedef struct KernelArg {
   const char *name;
-  const Var *var;            /* the pointer (buffer->data), or the scalar */
-  const Buffer *buffer;      /* with its shape as the user declared it; NULL for a scalar */
+  const Var *var;       /* the pointer (buffer->data), or the scalar */
+  const Buffer *buffer; /* with its shape as the user declared it; NULL for a scalar */
   bool written;
-  bool may_alias;            /* not restrict */
+  bool may_alias; /* not restrict */
 } KernelArg;
 
 /* A size that the shapes mention and no parameter gives: read off a tensor. */
 typedef struct KernelSize {
   const Var *var;
-  int arg, dim;              /* dim >= 0: shape[dim]; -1 - d: stride d; INT_MIN: element offset */
+  int arg, dim; /* dim >= 0: shape[dim]; -1 - d: stride d; INT_MIN: element offset */
 } KernelSize;
 
 typedef struct Kernel {
@@ -69,8 +69,8 @@ typedef struct Kernel {
   KernelSize *size;
   int nsize;
   Stmt *body;
-  const Expr *workspace_bytes;   /* shared part; over sizes and scalars; int64 */
-  const Expr *slice_bytes;       /* for each worker */
+  const Expr *workspace_bytes; /* shared part; over sizes and scalars; int64 */
+  const Expr *slice_bytes;     /* for each worker */
 } Kernel;
 
 /* In the same module as f; f is left as it was. */
@@ -88,6 +88,6 @@ int lower_captures(Arena *, Stmt *s, const Var ***out);
 
 /* math.c: elementary functions in arithmetic.  Error bounds against the exact
  * result are in docs/math.md; at most 4 ulp in float32. */
-const Expr *lower_math(Module *, const Target *, const Expr *call);   /* NULL: not spelled out */
+const Expr *lower_math(Module *, const Target *, const Expr *call); /* NULL: not spelled out */
 
 #endif

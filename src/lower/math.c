@@ -51,8 +51,8 @@ const Expr *mpoly(const Math *k, const Expr *x, int n, const double *c)
   return p;
 }
 
-/* The same, z = x^2, where a multiply-add writes over its addend, so that a constant there has to be copied first: in pairs, of
- * which every second constant is a factor. */
+/* The same, z = x^2, where a multiply-add writes over its addend, so that a constant there has to be copied first: in
+ * pairs, of which every second constant is a factor. */
 static const Expr *poly_in_pairs(const Math *k, const Expr *x, const Expr *z, int n, const double *c)
 {
   const Expr *p = NULL;
@@ -70,7 +70,8 @@ const Expr *msign_of(const Math *k, const Expr *mag, const Expr *sign) { return 
 static const Expr *nearest(const Math *k, const Expr *x)
 {
   if (k->rounds) return mcall(k, IN_NEARBYINT, x);
-  const Expr *a = mabs(k, x), *big = mf(k, 0x1p23);
+  const Expr *a = mabs(k, x);
+  const Expr *big = mf(k, 0x1p23);
   const Expr *r = MSUB(MADD(a, big), big);
   return mselect(k, MLT(a, big), msign_of(k, r, x), x);
 }
@@ -78,13 +79,15 @@ static const Expr *nearest(const Math *k, const Expr *x)
 const Expr *mtrunc(const Math *k, const Expr *x)
 {
   if (k->rounds) return mcall(k, IN_TRUNC, x);
-  const Expr *a = mabs(k, x), *r = mabs(k, nearest(k, x));
+  const Expr *a = mabs(k, x);
+  const Expr *r = mabs(k, nearest(k, x));
   return msign_of(k, mselect(k, MGT(r, a), MSUB(r, mf(k, 1)), r), x);
 }
 
 static const Expr *round_down(const Math *k, const Expr *x, bool up)
 {
-  const Expr *r = nearest(k, x), *one = mf(k, 1);
+  const Expr *r = nearest(k, x);
+  const Expr *one = mf(k, 1);
   const Expr *fixed = up ? mselect(k, MLT(r, x), MADD(r, one), r) : mselect(k, MGT(r, x), MSUB(r, one), r);
   return msign_of(k, fixed, x);
 }
@@ -92,7 +95,8 @@ static const Expr *round_down(const Math *k, const Expr *x, bool up)
 /* Halves away from zero. */
 static const Expr *math_round(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *t = mabs(k, mtrunc(k, x));
+  const Expr *a = mabs(k, x);
+  const Expr *t = mabs(k, mtrunc(k, x));
   const Expr *r = mselect(k, expr_binary(k->m, E_GE, MSUB(a, t), mf(k, 0.5)), MADD(t, mf(k, 1)), t);
   return mselect(k, MLT(a, mf(k, 0x1p23)), msign_of(k, r, x), x);
 }
@@ -105,12 +109,13 @@ static const double exp2_poly[] = {0x1.62e43p-1,  0x1.ebfbdcp-3,  0x1.c6af7ap-5,
 static const double exp10_poly[] = {0x1.26bb1cp+1, 0x1.53524ap+1, 0x1.046f9cp+1,
                                     0x1.2bdap+0,   0x1.156a46p-1, 0x1.a63a9cp-3};
 
-enum { MAGIC_BITS = 0x4b400000 };   /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
+enum { MAGIC_BITS = 0x4b400000 }; /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
 
 /* n = round(x * c) as a float and as an integer. */
 static const Expr *round_scaled(const Math *k, const Expr *x, double c, const Expr **integer)
 {
-  const Expr *magic = mf(k, 12582912.0), *t = madd(k, x, mf(k, c), magic);
+  const Expr *magic = mf(k, 12582912.0);
+  const Expr *t = madd(k, x, mf(k, c), magic);
   *integer = MSUB(mbits(k, t), mi(k, MAGIC_BITS));
   return MSUB(t, magic);
 }
@@ -121,7 +126,8 @@ static const Expr *times_power(const Math *k, const Expr *p, const Expr *n)
 {
   if (k->fast) return mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
   if (k->scales) return mcall2(k, IN_LDEXP, p, n);
-  const Expr *half = mcall2(k, IN_SHR, n, mi(k, 1)), *rest = MSUB(n, half);
+  const Expr *half = mcall2(k, IN_SHR, n, mi(k, 1));
+  const Expr *rest = MSUB(n, half);
   const Expr *a = mfloat(k, mcall2(k, IN_SHL, MADD(half, mi(k, 127)), mi(k, 23)));
   const Expr *b = mfloat(k, mcall2(k, IN_SHL, MADD(rest, mi(k, 127)), mi(k, 23)));
   return MMUL(MMUL(p, a), b);
@@ -140,16 +146,14 @@ static const Expr *limit(const Math *k, const Expr *x, double lo, double hi)
   return expr_min(k->m, expr_max(k->m, x, mf(k, lo)), mf(k, hi));
 }
 
-static const Expr *keep_nan(const Math *k, const Expr *x, const Expr *r)
-{
-  return mselect(k, MEQ(x, x), r, x);
-}
+static const Expr *keep_nan(const Math *k, const Expr *x, const Expr *r) { return mselect(k, MEQ(x, x), r, x); }
 
-/* A polynomial of five terms at r, z = r^2, in pairs: sums of a constant and a product need a copy of the constant where a
- * multiply-add writes over it (NEON), and there are two of them instead of four. */
+/* A polynomial of five terms at r, z = r^2, in pairs: sums of a constant and a product need a copy of the constant
+ * where a multiply-add writes over it (NEON), and there are two of them instead of four. */
 static const Expr *exp_tail(const Math *k, const Expr *r, const Expr *z, const double *c)
 {
-  const Expr *low = madd(k, r, mf(k, c[1]), mf(k, c[0])), *high = madd(k, r, mf(k, c[3]), mf(k, c[2]));
+  const Expr *low = madd(k, r, mf(k, c[1]), mf(k, c[0]));
+  const Expr *high = madd(k, r, mf(k, c[3]), mf(k, c[2]));
   return madd(k, z, madd(k, z, mf(k, c[4]), high), low);
 }
 
@@ -157,38 +161,45 @@ static const Expr *exp_tail(const Math *k, const Expr *r, const Expr *z, const d
 static const Expr *exp_fraction(const Math *k, const Expr *x, const Expr **n)
 {
   const Expr *nf = round_scaled(k, x, 0x1.715476p+0, n);
-  const Expr *r = madd(k, nf, mf(k, -0x1.63p-1), x);            /* ln 2 in two parts; the product is exact */
+  const Expr *r = madd(k, nf, mf(k, -0x1.63p-1), x); /* ln 2 in two parts; the product is exact */
   r = madd(k, nf, mf(k, 0x1.bd0106p-13), r);
   const Expr *z = MMUL(r, r);
   return madd(k, z, exp_tail(k, r, z, exp_poly), r);
 }
 
 /* e^x as p * 2^n, p near 1. */
-static const Expr *exp_parts(const Math *k, const Expr *x, const Expr **n) { return MADD(mf(k, 1), exp_fraction(k, x, n)); }
+static const Expr *exp_parts(const Math *k, const Expr *x, const Expr **n)
+{
+  return MADD(mf(k, 1), exp_fraction(k, x, n));
+}
 
 const Expr *math_exp_scaled(const Math *k, const Expr *x, int scale)
 {
   const Expr *n;
-  double lo = k->fast ? -87.3 : -105, hi = k->fast ? 88.3 : 90;
+  double lo = k->fast ? -87.3 : -105;
+  double hi = k->fast ? 88.3 : 90;
   const Expr *p = exp_parts(k, k->fast ? limit(k, x, lo, hi) : within(k, x, lo, hi), &n);
   if (scale) n = MADD(n, mi(k, scale));
   if (k->fast) return keep_nan(k, x, times_power(k, p, n));
-  p = mselect(k, MLT(x, mf(k, lo)), mf(k, 0), p);          /* a product that underflows is slow; 0 times anything is not */
+  /* a product that underflows is slow; 0 times anything is not */
+  p = mselect(k, MLT(x, mf(k, lo)), mf(k, 0), p);
   return times_power(k, p, n);
 }
 
 static const Expr *math_exp2(const Math *k, const Expr *x)
 {
-  const Expr *n, *z = limit(k, x, k->fast ? -126 : -152, k->fast ? 127.4 : 129);
+  const Expr *n;
+  const Expr *z = limit(k, x, k->fast ? -126 : -152, k->fast ? 127.4 : 129);
   const Expr *r = MSUB(z, round_scaled(k, z, 1, &n));
   return keep_nan(k, x, times_power(k, madd(k, r, mpoly(k, r, 6, exp2_poly), mf(k, 1)), n));
 }
 
 static const Expr *math_exp10(const Math *k, const Expr *x)
 {
-  const Expr *n, *z = limit(k, x, k->fast ? -37.9 : -46, k->fast ? 38.4 : 39);
+  const Expr *n;
+  const Expr *z = limit(k, x, k->fast ? -37.9 : -46, k->fast ? 38.4 : 39);
   const Expr *nf = round_scaled(k, z, 0x1.a934f0p+1, &n);
-  const Expr *r = madd(k, nf, mf(k, -0x1.34p-2), z);            /* log10 2 in two parts */
+  const Expr *r = madd(k, nf, mf(k, -0x1.34p-2), z); /* log10 2 in two parts */
   r = madd(k, nf, mf(k, -0x1.04d428p-12), r);
   return keep_nan(k, x, times_power(k, madd(k, r, mpoly(k, r, 6, exp10_poly), mf(k, 1)), n));
 }
@@ -196,20 +207,25 @@ static const Expr *math_exp10(const Math *k, const Expr *x)
 /* e^x where that is a normal number. */
 static const Expr *exp_normal(const Math *k, const Expr *x)
 {
-  const Expr *n, *p = exp_parts(k, x, &n);
+  const Expr *n;
+  const Expr *p = exp_parts(k, x, &n);
   return mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
 }
 
-/* With e^-x = p * 2^n and s = 2^-n: 1 / (1 + e^-x) = s / (s + p).  Both s and p are taken 2^24 times as large, so that s
- * is no denormal where the quotient is one.  r = x + n ln 2, p = e^-r: nothing is negated on the way.  p is whole before s
- * comes to it: one rounding at the size of s, for 1 - sigmoid(x) shows each of them where x is large. */
+/* With e^-x = p * 2^n and s = 2^-n: 1 / (1 + e^-x) = s / (s + p).  Both s and p are taken 2^24 times as large, so that
+ * s is no denormal where the quotient is one.  r = x + n ln 2, p = e^-r: nothing is negated on the way.  p is whole
+ * before s comes to it: one rounding at the size of s, for 1 - sigmoid(x) shows each of them where x is large. */
 static const Expr *math_sigmoid(const Math *k, const Expr *x)
 {
-  static const double tail[] = {0x1.fffffcp+22, -0x1.555492p+21, 0x1.5558b4p+19, -0x1.12399ep+17, 0x1.6a492ep+14};   /* exp_poly of -r */
-  const Expr *n, *y = within(k, x, -104.5, 40), *nf = round_scaled(k, y, -0x1.715476p+0, &n);
+  /* exp_poly of -r */
+  static const double tail[] = {0x1.fffffcp+22, -0x1.555492p+21, 0x1.5558b4p+19, -0x1.12399ep+17, 0x1.6a492ep+14};
+  const Expr *n;
+  const Expr *y = within(k, x, -104.5, 40);
+  const Expr *nf = round_scaled(k, y, -0x1.715476p+0, &n);
   const Expr *r = madd(k, nf, mf(k, 0x1.63p-1), y);
   r = madd(k, nf, mf(k, -0x1.bd0106p-13), r);
-  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MSUB(mi(k, 127 + 24), n), mi(k, 23))), *z = MMUL(r, r);
+  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MSUB(mi(k, 127 + 24), n), mi(k, 23)));
+  const Expr *z = MMUL(r, r);
   return MDIV(s, MADD(s, madd(k, z, exp_tail(k, r, z, tail), madd(k, r, mf(k, -0x1p24), mf(k, 0x1p24)))));
 }
 
@@ -224,18 +240,22 @@ static const Expr *odd_poly(const Math *k, const Expr *x, int n, const double *c
   return madd(k, MMUL(x, z), mpoly(k, z, n, c), x);
 }
 
-/* (e^2x - 1) / (e^2x + 1).  With e^2x = (1 + t) * 2^n, e^2x - 1 is t where n is 0, and elsewhere 2^n - 1 takes nothing away
- * from it: no other formula is needed near zero. */
+/* (e^2x - 1) / (e^2x + 1).  With e^2x = (1 + t) * 2^n, e^2x - 1 is t where n is 0, and elsewhere 2^n - 1 takes nothing
+ * away from it: no other formula is needed near zero. */
 static const Expr *math_tanh(const Math *k, const Expr *x)
 {
-  const Expr *n, *y = limit(k, MADD(x, x), -20, 20), *t = exp_fraction(k, y, &n);
-  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MADD(n, mi(k, 127)), mi(k, 23))), *e = madd(k, s, t, MSUB(s, mf(k, 1)));
+  const Expr *n;
+  const Expr *y = limit(k, MADD(x, x), -20, 20);
+  const Expr *t = exp_fraction(k, y, &n);
+  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MADD(n, mi(k, 127)), mi(k, 23)));
+  const Expr *e = madd(k, s, t, MSUB(s, mf(k, 1)));
   return keep_nan(k, x, msign_of(k, MDIV(e, MADD(e, mf(k, 2))), x));
 }
 
 static const Expr *math_sinh(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *e = math_exp_scaled(k, a, -1);
+  const Expr *a = mabs(k, x);
+  const Expr *e = math_exp_scaled(k, a, -1);
   const Expr *r = mselect(k, MLT(a, mf(k, 1)), odd_poly(k, a, 4, sinh_poly), MSUB(e, MDIV(mf(k, 0.25), e)));
   return msign_of(k, r, x);
 }
@@ -248,16 +268,19 @@ static const Expr *math_cosh(const Math *k, const Expr *x)
 
 /* ---- error function -------------------------------------------------------------------------- */
 
-static const double erf_poly[] = {0x1.06eba8p-3, -0x1.81274p-2, 0x1.ce2d62p-4, -0x1.b800dcp-6, 0x1.5447c4p-8,
-                                  -0x1.a5f9d8p-11, 0x1.4f48c8p-14};
+static const double erf_poly[] = {0x1.06eba8p-3, -0x1.81274p-2,   0x1.ce2d62p-4, -0x1.b800dcp-6,
+                                  0x1.5447c4p-8, -0x1.a5f9d8p-11, 0x1.4f48c8p-14};
 /* -log(erfc(x)) on [0.9, 4] */
-static const double log_erfc_poly[] = {-0x1.62d8ap-13, 0x1.212626p+0, 0x1.444d26p-1, 0x1.bb44d6p-4,
-                                       -0x1.9aeap-6, 0x1.105edap-8, -0x1.c44a7ap-12, 0x1.5d594p-16};
+static const double log_erfc_poly[] = {-0x1.62d8ap-13, 0x1.212626p+0, 0x1.444d26p-1,   0x1.bb44d6p-4,
+                                       -0x1.9aeap-6,   0x1.105edap-8, -0x1.c44a7ap-12, 0x1.5d594p-16};
 
 static const Expr *math_erf(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *z = MMUL(a, a), *y = expr_min(k->m, a, mf(k, 4));
-  const Expr *near = k->pairs ? poly_in_pairs(k, z, MMUL(z, z), 7, erf_poly) : mpoly(k, z, 7, erf_poly), *small = madd(k, a, near, a);
+  const Expr *a = mabs(k, x);
+  const Expr *z = MMUL(a, a);
+  const Expr *y = expr_min(k->m, a, mf(k, 4));
+  const Expr *near = k->pairs ? poly_in_pairs(k, z, MMUL(z, z), 7, erf_poly) : mpoly(k, z, 7, erf_poly);
+  const Expr *small = madd(k, a, near, a);
   const Expr *q = k->pairs ? poly_in_pairs(k, y, MMUL(y, y), 8, log_erfc_poly) : mpoly(k, y, 8, log_erfc_poly);
   const Expr *r = mselect(k, MLT(a, mf(k, 0.921875)), small, MSUB(mf(k, 1), exp_normal(k, MSUB(mf(k, 0), q))));
   return keep_nan(k, x, msign_of(k, r, x));
@@ -268,7 +291,9 @@ static const Expr *math_erf(const Math *k, const Expr *x)
 /* In float64 neither squares nor their sum overflow. */
 static const Expr *math_hypot(const Math *k, const Expr *x, const Expr *y)
 {
-  const Expr *a = mcast(k, DT_F64, x), *b = mcast(k, DT_F64, y), *inf = mf(k, INFINITY);
+  const Expr *a = mcast(k, DT_F64, x);
+  const Expr *b = mcast(k, DT_F64, y);
+  const Expr *inf = mf(k, INFINITY);
   const Expr *r = mcast(k, DT_F32, mcall(k, IN_SQRT, MADD(MMUL(a, a), MMUL(b, b))));
   return mselect(k, MOR(MEQ(mabs(k, x), inf), MEQ(mabs(k, y), inf)), inf, r);
 }
@@ -287,7 +312,9 @@ static const Expr *math_ldexp(const Math *k, const Expr *x, const Expr *n)
 /* One step in the bits, away from zero or towards it. */
 static const Expr *math_nextafter(const Math *k, const Expr *x, const Expr *y)
 {
-  const Expr *i = mbits(k, x), *zero = mf(k, 0), *one = mi(k, 1);
+  const Expr *i = mbits(k, x);
+  const Expr *zero = mf(k, 0);
+  const Expr *one = mi(k, 1);
   const Expr *away = MEQ(MGT(y, x), MGT(x, zero));
   const Expr *r = mfloat(k, mselect(k, away, MADD(i, one), MSUB(i, one)));
   r = mselect(k, MEQ(x, zero), msign_of(k, mfloat(k, one), y), r);
@@ -332,26 +359,27 @@ static const Expr *expand_float32(const Math *k, Intrin f, const Expr *x, const 
   case IN_CEIL: return k->rounds ? NULL : round_down(k, x, true);
   case IN_TRUNC: return k->rounds ? NULL : mtrunc(k, x);
   case IN_NEARBYINT: return k->rounds ? NULL : nearest(k, x);
-  default: return NULL;      /* instructions, C library, not of this kind */
+  default: return NULL; /* instructions, C library, not of this kind */
   }
 }
 
 /* Functions that C's library lacks. */
 static const Expr *expand_any(const Math *k, DType t, Intrin f, const Expr *x)
 {
-  const Expr *one = expr_float(k->m, t, 1), *ten = expr_float(k->m, t, 10);
+  const Expr *one = expr_float(k->m, t, 1);
+  const Expr *ten = expr_float(k->m, t, 10);
   switch (f) {
   case IN_RSQRT: return MDIV(one, mcall(k, IN_SQRT, x));
   case IN_SIGMOID: return MDIV(one, MADD(one, mcall(k, IN_EXP, MSUB(expr_float(k->m, t, 0), x))));
   case IN_EXP10: return mcall2(k, IN_POW, ten, x);
-  default: return NULL;      /* all others it has */
+  default: return NULL; /* all others it has */
   }
 }
 
 static const Expr *expand_dot(Module *, const Target *, const Expr *call);
 
-/* Are the lanes a 2 x 2 block, those of a row (of the first operand) or a column (of the second) the same word?  The order of
- * bfmmla's sums: 00 01 10 11. */
+/* Are the lanes a 2 x 2 block, those of a row (of the first operand) or a column (of the second) the same word?  The
+ * order of bfmmla's sums: 00 01 10 11. */
 static bool is_block(Module *m, const Expr *call)
 {
   static const int same[2][2][2] = {{{0, 1}, {2, 3}}, {{0, 2}, {1, 3}}};
@@ -372,7 +400,8 @@ static bool is_block(Module *m, const Expr *call)
 /* Fours as pairs, where they are no block for which there is an instruction. */
 static const Expr *expand_fours(Module *m, const Target *target, const Expr *call)
 {
-  DType f32 = call->dtype, u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
+  DType f32 = call->dtype;
+  DType u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
   if (target_has_block_dot(target) && is_block(m, call)) return NULL;
   const Expr *half[2][2], *dot[2];
   for (int i = 0; i < 2; i++) {
@@ -381,7 +410,8 @@ static const Expr *expand_fours(Module *m, const Target *target, const Expr *cal
     half[1][i] = expr_cast(m, u32, expr_call(m, DT_NONE, IN_SHR, 2, up));
   }
   for (int i = 0; i < 2; i++) {
-    const Expr *pair = expr_call(m, f32, IN_BF16_DOT, 2, half[i]), *spelt = expand_dot(m, target, pair);
+    const Expr *pair = expr_call(m, f32, IN_BF16_DOT, 2, half[i]);
+    const Expr *spelt = expand_dot(m, target, pair);
     dot[i] = spelt ? spelt : pair;
   }
   return expr_add(m, dot[0], dot[1]);
@@ -390,13 +420,16 @@ static const Expr *expand_fours(Module *m, const Target *target, const Expr *cal
 /* Where the target has no instruction for it: both products in float32, in which they are exact. */
 static const Expr *expand_dot(Module *m, const Target *target, const Expr *call)
 {
-  DType f32 = call->dtype, u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
+  DType f32 = call->dtype;
+  DType u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
   if (call->arg[0]->dtype.bits == 64) return expand_fours(m, target, call);
   if (target->kind == TARGET_LLVM && target_has_dot(target, f32.lanes)) return NULL;
-  Math math = {.m = m, .lanes = f32.lanes, .fma = target->fma}, *k = &math;
+  Math math = {.m = m, .lanes = f32.lanes, .fma = target->fma};
+  Math *k = &math;
   const Expr *half[2][2];
   for (int i = 0; i < 2; i++) {
-    const Expr *low = mcall2(k, IN_SHL, call->arg[i], expr_int(m, u32, 16)), *high = mcall2(k, IN_BITAND, call->arg[i], expr_int(m, u32, 0xffff0000));
+    const Expr *low = mcall2(k, IN_SHL, call->arg[i], expr_int(m, u32, 16));
+    const Expr *high = mcall2(k, IN_BITAND, call->arg[i], expr_int(m, u32, 0xffff0000));
     half[i][0] = expr_call(m, f32, IN_REINTERPRET, 1, &low);
     half[i][1] = expr_call(m, f32, IN_REINTERPRET, 1, &high);
   }
@@ -410,7 +443,12 @@ const Expr *lower_math(Module *m, const Target *target, const Expr *call)
   DType t = call->arg[0]->dtype;
   if (t.code != DT_FLOAT || t.bits < 32) return NULL;
   bool old_x86 = target->arch == ARCH_X86_64 && !target_has(target, CPU_SSE42);
-  Math k = {.m = m, .lanes = t.lanes, .fma = target->fma, .fast = target->fast_math, .rounds = !old_x86, .pairs = target->arch == ARCH_AARCH64,
+  Math k = {.m = m,
+            .lanes = t.lanes,
+            .fma = target->fma,
+            .fast = target->fast_math,
+            .rounds = !old_x86,
+            .pairs = target->arch == ARCH_AARCH64,
             .scales = target->kind == TARGET_LLVM && target_has_scale(target, t.lanes)};
   Intrin f = call->u.intrin;
   if (target->kind == TARGET_CUDA)

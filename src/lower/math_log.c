@@ -4,20 +4,21 @@
 #include <math.h>
 
 /* (log(1+f) - f + f^2/2) / f^3 on [sqrt(1/2) - 1, sqrt(2) - 1] */
-static const double log_poly[] = {0x1.555548p-2, -0x1.000006p-2, 0x1.99a476p-3, -0x1.555c44p-3, 0x1.233ba2p-3,
-                                  -0x1.fc28cap-4, 0x1.e6c00ap-4, -0x1.de01d8p-4, 0x1.147334p-4};
+static const double log_poly[] = {0x1.555548p-2,  -0x1.000006p-2, 0x1.99a476p-3,  -0x1.555c44p-3, 0x1.233ba2p-3,
+                                  -0x1.fc28cap-4, 0x1.e6c00ap-4,  -0x1.de01d8p-4, 0x1.147334p-4};
 /* log2(1+f) / f and log10(1+f) / f there */
-static const double log2_poly[] = {0x1.715476p+0, -0x1.715476p-1, 0x1.ec719ep-2, -0x1.7159d2p-2, 0x1.27470ep-2,
-                                   -0x1.ea5756p-3, 0x1.aa9c6cp-3, -0x1.92a180p-3, 0x1.535f1ap-3, -0x1.263d7ep-4};
-static const double log10_poly[] = {0x1.bcb7b2p-2, -0x1.bcb7b2p-3, 0x1.2878d8p-3, -0x1.bcb6b8p-4, 0x1.64645cp-4,
-                                    -0x1.28b47ap-4, 0x1.e71caap-5, -0x1.b29b26p-5, 0x1.0eb6d0p-4, -0x1.c0b736p-5};
+static const double log2_poly[] = {0x1.715476p+0,  -0x1.715476p-1, 0x1.ec719ep-2,  -0x1.7159d2p-2, 0x1.27470ep-2,
+                                   -0x1.ea5756p-3, 0x1.aa9c6cp-3,  -0x1.92a180p-3, 0x1.535f1ap-3,  -0x1.263d7ep-4};
+static const double log10_poly[] = {0x1.bcb7b2p-2,  -0x1.bcb7b2p-3, 0x1.2878d8p-3,  -0x1.bcb6b8p-4, 0x1.64645cp-4,
+                                    -0x1.28b47ap-4, 0x1.e71caap-5,  -0x1.b29b26p-5, 0x1.0eb6d0p-4,  -0x1.c0b736p-5};
 
 enum { SQRT_HALF_BITS = 0x3f3504f3 };
 
 /* x > 0 as (1 + f) * 2^e with 1 + f in [sqrt(1/2), sqrt(2)). */
 static const Expr *split_power(const Math *k, const Expr *x, const Expr **e)
 {
-  const Expr *tiny = MLT(x, mf(k, 0x1p-126)), *z = k->fast ? x : mselect(k, tiny, MMUL(x, mf(k, 0x1p23)), x);
+  const Expr *tiny = MLT(x, mf(k, 0x1p-126));
+  const Expr *z = k->fast ? x : mselect(k, tiny, MMUL(x, mf(k, 0x1p23)), x);
   const Expr *t = MSUB(mbits(k, z), mi(k, SQRT_HALF_BITS));
   const Expr *ei = mcall2(k, IN_SHR, t, mi(k, 23));
   const Expr *m = mfloat(k, MADD(mcall2(k, IN_BITAND, t, mi(k, 0x7fffff)), mi(k, SQRT_HALF_BITS)));
@@ -29,7 +30,8 @@ static const Expr *split_power(const Math *k, const Expr *x, const Expr **e)
 /* What logarithms give outside (0, inf). */
 static const Expr *at_the_ends(const Math *k, const Expr *x, const Expr *r)
 {
-  const Expr *zero = mf(k, 0), *inf = mf(k, INFINITY);
+  const Expr *zero = mf(k, 0);
+  const Expr *inf = mf(k, INFINITY);
   const Expr *other = mselect(k, MEQ(x, zero), mf(k, -INFINITY), mselect(k, MLT(x, zero), mf(k, NAN), x));
   return mselect(k, MAND(MGT(x, zero), MLT(x, inf)), r, other);
 }
@@ -37,7 +39,8 @@ static const Expr *at_the_ends(const Math *k, const Expr *x, const Expr *r)
 /* log(1 + f) + e ln 2 + c, small terms first. */
 static const Expr *log_sum(const Math *k, const Expr *f, const Expr *e, const Expr *c)
 {
-  const Expr *z = MMUL(f, f), *half = MMUL(mf(k, 0.5), z);
+  const Expr *z = MMUL(f, f);
+  const Expr *half = MMUL(mf(k, 0.5), z);
   const Expr *low = MMUL(e, mf(k, -0x1.bd0106p-13));
   if (c) low = MADD(low, c);
   const Expr *tail = madd(k, MMUL(f, z), mpoly(k, f, 9, log_poly), low);
@@ -46,19 +49,22 @@ static const Expr *log_sum(const Math *k, const Expr *f, const Expr *e, const Ex
 
 const Expr *math_log(const Math *k, const Expr *x)
 {
-  const Expr *e, *f = split_power(k, x, &e);
+  const Expr *e;
+  const Expr *f = split_power(k, x, &e);
   return at_the_ends(k, x, log_sum(k, f, e, NULL));
 }
 
 const Expr *math_log2(const Math *k, const Expr *x)
 {
-  const Expr *e, *f = split_power(k, x, &e);
+  const Expr *e;
+  const Expr *f = split_power(k, x, &e);
   return at_the_ends(k, x, madd(k, f, mpoly(k, f, 10, log2_poly), e));
 }
 
 const Expr *math_log10(const Math *k, const Expr *x)
 {
-  const Expr *e, *f = split_power(k, x, &e);
+  const Expr *e;
+  const Expr *f = split_power(k, x, &e);
   const Expr *low = madd(k, f, mpoly(k, f, 10, log10_poly), MMUL(e, mf(k, 0x1.04d428p-12)));
   return at_the_ends(k, x, madd(k, e, mf(k, 0x1.34p-2), low));
 }
@@ -67,7 +73,10 @@ const Expr *math_log10(const Math *k, const Expr *x)
  * power of two, f is x itself. */
 const Expr *math_log1p(const Math *k, const Expr *x)
 {
-  const Expr *one = mf(k, 1), *u = MADD(one, x), *e, *f = split_power(k, u, &e);
+  const Expr *one = mf(k, 1);
+  const Expr *u = MADD(one, x);
+  const Expr *e;
+  const Expr *f = split_power(k, u, &e);
   const Expr *lost = mselect(k, MGT(x, one), MSUB(one, MSUB(u, x)), MSUB(x, MSUB(u, one)));
   const Expr *near = MEQ(e, mf(k, 0));
   const Expr *c = mselect(k, near, mf(k, 0), MDIV(lost, u));
@@ -88,21 +97,25 @@ static const Expr *log1p_doubled(const Math *k, const Expr *a, const Expr *z)
 
 const Expr *math_asinh(const Math *k, const Expr *x)
 {
-  const Expr *one = mf(k, 1), *a = mabs(k, x), *z = MMUL(a, a);
+  const Expr *one = mf(k, 1);
+  const Expr *a = mabs(k, x);
+  const Expr *z = MMUL(a, a);
   const Expr *arg = MADD(a, MDIV(z, MADD(one, mcall(k, IN_SQRT, MADD(z, one)))));
   return msign_of(k, log1p_doubled(k, a, arg), x);
 }
 
 const Expr *math_acosh(const Math *k, const Expr *x)
 {
-  const Expr *t = MSUB(x, mf(k, 1)), *s = mcall(k, IN_SQRT, madd(k, t, t, MADD(t, t)));
+  const Expr *t = MSUB(x, mf(k, 1));
+  const Expr *s = mcall(k, IN_SQRT, madd(k, t, t, MADD(t, t)));
   const Expr *r = log1p_doubled(k, x, MADD(t, s));
   return mselect(k, MLT(x, mf(k, 1)), mf(k, NAN), r);
 }
 
 const Expr *math_atanh(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *z = MDIV(MADD(a, a), MSUB(mf(k, 1), a));
+  const Expr *a = mabs(k, x);
+  const Expr *z = MDIV(MADD(a, a), MSUB(mf(k, 1), a));
   return msign_of(k, MMUL(mf(k, 0.5), math_log1p(k, z)), x);
 }
 
@@ -119,7 +132,8 @@ static const double pow_exp_poly[] = {0x1.ffffffffff78fp-1,  0x1.62e42fef85da1p-
 /* log2 of a >= 0 in float64; -inf at 0, inf at inf. */
 static const Expr *pow_log2(const Math *k, const Expr *a)
 {
-  const Expr *e, *f = mcast(k, DT_F64, split_power(k, a, &e));
+  const Expr *e;
+  const Expr *f = mcast(k, DT_F64, split_power(k, a, &e));
   const Expr *s = MDIV(f, MADD(f, md(k, 2)));
   const Expr *r = MADD(mcast(k, DT_F64, e), MMUL(s, mpoly(k, MMUL(s, s), 7, pow_log_poly)));
   r = mselect(k, MEQ(a, mf(k, 0)), md(k, -INFINITY), r);
@@ -130,8 +144,10 @@ static const Expr *pow_log2(const Math *k, const Expr *a)
 static const Expr *pow_exp2(const Math *k, const Expr *t)
 {
   DType i64 = dtype_lanes(DT_I64, k->lanes);
-  const Expr *z = expr_min(k->m, expr_max(k->m, t, md(k, -400)), md(k, 400)), *magic = md(k, 0x1.8p52);
-  const Expr *n = MADD(z, magic), *r = MSUB(z, MSUB(n, magic));
+  const Expr *z = expr_min(k->m, expr_max(k->m, t, md(k, -400)), md(k, 400));
+  const Expr *magic = md(k, 0x1.8p52);
+  const Expr *n = MADD(z, magic);
+  const Expr *r = MSUB(z, MSUB(n, magic));
   const Expr *bits = expr_call(k->m, i64, IN_REINTERPRET, 1, &n);
   const Expr *shifted = mcall2(k, IN_SHL, MADD(bits, expr_int(k->m, i64, 1023)), expr_int(k->m, i64, 52));
   const Expr *scale = expr_call(k->m, dtype_lanes(DT_F64, k->lanes), IN_REINTERPRET, 1, &shifted);
@@ -140,11 +156,15 @@ static const Expr *pow_exp2(const Math *k, const Expr *t)
 
 const Expr *math_pow(const Math *k, const Expr *x, const Expr *y)
 {
-  const Expr *one = mf(k, 1), *zero = mf(k, 0), *a = mabs(k, x), *h = MMUL(y, mf(k, 0.5));
-  const Expr *whole = MEQ(mtrunc(k, y), y), *odd = MAND(whole, expr_binary(k->m, E_NE, mtrunc(k, h), h));
+  const Expr *one = mf(k, 1);
+  const Expr *zero = mf(k, 0);
+  const Expr *a = mabs(k, x);
+  const Expr *h = MMUL(y, mf(k, 0.5));
+  const Expr *whole = MEQ(mtrunc(k, y), y);
+  const Expr *odd = MAND(whole, expr_binary(k->m, E_NE, mtrunc(k, h), h));
   const Expr *t = MMUL(mcast(k, DT_F64, y), pow_log2(k, a));
   const Expr *r = mselect(k, MEQ(t, t), pow_exp2(k, t), mf(k, NAN));
-  r = mselect(k, MEQ(a, one), one, r);                                  /* also for an infinite y */
+  r = mselect(k, MEQ(a, one), one, r); /* also for an infinite y */
   r = mselect(k, odd, msign_of(k, r, x), r);
   const Expr *no_root = MAND(MAND(MLT(x, zero), MGT(x, mf(k, -INFINITY))), expr_not(k->m, whole));
   r = mselect(k, no_root, mf(k, NAN), r);

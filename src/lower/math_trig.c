@@ -7,22 +7,24 @@ static const double sin_poly[] = {-0x1.555546p-3, 0x1.110774p-7, -0x1.9951f2p-13
 static const double cos_poly[] = {0x1.55554ap-5, -0x1.6c0c28p-10, 0x1.99e80cp-16};
 static const double asin_poly[] = {0x1.55554cp-3, 0x1.3338acp-4, 0x1.6ca75p-5,
                                    0x1.04d372p-5, 0x1.d50feep-7, 0x1.34d144p-5};
-static const double atan_poly[] = {-0x1.55553ep-2, 0x1.9991e4p-3, -0x1.242086p-3, 0x1.c08c4ep-4, -0x1.58091cp-4,
-                                   0x1.da2a0cp-5, -0x1.fd7e04p-6, 0x1.6424ap-7, -0x1.d35952p-10};
+static const double atan_poly[] = {-0x1.55553ep-2, 0x1.9991e4p-3,  -0x1.242086p-3, 0x1.c08c4ep-4,  -0x1.58091cp-4,
+                                   0x1.da2a0cp-5,  -0x1.fd7e04p-6, 0x1.6424ap-7,   -0x1.d35952p-10};
 
 /* ---- reduction to [-pi/4, pi/4] ------------------------------------------------------------ */
 
 typedef struct Reduced {
-  const Expr *r;             /* float64: a - q pi/2 */
-  const Expr *q;             /* int32, of which the last two bits matter */
+  const Expr *r; /* float64: a - q pi/2 */
+  const Expr *q; /* int32, of which the last two bits matter */
 } Reduced;
 
 /* a < 2^19: pi/2 in three float64 parts whose first two products with q are exact. */
 static Reduced reduce_small(const Math *k, const Expr *a)
 {
   DType i64 = dtype_lanes(DT_I64, k->lanes);
-  const Expr *x = mcast(k, DT_F64, a), *magic = md(k, 0x1.8p52);
-  const Expr *t = MADD(MMUL(x, md(k, 0x1.45f306dc9c883p-1)), magic), *n = MSUB(t, magic);
+  const Expr *x = mcast(k, DT_F64, a);
+  const Expr *magic = md(k, 0x1.8p52);
+  const Expr *t = MADD(MMUL(x, md(k, 0x1.45f306dc9c883p-1)), magic);
+  const Expr *n = MSUB(t, magic);
   const Expr *r = MSUB(x, MMUL(n, md(k, 0x1.921fb544p+0)));
   r = MSUB(r, MMUL(n, md(k, 0x1.0b4611a6p-34)));
   r = MSUB(r, MMUL(n, md(k, 0x1.3198a2e037073p-69)));
@@ -59,11 +61,13 @@ static Reduced reduce_large(const Math *k, const Expr *a)
   const Expr *mant = mcall2(k, IN_BITOR, mcall2(k, IN_BITAND, i, mi(k, 0x7fffff)), mi(k, 0x800000));
   const Expr *m = expr_cast(k->m, u64_lanes(k), mant);
   const Expr *pos = MSUB(mcall2(k, IN_SHR, i, mi(k, 23)), mi(k, 120)); /* e + 30: the list starts with 32 zeros */
-  const Expr *at = mcall2(k, IN_SHR, pos, mi(k, 5)),
-             *s = expr_cast(k->m, u64_lanes(k), mcall2(k, IN_BITAND, pos, mi(k, 31)));
+  const Expr *at = mcall2(k, IN_SHR, pos, mi(k, 5));
+  const Expr *s = expr_cast(k->m, u64_lanes(k), mcall2(k, IN_BITAND, pos, mi(k, 31)));
   const Expr *t[4];
   for (int j = 0; j < 4; j++) t[j] = word(k, at, j);
-  const Expr *w0 = funnel(k, t[0], t[1], s), *w1 = funnel(k, t[1], t[2], s), *w2 = funnel(k, t[2], t[3], s);
+  const Expr *w0 = funnel(k, t[0], t[1], s);
+  const Expr *w1 = funnel(k, t[1], t[2], s);
+  const Expr *w2 = funnel(k, t[2], t[3], s);
   const Expr *p = MADD(mcall2(k, IN_SHL, MMUL(m, w0), u64(k, 32)), MMUL(m, w1));
   p = MADD(p, mcall2(k, IN_SHR, MMUL(m, w2), u64(k, 32)));
   const Expr *q = mcall2(k, IN_SHR, MADD(p, u64(k, 1ull << 61)), u64(k, 62));
@@ -89,7 +93,8 @@ static const Expr *sin_part(const Math *k, const Expr *r, const Expr *z)
 
 static const Expr *cos_part(const Math *k, const Expr *z)
 {
-  const Expr *half = expr_float(k->m, z->dtype, -0.5), *one = expr_float(k->m, z->dtype, 1);
+  const Expr *half = expr_float(k->m, z->dtype, -0.5);
+  const Expr *one = expr_float(k->m, z->dtype, 1);
   return madd(k, MMUL(z, z), mpoly(k, z, 3, cos_poly), madd(k, z, half, one));
 }
 
@@ -114,7 +119,8 @@ const Expr *math_sin(const Math *k, const Expr *x)
 {
   const Expr *a = mabs(k, x);
   Reduced d = reduce(k, a);
-  const Expr *r = mcast(k, DT_F32, d.r), *z = MMUL(r, r);
+  const Expr *r = mcast(k, DT_F32, d.r);
+  const Expr *z = MMUL(r, r);
   const Expr *s = mselect(k, is_odd(k, d.q), cos_part(k, z), sin_part(k, r, z));
   const Expr *sign = mcall2(k, IN_BITXOR, bit_to_sign(k, d.q), mcall2(k, IN_BITAND, mbits(k, x), mi(k, INT32_MIN)));
   return where_finite(k, x, mselect(k, MLT(a, mf(k, 0x1p-13)), x, flip(k, s, sign)));
@@ -123,7 +129,8 @@ const Expr *math_sin(const Math *k, const Expr *x)
 const Expr *math_cos(const Math *k, const Expr *x)
 {
   Reduced d = reduce(k, mabs(k, x));
-  const Expr *r = mcast(k, DT_F32, d.r), *z = MMUL(r, r);
+  const Expr *r = mcast(k, DT_F32, d.r);
+  const Expr *z = MMUL(r, r);
   const Expr *c = mselect(k, is_odd(k, d.q), sin_part(k, r, z), cos_part(k, z));
   return where_finite(k, x, flip(k, c, bit_to_sign(k, MADD(d.q, mi(k, 1)))));
 }
@@ -133,7 +140,10 @@ const Expr *math_tan(const Math *k, const Expr *x)
 {
   const Expr *a = mabs(k, x);
   Reduced d = reduce(k, a);
-  const Expr *z = MMUL(d.r, d.r), *s = sin_part(k, d.r, z), *c = cos_part(k, z), *odd = is_odd(k, d.q);
+  const Expr *z = MMUL(d.r, d.r);
+  const Expr *s = sin_part(k, d.r, z);
+  const Expr *c = cos_part(k, z);
+  const Expr *odd = is_odd(k, d.q);
   const Expr *t = mcast(k, DT_F32, MDIV(mselect(k, odd, c, s), mselect(k, odd, MSUB(md(k, 0), s), c)));
   const Expr *sign = mcall2(k, IN_BITAND, mbits(k, x), mi(k, INT32_MIN));
   return where_finite(k, x, mselect(k, MLT(a, mf(k, 0x1p-13)), x, flip(k, t, sign)));
@@ -156,14 +166,17 @@ static const Expr *asin_core(const Math *k, const Expr *a, const Expr **above)
 
 const Expr *math_asin(const Math *k, const Expr *x)
 {
-  const Expr *above, *p = asin_core(k, mabs(k, x), &above);
+  const Expr *above;
+  const Expr *p = asin_core(k, mabs(k, x), &above);
   const Expr *far = MADD(MSUB(mf(k, PIO2_HI), MADD(p, p)), mf(k, PIO2_LO));
   return msign_of(k, mselect(k, above, far, p), x);
 }
 
 const Expr *math_acos(const Math *k, const Expr *x)
 {
-  const Expr *above, *p = asin_core(k, mabs(k, x), &above), *below = MLT(x, mf(k, 0));
+  const Expr *above;
+  const Expr *p = asin_core(k, mabs(k, x), &above);
+  const Expr *below = MLT(x, mf(k, 0));
   const Expr *twice = MADD(p, p);
   const Expr *far = mselect(k, below, MSUB(mf(k, 2 * PIO2_HI), MSUB(twice, mf(k, 2 * PIO2_LO))), twice);
   const Expr *near = MSUB(mf(k, PIO2_HI), MSUB(msign_of(k, p, x), mf(k, PIO2_LO)));
@@ -178,7 +191,9 @@ static const Expr *atan_part(const Math *k, const Expr *t)
 
 const Expr *math_atan(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x), *one = mf(k, 1), *steep = MGT(a, one);
+  const Expr *a = mabs(k, x);
+  const Expr *one = mf(k, 1);
+  const Expr *steep = MGT(a, one);
   const Expr *r = atan_part(k, MDIV(mselect(k, steep, one, a), mselect(k, steep, a, one)));
   const Expr *far = MSUB(mf(k, PIO2_HI), MSUB(r, mf(k, PIO2_LO)));
   return msign_of(k, mselect(k, steep, far, r), x);
@@ -186,8 +201,12 @@ const Expr *math_atan(const Math *k, const Expr *x)
 
 const Expr *math_atan2(const Math *k, const Expr *y, const Expr *x)
 {
-  const Expr *ax = mabs(k, x), *ay = mabs(k, y), *inf = mf(k, INFINITY), *zero = mf(k, 0);
-  const Expr *lo = expr_min(k->m, ax, ay), *hi = expr_max(k->m, ax, ay);
+  const Expr *ax = mabs(k, x);
+  const Expr *ay = mabs(k, y);
+  const Expr *inf = mf(k, INFINITY);
+  const Expr *zero = mf(k, 0);
+  const Expr *lo = expr_min(k->m, ax, ay);
+  const Expr *hi = expr_max(k->m, ax, ay);
   const Expr *t = mselect(k, MEQ(lo, inf), mf(k, 1), mselect(k, MEQ(hi, zero), zero, MDIV(lo, hi)));
   const Expr *r = atan_part(k, t);
   r = mselect(k, MGT(ay, ax), MSUB(mf(k, PIO2_HI), MSUB(r, mf(k, PIO2_LO))), r);

@@ -9,23 +9,23 @@
 typedef struct Math {
   Module *m;
   int lanes;
-  bool fma;                  /* the target has fused multiply-add */
-  bool fast;                 /* -fast-math */
-  bool rounds;               /* floor, trunc and the like are instructions */
-  bool pairs;                /* a multiply-add writes over its addend: polynomials in pairs */
-  bool scales;               /* x * 2^n is an instruction */
+  bool fma;    /* the target has fused multiply-add */
+  bool fast;   /* -fast-math */
+  bool rounds; /* floor, trunc and the like are instructions */
+  bool pairs;  /* a multiply-add writes over its addend: polynomials in pairs */
+  bool scales; /* x * 2^n is an instruction */
 } Math;
 
 /* math.c */
-const Expr *mf(const Math *, double);                                 /* float32 constant */
-const Expr *md(const Math *, double);                                 /* float64 constant */
-const Expr *mi(const Math *, int64_t);                                /* int32 constant */
-const Expr *madd(const Math *, const Expr *a, const Expr *b, const Expr *c);   /* a*b + c, fused if that is free */
-const Expr *mpoly(const Math *, const Expr *x, int n, const double *coeff);   /* lowest power first; x's dtype */
+const Expr *mf(const Math *, double);                                        /* float32 constant */
+const Expr *md(const Math *, double);                                        /* float64 constant */
+const Expr *mi(const Math *, int64_t);                                       /* int32 constant */
+const Expr *madd(const Math *, const Expr *a, const Expr *b, const Expr *c); /* a*b + c, fused if that is free */
+const Expr *mpoly(const Math *, const Expr *x, int n, const double *coeff);  /* lowest power first; x's dtype */
 const Expr *mcall(const Math *, Intrin, const Expr *);
 const Expr *mcall2(const Math *, Intrin, const Expr *, const Expr *);
-const Expr *mbits(const Math *, const Expr *f);                       /* float32 -> int32 */
-const Expr *mfloat(const Math *, const Expr *i);                      /* int32 -> float32, the same bits */
+const Expr *mbits(const Math *, const Expr *f);  /* float32 -> int32 */
+const Expr *mfloat(const Math *, const Expr *i); /* int32 -> float32, the same bits */
 const Expr *mabs(const Math *, const Expr *);
 const Expr *msign_of(const Math *, const Expr *magnitude, const Expr *sign);
 const Expr *mselect(const Math *, const Expr *c, const Expr *a, const Expr *b);

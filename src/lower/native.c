@@ -6,8 +6,8 @@
  *   widest element in the value decides how many fit.  A let of a vector becomes a
  *   let for each piece.  Where memory is only written anew (no accumulator, nothing that
  *   will be a register), two pieces may overlap, if that makes them fewer: 7 are then 4
- *   and again 4, from the fourth on.  Where stores have masks, a rest of several pieces of a register tile that goes on behind
- *   it is one store of whole vectors under a mask: what is not wanted is computed, and left where it is.
+ *   and again 4, from the fourth on.  Where stores have masks, a rest of several pieces of a register tile that goes on
+ *   behind it is one store of whole vectors under a mask: what is not wanted is computed, and left where it is.
  *
  * needs   flat buffers, no vector loops
  * keeps   everything else
@@ -27,7 +27,7 @@ typedef struct Slice {
   Module *m;
   Arena *tmp;
   int from, n;
-  const Map *vars;           /* vector Var* -> Expr*: its lanes [from, from + n) */
+  const Map *vars; /* vector Var* -> Expr*: its lanes [from, from + n) */
   Map memo;
   bool failed;
 } Slice;
@@ -51,14 +51,29 @@ static const Expr *slice(Slice *s, const Expr *e);
 static const Expr *slice_args(Slice *s, const Expr *e)
 {
   Module *m = s->m;
-  const Expr *small[8], **arg = e->nargs <= 8 ? small : arena_array(s->tmp, const Expr *, e->nargs);
+  const Expr *small[8];
+  const Expr **arg = e->nargs <= 8 ? small : arena_array(s->tmp, const Expr *, e->nargs);
   for (int i = 0; i < e->nargs; i++) arg[i] = slice(s, e->arg[i]);
   if (s->failed) return e;
   DType t = dtype_lanes(e->dtype, s->n);
   switch ((ExprKind)e->kind) {
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR:
-    return expr_binary(m, (ExprKind)e->kind, arg[0], arg[1]);
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR: return expr_binary(m, (ExprKind)e->kind, arg[0], arg[1]);
   case E_NOT: return expr_not(m, arg[0]);
   case E_CAST: return expr_cast(m, t, arg[0]);
   case E_SELECT: return expr_select(m, arg[0], arg[1], arg[2]);
@@ -77,8 +92,7 @@ static const Expr *slice_args(Slice *s, const Expr *e)
   case E_RAMP:
   case E_BROADCAST:
   case E_REDUCE:
-  case E_NKINDS:
-    break;
+  case E_NKINDS: break;
   }
   s->failed = true;
   return e;
@@ -89,9 +103,7 @@ static const Expr *slice_node(Slice *s, const Expr *e)
   Module *m = s->m;
   const Expr *r;
   switch ((ExprKind)e->kind) {
-  case E_RAMP:
-    r = add_const(m, e->arg[0], e->arg[1], s->from);
-    return s->n == 1 ? r : expr_ramp(m, r, e->arg[1], s->n);
+  case E_RAMP: r = add_const(m, e->arg[0], e->arg[1], s->from); return s->n == 1 ? r : expr_ramp(m, r, e->arg[1], s->n);
   case E_BROADCAST: return s->n == 1 ? e->arg[0] : expr_broadcast(m, e->arg[0], s->n);
   case E_VAR:
     r = s->vars ? map_get(s->vars, e->u.var) : NULL;
@@ -111,10 +123,33 @@ static const Expr *slice_node(Slice *s, const Expr *e)
     s->failed = body.failed;
     return s->failed ? e : expr_let(m, var, value, r);
   }
-  case E_INT: case E_FLOAT: case E_STR: case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV:
-  case E_FLOORMOD: case E_MIN: case E_MAX: case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND:
-  case E_OR: case E_NOT: case E_CAST: case E_SELECT: case E_LOAD: case E_CALL: case E_REDUCE: case E_NKINDS:
-    return slice_args(s, e);
+  case E_INT:
+  case E_FLOAT:
+  case E_STR:
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR:
+  case E_NOT:
+  case E_CAST:
+  case E_SELECT:
+  case E_LOAD:
+  case E_CALL:
+  case E_REDUCE:
+  case E_NKINDS: return slice_args(s, e);
   }
   return e;
 }
@@ -140,7 +175,7 @@ const Expr *lower_lanes(Module *m, Arena *tmp, const Expr *e, int from, int n, c
 
 typedef struct Piece {
   int from, n;
-  int stored;                /* the first so many of the n lanes */
+  int stored; /* the first so many of the n lanes */
 } Piece;
 typedef Vec(Piece) Pieces;
 
@@ -158,13 +193,14 @@ typedef struct Held {
 typedef struct Split {
   Lower *lo;
   Arena *tmp;
-  int min_bits;              /* elements count as at least this wide: inside a vector let */
-  Map exact;                 /* data Var* of memory that is updated in place, local, or handed on */
-  Map lets;                  /* Var* -> SplitLet* */
-  Vec(Held) locals;          /* vectors that local memory is written in */
+  int min_bits;     /* elements count as at least this wide: inside a vector let */
+  Map exact;        /* data Var* of memory that is updated in place, local, or handed on */
+  Map lets;         /* Var* -> SplitLet* */
+  Vec(Held) locals; /* vectors that local memory is written in */
 } Split;
 
-/* Widest element of the vectors computed in e; indices of its loads do not count, nor do words whose dot products fill as many lanes. */
+/* Widest element of the vectors computed in e; indices of its loads do not count, nor do words whose dot products fill
+ * as many lanes. */
 typedef struct Widest {
   Arena *tmp;
   Map seen;
@@ -216,7 +252,8 @@ static void overlap_pieces(const Stmt *s, const Split *sp, int lanes, Pieces *ou
 {
   const Expr *at = s->u.store.index[0];
   bool contiguous = at->kind == E_RAMP && expr_is_int(at->arg[1], 1);
-  if (out->n < 3 || sp->lets.n || s->u.store.mask || !contiguous || map_has(&sp->exact, s->u.store.buffer->data)) return;
+  if (out->n < 3 || sp->lets.n || s->u.store.mask || !contiguous || map_has(&sp->exact, s->u.store.buffer->data))
+    return;
   ExactRead r = {&sp->exact, false};
   expr_visit(sp->lo->ctx, s->u.store.value, note_exact, &r);
   for (int i = 0; i + 2 < out->n && !r.found; i++) {
@@ -227,11 +264,12 @@ static void overlap_pieces(const Stmt *s, const Split *sp, int lanes, Pieces *ou
   }
 }
 
-/* May lanes behind the last one of a value be computed too?  Vectors must be read where so many lanes are a vector of local memory. */
+/* May lanes behind the last one of a value be computed too?  Vectors must be read where so many lanes are a vector of
+ * local memory. */
 typedef struct Beyond {
   Split *sp;
   Piece piece;
-  bool found;                /* such a vector */
+  bool found; /* such a vector */
   bool refused;
 } Beyond;
 
@@ -239,11 +277,15 @@ static void note_beyond(void *env, const Expr *e)
 {
   Beyond *b = env;
   if (e->dtype.lanes == 1 || b->refused) return;
-  b->refused |= e->kind == E_VAR || e->kind == E_LET || (dtype_is_int(e->dtype) && (e->kind == E_DIV || e->kind == E_MOD || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD));
+  b->refused |= e->kind == E_VAR || e->kind == E_LET ||
+                (dtype_is_int(e->dtype) &&
+                 (e->kind == E_DIV || e->kind == E_MOD || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD));
   if (e->kind != E_LOAD) return;
-  const Expr *at = e->nargs == 1 ? lower_lanes(b->sp->lo->m, b->sp->tmp, e->arg[0], b->piece.from, b->piece.n, NULL) : NULL;
+  const Expr *at =
+      e->nargs == 1 ? lower_lanes(b->sp->lo->m, b->sp->tmp, e->arg[0], b->piece.from, b->piece.n, NULL) : NULL;
   bool held = false;
-  for (int i = 0; i < b->sp->locals.n && !held; i++) held = b->sp->locals.v[i].data == e->u.buffer->data && b->sp->locals.v[i].index == at;
+  for (int i = 0; i < b->sp->locals.n && !held; i++)
+    held = b->sp->locals.v[i].data == e->u.buffer->data && b->sp->locals.v[i].index == at;
   b->found |= held;
   b->refused |= !held;
 }
@@ -251,13 +293,18 @@ static void note_beyond(void *env, const Expr *e)
 /* The rest behind the whole vectors as one piece, of which a mask stores what is there. */
 static void mask_pieces(const Stmt *s, Split *sp, int lanes, Pieces *out)
 {
-  const Expr *at = s->u.store.index[0], *value = s->u.store.value;
-  int whole = 0, bytes = dtype_bytes(s->u.store.buffer->dtype);
+  const Expr *at = s->u.store.index[0];
+  const Expr *value = s->u.store.value;
+  int whole = 0;
+  int bytes = dtype_bytes(s->u.store.buffer->dtype);
   bool contiguous = at->kind == E_RAMP && expr_is_int(at->arg[1], 1);
   while (whole < out->n && out->v[whole].n == out->v[0].n) whole++;
-  if (out->n == 1 || out->v[out->n - 1].from + out->v[out->n - 1].n != lanes || !contiguous || sp->lets.n || s->u.store.mask || (bytes != 4 && bytes != 8)) return;
+  if (out->n == 1 || out->v[out->n - 1].from + out->v[out->n - 1].n != lanes || !contiguous || sp->lets.n ||
+      s->u.store.mask || (bytes != 4 && bytes != 8))
+    return;
   if (!target_has(sp->lo->target, CPU_AVX512VL) || !expr_is_pure(value)) return;
-  int first = out->v[0].n * 2 <= target_lanes(sp->lo->target, 8 * bytes) ? 0 : whole, n = 1;   /* none is whole */
+  int first = out->v[0].n * 2 <= target_lanes(sp->lo->target, 8 * bytes) ? 0 : whole;
+  int n = 1; /* none is whole */
   if (out->n - first < 2) return;
   int from = out->v[first].from;
   while (n < lanes - from) n *= 2;
@@ -295,7 +342,8 @@ static void note_self(void *env, const Expr *e)
 static bool note_update(void *env, Stmt *s)
 {
   Split *sp = env;
-  if (s->kind == S_ALLOC && strcmp(s->u.alloc.buffer->scope, "global")) map_put(sp->tmp, &sp->exact, s->u.alloc.buffer->data, NULL);
+  if (s->kind == S_ALLOC && strcmp(s->u.alloc.buffer->scope, "global"))
+    map_put(sp->tmp, &sp->exact, s->u.alloc.buffer->data, NULL);
   if (s->kind != S_STORE) return true;
   if (s->u.store.n == 1 && s->u.store.index[0]->dtype.lanes > 1 && map_has(&sp->exact, s->u.store.buffer->data))
     vec_push(sp->tmp, &sp->locals, (Held){s->u.store.buffer->data, s->u.store.index[0]});
@@ -342,7 +390,8 @@ static Stmt *split_store(Split *sp, Stmt *s)
     Stmt *c = stmt_store(m, s->u.store.buffer, 1, &at, cut(sp, s->u.store.value, pieces.v[i]));
     if (s->u.store.mask) c->u.store.mask = cut(sp, s->u.store.mask, pieces.v[i]);
     if (pieces.v[i].stored < pieces.v[i].n)
-      c->u.store.mask = expr_lt(m, expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), pieces.v[i].n), expr_broadcast(m, expr_i32(m, pieces.v[i].stored), pieces.v[i].n));
+      c->u.store.mask = expr_lt(m, expr_ramp(m, expr_i32(m, 0), expr_i32(m, 1), pieces.v[i].n),
+                                expr_broadcast(m, expr_i32(m, pieces.v[i].stored), pieces.v[i].n));
     vec_push(sp->tmp, &out, c);
   }
   return out.n == 1 ? out.v[0] : stmt_seq(m, out.n, out.v);
@@ -351,7 +400,8 @@ static Stmt *split_store(Split *sp, Stmt *s)
 static Stmt *split_let(Split *sp, Stmt *s)
 {
   Module *m = sp->lo->m;
-  int lanes = s->u.let.var->dtype.lanes, outer = sp->min_bits;
+  int lanes = s->u.let.var->dtype.lanes;
+  int outer = sp->min_bits;
   if (lanes == 1) {
     s->u.let.body = split_stmt(sp, s->u.let.body);
     return s;
@@ -394,7 +444,8 @@ void pass_split_vectors(Lower *lo)
   stmt_visit(lo->f->body, note_update, &sp);
   stmt_visit_exprs(lo->f->body, note_pointers, &sp);
   for (int i = 0; i < lo->f->nparam; i++)
-    if (lo->f->param[i].buffer && lower_may_alias(lo->f, i)) map_put(sp.tmp, &sp.exact, lo->f->param[i].buffer->data, NULL);
+    if (lo->f->param[i].buffer && lower_may_alias(lo->f, i))
+      map_put(sp.tmp, &sp.exact, lo->f->param[i].buffer->data, NULL);
   lo->f->body = split_stmt(&sp, lo->f->body);
 }
 
@@ -413,7 +464,9 @@ static bool is_native(const Target *t, const Expr *e)
   case IN_ABS:
   case IN_FMA:
   case IN_COPYSIGN:
-  case IN_ISNAN: case IN_ISFINITE: case IN_ISINF:
+  case IN_ISNAN:
+  case IN_ISFINITE:
+  case IN_ISINF:
   case IN_BITAND:
   case IN_BITOR:
   case IN_BITXOR:
@@ -423,16 +476,18 @@ static bool is_native(const Target *t, const Expr *e)
   case IN_POPCOUNT:
   case IN_CLZ:
   case IN_BF16_DOT:
-  case IN_REINTERPRET: case IN_IF_THEN_ELSE: case IN_LIKELY: return true;
+  case IN_REINTERPRET:
+  case IN_IF_THEN_ELSE:
+  case IN_LIKELY: return true;
   case IN_LDEXP: return t->kind == TARGET_LLVM && e->dtype.bits == 32 && target_has_scale(t, e->dtype.lanes);
-  default: return false;     /* every other function is called */
+  default: return false; /* every other function is called */
   }
 }
 
 typedef struct Apart {
   Lower *lo;
   Arena *tmp;
-  Vec(Stmt *) before;        /* lane by lane, to run before the statement */
+  Vec(Stmt *) before; /* lane by lane, to run before the statement */
   Vec(const Buffer *) buffers;
   Rewriter rw;
 } Apart;
@@ -473,7 +528,8 @@ static const Expr *apart_node(Rewriter *rw, const Expr *e)
   const Expr *call = expr_with_args(m, e, arg);
   const Buffer *b = lane_buffer(a, e->dtype, lanes);
   for (int l = 0; l < lanes; l++) {
-    const Expr *at = expr_i32(m, l), *one = lower_lanes(m, a->tmp, call, l, 1, NULL);
+    const Expr *at = expr_i32(m, l);
+    const Expr *one = lower_lanes(m, a->tmp, call, l, 1, NULL);
     if (!one) BUG(a->lo->ctx, "no lane %d of %s", l, expr_str_of(a->tmp, call));
     vec_push(a->tmp, &a->before, stmt_store(m, b, 1, &at, one));
   }

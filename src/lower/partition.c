@@ -29,17 +29,17 @@
 #include "lower/internal.h"
 
 typedef struct Cond {
-  const Expr *e;             /* a comparison */
-  bool likely, guard;        /* guard: condition of an if without else */
-  bool copied;               /* only of what is copied into a buffer of the loop's own: padding put there */
+  const Expr *e;      /* a comparison */
+  bool likely, guard; /* guard: condition of an if without else */
+  bool copied;        /* only of what is copied into a buffer of the loop's own: padding put there */
 } Cond;
 
 typedef struct Part {
   Lower *lo;
   Analyzer *an;
   Arena *tmp;
-  int budget;                /* statements that copies may still add */
-  int in_tail;               /* > 0 inside a peeled-off piece */
+  int budget;  /* statements that copies may still add */
+  int in_tail; /* > 0 inside a peeled-off piece */
 } Part;
 
 /* What stands below one loop. */
@@ -47,10 +47,10 @@ typedef struct Below {
   Part *p;
   const Var *var;
   Vec(Cond) conds;
-  Vec(const Var *) inner;    /* loop variables */
-  Vec(const Var *) hidden;   /* let variables: conditions that use them are left alone */
+  Vec(const Var *) inner;  /* loop variables */
+  Vec(const Var *) hidden; /* let variables: conditions that use them are left alone */
   Vec(const Buffer *) locals;
-  bool spatial;              /* every store to something from outside uses var */
+  bool spatial; /* every store to something from outside uses var */
   bool in_copy;
 } Below;
 
@@ -108,7 +108,8 @@ static bool find_stmt(void *env, Stmt *s)
 {
   Below *b = env;
   Arena *tmp = b->p->tmp;
-  b->in_copy = s->kind == S_STORE && is_local(b, s->u.store.buffer) && !expr_uses_buffer(s->u.store.value, s->u.store.buffer);
+  b->in_copy =
+      s->kind == S_STORE && is_local(b, s->u.store.buffer) && !expr_uses_buffer(s->u.store.value, s->u.store.buffer);
   lower_map_exprs(s, find_held, b);
   if (s->kind == S_FOR) {
     analyzer_bind(b->p->an, s->u.loop.var, s->u.loop.min, s->u.loop.extent);
@@ -132,13 +133,14 @@ static bool find_stmt(void *env, Stmt *s)
 /* ---- where a condition holds ------------------------------------------------------------ */
 
 typedef struct Range {
-  const Expr *lo, *hi;       /* NULL: no limit on that side */
+  const Expr *lo, *hi; /* NULL: no limit on that side */
 } Range;
 
 /* e with cond being e >= 0 */
 static const Expr *as_nonnegative(Module *m, const Expr *cond)
 {
-  const Expr *a = cond->arg[0], *b = cond->arg[1];
+  const Expr *a = cond->arg[0];
+  const Expr *b = cond->arg[1];
   if (cond->kind == E_LT || cond->kind == E_LE) {
     a = cond->arg[1];
     b = cond->arg[0];
@@ -160,7 +162,9 @@ static bool true_range(Below *b, const Expr *cond, Range *out)
   Part *p = b->p;
   Module *m = p->lo->m;
   if (uses_one_of(cond, b->hidden.n, b->hidden.v)) return false;
-  const Expr *e = expr_simplify(p->an, as_nonnegative(m, cond)), *min = e, *max;
+  const Expr *e = expr_simplify(p->an, as_nonnegative(m, cond));
+  const Expr *min = e;
+  const Expr *max;
   if (uses_one_of(e, b->inner.n, b->inner.v) && !analyzer_relax(p->an, e, b->inner.n, b->inner.v, &min, &max))
     return false;
   const Expr *coeff[2];
@@ -171,9 +175,9 @@ static bool true_range(Below *b, const Expr *cond, Range *out)
   const Expr *rest = coeff[1];
   if (uses_one_of(rest, b->inner.n, b->inner.v) || expr_uses_var(rest, b->var)) return false;
   *out = (Range){NULL, NULL};
-  if (a > 0)                 /* a*v + rest >= 0: v >= ceil(-rest / a) */
+  if (a > 0) /* a*v + rest >= 0: v >= ceil(-rest / a) */
     out->lo = expr_simplify(p->an, expr_sub(m, lower_int(m, rest, 0), expr_floordiv(m, rest, lower_int(m, rest, a))));
-  else                       /* v <= floor(rest / -a) */
+  else /* v <= floor(rest / -a) */
     out->hi = expr_simplify(p->an, expr_add(m, expr_floordiv(m, rest, lower_int(m, rest, -a)), lower_int(m, rest, 1)));
   return true;
 }
@@ -304,7 +308,8 @@ static Stmt *short_piece(Stmt *s)
 static Stmt *peel(Part *p, Stmt *s, Range r, const ExprVec *held, int tries)
 {
   Module *m = p->lo->m;
-  const Expr *zero = lower_int(m, r.lo, 0), *n = s->u.loop.extent;
+  const Expr *zero = lower_int(m, r.lo, 0);
+  const Expr *n = s->u.loop.extent;
   Stmt *head = provably_empty(p, zero, r.lo) ? NULL : piece(p, s, (Range){zero, r.lo});
   Stmt *tail = provably_empty(p, r.hi, n) ? NULL : piece(p, s, (Range){r.hi, n});
   take_away(p, s->u.loop.body, held);
@@ -332,7 +337,9 @@ static Stmt *chosen_body(Part *p, Stmt *s, Range r)
 static Stmt *choose(Part *p, Stmt *s, Range r, const ExprVec *held)
 {
   Module *m = p->lo->m;
-  const Expr *zero = lower_int(m, r.lo, 0), *n = s->u.loop.extent, *v = s->u.loop.var->expr;
+  const Expr *zero = lower_int(m, r.lo, 0);
+  const Expr *n = s->u.loop.extent;
+  const Expr *v = s->u.loop.var->expr;
   Stmt *tail = provably_empty(p, r.hi, n) ? NULL : chosen_body(p, s, (Range){r.hi, n});
   Stmt *head = provably_empty(p, zero, r.lo) ? NULL : chosen_body(p, s, (Range){zero, r.lo});
   take_away(p, s->u.loop.body, held);
@@ -348,7 +355,8 @@ static Stmt *choose(Part *p, Stmt *s, Range r, const ExprVec *held)
 static Stmt *shrink_or_whole(Part *p, Stmt *s, Range r, const ExprVec *held)
 {
   Module *m = p->lo->m;
-  const Expr *zero = lower_int(m, r.lo, 0), *n = s->u.loop.extent;
+  const Expr *zero = lower_int(m, r.lo, 0);
+  const Expr *n = s->u.loop.extent;
   take_away(p, s->u.loop.body, held);
   Stmt *rest = piece(p, s, r);
   if (p->in_tail || p->budget < lower_count(s)) return part_piece(p, rest, MAX_TRIES);
@@ -361,17 +369,23 @@ static Stmt *shrink_or_whole(Part *p, Stmt *s, Range r, const ExprVec *held)
   return stmt_if(m, fits, whole, rest);
 }
 
-/* The first value of the loop variable from which on no value of the inner loops makes cond true; n: not known, or none. */
+/* The first value of the loop variable from which on no value of the inner loops makes cond true; n: not known, or
+ * none. */
 static int64_t false_from(Below *b, const Expr *cond, int64_t n)
 {
   Part *p = b->p;
   Module *m = p->lo->m;
   if (!is_comparison(cond) || uses_one_of(cond, b->hidden.n, b->hidden.v)) return n;
-  const Expr *e = expr_simplify(p->an, as_nonnegative(m, cond)), *min, *max = e, *coeff[2];
+  const Expr *e = expr_simplify(p->an, as_nonnegative(m, cond));
+  const Expr *min;
+  const Expr *max = e;
+  const Expr *coeff[2];
   if (uses_one_of(e, b->inner.n, b->inner.v) && !analyzer_relax(p->an, e, b->inner.n, b->inner.v, &min, &max)) return n;
   int64_t a, rest;
   if (!expr_linear(p->an, expr_simplify(p->an, max), 1, &b->var, coeff)) return n;
-  if (!lower_const_int(expr_simplify(p->an, coeff[0]), &a) || !lower_const_int(expr_simplify(p->an, coeff[1]), &rest) || a >= 0) return n;
+  if (!lower_const_int(expr_simplify(p->an, coeff[0]), &a) || !lower_const_int(expr_simplify(p->an, coeff[1]), &rest) ||
+      a >= 0)
+    return n;
   return rest < 0 ? 0 : rest / -a + 1;
 }
 
@@ -401,7 +415,8 @@ static int64_t idle_from(Below *b, Stmt *s, int64_t n)
     }
     return from;
   }
-  case S_EVAL: return lower_is_nop(s) || (s->u.eval.value->kind == E_CALL && s->u.eval.value->u.intrin == IN_PREFETCH) ? 0 : n;
+  case S_EVAL:
+    return lower_is_nop(s) || (s->u.eval.value->kind == E_CALL && s->u.eval.value->u.intrin == IN_PREFETCH) ? 0 : n;
   default: return n;
   }
 }
@@ -433,7 +448,8 @@ static Stmt *shrink(Below *b, Stmt *s, int tries)
   }
   if (!held.n && drop_idle(b, s, &range)) return part_piece(p, piece(p, s, range), tries);
   if (!held.n) return NULL;
-  bool special = (s->u.loop.kind == FOR_VECTORIZED || s->u.loop.kind == FOR_UNROLLED) && s->u.loop.extent->kind == E_INT;
+  bool special =
+      (s->u.loop.kind == FOR_VECTORIZED || s->u.loop.kind == FOR_UNROLLED) && s->u.loop.extent->kind == E_INT;
   if (special && (range.lo->kind != E_INT || range.hi->kind != E_INT)) return shrink_or_whole(p, s, range, &held);
   take_away(p, s->u.loop.body, &held);
   return part_piece(p, piece(p, s, range), tries + 1);
@@ -444,12 +460,14 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
 {
   Part *p = b->p;
   Module *m = p->lo->m;
-  Range whole = {lower_int(m, s->u.loop.extent, 0), s->u.loop.extent}, range = whole;
+  Range whole = {lower_int(m, s->u.loop.extent, 0), s->u.loop.extent};
+  Range range = whole;
   ExprVec held = {0};
   for (int likely = 1; likely >= 0; likely--)
     for (int i = 0; i < b->conds.n; i++) {
       const Cond *c = &b->conds.v[i];
-      Range r, cut = range;
+      Range r;
+      Range cut = range;
       /* Pieces before and after a parallel loop leave workers idle: the loops of the copy can do it. */
       if (s->u.loop.kind == FOR_PARALLEL && c->copied && uses_one_of(c->e, b->inner.n, b->inner.v)) continue;
       if (c->likely != likely || (!likely && !b->spatial && !p->in_tail) || !true_range(b, c->e, &r)) continue;
@@ -471,8 +489,8 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
   return peel(p, s, range, &held, tries);
 }
 
-/* A first step in which a condition holds for some values of the inner loops (a vector across the border of two tensors that are put
- * together) stands alone: behind it the condition is false; NULL if there is none. */
+/* A first step in which a condition holds for some values of the inner loops (a vector across the border of two tensors
+ * that are put together) stands alone: behind it the condition is false; NULL if there is none. */
 static Stmt *part_mixed(Below *b, Stmt *s, int tries)
 {
   Part *p = b->p;
@@ -483,8 +501,10 @@ static Stmt *part_mixed(Below *b, Stmt *s, int tries)
     const Cond *c = &b->conds.v[i];
     if (c->likely || c->guard || false_from(b, c->e, n) != 1) continue;
     p->budget -= cost;
-    const Expr *zero = lower_int(p->lo->m, s->u.loop.extent, 0), *one = lower_int(p->lo->m, zero, 1);
-    Stmt *mixed = piece(p, s, (Range){zero, one}), *rest = piece(p, s, (Range){one, s->u.loop.extent});
+    const Expr *zero = lower_int(p->lo->m, s->u.loop.extent, 0);
+    const Expr *one = lower_int(p->lo->m, zero, 1);
+    Stmt *mixed = piece(p, s, (Range){zero, one});
+    Stmt *rest = piece(p, s, (Range){one, s->u.loop.extent});
     mixed = part_piece(p, short_piece(mixed), tries + 1);
     return lower_then(p->lo->m, mixed, part_piece(p, rest, tries));
   }

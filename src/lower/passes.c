@@ -11,6 +11,7 @@ typedef struct Pass {
   void (*run)(Lower *);
 } Pass;
 
+/* clang-format off */
 static const Pass passes[] = {
     /* blocks and many-dimensional buffers */
     {"thread_reductions", LOWER_LOOPS, pass_thread_reductions},
@@ -44,6 +45,7 @@ static const Pass passes[] = {
     {"place_storage", LOWER_KERNEL, pass_place_storage},
     {"unique_vars", LOWER_KERNEL, pass_unique_vars},
 };
+/* clang-format on */
 enum { NPASSES = sizeof passes / sizeof *passes };
 
 int lower_pass_count(void) { return NPASSES; }

@@ -20,12 +20,12 @@
 
 typedef struct Plan {
   Lower *lo;
-  Analyzer *an;              /* knows all loops */
+  Analyzer *an; /* knows all loops */
   Arena *tmp;
-  Vec(const Buffer *) buffers;       /* to be placed, in order of declaration */
-  Map index;                         /* Buffer* or data Var* -> its number + 1 */
-  Stmt **at;                         /* statement to wrap; NULL: no use so far */
-  Stmt **scope;                      /* the block that declared it */
+  Vec(const Buffer *) buffers; /* to be placed, in order of declaration */
+  Map index;                   /* Buffer* or data Var* -> its number + 1 */
+  Stmt **at;                   /* statement to wrap; NULL: no use so far */
+  Stmt **scope;                /* the block that declared it */
   Annots *annots;
 } Plan;
 
@@ -40,7 +40,8 @@ static int depth_of(const Stmt *s)
 
 static Stmt *common_ancestor(Stmt *a, Stmt *b)
 {
-  int da = depth_of(a), db = depth_of(b);
+  int da = depth_of(a);
+  int db = depth_of(b);
   for (; da > db; da--) a = a->parent;
   for (; db > da; db--) b = b->parent;
   while (a != b) {
@@ -71,7 +72,8 @@ static bool places(const Block *b, const Var *v)
 static bool keeps_domain(Plan *p, const Block *b, const Expr *cond)
 {
   Module *m = p->lo->m;
-  bool below = cond->kind == E_LT, from = cond->kind == E_GE;
+  bool below = cond->kind == E_LT;
+  bool from = cond->kind == E_GE;
   if (!below && !from) return false;
   const Expr *slack = expr_sub(m, cond->arg[0], cond->arg[1]);
   for (int i = 0; i < b->niter; i++) {
@@ -113,10 +115,10 @@ static Stmt *carrying_loop(Plan *p, Stmt *s, const Buffer *buffer)
 /* A block that stores to the buffer, seen from a statement around it. */
 typedef struct Writer {
   Plan *p;
-  const Stmt *below;         /* that statement */
+  const Stmt *below; /* that statement */
   const Buffer *buffer;
-  Region reads;              /* what is read of the buffer in it */
-  bool covers;               /* a writer was found that writes all of this */
+  Region reads; /* what is read of the buffer in it */
+  bool covers;  /* a writer was found that writes all of this */
 } Writer;
 
 /* The loops from v->below down to statement s, and e over them and what is outside. */
@@ -169,7 +171,8 @@ static bool box_holds_reads(Writer *v, const Stmt *store, const IterVarVec *loop
   const Var **vars = arena_array(v->p->tmp, const Var *, loops->n);
   for (int i = 0; i < loops->n; i++) vars[i] = loops->v[i]->var;
   for (int d = 0; d < store->u.store.n; d++) {
-    const Expr *lo, *hi, *shape = v->buffer->shape[d];
+    const Expr *lo, *hi;
+    const Expr *shape = v->buffer->shape[d];
     if (!analyzer_relax(an, over_loops(v, store, store->u.store.index[d]), loops->n, vars, &lo, &hi)) return false;
     const Expr *from = expr_max(m, v->reads.min[d], lower_int(m, shape, 0));
     const Expr *end = expr_min(m, expr_add(m, v->reads.min[d], v->reads.extent[d]), shape);
@@ -194,7 +197,8 @@ static bool check_writer(void *env, Stmt *s)
 /* Is all that statement s reads of the buffer written in it?  Boxes are compared. */
 static bool covered(Plan *p, Stmt *s, const Buffer *b)
 {
-  Stmt whole = {.kind = S_SEQ}, *only[] = {s};     /* of a loop, all iterations */
+  Stmt whole = {.kind = S_SEQ};
+  Stmt *only[] = {s}; /* of a loop, all iterations */
   whole.u.seq.v = only;
   whole.u.seq.n = 1;
   Writer v = {.p = p, .below = s, .buffer = b};
@@ -217,7 +221,8 @@ static Stmt *covering(Plan *p, int k, Stmt *at)
 /* Memory that several threads see is allocated outside of their loops. */
 static Stmt *above_threads(const Buffer *b, Stmt *at)
 {
-  bool shared = str_starts(b->scope, "shared") || !strcmp(b->scope, "warp"), global = !strcmp(b->scope, "global");
+  bool shared = str_starts(b->scope, "shared") || !strcmp(b->scope, "warp");
+  bool global = !strcmp(b->scope, "global");
   Stmt *out = at;
   for (Stmt *p = at; p; p = p->parent) {
     if (p->kind != S_FOR || p->u.loop.kind != FOR_THREAD) continue;
@@ -329,8 +334,8 @@ static bool collect_annots(void *env, Stmt *s)
   Plan *p = env;
   if (s->kind != S_BLOCK) return true;
   Block *b = s->u.block;
-  const Expr *align = annots_get(&b->annots, "buffer_dim_align"),
-             *twice = annots_get(&b->annots, "double_buffer_scope");
+  const Expr *align = annots_get(&b->annots, "buffer_dim_align");
+  const Expr *twice = annots_get(&b->annots, "double_buffer_scope");
   for (int i = 0; i < b->nwrites; i++) {
     int k = plan_find(p, b->writes[i].buffer);
     if (k < 0) continue;

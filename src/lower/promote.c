@@ -25,7 +25,7 @@ enum { MAX_SLOTS = 160, MAX_REPLACED = 4096 };
  * is not a scalar or a contiguous vector. */
 typedef struct Slot {
   const Expr *index;
-  const Expr *base;          /* NULL: 0 */
+  const Expr *base; /* NULL: 0 */
   int64_t offset;
   int lanes;
 } Slot;
@@ -71,7 +71,7 @@ typedef struct Moved {
 
 typedef struct Move {
   Lower *lo;
-  Map *of_buffer;            /* Buffer* -> Map* of Moved */
+  Map *of_buffer; /* Buffer* -> Map* of Moved */
   Rewriter rw;
 } Move;
 
@@ -111,28 +111,28 @@ static void move_accesses(Lower *lo, Stmt *s, Map *of_buffer)
 
 typedef struct Access {
   const Expr *index;
-  bool stored, sure;         /* written somewhere; touched in every iteration */
+  bool stored, sure; /* written somewhere; touched in every iteration */
 } Access;
 
 typedef struct Accesses {
   const Buffer *buffer;
   Vec(Access) v;
-  Map of_index;              /* Expr* -> number + 1 */
-  bool stored, opaque;       /* opaque: also reached in a way that is not understood */
+  Map of_index;        /* Expr* -> number + 1 */
+  bool stored, opaque; /* opaque: also reached in a way that is not understood */
 } Accesses;
 
 typedef struct Gather {
   Lower *lo;
   Arena *tmp;
-  Map of_buffer;             /* Buffer* -> Accesses* */
-  Map of_data;               /* data Var* -> Accesses* */
+  Map of_buffer; /* Buffer* -> Accesses* */
+  Map of_data;   /* data Var* -> Accesses* */
   Vec(Accesses *) all;
-  Vec(const Var *) bound;    /* variables bound below */
-  Map local;                 /* buffers allocated below */
-  int maybe;                 /* > 0: under a condition, or in a loop that may not run */
-  bool blocked;              /* parallel work, barriers, early exits */
-  Map pointers;              /* pointer variables met as values */
-  Map visited;               /* Expr* -> 1 under a condition, 2 surely */
+  Vec(const Var *) bound; /* variables bound below */
+  Map local;              /* buffers allocated below */
+  int maybe;              /* > 0: under a condition, or in a loop that may not run */
+  bool blocked;           /* parallel work, barriers, early exits */
+  Map pointers;           /* pointer variables met as values */
+  Map visited;            /* Expr* -> 1 under a condition, 2 surely */
 } Gather;
 
 static Accesses *accesses_of(Gather *g, const Buffer *b)
@@ -143,7 +143,7 @@ static Accesses *accesses_of(Gather *g, const Buffer *b)
   a->buffer = b;
   map_put(g->tmp, &g->of_buffer, b, a);
   Accesses *other = map_get(&g->of_data, b->data);
-  if (other) other->opaque = a->opaque = true;      /* two buffers over one pointer */
+  if (other) other->opaque = a->opaque = true; /* two buffers over one pointer */
   map_put(g->tmp, &g->of_data, b->data, a);
   vec_push(g->tmp, &g->all, a);
   return a;
@@ -172,7 +172,8 @@ static void gather_expr(Gather *g, const Expr *e)
     return;
   }
   if (e->nargs == 0) return;
-  intptr_t before = (intptr_t)map_get(&g->visited, e), now = g->maybe ? 1 : 2;
+  intptr_t before = (intptr_t)map_get(&g->visited, e);
+  intptr_t now = g->maybe ? 1 : 2;
   if (before >= now) return;
   map_put(g->tmp, &g->visited, e, (void *)now);
   if (e->kind == E_LOAD) {
@@ -294,7 +295,8 @@ static int clusters_of(Arena *tmp, const Accesses *a, Cluster **out)
 
 static int cluster_at(const Cluster *c, int n, int64_t at)
 {
-  int lo = 0, hi = n - 1;
+  int lo = 0;
+  int hi = n - 1;
   while (lo < hi) {
     int mid = (lo + hi + 1) / 2;
     if (c[mid].from <= at) lo = mid;
@@ -323,7 +325,8 @@ static Stmt *replace_alloc(Lower *lo, Stmt *s)
   if (n == 0 || (n == 1 && c[0].to - c[0].from == size)) return s;
   const Buffer **part = arena_array(tmp, const Buffer *, n);
   for (int i = 0; i < n; i++) part[i] = variable(m, b, "", c[i].to - c[i].from);
-  Map of_index = {0}, of_buffer = {0};
+  Map of_index = {0};
+  Map of_buffer = {0};
   for (int i = 0; i < a->v.n; i++) {
     Slot slot;
     slot_of(a->v.v[i].index, &slot);
@@ -368,7 +371,8 @@ static bool apart(Promote *p, const Slot *a, const Slot *b)
     d = a->offset - b->offset;
   } else {
     Module *m = p->lo->m;
-    const Expr *x = a->lanes > 1 ? a->index->arg[0] : a->index, *y = b->lanes > 1 ? b->index->arg[0] : b->index;
+    const Expr *x = a->lanes > 1 ? a->index->arg[0] : a->index;
+    const Expr *y = b->lanes > 1 ? b->index->arg[0] : b->index;
     if (!lower_const_int(expr_simplify(p->an, expr_sub(m, x, y)), &d)) return false;
   }
   return d >= b->lanes || -d >= a->lanes;
@@ -466,7 +470,8 @@ static Stmt *wrap_loop(Promote *p, Stmt *loop, const Keeps *keeps)
   bool from_memory = false;
   for (int i = 0; i < keeps->n; i++) {
     const Kept *k = &keeps->v[i];
-    const Expr *at = whole(m, k->lanes), *first = k->first ? k->first : expr_load(m, k->from, 1, &k->index);
+    const Expr *at = whole(m, k->lanes);
+    const Expr *first = k->first ? k->first : expr_load(m, k->from, 1, &k->index);
     vec_push(tmp, &out, stmt_store(m, k->var, 1, &at, first));
     from_memory |= !k->first;
   }
@@ -529,7 +534,7 @@ static Stmt *promote_stmt(Promote *p, Stmt *s, Stmt *seq, int at, bool *gone)
     analyzer_bind(p->an, s->u.loop.var, s->u.loop.min, s->u.loop.extent);
     done = promote_loop(p, s, seq, at, gone);
   }
-  lower_map_children(p->lo->m, s, promote_child, p);     /* s is the loop, wrapped or not */
+  lower_map_children(p->lo->m, s, promote_child, p); /* s is the loop, wrapped or not */
   return done;
 }
 

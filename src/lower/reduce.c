@@ -24,17 +24,18 @@ typedef struct ThreadReduce {
   Lower *lo;
   Stmt *stmt;
   Block *b;
-  Stmt **loop;               /* around the block, outermost first */
-  int nloop, outer;          /* loop[outer]: the outermost of the reduction */
+  Stmt **loop;      /* around the block, outermost first */
+  int nloop, outer; /* loop[outer]: the outermost of the reduction */
   BlockUpdate u;
-  Vec(Stmt *) around, across;        /* thread loops outside of it; those of the reduction */
-  const Expr **thread;               /* the number of this thread along each of `across` */
-  const Buffer **part, **all;        /* of each value */
+  Vec(Stmt *) around, across; /* thread loops outside of it; those of the reduction */
+  const Expr **thread;        /* the number of this thread along each of `across` */
+  const Buffer **part, **all; /* of each value */
 } ThreadReduce;
 
 _Noreturn static void refuse(const ThreadReduce *r, const char *why, const char *way)
 {
-  raise(r->lo->ctx, ERR_UNSUPPORTED, r->stmt->loc, "%s: the reduction of block '%s' over threads: %s; %s", r->lo->f->name, r->b->name, why, way);
+  raise(r->lo->ctx, ERR_UNSUPPORTED, r->stmt->loc, "%s: the reduction of block '%s' over threads: %s; %s",
+        r->lo->f->name, r->b->name, why, way);
 }
 
 static bool in_bindings(const Block *b, const Var *v, bool reduce)
@@ -53,7 +54,8 @@ static int64_t thread_count(const ThreadReduce *r, const Stmt *loop)
 {
   int64_t n = 0;
   if (!lower_const_int(loop->u.loop.extent, &n) || !expr_is_int(loop->u.loop.min, 0))
-    refuse(r, arena_printf(scratch(r->lo->ctx), "thread loop '%s' has no constant extent", loop->u.loop.var->name), "split it by a constant");
+    refuse(r, arena_printf(scratch(r->lo->ctx), "thread loop '%s' has no constant extent", loop->u.loop.var->name),
+           "split it by a constant");
   return n;
 }
 
@@ -71,8 +73,10 @@ static bool read_loops(ThreadReduce *r)
   if (!r->across.n) return false;
   for (int i = r->outer; i < r->nloop; i++)
     if (in_bindings(r->b, r->loop[i]->u.loop.var, false))
-      refuse(r, arena_printf(tmp, "spatial loop '%s' stands inside reduction loop '%s'", r->loop[i]->u.loop.var->name,
-                             r->loop[r->outer]->u.loop.var->name), "reorder it outside");
+      refuse(r,
+             arena_printf(tmp, "spatial loop '%s' stands inside reduction loop '%s'", r->loop[i]->u.loop.var->name,
+                          r->loop[r->outer]->u.loop.var->name),
+             "reorder it outside");
   for (Stmt *p = r->loop[r->outer]->parent; p; p = p->parent)
     if (is_thread(p)) vec_push(tmp, &r->around, p);
   return true;
@@ -103,8 +107,11 @@ static void check_readers(ThreadReduce *r)
     Reader f = {.writer = r->b, .buffer = r->u.store[v]->u.store.buffer};
     if (!strcmp(f.buffer->scope, "global")) stmt_visit(top, find_reader, &f);
     if (f.name)
-      refuse(r, arena_printf(scratch(r->lo->ctx), "block '%s' of the same kernel reads '%s', which one thread writes to global memory", f.name,
-                             f.buffer->name), "set its scope to \"shared\" or \"local\"");
+      refuse(r,
+             arena_printf(scratch(r->lo->ctx),
+                          "block '%s' of the same kernel reads '%s', which one thread writes to global memory", f.name,
+                          f.buffer->name),
+             "set its scope to \"shared\" or \"local\"");
   }
 }
 
@@ -112,14 +119,19 @@ static void check_readers(ThreadReduce *r)
 static const Expr *element_predicate(ThreadReduce *r)
 {
   Arena *tmp = scratch(r->lo->ctx);
-  ExprVec all = {0}, keep = {0};
+  ExprVec all = {0};
+  ExprVec keep = {0};
   if (r->b->predicate) lower_conjuncts(tmp, r->b->predicate, &all);
   for (int i = 0; i < all.n; i++) {
-    bool reduce = false, spatial = false;
+    bool reduce = false;
+    bool spatial = false;
     for (int k = 0; k < r->nloop; k++)
       if (expr_uses_var(all.v[i], r->loop[k]->u.loop.var)) *(k >= r->outer ? &reduce : &spatial) = true;
     if (reduce && spatial)
-      refuse(r, arena_printf(tmp, "the condition %s is about spatial and reduction loops at once", expr_str_of(tmp, all.v[i])), "split them apart");
+      refuse(r,
+             arena_printf(tmp, "the condition %s is about spatial and reduction loops at once",
+                          expr_str_of(tmp, all.v[i])),
+             "split them apart");
     if (!reduce) vec_push(tmp, &keep, all.v[i]);
   }
   return lower_conjunction(r->lo->m, keep.n, keep.v);
@@ -133,8 +145,10 @@ static void make_buffers(ThreadReduce *r)
   Module *m = r->lo->m;
   Arena *tmp = scratch(r->lo->ctx);
   Block *scope = stmt_enclosing_block(r->loop[0])->u.block;
-  int ndim = r->around.n + r->across.n, n = r->u.n;
-  const Expr *one = expr_i32(m, 1), **shape = arena_array(tmp, const Expr *, ndim);
+  int ndim = r->around.n + r->across.n;
+  int n = r->u.n;
+  const Expr *one = expr_i32(m, 1);
+  const Expr **shape = arena_array(tmp, const Expr *, ndim);
   for (int i = 0; i < ndim; i++)
     shape[i] = expr_i32(m, thread_count(r, i < r->around.n ? r->around.v[i] : r->across.v[i - r->around.n]));
   const Buffer **allocs = arena_array(m->arena, const Buffer *, scope->nallocs + n);
@@ -143,8 +157,10 @@ static void make_buffers(ThreadReduce *r)
   r->all = arena_array(tmp, const Buffer *, n);
   for (int v = 0; v < n; v++) {
     const Buffer *out = r->u.store[v]->u.store.buffer;
-    r->part[v] = buffer_new(m, arena_printf(tmp, "%s_part", out->name), out->dtype, 1, &one, NULL, NULL, "local", 0, 0, NULL);
-    r->all[v] = buffer_new(m, arena_printf(tmp, "%s_all", out->name), out->dtype, ndim, shape, NULL, NULL, "shared", 0, 0, NULL);
+    r->part[v] =
+        buffer_new(m, arena_printf(tmp, "%s_part", out->name), out->dtype, 1, &one, NULL, NULL, "local", 0, 0, NULL);
+    r->all[v] = buffer_new(m, arena_printf(tmp, "%s_all", out->name), out->dtype, ndim, shape, NULL, NULL, "shared", 0,
+                           0, NULL);
     allocs[scope->nallocs++] = r->all[v];
   }
   scope->allocs = allocs;
@@ -153,7 +169,7 @@ static void make_buffers(ThreadReduce *r)
 /* ---- the statements ---------------------------------------------------------------------- */
 
 typedef struct Slot {
-  const Buffer **buffer;     /* of each value */
+  const Buffer **buffer; /* of each value */
   int n;
   const Expr **index;
 } Slot;
@@ -187,7 +203,8 @@ static Stmt *accumulate(ThreadReduce *r, Slot at, const Expr *const *rhs)
 {
   Module *m = r->lo->m;
   Arena *tmp = scratch(r->lo->ctx);
-  const Expr **lhs = load_slot(r, at), **value = arena_array(tmp, const Expr *, r->u.n);
+  const Expr **lhs = load_slot(r, at);
+  const Expr **value = arena_array(tmp, const Expr *, r->u.n);
   const Var **var = arena_array(tmp, const Var *, r->u.n);
   for (int v = 0; v < r->u.n; v++) {
     const Expr *e = combined(r, v, lhs, rhs);
@@ -221,7 +238,8 @@ static Stmt *for_threads(ThreadReduce *r, Stmt *body)
 {
   for (int i = r->across.n - 1; i >= 0; i--) {
     const Stmt *l = r->across.v[i];
-    body = stmt_for(r->lo->m, r->thread[i]->u.var, l->u.loop.min, l->u.loop.extent, FOR_THREAD, l->u.loop.thread_tag, body);
+    body = stmt_for(r->lo->m, r->thread[i]->u.var, l->u.loop.min, l->u.loop.extent, FOR_THREAD, l->u.loop.thread_tag,
+                    body);
   }
   return body;
 }
@@ -256,7 +274,8 @@ static Stmt *meet(ThreadReduce *r)
   Vec(Stmt *) seq = {0};
   vec_push(tmp, &seq, store_slot(r, shared_slot(r, r->thread), load_slot(r, part_slot(r))));
   for (int axis = 0; axis < r->across.n; axis++) {
-    int64_t n = thread_count(r, r->across.v[axis]), step = 1;
+    int64_t n = thread_count(r, r->across.v[axis]);
+    int64_t step = 1;
     while (2 * step < n) step *= 2;
     for (; n > 1 && step > 0; step /= 2) vec_push(tmp, &seq, halve(r, axis, n, step));
   }
@@ -291,9 +310,11 @@ static Stmt *write_block(ThreadReduce *r, const Expr *predicate)
     b->iter[b->niter++] = it;
   }
   b->predicate = predicate;
-  const Expr **zero = arena_array(tmp, const Expr *, r->across.n), **init = arena_array(tmp, const Expr *, r->u.n);
+  const Expr **zero = arena_array(tmp, const Expr *, r->across.n);
+  const Expr **init = arena_array(tmp, const Expr *, r->u.n);
   for (int i = 0; i < r->across.n; i++) zero[i] = expr_i32(m, 0);
-  const Expr **value = load_slot(r, shared_slot(r, zero)), **sum = arena_array(tmp, const Expr *, r->u.n);
+  const Expr **value = load_slot(r, shared_slot(r, zero));
+  const Expr **sum = arena_array(tmp, const Expr *, r->u.n);
   bool plain = true;
   for (int v = 0; v < r->u.n; v++) {
     init[v] = init_value(r, v);
@@ -318,7 +339,8 @@ static void reduce_over_threads(ThreadReduce *r)
   if (why) refuse(r, arena_printf(scratch(lo->ctx), "its update %s", why), "rfactor makes it spatial");
   check_readers(r);
   const Expr *predicate = element_predicate(r);
-  Stmt *nest = r->loop[r->outer], *write = NULL;
+  Stmt *nest = r->loop[r->outer];
+  Stmt *write = NULL;
   make_buffers(r);
   write = write_block(r, predicate);
   r->b->init = NULL;

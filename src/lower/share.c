@@ -12,19 +12,19 @@
  * breaks  nothing; after it the expressions of a statement can be printed as trees */
 #include "lower/internal.h"
 
-enum { WORTH_A_NAME = 5 };   /* nodes in a term, counted as a tree */
+enum { WORTH_A_NAME = 5 }; /* nodes in a term, counted as a tree */
 
 typedef struct Term {
   int uses, size;
-  bool sure;                 /* evaluated whenever the statement is */
+  bool sure; /* evaluated whenever the statement is */
 } Term;
 
 typedef struct Share {
   Lower *lo;
   Arena *tmp;
-  Map term;                  /* Expr* -> Term* */
-  Vec(const Expr *) order;   /* arguments first */
-  Map named;                 /* Expr* -> Expr*: the variable, or the rewritten term */
+  Map term;                /* Expr* -> Term* */
+  Vec(const Expr *) order; /* arguments first */
+  Map named;               /* Expr* -> Expr*: the variable, or the rewritten term */
   Vec(const Var *) vars;
   ExprVec values;
 } Share;
@@ -39,8 +39,12 @@ static bool is_choice(const Expr *e)
   return e->kind == E_AND || e->kind == E_OR || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
 }
 
-/* Integers of constants alone have no name: the code generator folds them, and sees by them where a vector's lanes lie. */
-static bool is_folded(const Expr *e) { return dtype_is_int(e->dtype) && !expr_has_kind(e, E_VAR) && !expr_has_kind(e, E_LOAD) && !expr_has_kind(e, E_CALL); }
+/* Integers of constants alone have no name: the code generator folds them, and sees by them where a vector's lanes
+ * lie. */
+static bool is_folded(const Expr *e)
+{
+  return dtype_is_int(e->dtype) && !expr_has_kind(e, E_VAR) && !expr_has_kind(e, E_LOAD) && !expr_has_kind(e, E_CALL);
+}
 
 static int count_term(Share *sh, const Expr *e, bool sure)
 {
@@ -58,8 +62,7 @@ static int count_term(Share *sh, const Expr *e, bool sure)
   t->sure |= sure;
   int size = 1;
   bool pointer = e->kind == E_CALL && e->u.intrin == IN_ADDRESS_OF;
-  for (int i = 0; i < e->nargs; i++)
-    size += pointer ? 1 : count_term(sh, e->arg[i], sure && !(is_choice(e) && i > 0));
+  for (int i = 0; i < e->nargs; i++) size += pointer ? 1 : count_term(sh, e->arg[i], sure && !(is_choice(e) && i > 0));
   t->size = size > 1000000 ? 1000000 : size;
   if (first) vec_push(sh->tmp, &sh->order, e);
   return t->size;
@@ -93,8 +96,9 @@ static const Expr *shared(Share *sh, const Expr *e)
     arg[i] = pointer ? e->arg[i] : branch ? shared_branch(sh, e->arg[i]) : shared(sh, e->arg[i]);
   }
   const Expr *r = expr_with_args(m, e, arg);
-  bool name = t && t->uses > 1 && t->size >= WORTH_A_NAME && (t->sure || !may_fail(e)) && expr_is_pure(e) && !is_folded(e) &&
-              e->dtype.code != DT_HANDLE && e->dtype.code != DT_VOID && e->kind != E_BROADCAST && e->kind != E_RAMP;
+  bool name = t && t->uses > 1 && t->size >= WORTH_A_NAME && (t->sure || !may_fail(e)) && expr_is_pure(e) &&
+              !is_folded(e) && e->dtype.code != DT_HANDLE && e->dtype.code != DT_VOID && e->kind != E_BROADCAST &&
+              e->kind != E_RAMP;
   if (name) {
     const Var *v = var_new(m, "t", r->dtype, VAR_PLAIN);
     vec_push(sh->tmp, &sh->vars, v);

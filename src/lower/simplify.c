@@ -14,7 +14,7 @@
 typedef struct Simplify {
   Lower *lo;
   Analyzer *an;
-  Map subst;                 /* Var* -> Expr*: loops of one step, trivial lets */
+  Map subst; /* Var* -> Expr*: loops of one step, trivial lets */
   Arena *tmp;
 } Simplify;
 
@@ -34,7 +34,8 @@ static Stmt *simple_for(Simplify *z, Stmt *s)
 {
   Module *m = z->lo->m;
   const Var *var = s->u.loop.var;
-  const Expr *min = simple(z, s->u.loop.min), *extent = simple(z, s->u.loop.extent);
+  const Expr *min = simple(z, s->u.loop.min);
+  const Expr *extent = simple(z, s->u.loop.extent);
   int64_t n;
   if (lower_const_int(extent, &n) && n <= 0) return stmt_nop(m);
   if (n == 1 && extent->kind == E_INT && s->u.loop.kind != FOR_THREAD) {
@@ -42,7 +43,7 @@ static Stmt *simple_for(Simplify *z, Stmt *s)
     return simple_stmt(z, s->u.loop.body);
   }
   const Expr *zero = expr_int(m, var->dtype, 0);
-  if (min != zero)          /* the same variable, counted from 0 */
+  if (min != zero) /* the same variable, counted from 0 */
     map_put(z->tmp, &z->subst, var, (void *)(uintptr_t)expr_add(m, var->expr, min));
   s->u.loop.min = zero;
   s->u.loop.extent = extent;
@@ -61,7 +62,8 @@ static Stmt *simple_if(Simplify *z, Stmt *s)
   }
   const Expr *plain = lower_unlikely(cond, NULL);
   int mark = analyzer_push(z->an, plain);
-  Stmt *then = simple_stmt(z, s->u.cond.then), *orelse = s->u.cond.orelse;
+  Stmt *then = simple_stmt(z, s->u.cond.then);
+  Stmt *orelse = s->u.cond.orelse;
   analyzer_pop(z->an, mark);
   if (orelse) {
     mark = analyzer_push(z->an, expr_not(m, plain));
@@ -119,15 +121,11 @@ static Stmt *simple_stmt(void *env, Stmt *s)
     s->u.loop_while.cond = simple(z, s->u.loop_while.cond);
     s->u.loop_while.body = simple_stmt(z, s->u.loop_while.body);
     return s;
-  case S_STORE:
-    lower_map_exprs(s, simple_held, z);
-    return stores_what_it_holds(s) ? stmt_nop(m) : s;
+  case S_STORE: lower_map_exprs(s, simple_held, z); return stores_what_it_holds(s) ? stmt_nop(m) : s;
   case S_ALLOC:
     s->u.alloc.body = simple_stmt(z, s->u.alloc.body);
     return lower_uses_buffer(m->ctx, s->u.alloc.body, s->u.alloc.buffer) ? s : s->u.alloc.body;
-  case S_EVAL:
-    lower_map_exprs(s, simple_held, z);
-    return s;
+  case S_EVAL: lower_map_exprs(s, simple_held, z); return s;
   case S_ATTR:
     lower_map_exprs(s, simple_held, z);
     s->u.attr.body = simple_stmt(z, s->u.attr.body);

@@ -54,18 +54,18 @@ void pass_serialize_parallel(Lower *lo)
 /* ---- when each allocation is in use ---------------------------------------------------------- */
 
 typedef struct Loop {
-  int first, last;           /* positions of its first and last statement */
+  int first, last; /* positions of its first and last statement */
   struct Loop *outer;
   int depth;
 } Loop;
 
 typedef struct Alloc {
   Stmt *s;
-  Loop *around;              /* innermost loop that holds the allocation */
+  Loop *around; /* innermost loop that holds the allocation */
   bool in_parallel;
-  int first, last;           /* positions of use; first > last: none */
-  Vec(Loop *) used_in;       /* loops that a use makes it live through */
-  int64_t bytes;             /* -1: not constant */
+  int first, last;     /* positions of use; first > last: none */
+  Vec(Loop *) used_in; /* loops that a use makes it live through */
+  int64_t bytes;       /* -1: not constant */
   int64_t offset;
 } Alloc;
 
@@ -73,7 +73,7 @@ typedef struct Placing {
   Lower *lo;
   Arena *tmp;
   Vec(Alloc *) all;
-  Map by_data;               /* data Var* -> Alloc* */
+  Map by_data; /* data Var* -> Alloc* */
   int pos;
   Loop *loop;
   int parallel;
@@ -88,7 +88,7 @@ static void use(Placing *p, const Var *data)
   if (!a) return;
   if (p->pos < a->first) a->first = p->pos;
   if (p->pos > a->last) a->last = p->pos;
-  Loop *outermost = NULL;    /* a loop below the allocation may come back to an earlier use */
+  Loop *outermost = NULL; /* a loop below the allocation may come back to an earlier use */
   for (Loop *l = p->loop; l && depth_of(l) > depth_of(a->around); l = l->outer) outermost = l;
   if (outermost && (a->used_in.n == 0 || a->used_in.v[a->used_in.n - 1] != outermost))
     vec_push(p->tmp, &a->used_in, outermost);
@@ -209,7 +209,8 @@ static Place place_of(Placing *p, const Alloc *a)
 static void settle_alloc(Placing *p, int i, int64_t *total)
 {
   Alloc *a = p->all.v[i];
-  int64_t n = 0, elem = dtype_bytes(a->s->u.alloc.buffer->dtype) * a->s->u.alloc.buffer->dtype.lanes;
+  int64_t n = 0;
+  int64_t elem = dtype_bytes(a->s->u.alloc.buffer->dtype) * a->s->u.alloc.buffer->dtype.lanes;
   a->bytes = -1;
   if (lower_const_int(a->s->u.alloc.buffer->shape[0], &n)) {
     if (n < 0 || !int_mul(n, elem, &a->bytes) || a->bytes > INT64_MAX - ALIGN)

@@ -3,15 +3,15 @@
 
 /* ---- programs ------------------------------------------------------------------------ */
 
-static const char matmul[] =
-    "@T.prim_func\n"
-    "def main(A: T.Buffer((1024, 1024), 'float32'), B: T.Buffer((1024, 1024), 'float32'), C: T.Buffer((1024, 1024), 'float32')):\n"
-    "    for i, j, k in T.grid(1024, 1024, 1024):\n"
-    "        with T.block('C'):\n"
-    "            vi, vj, vk = T.axis.remap('SSR', [i, j, k])\n"
-    "            with T.init():\n"
-    "                C[vi, vj] = T.float32(0)\n"
-    "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n";
+static const char matmul[] = "@T.prim_func\n"
+                             "def main(A: T.Buffer((1024, 1024), 'float32'), B: T.Buffer((1024, 1024), 'float32'), C: "
+                             "T.Buffer((1024, 1024), 'float32')):\n"
+                             "    for i, j, k in T.grid(1024, 1024, 1024):\n"
+                             "        with T.block('C'):\n"
+                             "            vi, vj, vk = T.axis.remap('SSR', [i, j, k])\n"
+                             "            with T.init():\n"
+                             "                C[vi, vj] = T.float32(0)\n"
+                             "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n";
 
 static const char small_matmul[] =
     "@T.prim_func\n"
@@ -47,16 +47,17 @@ static const char tiled[] =
     "                                T.where(io * 8 + ii < 20 and jo * 16 + ji < 22 and ko * 4 + ki < 18)\n"
     "                                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n";
 
-static const char conv[] =
-    "@T.prim_func\n"
-    "def main(D: T.Buffer((2, 6, 6), 'float32'), W: T.Buffer((3, 2, 3, 3), 'float32'), C: T.Buffer((3, 6, 6), 'float32')):\n"
-    "    for co, h, w, rc, rh, rw in T.grid(3, 6, 6, 2, 3, 3):\n"
-    "        with T.block('C'):\n"
-    "            vc, vh, vw, vrc, vrh, vrw = T.axis.remap('SSSRRR', [co, h, w, rc, rh, rw])\n"
-    "            with T.init():\n"
-    "                C[vc, vh, vw] = T.float32(0)\n"
-    "            C[vc, vh, vw] = C[vc, vh, vw] + T.if_then_else(vh + vrh >= 1 and vh + vrh < 7 and vw + vrw >= 1 and vw + vrw < 7,\n"
-    "                D[vrc, vh + vrh - 1, vw + vrw - 1], T.float32(0)) * W[vc, vrc, vrh, vrw]\n";
+static const char conv[] = "@T.prim_func\n"
+                           "def main(D: T.Buffer((2, 6, 6), 'float32'), W: T.Buffer((3, 2, 3, 3), 'float32'), C: "
+                           "T.Buffer((3, 6, 6), 'float32')):\n"
+                           "    for co, h, w, rc, rh, rw in T.grid(3, 6, 6, 2, 3, 3):\n"
+                           "        with T.block('C'):\n"
+                           "            vc, vh, vw, vrc, vrh, vrw = T.axis.remap('SSSRRR', [co, h, w, rc, rh, rw])\n"
+                           "            with T.init():\n"
+                           "                C[vc, vh, vw] = T.float32(0)\n"
+                           "            C[vc, vh, vw] = C[vc, vh, vw] + T.if_then_else(vh + vrh >= 1 and vh + vrh < 7 "
+                           "and vw + vrw >= 1 and vw + vrw < 7,\n"
+                           "                D[vrc, vh + vrh - 1, vw + vrw - 1], T.float32(0)) * W[vc, vrc, vrh, vrw]\n";
 
 /* a padded copy computed under the tile that uses it */
 static const char conv_pad_at[] =
@@ -71,7 +72,8 @@ static const char conv_pad_at[] =
     "                        vh = T.axis.spatial(16, ho * 4 + ax0)\n"
     "                        vw = T.axis.spatial(16, ax1)\n"
     "                        T.where(ho * 4 + ax0 < 16)\n"
-    "                        P[vh, vw] = T.if_then_else(vh >= 1 and vh < 15 and vw >= 1 and vw < 15, D[vh - 1, vw - 1], T.float32(0))\n"
+    "                        P[vh, vw] = T.if_then_else(vh >= 1 and vh < 15 and vw >= 1 and vw < 15, D[vh - 1, vw - "
+    "1], T.float32(0))\n"
     "            for hi, w, rh, rw in T.grid(4, 14, 3, 3):\n"
     "                with T.block('C'):\n"
     "                    vh = T.axis.spatial(14, ho * 4 + hi)\n"
@@ -81,75 +83,71 @@ static const char conv_pad_at[] =
     "                        C[vh, vw] = T.float32(0)\n"
     "                    C[vh, vw] = C[vh, vw] + P[vh + vrh, vw + vrw] * W[vrh, vrw]\n";
 
-static const char softmax[] =
-    "@T.prim_func\n"
-    "def main(X: T.Buffer((5, 13), 'float32'), Y: T.Buffer((5, 13), 'float32')):\n"
-    "    with T.block('root'):\n"
-    "        M = T.alloc_buffer((5,), 'float32')\n"
-    "        E = T.alloc_buffer((5, 13), 'float32')\n"
-    "        S = T.alloc_buffer((5,), 'float32')\n"
-    "        for i, k in T.grid(5, 13):\n"
-    "            with T.block('M'):\n"
-    "                vi, vk = T.axis.remap('SR', [i, k])\n"
-    "                with T.init():\n"
-    "                    M[vi] = T.float32('-inf')\n"
-    "                M[vi] = T.max(M[vi], X[vi, vk])\n"
-    "        for i, j in T.grid(5, 13):\n"
-    "            with T.block('E'):\n"
-    "                vi, vj = T.axis.remap('SS', [i, j])\n"
-    "                E[vi, vj] = T.exp(X[vi, vj] - M[vi])\n"
-    "        for i, k in T.grid(5, 13):\n"
-    "            with T.block('S'):\n"
-    "                vi, vk = T.axis.remap('SR', [i, k])\n"
-    "                with T.init():\n"
-    "                    S[vi] = T.float32(0)\n"
-    "                S[vi] = S[vi] + E[vi, vk]\n"
-    "        for i in range(5):\n"
-    "            for j in T.vectorized(13):\n"
-    "                with T.block('Y'):\n"
-    "                    vi, vj = T.axis.remap('SS', [i, j])\n"
-    "                    Y[vi, vj] = E[vi, vj] / S[vi]\n";
+static const char softmax[] = "@T.prim_func\n"
+                              "def main(X: T.Buffer((5, 13), 'float32'), Y: T.Buffer((5, 13), 'float32')):\n"
+                              "    with T.block('root'):\n"
+                              "        M = T.alloc_buffer((5,), 'float32')\n"
+                              "        E = T.alloc_buffer((5, 13), 'float32')\n"
+                              "        S = T.alloc_buffer((5,), 'float32')\n"
+                              "        for i, k in T.grid(5, 13):\n"
+                              "            with T.block('M'):\n"
+                              "                vi, vk = T.axis.remap('SR', [i, k])\n"
+                              "                with T.init():\n"
+                              "                    M[vi] = T.float32('-inf')\n"
+                              "                M[vi] = T.max(M[vi], X[vi, vk])\n"
+                              "        for i, j in T.grid(5, 13):\n"
+                              "            with T.block('E'):\n"
+                              "                vi, vj = T.axis.remap('SS', [i, j])\n"
+                              "                E[vi, vj] = T.exp(X[vi, vj] - M[vi])\n"
+                              "        for i, k in T.grid(5, 13):\n"
+                              "            with T.block('S'):\n"
+                              "                vi, vk = T.axis.remap('SR', [i, k])\n"
+                              "                with T.init():\n"
+                              "                    S[vi] = T.float32(0)\n"
+                              "                S[vi] = S[vi] + E[vi, vk]\n"
+                              "        for i in range(5):\n"
+                              "            for j in T.vectorized(13):\n"
+                              "                with T.block('Y'):\n"
+                              "                    vi, vj = T.axis.remap('SS', [i, j])\n"
+                              "                    Y[vi, vj] = E[vi, vj] / S[vi]\n";
 
-static const char transpose[] =
-    "@T.prim_func\n"
-    "def main(A: T.Buffer((12, 10), 'float32'), B: T.Buffer((10, 12), 'float32')):\n"
-    "    for io, jo, ii in T.grid(3, 3, 4):\n"
-    "        for ji in T.vectorized(4):\n"
-    "            with T.block('B'):\n"
-    "                vi = T.axis.spatial(10, io * 4 + ii)\n"
-    "                vj = T.axis.spatial(12, jo * 4 + ji)\n"
-    "                T.where(io * 4 + ii < 10)\n"
-    "                B[vi, vj] = A[vj, vi]\n";
+static const char transpose[] = "@T.prim_func\n"
+                                "def main(A: T.Buffer((12, 10), 'float32'), B: T.Buffer((10, 12), 'float32')):\n"
+                                "    for io, jo, ii in T.grid(3, 3, 4):\n"
+                                "        for ji in T.vectorized(4):\n"
+                                "            with T.block('B'):\n"
+                                "                vi = T.axis.spatial(10, io * 4 + ii)\n"
+                                "                vj = T.axis.spatial(12, jo * 4 + ji)\n"
+                                "                T.where(io * 4 + ii < 10)\n"
+                                "                B[vi, vj] = A[vj, vi]\n";
 
-static const char symbolic[] =
-    "@T.prim_func\n"
-    "def main(a: T.handle, b: T.handle):\n"
-    "    n = T.int32()\n"
-    "    A = T.match_buffer(a, (n,), 'float32')\n"
-    "    B = T.match_buffer(b, (n,), 'float32')\n"
-    "    for io in T.parallel((n + 7) // 8):\n"
-    "        for ii in T.vectorized(8):\n"
-    "            with T.block('B'):\n"
-    "                vi = T.axis.spatial(n, io * 8 + ii)\n"
-    "                T.where(io * 8 + ii < n)\n"
-    "                B[vi] = A[vi] * T.float32(2)\n";
+static const char symbolic[] = "@T.prim_func\n"
+                               "def main(a: T.handle, b: T.handle):\n"
+                               "    n = T.int32()\n"
+                               "    A = T.match_buffer(a, (n,), 'float32')\n"
+                               "    B = T.match_buffer(b, (n,), 'float32')\n"
+                               "    for io in T.parallel((n + 7) // 8):\n"
+                               "        for ii in T.vectorized(8):\n"
+                               "            with T.block('B'):\n"
+                               "                vi = T.axis.spatial(n, io * 8 + ii)\n"
+                               "                T.where(io * 8 + ii < n)\n"
+                               "                B[vi] = A[vi] * T.float32(2)\n";
 
-static const char symbolic_matmul[] =
-    "@T.prim_func\n"
-    "def main(a: T.handle, b: T.handle, c: T.handle):\n"
-    "    n = T.int32()\n"
-    "    m = T.int32()\n"
-    "    A = T.match_buffer(a, (n, m), 'float32')\n"
-    "    B = T.match_buffer(b, (m, n), 'float32')\n"
-    "    C = T.match_buffer(c, (n, n), 'float32')\n"
-    "    for io, j, ii, k in T.grid((n + 3) // 4, n, 4, m):\n"
-    "        with T.block('C'):\n"
-    "            vi = T.axis.spatial(n, io * 4 + ii)\n"
-    "            vj, vk = T.axis.remap('SR', [j, k])\n"
-    "            T.where(io * 4 + ii < n)\n"
-    "            with T.init():\n"
-    "                C[vi, vj] = T.float32(0)\n"
-    "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n";
+static const char symbolic_matmul[] = "@T.prim_func\n"
+                                      "def main(a: T.handle, b: T.handle, c: T.handle):\n"
+                                      "    n = T.int32()\n"
+                                      "    m = T.int32()\n"
+                                      "    A = T.match_buffer(a, (n, m), 'float32')\n"
+                                      "    B = T.match_buffer(b, (m, n), 'float32')\n"
+                                      "    C = T.match_buffer(c, (n, n), 'float32')\n"
+                                      "    for io, j, ii, k in T.grid((n + 3) // 4, n, 4, m):\n"
+                                      "        with T.block('C'):\n"
+                                      "            vi = T.axis.spatial(n, io * 4 + ii)\n"
+                                      "            vj, vk = T.axis.remap('SR', [j, k])\n"
+                                      "            T.where(io * 4 + ii < n)\n"
+                                      "            with T.init():\n"
+                                      "                C[vi, vj] = T.float32(0)\n"
+                                      "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n";
 
 /* a cached tile: packed copy of B, accumulation in a local tile, copy back */
 static const char packed[] =
@@ -212,7 +210,8 @@ CASE(keeps_symbolic_sizes)
 CASE(empty_sum_is_zero)
 {
   Args args;
-  PrimFunc *f = parse(w, symbolic_matmul), *g = kernel_func(w, f);
+  PrimFunc *f = parse(w, symbolic_matmul);
+  PrimFunc *g = kernel_func(w, f);
   make_args(w, f, (Size[]){{"n", 3}, {"m", 0}, {NULL, 0}}, 7, &args);
   func_interpret(g, args.n, args.arg);
   for (int i = 0; i < 9; i++) assert_true(((float *)args.arg[2].data)[i] == 0);
@@ -284,26 +283,26 @@ CASE(register_tile_becomes_variables)
   stmt_visit(k->body, count_tile, n);
   assert_int_equal(n[0], 6);
   assert_int_equal(n[1], 6);
-  assert_int_equal(n[2], 12);      /* 6 set to zero, 6 in the loop over k */
+  assert_int_equal(n[2], 12); /* 6 set to zero, 6 in the loop over k */
   assert_int_equal(n[3], 12);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(keeps_small_matmul),
-      cmocka_unit_test(keeps_tiled_matmul),
-      cmocka_unit_test(keeps_padded_conv),
-      cmocka_unit_test(keeps_conv_with_padding_computed_at_tile),
-      cmocka_unit_test(keeps_softmax),
-      cmocka_unit_test(keeps_transpose),
-      cmocka_unit_test(keeps_packed_matmul),
-      cmocka_unit_test(keeps_symbolic_sizes),
-      cmocka_unit_test(empty_sum_is_zero),
-      cmocka_unit_test(naive_matmul_prints_as_in_the_lesson),
-      cmocka_unit_test(symbolic_vector_loop_has_a_clean_main_loop),
-      cmocka_unit_test(accumulator_of_naive_matmul_is_a_variable),
-      cmocka_unit_test(register_tile_becomes_variables),
+    cmocka_unit_test(keeps_small_matmul),
+    cmocka_unit_test(keeps_tiled_matmul),
+    cmocka_unit_test(keeps_padded_conv),
+    cmocka_unit_test(keeps_conv_with_padding_computed_at_tile),
+    cmocka_unit_test(keeps_softmax),
+    cmocka_unit_test(keeps_transpose),
+    cmocka_unit_test(keeps_packed_matmul),
+    cmocka_unit_test(keeps_symbolic_sizes),
+    cmocka_unit_test(empty_sum_is_zero),
+    cmocka_unit_test(naive_matmul_prints_as_in_the_lesson),
+    cmocka_unit_test(symbolic_vector_loop_has_a_clean_main_loop),
+    cmocka_unit_test(accumulator_of_naive_matmul_is_a_variable),
+    cmocka_unit_test(register_tile_becomes_variables),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

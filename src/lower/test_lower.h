@@ -54,15 +54,15 @@ static inline ErrKind world(void (*body)(World *), char *message, size_t size)
   }                                                          \
   static void body_##name(World *w)
 
-#define REFUSED(name, error, words)                          \
-  static void body_##name(World *w);                         \
-  static void name(void **state)                             \
-  {                                                          \
-    (void)state;                                             \
-    char text[512];                                          \
+#define REFUSED(name, error, words)                                 \
+  static void body_##name(World *w);                                \
+  static void name(void **state)                                    \
+  {                                                                 \
+    (void)state;                                                    \
+    char text[512];                                                 \
     assert_int_equal(world(body_##name, text, sizeof text), error); \
-    if (!strstr(text, words)) fail_msg("got: %s", text);     \
-  }                                                          \
+    if (!strstr(text, words)) fail_msg("got: %s", text);            \
+  }                                                                 \
   static void body_##name(World *w)
 
 static inline PrimFunc *parse(World *w, const char *text) { return func_parse(w->m, text, "test", 1, 0, NULL); }
@@ -145,9 +145,11 @@ static inline bool differ(const Args *a, const Args *b, double tolerance, char *
   for (int i = 0; i < a->n; i++) {
     size_t step = a->arg[i].data ? (size_t)dtype_bytes(a->arg[i].dtype) : 1;
     for (size_t k = 0; k < a->bytes[i]; k += step) {
-      Value x = value_load(a->arg[i].dtype, (char *)a->arg[i].data + k), y = value_load(b->arg[i].dtype, (char *)b->arg[i].data + k);
+      Value x = value_load(a->arg[i].dtype, (char *)a->arg[i].data + k);
+      Value y = value_load(b->arg[i].dtype, (char *)b->arg[i].data + k);
       if (close_enough(x, y, tolerance)) continue;
-      if (dtype_is_float(x.dtype)) snprintf(why, size, "argument %d, element %zu: %.9g, should be %.9g", i, k / step, x.f, y.f);
+      if (dtype_is_float(x.dtype))
+        snprintf(why, size, "argument %d, element %zu: %.9g, should be %.9g", i, k / step, x.f, y.f);
       else snprintf(why, size, "argument %d, element %zu: %" PRId64 ", should be %" PRId64, i, k / step, x.i, y.i);
       return true;
     }
@@ -157,7 +159,8 @@ static inline bool differ(const Args *a, const Args *b, double tolerance, char *
 
 /* Runs f, then the function after each pass, on the same numbers: all must agree.  From
  * expand_math on floats may differ by the tolerance. */
-static inline PrimFunc *same_meaning(World *w, const PrimFunc *f, const char *target, const Size *sizes, double tolerance)
+static inline PrimFunc *same_meaning(World *w, const PrimFunc *f, const char *target, const Size *sizes,
+                                     double tolerance)
 {
   const Target *t = target_parse(w->ctx, target);
   Args want, got;
@@ -185,7 +188,13 @@ static inline void check_text(World *w, const PrimFunc *f, const char *want)
   if (strcmp(got, want)) fail_msg("got:\n%s\nshould be:\n%s", got, want);
 }
 
-static inline PrimFunc *loops(World *w, const PrimFunc *f) { return lower_func(f, target_parse(w->ctx, WIDE), LOWER_LOOPS, NULL); }
-static inline PrimFunc *kernel_func(World *w, const PrimFunc *f) { return lower_func(f, target_parse(w->ctx, WIDE), LOWER_KERNEL, NULL); }
+static inline PrimFunc *loops(World *w, const PrimFunc *f)
+{
+  return lower_func(f, target_parse(w->ctx, WIDE), LOWER_LOOPS, NULL);
+}
+static inline PrimFunc *kernel_func(World *w, const PrimFunc *f)
+{
+  return lower_func(f, target_parse(w->ctx, WIDE), LOWER_KERNEL, NULL);
+}
 
 #endif

@@ -50,24 +50,23 @@ static PrimFunc *lowered(World *w, const char *text, const char *target, LowerSt
 
 /* ---- allocation and compaction ------------------------------------------------------------- */
 
-static const char chain_at[] =
-    "@T.prim_func\n"
-    "def main(A: T.Buffer((18, 27), 'float32'), C: T.Buffer((18, 27), 'float32')):\n"
-    "    with T.block('root'):\n"
-    "        B = T.alloc_buffer((18, 27), 'float32')\n"
-    "        for io, jo in T.grid(5, 4):\n"
-    "            for ax0, ax1 in T.grid(4, 8):\n"
-    "                with T.block('B'):\n"
-    "                    vi = T.axis.spatial(18, io * 4 + ax0)\n"
-    "                    vj = T.axis.spatial(27, jo * 8 + ax1)\n"
-    "                    T.where(io * 4 + ax0 < 18 and jo * 8 + ax1 < 27)\n"
-    "                    %sB[vi, vj] = A[vi, vj] * T.float32(2)\n"
-    "            for ii, ji in T.grid(4, 8):\n"
-    "                with T.block('C'):\n"
-    "                    vi = T.axis.spatial(18, io * 4 + ii)\n"
-    "                    vj = T.axis.spatial(27, jo * 8 + ji)\n"
-    "                    T.where(io * 4 + ii < 18 and jo * 8 + ji < 27)\n"
-    "                    C[vi, vj] = B[vi, vj] + T.float32(1)\n";
+static const char chain_at[] = "@T.prim_func\n"
+                               "def main(A: T.Buffer((18, 27), 'float32'), C: T.Buffer((18, 27), 'float32')):\n"
+                               "    with T.block('root'):\n"
+                               "        B = T.alloc_buffer((18, 27), 'float32')\n"
+                               "        for io, jo in T.grid(5, 4):\n"
+                               "            for ax0, ax1 in T.grid(4, 8):\n"
+                               "                with T.block('B'):\n"
+                               "                    vi = T.axis.spatial(18, io * 4 + ax0)\n"
+                               "                    vj = T.axis.spatial(27, jo * 8 + ax1)\n"
+                               "                    T.where(io * 4 + ax0 < 18 and jo * 8 + ax1 < 27)\n"
+                               "                    %sB[vi, vj] = A[vi, vj] * T.float32(2)\n"
+                               "            for ii, ji in T.grid(4, 8):\n"
+                               "                with T.block('C'):\n"
+                               "                    vi = T.axis.spatial(18, io * 4 + ii)\n"
+                               "                    vj = T.axis.spatial(27, jo * 8 + ji)\n"
+                               "                    T.where(io * 4 + ii < 18 and jo * 8 + ji < 27)\n"
+                               "                    C[vi, vj] = B[vi, vj] + T.float32(1)\n";
 
 CASE(buffer_shrinks_to_its_tile)
 {
@@ -79,28 +78,28 @@ CASE(buffer_shrinks_to_its_tile)
 CASE(alignment_pads_strides)
 {
   /* rows of 8 become 16 * n + 4 = 20 apart: 3 full rows and 8 elements */
-  const char *text = arena_printf(scratch(w->ctx), chain_at, "T.block_attr({'buffer_dim_align': [[0, 0, 16, 4]]})\n                    ");
+  const char *text = arena_printf(scratch(w->ctx), chain_at,
+                                  "T.block_attr({'buffer_dim_align': [[0, 0, 16, 4]]})\n                    ");
   assert_int_equal(alloc_size(lowered(w, text, WIDE, LOWER_LOOPS), "B"), 3 * 20 + 8);
   same_meaning(w, parse(w, text), WIDE, NULL, 0);
 }
 
 CASE(reduction_keeps_its_buffer_outside_the_loop)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((4, 6), 'float32'), C: T.Buffer((4,), 'float32')):\n"
-      "    with T.block('root'):\n"
-      "        B = T.alloc_buffer((4,), 'float32')\n"
-      "        for k, i in T.grid(6, 4):\n"
-      "            with T.block('B'):\n"
-      "                vi, vk = T.axis.remap('SR', [i, k])\n"
-      "                with T.init():\n"
-      "                    B[vi] = T.float32(0)\n"
-      "                B[vi] = B[vi] + A[vi, vk]\n"
-      "        for i in range(4):\n"
-      "            with T.block('C'):\n"
-      "                vi = T.axis.remap('S', [i])\n"
-      "                C[vi] = B[vi]\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((4, 6), 'float32'), C: T.Buffer((4,), 'float32')):\n"
+                     "    with T.block('root'):\n"
+                     "        B = T.alloc_buffer((4,), 'float32')\n"
+                     "        for k, i in T.grid(6, 4):\n"
+                     "            with T.block('B'):\n"
+                     "                vi, vk = T.axis.remap('SR', [i, k])\n"
+                     "                with T.init():\n"
+                     "                    B[vi] = T.float32(0)\n"
+                     "                B[vi] = B[vi] + A[vi, vk]\n"
+                     "        for i in range(4):\n"
+                     "            with T.block('C'):\n"
+                     "                vi = T.axis.remap('S', [i])\n"
+                     "                C[vi] = B[vi]\n";
   same_meaning(w, parse(w, text), WIDE, NULL, 0);
   PrimFunc *g = lowered(w, text, WIDE, LOWER_LOOPS);
   assert_ptr_equal(alloc_of(g, "B"), g->body);
@@ -142,16 +141,22 @@ CASE(pointers_into_views_are_addresses)
   Module *m = w->m;
   const Expr *shape[] = {expr_i32(m, 8), expr_i32(m, 16)};
   const Buffer *A = buffer_new(m, "A", DT_F32, 2, shape, NULL, NULL, NULL, 0, 0, NULL);
-  const Var *offset = var_new(m, "offset", DT_I32, VAR_PLAIN), *stride = var_new(m, "stride", DT_I32, VAR_PLAIN);
-  const Expr *four = expr_i32(m, 4), *vshape[] = {four, four}, *vstride[] = {stride->expr, expr_i32(m, 1)};
+  const Var *offset = var_new(m, "offset", DT_I32, VAR_PLAIN);
+  const Var *stride = var_new(m, "stride", DT_I32, VAR_PLAIN);
+  const Expr *four = expr_i32(m, 4);
+  const Expr *vshape[] = {four, four};
+  const Expr *vstride[] = {stride->expr, expr_i32(m, 1)};
   const Buffer *X = buffer_new(m, "X", DT_F32, 2, vshape, vstride, offset->expr, NULL, 0, 1, NULL);
-  const Var *i = var_new(m, "i", DT_I32, VAR_PLAIN), *vi = var_new(m, "vi", DT_I32, VAR_PLAIN);
+  const Var *i = var_new(m, "i", DT_I32, VAR_PLAIN);
+  const Var *vi = var_new(m, "vi", DT_I32, VAR_PLAIN);
   const Expr *marker = expr_call(m, DT_F32, IN_TYPE_MARKER, 0, NULL);
-  const Expr *ptr = expr_call(m, DT_PTR, IN_ACCESS_PTR, 5, (const Expr *[]){marker, X->data->expr, offset->expr, expr_i32(m, 16), expr_i32(m, 2)});
+  const Expr *ptr = expr_call(m, DT_PTR, IN_ACCESS_PTR, 5,
+                              (const Expr *[]){marker, X->data->expr, offset->expr, expr_i32(m, 16), expr_i32(m, 2)});
   const Expr *call = expr_call(m, DT_I32, IN_CALL_EXTERN, 3, (const Expr *[]){expr_str(m, "fill"), ptr, stride->expr});
   Block *b = arena_new_of(m->arena, Block);
   BlockIter it = {vi, expr_i32(m, 0), expr_i32(m, 2), ITER_SPATIAL, i->expr};
-  const Expr *min[] = {expr_mul(m, vi->expr, four), four}, *extent[] = {four, four};
+  const Expr *min[] = {expr_mul(m, vi->expr, four), four};
+  const Expr *extent[] = {four, four};
   MatchBuffer match = {X, {A, min, extent}};
   *b = (Block){.name = "fill", .iter = &it, .niter = 1, .matches = &match, .nmatches = 1, .body = stmt_eval(m, call)};
   Stmt *loop = stmt_for(m, i, expr_i32(m, 0), expr_i32(m, 2), FOR_SERIAL, NULL, stmt_block(m, b));
@@ -166,12 +171,12 @@ CASE(pointers_into_views_are_addresses)
 
 /* ---- vectors ------------------------------------------------------------------------------------- */
 
-#define VECTOR(n, body)                                                                                     \
-  "@T.prim_func\n"                                                                                          \
+#define VECTOR(n, body)                                                                                                \
+  "@T.prim_func\n"                                                                                                     \
   "def main(A: T.Buffer((" #n ",), 'float32'), I: T.Buffer((" #n ",), 'int32'), C: T.Buffer((" #n ",), 'float32')):\n" \
-  "    for i in T.vectorized(" #n "):\n"                                                                    \
-  "        with T.block('C'):\n"                                                                            \
-  "            v = T.axis.remap('S', [i])\n"                                                                \
+  "    for i in T.vectorized(" #n "):\n"                                                                               \
+  "        with T.block('C'):\n"                                                                                       \
+  "            v = T.axis.remap('S', [i])\n"                                                                           \
   "            " body "\n"
 
 CASE(odd_vectors_are_cut_to_registers)
@@ -192,14 +197,13 @@ CASE(odd_vectors_are_cut_to_registers)
 
 CASE(vector_of_mixed_widths_counts_the_widest)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((64,), 'int8'), C: T.Buffer((64,), 'int32'), D: T.Buffer((64,), 'int8')):\n"
-      "    for i in T.vectorized(64):\n"
-      "        with T.block('C'):\n"
-      "            v = T.axis.remap('S', [i])\n"
-      "            C[v] = T.Cast('int32', A[v])\n"
-      "            D[v] = A[v]\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((64,), 'int8'), C: T.Buffer((64,), 'int32'), D: T.Buffer((64,), 'int8')):\n"
+                     "    for i in T.vectorized(64):\n"
+                     "        with T.block('C'):\n"
+                     "            v = T.axis.remap('S', [i])\n"
+                     "            C[v] = T.Cast('int32', A[v])\n"
+                     "            D[v] = A[v]\n";
   PrimFunc *f = same_meaning(w, parse(w, text), WIDE, NULL, 0);
   assert_int_equal(count_text(w, f, "C[ramp("), 4);
   assert_int_equal(count_text(w, f, "D[ramp("), 1);
@@ -219,18 +223,17 @@ CASE(what_has_no_vector_form_goes_lane_by_lane)
 
 CASE(loops_and_lets_inside_a_vector_loop)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((6, 16), 'float32'), C: T.Buffer((16,), 'float32')):\n"
-      "    for j in T.vectorized(16):\n"
-      "        with T.block('C'):\n"
-      "            v = T.axis.remap('S', [j])\n"
-      "            T.reads(A[0:6, v])\n"
-      "            T.writes(C[v])\n"
-      "            C[v] = T.float32(0)\n"
-      "            for k in range(6):\n"
-      "                x = A[k, v] * T.float32(2)\n"
-      "                C[v] = C[v] + x * x\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((6, 16), 'float32'), C: T.Buffer((16,), 'float32')):\n"
+                     "    for j in T.vectorized(16):\n"
+                     "        with T.block('C'):\n"
+                     "            v = T.axis.remap('S', [j])\n"
+                     "            T.reads(A[0:6, v])\n"
+                     "            T.writes(C[v])\n"
+                     "            C[v] = T.float32(0)\n"
+                     "            for k in range(6):\n"
+                     "                x = A[k, v] * T.float32(2)\n"
+                     "                C[v] = C[v] + x * x\n";
   PrimFunc *f = parse(w, text);
   same_meaning(w, f, WIDE, NULL, 0);
   same_meaning(w, f, NARROW, NULL, 0);
@@ -239,22 +242,21 @@ CASE(loops_and_lets_inside_a_vector_loop)
 
 CASE(buffer_inside_a_vector_loop_has_a_copy_per_lane)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((3, 8), 'float32'), C: T.Buffer((8,), 'float32')):\n"
-      "    with T.block('root'):\n"
-      "        B = T.alloc_buffer((3, 8), 'float32')\n"
-      "        for j in T.vectorized(8):\n"
-      "            for i in range(3):\n"
-      "                with T.block('B'):\n"
-      "                    vi, vj = T.axis.remap('SS', [i, j])\n"
-      "                    B[vi, vj] = A[vi, vj] + T.float32(1)\n"
-      "            for k in range(3):\n"
-      "                with T.block('C'):\n"
-      "                    vj, vk = T.axis.remap('SR', [j, k])\n"
-      "                    with T.init():\n"
-      "                        C[vj] = T.float32(0)\n"
-      "                    C[vj] = C[vj] + B[vk, vj]\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((3, 8), 'float32'), C: T.Buffer((8,), 'float32')):\n"
+                     "    with T.block('root'):\n"
+                     "        B = T.alloc_buffer((3, 8), 'float32')\n"
+                     "        for j in T.vectorized(8):\n"
+                     "            for i in range(3):\n"
+                     "                with T.block('B'):\n"
+                     "                    vi, vj = T.axis.remap('SS', [i, j])\n"
+                     "                    B[vi, vj] = A[vi, vj] + T.float32(1)\n"
+                     "            for k in range(3):\n"
+                     "                with T.block('C'):\n"
+                     "                    vj, vk = T.axis.remap('SR', [j, k])\n"
+                     "                    with T.init():\n"
+                     "                        C[vj] = T.float32(0)\n"
+                     "                    C[vj] = C[vj] + B[vk, vj]\n";
   same_meaning(w, parse(w, text), WIDE, NULL, 0);
   PrimFunc *g = loops(w, parse(w, text));
   assert_int_equal(alloc_size(g, "B"), 24);
@@ -265,35 +267,35 @@ CASE(buffer_inside_a_vector_loop_has_a_copy_per_lane)
 
 CASE(pragma_unrolls_what_is_small)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((10, 4), 'float32'), C: T.Buffer((10, 4), 'float32')):\n"
-      "    for i in T.serial(10, annotations={'pragma_auto_unroll_max_step': %d}):\n"
-      "        for j in range(4):\n"
-      "            with T.block('C'):\n"
-      "                vi, vj = T.axis.remap('SS', [i, j])\n"
-      "                C[vi, vj] = A[vi, vj]\n";
-  const int steps[] = {0, 4, 40}, stores[] = {1, 4, 40};
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((10, 4), 'float32'), C: T.Buffer((10, 4), 'float32')):\n"
+                     "    for i in T.serial(10, annotations={'pragma_auto_unroll_max_step': %d}):\n"
+                     "        for j in range(4):\n"
+                     "            with T.block('C'):\n"
+                     "                vi, vj = T.axis.remap('SS', [i, j])\n"
+                     "                C[vi, vj] = A[vi, vj]\n";
+  const int steps[] = {0, 4, 40};
+  const int stores[] = {1, 4, 40};
   for (int k = 0; k < 3; k++) {
     PrimFunc *f = parse(w, arena_printf(scratch(w->ctx), text, steps[k]));
     same_meaning(w, f, WIDE, NULL, 0);
     assert_int_equal(count_text(w, loops(w, f), "= A["), stores[k]);
   }
   LowerConfig config = {.unroll_max = 4};
-  PrimFunc *f = parse(w, "@T.prim_func\ndef main(A: T.Buffer((4,), 'float32')):\n    for i in range(4):\n        A[i] = A[i] + T.float32(1)\n");
+  PrimFunc *f = parse(w, "@T.prim_func\ndef main(A: T.Buffer((4,), 'float32')):\n    for i in range(4):\n        A[i] "
+                         "= A[i] + T.float32(1)\n");
   assert_int_equal(count_text(w, lower_func(f, target_parse(w->ctx, WIDE), LOWER_LOOPS, &config), "+ 1f"), 4);
 }
 
 CASE(guards_stay_when_asked)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((10,), 'float32')):\n"
-      "    for io, ii in T.grid(3, 4):\n"
-      "        with T.block('A'):\n"
-      "            v = T.axis.spatial(10, io * 4 + ii)\n"
-      "            T.where(io * 4 + ii < 10)\n"
-      "            A[v] = T.float32(1)\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((10,), 'float32')):\n"
+                     "    for io, ii in T.grid(3, 4):\n"
+                     "        with T.block('A'):\n"
+                     "            v = T.axis.spatial(10, io * 4 + ii)\n"
+                     "            T.where(io * 4 + ii < 10)\n"
+                     "            A[v] = T.float32(1)\n";
   LowerConfig config = {.no_partition = true};
   check_text(w, lower_func(parse(w, text), target_parse(w->ctx, WIDE), LOWER_LOOPS, &config),
              "for (io, 0, 3) {\n"
@@ -309,26 +311,25 @@ CASE(guards_stay_when_asked)
 
 CASE(double_buffer_fills_ahead)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((5, 8), 'float32'), C: T.Buffer((5, 8), 'float32')):\n"
-      "    with T.block('root'):\n"
-      "        B = T.alloc_buffer((5, 8), 'float32')\n"
-      "        for i in range(5):\n"
-      "            for ax in range(8):\n"
-      "                with T.block('B'):\n"
-      "                    vi, vj = T.axis.remap('SS', [i, ax])\n"
-      "                    T.block_attr({'double_buffer_scope': 0})\n"
-      "                    B[vi, vj] = A[vi, vj]\n"
-      "            for j in range(8):\n"
-      "                with T.block('C'):\n"
-      "                    vi, vj = T.axis.remap('SS', [i, j])\n"
-      "                    C[vi, vj] = B[vi, vj] + T.float32(1)\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((5, 8), 'float32'), C: T.Buffer((5, 8), 'float32')):\n"
+                     "    with T.block('root'):\n"
+                     "        B = T.alloc_buffer((5, 8), 'float32')\n"
+                     "        for i in range(5):\n"
+                     "            for ax in range(8):\n"
+                     "                with T.block('B'):\n"
+                     "                    vi, vj = T.axis.remap('SS', [i, ax])\n"
+                     "                    T.block_attr({'double_buffer_scope': 0})\n"
+                     "                    B[vi, vj] = A[vi, vj]\n"
+                     "            for j in range(8):\n"
+                     "                with T.block('C'):\n"
+                     "                    vi, vj = T.axis.remap('SS', [i, j])\n"
+                     "                    C[vi, vj] = B[vi, vj] + T.float32(1)\n";
   same_meaning(w, parse(w, text), WIDE, NULL, 0);
   PrimFunc *g = loops(w, parse(w, text));
   assert_int_equal(alloc_size(g, "B"), 16);
   assert_int_equal(count_text(w, g, "if"), 0);
-  assert_int_equal(count_text(w, g, "A["), 2);       /* before the loop, and one step ahead in it */
+  assert_int_equal(count_text(w, g, "A["), 2); /* before the loop, and one step ahead in it */
 }
 
 /* ---- promotion -------------------------------------------------------------------------------------------- */
@@ -348,13 +349,12 @@ CASE(accumulators_that_may_overlap_stay_in_memory)
 
 CASE(accumulator_of_a_loop_that_may_not_run)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(a: T.handle, C: T.Buffer((1,), 'float32')):\n"
-      "    n = T.int32()\n"
-      "    A = T.match_buffer(a, (n,), 'float32')\n"
-      "    for i in range(n):\n"
-      "        C[0] = C[0] + A[i]\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(a: T.handle, C: T.Buffer((1,), 'float32')):\n"
+                     "    n = T.int32()\n"
+                     "    A = T.match_buffer(a, (n,), 'float32')\n"
+                     "    for i in range(n):\n"
+                     "        C[0] = C[0] + A[i]\n";
   for (int64_t n = 0; n < 3; n++) same_meaning(w, parse(w, text), WIDE, (Size[]){{"n", n}, {NULL, 0}}, 0);
   PrimFunc *g = kernel_func(w, parse(w, text));
   assert_int_equal(count_text(w, g, "if (0 < n)") + count_text(w, g, "if (n > 0)"), 1);
@@ -378,34 +378,33 @@ CASE(unaligned_tiles_promote_too)
   same_meaning(w, parse(w, text), WIDE, NULL, 0);
   PrimFunc *g = kernel_func(w, parse(w, text));
   assert_int_equal(count_text(w, g, "allocate C_acc"), 2);
-  assert_int_equal(count_text(w, g, "C["), 2);       /* stored once each, never loaded */
+  assert_int_equal(count_text(w, g, "C["), 2); /* stored once each, never loaded */
 }
 
 /* ---- storage ----------------------------------------------------------------------------------------------- */
 
-static const char stages[] =
-    "@T.prim_func\n"
-    "def main(A: T.Buffer((64, 128), 'float32'), C: T.Buffer((64, 128), 'float32')):\n"
-    "    with T.block('root'):\n"
-    "        X = T.alloc_buffer((64, 128), 'float32')\n"
-    "        Y = T.alloc_buffer((64, 128), 'float32')\n"
-    "        Z = T.alloc_buffer((64, 128), 'float32')\n"
-    "        for i, j in T.grid(64, 128):\n"
-    "            with T.block('X'):\n"
-    "                vi, vj = T.axis.remap('SS', [i, j])\n"
-    "                X[vi, vj] = A[vi, vj]\n"
-    "        for i, j in T.grid(64, 128):\n"
-    "            with T.block('Y'):\n"
-    "                vi, vj = T.axis.remap('SS', [i, j])\n"
-    "                Y[vi, vj] = X[vi, vj]\n"
-    "        for i, j in T.grid(64, 128):\n"
-    "            with T.block('Z'):\n"
-    "                vi, vj = T.axis.remap('SS', [i, j])\n"
-    "                Z[vi, vj] = Y[vi, vj]\n"
-    "        for i, j in T.grid(64, 128):\n"
-    "            with T.block('C'):\n"
-    "                vi, vj = T.axis.remap('SS', [i, j])\n"
-    "                C[vi, vj] = Z[vi, vj]\n";
+static const char stages[] = "@T.prim_func\n"
+                             "def main(A: T.Buffer((64, 128), 'float32'), C: T.Buffer((64, 128), 'float32')):\n"
+                             "    with T.block('root'):\n"
+                             "        X = T.alloc_buffer((64, 128), 'float32')\n"
+                             "        Y = T.alloc_buffer((64, 128), 'float32')\n"
+                             "        Z = T.alloc_buffer((64, 128), 'float32')\n"
+                             "        for i, j in T.grid(64, 128):\n"
+                             "            with T.block('X'):\n"
+                             "                vi, vj = T.axis.remap('SS', [i, j])\n"
+                             "                X[vi, vj] = A[vi, vj]\n"
+                             "        for i, j in T.grid(64, 128):\n"
+                             "            with T.block('Y'):\n"
+                             "                vi, vj = T.axis.remap('SS', [i, j])\n"
+                             "                Y[vi, vj] = X[vi, vj]\n"
+                             "        for i, j in T.grid(64, 128):\n"
+                             "            with T.block('Z'):\n"
+                             "                vi, vj = T.axis.remap('SS', [i, j])\n"
+                             "                Z[vi, vj] = Y[vi, vj]\n"
+                             "        for i, j in T.grid(64, 128):\n"
+                             "            with T.block('C'):\n"
+                             "                vi, vj = T.axis.remap('SS', [i, j])\n"
+                             "                C[vi, vj] = Z[vi, vj]\n";
 
 CASE(buffers_that_never_meet_share_the_workspace)
 {
@@ -413,7 +412,9 @@ CASE(buffers_that_never_meet_share_the_workspace)
   assert_int_equal(k->workspace_bytes->u.i, 2 * 64 * 128 * 4);
   assert_int_equal(k->slice_bytes->u.i, 0);
   PrimFunc *g = lowered(w, stages, WIDE, LOWER_KERNEL);
-  Stmt *x = alloc_of(g, "X"), *y = alloc_of(g, "Y"), *z = alloc_of(g, "Z");
+  Stmt *x = alloc_of(g, "X");
+  Stmt *y = alloc_of(g, "Y");
+  Stmt *z = alloc_of(g, "Z");
   assert_int_equal(x->u.alloc.place, PLACE_WORKSPACE);
   assert_int_equal(x->u.alloc.offset->u.i, z->u.alloc.offset->u.i);
   assert_int_not_equal(x->u.alloc.offset->u.i, y->u.alloc.offset->u.i);
@@ -421,33 +422,32 @@ CASE(buffers_that_never_meet_share_the_workspace)
 
 CASE(buffers_of_a_parallel_loop_live_in_slices)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(a: T.handle, c: T.handle):\n"
-      "    n = T.int32()\n"
-      "    A = T.match_buffer(a, (4, n), 'float32')\n"
-      "    C = T.match_buffer(c, (4, n), 'float32')\n"
-      "    with T.block('root'):\n"
-      "        X = T.alloc_buffer((4, n), 'float32')\n"
-      "        Y = T.alloc_buffer((4, 8000), 'float32')\n"
-      "        S = T.alloc_buffer((4, 2), 'float32')\n"
-      "        for i in T.parallel(4):\n"
-      "            for j in range(n):\n"
-      "                with T.block('X'):\n"
-      "                    vi, vj = T.axis.remap('SS', [i, j])\n"
-      "                    X[vi, vj] = A[vi, vj]\n"
-      "            for j in range(8000):\n"
-      "                with T.block('Y'):\n"
-      "                    vi, vj = T.axis.remap('SS', [i, j])\n"
-      "                    Y[vi, vj] = T.float32(1)\n"
-      "            for j in range(2):\n"
-      "                with T.block('S'):\n"
-      "                    vi, vj = T.axis.remap('SS', [i, j])\n"
-      "                    S[vi, vj] = Y[vi, vj]\n"
-      "            for j in range(n):\n"
-      "                with T.block('C'):\n"
-      "                    vi, vj = T.axis.remap('SS', [i, j])\n"
-      "                    C[vi, vj] = X[vi, vj] + S[vi, 1]\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(a: T.handle, c: T.handle):\n"
+                     "    n = T.int32()\n"
+                     "    A = T.match_buffer(a, (4, n), 'float32')\n"
+                     "    C = T.match_buffer(c, (4, n), 'float32')\n"
+                     "    with T.block('root'):\n"
+                     "        X = T.alloc_buffer((4, n), 'float32')\n"
+                     "        Y = T.alloc_buffer((4, 8000), 'float32')\n"
+                     "        S = T.alloc_buffer((4, 2), 'float32')\n"
+                     "        for i in T.parallel(4):\n"
+                     "            for j in range(n):\n"
+                     "                with T.block('X'):\n"
+                     "                    vi, vj = T.axis.remap('SS', [i, j])\n"
+                     "                    X[vi, vj] = A[vi, vj]\n"
+                     "            for j in range(8000):\n"
+                     "                with T.block('Y'):\n"
+                     "                    vi, vj = T.axis.remap('SS', [i, j])\n"
+                     "                    Y[vi, vj] = T.float32(1)\n"
+                     "            for j in range(2):\n"
+                     "                with T.block('S'):\n"
+                     "                    vi, vj = T.axis.remap('SS', [i, j])\n"
+                     "                    S[vi, vj] = Y[vi, vj]\n"
+                     "            for j in range(n):\n"
+                     "                with T.block('C'):\n"
+                     "                    vi, vj = T.axis.remap('SS', [i, j])\n"
+                     "                    C[vi, vj] = X[vi, vj] + S[vi, 1]\n";
   PrimFunc *f = parse(w, text);
   same_meaning(w, f, WIDE, (Size[]){{"n", 5}, {NULL, 0}}, 0);
   PrimFunc *g = kernel_func(w, f);
@@ -463,17 +463,16 @@ CASE(buffers_of_a_parallel_loop_live_in_slices)
 
 CASE(kernel_names_its_arguments_and_sizes)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(a: T.handle, b: T.handle, alpha: T.float32):\n"
-      "    n = T.int32()\n"
-      "    s = T.int32()\n"
-      "    A = T.match_buffer(a, (n, 4), 'float32', strides=(s, 1))\n"
-      "    B = T.match_buffer(b, (n, 4), 'float32')\n"
-      "    for i, j in T.grid(n, 4):\n"
-      "        with T.block('B'):\n"
-      "            vi, vj = T.axis.remap('SS', [i, j])\n"
-      "            B[vi, vj] = A[vi, vj] * alpha\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(a: T.handle, b: T.handle, alpha: T.float32):\n"
+                     "    n = T.int32()\n"
+                     "    s = T.int32()\n"
+                     "    A = T.match_buffer(a, (n, 4), 'float32', strides=(s, 1))\n"
+                     "    B = T.match_buffer(b, (n, 4), 'float32')\n"
+                     "    for i, j in T.grid(n, 4):\n"
+                     "        with T.block('B'):\n"
+                     "            vi, vj = T.axis.remap('SS', [i, j])\n"
+                     "            B[vi, vj] = A[vi, vj] * alpha\n";
   Kernel *k = lower_kernel(parse(w, text), target_parse(w->ctx, WIDE), NULL);
   assert_int_equal(k->narg, 3);
   assert_string_equal(k->arg[0].name, "A");
@@ -490,13 +489,12 @@ CASE(kernel_names_its_arguments_and_sizes)
 
 CASE(captures_are_what_the_body_uses_from_outside)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((8, 4), 'float32'), C: T.Buffer((8, 4), 'float32'), alpha: T.float32):\n"
-      "    for k in range(2):\n"
-      "        for i in T.parallel(8):\n"
-      "            for j in range(4):\n"
-      "                C[i, j] = A[i, (j + k) % 4] * alpha\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((8, 4), 'float32'), C: T.Buffer((8, 4), 'float32'), alpha: T.float32):\n"
+                     "    for k in range(2):\n"
+                     "        for i in T.parallel(8):\n"
+                     "            for j in range(4):\n"
+                     "                C[i, j] = A[i, (j + k) % 4] * alpha\n";
   PrimFunc *g = kernel_func(w, parse(w, text));
   Stmt *s = g->body;
   while (s->kind != S_FOR || s->u.loop.kind != FOR_PARALLEL) s = s->u.loop.body;
@@ -509,39 +507,39 @@ CASE(captures_are_what_the_body_uses_from_outside)
 
 CASE(large_sizes_are_indexed_in_64_bits)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((%d, 65536), 'int8')):\n"
-      "    for i, j in T.grid(%d, 65536):\n"
-      "        A[i, j] = T.int8(0)\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((%d, 65536), 'int8')):\n"
+                     "    for i, j in T.grid(%d, 65536):\n"
+                     "        A[i, j] = T.int8(0)\n";
   PrimFunc *small = kernel_func(w, parse(w, arena_printf(scratch(w->ctx), text, 32768, 32768)));
   PrimFunc *large = kernel_func(w, parse(w, arena_printf(scratch(w->ctx), text, 32769, 32769)));
-  Stmt *s = small->body->u.loop.body->u.loop.body, *l = large->body->u.loop.body->u.loop.body;
+  Stmt *s = small->body->u.loop.body->u.loop.body;
+  Stmt *l = large->body->u.loop.body->u.loop.body;
   assert_int_equal(s->u.store.index[0]->dtype.bits, 32);
   assert_int_equal(l->u.store.index[0]->dtype.bits, 64);
 }
 
-/* ---- GPU ---------------------------------------------------------------------------------------------------------- */
+/* ---- GPU
+ * ---------------------------------------------------------------------------------------------------------- */
 
 CASE(thread_axes_come_first_and_barriers_between)
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((64,), 'float32'), C: T.Buffer((64,), 'float32')):\n"
-      "    with T.block('root'):\n"
-      "        S = T.alloc_buffer((64,), 'float32', scope='shared')\n"
-      "        for b in T.thread_binding(4, thread='blockIdx.x'):\n"
-      "            for k in range(2):\n"
-      "                for t in T.thread_binding(16, thread='threadIdx.x'):\n"
-      "                    with T.block('S'):\n"
-      "                        v = T.axis.spatial(64, b * 16 + t)\n"
-      "                        vk = T.axis.opaque(2, k)\n"
-      "                        S[v] = A[v] + T.Cast('float32', vk)\n"
-      "                for t in T.thread_binding(16, thread='threadIdx.x'):\n"
-      "                    with T.block('C'):\n"
-      "                        v = T.axis.spatial(64, b * 16 + t)\n"
-      "                        vk = T.axis.opaque(2, k)\n"
-      "                        C[v] = S[b * 16 + (15 - t)]\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((64,), 'float32'), C: T.Buffer((64,), 'float32')):\n"
+                     "    with T.block('root'):\n"
+                     "        S = T.alloc_buffer((64,), 'float32', scope='shared')\n"
+                     "        for b in T.thread_binding(4, thread='blockIdx.x'):\n"
+                     "            for k in range(2):\n"
+                     "                for t in T.thread_binding(16, thread='threadIdx.x'):\n"
+                     "                    with T.block('S'):\n"
+                     "                        v = T.axis.spatial(64, b * 16 + t)\n"
+                     "                        vk = T.axis.opaque(2, k)\n"
+                     "                        S[v] = A[v] + T.Cast('float32', vk)\n"
+                     "                for t in T.thread_binding(16, thread='threadIdx.x'):\n"
+                     "                    with T.block('C'):\n"
+                     "                        v = T.axis.spatial(64, b * 16 + t)\n"
+                     "                        vk = T.axis.opaque(2, k)\n"
+                     "                        C[v] = S[b * 16 + (15 - t)]\n";
   PrimFunc *f = parse(w, text);
   same_meaning(w, f, "cuda -arch=sm_90", NULL, 0);
   PrimFunc *g = lowered(w, text, "cuda -arch=sm_90", LOWER_KERNEL);
@@ -556,11 +554,10 @@ CASE(thread_axes_come_first_and_barriers_between)
 
 REFUSED(threads_on_a_cpu, ERR_UNSUPPORTED, "bound to threadIdx.x")
 {
-  const char *text =
-      "@T.prim_func\n"
-      "def main(A: T.Buffer((64,), 'float32')):\n"
-      "    for t in T.thread_binding(64, thread='threadIdx.x'):\n"
-      "        A[t] = T.float32(0)\n";
+  const char *text = "@T.prim_func\n"
+                     "def main(A: T.Buffer((64,), 'float32')):\n"
+                     "    for t in T.thread_binding(64, thread='threadIdx.x'):\n"
+                     "        A[t] = T.float32(0)\n";
   lowered(w, text, WIDE, LOWER_KERNEL);
 }
 
@@ -573,7 +570,8 @@ REFUSED(shape_nobody_gives, ERR_ARGUMENT, "which no argument gives")
 {
   Module *m = w->m;
   const Var *n = var_new(m, "n", DT_I32, VAR_SIZE);
-  const Expr *shape = expr_mul(m, n->expr, expr_i32(m, 2)), *zero = expr_i32(m, 0);
+  const Expr *shape = expr_mul(m, n->expr, expr_i32(m, 2));
+  const Expr *zero = expr_i32(m, 0);
   const Buffer *A = buffer_new(m, "A", DT_F32, 1, &shape, NULL, NULL, NULL, 0, 0, NULL);
   PrimFunc *f = func_new(m, "main", 1, &(Param){A->data, A}, stmt_store(m, A, 1, &zero, expr_float(m, DT_F32, 0)));
   lower_kernel(f, target_parse(w->ctx, WIDE), NULL);
@@ -582,31 +580,31 @@ REFUSED(shape_nobody_gives, ERR_ARGUMENT, "which no argument gives")
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(buffer_shrinks_to_its_tile),
-      cmocka_unit_test(alignment_pads_strides),
-      cmocka_unit_test(reduction_keeps_its_buffer_outside_the_loop),
-      cmocka_unit_test(views_become_what_they_view),
-      cmocka_unit_test(pointers_into_views_are_addresses),
-      cmocka_unit_test(odd_vectors_are_cut_to_registers),
-      cmocka_unit_test(vector_of_mixed_widths_counts_the_widest),
-      cmocka_unit_test(what_has_no_vector_form_goes_lane_by_lane),
-      cmocka_unit_test(loops_and_lets_inside_a_vector_loop),
-      cmocka_unit_test(buffer_inside_a_vector_loop_has_a_copy_per_lane),
-      cmocka_unit_test(pragma_unrolls_what_is_small),
-      cmocka_unit_test(guards_stay_when_asked),
-      cmocka_unit_test(double_buffer_fills_ahead),
-      cmocka_unit_test(accumulators_that_may_overlap_stay_in_memory),
-      cmocka_unit_test(accumulator_of_a_loop_that_may_not_run),
-      cmocka_unit_test(unaligned_tiles_promote_too),
-      cmocka_unit_test(buffers_that_never_meet_share_the_workspace),
-      cmocka_unit_test(buffers_of_a_parallel_loop_live_in_slices),
-      cmocka_unit_test(kernel_names_its_arguments_and_sizes),
-      cmocka_unit_test(captures_are_what_the_body_uses_from_outside),
-      cmocka_unit_test(large_sizes_are_indexed_in_64_bits),
-      cmocka_unit_test(thread_axes_come_first_and_barriers_between),
-      cmocka_unit_test(threads_on_a_cpu),
-      cmocka_unit_test(unknown_pass),
-      cmocka_unit_test(shape_nobody_gives),
+    cmocka_unit_test(buffer_shrinks_to_its_tile),
+    cmocka_unit_test(alignment_pads_strides),
+    cmocka_unit_test(reduction_keeps_its_buffer_outside_the_loop),
+    cmocka_unit_test(views_become_what_they_view),
+    cmocka_unit_test(pointers_into_views_are_addresses),
+    cmocka_unit_test(odd_vectors_are_cut_to_registers),
+    cmocka_unit_test(vector_of_mixed_widths_counts_the_widest),
+    cmocka_unit_test(what_has_no_vector_form_goes_lane_by_lane),
+    cmocka_unit_test(loops_and_lets_inside_a_vector_loop),
+    cmocka_unit_test(buffer_inside_a_vector_loop_has_a_copy_per_lane),
+    cmocka_unit_test(pragma_unrolls_what_is_small),
+    cmocka_unit_test(guards_stay_when_asked),
+    cmocka_unit_test(double_buffer_fills_ahead),
+    cmocka_unit_test(accumulators_that_may_overlap_stay_in_memory),
+    cmocka_unit_test(accumulator_of_a_loop_that_may_not_run),
+    cmocka_unit_test(unaligned_tiles_promote_too),
+    cmocka_unit_test(buffers_that_never_meet_share_the_workspace),
+    cmocka_unit_test(buffers_of_a_parallel_loop_live_in_slices),
+    cmocka_unit_test(kernel_names_its_arguments_and_sizes),
+    cmocka_unit_test(captures_are_what_the_body_uses_from_outside),
+    cmocka_unit_test(large_sizes_are_indexed_in_64_bits),
+    cmocka_unit_test(thread_axes_come_first_and_barriers_between),
+    cmocka_unit_test(threads_on_a_cpu),
+    cmocka_unit_test(unknown_pass),
+    cmocka_unit_test(shape_nobody_gives),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@ typedef struct Trial {
   uint64_t seed;
   int steps;
   const char *pass;
-  bool threads;              /* bound to thread axes: more may be refused */
+  bool threads; /* bound to thread axes: more may be refused */
 } Trial;
 
 static bool find_threads(void *env, Stmt *s)
@@ -49,7 +49,8 @@ static void lowered_schedules_keep_the_meaning(void **state)
 {
   (void)state;
   unsigned long long first = 1, count = 200;
-  int steps = 10, failed = 0;
+  int steps = 10;
+  int failed = 0;
   const char *asked = getenv("LATHE_SEEDS");
   if (asked) sscanf(asked, "%llu,%llu,%d", &first, &count, &steps);
   for (uint64_t seed = first; seed < first + count; seed++) {
@@ -57,7 +58,9 @@ static void lowered_schedules_keep_the_meaning(void **state)
     Trial v = {.seed = seed, .steps = steps};
     ErrKind kind = protect(ctx, run_trial, &v);
     if (v.threads && kind == ERR_UNSUPPORTED) kind = ERR_NONE;
-    if (kind) fprintf(stderr, "seed %llu: after %s: %s: %s\n", (unsigned long long)seed, v.pass, error_kind_name(kind), error_message(ctx));
+    if (kind)
+      fprintf(stderr, "seed %llu: after %s: %s: %s\n", (unsigned long long)seed, v.pass, error_kind_name(kind),
+              error_message(ctx));
     failed += kind != ERR_NONE;
     ctx_free(ctx);
   }

@@ -27,10 +27,10 @@ typedef struct Launch {
   Lower *lo;
   Analyzer *an;
   Arena *tmp;
-  Stmt *loop[NAXES];         /* the first loop of each axis */
+  Stmt *loop[NAXES]; /* the first loop of each axis */
   const Expr *extent[NAXES];
-  Map vars;                  /* Var* of other loops -> the axis */
-  bool inside[NAXES];        /* the statement at hand is under a loop of the axis */
+  Map vars;           /* Var* of other loops -> the axis */
+  bool inside[NAXES]; /* the statement at hand is under a loop of the axis */
 } Launch;
 
 static int axis_of(Launch *l, const Stmt *s)
@@ -70,7 +70,8 @@ static Stmt *by_one_thread(Launch *l, Stmt *s)
   const Expr *first = NULL;
   for (int i = 0; i < NAXES; i++) {
     if (!l->loop[i] || l->inside[i]) continue;
-    const Expr *v = l->loop[i]->u.loop.var->expr, *zero = expr_binary(m, E_EQ, v, lower_int(m, v, 0));
+    const Expr *v = l->loop[i]->u.loop.var->expr;
+    const Expr *zero = expr_binary(m, E_EQ, v, lower_int(m, v, 0));
     first = first ? expr_and(m, first, zero) : zero;
   }
   return first ? stmt_if(m, first, s, NULL) : s;
@@ -92,7 +93,8 @@ static Stmt *strip_axes(void *env, Stmt *s)
   int i = axis_of(l, s);
   bool outer = l->inside[i];
   const Var *axis = l->loop[i]->u.loop.var;
-  const Expr *at = expr_cast(m, s->u.loop.var->dtype, axis->expr), *n = expr_simplify(l->an, s->u.loop.extent);
+  const Expr *at = expr_cast(m, s->u.loop.var->dtype, axis->expr);
+  const Expr *n = expr_simplify(l->an, s->u.loop.extent);
   if (!expr_is_int(s->u.loop.min, 0)) at = expr_add(m, at, s->u.loop.min);
   if (at != s->u.loop.var->expr) map_put(l->tmp, &l->vars, s->u.loop.var, (void *)(uintptr_t)at);
   l->inside[i] = true;
@@ -106,7 +108,7 @@ static Stmt *strip_axes(void *env, Stmt *s)
 typedef struct OwnMemory {
   Launch *l;
   Stmt *top;
-  Map stored;                /* data Var* -> bit per axis around a store */
+  Map stored; /* data Var* -> bit per axis around a store */
   Stmt *holder;
 } OwnMemory;
 
@@ -138,8 +140,10 @@ static void check_load(void *env, const Expr *e)
   intptr_t missing = (intptr_t)map_get(&o->stored, e->u.buffer->data) & ~axes_around(o, o->holder);
   for (int i = 0; i < NAXES; i++)
     if (missing >> i & 1 && (own || str_starts(axes[i], "blockIdx")))
-      raise(o->l->lo->ctx, ERR_UNSUPPORTED, o->holder->loc, "%s: buffer '%s' is written under a loop bound to %s and read outside of it in the same launch, but %s; %s",
-            o->l->lo->f->name, e->u.buffer->name, axes[i], own ? "each thread has a part of its own" : "blocks do not wait for each other",
+      raise(o->l->lo->ctx, ERR_UNSUPPORTED, o->holder->loc,
+            "%s: buffer '%s' is written under a loop bound to %s and read outside of it in the same launch, but %s; %s",
+            o->l->lo->f->name, e->u.buffer->name, axes[i],
+            own ? "each thread has a part of its own" : "blocks do not wait for each other",
             own ? "use scope 'shared'" : "compute the reader in a launch of its own");
 }
 
@@ -189,11 +193,11 @@ enum { READ = 1, WRITE = 2 };
 typedef struct Sync {
   Lower *lo;
   Arena *tmp;
-  Map threads;               /* Var* of threadIdx loops, and lets */
+  Map threads; /* Var* of threadIdx loops, and lets */
 } Sync;
 
 typedef struct Pending {
-  Map of;                    /* data Var* -> READ | WRITE since the last barrier */
+  Map of; /* data Var* -> READ | WRITE since the last barrier */
 } Pending;
 
 static void touch(Sync *y, Map *of, const Buffer *b, intptr_t how)
@@ -239,7 +243,8 @@ static Map touched(Sync *y, Stmt *s)
 static bool conflicts(const Pending *p, const Map *now)
 {
   for (int i = 0; i < now->n; i++) {
-    intptr_t how = (intptr_t)now->val[i], before = (intptr_t)map_get(&p->of, (const void *)(uintptr_t)now->key[i]);
+    intptr_t how = (intptr_t)now->val[i];
+    intptr_t before = (intptr_t)map_get(&p->of, (const void *)(uintptr_t)now->key[i]);
     if ((how & READ && before & WRITE) || (how & WRITE && before & READ)) return true;
   }
   return false;
@@ -320,16 +325,18 @@ static Stmt *sync_loop(Sync *y, Stmt *s, Pending *p)
     before = barrier(y);
     *p = (Pending){0};
   }
-  if (s->u.loop.kind == FOR_THREAD && str_starts(s->u.loop.thread_tag, "threadIdx")) map_put(y->tmp, &y->threads, s->u.loop.var, y);
+  if (s->u.loop.kind == FOR_THREAD && str_starts(s->u.loop.thread_tag, "threadIdx"))
+    map_put(y->tmp, &y->threads, s->u.loop.var, y);
   s->u.loop.body = sync_stmt(y, s->u.loop.body, p);
   met = false;
   if (s->u.loop.kind != FOR_THREAD && starts_with_conflict(y, s->u.loop.body, p, &met)) {
     s->u.loop.body = lower_then(y->lo->m, barrier(y), s->u.loop.body);
     *p = (Pending){0};
-    s->u.loop.body = sync_stmt(y, s->u.loop.body, p);      /* what is pending at the end of an iteration */
+    s->u.loop.body = sync_stmt(y, s->u.loop.body, p); /* what is pending at the end of an iteration */
   }
   if (has_barrier(s->u.loop.body) && !is_uniform(y, s->u.loop.extent))
-    raise(y->lo->ctx, ERR_UNSUPPORTED, s->loc, "%s: threads must wait for each other in loop '%s', whose extent %s is not the same for all of them",
+    raise(y->lo->ctx, ERR_UNSUPPORTED, s->loc,
+          "%s: threads must wait for each other in loop '%s', whose extent %s is not the same for all of them",
           y->lo->f->name, s->u.loop.var->name, expr_str_of(y->tmp, s->u.loop.extent));
   return lower_then(y->lo->m, before, s);
 }
@@ -342,8 +349,10 @@ static Stmt *sync_branch(Sync *y, Stmt *branch, const Expr *cond)
   Stmt *tried = sync_stmt(y, stmt_clone(y->lo->m, branch), &p);
   if (!has_barrier(tried)) return branch;
   if (!is_uniform(y, cond))
-    raise(y->lo->ctx, ERR_UNSUPPORTED, branch->loc, "%s: threads must wait for each other under the condition %s, which not all of them meet; "
-          "bind the loops to the same number of threads, or use extents that divide evenly", y->lo->f->name, expr_str_of(y->tmp, cond));
+    raise(y->lo->ctx, ERR_UNSUPPORTED, branch->loc,
+          "%s: threads must wait for each other under the condition %s, which not all of them meet; "
+          "bind the loops to the same number of threads, or use extents that divide evenly",
+          y->lo->f->name, expr_str_of(y->tmp, cond));
   return tried;
 }
 

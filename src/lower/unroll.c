@@ -13,13 +13,13 @@
  * breaks  afterwards no loop is FOR_UNROLLED */
 #include "lower/internal.h"
 
-enum { MAX_STATEMENTS = 16384 };   /* in one function: beyond that code is only larger */
+enum { MAX_STATEMENTS = 16384 }; /* in one function: beyond that code is only larger */
 
 typedef struct Unroll {
   Lower *lo;
   Arena *tmp;
-  int64_t auto_max;          /* 0: only what is marked */
-  int64_t made;              /* statements so far */
+  int64_t auto_max; /* 0: only what is marked */
+  int64_t made;     /* statements so far */
 } Unroll;
 
 static Stmt *repeat(Unroll *u, Stmt *s, int64_t n)
@@ -43,7 +43,8 @@ static Stmt *repeat(Unroll *u, Stmt *s, int64_t n)
 /* Iterations of leaf statements below s, MAX_STATEMENTS + 1 if not known or more. */
 static int64_t steps_of(Stmt *s)
 {
-  int64_t n = 0, extent;
+  int64_t n = 0;
+  int64_t extent;
   switch (s->kind) {
   case S_SEQ:
     for (int i = 0; i < s->u.seq.n; i++) n += steps_of(s->u.seq.v[i]);
@@ -54,9 +55,7 @@ static int64_t steps_of(Stmt *s)
       return MAX_STATEMENTS + 1;
     n = extent * steps_of(s->u.loop.body);
     break;
-  case S_IF:
-    n = steps_of(s->u.cond.then) + (s->u.cond.orelse ? steps_of(s->u.cond.orelse) : 0);
-    break;
+  case S_IF: n = steps_of(s->u.cond.then) + (s->u.cond.orelse ? steps_of(s->u.cond.orelse) : 0); break;
   case S_WHILE: return MAX_STATEMENTS + 1;
   case S_LET: n = steps_of(s->u.let.body); break;
   case S_ALLOC: n = steps_of(s->u.alloc.body); break;
@@ -96,8 +95,10 @@ static bool decides_extents(Stmt *s)
 static Stmt *unroll_stmt(void *env, Stmt *s)
 {
   Unroll *u = env;
-  int64_t outer = u->auto_max, n;
-  if (decides_extents(s) && lower_const_int(s->u.loop.extent, &n) && n > 0 && u->made + n * lower_count(s->u.loop.body) <= MAX_STATEMENTS)
+  int64_t outer = u->auto_max;
+  int64_t n;
+  if (decides_extents(s) && lower_const_int(s->u.loop.extent, &n) && n > 0 &&
+      u->made + n * lower_count(s->u.loop.body) <= MAX_STATEMENTS)
     return unroll_stmt(u, lower_simplify(u->lo, lower_analyzer(u->lo), repeat(u, s, n)));
   bool pragma = s->kind == S_ATTR && !strcmp(s->u.attr.key, "pragma_auto_unroll_max_step");
   if (pragma) u->auto_max = pragma_max(u, s->u.attr.value);

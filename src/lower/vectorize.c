@@ -18,12 +18,12 @@
 typedef struct Vectorize {
   Lower *lo;
   Analyzer *an;
-  const Var *var;            /* the vector loop's */
+  const Var *var; /* the vector loop's */
   int lanes;
-  bool failed;               /* the expression at hand has no vector form */
+  bool failed; /* the expression at hand has no vector form */
   Arena *tmp;
-  Map memo;                  /* Expr* -> Expr* */
-  Map lets;                  /* Var* -> Expr*: the vector that a let became */
+  Map memo; /* Expr* -> Expr* */
+  Map lets; /* Var* -> Expr*: the vector that a let became */
 } Vectorize;
 
 static const Expr *vec(Vectorize *v, const Expr *e);
@@ -42,7 +42,8 @@ static const Expr *zero_like(Module *m, const Expr *e) { return lower_int(m, e, 
 static const Expr *ramp_add(Vectorize *v, ExprKind kind, const Expr *a, const Expr *b)
 {
   Module *m = v->lo->m;
-  bool ra = a->kind == E_RAMP, rb = b->kind == E_RAMP;
+  bool ra = a->kind == E_RAMP;
+  bool rb = b->kind == E_RAMP;
   if ((!ra && is_vector(a)) || (!rb && is_vector(b)) || !dtype_is_int(a->dtype)) return NULL;
   const Expr *base = expr_binary(m, kind, ra ? a->arg[0] : a, rb ? b->arg[0] : b);
   const Expr *stride = expr_binary(m, kind, ra ? a->arg[1] : zero_like(m, a), rb ? b->arg[1] : zero_like(m, b));
@@ -85,7 +86,9 @@ static const Expr *ramp_divide(Vectorize *v, ExprKind kind, const Expr *a, const
 
 static const Expr *vec_binary(Vectorize *v, const Expr *e)
 {
-  const Expr *a = vec(v, e->arg[0]), *b = vec(v, e->arg[1]), *r = NULL;
+  const Expr *a = vec(v, e->arg[0]);
+  const Expr *b = vec(v, e->arg[1]);
+  const Expr *r = NULL;
   if (!is_vector(a) && !is_vector(b)) return expr_binary(v->lo->m, (ExprKind)e->kind, a, b);
   if (e->kind == E_ADD || e->kind == E_SUB) r = ramp_add(v, (ExprKind)e->kind, a, b);
   if (e->kind == E_MUL) r = ramp_mul(v, a, b);
@@ -114,7 +117,8 @@ static bool is_lanewise(Intrin f) { return f <= IN_QMULSHIFT || f == IN_LIKELY; 
 static const Expr *vec_call(Vectorize *v, const Expr *e)
 {
   Module *m = v->lo->m;
-  const Expr *small[8], **arg = e->nargs <= 8 ? small : arena_array(v->tmp, const Expr *, e->nargs);
+  const Expr *small[8];
+  const Expr **arg = e->nargs <= 8 ? small : arena_array(v->tmp, const Expr *, e->nargs);
   bool any = false;
   for (int i = 0; i < e->nargs; i++) {
     arg[i] = vec(v, e->arg[i]);
@@ -158,29 +162,49 @@ static const Expr *vec_node(Vectorize *v, const Expr *e)
 {
   Module *m = v->lo->m;
   switch ((ExprKind)e->kind) {
-  case E_INT: case E_FLOAT: case E_STR: return e;
+  case E_INT:
+  case E_FLOAT:
+  case E_STR: return e;
   case E_VAR: {
     if (e->u.var == v->var) return expr_ramp(m, expr_int(m, e->dtype, 0), expr_int(m, e->dtype, 1), v->lanes);
     const Expr *let = map_get(&v->lets, e->u.var);
     return let ? let : e;
   }
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR:
-    return vec_binary(v, e);
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR: return vec_binary(v, e);
   case E_NOT: return expr_not(m, vec(v, e->arg[0]));
   case E_CAST: {
     const Expr *a = vec(v, e->arg[0]);
     return expr_cast(m, dtype_lanes(e->dtype, a->dtype.lanes), a);
   }
   case E_SELECT: {
-    const Expr *c = vec(v, e->arg[0]), *a = vec(v, e->arg[1]), *b = vec(v, e->arg[2]);
+    const Expr *c = vec(v, e->arg[0]);
+    const Expr *a = vec(v, e->arg[1]);
+    const Expr *b = vec(v, e->arg[2]);
     if (!is_vector(c) && !is_vector(a) && !is_vector(b)) return expr_select(m, c, a, b);
     return expr_select(m, widen(v, c), widen(v, a), widen(v, b));
   }
   case E_LET: return vec_let(v, e);
   case E_LOAD: return vec_load(v, e);
   case E_CALL: return vec_call(v, e);
-  case E_RAMP: case E_BROADCAST: case E_REDUCE: return fail(v, e);
+  case E_RAMP:
+  case E_BROADCAST:
+  case E_REDUCE: return fail(v, e);
   case E_NKINDS: break;
   }
   BUG(v->lo->ctx, "vectorize: kind %d", e->kind);
@@ -212,7 +236,8 @@ static Stmt *vec_store(Vectorize *v, Stmt *s)
 {
   Module *m = v->lo->m;
   v->failed = s->u.store.n != 1 || s->u.store.mask || s->u.store.buffer->dtype.lanes != 1;
-  const Expr *at = vec(v, s->u.store.index[0]), *value = vec(v, s->u.store.value);
+  const Expr *at = vec(v, s->u.store.index[0]);
+  const Expr *value = vec(v, s->u.store.value);
   if (v->failed) return NULL;
   if (!is_vector(at) && (is_vector(value) || expr_uses_buffer(value, s->u.store.buffer))) return NULL;
   return stmt_store(m, s->u.store.buffer, 1, &at, is_vector(at) ? widen(v, value) : value);
@@ -274,7 +299,8 @@ static Stmt *vec_stmt(Vectorize *v, Stmt *s)
   case S_IF: {
     const Expr *cond = vec(v, s->u.cond.cond);
     if (v->failed || is_vector(cond)) return NULL;
-    Stmt *then = vec_stmt(v, s->u.cond.then), *orelse = NULL;
+    Stmt *then = vec_stmt(v, s->u.cond.then);
+    Stmt *orelse = NULL;
     if (then && s->u.cond.orelse && !(orelse = vec_stmt(v, s->u.cond.orelse))) then = NULL;
     return then ? stmt_if(m, cond, then, orelse) : NULL;
   }
@@ -302,7 +328,7 @@ static Stmt *vec_stmt(Vectorize *v, Stmt *s)
 
 typedef struct Spread {
   Vectorize *v;
-  Map map;                   /* Buffer* -> the buffer with a copy per lane */
+  Map map; /* Buffer* -> the buffer with a copy per lane */
   Rewriter rw;
 } Spread;
 
@@ -368,7 +394,7 @@ static Stmt *vectorize_stmt(void *env, Stmt *s)
   Vectorize *outer = env;
   Lower *lo = outer->lo;
   if (s->kind == S_FOR) analyzer_bind(outer->an, s->u.loop.var, s->u.loop.min, s->u.loop.extent);
-  lower_map_children(lo->m, s, vectorize_stmt, outer);      /* inner vector loops first */
+  lower_map_children(lo->m, s, vectorize_stmt, outer); /* inner vector loops first */
   if (s->kind != S_FOR || s->u.loop.kind != FOR_VECTORIZED) return s;
   int64_t lanes;
   s->u.loop.kind = FOR_SERIAL;

@@ -90,7 +90,7 @@ int lower_count(Stmt *s)
 
 typedef struct Uses {
   Ctx *ctx;
-  const Var *var, *data;     /* one of them */
+  const Var *var, *data; /* one of them */
   bool found;
 } Uses;
 

@@ -9,7 +9,8 @@ typedef const Expr *(*Binary)(Module *, const Expr *, const Expr *);
 static void combine(OpCall *c, const Tensor *const *in, const Tensor **out, Binary value)
 {
   OpAxes a = op_out_axes(c, 0);
-  const Expr *x = op_broadcast_read(c->m, in[0], a.ndim, a.index), *y = op_broadcast_read(c->m, in[1], a.ndim, a.index);
+  const Expr *x = op_broadcast_read(c->m, in[0], a.ndim, a.index);
+  const Expr *y = op_broadcast_read(c->m, in[1], a.ndim, a.index);
   out[0] = op_emit(c, &a, NULL, value(c->m, x, y));
 }
 
@@ -82,7 +83,8 @@ static const Expr *mod_value(Module *m, const Expr *a, const Expr *b)
 static const Expr *floor_mod_value(Module *m, const Expr *a, const Expr *b)
 {
   if (!dtype_is_float(a->dtype)) return op_int_divide(m, E_FLOORMOD, a, b);
-  const Expr *zero = op_num(m, a->dtype, 0), *r = op_intrin2(m, IN_FMOD, a, b);
+  const Expr *zero = op_num(m, a->dtype, 0);
+  const Expr *r = op_intrin2(m, IN_FMOD, a, b);
   const Expr *other_side = expr_binary(m, E_NE, expr_lt(m, r, zero), expr_lt(m, b, zero));
   const Expr *moved = expr_select(m, other_side, expr_add(m, r, b), r);
   return expr_select(m, expr_binary(m, E_EQ, r, zero), op_intrin2(m, IN_COPYSIGN, zero, b), moved);
@@ -94,7 +96,10 @@ static const Expr *floor_mod_value(Module *m, const Expr *a, const Expr *b)
 static const Expr *int_power(Module *m, const Expr *a, const Expr *b)
 {
   DType t = a->dtype;
-  const Expr *zero = expr_int(m, t, 0), *one = expr_int(m, t, 1), *r = one, *square = a;
+  const Expr *zero = expr_int(m, t, 0);
+  const Expr *one = expr_int(m, t, 1);
+  const Expr *r = one;
+  const Expr *square = a;
   int bits = t.code == DT_INT ? t.bits - 1 : t.bits;
   for (int i = 0; i < bits; i++) {
     const Expr *bit = op_intrin2(m, IN_BITAND, i ? op_intrin2(m, IN_SHR, b, expr_int(m, t, i)) : b, one);
@@ -123,9 +128,18 @@ static const Expr *bits_value(Module *m, Intrin in, ExprKind of_bool, const Expr
 {
   return dtype_is_bool(a->dtype) ? expr_binary(m, of_bool, a, b) : op_intrin2(m, in, a, b);
 }
-static const Expr *bitwise_and_value(Module *m, const Expr *a, const Expr *b) { return bits_value(m, IN_BITAND, E_AND, a, b); }
-static const Expr *bitwise_or_value(Module *m, const Expr *a, const Expr *b) { return bits_value(m, IN_BITOR, E_OR, a, b); }
-static const Expr *bitwise_xor_value(Module *m, const Expr *a, const Expr *b) { return bits_value(m, IN_BITXOR, E_NE, a, b); }
+static const Expr *bitwise_and_value(Module *m, const Expr *a, const Expr *b)
+{
+  return bits_value(m, IN_BITAND, E_AND, a, b);
+}
+static const Expr *bitwise_or_value(Module *m, const Expr *a, const Expr *b)
+{
+  return bits_value(m, IN_BITOR, E_OR, a, b);
+}
+static const Expr *bitwise_xor_value(Module *m, const Expr *a, const Expr *b)
+{
+  return bits_value(m, IN_BITXOR, E_NE, a, b);
+}
 
 static const Expr *shifted_out(Module *m, const Expr *count)
 {
@@ -142,7 +156,8 @@ static const Expr *left_shift_value(Module *m, const Expr *a, const Expr *b)
 static const Expr *right_shift_value(Module *m, const Expr *a, const Expr *b)
 {
   const Expr *zero = expr_int(m, a->dtype, 0);
-  const Expr *gone = a->dtype.code == DT_INT ? expr_select(m, expr_lt(m, a, zero), expr_int(m, a->dtype, -1), zero) : zero;
+  const Expr *gone =
+      a->dtype.code == DT_INT ? expr_select(m, expr_lt(m, a, zero), expr_int(m, a->dtype, -1), zero) : zero;
   return expr_select(m, shifted_out(m, b), gone, op_intrin2(m, IN_SHR, a, b));
 }
 
@@ -157,40 +172,51 @@ static const Expr *greater_equal_value(Module *m, const Expr *a, const Expr *b) 
 static const Expr *logical_and_value(Module *m, const Expr *a, const Expr *b) { return expr_and(m, a, b); }
 static const Expr *logical_or_value(Module *m, const Expr *a, const Expr *b) { return expr_binary(m, E_OR, a, b); }
 
-#define BINARY_OPERATORS(X, S)                                                                                         \
-  X(add, add_value, type_arith, "sum; integers wrap")                                                                  \
-  X(subtract, subtract_value, type_arith, "difference; integers wrap")                                                 \
-  X(multiply, multiply_value, type_arith, "product; integers wrap")                                                    \
-  X(divide, divide_value, type_arith, "quotient; of integers truncated toward zero, by zero 0")                        \
-  X(floor_divide, floor_divide_value, type_arith, "floor of the quotient; integers by zero: 0")                        \
-  X(trunc_divide, trunc_divide_value, type_arith, "quotient without its fraction; integers by zero: 0")                \
-  X(mod, mod_value, type_arith, "remainder with the sign of the dividend (C's fmod); integers by zero: 0")             \
-  X(trunc_mod, mod_value, type_arith, "remainder with the sign of the dividend (C's fmod); integers by zero: 0")       \
-  X(floor_mod, floor_mod_value, type_arith, "remainder with the sign of the divisor; integers by zero: 0")             \
-  X(power, power_value, type_arith, "lhs to the power of rhs; integers wrap, to a negative power 0 unless lhs is 1 or -1") \
-  X(atan2, atan2_value, type_floats, "angle of the point (rhs, lhs)")                                                  \
-  X(maximum, op_maximum_value, type_broadcast, "the larger; NaN if either is NaN")                                           \
-  X(minimum, op_minimum_value, type_broadcast, "the smaller; NaN if either is NaN")                                          \
-  X(bitwise_and, bitwise_and_value, type_bits, "and of the bits")                                                      \
-  X(bitwise_or, bitwise_or_value, type_bits, "or of the bits")                                                         \
-  X(bitwise_xor, bitwise_xor_value, type_bits, "exclusive or of the bits")                                             \
-  X(left_shift, left_shift_value, type_shift, "lhs shifted left; by its width or more, or by a negative count: 0")     \
-  X(right_shift, right_shift_value, type_shift, "lhs shifted right, keeping the sign of signed integers; by its width or more, or by a negative count: all shifted out") \
-  X(logical_and, logical_and_value, type_logic, "true where both are")                                                 \
-  X(logical_or, logical_or_value, type_logic, "true where either is")                                                  \
-  X(logical_xor, not_equal_value, type_logic, "true where exactly one is")                                             \
-  S(equal, equal_value, type_compare, "lhs == rhs; false for NaN")                                                     \
-  S(not_equal, not_equal_value, type_compare, "lhs != rhs; true for NaN")                                              \
-  X(less, less_value, type_compare, "lhs < rhs; false for NaN")                                                        \
-  X(less_equal, less_equal_value, type_compare, "lhs <= rhs; false for NaN")                                           \
-  X(greater, greater_value, type_compare, "lhs > rhs; false for NaN")                                                  \
+#define BINARY_OPERATORS(X, S)                                                                                     \
+  X(add, add_value, type_arith, "sum; integers wrap")                                                              \
+  X(subtract, subtract_value, type_arith, "difference; integers wrap")                                             \
+  X(multiply, multiply_value, type_arith, "product; integers wrap")                                                \
+  X(divide, divide_value, type_arith, "quotient; of integers truncated toward zero, by zero 0")                    \
+  X(floor_divide, floor_divide_value, type_arith, "floor of the quotient; integers by zero: 0")                    \
+  X(trunc_divide, trunc_divide_value, type_arith, "quotient without its fraction; integers by zero: 0")            \
+  X(mod, mod_value, type_arith, "remainder with the sign of the dividend (C's fmod); integers by zero: 0")         \
+  X(trunc_mod, mod_value, type_arith, "remainder with the sign of the dividend (C's fmod); integers by zero: 0")   \
+  X(floor_mod, floor_mod_value, type_arith, "remainder with the sign of the divisor; integers by zero: 0")         \
+  X(power, power_value, type_arith,                                                                                \
+    "lhs to the power of rhs; integers wrap, to a negative power 0 unless lhs is 1 or -1")                         \
+  X(atan2, atan2_value, type_floats, "angle of the point (rhs, lhs)")                                              \
+  X(maximum, op_maximum_value, type_broadcast, "the larger; NaN if either is NaN")                                 \
+  X(minimum, op_minimum_value, type_broadcast, "the smaller; NaN if either is NaN")                                \
+  X(bitwise_and, bitwise_and_value, type_bits, "and of the bits")                                                  \
+  X(bitwise_or, bitwise_or_value, type_bits, "or of the bits")                                                     \
+  X(bitwise_xor, bitwise_xor_value, type_bits, "exclusive or of the bits")                                         \
+  X(left_shift, left_shift_value, type_shift, "lhs shifted left; by its width or more, or by a negative count: 0") \
+  X(right_shift, right_shift_value, type_shift,                                                                    \
+    "lhs shifted right, keeping the sign of signed integers; by its width or more, or by a negative count: all "   \
+    "shifted out")                                                                                                 \
+  X(logical_and, logical_and_value, type_logic, "true where both are")                                             \
+  X(logical_or, logical_or_value, type_logic, "true where either is")                                              \
+  X(logical_xor, not_equal_value, type_logic, "true where exactly one is")                                         \
+  S(equal, equal_value, type_compare, "lhs == rhs; false for NaN")                                                 \
+  S(not_equal, not_equal_value, type_compare, "lhs != rhs; true for NaN")                                          \
+  X(less, less_value, type_compare, "lhs < rhs; false for NaN")                                                    \
+  X(less_equal, less_equal_value, type_compare, "lhs <= rhs; false for NaN")                                       \
+  X(greater, greater_value, type_compare, "lhs > rhs; false for NaN")                                              \
   X(greater_equal, greater_equal_value, type_compare, "lhs >= rhs; false for NaN")
 
 /* X: of numbers; S: of strings too. */
-#define BINARY(id, value, rule, text, more)                                                     \
-  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { combine(c, in, out, value); }       \
-  const OpDef op_##id = {.name = #id, .doc = text, .args = "lhs, rhs", .min_args = 2, .max_args = 2, .fuse = FUSE_BROADCAST, \
-                         .flags = more, .type = rule, .compute = id##_compute, .layout = layout_broadcast};
+#define BINARY(id, value, rule, text, more)                                                                        \
+  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { combine(c, in, out, value); } \
+  const OpDef op_##id = {.name = #id,                                                                              \
+                         .doc = text,                                                                              \
+                         .args = "lhs, rhs",                                                                       \
+                         .min_args = 2,                                                                            \
+                         .max_args = 2,                                                                            \
+                         .fuse = FUSE_BROADCAST,                                                                   \
+                         .flags = more,                                                                            \
+                         .type = rule,                                                                             \
+                         .compute = id##_compute,                                                                  \
+                         .layout = layout_broadcast};
 #define X(id, value, rule, text) BINARY(id, value, rule, text, 0)
 #define S(id, value, rule, text) BINARY(id, value, rule, text, OPF_STRING)
 BINARY_OPERATORS(X, S)
@@ -201,7 +227,9 @@ BINARY_OPERATORS(X, S)
 
 static const Type *type_where(OpCall *c)
 {
-  const Type *cond = op_tensor_arg(c, 0), *x = op_tensor_arg(c, 1), *y = op_tensor_arg(c, 2);
+  const Type *cond = op_tensor_arg(c, 0);
+  const Type *x = op_tensor_arg(c, 1);
+  const Type *y = op_tensor_arg(c, 2);
   const Expr *values[OP_MAX_RANK], *shape[OP_MAX_RANK];
   op_need_bool(c, 0);
   op_same_dtype(c, 1, 2);
@@ -219,7 +247,14 @@ static void where_compute(OpCall *c, const Tensor *const *in, const Tensor **out
 }
 
 const OpDef op_where = {
-  .name = "where", .doc = "x where the condition holds, y elsewhere; all three broadcast",
-  .args = "condition, x, y", .min_args = 3, .max_args = 3, .fuse = FUSE_BROADCAST, .flags = OPF_STRING,
-  .type = type_where, .compute = where_compute, .layout = layout_broadcast,
+  .name = "where",
+  .doc = "x where the condition holds, y elsewhere; all three broadcast",
+  .args = "condition, x, y",
+  .min_args = 3,
+  .max_args = 3,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_STRING,
+  .type = type_where,
+  .compute = where_compute,
+  .layout = layout_broadcast,
 };

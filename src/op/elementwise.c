@@ -19,6 +19,7 @@ static void map_elements(OpCall *c, const Tensor *const *in, const Tensor **out,
 
 /* ---- functions of floats ---------------------------------------------------------------- */
 
+/* clang-format off */
 #define FLOAT_FUNCTIONS(X)                                             \
   X(exp, IN_EXP, "e to the power of each element")                     \
   X(log, IN_LOG, "natural logarithm")                                  \
@@ -40,18 +41,32 @@ static void map_elements(OpCall *c, const Tensor *const *in, const Tensor **out,
   X(acosh, IN_ACOSH, "inverse hyperbolic cosine")                      \
   X(atanh, IN_ATANH, "inverse hyperbolic tangent")                     \
   X(erf, IN_ERF, "error function")
+/* clang-format on */
 
-#define X(id, intrin, text)                                                                     \
+#define X(id, intrin, text)                                                                      \
   static const Expr *id##_value(OpCall *c, const Expr *x) { return op_intrin(c->m, intrin, x); } \
-  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, id##_value); } \
-  const OpDef op_##id = {.name = #id, .doc = text, .args = "data", .min_args = 1, .max_args = 1, .fuse = FUSE_ELEMWISE,      \
-                         .type = type_same_float, .compute = id##_compute, .layout = layout_any};
+  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out)               \
+  {                                                                                              \
+    map_elements(c, in, out, id##_value);                                                        \
+  }                                                                                              \
+  const OpDef op_##id = {.name = #id,                                                            \
+                         .doc = text,                                                            \
+                         .args = "data",                                                         \
+                         .min_args = 1,                                                          \
+                         .max_args = 1,                                                          \
+                         .fuse = FUSE_ELEMWISE,                                                  \
+                         .type = type_same_float,                                                \
+                         .compute = id##_compute,                                                \
+                         .layout = layout_any};
 FLOAT_FUNCTIONS(X)
 #undef X
 
 /* ---- functions of any number -------------------------------------------------------------- */
 
-static const Expr *abs_value(OpCall *c, const Expr *x) { return x->dtype.code == DT_UINT ? x : op_intrin(c->m, IN_ABS, x); }
+static const Expr *abs_value(OpCall *c, const Expr *x)
+{
+  return x->dtype.code == DT_UINT ? x : op_intrin(c->m, IN_ABS, x);
+}
 
 static const Expr *negative_value(OpCall *c, const Expr *x)
 {
@@ -59,7 +74,10 @@ static const Expr *negative_value(OpCall *c, const Expr *x)
   return expr_sub(c->m, op_num(c->m, x->dtype, 0), x);
 }
 
-static const Expr *rounded(OpCall *c, Intrin how, const Expr *x) { return dtype_is_float(x->dtype) ? op_intrin(c->m, how, x) : x; }
+static const Expr *rounded(OpCall *c, Intrin how, const Expr *x)
+{
+  return dtype_is_float(x->dtype) ? op_intrin(c->m, how, x) : x;
+}
 static const Expr *floor_value(OpCall *c, const Expr *x) { return rounded(c, IN_FLOOR, x); }
 static const Expr *ceil_value(OpCall *c, const Expr *x) { return rounded(c, IN_CEIL, x); }
 static const Expr *trunc_value(OpCall *c, const Expr *x) { return rounded(c, IN_TRUNC, x); }
@@ -68,7 +86,8 @@ static const Expr *round_value(OpCall *c, const Expr *x) { return rounded(c, IN_
 static const Expr *sign_value(OpCall *c, const Expr *x)
 {
   Module *m = c->m;
-  const Expr *zero = op_num(m, x->dtype, 0), *one = op_num(m, x->dtype, 1);
+  const Expr *zero = op_num(m, x->dtype, 0);
+  const Expr *one = op_num(m, x->dtype, 1);
   const Expr *rest = dtype_is_float(x->dtype) ? expr_select(m, expr_binary(m, E_EQ, x, zero), zero, x) : zero;
   if (x->dtype.code != DT_UINT) rest = expr_select(m, expr_lt(m, x, zero), op_num(m, x->dtype, -1), rest);
   return expr_select(m, expr_binary(m, E_GT, x, zero), one, rest);
@@ -98,7 +117,8 @@ static const Expr *clip_value(OpCall *c, const Expr *x)
 static const Type *type_clip(OpCall *c)
 {
   const ClipAttrs *a = c->attrs;
-  if (isnan(a->a_min) || isnan(a->a_max)) op_raise(c, ERR_ARGUMENT, "a bound is nan: a_min %g, a_max %g", a->a_min, a->a_max);
+  if (isnan(a->a_min) || isnan(a->a_max))
+    op_raise(c, ERR_ARGUMENT, "a bound is nan: a_min %g, a_max %g", a->a_min, a->a_max);
   return type_same(c);
 }
 
@@ -123,31 +143,55 @@ static const Expr *bitwise_not_value(OpCall *c, const Expr *x)
   return dtype_is_bool(x->dtype) ? expr_not(c->m, x) : op_intrin(c->m, IN_BITNOT, x);
 }
 
-#define NUMBER_FUNCTIONS(X)                                                                                             \
-  X(abs, abs_value, type_same, NULL, "abs", "absolute value; of the smallest integer, itself")                                 \
-  X(negative, negative_value, type_same, NULL, "negative", "the element with its sign changed")                                \
-  X(floor, floor_value, type_same, NULL, "floor", "largest integer not above; integers stay")                                  \
-  X(ceil, ceil_value, type_same, NULL, "ceil", "smallest integer not below; integers stay")                                    \
-  X(trunc, trunc_value, type_same, NULL, "trunc", "the element without its fraction; integers stay")                           \
-  X(round, round_value, type_same, NULL, "round", "nearest integer, halves to the even one; integers stay")                    \
-  X(sign, sign_value, type_same, NULL, "sign", "-1, 0 or 1; of NaN, NaN")                                                      \
-  X(nn_relu, relu_value, type_same, NULL, "nn.relu", "max(x, 0); of NaN, NaN")                                                 \
-  X(nn_leaky_relu, leaky_relu_value, type_same_float, &LeakyRelu_attrs, "nn.leaky_relu", "x where it is positive, alpha * x elsewhere") \
-  X(clip, clip_value, type_clip, &Clip_attrs, "clip", "min(max(x, a_min), a_max); of NaN, NaN; bounds outside an integer's range limit nothing") \
-  X(logical_not, logical_not_value, type_logical, NULL, "logical_not", "true where the element is false")                      \
+#define NUMBER_FUNCTIONS(X)                                                                                 \
+  X(abs, abs_value, type_same, NULL, "abs", "absolute value; of the smallest integer, itself")              \
+  X(negative, negative_value, type_same, NULL, "negative", "the element with its sign changed")             \
+  X(floor, floor_value, type_same, NULL, "floor", "largest integer not above; integers stay")               \
+  X(ceil, ceil_value, type_same, NULL, "ceil", "smallest integer not below; integers stay")                 \
+  X(trunc, trunc_value, type_same, NULL, "trunc", "the element without its fraction; integers stay")        \
+  X(round, round_value, type_same, NULL, "round", "nearest integer, halves to the even one; integers stay") \
+  X(sign, sign_value, type_same, NULL, "sign", "-1, 0 or 1; of NaN, NaN")                                   \
+  X(nn_relu, relu_value, type_same, NULL, "nn.relu", "max(x, 0); of NaN, NaN")                              \
+  X(nn_leaky_relu, leaky_relu_value, type_same_float, &LeakyRelu_attrs, "nn.leaky_relu",                    \
+    "x where it is positive, alpha * x elsewhere")                                                          \
+  X(clip, clip_value, type_clip, &Clip_attrs, "clip",                                                       \
+    "min(max(x, a_min), a_max); of NaN, NaN; bounds outside an integer's range limit nothing")              \
+  X(logical_not, logical_not_value, type_logical, NULL, "logical_not", "true where the element is false")   \
   X(bitwise_not, bitwise_not_value, type_same_int, NULL, "bitwise_not", "all bits inverted; of bool, logical_not")
 
-#define X(id, value, rule, table, text_name, text)                                              \
-  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, value); } \
-  const OpDef op_##id = {.name = text_name, .doc = text, .args = "data", .min_args = 1, .max_args = 1, .attrs = table,  \
-                         .fuse = FUSE_ELEMWISE, .type = rule, .compute = id##_compute, .layout = layout_any};
+#define X(id, value, rule, table, text_name, text)                                 \
+  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) \
+  {                                                                                \
+    map_elements(c, in, out, value);                                               \
+  }                                                                                \
+  const OpDef op_##id = {.name = text_name,                                        \
+                         .doc = text,                                              \
+                         .args = "data",                                           \
+                         .min_args = 1,                                            \
+                         .max_args = 1,                                            \
+                         .attrs = table,                                           \
+                         .fuse = FUSE_ELEMWISE,                                    \
+                         .type = rule,                                             \
+                         .compute = id##_compute,                                  \
+                         .layout = layout_any};
 NUMBER_FUNCTIONS(X)
 #undef X
 
-static void copy_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, copy_value); }
+static void copy_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  map_elements(c, in, out, copy_value);
+}
 const OpDef op_copy = {
-  .name = "copy", .doc = "the same elements", .args = "data", .min_args = 1, .max_args = 1, .fuse = FUSE_ELEMWISE, .flags = OPF_STRING,
-  .type = type_same, .compute = copy_compute, .layout = layout_any,
+  .name = "copy",
+  .doc = "the same elements",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .fuse = FUSE_ELEMWISE,
+  .flags = OPF_STRING,
+  .type = type_same,
+  .compute = copy_compute,
+  .layout = layout_any,
 };
 
 /* ---- questions about floats ------------------------------------------------------------------- */
@@ -160,15 +204,27 @@ static const Expr *isnan_value(OpCall *c, const Expr *x) { return ask(c, IN_ISNA
 static const Expr *isinf_value(OpCall *c, const Expr *x) { return ask(c, IN_ISINF, x, false); }
 static const Expr *isfinite_value(OpCall *c, const Expr *x) { return ask(c, IN_ISFINITE, x, true); }
 
+/* clang-format off */
 #define QUESTIONS(X)                                                       \
   X(isnan, "true where the element is not a number")                       \
   X(isinf, "true where the element is an infinity of either sign")         \
   X(isfinite, "true where the element is neither infinite nor NaN")
+/* clang-format on */
 
-#define X(id, text)                                                                             \
-  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, id##_value); } \
-  const OpDef op_##id = {.name = #id, .doc = text, .args = "data", .min_args = 1, .max_args = 1, .fuse = FUSE_ELEMWISE,      \
-                         .type = type_same_bool, .compute = id##_compute, .layout = layout_any};
+#define X(id, text)                                                                \
+  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) \
+  {                                                                                \
+    map_elements(c, in, out, id##_value);                                          \
+  }                                                                                \
+  const OpDef op_##id = {.name = #id,                                              \
+                         .doc = text,                                              \
+                         .args = "data",                                           \
+                         .min_args = 1,                                            \
+                         .max_args = 1,                                            \
+                         .fuse = FUSE_ELEMWISE,                                    \
+                         .type = type_same_bool,                                   \
+                         .compute = id##_compute,                                  \
+                         .layout = layout_any};
 QUESTIONS(X)
 #undef X
 
@@ -184,13 +240,23 @@ static const Type *type_cast(OpCall *c)
 }
 
 static const Expr *cast_value(OpCall *c, const Expr *x) { return expr_cast(c->m, c->out->dtype, x); }
-static void cast_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, cast_value); }
+static void cast_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  map_elements(c, in, out, cast_value);
+}
 
 const OpDef op_cast = {
   .name = "cast",
-  .doc = "the elements as another dtype: float to integer truncates and saturates, NaN gives 0; to bool: x != 0; integers wrap",
-  .args = "data", .min_args = 1, .max_args = 1, .attrs = &Cast_attrs, .fuse = FUSE_ELEMWISE,
-  .type = type_cast, .compute = cast_compute, .layout = layout_any,
+  .doc = "the elements as another dtype: float to integer truncates and saturates, NaN gives 0; to bool: x != 0; "
+         "integers wrap",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Cast_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_cast,
+  .compute = cast_compute,
+  .layout = layout_any,
 };
 
 static const Type *type_cast_like(OpCall *c)
@@ -202,9 +268,14 @@ static const Type *type_cast_like(OpCall *c)
 }
 
 const OpDef op_cast_like = {
-  .name = "cast_like", .doc = "the elements as the dtype of another tensor, converted as cast does",
-  .args = "data, dtype_like", .min_args = 2, .max_args = 2, .fuse = FUSE_ELEMWISE,
-  .type = type_cast_like, .compute = cast_compute,
+  .name = "cast_like",
+  .doc = "the elements as the dtype of another tensor, converted as cast does",
+  .args = "data, dtype_like",
+  .min_args = 2,
+  .max_args = 2,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_cast_like,
+  .compute = cast_compute,
 };
 
 static const Type *type_reinterpret(OpCall *c)
@@ -220,19 +291,31 @@ static const Expr *reinterpret_value(OpCall *c, const Expr *x)
 {
   return dtype_eq(c->out->dtype, x->dtype) ? x : expr_call(c->m, c->out->dtype, IN_REINTERPRET, 1, &x);
 }
-static void reinterpret_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, reinterpret_value); }
+static void reinterpret_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  map_elements(c, in, out, reinterpret_value);
+}
 
 const OpDef op_reinterpret = {
-  .name = "reinterpret", .doc = "the same bits as another dtype of the same width",
-  .args = "data", .min_args = 1, .max_args = 1, .attrs = &Cast_attrs, .fuse = FUSE_ELEMWISE,
-  .type = type_reinterpret, .compute = reinterpret_compute, .layout = layout_any,
+  .name = "reinterpret",
+  .doc = "the same bits as another dtype of the same width",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Cast_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_reinterpret,
+  .compute = reinterpret_compute,
+  .layout = layout_any,
 };
 
 /* ---- fixed point ---------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define FIXED_POINT_ATTRS(A, S)                                              \
   A(S, INT, multiplier, NULL, "the factor as a 31-bit fraction")             \
   A(S, INT, shift, NULL, "power of two that the product is scaled by")
+/* clang-format on */
 DEFINE_ATTRS(FixedPointMultiply, FIXED_POINT_ATTRS)
 
 static const Type *type_fixed_point(OpCall *c)
@@ -246,15 +329,26 @@ static const Expr *fixed_point_value(OpCall *c, const Expr *x)
 {
   const FixedPointMultiplyAttrs *a = c->attrs;
   Module *m = c->m;
-  return expr_call(m, DT_NONE, IN_QMULSHIFT, 4,
-                   (const Expr *[]){x, expr_int(m, DT_I32, a->multiplier), expr_int(m, DT_I32, 31), expr_int(m, DT_I32, a->shift)});
+  return expr_call(
+      m, DT_NONE, IN_QMULSHIFT, 4,
+      (const Expr *[]){x, expr_int(m, DT_I32, a->multiplier), expr_int(m, DT_I32, 31), expr_int(m, DT_I32, a->shift)});
 }
-static void fixed_point_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, fixed_point_value); }
+static void fixed_point_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  map_elements(c, in, out, fixed_point_value);
+}
 
 const OpDef op_fixed_point_multiply = {
-  .name = "fixed_point_multiply", .doc = "round(x * multiplier * 2^(shift - 31)), ties up",
-  .args = "data", .min_args = 1, .max_args = 1, .attrs = &FixedPointMultiply_attrs, .fuse = FUSE_ELEMWISE,
-  .type = type_fixed_point, .compute = fixed_point_compute, .layout = layout_any,
+  .name = "fixed_point_multiply",
+  .doc = "round(x * multiplier * 2^(shift - 31)), ties up",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &FixedPointMultiply_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_fixed_point,
+  .compute = fixed_point_compute,
+  .layout = layout_any,
 };
 
 /* ---- fast approximations (FastMath puts them in) ------------------------------------------------------------ */
@@ -268,7 +362,8 @@ static const Expr *fast_exp_of(Module *m, const Expr *x)
   if (!dtype_eq(t, DT_F32)) return op_intrin(m, IN_EXP, x);
   const Expr *y = op_clip_value(m, x, -87.3, 88.7);
   const Expr *n = op_intrin(m, IN_FLOOR, expr_add(m, expr_mul(m, y, op_num(m, t, 1.44269504)), op_num(m, t, 0.5)));
-  const Expr *f = expr_sub(m, expr_sub(m, y, expr_mul(m, n, op_num(m, t, 0.693359375))), expr_mul(m, n, op_num(m, t, -2.12194440e-4)));
+  const Expr *f = expr_sub(m, expr_sub(m, y, expr_mul(m, n, op_num(m, t, 0.693359375))),
+                           expr_mul(m, n, op_num(m, t, -2.12194440e-4)));
   const Expr *r = op_num(m, t, p[5]);
   for (int i = 4; i >= 0; i--) r = expr_add(m, expr_mul(m, r, f), op_num(m, t, p[i]));
   const Expr *bits = op_intrin2(m, IN_SHL, expr_add(m, expr_cast(m, DT_I32, n), expr_i32(m, 127)), expr_i32(m, 23));
@@ -283,7 +378,8 @@ static const Expr *fast_tanh_value(OpCall *c, const Expr *x)
   Module *m = c->m;
   DType t = x->dtype;
   if (!dtype_eq(t, DT_F32)) return op_intrin(m, IN_TANH, x);
-  const Expr *two = op_num(m, t, 2), *one = op_num(m, t, 1);
+  const Expr *two = op_num(m, t, 2);
+  const Expr *one = op_num(m, t, 1);
   const Expr *e = fast_exp_of(m, expr_mul(m, op_clip_value(m, x, -10, 10), two));
   return expr_sub(m, one, expr_binary(m, E_DIV, two, expr_add(m, e, one)));
 }
@@ -295,7 +391,8 @@ static const Expr *fast_erf_value(OpCall *c, const Expr *x)
   Module *m = c->m;
   DType ty = x->dtype;
   if (!dtype_eq(ty, DT_F32)) return op_intrin(m, IN_ERF, x);
-  const Expr *one = op_num(m, ty, 1), *size = op_intrin(m, IN_ABS, x);
+  const Expr *one = op_num(m, ty, 1);
+  const Expr *size = op_intrin(m, IN_ABS, x);
   const Expr *t = expr_binary(m, E_DIV, one, expr_add(m, one, expr_mul(m, op_num(m, ty, 0.3275911), size)));
   const Expr *r = op_num(m, ty, a[4]);
   for (int i = 3; i >= 0; i--) r = expr_add(m, expr_mul(m, r, t), op_num(m, ty, a[i]));
@@ -303,14 +400,25 @@ static const Expr *fast_erf_value(OpCall *c, const Expr *x)
   return op_intrin2(m, IN_COPYSIGN, expr_sub(m, one, expr_mul(m, expr_mul(m, r, t), e)), x);
 }
 
-#define FAST_FUNCTIONS(X)                                                                                                   \
-  X(fast_exp, "e to the power of each element, within 4e-7 relative for -87.3 < x < 88.7, limited beyond; only float32 is approximated") \
-  X(fast_tanh, "hyperbolic tangent within 5e-7 absolute; only float32 is approximated")                                     \
+#define FAST_FUNCTIONS(X)                                                                                        \
+  X(fast_exp, "e to the power of each element, within 4e-7 relative for -87.3 < x < 88.7, limited beyond; only " \
+              "float32 is approximated")                                                                         \
+  X(fast_tanh, "hyperbolic tangent within 5e-7 absolute; only float32 is approximated")                          \
   X(fast_erf, "error function within 6e-7 absolute; only float32 is approximated")
 
-#define X(id, text)                                                                             \
-  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { map_elements(c, in, out, id##_value); } \
-  const OpDef op_##id = {.name = #id, .doc = text, .args = "data", .min_args = 1, .max_args = 1, .fuse = FUSE_ELEMWISE,      \
-                         .type = type_same_float, .compute = id##_compute, .layout = layout_any};
+#define X(id, text)                                                                \
+  static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) \
+  {                                                                                \
+    map_elements(c, in, out, id##_value);                                          \
+  }                                                                                \
+  const OpDef op_##id = {.name = #id,                                              \
+                         .doc = text,                                              \
+                         .args = "data",                                           \
+                         .min_args = 1,                                            \
+                         .max_args = 1,                                            \
+                         .fuse = FUSE_ELEMWISE,                                    \
+                         .type = type_same_float,                                  \
+                         .compute = id##_compute,                                  \
+                         .layout = layout_any};
 FAST_FUNCTIONS(X)
 #undef X

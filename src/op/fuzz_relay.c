@@ -45,7 +45,8 @@ static void compare_modules(Ctx *ctx, Job *job)
 {
   Arena *arena = job->m->arena;
   for (int i = 0; i < job->m->globals.n; i++) {
-    const Global *g = &job->m->globals.v[i], *h = module_get(job->again, g->name);
+    const Global *g = &job->m->globals.v[i];
+    const Global *h = module_get(job->again, g->name);
     const char *why = "";
     if (!h || h->kind != g->kind) broken("a function is lost", g->name, job->text);
     if (g->kind != GLOBAL_GRAPH) continue;
@@ -63,7 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
   if (n > MAX_BYTES) return 0;
   op_init();
   Ctx *ctx = ctx_new();
-  Job job = {.m = module_new(ctx), .again = module_new(ctx), .text = arena_strndup(ctx_arena(ctx), (const char *)data, n)};
+  Job job = {
+    .m = module_new(ctx), .again = module_new(ctx), .text = arena_strndup(ctx_arena(ctx), (const char *)data, n)};
   ErrKind kind = protect(ctx, parse_job, &job);
   if (kind == ERR_INTERNAL) broken("internal error", error_message(ctx), job.text);
   /* blocks nested past the limit have no text */

@@ -14,13 +14,16 @@ typedef struct Combine {
 
 static int combine_of(OpCall *c, const char *attribute, const char *name, bool mean)
 {
-  static const Combine table[] = {{"update", PUT}, {"add", ADD}, {"mul", MUL}, {"min", MIN}, {"max", MAX}, {"mean", MEAN}};
+  static const Combine table[] = {{"update", PUT}, {"add", ADD}, {"mul", MUL},
+                                  {"min", MIN},    {"max", MAX}, {"mean", MEAN}};
   for (int i = 0; i < (mean ? 6 : 5); i++)
     if (!strcmp(table[i].name, name)) {
-      if (table[i].how != PUT && dtype_is_string(c->arg[0]->dtype)) op_raise(c, ERR_TYPE, "%s is '%s', and data is strings; only update works on those", attribute, name);
+      if (table[i].how != PUT && dtype_is_string(c->arg[0]->dtype))
+        op_raise(c, ERR_TYPE, "%s is '%s', and data is strings; only update works on those", attribute, name);
       return table[i].how;
     }
-  op_raise(c, ERR_ARGUMENT, "%s is '%s'; it is update, add, mul, min%s", attribute, name, mean ? ", max or mean" : " or max");
+  op_raise(c, ERR_ARGUMENT, "%s is '%s'; it is update, add, mul, min%s", attribute, name,
+           mean ? ", max or mean" : " or max");
 }
 
 static const Expr *combined(Module *m, int how, const Expr *old, const Expr *v)
@@ -59,23 +62,30 @@ static Stmt *apply(Module *m, int how, const Buffer *to, const Expr *const *at, 
 
 /* ---- scatter_elements --------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define SCATTER_ELEMENTS_ATTRS(A, S)                                       \
   A(S, INT, axis, "0", "axis that indices speak of")                       \
   A(S, STR, reduction, "\"update\"", "update, add, mul, min, max or mean")
+/* clang-format on */
 DEFINE_ATTRS(ScatterElements, SCATTER_ELEMENTS_ATTRS)
 
 static const Type *scatter_elements_type(OpCall *c)
 {
   const ScatterElementsAttrs *a = c->attrs;
-  const Type *in = op_tensor_arg(c, 0), *at = int_tensor_arg(c, 1), *up = op_tensor_arg(c, 2);
+  const Type *in = op_tensor_arg(c, 0);
+  const Type *at = int_tensor_arg(c, 1);
+  const Type *up = op_tensor_arg(c, 2);
   combine_of(c, "reduction", a->reduction, true);
   op_same_dtype(c, 0, 2);
   int axis = op_axis(c, a->axis, in->ndim);
   if (at->ndim != in->ndim || up->ndim != in->ndim)
-    op_raise(c, ERR_SHAPE, "data is %s, indices %s, updates %s; all need the same rank", arg_text(c, 0), arg_text(c, 1), arg_text(c, 2));
+    op_raise(c, ERR_SHAPE, "data is %s, indices %s, updates %s; all need the same rank", arg_text(c, 0), arg_text(c, 1),
+             arg_text(c, 2));
   for (int i = 0; i < in->ndim; i++) {
-    if (dim_differ(at->shape[i], up->shape[i])) op_raise(c, ERR_SHAPE, "indices is %s, updates %s; both need the same shape", arg_text(c, 1), arg_text(c, 2));
-    if (i != axis && at->shape[i]->kind == E_INT && in->shape[i]->kind == E_INT && at->shape[i]->u.i > in->shape[i]->u.i)
+    if (dim_differ(at->shape[i], up->shape[i]))
+      op_raise(c, ERR_SHAPE, "indices is %s, updates %s; both need the same shape", arg_text(c, 1), arg_text(c, 2));
+    if (i != axis && at->shape[i]->kind == E_INT && in->shape[i]->kind == E_INT &&
+        at->shape[i]->u.i > in->shape[i]->u.i)
       op_raise(c, ERR_SHAPE, "axis %d of indices %s is longer than that of data %s", i, arg_text(c, 1), arg_text(c, 0));
   }
   return in;
@@ -88,13 +98,16 @@ static void scatter_elements_compute(OpCall *c, const Tensor *const *in, const T
   Module *m = c->m;
   Loops l = loops_begin(c, 3, in);
   const Buffer *where = l.ib[1];
-  int n = where->ndim, axis = op_axis(c, a->axis, n);
-  const Expr *ix[OP_MAX_RANK], *inside = NULL;
+  int n = where->ndim;
+  int axis = op_axis(c, a->axis, n);
+  const Expr *ix[OP_MAX_RANK];
+  const Expr *inside = NULL;
   loops_index(m, n, ix);
   const Expr **at = emit_copy_index(m, n, ix);
   at[axis] = checked_position(m, loops_load(m, where, ix), l.ob[0]->shape[axis], &inside);
   for (int i = 0; i < n; i++)
-    if (i != axis && (where->shape[i]->kind != E_INT || l.ob[0]->shape[i]->kind != E_INT) && !dim_same(m, where->shape[i], l.ob[0]->shape[i]))
+    if (i != axis && (where->shape[i]->kind != E_INT || l.ob[0]->shape[i]->kind != E_INT) &&
+        !dim_same(m, where->shape[i], l.ob[0]->shape[i]))
       inside = expr_and(m, inside, expr_lt(m, ix[i], l.ob[0]->shape[i]));
   Stmt *put = apply(m, combine_of(c, "reduction", a->reduction, true), l.ob[0], at, loops_load(m, l.ib[2], ix), inside);
   Stmt *row = stmt_for(m, ix[axis]->u.var, expr_i32(m, 0), where->shape[axis], FOR_SERIAL, NULL, put);
@@ -103,9 +116,16 @@ static void scatter_elements_compute(OpCall *c, const Tensor *const *in, const T
 }
 
 const OpDef op_scatter_elements = {
-  .name = "scatter_elements", .doc = "data with updates put at indices along axis; an update outside is dropped",
-  .args = "data, indices, updates", .min_args = 3, .max_args = 3, .attrs = &ScatterElements_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING,
-  .type = scatter_elements_type, .compute = scatter_elements_compute,
+  .name = "scatter_elements",
+  .doc = "data with updates put at indices along axis; an update outside is dropped",
+  .args = "data, indices, updates",
+  .min_args = 3,
+  .max_args = 3,
+  .attrs = &ScatterElements_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_STRING,
+  .type = scatter_elements_type,
+  .compute = scatter_elements_compute,
 };
 
 /* ---- scatter_nd ------------------------------------------------------------------------------------ */
@@ -117,17 +137,23 @@ DEFINE_ATTRS(ScatterND, SCATTER_ND_ATTRS)
 static const Type *scatter_nd_type(OpCall *c)
 {
   const ScatterNDAttrs *a = c->attrs;
-  const Type *in = op_tensor_arg(c, 0), *at = int_tensor_arg(c, 1), *up = op_tensor_arg(c, 2);
+  const Type *in = op_tensor_arg(c, 0);
+  const Type *at = int_tensor_arg(c, 1);
+  const Type *up = op_tensor_arg(c, 2);
   combine_of(c, "mode", a->mode, false);
   op_same_dtype(c, 0, 2);
   if (at->ndim < 1 || at->shape[0]->kind != E_INT || at->shape[0]->u.i > in->ndim)
-    op_raise(c, ERR_SHAPE, "the first axis of indices %s is the length of an index; it is a number of at most %d", arg_text(c, 1), in->ndim);
-  int k = (int)at->shape[0]->u.i, nx = at->ndim - 1;
+    op_raise(c, ERR_SHAPE, "the first axis of indices %s is the length of an index; it is a number of at most %d",
+             arg_text(c, 1), in->ndim);
+  int k = (int)at->shape[0]->u.i;
+  int nx = at->ndim - 1;
   if (up->ndim != nx + in->ndim - k)
-    op_raise(c, ERR_SHAPE, "updates is %s; with data %s and indices %s it has %d dimensions", arg_text(c, 2), arg_text(c, 0), arg_text(c, 1), nx + in->ndim - k);
+    op_raise(c, ERR_SHAPE, "updates is %s; with data %s and indices %s it has %d dimensions", arg_text(c, 2),
+             arg_text(c, 0), arg_text(c, 1), nx + in->ndim - k);
   for (int i = 0; i < up->ndim; i++)
     if (dim_differ(up->shape[i], i < nx ? at->shape[i + 1] : in->shape[i - nx + k]))
-      op_raise(c, ERR_SHAPE, "axis %d of updates %s does not fit indices %s and data %s", i, arg_text(c, 2), arg_text(c, 1), arg_text(c, 0));
+      op_raise(c, ERR_SHAPE, "axis %d of updates %s does not fit indices %s and data %s", i, arg_text(c, 2),
+               arg_text(c, 1), arg_text(c, 0));
   return in;
 }
 
@@ -136,9 +162,13 @@ static void scatter_nd_compute(OpCall *c, const Tensor *const *in, const Tensor 
   const ScatterNDAttrs *a = c->attrs;
   Module *m = c->m;
   Loops l = loops_begin(c, 3, in);
-  const Buffer *where = l.ib[1], *up = l.ib[2], *to = l.ob[0];
-  int k = (int)where->shape[0]->u.i, nx = where->ndim - 1;
-  const Expr *ix[OP_MAX_RANK], *wx[OP_MAX_RANK], *at[OP_MAX_RANK], *inside = NULL;
+  const Buffer *where = l.ib[1];
+  const Buffer *up = l.ib[2];
+  const Buffer *to = l.ob[0];
+  int k = (int)where->shape[0]->u.i;
+  int nx = where->ndim - 1;
+  const Expr *ix[OP_MAX_RANK], *wx[OP_MAX_RANK], *at[OP_MAX_RANK];
+  const Expr *inside = NULL;
   loops_index(m, up->ndim, ix);
   for (int i = 0; i < nx; i++) wx[i + 1] = ix[i];
   for (int i = 0; i < k; i++) {
@@ -147,12 +177,21 @@ static void scatter_nd_compute(OpCall *c, const Tensor *const *in, const Tensor 
   }
   for (int i = k; i < to->ndim; i++) at[i] = ix[nx + i - k];
   Stmt *put = apply(m, combine_of(c, "mode", a->mode, false), to, at, loops_load(m, up, ix), inside);
-  loops_end(&l, "scatter_nd", loops_seq(m, copy_all(m, l.ib[0], to), loops_nest(m, up->ndim, up->shape, -1, ix, false, put)), out);
+  loops_end(&l, "scatter_nd",
+            loops_seq(m, copy_all(m, l.ib[0], to), loops_nest(m, up->ndim, up->shape, -1, ix, false, put)), out);
 }
 
 const OpDef op_scatter_nd = {
-  .name = "scatter_nd", .doc = "data with updates put at indices[:, x]; an update outside is dropped", .args = "data, indices, updates",
-  .min_args = 3, .max_args = 3, .attrs = &ScatterND_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = scatter_nd_type, .compute = scatter_nd_compute,
+  .name = "scatter_nd",
+  .doc = "data with updates put at indices[:, x]; an update outside is dropped",
+  .args = "data, indices, updates",
+  .min_args = 3,
+  .max_args = 3,
+  .attrs = &ScatterND_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_STRING,
+  .type = scatter_nd_type,
+  .compute = scatter_nd_compute,
 };
 
 /* ---- max_unpool --------------------------------------------------------------------------------------- */
@@ -163,11 +202,14 @@ DEFINE_ATTRS(MaxUnpool, MAX_UNPOOL_ATTRS)
 static const Type *max_unpool_type(OpCall *c)
 {
   const MaxUnpoolAttrs *a = c->attrs;
-  const Type *in = op_tensor_arg(c, 0), *at = int_tensor_arg(c, 1);
+  const Type *in = op_tensor_arg(c, 0);
+  const Type *at = int_tensor_arg(c, 1);
   if (in->ndim != at->ndim || a->shape.n != in->ndim)
-    op_raise(c, ERR_SHAPE, "data is %s, indices %s, shape has %d dimensions; all need the same rank", arg_text(c, 0), arg_text(c, 1), a->shape.n);
+    op_raise(c, ERR_SHAPE, "data is %s, indices %s, shape has %d dimensions; all need the same rank", arg_text(c, 0),
+             arg_text(c, 1), a->shape.n);
   for (int i = 0; i < in->ndim; i++)
-    if (dim_differ(in->shape[i], at->shape[i])) op_raise(c, ERR_SHAPE, "data is %s, indices %s; both need the same shape", arg_text(c, 0), arg_text(c, 1));
+    if (dim_differ(in->shape[i], at->shape[i]))
+      op_raise(c, ERR_SHAPE, "data is %s, indices %s; both need the same shape", arg_text(c, 0), arg_text(c, 1));
   return type_tensor(c->m, in->dtype, a->shape.n, a->shape.v);
 }
 
@@ -177,7 +219,8 @@ static void max_unpool_compute(OpCall *c, const Tensor *const *in, const Tensor 
   Module *m = c->m;
   Loops l = loops_begin(c, 2, in);
   const Buffer *to = l.ob[0];
-  const Expr *zx[OP_MAX_RANK], *ix[OP_MAX_RANK], *at[OP_MAX_RANK], *inside = NULL;
+  const Expr *zx[OP_MAX_RANK], *ix[OP_MAX_RANK], *at[OP_MAX_RANK];
+  const Expr *inside = NULL;
   loops_index(m, to->ndim, zx);
   loops_index(m, to->ndim, ix);
   Stmt *clear = loops_nest(m, to->ndim, to->shape, -1, zx, true, loops_store(m, to, zx, op_num(m, to->dtype, 0)));
@@ -188,6 +231,13 @@ static void max_unpool_compute(OpCall *c, const Tensor *const *in, const Tensor 
 }
 
 const OpDef op_max_unpool = {
-  .name = "nn.max_unpool", .doc = "data put at the flat positions that max pooling gave, zero elsewhere", .args = "data, indices",
-  .min_args = 2, .max_args = 2, .attrs = &MaxUnpool_attrs, .fuse = FUSE_OPAQUE, .type = max_unpool_type, .compute = max_unpool_compute,
+  .name = "nn.max_unpool",
+  .doc = "data put at the flat positions that max pooling gave, zero elsewhere",
+  .args = "data, indices",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &MaxUnpool_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = max_unpool_type,
+  .compute = max_unpool_compute,
 };

@@ -4,7 +4,8 @@
  * kernel with room for all, which also gives the count, and dyn.take_first by that count. */
 #include "op/sort.h"
 
-static const Node *call_op(Module *m, const OpDef *op, int n, const Node *const *arg, const void *attrs, const Node *from)
+static const Node *call_op(Module *m, const OpDef *op, int n, const Node *const *arg, const void *attrs,
+                           const Node *from)
 {
   return node_call(m, op, n, arg, attrs, from->name);
 }
@@ -28,21 +29,32 @@ static void argwhere_padded_compute(OpCall *c, const Tensor *const *in, const Te
 {
   Module *m = c->m;
   Loops l = loops_begin(c, 1, in);
-  const Buffer *data = l.ib[0], *rows = l.ob[0], *count = l.ob[1];
-  const Expr *ix[OP_MAX_RANK], *zero = expr_i32(m, 0), *n = loops_get(m, count, zero);
+  const Buffer *data = l.ib[0];
+  const Buffer *rows = l.ob[0];
+  const Buffer *count = l.ob[1];
+  const Expr *ix[OP_MAX_RANK];
+  const Expr *zero = expr_i32(m, 0);
+  const Expr *n = loops_get(m, count, zero);
   Stmt *put[OP_MAX_RANK + 1];
   loops_index(m, data->ndim, ix);
   for (int d = 0; d < data->ndim; d++) put[d] = loops_store(m, rows, (const Expr *[]){n, expr_i32(m, d)}, ix[d]);
   put[data->ndim] = loops_set(m, count, zero, expr_add(m, n, expr_i32(m, 1)));
   const Expr *v = loops_load(m, data, ix);
   const Expr *hit = dtype_is_bool(v->dtype) ? v : expr_binary(m, E_NE, v, op_num(m, v->dtype, 0));
-  Stmt *all = loops_nest(m, data->ndim, data->shape, -1, ix, false, stmt_if(m, hit, stmt_seq(m, data->ndim + 1, put), NULL));
+  Stmt *all =
+      loops_nest(m, data->ndim, data->shape, -1, ix, false, stmt_if(m, hit, stmt_seq(m, data->ndim + 1, put), NULL));
   loops_end(&l, "argwhere", loops_seq(m, loops_set(m, count, zero, zero), all), out);
 }
 
 const OpDef op_argwhere_padded = {
-  .name = "argwhere_padded", .doc = "indices of the elements that are not zero, in the first rows, and their number", .args = "condition",
-  .min_args = 1, .max_args = 1, .fuse = FUSE_OPAQUE, .type = argwhere_padded_type, .compute = argwhere_padded_compute,
+  .name = "argwhere_padded",
+  .doc = "indices of the elements that are not zero, in the first rows, and their number",
+  .args = "condition",
+  .min_args = 1,
+  .max_args = 1,
+  .fuse = FUSE_OPAQUE,
+  .type = argwhere_padded_type,
+  .compute = argwhere_padded_compute,
 };
 
 static const Type *argwhere_type(OpCall *c)
@@ -59,8 +71,14 @@ static const Node *argwhere_decompose(Module *m, const Node *call)
 }
 
 const OpDef op_argwhere = {
-  .name = "argwhere", .doc = "indices of the elements that are not zero (NaN is not), in row-major order", .args = "condition",
-  .min_args = 1, .max_args = 1, .fuse = FUSE_OPAQUE, .type = argwhere_type, .decompose = argwhere_decompose,
+  .name = "argwhere",
+  .doc = "indices of the elements that are not zero (NaN is not), in row-major order",
+  .args = "condition",
+  .min_args = 1,
+  .max_args = 1,
+  .fuse = FUSE_OPAQUE,
+  .type = argwhere_type,
+  .decompose = argwhere_decompose,
 };
 
 /* ---- compress ------------------------------------------------------------------------------------ */
@@ -71,13 +89,16 @@ DEFINE_ATTRS(Compress, COMPRESS_ATTRS)
 static const Type *compress_type(OpCall *c)
 {
   const CompressAttrs *a = c->attrs;
-  const Type *in = op_tensor_arg(c, 0), *cond = op_tensor_arg(c, 1);
-  if (cond->ndim != 1 || !dtype_is_bool(cond->dtype)) op_raise(c, ERR_TYPE, "condition is %s; it is a vector of bool", arg_text(c, 1));
+  const Type *in = op_tensor_arg(c, 0);
+  const Type *cond = op_tensor_arg(c, 1);
+  if (cond->ndim != 1 || !dtype_is_bool(cond->dtype))
+    op_raise(c, ERR_TYPE, "condition is %s; it is a vector of bool", arg_text(c, 1));
   bool flat = !a->axis.given || !a->axis.n;
   int axis = flat ? 0 : op_axis(c, a->axis.v[0], in->ndim);
   const Expr *extent = flat ? dim_product(c->m, in->ndim, in->shape) : in->shape[axis];
   if (cond->shape[0]->kind == E_INT && extent->kind == E_INT && cond->shape[0]->u.i > extent->u.i)
-    op_raise(c, ERR_SHAPE, "condition is %s, longer than the %" PRId64 " entries of %s", arg_text(c, 1), extent->u.i, arg_text(c, 0));
+    op_raise(c, ERR_SHAPE, "condition is %s, longer than the %" PRId64 " entries of %s", arg_text(c, 1), extent->u.i,
+             arg_text(c, 0));
   const Expr **dim = emit_copy_index(c->m, in->ndim ? in->ndim : 1, in->ndim ? in->shape : &extent);
   dim[axis] = dim_any(c->m);
   return type_tensor(c->m, in->dtype, flat ? 1 : in->ndim, dim);
@@ -97,13 +118,22 @@ static const Node *compress_decompose(Module *m, const Node *call)
 }
 
 const OpDef op_compress = {
-  .name = "compress", .doc = "the entries of an axis where condition holds", .args = "data, condition", .min_args = 2, .max_args = 2,
-  .attrs = &Compress_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = compress_type, .decompose = compress_decompose,
+  .name = "compress",
+  .doc = "the entries of an axis where condition holds",
+  .args = "data, condition",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &Compress_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_STRING,
+  .type = compress_type,
+  .decompose = compress_decompose,
 };
 
 /* ---- unique ------------------------------------------------------------------------------------------ */
 
-#define UNIQUE_PADDED_ATTRS(A, S) A(S, BOOL, is_sorted, "True", "in ascending order instead of that of first occurrence")
+#define UNIQUE_PADDED_ATTRS(A, S) \
+  A(S, BOOL, is_sorted, "True", "in ascending order instead of that of first occurrence")
 DEFINE_ATTRS(UniquePadded, UNIQUE_PADDED_ATTRS)
 
 /* data: n rows.  Gives, with room for n: position of the first row of each group, group
@@ -120,7 +150,7 @@ static const Type *unique_padded_type(OpCall *c)
 typedef struct Unique {
   Module *m;
   const Buffer *data, *first, *group, *counts, *num;
-  const Buffer *start, *size, *rank;     /* by sorted group: first row, rows, new number */
+  const Buffer *start, *size, *rank; /* by sorted group: first row, rows, new number */
   Sorter s;
 } Unique;
 
@@ -136,7 +166,8 @@ static Stmt *rows_before(const Unique *u, const Buffer *state)
                        stmt_if(m, sorter_before(m, y, x, true), loops_set(m, state, zero, expr_i32(m, 2)), NULL));
   Stmt *undecided = stmt_if(m, expr_binary(m, E_EQ, loops_get(m, state, zero), zero), step, NULL);
   Stmt *all = stmt_for(m, j, zero, u->data->shape[1], FOR_SERIAL, NULL, undecided);
-  return loops_seq(m, loops_set(m, state, zero, zero), all, sorter_answer(&u->s, expr_binary(m, E_EQ, loops_get(m, state, zero), expr_i32(m, 1))));
+  return loops_seq(m, loops_set(m, state, zero, zero), all,
+                   sorter_answer(&u->s, expr_binary(m, E_EQ, loops_get(m, state, zero), expr_i32(m, 1))));
 }
 
 /* Runs of equal rows in sorted order are the groups; num counts them. */
@@ -144,32 +175,48 @@ static Stmt *number_groups(const Unique *u, Stmt *compare)
 {
   Module *m = u->m;
   const Var *p = loops_var(m, "p");
-  const Expr *zero = expr_i32(m, 0), *one = expr_i32(m, 1), *n = loops_get(m, u->num, zero);
-  const Expr *row = sorter_order(&u->s, p->expr), *last = expr_sub(m, n, one);
-  Stmt *previous = loops_seq(m, loops_set(m, u->s.a, zero, sorter_order(&u->s, expr_max(m, expr_sub(m, p->expr, one), zero))),
-                             loops_set(m, u->s.b, zero, row), compare);
-  const Expr *fresh = expr_binary(m, E_OR, expr_binary(m, E_EQ, p->expr, zero), expr_binary(m, E_NE, loops_get(m, u->s.flag, zero), zero));
-  Stmt *open = loops_seq(m, loops_set(m, u->start, n, row), loops_set(m, u->size, n, zero), loops_set(m, u->num, zero, expr_add(m, n, one)));
-  Stmt *join = loops_seq(m, loops_set(m, u->group, row, last), loops_set(m, u->size, last, expr_add(m, loops_get(m, u->size, last), one)));
+  const Expr *zero = expr_i32(m, 0);
+  const Expr *one = expr_i32(m, 1);
+  const Expr *n = loops_get(m, u->num, zero);
+  const Expr *row = sorter_order(&u->s, p->expr);
+  const Expr *last = expr_sub(m, n, one);
+  Stmt *previous =
+      loops_seq(m, loops_set(m, u->s.a, zero, sorter_order(&u->s, expr_max(m, expr_sub(m, p->expr, one), zero))),
+                loops_set(m, u->s.b, zero, row), compare);
+  const Expr *fresh = expr_binary(m, E_OR, expr_binary(m, E_EQ, p->expr, zero),
+                                  expr_binary(m, E_NE, loops_get(m, u->s.flag, zero), zero));
+  Stmt *open = loops_seq(m, loops_set(m, u->start, n, row), loops_set(m, u->size, n, zero),
+                         loops_set(m, u->num, zero, expr_add(m, n, one)));
+  Stmt *join = loops_seq(m, loops_set(m, u->group, row, last),
+                         loops_set(m, u->size, last, expr_add(m, loops_get(m, u->size, last), one)));
   return loops_seq(m, loops_set(m, u->num, zero, zero),
-                   stmt_for(m, p, zero, u->data->shape[0], FOR_SERIAL, NULL, loops_seq(m, previous, stmt_if(m, fresh, open, NULL), join)));
+                   stmt_for(m, p, zero, u->data->shape[0], FOR_SERIAL, NULL,
+                            loops_seq(m, previous, stmt_if(m, fresh, open, NULL), join)));
 }
 
 /* Groups leave in sorted order, or renumbered by their first row. */
 static Stmt *give_groups(const Unique *u, bool is_sorted)
 {
   Module *m = u->m;
-  const Expr *zero = expr_i32(m, 0), *one = expr_i32(m, 1), *n = u->data->shape[0];
-  const Var *i = loops_var(m, "i"), *k = loops_var(m, "k");
+  const Expr *zero = expr_i32(m, 0);
+  const Expr *one = expr_i32(m, 1);
+  const Expr *n = u->data->shape[0];
+  const Var *i = loops_var(m, "i");
+  const Var *k = loops_var(m, "k");
   if (is_sorted) {
-    Stmt *put = loops_seq(m, loops_set(m, u->first, i->expr, loops_get(m, u->start, i->expr)), loops_set(m, u->counts, i->expr, loops_get(m, u->size, i->expr)));
+    Stmt *put = loops_seq(m, loops_set(m, u->first, i->expr, loops_get(m, u->start, i->expr)),
+                          loops_set(m, u->counts, i->expr, loops_get(m, u->size, i->expr)));
     return stmt_for(m, i, zero, loops_get(m, u->num, zero), FOR_SERIAL, NULL, put);
   }
-  const Expr *g = loops_get(m, u->group, i->expr), *next = loops_get(m, u->s.a, zero);
-  Stmt *open = loops_seq(m, loops_set(m, u->rank, g, next), loops_set(m, u->first, next, i->expr), loops_set(m, u->counts, next, loops_get(m, u->size, g)),
+  const Expr *g = loops_get(m, u->group, i->expr);
+  const Expr *next = loops_get(m, u->s.a, zero);
+  Stmt *open = loops_seq(m, loops_set(m, u->rank, g, next), loops_set(m, u->first, next, i->expr),
+                         loops_set(m, u->counts, next, loops_get(m, u->size, g)),
                          loops_set(m, u->s.a, zero, expr_add(m, next, one)));
-  Stmt *scan = stmt_for(m, i, zero, n, FOR_SERIAL, NULL, stmt_if(m, expr_binary(m, E_EQ, loops_get(m, u->start, g), i->expr), open, NULL));
-  Stmt *renumber = stmt_for(m, k, zero, n, FOR_SERIAL, NULL, loops_set(m, u->group, k->expr, loops_get(m, u->rank, loops_get(m, u->group, k->expr))));
+  Stmt *scan = stmt_for(m, i, zero, n, FOR_SERIAL, NULL,
+                        stmt_if(m, expr_binary(m, E_EQ, loops_get(m, u->start, g), i->expr), open, NULL));
+  Stmt *renumber = stmt_for(m, k, zero, n, FOR_SERIAL, NULL,
+                            loops_set(m, u->group, k->expr, loops_get(m, u->rank, loops_get(m, u->group, k->expr))));
   return loops_seq(m, loops_set(m, u->s.a, zero, zero), scan, renumber);
 }
 
@@ -190,9 +237,11 @@ static void unique_padded_compute(OpCall *c, const Tensor *const *in, const Tens
   u.size = loops_local(m, "size", DT_I32, n);
   u.rank = loops_local(m, "rank", DT_I32, n);
   u.s = sorter_new(m, n);
-  const Buffer *state = loops_local(m, "state", DT_I32, expr_i32(m, 1)), *again = loops_local(m, "again", DT_I32, expr_i32(m, 1));
-  Stmt *body = loops_seq(m, clear_vector(m, u.first), clear_vector(m, u.counts), sorter_sort(&u.s, rows_before(&u, state)),
-                         number_groups(&u, rows_before(&u, again)), give_groups(&u, a->is_sorted));
+  const Buffer *state = loops_local(m, "state", DT_I32, expr_i32(m, 1));
+  const Buffer *again = loops_local(m, "again", DT_I32, expr_i32(m, 1));
+  Stmt *body =
+      loops_seq(m, clear_vector(m, u.first), clear_vector(m, u.counts), sorter_sort(&u.s, rows_before(&u, state)),
+                number_groups(&u, rows_before(&u, again)), give_groups(&u, a->is_sorted));
   const Buffer *own[] = {u.start, u.size, u.rank, state, again};
   body = sorter_alloc(&u.s, body);
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) body = stmt_alloc(m, own[i], body);
@@ -200,15 +249,23 @@ static void unique_padded_compute(OpCall *c, const Tensor *const *in, const Tens
 }
 
 const OpDef op_unique_padded = {
-  .name = "unique_padded", .doc = "groups of equal rows: first row, group of each row, sizes, and their number; NaN equals NaN",
-  .args = "data", .min_args = 1, .max_args = 1, .attrs = &UniquePadded_attrs, .fuse = FUSE_OPAQUE, .type = unique_padded_type,
+  .name = "unique_padded",
+  .doc = "groups of equal rows: first row, group of each row, sizes, and their number; NaN equals NaN",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &UniquePadded_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = unique_padded_type,
   .compute = unique_padded_compute,
 };
 
+/* clang-format off */
 #define UNIQUE_ATTRS(A, S)                                                                       \
   A(S, BOOL, is_sorted, "True", "in ascending order instead of that of first occurrence")           \
   A(S, BOOL, return_counts, "False", "also how often each occurs")                               \
   A(S, INTS, axis, "None", "axis whose slices are compared; None: the flattened data")
+/* clang-format on */
 DEFINE_ATTRS(Unique, UNIQUE_ATTRS)
 
 /* (unique, indices, inverse_indices, num_unique[, counts]) */
@@ -218,21 +275,25 @@ static const Type *unique_type(OpCall *c)
   const Type *in = op_tensor_arg(c, 0);
   bool flat = !a->axis.given || !a->axis.n;
   int axis = flat ? 0 : op_axis(c, a->axis.v[0], in->ndim);
-  const Expr *any = dim_any(c->m), *one = dim_int(c->m, 1), *n = flat ? dim_product(c->m, in->ndim, in->shape) : in->shape[axis];
+  const Expr *any = dim_any(c->m);
+  const Expr *one = dim_int(c->m, 1);
+  const Expr *n = flat ? dim_product(c->m, in->ndim, in->shape) : in->shape[axis];
   const Expr **dim = emit_copy_index(c->m, in->ndim ? in->ndim : 1, in->ndim ? in->shape : &one);
   dim[axis] = any;
   const Type *list = type_tensor(c->m, DT_I32, 1, &any);
   return type_tuple(c->m, a->return_counts ? 5 : 4,
-                    (const Type *[]){type_tensor(c->m, in->dtype, flat ? 1 : in->ndim, dim), list, type_tensor(c->m, DT_I32, 1, &n),
-                                     type_tensor(c->m, DT_I32, 1, &one), list});
+                    (const Type *[]){type_tensor(c->m, in->dtype, flat ? 1 : in->ndim, dim), list,
+                                     type_tensor(c->m, DT_I32, 1, &n), type_tensor(c->m, DT_I32, 1, &one), list});
 }
 
 static const Node *unique_decompose(Module *m, const Node *call)
 {
   const UniqueAttrs *a = call->u.call.attrs;
-  const Node *x = call->arg[0], *rows = x;
+  const Node *x = call->arg[0];
+  const Node *rows = x;
   bool flat = !a->axis.given || !a->axis.n;
-  int ndim = x->type->ndim, axis = flat ? 0 : (int)(a->axis.v[0] < 0 ? a->axis.v[0] + ndim : a->axis.v[0]);
+  int ndim = x->type->ndim;
+  int axis = flat ? 0 : (int)(a->axis.v[0] < 0 ? a->axis.v[0] + ndim : a->axis.v[0]);
   if (axis) {
     int64_t order[OP_MAX_RANK];
     for (int i = 0, k = 1; i < ndim; i++)
@@ -244,13 +305,15 @@ static const Node *unique_decompose(Module *m, const Node *call)
   }
   ReshapeAttrs *r = attrs_new(m, &Reshape_attrs);
   const Expr *all = dim_product(m, ndim, x->type->shape);
-  const Expr *matrix[2] = {flat ? all : x->type->shape[axis], flat ? dim_int(m, 1) : dim_product(m, ndim - 1, rows->type->shape + 1)};
+  const Expr *matrix[2] = {flat ? all : x->type->shape[axis],
+                           flat ? dim_int(m, 1) : dim_product(m, ndim - 1, rows->type->shape + 1)};
   attrs_set_dims(m, &Reshape_attrs, r, "newshape", 2, matrix);
   r->allowzero = true;
   rows = call_op(m, &op_reshape, 1, &rows, r, call);
   UniquePaddedAttrs *u = attrs_new(m, &UniquePadded_attrs);
   u->is_sorted = a->is_sorted;
-  const Node *groups = call_op(m, &op_unique_padded, 1, &rows, u, call), *num = node_get(m, groups, 3);
+  const Node *groups = call_op(m, &op_unique_padded, 1, &rows, u, call);
+  const Node *num = node_get(m, groups, 3);
   const Node *first = first_of(m, node_get(m, groups, 0), num, call);
   TakeAttrs *take = attrs_new(m, &Take_attrs);
   take->axis = a->axis;
@@ -261,6 +324,13 @@ static const Node *unique_decompose(Module *m, const Node *call)
 }
 
 const OpDef op_unique = {
-  .name = "unique", .doc = "distinct elements (or slices), where each first occurs, which each element is, how many; NaN equals NaN",
-  .args = "data", .min_args = 1, .max_args = 1, .attrs = &Unique_attrs, .fuse = FUSE_OPAQUE, .type = unique_type, .decompose = unique_decompose,
+  .name = "unique",
+  .doc = "distinct elements (or slices), where each first occurs, which each element is, how many; NaN equals NaN",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Unique_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = unique_type,
+  .decompose = unique_decompose,
 };

@@ -62,32 +62,73 @@ static void ones_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   fill(c, op_num(c->m, c->out->dtype, 1), out);
 }
 
-static void full_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { fill(c, op_read(c->m, in[0], NULL), out); }
-static void full_like_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { fill(c, op_read(c->m, in[1], NULL), out); }
+static void full_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  fill(c, op_read(c->m, in[0], NULL), out);
+}
+static void full_like_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  fill(c, op_read(c->m, in[1], NULL), out);
+}
 
 const OpDef op_zeros = {
-  .name = "zeros", .doc = "a tensor of zeros", .args = "", .attrs = &Init_attrs, .fuse = FUSE_ELEMWISE,
-  .type = type_init, .compute = zeros_compute,
+  .name = "zeros",
+  .doc = "a tensor of zeros",
+  .args = "",
+  .attrs = &Init_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_init,
+  .compute = zeros_compute,
 };
 const OpDef op_ones = {
-  .name = "ones", .doc = "a tensor of ones", .args = "", .attrs = &Init_attrs, .fuse = FUSE_ELEMWISE,
-  .type = type_init, .compute = ones_compute,
+  .name = "ones",
+  .doc = "a tensor of ones",
+  .args = "",
+  .attrs = &Init_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_init,
+  .compute = ones_compute,
 };
 const OpDef op_full = {
-  .name = "full", .doc = "a tensor whose elements are all fill_value, converted as cast does", .args = "fill_value",
-  .min_args = 1, .max_args = 1, .attrs = &Init_attrs, .fuse = FUSE_ELEMWISE, .type = type_full, .compute = full_compute,
+  .name = "full",
+  .doc = "a tensor whose elements are all fill_value, converted as cast does",
+  .args = "fill_value",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Init_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_full,
+  .compute = full_compute,
 };
 const OpDef op_zeros_like = {
-  .name = "zeros_like", .doc = "zeros with the shape and dtype of data", .args = "data", .min_args = 1, .max_args = 1,
-  .fuse = FUSE_ELEMWISE, .type = type_same, .compute = zeros_compute,
+  .name = "zeros_like",
+  .doc = "zeros with the shape and dtype of data",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_same,
+  .compute = zeros_compute,
 };
 const OpDef op_ones_like = {
-  .name = "ones_like", .doc = "ones with the shape and dtype of data", .args = "data", .min_args = 1, .max_args = 1,
-  .fuse = FUSE_ELEMWISE, .type = type_same, .compute = ones_compute,
+  .name = "ones_like",
+  .doc = "ones with the shape and dtype of data",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_same,
+  .compute = ones_compute,
 };
 const OpDef op_full_like = {
-  .name = "full_like", .doc = "fill_value throughout, with the shape and dtype of data", .args = "data, fill_value",
-  .min_args = 2, .max_args = 2, .fuse = FUSE_ELEMWISE, .type = type_full_like, .compute = full_like_compute,
+  .name = "full_like",
+  .doc = "fill_value throughout, with the shape and dtype of data",
+  .args = "data, fill_value",
+  .min_args = 2,
+  .max_args = 2,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_full_like,
+  .compute = full_like_compute,
 };
 
 /* ---- the same with the shape as an operand ---------------------------------------------------- */
@@ -99,7 +140,10 @@ static const Type *dyn_filled(OpCall *c, int shape_arg, DType dtype)
   return filled_type(c, dtype, n, shape);
 }
 
-static const Type *type_dyn_init(OpCall *c) { return dyn_filled(c, 0, dtype_or(((const CastAttrs *)c->attrs)->dtype, DT_F32)); }
+static const Type *type_dyn_init(OpCall *c)
+{
+  return dyn_filled(c, 0, dtype_or(((const CastAttrs *)c->attrs)->dtype, DT_F32));
+}
 
 static const Type *type_dyn_full(OpCall *c)
 {
@@ -112,16 +156,37 @@ static const AttrField DynInit_fields[] = {DYN_INIT_ATTRS(ATTR_FIELD, CastAttrs)
 static const AttrsDef DynInit_attrs = {"DynInitAttrs", sizeof(CastAttrs), DynInit_fields, 1};
 
 const OpDef op_dyn_zeros = {
-  .name = "dyn.zeros", .doc = "zeros of a shape given as a tensor", .args = "shape", .min_args = 1, .max_args = 1,
-  .attrs = &DynInit_attrs, .fuse = FUSE_ELEMWISE, .type = type_dyn_init, .compute = zeros_compute,
+  .name = "dyn.zeros",
+  .doc = "zeros of a shape given as a tensor",
+  .args = "shape",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &DynInit_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_dyn_init,
+  .compute = zeros_compute,
 };
 const OpDef op_dyn_ones = {
-  .name = "dyn.ones", .doc = "ones of a shape given as a tensor", .args = "shape", .min_args = 1, .max_args = 1,
-  .attrs = &DynInit_attrs, .fuse = FUSE_ELEMWISE, .type = type_dyn_init, .compute = ones_compute,
+  .name = "dyn.ones",
+  .doc = "ones of a shape given as a tensor",
+  .args = "shape",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &DynInit_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_dyn_init,
+  .compute = ones_compute,
 };
 const OpDef op_dyn_full = {
-  .name = "dyn.full", .doc = "fill_value throughout, of a shape given as a tensor", .args = "fill_value, shape",
-  .min_args = 2, .max_args = 2, .attrs = &DynInit_attrs, .fuse = FUSE_ELEMWISE, .type = type_dyn_full, .compute = full_compute,
+  .name = "dyn.full",
+  .doc = "fill_value throughout, of a shape given as a tensor",
+  .args = "fill_value, shape",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &DynInit_attrs,
+  .fuse = FUSE_ELEMWISE,
+  .type = type_dyn_full,
+  .compute = full_compute,
 };
 
 /* ---- arange ------------------------------------------------------------------------------------- */
@@ -142,9 +207,12 @@ static const Expr *arange_count(OpCall *c, const Expr *start, const Expr *stop, 
     const Expr *n = op_intrin(m, IN_CEIL, expr_binary(m, E_DIV, expr_sub(m, stop, start), step));
     return dim_max(m, dim_int(m, 0), dim_simplify(m, expr_cast(m, DT_I32, n)));
   }
-  const Expr *a = dim_of_value(m, start), *b = dim_of_value(m, stop), *by = dim_of_value(m, step);
+  const Expr *a = dim_of_value(m, start);
+  const Expr *b = dim_of_value(m, stop);
+  const Expr *by = dim_of_value(m, step);
   if (expr_is_int(by, 0)) op_raise(c, ERR_ARGUMENT, "the step is 0");
-  const Expr *zero = dim_int(m, 0), *is_zero = expr_binary(m, E_EQ, by, zero);
+  const Expr *zero = dim_int(m, 0);
+  const Expr *is_zero = expr_binary(m, E_EQ, by, zero);
   const Expr *safe = by->kind == E_INT ? by : expr_select(m, is_zero, dim_int(m, 1), by);
   const Expr *n = dim_max(m, zero, dim_sub(m, zero, dim_floordiv(m, dim_sub(m, a, b), safe)));
   return by->kind == E_INT ? n : dim_guard(m, expr_not(m, is_zero), n);
@@ -161,14 +229,22 @@ static const Type *type_arange(OpCall *c)
 static void arange_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   OpAxes a = op_out_axes(c, 0);
-  const Expr *start = op_read(c->m, in[0], NULL), *step = op_read(c->m, in[2], NULL);
+  const Expr *start = op_read(c->m, in[0], NULL);
+  const Expr *step = op_read(c->m, in[2], NULL);
   const Expr *value = expr_add(c->m, start, expr_mul(c->m, expr_cast(c->m, step->dtype, a.index[0]), step));
   out[0] = op_emit(c, &a, NULL, expr_cast(c->m, c->out->dtype, value));
 }
 
 const OpDef op_arange = {
-  .name = "arange", .doc = "start + i * step for as long as that is before stop", .args = "start, stop, step",
-  .min_args = 3, .max_args = 3, .attrs = &Arange_attrs, .fuse = FUSE_INJECTIVE, .type = type_arange, .compute = arange_compute,
+  .name = "arange",
+  .doc = "start + i * step for as long as that is before stop",
+  .args = "start, stop, step",
+  .min_args = 3,
+  .max_args = 3,
+  .attrs = &Arange_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .type = type_arange,
+  .compute = arange_compute,
 };
 
 /* ---- broadcasts to a shape --------------------------------------------------------------------------- */
@@ -184,11 +260,12 @@ static const Type *broadcast_to(OpCall *c, int ndim, const Expr *const *goal)
   const Type *plain = filled_type(c, ty->dtype, ndim, goal);
   const Expr **shape = arena_copy(m->arena, plain->shape, (size_t)ndim * sizeof *shape);
   for (int d = 0; d < ty->ndim; d++) {
-    const Expr *from = ty->shape[d], *to = goal[ndim - ty->ndim + d];
+    const Expr *from = ty->shape[d];
+    const Expr *to = goal[ndim - ty->ndim + d];
     if (expr_is_int(from, 1) || dim_same(m, from, to)) continue;
     if (from->kind == E_INT && to->kind == E_INT)
-      op_raise(c, ERR_SHAPE, "argument '%s' is %s: it does not broadcast to %s", op_arg_name(c, 0), type_text(scratch(m->ctx), ty),
-               type_text(scratch(m->ctx), plain));
+      op_raise(c, ERR_SHAPE, "argument '%s' is %s: it does not broadcast to %s", op_arg_name(c, 0),
+               type_text(scratch(m->ctx), ty), type_text(scratch(m->ctx), plain));
     const Expr *fits = expr_binary(m, E_EQ, from, to);
     if (from->kind != E_INT) fits = expr_binary(m, E_OR, fits, expr_binary(m, E_EQ, from, expr_int(m, from->dtype, 1)));
     shape[ndim - ty->ndim + d] = dim_guard(m, fits, to);
@@ -222,16 +299,38 @@ static void broadcast_to_compute(OpCall *c, const Tensor *const *in, const Tenso
 }
 
 const OpDef op_broadcast_to = {
-  .name = "broadcast_to", .doc = "data repeated to a shape it broadcasts to", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Shape_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = type_broadcast_to, .compute = broadcast_to_compute,
+  .name = "broadcast_to",
+  .doc = "data repeated to a shape it broadcasts to",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Shape_attrs,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_STRING,
+  .type = type_broadcast_to,
+  .compute = broadcast_to_compute,
 };
 const OpDef op_dyn_broadcast_to = {
-  .name = "dyn.broadcast_to", .doc = "data repeated to a shape given as a tensor", .args = "data, shape", .min_args = 2, .max_args = 2,
-  .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = type_dyn_broadcast_to, .compute = broadcast_to_compute,
+  .name = "dyn.broadcast_to",
+  .doc = "data repeated to a shape given as a tensor",
+  .args = "data, shape",
+  .min_args = 2,
+  .max_args = 2,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_STRING,
+  .type = type_dyn_broadcast_to,
+  .compute = broadcast_to_compute,
 };
 const OpDef op_broadcast_to_like = {
-  .name = "broadcast_to_like", .doc = "data repeated to the shape of another tensor", .args = "data, broadcast_type", .min_args = 2, .max_args = 2,
-  .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = type_broadcast_to_like, .compute = broadcast_to_compute,
+  .name = "broadcast_to_like",
+  .doc = "data repeated to the shape of another tensor",
+  .args = "data, broadcast_type",
+  .min_args = 2,
+  .max_args = 2,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_STRING,
+  .type = type_broadcast_to_like,
+  .compute = broadcast_to_compute,
 };
 
 /* ---- collapse_sum: the adjoint of a broadcast ------------------------------------------------------------- */
@@ -240,12 +339,14 @@ static const Type *collapse_to(OpCall *c, int ndim, const Expr *const *goal)
 {
   const Type *ty = op_tensor_arg(c, 0);
   if (ndim > ty->ndim)
-    op_raise(c, ERR_SHAPE, "argument 'data' is %s: it does not collapse to %d dimensions", type_text(scratch(c->m->ctx), ty), ndim);
+    op_raise(c, ERR_SHAPE, "argument 'data' is %s: it does not collapse to %d dimensions",
+             type_text(scratch(c->m->ctx), ty), ndim);
   for (int d = 0; d < ndim; d++) {
     const Expr *from = ty->shape[ty->ndim - ndim + d];
     if (!expr_is_int(goal[d], 1) && !dim_same(c->m, from, goal[d]))
-      op_raise(c, ERR_SHAPE, "argument 'data' is %s: dimension %s does not collapse to %s", type_text(scratch(c->m->ctx), ty),
-               expr_str_of(scratch(c->m->ctx), from), expr_str_of(scratch(c->m->ctx), goal[d]));
+      op_raise(c, ERR_SHAPE, "argument 'data' is %s: dimension %s does not collapse to %s",
+               type_text(scratch(c->m->ctx), ty), expr_str_of(scratch(c->m->ctx), from),
+               expr_str_of(scratch(c->m->ctx), goal[d]));
   }
   return type_tensor(c->m, ty->dtype, ndim, goal);
 }
@@ -268,7 +369,8 @@ static void collapse_compute(OpCall *c, const Tensor *const *in, const Tensor **
   OpAxes a = op_out_axes(c, 0);
   const Expr *index[OP_MAX_RANK];
   const IterVar *over[OP_MAX_RANK];
-  int n = 0, front = b->ndim - a.ndim;
+  int n = 0;
+  int front = b->ndim - a.ndim;
   for (int d = 0; d < b->ndim; d++) {
     bool kept = d >= front && (!expr_is_int(a.shape[d - front], 1) || expr_is_int(b->shape[d], 1));
     if (kept) index[d] = a.index[d - front];
@@ -281,10 +383,23 @@ static void collapse_compute(OpCall *c, const Tensor *const *in, const Tensor **
 }
 
 const OpDef op_collapse_sum_to = {
-  .name = "collapse_sum_to", .doc = "sums what a broadcast from this shape would have repeated", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Shape_attrs, .fuse = FUSE_COMM_REDUCE, .type = type_collapse_sum_to, .compute = collapse_compute,
+  .name = "collapse_sum_to",
+  .doc = "sums what a broadcast from this shape would have repeated",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Shape_attrs,
+  .fuse = FUSE_COMM_REDUCE,
+  .type = type_collapse_sum_to,
+  .compute = collapse_compute,
 };
 const OpDef op_collapse_sum_like = {
-  .name = "collapse_sum_like", .doc = "sums what a broadcast from the other tensor's shape would have repeated", .args = "data, collapse_type",
-  .min_args = 2, .max_args = 2, .fuse = FUSE_COMM_REDUCE, .type = type_collapse_sum_like, .compute = collapse_compute,
+  .name = "collapse_sum_like",
+  .doc = "sums what a broadcast from the other tensor's shape would have repeated",
+  .args = "data, collapse_type",
+  .min_args = 2,
+  .max_args = 2,
+  .fuse = FUSE_COMM_REDUCE,
+  .type = type_collapse_sum_like,
+  .compute = collapse_compute,
 };

@@ -50,8 +50,10 @@ static bool drop_axes(const char *to, const char *lacks, size_t nlacks, Text *ou
 /* How argument i must lie when the output lies as `want`; false: it cannot. */
 static bool match_argument(OpCall *c, int i, int lead, LayoutPair want, LayoutPair *arg)
 {
-  const Type *ty = c->arg[i], *whole = c->arg[lead];
-  size_t rank = strlen(want.from), lacks = rank - (size_t)ty->ndim;
+  const Type *ty = c->arg[i];
+  const Type *whole = c->arg[lead];
+  size_t rank = strlen(want.from);
+  size_t lacks = rank - (size_t)ty->ndim;
   if (all_ones(ty)) {
     arg->to = arg->from;
     return true;
@@ -59,7 +61,9 @@ static bool match_argument(OpCall *c, int i, int lead, LayoutPair want, LayoutPa
   if ((size_t)ty->ndim > rank) return false;
   if (lacks == 0 && arg->from && strcmp(arg->from, want.from)) return false;
   for (int d = 0; d < ty->ndim; d++)
-    if (is_split(want.to, want.from[lacks + (size_t)d]) && !dim_same(c->m, ty->shape[d], whole->shape[lacks + (size_t)d])) return false;
+    if (is_split(want.to, want.from[lacks + (size_t)d]) &&
+        !dim_same(c->m, ty->shape[d], whole->shape[lacks + (size_t)d]))
+      return false;
   Text to = text_new(c->m->arena);
   if (!drop_axes(want.to, want.from, lacks, &to)) return false;
   arg->from = arena_strdup(c->m->arena, want.from + lacks);
@@ -72,7 +76,9 @@ const void *layout_broadcast(OpCall *c, LayoutPair *arg, LayoutPair *out)
   int lead = -1;
   for (int i = 0; i < c->nargs; i++) {
     if (c->arg[i]->kind != TY_TENSOR) return NULL;
-    if (lead < 0 && arg[i].from && arg[i].to && strcmp(arg[i].from, arg[i].to) && (int)strlen(arg[i].from) == c->arg[i]->ndim) lead = i;
+    if (lead < 0 && arg[i].from && arg[i].to && strcmp(arg[i].from, arg[i].to) &&
+        (int)strlen(arg[i].from) == c->arg[i]->ndim)
+      lead = i;
   }
   if (lead < 0) return NULL;
   for (int i = 0; i < c->nargs; i++)

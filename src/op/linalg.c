@@ -14,7 +14,7 @@ typedef struct Term {
   int n, label[OP_MAX_RANK];
 } Term;
 typedef struct Equation {
-  int nin, dots;             /* dots: rank of the broadcast ellipsis */
+  int nin, dots; /* dots: rank of the broadcast ellipsis */
   Term in[32], out;
   const Expr *extent[EINSUM_ALL];
 } Equation;
@@ -68,8 +68,8 @@ static void bind_extent(OpCall *c, Equation *q, int input, int label, const Expr
   if (!*e || expr_is_int(*e, 1)) *e = dim;
   else if (expr_is_int(dim, 1)) return;
   else if (dim_differ(*e, dim))
-    op_raise(c, ERR_SHAPE, "input %d has extent %" PRId64 " where another has %" PRId64 " for the same label of '%s'", input, dim->u.i, (*e)->u.i,
-             ((const EinsumAttrs *)c->attrs)->equation);
+    op_raise(c, ERR_SHAPE, "input %d has extent %" PRId64 " where another has %" PRId64 " for the same label of '%s'",
+             input, dim->u.i, (*e)->u.i, ((const EinsumAttrs *)c->attrs)->equation);
   else if (!dim_same(c->m, *e, dim)) *e = op_equal_dim(c, *e, dim, "a label's extent");
 }
 
@@ -86,17 +86,21 @@ static void implicit_output(OpCall *c, Equation *q)
 
 static Equation *parse_equation(OpCall *c)
 {
-  const char *text = ((const EinsumAttrs *)c->attrs)->equation, *s = text;
+  const char *text = ((const EinsumAttrs *)c->attrs)->equation;
+  const char *s = text;
   const Type *ty = c->arg[0];
   Equation *q = arena_new_of(c->m->arena, Equation);
   if (!text) op_raise(c, ERR_ARGUMENT, "there is no equation");
   for (;; s++) {
-    if (q->nin == ty->nfield || q->nin == 32) op_raise(c, ERR_ARGUMENT, "'%s' has more terms than the %d inputs", text, ty->nfield);
+    if (q->nin == ty->nfield || q->nin == 32)
+      op_raise(c, ERR_ARGUMENT, "'%s' has more terms than the %d inputs", text, ty->nfield);
     const Type *in = ty->field[q->nin];
     bool dots;
-    int letters = count_letters(s, &dots), rank = in->ndim - letters;
+    int letters = count_letters(s, &dots);
+    int rank = in->ndim - letters;
     if (rank < 0 || (rank > 0 && !dots))
-      op_raise(c, ERR_SHAPE, "input %d is %s, its term of '%s' names %d axes", q->nin, type_text(c->m->arena, in), text, letters);
+      op_raise(c, ERR_SHAPE, "input %d is %s, its term of '%s' names %d axes", q->nin, type_text(c->m->arena, in), text,
+               letters);
     if (rank > q->dots) q->dots = rank;
     Term *t = &q->in[q->nin];
     s = parse_term(c, s, rank, t);
@@ -109,9 +113,11 @@ static Equation *parse_equation(OpCall *c)
     implicit_output(c, q);
     return q;
   }
-  if (!str_starts(s, "->") || *parse_term(c, s + 2, q->dots, &q->out)) op_raise(c, ERR_ARGUMENT, "'%s' is no equation: terms, '->', result", text);
+  if (!str_starts(s, "->") || *parse_term(c, s + 2, q->dots, &q->out))
+    op_raise(c, ERR_ARGUMENT, "'%s' is no equation: terms, '->', result", text);
   for (int k = 0; k < q->out.n; k++) {
-    if (!q->extent[q->out.label[k]]) op_raise(c, ERR_ARGUMENT, "the result of '%s' has a label that no input has", text);
+    if (!q->extent[q->out.label[k]])
+      op_raise(c, ERR_ARGUMENT, "the result of '%s' has a label that no input has", text);
     for (int i = 0; i < k; i++)
       if (q->out.label[i] == q->out.label[k]) op_raise(c, ERR_ARGUMENT, "the result of '%s' has a label twice", text);
   }
@@ -123,7 +129,8 @@ static const Type *einsum_type(OpCall *c)
   const Type *ty = tuple_arg(c, 0);
   for (int k = 1; k < ty->nfield; k++)
     if (!dtype_eq(ty->field[k]->dtype, ty->field[0]->dtype))
-      op_raise(c, ERR_TYPE, "input 0 is %s, input %d is %s; all must have one dtype", type_text(c->m->arena, ty->field[0]), k, type_text(c->m->arena, ty->field[k]));
+      op_raise(c, ERR_TYPE, "input 0 is %s, input %d is %s; all must have one dtype",
+               type_text(c->m->arena, ty->field[0]), k, type_text(c->m->arena, ty->field[k]));
   Equation *q = parse_equation(c);
   const Expr *dim[OP_MAX_RANK];
   for (int k = 0; k < q->out.n; k++) dim[k] = q->extent[q->out.label[k]];
@@ -135,7 +142,8 @@ static void einsum_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   Module *m = c->m;
   Equation *q = parse_equation(c);
   OpAxes ax = op_out_axes(c, 0);
-  const Expr *index[EINSUM_ALL] = {NULL}, *product = NULL;
+  const Expr *index[EINSUM_ALL] = {NULL};
+  const Expr *product = NULL;
   const IterVar *red[EINSUM_ALL];
   int nred = 0;
   for (int k = 0; k < q->out.n; k++) index[q->out.label[k]] = ax.index[k];
@@ -157,8 +165,16 @@ static void einsum_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
 }
 
 const OpDef op_einsum = {
-  .name = "einsum", .doc = "sum of products over the labels that the result lacks", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Einsum_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_TUPLE_ARG, .type = einsum_type, .compute = einsum_compute,
+  .name = "einsum",
+  .doc = "sum of products over the labels that the result lacks",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Einsum_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_TUPLE_ARG,
+  .type = einsum_type,
+  .compute = einsum_compute,
 };
 
 /* ---- linalg.det ------------------------------------------------------------------------------------ */
@@ -173,24 +189,37 @@ static const Type *det_type(OpCall *c)
 }
 
 /* One column of Gaussian elimination with the largest element as pivot. */
-static Stmt *eliminate(Module *m, const Buffer *a, const Buffer *det, const Buffer *pivot, const Expr *n, const Expr *col)
+static Stmt *eliminate(Module *m, const Buffer *a, const Buffer *det, const Buffer *pivot, const Expr *n,
+                       const Expr *col)
 {
-  const Expr *zero = expr_i32(m, 0), *one = expr_i32(m, 1), *row = loops_get(m, pivot, zero);
-  const Var *r = loops_var(m, "r"), *j = loops_var(m, "j"), *i = loops_var(m, "i"), *k = loops_var(m, "k");
+  const Expr *zero = expr_i32(m, 0);
+  const Expr *one = expr_i32(m, 1);
+  const Expr *row = loops_get(m, pivot, zero);
+  const Var *r = loops_var(m, "r");
+  const Var *j = loops_var(m, "j");
+  const Var *i = loops_var(m, "i");
+  const Var *k = loops_var(m, "k");
 #define AT(x, y) loops_get(m, a, expr_add(m, expr_mul(m, x, n), y))
 #define PUT(x, y, v) loops_set(m, a, expr_add(m, expr_mul(m, x, n), y), v)
   const Expr *below = expr_add(m, col, expr_add(m, one, r->expr));
   const Expr *larger = expr_binary(m, E_GT, op_intrin(m, IN_ABS, AT(below, col)), op_intrin(m, IN_ABS, AT(row, col)));
   const Expr *left = expr_sub(m, expr_sub(m, n, one), col);
-  Stmt *search = loops_seq(m, loops_set(m, pivot, zero, col), stmt_for(m, r, zero, left, FOR_SERIAL, NULL, stmt_if(m, larger, loops_set(m, pivot, zero, below), NULL)));
+  Stmt *search = loops_seq(
+      m, loops_set(m, pivot, zero, col),
+      stmt_for(m, r, zero, left, FOR_SERIAL, NULL, stmt_if(m, larger, loops_set(m, pivot, zero, below), NULL)));
   const Var *held = var_new(m, "held", a->dtype, VAR_PLAIN);
-  Stmt *swap = stmt_for(m, j, zero, n, FOR_SERIAL, NULL, stmt_let(m, held, AT(row, j->expr), loops_seq(m, PUT(row, j->expr, AT(col, j->expr)), PUT(col, j->expr, held->expr))));
+  Stmt *swap = stmt_for(m, j, zero, n, FOR_SERIAL, NULL,
+                        stmt_let(m, held, AT(row, j->expr),
+                                 loops_seq(m, PUT(row, j->expr, AT(col, j->expr)), PUT(col, j->expr, held->expr))));
   const Expr *d = loops_get(m, det, zero);
-  Stmt *turn = stmt_if(m, expr_binary(m, E_NE, row, col), loops_seq(m, swap, loops_set(m, det, zero, expr_sub(m, op_num(m, a->dtype, 0), d))), NULL);
-  const Expr *low = expr_add(m, col, expr_add(m, one, i->expr)), *right = expr_add(m, col, expr_add(m, one, k->expr));
+  Stmt *turn = stmt_if(m, expr_binary(m, E_NE, row, col),
+                       loops_seq(m, swap, loops_set(m, det, zero, expr_sub(m, op_num(m, a->dtype, 0), d))), NULL);
+  const Expr *low = expr_add(m, col, expr_add(m, one, i->expr));
+  const Expr *right = expr_add(m, col, expr_add(m, one, k->expr));
   const Expr *factor = expr_binary(m, E_DIV, AT(low, col), AT(col, col));
   Stmt *clear = stmt_for(m, i, zero, left, FOR_SERIAL, NULL,
-                         stmt_for(m, k, zero, left, FOR_SERIAL, NULL, PUT(low, right, expr_sub(m, AT(low, right), expr_mul(m, factor, AT(col, right))))));
+                         stmt_for(m, k, zero, left, FOR_SERIAL, NULL,
+                                  PUT(low, right, expr_sub(m, AT(low, right), expr_mul(m, factor, AT(col, right))))));
   Stmt *reduce = stmt_if(m, expr_binary(m, E_NE, AT(col, col), op_num(m, a->dtype, 0)), clear, NULL);
   return loops_seq(m, search, turn, loops_set(m, det, zero, expr_mul(m, d, AT(col, col))), reduce);
 #undef AT
@@ -204,10 +233,15 @@ static void det_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   const Buffer *data = l.ib[0];
   int nb = data->ndim - 2;
   DType t = op_sum_dtype(data->dtype);
-  const Expr *n = data->shape[nb], *zero = expr_i32(m, 0), *ix[OP_MAX_RANK], *at[OP_MAX_RANK];
-  const Buffer *a = loops_local(m, "a", t, dim_mul(m, n, n)), *det = loops_local(m, "det", t, expr_i32(m, 1));
+  const Expr *n = data->shape[nb];
+  const Expr *zero = expr_i32(m, 0);
+  const Expr *ix[OP_MAX_RANK], *at[OP_MAX_RANK];
+  const Buffer *a = loops_local(m, "a", t, dim_mul(m, n, n));
+  const Buffer *det = loops_local(m, "det", t, expr_i32(m, 1));
   const Buffer *pivot = loops_local(m, "pivot", DT_I32, expr_i32(m, 1));
-  const Var *i = loops_var(m, "i"), *j = loops_var(m, "j"), *col = loops_var(m, "col");
+  const Var *i = loops_var(m, "i");
+  const Var *j = loops_var(m, "j");
+  const Var *col = loops_var(m, "col");
   loops_index(m, nb, ix);
   memcpy(at, ix, (size_t)nb * sizeof *at);
   at[nb] = i->expr;
@@ -222,21 +256,31 @@ static void det_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 }
 
 const OpDef op_linalg_det = {
-  .name = "linalg.det", .doc = "determinant of each square matrix; elimination with the largest pivot", .args = "data", .min_args = 1, .max_args = 1,
-  .fuse = FUSE_OPAQUE, .type = det_type, .compute = det_compute,
+  .name = "linalg.det",
+  .doc = "determinant of each square matrix; elimination with the largest pivot",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .fuse = FUSE_OPAQUE,
+  .type = det_type,
+  .compute = det_compute,
 };
 
 /* ---- nn.nll_loss -------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define NLL_LOSS_ATTRS(A, S)                                                        \
   A(S, STR, reduction, "\"mean\"", "mean (by weight), sum or none")                 \
   A(S, INT, ignore_index, "-100", "a target that counts for nothing")
+/* clang-format on */
 DEFINE_ATTRS(NllLoss, NLL_LOSS_ATTRS)
 
 static const Type *nll_loss_type(OpCall *c)
 {
   const NllLossAttrs *a = c->attrs;
-  const Type *p = op_tensor_arg(c, 0), *t = int_tensor_arg(c, 1), *w = op_tensor_arg(c, 2);
+  const Type *p = op_tensor_arg(c, 0);
+  const Type *t = int_tensor_arg(c, 1);
+  const Type *w = op_tensor_arg(c, 2);
   op_same_dtype(c, 0, 2);
   if (strcmp(a->reduction, "mean") && strcmp(a->reduction, "sum") && strcmp(a->reduction, "none"))
     op_raise(c, ERR_ARGUMENT, "reduction is '%s'; it is mean, sum or none", a->reduction);
@@ -244,7 +288,8 @@ static const Type *nll_loss_type(OpCall *c)
   bool fits = p->ndim >= 1 && t->ndim == p->ndim - 1 && w->ndim == 1 && !dim_differ(w->shape[0], p->shape[batch]);
   for (int i = 0; fits && i < t->ndim; i++) fits = !dim_differ(t->shape[i], p->shape[i ? i + 1 : 0]);
   if (!fits)
-    op_raise(c, ERR_SHAPE, "predictions is %s, targets %s, weights %s; they are (N, C, …), (N, …) and (C)", arg_text(c, 0), arg_text(c, 1), arg_text(c, 2));
+    op_raise(c, ERR_SHAPE, "predictions is %s, targets %s, weights %s; they are (N, C, …), (N, …) and (C)",
+             arg_text(c, 0), arg_text(c, 1), arg_text(c, 2));
   bool none = !strcmp(a->reduction, "none");
   return type_tensor(c->m, p->dtype, none ? t->ndim : 0, none ? t->shape : NULL);
 }
@@ -256,10 +301,13 @@ static const Expr *nll_element(OpCall *c, const Tensor *const *in, const Expr *c
   Module *m = c->m;
   const Buffer *p = in[0]->buffer;
   int axis = p->ndim > 1;
-  const Expr *at[OP_MAX_RANK], *t = op_read(m, in[1], ix), *extent = p->shape[axis];
+  const Expr *at[OP_MAX_RANK];
+  const Expr *t = op_read(m, in[1], ix);
+  const Expr *extent = p->shape[axis];
   const Expr *skip = expr_binary(m, E_EQ, t, expr_int(m, t->dtype, a->ignore_index));
   const Expr *wide = t->dtype.bits < 32 ? expr_cast(m, DT_I32, t) : t;
-  const Expr *safe = emit_clamp(m, wide, expr_int(m, wide->dtype, 0), expr_sub(m, extent, expr_int(m, extent->dtype, 1)));
+  const Expr *safe =
+      emit_clamp(m, wide, expr_int(m, wide->dtype, 0), expr_sub(m, extent, expr_int(m, extent->dtype, 1)));
   for (int i = 0; i < p->ndim; i++) at[i] = i < axis ? ix[i] : i == axis ? safe : ix[i - 1];
   const Expr *w = emit_read1(m, in[2], safe);
   const Expr *v = weight_only ? w : expr_sub(m, op_num(m, w->dtype, 0), expr_mul(m, op_read(m, in[0], at), w));
@@ -278,7 +326,8 @@ static const Tensor *nll_sum(OpCall *c, const Tensor *const *in, bool weight_onl
     ix[i] = red[i]->var->expr;
   }
   const Expr *v = nll_element(c, in, ix, weight_only);
-  return op_emit(c, &ax, weight_only ? "T_nll_weight" : "T_nll_sum", t->ndim ? op_reduce(c->m, "sum", v, t->ndim, red) : v);
+  return op_emit(c, &ax, weight_only ? "T_nll_weight" : "T_nll_sum",
+                 t->ndim ? op_reduce(c->m, "sum", v, t->ndim, red) : v);
 }
 
 static void nll_loss_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
@@ -294,7 +343,13 @@ static void nll_loss_compute(OpCall *c, const Tensor *const *in, const Tensor **
 }
 
 const OpDef op_nll_loss = {
-  .name = "nn.nll_loss", .doc = "negative log likelihood of the targets, weighted by class; the mean over no targets is NaN",
-  .args = "predictions, targets, weights", .min_args = 3, .max_args = 3, .attrs = &NllLoss_attrs, .fuse = FUSE_OPAQUE,
-  .type = nll_loss_type, .compute = nll_loss_compute,
+  .name = "nn.nll_loss",
+  .doc = "negative log likelihood of the targets, weighted by class; the mean over no targets is NaN",
+  .args = "predictions, targets, weights",
+  .min_args = 3,
+  .max_args = 3,
+  .attrs = &NllLoss_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = nll_loss_type,
+  .compute = nll_loss_compute,
 };

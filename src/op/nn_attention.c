@@ -23,7 +23,9 @@ static void want_layout(OpCall *c, const char *attribute, const char *layout, co
 {
   bool fits = layout && strlen(layout) == strlen(letters);
   for (const char *p = letters; fits && *p; p++) fits = strchr(layout, *p) != NULL;
-  if (!fits) op_raise(c, ERR_ARGUMENT, "%s '%s' is not an order of the letters %s", attribute, layout ? layout : "None", letters);
+  if (!fits)
+    op_raise(c, ERR_ARGUMENT, "%s '%s' is not an order of the letters %s", attribute, layout ? layout : "None",
+             letters);
 }
 
 const char *attention_layout(const AttentionAttrs *a, int argument, int ndim)
@@ -48,8 +50,11 @@ AttentionAt attention_sizes(OpCall *c, const Expr **value_size)
 {
   const AttentionAttrs *a = c->attrs;
   *value_size = dim_named(c, VALUE, 'D');
-  return (AttentionAt){.b = dim_named(c, QUERY, 'B'), .h = a->heads ? expr_i32(c->m, a->heads) : dim_named(c, QUERY, 'H'),
-                       .s = dim_named(c, QUERY, 'S'), .t = dim_named(c, KEY, 'T'), .d = dim_named(c, QUERY, 'D')};
+  return (AttentionAt){.b = dim_named(c, QUERY, 'B'),
+                       .h = a->heads ? expr_i32(c->m, a->heads) : dim_named(c, QUERY, 'H'),
+                       .s = dim_named(c, QUERY, 'S'),
+                       .t = dim_named(c, KEY, 'T'),
+                       .d = dim_named(c, QUERY, 'D')};
 }
 
 void attention_place(const char *layout, const AttentionAt *at, const Expr **out)
@@ -63,10 +68,11 @@ void attention_place(const char *layout, const AttentionAt *at, const Expr **out
 static const Expr *want_equal(OpCall *c, const Expr *dim, int a, int b, char letter)
 {
   static const char *const names[] = {"query", "key", "value"};
-  const Expr *x = dim_named(c, a, letter), *y = dim_named(c, b, letter);
+  const Expr *x = dim_named(c, a, letter);
+  const Expr *y = dim_named(c, b, letter);
   if (nn_dims_differ(c->m, x, y))
-    op_raise(c, ERR_SHAPE, "%s %s and %s %s differ in %c: %s and %s", names[a], nn_arg_shape(c, a), names[b], nn_arg_shape(c, b), letter,
-             expr_str_of(scratch(c->m->ctx), x), expr_str_of(scratch(c->m->ctx), y));
+    op_raise(c, ERR_SHAPE, "%s %s and %s %s differ in %c: %s and %s", names[a], nn_arg_shape(c, a), names[b],
+             nn_arg_shape(c, b), letter, expr_str_of(scratch(c->m->ctx), x), expr_str_of(scratch(c->m->ctx), y));
   return nn_guard_equal(c->m, dim, x, y);
 }
 
@@ -76,8 +82,10 @@ static void want_heads(OpCall *c, int argument, const char *name, int64_t count)
   const Expr *have = dim_named(c, argument, 'H');
   int64_t first = a->first_head.v[argument];
   if (first < 0 || (have->kind == E_INT && first + count > have->u.i))
-    op_raise(c, ERR_SHAPE, "%s %s has no %" PRId64 " heads from head %" PRId64 " on", name, nn_arg_shape(c, argument), count, first);
-  if (have->kind != E_INT) op_raise(c, ERR_UNSUPPORTED, "the number of heads of %s %s must be known", name, nn_arg_shape(c, argument));
+    op_raise(c, ERR_SHAPE, "%s %s has no %" PRId64 " heads from head %" PRId64 " on", name, nn_arg_shape(c, argument),
+             count, first);
+  if (have->kind != E_INT)
+    op_raise(c, ERR_UNSUPPORTED, "the number of heads of %s %s must be known", name, nn_arg_shape(c, argument));
 }
 
 static const Expr *mask_guard(OpCall *c, const Expr *dim, const AttentionAt *sizes)
@@ -93,7 +101,8 @@ static const Expr *mask_guard(OpCall *c, const Expr *dim, const AttentionAt *siz
     const Expr *want = at_letter(sizes, layout[i]);
     if (expr_is_int(mask->shape[i], 1)) continue;
     if (nn_dims_differ(c->m, mask->shape[i], want))
-      op_raise(c, ERR_SHAPE, "mask %s is neither 1 nor %s in %c", nn_arg_shape(c, MASK), expr_str_of(scratch(c->m->ctx), want), layout[i]);
+      op_raise(c, ERR_SHAPE, "mask %s is neither 1 nor %s in %c", nn_arg_shape(c, MASK),
+               expr_str_of(scratch(c->m->ctx), want), layout[i]);
     dim = nn_guard_equal(c->m, dim, mask->shape[i], want);
   }
   return dim;
@@ -108,17 +117,22 @@ static const Type *attention_type(OpCall *c)
   want_layout(c, "value_layout", a->value_layout, "BHTD");
   want_layout(c, "mask_layout", a->mask_layout, "BHST");
   want_layout(c, "out_layout", a->out_layout, "BHSD");
-  if (a->first_head.n != 3) op_raise(c, ERR_ARGUMENT, "first_head has %d numbers; it takes one each for query, key and value", a->first_head.n);
+  if (a->first_head.n != 3)
+    op_raise(c, ERR_ARGUMENT, "first_head has %d numbers; it takes one each for query, key and value", a->first_head.n);
   for (int i = 0; i < 3; i++) {
     nn_want_float(c, i, names[i]);
     nn_want_rank(c, i, names[i], 4);
     if (i) op_same_dtype(c, 0, i);
   }
   const Expr *size, *shape[4];
-  AttentionAt sizes = attention_sizes(c, &size), out = sizes;
-  if (a->heads < 0 || sizes.h->kind != E_INT) op_raise(c, ERR_UNSUPPORTED, "the number of heads of query %s must be known", nn_arg_shape(c, QUERY));
-  int64_t heads = sizes.h->u.i, shared = a->kv_heads ? a->kv_heads : heads;
-  if (shared < 1 || heads % shared) op_raise(c, ERR_ARGUMENT, "%" PRId64 " heads cannot share kv_heads %" PRId64, heads, shared);
+  AttentionAt sizes = attention_sizes(c, &size);
+  AttentionAt out = sizes;
+  if (a->heads < 0 || sizes.h->kind != E_INT)
+    op_raise(c, ERR_UNSUPPORTED, "the number of heads of query %s must be known", nn_arg_shape(c, QUERY));
+  int64_t heads = sizes.h->u.i;
+  int64_t shared = a->kv_heads ? a->kv_heads : heads;
+  if (shared < 1 || heads % shared)
+    op_raise(c, ERR_ARGUMENT, "%" PRId64 " heads cannot share kv_heads %" PRId64, heads, shared);
   want_heads(c, QUERY, "query", heads);
   want_heads(c, KEY, "key", shared);
   want_heads(c, VALUE, "value", shared);
@@ -138,7 +152,8 @@ const Expr *attention_read(OpCall *c, int argument, const Tensor *t, const Atten
   const AttentionAttrs *a = c->attrs;
   const Expr *index[4], *size;
   AttentionAt here = *at;
-  int64_t heads = attention_sizes(c, &size).h->u.i, shared = a->kv_heads && argument != QUERY ? a->kv_heads : heads;
+  int64_t heads = attention_sizes(c, &size).h->u.i;
+  int64_t shared = a->kv_heads && argument != QUERY ? a->kv_heads : heads;
   if (shared != heads) here.h = expr_floordiv(m, here.h, expr_i32(m, heads / shared));
   if (a->first_head.v[argument]) here.h = expr_add(m, here.h, expr_i32(m, a->first_head.v[argument]));
   attention_place(attention_layout(a, argument, 4), &here, index);
@@ -149,7 +164,8 @@ const Expr *attention_masked(OpCall *c, const Expr *score, const Tensor *mask, c
 {
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
-  const Expr *size, *index[4], *fill = op_num(m, score->dtype, a->fill);
+  const Expr *size, *index[4];
+  const Expr *fill = op_num(m, score->dtype, a->fill);
   AttentionAt sizes = attention_sizes(c, &size);
   if (mask) {
     const Buffer *b = mask->buffer;
@@ -157,10 +173,11 @@ const Expr *attention_masked(OpCall *c, const Expr *score, const Tensor *mask, c
     for (int i = 0; i < b->ndim; i++)
       if (expr_is_int(b->shape[i], 1)) index[i] = expr_i32(m, 0);
     const Expr *value = nn_read(m, mask, index);
-    score = dtype_is_bool(b->dtype) ? expr_select(m, value, score, fill) : expr_add(m, score, expr_cast(m, score->dtype, value));
+    score = dtype_is_bool(b->dtype) ? expr_select(m, value, score, fill)
+                                    : expr_add(m, score, expr_cast(m, score->dtype, value));
   }
   if (a->causal) {
-    const Expr *last = expr_add(m, at->s, expr_sub(m, sizes.t, sizes.s));      /* the key at the query's own place */
+    const Expr *last = expr_add(m, at->s, expr_sub(m, sizes.t, sizes.s)); /* the key at the query's own place */
     score = expr_select(m, expr_binary(m, E_LE, at->t, last), score, op_num(m, score->dtype, -INFINITY));
   }
   return score;
@@ -175,19 +192,28 @@ static void attention_compute(OpCall *c, const Tensor *const *in, const Tensor *
   const Expr *all[] = {n.b, n.h, n.s, n.t};
   Stage s = nn_stage(m, 4, all, "b h s t");
   AttentionAt at = {s.at[0], s.at[1], s.at[2], s.at[3], nn_reduce_axis(&s, "d", n.d)};
-  const Tensor *scores = nn_finish(&s, "scores", "batch_matmul", nn_reduce(&s, "sum", expr_mul(m, attention_read(c, QUERY, in[QUERY], &at), attention_read(c, KEY, in[KEY], &at))));
+  const Tensor *scores =
+      nn_finish(&s, "scores", "batch_matmul",
+                nn_reduce(&s, "sum",
+                          expr_mul(m, attention_read(c, QUERY, in[QUERY], &at), attention_read(c, KEY, in[KEY], &at))));
   s = nn_stage(m, 4, all, "b h s t");
   at = (AttentionAt){s.at[0], s.at[1], s.at[2], s.at[3], NULL};
   const Expr *score = expr_mul(m, nn_read(m, scores, s.at), op_num(m, nn_accumulator(c->out->dtype), a->scale));
-  const Tensor *masked = nn_finish(&s, "masked", "elemwise", attention_masked(c, score, c->nargs > MASK ? in[MASK] : NULL, &at));
+  const Tensor *masked =
+      nn_finish(&s, "masked", "elemwise", attention_masked(c, score, c->nargs > MASK ? in[MASK] : NULL, &at));
   s = nn_stage(m, 3, all, "b h s");
   const Expr *t = nn_reduce_axis(&s, "t", n.t);
-  const Tensor *most = nn_finish(&s, "row_max", "comm_reduce", nn_reduce(&s, "max", nn_read(m, masked, (const Expr *[]){s.at[0], s.at[1], s.at[2], t})));
+  const Tensor *most =
+      nn_finish(&s, "row_max", "comm_reduce",
+                nn_reduce(&s, "max", nn_read(m, masked, (const Expr *[]){s.at[0], s.at[1], s.at[2], t})));
   s = nn_stage(m, 4, all, "b h s t");
-  const Tensor *exps = nn_finish(&s, "exps", "elemwise", nn_unary(m, IN_EXP, expr_sub(m, nn_read(m, masked, s.at), nn_read(m, most, s.at))));
+  const Tensor *exps = nn_finish(&s, "exps", "elemwise",
+                                 nn_unary(m, IN_EXP, expr_sub(m, nn_read(m, masked, s.at), nn_read(m, most, s.at))));
   s = nn_stage(m, 3, all, "b h s");
   t = nn_reduce_axis(&s, "t", n.t);
-  const Tensor *total = nn_finish(&s, "row_sum", "comm_reduce", nn_reduce(&s, "sum", nn_read(m, exps, (const Expr *[]){s.at[0], s.at[1], s.at[2], t})));
+  const Tensor *total =
+      nn_finish(&s, "row_sum", "comm_reduce",
+                nn_reduce(&s, "sum", nn_read(m, exps, (const Expr *[]){s.at[0], s.at[1], s.at[2], t})));
   s = nn_stage(m, 4, all, "b h s t");
   const Tensor *share = nn_finish(&s, "shares", "elemwise", NN_DIV(m, nn_read(m, exps, s.at), nn_read(m, total, s.at)));
   AttentionAt to = {n.b, n.h, n.s, NULL, size};
@@ -199,7 +225,8 @@ static void attention_compute(OpCall *c, const Tensor *const *in, const Tensor *
     *(letter == 'B' ? &at.b : letter == 'H' ? &at.h : letter == 'S' ? &at.s : &at.d) = s.at[i];
   }
   at.t = t;
-  const Expr *term = expr_mul(m, nn_read(m, share, (const Expr *[]){at.b, at.h, at.s, t}), attention_read(c, VALUE, in[VALUE], &at));
+  const Expr *term =
+      expr_mul(m, nn_read(m, share, (const Expr *[]){at.b, at.h, at.s, t}), attention_read(c, VALUE, in[VALUE], &at));
   *out = nn_sum(&s, "attention", "batch_matmul", term, c->out->dtype);
 }
 
@@ -207,7 +234,8 @@ const OpDef op_nn_attention = {
   .name = "nn.attention",
   .doc = "softmax of query times key, masked, times value",
   .args = "query, key, value, mask",
-  .min_args = 3, .max_args = 4,
+  .min_args = 3,
+  .max_args = 4,
   .attrs = &Attention_attrs,
   .fuse = FUSE_OPAQUE,
   .type = attention_type,

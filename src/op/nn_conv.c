@@ -14,17 +14,18 @@ DEFINE_ATTRS_TABLE(Conv1D, CONV1D_ATTRS)
 DEFINE_ATTRS_TABLE(Conv2D, CONV2D_ATTRS)
 DEFINE_ATTRS_TABLE(Conv3D, CONV3D_ATTRS)
 
-_Static_assert(sizeof(Conv1DAttrs) == sizeof(Conv2DAttrs) && sizeof(Conv3DAttrs) == sizeof(Conv2DAttrs), "one list serves all three");
+_Static_assert(sizeof(Conv1DAttrs) == sizeof(Conv2DAttrs) && sizeof(Conv3DAttrs) == sizeof(Conv2DAttrs),
+               "one list serves all three");
 
 typedef struct Conv {
   int dims;
   const char *spatial;                     /* "W", "HW", "DHW" */
   char data_letters[6], kernel_letters[6]; /* NC + spatial, OI + spatial */
   Layout data, kernel, out;
-  const Expr *n, *c, *o, *i;               /* batch; channels in, out, in of a group */
+  const Expr *n, *c, *o, *i; /* batch; channels in, out, in of a group */
   const Expr *in[3];
   int64_t k[3], stride[3], dilation[3], before[3], after[3], groups;
-  int word;                                /* input channels that come together in a word of the weight */
+  int word; /* input channels that come together in a word of the weight */
   DType dtype;
 } Conv;
 
@@ -36,7 +37,8 @@ static Layout conv_layout(OpCall *c, const char *attribute, const char *text, co
   int capitals = 0;
   for (int i = 0; i < l.n; i++) capitals += l.factor[i] == 0;
   bool ok = capitals == (int)strlen(letters);
-  for (const char *p = letters; ok && *p; p++) ok = layout_find(&l, *p) >= 0 && (p < letters + 2 || !layout_is_split(&l, *p));
+  for (const char *p = letters; ok && *p; p++)
+    ok = layout_find(&l, *p) >= 0 && (p < letters + 2 || !layout_is_split(&l, *p));
   if (!ok) op_raise(c, ERR_ARGUMENT, "%s '%s' needs the dimensions %s, spatial ones whole", attribute, text, letters);
   return l;
 }
@@ -45,7 +47,8 @@ static const Type *conv_arg(OpCall *c, int i, const char *name, const Layout *l)
 {
   const Type *ty = nn_tensor(c, i, name);
   if (ty->ndim != l->n)
-    op_raise(c, ERR_SHAPE, "%s %s has %d dimensions, layout '%s' names %d", name, nn_arg_shape(c, i), ty->ndim, l->text, l->n);
+    op_raise(c, ERR_SHAPE, "%s %s has %d dimensions, layout '%s' names %d", name, nn_arg_shape(c, i), ty->ndim, l->text,
+             l->n);
   return ty;
 }
 
@@ -54,12 +57,16 @@ static void conv_channels(OpCall *c, const Conv2DAttrs *a, Conv *v)
   const char *weight = nn_arg_shape(c, 1);
   if (v->groups < 1) op_raise(c, ERR_ARGUMENT, "groups is %" PRId64 ", at least 1 is wanted", v->groups);
   if (nn_dims_differ(c->m, v->c, expr_mul(c->m, v->i, expr_i32(c->m, v->groups))))
-    op_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s with groups=%" PRId64, expr_str_of(scratch(c->m->ctx), v->c), weight,
-             expr_str_of(scratch(c->m->ctx), nn_simplify(c->m, expr_mul(c->m, v->i, expr_i32(c->m, v->groups)))), v->groups);
+    op_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s with groups=%" PRId64,
+             expr_str_of(scratch(c->m->ctx), v->c), weight,
+             expr_str_of(scratch(c->m->ctx), nn_simplify(c->m, expr_mul(c->m, v->i, expr_i32(c->m, v->groups)))),
+             v->groups);
   if (v->o->kind == E_INT && v->o->u.i % v->groups)
-    op_raise(c, ERR_SHAPE, "weight %s has %" PRId64 " output channels, which %" PRId64 " groups do not divide", weight, v->o->u.i, v->groups);
+    op_raise(c, ERR_SHAPE, "weight %s has %" PRId64 " output channels, which %" PRId64 " groups do not divide", weight,
+             v->o->u.i, v->groups);
   if (a->channels && nn_dims_differ(c->m, v->o, expr_i32(c->m, a->channels)))
-    op_raise(c, ERR_SHAPE, "channels is %" PRId64 ", weight %s has %s", a->channels, weight, expr_str_of(scratch(c->m->ctx), v->o));
+    op_raise(c, ERR_SHAPE, "channels is %" PRId64 ", weight %s has %s", a->channels, weight,
+             expr_str_of(scratch(c->m->ctx), v->o));
 }
 
 static Conv conv_of(OpCall *c)
@@ -72,10 +79,11 @@ static Conv conv_of(OpCall *c)
   v.data = conv_layout(c, "data_layout", a->data_layout, v.data_letters);
   v.kernel = conv_layout(c, "kernel_layout", a->kernel_layout, v.kernel_letters);
   v.out = a->out_layout && *a->out_layout ? conv_layout(c, "out_layout", a->out_layout, v.data_letters) : v.data;
-  const Type *data = conv_arg(c, 0, "data", &v.data), *weight = conv_arg(c, 1, "weight", &v.kernel);
+  const Type *data = conv_arg(c, 0, "data", &v.data);
+  const Type *weight = conv_arg(c, 1, "weight", &v.kernel);
   if (a->out_dtype.code == DT_VOID && !dtype_eq(data->dtype, weight->dtype))
-    op_raise(c, ERR_TYPE, "data is %s, weight %s; give out_dtype to multiply different dtypes", dtype_name(scratch(c->m->ctx), data->dtype),
-             dtype_name(scratch(c->m->ctx), weight->dtype));
+    op_raise(c, ERR_TYPE, "data is %s, weight %s; give out_dtype to multiply different dtypes",
+             dtype_name(scratch(c->m->ctx), data->dtype), dtype_name(scratch(c->m->ctx), weight->dtype));
   v.dtype = a->out_dtype.code == DT_VOID ? data->dtype : a->out_dtype;
   v.n = data->shape[layout_find(&v.data, 'N')];
   v.c = layout_extent(c->m, &v.data, data->shape, 'C');
@@ -83,7 +91,8 @@ static Conv conv_of(OpCall *c)
   v.i = layout_extent(c->m, &v.kernel, weight->shape, 'I');
   v.word = nn_word_elements(c, data->dtype, weight->dtype, v.dtype);
   if (v.word > 1) v.i = nn_simplify(c->m, expr_mul(c->m, v.i, expr_i32(c->m, v.word)));
-  if (v.word > 1 && v.groups != 1) op_raise(c, ERR_UNSUPPORTED, "words of bfloat16 with groups=%" PRId64 "; only 1 is handled", v.groups);
+  if (v.word > 1 && v.groups != 1)
+    op_raise(c, ERR_UNSUPPORTED, "words of bfloat16 with groups=%" PRId64 "; only 1 is handled", v.groups);
   conv_channels(c, a, &v);
   nn_ints(c, "strides", a->strides, v.dims, 1, 1, v.stride);
   nn_ints(c, "dilation", a->dilation, v.dims, 1, 1, v.dilation);
@@ -94,7 +103,8 @@ static Conv conv_of(OpCall *c)
     v.in[d] = data->shape[layout_find(&v.data, v.spatial[d])];
     if (k->kind != E_INT) op_raise(c, ERR_SHAPE, "the spatial extents of weight %s must be known", nn_arg_shape(c, 1));
     if (a->kernel_size.given && v.k[d] != k->u.i)
-      op_raise(c, ERR_SHAPE, "kernel_size has %" PRId64 " for %c, weight %s has %" PRId64, v.k[d], v.spatial[d], nn_arg_shape(c, 1), k->u.i);
+      op_raise(c, ERR_SHAPE, "kernel_size has %" PRId64 " for %c, weight %s has %" PRId64, v.k[d], v.spatial[d],
+               nn_arg_shape(c, 1), k->u.i);
     v.k[d] = k->u.i;
   }
   return v;
@@ -106,7 +116,8 @@ static void conv_out_extents(OpCall *c, const Conv *v, const Expr **extent)
   extent[0] = v->n;
   extent[1] = nn_guard_equal(c->m, v->o, v->c, expr_mul(c->m, v->i, expr_i32(c->m, v->groups)));
   for (int d = 0; d < v->dims; d++)
-    extent[2 + d] = nn_windows(c, names[3 - v->dims + d], v->in[d], v->k[d], v->stride[d], v->dilation[d], v->before[d], v->after[d]);
+    extent[2 + d] = nn_windows(c, names[3 - v->dims + d], v->in[d], v->k[d], v->stride[d], v->dilation[d], v->before[d],
+                               v->after[d]);
 }
 
 static const Type *conv_type(OpCall *c)
@@ -122,7 +133,8 @@ static const Type *conv_type(OpCall *c)
 
 static const Tensor *pad_data(OpCall *c, const Conv *v, const Tensor *data)
 {
-  int64_t before[LAYOUT_MAX] = {0}, after[LAYOUT_MAX] = {0};
+  int64_t before[LAYOUT_MAX] = {0};
+  int64_t after[LAYOUT_MAX] = {0};
   for (int d = 0; d < v->dims; d++) {
     int at = layout_find(&v->data, v->spatial[d]);
     before[at] = v->before[d];
@@ -135,7 +147,8 @@ static const char *axis_names(Module *m, const Layout *l)
 {
   Text t = text_new(m->arena);
   for (int i = 0; i < l->n; i++) {
-    static const char letters[] = "NCDHWc", names[][9] = {"nn", "ff", "zz", "yy", "xx", "ff_block"};
+    static const char letters[] = "NCDHWc";
+    static const char names[][9] = {"nn", "ff", "zz", "yy", "xx", "ff_block"};
     const char *p = strchr(letters, l->letter[i]);
     text_printf(&t, "%s%s", i ? " " : "", p ? names[p - letters] : "ax");
   }
@@ -150,11 +163,13 @@ static const Expr *channel_axis(Stage *s, const Conv *v)
   if (expr_is_int(v->i, 1)) return expr_i32(m, 0);
   if (block % v->word == 0) block /= v->word;
   if (v->word > 1) {
-    const Expr *outer = nn_reduce_axis(s, "rco", nn_simplify(m, expr_floordiv(m, v->i, expr_i32(m, v->word * block)))), *inner = nn_reduce_axis(s, "rci", expr_i32(m, block));
+    const Expr *outer = nn_reduce_axis(s, "rco", nn_simplify(m, expr_floordiv(m, v->i, expr_i32(m, v->word * block))));
+    const Expr *inner = nn_reduce_axis(s, "rci", expr_i32(m, block));
     return expr_add(m, expr_mul(m, outer, expr_i32(m, block)), inner);
   }
   if (block > 1 && v->i->kind == E_INT && v->i->u.i % block == 0) {
-    const Expr *outer = nn_reduce_axis(s, "rco", expr_i32(m, v->i->u.i / block)), *inner = nn_reduce_axis(s, "rci", expr_i32(m, block));
+    const Expr *outer = nn_reduce_axis(s, "rco", expr_i32(m, v->i->u.i / block));
+    const Expr *inner = nn_reduce_axis(s, "rci", expr_i32(m, block));
     return expr_add(m, expr_mul(m, outer, expr_i32(m, block)), inner);
   }
   return nn_reduce_axis(s, "rc", v->i);
@@ -167,19 +182,26 @@ static const char *conv_tag(Module *m, const Conv *v)
   for (int i = 0; i <= v->data.n; i++) layout[i] = i < v->data.n ? v->data.letter[i] : 0;
   if (!layout_is_split(&v->data, 'C'))
     for (char *p = layout; *p; p++) *p = (char)(*p - 'A' + 'a');
-  return arena_printf(m->arena, "%sconv%dd_%s", depthwise ? "depthwise_" : v->groups > 1 ? "group_" : "", v->dims, layout);
+  return arena_printf(m->arena, "%sconv%dd_%s",
+                      depthwise       ? "depthwise_"
+                      : v->groups > 1 ? "group_"
+                                      : "",
+                      v->dims, layout);
 }
 
 static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const Tensor *weight)
 {
   Module *m = s->m;
-  const Expr *o = nn_index(s, layout_coordinate(m, &v->out, s->at, 'C')), *rc = channel_axis(s, v), *channel = rc;
+  const Expr *o = nn_index(s, layout_coordinate(m, &v->out, s->at, 'C'));
+  const Expr *rc = channel_axis(s, v);
+  const Expr *channel = rc;
   if (v->groups > 1) {
     const Expr *group = nn_simplify(m, expr_floordiv(m, v->o, expr_int(m, v->o->dtype, v->groups)));
     channel = expr_add(m, expr_mul(m, expr_floordiv(m, o, group), v->i), rc);
   }
   if (v->word > 1) channel = expr_mul(m, rc, expr_i32(m, v->word));
-  const Expr *x[5] = {layout_coordinate(m, &v->out, s->at, 'N'), channel}, *w[5] = {o, rc};
+  const Expr *x[5] = {layout_coordinate(m, &v->out, s->at, 'N'), channel};
+  const Expr *w[5] = {o, rc};
   static const char *const names[] = {"rz", "ry", "rx"};
   for (int d = 0; d < v->dims; d++) {
     const Expr *at = layout_coordinate(m, &v->out, s->at, v->spatial[d]);
@@ -229,13 +251,23 @@ static const void *conv_layout_rule(OpCall *c, LayoutPair *arg, LayoutPair *out)
   return a;
 }
 
-#define CONV_OP(id, text, what, list)                                                              \
-  const OpDef id = {                                                                               \
-    .name = text, .doc = what, .args = "data, weight", .min_args = 2, .max_args = 2, .attrs = &list, \
-    .fuse = FUSE_OUT_ELEMWISE, .type = conv_type, .compute = conv_compute, .layout = conv_layout_rule, \
+#define CONV_OP(id, text, what, list) \
+  const OpDef id = {                  \
+    .name = text,                     \
+    .doc = what,                      \
+    .args = "data, weight",           \
+    .min_args = 2,                    \
+    .max_args = 2,                    \
+    .attrs = &list,                   \
+    .fuse = FUSE_OUT_ELEMWISE,        \
+    .type = conv_type,                \
+    .compute = conv_compute,          \
+    .layout = conv_layout_rule,       \
   };
 CONV_OP(op_nn_conv1d, "nn.conv1d", "one-dimensional convolution", Conv1D_attrs)
 CONV_OP(op_nn_conv2d, "nn.conv2d", "two-dimensional convolution", Conv2D_attrs)
 CONV_OP(op_nn_conv3d, "nn.conv3d", "three-dimensional convolution", Conv3D_attrs)
-CONV_OP(op_nn_contrib_conv2d_nchwc, "nn.contrib_conv2d_NCHWc", "two-dimensional convolution over blocks of channels", Conv2D_attrs)
-CONV_OP(op_nn_contrib_depthwise_conv2d_nchwc, "nn.contrib_depthwise_conv2d_NCHWc", "depthwise convolution over blocks of channels", Conv2D_attrs)
+CONV_OP(op_nn_contrib_conv2d_nchwc, "nn.contrib_conv2d_NCHWc", "two-dimensional convolution over blocks of channels",
+        Conv2D_attrs)
+CONV_OP(op_nn_contrib_depthwise_conv2d_nchwc, "nn.contrib_depthwise_conv2d_NCHWc",
+        "depthwise convolution over blocks of channels", Conv2D_attrs)

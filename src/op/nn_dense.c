@@ -17,25 +17,27 @@ DEFINE_ATTRS_TABLE(BiasAdd, BIAS_ADD_ATTRS)
 
 static DType product_dtype(OpCall *c, DType out)
 {
-  DType a = c->arg[0]->dtype, b = c->arg[1]->dtype;
+  DType a = c->arg[0]->dtype;
+  DType b = c->arg[1]->dtype;
   if (out.code != DT_VOID) return out;
   if (!dtype_eq(a, b))
-    op_raise(c, ERR_TYPE, "the operands are %s and %s; give out_dtype to multiply different dtypes", dtype_name(scratch(c->m->ctx), a),
-             dtype_name(scratch(c->m->ctx), b));
+    op_raise(c, ERR_TYPE, "the operands are %s and %s; give out_dtype to multiply different dtypes",
+             dtype_name(scratch(c->m->ctx), a), dtype_name(scratch(c->m->ctx), b));
   return a;
 }
 
 static void want_same_depth(OpCall *c, const Expr *a, const Expr *b)
 {
   if (nn_dims_differ(c->m, a, b))
-    op_raise(c, ERR_SHAPE, "%s and %s do not multiply: %s and %s are summed over", nn_arg_shape(c, 0), nn_arg_shape(c, 1),
-             expr_str_of(scratch(c->m->ctx), a), expr_str_of(scratch(c->m->ctx), b));
+    op_raise(c, ERR_SHAPE, "%s and %s do not multiply: %s and %s are summed over", nn_arg_shape(c, 0),
+             nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), a), expr_str_of(scratch(c->m->ctx), b));
 }
 
 static void want_units(OpCall *c, int64_t units, const Expr *have)
 {
   if (units && nn_dims_differ(c->m, expr_i32(c->m, units), have))
-    op_raise(c, ERR_SHAPE, "units is %" PRId64 ", %s has %s", units, nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), have));
+    op_raise(c, ERR_SHAPE, "units is %" PRId64 ", %s has %s", units, nn_arg_shape(c, 1),
+             expr_str_of(scratch(c->m->ctx), have));
 }
 
 /* What is summed: small floats are carried in float32. */
@@ -66,13 +68,17 @@ static Product product_of(OpCall *c)
 static const Type *matmul_type(OpCall *c)
 {
   Product p = product_of(c);
-  const Type *a = nn_tensor(c, 0, "data"), *b = nn_tensor(c, 1, "weight");
-  if (a->ndim < 1 || (p.ta && a->ndim != 2)) op_raise(c, ERR_SHAPE, "the first operand %s needs %s", nn_arg_shape(c, 0), p.ta ? "two dimensions" : "a dimension");
+  const Type *a = nn_tensor(c, 0, "data");
+  const Type *b = nn_tensor(c, 1, "weight");
+  if (a->ndim < 1 || (p.ta && a->ndim != 2))
+    op_raise(c, ERR_SHAPE, "the first operand %s needs %s", nn_arg_shape(c, 0),
+             p.ta ? "two dimensions" : "a dimension");
   nn_want_rank(c, 1, "the second operand", 2);
   want_same_depth(c, a->shape[p.ta ? 0 : a->ndim - 1], b->shape[p.tb]);
   want_units(c, p.units, b->shape[!p.tb]);
   const Expr *shape[NN_MAX_DIM + 1];
-  if (a->ndim > NN_MAX_DIM) op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, a->ndim);
+  if (a->ndim > NN_MAX_DIM)
+    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, a->ndim);
   for (int i = 0; i < a->ndim; i++) shape[i] = a->shape[i];
   if (p.ta) shape[0] = a->shape[1];
   shape[a->ndim - 1] = nn_guard_equal(c->m, b->shape[!p.tb], a->shape[p.ta ? 0 : a->ndim - 1], b->shape[p.tb]);
@@ -85,21 +91,25 @@ static void matmul_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   Product p = product_of(c);
   int n = c->out->ndim;
   Stage s = nn_stage(m, n, c->out->shape, NULL);
-  const Expr *k = nn_reduce_axis(&s, "k", in[1]->buffer->shape[p.tb]), *ai[NN_MAX_DIM], *bi[2];
+  const Expr *k = nn_reduce_axis(&s, "k", in[1]->buffer->shape[p.tb]);
+  const Expr *ai[NN_MAX_DIM], *bi[2];
   for (int i = 0; i < n; i++) ai[i] = s.at[i];
   ai[n - 1] = k;
   if (p.ta) ai[0] = k, ai[1] = s.at[0];
   bi[p.tb] = k;
   bi[!p.tb] = s.at[n - 1];
-  const char *name = !p.ta && p.tb ? "T_dense" : arena_printf(m->arena, "T_matmul_%s%s", p.ta ? "T" : "N", p.tb ? "T" : "N");
-  *out = nn_sum(&s, name, !p.ta && p.tb ? "dense" : "matmul", product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)), c->out->dtype);
+  const char *name =
+      !p.ta && p.tb ? "T_dense" : arena_printf(m->arena, "T_matmul_%s%s", p.ta ? "T" : "N", p.tb ? "T" : "N");
+  *out = nn_sum(&s, name, !p.ta && p.tb ? "dense" : "matmul",
+                product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)), c->out->dtype);
 }
 
 const OpDef op_nn_dense = {
   .name = "nn.dense",
   .doc = "data times the transpose of weight (units, in)",
   .args = "data, weight",
-  .min_args = 2, .max_args = 2,
+  .min_args = 2,
+  .max_args = 2,
   .attrs = &Dense_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = matmul_type,
@@ -110,7 +120,8 @@ const OpDef op_nn_matmul = {
   .name = "nn.matmul",
   .doc = "product of matrices",
   .args = "tensor_a, tensor_b",
-  .min_args = 2, .max_args = 2,
+  .min_args = 2,
+  .max_args = 2,
   .attrs = &Matmul_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = matmul_type,
@@ -134,17 +145,21 @@ static const Type *dense_pack_type(OpCall *c)
   int64_t block = pack_block(c);
   nn_want_rank(c, 0, "data", 2);
   nn_want_rank(c, 1, "weight", 3);
-  const Type *data = c->arg[0], *weight = c->arg[1];
+  const Type *data = c->arg[0];
+  const Type *weight = c->arg[1];
   DType out = product_dtype(c, a->out_dtype);
   int word = nn_word_elements(c, data->dtype, weight->dtype, out);
   const Expr *depth = data->shape[1];
-  if (word == 4) depth = nn_simplify(c->m, nn_ceildiv(c->m, depth, expr_i32(c->m, 4)));      /* zeros behind the last */
-  want_same_depth(c, depth, word == 2 ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, 2))) : weight->shape[1]);
+  /* zeros behind the last */
+  if (word == 4) depth = nn_simplify(c->m, nn_ceildiv(c->m, depth, expr_i32(c->m, 4)));
+  want_same_depth(
+      c, depth, word == 2 ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, 2))) : weight->shape[1]);
   if (nn_dims_differ(c->m, weight->shape[2], expr_i32(c->m, block)))
     op_raise(c, ERR_SHAPE, "weight %s has blocks of %s, weight_layout '%s' says %" PRId64, nn_arg_shape(c, 1),
              expr_str_of(scratch(c->m->ctx), weight->shape[2]), a->weight_layout, block);
   const Expr *units = nn_simplify(c->m, expr_mul(c->m, weight->shape[0], expr_i32(c->m, block)));
-  if (a->units && units->kind == E_INT && (a->units > units->u.i || a->units <= units->u.i - block)) want_units(c, a->units, units);
+  if (a->units && units->kind == E_INT && (a->units > units->u.i || a->units <= units->u.i - block))
+    want_units(c, a->units, units);
   if (a->units) units = expr_i32(c->m, a->units);
   return type_tensor(c->m, out, 2, (const Expr *[]){data->shape[0], units});
 }
@@ -157,7 +172,8 @@ static void dense_pack_compute(OpCall *c, const Tensor *const *in, const Tensor 
   int word = nn_word_elements(c, in[0]->buffer->dtype, in[1]->buffer->dtype, c->out->dtype);
   const Expr *k = nn_reduce_axis(&s, "k", in[1]->buffer->shape[1]);
   const Expr *w[] = {expr_floordiv(m, s.at[1], block), k, expr_floormod(m, s.at[1], block)};
-  const Expr *term, *weight = nn_read(m, in[1], w);
+  const Expr *term;
+  const Expr *weight = nn_read(m, in[1], w);
   if (word > 1) {
     const Expr *part[4];
     nn_word_row(m, word, in[0], 2, (const Expr *[]){s.at[0], k}, part);
@@ -172,7 +188,8 @@ const OpDef op_nn_contrib_dense_pack = {
   .name = "nn.contrib_dense_pack",
   .doc = "nn.dense over a weight whose rows come in blocks: (units/8, in, 8) for NC8n",
   .args = "data, weight",
-  .min_args = 2, .max_args = 2,
+  .min_args = 2,
+  .max_args = 2,
   .attrs = &DensePack_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = dense_pack_type,
@@ -186,13 +203,16 @@ static const Type *batch_matmul_type(OpCall *c)
   const BatchMatmulAttrs *t = c->attrs;
   nn_want_rank(c, 0, "tensor_a", 3);
   nn_want_rank(c, 1, "tensor_b", 3);
-  const Type *a = c->arg[0], *b = c->arg[1];
-  bool one_a = expr_is_int(a->shape[0], 1), one_b = expr_is_int(b->shape[0], 1);
+  const Type *a = c->arg[0];
+  const Type *b = c->arg[1];
+  bool one_a = expr_is_int(a->shape[0], 1);
+  bool one_b = expr_is_int(b->shape[0], 1);
   if (!one_a && !one_b && nn_dims_differ(c->m, a->shape[0], b->shape[0]))
     op_raise(c, ERR_SHAPE, "the batches of %s and %s differ: %s and %s", nn_arg_shape(c, 0), nn_arg_shape(c, 1),
              expr_str_of(scratch(c->m->ctx), a->shape[0]), expr_str_of(scratch(c->m->ctx), b->shape[0]));
   want_same_depth(c, a->shape[t->transpose_a ? 1 : 2], b->shape[t->transpose_b ? 2 : 1]);
-  const Expr *shape[] = {one_a ? b->shape[0] : a->shape[0], a->shape[t->transpose_a ? 2 : 1], b->shape[t->transpose_b ? 1 : 2]};
+  const Expr *shape[] = {one_a ? b->shape[0] : a->shape[0], a->shape[t->transpose_a ? 2 : 1],
+                         b->shape[t->transpose_b ? 1 : 2]};
   if (!one_a && !one_b) shape[0] = nn_guard_equal(c->m, shape[0], a->shape[0], b->shape[0]);
   shape[2] = nn_guard_equal(c->m, shape[2], a->shape[t->transpose_a ? 1 : 2], b->shape[t->transpose_b ? 2 : 1]);
   return type_tensor(c->m, product_dtype(c, t->out_dtype), 3, shape);
@@ -205,17 +225,22 @@ static void batch_matmul_compute(OpCall *c, const Tensor *const *in, const Tenso
   const Expr *const *a = in[0]->buffer->shape, *const *b = in[1]->buffer->shape, *zero = expr_i32(m, 0);
   Stage s = nn_stage(m, 3, c->out->shape, "b i j");
   const Expr *k = nn_reduce_axis(&s, "k", a[t->transpose_a ? 1 : 2]);
-  const Expr *ai[] = {expr_is_int(a[0], 1) ? zero : s.at[0], t->transpose_a ? k : s.at[1], t->transpose_a ? s.at[1] : k};
-  const Expr *bi[] = {expr_is_int(b[0], 1) ? zero : s.at[0], t->transpose_b ? s.at[2] : k, t->transpose_b ? k : s.at[2]};
-  const char *name = arena_printf(m->arena, "T_batch_matmul_%s%s", t->transpose_a ? "T" : "N", t->transpose_b ? "T" : "N");
-  *out = nn_sum(&s, name, "batch_matmul", product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)), c->out->dtype);
+  const Expr *ai[] = {expr_is_int(a[0], 1) ? zero : s.at[0], t->transpose_a ? k : s.at[1],
+                      t->transpose_a ? s.at[1] : k};
+  const Expr *bi[] = {expr_is_int(b[0], 1) ? zero : s.at[0], t->transpose_b ? s.at[2] : k,
+                      t->transpose_b ? k : s.at[2]};
+  const char *name =
+      arena_printf(m->arena, "T_batch_matmul_%s%s", t->transpose_a ? "T" : "N", t->transpose_b ? "T" : "N");
+  *out = nn_sum(&s, name, "batch_matmul", product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)),
+                c->out->dtype);
 }
 
 const OpDef op_nn_batch_matmul = {
   .name = "nn.batch_matmul",
   .doc = "product of matrices, one for each of a batch; tensor_b transposed unless told otherwise",
   .args = "tensor_a, tensor_b",
-  .min_args = 2, .max_args = 2,
+  .min_args = 2,
+  .max_args = 2,
   .attrs = &BatchMatmul_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = batch_matmul_type,
@@ -231,11 +256,14 @@ static const Type *bias_add_type(OpCall *c)
   nn_want_rank(c, 1, "bias", 1);
   int axis = nn_axis_of(c, a->axis, data->ndim);
   if (!dtype_eq(data->dtype, c->arg[1]->dtype))
-    op_raise(c, ERR_TYPE, "data is %s, bias %s", dtype_name(scratch(c->m->ctx), data->dtype), dtype_name(scratch(c->m->ctx), c->arg[1]->dtype));
+    op_raise(c, ERR_TYPE, "data is %s, bias %s", dtype_name(scratch(c->m->ctx), data->dtype),
+             dtype_name(scratch(c->m->ctx), c->arg[1]->dtype));
   if (nn_dims_differ(c->m, data->shape[axis], c->arg[1]->shape[0]))
-    op_raise(c, ERR_SHAPE, "bias %s does not run along axis %" PRId64 " of data %s", nn_arg_shape(c, 1), a->axis, nn_arg_shape(c, 0));
+    op_raise(c, ERR_SHAPE, "bias %s does not run along axis %" PRId64 " of data %s", nn_arg_shape(c, 1), a->axis,
+             nn_arg_shape(c, 0));
   const Expr *shape[NN_MAX_DIM];
-  if (data->ndim > NN_MAX_DIM) op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+  if (data->ndim > NN_MAX_DIM)
+    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
   for (int i = 0; i < data->ndim; i++) shape[i] = data->shape[i];
   shape[axis] = nn_guard_equal(c->m, shape[axis], shape[axis], c->arg[1]->shape[0]);
   return shape[axis] == data->shape[axis] ? data : type_tensor(c->m, data->dtype, data->ndim, shape);
@@ -246,7 +274,8 @@ static void bias_add_compute(OpCall *c, const Tensor *const *in, const Tensor **
   const BiasAddAttrs *a = c->attrs;
   Stage s = nn_stage(c->m, c->out->ndim, c->out->shape, NULL);
   int axis = nn_axis_of(c, a->axis, c->out->ndim);
-  *out = nn_finish(&s, "T_add", "broadcast", expr_add(c->m, nn_read(c->m, in[0], s.at), nn_read1(c->m, in[1], s.at[axis])));
+  *out = nn_finish(&s, "T_add", "broadcast",
+                   expr_add(c->m, nn_read(c->m, in[0], s.at), nn_read1(c->m, in[1], s.at[axis])));
 }
 
 static const void *bias_add_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
@@ -263,7 +292,8 @@ const OpDef op_nn_bias_add = {
   .name = "nn.bias_add",
   .doc = "adds a vector along one axis",
   .args = "data, bias",
-  .min_args = 2, .max_args = 2,
+  .min_args = 2,
+  .max_args = 2,
   .attrs = &BiasAdd_attrs,
   .fuse = FUSE_BROADCAST,
   .type = bias_add_type,

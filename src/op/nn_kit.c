@@ -19,7 +19,8 @@ static const char *nth_word(Arena *arena, const char *words, int i)
 
 Stage nn_stage(Module *m, int n, const Expr *const *shape, const char *names)
 {
-  if (n > NN_MAX_DIM) raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a neural operator handles at most %d dimensions, not %d", NN_MAX_DIM, n);
+  if (n > NN_MAX_DIM)
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a neural operator handles at most %d dimensions, not %d", NN_MAX_DIM, n);
   Stage s = {.m = m, .n = n};
   for (int i = 0; i < n; i++) {
     const char *name = nth_word(m->arena, names, i);
@@ -72,7 +73,10 @@ const Expr *nn_simplify(Module *m, const Expr *e)
   return e;
 }
 
-const Expr *nn_read(Module *m, const Tensor *t, const Expr *const *index) { return te_read(m, t, t->buffer->ndim, index); }
+const Expr *nn_read(Module *m, const Tensor *t, const Expr *const *index)
+{
+  return te_read(m, t, t->buffer->ndim, index);
+}
 const Expr *nn_read1(Module *m, const Tensor *t, const Expr *index) { return te_read(m, t, 1, &index); }
 
 /* ---- expressions ---------------------------------------------------------------------- */
@@ -101,7 +105,8 @@ const Tensor *nn_sum(Stage *s, const char *name, const char *tag, const Expr *te
   const Tensor *sum = nn_finish(s, name, tag, nn_reduce(s, "sum", term));
   if (dtype_eq(term->dtype, out)) return sum;
   Stage t = nn_stage(s->m, s->n, s->shape, NULL);
-  return nn_finish(&t, arena_printf(s->m->arena, "%s_cast", name), "elemwise", expr_cast(s->m, out, nn_read(s->m, sum, t.at)));
+  return nn_finish(&t, arena_printf(s->m->arena, "%s_cast", name), "elemwise",
+                   expr_cast(s->m, out, nn_read(s->m, sum, t.at)));
 }
 
 DType nn_accumulator(DType t) { return dtype_is_float(t) && t.bits < 32 ? DT_F32 : t; }
@@ -111,7 +116,8 @@ DType nn_accumulator(DType t) { return dtype_is_float(t) && t.bits < 32 ? DT_F32
 static bool known_difference(Module *m, const Expr *a, const Expr *b, int64_t *out)
 {
   if (a == b) return *out = 0, true;
-  const Expr *d = a->kind == E_INT && b->kind == E_INT ? expr_int(m, DT_I64, a->u.i - b->u.i) : nn_simplify(m, expr_sub(m, a, b));
+  const Expr *d =
+      a->kind == E_INT && b->kind == E_INT ? expr_int(m, DT_I64, a->u.i - b->u.i) : nn_simplify(m, expr_sub(m, a, b));
   if (d->kind != E_INT) return false;
   *out = d->u.i;
   return true;
@@ -156,7 +162,8 @@ const Type *nn_tensor(OpCall *c, int i, const char *name)
 void nn_want_rank(OpCall *c, int i, const char *name, int ndim)
 {
   if (nn_tensor(c, i, name)->ndim != ndim)
-    op_raise(c, ERR_SHAPE, "%s %s has %d dimension%s, %d wanted", name, nn_arg_shape(c, i), c->arg[i]->ndim, c->arg[i]->ndim == 1 ? "" : "s", ndim);
+    op_raise(c, ERR_SHAPE, "%s %s has %d dimension%s, %d wanted", name, nn_arg_shape(c, i), c->arg[i]->ndim,
+             c->arg[i]->ndim == 1 ? "" : "s", ndim);
 }
 
 void nn_want_float(OpCall *c, int i, const char *name)
@@ -168,7 +175,8 @@ void nn_want_float(OpCall *c, int i, const char *name)
 int nn_axis_of(OpCall *c, int64_t axis, int ndim)
 {
   if (axis < -ndim || axis >= ndim)
-    op_raise(c, ERR_SHAPE, "axis %" PRId64 " is outside of a tensor of %d dimension%s", axis, ndim, ndim == 1 ? "" : "s");
+    op_raise(c, ERR_SHAPE, "axis %" PRId64 " is outside of a tensor of %d dimension%s", axis, ndim,
+             ndim == 1 ? "" : "s");
   return (int)(axis < 0 ? axis + ndim : axis);
 }
 
@@ -176,7 +184,8 @@ int nn_axis_of(OpCall *c, int64_t axis, int ndim)
 
 void nn_ints(OpCall *c, const char *name, AttrInts list, int n, int64_t def, int64_t least, int64_t *out)
 {
-  if (list.given && list.n != n && list.n != 1) op_raise(c, ERR_ARGUMENT, "%s has %d numbers, 1 or %d are wanted", name, list.n, n);
+  if (list.given && list.n != n && list.n != 1)
+    op_raise(c, ERR_ARGUMENT, "%s has %d numbers, 1 or %d are wanted", name, list.n, n);
   for (int i = 0; i < n; i++) {
     out[i] = !list.given ? def : list.v[list.n == 1 ? 0 : i];
     if (out[i] < least || out[i] > INT32_MAX)
@@ -187,7 +196,9 @@ void nn_ints(OpCall *c, const char *name, AttrInts list, int n, int64_t def, int
 void nn_padding(OpCall *c, AttrInts list, int n, int64_t *before, int64_t *after)
 {
   if (list.given && list.n != 1 && list.n != n && list.n != 2 * n)
-    op_raise(c, ERR_ARGUMENT, "padding has %d numbers; 1 (for all), %d (one each) or %d (befores, then afters) are wanted", list.n, n, 2 * n);
+    op_raise(c, ERR_ARGUMENT,
+             "padding has %d numbers; 1 (for all), %d (one each) or %d (befores, then afters) are wanted", list.n, n,
+             2 * n);
   for (int i = 0; i < n; i++) {
     before[i] = !list.given ? 0 : list.v[list.n == 1 ? 0 : i];
     after[i] = !list.given ? 0 : list.v[list.n == 1 ? 0 : list.n == n ? i : n + i];
@@ -196,8 +207,8 @@ void nn_padding(OpCall *c, AttrInts list, int n, int64_t *before, int64_t *after
   }
 }
 
-const Expr *nn_windows(OpCall *c, const char *what, const Expr *in, int64_t kernel, int64_t stride, int64_t dilation, int64_t before,
-                       int64_t after)
+const Expr *nn_windows(OpCall *c, const char *what, const Expr *in, int64_t kernel, int64_t stride, int64_t dilation,
+                       int64_t before, int64_t after)
 {
   Module *m = c->m;
   int64_t span;
@@ -205,20 +216,25 @@ const Expr *nn_windows(OpCall *c, const char *what, const Expr *in, int64_t kern
     op_raise(c, ERR_SHAPE, "a kernel of %" PRId64 " with dilation %" PRId64 " is too large", kernel, dilation);
   const Expr *room = nn_simplify(m, expr_add(m, in, expr_int(m, in->dtype, before + after - span - 1)));
   if (room->kind == E_INT && room->u.i < 0 && !expr_is_int(in, 0))
-    op_raise(c, ERR_SHAPE, "%s is %s and %" PRId64 " with padding, the kernel spans %" PRId64, what, expr_str_of(scratch(m->ctx), in),
-             room->u.i + span + 1, span + 1);
-  const Expr *windows = nn_simplify(m, expr_add(m, expr_floordiv(m, room, expr_int(m, in->dtype, stride)), expr_int(m, in->dtype, 1)));
+    op_raise(c, ERR_SHAPE, "%s is %s and %" PRId64 " with padding, the kernel spans %" PRId64, what,
+             expr_str_of(scratch(m->ctx), in), room->u.i + span + 1, span + 1);
+  const Expr *windows =
+      nn_simplify(m, expr_add(m, expr_floordiv(m, room, expr_int(m, in->dtype, stride)), expr_int(m, in->dtype, 1)));
   return windows->kind == E_INT && windows->u.i < 0 ? expr_int(m, in->dtype, 0) : windows;
 }
 
-const Tensor *nn_pad_constant(Module *m, const Tensor *in, const int64_t *before, const int64_t *after, const Expr *value, const char *name)
+const Tensor *nn_pad_constant(Module *m, const Tensor *in, const int64_t *before, const int64_t *after,
+                              const Expr *value, const char *name)
 {
   const Buffer *b = in->buffer;
-  const Expr *shape[NN_MAX_DIM], *index[NN_MAX_DIM], *cond = NULL;
+  const Expr *shape[NN_MAX_DIM], *index[NN_MAX_DIM];
+  const Expr *cond = NULL;
   bool any = false;
   for (int d = 0; d < b->ndim; d++) {
     any |= before[d] || after[d];
-    shape[d] = before[d] || after[d] ? nn_simplify(m, expr_add(m, b->shape[d], expr_int(m, b->shape[d]->dtype, before[d] + after[d]))) : b->shape[d];
+    shape[d] = before[d] || after[d]
+                   ? nn_simplify(m, expr_add(m, b->shape[d], expr_int(m, b->shape[d]->dtype, before[d] + after[d])))
+                   : b->shape[d];
   }
   if (!any) return in;
   Stage s = nn_stage(m, b->ndim, shape, NULL);
@@ -243,4 +259,7 @@ const Node *nn_call(Module *m, const char *op, int n, const Node *const *arg, co
 }
 
 const Node *nn_call1(Module *m, const char *op, const Node *a) { return nn_call(m, op, 1, &a, NULL); }
-const Node *nn_call2(Module *m, const char *op, const Node *a, const Node *b) { return nn_call(m, op, 2, (const Node *[]){a, b}, NULL); }
+const Node *nn_call2(Module *m, const char *op, const Node *a, const Node *b)
+{
+  return nn_call(m, op, 2, (const Node *[]){a, b}, NULL);
+}

@@ -16,12 +16,12 @@ typedef struct Layout {
   const char *text;
   int n;
   char letter[LAYOUT_MAX];
-  int64_t factor[LAYOUT_MAX];          /* of a small letter; 0 for a capital */
+  int64_t factor[LAYOUT_MAX]; /* of a small letter; 0 for a capital */
 } Layout;
-Layout nn_layout(OpCall *, const char *attribute, const char *text);   /* raises naming the attribute */
-int layout_find(const Layout *, char letter);                         /* -1 if absent */
+Layout nn_layout(OpCall *, const char *attribute, const char *text); /* raises naming the attribute */
+int layout_find(const Layout *, char letter);                        /* -1 if absent */
 bool layout_is_split(const Layout *, char capital);
-int64_t layout_block(const Layout *, char capital);                   /* product of its small letters' factors */
+int64_t layout_block(const Layout *, char capital); /* product of its small letters' factors */
 /* The whole extent that `capital` has in a tensor of this shape. */
 const Expr *layout_extent(Module *, const Layout *, const Expr *const *shape, char capital);
 /* The shape whose whole extents are those given for each capital of `letters`. */
@@ -47,7 +47,7 @@ typedef struct Stage {
 /* names: one per axis, separated by spaces; NULL: ax0, ax1, … */
 Stage nn_stage(Module *, int n, const Expr *const *shape, const char *names);
 const Expr *nn_reduce_axis(Stage *, const char *name, const Expr *extent);
-const Expr *nn_reduce(Stage *, const char *reducer, const Expr *source);      /* over all its reduce axes */
+const Expr *nn_reduce(Stage *, const char *reducer, const Expr *source); /* over all its reduce axes */
 const Expr *nn_reduce_where(Stage *, const char *reducer, const Expr *source, const Expr *cond);
 const Tensor *nn_finish(Stage *, const char *name, const char *tag, const Expr *body);
 /* Simplest form of an index, knowing the stage's axes. */
@@ -58,8 +58,8 @@ const Expr *nn_read1(Module *, const Tensor *, const Expr *index);
 
 const Expr *nn_unary(Module *, Intrin, const Expr *);
 const Expr *nn_if(Module *, const Expr *cond, const Expr *a, const Expr *b);
-const Expr *nn_and(Module *, const Expr *a, const Expr *b);                   /* a may be NULL */
-const Expr *nn_inside(Module *, const Expr *at, const Expr *extent);          /* 0 <= at < extent */
+const Expr *nn_and(Module *, const Expr *a, const Expr *b);          /* a may be NULL */
+const Expr *nn_inside(Module *, const Expr *at, const Expr *extent); /* 0 <= at < extent */
 const Expr *nn_ceildiv(Module *, const Expr *, const Expr *);
 #define NN_DIV(m, a, b) expr_binary(m, E_DIV, a, b)
 
@@ -76,9 +76,10 @@ bool nn_dims_differ(Module *, const Expr *a, const Expr *b);
 bool nn_dims_equal(Module *, const Expr *a, const Expr *b);
 /* dim, or -1 at run time where a and b turn out to differ (see the head of op.h). */
 const Expr *nn_guard_equal(Module *, const Expr *dim, const Expr *a, const Expr *b);
-const char *nn_shape_text(Module *, int n, const Expr *const *shape);         /* (64, 3, 7, 7) */
+const char *nn_shape_text(Module *, int n, const Expr *const *shape); /* (64, 3, 7, 7) */
 const char *nn_arg_shape(OpCall *, int i);
-const Type *nn_tensor(OpCall *, int i, const char *name);                     /* raises unless it is one of known rank */
+/* raises unless it is one of known rank */
+const Type *nn_tensor(OpCall *, int i, const char *name);
 void nn_want_rank(OpCall *, int i, const char *name, int ndim);
 void nn_want_float(OpCall *, int i, const char *name);
 int nn_axis_of(OpCall *, int64_t axis, int ndim);
@@ -88,14 +89,16 @@ void nn_ints(OpCall *, const char *name, AttrInts, int n, int64_t def, int64_t l
 /* padding of n dimensions in its three forms: one for all, one each, all befores then all afters. */
 void nn_padding(OpCall *, AttrInts, int n, int64_t *before, int64_t *after);
 /* Number of windows: floor((in + before + after - ((kernel - 1) * dilation + 1)) / stride) + 1. */
-const Expr *nn_windows(OpCall *, const char *what, const Expr *in, int64_t kernel, int64_t stride, int64_t dilation, int64_t before,
-                       int64_t after);
+const Expr *nn_windows(OpCall *, const char *what, const Expr *in, int64_t kernel, int64_t stride, int64_t dilation,
+                       int64_t before, int64_t after);
 /* `in` with before[d] and after[d] elements of `value` around dimension d; `in` itself when there are none. */
-const Tensor *nn_pad_constant(Module *, const Tensor *in, const int64_t *before, const int64_t *after, const Expr *value, const char *name);
+const Tensor *nn_pad_constant(Module *, const Tensor *in, const int64_t *before, const int64_t *after,
+                              const Expr *value, const char *name);
 
 /* ---- nn_pairs.c --------------------------------------------------------------------------- */
 
-/* Elements in a word of a weight of these dtypes: 2 or 4 bfloat16, 1: it has plain elements.  Raises when the others do not go with it. */
+/* Elements in a word of a weight of these dtypes: 2 or 4 bfloat16, 1: it has plain elements.  Raises when the others do
+ * not go with it. */
 int nn_word_elements(OpCall *, DType data, DType weight, DType out);
 /* The elements of word number at[nd - 1] of the last axis; zeros behind its end. */
 void nn_word_row(Module *, int count, const Tensor *, int nd, const Expr *const *at, const Expr **element);
@@ -103,7 +106,7 @@ void nn_word_row(Module *, int count, const Tensor *, int nd, const Expr *const 
 const Expr *nn_word(Module *, int count, const Expr *const *element);
 /* The sum of the products of so many elements of data and a word of the weight. */
 const Expr *nn_word_dot(Module *, int count, const Expr *const *element, const Expr *word);
-const Tensor *nn_bits(Module *, const Tensor *);                              /* bfloat16 as uint16 */
+const Tensor *nn_bits(Module *, const Tensor *); /* bfloat16 as uint16 */
 
 /* Calls of other operators, for decompositions. */
 const Node *nn_call(Module *, const char *op, int n, const Node *const *arg, const void *attrs);

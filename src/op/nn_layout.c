@@ -84,7 +84,9 @@ static int64_t step_of(const Layout *l, int i)
 {
   int64_t step = 1;
   for (int j = 0; j < l->n; j++)
-    if (is_small(l->letter[j]) && capital_of(l->letter[j]) == capital_of(l->letter[i]) && (is_capital(l->letter[i]) || j > i)) step *= l->factor[j];
+    if (is_small(l->letter[j]) && capital_of(l->letter[j]) == capital_of(l->letter[i]) &&
+        (is_capital(l->letter[i]) || j > i))
+      step *= l->factor[j];
   return step;
 }
 
@@ -114,7 +116,8 @@ const Expr *layout_coordinate(Module *m, const Layout *l, const Expr *const *ind
 
 static bool same_capitals(const Layout *a, const Layout *b)
 {
-  int na = 0, nb = 0;
+  int na = 0;
+  int nb = 0;
   for (int i = 0; i < a->n; i++)
     if (is_capital(a->letter[i])) {
       na++;
@@ -127,7 +130,8 @@ static bool same_capitals(const Layout *a, const Layout *b)
 bool layout_keeps(OpCall *c, const char *from, const char *to, const char *letters)
 {
   if (!from || !to) return false;
-  Layout a = nn_layout(c, "layout", from), b = nn_layout(c, "layout", to);
+  Layout a = nn_layout(c, "layout", from);
+  Layout b = nn_layout(c, "layout", to);
   if (!same_capitals(&a, &b)) return false;
   for (const char *p = letters; *p; p++)
     if (layout_find(&b, *p) < 0 || layout_is_split(&b, *p)) return false;
@@ -137,8 +141,10 @@ bool layout_keeps(OpCall *c, const char *from, const char *to, const char *lette
 int layout_axis(OpCall *c, const LayoutPair *pair, int axis)
 {
   if (!pair->from || !pair->to) return -1;
-  Layout a = nn_layout(c, "layout", pair->from), b = nn_layout(c, "layout", pair->to);
-  if (!same_capitals(&a, &b) || axis >= a.n || !is_capital(a.letter[axis]) || layout_is_split(&a, a.letter[axis])) return -1;
+  Layout a = nn_layout(c, "layout", pair->from);
+  Layout b = nn_layout(c, "layout", pair->to);
+  if (!same_capitals(&a, &b) || axis >= a.n || !is_capital(a.letter[axis]) || layout_is_split(&a, a.letter[axis]))
+    return -1;
   return layout_is_split(&b, a.letter[axis]) ? -1 : layout_find(&b, a.letter[axis]);
 }
 
@@ -148,7 +154,7 @@ DEFINE_ATTRS_TABLE(LayoutTransform, LAYOUT_TRANSFORM_ATTRS)
 
 typedef struct Change {
   Layout src, dst;
-  char letters[LAYOUT_MAX + 1];                 /* the capitals, in the source's order */
+  char letters[LAYOUT_MAX + 1]; /* the capitals, in the source's order */
   const Expr *extent[LAYOUT_MAX];
 } Change;
 
@@ -157,7 +163,8 @@ static Change change_of(OpCall *c, const Expr *const *shape)
   const LayoutTransformAttrs *a = c->attrs;
   Change ch = {.src = nn_layout(c, "src_layout", a->src_layout), .dst = nn_layout(c, "dst_layout", a->dst_layout)};
   if (!same_capitals(&ch.src, &ch.dst))
-    op_raise(c, ERR_ARGUMENT, "there is no way from '%s' to '%s': their dimensions differ", a->src_layout, a->dst_layout);
+    op_raise(c, ERR_ARGUMENT, "there is no way from '%s' to '%s': their dimensions differ", a->src_layout,
+             a->dst_layout);
   int n = 0;
   for (int i = 0; i < ch.src.n; i++)
     if (is_capital(ch.src.letter[i])) {
@@ -174,11 +181,12 @@ static const Type *layout_transform_type(OpCall *c)
   const Type *data = nn_tensor(c, 0, "data");
   Layout src = nn_layout(c, "src_layout", a->src_layout);
   if (src.n != data->ndim)
-    op_raise(c, ERR_SHAPE, "data %s has %d dimensions, src_layout '%s' names %d", nn_arg_shape(c, 0), data->ndim, a->src_layout, src.n);
+    op_raise(c, ERR_SHAPE, "data %s has %d dimensions, src_layout '%s' names %d", nn_arg_shape(c, 0), data->ndim,
+             a->src_layout, src.n);
   for (int i = 0; i < src.n; i++)
     if (src.factor[i] && data->shape[i]->kind == E_INT && data->shape[i]->u.i != src.factor[i])
-      op_raise(c, ERR_SHAPE, "dimension %d of data %s is not the block of %" PRId64 " that '%s' says", i, nn_arg_shape(c, 0), src.factor[i],
-               a->src_layout);
+      op_raise(c, ERR_SHAPE, "dimension %d of data %s is not the block of %" PRId64 " that '%s' says", i,
+               nn_arg_shape(c, 0), src.factor[i], a->src_layout);
   Change ch = change_of(c, data->shape);
   const Expr *shape[LAYOUT_MAX];
   layout_shape(c->m, &ch.dst, ch.letters, ch.extent, shape);
@@ -196,10 +204,13 @@ static void layout_transform_compute(OpCall *c, const Tensor *const *in, const T
   Module *m = c->m;
   Change ch = change_of(c, in[0]->buffer->shape);
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Expr *at[LAYOUT_MAX] = {NULL}, *index[LAYOUT_MAX], *cond = NULL;
+  const Expr *at[LAYOUT_MAX] = {NULL};
+  const Expr *index[LAYOUT_MAX];
+  const Expr *cond = NULL;
   for (int i = 0; ch.letters[i]; i++) {
     at[i] = nn_index(&s, layout_coordinate(m, &ch.dst, s.at, ch.letters[i]));
-    if (!divides(m, ch.extent[i], layout_block(&ch.dst, ch.letters[i]))) cond = nn_and(m, cond, expr_lt(m, at[i], ch.extent[i]));
+    if (!divides(m, ch.extent[i], layout_block(&ch.dst, ch.letters[i])))
+      cond = nn_and(m, cond, expr_lt(m, at[i], ch.extent[i]));
   }
   layout_index(m, &ch.src, ch.letters, at, index);
   for (int i = 0; i < ch.src.n; i++) index[i] = nn_index(&s, index[i]);
@@ -212,7 +223,8 @@ const OpDef op_layout_transform = {
   .name = "layout_transform",
   .doc = "the tensor in another layout; blocks that are larger than what is left are filled with zeros",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &LayoutTransform_attrs,
   .fuse = FUSE_INJECTIVE,
   .type = layout_transform_type,

@@ -9,7 +9,7 @@ DEFINE_ATTRS_TABLE(Col2Im, COL2IM_ATTRS)
 /* ---- depth_to_space, space_to_depth ------------------------------------------------------------- */
 
 typedef struct Blocks {
-  int c, h, w;                         /* where these dimensions are */
+  int c, h, w; /* where these dimensions are */
   int64_t block;
   bool crd;
 } Blocks;
@@ -17,25 +17,33 @@ typedef struct Blocks {
 static Blocks blocks_of(OpCall *c)
 {
   const SubPixelAttrs *a = c->attrs;
-  bool nchw = a->layout && !strcmp(a->layout, "NCHW"), nhwc = a->layout && !strcmp(a->layout, "NHWC");
+  bool nchw = a->layout && !strcmp(a->layout, "NCHW");
+  bool nhwc = a->layout && !strcmp(a->layout, "NHWC");
   bool crd = a->mode && !strcmp(a->mode, "CRD");
   nn_want_rank(c, 0, "data", 4);
   if (!nchw && !nhwc) op_raise(c, ERR_UNSUPPORTED, "layout '%s' is neither NCHW nor NHWC", a->layout ? a->layout : "");
-  if (!crd && (!a->mode || strcmp(a->mode, "DCR"))) op_raise(c, ERR_ARGUMENT, "mode '%s' is neither DCR nor CRD", a->mode ? a->mode : "");
-  if (a->block_size < 1 || a->block_size > 1 << 15) op_raise(c, ERR_ARGUMENT, "block_size is %" PRId64 ", at least 1 is wanted", a->block_size);
+  if (!crd && (!a->mode || strcmp(a->mode, "DCR")))
+    op_raise(c, ERR_ARGUMENT, "mode '%s' is neither DCR nor CRD", a->mode ? a->mode : "");
+  if (a->block_size < 1 || a->block_size > 1 << 15)
+    op_raise(c, ERR_ARGUMENT, "block_size is %" PRId64 ", at least 1 is wanted", a->block_size);
   return (Blocks){nchw ? 1 : 3, nchw ? 2 : 1, nchw ? 3 : 2, a->block_size, crd};
 }
 
 static const Expr *exact(OpCall *c, int d, int64_t by)
 {
   const Expr *n = c->arg[0]->shape[d];
-  if (n->kind == E_INT && n->u.i % by) op_raise(c, ERR_SHAPE, "dimension %d of data %s is not a multiple of %" PRId64, d, nn_arg_shape(c, 0), by);
+  if (n->kind == E_INT && n->u.i % by)
+    op_raise(c, ERR_SHAPE, "dimension %d of data %s is not a multiple of %" PRId64, d, nn_arg_shape(c, 0), by);
   const Expr *q = expr_int(c->m, n->dtype, by);
   if (n->kind == E_INT) return expr_int(c->m, n->dtype, n->u.i / by);
-  return dim_guard(c->m, expr_binary(c->m, E_EQ, expr_floormod(c->m, n, q), expr_int(c->m, n->dtype, 0)), nn_simplify(c->m, expr_floordiv(c->m, n, q)));
+  return dim_guard(c->m, expr_binary(c->m, E_EQ, expr_floormod(c->m, n, q), expr_int(c->m, n->dtype, 0)),
+                   nn_simplify(c->m, expr_floordiv(c->m, n, q)));
 }
 
-static const Expr *times(Module *m, const Expr *n, int64_t by) { return nn_simplify(m, expr_mul(m, n, expr_int(m, n->dtype, by))); }
+static const Expr *times(Module *m, const Expr *n, int64_t by)
+{
+  return nn_simplify(m, expr_mul(m, n, expr_int(m, n->dtype, by)));
+}
 
 static const Type *depth_to_space_type(OpCall *c)
 {
@@ -78,22 +86,33 @@ static void space_to_depth_compute(OpCall *c, const Tensor *const *in, const Ten
 {
   Module *m = c->m;
   Blocks b = blocks_of(c);
-  const Expr *k = expr_i32(m, b.block), *channels = in[0]->buffer->shape[b.c];
+  const Expr *k = expr_i32(m, b.block);
+  const Expr *channels = in[0]->buffer->shape[b.c];
   Stage s = nn_stage(m, 4, c->out->shape, NULL);
-  const Expr *cell = expr_floordiv(m, s.at[b.c], channels), *index[4] = {s.at[0]};
+  const Expr *cell = expr_floordiv(m, s.at[b.c], channels);
+  const Expr *index[4] = {s.at[0]};
   index[b.c] = expr_floormod(m, s.at[b.c], channels);
   index[b.h] = expr_add(m, expr_mul(m, s.at[b.h], k), expr_floordiv(m, cell, k));
   index[b.w] = expr_add(m, expr_mul(m, s.at[b.w], k), expr_floormod(m, cell, k));
   *out = nn_finish(&s, "space_to_depth", "injective", nn_read(m, in[0], index));
 }
 
-#define BLOCKS_OP(id, text, what, rule, fn)                                                        \
-  const OpDef id = {                                                                               \
-    .name = text, .doc = what, .args = "data", .min_args = 1, .max_args = 1, .attrs = &SubPixel_attrs, \
-    .fuse = FUSE_INJECTIVE, .type = rule, .compute = fn,                                             \
+#define BLOCKS_OP(id, text, what, rule, fn) \
+  const OpDef id = {                        \
+    .name = text,                           \
+    .doc = what,                            \
+    .args = "data",                         \
+    .min_args = 1,                          \
+    .max_args = 1,                          \
+    .attrs = &SubPixel_attrs,               \
+    .fuse = FUSE_INJECTIVE,                 \
+    .type = rule,                           \
+    .compute = fn,                          \
   };
-BLOCKS_OP(op_nn_depth_to_space, "nn.depth_to_space", "channels laid out as blocks of height and width", depth_to_space_type, depth_to_space_compute)
-BLOCKS_OP(op_nn_space_to_depth, "nn.space_to_depth", "blocks of height and width as channels", space_to_depth_type, space_to_depth_compute)
+BLOCKS_OP(op_nn_depth_to_space, "nn.depth_to_space", "channels laid out as blocks of height and width",
+          depth_to_space_type, depth_to_space_compute)
+BLOCKS_OP(op_nn_space_to_depth, "nn.space_to_depth", "blocks of height and width as channels", space_to_depth_type,
+          space_to_depth_compute)
 
 /* ---- batch_flatten ---------------------------------------------------------------------------------- */
 
@@ -110,7 +129,8 @@ static void batch_flatten_compute(OpCall *c, const Tensor *const *in, const Tens
   Module *m = c->m;
   int n = in[0]->buffer->ndim;
   Stage s = nn_stage(m, 2, c->out->shape, NULL);
-  const Expr *index[NN_MAX_DIM] = {s.at[0]}, *rest = s.at[1];
+  const Expr *index[NN_MAX_DIM] = {s.at[0]};
+  const Expr *rest = s.at[1];
   for (int d = n - 1; d > 0; d--) {
     const Expr *extent = in[0]->buffer->shape[d];
     index[d] = d > 1 ? nn_index(&s, expr_floormod(m, rest, extent)) : nn_index(&s, rest);
@@ -123,7 +143,8 @@ const OpDef op_nn_batch_flatten = {
   .name = "nn.batch_flatten",
   .doc = "all dimensions behind the first as one",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .fuse = FUSE_INJECTIVE,
   .flags = OPF_VIEW | OPF_STRING,
   .type = batch_flatten_type,
@@ -136,13 +157,14 @@ enum { COLUMN_DIMS = 6 };
 typedef struct Columns {
   int dims;
   int64_t k[COLUMN_DIMS], stride[COLUMN_DIMS], dilation[COLUMN_DIMS], before[COLUMN_DIMS], after[COLUMN_DIMS], elements;
-  const Expr *windows[COLUMN_DIMS];    /* how many in each dimension */
+  const Expr *windows[COLUMN_DIMS]; /* how many in each dimension */
 } Columns;
 
 static Columns columns_of(OpCall *c, const Im2ColAttrs *a, int dims, const Expr *const *image)
 {
   Columns q = {.dims = dims, .elements = 1};
-  if (dims < 1 || dims > COLUMN_DIMS) op_raise(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported, 1 to %d are", dims, COLUMN_DIMS);
+  if (dims < 1 || dims > COLUMN_DIMS)
+    op_raise(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported, 1 to %d are", dims, COLUMN_DIMS);
   nn_ints(c, "kernel_size", a->kernel_size, dims, 1, 1, q.k);
   nn_ints(c, "strides", a->strides, dims, 1, 1, q.stride);
   nn_ints(c, "dilation", a->dilation, dims, 1, 1, q.dilation);
@@ -150,7 +172,8 @@ static Columns columns_of(OpCall *c, const Im2ColAttrs *a, int dims, const Expr 
   for (int d = 0; d < dims; d++) {
     const char *what = arena_printf(scratch(c->m->ctx), "spatial dimension %d", d);
     q.windows[d] = nn_windows(c, what, image[d], q.k[d], q.stride[d], q.dilation[d], q.before[d], q.after[d]);
-    if (!int_mul(q.elements, q.k[d], &q.elements) || q.elements > INT32_MAX) op_raise(c, ERR_SHAPE, "the kernel has too many elements");
+    if (!int_mul(q.elements, q.k[d], &q.elements) || q.elements > INT32_MAX)
+      op_raise(c, ERR_SHAPE, "the kernel has too many elements");
   }
   return q;
 }
@@ -175,7 +198,9 @@ static const Type *im2col_type(OpCall *c)
   const Type *x = nn_tensor(c, 0, "data");
   if (x->ndim < 3) op_raise(c, ERR_SHAPE, "data %s needs a batch, channels and spatial dimensions", nn_arg_shape(c, 0));
   Columns q = columns_of(c, c->attrs, x->ndim - 2, x->shape + 2);
-  return type_tensor(c->m, x->dtype, 3, (const Expr *[]){x->shape[0], times(c->m, x->shape[1], q.elements), dim_product(c->m, q.dims, q.windows)});
+  return type_tensor(
+      c->m, x->dtype, 3,
+      (const Expr *[]){x->shape[0], times(c->m, x->shape[1], q.elements), dim_product(c->m, q.dims, q.windows)});
 }
 
 static void im2col_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
@@ -184,14 +209,18 @@ static void im2col_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   const Buffer *x = in[0]->buffer;
   Columns q = columns_of(c, c->attrs, x->ndim - 2, (const Expr *const *)x->shape + 2);
   Stage s = nn_stage(m, 3, c->out->shape, "n k l");
-  const Expr *elements = expr_i32(m, q.elements), *ke[COLUMN_DIMS] = {0}, *k[COLUMN_DIMS], *l[COLUMN_DIMS], *index[NN_MAX_DIM], *cond = NULL;
+  const Expr *elements = expr_i32(m, q.elements);
+  const Expr *ke[COLUMN_DIMS] = {0};
+  const Expr *k[COLUMN_DIMS], *l[COLUMN_DIMS], *index[NN_MAX_DIM];
+  const Expr *cond = NULL;
   kernel_extents(m, &q, ke);
   unravel(&s, expr_floormod(m, s.at[1], elements), q.dims, ke, k);
   unravel(&s, s.at[2], q.dims, q.windows, l);
   index[0] = s.at[0];
   index[1] = expr_floordiv(m, s.at[1], elements);
   for (int d = 0; d < q.dims; d++) {
-    const Expr *at = expr_add(m, expr_mul(m, l[d], expr_i32(m, q.stride[d])), expr_mul(m, k[d], expr_i32(m, q.dilation[d])));
+    const Expr *at =
+        expr_add(m, expr_mul(m, l[d], expr_i32(m, q.stride[d])), expr_mul(m, k[d], expr_i32(m, q.dilation[d])));
     index[2 + d] = expr_sub(m, at, expr_i32(m, q.before[d]));
     cond = nn_and(m, cond, nn_inside(m, index[2 + d], x->shape[2 + d]));
   }
@@ -202,7 +231,8 @@ const OpDef op_nn_im2col = {
   .name = "nn.im2col",
   .doc = "windows of data (n, c, spatial…) as columns: (n, c * elements of the window, windows)",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &Im2Col_attrs,
   .fuse = FUSE_INJECTIVE,
   .type = im2col_type,
@@ -220,9 +250,11 @@ static Window col2im_window(OpCall *c, int dims, const Expr *const *image)
   const Col2ImAttrs *a = c->attrs;
   Module *m = c->m;
   int64_t one = 1;
-  Im2ColAttrs list = {.kernel_size = a->kernel_size, .strides = a->strides, .padding = a->padding, .dilation = a->dilation};
-  if (c->nargs > 2) list.kernel_size = (AttrInts){1, &one, true};      /* for the rest */
-  else if (!a->kernel_size.given) op_raise(c, ERR_ARGUMENT, "kernel_size is missing, and so is the argument kernel_size");
+  Im2ColAttrs list = {
+    .kernel_size = a->kernel_size, .strides = a->strides, .padding = a->padding, .dilation = a->dilation};
+  if (c->nargs > 2) list.kernel_size = (AttrInts){1, &one, true}; /* for the rest */
+  else if (!a->kernel_size.given)
+    op_raise(c, ERR_ARGUMENT, "kernel_size is missing, and so is the argument kernel_size");
   Window w = {.q = columns_of(c, &list, dims, image)};
   kernel_extents(m, &w.q, w.k);
   w.elements = expr_i32(m, w.q.elements);
@@ -243,9 +275,11 @@ static Window col2im_window(OpCall *c, int dims, const Expr *const *image)
 static const Expr *col2im_channels(OpCall *c, const Window *w)
 {
   Module *m = c->m;
-  const Expr *n = c->arg[0]->shape[1], *zero = dim_int(m, 0);
+  const Expr *n = c->arg[0]->shape[1];
+  const Expr *zero = dim_int(m, 0);
   if (c->nargs < 3) return exact(c, 1, w->q.elements);
-  const Expr *fits = expr_and(m, expr_binary(m, E_GT, w->elements, zero), expr_binary(m, E_EQ, dim_mod(m, n, dim_max(m, w->elements, dim_int(m, 1))), zero));
+  const Expr *fits = expr_and(m, expr_binary(m, E_GT, w->elements, zero),
+                              expr_binary(m, E_EQ, dim_mod(m, n, dim_max(m, w->elements, dim_int(m, 1))), zero));
   return dim_guard(m, fits, dim_floordiv(m, n, dim_max(m, w->elements, dim_int(m, 1))));
 }
 
@@ -261,8 +295,8 @@ static const Type *col2im_type(OpCall *c)
   Window w = col2im_window(c, dims, image);
   const Expr *windows = dim_product(c->m, dims, w.q.windows);
   if (nn_dims_differ(c->m, windows, x->shape[2]))
-    op_raise(c, ERR_SHAPE, "data %s has %s columns, the image has %s windows", nn_arg_shape(c, 0), expr_str_of(scratch(c->m->ctx), x->shape[2]),
-             expr_str_of(scratch(c->m->ctx), windows));
+    op_raise(c, ERR_SHAPE, "data %s has %s columns, the image has %s windows", nn_arg_shape(c, 0),
+             expr_str_of(scratch(c->m->ctx), x->shape[2]), expr_str_of(scratch(c->m->ctx), windows));
   shape[1] = nn_guard_equal(c->m, col2im_channels(c, &w), windows, x->shape[2]);
   for (int d = 0; d < dims; d++) shape[2 + d] = image[d];
   return type_tensor(c->m, x->dtype, dims + 2, shape);
@@ -275,10 +309,14 @@ static void col2im_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   Window w = col2im_window(c, c->out->ndim - 2, c->out->shape + 2);
   Columns q = w.q;
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Expr *cond = NULL, *element = NULL, *window = NULL;
+  const Expr *cond = NULL;
+  const Expr *element = NULL;
+  const Expr *window = NULL;
   for (int d = 0; d < q.dims; d++) {
-    const Expr *k = nn_reduce_axis(&s, arena_printf(m->arena, "k%d", d), w.k[d]), *stride = expr_i32(m, q.stride[d]);
-    const Expr *at = expr_sub(m, expr_add(m, s.at[2 + d], expr_i32(m, q.before[d])), expr_mul(m, k, expr_i32(m, q.dilation[d])));
+    const Expr *k = nn_reduce_axis(&s, arena_printf(m->arena, "k%d", d), w.k[d]);
+    const Expr *stride = expr_i32(m, q.stride[d]);
+    const Expr *at =
+        expr_sub(m, expr_add(m, s.at[2 + d], expr_i32(m, q.before[d])), expr_mul(m, k, expr_i32(m, q.dilation[d])));
     const Expr *l = expr_floordiv(m, at, stride);
     cond = nn_and(m, cond, nn_inside(m, l, q.windows[d]));
     cond = expr_and(m, cond, expr_binary(m, E_EQ, expr_floormod(m, at, stride), expr_i32(m, 0)));
@@ -293,7 +331,8 @@ const OpDef op_nn_col2im = {
   .name = "nn.col2im",
   .doc = "columns added up where their windows lie in the image; the inverse of nn.im2col where windows do not overlap",
   .args = "data, image_size, kernel_size",
-  .min_args = 1, .max_args = 3,
+  .min_args = 1,
+  .max_args = 3,
   .attrs = &Col2Im_attrs,
   .fuse = FUSE_OPAQUE,
   .type = col2im_type,

@@ -21,7 +21,8 @@ static void want_per_channel(OpCall *c, int i, const char *name, int axis)
 {
   nn_want_rank(c, i, name, 1);
   if (nn_dims_differ(c->m, c->arg[i]->shape[0], c->arg[0]->shape[axis]))
-    op_raise(c, ERR_SHAPE, "%s %s does not run along axis %d of data %s", name, nn_arg_shape(c, i), axis, nn_arg_shape(c, 0));
+    op_raise(c, ERR_SHAPE, "%s %s does not run along axis %d of data %s", name, nn_arg_shape(c, i), axis,
+             nn_arg_shape(c, 0));
 }
 
 /* ---- batch_norm, dropout ------------------------------------------------------------------------- */
@@ -54,9 +55,11 @@ static const Node *batch_norm_decompose(Module *m, const Node *call)
 {
   const BatchNormAttrs *a = call->u.call.attrs;
   const Node *const *arg = call->arg;
-  const Type *data = arg[0]->type, *stat = arg[4]->type;
+  const Type *data = arg[0]->type;
+  const Type *stat = arg[4]->type;
   int axis = (int)(a->axis < 0 ? a->axis + data->ndim : a->axis);
-  const Node *eps = node_scalar(m, value_float(stat->dtype, a->epsilon)), *one = node_scalar(m, value_float(stat->dtype, 1));
+  const Node *eps = node_scalar(m, value_float(stat->dtype, a->epsilon));
+  const Node *one = node_scalar(m, value_float(stat->dtype, 1));
   const Node *scale = nn_call2(m, "divide", one, nn_call1(m, "sqrt", nn_call2(m, "add", arg[4], eps)));
   if (a->scale) scale = nn_call2(m, "multiply", scale, arg[1]);
   const Node *shift = nn_call2(m, "multiply", nn_call1(m, "negative", arg[3]), scale);
@@ -78,9 +81,11 @@ static const void *batch_norm_layout(OpCall *c, LayoutPair *arg, LayoutPair *out
 
 const OpDef op_nn_batch_norm = {
   .name = "nn.batch_norm",
-  .doc = "(data - mean) / sqrt(var + epsilon) * gamma + beta with given statistics; a tuple with the statistics themselves",
+  .doc = "(data - mean) / sqrt(var + epsilon) * gamma + beta with given statistics; a tuple with the statistics "
+         "themselves",
   .args = "data, gamma, beta, moving_mean, moving_var",
-  .min_args = 5, .max_args = 5,
+  .min_args = 5,
+  .max_args = 5,
   .attrs = &BatchNorm_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = batch_norm_type,
@@ -103,7 +108,8 @@ const OpDef op_nn_dropout = {
   .name = "nn.dropout",
   .doc = "data as it is, and a mask of ones: nothing is dropped at inference",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &Dropout_attrs,
   .fuse = FUSE_OPAQUE,
   .type = dropout_type,
@@ -116,7 +122,7 @@ const OpDef op_nn_dropout = {
 typedef struct Moments {
   int nkept, kept[NN_MAX_DIM], nred, red[NN_MAX_DIM];
   const Tensor *x, *mean, *var;
-  DType dtype;                         /* to compute in */
+  DType dtype; /* to compute in */
   const Expr *count;
 } Moments;
 
@@ -135,7 +141,8 @@ static Stage moment_stage(Module *m, const Moments *q, const Expr **index)
   for (int i = 0; i < q->nkept; i++) shape[i] = extent[q->kept[i]];
   Stage s = nn_stage(m, q->nkept, shape, NULL);
   for (int i = 0; i < q->nkept; i++) index[q->kept[i]] = s.at[i];
-  for (int i = 0; i < q->nred; i++) index[q->red[i]] = nn_reduce_axis(&s, arena_printf(m->arena, "k%d", i), extent[q->red[i]]);
+  for (int i = 0; i < q->nred; i++)
+    index[q->red[i]] = nn_reduce_axis(&s, arena_printf(m->arena, "k%d", i), extent[q->red[i]]);
   return s;
 }
 
@@ -148,7 +155,8 @@ static Moments moments_of(Module *m, const Tensor *x, const bool *reduced)
   q.count = expr_cast(m, q.dtype, nn_simplify(m, q.count));
   const Expr *index[NN_MAX_DIM];
   Stage s = moment_stage(m, &q, index);
-  const Tensor *sum = nn_finish(&s, "T_norm_sum", "comm_reduce", nn_reduce(&s, "sum", expr_cast(m, q.dtype, nn_read(m, x, index))));
+  const Tensor *sum =
+      nn_finish(&s, "T_norm_sum", "comm_reduce", nn_reduce(&s, "sum", expr_cast(m, q.dtype, nn_read(m, x, index))));
   Stage e = nn_stage(m, s.n, s.shape, NULL);
   q.mean = nn_finish(&e, "T_norm_mean", "elemwise", NN_DIV(m, nn_read(m, sum, e.at), q.count));
   Stage v = moment_stage(m, &q, index);
@@ -170,7 +178,8 @@ static const Expr *normalized(Module *m, const Moments *q, const Expr *const *in
 }
 
 /* value * gamma[at] + beta[at], as far as they are wanted. */
-static const Expr *scaled(Module *m, const Expr *value, const Tensor *const *in, const Expr *const *at, bool scale, bool center)
+static const Expr *scaled(Module *m, const Expr *value, const Tensor *const *in, const Expr *const *at, bool scale,
+                          bool center)
 {
   if (scale) value = expr_mul(m, value, expr_cast(m, value->dtype, nn_read(m, in[1], at)));
   if (center) value = expr_add(m, value, expr_cast(m, value->dtype, nn_read(m, in[2], at)));
@@ -189,7 +198,8 @@ static const Type *axis_norm_type(OpCall *c)
   return c->arg[0];
 }
 
-static void norm_over(OpCall *c, const Tensor *const *in, const Tensor **out, const bool *reduced, int axis, const LayerNormAttrs *a, const char *tag)
+static void norm_over(OpCall *c, const Tensor *const *in, const Tensor **out, const bool *reduced, int axis,
+                      const LayerNormAttrs *a, const char *tag)
 {
   Module *m = c->m;
   Moments q = moments_of(m, in[0], reduced);
@@ -218,15 +228,22 @@ static void instance_norm_compute(OpCall *c, const Tensor *const *in, const Tens
   norm_over(c, in, out, reduced, axis, a, "instance_norm");
 }
 
-#define NORM_OP(id, text, what, list, fn, rule)                                                      \
-  const OpDef id = {                                                                               \
-    .name = text, .doc = what, .args = "data, gamma, beta", .min_args = 3, .max_args = 3, .attrs = &list, \
-    .fuse = FUSE_OUT_ELEMWISE, .type = rule, .compute = fn,                                          \
+#define NORM_OP(id, text, what, list, fn, rule) \
+  const OpDef id = {                            \
+    .name = text,                               \
+    .doc = what,                                \
+    .args = "data, gamma, beta",                \
+    .min_args = 3,                              \
+    .max_args = 3,                              \
+    .attrs = &list,                             \
+    .fuse = FUSE_OUT_ELEMWISE,                  \
+    .type = rule,                               \
+    .compute = fn,                              \
   };
-NORM_OP(op_nn_layer_norm, "nn.layer_norm", "zero mean and unit variance along an axis, then scale and shift", LayerNorm_attrs, layer_norm_compute,
-        axis_norm_type)
-NORM_OP(op_nn_instance_norm, "nn.instance_norm", "zero mean and unit variance in each channel of each sample", InstanceNorm_attrs,
-        instance_norm_compute, axis_norm_type)
+NORM_OP(op_nn_layer_norm, "nn.layer_norm", "zero mean and unit variance along an axis, then scale and shift",
+        LayerNorm_attrs, layer_norm_compute, axis_norm_type)
+NORM_OP(op_nn_instance_norm, "nn.instance_norm", "zero mean and unit variance in each channel of each sample",
+        InstanceNorm_attrs, instance_norm_compute, axis_norm_type)
 
 /* ---- group_norm -------------------------------------------------------------------------------------------- */
 
@@ -262,8 +279,10 @@ static void group_norm_compute(OpCall *c, const Tensor *const *in, const Tensor 
 {
   Module *m = c->m;
   const GroupNormAttrs *a = c->attrs;
-  int n = c->out->ndim, axis = nn_axis_of(c, a->axis, n);
-  const Expr *groups = expr_i32(m, a->num_groups), *part = nn_simplify(m, expr_floordiv(m, c->out->shape[axis], groups));
+  int n = c->out->ndim;
+  int axis = nn_axis_of(c, a->axis, n);
+  const Expr *groups = expr_i32(m, a->num_groups);
+  const Expr *part = nn_simplify(m, expr_floordiv(m, c->out->shape[axis], groups));
   const Expr *shape[NN_MAX_DIM], *index[NN_MAX_DIM];
   bool reduced[NN_MAX_DIM] = {false};
   for (int i = 0, j = 0; i < n; i++) {
@@ -284,7 +303,8 @@ static void group_norm_compute(OpCall *c, const Tensor *const *in, const Tensor 
   *out = nn_finish(&s, "group_norm", "group_norm", expr_cast(m, c->out->dtype, value));
 }
 
-NORM_OP(op_nn_group_norm, "nn.group_norm", "zero mean and unit variance in each group of channels", GroupNorm_attrs, group_norm_compute, group_norm_type)
+NORM_OP(op_nn_group_norm, "nn.group_norm", "zero mean and unit variance in each group of channels", GroupNorm_attrs,
+        group_norm_compute, group_norm_type)
 
 /* ---- l2_normalize, lrn, prelu ---------------------------------------------------------------------------------- */
 
@@ -299,7 +319,8 @@ static const Type *l2_normalize_type(OpCall *c)
 {
   bool reduced[NN_MAX_DIM] = {false};
   nn_want_float(c, 0, "data");
-  if (c->arg[0]->ndim > NN_MAX_DIM) op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, c->arg[0]->ndim);
+  if (c->arg[0]->ndim > NN_MAX_DIM)
+    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, c->arg[0]->ndim);
   l2_axes(c, c->arg[0]->ndim, reduced);
   return c->arg[0];
 }
@@ -327,7 +348,8 @@ const OpDef op_nn_l2_normalize = {
   .name = "nn.l2_normalize",
   .doc = "data over the square root of its sum of squares along some axes, which is at least eps",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &L2Normalize_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = l2_normalize_type,
@@ -348,25 +370,32 @@ static void lrn_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
   const LrnAttrs *a = c->attrs;
-  int n = c->out->ndim, axis = nn_axis_of(c, a->axis, n);
+  int n = c->out->ndim;
+  int axis = nn_axis_of(c, a->axis, n);
   DType t = nn_accumulator(c->out->dtype);
   Stage s = nn_stage(m, n, c->out->shape, NULL);
-  const Expr *index[NN_MAX_DIM], *k = nn_reduce_axis(&s, "k", expr_i32(m, a->size));
+  const Expr *index[NN_MAX_DIM];
+  const Expr *k = nn_reduce_axis(&s, "k", expr_i32(m, a->size));
   for (int i = 0; i < n; i++) index[i] = s.at[i];
   index[axis] = expr_add(m, s.at[axis], expr_sub(m, k, expr_i32(m, (a->size - 1) / 2)));
   const Expr *x = expr_cast(m, t, nn_read(m, in[0], index));
-  const Tensor *sum = nn_finish(&s, "lrn_sum", "comm_reduce", nn_reduce_where(&s, "sum", expr_mul(m, x, x), nn_inside(m, index[axis], c->out->shape[axis])));
+  const Tensor *sum =
+      nn_finish(&s, "lrn_sum", "comm_reduce",
+                nn_reduce_where(&s, "sum", expr_mul(m, x, x), nn_inside(m, index[axis], c->out->shape[axis])));
   Stage e = nn_stage(m, n, c->out->shape, NULL);
-  const Expr *base = expr_add(m, expr_const(m, t, a->bias), expr_mul(m, expr_const(m, t, a->alpha / (double)a->size), nn_read(m, sum, e.at)));
+  const Expr *base = expr_add(m, expr_const(m, t, a->bias),
+                              expr_mul(m, expr_const(m, t, a->alpha / (double)a->size), nn_read(m, sum, e.at)));
   const Expr *power = expr_call(m, DT_NONE, IN_POW, 2, (const Expr *[]){base, expr_const(m, t, a->beta)});
-  *out = nn_finish(&e, "lrn", "lrn", expr_cast(m, c->out->dtype, NN_DIV(m, expr_cast(m, t, nn_read(m, in[0], e.at)), power)));
+  *out = nn_finish(&e, "lrn", "lrn",
+                   expr_cast(m, c->out->dtype, NN_DIV(m, expr_cast(m, t, nn_read(m, in[0], e.at)), power)));
 }
 
 const OpDef op_nn_lrn = {
   .name = "nn.lrn",
   .doc = "data / (bias + alpha / size * sum of squares of its neighbours along an axis) ^ beta",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &Lrn_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = lrn_type,
@@ -389,9 +418,11 @@ static void prelu_compute(OpCall *c, const Tensor *const *in, const Tensor **out
   const PreluAttrs *a = c->attrs;
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   int axis = nn_axis_of(c, a->axis, c->out->ndim);
-  const Expr *x = nn_read(m, in[0], s.at), *zero = expr_const(m, x->dtype, 0);
+  const Expr *x = nn_read(m, in[0], s.at);
+  const Expr *zero = expr_const(m, x->dtype, 0);
   const Expr *alpha = nn_read1(m, in[1], expr_is_int(in[1]->buffer->shape[0], 1) ? expr_i32(m, 0) : s.at[axis]);
-  *out = nn_finish(&s, "T_prelu", "broadcast", expr_select(m, expr_lt(m, x, zero), expr_mul(m, x, expr_cast(m, x->dtype, alpha)), x));
+  *out = nn_finish(&s, "T_prelu", "broadcast",
+                   expr_select(m, expr_lt(m, x, zero), expr_mul(m, x, expr_cast(m, x->dtype, alpha)), x));
 }
 
 static const void *prelu_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
@@ -408,7 +439,8 @@ const OpDef op_nn_prelu = {
   .name = "nn.prelu",
   .doc = "x where x >= 0, alpha * x elsewhere; NaN stays",
   .args = "data, alpha",
-  .min_args = 2, .max_args = 2,
+  .min_args = 2,
+  .max_args = 2,
   .attrs = &Prelu_attrs,
   .fuse = FUSE_BROADCAST,
   .type = prelu_type,

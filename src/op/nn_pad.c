@@ -24,9 +24,11 @@ static PadMode pad_mode(OpCall *c, const char *mode)
 static const int64_t *pad_list(OpCall *c, AttrInts list, int ndim)
 {
   if (list.n != 2 * ndim)
-    op_raise(c, ERR_ARGUMENT, "pad_width has %d numbers; data %s wants %d, before and after for each dimension", list.n, nn_arg_shape(c, 0), 2 * ndim);
+    op_raise(c, ERR_ARGUMENT, "pad_width has %d numbers; data %s wants %d, before and after for each dimension", list.n,
+             nn_arg_shape(c, 0), 2 * ndim);
   for (int i = 0; i < list.n; i++)
-    if (list.v[i] < -INT32_MAX || list.v[i] > INT32_MAX) op_raise(c, ERR_ARGUMENT, "pad_width holds %" PRId64 ", which is too large", list.v[i]);
+    if (list.v[i] < -INT32_MAX || list.v[i] > INT32_MAX)
+      op_raise(c, ERR_ARGUMENT, "pad_width holds %" PRId64 ", which is too large", list.v[i]);
   return list.v;
 }
 
@@ -35,7 +37,8 @@ static const Expr *want_elements(OpCall *c, PadMode mode, int d, const Expr *out
 {
   const Expr *n = c->arg[0]->shape[d];
   if (mode == PAD_CONSTANT || n == out || expr_is_int(out, 0)) return out;
-  if (expr_is_int(n, 0)) op_raise(c, ERR_SHAPE, "dimension %d of data %s is empty: there is nothing to pad with", d, nn_arg_shape(c, 0));
+  if (expr_is_int(n, 0))
+    op_raise(c, ERR_SHAPE, "dimension %d of data %s is empty: there is nothing to pad with", d, nn_arg_shape(c, 0));
   return n->kind == E_INT ? out : dim_guard(c->m, expr_binary(c->m, E_GT, n, expr_int(c->m, n->dtype, 0)), out);
 }
 
@@ -43,12 +46,14 @@ static const Type *padded_type(OpCall *c, PadMode mode, const int64_t *width)
 {
   const Type *data = c->arg[0];
   const Expr *shape[NN_MAX_DIM];
-  if (data->ndim > NN_MAX_DIM) op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+  if (data->ndim > NN_MAX_DIM)
+    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
   for (int d = 0; d < data->ndim; d++) {
-    shape[d] = nn_simplify(c->m, expr_add(c->m, data->shape[d], expr_int(c->m, data->shape[d]->dtype, width[2 * d] + width[2 * d + 1])));
+    shape[d] = nn_simplify(
+        c->m, expr_add(c->m, data->shape[d], expr_int(c->m, data->shape[d]->dtype, width[2 * d] + width[2 * d + 1])));
     if (shape[d]->kind == E_INT && shape[d]->u.i < 0)
-      op_raise(c, ERR_SHAPE, "pads (%" PRId64 ", %" PRId64 ") take more off dimension %d of %s than it has", width[2 * d], width[2 * d + 1], d,
-               nn_arg_shape(c, 0));
+      op_raise(c, ERR_SHAPE, "pads (%" PRId64 ", %" PRId64 ") take more off dimension %d of %s than it has",
+               width[2 * d], width[2 * d + 1], d, nn_arg_shape(c, 0));
     shape[d] = want_elements(c, mode, d, shape[d]);
   }
   return type_tensor(c->m, data->dtype, data->ndim, shape);
@@ -70,16 +75,20 @@ static const Expr *pad_value(Module *m, const Tensor *t, DType dtype)
 /* Where element `at` (counted from the input's first) comes from. */
 static const Expr *pad_source(Module *m, PadMode mode, const Expr *at, const Expr *n)
 {
-  const Expr *one = expr_int(m, at->dtype, 1), *two = expr_int(m, at->dtype, 2), *zero = expr_int(m, at->dtype, 0);
+  const Expr *one = expr_int(m, at->dtype, 1);
+  const Expr *two = expr_int(m, at->dtype, 2);
+  const Expr *zero = expr_int(m, at->dtype, 0);
   switch (mode) {
   case PAD_CONSTANT: return at;
   case PAD_EDGE: return expr_max(m, expr_min(m, at, expr_sub(m, n, one)), zero);
   case PAD_REFLECT: {
-    const Expr *period = expr_max(m, expr_mul(m, two, expr_sub(m, n, one)), one), *p = expr_floormod(m, at, period);
+    const Expr *period = expr_max(m, expr_mul(m, two, expr_sub(m, n, one)), one);
+    const Expr *p = expr_floormod(m, at, period);
     return expr_max(m, expr_min(m, p, expr_sub(m, expr_mul(m, two, expr_sub(m, n, one)), p)), zero);
   }
   case PAD_SYMMETRIC: {
-    const Expr *period = expr_mul(m, two, n), *p = expr_floormod(m, at, period);
+    const Expr *period = expr_mul(m, two, n);
+    const Expr *p = expr_floormod(m, at, period);
     return expr_min(m, p, expr_sub(m, expr_sub(m, period, one), p));
   }
   case PAD_WRAP: return expr_floormod(m, at, n);
@@ -92,7 +101,9 @@ static const Tensor *pad_stage(OpCall *c, const Tensor *in, PadMode mode, const 
 {
   Module *m = c->m;
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Expr *index[NN_MAX_DIM], *cond = NULL, *at = NULL;
+  const Expr *index[NN_MAX_DIM];
+  const Expr *cond = NULL;
+  const Expr *at = NULL;
   for (int d = 0; d < s.n; d++) {
     index[d] = s.at[d];
     if (!before[d]) continue;
@@ -102,7 +113,8 @@ static const Tensor *pad_stage(OpCall *c, const Tensor *in, PadMode mode, const 
     index[d] = nn_index(&s, pad_source(m, mode, at, n));
   }
   const Expr *body = nn_read(m, in, index);
-  if (cond && mode != PAD_CONSTANT) {      /* inside a row its elements lie side by side: said apart, it can be copied as a whole */
+  /* inside a row its elements lie side by side: said apart, it can be copied as a whole */
+  if (cond && mode != PAD_CONSTANT) {
     value = body;
     index[s.n - 1] = at;
     body = nn_read(m, in, index);
@@ -113,7 +125,8 @@ static const Tensor *pad_stage(OpCall *c, const Tensor *in, PadMode mode, const 
 
 static void static_before(OpCall *c, const int64_t *width, const Expr **before)
 {
-  for (int d = 0; d < c->out->ndim; d++) before[d] = width[2 * d] || width[2 * d + 1] ? expr_i32(c->m, width[2 * d]) : NULL;
+  for (int d = 0; d < c->out->ndim; d++)
+    before[d] = width[2 * d] || width[2 * d + 1] ? expr_i32(c->m, width[2 * d]) : NULL;
 }
 
 /* ---- nn.pad -------------------------------------------------------------------------------- */
@@ -156,9 +169,11 @@ static const void *pad_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 
 const OpDef op_nn_pad = {
   .name = "nn.pad",
-  .doc = "puts elements around a tensor; pad_width is (before, after) for each dimension in turn, negative ones take off",
+  .doc =
+      "puts elements around a tensor; pad_width is (before, after) for each dimension in turn, negative ones take off",
   .args = "data, pad_value",
-  .min_args = 1, .max_args = 2,
+  .min_args = 1,
+  .max_args = 2,
   .attrs = &Pad_attrs,
   .fuse = FUSE_INJECTIVE,
   .type = pad_type,
@@ -177,9 +192,11 @@ static const Type *dyn_pad_type(OpCall *c)
   PadMode mode = pad_mode(c, a->pad_mode);
   int n;
   const Expr *const *width = op_dims(c, 1, &n);
-  if (n != 2 * data->ndim) op_raise(c, ERR_SHAPE, "pad_width has %d numbers; data %s wants %d", n, nn_arg_shape(c, 0), 2 * data->ndim);
+  if (n != 2 * data->ndim)
+    op_raise(c, ERR_SHAPE, "pad_width has %d numbers; data %s wants %d", n, nn_arg_shape(c, 0), 2 * data->ndim);
   const Expr *shape[NN_MAX_DIM];
-  if (data->ndim > NN_MAX_DIM) op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+  if (data->ndim > NN_MAX_DIM)
+    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
   for (int d = 0; d < data->ndim; d++) {
     shape[d] = dim_add(c->m, dim_add(c->m, data->shape[d], width[2 * d]), width[2 * d + 1]);
     shape[d] = want_elements(c, mode, d, shape[d]);
@@ -193,7 +210,8 @@ static void dyn_pad_compute(OpCall *c, const Tensor *const *in, const Tensor **o
   const DynPadAttrs *a = c->attrs;
   const Expr *before[NN_MAX_DIM];
   for (int d = 0; d < c->out->ndim; d++) {
-    const Expr *flat = expr_i32(m, 2 * d), *pair[] = {expr_i32(m, d), expr_i32(m, 0)};
+    const Expr *flat = expr_i32(m, 2 * d);
+    const Expr *pair[] = {expr_i32(m, d), expr_i32(m, 0)};
     before[d] = in[1]->buffer->ndim == 2 ? nn_read(m, in[1], pair) : nn_read1(m, in[1], flat);
   }
   const Expr *value = c->nargs > 2 ? pad_value(m, in[2], c->out->dtype) : expr_const(m, c->out->dtype, 0);
@@ -204,7 +222,8 @@ const OpDef op_dyn_nn_pad = {
   .name = "dyn.nn.pad",
   .doc = "nn.pad whose pad_width, (n, 2) or (2 * n,), is computed",
   .args = "data, pad_width, pad_value",
-  .min_args = 2, .max_args = 3,
+  .min_args = 2,
+  .max_args = 3,
   .attrs = &DynPad_attrs,
   .fuse = FUSE_INJECTIVE,
   .type = dyn_pad_type,
@@ -240,7 +259,8 @@ const OpDef op_nn_mirror_pad = {
   .name = "nn.mirror_pad",
   .doc = "puts mirror images around a tensor",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &MirrorPad_attrs,
   .fuse = FUSE_INJECTIVE,
   .type = mirror_pad_type,

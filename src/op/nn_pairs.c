@@ -17,16 +17,23 @@ int nn_word_elements(OpCall *c, DType data, DType weight, DType out)
 {
   if (weight.code != DT_UINT || (weight.bits != 32 && weight.bits != 64)) return 1;
   if (!dtype_eq(data, DT_BF16) || !dtype_eq(out, DT_F32))
-    op_raise(c, ERR_TYPE, "a weight of %s holds words of bfloat16: data is %s, bfloat16 is wanted; out_dtype is %s, float32 is wanted",
-             dtype_name(scratch(c->m->ctx), weight), dtype_name(scratch(c->m->ctx), data), dtype_name(scratch(c->m->ctx), out));
+    op_raise(
+        c, ERR_TYPE,
+        "a weight of %s holds words of bfloat16: data is %s, bfloat16 is wanted; out_dtype is %s, float32 is wanted",
+        dtype_name(scratch(c->m->ctx), weight), dtype_name(scratch(c->m->ctx), data),
+        dtype_name(scratch(c->m->ctx), out));
   return weight.bits / 16;
 }
 
-static const Expr *bits(Module *m, const Expr *x) { return dtype_eq(x->dtype, DT_U16) ? x : expr_call(m, DT_U16, IN_REINTERPRET, 1, &x); }
+static const Expr *bits(Module *m, const Expr *x)
+{
+  return dtype_eq(x->dtype, DT_U16) ? x : expr_call(m, DT_U16, IN_REINTERPRET, 1, &x);
+}
 
 static const Expr *join(Module *m, DType word, const Expr *low, const Expr *high)
 {
-  const Expr *up = expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){expr_cast(m, word, high), expr_int(m, word, word.bits / 2)});
+  const Expr *up =
+      expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){expr_cast(m, word, high), expr_int(m, word, word.bits / 2)});
   return expr_call(m, DT_NONE, IN_BITOR, 2, (const Expr *[]){expr_cast(m, word, low), up});
 }
 
@@ -39,7 +46,9 @@ const Expr *nn_word(Module *m, int count, const Expr *const *element)
 
 void nn_word_row(Module *m, int count, const Tensor *x, int nd, const Expr *const *at, const Expr **element)
 {
-  const Expr *index[NN_MAX_DIM], *all = x->buffer->shape[nd - 1], *first = expr_mul(m, at[nd - 1], expr_i32(m, count));
+  const Expr *index[NN_MAX_DIM];
+  const Expr *all = x->buffer->shape[nd - 1];
+  const Expr *first = expr_mul(m, at[nd - 1], expr_i32(m, count));
   for (int d = 0; d < nd; d++) index[d] = at[d];
   for (int i = 0; i < count; i++) {
     index[nd - 1] = i ? expr_add(m, first, expr_i32(m, i)) : first;
@@ -67,11 +76,13 @@ static const Type *pairs_type(OpCall *c)
   const Expr *shape[NN_MAX_DIM];
   nn_want_float(c, 0, "data");
   int axis = nn_axis_of(c, a->axis, x->ndim);
-  if (x->ndim > NN_MAX_DIM) op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, x->ndim);
+  if (x->ndim > NN_MAX_DIM)
+    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, x->ndim);
   for (int d = 0; d < x->ndim; d++) shape[d] = x->shape[d];
   if (a->count != 2 && a->count != 4) op_raise(c, ERR_ARGUMENT, "count is %" PRId64 ", 2 or 4 is wanted", a->count);
   if (shape[axis]->kind != E_INT || (a->count == 2 && shape[axis]->u.i % 2))
-    op_raise(c, ERR_SHAPE, "axis %" PRId64 " of data %s is not known%s", a->axis, nn_arg_shape(c, 0), a->count == 2 ? " to be even" : "");
+    op_raise(c, ERR_SHAPE, "axis %" PRId64 " of data %s is not known%s", a->axis, nn_arg_shape(c, 0),
+             a->count == 2 ? " to be even" : "");
   shape[axis] = expr_int(c->m, shape[axis]->dtype, (shape[axis]->u.i + a->count - 1) / a->count);
   return type_tensor(c->m, a->count == 2 ? DT_U32 : DT_U64, x->ndim, shape);
 }
@@ -81,8 +92,11 @@ static void pairs_compute(OpCall *c, const Tensor *const *in, const Tensor **out
   Module *m = c->m;
   const PairsAttrs *a = c->attrs;
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  int axis = nn_axis_of(c, a->axis, c->out->ndim), count = (int)a->count;
-  const Expr *at[NN_MAX_DIM], *part[4], *first = expr_mul(m, s.at[axis], expr_i32(m, count)), *all = in[0]->buffer->shape[axis];
+  int axis = nn_axis_of(c, a->axis, c->out->ndim);
+  int count = (int)a->count;
+  const Expr *at[NN_MAX_DIM], *part[4];
+  const Expr *first = expr_mul(m, s.at[axis], expr_i32(m, count));
+  const Expr *all = in[0]->buffer->shape[axis];
   for (int d = 0; d < s.n; d++) at[d] = s.at[d];
   for (int i = 0; i < count; i++) {
     at[axis] = i ? expr_add(m, first, expr_i32(m, i)) : first;
@@ -94,9 +108,11 @@ static void pairs_compute(OpCall *c, const Tensor *const *in, const Tensor **out
 
 const OpDef op_nn_contrib_bfloat16_pairs = {
   .name = "nn.contrib_bfloat16_pairs",
-  .doc = "two neighbours along an axis, rounded to bfloat16, as one uint32, or four as one uint64: the forms in which products of bfloat16 take their weight",
+  .doc = "two neighbours along an axis, rounded to bfloat16, as one uint32, or four as one uint64: the forms in which "
+         "products of bfloat16 take their weight",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &Pairs_attrs,
   .fuse = FUSE_INJECTIVE,
   .type = pairs_type,

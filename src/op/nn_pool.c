@@ -23,10 +23,12 @@ static Layout pool_layout(OpCall *c, const char *text, const char *out, const ch
   bool ok = true;
   for (const char *p = spatial; *p; p++) ok &= layout_find(&l, *p) >= 0 && !layout_is_split(&l, *p);
   if (!ok) op_raise(c, ERR_ARGUMENT, "layout '%s' needs the whole dimensions %s", text, spatial);
-  if (out && *out && strcmp(out, text)) op_raise(c, ERR_UNSUPPORTED, "out_layout '%s' must be the layout, '%s'", out, text);
+  if (out && *out && strcmp(out, text))
+    op_raise(c, ERR_UNSUPPORTED, "out_layout '%s' must be the layout, '%s'", out, text);
   const Type *data = nn_tensor(c, 0, "data");
   if (data->ndim != l.n)
-    op_raise(c, ERR_SHAPE, "data %s has %d dimensions, layout '%s' names %d", nn_arg_shape(c, 0), data->ndim, l.text, l.n);
+    op_raise(c, ERR_SHAPE, "data %s has %d dimensions, layout '%s' names %d", nn_arg_shape(c, 0), data->ndim, l.text,
+             l.n);
   return l;
 }
 
@@ -35,7 +37,7 @@ static Layout pool_layout(OpCall *c, const char *text, const char *out, const ch
 enum { POOL_MAX_DIMS = 8 };
 typedef struct Pool {
   int dims;
-  int at[POOL_MAX_DIMS];               /* which dimension of data */
+  int at[POOL_MAX_DIMS]; /* which dimension of data */
   int64_t k[POOL_MAX_DIMS], stride[POOL_MAX_DIMS], dilation[POOL_MAX_DIMS], before[POOL_MAX_DIMS], after[POOL_MAX_DIMS];
   bool ceil, include_pad;
 } Pool;
@@ -43,7 +45,11 @@ typedef struct Pool {
 static Pool pool_of(OpCall *c)
 {
   const Pool2DAttrs *a = c->attrs;
-  Pool p = {.dims = c->op->attrs == &Pool1D_attrs ? 1 : c->op->attrs == &Pool3D_attrs ? 3 : 2, .ceil = a->ceil_mode, .include_pad = a->count_include_pad};
+  Pool p = {.dims = c->op->attrs == &Pool1D_attrs   ? 1
+                    : c->op->attrs == &Pool3D_attrs ? 3
+                                                    : 2,
+            .ceil = a->ceil_mode,
+            .include_pad = a->count_include_pad};
   const char *spatial = &"DHW"[3 - p.dims];
   Layout l = pool_layout(c, a->layout, a->out_layout, spatial);
   for (int d = 0; d < p.dims; d++) p.at[d] = layout_find(&l, spatial[d]);
@@ -60,7 +66,8 @@ static const Expr *ceil_windows(OpCall *c, const Pool *p, int d, const Expr *in)
   Module *m = c->m;
   DType t = in->dtype;
   int64_t span = (p->k[d] - 1) * p->dilation[d] + 1;
-  const Expr *stride = expr_int(m, t, p->stride[d]), *one = expr_int(m, t, 1);
+  const Expr *stride = expr_int(m, t, p->stride[d]);
+  const Expr *one = expr_int(m, t, 1);
   const Expr *room = expr_add(m, in, expr_int(m, t, p->before[d] + p->after[d] - span));
   const Expr *windows = expr_add(m, nn_ceildiv(m, room, stride), one);
   const Expr *starts = nn_ceildiv(m, expr_add(m, in, expr_int(m, t, p->before[d])), stride);
@@ -74,8 +81,9 @@ static void pool_shape(OpCall *c, const Pool *p, const Expr **shape)
   for (int d = 0; d < p->dims; d++) {
     const Expr *in = data->shape[p->at[d]];
     const char *what = arena_printf(scratch(c->m->ctx), "dimension %d of data", p->at[d]);
-    shape[p->at[d]] = p->ceil ? ceil_windows(c, p, d, in)
-                              : nn_windows(c, what, in, p->k[d], p->stride[d], p->dilation[d], p->before[d], p->after[d]);
+    shape[p->at[d]] = p->ceil
+                          ? ceil_windows(c, p, d, in)
+                          : nn_windows(c, what, in, p->k[d], p->stride[d], p->dilation[d], p->before[d], p->after[d]);
   }
 }
 
@@ -92,17 +100,20 @@ static const Type *pool_type(OpCall *c)
 static int64_t overhang(OpCall *c, const Pool *p, int d, const Tensor *in)
 {
   const Type *ty = c->out->kind == TY_TUPLE ? c->out->field[0] : c->out;
-  const Expr *n = in->buffer->shape[p->at[d]], *windows = ty->shape[p->at[d]];
+  const Expr *n = in->buffer->shape[p->at[d]];
+  const Expr *windows = ty->shape[p->at[d]];
   if (!p->ceil) return 0;
   if (n->kind != E_INT || windows->kind != E_INT) return p->stride[d] - 1;
-  int64_t end = (windows->u.i - 1) * p->stride[d] + (p->k[d] - 1) * p->dilation[d] + 1, have = n->u.i + p->before[d] + p->after[d];
+  int64_t end = (windows->u.i - 1) * p->stride[d] + (p->k[d] - 1) * p->dilation[d] + 1;
+  int64_t have = n->u.i + p->before[d] + p->after[d];
   return end > have ? end - have : 0;
 }
 
 /* data with its padding, and as much more as the last windows of ceil_mode reach. */
 static const Tensor *pool_pad(OpCall *c, const Pool *p, const Tensor *in, const Expr *value)
 {
-  int64_t before[LAYOUT_MAX] = {0}, after[LAYOUT_MAX] = {0};
+  int64_t before[LAYOUT_MAX] = {0};
+  int64_t after[LAYOUT_MAX] = {0};
   for (int d = 0; d < p->dims; d++) {
     before[p->at[d]] = p->before[d];
     after[p->at[d]] = p->after[d] + overhang(c, p, d, in);
@@ -115,14 +126,18 @@ static void pool_index(Stage *s, const Pool *p, const Expr **index)
   Module *m = s->m;
   for (int i = 0; i < s->n; i++) index[i] = s->at[i];
   for (int d = 0; d < p->dims; d++) {
-    const Expr *k = nn_reduce_axis(s, arena_printf(m->arena, "rv%d", d), expr_i32(m, p->k[d])), *at = index[p->at[d]];
-    index[p->at[d]] = nn_index(s, expr_add(m, expr_mul(m, at, expr_i32(m, p->stride[d])), expr_mul(m, k, expr_i32(m, p->dilation[d]))));
+    const Expr *k = nn_reduce_axis(s, arena_printf(m->arena, "rv%d", d), expr_i32(m, p->k[d]));
+    const Expr *at = index[p->at[d]];
+    index[p->at[d]] = nn_index(
+        s, expr_add(m, expr_mul(m, at, expr_i32(m, p->stride[d])), expr_mul(m, k, expr_i32(m, p->dilation[d]))));
   }
 }
 
 const Expr *nn_least_value(Module *m, DType t)
 {
-  if (dtype_is_float(t)) return expr_const(m, t, t.code == DT_FLOAT || t.code == DT_BFLOAT || t.code == DT_E5M2 ? -(double)INFINITY : dtype_min(t));
+  if (dtype_is_float(t))
+    return expr_const(
+        m, t, t.code == DT_FLOAT || t.code == DT_BFLOAT || t.code == DT_E5M2 ? -(double)INFINITY : dtype_min(t));
   return expr_int(m, t, dtype_imin(t));
 }
 
@@ -140,7 +155,9 @@ static void max_pool_compute(OpCall *c, const Tensor *const *in, const Tensor **
 static const Expr *window_count(Stage *s, const Pool *p, int d, const Expr *at, const Expr *lo, const Expr *hi)
 {
   Module *m = s->m;
-  const Expr *dil = expr_i32(m, p->dilation[d]), *zero = expr_i32(m, 0), *k = expr_i32(m, p->k[d]);
+  const Expr *dil = expr_i32(m, p->dilation[d]);
+  const Expr *zero = expr_i32(m, 0);
+  const Expr *k = expr_i32(m, p->k[d]);
   const Expr *start = expr_sub(m, expr_mul(m, at, expr_i32(m, p->stride[d])), expr_i32(m, p->before[d]));
   const Expr *first = expr_max(m, nn_ceildiv(m, expr_sub(m, lo, start), dil), zero);
   const Expr *end = expr_min(m, nn_ceildiv(m, expr_sub(m, hi, start), dil), k);
@@ -152,7 +169,9 @@ static const Expr *pool_count(Stage *s, const Pool *p, const Tensor *in)
   Module *m = s->m;
   const Expr *count = NULL;
   for (int d = 0; d < p->dims; d++) {
-    const Expr *n = in->buffer->shape[p->at[d]], *lo = expr_i32(m, 0), *hi = n;
+    const Expr *n = in->buffer->shape[p->at[d]];
+    const Expr *lo = expr_i32(m, 0);
+    const Expr *hi = n;
     if (p->include_pad) {
       lo = expr_i32(m, -p->before[d]);
       hi = expr_add(m, n, expr_i32(m, p->after[d]));
@@ -172,7 +191,8 @@ static void avg_pool_compute(OpCall *c, const Tensor *const *in, const Tensor **
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   const Expr *index[LAYOUT_MAX];
   pool_index(&s, &p, index);
-  const Tensor *sum = nn_finish(&s, "pool_sum", "pool_sum", nn_reduce(&s, "sum", expr_cast(m, t, nn_read(m, data, index))));
+  const Tensor *sum =
+      nn_finish(&s, "pool_sum", "pool_sum", nn_reduce(&s, "sum", expr_cast(m, t, nn_read(m, data, index))));
   Stage q = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   const Expr *mean = NN_DIV(m, nn_read(m, sum, q.at), expr_cast(m, t, nn_index(&q, pool_count(&q, &p, in[0]))));
   *out = nn_finish(&q, "pool_avg", "elemwise", expr_cast(m, c->out->dtype, mean));
@@ -190,10 +210,18 @@ static const void *pool_layout_rule(OpCall *c, LayoutPair *arg, LayoutPair *out)
   return a;
 }
 
-#define POOL_OP(id, text, what, list, fn)                                                          \
-  const OpDef id = {                                                                               \
-    .name = text, .doc = what, .args = "data", .min_args = 1, .max_args = 1, .attrs = &list,         \
-    .fuse = FUSE_OUT_ELEMWISE, .type = pool_type, .compute = fn, .layout = pool_layout_rule,         \
+#define POOL_OP(id, text, what, list, fn) \
+  const OpDef id = {                      \
+    .name = text,                         \
+    .doc = what,                          \
+    .args = "data",                       \
+    .min_args = 1,                        \
+    .max_args = 1,                        \
+    .attrs = &list,                       \
+    .fuse = FUSE_OUT_ELEMWISE,            \
+    .type = pool_type,                    \
+    .compute = fn,                        \
+    .layout = pool_layout_rule,           \
   };
 POOL_OP(op_nn_max_pool1d, "nn.max_pool1d", "largest element of each window", Pool1D_attrs, max_pool_compute)
 POOL_OP(op_nn_max_pool2d, "nn.max_pool2d", "largest element of each window", Pool2D_attrs, max_pool_compute)
@@ -208,7 +236,8 @@ static Pool argmax_of(OpCall *c)
 {
   const PoolArgmaxAttrs *a = c->attrs;
   int dims = nn_tensor(c, 0, "data")->ndim - 2;
-  if (dims < 1 || dims > POOL_MAX_DIMS - 2) op_raise(c, ERR_SHAPE, "data %s needs a batch, channels and one to six spatial dimensions", nn_arg_shape(c, 0));
+  if (dims < 1 || dims > POOL_MAX_DIMS - 2)
+    op_raise(c, ERR_SHAPE, "data %s needs a batch, channels and one to six spatial dimensions", nn_arg_shape(c, 0));
   Pool p = {.dims = dims, .ceil = a->ceil_mode};
   for (int d = 0; d < dims; d++) p.at[d] = d + 2;
   nn_ints(c, "pool_size", a->pool_size, dims, 1, 1, p.k);
@@ -222,10 +251,12 @@ static const Type *pool_argmax_type(OpCall *c)
 {
   const PoolArgmaxAttrs *a = c->attrs;
   Pool p = argmax_of(c);
-  if (a->storage_order != 0 && a->storage_order != 1) op_raise(c, ERR_ARGUMENT, "storage_order is %" PRId64 ", 0 or 1 is wanted", a->storage_order);
+  if (a->storage_order != 0 && a->storage_order != 1)
+    op_raise(c, ERR_ARGUMENT, "storage_order is %" PRId64 ", 0 or 1 is wanted", a->storage_order);
   const Expr *shape[LAYOUT_MAX];
   pool_shape(c, &p, shape);
-  const Type *field[] = {type_tensor(c->m, c->arg[0]->dtype, c->arg[0]->ndim, shape), type_tensor(c->m, DT_I64, c->arg[0]->ndim, shape)};
+  const Type *field[] = {type_tensor(c->m, c->arg[0]->dtype, c->arg[0]->ndim, shape),
+                         type_tensor(c->m, DT_I64, c->arg[0]->ndim, shape)};
   return type_tuple(c->m, 2, field);
 }
 
@@ -249,7 +280,8 @@ static void pool_argmax_compute(OpCall *c, const Tensor *const *in, const Tensor
   Pool p = argmax_of(c);
   const Type *ty = c->out->field[0];
   Stage s = nn_stage(m, ty->ndim, ty->shape, NULL);
-  const Expr *index[LAYOUT_MAX], *cond = NULL;
+  const Expr *index[LAYOUT_MAX];
+  const Expr *cond = NULL;
   pool_index(&s, &p, index);
   for (int d = 0; d < p.dims; d++) {
     int i = p.at[d];
@@ -258,7 +290,8 @@ static void pool_argmax_compute(OpCall *c, const Tensor *const *in, const Tensor
   }
   const Expr *source[] = {flat_index(m, in[0], index, a->storage_order == 1), nn_read(m, in[0], index)};
   const Reducer *r = reducer_named(m, "argmax", ty->dtype, DT_I64);
-  const Expr *body[] = {expr_reduce(m, r, 2, source, s.nred, s.red, cond, NULL, 0), expr_reduce(m, r, 2, source, s.nred, s.red, cond, NULL, 1)};
+  const Expr *body[] = {expr_reduce(m, r, 2, source, s.nred, s.red, cond, NULL, 0),
+                        expr_reduce(m, r, 2, source, s.nred, s.red, cond, NULL, 1)};
   const TeOp *both = te_compute(m, "pool_argmax", "comm_reduce_idx", s.n, s.shape, s.axis, 2, body, NULL);
   out[0] = &both->out[1];
   out[1] = &both->out[0];
@@ -268,7 +301,8 @@ const OpDef op_nn_max_pool_with_argmax = {
   .name = "nn.max_pool_with_argmax",
   .doc = "largest element of each window, and its number in data (int64); data is (n, c, spatial…)",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &PoolArgmax_attrs,
   .fuse = FUSE_OPAQUE,
   .type = pool_argmax_type,
@@ -279,7 +313,7 @@ const OpDef op_nn_max_pool_with_argmax = {
 
 typedef struct Parts {
   int dims, at[3];
-  int64_t out[3];                      /* 0: as many as data has */
+  int64_t out[3]; /* 0: as many as data has */
   bool global;
 } Parts;
 
@@ -294,8 +328,7 @@ static Parts parts_of(OpCall *c)
   for (int d = 0; d < p.dims; d++) p.at[d] = layout_find(&l, spatial[d]);
   if (p.global)
     for (int d = 0; d < p.dims; d++) p.out[d] = 1;
-  else if (a->output_size.given && a->output_size.n)
-    nn_ints(c, "output_size", a->output_size, p.dims, 1, 1, p.out);
+  else if (a->output_size.given && a->output_size.n) nn_ints(c, "output_size", a->output_size, p.dims, 1, 1, p.out);
   return p;
 }
 
@@ -330,7 +363,8 @@ static void parts_index(Stage *s, const Parts *p, const Tensor *in, const Expr *
   for (int i = 0; i < s->n; i++) index[i] = s->at[i];
   for (int d = 0; d < p->dims; d++) {
     int i = p->at[d];
-    const Expr *n = in->buffer->shape[i], *parts = s->shape[i];
+    const Expr *n = in->buffer->shape[i];
+    const Expr *parts = s->shape[i];
     bool even = parts == n || expr_is_int(nn_simplify(m, expr_floormod(m, n, parts)), 0);
     const Expr *extent = parts == n ? expr_i32(m, 1) : nn_simplify(m, nn_ceildiv(m, n, parts));
     if (!even) extent = nn_simplify(m, expr_add(m, extent, expr_i32(m, 1)));
@@ -347,7 +381,8 @@ static const Expr *parts_count(Stage *s, const Parts *p, const Tensor *in)
   const Expr *count = NULL;
   for (int d = 0; d < p->dims; d++) {
     int i = p->at[d];
-    const Expr *n = in->buffer->shape[i], *parts = s->shape[i];
+    const Expr *n = in->buffer->shape[i];
+    const Expr *parts = s->shape[i];
     const Expr *one = expr_sub(m, part_end(m, s->at[i], n, parts), part_begin(m, s->at[i], n, parts));
     count = count ? expr_mul(m, count, one) : one;
   }
@@ -358,9 +393,11 @@ static void parts_max_compute(OpCall *c, const Tensor *const *in, const Tensor *
 {
   Parts p = parts_of(c);
   Stage s = nn_stage(c->m, c->out->ndim, c->out->shape, NULL);
-  const Expr *index[LAYOUT_MAX], *cond = NULL;
+  const Expr *index[LAYOUT_MAX];
+  const Expr *cond = NULL;
   parts_index(&s, &p, in[0], index, &cond);
-  *out = nn_finish(&s, "adaptive_pool_max", "adaptive_pool_max", nn_reduce_where(&s, "max", nn_read(c->m, in[0], index), cond));
+  *out = nn_finish(&s, "adaptive_pool_max", "adaptive_pool_max",
+                   nn_reduce_where(&s, "max", nn_read(c->m, in[0], index), cond));
 }
 
 static void parts_avg_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
@@ -369,9 +406,11 @@ static void parts_avg_compute(OpCall *c, const Tensor *const *in, const Tensor *
   Parts p = parts_of(c);
   DType t = nn_accumulator(c->out->dtype);
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Expr *index[LAYOUT_MAX], *cond = NULL;
+  const Expr *index[LAYOUT_MAX];
+  const Expr *cond = NULL;
   parts_index(&s, &p, in[0], index, &cond);
-  const Tensor *sum = nn_finish(&s, "adaptive_pool_sum", "adaptive_pool_sum", nn_reduce_where(&s, "sum", expr_cast(m, t, nn_read(m, in[0], index)), cond));
+  const Tensor *sum = nn_finish(&s, "adaptive_pool_sum", "adaptive_pool_sum",
+                                nn_reduce_where(&s, "sum", expr_cast(m, t, nn_read(m, in[0], index)), cond));
   Stage q = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   const Expr *mean = NN_DIV(m, nn_read(m, sum, q.at), expr_cast(m, t, parts_count(&q, &p, in[0])));
   *out = nn_finish(&q, "adaptive_pool_avg", "elemwise", expr_cast(m, c->out->dtype, mean));
@@ -380,7 +419,9 @@ static void parts_avg_compute(OpCall *c, const Tensor *const *in, const Tensor *
 static const void *parts_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   bool global = c->op->attrs == &GlobalPool2D_attrs;
-  const char *spatial = c->op->attrs == &AdaptivePool1D_attrs ? "W" : c->op->attrs == &AdaptivePool3D_attrs ? "DHW" : "HW";
+  const char *spatial = c->op->attrs == &AdaptivePool1D_attrs   ? "W"
+                        : c->op->attrs == &AdaptivePool3D_attrs ? "DHW"
+                                                                : "HW";
   void *copy = attrs_copy(c->m, c->op->attrs, c->attrs);
   const char **layout = global ? &((GlobalPool2DAttrs *)copy)->layout : &((AdaptivePool2DAttrs *)copy)->layout;
   if (!arg[0].from) arg[0] = (LayoutPair){*layout, *layout};
@@ -390,16 +431,31 @@ static const void *parts_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
   return copy;
 }
 
-#define PARTS_OP(id, text, what, list, fn)                                                         \
-  const OpDef id = {                                                                               \
-    .name = text, .doc = what, .args = "data", .min_args = 1, .max_args = 1, .attrs = &list,         \
-    .fuse = FUSE_OUT_ELEMWISE, .type = parts_type, .compute = fn, .layout = parts_layout,            \
+#define PARTS_OP(id, text, what, list, fn) \
+  const OpDef id = {                       \
+    .name = text,                          \
+    .doc = what,                           \
+    .args = "data",                        \
+    .min_args = 1,                         \
+    .max_args = 1,                         \
+    .attrs = &list,                        \
+    .fuse = FUSE_OUT_ELEMWISE,             \
+    .type = parts_type,                    \
+    .compute = fn,                         \
+    .layout = parts_layout,                \
   };
-PARTS_OP(op_nn_global_max_pool2d, "nn.global_max_pool2d", "largest element of each channel", GlobalPool2D_attrs, parts_max_compute)
+PARTS_OP(op_nn_global_max_pool2d, "nn.global_max_pool2d", "largest element of each channel", GlobalPool2D_attrs,
+         parts_max_compute)
 PARTS_OP(op_nn_global_avg_pool2d, "nn.global_avg_pool2d", "mean of each channel", GlobalPool2D_attrs, parts_avg_compute)
-PARTS_OP(op_nn_adaptive_max_pool1d, "nn.adaptive_max_pool1d", "largest element of each of output_size parts", AdaptivePool1D_attrs, parts_max_compute)
-PARTS_OP(op_nn_adaptive_max_pool2d, "nn.adaptive_max_pool2d", "largest element of each of output_size parts", AdaptivePool2D_attrs, parts_max_compute)
-PARTS_OP(op_nn_adaptive_max_pool3d, "nn.adaptive_max_pool3d", "largest element of each of output_size parts", AdaptivePool3D_attrs, parts_max_compute)
-PARTS_OP(op_nn_adaptive_avg_pool1d, "nn.adaptive_avg_pool1d", "mean of each of output_size parts", AdaptivePool1D_attrs, parts_avg_compute)
-PARTS_OP(op_nn_adaptive_avg_pool2d, "nn.adaptive_avg_pool2d", "mean of each of output_size parts", AdaptivePool2D_attrs, parts_avg_compute)
-PARTS_OP(op_nn_adaptive_avg_pool3d, "nn.adaptive_avg_pool3d", "mean of each of output_size parts", AdaptivePool3D_attrs, parts_avg_compute)
+PARTS_OP(op_nn_adaptive_max_pool1d, "nn.adaptive_max_pool1d", "largest element of each of output_size parts",
+         AdaptivePool1D_attrs, parts_max_compute)
+PARTS_OP(op_nn_adaptive_max_pool2d, "nn.adaptive_max_pool2d", "largest element of each of output_size parts",
+         AdaptivePool2D_attrs, parts_max_compute)
+PARTS_OP(op_nn_adaptive_max_pool3d, "nn.adaptive_max_pool3d", "largest element of each of output_size parts",
+         AdaptivePool3D_attrs, parts_max_compute)
+PARTS_OP(op_nn_adaptive_avg_pool1d, "nn.adaptive_avg_pool1d", "mean of each of output_size parts", AdaptivePool1D_attrs,
+         parts_avg_compute)
+PARTS_OP(op_nn_adaptive_avg_pool2d, "nn.adaptive_avg_pool2d", "mean of each of output_size parts", AdaptivePool2D_attrs,
+         parts_avg_compute)
+PARTS_OP(op_nn_adaptive_avg_pool3d, "nn.adaptive_avg_pool3d", "mean of each of output_size parts", AdaptivePool3D_attrs,
+         parts_avg_compute)

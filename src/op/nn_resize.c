@@ -15,15 +15,23 @@ DEFINE_ATTRS_TABLE(Resize, RESIZE_ND_ATTRS)
 DEFINE_ATTRS_TABLE(Upsampling, UPSAMPLING_ATTRS)
 
 typedef enum { METHOD_NEAREST, METHOD_LINEAR, METHOD_CUBIC } Method;
-typedef enum { HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, PYTORCH_HALF_PIXEL, TF_HALF_PIXEL, CROP_AND_RESIZE, HALF_PIXEL_SYMMETRIC } Mode;
+typedef enum {
+  HALF_PIXEL,
+  ALIGN_CORNERS,
+  ASYMMETRIC,
+  PYTORCH_HALF_PIXEL,
+  TF_HALF_PIXEL,
+  CROP_AND_RESIZE,
+  HALF_PIXEL_SYMMETRIC
+} Mode;
 typedef enum { ROUND_AWAY, ROUND_FLOOR, ROUND_CEIL, ROUND_PREFER_FLOOR, ROUND_PREFER_CEIL } Rounding;
 
 typedef struct ResizeAxis {
   int axis;
-  const Expr *in, *out;                /* extents */
-  const Expr *scale;                   /* out / in, or as given; float64 */
-  const Expr *width;                   /* the output's extent; with a scale given, not rounded: in * scale; float64 */
-  const Expr *start, *end;             /* crop_and_resize: of the part taken, 0 … 1; float64 */
+  const Expr *in, *out;    /* extents */
+  const Expr *scale;       /* out / in, or as given; float64 */
+  const Expr *width;       /* the output's extent; with a scale given, not rounded: in * scale; float64 */
+  const Expr *start, *end; /* crop_and_resize: of the part taken, 0 … 1; float64 */
 } ResizeAxis;
 
 typedef struct ResizePlan {
@@ -49,7 +57,8 @@ static int word_of(OpCall *c, const char *what, const char *word, const char *co
 static void plan_modes(OpCall *c, ResizePlan *p, const char *method, const char *mode, const char *rounding)
 {
   static const char *const methods[] = {"nearest_neighbor", "linear", "cubic"};
-  static const char *const modes[] = {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize",
+  static const char *const modes[] = {"half_pixel",          "align_corners",        "asymmetric",
+                                      "pytorch_half_pixel",  "tf_half_pixel_for_nn", "tf_crop_and_resize",
                                       "half_pixel_symmetric"};
   static const char *const roundings[] = {"round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"};
   p->method = (Method)word_of(c, "method", method, methods, 3);
@@ -65,9 +74,14 @@ static const Expr *num(Module *m, double v) { return expr_const(m, DT_F64, v); }
 
 static const Expr *place_of(Module *m, const ResizePlan *p, const ResizeAxis *a, const Expr *at)
 {
-  const Expr *x = f64(m, at), *in = f64(m, a->in), *half = num(m, 0.5), *one = num(m, 1);
+  const Expr *x = f64(m, at);
+  const Expr *in = f64(m, a->in);
+  const Expr *half = num(m, 0.5);
+  const Expr *one = num(m, 1);
   const Expr *centred = expr_sub(m, NN_DIV(m, expr_add(m, x, half), a->scale), half);
-  const Expr *single = expr_binary(m, E_EQ, a->width, one), *steps = expr_select(m, single, one, expr_sub(m, a->width, one)), *last = expr_sub(m, in, one);
+  const Expr *single = expr_binary(m, E_EQ, a->width, one);
+  const Expr *steps = expr_select(m, single, one, expr_sub(m, a->width, one));
+  const Expr *last = expr_sub(m, in, one);
   switch (p->mode) {
   case HALF_PIXEL: return centred;
   case ALIGN_CORNERS: return NN_DIV(m, expr_mul(m, x, last), steps);
@@ -102,7 +116,8 @@ static const Expr *whole(Module *m, Intrin round, const Expr *x, const Expr *n)
 /* Nearest by a whole factor k: position x comes from x / k, which every rounding agrees on. */
 static int64_t whole_factor(const ResizePlan *p, const ResizeAxis *a)
 {
-  bool centred = (p->mode == HALF_PIXEL || p->mode == HALF_PIXEL_SYMMETRIC) && p->rounding != ROUND_FLOOR && p->rounding != ROUND_CEIL;
+  bool centred = (p->mode == HALF_PIXEL || p->mode == HALF_PIXEL_SYMMETRIC) && p->rounding != ROUND_FLOOR &&
+                 p->rounding != ROUND_CEIL;
   if (!centred && !(p->mode == ASYMMETRIC && p->rounding == ROUND_FLOOR)) return 0;
   if (a->in->kind != E_INT || a->out->kind != E_INT || a->in->u.i == 0 || a->out->u.i % a->in->u.i) return 0;
   int64_t k = a->out->u.i / a->in->u.i;
@@ -113,7 +128,8 @@ static const Expr *nearest_index(Module *m, const ResizePlan *p, const ResizeAxi
 {
   int64_t k = whole_factor(p, a);
   if (k > 0) return k == 1 ? at : expr_floordiv(m, at, expr_i32(m, k));
-  const Expr *x = place_of(m, p, a, at), *half = num(m, 0.5);
+  const Expr *x = place_of(m, p, a, at);
+  const Expr *half = num(m, 0.5);
   switch (p->rounding) {
   case ROUND_AWAY: return inside_index(m, whole(m, IN_ROUND, x, a->in), a->in);
   case ROUND_FLOOR: return inside_index(m, whole(m, IN_FLOOR, x, a->in), a->in);
@@ -130,11 +146,13 @@ static const Expr *nearest_index(Module *m, const ResizePlan *p, const ResizeAxi
 static const Expr *kernel_at(Module *m, const ResizePlan *p, DType t, const Expr *x)
 {
 #define K(v) expr_const(m, t, v)
-  const Expr *zero = K(0), *one = K(1);
+  const Expr *zero = K(0);
+  const Expr *one = K(1);
   double a = p->cubic_a;
   if (p->method == METHOD_LINEAR) return expr_max(m, expr_sub(m, one, x), zero);
   const Expr *near = expr_add(m, expr_mul(m, expr_mul(m, expr_sub(m, expr_mul(m, K(a + 2), x), K(a + 3)), x), x), one);
-  const Expr *far = expr_sub(m, expr_mul(m, expr_add(m, expr_mul(m, expr_sub(m, expr_mul(m, K(a), x), K(5 * a)), x), K(8 * a)), x), K(4 * a));
+  const Expr *far = expr_sub(
+      m, expr_mul(m, expr_add(m, expr_mul(m, expr_sub(m, expr_mul(m, K(a), x), K(5 * a)), x), K(8 * a)), x), K(4 * a));
   return expr_select(m, expr_binary(m, E_LE, x, one), near, expr_select(m, expr_lt(m, x, K(2)), far, zero));
 #undef K
 }
@@ -156,12 +174,17 @@ static const Expr *read_at(Stage *s, const Tensor *in, const ResizeAxis *a, DTyp
 
 /* What each output position takes from tap k of its two or four: an index and a weight.  They depend on the position
  * alone, so they are stages of their own: short tables. */
-static void axis_tables(Module *m, const ResizePlan *p, const ResizeAxis *a, DType t, int k, const Tensor **index, const Tensor **weight)
+static void axis_tables(Module *m, const ResizePlan *p, const ResizeAxis *a, DType t, int k, const Tensor **index,
+                        const Tensor **weight)
 {
-  int first = p->method == METHOD_LINEAR ? 0 : -1, count = p->method == METHOD_LINEAR ? 2 : 4;
+  int first = p->method == METHOD_LINEAR ? 0 : -1;
+  int count = p->method == METHOD_LINEAR ? 2 : 4;
   for (int part = 0; part < 2; part++) {
     Stage s = nn_stage(m, 1, &a->out, NULL);
-    const Expr *x = place_of(m, p, a, s.at[0]), *low = whole(m, IN_FLOOR, x, a->in), *own = NULL, *total = NULL;
+    const Expr *x = place_of(m, p, a, s.at[0]);
+    const Expr *low = whole(m, IN_FLOOR, x, a->in);
+    const Expr *own = NULL;
+    const Expr *total = NULL;
     if (!part) {
       *index = nn_finish(&s, "resize_index", "injective", inside_index(m, expr_add(m, low, expr_i32(m, k)), a->in));
       continue;
@@ -169,7 +192,8 @@ static void axis_tables(Module *m, const ResizePlan *p, const ResizeAxis *a, DTy
     const Expr *ratio = expr_cast(m, t, expr_sub(m, x, nn_unary(m, IN_FLOOR, x)));
     bool exclude = p->exclude && p->method == METHOD_CUBIC;
     for (int i = exclude ? first : k; i < (exclude ? first + count : k + 1); i++) {
-      const Expr *d = i > 0 ? expr_sub(m, expr_const(m, t, i), ratio) : expr_sub(m, ratio, expr_const(m, t, i)), *w = kernel_at(m, p, t, d);
+      const Expr *d = i > 0 ? expr_sub(m, expr_const(m, t, i), ratio) : expr_sub(m, ratio, expr_const(m, t, i));
+      const Expr *w = kernel_at(m, p, t, d);
       if (exclude) w = expr_select(m, nn_inside(m, expr_add(m, low, expr_i32(m, i)), a->in), w, expr_const(m, t, 0));
       total = total ? expr_add(m, total, w) : w;
       if (i == k) own = w;
@@ -182,11 +206,14 @@ static void axis_tables(Module *m, const ResizePlan *p, const ResizeAxis *a, DTy
 static const Tensor *resize_axis(Module *m, const ResizePlan *p, const ResizeAxis *a, const Tensor *in, DType t)
 {
   Stage s = axis_stage(m, in, a);
-  int first = p->method == METHOD_LINEAR ? 0 : -1, count = p->method == METHOD_LINEAR ? 2 : 4;
-  const Expr *sum = NULL, *from[NN_MAX_DIM];
+  int first = p->method == METHOD_LINEAR ? 0 : -1;
+  int count = p->method == METHOD_LINEAR ? 2 : 4;
+  const Expr *sum = NULL;
+  const Expr *from[NN_MAX_DIM];
   for (int d = 0; d < s.n; d++) from[d] = s.at[d];
   for (int k = first; k < first + count; k++) {
-    const Tensor *index = NULL, *weight = NULL;
+    const Tensor *index = NULL;
+    const Tensor *weight = NULL;
     axis_tables(m, p, a, t, k, &index, &weight);
     from[a->axis] = nn_read1(m, index, s.at[a->axis]);
     const Expr *term = expr_mul(m, nn_read1(m, weight, s.at[a->axis]), expr_cast(m, t, nn_read(m, in, from)));
@@ -199,15 +226,19 @@ static const Tensor *resize_axis(Module *m, const ResizePlan *p, const ResizeAxi
 static const Tensor *resize_antialias(Module *m, const ResizePlan *p, const ResizeAxis *a, const Tensor *in, DType t)
 {
   int radius = p->method == METHOD_LINEAR ? 1 : 2;
-  const Expr *reach = nn_simplify(m, expr_max(m, nn_ceildiv(m, expr_mul(m, a->in, expr_i32(m, radius)), expr_max(m, a->out, expr_i32(m, 1))), expr_i32(m, radius)));
+  const Expr *reach = nn_simplify(
+      m, expr_max(m, nn_ceildiv(m, expr_mul(m, a->in, expr_i32(m, radius)), expr_max(m, a->out, expr_i32(m, 1))),
+                  expr_i32(m, radius)));
   const Expr *taps = nn_simplify(m, expr_add(m, expr_mul(m, reach, expr_i32(m, 2)), expr_i32(m, 1)));
   const Expr *narrow = expr_min(m, a->scale, num(m, 1));
   const Tensor *total = NULL;
   for (int pass = 0;; pass++) {
     Stage s = pass ? axis_stage(m, in, a) : nn_stage(m, 1, &a->out, NULL);
-    const Expr *k = nn_reduce_axis(&s, "k", taps), *x = place_of(m, p, a, s.at[pass ? a->axis : 0]);
+    const Expr *k = nn_reduce_axis(&s, "k", taps);
+    const Expr *x = place_of(m, p, a, s.at[pass ? a->axis : 0]);
     const Expr *at = expr_add(m, whole(m, IN_FLOOR, x, a->in), expr_sub(m, k, reach));
-    const Expr *w = kernel_at(m, p, t, expr_cast(m, t, expr_mul(m, nn_unary(m, IN_ABS, expr_sub(m, x, f64(m, at))), narrow)));
+    const Expr *w =
+        kernel_at(m, p, t, expr_cast(m, t, expr_mul(m, nn_unary(m, IN_ABS, expr_sub(m, x, f64(m, at))), narrow)));
     if (p->exclude) w = expr_select(m, nn_inside(m, at, a->in), w, expr_const(m, t, 0));
     if (!pass) {
       total = nn_finish(&s, "resize_weight", "comm_reduce", nn_reduce(&s, "sum", w));
@@ -223,7 +254,8 @@ static const Tensor *resize_antialias(Module *m, const ResizePlan *p, const Resi
 static bool is_identity(const ResizePlan *p, const ResizeAxis *a)
 {
   bool same = a->in == a->out || (a->in->kind == E_INT && a->out->kind == E_INT && a->in->u.i == a->out->u.i);
-  return same && p->mode != CROP_AND_RESIZE && p->mode != TF_HALF_PIXEL && a->scale->kind == E_FLOAT && a->scale->u.f == 1;
+  return same && p->mode != CROP_AND_RESIZE && p->mode != TF_HALF_PIXEL && a->scale->kind == E_FLOAT &&
+         a->scale->u.f == 1;
 }
 
 static const Tensor *resize_nearest(OpCall *c, const ResizePlan *p, const Tensor *in)
@@ -244,7 +276,8 @@ static const Expr *cropped(Module *m, const ResizePlan *p, const Stage *s, const
   const Expr *cond = NULL;
   for (int i = 0; i < p->n; i++) {
     const ResizeAxis *a = &p->axis[i];
-    const Expr *x = place_of(m, p, a, s->at[a->axis]), *last = expr_sub(m, f64(m, a->in), num(m, 1));
+    const Expr *x = place_of(m, p, a, s->at[a->axis]);
+    const Expr *last = expr_sub(m, f64(m, a->in), num(m, 1));
     cond = nn_and(m, cond, expr_and(m, expr_binary(m, E_GE, x, num(m, 0)), expr_binary(m, E_LE, x, last)));
   }
   return cond ? expr_select(m, cond, value, expr_const(m, value->dtype, p->extrapolation)) : value;
@@ -276,13 +309,17 @@ static const Expr *scale_of(Module *m, const Expr *in, const Expr *out)
 
 static void want_resizable(OpCall *c, const Expr *in, const Expr *out)
 {
-  if (expr_is_int(in, 0) && !expr_is_int(out, 0)) op_raise(c, ERR_SHAPE, "data %s has nothing to resize", nn_arg_shape(c, 0));
+  if (expr_is_int(in, 0) && !expr_is_int(out, 0))
+    op_raise(c, ERR_SHAPE, "data %s has nothing to resize", nn_arg_shape(c, 0));
   if (out->kind == E_INT && out->u.i < 0) op_raise(c, ERR_SHAPE, "the size %" PRId64 " is negative", out->u.i);
 }
 
 /* ---- image.resize1d, 2d, 3d ------------------------------------------------------------------------------ */
 
-static const char *resize_spatial(const OpDef *op) { return op->attrs == &Resize1D_attrs ? "W" : op->attrs == &Resize3D_attrs ? "DHW" : "HW"; }
+static const char *resize_spatial(const OpDef *op)
+{
+  return op->attrs == &Resize1D_attrs ? "W" : op->attrs == &Resize3D_attrs ? "DHW" : "HW";
+}
 
 static Layout resize_layout(OpCall *c, const char *text, const char *spatial)
 {
@@ -301,13 +338,16 @@ static ResizePlan spatial_plan(OpCall *c)
   const char *spatial = resize_spatial(c->op);
   int n = (int)strlen(spatial);
   Layout l = resize_layout(c, a->layout, spatial);
-  ResizePlan p = {.cubic_a = a->cubic_alpha, .extrapolation = a->extrapolation_value, .exclude = a->cubic_exclude != 0, .n = n};
+  ResizePlan p = {
+    .cubic_a = a->cubic_alpha, .extrapolation = a->extrapolation_value, .exclude = a->cubic_exclude != 0, .n = n};
   plan_modes(c, &p, a->method, a->coordinate_transformation_mode, a->rounding_method);
   if (a->size.n != n && a->size.n != 1) op_raise(c, ERR_ARGUMENT, "size has %d numbers, %d are wanted", a->size.n, n);
-  if (p.mode == CROP_AND_RESIZE && a->roi.n != 2 * n) op_raise(c, ERR_ARGUMENT, "roi has %d numbers, %d are wanted", a->roi.n, 2 * n);
+  if (p.mode == CROP_AND_RESIZE && a->roi.n != 2 * n)
+    op_raise(c, ERR_ARGUMENT, "roi has %d numbers, %d are wanted", a->roi.n, 2 * n);
   for (int i = 0; i < n; i++) {
     int axis = layout_find(&l, spatial[i]);
-    const Expr *in = c->arg[0]->shape[axis], *out = a->size.v[a->size.n == 1 ? 0 : i];
+    const Expr *in = c->arg[0]->shape[axis];
+    const Expr *out = a->size.v[a->size.n == 1 ? 0 : i];
     p.axis[i] = (ResizeAxis){.axis = axis, .in = in, .out = out, .scale = scale_of(m, in, out), .width = f64(m, out)};
     if (p.mode == CROP_AND_RESIZE) p.axis[i].start = num(m, a->roi.v[i]), p.axis[i].end = num(m, a->roi.v[n + i]);
     want_resizable(c, in, out);
@@ -346,11 +386,18 @@ static const void *spatial_resize_layout(OpCall *c, LayoutPair *arg, LayoutPair 
   return a;
 }
 
-#define RESIZE_OP(id, text, list)                                                                  \
-  const OpDef id = {                                                                               \
-    .name = text, .doc = "data at another size of its spatial dimensions", .args = "data", .min_args = 1, .max_args = 1, \
-    .attrs = &list, .fuse = FUSE_INJECTIVE, .type = spatial_resize_type, .compute = spatial_resize_compute, \
-    .layout = spatial_resize_layout,                                                               \
+#define RESIZE_OP(id, text, list)                            \
+  const OpDef id = {                                         \
+    .name = text,                                            \
+    .doc = "data at another size of its spatial dimensions", \
+    .args = "data",                                          \
+    .min_args = 1,                                           \
+    .max_args = 1,                                           \
+    .attrs = &list,                                          \
+    .fuse = FUSE_INJECTIVE,                                  \
+    .type = spatial_resize_type,                             \
+    .compute = spatial_resize_compute,                       \
+    .layout = spatial_resize_layout,                         \
   };
 RESIZE_OP(op_image_resize1d, "image.resize1d", Resize1D_attrs)
 RESIZE_OP(op_image_resize2d, "image.resize2d", Resize2D_attrs)
@@ -369,7 +416,8 @@ static int resize_input(OpCall *c, const char *name)
 static int resize_axes(OpCall *c, int *axes)
 {
   const ResizeAttrs *a = c->attrs;
-  int ndim = nn_tensor(c, 0, "data")->ndim, n = a->axes.given ? a->axes.n : ndim;
+  int ndim = nn_tensor(c, 0, "data")->ndim;
+  int n = a->axes.given ? a->axes.n : ndim;
   if (ndim > NN_MAX_DIM) op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, ndim);
   if (n > ndim) op_raise(c, ERR_ARGUMENT, "axes names %d axes, data %s has %d", n, nn_arg_shape(c, 0), ndim);
   for (int i = 0; i < n; i++) {
@@ -377,7 +425,8 @@ static int resize_axes(OpCall *c, int *axes)
     for (int j = 0; j < i; j++)
       if (axes[j] == axes[i]) op_raise(c, ERR_ARGUMENT, "axis %d is named twice", axes[i]);
   }
-  if (1 + a->inputs.n != c->nargs) op_raise(c, ERR_ARGUMENT, "inputs names %d arguments after data, %d are given", a->inputs.n, c->nargs - 1);
+  if (1 + a->inputs.n != c->nargs)
+    op_raise(c, ERR_ARGUMENT, "inputs names %d arguments after data, %d are given", a->inputs.n, c->nargs - 1);
   return n;
 }
 
@@ -385,7 +434,8 @@ static int resize_axes(OpCall *c, int *axes)
 static const Expr *const *numbers_of(OpCall *c, const char *name, AttrF64s attr, int want)
 {
   Module *m = c->m;
-  int i = resize_input(c, name), n = attr.n;
+  int i = resize_input(c, name);
+  int n = attr.n;
   const Expr **out = arena_array(m->arena, const Expr *, want);
   if (!i && !attr.given) return NULL;
   const Expr *const *value = i ? op_values(c, i, &n) : NULL;
@@ -397,7 +447,8 @@ static const Expr *const *numbers_of(OpCall *c, const char *name, AttrF64s attr,
 static const Expr *const *sizes_of(OpCall *c, int want)
 {
   const ResizeAttrs *a = c->attrs;
-  int i = resize_input(c, "sizes"), n = a->sizes.n;
+  int i = resize_input(c, "sizes");
+  int n = a->sizes.n;
   if (!i && !a->sizes.given) return NULL;
   const Expr *const *size = i ? op_dims(c, i, &n) : a->sizes.v;
   if (n != want) op_raise(c, ERR_SHAPE, "sizes has %d numbers, %d are wanted", n, want);
@@ -422,7 +473,8 @@ static void keep_ratio(OpCall *c, ResizePlan *p, bool larger)
 {
   Module *m = c->m;
   const Expr *factor = p->axis[0].scale;
-  for (int i = 1; i < p->n; i++) factor = nn_simplify(m, expr_binary(m, larger ? E_MAX : E_MIN, factor, p->axis[i].scale));
+  for (int i = 1; i < p->n; i++)
+    factor = nn_simplify(m, expr_binary(m, larger ? E_MAX : E_MIN, factor, p->axis[i].scale));
   for (int i = 0; i < p->n; i++) {
     p->axis[i].scale = factor;
     p->axis[i].out = scaled_extent(m, p->axis[i].in, factor, true);
@@ -437,8 +489,11 @@ static void plan_extents(OpCall *c, ResizePlan *p, const Expr *const *roi)
   if (!size && !scale) op_raise(c, ERR_ARGUMENT, "one of sizes and scales is wanted");
   for (int i = 0; i < p->n; i++) {
     ResizeAxis *x = &p->axis[i];
-    if (scale && scale[i]->kind == E_FLOAT && !(scale[i]->u.f > 0)) op_raise(c, ERR_ARGUMENT, "the scale %g is not positive", scale[i]->u.f);
-    const Expr *part = scale && roi && p->mode == CROP_AND_RESIZE ? nn_simplify(m, expr_mul(m, scale[i], expr_sub(m, roi[p->n + i], roi[i]))) : NULL;
+    if (scale && scale[i]->kind == E_FLOAT && !(scale[i]->u.f > 0))
+      op_raise(c, ERR_ARGUMENT, "the scale %g is not positive", scale[i]->u.f);
+    const Expr *part = scale && roi && p->mode == CROP_AND_RESIZE
+                           ? nn_simplify(m, expr_mul(m, scale[i], expr_sub(m, roi[p->n + i], roi[i])))
+                           : NULL;
     x->out = size ? size[i] : scaled_extent(m, x->in, part ? part : scale[i], false);
     x->scale = size ? scale_of(m, x->in, x->out) : scale[i];
   }
@@ -452,7 +507,10 @@ static ResizePlan resize_options(OpCall *c)
 {
   const ResizeAttrs *a = c->attrs;
   int axes[NN_MAX_DIM];
-  ResizePlan p = {.cubic_a = a->cubic_alpha, .extrapolation = a->extrapolation_value, .exclude = a->cubic_exclude != 0, .antialias = a->antialias};
+  ResizePlan p = {.cubic_a = a->cubic_alpha,
+                  .extrapolation = a->extrapolation_value,
+                  .exclude = a->cubic_exclude != 0,
+                  .antialias = a->antialias};
   p.n = resize_axes(c, axes);
   plan_modes(c, &p, a->method, a->coordinate_transformation_mode, a->rounding_method);
   for (int i = 0; i < p.n; i++) p.axis[i] = (ResizeAxis){.axis = axes[i], .in = c->arg[0]->shape[axes[i]]};
@@ -481,20 +539,24 @@ static void resize_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   Module *m = c->m;
   const ResizeAttrs *a = c->attrs;
   ResizePlan p = resize_options(c);
-  bool sizes = a->sizes.given || resize_input(c, "sizes"), ratio = strcmp(a->keep_aspect_ratio_policy, "stretch") != 0;
+  bool sizes = a->sizes.given || resize_input(c, "sizes");
+  bool ratio = strcmp(a->keep_aspect_ratio_policy, "stretch") != 0;
   for (int i = 0; i < p.n; i++) {
     ResizeAxis *x = &p.axis[i];
     x->out = c->out->shape[x->axis];
-    x->scale = sizes ? scale_of(m, x->in, ratio && a->sizes.given ? a->sizes.v[i] : x->out) : given(c, in, "scales", a->scales, i);
+    x->scale = sizes ? scale_of(m, x->in, ratio && a->sizes.given ? a->sizes.v[i] : x->out)
+                     : given(c, in, "scales", a->scales, i);
     if (sizes && ratio && !a->sizes.given)
       x->scale = NN_DIV(m, f64(m, nn_read1(m, in[resize_input(c, "sizes")], expr_i32(m, i))), f64(m, x->in));
     x->width = sizes ? f64(m, x->out) : expr_mul(m, f64(m, x->in), x->scale);
-    if (p.mode == CROP_AND_RESIZE) x->start = given(c, in, "roi", a->roi, i), x->end = given(c, in, "roi", a->roi, p.n + i);
+    if (p.mode == CROP_AND_RESIZE)
+      x->start = given(c, in, "roi", a->roi, i), x->end = given(c, in, "roi", a->roi, p.n + i);
   }
   if (sizes && ratio) {
     bool larger = !strcmp(a->keep_aspect_ratio_policy, "not_smaller");
     const Expr *factor = p.axis[0].scale;
-    for (int i = 1; i < p.n; i++) factor = nn_simplify(m, expr_binary(m, larger ? E_MAX : E_MIN, factor, p.axis[i].scale));
+    for (int i = 1; i < p.n; i++)
+      factor = nn_simplify(m, expr_binary(m, larger ? E_MAX : E_MIN, factor, p.axis[i].scale));
     for (int i = 0; i < p.n; i++) p.axis[i].scale = factor;
   }
   *out = resize_stages(c, &p, in[0]);
@@ -504,7 +566,8 @@ const OpDef op_image_resize = {
   .name = "image.resize",
   .doc = "data at another size of some axes; sizes, scales and roi as attributes, or computed",
   .args = "data, sizes, scales, roi",
-  .min_args = 1, .max_args = 4,
+  .min_args = 1,
+  .max_args = 4,
   .attrs = &Resize_attrs,
   .fuse = FUSE_OPAQUE,
   .type = resize_type,
@@ -520,14 +583,16 @@ static ResizePlan upsampling_plan(OpCall *c)
   Layout l = resize_layout(c, a->layout, "HW");
   const char *method = a->method && str_starts(a->method, "bi") ? a->method + 2 : a->method;
   ResizePlan p = {.cubic_a = -0.5, .n = 2};
-  plan_modes(c, &p, method, a->align_corners && strcmp(method, "nearest_neighbor") ? "align_corners" : "asymmetric", "");
+  plan_modes(c, &p, method, a->align_corners && strcmp(method, "nearest_neighbor") ? "align_corners" : "asymmetric",
+             "");
   for (int i = 0; i < 2; i++) {
     int axis = layout_find(&l, "HW"[i]);
     const Expr *in = c->arg[0]->shape[axis];
     double scale = i ? a->scale_w : a->scale_h;
     if (!(scale > 0)) op_raise(c, ERR_ARGUMENT, "scale_%c is %g, a positive number is wanted", "hw"[i], scale);
-    const Expr *out = scale == floor(scale) && scale < INT32_MAX ? nn_simplify(m, expr_mul(m, in, expr_int(m, in->dtype, (int64_t)scale)))
-                                                                 : scaled_extent(m, in, num(m, scale), true);
+    const Expr *out = scale == floor(scale) && scale < INT32_MAX
+                          ? nn_simplify(m, expr_mul(m, in, expr_int(m, in->dtype, (int64_t)scale)))
+                          : scaled_extent(m, in, num(m, scale), true);
     p.axis[i] = (ResizeAxis){.axis = axis, .in = in, .out = out, .scale = scale_of(m, in, out), .width = f64(m, out)};
   }
   return p;
@@ -559,7 +624,8 @@ const OpDef op_nn_upsampling = {
   .name = "nn.upsampling",
   .doc = "data with more elements in height and width",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &Upsampling_attrs,
   .fuse = FUSE_INJECTIVE,
   .type = upsampling_type,

@@ -19,20 +19,23 @@ static const Type *roi_type(OpCall *c)
   nn_want_rank(c, 1, "rois", 2);
   nn_want_float(c, 1, "rois");
   if (strcmp(layout, "NCHW")) op_raise(c, ERR_UNSUPPORTED, "layout '%s' is not NCHW", layout);
-  if (nn_dims_differ(c->m, c->arg[1]->shape[1], expr_i32(c->m, 5))) op_raise(c, ERR_SHAPE, "rois %s has to be (n, 5)", nn_arg_shape(c, 1));
-  if (align && strcmp(a->mode, "avg") && strcmp(a->mode, "max")) op_raise(c, ERR_ARGUMENT, "mode '%s' is neither avg nor max", a->mode);
+  if (nn_dims_differ(c->m, c->arg[1]->shape[1], expr_i32(c->m, 5)))
+    op_raise(c, ERR_SHAPE, "rois %s has to be (n, 5)", nn_arg_shape(c, 1));
+  if (align && strcmp(a->mode, "avg") && strcmp(a->mode, "max"))
+    op_raise(c, ERR_ARGUMENT, "mode '%s' is neither avg nor max", a->mode);
   nn_ints(c, "pooled_size", a->pooled_size, 2, 1, 1, size);
-  return type_tensor(c->m, c->arg[0]->dtype, 4,
-                     (const Expr *[]){c->arg[1]->shape[0], c->arg[0]->shape[1], expr_i32(c->m, size[0]), expr_i32(c->m, size[1])});
+  return type_tensor(
+      c->m, c->arg[0]->dtype, 4,
+      (const Expr *[]){c->arg[1]->shape[0], c->arg[0]->shape[1], expr_i32(c->m, size[0]), expr_i32(c->m, size[1])});
 }
 
 /* ---- a small loop program ---------------------------------------------------------------------------- */
 
 typedef struct Roi {
   Module *m;
-  DType t;                             /* to compute in */
+  DType t; /* to compute in */
   const Buffer *x, *rois, *out;
-  const Expr *r, *c, *p[2];            /* box, channel, bin */
+  const Expr *r, *c, *p[2]; /* box, channel, bin */
   const Var *rv, *cv, *pv[2];
 } Roi;
 
@@ -56,15 +59,22 @@ static Roi roi_begin(OpCall *c, const Tensor *const *in)
   return q;
 }
 
-static const Expr *box(const Roi *q, int k) { return expr_cast(q->m, q->t, expr_load(q->m, q->rois, 2, (const Expr *[]){q->r, expr_i32(q->m, k)})); }
+static const Expr *box(const Roi *q, int k)
+{
+  return expr_cast(q->m, q->t, expr_load(q->m, q->rois, 2, (const Expr *[]){q->r, expr_i32(q->m, k)}));
+}
 static const Expr *num(const Roi *q, double v) { return expr_const(q->m, q->t, v); }
 
 static Stmt *set(const Roi *q, const Expr *value)
 {
-  return stmt_store(q->m, q->out, 4, (const Expr *[]){q->r, q->c, q->p[0], q->p[1]}, expr_cast(q->m, q->out->dtype, value));
+  return stmt_store(q->m, q->out, 4, (const Expr *[]){q->r, q->c, q->p[0], q->p[1]},
+                    expr_cast(q->m, q->out->dtype, value));
 }
 
-static const Expr *get(const Roi *q) { return expr_cast(q->m, q->t, expr_load(q->m, q->out, 4, (const Expr *[]){q->r, q->c, q->p[0], q->p[1]})); }
+static const Expr *get(const Roi *q)
+{
+  return expr_cast(q->m, q->t, expr_load(q->m, q->out, 4, (const Expr *[]){q->r, q->c, q->p[0], q->p[1]}));
+}
 
 /* The loops around `bin`, which runs where the box's batch is there. */
 static const Tensor *roi_end(const Roi *q, const Tensor *const *in, const char *name, Stmt *bin)
@@ -78,7 +88,8 @@ static const Tensor *roi_end(const Roi *q, const Tensor *const *in, const char *
   body = stmt_for(m, q->cv, expr_i32(m, 0), q->out->shape[1], FOR_SERIAL, NULL, body);
   body = stmt_for(m, q->rv, expr_i32(m, 0), q->out->shape[0], FOR_PARALLEL, NULL, body);
   stmt_link(body, NULL);
-  return &te_extern(m, name, name, 2, in, (const Buffer *[]){q->x, q->rois}, 1, (const Buffer *[]){q->out}, body)->out[0];
+  return &te_extern(m, name, name, 2, in, (const Buffer *[]){q->x, q->rois}, 1, (const Buffer *[]){q->out}, body)
+              ->out[0];
 }
 
 static const Expr *read_point(const Roi *q, const Expr *y, const Expr *x)
@@ -98,11 +109,14 @@ typedef struct Point {
 static Point point_at(const Roi *q, const Expr *p, const Expr *extent)
 {
   Module *m = q->m;
-  const Expr *n = expr_cast(m, q->t, extent), *last = expr_sub(m, extent, expr_i32(m, 1)), *inner = expr_max(m, p, num(q, 0));
+  const Expr *n = expr_cast(m, q->t, extent);
+  const Expr *last = expr_sub(m, extent, expr_i32(m, 1));
+  const Expr *inner = expr_max(m, p, num(q, 0));
   Point out = {.near = expr_and(m, expr_binary(m, E_GE, p, num(q, -1)), expr_binary(m, E_LE, p, n))};
   out.low = expr_min(m, expr_cast(m, DT_I32, inner), last);
   out.high = expr_min(m, expr_add(m, out.low, expr_i32(m, 1)), last);
-  out.part = expr_select(m, expr_binary(m, E_GE, out.low, last), num(q, 0), expr_sub(m, inner, expr_cast(m, q->t, out.low)));
+  out.part =
+      expr_select(m, expr_binary(m, E_GE, out.low, last), num(q, 0), expr_sub(m, inner, expr_cast(m, q->t, out.low)));
   return out;
 }
 
@@ -111,7 +125,8 @@ static void point_terms(const Roi *q, const Point *y, const Point *x, const Expr
 {
   Module *m = q->m;
   for (int k = 0; k < 4; k++) {
-    const Expr *wy = k < 2 ? expr_sub(m, num(q, 1), y->part) : y->part, *wx = k % 2 ? x->part : expr_sub(m, num(q, 1), x->part);
+    const Expr *wy = k < 2 ? expr_sub(m, num(q, 1), y->part) : y->part;
+    const Expr *wx = k % 2 ? x->part : expr_sub(m, num(q, 1), x->part);
     term[k] = expr_mul(m, expr_mul(m, wy, wx), read_point(q, k < 2 ? y->low : y->high, k % 2 ? x->high : x->low));
   }
 }
@@ -125,27 +140,36 @@ static void roi_align_compute(OpCall *c, const Tensor *const *in, const Tensor *
   const Expr *count[2], *step[2];
   Point point[2];
   for (int d = 0; d < 2; d++) {
-    const Expr *shift = num(&q, a->half_pixel ? 0.5 : 0), *scale = num(&q, a->spatial_scale), *bins = expr_cast(m, q.t, q.out->shape[2 + d]);
-    const Expr *start = expr_sub(m, expr_mul(m, box(&q, 2 - d), scale), shift), *end = expr_sub(m, expr_mul(m, box(&q, 4 - d), scale), shift);
+    const Expr *shift = num(&q, a->half_pixel ? 0.5 : 0);
+    const Expr *scale = num(&q, a->spatial_scale);
+    const Expr *bins = expr_cast(m, q.t, q.out->shape[2 + d]);
+    const Expr *start = expr_sub(m, expr_mul(m, box(&q, 2 - d), scale), shift);
+    const Expr *end = expr_sub(m, expr_mul(m, box(&q, 4 - d), scale), shift);
     const Expr *size = expr_sub(m, end, start);
     if (!a->half_pixel) size = expr_max(m, size, num(&q, 1));
     const Expr *bin = NN_DIV(m, size, bins);
-    count[d] = a->sample_ratio > 0 ? expr_i32(m, a->sample_ratio) : expr_max(m, expr_cast(m, DT_I32, nn_unary(m, IN_CEIL, bin)), expr_i32(m, 0));
+    count[d] = a->sample_ratio > 0 ? expr_i32(m, a->sample_ratio)
+                                   : expr_max(m, expr_cast(m, DT_I32, nn_unary(m, IN_CEIL, bin)), expr_i32(m, 0));
     grid[d] = var_new(m, d ? "grid_w" : "grid_h", DT_I32, VAR_PLAIN);
     const Expr *i = index_var(m, d ? "ix" : "iy", &iv[d]);
-    step[d] = NN_DIV(m, expr_mul(m, expr_add(m, expr_cast(m, q.t, i), num(&q, 0.5)), bin), expr_cast(m, q.t, grid[d]->expr));
+    step[d] =
+        NN_DIV(m, expr_mul(m, expr_add(m, expr_cast(m, q.t, i), num(&q, 0.5)), bin), expr_cast(m, q.t, grid[d]->expr));
     const Expr *p = expr_add(m, expr_add(m, start, expr_mul(m, expr_cast(m, q.t, q.p[d]), bin)), step[d]);
     point[d] = point_at(&q, p, q.x->shape[2 + d]);
   }
-  const Expr *term[4], *near = expr_and(m, point[0].near, point[1].near), *value;
+  const Expr *term[4];
+  const Expr *near = expr_and(m, point[0].near, point[1].near);
+  const Expr *value;
   point_terms(&q, &point[0], &point[1], term);
   if (!strcmp(a->mode, "avg")) {
     const Expr *sum = expr_add(m, expr_add(m, expr_add(m, term[0], term[1]), term[2]), term[3]);
     const Expr *points = expr_cast(m, q.t, expr_max(m, expr_mul(m, grid[0]->expr, grid[1]->expr), expr_i32(m, 1)));
     value = expr_add(m, get(&q), NN_DIV(m, nn_if(m, near, sum, num(&q, 0)), points));
   } else {
-    const Expr *best = nn_if(m, near, expr_max(m, expr_max(m, term[0], term[1]), expr_max(m, term[2], term[3])), num(&q, 0));
-    const Expr *zero = expr_i32(m, 0), *first = expr_and(m, expr_binary(m, E_EQ, iv[0]->expr, zero), expr_binary(m, E_EQ, iv[1]->expr, zero));
+    const Expr *best =
+        nn_if(m, near, expr_max(m, expr_max(m, term[0], term[1]), expr_max(m, term[2], term[3])), num(&q, 0));
+    const Expr *zero = expr_i32(m, 0);
+    const Expr *first = expr_and(m, expr_binary(m, E_EQ, iv[0]->expr, zero), expr_binary(m, E_EQ, iv[1]->expr, zero));
     value = expr_select(m, first, best, expr_max(m, get(&q), best));
   }
   Stmt *bin = set(&q, value);
@@ -156,9 +180,11 @@ static void roi_align_compute(OpCall *c, const Tensor *const *in, const Tensor *
 
 const OpDef op_vision_roi_align = {
   .name = "vision.roi_align",
-  .doc = "boxes (batch, x1, y1, x2, y2) of data in pooled_size bins: the mean, or the largest weighted element, of points in each",
+  .doc = "boxes (batch, x1, y1, x2, y2) of data in pooled_size bins: the mean, or the largest weighted element, of "
+         "points in each",
   .args = "data, rois",
-  .min_args = 2, .max_args = 2,
+  .min_args = 2,
+  .max_args = 2,
   .attrs = &RoiAlign_attrs,
   .fuse = FUSE_OPAQUE,
   .type = roi_type,
@@ -173,14 +199,24 @@ static void roi_pool_compute(OpCall *c, const Tensor *const *in, const Tensor **
   const RoiPoolAttrs *a = c->attrs;
   Roi q = roi_begin(c, in);
   const Var *begin[2], *end[2], *iv[2];
-  const Expr *from[2], *to[2], *at[2], *first = NULL;
+  const Expr *from[2], *to[2], *at[2];
+  const Expr *first = NULL;
   for (int d = 0; d < 2; d++) {
-    const Expr *scale = num(&q, a->spatial_scale), *zero = expr_i32(m, 0), *extent = q.x->shape[2 + d];
-    const Expr *lo = nn_unary(m, IN_ROUND, expr_mul(m, box(&q, 2 - d), scale)), *hi = nn_unary(m, IN_ROUND, expr_mul(m, box(&q, 4 - d), scale));
-    const Expr *bin = NN_DIV(m, expr_max(m, expr_add(m, expr_sub(m, hi, lo), num(&q, 1)), num(&q, 1)), expr_cast(m, q.t, q.out->shape[2 + d]));
-    const Expr *p = expr_cast(m, q.t, q.p[d]), *next = expr_add(m, p, num(&q, 1));
-    from[d] = expr_min(m, expr_max(m, expr_cast(m, DT_I32, expr_add(m, nn_unary(m, IN_FLOOR, expr_mul(m, p, bin)), lo)), zero), extent);
-    to[d] = expr_min(m, expr_max(m, expr_cast(m, DT_I32, expr_add(m, nn_unary(m, IN_CEIL, expr_mul(m, next, bin)), lo)), zero), extent);
+    const Expr *scale = num(&q, a->spatial_scale);
+    const Expr *zero = expr_i32(m, 0);
+    const Expr *extent = q.x->shape[2 + d];
+    const Expr *lo = nn_unary(m, IN_ROUND, expr_mul(m, box(&q, 2 - d), scale));
+    const Expr *hi = nn_unary(m, IN_ROUND, expr_mul(m, box(&q, 4 - d), scale));
+    const Expr *bin = NN_DIV(m, expr_max(m, expr_add(m, expr_sub(m, hi, lo), num(&q, 1)), num(&q, 1)),
+                             expr_cast(m, q.t, q.out->shape[2 + d]));
+    const Expr *p = expr_cast(m, q.t, q.p[d]);
+    const Expr *next = expr_add(m, p, num(&q, 1));
+    from[d] = expr_min(
+        m, expr_max(m, expr_cast(m, DT_I32, expr_add(m, nn_unary(m, IN_FLOOR, expr_mul(m, p, bin)), lo)), zero),
+        extent);
+    to[d] = expr_min(
+        m, expr_max(m, expr_cast(m, DT_I32, expr_add(m, nn_unary(m, IN_CEIL, expr_mul(m, next, bin)), lo)), zero),
+        extent);
     begin[d] = var_new(m, d ? "wbegin" : "hbegin", DT_I32, VAR_PLAIN);
     end[d] = var_new(m, d ? "wend" : "hend", DT_I32, VAR_PLAIN);
     const Expr *i = index_var(m, d ? "ix" : "iy", &iv[d]);
@@ -201,7 +237,8 @@ const OpDef op_vision_roi_pool = {
   .name = "vision.roi_pool",
   .doc = "boxes (batch, x1, y1, x2, y2) of data in pooled_size bins: the largest element of each, 0 of an empty one",
   .args = "data, rois",
-  .min_args = 2, .max_args = 2,
+  .min_args = 2,
+  .max_args = 2,
   .attrs = &RoiPool_attrs,
   .fuse = FUSE_OPAQUE,
   .type = roi_type,

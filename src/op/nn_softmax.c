@@ -15,8 +15,8 @@ static const Type *softmax_type(OpCall *c)
 }
 
 typedef struct Rows {
-  int axis, n;                         /* the axis, the rank without it */
-  const Expr *shape[NN_MAX_DIM];       /* without it */
+  int axis, n;                   /* the axis, the rank without it */
+  const Expr *shape[NN_MAX_DIM]; /* without it */
 } Rows;
 
 static Rows rows_of(OpCall *c)
@@ -43,7 +43,8 @@ static void full_row(const Rows *r, const Expr *const *at, const Expr **row)
 static const Tensor *row_max(OpCall *c, const Rows *r, const Tensor *x)
 {
   Stage s = nn_stage(c->m, r->n, r->shape, NULL);
-  const Expr *k = nn_reduce_axis(&s, "k", c->out->shape[r->axis]), *index[NN_MAX_DIM];
+  const Expr *k = nn_reduce_axis(&s, "k", c->out->shape[r->axis]);
+  const Expr *index[NN_MAX_DIM];
   row_index(r, s.at, k, index);
   return nn_finish(&s, "T_softmax_maxelem", "comm_reduce", nn_reduce(&s, "max", nn_read(c->m, x, index)));
 }
@@ -64,15 +65,18 @@ static void softmax_compute(OpCall *c, const Tensor *const *in, const Tensor **o
   Rows r = rows_of(c);
   const Tensor *max = row_max(c, &r, in[0]);
   Stage e = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Tensor *exps = nn_finish(&e, "T_softmax_exp", "elemwise", nn_unary(m, IN_EXP, shifted(c, &r, in[0], max, e.at)));
+  const Tensor *exps =
+      nn_finish(&e, "T_softmax_exp", "elemwise", nn_unary(m, IN_EXP, shifted(c, &r, in[0], max, e.at)));
   Stage t = nn_stage(m, r.n, r.shape, NULL);
-  const Expr *k = nn_reduce_axis(&t, "k", c->out->shape[r.axis]), *index[NN_MAX_DIM], *row[NN_MAX_DIM];
+  const Expr *k = nn_reduce_axis(&t, "k", c->out->shape[r.axis]);
+  const Expr *index[NN_MAX_DIM], *row[NN_MAX_DIM];
   row_index(&r, t.at, k, index);
   const Tensor *total = nn_finish(&t, "T_softmax_expsum", "comm_reduce", nn_reduce(&t, "sum", nn_read(m, exps, index)));
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   full_row(&r, s.at, row);
   DType sum_type = nn_accumulator(c->out->dtype);
-  const Expr *value = expr_mul(m, nn_read(m, exps, s.at), NN_DIV(m, expr_const(m, sum_type, 1), nn_read(m, total, row)));
+  const Expr *value =
+      expr_mul(m, nn_read(m, exps, s.at), NN_DIV(m, expr_const(m, sum_type, 1), nn_read(m, total, row)));
   *out = nn_finish(&s, "T_softmax_norm", "softmax_output", expr_cast(m, c->out->dtype, value));
 }
 
@@ -82,7 +86,8 @@ static void log_softmax_compute(OpCall *c, const Tensor *const *in, const Tensor
   Rows r = rows_of(c);
   const Tensor *max = row_max(c, &r, in[0]);
   Stage t = nn_stage(m, r.n, r.shape, NULL);
-  const Expr *k = nn_reduce_axis(&t, "k", c->out->shape[r.axis]), *index[NN_MAX_DIM], *row[NN_MAX_DIM];
+  const Expr *k = nn_reduce_axis(&t, "k", c->out->shape[r.axis]);
+  const Expr *index[NN_MAX_DIM], *row[NN_MAX_DIM];
   row_index(&r, t.at, k, index);
   const Tensor *total = nn_finish(&t, "T_softmax_expsum", "comm_reduce",
                                   nn_reduce(&t, "sum", nn_unary(m, IN_EXP, shifted(c, &r, in[0], max, index))));
@@ -106,7 +111,8 @@ const OpDef op_nn_softmax = {
   .name = "nn.softmax",
   .doc = "exp(x) over the sum of exp(x) along an axis",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &Softmax_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = softmax_type,
@@ -118,7 +124,8 @@ const OpDef op_nn_log_softmax = {
   .name = "nn.log_softmax",
   .doc = "logarithm of softmax",
   .args = "data",
-  .min_args = 1, .max_args = 1,
+  .min_args = 1,
+  .max_args = 1,
   .attrs = &Softmax_attrs,
   .fuse = FUSE_OPAQUE,
   .type = softmax_type,

@@ -52,7 +52,7 @@ const Expr *dim_simplify(Module *, const Expr *);
 /* An integer value (an element of a shape operand, often int64) as a dimension: int32
  * arithmetic, simplified. */
 const Expr *dim_of_value(Module *, const Expr *);
-const Expr *dim_add(Module *, const Expr *, const Expr *);            /* all simplified */
+const Expr *dim_add(Module *, const Expr *, const Expr *); /* all simplified */
 const Expr *dim_sub(Module *, const Expr *, const Expr *);
 const Expr *dim_mul(Module *, const Expr *, const Expr *);
 const Expr *dim_floordiv(Module *, const Expr *, const Expr *);
@@ -62,7 +62,7 @@ const Expr *dim_min(Module *, const Expr *, const Expr *);
 const Expr *dim_max(Module *, const Expr *, const Expr *);
 const Expr *dim_product(Module *, int n, const Expr *const *);
 static inline bool dim_literal(const Expr *e, int64_t *out) { return e->kind == E_INT ? *out = e->u.i, true : false; }
-bool dim_same(Module *, const Expr *, const Expr *);                  /* equal for all sizes */
+bool dim_same(Module *, const Expr *, const Expr *); /* equal for all sizes */
 /* dim where the condition holds, -1 where not. */
 const Expr *dim_guard(Module *, const Expr *cond, const Expr *dim);
 /* a where a == b, -1 where not (see the head of this file); a itself when they are the
@@ -71,16 +71,16 @@ const Expr *dim_require_equal(Module *, const Expr *a, const Expr *b);
 
 /* ---- rules.c: checks and type rules that many operators share ------------------------------- */
 
-const char *op_arg_name(OpCall *, int i);                             /* "data": its name in the operator's args */
-const Type *op_tensor_arg(OpCall *, int i);           /* raises unless argument i is a tensor of known rank */
-const Type *op_ranked_arg(OpCall *, int i, int lo, int hi);           /* and unless lo <= ndim <= hi */
+const char *op_arg_name(OpCall *, int i);                   /* "data": its name in the operator's args */
+const Type *op_tensor_arg(OpCall *, int i);                 /* raises unless argument i is a tensor of known rank */
+const Type *op_ranked_arg(OpCall *, int i, int lo, int hi); /* and unless lo <= ndim <= hi */
 /* Raises unless argument i is a tuple of tensors; their number. */
 int op_tuple_arg(OpCall *, int i);
-void op_same_dtype(OpCall *, int i, int k);           /* raises naming both arguments and dtypes */
-void op_need_float(OpCall *, int i);                  /* raises unless the dtype is a float (… an integer, … bool) */
+void op_same_dtype(OpCall *, int i, int k); /* raises naming both arguments and dtypes */
+void op_need_float(OpCall *, int i);        /* raises unless the dtype is a float (… an integer, … bool) */
 void op_need_int(OpCall *, int i);
 void op_need_bool(OpCall *, int i);
-int op_axis(OpCall *, int64_t axis, int ndim);        /* negative from the end; raises outside */
+int op_axis(OpCall *, int64_t axis, int ndim); /* negative from the end; raises outside */
 /* The axes of a list, normalised, in ascending order; raises on one that is named twice. */
 int op_axes_sorted(OpCall *, AttrInts axes, int ndim, int *out);
 /* The dimension that both must be; raises on literals that differ, naming `what`. */
@@ -91,11 +91,11 @@ const Expr *op_equal_dim(OpCall *, const Expr *a, const Expr *b, const char *wha
 const Expr *op_broadcast_dim(OpCall *, const Expr *a, const Expr *b);
 /* numpy broadcast of two shapes into out (8 at most); the rank. */
 int op_broadcast_shape(OpCall *, int na, const Expr *const *a, int nb, const Expr *const *b, const Expr **out);
-const Type *type_same(OpCall *);                      /* as the first argument */
-const Type *type_same_float(OpCall *);                /* and it must be a float */
-const Type *type_same_bool(OpCall *);                 /* its shape, of bool */
-const Type *type_broadcast(OpCall *);                 /* numpy's rule over all arguments; dtypes must agree */
-const Type *type_compare(OpCall *);                   /* the same, giving bool */
+const Type *type_same(OpCall *);       /* as the first argument */
+const Type *type_same_float(OpCall *); /* and it must be a float */
+const Type *type_same_bool(OpCall *);  /* its shape, of bool */
+const Type *type_broadcast(OpCall *);  /* numpy's rule over all arguments; dtypes must agree */
+const Type *type_compare(OpCall *);    /* the same, giving bool */
 /* The elements of argument i as expressions (graph_values); raises when their number is
  * not known, since then the output's rank is not. */
 const Expr *const *op_values(OpCall *, int i, int *n);
@@ -128,40 +128,43 @@ typedef struct OpAxes {
   const Expr *index[OP_MAX_RANK];
 } OpAxes;
 OpAxes op_axes(OpCall *, int ndim, const Expr *const *shape);
-OpAxes op_out_axes(OpCall *, int output);                             /* over the shape of an output of the call's type */
-const Type *op_out_type(OpCall *, int output);                        /* of a tuple, its field */
+/* over the shape of an output of the call's type */
+OpAxes op_out_axes(OpCall *, int output);
+const Type *op_out_type(OpCall *, int output); /* of a tuple, its field */
 /* One tensor of one body over the axes; name NULL: the operator's. */
 const Tensor *op_emit(OpCall *, const OpAxes *, const char *name, const Expr *body);
 const IterVar *op_reduce_axis(OpCall *, const char *name, const Expr *extent);
 /* sum prod min max any all over the axes; min and max let NaN through. */
 const Reducer *op_reducer(Module *, const char *name, DType);
 const Expr *op_reduce(Module *, const char *reducer, const Expr *source, int n, const IterVar *const *axis);
-const Expr *op_read(Module *, const Tensor *, const Expr *const *index);      /* as many as its rank */
+const Expr *op_read(Module *, const Tensor *, const Expr *const *index); /* as many as its rank */
 /* Reads an input of lower rank or extent 1 that broadcasts to the output index. */
 const Expr *op_broadcast_read(Module *, const Tensor *, int ndim, const Expr *const *index);
 
 /* expressions over values, with the policies of the head of this file */
-const Expr *op_num(Module *, DType, double);                                  /* a literal of any dtype */
-const Expr *op_intrin(Module *, Intrin, const Expr *);                        /* float16 and narrower compute as expr.h says */
+const Expr *op_num(Module *, DType, double); /* a literal of any dtype */
+/* float16 and narrower compute as expr.h says */
+const Expr *op_intrin(Module *, Intrin, const Expr *);
 const Expr *op_intrin2(Module *, Intrin, const Expr *, const Expr *);
 const Expr *op_maximum_value(Module *, const Expr *, const Expr *);
 const Expr *op_minimum_value(Module *, const Expr *, const Expr *);
 const Expr *op_relu_value(Module *, const Expr *);
-const Expr *op_clip_value(Module *, const Expr *, double lo, double hi);      /* an infinite bound: none */
-const Expr *op_int_divide(Module *, ExprKind, const Expr *, const Expr *);    /* E_DIV E_MOD E_FLOORDIV E_FLOORMOD, 0 by zero */
-DType op_sum_dtype(DType);                                                    /* float32 for narrower floats */
+const Expr *op_clip_value(Module *, const Expr *, double lo, double hi); /* an infinite bound: none */
+/* E_DIV E_MOD E_FLOORDIV E_FLOORMOD, 0 by zero */
+const Expr *op_int_divide(Module *, ExprKind, const Expr *, const Expr *);
+DType op_sum_dtype(DType); /* float32 for narrower floats */
 
 /* nodes, for decompositions; attrs NULL: the defaults */
 const Node *op_call1(Module *, const OpDef *, const Node *, const void *attrs);
 const Node *op_call2(Module *, const OpDef *, const Node *, const Node *, const void *attrs);
 const Node *op_call3(Module *, const OpDef *, const Node *, const Node *, const Node *, const void *attrs);
-const Node *op_number(Module *, DType, double);                               /* a scalar constant */
+const Node *op_number(Module *, DType, double); /* a scalar constant */
 
 /* ---- layout.c: layout rules ---------------------------------------------------------------------- */
 
 /* What a rule returns when the attributes stay (an operator may have none). */
 const void *layout_keep_attrs(OpCall *);
-const void *layout_any(OpCall *, LayoutPair *arg, LayoutPair *out);           /* element by element: as it comes */
+const void *layout_any(OpCall *, LayoutPair *arg, LayoutPair *out); /* element by element: as it comes */
 /* Same-shaped or broadcasting arguments: the first changed layout is taken for all;
  * per-channel arguments are laid out to match. */
 const void *layout_broadcast(OpCall *, LayoutPair *arg, LayoutPair *out);
@@ -170,32 +173,42 @@ const void *layout_broadcast(OpCall *, LayoutPair *arg, LayoutPair *out);
 
 #define CAST_ATTRS(A, S) A(S, DTYPE, dtype, NULL, "the dtype to convert to")
 DECLARE_ATTRS(Cast, CAST_ATTRS)
+/* clang-format off */
 #define CLIP_ATTRS(A, S)                    \
   A(S, F64, a_min, "-inf", "lower bound")   \
   A(S, F64, a_max, "inf", "upper bound")
+/* clang-format on */
 DECLARE_ATTRS(Clip, CLIP_ATTRS)
 #define LEAKY_RELU_ATTRS(A, S) A(S, F64, alpha, "0.01", "slope of the negative part")
 DECLARE_ATTRS(LeakyRelu, LEAKY_RELU_ATTRS)
+/* clang-format off */
 #define REDUCE_ATTRS(A, S)                                                    \
   A(S, INTS, axis, "None", "axes to reduce; None or []: all of them")         \
   A(S, BOOL, keepdims, "False", "keep reduced axes with extent 1")            \
   A(S, BOOL, exclude, "False", "reduce the axes that are not listed")
+/* clang-format on */
 DECLARE_ATTRS(Reduce, REDUCE_ATTRS)
+/* clang-format off */
 #define ARG_REDUCE_ATTRS(A, S)                                                \
   A(S, INTS, axis, "None", "axes to reduce; None or []: all of them")         \
   A(S, BOOL, keepdims, "False", "keep reduced axes with extent 1")            \
   A(S, BOOL, exclude, "False", "reduce the axes that are not listed")         \
   A(S, BOOL, select_last_index, "False", "among equal extremes the last, not the first")
+/* clang-format on */
 DECLARE_ATTRS(ArgReduce, ARG_REDUCE_ATTRS)
+/* clang-format off */
 #define VARIANCE_ATTRS(A, S)                                                  \
   A(S, INTS, axis, "None", "axes to reduce; None or []: all of them")         \
   A(S, BOOL, keepdims, "False", "keep reduced axes with extent 1")            \
   A(S, BOOL, exclude, "False", "reduce the axes that are not listed")         \
   A(S, BOOL, unbiased, "False", "divide by one less than the number of elements")
+/* clang-format on */
 DECLARE_ATTRS(Variance, VARIANCE_ATTRS)
+/* clang-format off */
 #define INIT_ATTRS(A, S)                            \
   A(S, DIMS, shape, NULL, "shape of the result")    \
   A(S, DTYPE, dtype, "None", "dtype of the result; None: float32, or that of the value")
+/* clang-format on */
 DECLARE_ATTRS(Init, INIT_ATTRS)
 #define SHAPE_ATTRS(A, S) A(S, DIMS, shape, NULL, "the shape of the result")
 DECLARE_ATTRS(Shape, SHAPE_ATTRS)

@@ -17,15 +17,17 @@
 
 enum { MOST_NESTED = 200, MOST_REPEATS = 1000, MOST_NUMBERS = 1 << 16, LAST_LETTER = 0x10FFFF };
 
-typedef struct Range { int32_t lo, hi; } Range;
+typedef struct Range {
+  int32_t lo, hi;
+} Range;
 typedef Vec(Range) Ranges;
 
 typedef struct Regex {
   enum { RX_EMPTY, RX_SET, RX_ASSERT, RX_THEN, RX_OR, RX_REPEAT } kind;
   const struct Regex *a, *b;
-  int min, max;              /* REPEAT; max -1: any number */
+  int min, max; /* REPEAT; max -1: any number */
   PatternFact fact;
-  Ranges set;                /* in order, apart from each other */
+  Ranges set; /* in order, apart from each other */
 } Regex;
 
 typedef struct Parser {
@@ -33,7 +35,7 @@ typedef struct Parser {
   Arena *arena;
   const char *text, *p;
   int nested;
-  bool fold, all;            /* (?i), (?s) */
+  bool fold, all; /* (?i), (?s) */
   Vec(int32_t) code;
 } Parser;
 
@@ -54,7 +56,8 @@ static void add_range(Parser *p, Ranges *set, int32_t lo, int32_t hi) { vec_push
 /* The other case of what is there already. */
 static void add_case(Parser *p, Ranges *set, bool upper)
 {
-  int rows, n = set->n;
+  int rows;
+  int n = set->n;
   const int32_t *row = strings_case_table(upper, &rows);
   for (int r = 0; r < rows; r++, row += 4)
     for (int i = 0; i < n; i++)
@@ -64,14 +67,15 @@ static void add_case(Parser *p, Ranges *set, bool upper)
 
 static int range_order(const void *a, const void *b)
 {
-  int32_t x = ((const Range *)a)->lo, y = ((const Range *)b)->lo;
+  int32_t x = ((const Range *)a)->lo;
+  int32_t y = ((const Range *)b)->lo;
   return (x > y) - (x < y);
 }
 
 static Ranges tidy(Parser *p, Ranges set, bool negate)
 {
   Ranges out = {0};
-  int32_t next = 0;          /* the first letter not looked at */
+  int32_t next = 0; /* the first letter not looked at */
   if (p->fold)
     for (int turn = 0; turn < 2; turn++) add_case(p, &set, false), add_case(p, &set, true);
   if (set.n) qsort(set.v, (size_t)set.n, sizeof *set.v, range_order);
@@ -110,9 +114,12 @@ static bool add_perl_class(Parser *p, Ranges *set, char name)
 /* [:alpha:] and its like, [:^alpha:]: the text stands behind "[:". */
 static void add_posix_class(Parser *p, Ranges *set)
 {
-  static const struct { const char *name, *ranges; } classes[] = {
-      {"alnum", "09AZaz"}, {"alpha", "AZaz"}, {"ascii", "\x01\x7f"}, {"blank", "\t\t  "}, {"cntrl", "\x01\x1f\x7f\x7f"}, {"digit", "09"}, {"graph", "!~"},
-      {"lower", "az"}, {"print", " ~"}, {"punct", "!/:@[`{~"}, {"space", "\t\r  "}, {"upper", "AZ"}, {"word", "09AZ__az"}, {"xdigit", "09AFaf"},
+  static const struct {
+    const char *name, *ranges;
+  } classes[] = {
+    {"alnum", "09AZaz"}, {"alpha", "AZaz"}, {"ascii", "\x01\x7f"}, {"blank", "\t\t  "},  {"cntrl", "\x01\x1f\x7f\x7f"},
+    {"digit", "09"},     {"graph", "!~"},   {"lower", "az"},       {"print", " ~"},      {"punct", "!/:@[`{~"},
+    {"space", "\t\r  "}, {"upper", "AZ"},   {"word", "09AZ__az"},  {"xdigit", "09AFaf"},
   };
   bool negate = *p->p == '^';
   p->p += negate;
@@ -157,7 +164,8 @@ static int32_t number(Parser *p, int base, int most)
 /* What follows a backslash, where it stands for one letter. */
 static int32_t escaped(Parser *p)
 {
-  static const char from[] = "abfnrtv", to[] = "\a\b\f\n\r\t\v";
+  static const char from[] = "abfnrtv";
+  static const char to[] = "\a\b\f\n\r\t\v";
   char c = *p->p;
   const char *at = c ? strchr(from, c) : NULL;
   if (at && c != 'b') return p->p++, to[at - from];
@@ -227,7 +235,8 @@ static const Regex *bracket(Parser *p)
       p->p += 2;
       continue;
     }
-    int32_t lo = *p->p == '\\' ? (p->p++, escaped(p)) : letter(p), hi = lo;
+    int32_t lo = *p->p == '\\' ? (p->p++, escaped(p)) : letter(p);
+    int32_t hi = lo;
     if (p->p[0] == '-' && p->p[1] != ']' && p->p[1]) {
       p->p++;
       hi = *p->p == '\\' ? (p->p++, escaped(p)) : letter(p);
@@ -259,10 +268,11 @@ static bool flags(Parser *p)
 
 static const Regex *group(Parser *p)
 {
-  bool fold = p->fold, all = p->all;
+  bool fold = p->fold;
+  bool all = p->all;
   if (*p->p == '?') {
     p->p++;
-    if (!flags(p)) return rx_new(p, RX_EMPTY, NULL, NULL);   /* for what follows, to the end of this group */
+    if (!flags(p)) return rx_new(p, RX_EMPTY, NULL, NULL); /* for what follows, to the end of this group */
   }
   const Regex *r = alternatives(p);
   if (*p->p != ')') refuse(p, "a group is not closed");
@@ -292,7 +302,8 @@ static const Regex *atom(Parser *p)
     return rx_set(p, set, false);
   }
   c = *++p->p;
-  if (c == 'A' || c == 'z' || c == 'b' || c == 'B') return p->p++, rx_assert(p, c == 'A' ? PA_BEGIN : c == 'z' ? PA_END : c == 'b' ? PA_EDGE : PA_NO_EDGE);
+  if (c == 'A' || c == 'z' || c == 'b' || c == 'B')
+    return p->p++, rx_assert(p, c == 'A' ? PA_BEGIN : c == 'z' ? PA_END : c == 'b' ? PA_EDGE : PA_NO_EDGE);
   if (add_perl_class(p, &set, c)) {
     Regex *r = rx_new(p, RX_SET, NULL, NULL);
     r->set = set;
@@ -317,7 +328,8 @@ static bool counts(Parser *p, int *min, int *max)
     else if (*s < '0' || *s > '9') return false;
   }
   if (*end != '}') return false;
-  if (lo > MOST_REPEATS || hi > MOST_REPEATS || (hi >= 0 && hi < lo)) refuse(p, "a count of repeats that is above %d or goes backwards", MOST_REPEATS);
+  if (lo > MOST_REPEATS || hi > MOST_REPEATS || (hi >= 0 && hi < lo))
+    refuse(p, "a count of repeats that is above %d or goes backwards", MOST_REPEATS);
   p->p = end + 1;
   *min = (int)lo;
   *max = (int)hi;
@@ -330,11 +342,12 @@ static const Regex *sequence(Parser *p)
   while (*p->p && *p->p != '|' && *p->p != ')') {
     const Regex *r = atom(p);
     for (;;) {
-      int min = *p->p == '+', max = *p->p == '?' ? 1 : -1;
+      int min = *p->p == '+';
+      int max = *p->p == '?' ? 1 : -1;
       bool simple = *p->p == '*' || *p->p == '+' || *p->p == '?';
       if (!simple && !(*p->p == '{' && counts(p, &min, &max))) break;
       p->p += simple;
-      p->p += *p->p == '?';  /* which match comes first does not matter */
+      p->p += *p->p == '?'; /* which match comes first does not matter */
       Regex *again = rx_new(p, RX_REPEAT, r, NULL);
       again->min = min;
       again->max = max;
@@ -408,7 +421,10 @@ static void emit(Parser *p, const Regex *r)
     }
     return;
   case RX_ASSERT: step(p, PO_ASSERT, (int32_t)r->fact, 0); return;
-  case RX_THEN: emit(p, r->a); emit(p, r->b); return;
+  case RX_THEN:
+    emit(p, r->a);
+    emit(p, r->b);
+    return;
   case RX_OR:
     fork = step(p, PO_SPLIT, 0, 0);
     emit(p, r->a);
@@ -425,7 +441,8 @@ const int32_t *strings_pattern(Ctx *ctx, Arena *arena, const char *text, int *n)
 {
   Parser p = {.ctx = ctx, .arena = arena, .text = text, .p = text};
   enum { LONGEST = 10000 };
-  if (strlen(text) > LONGEST) raise(ctx, ERR_ARGUMENT, NOWHERE, "a pattern of %zu bytes; at most %d are taken", strlen(text), LONGEST);
+  if (strlen(text) > LONGEST)
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "a pattern of %zu bytes; at most %d are taken", strlen(text), LONGEST);
   const Regex *r = alternatives(&p);
   if (*p.p) refuse(&p, "a group is closed that was not opened");
   emit(&p, r);

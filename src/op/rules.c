@@ -24,10 +24,14 @@ const char *op_arg_name(OpCall *c, int i)
 const Type *op_tensor_arg(OpCall *c, int i)
 {
   const Type *ty = c->arg[i];
-  if (ty->kind != TY_TENSOR) op_raise(c, ERR_TYPE, "argument '%s' is %s, not a tensor", op_arg_name(c, i), type_text(tmp(c), ty));
+  if (ty->kind != TY_TENSOR)
+    op_raise(c, ERR_TYPE, "argument '%s' is %s, not a tensor", op_arg_name(c, i), type_text(tmp(c), ty));
   if (ty->ndim < 0)
-    op_raise(c, ERR_UNSUPPORTED, "argument '%s' is %s: its rank must be known", op_arg_name(c, i), type_text(tmp(c), ty));
-  if (ty->ndim > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "argument '%s' has %d dimensions; there are at most %d", op_arg_name(c, i), ty->ndim, OP_MAX_RANK);
+    op_raise(c, ERR_UNSUPPORTED, "argument '%s' is %s: its rank must be known", op_arg_name(c, i),
+             type_text(tmp(c), ty));
+  if (ty->ndim > OP_MAX_RANK)
+    op_raise(c, ERR_UNSUPPORTED, "argument '%s' has %d dimensions; there are at most %d", op_arg_name(c, i), ty->ndim,
+             OP_MAX_RANK);
   return ty;
 }
 
@@ -35,21 +39,23 @@ const Type *op_ranked_arg(OpCall *c, int i, int lo, int hi)
 {
   const Type *ty = op_tensor_arg(c, i);
   if (ty->ndim >= lo && ty->ndim <= hi) return ty;
-  const char *want = lo == hi         ? arena_printf(tmp(c), "%d", lo)
+  const char *want = lo == hi          ? arena_printf(tmp(c), "%d", lo)
                      : hi == INT32_MAX ? arena_printf(tmp(c), "at least %d", lo)
                                        : arena_printf(tmp(c), "%d to %d", lo, hi);
-  op_raise(c, ERR_SHAPE, "argument '%s' is %s: it must have %s dimension%s, not %d", op_arg_name(c, i), type_text(tmp(c), ty), want,
-           lo == hi && lo == 1 ? "" : "s", ty->ndim);
+  op_raise(c, ERR_SHAPE, "argument '%s' is %s: it must have %s dimension%s, not %d", op_arg_name(c, i),
+           type_text(tmp(c), ty), want, lo == hi && lo == 1 ? "" : "s", ty->ndim);
 }
 
 int op_tuple_arg(OpCall *c, int i)
 {
   const Type *ty = c->arg[i];
-  if (ty->kind != TY_TUPLE) op_raise(c, ERR_TYPE, "argument '%s' is %s, not a tuple of tensors", op_arg_name(c, i), type_text(tmp(c), ty));
+  if (ty->kind != TY_TUPLE)
+    op_raise(c, ERR_TYPE, "argument '%s' is %s, not a tuple of tensors", op_arg_name(c, i), type_text(tmp(c), ty));
   for (int k = 0; k < ty->nfield; k++) {
     const Type *f = ty->field[k];
     if (f->kind != TY_TENSOR || f->ndim < 0 || f->ndim > OP_MAX_RANK)
-      op_raise(c, ERR_TYPE, "field %d of argument '%s' is %s, not a tensor of known rank", k, op_arg_name(c, i), type_text(tmp(c), f));
+      op_raise(c, ERR_TYPE, "field %d of argument '%s' is %s, not a tensor of known rank", k, op_arg_name(c, i),
+               type_text(tmp(c), f));
   }
   return ty->nfield;
 }
@@ -57,8 +63,8 @@ int op_tuple_arg(OpCall *c, int i)
 void op_same_dtype(OpCall *c, int i, int k)
 {
   if (dtype_eq(c->arg[i]->dtype, c->arg[k]->dtype)) return;
-  op_raise(c, ERR_TYPE, "argument '%s' is %s, '%s' is %s; cast one of them", op_arg_name(c, i), dtype_text(c, c->arg[i]->dtype),
-           op_arg_name(c, k), dtype_text(c, c->arg[k]->dtype));
+  op_raise(c, ERR_TYPE, "argument '%s' is %s, '%s' is %s; cast one of them", op_arg_name(c, i),
+           dtype_text(c, c->arg[i]->dtype), op_arg_name(c, k), dtype_text(c, c->arg[k]->dtype));
 }
 
 _Noreturn static void wrong_dtype(OpCall *c, int i, const char *want)
@@ -84,7 +90,8 @@ void op_need_bool(OpCall *c, int i)
 int op_axis(OpCall *c, int64_t axis, int ndim)
 {
   if (axis < -ndim || axis >= ndim)
-    op_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside a tensor of %d dimension%s", axis, ndim, ndim == 1 ? "" : "s");
+    op_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside a tensor of %d dimension%s", axis, ndim,
+             ndim == 1 ? "" : "s");
   return (int)(axis < 0 ? axis + ndim : axis);
 }
 
@@ -92,7 +99,8 @@ int op_axes_sorted(OpCall *c, AttrInts axes, int ndim, int *out)
 {
   int n = 0;
   for (int i = 0; i < axes.n; i++) {
-    int a = op_axis(c, axes.v[i], ndim), k = n;
+    int a = op_axis(c, axes.v[i], ndim);
+    int k = n;
     for (int j = 0; j < n; j++)
       if (out[j] == a) op_raise(c, ERR_ARGUMENT, "axis %d is listed twice", a);
     for (; k > 0 && out[k - 1] > a; k--) out[k] = out[k - 1];
@@ -115,7 +123,8 @@ const Expr *op_equal_dim(OpCall *c, const Expr *a, const Expr *b, const char *wh
 static const char *shapes_text(OpCall *c)
 {
   Text t = text_new(tmp(c));
-  for (int i = 0; i < c->nargs; i++) text_printf(&t, "%s'%s' is %s", i ? ", " : "", op_arg_name(c, i), type_text(tmp(c), c->arg[i]));
+  for (int i = 0; i < c->nargs; i++)
+    text_printf(&t, "%s'%s' is %s", i ? ", " : "", op_arg_name(c, i), type_text(tmp(c), c->arg[i]));
   return text_str(&t);
 }
 
@@ -131,7 +140,8 @@ static bool meets(const Expr *e, const Expr *dim)
 /* Where a is 1, is b (say min(a, 512)) 1 as well?  Then a is the result whenever they fit. */
 static bool one_together(Module *m, const Expr *a, const Expr *b)
 {
-  return a->kind == E_VAR && expr_is_int(dim_simplify(m, expr_substitute1(m, b, a->u.var, expr_int(m, a->dtype, 1))), 1);
+  return a->kind == E_VAR &&
+         expr_is_int(dim_simplify(m, expr_substitute1(m, b, a->u.var, expr_int(m, a->dtype, 1))), 1);
 }
 
 static const Expr *broadcast_sizes(Module *m, const Expr *a, const Expr *b)
@@ -139,9 +149,11 @@ static const Expr *broadcast_sizes(Module *m, const Expr *a, const Expr *b)
   if (meets(a, b)) return a;
   if (meets(b, a)) return b;
   for (int swap = 0; swap < 2; swap++) {
-    const Expr *x = swap ? b : a, *y = swap ? a : b;
+    const Expr *x = swap ? b : a;
+    const Expr *y = swap ? a : b;
     if (!one_together(m, x, y)) continue;
-    const Expr *fits = expr_binary(m, E_OR, expr_binary(m, E_EQ, x, y), expr_binary(m, E_EQ, y, expr_int(m, y->dtype, 1)));
+    const Expr *fits =
+        expr_binary(m, E_OR, expr_binary(m, E_EQ, x, y), expr_binary(m, E_EQ, y, expr_int(m, y->dtype, 1)));
     return dim_guard(m, fits, x);
   }
   if (b->kind == E_INT || (a->kind != E_INT && b->id < a->id)) {
@@ -149,7 +161,8 @@ static const Expr *broadcast_sizes(Module *m, const Expr *a, const Expr *b)
     a = b;
     b = t;
   }
-  const Expr *one = expr_int(m, b->dtype, 1), *none = dim_int(m, -1);
+  const Expr *one = expr_int(m, b->dtype, 1);
+  const Expr *none = dim_int(m, -1);
   const Expr *fits = expr_binary(m, E_OR, expr_binary(m, E_EQ, a, b), expr_binary(m, E_EQ, b, one));
   if (a->kind == E_INT) return expr_select(m, fits, a, none);
   return expr_select(m, fits, a, expr_select(m, expr_binary(m, E_EQ, a, expr_int(m, a->dtype, 1)), b, none));
@@ -159,9 +172,12 @@ const Expr *op_broadcast_dim(OpCall *c, const Expr *a, const Expr *b)
 {
   if (expr_is_int(a, 1)) return b;
   if (expr_is_int(b, 1) || dim_same(c->m, a, b)) return a;
-  const Expr *x = dim_unguarded(a), *y = dim_unguarded(b);     /* of three arguments, the first two may have met under a guard */
+  /* of three arguments, the first two may have met under a guard */
+  const Expr *x = dim_unguarded(a);
+  const Expr *y = dim_unguarded(b);
   if (x->kind == E_INT && y->kind == E_INT && x->u.i != y->u.i && x->u.i != 1 && y->u.i != 1)
-    op_raise(c, ERR_SHAPE, "dimensions %" PRId64 " and %" PRId64 " do not broadcast: %s", x->u.i, y->u.i, shapes_text(c));
+    op_raise(c, ERR_SHAPE, "dimensions %" PRId64 " and %" PRId64 " do not broadcast: %s", x->u.i, y->u.i,
+             shapes_text(c));
   return broadcast_sizes(c->m, a, b);
 }
 
@@ -170,7 +186,8 @@ int op_broadcast_shape(OpCall *c, int na, const Expr *const *a, int nb, const Ex
   int n = na > nb ? na : nb;
   if (n > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, n);
   for (int i = n - 1; i >= 0; i--) {
-    int ia = i - (n - na), ib = i - (n - nb);
+    int ia = i - (n - na);
+    int ib = i - (n - nb);
     out[i] = ia < 0 ? b[ib] : ib < 0 ? a[ia] : op_broadcast_dim(c, a[ia], b[ib]);
   }
   return n;

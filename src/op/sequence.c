@@ -67,14 +67,16 @@ static const RtValue *need_list(OpCall *c, const RtValue *v)
 
 static int64_t int_value(OpCall *c, const RtValue *v)
 {
-  if (v->kind != RV_TENSOR || v->tensor.bytes < (size_t)dtype_bytes(v->tensor.dtype)) op_raise(c, ERR_TYPE, "the position is not one number");
+  if (v->kind != RV_TENSOR || v->tensor.bytes < (size_t)dtype_bytes(v->tensor.dtype))
+    op_raise(c, ERR_TYPE, "the position is not one number");
   return value_load(v->tensor.dtype, v->tensor.data).i;
 }
 
 /* A position in [-n, n), or with the end [-n, n]. */
 static int position_in(OpCall *c, const RtValue *v, int n, bool end)
 {
-  int64_t p = int_value(c, v), at = p < 0 ? p + n : p;
+  int64_t p = int_value(c, v);
+  int64_t at = p < 0 ? p + n : p;
   if (at < 0 || at >= n + end) op_raise(c, ERR_BOUNDS, "position %" PRId64 " is outside of a sequence of %d", p, n);
   return (int)at;
 }
@@ -102,7 +104,8 @@ static void want_position(OpCall *c, int i)
 static const Type *join(OpCall *c, const Type *a, const Type *b)
 {
   if (a->kind != b->kind || (a->kind == TY_TENSOR && !dtype_eq(a->dtype, b->dtype)))
-    op_raise(c, ERR_TYPE, "%s and %s do not go into one sequence", type_text(c->m->arena, a), type_text(c->m->arena, b));
+    op_raise(c, ERR_TYPE, "%s and %s do not go into one sequence", type_text(c->m->arena, a),
+             type_text(c->m->arena, b));
   return type_join(c->m, a, b);
 }
 
@@ -113,12 +116,26 @@ static const Type *unknown_tensor(OpCall *c, DType t) { return type_tensor(c->m,
 #define SEQUENCE_EMPTY_ATTRS(A, S) A(S, DTYPE, dtype, "\"float32\"", "of the tensors that it may hold")
 DEFINE_ATTRS(SequenceEmpty, SEQUENCE_EMPTY_ATTRS)
 
-static const Type *empty_type(OpCall *c) { return seq_type(c, unknown_tensor(c, ((const SequenceEmptyAttrs *)c->attrs)->dtype)); }
-static const RtValue *construct_eval(OpCall *c, Arena *a, const RtValue *const *in) { return list_value(a, RV_SEQ, c->nargs, in); }
+static const Type *empty_type(OpCall *c)
+{
+  return seq_type(c, unknown_tensor(c, ((const SequenceEmptyAttrs *)c->attrs)->dtype));
+}
+static const RtValue *construct_eval(OpCall *c, Arena *a, const RtValue *const *in)
+{
+  return list_value(a, RV_SEQ, c->nargs, in);
+}
 
 const OpDef op_sequence_empty = {
-  .name = "sequence.empty", .doc = "a sequence without items", .args = "", .min_args = 0, .max_args = 0, .attrs = &SequenceEmpty_attrs,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = empty_type, .eval = construct_eval,
+  .name = "sequence.empty",
+  .doc = "a sequence without items",
+  .args = "",
+  .min_args = 0,
+  .max_args = 0,
+  .attrs = &SequenceEmpty_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = empty_type,
+  .eval = construct_eval,
 };
 
 static const Type *construct_type(OpCall *c)
@@ -129,8 +146,15 @@ static const Type *construct_type(OpCall *c)
 }
 
 const OpDef op_sequence_construct = {
-  .name = "sequence.construct", .doc = "a sequence of these items", .args = "inputs", .min_args = 1, .max_args = -1,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = construct_type, .eval = construct_eval,
+  .name = "sequence.construct",
+  .doc = "a sequence of these items",
+  .args = "inputs",
+  .min_args = 1,
+  .max_args = -1,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = construct_type,
+  .eval = construct_eval,
 };
 
 /* ---- items ---------------------------------------------------------------------------------------------- */
@@ -150,8 +174,15 @@ static const RtValue *at_eval(OpCall *c, Arena *a, const RtValue *const *in)
 }
 
 const OpDef op_sequence_at = {
-  .name = "sequence.at", .doc = "an item of a sequence; negative positions from the end", .args = "input_sequence, position",
-  .min_args = 2, .max_args = 2, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = at_type, .eval = at_eval,
+  .name = "sequence.at",
+  .doc = "an item of a sequence; negative positions from the end",
+  .args = "input_sequence, position",
+  .min_args = 2,
+  .max_args = 2,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = at_type,
+  .eval = at_eval,
 };
 
 static const Type *insert_type(OpCall *c)
@@ -171,8 +202,15 @@ static const RtValue *insert_eval(OpCall *c, Arena *a, const RtValue *const *in)
 }
 
 const OpDef op_sequence_insert = {
-  .name = "sequence.insert", .doc = "the sequence with one more item", .args = "input_sequence, tensor, position",
-  .min_args = 2, .max_args = 3, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = insert_type, .eval = insert_eval,
+  .name = "sequence.insert",
+  .doc = "the sequence with one more item",
+  .args = "input_sequence, tensor, position",
+  .min_args = 2,
+  .max_args = 3,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = insert_type,
+  .eval = insert_eval,
 };
 
 static const Type *erase_type(OpCall *c)
@@ -193,8 +231,15 @@ static const RtValue *erase_eval(OpCall *c, Arena *a, const RtValue *const *in)
 }
 
 const OpDef op_sequence_erase = {
-  .name = "sequence.erase", .doc = "the sequence without one item", .args = "input_sequence, position",
-  .min_args = 1, .max_args = 2, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = erase_type, .eval = erase_eval,
+  .name = "sequence.erase",
+  .doc = "the sequence without one item",
+  .args = "input_sequence, position",
+  .min_args = 1,
+  .max_args = 2,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = erase_type,
+  .eval = erase_eval,
 };
 
 static const Type *length_type(OpCall *c)
@@ -209,24 +254,35 @@ static const RtValue *length_eval(OpCall *c, Arena *a, const RtValue *const *in)
 }
 
 const OpDef op_sequence_length = {
-  .name = "sequence.length", .doc = "the number of items, an int64 scalar", .args = "input_sequence", .min_args = 1, .max_args = 1,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = length_type, .eval = length_eval,
+  .name = "sequence.length",
+  .doc = "the number of items, an int64 scalar",
+  .args = "input_sequence",
+  .min_args = 1,
+  .max_args = 1,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = length_type,
+  .eval = length_eval,
 };
 
 /* ---- concat ------------------------------------------------------------------------------------------------ */
 
+/* clang-format off */
 #define SEQUENCE_CONCAT_ATTRS(A, S)                        \
   A(S, INT, axis, "0", "axis to join along")               \
   A(S, BOOL, new_axis, "False", "stack along a new axis")
+/* clang-format on */
 DEFINE_ATTRS(SequenceConcat, SEQUENCE_CONCAT_ATTRS)
 
 static const Type *concat_type(OpCall *c)
 {
   const SequenceConcatAttrs *a = c->attrs;
   const Type *item = item_type(c, 0);
-  if (item->kind != TY_TENSOR) op_raise(c, ERR_TYPE, "the items are %s; they must be tensors", type_text(c->m->arena, item));
+  if (item->kind != TY_TENSOR)
+    op_raise(c, ERR_TYPE, "the items are %s; they must be tensors", type_text(c->m->arena, item));
   if (item->ndim < 0) return item;
-  int n = item->ndim + a->new_axis, axis = op_axis(c, a->axis, n);
+  int n = item->ndim + a->new_axis;
+  int axis = op_axis(c, a->axis, n);
   const Expr *dim[OP_MAX_RANK + 1];
   for (int i = 0, k = 0; i < n; i++) {
     if (i == axis) dim[i] = dim_any(c->m);
@@ -243,9 +299,12 @@ static const RtValue *concat_eval(OpCall *c, Arena *a, const RtValue *const *in)
   const RtValue *s = need_list(c, in[0]);
   if (!s->n) op_raise(c, ERR_ARGUMENT, "an empty sequence cannot be joined");
   const ConstData *first = &s->field[0]->tensor;
-  int n = first->ndim + at->new_axis, axis = op_axis(c, at->axis, n);
+  int n = first->ndim + at->new_axis;
+  int axis = op_axis(c, at->axis, n);
   if (n > 8) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most 8", n);
-  int64_t shape[8], rows = 1, total = 0;
+  int64_t shape[8];
+  int64_t rows = 1;
+  int64_t total = 0;
   for (int k = 0; k < s->n; k++) {
     const ConstData *t = &s->field[k]->tensor;
     bool fits = s->field[k]->kind == RV_TENSOR && t->ndim == first->ndim && dtype_eq(t->dtype, first->dtype);
@@ -270,22 +329,33 @@ static const RtValue *concat_eval(OpCall *c, Arena *a, const RtValue *const *in)
 }
 
 const OpDef op_sequence_concat = {
-  .name = "sequence.concat", .doc = "the items joined along an axis, or stacked along a new one", .args = "input_sequence",
-  .min_args = 1, .max_args = 1, .attrs = &SequenceConcat_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = concat_type, .eval = concat_eval,
+  .name = "sequence.concat",
+  .doc = "the items joined along an axis, or stacked along a new one",
+  .args = "input_sequence",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &SequenceConcat_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = concat_type,
+  .eval = concat_eval,
 };
 
 /* ---- split ---------------------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define SEQUENCE_SPLIT_ATTRS(A, S)                         \
   A(S, INT, axis, "0", "axis to part")                     \
   A(S, BOOL, keepdims, "True", "without split: keep the axis")
+/* clang-format on */
 DEFINE_ATTRS(SequenceSplit, SEQUENCE_SPLIT_ATTRS)
 
 static const Type *split_type(OpCall *c)
 {
   const SequenceSplitAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  int axis = op_axis(c, a->axis, in->ndim), n = 0;
+  int axis = op_axis(c, a->axis, in->ndim);
+  int n = 0;
   const Expr *dim[OP_MAX_RANK];
   bool drop = c->nargs < 2 && !a->keepdims;
   if (c->nargs > 1) int_tensor_arg(c, 1);
@@ -294,33 +364,43 @@ static const Type *split_type(OpCall *c)
   return seq_type(c, type_tensor(c->m, in->dtype, n, dim));
 }
 
-static const RtValue *slice_value(OpCall *c, Arena *a, const ConstData *t, int axis, int64_t from, int64_t count, bool drop)
+static const RtValue *slice_value(OpCall *c, Arena *a, const ConstData *t, int axis, int64_t from, int64_t count,
+                                  bool drop)
 {
-  int64_t shape[8], rows = 1;
+  int64_t shape[8];
+  int64_t rows = 1;
   int n = 0;
   for (int i = 0; i < t->ndim; i++)
     if (i != axis || !drop) shape[n++] = i == axis ? count : t->shape[i];
   for (int i = 0; i < axis; i++) rows *= t->shape[i];
   RtValue *out = tensor_value(c, a, t->dtype, n, shape);
-  size_t whole = rows ? t->bytes / (size_t)rows : 0, one = t->shape[axis] ? whole / (size_t)t->shape[axis] : 0;
+  size_t whole = rows ? t->bytes / (size_t)rows : 0;
+  size_t one = t->shape[axis] ? whole / (size_t)t->shape[axis] : 0;
   for (int64_t r = 0; r < rows; r++)
-    memcpy((char *)(uintptr_t)out->tensor.data + (size_t)r * one * (size_t)count, (const char *)t->data + (size_t)r * whole + (size_t)from * one, one * (size_t)count);
+    memcpy((char *)(uintptr_t)out->tensor.data + (size_t)r * one * (size_t)count,
+           (const char *)t->data + (size_t)r * whole + (size_t)from * one, one * (size_t)count);
   return out;
 }
 
 static const RtValue *split_eval(OpCall *c, Arena *a, const RtValue *const *in)
 {
   const SequenceSplitAttrs *at = c->attrs;
-  const ConstData *t = &in[0]->tensor, *by = c->nargs > 1 ? &in[1]->tensor : NULL;
+  const ConstData *t = &in[0]->tensor;
+  const ConstData *by = c->nargs > 1 ? &in[1]->tensor : NULL;
   int axis = op_axis(c, at->axis, t->ndim);
-  int64_t extent = t->shape[axis], from = 0;
+  int64_t extent = t->shape[axis];
+  int64_t from = 0;
   bool list = by && by->ndim == 1;
   Vec(const RtValue *) part = {0};
   int64_t same = !by ? 1 : list ? 0 : int_value(c, in[1]);
   if (by && !list && same < 1) op_raise(c, ERR_ARGUMENT, "split is %" PRId64 "; a part has at least 1", same);
   for (int64_t i = 0; list ? i < by->shape[0] : from < extent; i++) {
-    int64_t size = list ? value_load(by->dtype, (const char *)by->data + i * dtype_bytes(by->dtype)).i : same < extent - from ? same : extent - from;
-    if (size < 0 || size > extent - from) op_raise(c, ERR_SHAPE, "part %" PRId64 " of %" PRId64 " does not fit an axis of extent %" PRId64, i, size, extent);
+    int64_t size = list                   ? value_load(by->dtype, (const char *)by->data + i * dtype_bytes(by->dtype)).i
+                   : same < extent - from ? same
+                                          : extent - from;
+    if (size < 0 || size > extent - from)
+      op_raise(c, ERR_SHAPE, "part %" PRId64 " of %" PRId64 " does not fit an axis of extent %" PRId64, i, size,
+               extent);
     vec_push(a, &part, slice_value(c, a, t, axis, from, size, !by && !at->keepdims));
     from += size;
   }
@@ -329,15 +409,26 @@ static const RtValue *split_eval(OpCall *c, Arena *a, const RtValue *const *in)
 }
 
 const OpDef op_sequence_split = {
-  .name = "sequence.split", .doc = "a tensor as a sequence of its parts along an axis", .args = "input, split",
-  .min_args = 1, .max_args = 2, .attrs = &SequenceSplit_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = split_type, .eval = split_eval,
+  .name = "sequence.split",
+  .doc = "a tensor as a sequence of its parts along an axis",
+  .args = "input, split",
+  .min_args = 1,
+  .max_args = 2,
+  .attrs = &SequenceSplit_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = split_type,
+  .eval = split_eval,
 };
 
-/* ---- optionals ---------------------------------------------------------------------------------------------------- */
+/* ---- optionals
+ * ---------------------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define OPTIONAL_MAKE_ATTRS(A, S)                                                  \
   A(S, DTYPE, dtype, "\"float32\"", "of the tensors that one without a value may hold") \
   A(S, BOOL, sequence, "False", "and whether it holds sequences of them")
+/* clang-format on */
 DEFINE_ATTRS(OptionalMake, OPTIONAL_MAKE_ATTRS)
 
 static const Type *optional_make_type(OpCall *c)
@@ -348,11 +439,22 @@ static const Type *optional_make_type(OpCall *c)
   return type_simple(c->m, TY_OPT, a->sequence ? seq_type(c, item) : item);
 }
 
-static const RtValue *optional_make_eval(OpCall *c, Arena *a, const RtValue *const *in) { return list_value(a, RV_OPT, c->nargs, in); }
+static const RtValue *optional_make_eval(OpCall *c, Arena *a, const RtValue *const *in)
+{
+  return list_value(a, RV_OPT, c->nargs, in);
+}
 
 const OpDef op_optional_make = {
-  .name = "optional.make", .doc = "an optional with this value, or without one", .args = "input", .min_args = 0, .max_args = 1,
-  .attrs = &OptionalMake_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = optional_make_type, .eval = optional_make_eval,
+  .name = "optional.make",
+  .doc = "an optional with this value, or without one",
+  .args = "input",
+  .min_args = 0,
+  .max_args = 1,
+  .attrs = &OptionalMake_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = optional_make_type,
+  .eval = optional_make_eval,
 };
 
 static const Type *optional_has_type(OpCall *c) { return type_tensor(c->m, DT_BOOL, 0, NULL); }
@@ -364,8 +466,15 @@ static const RtValue *optional_has_eval(OpCall *c, Arena *a, const RtValue *cons
 }
 
 const OpDef op_optional_has_element = {
-  .name = "optional.has_element", .doc = "is there a value?  A tensor or a sequence is one", .args = "input", .min_args = 0, .max_args = 1,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = optional_has_type, .eval = optional_has_eval,
+  .name = "optional.has_element",
+  .doc = "is there a value?  A tensor or a sequence is one",
+  .args = "input",
+  .min_args = 0,
+  .max_args = 1,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = optional_has_type,
+  .eval = optional_has_eval,
 };
 
 static const Type *optional_get_type(OpCall *c) { return c->arg[0]->kind == TY_OPT ? c->arg[0]->field[0] : c->arg[0]; }
@@ -379,6 +488,13 @@ static const RtValue *optional_get_eval(OpCall *c, Arena *a, const RtValue *cons
 }
 
 const OpDef op_optional_get_element = {
-  .name = "optional.get_element", .doc = "the value of an optional; a tensor or a sequence itself", .args = "input", .min_args = 1, .max_args = 1,
-  .fuse = FUSE_OPAQUE, .flags = OPF_HOST | OPF_STRING, .type = optional_get_type, .eval = optional_get_eval,
+  .name = "optional.get_element",
+  .doc = "the value of an optional; a tensor or a sequence itself",
+  .args = "input",
+  .min_args = 1,
+  .max_args = 1,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_HOST | OPF_STRING,
+  .type = optional_get_type,
+  .eval = optional_get_eval,
 };

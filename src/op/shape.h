@@ -8,10 +8,10 @@
 
 /* ---- shape_help.c: dimensions ---------------------------------------------------------------- */
 
-bool dim_differ(const Expr *, const Expr *);          /* provably: two literals that differ */
+bool dim_differ(const Expr *, const Expr *); /* provably: two literals that differ */
 bool dim_never_negative(Module *, const Expr *);
-const char *dims_text(OpCall *, int n, const Expr *const *);      /* (1, n, 64) */
-const char *arg_text(OpCall *, int i);                /* type of argument i, for messages */
+const char *dims_text(OpCall *, int n, const Expr *const *); /* (1, n, 64) */
+const char *arg_text(OpCall *, int i);                       /* type of argument i, for messages */
 
 /* Raises unless argument i is an integer tensor; gives its type. */
 const Type *int_tensor_arg(OpCall *, int i);
@@ -24,17 +24,19 @@ void check_rank(OpCall *, int ndim);
 
 /* ---- computes -------------------------------------------------------------------------------------- */
 
-const Expr *emit_read1(Module *, const Tensor *, const Expr *i);                /* of a vector; of a scalar, its value */
+/* of a vector; of a scalar, its value */
+const Expr *emit_read1(Module *, const Tensor *, const Expr *i);
 const Expr **emit_copy_index(Module *, int n, const Expr *const *index);
 /* index < 0 counts from the end of extent. */
 const Expr *emit_from_end(Module *, const Expr *index, const Expr *extent);
 const Expr *emit_clamp(Module *, const Expr *, const Expr *lo, const Expr *hi);
-const Expr *emit_if(Module *, const Expr *cond, const Expr *a, const Expr *b);  /* only the taken one is evaluated */
+const Expr *emit_if(Module *, const Expr *cond, const Expr *a, const Expr *b); /* only the taken one is evaluated */
 /* Row-major position of an index, and back. */
 const Expr *emit_flatten(Module *, int n, const Expr *const *shape, const Expr *const *index);
 void emit_unflatten(Module *, const Expr *flat, int n, const Expr *const *shape, const Expr **index);
 /* Index of the input of a reshape, from the output's. */
-const Expr *const *emit_reshape_index(Module *, int nin, const Expr *const *in, int nout, const Expr *const *out, const Expr *const *index);
+const Expr *const *emit_reshape_index(Module *, int nin, const Expr *const *in, int nout, const Expr *const *out,
+                                      const Expr *const *index);
 const Tensor *emit_reshape(OpCall *, const char *name, const Tensor *, int nout, const Expr *const *shape);
 
 /* ---- loop programs --------------------------------------------------------------------------------- */
@@ -49,8 +51,9 @@ typedef struct Loops {
 /* Outputs are the fields of out (or out itself). */
 Loops loops_begin(OpCall *, int nin, const Tensor *const *in);
 void loops_end(Loops *, const char *name, Stmt *body, const Tensor **out);
-const Buffer *loops_local(Module *, const char *name, DType, const Expr *extent);   /* a vector of its own; see stmt_alloc */
-const Expr *loops_get(Module *, const Buffer *, const Expr *i);                     /* of a vector */
+/* a vector of its own; see stmt_alloc */
+const Buffer *loops_local(Module *, const char *name, DType, const Expr *extent);
+const Expr *loops_get(Module *, const Buffer *, const Expr *i); /* of a vector */
 Stmt *loops_set(Module *, const Buffer *, const Expr *i, const Expr *value);
 const Expr *loops_load(Module *, const Buffer *, const Expr *const *index);
 Stmt *loops_store(Module *, const Buffer *, const Expr *const *index, const Expr *value);
@@ -58,7 +61,8 @@ const Var *loops_var(Module *, const char *name);
 /* A nest over the dimensions; skip (or -1) is left out.  index[d] is the loop's variable;
  * the caller gives index[skip].  body is put inside; the outermost loop is parallel. */
 void loops_index(Module *, int n, const Expr **index);
-Stmt *loops_nest(Module *, int n, const Expr *const *shape, int skip, const Expr *const *index, bool parallel, Stmt *body);
+Stmt *loops_nest(Module *, int n, const Expr *const *shape, int skip, const Expr *const *index, bool parallel,
+                 Stmt *body);
 #define loops_seq(m, ...) stmt_seq(m, (int)(sizeof((Stmt *[]){__VA_ARGS__}) / sizeof(Stmt *)), (Stmt *[]){__VA_ARGS__})
 
 #endif

@@ -41,7 +41,8 @@ const Type *ranked_tensor_arg(OpCall *c, int i, int ndim)
 {
   const Type *ty = op_tensor_arg(c, i);
   if (ndim >= 0 && ty->ndim != ndim)
-    op_raise(c, ERR_SHAPE, "argument %d is %s; it must have %d dimension%s", i, arg_text(c, i), ndim, ndim == 1 ? "" : "s");
+    op_raise(c, ERR_SHAPE, "argument %d is %s; it must have %d dimension%s", i, arg_text(c, i), ndim,
+             ndim == 1 ? "" : "s");
   return ty;
 }
 
@@ -53,13 +54,17 @@ const Type *tuple_arg(OpCall *c, int i)
 
 void check_rank(OpCall *c, int ndim)
 {
-  if (ndim > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, OP_MAX_RANK);
+  if (ndim > OP_MAX_RANK)
+    op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, OP_MAX_RANK);
 }
 
 /* ---- computes ------------------------------------------------------------------------------------- */
 
 const Expr *emit_read1(Module *m, const Tensor *t, const Expr *i) { return te_read(m, t, t->buffer->ndim, &i); }
-const Expr **emit_copy_index(Module *m, int n, const Expr *const *index) { return arena_copy(m->arena, index, (size_t)n * sizeof *index); }
+const Expr **emit_copy_index(Module *m, int n, const Expr *const *index)
+{
+  return arena_copy(m->arena, index, (size_t)n * sizeof *index);
+}
 
 const Expr *emit_if(Module *m, const Expr *cond, const Expr *a, const Expr *b)
 {
@@ -84,7 +89,10 @@ const Expr *emit_from_end(Module *m, const Expr *index, const Expr *extent)
   return choose(m, expr_lt(m, index, expr_int(m, index->dtype, 0)), expr_add(m, index, extent), index);
 }
 
-const Expr *emit_clamp(Module *m, const Expr *e, const Expr *lo, const Expr *hi) { return expr_max(m, expr_min(m, e, hi), lo); }
+const Expr *emit_clamp(Module *m, const Expr *e, const Expr *lo, const Expr *hi)
+{
+  return expr_max(m, expr_min(m, e, hi), lo);
+}
 
 const Expr *emit_flatten(Module *m, int n, const Expr *const *shape, const Expr *const *index)
 {
@@ -110,15 +118,19 @@ void emit_unflatten(Module *m, const Expr *flat, int n, const Expr *const *shape
 /* The dimensions of both sides part into groups of equal size; inside a group the
  * position is flattened.  With a size that is no literal a group ends only where the
  * dimensions themselves are equal. */
-typedef struct Group { int i0, i1, o0, o1; } Group;
+typedef struct Group {
+  int i0, i1, o0, o1;
+} Group;
 
 static Group next_group(Module *m, int nin, const Expr *const *in, int nout, const Expr *const *out, int i, int o)
 {
   Group g = {i, i + (i < nin), o, o + (o < nout)};
-  int i_end = nin, o_end = nout;
+  int i_end = nin;
+  int o_end = nout;
   while (i_end > g.i1 && o_end > g.o1 && dim_same(m, in[i_end - 1], out[o_end - 1])) i_end--, o_end--;
   for (;;) {
-    const Expr *a = dim_product(m, g.i1 - g.i0, in + g.i0), *b = dim_product(m, g.o1 - g.o0, out + g.o0);
+    const Expr *a = dim_product(m, g.i1 - g.i0, in + g.i0);
+    const Expr *b = dim_product(m, g.o1 - g.o0, out + g.o0);
     if (dim_same(m, a, b) && g.i1 > g.i0 && g.o1 > g.o0) return g;
     bool small_in = a->kind == E_INT && b->kind == E_INT ? a->u.i < b->u.i : g.i1 - g.i0 <= g.o1 - g.o0;
     if (small_in && g.i1 < i_end) g.i1++;
@@ -128,9 +140,10 @@ static Group next_group(Module *m, int nin, const Expr *const *in, int nout, con
   }
 }
 
-const Expr *const *emit_reshape_index(Module *m, int nin, const Expr *const *in, int nout, const Expr *const *out, const Expr *const *index)
+const Expr *const *emit_reshape_index(Module *m, int nin, const Expr *const *in, int nout, const Expr *const *out,
+                                      const Expr *const *index)
 {
-  static const Expr *const none[1];            /* a scalar may come without a list */
+  static const Expr *const none[1]; /* a scalar may come without a list */
   const Expr **at = arena_array(m->arena, const Expr *, nin);
   if (!nin) in = none;
   if (!nout) out = index = none;
@@ -147,7 +160,8 @@ const Expr *const *emit_reshape_index(Module *m, int nin, const Expr *const *in,
 const Tensor *emit_reshape(OpCall *c, const char *name, const Tensor *t, int nout, const Expr *const *shape)
 {
   OpAxes ax = op_axes(c, nout, shape);
-  return op_emit(c, &ax, name, op_read(c->m, t, emit_reshape_index(c->m, t->buffer->ndim, t->buffer->shape, nout, shape, ax.index)));
+  return op_emit(c, &ax, name,
+                 op_read(c->m, t, emit_reshape_index(c->m, t->buffer->ndim, t->buffer->shape, nout, shape, ax.index)));
 }
 
 /* ---- loop programs ----------------------------------------------------------------------------------- */
@@ -164,7 +178,8 @@ Loops loops_begin(OpCall *c, int nin, const Tensor *const *in)
     l.ib[i] = buffer_new(m, b->name, b->dtype, b->ndim, b->shape, NULL, NULL, NULL, 0, 0, NULL);
   }
   for (int i = 0; i < l.nout; i++)
-    l.ob[i] = buffer_new(m, arena_printf(m->arena, "out%d", i), out[i]->dtype, out[i]->ndim, out[i]->shape, NULL, NULL, NULL, 0, 0, NULL);
+    l.ob[i] = buffer_new(m, arena_printf(m->arena, "out%d", i), out[i]->dtype, out[i]->ndim, out[i]->shape, NULL, NULL,
+                         NULL, 0, 0, NULL);
   return l;
 }
 
@@ -180,7 +195,10 @@ const Buffer *loops_local(Module *m, const char *name, DType t, const Expr *exte
 }
 
 const Expr *loops_get(Module *m, const Buffer *b, const Expr *i) { return expr_load(m, b, 1, &i); }
-Stmt *loops_set(Module *m, const Buffer *b, const Expr *i, const Expr *v) { return stmt_store(m, b, 1, &i, expr_cast(m, b->dtype, v)); }
+Stmt *loops_set(Module *m, const Buffer *b, const Expr *i, const Expr *v)
+{
+  return stmt_store(m, b, 1, &i, expr_cast(m, b->dtype, v));
+}
 const Expr *loops_load(Module *m, const Buffer *b, const Expr *const *index) { return expr_load(m, b, b->ndim, index); }
 Stmt *loops_store(Module *m, const Buffer *b, const Expr *const *index, const Expr *v)
 {
@@ -193,11 +211,13 @@ void loops_index(Module *m, int n, const Expr **index)
   for (int i = 0; i < n; i++) index[i] = loops_var(m, arena_printf(m->arena, "i%d", i))->expr;
 }
 
-Stmt *loops_nest(Module *m, int n, const Expr *const *shape, int skip, const Expr *const *index, bool parallel, Stmt *body)
+Stmt *loops_nest(Module *m, int n, const Expr *const *shape, int skip, const Expr *const *index, bool parallel,
+                 Stmt *body)
 {
   int first = skip == 0 ? 1 : 0;
   for (int i = n - 1; i >= 0; i--)
     if (i != skip)
-      body = stmt_for(m, index[i]->u.var, expr_i32(m, 0), shape[i], parallel && i == first ? FOR_PARALLEL : FOR_SERIAL, NULL, body);
+      body = stmt_for(m, index[i]->u.var, expr_i32(m, 0), shape[i], parallel && i == first ? FOR_PARALLEL : FOR_SERIAL,
+                      NULL, body);
   return body;
 }

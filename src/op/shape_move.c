@@ -13,7 +13,8 @@ static void transpose_axes(OpCall *c, int ndim, int *axis)
 {
   const TransposeAttrs *a = c->attrs;
   bool listed = a->axes.given && a->axes.n > 0;
-  if (listed && a->axes.n != ndim) op_raise(c, ERR_ARGUMENT, "axes lists %d axes, %s has %d", a->axes.n, arg_text(c, 0), ndim);
+  if (listed && a->axes.n != ndim)
+    op_raise(c, ERR_ARGUMENT, "axes lists %d axes, %s has %d", a->axes.n, arg_text(c, 0), ndim);
   for (int i = 0; i < ndim; i++) {
     axis[i] = listed ? op_axis(c, a->axes.v[i], ndim) : ndim - 1 - i;
     for (int k = 0; k < i; k++)
@@ -52,7 +53,8 @@ static bool plain_layout(const char *s)
  * Blocked dimensions have no axis of their own, so those come back first. */
 static const void *transpose_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
-  int ndim = c->arg[0]->ndim, axis[OP_MAX_RANK];
+  int ndim = c->arg[0]->ndim;
+  int axis[OP_MAX_RANK];
   if (!arg[0].from || !plain_layout(arg[0].from) || !plain_layout(arg[0].to) || (int)strlen(arg[0].from) != ndim ||
       strlen(arg[0].to) != strlen(arg[0].from))
     return NULL;
@@ -72,15 +74,25 @@ static const void *transpose_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 }
 
 const OpDef op_transpose = {
-  .name = "transpose", .doc = "the axes in another order", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Transpose_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = transpose_type, .compute = transpose_compute, .layout = transpose_layout,
+  .name = "transpose",
+  .doc = "the axes in another order",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Transpose_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = transpose_type,
+  .compute = transpose_compute,
+  .layout = transpose_layout,
 };
 
 /* The new position of an axis in a layout that leaves it whole; -1: it is blocked or unknown. */
 static int moved_axis(const LayoutPair *p, int axis)
 {
   if (!p->from || !p->to || axis >= (int)strlen(p->from)) return -1;
-  char letter = p->from[axis], small = (char)(letter | 0x20);
+  char letter = p->from[axis];
+  char small = (char)(letter | 0x20);
   if (!plain_layout(p->from) || strchr(p->to, small)) return -1;
   int at = 0;
   for (const char *s = p->to; *s; s++) {
@@ -130,23 +142,36 @@ static const void *reverse_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 }
 
 const OpDef op_reverse = {
-  .name = "reverse", .doc = "one axis the other way round", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Reverse_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = reverse_type, .compute = reverse_compute, .layout = reverse_layout,
+  .name = "reverse",
+  .doc = "one axis the other way round",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Reverse_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = reverse_type,
+  .compute = reverse_compute,
+  .layout = reverse_layout,
 };
 
+/* clang-format off */
 #define REVERSE_SEQUENCE_ATTRS(A, S)                          \
   A(S, INT, seq_axis, "1", "axis to turn round")              \
   A(S, INT, batch_axis, "0", "axis that seq_lengths speaks of")
+/* clang-format on */
 DEFINE_ATTRS(ReverseSequence, REVERSE_SEQUENCE_ATTRS)
 
 static const Type *reverse_sequence_type(OpCall *c)
 {
   const ReverseSequenceAttrs *a = c->attrs;
-  const Type *in = op_tensor_arg(c, 0), *len = int_tensor_arg(c, 1);
+  const Type *in = op_tensor_arg(c, 0);
+  const Type *len = int_tensor_arg(c, 1);
   int b = op_axis(c, a->batch_axis, in->ndim);
   if (op_axis(c, a->seq_axis, in->ndim) == b) op_raise(c, ERR_ARGUMENT, "seq_axis and batch_axis are both %d", b);
   if (len->ndim != 1 || dim_differ(len->shape[0], in->shape[b]))
-    op_raise(c, ERR_SHAPE, "seq_lengths is %s; it must have one length for each of axis %d of %s", arg_text(c, 1), b, arg_text(c, 0));
+    op_raise(c, ERR_SHAPE, "seq_lengths is %s; it must have one length for each of axis %d of %s", arg_text(c, 1), b,
+             arg_text(c, 0));
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < in->ndim; i++) dim[i] = in->shape[i];
   dim[b] = op_equal_dim(c, in->shape[b], len->shape[0], "seq_lengths");
@@ -160,7 +185,8 @@ static void reverse_sequence_compute(OpCall *c, const Tensor *const *in, const T
   const ReverseSequenceAttrs *a = c->attrs;
   Module *m = c->m;
   OpAxes ax = op_out_axes(c, 0);
-  int s = op_axis(c, a->seq_axis, ax.ndim), b = op_axis(c, a->batch_axis, ax.ndim);
+  int s = op_axis(c, a->seq_axis, ax.ndim);
+  int b = op_axis(c, a->batch_axis, ax.ndim);
   const Expr *len = expr_cast(m, ax.index[s]->dtype, emit_read1(m, in[1], ax.index[b]));
   len = emit_clamp(m, len, expr_int(m, len->dtype, 0), ax.shape[s]);
   const Expr **at = emit_copy_index(m, ax.ndim, ax.index);
@@ -169,8 +195,15 @@ static void reverse_sequence_compute(OpCall *c, const Tensor *const *in, const T
 }
 
 const OpDef op_reverse_sequence = {
-  .name = "reverse_sequence", .doc = "the first seq_lengths[b] elements of each sequence the other way round", .args = "data, seq_lengths",
-  .min_args = 2, .max_args = 2, .attrs = &ReverseSequence_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = reverse_sequence_type,
+  .name = "reverse_sequence",
+  .doc = "the first seq_lengths[b] elements of each sequence the other way round",
+  .args = "data, seq_lengths",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &ReverseSequence_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = reverse_sequence_type,
   .compute = reverse_sequence_compute,
 };
 
@@ -178,16 +211,18 @@ const OpDef op_reverse_sequence = {
 
 static void same_field(OpCall *c, const Type *ty, int k)
 {
-  const Type *a = ty->field[0], *b = ty->field[k];
+  const Type *a = ty->field[0];
+  const Type *b = ty->field[k];
   if (!dtype_eq(a->dtype, b->dtype) || a->ndim != b->ndim)
-    op_raise(c, ERR_TYPE, "field 0 is %s, field %d is %s; all must have one dtype and rank", type_text(c->m->arena, a), k,
-             type_text(c->m->arena, b));
+    op_raise(c, ERR_TYPE, "field 0 is %s, field %d is %s; all must have one dtype and rank", type_text(c->m->arena, a),
+             k, type_text(c->m->arena, b));
 }
 
 static const Type *concatenate_type(OpCall *c)
 {
   const ConcatenateAttrs *a = c->attrs;
-  const Type *ty = tuple_arg(c, 0), *first = ty->field[0];
+  const Type *ty = tuple_arg(c, 0);
+  const Type *first = ty->field[0];
   int axis = op_axis(c, a->axis, first->ndim);
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < first->ndim; i++) dim[i] = first->shape[i];
@@ -196,8 +231,8 @@ static const Type *concatenate_type(OpCall *c)
     for (int i = 0; i < first->ndim; i++) {
       if (i == axis) dim[i] = dim_add(c->m, dim[i], ty->field[k]->shape[i]);
       else if (dim_differ(dim[i], ty->field[k]->shape[i]))
-        op_raise(c, ERR_SHAPE, "field 0 is %s, field %d is %s; they may differ only along axis %d", type_text(c->m->arena, first), k,
-                 type_text(c->m->arena, ty->field[k]), axis);
+        op_raise(c, ERR_SHAPE, "field 0 is %s, field %d is %s; they may differ only along axis %d",
+                 type_text(c->m->arena, first), k, type_text(c->m->arena, ty->field[k]), axis);
       else dim[i] = op_equal_dim(c, dim[i], ty->field[k]->shape[i], "a dimension");
     }
   }
@@ -213,7 +248,8 @@ static void concatenate_compute(OpCall *c, const Tensor *const *in, const Tensor
   int n = num_inputs(c);
   OpAxes ax = op_out_axes(c, 0);
   int axis = op_axis(c, a->axis, ax.ndim);
-  const Expr **start = arena_array(m->arena, const Expr *, n), **at = emit_copy_index(m, ax.ndim, ax.index);
+  const Expr **start = arena_array(m->arena, const Expr *, n);
+  const Expr **at = emit_copy_index(m, ax.ndim, ax.index);
   start[0] = dim_int(m, 0);
   for (int k = 1; k < n; k++) start[k] = dim_add(m, start[k - 1], in[k - 1]->buffer->shape[axis]);
   const Expr *body = NULL;
@@ -258,16 +294,26 @@ static const void *concatenate_layout(OpCall *c, LayoutPair *arg, LayoutPair *ou
 }
 
 const OpDef op_concatenate = {
-  .name = "concatenate", .doc = "tensors one after the other along an axis", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Concatenate_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_TUPLE_ARG | OPF_STRING, .type = concatenate_type,
-  .compute = concatenate_compute, .layout = concatenate_layout,
+  .name = "concatenate",
+  .doc = "tensors one after the other along an axis",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Concatenate_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_TUPLE_ARG | OPF_STRING,
+  .type = concatenate_type,
+  .compute = concatenate_compute,
+  .layout = concatenate_layout,
 };
 
 static const Type *stack_type(OpCall *c)
 {
   const StackAttrs *a = c->attrs;
-  const Type *ty = tuple_arg(c, 0), *first = ty->field[0];
-  int axis = op_axis(c, a->axis, first->ndim + 1), k = 0;
+  const Type *ty = tuple_arg(c, 0);
+  const Type *first = ty->field[0];
+  int axis = op_axis(c, a->axis, first->ndim + 1);
+  int k = 0;
   check_rank(c, first->ndim + 1);
   const Expr *dim[OP_MAX_RANK + 1];
   for (int i = 0; i <= first->ndim; i++) dim[i] = i == axis ? dim_int(c->m, ty->nfield) : first->shape[k++];
@@ -275,8 +321,8 @@ static const Type *stack_type(OpCall *c)
     same_field(c, ty, f);
     for (int i = 0; i < first->ndim; i++) {
       if (dim_differ(first->shape[i], ty->field[f]->shape[i]))
-        op_raise(c, ERR_SHAPE, "field 0 is %s, field %d is %s; all must have one shape", type_text(c->m->arena, first), f,
-                 type_text(c->m->arena, ty->field[f]));
+        op_raise(c, ERR_SHAPE, "field 0 is %s, field %d is %s; all must have one shape", type_text(c->m->arena, first),
+                 f, type_text(c->m->arena, ty->field[f]));
       int at = i < axis ? i : i + 1;
       dim[at] = op_equal_dim(c, dim[at], ty->field[f]->shape[i], "a dimension");
     }
@@ -288,8 +334,10 @@ static void stack_compute(OpCall *c, const Tensor *const *in, const Tensor **out
 {
   const StackAttrs *a = c->attrs;
   OpAxes ax = op_out_axes(c, 0);
-  int axis = op_axis(c, a->axis, ax.ndim), n = num_inputs(c);
-  const Expr *at[OP_MAX_RANK], *body = NULL;
+  int axis = op_axis(c, a->axis, ax.ndim);
+  int n = num_inputs(c);
+  const Expr *at[OP_MAX_RANK];
+  const Expr *body = NULL;
   for (int i = 0; i < ax.ndim - 1; i++) at[i] = ax.index[i < axis ? i : i + 1];
   for (int k = n - 1; k >= 0; k--) {
     const Expr *read = op_read(c->m, in[k], at);
@@ -299,8 +347,16 @@ static void stack_compute(OpCall *c, const Tensor *const *in, const Tensor **out
 }
 
 const OpDef op_stack = {
-  .name = "stack", .doc = "tensors of one shape along a new axis", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Stack_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_TUPLE_ARG | OPF_STRING, .type = stack_type, .compute = stack_compute,
+  .name = "stack",
+  .doc = "tensors of one shape along a new axis",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Stack_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_TUPLE_ARG | OPF_STRING,
+  .type = stack_type,
+  .compute = stack_compute,
 };
 
 /* ---- split -------------------------------------------------------------------------------------------- */
@@ -322,9 +378,11 @@ static int split_points(OpCall *c, const Expr *extent, const Expr ***out)
   AttrInts v = a->indices_or_sections;
   if (split_by_count(c)) {
     int64_t n = v.n == 1 ? v.v[0] : 0;
-    if (n < 1 || n > 100000) op_raise(c, ERR_ARGUMENT, "indices_or_sections is %" PRId64 "; the number of parts is from 1 to 100000", n);
+    if (n < 1 || n > 100000)
+      op_raise(c, ERR_ARGUMENT, "indices_or_sections is %" PRId64 "; the number of parts is from 1 to 100000", n);
     if (extent->kind == E_INT && extent->u.i % n)
-      op_raise(c, ERR_SHAPE, "an axis of extent %" PRId64 " of %s does not part into %" PRId64 " equal sections", extent->u.i, arg_text(c, 0), n);
+      op_raise(c, ERR_SHAPE, "an axis of extent %" PRId64 " of %s does not part into %" PRId64 " equal sections",
+               extent->u.i, arg_text(c, 0), n);
     const Expr **at = arena_array(m->arena, const Expr *, (int)n + 1);
     const Expr *part = dim_floordiv(m, extent, dim_int(m, n));
     for (int i = 0; i < (int)n; i++) at[i] = dim_mul(m, part, dim_int(m, i));
@@ -337,8 +395,8 @@ static int split_points(OpCall *c, const Expr *extent, const Expr ***out)
   for (int i = 0; i < v.n; i++) {
     int64_t before = i ? v.v[i - 1] : 0;
     if (v.v[i] < before || (extent->kind == E_INT && v.v[i] > extent->u.i))
-      op_raise(c, ERR_ARGUMENT, "index %" PRId64 " in indices_or_sections is not between %" PRId64 " and the extent %s", v.v[i], before,
-               expr_str_of(m->arena, extent));
+      op_raise(c, ERR_ARGUMENT, "index %" PRId64 " in indices_or_sections is not between %" PRId64 " and the extent %s",
+               v.v[i], before, expr_str_of(m->arena, extent));
     at[i + 1] = dim_int(m, v.v[i]);
   }
   at[v.n + 1] = extent;
@@ -354,14 +412,17 @@ static const Type *split_type(OpCall *c)
   const Expr **at;
   int n = split_points(c, in->shape[axis], &at);
   const Type **field = arena_array(c->m->arena, const Type *, n);
-  const Expr *rest = split_by_count(c) ? dim_mod(c->m, in->shape[axis], dim_int(c->m, n)) : NULL;     /* equal parts: none may be left */
+  /* equal parts: none may be left */
+  const Expr *rest = split_by_count(c) ? dim_mod(c->m, in->shape[axis], dim_int(c->m, n)) : NULL;
   for (int i = 0; i < n; i++) {
     const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
     dim[axis] = dim_sub(c->m, at[i + 1], at[i]);
-    if (rest && !expr_is_int(rest, 0)) dim[axis] = dim_guard(c->m, expr_binary(c->m, E_EQ, rest, expr_int(c->m, rest->dtype, 0)), dim[axis]);
+    if (rest && !expr_is_int(rest, 0))
+      dim[axis] = dim_guard(c->m, expr_binary(c->m, E_EQ, rest, expr_int(c->m, rest->dtype, 0)), dim[axis]);
     field[i] = type_tensor(c->m, in->dtype, in->ndim, dim);
   }
-  if (dim_differ(at[n], in->shape[axis])) op_raise(c, ERR_SHAPE, "the parts do not cover axis %d of %s", axis, arg_text(c, 0));
+  if (dim_differ(at[n], in->shape[axis]))
+    op_raise(c, ERR_SHAPE, "the parts do not cover axis %d of %s", axis, arg_text(c, 0));
   return type_tuple(c->m, n, field);
 }
 
@@ -391,8 +452,17 @@ static const void *split_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 }
 
 const OpDef op_split = {
-  .name = "split", .doc = "an axis in parts; gives a tuple", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Split_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = split_type, .compute = split_compute, .layout = split_layout,
+  .name = "split",
+  .doc = "an axis in parts; gives a tuple",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Split_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = split_type,
+  .compute = split_compute,
+  .layout = split_layout,
 };
 
 /* ---- tile, repeat ---------------------------------------------------------------------------------------- */
@@ -407,9 +477,12 @@ static const Type *tiled(OpCall *c, const Type *in, int n, const Expr *const *re
   check_rank(c, ndim);
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < ndim; i++) {
-    int d = i - (ndim - in->ndim), r = i - (ndim - n);
-    const Expr *extent = d < 0 ? dim_int(c->m, 1) : in->shape[d], *times = r < 0 ? dim_int(c->m, 1) : reps[r];
-    if (times->kind == E_INT && times->u.i < 0) op_raise(c, ERR_ARGUMENT, "reps has %" PRId64 "; a count is not negative", times->u.i);
+    int d = i - (ndim - in->ndim);
+    int r = i - (ndim - n);
+    const Expr *extent = d < 0 ? dim_int(c->m, 1) : in->shape[d];
+    const Expr *times = r < 0 ? dim_int(c->m, 1) : reps[r];
+    if (times->kind == E_INT && times->u.i < 0)
+      op_raise(c, ERR_ARGUMENT, "reps has %" PRId64 "; a count is not negative", times->u.i);
     dim[i] = dim_mul(c->m, extent, times);
   }
   return type_tensor(c->m, in->dtype, ndim, dim);
@@ -429,7 +502,8 @@ static void tile_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   int n = in[0]->buffer->ndim;
   const Expr *at[OP_MAX_RANK];
   for (int i = 0; i < n; i++) {
-    const Expr *extent = in[0]->buffer->shape[i], *ix = ax.index[ax.ndim - n + i];
+    const Expr *extent = in[0]->buffer->shape[i];
+    const Expr *ix = ax.index[ax.ndim - n + i];
     bool once = dim_same(c->m, extent, ax.shape[ax.ndim - n + i]);
     at[i] = once ? ix : expr_is_int(extent, 1) ? expr_i32(c->m, 0) : expr_floormod(c->m, ix, extent);
   }
@@ -437,8 +511,16 @@ static void tile_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 }
 
 const OpDef op_tile = {
-  .name = "tile", .doc = "the tensor again and again along its axes", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Tile_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = tile_type, .compute = tile_compute,
+  .name = "tile",
+  .doc = "the tensor again and again along its axes",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Tile_attrs,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_STRING,
+  .type = tile_type,
+  .compute = tile_compute,
 };
 
 static const Type *dyn_tile_type(OpCall *c)
@@ -451,13 +533,22 @@ static const Type *dyn_tile_type(OpCall *c)
 }
 
 const OpDef op_dyn_tile = {
-  .name = "dyn.tile", .doc = "tile with counts known only at run time", .args = "data, reps", .min_args = 2, .max_args = 2,
-  .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = dyn_tile_type, .compute = tile_compute,
+  .name = "dyn.tile",
+  .doc = "tile with counts known only at run time",
+  .args = "data, reps",
+  .min_args = 2,
+  .max_args = 2,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_STRING,
+  .type = dyn_tile_type,
+  .compute = tile_compute,
 };
 
+/* clang-format off */
 #define REPEAT_ATTRS(A, S)                              \
   A(S, INT, repeats, NULL, "how often each element")    \
   A(S, INT, axis, NULL, "axis to repeat along")
+/* clang-format on */
 DEFINE_ATTRS(Repeat, REPEAT_ATTRS)
 
 static const Type *repeat_type(OpCall *c)
@@ -465,7 +556,8 @@ static const Type *repeat_type(OpCall *c)
   const RepeatAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
   int axis = op_axis(c, a->axis, in->ndim);
-  if (a->repeats < 1 || a->repeats > INT32_MAX) op_raise(c, ERR_ARGUMENT, "repeats is %" PRId64 "; it is at least 1", a->repeats);
+  if (a->repeats < 1 || a->repeats > INT32_MAX)
+    op_raise(c, ERR_ARGUMENT, "repeats is %" PRId64 "; it is at least 1", a->repeats);
   const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
   dim[axis] = dim_mul(c->m, dim[axis], dim_int(c->m, a->repeats));
   return type_tensor(c->m, in->dtype, in->ndim, dim);
@@ -482,8 +574,16 @@ static void repeat_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
 }
 
 const OpDef op_repeat = {
-  .name = "repeat", .doc = "each element of an axis several times", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Repeat_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_STRING, .type = repeat_type, .compute = repeat_compute,
+  .name = "repeat",
+  .doc = "each element of an axis several times",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Repeat_attrs,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_STRING,
+  .type = repeat_type,
+  .compute = repeat_compute,
 };
 
 /* ---- meshgrid, sliding_window -------------------------------------------------------------------------------- */
@@ -503,7 +603,8 @@ static const Type *meshgrid_type(OpCall *c)
 {
   const Type *ty = tuple_arg(c, 0);
   const Expr *dim[OP_MAX_RANK];
-  if (ty->nfield > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "%d vectors; there are at most %d dimensions", ty->nfield, OP_MAX_RANK);
+  if (ty->nfield > OP_MAX_RANK)
+    op_raise(c, ERR_UNSUPPORTED, "%d vectors; there are at most %d dimensions", ty->nfield, OP_MAX_RANK);
   for (int k = 0; k < ty->nfield; k++) {
     const Type *v = ty->field[k];
     if (v->ndim > 1 || !dtype_eq(v->dtype, ty->field[0]->dtype))
@@ -511,7 +612,8 @@ static const Type *meshgrid_type(OpCall *c)
                dtype_name(c->m->arena, ty->field[0]->dtype));
     dim[meshgrid_axis(c, k, ty->nfield)] = v->ndim ? v->shape[0] : dim_int(c->m, 1);
   }
-  const Type *grid = type_tensor(c->m, ty->field[0]->dtype, ty->nfield, dim), *field[OP_MAX_RANK];
+  const Type *grid = type_tensor(c->m, ty->field[0]->dtype, ty->nfield, dim);
+  const Type *field[OP_MAX_RANK];
   for (int k = 0; k < ty->nfield; k++) field[k] = grid;
   return type_tuple(c->m, ty->nfield, field);
 }
@@ -526,14 +628,24 @@ static void meshgrid_compute(OpCall *c, const Tensor *const *in, const Tensor **
 }
 
 const OpDef op_meshgrid = {
-  .name = "meshgrid", .doc = "coordinate grids from vectors; gives a tuple", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Meshgrid_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_TUPLE_ARG, .type = meshgrid_type, .compute = meshgrid_compute,
+  .name = "meshgrid",
+  .doc = "coordinate grids from vectors; gives a tuple",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Meshgrid_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_TUPLE_ARG,
+  .type = meshgrid_type,
+  .compute = meshgrid_compute,
 };
 
+/* clang-format off */
 #define SLIDING_WINDOW_ATTRS(A, S)                                   \
   A(S, INT, axis, NULL, "first axis that the window moves over")     \
   A(S, INTS, window_shape, NULL, "extent of the window")             \
   A(S, INTS, strides, NULL, "step of the window")
+/* clang-format on */
 DEFINE_ATTRS(SlidingWindow, SLIDING_WINDOW_ATTRS)
 
 /* (batch…, moved…) -> (batch…, positions…, window…) */
@@ -541,19 +653,25 @@ static const Type *sliding_window_type(OpCall *c)
 {
   const SlidingWindowAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  int axis = op_axis(c, a->axis, in->ndim), n = a->window_shape.n;
+  int axis = op_axis(c, a->axis, in->ndim);
+  int n = a->window_shape.n;
   if (n != in->ndim - axis || a->strides.n != n)
-    op_raise(c, ERR_ARGUMENT, "window_shape has %d numbers and strides %d; both need one for each of the %d axes from %d on", n, a->strides.n,
-             in->ndim - axis, axis);
+    op_raise(c, ERR_ARGUMENT,
+             "window_shape has %d numbers and strides %d; both need one for each of the %d axes from %d on", n,
+             a->strides.n, in->ndim - axis, axis);
   const Expr *dim[2 * OP_MAX_RANK];
   for (int i = 0; i < axis; i++) dim[i] = in->shape[i];
   for (int i = 0; i < n; i++) {
-    int64_t w = a->window_shape.v[i], s = a->strides.v[i];
+    int64_t w = a->window_shape.v[i];
+    int64_t s = a->strides.v[i];
     const Expr *extent = in->shape[axis + i];
-    if (w < 1 || s < 1) op_raise(c, ERR_ARGUMENT, "window %" PRId64 " with stride %" PRId64 "; both are at least 1", w, s);
+    if (w < 1 || s < 1)
+      op_raise(c, ERR_ARGUMENT, "window %" PRId64 " with stride %" PRId64 "; both are at least 1", w, s);
     if (extent->kind == E_INT && w > extent->u.i)
-      op_raise(c, ERR_SHAPE, "the window's %" PRId64 " is more than the extent %" PRId64 " of axis %d", w, extent->u.i, axis + i);
-    dim[axis + i] = dim_add(c->m, dim_floordiv(c->m, dim_sub(c->m, extent, dim_int(c->m, w)), dim_int(c->m, s)), dim_int(c->m, 1));
+      op_raise(c, ERR_SHAPE, "the window's %" PRId64 " is more than the extent %" PRId64 " of axis %d", w, extent->u.i,
+               axis + i);
+    dim[axis + i] =
+        dim_add(c->m, dim_floordiv(c->m, dim_sub(c->m, extent, dim_int(c->m, w)), dim_int(c->m, s)), dim_int(c->m, 1));
     dim[axis + n + i] = dim_int(c->m, w);
   }
   check_rank(c, axis + 2 * n);
@@ -564,15 +682,25 @@ static void sliding_window_compute(OpCall *c, const Tensor *const *in, const Ten
 {
   const SlidingWindowAttrs *a = c->attrs;
   OpAxes ax = op_out_axes(c, 0);
-  int ndim = in[0]->buffer->ndim, axis = op_axis(c, a->axis, ndim), n = a->window_shape.n;
+  int ndim = in[0]->buffer->ndim;
+  int axis = op_axis(c, a->axis, ndim);
+  int n = a->window_shape.n;
   const Expr *at[OP_MAX_RANK];
   for (int i = 0; i < axis; i++) at[i] = ax.index[i];
   for (int i = 0; i < n; i++)
-    at[axis + i] = expr_add(c->m, expr_mul(c->m, ax.index[axis + i], expr_i32(c->m, a->strides.v[i])), ax.index[axis + n + i]);
+    at[axis + i] =
+        expr_add(c->m, expr_mul(c->m, ax.index[axis + i], expr_i32(c->m, a->strides.v[i])), ax.index[axis + n + i]);
   out[0] = op_emit(c, &ax, "T_sliding_window", op_read(c->m, in[0], at));
 }
 
 const OpDef op_sliding_window = {
-  .name = "sliding_window", .doc = "every position of a moving window", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &SlidingWindow_attrs, .fuse = FUSE_OPAQUE, .type = sliding_window_type, .compute = sliding_window_compute,
+  .name = "sliding_window",
+  .doc = "every position of a moving window",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &SlidingWindow_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = sliding_window_type,
+  .compute = sliding_window_compute,
 };

@@ -23,15 +23,16 @@ typedef struct NewShape {
   OpCall *c;
   const Type *in;
   bool allowzero;
-  int n, infer;              /* infer: the output dimension -1 stands for, or -1 */
-  int next;                  /* the input dimension that the next code speaks of */
+  int n, infer; /* infer: the output dimension -1 stands for, or -1 */
+  int next;     /* the input dimension that the next code speaks of */
   const Expr **dim;
 } NewShape;
 
 static const Expr *take_dim(NewShape *s, int64_t code)
 {
   if (s->next >= s->in->ndim)
-    op_raise(s->c, ERR_SHAPE, "newshape has the code %" PRId64 " where %s has no dimension left", code, arg_text(s->c, 0));
+    op_raise(s->c, ERR_SHAPE, "newshape has the code %" PRId64 " where %s has no dimension left", code,
+             arg_text(s->c, 0));
   return s->in->shape[s->next++];
 }
 
@@ -39,7 +40,8 @@ static const Expr *take_dim(NewShape *s, int64_t code)
 static void split_dim(NewShape *s, const Expr *a, const Expr *b)
 {
   const Expr *whole = take_dim(s, -4);
-  if (expr_is_int(a, -1) && expr_is_int(b, -1)) op_raise(s->c, ERR_SHAPE, "newshape: only one of the two dimensions after -4 may be -1");
+  if (expr_is_int(a, -1) && expr_is_int(b, -1))
+    op_raise(s->c, ERR_SHAPE, "newshape: only one of the two dimensions after -4 may be -1");
   if (expr_is_int(a, -1)) a = dim_floordiv(s->c->m, whole, b);
   else if (expr_is_int(b, -1)) b = dim_floordiv(s->c->m, whole, a);
   if (dim_differ(dim_mul(s->c->m, a, b), whole))
@@ -62,7 +64,8 @@ static const Expr *rest_dim(NewShape *s, const Expr *const *other)
 {
   Module *m = s->c->m;
   bool *used = arena_array(m->arena, bool, s->in->ndim);
-  const Expr *above = dim_int(m, 1), *below = dim_int(m, 1);
+  const Expr *above = dim_int(m, 1);
+  const Expr *below = dim_int(m, 1);
   for (int i = 0; i < s->n; i++) {
     if (!other[i]) continue;
     int hit = -1;
@@ -80,7 +83,9 @@ static const Expr *rest_dim(NewShape *s, const Expr *const *other)
     return dim_int(m, 0);
   }
   if (above->kind == E_INT && below->kind == E_INT && above->u.i % below->u.i)
-    op_raise(s->c, ERR_SHAPE, "%s has %" PRId64 " elements, which the other dimensions' %" PRId64 " do not divide; the shape wanted is %s",
+    op_raise(s->c, ERR_SHAPE,
+             "%s has %" PRId64 " elements, which the other dimensions' %" PRId64
+             " do not divide; the shape wanted is %s",
              arg_text(s->c, 0), above->u.i, below->u.i, dims_text(s->c, s->n, s->dim));
   const Expr *rest = dim_floordiv(m, above, below->kind == E_INT ? below : dim_max(m, below, dim_int(m, 1)));
   return fitting(m, dim_mul(m, rest, below), above, rest);
@@ -127,7 +132,8 @@ static void put_dim(NewShape *s, const Expr *const *v, int n, int *k)
   } else if (e->u.i == 0) {
     s->dim[s->n++] = take_dim(s, 0);
   } else if (e->u.i == -1) {
-    if (s->infer >= 0) op_raise(s->c, ERR_SHAPE, "newshape %s has -1 twice; only one dimension can be inferred", dims_text(s->c, n, v));
+    if (s->infer >= 0)
+      op_raise(s->c, ERR_SHAPE, "newshape %s has -1 twice; only one dimension can be inferred", dims_text(s->c, n, v));
     s->infer = s->n;
     s->dim[s->n++] = e;
     s->next++;
@@ -141,7 +147,8 @@ static void put_dim(NewShape *s, const Expr *const *v, int n, int *k)
     split_dim(s, v[*k + 1], v[*k + 2]);
     *k += 2;
   } else {
-    op_raise(s->c, ERR_SHAPE, "newshape %s has the code %" PRId64 "; there are 0, -1, -2, -3 and -4", dims_text(s->c, n, v), e->u.i);
+    op_raise(s->c, ERR_SHAPE, "newshape %s has the code %" PRId64 "; there are 0, -1, -2, -3 and -4",
+             dims_text(s->c, n, v), e->u.i);
   }
 }
 
@@ -159,10 +166,11 @@ static const Type *reshaped(OpCall *c, const Type *in, int n, const Expr *const 
   } else if (run_time) {
     infer_at_run_time(&s);
   }
-  const Expr *had = dim_product(m, in->ndim, in->shape), *got = dim_product(m, s.n, s.dim);
+  const Expr *had = dim_product(m, in->ndim, in->shape);
+  const Expr *got = dim_product(m, s.n, s.dim);
   if (dim_differ(had, got))
-    op_raise(c, ERR_SHAPE, "%s has %" PRId64 " elements, the shape %s wants %" PRId64, type_text(m->arena, in), had->u.i,
-             dims_text(c, s.n, s.dim), got->u.i);
+    op_raise(c, ERR_SHAPE, "%s has %" PRId64 " elements, the shape %s wants %" PRId64, type_text(m->arena, in),
+             had->u.i, dims_text(c, s.n, s.dim), got->u.i);
   if (s.n && s.infer < 0) s.dim[0] = fitting(m, had, got, s.dim[0]);
   return type_tensor(m, in->dtype, s.n, s.dim);
 }
@@ -174,8 +182,16 @@ static const Type *reshape_type(OpCall *c)
 }
 
 const OpDef op_reshape = {
-  .name = "reshape", .doc = "the same elements in another shape", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Reshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = reshape_type, .compute = view_compute,
+  .name = "reshape",
+  .doc = "the same elements in another shape",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Reshape_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_VIEW | OPF_STRING,
+  .type = reshape_type,
+  .compute = view_compute,
 };
 
 /* The codes read from the right, as MXNet has it. */
@@ -184,10 +200,11 @@ static const Type *reverse_reshape_type(OpCall *c)
   const ReshapeAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
   int n = a->newshape.n;
-  const Expr **dim = arena_array(c->m->arena, const Expr *, n), **shape = arena_array(c->m->arena, const Expr *, in->ndim);
+  const Expr **dim = arena_array(c->m->arena, const Expr *, n);
+  const Expr **shape = arena_array(c->m->arena, const Expr *, in->ndim);
   for (int i = 0; i < n; i++) dim[i] = a->newshape.v[n - 1 - i];
   for (int i = 0; i + 2 < n; i++)
-    if (expr_is_int(a->newshape.v[i], -4)) {                    /* -4 stays before its two, which turn round with the rest */
+    if (expr_is_int(a->newshape.v[i], -4)) { /* -4 stays before its two, which turn round with the rest */
       dim[n - 3 - i] = a->newshape.v[i];
       dim[n - 2 - i] = a->newshape.v[i + 2];
       dim[n - 1 - i] = a->newshape.v[i + 1];
@@ -201,8 +218,16 @@ static const Type *reverse_reshape_type(OpCall *c)
 }
 
 const OpDef op_reverse_reshape = {
-  .name = "contrib_reverse_reshape", .doc = "reshape whose codes are read from the right", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Reshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = reverse_reshape_type, .compute = view_compute,
+  .name = "contrib_reverse_reshape",
+  .doc = "reshape whose codes are read from the right",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Reshape_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_VIEW | OPF_STRING,
+  .type = reverse_reshape_type,
+  .compute = view_compute,
 };
 
 #define DYN_RESHAPE_ATTRS(A, S) A(S, BOOL, allowzero, "False", "0 means a dimension of extent 0")
@@ -219,15 +244,25 @@ static const Type *dyn_reshape_type(OpCall *c)
 }
 
 const OpDef op_dyn_reshape = {
-  .name = "dyn.reshape", .doc = "reshape to a shape known only at run time", .args = "data, newshape", .min_args = 2, .max_args = 2,
-  .attrs = &DynReshape_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = dyn_reshape_type, .compute = view_compute,
+  .name = "dyn.reshape",
+  .doc = "reshape to a shape known only at run time",
+  .args = "data, newshape",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &DynReshape_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_VIEW | OPF_STRING,
+  .type = dyn_reshape_type,
+  .compute = view_compute,
 };
 
+/* clang-format off */
 #define RESHAPE_LIKE_ATTRS(A, S)                                                 \
   A(S, INT, lhs_begin, "0", "first dimension of data to replace")                \
   A(S, INTS, lhs_end, "None", "dimension after the last to replace; None: all")  \
   A(S, INT, rhs_begin, "0", "first dimension of shape_like to put there")        \
   A(S, INTS, rhs_end, "None", "dimension after the last to put there; None: all")
+/* clang-format on */
 DEFINE_ATTRS(ReshapeLike, RESHAPE_LIKE_ATTRS)
 
 static int like_bound(OpCall *c, int64_t v, int ndim)
@@ -240,11 +275,14 @@ static int like_bound(OpCall *c, int64_t v, int ndim)
 static const Type *reshape_like_type(OpCall *c)
 {
   const ReshapeLikeAttrs *a = c->attrs;
-  const Type *x = op_tensor_arg(c, 0), *like = op_tensor_arg(c, 1);
-  int lb = like_bound(c, a->lhs_begin, x->ndim), le = a->lhs_end.given && a->lhs_end.n ? like_bound(c, a->lhs_end.v[0], x->ndim) : x->ndim;
+  const Type *x = op_tensor_arg(c, 0);
+  const Type *like = op_tensor_arg(c, 1);
+  int lb = like_bound(c, a->lhs_begin, x->ndim);
+  int le = a->lhs_end.given && a->lhs_end.n ? like_bound(c, a->lhs_end.v[0], x->ndim) : x->ndim;
   int rb = like_bound(c, a->rhs_begin, like->ndim);
   int re = a->rhs_end.given && a->rhs_end.n ? like_bound(c, a->rhs_end.v[0], like->ndim) : like->ndim;
-  if (le < lb || re < rb) op_raise(c, ERR_ARGUMENT, "the dimensions [%d, %d) and [%d, %d) must not end before they begin", lb, le, rb, re);
+  if (le < lb || re < rb)
+    op_raise(c, ERR_ARGUMENT, "the dimensions [%d, %d) and [%d, %d) must not end before they begin", lb, le, rb, re);
   const Expr **dim = arena_array(c->m->arena, const Expr *, x->ndim + like->ndim);
   int n = 0;
   for (int i = 0; i < lb; i++) dim[n++] = x->shape[i];
@@ -254,8 +292,16 @@ static const Type *reshape_like_type(OpCall *c)
 }
 
 const OpDef op_reshape_like = {
-  .name = "reshape_like", .doc = "the elements of data in the shape of shape_like", .args = "data, shape_like", .min_args = 2, .max_args = 2,
-  .attrs = &ReshapeLike_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = reshape_like_type, .compute = view_compute,
+  .name = "reshape_like",
+  .doc = "the elements of data in the shape of shape_like",
+  .args = "data, shape_like",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &ReshapeLike_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_VIEW | OPF_STRING,
+  .type = reshape_like_type,
+  .compute = view_compute,
 };
 
 /* ---- squeeze, expand_dims ------------------------------------------------------------------- */
@@ -267,7 +313,8 @@ static const Type *squeezed(OpCall *c, bool given, int n, const int64_t *axis)
   for (int i = 0; i < n; i++) {
     int d = op_axis(c, axis[i], in->ndim);
     if (dim_differ(in->shape[d], dim_int(c->m, 1)))
-      op_raise(c, ERR_SHAPE, "axis %d of %s has extent %" PRId64 "; only an axis of extent 1 can be squeezed", d, arg_text(c, 0), in->shape[d]->u.i);
+      op_raise(c, ERR_SHAPE, "axis %d of %s has extent %" PRId64 "; only an axis of extent 1 can be squeezed", d,
+               arg_text(c, 0), in->shape[d]->u.i);
     drop[d] = true;
   }
   for (int i = 0; !given && i < in->ndim; i++) drop[i] = expr_is_int(in->shape[i], 1);
@@ -275,7 +322,7 @@ static const Type *squeezed(OpCall *c, bool given, int n, const int64_t *axis)
   int k = 0;
   for (int i = 0; i < in->ndim; i++)
     if (!drop[i]) dim[k++] = in->shape[i];
-  for (int i = 0; k && i < in->ndim; i++)                  /* what is dropped must be 1 at run time too */
+  for (int i = 0; k && i < in->ndim; i++) /* what is dropped must be 1 at run time too */
     if (drop[i]) dim[0] = fitting(c->m, in->shape[i], dim_int(c->m, 1), dim[0]);
   return type_tensor(c->m, in->dtype, k, dim);
 }
@@ -287,8 +334,16 @@ static const Type *squeeze_type(OpCall *c)
 }
 
 const OpDef op_squeeze = {
-  .name = "squeeze", .doc = "drops axes of extent 1", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Squeeze_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = squeeze_type, .compute = view_compute,
+  .name = "squeeze",
+  .doc = "drops axes of extent 1",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Squeeze_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_VIEW | OPF_STRING,
+  .type = squeeze_type,
+  .compute = view_compute,
 };
 
 /* Axes known only at run time.  Their number is known, so the rank is; a dimension is a
@@ -312,7 +367,8 @@ static RunTimeAxes run_time_axes(OpCall *c, int i, int rank)
 static const Expr *is_listed(const RunTimeAxes *a, int axis)
 {
   const Expr *any = expr_bool(a->m, false);
-  for (int k = 0; k < a->n; k++) any = expr_binary(a->m, E_OR, any, expr_binary(a->m, E_EQ, a->at[k], expr_i32(a->m, axis)));
+  for (int k = 0; k < a->n; k++)
+    any = expr_binary(a->m, E_OR, any, expr_binary(a->m, E_EQ, a->at[k], expr_i32(a->m, axis)));
   return any;
 }
 
@@ -358,8 +414,15 @@ static const Type *dyn_squeeze_type(OpCall *c)
 }
 
 const OpDef op_dyn_squeeze = {
-  .name = "dyn.squeeze", .doc = "squeeze with its axes as an operand", .args = "data, axis", .min_args = 2, .max_args = 2,
-  .fuse = FUSE_INJECTIVE, .flags = OPF_VIEW | OPF_STRING, .type = dyn_squeeze_type, .compute = view_compute,
+  .name = "dyn.squeeze",
+  .doc = "squeeze with its axes as an operand",
+  .args = "data, axis",
+  .min_args = 2,
+  .max_args = 2,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_VIEW | OPF_STRING,
+  .type = dyn_squeeze_type,
+  .compute = view_compute,
 };
 
 static const Type *expanded(OpCall *c, int64_t axis, int64_t count)
@@ -368,7 +431,8 @@ static const Type *expanded(OpCall *c, int64_t axis, int64_t count)
   if (count < 0 || count > 64) op_raise(c, ERR_ARGUMENT, "num_newaxis is %" PRId64 "; it is from 0 to 64", count);
   int64_t at = axis < 0 ? axis + in->ndim + 1 : axis;
   if (at < 0 || at > in->ndim)
-    op_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside [-%d, %d] for %s", axis, in->ndim + 1, in->ndim, arg_text(c, 0));
+    op_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside [-%d, %d] for %s", axis, in->ndim + 1, in->ndim,
+             arg_text(c, 0));
   check_rank(c, in->ndim + (int)count);
   const Expr **dim = arena_array(c->m->arena, const Expr *, in->ndim + (int)count);
   int k = 0;
@@ -385,8 +449,16 @@ static const Type *expand_dims_type(OpCall *c)
 }
 
 const OpDef op_expand_dims = {
-  .name = "expand_dims", .doc = "puts in axes of extent 1", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &ExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW | OPF_STRING, .type = expand_dims_type, .compute = view_compute,
+  .name = "expand_dims",
+  .doc = "puts in axes of extent 1",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &ExpandDims_attrs,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_VIEW | OPF_STRING,
+  .type = expand_dims_type,
+  .compute = view_compute,
 };
 
 #define DYN_EXPAND_DIMS_ATTRS(A, S) A(S, INT, num_newaxis, "1", "how many")
@@ -437,20 +509,31 @@ static const Type *dyn_expand_dims_type(OpCall *c)
   int_tensor_arg(c, 1);
   bool known = op_const_ints(c, 1, &n, &axis);
   if (known && n == 1) return expanded(c, axis[0], a->num_newaxis);
-  if (a->num_newaxis != 1) op_raise(c, ERR_UNSUPPORTED, "num_newaxis is %" PRId64 "; with several axes, or one known only at run time, it is 1", a->num_newaxis);
+  if (a->num_newaxis != 1)
+    op_raise(c, ERR_UNSUPPORTED,
+             "num_newaxis is %" PRId64 "; with several axes, or one known only at run time, it is 1", a->num_newaxis);
   return known ? expanded_by_list(c, n, axis) : expanded_at_run_time(c);
 }
 
 const OpDef op_dyn_expand_dims = {
-  .name = "dyn.expand_dims", .doc = "puts in axes of extent 1 at the positions that an operand gives", .args = "data, axis", .min_args = 2, .max_args = 2,
-  .attrs = &DynExpandDims_attrs, .fuse = FUSE_BROADCAST, .flags = OPF_VIEW | OPF_STRING, .type = dyn_expand_dims_type, .compute = view_compute,
+  .name = "dyn.expand_dims",
+  .doc = "puts in axes of extent 1 at the positions that an operand gives",
+  .args = "data, axis",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &DynExpandDims_attrs,
+  .fuse = FUSE_BROADCAST,
+  .flags = OPF_VIEW | OPF_STRING,
+  .type = dyn_expand_dims_type,
+  .compute = view_compute,
 };
 
 /* ---- shape_of, ndarray_size ------------------------------------------------------------------- */
 
 static DType index_dtype(OpCall *c, DType t)
 {
-  if (!dtype_is_int(t)) op_raise(c, ERR_TYPE, "dtype %s does not hold sizes; it must be an integer", dtype_name(c->m->arena, t));
+  if (!dtype_is_int(t))
+    op_raise(c, ERR_TYPE, "dtype %s does not hold sizes; it must be an integer", dtype_name(c->m->arena, t));
   return t;
 }
 
@@ -475,8 +558,16 @@ static void shape_of_compute(OpCall *c, const Tensor *const *in, const Tensor **
 }
 
 const OpDef op_shape_of = {
-  .name = "shape_of", .doc = "the extents of a tensor", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &ShapeOf_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = shape_of_type, .compute = shape_of_compute,
+  .name = "shape_of",
+  .doc = "the extents of a tensor",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &ShapeOf_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_STRING,
+  .type = shape_of_type,
+  .compute = shape_of_compute,
 };
 
 static const Type *ndarray_size_type(OpCall *c)
@@ -494,6 +585,14 @@ static void ndarray_size_compute(OpCall *c, const Tensor *const *in, const Tenso
 }
 
 const OpDef op_ndarray_size = {
-  .name = "ndarray_size", .doc = "the number of elements of a tensor", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &ShapeOf_attrs, .fuse = FUSE_OPAQUE, .flags = OPF_STRING, .type = ndarray_size_type, .compute = ndarray_size_compute,
+  .name = "ndarray_size",
+  .doc = "the number of elements of a tensor",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &ShapeOf_attrs,
+  .fuse = FUSE_OPAQUE,
+  .flags = OPF_STRING,
+  .type = ndarray_size_type,
+  .compute = ndarray_size_compute,
 };

@@ -40,14 +40,21 @@ static const Expr *count_up(Module *m, const Expr *from, const Expr *to, const E
 /* begin:end:step over an axis; by_size: `end` is a count, negative: to the end. */
 static Cut cut_axis(Module *m, const Expr *begin, const Expr *end, const Expr *step, const Expr *extent, bool by_size)
 {
-  const Expr *zero = dim_int(m, 0), *one = dim_int(m, 1), *last = dim_sub(m, extent, one), *minus = dim_int(m, -1);
+  const Expr *zero = dim_int(m, 0);
+  const Expr *one = dim_int(m, 1);
+  const Expr *last = dim_sub(m, extent, one);
+  const Expr *minus = dim_int(m, -1);
   if (by_size) {
-    const Expr *from = edge(m, begin, extent, zero, extent), *room = dim_sub(m, extent, from);
-    const Expr *n = end->kind == E_INT ? (end->u.i < 0 ? room : dim_min(m, end, room))
-                                       : dim_simplify(m, pick(m, expr_lt(m, end, expr_int(m, end->dtype, 0)), room, expr_min(m, end, room)));
+    const Expr *from = edge(m, begin, extent, zero, extent);
+    const Expr *room = dim_sub(m, extent, from);
+    const Expr *n =
+        end->kind == E_INT
+            ? (end->u.i < 0 ? room : dim_min(m, end, room))
+            : dim_simplify(m, pick(m, expr_lt(m, end, expr_int(m, end->dtype, 0)), room, expr_min(m, end, room)));
     return (Cut){from, n, one};
   }
-  Cut up = {edge(m, begin, extent, zero, extent), NULL, step}, down = {edge(m, begin, extent, minus, last), NULL, step};
+  Cut up = {edge(m, begin, extent, zero, extent), NULL, step};
+  Cut down = {edge(m, begin, extent, minus, last), NULL, step};
   if (step->kind == E_INT && step->u.i > 0) {
     up.count = count_up(m, up.start, edge(m, end, extent, zero, extent), step);
     return up;
@@ -76,7 +83,8 @@ static bool slice_by_size(OpCall *c, const char *mode)
 static int slice_axis(OpCall *c, const AttrInts *axes, int k, int n, int ndim)
 {
   if (axes->given && axes->n != n) op_raise(c, ERR_ARGUMENT, "axes lists %d axes, begin has %d numbers", axes->n, n);
-  if (!axes->given && n > ndim) op_raise(c, ERR_ARGUMENT, "begin has %d numbers, %s has %d dimensions", n, arg_text(c, 0), ndim);
+  if (!axes->given && n > ndim)
+    op_raise(c, ERR_ARGUMENT, "begin has %d numbers, %s has %d dimensions", n, arg_text(c, 0), ndim);
   int d = axes->given ? op_axis(c, axes->v[k], ndim) : k;
   for (int i = 0; axes->given && i < k; i++)
     if (op_axis(c, axes->v[i], ndim) == d) op_raise(c, ERR_ARGUMENT, "axes names axis %d twice", d);
@@ -92,7 +100,10 @@ static void static_cuts(OpCall *c, int ndim, const Expr *const *shape, Cut *cut)
   for (int i = 0; i < ndim; i++) cut[i] = (Cut){dim_int(m, 0), shape[i], dim_int(m, 1)};
   for (int k = 0; k < a->begin.n; k++) {
     int d = slice_axis(c, &a->axes, k, a->begin.n, ndim);
-    int64_t step = !a->strides.given || !a->strides.n ? 1 : a->strides.n == 1 ? a->strides.v[0] : k < a->strides.n ? a->strides.v[k] : 1;
+    int64_t step = !a->strides.given || !a->strides.n ? 1
+                   : a->strides.n == 1                ? a->strides.v[0]
+                   : k < a->strides.n                 ? a->strides.v[k]
+                                                      : 1;
     if (step == 0) op_raise(c, ERR_ARGUMENT, "the stride of axis %d is 0", d);
     cut[d] = cut_axis(m, dim_int(m, a->begin.v[k]), dim_int(m, a->end.v[k]), dim_int(m, step), shape[d], by_size);
   }
@@ -157,9 +168,17 @@ static const void *strided_slice_layout(OpCall *c, LayoutPair *arg, LayoutPair *
 }
 
 const OpDef op_strided_slice = {
-  .name = "strided_slice", .doc = "begin:end:stride of each axis; bounds outside are brought to the edge", .args = "data",
-  .min_args = 1, .max_args = 1, .attrs = &StridedSlice_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = strided_slice_type,
-  .compute = strided_slice_compute, .layout = strided_slice_layout,
+  .name = "strided_slice",
+  .doc = "begin:end:stride of each axis; bounds outside are brought to the edge",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &StridedSlice_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = strided_slice_type,
+  .compute = strided_slice_compute,
+  .layout = strided_slice_layout,
 };
 
 /* ---- slice_like ----------------------------------------------------------------------------------------- */
@@ -170,17 +189,21 @@ DEFINE_ATTRS(SliceLike, SLICE_LIKE_ATTRS)
 static const Type *slice_like_type(OpCall *c)
 {
   const SliceLikeAttrs *a = c->attrs;
-  const Type *in = op_tensor_arg(c, 0), *like = op_tensor_arg(c, 1);
+  const Type *in = op_tensor_arg(c, 0);
+  const Type *like = op_tensor_arg(c, 1);
   const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
   int n = a->axes.n ? a->axes.n : in->ndim < like->ndim ? in->ndim : like->ndim;
   for (int i = 0; i < n; i++) {
     int d = a->axes.n ? op_axis(c, a->axes.v[i], in->ndim) : i;
     if (d >= like->ndim) op_raise(c, ERR_SHAPE, "%s has no axis %d to cut %s by", arg_text(c, 1), d, arg_text(c, 0));
-    const Expr *from = in->shape[d], *to = like->shape[d];
+    const Expr *from = in->shape[d];
+    const Expr *to = like->shape[d];
     if (from->kind == E_INT && to->kind == E_INT && to->u.i > from->u.i)
       op_raise(c, ERR_SHAPE, "axis %d of %s is shorter than that of %s", d, arg_text(c, 0), arg_text(c, 1));
     bool both = from->kind == E_INT && to->kind == E_INT;
-    dim[d] = both || dim_same(c->m, from, to) ? to : dim_simplify(c->m, pick(c->m, expr_binary(c->m, E_LE, to, from), to, expr_i32(c->m, -1)));
+    dim[d] = both || dim_same(c->m, from, to)
+                 ? to
+                 : dim_simplify(c->m, pick(c->m, expr_binary(c->m, E_LE, to, from), to, expr_i32(c->m, -1)));
   }
   return type_tensor(c->m, in->dtype, in->ndim, dim);
 }
@@ -192,19 +215,29 @@ static void slice_like_compute(OpCall *c, const Tensor *const *in, const Tensor 
 }
 
 const OpDef op_slice_like = {
-  .name = "slice_like", .doc = "the first part of data, as long as shape_like", .args = "data, shape_like", .min_args = 2, .max_args = 2,
-  .attrs = &SliceLike_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = slice_like_type, .compute = slice_like_compute,
+  .name = "slice_like",
+  .doc = "the first part of data, as long as shape_like",
+  .args = "data, shape_like",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &SliceLike_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = slice_like_type,
+  .compute = slice_like_compute,
 };
 
 /* ---- bounds known only at run time ---------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define DYN_STRIDED_SLICE_ATTRS(A, S)                          \
   A(S, STR, slice_mode, "\"end\"", "end or size")              \
   A(S, INTS, axes, "None", "axes meant; None: the first ones")
+/* clang-format on */
 DEFINE_ATTRS(DynStridedSlice, DYN_STRIDED_SLICE_ATTRS)
 
-static void dyn_cuts(OpCall *c, int ndim, const Expr *const *shape, int n, const Expr *const *begin, const Expr *const *end,
-                     const Expr *const *step, Cut *cut)
+static void dyn_cuts(OpCall *c, int ndim, const Expr *const *shape, int n, const Expr *const *begin,
+                     const Expr *const *end, const Expr *const *step, Cut *cut)
 {
   const DynStridedSliceAttrs *a = c->attrs;
   bool by_size = slice_by_size(c, a->slice_mode);
@@ -243,14 +276,18 @@ static const Type *dyn_strided_slice_type(OpCall *c)
   const Expr *const *v[3];
   for (int i = 0; i < 3; i++) {
     v[i] = bound_values(c, i + 1, &n[i]);
-    if (n[i] != n[0]) op_raise(c, ERR_SHAPE, "begin has %d elements, %s has %d", n[0], i == 1 ? "end" : "strides", n[i]);
+    if (n[i] != n[0])
+      op_raise(c, ERR_SHAPE, "begin has %d elements, %s has %d", n[0], i == 1 ? "end" : "strides", n[i]);
   }
   Cut cut[OP_MAX_RANK];
   dyn_cuts(c, in->ndim, in->shape, n[0], v[0], v[1], v[2], cut);
   return cut_type(c, in, cut);
 }
 
-static const Expr *position(Module *m, const Tensor *t, int k) { return narrow_bound(m, emit_read1(m, t, expr_i32(m, k))); }
+static const Expr *position(Module *m, const Tensor *t, int k)
+{
+  return narrow_bound(m, emit_read1(m, t, expr_i32(m, k)));
+}
 
 static void dyn_strided_slice_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
@@ -261,7 +298,7 @@ static void dyn_strided_slice_compute(OpCall *c, const Tensor *const *in, const 
     for (int k = 0; k < n; k++) v[i][k] = position(c->m, in[i + 1], k);
   Cut cut[OP_MAX_RANK];
   dyn_cuts(c, b->ndim, b->shape, n, v[0], v[1], v[2], cut);
-  for (int d = 0; d < b->ndim; d++)              /* an empty slice starts anywhere: keep what is read inside */
+  for (int d = 0; d < b->ndim; d++) /* an empty slice starts anywhere: keep what is read inside */
     if (!expr_is_int(cut[d].start, 0)) {
       const Expr *last = expr_sub(c->m, b->shape[d], expr_i32(c->m, 1));
       cut[d].start = emit_clamp(c->m, cut[d].start, expr_i32(c->m, 0), last);
@@ -270,8 +307,15 @@ static void dyn_strided_slice_compute(OpCall *c, const Tensor *const *in, const 
 }
 
 const OpDef op_dyn_strided_slice = {
-  .name = "dyn.strided_slice", .doc = "strided_slice with bounds known only at run time", .args = "data, begin, end, strides",
-  .min_args = 4, .max_args = 4, .attrs = &DynStridedSlice_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = dyn_strided_slice_type,
+  .name = "dyn.strided_slice",
+  .doc = "strided_slice with bounds known only at run time",
+  .args = "data, begin, end, strides",
+  .min_args = 4,
+  .max_args = 4,
+  .attrs = &DynStridedSlice_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = dyn_strided_slice_type,
   .compute = dyn_strided_slice_compute,
 };
 
@@ -285,7 +329,8 @@ static const Type *dyn_take_first_type(OpCall *c)
   const DynTakeFirstAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
   int_tensor_arg(c, 1);
-  int n, axis = op_axis(c, a->axis, in->ndim);
+  int n;
+  int axis = op_axis(c, a->axis, in->ndim);
   const Expr *const *count = op_dims(c, 1, &n);
   if (n != 1) op_raise(c, ERR_SHAPE, "count is %s; it is one number", arg_text(c, 1));
   const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
@@ -300,8 +345,16 @@ static void dyn_take_first_compute(OpCall *c, const Tensor *const *in, const Ten
 }
 
 const OpDef op_dyn_take_first = {
-  .name = "dyn.take_first", .doc = "the first count entries of a padded tensor", .args = "data, count", .min_args = 2, .max_args = 2,
-  .attrs = &DynTakeFirst_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = dyn_take_first_type, .compute = dyn_take_first_compute,
+  .name = "dyn.take_first",
+  .doc = "the first count entries of a padded tensor",
+  .args = "data, count",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &DynTakeFirst_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = dyn_take_first_type,
+  .compute = dyn_take_first_compute,
 };
 
 #define DYN_SPLIT_ATTRS(A, S) A(S, INT, axis, "0", "axis to part")
@@ -313,7 +366,8 @@ static const Type *dyn_split_type(OpCall *c)
   const DynSplitAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
   int_tensor_arg(c, 1);
-  int n, axis = op_axis(c, a->axis, in->ndim);
+  int n;
+  int axis = op_axis(c, a->axis, in->ndim);
   const Expr *const *size = op_dims(c, 1, &n), *sum = dim_int(c->m, 0);
   const Type **field = arena_array(c->m->arena, const Type *, n);
   for (int k = 0; k < n; k++) {
@@ -321,9 +375,11 @@ static const Type *dyn_split_type(OpCall *c)
     sum = dim_add(c->m, sum, size[k]);
     dim[axis] = size[k];
     if (k == n - 1 && dim_differ(sum, in->shape[axis]))
-      op_raise(c, ERR_SHAPE, "the parts add up to %" PRId64 ", axis %d of %s has %" PRId64, sum->u.i, axis, arg_text(c, 0), in->shape[axis]->u.i);
+      op_raise(c, ERR_SHAPE, "the parts add up to %" PRId64 ", axis %d of %s has %" PRId64, sum->u.i, axis,
+               arg_text(c, 0), in->shape[axis]->u.i);
     if (k == n - 1 && !dim_same(c->m, sum, in->shape[axis]))
-      dim[axis] = dim_simplify(c->m, pick(c->m, expr_binary(c->m, E_EQ, sum, in->shape[axis]), size[k], expr_i32(c->m, -1)));
+      dim[axis] =
+          dim_simplify(c->m, pick(c->m, expr_binary(c->m, E_EQ, sum, in->shape[axis]), size[k], expr_i32(c->m, -1)));
     field[k] = type_tensor(c->m, in->dtype, in->ndim, dim);
   }
   return type_tuple(c->m, n, field);
@@ -344,6 +400,14 @@ static void dyn_split_compute(OpCall *c, const Tensor *const *in, const Tensor *
 }
 
 const OpDef op_dyn_split = {
-  .name = "dyn.split", .doc = "an axis in parts whose sizes are known only at run time; gives a tuple", .args = "data, sizes",
-  .min_args = 2, .max_args = 2, .attrs = &DynSplit_attrs, .fuse = FUSE_INJECTIVE, .flags = OPF_STRING, .type = dyn_split_type, .compute = dyn_split_compute,
+  .name = "dyn.split",
+  .doc = "an axis in parts whose sizes are known only at run time; gives a tuple",
+  .args = "data, sizes",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &DynSplit_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = dyn_split_type,
+  .compute = dyn_split_compute,
 };

@@ -9,9 +9,15 @@
 Sorter sorter_new(Module *m, const Expr *n)
 {
   const Expr *one = expr_i32(m, 1);
-  return (Sorter){.m = m, .n = n, .order = loops_local(m, "order", DT_I32, n), .other = loops_local(m, "other", DT_I32, n),
-                  .left = loops_local(m, "left", DT_I32, one), .right = loops_local(m, "right", DT_I32, one),
-                  .flag = loops_local(m, "flag", DT_I32, one), .a = loops_local(m, "a", DT_I32, one), .b = loops_local(m, "b", DT_I32, one)};
+  return (Sorter){.m = m,
+                  .n = n,
+                  .order = loops_local(m, "order", DT_I32, n),
+                  .other = loops_local(m, "other", DT_I32, n),
+                  .left = loops_local(m, "left", DT_I32, one),
+                  .right = loops_local(m, "right", DT_I32, one),
+                  .flag = loops_local(m, "flag", DT_I32, one),
+                  .a = loops_local(m, "a", DT_I32, one),
+                  .b = loops_local(m, "b", DT_I32, one)};
 }
 
 Stmt *sorter_alloc(const Sorter *s, Stmt *body)
@@ -35,10 +41,15 @@ Stmt *sorter_answer(const Sorter *s, const Expr *cond) { return one_set(s, s->fl
 static Stmt *merge_step(const Sorter *s, const Expr *p, const Expr *mid, const Expr *hi, Stmt *before)
 {
   Module *m = s->m;
-  const Expr *left = one_get(s, s->left), *right = one_get(s, s->right), *one = expr_i32(m, 1);
-  Stmt *compare = loops_seq(m, one_set(s, s->a, loops_get(m, s->order, right)), one_set(s, s->b, loops_get(m, s->order, left)), before);
-  Stmt *take_right = loops_seq(m, loops_set(m, s->other, p, loops_get(m, s->order, right)), one_set(s, s->right, expr_add(m, right, one)));
-  Stmt *take_left = loops_seq(m, loops_set(m, s->other, p, loops_get(m, s->order, left)), one_set(s, s->left, expr_add(m, left, one)));
+  const Expr *left = one_get(s, s->left);
+  const Expr *right = one_get(s, s->right);
+  const Expr *one = expr_i32(m, 1);
+  Stmt *compare = loops_seq(m, one_set(s, s->a, loops_get(m, s->order, right)),
+                            one_set(s, s->b, loops_get(m, s->order, left)), before);
+  Stmt *take_right = loops_seq(m, loops_set(m, s->other, p, loops_get(m, s->order, right)),
+                               one_set(s, s->right, expr_add(m, right, one)));
+  Stmt *take_left = loops_seq(m, loops_set(m, s->other, p, loops_get(m, s->order, left)),
+                              one_set(s, s->left, expr_add(m, left, one)));
   const Expr *both = expr_and(m, expr_lt(m, left, mid), expr_lt(m, right, hi));
   Stmt *only = one_set(s, s->flag, expr_cast(m, DT_I32, expr_lt(m, right, hi)));
   Stmt *choose = stmt_if(m, expr_binary(m, E_NE, one_get(s, s->flag), expr_i32(m, 0)), take_right, take_left);
@@ -49,17 +60,27 @@ static Stmt *merge_step(const Sorter *s, const Expr *p, const Expr *mid, const E
 Stmt *sorter_sort(const Sorter *s, Stmt *before)
 {
   Module *m = s->m;
-  const Var *level = loops_var(m, "level"), *run = loops_var(m, "run"), *p = loops_var(m, "p"), *q = loops_var(m, "q"), *i = loops_var(m, "i");
-  const Expr *n = expr_cast(m, DT_I32, s->n), *one = expr_i32(m, 1);
+  const Var *level = loops_var(m, "level");
+  const Var *run = loops_var(m, "run");
+  const Var *p = loops_var(m, "p");
+  const Var *q = loops_var(m, "q");
+  const Var *i = loops_var(m, "i");
+  const Expr *n = expr_cast(m, DT_I32, s->n);
+  const Expr *one = expr_i32(m, 1);
   const Expr *width = expr_call(m, DT_I32, IN_SHL, 2, (const Expr *[]){one, level->expr});
   const Expr *lo = expr_mul(m, expr_mul(m, run->expr, width), expr_i32(m, 2));
-  const Expr *mid = expr_min(m, expr_add(m, lo, width), n), *hi = expr_min(m, expr_add(m, mid, width), n);
+  const Expr *mid = expr_min(m, expr_add(m, lo, width), n);
+  const Expr *hi = expr_min(m, expr_add(m, mid, width), n);
   Stmt *merge = loops_seq(m, one_set(s, s->left, lo), one_set(s, s->right, mid),
-                          stmt_for(m, p, zero(s), expr_sub(m, hi, lo), FOR_SERIAL, NULL, merge_step(s, expr_add(m, lo, p->expr), mid, hi, before)));
-  const Expr *runs = expr_floordiv(m, expr_add(m, n, expr_sub(m, expr_mul(m, width, expr_i32(m, 2)), one)), expr_mul(m, width, expr_i32(m, 2)));
-  Stmt *copy = stmt_for(m, q, zero(s), n, FOR_SERIAL, NULL, loops_set(m, s->order, q->expr, loops_get(m, s->other, q->expr)));
+                          stmt_for(m, p, zero(s), expr_sub(m, hi, lo), FOR_SERIAL, NULL,
+                                   merge_step(s, expr_add(m, lo, p->expr), mid, hi, before)));
+  const Expr *runs = expr_floordiv(m, expr_add(m, n, expr_sub(m, expr_mul(m, width, expr_i32(m, 2)), one)),
+                                   expr_mul(m, width, expr_i32(m, 2)));
+  Stmt *copy =
+      stmt_for(m, q, zero(s), n, FOR_SERIAL, NULL, loops_set(m, s->order, q->expr, loops_get(m, s->other, q->expr)));
   Stmt *pass = loops_seq(m, stmt_for(m, run, zero(s), runs, FOR_SERIAL, NULL, merge), copy);
-  Stmt *all = stmt_for(m, level, zero(s), expr_i32(m, 30), FOR_SERIAL, NULL, stmt_if(m, expr_lt(m, width, n), pass, NULL));
+  Stmt *all =
+      stmt_for(m, level, zero(s), expr_i32(m, 30), FOR_SERIAL, NULL, stmt_if(m, expr_lt(m, width, n), pass, NULL));
   return loops_seq(m, stmt_for(m, i, zero(s), n, FOR_SERIAL, NULL, loops_set(m, s->order, i->expr, i->expr)), all);
 }
 
@@ -67,7 +88,8 @@ const Expr *sorter_before(Module *m, const Expr *x, const Expr *y, bool ascend)
 {
   const Expr *plain = expr_binary(m, ascend ? E_LT : E_GT, x, y);
   if (!dtype_is_float(x->dtype)) return plain;
-  const Expr *xnan = expr_binary(m, E_NE, x, x), *ynan = expr_binary(m, E_NE, y, y);
+  const Expr *xnan = expr_binary(m, E_NE, x, x);
+  const Expr *ynan = expr_binary(m, E_NE, y, y);
   const Expr *edge = ascend ? expr_and(m, ynan, expr_not(m, xnan)) : expr_and(m, xnan, expr_not(m, ynan));
   return expr_binary(m, E_OR, plain, edge);
 }
@@ -87,9 +109,11 @@ static void sort_rows(OpCall *c, const RowSort *r, const Tensor *in, const Tenso
   Module *m = c->m;
   Loops l = loops_begin(c, 1, &in);
   const Buffer *data = l.ib[0];
-  const Expr *n = data->shape[r->axis], *ix[OP_MAX_RANK];
+  const Expr *n = data->shape[r->axis];
+  const Expr *ix[OP_MAX_RANK];
   const Buffer *key = loops_local(m, "key", data->dtype, n);
-  const Var *i = loops_var(m, "i"), *j = loops_var(m, "j");
+  const Var *i = loops_var(m, "i");
+  const Var *j = loops_var(m, "j");
   loops_index(m, data->ndim, ix);
   ix[r->axis] = i->expr;
   Stmt *load = stmt_for(m, i, expr_i32(m, 0), n, FOR_SERIAL, NULL, loops_set(m, key, i->expr, loops_load(m, data, ix)));
@@ -102,35 +126,53 @@ static void sort_rows(OpCall *c, const RowSort *r, const Tensor *in, const Tenso
   if (r->values >= 0) put[nput++] = loops_store(m, l.ob[r->values], ix, loops_get(m, key, at));
   if (r->indices >= 0) put[nput++] = loops_store(m, l.ob[r->indices], ix, at);
   Stmt *give = stmt_for(m, j, expr_i32(m, 0), r->k, FOR_SERIAL, NULL, stmt_seq(m, nput, put));
-  Stmt *row = stmt_alloc(m, key, sorter_alloc(&s, loops_seq(m, load, sorter_sort(&s, sorter_answer(&s, before)), give)));
+  Stmt *row =
+      stmt_alloc(m, key, sorter_alloc(&s, loops_seq(m, load, sorter_sort(&s, sorter_answer(&s, before)), give)));
   loops_end(&l, c->op->name, loops_nest(m, data->ndim, data->shape, r->axis, ix, true, row), out);
 }
 
 /* Element x, from position i, into the list of the best `size` so far: those it comes before move one place on. */
-static Stmt *insert_in_order(Module *m, const Buffer *best, const Buffer *place, const Buffer *at, const Expr *x, const Expr *i, const Expr *last, bool ascend)
+static Stmt *insert_in_order(Module *m, const Buffer *best, const Buffer *place, const Buffer *at, const Expr *x,
+                             const Expr *i, const Expr *last, bool ascend)
 {
-  const Expr *zero = expr_i32(m, 0), *p = loops_get(m, at, zero), *next = expr_sub(m, p, expr_i32(m, 1)), *above = expr_max(m, next, zero);
+  const Expr *zero = expr_i32(m, 0);
+  const Expr *p = loops_get(m, at, zero);
+  const Expr *next = expr_sub(m, p, expr_i32(m, 1));
+  const Expr *above = expr_max(m, next, zero);
   const Expr *moves = expr_and(m, expr_lt(m, zero, p), sorter_before(m, x, loops_get(m, best, above), ascend));
-  Stmt *move = loops_seq(m, loops_set(m, best, p, loops_get(m, best, above)), loops_set(m, place, p, loops_get(m, place, above)), loops_set(m, at, zero, next));
-  return loops_seq(m, loops_set(m, at, zero, last), stmt_while(m, moves, move), loops_set(m, best, p, x), loops_set(m, place, p, i));
+  Stmt *move = loops_seq(m, loops_set(m, best, p, loops_get(m, best, above)),
+                         loops_set(m, place, p, loops_get(m, place, above)), loops_set(m, at, zero, next));
+  return loops_seq(m, loops_set(m, at, zero, last), stmt_while(m, moves, move), loops_set(m, best, p, x),
+                   loops_set(m, place, p, i));
 }
 
-/* The first few of each row by one look at each element: most are not before the last of the list and are passed over. */
+/* The first few of each row by one look at each element: most are not before the last of the list and are passed
+ * over. */
 static void select_rows(OpCall *c, const RowSort *r, const Tensor *in, const Tensor **out)
 {
   Module *m = c->m;
   Loops l = loops_begin(c, 1, &in);
   const Buffer *data = l.ib[0];
-  const Expr *n = data->shape[r->axis], *ix[OP_MAX_RANK], *zero = expr_i32(m, 0), *last = expr_sub(m, r->k, expr_i32(m, 1));
-  const Buffer *best = loops_local(m, "best", data->dtype, r->k), *place = loops_local(m, "place", DT_I32, r->k), *at = loops_local(m, "at", DT_I32, expr_i32(m, 1));
-  const Var *h = loops_var(m, "h"), *i = loops_var(m, "i"), *j = loops_var(m, "j");
+  const Expr *n = data->shape[r->axis];
+  const Expr *ix[OP_MAX_RANK];
+  const Expr *zero = expr_i32(m, 0);
+  const Expr *last = expr_sub(m, r->k, expr_i32(m, 1));
+  const Buffer *best = loops_local(m, "best", data->dtype, r->k);
+  const Buffer *place = loops_local(m, "place", DT_I32, r->k);
+  const Buffer *at = loops_local(m, "at", DT_I32, expr_i32(m, 1));
+  const Var *h = loops_var(m, "h");
+  const Var *i = loops_var(m, "i");
+  const Var *j = loops_var(m, "j");
   loops_index(m, data->ndim, ix);
   ix[r->axis] = h->expr;
-  Stmt *head = stmt_for(m, h, zero, r->k, FOR_SERIAL, NULL, insert_in_order(m, best, place, at, loops_load(m, data, ix), h->expr, h->expr, r->ascend));
-  const Expr *behind = expr_add(m, i->expr, r->k), *x;
+  Stmt *head = stmt_for(m, h, zero, r->k, FOR_SERIAL, NULL,
+                        insert_in_order(m, best, place, at, loops_load(m, data, ix), h->expr, h->expr, r->ascend));
+  const Expr *behind = expr_add(m, i->expr, r->k);
+  const Expr *x;
   ix[r->axis] = behind;
   x = loops_load(m, data, ix);
-  Stmt *look = stmt_if(m, sorter_before(m, x, loops_get(m, best, last), r->ascend), insert_in_order(m, best, place, at, x, behind, last, r->ascend), NULL);
+  Stmt *look = stmt_if(m, sorter_before(m, x, loops_get(m, best, last), r->ascend),
+                       insert_in_order(m, best, place, at, x, behind, last, r->ascend), NULL);
   Stmt *rest = stmt_for(m, i, zero, expr_sub(m, n, r->k), FOR_SERIAL, NULL, look);
   ix[r->axis] = j->expr;
   Stmt *put[2];
@@ -142,14 +184,18 @@ static void select_rows(OpCall *c, const RowSort *r, const Tensor *in, const Ten
   loops_end(&l, c->op->name, loops_nest(m, data->ndim, data->shape, r->axis, ix, true, row), out);
 }
 
+/* clang-format off */
 #define SORT_ATTRS(A, S)                                   \
   A(S, INT, axis, "-1", "axis to sort along")              \
   A(S, BOOL, is_ascend, "True", "smallest first")
+/* clang-format on */
 DEFINE_ATTRS(Sort, SORT_ATTRS)
+/* clang-format off */
 #define ARGSORT_ATTRS(A, S)                                \
   A(S, INT, axis, "-1", "axis to sort along")              \
   A(S, BOOL, is_ascend, "True", "smallest first")          \
   A(S, DTYPE, dtype, "\"int32\"", "of the positions")
+/* clang-format on */
 DEFINE_ATTRS(Argsort, ARGSORT_ATTRS)
 
 static const Type *sort_type(OpCall *c)
@@ -164,12 +210,20 @@ static void sort_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   const SortAttrs *a = c->attrs;
   int axis = op_axis(c, a->axis, c->out->ndim);
-  sort_rows(c, &(RowSort){.axis = axis, .values = 0, .indices = -1, .ascend = a->is_ascend, .k = c->out->shape[axis]}, in[0], out);
+  sort_rows(c, &(RowSort){.axis = axis, .values = 0, .indices = -1, .ascend = a->is_ascend, .k = c->out->shape[axis]},
+            in[0], out);
 }
 
 const OpDef op_sort = {
-  .name = "sort", .doc = "rows in order; stable, NaN above every number", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Sort_attrs, .fuse = FUSE_OPAQUE, .type = sort_type, .compute = sort_compute,
+  .name = "sort",
+  .doc = "rows in order; stable, NaN above every number",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Sort_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = sort_type,
+  .compute = sort_compute,
 };
 
 static const Type *argsort_type(OpCall *c)
@@ -184,28 +238,40 @@ static void argsort_compute(OpCall *c, const Tensor *const *in, const Tensor **o
 {
   const ArgsortAttrs *a = c->attrs;
   int axis = op_axis(c, a->axis, c->out->ndim);
-  sort_rows(c, &(RowSort){.axis = axis, .values = -1, .indices = 0, .ascend = a->is_ascend, .k = c->out->shape[axis]}, in[0], out);
+  sort_rows(c, &(RowSort){.axis = axis, .values = -1, .indices = 0, .ascend = a->is_ascend, .k = c->out->shape[axis]},
+            in[0], out);
 }
 
 const OpDef op_argsort = {
-  .name = "argsort", .doc = "positions of the rows' elements in order; stable, NaN above every number", .args = "data",
-  .min_args = 1, .max_args = 1, .attrs = &Argsort_attrs, .fuse = FUSE_OPAQUE, .type = argsort_type, .compute = argsort_compute,
+  .name = "argsort",
+  .doc = "positions of the rows' elements in order; stable, NaN above every number",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Argsort_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = argsort_type,
+  .compute = argsort_compute,
 };
 
 /* ---- topk ------------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define DYN_TOPK_ATTRS(A, S)                                         \
   A(S, INT, axis, "-1", "axis to look along")                        \
   A(S, STR, ret_type, "\"both\"", "both, values or indices")         \
   A(S, BOOL, is_ascend, "False", "the smallest instead of the largest") \
   A(S, DTYPE, dtype, "\"int32\"", "of the positions")
+/* clang-format on */
 DEFINE_ATTRS(DynTopk, DYN_TOPK_ATTRS)
+/* clang-format off */
 #define TOPK_ATTRS(A, S)                                             \
   A(S, INT, k, "1", "how many; below 1: all")                        \
   A(S, INT, axis, "-1", "axis to look along")                        \
   A(S, STR, ret_type, "\"both\"", "both, values or indices")         \
   A(S, BOOL, is_ascend, "False", "the smallest instead of the largest") \
   A(S, DTYPE, dtype, "\"int32\"", "of the positions")
+/* clang-format on */
 DEFINE_ATTRS(Topk, TOPK_ATTRS)
 
 static DynTopkAttrs topk_common(OpCall *c)
@@ -220,10 +286,12 @@ static const Type *topk_of(OpCall *c, const Type *in, int axis, const Expr *k)
   DynTopkAttrs a = topk_common(c);
   const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
   dim[axis] = k;
-  const Type *values = type_tensor(c->m, in->dtype, in->ndim, dim), *indices = type_tensor(c->m, a.dtype, in->ndim, dim);
+  const Type *values = type_tensor(c->m, in->dtype, in->ndim, dim);
+  const Type *indices = type_tensor(c->m, a.dtype, in->ndim, dim);
   if (!strcmp(a.ret_type, "values")) return values;
   if (!strcmp(a.ret_type, "indices")) return indices;
-  if (strcmp(a.ret_type, "both")) op_raise(c, ERR_ARGUMENT, "ret_type is '%s'; it is both, values or indices", a.ret_type);
+  if (strcmp(a.ret_type, "both"))
+    op_raise(c, ERR_ARGUMENT, "ret_type is '%s'; it is both, values or indices", a.ret_type);
   return type_tuple(c->m, 2, (const Type *[]){values, indices});
 }
 
@@ -234,7 +302,8 @@ static const Expr *topk_count(OpCall *c, const Expr *k, const Expr *n)
   if (k->kind == E_INT && n->kind == E_INT && k->u.i > n->u.i)
     op_raise(c, ERR_SHAPE, "k is %" PRId64 ", the axis of %s has only %" PRId64, k->u.i, arg_text(c, 0), n->u.i);
   if ((k->kind == E_INT && n->kind == E_INT) || dim_same(c->m, k, n)) return k;
-  return dim_simplify(c->m, expr_select(c->m, expr_binary(c->m, E_LE, k, n), expr_cast(c->m, DT_I32, k), expr_i32(c->m, -1)));
+  return dim_simplify(c->m,
+                      expr_select(c->m, expr_binary(c->m, E_LE, k, n), expr_cast(c->m, DT_I32, k), expr_i32(c->m, -1)));
 }
 
 static const Type *topk_type(OpCall *c)
@@ -249,7 +318,8 @@ static const Type *dyn_topk_type(OpCall *c)
 {
   const DynTopkAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  int n, axis = op_axis(c, a->axis, in->ndim);
+  int n;
+  int axis = op_axis(c, a->axis, in->ndim);
   int_tensor_arg(c, 1);
   const Expr *const *k = op_dims(c, 1, &n);
   if (n != 1) op_raise(c, ERR_SHAPE, "k is %s; it is one number", arg_text(c, 1));
@@ -259,7 +329,7 @@ static const Type *dyn_topk_type(OpCall *c)
 
 static void topk_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
-  enum { FEW = 64 };                   /* for which a list that new ones are moved into is short */
+  enum { FEW = 64 }; /* for which a list that new ones are moved into is short */
   DynTopkAttrs a = topk_common(c);
   bool both = c->out->kind == TY_TUPLE;
   const Type *first = both ? c->out->field[0] : c->out;
@@ -273,10 +343,24 @@ static void topk_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 }
 
 const OpDef op_topk = {
-  .name = "topk", .doc = "the k largest (or smallest) of each row in order; ties: lower index first, NaN above every number", .args = "data",
-  .min_args = 1, .max_args = 1, .attrs = &Topk_attrs, .fuse = FUSE_OPAQUE, .type = topk_type, .compute = topk_compute,
+  .name = "topk",
+  .doc = "the k largest (or smallest) of each row in order; ties: lower index first, NaN above every number",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Topk_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = topk_type,
+  .compute = topk_compute,
 };
 const OpDef op_dyn_topk = {
-  .name = "dyn.topk", .doc = "topk with k known only at run time", .args = "data, k", .min_args = 2, .max_args = 2,
-  .attrs = &DynTopk_attrs, .fuse = FUSE_OPAQUE, .type = dyn_topk_type, .compute = topk_compute,
+  .name = "dyn.topk",
+  .doc = "topk with k known only at run time",
+  .args = "data, k",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &DynTopk_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = dyn_topk_type,
+  .compute = topk_compute,
 };

@@ -1,14 +1,16 @@
 /* sort_scan.c: running sums and products along an axis: cumsum, cumprod.
  *
- * Rows run in parallel, a row in order; rows whose elements lie side by side run as vectors.  float16 and narrower carry in float32 and round
- * each result once. */
+ * Rows run in parallel, a row in order; rows whose elements lie side by side run as vectors.  float16 and narrower
+ * carry in float32 and round each result once. */
 #include "op/shape.h"
 
+/* clang-format off */
 #define CUM_ATTRS(A, S)                                                                   \
   A(S, INTS, axis, "None", "axis to run along; None: the flattened data")                 \
   A(S, DTYPE, dtype, "None", "of the result; None: that of data")                         \
   A(S, BOOL, exclusive, "False", "without the element itself")                            \
   A(S, BOOL, reverse, "False", "from the end")
+/* clang-format on */
 DEFINE_ATTRS(Cum, CUM_ATTRS)
 
 static const Type *cum_type(OpCall *c)
@@ -24,7 +26,8 @@ static const Type *cum_type(OpCall *c)
   return type_tensor(c->m, t, 1, &n);
 }
 
-/* Neighbours that run side by side when the axis is not the last one: at most a line of memory, a divisor of the row. */
+/* Neighbours that run side by side when the axis is not the last one: at most a line of memory, a divisor of the
+ * row. */
 static int64_t side_by_side(const Buffer *to, int axis)
 {
   enum { LINE = 64 };
@@ -35,21 +38,29 @@ static int64_t side_by_side(const Buffer *to, int axis)
   return n;
 }
 
-static Stmt *each(Module *m, const Var *v, int64_t n, Stmt *body) { return stmt_for(m, v, expr_i32(m, 0), expr_i32(m, n), n > 1 ? FOR_VECTORIZED : FOR_SERIAL, NULL, body); }
+static Stmt *each(Module *m, const Var *v, int64_t n, Stmt *body)
+{
+  return stmt_for(m, v, expr_i32(m, 0), expr_i32(m, n), n > 1 ? FOR_VECTORIZED : FOR_SERIAL, NULL, body);
+}
 
 static void cum_emit(OpCall *c, bool product, const Tensor *const *in, const Tensor **out)
 {
   const CumAttrs *a = c->attrs;
   Module *m = c->m;
   Loops l = loops_begin(c, 1, in);
-  const Buffer *data = l.ib[0], *to = l.ob[0];
+  const Buffer *data = l.ib[0];
+  const Buffer *to = l.ob[0];
   bool flat = !a->axis.given || !a->axis.n;
-  int axis = flat ? 0 : op_axis(c, a->axis.v[0], data->ndim), last = to->ndim - 1;
+  int axis = flat ? 0 : op_axis(c, a->axis.v[0], data->ndim);
+  int last = to->ndim - 1;
   int64_t wide = side_by_side(to, axis);
   DType t = op_sum_dtype(to->dtype);
   const Buffer *acc = loops_local(m, "acc", t, expr_i32(m, wide));
-  const Var *k = loops_var(m, "k"), *lane = loops_var(m, "lane"), *first = loops_var(m, "lane");
-  const Expr *n = to->shape[axis], *outer[OP_MAX_RANK], *shape[OP_MAX_RANK], *ix[OP_MAX_RANK], *from[OP_MAX_RANK];
+  const Var *k = loops_var(m, "k");
+  const Var *lane = loops_var(m, "lane");
+  const Var *first = loops_var(m, "lane");
+  const Expr *n = to->shape[axis];
+  const Expr *outer[OP_MAX_RANK], *shape[OP_MAX_RANK], *ix[OP_MAX_RANK], *from[OP_MAX_RANK];
   loops_index(m, to->ndim, outer);
   for (int d = 0; d < to->ndim; d++) ix[d] = outer[d], shape[d] = to->shape[d];
   if (wide > 1) {
@@ -59,7 +70,8 @@ static void cum_emit(OpCall *c, bool product, const Tensor *const *in, const Ten
   ix[axis] = a->reverse ? expr_sub(m, expr_sub(m, n, expr_int(m, n->dtype, 1)), k->expr) : k->expr;
   if (flat) emit_unflatten(m, ix[0], data->ndim, data->shape, from);
   else memcpy(from, ix, (size_t)data->ndim * sizeof *from);
-  const Expr *x = expr_cast(m, t, loops_load(m, data, from)), *sum = loops_get(m, acc, lane->expr);
+  const Expr *x = expr_cast(m, t, loops_load(m, data, from));
+  const Expr *sum = loops_get(m, acc, lane->expr);
   Stmt *add = loops_set(m, acc, lane->expr, expr_binary(m, product ? E_MUL : E_ADD, sum, x));
   Stmt *put = loops_store(m, to, ix, sum);
   Stmt *step = each(m, lane, wide, a->exclusive ? loops_seq(m, put, add) : loops_seq(m, add, put));
@@ -72,10 +84,24 @@ static void cumsum_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
 static void cumprod_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { cum_emit(c, true, in, out); }
 
 const OpDef op_cumsum = {
-  .name = "cumsum", .doc = "running sum along an axis", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Cum_attrs, .fuse = FUSE_OPAQUE, .type = cum_type, .compute = cumsum_compute,
+  .name = "cumsum",
+  .doc = "running sum along an axis",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Cum_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = cum_type,
+  .compute = cumsum_compute,
 };
 const OpDef op_cumprod = {
-  .name = "cumprod", .doc = "running product along an axis", .args = "data", .min_args = 1, .max_args = 1,
-  .attrs = &Cum_attrs, .fuse = FUSE_OPAQUE, .type = cum_type, .compute = cumprod_compute,
+  .name = "cumprod",
+  .doc = "running product along an axis",
+  .args = "data",
+  .min_args = 1,
+  .max_args = 1,
+  .attrs = &Cum_attrs,
+  .fuse = FUSE_OPAQUE,
+  .type = cum_type,
+  .compute = cumprod_compute,
 };

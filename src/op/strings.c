@@ -79,29 +79,47 @@ static RtValue *new_tensor(OpCall *c, Arena *a, DType t, int ndim, const int64_t
 }
 
 static int64_t count_of(const RtValue *v) { return (int64_t)(v->tensor.bytes / (size_t)dtype_bytes(v->tensor.dtype)); }
-static const char *get(OpCall *c, const RtValue *v, int64_t i, size_t *n) { return ctx_string_at(c->m->ctx, ((const uint64_t *)v->tensor.data)[i], n); }
-static void put(OpCall *c, RtValue *v, int64_t i, const char *s, size_t n) { ((uint64_t *)(uintptr_t)v->tensor.data)[i] = ctx_string(c->m->ctx, s, n); }
+static const char *get(OpCall *c, const RtValue *v, int64_t i, size_t *n)
+{
+  return ctx_string_at(c->m->ctx, ((const uint64_t *)v->tensor.data)[i], n);
+}
+static void put(OpCall *c, RtValue *v, int64_t i, const char *s, size_t n)
+{
+  ((uint64_t *)(uintptr_t)v->tensor.data)[i] = ctx_string(c->m->ctx, s, n);
+}
 
 static const Type *strings_arg(OpCall *c, int i)
 {
   const Type *ty = op_tensor_arg(c, i);
-  if (!dtype_is_string(ty->dtype)) op_raise(c, ERR_TYPE, "%s is %s; it must be strings", op_arg_name(c, i), type_text(scratch(c->m->ctx), ty));
+  if (!dtype_is_string(ty->dtype))
+    op_raise(c, ERR_TYPE, "%s is %s; it must be strings", op_arg_name(c, i), type_text(scratch(c->m->ctx), ty));
   return ty;
 }
 
-#define STRING_OP(id, text, what, inputs, count, table, rule, fn)                                                            \
-  const OpDef op_strings_##id = {                                                                                            \
-    .name = text, .doc = what, .args = inputs, .min_args = count, .max_args = count, .attrs = table, .fuse = FUSE_OPAQUE,    \
-    .flags = OPF_HOST | OPF_STRING, .type = rule, .eval = fn,                                                                \
+#define STRING_OP(id, text, what, inputs, count, table, rule, fn) \
+  const OpDef op_strings_##id = {                                 \
+    .name = text,                                                 \
+    .doc = what,                                                  \
+    .args = inputs,                                               \
+    .min_args = count,                                            \
+    .max_args = count,                                            \
+    .attrs = table,                                               \
+    .fuse = FUSE_OPAQUE,                                          \
+    .flags = OPF_HOST | OPF_STRING,                               \
+    .type = rule,                                                 \
+    .eval = fn,                                                   \
   };
 
 /* ---- concat, lower, upper ----------------------------------------------------------------------- */
 
 static const Type *concat_type(OpCall *c)
 {
-  const Type *a = strings_arg(c, 0), *b = strings_arg(c, 1);
+  const Type *a = strings_arg(c, 0);
+  const Type *b = strings_arg(c, 1);
   const Expr *dim[OP_MAX_RANK];
-  if (a->ndim != b->ndim) op_raise(c, ERR_SHAPE, "lhs is %s, rhs %s; both need the same shape", type_text(scratch(c->m->ctx), a), type_text(scratch(c->m->ctx), b));
+  if (a->ndim != b->ndim)
+    op_raise(c, ERR_SHAPE, "lhs is %s, rhs %s; both need the same shape", type_text(scratch(c->m->ctx), a),
+             type_text(scratch(c->m->ctx), b));
   for (int i = 0; i < a->ndim; i++) dim[i] = op_equal_dim(c, a->shape[i], b->shape[i], "a dimension");
   return type_tensor(c->m, DT_STRING, a->ndim, dim);
 }
@@ -109,10 +127,12 @@ static const Type *concat_type(OpCall *c)
 static const RtValue *concat_eval(OpCall *c, Arena *arena, const RtValue *const *in)
 {
   RtValue *out = new_tensor(c, arena, DT_STRING, in[0]->tensor.ndim, in[0]->tensor.shape);
-  if (count_of(in[0]) != count_of(in[1])) op_raise(c, ERR_SHAPE, "%" PRId64 " strings are joined with %" PRId64, count_of(in[0]), count_of(in[1]));
+  if (count_of(in[0]) != count_of(in[1]))
+    op_raise(c, ERR_SHAPE, "%" PRId64 " strings are joined with %" PRId64, count_of(in[0]), count_of(in[1]));
   for (int64_t i = 0; i < count_of(out); i++) {
     size_t na, nb;
-    const char *a = get(c, in[0], i, &na), *b = get(c, in[1], i, &nb);
+    const char *a = get(c, in[0], i, &na);
+    const char *b = get(c, in[1], i, &nb);
     Text t = text_new(arena);
     text_addn(&t, a, na);
     text_addn(&t, b, nb);
@@ -120,7 +140,8 @@ static const RtValue *concat_eval(OpCall *c, Arena *arena, const RtValue *const 
   }
   return out;
 }
-STRING_OP(concat, "strings.concat", "each string with its partner behind it", "lhs, rhs", 2, NULL, concat_type, concat_eval)
+STRING_OP(concat, "strings.concat", "each string with its partner behind it", "lhs, rhs", 2, NULL, concat_type,
+          concat_eval)
 
 static const Type *same_type(OpCall *c) { return strings_arg(c, 0); }
 
@@ -152,19 +173,28 @@ static const RtValue *case_eval(OpCall *c, Arena *arena, const RtValue *const *i
 {
   RtValue *out = new_tensor(c, arena, DT_STRING, in[0]->tensor.ndim, in[0]->tensor.shape);
   for (int64_t i = 0; i < count_of(out); i++)
-    ((uint64_t *)(uintptr_t)out->tensor.data)[i] = strings_in_case(c->m->ctx, ((const uint64_t *)in[0]->tensor.data)[i], upper);
+    ((uint64_t *)(uintptr_t)out->tensor.data)[i] =
+        strings_in_case(c->m->ctx, ((const uint64_t *)in[0]->tensor.data)[i], upper);
   return out;
 }
-static const RtValue *lower_eval(OpCall *c, Arena *arena, const RtValue *const *in) { return case_eval(c, arena, in, false); }
-static const RtValue *upper_eval(OpCall *c, Arena *arena, const RtValue *const *in) { return case_eval(c, arena, in, true); }
+static const RtValue *lower_eval(OpCall *c, Arena *arena, const RtValue *const *in)
+{
+  return case_eval(c, arena, in, false);
+}
+static const RtValue *upper_eval(OpCall *c, Arena *arena, const RtValue *const *in)
+{
+  return case_eval(c, arena, in, true);
+}
 STRING_OP(lower, "strings.lower", "letters in lower case", "data", 1, NULL, same_type, lower_eval)
 STRING_OP(upper, "strings.upper", "letters in upper case", "data", 1, NULL, same_type, upper_eval)
 
 /* ---- split ------------------------------------------------------------------------------------------ */
 
+/* clang-format off */
 #define STRINGS_SPLIT_ATTRS(A, S)                                             \
   A(S, STR, delimiter, "\"\"", "what stands between parts; \"\": white space") \
   A(S, INT, maxsplit, "-1", "cuts at most; -1: any number")
+/* clang-format on */
 DEFINE_ATTRS(StringsSplit, STRINGS_SPLIT_ATTRS)
 
 static const Type *split_type(OpCall *c)
@@ -172,7 +202,8 @@ static const Type *split_type(OpCall *c)
   const Type *x = strings_arg(c, 0);
   const StringsSplitAttrs *a = c->attrs;
   if (a->maxsplit < -1) op_raise(c, ERR_ARGUMENT, "maxsplit is %" PRId64 "; it is -1, or 0 or more", a->maxsplit);
-  if (x->ndim >= OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "data has rank %d; one dimension more does not fit", x->ndim);
+  if (x->ndim >= OP_MAX_RANK)
+    op_raise(c, ERR_UNSUPPORTED, "data has rank %d; one dimension more does not fit", x->ndim);
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < x->ndim; i++) dim[i] = x->shape[i];
   dim[x->ndim] = dim_any(c->m);
@@ -182,13 +213,16 @@ static const Type *split_type(OpCall *c)
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-typedef struct Range64 { size_t begin, end; } Range64;
+typedef struct Range64 {
+  size_t begin, end;
+} Range64;
 typedef Vec(Range64) Parts;
 
 static Parts parts_of(Arena *arena, const char *s, size_t n, const char *by, int64_t most)
 {
   Parts parts = {0};
-  size_t step = strlen(by), at = 0;
+  size_t step = strlen(by);
+  size_t at = 0;
   for (;;) {
     while (!step && at < n && is_space(s[at])) at++;
     if (!step && at == n) return parts;
@@ -205,7 +239,8 @@ static const RtValue *split_eval(OpCall *c, Arena *arena, const RtValue *const *
 {
   const StringsSplitAttrs *attrs = c->attrs;
   const ConstData *x = &in[0]->tensor;
-  int64_t count = count_of(in[0]), shape[9];
+  int64_t count = count_of(in[0]);
+  int64_t shape[9];
   Parts *parts = arena_array(arena, Parts, count + 1);
   RtValue *counts = new_tensor(c, arena, DT_I64, x->ndim, x->shape);
   for (int i = 0; i < x->ndim; i++) shape[i] = x->shape[i];
@@ -227,7 +262,8 @@ static const RtValue *split_eval(OpCall *c, Arena *arena, const RtValue *const *
     }
   return rt_fields(arena, RV_TUPLE, 2, (const RtValue *[]){out, counts});
 }
-STRING_OP(split, "strings.split", "the parts of each string along a new last axis, and their number", "data", 1, &StringsSplit_attrs, split_type, split_eval)
+STRING_OP(split, "strings.split", "the parts of each string along a new last axis, and their number", "data", 1,
+          &StringsSplit_attrs, split_type, split_eval)
 
 /* ---- full_match --------------------------------------------------------------------------------------- */
 
@@ -251,7 +287,7 @@ typedef struct Tries {
   const char *s;
   size_t n;
   int ncode;
-  uint8_t *tried;            /* text position × ncode + pc */
+  uint8_t *tried; /* text position × ncode + pc */
 } Tries;
 
 static bool word_at(const Tries *t, size_t at, bool before)
@@ -269,7 +305,10 @@ static bool holds(const Tries *t, size_t at, int fact)
 
 static bool matched(Tries *t, Arena *arena)
 {
-  typedef struct Try { int pc; size_t at; } Try;
+  typedef struct Try {
+    int pc;
+    size_t at;
+  } Try;
   Vec(Try) todo = {0};
   vec_push(arena, &todo, ((Try){0, 0}));
   while (todo.n) {
@@ -310,15 +349,19 @@ static const RtValue *match_eval(OpCall *c, Arena *arena, const RtValue *const *
   }
   return out;
 }
-STRING_OP(full_match, "strings.full_match", "true where the whole string matches the pattern", "data", 1, &StringsMatch_attrs, match_type, match_eval)
+STRING_OP(full_match, "strings.full_match", "true where the whole string matches the pattern", "data", 1,
+          &StringsMatch_attrs, match_type, match_eval)
 
 /* ---- numbers -------------------------------------------------------------------------------------------- */
 
 static const Type *format_type(OpCall *c)
 {
   const Type *x = op_tensor_arg(c, 0);
-  bool fits = (dtype_is_int(x->dtype) && x->dtype.bits == 64) || dtype_eq(x->dtype, DT_F32) || dtype_eq(x->dtype, DT_F64);
-  if (!fits) op_raise(c, ERR_TYPE, "data is %s; cast it to int64, uint64, float32 or float64 first", type_text(scratch(c->m->ctx), x));
+  bool fits =
+      (dtype_is_int(x->dtype) && x->dtype.bits == 64) || dtype_eq(x->dtype, DT_F32) || dtype_eq(x->dtype, DT_F64);
+  if (!fits)
+    op_raise(c, ERR_TYPE, "data is %s; cast it to int64, uint64, float32 or float64 first",
+             type_text(scratch(c->m->ctx), x));
   return type_tensor(c->m, DT_STRING, x->ndim, x->shape);
 }
 
@@ -375,7 +418,8 @@ static const Type *parse_type(OpCall *c)
 {
   const Type *x = strings_arg(c, 0);
   DType t = ((const StringsParseAttrs *)c->attrs)->dtype;
-  if (!dtype_eq(t, DT_I64) && !dtype_eq(t, DT_F32) && !dtype_eq(t, DT_F64)) op_raise(c, ERR_TYPE, "dtype is %s; int64, float32 and float64 are read", dtype_name(scratch(c->m->ctx), t));
+  if (!dtype_eq(t, DT_I64) && !dtype_eq(t, DT_F32) && !dtype_eq(t, DT_F64))
+    op_raise(c, ERR_TYPE, "dtype is %s; int64, float32 and float64 are read", dtype_name(scratch(c->m->ctx), t));
   return type_tensor(c->m, t, x->ndim, x->shape);
 }
 
@@ -395,10 +439,12 @@ static const RtValue *parse_eval(OpCall *c, Arena *arena, const RtValue *const *
     else v.f = t.bits == 32 ? (double)strtof(s, &end) : strtod(s, &end);
     bool some = end != s && !(dtype_is_int(t) && errno);
     while (is_space(*end)) end++;
-    if (!some || end != s + n) op_raise(c, ERR_ARGUMENT, "'%.100s' is not %s", s, dtype_is_int(t) ? "an integer" : "a number");
+    if (!some || end != s + n)
+      op_raise(c, ERR_ARGUMENT, "'%.100s' is not %s", s, dtype_is_int(t) ? "an integer" : "a number");
     value_store(v, (char *)(uintptr_t)out->tensor.data + (size_t)i * (size_t)dtype_bytes(t));
   }
   scope_end(c->m->ctx, scope);
   return out;
 }
-STRING_OP(parse, "strings.parse", "text as numbers; what is none stops the run", "data", 1, &StringsParse_attrs, parse_type, parse_eval)
+STRING_OP(parse, "strings.parse", "text as numbers; what is none stops the run", "data", 1, &StringsParse_attrs,
+          parse_type, parse_eval)

@@ -33,7 +33,9 @@ static const char *fuse_tag(FuseKind kind)
   case FUSE_BROADCAST: return "broadcast";
   case FUSE_INJECTIVE: return "injective";
   case FUSE_COMM_REDUCE: return "comm_reduce";
-  case FUSE_OUT_ELEMWISE: case FUSE_TUPLE: case FUSE_OPAQUE: return "";
+  case FUSE_OUT_ELEMWISE:
+  case FUSE_TUPLE:
+  case FUSE_OPAQUE: return "";
   }
   return "";
 }
@@ -49,7 +51,9 @@ static const char *plain_name(OpCall *c)
 
 const Tensor *op_emit(OpCall *c, const OpAxes *a, const char *name, const Expr *body)
 {
-  return &te_compute(c->m, name ? name : plain_name(c), fuse_tag(c->op->fuse), a->ndim, a->shape, a->iter, 1, &body, NULL)->out[0];
+  return &te_compute(c->m, name ? name : plain_name(c), fuse_tag(c->op->fuse), a->ndim, a->shape, a->iter, 1, &body,
+                     NULL)
+              ->out[0];
 }
 
 const IterVar *op_reduce_axis(OpCall *c, const char *name, const Expr *extent)
@@ -58,18 +62,23 @@ const IterVar *op_reduce_axis(OpCall *c, const char *name, const Expr *extent)
   return itervar_new(c->m, v, expr_int(c->m, extent->dtype, 0), extent, ITER_REDUCE, NULL);
 }
 
-const Expr *op_read(Module *m, const Tensor *t, const Expr *const *index) { return te_read(m, t, t->buffer->ndim, index); }
+const Expr *op_read(Module *m, const Tensor *t, const Expr *const *index)
+{
+  return te_read(m, t, t->buffer->ndim, index);
+}
 
 const Expr *op_broadcast_read(Module *m, const Tensor *t, int ndim, const Expr *const *index)
 {
   const Buffer *b = t->buffer;
   const Expr *at[OP_MAX_RANK];
   for (int d = 0; d < b->ndim; d++) {
-    const Expr *i = index[ndim - b->ndim + d], *extent = b->shape[d];
+    const Expr *i = index[ndim - b->ndim + d];
+    const Expr *extent = b->shape[d];
     const IterVar *axis = i->kind == E_VAR ? i->u.var->axis : NULL;
     if (expr_is_int(extent, 1)) at[d] = expr_int(m, i->dtype, 0);
     else if (extent->kind == E_INT || (axis && axis->extent && dim_same(m, axis->extent, extent))) at[d] = i;
-    else at[d] = expr_select(m, expr_binary(m, E_EQ, extent, expr_int(m, extent->dtype, 1)), expr_int(m, i->dtype, 0), i);
+    else
+      at[d] = expr_select(m, expr_binary(m, E_EQ, extent, expr_int(m, extent->dtype, 1)), expr_int(m, i->dtype, 0), i);
   }
   return te_read(m, t, b->ndim, at);
 }
@@ -84,7 +93,8 @@ const Reducer *op_reducer(Module *m, const char *name, DType t)
     if (!r) BUG(m->ctx, "there is no reducer '%s'", name);
     return r;
   }
-  const Var *x = var_new(m, "x", t, VAR_PLAIN), *y = var_new(m, "y", t, VAR_PLAIN);
+  const Var *x = var_new(m, "x", t, VAR_PLAIN);
+  const Var *y = var_new(m, "y", t, VAR_PLAIN);
   const Expr *result = max ? op_maximum_value(m, x->expr, y->expr) : op_minimum_value(m, x->expr, y->expr);
   return reducer_new(m, name, 1, &x, &y, &result, reducer_named(m, name, t, DT_I32)->identity);
 }
@@ -105,7 +115,10 @@ const Expr *op_num(Module *m, DType t, double v)
 }
 
 const Expr *op_intrin(Module *m, Intrin in, const Expr *x) { return expr_call(m, DT_NONE, in, 1, &x); }
-const Expr *op_intrin2(Module *m, Intrin in, const Expr *a, const Expr *b) { return expr_call(m, DT_NONE, in, 2, (const Expr *[]){a, b}); }
+const Expr *op_intrin2(Module *m, Intrin in, const Expr *a, const Expr *b)
+{
+  return expr_call(m, DT_NONE, in, 2, (const Expr *[]){a, b});
+}
 
 /* The first unless the second is beyond it; a NaN on either side stays. */
 static const Expr *extreme(Module *m, ExprKind beyond, ExprKind integers, const Expr *a, const Expr *b)
@@ -137,7 +150,9 @@ const Expr *op_int_divide(Module *m, ExprKind kind, const Expr *a, const Expr *b
 {
   DType t = a->dtype;
   if (b->kind == E_INT && b->u.i != 0 && b->u.i != -1) return expr_binary(m, kind, a, b);
-  const Expr *zero = expr_int(m, t, 0), *one = expr_int(m, t, 1), *minus = expr_int(m, t, -1);
+  const Expr *zero = expr_int(m, t, 0);
+  const Expr *one = expr_int(m, t, 1);
+  const Expr *minus = expr_int(m, t, -1);
   const Expr *by_zero = expr_binary(m, E_EQ, b, zero);
   bool remainder = kind == E_MOD || kind == E_FLOORMOD;
   if (t.code != DT_INT) return expr_select(m, by_zero, zero, expr_binary(m, kind, a, expr_select(m, by_zero, one, b)));
@@ -149,7 +164,10 @@ const Expr *op_int_divide(Module *m, ExprKind kind, const Expr *a, const Expr *b
 
 /* ---- nodes --------------------------------------------------------------------------------------- */
 
-const Node *op_call1(Module *m, const OpDef *op, const Node *a, const void *attrs) { return node_call(m, op, 1, &a, attrs, NULL); }
+const Node *op_call1(Module *m, const OpDef *op, const Node *a, const void *attrs)
+{
+  return node_call(m, op, 1, &a, attrs, NULL);
+}
 
 const Node *op_call2(Module *m, const OpDef *op, const Node *a, const Node *b, const void *attrs)
 {

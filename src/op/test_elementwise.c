@@ -11,18 +11,50 @@ static double relu_ref(double x) { return x < 0 ? 0 : x; }
 static double negative_ref(double x) { return -x; }
 static double copy_ref(double x) { return x; }
 
-static const double samples[] = {-3.5, -2.5, -1.5, -1, -0.5, -0.25, -0.0, 0.0, 0.25, 0.5, 1, 1.5, 2, 2.5, 3.5, 7.25, NAN, INFINITY, -INFINITY};
+static const double samples[] = {-3.5, -2.5, -1.5, -1,  -0.5, -0.25, -0.0, 0.0,      0.25,     0.5,
+                                 1,    1.5,  2,    2.5, 3.5,  7.25,  NAN,  INFINITY, -INFINITY};
 
 CASE(float_functions_agree_with_libm)
 {
-  static const struct { const OpDef *op; double (*ref)(double); } row[] = {
-    {&op_exp, exp}, {&op_log, log}, {&op_log2, log2}, {&op_log10, log10}, {&op_sqrt, sqrt}, {&op_rsqrt, rsqrt_ref},
-    {&op_sigmoid, sigmoid_ref}, {&op_tanh, tanh}, {&op_sin, sin}, {&op_cos, cos}, {&op_tan, tan}, {&op_asin, asin},
-    {&op_acos, acos}, {&op_atan, atan}, {&op_sinh, sinh}, {&op_cosh, cosh}, {&op_asinh, asinh}, {&op_acosh, acosh},
-    {&op_atanh, atanh}, {&op_erf, erf}, {&op_floor, floor}, {&op_ceil, ceil}, {&op_trunc, trunc}, {&op_round, nearbyint},
-    {&op_abs, fabs}, {&op_sign, sign_ref}, {&op_nn_relu, relu_ref}, {&op_negative, negative_ref}, {&op_copy, copy_ref},
+  static const struct {
+    const OpDef *op;
+    double (*ref)(double);
+  } row[] = {
+    {&op_exp, exp},
+    {&op_log, log},
+    {&op_log2, log2},
+    {&op_log10, log10},
+    {&op_sqrt, sqrt},
+    {&op_rsqrt, rsqrt_ref},
+    {&op_sigmoid, sigmoid_ref},
+    {&op_tanh, tanh},
+    {&op_sin, sin},
+    {&op_cos, cos},
+    {&op_tan, tan},
+    {&op_asin, asin},
+    {&op_acos, acos},
+    {&op_atan, atan},
+    {&op_sinh, sinh},
+    {&op_cosh, cosh},
+    {&op_asinh, asinh},
+    {&op_acosh, acosh},
+    {&op_atanh, atanh},
+    {&op_erf, erf},
+    {&op_floor, floor},
+    {&op_ceil, ceil},
+    {&op_trunc, trunc},
+    {&op_round, nearbyint},
+    {&op_abs, fabs},
+    {&op_sign, sign_ref},
+    {&op_nn_relu, relu_ref},
+    {&op_negative, negative_ref},
+    {&op_copy, copy_ref},
   };
-  static const struct { DType t; double relative; } dtypes[] = {{{DT_FLOAT, 32, 1}, 4e-7}, {{DT_FLOAT, 64, 1}, 1e-14}, {{DT_FLOAT, 16, 1}, 1.5e-3}, {{DT_BFLOAT, 16, 1}, 1e-2}};
+  static const struct {
+    DType t;
+    double relative;
+  } dtypes[] = {
+    {{DT_FLOAT, 32, 1}, 4e-7}, {{DT_FLOAT, 64, 1}, 1e-14}, {{DT_FLOAT, 16, 1}, 1.5e-3}, {{DT_BFLOAT, 16, 1}, 1e-2}};
   for (int i = 0; i < COUNT(row); i++)
     for (int k = 0; k < COUNT(dtypes); k++) {
       double want[COUNT(samples)];
@@ -54,7 +86,8 @@ CASE(fast_functions_keep_their_bounds)
 
 CASE(integers_wrap)
 {
-  DType u8 = DTYPE(DT_UINT, 8), i16 = DTYPE(DT_INT, 16);
+  DType u8 = DTYPE(DT_UINT, 8);
+  DType i16 = DTYPE(DT_INT, 16);
   EXPECT(RUN1(op_abs, NULL, num1(DT_I8, 4, LIST(-128, -1, 0, 127))), -128, 1, 0, 127);
   EXPECT(RUN1(op_abs, NULL, num1(u8, 2, LIST(200, 3))), 200, 3);
   EXPECT(RUN1(op_negative, NULL, num1(DT_I8, 4, LIST(-128, -1, 0, 127))), -128, 1, 0, -127);
@@ -82,7 +115,8 @@ CASE(clip_limits)
 
 CASE(leaky_relu_slopes)
 {
-  EXPECT(RUN1(op_nn_leaky_relu, ATTRS(op_nn_leaky_relu, "alpha", "0.25"), num1(DT_F32, 4, LIST(-4, 0, 4, NAN))), -1, 0, 4, NAN);
+  EXPECT(RUN1(op_nn_leaky_relu, ATTRS(op_nn_leaky_relu, "alpha", "0.25"), num1(DT_F32, 4, LIST(-4, 0, 4, NAN))), -1, 0,
+         4, NAN);
 }
 
 CASE(questions_about_floats)
@@ -113,7 +147,8 @@ CASE(casts_follow_the_scalar_language)
   EXPECT(cast_to(w, "\"int8\"", num1(DT_I32, 2, LIST(300, -129))), 44, 127);
   EXPECT(cast_to(w, "\"float32\"", num1(DT_BOOL, 2, LIST(0, 1))), 0, 1);
   EXPECT(RUN2(op_cast_like, NULL, num1(DT_F32, 2, LIST(2.5, -2.5)), num0(DT_I32, LIST(0))), 2, -2);
-  EXPECT(RUN1(op_reinterpret, ATTRS(op_reinterpret, "dtype", "\"int32\""), num1(DT_F32, 2, LIST(1, -0.0))), 0x3f800000, -2147483648.0);
+  EXPECT(RUN1(op_reinterpret, ATTRS(op_reinterpret, "dtype", "\"int32\""), num1(DT_F32, 2, LIST(1, -0.0))), 0x3f800000,
+         -2147483648.0);
 }
 
 CASE(fixed_point_multiplies)
@@ -133,7 +168,8 @@ CASE(symbolic_sizes_stay)
   EXPECT_TYPE(y, "Tensor[(n, n*2), float32]");
   EXPECT_TYPE(op_call1(w->m, &op_cast, y, ATTRS(op_cast, "dtype", "\"int8\"")), "Tensor[(n, n*2), int8]");
   EXPECT_TYPE(op_call1(w->m, &op_isnan, y, NULL), "Tensor[(n, n*2), bool]");
-  Num in = num(DT_F32, DIMS(1, 2), LIST(0, 1)), out;
+  Num in = num(DT_F32, DIMS(1, 2), LIST(0, 1));
+  Num out;
   evaluate_on(w, y, 1, &in, 1, &out);
   expect_shape(&out, DIMS(1, 2));
   expect_close(&out, "exp", 2, LIST(1, 2.718281828), 1e-6);
@@ -152,7 +188,8 @@ CASE(layouts_pass_through)
 {
   const Type *ty = type_tensor_of(w->m, DT_F32, DIMS(1, 32, 4, 4));
   OpCall c = {.m = w->m, .op = &op_nn_relu, .nargs = 1, .arg = &ty};
-  LayoutPair arg = {"NCHW", "NCHW16c"}, out = {NULL, NULL};
+  LayoutPair arg = {"NCHW", "NCHW16c"};
+  LayoutPair out = {NULL, NULL};
   assert_non_null(op_nn_relu.layout(&c, &arg, &out));
   assert_string_equal(out.from, "NCHW");
   assert_string_equal(out.to, "NCHW16c");
@@ -166,9 +203,11 @@ SAYS(floats_have_no_logic, ERR_TYPE, "logical_not: argument 'data' is float32; b
 {
   op_call1(w->m, &op_logical_not, VARIABLE(DT_F32, I(2)), NULL);
 }
-SAYS(a_tuple_is_no_tensor, ERR_TYPE, "exp (node 'layer1/exp'): argument 'data' is (Tensor[(2), float32],), not a tensor")
+SAYS(a_tuple_is_no_tensor, ERR_TYPE,
+     "exp (node 'layer1/exp'): argument 'data' is (Tensor[(2), float32],), not a tensor")
 {
-  const Node *x = VARIABLE(DT_F32, I(2)), *t = node_tuple(w->m, 1, &x);
+  const Node *x = VARIABLE(DT_F32, I(2));
+  const Node *t = node_tuple(w->m, 1, &x);
   node_call(w->m, &op_exp, 1, &t, NULL, "layer1/exp");
 }
 SAYS(unknown_rank_is_refused, ERR_UNSUPPORTED, "exp: argument 'data' is Tensor[*, float32]: its rank must be known")
@@ -188,12 +227,23 @@ int main(void)
 {
   op_init();
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(float_functions_agree_with_libm), cmocka_unit_test(fast_functions_keep_their_bounds), cmocka_unit_test(integers_wrap),
-    cmocka_unit_test(clip_limits), cmocka_unit_test(leaky_relu_slopes), cmocka_unit_test(questions_about_floats),
-    cmocka_unit_test(casts_follow_the_scalar_language), cmocka_unit_test(fixed_point_multiplies), cmocka_unit_test(symbolic_sizes_stay),
-    cmocka_unit_test(no_elements), cmocka_unit_test(layouts_pass_through), cmocka_unit_test(integers_have_no_logarithm),
-    cmocka_unit_test(floats_have_no_logic), cmocka_unit_test(a_tuple_is_no_tensor), cmocka_unit_test(unknown_rank_is_refused),
-    cmocka_unit_test(widths_must_agree), cmocka_unit_test(cast_needs_a_dtype),
+    cmocka_unit_test(float_functions_agree_with_libm),
+    cmocka_unit_test(fast_functions_keep_their_bounds),
+    cmocka_unit_test(integers_wrap),
+    cmocka_unit_test(clip_limits),
+    cmocka_unit_test(leaky_relu_slopes),
+    cmocka_unit_test(questions_about_floats),
+    cmocka_unit_test(casts_follow_the_scalar_language),
+    cmocka_unit_test(fixed_point_multiplies),
+    cmocka_unit_test(symbolic_sizes_stay),
+    cmocka_unit_test(no_elements),
+    cmocka_unit_test(layouts_pass_through),
+    cmocka_unit_test(integers_have_no_logarithm),
+    cmocka_unit_test(floats_have_no_logic),
+    cmocka_unit_test(a_tuple_is_no_tensor),
+    cmocka_unit_test(unknown_rank_is_refused),
+    cmocka_unit_test(widths_must_agree),
+    cmocka_unit_test(cast_needs_a_dtype),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

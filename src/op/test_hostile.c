@@ -5,7 +5,10 @@
 
 #include "op/op.h"
 
-typedef struct Text1 { Module *m; const char *text; } Text1;
+typedef struct Text1 {
+  Module *m;
+  const char *text;
+} Text1;
 
 static void parse_body(Ctx *ctx, void *arg)
 {
@@ -15,19 +18,21 @@ static void parse_body(Ctx *ctx, void *arg)
 }
 
 typedef struct Row {
-  const char *what, *body;               /* of @main over x (2, 3), y (4) and the images im (1, 4, 6, 6) */
+  const char *what, *body; /* of @main over x (2, 3), y (4) and the images im (1, 4, 6, 6) */
   ErrKind kind;
   const char *says;
 } Row;
 
 static const Row rows[] = {
   /* size overflow, huge and negative dimensions */
-  {"zeros of 2^93 elements", "zeros(shape=[2147483647, 2147483647, 2147483647], dtype=\"float32\")", ERR_SHAPE, "overflow"},
+  {"zeros of 2^93 elements", "zeros(shape=[2147483647, 2147483647, 2147483647], dtype=\"float32\")", ERR_SHAPE,
+   "overflow"},
   {"negative zeros", "zeros(shape=[2, -3], dtype=\"float32\")", ERR_SHAPE, "-3"},
   {"a repeat beyond 64 bits", "repeat(%x, repeats=9223372036854775807, axis=0)", ERR_ARGUMENT, "9223372036854775807"},
   {"a negative repeat", "repeat(%x, repeats=-1, axis=0)", ERR_ARGUMENT, "-1"},
   {"a broadcast to a negative size", "broadcast_to(%x, shape=[-2, 2, 3])", ERR_SHAPE, "-2"},
-  {"a padding beyond 64 bits", "nn.pad(%x, pad_width=[9223372036854775807, 9223372036854775807, 0, 0])", ERR_ARGUMENT, "too large"},
+  {"a padding beyond 64 bits", "nn.pad(%x, pad_width=[9223372036854775807, 9223372036854775807, 0, 0])", ERR_ARGUMENT,
+   "too large"},
   /* index out of range */
   {"an axis beyond", "sum(%x, axis=[2])", ERR_ARGUMENT, "axis 2"},
   {"an axis before", "nn.softmax(%x, axis=-3)", ERR_SHAPE, "axis -3"},
@@ -65,10 +70,14 @@ CASE(every_lie_is_refused)
   int bad = 0;
   op_init();
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    const char *text = arena_printf(w->m->arena, "def @main%zu(%%x: Tensor[(2, 3), float32], %%y: Tensor[(4), float32], %%im: Tensor[(1, 4, 6, 6), float32]) {\n  %s\n}\n", i, rows[i].body);
+    const char *text = arena_printf(w->m->arena,
+                                    "def @main%zu(%%x: Tensor[(2, 3), float32], %%y: Tensor[(4), float32], %%im: "
+                                    "Tensor[(1, 4, 6, 6), float32]) {\n  %s\n}\n",
+                                    i, rows[i].body);
     ErrKind k = protect(w->ctx, parse_body, &(Text1){w->m, text});
     if (k == rows[i].kind && strstr(error_message(w->ctx), rows[i].says)) continue;
-    fprintf(stderr, "%s: %s: '%s', wants '%s'\n", rows[i].what, error_kind_name(k), error_message(w->ctx), rows[i].says);
+    fprintf(stderr, "%s: %s: '%s', wants '%s'\n", rows[i].what, error_kind_name(k), error_message(w->ctx),
+            rows[i].says);
     bad++;
   }
   error_clear(w->ctx);
@@ -76,7 +85,10 @@ CASE(every_lie_is_refused)
 }
 
 /* Evaluating terabytes is refused before anything is allocated. */
-typedef struct Eval { Module *m; const Node *f; } Eval;
+typedef struct Eval {
+  Module *m;
+  const Node *f;
+} Eval;
 static void eval_body(Ctx *ctx, void *arg)
 {
   Eval *e = arg;
@@ -93,6 +105,7 @@ CASE(terabytes_are_refused_by_the_interpreter)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_lie_is_refused), cmocka_unit_test(terabytes_are_refused_by_the_interpreter)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_lie_is_refused),
+                                     cmocka_unit_test(terabytes_are_refused_by_the_interpreter)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,8 @@ typedef struct Array {
   DType dtype;
   int n;
   int64_t shape[8];
-  float *f;                  /* float32 … */
-  int64_t *i;                /* … or integers, kept wide */
+  float *f;   /* float32 … */
+  int64_t *i; /* … or integers, kept wide */
 } Array;
 
 static inline int64_t array_size(const Array *a)
@@ -33,7 +33,8 @@ static inline Array array_of(World *w, DType t, int n, const int64_t *shape)
   a.i = arena_array(w->m->arena, int64_t, array_size(&a) + 1);
   return a;
 }
-#define DIMS(...) (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define DIMS(...) \
+  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 
 /* Numbers in [-1, 1) in steps of 1/64, from the seed: sums of them are exact for a while. */
 static inline Array random_array(World *w, uint32_t seed, int n, const int64_t *shape)
@@ -68,7 +69,8 @@ static inline ConstData array_data(World *w, const Array *a)
   char *bytes = arena_alloc(w->m->arena, d.bytes + 8);
   for (int k = 0; k < a->n; k++) d.shape[k] = a->shape[k];
   for (int64_t k = 0; k < array_size(a); k++)
-    value_store(dtype_is_float(a->dtype) ? value_float(a->dtype, (double)a->f[k]) : value_int(a->dtype, a->i[k]), bytes + k * dtype_bytes(a->dtype));
+    value_store(dtype_is_float(a->dtype) ? value_float(a->dtype, (double)a->f[k]) : value_int(a->dtype, a->i[k]),
+                bytes + k * dtype_bytes(a->dtype));
   d.data = bytes;
   return d;
 }
@@ -107,7 +109,8 @@ static inline const Node *call_of(World *w, const OpDef *op, const void *attrs, 
 
 static inline void evaluate(World *w, const Node *call, int n, const Array *in, int nout, Array *out)
 {
-  ConstData data[16], result[4] = {(ConstData){.ndim = 0}};
+  ConstData data[16];
+  ConstData result[4] = {(ConstData){.ndim = 0}};
   for (int i = 0; i < n; i++) data[i] = array_data(w, &in[i]);
   op_evaluate(w->m, w->m->arena, call, n, data, result);
   for (int i = 0; i < nout; i++) out[i] = data_array(w, &result[i]);
@@ -119,7 +122,8 @@ static inline Array run_op(World *w, const OpDef *op, const void *attrs, int n, 
   evaluate(w, call_of(w, op, attrs, n, in), n, in, 1, &out);
   return out;
 }
-#define RUN(op, attrs, ...) run_op(w, &(op), attrs, (int)(sizeof((const Array[]){__VA_ARGS__}) / sizeof(Array)), (const Array[]){__VA_ARGS__})
+#define RUN(op, attrs, ...) \
+  run_op(w, &(op), attrs, (int)(sizeof((const Array[]){__VA_ARGS__}) / sizeof(Array)), (const Array[]){__VA_ARGS__})
 
 static inline void assert_shape(const Array *a, int n, const int64_t *shape)
 {
@@ -149,8 +153,9 @@ static inline const Type *typed(World *w, const OpDef *op, const void *attrs, in
   return node_call(w->m, op, n, arg, attrs, NULL)->type;
 }
 #define TENSOR(...) type_tensor_of(w->m, DT_F32, DIMS(__VA_ARGS__))
-#define TYPED(op, attrs, ...) \
-  typed(w, &(op), attrs, (int)(sizeof((const Type *const[]){__VA_ARGS__}) / sizeof(Type *)), (const Type *const[]){__VA_ARGS__})
+#define TYPED(op, attrs, ...)                                                                \
+  typed(w, &(op), attrs, (int)(sizeof((const Type *const[]){__VA_ARGS__}) / sizeof(Type *)), \
+        (const Type *const[]){__VA_ARGS__})
 #define TYPE_TEXT(ty) type_text(w->m->arena, ty)
 
 #endif

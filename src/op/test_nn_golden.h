@@ -6,7 +6,7 @@
 #include "op/test_nn.h"
 
 typedef struct GoldenIn {
-  int seed;                  /* of a float32 tensor; negative: its elements are listed, of that many bits */
+  int seed; /* of a float32 tensor; negative: its elements are listed, of that many bits */
   DCode code;
   int n;
   int64_t shape[6];
@@ -22,7 +22,7 @@ typedef struct GoldenOut {
 typedef struct Golden {
   const char *name;
   const OpDef *op;
-  const char *attrs[40];     /* name, text, …, NULL */
+  const char *attrs[40]; /* name, text, …, NULL */
   int nin;
   GoldenIn in[8];
   int nout;
@@ -62,14 +62,14 @@ static void golden_test(void **state)
   assert_int_equal(world(golden_body, NULL, 0), ERR_NONE);
 }
 
-#define GOLDEN_MAIN(table)                                                                     \
-  int main(void)                                                                               \
-  {                                                                                            \
-    enum { N = (int)(sizeof(table) / sizeof *(table)) };                                       \
-    static struct CMUnitTest tests[N];                                                         \
-    for (int i = 0; i < N; i++)                                                                \
+#define GOLDEN_MAIN(table)                                                                                      \
+  int main(void)                                                                                                \
+  {                                                                                                             \
+    enum { N = (int)(sizeof(table) / sizeof *(table)) };                                                        \
+    static struct CMUnitTest tests[N];                                                                          \
+    for (int i = 0; i < N; i++)                                                                                 \
       tests[i] = (struct CMUnitTest){(table)[i].name, golden_test, NULL, NULL, (void *)(uintptr_t)&(table)[i]}; \
-    return cmocka_run_group_tests(tests, NULL, NULL);                                          \
+    return cmocka_run_group_tests(tests, NULL, NULL);                                                           \
   }
 
 #endif

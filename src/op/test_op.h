@@ -18,8 +18,10 @@ typedef struct Num {
   const double *v;
 } Num;
 
-#define DIMS(...) (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
-#define LIST(...) (const double[]){__VA_ARGS__}
+#define DIMS(...) \
+  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+#define LIST(...) \
+  (const double[]) { __VA_ARGS__ }
 #define COUNT(list) (int)(sizeof(list) / sizeof *(list))
 
 static inline Num num(DType t, int ndim, const int64_t *shape, const double *v)
@@ -37,7 +39,8 @@ static inline ConstData data_of(World *w, const Num *a)
   char *bytes = arena_alloc(w->m->arena, d.bytes + 8);
   for (int k = 0; k < a->ndim; k++) d.shape[k] = a->shape[k];
   for (int64_t k = 0; k < a->n; k++)
-    value_store(dtype_is_float(a->dtype) ? value_float(a->dtype, a->v[k]) : value_int(a->dtype, (int64_t)a->v[k]), bytes + k * dtype_bytes(a->dtype));
+    value_store(dtype_is_float(a->dtype) ? value_float(a->dtype, a->v[k]) : value_int(a->dtype, (int64_t)a->v[k]),
+                bytes + k * dtype_bytes(a->dtype));
   d.data = bytes;
   return d;
 }
@@ -68,13 +71,15 @@ static inline const Node *call_over(World *w, const OpDef *op, const void *attrs
 {
   const Node *arg[8];
   for (int i = 0; i < n; i++)
-    arg[i] = node_var(w->m, arena_printf(w->m->arena, "x%d", i), type_tensor_of(w->m, in[i].dtype, in[i].ndim, in[i].shape));
+    arg[i] =
+        node_var(w->m, arena_printf(w->m->arena, "x%d", i), type_tensor_of(w->m, in[i].dtype, in[i].ndim, in[i].shape));
   return node_call(w->m, op, n, arg, attrs, NULL);
 }
 
 static inline void evaluate_on(World *w, const Node *call, int n, const Num *in, int nout, Num *out)
 {
-  ConstData data[8], result[4] = {{.ndim = 0}};
+  ConstData data[8];
+  ConstData result[4] = {{.ndim = 0}};
   for (int i = 0; i < n; i++) data[i] = data_of(w, &in[i]);
   op_evaluate(w->m, w->m->arena, call, n, data, result);
   for (int i = 0; i < nout; i++) out[i] = num_of(w, &result[i]);
@@ -95,18 +100,21 @@ static inline void expect_close(const Num *got, const char *what, int64_t n, con
 {
   assert_int_equal(got->n, n);
   for (int64_t i = 0; i < n; i++) {
-    double a = got->v[i], b = want[i];
-    bool same = isnan(b) ? isnan(a) : isinf(b) || b == 0 ? a == b && signbit(a) == signbit(b) : fabs(a - b) <= relative * fabs(b);
+    double a = got->v[i];
+    double b = want[i];
+    bool same = isnan(b)             ? isnan(a)
+                : isinf(b) || b == 0 ? a == b && signbit(a) == signbit(b)
+                                     : fabs(a - b) <= relative * fabs(b);
     if (!same && b == 0 && relative > 0) same = fabs(a) <= relative;
     if (!same) fprintf(stderr, "%s: element %d is %.17g, %.17g is wanted\n", what, (int)i, a, b);
     assert_true(same);
   }
 }
-#define EXPECT(got, ...)                                                                          \
-  do {                                                                                            \
-    Num got_ = got;                                                                               \
-    const double want_[] = {__VA_ARGS__};                                                         \
-    expect_close(&got_, #got, COUNT(want_), want_, 0);                                            \
+#define EXPECT(got, ...)                               \
+  do {                                                 \
+    Num got_ = got;                                    \
+    const double want_[] = {__VA_ARGS__};              \
+    expect_close(&got_, #got, COUNT(want_), want_, 0); \
   } while (0)
 
 static inline void expect_shape(const Num *got, int ndim, const int64_t *shape)
@@ -118,20 +126,23 @@ static inline void expect_shape(const Num *got, int ndim, const int64_t *shape)
 /* ---- types ------------------------------------------------------------------------------------ */
 
 static inline const Expr *size_named(World *w, const char *name) { return var_new(w->m, name, DT_I32, VAR_SIZE)->expr; }
-static inline const Node *var_of(World *w, DType t, int ndim, const Expr *const *shape) { return node_var(w->m, "x", type_tensor(w->m, t, ndim, shape)); }
+static inline const Node *var_of(World *w, DType t, int ndim, const Expr *const *shape)
+{
+  return node_var(w->m, "x", type_tensor(w->m, t, ndim, shape));
+}
 #define VARIABLE(t, ...) var_of(w, t, SHAPE(__VA_ARGS__))
 #define EXPECT_TYPE(node, text) assert_string_equal(type_text(scratch(w->ctx), (node)->type), text)
 
 /* The body is refused with exactly this sentence. */
-#define SAYS(name, error, sentence)                                                 \
-  static void body_##name(World *w);                                                \
-  static void name(void **state)                                                    \
-  {                                                                                 \
-    (void)state;                                                                    \
-    char message[1024];                                                             \
-    assert_int_equal(world(body_##name, message, sizeof message), error);           \
-    assert_string_equal(message, sentence);                                         \
-  }                                                                                 \
+#define SAYS(name, error, sentence)                                       \
+  static void body_##name(World *w);                                      \
+  static void name(void **state)                                          \
+  {                                                                       \
+    (void)state;                                                          \
+    char message[1024];                                                   \
+    assert_int_equal(world(body_##name, message, sizeof message), error); \
+    assert_string_equal(message, sentence);                               \
+  }                                                                       \
   static void body_##name(World *w)
 
 #endif

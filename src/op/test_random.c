@@ -9,7 +9,10 @@ static uint64_t mixed(uint64_t z)
   return z ^ z >> 31;
 }
 /* Position i of the stream. */
-static uint64_t number(int64_t seed, uint64_t i) { return mixed(mixed((uint64_t)seed) + (i + 1) * 0x9e3779b97f4a7c15u); }
+static uint64_t number(int64_t seed, uint64_t i)
+{
+  return mixed(mixed((uint64_t)seed) + (i + 1) * 0x9e3779b97f4a7c15u);
+}
 
 CASE(uniform_is_the_stated_function)
 {
@@ -47,13 +50,14 @@ CASE(distributions)
   moments(&u, &mean, &var);
   assert_float_equal(mean, 0.5, 0.015);
   assert_float_equal(var, 1.0 / 12, 0.005);
-  Num g = run_op(w, &op_random_normal, ATTRS(op_random_normal, "seed", "2", "mean", "3.0", "scale", "2.0", "out_shape", "[8000]"), 0, NULL);
+  Num g = run_op(w, &op_random_normal,
+                 ATTRS(op_random_normal, "seed", "2", "mean", "3.0", "scale", "2.0", "out_shape", "[8000]"), 0, NULL);
   moments(&g, &mean, &var);
   assert_float_equal(mean, 3, 0.1);
   assert_float_equal(var, 4, 0.3);
   int beyond = 0;
   for (int i = 0; i < 8000; i++) beyond += fabs(g.v[i] - 3) > 4;
-  assert_in_range(beyond, 290, 440);                     /* 4.55 % lie beyond two deviations */
+  assert_in_range(beyond, 290, 440); /* 4.55 % lie beyond two deviations */
 }
 
 CASE(seeds_differ_and_repeat)
@@ -96,7 +100,8 @@ CASE(bernoulli_hits)
 CASE(multinomial_follows_its_weights)
 {
   Num p = num(DT_F32, DIMS(2, 3), LIST(1, 2, 1, 0, 0, 5));
-  Num got = RUN1(op_random_multinomial, ATTRS(op_random_multinomial, "seed", "4", "num_samples", "1000", "dtype", "\"int64\""), p);
+  Num got = RUN1(op_random_multinomial,
+                 ATTRS(op_random_multinomial, "seed", "4", "num_samples", "1000", "dtype", "\"int64\""), p);
   expect_shape(&got, DIMS(2, 1000));
   int seen[3] = {0};
   for (int i = 0; i < 1000; i++) {
@@ -117,9 +122,14 @@ int main(void)
 {
   op_init();
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(uniform_is_the_stated_function), cmocka_unit_test(the_mix_is_splitmix64), cmocka_unit_test(distributions),
-    cmocka_unit_test(seeds_differ_and_repeat), cmocka_unit_test(like_takes_the_shape), cmocka_unit_test(bernoulli_hits),
-    cmocka_unit_test(multinomial_follows_its_weights), cmocka_unit_test(random_integers_are_refused),
+    cmocka_unit_test(uniform_is_the_stated_function),
+    cmocka_unit_test(the_mix_is_splitmix64),
+    cmocka_unit_test(distributions),
+    cmocka_unit_test(seeds_differ_and_repeat),
+    cmocka_unit_test(like_takes_the_shape),
+    cmocka_unit_test(bernoulli_hits),
+    cmocka_unit_test(multinomial_follows_its_weights),
+    cmocka_unit_test(random_integers_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

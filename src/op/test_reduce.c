@@ -125,7 +125,8 @@ CASE(symbolic_sizes)
   EXPECT_TYPE(op_call1(w->m, &op_sum, x, ATTRS(op_sum, "axis", "[1]")), "Tensor[(n), float32]");
   const Node *mean = op_call1(w->m, &op_mean, x, ATTRS(op_mean, "axis", "[0]", "keepdims", "True"));
   EXPECT_TYPE(mean, "Tensor[(1, 3), float32]");
-  Num in = num(DT_F32, DIMS(2, 3), LIST(1, 2, 3, 5, 6, 7)), out;
+  Num in = num(DT_F32, DIMS(2, 3), LIST(1, 2, 3, 5, 6, 7));
+  Num out;
   evaluate_on(w, mean, 1, &in, 1, &out);
   EXPECT(out, 3, 4, 5);
   const Node *var = op_call1(w->m, &op_variance, x, ATTRS(op_variance, "axis", "[0]", "unbiased", "True"));
@@ -139,9 +140,11 @@ CASE(decompositions_become_one_kernel)
 {
   const Expr *n = size_named(w, "n");
   const Node *call = op_call1(w->m, &op_variance, VARIABLE(DT_F32, n), ATTRS(op_variance, "unbiased", "True"));
-  const Tensor *in = te_placeholder(w->m, "x", DT_F32, 1, &n), *out;
+  const Tensor *in = te_placeholder(w->m, "x", DT_F32, 1, &n);
+  const Tensor *out;
   op_compute(w->m, call, 1, &in, &out);
-  float x[4] = {1, 3, 5, 7}, r;
+  float x[4] = {1, 3, 5, 7};
+  float r;
   int64_t four = 4;
   TirArg v[2] = {{.data = x, .dtype = DT_F32, .ndim = 1, .shape = &four}, {.data = &r, .dtype = DT_F32}};
   te_evaluate(w->ctx, 2, (const TeArg[]){{.tensor = in}, {.tensor = out}}, v);
@@ -152,7 +155,8 @@ CASE(decompositions_become_one_kernel)
 
 CASE(axes_as_values)
 {
-  Num x = CUBE, out;
+  Num x = CUBE;
+  Num out;
   out = RUN2(op_dyn_sum, NULL, x, num1(DT_I64, 1, LIST(1)));
   expect_shape(&out, DIMS(2, 1, 3));
   EXPECT(out, 5, 7, 9, -5, -7, 9);
@@ -175,13 +179,17 @@ CASE(one_kernel_reduces_any_axis)
   int n;
   const Expr *const *v = graph_values(w->m, axes, &n);
   assert_int_equal(v[0]->kind, E_VAR);
-  const Tensor *in[2] = {te_placeholder(w->m, "x", DT_F32, SHAPE(I(2), I(3))), te_placeholder(w->m, "axes", DT_I64, SHAPE(I(1)))}, *out;
+  const Tensor *in[2] = {te_placeholder(w->m, "x", DT_F32, SHAPE(I(2), I(3))),
+                         te_placeholder(w->m, "axes", DT_I64, SHAPE(I(1)))};
+  const Tensor *out;
   op_compute(w->m, call, 2, in, &out);
-  float x[6] = {1, 2, 3, 4, 5, 6}, r[6];
+  float x[6] = {1, 2, 3, 4, 5, 6};
+  float r[6];
   static const float want[2][3] = {{5, 7, 9}, {6, 15, 0}};
   for (int64_t axis = 0; axis < 2; axis++) {
     int64_t shape[2] = {axis ? 2 : 1, axis ? 1 : 3};
-    TirArg value[3] = {{.dtype = DT_I64, .scalar = value_int(DT_I64, axis)}, {.data = x, .dtype = DT_F32, .ndim = 2, .shape = (int64_t[]){2, 3}},
+    TirArg value[3] = {{.dtype = DT_I64, .scalar = value_int(DT_I64, axis)},
+                       {.data = x, .dtype = DT_F32, .ndim = 2, .shape = (int64_t[]){2, 3}},
                        {.data = r, .dtype = DT_F32, .ndim = 2, .shape = shape}};
     te_evaluate(w->ctx, 3, (const TeArg[]){{.var = v[0]->u.var}, {.tensor = in[0]}, {.tensor = out}}, value);
     for (int i = 0; i < (axis ? 2 : 3); i++) assert_float_equal(r[i], want[axis][i], 0);
@@ -190,7 +198,9 @@ CASE(one_kernel_reduces_any_axis)
 
 CASE(running_sums_along_a_value)
 {
-  Num x = num(DT_F32, DIMS(2, 3), LIST(1, 2, 3, 4, 5, 6)), first = num0(DT_I32, LIST(0)), last = num0(DT_I32, LIST(-1));
+  Num x = num(DT_F32, DIMS(2, 3), LIST(1, 2, 3, 4, 5, 6));
+  Num first = num0(DT_I32, LIST(0));
+  Num last = num0(DT_I32, LIST(-1));
   EXPECT(RUN2(op_dyn_cumsum, NULL, x, last), 1, 3, 6, 4, 9, 15);
   EXPECT(RUN2(op_dyn_cumsum, NULL, x, first), 1, 2, 3, 5, 7, 9);
   EXPECT(RUN2(op_dyn_cumsum, ATTRS(op_dyn_cumsum, "exclusive", "True"), x, last), 0, 1, 3, 0, 4, 9);
@@ -201,7 +211,8 @@ CASE(running_sums_along_a_value)
 
 SAYS(an_axis_value_outside, ERR_ARGUMENT, "dyn.sum: an axis is outside a tensor of 1 dimension")
 {
-  op_call2(w->m, &op_dyn_sum, VARIABLE(DT_F32, I(2)), op_call1(w->m, &op_full, op_number(w->m, DT_I64, 1), ATTRS(op_full, "shape", "[1]")), NULL);
+  op_call2(w->m, &op_dyn_sum, VARIABLE(DT_F32, I(2)),
+           op_call1(w->m, &op_full, op_number(w->m, DT_I64, 1), ATTRS(op_full, "shape", "[1]")), NULL);
 }
 
 SAYS(an_axis_outside, ERR_ARGUMENT, "sum: axis 2 is outside a tensor of 2 dimensions")
@@ -216,18 +227,33 @@ SAYS(no_sum_of_bool, ERR_TYPE, "sum: argument 'data' is bool; a number is needed
 {
   op_call1(w->m, &op_sum, VARIABLE(DT_BOOL, I(2)), NULL);
 }
-SAYS(all_is_of_bool, ERR_TYPE, "all: argument 'data' is int32; bool is needed") { op_call1(w->m, &op_all, VARIABLE(DT_I32, I(2)), NULL); }
+SAYS(all_is_of_bool, ERR_TYPE, "all: argument 'data' is int32; bool is needed")
+{
+  op_call1(w->m, &op_all, VARIABLE(DT_I32, I(2)), NULL);
+}
 
 int main(void)
 {
   op_init();
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(axes_are_chosen), cmocka_unit_test(every_kind_of_reduction), cmocka_unit_test(nan_goes_through),
-    cmocka_unit_test(nothing_gives_the_identity), cmocka_unit_test(extremes_by_index), cmocka_unit_test(narrow_floats_are_summed_wide),
-    cmocka_unit_test(variance_and_its_kin), cmocka_unit_test(logsumexp_does_not_overflow), cmocka_unit_test(symbolic_sizes),
-    cmocka_unit_test(decompositions_become_one_kernel), cmocka_unit_test(axes_as_values), cmocka_unit_test(one_kernel_reduces_any_axis),
-    cmocka_unit_test(running_sums_along_a_value), cmocka_unit_test(an_axis_value_outside), cmocka_unit_test(an_axis_outside), cmocka_unit_test(an_axis_twice),
-    cmocka_unit_test(no_sum_of_bool), cmocka_unit_test(all_is_of_bool),
+    cmocka_unit_test(axes_are_chosen),
+    cmocka_unit_test(every_kind_of_reduction),
+    cmocka_unit_test(nan_goes_through),
+    cmocka_unit_test(nothing_gives_the_identity),
+    cmocka_unit_test(extremes_by_index),
+    cmocka_unit_test(narrow_floats_are_summed_wide),
+    cmocka_unit_test(variance_and_its_kin),
+    cmocka_unit_test(logsumexp_does_not_overflow),
+    cmocka_unit_test(symbolic_sizes),
+    cmocka_unit_test(decompositions_become_one_kernel),
+    cmocka_unit_test(axes_as_values),
+    cmocka_unit_test(one_kernel_reduces_any_axis),
+    cmocka_unit_test(running_sums_along_a_value),
+    cmocka_unit_test(an_axis_value_outside),
+    cmocka_unit_test(an_axis_outside),
+    cmocka_unit_test(an_axis_twice),
+    cmocka_unit_test(no_sum_of_bool),
+    cmocka_unit_test(all_is_of_bool),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

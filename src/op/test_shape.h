@@ -36,12 +36,15 @@ static inline Data data_of(World *w, DType t, int ndim, const int64_t *shape, in
   Data d = data_new(w, t, ndim, shape);
   assert_int_equal(data_count(&d), n);
   for (int i = 0; i < n; i++)
-    value_store(dtype_is_int(t) ? value_int(t, (int64_t)v[i]) : value_float(t, v[i]), (char *)d.data + i * dtype_bytes(t));
+    value_store(dtype_is_int(t) ? value_int(t, (int64_t)v[i]) : value_float(t, v[i]),
+                (char *)d.data + i * dtype_bytes(t));
   return d;
 }
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define DIMS(...) \
+  (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 #define NODIMS 0, NULL
-#define NUMS(...) (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]){__VA_ARGS__}
+#define NUMS(...) \
+  (int)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]) { __VA_ARGS__ }
 #define TENSOR(t, dims, ...) data_of(w, t, dims, NUMS(__VA_ARGS__))
 #define SCALAR(t, v) data_of(w, t, 0, NULL, NUMS(v))
 
@@ -68,26 +71,38 @@ static inline void assert_data(const Data *d, DType t, int ndim, const int64_t *
   for (int i = 0; i < ndim; i++) assert_int_equal(d->shape[i], shape[i]);
   assert_int_equal(data_count(d), n);
   for (int i = 0; i < n; i++) {
-    double got = data_at(d, i), err = got - v[i];
+    double got = data_at(d, i);
+    double err = got - v[i];
     bool same = (got != got && v[i] != v[i]) || got == v[i] || (err < 1e-4 && err > -1e-4);
     if (!same) fprintf(stderr, "element %d is %.9g, not %.9g\n", i, got, v[i]);
     assert_true(same);
   }
 }
-#define ASSERT_DATA(d, t, dims, ...)                    \
-  do {                                                  \
-    const Data data_ = (d);                             \
-    assert_data(&data_, t, dims, NUMS(__VA_ARGS__));    \
+#define ASSERT_DATA(d, t, dims, ...)                 \
+  do {                                               \
+    const Data data_ = (d);                          \
+    assert_data(&data_, t, dims, NUMS(__VA_ARGS__)); \
   } while (0)
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
-static inline const Node *node_of(World *w, const Data *d) { return node_var(w->m, "x", type_tensor_of(w->m, d->dtype, d->ndim, d->shape)); }
-static inline const Node *const_of(World *w, const Data *d) { return node_const_copy(w->m, d->dtype, d->ndim, d->shape, d->data); }
-static inline const Node *sym_node(World *w, DType t, int ndim, const Expr *const *shape) { return node_var(w->m, "x", type_tensor(w->m, t, ndim, shape)); }
+static inline const Node *node_of(World *w, const Data *d)
+{
+  return node_var(w->m, "x", type_tensor_of(w->m, d->dtype, d->ndim, d->shape));
+}
+static inline const Node *const_of(World *w, const Data *d)
+{
+  return node_const_copy(w->m, d->dtype, d->ndim, d->shape, d->data);
+}
+static inline const Node *sym_node(World *w, DType t, int ndim, const Expr *const *shape)
+{
+  return node_var(w->m, "x", type_tensor(w->m, t, ndim, shape));
+}
 #define SYM(t, ...) sym_node(w, t, SHAPE(__VA_ARGS__))
 
-typedef struct Attr { const char *name, *text; } Attr;
+typedef struct Attr {
+  const char *name, *text;
+} Attr;
 static inline void *attrs_of(World *w, const char *op, const Attr *a)
 {
   op_init();
@@ -103,7 +118,8 @@ static inline const Node *call_of(World *w, const char *op, const Attr *a, int n
   op_init();
   return node_call(w->m, op_get(w->ctx, op), n, arg, attrs_of(w, op, a), NULL);
 }
-#define CALL(op, attrs, ...) call_of(w, op, attrs, (int)(sizeof((const Node *[]){__VA_ARGS__}) / sizeof(Node *)), (const Node *[]){__VA_ARGS__})
+#define CALL(op, attrs, ...) \
+  call_of(w, op, attrs, (int)(sizeof((const Node *[]){__VA_ARGS__}) / sizeof(Node *)), (const Node *[]){__VA_ARGS__})
 
 static inline void assert_type(World *w, const Node *n, const char *text)
 {
@@ -125,9 +141,11 @@ static inline void bind_dims(EvalEnv *env, const Type *ty, const Data *d)
 static inline void bind_values(World *w, EvalEnv *env, const Node *node, const Data *d)
 {
   int n;
-  const Expr *const *v = dtype_is_int(d->dtype) && d->ndim <= 1 && data_count(d) <= 64 ? graph_values(w->m, node, &n) : NULL;
+  const Expr *const *v =
+      dtype_is_int(d->dtype) && d->ndim <= 1 && data_count(d) <= 64 ? graph_values(w->m, node, &n) : NULL;
   for (int i = 0; v && i < n && i < data_count(d); i++)
-    if (v[i]->kind == E_VAR) eval_bind(env, v[i]->u.var, value_load(d->dtype, (const char *)d->data + i * dtype_bytes(d->dtype)));
+    if (v[i]->kind == E_VAR)
+      eval_bind(env, v[i]->u.var, value_load(d->dtype, (const char *)d->data + i * dtype_bytes(d->dtype)));
 }
 
 static inline Data data_for(World *w, EvalEnv *env, const Type *ty)
@@ -163,10 +181,12 @@ static inline void run_node(World *w, const Node *call, const Data *in, Data *ou
   assert_non_null(op->compute);
   op->compute(&c, tin, tout);
   int nout = call->type->kind == TY_TUPLE ? call->type->nfield : 1;
-  for (int i = 0; i < nout; i++) out[i] = data_for(w, &env, call->type->kind == TY_TUPLE ? call->type->field[i] : call->type);
+  for (int i = 0; i < nout; i++)
+    out[i] = data_for(w, &env, call->type->kind == TY_TUPLE ? call->type->field[i] : call->type);
   TeArg *arg;
   int narg = te_default_args(m->arena, nout, tout, &arg);
-  TirArg *value = arena_array(m->arena, TirArg, narg), *again = arena_array(m->arena, TirArg, narg);
+  TirArg *value = arena_array(m->arena, TirArg, narg);
+  TirArg *again = arena_array(m->arena, TirArg, narg);
   Data second[32];
   for (int i = 0; i < narg; i++) {
     const Data *d = NULL;
@@ -202,7 +222,8 @@ static inline Data run_op(World *w, const char *op, const Attr *a, int n, const 
   run_node(w, call_of(w, op, a, n, arg), in, out);
   return out[0];
 }
-#define RUN(op, attrs, ...) run_op(w, op, attrs, (int)(sizeof((Data[]){__VA_ARGS__}) / sizeof(Data)), (Data[]){__VA_ARGS__})
+#define RUN(op, attrs, ...) \
+  run_op(w, op, attrs, (int)(sizeof((Data[]){__VA_ARGS__}) / sizeof(Data)), (Data[]){__VA_ARGS__})
 
 /* The same with the tensors as one tuple. */
 static inline void run_tuple(World *w, const char *op, const Attr *a, int n, const Data *in, Data *out)

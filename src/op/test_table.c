@@ -18,13 +18,17 @@ static int count_names(const char *args)
 static bool is_sound(World *w, const OpDef *op)
 {
   if (!op->name || !*op->name) return complain(op, "no name");
-  if (!op->doc || !*op->doc || op->doc[strlen(op->doc) - 1] == '.') return complain(op, "no doc, or one that ends with a full stop");
+  if (!op->doc || !*op->doc || op->doc[strlen(op->doc) - 1] == '.')
+    return complain(op, "no doc, or one that ends with a full stop");
   if (!op->args) return complain(op, "no names of arguments");
   if (!op->type) return complain(op, "no type rule");
-  if ((op->compute != NULL) + (op->decompose != NULL) + (op->tir != NULL) + (op->eval != NULL) != 1) return complain(op, "not exactly one meaning");
+  if ((op->compute != NULL) + (op->decompose != NULL) + (op->tir != NULL) + (op->eval != NULL) != 1)
+    return complain(op, "not exactly one meaning");
   if ((op->eval != NULL) != ((op->flags & OPF_HOST) != 0)) return complain(op, "eval and OPF_HOST go together");
-  if (op->min_args < 0 || (op->max_args >= 0 && op->max_args < op->min_args)) return complain(op, "impossible numbers of arguments");
-  if (op->max_args >= 0 && count_names(op->args) != op->max_args) return complain(op, "args does not name max_args arguments");
+  if (op->min_args < 0 || (op->max_args >= 0 && op->max_args < op->min_args))
+    return complain(op, "impossible numbers of arguments");
+  if (op->max_args >= 0 && count_names(op->args) != op->max_args)
+    return complain(op, "args does not name max_args arguments");
   for (int i = 0; op->attrs && i < op->attrs->n; i++) {
     const AttrField *f = &op->attrs->field[i];
     if (!f->doc || !*f->doc) return complain(op, "an attribute without doc");
@@ -75,7 +79,9 @@ int main(void)
 {
   op_init();
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_operator_is_sound), cmocka_unit_test(names_are_unique), cmocka_unit_test(defaults_print_as_nothing),
+    cmocka_unit_test(every_operator_is_sound),
+    cmocka_unit_test(names_are_unique),
+    cmocka_unit_test(defaults_print_as_nothing),
     cmocka_unit_test(a_name_that_is_near),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

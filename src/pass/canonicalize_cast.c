@@ -8,7 +8,8 @@
 
 static bool widening(const Node *n)
 {
-  return is_call(n, "cast") && is_tensor(n) && is_tensor(n->arg[0]) && n->type->dtype.bits > n->arg[0]->type->dtype.bits;
+  return is_call(n, "cast") && is_tensor(n) && is_tensor(n->arg[0]) &&
+         n->type->dtype.bits > n->arg[0]->type->dtype.bits;
 }
 
 static const Node *split_casts(GraphRewriter *rw, const Node *old, const Node *now)

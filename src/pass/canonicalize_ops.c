@@ -10,7 +10,8 @@ static const Node *canonicalize(GraphRewriter *rw, const Node *old, const Node *
 {
   (void)old;
   if (!is_call(now, "nn.bias_add") || !is_tensor(now->arg[0])) return now;
-  int ndim = now->arg[0]->type->ndim, axis = (int)call_int(now, "axis");
+  int ndim = now->arg[0]->type->ndim;
+  int axis = (int)call_int(now, "axis");
   if (axis < 0) axis += ndim;
   const Node *bias = make_expand_dims(rw->m, now->arg[1], 1, ndim - axis - 1);
   return node_call(rw->m, op_get(rw->m->ctx, "add"), 2, (const Node *[]){now->arg[0], bias}, NULL, now->name);

@@ -11,32 +11,38 @@
 #include "pass/tools.h"
 
 const PassOption combine_options[] = {
-    {PO_INT, "min_num_branches", "3", "fewer branches stay apart"},
+  {PO_INT, "min_num_branches", "3", "fewer branches stay apart"},
 };
 
 /* What differs between the three passes. */
 typedef struct Kind {
   const char *op;
   bool (*fits)(const Node *);
-  int (*weight_axis)(const Node *);   /* along which weights are joined */
-  int (*out_axis)(const Node *);      /* along which results then lie */
-  const char *count;                  /* attribute that holds the number of channels, or NULL */
+  int (*weight_axis)(const Node *); /* along which weights are joined */
+  int (*out_axis)(const Node *);    /* along which results then lie */
+  const char *count;                /* attribute that holds the number of channels, or NULL */
 } Kind;
 
 static int letter(const Node *n, const char *attr, char c)
 {
-  const char *s = call_str(n, attr), *p = s ? strchr(s, c) : NULL;
+  const char *s = call_str(n, attr);
+  const char *p = s ? strchr(s, c) : NULL;
   return p ? (int)(p - s) : -1;
 }
 static bool conv_fits(const Node *n)
 {
   const char *out = call_str(n, "out_layout");
-  return call_int(n, "groups") == 1 && letter(n, "kernel_layout", 'O') >= 0 && strlen(call_str(n, "kernel_layout")) == 4 && (!out || !*out);
+  return call_int(n, "groups") == 1 && letter(n, "kernel_layout", 'O') >= 0 &&
+         strlen(call_str(n, "kernel_layout")) == 4 && (!out || !*out);
 }
 static int conv_weight_axis(const Node *n) { return letter(n, "kernel_layout", 'O'); }
 static int conv_out_axis(const Node *n) { return letter(n, "data_layout", 'C'); }
 static bool any_fits(const Node *n) { return n->arg[1]->type->ndim == 2; }
-static int dense_weight_axis(const Node *n) { (void)n; return 0; }
+static int dense_weight_axis(const Node *n)
+{
+  (void)n;
+  return 0;
+}
 static int last_axis(const Node *n) { return n->type->ndim - 1; }
 static bool batch_fits(const Node *n) { return n->arg[1]->type->ndim == 3; }
 static int batch_weight_axis(const Node *n) { return call_int(n, "transpose_b") ? 1 : 2; }
@@ -51,15 +57,15 @@ typedef struct Combine {
   Arena *arena;
   const Kind *kind;
   int min;
-  Map users;                 /* node -> its only user; absent: none or several */
+  Map users; /* node -> its only user; absent: none or several */
   Map count;
-  Map group;                 /* tail of a branch -> its Branches */
+  Map group; /* tail of a branch -> its Branches */
 } Combine;
 
 /* One set of parallel calls with what follows each of them. */
 typedef struct Branches {
-  NodeList head, tail;      /* the calls; the last follower of each, or the call itself */
-  NodeList *follow;           /* what stands behind branch i, in order */
+  NodeList head, tail; /* the calls; the last follower of each, or the call itself */
+  NodeList *follow;    /* what stands behind branch i, in order */
   const Node *combined;
 } Branches;
 
@@ -67,7 +73,8 @@ typedef struct Branches {
 
 static bool is_branch(const Combine *c, const Node *n)
 {
-  return is_call(n, c->kind->op) && is_tensor(n) && n->arg[1]->kind == N_CONST && c->kind->fits(n) && dim_of(n, c->kind->out_axis(n)) > 0;
+  return is_call(n, c->kind->op) && is_tensor(n) && n->arg[1]->kind == N_CONST && c->kind->fits(n) &&
+         dim_of(n, c->kind->out_axis(n)) > 0;
 }
 
 static bool alike(const Combine *c, const Node *a, const Node *b)
@@ -77,7 +84,8 @@ static bool alike(const Combine *c, const Node *a, const Node *b)
   for (int i = 0; i < a->arg[1]->type->ndim; i++)
     if (i != axis && dim_of(a->arg[1], i) != dim_of(b->arg[1], i)) return false;
   const AttrsDef *def = a->u.call.op->attrs;
-  void *x = call_attrs(c->m, a), *y = call_attrs(c->m, b);
+  void *x = call_attrs(c->m, a);
+  void *y = call_attrs(c->m, b);
   if (c->kind->count) {
     attrs_set_int(c->m, def, x, c->kind->count, 0);
     attrs_set_int(c->m, def, y, c->kind->count, 0);
@@ -89,7 +97,8 @@ static bool alike(const Combine *c, const Node *a, const Node *b)
 static bool channel_const(const Node *k, const Node *result, int axis)
 {
   if (k->kind != N_CONST) return false;
-  int lead = result->type->ndim - k->type->ndim, at = axis - lead;
+  int lead = result->type->ndim - k->type->ndim;
+  int at = axis - lead;
   if (at < 0) return false;
   for (int i = 0; i < k->type->ndim; i++)
     if (dim_of(k, i) != (i == at ? dim_of(result, axis) : 1)) return false;
@@ -99,10 +108,13 @@ static bool channel_const(const Node *k, const Node *result, int axis)
 /* Which operand of the follower is the branch itself; -1: it cannot be made once for all. */
 static int follower_slot(const Node *u, const Node *tail, int axis)
 {
-  if (u->kind != N_CALL || u->u.call.op->fuse > FUSE_BROADCAST || !is_tensor(u) || !type_equal(u->type, tail->type)) return -1;
+  if (u->kind != N_CALL || u->u.call.op->fuse > FUSE_BROADCAST || !is_tensor(u) || !type_equal(u->type, tail->type))
+    return -1;
   if (u->u.call.op->flags & (OPF_IMPURE | OPF_HOST)) return -1;
   if (u->nargs == 1) return 0;
-  if (is_call(u, "nn.bias_add") && (call_int(u, "axis") + u->type->ndim) % u->type->ndim == axis && u->arg[1]->kind == N_CONST) return u->arg[0] == tail ? 0 : -1;
+  if (is_call(u, "nn.bias_add") && (call_int(u, "axis") + u->type->ndim) % u->type->ndim == axis &&
+      u->arg[1]->kind == N_CONST)
+    return u->arg[0] == tail ? 0 : -1;
   if (u->nargs != 2) return -1;
   for (int i = 0; i < 2; i++)
     if (u->arg[i] == tail && channel_const(u->arg[1 - i], u, axis)) return i;
@@ -112,7 +124,9 @@ static int follower_slot(const Node *u, const Node *tail, int axis)
 static bool same_follower(const Node *a, const Node *b)
 {
   const AttrsDef *def = a->u.call.op->attrs;
-  if (a->u.call.op != b->u.call.op || a->nargs != b->nargs || (def && !attrs_equal(def, a->u.call.attrs, b->u.call.attrs))) return false;
+  if (a->u.call.op != b->u.call.op || a->nargs != b->nargs ||
+      (def && !attrs_equal(def, a->u.call.attrs, b->u.call.attrs)))
+    return false;
   return a->nargs == 1 || is_call(a, "nn.bias_add") || a->arg[0]->type->ndim == b->arg[0]->type->ndim;
 }
 
@@ -188,10 +202,14 @@ static const Node *make_combined(Combine *c, Branches *b, const Node *data)
     total += dim_of(b->head.v[i], axis);
   }
   void *attrs = call_attrs(c->m, first);
-  if (c->kind->count && call_int(first, c->kind->count)) attrs_set_int(c->m, first->u.call.op->attrs, attrs, c->kind->count, total);
-  const Node *now = node_call(c->m, first->u.call.op, 2, (const Node *[]){data, joined(c, b->head.n, part, c->kind->weight_axis(first))}, attrs, first->name);
+  if (c->kind->count && call_int(first, c->kind->count))
+    attrs_set_int(c->m, first->u.call.op->attrs, attrs, c->kind->count, total);
+  const Node *now =
+      node_call(c->m, first->u.call.op, 2,
+                (const Node *[]){data, joined(c, b->head.n, part, c->kind->weight_axis(first))}, attrs, first->name);
   for (int s = 0; s < b->follow[0].n; s++) {
-    const Node *u = b->follow[0].v[s], *before = s ? b->follow[0].v[s - 1] : first;
+    const Node *u = b->follow[0].v[s];
+    const Node *before = s ? b->follow[0].v[s - 1] : first;
     int slot = follower_slot(u, before, axis);
     const Node *arg[2] = {now, NULL};
     if (u->nargs == 2) {
@@ -208,7 +226,8 @@ static const Node *make_combined(Combine *c, Branches *b, const Node *data)
 static const Node *slice_of(Combine *c, const Branches *b, const Node *tail)
 {
   int axis = c->kind->out_axis(b->head.v[0]);
-  int64_t begin = 0, size = 0;
+  int64_t begin = 0;
+  int64_t size = 0;
   for (int i = 0; i < b->tail.n; i++) {
     size = dim_of(b->head.v[i], axis);
     if (b->tail.v[i] == tail) break;

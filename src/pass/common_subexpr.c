@@ -14,8 +14,8 @@ typedef struct Bucket {
   struct Bucket *next;
 } Bucket;
 typedef struct Cse {
-  Map table;                 /* hash -> Bucket* */
-  Map region;                /* old node -> the branch or function that it lies in */
+  Map table;  /* hash -> Bucket* */
+  Map region; /* old node -> the branch or function that it lies in */
 } Cse;
 
 static uint64_t node_hash(const Node *n)
@@ -38,7 +38,8 @@ static bool node_same(const Node *a, const Node *b)
     if (a->arg[i] != b->arg[i]) return false;
   if (a->kind == N_GET) return a->u.index == b->u.index;
   if (a->kind == N_CONST) {
-    const ConstData *x = a->u.data, *y = b->u.data;
+    const ConstData *x = a->u.data;
+    const ConstData *y = b->u.data;
     return type_equal(a->type, b->type) && (x->data == y->data || !memcmp(x->data, y->data, x->bytes));
   }
   if (a->kind != N_CALL) return true;
@@ -48,7 +49,8 @@ static bool node_same(const Node *a, const Node *b)
 
 static bool can_share(const Node *n)
 {
-  if (n->kind == N_CONST) return n->u.data->bytes <= 4096;     /* large ones are rarely equal, and reading them takes long */
+  /* large ones are rarely equal, and reading them takes long */
+  if (n->kind == N_CONST) return n->u.data->bytes <= 4096;
   return n->kind == N_TUPLE || n->kind == N_GET || (n->kind == N_CALL && !(n->u.call.op->flags & OPF_IMPURE));
 }
 
@@ -81,7 +83,8 @@ static void find_regions(Arena *arena, Cse *c, const Node *f)
 {
   const Node **order;
   int n = graph_post_order(arena, f, &order);
-  Map parent = {0}, depth = {0};
+  Map parent = {0};
+  Map depth = {0};
   map_put(arena, &c->region, f, (void *)(uintptr_t)f);
   map_put(arena, &depth, f, (void *)(intptr_t)1);
   for (int i = n - 1; i >= 0; i--) {
@@ -89,7 +92,8 @@ static void find_regions(Arena *arena, Cse *c, const Node *f)
     const void *here = map_get(&c->region, node);
     for (int k = 0; k < node->nargs; k++) {
       const void *use = here;
-      bool opens = (node->kind == N_FUNC && node != f && k == node->nargs - 1) || ((node->kind == N_IF || node->kind == N_MATCH) && k > 0);
+      bool opens = (node->kind == N_FUNC && node != f && k == node->nargs - 1) ||
+                   ((node->kind == N_IF || node->kind == N_MATCH) && k > 0);
       if (opens) {
         use = (const char *)node + k;
         map_put(arena, &parent, use, (void *)(uintptr_t)here);

@@ -17,33 +17,41 @@ typedef struct ConfigKey {
 } ConfigKey;
 
 static const ConfigKey keys[] = {
-    {{PO_INT, "relay.FuseOps.max_depth", "256", "most operators in one fused group"}, false, NULL},
-    {{PO_BOOL, "relay.FuseOps.link_params", "false", "constants stay inside the fused functions"}, false, NULL},
-    {{PO_BOOL, "relay.ToMixedPrecision.keep_orig_output_dtype", "false", "outputs are cast back to the dtype they had"}, false, NULL},
-    {{PO_BOOL, "lathe.impl.no_winograd", "false", "convolutions by direct algorithms only"}, false, NULL},
-    {{PO_STR, "lathe.fast_math", "none", "reduced precision: none, bf16 (products of bfloat16, sums in float32) or fp16 (float16 arithmetic)"}, false, NULL},
-    {{PO_INT, "relay.FoldConstant.max_bytes", "1073741824", "constants that would become larger stay computed"}, false, NULL},
-    {{PO_BOOL, "relay.FoldConstant.fold_qnn", "true", "fold quantized operators too"}, true, NULL},
-    {{PO_INT, "relay.fallback_device_type", "1", "device of what no target takes"}, true, NULL},
-    {{PO_BOOL, "relay.backend.use_auto_scheduler", "false", "schedules found by search"}, true, NULL},
-    {{PO_BOOL, "relay.backend.use_meta_schedule", "false", "schedules found by search"}, true, NULL},
-    {{PO_BOOL, "relay.backend.use_meta_schedule_dispatch", "false", "schedules from the database first"}, true, NULL},
-    {{PO_STR, "relay.backend.tir_converter", "default", "how operators become tir"}, true, NULL},
-    {{PO_BOOL, "relay.remove_standalone_reshapes.enable", "true", "lone reshapes cost nothing"}, true, NULL},
-    {{PO_BOOL, "relay.frontend.fill_span", "false", "keep the names of the source model's nodes"}, true, NULL},
-    {{PO_BOOL, "tir.disable_vectorize", "false", "vector loops become plain ones"}, false, NULL},
-    {{PO_INT, "tir.UnrollLoop.auto_max_step", "0", "loops of at most so many steps are unrolled"}, true, NULL},
-    {{PO_BOOL, "tir.disable_assert", "false", "leave assertions out"}, true, NULL},
-    {{PO_BOOL, "tir.disable_storage_rewrite", "false", "allocate each buffer by itself"}, true, NULL},
-    {{PO_BOOL, "tir.noalias", "true", "arguments of kernels do not overlap"}, true, NULL},
-    {{PO_BOOL, "tir.is_entry_func", "false", "mark the entry function"}, true, NULL},
-    {{PO_BOOL, "tir.instrument_bound_checkers", "false", "check every access"}, true, NULL},
-    {{PO_BOOL, "tir.detect_global_barrier", "true", "find barriers over a grid"}, true, NULL},
-    {{PO_BOOL, "tir.merge_static_smem", "false", "one shared allocation per kernel"}, true, NULL},
-    {{PO_BOOL, "tir.usmp.enable", "false", "plan memory over the whole program"}, true, NULL},
-    {{PO_STR, "tir.add_lower_pass", "", "own passes while lowering"}, false,
-     "passes cannot be added to the lowering of kernels; schedule the function and annotate it instead"},
-    {{PO_STR, "relay.backend.disable_compile_engine_cache", "", "no cache of compiled functions"}, true, NULL},
+  {{PO_INT, "relay.FuseOps.max_depth", "256", "most operators in one fused group"}, false, NULL},
+  {{PO_BOOL, "relay.FuseOps.link_params", "false", "constants stay inside the fused functions"}, false, NULL},
+  {{PO_BOOL, "relay.ToMixedPrecision.keep_orig_output_dtype", "false", "outputs are cast back to the dtype they had"},
+   false,
+   NULL},
+  {{PO_BOOL, "lathe.impl.no_winograd", "false", "convolutions by direct algorithms only"}, false, NULL},
+  {{PO_STR, "lathe.fast_math", "none",
+    "reduced precision: none, bf16 (products of bfloat16, sums in float32) or fp16 (float16 arithmetic)"},
+   false,
+   NULL},
+  {{PO_INT, "relay.FoldConstant.max_bytes", "1073741824", "constants that would become larger stay computed"},
+   false,
+   NULL},
+  {{PO_BOOL, "relay.FoldConstant.fold_qnn", "true", "fold quantized operators too"}, true, NULL},
+  {{PO_INT, "relay.fallback_device_type", "1", "device of what no target takes"}, true, NULL},
+  {{PO_BOOL, "relay.backend.use_auto_scheduler", "false", "schedules found by search"}, true, NULL},
+  {{PO_BOOL, "relay.backend.use_meta_schedule", "false", "schedules found by search"}, true, NULL},
+  {{PO_BOOL, "relay.backend.use_meta_schedule_dispatch", "false", "schedules from the database first"}, true, NULL},
+  {{PO_STR, "relay.backend.tir_converter", "default", "how operators become tir"}, true, NULL},
+  {{PO_BOOL, "relay.remove_standalone_reshapes.enable", "true", "lone reshapes cost nothing"}, true, NULL},
+  {{PO_BOOL, "relay.frontend.fill_span", "false", "keep the names of the source model's nodes"}, true, NULL},
+  {{PO_BOOL, "tir.disable_vectorize", "false", "vector loops become plain ones"}, false, NULL},
+  {{PO_INT, "tir.UnrollLoop.auto_max_step", "0", "loops of at most so many steps are unrolled"}, true, NULL},
+  {{PO_BOOL, "tir.disable_assert", "false", "leave assertions out"}, true, NULL},
+  {{PO_BOOL, "tir.disable_storage_rewrite", "false", "allocate each buffer by itself"}, true, NULL},
+  {{PO_BOOL, "tir.noalias", "true", "arguments of kernels do not overlap"}, true, NULL},
+  {{PO_BOOL, "tir.is_entry_func", "false", "mark the entry function"}, true, NULL},
+  {{PO_BOOL, "tir.instrument_bound_checkers", "false", "check every access"}, true, NULL},
+  {{PO_BOOL, "tir.detect_global_barrier", "true", "find barriers over a grid"}, true, NULL},
+  {{PO_BOOL, "tir.merge_static_smem", "false", "one shared allocation per kernel"}, true, NULL},
+  {{PO_BOOL, "tir.usmp.enable", "false", "plan memory over the whole program"}, true, NULL},
+  {{PO_STR, "tir.add_lower_pass", "", "own passes while lowering"},
+   false,
+   "passes cannot be added to the lowering of kernels; schedule the function and annotate it instead"},
+  {{PO_STR, "relay.backend.disable_compile_engine_cache", "", "no cache of compiled functions"}, true, NULL},
 };
 enum { NKEYS = sizeof keys / sizeof *keys };
 
@@ -75,13 +83,14 @@ static const ConfigKey *find_key(Ctx *ctx, const char *key)
     names[i] = keys[i].option.name;
   }
   const char *near = str_nearest(key, names, NKEYS);
-  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no config key '%s'%s%s%s", key, near ? "; did you mean '" : "", near ? near : "",
-        near ? "'?" : "");
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no config key '%s'%s%s%s", key, near ? "; did you mean '" : "",
+        near ? near : "", near ? "'?" : "");
 }
 
 static bool parse_bool(const char *s, bool *out)
 {
-  static const char *const yes[] = {"true", "True", "1"}, *const no[] = {"false", "False", "0"};
+  static const char *const yes[] = {"true", "True", "1"};
+  static const char *const no[] = {"false", "False", "0"};
   for (int i = 0; i < 3; i++) {
     if (!strcmp(s, yes[i])) return *out = true, true;
     if (!strcmp(s, no[i])) return *out = false, true;
@@ -97,7 +106,8 @@ static bool value_fits(const PassOption *o, const char *s)
   case PO_BOOL: return parse_bool(s, &b);
   case PO_INT: return strtoll(s, &end, 10), *s && !*end;
   case PO_FLOAT: return strtod(s, &end), *s && !*end;
-  case PO_STR: case PO_STRS: return true;
+  case PO_STR:
+  case PO_STRS: return true;
   }
   return false;
 }
@@ -130,7 +140,8 @@ void pass_config_set(PassContext *pc, const char *key, const char *value)
     raise(pc->ctx, ERR_ARGUMENT, NOWHERE, "config '%s' takes %s, not '%s'", key, kind_name(&k->option), value);
   if (!strcmp(key, "lathe.fast_math")) pc->impl.fast_math = fast_math_of(pc->ctx, value);
   strmap_put(pc->arena, &pc->config, key, arena_strdup(pc->arena, value));
-  if (k->idle) vec_push(pc->arena, &pc->notes, arena_printf(pc->arena, "config '%s' is accepted and changes nothing yet", key));
+  if (k->idle)
+    vec_push(pc->arena, &pc->notes, arena_printf(pc->arena, "config '%s' is accepted and changes nothing yet", key));
   if (!strcmp(key, "lathe.impl.no_winograd")) pc->impl.no_winograd = pass_config_int(pc, key);
 }
 
@@ -158,11 +169,15 @@ const char *pass_option(const void *env, const PassOption *table, int i)
   return v ? v[i] : table[i].def;
 }
 
-int64_t pass_option_int(const void *env, const PassOption *table, int i) { return text_int(pass_option(env, table, i)); }
+int64_t pass_option_int(const void *env, const PassOption *table, int i)
+{
+  return text_int(pass_option(env, table, i));
+}
 
 void pass_option_check(Ctx *ctx, const char *pass, const PassOption *o, const char *value)
 {
-  if (!value_fits(o, value)) raise(ctx, ERR_ARGUMENT, NOWHERE, "%s: option '%s' takes %s, not '%s'", pass, o->name, kind_name(o), value);
+  if (!value_fits(o, value))
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "%s: option '%s' takes %s, not '%s'", pass, o->name, kind_name(o), value);
 }
 
 const Target *pass_target(PassContext *pc) { return pc->target ? pc->target : target_host(pc->ctx); }
@@ -183,7 +198,8 @@ static void time_before(void *env, Module *m, const Pass *p)
 {
   Timing *t = env;
   (void)m;
-  if (t->depth >= 64) raise(t->pc->ctx, ERR_UNSUPPORTED, NOWHERE, "passes are nested more than 64 deep at '%s'", p->name);
+  if (t->depth >= 64)
+    raise(t->pc->ctx, ERR_UNSUPPORTED, NOWHERE, "passes are nested more than 64 deep at '%s'", p->name);
   t->open[t->depth] = t->name.n;
   vec_push(t->pc->arena, &t->name, arena_strdup(t->pc->arena, p->name));
   vec_push(t->pc->arena, &t->level, t->depth);
@@ -205,7 +221,8 @@ void pass_time(PassContext *pc)
   Timing *t = arena_new_of(pc->arena, Timing);
   t->pc = pc;
   pc->timing = t;
-  vec_push(pc->arena, &pc->instruments, (PassInstrument){.name = "timing", .env = t, .before = time_before, .after = time_after});
+  vec_push(pc->arena, &pc->instruments,
+           (PassInstrument){.name = "timing", .env = t, .before = time_before, .after = time_after});
 }
 
 const char *pass_time_text(PassContext *pc, Arena *arena)
@@ -237,10 +254,12 @@ static void print_module(void *env, Module *m, const Pass *p)
   scope_end(m->ctx, scope);
 }
 
-void pass_print(PassContext *pc, const char *pass_name, bool before, void (*out)(void *, const char *, const char *), void *env)
+void pass_print(PassContext *pc, const char *pass_name, bool before, void (*out)(void *, const char *, const char *),
+                void *env)
 {
   Printer *pr = arena_new_of(pc->arena, Printer);
   *pr = (Printer){pc, arena_strdup(pc->arena, pass_name), out, env, before};
-  PassInstrument in = {.name = "print", .env = pr, .before = before ? print_module : NULL, .after = before ? NULL : print_module};
+  PassInstrument in = {
+    .name = "print", .env = pr, .before = before ? print_module : NULL, .after = before ? NULL : print_module};
   vec_push(pc->arena, &pc->instruments, in);
 }

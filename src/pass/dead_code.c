@@ -9,13 +9,13 @@
 #include "pass/tools.h"
 
 const PassOption dead_code_options[] = {
-    {PO_BOOL, "inline_once", "false", "values that are read once are put where they are read"},
+  {PO_BOOL, "inline_once", "false", "values that are read once are put where they are read"},
 };
 
 typedef struct Dead {
-  Map reads;                 /* variable -> times read */
-  Map effect;                /* node -> itself when it or something below it has an effect */
-  Map replace;               /* variable -> value, inline_once */
+  Map reads;   /* variable -> times read */
+  Map effect;  /* node -> itself when it or something below it has an effect */
+  Map replace; /* variable -> value, inline_once */
   bool inline_once;
 } Dead;
 
@@ -25,8 +25,17 @@ static bool has_effect(const Node *n)
   case N_CALL: return n->u.call.op->flags & OPF_IMPURE;
   case N_CALL_TIR: return true;
   case N_APPLY: return n->arg[0]->kind != N_FUNC && n->arg[0]->kind != N_CTOR;
-  case N_VAR: case N_CONST: case N_TUPLE: case N_GET: case N_LET: case N_IF: case N_FUNC: case N_GLOBAL: case N_CTOR: case N_MATCH: case N_OP:
-    return false;
+  case N_VAR:
+  case N_CONST:
+  case N_TUPLE:
+  case N_GET:
+  case N_LET:
+  case N_IF:
+  case N_FUNC:
+  case N_GLOBAL:
+  case N_CTOR:
+  case N_MATCH:
+  case N_OP: return false;
   }
   return true;
 }
@@ -63,7 +72,7 @@ const Node *pass_dead_code(PassContext *pc, Module *m, const Node *f, const char
 {
   (void)pc, (void)name;
   Dead d = {.inline_once = pass_option_int(env, dead_code_options, 0)};
-  for (const Node *last = NULL; last != f;) {      /* a dropped value may have been the last reader of another */
+  for (const Node *last = NULL; last != f;) { /* a dropped value may have been the last reader of another */
     last = f;
     d.reads = d.effect = (Map){0};
     find_effects(scratch(m->ctx), &d, f);

@@ -13,9 +13,14 @@
  * attribute "=" is the output's shape. */
 typedef struct Form {
   const char *dynamic, *fixed;
-  struct { int operand; const char *attr; bool shape; } part[3];
+  struct {
+    int operand;
+    const char *attr;
+    bool shape;
+  } part[3];
 } Form;
 
+/* clang-format off */
 static const Form forms[] = {
     {"dyn.reshape", "reshape", {{1, "newshape", true}}},
     {"dyn.squeeze", "reshape", {{1, "newshape", true}}},
@@ -33,6 +38,7 @@ static const Form forms[] = {
     {"dyn.image.resize2d", "image.resize2d", {{1, "size", false}}},
     {"dyn.image.resize3d", "image.resize3d", {{1, "size", false}}},
 };
+/* clang-format on */
 enum { NFORMS = sizeof forms / sizeof *forms };
 
 static const Form *form_of(const Node *n)
@@ -46,10 +52,12 @@ static const Form *form_of(const Node *n)
 static void copy_common(const AttrsDef *to, void *dst, const AttrsDef *from, const void *src)
 {
   for (int i = 0; from && to && i < from->n; i++) {
-    const AttrField *f = &from->field[i], *t = attrs_field(to, f->name);
-    static const size_t sizes[] = {[AT_BOOL] = sizeof(bool), [AT_INT] = sizeof(int64_t), [AT_F64] = sizeof(double),
-                                   [AT_STR] = sizeof(char *), [AT_DTYPE] = sizeof(DType), [AT_INTS] = sizeof(AttrInts),
-                                   [AT_F64S] = sizeof(AttrF64s), [AT_STRS] = sizeof(AttrStrs), [AT_DIMS] = sizeof(AttrDims)};
+    const AttrField *f = &from->field[i];
+    const AttrField *t = attrs_field(to, f->name);
+    static const size_t sizes[] = {
+      [AT_BOOL] = sizeof(bool),     [AT_INT] = sizeof(int64_t),   [AT_F64] = sizeof(double),
+      [AT_STR] = sizeof(char *),    [AT_DTYPE] = sizeof(DType),   [AT_INTS] = sizeof(AttrInts),
+      [AT_F64S] = sizeof(AttrF64s), [AT_STRS] = sizeof(AttrStrs), [AT_DIMS] = sizeof(AttrDims)};
     if (t && t->kind == f->kind) memcpy((char *)dst + t->offset, (const char *)src + f->offset, sizes[f->kind]);
   }
 }
@@ -75,12 +83,13 @@ static bool literals(Module *m, const Node *n, int *count, int64_t **out)
 }
 
 /* False: the operand is not known, or the attribute cannot hold it. */
-static bool set_part(Module *m, const Node *n, const AttrsDef *def, void *attrs, int operand, const char *name, bool shape)
+static bool set_part(Module *m, const Node *n, const AttrsDef *def, void *attrs, int operand, const char *name,
+                     bool shape)
 {
   const AttrField *f = attrs_field(def, name);
   int count;
   int64_t *v;
-  if (!f || operand >= n->nargs) return f != NULL && operand > 1;      /* an optional operand that was left out */
+  if (!f || operand >= n->nargs) return f != NULL && operand > 1; /* an optional operand that was left out */
   if (shape) {
     if (!stable(n->type)) return false;
     attrs_set_dims(m, def, attrs, name, n->type->ndim, n->type->shape);
@@ -112,7 +121,8 @@ static const Node *make_static(GraphRewriter *rw, const Node *old, const Node *n
   int n = 0;
   for (int i = 0; i < now->nargs && i < 8; i++)
     if (!gone[i]) arg[n++] = now->arg[i];
-  if (attrs_field(op->attrs, "dtype") && now->type->kind == TY_TENSOR) attrs_set_dtype(m, op->attrs, attrs, "dtype", now->type->dtype);
+  if (attrs_field(op->attrs, "dtype") && now->type->kind == TY_TENSOR)
+    attrs_set_dtype(m, op->attrs, attrs, "dtype", now->type->dtype);
   return node_call(m, op, n, arg, attrs, now->name);
 }
 

@@ -20,18 +20,18 @@
 #include "pass/passes.h"
 
 enum {
-  SMALL_WORK = 20000,                /* elements that the reference evaluator may touch */
-  LARGE_BYTES = 1 << 16,             /* results above this may not grow … */
-  GROWTH = 16,                       /* … by more than this over their operands */
+  SMALL_WORK = 20000,    /* elements that the reference evaluator may touch */
+  LARGE_BYTES = 1 << 16, /* results above this may not grow … */
+  GROWTH = 16,           /* … by more than this over their operands */
 };
 
 typedef struct Fold {
   PassContext *pc;
   Module *m;
   Arena *arena;
-  Map value;                         /* node -> constant or tuple of constants */
-  Map kernel;                        /* node -> LatheRtFunc, for large calls */
-  Map brief;                         /* node -> Brief, where its value is not part of the result */
+  Map value;  /* node -> constant or tuple of constants */
+  Map kernel; /* node -> LatheRtFunc, for large calls */
+  Map brief;  /* node -> Brief, where its value is not part of the result */
 } Fold;
 
 /* A value that kernels of this pass read and nobody else: its bytes go with the last of them. */
@@ -43,7 +43,7 @@ typedef struct Brief {
 /* A large call. */
 typedef struct Large {
   const Node *node;
-  const Node *func;                  /* the call over parameters */
+  const Node *func; /* the call over parameters */
   int kernel;
 } Large;
 typedef Vec(Large) LargeList;
@@ -53,7 +53,8 @@ typedef Vec(const Node *) NodeVec;
 
 static size_t type_bytes(Ctx *ctx, const Type *ty)
 {
-  if (ty->kind == TY_TENSOR) return size_mul(ctx, (size_t)type_elements(ctx, ty), (size_t)dtype_bytes(ty->dtype), "a constant");
+  if (ty->kind == TY_TENSOR)
+    return size_mul(ctx, (size_t)type_elements(ctx, ty), (size_t)dtype_bytes(ty->dtype), "a constant");
   size_t n = 0;
   for (int i = 0; i < ty->nfield; i++) n += type_bytes(ctx, ty->field[i]);
   return n;
@@ -71,7 +72,8 @@ static bool only_tensors(const Type *ty)
 
 static bool size_allowed(Fold *fo, const Node *n)
 {
-  size_t out = type_bytes(fo->m->ctx, n->type), in = 0;
+  size_t out = type_bytes(fo->m->ctx, n->type);
+  size_t in = 0;
   if (out <= LARGE_BYTES) return true;
   for (int i = 0; i < n->nargs; i++) in += type_bytes(fo->m->ctx, n->arg[i]->type);
   return out / GROWTH <= in && out <= (size_t)pass_config_int(fo->pc, "relay.FoldConstant.max_bytes");
@@ -104,7 +106,8 @@ static int spread(const Node *v, int n, ConstData *out, int max, Ctx *ctx)
 
 static int operands(Fold *fo, const Node *n, ConstData **out)
 {
-  int total = 0, k = 0;
+  int total = 0;
+  int k = 0;
   for (int i = 0; i < n->nargs; i++) total += type_leaf_count(n->arg[i]->type);
   *out = arena_array(fo->arena, ConstData, total + 1);
   for (int i = 0; i < n->nargs; i++) k = spread(map_get(&fo->value, n->arg[i]), k, *out, total, fo->m->ctx);
@@ -127,7 +130,8 @@ static void keep_bytes(Fold *fo, ConstData *d)
 
 static const Node *by_meaning(Fold *fo, const Node *n)
 {
-  ConstData *in, *out = arena_array(fo->arena, ConstData, type_leaf_count(n->type) + 1);
+  ConstData *in;
+  ConstData *out = arena_array(fo->arena, ConstData, type_leaf_count(n->type) + 1);
   int k = operands(fo, n, &in);
   op_evaluate(fo->m, fo->arena, n, k, in, out);
   for (int i = 0; i < type_leaf_count(n->type); i++) keep_bytes(fo, &out[i]);
@@ -145,10 +149,12 @@ static const Node *as_view(Fold *fo, const Node *n)
 
 static double work_of(Fold *fo, const Node *n)
 {
-  double out = 0, in = 0;
+  double out = 0;
+  double in = 0;
   Ctx *ctx = fo->m->ctx;
   const Type *ty = n->type;
-  for (int i = 0; i < (ty->kind == TY_TUPLE ? ty->nfield : 1); i++) out += (double)type_elements(ctx, ty->kind == TY_TUPLE ? ty->field[i] : ty);
+  for (int i = 0; i < (ty->kind == TY_TUPLE ? ty->nfield : 1); i++)
+    out += (double)type_elements(ctx, ty->kind == TY_TUPLE ? ty->field[i] : ty);
   for (int i = 0; i < n->nargs; i++)
     if (n->arg[i]->type->kind == TY_TENSOR) in += (double)type_elements(ctx, n->arg[i]->type);
   return n->u.call.op->fuse == FUSE_OUT_ELEMWISE ? out * (1 + in / 8) : out + in;
@@ -199,14 +205,20 @@ static void drop_read(Fold *fo, const Node *n)
 
 static LatheRtTensor as_rt_tensor(ConstData *d)
 {
-  return (LatheRtTensor){.data = (void *)(uintptr_t)d->data, .device = {LATHE_RT_CPU, 0}, .ndim = d->ndim, .dtype = code_rt_dtype(dtype_in_kernel(d->dtype)), .shape = d->shape};
+  return (LatheRtTensor){.data = (void *)(uintptr_t)d->data,
+                         .device = {LATHE_RT_CPU, 0},
+                         .ndim = d->ndim,
+                         .dtype = code_rt_dtype(dtype_in_kernel(d->dtype)),
+                         .shape = d->shape};
 }
 
 static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)
 {
   Ctx *ctx = fo->m->ctx;
-  ConstData *in, *out = arena_array(fo->arena, ConstData, type_leaf_count(n->type) + 1);
-  int nin = operands(fo, n, &in), nout;
+  ConstData *in;
+  ConstData *out = arena_array(fo->arena, ConstData, type_leaf_count(n->type) + 1);
+  int nin = operands(fo, n, &in);
+  int nout;
   const Type **leaf = type_leaves(fo->arena, n->type, &nout);
   LatheRtTensor *t = arena_array(fo->arena, LatheRtTensor, nin + nout);
   LatheRtArg *arg = arena_array(fo->arena, LatheRtArg, nin + nout);
@@ -214,7 +226,8 @@ static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)
     out[i] = (ConstData){.dtype = leaf[i]->dtype, .ndim = leaf[i]->ndim};
     for (int k = 0; k < out[i].ndim; k++) out[i].shape[k] = leaf[i]->shape[k]->u.i;
     out[i].bytes = (size_t)dtype_bytes(out[i].dtype);
-    for (int k = 0; k < out[i].ndim; k++) out[i].bytes = size_mul(ctx, out[i].bytes, (size_t)out[i].shape[k], "a constant");
+    for (int k = 0; k < out[i].ndim; k++)
+      out[i].bytes = size_mul(ctx, out[i].bytes, (size_t)out[i].shape[k], "a constant");
     out[i].data = room_for(fo, n, out[i].bytes);
   }
   for (int i = 0; i < nin + nout; i++) {
@@ -267,7 +280,8 @@ static void compile_kernels(Fold *fo, LargeList *list)
   for (int i = 0; i < list->n; i++) {
     LatheRtFunc *f;
     LatheRtError err;
-    if (lathe_rt_module_func(built_module(built), prim[list->v[i].kernel]->name, &f, &err)) BUG(ctx, "FoldConstant: %s", err.text);
+    if (lathe_rt_module_func(built_module(built), prim[list->v[i].kernel]->name, &f, &err))
+      BUG(ctx, "FoldConstant: %s", err.text);
     map_put(fo->arena, &fo->kernel, list->v[i].node, f);
   }
 }
@@ -298,7 +312,8 @@ static void evaluate_all(Fold *fo, int n, const Node *const *list)
   Scope scope = scope_begin(fo->m->ctx);
   LargeList large = {0};
   for (int i = 0; i < n; i++)
-    if (runs_kernel(fo, list[i])) vec_push(fo->arena, &large, (Large){.node = list[i], .func = as_function(fo, list[i])});
+    if (runs_kernel(fo, list[i]))
+      vec_push(fo->arena, &large, (Large){.node = list[i], .func = as_function(fo, list[i])});
   if (large.n) compile_kernels(fo, &large);
   for (int i = 0; i < n; i++) map_put(fo->arena, &fo->value, list[i], (void *)(uintptr_t)evaluate_one(fo, list[i]));
   scope_end(fo->m->ctx, scope);
@@ -307,14 +322,18 @@ static void evaluate_all(Fold *fo, int n, const Node *const *list)
 /* The nodes from root down that have no value and were not seen, arguments first. */
 static void order_unknown(Fold *fo, const Node *root, Map *seen, NodeVec *out)
 {
-  typedef struct { const Node *n; int next; } Frame;
+  typedef struct {
+    const Node *n;
+    int next;
+  } Frame;
   Vec(Frame) stack = {0};
   for (const Node *a = root;;) {
     if (!map_has(&fo->value, a) && !map_has(seen, a)) {
       map_put(fo->arena, seen, a, (void *)(uintptr_t)a);
       vec_push(fo->arena, &stack, (Frame){a, 0});
     }
-    while (stack.n && stack.v[stack.n - 1].next == stack.v[stack.n - 1].n->nargs) vec_push(fo->arena, out, stack.v[--stack.n].n);
+    while (stack.n && stack.v[stack.n - 1].next == stack.v[stack.n - 1].n->nargs)
+      vec_push(fo->arena, out, stack.v[--stack.n].n);
     if (!stack.n) return;
     Frame *top = &stack.v[stack.n - 1];
     a = top->n->arg[top->next++];
@@ -328,7 +347,8 @@ static const Node *evaluate_graph(Fold *fo, const Node *n)
   Map seen = {0};
   order_unknown(fo, n, &seen, &order);
   for (int i = 0; i < order.n; i++)
-    if (order.v[i]->kind != N_CONST && order.v[i]->kind != N_CALL && order.v[i]->kind != N_TUPLE && order.v[i]->kind != N_GET)
+    if (order.v[i]->kind != N_CONST && order.v[i]->kind != N_CALL && order.v[i]->kind != N_TUPLE &&
+        order.v[i]->kind != N_GET)
       raise(fo->m->ctx, ERR_ARGUMENT, NOWHERE, "only calls of operators over constants have a value at compile time");
   evaluate_all(fo, order.n, order.v);
   return map_get(&fo->value, n);
@@ -351,7 +371,9 @@ const Node *fold_evaluate(PassContext *pc, Module *m, const Node *n)
 static const Node *followed_value(Module *m, const Node *n)
 {
   int count;
-  if (n->kind != N_CALL || !is_tensor(n) || n->type->ndim > 1 || !dtype_is_int(n->type->dtype) || !type_is_static(n->type)) return NULL;
+  if (n->kind != N_CALL || !is_tensor(n) || n->type->ndim > 1 || !dtype_is_int(n->type->dtype) ||
+      !type_is_static(n->type))
+    return NULL;
   if (n->u.call.op->flags & (OPF_IMPURE | OPF_HOST)) return NULL;
   const Expr *const *v = graph_values(m, n, &count);
   if (!v) return NULL;
@@ -369,7 +391,7 @@ static const Node *put_value(GraphRewriter *rw, const Node *old, const Node *now
 {
   Fold *fo = rw->env;
   const Node *v = map_get(&fo->value, old);
-  if (v && !map_has(&fo->brief, old)) return v;       /* a brief value's bytes are gone: its readers are replaced */
+  if (v && !map_has(&fo->brief, old)) return v; /* a brief value's bytes are gone: its readers are replaced */
   if (now->kind == N_IF && now->arg[0]->kind == N_CONST && now->arg[0]->u.data->bytes)
     return now->arg[const_at(now->arg[0]->u.data, 0).i ? 1 : 2];
   return now;
@@ -395,7 +417,7 @@ static void drop_brief(void *arg)
 {
   Fold *fo = arg;
   for (int i = 0; i < fo->brief.n; i++) {
-    Brief *b = fo->brief.val[i];                     /* NULL: taken out again */
+    Brief *b = fo->brief.val[i]; /* NULL: taken out again */
     if (b) mem_free(fo->m->ctx, b->block);
   }
 }
@@ -408,7 +430,8 @@ typedef struct Root {
 
 static int by_size(const void *a, const void *b)
 {
-  const Root *x = a, *y = b;
+  const Root *x = a;
+  const Root *y = b;
   if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
   return x->place - y->place;
 }
@@ -417,7 +440,8 @@ static int by_size(const void *a, const void *b)
 static void find_wanted(Fold *fo, const Map *closed, int n, const Node *const *order, NodeVec *out)
 {
   Vec(Root) root = {0};
-  Map seen = {0}, listed = {0};
+  Map seen = {0};
+  Map listed = {0};
   for (int i = 0; i < n; i++)
     for (int k = 0; !map_has(closed, order[i]) && k < order[i]->nargs; k++) {
       const Node *a = order[i]->arg[k];

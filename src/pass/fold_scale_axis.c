@@ -21,8 +21,8 @@ typedef struct Scale {
 
 typedef struct Axis {
   Module *m;
-  const Uses *uses;          /* of the old graph */
-  const Map *old;            /* new node -> old node, for the uses */
+  const Uses *uses; /* of the old graph */
+  const Map *old;   /* new node -> old node, for the uses */
 } Axis;
 
 static const Node *fail(void) { return NULL; }
@@ -30,8 +30,10 @@ static const Node *fail(void) { return NULL; }
 /* Is c a constant that, broadcast against type ty, varies along one axis alone? */
 static bool per_axis(Module *m, const Node *c, const Type *ty, Scale *out)
 {
-  if (c->kind != N_CONST || ty->kind != TY_TENSOR || c->type->ndim > ty->ndim || !dtype_is_float(ty->dtype)) return false;
-  int axis = -1, lead = ty->ndim - c->type->ndim;
+  if (c->kind != N_CONST || ty->kind != TY_TENSOR || c->type->ndim > ty->ndim || !dtype_is_float(ty->dtype))
+    return false;
+  int axis = -1;
+  int lead = ty->ndim - c->type->ndim;
   for (int i = 0; i < c->type->ndim; i++) {
     if (expr_is_int(c->type->shape[i], 1)) continue;
     if (axis >= 0) return false;
@@ -75,7 +77,9 @@ static bool plain_layout(const char *s)
 }
 
 #define CONVS "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose"
-#define POOLS "nn.max_pool1d,nn.max_pool2d,nn.max_pool3d,nn.avg_pool1d,nn.avg_pool2d,nn.avg_pool3d,nn.global_max_pool2d,nn.global_avg_pool2d"
+#define POOLS                                                                                                    \
+  "nn.max_pool1d,nn.max_pool2d,nn.max_pool3d,nn.avg_pool1d,nn.avg_pool2d,nn.avg_pool3d,nn.global_max_pool2d,nn." \
+  "global_avg_pool2d"
 
 static bool is_transposed(const Node *n) { return strstr(n->u.call.op->name, "transpose") != NULL; }
 
@@ -83,29 +87,34 @@ static bool is_transposed(const Node *n) { return strstr(n->u.call.op->name, "tr
 
 static const Node *scaled_weight(Module *m, const Node *w, const Scale *s, int axis)
 {
-  if (axis < 0 || !is_tensor(w) || dim_of(w, axis) != const_count(s->vector->u.data) || !dtype_eq(w->type->dtype, s->vector->type->dtype)) return NULL;
+  if (axis < 0 || !is_tensor(w) || dim_of(w, axis) != const_count(s->vector->u.data) ||
+      !dtype_eq(w->type->dtype, s->vector->type->dtype))
+    return NULL;
   return make2(m, "multiply", w, along(m, s, axis, w->type->ndim));
 }
 
 /* Which axis of the weight the factor runs along; -1: none.  output: the factor is behind the convolution. */
 static int conv_weight_axis(const Node *n, int axis, bool output)
 {
-  const char *data = call_str(n, "data_layout"), *kernel = call_str(n, "kernel_layout"), *out = call_str(n, "out_layout");
+  const char *data = call_str(n, "data_layout");
+  const char *kernel = call_str(n, "kernel_layout");
+  const char *out = call_str(n, "out_layout");
   if (!out || !*out) out = data;
   if (!plain_layout(data) || !plain_layout(kernel) || !plain_layout(out)) return -1;
   if (letter_at(output ? out : data, 'C') != axis) return -1;
-  int64_t groups = call_int(n, "groups"), channels = dim_of(n->arg[0], letter_at(data, 'C'));
+  int64_t groups = call_int(n, "groups");
+  int64_t channels = dim_of(n->arg[0], letter_at(data, 'C'));
   if (output) return is_transposed(n) && groups != 1 ? -1 : letter_at(kernel, 'O');
   if (groups == 1) return letter_at(kernel, 'I');
   if (is_transposed(n) || groups != channels || dim_of(n->arg[1], letter_at(kernel, 'O')) != channels) return -1;
-  return letter_at(kernel, 'O');                       /* depthwise: input channel i is output channel i */
+  return letter_at(kernel, 'O'); /* depthwise: input channel i is output channel i */
 }
 
 static int product_weight_axis(const Node *n, int axis, bool output)
 {
   int last = (output ? n : n->arg[0])->type->ndim - 1;
   if (axis != last) return -1;
-  bool rows = is_call(n, "nn.dense") || call_int(n, "transpose_b");        /* weight is (units, in) */
+  bool rows = is_call(n, "nn.dense") || call_int(n, "transpose_b"); /* weight is (units, in) */
   if (is_call(n, "nn.matmul") && !output && call_int(n, "transpose_a")) return -1;
   return rows == output ? 0 : 1;
 }
@@ -115,7 +124,8 @@ static const Node *into_weight(Module *m, const Node *n, const Scale *s, bool ou
   int axis = -1;
   if (!is_constant(n->arg[1], 0)) return NULL;
   if (is_call_of(n, CONVS)) axis = conv_weight_axis(n, s->axis, output);
-  else if (is_call_of(n, "nn.dense,nn.matmul") && n->arg[1]->type->ndim == 2) axis = product_weight_axis(n, s->axis, output);
+  else if (is_call_of(n, "nn.dense,nn.matmul") && n->arg[1]->type->ndim == 2)
+    axis = product_weight_axis(n, s->axis, output);
   const Node *w = scaled_weight(m, n->arg[1], s, axis);
   return w ? node_with_args(m, n, (const Node *[]){data, w}) : NULL;
 }
@@ -148,7 +158,8 @@ static const Node *push(Axis *a, const Node *n, const Scale *s, int depth)
   if (n->kind != N_CALL || depth > MAX_CHAIN || !is_tensor(n) || !read_once(a, n)) return fail();
   if (is_call_of(n, CONVS) || is_call_of(n, "nn.dense,nn.matmul")) return into_weight(m, n, s, true, n->arg[0]);
   if (is_call_of(n, "add,subtract")) {
-    const Node *l = push_side(a, n->arg[0], n, s, depth + 1), *r = l ? push_side(a, n->arg[1], n, s, depth + 1) : NULL;
+    const Node *l = push_side(a, n->arg[0], n, s, depth + 1);
+    const Node *r = l ? push_side(a, n->arg[1], n, s, depth + 1) : NULL;
     const Node *now = r ? node_with_args(m, n, (const Node *[]){l, r}) : NULL;
     return now && type_equal(now->type, n->type) ? now : NULL;
   }
@@ -158,7 +169,8 @@ static const Node *push(Axis *a, const Node *n, const Scale *s, int depth)
     if (axis != s->axis || !(x = push(a, n->arg[0], s, depth + 1))) return fail();
     return node_with_args(m, n, (const Node *[]){x, make2(m, "multiply", n->arg[1], s->vector)});
   }
-  bool through = is_call_of(n, POOLS) && letter_at(call_str(n, "layout"), 'C') == s->axis && plain_layout(call_str(n, "layout"));
+  bool through =
+      is_call_of(n, POOLS) && letter_at(call_str(n, "layout"), 'C') == s->axis && plain_layout(call_str(n, "layout"));
   through = through && (s->positive || strstr(n->u.call.op->name, "avg"));
   through = through || (s->positive && is_call_of(n, "nn.relu,nn.leaky_relu"));
   if (!through || !(x = push(a, n->arg[0], s, depth + 1))) return fail();
@@ -197,7 +209,8 @@ static const Node *take_out(Axis *a, const Node *n, Scale *s, int depth)
 {
   if (n->kind != N_CALL || depth > MAX_CHAIN || !is_tensor(n) || !read_once(a, n)) return fail();
   for (int i = 0; is_call(n, "multiply") && i < 2; i++)
-    if (is_tensor(n->arg[1 - i]) && type_equal(n->arg[1 - i]->type, n->type) && per_axis(a->m, n->arg[i], n->type, s)) return n->arg[1 - i];
+    if (is_tensor(n->arg[1 - i]) && type_equal(n->arg[1 - i]->type, n->type) && per_axis(a->m, n->arg[i], n->type, s))
+      return n->arg[1 - i];
   bool pool = is_call_of(n, POOLS) && plain_layout(call_str(n, "layout"));
   if (!pool && !is_call_of(n, "nn.relu,nn.leaky_relu")) return fail();
   const Node *x = take_out(a, n->arg[0], s, depth + 1);

@@ -8,11 +8,12 @@
  *   %p = nn.softmax(%t)                              or written out: exp, max, sum, divide
  *   nn.batch_matmul(%p, %v)
  *
- * Nothing between the products may be read elsewhere.  Transposes that bring heads together before the products and take
- * them apart behind become layouts; heads that are slices of one tensor, as a joint projection leaves them, are read
- * there; repeated heads are read as they were.  A mask that varies with the queries is turned once, so that the
- * queries lie side by side.  What no implementation of nn.attention fits stays as it is, and so does attention of a number of
- * queries known only at run time: mostly that is one, and a block of one query does more than the products alone. */
+ * Nothing between the products may be read elsewhere.  Transposes that bring heads together before the products and
+ * take them apart behind become layouts; heads that are slices of one tensor, as a joint projection leaves them, are
+ * read there; repeated heads are read as they were.  A mask that varies with the queries is turned once, so that the
+ * queries lie side by side.  What no implementation of nn.attention fits stays as it is, and so does attention of a
+ * number of queries known only at run time: mostly that is one, and a block of one query does more than the products
+ * alone. */
 #include "op/nn.h"
 #include "pass/passes.h"
 #include "pass/pattern.h"
@@ -22,25 +23,25 @@ enum { MOST_MASKS = 4, MOST_STEPS = 16 };
 
 /* query, key or value as the operator will read it. */
 typedef struct Operand {
-  const Node *node;          /* of the old graph */
+  const Node *node; /* of the old graph */
   char layout[5];
-  const Expr *view[4];       /* to be reshaped to this first; view[0] NULL: as it is */
+  const Expr *view[4]; /* to be reshaped to this first; view[0] NULL: as it is */
   int64_t first, repeats;
 } Operand;
 
 typedef struct Mask {
   const Node *node;
-  int rank;                  /* of the scores it was put on */
+  int rank; /* of the scores it was put on */
 } Mask;
 
 typedef struct Match {
   Module *m;
   const Uses *uses;
   double scale, fill;
-  bool scaled, choose, invert;         /* choose: a mask of bool; invert: it says what is left out */
+  bool scaled, choose, invert; /* choose: a mask of bool; invert: it says what is left out */
   int nmasks;
   Mask mask[MOST_MASKS];
-  const Node *product;                 /* query times key */
+  const Node *product; /* query times key */
   const Expr *b, *h;
   Operand in[3];
 } Match;
@@ -50,10 +51,13 @@ typedef struct FuseAttention {
   const Target *target;
   const ImplConfig *config;
   Uses uses;
-  Map turned;                /* mask of the new graph -> its transpose */
+  Map turned; /* mask of the new graph -> its transpose */
 } FuseAttention;
 
-static bool same_dim(Module *m, const Expr *a, const Expr *b) { return dim_same(m, dim_unguarded(a), dim_unguarded(b)); }
+static bool same_dim(Module *m, const Expr *a, const Expr *b)
+{
+  return dim_same(m, dim_unguarded(a), dim_unguarded(b));
+}
 
 static bool same_dims(Module *m, const Type *a, const Type *b)
 {
@@ -62,7 +66,10 @@ static bool same_dims(Module *m, const Type *a, const Type *b)
   return same;
 }
 
-static bool is_view(const Node *n) { return n->kind == N_CALL && (n->u.call.op->flags & OPF_VIEW) && is_tensor(n) && is_tensor(n->arg[0]); }
+static bool is_view(const Node *n)
+{
+  return n->kind == N_CALL && (n->u.call.op->flags & OPF_VIEW) && is_tensor(n) && is_tensor(n->arg[0]);
+}
 
 /* ---- scores ---------------------------------------------------------------------------------- */
 
@@ -71,7 +78,8 @@ static const Node *scaled_by(Module *m, const Node *n, double *scale)
 {
   if (!is_call_of(n, "multiply,divide") || !is_tensor(n)) return NULL;
   for (int i = 0; i < 2; i++) {
-    const Node *c = n->arg[1 - i], *x = n->arg[i];
+    const Node *c = n->arg[1 - i];
+    const Node *x = n->arg[i];
     if (c->kind != N_CONST || const_count(c->u.data) != 1 || !is_tensor(x) || !same_dims(m, x->type, n->type)) continue;
     double v = number_at(c->u.data, 0);
     if (is_call(n, "divide") && (i || v == 0)) continue;
@@ -87,7 +95,8 @@ static bool fits_mask(const Match *x, const Node *scores, const Node *mask)
   if (!is_tensor(mask) || mask->type->ndim > scores->type->ndim) return false;
   int lead = scores->type->ndim - mask->type->ndim;
   for (int i = 0; i < mask->type->ndim; i++)
-    if (!expr_is_int(mask->type->shape[i], 1) && !same_dim(x->m, mask->type->shape[i], scores->type->shape[lead + i])) return false;
+    if (!expr_is_int(mask->type->shape[i], 1) && !same_dim(x->m, mask->type->shape[i], scores->type->shape[lead + i]))
+      return false;
   return true;
 }
 
@@ -96,7 +105,9 @@ static bool match_scores(Match *x, const Node *n, int uses, int depth);
 /* The scores are argument `at` of n, `mask` goes onto them. */
 static bool match_masked(Match *x, const Node *n, int at, const Node *mask, int depth)
 {
-  if (x->scaled || x->nmasks == MOST_MASKS || !is_tensor(n->arg[at]) || !same_dims(x->m, n->type, n->arg[at]->type) || !fits_mask(x, n, mask)) return false;
+  if (x->scaled || x->nmasks == MOST_MASKS || !is_tensor(n->arg[at]) || !same_dims(x->m, n->type, n->arg[at]->type) ||
+      !fits_mask(x, n, mask))
+    return false;
   Match before = *x;
   x->mask[x->nmasks++] = (Mask){mask, n->type->ndim};
   if (match_scores(x, n->arg[at], 1, depth + 1)) return true;
@@ -108,7 +119,8 @@ static bool match_where(Match *x, const Node *n, int depth)
 {
   for (int at = 1; at < 3; at++) {
     const Node *fill = n->arg[3 - at];
-    if (x->nmasks || fill->kind != N_CONST || const_count(fill->u.data) != 1 || !dtype_is_bool(n->arg[0]->type->dtype)) continue;
+    if (x->nmasks || fill->kind != N_CONST || const_count(fill->u.data) != 1 || !dtype_is_bool(n->arg[0]->type->dtype))
+      continue;
     x->choose = true;
     x->invert = at == 2;
     x->fill = number_at(fill->u.data, 0);
@@ -121,7 +133,8 @@ static bool match_where(Match *x, const Node *n, int depth)
 /* Views split or join batch and heads; the rest stays. */
 static bool match_view(Match *x, const Node *n, int depth)
 {
-  const Type *to = n->type, *from = n->arg[0]->type;
+  const Type *to = n->type;
+  const Type *from = n->arg[0]->type;
   if (to->ndim + from->ndim != 7 || (to->ndim != 3 && from->ndim != 3)) return false;
   for (int i = 1; i <= 2; i++)
     if (!same_dim(x->m, to->shape[to->ndim - i], from->shape[from->ndim - i])) return false;
@@ -142,7 +155,8 @@ static bool match_scores(Match *x, const Node *n, int uses, int depth)
   }
   if (is_view(n)) return match_view(x, n, depth);
   if (is_call(n, "where")) return match_where(x, n, depth);
-  if (is_call(n, "add") && !x->choose) return match_masked(x, n, 0, n->arg[1], depth) || match_masked(x, n, 1, n->arg[0], depth);
+  if (is_call(n, "add") && !x->choose)
+    return match_masked(x, n, 0, n->arg[1], depth) || match_masked(x, n, 1, n->arg[0], depth);
   const Node *inner = scaled_by(x->m, n, &x->scale);
   if (!inner) return false;
   x->scaled = true;
@@ -152,15 +166,19 @@ static bool match_scores(Match *x, const Node *n, int uses, int depth)
 static bool along_last(const Node *n, const char *attr)
 {
   AttrInts axis = call_ints(n, attr);
-  return axis.n == 1 && (axis.v[0] == -1 || axis.v[0] == n->arg[0]->type->ndim - 1) && call_int(n, "keepdims") && !call_int(n, "exclude");
+  return axis.n == 1 && (axis.v[0] == -1 || axis.v[0] == n->arg[0]->type->ndim - 1) && call_int(n, "keepdims") &&
+         !call_int(n, "exclude");
 }
 
 /* What the softmax n is taken of; NULL: n is none. */
 static const Node *softmax_input(const Match *x, Arena *a, const Node *n, int *uses)
 {
-  DfPat *in = pat_wildcard(a), *max = pat_call(a, pat_op(a, "max"), 1, &in);
-  DfPat *less = pat_call(a, pat_op(a, "subtract"), 2, (DfPat *[]){in, max}), *exps = pat_call(a, pat_op(a, "exp"), 1, &less);
-  DfPat *sum = pat_call(a, pat_op(a, "sum"), 1, &exps), *share = pat_call(a, pat_op(a, "divide"), 2, (DfPat *[]){exps, sum});
+  DfPat *in = pat_wildcard(a);
+  DfPat *max = pat_call(a, pat_op(a, "max"), 1, &in);
+  DfPat *less = pat_call(a, pat_op(a, "subtract"), 2, (DfPat *[]){in, max});
+  DfPat *exps = pat_call(a, pat_op(a, "exp"), 1, &less);
+  DfPat *sum = pat_call(a, pat_op(a, "sum"), 1, &exps);
+  DfPat *share = pat_call(a, pat_op(a, "divide"), 2, (DfPat *[]){exps, sum});
   DfMatch found;
   if (!is_tensor(n)) return NULL;
   if (is_call(n, "nn.softmax")) {
@@ -169,8 +187,12 @@ static const Node *softmax_input(const Match *x, Arena *a, const Node *n, int *u
     return axis == -1 || axis == n->type->ndim - 1 ? n->arg[0] : NULL;
   }
   if (!is_call(n, "divide") || !pattern_match(a, share, n, NULL, &found)) return NULL;
-  const Node *e = pattern_node(&found, exps), *l = pattern_node(&found, less), *m = pattern_node(&found, max), *s = pattern_node(&found, sum);
-  bool own = uses_get(x->uses, e) == 2 && uses_get(x->uses, l) == 1 && uses_get(x->uses, m) == 1 && uses_get(x->uses, s) == 1;
+  const Node *e = pattern_node(&found, exps);
+  const Node *l = pattern_node(&found, less);
+  const Node *m = pattern_node(&found, max);
+  const Node *s = pattern_node(&found, sum);
+  bool own =
+      uses_get(x->uses, e) == 2 && uses_get(x->uses, l) == 1 && uses_get(x->uses, m) == 1 && uses_get(x->uses, s) == 1;
   *uses = 2;
   return own && along_last(m, "axis") && along_last(s, "axis") ? pattern_node(&found, in) : NULL;
 }
@@ -205,8 +227,12 @@ static const Node *part_of(const Node *n, int64_t *begin)
     return split->arg[0];
   }
   if (!is_call(n, "strided_slice") || n->nargs != 1 || !is_tensor(n->arg[0])) return NULL;
-  AttrInts axes = call_ints(n, "axes"), from = call_ints(n, "begin"), step = call_ints(n, "strides");
-  if (axes.n != 1 || (axes.v[0] != -1 && axes.v[0] != last) || from.n != 1 || from.v[0] < 0 || (step.given && step.n && step.v[0] != 1)) return NULL;
+  AttrInts axes = call_ints(n, "axes");
+  AttrInts from = call_ints(n, "begin");
+  AttrInts step = call_ints(n, "strides");
+  if (axes.n != 1 || (axes.v[0] != -1 && axes.v[0] != last) || from.n != 1 || from.v[0] < 0 ||
+      (step.given && step.n && step.v[0] != 1))
+    return NULL;
   *begin = from.v[0];
   return n->arg[0];
 }
@@ -217,14 +243,19 @@ static bool take_part(const Match *x, Operand *o)
   const Node *n = o->node;
   const Type *ty = n->type;
   if (o->view[0] || !is_view(n) || ty->ndim != 4 || o->layout[2] != 'H' || o->layout[3] != 'D') return false;
-  int64_t heads = dim_of(n, 2), size = dim_of(n, 3), begin;
-  const Node *slice = n->arg[0], *all = slice->type->ndim ? part_of(slice, &begin) : NULL;
+  int64_t heads = dim_of(n, 2);
+  int64_t size = dim_of(n, 3);
+  int64_t begin;
+  const Node *slice = n->arg[0];
+  const Node *all = slice->type->ndim ? part_of(slice, &begin) : NULL;
   if (!all || heads < 1 || size < 1 || dim_of(slice, slice->type->ndim - 1) != heads * size) return false;
   int64_t width = dim_of(all, all->type->ndim - 1);
-  if (width < 1 || width % size || begin % size || !dim_is_stable(ty->shape[0]) || !dim_is_stable(ty->shape[1])) return false;
+  if (width < 1 || width % size || begin % size || !dim_is_stable(ty->shape[0]) || !dim_is_stable(ty->shape[1]))
+    return false;
   o->node = all;
   o->first = begin / size;
-  const Expr *view[] = {dim_unguarded(ty->shape[0]), dim_unguarded(ty->shape[1]), expr_i32(x->m, width / size), expr_i32(x->m, size)};
+  const Expr *view[] = {dim_unguarded(ty->shape[0]), dim_unguarded(ty->shape[1]), expr_i32(x->m, width / size),
+                        expr_i32(x->m, size)};
   memcpy(o->view, view, sizeof view);
   return true;
 }
@@ -255,7 +286,8 @@ static bool step_back(Match *x, Operand *o, bool is_value, bool repeats)
     o->node = n->arg[0];
     return true;
   }
-  if (repeats && is_call(n, "repeat") && o->repeats == 1 && call_int(n, "axis") >= 0 && o->layout[call_int(n, "axis")] == 'H') {
+  if (repeats && is_call(n, "repeat") && o->repeats == 1 && call_int(n, "axis") >= 0 &&
+      o->layout[call_int(n, "axis")] == 'H') {
     o->repeats = call_int(n, "repeats");
     o->node = n->arg[0];
     return true;
@@ -282,7 +314,8 @@ static bool find_heads(Match *x)
   for (const Node *inner; (inner = scaled_by(x->m, q, &ignore));) q = inner;
   if (!x->b && is_view(q) && q->type->ndim == 3 && q->arg[0]->type->ndim == 4) {
     const Expr *const *from = q->arg[0]->type->shape;
-    if (same_dim(x->m, from[2], q->type->shape[1]) && same_dim(x->m, from[3], q->type->shape[2])) x->b = from[0], x->h = from[1];
+    if (same_dim(x->m, from[2], q->type->shape[1]) && same_dim(x->m, from[3], q->type->shape[2]))
+      x->b = from[0], x->h = from[1];
   }
   if (!x->b) x->b = x->product->type->shape[0], x->h = expr_i32(x->m, 1);
   x->b = dim_unguarded(x->b);
@@ -293,7 +326,8 @@ static bool find_heads(Match *x)
 static bool match_operands(Match *x, const Node *v, bool value_turned)
 {
   if (dim_unguarded(x->product->type->shape[1])->kind != E_INT) return false;
-  const Node *q = x->product->arg[0], *k = x->product->arg[1];
+  const Node *q = x->product->arg[0];
+  const Node *k = x->product->arg[1];
   const Expr *batch = x->product->type->shape[0];
   for (int i = 0; i < 2; i++)
     if (!same_dim(x->m, x->product->arg[i]->type->shape[0], batch)) return false;
@@ -336,7 +370,8 @@ static const Node *make_mask(FuseAttention *f, GraphRewriter *rw, const Match *x
   for (int i = 0; i < x->nmasks; i++) {
     const Node *m = map_get(&rw->memo, x->mask[i].node);
     const Expr *const *dim = m->type->shape;
-    if (x->mask[i].rank == 3 && m->type->ndim == 3 && !expr_is_int(dim[0], 1)) m = make_reshape(f->m, m, 4, (const Expr *[]){x->b, x->h, dim[1], dim[2]});
+    if (x->mask[i].rank == 3 && m->type->ndim == 3 && !expr_is_int(dim[0], 1))
+      m = make_reshape(f->m, m, 4, (const Expr *[]){x->b, x->h, dim[1], dim[2]});
     if (x->invert) m = make1(f->m, "logical_not", m);
     mask = mask ? make2(f->m, "add", mask, m) : m;
   }
@@ -356,7 +391,7 @@ static const Node *make_attention(FuseAttention *f, GraphRewriter *rw, const Mat
     if (x->in[i].view[0]) arg[i] = make_reshape(f->m, arg[i], 4, x->in[i].view);
     first[i] = x->in[i].first;
   }
-  for (int i = 1; i < 3; i++)                        /* one tensor that holds all three is one argument */
+  for (int i = 1; i < 3; i++) /* one tensor that holds all three is one argument */
     for (int k = 0; k < i; k++)
       if (x->in[i].view[0] && x->in[i].node == x->in[k].node && type_equal(arg[i]->type, arg[k]->type)) arg[i] = arg[k];
   attrs_set_f64(f->m, &Attention_attrs, a, "scale", x->scale);
@@ -375,10 +410,12 @@ static const Node *make_attention(FuseAttention *f, GraphRewriter *rw, const Mat
 static const Node *fuse_product(FuseAttention *f, GraphRewriter *rw, const Node *old, const Node *now)
 {
   Match x = {.m = f->m, .uses = &f->uses, .scale = 1};
-  const Node *p = old->arg[0], *v = old->arg[1];
+  const Node *p = old->arg[0];
+  const Node *v = old->arg[1];
   Arena *tmp = scratch(f->m->ctx);
   int uses;
-  if (call_int(old, "transpose_a") || !is_tensor(old) || !is_tensor(p) || !is_tensor(v) || uses_get(&f->uses, p) != 1) return now;
+  if (call_int(old, "transpose_a") || !is_tensor(old) || !is_tensor(p) || !is_tensor(v) || uses_get(&f->uses, p) != 1)
+    return now;
   if (is_view(p)) {
     const Type *from = p->arg[0]->type;
     if (from->ndim != 4 || uses_get(&f->uses, p->arg[0]) != 1) return now;
@@ -388,7 +425,9 @@ static const Node *fuse_product(FuseAttention *f, GraphRewriter *rw, const Node 
     p = p->arg[0];
   }
   const Node *scores = softmax_input(&x, tmp, p, &uses);
-  if (!scores || !match_scores(&x, scores, uses, 0) || !find_heads(&x) || !match_operands(&x, v, call_int(old, "transpose_b"))) return now;
+  if (!scores || !match_scores(&x, scores, uses, 0) || !find_heads(&x) ||
+      !match_operands(&x, v, call_int(old, "transpose_b")))
+    return now;
   const Node *call = make_attention(f, rw, &x);
   if (!impl_choose(f->target, f->config, call)) return now;
   for (int i = 0; i < 3; i++)
@@ -400,7 +439,8 @@ static const Node *fuse_product(FuseAttention *f, GraphRewriter *rw, const Node 
 /* transpose(nn.attention(…)): it can be stored that way round. */
 static const Node *fuse_transpose(FuseAttention *f, const Node *old, const Node *now)
 {
-  const Node *x = now->arg[0], *from = old->arg[0];
+  const Node *x = now->arg[0];
+  const Node *from = old->arg[0];
   if (!is_tensor(now) || now->type->ndim != 4) return now;
   while (is_view(from) && uses_get(&f->uses, from) == 1) from = from->arg[0];
   while (is_view(x)) x = x->arg[0];

@@ -25,20 +25,23 @@
 #include "pass/passes.h"
 
 const PassOption fuse_ops_options[] = {
-    {PO_INT, "fuse_opt_level", "-1", "0: nothing is fused; -1: as the context's level says"},
+  {PO_INT, "fuse_opt_level", "-1", "0: nothing is fused; -1: as the context's level says"},
 };
 
-typedef struct Edge { int to; FuseKind kind; } Edge;
+typedef struct Edge {
+  int to;
+  FuseKind kind;
+} Edge;
 
 /* One node of the graph with its place in the post-dominator tree and its group. */
 typedef struct Item {
   const Node *node;
   FuseKind kind;
-  bool call;                 /* can be in a group */
-  bool materialize;          /* its value must exist outside of kernels */
+  bool call;        /* can be in a group */
+  bool materialize; /* its value must exist outside of kernels */
   Vec(Edge) out;
-  int parent, depth;         /* post-dominator; parent -1: none */
-  FuseKind path;             /* the heaviest edge on the way to it */
+  int parent, depth; /* post-dominator; parent -1: none */
+  FuseKind path;     /* the heaviest edge on the way to it */
   /* group: union-find towards the root, which holds the kind and size of all */
   int up, size;
   FuseKind group_kind;
@@ -50,9 +53,9 @@ typedef struct Fuse {
   Arena *arena;
   Item *item;
   int n;
-  Map index;                 /* node -> index + 1 */
+  Map index; /* node -> index + 1 */
   int max_depth;
-  int *seen, stamp;          /* of the walks over paths */
+  int *seen, stamp; /* of the walks over paths */
 } Fuse;
 
 static int index_of(const Fuse *fu, const Node *n) { return (int)(intptr_t)map_get(&fu->index, n) - 1; }
@@ -65,7 +68,8 @@ static bool same_shape(const Type *a, const Type *b)
 {
   if (a->kind != TY_TENSOR || b->kind != TY_TENSOR || a->ndim != b->ndim || a->ndim < 0) return false;
   for (int i = 0; i < a->ndim; i++)
-    if (a->shape[i] != b->shape[i] && !(a->shape[i]->kind == E_INT && expr_is_int(b->shape[i], a->shape[i]->u.i))) return false;
+    if (a->shape[i] != b->shape[i] && !(a->shape[i]->kind == E_INT && expr_is_int(b->shape[i], a->shape[i]->u.i)))
+      return false;
   return true;
 }
 
@@ -115,7 +119,8 @@ static void mark_sources(Fuse *fu, const Type *ty)
     for (int k = 0; k < n; k++) {
       const Node *source;
       int element, at;
-      if (graph_value_source(fu->m, vars[k], &source, &element) && (at = index_of(fu, source)) >= 0) fu->item[at].materialize = true;
+      if (graph_value_source(fu->m, vars[k], &source, &element) && (at = index_of(fu, source)) >= 0)
+        fu->item[at].materialize = true;
     }
   }
 }
@@ -137,8 +142,10 @@ static bool sized_by_values(Fuse *fu, const Node *n)
     const Expr *dim = n->type->shape[d];
     const Node *source;
     const Var **vars;
-    int element, nvars = expr_free_vars(fu->arena, dim, &vars);
-    bool given = false, by_value = false;
+    int element;
+    int nvars = expr_free_vars(fu->arena, dim, &vars);
+    bool given = false;
+    bool by_value = false;
     for (int i = 0; i < n->nargs && !given; i++) given = has_dim(n->arg[i]->type, dim);
     for (int k = 0; k < nvars && !by_value; k++) by_value = graph_value_source(fu->m, vars[k], &source, &element);
     if (by_value && !given) return true;
@@ -227,9 +234,17 @@ static int root_of(Fuse *fu, int i)
 }
 
 typedef bool (*KindTest)(FuseKind, bool is_sink);
-static bool test_light(FuseKind k, bool sink) { (void)sink; return light(k); }
+static bool test_light(FuseKind k, bool sink)
+{
+  (void)sink;
+  return light(k);
+}
 static bool test_light_way(FuseKind k, bool sink) { return k <= FUSE_INJECTIVE || (sink && is_anchor(k)); }
-static bool test_injective(FuseKind k, bool sink) { (void)sink; return k <= FUSE_INJECTIVE; }
+static bool test_injective(FuseKind k, bool sink)
+{
+  (void)sink;
+  return k <= FUSE_INJECTIVE;
+}
 
 /* Every node between from and sink (from left out): does its group pass the test?  The nodes met are
  * collected.  Values that must exist outside end no path inside. */
@@ -260,7 +275,8 @@ static void merge(Fuse *fu, int child, int into)
   child = root_of(fu, child);
   into = root_of(fu, into);
   if (child == into) return;
-  Item *c = &fu->item[child], *p = &fu->item[into];
+  Item *c = &fu->item[child];
+  Item *p = &fu->item[into];
   c->up = into;
   p->size += c->size;
   if (c->anchored) {
@@ -279,7 +295,8 @@ static int merged_size(Fuse *fu, int from, int sink, const IntList *met)
 
 static bool one_anchor(Fuse *fu, int from, const IntList *met)
 {
-  int root = root_of(fu, from), other = fu->item[root].anchored ? root : -1;
+  int root = root_of(fu, from);
+  int other = fu->item[root].anchored ? root : -1;
   for (int i = 0; i < met->n; i++) {
     int r = root_of(fu, met->v[i]);
     if (!fu->item[r].anchored || r == other) continue;
@@ -299,7 +316,9 @@ static void try_merge(Fuse *fu, int i, KindTest test)
   merge(fu, i, sink);
 }
 
-#define DEAR "exp,log,log2,log10,tanh,sigmoid,erf,power,sin,cos,tan,asin,acos,atan,atan2,sinh,cosh,asinh,acosh,atanh,divide,sqrt,rsqrt,mod,floor_mod"
+#define DEAR                                                                                                       \
+  "exp,log,log2,log10,tanh,sigmoid,erf,power,sin,cos,tan,asin,acos,atan,atan2,sinh,cosh,asinh,acosh,atanh,divide," \
+  "sqrt,rsqrt,mod,floor_mod"
 enum { MAX_REPEATS = 4 };
 
 static double static_elements(const Type *ty)
@@ -314,7 +333,8 @@ static double static_elements(const Type *ty)
 static bool repeats_work(Fuse *fu, int i)
 {
   const Item *it = &fu->item[i];
-  double own = static_elements(it->node->type), all = static_elements(fu->item[it->parent].node->type);
+  double own = static_elements(it->node->type);
+  double all = static_elements(fu->item[it->parent].node->type);
   if (it->path == FUSE_ELEMWISE || own <= 0 || all <= own * MAX_REPEATS) return false;
   int root = root_of(fu, i);
   for (int k = 0; k <= i; k++)
@@ -326,7 +346,9 @@ static void run_phase(Fuse *fu, int phase)
 {
   for (int i = 0; i < fu->n; i++) {
     const Item *it = &fu->item[i];
-    if (!it->call || it->kind == FUSE_OPAQUE || it->parent < 0 || it->materialize || !fu->item[it->parent].call || repeats_work(fu, i)) continue;
+    if (!it->call || it->kind == FUSE_OPAQUE || it->parent < 0 || it->materialize || !fu->item[it->parent].call ||
+        repeats_work(fu, i))
+      continue;
     FuseKind group = it->group_kind;
     if (is_anchor(group)) {
       if (phase == 0 && it->path == FUSE_ELEMWISE) try_merge(fu, i, test_light);
@@ -363,7 +385,8 @@ static bool feeds_from(Fuse *fu, const int *group, int member, int g)
 static void cut_views(Fuse *fu, int *group)
 {
   for (int i = 0; i < fu->n; i++)
-    if (fu->item[i].call && is_view(fu->item[i].node) && group[i] != i && !feeds_from(fu, group, i, group[i])) group[i] = i;
+    if (fu->item[i].call && is_view(fu->item[i].node) && group[i] != i && !feeds_from(fu, group, i, group[i]))
+      group[i] = i;
   for (int i = fu->n - 1; i >= 0; i--) {
     if (!fu->item[i].call || group[i] != i || !is_view(fu->item[i].node)) continue;
     const Node *view = fu->item[i].node;
@@ -399,7 +422,8 @@ const Node *pass_fuse_ops(PassContext *pc, Module *m, const Node *f, const char 
   int64_t level = pass_option_int(env, fuse_ops_options, 0);
   if (level < 0) level = pc->opt_level;
   Fuse fu = {.m = m, .arena = scratch(m->ctx), .max_depth = (int)pass_config_int(pc, "relay.FuseOps.max_depth")};
-  if (fu.max_depth < 1) raise(m->ctx, ERR_ARGUMENT, NOWHERE, "relay.FuseOps.max_depth is %d; it is at least 1", fu.max_depth);
+  if (fu.max_depth < 1)
+    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "relay.FuseOps.max_depth is %d; it is at least 1", fu.max_depth);
   build_graph(&fu, f);
   if (level > 0) {
     build_tree(&fu);

@@ -11,7 +11,10 @@
 
 int groups_order(Arena *arena, const Node *f, const Node ***out)
 {
-  typedef struct { const Node *n; int next; } Frame;
+  typedef struct {
+    const Node *n;
+    int next;
+  } Frame;
   Vec(Frame) stack = {0};
   Vec(const Node *) order = {0};
   Map seen = {0};
@@ -65,9 +68,9 @@ typedef struct Extract {
 typedef struct Making {
   Extract *x;
   GraphRewriter *rw;
-  Map inner;                 /* old node -> its value inside */
+  Map inner; /* old node -> its value inside */
   Vec(const Node *) param, arg;
-  bool sizes;                /* does a dimension come from what the group computes? */
+  bool sizes; /* does a dimension come from what the group computes? */
 } Making;
 
 static bool computes_sizes(const Group *g)
@@ -85,7 +88,8 @@ static bool stays_inside(const Making *k, const Node *n)
   if (n->kind != N_CONST) return false;
   const ConstData *d = n->u.data;
   if (dtype_is_string(d->dtype)) return false;
-  return d->ndim == 0 || k->x->link_params || (k->sizes && d->dtype.code == DT_INT && const_count(d) <= GRAPH_MAX_VALUES);
+  return d->ndim == 0 || k->x->link_params ||
+         (k->sizes && d->dtype.code == DT_INT && const_count(d) <= GRAPH_MAX_VALUES);
 }
 
 static const Node *value_inside(Making *k, const Node *old)

@@ -6,7 +6,7 @@
 #include "pass/tools.h"
 
 const PassOption remove_unused_options[] = {
-    {PO_STRS, "entry_functions", "main", "functions that are called from outside"},
+  {PO_STRS, "entry_functions", "main", "functions that are called from outside"},
 };
 
 static bool marked(const Node *f)
@@ -45,8 +45,9 @@ void pass_inline(PassContext *pc, Module *m, void *env)
     const Global *g = &m->globals.v[i];
     if (g->kind != GLOBAL_GRAPH) continue;
     result[i] = g->func;
-    for (int round = 0;; round++) {            /* an inlined body may call others */
-      if (round == 64) raise(m->ctx, ERR_ARGUMENT, NOWHERE, "functions marked Inline call each other without end, from @%s", g->name);
+    for (int round = 0;; round++) { /* an inlined body may call others */
+      if (round == 64)
+        raise(m->ctx, ERR_ARGUMENT, NOWHERE, "functions marked Inline call each other without end, from @%s", g->name);
       const Node *now = retype(m, rewrite(m, result[i], inline_call, (void *)(uintptr_t)g->name));
       if (now == result[i]) break;
       result[i] = now;
@@ -86,7 +87,7 @@ void pass_remove_unused(PassContext *pc, Module *m, void *env)
     reach(arena, m, arena_strndup(arena, p + strspn(p, " "), len - strspn(p, " ")), &seen);
     p = p[len] ? p + len + 1 : NULL;
   }
-  if (!seen.n) return;                          /* no entry here: everything may be one */
+  if (!seen.n) return; /* no entry here: everything may be one */
   int kept = 0;
   for (int i = 0; i < m->globals.n; i++)
     if (strmap_get(&seen, m->globals.v[i].name)) m->globals.v[kept++] = m->globals.v[i];

@@ -13,26 +13,27 @@
 #include <stdlib.h>
 
 const PassOption convert_layout_options[] = {
-    {PO_STRS, "desired_layouts", "", "\"nn.conv2d=NHWC,default; nn.max_pool2d=NHWC\": layouts of data and weight by operator"},
+  {PO_STRS, "desired_layouts", "",
+   "\"nn.conv2d=NHWC,default; nn.max_pool2d=NHWC\": layouts of data and weight by operator"},
 };
 
 enum { MAX_ARGS = 256 };
 
 /* A value of the old graph in the new one. */
 typedef struct Laid {
-  const Node *now;           /* as it was made */
-  LayoutPair *layout;        /* one for each output; to NULL or equal to from: as the graph had it */
-  StrMap form;               /* other layouts of it: name -> node */
+  const Node *now;    /* as it was made */
+  LayoutPair *layout; /* one for each output; to NULL or equal to from: as the graph had it */
+  StrMap form;        /* other layouts of it: name -> node */
 } Laid;
 
 typedef struct Walk {
   Module *m;
   Arena *arena;
   const Target *target;
-  ImplConfig config;         /* the context's, with what the function weighs */
-  const char *desired;       /* ConvertLayout's option; NULL: AlterOpLayout */
-  Map laid;                  /* old node -> Laid* */
-  Map users;                 /* old node -> Users*; AlterOpLayout's */
+  ImplConfig config;   /* the context's, with what the function weighs */
+  const char *desired; /* ConvertLayout's option; NULL: AlterOpLayout */
+  Map laid;            /* old node -> Laid* */
+  Map users;           /* old node -> Users*; AlterOpLayout's */
 } Walk;
 
 typedef struct Users {
@@ -136,7 +137,8 @@ static bool desired_layout(Walk *w, const char *op, const char **data, const cha
     p += strspn(p, " ;");
     size_t n = strcspn(p, ";");
     if (!strncmp(p, op, len) && (p[len] == '=' || p[len] == ':')) {
-      const char *v = p + len + 1, *end = p + n;
+      const char *v = p + len + 1;
+      const char *end = p + n;
       v += strspn(v, " ");
       size_t first = strcspn(v, ",; ");
       *data = arena_strndup(w->m->arena, v, first);
@@ -152,7 +154,8 @@ static bool desired_layout(Walk *w, const char *op, const char **data, const cha
 
 static const char *default_kernel(const char *data)
 {
-  static const char *const table[][2] = {{"NCHW", "OIHW"}, {"NHWC", "HWIO"}, {"NCW", "OIW"}, {"NWC", "WIO"}, {"NCDHW", "OIDHW"}, {"NDHWC", "DHWIO"}};
+  static const char *const table[][2] = {{"NCHW", "OIHW"}, {"NHWC", "HWIO"},   {"NCW", "OIW"},
+                                         {"NWC", "WIO"},   {"NCDHW", "OIDHW"}, {"NDHWC", "DHWIO"}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     if (!strcmp(table[i][0], data)) return table[i][1];
   return NULL;
@@ -162,10 +165,14 @@ static bool convert_conv(Walk *w, const Node *n, const char *data, const char *k
 {
   Module *m = w->m;
   const AttrsDef *def = n->u.call.op->attrs;
-  const char *from = call_str(n, "data_layout"), *result = call_str(n, "out_layout"), *weight = call_str(n, "kernel_layout");
+  const char *from = call_str(n, "data_layout");
+  const char *result = call_str(n, "out_layout");
+  const char *weight = call_str(n, "kernel_layout");
   if (!result || !*result) result = from;
   if (!strcmp(kernel, "default")) kernel = default_kernel(data);
-  if (!kernel) raise(m->ctx, ERR_ARGUMENT, NOWHERE, "ConvertLayout: layout '%s' of %s has no default weight layout; name one after it", data, n->u.call.op->name);
+  if (!kernel)
+    raise(m->ctx, ERR_ARGUMENT, NOWHERE,
+          "ConvertLayout: layout '%s' of %s has no default weight layout; name one after it", data, n->u.call.op->name);
   void *attrs = call_attrs(m, n);
   attrs_set_str(m, def, attrs, "data_layout", data);
   attrs_set_str(m, def, attrs, "kernel_layout", kernel);
@@ -182,7 +189,8 @@ static bool convert_wish(Walk *w, const Node *n, AlteredCall *out)
   const char *data, *kernel;
   if (!desired_layout(w, n->u.call.op->name, &data, &kernel) || !strcmp(data, "default")) return false;
   if (call_has(n, "data_layout") && call_has(n, "kernel_layout")) return convert_conv(w, n, data, kernel, out);
-  if (!call_has(n, "layout")) raise(w->m->ctx, ERR_UNSUPPORTED, NOWHERE, "ConvertLayout: %s has no layout to choose", n->u.call.op->name);
+  if (!call_has(n, "layout"))
+    raise(w->m->ctx, ERR_UNSUPPORTED, NOWHERE, "ConvertLayout: %s has no layout to choose", n->u.call.op->name);
   void *attrs = call_attrs(w->m, n);
   const char *from = call_str(n, "layout");
   attrs_set_str(w->m, n->u.call.op->attrs, attrs, "layout", data);
@@ -211,7 +219,8 @@ static bool carries_any(const Node *n)
   return n->kind == N_CALL && (n->u.call.op->layout == layout_any || n->u.call.op->layout == layout_broadcast);
 }
 
-/* Is there nothing but element by element work, and not much of it, between the call and operators to which layouts mean nothing? */
+/* Is there nothing but element by element work, and not much of it, between the call and operators to which layouts
+ * mean nothing? */
 static bool stands_alone(Walk *w, const Node *call)
 {
   enum { MUCH = 64 };
@@ -246,7 +255,8 @@ static const Node *keep(GraphRewriter *rw, const Node *old, const Node *now)
 static const Node *over_new(Walk *w, const Node *call, const Node *made)
 {
   GraphRewriter rw = {.m = w->m, .fn = keep, .arena = w->arena};
-  for (int i = 0; i < call->nargs; i++) map_put(w->arena, &rw.memo, call->arg[i], (void *)(uintptr_t)plain(w, call->arg[i]));
+  for (int i = 0; i < call->nargs; i++)
+    map_put(w->arena, &rw.memo, call->arg[i], (void *)(uintptr_t)plain(w, call->arg[i]));
   return graph_rewrite(&rw, made);
 }
 
@@ -302,8 +312,10 @@ static const Node *rebuilt_from(Walk *w, const Node *n, const Node *const *part,
 static bool by_rule(Walk *w, const Node *n)
 {
   const Node *part[MAX_ARGS];
-  LayoutPair in[MAX_ARGS], out[MAX_ARGS] = {0};
-  int count = spread_args(n, part), nout = num_outputs(n);
+  LayoutPair in[MAX_ARGS];
+  LayoutPair out[MAX_ARGS] = {0};
+  int count = spread_args(n, part);
+  int nout = num_outputs(n);
   bool any = false;
   if (count < 0 || nout > MAX_ARGS || !n->u.call.op->layout) return false;
   for (int i = 0; i < count; i++) {
@@ -314,11 +326,19 @@ static bool by_rule(Walk *w, const Node *n)
   if (!any) return false;
   const Type **types = arena_array(w->arena, const Type *, n->nargs + 1);
   for (int i = 0; i < n->nargs; i++) types[i] = n->arg[i]->type;
-  OpCall c = {.m = w->m, .op = n->u.call.op, .attrs = n->u.call.attrs, .nargs = n->nargs, .arg = types, .node = n->arg, .out = n->type, .name = n->name};
+  OpCall c = {.m = w->m,
+              .op = n->u.call.op,
+              .attrs = n->u.call.attrs,
+              .nargs = n->nargs,
+              .arg = types,
+              .node = n->arg,
+              .out = n->type,
+              .name = n->name};
   const void *attrs = n->u.call.op->layout(&c, in, out);
   if (!attrs) return false;
   for (int i = 0; i < count; i++)
-    if (in[i].from && in[i].to && is_moved(&in[i]) && !type_fits_layout(part[i]->type, in[i].from, in[i].to)) return false;
+    if (in[i].from && in[i].to && is_moved(&in[i]) && !type_fits_layout(part[i]->type, in[i].from, in[i].to))
+      return false;
   for (int i = 0; i < count; i++)
     part[i] = in[i].from && in[i].to ? bring(w, part[i], in[i].from, in[i].to) : plain(w, part[i]);
   put(w, n, rebuilt_from(w, n, part, attrs), nout, out);
@@ -337,9 +357,18 @@ static void visit(Walk *w, const Node *n)
     put(w, n, node_get(w->m, t->now, n->u.index), 1, &t->layout[n->u.index]);
     return;
   }
-  case N_VAR: case N_CONST: case N_APPLY: case N_TUPLE: case N_LET: case N_IF: case N_FUNC: case N_GLOBAL: case N_CTOR: case N_MATCH: case N_CALL_TIR:
-  case N_OP:
-    break;
+  case N_VAR:
+  case N_CONST:
+  case N_APPLY:
+  case N_TUPLE:
+  case N_LET:
+  case N_IF:
+  case N_FUNC:
+  case N_GLOBAL:
+  case N_CTOR:
+  case N_MATCH:
+  case N_CALL_TIR:
+  case N_OP: break;
   }
   put_plain(w, n, is_primitive(n) ? n : rebuilt(w, n));
 }

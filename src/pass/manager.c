@@ -12,9 +12,21 @@ static const PassOption no_options[1];
 
 static const Pass passes[] = {
 #define FUNCTION_PASS(fn, id, level, opts, text) \
-  {.name = id, .doc = text, .scope = PASS_FUNCTION, .opt_level = level, .function = fn, .options = opts, .noptions = opts##_count},
+  {.name = id,                                   \
+   .doc = text,                                  \
+   .scope = PASS_FUNCTION,                       \
+   .opt_level = level,                           \
+   .function = fn,                               \
+   .options = opts,                              \
+   .noptions = opts##_count},
 #define MODULE_PASS(fn, id, level, opts, text) \
-  {.name = id, .doc = text, .scope = PASS_MODULE, .opt_level = level, .module = fn, .options = opts, .noptions = opts##_count},
+  {.name = id,                                 \
+   .doc = text,                                \
+   .scope = PASS_MODULE,                       \
+   .opt_level = level,                         \
+   .module = fn,                               \
+   .options = opts,                            \
+   .noptions = opts##_count},
 #include "pass/passes.def"
 #undef FUNCTION_PASS
 #undef MODULE_PASS
@@ -36,7 +48,8 @@ static _Noreturn void no_such_pass(Ctx *ctx, const char *name)
   const char *names[NPASSES];
   for (int i = 0; i < NPASSES; i++) names[i] = passes[i].name;
   const char *near = str_nearest(name, names, NPASSES);
-  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no pass '%s'%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no pass '%s'%s%s%s", name, near ? "; did you mean '" : "",
+        near ? near : "", near ? "'?" : "");
 }
 
 const Pass *pass_get(Ctx *ctx, const char *name)
@@ -61,8 +74,11 @@ static bool is_user_pass(const char *name)
 void pass_declare(Ctx *ctx, const char *name)
 {
   if (pass_find(name) || is_user_pass(name)) return;
-  if (strlen(name) >= sizeof user_pass[0]) raise(ctx, ERR_ARGUMENT, NOWHERE, "the name of a pass has at most %zu letters: '%s'", sizeof user_pass[0] - 1, name);
-  if (nuser_pass == MAX_USER_PASSES) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "at most %d passes can be declared", MAX_USER_PASSES);
+  if (strlen(name) >= sizeof user_pass[0])
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "the name of a pass has at most %zu letters: '%s'", sizeof user_pass[0] - 1,
+          name);
+  if (nuser_pass == MAX_USER_PASSES)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "at most %d passes can be declared", MAX_USER_PASSES);
   strcpy(user_pass[nuser_pass++], name);
 }
 
@@ -98,7 +114,8 @@ const Pass *pass_make(Arena *arena, Ctx *ctx, const char *name, int n, const cha
 {
   const Pass *base = pass_get(ctx, name);
   if (!n) return base;
-  const char **value = arena_array(arena, const char *, base->noptions + 1), **known = arena_array(arena, const char *, base->noptions + 1);
+  const char **value = arena_array(arena, const char *, base->noptions + 1);
+  const char **known = arena_array(arena, const char *, base->noptions + 1);
   for (int i = 0; i < base->noptions; i++) {
     value[i] = base->options[i].def;
     known[i] = base->options[i].name;
@@ -108,7 +125,8 @@ const Pass *pass_make(Arena *arena, Ctx *ctx, const char *name, int n, const cha
     while (at < base->noptions && strcmp(known[at], options[k][0])) at++;
     if (at == base->noptions) {
       const char *near = str_nearest(options[k][0], known, base->noptions);
-      raise(ctx, ERR_ARGUMENT, NOWHERE, "%s has no option '%s'%s%s%s", name, options[k][0], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+      raise(ctx, ERR_ARGUMENT, NOWHERE, "%s has no option '%s'%s%s%s", name, options[k][0],
+            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     pass_option_check(ctx, name, &base->options[at], options[k][1]);
     value[at] = arena_strdup(arena, options[k][1]);
@@ -163,7 +181,8 @@ static void check_module(const Pass *p, Module *m)
       if (g->kind != GLOBAL_GRAPH) continue;
       const Global *h = module_get(again, g->name);
       if (!h || !graph_equal(g->func, h->func, tmp, &why))
-        BUG(m->ctx, "after %s the text of @%s reads back differently: %s\n%s", p->name, g->name, h ? why : "it is gone", graph_print(tmp, g->func));
+        BUG(m->ctx, "after %s the text of @%s reads back differently: %s\n%s", p->name, g->name, h ? why : "it is gone",
+            graph_print(tmp, g->func));
     }
   }
   scope_end(m->ctx, scope);
@@ -183,7 +202,8 @@ static void run_function_pass(PassContext *pc, const Pass *p, Module *m)
     if (g->kind != GLOBAL_GRAPH) continue;
     ctx_poll(m->ctx);
     result[i] = retype(m, p->function(pc, m, g->func, g->name, p->env));
-    if (result[i]->kind != N_FUNC) raise(m->ctx, ERR_TYPE, NOWHERE, "pass %s gave something that is no function for @%s", p->name, g->name);
+    if (result[i]->kind != N_FUNC)
+      raise(m->ctx, ERR_TYPE, NOWHERE, "pass %s gave something that is no function for @%s", p->name, g->name);
   }
   for (int i = 0; i < n; i++)
     if (result[i]) m->globals.v[i].func = (void *)(uintptr_t)result[i];

@@ -11,25 +11,27 @@
 #include "pass/tools.h"
 
 const PassOption mixed_precision_options[] = {
-    {PO_STR, "mixed_precision_type", "float16", "float16 or bfloat16"},
-    {PO_INT, "missing_op_mode", "1", "an operator in no list: 0 is refused, 1 stays float32 with a note, 2 stays silently"},
+  {PO_STR, "mixed_precision_type", "float16", "float16 or bfloat16"},
+  {PO_INT, "missing_op_mode", "1",
+   "an operator in no list: 0 is refused, 1 stays float32 with a note, 2 stays silently"},
 };
 
-#define ALWAYS                                                                                                       \
-  "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose,nn.dense,nn.matmul,"    \
+#define ALWAYS                                                                                                    \
+  "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose,nn.dense,nn.matmul," \
   "nn.batch_matmul,nn.contrib_conv2d_NCHWc,nn.contrib_depthwise_conv2d_NCHWc,nn.contrib_dense_pack"
-#define FOLLOW                                                                                                       \
-  "add,subtract,multiply,divide,nn.bias_add,nn.batch_norm,nn.relu,nn.leaky_relu,nn.prelu,clip,sigmoid,tanh,abs,"     \
-  "negative,maximum,minimum,where,copy,nn.max_pool1d,nn.max_pool2d,nn.max_pool3d,nn.avg_pool1d,nn.avg_pool2d,"       \
-  "nn.avg_pool3d,nn.global_max_pool2d,nn.adaptive_max_pool2d,max,min,reshape,squeeze,expand_dims,transpose,"         \
-  "concatenate,stack,split,strided_slice,take,gather,gather_nd,nn.pad,nn.dropout,broadcast_to,tile,repeat,reverse,"  \
-  "layout_transform,nn.batch_flatten,nn.upsampling,image.resize2d,nn.depth_to_space,nn.space_to_depth,full_like,"    \
-  "zeros_like,ones_like,sqrt,rsqrt,dyn.reshape,dyn.strided_slice,dyn.broadcast_to,reshape_like,argmax,argmin,"       \
+#define FOLLOW                                                                                                      \
+  "add,subtract,multiply,divide,nn.bias_add,nn.batch_norm,nn.relu,nn.leaky_relu,nn.prelu,clip,sigmoid,tanh,abs,"    \
+  "negative,maximum,minimum,where,copy,nn.max_pool1d,nn.max_pool2d,nn.max_pool3d,nn.avg_pool1d,nn.avg_pool2d,"      \
+  "nn.avg_pool3d,nn.global_max_pool2d,nn.adaptive_max_pool2d,max,min,reshape,squeeze,expand_dims,transpose,"        \
+  "concatenate,stack,split,strided_slice,take,gather,gather_nd,nn.pad,nn.dropout,broadcast_to,tile,repeat,reverse," \
+  "layout_transform,nn.batch_flatten,nn.upsampling,image.resize2d,nn.depth_to_space,nn.space_to_depth,full_like,"   \
+  "zeros_like,ones_like,sqrt,rsqrt,dyn.reshape,dyn.strided_slice,dyn.broadcast_to,reshape_like,argmax,argmin,"      \
   "equal,not_equal,less,less_equal,greater,greater_equal,shape_of"
-#define NEVER                                                                                                        \
+#define NEVER                                                                                                         \
   "exp,log,log2,log10,power,erf,sum,mean,prod,variance,std,nn.softmax,nn.log_softmax,nn.layer_norm,nn.instance_norm," \
-  "nn.group_norm,nn.l2_normalize,nn.lrn,nn.global_avg_pool2d,nn.adaptive_avg_pool2d,logsumexp,cast,cumsum,cumprod,"  \
-  "floor,ceil,round,trunc,sin,cos,tan,atan,sinh,cosh,zeros,ones,full,arange,topk,sort,argsort,nn.fast_softmax,fast_exp," \
+  "nn.group_norm,nn.l2_normalize,nn.lrn,nn.global_avg_pool2d,nn.adaptive_avg_pool2d,logsumexp,cast,cumsum,cumprod,"   \
+  "floor,ceil,round,trunc,sin,cos,tan,atan,sinh,cosh,zeros,ones,full,arange,topk,sort,argsort,nn.fast_softmax,fast_"  \
+  "exp,"                                                                                                              \
   "fast_tanh,fast_erf,one_hot,isnan,isinf,isfinite,sign,mod,floor_mod,floor_divide,nn.cross_entropy"
 
 typedef struct Mixed {
@@ -38,9 +40,9 @@ typedef struct Mixed {
   Arena *arena;
   DType narrow;
   int64_t missing;
-  Map now;                   /* old node -> new */
-  Map cast;                  /* new node -> its cast to the other float type */
-  Map fixed;                 /* old nodes made of constants alone: a bias brought into shape */
+  Map now;   /* old node -> new */
+  Map cast;  /* new node -> its cast to the other float type */
+  Map fixed; /* old nodes made of constants alone: a bias brought into shape */
 } Mixed;
 
 static bool is_f32(const Type *ty) { return ty && ty->kind == TY_TENSOR && dtype_eq(ty->dtype, DT_F32); }
@@ -106,9 +108,12 @@ static bool goes_narrow(Mixed *x, const Node *n)
   if (is_call_of(n, ALWAYS)) return true;
   if (is_call_of(n, FOLLOW)) return can_follow(x, n);
   if (is_call_of(n, NEVER) || (n->u.call.op->flags & (OPF_HOST | OPF_IMPURE))) return false;
-  if (x->missing == 0) raise(x->m->ctx, ERR_UNSUPPORTED, NOWHERE, "ToMixedPrecision: operator '%s' is in no list; missing_op_mode=1 leaves it in float32", op);
+  if (x->missing == 0)
+    raise(x->m->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "ToMixedPrecision: operator '%s' is in no list; missing_op_mode=1 leaves it in float32", op);
   if (x->missing == 1)
-    vec_push(x->pc->arena, &x->pc->notes, arena_printf(x->pc->arena, "ToMixedPrecision: operator '%s' is in no list and stays in float32", op));
+    vec_push(x->pc->arena, &x->pc->notes,
+             arena_printf(x->pc->arena, "ToMixedPrecision: operator '%s' is in no list and stays in float32", op));
   return false;
 }
 
@@ -135,7 +140,8 @@ static const Node *convert_node(Mixed *x, const Node *n, const Node *root, bool 
     const Node *a = map_get(&x->now, n->arg[i]);
     arg[i] = flows ? a : as(x, a, n->arg[i]->type, DT_F32);
   }
-  if (n->kind == N_FUNC && n == root && !keep) return node_func(x->m, fn_nparams(n), arg, arg[n->nargs - 1], NULL, &n->u.func->attrs);
+  if (n->kind == N_FUNC && n == root && !keep)
+    return node_func(x->m, fn_nparams(n), arg, arg[n->nargs - 1], NULL, &n->u.func->attrs);
   return node_with_args(x->m, n, arg);
 }
 
@@ -157,7 +163,8 @@ const Node *pass_mixed_precision(PassContext *pc, Module *m, const Node *f, cons
   DType narrow;
   const char *type = pass_option(env, mixed_precision_options, 0);
   if (!dtype_parse(type, &narrow) || narrow.bits != 16 || !dtype_is_float(narrow))
-    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "ToMixedPrecision: mixed_precision_type is float16 or bfloat16, not '%s'", type);
+    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "ToMixedPrecision: mixed_precision_type is float16 or bfloat16, not '%s'",
+          type);
   if (is_primitive(f)) return f;
   bool keep = pass_config_int(pc, "relay.ToMixedPrecision.keep_orig_output_dtype");
   return mixed_precision(pc, m, f, narrow, pass_option_int(env, mixed_precision_options, 1), keep);

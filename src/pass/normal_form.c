@@ -39,14 +39,18 @@ const Node *pass_to_graph_normal_form(PassContext *pc, Module *m, const Node *f,
   Arena *arena = scratch(m->ctx);
   const Node **order;
   int n = graph_post_order(arena, f, &order);
-  Map effect = {0}, value = {0}, now = {0};
+  Map effect = {0};
+  Map value = {0};
+  Map now = {0};
   find_effects(arena, &effect, f);
   for (int i = 0; i < n; i++)
     if (order[i]->kind == N_LET && !map_has(&effect, order[i]->arg[1]) && order[i]->arg[1]->kind != N_FUNC)
       map_put(arena, &value, order[i]->arg[0], (void *)(uintptr_t)order[i]->arg[1]);
   if (!value.n) return f;
-  for (int i = 0; i < n; i++) {                   /* a let's value comes before its body, which is where the variable is read */
-    const Node *node = order[i], *then;
+  /* a let's value comes before its body, which is where the variable is read */
+  for (int i = 0; i < n; i++) {
+    const Node *node = order[i];
+    const Node *then;
     if (node->kind == N_LET && map_has(&value, node->arg[0])) {
       then = stands_for(&now, &value, node->arg[2]);
     } else {
@@ -64,17 +68,17 @@ const Node *pass_to_graph_normal_form(PassContext *pc, Module *m, const Node *f,
 /* A region: the body of a function, a branch, a clause. */
 typedef struct Scoped {
   int parent, depth;
-  Vec(const Node *) node;    /* bound here, arguments first */
+  Vec(const Node *) node; /* bound here, arguments first */
 } Scoped;
 
 typedef struct Anf {
   Module *m;
   Arena *arena;
   Vec(Scoped) region;
-  Map of;                    /* node -> region + 1 */
-  Map inner;                 /* body of a region as (owner, slot) -> region + 1 */
-  Map lets;                  /* value -> list of variables bound to it */
-  Map atom;                  /* old node -> what stands for it */
+  Map of;    /* node -> region + 1 */
+  Map inner; /* body of a region as (owner, slot) -> region + 1 */
+  Map lets;  /* value -> list of variables bound to it */
+  Map atom;  /* old node -> what stands for it */
   int count;
 } Anf;
 typedef Vec(const Node *) VarList;
@@ -86,7 +90,8 @@ static bool is_atom(const Node *n)
 
 static bool opens_region(const Node *n, int slot)
 {
-  return (n->kind == N_FUNC && slot == n->nargs - 1) || (n->kind == N_IF && slot > 0) || (n->kind == N_MATCH && slot > 0);
+  return (n->kind == N_FUNC && slot == n->nargs - 1) || (n->kind == N_IF && slot > 0) ||
+         (n->kind == N_MATCH && slot > 0);
 }
 
 static const void *slot_key(const Node *n, int slot) { return (const char *)n + slot; }
@@ -138,7 +143,8 @@ static const Node *over_atoms(Anf *a, const Node *n, int depth)
   const Node **arg = arena_array(a->arena, const Node *, n->nargs + 1);
   for (int k = 0; k < n->nargs; k++) {
     int inner = (int)(intptr_t)map_get(&a->inner, slot_key(n, k)) - 1;
-    arg[k] = inner >= 0 && opens_region(n, k) ? build_region(a, inner, n->arg[k], depth + 1) : map_get(&a->atom, n->arg[k]);
+    arg[k] =
+        inner >= 0 && opens_region(n, k) ? build_region(a, inner, n->arg[k], depth + 1) : map_get(&a->atom, n->arg[k]);
     if (!arg[k]) arg[k] = n->arg[k];
   }
   return node_with_args(a->m, n, arg);
@@ -146,11 +152,15 @@ static const Node *over_atoms(Anf *a, const Node *n, int depth)
 
 static const Node *build_region(Anf *a, int region, const Node *body, int depth)
 {
-  typedef struct { const Node *var, *value; } Bind;
+  typedef struct {
+    const Node *var, *value;
+  } Bind;
   Vec(Bind) bind = {0};
-  if (depth > 200) raise(a->m->ctx, ERR_UNSUPPORTED, NOWHERE, "ToANormalForm: branches and functions are nested more than 200 deep");
+  if (depth > 200)
+    raise(a->m->ctx, ERR_UNSUPPORTED, NOWHERE, "ToANormalForm: branches and functions are nested more than 200 deep");
   for (int i = 0; i < a->region.v[region].node.n; i++) {
-    const Node *n = a->region.v[region].node.v[i], *now;
+    const Node *n = a->region.v[region].node.v[i];
+    const Node *now;
     if (is_atom(n)) now = n;
     else if (n->kind == N_LET) now = map_get(&a->atom, n->arg[2]);
     else {
@@ -175,7 +185,8 @@ const Node *pass_to_a_normal_form(PassContext *pc, Module *m, const Node *f, con
   (void)pc, (void)name, (void)env;
   if (is_primitive(f)) return f;
   Anf a = {.m = m, .arena = scratch(m->ctx)};
-  const Node **order, *body = fn_body(f);
+  const Node **order;
+  const Node *body = fn_body(f);
   int n = graph_post_order(a.arena, body, &order);
   place_nodes(&a, n, order);
   return with_body(m, f, build_region(&a, 0, body, 0));

@@ -21,12 +21,12 @@ typedef enum { PASS_MODULE, PASS_FUNCTION, PASS_SEQUENTIAL } PassScope;
 typedef struct PassOption {
   enum { PO_BOOL, PO_INT, PO_FLOAT, PO_STR, PO_STRS /* a, b, c */ } kind;
   const char *name;
-  const char *def;           /* default as text */
+  const char *def; /* default as text */
   const char *doc;
 } PassOption;
 
 struct Pass {
-  const char *name;          /* "FuseOps" */
+  const char *name; /* "FuseOps" */
   const char *doc;
   PassScope scope;
   int opt_level;
@@ -48,7 +48,7 @@ struct Pass {
 typedef struct PassInstrument {
   const char *name;
   void *env;
-  bool (*should_run)(void *env, Module *, const Pass *);       /* NULL: yes */
+  bool (*should_run)(void *env, Module *, const Pass *); /* NULL: yes */
   void (*before)(void *env, Module *, const Pass *);
   void (*after)(void *env, Module *, const Pass *);
 } PassInstrument;
@@ -62,26 +62,26 @@ typedef struct AddedPass {
 struct PassContext {
   Ctx *ctx;
   Arena *arena;
-  int opt_level;             /* 2 unless set */
-  const Target *target;      /* may be NULL: then passes that need one use the host */
+  int opt_level;        /* 2 unless set */
+  const Target *target; /* may be NULL: then passes that need one use the host */
   ImplConfig impl;
   Vec(const char *) required, disabled;
-  StrMap config;             /* key -> text of the value */
+  StrMap config; /* key -> text of the value */
   Vec(PassInstrument) instruments;
   Vec(AddedPass) added;
-  Vec(const char *) notes;   /* sentences for the user: "config 'x' changes nothing yet" */
-  void *timing;              /* of pass_time */
+  Vec(const char *) notes; /* sentences for the user: "config 'x' changes nothing yet" */
+  void *timing;            /* of pass_time */
 };
 PassContext *pass_context_new(Ctx *);
 void pass_context_free(PassContext *);
 /* Raises for an unknown key (with the nearest) and for a value of the wrong type. */
 void pass_config_set(PassContext *, const char *key, const char *value);
-int64_t pass_config_int(PassContext *, const char *key);      /* bool too; the default when not set */
+int64_t pass_config_int(PassContext *, const char *key); /* bool too; the default when not set */
 double pass_config_float(PassContext *, const char *key);
 const char *pass_config_str(PassContext *, const char *key);
-int pass_config_count(void);                                   /* known keys, for listings */
+int pass_config_count(void); /* known keys, for listings */
 const PassOption *pass_config_at(int);
-void pass_disable(PassContext *, const char *name);            /* raises for an unknown pass */
+void pass_disable(PassContext *, const char *name); /* raises for an unknown pass */
 void pass_require(PassContext *, const char *name);
 /* Does it run inside a sequential?  Disabled: no; required: yes; else by its level. */
 bool pass_enabled(const PassContext *, const Pass *);
@@ -90,12 +90,13 @@ const Target *pass_target(PassContext *);
 /* Built-in instruments: seconds per pass; module text before / after passes of these names. */
 void pass_time(PassContext *);
 const char *pass_time_text(PassContext *, Arena *);
-void pass_print(PassContext *, const char *pass_name, bool before, void (*out)(void *env, const char *title, const char *text), void *env);
+void pass_print(PassContext *, const char *pass_name, bool before,
+                void (*out)(void *env, const char *title, const char *text), void *env);
 
 /* ---- manager.c -------------------------------------------------------------------------- */
 
-const Pass *pass_find(const char *name);                       /* built-in ones; NULL if absent */
-const Pass *pass_get(Ctx *, const char *name);                 /* raises with the nearest name */
+const Pass *pass_find(const char *name);       /* built-in ones; NULL if absent */
+const Pass *pass_get(Ctx *, const char *name); /* raises with the nearest name */
 int pass_count(void);
 const Pass *pass_at(int);
 /* The built-in pass with its options set: {"fuse_opt_level", "2"}, … */
@@ -108,7 +109,7 @@ void pass_run(PassContext *, const Pass *, Module *);
 void pass_declare(Ctx *, const char *name);
 /* The text of option i of a built-in pass whose env this is. */
 const char *pass_option(const void *env, const PassOption *table, int i);
-int64_t pass_option_int(const void *env, const PassOption *table, int i);     /* bool too */
+int64_t pass_option_int(const void *env, const PassOption *table, int i); /* bool too */
 
 /* ---- pipeline.c --------------------------------------------------------------------------- */
 

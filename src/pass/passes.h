@@ -4,16 +4,24 @@
 
 #include "pass/pass.h"
 
-#define FUNCTION_PASS(fn, id, level, opts, text) const Node *fn(PassContext *, Module *, const Node *, const char *, void *env);
+#define FUNCTION_PASS(fn, id, level, opts, text) \
+  const Node *fn(PassContext *, Module *, const Node *, const char *, void *env);
 #define MODULE_PASS(fn, id, level, opts, text) void fn(PassContext *, Module *, void *env);
 #include "pass/passes.def"
 #undef FUNCTION_PASS
 #undef MODULE_PASS
 
-enum { no_options_count = 0, dead_code_options_count = 1, convert_layout_options_count = 1, fuse_ops_options_count = 1,
-       combine_options_count = 1, mixed_precision_options_count = 2, remove_unused_options_count = 1 };
-extern const PassOption dead_code_options[], convert_layout_options[], fuse_ops_options[], combine_options[], mixed_precision_options[],
-    remove_unused_options[];
+enum {
+  no_options_count = 0,
+  dead_code_options_count = 1,
+  convert_layout_options_count = 1,
+  fuse_ops_options_count = 1,
+  combine_options_count = 1,
+  mixed_precision_options_count = 2,
+  remove_unused_options_count = 1
+};
+extern const PassOption dead_code_options[], convert_layout_options[], fuse_ops_options[], combine_options[],
+    mixed_precision_options[], remove_unused_options[];
 
 /* mixed_precision.c: missing as the option missing_op_mode; outputs keep their dtypes or take the narrow one. */
 const Node *mixed_precision(PassContext *, Module *, const Node *f, DType narrow, int64_t missing, bool keep_outputs);

@@ -23,9 +23,18 @@ DfPat *pat_wildcard(Arena *a) { return new_pat(a, DP_WILDCARD, 0, NULL); }
 DfPat *pat_constant(Arena *a) { return new_pat(a, DP_CONST, 0, NULL); }
 DfPat *pat_tuple(Arena *a, int n, DfPat *const *field) { return new_pat(a, DP_TUPLE, n, field); }
 DfPat *pat_alt(Arena *a, DfPat *x, DfPat *y) { return new_pat(a, DP_ALT, 2, (DfPat *[]){x, y}); }
-DfPat *pat_dominates(Arena *a, DfPat *parent, DfPat *path, DfPat *child) { return new_pat(a, DP_DOMINATOR, 3, (DfPat *[]){parent, path, child}); }
-DfPat *pat_if(Arena *a, DfPat *cond, DfPat *then, DfPat *orelse) { return new_pat(a, DP_IF, 3, (DfPat *[]){cond, then, orelse}); }
-DfPat *pat_let(Arena *a, DfPat *var, DfPat *value, DfPat *body) { return new_pat(a, DP_LET, 3, (DfPat *[]){var, value, body}); }
+DfPat *pat_dominates(Arena *a, DfPat *parent, DfPat *path, DfPat *child)
+{
+  return new_pat(a, DP_DOMINATOR, 3, (DfPat *[]){parent, path, child});
+}
+DfPat *pat_if(Arena *a, DfPat *cond, DfPat *then, DfPat *orelse)
+{
+  return new_pat(a, DP_IF, 3, (DfPat *[]){cond, then, orelse});
+}
+DfPat *pat_let(Arena *a, DfPat *var, DfPat *value, DfPat *body)
+{
+  return new_pat(a, DP_LET, 3, (DfPat *[]){var, value, body});
+}
 
 static DfPat *named(Arena *a, DfPatKind kind, const char *name)
 {
@@ -48,7 +57,7 @@ DfPat *pat_call(Arena *a, DfPat *callee, int n, DfPat *const *arg)
   DfPat *p = arena_new_of(a, DfPat);
   p->kind = DP_CALL;
   p->n = n < 0 ? 1 : n + 1;
-  p->index = n < 0 ? -1 : 0;                     /* -1: any arguments */
+  p->index = n < 0 ? -1 : 0; /* -1: any arguments */
   p->sub = arena_array(a, DfPat *, p->n);
   p->sub[0] = callee;
   for (int i = 0; i < n; i++) p->sub[1 + i] = arg[i];
@@ -99,10 +108,10 @@ DfPat *pat_node(Arena *a, const Node *node)
 typedef struct Matcher {
   DfMatch *out;
   const Node *root;
-  Map users;                 /* node -> list of users; made when a dominator asks */
+  Map users; /* node -> list of users; made when a dominator asks */
   bool have_users;
   int depth;
-  Vec(const DfPat *) trail;  /* bound, in order */
+  Vec(const DfPat *) trail; /* bound, in order */
   Vec(const Node *) inside;
 } Matcher;
 typedef Vec(const Node *) NodeList;
@@ -134,10 +143,12 @@ static bool match_callee(Matcher *x, const DfPat *p, const Node *n)
 static bool match_call(Matcher *x, const DfPat *p, const Node *n)
 {
   if (!match_callee(x, p->sub[0], n)) return false;
-  int skip = n->kind == N_APPLY, count = n->nargs - skip;
+  int skip = n->kind == N_APPLY;
+  int count = n->nargs - skip;
   if (p->index == -1) return true;
   if (p->n - 1 != count) return false;
-  int trail = x->trail.n, inside = x->inside.n;
+  int trail = x->trail.n;
+  int inside = x->inside.n;
   if (match_all(x, count, p->sub + 1, n->arg + skip)) return true;
   undo(x, trail, inside);
   if (count != 2 || !is_call_of(n, "add,multiply")) return false;
@@ -232,7 +243,8 @@ static bool match_dominator(Matcher *x, const DfPat *p, const Node *n)
   if (!match(x, p->sub[2], n)) return false;
   if (!x->have_users) find_users(x);
   const Node *parent = NULL;
-  NodeList stack = {0}, set = {0};
+  NodeList stack = {0};
+  NodeList set = {0};
   Map seen = {0};
   vec_push(arena, &stack, n);
   while (stack.n) {
@@ -241,7 +253,8 @@ static bool match_dominator(Matcher *x, const DfPat *p, const Node *n)
       const Node *a = at->arg[i];
       if (map_has(&seen, a) || a->kind == N_OP || a->kind == N_GLOBAL) continue;
       map_put(arena, &seen, a, (void *)(uintptr_t)a);
-      int trail = x->trail.n, inside = x->inside.n;
+      int trail = x->trail.n;
+      int inside = x->inside.n;
       if (!parent && match(x, p->sub[0], a)) {
         parent = a;
         vec_push(arena, &set, a);
@@ -249,7 +262,7 @@ static bool match_dominator(Matcher *x, const DfPat *p, const Node *n)
       }
       undo(x, trail, inside);
       bool on_path = match(x, p->sub[1], a);
-      undo(x, trail, inside);                   /* path stands for many nodes: it is not bound */
+      undo(x, trail, inside); /* path stands for many nodes: it is not bound */
       if (!on_path || a->kind == N_CONST || a->kind == N_VAR) continue;
       vec_push(arena, &set, a);
       vec_push(arena, &stack, a);
@@ -277,7 +290,8 @@ static bool match_kind(Matcher *x, const DfPat *p, const Node *n)
     const char *text = attr_text(x->out->arena, n, p->name);
     return text && !strcmp(text, p->value) && match(x, p->sub[0], n);
   }
-  case DP_DTYPE: return n->type && n->type->kind == TY_TENSOR && dtype_eq(n->type->dtype, p->dtype) && match(x, p->sub[0], n);
+  case DP_DTYPE:
+    return n->type && n->type->kind == TY_TENSOR && dtype_eq(n->type->dtype, p->dtype) && match(x, p->sub[0], n);
   case DP_SHAPE: return shape_fits(p, n->type) && match(x, p->sub[0], n);
   case DP_TYPE: return n->type && type_equal(n->type, p->type) && match(x, p->sub[0], n);
   case DP_DOMINATOR: return match_dominator(x, p, n);
@@ -292,8 +306,10 @@ static bool match(Matcher *x, const DfPat *p, const Node *n)
 {
   const Node *before = map_get(&x->out->bound, p);
   if (before) return before == n;
-  if (++x->depth > MAX_DEPTH) raise(arena_ctx(x->out->arena), ERR_UNSUPPORTED, NOWHERE, "a pattern is more than %d deep", MAX_DEPTH);
-  int trail = x->trail.n, inside = x->inside.n;
+  if (++x->depth > MAX_DEPTH)
+    raise(arena_ctx(x->out->arena), ERR_UNSUPPORTED, NOWHERE, "a pattern is more than %d deep", MAX_DEPTH);
+  int trail = x->trail.n;
+  int inside = x->inside.n;
   bool ok = match_kind(x, p, n);
   x->depth--;
   if (!ok) {
@@ -303,7 +319,8 @@ static bool match(Matcher *x, const DfPat *p, const Node *n)
   Arena *arena = x->out->arena;
   map_put(arena, &x->out->bound, p, (void *)(uintptr_t)n);
   vec_push(arena, &x->trail, p);
-  bool structural = p->kind == DP_CALL || p->kind == DP_TUPLE || p->kind == DP_GET || p->kind == DP_CONST || p->kind == DP_IF || p->kind == DP_LET;
+  bool structural = p->kind == DP_CALL || p->kind == DP_TUPLE || p->kind == DP_GET || p->kind == DP_CONST ||
+                    p->kind == DP_IF || p->kind == DP_LET;
   if (structural && !map_has(&x->out->inside, n)) {
     map_put(arena, &x->out->inside, n, (void *)(uintptr_t)n);
     vec_push(arena, &x->inside, n);
@@ -369,7 +386,8 @@ const Node *pattern_rewrite(Module *m, const Node *f, int n, const DfRule *rules
     f = retype(m, now);
     if (!r.again) return f;
   }
-  raise(m->ctx, ERR_ARGUMENT, NOWHERE, "a pattern's replacement matches again after %d rounds; mark the rule to run once", MAX_ROUNDS);
+  raise(m->ctx, ERR_ARGUMENT, NOWHERE,
+        "a pattern's replacement matches again after %d rounds; mark the rule to run once", MAX_ROUNDS);
 }
 
 /* ---- partitioning ------------------------------------------------------------------------------------------ */
@@ -379,7 +397,7 @@ typedef struct Part {
   const Node *root;
 } Part;
 typedef struct Partition {
-  Map part;                  /* root -> Part* */
+  Map part; /* root -> Part* */
   const Annots *attrs;
 } Partition;
 
@@ -402,7 +420,8 @@ static const Node *make_part(GraphRewriter *rw, const Part *p, const Annots *att
   Arena *arena = rw->arena;
   const Node **order;
   Map inner = {0};
-  NodeList param = {0}, arg = {0};
+  NodeList param = {0};
+  NodeList arg = {0};
   Text name = text_new(arena);
   int n = graph_post_order(arena, p->root, &order);
   const Node *body = NULL;
@@ -443,7 +462,8 @@ const Node *pattern_partition(Module *m, const Node *f, const DfPat *pattern, co
   Arena *arena = scratch(m->ctx);
   const Node **order;
   int n = graph_post_order(arena, f, &order);
-  Map users = {0}, taken = {0};
+  Map users = {0};
+  Map taken = {0};
   for (int i = 0; i < n; i++)
     for (int k = 0; k < order[i]->nargs; k++) {
       NodeList *list = map_get(&users, order[i]->arg[k]);
@@ -451,7 +471,7 @@ const Node *pattern_partition(Module *m, const Node *f, const DfPat *pattern, co
       vec_push(arena, list, order[i]);
     }
   Partition pt = {.attrs = attrs};
-  for (int i = n - 1; i >= 0; i--) {              /* from the outputs: the largest match of a chain comes first */
+  for (int i = n - 1; i >= 0; i--) { /* from the outputs: the largest match of a chain comes first */
     Part *p = arena_new_of(arena, Part);
     p->root = order[i];
     if (order[i]->kind == N_FUNC || order[i]->kind == N_VAR || map_has(&taken, order[i])) continue;

@@ -7,30 +7,30 @@
 #include "pass/tools.h"
 
 static const char *const list[] = {
-    "InferType",
-    "RemoveUnusedFunctions",
-    "ToGraphNormalForm",
-    "SimplifyInference",
-    "DynamicToStatic",
-    "Legalize",
-    "FoldConstant",
-    "SimplifyExpr",
-    "EliminateCommonSubexpr",
-    "CombineParallelConv2D",
-    "CombineParallelDense",
-    "CombineParallelBatchMatmul",
-    "FoldConstant",
-    "FoldScaleAxis",
-    "FuseAttention",
-    "CanonicalizeOps",
-    "ReducePrecision",
-    "CanonicalizeCast",
-    "FastMath",
-    "AlterOpLayout",
-    "SimplifyExpr",
-    "FoldConstant",
-    "DeadCodeElimination",
-    "FuseOps",
+  "InferType",
+  "RemoveUnusedFunctions",
+  "ToGraphNormalForm",
+  "SimplifyInference",
+  "DynamicToStatic",
+  "Legalize",
+  "FoldConstant",
+  "SimplifyExpr",
+  "EliminateCommonSubexpr",
+  "CombineParallelConv2D",
+  "CombineParallelDense",
+  "CombineParallelBatchMatmul",
+  "FoldConstant",
+  "FoldScaleAxis",
+  "FuseAttention",
+  "CanonicalizeOps",
+  "ReducePrecision",
+  "CanonicalizeCast",
+  "FastMath",
+  "AlterOpLayout",
+  "SimplifyExpr",
+  "FoldConstant",
+  "DeadCodeElimination",
+  "FuseOps",
 };
 enum { NLIST = sizeof list / sizeof *list };
 
@@ -49,7 +49,8 @@ static int first_place(const char *name)
 
 void pass_add(PassContext *pc, const Pass *pass, const char *after)
 {
-  if (first_place(after) < 0) raise(pc->ctx, ERR_ARGUMENT, NOWHERE, "the pipeline has no pass '%s' to put '%s' behind", after, pass->name);
+  if (first_place(after) < 0)
+    raise(pc->ctx, ERR_ARGUMENT, NOWHERE, "the pipeline has no pass '%s' to put '%s' behind", after, pass->name);
   pass_declare(pc->ctx, pass->name);
   vec_push(pc->arena, &pc->added, ((AddedPass){pass, list[first_place(after)]}));
 }

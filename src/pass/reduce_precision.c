@@ -17,9 +17,9 @@ typedef struct Rounding {
   const Target *target;
   const ImplConfig *config;
   const Node *root;
-  Map now;                   /* old node -> new */
-  Map stored;                /* old nodes that some product reads in bfloat16 */
-  Map narrow;                /* new node -> rounded to bfloat16 */
+  Map now;    /* old node -> new */
+  Map stored; /* old nodes that some product reads in bfloat16 */
+  Map narrow; /* new node -> rounded to bfloat16 */
 } Rounding;
 
 static bool takes_pairs(Rounding *r, const Node *n)
@@ -73,15 +73,22 @@ static void note_slow_target(PassContext *pc, const Target *t)
   for (int i = 0; i < pc->notes.n; i++)
     if (str_starts(pc->notes.v[i], start)) return;
   vec_push(pc->arena, &pc->notes,
-           arena_printf(pc->arena, "%s (avx512bf16 on x86-64, bf16 on AArch64) in target '%s': they are computed in float32, which is not faster", start, t->text));
+           arena_printf(pc->arena,
+                        "%s (avx512bf16 on x86-64, bf16 on AArch64) in target '%s': they are computed in float32, "
+                        "which is not faster",
+                        start, t->text));
 }
 
 /* Says how many products are left in float32 because the target's instruction for pairs is slow. */
 static void note_slow_pairs(PassContext *pc, const Target *t, int pairs, int products)
 {
-  if (!target_has_dot(t, target_lanes(t, 32)) || !t->core.dot_bits || 2 * t->core.dot_bits > t->core.fma_bits || pairs == products) return;
+  if (!target_has_dot(t, target_lanes(t, 32)) || !t->core.dot_bits || 2 * t->core.dot_bits > t->core.fma_bits ||
+      pairs == products)
+    return;
   vec_push(pc->arena, &pc->notes,
-           arena_printf(pc->arena, "target '%s' begins products of bfloat16 pairs half as often as multiply-adds: %d of %d products stay float32, which is as fast",
+           arena_printf(pc->arena,
+                        "target '%s' begins products of bfloat16 pairs half as often as multiply-adds: %d of %d "
+                        "products stay float32, which is as fast",
                         t->text, products - pairs, products));
 }
 
@@ -92,7 +99,8 @@ static const Node *to_bfloat16(PassContext *pc, Module *m, const Node *f)
     raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "fast math bf16 is made for CPUs; target '%s' is a GPU", r.target->text);
   const Node **order;
   int n = graph_post_order(r.arena, f, &order);
-  int pairs = 0, products = 0;
+  int pairs = 0;
+  int products = 0;
   for (int i = 0; i < n; i++) {
     products += is_call_of(order[i], "nn.conv2d,nn.dense,nn.matmul");
     if (!takes_pairs(&r, order[i])) continue;
@@ -110,7 +118,9 @@ static const Node *to_float16(PassContext *pc, Module *m, const Node *f)
   const Target *t = pass_target(pc);
   if (!target_has(t, CPU_FP16))
     raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "fast math fp16 needs float16 arithmetic, which target '%s' lacks (AArch64 has it with -mattr=+fullfp16 or -mcpu=neoverse-n1); bf16 runs there", t->text);
+          "fast math fp16 needs float16 arithmetic, which target '%s' lacks (AArch64 has it with -mattr=+fullfp16 or "
+          "-mcpu=neoverse-n1); bf16 runs there",
+          t->text);
   return mixed_precision(pc, m, f, DT_F16, 2, true);
 }
 

@@ -23,9 +23,11 @@ static bool stable_shape(const Type *ty)
 /* The same type beyond doubt: a size known at run time only equals nothing. */
 static bool same_type(const Node *a, const Node *b)
 {
-  if (!is_tensor(a) || !is_tensor(b) || !dtype_eq(a->type->dtype, b->type->dtype) || a->type->ndim != b->type->ndim) return false;
+  if (!is_tensor(a) || !is_tensor(b) || !dtype_eq(a->type->dtype, b->type->dtype) || a->type->ndim != b->type->ndim)
+    return false;
   for (int i = 0; i < a->type->ndim; i++) {
-    const Expr *x = a->type->shape[i], *y = b->type->shape[i];
+    const Expr *x = a->type->shape[i];
+    const Expr *y = b->type->shape[i];
     if (x != y && !(x->kind == E_INT && expr_is_int(y, x->u.i))) return false;
   }
   return true;
@@ -86,12 +88,13 @@ static const Node *rule_transpose(Module *m, const Node *n)
 static const Node *rule_layout(Module *m, const Node *n)
 {
   if (!is_call(n, "layout_transform")) return n;
-  const char *from = call_str(n, "src_layout"), *to = call_str(n, "dst_layout");
+  const char *from = call_str(n, "src_layout");
+  const char *to = call_str(n, "dst_layout");
   if (!strcmp(from, to)) return n->arg[0];
   const Node *x = n->arg[0];
   if (!is_call(x, "layout_transform") || strcmp(call_str(x, "dst_layout"), from)) return n;
   const Node *now = make_layout(m, x->arg[0], call_str(x, "src_layout"), to);
-  return same_type(now, n) ? now : n;                 /* padding of a split axis does not cancel */
+  return same_type(now, n) ? now : n; /* padding of a split axis does not cancel */
 }
 
 /* Does a cast to `to` keep every value of `from`? */
@@ -133,8 +136,10 @@ static const Node *rule_neutral(Module *m, const Node *n)
   (void)m;
   if (!is_call_of(n, "add,subtract,multiply,divide,power,floor_divide") || !is_tensor(n)) return n;
   bool integer = dtype_is_int(n->type->dtype);
-  const Node *a = n->arg[0], *b = n->arg[1];
-  bool left = same_type(n, a), right = same_type(n, b);
+  const Node *a = n->arg[0];
+  const Node *b = n->arg[1];
+  bool left = same_type(n, a);
+  bool right = same_type(n, b);
   if (is_call(n, "add") && integer) {
     if (left && is_all(b, 0)) return a;
     if (right && is_all(a, 0)) return b;
@@ -155,7 +160,8 @@ static const Node *rule_full(Module *m, const Node *n)
   if (n->kind != N_CALL || n->u.call.op->fuse != FUSE_BROADCAST || n->nargs != 2 || !is_tensor(n)) return n;
   for (int i = 0; i < 2; i++) {
     const Node *f = n->arg[i];
-    if (!is_call(f, "full") || f->arg[0]->kind != N_CONST || !same_type(n, n->arg[1 - i]) || f->arg[0]->type->ndim) continue;
+    if (!is_call(f, "full") || f->arg[0]->kind != N_CONST || !same_type(n, n->arg[1 - i]) || f->arg[0]->type->ndim)
+      continue;
     const Node *arg[2] = {n->arg[0], n->arg[1]};
     arg[i] = f->arg[0];
     if (!dtype_eq(arg[i]->type->dtype, f->type->dtype)) continue;
@@ -204,7 +210,8 @@ static const Node *rule_identity(Module *m, const Node *n)
   if (is_call(n, "copy")) return n->arg[0];
   if (is_call(n, "concatenate") && n->arg[0]->kind == N_TUPLE && n->arg[0]->nargs == 1) return n->arg[0]->arg[0];
   if (!is_tensor(n) || n->nargs < 1 || !same_type(n, n->arg[0])) return n;
-  if (is_call_of(n, "broadcast_to,dyn.broadcast_to,broadcast_to_like,collapse_sum_like,collapse_sum_to")) return n->arg[0];
+  if (is_call_of(n, "broadcast_to,dyn.broadcast_to,broadcast_to_like,collapse_sum_like,collapse_sum_to"))
+    return n->arg[0];
   if (is_call(n, "nn.pad") && all_ints(call_ints(n, "pad_width"), 0)) return n->arg[0];
   if (is_call(n, "strided_slice") && type_is_static(n->type)) {
     AttrInts s = call_ints(n, "strides");
@@ -263,16 +270,19 @@ static const Node *rule_dense(Module *m, const Node *n)
   return node_call(m, op, 2, (const Node *[]){n->arg[0], n->arg[1]->arg[0]}, attrs, n->name);
 }
 
-/* May a window operator have the padding itself?  Zeros for a convolution, the least value for a maximum, zeros that count
- * as elements for an average (all of its padding does then). */
+/* May a window operator have the padding itself?  Zeros for a convolution, the least value for a maximum, zeros that
+ * count as elements for an average (all of its padding does then). */
 static bool takes_padding(const Node *n, const Node *pad)
 {
   if (strcmp(call_str(pad, "pad_mode"), "constant")) return false;
-  if (call_has(n, "ceil_mode") && call_int(n, "ceil_mode")) return false;            /* windows that start in the padding would go */
-  if (is_call_of(n, "nn.max_pool1d,nn.max_pool2d,nn.max_pool3d")) return pad->nargs > 1 && const_all(pad->arg[1], -INFINITY);
+  /* windows that start in the padding would go */
+  if (call_has(n, "ceil_mode") && call_int(n, "ceil_mode")) return false;
+  if (is_call_of(n, "nn.max_pool1d,nn.max_pool2d,nn.max_pool3d"))
+    return pad->nargs > 1 && const_all(pad->arg[1], -INFINITY);
   if (pad->nargs > 1 && !const_all(pad->arg[1], 0)) return false;
   if (is_call_of(n, "nn.conv1d,nn.conv2d,nn.conv3d")) return true;
-  return is_call_of(n, "nn.avg_pool1d,nn.avg_pool2d,nn.avg_pool3d") && (call_int(n, "count_include_pad") || all_ints(call_ints(n, "padding"), 0));
+  return is_call_of(n, "nn.avg_pool1d,nn.avg_pool2d,nn.avg_pool3d") &&
+         (call_int(n, "count_include_pad") || all_ints(call_ints(n, "padding"), 0));
 }
 
 /* conv(pad(x, 0)) -> conv(x) with more padding, when only spatial dimensions are padded; pools likewise. */
@@ -281,9 +291,11 @@ static const Node *rule_pad(Module *m, const Node *n)
   if (n->kind != N_CALL || !n->nargs || !is_call(n->arg[0], "nn.pad") || !takes_padding(n, n->arg[0])) return n;
   const Node *p = n->arg[0];
   bool average = call_has(n, "count_include_pad") && strstr(n->u.call.op->name, "avg");
-  AttrInts width = call_ints(p, "pad_width"), old = call_ints(n, "padding");
+  AttrInts width = call_ints(p, "pad_width");
+  AttrInts old = call_ints(n, "padding");
   const char *layout = call_str(n, call_has(n, "data_layout") ? "data_layout" : "layout");
-  int spatial = (int)strlen(layout) - 2, at = 0;
+  int spatial = (int)strlen(layout) - 2;
+  int at = 0;
   int64_t pad[6];
   if (width.n != 2 * (spatial + 2) || spatial > 3) return n;
   for (int i = 0; i < 2 * spatial; i++) {
@@ -310,8 +322,8 @@ static const Node *rule_pad(Module *m, const Node *n)
 
 static bool by_element(const OpDef *op) { return op->layout == layout_any || op->layout == layout_broadcast; }
 
-#define PRODUCTS                                                                                                     \
-  "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose,nn.dense,nn.matmul,"    \
+#define PRODUCTS                                                                                                  \
+  "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose,nn.dense,nn.matmul," \
   "nn.batch_matmul,nn.contrib_dense_pack"
 
 /* Element-by-element operators over a convolution or product: what FuseOps makes one kernel of. */
@@ -329,26 +341,33 @@ static bool same_shape(const Type *a, const Type *b)
 {
   if (a->ndim != b->ndim) return false;
   for (int i = 0; i < a->ndim; i++)
-    if (a->shape[i] != b->shape[i] && !(a->shape[i]->kind == E_INT && expr_is_int(b->shape[i], a->shape[i]->u.i))) return false;
+    if (a->shape[i] != b->shape[i] && !(a->shape[i]->kind == E_INT && expr_is_int(b->shape[i], a->shape[i]->u.i)))
+      return false;
   return true;
 }
 
 /* How another operand of n is read when n works on `like`, the tensor before the view; NULL: it cannot be. */
 static const Node *operand_below(Module *m, const Node *n, const Node *x, const Node *like)
 {
-  const Type *ty = like->type, *whole = n->type;
+  const Type *ty = like->type;
+  const Type *whole = n->type;
   if (!is_tensor(x)) return NULL;
-  bool last = true, one = true;                       /* it varies along the last axis alone; not at all */
+  bool last = true;
+  bool one = true; /* it varies along the last axis alone; not at all */
   for (int i = 0; i < x->type->ndim; i++) {
     one = one && expr_is_int(x->type->shape[i], 1);
     if (i + 1 < x->type->ndim) last = last && expr_is_int(x->type->shape[i], 1);
   }
-  bool same_last = ty->ndim && whole->ndim && (ty->shape[ty->ndim - 1] == whole->shape[whole->ndim - 1] ||
-                   (ty->shape[ty->ndim - 1]->kind == E_INT && expr_is_int(whole->shape[whole->ndim - 1], ty->shape[ty->ndim - 1]->u.i)));
+  bool same_last = ty->ndim && whole->ndim &&
+                   (ty->shape[ty->ndim - 1] == whole->shape[whole->ndim - 1] ||
+                    (ty->shape[ty->ndim - 1]->kind == E_INT &&
+                     expr_is_int(whole->shape[whole->ndim - 1], ty->shape[ty->ndim - 1]->u.i)));
   if (one) return x->type->ndim ? make_reshape(m, x, 0, NULL) : x;
   if (last && same_last) return x->type->ndim == 1 ? x : make_reshape(m, x, 1, x->type->shape + x->type->ndim - 1);
   if (!same_shape(x->type, whole)) return NULL;
-  if (is_view_call(x) && is_tensor(x->arg[0]) && same_shape(x->arg[0]->type, ty) && dtype_eq(x->arg[0]->type->dtype, x->type->dtype)) return x->arg[0];
+  if (is_view_call(x) && is_tensor(x->arg[0]) && same_shape(x->arg[0]->type, ty) &&
+      dtype_eq(x->arg[0]->type->dtype, x->type->dtype))
+    return x->arg[0];
   if (is_view_call(x) ? is_anchored(x->arg[0], 0) : is_anchored(x, 0)) return NULL;
   return make_reshape(m, x, ty->ndim, ty->shape);
 }
@@ -359,8 +378,11 @@ static const Node *rule_sink_view(Module *m, const Node *n)
 {
   if (n->kind != N_CALL || !by_element(n->u.call.op) || !stable_shape(n->type) || n->nargs > 4) return n;
   for (int i = 0; i < n->nargs; i++) {
-    const Node *v = n->arg[i], *arg[4];
-    if (!is_view_call(v) || !is_tensor(v) || !same_shape(v->type, n->type) || !stable_shape(v->arg[0]->type) || !is_anchored(v->arg[0], 0)) continue;
+    const Node *v = n->arg[i];
+    const Node *arg[4];
+    if (!is_view_call(v) || !is_tensor(v) || !same_shape(v->type, n->type) || !stable_shape(v->arg[0]->type) ||
+        !is_anchored(v->arg[0], 0))
+      continue;
     const Node *x = v->arg[0];
     bool ok = dtype_eq(x->type->dtype, v->type->dtype);
     for (int k = 0; ok && k < n->type->ndim; k++) ok = !expr_is_int(n->type->shape[k], 0);
@@ -375,8 +397,9 @@ static const Node *rule_sink_view(Module *m, const Node *n)
   return n;
 }
 
-static const Rule rules[] = {rule_views, rule_transpose, rule_layout, rule_cast,   rule_like, rule_neutral,
-                             rule_full,  rule_identity,  rule_tuple,  rule_matmul, rule_dense, rule_pad,  rule_sink_view};
+static const Rule rules[] = {rule_views,   rule_transpose, rule_layout,   rule_cast,  rule_like,
+                             rule_neutral, rule_full,      rule_identity, rule_tuple, rule_matmul,
+                             rule_dense,   rule_pad,       rule_sink_view};
 enum { NRULES = sizeof rules / sizeof *rules };
 
 static const Node *apply_rules(GraphRewriter *rw, const Node *old, const Node *now)

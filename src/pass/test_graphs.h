@@ -38,9 +38,11 @@ static inline const RtValue *test_value(Module *m, Arena *arena, const Type *ty,
     for (int i = 0; i < ty->nfield; i++) v->field[i] = test_value(m, arena, ty->field[i], seed);
     return v;
   }
-  if (ty->kind != TY_TENSOR) raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "no random value of type %s", type_text(arena, ty));
+  if (ty->kind != TY_TENSOR)
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "no random value of type %s", type_text(arena, ty));
   ConstData *d = &v->tensor;
-  size_t count = 1, size = (size_t)dtype_bytes(ty->dtype);
+  size_t count = 1;
+  size_t size = (size_t)dtype_bytes(ty->dtype);
   v->kind = RV_TENSOR;
   d->dtype = ty->dtype;
   d->ndim = ty->ndim;
@@ -49,7 +51,9 @@ static inline const RtValue *test_value(Module *m, Arena *arena, const Type *ty,
   char *bytes = arena_alloc(arena, d->bytes + 1);
   for (size_t i = 0; i < count; i++) {
     double f = (double)(int64_t)(test_random(seed) % 2001) / 1000 - 1;
-    Value x = dtype_is_float(ty->dtype) ? value_float(ty->dtype, f) : value_int(ty->dtype, (int64_t)(test_random(seed) % (dtype_is_bool(ty->dtype) ? 2 : 3)));
+    Value x = dtype_is_float(ty->dtype)
+                  ? value_float(ty->dtype, f)
+                  : value_int(ty->dtype, (int64_t)(test_random(seed) % (dtype_is_bool(ty->dtype) ? 2 : 3)));
     value_store(x, bytes + i * size);
   }
   d->data = bytes;
@@ -63,23 +67,28 @@ static inline bool test_near(double a, double b, double tolerance)
 
 static inline void test_compare(Ctx *ctx, const char *what, const RtValue *a, const RtValue *b, double tolerance)
 {
-  if (a->kind != b->kind || a->n != b->n) raise(ctx, ERR_INTERNAL, NOWHERE, "%s: the result has another structure", what);
+  if (a->kind != b->kind || a->n != b->n)
+    raise(ctx, ERR_INTERNAL, NOWHERE, "%s: the result has another structure", what);
   for (int i = 0; i < a->n; i++) test_compare(ctx, what, a->field[i], b->field[i], tolerance);
   if (a->kind != RV_TENSOR) return;
-  const ConstData *x = &a->tensor, *y = &b->tensor;
+  const ConstData *x = &a->tensor;
+  const ConstData *y = &b->tensor;
   if (x->ndim != y->ndim || memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape))
     raise(ctx, ERR_INTERNAL, NOWHERE, "%s: the result has another shape", what);
   size_t n = x->bytes / (size_t)dtype_bytes(x->dtype);
   for (size_t i = 0; i < n; i++) {
     Value p = value_load(x->dtype, (const char *)x->data + i * (size_t)dtype_bytes(x->dtype));
     Value q = value_load(y->dtype, (const char *)y->data + i * (size_t)dtype_bytes(y->dtype));
-    double f = dtype_is_float(p.dtype) ? p.f : (double)p.i, g = dtype_is_float(q.dtype) ? q.f : (double)q.i;
-    if (!test_near(f, g, tolerance)) raise(ctx, ERR_INTERNAL, NOWHERE, "%s: the meaning changed: element %zu was %g and is %g", what, i, f, g);
+    double f = dtype_is_float(p.dtype) ? p.f : (double)p.i;
+    double g = dtype_is_float(q.dtype) ? q.f : (double)q.i;
+    if (!test_near(f, g, tolerance))
+      raise(ctx, ERR_INTERNAL, NOWHERE, "%s: the meaning changed: element %zu was %g and is %g", what, i, f, g);
   }
 }
 
 /* Raises unless both functions give the same on random arguments. */
-static inline void test_same_meaning(Module *m, const char *what, const Node *before, const Node *after, double tolerance)
+static inline void test_same_meaning(Module *m, const char *what, const Node *before, const Node *after,
+                                     double tolerance)
 {
   Scope scope = scope_begin(m->ctx);
   Arena *arena = scratch(m->ctx);

@@ -36,24 +36,31 @@ static const Node *parse(Module *m, const char *text)
 }
 
 static DfPat *unary(Arena *a, const char *op, DfPat *x) { return pat_call(a, pat_op(a, op), 1, &x); }
-static DfPat *binary(Arena *a, const char *op, DfPat *x, DfPat *y) { return pat_call(a, pat_op(a, op), 2, (DfPat *[]){x, y}); }
+static DfPat *binary(Arena *a, const char *op, DfPat *x, DfPat *y)
+{
+  return pat_call(a, pat_op(a, op), 2, (DfPat *[]){x, y});
+}
 static bool matches(Arena *a, const DfPat *p, const Node *n)
 {
   DfMatch match;
   return pattern_match(a, p, n, NULL, &match);
 }
 
-#define CONV_BN                                                                                                     \
+#define CONV_BN                                                                                                       \
   "def @main(%x: Tensor[(1, 2, 4, 4), float32], %w: Tensor[(2, 2, 3, 3), float32], %b: Tensor[(2, 1, 1), float32]) {" \
   "  %0 = nn.conv2d(%x, %w, padding=[1, 1, 1, 1]); %1 = add(%b, %0); nn.relu(%1) }"
 
 static void simple(Module *m, Arena *a)
 {
   const Node *body = fn_body(parse(m, CONV_BN));
-  DfPat *x = pat_wildcard(a), *w = pat_wildcard(a), *b = pat_var(a, "b");
-  DfPat *conv = binary(a, "nn.conv2d", x, w), *sum = binary(a, "add", conv, b), *relu = unary(a, "nn.relu", sum);
+  DfPat *x = pat_wildcard(a);
+  DfPat *w = pat_wildcard(a);
+  DfPat *b = pat_var(a, "b");
+  DfPat *conv = binary(a, "nn.conv2d", x, w);
+  DfPat *sum = binary(a, "add", conv, b);
+  DfPat *relu = unary(a, "nn.relu", sum);
   DfMatch match;
-  assert_true(pattern_match(a, relu, body, NULL, &match));            /* the addition's operands exchanged */
+  assert_true(pattern_match(a, relu, body, NULL, &match)); /* the addition's operands exchanged */
   assert_string_equal(pattern_node(&match, x)->name, "x");
   assert_string_equal(pattern_node(&match, w)->name, "w");
   assert_ptr_equal(pattern_node(&match, sum), body->arg[0]);
@@ -61,7 +68,9 @@ static void simple(Module *m, Arena *a)
   assert_false(matches(a, unary(a, "tanh", sum), body));
   assert_false(matches(a, unary(a, "nn.relu", binary(a, "subtract", conv, b)), body));
   assert_false(matches(a, pat_var(a, "x"), pattern_node(&match, w)));
-  assert_true(matches(a, pat_optional(a, pat_optional(a, binary(a, "add", pat_wildcard(a), pat_wildcard(a)), "tanh"), "nn.relu"), body));
+  assert_true(matches(
+      a, pat_optional(a, pat_optional(a, binary(a, "add", pat_wildcard(a), pat_wildcard(a)), "tanh"), "nn.relu"),
+      body));
 }
 
 static void attributes_and_types(Module *m, Arena *a)
@@ -85,7 +94,8 @@ static void repeated(Module *m, Arena *a)
 {
   const Node *body = fn_body(parse(m, "def @main(%x: Tensor[(2), float32], %y: Tensor[(2), float32]) {"
                                       " (multiply(%x, sigmoid(%x)), multiply(%x, sigmoid(%y))) }"));
-  DfPat *x = pat_wildcard(a), *swish = binary(a, "multiply", x, unary(a, "sigmoid", x));
+  DfPat *x = pat_wildcard(a);
+  DfPat *swish = binary(a, "multiply", x, unary(a, "sigmoid", x));
   assert_true(matches(a, swish, body->arg[0]));
   assert_false(matches(a, swish, body->arg[1]));
   assert_true(matches(a, pat_tuple(a, -1, NULL), body));
@@ -104,7 +114,8 @@ static void dominator(Module *m, Arena *a)
   assert_true(pattern_match(a, p, fn_body(f), f, &match));
   assert_true(is_call(pattern_node(&match, conv), "nn.conv2d"));
   /* the same with a reader outside: not dominated */
-  const Node *g = node_func(m, fn_nparams(f), f->arg, node_tuple(m, 2, (const Node *[]){fn_body(f), fn_body(f)->arg[0]}), NULL, NULL);
+  const Node *g = node_func(m, fn_nparams(f), f->arg,
+                            node_tuple(m, 2, (const Node *[]){fn_body(f), fn_body(f)->arg[0]}), NULL, NULL);
   assert_false(pattern_match(a, p, fn_body(f), g, &match));
   assert_false(matches(a, pat_dominates(a, conv, unary(a, "exp", pat_wildcard(a)), sum), fn_body(f)));
 }
@@ -118,7 +129,8 @@ static const Node *to_relu(void *env, Module *m, const Node *n, const DfMatch *m
 static void rewriting(Module *m, Arena *a)
 {
   const Node *f = parse(m, "def @main(%x: Tensor[(3), float32]) { maximum(exp(maximum(%x, 0f)), 0f) }");
-  DfPat *x = pat_wildcard(a), *zero = pat_constant(a);
+  DfPat *x = pat_wildcard(a);
+  DfPat *zero = pat_constant(a);
   DfRule rule = {binary(a, "maximum", x, zero), to_relu, x, false};
   const Node *g = pattern_rewrite(m, f, 1, &rule);
   assert_true(is_call(fn_body(g), "nn.relu"));
@@ -131,7 +143,11 @@ static const Node *again(void *env, Module *m, const Node *n, const DfMatch *mat
   (void)env, (void)match;
   return make1(m, "exp", n->arg[0]);
 }
-typedef struct Endless { Module *m; const Node *f; DfRule rule; } Endless;
+typedef struct Endless {
+  Module *m;
+  const Node *f;
+  DfRule rule;
+} Endless;
 static void run_endless(Ctx *ctx, void *arg)
 {
   Endless *e = arg;
@@ -141,7 +157,9 @@ static void run_endless(Ctx *ctx, void *arg)
 
 static void endless_rule_is_refused(Module *m, Arena *a)
 {
-  Endless e = {m, parse(m, "def @main(%x: Tensor[(3), float32]) { exp(%x) }"), {unary(a, "exp", pat_wildcard(a)), again, NULL, false}};
+  Endless e = {m,
+               parse(m, "def @main(%x: Tensor[(3), float32]) { exp(%x) }"),
+               {unary(a, "exp", pat_wildcard(a)), again, NULL, false}};
   assert_int_equal(protect(m->ctx, run_endless, &e), ERR_ARGUMENT);
   e.rule.once = true;
   assert_int_equal(protect(m->ctx, run_endless, &e), ERR_NONE);
@@ -154,26 +172,42 @@ static void partitioning(Module *m, Arena *a)
   DfPat *p = pat_optional(a, binary(a, "add", conv, pat_wildcard(a)), "nn.relu");
   Annots attrs = {0};
   annots_set(a, &attrs, "Composite", expr_str(m, "conv_bias_relu"));
-  const Node *g = pattern_partition(m, f, p, &attrs, NULL, NULL), *call = fn_body(g);
+  const Node *g = pattern_partition(m, f, p, &attrs, NULL, NULL);
+  const Node *call = fn_body(g);
   assert_int_equal(call->kind, N_APPLY);
   assert_int_equal(fn_nparams(call->arg[0]), 3);
   assert_string_equal(annots_get(&call->arg[0]->u.func->attrs, "Composite")->u.str, "conv_bias_relu");
-  assert_string_equal(annots_get(&call->arg[0]->u.func->attrs, "PartitionedFromPattern")->u.str, "nn.conv2d_add_nn.relu_");
+  assert_string_equal(annots_get(&call->arg[0]->u.func->attrs, "PartitionedFromPattern")->u.str,
+                      "nn.conv2d_add_nn.relu_");
   test_same_meaning(m, "partition", f, g, 0);
   /* what is read from outside stays outside */
   const Node *sum = fn_body(f)->arg[0];
-  const Node *open = node_func(m, fn_nparams(f), f->arg, node_tuple(m, 2, (const Node *[]){fn_body(f), sum->arg[1]}), NULL, NULL);
+  const Node *open =
+      node_func(m, fn_nparams(f), f->arg, node_tuple(m, 2, (const Node *[]){fn_body(f), sum->arg[1]}), NULL, NULL);
   assert_ptr_equal(pattern_partition(m, open, p, NULL, NULL, NULL), open);
 }
 
-#define RUNS(name) static void test_##name(void **state) { (void)state; run(name); }
-RUNS(simple) RUNS(attributes_and_types) RUNS(repeated) RUNS(dominator) RUNS(rewriting) RUNS(endless_rule_is_refused) RUNS(partitioning)
+#define RUNS(name)                      \
+  static void test_##name(void **state) \
+  {                                     \
+    (void)state;                        \
+    run(name);                          \
+  }
+RUNS(simple)
+RUNS(attributes_and_types)
+RUNS(repeated)
+RUNS(dominator)
+RUNS(rewriting)
+RUNS(endless_rule_is_refused)
+RUNS(partitioning)
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_simple),    cmocka_unit_test(test_attributes_and_types),   cmocka_unit_test(test_repeated),     cmocka_unit_test(test_dominator),
-      cmocka_unit_test(test_rewriting), cmocka_unit_test(test_endless_rule_is_refused), cmocka_unit_test(test_partitioning),
+    cmocka_unit_test(test_simple),       cmocka_unit_test(test_attributes_and_types),
+    cmocka_unit_test(test_repeated),     cmocka_unit_test(test_dominator),
+    cmocka_unit_test(test_rewriting),    cmocka_unit_test(test_endless_rule_is_refused),
+    cmocka_unit_test(test_partitioning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,10 @@
 
 #include "pass/pass.h"
 
-static inline bool is_call(const Node *n, const char *op) { return n->kind == N_CALL && !strcmp(n->u.call.op->name, op); }
+static inline bool is_call(const Node *n, const char *op)
+{
+  return n->kind == N_CALL && !strcmp(n->u.call.op->name, op);
+}
 static inline bool is_tensor(const Node *n) { return n->type && n->type->kind == TY_TENSOR && n->type->ndim >= 0; }
 
 /* ---- attributes ------------------------------------------------------------------------ */
@@ -21,7 +24,10 @@ static inline bool is_call_of(const Node *n, const char *ops)
   return false;
 }
 
-static inline bool call_has(const Node *n, const char *name) { return n->u.call.op->attrs && attrs_field(n->u.call.op->attrs, name); }
+static inline bool call_has(const Node *n, const char *name)
+{
+  return n->u.call.op->attrs && attrs_field(n->u.call.op->attrs, name);
+}
 
 /* Attributes by name; the attribute must exist: the passes know which operators they ask. */
 static inline const void *field_at(const Node *n, const char *name)
@@ -90,7 +96,8 @@ static inline const Node *make_reshape(Module *m, const Node *x, int ndim, const
   } else {
     int64_t *v = arena_array(scratch(m->ctx), int64_t, ndim + 1);
     for (int i = 0; i < ndim; i++) {
-      if (shape[i]->kind != E_INT) raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "reshape to a symbolic size needs dimensions as attributes");
+      if (shape[i]->kind != E_INT)
+        raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "reshape to a symbolic size needs dimensions as attributes");
       v[i] = shape[i]->u.i;
     }
     attrs_set_ints(m, op->attrs, attrs, "newshape", ndim, v);
@@ -122,7 +129,6 @@ static inline const Node *make_float(Module *m, DType dtype, double v)
 }
 
 /* ---- types and constants ----------------------------------------------------------------------- */
-
 
 /* -1: not a literal. */
 static inline int64_t dim_of(const Node *n, int axis)
@@ -169,7 +175,7 @@ static inline bool const_positive(const Node *n)
 
 /* How often each node is used below f, and the nodes, arguments first. */
 typedef struct Uses {
-  Map count;                 /* node -> count as an intptr */
+  Map count; /* node -> count as an intptr */
   int n;
   const Node **order;
 } Uses;
@@ -188,7 +194,8 @@ static inline Uses uses_of(Arena *arena, const Node *f)
 static inline int uses_get(const Uses *u, const Node *n) { return (int)(intptr_t)map_get(&u->count, n); }
 
 /* Rewrites with fn over a fresh memory in scratch. */
-static inline const Node *rewrite(Module *m, const Node *n, const Node *(*fn)(GraphRewriter *, const Node *, const Node *), void *env)
+static inline const Node *rewrite(Module *m, const Node *n,
+                                  const Node *(*fn)(GraphRewriter *, const Node *, const Node *), void *env)
 {
   GraphRewriter rw = {.m = m, .fn = fn, .env = env, .arena = scratch(m->ctx)};
   return graph_rewrite(&rw, n);
@@ -223,6 +230,9 @@ static inline bool all_typed(Arena *arena, const Node *f)
 }
 
 /* The same graph in which every node has a type. */
-static inline const Node *retype(Module *m, const Node *f) { return all_typed(scratch(m->ctx), f) ? f : graph_infer(m, f); }
+static inline const Node *retype(Module *m, const Node *f)
+{
+  return all_typed(scratch(m->ctx), f) ? f : graph_infer(m, f);
+}
 
 #endif

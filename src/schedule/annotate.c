@@ -25,7 +25,8 @@ SchedArg prim_parallel(Sched *s, SchedArg *a)
 static void check_constant(Sched *s, const char *prim, Stmt *loop)
 {
   if (loop->u.loop.extent->kind != E_INT)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the extent %s of %s is not a constant; split it by a constant and %s the inner loop", prim,
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "%s: the extent %s of %s is not a constant; split it by a constant and %s the inner loop", prim,
           expr_str_of(scratch(s->ctx), loop->u.loop.extent), tree_what(s, loop), prim);
 }
 
@@ -50,8 +51,8 @@ SchedArg prim_unroll(Sched *s, SchedArg *a)
 
 static bool known_axis(const char *tag)
 {
-  static const char *const tags[] = {"blockIdx.x",  "blockIdx.y",  "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
-                                     "vthread",     "vthread.x",   "vthread.y",  "vthread.z"};
+  static const char *const tags[] = {"blockIdx.x",  "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y",
+                                     "threadIdx.z", "vthread",    "vthread.x",  "vthread.y",   "vthread.z"};
   for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
     if (!strcmp(tag, tags[i])) return true;
   return false;
@@ -73,7 +74,8 @@ static bool is_cooperative(Sched *s, Stmt *inner, const Stmt *outer)
  * must agree on its extent, and nest only to work together. */
 static void check_kernel(Sched *s, Stmt *loop)
 {
-  Stmt *top = loop, **other;
+  Stmt *top = loop;
+  Stmt **other;
   for (Stmt *p = loop->parent; p; p = p->parent)
     if (p->kind == S_FOR && p->u.loop.kind == FOR_THREAD) top = p;
   Vec(Stmt *) bound = {0};
@@ -85,14 +87,17 @@ static void check_kernel(Sched *s, Stmt *loop)
   Analyzer *an = facts_analyzer(s, loop);
   for (int i = 0; i < bound.n; i++)
     for (int k = i + 1; k < bound.n; k++) {
-      Stmt *x = bound.v[i], *y = bound.v[k];
+      Stmt *x = bound.v[i];
+      Stmt *y = bound.v[k];
       const char *tag = x->u.loop.thread_tag;
       if (strcmp(tag, y->u.loop.thread_tag) || str_starts(tag, "vthread")) continue;
       if (tree_under(y, x) && !is_cooperative(s, y, x))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: %s is inside %s, which is bound to %s already", tree_what(s, y), tree_what(s, x), tag);
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: %s is inside %s, which is bound to %s already", tree_what(s, y),
+              tree_what(s, x), tag);
       if (!analyzer_prove_equal(an, x->u.loop.extent, y->u.loop.extent))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: %s of extent %s and %s of extent %s are both bound to %s of one kernel",
-              tree_what(s, x), expr_str_of(tmp, x->u.loop.extent), tree_what(s, y), expr_str_of(tmp, y->u.loop.extent), tag);
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+              "bind: %s of extent %s and %s of extent %s are both bound to %s of one kernel", tree_what(s, x),
+              expr_str_of(tmp, x->u.loop.extent), tree_what(s, y), expr_str_of(tmp, y->u.loop.extent), tag);
     }
 }
 
@@ -101,13 +106,16 @@ SchedArg prim_bind(Sched *s, SchedArg *a)
   Stmt *loop = arg_loop(s, &a[0]);
   const char *tag = a[1].u.s;
   if (!known_axis(tag))
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "bind: '%s' is no thread axis; there are blockIdx, threadIdx and vthread, each with .x .y .z", tag);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE,
+          "bind: '%s' is no thread axis; there are blockIdx, threadIdx and vthread, each with .x .y .z", tag);
   if (loop->u.loop.kind == FOR_THREAD)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: %s is already bound to %s", tree_what(s, loop), loop->u.loop.thread_tag);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: %s is already bound to %s", tree_what(s, loop),
+          loop->u.loop.thread_tag);
   for (Stmt *p = loop->parent; p; p = p->parent)
-    if (p->kind == S_FOR && (expr_uses_var(loop->u.loop.extent, LOOPVAR(p)) || expr_uses_var(loop->u.loop.min, LOOPVAR(p))))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: the bounds of %s depend on %s, so it has no one number of threads", tree_what(s, loop),
-            tree_what(s, p));
+    if (p->kind == S_FOR &&
+        (expr_uses_var(loop->u.loop.extent, LOOPVAR(p)) || expr_uses_var(loop->u.loop.min, LOOPVAR(p))))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: the bounds of %s depend on %s, so it has no one number of threads",
+            tree_what(s, loop), tree_what(s, p));
   set_kind(s, "bind", loop, FOR_THREAD);
   loop->u.loop.thread_tag = arena_strdup(s->m->arena, tag);
   facts_check_independent(s, "bind", loop);

@@ -13,7 +13,7 @@ typedef struct Tile {
   Block *b, *outer;
   Analyzer *an;
   int ninner, nouter;
-  Stmt **inner, **outside;   /* loops inside (the given one first) and outside of the tile */
+  Stmt **inner, **outside; /* loops inside (the given one first) and outside of the tile */
 } Tile;
 
 static bool uses_loops(const Expr *e, int n, Stmt *const *loop)
@@ -32,8 +32,9 @@ static const Expr *at_first(Tile *v, const Expr *e, int n, Stmt *const *loop)
 
 _Noreturn static void refuse(Tile *v, const BlockIter *it, const char *why)
 {
-  raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: at %s the binding %s of the variable '%s' of %s %s", tree_what(v->s, v->loop),
-        expr_str_of(scratch(v->s->ctx), it->value), it->var->name, tree_what(v->s, v->block), why);
+  raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: at %s the binding %s of the variable '%s' of %s %s",
+        tree_what(v->s, v->loop), expr_str_of(scratch(v->s->ctx), it->value), it->var->name, tree_what(v->s, v->block),
+        why);
 }
 
 /* Takes one binding apart: the outer block's variable, and the inner binding over it. */
@@ -53,12 +54,14 @@ static void split_iter(Tile *v, BlockIter *it, BlockIter *out)
   const Var **vars = arena_array(scratch(s->ctx), const Var *, v->ninner);
   for (int i = 0; i < v->ninner; i++) vars[i] = LOOPVAR(v->inner[i]);
   const Expr *lo, *hi;
-  if (!analyzer_relax(v->an, inner, v->ninner, vars, &lo, &hi) || !analyzer_prove_equal(v->an, lo, const_like(s, lo, 0)))
+  if (!analyzer_relax(v->an, inner, v->ninner, vars, &lo, &hi) ||
+      !analyzer_prove_equal(v->an, lo, const_like(s, lo, 0)))
     refuse(v, it, "has an inner part that does not start at 0");
   const Expr *extent = expr_simplify(v->an, expr_add(m, hi, const_like(s, hi, 1)));
   out->min = const_like(s, it->min, 0);
   if (!uses_loops(outer, v->nouter, v->outside)) {
-    if (!analyzer_prove_equal(v->an, extent, it->extent)) refuse(v, it, "covers only a part of its domain, and always the same");
+    if (!analyzer_prove_equal(v->an, extent, it->extent))
+      refuse(v, it, "covers only a part of its domain, and always the same");
     out->extent = const_like(s, it->min, 1);
     out->value = out->min;
     it->value = expr_add(m, outer, inner);
@@ -68,7 +71,8 @@ static void split_iter(Tile *v, BlockIter *it, BlockIter *out)
   if (!expr_is_int(it->min, 0) || !analyzer_prove_equal(v->an, expr_mul(m, number, extent), outer))
     refuse(v, it, "has an outer part that is not a multiple of the inner extent");
   const Expr *count = expr_simplify(v->an, expr_floordiv(m, it->extent, extent));
-  if (!analyzer_prove_equal(v->an, expr_mul(m, count, extent), it->extent)) refuse(v, it, "does not divide its domain into whole tiles");
+  if (!analyzer_prove_equal(v->an, expr_mul(m, count, extent), it->extent))
+    refuse(v, it, "does not divide its domain into whole tiles");
   out->value = number;
   out->extent = count;
   it->value = expr_add(m, expr_mul(m, var_expr(var), extent), inner);
@@ -81,9 +85,11 @@ static void split_predicate(Tile *v)
   int n = conjuncts(scratch(s->ctx), v->b->predicate, &part);
   v->b->predicate = NULL;
   for (int i = 0; i < n; i++) {
-    bool in = uses_loops(part[i], v->ninner, v->inner), out = uses_loops(part[i], v->nouter, v->outside);
+    bool in = uses_loops(part[i], v->ninner, v->inner);
+    bool out = uses_loops(part[i], v->nouter, v->outside);
     if (in && out)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: the predicate %s of %s mixes loops inside and outside of %s: the tiles are not all whole",
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "blockize: the predicate %s of %s mixes loops inside and outside of %s: the tiles are not all whole",
             expr_str_of(scratch(s->ctx), part[i]), tree_what(s, v->block), tree_what(s, v->loop));
     const Expr **to = in ? &v->b->predicate : &v->outer->predicate;
     *to = both(s, *to, part[i]);
@@ -95,10 +101,12 @@ static void move_init(Tile *v)
 {
   Sched *s = v->s;
   Arena *tmp = scratch(s->ctx);
-  Block *b = v->b, *init = arena_new_of(s->m->arena, Block);
+  Block *b = v->b;
+  Block *init = arena_new_of(s->m->arena, Block);
   init->name = tree_block_name(s, arena_printf(tmp, "%s_init", b->name));
   init->iter = arena_array(s->m->arena, BlockIter, b->niter);
-  Map vars = {0}, copied = {0};
+  Map vars = {0};
+  Map copied = {0};
   for (int i = 0; i < b->niter; i++) {
     if (b->iter[i].kind != ITER_SPATIAL) continue;
     BlockIter *it = &init->iter[init->niter++];
@@ -113,8 +121,8 @@ static void move_init(Tile *v)
   for (int i = v->ninner - 1; i >= 0; i--) {
     int roles = facts_roles(b, LOOPVAR(v->inner[i]));
     if (roles >> ITER_SPATIAL & roles >> ITER_REDUCE & 1)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: %s runs over spatial and reduction variables of %s at once", tree_what(s, v->inner[i]),
-            tree_what(s, v->block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: %s runs over spatial and reduction variables of %s at once",
+            tree_what(s, v->inner[i]), tree_what(s, v->block));
     if (roles >> ITER_SPATIAL & 1) nest = copy_loop(s, v->inner[i], &copied, nest);
   }
   init->predicate = init_predicate(s, v->block, v->ninner, v->inner, &copied);
@@ -129,15 +137,17 @@ Stmt *blockize_loop(Sched *s, Stmt *loop)
   Stmt **block;
   int n = tree_blocks(tmp, loop, &block);
   if (n != 1)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: %s holds %d blocks; blockize takes a perfect nest around one", tree_what(s, loop), n);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: %s holds %d blocks; blockize takes a perfect nest around one",
+          tree_what(s, loop), n);
   Tile v = {.s = s, .loop = loop, .block = block[0], .b = BLOCK(block[0])};
   tree_check_plain(s, "blockize", v.block);
   v.ninner = tree_loops_below(tmp, v.block, loop->parent, &v.inner);
   v.nouter = tree_loops_below(tmp, loop, NULL, &v.outside);
   for (int i = 0; i < v.ninner; i++)
-    if (uses_loops(v.inner[i]->u.loop.extent, v.nouter, v.outside) || uses_loops(v.inner[i]->u.loop.min, v.nouter, v.outside))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: the bounds of %s depend on a loop outside of %s", tree_what(s, v.inner[i]),
-            tree_what(s, loop));
+    if (uses_loops(v.inner[i]->u.loop.extent, v.nouter, v.outside) ||
+        uses_loops(v.inner[i]->u.loop.min, v.nouter, v.outside))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: the bounds of %s depend on a loop outside of %s",
+            tree_what(s, v.inner[i]), tree_what(s, loop));
   v.an = facts_analyzer(s, v.block);
   v.outer = arena_new_of(s->m->arena, Block);
   v.outer->name = tree_block_name(s, arena_printf(tmp, "%s_o", v.b->name));
@@ -163,10 +173,12 @@ SchedArg prim_blockize(Sched *s, SchedArg *a)
   SchedArg one = a[0];
   if (a[0].kind == SA_LIST) {
     if (a[0].u.list.n != 1)
-      raise(s->ctx, ERR_UNSUPPORTED, NOWHERE, "blockize of %d blocks together is not supported; blockize the loop around one", a[0].u.list.n);
+      raise(s->ctx, ERR_UNSUPPORTED, NOWHERE,
+            "blockize of %d blocks together is not supported; blockize the loop around one", a[0].u.list.n);
     one = a[0].u.list.v[0];
   }
-  Stmt *block = arg_block(s, &one), *place = stmt_nop(s->m);
+  Stmt *block = arg_block(s, &one);
+  Stmt *place = stmt_nop(s->m);
   tree_scope(s, block);
   const Var *unit = var_new(s->m, "u", DT_I32, VAR_PLAIN);
   stmt_replace(s->f, block, place);

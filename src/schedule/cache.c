@@ -18,7 +18,8 @@ static Box touched_here(Sched *s, Analyzer *an, const Buffer *buffer, bool write
       const Region *r = write ? &b->writes[k] : &b->reads[k];
       if (r->buffer != buffer) continue;
       if (write && b->predicate)
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s inside %s runs under a predicate, so not all of its tile is written",
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+              "cache_write: %s inside %s runs under a predicate, so not all of its tile is written",
               tree_what(s, block[i]), tree_what(s, tree_scope(s, block[i])));
       Box one = region_under(s, an, r, block[i], NULL);
       if (box.buffer) region_join(s, an, &box, &one);
@@ -26,7 +27,8 @@ static Box touched_here(Sched *s, Analyzer *an, const Buffer *buffer, bool write
     }
   }
   for (int d = 0; d < buffer->ndim && !write; d++) {
-    const Expr *first = const_like(s, box.lo[d], 0), *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], const_like(s, buffer->shape[d], 1)));
+    const Expr *first = const_like(s, box.lo[d], 0);
+    const Expr *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], const_like(s, buffer->shape[d], 1)));
     box.lo[d] = region_greater(s, an, box.lo[d], first);
     box.hi[d] = region_lesser(s, an, box.hi[d], last);
     if (box.lo[d]->kind != E_MAX && box.hi[d]->kind != E_MIN) continue;
@@ -71,7 +73,8 @@ static bool leaves_no_gap(Sched *s, Analyzer *an, Stmt *block, Stmt *store)
   const Expr **index = arena_copy(tmp, store->u.store.index, (size_t)n * sizeof *index);
   for (Stmt *p = store->parent; p != scope; p = p->parent) {
     if (p->kind == S_FOR) vec_push(tmp, &iters, iter_of(tmp, LOOPVAR(p), p->u.loop.min, p->u.loop.extent));
-    if (p->kind == S_IF || p->kind == S_WHILE || (p->kind == S_BLOCK && p != block && BLOCK(p)->predicate)) return false;
+    if (p->kind == S_IF || p->kind == S_WHILE || (p->kind == S_BLOCK && p != block && BLOCK(p)->predicate))
+      return false;
     if (p->kind != S_BLOCK) continue;
     Map values = {0};
     for (int i = 0; i < BLOCK(p)->niter; i++) {
@@ -95,7 +98,8 @@ static void check_no_gaps(Sched *s, Stmt *block, const Buffer *buffer)
   stmt_visit(block, collect_store, &found);
   for (int i = 0; i < found.v.n; i++)
     if (!leaves_no_gap(s, an, block, found.v.v[i]))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s may leave gaps in the part of buffer '%s' that it writes, and the copy would fill them",
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "cache_write: %s may leave gaps in the part of buffer '%s' that it writes, and the copy would fill them",
             tree_what(s, block), buffer->name);
 }
 
@@ -108,14 +112,17 @@ static Box touched(Sched *s, Analyzer *an, const Buffer *buffer, bool write, int
   for (int d = 0; d < buffer->ndim; d++) {
     const Expr *first = expr_int(s->m, buffer->shape[d]->dtype, 0);
     const Expr *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], const_like(s, buffer->shape[d], 1)));
-    const Expr *lo = NULL, *hi = NULL;
+    const Expr *lo = NULL;
+    const Expr *hi = NULL;
     for (int i = 0; i < n; i++) {
       const Block *b = BLOCK(block[i]);
       const Var **vars = arena_array(tmp, const Var *, b->niter);
       for (int k = 0; k < b->niter; k++) vars[k] = b->iter[k].var;
       for (int k = 0; k < (write ? b->nwrites : b->nreads); k++) {
         const Region *r = write ? &b->writes[k] : &b->reads[k];
-        const Expr *from = first, *to = last, *unused;
+        const Expr *from = first;
+        const Expr *to = last;
+        const Expr *unused;
         if (r->buffer != buffer) continue;
         if (!analyzer_relax(an, r->min[d], b->niter, vars, &from, &unused) ||
             !analyzer_relax(an, iter_end(s, r->min[d], r->extent[d]), b->niter, vars, &unused, &to)) {
@@ -141,7 +148,8 @@ static Stmt *copy_block(Sched *s, const char *name, const Buffer *from, const Bu
   Arena *tmp = scratch(s->ctx);
   int n = from->ndim;
   const Var **vars = arena_array(tmp, const Var *, n);
-  const Expr **extent = arena_array(tmp, const Expr *, n), **index = arena_array(tmp, const Expr *, n);
+  const Expr **extent = arena_array(tmp, const Expr *, n);
+  const Expr **index = arena_array(tmp, const Expr *, n);
   for (int d = 0; d < n; d++) {
     vars[d] = var_new(s->m, arena_printf(s->m->arena, "v%d", d), box->lo[d]->dtype, VAR_PLAIN);
     extent[d] = expr_simplify(an, expr_add(s->m, expr_sub(s->m, box->hi[d], box->lo[d]), const_like(s, box->lo[d], 1)));
@@ -156,12 +164,15 @@ static const Buffer *cache_buffer(Sched *s, const Buffer *b, const char *scope)
   text_printf(&name, "%s_%s", b->name, scope);
   for (char *c = name.s; *c; c++)
     if (*c == '.') *c = '_';
-  return buffer_new(s->m, tree_buffer_name(s, text_str(&name)), b->dtype, b->ndim, b->shape, NULL, NULL, scope, 0, 0, NULL);
+  return buffer_new(s->m, tree_buffer_name(s, text_str(&name)), b->dtype, b->ndim, b->shape, NULL, NULL, scope, 0, 0,
+                    NULL);
 }
 
 static void check_scope_name(Sched *s, const char *prim, const char *scope)
 {
-  if (!*scope) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: the storage scope is empty; \"global\", \"shared\" and \"local\" are usual", prim);
+  if (!*scope)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE,
+          "%s: the storage scope is empty; \"global\", \"shared\" and \"local\" are usual", prim);
 }
 
 /* The statement of the scope's body (or of the loop's) that holds the block. */
@@ -182,7 +193,8 @@ static bool any_under(int n, Stmt *const *block, const Stmt *top)
 /* The loop in whose body a copy can stand between the writers and the readers of a
  * buffer, when they share loops; NULL: the scope itself.  *beside receives the statement
  * next to which it belongs: the one that holds `anchor`. */
-static Stmt *find_holder(Sched *s, const char *prim, Stmt *anchor, int n, Stmt *const *with, int nother, Stmt *const *other, Stmt **beside)
+static Stmt *find_holder(Sched *s, const char *prim, Stmt *anchor, int n, Stmt *const *with, int nother,
+                         Stmt *const *other, Stmt **beside)
 {
   Stmt *holder = tree_scope(s, anchor);
   for (;;) {
@@ -191,8 +203,10 @@ static Stmt *find_holder(Sched *s, const char *prim, Stmt *anchor, int n, Stmt *
     if (item->kind != S_FOR) BUG(s->ctx, "%s: a block is its own neighbour", prim);
     for (int i = 0; i < n; i++)
       if (!tree_under(with[i], item))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is not under %s, where %s and the other side of the buffer meet; cache before moving them together",
-              prim, tree_what(s, with[i]), tree_what(s, item), tree_what(s, anchor));
+        raise(
+            s->ctx, ERR_SCHEDULE, NOWHERE,
+            "%s: %s is not under %s, where %s and the other side of the buffer meet; cache before moving them together",
+            prim, tree_what(s, with[i]), tree_what(s, item), tree_what(s, anchor));
     holder = item;
   }
 }
@@ -208,20 +222,25 @@ static int listed_blocks(Sched *s, const SchedArg *list, Stmt **out)
 static int choose_readers(Sched *s, Stmt *block, const Buffer *buffer, const SchedArg *list, Stmt ***out)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt **reader, *scope = tree_scope(s, block);
-  int n = facts_readers(tmp, scope, buffer, &reader), k = 0;
+  Stmt **reader;
+  Stmt *scope = tree_scope(s, block);
+  int n = facts_readers(tmp, scope, buffer, &reader);
+  int k = 0;
   if (list->kind == SA_LIST && list->u.list.n) {
     reader = arena_array(tmp, Stmt *, list->u.list.n);
     n = listed_blocks(s, list, reader);
     for (int i = 0; i < n; i++)
-      if (stmt_enclosing_block(reader[i]) != scope || !facts_reads(BLOCK(reader[i]), buffer) || facts_writes(BLOCK(reader[i]), buffer))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_read: %s is not a block of the same scope that only reads buffer '%s'",
-              tree_what(s, reader[i]), buffer->name);
+      if (stmt_enclosing_block(reader[i]) != scope || !facts_reads(BLOCK(reader[i]), buffer) ||
+          facts_writes(BLOCK(reader[i]), buffer))
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+              "cache_read: %s is not a block of the same scope that only reads buffer '%s'", tree_what(s, reader[i]),
+              buffer->name);
   }
   for (int i = 0; i < n; i++)
     if (!facts_writes(BLOCK(reader[i]), buffer)) reader[k++] = reader[i];
   if (!k)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_read: %s writes buffer '%s' as well as reading it", tree_what(s, block), buffer->name);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_read: %s writes buffer '%s' as well as reading it", tree_what(s, block),
+          buffer->name);
   *out = reader;
   return k;
 }
@@ -229,7 +248,9 @@ static int choose_readers(Sched *s, Stmt *block, const Buffer *buffer, const Sch
 SchedArg prim_cache_read(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]), *scope = tree_scope(s, block), **reader, **writer;
+  Stmt *block = arg_block(s, &a[0]);
+  Stmt *scope = tree_scope(s, block);
+  Stmt **reader, **writer;
   const Buffer *buffer = read_region(s, "cache_read", block, &a[1])->buffer;
   check_scope_name(s, "cache_read", a[2].u.s);
   int n = choose_readers(s, block, buffer, &a[3], &reader);
@@ -242,9 +263,10 @@ SchedArg prim_cache_read(Sched *s, SchedArg *a)
   for (int i = 0; i < nw; i++)
     for (int k = 0; k < n; k++)
       if (!tree_before(s, writer[i], reader[k]))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_read: %s writes buffer '%s' after %s reads it", tree_what(s, writer[i]), buffer->name,
-              tree_what(s, reader[k]));
-  Stmt *beside, *loop = find_holder(s, "cache_read", first, n, reader, nw, writer, &beside);
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_read: %s writes buffer '%s' after %s reads it",
+              tree_what(s, writer[i]), buffer->name, tree_what(s, reader[k]));
+  Stmt *beside;
+  Stmt *loop = find_holder(s, "cache_read", first, n, reader, nw, writer, &beside);
 
   const Buffer *cache = cache_buffer(s, buffer, a[2].u.s);
   Analyzer *an = facts_analyzer(s, scope);
@@ -268,20 +290,27 @@ SchedArg prim_cache_read(Sched *s, SchedArg *a)
 SchedArg prim_cache_write(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]), *scope = tree_scope(s, block), **reader, **moved;
+  Stmt *block = arg_block(s, &a[0]);
+  Stmt *scope = tree_scope(s, block);
+  Stmt **reader, **moved;
   const Buffer *buffer = write_region(s, "cache_write", block, &a[1])->buffer;
   check_scope_name(s, "cache_write", a[2].u.s);
   tree_check_plain(s, "cache_write", block);
   if (facts_guarded(s, block))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s came with a predicate of its own, so not all of the cache would be written",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "cache_write: %s came with a predicate of its own, so not all of the cache would be written",
           tree_what(s, block));
   Stmt **writer;
   if (facts_writers(tmp, scope, buffer, &writer) != 1)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s and %s both write buffer '%s'; cache it before decomposing its reduction",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "cache_write: %s and %s both write buffer '%s'; cache it before decomposing its reduction",
           tree_what(s, writer[0]), tree_what(s, writer[1]), buffer->name);
   if (facts_reads(BLOCK(block), buffer))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s reads buffer '%s' before it writes it", tree_what(s, block), buffer->name);
-  int nlist = a[3].kind == SA_LIST ? a[3].u.list.n : 0, n = facts_readers(tmp, scope, buffer, &reader), k = 0;
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s reads buffer '%s' before it writes it", tree_what(s, block),
+          buffer->name);
+  int nlist = a[3].kind == SA_LIST ? a[3].u.list.n : 0;
+  int n = facts_readers(tmp, scope, buffer, &reader);
+  int k = 0;
   moved = arena_array(tmp, Stmt *, nlist + 1);
   nlist = nlist ? listed_blocks(s, &a[3], moved) : 0;
   for (int i = 0; i < n; i++) {
@@ -289,10 +318,12 @@ SchedArg prim_cache_write(Sched *s, SchedArg *a)
     for (int j = 0; j < nlist; j++) listed |= moved[j] == reader[i];
     if (!listed) reader[k++] = reader[i];
   }
-  Stmt *beside, *loop = find_holder(s, "cache_write", block, 1, &block, k, reader, &beside);
+  Stmt *beside;
+  Stmt *loop = find_holder(s, "cache_write", block, 1, &block, k, reader, &beside);
   for (Stmt *p = loop; p && p->kind != S_BLOCK; p = p->parent)
     if (p->kind == S_FOR && facts_roles(BLOCK(block), LOOPVAR(p)) >> ITER_REDUCE & 1)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: the reduction of %s runs over %s, which also holds readers of its result",
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "cache_write: the reduction of %s runs over %s, which also holds readers of its result",
             tree_what(s, block), tree_what(s, p));
 
   check_no_gaps(s, block, buffer);
@@ -321,8 +352,8 @@ typedef struct Access {
   Sched *s;
   Stmt *block;
   const Buffer *buffer, *to;
-  const Expr **index;        /* how the block accesses the buffer */
-  const Expr **own;          /* the variables that replace it */
+  const Expr **index; /* how the block accesses the buffer */
+  const Expr **own;   /* the variables that replace it */
   int nown;
   bool found;
 } Access;
@@ -331,8 +362,8 @@ static void note_index(Access *v, const Expr *const *index)
 {
   for (int d = 0; d < v->buffer->ndim; d++) {
     if (v->found && v->index[d] != index[d])
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s accesses buffer '%s' at different indices", tree_what(v->s, v->block),
-            v->buffer->name);
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s accesses buffer '%s' at different indices",
+            tree_what(v->s, v->block), v->buffer->name);
     v->index[d] = index[d];
   }
   v->found = true;
@@ -383,45 +414,52 @@ static void check_index(Access *v, bool write, int n, const Var **vars, const Ex
     const Expr *e = v->index[d];
     if (expr_has_kind(e, E_LOAD) || !analyzer_prove(an, expr_binary(s->m, E_GE, e, const_like(s, e, 0))) ||
         !analyzer_prove(an, expr_lt(s->m, e, v->buffer->shape[d])))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the index %s of %s may leave buffer '%s'", expr_str_of(scratch(s->ctx), e),
-            tree_what(s, v->block), v->buffer->name);
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the index %s of %s may leave buffer '%s'",
+            expr_str_of(scratch(s->ctx), e), tree_what(s, v->block), v->buffer->name);
   }
   if (!write) return;
   const IterVar **loops = arena_array(scratch(s->ctx), const IterVar *, n);
   for (int i = 0; i < n; i++) {
     IterVar *iv = arena_new_of(scratch(s->ctx), IterVar);
-    *iv = (IterVar){.var = vars[i], .min = expr_int(s->m, vars[i]->dtype, 0), .extent = extent[i], .kind = ITER_SPATIAL};
+    *iv =
+        (IterVar){.var = vars[i], .min = expr_int(s->m, vars[i]->dtype, 0), .extent = extent[i], .kind = ITER_SPATIAL};
     loops[i] = iv;
   }
   IterSum *sums = arena_array(scratch(s->ctx), IterSum, v->buffer->ndim);
   const char *why = NULL;
   if (!itermap_detect(an, v->buffer->ndim, v->index, n, loops, NULL, ITERMAP_INJECTIVE, sums, &why))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s may write an element of buffer '%s' twice%s%s", tree_what(s, v->block),
-          v->buffer->name, why ? ": " : "", why ? why : "");
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s may write an element of buffer '%s' twice%s%s",
+          tree_what(s, v->block), v->buffer->name, why ? ": " : "", why ? why : "");
 }
 
 SchedArg prim_reindex(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]), *scope = tree_scope(s, block);
+  Stmt *block = arg_block(s, &a[0]);
+  Stmt *scope = tree_scope(s, block);
   bool write;
   const Buffer *buffer = buffer_region(s, "reindex", block, &a[1], &write)->buffer;
   Block *b = BLOCK(block);
   Access v = {.s = s, .block = block, .buffer = buffer, .index = arena_array(tmp, const Expr *, buffer->ndim)};
   facts_check_movable(s, "reindex", block);
   facts_check_whole_scope(s, "reindex", block);
-  Stmt **near, *item = item_of(block, scope);
+  Stmt **near;
+  Stmt *item = item_of(block, scope);
   int n = write ? facts_readers(tmp, scope, buffer, &near) : facts_writers(tmp, scope, buffer, &near);
   if (any_under(n, near, item))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s shares %s with the other side of buffer '%s'; reindex before moving them together",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "reindex: %s shares %s with the other side of buffer '%s'; reindex before moving them together",
           tree_what(s, block), tree_what(s, item), buffer->name);
   stmt_visit(block, note_store, &v);
   stmt_visit_exprs(block, note_loads, &v);
   if (!v.found)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s accesses buffer '%s' otherwise than by its elements", tree_what(s, block), buffer->name);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s accesses buffer '%s' otherwise than by its elements",
+          tree_what(s, block), buffer->name);
 
-  const Var **vars = arena_array(tmp, const Var *, b->niter), **fresh = arena_array(tmp, const Var *, b->niter);
-  const Expr **extent = arena_array(tmp, const Expr *, b->niter), **at = arena_array(tmp, const Expr *, b->niter);
+  const Var **vars = arena_array(tmp, const Var *, b->niter);
+  const Var **fresh = arena_array(tmp, const Var *, b->niter);
+  const Expr **extent = arena_array(tmp, const Expr *, b->niter);
+  const Expr **at = arena_array(tmp, const Expr *, b->niter);
   v.own = arena_array(tmp, const Expr *, b->niter);
   Map to_fresh = {0};
   for (int i = 0; i < b->niter; i++) {
@@ -429,7 +467,8 @@ SchedArg prim_reindex(Sched *s, SchedArg *a)
     for (int d = 0; d < buffer->ndim; d++) used |= expr_uses_var(v.index[d], b->iter[i].var);
     if (!used) continue;
     if (!expr_is_int(b->iter[i].min, 0))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the variable '%s' of %s does not start at 0", b->iter[i].var->name, tree_what(s, block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the variable '%s' of %s does not start at 0", b->iter[i].var->name,
+            tree_what(s, block));
     int k = v.nown++;
     vars[k] = b->iter[i].var;
     extent[k] = b->iter[i].extent;

@@ -55,7 +55,8 @@ int prim_params(Arena *a, const Prim *prim, PrimParam **out)
 {
   Vec(PrimParam) v = {0};
   for (const char *p = prim->info.args; *p;) {
-    const char *end = item_end(p), *colon = memchr(p, ':', (size_t)(end - p));
+    const char *end = item_end(p);
+    const char *colon = memchr(p, ':', (size_t)(end - p));
     const char *eq = memchr(p, '=', (size_t)(end - p));
     PrimParam param = {.star = *p == '*'};
     param.name = trimmed(a, p + param.star, colon);
@@ -77,9 +78,9 @@ SchedArg prim_default(const char *text)
 }
 
 static const char *const kind_names[] = {
-    [SA_NONE] = "None", [SA_INT] = "an int",   [SA_FLOAT] = "a float",      [SA_STR] = "a str",
-    [SA_EXPR] = "an expr",  [SA_BLOCK] = "a block",  [SA_LOOP] = "a loop", [SA_INTRV] = "a sampled int", [SA_LIST] = "a list",
-    [SA_MAP] = "an index map", [SA_FUNC] = "a function", [SA_INTRIN] = "an intrinsic",
+  [SA_NONE] = "None",    [SA_INT] = "an int",       [SA_FLOAT] = "a float",   [SA_STR] = "a str",
+  [SA_EXPR] = "an expr", [SA_BLOCK] = "a block",    [SA_LOOP] = "a loop",     [SA_INTRV] = "a sampled int",
+  [SA_LIST] = "a list",  [SA_MAP] = "an index map", [SA_FUNC] = "a function", [SA_INTRIN] = "an intrinsic",
 };
 
 static bool fit_type(Sched *s, const char *type, size_t n, SchedArg *a);
@@ -131,7 +132,10 @@ static bool fit_float(SchedArg *a)
   return a->kind == SA_FLOAT;
 }
 
-static bool is_type(const char *type, size_t n, const char *name) { return strlen(name) == n && !memcmp(type, name, n); }
+static bool is_type(const char *type, size_t n, const char *name)
+{
+  return strlen(name) == n && !memcmp(type, name, n);
+}
 
 /* One alternative of a type; brings the argument to the form that primitives read. */
 static bool fit_atom(Sched *s, const char *type, size_t n, SchedArg *a)
@@ -176,8 +180,7 @@ static SchedArg *fit_args(Sched *s, const Prim *prim, int n, const SchedArg *giv
   Arena *a = scratch(s->ctx);
   PrimParam *param;
   int np = prim_params(a, prim, &param);
-  if (n > np)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s takes %d arguments, got %d", prim->info.name, np, n);
+  if (n > np) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s takes %d arguments, got %d", prim->info.name, np, n);
   SchedArg *v = arena_array(a, SchedArg, np);
   for (int i = 0; i < np; i++) {
     v[i] = i < n ? given[i] : arg_none;
@@ -279,7 +282,8 @@ bool sched_try(Sched *s, SchedArg (*work)(Sched *, SchedArg *), SchedArg *args)
   Try t = {s, work, args};
   ErrKind kind = protect(s->ctx, run_try, &t);
   put_back(s, &before);
-  if (kind != ERR_NONE && kind != ERR_SCHEDULE && kind != ERR_ARGUMENT && kind != ERR_UNSUPPORTED) error_reraise(s->ctx);
+  if (kind != ERR_NONE && kind != ERR_SCHEDULE && kind != ERR_ARGUMENT && kind != ERR_UNSUPPORTED)
+    error_reraise(s->ctx);
   error_clear(s->ctx);
   return kind == ERR_NONE;
 }
@@ -291,7 +295,10 @@ bool sched_try(Sched *s, SchedArg (*work)(Sched *, SchedArg *), SchedArg *args)
 #define A_INT(v) {.kind = SA_INT, .u.i = (v)}
 #define A_STR(v) {.kind = SA_STR, .u.s = (v)}
 #define A_EXPR(v) {.kind = (v) ? SA_EXPR : SA_NONE, .u.e = (v)}
-#define A_LIST(items, count) {.kind = SA_LIST, .u.list = {items, count}}
+#define A_LIST(items, count)                    \
+  {                                             \
+    .kind = SA_LIST, .u.list = { items, count } \
+  }
 #define CALL(s, name, ...) \
   call_prim(s, prim_find(#name), sizeof((SchedArg[]){__VA_ARGS__}) / sizeof(SchedArg), (SchedArg[]){__VA_ARGS__})
 
@@ -349,8 +356,14 @@ int sched_get_child_blocks(Sched *s, SchedArg parent, Arena *a, BlockRV **out)
 {
   return blocks_of(call_prim(s, prim_find("get_child_blocks"), 1, &parent), a, out);
 }
-int sched_get_producers(Sched *s, BlockRV b, Arena *a, BlockRV **out) { return blocks_of(CALL(s, get_producers, A_BLOCK(b)), a, out); }
-int sched_get_consumers(Sched *s, BlockRV b, Arena *a, BlockRV **out) { return blocks_of(CALL(s, get_consumers, A_BLOCK(b)), a, out); }
+int sched_get_producers(Sched *s, BlockRV b, Arena *a, BlockRV **out)
+{
+  return blocks_of(CALL(s, get_producers, A_BLOCK(b)), a, out);
+}
+int sched_get_consumers(Sched *s, BlockRV b, Arena *a, BlockRV **out)
+{
+  return blocks_of(CALL(s, get_consumers, A_BLOCK(b)), a, out);
+}
 int sched_get_output_blocks(Sched *s, BlockRV b, Arena *a, BlockRV **out)
 {
   return blocks_of(CALL(s, get_output_blocks, A_BLOCK(b)), a, out);
@@ -385,7 +398,10 @@ void sched_parallel(Sched *s, LoopRV l) { CALL(s, parallel, A_LOOP(l)); }
 void sched_vectorize(Sched *s, LoopRV l) { CALL(s, vectorize, A_LOOP(l)); }
 void sched_unroll(Sched *s, LoopRV l) { CALL(s, unroll, A_LOOP(l)); }
 void sched_bind(Sched *s, LoopRV l, const char *axis) { CALL(s, bind, A_LOOP(l), A_STR(axis)); }
-void sched_annotate(Sched *s, SchedArg x, const char *key, const Expr *value) { CALL(s, annotate, x, A_STR(key), A_EXPR(value)); }
+void sched_annotate(Sched *s, SchedArg x, const char *key, const Expr *value)
+{
+  CALL(s, annotate, x, A_STR(key), A_EXPR(value));
+}
 void sched_unannotate(Sched *s, SchedArg x, const char *key) { CALL(s, unannotate, x, A_STR(key)); }
 
 void sched_compute_at(Sched *s, BlockRV b, LoopRV l, bool preserve_unit, int index)
@@ -412,7 +428,10 @@ BlockRV sched_reindex(Sched *s, BlockRV b, bool write, int index)
   return block_of(CALL(s, reindex, A_BLOCK(b), buffer_arg(s, write, index)));
 }
 
-BlockRV sched_rfactor(Sched *s, LoopRV l, int factor_axis) { return block_of(CALL(s, rfactor, A_LOOP(l), A_INT(factor_axis))); }
+BlockRV sched_rfactor(Sched *s, LoopRV l, int factor_axis)
+{
+  return block_of(CALL(s, rfactor, A_LOOP(l), A_INT(factor_axis)));
+}
 BlockRV sched_decompose_reduction(Sched *s, BlockRV b, LoopRV l)
 {
   return block_of(CALL(s, decompose_reduction, A_BLOCK(b), A_LOOP(l)));
@@ -431,7 +450,10 @@ void sched_set_scope(Sched *s, BlockRV b, int buffer_index, const char *scope)
 {
   CALL(s, set_scope, A_BLOCK(b), A_INT(buffer_index), A_STR(scope));
 }
-void sched_double_buffer(Sched *s, BlockRV b, int buffer_index) { CALL(s, double_buffer, A_BLOCK(b), A_INT(buffer_index)); }
+void sched_double_buffer(Sched *s, BlockRV b, int buffer_index)
+{
+  CALL(s, double_buffer, A_BLOCK(b), A_INT(buffer_index));
+}
 void sched_prefetch(Sched *s, BlockRV b, int read_index, LoopRV l, int64_t distance)
 {
   CALL(s, prefetch, A_BLOCK(b), A_INT(read_index), A_LOOP(l), A_INT(distance));
@@ -446,7 +468,10 @@ void sched_transform_block_layout(Sched *s, BlockRV b, const IndexMap *map)
   CALL(s, transform_block_layout, A_BLOCK(b), {.kind = SA_MAP, .u.p = map});
 }
 
-BlockRV sched_blockize(Sched *s, SchedArg x, bool preserve_unit) { return block_of(CALL(s, blockize, x, A_INT(preserve_unit))); }
+BlockRV sched_blockize(Sched *s, SchedArg x, bool preserve_unit)
+{
+  return block_of(CALL(s, blockize, x, A_INT(preserve_unit)));
+}
 void sched_tensorize(Sched *s, SchedArg x, const TensorIntrin *intrin)
 {
   CALL(s, tensorize, x, {.kind = SA_INTRIN, .u.p = intrin});
@@ -457,7 +482,8 @@ IntRV sched_sample_categorical(Sched *s, int n, const int64_t *candidates, const
   SchedArg *p = arena_array(s->m->arena, SchedArg, n);
   for (int i = 0; i < n; i++) p[i] = (SchedArg){.kind = SA_FLOAT, .u.f = probs[i]};
   SchedArg choice = A_INT(decision);
-  return (IntRV){(int)CALL(s, sample_categorical, int_list(s, n, candidates), A_LIST(p, n), decision < 0 ? arg_none : choice).u.i};
+  return (IntRV){
+    (int)CALL(s, sample_categorical, int_list(s, n, candidates), A_LIST(p, n), decision < 0 ? arg_none : choice).u.i};
 }
 
 void sched_sample_perfect_tile(Sched *s, LoopRV l, int n, int64_t max_innermost, const int64_t *decision, IntRV *out)

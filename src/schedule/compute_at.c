@@ -12,7 +12,7 @@
 #include "schedule/engine.h"
 
 typedef struct Dom {
-  const Expr *lo, *hi;       /* NULL: the whole domain */
+  const Expr *lo, *hi; /* NULL: the whole domain */
 } Dom;
 
 typedef struct Move {
@@ -20,11 +20,11 @@ typedef struct Move {
   const char *prim;
   Stmt *block, *loop;
   Analyzer *an;
-  Dom *dom;                  /* for each variable of the block */
-  Dom *whole;                /* all of what the block's scope runs of it */
-  bool *part;                /* … is not its whole domain */
+  Dom *dom;   /* for each variable of the block */
+  Dom *whole; /* all of what the block's scope runs of it */
+  bool *part; /* … is not its whole domain */
   bool reverse;
-  const Expr *guard;         /* over the block's variables: which of the box is made; NULL: all of it */
+  const Expr *guard; /* over the block's variables: which of the box is made; NULL: all of it */
   int nproducer, nconsumer;
   Stmt **producer, **consumer;
 } Move;
@@ -66,7 +66,7 @@ static bool limit(Move *v, Dom *dom, const Expr *lo, const Expr *hi)
     return true;
   }
   if (v->reverse) return analyzer_prove_equal(v->an, dom->lo, lo) && analyzer_prove_equal(v->an, dom->hi, hi);
-  return true;               /* one limit is enough: a larger box covers too */
+  return true; /* one limit is enough: a larger box covers too */
 }
 
 /* Limits the variables in e so that e lies in [lo, hi].  True if the limits are
@@ -78,8 +78,10 @@ static bool invert(Move *v, Dom *dom, const Expr *e, const Expr *lo, const Expr 
   if (!uses_iters(b, e)) return false;
   if (e->kind == E_VAR) return limit(v, &dom[iter_of(b, e->u.var)], lo, hi);
   if (e->nargs != 2) return false;
-  const Expr *x = e->arg[0], *y = e->arg[1];
-  bool ux = uses_iters(b, x), uy = uses_iters(b, y);
+  const Expr *x = e->arg[0];
+  const Expr *y = e->arg[1];
+  bool ux = uses_iters(b, x);
+  bool uy = uses_iters(b, y);
   if (e->kind == E_ADD && !uy) return invert(v, dom, x, minus(v, lo, y), minus(v, hi, y));
   if (e->kind == E_ADD && !ux) return invert(v, dom, y, minus(v, lo, x), minus(v, hi, x));
   if (e->kind == E_SUB && !uy) return invert(v, dom, x, plus(v, lo, y), plus(v, hi, y));
@@ -109,8 +111,11 @@ static void invert_pair(Move *v, Dom *dom, const Region *r, const Box *box)
   Module *m = v->s->m;
   for (int d = 0; d < r->buffer->ndim; d++)
     for (int k = 0; k < r->buffer->ndim; k++) {
-      const Expr *div = r->min[d], *mod = r->min[k];
-      if (div->kind != E_FLOORDIV || mod->kind != E_FLOORMOD || div->arg[0] != mod->arg[0] || div->arg[1] != mod->arg[1]) continue;
+      const Expr *div = r->min[d];
+      const Expr *mod = r->min[k];
+      if (div->kind != E_FLOORDIV || mod->kind != E_FLOORMOD || div->arg[0] != mod->arg[0] ||
+          div->arg[1] != mod->arg[1])
+        continue;
       if (!expr_is_int(r->extent[d], 1) || !expr_is_int(r->extent[k], 1)) continue;
       if (!analyzer_prove_equal(v->an, box->lo[d], box->hi[d])) continue;
       const Expr *base = expr_mul(m, box->lo[d], div->arg[1]);
@@ -143,7 +148,8 @@ static bool stays_inside(Move *v, const Region *r, int d)
 static bool stretch_fits(Move *v, const Region *r, const Box *box, int d)
 {
   if (expr_is_int(r->extent[d], 1)) return true;
-  const Expr *e = r->min[d], *w = r->extent[d];
+  const Expr *e = r->min[d];
+  const Expr *w = r->extent[d];
   if (w->kind != E_INT || e->kind != E_MUL || e->arg[1]->kind != E_INT || e->arg[1]->u.i < w->u.i) return false;
   int64_t step = e->arg[1]->u.i;
   Modular lo = analyzer_modular(v->an, box->lo[d]);
@@ -159,8 +165,8 @@ static void check_fixed_index(Move *v, const Region *r, const Box *box, int d)
   if (uses_iters(BLOCK(v->block), r->min[d]) || !BLOCK(tree_scope(v->s, v->loop))->niter) return;
   if (!analyzer_prove(v->an, expr_binary(m, E_GE, box->lo[d], r->min[d])) ||
       !analyzer_prove(v->an, expr_binary(m, E_LE, box->hi[d], iter_end(v->s, r->min[d], r->extent[d]))))
-    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: under %s elements of buffer '%s' from other runs of %s are needed", v->prim, tree_what(v->s, v->loop),
-          r->buffer->name, tree_what(v->s, tree_scope(v->s, v->loop)));
+    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: under %s elements of buffer '%s' from other runs of %s are needed",
+          v->prim, tree_what(v->s, v->loop), r->buffer->name, tree_what(v->s, tree_scope(v->s, v->loop)));
 }
 
 static void solve_region(Move *v, const Region *r, const Box *box, Dom *dom)
@@ -174,10 +180,13 @@ static void solve_region(Move *v, const Region *r, const Box *box, Dom *dom)
       continue;
     }
     if (holds_all(v, r, box, d)) continue;
-    if (!stays_inside(v, r, d) || !stretch_fits(v, r, box, d) || !invert(v, dom, r->min[d], box->lo[d], minus(v, box->hi[d], before)))
+    if (!stays_inside(v, r, d) || !stretch_fits(v, r, box, d) ||
+        !invert(v, dom, r->min[d], box->lo[d], minus(v, box->hi[d], before)))
       raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
-            "%s: at %s only a part of buffer '%s' is ready, and the index %s of %s does not tell which of its instances need no more", v->prim,
-            tree_what(v->s, v->loop), r->buffer->name, expr_str_of(scratch(v->s->ctx), r->min[d]), tree_what(v->s, v->block));
+            "%s: at %s only a part of buffer '%s' is ready, and the index %s of %s does not tell which of its "
+            "instances need no more",
+            v->prim, tree_what(v->s, v->loop), r->buffer->name, expr_str_of(scratch(v->s->ctx), r->min[d]),
+            tree_what(v->s, v->block));
   }
 }
 
@@ -267,17 +276,21 @@ static bool only_clips_domain(Move *v, const Block *producer, const Expr *cond)
 static const Expr *by_values(Sched *s, const Block *b, const Expr *e)
 {
   Map value = {0};
-  for (int i = 0; i < b->niter; i++) map_put(scratch(s->ctx), &value, b->iter[i].var, (void *)(uintptr_t)b->iter[i].value);
+  for (int i = 0; i < b->niter; i++)
+    map_put(scratch(s->ctx), &value, b->iter[i].var, (void *)(uintptr_t)b->iter[i].value);
   return expr_substitute(s->m, e, &value);
 }
 
 /* x < y, where x runs with a dimension of what is written: the last index that is made. */
-static const Expr *last_made(Move *v, const Block *producer, const Region *out, const Expr *cond, int n, Stmt *const *inner, int *dim)
+static const Expr *last_made(Move *v, const Block *producer, const Region *out, const Expr *cond, int n,
+                             Stmt *const *inner, int *dim)
 {
   if (cond->kind != E_LT) return NULL;
   for (int d = 0; d < out->buffer->ndim; d++) {
     if (!expr_is_int(out->extent[d], 1) || !dtype_eq(out->min[d]->dtype, cond->arg[0]->dtype)) continue;
-    const Expr *index = by_values(v->s, producer, out->min[d]), *rest = expr_simplify(v->an, minus(v, index, cond->arg[0])), *end = plus(v, rest, cond->arg[1]);
+    const Expr *index = by_values(v->s, producer, out->min[d]);
+    const Expr *rest = expr_simplify(v->an, minus(v, index, cond->arg[0]));
+    const Expr *end = plus(v, rest, cond->arg[1]);
     bool fixed = true;
     for (int i = 0; i < n; i++) fixed &= !expr_uses_var(end, LOOPVAR(inner[i]));
     *dim = d;
@@ -293,15 +306,19 @@ static void take_guards(Move *v, Stmt *producer, const Region *out, const Region
   Sched *s = v->s;
   const Expr **part;
   Stmt **inner;
-  int np = conjuncts(scratch(s->ctx), BLOCK(producer)->predicate, &part), k = tree_loops_below(scratch(s->ctx), producer, v->loop, &inner), d = 0;
+  int np = conjuncts(scratch(s->ctx), BLOCK(producer)->predicate, &part);
+  int k = tree_loops_below(scratch(s->ctx), producer, v->loop, &inner);
+  int d = 0;
   for (int i = 0; i < np; i++) {
     bool inside = false;
     for (int j = 0; j < k; j++) inside |= expr_uses_var(part[i], LOOPVAR(inner[j]));
     if (!inside || only_clips_domain(v, BLOCK(producer), part[i])) continue;
     const Expr *last = last_made(v, BLOCK(producer), out, part[i], k, inner, &d);
     if (!last || !expr_is_int(in->extent[d], 1) || !uses_iters(BLOCK(v->block), in->min[d]))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: under %s, %s makes only the part of buffer '%s' for which %s, which does not tell what of %s can run",
-            v->prim, tree_what(s, v->loop), tree_what(s, producer), out->buffer->name, expr_str_of(scratch(s->ctx), part[i]), tree_what(s, v->block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "%s: under %s, %s makes only the part of buffer '%s' for which %s, which does not tell what of %s can run",
+            v->prim, tree_what(s, v->loop), tree_what(s, producer), out->buffer->name,
+            expr_str_of(scratch(s->ctx), part[i]), tree_what(s, v->block));
     v->guard = both(s, v->guard, expr_binary(s->m, E_LE, in->min[d], last));
   }
 }
@@ -320,8 +337,8 @@ static void solve_producers(Move *v, int n, Stmt *const *producer)
         take_guards(v, producer[i], out, &b->reads[r]);
         if (!any) box = made;
         else if (!region_holds(v->s, v->an, &made, &box) || !region_holds(v->s, v->an, &box, &made))
-          raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: several blocks under %s write different parts of buffer '%s'", v->prim,
-                tree_what(v->s, v->loop), out->buffer->name);
+          raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: several blocks under %s write different parts of buffer '%s'",
+                v->prim, tree_what(v->s, v->loop), out->buffer->name);
         any = true;
       }
     if (any) solve_region(v, &b->reads[r], &box, v->dom);
@@ -332,7 +349,7 @@ static void solve_producers(Move *v, int n, Stmt *const *producer)
 
 typedef struct Range {
   const Expr *lo, *extent;
-  const Expr *predicate_lo, *predicate_hi;   /* bounds still to be checked, or NULL */
+  const Expr *predicate_lo, *predicate_hi; /* bounds still to be checked, or NULL */
 } Range;
 
 /* The constant that an extent is limited to: 32 of min(x, 32); NULL: there is none. */
@@ -346,16 +363,24 @@ static Range range_of(Move *v, int i)
 {
   Sched *s = v->s;
   const Dom *dom = &v->dom[i];
-  const Expr *first = v->whole[i].lo, *last = v->whole[i].hi, *one = const_like(s, first, 1);
+  const Expr *first = v->whole[i].lo;
+  const Expr *last = v->whole[i].hi;
+  const Expr *one = const_like(s, first, 1);
   const Expr *all = expr_simplify(v->an, plus(v, minus(v, last, first), one));
   if (!dom->lo) return (Range){first, all, NULL, NULL};
-  const Expr *lo = region_greater(s, v->an, dom->lo, first), *hi = region_lesser(s, v->an, dom->hi, last);
+  const Expr *lo = region_greater(s, v->an, dom->lo, first);
+  const Expr *hi = region_lesser(s, v->an, dom->hi, last);
   if (v->part[i] && (lo != dom->lo || hi != dom->hi))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: under %s more of the variable '%s' of %s is needed than a run of %s makes", v->prim,
-          tree_what(s, v->loop), BLOCK(v->block)->iter[i].var->name, tree_what(s, v->block), tree_what(s, tree_scope(s, v->loop)));
-  const Expr *extent = expr_simplify(v->an, plus(v, minus(v, dom->hi, dom->lo), one)), *tile = tile_of(extent);
-  /* The consumers stop in the middle of a tile and the domain goes on: all of the tile is made, and its loops have no guard. */
-  if (tile && !v->reverse && !v->part[i] && lo == dom->lo && analyzer_prove(v->an, expr_binary(s->m, E_LE, plus(v, lo, tile), plus(v, last, one))))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "%s: under %s more of the variable '%s' of %s is needed than a run of %s makes", v->prim,
+          tree_what(s, v->loop), BLOCK(v->block)->iter[i].var->name, tree_what(s, v->block),
+          tree_what(s, tree_scope(s, v->loop)));
+  const Expr *extent = expr_simplify(v->an, plus(v, minus(v, dom->hi, dom->lo), one));
+  const Expr *tile = tile_of(extent);
+  /* The consumers stop in the middle of a tile and the domain goes on: all of the tile is made, and its loops have no
+   * guard. */
+  if (tile && !v->reverse && !v->part[i] && lo == dom->lo &&
+      analyzer_prove(v->an, expr_binary(s->m, E_LE, plus(v, lo, tile), plus(v, last, one))))
     return (Range){lo, tile, NULL, NULL};
   const Expr *clipped = expr_simplify(v->an, plus(v, minus(v, hi, lo), one));
   bool simple = (lo == dom->lo || lo == first) && (hi == dom->hi || hi == last);
@@ -407,7 +432,8 @@ static int choose_place(Move *v, int index)
   Arena *a = scratch(v->s->ctx);
   Stmt **item;
   int n = tree_items(a, v->loop, &item);
-  int first = 0, last = n;
+  int first = 0;
+  int last = n;
   for (int i = 0; i < n; i++) {
     if (item_holds(item[i], v->nproducer, v->producer)) first = i + 1;
     if (last == n && item_holds(item[i], v->nconsumer, v->consumer)) last = i;
@@ -418,8 +444,9 @@ static int choose_place(Move *v, int index)
   if (index == -1) return last;
   if (index == -2) return first;
   if (index < first || index > last)
-    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: place %d under %s is not between the producers and consumers of %s: %d to %d are", v->prim,
-          index, tree_what(v->s, v->loop), tree_what(v->s, v->block), first, last);
+    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+          "%s: place %d under %s is not between the producers and consumers of %s: %d to %d are", v->prim, index,
+          tree_what(v->s, v->loop), tree_what(v->s, v->block), first, last);
   return index;
 }
 
@@ -429,9 +456,11 @@ static void check_loop(Move *v)
 {
   Sched *s = v->s;
   if (tree_under(v->block, v->loop))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is under %s already", v->prim, tree_what(s, v->block), tree_what(s, v->loop));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is under %s already", v->prim, tree_what(s, v->block),
+          tree_what(s, v->loop));
   if (stmt_enclosing_block(v->loop) != tree_scope(s, v->block))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s and %s are in different scopes", v->prim, tree_what(s, v->block), tree_what(s, v->loop));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s and %s are in different scopes", v->prim, tree_what(s, v->block),
+          tree_what(s, v->loop));
   for (Stmt *p = v->loop->parent; p && p->kind != S_BLOCK; p = p->parent)
     if (p->kind != S_FOR && p->kind != S_SEQ)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s stands under a condition", v->prim, tree_what(s, v->loop));
@@ -444,8 +473,8 @@ static int under_loop(Move *v, int n, Stmt **block, bool all, const char *role)
   for (int i = 0; i < n; i++) {
     if (tree_under(block[i], v->loop)) block[k++] = block[i];
     else if (all)
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s does not enclose %s, a %s of %s", v->prim, tree_what(v->s, v->loop),
-            tree_what(v->s, block[i]), role, tree_what(v->s, v->block));
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s does not enclose %s, a %s of %s", v->prim,
+            tree_what(v->s, v->loop), tree_what(v->s, block[i]), role, tree_what(v->s, v->block));
   }
   if (!k)
     raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s encloses no %s of %s", v->prim, tree_what(v->s, v->loop), role,
@@ -466,7 +495,8 @@ static void check_finished(Move *v, Stmt *writer, Stmt *place)
 {
   for (Stmt *p = common_loop(writer, place); p; p = common_loop(p, place))
     if (facts_roles(BLOCK(writer), LOOPVAR(p)) >> ITER_REDUCE & 1)
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the reduction of %s runs over %s, so its result is not complete at %s", v->prim,
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+            "%s: the reduction of %s runs over %s, so its result is not complete at %s", v->prim,
             tree_what(v->s, writer), tree_what(v->s, p), tree_what(v->s, v->loop));
 }
 
@@ -480,20 +510,22 @@ static void check_outside_producers(Move *v)
   for (int i = 0; i < n; i++) {
     if (v->reverse && tree_under(producer[i], v->loop)) continue;
     if (!tree_before(s, producer[i], v->block))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s, a producer of %s, runs after %s", v->prim, tree_what(s, producer[i]),
-            tree_what(s, v->block), tree_what(s, v->loop));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s, a producer of %s, runs after %s", v->prim,
+            tree_what(s, producer[i]), tree_what(s, v->block), tree_what(s, v->loop));
     check_finished(v, producer[i], v->block);
     Stmt *shared = common_loop(producer[i], v->block);
     if (!shared) continue;
     facts_bind_below(v->an, shared);
-    const Block *w = BLOCK(producer[i]), *b = BLOCK(v->block);
+    const Block *w = BLOCK(producer[i]);
+    const Block *b = BLOCK(v->block);
     for (int x = 0; x < w->nwrites; x++)
       for (int y = 0; y < b->nreads; y++) {
         if (w->writes[x].buffer != b->reads[y].buffer) continue;
         Box out = region_under(s, v->an, &w->writes[x], producer[i], shared);
         Box in = region_under(s, v->an, &b->reads[y], v->block, shared);
         if (!region_holds(s, v->an, &out, &in))
-          raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: in one iteration of %s, %s does not make all of buffer '%s' that %s would read", v->prim,
+          raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+                "%s: in one iteration of %s, %s does not make all of buffer '%s' that %s would read", v->prim,
                 tree_what(s, shared), tree_what(s, producer[i]), out.buffer->name, tree_what(s, v->block));
       }
   }
@@ -522,7 +554,8 @@ static bool is_dense(Move *v, const Expr *value, int n, Stmt *const *loop)
   for (int i = 0; i < n; i++) {
     if (!expr_uses_var(value, LOOPVAR(loop[i]))) continue;
     IterVar *iv = arena_new_of(tmp, IterVar);
-    *iv = (IterVar){.var = LOOPVAR(loop[i]), .min = loop[i]->u.loop.min, .extent = loop[i]->u.loop.extent, .kind = ITER_SPATIAL};
+    *iv = (IterVar){
+      .var = LOOPVAR(loop[i]), .min = loop[i]->u.loop.min, .extent = loop[i]->u.loop.extent, .kind = ITER_SPATIAL};
     iters[k++] = iv;
   }
   IterSum sum;
@@ -550,13 +583,15 @@ static void find_whole(Move *v, bool placed)
     if (inner) {
       facts_bind_below(v->an, tree_nest(v->block));
       if (!analyzer_relax(v->an, it->value, n, vars, &v->whole[i].lo, &v->whole[i].hi)) v->whole[i] = (Dom){NULL, NULL};
-      v->part[i] = !v->whole[i].lo || !analyzer_prove_equal(v->an, v->whole[i].lo, all.lo) || !analyzer_prove_equal(v->an, v->whole[i].hi, all.hi);
+      v->part[i] = !v->whole[i].lo || !analyzer_prove_equal(v->an, v->whole[i].lo, all.lo) ||
+                   !analyzer_prove_equal(v->an, v->whole[i].hi, all.hi);
       if (!v->part[i]) v->whole[i] = all;
       if (!v->whole[i].lo || (v->part[i] && (b->predicate || !is_dense(v, it->value, n, loop))))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: what a run of %s covers of the variable '%s' of %s is not known", v->prim,
-              tree_what(s, tree_scope(s, v->block)), it->var->name, tree_what(s, v->block));
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: what a run of %s covers of the variable '%s' of %s is not known",
+              v->prim, tree_what(s, tree_scope(s, v->block)), it->var->name, tree_what(s, v->block));
     }
-    analyzer_bind(v->an, it->var, v->whole[i].lo, plus(v, minus(v, v->whole[i].hi, v->whole[i].lo), const_like(s, it->min, 1)));
+    analyzer_bind(v->an, it->var, v->whole[i].lo,
+                  plus(v, minus(v, v->whole[i].hi, v->whole[i].lo), const_like(s, it->min, 1)));
   }
 }
 
@@ -625,7 +660,8 @@ static void check_once(Move *v)
   const char *why = NULL;
   int n = tree_loops_below(scratch(v->s->ctx), v->block, NULL, &loops);
   if (!facts_injective(v->s, v->block, n, loops, &why))
-    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: under %s the reduction %s would run some of its instances more than once%s%s", v->prim,
+    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+          "%s: under %s the reduction %s would run some of its instances more than once%s%s", v->prim,
           tree_what(v->s, v->loop), tree_what(v->s, v->block), why ? ": " : "", why ? why : "");
 }
 
@@ -643,7 +679,8 @@ static void skip_with_producers(Move *v, int n, Stmt *const *producer)
     for (int j = 0; j < k; j++) outside &= !expr_uses_var(part[i], LOOPVAR(inner[j]));
     for (int j = 1; j < n && outside; j++) {
       const Expr **other;
-      int no = conjuncts(tmp, BLOCK(producer[j])->predicate, &other), same = 0;
+      int no = conjuncts(tmp, BLOCK(producer[j])->predicate, &other);
+      int same = 0;
       for (int x = 0; x < no; x++) same |= other[x] == part[i];
       outside = same;
     }
@@ -662,7 +699,8 @@ SchedArg prim_reverse_compute_at(Sched *s, SchedArg *a)
   for (int i = 0; i < n; i++)
     for (Stmt *p = v.loop; p && p->kind != S_BLOCK; p = p->parent)
       if (p->kind == S_FOR && facts_roles(BLOCK(producer[i]), LOOPVAR(p)) >> ITER_REDUCE & 1)
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_at: the reduction of %s runs over %s, so its result is not complete under %s",
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+              "reverse_compute_at: the reduction of %s runs over %s, so its result is not complete under %s",
               tree_what(s, producer[i]), tree_what(s, p), tree_what(s, v.loop));
   solve_producers(&v, n, producer);
   place_block(&v, a[2].u.i, (int)arg_int(s, &a[3]));

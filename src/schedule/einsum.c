@@ -12,9 +12,9 @@ typedef struct Einsum {
   Sched *s;
   Stmt *block;
   Block *b;
-  const Expr **extent;       /* padded, for each variable */
+  const Expr **extent; /* padded, for each variable */
   bool *grown;
-  Stmt *top;                 /* the block's nest */
+  Stmt *top; /* the block's nest */
   Analyzer *an;
 } Einsum;
 
@@ -40,8 +40,9 @@ static void check_load(Einsum *v, const Expr *load)
 {
   for (int d = 0; d < load->nargs; d++)
     if (iter_at(v, load->arg[d]) < 0)
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "pad_einsum: %s accesses buffer '%s' at %s, which is not one of its variables",
-            tree_what(v->s, v->block), load->u.buffer->name, expr_str_of(scratch(v->s->ctx), load->arg[d]));
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+            "pad_einsum: %s accesses buffer '%s' at %s, which is not one of its variables", tree_what(v->s, v->block),
+            load->u.buffer->name, expr_str_of(scratch(v->s->ctx), load->arg[d]));
 }
 
 /* Along padded reductions each term must be a product of loads that all run along it. */
@@ -54,7 +55,8 @@ static void check_product(Einsum *v, const Expr *e, int iter)
     return;
   }
   if (e->kind != E_LOAD || !expr_uses_var(e, v->b->iter[iter].var))
-    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "pad_einsum: a factor of the sum of %s, %s, is not a load along '%s', which is to be padded",
+    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+          "pad_einsum: a factor of the sum of %s, %s, is not a load along '%s', which is to be padded",
           tree_what(v->s, v->block), expr_str_of(scratch(v->s->ctx), e), v->b->iter[iter].var->name);
 }
 
@@ -69,7 +71,8 @@ static void check_block(Einsum *v)
   Stmt *store = b->body;
   const Expr *own = expr_load(s->m, store->u.store.buffer, store->u.store.n, store->u.store.index);
   check_load(v, own);
-  const Expr *value = store->u.store.value, *term = value;
+  const Expr *value = store->u.store.value;
+  const Expr *term = value;
   if (b->init) {
     if (value->kind != E_ADD || (value->arg[0] != own && value->arg[1] != own))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "pad_einsum: %s is not a sum", tree_what(s, v->block));
@@ -81,15 +84,19 @@ static void check_block(Einsum *v)
   for (int i = 0; i < b->niter; i++) {
     if (v->grown[i] && b->iter[i].kind == ITER_REDUCE) check_product(v, term, i);
     if (v->grown[i] && b->iter[i].kind == ITER_SPATIAL && !expr_uses_var(own, b->iter[i].var))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "pad_einsum: '%s' of %s, which is to be padded, does not say what is stored: more of its steps would store it again",
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "pad_einsum: '%s' of %s, which is to be padded, does not say what is stored: more of its steps would store "
+            "it again",
             b->iter[i].var->name, tree_what(s, v->block));
   }
   v->top = tree_nest(v->block);
   for (int i = 0; i < b->niter; i++) {
     bool found = false;
-    for (Stmt *p = v->block->parent; p && p->kind == S_FOR; p = p->parent) found |= b->iter[i].value == var_expr(LOOPVAR(p));
+    for (Stmt *p = v->block->parent; p && p->kind == S_FOR; p = p->parent)
+      found |= b->iter[i].value == var_expr(LOOPVAR(p));
     if (!found && v->grown[i])
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "pad_einsum: the variable '%s' of %s is not bound to a loop of its own; pad before splitting",
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "pad_einsum: the variable '%s' of %s is not bound to a loop of its own; pad before splitting",
             b->iter[i].var->name, tree_what(s, v->block));
   }
 }
@@ -106,7 +113,8 @@ static const Buffer *padded_buffer(Einsum *v, const Expr *load)
   Sched *s = v->s;
   const Buffer *b = load->u.buffer;
   const Expr **shape = arena_array(scratch(s->ctx), const Expr *, b->ndim);
-  for (int d = 0; d < b->ndim; d++) shape[d] = v->grown[iter_at(v, load->arg[d])] ? v->extent[iter_at(v, load->arg[d])] : b->shape[d];
+  for (int d = 0; d < b->ndim; d++)
+    shape[d] = v->grown[iter_at(v, load->arg[d])] ? v->extent[iter_at(v, load->arg[d])] : b->shape[d];
   const char *name = tree_buffer_name(s, arena_printf(scratch(s->ctx), "%s_pad", b->name));
   const Buffer *pad = buffer_new(s->m, name, b->dtype, b->ndim, shape, NULL, NULL, b->scope, 0, 0, NULL);
   block_add_alloc(s, tree_scope(s, v->block), pad);
@@ -119,7 +127,9 @@ static Stmt *pad_nest(Einsum *v, const Buffer *b, const Buffer *pad, const Expr 
   Sched *s = v->s;
   Arena *tmp = scratch(s->ctx);
   const Var **vars = arena_array(tmp, const Var *, b->ndim);
-  const Expr **at = arena_array(tmp, const Expr *, b->ndim), *inside = NULL, **extent = arena_array(tmp, const Expr *, b->ndim);
+  const Expr **at = arena_array(tmp, const Expr *, b->ndim);
+  const Expr *inside = NULL;
+  const Expr **extent = arena_array(tmp, const Expr *, b->ndim);
   for (int d = 0; d < b->ndim; d++) {
     const BlockIter *it = &v->b->iter[iter_at(v, load->arg[d])];
     vars[d] = var_new(s->m, arena_printf(s->m->arena, "v%d", d), b->shape[d]->dtype, VAR_PLAIN);
@@ -127,11 +137,13 @@ static Stmt *pad_nest(Einsum *v, const Buffer *b, const Buffer *pad, const Expr 
     extent[d] = output ? it->extent : pad->shape[d];
     if (!v->grown[iter_at(v, load->arg[d])]) continue;
     inside = both(s, inside, expr_lt(s->m, at[d], it->extent));
-    if (!analyzer_prove(v->an, expr_binary(s->m, E_LE, it->extent, b->shape[d]))) inside = both(s, inside, expr_lt(s->m, at[d], b->shape[d]));
+    if (!analyzer_prove(v->an, expr_binary(s->m, E_LE, it->extent, b->shape[d])))
+      inside = both(s, inside, expr_lt(s->m, at[d], b->shape[d]));
   }
   const Expr *value = expr_load(s->m, output ? pad : b, b->ndim, at);
   if (!output)
-    value = expr_call(s->m, value->dtype, IN_IF_THEN_ELSE, 3, (const Expr *[]){inside, value, expr_const(s->m, value->dtype, 0)});
+    value = expr_call(s->m, value->dtype, IN_IF_THEN_ELSE, 3,
+                      (const Expr *[]){inside, value, expr_const(s->m, value->dtype, 0)});
   Stmt *store = stmt_store(s->m, output ? b : pad, b->ndim, at, value);
   return plain_nest(s, plain_block(s, pad->name, b->ndim, vars, extent, store));
 }
@@ -153,7 +165,8 @@ SchedArg prim_pad_einsum(Sched *s, SchedArg *a)
   v.b = BLOCK(v.block);
   int n = v.b->niter;
   if (a[1].u.list.n != n)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "pad_einsum: %s has %d variables, %d paddings are given", tree_what(s, v.block), n, a[1].u.list.n);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "pad_einsum: %s has %d variables, %d paddings are given",
+          tree_what(s, v.block), n, a[1].u.list.n);
   v.extent = arena_array(tmp, const Expr *, n);
   v.grown = arena_array(tmp, bool, n);
   Analyzer *an = v.an = facts_analyzer(s, v.block);
@@ -161,7 +174,8 @@ SchedArg prim_pad_einsum(Sched *s, SchedArg *a)
   for (int i = 0; i < n; i++) {
     int64_t p = arg_int(s, &a[1].u.list.v[i]);
     if (p <= 0) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "pad_einsum: padding %" PRId64 " is not positive", p);
-    const Expr *e = v.b->iter[i].extent, *c = const_like(s, e, p);
+    const Expr *e = v.b->iter[i].extent;
+    const Expr *c = const_like(s, e, p);
     v.extent[i] = expr_simplify(an, expr_mul(s->m, ceil_div(s, e, c), c));
     v.grown[i] = !analyzer_prove_equal(an, v.extent[i], e);
     any |= v.grown[i];
@@ -180,7 +194,8 @@ SchedArg prim_pad_einsum(Sched *s, SchedArg *a)
     bool again = false;
     for (int k = 0; k < done.n; k++) again |= done.v[k] == load->u.buffer;
     if (again)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "pad_einsum: %s reads buffer '%s' at different indices", tree_what(s, v.block), load->u.buffer->name);
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "pad_einsum: %s reads buffer '%s' at different indices",
+            tree_what(s, v.block), load->u.buffer->name);
     vec_push(tmp, &done, load->u.buffer);
     const Buffer *pad = padded_buffer(&v, load);
     tree_insert_beside(s, v.top, false, pad_nest(&v, load->u.buffer, pad, load, false));

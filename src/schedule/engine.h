@@ -18,13 +18,14 @@
 #include "schedule/schedule.h"
 
 typedef enum { RV_BLOCK, RV_LOOP, RV_INT } RvKind;
-typedef enum { MARK_NONE, MARK_ROOT, MARK_INLINE } LoopMark;   /* answers of sample_compute_location that are no loop */
+/* answers of sample_compute_location that are no loop */
+typedef enum { MARK_NONE, MARK_ROOT, MARK_INLINE } LoopMark;
 
 typedef struct Rv {
   RvKind kind;
-  uint32_t stmt;             /* id of the statement */
+  uint32_t stmt; /* id of the statement */
   LoopMark mark;
-  int64_t value;             /* RV_INT */
+  int64_t value; /* RV_INT */
 } Rv;
 
 struct Sched {
@@ -32,7 +33,7 @@ struct Sched {
   Module *m;
   PrimFunc *f;
   Vec(Rv) rv;
-  Vec(const char *) trace;   /* one line each, without the newline */
+  Vec(const char *) trace; /* one line each, without the newline */
   Vec(const TensorIntrin *) intrins;
   Vec(uint32_t) guarded;
   uint64_t rng;
@@ -44,12 +45,12 @@ typedef struct Prim {
   PrimInfo info;
   SchedArg (*fn)(Sched *, SchedArg *);
 } Prim;
-const Prim *prim_find(const char *name);            /* NULL if there is none */
+const Prim *prim_find(const char *name); /* NULL if there is none */
 
 /* The parameters of a signature, one after the other. */
 typedef struct PrimParam {
-  const char *name, *type, *deflt;   /* deflt NULL: required */
-  bool star;                         /* takes the remaining positional arguments */
+  const char *name, *type, *deflt; /* deflt NULL: required */
+  bool star;                       /* takes the remaining positional arguments */
 } PrimParam;
 int prim_params(Arena *, const Prim *, PrimParam **out);
 SchedArg prim_default(const char *text);
@@ -60,11 +61,11 @@ SchedArg prim_default(const char *text);
 
 /* Arguments as primitives read them. */
 Stmt *arg_block(Sched *, const SchedArg *);
-Stmt *arg_loop(Sched *, const SchedArg *);          /* refuses the marks */
+Stmt *arg_loop(Sched *, const SchedArg *); /* refuses the marks */
 Stmt *arg_block_or_loop(Sched *, const SchedArg *);
 LoopMark arg_mark(Sched *, const SchedArg *);
-int64_t arg_int(Sched *, const SchedArg *);         /* an integer or a sampled one */
-const Expr *arg_expr(Sched *, const SchedArg *, DType);   /* numbers take the dtype given */
+int64_t arg_int(Sched *, const SchedArg *);             /* an integer or a sampled one */
+const Expr *arg_expr(Sched *, const SchedArg *, DType); /* numbers take the dtype given */
 static const SchedArg arg_none = {.kind = SA_NONE};
 SchedArg result_block(Sched *, Stmt *);
 SchedArg result_loop(Sched *, Stmt *);
@@ -95,12 +96,12 @@ const IndexMap *trace_own_map(Sched *, const IndexMap *);
 int tree_blocks(Arena *, Stmt *s, Stmt ***out);
 int tree_all_blocks(Arena *, PrimFunc *, Stmt ***out);
 int tree_all_loops(Arena *, Stmt *below, Stmt ***out);
-bool tree_under(const Stmt *s, const Stmt *ancestor);      /* s is below ancestor, or it */
-bool tree_before(Sched *, const Stmt *a, const Stmt *b);   /* a starts before b */
-Stmt *tree_scope(Sched *, Stmt *block);                    /* enclosing block; raises at the root */
+bool tree_under(const Stmt *s, const Stmt *ancestor);    /* s is below ancestor, or it */
+bool tree_before(Sched *, const Stmt *a, const Stmt *b); /* a starts before b */
+Stmt *tree_scope(Sched *, Stmt *block);                  /* enclosing block; raises at the root */
 /* Statements of a loop's or block's body: the items of a sequence, or the one. */
 int tree_items(Arena *, Stmt *holder, Stmt ***out);
-void tree_insert(Sched *, Stmt *holder, int at, Stmt *s);  /* among tree_items(holder) */
+void tree_insert(Sched *, Stmt *holder, int at, Stmt *s); /* among tree_items(holder) */
 /* Puts s next to `beside` (right before or after it). */
 void tree_insert_beside(Sched *, Stmt *beside, bool after, Stmt *s);
 /* Takes a block out together with the loops that hold nothing else. */
@@ -113,7 +114,7 @@ void tree_replace(Sched *, Stmt *a, Stmt *b);
 /* Loops around s, outermost first, from (not including) `top` down; top NULL: the scope. */
 int tree_loops_below(Arena *, Stmt *s, const Stmt *top, Stmt ***out);
 
-const char *tree_block_name(Sched *, const char *hint);    /* not yet used by a block */
+const char *tree_block_name(Sched *, const char *hint); /* not yet used by a block */
 const char *tree_buffer_name(Sched *, const char *hint);
 /* What messages call a loop or block: "loop 'i'" or "block 'C'". */
 const char *tree_what(Sched *, const Stmt *);
@@ -132,7 +133,7 @@ void facts_simplify_below(Sched *, Stmt *s);
 int facts_roles(const Block *, const Var *v);
 bool facts_reads(const Block *, const Buffer *);
 bool facts_writes(const Block *, const Buffer *);
-bool facts_loads(Stmt *below, const Buffer *);             /* is there a load of it? */
+bool facts_loads(Stmt *below, const Buffer *); /* is there a load of it? */
 bool facts_guarded(const Sched *, const Stmt *block);
 bool facts_is_param(const Sched *, const Buffer *);
 /* NULL if the block only writes what nobody else writes, from spatial variables
@@ -181,25 +182,25 @@ typedef struct Box {
  * strictly inside `loop` run over. */
 Box region_under(Sched *, Analyzer *, const Region *, Stmt *block, const Stmt *loop);
 void region_join(Sched *, Analyzer *, Box *into, const Box *);
-bool region_apart(Sched *, Analyzer *, const Box *, const Box *);   /* no element in common */
+bool region_apart(Sched *, Analyzer *, const Box *, const Box *); /* no element in common */
 bool region_holds(Sched *, Analyzer *, const Box *outer, const Box *inner);
 const Expr *region_lesser(Sched *, Analyzer *, const Expr *a, const Expr *b);
 const Expr *region_greater(Sched *, Analyzer *, const Expr *a, const Expr *b);
 
 /* ---- shared small things ---------------------------------------------------------------------------- */
 
-const Expr *const_like(Sched *, const Expr *like, int64_t);    /* of like's dtype */
-const Expr *both(Sched *, const Expr *a, const Expr *b);       /* a and b; either may be NULL */
+const Expr *const_like(Sched *, const Expr *like, int64_t); /* of like's dtype */
+const Expr *both(Sched *, const Expr *a, const Expr *b);    /* a and b; either may be NULL */
 /* The conditions joined by `and` in e, in order. */
 int conjuncts(Arena *, const Expr *e, const Expr ***out);
 const Expr *ceil_div(Sched *, const Expr *a, const Expr *b);
-const Expr *iter_end(Sched *, const Expr *min, const Expr *extent);   /* min + extent - 1 */
+const Expr *iter_end(Sched *, const Expr *min, const Expr *extent); /* min + extent - 1 */
 const Region *read_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
 const Region *write_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
 const Region *buffer_region(Sched *, const char *prim, Stmt *block, const SchedArg *, bool *write);
 void block_add_alloc(Sched *, Stmt *block, const Buffer *);
 void func_drop_alloc(Sched *, const Buffer *);
-Stmt *func_alloc_block(Sched *, const Buffer *);               /* the block that allocates it, or NULL */
+Stmt *func_alloc_block(Sched *, const Buffer *); /* the block that allocates it, or NULL */
 /* A block of n spatial variables vars[i] in [0, extent[i]) around a body; plain_nest
  * puts it into loops of its own, one for each variable. */
 Stmt *plain_block(Sched *, const char *name, int n, const Var *const *vars, const Expr *const *extent, Stmt *body);
@@ -213,8 +214,8 @@ Stmt *copy_loop(Sched *, const Stmt *loop, Map *vars, Stmt *body);
 /* The predicate with the loops replaced by their copies in vars, and those without
  * a copy at their first step. */
 const Expr *first_step_predicate(Sched *, const Expr *predicate, int n, Stmt *const *loop, Map *vars);
-/* The predicate of a block's init, over the copies in vars of those of the loops that are spatial.  What the others are limited by does not
- * limit it: a sum over nothing is its init. */
+/* The predicate of a block's init, over the copies in vars of those of the loops that are spatial.  What the others are
+ * limited by does not limit it: a sum over nothing is its init. */
 const Expr *init_predicate(Sched *, Stmt *block, int n, Stmt *const *loop, Map *vars);
 
 /* Raises unless the first steps of the loops are the first step of the reduction. */

@@ -64,7 +64,8 @@ static void add_conjuncts(Arena *a, const Expr *e, int *n, int *cap, const Expr 
 
 int conjuncts(Arena *a, const Expr *e, const Expr ***out)
 {
-  int n = 0, cap = 0;
+  int n = 0;
+  int cap = 0;
   *out = NULL;
   if (e) add_conjuncts(a, e, &n, &cap, out);
   return n;
@@ -84,7 +85,8 @@ const Expr *iter_end(Sched *s, const Expr *min, const Expr *extent)
 /* Without the parts that always hold. */
 static const Expr *simplify_predicate(Sched *s, Analyzer *an, const Expr *e)
 {
-  const Expr **part, *out = NULL;
+  const Expr **part;
+  const Expr *out = NULL;
   int n = conjuncts(scratch(s->ctx), e, &part);
   for (int i = 0; i < n; i++) {
     const Expr *p = expr_simplify(an, part[i]);
@@ -183,7 +185,8 @@ bool facts_is_param(const Sched *s, const Buffer *buffer)
 static int scope_blocks(Arena *a, Stmt *scope, const Buffer *buffer, bool write, Stmt ***out)
 {
   Stmt **child;
-  int n = tree_blocks(a, scope, &child), k = 0;
+  int n = tree_blocks(a, scope, &child);
+  int k = 0;
   *out = arena_array(a, Stmt *, n);
   for (int i = 0; i < n; i++)
     if (write ? facts_writes(BLOCK(child[i]), buffer) : facts_reads(BLOCK(child[i]), buffer)) (*out)[k++] = child[i];
@@ -195,8 +198,10 @@ int facts_readers(Arena *a, Stmt *scope, const Buffer *b, Stmt ***out) { return 
 
 int facts_consumers(Arena *a, Stmt *block, Stmt ***out)
 {
-  Stmt **child, *scope = stmt_enclosing_block(block);
-  int n = scope ? tree_blocks(a, scope, &child) : 0, k = 0;
+  Stmt **child;
+  Stmt *scope = stmt_enclosing_block(block);
+  int n = scope ? tree_blocks(a, scope, &child) : 0;
+  int k = 0;
   const Block *b = BLOCK(block);
   *out = arena_array(a, Stmt *, n);
   for (int i = 0; i < n; i++) {
@@ -211,7 +216,8 @@ int facts_consumers(Arena *a, Stmt *block, Stmt ***out)
  * as a scan that reads one row and writes the next. */
 bool facts_touches(Sched *s, Stmt *writer, Stmt *reader)
 {
-  const Block *w = BLOCK(writer), *r = BLOCK(reader);
+  const Block *w = BLOCK(writer);
+  const Block *r = BLOCK(reader);
   bool before = tree_before(s, writer, reader);
   Analyzer *an = NULL;
   for (int i = 0; i < w->nwrites; i++)
@@ -222,7 +228,8 @@ bool facts_touches(Sched *s, Stmt *writer, Stmt *reader)
         an = facts_analyzer(s, tree_scope(s, reader));
         facts_bind_below(an, tree_scope(s, reader));
       }
-      Box out = region_under(s, an, &w->writes[i], writer, NULL), in = region_under(s, an, &r->reads[k], reader, NULL);
+      Box out = region_under(s, an, &w->writes[i], writer, NULL);
+      Box in = region_under(s, an, &r->reads[k], reader, NULL);
       if (!region_apart(s, an, &out, &in)) return true;
     }
   return false;
@@ -230,8 +237,10 @@ bool facts_touches(Sched *s, Stmt *writer, Stmt *reader)
 
 int facts_producers(Arena *a, Sched *s, Stmt *block, Stmt ***out)
 {
-  Stmt **child, *scope = stmt_enclosing_block(block);
-  int n = scope ? tree_blocks(a, scope, &child) : 0, k = 0;
+  Stmt **child;
+  Stmt *scope = stmt_enclosing_block(block);
+  int n = scope ? tree_blocks(a, scope, &child) : 0;
+  int k = 0;
   *out = arena_array(a, Stmt *, n);
   for (int i = 0; i < n; i++)
     if (child[i] != block && facts_touches(s, child[i], block)) (*out)[k++] = child[i];
@@ -249,7 +258,8 @@ static const char *not_only_writer(Sched *s, Stmt *block)
     int n = facts_writers(scratch(s->ctx), tree_scope(s, block), b->writes[i].buffer, &writer);
     for (int k = 0; k < n; k++)
       if (writer[k] != block)
-        return arena_printf(s->m->arena, "%s writes buffer '%s' too", tree_what(s, writer[k]), b->writes[i].buffer->name);
+        return arena_printf(s->m->arena, "%s writes buffer '%s' too", tree_what(s, writer[k]),
+                            b->writes[i].buffer->name);
   }
   return NULL;
 }
@@ -285,7 +295,8 @@ const char *facts_not_reduction(Sched *s, Stmt *block)
     for (int w = 0; b->iter[i].kind == ITER_REDUCE && w < b->nwrites; w++)
       for (int d = 0; d < b->writes[w].buffer->ndim; d++)
         if (expr_uses_var(b->writes[w].min[d], b->iter[i].var))
-          return arena_printf(s->m->arena, "its reduction variable '%s' is in an index that it writes", b->iter[i].var->name);
+          return arena_printf(s->m->arena, "its reduction variable '%s' is in an index that it writes",
+                              b->iter[i].var->name);
   return not_only_writer(s, block);
 }
 
@@ -293,7 +304,8 @@ void facts_check_whole_scope(Sched *s, const char *prim, Stmt *block)
 {
   Stmt *scope = tree_scope(s, block);
   if (BLOCK(scope)->niter)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is inside %s, which runs only a part of its domain at a time; do this before blockize", prim,
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "%s: %s is inside %s, which runs only a part of its domain at a time; do this before blockize", prim,
           tree_what(s, block), tree_what(s, scope));
 }
 
@@ -309,14 +321,15 @@ void facts_check_movable(Sched *s, const char *prim, Stmt *block)
   if (!complete || !reduction) return;
   bool reduces = BLOCK(block)->init != NULL;
   for (int i = 0; i < BLOCK(block)->niter; i++) reduces |= BLOCK(block)->iter[i].kind == ITER_REDUCE;
-  raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is neither a complete block nor a whole reduction: %s", prim, tree_what(s, block),
-        reduces ? reduction : complete);
+  raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is neither a complete block nor a whole reduction: %s", prim,
+        tree_what(s, block), reduces ? reduction : complete);
 }
 
 /* Allocated by the scope, or further out but touched in the scope alone. */
 static bool is_inside(Sched *s, Stmt *scope, const Buffer *buffer)
 {
-  Stmt *owner = func_alloc_block(s, buffer), **all;
+  Stmt *owner = func_alloc_block(s, buffer);
+  Stmt **all;
   if (!owner || owner == scope) return owner != NULL;
   int n = tree_all_blocks(scratch(s->ctx), s->f, &all);
   for (int i = 0; i < n; i++) {
@@ -343,9 +356,11 @@ void facts_check_inputs_final(Sched *s, const char *prim, Stmt *block)
   for (int k = 0; k < n; k++) {
     bool later = !tree_before(s, writer[k], block);
     for (Stmt *p = block->parent; p && p->kind != S_BLOCK && !later; p = p->parent)
-      later = p->kind == S_FOR && tree_under(writer[k], p) && facts_roles(BLOCK(writer[k]), LOOPVAR(p)) >> ITER_REDUCE & 1;
+      later =
+          p->kind == S_FOR && tree_under(writer[k], p) && facts_roles(BLOCK(writer[k]), LOOPVAR(p)) >> ITER_REDUCE & 1;
     if (later)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s reads what %s still writes later", prim, tree_what(s, block), tree_what(s, writer[k]));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s reads what %s still writes later", prim, tree_what(s, block),
+            tree_what(s, writer[k]));
   }
 }
 

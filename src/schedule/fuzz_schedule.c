@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   Ctx *ctx = ctx_new();
   if (!ctx) return 0;
   if (protect(ctx, trial, v)) {
-    fprintf(stderr, "seed %llu, %llu steps: %s\n", (unsigned long long)v[0], (unsigned long long)v[1], error_message(ctx));
+    fprintf(stderr, "seed %llu, %llu steps: %s\n", (unsigned long long)v[0], (unsigned long long)v[1],
+            error_message(ctx));
     abort();
   }
   ctx_free(ctx);

@@ -64,11 +64,15 @@ static const Expr *sum(Fuzz *f, const Expr *e, int n, const IterVar *const *a)
 /* D = relu(A * B (+ bias)), with A prepared first */
 static void make_matmul(Fuzz *f, bool bias)
 {
-  int M = 1 + draw(f, 9), N_ = 1 + draw(f, 9), K = 1 + draw(f, 9);
-  const Tensor *A = input(f, "A", 2, (int[]){M, K}), *B = input(f, "B", 2, (int[]){K, N_});
+  int M = 1 + draw(f, 9);
+  int N_ = 1 + draw(f, 9);
+  int K = 1 + draw(f, 9);
+  const Tensor *A = input(f, "A", 2, (int[]){M, K});
+  const Tensor *B = input(f, "B", 2, (int[]){K, N_});
   const IterVar *p[2] = {axis(f, "p", M, ITER_SPATIAL), axis(f, "q", K, ITER_SPATIAL)};
   const Tensor *P = compute(f, "P", 2, p, PLUS(READ(A, X(p[0]), X(p[1])), N(1)));
-  const IterVar *i[2] = {axis(f, "i", M, ITER_SPATIAL), axis(f, "j", N_, ITER_SPATIAL)}, *k = axis(f, "k", K, ITER_REDUCE);
+  const IterVar *i[2] = {axis(f, "i", M, ITER_SPATIAL), axis(f, "j", N_, ITER_SPATIAL)};
+  const IterVar *k = axis(f, "k", K, ITER_REDUCE);
   const Expr *body = sum(f, TIMES(READ(P, X(i[0]), X(k)), READ(B, X(k), X(i[1]))), 1, &k);
   if (bias) body = PLUS(body, READ(input(f, "b", 1, (int[]){N_}), X(i[1])));
   const Tensor *C = compute(f, "C", 2, i, body);
@@ -79,25 +83,33 @@ static void make_matmul(Fuzz *f, bool bias)
 /* a padded row, convolved, then rows summed */
 static void make_conv(Fuzz *f)
 {
-  int H = 2 + draw(f, 6), W = 3 + draw(f, 6), R = 1 + draw(f, 3);
-  const Tensor *A = input(f, "A", 2, (int[]){H, W}), *K = input(f, "K", 1, (int[]){R});
+  int H = 2 + draw(f, 6);
+  int W = 3 + draw(f, 6);
+  int R = 1 + draw(f, 3);
+  const Tensor *A = input(f, "A", 2, (int[]){H, W});
+  const Tensor *K = input(f, "K", 1, (int[]){R});
   const IterVar *p[2] = {axis(f, "y", H, ITER_SPATIAL), axis(f, "x", W + R - 1, ITER_SPATIAL)};
   const Expr *guarded[3] = {expr_lt(f->m, X(p[1]), N(W)), READ(A, X(p[0]), X(p[1])), N(0)};
   const Tensor *P = compute(f, "P", 2, p, expr_call(f->m, DT_I32, IN_IF_THEN_ELSE, 3, guarded));
-  const IterVar *c[2] = {axis(f, "h", H, ITER_SPATIAL), axis(f, "w", W, ITER_SPATIAL)}, *r = axis(f, "r", R, ITER_REDUCE);
+  const IterVar *c[2] = {axis(f, "h", H, ITER_SPATIAL), axis(f, "w", W, ITER_SPATIAL)};
+  const IterVar *r = axis(f, "r", R, ITER_REDUCE);
   const Tensor *C = compute(f, "C", 2, c, sum(f, TIMES(READ(P, X(c[0]), PLUS(X(c[1]), X(r))), READ(K, X(r))), 1, &r));
-  const IterVar *i = axis(f, "i", W, ITER_SPATIAL), *k = axis(f, "k", H, ITER_REDUCE);
+  const IterVar *i = axis(f, "i", W, ITER_SPATIAL);
+  const IterVar *k = axis(f, "k", H, ITER_REDUCE);
   f->output = compute(f, "D", 1, &i, sum(f, READ(C, X(k), X(i)), 1, &k));
 }
 
 /* two reductions of rows and an element, in one body */
 static void make_mixed(Fuzz *f)
 {
-  int M = 1 + draw(f, 8), N_ = 1 + draw(f, 8);
+  int M = 1 + draw(f, 8);
+  int N_ = 1 + draw(f, 8);
   const Tensor *A = input(f, "A", 2, (int[]){M, N_});
   const IterVar *i[2] = {axis(f, "i", M, ITER_SPATIAL), axis(f, "j", N_, ITER_SPATIAL)};
-  const IterVar *k = axis(f, "k", N_, ITER_REDUCE), *l[2] = {axis(f, "l", M, ITER_REDUCE), axis(f, "m", N_, ITER_REDUCE)};
-  const Expr *rows = sum(f, READ(A, X(i[0]), X(k)), 1, &k), *all = sum(f, TIMES(READ(A, X(l[0]), X(l[1])), X(i[1])), 2, l);
+  const IterVar *k = axis(f, "k", N_, ITER_REDUCE);
+  const IterVar *l[2] = {axis(f, "l", M, ITER_REDUCE), axis(f, "m", N_, ITER_REDUCE)};
+  const Expr *rows = sum(f, READ(A, X(i[0]), X(k)), 1, &k);
+  const Expr *all = sum(f, TIMES(READ(A, X(l[0]), X(l[1])), X(i[1])), 2, l);
   const Tensor *C = compute(f, "C", 2, i, PLUS(PLUS(rows, all), READ(A, X(i[0]), X(i[1]))));
   const IterVar *d[2] = {axis(f, "di", M, ITER_SPATIAL), axis(f, "dj", N_, ITER_SPATIAL)};
   f->output = compute(f, "D", 2, d, TIMES(READ(C, X(d[0]), X(d[1])), N(2)));
@@ -136,7 +148,8 @@ static void call_split(Fuzz *f, TeStage *st, const IterVar *leaf)
 static void call_order(Fuzz *f, TeStage *st)
 {
   const IterVar *const *leaf, *pick[4];
-  int n = te_stage_leaves(st, &leaf), k = 0;
+  int n = te_stage_leaves(st, &leaf);
+  int k = 0;
   for (int i = 0; i < n && k < 4; i++) {
     const IterVar *x = leaf[draw(f, n)];
     bool twice = false;
@@ -150,7 +163,8 @@ static void call_order(Fuzz *f, TeStage *st)
 static void call_fuse(Fuzz *f, TeStage *st)
 {
   const IterVar *const *leaf;
-  int n = te_stage_leaves(st, &leaf), at = draw(f, n);
+  int n = te_stage_leaves(st, &leaf);
+  int at = draw(f, n);
   if (at + 1 >= n) return;
   note(f, "fuse", st, leaf[at]);
   te_stage_fuse(st, 2, leaf + at);
@@ -158,7 +172,8 @@ static void call_fuse(Fuzz *f, TeStage *st)
 
 static void call_cache(Fuzz *f, TeStage *st)
 {
-  const Tensor *out[2], *t = &te_stage_op(st)->out[0];
+  const Tensor *out[2];
+  const Tensor *t = &te_stage_op(st)->out[0];
   if (draw(f, 2)) {
     note(f, "cache_read", st, NULL);
     te_sched_cache_read(f->s, t, "local", 0, NULL);
@@ -211,7 +226,8 @@ static TirArg memory(Fuzz *f, const Tensor *t, bool random)
 {
   Arena *arena = scratch(f->ctx);
   const Buffer *b = t->buffer;
-  int64_t *shape = arena_array(arena, int64_t, b->ndim), n = 1;
+  int64_t *shape = arena_array(arena, int64_t, b->ndim);
+  int64_t n = 1;
   for (int d = 0; d < b->ndim; d++) n *= shape[d] = b->shape[d]->u.i;
   int32_t *v = arena_array(arena, int32_t, n);
   for (int64_t i = 0; i < n; i++) v[i] = random ? (int32_t)(i * 7919 % 23) - 11 : -1;

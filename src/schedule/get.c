@@ -16,8 +16,8 @@ SchedArg prim_get_block(Sched *s, SchedArg *a)
   Stmt **block;
   int n = tree_all_blocks(scratch(s->ctx), s->f, &block);
   for (int i = 0; i < n; i++) text_printf(&t, "%s%s", i ? ", " : "", BLOCK(block[i])->name);
-  raise(s->ctx, ERR_SCHEDULE, NOWHERE, "there is no block '%s' in function '%s'; its blocks are %s", a[0].u.s, s->f->name,
-        text_str(&t));
+  raise(s->ctx, ERR_SCHEDULE, NOWHERE, "there is no block '%s' in function '%s'; its blocks are %s", a[0].u.s,
+        s->f->name, text_str(&t));
 }
 
 SchedArg prim_get_loops(Sched *s, SchedArg *a)
@@ -52,8 +52,10 @@ SchedArg prim_get_consumers(Sched *s, SchedArg *a)
 
 SchedArg prim_get_output_blocks(Sched *s, SchedArg *a)
 {
-  Stmt *scope = arg_block(s, &a[0]), **v;
-  int n = tree_blocks(scratch(s->ctx), scope, &v), k = 0;
+  Stmt *scope = arg_block(s, &a[0]);
+  Stmt **v;
+  int n = tree_blocks(scratch(s->ctx), scope, &v);
+  int k = 0;
   for (int i = 0; i < n; i++) {
     const Block *b = BLOCK(v[i]);
     bool output = false;

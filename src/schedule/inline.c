@@ -20,7 +20,8 @@ static void check_inlinable(Sched *s, const char *prim, Stmt *block)
   tree_scope(s, block);
   tree_check_plain(s, prim, block);
   if (facts_guarded(s, block))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s came with a predicate of its own, which says where it runs", prim, tree_what(s, block));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s came with a predicate of its own, which says where it runs", prim,
+          tree_what(s, block));
   only_store(s, prim, block);
   const char *why = facts_not_complete(s, block);
   if (why) raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is not a complete block: %s", prim, tree_what(s, block), why);
@@ -62,8 +63,8 @@ static void check_only_loads(Sched *s, const char *prim, Stmt *reader, const Buf
   stmt_visit_exprs(reader, note_pointer, &o);
   stmt_visit(reader, note_view, &o);
   if (o.found)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s uses the memory of buffer '%s' itself, not only its elements", prim, tree_what(s, reader),
-          buffer->name);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s uses the memory of buffer '%s' itself, not only its elements", prim,
+          tree_what(s, reader), buffer->name);
 }
 
 /* ---- compute_inline ------------------------------------------------------------------------- */
@@ -72,10 +73,10 @@ typedef struct Inline {
   Sched *s;
   const Stmt *store;
   const Block *block;
-  int *index_of;             /* which index gives each variable; -1: its only value */
-  const Expr **fixed;        /* of an index that is the same for all instances, else NULL */
+  int *index_of;      /* which index gives each variable; -1: its only value */
+  const Expr **fixed; /* of an index that is the same for all instances, else NULL */
   Stmt *reader;
-  Analyzer *an;              /* knows the reader's variables */
+  Analyzer *an; /* knows the reader's variables */
 } Inline;
 
 /* Each index a variable of the block, each variable once. */
@@ -95,14 +96,16 @@ static void read_index(Inline *v, Stmt *block)
     v->fixed[d] = fixed ? e : NULL;
     if (fixed) continue;
     if (i == b->niter || v->index_of[i] >= 0)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "compute_inline: %s stores at the index %s, which is no variable of its own, or one used twice",
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "compute_inline: %s stores at the index %s, which is no variable of its own, or one used twice",
             tree_what(s, block), expr_str_of(scratch(s->ctx), e));
     v->index_of[i] = d;
   }
   for (int i = 0; i < b->niter; i++)
     if (v->index_of[i] < 0 && !expr_is_int(b->iter[i].extent, 1))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "compute_inline: the variable '%s' of %s is not among the indices it stores at",
-            b->iter[i].var->name, tree_what(s, block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "compute_inline: the variable '%s' of %s is not among the indices it stores at", b->iter[i].var->name,
+            tree_what(s, block));
 }
 
 static const Expr *inline_load(Rewriter *rw, const Expr *e)
@@ -111,7 +114,8 @@ static const Expr *inline_load(Rewriter *rw, const Expr *e)
   if (e->kind != E_LOAD || e->u.buffer != v->store->u.store.buffer) return e;
   for (int d = 0; d < e->nargs; d++)
     if (v->fixed[d] && !analyzer_prove_equal(v->an, e->arg[d], v->fixed[d]))
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "compute_inline: %s reads buffer '%s' at %s in dimension %d, where only %s is stored",
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+            "compute_inline: %s reads buffer '%s' at %s in dimension %d, where only %s is stored",
             tree_what(v->s, v->reader), e->u.buffer->name, expr_str_of(scratch(v->s->ctx), e->arg[d]), d,
             expr_str_of(scratch(v->s->ctx), v->fixed[d]));
   Map map = {0};
@@ -176,9 +180,9 @@ SchedArg prim_compute_inline(Sched *s, SchedArg *a)
 typedef struct Reverse {
   Sched *s;
   Stmt *block, *producer;
-  const Stmt *store, *made;  /* the consumer's store, the producer's */
+  const Stmt *store, *made; /* the consumer's store, the producer's */
   const Buffer *buffer;
-  const Expr **index;        /* where the consumer reads the buffer */
+  const Expr **index; /* where the consumer reads the buffer */
   bool found;
 } Reverse;
 
@@ -188,8 +192,8 @@ static void note_read(void *env, const Expr *e)
   if (e->kind != E_LOAD || e->u.buffer != v->buffer) return;
   for (int d = 0; d < e->nargs; d++) {
     if (v->found && v->index[d] != e->arg[d])
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s reads buffer '%s' at different indices", tree_what(v->s, v->block),
-            v->buffer->name);
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s reads buffer '%s' at different indices",
+            tree_what(v->s, v->block), v->buffer->name);
     v->index[d] = e->arg[d];
   }
   v->found = true;
@@ -198,23 +202,26 @@ static void note_read(void *env, const Expr *e)
 static Stmt *only_producer(Sched *s, Stmt *block, const Buffer **buffer)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt **producer, **reader, *scope = tree_scope(s, block);
+  Stmt **producer, **reader;
+  Stmt *scope = tree_scope(s, block);
   int n = facts_producers(tmp, s, block, &producer);
   Stmt *last = NULL;
   for (int i = 0; i < n; i++)
     if (!last || tree_before(s, last, producer[i])) last = producer[i];
-  if (!last) raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: no block produces what %s reads", tree_what(s, block));
+  if (!last)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: no block produces what %s reads",
+          tree_what(s, block));
   *buffer = BLOCK(last)->writes[0].buffer;
   const char *why = facts_not_complete(s, last);
   if (why)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: the producer %s of %s is not a complete block: %s", tree_what(s, last),
-          tree_what(s, block), why);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: the producer %s of %s is not a complete block: %s",
+          tree_what(s, last), tree_what(s, block), why);
   facts_check_not_output(s, "reverse_compute_inline", last);
   n = facts_readers(tmp, scope, *buffer, &reader);
   for (int i = 0; i < n; i++)
     if (reader[i] != block)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s reads buffer '%s' too, so it has to stay", tree_what(s, reader[i]),
-            (*buffer)->name);
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s reads buffer '%s' too, so it has to stay",
+            tree_what(s, reader[i]), (*buffer)->name);
   return last;
 }
 
@@ -231,7 +238,8 @@ static const Expr **solve_vars(Reverse *v, const Var **at)
   const Expr **out = arena_array(tmp, const Expr *, b->niter);
   const char *why = NULL;
   if (!itermap_inverse(an, ndim, v->index, b->niter, loops, at, out, &why))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s does not read each element of buffer '%s' once%s%s", tree_what(s, v->block),
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "reverse_compute_inline: %s does not read each element of buffer '%s' once%s%s", tree_what(s, v->block),
           v->buffer->name, why ? ": " : "", why ? why : "");
   /* a bijection between the variables and the buffer: it has to cover all of it */
   for (int d = 0; d < ndim; d++) {
@@ -242,7 +250,8 @@ static const Expr **solve_vars(Reverse *v, const Var **at)
     bool whole = analyzer_relax(an, v->index[d], b->niter, vars, &lo, &hi) &&
                  analyzer_prove_equal(an, lo, const_like(s, lo, 0)) && analyzer_prove_equal(an, hi, end);
     if (!whole)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s reads only a part of buffer '%s' along dimension %d", tree_what(s, v->block),
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "reverse_compute_inline: %s reads only a part of buffer '%s' along dimension %d", tree_what(s, v->block),
             v->buffer->name, d);
   }
   return out;
@@ -261,8 +270,9 @@ static void check_other_inputs(Reverse *v)
   for (int i = 0; i < n; i++)
     for (Stmt *p = v->producer->parent; producer[i] != v->producer && p && p->kind != S_BLOCK; p = p->parent)
       if (p->kind == S_FOR && tree_under(producer[i], p))
-        raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s also reads what %s writes in the same loop as %s",
-              tree_what(v->s, v->block), tree_what(v->s, producer[i]), tree_what(v->s, v->producer));
+        raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+              "reverse_compute_inline: %s also reads what %s writes in the same loop as %s", tree_what(v->s, v->block),
+              tree_what(v->s, producer[i]), tree_what(v->s, v->producer));
 }
 
 SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
@@ -273,7 +283,8 @@ SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
   Reverse v = {.s = s, .block = block};
   v.producer = only_producer(s, block, &v.buffer);
   if (facts_guarded(s, v.producer))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s came with a predicate of its own", tree_what(s, v.producer));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s came with a predicate of its own",
+          tree_what(s, v.producer));
   v.store = only_store(s, "reverse_compute_inline", block);
   v.made = only_store(s, "reverse_compute_inline", v.producer);
   check_only_loads(s, "reverse_compute_inline", block, v.buffer);
@@ -282,10 +293,12 @@ SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
   expr_visit(s->ctx, v.store->u.store.value, note_read, &v);
   for (int d = 0; d < v.store->u.store.n; d++)
     if (expr_uses_buffer(v.store->u.store.index[d], v.buffer))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s uses buffer '%s' in an index", tree_what(s, block), v.buffer->name);
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s uses buffer '%s' in an index",
+            tree_what(s, block), v.buffer->name);
   const Var **at = arena_array(tmp, const Var *, v.buffer->ndim);
   const Expr **solved = solve_vars(&v, at);
-  Map to_index = {0}, to_made = {0};
+  Map to_index = {0};
+  Map to_made = {0};
   for (int i = 0; i < BLOCK(block)->niter; i++) map_put(tmp, &to_index, BLOCK(block)->iter[i].var, (void *)solved[i]);
   for (int d = 0; d < v.buffer->ndim; d++)
     map_put(tmp, &to_made, at[d], (void *)expr_cast(s->m, at[d]->dtype, v.made->u.store.index[d]));

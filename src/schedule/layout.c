@@ -12,7 +12,7 @@ typedef struct Layout {
   const char *prim;
   const IndexMap *map;
   Analyzer *an;
-  const Expr **extent;       /* of the inputs, padded so that the map has no gaps */
+  const Expr **extent; /* of the inputs, padded so that the map has no gaps */
   const Expr **out_extent;
   bool padded;
 } Layout;
@@ -49,7 +49,8 @@ static const IterVar *const *map_loops(Layout *v)
   const IterVar **loops = arena_array(tmp, const IterVar *, v->map->nin);
   for (int i = 0; i < v->map->nin; i++) {
     IterVar *iv = arena_new_of(tmp, IterVar);
-    *iv = (IterVar){.var = v->map->in[i], .min = const_like(v->s, v->extent[i], 0), .extent = v->extent[i], .kind = ITER_SPATIAL};
+    *iv = (IterVar){
+      .var = v->map->in[i], .min = const_like(v->s, v->extent[i], 0), .extent = v->extent[i], .kind = ITER_SPATIAL};
     loops[i] = iv;
   }
   return loops;
@@ -58,7 +59,8 @@ static const IterVar *const *map_loops(Layout *v)
 static bool is_bijective(Layout *v, const char **why)
 {
   IterSum *sums = arena_array(scratch(v->s->ctx), IterSum, v->map->nout);
-  return itermap_detect(v->an, v->map->nout, v->map->out, v->map->nin, map_loops(v), NULL, ITERMAP_BIJECTIVE, sums, why);
+  return itermap_detect(v->an, v->map->nout, v->map->out, v->map->nin, map_loops(v), NULL, ITERMAP_BIJECTIVE, sums,
+                        why);
 }
 
 static void find_extents(Layout *v)
@@ -67,7 +69,8 @@ static void find_extents(Layout *v)
   v->out_extent = arena_array(s->m->arena, const Expr *, v->map->nout);
   for (int k = 0; k < v->map->nout; k++) {
     const Expr *lo, *hi;
-    if (!analyzer_relax(v->an, v->map->out[k], v->map->nin, v->map->in, &lo, &hi) || !analyzer_prove_equal(v->an, lo, const_like(s, lo, 0)))
+    if (!analyzer_relax(v->an, v->map->out[k], v->map->nin, v->map->in, &lo, &hi) ||
+        !analyzer_prove_equal(v->an, lo, const_like(s, lo, 0)))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: result %d of the index map, %s, is not known to start at 0", v->prim, k,
             expr_str_of(scratch(s->ctx), v->map->out[k]));
     v->out_extent[k] = expr_simplify(v->an, expr_add(s->m, hi, const_like(s, hi, 1)));
@@ -79,7 +82,8 @@ static void bind_inputs(Layout *v)
 {
   Sched *s = v->s;
   v->an = analyzer_new(s->m, scratch(s->ctx));
-  for (int i = 0; i < v->map->nin; i++) analyzer_bind(v->an, v->map->in[i], const_like(s, v->extent[i], 0), v->extent[i]);
+  for (int i = 0; i < v->map->nin; i++)
+    analyzer_bind(v->an, v->map->in[i], const_like(s, v->extent[i], 0), v->extent[i]);
 }
 
 static Layout layout_of(Sched *s, const char *prim, const IndexMap *map, int n, const Expr *const *extent, bool may_pad)
@@ -101,8 +105,8 @@ static Layout layout_of(Sched *s, const char *prim, const IndexMap *map, int n, 
     }
     bind_inputs(&v);
     if (!v.padded || !is_bijective(&v, &why))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the index map does not give each index a place of its own%s%s", prim, why ? ": " : "",
-            why ? why : "");
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the index map does not give each index a place of its own%s%s", prim,
+            why ? ": " : "", why ? why : "");
   }
   find_extents(&v);
   return v;
@@ -114,7 +118,8 @@ static const Expr **inverse_of(Layout *v, const Var *const *at)
   const Expr **out = arena_array(scratch(v->s->ctx), const Expr *, v->map->nin);
   const char *why = NULL;
   if (!itermap_inverse(v->an, v->map->nout, v->map->out, v->map->nin, map_loops(v), at, out, &why))
-    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the index map cannot be inverted%s%s", v->prim, why ? ": " : "", why ? why : "");
+    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the index map cannot be inverted%s%s", v->prim, why ? ": " : "",
+          why ? why : "");
   return out;
 }
 
@@ -123,7 +128,8 @@ static const Expr **apply_map(Layout *v, Analyzer *an, const Expr *const *index)
   Arena *tmp = scratch(v->s->ctx);
   Map map = {0};
   const Expr **out = arena_array(v->s->m->arena, const Expr *, v->map->nout);
-  for (int i = 0; i < v->map->nin; i++) map_put(tmp, &map, v->map->in[i], (void *)expr_cast(v->s->m, v->map->in[i]->dtype, index[i]));
+  for (int i = 0; i < v->map->nin; i++)
+    map_put(tmp, &map, v->map->in[i], (void *)expr_cast(v->s->m, v->map->in[i]->dtype, index[i]));
   for (int k = 0; k < v->map->nout; k++) out[k] = expr_simplify(an, expr_substitute(v->s->m, v->map->out[k], &map));
   return out;
 }
@@ -132,7 +138,7 @@ static const Expr **apply_map(Layout *v, Analyzer *an, const Expr *const *index)
 
 typedef struct Move {
   Layout *layout;
-  Analyzer *an;              /* knows every loop and block variable of the function */
+  Analyzer *an; /* knows every loop and block variable of the function */
   const Buffer *from, *to;
 } Move;
 
@@ -160,8 +166,9 @@ static bool has_view(void *env, Stmt *st)
   Move *v = env;
   for (int i = 0; st->kind == S_BLOCK && i < BLOCK(st)->nmatches; i++)
     if (BLOCK(st)->matches[i].source.buffer == v->from)
-      raise(v->layout->s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: %s has a view of buffer '%s', which fixes its layout",
-            tree_what(v->layout->s, st), v->from->name);
+      raise(v->layout->s->ctx, ERR_SCHEDULE, NOWHERE,
+            "transform_layout: %s has a view of buffer '%s', which fixes its layout", tree_what(v->layout->s, st),
+            v->from->name);
   return true;
 }
 
@@ -170,8 +177,8 @@ static void has_pointer(void *env, Stmt *holder, const Expr *e)
   Move *v = env;
   (void)holder;
   if (expr_uses_var(e, v->from->data))
-    raise(v->layout->s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: the memory of buffer '%s' is used by address, which fixes its layout",
-          v->from->name);
+    raise(v->layout->s->ctx, ERR_SCHEDULE, NOWHERE,
+          "transform_layout: the memory of buffer '%s' is used by address, which fixes its layout", v->from->name);
 }
 
 static void move_accesses(Sched *s, Move *v)
@@ -190,7 +197,8 @@ static void move_accesses(Sched *s, Move *v)
   for (int i = 0; i < s->f->nparam; i++)
     if (s->f->param[i].buffer == v->from) s->f->param[i] = (Param){v->to->data, v->to};
   for (int i = n - 1; i >= 0; i--)
-    if (facts_reads(BLOCK(block[i]), v->from) || facts_writes(BLOCK(block[i]), v->from)) block_infer_access(s->m, BLOCK(block[i]));
+    if (facts_reads(BLOCK(block[i]), v->from) || facts_writes(BLOCK(block[i]), v->from))
+      block_infer_access(s->m, BLOCK(block[i]));
 }
 
 /* The nest of a block is all its own: loops whose variables nothing else needs. */
@@ -200,8 +208,8 @@ static Stmt *own_nest(Sched *s, const char *prim, Stmt *block)
   Stmt *top = tree_nest(block);
   for (Stmt *p = top->parent; p && p->kind != S_BLOCK; p = p->parent)
     if (p->kind == S_FOR && facts_roles(BLOCK(block), LOOPVAR(p)))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s shares %s with other blocks; do this before computing it there", prim,
-            tree_what(s, block), tree_what(s, p));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s shares %s with other blocks; do this before computing it there",
+            prim, tree_what(s, block), tree_what(s, p));
   return top;
 }
 
@@ -216,15 +224,18 @@ static void replace_nest(Sched *s, Stmt *block, Stmt *top)
 
 static Stmt *filling_block(Sched *s, const Buffer *buffer)
 {
-  Stmt *owner = func_alloc_block(s, buffer), **writer;
+  Stmt *owner = func_alloc_block(s, buffer);
+  Stmt **writer;
   int n = owner ? facts_writers(scratch(s->ctx), owner, buffer, &writer) : 0;
   if (n != 1)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: the new layout of buffer '%s' has gaps, and %s block fills it", buffer->name,
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "transform_layout: the new layout of buffer '%s' has gaps, and %s block fills it", buffer->name,
           n ? "more than one" : "no");
   Block *b = BLOCK(writer[0]);
   const char *why = facts_not_complete(s, writer[0]);
   if (why || b->body->kind != S_STORE || facts_guarded(s, writer[0]))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: the new layout of buffer '%s' has gaps, and %s cannot fill them: %s", buffer->name,
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "transform_layout: the new layout of buffer '%s' has gaps, and %s cannot fill them: %s", buffer->name,
           tree_what(s, writer[0]), why ? why : "it is not one store without conditions");
   bool plain = b->niter == buffer->ndim;
   for (int d = 0; plain && d < buffer->ndim; d++) {
@@ -233,7 +244,8 @@ static Stmt *filling_block(Sched *s, const Buffer *buffer)
     for (int k = 0; k < d; k++) plain &= e != b->body->u.store.index[k];
   }
   if (!plain)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: the new layout of buffer '%s' has gaps, and %s does not store at its own variables",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "transform_layout: the new layout of buffer '%s' has gaps, and %s does not store at its own variables",
           buffer->name, tree_what(s, writer[0]));
   return writer[0];
 }
@@ -252,7 +264,8 @@ static void fill_gaps(Sched *s, Layout *v, Stmt *block, const Buffer *from, cons
     at[k] = var_new(s->m, arena_printf(s->m->arena, "v%d", k), v->map->out[k]->dtype, VAR_PLAIN);
     here[k] = var_expr(at[k]);
   }
-  const Expr **old = inverse_of(v, at), *inside = NULL;
+  const Expr **old = inverse_of(v, at);
+  const Expr *inside = NULL;
   Map subst = {0};
   Analyzer *an = analyzer_new(s->m, tmp);
   for (int k = 0; k < v->map->nout; k++) analyzer_bind(an, at[k], const_like(s, v->out_extent[k], 0), v->out_extent[k]);
@@ -279,15 +292,19 @@ SchedArg prim_transform_layout(Sched *s, SchedArg *a)
   bool write;
   const Buffer *from = buffer_region(s, "transform_layout", block, &a[1], &write)->buffer;
   if (from->strides || from->elem_offset)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: buffer '%s' has strides or an offset of its own", from->name);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: buffer '%s' has strides or an offset of its own",
+          from->name);
   Layout v = layout_of(s, "transform_layout", a[2].u.p, from->ndim, from->shape, true);
   if (v.padded && facts_is_param(s, from))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: the new layout of buffer '%s' has gaps, but it is a parameter, which the caller fills; cache_read makes a copy",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "transform_layout: the new layout of buffer '%s' has gaps, but it is a parameter, which the caller fills; "
+          "cache_read makes a copy",
           from->name);
   if (v.padded && a[3].kind == SA_NONE)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: the new layout of buffer '%s' has gaps; give a pad_value for them", from->name);
-  const Buffer *to = buffer_new(s->m, from->name, from->dtype, v.map->nout, v.out_extent, NULL, NULL, from->scope, from->align,
-                                from->offset_factor, from->data);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "transform_layout: the new layout of buffer '%s' has gaps; give a pad_value for them", from->name);
+  const Buffer *to = buffer_new(s->m, from->name, from->dtype, v.map->nout, v.out_extent, NULL, NULL, from->scope,
+                                from->align, from->offset_factor, from->data);
   Stmt *filler = v.padded ? filling_block(s, from) : NULL;
   if (filler) fill_gaps(s, &v, filler, from, to, expr_cast(s->m, from->dtype, arg_expr(s, &a[3], from->dtype)));
   Move move = {.layout = &v, .an = facts_analyzer(s, s->f->body), .from = from, .to = to};
@@ -305,7 +322,8 @@ static IterKind kind_of(Sched *s, Stmt *block, const IndexMap *map, int k)
   for (int i = 0; i < b->niter; i++) {
     if (!expr_uses_var(map->out[k], map->in[i])) continue;
     if (kind >= 0 && kind != (int)b->iter[i].kind)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_block_layout: result %d of the index map mixes spatial and reduction variables of %s", k,
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "transform_block_layout: result %d of the index map mixes spatial and reduction variables of %s", k,
             tree_what(s, block));
     kind = b->iter[i].kind;
   }
@@ -324,19 +342,21 @@ SchedArg prim_transform_block_layout(Sched *s, SchedArg *a)
   for (int i = 0; i < b->niter; i++) {
     extent[i] = b->iter[i].extent;
     if (!expr_is_int(b->iter[i].min, 0))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_block_layout: the variable '%s' of %s does not start at 0", b->iter[i].var->name,
-            tree_what(s, block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_block_layout: the variable '%s' of %s does not start at 0",
+            b->iter[i].var->name, tree_what(s, block));
   }
   Layout v = layout_of(s, "transform_block_layout", map, b->niter, extent, false);
   const Var **at = arena_array(tmp, const Var *, map->nout);
   BlockIter *iter = arena_array(s->m->arena, BlockIter, map->nout);
   for (int k = 0; k < map->nout; k++) {
     at[k] = var_new(s->m, arena_printf(s->m->arena, "v%d", k), map->out[k]->dtype, VAR_PLAIN);
-    iter[k] = (BlockIter){at[k], const_like(s, v.out_extent[k], 0), v.out_extent[k], kind_of(s, block, map, k), var_expr(at[k])};
+    iter[k] = (BlockIter){at[k], const_like(s, v.out_extent[k], 0), v.out_extent[k], kind_of(s, block, map, k),
+                          var_expr(at[k])};
   }
   const Expr **old = inverse_of(&v, at);
   Map subst = {0};
-  for (int i = 0; i < b->niter; i++) map_put(tmp, &subst, b->iter[i].var, (void *)expr_cast(s->m, b->iter[i].var->dtype, old[i]));
+  for (int i = 0; i < b->niter; i++)
+    map_put(tmp, &subst, b->iter[i].var, (void *)expr_cast(s->m, b->iter[i].var->dtype, old[i]));
   stmt_substitute(s->m, b->body, &subst);
   if (b->init) stmt_substitute(s->m, b->init, &subst);
   b->iter = iter;

@@ -10,8 +10,8 @@ static void check_plain_loop(Sched *s, const char *prim, Stmt *loop)
 {
   static const char *const kinds[] = {"serial", "parallel", "vectorized", "unrolled", "bound to a thread axis"};
   if (loop->u.loop.kind != FOR_SERIAL)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is already %s; %s it first and mark the result", prim, tree_what(s, loop),
-          kinds[loop->u.loop.kind], prim);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is already %s; %s it first and mark the result", prim,
+          tree_what(s, loop), kinds[loop->u.loop.kind], prim);
   if (loop->u.loop.annots.n)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s has the annotation '%s'; unannotate it first, or annotate after", prim,
           tree_what(s, loop), loop->u.loop.annots.v[0].key);
@@ -21,7 +21,8 @@ static bool check_in_block(void *env, Stmt *stmt)
 {
   Sched *s = env;
   if (stmt->kind == S_STORE || stmt->kind == S_EVAL || stmt->kind == S_WHILE)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "a statement under the loop stands outside of any block, so it cannot be scheduled");
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "a statement under the loop stands outside of any block, so it cannot be scheduled");
   return stmt->kind != S_BLOCK;
 }
 
@@ -36,14 +37,15 @@ static void add_predicate(Sched *s, Stmt *below, const Expr *cond)
 
 static int read_factors(Sched *s, Stmt *loop, const SchedArg *list, const Expr **factor)
 {
-  int n = list->u.list.n, inferred = -1;
+  int n = list->u.list.n;
+  int inferred = -1;
   if (!n) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "split: %s: no factors are given", tree_what(s, loop));
   for (int i = 0; i < n; i++) {
     const SchedArg *a = &list->u.list.v[i];
     if (a->kind == SA_NONE) {
       if (inferred >= 0)
-        raise(s->ctx, ERR_ARGUMENT, NOWHERE, "split: %s: factors %d and %d are both None; one can be inferred", tree_what(s, loop),
-              inferred, i);
+        raise(s->ctx, ERR_ARGUMENT, NOWHERE, "split: %s: factors %d and %d are both None; one can be inferred",
+              tree_what(s, loop), inferred, i);
       inferred = i;
       continue;
     }
@@ -53,14 +55,16 @@ static int read_factors(Sched *s, Stmt *loop, const SchedArg *list, const Expr *
     factor[i] = expr_cast(s->m, LOOPVAR(loop)->dtype, factor[i]);
     factor[i] = facts_simplify(s, loop, factor[i]);
     if (factor[i]->kind == E_INT && factor[i]->u.i <= 0)
-      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "split: %s: factor %" PRId64 " is not positive", tree_what(s, loop), factor[i]->u.i);
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "split: %s: factor %" PRId64 " is not positive", tree_what(s, loop),
+            factor[i]->u.i);
   }
   return inferred;
 }
 
 static void complete_factors(Sched *s, Analyzer *an, Stmt *loop, int n, const Expr **factor, int inferred)
 {
-  const Expr *extent = loop->u.loop.extent, *product = const_like(s, LOOPVAR(loop)->expr, 1);
+  const Expr *extent = loop->u.loop.extent;
+  const Expr *product = const_like(s, LOOPVAR(loop)->expr, 1);
   for (int i = 0; i < n; i++)
     if (i != inferred) product = expr_mul(s->m, product, factor[i]);
   product = expr_simplify(an, product);
@@ -69,10 +73,12 @@ static void complete_factors(Sched *s, Analyzer *an, Stmt *loop, int n, const Ex
     return;
   }
   if (product->kind == E_INT && extent->kind == E_INT && product->u.i < extent->u.i)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "split: the factors' product %" PRId64 " is below the extent %" PRId64 " of %s; let one be None",
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE,
+          "split: the factors' product %" PRId64 " is below the extent %" PRId64 " of %s; let one be None",
           product->u.i, extent->u.i, tree_what(s, loop));
   if (!analyzer_prove(an, expr_binary(s->m, E_GE, product, extent)))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "split: the factors' product is not known to reach the extent %s of %s; let one be None",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "split: the factors' product is not known to reach the extent %s of %s; let one be None",
           expr_str_of(scratch(s->ctx), extent), tree_what(s, loop));
 }
 
@@ -87,8 +93,10 @@ SchedArg prim_split(Sched *s, SchedArg *a)
   Analyzer *an = facts_analyzer(s, loop);
   complete_factors(s, an, loop, n, factor, read_factors(s, loop, &a[1], factor));
 
-  const Expr *sum = loop->u.loop.min, *product = const_like(s, sum, 1);
-  const Var *old = LOOPVAR(loop), **var = arena_array(tmp, const Var *, n);
+  const Expr *sum = loop->u.loop.min;
+  const Expr *product = const_like(s, sum, 1);
+  const Var *old = LOOPVAR(loop);
+  const Var **var = arena_array(tmp, const Var *, n);
   for (int i = 0; i < n; i++) {
     var[i] = var_new(s->m, arena_printf(s->m->arena, "%s_%d", old->name, i), old->dtype, VAR_PLAIN);
     analyzer_bind(an, var[i], const_like(s, sum, 0), factor[i]);
@@ -97,7 +105,8 @@ SchedArg prim_split(Sched *s, SchedArg *a)
   const Expr *offset = var_expr(var[0]);
   for (int i = 1; i < n; i++) offset = expr_add(s->m, expr_mul(s->m, offset, factor[i]), var_expr(var[i]));
   offset = expr_simplify(an, offset);
-  const Expr *extent = loop->u.loop.extent, *value = expr_simplify(an, expr_add(s->m, sum, offset));
+  const Expr *extent = loop->u.loop.extent;
+  const Expr *value = expr_simplify(an, expr_add(s->m, sum, offset));
   bool perfect = analyzer_prove(an, expr_binary(s->m, E_LE, expr_simplify(an, product), extent));
 
   Stmt *body = loop->u.loop.body;
@@ -106,7 +115,8 @@ SchedArg prim_split(Sched *s, SchedArg *a)
   map_put(tmp, &map, old, (void *)value);
   stmt_substitute(s->m, body, &map);
   SchedArg *out = arena_array(tmp, SchedArg, n);
-  Stmt **made = arena_array(tmp, Stmt *, n), *nest = body;
+  Stmt **made = arena_array(tmp, Stmt *, n);
+  Stmt *nest = body;
   for (int i = n - 1; i >= 0; i--)
     nest = made[i] = stmt_for(s->m, var[i], const_like(s, sum, 0), factor[i], FOR_SERIAL, NULL, nest);
   tree_replace(s, loop, nest);
@@ -121,8 +131,8 @@ static void check_nested(Sched *s, const char *prim, Stmt *outer, Stmt *inner)
 {
   if (outer->u.loop.body == inner) return;
   if (tree_under(inner, outer))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is not directly inside %s, which also holds other statements or loops", prim,
-          tree_what(s, inner), tree_what(s, outer));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is not directly inside %s, which also holds other statements or loops",
+          prim, tree_what(s, inner), tree_what(s, outer));
   raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is not inside %s", prim, tree_what(s, inner), tree_what(s, outer));
 }
 
@@ -146,8 +156,10 @@ SchedArg prim_fuse(Sched *s, SchedArg *a)
     check_plain_loop(s, "fuse", loop[i]);
     if (i) check_nested(s, "fuse", loop[i - 1], loop[i]);
     for (int k = 0; k < i; k++)
-      if (expr_uses_var(loop[i]->u.loop.extent, LOOPVAR(loop[k])) || expr_uses_var(loop[i]->u.loop.min, LOOPVAR(loop[k])))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "fuse: the bounds of %s depend on %s", tree_what(s, loop[i]), tree_what(s, loop[k]));
+      if (expr_uses_var(loop[i]->u.loop.extent, LOOPVAR(loop[k])) ||
+          expr_uses_var(loop[i]->u.loop.min, LOOPVAR(loop[k])))
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "fuse: the bounds of %s depend on %s", tree_what(s, loop[i]),
+              tree_what(s, loop[k]));
     product = product ? expr_mul(s->m, product, loop[i]->u.loop.extent) : loop[i]->u.loop.extent;
   }
   if (n == 1) return result_loop(s, loop[0]);
@@ -184,7 +196,8 @@ static int position(Stmt *const *v, int n, const Stmt *x)
 /* The loops from the outermost to the innermost of those given, in one perfect nest. */
 static int nest_of(Sched *s, int n, Stmt *const *loop, Stmt ***out)
 {
-  Stmt *innermost = loop[0], *outermost = loop[0];
+  Stmt *innermost = loop[0];
+  Stmt *outermost = loop[0];
   for (int i = 1; i < n; i++) {
     if (tree_under(loop[i], innermost)) innermost = loop[i];
     if (tree_under(outermost, loop[i])) outermost = loop[i];
@@ -192,16 +205,19 @@ static int nest_of(Sched *s, int n, Stmt *const *loop, Stmt ***out)
   Vec(Stmt *) path = {0};
   for (Stmt *p = innermost; p; p = p->parent) {
     if (p->kind == S_SEQ && p != outermost)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reorder: %s and %s are not perfectly nested: other statements stand between them",
-            tree_what(s, outermost), tree_what(s, innermost));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "reorder: %s and %s are not perfectly nested: other statements stand between them", tree_what(s, outermost),
+            tree_what(s, innermost));
     if (p->kind != S_FOR)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reorder: %s is not inside %s", tree_what(s, innermost), tree_what(s, outermost));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reorder: %s is not inside %s", tree_what(s, innermost),
+            tree_what(s, outermost));
     vec_push(scratch(s->ctx), &path, p);
     if (p == outermost) break;
   }
   for (int i = 0; i < n; i++)
     if (position(path.v, path.n, loop[i]) < 0)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reorder: %s is not in one nest with %s", tree_what(s, loop[i]), tree_what(s, innermost));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reorder: %s is not in one nest with %s", tree_what(s, loop[i]),
+            tree_what(s, innermost));
   *out = arena_array(scratch(s->ctx), Stmt *, path.n);
   for (int i = 0; i < path.n; i++) (*out)[path.n - 1 - i] = path.v[i];
   return path.n;
@@ -211,7 +227,8 @@ static void check_bounds_order(Sched *s, int n, Stmt *const *order)
 {
   for (int i = 0; i < n; i++)
     for (int k = i + 1; k < n; k++)
-      if (expr_uses_var(order[i]->u.loop.extent, LOOPVAR(order[k])) || expr_uses_var(order[i]->u.loop.min, LOOPVAR(order[k])))
+      if (expr_uses_var(order[i]->u.loop.extent, LOOPVAR(order[k])) ||
+          expr_uses_var(order[i]->u.loop.min, LOOPVAR(order[k])))
         raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reorder: the bounds of %s depend on %s, which would be inside it",
               tree_what(s, order[i]), tree_what(s, order[k]));
 }
@@ -232,7 +249,8 @@ static void check_reduction_order(Sched *s, Stmt *block, int n, Stmt *const *bef
       bool mixed_too = other >> ITER_REDUCE & other >> ITER_SPATIAL & 1;
       if (swapped && mixed && mixed_too && b->init)
         raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-              "reorder: %s and %s both run over spatial and reduction variables of %s, whose init has to come first; decompose_reduction sets it apart",
+              "reorder: %s and %s both run over spatial and reduction variables of %s, whose init has to come first; "
+              "decompose_reduction sets it apart",
               tree_what(s, before[i]), tree_what(s, before[k]), tree_what(s, block));
     }
   }
@@ -240,7 +258,8 @@ static void check_reduction_order(Sched *s, Stmt *block, int n, Stmt *const *bef
   const char *why = NULL;
   int nloops = tree_loops_below(scratch(s->ctx), block, before[0]->parent, &loops);
   if (crosses && !facts_injective(s, block, nloops, loops, &why))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reorder: the bindings of %s are not an affine map of its loops, so its reduction must stay in order%s%s",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "reorder: the bindings of %s are not an affine map of its loops, so its reduction must stay in order%s%s",
           tree_what(s, block), why ? ": " : "", why ? why : "");
 }
 
@@ -268,7 +287,8 @@ SchedArg prim_reorder(Sched *s, SchedArg *a)
   }
   facts_check_covered(s, "reorder", before[np - 1]);
 
-  Stmt *place = stmt_nop(s->m), *body = before[np - 1]->u.loop.body;
+  Stmt *place = stmt_nop(s->m);
+  Stmt *body = before[np - 1]->u.loop.body;
   stmt_replace(s->f, before[0], place);
   for (int i = np - 1; i >= 0; i--) body = (after[i]->u.loop.body = body, after[i]);
   tree_replace(s, place, after[0]);
@@ -283,15 +303,15 @@ SchedArg prim_reorder_block_iter_var(Sched *s, SchedArg *a)
   Block *b = BLOCK(block);
   int n = a[1].u.list.n;
   if (n != b->niter)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "reorder_block_iter_var: %s has %d variables, the order names %d", tree_what(s, block),
-          b->niter, n);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "reorder_block_iter_var: %s has %d variables, the order names %d",
+          tree_what(s, block), b->niter, n);
   BlockIter *iter = arena_array(s->m->arena, BlockIter, n);
   bool *used = arena_array(scratch(s->ctx), bool, n);
   for (int i = 0; i < n; i++) {
     int64_t from = arg_int(s, &a[1].u.list.v[i]);
     if (from < 0 || from >= n || used[from])
-      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "reorder_block_iter_var: %" PRId64 " at place %d does not make a permutation of 0 to %d", from,
-            i, n - 1);
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE,
+            "reorder_block_iter_var: %" PRId64 " at place %d does not make a permutation of 0 to %d", from, i, n - 1);
     used[from] = true;
     iter[i] = b->iter[from];
   }

@@ -1,16 +1,19 @@
 /* parts.c: small pieces that several primitives build with. */
 #include "schedule/engine.h"
 
-static const Region *pick_region(Sched *s, const char *prim, Stmt *block, const SchedArg *index, int n, const Region *v, const char *verb)
+static const Region *pick_region(Sched *s, const char *prim, Stmt *block, const SchedArg *index, int n, const Region *v,
+                                 const char *verb)
 {
   if (index->kind == SA_STR) {
     for (int i = 0; i < n; i++)
       if (!strcmp(v[i].buffer->name, index->u.s)) return &v[i];
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: %s does not %s a buffer '%s'", prim, tree_what(s, block), verb, index->u.s);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: %s does not %s a buffer '%s'", prim, tree_what(s, block), verb,
+          index->u.s);
   }
   int64_t i = arg_int(s, index);
   if (i < 0 || i >= n)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: buffer number %" PRId64 " is not among the %d that %s %ss", prim, i, n, tree_what(s, block), verb);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: buffer number %" PRId64 " is not among the %d that %s %ss", prim, i, n,
+          tree_what(s, block), verb);
   return &v[i];
 }
 

@@ -4,7 +4,7 @@
  * are small integers: every order of summation gives the same result, in floats too. */
 #include "schedule/engine.h"
 
-static int64_t pick(uint64_t *seed, int64_t lo, int64_t hi)   /* both ends included */
+static int64_t pick(uint64_t *seed, int64_t lo, int64_t hi) /* both ends included */
 {
   return lo + (int64_t)(rng_next(seed) % (uint64_t)(hi - lo + 1));
 }
@@ -29,7 +29,10 @@ static const Expr *size(Maker *k, int64_t most)
   return expr_i32(k->m, v);
 }
 
-static const char *next_name(Maker *k, const char *prefix) { return arena_printf(k->m->arena, "%s%d", prefix, k->names++); }
+static const char *next_name(Maker *k, const char *prefix)
+{
+  return arena_printf(k->m->arena, "%s%d", prefix, k->names++);
+}
 
 static const Tensor *input(Maker *k, int n, const Expr *const *shape)
 {
@@ -99,15 +102,20 @@ static const Tensor *make_chain(Maker *k, const Tensor *t, int steps)
 
 static const Tensor *make_product(Maker *k, const Expr *M)
 {
-  const Expr *N = size(k, 13), *K = size(k, 13);
-  const Tensor *a = input(k, 2, (const Expr *[]){M, K}), *b = input(k, 2, (const Expr *[]){K, N});
+  const Expr *N = size(k, 13);
+  const Expr *K = size(k, 13);
+  const Tensor *a = input(k, 2, (const Expr *[]){M, K});
+  const Tensor *b = input(k, 2, (const Expr *[]){K, N});
   if (chance(k->seed, 30)) a = make_chain(k, a, 1);
-  const IterVar *i = axis(k, "i", M, ITER_SPATIAL), *j = axis(k, "j", N, ITER_SPATIAL), *r = axis(k, "k", K, ITER_REDUCE);
+  const IterVar *i = axis(k, "i", M, ITER_SPATIAL);
+  const IterVar *j = axis(k, "j", N, ITER_SPATIAL);
+  const IterVar *r = axis(k, "k", K, ITER_REDUCE);
   const Expr *term = expr_mul(k->m, read(k, a, AT(i), AT(r), NULL), read(k, b, AT(r), AT(j), NULL));
   const Tensor *c = compute(k, 2, (const IterVar *[]){i, j}, reduce(k, "sum", term, 1, &r));
   if (!chance(k->seed, 60)) return c;
   const Tensor *bias = input(k, 1, &N);
-  const IterVar *x = axis(k, "i", M, ITER_SPATIAL), *y = axis(k, "j", N, ITER_SPATIAL);
+  const IterVar *x = axis(k, "i", M, ITER_SPATIAL);
+  const IterVar *y = axis(k, "j", N, ITER_SPATIAL);
   const Expr *sum = expr_add(k->m, read(k, c, AT(x), AT(y), NULL), read(k, bias, AT(y), NULL, NULL));
   return make_chain(k, compute(k, 2, (const IterVar *[]){x, y}, sum), (int)pick(k->seed, 0, 1));
 }
@@ -115,19 +123,30 @@ static const Tensor *make_product(Maker *k, const Expr *M)
 /* Padded convolution over one channel axis: data[c, h], weight[o, c, r]. */
 static const Tensor *make_convolution(Maker *k)
 {
-  const Expr *C = size(k, 4), *H = size(k, 13), *O = size(k, 5);
-  int64_t taps = pick(k->seed, 1, 3), pad = taps / 2;
-  const Expr *R = expr_i32(k->m, taps), *wide = expr_i32(k->m, H->u.i + 2 * pad), *out = expr_i32(k->m, H->u.i + 2 * pad - taps + 1);
+  const Expr *C = size(k, 4);
+  const Expr *H = size(k, 13);
+  const Expr *O = size(k, 5);
+  int64_t taps = pick(k->seed, 1, 3);
+  int64_t pad = taps / 2;
+  const Expr *R = expr_i32(k->m, taps);
+  const Expr *wide = expr_i32(k->m, H->u.i + 2 * pad);
+  const Expr *out = expr_i32(k->m, H->u.i + 2 * pad - taps + 1);
   if (out->u.i < 1) return make_chain(k, input(k, 1, &H), 2);
-  const Tensor *data = input(k, 2, (const Expr *[]){C, H}), *weight = input(k, 3, (const Expr *[]){O, C, R});
-  const IterVar *c = axis(k, "c", C, ITER_SPATIAL), *h = axis(k, "h", wide, ITER_SPATIAL);
-  const Expr *p = expr_i32(k->m, pad), *end = expr_i32(k->m, pad + H->u.i);
+  const Tensor *data = input(k, 2, (const Expr *[]){C, H});
+  const Tensor *weight = input(k, 3, (const Expr *[]){O, C, R});
+  const IterVar *c = axis(k, "c", C, ITER_SPATIAL);
+  const IterVar *h = axis(k, "h", wide, ITER_SPATIAL);
+  const Expr *p = expr_i32(k->m, pad);
+  const Expr *end = expr_i32(k->m, pad + H->u.i);
   const Expr *inside = expr_and(k->m, expr_binary(k->m, E_GE, AT(h), p), expr_lt(k->m, AT(h), end));
   const Expr *args[] = {inside, read(k, data, AT(c), expr_sub(k->m, AT(h), p), NULL), number(k, 0)};
   const Tensor *padded = compute(k, 2, (const IterVar *[]){c, h}, expr_call(k->m, k->dtype, IN_IF_THEN_ELSE, 3, args));
-  const IterVar *o = axis(k, "o", O, ITER_SPATIAL), *x = axis(k, "x", out, ITER_SPATIAL);
-  const IterVar *rc = axis(k, "rc", C, ITER_REDUCE), *rr = axis(k, "rr", R, ITER_REDUCE);
-  const Expr *term = expr_mul(k->m, read(k, padded, AT(rc), expr_add(k->m, AT(x), AT(rr)), NULL), read(k, weight, AT(o), AT(rc), AT(rr)));
+  const IterVar *o = axis(k, "o", O, ITER_SPATIAL);
+  const IterVar *x = axis(k, "x", out, ITER_SPATIAL);
+  const IterVar *rc = axis(k, "rc", C, ITER_REDUCE);
+  const IterVar *rr = axis(k, "rr", R, ITER_REDUCE);
+  const Expr *term = expr_mul(k->m, read(k, padded, AT(rc), expr_add(k->m, AT(x), AT(rr)), NULL),
+                              read(k, weight, AT(o), AT(rc), AT(rr)));
   const Tensor *conv = compute(k, 2, (const IterVar *[]){o, x}, reduce(k, "sum", term, 2, (const IterVar *[]){rc, rr}));
   return make_chain(k, conv, (int)pick(k->seed, 0, 1));
 }
@@ -138,13 +157,17 @@ static const Tensor *make_rows(Maker *k, const Expr *M)
   const Expr *N = size(k, 13);
   const Tensor *a = input(k, 2, (const Expr *[]){M, N});
   if (chance(k->seed, 50)) a = make_chain(k, a, 1);
-  const IterVar *i = axis(k, "i", M, ITER_SPATIAL), *r = axis(k, "k", N, ITER_REDUCE);
-  const Tensor *top = compute(k, 1, &i, reduce(k, chance(k->seed, 50) ? "max" : "min", read(k, a, AT(i), AT(r), NULL), 1, &r));
-  const IterVar *x = axis(k, "i", M, ITER_SPATIAL), *y = axis(k, "j", N, ITER_SPATIAL);
+  const IterVar *i = axis(k, "i", M, ITER_SPATIAL);
+  const IterVar *r = axis(k, "k", N, ITER_REDUCE);
+  const Tensor *top =
+      compute(k, 1, &i, reduce(k, chance(k->seed, 50) ? "max" : "min", read(k, a, AT(i), AT(r), NULL), 1, &r));
+  const IterVar *x = axis(k, "i", M, ITER_SPATIAL);
+  const IterVar *y = axis(k, "j", N, ITER_SPATIAL);
   const Expr *diff = expr_sub(k->m, read(k, a, AT(x), AT(y), NULL), read(k, top, AT(x), NULL, NULL));
   const Tensor *d = compute(k, 2, (const IterVar *[]){x, y}, diff);
   if (chance(k->seed, 50)) return d;
-  const IterVar *z = axis(k, "i", M, ITER_SPATIAL), *s = axis(k, "k", N, ITER_REDUCE);
+  const IterVar *z = axis(k, "i", M, ITER_SPATIAL);
+  const IterVar *s = axis(k, "k", N, ITER_REDUCE);
   return compute(k, 1, &z, reduce(k, "sum", read(k, d, AT(z), AT(s), NULL), 1, &s));
 }
 
@@ -152,29 +175,40 @@ static const Tensor *make_rows(Maker *k, const Expr *M)
 static const Tensor *make_stencil(Maker *k)
 {
   int64_t n = pick(k->seed, 4, 17);
-  const Expr *N = expr_i32(k->m, n), *one = expr_i32(k->m, n - 1), *two = expr_i32(k->m, n - 3);
+  const Expr *N = expr_i32(k->m, n);
+  const Expr *one = expr_i32(k->m, n - 1);
+  const Expr *two = expr_i32(k->m, n - 3);
   const Tensor *a = input(k, 1, &N);
-  const IterVar *i = axis(k, "i", one, ITER_SPATIAL), *j = axis(k, "i", two, ITER_SPATIAL);
-  const Expr *next = expr_add(k->m, AT(i), expr_i32(k->m, 1)), *after = expr_add(k->m, AT(j), expr_i32(k->m, 2));
-  const Tensor *b = compute(k, 1, &i, expr_add(k->m, read(k, a, AT(i), NULL, NULL), shake(k, read(k, a, next, NULL, NULL))));
+  const IterVar *i = axis(k, "i", one, ITER_SPATIAL);
+  const IterVar *j = axis(k, "i", two, ITER_SPATIAL);
+  const Expr *next = expr_add(k->m, AT(i), expr_i32(k->m, 1));
+  const Expr *after = expr_add(k->m, AT(j), expr_i32(k->m, 2));
+  const Tensor *b =
+      compute(k, 1, &i, expr_add(k->m, read(k, a, AT(i), NULL, NULL), shake(k, read(k, a, next, NULL, NULL))));
   return compute(k, 1, &j, expr_sub(k->m, read(k, b, AT(j), NULL, NULL), read(k, b, after, NULL, NULL)));
 }
 
 /* Transposed, then flattened. */
 static const Tensor *make_reshape(Maker *k)
 {
-  const Expr *M = size(k, 8), *N = size(k, 8), *flat = expr_i32(k->m, M->u.i * N->u.i);
+  const Expr *M = size(k, 8);
+  const Expr *N = size(k, 8);
+  const Expr *flat = expr_i32(k->m, M->u.i * N->u.i);
   const Tensor *a = input(k, 2, (const Expr *[]){M, N});
-  const IterVar *i = axis(k, "i", N, ITER_SPATIAL), *j = axis(k, "j", M, ITER_SPATIAL), *f = axis(k, "f", flat, ITER_SPATIAL);
+  const IterVar *i = axis(k, "i", N, ITER_SPATIAL);
+  const IterVar *j = axis(k, "j", M, ITER_SPATIAL);
+  const IterVar *f = axis(k, "f", flat, ITER_SPATIAL);
   const Tensor *t = compute(k, 2, (const IterVar *[]){i, j}, shake(k, read(k, a, AT(j), AT(i), NULL)));
-  const Expr *row = expr_floordiv(k->m, AT(f), M), *col = expr_floormod(k->m, AT(f), M);
+  const Expr *row = expr_floordiv(k->m, AT(f), M);
+  const Expr *col = expr_floormod(k->m, AT(f), M);
   return make_chain(k, compute(k, 1, &f, shake(k, read(k, t, row, col, NULL))), (int)pick(k->seed, 0, 1));
 }
 
 /* float16 is exact up to 2048, which no sum here reaches. */
 static DType any_dtype(uint64_t *seed)
 {
-  static const DType rare[] = {{DT_FLOAT, 16, 1}, {DT_FLOAT, 64, 1}, {DT_INT, 8, 1}, {DT_UINT, 8, 1}, {DT_INT, 16, 1}, {DT_INT, 64, 1}};
+  static const DType rare[] = {{DT_FLOAT, 16, 1}, {DT_FLOAT, 64, 1}, {DT_INT, 8, 1},
+                               {DT_UINT, 8, 1},   {DT_INT, 16, 1},   {DT_INT, 64, 1}};
   int64_t roll = pick(seed, 1, 100);
   return roll <= 60 ? DT_F32 : roll <= 75 ? DT_I32 : rare[pick(seed, 0, (int64_t)(sizeof rare / sizeof *rare) - 1)];
 }
@@ -239,7 +273,8 @@ TirArg *random_args(Arena *a, const PrimFunc *f, uint64_t seed)
     char *data = arena_alloc_array(a, count + 1, bytes);
     for (size_t e = 0; e < count; e++) {
       int64_t v = pick(&seed, -4, 4);
-      value_store(dtype_is_float(b->dtype) ? value_float(b->dtype, (double)v) : value_int(b->dtype, v), data + e * bytes);
+      value_store(dtype_is_float(b->dtype) ? value_float(b->dtype, (double)v) : value_int(b->dtype, v),
+                  data + e * bytes);
     }
     args[i] = (TirArg){.data = data, .dtype = b->dtype, .ndim = b->ndim, .shape = shape};
   }
@@ -250,18 +285,22 @@ void random_compare(const PrimFunc *f, const PrimFunc *g, uint64_t seed)
 {
   Ctx *ctx = f->m->ctx;
   Scope scope = scope_begin(ctx);
-  TirArg *x = random_args(scratch(ctx), f, seed), *y = random_args(scratch(ctx), f, seed);
+  TirArg *x = random_args(scratch(ctx), f, seed);
+  TirArg *y = random_args(scratch(ctx), f, seed);
   func_interpret(f, f->nparam, x);
   func_interpret(g, g->nparam, y);
   for (int i = 0; i < f->nparam; i++) {
     if (!x[i].data) continue;
-    size_t count = 1, bytes = (size_t)dtype_bytes(x[i].dtype);
+    size_t count = 1;
+    size_t bytes = (size_t)dtype_bytes(x[i].dtype);
     for (int d = 0; d < x[i].ndim; d++) count *= (size_t)x[i].shape[d];
     for (size_t e = 0; e < count; e++) {
-      Value a = value_load(x[i].dtype, (char *)x[i].data + e * bytes), b = value_load(y[i].dtype, (char *)y[i].data + e * bytes);
+      Value a = value_load(x[i].dtype, (char *)x[i].data + e * bytes);
+      Value b = value_load(y[i].dtype, (char *)y[i].data + e * bytes);
       if (value_eq(a, b)) continue;
       bool real = dtype_is_float(a.dtype);
-      BUG(ctx, "argument %d, element %zu: %g before and %g after", i, e, real ? a.f : (double)a.i, real ? b.f : (double)b.i);
+      BUG(ctx, "argument %d, element %zu: %g before and %g after", i, e, real ? a.f : (double)a.i,
+          real ? b.f : (double)b.i);
     }
   }
   scope_end(ctx, scope);

@@ -8,9 +8,9 @@ typedef struct Dice {
   Sched *s;
   uint64_t *seed;
   BlockRV block;
-  Stmt *stmt;                /* of the block */
+  Stmt *stmt; /* of the block */
   LoopRV *loop;
-  int n;                     /* loops around the block */
+  int n; /* loops around the block */
 } Dice;
 
 static int64_t pick(Dice *d, int64_t lo, int64_t hi)
@@ -52,7 +52,8 @@ static void step_split(Dice *d)
 {
   const Expr *factor[3] = {NULL, NULL, NULL};
   LoopRV out[3];
-  int n = chance(d, 80) ? 2 : 3, inferred = chance(d, 85) ? 0 : (int)pick(d, 0, n - 1);
+  int n = chance(d, 80) ? 2 : 3;
+  int inferred = chance(d, 85) ? 0 : (int)pick(d, 0, n - 1);
   for (int i = 0; i < n; i++)
     if (i != inferred || chance(d, 4)) factor[i] = expr_i32(d->s->m, chance(d, 3) ? pick(d, -1, 0) : pick(d, 1, 8));
   sched_split(d->s, random_loop(d), n, factor, true, out);
@@ -60,7 +61,8 @@ static void step_split(Dice *d)
 
 static void step_fuse(Dice *d)
 {
-  int n = (int)pick(d, 1, 3), at = d->n > n ? (int)pick(d, 0, d->n - n) : 0;
+  int n = (int)pick(d, 1, 3);
+  int at = d->n > n ? (int)pick(d, 0, d->n - n) : 0;
   if (n > d->n) n = d->n;
   if (chance(d, 5)) at = 0;
   sched_fuse(d->s, n, d->loop + at, true);
@@ -90,11 +92,16 @@ static void step_kind(Dice *d)
   case 1: sched_vectorize(d->s, loop); break;
   case 2: sched_unroll(d->s, loop); break;
   case 3: sched_bind(d->s, loop, tags[pick(d, 0, 4)]); break;
-  default: sched_annotate(d->s, (SchedArg){.kind = SA_LOOP, .u.i = loop.id}, "pragma_note", expr_i32(d->s->m, pick(d, 0, 9))); break;
+  default:
+    sched_annotate(d->s, (SchedArg){.kind = SA_LOOP, .u.i = loop.id}, "pragma_note", expr_i32(d->s->m, pick(d, 0, 9)));
+    break;
   }
 }
 
-static void step_compute_at(Dice *d) { sched_compute_at(d->s, d->block, foreign_loop(d, true), chance(d, 30), chance(d, 80) ? -1 : -2); }
+static void step_compute_at(Dice *d)
+{
+  sched_compute_at(d->s, d->block, foreign_loop(d, true), chance(d, 30), chance(d, 80) ? -1 : -2);
+}
 static void step_reverse_compute_at(Dice *d)
 {
   sched_reverse_compute_at(d->s, d->block, foreign_loop(d, false), chance(d, 30), chance(d, 80) ? -1 : -2);
@@ -153,8 +160,10 @@ static const IndexMap *random_map(Dice *d, int n)
   map->in = arena_array(m->arena, const Var *, n);
   map->out = arena_array(m->arena, const Expr *, n + 1);
   for (int i = 0; i < n; i++) map->in[i] = var_new(m, arena_printf(m->arena, "i%d", i), DT_I32, VAR_PLAIN);
-  int apart = chance(d, 60) ? (int)pick(d, 0, n - 1) : -1, turn = (int)pick(d, 0, n - 1);
-  const Expr *step = expr_i32(m, pick(d, 1, 5)), *last = NULL;
+  int apart = chance(d, 60) ? (int)pick(d, 0, n - 1) : -1;
+  int turn = (int)pick(d, 0, n - 1);
+  const Expr *step = expr_i32(m, pick(d, 1, 5));
+  const Expr *last = NULL;
   for (int i = 0; i < n; i++) {
     int k = (i + turn) % n;
     const Expr *e = var_expr(map->in[k]);
@@ -177,7 +186,7 @@ static void step_layout(Dice *d)
   if (!count) return;
   int index = (int)pick(d, 0, count - 1);
   const Buffer *buffer = (write ? b->writes : b->reads)[index].buffer;
-  if (facts_is_param(d->s, buffer) || !buffer->ndim) return;     /* would change what the caller passes */
+  if (facts_is_param(d->s, buffer) || !buffer->ndim) return; /* would change what the caller passes */
   const Expr *pad = chance(d, 70) ? expr_const(d->s->m, buffer->dtype, 3) : NULL;
   sched_transform_layout(d->s, d->block, write, index, random_map(d, buffer->ndim), pad);
 }
@@ -187,7 +196,8 @@ static void step_sample(Dice *d)
   if (chance(d, 50)) {
     const Expr *factor[2];
     IntRV tile[2];
-    LoopRV loop = random_loop(d), out[2];
+    LoopRV loop = random_loop(d);
+    LoopRV out[2];
     sched_sample_perfect_tile(d->s, loop, 2, pick(d, 1, 16), NULL, tile);
     for (int i = 0; i < 2; i++) factor[i] = expr_i32(d->s->m, sched_int_value(d->s, tile[i]));
     sched_split(d->s, loop, 2, factor, true, out);
@@ -196,11 +206,17 @@ static void step_sample(Dice *d)
   sched_compute_at(d->s, d->block, sched_sample_compute_location(d->s, d->block, -3), chance(d, 50), -1);
 }
 
-static const struct { void (*step)(Dice *); int weight; } steps[] = {
-    {step_split, 20},        {step_fuse, 8},     {step_reorder, 14},  {step_kind, 14},   {step_compute_at, 16}, {step_reverse_compute_at, 16},
-    {step_inline, 5},        {step_reverse_inline, 5}, {step_cache_read, 8}, {step_cache_write, 8}, {step_reindex, 4}, {step_rfactor, 6},
-    {step_decompose, 10},    {step_pad_einsum, 3}, {step_storage, 5},  {step_unit_loop, 2}, {step_blockize, 4},  {step_layout, 8},
-    {step_sample, 4},
+static const struct {
+  void (*step)(Dice *);
+  int weight;
+} steps[] = {
+  {step_split, 20},      {step_fuse, 8},           {step_reorder, 14},
+  {step_kind, 14},       {step_compute_at, 16},    {step_reverse_compute_at, 16},
+  {step_inline, 5},      {step_reverse_inline, 5}, {step_cache_read, 8},
+  {step_cache_write, 8}, {step_reindex, 4},        {step_rfactor, 6},
+  {step_decompose, 10},  {step_pad_einsum, 3},     {step_storage, 5},
+  {step_unit_loop, 2},   {step_blockize, 4},       {step_layout, 8},
+  {step_sample, 4},
 };
 
 static void run_step(Ctx *ctx, void *env)
@@ -211,7 +227,8 @@ static void run_step(Ctx *ctx, void *env)
   if (!d->stmt) return;
   d->block = block_rv(d, d->stmt);
   d->n = sched_get_loops(d->s, d->block, scratch(ctx), &d->loop);
-  int total = 0, i = 0;
+  int total = 0;
+  int i = 0;
   for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) total += steps[k].weight;
   for (int64_t at = pick(d, 0, total - 1); (at -= steps[i].weight) >= 0;) i++;
   steps[i].step(d);
@@ -268,7 +285,8 @@ static void check_accepted(Ctx *ctx, Check *c)
   ErrKind kind = protect(ctx, run_check, c);
   if (kind == ERR_NONE) return;
   if (kind == ERR_MEMORY) error_reraise(ctx);
-  raise(ctx, ERR_INTERNAL, NOWHERE, "%s: %s, after\n%s", error_kind_name(kind), error_message(ctx), sched_trace_text(scratch(ctx), c->s));
+  raise(ctx, ERR_INTERNAL, NOWHERE, "%s: %s, after\n%s", error_kind_name(kind), error_message(ctx),
+        sched_trace_text(scratch(ctx), c->s));
 }
 
 int random_trial(Ctx *ctx, uint64_t seed, int steps, void (*each)(void *, const PrimFunc *, Sched *), void *env)

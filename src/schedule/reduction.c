@@ -9,8 +9,10 @@
 
 Stmt *copy_loop(Sched *s, const Stmt *loop, Map *vars, Stmt *body)
 {
-  const Var *old = LOOPVAR(loop), *var = var_new(s->m, old->name, old->dtype, VAR_PLAIN);
-  Stmt *copy = stmt_for(s->m, var, loop->u.loop.min, loop->u.loop.extent, loop->u.loop.kind, loop->u.loop.thread_tag, body);
+  const Var *old = LOOPVAR(loop);
+  const Var *var = var_new(s->m, old->name, old->dtype, VAR_PLAIN);
+  Stmt *copy =
+      stmt_for(s->m, var, loop->u.loop.min, loop->u.loop.extent, loop->u.loop.kind, loop->u.loop.thread_tag, body);
   for (int i = 0; i < loop->u.loop.annots.n; i++)
     annots_set(s->m->arena, &copy->u.loop.annots, loop->u.loop.annots.v[i].key, loop->u.loop.annots.v[i].value);
   map_put(scratch(s->ctx), vars, old, (void *)var_expr(var));
@@ -47,7 +49,8 @@ static bool in_domain(Sched *s, Stmt *block, const Expr *cond)
 
 const Expr *init_predicate(Sched *s, Stmt *block, int n, Stmt *const *loop, Map *vars)
 {
-  const Expr **part, *keep = NULL;
+  const Expr **part;
+  const Expr *keep = NULL;
   int nparts = conjuncts(scratch(s->ctx), BLOCK(block)->predicate, &part);
   for (int p = 0; p < nparts; p++) {
     bool reduces = false;
@@ -68,27 +71,31 @@ void check_starts(Sched *s, const char *prim, Stmt *block)
   for (int i = 0; i < n; i++) map_put(scratch(s->ctx), &first, LOOPVAR(loop[i]), (void *)loop[i]->u.loop.min);
   Analyzer *an = facts_analyzer(s, tree_scope(s, block));
   for (int i = 0; i < b->niter; i++)
-    if (b->iter[i].kind == ITER_REDUCE && !analyzer_prove_equal(an, expr_substitute(s->m, b->iter[i].value, &first), b->iter[i].min))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the reduction variable '%s' of %s does not start anew with its loops", prim, b->iter[i].var->name,
-            tree_what(s, block));
+    if (b->iter[i].kind == ITER_REDUCE &&
+        !analyzer_prove_equal(an, expr_substitute(s->m, b->iter[i].value, &first), b->iter[i].min))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the reduction variable '%s' of %s does not start anew with its loops",
+            prim, b->iter[i].var->name, tree_what(s, block));
 }
 
 static void check_decompose(Sched *s, Stmt *block, Stmt *loop)
 {
   const Block *b = BLOCK(block);
-  if (!b->init) raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: %s has no init to take out", tree_what(s, block));
+  if (!b->init)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: %s has no init to take out", tree_what(s, block));
   if (!tree_under(block, loop) || stmt_enclosing_block(loop) != tree_scope(s, block))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: %s is not around %s in its scope", tree_what(s, loop), tree_what(s, block));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: %s is not around %s in its scope", tree_what(s, loop),
+          tree_what(s, block));
   tree_check_plain(s, "decompose_reduction", block);
   check_starts(s, "decompose_reduction", block);
   for (int i = 0; i < b->niter; i++)
     if (b->iter[i].kind != ITER_SPATIAL && b->iter[i].kind != ITER_REDUCE)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: the variable '%s' of %s is opaque", b->iter[i].var->name,
-            tree_what(s, block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: the variable '%s' of %s is opaque",
+            b->iter[i].var->name, tree_what(s, block));
   for (Stmt *p = loop->parent; p && p->kind != S_BLOCK; p = p->parent)
     if (p->kind == S_FOR && facts_roles(b, LOOPVAR(p)) >> ITER_REDUCE & 1)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-            "decompose_reduction: %s is inside %s, a loop of the reduction of %s, so the init would run again in each of its steps",
+            "decompose_reduction: %s is inside %s, a loop of the reduction of %s, so the init would run again in each "
+            "of its steps",
             tree_what(s, loop), tree_what(s, p), tree_what(s, block));
 }
 
@@ -97,8 +104,9 @@ static void check_copied_bounds(Sched *s, const Stmt *loop, int n, Stmt *const *
   for (int i = 0; i < n; i++) {
     const Var *v = LOOPVAR(all[i]);
     if (!map_has(copied, v) && (expr_uses_var(loop->u.loop.extent, v) || expr_uses_var(loop->u.loop.min, v)))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: the bounds of %s depend on %s, which the init does not run over",
-            tree_what(s, loop), tree_what(s, all[i]));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "decompose_reduction: the bounds of %s depend on %s, which the init does not run over", tree_what(s, loop),
+            tree_what(s, all[i]));
   }
 }
 
@@ -114,7 +122,8 @@ static Stmt *init_block(Sched *s, Stmt *block)
     if (b->iter[i].kind != ITER_SPATIAL) continue;
     BlockIter *it = &init->iter[init->niter++];
     *it = b->iter[i];
-    it->var = var_new(s->m, arena_printf(s->m->arena, "%s_init", b->iter[i].var->name), b->iter[i].var->dtype, VAR_PLAIN);
+    it->var =
+        var_new(s->m, arena_printf(s->m->arena, "%s_init", b->iter[i].var->name), b->iter[i].var->dtype, VAR_PLAIN);
     map_put(scratch(s->ctx), &vars, b->iter[i].var, (void *)var_expr(it->var));
   }
   init->body = stmt_clone_fresh(s->m, b->init, NULL);
@@ -128,7 +137,8 @@ static Stmt *init_block(Sched *s, Stmt *block)
 SchedArg prim_decompose_reduction(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]), *loop = arg_loop(s, &a[1]);
+  Stmt *block = arg_block(s, &a[0]);
+  Stmt *loop = arg_loop(s, &a[1]);
   check_decompose(s, block, loop);
   Block *b = BLOCK(block);
   Stmt **path;
@@ -136,15 +146,18 @@ SchedArg prim_decompose_reduction(Sched *s, SchedArg *a)
   const char *why = NULL;
   if (!facts_injective(s, block, n, path, &why))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-          "decompose_reduction: under %s some instances of %s run more than once, each time with an init of their own%s%s; choose a loop further in",
+          "decompose_reduction: under %s some instances of %s run more than once, each time with an init of their "
+          "own%s%s; choose a loop further in",
           tree_what(s, loop), tree_what(s, block), why ? ": " : "", why ? why : "");
   Map copied = {0};
-  Stmt *init = init_block(s, block), *nest = init;
+  Stmt *init = init_block(s, block);
+  Stmt *nest = init;
   for (int i = n - 1; i >= 0; i--) {
     int roles = facts_roles(b, LOOPVAR(path[i]));
     if (roles >> ITER_SPATIAL & roles >> ITER_REDUCE & 1)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: %s runs over spatial and reduction variables of %s at once",
-            tree_what(s, path[i]), tree_what(s, block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "decompose_reduction: %s runs over spatial and reduction variables of %s at once", tree_what(s, path[i]),
+            tree_what(s, block));
     if (roles >> ITER_SPATIAL & 1) nest = copy_loop(s, path[i], &copied, nest);
   }
   for (int i = 0; i < n; i++)

@@ -42,7 +42,8 @@ Box region_under(Sched *s, Analyzer *an, const Region *r, Stmt *block, const Stm
                          : expr_simplify(an, expr_substitute(s->m, iter_end(s, r->min[d], r->extent[d]), &values));
     const Expr *unused;
     bool known = !expr_has_kind(lo, E_LOAD) && !expr_has_kind(hi, E_LOAD) &&
-                 analyzer_relax(an, lo, n, vars, &box.lo[d], &unused) && analyzer_relax(an, hi, n, vars, &unused, &box.hi[d]);
+                 analyzer_relax(an, lo, n, vars, &box.lo[d], &unused) &&
+                 analyzer_relax(an, hi, n, vars, &unused, &box.hi[d]);
     box.lo[d] = known ? expr_simplify(an, box.lo[d]) : const_like(s, lo, 0);
     box.hi[d] = known ? expr_simplify(an, box.hi[d]) : whole_end(s, an, r->buffer->shape[d]);
   }
@@ -66,7 +67,8 @@ static bool at_most(Sched *s, Analyzer *an, const Expr *a, const Expr *b)
 bool region_holds(Sched *s, Analyzer *an, const Box *outer, const Box *inner)
 {
   for (int d = 0; d < outer->buffer->ndim; d++) {
-    const Expr *first = const_like(s, outer->lo[d], 0), *last = whole_end(s, an, outer->buffer->shape[d]);
+    const Expr *first = const_like(s, outer->lo[d], 0);
+    const Expr *last = whole_end(s, an, outer->buffer->shape[d]);
     if (!at_most(s, an, outer->lo[d], inner->lo[d]) && !at_most(s, an, outer->lo[d], first)) return false;
     if (!at_most(s, an, inner->hi[d], outer->hi[d]) && !at_most(s, an, last, outer->hi[d])) return false;
   }
@@ -76,7 +78,8 @@ bool region_holds(Sched *s, Analyzer *an, const Box *outer, const Box *inner)
 bool region_apart(Sched *s, Analyzer *an, const Box *a, const Box *b)
 {
   for (int d = 0; d < a->buffer->ndim; d++)
-    if (analyzer_prove(an, expr_lt(s->m, a->hi[d], b->lo[d])) || analyzer_prove(an, expr_lt(s->m, b->hi[d], a->lo[d]))) return true;
+    if (analyzer_prove(an, expr_lt(s->m, a->hi[d], b->lo[d])) || analyzer_prove(an, expr_lt(s->m, b->hi[d], a->lo[d])))
+      return true;
   return false;
 }
 
@@ -89,7 +92,8 @@ bool facts_injective(Sched *s, Stmt *block, int n, Stmt *const *loops, const cha
   const IterVar **iters = arena_array(a, const IterVar *, n);
   for (int i = 0; i < n; i++) {
     IterVar *iv = arena_new_of(a, IterVar);
-    *iv = (IterVar){.var = LOOPVAR(loops[i]), .min = loops[i]->u.loop.min, .extent = loops[i]->u.loop.extent, .kind = ITER_SPATIAL};
+    *iv = (IterVar){
+      .var = LOOPVAR(loops[i]), .min = loops[i]->u.loop.min, .extent = loops[i]->u.loop.extent, .kind = ITER_SPATIAL};
     iters[i] = iv;
   }
   const Expr **index = arena_array(a, const Expr *, b->niter);
@@ -172,25 +176,30 @@ void facts_check_order_free(Sched *s, const char *prim, Stmt *block)
   const Block *b = BLOCK(block);
   for (int i = 0; i < b->niter; i++)
     if (b->iter[i].kind != ITER_SPATIAL && b->iter[i].kind != ITER_REDUCE)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s has the opaque variable '%s', so its instances must run in order", prim,
-            tree_what(s, block), b->iter[i].var->name);
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s has the opaque variable '%s', so its instances must run in order",
+            prim, tree_what(s, block), b->iter[i].var->name);
   if (order_matters(s, block))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s reads elements that other instances of it write, so they must run in order", prim,
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "%s: %s reads elements that other instances of it write, so they must run in order", prim,
           tree_what(s, block));
 }
 
 static void check_pair_covered(Sched *s, const char *prim, Analyzer *an, Stmt *loop, Stmt *writer, Stmt *reader)
 {
-  const Block *w = BLOCK(writer), *r = BLOCK(reader);
+  const Block *w = BLOCK(writer);
+  const Block *r = BLOCK(reader);
   for (int i = 0; i < w->nwrites; i++)
     for (int k = 0; k < r->nreads; k++) {
       if (w->writes[i].buffer != r->reads[k].buffer) continue;
-      Box out = region_under(s, an, &w->writes[i], writer, loop), in = region_under(s, an, &r->reads[k], reader, loop);
+      Box out = region_under(s, an, &w->writes[i], writer, loop);
+      Box in = region_under(s, an, &r->reads[k], reader, loop);
       if (tree_before(s, writer, reader) && region_holds(s, an, &out, &in)) continue;
-      Box all_out = region_under(s, an, &w->writes[i], writer, NULL), all_in = region_under(s, an, &r->reads[k], reader, NULL);
+      Box all_out = region_under(s, an, &w->writes[i], writer, NULL);
+      Box all_in = region_under(s, an, &r->reads[k], reader, NULL);
       if (!region_apart(s, an, &all_out, &all_in))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s carries a dependence: %s reads buffer '%s' where %s writes it in another iteration",
-              prim, tree_what(s, loop), tree_what(s, reader), out.buffer->name, tree_what(s, writer));
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+              "%s: %s carries a dependence: %s reads buffer '%s' where %s writes it in another iteration", prim,
+              tree_what(s, loop), tree_what(s, reader), out.buffer->name, tree_what(s, writer));
     }
 }
 
@@ -209,7 +218,7 @@ void facts_check_covered(Sched *s, const char *prim, Stmt *loop)
 static void check_distinct(Sched *s, const char *prim, Stmt *loop, Stmt *block)
 {
   const Block *b = BLOCK(block);
-  if (!facts_not_complete(s, block)) return;      /* instances that meet write the same value */
+  if (!facts_not_complete(s, block)) return; /* instances that meet write the same value */
   bool private = true;
   for (int i = 0; i < b->nwrites; i++) private &= is_private(s, loop, b->writes[i].buffer);
   if (private || !b->nwrites) return;
@@ -217,8 +226,8 @@ static void check_distinct(Sched *s, const char *prim, Stmt *loop, Stmt *block)
   const char *why = NULL;
   int n = tree_loops_below(scratch(s->ctx), block, loop->parent, &loops);
   if (!facts_injective(s, block, n, loops, &why))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: two iterations of %s may update the same element in %s%s%s", prim, tree_what(s, loop),
-          tree_what(s, block), why ? ": " : "", why ? why : "");
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: two iterations of %s may update the same element in %s%s%s", prim,
+          tree_what(s, loop), tree_what(s, block), why ? ": " : "", why ? why : "");
 }
 
 /* Iterations of a reduction update the same elements.  The threads of a GPU's block may
@@ -229,19 +238,23 @@ static void check_reduction(Sched *s, const char *prim, Stmt *loop, Stmt *block)
   if (!(roles >> ITER_REDUCE & 1)) return;
   const char *what = tree_what(s, block);
   if (loop->u.loop.kind != FOR_THREAD || !str_starts(loop->u.loop.thread_tag, "threadIdx"))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s runs over the reduction of %s, so its iterations update the same elements; rfactor makes it spatial%s",
-          prim, tree_what(s, loop), what, loop->u.loop.kind == FOR_THREAD ? ", or bind it to threadIdx" : "");
+    raise(
+        s->ctx, ERR_SCHEDULE, NOWHERE,
+        "%s: %s runs over the reduction of %s, so its iterations update the same elements; rfactor makes it spatial%s",
+        prim, tree_what(s, loop), what, loop->u.loop.kind == FOR_THREAD ? ", or bind it to threadIdx" : "");
   BlockUpdate u;
   const char *why = facts_not_reduction(s, block);
   if (!why && roles >> ITER_SPATIAL & 1) why = "the loop runs over spatial variables too";
   if (!why && (why = block_update(s->m, scratch(s->ctx), BLOCK(block), &u)))
     why = arena_printf(scratch(s->ctx), "its update %s", why);
   if (!why && loop->u.loop.extent->kind != E_INT)
-    why = arena_printf(scratch(s->ctx), "the number of threads %s is not a constant", expr_str_of(scratch(s->ctx), loop->u.loop.extent));
+    why = arena_printf(scratch(s->ctx), "the number of threads %s is not a constant",
+                       expr_str_of(scratch(s->ctx), loop->u.loop.extent));
   if (why)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-          "%s: %s runs over the reduction of %s and threads cannot put its parts together: %s; rfactor makes it spatial", prim,
-          tree_what(s, loop), what, why);
+    raise(
+        s->ctx, ERR_SCHEDULE, NOWHERE,
+        "%s: %s runs over the reduction of %s and threads cannot put its parts together: %s; rfactor makes it spatial",
+        prim, tree_what(s, loop), what, why);
 }
 
 void facts_check_independent(Sched *s, const char *prim, Stmt *loop)
@@ -259,5 +272,6 @@ void facts_check_independent(Sched *s, const char *prim, Stmt *loop)
 void facts_check_above(Sched *s, const char *prim, Stmt *stmt)
 {
   for (Stmt *p = stmt->parent; p && p->kind != S_BLOCK; p = p->parent)
-    if (p->kind == S_FOR && p->u.loop.kind != FOR_SERIAL && p->u.loop.kind != FOR_UNROLLED) facts_check_independent(s, prim, p);
+    if (p->kind == S_FOR && p->u.loop.kind != FOR_SERIAL && p->u.loop.kind != FOR_UNROLLED)
+      facts_check_independent(s, prim, p);
 }

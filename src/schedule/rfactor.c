@@ -10,15 +10,15 @@
 
 typedef struct Factor {
   Sched *s;
-  Stmt *block, *loop;        /* loop: the one that becomes spatial */
-  Block *b;                  /* as it was */
-  int n;                     /* values reduced at once */
-  Stmt **store;              /* … stored by these */
+  Stmt *block, *loop; /* loop: the one that becomes spatial */
+  Block *b;           /* as it was */
+  int n;              /* values reduced at once */
+  Stmt **store;       /* … stored by these */
   const Reducer *reducer;
-  const Buffer **partial;    /* C_rf of each */
+  const Buffer **partial; /* C_rf of each */
   int axis;
   int nloop;
-  Stmt **nest;               /* loops that hold only this block, outermost first */
+  Stmt **nest; /* loops that hold only this block, outermost first */
 } Factor;
 
 static void find_reducer(Factor *v)
@@ -43,33 +43,41 @@ static void check_nest(Factor *v)
     int roles = facts_roles(v->b, LOOPVAR(v->nest[i]));
     inside |= v->nest[i] == v->loop;
     if (roles >> ITER_SPATIAL & roles >> ITER_REDUCE & 1)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s runs over spatial and reduction variables of %s at once", tree_what(s, v->nest[i]),
-            tree_what(s, v->block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s runs over spatial and reduction variables of %s at once",
+            tree_what(s, v->nest[i]), tree_what(s, v->block));
     for (int k = 0; k < i; k++)
       if (expr_uses_var(v->nest[i]->u.loop.extent, LOOPVAR(v->nest[k])))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: the bounds of %s depend on %s", tree_what(s, v->nest[i]), tree_what(s, v->nest[k]));
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: the bounds of %s depend on %s", tree_what(s, v->nest[i]),
+              tree_what(s, v->nest[k]));
   }
   if (!inside)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s holds other blocks besides %s", tree_what(s, v->loop), tree_what(s, v->block));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s holds other blocks besides %s", tree_what(s, v->loop),
+          tree_what(s, v->block));
   for (Stmt *p = top->parent; p && p->kind != S_BLOCK; p = p->parent)
     if (p->kind == S_FOR && facts_roles(v->b, LOOPVAR(p)) >> ITER_REDUCE & 1)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s of the reduction of %s holds other blocks too", tree_what(s, p), tree_what(s, v->block));
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s of the reduction of %s holds other blocks too", tree_what(s, p),
+            tree_what(s, v->block));
   int roles = facts_roles(v->b, LOOPVAR(v->loop));
   if (roles != 1 << ITER_REDUCE && !(roles == 0 && expr_is_int(v->loop->u.loop.extent, 1)))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s is not a loop of the reduction of %s", tree_what(s, v->loop), tree_what(s, v->block));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s is not a loop of the reduction of %s", tree_what(s, v->loop),
+          tree_what(s, v->block));
   if (v->loop->u.loop.kind != FOR_SERIAL)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s is not serial; factor first and mark after", tree_what(s, v->loop));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s is not serial; factor first and mark after",
+          tree_what(s, v->loop));
 }
 
 static Stmt *reduction_under(Sched *s, Stmt *loop)
 {
   Stmt **block;
   int n = tree_blocks(scratch(s->ctx), loop, &block);
-  if (n != 1) raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s holds %d blocks; it must hold just the reduction", tree_what(s, loop), n);
+  if (n != 1)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s holds %d blocks; it must hold just the reduction",
+          tree_what(s, loop), n);
   tree_check_plain(s, "rfactor", block[0]);
   check_starts(s, "rfactor", block[0]);
   const char *why = facts_not_reduction(s, block[0]);
-  if (why) raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s is not a whole reduction: %s", tree_what(s, block[0]), why);
+  if (why)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s is not a whole reduction: %s", tree_what(s, block[0]), why);
   return block[0];
 }
 
@@ -129,7 +137,7 @@ static void partial_iters(Factor *v, Block *rf, const Var *at, Map *subst)
 {
   Sched *s = v->s;
   Arena *tmp = scratch(s->ctx);
-  Map loops = {0};           /* loop variable -> its own reduction variable */
+  Map loops = {0}; /* loop variable -> its own reduction variable */
   rf->iter = arena_array(s->m->arena, BlockIter, v->b->niter + v->nloop + 1);
   for (int i = 0; i < v->b->niter; i++)
     if (v->b->iter[i].kind == ITER_SPATIAL) rf->iter[rf->niter++] = v->b->iter[i];
@@ -159,7 +167,8 @@ static Stmt *partial_block(Factor *v)
   Sched *s = v->s;
   Arena *tmp = scratch(s->ctx);
   Block *rf = arena_new_of(s->m->arena, Block);
-  const Var *at = var_new(s->m, arena_printf(s->m->arena, "v%s", LOOPVAR(v->loop)->name), LOOPVAR(v->loop)->dtype, VAR_PLAIN);
+  const Var *at =
+      var_new(s->m, arena_printf(s->m->arena, "v%s", LOOPVAR(v->loop)->name), LOOPVAR(v->loop)->dtype, VAR_PLAIN);
   Map subst = {0};
   partial_iters(v, rf, at, &subst);
   rf->name = tree_block_name(s, arena_printf(tmp, "%s_rf", v->b->name));
@@ -201,7 +210,8 @@ static void final_block(Factor *v, Map *vars)
     it->value = expr_substitute(s->m, it->value, vars);
     map_put(tmp, &subst, v->b->iter[i].var, (void *)var_expr(it->var));
   }
-  const Var *at = var_new(s->m, arena_printf(s->m->arena, "v%s", LOOPVAR(v->loop)->name), LOOPVAR(v->loop)->dtype, VAR_PLAIN);
+  const Var *at =
+      var_new(s->m, arena_printf(s->m->arena, "v%s", LOOPVAR(v->loop)->name), LOOPVAR(v->loop)->dtype, VAR_PLAIN);
   const Expr *along = map_get(vars, LOOPVAR(v->loop));
   wb->iter[wb->niter++] = (BlockIter){at, v->loop->u.loop.min, v->loop->u.loop.extent, ITER_REDUCE, along};
   Map values = {0};
@@ -215,12 +225,15 @@ static void final_block(Factor *v, Map *vars)
     map_put(tmp, &values, v->reducer->rhs[i],
             (void *)expr_load(s->m, v->partial[i], nd + 1, with_axis(v, nd, index[i], var_expr(at))));
   }
-  Stmt **store = arena_array(tmp, Stmt *, v->n), *body;
+  Stmt **store = arena_array(tmp, Stmt *, v->n);
+  Stmt *body;
   const Var **var = arena_array(tmp, const Var *, v->n);
   for (int i = 0; i < v->n; i++) {
     const Expr *value = expr_substitute(s->m, v->reducer->result[i], &values);
-    var[i] = var_new(s->m, arena_printf(s->m->arena, "v_%s", v->store[i]->u.store.buffer->name), value->dtype, VAR_PLAIN);
-    store[i] = stmt_store(s->m, v->store[i]->u.store.buffer, v->store[i]->u.store.n, index[i], v->n > 1 ? var_expr(var[i]) : value);
+    var[i] =
+        var_new(s->m, arena_printf(s->m->arena, "v_%s", v->store[i]->u.store.buffer->name), value->dtype, VAR_PLAIN);
+    store[i] = stmt_store(s->m, v->store[i]->u.store.buffer, v->store[i]->u.store.n, index[i],
+                          v->n > 1 ? var_expr(var[i]) : value);
   }
   body = stmt_seq(s->m, v->n, store);
   for (int i = v->n - 1; i >= 0 && v->n > 1; i--)
@@ -238,10 +251,12 @@ static void read_axis(Factor *v, int64_t axis)
   int ndim = v->store[0]->u.store.n;
   for (int i = 1; i < v->n; i++)
     if (v->store[i]->u.store.n != ndim)
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: the results of %s have different ranks", tree_what(v->s, v->block));
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: the results of %s have different ranks",
+            tree_what(v->s, v->block));
   if (axis < -(ndim + 1) || axis > ndim)
-    raise(v->s->ctx, ERR_ARGUMENT, NOWHERE, "rfactor: factor_axis %" PRId64 " is not in [%d, %d], the places in a result of %d dimensions",
-          axis, -(ndim + 1), ndim, ndim);
+    raise(v->s->ctx, ERR_ARGUMENT, NOWHERE,
+          "rfactor: factor_axis %" PRId64 " is not in [%d, %d], the places in a result of %d dimensions", axis,
+          -(ndim + 1), ndim, ndim);
   v->axis = (int)(axis < 0 ? axis + ndim + 1 : axis);
 }
 
@@ -256,7 +271,9 @@ SchedArg prim_rfactor(Sched *s, SchedArg *a)
   read_axis(&v, arg_int(s, &a[1]));
   make_partial_buffers(&v);
 
-  Stmt *top = tree_nest(v.block), *rf = partial_block(&v), *nest = v.block;
+  Stmt *top = tree_nest(v.block);
+  Stmt *rf = partial_block(&v);
+  Stmt *nest = v.block;
   if (guarded) vec_push(s->m->arena, &s->guarded, rf->id);
   Map vars = {0};
   for (int i = v.nloop - 1; i >= 0; i--)
@@ -275,7 +292,9 @@ SchedArg prim_rfactor(Sched *s, SchedArg *a)
   tree_insert_beside(s, top, true, nest);
   facts_simplify_below(s, nest);
   const Expr *left = BLOCK(v.block)->predicate;
-  if (left && expr_uses_var(left, map_get(&vars, LOOPVAR(v.loop)) ? ((const Expr *)map_get(&vars, LOOPVAR(v.loop)))->u.var : NULL))
+  if (left &&
+      expr_uses_var(left,
+                    map_get(&vars, LOOPVAR(v.loop)) ? ((const Expr *)map_get(&vars, LOOPVAR(v.loop)))->u.var : NULL))
     vec_push(s->m->arena, &s->guarded, v.block->id);
   block_infer_access(s->m, BLOCK(rf));
   facts_simplify_below(s, top);

@@ -20,10 +20,12 @@ SchedArg prim_sample_categorical(Sched *s, SchedArg *a)
   int n = a[0].u.list.n;
   if (!n || a[1].u.list.n != n)
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_categorical: %d candidates have %d probabilities", n, a[1].u.list.n);
-  double sum = 0, at = 0;
+  double sum = 0;
+  double at = 0;
   for (int i = 0; i < n; i++) {
     double p = a[1].u.list.v[i].u.f;
-    if (!(p >= 0)) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_categorical: probability %d is %g; it cannot be negative", i, p);
+    if (!(p >= 0))
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_categorical: probability %d is %g; it cannot be negative", i, p);
     sum += p;
   }
   if (!(sum > 0)) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_categorical: all probabilities are 0");
@@ -31,7 +33,8 @@ SchedArg prim_sample_categorical(Sched *s, SchedArg *a)
   if (a[2].kind != SA_NONE) {
     choice = arg_int(s, &a[2]);
     if (choice < 0 || choice >= n)
-      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_categorical: decision %" PRId64 " is not one of the %d candidates", choice, n);
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_categorical: decision %" PRId64 " is not one of the %d candidates",
+            choice, n);
   } else {
     double draw = rng_unit(&s->rng) * sum;
     for (int i = 0; i < n; i++) {
@@ -62,24 +65,34 @@ SchedArg prim_sample_perfect_tile(Sched *s, SchedArg *a)
 {
   Stmt *loop = arg_loop(s, &a[0]);
   const Expr *extent = loop->u.loop.extent;
-  int64_t n = arg_int(s, &a[1]), limit = arg_int(s, &a[2]);
-  if (n < 1 || n > 64) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: %" PRId64 " is no number of tiles; 1 to 64 are", n);
-  if (limit < 1) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: max_innermost_factor %" PRId64 " is not positive", limit);
+  int64_t n = arg_int(s, &a[1]);
+  int64_t limit = arg_int(s, &a[2]);
+  if (n < 1 || n > 64)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: %" PRId64 " is no number of tiles; 1 to 64 are", n);
+  if (limit < 1)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: max_innermost_factor %" PRId64 " is not positive",
+          limit);
   if (extent->kind != E_INT)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "sample_perfect_tile: the extent %s of %s is not a constant; split it by constants instead",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "sample_perfect_tile: the extent %s of %s is not a constant; split it by constants instead",
           expr_str_of(scratch(s->ctx), extent), tree_what(s, loop));
-  SchedArg *tile = arena_array(s->m->arena, SchedArg, n), *out = arena_array(scratch(s->ctx), SchedArg, n);
-  int64_t product = 1, rest = extent->u.i;
+  SchedArg *tile = arena_array(s->m->arena, SchedArg, n);
+  SchedArg *out = arena_array(scratch(s->ctx), SchedArg, n);
+  int64_t product = 1;
+  int64_t rest = extent->u.i;
   if (a[3].kind == SA_LIST) {
     if (a[3].u.list.n != n)
-      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: the decision has %d factors, %" PRId64 " are wanted", a[3].u.list.n, n);
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: the decision has %d factors, %" PRId64 " are wanted",
+            a[3].u.list.n, n);
     for (int i = 0; i < n; i++) {
       tile[i] = (SchedArg){.kind = SA_INT, .u.i = arg_int(s, &a[3].u.list.v[i])};
       if (tile[i].u.i < 1 || !int_mul(product, tile[i].u.i, &product))
-        raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: factor %" PRId64 " is no tile of %s", tile[i].u.i, tree_what(s, loop));
+        raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: factor %" PRId64 " is no tile of %s", tile[i].u.i,
+              tree_what(s, loop));
     }
     if (product != rest)
-      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: the decision's product %" PRId64 " is not the extent %" PRId64 " of %s", product,
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE,
+            "sample_perfect_tile: the decision's product %" PRId64 " is not the extent %" PRId64 " of %s", product,
             rest, tree_what(s, loop));
   } else {
     for (int64_t i = n - 1; i > 0; i--) {
@@ -136,7 +149,9 @@ SchedArg prim_sample_compute_location(Sched *s, SchedArg *a)
   if (a[1].kind != SA_NONE) {
     choice = arg_int(s, &a[1]);
     if (choice < -2 || choice >= n || (choice == -2 && !can_inline))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "sample_compute_location: decision %" PRId64 " is not possible: %s has %d loops to compute at and %s be inlined",
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "sample_compute_location: decision %" PRId64
+            " is not possible: %s has %d loops to compute at and %s be inlined",
             choice, tree_what(s, arg_block(s, &a[0])), n, can_inline ? "can" : "cannot");
   } else {
     int options = n + 1 + can_inline;

@@ -122,11 +122,12 @@ static const char *rv_names[] = {[RV_BLOCK] = "block", [RV_LOOP] = "loop", [RV_I
 static const Rv *rv_get(Sched *s, int64_t id, RvKind kind)
 {
   if (id < 0 || id >= s->rv.n)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "there is no random variable %" PRId64 " in this schedule, which has %d", id, s->rv.n);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "there is no random variable %" PRId64 " in this schedule, which has %d", id,
+          s->rv.n);
   const Rv *rv = &s->rv.v[id];
   if (rv->kind != kind)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "random variable %" PRId64 " is a %s where a %s is wanted", id, rv_names[rv->kind],
-          rv_names[kind]);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "random variable %" PRId64 " is a %s where a %s is wanted", id,
+          rv_names[rv->kind], rv_names[kind]);
   return rv;
 }
 
@@ -152,17 +153,11 @@ int64_t sched_int_value(Sched *s, IntRV v) { return rv_get(s, v.id, RV_INT)->val
 Stmt *arg_block(Sched *s, const SchedArg *a) { return rv_stmt(s, a->u.i, RV_BLOCK); }
 Stmt *arg_loop(Sched *s, const SchedArg *a) { return rv_stmt(s, a->u.i, RV_LOOP); }
 
-Stmt *arg_block_or_loop(Sched *s, const SchedArg *a)
-{
-  return a->kind == SA_BLOCK ? arg_block(s, a) : arg_loop(s, a);
-}
+Stmt *arg_block_or_loop(Sched *s, const SchedArg *a) { return a->kind == SA_BLOCK ? arg_block(s, a) : arg_loop(s, a); }
 
 LoopMark arg_mark(Sched *s, const SchedArg *a) { return rv_get(s, a->u.i, RV_LOOP)->mark; }
 
-int64_t arg_int(Sched *s, const SchedArg *a)
-{
-  return a->kind == SA_INTRV ? rv_get(s, a->u.i, RV_INT)->value : a->u.i;
-}
+int64_t arg_int(Sched *s, const SchedArg *a) { return a->kind == SA_INTRV ? rv_get(s, a->u.i, RV_INT)->value : a->u.i; }
 
 const Expr *arg_expr(Sched *s, const SchedArg *a, DType dtype)
 {

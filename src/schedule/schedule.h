@@ -22,9 +22,15 @@
 #include "te/te.h"
 
 typedef struct Sched Sched;
-typedef struct { int id; } BlockRV;
-typedef struct { int id; } LoopRV;
-typedef struct { int id; } IntRV;      /* an integer chosen by a sampling primitive */
+typedef struct {
+  int id;
+} BlockRV;
+typedef struct {
+  int id;
+} LoopRV;
+typedef struct {
+  int id;
+} IntRV; /* an integer chosen by a sampling primitive */
 
 /* ---- sched.c: schedules and traces ------------------------------------------------ */
 
@@ -32,24 +38,40 @@ typedef struct { int id; } IntRV;      /* an integer chosen by a sampling primit
 Sched *sched_new(const PrimFunc *f, uint64_t seed);
 Sched *sched_clone(const Sched *);
 void sched_free(Sched *);
-PrimFunc *sched_func(Sched *);                        /* the current state; do not change it */
+PrimFunc *sched_func(Sched *); /* the current state; do not change it */
 Module *sched_module(Sched *);
 /* Makes a buffer that the root allocates parameter number `at`: the caller sees what is
  * computed of it.  Raises where loops that run at once would then share it. */
 void sched_expose(Sched *, const char *buffer, int at);
-Stmt *sched_block_stmt(Sched *, BlockRV);             /* raises if it is gone */
+Stmt *sched_block_stmt(Sched *, BlockRV); /* raises if it is gone */
 Stmt *sched_loop_stmt(Sched *, LoopRV);
 
 /* One argument or result of a primitive, for traces and language bindings. */
 typedef struct SchedArg {
-  enum { SA_NONE, SA_INT, SA_FLOAT, SA_STR, SA_EXPR, SA_BLOCK, SA_LOOP, SA_INTRV, SA_LIST, SA_MAP /* IndexMap* */, SA_FUNC /* PrimFunc* */, SA_INTRIN /* TensorIntrin* */ } kind;
+  enum {
+    SA_NONE,
+    SA_INT,
+    SA_FLOAT,
+    SA_STR,
+    SA_EXPR,
+    SA_BLOCK,
+    SA_LOOP,
+    SA_INTRV,
+    SA_LIST,
+    SA_MAP /* IndexMap* */,
+    SA_FUNC /* PrimFunc* */,
+    SA_INTRIN /* TensorIntrin* */
+  } kind;
   union {
-    int64_t i;               /* also the id of a random variable */
+    int64_t i; /* also the id of a random variable */
     double f;
     const char *s;
     const Expr *e;
     const void *p;
-    struct { const struct SchedArg *v; int n; } list;
+    struct {
+      const struct SchedArg *v;
+      int n;
+    } list;
   } u;
 } SchedArg;
 /* Calls a primitive by name with its arguments in the order of prims.def (SA_NONE:
@@ -58,8 +80,8 @@ SchedArg sched_call(Sched *, const char *prim, int n, const SchedArg *);
 
 typedef struct PrimInfo {
   const char *name;
-  const char *args;          /* "loop: loop, factors: list[int?], preserve_unit_iters: bool = True" */
-  const char *result;        /* "list[loop]" */
+  const char *args;   /* "loop: loop, factors: list[int?], preserve_unit_iters: bool = True" */
+  const char *result; /* "list[loop]" */
   const char *doc;
 } PrimInfo;
 int prims_count(void);
@@ -77,7 +99,7 @@ void sched_add_intrin(Sched *, const TensorIntrin *);
 
 /* get.c */
 BlockRV sched_get_block(Sched *, const char *name);
-int sched_get_loops(Sched *, BlockRV, Arena *, LoopRV **out);        /* outermost first */
+int sched_get_loops(Sched *, BlockRV, Arena *, LoopRV **out); /* outermost first */
 int sched_get_child_blocks(Sched *, SchedArg parent, Arena *, BlockRV **out);
 int sched_get_producers(Sched *, BlockRV, Arena *, BlockRV **out);
 int sched_get_consumers(Sched *, BlockRV, Arena *, BlockRV **out);
@@ -108,7 +130,8 @@ void sched_reverse_compute_inline(Sched *, BlockRV);
 
 /* cache.c */
 BlockRV sched_cache_read(Sched *, BlockRV, int read_index, const char *scope, int nconsumers, const BlockRV *consumers);
-BlockRV sched_cache_write(Sched *, BlockRV, int write_index, const char *scope, int nconsumers, const BlockRV *consumers);
+BlockRV sched_cache_write(Sched *, BlockRV, int write_index, const char *scope, int nconsumers,
+                          const BlockRV *consumers);
 BlockRV sched_reindex(Sched *, BlockRV, bool write, int index);
 
 /* reduction.c, rfactor.c, einsum.c */
@@ -136,9 +159,10 @@ BlockRV sched_blockize(Sched *, SchedArg loop_or_blocks, bool preserve_unit);
 void sched_tensorize(Sched *, SchedArg block_or_loop, const TensorIntrin *);
 
 /* sample.c: choices, recorded with their decision */
-IntRV sched_sample_categorical(Sched *, int n, const int64_t *candidates, const double *probs, int decision);   /* decision -1: draw */
+/* decision -1: draw */
+IntRV sched_sample_categorical(Sched *, int n, const int64_t *candidates, const double *probs, int decision);
 void sched_sample_perfect_tile(Sched *, LoopRV, int n, int64_t max_innermost, const int64_t *decision, IntRV *out);
-LoopRV sched_sample_compute_location(Sched *, BlockRV, int decision);   /* -2 inline, -1 root; below: draw */
+LoopRV sched_sample_compute_location(Sched *, BlockRV, int decision); /* -2 inline, -1 root; below: draw */
 int64_t sched_int_value(Sched *, IntRV);
 
 /* ---- te_stage.c: the te face --------------------------------------------------------- */
@@ -150,17 +174,18 @@ typedef struct TeStage TeStage;
 
 TeSched *te_sched_new(Module *, int n, const TeOp *const *outputs);
 void te_sched_free(TeSched *);
-TeStage *te_sched_stage(TeSched *, const TeOp *);     /* raises if op is not part of it */
-int te_sched_stages(TeSched *, TeStage ***out);       /* producers first */
-const TeOp *te_stage_op(TeStage *);                   /* what it computes now (cache_write replaces it) */
+TeStage *te_sched_stage(TeSched *, const TeOp *); /* raises if op is not part of it */
+int te_sched_stages(TeSched *, TeStage ***out);   /* producers first */
+const TeOp *te_stage_op(TeStage *);               /* what it computes now (cache_write replaces it) */
 const TeOp *te_stage_origin(TeStage *);
-int te_stage_leaves(TeStage *, const IterVar *const **out);   /* leaf_iter_vars, outermost first */
+int te_stage_leaves(TeStage *, const IterVar *const **out); /* leaf_iter_vars, outermost first */
 
 /* Exactly one of factor and nparts is given (the other NULL). */
-void te_stage_split(TeStage *, const IterVar *, const Expr *factor, const Expr *nparts, const IterVar **outer, const IterVar **inner);
+void te_stage_split(TeStage *, const IterVar *, const Expr *factor, const Expr *nparts, const IterVar **outer,
+                    const IterVar **inner);
 const IterVar *te_stage_fuse(TeStage *, int n, const IterVar *const *);
 void te_stage_reorder(TeStage *, int n, const IterVar *const *);
-void te_stage_mark(TeStage *, const IterVar *, ForKind);      /* vectorize, parallel, unroll */
+void te_stage_mark(TeStage *, const IterVar *, ForKind); /* vectorize, parallel, unroll */
 void te_stage_bind(TeStage *, const IterVar *, const IterVar *thread);
 void te_stage_compute_at(TeStage *, TeStage *consumer, const IterVar *);
 void te_stage_compute_inline(TeStage *);
@@ -172,7 +197,8 @@ void te_stage_prefetch(TeStage *, const Tensor *, const IterVar *, const Expr *o
 void te_stage_tensorize(TeStage *, const IterVar *, const TensorIntrin *);
 void te_stage_pragma(TeStage *, const IterVar *, const char *key, const Expr *value);
 void te_stage_set_store_predicate(TeStage *, const Expr *);
-const Tensor *te_sched_cache_read(TeSched *, const Tensor *, const char *scope, int nreaders, const TeOp *const *readers);
+const Tensor *te_sched_cache_read(TeSched *, const Tensor *, const char *scope, int nreaders,
+                                  const TeOp *const *readers);
 int te_sched_cache_write(TeSched *, int n, const Tensor *const *, const char *scope, const Tensor **out);
 int te_sched_rfactor(TeSched *, const Tensor *, const IterVar *, int factor_axis, const Tensor **out);
 
@@ -183,8 +209,8 @@ Sched *te_sched_emit(TeSched *, const char *name, int nargs, const TeArg *args);
 
 /* A small computation: elementwise chains, products, convolutions, broadcasts, stencils,
  * reductions; sizes with primes among them, now and then symbolic. */
-int random_compute(Module *, uint64_t *seed, TeArg **args);      /* its arguments, the output last */
-PrimFunc *random_func(Module *, uint64_t *seed);                 /* the same as a function */
+int random_compute(Module *, uint64_t *seed, TeArg **args); /* its arguments, the output last */
+PrimFunc *random_func(Module *, uint64_t *seed);            /* the same as a function */
 /* One random primitive with random arguments.  True if it was accepted; a refusal is no
  * error, anything else is raised. */
 bool random_step(Sched *, uint64_t *seed);

@@ -17,7 +17,9 @@ static int check_write_index(Sched *s, const char *prim, Stmt *block, const Sche
 static const Buffer *check_allocated(Sched *s, const char *prim, const Buffer *b)
 {
   if (!func_alloc_block(s, b))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: buffer '%s' is a parameter of function '%s', whose memory is the caller's; cache_write gives one of its own",
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "%s: buffer '%s' is a parameter of function '%s', whose memory is the caller's; cache_write gives one of its "
+          "own",
           prim, b->name, s->f->name);
   return b;
 }
@@ -27,20 +29,26 @@ SchedArg prim_storage_align(Sched *s, SchedArg *a)
   Stmt *block = arg_block(s, &a[0]);
   int index = check_write_index(s, "storage_align", block, &a[1]);
   const Buffer *b = check_allocated(s, "storage_align", BLOCK(block)->writes[index].buffer);
-  int64_t axis = arg_int(s, &a[2]), factor = arg_int(s, &a[3]), offset = arg_int(s, &a[4]);
+  int64_t axis = arg_int(s, &a[2]);
+  int64_t factor = arg_int(s, &a[3]);
+  int64_t offset = arg_int(s, &a[4]);
   if (axis < -b->ndim || axis >= b->ndim)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: axis %" PRId64 " is not one of the %d of buffer '%s'", axis, b->ndim, b->name);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: axis %" PRId64 " is not one of the %d of buffer '%s'", axis,
+          b->ndim, b->name);
   if (factor <= 0) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: factor %" PRId64 " is not positive", factor);
   if (offset < 0 || offset >= factor)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: offset %" PRId64 " is not in [0, %" PRId64 ")", offset, factor);
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: offset %" PRId64 " is not in [0, %" PRId64 ")", offset,
+          factor);
   if (axis < 0) axis += b->ndim;
   const Expr *group[] = {expr_i32(s->m, index), expr_i32(s->m, axis), expr_i32(s->m, factor), expr_i32(s->m, offset)};
   Vec(const Expr *) groups = {0};
   const Expr *old = annots_get(&BLOCK(block)->annots, "buffer_dim_align");
   for (int i = 0; old && i < old->nargs; i++)
-    if (!(old->arg[i]->arg[0] == group[0] && old->arg[i]->arg[1] == group[1])) vec_push(scratch(s->ctx), &groups, old->arg[i]);
+    if (!(old->arg[i]->arg[0] == group[0] && old->arg[i]->arg[1] == group[1]))
+      vec_push(scratch(s->ctx), &groups, old->arg[i]);
   vec_push(scratch(s->ctx), &groups, expr_call(s->m, DT_PTR, IN_MAKE_SHAPE, 4, group));
-  annots_set(s->m->arena, &BLOCK(block)->annots, "buffer_dim_align", expr_call(s->m, DT_PTR, IN_MAKE_SHAPE, groups.n, groups.v));
+  annots_set(s->m->arena, &BLOCK(block)->annots, "buffer_dim_align",
+             expr_call(s->m, DT_PTR, IN_MAKE_SHAPE, groups.n, groups.v));
   return arg_none;
 }
 
@@ -61,8 +69,8 @@ SchedArg prim_double_buffer(Sched *s, SchedArg *a)
   const Buffer *b = check_allocated(s, "double_buffer", BLOCK(block)->writes[index].buffer);
   const char *why = facts_not_complete(s, block);
   if (why)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "double_buffer: %s, which fills buffer '%s', is not a complete block: %s", tree_what(s, block),
-          b->name, why);
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "double_buffer: %s, which fills buffer '%s', is not a complete block: %s",
+          tree_what(s, block), b->name, why);
   annots_set(s->m->arena, &BLOCK(block)->annots, "double_buffer_scope", expr_i32(s->m, index));
   return arg_none;
 }
@@ -72,7 +80,7 @@ SchedArg prim_double_buffer(Sched *s, SchedArg *a)
 typedef struct Fetch {
   Sched *s;
   Stmt *loop;
-  Box box;                   /* what one iteration reads */
+  Box box; /* what one iteration reads */
   Analyzer *an;
   int64_t distance;
 } Fetch;
@@ -98,15 +106,18 @@ static Stmt *fetch_nest(Fetch *v)
 {
   Sched *s = v->s;
   const Buffer *b = v->box.buffer;
-  const Var *step = LOOPVAR(v->loop), **vars = arena_array(scratch(s->ctx), const Var *, b->ndim);
-  Stmt *block = fetch_block(v, vars, 3), *nest = block;
+  const Var *step = LOOPVAR(v->loop);
+  const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim);
+  Stmt *block = fetch_block(v, vars, 3);
+  Stmt *nest = block;
   Block *k = BLOCK(block);
   const Expr *ahead = expr_add(s->m, var_expr(step), const_like(s, var_expr(step), v->distance));
   const Expr *end = expr_add(s->m, v->loop->u.loop.min, v->loop->u.loop.extent);
   k->predicate = expr_lt(s->m, ahead, end);
   int line = 64 / dtype_bytes(b->dtype);
   for (int d = b->ndim - 1; d >= 0; d--) {
-    const Expr *lo = expr_substitute1(s->m, v->box.lo[d], step, ahead), *hi = expr_substitute1(s->m, v->box.hi[d], step, ahead);
+    const Expr *lo = expr_substitute1(s->m, v->box.lo[d], step, ahead);
+    const Expr *hi = expr_substitute1(s->m, v->box.hi[d], step, ahead);
     const Expr *extent = expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, lo, 1));
     const Var *var = var_new(s->m, arena_printf(s->m->arena, "ax%d", d), k->iter[d].var->dtype, VAR_PLAIN);
     const Expr *offset = var_expr(var);
@@ -120,15 +131,15 @@ static Stmt *fetch_nest(Fetch *v)
     k->predicate = both(s, k->predicate, expr_lt(s->m, value, b->shape[d]));
     k->predicate = both(s, k->predicate, expr_binary(s->m, E_LE, value, hi));
     extent = expr_simplify(v->an, extent);
-    bool few = extent->kind == E_INT && extent->u.i <= 32;       /* addresses are cheap when they are constants */
+    bool few = extent->kind == E_INT && extent->u.i <= 32; /* addresses are cheap when they are constants */
     nest = stmt_for(s->m, var, const_like(s, value, 0), extent, few ? FOR_UNROLLED : FOR_SERIAL, NULL, nest);
   }
   vec_push(s->m->arena, &s->guarded, block->id);
   return nest;
 }
 
-/* Elements from the beginning of what one step reads to that of what the next one does, where the two lie side by side in memory;
- * 0: elsewhere, or not known. */
+/* Elements from the beginning of what one step reads to that of what the next one does, where the two lie side by side
+ * in memory; 0: elsewhere, or not known. */
 static int64_t stream_run(Fetch *v, const Expr *step)
 {
   Sched *s = v->s;
@@ -137,7 +148,8 @@ static int64_t stream_run(Fetch *v, const Expr *step)
   int64_t count = 1;
   for (int d = 0; d < b->ndim; d++) {
     const Expr *lo = expr_cast(s->m, step->dtype, v->box.lo[d]);
-    const Expr *n = expr_simplify(v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, v->box.lo[d], 1)));
+    const Expr *n = expr_simplify(
+        v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, v->box.lo[d], 1)));
     if (n->kind != E_INT || b->shape[d]->kind != E_INT || b->shape[d]->u.i < 1) return 0;
     count *= n->u.i;
     flat = expr_add(s->m, expr_mul(s->m, flat, const_like(s, flat, b->shape[d]->u.i)), lo);
@@ -148,8 +160,8 @@ static int64_t stream_run(Fetch *v, const Expr *step)
   return !b->strides && moved->kind == E_INT && moved->u.i == count ? count : 0;
 }
 
-/* A stream is fetched line by line, each line by the step whose part it begins in, and not stopped where the loop ends: what lies
- * behind is what its next turn reads, or nobody does, and then the hint is wasted and no more.  An index may
+/* A stream is fetched line by line, each line by the step whose part it begins in, and not stopped where the loop ends:
+ * what lies behind is what its next turn reads, or nobody does, and then the hint is wasted and no more.  An index may
  * run over the end of its row into the next. */
 static Stmt *stream_fetch(Fetch *v)
 {
@@ -157,12 +169,15 @@ static Stmt *stream_fetch(Fetch *v)
   Sched *s = v->s;
   const Buffer *b = v->box.buffer;
   const Expr *step = var_expr(LOOPVAR(v->loop));
-  int64_t run = stream_run(v, step), line = 64 / dtype_bytes(b->dtype), lines = (run + line - 1) / line;
+  int64_t run = stream_run(v, step);
+  int64_t line = 64 / dtype_bytes(b->dtype);
+  int64_t lines = (run + line - 1) / line;
   if (!run || lines > MOST || v->distance > INT32_MAX) return NULL;
-  const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim), *bit = var_new(s->m, "line", step->dtype, VAR_PLAIN);
+  const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim);
+  const Var *bit = var_new(s->m, "line", step->dtype, VAR_PLAIN);
   Stmt *block = fetch_block(v, vars, 3);
   const Expr *at = expr_mul(s->m, var_expr(bit), const_like(s, step, line));
-  if (run % line && v->loop->u.loop.kind == FOR_UNROLLED) {      /* where it is known which step that is */
+  if (run % line && v->loop->u.loop.kind == FOR_UNROLLED) { /* where it is known which step that is */
     const Expr *before = expr_mul(s->m, step, const_like(s, step, -run));
     at = expr_simplify(v->an, expr_add(s->m, at, expr_floormod(s->m, before, const_like(s, step, line))));
     BLOCK(block)->predicate = expr_lt(s->m, at, const_like(s, at, run));
@@ -171,7 +186,8 @@ static Stmt *stream_fetch(Fetch *v)
   for (int d = b->ndim - 1; d >= 0; d--) {
     BlockIter *it = &BLOCK(block)->iter[d];
     Interval at_first = analyzer_bounds(v->an, v->box.lo[d]);
-    int64_t last = at_first.max, own = d ? far % b->shape[d]->u.i : far;
+    int64_t last = at_first.max;
+    int64_t own = d ? far % b->shape[d]->u.i : far;
     bool inner = d == b->ndim - 1;
     if (at_first.min < 0 || own > INT32_MAX / 2 || last > INT32_MAX / 2) return NULL;
     const Expr *value = expr_add(s->m, v->box.lo[d], const_like(s, v->box.lo[d], own));
@@ -180,15 +196,19 @@ static Stmt *stream_fetch(Fetch *v)
     if (d) far /= b->shape[d]->u.i;
   }
   if (BLOCK(block)->predicate) vec_push(s->m->arena, &s->guarded, block->id);
-  return stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), lines), FOR_UNROLLED, NULL, block);
+  return stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), lines), FOR_UNROLLED, NULL,
+                  block);
 }
 
 /* Does the region change only every `distance` steps of the loop? */
 static bool changes_seldom(Fetch *v)
 {
   Sched *s = v->s;
-  const Var *step = LOOPVAR(v->loop), *part = var_new(s->m, "part", step->dtype, VAR_PLAIN), *turn = var_new(s->m, "turn", step->dtype, VAR_PLAIN);
-  const Expr *d = const_like(s, var_expr(step), v->distance), *zero = const_like(s, d, 0);
+  const Var *step = LOOPVAR(v->loop);
+  const Var *part = var_new(s->m, "part", step->dtype, VAR_PLAIN);
+  const Var *turn = var_new(s->m, "turn", step->dtype, VAR_PLAIN);
+  const Expr *d = const_like(s, var_expr(step), v->distance);
+  const Expr *zero = const_like(s, d, 0);
   if (v->distance < 2 || v->loop->u.loop.extent->kind != E_INT) return false;
   analyzer_bind(v->an, part, zero, d);
   analyzer_bind(v->an, turn, zero, const_like(s, d, v->loop->u.loop.extent->u.i / v->distance + 1));
@@ -206,10 +226,14 @@ static Stmt *spread_fetch(Fetch *v, Stmt *block, Stmt **nest)
   enum { SMALL = 64, MOST = 16 };
   Sched *s = v->s;
   const Buffer *b = v->box.buffer;
-  int64_t count[16], lines = 1, steps = 1, line = 64 / dtype_bytes(b->dtype);
+  int64_t count[16];
+  int64_t lines = 1;
+  int64_t steps = 1;
+  int64_t line = 64 / dtype_bytes(b->dtype);
   if (b->ndim > 16) return NULL;
   for (int d = 0; d < b->ndim; d++) {
-    const Expr *n = expr_simplify(v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, v->box.lo[d], 1)));
+    const Expr *n = expr_simplify(
+        v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, v->box.lo[d], 1)));
     if (n->kind != E_INT) return NULL;
     count[d] = d == b->ndim - 1 ? (n->u.i + line - 1) / line : n->u.i;
     lines *= count[d];
@@ -221,51 +245,64 @@ static Stmt *spread_fetch(Fetch *v, Stmt *block, Stmt **nest)
     at = expr_floormod(s->m, var_expr(step), const_like(s, at, v->distance));
     steps = v->distance;
   }
-  Stmt **inner, *last = NULL;
+  Stmt **inner;
+  Stmt *last = NULL;
   int n = tree_loops_below(scratch(s->ctx), block, v->loop, &inner);
   for (int i = 0; i < n && inner[i]->u.loop.kind == FOR_SERIAL; i++) {
-    if (inner[i]->u.loop.extent->kind != E_INT || !expr_is_int(inner[i]->u.loop.min, 0)) continue;    /* each of its steps fetches all */
+    /* each of its steps fetches all */
+    if (inner[i]->u.loop.extent->kind != E_INT || !expr_is_int(inner[i]->u.loop.min, 0)) continue;
     last = inner[i];
-    at = expr_add(s->m, expr_mul(s->m, at, const_like(s, at, last->u.loop.extent->u.i)), expr_cast(s->m, at->dtype, var_expr(LOOPVAR(last))));
+    at = expr_add(s->m, expr_mul(s->m, at, const_like(s, at, last->u.loop.extent->u.i)),
+                  expr_cast(s->m, at->dtype, var_expr(LOOPVAR(last))));
     steps *= last->u.loop.extent->u.i;
   }
   int64_t each = (lines + steps - 1) / steps;
   if (!last || each > MOST) return NULL;
-  const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim), *bit = var_new(s->m, "bit", step->dtype, VAR_PLAIN);
+  const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim);
+  const Var *bit = var_new(s->m, "bit", step->dtype, VAR_PLAIN);
   *nest = fetch_block(v, vars, 2);
   at = expr_add(s->m, expr_mul(s->m, at, const_like(s, at, each)), var_expr(bit));
   at = expr_min(s->m, at, const_like(s, at, lines - 1));
-  const Expr *end = expr_add(s->m, v->loop->u.loop.min, v->loop->u.loop.extent), *one = const_like(s, end, 1);
-  const Expr *ahead = expr_min(s->m, expr_add(s->m, var_expr(step), const_like(s, var_expr(step), v->distance)), expr_sub(s->m, end, one));
+  const Expr *end = expr_add(s->m, v->loop->u.loop.min, v->loop->u.loop.extent);
+  const Expr *one = const_like(s, end, 1);
+  const Expr *ahead = expr_min(s->m, expr_add(s->m, var_expr(step), const_like(s, var_expr(step), v->distance)),
+                               expr_sub(s->m, end, one));
   for (int d = b->ndim - 1; d >= 0; d--) {
     const Expr *here = d ? expr_floormod(s->m, at, const_like(s, at, count[d])) : at;
     at = expr_floordiv(s->m, at, const_like(s, at, count[d]));
     if (d == b->ndim - 1) here = expr_mul(s->m, here, const_like(s, here, line));
     const Expr *value = expr_add(s->m, expr_substitute1(s->m, v->box.lo[d], step, ahead), here);
-    BLOCK(*nest)->iter[d].value = expr_simplify(v->an, expr_min(s->m, value, expr_sub(s->m, b->shape[d], const_like(s, value, 1))));
+    BLOCK(*nest)->iter[d].value =
+        expr_simplify(v->an, expr_min(s->m, value, expr_sub(s->m, b->shape[d], const_like(s, value, 1))));
   }
-  *nest = stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), each), FOR_UNROLLED, NULL, *nest);
+  *nest = stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), each), FOR_UNROLLED, NULL,
+                   *nest);
   return last;
 }
 
 SchedArg prim_prefetch(Sched *s, SchedArg *a)
 {
-  Stmt *block = arg_block(s, &a[0]), *loop = arg_loop(s, &a[2]), **writer;
+  Stmt *block = arg_block(s, &a[0]);
+  Stmt *loop = arg_loop(s, &a[2]);
+  Stmt **writer;
   const Region *r = read_region(s, "prefetch", block, &a[1]);
   Fetch v = {.s = s, .loop = loop, .distance = arg_int(s, &a[3])};
   if (v.distance <= 0)
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "prefetch: distance %" PRId64 " is not positive", v.distance);
   if (!tree_under(block, loop) || stmt_enclosing_block(loop) != tree_scope(s, block))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "prefetch: %s is not around %s in its scope", tree_what(s, loop), tree_what(s, block));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "prefetch: %s is not around %s in its scope", tree_what(s, loop),
+          tree_what(s, block));
   int n = facts_writers(scratch(s->ctx), tree_scope(s, block), r->buffer, &writer);
   for (int i = 0; i < n; i++)
-    if (writer[i] != block && tree_under(writer[i], loop))      /* a sum fetches its own target ahead */
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "prefetch: %s makes buffer '%s' under %s itself, so there is nothing to fetch ahead",
+    if (writer[i] != block && tree_under(writer[i], loop)) /* a sum fetches its own target ahead */
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "prefetch: %s makes buffer '%s' under %s itself, so there is nothing to fetch ahead",
             tree_what(s, writer[i]), r->buffer->name, tree_what(s, loop));
   v.an = facts_analyzer(s, loop);
   facts_bind_below(v.an, loop);
   v.box = region_under(s, v.an, r, block, loop);
-  Stmt *inside = NULL, *nest = stream_fetch(&v);
+  Stmt *inside = NULL;
+  Stmt *nest = stream_fetch(&v);
   if (!nest) inside = spread_fetch(&v, block, &nest);
   if (!nest && !inside) nest = fetch_nest(&v);
   tree_insert(s, inside ? inside : loop, 0, nest);

@@ -26,19 +26,19 @@
 #include "schedule/te_face.h"
 
 typedef struct OwnLoop {
-  const IterVar *axis;       /* NULL: a loop of one step that the shared loops used up */
+  const IterVar *axis; /* NULL: a loop of one step that the shared loops used up */
   LoopRV loop;
-  bool reduce;               /* of this block */
+  bool reduce; /* of this block */
 } OwnLoop;
 
 typedef struct EmitBlock {
   TeStage *stage;
   BlockRV block;
   const char *name;
-  const Expr *reduce;        /* what it reduces, NULL for an element-wise block */
+  const Expr *reduce; /* what it reduces, NULL for an element-wise block */
   bool main;
-  Vec(OwnLoop) shared;       /* outer loops that belong to the block it was computed at */
-  Vec(OwnLoop) own;          /* in nesting order */
+  Vec(OwnLoop) shared; /* outer loops that belong to the block it was computed at */
+  Vec(OwnLoop) own;    /* in nesting order */
 } EmitBlock;
 
 typedef struct Emit {
@@ -49,7 +49,7 @@ typedef struct Emit {
   const Map *names;
   bool trial;
   Vec(EmitBlock *) blocks;
-  Map waiting;               /* TeStage* that a trial left at the root */
+  Map waiting; /* TeStage* that a trial left at the root */
 } Emit;
 
 /* ---- the loops of one block ------------------------------------------------------------- */
@@ -100,7 +100,8 @@ static void replay_split(Emit *e, EmitBlock *b, const Relation *r)
 {
   int at = find_own(b, r->parent);
   if (at < 0) return;
-  LeafState outer = leaf_state(e, b, r->outer), inner = leaf_state(e, b, r->inner);
+  LeafState outer = leaf_state(e, b, r->outer);
+  LeafState inner = leaf_state(e, b, r->inner);
   if (outer == LEAVES_FREE && inner == LEAVES_FREE) split_own(e, b, at, r, r->nparts, r->factor);
   else if (outer == LEAVES_SHARED) b->own.v[at].axis = r->inner;
   else if (inner == LEAVES_FREE) split_own(e, b, at, r, NULL, r->inner->extent);
@@ -125,14 +126,14 @@ static void replay_fuse(Emit *e, EmitBlock *b, const Relation *r)
   /* The parts next to each other, where the first one stands. */
   OwnLoop *order = arena_array(e->arena, OwnLoop, b->own.n);
   LoopRV *part = arena_array(e->arena, LoopRV, r->npart);
-  int n = 0, first = find_own(b, r->part[0]);
+  int n = 0;
+  int first = find_own(b, r->part[0]);
   for (int i = 0; i < b->own.n; i++) {
     bool is_part = false;
     for (int k = 0; k < r->npart; k++) is_part |= b->own.v[i].axis == r->part[k];
     if (i == first)
       for (int k = 0; k < r->npart; k++) order[n++] = b->own.v[find_own(b, r->part[k])];
-    else if (!is_part)
-      order[n++] = b->own.v[i];
+    else if (!is_part) order[n++] = b->own.v[i];
   }
   reorder_own(e, b, order);
   first = find_own(b, r->part[0]);
@@ -244,13 +245,16 @@ static bool is_waiting(Emit *e, const char *block, const TeStage *at)
 
 _Noreturn static void refuse_attach(Emit *e, const TeStage *st, const char *outside, bool found)
 {
-  const char *at = st->at->op->name, *axis = st->at_axis->var->name, *name = st->op->name;
+  const char *at = st->at->op->name;
+  const char *axis = st->at_axis->var->name;
+  const char *name = st->op->name;
   if (outside)
-    raise(e->ctx, ERR_SCHEDULE, NOWHERE, "compute_at: axis '%s' of stage '%s' does not enclose '%s', which reads '%s'", axis, at, outside, name);
+    raise(e->ctx, ERR_SCHEDULE, NOWHERE, "compute_at: axis '%s' of stage '%s' does not enclose '%s', which reads '%s'",
+          axis, at, outside, name);
   if (st->at->attach == ATTACH_INLINE)
     raise(e->ctx, ERR_SCHEDULE, NOWHERE, "compute_at: stage '%s' is attached to '%s', which is inlined", name, at);
-  raise(e->ctx, ERR_SCHEDULE, NOWHERE, "compute_at: stage '%s' %s '%s', so it cannot be computed at axis '%s' of it", at,
-        found ? "does not read" : "does not come after", name, axis);
+  raise(e->ctx, ERR_SCHEDULE, NOWHERE, "compute_at: stage '%s' %s '%s', so it cannot be computed at axis '%s' of it",
+        at, found ? "does not read" : "does not come after", name, axis);
 }
 
 /* The loop of the consumer stage's axis that encloses everything that reads block;
@@ -260,7 +264,8 @@ static bool attach_loop(Emit *e, const TeStage *st, BlockRV block, LoopRV *out)
   BlockRV *reader;
   int n = sched_get_consumers(e->sch, block, e->arena, &reader);
   const char *outside = NULL;
-  bool found = false, wait = false;
+  bool found = false;
+  bool wait = false;
   for (int i = 0; i < e->blocks.n; i++) {
     if (e->blocks.v[i]->stage != st->at || !loop_of(e->blocks.v[i], st->at_axis, out)) continue;
     found = true;
@@ -348,7 +353,8 @@ static const EmitBlock *reader_of(Emit *e, const EmitBlock *b, const EmitBlock *
   for (int k = 0; k < n; k++) {
     const char *name = sched_block_stmt(e->sch, reader[k])->u.block->name;
     for (int i = 0; i < e->blocks.n; i++)
-      if (e->blocks.v[i]->stage == b->stage && !strcmp(e->blocks.v[i]->name, name) && found != main) found = e->blocks.v[i];
+      if (e->blocks.v[i]->stage == b->stage && !strcmp(e->blocks.v[i]->name, name) && found != main)
+        found = e->blocks.v[i];
   }
   return found ? found : main;
 }
@@ -372,13 +378,12 @@ static void emit_inner(Emit *e, const EmitBlock *main, const Expr *reduce, const
     const IterVar *leaf = st->leaves.v[i];
     const AxisMark *mark = te_mark_of(st, leaf);
     LoopRV loop;
-    if ((mark && mark->kind == FOR_VECTORIZED) || !leaf_from(e, st, leaf, &axes) || !loop_of(reader, leaf, &loop)) break;
+    if ((mark && mark->kind == FOR_VECTORIZED) || !leaf_from(e, st, leaf, &axes) || !loop_of(reader, leaf, &loop))
+      break;
     vec_push(e->arena, &b->shared, (OwnLoop){leaf, loop, false});
   }
-  if (b->shared.n)
-    sched_compute_at(e->sch, b->block, b->shared.v[b->shared.n - 1].loop, true, -1);
-  else if (st->attach == ATTACH_AT && !map_has(&e->waiting, st))
-    attach(e, st, main->block, b->block);
+  if (b->shared.n) sched_compute_at(e->sch, b->block, b->shared.v[b->shared.n - 1].loop, true, -1);
+  else if (st->attach == ATTACH_AT && !map_has(&e->waiting, st)) attach(e, st, main->block, b->block);
   for (int i = 0; i < reduce->u.reduce->naxis; i++) vec_push(e->arena, &axes, reduce->u.reduce->axis[i]);
   take_loops(e, b, axes.n, axes.v);
   replay_relations(e, b);
@@ -412,7 +417,8 @@ static SchedArg loop_arg(LoopRV l) { return (SchedArg){.kind = SA_LOOP, .u.i = l
 static void emit_mark(Emit *e, const AxisMark *mark, LoopRV loop)
 {
   switch (mark->kind) {
-  case FOR_SERIAL: case FOR_THREAD: break;         /* threads were bound before */
+  case FOR_SERIAL:
+  case FOR_THREAD: break; /* threads were bound before */
   case FOR_PARALLEL: sched_parallel(e->sch, loop); break;
   case FOR_VECTORIZED: sched_vectorize(e->sch, loop); break;
   case FOR_UNROLLED: sched_unroll(e->sch, loop); break;
@@ -497,7 +503,8 @@ static void name_loops(Emit *e, const EmitBlock *b)
 
 /* ---- init and tensorize --------------------------------------------------------------------------------- */
 
-static const TensorIntrin *part_of(Emit *e, const TensorIntrin *t, const char *suffix, const PrimFunc *desc, const PrimFunc *impl)
+static const TensorIntrin *part_of(Emit *e, const TensorIntrin *t, const char *suffix, const PrimFunc *desc,
+                                   const PrimFunc *impl)
 {
   Arena *arena = sched_module(e->sch)->arena;
   TensorIntrin *part = arena_new_of(arena, TensorIntrin);
@@ -541,14 +548,17 @@ static void emit_tensorized(Emit *e, const EmitBlock *b)
 {
   const TeStage *st = b->stage;
   const TensorIntrin *t = st->intrin;
-  int at = find_own(b, st->tensorize_axis), reduce = first_reduce(b);
+  int at = find_own(b, st->tensorize_axis);
+  int reduce = first_reduce(b);
   if (at < 0) BUG(e->ctx, "tensorized axis '%s' has no loop", st->tensorize_axis->var->name);
   if (reduce < 0 || reduce >= at) {
     sched_tensorize(e->sch, loop_arg(b->own.v[at].loop), t);
     return;
   }
   if (!t->update)
-    raise(e->ctx, ERR_SCHEDULE, NOWHERE, "tensorize: reduce axis '%s' of stage '%s' stands outside of axis '%s', but intrinsic '%s' has no reset and update",
+    raise(e->ctx, ERR_SCHEDULE, NOWHERE,
+          "tensorize: reduce axis '%s' of stage '%s' stands outside of axis '%s', but intrinsic '%s' has no reset and "
+          "update",
           b->own.v[reduce].axis->var->name, st->op->name, st->tensorize_axis->var->name, t->name);
   int inside = copied_loops(e, b, at);
   BlockRV init = sched_decompose_reduction(e->sch, b->block, b->own.v[reduce].loop);

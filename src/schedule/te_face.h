@@ -12,9 +12,9 @@
 typedef struct Relation {
   bool fuse;
   const IterVar *parent, *outer, *inner;
-  const Expr *factor, *nparts;         /* split: one of them, the other NULL */
+  const Expr *factor, *nparts; /* split: one of them, the other NULL */
   const IterVar *fused;
-  const IterVar **part;                /* fuse: outermost first */
+  const IterVar **part; /* fuse: outermost first */
   int npart;
 } Relation;
 
@@ -24,8 +24,8 @@ typedef enum { ATTACH_ROOT, ATTACH_INLINE, ATTACH_AT } AttachKind;
 typedef struct AxisMark {
   const IterVar *axis;
   ForKind kind;
-  const char *thread;                  /* FOR_THREAD */
-  const Var *thread_var;               /* of the thread axis */
+  const char *thread;    /* FOR_THREAD */
+  const Var *thread_var; /* of the thread axis */
 } AxisMark;
 
 typedef struct AxisPragma {
@@ -48,18 +48,18 @@ struct TeStage {
   TeSched *s;
   const TeOp *origin, *op;
   bool output;
-  bool cache;                          /* made by cache_read, cache_write or rfactor */
-  bool step;                           /* runs once for each row of a scan: its first axis has no loop */
+  bool cache; /* made by cache_read, cache_write or rfactor */
+  bool step;  /* runs once for each row of a scan: its first axis has no loop */
   AttachKind attach;
   TeStage *at;
   const IterVar *at_axis;
   Vec(Relation) relations;
-  Vec(const IterVar *) leaves;         /* outermost first; never changed in place */
+  Vec(const IterVar *) leaves; /* outermost first; never changed in place */
   Vec(AxisMark) marks;
   Vec(AxisPragma) pragmas;
   Vec(AxisPrefetch) prefetches;
   Vec(Alignment) alignments;
-  const char *scope;                   /* NULL: as it is */
+  const char *scope; /* NULL: as it is */
   bool double_buffered;
   const IterVar *tensorize_axis;
   const TensorIntrin *intrin;
@@ -67,10 +67,10 @@ struct TeStage {
 
 struct TeSched {
   Ctx *ctx;
-  Module *m;                           /* of the operations; retained */
+  Module *m; /* of the operations; retained */
   Arena *arena;
-  Vec(TeStage *) stages;               /* producers first */
-  Map by_op;                           /* every operation a stage has stood for -> TeStage* */
+  Vec(TeStage *) stages; /* producers first */
+  Map by_op;             /* every operation a stage has stood for -> TeStage* */
   /* The unscheduled function that calls are tried on; made anew when operations change. */
   Module *base_module;
   PrimFunc *base;

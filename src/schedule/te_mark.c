@@ -4,7 +4,8 @@
 
 static void need_stage(const TeStage *st, const char *call)
 {
-  if (st->op->kind == TE_PLACEHOLDER) te_refuse(st->s, "%s: '%s' is a placeholder; nothing computes it", call, st->op->name);
+  if (st->op->kind == TE_PLACEHOLDER)
+    te_refuse(st->s, "%s: '%s' is a placeholder; nothing computes it", call, st->op->name);
 }
 
 /* ---- kinds of loops ------------------------------------------------------------------- */
@@ -29,16 +30,22 @@ static void apply_mark(void *env)
 
 void te_stage_mark(TeStage *st, const IterVar *axis, ForKind kind)
 {
-  static const char *const calls[] = {[FOR_SERIAL] = "serial", [FOR_PARALLEL] = "parallel", [FOR_VECTORIZED] = "vectorize",
-                                      [FOR_UNROLLED] = "unroll", [FOR_THREAD] = "bind"};
+  static const char *const calls[] = {[FOR_SERIAL] = "serial",
+                                      [FOR_PARALLEL] = "parallel",
+                                      [FOR_VECTORIZED] = "vectorize",
+                                      [FOR_UNROLLED] = "unroll",
+                                      [FOR_THREAD] = "bind"};
   const char *call = calls[kind];
   te_need_leaf(st, call, axis);
   if (axis->kind == ITER_REDUCE && (kind == FOR_VECTORIZED || kind == FOR_PARALLEL))
-    te_refuse(st->s, "%s: axis '%s' of stage '%s' is a reduction; its steps depend on each other (rfactor makes part of it spatial)", call,
-           axis->var->name, st->op->name);
+    te_refuse(
+        st->s,
+        "%s: axis '%s' of stage '%s' is a reduction; its steps depend on each other (rfactor makes part of it spatial)",
+        call, axis->var->name, st->op->name);
   const AxisMark *old = te_mark_of(st, axis);
   if (old && old->kind == FOR_THREAD)
-    te_refuse(st->s, "%s: axis '%s' of stage '%s' is bound to %s already", call, axis->var->name, st->op->name, old->thread);
+    te_refuse(st->s, "%s: axis '%s' of stage '%s' is bound to %s already", call, axis->var->name, st->op->name,
+              old->thread);
   MarkCall c = {st, {axis, kind, NULL, NULL}};
   te_change(st->s, apply_mark, &c, true);
 }
@@ -48,19 +55,20 @@ void te_stage_bind(TeStage *st, const IterVar *axis, const IterVar *thread)
   te_need_leaf(st, "bind", axis);
   const char *name = axis->var->name;
   if (thread->kind != ITER_THREAD || !thread->thread_tag)
-    te_refuse(st->s, "bind: axis '%s' of stage '%s': '%s' is not a thread axis; make one with te.thread_axis", name, st->op->name,
-           thread->var->name);
+    te_refuse(st->s, "bind: axis '%s' of stage '%s': '%s' is not a thread axis; make one with te.thread_axis", name,
+              st->op->name, thread->var->name);
   const AxisMark *old = te_mark_of(st, axis);
   if (old && old->kind == FOR_THREAD)
     te_refuse(st->s, "bind: axis '%s' of stage '%s' is bound to %s already", name, st->op->name, old->thread);
   bool virtual = str_starts(thread->thread_tag, "vthread");
   for (int i = 0; i < st->marks.n && !virtual; i++)
     if (st->marks.v[i].kind == FOR_THREAD && !strcmp(st->marks.v[i].thread, thread->thread_tag))
-      te_refuse(st->s, "bind: %s is bound to axis '%s' of stage '%s' already", thread->thread_tag, st->marks.v[i].axis->var->name, st->op->name);
-  if (thread->extent && thread->extent->kind == E_INT && axis->extent->kind == E_INT && thread->extent->u.i != axis->extent->u.i &&
-      st->attach != ATTACH_AT)
-    te_refuse(st->s, "bind: axis '%s' of stage '%s' has extent %" PRId64 ", the thread axis %s %" PRId64, name, st->op->name, axis->extent->u.i,
-           thread->thread_tag, thread->extent->u.i);
+      te_refuse(st->s, "bind: %s is bound to axis '%s' of stage '%s' already", thread->thread_tag,
+                st->marks.v[i].axis->var->name, st->op->name);
+  if (thread->extent && thread->extent->kind == E_INT && axis->extent->kind == E_INT &&
+      thread->extent->u.i != axis->extent->u.i && st->attach != ATTACH_AT)
+    te_refuse(st->s, "bind: axis '%s' of stage '%s' has extent %" PRId64 ", the thread axis %s %" PRId64, name,
+              st->op->name, axis->extent->u.i, thread->thread_tag, thread->extent->u.i);
   MarkCall c = {st, {axis, FOR_THREAD, thread->thread_tag, thread->var}};
   te_change(st->s, apply_mark, &c, true);
 }
@@ -85,12 +93,13 @@ static void apply_attach(void *env)
 void te_stage_compute_at(TeStage *st, TeStage *consumer, const IterVar *axis)
 {
   need_stage(st, "compute_at");
-  if (st->s != consumer->s)
-    te_refuse(st->s, "compute_at: stage '%s' belongs to another schedule", consumer->op->name);
+  if (st->s != consumer->s) te_refuse(st->s, "compute_at: stage '%s' belongs to another schedule", consumer->op->name);
   if (st == consumer) te_refuse(st->s, "compute_at: stage '%s' cannot be computed at itself", st->op->name);
-  if (st->output) te_refuse(st->s, "compute_at: stage '%s' is an output; only what it reads can be attached", st->op->name);
+  if (st->output)
+    te_refuse(st->s, "compute_at: stage '%s' is an output; only what it reads can be attached", st->op->name);
   if (st->op->kind != TE_COMPUTE)
-    raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE, "compute_at: stage '%s' is not a compute; only computes can be attached", st->op->name);
+    raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "compute_at: stage '%s' is not a compute; only computes can be attached", st->op->name);
   te_need_leaf(consumer, "compute_at", axis);
   AttachCall c = {st, ATTACH_AT, consumer, axis};
   te_change(st->s, apply_attach, &c, true);
@@ -102,7 +111,8 @@ void te_stage_compute_inline(TeStage *st)
   if (st->output) te_refuse(st->s, "compute_inline: stage '%s' is an output and must be stored", st->op->name);
   if (st->op->kind != TE_COMPUTE) te_refuse(st->s, "compute_inline: stage '%s' is not a compute", st->op->name);
   if (st->op->nreduce)
-    te_refuse(st->s, "compute_inline: stage '%s' is a reduction; only element-wise stages can be inlined", st->op->name);
+    te_refuse(st->s, "compute_inline: stage '%s' is a reduction; only element-wise stages can be inlined",
+              st->op->name);
   AttachCall c = {st, ATTACH_INLINE, NULL, NULL};
   te_change(st->s, apply_attach, &c, true);
 }
@@ -153,7 +163,8 @@ void te_stage_storage_align(TeStage *st, const IterVar *axis, int factor, int of
     if (st->op->axis[i] == axis) dim = i;
   if (dim < 0)
     te_refuse(st->s, "storage_align: '%s' is not one of the axes of '%s' (op.axis)", axis->var->name, st->op->name);
-  if (factor <= 0) te_refuse(st->s, "storage_align of '%s': the factor is %d; it must be at least 1", st->op->name, factor);
+  if (factor <= 0)
+    te_refuse(st->s, "storage_align of '%s': the factor is %d; it must be at least 1", st->op->name, factor);
   AlignCall c = {st, {dim, factor, offset}};
   te_change(st->s, apply_align, &c, true);
 }
@@ -206,7 +217,8 @@ void te_stage_tensorize(TeStage *st, const IterVar *axis, const TensorIntrin *in
 {
   te_need_leaf(st, "tensorize", axis);
   if (st->op->nreduce && !te_plain_reduce(st->op))
-    raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE, "tensorize: the reduction of stage '%s' sits inside a larger expression; compute it as a tensor of its own",
+    raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "tensorize: the reduction of stage '%s' sits inside a larger expression; compute it as a tensor of its own",
           st->op->name);
   TensorizeCall c = {st, axis, intrin};
   te_change(st->s, apply_tensorize, &c, true);
@@ -238,7 +250,8 @@ static bool asks_first_thread(const TeStage *st, const Expr *e)
 {
   if (e->kind == E_AND) return asks_first_thread(st, e->arg[0]) && asks_first_thread(st, e->arg[1]);
   if (e->kind != E_EQ) return false;
-  const Expr *v = expr_is_int(e->arg[1], 0) ? e->arg[0] : e->arg[1], *zero = v == e->arg[0] ? e->arg[1] : e->arg[0];
+  const Expr *v = expr_is_int(e->arg[1], 0) ? e->arg[0] : e->arg[1];
+  const Expr *zero = v == e->arg[0] ? e->arg[1] : e->arg[0];
   if (!expr_is_int(zero, 0) || v->kind != E_VAR) return false;
   for (int i = 0; i < st->marks.n; i++)
     if (st->marks.v[i].axis->kind == ITER_REDUCE && st->marks.v[i].thread_var == v->u.var) return true;
@@ -251,6 +264,8 @@ void te_stage_set_store_predicate(TeStage *st, const Expr *predicate)
 {
   if (asks_first_thread(st, predicate)) return;
   raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE,
-        "set_store_predicate of stage '%s' (%s): a stage stores each element once; only `thread == 0` for a thread that its reduction is bound to is taken, "
-        "which holds by itself", st->op->name, expr_str_of(scratch(st->s->ctx), predicate));
+        "set_store_predicate of stage '%s' (%s): a stage stores each element once; only `thread == 0` for a thread "
+        "that its reduction is bound to is taken, "
+        "which holds by itself",
+        st->op->name, expr_str_of(scratch(st->s->ctx), predicate));
 }

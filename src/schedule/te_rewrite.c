@@ -16,7 +16,8 @@
 
 static void replace_in(TeStage *st, Arena *arena, Map *map)
 {
-  const TeOp *old = st->op, *op = te_replace_reads(old, map);
+  const TeOp *old = st->op;
+  const TeOp *op = te_replace_reads(old, map);
   if (op == old) return;
   te_set_op(st, op);
   for (int i = 0; i < op->nout; i++) map_put(arena, map, &old->out[i], &op->out[i]);
@@ -109,12 +110,14 @@ static void need_no_state(TeSched *s, const Tensor *t)
     const TeOp *op = s->stages.v[i]->op;
     for (int k = 0; op->kind == TE_SCAN && k < op->nstate; k++)
       if (op->state[k] == t)
-        raise(s->ctx, ERR_UNSUPPORTED, NOWHERE, "cache_read: '%s' is the state of scan '%s'; its rows come one by one and cannot be cached",
+        raise(s->ctx, ERR_UNSUPPORTED, NOWHERE,
+              "cache_read: '%s' is the state of scan '%s'; its rows come one by one and cannot be cached",
               t->buffer->name, op->name);
   }
 }
 
-const Tensor *te_sched_cache_read(TeSched *s, const Tensor *tensor, const char *scope, int nreaders, const TeOp *const *readers)
+const Tensor *te_sched_cache_read(TeSched *s, const Tensor *tensor, const char *scope, int nreaders,
+                                  const TeOp *const *readers)
 {
   Scope scratch_scope = scope_begin(s->ctx);
   Arena *arena = scratch(s->ctx);
@@ -123,7 +126,8 @@ const Tensor *te_sched_cache_read(TeSched *s, const Tensor *tensor, const char *
   Vec(TeStage *) list = {0};
   for (int i = 0; i < nreaders; i++) {
     TeStage *st = te_sched_stage(s, readers[i]);
-    if (!reads(arena, st->op, c.t)) te_refuse(s, "cache_read: '%s' does not read '%s'", st->op->name, c.t->buffer->name);
+    if (!reads(arena, st->op, c.t))
+      te_refuse(s, "cache_read: '%s' does not read '%s'", st->op->name, c.t->buffer->name);
     vec_push(arena, &list, st);
   }
   for (int i = 0; i < s->stages.n && !nreaders; i++)
@@ -160,13 +164,15 @@ static const TeOp *cache_op(TeSched *s, const TeOp *op, const char *scope)
   }
   const Expr **body = arena_array(arena, const Expr *, op->nout);
   for (int i = 0; i < op->nout; i++) body[i] = expr_substitute(m, op->body[i], &map);
-  return te_compute(m, cache_name(s, op->name, scope), op->tag, op->naxis, op->out[0].buffer->shape, axis, op->nout, body, NULL);
+  return te_compute(m, cache_name(s, op->name, scope), op->tag, op->naxis, op->out[0].buffer->shape, axis, op->nout,
+                    body, NULL);
 }
 
 static const TeOp *copy_out_op(TeSched *s, const TeOp *op, const TeOp *cache)
 {
   Arena *arena = scratch(s->ctx);
-  const Expr **index = arena_array(arena, const Expr *, op->naxis), **body = arena_array(arena, const Expr *, op->nout);
+  const Expr **index = arena_array(arena, const Expr *, op->naxis);
+  const Expr **body = arena_array(arena, const Expr *, op->nout);
   for (int i = 0; i < op->naxis; i++) index[i] = axis_index(s->m, op->axis[i]);
   for (int i = 0; i < op->nout; i++) body[i] = te_read(s->m, &cache->out[i], op->naxis, index);
   return te_compute(s->m, op->name, op->tag, op->naxis, op->out[0].buffer->shape, op->axis, op->nout, body, &op->attrs);
@@ -189,10 +195,8 @@ static void move_reduce_part(TeStage *st, TeStage *to)
     vec_push(arena, of_kind(&old.relations.v[i], ITER_REDUCE) ? &to->relations : &st->relations, old.relations.v[i]);
   Vec(const IterVar *) reduce = {0};
   for (int i = 0; i < old.leaves.n; i++)
-    if (old.leaves.v[i]->kind == ITER_REDUCE)
-      vec_push(arena, &reduce, old.leaves.v[i]);
-    else
-      vec_push(arena, &st->leaves, old.leaves.v[i]);
+    if (old.leaves.v[i]->kind == ITER_REDUCE) vec_push(arena, &reduce, old.leaves.v[i]);
+    else vec_push(arena, &st->leaves, old.leaves.v[i]);
   Vec(const IterVar *) leaves = {0};
   for (int i = to->step ? 1 : 0; i < to->op->naxis; i++) vec_push(arena, &leaves, to->op->axis[i]);
   for (int i = 0; i < reduce.n; i++) vec_push(arena, &leaves, reduce.v[i]);
@@ -204,7 +208,7 @@ static void move_reduce_part(TeStage *st, TeStage *to)
   for (int i = 0; i < old.prefetches.n; i++) {
     if (old.prefetches.v[i].axis->kind != ITER_REDUCE)
       te_refuse(st->s, "cache_write: stage '%s' has a prefetch at axis '%s'; write the cache first", st->op->name,
-             old.prefetches.v[i].axis->var->name);
+                old.prefetches.v[i].axis->var->name);
     vec_push(arena, &to->prefetches, old.prefetches.v[i]);
   }
   for (int i = 0; i < st->s->stages.n; i++) {
@@ -242,9 +246,11 @@ int te_sched_cache_write(TeSched *s, int n, const Tensor *const *tensors, const 
   if (st->attach == ATTACH_INLINE) te_refuse(s, "cache_write: stage '%s' is inlined, so it is not stored", op->name);
   for (int i = 1; i < n; i++)
     if (te_sched_stage(s, tensors[i]->op) != st)
-      te_refuse(s, "cache_write: '%s' and '%s' are outputs of different operations", tensors[0]->buffer->name, tensors[i]->buffer->name);
+      te_refuse(s, "cache_write: '%s' and '%s' are outputs of different operations", tensors[0]->buffer->name,
+                tensors[i]->buffer->name);
   if (n != op->nout)
-    te_refuse(s, "cache_write: '%s' has %d outputs and %d were given; they are computed together, so give all of them", op->name, op->nout, n);
+    te_refuse(s, "cache_write: '%s' has %d outputs and %d were given; they are computed together, so give all of them",
+              op->name, op->nout, n);
   CacheWrite c = {.s = s, .st = st, .scope = scope};
   te_change(s, apply_cache_write, &c, true);
   for (int i = 0; i < n; i++) out[i] = &c.cache->out[tensors[i]->index];
@@ -258,10 +264,10 @@ typedef struct Rfactor {
   TeSched *s;
   TeStage *st;
   const IterVar *axis;
-  int place;                 /* of the factored axis among the new axes */
+  int place; /* of the factored axis among the new axes */
   const TeOp *factored;
-  Map leaf;                  /* Var* of a reduce leaf -> Expr* over the factored operation's axes */
-  const Expr *inside;        /* where the leaves are in the original domain */
+  Map leaf;           /* Var* of a reduce leaf -> Expr* over the factored operation's axes */
+  const Expr *inside; /* where the leaves are in the original domain */
 } Rfactor;
 
 /* The value of an axis of the stage, from 0, over the factored operation's axes; adds
@@ -273,7 +279,8 @@ static const Expr *axis_value(Rfactor *r, const IterVar *axis)
   if (!rel) return map_get(&r->leaf, axis->var);
   Analyzer *an = analyzer_new(m, scratch(r->s->ctx));
   if (!rel->fuse) {
-    const Expr *outer = axis_value(r, rel->outer), *inner = axis_value(r, rel->inner);
+    const Expr *outer = axis_value(r, rel->outer);
+    const Expr *inner = axis_value(r, rel->inner);
     const Expr *value = expr_add(m, expr_mul(m, outer, rel->inner->extent), inner);
     if (!analyzer_prove_equal(an, expr_mul(m, rel->outer->extent, rel->inner->extent), axis->extent))
       r->inside = expr_and(m, r->inside, expr_lt(m, value, axis->extent));
@@ -301,7 +308,9 @@ static const TeOp *factored_op(Rfactor *r, const Expr *e)
   Module *m = s->m;
   Arena *arena = scratch(s->ctx);
   const TeOp *op = r->st->op;
-  int n = op->naxis + 1, next = 0, nvalue = e->u.reduce->reducer->n;
+  int n = op->naxis + 1;
+  int next = 0;
+  int nvalue = e->u.reduce->reducer->n;
   const IterVar **axis = arena_array(arena, const IterVar *, n);
   const Expr **shape = arena_array(arena, const Expr *, n);
   Map subst = {0};
@@ -328,13 +337,12 @@ static const TeOp *factored_op(Rfactor *r, const Expr *e)
   const Expr *cond = expr_substitute(m, e->arg[nvalue], &subst);
   if (expr_is_int(cond, 1)) cond = r->inside;
   else if (!expr_is_int(r->inside, 1)) cond = expr_and(m, r->inside, cond);
-  const Expr **source = arena_array(arena, const Expr *, nvalue), **body = arena_array(arena, const Expr *, nvalue);
+  const Expr **source = arena_array(arena, const Expr *, nvalue);
+  const Expr **body = arena_array(arena, const Expr *, nvalue);
   for (int v = 0; v < nvalue; v++) source[v] = expr_substitute(m, e->arg[v], &subst);
   for (int v = 0; v < nvalue; v++) {
-    if (rest.n)
-      body[v] = expr_reduce(m, e->u.reduce->reducer, nvalue, source, rest.n, rest.v, cond, NULL, v);
-    else if (expr_is_int(cond, 1))
-      body[v] = source[v];
+    if (rest.n) body[v] = expr_reduce(m, e->u.reduce->reducer, nvalue, source, rest.n, rest.v, cond, NULL, v);
+    else if (expr_is_int(cond, 1)) body[v] = source[v];
     else
       body[v] = expr_call(m, source[v]->dtype, IN_IF_THEN_ELSE, 3,
                           (const Expr *[]){cond, source[v], e->u.reduce->reducer->identity[v]});
@@ -347,13 +355,15 @@ static const TeOp *final_op(Rfactor *r, const Expr *e)
 {
   Module *m = r->s->m;
   Arena *arena = scratch(r->s->ctx);
-  const TeOp *op = r->st->op, *rf = r->factored;
+  const TeOp *op = r->st->op;
+  const TeOp *rf = r->factored;
   int n = e->u.reduce->reducer->n;
   const IterVar *k = fresh_axis(r->s, arena_printf(arena, "%s_v", r->axis->var->name), r->axis, ITER_REDUCE);
   const Expr **index = arena_array(arena, const Expr *, rf->naxis);
   int next = 0;
   for (int i = 0; i < rf->naxis; i++) index[i] = i == r->place ? k->var->expr : op->axis[next++]->var->expr;
-  const Expr **source = arena_array(arena, const Expr *, n), **body = arena_array(arena, const Expr *, n);
+  const Expr **source = arena_array(arena, const Expr *, n);
+  const Expr **body = arena_array(arena, const Expr *, n);
   for (int v = 0; v < n; v++) source[v] = te_read(m, &rf->out[v], rf->naxis, index);
   for (int v = 0; v < n; v++)
     body[v] = expr_reduce(m, e->u.reduce->reducer, n, source, 1, &k, expr_bool(m, true),
@@ -391,13 +401,15 @@ static void need_unmarked(const TeStage *st)
 {
   for (int i = 0; i < st->marks.n; i++)
     if (st->marks.v[i].axis->kind == ITER_REDUCE)
-      te_refuse(st->s, "rfactor: reduce axis '%s' of stage '%s' is marked already; mark the axes of the factored stage instead",
-             st->marks.v[i].axis->var->name, st->op->name);
+      te_refuse(
+          st->s,
+          "rfactor: reduce axis '%s' of stage '%s' is marked already; mark the axes of the factored stage instead",
+          st->marks.v[i].axis->var->name, st->op->name);
   for (int i = 0; i < st->s->stages.n; i++) {
     const TeStage *p = st->s->stages.v[i];
     if (p->attach == ATTACH_AT && p->at == st)
-      te_refuse(st->s, "rfactor: stage '%s' is computed at axis '%s' of stage '%s'; factor first, then attach", p->op->name,
-             p->at_axis->var->name, st->op->name);
+      te_refuse(st->s, "rfactor: stage '%s' is computed at axis '%s' of stage '%s'; factor first, then attach",
+                p->op->name, p->at_axis->var->name, st->op->name);
   }
 }
 
@@ -407,15 +419,19 @@ int te_sched_rfactor(TeSched *s, const Tensor *tensor, const IterVar *axis, int 
   TeStage *st = te_sched_stage(s, tensor->op);
   const TeOp *op = st->op;
   te_need_leaf(st, "rfactor", axis);
-  if (axis->kind != ITER_REDUCE) te_refuse(s, "rfactor: axis '%s' of stage '%s' is not a reduction", axis->var->name, op->name);
+  if (axis->kind != ITER_REDUCE)
+    te_refuse(s, "rfactor: axis '%s' of stage '%s' is not a reduction", axis->var->name, op->name);
   if (!te_plain_reduce(op))
-    raise(s->ctx, ERR_UNSUPPORTED, NOWHERE, "rfactor: the reduction of stage '%s' sits inside a larger expression; compute it as a tensor of its own", op->name);
+    raise(s->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "rfactor: the reduction of stage '%s' sits inside a larger expression; compute it as a tensor of its own",
+          op->name);
   if (st->step) raise(s->ctx, ERR_UNSUPPORTED, NOWHERE, "rfactor: stage '%s' runs inside a scan", op->name);
   if (st->intrin) te_refuse(s, "rfactor: stage '%s' is tensorized; factor first", op->name);
   need_unmarked(st);
   int place = factor_axis < 0 ? factor_axis + op->naxis + 1 : factor_axis;
   if (place < 0 || place > op->naxis)
-    te_refuse(s, "rfactor of '%s': factor_axis is %d; it must be between %d and %d", op->name, factor_axis, -op->naxis - 1, op->naxis);
+    te_refuse(s, "rfactor of '%s': factor_axis is %d; it must be between %d and %d", op->name, factor_axis,
+              -op->naxis - 1, op->naxis);
   Rfactor r = {.s = s, .st = st, .axis = axis, .place = place};
   te_change(s, apply_rfactor, &r, true);
   for (int i = 0; i < op->nout; i++) out[i] = &r.factored->out[i];

@@ -157,7 +157,7 @@ static Snapshot take_snapshot(TeSched *s)
 
 static void put_back(TeSched *s, const Snapshot *snap)
 {
-  Map by_op = s->by_op;                    /* a map is not copied by its struct; stale keys are harmless */
+  Map by_op = s->by_op; /* a map is not copied by its struct; stale keys are harmless */
   Module *module = s->base_module;
   *s = snap->sched;
   s->by_op = by_op;
@@ -233,11 +233,14 @@ static bool is_attached(TeSched *s, const TeArg *arg)
 {
   const TeStage *st = arg->tensor ? map_get(&s->by_op, arg->tensor->op) : NULL;
   if (st && st->attach == ATTACH_INLINE)
-    te_refuse(s, "stage '%s' is computed inline, so nothing would write the argument '%s'; leave it out of the arguments, or compute_at instead",
-           st->op->name, arg->tensor->buffer->name);
+    te_refuse(s,
+              "stage '%s' is computed inline, so nothing would write the argument '%s'; leave it out of the arguments, "
+              "or compute_at instead",
+              st->op->name, arg->tensor->buffer->name);
   if (!st || st->attach != ATTACH_AT) return false;
   if (arg->buffer)
-    raise(s->ctx, ERR_UNSUPPORTED, NOWHERE, "stage '%s' is attached to a loop; a buffer of its own (binds) can only be given for a stage at the root",
+    raise(s->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "stage '%s' is attached to a loop; a buffer of its own (binds) can only be given for a stage at the root",
           st->op->name);
   return true;
 }
@@ -281,7 +284,8 @@ Sched *te_sched_emit(TeSched *s, const char *name, int nargs, const TeArg *args)
   TeArg *own = arena_copy(scratch(s->ctx), args, (size_t)nargs * sizeof *args);
   for (int i = 0; i < nargs; i++) {
     const Tensor *t = own[i].tensor;
-    bool unused = t && t->op->kind == TE_PLACEHOLDER && !map_get(&s->by_op, t->op);   /* a parameter that nothing reads */
+    /* a parameter that nothing reads */
+    bool unused = t && t->op->kind == TE_PLACEHOLDER && !map_get(&s->by_op, t->op);
     if (t && !unused) own[i].tensor = te_current(s, t);
   }
   if (!nargs) nargs = default_args(s, &own);
@@ -344,8 +348,8 @@ static void need_compute(const TeStage *st, const char *call)
   case TE_COMPUTE: return;
   case TE_PLACEHOLDER: te_refuse(st->s, "%s: '%s' is a placeholder; nothing computes it", call, st->op->name);
   case TE_SCAN:
-    te_refuse(st->s, "%s: '%s' is a scan, whose steps run in order; schedule its update '%s' instead", call, st->op->name,
-           st->op->update[0]->op->name);
+    te_refuse(st->s, "%s: '%s' is a scan, whose steps run in order; schedule its update '%s' instead", call,
+              st->op->name, st->op->update[0]->op->name);
   case TE_EXTERN: te_refuse(st->s, "%s: '%s' is an extern; its statement is its schedule", call, st->op->name);
   }
 }
@@ -357,37 +361,48 @@ void te_need_leaf(const TeStage *st, const char *call, const IterVar *axis)
   const char *name = axis->var->name;
   const Relation *r = te_relation_of(st, axis);
   if (r && !r->fuse)
-    te_refuse(st->s, "%s: axis '%s' of stage '%s' was split already; use its parts '%s' and '%s'", call, name, st->op->name,
-           r->outer->var->name, r->inner->var->name);
-  if (r) te_refuse(st->s, "%s: axis '%s' of stage '%s' was fused already; use '%s'", call, name, st->op->name, r->fused->var->name);
+    te_refuse(st->s, "%s: axis '%s' of stage '%s' was split already; use its parts '%s' and '%s'", call, name,
+              st->op->name, r->outer->var->name, r->inner->var->name);
+  if (r)
+    te_refuse(st->s, "%s: axis '%s' of stage '%s' was fused already; use '%s'", call, name, st->op->name,
+              r->fused->var->name);
   if (st->step && st->op->axis[0] == axis)
-    te_refuse(st->s, "%s: axis '%s' of stage '%s' counts the steps of a scan, which run in order", call, name, st->op->name);
+    te_refuse(st->s, "%s: axis '%s' of stage '%s' counts the steps of a scan, which run in order", call, name,
+              st->op->name);
   for (int i = 0; i < st->s->stages.n; i++)
     if (has_axis(st->s->stages.v[i], axis))
-      te_refuse(st->s, "%s: axis '%s' belongs to stage '%s', not to '%s'", call, name, st->s->stages.v[i]->op->name, st->op->name);
+      te_refuse(st->s, "%s: axis '%s' belongs to stage '%s', not to '%s'", call, name, st->s->stages.v[i]->op->name,
+                st->op->name);
   te_refuse(st->s, "%s: '%s' is not an axis of stage '%s'", call, name, st->op->name);
 }
 
 /* What a leaf is used for already, which splitting or fusing it would lose. */
 static void need_unused(const TeStage *st, const char *call, const IterVar *axis)
 {
-  static const char *const kinds[] = {
-      [FOR_SERIAL] = "serial", [FOR_PARALLEL] = "parallel", [FOR_VECTORIZED] = "vectorized", [FOR_UNROLLED] = "unrolled",
-      [FOR_THREAD] = "bound to a thread"};
+  static const char *const kinds[] = {[FOR_SERIAL] = "serial",
+                                      [FOR_PARALLEL] = "parallel",
+                                      [FOR_VECTORIZED] = "vectorized",
+                                      [FOR_UNROLLED] = "unrolled",
+                                      [FOR_THREAD] = "bound to a thread"};
   const AxisMark *mark = te_mark_of(st, axis);
   const char *name = axis->var->name;
-  if (mark) te_refuse(st->s, "%s: axis '%s' of stage '%s' is %s already; %s it first", call, name, st->op->name, kinds[mark->kind], call);
-  if (st->tensorize_axis == axis) te_refuse(st->s, "%s: axis '%s' of stage '%s' is tensorized; %s it first", call, name, st->op->name, call);
+  if (mark)
+    te_refuse(st->s, "%s: axis '%s' of stage '%s' is %s already; %s it first", call, name, st->op->name,
+              kinds[mark->kind], call);
+  if (st->tensorize_axis == axis)
+    te_refuse(st->s, "%s: axis '%s' of stage '%s' is tensorized; %s it first", call, name, st->op->name, call);
   for (int i = 0; i < st->pragmas.n; i++)
-    if (st->pragmas.v[i].axis == axis) te_refuse(st->s, "%s: axis '%s' of stage '%s' has a pragma; %s it first", call, name, st->op->name, call);
+    if (st->pragmas.v[i].axis == axis)
+      te_refuse(st->s, "%s: axis '%s' of stage '%s' has a pragma; %s it first", call, name, st->op->name, call);
   for (int i = 0; i < st->prefetches.n; i++)
     if (st->prefetches.v[i].axis == axis)
       te_refuse(st->s, "%s: axis '%s' of stage '%s' has a prefetch; %s it first", call, name, st->op->name, call);
   for (int i = 0; i < st->s->stages.n; i++) {
     const TeStage *p = st->s->stages.v[i];
     if (p->attach == ATTACH_AT && p->at == st && p->at_axis == axis)
-      te_refuse(st->s, "%s: stage '%s' is computed at axis '%s' of stage '%s'; %s it first, then attach to one of its parts", call,
-             p->op->name, name, st->op->name, call);
+      te_refuse(st->s,
+                "%s: stage '%s' is computed at axis '%s' of stage '%s'; %s it first, then attach to one of its parts",
+                call, p->op->name, name, st->op->name, call);
   }
 }
 
@@ -404,7 +419,8 @@ static bool loops_matter(const TeStage *st)
     const Relation *r = &st->relations.v[i];
     if (!r->fuse && !splits_evenly(r->parent, r->factor ? r->factor : r->nparts)) return true;
   }
-  if (st->attach == ATTACH_AT || st->intrin || st->marks.n || (st->op->nreduce && !te_plain_reduce(st->op))) return true;
+  if (st->attach == ATTACH_AT || st->intrin || st->marks.n || (st->op->nreduce && !te_plain_reduce(st->op)))
+    return true;
   for (int i = 0; i < st->s->stages.n; i++)
     if (st->s->stages.v[i]->attach == ATTACH_AT && st->s->stages.v[i]->at == st) return true;
   return false;
@@ -458,7 +474,8 @@ static void apply_split(void *env)
   SplitCall *c = env;
   TeStage *st = c->st;
   Arena *names = scratch(st->s->ctx);
-  const Expr *extent = c->axis->extent, *given = c->factor ? c->factor : c->nparts;
+  const Expr *extent = c->axis->extent;
+  const Expr *given = c->factor ? c->factor : c->nparts;
   const Expr *other = ceil_quotient(st->s, extent, given);
   const char *name = c->axis->var->name;
   c->part[0] = new_axis(st, c->axis, arena_printf(names, "%so", name), c->factor ? other : given);
@@ -472,10 +489,11 @@ static void check_count(TeStage *st, const char *what, const IterVar *axis, cons
 {
   Ctx *ctx = st->s->ctx;
   if (!dtype_is_int(e->dtype) || e->dtype.lanes != 1)
-    raise(ctx, ERR_TYPE, NOWHERE, "split of axis '%s' of stage '%s': %s is %s; it must be an integer", axis->var->name, st->op->name,
-          what, dtype_name(scratch(ctx), e->dtype));
+    raise(ctx, ERR_TYPE, NOWHERE, "split of axis '%s' of stage '%s': %s is %s; it must be an integer", axis->var->name,
+          st->op->name, what, dtype_name(scratch(ctx), e->dtype));
   if (e->kind == E_INT && e->u.i <= 0)
-    te_refuse(st->s, "split of axis '%s' of stage '%s': %s is %" PRId64 "; it must be at least 1", axis->var->name, st->op->name, what, e->u.i);
+    te_refuse(st->s, "split of axis '%s' of stage '%s': %s is %" PRId64 "; it must be at least 1", axis->var->name,
+              st->op->name, what, e->u.i);
 }
 
 static const Expr *as_index(TeStage *st, const IterVar *axis, const Expr *e)
@@ -490,7 +508,8 @@ void te_stage_split(TeStage *st, const IterVar *axis, const Expr *factor, const 
   te_need_leaf(st, "split", axis);
   need_unused(st, "split", axis);
   if (!factor == !nparts)
-    raise(st->s->ctx, ERR_ARGUMENT, NOWHERE, "split of axis '%s' of stage '%s': give either factor or nparts", axis->var->name, st->op->name);
+    raise(st->s->ctx, ERR_ARGUMENT, NOWHERE, "split of axis '%s' of stage '%s': give either factor or nparts",
+          axis->var->name, st->op->name);
   if (factor) check_count(st, "factor", axis, factor);
   if (nparts) check_count(st, "nparts", axis, nparts);
   SplitCall c = {.st = st, .axis = axis, .factor = as_index(st, axis, factor), .nparts = as_index(st, axis, nparts)};
@@ -561,7 +580,8 @@ static OverEnv reductions_over(const TeStage *st, const IterVar *leaf)
 
 static void need_same_reductions(const TeStage *st, const IterVar *a, const IterVar *b)
 {
-  OverEnv x = reductions_over(st, a), y = reductions_over(st, b);
+  OverEnv x = reductions_over(st, a);
+  OverEnv y = reductions_over(st, b);
   bool same = true;
   for (int i = 0; i < x.found.n; i++) {
     bool hit = false;
@@ -574,7 +594,8 @@ static void need_same_reductions(const TeStage *st, const IterVar *a, const Iter
     same &= hit;
   }
   if (!same)
-    te_refuse(st->s, "fuse: axes '%s' and '%s' of stage '%s' belong to different reductions", a->var->name, b->var->name, st->op->name);
+    te_refuse(st->s, "fuse: axes '%s' and '%s' of stage '%s' belong to different reductions", a->var->name,
+              b->var->name, st->op->name);
 }
 
 const IterVar *te_stage_fuse(TeStage *st, int n, const IterVar *const *axis)
@@ -587,12 +608,15 @@ const IterVar *te_stage_fuse(TeStage *st, int n, const IterVar *const *axis)
     need_unused(st, "fuse", axis[i]);
   }
   for (int i = 1; i < n; i++) {
-    const char *a = axis[i - 1]->var->name, *b = axis[i]->var->name;
+    const char *a = axis[i - 1]->var->name;
+    const char *b = axis[i]->var->name;
     if (leaf_position(st, axis[i]) != leaf_position(st, axis[i - 1]) + 1)
-      te_refuse(st->s, "fuse: axis '%s' of stage '%s' does not stand right inside '%s'; reorder first", b, st->op->name, a);
+      te_refuse(st->s, "fuse: axis '%s' of stage '%s' does not stand right inside '%s'; reorder first", b, st->op->name,
+                a);
     if (axis[i]->kind != axis[i - 1]->kind)
-      te_refuse(st->s, "fuse: axis '%s' of stage '%s' is %s and '%s' is %s; only axes of one kind can be fused", a, st->op->name,
-             axis[i - 1]->kind == ITER_REDUCE ? "a reduction" : "spatial", b, axis[i]->kind == ITER_REDUCE ? "a reduction" : "spatial");
+      te_refuse(st->s, "fuse: axis '%s' of stage '%s' is %s and '%s' is %s; only axes of one kind can be fused", a,
+                st->op->name, axis[i - 1]->kind == ITER_REDUCE ? "a reduction" : "spatial", b,
+                axis[i]->kind == ITER_REDUCE ? "a reduction" : "spatial");
     if (axis[i]->kind == ITER_REDUCE) need_same_reductions(st, axis[i - 1], axis[i]);
   }
   FuseCall c = {.st = st, .n = n, .axis = axis};
@@ -630,7 +654,8 @@ void te_stage_reorder(TeStage *st, int n, const IterVar *const *axis)
   for (int i = 0; i < n; i++) {
     te_need_leaf(st, "reorder", axis[i]);
     for (int k = 0; k < i; k++)
-      if (axis[k] == axis[i]) te_refuse(st->s, "reorder: axis '%s' of stage '%s' is given twice", axis[i]->var->name, st->op->name);
+      if (axis[k] == axis[i])
+        te_refuse(st->s, "reorder: axis '%s' of stage '%s' is given twice", axis[i]->var->name, st->op->name);
   }
   ReorderCall c = {st, n, axis};
   te_change(st->s, apply_reorder, &c, loops_matter(st));

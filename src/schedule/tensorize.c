@@ -11,16 +11,16 @@
 
 typedef struct Pair {
   const Buffer *desc, *mine;
-  const Expr **base;         /* for each dimension of mine: where the tile starts */
+  const Expr **base; /* for each dimension of mine: where the tile starts */
 } Pair;
 
 typedef struct Same {
   Sched *s;
   Analyzer *an;
-  Map desc, mine;            /* Var* -> Expr* over the tile's loops and the outer block's variables */
-  Vec(const Var *) loops;    /* of the tile */
+  Map desc, mine;         /* Var* -> Expr* over the tile's loops and the outer block's variables */
+  Vec(const Var *) loops; /* of the tile */
   Vec(Pair) pairs;
-  const char *why;           /* the first difference */
+  const char *why; /* the first difference */
 } Same;
 
 static bool differ(Same *v, const char *why)
@@ -43,24 +43,28 @@ static bool uses_tile(Same *v, const Expr *e)
 
 /* ---- accesses -------------------------------------------------------------------------------- */
 
-static bool same_access(Same *v, const Buffer *mine, const Expr *const *at, const Buffer *desc, const Expr *const *where)
+static bool same_access(Same *v, const Buffer *mine, const Expr *const *at, const Buffer *desc,
+                        const Expr *const *where)
 {
   Sched *s = v->s;
   int skip = mine->ndim - desc->ndim;
   if (skip < 0 || !dtype_eq(mine->dtype, desc->dtype))
-    return differ(v, arena_printf(s->m->arena, "buffer '%s' does not have the dtype or rank of '%s'", mine->name, desc->name));
+    return differ(
+        v, arena_printf(s->m->arena, "buffer '%s' does not have the dtype or rank of '%s'", mine->name, desc->name));
   const Expr **base = arena_array(s->m->arena, const Expr *, mine->ndim);
   for (int d = 0; d < mine->ndim; d++) {
     const Expr *from = resolve(v, &v->mine, at[d]);
     base[d] = d < skip ? from : expr_simplify(v->an, expr_sub(s->m, from, resolve(v, &v->desc, where[d - skip])));
     if (uses_tile(v, base[d]))
-      return differ(v, arena_printf(s->m->arena, "index %d of buffer '%s' is %s, not an offset plus the intrinsic's", d, mine->name,
-                                    expr_str_of(scratch(s->ctx), from)));
+      return differ(v, arena_printf(s->m->arena, "index %d of buffer '%s' is %s, not an offset plus the intrinsic's", d,
+                                    mine->name, expr_str_of(scratch(s->ctx), from)));
   }
   for (int i = 0; i < v->pairs.n; i++) {
     Pair *p = &v->pairs.v[i];
     if (p->desc != desc) continue;
-    if (p->mine != mine) return differ(v, arena_printf(s->m->arena, "'%s' stands for both '%s' and '%s'", desc->name, p->mine->name, mine->name));
+    if (p->mine != mine)
+      return differ(
+          v, arena_printf(s->m->arena, "'%s' stands for both '%s' and '%s'", desc->name, p->mine->name, mine->name));
     for (int d = 0; d < mine->ndim; d++)
       if (!analyzer_prove_equal(v->an, p->base[d], base[d]))
         return differ(v, arena_printf(s->m->arena, "buffer '%s' is accessed in two different tiles", mine->name));
@@ -76,15 +80,16 @@ static bool same_expr(Same *v, const Expr *mine, const Expr *desc)
   if (mine->kind != desc->kind || !dtype_eq(mine->dtype, desc->dtype) || mine->nargs != desc->nargs) {
     bool loads = mine->kind == E_LOAD && desc->kind == E_LOAD && dtype_eq(mine->dtype, desc->dtype);
     if (loads) return same_access(v, mine->u.buffer, mine->arg, desc->u.buffer, desc->arg);
-    if (!uses_tile(v, mine) && !expr_has_kind(mine, E_LOAD) && resolve(v, &v->mine, mine) == resolve(v, &v->desc, desc)) return true;
-    return differ(v, arena_printf(v->s->m->arena, "%s stands where the intrinsic has %s", expr_str_of(scratch(v->s->ctx), mine),
-                                  expr_str_of(scratch(v->s->ctx), desc)));
+    if (!uses_tile(v, mine) && !expr_has_kind(mine, E_LOAD) && resolve(v, &v->mine, mine) == resolve(v, &v->desc, desc))
+      return true;
+    return differ(v, arena_printf(v->s->m->arena, "%s stands where the intrinsic has %s",
+                                  expr_str_of(scratch(v->s->ctx), mine), expr_str_of(scratch(v->s->ctx), desc)));
   }
   if (mine->kind == E_LOAD) return same_access(v, mine->u.buffer, mine->arg, desc->u.buffer, desc->arg);
   if (mine->kind == E_VAR || mine->nargs == 0)
     return resolve(v, &v->mine, mine) == resolve(v, &v->desc, desc) ||
-           differ(v, arena_printf(v->s->m->arena, "%s stands where the intrinsic has %s", expr_str_of(scratch(v->s->ctx), mine),
-                                  expr_str_of(scratch(v->s->ctx), desc)));
+           differ(v, arena_printf(v->s->m->arena, "%s stands where the intrinsic has %s",
+                                  expr_str_of(scratch(v->s->ctx), mine), expr_str_of(scratch(v->s->ctx), desc)));
   if (mine->kind == E_CALL && mine->u.intrin != desc->u.intrin) return differ(v, "another function is called");
   int pairs = v->pairs.n;
   bool same = true;
@@ -118,14 +123,17 @@ static bool same_stmt(Same *v, Stmt *mine, Stmt *desc);
 
 static bool same_loop(Same *v, Stmt *mine, Stmt *desc)
 {
-  const Expr *n = resolve(v, &v->mine, mine->u.loop.extent), *want = resolve(v, &v->desc, desc->u.loop.extent);
+  const Expr *n = resolve(v, &v->mine, mine->u.loop.extent);
+  const Expr *want = resolve(v, &v->desc, desc->u.loop.extent);
   if (!analyzer_prove_equal(v->an, n, want))
-    return differ(v, arena_printf(v->s->m->arena, "loop '%s' has extent %s where the intrinsic has %s", LOOPVAR(mine)->name,
-                                  expr_str_of(scratch(v->s->ctx), n), expr_str_of(scratch(v->s->ctx), want)));
+    return differ(v, arena_printf(v->s->m->arena, "loop '%s' has extent %s where the intrinsic has %s",
+                                  LOOPVAR(mine)->name, expr_str_of(scratch(v->s->ctx), n),
+                                  expr_str_of(scratch(v->s->ctx), want)));
   analyzer_bind(v->an, LOOPVAR(mine), mine->u.loop.min, mine->u.loop.extent);
   const Expr *step = expr_sub(v->s->m, var_expr(LOOPVAR(mine)), mine->u.loop.min);
   const Expr *value = expr_add(v->s->m, step, expr_cast(v->s->m, LOOPVAR(mine)->dtype, desc->u.loop.min));
-  map_put(scratch(v->s->ctx), &v->desc, LOOPVAR(desc), (void *)expr_cast(v->s->m, LOOPVAR(desc)->dtype, expr_simplify(v->an, value)));
+  map_put(scratch(v->s->ctx), &v->desc, LOOPVAR(desc),
+          (void *)expr_cast(v->s->m, LOOPVAR(desc)->dtype, expr_simplify(v->an, value)));
   vec_push(scratch(v->s->ctx), &v->loops, LOOPVAR(mine));
   return same_stmt(v, mine->u.loop.body, desc->u.loop.body);
 }
@@ -170,7 +178,8 @@ static bool same_stmt(Same *v, Stmt *mine, Stmt *desc)
 
 static Stmt *leaf_block(PrimFunc *f)
 {
-  Stmt *st = f->body, *leaf = NULL;
+  Stmt *st = f->body;
+  Stmt *leaf = NULL;
   while (st->kind == S_BLOCK || st->kind == S_FOR) {
     if (st->kind == S_BLOCK) leaf = st;
     st = st->kind == S_BLOCK ? BLOCK(st)->body : st->u.loop.body;
@@ -181,7 +190,8 @@ static Stmt *leaf_block(PrimFunc *f)
 /* The description's init over its spatial loops alone. */
 static Stmt *init_of(Sched *s, PrimFunc *f)
 {
-  Stmt *leaf = leaf_block(f), *nest = BLOCK(leaf)->init;
+  Stmt *leaf = leaf_block(f);
+  Stmt *nest = BLOCK(leaf)->init;
   Map values = {0};
   for (int i = 0; i < BLOCK(leaf)->niter; i++)
     map_put(scratch(s->ctx), &values, BLOCK(leaf)->iter[i].var, (void *)BLOCK(leaf)->iter[i].value);
@@ -215,8 +225,10 @@ static bool rename_block(void *env, Stmt *st)
 static Stmt *implement(Sched *s, Stmt *outer, const char *name, const Part *part, const PrimFunc *desc, const Same *v)
 {
   PrimFunc *impl = func_import(s->m, part->impl);
-  Block *b = BLOCK(outer), *root = BLOCK(impl->body);
-  int nd = 0, n = 0;
+  Block *b = BLOCK(outer);
+  Block *root = BLOCK(impl->body);
+  int nd = 0;
+  int n = 0;
   MatchBuffer *matches = arena_array(s->m->arena, MatchBuffer, b->nmatches + impl->nparam + root->nmatches);
   for (int i = 0; i < b->nmatches; i++) matches[n++] = b->matches[i];
   for (int i = 0; i < impl->nparam; i++) {
@@ -229,7 +241,8 @@ static Stmt *implement(Sched *s, Stmt *outer, const char *name, const Part *part
     const Buffer *view = impl->param[i].buffer;
     if (!p) {
       if (facts_loads(impl->body, view))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE, "tensorize: intrinsic '%s' reads buffer '%s', which its description does not", name, view->name);
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+              "tensorize: intrinsic '%s' reads buffer '%s', which its description does not", name, view->name);
       continue;
     }
     Region r = {p->mine, p->base, arena_array(s->m->arena, const Expr *, p->mine->ndim)};
@@ -262,7 +275,8 @@ static bool try_whole(Sched *s, Stmt *outer, const char *name, Part part, const 
   PrimFunc *desc = func_import(s->m, part.desc);
   bool has_init = leaf_block(desc) && BLOCK(leaf_block(desc))->init;
   if (has_init != (b->init != NULL)) {
-    *why = has_init ? "the intrinsic starts its result anew, the block updates one" : "the block still has its init; decompose_reduction takes it out";
+    *why = has_init ? "the intrinsic starts its result anew, the block updates one"
+                    : "the block still has its init; decompose_reduction takes it out";
     return false;
   }
   if (has_init && outer_reduces(b)) {
@@ -288,8 +302,10 @@ static bool try_halves(Sched *s, Stmt *outer, const TensorIntrin *t, const char 
 {
   Block *b = BLOCK(outer);
   if (!b->init || !t->init || !t->update) return false;
-  PrimFunc *reset = func_import(s->m, t->init_desc), *update = func_import(s->m, t->update_desc);
-  Same vi = same_begin(s, outer), vu = same_begin(s, outer);
+  PrimFunc *reset = func_import(s->m, t->init_desc);
+  PrimFunc *update = func_import(s->m, t->update_desc);
+  Same vi = same_begin(s, outer);
+  Same vu = same_begin(s, outer);
   if (!same_stmt(&vi, b->init, reset->body) || !same_stmt(&vu, b->body, update->body)) {
     *why = vi.why ? vi.why : vu.why;
     return false;
@@ -305,7 +321,9 @@ SchedArg prim_tensorize(Sched *s, SchedArg *a)
 {
   Stmt *outer = arg_block_or_loop(s, &a[0]);
   const TensorIntrin *t = a[1].u.p;
-  const char *what = tree_what(s, outer), *why = NULL, *first = NULL;
+  const char *what = tree_what(s, outer);
+  const char *why = NULL;
+  const char *first = NULL;
   if (outer->kind == S_FOR) outer = blockize_loop(s, outer);
   tree_scope(s, outer);
   const Part parts[] = {{t->desc, t->impl}, {t->update_desc, t->update}, {t->init_desc, t->init}};
@@ -316,6 +334,8 @@ SchedArg prim_tensorize(Sched *s, SchedArg *a)
   }
   if (!done && !try_halves(s, outer, t, &why))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "tensorize: %s does not compute what intrinsic '%s' does: %s", what, t->name,
-          first ? first : why ? why : "it has no description");
+          first ? first
+          : why ? why
+                : "it has no description");
   return arg_none;
 }

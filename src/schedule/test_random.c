@@ -28,12 +28,14 @@ static void seeds(void **state)
   int most = 12;
   const char *asked = getenv("LATHE_SEEDS");
   if (asked) sscanf(asked, "%llu,%llu,%d", &first, &count, &most);
-  int accepted = 0, steps = 0;
+  int accepted = 0;
+  int steps = 0;
   for (uint64_t seed = first; seed < first + count; seed++) {
     Ctx *ctx = ctx_new();
     Trial v = {.seed = seed, .steps = most};
     ErrKind kind = protect(ctx, run_trial, &v);
-    if (kind) fprintf(stderr, "seed %llu: %s: %s\n", (unsigned long long)seed, error_kind_name(kind), error_message(ctx));
+    if (kind)
+      fprintf(stderr, "seed %llu: %s: %s\n", (unsigned long long)seed, error_kind_name(kind), error_message(ctx));
     if (!asked) assert_int_equal(kind, ERR_NONE);
     accepted += v.accepted;
     steps += v.steps;

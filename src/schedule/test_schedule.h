@@ -15,29 +15,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MATMUL(M, N, K)                                                                     \
-  "@T.prim_func\n"                                                                          \
+#define MATMUL(M, N, K)                                                                               \
+  "@T.prim_func\n"                                                                                    \
   "def main(A: T.Buffer((" #M ", " #K "), \"float32\"), B: T.Buffer((" #K ", " #N "), \"float32\"), " \
-  "C: T.Buffer((" #M ", " #N "), \"float32\")):\n"                                          \
-  "    for i, j, k in T.grid(" #M ", " #N ", " #K "):\n"                                    \
-  "        with T.block(\"C\"):\n"                                                          \
-  "            vi, vj, vk = T.axis.remap(\"SSR\", [i, j, k])\n"                             \
-  "            with T.init():\n"                                                            \
-  "                C[vi, vj] = T.float32(0)\n"                                              \
+  "C: T.Buffer((" #M ", " #N "), \"float32\")):\n"                                                    \
+  "    for i, j, k in T.grid(" #M ", " #N ", " #K "):\n"                                              \
+  "        with T.block(\"C\"):\n"                                                                    \
+  "            vi, vj, vk = T.axis.remap(\"SSR\", [i, j, k])\n"                                       \
+  "            with T.init():\n"                                                                      \
+  "                C[vi, vj] = T.float32(0)\n"                                                        \
   "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n"
 
 /* B = A + 1; C = B * 2, with a window of W reads in the second. */
-#define CHAIN(N)                                                                            \
-  "@T.prim_func\n"                                                                          \
+#define CHAIN(N)                                                                                        \
+  "@T.prim_func\n"                                                                                      \
   "def main(A: T.Buffer((" #N ", " #N "), \"float32\"), C: T.Buffer((" #N ", " #N "), \"float32\")):\n" \
-  "    B = T.alloc_buffer((" #N ", " #N "))\n"                                              \
-  "    for i, j in T.grid(" #N ", " #N "):\n"                                               \
-  "        with T.block(\"B\"):\n"                                                          \
-  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                     \
-  "            B[vi, vj] = A[vi, vj] + T.float32(1)\n"                                      \
-  "    for i, j in T.grid(" #N ", " #N "):\n"                                               \
-  "        with T.block(\"C\"):\n"                                                          \
-  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                     \
+  "    B = T.alloc_buffer((" #N ", " #N "))\n"                                                          \
+  "    for i, j in T.grid(" #N ", " #N "):\n"                                                           \
+  "        with T.block(\"B\"):\n"                                                                      \
+  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                                 \
+  "            B[vi, vj] = A[vi, vj] + T.float32(1)\n"                                                  \
+  "    for i, j in T.grid(" #N ", " #N "):\n"                                                           \
+  "        with T.block(\"C\"):\n"                                                                      \
+  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                                 \
   "            C[vi, vj] = B[vi, vj] * T.float32(2)\n"
 
 static inline void free_schedule(void *s) { sched_free(s); }
@@ -45,7 +45,7 @@ static inline void free_module(void *m) { module_release(m); }
 
 typedef struct Run {
   const char *func, *trace;
-  char *text;                   /* of the result; owned */
+  char *text; /* of the result; owned */
 } Run;
 
 /* Replays the trace, checks the result, compares what it computes, and replays the
@@ -67,7 +67,8 @@ static inline void run_body(Ctx *ctx, void *env)
   defer(ctx, free_schedule, again);
   sched_replay(again, sched_trace_text(scratch(ctx), s));
   const char *why = NULL;
-  if (!func_equal(sched_func(s), sched_func(again), scratch(ctx), &why)) BUG(ctx, "the trace replays to another function: %s", why);
+  if (!func_equal(sched_func(s), sched_func(again), scratch(ctx), &why))
+    BUG(ctx, "the trace replays to another function: %s", why);
   const char *text = func_print(scratch(ctx), sched_func(s));
   r->text = malloc(strlen(text) + 1);
   if (r->text) memcpy(r->text, text, strlen(text) + 1);
@@ -95,12 +96,12 @@ static inline void assert_holds(const char *text, const char *part)
 }
 
 /* Legal; the text of the result holds all of the parts. */
-#define APPLIES(func, trace, ...)                                                \
-  do {                                                                           \
-    char *text_ = apply(func, trace);                                            \
-    const char *const part_[] = {__VA_ARGS__};                                   \
+#define APPLIES(func, trace, ...)                                                                \
+  do {                                                                                           \
+    char *text_ = apply(func, trace);                                                            \
+    const char *const part_[] = {__VA_ARGS__};                                                   \
     for (size_t i_ = 0; i_ < sizeof part_ / sizeof *part_; i_++) assert_holds(text_, part_[i_]); \
-    free(text_);                                                                 \
+    free(text_);                                                                                 \
   } while (0)
 
 typedef struct Refusal {
@@ -126,7 +127,8 @@ static inline void refusal_body(Ctx *ctx, void *env)
   Sched *s = sched_new(func_parse(m, r->func, "case", 1, 0, NULL), 1);
   defer(ctx, free_schedule, s);
   sched_replay(s, r->before);
-  const char *before = func_print(scratch(ctx), sched_func(s)), *trace = sched_trace_text(scratch(ctx), s);
+  const char *before = func_print(scratch(ctx), sched_func(s));
+  const char *trace = sched_trace_text(scratch(ctx), s);
   r->kind = protect(ctx, refuse_last, (void *[]){s, (void *)(uintptr_t)r->last});
   snprintf(r->message, sizeof r->message, "%s", error_message(ctx));
   if (strcmp(before, func_print(scratch(ctx), sched_func(s)))) BUG(ctx, "a refused primitive changed the function");
@@ -142,7 +144,8 @@ static inline void refuses(const char *func, const char *before, const char *las
   if (outer) fprintf(stderr, "%s: %s\n", error_kind_name(outer), error_message(ctx));
   assert_int_equal(outer, ERR_NONE);
   if (r.kind != kind || !strstr(r.message, words))
-    fprintf(stderr, "%s: %s: %s\n  wanted %s: %s\n", last, error_kind_name(r.kind), r.message, error_kind_name(kind), words);
+    fprintf(stderr, "%s: %s: %s\n  wanted %s: %s\n", last, error_kind_name(r.kind), r.message, error_kind_name(kind),
+            words);
   assert_int_equal(r.kind, kind);
   assert_non_null(strstr(r.message, words));
   ctx_free(ctx);

@@ -36,7 +36,13 @@ static void shape_of(Text *t, const Stmt *s)
       text_add(t, ")");
     }
     break;
-  case S_IF: case S_WHILE: case S_LET: case S_STORE: case S_ALLOC: case S_EVAL: case S_ATTR: text_add(t, "."); break;
+  case S_IF:
+  case S_WHILE:
+  case S_LET:
+  case S_STORE:
+  case S_ALLOC:
+  case S_EVAL:
+  case S_ATTR: text_add(t, "."); break;
   }
 }
 
@@ -116,7 +122,9 @@ CASE(reordered_tiles)
   Matmul x = matmul_of(w, I(8), I(8), I(8));
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), j = split(w, C, x.j, 4), k = split(w, C, x.k, 2);
+  Pair i = split(w, C, x.i, 4);
+  Pair j = split(w, C, x.j, 4);
+  Pair k = split(w, C, x.k, 2);
   REORDER(C, i.o, j.o, k.o, i.i, j.i, k.i);
   assert_emits(w, s, TENSORS(x.A, x.B, x.C), NO_SIZES,
                "io:2 {jo:2 {ii:4 {ji:4 {C_init}}; ko:4 {ii:4 {ji:4 {ki:2 {C_update}}}}}}");
@@ -127,14 +135,17 @@ CASE(optimized_matmul)
   Matmul x = matmul_of(w, I(16), I(16), I(8));
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 8), j = split(w, C, x.j, 8), k = split(w, C, x.k, 4);
+  Pair i = split(w, C, x.i, 8);
+  Pair j = split(w, C, x.j, 8);
+  Pair k = split(w, C, x.k, 4);
   REORDER(C, i.o, j.o, k.o, i.i, j.i, k.i);
   Pair v = split(w, C, j.i, 4);
   te_stage_mark(C, v.i, FOR_VECTORIZED);
   te_stage_mark(C, i.o, FOR_PARALLEL);
   te_stage_mark(C, k.i, FOR_UNROLLED);
-  assert_emits(w, s, TENSORS(x.A, x.B, x.C), NO_SIZES,
-               "par io:2 {jo:2 {ii:8 {jio:2 {vec jii:4 {C_init}}}; ko:2 {ii:8 {jio:2 {vec jii:4 {unr ki:4 {C_update}}}}}}}");
+  assert_emits(
+      w, s, TENSORS(x.A, x.B, x.C), NO_SIZES,
+      "par io:2 {jo:2 {ii:8 {jio:2 {vec jii:4 {C_init}}}; ko:2 {ii:8 {jio:2 {vec jii:4 {unr ki:4 {C_update}}}}}}}");
 }
 
 /* The vector loop stands outside the reduction. */
@@ -143,7 +154,8 @@ CASE(vectorized_outside_the_reduction)
   Matmul x = matmul_of(w, I(8), I(16), I(4));
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), j = split(w, C, x.j, 8);
+  Pair i = split(w, C, x.i, 4);
+  Pair j = split(w, C, x.j, 8);
   REORDER(C, i.o, j.o, i.i, j.i);
   te_stage_mark(C, j.i, FOR_VECTORIZED);
   assert_emits(w, s, TENSORS(x.A, x.B, x.C), NO_SIZES, "io:2 {jo:2 {ii:4 {vec ji:8 {C_init; k:4 {C_update}}}}}");
@@ -151,7 +163,8 @@ CASE(vectorized_outside_the_reduction)
 
 CASE(elementwise)
 {
-  const Tensor *A = INPUT("A", I(32)), *B = INPUT("B", I(32));
+  const Tensor *A = INPUT("A", I(32));
+  const Tensor *B = INPUT("B", I(32));
   const IterVar *i = AXIS("i", I(32));
   const Tensor *C = COMPUTE("C", AXES(i), expr_max(w->m, ADD(READ(A, V(i)), READ(B, V(i))), F(0)));
   TeSched *s = schedule(w, C);
@@ -167,7 +180,8 @@ CASE(lesson_configs)
   Matmul x = matmul_of(w, I(8), I(8), I(4));
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), j = split(w, C, x.j, 4);
+  Pair i = split(w, C, x.i, 4);
+  Pair j = split(w, C, x.j, 4);
   REORDER(C, i.o, j.o, i.i, j.i);
   assert_ptr_equal(te_stage_op(C)->axis[1], x.j);
   const IterVar *const *leaf;
@@ -184,7 +198,9 @@ CASE(imperfect)
   Matmul x = matmul_of(w, I(7), I(10), I(5));
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), j = split_parts(w, C, x.j, 3), k = split(w, C, x.k, 3);
+  Pair i = split(w, C, x.i, 4);
+  Pair j = split_parts(w, C, x.j, 3);
+  Pair k = split(w, C, x.k, 3);
   REORDER(C, i.o, j.o, k.o, i.i, j.i, k.i);
   assert_emits(w, s, TENSORS(x.A, x.B, x.C), NO_SIZES,
                "io:2 {jo:3 {ii:4 {ji:4 {C_init}}; ko:2 {ii:4 {ji:4 {ki:3 {C_update}}}}}}");
@@ -195,9 +211,11 @@ CASE(fused)
   Matmul x = matmul_of(w, I(6), I(4), I(3));
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 2), j = split(w, C, x.j, 2);
+  Pair i = split(w, C, x.i, 2);
+  Pair j = split(w, C, x.j, 2);
   REORDER(C, i.o, j.o, i.i, j.i);
-  const IterVar *outer = te_stage_fuse(C, AXES(i.o, j.o)), *inner = te_stage_fuse(C, AXES(i.i, j.i));
+  const IterVar *outer = te_stage_fuse(C, AXES(i.o, j.o));
+  const IterVar *inner = te_stage_fuse(C, AXES(i.i, j.i));
   te_stage_mark(C, outer, FOR_PARALLEL);
   te_stage_mark(C, inner, FOR_VECTORIZED);
   assert_emits(w, s, TENSORS(x.A, x.B, x.C), NO_SIZES,
@@ -220,7 +238,8 @@ CASE(symbolic)
   Matmul x = matmul_of(w, n->expr, I(8), n->expr);
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), k = split(w, C, x.k, 2);
+  Pair i = split(w, C, x.i, 4);
+  Pair k = split(w, C, x.k, 2);
   REORDER(C, i.o, k.o, i.i, x.j, k.i);
   te_stage_mark(C, i.o, FOR_PARALLEL);
   assert_emits(w, s, TENSORS(x.A, x.B, x.C), (Sizes){1, &n, (int64_t[]){7}}, NULL);
@@ -257,7 +276,8 @@ CASE(split_then_attached)
 {
   Chain c = chain_of(w, I(8), I(8));
   TeSched *s = schedule(w, c.C);
-  TeStage *B = STAGE(s, c.B), *C = STAGE(s, c.C);
+  TeStage *B = STAGE(s, c.B);
+  TeStage *C = STAGE(s, c.C);
   Pair v = split(w, B, c.bj, 4);
   te_stage_mark(B, v.i, FOR_VECTORIZED);
   te_stage_compute_at(B, C, c.ci);
@@ -268,8 +288,10 @@ CASE(attached_in_a_tile)
 {
   Chain c = chain_of(w, I(8), I(8));
   TeSched *s = schedule(w, c.C);
-  TeStage *B = STAGE(s, c.B), *C = STAGE(s, c.C);
-  Pair i = split(w, C, c.ci, 4), j = split(w, C, c.cj, 2);
+  TeStage *B = STAGE(s, c.B);
+  TeStage *C = STAGE(s, c.C);
+  Pair i = split(w, C, c.ci, 4);
+  Pair j = split(w, C, c.cj, 2);
   REORDER(C, i.o, j.o, i.i, j.i);
   te_stage_compute_at(B, C, j.o);
   split(w, B, c.bi, 2);
@@ -279,8 +301,11 @@ CASE(attached_in_a_tile)
 /* conv over padded input, the padding computed at a row of the output */
 CASE(padding_at_a_row)
 {
-  const Tensor *D = INPUT("D", I(6)), *W = INPUT("W", I(3));
-  const IterVar *p = AXIS("p", I(8)), *y = AXIS("y", I(6)), *r = RAXIS("r", I(3));
+  const Tensor *D = INPUT("D", I(6));
+  const Tensor *W = INPUT("W", I(3));
+  const IterVar *p = AXIS("p", I(8));
+  const IterVar *y = AXIS("y", I(6));
+  const IterVar *r = RAXIS("r", I(3));
   const Expr *in = expr_and(w->m, expr_binary(w->m, E_GE, V(p), I(1)), expr_lt(w->m, V(p), I(7)));
   const Expr *guarded[3] = {in, READ(D, SUB(V(p), I(1))), F(0)};
   const Tensor *P = COMPUTE("P", AXES(p), expr_call(w->m, DT_F32, IN_IF_THEN_ELSE, 3, guarded));
@@ -296,7 +321,8 @@ CASE(padding_at_a_row)
 CASE(chain_of_attachments)
 {
   Chain c = chain_of(w, I(8), I(8));
-  const IterVar *i = AXIS("i", I(8)), *j = AXIS("j", I(8));
+  const IterVar *i = AXIS("i", I(8));
+  const IterVar *j = AXIS("j", I(8));
   const Tensor *D = COMPUTE("D", AXES(i, j), ADD(READ(c.C, V(i), V(j)), F(3)));
   TeSched *s = schedule(w, D);
   te_stage_compute_at(STAGE(s, c.C), STAGE(s, D), i);
@@ -308,7 +334,8 @@ CASE(chain_of_attachments)
 CASE(attached_to_the_reader_of_the_reader)
 {
   Chain c = chain_of(w, I(8), I(8));
-  const IterVar *i = AXIS("i", I(8)), *j = AXIS("j", I(8));
+  const IterVar *i = AXIS("i", I(8));
+  const IterVar *j = AXIS("j", I(8));
   const Tensor *D = COMPUTE("D", AXES(i, j), ADD(READ(c.C, V(i), V(j)), F(3)));
   TeSched *s = schedule(w, D);
   te_stage_compute_at(STAGE(s, c.C), STAGE(s, D), j);
@@ -324,12 +351,14 @@ CASE(cached_write)
   TeSched *s = schedule(w, x.C);
   const Tensor *CC;
   assert_int_equal(te_sched_cache_write(s, 1, &x.C, "local", &CC), 1);
-  TeStage *C = STAGE(s, x.C), *cache = STAGE(s, CC);
+  TeStage *C = STAGE(s, x.C);
+  TeStage *cache = STAGE(s, CC);
   assert_ptr_equal(te_stage_origin(C), x.C->op);
   assert_ptr_not_equal(te_stage_op(C), x.C->op);
   assert_int_equal(te_stage_op(cache)->naxis, 2);
   assert_ptr_equal(te_stage_op(cache)->reduce_axis[0], x.k);
-  Pair i = split(w, C, x.i, 4), j = split(w, C, x.j, 4);
+  Pair i = split(w, C, x.i, 4);
+  Pair j = split(w, C, x.j, 4);
   REORDER(C, i.o, j.o, i.i, j.i);
   te_stage_compute_at(cache, C, j.o);
   const IterVar *const *axis = te_stage_op(cache)->axis;
@@ -338,7 +367,8 @@ CASE(cached_write)
   te_stage_mark(cache, axis[1], FOR_VECTORIZED);
   te_stage_mark(cache, k.i, FOR_UNROLLED);
   Sched *e = assert_emits(w, s, TENSORS(x.A, x.B, x.C), NO_SIZES,
-      "io:2 {jo:2 {i_c:4 {vec j_c:4 {C_local_init}}; ko:2 {i_c:4 {unr ki:2 {vec j_c:4 {C_local_update}}}}; ii:4 {ji:4 {C}}}}");
+                          "io:2 {jo:2 {i_c:4 {vec j_c:4 {C_local_init}}; ko:2 {i_c:4 {unr ki:2 {vec j_c:4 "
+                          "{C_local_update}}}}; ii:4 {ji:4 {C}}}}");
   const Block *b = func_find_block(sched_func(e), "C_local_update")->u.block;
   assert_string_equal(b->writes[0].buffer->scope, "local");
 }
@@ -349,7 +379,8 @@ CASE(cached_write_after_splits)
   Matmul x = matmul_of(w, I(8), I(8), I(4));
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), k = split(w, C, x.k, 2);
+  Pair i = split(w, C, x.i, 4);
+  Pair k = split(w, C, x.k, 2);
   te_stage_mark(C, i.o, FOR_PARALLEL);
   te_stage_mark(C, k.i, FOR_UNROLLED);
   const Tensor *CC;
@@ -399,7 +430,8 @@ CASE(caches_of_both_kinds)
 CASE(factored)
 {
   const Tensor *A = INPUT("A", I(4), I(12));
-  const IterVar *i = AXIS("i", I(4)), *k = RAXIS("k", I(12));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *k = RAXIS("k", I(12));
   const Tensor *B = COMPUTE("B", AXES(i), SUM(READ(A, V(i), V(k)), k));
   TeSched *s = schedule(w, B);
   TeStage *st = STAGE(s, B);
@@ -418,7 +450,8 @@ CASE(factored)
 CASE(factored_imperfectly)
 {
   const Tensor *A = INPUT("A", I(3), I(10));
-  const IterVar *i = AXIS("i", I(3)), *k = RAXIS("k", I(10));
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *k = RAXIS("k", I(10));
   const Tensor *B = COMPUTE("B", AXES(i), SUM(READ(A, V(i), V(k)), k));
   for (int place = 0; place < 2; place++) {
     TeSched *s = schedule(w, B);
@@ -432,9 +465,12 @@ CASE(factored_imperfectly)
 CASE(factored_argmax)
 {
   const Tensor *A = INPUT("A", I(3), I(12));
-  const IterVar *i = AXIS("i", I(3)), *k = RAXIS("k", I(12));
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *k = RAXIS("k", I(12));
   const Reducer *r = reducer_named(w->m, "argmax", DT_F32, DT_I32);
-  const Expr *source[2] = {V(k), READ(A, V(i), V(k))}, *body[2], *shape[1] = {I(3)};
+  const Expr *source[2] = {V(k), READ(A, V(i), V(k))};
+  const Expr *body[2];
+  const Expr *shape[1] = {I(3)};
   for (int v = 0; v < 2; v++) body[v] = expr_reduce(w->m, r, 2, source, 1, &k, expr_bool(w->m, true), NULL, v);
   const TeOp *op = te_compute(w->m, "B", NULL, 1, shape, &i, 2, body, NULL);
   TeSched *s = schedule(w, &op->out[0]);
@@ -452,8 +488,12 @@ typedef struct Biased {
 } Biased;
 static Biased biased_of(World *w, int M, int N, int K)
 {
-  Biased x = {.A = INPUT("A", I(M), I(K)), .B = INPUT("B", I(K), I(N)), .b = INPUT("b", I(N)), .i = AXIS("i", I(M)),
-              .j = AXIS("j", I(N)), .k = RAXIS("k", I(K))};
+  Biased x = {.A = INPUT("A", I(M), I(K)),
+              .B = INPUT("B", I(K), I(N)),
+              .b = INPUT("b", I(N)),
+              .i = AXIS("i", I(M)),
+              .j = AXIS("j", I(N)),
+              .k = RAXIS("k", I(K))};
   const Expr *product = MUL(READ(x.A, V(x.i), V(x.k)), READ(x.B, V(x.k), V(x.j)));
   x.C = COMPUTE("C", AXES(x.i, x.j), ADD(SUM(product, x.k), READ(x.b, V(x.j))));
   return x;
@@ -471,14 +511,17 @@ CASE(biased_tiled)
   Biased x = biased_of(w, 8, 16, 8);
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), j = split(w, C, x.j, 8), k = split(w, C, x.k, 4);
+  Pair i = split(w, C, x.i, 4);
+  Pair j = split(w, C, x.j, 8);
+  Pair k = split(w, C, x.k, 4);
   REORDER(C, i.o, j.o, k.o, i.i, j.i, k.i);
   Pair v = split(w, C, j.i, 4);
   te_stage_mark(C, v.i, FOR_VECTORIZED);
   te_stage_mark(C, i.o, FOR_PARALLEL);
   te_stage_mark(C, k.i, FOR_UNROLLED);
   assert_emits(w, s, TENSORS(x.A, x.B, x.b, x.C), NO_SIZES,
-               "par io:2 {jo:2 {ii:4 {jio:2 {vec jii:4 {C_red_init}}}; ko:2 {ii:4 {jio:2 {vec jii:4 {unr ki:4 {C_red_update}}}}}; "
+               "par io:2 {jo:2 {ii:4 {jio:2 {vec jii:4 {C_red_init}}}; ko:2 {ii:4 {jio:2 {vec jii:4 {unr ki:4 "
+               "{C_red_update}}}}}; "
                "ii:4 {jio:2 {vec jii:4 {C}}}}}");
 }
 
@@ -487,7 +530,9 @@ CASE(biased_imperfect)
   Biased x = biased_of(w, 7, 10, 5);
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), j = split(w, C, x.j, 4), k = split(w, C, x.k, 2);
+  Pair i = split(w, C, x.i, 4);
+  Pair j = split(w, C, x.j, 4);
+  Pair k = split(w, C, x.k, 2);
   REORDER(C, i.o, j.o, k.o, i.i, k.i, j.i);
   te_stage_mark(C, j.i, FOR_VECTORIZED);
   assert_emits(w, s, TENSORS(x.A, x.B, x.b, x.C), NO_SIZES, NULL);
@@ -496,8 +541,11 @@ CASE(biased_imperfect)
 CASE(softmax_in_one_body)
 {
   const Tensor *A = INPUT("A", I(4), I(6));
-  const IterVar *i = AXIS("i", I(4)), *j = AXIS("j", I(6)), *k = RAXIS("k", I(6));
-  const Expr *num = READ(A, V(i), V(j)), *den = READ(A, V(i), V(k));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *j = AXIS("j", I(6));
+  const IterVar *k = RAXIS("k", I(6));
+  const Expr *num = READ(A, V(i), V(j));
+  const Expr *den = READ(A, V(i), V(k));
   num = expr_call(w->m, DT_NONE, IN_EXP, 1, &num);
   den = expr_call(w->m, DT_NONE, IN_EXP, 1, &den);
   const Tensor *S = COMPUTE("S", AXES(i, j), DIV(num, SUM(den, k)));
@@ -506,15 +554,20 @@ CASE(softmax_in_one_body)
   split(w, STAGE(s, S), k, 3);
   Pair p = split(w, STAGE(s, S), j, 2);
   te_stage_mark(STAGE(s, S), p.i, FOR_VECTORIZED);
-  assert_emits(w, s, TENSORS(A, S), NO_SIZES, "i:4 {ax0:1 {S_red_init; ko:2 {ki:3 {S_red_update}}}; jo:3 {vec ji:2 {S}}}");
+  assert_emits(w, s, TENSORS(A, S), NO_SIZES,
+               "i:4 {ax0:1 {S_red_init; ko:2 {ki:3 {S_red_update}}}; jo:3 {vec ji:2 {S}}}");
 }
 
 CASE(nested_reductions)
 {
   const Tensor *A = INPUT("A", I(2), I(3), I(4));
-  const IterVar *i = AXIS("i", I(2)), *k = RAXIS("k", I(3)), *l = RAXIS("l", I(4));
-  const Expr *inner = SUM(READ(A, V(i), V(k), V(l)), l), *top = reduced(w, "max", inner, 1, &k, NULL);
-  const Tensor *C = COMPUTE("C", AXES(i), top), *D = COMPUTE("D", AXES(i), ADD(top, F(1)));
+  const IterVar *i = AXIS("i", I(2));
+  const IterVar *k = RAXIS("k", I(3));
+  const IterVar *l = RAXIS("l", I(4));
+  const Expr *inner = SUM(READ(A, V(i), V(k), V(l)), l);
+  const Expr *top = reduced(w, "max", inner, 1, &k, NULL);
+  const Tensor *C = COMPUTE("C", AXES(i), top);
+  const Tensor *D = COMPUTE("D", AXES(i), ADD(top, F(1)));
   assert_emits(w, schedule(w, C), TENSORS(A, C), NO_SIZES, NULL);
   TeSched *s = schedule(w, D);
   split(w, STAGE(s, D), l, 2);
@@ -525,7 +578,8 @@ CASE(nested_reductions)
 CASE(biased_attached)
 {
   Biased x = biased_of(w, 4, 8, 4);
-  const IterVar *i = AXIS("i", I(4)), *j = AXIS("j", I(8));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *j = AXIS("j", I(8));
   const Tensor *D = COMPUTE("D", AXES(i, j), expr_max(w->m, READ(x.C, V(i), V(j)), F(0)));
   TeSched *s = schedule(w, D);
   const Tensor *BB = te_sched_cache_read(s, x.B, "local", 1, &x.C->op);
@@ -536,24 +590,35 @@ CASE(biased_attached)
 
 /* ---- tensorize ------------------------------------------------------------------------------------------- */
 
-static Stmt *loop_over(World *w, const Var *v, int n, Stmt *body) { return stmt_for(w->m, v, I(0), I(n), FOR_SERIAL, NULL, body); }
+static Stmt *loop_over(World *w, const Var *v, int n, Stmt *body)
+{
+  return stmt_for(w->m, v, I(0), I(n), FOR_SERIAL, NULL, body);
+}
 
 /* c[x] (+)= a[y] * b[x, y] for x < 4, y < 2, with or without a reset. */
 static TensorIntrin *dot_intrin(World *w, bool halves)
 {
-  const Tensor *a = INPUT("a", I(2)), *b = INPUT("b", I(4), I(2));
-  const IterVar *x = AXIS("x", I(4)), *y = RAXIS("y", I(2));
+  const Tensor *a = INPUT("a", I(2));
+  const Tensor *b = INPUT("b", I(4), I(2));
+  const IterVar *x = AXIS("x", I(4));
+  const IterVar *y = RAXIS("y", I(2));
   const Tensor *c = COMPUTE("c", AXES(x), SUM(MUL(READ(a, V(y)), READ(b, V(x), V(y))), y));
-  const Expr *sa[1] = {I(2)}, *sb[2] = {I(4), I(2)}, *sc[1] = {I(4)};
+  const Expr *sa[1] = {I(2)};
+  const Expr *sb[2] = {I(4), I(2)};
+  const Expr *sc[1] = {I(4)};
   const Expr *stride[2] = {var_new(w->m, "s0", DT_I32, VAR_PLAIN)->expr, var_new(w->m, "s1", DT_I32, VAR_PLAIN)->expr};
-  const Expr *one[1] = {var_new(w->m, "s2", DT_I32, VAR_PLAIN)->expr}, *other[1] = {var_new(w->m, "s3", DT_I32, VAR_PLAIN)->expr};
+  const Expr *one[1] = {var_new(w->m, "s2", DT_I32, VAR_PLAIN)->expr};
+  const Expr *other[1] = {var_new(w->m, "s3", DT_I32, VAR_PLAIN)->expr};
   const Buffer *in[2] = {buffer_new(w->m, "a", DT_F32, 1, sa, other, NULL, NULL, 0, 1, NULL),
                          buffer_new(w->m, "b", DT_F32, 2, sb, stride, NULL, NULL, 0, 1, NULL)};
   const Buffer *out[1] = {buffer_new(w->m, "c", DT_F32, 1, sc, one, NULL, NULL, 0, 1, NULL)};
-  Stmt *part[3];                           /* the whole, the reset, the update */
+  Stmt *part[3]; /* the whole, the reset, the update */
   for (int p = 0; p < 3; p++) {
-    const Var *vx = var_new(w->m, "px", DT_I32, VAR_PLAIN), *vy = var_new(w->m, "py", DT_I32, VAR_PLAIN);
-    const Expr *ix[1] = {vx->expr}, *iy[1] = {vy->expr}, *ixy[2] = {vx->expr, vy->expr};
+    const Var *vx = var_new(w->m, "px", DT_I32, VAR_PLAIN);
+    const Var *vy = var_new(w->m, "py", DT_I32, VAR_PLAIN);
+    const Expr *ix[1] = {vx->expr};
+    const Expr *iy[1] = {vy->expr};
+    const Expr *ixy[2] = {vx->expr, vy->expr};
     Stmt *reset = stmt_store(w->m, out[0], 1, ix, F(0));
     const Expr *term = MUL(expr_load(w->m, in[0], 1, iy), expr_load(w->m, in[1], 2, ixy));
     Stmt *more = loop_over(w, vy, 2, stmt_store(w->m, out[0], 1, ix, ADD(expr_load(w->m, out[0], 1, ix), term)));
@@ -588,7 +653,8 @@ CASE(tensorized_halves)
   Gemv g = gemv_of(w, 8, 6);
   TeSched *s = schedule(w, g.C);
   TeStage *C = STAGE(s, g.C);
-  Pair i = split(w, C, g.i, 4), k = split(w, C, g.k, 2);
+  Pair i = split(w, C, g.i, 4);
+  Pair k = split(w, C, g.k, 2);
   REORDER(C, i.o, k.o, i.i, k.i);
   te_stage_tensorize(C, i.i, dot_intrin(w, true));
   assert_emits(w, s, TENSORS(g.A, g.B, g.C), NO_SIZES, NULL);
@@ -599,7 +665,8 @@ REFUSED(tensorized_without_update, ERR_SCHEDULE, "'ko'", "'dot' has no reset and
   Gemv g = gemv_of(w, 8, 6);
   TeSched *s = schedule(w, g.C);
   TeStage *C = STAGE(s, g.C);
-  Pair i = split(w, C, g.i, 4), k = split(w, C, g.k, 2);
+  Pair i = split(w, C, g.i, 4);
+  Pair k = split(w, C, g.k, 2);
   REORDER(C, i.o, k.o, i.i, k.i);
   te_stage_tensorize(C, i.i, dot_intrin(w, false));
 }
@@ -619,7 +686,8 @@ CASE(threads)
   Matmul x = matmul_of(w, I(8), I(8), I(4));
   TeSched *s = schedule(w, x.C);
   TeStage *C = STAGE(s, x.C);
-  Pair i = split(w, C, x.i, 4), j = split(w, C, x.j, 4);
+  Pair i = split(w, C, x.i, 4);
+  Pair j = split(w, C, x.j, 4);
   REORDER(C, i.o, j.o, i.i, j.i);
   te_stage_bind(C, i.o, thread(w, "blockIdx.y"));
   te_stage_bind(C, j.o, thread(w, "blockIdx.x"));
@@ -635,15 +703,23 @@ CASE(gpu_matmul)
 {
   Matmul x = matmul_of(w, I(16), I(16), I(8));
   TeSched *s = schedule(w, x.C);
-  const Tensor *CL, *AA = te_sched_cache_read(s, x.A, "shared", 1, &x.C->op), *BB = te_sched_cache_read(s, x.B, "shared", 1, &x.C->op);
-  const Tensor *AL = te_sched_cache_read(s, AA, "local", 1, &x.C->op), *BL = te_sched_cache_read(s, BB, "local", 1, &x.C->op);
+  const Tensor *CL;
+  const Tensor *AA = te_sched_cache_read(s, x.A, "shared", 1, &x.C->op);
+  const Tensor *BB = te_sched_cache_read(s, x.B, "shared", 1, &x.C->op);
+  const Tensor *AL = te_sched_cache_read(s, AA, "local", 1, &x.C->op);
+  const Tensor *BL = te_sched_cache_read(s, BB, "local", 1, &x.C->op);
   te_sched_cache_write(s, 1, &x.C, "local", &CL);
-  TeStage *C = STAGE(s, x.C), *L = STAGE(s, CL);
-  const IterVar *ty = thread(w, "threadIdx.y"), *tx = thread(w, "threadIdx.x");
-  Pair i = split(w, C, x.i, 8), j = split(w, C, x.j, 8);
+  TeStage *C = STAGE(s, x.C);
+  TeStage *L = STAGE(s, CL);
+  const IterVar *ty = thread(w, "threadIdx.y");
+  const IterVar *tx = thread(w, "threadIdx.x");
+  Pair i = split(w, C, x.i, 8);
+  Pair j = split(w, C, x.j, 8);
   te_stage_bind(C, i.o, thread(w, "blockIdx.y"));
   te_stage_bind(C, j.o, thread(w, "blockIdx.x"));
-  Pair iz = split_parts(w, C, i.i, 2), it = split_parts(w, C, iz.i, 2), jt = split_parts(w, C, j.i, 4);
+  Pair iz = split_parts(w, C, i.i, 2);
+  Pair it = split_parts(w, C, iz.i, 2);
+  Pair jt = split_parts(w, C, j.i, 4);
   te_stage_bind(C, iz.o, thread(w, "vthread"));
   te_stage_bind(C, it.o, ty);
   te_stage_bind(C, jt.o, tx);
@@ -659,7 +735,8 @@ CASE(gpu_matmul)
   const Tensor *tile[2] = {AA, BB};
   for (int t = 0; t < 2; t++) {
     TeStage *st = STAGE(s, tile[t]);
-    Pair y = split_parts(w, st, te_stage_op(st)->axis[0], 2), z = split_parts(w, st, te_stage_op(st)->axis[1], 4);
+    Pair y = split_parts(w, st, te_stage_op(st)->axis[0], 2);
+    Pair z = split_parts(w, st, te_stage_op(st)->axis[1], 4);
     REORDER(st, y.o, z.o, y.i, z.i);
     te_stage_bind(st, y.o, ty);
     te_stage_bind(st, z.o, tx);
@@ -713,16 +790,21 @@ REFUSED(attached_and_its_cache_never, ERR_SCHEDULE, "does not enclose 'B_local',
 
 CASE(scan_steps)
 {
-  const Tensor *X = INPUT("X", I(4), I(8)), *state = INPUT("state", I(4), I(8));
-  const IterVar *z = AXIS("z", I(1)), *i = AXIS("i", I(8)), *t = AXIS("t", I(4)), *j = AXIS("j", I(8));
+  const Tensor *X = INPUT("X", I(4), I(8));
+  const Tensor *state = INPUT("state", I(4), I(8));
+  const IterVar *z = AXIS("z", I(1));
+  const IterVar *i = AXIS("i", I(8));
+  const IterVar *t = AXIS("t", I(4));
+  const IterVar *j = AXIS("j", I(8));
   const Tensor *init = COMPUTE("init", AXES(z, i), READ(X, V(z), V(i)));
   const Tensor *update = COMPUTE("update", AXES(t, j), ADD(READ(state, SUB(V(t), I(1)), V(j)), READ(X, V(t), V(j))));
   const TeOp *scan = te_scan(w->m, "scan", NULL, 1, &init, &update, &state, 1, &X);
   TeSched *s = schedule(w, &scan->out[0]);
   Pair p = split(w, STAGE(s, update), j, 4);
   te_stage_mark(STAGE(s, update), p.i, FOR_VECTORIZED);
-  assert_emits(w, s, TENSORS(X, &scan->out[0]), NO_SIZES,
-               "z:1 {i:8 {init}}; i0:1 {i1:8 {scan_init}}; scan_idx:3 {scan(jo:2 {vec ji:4 {update}}; i1:8 {scan_step})}");
+  assert_emits(
+      w, s, TENSORS(X, &scan->out[0]), NO_SIZES,
+      "z:1 {i:8 {init}}; i0:1 {i1:8 {scan_init}}; scan_idx:3 {scan(jo:2 {vec ji:4 {update}}; i1:8 {scan_step})}");
 }
 
 CASE(emits_with_default_arguments)
@@ -769,7 +851,8 @@ static void assert_refused(Attempt *a, void (*call)(Attempt *), const char *word
   Sched *after = te_sched_emit(a->s, "main", 0, NULL);
   defer(ctx, free_emitted, after);
   const char *why = "";
-  if (!func_equal(sched_func(before), sched_func(after), scratch(ctx), &why)) fail_msg("after '%s': %s", error_message(ctx), why);
+  if (!func_equal(sched_func(before), sched_func(after), scratch(ctx), &why))
+    fail_msg("after '%s': %s", error_message(ctx), why);
 }
 
 static Attempt matmul_attempt(World *w)
@@ -878,7 +961,10 @@ static void inline_reduction(Attempt *a) { te_stage_compute_inline(STAGE(a->s, f
 CASE(refuses_loops_that_do_not_enclose)
 {
   const Tensor *A = INPUT("A", I(8), I(4));
-  const IterVar *i = AXIS("i", I(8)), *k = RAXIS("k", I(4)), *d = AXIS("d", I(8)), *e = AXIS("e", I(8));
+  const IterVar *i = AXIS("i", I(8));
+  const IterVar *k = RAXIS("k", I(4));
+  const IterVar *d = AXIS("d", I(8));
+  const IterVar *e = AXIS("e", I(8));
   const Tensor *C = COMPUTE("C", AXES(i), SUM(READ(A, V(i), V(k)), k));
   const Tensor *D = COMPUTE("D", AXES(d), ADD(READ(C, V(d)), F(1)));
   const Tensor *E = COMPUTE("E", AXES(e), ADD(READ(C, V(e)), READ(D, V(e))));
@@ -906,7 +992,8 @@ REFUSED(store_predicate, ERR_UNSUPPORTED, "set_store_predicate", "'C'")
 REFUSED(scan_is_not_split, ERR_SCHEDULE, "'scan'", "'update'")
 {
   const Tensor *state = INPUT("state", I(4));
-  const IterVar *z = AXIS("z", I(1)), *t = AXIS("t", I(4));
+  const IterVar *z = AXIS("z", I(1));
+  const IterVar *t = AXIS("t", I(4));
   const Tensor *init = COMPUTE("init", AXES(z), F(1));
   const Tensor *update = COMPUTE("update", AXES(t), ADD(READ(state, SUB(V(t), I(1))), F(1)));
   const TeOp *scan = te_scan(w->m, "scan", NULL, 1, &init, &update, &state, 0, NULL);
@@ -941,26 +1028,55 @@ CASE(survives_failing_allocations)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(naive), cmocka_unit_test(one_split), cmocka_unit_test(reordered_tiles),
-      cmocka_unit_test(optimized_matmul), cmocka_unit_test(vectorized_outside_the_reduction), cmocka_unit_test(elementwise),
-      cmocka_unit_test(lesson_configs), cmocka_unit_test(imperfect), cmocka_unit_test(fused),
-      cmocka_unit_test(reduction_outermost), cmocka_unit_test(symbolic),
-      cmocka_unit_test(inlined), cmocka_unit_test(split_then_attached), cmocka_unit_test(attached_in_a_tile),
-      cmocka_unit_test(padding_at_a_row), cmocka_unit_test(chain_of_attachments),
-      cmocka_unit_test(attached_to_the_reader_of_the_reader),
-      cmocka_unit_test(cached_write), cmocka_unit_test(cached_write_after_splits), cmocka_unit_test(cached_reads),
-      cmocka_unit_test(caches_of_both_kinds), cmocka_unit_test(factored), cmocka_unit_test(factored_imperfectly),
-      cmocka_unit_test(factored_argmax),
-      cmocka_unit_test(biased_default), cmocka_unit_test(biased_tiled), cmocka_unit_test(biased_imperfect),
-      cmocka_unit_test(softmax_in_one_body), cmocka_unit_test(nested_reductions), cmocka_unit_test(biased_attached),
-      cmocka_unit_test(threads), cmocka_unit_test(gpu_matmul), cmocka_unit_test(pragmas), cmocka_unit_test(tensorized_whole), cmocka_unit_test(tensorized_halves),
-      cmocka_unit_test(tensorized_without_update), cmocka_unit_test(tensorized_something_else), cmocka_unit_test(storage),
-      cmocka_unit_test(attached_before_its_cache), cmocka_unit_test(attached_and_its_cache_never), cmocka_unit_test(scan_steps),
-      cmocka_unit_test(emits_with_default_arguments),
-      cmocka_unit_test(refuses_axes), cmocka_unit_test(refuses_attachments),
-      cmocka_unit_test(refuses_loops_that_do_not_enclose), cmocka_unit_test(unknown_operation),
-      cmocka_unit_test(store_predicate), cmocka_unit_test(scan_is_not_split),
-      cmocka_unit_test(survives_failing_allocations),
+    cmocka_unit_test(naive),
+    cmocka_unit_test(one_split),
+    cmocka_unit_test(reordered_tiles),
+    cmocka_unit_test(optimized_matmul),
+    cmocka_unit_test(vectorized_outside_the_reduction),
+    cmocka_unit_test(elementwise),
+    cmocka_unit_test(lesson_configs),
+    cmocka_unit_test(imperfect),
+    cmocka_unit_test(fused),
+    cmocka_unit_test(reduction_outermost),
+    cmocka_unit_test(symbolic),
+    cmocka_unit_test(inlined),
+    cmocka_unit_test(split_then_attached),
+    cmocka_unit_test(attached_in_a_tile),
+    cmocka_unit_test(padding_at_a_row),
+    cmocka_unit_test(chain_of_attachments),
+    cmocka_unit_test(attached_to_the_reader_of_the_reader),
+    cmocka_unit_test(cached_write),
+    cmocka_unit_test(cached_write_after_splits),
+    cmocka_unit_test(cached_reads),
+    cmocka_unit_test(caches_of_both_kinds),
+    cmocka_unit_test(factored),
+    cmocka_unit_test(factored_imperfectly),
+    cmocka_unit_test(factored_argmax),
+    cmocka_unit_test(biased_default),
+    cmocka_unit_test(biased_tiled),
+    cmocka_unit_test(biased_imperfect),
+    cmocka_unit_test(softmax_in_one_body),
+    cmocka_unit_test(nested_reductions),
+    cmocka_unit_test(biased_attached),
+    cmocka_unit_test(threads),
+    cmocka_unit_test(gpu_matmul),
+    cmocka_unit_test(pragmas),
+    cmocka_unit_test(tensorized_whole),
+    cmocka_unit_test(tensorized_halves),
+    cmocka_unit_test(tensorized_without_update),
+    cmocka_unit_test(tensorized_something_else),
+    cmocka_unit_test(storage),
+    cmocka_unit_test(attached_before_its_cache),
+    cmocka_unit_test(attached_and_its_cache_never),
+    cmocka_unit_test(scan_steps),
+    cmocka_unit_test(emits_with_default_arguments),
+    cmocka_unit_test(refuses_axes),
+    cmocka_unit_test(refuses_attachments),
+    cmocka_unit_test(refuses_loops_that_do_not_enclose),
+    cmocka_unit_test(unknown_operation),
+    cmocka_unit_test(store_predicate),
+    cmocka_unit_test(scan_is_not_split),
+    cmocka_unit_test(survives_failing_allocations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

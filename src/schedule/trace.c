@@ -56,8 +56,9 @@ static void import_free_vars(Sched *s, Importer *import, const Map *sizes, const
     if (map_has(&import->var, v[i])) continue;
     const Var *own = map_has(sizes, v[i]) ? v[i] : size_named(sizes, v[i]->name);
     if (!own)
-      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "an expression mentions '%s', which is no size or scalar parameter of function '%s'",
-            v[i]->name, s->f->name);
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE,
+            "an expression mentions '%s', which is no size or scalar parameter of function '%s'", v[i]->name,
+            s->f->name);
     map_put(import->arena, &import->var, v[i], (void *)own);
   }
 }
@@ -96,7 +97,8 @@ static void print_map(Text *t, const IndexMap *map)
 {
   Namer namer = {.arena = t->arena};
   text_add(t, "lambda ");
-  for (int i = 0; i < map->nin; i++) text_printf(t, "%s%s", i ? ", " : "", namer_name(&namer, map->in[i], map->in[i]->name));
+  for (int i = 0; i < map->nin; i++)
+    text_printf(t, "%s%s", i ? ", " : "", namer_name(&namer, map->in[i], map->in[i]->name));
   text_add(t, ": (");
   for (int i = 0; i < map->nout; i++) {
     if (i) text_add(t, ", ");
@@ -147,7 +149,8 @@ static bool is_default(const PrimParam *p, const SchedArg *a)
 
 static void print_args(Text *t, int n, const PrimParam *param, const SchedArg *args)
 {
-  bool first = true, skipped = false;
+  bool first = true;
+  bool skipped = false;
   for (int i = 0; i < n; i++) {
     if (is_default(&param[i], &args[i])) {
       skipped = true;
@@ -202,8 +205,8 @@ typedef struct Reader {
   Arena *arena;
   const char *p, *line;
   int number;
-  StrMap names;              /* of random variables -> SchedArg* */
-  StrMap locals;             /* of a lambda -> Var* */
+  StrMap names;  /* of random variables -> SchedArg* */
+  StrMap locals; /* of a lambda -> Var* */
   Map sizes;
   int depth;
 } Reader;
@@ -362,8 +365,11 @@ static SchedArg read_function(Reader *r)
     if (args.u.list.v[0].kind == SA_FLOAT) return from_expr(expr_float(m, dtype, args.u.list.v[0].u.f));
     return from_expr(expr_cast(m, dtype, e[0]));
   }
-  static const struct { const char *name; ExprKind kind; } binary[] = {
-      {"min", E_MIN}, {"max", E_MAX}, {"truncdiv", E_DIV}, {"truncmod", E_MOD}, {"floordiv", E_FLOORDIV}, {"floormod", E_FLOORMOD}};
+  static const struct {
+    const char *name;
+    ExprKind kind;
+  } binary[] = {{"min", E_MIN},      {"max", E_MAX},           {"truncdiv", E_DIV},
+                {"truncmod", E_MOD}, {"floordiv", E_FLOORDIV}, {"floormod", E_FLOORMOD}};
   for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
     if (!strcmp(name, binary[i].name) && n == 2) return from_expr(expr_binary(m, binary[i].kind, e[0], e[1]));
   if (!strcmp(name, "Select") && n == 3) return from_expr(expr_select(m, e[0], e[1], e[2]));
@@ -377,7 +383,11 @@ static SchedArg read_function(Reader *r)
 /* b3, l4, v5: a random variable that the schedule has already. */
 static bool own_variable(Reader *r, const char *name, SchedArg *out)
 {
-  static const struct { char letter; RvKind kind; int arg; } kinds[] = {{'b', RV_BLOCK, SA_BLOCK}, {'l', RV_LOOP, SA_LOOP}, {'v', RV_INT, SA_INTRV}};
+  static const struct {
+    char letter;
+    RvKind kind;
+    int arg;
+  } kinds[] = {{'b', RV_BLOCK, SA_BLOCK}, {'l', RV_LOOP, SA_LOOP}, {'v', RV_INT, SA_INTRV}};
   char *end;
   long id = strtol(name + 1, &end, 10);
   if (!isdigit((unsigned char)name[1]) || *end || id < 0 || id >= r->s->rv.n) return false;
@@ -432,8 +442,12 @@ static SchedArg read_unary(Reader *r)
 
 /* One level of binary operators, longest signs first. */
 typedef struct Level {
-  struct { const char *sign; ExprKind kind; } op[6];
+  struct {
+    const char *sign;
+    ExprKind kind;
+  } op[6];
 } Level;
+/* clang-format off */
 static const Level levels[] = {
     {{{"or", E_OR}}},
     {{{"and", E_AND}}},
@@ -441,6 +455,7 @@ static const Level levels[] = {
     {{{"+", E_ADD}, {"-", E_SUB}}},
     {{{"//", E_FLOORDIV}, {"*", E_MUL}, {"%", E_FLOORMOD}, {"/", E_DIV}}},
 };
+/* clang-format on */
 enum { NLEVELS = sizeof levels / sizeof *levels };
 
 static SchedArg read_level(Reader *r, int level)
@@ -465,7 +480,8 @@ static SchedArg read_value(Reader *r) { return read_level(r, 0); }
 /* name = value?  Leaves the reader where it was when it is no keyword. */
 static const char *take_keyword(Reader *r)
 {
-  const char *start = r->p, *name = take_name(r);
+  const char *start = r->p;
+  const char *name = take_name(r);
   if (name && take(r, "=") && *r->p != '=') return name;
   r->p = start;
   return NULL;
@@ -522,7 +538,7 @@ static void read_line(Reader *r)
   const char *name = take_name(r);
   if (!name) fail(r, "the name of a primitive is wanted");
   const Prim *prim = prim_find(name);
-  if (!prim) sched_call(r->s, name, 0, NULL);      /* says so, and what is near */
+  if (!prim) sched_call(r->s, name, 0, NULL); /* says so, and what is near */
   want(r, "(");
   PrimParam *param;
   int np = prim_params(r->arena, prim, &param);
@@ -532,12 +548,14 @@ static void read_line(Reader *r)
   if (*r->p && *r->p != '\n' && *r->p != '\r' && *r->p != '#') fail(r, "the line should end here");
   SchedArg result = sched_call(r->s, prim->info.name, np, args);
   if (result.kind != SA_LIST) {
-    if (ntarget > 1) fail(r, arena_printf(r->arena, "%s gives one result, the line names %d", prim->info.name, ntarget));
+    if (ntarget > 1)
+      fail(r, arena_printf(r->arena, "%s gives one result, the line names %d", prim->info.name, ntarget));
     if (ntarget && result.kind != SA_NONE) define(r, target[0], result);
     return;
   }
   if (ntarget && ntarget != result.u.list.n)
-    fail(r, arena_printf(r->arena, "%s gives %d results here, the line names %d", prim->info.name, result.u.list.n, ntarget));
+    fail(r, arena_printf(r->arena, "%s gives %d results here, the line names %d", prim->info.name, result.u.list.n,
+                         ntarget));
   for (int i = 0; i < ntarget; i++) define(r, target[i], result.u.list.v[i]);
 }
 
@@ -555,7 +573,8 @@ static void run_replay(Ctx *ctx, void *env)
     p += strcspn(p, "\n");
     p += *p == '\n';
     skip_space(r);
-    if (!*r->p || strchr("#\r\n", *r->p) || str_starts(r->p, "def ") || str_starts(r->p, "from ") || str_starts(r->p, "import "))
+    if (!*r->p || strchr("#\r\n", *r->p) || str_starts(r->p, "def ") || str_starts(r->p, "from ") ||
+        str_starts(r->p, "import "))
       continue;
     r->sizes = function_sizes(r->s);
     ErrKind kind = protect(ctx, run_line, r);

@@ -11,7 +11,7 @@ typedef struct Collect {
   Stmt *top;
   Vec(Stmt *) out;
   StmtKind kind;
-  bool nested;               /* go on below what was found */
+  bool nested; /* go on below what was found */
 } Collect;
 
 static bool collect(void *env, Stmt *s)
@@ -30,10 +30,7 @@ static int collect_below(Arena *a, Stmt *s, StmtKind kind, bool nested, Stmt ***
   return c.out.n;
 }
 
-int tree_blocks(Arena *a, Stmt *s, Stmt ***out)
-{
-  return collect_below(a, s, S_BLOCK, false, out);
-}
+int tree_blocks(Arena *a, Stmt *s, Stmt ***out) { return collect_below(a, s, S_BLOCK, false, out); }
 
 int tree_all_blocks(Arena *a, PrimFunc *f, Stmt ***out)
 {
@@ -43,10 +40,7 @@ int tree_all_blocks(Arena *a, PrimFunc *f, Stmt ***out)
   return c.out.n;
 }
 
-int tree_all_loops(Arena *a, Stmt *below, Stmt ***out)
-{
-  return collect_below(a, below, S_FOR, true, out);
-}
+int tree_all_loops(Arena *a, Stmt *below, Stmt ***out) { return collect_below(a, below, S_FOR, true, out); }
 
 bool tree_under(const Stmt *s, const Stmt *ancestor)
 {
@@ -94,10 +88,7 @@ int tree_loops_below(Arena *a, Stmt *s, const Stmt *top, Stmt ***out)
 
 /* ---- moving ---------------------------------------------------------------------------- */
 
-static Stmt **body_slot(Stmt *holder)
-{
-  return holder->kind == S_FOR ? &holder->u.loop.body : &BLOCK(holder)->body;
-}
+static Stmt **body_slot(Stmt *holder) { return holder->kind == S_FOR ? &holder->u.loop.body : &BLOCK(holder)->body; }
 
 int tree_items(Arena *a, Stmt *holder, Stmt ***out)
 {
@@ -163,9 +154,11 @@ Stmt *tree_nest(Stmt *block)
 
 void tree_remove(Sched *s, Stmt *block)
 {
-  Stmt *nest = tree_nest(block), *parent = nest->parent;
+  Stmt *nest = tree_nest(block);
+  Stmt *parent = nest->parent;
   if (!parent || parent->kind != S_SEQ)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s is the only one in its scope, so it cannot be taken out", tree_what(s, block));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s is the only one in its scope, so it cannot be taken out",
+          tree_what(s, block));
   int n = 0;
   for (int i = 0; i < parent->u.seq.n; i++)
     if (parent->u.seq.v[i] != nest) parent->u.seq.v[n++] = parent->u.seq.v[i];

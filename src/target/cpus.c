@@ -3,8 +3,8 @@
  * part sold under the name has; what this machine really offers is host.c's business.
  *
  * Where the cores' figures come from: pipes, latencies and loads are those of the makers' optimisation guides and
- * of LLVM's pipeline models (a latency is that of the whole instruction, not of the accumulator's shorter way); clocks are
- * what a server's or board's core keeps up under vector load, memory what one core alone reads while
+ * of LLVM's pipeline models (a latency is that of the whole instruction, not of the accumulator's shorter way); clocks
+ * are what a server's or board's core keeps up under vector load, memory what one core alone reads while
  * others are idle.  Clock and memory differ from board to board: they decide between close calls only. */
 #include "target/target.h"
 
@@ -63,6 +63,7 @@ CORE(riscv, 1.4, 64, 7, 64, 4, 16, 2);
 CORE(wasm, 2.5, 128, 5, 128, 8, 32, 8);
 CORE(other, 2.0, 128, 5, 128, 8, 16, 6);
 
+/* clang-format off */
 static const CpuInfo cpus[] = {
     {"generic", ARCH_X86_64, 0, 32, 256, 2048, &core_x86},
     {"x86-64", ARCH_X86_64, 0, 32, 256, 2048, &core_x86},
@@ -154,6 +155,7 @@ static const CpuInfo cpus[] = {
 
     {"generic", ARCH_OTHER, 0, 32, 256, 0, &core_other},
 };
+/* clang-format on */
 
 const CpuInfo *cpu_find(Arch arch, const char *name)
 {

@@ -5,7 +5,7 @@
  * machines hide features that the model has.  The model only chooses which
  * pipeline LLVM tunes for. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE                             /* sched_getaffinity */
+#define _GNU_SOURCE /* sched_getaffinity */
 #endif
 #include <sched.h>
 #include <stdio.h>
@@ -32,13 +32,22 @@ static uint32_t saved_registers(void)
 
 static uint64_t processor_features(void)
 {
-  uint32_t a, b, c1 = 0, d, max7 = 0, b7 = 0, c7 = 0, a71 = 0, cx = 0;
+  uint32_t a, b;
+  uint32_t c1 = 0;
+  uint32_t d;
+  uint32_t max7 = 0;
+  uint32_t b7 = 0;
+  uint32_t c7 = 0;
+  uint32_t a71 = 0;
+  uint32_t cx = 0;
   if (!__get_cpuid(1, &a, &b, &c1, &d)) return 0;
-  uint32_t xcr0 = (c1 >> 27 & 1) ? saved_registers() : 0;      /* bit 27: OSXSAVE */
-  bool ymm = (xcr0 & 0x6) == 0x6, zmm = ymm && (xcr0 & 0xe0) == 0xe0;
+  uint32_t xcr0 = (c1 >> 27 & 1) ? saved_registers() : 0; /* bit 27: OSXSAVE */
+  bool ymm = (xcr0 & 0x6) == 0x6;
+  bool zmm = ymm && (xcr0 & 0xe0) == 0xe0;
   if (__get_cpuid_count(7, 0, &max7, &b7, &c7, &d) && max7 >= 1) __get_cpuid_count(7, 1, &a71, &b, &a, &d);
   __get_cpuid(0x80000001u, &a, &b, &cx, &d);
-  bool avx = ymm && (c1 >> 28 & 1), avx512 = zmm && (b7 >> 16 & 1);
+  bool avx = ymm && (c1 >> 28 & 1);
+  bool avx512 = zmm && (b7 >> 16 & 1);
   return FEATURE(SSE42, c1 >> 20 & 1) | FEATURE(POPCNT, c1 >> 23 & 1) | FEATURE(AVX, avx) |
          FEATURE(FMA, avx && (c1 >> 12 & 1)) | FEATURE(F16C, avx && (c1 >> 29 & 1)) |
          FEATURE(AVX2, avx && (b7 >> 5 & 1)) | FEATURE(BMI2, b7 >> 8 & 1) | FEATURE(LZCNT, cx >> 5 & 1) |
@@ -52,16 +61,30 @@ static const char *intel_name(int model, uint64_t have)
 {
   switch (model) {
   case 0x55: return have & F(AVX512BF16) ? "cooperlake" : have & F(AVX512VNNI) ? "cascadelake" : "skylake-avx512";
-  case 0x6a: case 0x6c: return "icelake-server";
-  case 0x7d: case 0x7e: return "icelake-client";
-  case 0x8c: case 0x8d: return "tigerlake";
+  case 0x6a:
+  case 0x6c: return "icelake-server";
+  case 0x7d:
+  case 0x7e: return "icelake-client";
+  case 0x8c:
+  case 0x8d: return "tigerlake";
   case 0xa7: return "rocketlake";
   case 0x8f: return "sapphirerapids";
   case 0xcf: return "emeraldrapids";
-  case 0xad: case 0xae: return "graniterapids";
-  case 0x97: case 0x9a: case 0xb7: case 0xba: case 0xbf: return "alderlake";
-  case 0x3d: case 0x47: case 0x4f: case 0x56: return "broadwell";
-  case 0x3c: case 0x3f: case 0x45: case 0x46: return "haswell";
+  case 0xad:
+  case 0xae: return "graniterapids";
+  case 0x97:
+  case 0x9a:
+  case 0xb7:
+  case 0xba:
+  case 0xbf: return "alderlake";
+  case 0x3d:
+  case 0x47:
+  case 0x4f:
+  case 0x56: return "broadwell";
+  case 0x3c:
+  case 0x3f:
+  case 0x45:
+  case 0x46: return "haswell";
   }
   if (have & F(AVX512BF16)) return "sapphirerapids";
   if (have & F(AVX512VNNI)) return "icelake-server";
@@ -82,7 +105,8 @@ const char *host_cpu(void)
 {
   uint32_t a, b, c, d, vendor;
   if (!__get_cpuid(0, &a, &vendor, &c, &d) || !__get_cpuid(1, &a, &b, &c, &d)) return "generic";
-  int family = a >> 8 & 15, model = a >> 4 & 15;
+  int family = a >> 8 & 15;
+  int model = a >> 4 & 15;
   if (family == 6 || family == 15) model += (int)(a >> 16 & 15) << 4;
   if (family == 15) family += a >> 20 & 255;
   if (vendor == signature_INTEL_ebx && family == 6) return intel_name(model, target_host_features());
@@ -99,7 +123,7 @@ static void caches_of_processor(int64_t *size)
   for (uint32_t i = 0; i < 16 && __get_cpuid_count(leaf, i, &a, &b, &c, &d) && (a & 31); i++) {
     uint32_t level = a >> 5 & 7;
     int64_t bytes = (int64_t)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((int64_t)c + 1);
-    if ((a & 31) != 2 && level >= 1 && level <= 3) size[level] = bytes;      /* 2: instructions only */
+    if ((a & 31) != 2 && level >= 1 && level <= 3) size[level] = bytes; /* 2: instructions only */
   }
 }
 
@@ -114,12 +138,12 @@ static uint64_t processor_features(void)
 {
   unsigned long cap = getauxval(AT_HWCAP), cap2 = getauxval(AT_HWCAP2);
   return FEATURE(NEON, cap >> 1 & 1) | FEATURE(LSE, cap >> 8 & 1) |
-         FEATURE(FP16, (cap >> 9 & 1) && (cap >> 10 & 1)) |    /* scalar and vector */
+         FEATURE(FP16, (cap >> 9 & 1) && (cap >> 10 & 1)) | /* scalar and vector */
          FEATURE(DOTPROD, cap >> 20 & 1) | FEATURE(SVE, cap >> 22 & 1) | FEATURE(I8MM, cap2 >> 13 & 1) |
          FEATURE(BF16, cap2 >> 14 & 1);
 }
 #else
-static uint64_t processor_features(void) { return F(NEON); }        /* part of the architecture */
+static uint64_t processor_features(void) { return F(NEON); } /* part of the architecture */
 #endif
 
 /* The kernel shows MIDR_EL1: implementer in bits 24-31, part number in 4-15. */
@@ -135,6 +159,7 @@ static uint64_t processor_id(void)
 
 const char *host_cpu(void)
 {
+  /* clang-format off */
   static const struct { int maker, part; const char *name; } models[] = {
       {0x41, 0xd03, "cortex-a53"}, {0x41, 0xd04, "cortex-a35"}, {0x41, 0xd05, "cortex-a55"},
       {0x41, 0xd07, "cortex-a57"}, {0x41, 0xd08, "cortex-a72"}, {0x41, 0xd09, "cortex-a73"},
@@ -146,6 +171,7 @@ const char *host_cpu(void)
       {0xc0, 0xac3, "ampere1"}, {0x61, 0x022, "apple-m1"}, {0x61, 0x023, "apple-m1"},
       {0x61, 0x032, "apple-m2"}, {0x61, 0x033, "apple-m2"},
   };
+  /* clang-format on */
   uint64_t id = processor_id();
   for (size_t i = 0; i < sizeof models / sizeof *models; i++)
     if ((int)(id >> 24 & 255) == models[i].maker && (int)(id >> 4 & 4095) == models[i].part) return models[i].name;
@@ -161,7 +187,8 @@ static void caches_of_processor(int64_t *size) { (void)size; }
 /* A feature whose prerequisites are hidden is no use: LLVM would assume those. */
 uint64_t target_host_features(void)
 {
-  uint64_t raw = processor_features(), usable = 0;
+  uint64_t raw = processor_features();
+  uint64_t usable = 0;
   for (int f = 0; f < CPU_NFEATURES; f++)
     if (!(features_closed(raw & UINT64_C(1) << f) & ~raw)) usable |= raw & UINT64_C(1) << f;
   return usable;

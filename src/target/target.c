@@ -18,7 +18,7 @@ static const struct {
   Arch arch;
 } features[CPU_NFEATURES] = {
 #define X(id, name, arch) [id] = {name, arch},
-    CPU_FEATURES(X)
+  CPU_FEATURES(X)
 #undef X
 };
 
@@ -26,11 +26,20 @@ static uint64_t feature_needs(CpuFeature f)
 {
   switch (f) {
   case CPU_AVX: return F(SSE42);
-  case CPU_AVX2: case CPU_FMA: case CPU_F16C: return F(AVX);
+  case CPU_AVX2:
+  case CPU_FMA:
+  case CPU_F16C: return F(AVX);
   case CPU_AVX512F: return F(AVX2) | F(FMA) | F(F16C);
-  case CPU_AVX512BW: case CPU_AVX512DQ: case CPU_AVX512VL: case CPU_AVX512CD: case CPU_AVX512VNNI: return F(AVX512F);
+  case CPU_AVX512BW:
+  case CPU_AVX512DQ:
+  case CPU_AVX512VL:
+  case CPU_AVX512CD:
+  case CPU_AVX512VNNI: return F(AVX512F);
   case CPU_AVX512BF16: return F(AVX512BW);
-  case CPU_FP16: case CPU_DOTPROD: case CPU_I8MM: case CPU_BF16: return F(NEON);
+  case CPU_FP16:
+  case CPU_DOTPROD:
+  case CPU_I8MM:
+  case CPU_BF16: return F(NEON);
   case CPU_SVE: return F(FP16);
   case CPU_SSE42:
   case CPU_BMI2:
@@ -38,8 +47,7 @@ static uint64_t feature_needs(CpuFeature f)
   case CPU_LZCNT:
   case CPU_NEON:
   case CPU_LSE:
-  case CPU_NFEATURES:
-    return 0;
+  case CPU_NFEATURES: return 0;
   }
   return 0;
 }
@@ -65,6 +73,7 @@ uint64_t features_without(uint64_t set, CpuFeature gone)
 }
 
 /* Features that LLVM knows and Lathe only passes on. */
+/* clang-format off */
 static const struct { Arch arch; const char *name; } passed_on[] = {
     {ARCH_X86_64, "sse3"}, {ARCH_X86_64, "ssse3"}, {ARCH_X86_64, "sse4.1"}, {ARCH_X86_64, "bmi"},
     {ARCH_X86_64, "adx"}, {ARCH_X86_64, "aes"}, {ARCH_X86_64, "pclmul"}, {ARCH_X86_64, "sha"},
@@ -90,6 +99,7 @@ static const struct { Arch arch; const char *name; } passed_on[] = {
     {ARCH_WASM32, "multivalue"}, {ARCH_WASM32, "mutable-globals"}, {ARCH_WASM32, "reference-types"},
     {ARCH_WASM32, "tail-call"},
 };
+/* clang-format on */
 
 bool target_has(const Target *t, CpuFeature f) { return t->features >> f & 1; }
 
@@ -102,7 +112,8 @@ int target_lanes(const Target *t, int bits)
 /* Vectors of 32 bits that AVX-512's instructions take. */
 static bool is_evex(const Target *t, int lanes)
 {
-  return t->arch == ARCH_X86_64 && target_has(t, CPU_AVX512F) && (lanes == 16 || (target_has(t, CPU_AVX512VL) && (lanes == 4 || lanes == 8)));
+  return t->arch == ARCH_X86_64 && target_has(t, CPU_AVX512F) &&
+         (lanes == 16 || (target_has(t, CPU_AVX512VL) && (lanes == 4 || lanes == 8)));
 }
 
 bool target_has_dot(const Target *t, int lanes)
@@ -113,7 +124,10 @@ bool target_has_dot(const Target *t, int lanes)
 
 bool target_has_scale(const Target *t, int lanes) { return is_evex(t, lanes); }
 
-bool target_has_block_dot(const Target *t) { return t->kind == TARGET_LLVM && t->arch == ARCH_AARCH64 && target_has(t, CPU_BF16); }
+bool target_has_block_dot(const Target *t)
+{
+  return t->kind == TARGET_LLVM && t->arch == ARCH_AARCH64 && target_has(t, CPU_BF16);
+}
 
 const char *target_llvm_features(Arena *arena, const Target *t)
 {
@@ -136,6 +150,7 @@ const char *const *target_kinds(int *n)
 }
 
 /* First component of a triple -> architecture. */
+/* clang-format off */
 static const struct { const char *name; Arch arch; } arch_words[] = {
     {"x86_64", ARCH_X86_64}, {"amd64", ARCH_X86_64}, {"aarch64", ARCH_AARCH64}, {"arm64", ARCH_AARCH64},
     {"arm", ARCH_ARM}, {"armv6", ARCH_ARM}, {"armv7", ARCH_ARM}, {"armv7a", ARCH_ARM}, {"armv7l", ARCH_ARM},
@@ -146,6 +161,7 @@ static const struct { const char *name; Arch arch; } arch_words[] = {
     {"hexagon", ARCH_OTHER}, {"powerpc64le", ARCH_OTHER}, {"s390x", ARCH_OTHER}, {"loongarch64", ARCH_OTHER},
     {"mips", ARCH_OTHER}, {"mipsel", ARCH_OTHER},
 };
+/* clang-format on */
 
 const char *target_arch_name(Arch arch)
 {
@@ -189,9 +205,19 @@ static const char *hint(Arena *arena, const char *word, const char *const *known
 /* ---- options -------------------------------------------------------------------- */
 
 typedef enum {
-  OPT_MCPU, OPT_MTRIPLE, OPT_MATTR, OPT_ARCH, OPT_FAST_MATH, OPT_NUM_CORES, OPT_VECTOR_WIDTH,
-  OPT_MAX_THREADS, OPT_SHARED, OPT_WARP, OPT_NOTE,
+  OPT_MCPU,
+  OPT_MTRIPLE,
+  OPT_MATTR,
+  OPT_ARCH,
+  OPT_FAST_MATH,
+  OPT_NUM_CORES,
+  OPT_VECTOR_WIDTH,
+  OPT_MAX_THREADS,
+  OPT_SHARED,
+  OPT_WARP,
+  OPT_NOTE,
 } OptKind;
+/* clang-format off */
 static const struct { const char *name; OptKind kind; } options[] = {
     {"mcpu", OPT_MCPU}, {"mtriple", OPT_MTRIPLE}, {"target", OPT_MTRIPLE}, {"mattr", OPT_MATTR}, {"arch", OPT_ARCH},
     {"fast-math", OPT_FAST_MATH}, {"num-cores", OPT_NUM_CORES}, {"vector-width", OPT_VECTOR_WIDTH},
@@ -200,10 +226,11 @@ static const struct { const char *name; OptKind kind; } options[] = {
     /* said by TVM's users; nothing here depends on them */
     {"keys", OPT_NOTE}, {"device", OPT_NOTE}, {"libs", OPT_NOTE}, {"model", OPT_NOTE}, {"tag", OPT_NOTE},
 };
+/* clang-format on */
 
 typedef struct Reader {
   Ctx *ctx;
-  const char *whole;          /* the text, for messages */
+  const char *whole; /* the text, for messages */
   Target *t;
   const char *cpu, *triple, *attrs;
   int num_cores, vector_bits;
@@ -221,7 +248,8 @@ static int read_number(Reader *r, const char *name, const char *value, int least
 
 static bool read_flag(Reader *r, const char *name, const char *value)
 {
-  static const char *const yes[] = {"", "1", "true", "True"}, *const no[] = {"0", "false", "False"};
+  static const char *const yes[] = {"", "1", "true", "True"};
+  static const char *const no[] = {"0", "false", "False"};
   for (int i = 0; i < COUNT(yes); i++)
     if (strcmp(value, yes[i]) == 0) return true;
   for (int i = 0; i < COUNT(no); i++)
@@ -318,7 +346,8 @@ static void read_words(Reader *r, Text *normal)
       if (*c == '_') *c = '-';
     const char *value = word[n] ? word + n + 1 : "";
     if (!word[n]) {
-      const char *ahead = p, *next = next_word(keep, &ahead);
+      const char *ahead = p;
+      const char *next = next_word(keep, &ahead);
       if (next && next[0] != '-') value = next, p = ahead;
     }
     read_option(r, name, value);
@@ -402,7 +431,7 @@ static void apply_feature(Reader *r, char sign, const char *name, Text *rest)
     text_printf(rest, "%s%c%s", rest->n ? "," : "", sign, name);
     return;
   }
-  if (t->arch == ARCH_OTHER) {                 /* nothing is known of it: LLVM judges */
+  if (t->arch == ARCH_OTHER) { /* nothing is known of it: LLVM judges */
     text_printf(rest, "%s%c%s", rest->n ? "," : "", sign, name);
     return;
   }
@@ -490,7 +519,7 @@ static void finish_gpu(Target *t)
   t->num_cores = 1;
   t->l1_bytes = 128 * 1024;
   t->l2_bytes = 4 * 1024 * 1024;
-  t->core = *cpu_find(ARCH_OTHER, "generic")->core;   /* no schedule for a GPU asks */
+  t->core = *cpu_find(ARCH_OTHER, "generic")->core; /* no schedule for a GPU asks */
   choose_vectors(t);
 }
 
@@ -510,7 +539,8 @@ const Target *target_parse(Ctx *ctx, const char *text)
   Arena *keep = ctx_arena(ctx);
   Target *t = arena_new_of(keep, Target);
   Reader r = {.ctx = ctx, .whole = arena_strdup(keep, text), .t = t};
-  const char *p = r.whole, *kind = next_word(keep, &p);
+  const char *p = r.whole;
+  const char *kind = next_word(keep, &p);
   if (!kind) raise(ctx, ERR_ARGUMENT, NOWHERE, "the target is empty; try \"llvm\"");
   t->kind = read_kind(ctx, r.whole, kind);
   if (t->kind == TARGET_CUDA) {

@@ -21,6 +21,7 @@ typedef enum { TARGET_LLVM, TARGET_C, TARGET_CUDA } TargetKind;
 
 /* CPU features that schedules, code generation and the runtime's check know.
  * One row: constant, LLVM's name, architecture, name in /proc or CPUID terms. */
+/* clang-format off */
 #define CPU_FEATURES(X)                            \
   X(CPU_SSE42, "sse4.2", ARCH_X86_64)              \
   X(CPU_AVX, "avx", ARCH_X86_64)                   \
@@ -44,56 +45,58 @@ typedef enum { TARGET_LLVM, TARGET_C, TARGET_CUDA } TargetKind;
   X(CPU_BF16, "bf16", ARCH_AARCH64)                \
   X(CPU_LSE, "lse", ARCH_AARCH64)                  \
   X(CPU_SVE, "sve", ARCH_AARCH64)
+/* clang-format on */
 
 typedef enum {
 #define X(id, name, arch) id,
   CPU_FEATURES(X)
 #undef X
-  CPU_NFEATURES
+      CPU_NFEATURES
 } CpuFeature;
 
 /* How fast a core computes and reads.  Rates are bits or bytes of one cycle, so that they hold for vectors of any
  * width; schedules ask for them through src/impl/cost.c. */
 typedef struct CoreInfo {
-  double ghz;                  /* clock under vector load */
-  int fma_bits;                /* of multiply-adds begun in a cycle: 2 pipes of 128 bits are 256 */
-  int fma_latency;             /* cycles */
-  int load_bits;               /* read from the first-level cache in a cycle */
+  double ghz;      /* clock under vector load */
+  int fma_bits;    /* of multiply-adds begun in a cycle: 2 pipes of 128 bits are 256 */
+  int fma_latency; /* cycles */
+  int load_bits;   /* read from the first-level cache in a cycle */
   int l1_ways;
-  int l2_path;                 /* bytes that the second-level cache can hand over in a cycle */
-  double memory_gbs;           /* bytes a nanosecond that one core reads straight ahead from memory */
-  int dot_bits;                /* of dot products of bfloat16 pairs begun in a cycle, where the instruction is there; 0: as multiply-adds */
-  int block_bits;              /* of 2 x 2 blocks of sums of fours, the same; 0: as dot products */
+  int l2_path;       /* bytes that the second-level cache can hand over in a cycle */
+  double memory_gbs; /* bytes a nanosecond that one core reads straight ahead from memory */
+  /* of dot products of bfloat16 pairs begun in a cycle, where the instruction is there; 0: as multiply-adds */
+  int dot_bits;
+  int block_bits; /* of 2 x 2 blocks of sums of fours, the same; 0: as dot products */
 } CoreInfo;
 
 typedef struct Target {
   TargetKind kind;
-  const char *text;            /* the string it was read from, normalised */
+  const char *text; /* the string it was read from, normalised */
   Arch arch;
-  const char *triple;          /* LLVM's; never NULL */
-  const char *cpu;             /* LLVM's CPU name used for tuning the pipeline model */
-  const char *attrs;           /* -mattr features that are not in CPU_FEATURES, for LLVM alone, or "" */
-  const char *gpu_arch;        /* cuda: "sm_90" */
-  uint64_t features;           /* bit per CpuFeature that generated code may use */
-  bool is_host;                /* runs on this machine */
-  bool fast_math;              /* -fast-math: 4 ulp no longer promised */
-  int vector_bits;             /* widest vector worth using */
+  const char *triple;   /* LLVM's; never NULL */
+  const char *cpu;      /* LLVM's CPU name used for tuning the pipeline model */
+  const char *attrs;    /* -mattr features that are not in CPU_FEATURES, for LLVM alone, or "" */
+  const char *gpu_arch; /* cuda: "sm_90" */
+  uint64_t features;    /* bit per CpuFeature that generated code may use */
+  bool is_host;         /* runs on this machine */
+  bool fast_math;       /* -fast-math: 4 ulp no longer promised */
+  int vector_bits;      /* widest vector worth using */
   int vector_registers;
   bool fma;
-  bool broadcast_load;         /* x86: load + splat is one memory operand;
-                                  NEON: load a vector, multiply by element */
-  int64_t l1_bytes, l2_bytes, l3_bytes;   /* data caches of one core, of a shared one its share; l3 0 when absent */
+  bool broadcast_load;                  /* x86: load + splat is one memory operand;
+                                           NEON: load a vector, multiply by element */
+  int64_t l1_bytes, l2_bytes, l3_bytes; /* data caches of one core, of a shared one its share; l3 0 when absent */
   int num_cores;
-  CoreInfo core;               /* how fast it computes and reads */
-  int max_threads_per_block;   /* gpu */
-  int64_t shared_bytes;        /* gpu: shared memory per block */
+  CoreInfo core;             /* how fast it computes and reads */
+  int max_threads_per_block; /* gpu */
+  int64_t shared_bytes;      /* gpu: shared memory per block */
   int warp_size;
 } Target;
 
 const Target *target_parse(Ctx *, const char *text);
-const Target *target_host(Ctx *);              /* "llvm -mcpu=native", or "c" without LLVM */
+const Target *target_host(Ctx *); /* "llvm -mcpu=native", or "c" without LLVM */
 bool target_has(const Target *, CpuFeature);
-int target_lanes(const Target *, int bits);    /* vector_bits / bits, at least 1 */
+int target_lanes(const Target *, int bits); /* vector_bits / bits, at least 1 */
 /* Is there an instruction that adds the products of pairs of bfloat16 to so many float32 lanes? */
 bool target_has_dot(const Target *, int lanes);
 /* One that multiplies so many float32 lanes by powers of two? */
@@ -106,9 +109,9 @@ const char *target_llvm_features(Arena *, const Target *);
 /* The features this machine has: CPUID / HWCAP, operating system support counted. */
 uint64_t target_host_features(void);
 Arch target_host_arch(void);
-const char *const *target_kinds(int *n);       /* names, for listings */
-const char *target_arch_name(Arch);            /* "x86_64", "aarch64", …, as the runtime says it */
-const char *cpu_feature_name(CpuFeature);      /* LLVM's */
+const char *const *target_kinds(int *n);  /* names, for listings */
+const char *target_arch_name(Arch);       /* "x86_64", "aarch64", …, as the runtime says it */
+const char *cpu_feature_name(CpuFeature); /* LLVM's */
 /* Every feature that these need, themselves included; and these less what needs
  * the feature that goes. */
 uint64_t features_closed(uint64_t);
@@ -120,11 +123,11 @@ typedef struct CpuInfo {
   const char *name;
   Arch arch;
   uint64_t features;
-  int l1_kb, l2_kb, l3_kb;     /* of one core; l3 its usual share of the chip's */
+  int l1_kb, l2_kb, l3_kb; /* of one core; l3 its usual share of the chip's */
   const CoreInfo *core;
 } CpuInfo;
-const CpuInfo *cpu_find(Arch, const char *name);           /* NULL if unknown */
-int cpu_names(Arch, const char **out, int max);            /* in table order */
+const CpuInfo *cpu_find(Arch, const char *name); /* NULL if unknown */
+int cpu_names(Arch, const char **out, int max);  /* in table order */
 
 /* ---- host.c: this machine ---------------------------------------------------- */
 
@@ -132,6 +135,6 @@ int cpu_names(Arch, const char **out, int max);            /* in table order */
 const char *host_cpu(void);
 /* Data caches of one core, of a shared one its share; a level that cannot be read stays as it was. */
 void host_caches(int64_t *l1, int64_t *l2, int64_t *l3);
-int host_cores(void);                          /* CPUs this process may run on */
+int host_cores(void); /* CPUs this process may run on */
 
 #endif

@@ -25,7 +25,10 @@ static int teardown(void **state)
   return 0;
 }
 
-typedef struct Parse { const char *text; const Target *out; } Parse;
+typedef struct Parse {
+  const char *text;
+  const Target *out;
+} Parse;
 static void parse_body(Ctx *c, void *arg)
 {
   Parse *p = arg;
@@ -70,6 +73,7 @@ static void test_cross_avx512(void **state)
 static void test_levels(void **state)
 {
   (void)state;
+  /* clang-format off */
   static const struct { const char *text; int bits, registers; bool fma; } rows[] = {
       {"llvm -mcpu=x86-64", 128, 16, false},
       {"llvm -mcpu=x86-64-v2", 128, 16, false},
@@ -85,6 +89,7 @@ static void test_levels(void **state)
       {"llvm -mtriple=riscv64-linux-gnu", 64, 32, true},
       {"llvm -mcpu=x86-64-v4 -vector-width=256", 256, 32, true},
   };
+  /* clang-format on */
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const Target *t = parse(rows[i].text);
     assert_int_equal(t->vector_bits, rows[i].bits);
@@ -127,7 +132,8 @@ static void test_features_follow_each_other(void **state)
 static void test_host(void **state)
 {
   (void)state;
-  const Target *t = parse("llvm"), *native = parse("llvm -mcpu=native");
+  const Target *t = parse("llvm");
+  const Target *native = parse("llvm -mcpu=native");
   assert_true(t->is_host && native->is_host);
   assert_int_equal(t->features, target_host_features());
   assert_int_equal(t->features, native->features);
@@ -146,6 +152,7 @@ static void test_host(void **state)
 static void test_host_agrees_with_the_kernel(void **state)
 {
   (void)state;
+  /* clang-format off */
   static const struct { CpuFeature f; const char *word; } words[] = {
       {CPU_SSE42, " sse4_2 "}, {CPU_AVX, " avx "}, {CPU_AVX2, " avx2 "}, {CPU_FMA, " fma "}, {CPU_F16C, " f16c "},
       {CPU_BMI2, " bmi2 "}, {CPU_POPCNT, " popcnt "}, {CPU_LZCNT, " abm "}, {CPU_AVX512F, " avx512f "},
@@ -153,6 +160,7 @@ static void test_host_agrees_with_the_kernel(void **state)
       {CPU_NEON, " asimd "}, {CPU_FP16, " asimdhp "}, {CPU_DOTPROD, " asimddp "}, {CPU_I8MM, " i8mm "},
       {CPU_BF16, " bf16 "}, {CPU_LSE, " atomics "}, {CPU_SVE, " sve "},
   };
+  /* clang-format on */
   static char text[1 << 16];
   FILE *f = fopen("/proc/cpuinfo", "r");
   if (!f) skip();
@@ -230,16 +238,16 @@ static void test_allocation_failures(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_cross_avx512, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_levels, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_cpu_names_its_architecture, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_features_follow_each_other, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_host, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_host_agrees_with_the_kernel, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_cuda, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_fast_math, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_allocation_failures, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_cross_avx512, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_levels, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_cpu_names_its_architecture, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_features_follow_each_other, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_host, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_host_agrees_with_the_kernel, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_cuda, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_fast_math, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_allocation_failures, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

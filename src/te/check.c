@@ -17,7 +17,8 @@
 bool te_same_reduction(const Expr *a, const Expr *b)
 {
   if (a->kind != E_REDUCE || b->kind != E_REDUCE || a->nargs != b->nargs) return false;
-  const Reduce *x = a->u.reduce, *y = b->u.reduce;
+  const Reduce *x = a->u.reduce;
+  const Reduce *y = b->u.reduce;
   if (x->reducer != y->reducer || x->naxis != y->naxis || x->has_init != y->has_init) return false;
   for (int i = 0; i < x->naxis; i++)
     if (x->axis[i] != y->axis[i]) return false;
@@ -41,11 +42,11 @@ const Expr *te_plain_reduce(const TeOp *op)
 typedef struct Domain {
   Module *m;
   Analyzer *an;
-  Vec(const Var *) vars;     /* axes in scope, bound in an */
-  bool empty;                /* some axis has no iteration */
-  bool open;                 /* some axis has a size that is not known, perhaps none */
-  const IterVar *row;        /* the first axis, when reads of rows before it may pass */
-  bool passed;               /* one did */
+  Vec(const Var *) vars; /* axes in scope, bound in an */
+  bool empty;            /* some axis has no iteration */
+  bool open;             /* some axis has a size that is not known, perhaps none */
+  const IterVar *row;    /* the first axis, when reads of rows before it may pass */
+  bool passed;           /* one did */
 } Domain;
 
 static void domain_add(Domain *d, const IterVar *iv, const Expr *first)
@@ -96,16 +97,19 @@ static bool may_be_state(const Domain *d, const Expr *load, int dim)
 static void check_index(const TeOp *op, Domain *d, const Expr *load, int dim, bool in_select)
 {
   Ctx *ctx = op->m->ctx;
-  const Expr *index = load->arg[dim], *extent = load->u.buffer->shape[dim], *lo, *hi;
+  const Expr *index = load->arg[dim];
+  const Expr *extent = load->u.buffer->shape[dim];
+  const Expr *lo, *hi;
   const Expr *zero = expr_int(op->m, index->dtype, 0);
-  if (d->empty || (d->open && expr_is_int(extent, 0))) return;      /* nothing is read of an empty tensor */
+  if (d->empty || (d->open && expr_is_int(extent, 0))) return; /* nothing is read of an empty tensor */
   if (may_be_state(d, load, dim)) {
     d->passed = true;
     return;
   }
   if (index_range(d, index, &lo, &hi) &&
       (analyzer_prove(d->an, expr_lt(op->m, lo, zero)) || analyzer_prove(d->an, expr_binary(op->m, E_GE, hi, extent))))
-    raise_bounds(op, load, dim, arena_printf(scratch(ctx), "[%s, %s]", expr_str_of(scratch(ctx), lo), expr_str_of(scratch(ctx), hi)),
+    raise_bounds(op, load, dim,
+                 arena_printf(scratch(ctx), "[%s, %s]", expr_str_of(scratch(ctx), lo), expr_str_of(scratch(ctx), hi)),
                  in_select);
   Interval iv = analyzer_bounds(d->an, index);
   if (iv.max < 0 || (extent->kind == E_INT && iv.min >= extent->u.i))
@@ -114,7 +118,8 @@ static void check_index(const TeOp *op, Domain *d, const Expr *load, int dim, bo
 
 static bool index_inside(Domain *d, const Expr *load, int dim)
 {
-  const Expr *index = load->arg[dim], *extent = load->u.buffer->shape[dim];
+  const Expr *index = load->arg[dim];
+  const Expr *extent = load->u.buffer->shape[dim];
   return analyzer_prove(d->an, expr_binary(d->m, E_GE, index, expr_int(d->m, index->dtype, 0))) &&
          analyzer_prove(d->an, expr_lt(d->m, index, extent));
 }
@@ -145,7 +150,7 @@ bool te_reads_in_bounds(Module *m, int naxis, const IterVar *const *axis, const 
 typedef struct Where {
   const TeOp *op;
   const struct Where *outer;
-  const Expr *reduce;        /* the reduction (or let) that opened the scope, or NULL */
+  const Expr *reduce; /* the reduction (or let) that opened the scope, or NULL */
   bool guarded, in_select;
   Domain *domain;
   Map seen;
@@ -168,9 +173,12 @@ static void check_var(const Where *w, const Var *v)
   Ctx *ctx = w->op->m->ctx;
   if (!v->axis || is_own_axis(w, v)) return;
   if (v->axis->kind == ITER_REDUCE)
-    raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': reduce axis '%s' is used outside a reduction over it; wrap that part in te.sum(…, axis=%s) or another reducer",
+    raise(ctx, ERR_ARGUMENT, NOWHERE,
+          "compute '%s': reduce axis '%s' is used outside a reduction over it; wrap that part in te.sum(…, axis=%s) or "
+          "another reducer",
           w->op->name, v->name, v->name);
-  raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': '%s' is an axis of another operation; a body uses its own axes", w->op->name, v->name);
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': '%s' is an axis of another operation; a body uses its own axes",
+        w->op->name, v->name);
 }
 
 static void check_load(const Where *w, const Expr *e)
@@ -182,8 +190,8 @@ static void check_load(const Where *w, const Expr *e)
   if (!te_tensor_of(b))
     raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s' reads buffer '%s', which is no tensor", w->op->name, b->name);
   if (e->nargs != b->ndim)
-    raise(ctx, ERR_SHAPE, NOWHERE, "compute '%s': tensor '%s' has %d dimensions, read with %d indices", w->op->name, b->name,
-          b->ndim, e->nargs);
+    raise(ctx, ERR_SHAPE, NOWHERE, "compute '%s': tensor '%s' has %d dimensions, read with %d indices", w->op->name,
+          b->name, b->ndim, e->nargs);
   for (int i = 0; i < e->nargs && !w->guarded; i++) check_index(w->op, w->domain, e, i, w->in_select);
 }
 
@@ -211,15 +219,15 @@ static void walk_reduce(Where *w, const Expr *e)
   int n = r->reducer->n;
   for (int i = 0; i < r->naxis; i++)
     if (is_own_axis(w, r->axis[i]->var))
-      raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': axis '%s' is reduced over but in use around the reduction", w->op->name,
-            r->axis[i]->var->name);
+      raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': axis '%s' is reduced over but in use around the reduction",
+            w->op->name, r->axis[i]->var->name);
   const Expr *cond = e->arg[n];
   for (int i = 0; i < r->naxis; i++) domain_add(w->domain, r->axis[i], NULL);
   Where inner = {w->op, w, e, w->guarded || !expr_is_int(cond, 1), w->in_select, w->domain, {0}};
   Where test = {w->op, w, e, w->guarded, w->in_select, w->domain, {0}};
   for (int i = 0; i < n; i++) walk(&inner, e->arg[i]);
   walk(&test, cond);
-  for (int i = n + 1; i < e->nargs; i++) walk(w, e->arg[i]);       /* initial values: outside the reduction */
+  for (int i = n + 1; i < e->nargs; i++) walk(w, e->arg[i]); /* initial values: outside the reduction */
 }
 
 static void walk(Where *w, const Expr *e)

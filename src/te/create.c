@@ -107,8 +107,8 @@ Stmt *nest_close(Nest *n, const char *name, Stmt *init, Stmt *body)
 typedef struct Compute {
   Creator *c;
   const TeOp *op;
-  Map axes;                  /* Var* of m -> Axis*, of every axis that may be a block variable */
-  Vec(const Var *) order;    /* the same, spatial axes first */
+  Map axes;               /* Var* of m -> Axis*, of every axis that may be a block variable */
+  Vec(const Var *) order; /* the same, spatial axes first */
   Vec(Stmt *) blocks;
   Vec(const Expr *) hoisted; /* reductions made into blocks … */
   Vec(const Buffer **) into; /* … and the buffers that hold their values */
@@ -137,7 +137,9 @@ static const Expr *reduce_source(Compute *k, const Expr *e, int v)
 {
   Module *m = k->c->m;
   const Reduce *r = e->u.reduce;
-  const Expr *cond = e->arg[r->reducer->n], *source = e->arg[v], *none = r->reducer->identity[v];
+  const Expr *cond = e->arg[r->reducer->n];
+  const Expr *source = e->arg[v];
+  const Expr *none = r->reducer->identity[v];
   if (expr_is_int(cond, 1)) return source;
   Vec(const IterVar *) axis = {0};
   for (int i = 0; i < k->order.n; i++) {
@@ -150,7 +152,8 @@ static const Expr *reduce_source(Compute *k, const Expr *e, int v)
 
 /* out[v] = result[v](out…, source…): through variables where there are several
  * values, so that each is computed before any is stored. */
-static Stmt *reduce_update(Compute *k, const Expr *e, const Buffer *const *out, int n, const Expr *const *index, const Map *subst)
+static Stmt *reduce_update(Compute *k, const Expr *e, const Buffer *const *out, int n, const Expr *const *index,
+                           const Map *subst)
 {
   Module *m = k->c->m;
   Arena *arena = k->c->imp.arena;
@@ -172,7 +175,8 @@ static Stmt *reduce_update(Compute *k, const Expr *e, const Buffer *const *out, 
   return s;
 }
 
-static Stmt *reduce_init(Compute *k, const Expr *e, const Buffer *const *out, int n, const Expr *const *index, const Map *subst)
+static Stmt *reduce_init(Compute *k, const Expr *e, const Buffer *const *out, int n, const Expr *const *index,
+                         const Map *subst)
 {
   Module *m = k->c->m;
   const Reduce *r = e->u.reduce;
@@ -250,7 +254,8 @@ static const Expr *hoist(Rewriter *rw, const Expr *e)
   const char *hint = arena_printf(c->imp.arena, "%s_red", k->op->name);
   const Buffer **out = arena_array(c->imp.arena, const Buffer *, r->n);
   for (int v = 0; v < r->n; v++) {
-    out[v] = new_buffer(c, r->n == 1 ? hint : arena_printf(c->imp.arena, "%s_v%d", hint, v), e->arg[v]->dtype, n, shape);
+    out[v] =
+        new_buffer(c, r->n == 1 ? hint : arena_printf(c->imp.arena, "%s_v%d", hint, v), e->arg[v]->dtype, n, shape);
     vec_push(c->imp.arena, &c->allocs, out[v]);
   }
   const char *name = create_name(c, &c->blocks, hint);
@@ -275,7 +280,8 @@ static void note_hoisted(void *env, const Expr *e)
 
 /* ---- one compute ------------------------------------------------------------------------------ */
 
-static Stmt *elementwise_block(Compute *k, const char *name, const Expr *const *body, const Expr *row, const Buffer *const *out)
+static Stmt *elementwise_block(Compute *k, const char *name, const Expr *const *body, const Expr *row,
+                               const Buffer *const *out)
 {
   Creator *c = k->c;
   const TeOp *op = k->op;
@@ -315,7 +321,7 @@ void create_compute(Creator *c, const TeOp *op, const Expr *row, Stmt ***blocks,
   for (int i = 0; i < op->nreduce; i++) add_axis(&k, op->reduce_axis[i]);
   const Buffer **out = arena_array(c->imp.arena, const Buffer *, op->nout);
   const Expr **body = arena_array(c->imp.arena, const Expr *, op->nout);
-  if (row)                                  /* before the import remembers the axis itself */
+  if (row) /* before the import remembers the axis itself */
     map_put(c->imp.arena, &c->imp.expr, op->axis[0]->var->expr, (void *)(uintptr_t)row);
   for (int i = 0; i < op->nout; i++) {
     out[i] = create_buffer(c, &op->out[i]);
@@ -337,8 +343,8 @@ void create_compute(Creator *c, const TeOp *op, const Expr *row, Stmt ***blocks,
 static void check_bound_buffer(Creator *c, const Tensor *t, const Buffer *b)
 {
   if (b->ndim != t->buffer->ndim)
-    raise(c->ctx, ERR_SHAPE, NOWHERE, "the buffer bound to tensor '%s' has %d dimensions, the tensor %d", t->buffer->name, b->ndim,
-          t->buffer->ndim);
+    raise(c->ctx, ERR_SHAPE, NOWHERE, "the buffer bound to tensor '%s' has %d dimensions, the tensor %d",
+          t->buffer->name, b->ndim, t->buffer->ndim);
   if (!dtype_eq(b->dtype, t->buffer->dtype))
     raise(c->ctx, ERR_TYPE, NOWHERE, "the buffer bound to tensor '%s' is %s, the tensor %s", t->buffer->name,
           dtype_name(scratch(c->ctx), b->dtype), dtype_name(scratch(c->ctx), t->buffer->dtype));
@@ -386,8 +392,8 @@ static void check_known(Creator *c, const Map *known, const TeOp *op, const Expr
     bool own = map_has(known, v[i]);
     for (int a = 0; a < op->naxis; a++) own |= op->axis[a]->var == v[i];
     if (!own)
-      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "'%s' uses variable '%s', which no argument gives; list it among the arguments",
-            op->name, v[i]->name);
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE,
+            "'%s' uses variable '%s', which no argument gives; list it among the arguments", op->name, v[i]->name);
   }
 }
 
@@ -424,7 +430,8 @@ static Stmt *make_body(Creator *c, int nout, const Tensor *const *outputs, const
     check_variables(c, known, op[i]);
     if (map_has(&inside, op[i])) continue;
     te_check_outside_scan(op[i]);
-    Stmt **block = NULL, *one = NULL;
+    Stmt **block = NULL;
+    Stmt *one = NULL;
     int nblock = 1;
     switch (op[i]->kind) {
     case TE_PLACEHOLDER:
@@ -471,7 +478,9 @@ PrimFunc *te_create_prim_func(Module *dst, const char *name, int nargs, const Te
       map_put(scratch(dst->ctx), &known, args[i].var, &c);
     }
   }
-  if (!outputs.n) raise(dst->ctx, ERR_ARGUMENT, NOWHERE, "function '%s' computes nothing: no argument is the output of an operation", name);
+  if (!outputs.n)
+    raise(dst->ctx, ERR_ARGUMENT, NOWHERE, "function '%s' computes nothing: no argument is the output of an operation",
+          name);
   Stmt *root = make_root(&c, make_body(&c, outputs.n, outputs.v, &known));
   PrimFunc *f = func_new(dst, name, nargs, param, root);
   annots_set(dst->arena, &f->attrs, "global_symbol", expr_str(dst, name));

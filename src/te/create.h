@@ -7,10 +7,10 @@
 
 typedef struct Creator {
   Ctx *ctx;
-  Module *m;                 /* where the function lives */
-  Importer imp;              /* from the operations' module into m */
-  Map *names;                /* the caller's, or NULL */
-  StrMap blocks, buffers;    /* names taken */
+  Module *m;              /* where the function lives */
+  Importer imp;           /* from the operations' module into m */
+  Map *names;             /* the caller's, or NULL */
+  StrMap blocks, buffers; /* names taken */
   Vec(const Buffer *) allocs;
 } Creator;
 
@@ -36,8 +36,8 @@ Region create_whole(Creator *, const Buffer *);
 typedef struct Nest {
   Creator *c;
   Vec(BlockIter) iter;
-  Vec(Stmt *) loop;          /* outermost first, bodies unset */
-  Map subst;                 /* axis variable -> block variable (+ the domain's start) */
+  Vec(Stmt *) loop; /* outermost first, bodies unset */
+  Map subst;        /* axis variable -> block variable (+ the domain's start) */
 } Nest;
 /* Adds an axis given by its imported variable, start and extent.  The block variable
  * runs from 0; the start is added where the axis was used. */

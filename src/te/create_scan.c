@@ -14,7 +14,8 @@
 /* Copies rows of `from` into the scan's output: all of them, or the one given. */
 static Stmt *copy_block(Creator *c, const TeOp *op, int i, const Tensor *source, const Expr *row, const char *suffix)
 {
-  const Buffer *from = create_buffer(c, source), *to = create_buffer(c, &op->out[i]);
+  const Buffer *from = create_buffer(c, source);
+  const Buffer *to = create_buffer(c, &op->out[i]);
   Nest nest = {.c = c};
   const Expr **index = arena_array(c->imp.arena, const Expr *, to->ndim);
   for (int d = 0; d < to->ndim; d++) {
@@ -84,8 +85,7 @@ Stmt *create_scan(Creator *c, const TeOp *op)
     create_compute(c, step[i], row, &block, &nblock);
     for (int b = 0; b < nblock; b++) vec_push(c->imp.arena, &inner, block[b]);
   }
-  for (int i = 0; i < op->nstate; i++)
-    vec_push(c->imp.arena, &inner, copy_block(c, op, i, op->update[i], row, "step"));
+  for (int i = 0; i < op->nstate; i++) vec_push(c->imp.arena, &inner, copy_block(c, op, i, op->update[i], row, "step"));
   const char *name = create_name(c, &c->blocks, op->name);
   create_note(c, op, name);
   Stmt *loop = nest_close(&nest, name, NULL, stmt_seq(m, inner.n, inner.v));
@@ -95,7 +95,6 @@ Stmt *create_scan(Creator *c, const TeOp *op)
 }
 
 /* ---- extern --------------------------------------------------------------------------------- */
-
 
 typedef struct FreeVars {
   Arena *arena;
@@ -179,7 +178,7 @@ Stmt *create_extern(Creator *c, const TeOp *op)
   b->reads = arena_array(m->arena, Region, b->nreads);
   b->writes = arena_array(m->arena, Region, b->nwrites);
   b->body = f->body;
-  Map values = {0};                        /* variables of src -> expressions of m */
+  Map values = {0}; /* variables of src -> expressions of m */
   for (int i = 0; i < op->ninputs + op->nout; i++) {
     bool in = i < op->ninputs;
     const Buffer *real = create_buffer(c, in ? op->inputs[i] : &op->out[i - op->ninputs]);

@@ -8,15 +8,15 @@
 
 typedef struct Memory {
   char *data;
-  const int64_t *shape, *strides;      /* in elements */
+  const int64_t *shape, *strides; /* in elements */
 } Memory;
 
 typedef struct Evaluator {
   Ctx *ctx;
   Arena *arena;
   EvalEnv env;
-  Map memory;                          /* Tensor* -> Memory* */
-  Map inside;                          /* operations that run inside a scan */
+  Map memory; /* Tensor* -> Memory* */
+  Map inside; /* operations that run inside a scan */
 } Evaluator;
 
 static const int64_t *compact_strides(Evaluator *e, const Buffer *b, const int64_t *shape, int64_t *count)
@@ -25,8 +25,7 @@ static const int64_t *compact_strides(Evaluator *e, const Buffer *b, const int64
   int64_t n = 1;
   for (int d = b->ndim - 1; d >= 0; d--) {
     strides[d] = n;
-    if (!int_mul(n, shape[d], &n))
-      raise(e->ctx, ERR_SHAPE, NOWHERE, "tensor '%s' has too many elements", b->name);
+    if (!int_mul(n, shape[d], &n)) raise(e->ctx, ERR_SHAPE, NOWHERE, "tensor '%s' has too many elements", b->name);
   }
   *count = n;
   return strides;
@@ -40,7 +39,8 @@ static const Memory *memory_of(Evaluator *e, const Tensor *t)
   Memory *mem = map_get(&e->memory, t);
   if (mem) return mem;
   const Buffer *b = t->buffer;
-  int64_t *shape = arena_array(e->arena, int64_t, b->ndim), count;
+  int64_t *shape = arena_array(e->arena, int64_t, b->ndim);
+  int64_t count;
   for (int d = 0; d < b->ndim; d++) shape[d] = eval_int(e, b->shape[d]);
   mem = arena_new_of(e->arena, Memory);
   mem->shape = shape;
@@ -57,8 +57,9 @@ static char *element(Evaluator *e, const Tensor *t, const int64_t *index)
   int64_t at = 0;
   for (int d = 0; d < b->ndim; d++) {
     if (index[d] < 0 || index[d] >= mem->shape[d])
-      raise(e->ctx, ERR_BOUNDS, NOWHERE, "tensor '%s': index %" PRId64 " in dimension %d is outside its extent %" PRId64, b->name,
-            index[d], d, mem->shape[d]);
+      raise(e->ctx, ERR_BOUNDS, NOWHERE,
+            "tensor '%s': index %" PRId64 " in dimension %d is outside its extent %" PRId64, b->name, index[d], d,
+            mem->shape[d]);
     at += index[d] * mem->strides[d];
   }
   return mem->data + at * dtype_bytes(b->dtype);
@@ -114,7 +115,8 @@ static void eval_scan(Evaluator *e, const TeOp *op)
   }
   const TeOp **step;
   int n = te_scan_steps(e->arena, op, &step);
-  int64_t first = eval_int(e, op->axis[0]->min), end = first + eval_int(e, op->axis[0]->extent);
+  int64_t first = eval_int(e, op->axis[0]->min);
+  int64_t end = first + eval_int(e, op->axis[0]->extent);
   for (int64_t t = first; t < end; t++)
     for (int i = 0; i < n; i++) {
       int64_t *index = arena_array(e->arena, int64_t, step[i]->naxis);
@@ -131,14 +133,20 @@ static void eval_extern(Evaluator *e, const TeOp *op)
   for (int i = 0; i < f->nparam; i++) {
     if (i >= op->ninputs + op->nout) {
       const Value *v = map_get(&e->env.vars, f->param[i].var);
-      if (!v) raise(e->ctx, ERR_ARGUMENT, NOWHERE, "extern '%s': variable '%s' has no value", op->name, f->param[i].var->name);
+      if (!v)
+        raise(e->ctx, ERR_ARGUMENT, NOWHERE, "extern '%s': variable '%s' has no value", op->name,
+              f->param[i].var->name);
       arg[i].dtype = v->dtype;
       arg[i].scalar = *v;
       continue;
     }
     const Tensor *t = i < op->ninputs ? op->inputs[i] : &op->out[i - op->ninputs];
     const Memory *mem = memory_of(e, t);
-    arg[i] = (TirArg){.data = mem->data, .dtype = t->buffer->dtype, .ndim = t->buffer->ndim, .shape = mem->shape, .strides = mem->strides};
+    arg[i] = (TirArg){.data = mem->data,
+                      .dtype = t->buffer->dtype,
+                      .ndim = t->buffer->ndim,
+                      .shape = mem->shape,
+                      .strides = mem->strides};
   }
   func_interpret(f, f->nparam, arg);
 }
@@ -187,8 +195,8 @@ static void check_argument(Evaluator *e, const TeArg *a, const TirArg *v)
   for (int d = 0; a->tensor && d < v->ndim; d++) {
     int64_t want = eval_int(e, a->tensor->buffer->shape[d]);
     if (want != v->shape[d])
-      raise(e->ctx, ERR_SHAPE, NOWHERE, "argument '%s': dimension %d is %" PRId64 ", %" PRId64 " given", a->tensor->buffer->name, d,
-            want, v->shape[d]);
+      raise(e->ctx, ERR_SHAPE, NOWHERE, "argument '%s': dimension %d is %" PRId64 ", %" PRId64 " given",
+            a->tensor->buffer->name, d, want, v->shape[d]);
   }
 }
 

@@ -140,8 +140,8 @@ const TeOp *te_replace_reads(const TeOp *op, const Map *map)
   to->out = arena_array(m->arena, Tensor, op->nout);
   for (int i = 0; i < op->nout; i++) {
     const Buffer *b = op->out[i].buffer;
-    Buffer *fresh = (Buffer *)(uintptr_t)buffer_new(m, b->name, b->dtype, b->ndim, b->shape, NULL, NULL, b->scope, b->align,
-                                                    b->offset_factor, NULL);
+    Buffer *fresh = (Buffer *)(uintptr_t)buffer_new(m, b->name, b->dtype, b->ndim, b->shape, NULL, NULL, b->scope,
+                                                    b->align, b->offset_factor, NULL);
     fresh->owner = &to->out[i];
     to->out[i] = (Tensor){to, i, fresh};
   }
@@ -200,7 +200,8 @@ int te_default_args(Arena *arena, int n, const Tensor *const *outputs, TeArg **o
   for (int i = 0; i < n; i++) know_shape(&s, outputs[i]->buffer);
   for (int i = 0; i < nop; i++) need_op(&s, op[i]);
   for (int i = 0; i < nop; i++)
-    if (op[i]->kind == TE_PLACEHOLDER && !map_has(&state, op[i])) vec_push(arena, &s.args, (TeArg){.tensor = &op[i]->out[0]});
+    if (op[i]->kind == TE_PLACEHOLDER && !map_has(&state, op[i]))
+      vec_push(arena, &s.args, (TeArg){.tensor = &op[i]->out[0]});
   for (int i = 0; i < n; i++)
     if (outputs[i]->op->kind != TE_PLACEHOLDER) vec_push(arena, &s.args, (TeArg){.tensor = outputs[i]});
   *out = s.args.v;

@@ -13,17 +13,19 @@ static void check_op(Module *dst, const char *name, const TeOp *op, Stmt *init, 
   if (op->kind != TE_COMPUTE)
     raise(ctx, ERR_ARGUMENT, NOWHERE, "tensor intrinsic '%s': '%s' is not a compute", name, op->name);
   if (op->nreduce && !te_plain_reduce(op))
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "tensor intrinsic '%s': the body of '%s' must be the reduction itself", name, op->name);
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "tensor intrinsic '%s': the body of '%s' must be the reduction itself", name,
+          op->name);
   if (!init != !update)
     raise(ctx, ERR_ARGUMENT, NOWHERE, "tensor intrinsic '%s': reset and update come together", name);
   if (update && !op->nreduce)
-    raise(ctx, ERR_ARGUMENT, NOWHERE, "tensor intrinsic '%s': '%s' has no reduction to reset and update", name, op->name);
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "tensor intrinsic '%s': '%s' has no reduction to reset and update", name,
+          op->name);
   const Tensor **in;
   int n = te_inputs(scratch(ctx), op, &in);
   for (int i = 0; i < n; i++)
     if (in[i]->op->kind != TE_PLACEHOLDER)
-      raise(ctx, ERR_ARGUMENT, NOWHERE, "tensor intrinsic '%s': '%s' reads '%s', which is not a placeholder", name, op->name,
-            in[i]->buffer->name);
+      raise(ctx, ERR_ARGUMENT, NOWHERE, "tensor intrinsic '%s': '%s' reads '%s', which is not a placeholder", name,
+            op->name, in[i]->buffer->name);
 }
 
 /* The function of the compute over the buffers given; its root says what is touched. */
@@ -46,7 +48,8 @@ static void set_regions(Creator *c, Block *root, const PrimFunc *f, int nin, boo
   int nout = f->nparam - nin;
   root->reads = arena_array(c->m->arena, Region, f->nparam);
   root->writes = arena_array(c->m->arena, Region, nout);
-  for (int i = 0; reads_outputs && i < nout; i++) root->reads[root->nreads++] = create_whole(c, f->param[nin + i].buffer);
+  for (int i = 0; reads_outputs && i < nout; i++)
+    root->reads[root->nreads++] = create_whole(c, f->param[nin + i].buffer);
   for (int i = 0; reads_inputs && i < nin; i++) root->reads[root->nreads++] = create_whole(c, f->param[i].buffer);
   for (int i = 0; i < nout; i++) root->writes[root->nwrites++] = create_whole(c, f->param[nin + i].buffer);
 }
@@ -115,11 +118,16 @@ static const PrimFunc *make_desc(Maker *k, const Part *part)
 static const PrimFunc *make_impl(Maker *k, const Part *part, Stmt *body)
 {
   Module *dst = k->c.m;
-  TeOp as_extern = {.kind = TE_EXTERN, .m = k->op->m, .ninputs = k->nin, .nout = k->op->nout, .stmt = body,
-                    .in_buffers = (const Buffer **)(uintptr_t)k->in, .out_buffers = (const Buffer **)(uintptr_t)k->out};
+  TeOp as_extern = {.kind = TE_EXTERN,
+                    .m = k->op->m,
+                    .ninputs = k->nin,
+                    .nout = k->op->nout,
+                    .stmt = body,
+                    .in_buffers = (const Buffer **)(uintptr_t)k->in,
+                    .out_buffers = (const Buffer **)(uintptr_t)k->out};
   as_extern.name = arena_printf(scratch(dst->ctx), "%s%s_impl", k->name, part->suffix);
   PrimFunc *f = func_import(dst, create_extern_func(scratch(dst->ctx), &as_extern));
-  f->nparam = k->nin + k->op->nout;        /* the buffers alone: they tell their strides and offsets */
+  f->nparam = k->nin + k->op->nout; /* the buffers alone: they tell their strides and offsets */
   Block *root = arena_new_of(dst->arena, Block);
   root->name = "root";
   root->body = f->body;

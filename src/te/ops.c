@@ -52,7 +52,8 @@ const Tensor *te_placeholder(Module *m, const char *name, DType t, int ndim, con
   TeOp *op = op_new(m, TE_PLACEHOLDER, name && *name ? name : "placeholder", NULL);
   check_shape(m, "placeholder", op->name, ndim, shape);
   if (t.lanes != 1 || t.code == DT_VOID || t.code == DT_HANDLE || dtype_is_string(t))
-    raise(m->ctx, ERR_TYPE, NOWHERE, "placeholder '%s': elements cannot be %s", op->name, dtype_name(scratch(m->ctx), t));
+    raise(m->ctx, ERR_TYPE, NOWHERE, "placeholder '%s': elements cannot be %s", op->name,
+          dtype_name(scratch(m->ctx), t));
   op->nout = 1;
   op->out = arena_array(m->arena, Tensor, 1);
   set_output(op, 0, op->name, t, ndim, shape);
@@ -62,8 +63,7 @@ const Tensor *te_placeholder(Module *m, const char *name, DType t, int ndim, con
 const Expr *te_read(Module *m, const Tensor *t, int n, const Expr *const *index)
 {
   const Buffer *b = t->buffer;
-  if (t->op->m != m)
-    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "tensor '%s' belongs to another module", b->name);
+  if (t->op->m != m) raise(m->ctx, ERR_ARGUMENT, NOWHERE, "tensor '%s' belongs to another module", b->name);
   if (n != b->ndim)
     raise(m->ctx, ERR_SHAPE, NOWHERE, "tensor '%s' has %d dimension%s, read with %d ind%s", b->name, b->ndim,
           b->ndim == 1 ? "" : "s", n, n == 1 ? "ex" : "ices");
@@ -103,7 +103,8 @@ static void check_axes(const TeOp *op, int ndim, const Expr *const *shape)
     const IterVar *iv = op->axis[i];
     if (iv->kind != ITER_SPATIAL)
       raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': axis '%s' is not a spatial axis", op->name, iv->var->name);
-    bool same = iv->extent == shape[i] || (iv->extent && iv->extent->kind == E_INT && expr_is_int(shape[i], iv->extent->u.i));
+    bool same =
+        iv->extent == shape[i] || (iv->extent && iv->extent->kind == E_INT && expr_is_int(shape[i], iv->extent->u.i));
     if (!iv->min || !expr_is_int(iv->min, 0) || !same)
       raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': axis '%s' must run over [0, %s)", op->name, iv->var->name,
             expr_str_of(scratch(ctx), shape[i]));
@@ -114,8 +115,9 @@ static void check_axes(const TeOp *op, int ndim, const Expr *const *shape)
   for (int i = 0; i < op->nreduce; i++) {
     const IterVar *iv = op->reduce_axis[i];
     if (iv->kind != ITER_REDUCE || !iv->min || !iv->extent)
-      raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': '%s' is reduced over but is not a reduce axis; make it with te.reduce_axis",
-            op->name, iv->var->name);
+      raise(ctx, ERR_ARGUMENT, NOWHERE,
+            "compute '%s': '%s' is reduced over but is not a reduce axis; make it with te.reduce_axis", op->name,
+            iv->var->name);
     if (!dtype_is_int(iv->extent->dtype) || !dtype_is_int(iv->min->dtype))
       raise(ctx, ERR_TYPE, NOWHERE, "compute '%s': the domain of reduce axis '%s' is %s; it must be integers", op->name,
             iv->var->name, dtype_name(scratch(ctx), iv->extent->dtype));
@@ -164,7 +166,9 @@ static bool same_extent(Analyzer *an, const Expr *a, const Expr *b)
 static void check_state(const TeOp *op, Analyzer *an, int i)
 {
   Ctx *ctx = op->m->ctx;
-  const Buffer *s = op->state[i]->buffer, *u = op->update[i]->buffer, *b = op->init[i]->buffer;
+  const Buffer *s = op->state[i]->buffer;
+  const Buffer *u = op->update[i]->buffer;
+  const Buffer *b = op->init[i]->buffer;
   if (op->state[i]->op->kind != TE_PLACEHOLDER)
     raise(ctx, ERR_ARGUMENT, NOWHERE, "scan '%s': state '%s' must be a placeholder", op->name, s->name);
   if (op->update[i]->op->kind != TE_COMPUTE)
@@ -173,17 +177,18 @@ static void check_state(const TeOp *op, Analyzer *an, int i)
     raise(ctx, ERR_TYPE, NOWHERE, "scan '%s': state '%s' is %s, its init %s, its update %s", op->name, s->name,
           dtype_name(scratch(ctx), s->dtype), dtype_name(scratch(ctx), b->dtype), dtype_name(scratch(ctx), u->dtype));
   if (s->ndim < 1 || s->ndim != u->ndim || s->ndim != b->ndim)
-    raise(ctx, ERR_SHAPE, NOWHERE, "scan '%s': state '%s' has %d dimensions, its init %d, its update %d; all need the same, at least 1",
+    raise(ctx, ERR_SHAPE, NOWHERE,
+          "scan '%s': state '%s' has %d dimensions, its init %d, its update %d; all need the same, at least 1",
           op->name, s->name, s->ndim, b->ndim, u->ndim);
   for (int d = 0; d < s->ndim; d++)
     if (!same_extent(an, s->shape[d], u->shape[d]) || (d && !same_extent(an, s->shape[d], b->shape[d])))
-      raise(ctx, ERR_SHAPE, NOWHERE, "scan '%s': dimension %d of state '%s' is %s, of its init %s, of its update %s", op->name,
-            d, s->name, expr_str_of(scratch(ctx), s->shape[d]), expr_str_of(scratch(ctx), b->shape[d]),
+      raise(ctx, ERR_SHAPE, NOWHERE, "scan '%s': dimension %d of state '%s' is %s, of its init %s, of its update %s",
+            op->name, d, s->name, expr_str_of(scratch(ctx), s->shape[d]), expr_str_of(scratch(ctx), b->shape[d]),
             expr_str_of(scratch(ctx), u->shape[d]));
   if (i && (!same_extent(an, s->shape[0], op->state[0]->buffer->shape[0]) ||
             !same_extent(an, b->shape[0], op->init[0]->buffer->shape[0])))
-    raise(ctx, ERR_SHAPE, NOWHERE, "scan '%s': states '%s' and '%s' differ in their steps or their initial rows", op->name,
-          op->state[0]->buffer->name, s->name);
+    raise(ctx, ERR_SHAPE, NOWHERE, "scan '%s': states '%s' and '%s' differ in their steps or their initial rows",
+          op->name, op->state[0]->buffer->name, s->name);
 }
 
 /* Index 0 of every read of a state, in an operation of the step whose row is `row`,
@@ -203,10 +208,13 @@ static void check_step_read(void *env, const Expr *e)
   const Expr *row = c->op->axis[0]->var->expr;
   for (int i = 0; i < c->scan->nstate; i++)
     if (t == c->scan->state[i] && !analyzer_prove(c->an, expr_lt(c->op->m, e->arg[0], row)))
-      raise(ctx, ERR_ARGUMENT, NOWHERE, "scan '%s': '%s' reads row %s of state '%s'; only rows before '%s' are known there",
-            c->scan->name, c->op->name, expr_str_of(scratch(ctx), e->arg[0]), t->buffer->name, row->u.var->name);
+      raise(ctx, ERR_ARGUMENT, NOWHERE,
+            "scan '%s': '%s' reads row %s of state '%s'; only rows before '%s' are known there", c->scan->name,
+            c->op->name, expr_str_of(scratch(ctx), e->arg[0]), t->buffer->name, row->u.var->name);
   if (map_has(&c->steps, t->op) && (!e->nargs || e->arg[0] != row))
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "scan '%s': '%s' reads '%s' at %s; inside a scan a tensor that depends on the state can be read at the current step '%s' only",
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "scan '%s': '%s' reads '%s' at %s; inside a scan a tensor that depends on the state can be read at the "
+          "current step '%s' only",
           c->scan->name, c->op->name, t->buffer->name, e->nargs ? expr_str_of(scratch(ctx), e->arg[0]) : "()",
           row->u.var->name);
 }
@@ -220,11 +228,13 @@ static void check_steps(const TeOp *scan)
   for (int i = 0; i < n; i++) map_put(scratch(m->ctx), &c.steps, step[i], NULL);
   for (int i = 0; i < n; i++) {
     if (step[i]->kind != TE_COMPUTE)
-      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "scan '%s': '%s' depends on the state but is not a compute", scan->name, step[i]->name);
+      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "scan '%s': '%s' depends on the state but is not a compute", scan->name,
+            step[i]->name);
     if (step[i]->naxis < 1 || !same_extent(c.an = analyzer_new(m, scratch(m->ctx)), step[i]->axis[0]->extent,
                                            scan->state[0]->buffer->shape[0]))
-      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "scan '%s': '%s' depends on the state, so its first dimension must be the steps",
-            scan->name, step[i]->name);
+      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
+            "scan '%s': '%s' depends on the state, so its first dimension must be the steps", scan->name,
+            step[i]->name);
     c.op = step[i];
     for (int d = 0; d < step[i]->naxis; d++)
       analyzer_bind(c.an, step[i]->axis[d]->var, step[i]->axis[d]->min, step[i]->axis[d]->extent);
@@ -233,8 +243,9 @@ static void check_steps(const TeOp *scan)
   }
   for (int i = 0; i < scan->nstate; i++)
     if (!map_has(&c.steps, scan->update[i]->op))
-      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "scan '%s': update '%s' does not depend on any state; compute it outside the scan",
-            scan->name, scan->update[i]->buffer->name);
+      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
+            "scan '%s': update '%s' does not depend on any state; compute it outside the scan", scan->name,
+            scan->update[i]->buffer->name);
 }
 
 const TeOp *te_scan(Module *m, const char *name, const char *tag, int n, const Tensor *const *init,
@@ -278,13 +289,14 @@ const TeOp *te_extern(Module *m, const char *name, const char *tag, int nin, con
   TeOp *op = op_new(m, TE_EXTERN, name && *name ? name : "extern", tag);
   if (nout < 1) raise(m->ctx, ERR_ARGUMENT, NOWHERE, "extern '%s' has no output", op->name);
   for (int i = 0; i < nin; i++) {
-    const Buffer *b = in_buffers[i], *t = in[i]->buffer;
+    const Buffer *b = in_buffers[i];
+    const Buffer *t = in[i]->buffer;
     if (b->ndim != t->ndim)
       raise(m->ctx, ERR_SHAPE, NOWHERE, "extern '%s': buffer '%s' has %d dimensions, the tensor '%s' it stands for %d",
             op->name, b->name, b->ndim, t->name, t->ndim);
     if (!dtype_eq(b->dtype, t->dtype))
-      raise(m->ctx, ERR_TYPE, NOWHERE, "extern '%s': buffer '%s' is %s, the tensor '%s' it stands for %s", op->name, b->name,
-            dtype_name(scratch(m->ctx), b->dtype), t->name, dtype_name(scratch(m->ctx), t->dtype));
+      raise(m->ctx, ERR_TYPE, NOWHERE, "extern '%s': buffer '%s' is %s, the tensor '%s' it stands for %s", op->name,
+            b->name, dtype_name(scratch(m->ctx), b->dtype), t->name, dtype_name(scratch(m->ctx), t->dtype));
   }
   op->ninputs = nin;
   op->inputs = (const Tensor **)copy_pointers(m, in, nin);

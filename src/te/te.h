@@ -18,8 +18,8 @@ typedef enum { TE_PLACEHOLDER, TE_COMPUTE, TE_SCAN, TE_EXTERN } TeKind;
 
 struct Tensor {
   const TeOp *op;
-  int index;                 /* which output of op */
-  const Buffer *buffer;      /* name, dtype, shape */
+  int index;            /* which output of op */
+  const Buffer *buffer; /* name, dtype, shape */
 };
 
 struct TeOp {
@@ -29,7 +29,7 @@ struct TeOp {
   Annots attrs;
   int nout;
   Tensor *out;
-  bool needs_scan;           /* reads rows before the first of a placeholder: sound only as the step of a scan */
+  bool needs_scan; /* reads rows before the first of a placeholder: sound only as the step of a scan */
   /* compute: axis and reduce_axis; one body per output.  A body is an expression
    * over the axes; reductions sit at its top or anywhere inside.  scan: axis[0]
    * is the scan axis, the others are the spatial axes of each update. */
@@ -40,9 +40,9 @@ struct TeOp {
    * rows, update i row t from rows before t. */
   int nstate, ninputs;
   const Tensor **init, **update, **state;
-  const Tensor **inputs;     /* scan: the tensors read from outside; extern: the inputs */
+  const Tensor **inputs; /* scan: the tensors read from outside; extern: the inputs */
   /* extern */
-  const Buffer **in_buffers, **out_buffers;   /* what the body sees */
+  const Buffer **in_buffers, **out_buffers; /* what the body sees */
   Stmt *stmt;
 };
 
@@ -60,7 +60,8 @@ const TeOp *te_scan(Module *, const char *name, const char *tag, int n, const Te
 const TeOp *te_extern(Module *, const char *name, const char *tag, int nin, const Tensor *const *in,
                       const Buffer *const *in_buffers, int nout, const Buffer *const *out_buffers, Stmt *body);
 const Expr *te_read(Module *, const Tensor *, int n, const Expr *const *index);
-static inline const Tensor *te_tensor_of(const Buffer *b) { return b->owner; }   /* NULL if the buffer is no tensor's */
+/* NULL if the buffer is no tensor's */
+static inline const Tensor *te_tensor_of(const Buffer *b) { return b->owner; }
 
 /* ---- check.c: what a body may say ------------------------------------------------ */
 
@@ -107,9 +108,9 @@ const TeOp *te_replace_reads(const TeOp *, const Map *map);
  * expression (key: its E_REDUCE), and the buffer name for each Tensor (key).  Its
  * memory is dst's. */
 typedef struct TeArg {
-  const Tensor *tensor;      /* or NULL */
-  const Var *var;            /* a scalar or size parameter */
-  const Buffer *buffer;      /* optional: decl_buffer given for the tensor (binds) */
+  const Tensor *tensor; /* or NULL */
+  const Var *var;       /* a scalar or size parameter */
+  const Buffer *buffer; /* optional: decl_buffer given for the tensor (binds) */
 } TeArg;
 PrimFunc *te_create_prim_func(Module *dst, const char *name, int nargs, const TeArg *args, Map *names);
 /* graph.c: arguments that every caller could give: the scalars that no shape tells, the
@@ -124,11 +125,11 @@ void te_evaluate(Ctx *, int nargs, const TeArg *args, const TirArg *values);
 /* A tensor intrinsic: the computation it stands for and what to emit for it. */
 typedef struct TensorIntrin {
   const char *name;
-  const PrimFunc *desc;      /* one block over match_buffers: what is computed */
-  const PrimFunc *impl;      /* the same interface: how */
-  const PrimFunc *init;      /* te.decl_tensor_intrin with a reset, or NULL */
-  const PrimFunc *update;    /* accumulate without reset, or NULL */
-  const PrimFunc *init_desc, *update_desc;   /* what these two compute, where they are given */
+  const PrimFunc *desc;                    /* one block over match_buffers: what is computed */
+  const PrimFunc *impl;                    /* the same interface: how */
+  const PrimFunc *init;                    /* te.decl_tensor_intrin with a reset, or NULL */
+  const PrimFunc *update;                  /* accumulate without reset, or NULL */
+  const PrimFunc *init_desc, *update_desc; /* what these two compute, where they are given */
 } TensorIntrin;
 
 /* ---- intrin.c ------------------------------------------------------------------------------ */

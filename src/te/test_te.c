@@ -14,7 +14,8 @@ static TirArg f32(World *w, int ndim, const int64_t *shape, const float *data)
   a.data = data ? arena_copy(scratch(w->ctx), data, n) : arena_alloc(scratch(w->ctx), n + 4);
   return a;
 }
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]){__VA_ARGS__}
+#define DIMS(...) \
+  (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[]) { __VA_ARGS__ }
 
 /* ---- the evaluator, by hand ------------------------------------------------------------ */
 
@@ -30,15 +31,19 @@ CASE(evaluates_matmul)
 CASE(evaluates_argmax)
 {
   const Tensor *A = INPUT("A", I(2), I(3));
-  const IterVar *i = AXIS("i", I(2)), *k = RAXIS("k", I(3));
+  const IterVar *i = AXIS("i", I(2));
+  const IterVar *k = RAXIS("k", I(3));
   const Reducer *r = reducer_named(w->m, "argmax", DT_F32, DT_I32);
-  const Expr *source[2] = {V(k), READ(A, V(i), V(k))}, *body[2], *shape[1] = {I(2)};
+  const Expr *source[2] = {V(k), READ(A, V(i), V(k))};
+  const Expr *body[2];
+  const Expr *shape[1] = {I(2)};
   for (int v = 0; v < 2; v++) body[v] = expr_reduce(w->m, r, 2, source, 1, &k, expr_bool(w->m, true), NULL, v);
   const TeOp *op = te_compute(w->m, "B", NULL, 1, shape, &i, 2, body, NULL);
   assert_int_equal(op->nout, 2);
   int32_t index[2];
   TirArg v[3] = {f32(w, DIMS(2, 3), (float[]){1, 5, 3, 9, 9, 2}),
-                 {.data = index, .dtype = DT_I32, .ndim = 1, .shape = (int64_t[]){2}}, f32(w, DIMS(2), NULL)};
+                 {.data = index, .dtype = DT_I32, .ndim = 1, .shape = (int64_t[]){2}},
+                 f32(w, DIMS(2), NULL)};
   te_evaluate(w->ctx, TENSORS(A, &op->out[0], &op->out[1]), v);
   assert_int_equal(index[0], 1);
   assert_int_equal(index[1], 0);
@@ -57,9 +62,11 @@ typedef struct Cumsum {
 static Cumsum cumsum_of(World *w, const Expr *T, const Expr *N)
 {
   Cumsum c = {.X = INPUT("X", T, N), .state = INPUT("state", T, N), .t = AXIS("t", T), .i = AXIS("i", N)};
-  const IterVar *z = AXIS("z", I(1)), *i = AXIS("i", N);
+  const IterVar *z = AXIS("z", I(1));
+  const IterVar *i = AXIS("i", N);
   c.init = COMPUTE("init", AXES(z, i), READ(c.X, I(0), V(i)));
-  c.update = COMPUTE("update", AXES(c.t, c.i), ADD(READ(c.state, SUB(V(c.t), I(1)), V(c.i)), READ(c.X, V(c.t), V(c.i))));
+  c.update =
+      COMPUTE("update", AXES(c.t, c.i), ADD(READ(c.state, SUB(V(c.t), I(1)), V(c.i)), READ(c.X, V(c.t), V(c.i))));
   c.scan = te_scan(w->m, "scan", NULL, 1, &c.init, &c.update, &c.state, 1, &c.X);
   return c;
 }
@@ -78,8 +85,14 @@ CASE(evaluates_scan)
 
 CASE(scan_with_steps_between)
 {
-  const Tensor *X = INPUT("X", I(4), I(3)), *state = INPUT("state", I(4), I(3)), *W = INPUT("W", I(3), I(3));
-  const IterVar *z = AXIS("z", I(1)), *i = AXIS("i", I(3)), *t = AXIS("t", I(4)), *t2 = AXIS("t", I(4)), *j = AXIS("j", I(3));
+  const Tensor *X = INPUT("X", I(4), I(3));
+  const Tensor *state = INPUT("state", I(4), I(3));
+  const Tensor *W = INPUT("W", I(3), I(3));
+  const IterVar *z = AXIS("z", I(1));
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *t = AXIS("t", I(4));
+  const IterVar *t2 = AXIS("t", I(4));
+  const IterVar *j = AXIS("j", I(3));
   const IterVar *k = RAXIS("k", I(3));
   const Tensor *init = COMPUTE("init", AXES(z, i), F(0));
   const Tensor *h = COMPUTE("h", AXES(t, j), SUM(MUL(READ(state, SUB(V(t), I(1)), V(k)), READ(W, V(k), V(j))), k));
@@ -91,13 +104,20 @@ CASE(scan_with_steps_between)
 
 CASE(scan_with_two_states)
 {
-  const Tensor *X = INPUT("X", I(5), I(2)), *a = INPUT("a", I(5), I(2)), *b = INPUT("b", I(5), I(2));
-  const Tensor *init[2], *update[2], *state[2] = {a, b};
+  const Tensor *X = INPUT("X", I(5), I(2));
+  const Tensor *a = INPUT("a", I(5), I(2));
+  const Tensor *b = INPUT("b", I(5), I(2));
+  const Tensor *init[2], *update[2];
+  const Tensor *state[2] = {a, b};
   for (int s = 0; s < 2; s++) {
-    const IterVar *z = AXIS("z", I(1)), *i = AXIS("i", I(2));
+    const IterVar *z = AXIS("z", I(1));
+    const IterVar *i = AXIS("i", I(2));
     init[s] = COMPUTE(s ? "ib" : "ia", AXES(z, i), READ(X, V(z), V(i)));
   }
-  const IterVar *t = AXIS("t", I(5)), *i = AXIS("i", I(2)), *t1 = AXIS("t", I(5)), *i1 = AXIS("i", I(2));
+  const IterVar *t = AXIS("t", I(5));
+  const IterVar *i = AXIS("i", I(2));
+  const IterVar *t1 = AXIS("t", I(5));
+  const IterVar *i1 = AXIS("i", I(2));
   update[0] = COMPUTE("ua", AXES(t, i), ADD(READ(b, SUB(V(t), I(1)), V(i)), READ(X, V(t), V(i))));
   /* reads the other state's new row */
   update[1] = COMPUTE("ub", AXES(t1, i1), SUB(READ(update[0], V(t1), V(i1)), READ(b, SUB(V(t1), I(1)), V(i1))));
@@ -129,14 +149,20 @@ static const Expr *guarded(World *w, const Expr *cond, const Expr *a, const Expr
 
 CASE(creates_padded_conv)
 {
-  const Tensor *D = INPUT("D", I(2), I(5), I(5)), *W = INPUT("W", I(3), I(2), I(3), I(3));
-  const IterVar *c = AXIS("c", I(2)), *h = AXIS("h", I(7)), *x = AXIS("x", I(7));
+  const Tensor *D = INPUT("D", I(2), I(5), I(5));
+  const Tensor *W = INPUT("W", I(3), I(2), I(3), I(3));
+  const IterVar *c = AXIS("c", I(2));
+  const IterVar *h = AXIS("h", I(7));
+  const IterVar *x = AXIS("x", I(7));
   const Expr *in = expr_and(w->m, expr_and(w->m, expr_binary(w->m, E_GE, V(h), I(1)), expr_lt(w->m, V(h), I(6))),
                             expr_and(w->m, expr_binary(w->m, E_GE, V(x), I(1)), expr_lt(w->m, V(x), I(6))));
   const Tensor *P = COMPUTE("P", AXES(c, h, x), guarded(w, in, READ(D, V(c), SUB(V(h), I(1)), SUB(V(x), I(1))), F(0)));
-  const IterVar *o = AXIS("o", I(3)), *y = AXIS("y", I(5)), *z = AXIS("z", I(5));
+  const IterVar *o = AXIS("o", I(3));
+  const IterVar *y = AXIS("y", I(5));
+  const IterVar *z = AXIS("z", I(5));
   const IterVar *r[3] = {RAXIS("rc", I(2)), RAXIS("rh", I(3)), RAXIS("rw", I(3))};
-  const Expr *product = MUL(READ(P, V(r[0]), ADD(V(y), V(r[1])), ADD(V(z), V(r[2]))), READ(W, V(o), V(r[0]), V(r[1]), V(r[2])));
+  const Expr *product =
+      MUL(READ(P, V(r[0]), ADD(V(y), V(r[1])), ADD(V(z), V(r[2]))), READ(W, V(o), V(r[0]), V(r[1]), V(r[2])));
   const Tensor *C = COMPUTE("conv", AXES(o, y, z), reduced(w, "sum", product, 3, r, NULL));
   assert_creates(w, TENSORS(D, W, C), NO_SIZES);
 }
@@ -145,8 +171,11 @@ CASE(creates_padded_conv)
 CASE(creates_softmax_in_one_body)
 {
   const Tensor *A = INPUT("A", I(3), I(4));
-  const IterVar *i = AXIS("i", I(3)), *j = AXIS("j", I(4)), *k = RAXIS("k", I(4));
-  const Expr *num = READ(A, V(i), V(j)), *den = READ(A, V(i), V(k));
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *j = AXIS("j", I(4));
+  const IterVar *k = RAXIS("k", I(4));
+  const Expr *num = READ(A, V(i), V(j));
+  const Expr *den = READ(A, V(i), V(k));
   num = expr_call(w->m, DT_NONE, IN_EXP, 1, &num);
   den = expr_call(w->m, DT_NONE, IN_EXP, 1, &den);
   const Tensor *S = COMPUTE("S", AXES(i, j), DIV(num, SUM(den, k)));
@@ -159,11 +188,17 @@ CASE(creates_softmax_in_one_body)
 CASE(creates_softmax_in_stages)
 {
   const Tensor *A = INPUT("A", I(3), I(4));
-  const IterVar *i = AXIS("i", I(3)), *k = RAXIS("k", I(4)), *i2 = AXIS("i", I(3)), *j = AXIS("j", I(4));
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *k = RAXIS("k", I(4));
+  const IterVar *i2 = AXIS("i", I(3));
+  const IterVar *j = AXIS("j", I(4));
   const Tensor *top = COMPUTE("top", AXES(i), reduced(w, "max", READ(A, V(i), V(k)), 1, &k, NULL));
   const Expr *shifted = SUB(READ(A, V(i2), V(j)), READ(top, V(i2)));
   const Tensor *e = COMPUTE("e", AXES(i2, j), expr_call(w->m, DT_NONE, IN_EXP, 1, &shifted));
-  const IterVar *i3 = AXIS("i", I(3)), *k3 = RAXIS("k", I(4)), *i4 = AXIS("i", I(3)), *j4 = AXIS("j", I(4));
+  const IterVar *i3 = AXIS("i", I(3));
+  const IterVar *k3 = RAXIS("k", I(4));
+  const IterVar *i4 = AXIS("i", I(3));
+  const IterVar *j4 = AXIS("j", I(4));
   const Tensor *sum = COMPUTE("sum", AXES(i3), SUM(READ(e, V(i3), V(k3)), k3));
   const Tensor *S = COMPUTE("S", AXES(i4, j4), DIV(READ(e, V(i4), V(j4)), READ(sum, V(i4))));
   PrimFunc *f = assert_creates(w, TENSORS(A, S), NO_SIZES);
@@ -172,8 +207,11 @@ CASE(creates_softmax_in_stages)
 
 CASE(creates_reductions_in_expressions)
 {
-  const Tensor *A = INPUT("A", I(3), I(4)), *b = INPUT("b", I(3));
-  const IterVar *i = AXIS("i", I(3)), *k = RAXIS("k", I(4)), *l = RAXIS("l", I(4));
+  const Tensor *A = INPUT("A", I(3), I(4));
+  const Tensor *b = INPUT("b", I(3));
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *k = RAXIS("k", I(4));
+  const IterVar *l = RAXIS("l", I(4));
   /* two reductions and something beside them */
   const Expr *two = MUL(SUM(READ(A, V(i), V(k)), k), reduced(w, "max", READ(A, V(i), V(l)), 1, &l, NULL));
   const Tensor *C = COMPUTE("C", AXES(i), ADD(two, READ(b, V(i))));
@@ -191,7 +229,9 @@ CASE(creates_reductions_in_expressions)
 CASE(creates_nested_reductions)
 {
   const Tensor *A = INPUT("A", I(2), I(3), I(4));
-  const IterVar *i = AXIS("i", I(2)), *k = RAXIS("k", I(3)), *l = RAXIS("l", I(4));
+  const IterVar *i = AXIS("i", I(2));
+  const IterVar *k = RAXIS("k", I(3));
+  const IterVar *l = RAXIS("l", I(4));
   const Expr *inner = SUM(READ(A, V(i), V(k), V(l)), l);
   const Tensor *C = COMPUTE("C", AXES(i), reduced(w, "max", inner, 1, &k, NULL));
   PrimFunc *f = assert_creates(w, TENSORS(A, C), NO_SIZES);
@@ -206,21 +246,24 @@ CASE(creates_nested_reductions)
 CASE(creates_argmin_in_expression)
 {
   const Tensor *A = INPUT("A", I(3), I(5));
-  const IterVar *i = AXIS("i", I(3)), *k = RAXIS("k", I(5));
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *k = RAXIS("k", I(5));
   const Reducer *r = reducer_named(w->m, "argmin", DT_F32, DT_I32);
   const Expr *source[2] = {V(k), READ(A, V(i), V(k))};
   const Expr *at = expr_reduce(w->m, r, 2, source, 1, &k, expr_bool(w->m, true), NULL, 0);
   const Tensor *C = COMPUTE("C", AXES(i), ADD(at, I(1)));
   assert_true(dtype_eq(C->buffer->dtype, DT_I32));
   assert_creates(w, TENSORS(A, C), NO_SIZES);
-  const Tensor *D = COMPUTE("D", AXES(i), at);      /* one of two values as the whole body */
+  const Tensor *D = COMPUTE("D", AXES(i), at); /* one of two values as the whole body */
   assert_creates(w, TENSORS(A, D), NO_SIZES);
 }
 
 CASE(creates_conditions_and_initial_values)
 {
-  const Tensor *A = INPUT("A", I(6)), *b = INPUT("b", I(4));
-  const IterVar *i = AXIS("i", I(4)), *k = RAXIS("k", I(5));
+  const Tensor *A = INPUT("A", I(6));
+  const Tensor *b = INPUT("b", I(4));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *k = RAXIS("k", I(5));
   /* the read leaves A unless the condition holds */
   const Expr *cond = expr_lt(w->m, ADD(V(i), V(k)), I(6));
   const Tensor *C = COMPUTE("C", AXES(i), reduced(w, "sum", READ(A, ADD(V(i), V(k))), 1, &k, cond));
@@ -229,8 +272,10 @@ CASE(creates_conditions_and_initial_values)
   const Tensor *D = COMPUTE("D", AXES(i), reduced(w, "max", READ(A, V(k)), 1, &k, even));
   PrimFunc *f = assert_creates(w, TENSORS(A, D), NO_SIZES);
   assert_non_null(strstr(func_print(scratch(w->ctx), f), "T.Select"));
-  const Expr *source = READ(A, V(k)), *init = READ(b, V(i));
-  const Expr *sum = expr_reduce(w->m, reducer_named(w->m, "sum", DT_F32, DT_I32), 1, &source, 1, &k, expr_bool(w->m, true), &init, 0);
+  const Expr *source = READ(A, V(k));
+  const Expr *init = READ(b, V(i));
+  const Expr *sum =
+      expr_reduce(w->m, reducer_named(w->m, "sum", DT_F32, DT_I32), 1, &source, 1, &k, expr_bool(w->m, true), &init, 0);
   const Tensor *E = COMPUTE("E", AXES(i), sum);
   assert_creates(w, TENSORS(A, b, E), NO_SIZES);
 }
@@ -239,9 +284,12 @@ CASE(creates_conditions_and_initial_values)
 CASE(creates_own_reducer)
 {
   const Tensor *A = INPUT("A", I(3), I(4));
-  const IterVar *i = AXIS("i", I(3)), *k = RAXIS("k", I(4));
-  const Var *x = var_new(w->m, "x", DT_F32, VAR_PLAIN), *y = var_new(w->m, "y", DT_F32, VAR_PLAIN);
-  const Expr *result = ADD(SUB(SUB(MUL(x->expr, y->expr), x->expr), y->expr), F(2)), *identity = F(2);
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *k = RAXIS("k", I(4));
+  const Var *x = var_new(w->m, "x", DT_F32, VAR_PLAIN);
+  const Var *y = var_new(w->m, "y", DT_F32, VAR_PLAIN);
+  const Expr *result = ADD(SUB(SUB(MUL(x->expr, y->expr), x->expr), y->expr), F(2));
+  const Expr *identity = F(2);
   const Reducer *r = reducer_new(w->m, "own", 1, &x, &y, &result, &identity);
   const Expr *source = READ(A, V(i), V(k));
   const Tensor *C = COMPUTE("C", AXES(i), expr_reduce(w->m, r, 1, &source, 1, &k, expr_bool(w->m, true), NULL, 0));
@@ -257,7 +305,8 @@ CASE(creates_reduce_axis_from_one)
   const IterVar *i = AXIS("i", I(3));
   const IterVar *k = itervar_new(w->m, var_new(w->m, "k", DT_I32, VAR_PLAIN), I(2), I(3), ITER_REDUCE, NULL);
   const Tensor *C = COMPUTE("C", AXES(i), SUM(READ(A, V(i), V(k)), k));
-  TirArg v[2] = {f32(w, DIMS(3, 6), (float[]){1, 1, 2, 3, 4, 9, 0, 0, 0, 1, 0, 5, 7, 7, 1, 1, 1, 7}), f32(w, DIMS(3), NULL)};
+  TirArg v[2] = {f32(w, DIMS(3, 6), (float[]){1, 1, 2, 3, 4, 9, 0, 0, 0, 1, 0, 5, 7, 7, 1, 1, 1, 7}),
+                 f32(w, DIMS(3), NULL)};
   te_evaluate(w->ctx, TENSORS(A, C), v);
   expect_f32(&v[1], 3, (float[]){9, 1, 3});
   PrimFunc *f = assert_creates(w, TENSORS(A, C), NO_SIZES);
@@ -266,7 +315,8 @@ CASE(creates_reduce_axis_from_one)
 
 CASE(creates_symbolic_sizes)
 {
-  const Var *n = var_new(w->m, "n", DT_I32, VAR_SIZE), *K = var_new(w->m, "K", DT_I32, VAR_SIZE);
+  const Var *n = var_new(w->m, "n", DT_I32, VAR_SIZE);
+  const Var *K = var_new(w->m, "K", DT_I32, VAR_SIZE);
   Matmul x = matmul_of(w, n->expr, ADD(n->expr, I(1)), K->expr);
   const Var *vars[2] = {n, K};
   assert_creates(w, TENSORS(x.A, x.B, x.C), (Sizes){2, vars, (int64_t[]){3, 4}});
@@ -278,7 +328,8 @@ CASE(creates_scalar_parameters)
   const Var *alpha = var_new(w->m, "alpha", DT_I32, VAR_PLAIN);
   const IterVar *i = AXIS("i", I(4));
   const Tensor *B = COMPUTE("B", AXES(i), MUL(READ(A, V(i)), expr_cast(w->m, DT_F32, alpha->expr)));
-  TeArg args[3] = {{.var = alpha}, {.tensor = A}, {.tensor = B}}, *other;
+  TeArg args[3] = {{.var = alpha}, {.tensor = A}, {.tensor = B}};
+  TeArg *other;
   assert_creates(w, 3, args, (Sizes){1, &alpha, (int64_t[]){3}});
   assert_int_equal(te_default_args(scratch(w->ctx), 1, &B, &other), 3);
   assert_ptr_equal(other[0].var, alpha);
@@ -286,7 +337,8 @@ CASE(creates_scalar_parameters)
 
 CASE(creates_zero_dimensions)
 {
-  const Tensor *A = INPUT("A", I(4)), *s = te_placeholder(w->m, "s", DT_F32, 0, NULL);
+  const Tensor *A = INPUT("A", I(4));
+  const Tensor *s = te_placeholder(w->m, "s", DT_F32, 0, NULL);
   const IterVar *k = RAXIS("k", I(4));
   const Expr *body = SUM(MUL(READ(A, V(k)), te_read(w->m, s, 0, NULL)), k);
   const Tensor *C = &te_compute(w->m, "C", NULL, 0, NULL, NULL, 1, &body, NULL)->out[0];
@@ -309,8 +361,10 @@ CASE(creates_int64_loops_for_int64_shapes)
 CASE(creates_several_outputs)
 {
   const Tensor *A = INPUT("A", I(4));
-  const IterVar *i = AXIS("i", I(4)), *k = RAXIS("k", I(4));
-  const Expr *body[2] = {ADD(READ(A, V(i)), F(1)), SUM(READ(A, V(k)), k)}, *shape[1] = {I(4)};
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *k = RAXIS("k", I(4));
+  const Expr *body[2] = {ADD(READ(A, V(i)), F(1)), SUM(READ(A, V(k)), k)};
+  const Expr *shape[1] = {I(4)};
   const TeOp *op = te_compute(w->m, "two", NULL, 1, shape, &i, 2, body, NULL);
   PrimFunc *f = assert_creates(w, TENSORS(A, &op->out[0], &op->out[1]), NO_SIZES);
   assert_int_equal(func_find_block(f, "two")->u.block->nwrites, 2);
@@ -320,7 +374,8 @@ CASE(creates_several_outputs)
 CASE(creates_intermediate_as_output)
 {
   const Tensor *A = INPUT("A", I(4));
-  const IterVar *i = AXIS("i", I(4)), *j = AXIS("j", I(4));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *j = AXIS("j", I(4));
   const Tensor *B = COMPUTE("B", AXES(i), ADD(READ(A, V(i)), F(1)));
   const Tensor *C = COMPUTE("C", AXES(j), MUL(READ(B, V(j)), F(2)));
   PrimFunc *f = assert_creates(w, TENSORS(A, B, C), NO_SIZES);
@@ -342,7 +397,8 @@ static const TeOp *doubler(World *w, const Tensor *in, const Expr *n)
 CASE(creates_extern)
 {
   const Tensor *A = INPUT("A", I(4));
-  const IterVar *i = AXIS("i", I(4)), *j = AXIS("j", I(4));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *j = AXIS("j", I(4));
   const Tensor *B = COMPUTE("B", AXES(i), ADD(READ(A, V(i)), F(1)));
   const TeOp *ext = doubler(w, B, I(4));
   const Tensor *C = COMPUTE("C", AXES(j), ADD(READ(&ext->out[0], V(j)), F(1)));
@@ -356,7 +412,9 @@ CASE(creates_extern)
 CASE(names_tell_blocks_and_buffers)
 {
   const Tensor *A = INPUT("A", I(4), I(4));
-  const IterVar *i = AXIS("i", I(4)), *k = RAXIS("k", I(4)), *j = AXIS("j", I(4));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *k = RAXIS("k", I(4));
+  const IterVar *j = AXIS("j", I(4));
   const Expr *sum = SUM(READ(A, V(i), V(k)), k);
   const Tensor *B = COMPUTE("x.y", AXES(i), ADD(sum, F(1)));
   const Tensor *C = COMPUTE("x_y", AXES(j), ADD(READ(B, V(j)), F(1)));
@@ -371,7 +429,8 @@ CASE(names_tell_blocks_and_buffers)
 
 CASE(replaces_reads)
 {
-  const Tensor *A = INPUT("A", I(4)), *B = INPUT("B", I(4));
+  const Tensor *A = INPUT("A", I(4));
+  const Tensor *B = INPUT("B", I(4));
   const IterVar *i = AXIS("i", I(4));
   const Tensor *C = COMPUTE("C", AXES(i), ADD(READ(A, V(i)), F(1)));
   Map map = {0};
@@ -391,14 +450,20 @@ CASE(replaces_reads)
 /* C[i] += a[k] * b[i, k] as an intrinsic with reset and update. */
 CASE(makes_tensor_intrinsics)
 {
-  const Tensor *A = INPUT("a", I(4)), *B = INPUT("b", I(2), I(4));
-  const IterVar *i = AXIS("i", I(2)), *k = RAXIS("k", I(4));
+  const Tensor *A = INPUT("a", I(4));
+  const Tensor *B = INPUT("b", I(2), I(4));
+  const IterVar *i = AXIS("i", I(2));
+  const IterVar *k = RAXIS("k", I(4));
   const Tensor *C = COMPUTE("c", AXES(i), SUM(MUL(READ(A, V(k)), READ(B, V(i), V(k))), k));
-  const Expr *sa[1] = {I(4)}, *sb[2] = {I(2), I(4)}, *sc[1] = {I(2)};
+  const Expr *sa[1] = {I(4)};
+  const Expr *sb[2] = {I(2), I(4)};
+  const Expr *sc[1] = {I(2)};
   const Buffer *in[2] = {buffer_new(w->m, "a", DT_F32, 1, sa, NULL, NULL, NULL, 0, 1, NULL),
                          buffer_new(w->m, "b", DT_F32, 2, sb, NULL, NULL, NULL, 0, 1, NULL)};
   const Buffer *out[1] = {buffer_new(w->m, "c", DT_F32, 1, sc, NULL, NULL, NULL, 0, 1, NULL)};
-  Stmt *body = stmt_eval(w->m, I(1)), *init = stmt_eval(w->m, I(2)), *update = stmt_eval(w->m, I(3));
+  Stmt *body = stmt_eval(w->m, I(1));
+  Stmt *init = stmt_eval(w->m, I(2));
+  Stmt *update = stmt_eval(w->m, I(3));
   TensorIntrin *t = te_tensor_intrin(w->m, "gemv", C->op, in, out, body, init, update);
   assert_int_equal(t->desc->nparam, 3);
   assert_int_equal(t->impl->nparam, 3);
@@ -444,7 +509,8 @@ REFUSED(read_past_the_end, ERR_BOUNDS, "'B'", "'A'", "dimension 0", "[1, 4]", "e
 REFUSED(read_before_the_start, ERR_BOUNDS, "'C'", "'B'", "[-1, 2]")
 {
   const Tensor *A = INPUT("A", I(4));
-  const IterVar *i = AXIS("i", I(4)), *j = AXIS("j", I(4));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *j = AXIS("j", I(4));
   const Tensor *B = COMPUTE("B", AXES(i), READ(A, V(i)));
   COMPUTE("C", AXES(j), READ(B, SUB(V(j), I(1))));
 }
@@ -460,8 +526,10 @@ REFUSED(read_before_the_start_outside_a_scan, ERR_BOUNDS, "'A'", "[-1, 2]")
 
 REFUSED(scan_reads_too_far_back, ERR_BOUNDS, "'update'", "'state'", "[-1, 1]")
 {
-  const Tensor *X = INPUT("X", I(4)), *state = INPUT("state", I(4));
-  const IterVar *z = AXIS("z", I(1)), *t = AXIS("t", I(4));
+  const Tensor *X = INPUT("X", I(4));
+  const Tensor *state = INPUT("state", I(4));
+  const IterVar *z = AXIS("z", I(1));
+  const IterVar *t = AXIS("t", I(4));
   const Tensor *init = COMPUTE("init", AXES(z), READ(X, V(z)));
   const Tensor *update = COMPUTE("update", AXES(t), ADD(READ(state, SUB(V(t), I(2))), F(1)));
   te_scan(w->m, "scan", NULL, 1, &init, &update, &state, 0, NULL);
@@ -478,7 +546,8 @@ REFUSED(read_past_a_symbolic_end, ERR_BOUNDS, "'A'", "dimension 0", "n")
 REFUSED(read_past_the_end_in_reduction, ERR_BOUNDS, "'A'", "dimension 1", "[0, 5]")
 {
   const Tensor *A = INPUT("A", I(4), I(5));
-  const IterVar *i = AXIS("i", I(4)), *k = RAXIS("k", I(6));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *k = RAXIS("k", I(6));
   COMPUTE("B", AXES(i), SUM(READ(A, V(i), V(k)), k));
 }
 
@@ -516,21 +585,24 @@ REFUSED(empty_tensor_under_a_known_axis, ERR_BOUNDS, "'A'", "extent is 0")
 REFUSED(reduce_axis_outside, ERR_ARGUMENT, "'B'", "'k'", "outside a reduction")
 {
   const Tensor *A = INPUT("A", I(4), I(4));
-  const IterVar *i = AXIS("i", I(4)), *k = RAXIS("k", I(4));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *k = RAXIS("k", I(4));
   COMPUTE("B", AXES(i), READ(A, V(i), V(k)));
 }
 
 REFUSED(reduce_axis_beside_its_reduction, ERR_ARGUMENT, "'k'", "outside a reduction")
 {
   const Tensor *A = INPUT("A", I(4), I(4));
-  const IterVar *i = AXIS("i", I(4)), *k = RAXIS("k", I(4));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *k = RAXIS("k", I(4));
   COMPUTE("B", AXES(i), ADD(SUM(READ(A, V(i), V(k)), k), READ(A, V(i), V(k))));
 }
 
 REFUSED(axis_of_another_operation, ERR_ARGUMENT, "'C'", "'i'", "another operation")
 {
   const Tensor *A = INPUT("A", I(4));
-  const IterVar *i = AXIS("i", I(4)), *j = AXIS("j", I(4));
+  const IterVar *i = AXIS("i", I(4));
+  const IterVar *j = AXIS("j", I(4));
   COMPUTE("B", AXES(i), READ(A, V(i)));
   COMPUTE("C", AXES(j), ADD(READ(A, V(j)), READ(A, V(i))));
 }
@@ -555,8 +627,10 @@ REFUSED(recursion, ERR_ARGUMENT, "'B'", "te.scan")
 
 REFUSED(scan_reads_its_own_row, ERR_ARGUMENT, "'scan'", "'state'", "before")
 {
-  const Tensor *X = INPUT("X", I(4)), *state = INPUT("state", I(4));
-  const IterVar *z = AXIS("z", I(1)), *t = AXIS("t", I(4));
+  const Tensor *X = INPUT("X", I(4));
+  const Tensor *state = INPUT("state", I(4));
+  const IterVar *z = AXIS("z", I(1));
+  const IterVar *t = AXIS("t", I(4));
   const Tensor *init = COMPUTE("init", AXES(z), READ(X, V(z)));
   const Tensor *update = COMPUTE("update", AXES(t), ADD(READ(state, V(t)), F(1)));
   te_scan(w->m, "scan", NULL, 1, &init, &update, &state, 0, NULL);
@@ -565,7 +639,8 @@ REFUSED(scan_reads_its_own_row, ERR_ARGUMENT, "'scan'", "'state'", "before")
 REFUSED(scan_dtypes_differ, ERR_TYPE, "'scan'", "int32", "float32")
 {
   const Tensor *state = INPUT("state", I(4));
-  const IterVar *z = AXIS("z", I(1)), *t = AXIS("t", I(4));
+  const IterVar *z = AXIS("z", I(1));
+  const IterVar *t = AXIS("t", I(4));
   const Tensor *init = COMPUTE("init", AXES(z), I(0));
   const Tensor *update = COMPUTE("update", AXES(t), ADD(READ(state, SUB(V(t), I(1))), F(1)));
   te_scan(w->m, "scan", NULL, 1, &init, &update, &state, 0, NULL);
@@ -610,8 +685,10 @@ REFUSED(wrong_shape_given, ERR_SHAPE, "'A'", "dimension 0", "4", "5")
 static void everything(Ctx *ctx, void *arg)
 {
   World *w = arg;
-  const Tensor *A = INPUT("A", I(3), I(4)), *b = INPUT("b", I(3));
-  const IterVar *i = AXIS("i", I(3)), *k = RAXIS("k", I(4));
+  const Tensor *A = INPUT("A", I(3), I(4));
+  const Tensor *b = INPUT("b", I(3));
+  const IterVar *i = AXIS("i", I(3));
+  const IterVar *k = RAXIS("k", I(4));
   const Tensor *C = COMPUTE("C", AXES(i), ADD(SUM(READ(A, V(i), V(k)), k), READ(b, V(i))));
   Cumsum s = cumsum_of(w, I(3), I(2));
   TeArg args[5] = {{.tensor = A}, {.tensor = b}, {.tensor = C}, {.tensor = s.X}, {.tensor = &s.scan->out[0]}};
@@ -637,28 +714,57 @@ CASE(survives_failing_allocations)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(evaluates_matmul), cmocka_unit_test(evaluates_argmax), cmocka_unit_test(evaluates_scan),
-      cmocka_unit_test(scan_with_steps_between), cmocka_unit_test(scan_with_two_states),
-      cmocka_unit_test(creates_matmul), cmocka_unit_test(creates_padded_conv),
-      cmocka_unit_test(creates_softmax_in_one_body), cmocka_unit_test(creates_softmax_in_stages),
-      cmocka_unit_test(creates_reductions_in_expressions), cmocka_unit_test(creates_nested_reductions),
-      cmocka_unit_test(creates_argmin_in_expression), cmocka_unit_test(creates_conditions_and_initial_values),
-      cmocka_unit_test(creates_own_reducer), cmocka_unit_test(creates_reduce_axis_from_one),
-      cmocka_unit_test(creates_symbolic_sizes), cmocka_unit_test(creates_scalar_parameters),
-      cmocka_unit_test(creates_zero_dimensions), cmocka_unit_test(creates_int64_loops_for_int64_shapes),
-      cmocka_unit_test(creates_several_outputs), cmocka_unit_test(creates_intermediate_as_output),
-      cmocka_unit_test(creates_extern), cmocka_unit_test(names_tell_blocks_and_buffers), cmocka_unit_test(replaces_reads),
-      cmocka_unit_test(makes_tensor_intrinsics),
-      cmocka_unit_test(rank_mismatch), cmocka_unit_test(float_index), cmocka_unit_test(float_extent),
-      cmocka_unit_test(negative_extent), cmocka_unit_test(read_past_the_end), cmocka_unit_test(read_before_the_start),
-      cmocka_unit_test(read_before_the_start_outside_a_scan), cmocka_unit_test(scan_reads_too_far_back),
-      cmocka_unit_test(read_past_a_symbolic_end), cmocka_unit_test(read_past_the_end_in_reduction),
-      cmocka_unit_test(read_past_the_end_in_select), cmocka_unit_test(guarded_reads_are_left_alone),
-      cmocka_unit_test(empty_tensor_under_an_open_axis), cmocka_unit_test(empty_tensor_under_a_known_axis),
-      cmocka_unit_test(reduce_axis_outside), cmocka_unit_test(reduce_axis_beside_its_reduction),
-      cmocka_unit_test(axis_of_another_operation), cmocka_unit_test(unknown_tensor), cmocka_unit_test(recursion),
-      cmocka_unit_test(scan_reads_its_own_row), cmocka_unit_test(scan_dtypes_differ), cmocka_unit_test(missing_placeholder),
-      cmocka_unit_test(missing_scalar), cmocka_unit_test(argument_twice), cmocka_unit_test(wrong_shape_given), cmocka_unit_test(survives_failing_allocations),
+    cmocka_unit_test(evaluates_matmul),
+    cmocka_unit_test(evaluates_argmax),
+    cmocka_unit_test(evaluates_scan),
+    cmocka_unit_test(scan_with_steps_between),
+    cmocka_unit_test(scan_with_two_states),
+    cmocka_unit_test(creates_matmul),
+    cmocka_unit_test(creates_padded_conv),
+    cmocka_unit_test(creates_softmax_in_one_body),
+    cmocka_unit_test(creates_softmax_in_stages),
+    cmocka_unit_test(creates_reductions_in_expressions),
+    cmocka_unit_test(creates_nested_reductions),
+    cmocka_unit_test(creates_argmin_in_expression),
+    cmocka_unit_test(creates_conditions_and_initial_values),
+    cmocka_unit_test(creates_own_reducer),
+    cmocka_unit_test(creates_reduce_axis_from_one),
+    cmocka_unit_test(creates_symbolic_sizes),
+    cmocka_unit_test(creates_scalar_parameters),
+    cmocka_unit_test(creates_zero_dimensions),
+    cmocka_unit_test(creates_int64_loops_for_int64_shapes),
+    cmocka_unit_test(creates_several_outputs),
+    cmocka_unit_test(creates_intermediate_as_output),
+    cmocka_unit_test(creates_extern),
+    cmocka_unit_test(names_tell_blocks_and_buffers),
+    cmocka_unit_test(replaces_reads),
+    cmocka_unit_test(makes_tensor_intrinsics),
+    cmocka_unit_test(rank_mismatch),
+    cmocka_unit_test(float_index),
+    cmocka_unit_test(float_extent),
+    cmocka_unit_test(negative_extent),
+    cmocka_unit_test(read_past_the_end),
+    cmocka_unit_test(read_before_the_start),
+    cmocka_unit_test(read_before_the_start_outside_a_scan),
+    cmocka_unit_test(scan_reads_too_far_back),
+    cmocka_unit_test(read_past_a_symbolic_end),
+    cmocka_unit_test(read_past_the_end_in_reduction),
+    cmocka_unit_test(read_past_the_end_in_select),
+    cmocka_unit_test(guarded_reads_are_left_alone),
+    cmocka_unit_test(empty_tensor_under_an_open_axis),
+    cmocka_unit_test(empty_tensor_under_a_known_axis),
+    cmocka_unit_test(reduce_axis_outside),
+    cmocka_unit_test(reduce_axis_beside_its_reduction),
+    cmocka_unit_test(axis_of_another_operation),
+    cmocka_unit_test(unknown_tensor),
+    cmocka_unit_test(recursion),
+    cmocka_unit_test(scan_reads_its_own_row),
+    cmocka_unit_test(scan_dtypes_differ),
+    cmocka_unit_test(missing_placeholder),
+    cmocka_unit_test(missing_scalar),
+    cmocka_unit_test(argument_twice),
+    cmocka_unit_test(wrong_shape_given),
+    cmocka_unit_test(survives_failing_allocations),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,38 +44,39 @@ static inline ErrKind world(void (*body)(World *), char *message, size_t size)
   return kind;
 }
 
-#define CASE(name)                                        \
-  static void body_##name(World *w);                      \
-  static void name(void **state)                          \
-  {                                                       \
-    (void)state;                                          \
+#define CASE(name)                                           \
+  static void body_##name(World *w);                         \
+  static void name(void **state)                             \
+  {                                                          \
+    (void)state;                                             \
     assert_int_equal(world(body_##name, NULL, 0), ERR_NONE); \
-  }                                                       \
+  }                                                          \
   static void body_##name(World *w)
 
 /* The body is refused, with this kind and words. */
-#define REFUSED(name, error, ...)                                                   \
-  static void body_##name(World *w);                                                \
-  static void name(void **state)                                                    \
-  {                                                                                 \
-    (void)state;                                                                    \
-    char message[1024];                                                             \
-    const char *const words[] = {__VA_ARGS__};                                      \
-    ErrKind kind = world(body_##name, message, sizeof message);                     \
-    if (kind != (error)) fprintf(stderr, "%s: %s\n", error_kind_name(kind), message); \
-    assert_int_equal(kind, error);                                                  \
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {                     \
+#define REFUSED(name, error, ...)                                                              \
+  static void body_##name(World *w);                                                           \
+  static void name(void **state)                                                               \
+  {                                                                                            \
+    (void)state;                                                                               \
+    char message[1024];                                                                        \
+    const char *const words[] = {__VA_ARGS__};                                                 \
+    ErrKind kind = world(body_##name, message, sizeof message);                                \
+    if (kind != (error)) fprintf(stderr, "%s: %s\n", error_kind_name(kind), message);          \
+    assert_int_equal(kind, error);                                                             \
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {                                \
       if (!strstr(message, words[i])) fprintf(stderr, "'%s' lacks '%s'\n", message, words[i]); \
-      assert_non_null(strstr(message, words[i]));                                   \
-    }                                                                               \
-  }                                                                                 \
+      assert_non_null(strstr(message, words[i]));                                              \
+    }                                                                                          \
+  }                                                                                            \
   static void body_##name(World *w)
 
 /* ---- writing computes -------------------------------------------------------------------- */
 
 #define I(v) expr_i32(w->m, v)
 #define F(v) expr_float(w->m, DT_F32, v)
-#define SHAPE(...) (int)(sizeof((const Expr *[]){__VA_ARGS__}) / sizeof(const Expr *)), (const Expr *[]){__VA_ARGS__}
+#define SHAPE(...) \
+  (int)(sizeof((const Expr *[]){__VA_ARGS__}) / sizeof(const Expr *)), (const Expr *[]) { __VA_ARGS__ }
 #define READ(t, ...) te_read(w->m, t, SHAPE(__VA_ARGS__))
 #define V(iv) ((iv)->var->expr)
 #define ADD(a, b) expr_add(w->m, a, b)
@@ -97,7 +98,8 @@ static inline const Tensor *holder(World *w, const char *name, DType t, int n, c
 }
 #define INPUT(name, ...) holder(w, name, DT_F32, SHAPE(__VA_ARGS__))
 
-static inline const Expr *reduced(World *w, const char *reducer, const Expr *source, int n, const IterVar *const *axis, const Expr *cond)
+static inline const Expr *reduced(World *w, const char *reducer, const Expr *source, int n, const IterVar *const *axis,
+                                  const Expr *cond)
 {
   const Reducer *r = reducer_named(w->m, reducer, source->dtype, DT_I32);
   return expr_reduce(w->m, r, 1, &source, n, axis, cond ? cond : expr_bool(w->m, true), NULL, 0);
@@ -110,7 +112,8 @@ static inline const Tensor *computed(World *w, const char *name, int n, const It
   for (int i = 0; i < n; i++) shape[i] = axis[i]->extent;
   return &te_compute(w->m, name, NULL, n, shape, axis, 1, &body, NULL)->out[0];
 }
-#define AXES(...) (int)(sizeof((const IterVar *[]){__VA_ARGS__}) / sizeof(const IterVar *)), (const IterVar *[]){__VA_ARGS__}
+#define AXES(...) \
+  (int)(sizeof((const IterVar *[]){__VA_ARGS__}) / sizeof(const IterVar *)), (const IterVar *[]) { __VA_ARGS__ }
 #define COMPUTE(name, axes, body) computed(w, name, axes, body)
 
 /* C[i, j] = sum of A[i, k] * B[k, j] */
@@ -154,13 +157,15 @@ static inline TirArg *numbers(World *w, int n, const TeArg *args, Sizes sizes)
       continue;
     }
     const Buffer *b = args[i].tensor->buffer;
-    int64_t *shape = arena_array(arena, int64_t, b->ndim), count = 1;
+    int64_t *shape = arena_array(arena, int64_t, b->ndim);
+    int64_t count = 1;
     for (int d = 0; d < b->ndim; d++) count *= shape[d] = extent_of(w, b->shape[d], sizes.n, sizes.var, sizes.value);
     char *data = arena_alloc(arena, (size_t)count * (size_t)dtype_bytes(b->dtype) + 16);
     for (int64_t k = 0; k < count; k++) {
       seed = seed * 1103515245u + 12345u;
       int v = args[i].tensor->op->kind == TE_PLACEHOLDER ? (int)(seed >> 16) % 17 - 8 : 77;
-      value_store(dtype_is_float(b->dtype) ? value_float(b->dtype, v * 0.5) : value_int(b->dtype, v), data + k * dtype_bytes(b->dtype));
+      value_store(dtype_is_float(b->dtype) ? value_float(b->dtype, v * 0.5) : value_int(b->dtype, v),
+                  data + k * dtype_bytes(b->dtype));
     }
     out[i] = (TirArg){.data = data, .dtype = b->dtype, .ndim = b->ndim, .shape = shape};
   }
@@ -180,10 +185,13 @@ static inline void assert_same_numbers(int n, const TirArg *a, const TirArg *b)
 {
   for (int i = 0; i < n; i++) {
     if (!a[i].data) continue;
-    size_t size = (size_t)dtype_bytes(a[i].dtype), count = bytes_of(&a[i]) / size;
+    size_t size = (size_t)dtype_bytes(a[i].dtype);
+    size_t count = bytes_of(&a[i]) / size;
     for (size_t k = 0; k < count; k++) {
-      Value x = value_load(a[i].dtype, (char *)a[i].data + k * size), y = value_load(a[i].dtype, (char *)b[i].data + k * size);
-      double fx = dtype_is_float(x.dtype) ? x.f : (double)x.i, fy = dtype_is_float(y.dtype) ? y.f : (double)y.i;
+      Value x = value_load(a[i].dtype, (char *)a[i].data + k * size);
+      Value y = value_load(a[i].dtype, (char *)b[i].data + k * size);
+      double fx = dtype_is_float(x.dtype) ? x.f : (double)x.i;
+      double fy = dtype_is_float(y.dtype) ? y.f : (double)y.i;
       double tolerance = 1e-5 * (1 + (fx < 0 ? -fx : fx));
       if (!(fx == fy || (fx - fy <= tolerance && fy - fx <= tolerance)))
         fail_msg("argument %d, element %zu: %.9g and %.9g", i, k, fx, fy);
@@ -194,15 +202,17 @@ static inline void assert_same_numbers(int n, const TirArg *a, const TirArg *b)
 /* The function computes what the evaluator says. */
 static inline void assert_computes(World *w, const PrimFunc *f, int n, const TeArg *args, Sizes sizes)
 {
-  TirArg *want = numbers(w, n, args, sizes), *got = numbers(w, n, args, sizes);
+  TirArg *want = numbers(w, n, args, sizes);
+  TirArg *got = numbers(w, n, args, sizes);
   te_evaluate(w->ctx, n, args, want);
   func_interpret(f, n, got);
   assert_same_numbers(n, want, got);
 }
 
-#define TENSORS(...)                                                                                                   \
-  (int)(sizeof((const Tensor *[]){__VA_ARGS__}) / sizeof(const Tensor *)),                                              \
-      te_args_of(w, (int)(sizeof((const Tensor *[]){__VA_ARGS__}) / sizeof(const Tensor *)), (const Tensor *[]){__VA_ARGS__})
+#define TENSORS(...)                                                                         \
+  (int)(sizeof((const Tensor *[]){__VA_ARGS__}) / sizeof(const Tensor *)),                   \
+      te_args_of(w, (int)(sizeof((const Tensor *[]){__VA_ARGS__}) / sizeof(const Tensor *)), \
+                 (const Tensor *[]){__VA_ARGS__})
 static inline TeArg *te_args_of(World *w, int n, const Tensor *const *t)
 {
   TeArg *out = arena_array(scratch(w->ctx), TeArg, n);

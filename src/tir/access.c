@@ -10,18 +10,18 @@
 typedef struct Box {
   const Buffer *buffer;
   bool write;
-  const Expr **min, **max;   /* both ends belong to the box */
+  const Expr **min, **max; /* both ends belong to the box */
 } Box;
 
 typedef struct Walk {
   Module *m;
   Analyzer *an;
   Arena *arena;
-  Vec(const Var *) loops;    /* run over their range */
-  Map values;                /* Var* -> Expr*: let and block variables */
-  Map views;                 /* Buffer* -> MatchBuffer* */
-  bool hide;                 /* leave out what is allocated on the way … */
-  Map hidden;                /* … Buffer* */
+  Vec(const Var *) loops; /* run over their range */
+  Map values;             /* Var* -> Expr*: let and block variables */
+  Map views;              /* Buffer* -> MatchBuffer* */
+  bool hide;              /* leave out what is allocated on the way … */
+  Map hidden;             /* … Buffer* */
   Vec(Box) boxes;
 } Walk;
 
@@ -54,7 +54,8 @@ static bool lane_bounds(Walk *w, const Expr *e, const Expr **min, const Expr **m
   }
   if (e->kind == E_BROADCAST) return lane_bounds(w, e->arg[0], min, max);
   int64_t span;
-  if (e->kind == E_RAMP && e->arg[0]->dtype.lanes == 1 && e->arg[1]->kind == E_INT && int_mul(e->arg[1]->u.i, e->dtype.lanes - 1, &span)) {
+  if (e->kind == E_RAMP && e->arg[0]->dtype.lanes == 1 && e->arg[1]->kind == E_INT &&
+      int_mul(e->arg[1]->u.i, e->dtype.lanes - 1, &span)) {
     *min = plus(w, e->arg[0], span < 0 ? span : 0);
     *max = plus(w, e->arg[0], span > 0 ? span : 0);
     return true;
@@ -129,10 +130,8 @@ static void add_access(Walk *w, const Buffer *b, const Expr *const *index, bool 
   if (map_has(&w->hidden, b)) return;
   Box box = {b, write, arena_array(w->arena, const Expr *, b->ndim), arena_array(w->arena, const Expr *, b->ndim)};
   for (int d = 0; d < b->ndim; d++) {
-    if (!index || !ends_of(w, index[d], &box.min[d], &box.max[d]))
-      whole_dim(w, b->shape[d], &box.min[d], &box.max[d]);
-    else
-      clamp(w, b->shape[d], &box.min[d], &box.max[d]);
+    if (!index || !ends_of(w, index[d], &box.min[d], &box.max[d])) whole_dim(w, b->shape[d], &box.min[d], &box.max[d]);
+    else clamp(w, b->shape[d], &box.min[d], &box.max[d]);
   }
   add_box(w, &box);
 }
@@ -148,7 +147,8 @@ static void add_region(Walk *w, const Region *r, bool write)
   if (map_has(&w->hidden, b)) return;
   Box box = {b, write, arena_array(w->arena, const Expr *, b->ndim), arena_array(w->arena, const Expr *, b->ndim)};
   for (int d = 0; d < b->ndim; d++) {
-    const Expr *unused, *last = plus(w, expr_add(w->m, r->min[d], r->extent[d]), -1);
+    const Expr *unused;
+    const Expr *last = plus(w, expr_add(w->m, r->min[d], r->extent[d]), -1);
     bool known = ends_of(w, r->min[d], &box.min[d], &unused);
     /* one expression for a point, so that its ends stay the same expression */
     if (known && expr_is_int(r->extent[d], 1)) box.max[d] = unused;
@@ -164,7 +164,8 @@ static void add_region(Walk *w, const Region *r, bool write)
 /* tvm_access_ptr(type, data, offset, extent, mask): the view or buffer behind data. */
 static void visit_pointer(Walk *w, const Expr *call)
 {
-  const Expr *data = call->arg[1], *mask = call->arg[4];
+  const Expr *data = call->arg[1];
+  const Expr *mask = call->arg[4];
   if (data->kind != E_VAR) return;
   int64_t bits = mask->kind == E_INT ? mask->u.i : 3;
   for (int i = 0; i < w->views.n; i++) {
@@ -300,7 +301,9 @@ static Region region_of(Walk *w, const Box *box)
     r.extent[d] = box->min[d] == box->max[d]
                       ? expr_int(w->m, box->min[d]->dtype, 1)
                       : expr_simplify(w->an, plus(w, expr_binary(w->m, E_SUB, box->max[d], box->min[d]), 1));
-    if (!dtype_eq(r.min[d]->dtype, r.extent[d]->dtype)) r.min[d] = expr_simplify(w->an, expr_cast(w->m, r.extent[d]->dtype, r.min[d]));   /* int32 and int64 in turn */
+    /* int32 and int64 in turn */
+    if (!dtype_eq(r.min[d]->dtype, r.extent[d]->dtype))
+      r.min[d] = expr_simplify(w->an, expr_cast(w->m, r.extent[d]->dtype, r.min[d]));
   }
   return r;
 }

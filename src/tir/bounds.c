@@ -25,20 +25,20 @@ typedef struct Walk {
   Arena *arena;
   Analyzer *an;
   Vec(Loop) loops;
-  Map values;                /* Var* -> Expr*: let and block variables */
+  Map values; /* Var* -> Expr*: let and block variables */
   Vec(const Expr *) guards;
-  int undecided;             /* guards that depend on data */
-  bool domains;              /* look at block axes, not at accesses */
-  Map seen;                  /* Expr* looked at under these guards */
+  int undecided; /* guards that depend on data */
+  bool domains;  /* look at block axes, not at accesses */
+  Map seen;      /* Expr* looked at under these guards */
   const Stmt *at;
 } Walk;
 
 /* One question: does index stay in [0, extent)? */
 typedef struct Question {
   const Expr *index, *extent;
-  const char *what, *name;   /* "read of buffer", "A" */
-  int dim;                   /* -1: a block axis */
-  const Expr *shown;         /* the index as written */
+  const char *what, *name; /* "read of buffer", "A" */
+  int dim;                 /* -1: a block axis */
+  const Expr *shown;       /* the index as written */
 } Question;
 
 static const Expr *inline_let(Rewriter *rw, const Expr *e)
@@ -72,12 +72,15 @@ _Noreturn static void report(Walk *w, const Question *q, const char *reaches)
   const char *range = "";
   if (iv.min != INT64_MIN && iv.max != INT64_MAX)
     range = arena_printf(w->arena, ", which runs from %" PRId64 " to %" PRId64 ",", iv.min, iv.max);
-  const char *extent = expr_str_of(w->arena, q->extent), *index = expr_str_of(w->arena, q->shown);
+  const char *extent = expr_str_of(w->arena, q->extent);
+  const char *index = expr_str_of(w->arena, q->shown);
   if (q->dim < 0)
-    raise(w->ctx, ERR_TYPE, w->at->loc, "function '%s', %s '%s': the binding %s%s reaches %s, outside of its domain of %s",
-          w->f->name, q->what, q->name, index, range, reaches, extent);
-  raise(w->ctx, ERR_BOUNDS, w->at->loc, "function '%s': %s '%s' is out of bounds: dimension %d has extent %s, index %s%s reaches %s",
-        w->f->name, q->what, q->name, q->dim, extent, index, range, reaches);
+    raise(w->ctx, ERR_TYPE, w->at->loc,
+          "function '%s', %s '%s': the binding %s%s reaches %s, outside of its domain of %s", w->f->name, q->what,
+          q->name, index, range, reaches, extent);
+  raise(w->ctx, ERR_BOUNDS, w->at->loc,
+        "function '%s': %s '%s' is out of bounds: dimension %d has extent %s, index %s%s reaches %s", w->f->name,
+        q->what, q->name, q->dim, extent, index, range, reaches);
 }
 
 /* ---- inside? ------------------------------------------------------------------------- */
@@ -91,7 +94,8 @@ static bool lane_ends(Walk *w, const Expr *e, const Expr **lo, const Expr **hi)
   }
   if (e->kind == E_BROADCAST) return lane_ends(w, e->arg[0], lo, hi);
   int64_t span;
-  if (e->kind != E_RAMP || e->arg[1]->kind != E_INT || !int_mul(e->arg[1]->u.i, e->dtype.lanes - 1, &span)) return false;
+  if (e->kind != E_RAMP || e->arg[1]->kind != E_INT || !int_mul(e->arg[1]->u.i, e->dtype.lanes - 1, &span))
+    return false;
   const Expr *last = expr_add(w->m, e->arg[0], expr_int(w->m, e->arg[0]->dtype, span));
   *lo = span < 0 ? last : e->arg[0];
   *hi = span < 0 ? e->arg[0] : last;
@@ -100,7 +104,8 @@ static bool lane_ends(Walk *w, const Expr *e, const Expr **lo, const Expr **hi)
 
 static bool is_inside(Walk *w, const Expr *lo, const Expr *hi, const Expr *extent)
 {
-  Interval a = analyzer_bounds(w->an, lo), b = lo == hi ? a : analyzer_bounds(w->an, hi);
+  Interval a = analyzer_bounds(w->an, lo);
+  Interval b = lo == hi ? a : analyzer_bounds(w->an, hi);
   bool low = a.min >= 0 || analyzer_prove(w->an, expr_binary(w->m, E_GE, lo, expr_int(w->m, lo->dtype, 0)));
   if (!low) return false;
   if (extent->kind == E_INT && b.max < extent->u.i) return true;
@@ -149,9 +154,10 @@ static void try_ends(Walk *w, const Question *q, const Expr *lo, const Expr *hi)
   int n = used_loops(w, q->index, v);
   if (n < 0 || !rectangular(w, v, n)) return;
   for (int i = 0; i < n; i++) vars[i] = v[i].var;
-  const Expr *some = expr_bool(w->m, true);          /* no loop around is empty */
+  const Expr *some = expr_bool(w->m, true); /* no loop around is empty */
   for (int i = 0; i < w->loops.n; i++)
-    some = expr_and(w->m, some, expr_binary(w->m, E_GE, w->loops.v[i].extent, expr_int(w->m, w->loops.v[i].extent->dtype, 1)));
+    some = expr_and(w->m, some,
+                    expr_binary(w->m, E_GE, w->loops.v[i].extent, expr_int(w->m, w->loops.v[i].extent->dtype, 1)));
   for (int side = 0; side < 2; side++) {
     const Expr *e = side ? hi : lo;
     if (!expr_linear(w->an, e, n, vars, coeff)) continue;
@@ -175,7 +181,7 @@ typedef struct Search {
   EvalEnv env;
   Loop v[MAX_VARS];
   int n;
-  bool full;                 /* few enough iterations to try all */
+  bool full; /* few enough iterations to try all */
   int points;
 } Search;
 
@@ -200,7 +206,8 @@ static void try_points(Search *s, int k)
     try_point(s);
     return;
   }
-  int64_t min = expr_eval(&s->env, s->v[k].min, 0).i, extent = expr_eval(&s->env, s->v[k].extent, 0).i;
+  int64_t min = expr_eval(&s->env, s->v[k].min, 0).i;
+  int64_t extent = expr_eval(&s->env, s->v[k].extent, 0).i;
   for (int64_t i = 0; i < extent; i = s->full || i == extent - 1 ? i + 1 : extent - 1) {
     eval_bind(&s->env, s->v[k].var, value_int(s->v[k].var->dtype, min + i));
     try_points(s, k + 1);
@@ -231,7 +238,9 @@ static bool gather(Walk *w, Search *s)
       used |= expr_uses_var(w->loops.v[k].min, l->var) || expr_uses_var(w->loops.v[k].extent, l->var);
     /* a loop that nobody asks about must only be known to run */
     if (!used && l->extent->kind == E_INT && l->extent->u.i > 0) continue;
-    if (s->n == MAX_VARS || !is_plain(l->min) || !is_plain(l->extent) || !closed(w, s, l->min) || !closed(w, s, l->extent)) return false;
+    if (s->n == MAX_VARS || !is_plain(l->min) || !is_plain(l->extent) || !closed(w, s, l->min) ||
+        !closed(w, s, l->extent))
+      return false;
     s->v[s->n++] = *l;
     Interval iv = analyzer_bounds(w->an, l->extent);
     if (iv.max < 0 || iv.max > MAX_POINTS || !int_mul(space, iv.max, &space)) space = INT64_MAX;
@@ -257,7 +266,7 @@ static void ask(Walk *w, const Question *q)
   const Expr *lo, *hi;
   if (!is_plain(q->index) || !is_plain(q->extent)) return;
   for (int i = 0; i < w->loops.n; i++)
-    if (w->loops.v[i].extent->kind == E_INT && w->loops.v[i].extent->u.i <= 0) return;      /* it never runs */
+    if (w->loops.v[i].extent->kind == E_INT && w->loops.v[i].extent->u.i <= 0) return; /* it never runs */
   bool ends = lane_ends(w, q->index, &lo, &hi);
   if (ends && is_inside(w, lo, hi, q->extent)) return;
   if (w->undecided) return;
@@ -321,7 +330,8 @@ static void visit_guarded(Walk *w, const Expr *cond, const Expr *e)
 
 static void visit_expr(Walk *w, const Expr *e)
 {
-  /* where it is not known what holds, ask() refuses nothing: shared values below nested choices would be seen over and over */
+  /* where it is not known what holds, ask() refuses nothing: shared values below nested choices would be seen over and
+   * over */
   if (!e || w->undecided || !expr_has_kind(e, E_LOAD) || map_has(&w->seen, e)) return;
   map_put(w->arena, &w->seen, e, w);
   bool chooses = e->kind == E_SELECT || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
@@ -357,7 +367,7 @@ static void visit_loop(Walk *w, const Stmt *s)
   visit_expr(w, s->u.loop.min);
   visit_expr(w, s->u.loop.extent);
   Loop l = {s->u.loop.var, resolve(w, s->u.loop.min), resolve(w, s->u.loop.extent)};
-  if (l.extent->kind == E_INT && l.extent->u.i <= 0) return;     /* never runs */
+  if (l.extent->kind == E_INT && l.extent->u.i <= 0) return; /* never runs */
   bool plain = is_plain(l.min) && is_plain(l.extent);
   if (plain) analyzer_bind(w->an, l.var, l.min, l.extent);
   vec_push(w->arena, &w->loops, l);
@@ -380,12 +390,13 @@ static void visit_block(Walk *w, const Stmt *s)
   }
   for (int i = 0; w->domains && i < b->niter; i++) {
     const BlockIter *it = &b->iter[i];
-    const Expr *min = resolve(w, it->min), *off = expr_is_int(min, 0) ? value[i] : expr_sub(w->m, value[i], min);
+    const Expr *min = resolve(w, it->min);
+    const Expr *off = expr_is_int(min, 0) ? value[i] : expr_sub(w->m, value[i], min);
     w->at = s;
     ask(w, &(Question){off, resolve(w, it->extent), "axis", it->var->name, -1, it->value});
   }
   if (b->init) {
-    w->undecided++;          /* runs at the first reduction step only */
+    w->undecided++; /* runs at the first reduction step only */
     visit_stmt(w, b->init);
     w->undecided--;
   }
@@ -447,7 +458,8 @@ static void run(const PrimFunc *f, bool domains)
 {
   Ctx *ctx = f->m->ctx;
   Scope scope = scope_begin(ctx);
-  Walk w = {.f = f, .m = f->m, .ctx = ctx, .arena = scratch(ctx), .an = analyzer_new(f->m, scratch(ctx)), .domains = domains};
+  Walk w = {
+    .f = f, .m = f->m, .ctx = ctx, .arena = scratch(ctx), .an = analyzer_new(f->m, scratch(ctx)), .domains = domains};
   visit_stmt(&w, f->body);
   scope_end(ctx, scope);
 }

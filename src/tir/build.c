@@ -137,7 +137,8 @@ Stmt *stmt_let(Module *m, const Var *var, const Expr *value, Stmt *body)
     raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s': the variable is %s, its value %s; cast one of them", var->name,
           dtype_name(scratch(m->ctx), var->dtype), dtype_name(scratch(m->ctx), value->dtype));
   if (value->dtype.code == DT_VOID)
-    raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s': %s gives no value to name", var->name, expr_str_of(scratch(m->ctx), value));
+    raise(m->ctx, ERR_TYPE, NOWHERE, "let '%s': %s gives no value to name", var->name,
+          expr_str_of(scratch(m->ctx), value));
   Stmt *s = stmt_new(m, S_LET);
   s->u.let.var = var;
   s->u.let.value = value;
@@ -173,8 +174,7 @@ Stmt *stmt_store(Module *m, const Buffer *b, int n, const Expr *const *index, co
       raise(m->ctx, ERR_TYPE, NOWHERE, "store to '%s': index %d is %s; an index is an integer", b->name, i,
             dtype_name(scratch(m->ctx), index[i]->dtype));
     if (index[i]->dtype.lanes == 1) continue;
-    if (lanes != 1)
-      raise(m->ctx, ERR_TYPE, NOWHERE, "store to '%s': more than one index is a vector", b->name);
+    if (lanes != 1) raise(m->ctx, ERR_TYPE, NOWHERE, "store to '%s': more than one index is a vector", b->name);
     lanes = index[i]->dtype.lanes;
   }
   Stmt *s = stmt_new(m, S_STORE);
@@ -242,12 +242,12 @@ Stmt *stmt_nop(Module *m) { return stmt_eval(m, expr_i32(m, 0)); }
 /* One copier serves three copies: plain (shares expressions), fresh (new binders,
  * same module) and import (another module).  Expressions go through expr(). */
 typedef struct Copier {
-  Module *m;                 /* where the copy lives */
+  Module *m; /* where the copy lives */
   bool fresh;
-  Importer *import;          /* import only */
-  Map *vars;                 /* fresh: Var* -> Expr* */
-  Map buffers;               /* fresh: Buffer* -> Buffer* */
-  StrMap names;              /* fresh: block names in use */
+  Importer *import; /* import only */
+  Map *vars;        /* fresh: Var* -> Expr* */
+  Map buffers;      /* fresh: Buffer* -> Buffer* */
+  StrMap names;     /* fresh: block names in use */
   Rewriter rw;
 } Copier;
 
@@ -283,7 +283,8 @@ static const Expr **copy_exprs(Copier *c, int n, const Expr *const *v)
 /* The same buffer over copied expressions and the pointer data (NULL: a new one). */
 static const Buffer *remake_buffer(Copier *c, const Buffer *b, const Var *data)
 {
-  const Expr **shape = copy_exprs(c, b->ndim, b->shape), **strides = copy_exprs(c, b->ndim, b->strides);
+  const Expr **shape = copy_exprs(c, b->ndim, b->shape);
+  const Expr **strides = copy_exprs(c, b->ndim, b->strides);
   const Buffer *to = buffer_new(c->m, b->name, b->dtype, b->ndim, shape, strides, copy_expr(c, b->elem_offset),
                                 b->scope, b->align, b->offset_factor, data);
   map_put(c->rw.arena, &c->buffers, b, (void *)to);
@@ -334,10 +335,7 @@ static Annots copy_annots(Copier *c, const Annots *a)
   return out;
 }
 
-static const char *copy_str(Copier *c, const char *s)
-{
-  return s && c->import ? arena_strdup(c->m->arena, s) : s;
-}
+static const char *copy_str(Copier *c, const char *s) { return s && c->import ? arena_strdup(c->m->arena, s) : s; }
 
 static Region copy_region(Copier *c, const Region *r)
 {
@@ -527,7 +525,8 @@ void stmt_link(Stmt *s, Stmt *parent)
 /* The slot below s that holds a; *holder is whose it is. */
 static Stmt **find_slot(Stmt *s, const Stmt *a, Stmt **holder)
 {
-  Stmt **one[2], ***slot = one;
+  Stmt **one[2];
+  Stmt ***slot = one;
   int n = stmt_children(s, slot, 2);
   if (s->kind == S_SEQ) {
     for (int i = 0; i < s->u.seq.n; i++)
@@ -566,7 +565,8 @@ void stmt_replace(PrimFunc *f, Stmt *a, Stmt *b)
     if (!wrapped) a->parent = NULL;
     return;
   }
-  Stmt *holder = NULL, **slot = find_slot(wrapped ? f->body : a->parent, a, &holder);
+  Stmt *holder = NULL;
+  Stmt **slot = find_slot(wrapped ? f->body : a->parent, a, &holder);
   if (!slot) BUG(f->m->ctx, "stmt_replace: statement %u is not part of function '%s'", a->id, f->name);
   if (!wrapped) a->parent = NULL;
   if (holder->kind == S_SEQ && b->kind == S_SEQ) {
@@ -639,8 +639,8 @@ PrimFunc *func_specialize(const PrimFunc *f, const Map *values)
     if (b) {
       const Buffer *bound = buffer_new(m, b->name, b->dtype, b->ndim, bound_exprs(m, b->ndim, b->shape, values),
                                        bound_exprs(m, b->ndim, b->strides, values),
-                                       b->elem_offset ? expr_substitute(m, b->elem_offset, values) : NULL, b->scope, b->align,
-                                       b->offset_factor, b->data);
+                                       b->elem_offset ? expr_substitute(m, b->elem_offset, values) : NULL, b->scope,
+                                       b->align, b->offset_factor, b->data);
       stmt_replace_buffer(m, to->body, b, bound);
       to->param[n].buffer = bound;
     }

@@ -12,11 +12,11 @@ typedef struct Check {
   const PrimFunc *f;
   Ctx *ctx;
   Arena *arena;
-  Map scope;                 /* Var* -> 1 + blocks around its binder, OUT_OF_SCOPE; absent: not bound yet */
-  Map lets;                  /* Var*: bound by lets inside the expression at hand */
+  Map scope; /* Var* -> 1 + blocks around its binder, OUT_OF_SCOPE; absent: not bound yet */
+  Map lets;  /* Var*: bound by lets inside the expression at hand */
   StrMap blocks;
-  const Block *block;        /* nearest one that says what it touches … */
-  int depth, block_depth;    /* … and how many blocks down it is */
+  const Block *block;     /* nearest one that says what it touches … */
+  int depth, block_depth; /* … and how many blocks down it is */
   const Stmt *at;
 } Check;
 
@@ -76,7 +76,8 @@ static void use_node(void *env, const Expr *e)
   if (e->kind == E_VAR && !in_scope(c, e->u.var) && !map_has(&c->lets, e->u.var))
     fail(c, "variable '%s' is used outside of its scope", e->u.var->name);
   if (e->kind == E_LOAD) use_buffer(c, e->u.buffer, false);
-  if (e->kind == E_REDUCE) fail(c, "a reduction '%s' stands in a loop program; it belongs in te", e->u.reduce->reducer->name);
+  if (e->kind == E_REDUCE)
+    fail(c, "a reduction '%s' stands in a loop program; it belongs in te", e->u.reduce->reducer->name);
 }
 
 static void note_let(void *env, const Expr *e)
@@ -106,7 +107,8 @@ static void use_cond(Check *c, const char *what, const Expr *e, int lanes)
 {
   use_expr(c, e);
   if (!dtype_is_bool(dtype_elem(e->dtype)) || e->dtype.lanes != lanes)
-    fail(c, "the condition of %s is %s; it must be a bool%s", what, dtype_text(c, e->dtype), lanes > 1 ? " for each lane" : "");
+    fail(c, "the condition of %s is %s; it must be a bool%s", what, dtype_text(c, e->dtype),
+         lanes > 1 ? " for each lane" : "");
 }
 
 /* ---- buffers ------------------------------------------------------------------------ */
@@ -128,7 +130,8 @@ static void bind_sizes(Check *c, const Buffer *b)
 
 static void check_layout(Check *c, const Buffer *b)
 {
-  if (b->data->dtype.code != DT_HANDLE) fail(c, "the pointer of buffer '%s' is %s", b->name, dtype_text(c, b->data->dtype));
+  if (b->data->dtype.code != DT_HANDLE)
+    fail(c, "the pointer of buffer '%s' is %s", b->name, dtype_text(c, b->data->dtype));
   for (int d = 0; d < b->ndim; d++) {
     use_index(c, "a dimension", b->name, b->shape[d], NULL);
     if (b->shape[d]->kind == E_INT && b->shape[d]->u.i < 0)
@@ -163,17 +166,20 @@ static void check_store(Check *c, const Stmt *s)
 {
   const Buffer *b = s->u.store.buffer;
   use_buffer(c, b, true);
-  if (s->u.store.n != b->ndim) fail(c, "the store to '%s' has %d indices, the buffer %d dimensions", b->name, s->u.store.n, b->ndim);
+  if (s->u.store.n != b->ndim)
+    fail(c, "the store to '%s' has %d indices, the buffer %d dimensions", b->name, s->u.store.n, b->ndim);
   int lanes = 1;
   for (int i = 0; i < s->u.store.n; i++) {
     use_expr(c, s->u.store.index[i]);
-    if (!dtype_is_int(s->u.store.index[i]->dtype)) fail(c, "index %d of the store to '%s' is %s", i, b->name, dtype_text(c, s->u.store.index[i]->dtype));
+    if (!dtype_is_int(s->u.store.index[i]->dtype))
+      fail(c, "index %d of the store to '%s' is %s", i, b->name, dtype_text(c, s->u.store.index[i]->dtype));
     if (s->u.store.index[i]->dtype.lanes > lanes) lanes = s->u.store.index[i]->dtype.lanes;
   }
   use_expr(c, s->u.store.value);
   DType want = dtype_lanes(b->dtype, b->dtype.lanes * lanes);
   if (!dtype_eq(s->u.store.value->dtype, want))
-    fail(c, "the store to '%s' takes %s, its value is %s", b->name, dtype_text(c, want), dtype_text(c, s->u.store.value->dtype));
+    fail(c, "the store to '%s' takes %s, its value is %s", b->name, dtype_text(c, want),
+         dtype_text(c, s->u.store.value->dtype));
   if (s->u.store.mask) use_cond(c, "a masked store", s->u.store.mask, want.lanes);
 }
 
@@ -231,7 +237,8 @@ static void check_block(Check *c, const Stmt *s)
 static void check_loop(Check *c, const Stmt *s)
 {
   const Var *v = s->u.loop.var;
-  if (!dtype_is_int(v->dtype) || v->dtype.lanes != 1) fail(c, "loop variable '%s' is %s", v->name, dtype_text(c, v->dtype));
+  if (!dtype_is_int(v->dtype) || v->dtype.lanes != 1)
+    fail(c, "loop variable '%s' is %s", v->name, dtype_text(c, v->dtype));
   use_index(c, "the lower bound", v->name, s->u.loop.min, &v->dtype);
   use_index(c, "the extent", v->name, s->u.loop.extent, &v->dtype);
   if (s->u.loop.kind == FOR_THREAD && !s->u.loop.thread_tag) fail(c, "thread loop '%s' has no thread axis", v->name);
@@ -306,7 +313,8 @@ void func_check(const PrimFunc *f)
     if (f->param[i].buffer) check_layout(&c, f->param[i].buffer);
   bool blocks = false;
   stmt_visit(f->body, find_block, &blocks);
-  if (blocks && f->body->kind != S_BLOCK) fail(&c, "it holds blocks, but its outermost statement is not the root block");
+  if (blocks && f->body->kind != S_BLOCK)
+    fail(&c, "it holds blocks, but its outermost statement is not the root block");
   check_stmt(&c, f->body, NULL);
   if (blocks) func_check_domains(f);
   scope_end(f->m->ctx, scope);

@@ -13,8 +13,8 @@
 
 typedef struct Compare {
   Arena *arena;
-  Map forth, back;           /* Var* or Buffer* of one side -> of the other */
-  Map memo;                  /* Expr* -> Expr* found equal */
+  Map forth, back; /* Var* or Buffer* of one side -> of the other */
+  Map memo;        /* Expr* -> Expr* found equal */
   const char **why;
 } Compare;
 
@@ -41,7 +41,8 @@ static void pair(Compare *c, const void *a, const void *b)
 
 static bool paired(Compare *c, const void *a, const void *b, bool *is_new)
 {
-  const void *x = map_get(&c->forth, a), *y = map_get(&c->back, b);
+  const void *x = map_get(&c->forth, a);
+  const void *y = map_get(&c->back, b);
   *is_new = !x && !y;
   return *is_new || (x == b && y == a);
 }
@@ -49,7 +50,8 @@ static bool paired(Compare *c, const void *a, const void *b, bool *is_new)
 static bool bind_vars(Compare *c, const char *what, const Var *a, const Var *b)
 {
   if (!dtype_eq(a->dtype, b->dtype))
-    return differ(c, "%s '%s' is %s and %s", what, a->name, dtype_name(c->arena, a->dtype), dtype_name(c->arena, b->dtype));
+    return differ(c, "%s '%s' is %s and %s", what, a->name, dtype_name(c->arena, a->dtype),
+                  dtype_name(c->arena, b->dtype));
   pair(c, a, b);
   return true;
 }
@@ -94,23 +96,45 @@ static bool same_node(Compare *c, const Expr *a, const Expr *b)
 {
   if (a->kind != b->kind || !dtype_eq(a->dtype, b->dtype) || a->nargs != b->nargs) return unlike(c, a, b);
   switch ((ExprKind)a->kind) {
-  case E_INT: case E_FLOAT: return a->u.bits == b->u.bits || unlike(c, a, b);
+  case E_INT:
+  case E_FLOAT: return a->u.bits == b->u.bits || unlike(c, a, b);
   case E_STR: return !strcmp(a->u.str, b->u.str) || unlike(c, a, b);
   case E_VAR: return same_var(c, a->u.var, b->u.var);
   case E_CALL:
     if (a->u.intrin != b->u.intrin) return unlike(c, a, b);
     break;
   case E_LET:
-    return same_expr(c, a->arg[0], b->arg[0]) && bind_vars(c, "let", a->u.var, b->u.var) && same_expr(c, a->arg[1], b->arg[1]);
+    return same_expr(c, a->arg[0], b->arg[0]) && bind_vars(c, "let", a->u.var, b->u.var) &&
+           same_expr(c, a->arg[1], b->arg[1]);
   case E_LOAD:
     if (!same_buffer(c, a->u.buffer, b->u.buffer)) return false;
     break;
   case E_REDUCE:
     if (!same_reduce(c, a->u.reduce, b->u.reduce)) return false;
     break;
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: case E_AND: case E_OR: case E_NOT: case E_CAST:
-  case E_SELECT: case E_RAMP: case E_BROADCAST: case E_NKINDS: break;
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR:
+  case E_NOT:
+  case E_CAST:
+  case E_SELECT:
+  case E_RAMP:
+  case E_BROADCAST:
+  case E_NKINDS: break;
   }
   return same_exprs(c, a->nargs, a->arg, b->arg);
 }
@@ -127,13 +151,16 @@ static bool same_expr(Compare *c, const Expr *a, const Expr *b)
 static bool same_layout(Compare *c, const Buffer *a, const Buffer *b)
 {
   if (!dtype_eq(a->dtype, b->dtype))
-    return differ(c, "buffer '%s' holds %s and %s", a->name, dtype_name(c->arena, a->dtype), dtype_name(c->arena, b->dtype));
+    return differ(c, "buffer '%s' holds %s and %s", a->name, dtype_name(c->arena, a->dtype),
+                  dtype_name(c->arena, b->dtype));
   if (a->ndim != b->ndim) return differ(c, "buffer '%s' has %d and %d dimensions", a->name, a->ndim, b->ndim);
   if (strcmp(a->scope, b->scope)) return differ(c, "buffer '%s' is in scope %s and %s", a->name, a->scope, b->scope);
   if (a->align != b->align || a->offset_factor != b->offset_factor)
-    return differ(c, "buffer '%s' has alignment %d/%d and %d/%d", a->name, a->align, a->offset_factor, b->align, b->offset_factor);
+    return differ(c, "buffer '%s' has alignment %d/%d and %d/%d", a->name, a->align, a->offset_factor, b->align,
+                  b->offset_factor);
   if (!a->strides != !b->strides) return differ(c, "buffer '%s' has strides on one side only", a->name);
-  return same_exprs(c, a->ndim, a->shape, b->shape) && (!a->strides || same_exprs(c, a->ndim, a->strides, b->strides)) &&
+  return same_exprs(c, a->ndim, a->shape, b->shape) &&
+         (!a->strides || same_exprs(c, a->ndim, a->strides, b->strides)) &&
          same_expr(c, a->elem_offset, b->elem_offset);
 }
 
@@ -167,7 +194,8 @@ static bool same_annots(Compare *c, const char *what, const Annots *a, const Ann
   return true;
 }
 
-static bool same_regions(Compare *c, const char *block, const char *what, int n, const Region *a, int m, const Region *b)
+static bool same_regions(Compare *c, const char *block, const char *what, int n, const Region *a, int m,
+                         const Region *b)
 {
   if (n != m) return differ(c, "block '%s': %d and %d %s", block, n, m, what);
   for (int i = 0; i < n; i++)
@@ -183,9 +211,11 @@ static bool same_iters(Compare *c, const Block *a, const Block *b)
 {
   if (a->niter != b->niter) return differ(c, "block '%s': %d and %d axes", a->name, a->niter, b->niter);
   for (int i = 0; i < a->niter; i++) {
-    const BlockIter *x = &a->iter[i], *y = &b->iter[i];
+    const BlockIter *x = &a->iter[i];
+    const BlockIter *y = &b->iter[i];
     if (x->kind != y->kind) return differ(c, "block '%s': axis '%s' differs in kind", a->name, x->var->name);
-    if (!same_expr(c, x->min, y->min) || !same_expr(c, x->extent, y->extent) || !same_expr(c, x->value, y->value)) return false;
+    if (!same_expr(c, x->min, y->min) || !same_expr(c, x->extent, y->extent) || !same_expr(c, x->value, y->value))
+      return false;
   }
   for (int i = 0; i < a->niter; i++)
     if (!bind_vars(c, "axis", a->iter[i].var, b->iter[i].var)) return false;
@@ -199,7 +229,8 @@ static bool same_block(Compare *c, const Block *a, const Block *b)
   if (a->nallocs != b->nallocs) return differ(c, "block '%s': %d and %d allocations", a->name, a->nallocs, b->nallocs);
   for (int i = 0; i < a->nallocs; i++)
     if (!bind_buffers(c, a->allocs[i], b->allocs[i])) return false;
-  if (a->nmatches != b->nmatches) return differ(c, "block '%s': %d and %d match_buffers", a->name, a->nmatches, b->nmatches);
+  if (a->nmatches != b->nmatches)
+    return differ(c, "block '%s': %d and %d match_buffers", a->name, a->nmatches, b->nmatches);
   for (int i = 0; i < a->nmatches; i++)
     if (!same_regions(c, a->name, "sources", 1, &a->matches[i].source, 1, &b->matches[i].source) ||
         !bind_buffers(c, a->matches[i].buffer, b->matches[i].buffer))
@@ -215,19 +246,22 @@ static bool same_block(Compare *c, const Block *a, const Block *b)
 static bool same_loop(Compare *c, const Stmt *a, const Stmt *b)
 {
   const char *name = a->u.loop.var->name;
-  if (a->u.loop.kind != b->u.loop.kind) return differ(c, "loops '%s' and '%s' differ in kind", name, b->u.loop.var->name);
-  const char *x = a->u.loop.thread_tag, *y = b->u.loop.thread_tag;
+  if (a->u.loop.kind != b->u.loop.kind)
+    return differ(c, "loops '%s' and '%s' differ in kind", name, b->u.loop.var->name);
+  const char *x = a->u.loop.thread_tag;
+  const char *y = b->u.loop.thread_tag;
   if (a->u.loop.kind == FOR_THREAD && strcmp(x, y)) return differ(c, "loop '%s' is bound to %s and %s", name, x, y);
   if (!same_expr(c, a->u.loop.min, b->u.loop.min) || !same_expr(c, a->u.loop.extent, b->u.loop.extent)) return false;
-  return same_annots(c, name, &a->u.loop.annots, &b->u.loop.annots) && bind_vars(c, "loop", a->u.loop.var, b->u.loop.var) &&
-         same_stmt(c, a->u.loop.body, b->u.loop.body);
+  return same_annots(c, name, &a->u.loop.annots, &b->u.loop.annots) &&
+         bind_vars(c, "loop", a->u.loop.var, b->u.loop.var) && same_stmt(c, a->u.loop.body, b->u.loop.body);
 }
 
 static bool same_alloc(Compare *c, const Stmt *a, const Stmt *b)
 {
   const char *name = a->u.alloc.buffer->name;
   if (a->u.alloc.place != b->u.alloc.place) return differ(c, "allocation '%s' has two places", name);
-  return same_expr(c, a->u.alloc.offset, b->u.alloc.offset) && same_annots(c, name, &a->u.alloc.annots, &b->u.alloc.annots) &&
+  return same_expr(c, a->u.alloc.offset, b->u.alloc.offset) &&
+         same_annots(c, name, &a->u.alloc.annots, &b->u.alloc.annots) &&
          bind_buffers(c, a->u.alloc.buffer, b->u.alloc.buffer) && same_stmt(c, a->u.alloc.body, b->u.alloc.body);
 }
 
@@ -235,13 +269,14 @@ static bool same_attr(Compare *c, const Stmt *a, const Stmt *b)
 {
   if (strcmp(a->u.attr.key, b->u.attr.key) || !a->u.attr.node != !b->u.attr.node)
     return differ(c, "attributes '%s' and '%s'", a->u.attr.key, b->u.attr.key);
-  return (!a->u.attr.node || same_var(c, a->u.attr.node, b->u.attr.node)) && same_expr(c, a->u.attr.value, b->u.attr.value) &&
-         same_stmt(c, a->u.attr.body, b->u.attr.body);
+  return (!a->u.attr.node || same_var(c, a->u.attr.node, b->u.attr.node)) &&
+         same_expr(c, a->u.attr.value, b->u.attr.value) && same_stmt(c, a->u.attr.body, b->u.attr.body);
 }
 
 static bool same_stmt(Compare *c, const Stmt *a, const Stmt *b)
 {
-  static const char *const kinds[] = {"sequence", "for", "if", "while", "let", "store", "allocation", "evaluate", "attribute", "block"};
+  static const char *const kinds[] = {"sequence", "for",        "if",       "while",     "let",
+                                      "store",    "allocation", "evaluate", "attribute", "block"};
   if (a->kind != b->kind) return differ(c, "a statement is %s and %s", kinds[a->kind], kinds[b->kind]);
   switch (a->kind) {
   case S_SEQ:
@@ -254,12 +289,15 @@ static bool same_stmt(Compare *c, const Stmt *a, const Stmt *b)
     if (!a->u.cond.orelse != !b->u.cond.orelse) return differ(c, "an if has an else on one side only");
     return same_expr(c, a->u.cond.cond, b->u.cond.cond) && same_stmt(c, a->u.cond.then, b->u.cond.then) &&
            (!a->u.cond.orelse || same_stmt(c, a->u.cond.orelse, b->u.cond.orelse));
-  case S_WHILE: return same_expr(c, a->u.loop_while.cond, b->u.loop_while.cond) && same_stmt(c, a->u.loop_while.body, b->u.loop_while.body);
+  case S_WHILE:
+    return same_expr(c, a->u.loop_while.cond, b->u.loop_while.cond) &&
+           same_stmt(c, a->u.loop_while.body, b->u.loop_while.body);
   case S_LET:
     return same_expr(c, a->u.let.value, b->u.let.value) && bind_vars(c, "let", a->u.let.var, b->u.let.var) &&
            same_stmt(c, a->u.let.body, b->u.let.body);
   case S_STORE:
-    return same_buffer(c, a->u.store.buffer, b->u.store.buffer) && same_exprs(c, a->u.store.n, a->u.store.index, b->u.store.index) &&
+    return same_buffer(c, a->u.store.buffer, b->u.store.buffer) &&
+           same_exprs(c, a->u.store.n, a->u.store.index, b->u.store.index) &&
            same_expr(c, a->u.store.value, b->u.store.value) && same_expr(c, a->u.store.mask, b->u.store.mask);
   case S_ALLOC: return same_alloc(c, a, b);
   case S_EVAL: return same_expr(c, a->u.eval.value, b->u.eval.value);
@@ -324,8 +362,8 @@ bool expr_equal_struct(const Expr *a, const Expr *b) { return equal_struct(a, b,
 typedef struct Hash {
   Arena *arena;
   uint64_t h;
-  Map number;                /* Var* or Buffer* -> its number */
-  Map memo;                  /* Expr* -> hash */
+  Map number; /* Var* or Buffer* -> its number */
+  Map memo;   /* Expr* -> hash */
   uint64_t next;
 } Hash;
 
@@ -371,10 +409,12 @@ static void mix_buffer(Hash *s, const Buffer *b)
 
 static uint64_t hash_expr(Hash *s, const Expr *e)
 {
-  uint64_t done = (uint64_t)(uintptr_t)map_get(&s->memo, e), outer = s->h;
+  uint64_t done = (uint64_t)(uintptr_t)map_get(&s->memo, e);
+  uint64_t outer = s->h;
   if (done) return done;
   s->h = hash_mix(e->kind, dtype_bits(e->dtype));
-  if (e->kind == E_INT || e->kind == E_FLOAT || e->kind == E_CALL) mix(s, e->kind == E_CALL ? (uint64_t)e->u.intrin : e->u.bits);
+  if (e->kind == E_INT || e->kind == E_FLOAT || e->kind == E_CALL)
+    mix(s, e->kind == E_CALL ? (uint64_t)e->u.intrin : e->u.bits);
   if (e->kind == E_STR) mix_str(s, e->u.str);
   if (e->kind == E_VAR) mix(s, number_of(s, e->u.var));
   if (e->kind == E_LOAD) mix_buffer(s, e->u.buffer);

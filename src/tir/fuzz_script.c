@@ -61,12 +61,14 @@ static bool make_args(const PrimFunc *f, TirArg *arg)
     const Buffer *b = f->param[i].buffer;
     arg[i] = (TirArg){.scalar = value_int(DT_I32, 2), .dtype = DT_U8};
     if (!b) continue;
-    int64_t *shape = arena_array(arena, int64_t, b->ndim), n = 1;
+    int64_t *shape = arena_array(arena, int64_t, b->ndim);
+    int64_t n = 1;
     for (int d = 0; d < b->ndim; d++) {
       shape[d] = b->shape[d]->kind == E_INT ? b->shape[d]->u.i : 3;
       if (shape[d] < 0 || shape[d] > MAX_ELEMENTS || (n *= shape[d]) > MAX_ELEMENTS) return false;
     }
-    arg[i] = (TirArg){.data = calloc((size_t)n * b->dtype.lanes + 1, 8), .dtype = b->dtype, .ndim = b->ndim, .shape = shape};
+    arg[i] =
+        (TirArg){.data = calloc((size_t)n * b->dtype.lanes + 1, 8), .dtype = b->dtype, .ndim = b->ndim, .shape = shape};
   }
   return true;
 }
@@ -88,17 +90,87 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const words[] = {
-    "0", "1", "2", "-1", "7", "9223372036854775807", "1.5", "T.int64(3)", "T.float16(0.5)", "T.uint8(200)", "T.bool(True)",
-    "T.min(", "T.max(", "T.Select(", "T.Cast(\"int8\", ", "T.Ramp(0, 1, 4)", "T.Broadcast(", "T.Let(x, where={x: ", "T.truncdiv(",
-    "T.if_then_else(", "T.exp(", "T.likely(", "T.reinterpret(\"float32\", ", "T.vector_reduce_add(", "T.clz(", "A", "B", "i", "n", "vi",
-    "A.data", "+", "-", "*", "/", "//", "%", "<", "==", "and", "or", "not", "(", ")", "[", "]", ",", ":", "=", ":=", "+=",
-    "for i in range(3):\n        ", "while ", "if ", "else:", "with T.block(\"b\"):\n        ", "v = T.axis.reduce(4, i)\n        ",
-    "with T.init():\n            ", "T.where(", "T.reads(", "T.writes(", "t = T.alloc_buffer((4,), \"int32\", scope=\"shared\")\n    ",
-    "t = T.decl_buffer((2, 2))\n    ", "x: T.int32 = 3\n    ", "with T.LetStmt(", "T.attr(0, \"k\", 1)\n    ", "T.thread_binding(4, thread=\"threadIdx.x\")",
-    "T.match_buffer(A[0:2], (2,))", "strides=[", "elem_offset=", "T.evaluate(", "T.ret(0)", "\n    ", "\n        ", "\n            ",
+  "0",
+  "1",
+  "2",
+  "-1",
+  "7",
+  "9223372036854775807",
+  "1.5",
+  "T.int64(3)",
+  "T.float16(0.5)",
+  "T.uint8(200)",
+  "T.bool(True)",
+  "T.min(",
+  "T.max(",
+  "T.Select(",
+  "T.Cast(\"int8\", ",
+  "T.Ramp(0, 1, 4)",
+  "T.Broadcast(",
+  "T.Let(x, where={x: ",
+  "T.truncdiv(",
+  "T.if_then_else(",
+  "T.exp(",
+  "T.likely(",
+  "T.reinterpret(\"float32\", ",
+  "T.vector_reduce_add(",
+  "T.clz(",
+  "A",
+  "B",
+  "i",
+  "n",
+  "vi",
+  "A.data",
+  "+",
+  "-",
+  "*",
+  "/",
+  "//",
+  "%",
+  "<",
+  "==",
+  "and",
+  "or",
+  "not",
+  "(",
+  ")",
+  "[",
+  "]",
+  ",",
+  ":",
+  "=",
+  ":=",
+  "+=",
+  "for i in range(3):\n        ",
+  "while ",
+  "if ",
+  "else:",
+  "with T.block(\"b\"):\n        ",
+  "v = T.axis.reduce(4, i)\n        ",
+  "with T.init():\n            ",
+  "T.where(",
+  "T.reads(",
+  "T.writes(",
+  "t = T.alloc_buffer((4,), \"int32\", scope=\"shared\")\n    ",
+  "t = T.decl_buffer((2, 2))\n    ",
+  "x: T.int32 = 3\n    ",
+  "with T.LetStmt(",
+  "T.attr(0, \"k\", 1)\n    ",
+  "T.thread_binding(4, thread=\"threadIdx.x\")",
+  "T.match_buffer(A[0:2], (2,))",
+  "strides=[",
+  "elem_offset=",
+  "T.evaluate(",
+  "T.ret(0)",
+  "\n    ",
+  "\n        ",
+  "\n            ",
 };
 
-static bool is_word(uint8_t c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.'; }
+static bool is_word(uint8_t c)
+{
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.';
+}
 
 /* [*at, end) becomes the word or line around a random place. */
 static size_t span_at(const uint8_t *data, size_t size, size_t *at, bool line)
@@ -120,14 +192,16 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
   uint64_t r = hash_mix(seed, 12345);
   if (size < 2 || r % 6 == 0) return LLVMFuzzerMutate(data, size, max_size);
   bool line = (r >> 8) % 4 == 0;
-  size_t at = (r >> 16) % size, from = (r >> 40) % size;
-  size_t end = span_at(data, size, &at, line), until = span_at(data, size, &from, line);
+  size_t at = (r >> 16) % size;
+  size_t from = (r >> 40) % size;
+  size_t end = span_at(data, size, &at, line);
+  size_t until = span_at(data, size, &from, line);
   const char *word = words[(r >> 24) % (sizeof words / sizeof *words)];
   const uint8_t *with = data + from;
   size_t n = until - from;
   if (!line && (r >> 32) % 3) with = (const uint8_t *)word, n = strlen(word);
-  if ((r >> 36) % 4 == 0) n = 0;                          /* delete */
-  else if ((r >> 36) % 4 == 1) end = at;                  /* insert */
+  if ((r >> 36) % 4 == 0) n = 0;         /* delete */
+  else if ((r >> 36) % 4 == 1) end = at; /* insert */
   if (end > size) end = size;
   if (size - (end - at) + n > max_size) return LLVMFuzzerMutate(data, size, max_size);
   uint8_t *copy = malloc(n + size - end + 1);
@@ -144,12 +218,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   memcpy(text, data, size);
   text[size] = 0;
   Ctx *ctx = ctx_new();
-  Module *m = module_new(ctx), *other = module_new(ctx);
+  Module *m = module_new(ctx);
+  Module *other = module_new(ctx);
   Job j = {m, text, NULL, NULL};
   ErrKind kind = protect(ctx, parse_job, &j);
   if (kind == ERR_INTERNAL) broken("parse", error_message(ctx), text);
   if (kind == ERR_NONE) {
-    const char *printed = func_print(m->arena, j.f), *why = NULL;
+    const char *printed = func_print(m->arena, j.f);
+    const char *why = NULL;
     Job k = {other, printed, NULL, NULL};
     if (protect(ctx, parse_job, &k)) broken("printed text does not parse", error_message(ctx), printed);
     if (!func_equal(j.f, k.f, m->arena, &why)) broken("not equal", why, printed);

@@ -25,28 +25,28 @@ typedef struct IterNode {
 typedef struct MatchNode {
   const BufNode *view, *source;
   const Node **min, **extent;
-  int hidden;                /* first of the slots for offset and strides */
+  int hidden; /* first of the slots for offset and strides */
   bool *bind_shape, *bind_stride;
-  const Node **stride;       /* declared strides, to be checked; NULL if none */
-  int offset_slot;           /* of a declared elem_offset variable; -1 if none */
+  const Node **stride; /* declared strides, to be checked; NULL if none */
+  int offset_slot;     /* of a declared elem_offset variable; -1 if none */
 } MatchNode;
 
 struct SNode {
   const Stmt *stmt;
   SNode **child;
   int nchild;
-  const Node *min, *extent;  /* loops */
-  const Node *value, *mask;  /* condition, let, store, evaluate */
+  const Node *min, *extent; /* loops */
+  const Node *value, *mask; /* condition, let, store, evaluate */
   const Node **index;
-  const BufNode *buf;        /* store */
-  int slot;                  /* loop and let variables; of a block, where bindings are gathered */
+  const BufNode *buf; /* store */
+  int slot;           /* loop and let variables; of a block, where bindings are gathered */
   const BufNode **alloc;
   int nalloc;
   IterNode *iter;
   int niter;
   MatchNode *match;
   int nmatch;
-  SNode *init, *body;        /* body: loops, lets, allocations, blocks; then */
+  SNode *init, *body; /* body: loops, lets, allocations, blocks; then */
 };
 
 typedef struct Group {
@@ -85,8 +85,8 @@ static void compile_match(Compiler *c, MatchNode *n, const MatchBuffer *mb)
   const Buffer *b = mb->buffer;
   int source_dims = mb->source.buffer->ndim;
   if (b->ndim > source_dims)
-    raise(c->m->ctx, ERR_SHAPE, NOWHERE, "match_buffer '%s' has %d dimensions, its source '%s' only %d", b->name, b->ndim,
-          mb->source.buffer->name, source_dims);
+    raise(c->m->ctx, ERR_SHAPE, NOWHERE, "match_buffer '%s' has %d dimensions, its source '%s' only %d", b->name,
+          b->ndim, mb->source.buffer->name, source_dims);
   n->source = compile_buffer(c, mb->source.buffer);
   n->min = compile_all(c, source_dims, mb->source.min);
   n->extent = compile_all(c, source_dims, mb->source.extent);
@@ -233,7 +233,8 @@ static void exec_for_alone(Run *r, const SNode *n, Group g)
 {
   Slot *env = g.env[0];
   turn(r, env);
-  int64_t min = node_int(r, n->min, 0), extent = node_int(r, n->extent, 0);
+  int64_t min = node_int(r, n->min, 0);
+  int64_t extent = node_int(r, n->extent, 0);
   for (int64_t k = 0; k < extent && !r->returned; k++) {
     poll(r);
     env[n->slot].i = (int64_t)((uint64_t)min + (uint64_t)k);
@@ -249,7 +250,8 @@ static void exec_for(Run *r, const SNode *n, Group g)
     return;
   }
   Scope scope = scope_begin(r->ctx);
-  int64_t *min = arena_array(scratch(r->ctx), int64_t, g.n), *extent = arena_array(scratch(r->ctx), int64_t, g.n);
+  int64_t *min = arena_array(scratch(r->ctx), int64_t, g.n);
+  int64_t *extent = arena_array(scratch(r->ctx), int64_t, g.n);
   int64_t most = 0;
   bool same = true;
   for (int i = 0; i < g.n; i++) {
@@ -281,7 +283,8 @@ static void exec_same_thread(Run *r, const SNode *n, Group g, const ThreadAxis *
   bool *keep = arena_array(scratch(r->ctx), bool, g.n);
   for (int i = 0; i < g.n; i++) {
     turn(r, g.env[i]);
-    int64_t min = node_int(r, n->min, 0), k = g.env[i][axis->slot].i - axis->min;
+    int64_t min = node_int(r, n->min, 0);
+    int64_t k = g.env[i][axis->slot].i - axis->min;
     keep[i] = k < node_int(r, n->extent, 0);
     g.env[i][n->slot].i = min + k;
   }
@@ -292,8 +295,9 @@ static void exec_same_thread(Run *r, const SNode *n, Group g, const ThreadAxis *
 static void exec_new_threads(Run *r, const SNode *n, Group g, int64_t min, int64_t extent)
 {
   if (extent > MAX_THREADS || extent * g.n > MAX_THREADS)
-    raise(r->ctx, ERR_UNSUPPORTED, NOWHERE, "interpreter: loop '%s' makes %" PRId64 " threads of a block; %d are the limit",
-          n->stmt->u.loop.var->name, extent * g.n, MAX_THREADS);
+    raise(r->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "interpreter: loop '%s' makes %" PRId64 " threads of a block; %d are the limit", n->stmt->u.loop.var->name,
+          extent * g.n, MAX_THREADS);
   Group wide = {arena_array(scratch(r->ctx), Slot *, (int64_t)g.n * extent), 0};
   for (int i = 0; i < g.n; i++)
     for (int64_t k = 0; k < extent; k++) {
@@ -316,14 +320,15 @@ static void exec_thread(Run *r, const SNode *n, Group g)
   Scope scope = scope_begin(r->ctx);
   ThreadAxes threads = r->threads;
   turn(r, g.env[0]);
-  int64_t min = node_int(r, n->min, 0), extent = node_int(r, n->extent, 0);
+  int64_t min = node_int(r, n->min, 0);
+  int64_t extent = node_int(r, n->extent, 0);
   for (int i = 1; i < g.n; i++) {
     turn(r, g.env[i]);
     if (node_int(r, n->min, 0) != min || node_int(r, n->extent, 0) != extent)
       raise(r->ctx, ERR_UNSUPPORTED, NOWHERE, "interpreter: loop '%s' over %s has another range in each thread",
             n->stmt->u.loop.var->name, tag);
   }
-  const ThreadAxis *axis = NULL;                 /* each loop over virtual threads makes its own */
+  const ThreadAxis *axis = NULL; /* each loop over virtual threads makes its own */
   for (int i = 0; i < r->threads.n && !str_starts(tag, "vthread"); i++)
     if (!strcmp(r->threads.v[i].tag, tag)) axis = &r->threads.v[i];
   if (axis && extent <= axis->extent) exec_same_thread(r, n, g, axis);
@@ -377,7 +382,9 @@ static void exec_while(Run *r, const SNode *n, Group g)
 /* Elements from the first to the last one of a buffer; false when beyond counting. */
 static bool count_elements(Run *r, const BufNode *b, int64_t *out)
 {
-  int64_t dense = 1, last = 0, step;
+  int64_t dense = 1;
+  int64_t last = 0;
+  int64_t step;
   bool fits = true;
   for (int d = 0; d < b->ndim; d++) {
     int64_t n = node_int(r, b->shape[d], 0);
@@ -393,8 +400,8 @@ static bool count_elements(Run *r, const BufNode *b, int64_t *out)
 static const Mem *new_memory(Run *r, const BufNode *b)
 {
   int64_t bytes;
-  if (!count_elements(r, b, &bytes) || !int_mul(bytes, (int64_t)b->size * b->buffer->dtype.lanes, &bytes) || bytes < 0 ||
-      bytes >= MAX_ALLOC)
+  if (!count_elements(r, b, &bytes) || !int_mul(bytes, (int64_t)b->size * b->buffer->dtype.lanes, &bytes) ||
+      bytes < 0 || bytes >= MAX_ALLOC)
     raise(r->ctx, ERR_MEMORY, NOWHERE, "interpreter: buffer '%s' is too large (2 GiB are the limit)", b->buffer->name);
   Mem *mem = arena_new_of(scratch(r->ctx), Mem);
   *mem = (Mem){arena_alloc(scratch(r->ctx), (size_t)bytes + 1), 0, bytes};
@@ -418,18 +425,24 @@ static void exec_allocs(Run *r, const SNode *n, Group g)
 
 /* ---- blocks ----------------------------------------------------------------------------------- */
 
-static int64_t wrapping(int64_t acc, int64_t a, int64_t b) { return (int64_t)((uint64_t)acc + (uint64_t)a * (uint64_t)b); }
+static int64_t wrapping(int64_t acc, int64_t a, int64_t b)
+{
+  return (int64_t)((uint64_t)acc + (uint64_t)a * (uint64_t)b);
+}
 
 static void bind_match(Run *r, const MatchNode *n, Slot *env)
 {
   turn(r, env);
-  const BufNode *src = n->source, *view = n->view;
+  const BufNode *src = n->source;
+  const BufNode *view = n->view;
   int skip = src->ndim - view->ndim;
-  int64_t offset = src->offset ? node_int(r, src->offset, 0) : 0, stride = 1;
+  int64_t offset = src->offset ? node_int(r, src->offset, 0) : 0;
+  int64_t stride = 1;
   env[view->data] = env[src->data];
   for (int d = src->ndim - 1; d >= 0; d--) {
     if (src->strides) stride = node_int(r, src->strides[d], 0);
-    int64_t extent = node_int(r, n->extent[d], 0), wide = node_int(r, src->shape[d], 0);
+    int64_t extent = node_int(r, n->extent[d], 0);
+    int64_t wide = node_int(r, src->shape[d], 0);
     offset = wrapping(offset, node_int(r, n->min[d], 0), stride);
     if (d >= skip) {
       int v = d - skip;
@@ -437,12 +450,13 @@ static void bind_match(Run *r, const MatchNode *n, Slot *env)
       env[n->hidden + 1 + v].i = stride;
       if (n->bind_shape[v]) env[view->shape[v]->slot].i = extent;
       else if (node_int(r, view->shape[v], 0) != extent)
-        raise(r->ctx, ERR_SHAPE, NOWHERE, "match_buffer '%s': dimension %d is %" PRId64 ", the region of '%s' has %" PRId64,
-              b->name, v, node_int(r, view->shape[v], 0), src->buffer->name, extent);
+        raise(r->ctx, ERR_SHAPE, NOWHERE,
+              "match_buffer '%s': dimension %d is %" PRId64 ", the region of '%s' has %" PRId64, b->name, v,
+              node_int(r, view->shape[v], 0), src->buffer->name, extent);
       if (n->bind_stride[v]) env[n->stride[v]->slot].i = stride;
       else if (n->stride && node_int(r, n->stride[v], 0) != stride && extent > 1)
-        raise(r->ctx, ERR_SHAPE, NOWHERE, "match_buffer '%s': stride %d is %" PRId64 ", that of '%s' is %" PRId64, b->name, v,
-              node_int(r, n->stride[v], 0), src->buffer->name, stride);
+        raise(r->ctx, ERR_SHAPE, NOWHERE, "match_buffer '%s': stride %d is %" PRId64 ", that of '%s' is %" PRId64,
+              b->name, v, node_int(r, n->stride[v], 0), src->buffer->name, stride);
     }
     if (!src->strides) stride = wrapping(0, stride, wide);
   }
@@ -459,9 +473,12 @@ static bool bind_iters(Run *r, const SNode *n, Slot *env)
   r->stamp++;
   if (n->value && !node_int(r, n->value, 0)) return false;
   for (int i = 0; i < n->niter; i++) {
-    int64_t min = node_int(r, n->iter[i].min, 0), extent = node_int(r, n->iter[i].extent, 0), value = env[n->slot + i].i;
+    int64_t min = node_int(r, n->iter[i].min, 0);
+    int64_t extent = node_int(r, n->iter[i].extent, 0);
+    int64_t value = env[n->slot + i].i;
     if (value < min || (uint64_t)value - (uint64_t)min >= (uint64_t)(extent < 0 ? 0 : extent))
-      raise(r->ctx, ERR_BOUNDS, NOWHERE, "block '%s': '%s' is %" PRId64 ", outside of its domain of %" PRId64 " from %" PRId64,
+      raise(r->ctx, ERR_BOUNDS, NOWHERE,
+            "block '%s': '%s' is %" PRId64 ", outside of its domain of %" PRId64 " from %" PRId64,
             n->stmt->u.block->name, n->stmt->u.block->iter[i].var->name, value, extent, min);
   }
   return true;
@@ -565,7 +582,9 @@ static int64_t arg_stride(const TirArg *a, int dim)
 static const Mem *arg_memory(Ctx *ctx, const TirArg *a)
 {
   Mem *mem = arena_new_of(scratch(ctx), Mem);
-  int64_t lo = 0, hi = 1, size = (int64_t)dtype_bytes(a->dtype) * a->dtype.lanes;
+  int64_t lo = 0;
+  int64_t hi = 1;
+  int64_t size = (int64_t)dtype_bytes(a->dtype) * a->dtype.lanes;
   for (int d = 0; d < a->ndim; d++) {
     int64_t span = wrapping(0, a->shape[d] - 1, arg_stride(a, d));
     if (a->shape[d] <= 0) hi = lo = 0, d = a->ndim;
@@ -586,7 +605,8 @@ static void bind_scalar(Run *r, Compiler *c, const Var *v, const TirArg *a)
   if (a->ndim || a->data)
     raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s' is a %s scalar, a tensor was given", v->name,
           dtype_name(scratch(r->ctx), v->dtype));
-  bool fits = dtype_is_float(v->dtype) ? dtype_is_float(given.dtype) || dtype_is_int(given.dtype) : dtype_is_int(given.dtype);
+  bool fits =
+      dtype_is_float(v->dtype) ? dtype_is_float(given.dtype) || dtype_is_int(given.dtype) : dtype_is_int(given.dtype);
   if (!fits)
     raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s' is a %s scalar, %s was given", v->name,
           dtype_name(scratch(r->ctx), v->dtype), dtype_name(scratch(r->ctx), given.dtype));
@@ -599,8 +619,8 @@ static void check_tensor(Run *r, const Buffer *b, const TirArg *a)
     raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s' has dtype %s, %s was given", b->name,
           dtype_name(scratch(r->ctx), b->dtype), dtype_name(scratch(r->ctx), a->dtype));
   if (a->ndim != b->ndim)
-    raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s' has %d dimension%s, a tensor with %d was given", b->name, b->ndim,
-          b->ndim == 1 ? "" : "s", a->ndim);
+    raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s' has %d dimension%s, a tensor with %d was given", b->name,
+          b->ndim, b->ndim == 1 ? "" : "s", a->ndim);
 }
 
 /* Sizes that stand alone as a dimension or a stride are read off the tensor. */
@@ -619,11 +639,14 @@ static void check_sizes(Run *r, Compiler *c, const Buffer *b, const TirArg *a)
   for (int d = b->ndim - 1; d >= 0; d--) {
     int64_t want = node_int(r, compile_expr(c, b->shape[d]), 0);
     if (want != a->shape[d])
-      raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s': dimension %d is %s = %" PRId64 ", a tensor with %" PRId64 " was given",
-            b->name, d, expr_str_of(scratch(r->ctx), b->shape[d]), want, a->shape[d]);
-    int64_t stride = b->strides ? node_int(r, compile_expr(c, b->strides[d]), 0) : compact, given = arg_stride(a, d);
+      raise(r->ctx, ERR_ARGUMENT, NOWHERE,
+            "argument '%s': dimension %d is %s = %" PRId64 ", a tensor with %" PRId64 " was given", b->name, d,
+            expr_str_of(scratch(r->ctx), b->shape[d]), want, a->shape[d]);
+    int64_t stride = b->strides ? node_int(r, compile_expr(c, b->strides[d]), 0) : compact;
+    int64_t given = arg_stride(a, d);
     if (stride != given && a->shape[d] > 1)
-      raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s': dimension %d has stride %" PRId64 ", a tensor with %" PRId64 " was given; copy it first",
+      raise(r->ctx, ERR_ARGUMENT, NOWHERE,
+            "argument '%s': dimension %d has stride %" PRId64 ", a tensor with %" PRId64 " was given; copy it first",
             b->name, d, stride, given);
     compact = wrapping(0, compact, want);
   }

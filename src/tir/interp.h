@@ -17,9 +17,9 @@ typedef struct Mem {
 } Mem;
 
 typedef union Slot {
-  int64_t i;                 /* integers, wrapped to their width */
-  double f;                  /* floats, rounded to theirs */
-  const Mem *mem;            /* pointers */
+  int64_t i;      /* integers, wrapped to their width */
+  double f;       /* floats, rounded to theirs */
+  const Mem *mem; /* pointers */
 } Slot;
 
 /* A thread loop that is running: its tag, its variable and range. */
@@ -33,12 +33,12 @@ typedef Vec(ThreadAxis) ThreadAxes;
 typedef struct Run {
   Module *m;
   Ctx *ctx;
-  Slot *env;                 /* of the thread whose turn it is */
+  Slot *env; /* of the thread whose turn it is */
   int nslot;
-  uint64_t stamp;            /* changes with each statement and thread: ages Node.cached */
+  uint64_t stamp; /* changes with each statement and thread: ages Node.cached */
   uint32_t polls;
   bool returned;
-  ThreadAxes threads;        /* running, outermost first */
+  ThreadAxes threads; /* running, outermost first */
 } Run;
 
 typedef struct Node Node;
@@ -46,11 +46,11 @@ typedef struct Node Node;
 /* A buffer as loads and stores see it. */
 typedef struct BufNode {
   const Buffer *buffer;
-  int data;                  /* slot of its Mem */
-  int ndim, size;            /* size: bytes of an element of one lane */
-  const Node **shape, **strides;   /* strides NULL: compact */
-  const Node *offset;        /* NULL: 0 */
-  const int64_t *fixed;      /* the shape, when it is constant and the buffer compact and of scalars; else NULL */
+  int data;                      /* slot of its Mem */
+  int ndim, size;                /* size: bytes of an element of one lane */
+  const Node **shape, **strides; /* strides NULL: compact */
+  const Node *offset;            /* NULL: 0 */
+  const int64_t *fixed;          /* the shape, when it is constant and the buffer compact and of scalars; else NULL */
 } BufNode;
 
 struct Node {
@@ -60,12 +60,16 @@ struct Node {
   } eval;
   const Expr *expr;
   const Node *a, *b, *c;
-  Slot imm;                  /* literals */
-  int slot;                  /* variables, lets */
-  const BufNode *buf;        /* loads */
-  const Node **arg;          /* loads: indices; calls: arguments */
+  Slot imm;           /* literals */
+  int slot;           /* variables, lets */
+  const BufNode *buf; /* loads */
+  const Node **arg;   /* loads: indices; calls: arguments */
   int nargs;
-  struct Cached { uint64_t stamp; int lane; Slot value; } *cached;   /* nodes used more than once */
+  struct Cached {
+    uint64_t stamp;
+    int lane;
+    Slot value;
+  } *cached; /* nodes used more than once */
   const Node *inner;
 };
 
@@ -73,18 +77,18 @@ struct Node {
 typedef struct Compiler {
   Module *m;
   Arena *arena;
-  Map slots;                 /* Var* -> slot + 1 */
-  Map nodes;                 /* Expr* -> Node*, of the expression being compiled */
-  Map buffers;               /* Buffer* -> BufNode* */
-  Map uses;                  /* Expr* -> times referred to, of the expression being compiled */
-  Map local;                 /* Expr*: depends on a let inside an expression */
+  Map slots;   /* Var* -> slot + 1 */
+  Map nodes;   /* Expr* -> Node*, of the expression being compiled */
+  Map buffers; /* Buffer* -> BufNode* */
+  Map uses;    /* Expr* -> times referred to, of the expression being compiled */
+  Map local;   /* Expr*: depends on a let inside an expression */
   int nslot;
 } Compiler;
 
-int compile_var(Compiler *, const Var *);                     /* its slot, made if new */
+int compile_var(Compiler *, const Var *); /* its slot, made if new */
 bool compile_has_var(const Compiler *, const Var *);
 const Node *compile_expr(Compiler *, const Expr *);
-const Node *compile_slot(Compiler *, int slot);               /* an int64 that lives in a slot of its own */
+const Node *compile_slot(Compiler *, int slot); /* an int64 that lives in a slot of its own */
 const BufNode *compile_buffer(Compiler *, const Buffer *);
 
 static inline int64_t node_int(Run *r, const Node *n, int lane) { return n->eval.i(r, n, lane); }

@@ -84,7 +84,7 @@ static double unbound_f(Run *r, const Node *n, int lane) { return (double)unboun
 #define A_F node_float(r, n->a, lane)
 #define B_F node_float(r, n->b, lane)
 #define INT_OP(name, T, U, op) \
-  static int64_t name(Run *r, const Node *n, int lane) { return (T)((U)A_I op (U)B_I); }
+  static int64_t name(Run *r, const Node *n, int lane) { return (T)((U)A_I op(U) B_I); }
 #define INT_CMP(name, op) \
   static int64_t name(Run *r, const Node *n, int lane) { return A_I op B_I; }
 #define FLOAT_OP(name, T, op) \
@@ -135,19 +135,27 @@ static double binary_f(Run *r, const Node *n, int lane) { return binary_value(r,
 
 /* ---- casts, selection, vectors ------------------------------------------------------------ */
 
-static int64_t cast_i(Run *r, const Node *n, int lane) { return value_cast(node_value(r, n->a, lane), dtype_elem(n->expr->dtype)).i; }
-static double cast_f(Run *r, const Node *n, int lane) { return value_cast(node_value(r, n->a, lane), dtype_elem(n->expr->dtype)).f; }
+static int64_t cast_i(Run *r, const Node *n, int lane)
+{
+  return value_cast(node_value(r, n->a, lane), dtype_elem(n->expr->dtype)).i;
+}
+static double cast_f(Run *r, const Node *n, int lane)
+{
+  return value_cast(node_value(r, n->a, lane), dtype_elem(n->expr->dtype)).f;
+}
 
 static int64_t select_i(Run *r, const Node *n, int lane)
 {
   bool take = A_I;
-  int64_t x = node_int(r, n->b, lane), y = node_int(r, n->c, lane);
+  int64_t x = node_int(r, n->b, lane);
+  int64_t y = node_int(r, n->c, lane);
   return take ? x : y;
 }
 static double select_f(Run *r, const Node *n, int lane)
 {
   bool take = A_I;
-  double x = node_float(r, n->b, lane), y = node_float(r, n->c, lane);
+  double x = node_float(r, n->b, lane);
+  double y = node_float(r, n->c, lane);
   return take ? x : y;
 }
 static int64_t if_i(Run *r, const Node *n, int lane) { return node_int(r, A_I ? n->b : n->c, lane); }
@@ -167,7 +175,8 @@ static double splat_f(Run *r, const Node *n, int lane)
 }
 static int64_t ramp_i(Run *r, const Node *n, int lane)
 {
-  uint64_t base = (uint64_t)node_int(r, n->a, 0), stride = (uint64_t)node_int(r, n->b, 0);
+  uint64_t base = (uint64_t)node_int(r, n->a, 0);
+  uint64_t stride = (uint64_t)node_int(r, n->b, 0);
   return value_int(dtype_elem(n->expr->dtype), (int64_t)(base + stride * (uint64_t)lane)).i;
 }
 
@@ -218,9 +227,12 @@ static double sum_f(Run *r, const Node *n, int lane)
 /* The same bytes read as another dtype, also with another number of lanes. */
 static Value reinterpret_value(Run *r, const Node *n, int lane)
 {
-  DType to = dtype_elem(n->expr->dtype), from = n->a->expr->dtype;
-  int size = dtype_bytes(to), step = dtype_bytes(from);
-  unsigned char bytes[8] = {0}, source[8] = {0};
+  DType to = dtype_elem(n->expr->dtype);
+  DType from = n->a->expr->dtype;
+  int size = dtype_bytes(to);
+  int step = dtype_bytes(from);
+  unsigned char bytes[8] = {0};
+  unsigned char source[8] = {0};
   int64_t held = -1;
   if (n->expr->dtype.lanes == 1) lane = 0;
   for (int i = 0; i < size; i++) {
@@ -255,8 +267,8 @@ static int64_t nothing_i(Run *r, const Node *n, int lane)
 
 _Noreturn static void out_of_bounds(Run *r, const BufNode *b, int dim, int64_t index, int64_t extent)
 {
-  raise(r->ctx, ERR_BOUNDS, NOWHERE, "buffer '%s': index %d is %" PRId64 ", outside of [0, %" PRId64 ")", b->buffer->name,
-        dim, index, extent);
+  raise(r->ctx, ERR_BOUNDS, NOWHERE, "buffer '%s': index %d is %" PRId64 ", outside of [0, %" PRId64 ")",
+        b->buffer->name, dim, index, extent);
 }
 
 /* The plain case: sizes known, nothing between the elements. */
@@ -278,35 +290,40 @@ static char *fixed_address(Run *r, const BufNode *b, const Node *const *index, i
 char *buffer_address(Run *r, const BufNode *b, const Node *const *index, int lane)
 {
   if (b->fixed) return fixed_address(r, b, index, lane);
-  int64_t at = b->offset ? node_int(r, b->offset, 0) : 0, row = 0, step, bytes;
-  int wide = b->buffer->dtype.lanes, whole = b->size * wide;
-  bool lost = false;         /* an offset that does not fit 64 bits is outside of any memory */
+  int64_t at = b->offset ? node_int(r, b->offset, 0) : 0;
+  int64_t row = 0;
+  int64_t step, bytes;
+  int wide = b->buffer->dtype.lanes;
+  int whole = b->size * wide;
+  bool lost = false; /* an offset that does not fit 64 bits is outside of any memory */
   for (int d = 0; d < b->ndim; d++) {
-    int64_t i = node_int(r, index[d], lane / wide), n = node_int(r, b->shape[d], 0);
+    int64_t i = node_int(r, index[d], lane / wide);
+    int64_t n = node_int(r, b->shape[d], 0);
     if (i < 0 || i >= n) out_of_bounds(r, b, d, i, n);
     if (b->strides) lost |= !int_mul(i, node_int(r, b->strides[d], 0), &step) || !int_add(at, step, &at);
     else lost |= !int_mul(row, n, &row) || !int_add(row, i, &row);
   }
   const Mem *mem = r->env[b->data].mem;
-  if (lost || !int_add(at, row, &at) || !int_mul(at, whole, &bytes) || !mem || bytes < mem->lo || bytes > mem->hi - whole)
+  if (lost || !int_add(at, row, &at) || !int_mul(at, whole, &bytes) || !mem || bytes < mem->lo ||
+      bytes > mem->hi - whole)
     raise(r->ctx, ERR_BOUNDS, NOWHERE, "buffer '%s': element %" PRId64 " lies outside of the memory that it views",
           b->buffer->name, at);
   return mem->data + bytes + (int64_t)(lane % wide) * b->size;
 }
 
-#define LOAD_INT(name, T)                                     \
-  static int64_t name(Run *r, const Node *n, int lane)        \
-  {                                                           \
-    T x;                                                      \
+#define LOAD_INT(name, T)                                          \
+  static int64_t name(Run *r, const Node *n, int lane)             \
+  {                                                                \
+    T x;                                                           \
     memcpy(&x, buffer_address(r, n->buf, n->arg, lane), sizeof x); \
-    return (int64_t)x;                                        \
+    return (int64_t)x;                                             \
   }
-#define LOAD_FLOAT(name, T)                                   \
-  static double name(Run *r, const Node *n, int lane)         \
-  {                                                           \
-    T x;                                                      \
+#define LOAD_FLOAT(name, T)                                        \
+  static double name(Run *r, const Node *n, int lane)              \
+  {                                                                \
+    T x;                                                           \
     memcpy(&x, buffer_address(r, n->buf, n->arg, lane), sizeof x); \
-    return (double)x;                                         \
+    return (double)x;                                              \
   }
 LOAD_INT(load_i8, int8_t)
 LOAD_INT(load_u8, uint8_t)
@@ -370,10 +387,13 @@ static const Node **compile_list(Compiler *c, int n, const Expr *const *v)
 /* Constant sizes whose product is far from overflow; NULL if they are not. */
 static const int64_t *fixed_shape(Compiler *c, const Buffer *b)
 {
-  int64_t *shape = arena_array(c->arena, int64_t, b->ndim), n = 64;
+  int64_t *shape = arena_array(c->arena, int64_t, b->ndim);
+  int64_t n = 64;
   if (b->strides || b->elem_offset || b->dtype.lanes != 1) return NULL;
   for (int d = 0; d < b->ndim; d++) {
-    if (b->shape[d]->kind != E_INT || b->shape[d]->u.i < 0 || b->shape[d]->u.i == INT64_MAX || !int_mul(n, b->shape[d]->u.i + 1, &n)) return NULL;
+    if (b->shape[d]->kind != E_INT || b->shape[d]->u.i < 0 || b->shape[d]->u.i == INT64_MAX ||
+        !int_mul(n, b->shape[d]->u.i + 1, &n))
+      return NULL;
     shape[d] = b->shape[d]->u.i;
   }
   return shape;
@@ -404,12 +424,14 @@ static void set_fn(Node *n, IntFn i, FloatFn f)
 
 static void compile_arith(Node *n)
 {
+  /* clang-format off */
   static const struct { uint8_t kind; IntFn i32, i64; FloatFn f32, f64; } ops[] = {
       {E_ADD, add_i32, add_i64, add_f32, add_f64},
       {E_SUB, sub_i32, sub_i64, sub_f32, sub_f64},
       {E_MUL, mul_i32, mul_i64, mul_f32, mul_f64},
       {E_DIV, binary_i, binary_i, div_f32, div_f64},
   };
+  /* clang-format on */
   DType t = n->expr->dtype;
   set_fn(n, binary_i, binary_f);
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
@@ -423,7 +445,8 @@ static void compile_arith(Node *n)
 
 static void compile_compare(Node *n)
 {
-  static const IntFn ints[] = {eq_i, ne_i, lt_i, le_i, gt_i, ge_i}, floats[] = {eq_f, ne_f, lt_f, le_f, gt_f, ge_f};
+  static const IntFn ints[] = {eq_i, ne_i, lt_i, le_i, gt_i, ge_i};
+  static const IntFn floats[] = {eq_f, ne_f, lt_f, le_f, gt_f, ge_f};
   DType t = n->a->expr->dtype;
   int op = n->expr->kind - E_EQ;
   if (dtype_is_float(t)) n->eval.i = floats[op];
@@ -481,10 +504,21 @@ static void compile_node(Compiler *c, Node *n)
     else if (e->dtype.lanes > 1) set_fn(n, lanes_i, lanes_f);
     else set_fn(n, var_i, var_f);
     break;
-  case E_ADD: case E_SUB: case E_MUL: case E_DIV: case E_MOD: case E_FLOORDIV: case E_FLOORMOD: case E_MIN: case E_MAX:
-    compile_arith(n);
-    break;
-  case E_EQ: case E_NE: case E_LT: case E_LE: case E_GT: case E_GE: compile_compare(n); break;
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX: compile_arith(n); break;
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE: compile_compare(n); break;
   case E_AND: n->eval.i = and_i; break;
   case E_OR: n->eval.i = or_i; break;
   case E_NOT: n->eval.i = not_i; break;
@@ -560,7 +594,9 @@ static void note_let(void *env, const Expr *e)
 const Node *compile_expr(Compiler *c, const Expr *e)
 {
   /* the shape of a buffer may be compiled in the midst of an expression */
-  Map nodes = c->nodes, uses = c->uses, local = c->local;
+  Map nodes = c->nodes;
+  Map uses = c->uses;
+  Map local = c->local;
   c->nodes = c->uses = c->local = (Map){0};
   if (e->kinds >> E_LET & 1) expr_visit(c->m->ctx, e, note_let, c);
   if (e->nargs) expr_visit(c->m->ctx, e, count_uses, c);

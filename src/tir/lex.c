@@ -18,7 +18,7 @@ typedef struct Lexer {
   const char *file;
   const char *p, *line_start;
   int line;
-  Vec(int) open;             /* tokens of the brackets that are open */
+  Vec(int) open; /* tokens of the brackets that are open */
   int indent[MAX_INDENTS], nindent;
   Tokens out;
 } Lexer;
@@ -85,7 +85,8 @@ static void lex_float(Lexer *lx, const char *start)
     while (is_digit(*lx->p)) lx->p++;
   }
   if (is_letter(*lx->p)) fail(lx, start, "this is not a number");
-  char *text = arena_strndup(lx->arena, start, (size_t)(lx->p - start)), *to = text;
+  char *text = arena_strndup(lx->arena, start, (size_t)(lx->p - start));
+  char *to = text;
   for (const char *c = text; *c; c++)
     if (*c != '_') *to++ = *c;
   *to = 0;
@@ -142,7 +143,9 @@ static void lex_escape(Lexer *lx, Text *t)
   case 'n': text_char(t, '\n'); return;
   case 't': text_char(t, '\t'); return;
   case 'r': text_char(t, '\r'); return;
-  case '\\': case '\'': case '"': text_char(t, c); return;
+  case '\\':
+  case '\'':
+  case '"': text_char(t, c); return;
   case '\n': next_line(lx); return;
   default: fail(lx, lx->p - 1, "unknown escape in a string");
   }
@@ -153,7 +156,8 @@ static void lex_string(Lexer *lx)
   const char *start = lx->p;
   char quote = *start;
   bool triple = start[1] == quote && start[2] == quote;
-  int line = lx->line, col = (int)(start - lx->line_start) + 1;
+  int line = lx->line;
+  int col = (int)(start - lx->line_start) + 1;
   Text t = text_new(lx->arena);
   lx->p += triple ? 3 : 1;
   for (;;) {
@@ -179,9 +183,10 @@ static void lex_string(Lexer *lx)
 
 static void lex_op(Lexer *lx)
 {
-  static const char *const ops[] = {"//=", "**=", "...", ":=", "**", "//", "==", "!=", "<=", ">=", "->", "<<", ">>", "+=",
-                                    "-=",  "*=",  "/=",  "%=", "(",  ")",  "[",  "]",  "{",  "}",  ",",  ":",  ".",  "=",
-                                    "+",   "-",   "*",   "/",  "%",  "<",  ">",  "&",  "|",  "^",  "~",  "@",  ";"};
+  static const char *const ops[] = {"//=", "**=", "...", ":=", "**", "//", "==", "!=", "<=", ">=", "->",
+                                    "<<",  ">>",  "+=",  "-=", "*=", "/=", "%=", "(",  ")",  "[",  "]",
+                                    "{",   "}",   ",",   ":",  ".",  "=",  "+",  "-",  "*",  "/",  "%",
+                                    "<",   ">",   "&",   "|",  "^",  "~",  "@",  ";"};
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     if (!str_starts(lx->p, ops[i])) continue;
     push(lx, TOK_OP, lx->p, ops[i]);
@@ -199,7 +204,8 @@ static void lex_op(Lexer *lx)
 static void lex_indent(Lexer *lx)
 {
   int width = 0;
-  for (; *lx->p == ' ' || *lx->p == '\t' || *lx->p == '\f'; lx->p++) width = *lx->p == '\t' ? (width / 8 + 1) * 8 : width + 1;
+  for (; *lx->p == ' ' || *lx->p == '\t' || *lx->p == '\f'; lx->p++)
+    width = *lx->p == '\t' ? (width / 8 + 1) * 8 : width + 1;
   if (*lx->p == '#' || *lx->p == '\n' || *lx->p == '\r' || *lx->p == 0) return;
   if (lx->out.n == 0) lx->indent[0] = width;
   if (width > lx->indent[lx->nindent - 1]) {
@@ -234,12 +240,14 @@ static void lex_newline(Lexer *lx)
 
 Tokens lex(Arena *arena, const char *text, const char *file, int line0)
 {
-  Lexer lx = {.arena = arena, .ctx = arena_ctx(arena), .file = file, .p = text, .line_start = text, .line = line0, .nindent = 1};
+  Lexer lx = {
+    .arena = arena, .ctx = arena_ctx(arena), .file = file, .p = text, .line_start = text, .line = line0, .nindent = 1};
   lex_indent(&lx);
   while (*lx.p) {
     char c = *lx.p;
     if (c == ' ' || c == '\t' || c == '\r' || c == '\f') lx.p++;
-    else if (c == '#') while (*lx.p && *lx.p != '\n') lx.p++;
+    else if (c == '#')
+      while (*lx.p && *lx.p != '\n') lx.p++;
     else if (c == '\n') lex_newline(&lx);
     else if (c == '\\' && (lx.p[1] == '\n' || (lx.p[1] == '\r' && lx.p[2] == '\n'))) {
       lx.p += lx.p[1] == '\n' ? 2 : 3;

@@ -46,7 +46,8 @@ void expect(Parser *p, const char *s, const char *after)
 
 const char *expect_name(Parser *p, const char *what)
 {
-  if (peek(p)->kind != TOK_NAME) parse_error(p, loc_of(p, peek(p)), "expected %s, found %s", what, token_text(p, peek(p)));
+  if (peek(p)->kind != TOK_NAME)
+    parse_error(p, loc_of(p, peek(p)), "expected %s, found %s", what, token_text(p, peek(p)));
   return p->tok[p->at++].s;
 }
 
@@ -59,7 +60,8 @@ static void expect_kind(Parser *p, TokKind kind, const char *what, const char *a
 
 void enter(Parser *p)
 {
-  if (++p->depth > MAX_NESTING) parse_error(p, loc_of(p, peek(p)), "nested too deep (more than %d levels)", MAX_NESTING);
+  if (++p->depth > MAX_NESTING)
+    parse_error(p, loc_of(p, peek(p)), "nested too deep (more than %d levels)", MAX_NESTING);
 }
 void leave(Parser *p) { p->depth--; }
 
@@ -119,7 +121,8 @@ static void parse_annotation(Parser *p, const char *name)
   Loc loc = loc_of(p, t);
   DType dtype;
   if (!is_word(p, "T") && !is_word(p, "tir"))
-    parse_error(p, loc, "expected a type such as T.Buffer or T.int32 for parameter '%s', found %s", name, token_text(p, t));
+    parse_error(p, loc, "expected a type such as T.Buffer or T.int32 for parameter '%s', found %s", name,
+                token_text(p, t));
   p->at++;
   expect(p, ".", "T");
   const char *word = expect_name(p, "a type after 'T.'");
@@ -140,9 +143,10 @@ static void parse_annotation(Parser *p, const char *name)
     return;
   }
   if (!dtype_word(word, &dtype)) parse_error(p, loc, "unknown type 'T.%s' for parameter '%s'", word, name);
-  if (accept(p, "(")) parse_args(p);         /* T.handle("float32") */
+  if (accept(p, "(")) parse_args(p); /* T.handle("float32") */
   const Var *v = var_new(p->m, name, dtype, VAR_PLAIN);
-  if (dtype.code == DT_HANDLE) define(p, name, (Operand){.kind = OP_HANDLE, .loc = loc, .s = name, .param = p->params.n});
+  if (dtype.code == DT_HANDLE)
+    define(p, name, (Operand){.kind = OP_HANDLE, .loc = loc, .s = name, .param = p->params.n});
   else define(p, name, expr_operand(p, v->expr, loc, 0));
   vec_push(p->arena, &p->params, (Param){v, NULL});
 }
@@ -155,7 +159,8 @@ static void parse_params(Parser *p)
     const char *name = expect_name(p, "a parameter");
     Symbol *old = find_symbol(p, name);
     if (old) parse_error(p, loc_of(p, t), "parameter '%s' is given twice", name);
-    if (!is_op(p, ":")) parse_error(p, loc_of(p, peek(p)), "parameter '%s' needs a type such as T.Buffer((8,), \"float32\")", name);
+    if (!is_op(p, ":"))
+      parse_error(p, loc_of(p, peek(p)), "parameter '%s' needs a type such as T.Buffer((8,), \"float32\")", name);
     p->at++;
     parse_annotation(p, name);
     if (!accept(p, ",")) break;
@@ -207,7 +212,8 @@ static Stmt *with_root(Parser *p, BlockBuild *root, Stmt *body)
 /* function = {decorator} 'def' name '(' parameters ')' ['->' expression] body */
 static PrimFunc *parse_function(Parser *p, bool is_private)
 {
-  BlockBuild root = {.b = arena_new_of(p->m->arena, Block), .root = true, .depth = p->depth + 1, .bindings = p->bindings};
+  BlockBuild root = {
+    .b = arena_new_of(p->m->arena, Block), .root = true, .depth = p->depth + 1, .bindings = p->bindings};
   int mark = p->symbols.n;
   p->params.n = 0;
   p->params.v = NULL;
@@ -238,7 +244,8 @@ static PrimFunc *parse_decorated(Parser *p)
   while (accept(p, "@")) {
     Loc loc = loc_of(p, peek(p));
     const char *name = parse_decorator(p, &is_private);
-    if (strcmp(name, "prim_func")) parse_error(p, loc, "unknown decorator '%s'; a function is decorated with @T.prim_func", name);
+    if (strcmp(name, "prim_func"))
+      parse_error(p, loc, "unknown decorator '%s'; a function is decorated with @T.prim_func", name);
   }
   return parse_function(p, is_private);
 }
@@ -328,7 +335,8 @@ static void run(Job *job)
   Ctx *ctx = job->p.ctx;
   Scope scope = scope_begin(ctx);
   ErrKind kind = protect(ctx, run_job, job);
-  if (kind != ERR_NONE && error_loc(ctx).line == 0 && job->p.here.line) raise(ctx, kind, job->p.here, "%s", error_message(ctx));
+  if (kind != ERR_NONE && error_loc(ctx).line == 0 && job->p.here.line)
+    raise(ctx, kind, job->p.here, "%s", error_message(ctx));
   if (kind != ERR_NONE) error_reraise(ctx);
   scope_end(ctx, scope);
 }
@@ -336,7 +344,8 @@ static void run(Job *job)
 static Job new_job(Module *m, const char *text, const char *file, int line0, int nnames, const ScriptName *names)
 {
   const char *kept = file ? arena_strdup(m->arena, file) : "<text>";
-  return (Job){.p = {.m = m, .ctx = m->ctx, .file = kept, .nnames = nnames, .names = names}, .text = text, .line0 = line0};
+  return (Job){
+    .p = {.m = m, .ctx = m->ctx, .file = kept, .nnames = nnames, .names = names}, .text = text, .line0 = line0};
 }
 
 PrimFunc *func_parse(Module *m, const char *text, const char *file, int line0, int nnames, const ScriptName *names)

@@ -13,7 +13,8 @@ Args parse_args(Parser *p)
 {
   Args a = {0};
   while (!is_op(p, ")")) {
-    const Token *t = peek(p), *next = &p->tok[p->at + 1];
+    const Token *t = peek(p);
+    const Token *next = &p->tok[p->at + 1];
     if (t->kind == TOK_NAME && next->kind == TOK_OP && !strcmp(next->s, "=")) {
       p->at += 2;
       Operand o = parse_operand(p);
@@ -51,14 +52,17 @@ const Operand *arg_need(Parser *p, const Args *a, int i, const char *kw, const O
 /* kws ends with NULL. */
 void args_check(Parser *p, const Args *a, int max, const char *const *kws, const Operand *callee)
 {
-  if (a->pos.n > max) parse_error(p, callee->loc, "%s takes at most %d argument%s, %d given", callee->s, max, max == 1 ? "" : "s", a->pos.n);
+  if (a->pos.n > max)
+    parse_error(p, callee->loc, "%s takes at most %d argument%s, %d given", callee->s, max, max == 1 ? "" : "s",
+                a->pos.n);
   for (int k = 0; k < a->kw.n; k++) {
     int n = 0;
     bool known = false;
     for (; kws && kws[n]; n++) known |= !strcmp(kws[n], a->kw.v[k]);
     if (known) continue;
     const char *near = str_nearest(a->kw.v[k], kws, n);
-    if (near) parse_error(p, a->kwval.v[k].loc, "%s has no argument '%s'; did you mean '%s'?", callee->s, a->kw.v[k], near);
+    if (near)
+      parse_error(p, a->kwval.v[k].loc, "%s has no argument '%s'; did you mean '%s'?", callee->s, a->kw.v[k], near);
     parse_error(p, a->kwval.v[k].loc, "%s has no argument '%s'", callee->s, a->kw.v[k]);
   }
 }
@@ -74,13 +78,15 @@ static int args_depth(const Args *a)
 static void want_args(Parser *p, const Args *a, int n, const Operand *callee)
 {
   args_check(p, a, n, NULL, callee);
-  if (a->pos.n != n) parse_error(p, callee->loc, "%s takes %d argument%s, %d given", callee->s, n, n == 1 ? "" : "s", a->pos.n);
+  if (a->pos.n != n)
+    parse_error(p, callee->loc, "%s takes %d argument%s, %d given", callee->s, n, n == 1 ? "" : "s", a->pos.n);
 }
 
 Annots as_annots(Parser *p, const Operand *dict)
 {
   Annots out = {0};
-  if (dict->kind != OP_DICT || (dict->n && !dict->keys)) parse_error(p, dict->loc, "expected a dictionary such as {\"key\": 1}");
+  if (dict->kind != OP_DICT || (dict->n && !dict->keys))
+    parse_error(p, dict->loc, "expected a dictionary such as {\"key\": 1}");
   for (int i = 0; i < dict->n; i++)
     annots_set(p->m->arena, &out, as_str(p, &dict->keys[i], "a key"), as_value(p, &dict->list[i]));
   return out;
@@ -114,13 +120,17 @@ static const Var *as_pointer(Parser *p, const Operand *o)
   return e->u.var;
 }
 
-const Buffer *buffer_from_args(Parser *p, const char *name, const Args *a, int first, const Operand *callee, bool *has_data)
+const Buffer *buffer_from_args(Parser *p, const char *name, const Args *a, int first, const Operand *callee,
+                               bool *has_data)
 {
-  static const char *const kws[] = {"shape", "dtype", "data", "strides", "elem_offset", "scope", "align", "offset_factor",
-                                    "buffer_type", "axis_separators", "annotations", "place", "offset", NULL};
+  static const char *const kws[] = {"shape",       "dtype", "data",          "strides",     "elem_offset",
+                                    "scope",       "align", "offset_factor", "buffer_type", "axis_separators",
+                                    "annotations", "place", "offset",        NULL};
   args_check(p, a, first + 2, kws, callee);
-  int ndim, nstrides = 0;
-  const Expr **shape = as_sizes(p, arg_need(p, a, first, "shape", callee), &ndim), **strides = NULL;
+  int ndim;
+  int nstrides = 0;
+  const Expr **shape = as_sizes(p, arg_need(p, a, first, "shape", callee), &ndim);
+  const Expr **strides = NULL;
   const Operand *o = arg_get(a, first + 1, "dtype");
   DType t = o ? as_dtype(p, o) : DT_F32;
   if ((o = arg_get(a, -1, "strides")) && o->kind != OP_NONE) strides = as_sizes(p, o, &nstrides);
@@ -131,14 +141,16 @@ const Buffer *buffer_from_args(Parser *p, const char *name, const Args *a, int f
   const char *scope = o ? as_str(p, o, "scope") : NULL;
   o = arg_get(a, -1, "align");
   int64_t align = o ? as_int(p, o, "align") : 64;
-  if (align < 1 || align > 1 << 20 || (align & (align - 1))) parse_error(p, o->loc, "align must be a power of two up to 1048576");
+  if (align < 1 || align > 1 << 20 || (align & (align - 1)))
+    parse_error(p, o->loc, "align must be a power of two up to 1048576");
   o = arg_get(a, -1, "offset_factor");
   int64_t factor = o ? as_int(p, o, "offset_factor") : 0;
   if (factor < 0 || factor > 1 << 20) parse_error(p, o->loc, "offset_factor must lie between 0 and 1048576");
   o = arg_get(a, -1, "data");
   const Var *data = o && o->kind != OP_NONE ? as_pointer(p, o) : NULL;
   if (has_data) *has_data = data != NULL;
-  return buffer_new(p->m, name, t, ndim, shape, nstrides ? strides : NULL, offset, scope, (int)align, (int)factor, data);
+  return buffer_new(p->m, name, t, ndim, shape, nstrides ? strides : NULL, offset, scope, (int)align, (int)factor,
+                    data);
 }
 
 /* ---- literals and casts ------------------------------------------------------------------ */
@@ -147,7 +159,8 @@ static const Expr *literal(Parser *p, DType t, const Operand *o)
 {
   if (o->kind == OP_STR) {
     double v = !strcmp(o->s, "inf") ? INFINITY : !strcmp(o->s, "-inf") ? -INFINITY : !strcmp(o->s, "nan") ? NAN : 0;
-    if (v == 0 || !dtype_is_float(t)) parse_error(p, o->loc, "\"%s\" is no literal of dtype %s", o->s, dtype_name(p->arena, t));
+    if (v == 0 || !dtype_is_float(t))
+      parse_error(p, o->loc, "\"%s\" is no literal of dtype %s", o->s, dtype_name(p->arena, t));
     return expr_float(p->m, t, v);
   }
   if (o->kind == OP_FLOAT && dtype_is_float(t)) return expr_float(p->m, t, o->f);
@@ -158,14 +171,12 @@ static const Expr *literal(Parser *p, DType t, const Operand *o)
   Value v = value_int(dtype_elem(t), (int64_t)bits);
   bool kept = t.code == DT_UINT ? !o->negative && (uint64_t)v.i == o->i
                                 : v.i == (int64_t)bits && (v.i < 0 || bits == 0) == (o->negative || o->i == 0);
-  if (!kept) parse_error(p, o->loc, "%s%" PRIu64 " does not fit %s", o->negative ? "-" : "", o->i, dtype_name(p->arena, t));
+  if (!kept)
+    parse_error(p, o->loc, "%s%" PRIu64 " does not fit %s", o->negative ? "-" : "", o->i, dtype_name(p->arena, t));
   return expr_int(p->m, t, v.i);
 }
 
-static const Expr *cast_to(Parser *p, DType t, const Operand *o)
-{
-  return expr_cast(p->m, t, as_expr(p, o));
-}
+static const Expr *cast_to(Parser *p, DType t, const Operand *o) { return expr_cast(p->m, t, as_expr(p, o)); }
 
 /* T.float32(x) */
 static Operand call_dtype(Parser *p, DType t, const Operand *callee, const Args *a)
@@ -184,12 +195,15 @@ static Operand call_dtype(Parser *p, DType t, const Operand *callee, const Args 
 static Operand call_binary(Parser *p, ExprKind kind, const Operand *callee, const Args *a)
 {
   want_args(p, a, 2, callee);
-  const Operand *x = &a->pos.v[0], *y = &a->pos.v[1];
+  const Operand *x = &a->pos.v[0];
+  const Operand *y = &a->pos.v[1];
   if (x->kind != OP_FLOAT && y->kind != OP_FLOAT)
     return expr_operand(p, expr_binary(p->m, kind, as_expr(p, x), as_expr(p, y)), callee->loc, args_depth(a));
   /* T.max(x, 0.0): the literal takes the other's dtype */
-  Operand ex = expr_operand(p, as_expr(p, x), x->loc, x->depth), ey = expr_operand(p, as_expr(p, y), y->loc, y->depth);
-  const Operand *l = x->kind == OP_FLOAT && y->kind != OP_FLOAT ? x : &ex, *r = y->kind == OP_FLOAT && x->kind != OP_FLOAT ? y : &ey;
+  Operand ex = expr_operand(p, as_expr(p, x), x->loc, x->depth);
+  Operand ey = expr_operand(p, as_expr(p, y), y->loc, y->depth);
+  const Operand *l = x->kind == OP_FLOAT && y->kind != OP_FLOAT ? x : &ex;
+  const Operand *r = y->kind == OP_FLOAT && x->kind != OP_FLOAT ? y : &ey;
   return binary_operand(p, kind, l, r, callee->loc);
 }
 
@@ -231,8 +245,10 @@ static Operand call_select(Parser *p, const Operand *callee, const Args *a)
 static Operand call_ceildiv(Parser *p, const Operand *callee, const Args *a)
 {
   want_args(p, a, 2, callee);
-  const Operand *x = &a->pos.v[0], *y = &a->pos.v[1];
-  Operand one = {.kind = OP_INT, .loc = callee->loc, .i = 1}, sum = binary_operand(p, E_ADD, x, y, callee->loc);
+  const Operand *x = &a->pos.v[0];
+  const Operand *y = &a->pos.v[1];
+  Operand one = {.kind = OP_INT, .loc = callee->loc, .i = 1};
+  Operand sum = binary_operand(p, E_ADD, x, y, callee->loc);
   sum = binary_operand(p, E_SUB, &sum, &one, callee->loc);
   return binary_operand(p, E_FLOORDIV, &sum, y, callee->loc);
 }
@@ -242,10 +258,12 @@ static Operand call_limit(Parser *p, const char *name, const Operand *callee, co
 {
   want_args(p, a, 1, callee);
   DType t = as_dtype(p, &a->pos.v[0]);
-  bool low = !strcmp(name, "min_value"), inf = !strcmp(name, "infinity");
+  bool low = !strcmp(name, "min_value");
+  bool inf = !strcmp(name, "infinity");
   const Expr *e;
   if (dtype_is_float(t)) e = expr_float(p->m, t, inf ? INFINITY : low ? dtype_min(t) : dtype_max(t));
-  else if (inf || !dtype_is_int(t)) parse_error(p, callee->loc, "%s has no value of dtype %s", callee->s, dtype_name(p->arena, t));
+  else if (inf || !dtype_is_int(t))
+    parse_error(p, callee->loc, "%s has no value of dtype %s", callee->s, dtype_name(p->arena, t));
   else e = expr_int(p->m, t, low ? dtype_imin(t) : dtype_imax(t));
   return expr_operand(p, e, callee->loc, 1);
 }
@@ -269,7 +287,8 @@ static int skip_argument(Parser *p, int at)
 Operand parse_let_call(Parser *p, const Operand *callee)
 {
   enter(p);
-  int body_at = p->at, mark = p->symbols.n;
+  int body_at = p->at;
+  int mark = p->symbols.n;
   p->at = skip_argument(p, p->at);
   expect(p, ",", "the body of T.Let");
   if (accept(p, "where")) expect(p, "=", "where");
@@ -286,7 +305,8 @@ Operand parse_let_call(Parser *p, const Operand *callee)
   define_var(p, v, callee->loc);
   p->at = body_at;
   Operand body = parse_operand(p);
-  if (!is_op(p, ",")) parse_error(p, loc_of(p, peek(p)), "expected ',' after the body of T.Let, found %s", token_text(p, peek(p)));
+  if (!is_op(p, ","))
+    parse_error(p, loc_of(p, peek(p)), "expected ',' after the body of T.Let, found %s", token_text(p, peek(p)));
   p->at = end;
   p->symbols.n = mark;
   leave(p);
@@ -311,7 +331,7 @@ static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Ar
   }
   int n = a->pos.n - first;
   const Expr **arg = arena_array(p->arena, const Expr *, n);
-  const Expr *near = NULL;           /* a float beside which a literal stands */
+  const Expr *near = NULL; /* a float beside which a literal stands */
   for (int i = 0; i < n; i++) {
     const Operand *x = &a->pos.v[first + i];
     if (x->kind == OP_FLOAT) continue;
@@ -320,7 +340,8 @@ static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Ar
   }
   for (int i = 0; i < n; i++)
     if (!arg[i]) arg[i] = expr_float(p->m, near ? dtype_elem(near->dtype) : DT_F32, a->pos.v[first + i].f);
-  if (in == IN_ADDRESS_OF && n == 1 && arg[0]->kind != E_LOAD) parse_error(p, callee->loc, "T.address_of wants an element of a buffer");
+  if (in == IN_ADDRESS_OF && n == 1 && arg[0]->kind != E_LOAD)
+    parse_error(p, callee->loc, "T.address_of wants an element of a buffer");
   if (n < info->min_args || (info->max_args >= 0 && n > info->max_args))
     parse_error(p, callee->loc, "%s takes %s%d argument%s, %d given", callee->s, info->max_args < 0 ? "at least " : "",
                 info->min_args, info->min_args == 1 ? "" : "s", n);
@@ -335,12 +356,15 @@ static Operand call_access_ptr(Parser *p, const Operand *callee, const Args *a)
   static const char *const kws[] = {"access_mask", "ptr_type", "content_lanes", "offset", "extent", NULL};
   args_check(p, a, 5, kws, callee);
   const Buffer *b = callee->buffer;
-  const Operand *mask = arg_need(p, a, 0, "access_mask", callee), *offset = arg_get(a, 3, "offset"), *extent = arg_get(a, 4, "extent");
+  const Operand *mask = arg_need(p, a, 0, "access_mask", callee);
+  const Operand *offset = arg_get(a, 3, "offset");
+  const Operand *extent = arg_get(a, 4, "extent");
   int64_t bits = 0;
   if (mask->kind == OP_STR) bits = (strchr(mask->s, 'r') ? 1 : 0) | (strchr(mask->s, 'w') ? 2 : 0);
   else bits = as_int(p, mask, "the access mask");
   if (bits < 1 || bits > 3) parse_error(p, mask->loc, "the access mask is \"r\", \"w\" or \"rw\"");
-  const Expr *at = b->elem_offset ? b->elem_offset : expr_i32(p->m, 0), *n = expr_i32(p->m, 1);
+  const Expr *at = b->elem_offset ? b->elem_offset : expr_i32(p->m, 0);
+  const Expr *n = expr_i32(p->m, 1);
   if (offset) at = b->elem_offset ? expr_add(p->m, at, as_index(p, offset)) : as_index(p, offset);
   for (int d = 0; d < b->ndim; d++) n = d ? expr_mul(p->m, n, b->shape[d]) : b->shape[0];
   if (extent) n = as_index(p, extent);
@@ -373,19 +397,29 @@ static Operand call_method(Parser *p, const Operand *callee, const Args *a)
 
 /* ---- the table ------------------------------------------------------------------------------------------ */
 
+/* clang-format off */
 static const struct { const char *name; uint8_t kind; } binaries[] = {
     {"Add", E_ADD}, {"Sub", E_SUB}, {"Mul", E_MUL}, {"Div", E_DIV}, {"Mod", E_MOD}, {"FloorDiv", E_FLOORDIV},
     {"FloorMod", E_FLOORMOD}, {"Min", E_MIN}, {"Max", E_MAX}, {"EQ", E_EQ}, {"NE", E_NE}, {"LT", E_LT}, {"LE", E_LE},
     {"GT", E_GT}, {"GE", E_GE}, {"And", E_AND}, {"Or", E_OR}, {"min", E_MIN}, {"max", E_MAX}, {"truncdiv", E_DIV},
     {"truncmod", E_MOD}, {"floordiv", E_FLOORDIV}, {"floormod", E_FLOORMOD},
 };
-static const struct { const char *name; Intrin in; } aliases[] = {
-    {"power", IN_POW}, {"fabs", IN_ABS}, {"call_packed", IN_CALL_PACKED}, {"rint", IN_NEARBYINT},
+/* clang-format on */
+static const struct {
+  const char *name;
+  Intrin in;
+} aliases[] = {
+  {"power", IN_POW},
+  {"fabs", IN_ABS},
+  {"call_packed", IN_CALL_PACKED},
+  {"rint", IN_NEARBYINT},
 };
-static const char *const specials[] = {"Select", "Cast", "Ramp", "Broadcast", "Let", "Not", "all", "any", "ceildiv", "infinity",
-                                       "min_value", "max_value", "evaluate", "block", "serial", "parallel", "vectorized", "unroll",
-                                       "thread_binding", "grid", "reads", "writes", "where", "init", "match_buffer", "alloc_buffer",
-                                       "decl_buffer", "allocate", "attr", "block_attr", "func_attr", "Buffer", "float32", "int32"};
+static const char *const specials[] = {
+  "Select",       "Cast",         "Ramp",           "Broadcast", "Let",      "Not",        "all",       "any",
+  "ceildiv",      "infinity",     "min_value",      "max_value", "evaluate", "block",      "serial",    "parallel",
+  "vectorized",   "unroll",       "thread_binding", "grid",      "reads",    "writes",     "where",     "init",
+  "match_buffer", "alloc_buffer", "decl_buffer",    "allocate",  "attr",     "block_attr", "func_attr", "Buffer",
+  "float32",      "int32"};
 
 _Noreturn static void unknown_function(Parser *p, const Operand *callee, const char *name)
 {
@@ -430,15 +464,17 @@ Operand call_operand(Parser *p, const Operand *callee, const Args *a)
   if (!strcmp(name, "all")) return call_fold(p, E_AND, callee, a);
   if (!strcmp(name, "any")) return call_fold(p, E_OR, callee, a);
   if (!strcmp(name, "ceildiv")) return call_ceildiv(p, callee, a);
-  if (!strcmp(name, "infinity") || !strcmp(name, "min_value") || !strcmp(name, "max_value")) return call_limit(p, name, callee, a);
+  if (!strcmp(name, "infinity") || !strcmp(name, "min_value") || !strcmp(name, "max_value"))
+    return call_limit(p, name, callee, a);
   if (!strcmp(name, "Not")) {
     want_args(p, a, 1, callee);
     return expr_operand(p, expr_not(p->m, as_cond(p, &a->pos.v[0])), callee->loc, args_depth(a));
   }
   if (!strcmp(name, "Cast") || !strcmp(name, "cast")) {
     want_args(p, a, 2, callee);
-    bool first = name[0] == 'C';      /* T.Cast(dtype, value), T.cast(value, dtype) */
-    return expr_operand(p, cast_to(p, as_dtype(p, &a->pos.v[first ? 0 : 1]), &a->pos.v[first ? 1 : 0]), callee->loc, args_depth(a));
+    bool first = name[0] == 'C'; /* T.Cast(dtype, value), T.cast(value, dtype) */
+    return expr_operand(p, cast_to(p, as_dtype(p, &a->pos.v[first ? 0 : 1]), &a->pos.v[first ? 1 : 0]), callee->loc,
+                        args_depth(a));
   }
   for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
     if (!strcmp(name, aliases[i].name)) return call_intrin(p, aliases[i].in, callee, a);

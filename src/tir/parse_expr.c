@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-__extension__ typedef __int128 Wide;      /* holds every sum and product of Python numbers that we let pass */
+__extension__ typedef __int128 Wide; /* holds every sum and product of Python numbers that we let pass */
 
 /* ---- making operands ------------------------------------------------------------ */
 
@@ -99,7 +99,9 @@ const Expr *as_expr(Parser *p, const Operand *o)
   }
   case OP_HANDLE: return p->params.v[o->param].var->expr;
   case OP_PATH: parse_error(p, o->loc, "'%s' is a function; call it", o->s);
-  case OP_NONE: case OP_LIST: case OP_DICT: break;
+  case OP_NONE:
+  case OP_LIST:
+  case OP_DICT: break;
   }
   parse_error(p, o->loc, "expected an expression, found %s", kind_text(o));
 }
@@ -148,7 +150,8 @@ DType as_dtype(Parser *p, const Operand *o)
   DType t;
   if (o->kind == OP_PATH && str_starts(o->s, "T.") && dtype_word(o->s + 2, &t)) return t;
   const char *name = as_str(p, o, "a dtype");
-  if (!dtype_parse(name, &t)) parse_error(p, o->loc, "unknown dtype \"%s\"; \"float32\", \"int8x16\" and \"bool\" are some", name);
+  if (!dtype_parse(name, &t))
+    parse_error(p, o->loc, "unknown dtype \"%s\"; \"float32\", \"int8x16\" and \"bool\" are some", name);
   return t;
 }
 
@@ -171,7 +174,8 @@ Region as_region(Parser *p, const Operand *o)
     if (!i || (i->kind == OP_DICT && i->list[0].kind == OP_NONE && i->list[1].kind == OP_NONE)) {
       whole_range(b, p->m, d, &r.min[d], &r.extent[d]);
     } else if (i->kind == OP_DICT) {
-      if (i->list[0].kind == OP_NONE || i->list[1].kind == OP_NONE) parse_error(p, i->loc, "the slice needs both ends or none");
+      if (i->list[0].kind == OP_NONE || i->list[1].kind == OP_NONE)
+        parse_error(p, i->loc, "the slice needs both ends or none");
       if (i->list[2].kind != OP_NONE) parse_error(p, i->loc, "a region has no step");
       as_range(p, &i->list[0], &i->list[1], &r.min[d], &r.extent[d]);
     } else {
@@ -184,7 +188,8 @@ Region as_region(Parser *p, const Operand *o)
 
 void as_range(Parser *p, const Operand *start, const Operand *stop, const Expr **min, const Expr **extent)
 {
-  const Expr *a = as_index(p, start), *b = as_index(p, stop);
+  const Expr *a = as_index(p, start);
+  const Expr *b = as_index(p, stop);
   if (!dtype_eq(a->dtype, b->dtype)) {
     if (a->dtype.lanes != 1 || b->dtype.lanes != 1) parse_error(p, start->loc, "a range has scalar ends");
     if (b->kind == E_INT && start->kind != OP_INT) b = expr_int(p->m, a->dtype, b->u.i);
@@ -193,7 +198,8 @@ void as_range(Parser *p, const Operand *start, const Operand *stop, const Expr *
   }
   *min = a;
   if (expr_is_int(a, 0)) *extent = b;
-  else if (b->kind == E_INT && a->kind == E_INT) *extent = expr_int(p->m, a->dtype, (int64_t)((uint64_t)b->u.i - (uint64_t)a->u.i));
+  else if (b->kind == E_INT && a->kind == E_INT)
+    *extent = expr_int(p->m, a->dtype, (int64_t)((uint64_t)b->u.i - (uint64_t)a->u.i));
   else if (b->kind == E_ADD && b->arg[0] == a) *extent = b->arg[1];
   else *extent = expr_binary(p->m, E_SUB, b, a);
 }
@@ -204,17 +210,27 @@ void as_range(Parser *p, const Operand *start, const Operand *stop, const Expr *
 static Operand fold_numbers(Parser *p, ExprKind kind, const Operand *a, const Operand *b, Loc loc)
 {
   bool ints = a->kind != OP_FLOAT && b->kind != OP_FLOAT;
-  double x = real(a), y = real(b), f = 0;
-  Wide i = 0, u = whole(a), v = whole(b);
+  double x = real(a);
+  double y = real(b);
+  double f = 0;
+  Wide i = 0;
+  Wide u = whole(a);
+  Wide v = whole(b);
   bool wide = false;
   if (kind >= E_EQ && kind <= E_GE) {
-    bool less = ints ? u < v : x < y, equal = ints ? u == v : x == y;
-    bool r = kind == E_EQ ? equal : kind == E_NE ? !equal : kind == E_LT ? less : kind == E_LE ? less || equal
-             : kind == E_GT ? (ints ? u > v : x > y) : (ints ? u >= v : x >= y);
+    bool less = ints ? u < v : x < y;
+    bool equal = ints ? u == v : x == y;
+    bool r = kind == E_EQ   ? equal
+             : kind == E_NE ? !equal
+             : kind == E_LT ? less
+             : kind == E_LE ? less || equal
+             : kind == E_GT ? (ints ? u > v : x > y)
+                            : (ints ? u >= v : x >= y);
     return (Operand){.kind = OP_BOOL, .loc = loc, .i = r};
   }
   if ((kind == E_DIV || kind == E_FLOORDIV || kind == E_FLOORMOD) && y == 0) parse_error(p, loc, "division by zero");
-  Wide q = v ? u / v : 0, rem = v ? u - q * v : 0;
+  Wide q = v ? u / v : 0;
+  Wide rem = v ? u - q * v : 0;
   if (rem && (rem < 0) != (v < 0)) q--, rem += v;
   switch (kind) {
   case E_ADD: i = u + v, f = x + y; break;
@@ -245,7 +261,8 @@ static const Expr *beside(Parser *p, const Operand *o, const Operand *other)
 Operand binary_operand(Parser *p, ExprKind kind, const Operand *a, const Operand *b, Loc loc)
 {
   if (is_number(a) && is_number(b) && kind != E_AND && kind != E_OR) return fold_numbers(p, kind, a, b, loc);
-  const Expr *x = beside(p, a, b), *y = beside(p, b, a);
+  const Expr *x = beside(p, a, b);
+  const Expr *y = beside(p, b, a);
   if (kind == E_DIV && dtype_is_int(x->dtype) && dtype_is_int(y->dtype))
     parse_error(p, loc, "'/' of integers is ambiguous; write '//' or T.truncdiv");
   return expr_operand(p, expr_binary(p->m, kind, x, y), loc, 1 + (a->depth > b->depth ? a->depth : b->depth));
@@ -261,10 +278,14 @@ static Operand call2(Parser *p, Intrin in, const Operand *a, const Operand *b, L
 static Operand bit_operand(Parser *p, Intrin in, const Operand *a, const Operand *b, Loc loc)
 {
   if (a->kind != OP_INT || b->kind != OP_INT) return call2(p, in, a, b, loc);
-  Wide u = whole(a), v = whole(b);
+  Wide u = whole(a);
+  Wide v = whole(b);
   if ((in == IN_SHL || in == IN_SHR) && (v < 0 || v > 62)) parse_error(p, loc, "shift by an unreasonable number");
-  Wide r = in == IN_BITAND ? (u & v) : in == IN_BITOR ? (u | v) : in == IN_BITXOR ? (u ^ v)
-               : in == IN_SHL ? u * ((Wide)1 << v) : u >> v;
+  Wide r = in == IN_BITAND   ? (u & v)
+           : in == IN_BITOR  ? (u | v)
+           : in == IN_BITXOR ? (u ^ v)
+           : in == IN_SHL    ? u * ((Wide)1 << v)
+                             : u >> v;
   if (r > UINT64_MAX || r < -(Wide)UINT64_MAX) parse_error(p, loc, "the number does not fit 64 bits");
   return int_operand(loc, r);
 }
@@ -277,7 +298,8 @@ static Operand from_name(Parser *p, const ScriptName *n, Loc loc)
   case NAME_INT: return int_operand(loc, n->u.i);
   case NAME_FLOAT: return (Operand){.kind = OP_FLOAT, .loc = loc, .f = n->u.f};
   case NAME_BOOL: return (Operand){.kind = OP_BOOL, .loc = loc, .i = n->u.i != 0};
-  case NAME_STR: case NAME_DTYPE: return (Operand){.kind = OP_STR, .loc = loc, .s = n->u.s};
+  case NAME_STR:
+  case NAME_DTYPE: return (Operand){.kind = OP_STR, .loc = loc, .s = n->u.s};
   case NAME_EXPR: return expr_operand(p, n->u.e, loc, 0);
   case NAME_LIST: {
     Operand o = {.kind = OP_LIST, .loc = loc, .n = n->u.list.n, .list = arena_array(p->arena, Operand, n->u.list.n)};
@@ -294,7 +316,7 @@ _Noreturn static void unknown_name(Parser *p, const char *name, Loc loc)
   int n = 0;
   for (int i = 0; i < p->symbols.n; i++) words[n++] = p->symbols.v[i].name;
   for (int i = 0; i < p->nnames; i++) words[n++] = p->names[i].name;
-  const char *near = name[1] ? str_nearest(name, words, n) : NULL;      /* any letter is near to any other */
+  const char *near = name[1] ? str_nearest(name, words, n) : NULL; /* any letter is near to any other */
   if (near) parse_error(p, loc, "unknown name '%s'; did you mean '%s'?", name, near);
   parse_error(p, loc, "unknown name '%s'", name);
 }
@@ -314,7 +336,8 @@ static Operand resolve_name(Parser *p, const char *name, Loc loc)
     return (Operand){.kind = OP_PATH, .loc = loc, .s = name[0] == 'I' ? "I" : "T"};
   for (int i = 0; i < p->nnames; i++)
     if (!strcmp(p->names[i].name, name)) return from_name(p, &p->names[i], loc);
-  if (!strcmp(name, "range") || !strcmp(name, "min") || !strcmp(name, "max") || !strcmp(name, "float") || !strcmp(name, "int"))
+  if (!strcmp(name, "range") || !strcmp(name, "min") || !strcmp(name, "max") || !strcmp(name, "float") ||
+      !strcmp(name, "int"))
     return (Operand){.kind = OP_PATH, .loc = loc, .s = name};
   unknown_name(p, name, loc);
 }
@@ -353,7 +376,8 @@ static Operand parse_bracketed(Parser *p, const char *close, Loc loc)
 /* dict = '{' [expression ':' expression {',' …}] '}' */
 static Operand parse_dict(Parser *p, Loc loc)
 {
-  Operands keys = {0}, values = {0};
+  Operands keys = {0};
+  Operands values = {0};
   while (!is_op(p, "}")) {
     Operand key = parse_operand(p);
     expect(p, ":", "the key of a dictionary");
@@ -388,7 +412,10 @@ static Operand parse_atom(Parser *p)
     if (accept(p, "[")) return parse_bracketed(p, "]", loc);
     if (accept(p, "{")) return parse_dict(p, loc);
     break;
-  case TOK_NEWLINE: case TOK_INDENT: case TOK_DEDENT: case TOK_END: break;
+  case TOK_NEWLINE:
+  case TOK_INDENT:
+  case TOK_DEDENT:
+  case TOK_END: break;
   }
   parse_error(p, loc, "expected an expression, found %s", token_text(p, t));
 }
@@ -417,7 +444,8 @@ static Operand element_of(Parser *p, const Operand *list, const Operand *index)
 {
   int64_t i = as_int(p, index, "an index of a list");
   if (i < 0) i += list->n;
-  if (i < 0 || i >= list->n) parse_error(p, index->loc, "the list has %d elements, number %" PRId64 " was asked for", list->n, i);
+  if (i < 0 || i >= list->n)
+    parse_error(p, index->loc, "the list has %d elements, number %" PRId64 " was asked for", list->n, i);
   Operand o = list->list[i];
   o.loc = index->loc;
   return o;
@@ -428,7 +456,8 @@ static Operand parse_subscript(Parser *p, const Operand *base)
 {
   Operands v = {0};
   int depth = base->depth;
-  if (is_op(p, "(") && p->tok[p->at + 1].kind == TOK_OP && !strcmp(p->tok[p->at + 1].s, ")")) p->at += 2;   /* A[()] */
+  /* A[()] */
+  if (is_op(p, "(") && p->tok[p->at + 1].kind == TOK_OP && !strcmp(p->tok[p->at + 1].s, ")")) p->at += 2;
   else
     while (!is_op(p, "]")) {
       Operand o = parse_index(p);
@@ -442,7 +471,8 @@ static Operand parse_subscript(Parser *p, const Operand *base)
   if (v.n != base->buffer->ndim)
     parse_error(p, base->loc, "'%s' has %d dimension%s, %d %s given", base->buffer->name, base->buffer->ndim,
                 base->buffer->ndim == 1 ? "" : "s", v.n, v.n == 1 ? "index is" : "indices are");
-  return (Operand){.kind = OP_ITEM, .loc = base->loc, .buffer = base->buffer, .list = v.v, .n = v.n, .depth = depth + 1};
+  return (Operand){
+    .kind = OP_ITEM, .loc = base->loc, .buffer = base->buffer, .list = v.v, .n = v.n, .depth = depth + 1};
 }
 
 static Operand list_of(Parser *p, int n, const Expr *const *v, Loc loc)
@@ -459,12 +489,12 @@ static Operand buffer_attribute(Parser *p, const Operand *base, const char *name
   if (!strcmp(name, "dtype")) return (Operand){.kind = OP_STR, .loc = loc, .s = dtype_name(p->arena, b->dtype)};
   if (!strcmp(name, "shape")) return list_of(p, b->ndim, b->shape, loc);
   if (!strcmp(name, "strides")) return list_of(p, b->strides ? b->ndim : 0, b->strides, loc);
-  if (!strcmp(name, "elem_offset"))
-    return expr_operand(p, b->elem_offset ? b->elem_offset : expr_i32(p->m, 0), loc, 0);
+  if (!strcmp(name, "elem_offset")) return expr_operand(p, b->elem_offset ? b->elem_offset : expr_i32(p->m, 0), loc, 0);
   static const char *const methods[] = {"vload", "vstore", "access_ptr", "scope"};
   for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
     if (!strcmp(name, methods[i]))
-      return (Operand){.kind = OP_PATH, .loc = loc, .s = arena_printf(p->arena, ".%s", name), .buffer = b, .depth = base->depth};
+      return (Operand){
+        .kind = OP_PATH, .loc = loc, .s = arena_printf(p->arena, ".%s", name), .buffer = b, .depth = base->depth};
   parse_error(p, loc, "a buffer has no attribute '%s'; data, shape, strides, elem_offset, dtype are there", name);
 }
 
@@ -479,7 +509,8 @@ static Operand attribute_of(Parser *p, const Operand *base, const char *name, Lo
   if (base->kind == OP_EXPR || base->kind == OP_ITEM) {
     const Expr *e = as_expr(p, base);
     if (!strcmp(name, "dtype")) return (Operand){.kind = OP_STR, .loc = loc, .s = dtype_name(p->arena, e->dtype)};
-    if (!strcmp(name, "astype")) return (Operand){.kind = OP_PATH, .loc = loc, .s = ".astype", .e = e, .depth = base->depth};
+    if (!strcmp(name, "astype"))
+      return (Operand){.kind = OP_PATH, .loc = loc, .s = ".astype", .e = e, .depth = base->depth};
   }
   parse_error(p, loc, "%s has no attribute '%s'", kind_text(base), name);
 }
@@ -534,7 +565,8 @@ static Operand parse_power(Parser *p)
 static Operand parse_unary(Parser *p)
 {
   Loc loc = loc_of(p, peek(p));
-  bool minus = is_op(p, "-"), invert = is_op(p, "~");
+  bool minus = is_op(p, "-");
+  bool invert = is_op(p, "~");
   if (!minus && !invert && !is_op(p, "+")) return parse_power(p);
   enter(p);
   p->at++;
@@ -555,7 +587,11 @@ static Operand parse_term(Parser *p)
   Operand a = parse_unary(p);
   for (;;) {
     Loc loc = loc_of(p, peek(p));
-    ExprKind kind = is_op(p, "*") ? E_MUL : is_op(p, "/") ? E_DIV : is_op(p, "//") ? E_FLOORDIV : is_op(p, "%") ? E_FLOORMOD : E_NKINDS;
+    ExprKind kind = is_op(p, "*")    ? E_MUL
+                    : is_op(p, "/")  ? E_DIV
+                    : is_op(p, "//") ? E_FLOORDIV
+                    : is_op(p, "%")  ? E_FLOORMOD
+                                     : E_NKINDS;
     if (kind == E_NKINDS) return a;
     p->at++;
     Operand b = parse_unary(p);
@@ -580,8 +616,12 @@ static Operand parse_sum(Parser *p)
 /* shift = sum {('<<' | '>>') sum} ; and = shift {'&' shift} ; xor = and {'^' and} ; or = xor {'|' xor} */
 static Operand parse_bits(Parser *p, int level)
 {
-  static const struct { const char *op; Intrin in; int level; } ops[] = {
-      {"<<", IN_SHL, 3}, {">>", IN_SHR, 3}, {"&", IN_BITAND, 2}, {"^", IN_BITXOR, 1}, {"|", IN_BITOR, 0},
+  static const struct {
+    const char *op;
+    Intrin in;
+    int level;
+  } ops[] = {
+    {"<<", IN_SHL, 3}, {">>", IN_SHR, 3}, {"&", IN_BITAND, 2}, {"^", IN_BITXOR, 1}, {"|", IN_BITOR, 0},
   };
   Operand a = level == 3 ? parse_sum(p) : parse_bits(p, level + 1);
   for (;;) {
@@ -599,14 +639,16 @@ static Operand parse_bits(Parser *p, int level)
 static Operand parse_comparison(Parser *p)
 {
   static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="};
-  Operand a = parse_bits(p, 0), all = {0};
+  Operand a = parse_bits(p, 0);
+  Operand all = {0};
   for (bool first = true;; first = false) {
     Loc loc = loc_of(p, peek(p));
     int k = 0;
     while (k < 6 && !is_op(p, ops[k])) k++;
     if (k == 6) return first ? a : all;
     p->at++;
-    Operand b = parse_bits(p, 0), one = binary_operand(p, (ExprKind)(E_EQ + k), &a, &b, loc);
+    Operand b = parse_bits(p, 0);
+    Operand one = binary_operand(p, (ExprKind)(E_EQ + k), &a, &b, loc);
     all = first ? one : binary_operand(p, E_AND, &all, &one, loc);
     a = b;
   }
@@ -634,8 +676,7 @@ static Operand parse_logic(Parser *p, ExprKind kind)
     Operand b = kind == E_OR ? parse_logic(p, E_AND) : parse_not(p);
     if (a.kind == OP_BOOL && b.kind == OP_BOOL)
       a = (Operand){.kind = OP_BOOL, .loc = loc, .i = kind == E_OR ? a.i | b.i : a.i & b.i};
-    else
-      a = binary_operand(p, kind, &a, &b, loc);
+    else a = binary_operand(p, kind, &a, &b, loc);
   }
 }
 
@@ -654,7 +695,8 @@ Operand parse_operand(Parser *p)
     else {
       const Expr *arg[3] = {as_cond(p, &cond), beside(p, &a, &b), beside(p, &b, &a)};
       int depth = a.depth > b.depth ? a.depth : b.depth;
-      a = expr_operand(p, expr_call(p->m, DT_NONE, IN_IF_THEN_ELSE, 3, arg), loc, 1 + (cond.depth > depth ? cond.depth : depth));
+      a = expr_operand(p, expr_call(p->m, DT_NONE, IN_IF_THEN_ELSE, 3, arg), loc,
+                       1 + (cond.depth > depth ? cond.depth : depth));
     }
   }
   leave(p);

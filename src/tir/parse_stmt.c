@@ -14,7 +14,8 @@ static void end_line(Parser *p, const char *after)
     return;
   }
   if (peek(p)->kind != TOK_END && peek(p)->kind != TOK_DEDENT)
-    parse_error(p, loc_of(p, peek(p)), "expected the end of the line after %s, found %s", after, token_text(p, peek(p)));
+    parse_error(p, loc_of(p, peek(p)), "expected the end of the line after %s, found %s", after,
+                token_text(p, peek(p)));
 }
 
 static Stmt *placed(Stmt *s, Loc loc)
@@ -28,7 +29,8 @@ static Stmt *parse_statement(Parser *p, bool *rest);
 /* The rest of the list, inside of a binding just made. */
 static Stmt *parse_rest(Parser *p)
 {
-  if (p->one_line) parse_error(p, loc_of(p, peek(p)), "a binding holds for the lines after it; put it on a line of its own");
+  if (p->one_line)
+    parse_error(p, loc_of(p, peek(p)), "a binding holds for the lines after it; put it on a line of its own");
   if (++p->bindings > MAX_BINDINGS)
     parse_error(p, loc_of(p, peek(p)), "more than %d bindings inside of each other", MAX_BINDINGS);
   Stmt *s = parse_statements(p);
@@ -41,11 +43,14 @@ static Stmt *parse_one_line(Parser *p)
 {
   static const char *const heads[] = {"for", "if", "with", "while"};
   Vec(Stmt *) v = {0};
-  bool outer = p->one_line, rest = false, more;
+  bool outer = p->one_line;
+  bool rest = false;
+  bool more;
   p->one_line = true;
   do {
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-      if (is_word(p, heads[i])) parse_error(p, loc_of(p, peek(p)), "expected a new line after ':', found '%s'", heads[i]);
+      if (is_word(p, heads[i]))
+        parse_error(p, loc_of(p, peek(p)), "expected a new line after ':', found '%s'", heads[i]);
     Stmt *s = parse_statement(p, &rest);
     if (s) vec_push(p->arena, &v, s);
     more = p->tok[p->at - 1].kind == TOK_OP && !strcmp(p->tok[p->at - 1].s, ";") && peek(p)->kind != TOK_NEWLINE;
@@ -96,9 +101,17 @@ typedef struct LoopHead {
 
 static void loop_kind(Parser *p, const Operand *callee, ForKind *kind)
 {
-  static const struct { const char *name; ForKind kind; } kinds[] = {
-      {"range", FOR_SERIAL}, {"T.serial", FOR_SERIAL}, {"T.grid", FOR_SERIAL}, {"T.parallel", FOR_PARALLEL},
-      {"T.vectorized", FOR_VECTORIZED}, {"T.unroll", FOR_UNROLLED}, {"T.thread_binding", FOR_THREAD},
+  static const struct {
+    const char *name;
+    ForKind kind;
+  } kinds[] = {
+    {"range", FOR_SERIAL},
+    {"T.serial", FOR_SERIAL},
+    {"T.grid", FOR_SERIAL},
+    {"T.parallel", FOR_PARALLEL},
+    {"T.vectorized", FOR_VECTORIZED},
+    {"T.unroll", FOR_UNROLLED},
+    {"T.thread_binding", FOR_THREAD},
   };
   const char *words[sizeof kinds / sizeof *kinds];
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -108,8 +121,10 @@ static void loop_kind(Parser *p, const Operand *callee, ForKind *kind)
     return;
   }
   const char *near = str_nearest(callee->s, words, sizeof words / sizeof *words);
-  parse_error(p, callee->loc, "a loop runs over range, T.grid, T.serial, T.parallel, T.vectorized, T.unroll or T.thread_binding, not '%s'%s%s",
-              callee->s, near ? "; did you mean " : "", near ? near : "");
+  parse_error(
+      p, callee->loc,
+      "a loop runs over range, T.grid, T.serial, T.parallel, T.vectorized, T.unroll or T.thread_binding, not '%s'%s%s",
+      callee->s, near ? "; did you mean " : "", near ? near : "");
 }
 
 /* One loop over [start, stop) or [0, stop). */
@@ -118,7 +133,9 @@ static void one_range(Parser *p, LoopHead *h, const Operand *callee, const Args 
   static const char *const kws[] = {"start", "stop", "thread", "annotations", NULL};
   args_check(p, a, h->kind == FOR_THREAD ? 3 : 2, kws, callee);
   if (h->n != 1) parse_error(p, h->loc, "%d loop variables for one range; use T.grid", h->n);
-  const Operand *start = arg_need(p, a, 0, "start", callee), *stop = arg_get(a, 1, "stop"), *tag = arg_get(a, 2, "thread");
+  const Operand *start = arg_need(p, a, 0, "start", callee);
+  const Operand *stop = arg_get(a, 1, "stop");
+  const Operand *tag = arg_get(a, 2, "thread");
   Operand zero = {.kind = OP_INT, .loc = callee->loc};
   if (stop && stop->kind == OP_STR && h->kind == FOR_THREAD && !tag) tag = stop, stop = NULL;
   if (stop && stop->kind != OP_NONE) as_range(p, start, stop, &h->min[0], &h->extent[0]);
@@ -136,7 +153,8 @@ static void one_range(Parser *p, LoopHead *h, const Operand *callee, const Args 
 static void grid_ranges(Parser *p, LoopHead *h, const Operand *callee, const Args *a)
 {
   args_check(p, a, MAX_LOOPS, NULL, callee);
-  if (h->n != a->pos.n) parse_error(p, h->loc, "%d loop variables for a grid of %d dimension%s", h->n, a->pos.n, a->pos.n == 1 ? "" : "s");
+  if (h->n != a->pos.n)
+    parse_error(p, h->loc, "%d loop variables for a grid of %d dimension%s", h->n, a->pos.n, a->pos.n == 1 ? "" : "s");
   for (int i = 0; i < h->n; i++) {
     const Operand *o = &a->pos.v[i];
     Operand zero = {.kind = OP_INT, .loc = callee->loc};
@@ -159,7 +177,8 @@ static Stmt *parse_for(Parser *p, Loc loc)
   expect(p, "in", "the loop variables");
   Operand callee = parse_path(p);
   if (callee.kind == OP_NONE) {
-    if (!is_word(p, "range")) parse_error(p, loc_of(p, peek(p)), "expected range(…) or T.grid(…) after 'in', found %s", token_text(p, peek(p)));
+    if (!is_word(p, "range"))
+      parse_error(p, loc_of(p, peek(p)), "expected range(…) or T.grid(…) after 'in', found %s", token_text(p, peek(p)));
     p->at++;
     callee = (Operand){.kind = OP_PATH, .loc = callee.loc, .s = "range"};
   }
@@ -191,7 +210,8 @@ static Stmt *parse_if(Parser *p, Loc loc)
 {
   enter(p);
   Operand cond = parse_operand(p);
-  Stmt *then = parse_body(p), *orelse = NULL;
+  Stmt *then = parse_body(p);
+  Stmt *orelse = NULL;
   Loc next = loc_of(p, peek(p));
   if (accept(p, "elif")) orelse = parse_if(p, next);
   else if (accept(p, "else")) orelse = parse_body(p);
@@ -206,7 +226,8 @@ void fill_block(Parser *p, BlockBuild *bb)
 {
   Arena *arena = p->m->arena;
   Block *b = bb->b;
-#define MOVE(field, count, vec) (b->field = arena_copy(arena, (vec).v, (size_t)(vec).n * sizeof *(vec).v), b->count = (vec).n)
+#define MOVE(field, count, vec) \
+  (b->field = arena_copy(arena, (vec).v, (size_t)(vec).n * sizeof *(vec).v), b->count = (vec).n)
   MOVE(iter, niter, bb->iters);
   MOVE(allocs, nallocs, bb->allocs);
   MOVE(matches, nmatches, bb->matches);
@@ -232,7 +253,8 @@ static Stmt *parse_block(Parser *p, const Operand *callee, const Args *a, Loc lo
   args_check(p, a, 1, kws, callee);
   const Operand *name = arg_get(a, 0, "name");
   if (!name) name = arg_get(a, -1, "name_hint");
-  BlockBuild bb = {.b = arena_new_of(p->m->arena, Block), .depth = p->depth + 1, .bindings = p->bindings}, *outer = p->block;
+  BlockBuild bb = {.b = arena_new_of(p->m->arena, Block), .depth = p->depth + 1, .bindings = p->bindings};
+  BlockBuild *outer = p->block;
   bb.b->name = unique_block(p, name ? as_str(p, name, "the name of a block") : "");
   p->block = &bb;
   p->saw_block = true;
@@ -247,7 +269,8 @@ static Stmt *parse_block(Parser *p, const Operand *callee, const Args *a, Loc lo
 static BlockBuild *own_block(Parser *p, const Operand *callee)
 {
   BlockBuild *bb = p->block;
-  if (bb->root) parse_error(p, callee->loc, "%s stands outside of a block; it belongs inside `with T.block(…):`", callee->s);
+  if (bb->root)
+    parse_error(p, callee->loc, "%s stands outside of a block; it belongs inside `with T.block(…):`", callee->s);
   if (p->depth != bb->depth || p->bindings != bb->bindings)
     parse_error(p, callee->loc, "%s must stand directly in block '%s', before any let", callee->s, bb->b->name);
   return bb;
@@ -255,9 +278,12 @@ static BlockBuild *own_block(Parser *p, const Operand *callee)
 
 static IterKind axis_kind(Parser *p, const char *word, Loc loc)
 {
-  static const struct { const char *name; IterKind kind; } kinds[] = {
-      {"spatial", ITER_SPATIAL}, {"S", ITER_SPATIAL}, {"reduce", ITER_REDUCE}, {"R", ITER_REDUCE},
-      {"opaque", ITER_OPAQUE},   {"O", ITER_OPAQUE},  {"scan", ITER_OPAQUE},   {"thread", ITER_THREAD},
+  static const struct {
+    const char *name;
+    IterKind kind;
+  } kinds[] = {
+    {"spatial", ITER_SPATIAL}, {"S", ITER_SPATIAL}, {"reduce", ITER_REDUCE}, {"R", ITER_REDUCE},
+    {"opaque", ITER_OPAQUE},   {"O", ITER_OPAQUE},  {"scan", ITER_OPAQUE},   {"thread", ITER_THREAD},
   };
   const char *words[sizeof kinds / sizeof *kinds + 1];
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -269,33 +295,39 @@ static IterKind axis_kind(Parser *p, const char *word, Loc loc)
   parse_error(p, loc, "unknown kind of axis '%s'%s%s", word, near ? "; did you mean " : "", near ? near : "");
 }
 
-static void add_axis(Parser *p, BlockBuild *bb, const char *name, IterKind kind, const Expr *min, const Expr *extent, const Expr *value,
-                     Loc loc)
+static void add_axis(Parser *p, BlockBuild *bb, const char *name, IterKind kind, const Expr *min, const Expr *extent,
+                     const Expr *value, Loc loc)
 {
   if (value->dtype.lanes != 1 || min->dtype.lanes != 1) parse_error(p, loc, "axis '%s' cannot be a vector", name);
   DType t = min->kind == E_INT && extent->kind == E_INT && value->kind != E_INT ? value->dtype : extent->dtype;
   const Var *v = var_new(p->m, name, t, VAR_PLAIN);
-  Stmt *fit = stmt_for(p->m, v, min, extent, FOR_SERIAL, NULL, stmt_nop(p->m));      /* brings the bounds to one dtype */
+  /* brings the bounds to one dtype */
+  Stmt *fit = stmt_for(p->m, v, min, extent, FOR_SERIAL, NULL, stmt_nop(p->m));
   vec_push(p->arena, &bb->iters, (BlockIter){v, fit->u.loop.min, fit->u.loop.extent, kind, value});
   define_var(p, v, loc);
 }
 
 /* axes = names '=' 'T.axis.remap' '(' kinds ',' '[' loops ']' ')' */
-static void parse_remap(Parser *p, BlockBuild *bb, int n, const char *const *names, const Operand *callee, const Args *a)
+static void parse_remap(Parser *p, BlockBuild *bb, int n, const char *const *names, const Operand *callee,
+                        const Args *a)
 {
   args_check(p, a, 2, NULL, callee);
   const char *kinds = as_str(p, arg_need(p, a, 0, "kinds", callee), "the kinds of the axes");
   const Operand *list = arg_need(p, a, 1, "bindings", callee);
   int count = list->kind == OP_LIST ? list->n : 1;
   if ((int)strlen(kinds) != n || count != n)
-    parse_error(p, callee->loc, "T.axis.remap: %d names, %d kinds, %d loops; their numbers must agree", n, (int)strlen(kinds), count);
+    parse_error(p, callee->loc, "T.axis.remap: %d names, %d kinds, %d loops; their numbers must agree", n,
+                (int)strlen(kinds), count);
   for (int i = 0; i < n; i++) {
     const Operand *o = list->kind == OP_LIST ? &list->list[i] : list;
     const Symbol *loop = NULL;
     for (int k = p->symbols.n - 1; k >= 0 && !loop; k--)
       if (p->symbols.v[k].min && o->kind == OP_EXPR && p->symbols.v[k].value.e == o->e) loop = &p->symbols.v[k];
-    if (!loop) parse_error(p, o->loc, "T.axis.remap takes loop variables; bind anything else with T.axis.spatial or T.axis.reduce");
-    const Expr *min = loop->min, *extent = loop->extent;
+    if (!loop)
+      parse_error(p, o->loc,
+                  "T.axis.remap takes loop variables; bind anything else with T.axis.spatial or T.axis.reduce");
+    const Expr *min = loop->min;
+    const Expr *extent = loop->extent;
     add_axis(p, bb, names[i], axis_kind(p, (char[]){kinds[i], 0}, callee->loc), min, extent, o->e, o->loc);
   }
 }
@@ -314,7 +346,8 @@ static void parse_axis(Parser *p, int n, const char *const *names, const Operand
   IterKind kind = axis_kind(p, word, callee->loc);
   args_check(p, &a, 2, NULL, callee);
   if (n != 1) parse_error(p, callee->loc, "%s gives one axis, %d names stand before it", callee->s, n);
-  const Operand *dom = arg_need(p, &a, 0, "dom", callee), *value = arg_need(p, &a, 1, "binding", callee);
+  const Operand *dom = arg_need(p, &a, 0, "dom", callee);
+  const Operand *value = arg_need(p, &a, 1, "binding", callee);
   Operand zero = {.kind = OP_INT, .loc = callee->loc};
   const Expr *min, *extent;
   if (dom->kind == OP_LIST && dom->n != 2) parse_error(p, dom->loc, "a domain is an extent or (begin, end)");
@@ -343,8 +376,8 @@ static void parse_regions(Parser *p, const Operand *callee, const Args *a, bool 
   for (int i = 0; i < n; i++) {
     Region r = as_region(p, &v[i]);
     if (is_own_buffer(bb, r.buffer->data))
-      parse_error(p, v[i].loc, "'%s' is declared in block '%s' itself; %s names what the block sees from outside", r.buffer->name,
-                  bb->b->name, callee->s);
+      parse_error(p, v[i].loc, "'%s' is declared in block '%s' itself; %s names what the block sees from outside",
+                  r.buffer->name, bb->b->name, callee->s);
     if (writes) vec_push(p->arena, &bb->writes, r);
     else vec_push(p->arena, &bb->reads, r);
   }
@@ -377,7 +410,8 @@ static void check_binding(Parser *p, const char *name, const Expr *e, int outer,
   for (int i = 0; i < n; i++) {
     int at = symbol_of(p, vars[i]);
     if (at > outer && p->symbols.v[at].inner)
-      parse_error(p, loc, "the layout of '%s' depends on '%s', which is bound inside of the buffer's scope", name, vars[i]->name);
+      parse_error(p, loc, "the layout of '%s' depends on '%s', which is bound inside of the buffer's scope", name,
+                  vars[i]->name);
   }
 }
 
@@ -416,7 +450,9 @@ static void bind_match(Parser *p, const char *name, const Operand *callee, const
   BlockBuild *bb = own_block(p, callee);
   Region r = as_region(p, source);
   const Buffer *b = buffer_from_args(p, name, &rest, 1, callee, NULL);
-  if (b->ndim > r.buffer->ndim) parse_error(p, callee->loc, "'%s' has %d dimensions, its source '%s' only %d", name, b->ndim, r.buffer->name, r.buffer->ndim);
+  if (b->ndim > r.buffer->ndim)
+    parse_error(p, callee->loc, "'%s' has %d dimensions, its source '%s' only %d", name, b->ndim, r.buffer->name,
+                r.buffer->ndim);
   vec_push(p->arena, &bb->matches, (MatchBuffer){b, r});
   define_buffer(p, name, b, callee->loc);
 }
@@ -429,7 +465,8 @@ static void alloc_details(Parser *p, Stmt *s, const Args *a)
     const char *word = as_str(p, o, "place");
     int k = 0;
     while (k < 5 && strcmp(places[k], word)) k++;
-    if (k == 5) parse_error(p, o->loc, "unknown place \"%s\"; none, stack, workspace, slice and shared are known", word);
+    if (k == 5)
+      parse_error(p, o->loc, "unknown place \"%s\"; none, stack, workspace, slice and shared are known", word);
     s->u.alloc.place = (Place)k;
   }
   if ((o = arg_get(a, -1, "offset"))) s->u.alloc.offset = as_index(p, o);
@@ -495,9 +532,11 @@ static Stmt *bind_attr(Parser *p, const Operand *callee, const Args *a, Stmt *(*
   args_check(p, a, 3, kws, callee);
   const Operand *node = arg_need(p, a, 0, "node", callee);
   const char *key = as_str(p, arg_need(p, a, 1, "attr_key", callee), "the key of T.attr");
-  const Expr *value = as_value(p, arg_need(p, a, 2, "value", callee)), *on = NULL;
+  const Expr *value = as_value(p, arg_need(p, a, 2, "value", callee));
+  const Expr *on = NULL;
   if (node->kind == OP_EXPR || node->kind == OP_BUFFER || node->kind == OP_HANDLE) on = as_expr(p, node);
-  else if (node->kind != OP_INT && node->kind != OP_NONE && node->kind != OP_STR) parse_error(p, node->loc, "T.attr is set on a variable, a buffer's data, or 0");
+  else if (node->kind != OP_INT && node->kind != OP_NONE && node->kind != OP_STR)
+    parse_error(p, node->loc, "T.attr is set on a variable, a buffer's data, or 0");
   if (on && on->kind != E_VAR) parse_error(p, node->loc, "T.attr is set on a variable, a buffer's data, or 0");
   return stmt_attr(p->m, on ? on->u.var : NULL, key, value, body(p));
 }
@@ -519,7 +558,8 @@ static const char *need_name(Parser *p, const char *name, const Operand *callee)
   return name;
 }
 
-static Stmt *parse_binding(Parser *p, BindKind kind, const char *name, const Operand *callee, const Args *a, Stmt *(*body)(Parser *))
+static Stmt *parse_binding(Parser *p, BindKind kind, const char *name, const Operand *callee, const Args *a,
+                           Stmt *(*body)(Parser *))
 {
   switch (kind) {
   case BIND_ALLOC: return bind_alloc(p, need_name(p, name, callee), callee, a, body);
@@ -540,7 +580,9 @@ static Stmt *parse_binding(Parser *p, BindKind kind, const char *name, const Ope
 static Stmt *parse_with(Parser *p, Loc loc)
 {
   Operand callee = parse_path(p);
-  if (callee.kind == OP_NONE) parse_error(p, loc_of(p, peek(p)), "expected T.block(…) or the like after 'with', found %s", token_text(p, peek(p)));
+  if (callee.kind == OP_NONE)
+    parse_error(p, loc_of(p, peek(p)), "expected T.block(…) or the like after 'with', found %s",
+                token_text(p, peek(p)));
   expect(p, "(", callee.s);
   Args a = parse_args(p);
   const char *name = accept(p, "as") ? expect_name(p, "a name after 'as'") : NULL;
@@ -553,7 +595,11 @@ static Stmt *parse_with(Parser *p, Loc loc)
     return NULL;
   }
   BindKind kind = binding_of(callee.s);
-  if (kind == BIND_NONE) parse_error(p, callee.loc, "'with %s' is not known; T.block, T.init, T.attr, T.LetStmt, T.decl_buffer, T.allocate and T.launch_thread are", callee.s);
+  if (kind == BIND_NONE)
+    parse_error(
+        p, callee.loc,
+        "'with %s' is not known; T.block, T.init, T.attr, T.LetStmt, T.decl_buffer, T.allocate and T.launch_thread are",
+        callee.s);
   int mark = p->symbols.n;
   Stmt *s = parse_binding(p, kind, name, &callee, &a, parse_body);
   p->symbols.n = mark;
@@ -597,14 +643,17 @@ static Stmt *parse_vstore(Parser *p, const Operand *callee, const Args *a)
 {
   static const char *const kws[] = {"begin", "value", "predicate", NULL};
   args_check(p, a, 3, kws, callee);
-  const Operand *list = arg_need(p, a, 0, "begin", callee), *mask = arg_get(a, 2, "predicate");
-  Operand item = {.kind = OP_ITEM, .loc = callee->loc, .buffer = callee->buffer, .list = (Operand *)(uintptr_t)list, .n = 1};
+  const Operand *list = arg_need(p, a, 0, "begin", callee);
+  const Operand *mask = arg_get(a, 2, "predicate");
+  Operand item = {
+    .kind = OP_ITEM, .loc = callee->loc, .buffer = callee->buffer, .list = (Operand *)(uintptr_t)list, .n = 1};
   if (list->kind == OP_LIST) item.list = list->list, item.n = list->n;
   Stmt *s = store_to(p, &item, as_expr(p, arg_need(p, a, 1, "value", callee)));
   if (!mask || mask->kind == OP_NONE) return s;
   s->u.store.mask = as_cond(p, mask);
   if (s->u.store.mask->dtype.lanes != s->u.store.value->dtype.lanes)
-    parse_error(p, mask->loc, "the predicate has %d lanes, the value %d", s->u.store.mask->dtype.lanes, s->u.store.value->dtype.lanes);
+    parse_error(p, mask->loc, "the predicate has %d lanes, the value %d", s->u.store.mask->dtype.lanes,
+                s->u.store.value->dtype.lanes);
   return s;
 }
 
@@ -614,8 +663,9 @@ static Stmt *parse_effect(Parser *p, Loc loc)
   Operand o = {.kind = OP_NONE};
   const Token *t = peek(p);
   Symbol *s = t->kind == TOK_NAME ? find_symbol(p, t->s) : NULL;
-  bool method = s && s->value.kind == OP_BUFFER && p->tok[p->at + 1].kind == TOK_OP && !strcmp(p->tok[p->at + 1].s, ".") &&
-                p->tok[p->at + 2].kind == TOK_NAME && !strcmp(p->tok[p->at + 2].s, "vstore");
+  bool method = s && s->value.kind == OP_BUFFER && p->tok[p->at + 1].kind == TOK_OP &&
+                !strcmp(p->tok[p->at + 1].s, ".") && p->tok[p->at + 2].kind == TOK_NAME &&
+                !strcmp(p->tok[p->at + 2].s, "vstore");
   if (method) {
     p->at += 3;
     expect(p, "(", "vstore");
@@ -624,20 +674,25 @@ static Stmt *parse_effect(Parser *p, Loc loc)
     return parse_vstore(p, &callee, &a);
   }
   o = parse_list(p);
-  static const struct { const char *op; uint8_t kind; } updates[] = {
-      {"+=", E_ADD}, {"-=", E_SUB}, {"*=", E_MUL}, {"/=", E_DIV}, {"//=", E_FLOORDIV}, {"%=", E_FLOORMOD},
+  static const struct {
+    const char *op;
+    uint8_t kind;
+  } updates[] = {
+    {"+=", E_ADD}, {"-=", E_SUB}, {"*=", E_MUL}, {"/=", E_DIV}, {"//=", E_FLOORDIV}, {"%=", E_FLOORMOD},
   };
   for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
     if (o.kind == OP_ITEM && accept(p, updates[i].op)) {
-      Operand value = parse_operand(p), sum = binary_operand(p, (ExprKind)updates[i].kind, &o, &value, loc);
+      Operand value = parse_operand(p);
+      Operand sum = binary_operand(p, (ExprKind)updates[i].kind, &o, &value, loc);
       return store_to(p, &o, as_expr(p, &sum));
     }
   if (accept(p, "=")) {
     if (o.kind != OP_ITEM) parse_error(p, o.loc, "only names and elements of buffers can be assigned");
     return store_to(p, &o, parse_expr(p));
   }
-  if (o.kind == OP_STR) return NULL;                     /* a docstring */
-  if (o.kind != OP_EXPR || o.e->kind != E_CALL) parse_error(p, o.loc, "this line has no effect; T.evaluate(…) makes it a statement");
+  if (o.kind == OP_STR) return NULL; /* a docstring */
+  if (o.kind != OP_EXPR || o.e->kind != E_CALL)
+    parse_error(p, o.loc, "this line has no effect; T.evaluate(…) makes it a statement");
   return stmt_eval(p->m, o.e);
 }
 
@@ -655,10 +710,12 @@ static bool parse_declaration(Parser *p, const char *name, const Operand *callee
       p->at = at;
       return false;
     }
-    define(p, name, expr_operand(p, var_new(p->m, name, t, dtype_is_int(t) ? VAR_SIZE : VAR_PLAIN)->expr, callee->loc, 0));
+    define(p, name,
+           expr_operand(p, var_new(p->m, name, t, dtype_is_int(t) ? VAR_SIZE : VAR_PLAIN)->expr, callee->loc, 0));
     return true;
   }
-  bool match = !strcmp(callee->s, "T.match_buffer"), alloc = !strcmp(callee->s, "T.alloc_buffer");
+  bool match = !strcmp(callee->s, "T.match_buffer");
+  bool alloc = !strcmp(callee->s, "T.alloc_buffer");
   if (!match && !alloc && strcmp(callee->s, "T.Buffer") && strcmp(callee->s, "T.buffer_decl")) return false;
   expect(p, "(", callee->s);
   Args a = parse_args(p);
@@ -669,7 +726,8 @@ static bool parse_declaration(Parser *p, const char *name, const Operand *callee
   bool view;
   const Buffer *b = buffer_from_args(p, name, &a, 0, callee, &view);
   if (alloc && view) parse_error(p, callee->loc, "T.alloc_buffer makes its own memory; data= has no place here");
-  if (!alloc && !view) parse_error(p, callee->loc, "T.Buffer here needs data=; T.alloc_buffer or T.decl_buffer make memory");
+  if (!alloc && !view)
+    parse_error(p, callee->loc, "T.Buffer here needs data=; T.alloc_buffer or T.decl_buffer make memory");
   bool own = p->depth == p->block->depth && p->bindings == p->block->bindings;
   if (view) check_layout(p, b, symbol_of(p, b->data), callee->loc);
   else if (!own) check_layout(p, b, -1, callee->loc);
@@ -735,18 +793,23 @@ static Stmt *parse_annotated(Parser *p, const char *name, Loc loc, bool *rest)
     value = o.e;
   }
   if (!dtype_eq(value->dtype, t))
-    parse_error(p, o.loc, "'%s' is declared T.%s, its value has dtype %s", name, word, dtype_name(p->arena, value->dtype));
+    parse_error(p, o.loc, "'%s' is declared T.%s, its value has dtype %s", name, word,
+                dtype_name(p->arena, value->dtype));
   end_line(p, "the value");
   *rest = true;
   return placed(bind_let(p, name, value, loc, parse_rest), loc);
 }
 
-static bool op_at(const Parser *p, int at, const char *op) { return p->tok[at].kind == TOK_OP && !strcmp(p->tok[at].s, op); }
+static bool op_at(const Parser *p, int at, const char *op)
+{
+  return p->tok[at].kind == TOK_OP && !strcmp(p->tok[at].s, op);
+}
 
 /* The names before '=': their number, 0 if the line starts otherwise. */
 static int assigned_names(Parser *p, const char **names, int max)
 {
-  int at = p->at, n = 0;
+  int at = p->at;
+  int n = 0;
   while (p->tok[at].kind == TOK_NAME && n < max) {
     names[n++] = p->tok[at].s;
     if (op_at(p, at + 1, "=")) {
@@ -801,8 +864,9 @@ static Stmt *parse_line(Parser *p, Loc loc, bool *rest)
 /* statement = for | while | if | with | 'pass' | line ; NULL where none is left behind */
 static Stmt *parse_statement(Parser *p, bool *rest)
 {
-  static const char *const refused[] = {"assert", "return", "def", "class", "import", "from", "break", "continue", "try",
-                                        "raise", "global", "nonlocal", "del", "async", "yield", "lambda"};
+  static const char *const refused[] = {"assert", "return",   "def",   "class", "import", "from",
+                                        "break",  "continue", "try",   "raise", "global", "nonlocal",
+                                        "del",    "async",    "yield", "lambda"};
   const Token *t = peek(p);
   Loc loc = loc_of(p, t);
   p->here = loc;
@@ -828,7 +892,8 @@ Stmt *parse_statements(Parser *p)
   Vec(Stmt *) v = {0};
   bool rest = false;
   while (!rest && peek(p)->kind != TOK_DEDENT && peek(p)->kind != TOK_END) {
-    if (peek(p)->kind == TOK_INDENT) parse_error(p, loc_of(p, peek(p)), "this line is indented more than the one above");
+    if (peek(p)->kind == TOK_INDENT)
+      parse_error(p, loc_of(p, peek(p)), "this line is indented more than the one above");
     Stmt *s = parse_statement(p, &rest);
     if (s) vec_push(p->arena, &v, s);
   }

@@ -23,10 +23,10 @@ typedef struct Script {
 } Script;
 
 static const char *const reserved[] = {
-    "T",     "I",      "tir",    "range", "False",  "None",     "True",  "and",  "as",       "assert", "async", "await",
-    "break", "class",  "continue", "def", "del",    "elif",     "else",  "except", "finally", "for",   "from",  "global",
-    "if",    "import", "in",     "is",    "lambda", "nonlocal", "not",   "or",   "pass",     "raise",  "return", "try",
-    "while", "with",   "yield",  "Module",
+  "T",       "I",     "tir",   "range",  "False",    "None",   "True",  "and",  "as",     "assert",
+  "async",   "await", "break", "class",  "continue", "def",    "del",   "elif", "else",   "except",
+  "finally", "for",   "from",  "global", "if",       "import", "in",    "is",   "lambda", "nonlocal",
+  "not",     "or",    "pass",  "raise",  "return",   "try",    "while", "with", "yield",  "Module",
 };
 
 /* ---- what is bound, what is free ------------------------------------------------ */
@@ -612,7 +612,8 @@ static void params_out(Script *p, const PrimFunc *f)
       const Var *v = f->param[i].var;
       text_printf(&p->out, "%s: T.%s", var_name(p, v), dtype_name(p->arena, v->dtype));
     } else if (holds_vars(b)) {
-      text_printf(&p->out, "%s: T.handle", namer_name(&p->namer, &f->param[i], arena_printf(p->arena, "var_%s", b->name)));
+      text_printf(&p->out, "%s: T.handle",
+                  namer_name(&p->namer, &f->param[i], arena_printf(p->arena, "var_%s", b->name)));
     } else {
       text_printf(&p->out, "%s: T.Buffer(", declare(p, b));
       buffer_out(p, b, true, false);
@@ -647,7 +648,8 @@ static bool implicit_root(const Stmt *s)
 {
   if (s->kind != S_BLOCK) return false;
   const Block *b = s->u.block;
-  if (strcmp(b->name, "root") || b->niter || b->predicate || b->nreads || b->nwrites || b->nmatches || b->annots.n || b->init)
+  if (strcmp(b->name, "root") || b->niter || b->predicate || b->nreads || b->nwrites || b->nmatches || b->annots.n ||
+      b->init)
     return false;
   Stmt *body = b->body;
   return b->nallocs || body->kind != S_BLOCK || strcmp(body->u.block->name, "root");
@@ -670,8 +672,7 @@ static bool has_block(Stmt *s)
 static const char *sanitized(Script *p, const char *name)
 {
   Namer plain = {.arena = p->arena};
-  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-    strmap_put(p->arena, &plain.taken, reserved[i], p);
+  for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) strmap_put(p->arena, &plain.taken, reserved[i], p);
   return namer_name(&plain, name, name);
 }
 
@@ -689,7 +690,7 @@ static void func_out(Script *p, const PrimFunc *f, const char *called)
   params_out(p, f);
   text_add(&p->out, "):\n");
   p->indent += 4;
-  bool sized = false;        /* attributes that speak of sizes come after those */
+  bool sized = false; /* attributes that speak of sizes come after those */
   for (int i = 0; i < f->attrs.n; i++) sized |= expr_has_kind(f->attrs.v[i].value, E_VAR);
   if (sized) prelude_out(p, f);
   if (f->attrs.n > (usual ? 1 : 0)) {

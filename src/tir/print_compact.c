@@ -10,7 +10,7 @@ typedef struct Compact {
   Text out;
   Arena *arena;
   Namer namer;
-  Map param_names;           /* pointer -> name of the parameter: a view of it goes by the same name */
+  Map param_names; /* pointer -> name of the parameter: a view of it goes by the same name */
   int indent;
 } Compact;
 
@@ -229,7 +229,8 @@ static void stmt_out(Compact *p, const Stmt *s)
 /* Names are given in order of use, and a buffer's pointer goes by the buffer's name. */
 static void name_buffer(Compact *p, const Buffer *b)
 {
-  if (!map_get(&p->namer.names, b->data)) map_put(p->arena, &p->namer.names, b->data, (void *)(uintptr_t)buffer_name(p, b));
+  if (!map_get(&p->namer.names, b->data))
+    map_put(p->arena, &p->namer.names, b->data, (void *)(uintptr_t)buffer_name(p, b));
 }
 
 static void name_load(void *env, const Expr *e)

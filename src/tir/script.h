@@ -14,7 +14,7 @@ typedef enum { TOK_NAME, TOK_INT, TOK_FLOAT, TOK_STR, TOK_OP, TOK_NEWLINE, TOK_I
 
 typedef struct Token {
   TokKind kind;
-  const char *s;             /* the text; strings without quotes and escapes */
+  const char *s; /* the text; strings without quotes and escapes */
   uint64_t i;
   double f;
   int line, col;
@@ -34,28 +34,28 @@ typedef Vec(Operand) Operands;
 struct Operand {
   enum {
     OP_NONE,
-    OP_INT,                  /* a Python int: magnitude and sign */
+    OP_INT, /* a Python int: magnitude and sign */
     OP_FLOAT,
     OP_BOOL,
     OP_STR,
     OP_EXPR,
     OP_BUFFER,
-    OP_ITEM,                 /* buffer[…], not decided yet whether load, store or region */
-    OP_LIST,                 /* list or tuple */
-    OP_DICT,                 /* keys in keys, values in list */
-    OP_PATH,                 /* a name below T or I, or a method: "T.axis.remap" */
-    OP_HANDLE,               /* a parameter declared as T.handle */
+    OP_ITEM,   /* buffer[…], not decided yet whether load, store or region */
+    OP_LIST,   /* list or tuple */
+    OP_DICT,   /* keys in keys, values in list */
+    OP_PATH,   /* a name below T or I, or a method: "T.axis.remap" */
+    OP_HANDLE, /* a parameter declared as T.handle */
   } kind;
   Loc loc;
-  int depth;                 /* of the expression tree */
+  int depth; /* of the expression tree */
   uint64_t i;
   bool negative;
   double f;
   const char *s;
   const Expr *e;
   const Buffer *buffer;
-  int param;                 /* OP_HANDLE */
-  Operand *list, *keys;      /* OP_ITEM: start, stop, step of each index in list */
+  int param;            /* OP_HANDLE */
+  Operand *list, *keys; /* OP_ITEM: start, stop, step of each index in list */
   int n;
 };
 
@@ -63,15 +63,15 @@ struct Operand {
 typedef struct Symbol {
   const char *name;
   Operand value;
-  bool inner;                /* bound by a loop, a let or a block */
-  const Expr *min, *extent;  /* loop variables: their range */
+  bool inner;               /* bound by a loop, a let or a block */
+  const Expr *min, *extent; /* loop variables: their range */
 } Symbol;
 
 /* A block while its statements are read. */
 typedef struct BlockBuild {
   Block *b;
-  bool root;                 /* the root that a function gets by itself */
-  int depth, bindings;       /* of the parser in its own list of statements */
+  bool root;           /* the root that a function gets by itself */
+  int depth, bindings; /* of the parser in its own list of statements */
   Vec(BlockIter) iters;
   Vec(Region) reads, writes;
   Vec(const Buffer *) allocs;
@@ -82,20 +82,20 @@ typedef struct BlockBuild {
 typedef struct Parser {
   Module *m;
   Ctx *ctx;
-  Arena *arena;              /* scratch */
+  Arena *arena; /* scratch */
   const char *file;
   const Token *tok;
   int at;
-  Loc here;                  /* of the statement or expression begun last */
-  int depth, bindings;       /* open brackets and indents; bindings whose scope is the rest of a list */
-  bool one_line;             /* in a body on the line of its ':' */
+  Loc here;            /* of the statement or expression begun last */
+  int depth, bindings; /* open brackets and indents; bindings whose scope is the rest of a list */
+  bool one_line;       /* in a body on the line of its ':' */
   Vec(Symbol) symbols;
   int nnames;
   const ScriptName *names;
   /* the function being parsed */
   Vec(Param) params;
   Annots attrs;
-  BlockBuild *block;         /* nearest enclosing one */
+  BlockBuild *block; /* nearest enclosing one */
   bool saw_block;
   StrMap block_names;
 } Parser;
@@ -115,7 +115,7 @@ const char *expect_name(Parser *, const char *what);
 void enter(Parser *);
 void leave(Parser *);
 Symbol *define(Parser *, const char *name, Operand value);
-Symbol *define_var(Parser *, const Var *, Loc);               /* one that a loop, a let or a block binds */
+Symbol *define_var(Parser *, const Var *, Loc); /* one that a loop, a let or a block binds */
 Symbol *find_symbol(Parser *, const char *name);
 /* The path before '(' here, such as "T.axis.remap", with its tokens passed over;
  * OP_NONE when something else stands here. */
@@ -124,13 +124,14 @@ Operand parse_path(Parser *);
 bool dtype_word(const char *name, DType *out);
 
 /* parse_expr.c */
-Operand parse_operand(Parser *);                              /* any expression */
-Operand parse_list(Parser *);                                 /* a, b, c without brackets: OP_LIST if there is a comma */
+Operand parse_operand(Parser *); /* any expression */
+/* a, b, c without brackets: OP_LIST if there is a comma */
+Operand parse_list(Parser *);
 const Expr *parse_expr(Parser *);
 const Expr *as_expr(Parser *, const Operand *);
-const Expr *as_index(Parser *, const Operand *);              /* an integer expression */
+const Expr *as_index(Parser *, const Operand *); /* an integer expression */
 const Expr *as_cond(Parser *, const Operand *);
-const Expr *as_value(Parser *, const Operand *);              /* of an annotation: lists too */
+const Expr *as_value(Parser *, const Operand *); /* of an annotation: lists too */
 const char *as_str(Parser *, const Operand *, const char *what);
 int64_t as_int(Parser *, const Operand *, const char *what);
 DType as_dtype(Parser *, const Operand *);
@@ -147,20 +148,22 @@ typedef struct Args {
   Vec(const char *) kw;
   Operands kwval;
 } Args;
-Args parse_args(Parser *);                                    /* after '(' through ')' */
+Args parse_args(Parser *); /* after '(' through ')' */
 /* The positional argument i, or the keyword one; NULL if neither is given. */
 const Operand *arg_get(const Args *, int i, const char *kw);
 const Operand *arg_need(Parser *, const Args *, int i, const char *kw, const Operand *callee);
 void args_check(Parser *, const Args *, int max, const char *const *kws, const Operand *callee);
 Operand call_operand(Parser *, const Operand *callee, const Args *);
-Operand parse_let_call(Parser *, const Operand *callee);      /* T.Let(body, where={x: v}), after '(' */
+Operand parse_let_call(Parser *, const Operand *callee); /* T.Let(body, where={x: v}), after '(' */
 /* The buffer that T.Buffer(…) and its like describe; first: where the shape stands. */
-const Buffer *buffer_from_args(Parser *, const char *name, const Args *, int first, const Operand *callee, bool *has_data);
+const Buffer *buffer_from_args(Parser *, const char *name, const Args *, int first, const Operand *callee,
+                               bool *has_data);
 Annots as_annots(Parser *, const Operand *dict);
 
 /* parse_stmt.c */
-void fill_block(Parser *, BlockBuild *);                      /* moves what was gathered into the block */
-Stmt *parse_body(Parser *);                                   /* ':' newline indented statements, or one on the line */
-Stmt *parse_statements(Parser *);                             /* up to the dedent or the end */
+void fill_block(Parser *, BlockBuild *); /* moves what was gathered into the block */
+/* ':' newline indented statements, or one on the line */
+Stmt *parse_body(Parser *);
+Stmt *parse_statements(Parser *); /* up to the dedent or the end */
 
 #endif

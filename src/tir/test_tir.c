@@ -47,19 +47,19 @@ static void refuses(Module *m, const PrimFunc *f, void (*what)(const PrimFunc *)
 }
 
 #define HEAD "@T.prim_func\ndef f(A: T.Buffer((8, 8), \"float32\"), B: T.Buffer((8,), \"float32\"), n: T.int32):\n"
-static const char *const conv = HEAD
-    "    C = T.alloc_buffer((8, 10))\n"
-    "    for i, j in T.grid(8, 10):\n"
-    "        with T.block(\"pad\"):\n"
-    "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"
-    "            C[vi, vj] = T.if_then_else(1 <= vj and vj < 9, A[vi, vj - 1], T.float32(0))\n"
-    "    for i in range(8):\n"
-    "        for j, k in T.grid(8, 3):\n"
-    "            with T.block(\"B\"):\n"
-    "                vi, vj, vk = T.axis.remap(\"SRR\", [i, j, k])\n"
-    "                with T.init():\n"
-    "                    B[vi] = T.float32(0)\n"
-    "                B[vi] = B[vi] + C[vi, vj + vk]\n";
+static const char *const conv =
+    HEAD "    C = T.alloc_buffer((8, 10))\n"
+         "    for i, j in T.grid(8, 10):\n"
+         "        with T.block(\"pad\"):\n"
+         "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"
+         "            C[vi, vj] = T.if_then_else(1 <= vj and vj < 9, A[vi, vj - 1], T.float32(0))\n"
+         "    for i in range(8):\n"
+         "        for j, k in T.grid(8, 3):\n"
+         "            with T.block(\"B\"):\n"
+         "                vi, vj, vk = T.axis.remap(\"SRR\", [i, j, k])\n"
+         "                with T.init():\n"
+         "                    B[vi] = T.float32(0)\n"
+         "                B[vi] = B[vi] + C[vi, vj + vk]\n";
 
 /* ---- build and walk ---------------------------------------------------------------- */
 
@@ -73,10 +73,12 @@ static bool count_stmt(void *env, Stmt *s)
 static void test_clone(void **state)
 {
   Module *m = *state;
-  PrimFunc *f = parse(m, conv), *g = func_clone(f);
+  PrimFunc *f = parse(m, conv);
+  PrimFunc *g = func_clone(f);
   const char *why;
   assert_true(func_equal(f, g, m->arena, &why));
-  Stmt *a = func_find_block(f, "pad"), *b = func_find_block(g, "pad");
+  Stmt *a = func_find_block(f, "pad");
+  Stmt *b = func_find_block(g, "pad");
   assert_true(a != b && a->id == b->id && func_find_id(g, a->id) == b);
   assert_null(func_find_block(f, "none"));
   /* a change of the clone does not show in the original */
@@ -84,7 +86,8 @@ static void test_clone(void **state)
   b->u.block->writes[0].min[0] = expr_i32(m, 0);
   assert_false(func_equal(f, g, m->arena, &why));
   assert_true(a->u.block->writes[0].min[0]->kind == E_VAR);
-  int n = 0, k = 0;
+  int n = 0;
+  int k = 0;
   stmt_visit(f->body, count_stmt, &n);
   stmt_visit(g->body, count_stmt, &k);
   assert_int_equal(n, k);
@@ -155,8 +158,10 @@ static void test_substitute(void **state)
 
 static void test_import(void **state)
 {
-  Module *m = *state, *other = module_new(m->ctx);
-  PrimFunc *f = parse(m, conv), *g = func_import(other, f);
+  Module *m = *state;
+  Module *other = module_new(m->ctx);
+  PrimFunc *f = parse(m, conv);
+  PrimFunc *g = func_import(other, f);
   const char *why;
   assert_true(func_equal(f, g, m->arena, &why));
   assert_int_equal(func_find_block(g, "B")->id, func_find_block(f, "B")->id);
@@ -189,7 +194,8 @@ static void test_constructors(void **state)
   annots_set(m->arena, &a, "x", expr_i32(m, 3));
   assert_true(a.n == 2 && expr_is_int(annots_get(&a, "x"), 3) && annots_remove(&a, "x") && !annots_remove(&a, "x"));
   assert_true(expr_is_int(annots_get(&a, "y"), 2) && !annots_get(&a, "x"));
-  Stmt *nop = stmt_nop(m), *seq = stmt_seq(m, 2, (Stmt *[]){stmt_seq(m, 2, (Stmt *[]){nop, stmt_nop(m)}), stmt_nop(m)});
+  Stmt *nop = stmt_nop(m);
+  Stmt *seq = stmt_seq(m, 2, (Stmt *[]){stmt_seq(m, 2, (Stmt *[]){nop, stmt_nop(m)}), stmt_nop(m)});
   assert_true(seq->u.seq.n == 3 && nop->parent == seq && stmt_seq(m, 1, &nop) == nop);
 }
 
@@ -208,7 +214,8 @@ static void test_infer_access(void **state)
 {
   Module *m = *state;
   PrimFunc *f = parse(m, conv);
-  const Block *pad = func_find_block(f, "pad")->u.block, *sum = func_find_block(f, "B")->u.block;
+  const Block *pad = func_find_block(f, "pad")->u.block;
+  const Block *sum = func_find_block(f, "B")->u.block;
   assert_true(pad->nreads == 1 && pad->nwrites == 1 && sum->nreads == 1 && sum->nwrites == 1);
   assert_string_equal(region_text(m, &pad->reads[0]), "A vi:+1 vj - 1:+1");
   assert_string_equal(region_text(m, &sum->reads[0]), "C vi:+1 vj + vk:+1");
@@ -234,7 +241,7 @@ static void test_stmt_region(void **state)
   PrimFunc *f = parse(m, conv);
   Scope scope = scope_begin(m->ctx);
   Analyzer *an = analyzer_new(m, scratch(m->ctx));
-  Stmt *loop = func_find_block(f, "B")->parent->parent->parent;      /* for i: fixed */
+  Stmt *loop = func_find_block(f, "B")->parent->parent->parent; /* for i: fixed */
   analyzer_bind(an, loop->u.loop.var, loop->u.loop.min, loop->u.loop.extent);
   Region r;
   const Buffer *c = f->body->u.block->allocs[0];
@@ -254,7 +261,8 @@ static void test_check(void **state)
   PrimFunc *f = parse(m, conv);
   passes(m, f, func_check);
   passes(m, f, func_check_bounds);
-  Stmt *pad = func_find_block(f, "pad"), *sum = func_find_block(f, "B");
+  Stmt *pad = func_find_block(f, "pad");
+  Stmt *sum = func_find_block(f, "B");
   const Expr *i = sum->parent->parent->parent->u.loop.var->expr;
   Stmt *store = pad->u.block->body;
   const Expr *index = store->u.store.index[0];
@@ -279,7 +287,8 @@ static void test_check(void **state)
   refuses(m, f, func_check, ERR_TYPE, "function 'f', block 'pad': buffer 'C' is used where it is not declared");
   f->body->u.block->nallocs = 1;
   f->body = f->body->u.block->body;
-  refuses(m, f, func_check, ERR_TYPE, "function 'f': it holds blocks, but its outermost statement is not the root block");
+  refuses(m, f, func_check, ERR_TYPE,
+          "function 'f': it holds blocks, but its outermost statement is not the root block");
 }
 
 static void test_domains(void **state)
@@ -300,29 +309,35 @@ static void test_domains(void **state)
 }
 
 /* Each body: the message, or NULL when nothing is certain. */
-static const struct { const char *body, *message; } accesses[] = {
-    {"    for i in range(8):\n        B[i + 1] = 0.0\n",
-     "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index i + 1, which runs from 1 to 8, reaches 8"},
-    {"    for i in range(8):\n        B[i] = A[i, i - 1]\n",
-     "function 'f': read of buffer 'A' is out of bounds: dimension 1 has extent 8, index i - 1, which runs from -1 to 6, reaches -1"},
-    {"    for i in range(8):\n        B[i] = T.if_then_else(i >= 1, A[i, i - 1], T.float32(0))\n", NULL},
-    {"    for i in range(8):\n        B[i] = T.Select(i >= 1, A[i, i - 1], T.float32(0))\n", NULL},
-    {"    for i in range(8):\n        if i < 7:\n            B[i + 1] = 0.0\n", NULL},
-    {"    for i in range(8):\n        if i > 3 and i % 2 == 1:\n            B[i + 1] = 0.0\n",
-     "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index i + 1, which runs from 5 to 8, reaches 8"},
-    {"    for i in range(8):\n        for j in range(i):\n            B[i + j] = 0.0\n",
-     "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index i + j, which runs from 0 to 13, reaches 8"},
-    {"    for r in range(2):\n        for i in range(r):\n            B[8 - r] = 0.0\n", NULL},   /* r = 0: no i */
-    {"    for i in range(n):\n        B[i] = 0.0\n", NULL},                              /* n may be 8 */
-    {"    for i in range(8):\n        B[T.Cast(\"int32\", A[i, 0])] = 0.0\n", NULL},     /* data */
-    {"    for i in range(8):\n        if A[i, 0] > T.float32(0):\n            B[i + 1] = 0.0\n", NULL},
-    {"    if n < 0:\n        B[9] = 0.0\n", NULL},
-    {"    for i in range(2):\n        B[T.Ramp(i * 4 + 1, 1, 4)] = T.Broadcast(T.float32(0), 4)\n",
-     "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index ramp(i*4 + 1, 1, 4) reaches 8"},
-    {"    C = T.decl_buffer((n,))\n    for i in range(n):\n        C[i + 1] = 0.0\n",
-     "function 'f': write to buffer 'C' is out of bounds: dimension 0 has extent n, index i + 1 reaches n"},
-    {"    for i in range(8):\n        x = i * 2\n        B[x // 2] = 0.0\n", NULL},
-    {"    for io, ii in T.grid(3, 3):\n        if T.likely(io * 3 + ii < 8):\n            B[io * 3 + ii] = 0.0\n", NULL},
+static const struct {
+  const char *body, *message;
+} accesses[] = {
+  {"    for i in range(8):\n        B[i + 1] = 0.0\n",
+   "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index i + 1, which runs from 1 to 8, "
+   "reaches 8"},
+  {"    for i in range(8):\n        B[i] = A[i, i - 1]\n",
+   "function 'f': read of buffer 'A' is out of bounds: dimension 1 has extent 8, index i - 1, which runs from -1 to 6, "
+   "reaches -1"},
+  {"    for i in range(8):\n        B[i] = T.if_then_else(i >= 1, A[i, i - 1], T.float32(0))\n", NULL},
+  {"    for i in range(8):\n        B[i] = T.Select(i >= 1, A[i, i - 1], T.float32(0))\n", NULL},
+  {"    for i in range(8):\n        if i < 7:\n            B[i + 1] = 0.0\n", NULL},
+  {"    for i in range(8):\n        if i > 3 and i % 2 == 1:\n            B[i + 1] = 0.0\n",
+   "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index i + 1, which runs from 5 to 8, "
+   "reaches 8"},
+  {"    for i in range(8):\n        for j in range(i):\n            B[i + j] = 0.0\n",
+   "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index i + j, which runs from 0 to "
+   "13, reaches 8"},
+  {"    for r in range(2):\n        for i in range(r):\n            B[8 - r] = 0.0\n", NULL}, /* r = 0: no i */
+  {"    for i in range(n):\n        B[i] = 0.0\n", NULL},                                     /* n may be 8 */
+  {"    for i in range(8):\n        B[T.Cast(\"int32\", A[i, 0])] = 0.0\n", NULL},            /* data */
+  {"    for i in range(8):\n        if A[i, 0] > T.float32(0):\n            B[i + 1] = 0.0\n", NULL},
+  {"    if n < 0:\n        B[9] = 0.0\n", NULL},
+  {"    for i in range(2):\n        B[T.Ramp(i * 4 + 1, 1, 4)] = T.Broadcast(T.float32(0), 4)\n",
+   "function 'f': write to buffer 'B' is out of bounds: dimension 0 has extent 8, index ramp(i*4 + 1, 1, 4) reaches 8"},
+  {"    C = T.decl_buffer((n,))\n    for i in range(n):\n        C[i + 1] = 0.0\n",
+   "function 'f': write to buffer 'C' is out of bounds: dimension 0 has extent n, index i + 1 reaches n"},
+  {"    for i in range(8):\n        x = i * 2\n        B[x // 2] = 0.0\n", NULL},
+  {"    for io, ii in T.grid(3, 3):\n        if T.likely(io * 3 + ii < 8):\n            B[io * 3 + ii] = 0.0\n", NULL},
 };
 
 static void test_bounds(void **state)
@@ -355,10 +370,12 @@ static int teardown(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+  /* clang-format off */
   const struct CMUnitTest tests[] = {
       TEST(test_clone),  TEST(test_clone_fresh),  TEST(test_replace),      TEST(test_substitute),  TEST(test_import),
       TEST(test_constructors), TEST(test_infer_access), TEST(test_stmt_region), TEST(test_check), TEST(test_domains),
       TEST(test_bounds),
   };
+  /* clang-format on */
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

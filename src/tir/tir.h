@@ -31,32 +31,38 @@ typedef struct Annot {
   const Expr *value;
 } Annot;
 typedef Vec(Annot) Annots;
-const Expr *annots_get(const Annots *, const char *key);              /* NULL if absent */
+const Expr *annots_get(const Annots *, const char *key); /* NULL if absent */
 void annots_set(Arena *, Annots *, const char *key, const Expr *);
 bool annots_remove(Annots *, const char *key);
 
 typedef enum {
-  S_SEQ,      /* one after the other */
+  S_SEQ, /* one after the other */
   S_FOR,
   S_IF,
   S_WHILE,
-  S_LET,      /* var = value in body */
-  S_STORE,    /* buffer[index…] = value */
-  S_ALLOC,    /* buffer exists in body (lowered form; ir_builder) */
-  S_EVAL,     /* evaluate for its effect */
-  S_ATTR,     /* key on node = value, for body: pragmas and the like */
+  S_LET,   /* var = value in body */
+  S_STORE, /* buffer[index…] = value */
+  S_ALLOC, /* buffer exists in body (lowered form; ir_builder) */
+  S_EVAL,  /* evaluate for its effect */
+  S_ATTR,  /* key on node = value, for body: pragmas and the like */
   S_BLOCK,
 } StmtKind;
 
 typedef enum { FOR_SERIAL, FOR_PARALLEL, FOR_VECTORIZED, FOR_UNROLLED, FOR_THREAD } ForKind;
 
 /* Where an allocation lives; decided by lower (PLACE_NONE before). */
-typedef enum { PLACE_NONE, PLACE_STACK, PLACE_WORKSPACE, PLACE_SLICE /* the worker's part of the workspace */, PLACE_SHARED } Place;
+typedef enum {
+  PLACE_NONE,
+  PLACE_STACK,
+  PLACE_WORKSPACE,
+  PLACE_SLICE /* the worker's part of the workspace */,
+  PLACE_SHARED
+} Place;
 
 struct Stmt {
   StmtKind kind;
   uint32_t id;
-  Stmt *parent;              /* NULL at the top of a function */
+  Stmt *parent; /* NULL at the top of a function */
   Loc loc;
   union {
     Vec(Stmt *) seq;
@@ -64,17 +70,49 @@ struct Stmt {
       const Var *var;
       const Expr *min, *extent;
       ForKind kind;
-      const char *thread_tag;      /* FOR_THREAD: "threadIdx.x", "blockIdx.x", "vthread.x", … */
-      Annots annots;               /* "pragma_unroll_explicit", "software_pipeline_stage", … */
+      const char *thread_tag; /* FOR_THREAD: "threadIdx.x", "blockIdx.x", "vthread.x", … */
+      Annots annots;          /* "pragma_unroll_explicit", "software_pipeline_stage", … */
       Stmt *body;
     } loop;
-    struct { const Expr *cond; Stmt *then, *orelse; } cond;          /* orelse may be NULL */
-    struct { const Expr *cond; Stmt *body; } loop_while;
-    struct { const Var *var; const Expr *value; Stmt *body; } let;
-    struct { const Buffer *buffer; const Expr **index; int n; const Expr *value; const Expr *mask; } store;   /* mask: vector of bool, or NULL */
-    struct { const Buffer *buffer; Stmt *body; Place place; const Expr *offset; Annots annots; } alloc;       /* offset: bytes, set by lower */
-    struct { const Expr *value; } eval;
-    struct { const Var *node; const char *key; const Expr *value; Stmt *body; } attr;    /* node: a variable, a buffer's data, or NULL */
+    struct {
+      const Expr *cond;
+      Stmt *then, *orelse;
+    } cond; /* orelse may be NULL */
+    struct {
+      const Expr *cond;
+      Stmt *body;
+    } loop_while;
+    struct {
+      const Var *var;
+      const Expr *value;
+      Stmt *body;
+    } let;
+    /* mask: vector of bool, or NULL */
+    struct {
+      const Buffer *buffer;
+      const Expr **index;
+      int n;
+      const Expr *value;
+      const Expr *mask;
+    } store;
+    /* offset: bytes, set by lower */
+    struct {
+      const Buffer *buffer;
+      Stmt *body;
+      Place place;
+      const Expr *offset;
+      Annots annots;
+    } alloc;
+    struct {
+      const Expr *value;
+    } eval;
+    /* node: a variable, a buffer's data, or NULL */
+    struct {
+      const Var *node;
+      const char *key;
+      const Expr *value;
+      Stmt *body;
+    } attr;
     Block *block;
   } u;
 };
@@ -87,21 +125,21 @@ typedef struct Region {
 
 typedef struct BlockIter {
   const Var *var;
-  const Expr *min, *extent;  /* its domain */
+  const Expr *min, *extent; /* its domain */
   IterKind kind;
-  const Expr *value;         /* what it is bound to, over the loops around the block */
+  const Expr *value; /* what it is bound to, over the loops around the block */
 } BlockIter;
 
 typedef struct MatchBuffer {
-  const Buffer *buffer;      /* a view … */
-  Region source;             /* … of this */
+  const Buffer *buffer; /* a view … */
+  Region source;        /* … of this */
 } MatchBuffer;
 
 struct Block {
-  const char *name;          /* unique in its function */
+  const char *name; /* unique in its function */
   BlockIter *iter;
   int niter;
-  const Expr *predicate;     /* NULL: always; else the block runs only where it holds */
+  const Expr *predicate; /* NULL: always; else the block runs only where it holds */
   Region *reads, *writes;
   int nreads, nwrites;
   const Buffer **allocs;
@@ -109,13 +147,13 @@ struct Block {
   MatchBuffer *matches;
   int nmatches;
   Annots annots;
-  Stmt *init;                /* NULL if none */
+  Stmt *init; /* NULL if none */
   Stmt *body;
 };
 
 typedef struct Param {
-  const Var *var;            /* a scalar, or buffer->data */
-  const Buffer *buffer;      /* NULL for a scalar */
+  const Var *var;       /* a scalar, or buffer->data */
+  const Buffer *buffer; /* NULL for a scalar */
 } Param;
 
 struct PrimFunc {
@@ -124,13 +162,13 @@ struct PrimFunc {
   Param *param;
   int nparam;
   Stmt *body;
-  Annots attrs;              /* "global_symbol", "tir.noalias", "tir.in_place" (lower/kernel.c), … */
+  Annots attrs; /* "global_symbol", "tir.noalias", "tir.in_place" (lower/kernel.c), … */
 };
 
 /* ---- build.c: making and changing statements.  Bounds of loops and of block
  * variables are brought to the dtype of their variable. ---------------------------- */
 
-Stmt *stmt_seq(Module *, int n, Stmt *const *v);                  /* flattens nested sequences; n == 1 gives v[0] */
+Stmt *stmt_seq(Module *, int n, Stmt *const *v); /* flattens nested sequences; n == 1 gives v[0] */
 Stmt *stmt_for(Module *, const Var *, const Expr *min, const Expr *extent, ForKind, const char *thread_tag, Stmt *body);
 Stmt *stmt_if(Module *, const Expr *cond, Stmt *then, Stmt *orelse);
 Stmt *stmt_while(Module *, const Expr *cond, Stmt *body);
@@ -141,7 +179,7 @@ Stmt *stmt_alloc(Module *, const Buffer *, Stmt *body);
 Stmt *stmt_eval(Module *, const Expr *);
 Stmt *stmt_attr(Module *, const Var *node, const char *key, const Expr *value, Stmt *body);
 Stmt *stmt_block(Module *, Block *);
-Stmt *stmt_nop(Module *);                                         /* evaluate(0) */
+Stmt *stmt_nop(Module *); /* evaluate(0) */
 
 /* Deep copy in the same module; keeps ids, shares expressions. */
 Stmt *stmt_clone(Module *, const Stmt *);
@@ -158,8 +196,8 @@ void stmt_link(Stmt *s, Stmt *parent);
 
 /* Sets each buffer parameter's var to its data. */
 PrimFunc *func_new(Module *, const char *name, int nparam, const Param *, Stmt *body);
-PrimFunc *func_clone(const PrimFunc *);                           /* same module; ids stay */
-PrimFunc *func_import(Module *dst, const PrimFunc *);             /* another module; ids stay */
+PrimFunc *func_clone(const PrimFunc *);               /* same module; ids stay */
+PrimFunc *func_import(Module *dst, const PrimFunc *); /* another module; ids stay */
 /* A copy in the same module where variables have values (Var* -> Expr*): sizes of its
  * buffers, or scalar parameters, which it has no more. */
 PrimFunc *func_specialize(const PrimFunc *, const Map *values);
@@ -183,12 +221,12 @@ void stmt_substitute(Module *, Stmt *, const Map *var_to_expr);
  * from's data pointer by to's. */
 void stmt_replace_buffer(Module *, Stmt *, const Buffer *from, const Buffer *to);
 
-Stmt *func_find_block(PrimFunc *, const char *name);              /* S_BLOCK, NULL if absent */
+Stmt *func_find_block(PrimFunc *, const char *name); /* S_BLOCK, NULL if absent */
 Stmt *func_find_id(PrimFunc *, uint32_t id);
 
 /* Loops around s up to (not through) the nearest enclosing block, outermost first. */
 int stmt_loops(Arena *, Stmt *, Stmt ***out);
-Stmt *stmt_enclosing_block(Stmt *);                               /* NULL at the root */
+Stmt *stmt_enclosing_block(Stmt *); /* NULL at the root */
 
 /* ---- access.c: what a block touches ---------------------------------------- */
 
@@ -202,10 +240,10 @@ bool stmt_region(Analyzer *, Stmt *s, const Buffer *buffer, bool writes, Region 
 /* ---- update.c: what a reduction block does to its result --------------------------- */
 
 typedef struct BlockUpdate {
-  int n;                     /* values reduced at once */
-  Stmt **store;              /* the stores of the new values */
-  const Reducer *reducer;    /* store[i] holds result[i] over the old values (lhs) … */
-  const Expr **source;       /* … and these (rhs), over the block's variables */
+  int n;                  /* values reduced at once */
+  Stmt **store;           /* the stores of the new values */
+  const Reducer *reducer; /* store[i] holds result[i] over the old values (lhs) … */
+  const Expr **source;    /* … and these (rhs), over the block's variables */
 } BlockUpdate;
 /* Fills out from the body of the block; its memory is the arena's.  NULL, or what the
  * update is that no known reducer says. */
@@ -217,8 +255,8 @@ const char *block_update(Module *, Arena *, const Block *, BlockUpdate *out);
  * difference.  Works across modules. */
 bool func_equal(const PrimFunc *, const PrimFunc *, Arena *, const char **why);
 bool stmt_equal(const Stmt *, const Stmt *, Arena *, const char **why);
-bool expr_equal_struct(const Expr *, const Expr *);                /* free variables must be the same */
-uint64_t func_hash(const PrimFunc *);                              /* equal functions hash alike */
+bool expr_equal_struct(const Expr *, const Expr *); /* free variables must be the same */
+uint64_t func_hash(const PrimFunc *);               /* equal functions hash alike */
 
 /* ---- check.c, bounds.c --------------------------------------------------------- */
 
@@ -235,16 +273,26 @@ void func_check_domains(const PrimFunc *);
 
 /* ---- print.c, print_compact.c, lex.c, parse*.c ------------------------------------ */
 
-const char *func_print(Arena *, const PrimFunc *);                 /* TVMScript: @T.prim_func def … */
-const char *func_print_compact(Arena *, const PrimFunc *);         /* for (i, 0, 1024) { … } */
+const char *func_print(Arena *, const PrimFunc *);         /* TVMScript: @T.prim_func def … */
+const char *func_print_compact(Arena *, const PrimFunc *); /* for (i, 0, 1024) { … } */
 const char *stmt_print_compact(Arena *, const Stmt *);
-const char *module_print(Arena *, Module *);                       /* @I.ir_module class Module: … ; all tir functions */
+/* @I.ir_module class Module: … ; all tir functions */
+const char *module_print(Arena *, Module *);
 
 /* Values of free Python names in the text, from the decorator's surroundings. */
 typedef struct ScriptName {
   const char *name;
   enum { NAME_INT, NAME_FLOAT, NAME_BOOL, NAME_STR, NAME_EXPR, NAME_DTYPE, NAME_LIST } kind;
-  union { int64_t i; double f; const char *s; const Expr *e; struct { const struct ScriptName *v; int n; } list; } u;
+  union {
+    int64_t i;
+    double f;
+    const char *s;
+    const Expr *e;
+    struct {
+      const struct ScriptName *v;
+      int n;
+    } list;
+  } u;
 } ScriptName;
 /* Parses one function (or, module_parse, a module or a list of functions).  Raises
  * ERR_PARSE with line and column; file names the source in messages and line0 is
@@ -255,12 +303,12 @@ void module_parse(Module *, const char *text, const char *file, int line0, int n
 /* ---- interp.c: what a function means ---------------------------------------------- */
 
 typedef struct TirArg {
-  void *data;                /* tensors: first element; row-major unless strides */
+  void *data; /* tensors: first element; row-major unless strides */
   DType dtype;
   int ndim;
   const int64_t *shape;
-  const int64_t *strides;    /* elements; NULL: compact */
-  Value scalar;              /* scalars: the value (data NULL) */
+  const int64_t *strides; /* elements; NULL: compact */
+  Value scalar;           /* scalars: the value (data NULL) */
 } TirArg;
 /* Runs f naively, in either form.  Checks every access against its buffer and
  * raises ERR_BOUNDS; raises on arguments that do not fit.  Parallel and thread

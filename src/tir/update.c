@@ -7,8 +7,8 @@
 
 typedef struct Match {
   const Reducer *reducer;
-  const Expr **lhs;          /* what stands for each lhs */
-  const Expr **rhs;          /* found for each rhs, or NULL so far */
+  const Expr **lhs; /* what stands for each lhs */
+  const Expr **rhs; /* found for each rhs, or NULL so far */
 } Match;
 
 static bool match(Match *v, const Expr *pattern, const Expr *e);
@@ -36,8 +36,8 @@ static bool match(Match *v, const Expr *pattern, const Expr *e)
   for (int i = 0; i < v->reducer->n && i < 8; i++) saved[i] = v->rhs[i];
   if (match_args(v, pattern, e, false)) return true;
   for (int i = 0; i < v->reducer->n && i < 8; i++) v->rhs[i] = saved[i];
-  bool commutes = pattern->kind == E_ADD || pattern->kind == E_MUL || pattern->kind == E_MIN || pattern->kind == E_MAX ||
-                  pattern->kind == E_AND || pattern->kind == E_OR;
+  bool commutes = pattern->kind == E_ADD || pattern->kind == E_MUL || pattern->kind == E_MIN ||
+                  pattern->kind == E_MAX || pattern->kind == E_AND || pattern->kind == E_OR;
   return commutes && match_args(v, pattern, e, true);
 }
 
@@ -74,11 +74,13 @@ static bool is_difference(Module *m, Arena *tmp, BlockUpdate *u, const Expr *con
 /* min or max of floats that keeps a NaN on either side: x if x beats y or is NaN, else y. */
 static const Reducer *nan_keeping(Module *m, bool max, DType t)
 {
-  const Var *x = var_new(m, "x", t, VAR_PLAIN), *y = var_new(m, "y", t, VAR_PLAIN);
+  const Var *x = var_new(m, "x", t, VAR_PLAIN);
+  const Var *y = var_new(m, "y", t, VAR_PLAIN);
   const Expr *beats = max ? expr_lt(m, y->expr, x->expr) : expr_lt(m, x->expr, y->expr);
   const Expr *keep = expr_binary(m, E_OR, beats, expr_binary(m, E_NE, x->expr, x->expr));
   const Expr *result = expr_select(m, keep, x->expr, y->expr);
-  return reducer_new(m, max ? "max" : "min", 1, &x, &y, &result, reducer_named(m, max ? "max" : "min", t, DT_I32)->identity);
+  return reducer_new(m, max ? "max" : "min", 1, &x, &y, &result,
+                     reducer_named(m, max ? "max" : "min", t, DT_I32)->identity);
 }
 
 const char *block_update(Module *m, Arena *tmp, const Block *b, BlockUpdate *out)
@@ -97,7 +99,8 @@ const char *block_update(Module *m, Arena *tmp, const Block *b, BlockUpdate *out
     out->store[i] = st;
     value[i] = expr_substitute(m, st->u.store.value, &lets);
   }
-  DType dtype = out->store[out->n - 1]->u.store.buffer->dtype, index = out->store[0]->u.store.buffer->dtype;
+  DType dtype = out->store[out->n - 1]->u.store.buffer->dtype;
+  DType index = out->store[0]->u.store.buffer->dtype;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     bool pairs = i >= 6;
     if (pairs != (out->n == 2)) continue;

@@ -148,8 +148,8 @@ void stmt_rewrite_exprs(Stmt *s, const Expr *(*rw)(void *env, const Expr *), voi
 
 typedef struct Subst {
   Module *m;
-  const Map *vars;           /* Var* -> Expr* */
-  Map buffers;               /* Buffer* -> Buffer* */
+  const Map *vars; /* Var* -> Expr* */
+  Map buffers;     /* Buffer* -> Buffer* */
   Rewriter rw;
 } Subst;
 
