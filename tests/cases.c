@@ -81,7 +81,7 @@ static int64_t dim_value(Module *m, const Expr *e)
   EvalEnv env = {.m = m, .arena = scratch(m->ctx)};
   const Var **vars;
   int n = expr_free_vars(scratch(m->ctx), e, &vars);
-  for (int i = 0; i < n; i++) eval_bind(&env, vars[i], value_int(vars[i]->dtype, SYMBOLIC_SIZE));
+  for (int i = 0; i < n; i++) expr_eval_bind(&env, vars[i], value_int(vars[i]->dtype, SYMBOLIC_SIZE));
   return expr_eval(&env, e, 0).i;
 }
 

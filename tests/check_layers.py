@@ -9,10 +9,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
+def layers(root: pathlib.Path = ROOT) -> dict:
+    """Each layer of src/LAYERS, lowest first, with the words behind its name."""
+    text = re.sub(r"\n\s+", " ", re.sub(r"^#.*\n", "", (root / "src/LAYERS").read_text(), flags=re.M))
+    rows = [line.split(":", 1) for line in text.strip().split("\n")]
+    return {name.strip(): words.split() for name, words in rows}
+
+
 def violations(root: pathlib.Path = ROOT) -> list:
-    lines = (root / "src/LAYERS").read_text().split("\n")
-    layers = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    rank = {name: i for i, name in enumerate(layers)}
+    rank = {name: i for i, name in enumerate(layers(root))}
     found = []
     for path in sorted([*root.glob("src/**/*.[ch]"), *root.glob("src/**/*.def")]):
         folder = path.relative_to(root / "src").parts[0]

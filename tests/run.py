@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests of a build folder: layer check, C tests, text cases, pytest (but for those marked slow).
+"""Runs the tests of a build folder: layers and symbols, C tests, text cases, pytest (but for those marked slow).
 
     tests/run.py BUILD [--c-only] [--match PART]
 
@@ -17,6 +17,7 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 import check_layers  # noqa: E402
+import check_symbols  # noqa: E402
 
 
 class Count:
@@ -92,6 +93,8 @@ def main():
     if not args.match:
         problems = check_layers.violations()
         count.add("layers", not problems, bool(problems), 0, 0, "\n".join(problems))
+        problems = check_symbols.violations(build)
+        count.add("symbols", not problems, bool(problems), 0, 0, "\n".join(problems))
     c_tests(build, args.match, count)
     if not args.match:
         text_cases(build, count)

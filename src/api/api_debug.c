@@ -30,7 +30,7 @@ static const RtValue *read_fields(Call *c, Arena *a, int kind, const LatheValue 
 {
   const RtValue **field = arena_array(a, const RtValue *, list->n + 1);
   for (int64_t i = 0; i < list->n; i++) field[i] = read_value(c, a, &list->u.list[i]);
-  return rt_fields(a, kind, (int)list->n, field);
+  return graph_value_fields(a, kind, (int)list->n, field);
 }
 
 static const RtValue *read_value(Call *c, Arena *a, const LatheValue *v)
@@ -53,7 +53,7 @@ static const RtValue *read_value(Call *c, Arena *a, const LatheValue *v)
   d.bytes = (size_t)dtype_bytes(d.dtype);
   for (int i = 0; i < d.ndim; i++) d.bytes *= (size_t)(d.shape[i] = shape->u.list[i].u.i);
   api_check_strings(c, d.dtype, (int64_t)(d.bytes / 8), d.data);
-  return rt_tensor(a, &d);
+  return graph_value_tensor(a, &d);
 }
 
 static LatheValue val_value(Call *c, const RtValue *v)

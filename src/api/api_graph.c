@@ -66,7 +66,7 @@ static int read_dims(Call *c, Module *m, const LatheValue *list, const Expr ***o
     const LatheValue *v = &list->u.list[i];
     if (v->tag == LATHE_INT && v->u.i < 0)
       raise(c->ctx, ERR_SHAPE, NOWHERE, "dimension %d is %" PRId64 "; a dimension is not negative", i, v->u.i);
-    dims[i] = v->tag == LATHE_NONE ? dim_any(m) : api_value_expr(c, m, v);
+    dims[i] = v->tag == LATHE_NONE ? type_dim_any(m) : api_value_expr(c, m, v);
   }
   *out = dims;
   return n;
@@ -273,10 +273,10 @@ static void op_table(Call *c)
 {
   op_init();
   int n = 0;
-  int count = op_count();
+  int count = opdef_count();
   const OpDef **op = arena_array(scratch(c->ctx), const OpDef *, count + 1);
   for (int i = 0; i < count; i++)
-    if (*op_at(i)->name) op[n++] = op_at(i);
+    if (*opdef_at(i)->name) op[n++] = opdef_at(i);
   LatheValue *v = api_val_list(c, n, c->out);
   for (int i = 0; i < n; i++) op_row(c, op[i], &v[i]);
 }
@@ -351,7 +351,7 @@ static void new_call(Call *c)
 {
   op_init();
   Module *m = api_arg_world(c);
-  const OpDef *op = op_get(c->ctx, api_arg_str(c, 1));
+  const OpDef *op = opdef_get(c->ctx, api_arg_str(c, 1));
   const Node *const *arg;
   int n = api_arg_nodes(c, m, 2, &arg);
   void *attrs = read_attrs(c, m, op, 3);

@@ -168,7 +168,7 @@ static void dtype_limits(Call *c)
 
 static void expr_equal(Call *c)
 {
-  *c->out = api_val_bool(expr_equal_struct(expr_of(api_arg_handle(c, 0)), expr_of(api_arg_handle(c, 1))));
+  *c->out = api_val_bool(tir_expr_equal(expr_of(api_arg_handle(c, 0)), expr_of(api_arg_handle(c, 1))));
 }
 
 static void free_vars(Call *c)

@@ -54,7 +54,7 @@ static const void *need_object(const Row *r, LatheKind kind)
 }
 
 static DfPat *make_wildcard(const Row *r) { return pat_wildcard(r->a); }
-static DfPat *make_op(const Row *r) { return op_get(r->c->ctx, need_text(r, r->what)), pat_op(r->a, text(r)); }
+static DfPat *make_op(const Row *r) { return opdef_get(r->c->ctx, need_text(r, r->what)), pat_op(r->a, text(r)); }
 static DfPat *make_const(const Row *r) { return pat_constant(r->a); }
 static DfPat *make_var(const Row *r) { return pat_var(r->a, text(r)); }
 static DfPat *make_tuple(const Row *r) { return pat_tuple(r->a, any(r) ? -1 : r->n, r->sub); }
@@ -137,11 +137,11 @@ static Rows read_rows(Call *c, Module *m, const LatheValue *list)
 static LatheValue val_match(Call *c, Module *m, const Rows *rows, const DfMatch *match)
 {
   int n = 0;
-  for (int i = 0; i < rows->n; i++) n += pattern_node(match, rows->pat[i]) != NULL;
+  for (int i = 0; i < rows->n; i++) n += pass_pattern_node(match, rows->pat[i]) != NULL;
   LatheValue list;
   LatheValue *v = api_val_list(c, n, &list);
   for (int i = 0; i < rows->n; i++) {
-    const Node *node = pattern_node(match, rows->pat[i]);
+    const Node *node = pass_pattern_node(match, rows->pat[i]);
     if (!node) continue;
     LatheValue *pair = api_val_list(c, 2, v++);
     pair[0] = api_val_int(i);
@@ -155,7 +155,7 @@ static void match_node(Call *c)
   Module *m = api_arg_world(c);
   Rows rows = read_rows(c, m, &c->arg[1]);
   DfMatch match;
-  if (pattern_match(scratch(c->ctx), rows.pat[rows.n - 1], api_arg_node(c, m, 2), NULL, &match))
+  if (pass_pattern_match(scratch(c->ctx), rows.pat[rows.n - 1], api_arg_node(c, m, 2), NULL, &match))
     *c->out = val_match(c, m, &rows, &match);
 }
 
@@ -205,7 +205,7 @@ static void rewrite_node(Call *c)
     *a = (Ask){c, (AskFn)(intptr_t)r[1].u.i, read_rows(c, m, &r[0])};
     rules[i] = (DfRule){a->rows.pat[a->rows.n - 1], replace, a, r[2].u.i != 0};
   }
-  *c->out = api_val_node(c, m, pattern_rewrite(m, api_arg_node(c, m, 1), n, rules));
+  *c->out = api_val_node(c, m, pass_pattern_rewrite(m, api_arg_node(c, m, 1), n, rules));
 }
 
 static bool check(void *env, const Node *n, const DfMatch *match)
@@ -231,7 +231,8 @@ static void partition_node(Call *c)
     annots_set(m->arena, &attrs, key, api_value_expr(c, m, &v[k].u.list[1]));
   }
   *c->out = api_val_node(
-      c, m, pattern_partition(m, api_arg_node(c, m, 1), a.rows.pat[a.rows.n - 1], &attrs, a.fn ? check : NULL, &a));
+      c, m,
+      pass_pattern_partition(m, api_arg_node(c, m, 1), a.rows.pat[a.rows.n - 1], &attrs, a.fn ? check : NULL, &a));
 }
 
 const ApiFunction api_pattern_functions[] = {

@@ -140,8 +140,8 @@ static void schedule_func(Call *c)
 /* Most results that a primitive's row promises: what a call reserves. */
 static int most_results(const char *prim)
 {
-  for (int i = 0; i < prims_count(); i++)
-    if (!strcmp(prims_info(i)->name, prim)) return str_starts(prims_info(i)->result, "list") ? 64 : 1;
+  for (int i = 0; i < prim_count(); i++)
+    if (!strcmp(prim_info(i)->name, prim)) return str_starts(prim_info(i)->result, "list") ? 64 : 1;
   return 0;
 }
 
@@ -180,10 +180,10 @@ static void schedule_int(Call *c)
 
 static void primitives(Call *c)
 {
-  int n = prims_count();
+  int n = prim_count();
   LatheValue *v = api_val_list(c, n, c->out);
   for (int i = 0; i < n; i++) {
-    const PrimInfo *p = prims_info(i);
+    const PrimInfo *p = prim_info(i);
     LatheValue *row = api_val_list(c, 4, &v[i]);
     row[0] = api_val_str(c, p->name);
     row[1] = api_val_str(c, p->args);

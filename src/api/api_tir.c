@@ -385,7 +385,7 @@ static void module_names(Call *c)
   for (int i = 0; i < m->globals.n; i++) v[i] = api_val_str(c, m->globals.v[i].name);
 }
 
-static void module_script(Call *c) { *c->out = api_val_str(c, module_print(scratch(c->ctx), arg_module(c, 0))); }
+static void module_script(Call *c) { *c->out = api_val_str(c, tir_print_module(scratch(c->ctx), arg_module(c, 0))); }
 
 /* ---- text ------------------------------------------------------------------------------------- */
 
@@ -431,7 +431,7 @@ static void parse_module(Call *c)
   ScriptName *names;
   int n = script_names(c, m, 3, &names);
   const char *file = api_arg_given(c, 1) ? arena_strdup(m->arena, api_arg_str(c, 1)) : NULL;
-  module_parse(m, api_arg_str(c, 0), file, api_arg_int32(c, 2, 0, INT32_MAX), n, names);
+  tir_parse_module(m, api_arg_str(c, 0), file, api_arg_int32(c, 2, 0, INT32_MAX), n, names);
   *c->out = api_val_object(c, LATHE_MODULE, m, 0, m, NULL);
 }
 

@@ -33,7 +33,7 @@ static LatheValue val_tensor_type(Call *c, OpCall *oc, const Type *t)
   LatheValue row;
   LatheValue *v = api_val_list(c, 2, &row);
   if (t->kind != TY_TENSOR || t->ndim < 0)
-    op_raise(oc, ERR_TYPE, "its arguments are tensors of known rank, not %s", type_text(scratch(c->ctx), t));
+    opdef_raise(oc, ERR_TYPE, "its arguments are tensors of known rank, not %s", type_text(scratch(c->ctx), t));
   v[0] = api_val_dtype(c, t->dtype);
   LatheValue *d = api_val_list(c, t->ndim, &v[1]);
   for (int i = 0; i < t->ndim; i++)
@@ -45,7 +45,7 @@ static LatheValue val_tensor_type(Call *c, OpCall *oc, const Type *t)
 static LatheValue ask(Call *call, OpCall *oc, UserFn fn)
 {
   if (oc->m->ctx != user_op(oc)->context->ctx)
-    op_raise(oc, ERR_UNSUPPORTED, "it was added in another context, and can be used in that one alone");
+    opdef_raise(oc, ERR_UNSUPPORTED, "it was added in another context, and can be used in that one alone");
   LatheValue args[2];
   LatheValue answer = {0};
   LatheValue *types = api_val_list(call, oc->nargs, &args[0]);
@@ -83,15 +83,15 @@ static Importer back_importer(OpCall *oc)
 static const Type *read_type(Call *c, OpCall *oc, Importer *im, const LatheValue *v)
 {
   if (v->tag != LATHE_LIST || v->n != 2 || v->u.list[0].tag != LATHE_STR || v->u.list[1].tag != LATHE_LIST)
-    op_raise(oc, ERR_TYPE, "its type function answers [dtype, dims], or a list of those");
+    opdef_raise(oc, ERR_TYPE, "its type function answers [dtype, dims], or a list of those");
   const LatheValue *dims = &v->u.list[1];
   const Expr **shape = arena_array(oc->m->arena, const Expr *, dims->n);
   for (int64_t i = 0; i < dims->n; i++) {
     const LatheValue *d = &dims->u.list[i];
     const Handle *h = d->tag == LATHE_OBJECT ? d->u.p : NULL;
     if (d->tag == LATHE_INT && d->u.i < 0)
-      op_raise(oc, ERR_SHAPE, "its type function gives dimension %d as %lld", (int)i, (long long)d->u.i);
-    if (d->tag == LATHE_NONE) shape[i] = dim_any(oc->m);
+      opdef_raise(oc, ERR_SHAPE, "its type function gives dimension %d as %lld", (int)i, (long long)d->u.i);
+    if (d->tag == LATHE_NONE) shape[i] = type_dim_any(oc->m);
     else if (!h || h->m == oc->m) shape[i] = api_value_expr(c, oc->m, d);
     else shape[i] = expr_import(im, h->kind == LATHE_VAR ? var_expr(h->p) : h->p);
   }
@@ -124,8 +124,8 @@ static const Type *user_type(OpCall *oc)
 static void bind_sizes(OpCall *oc, Importer *im, const Tensor *p, const Tensor *in, int i)
 {
   if (p->buffer->ndim != in->buffer->ndim)
-    op_raise(oc, ERR_SHAPE, "its compute gives placeholder %d %d dimensions, the argument has %d", i, p->buffer->ndim,
-             in->buffer->ndim);
+    opdef_raise(oc, ERR_SHAPE, "its compute gives placeholder %d %d dimensions, the argument has %d", i,
+                p->buffer->ndim, in->buffer->ndim);
   for (int k = 0; k < p->buffer->ndim; k++) {
     const Expr *from = p->buffer->shape[k];
     const Expr *to = in->buffer->shape[k];
@@ -138,8 +138,8 @@ static void bind_sizes(OpCall *oc, Importer *im, const Tensor *p, const Tensor *
 static const TeOp *import_compute(OpCall *oc, Importer *im, const TeOp *op)
 {
   if (op->kind != TE_COMPUTE)
-    op_raise(oc, ERR_UNSUPPORTED, "its compute uses '%s', which is no te.compute over the placeholders it was told",
-             op->name);
+    opdef_raise(oc, ERR_UNSUPPORTED, "its compute uses '%s', which is no te.compute over the placeholders it was told",
+                op->name);
   const Expr **shape = arena_array(im->arena, const Expr *, op->naxis);
   const Expr **body = arena_array(im->arena, const Expr *, op->nout);
   const IterVar **axis = arena_array(im->arena, const IterVar *, op->naxis);
@@ -160,7 +160,7 @@ static const Tensor *tensor_at(OpCall *oc, const LatheValue *list, int64_t i)
 {
   const LatheValue *v = &list->u.list[i];
   if (v->tag != LATHE_OBJECT || v->kind != LATHE_TENSOR)
-    op_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs], lists of tensors");
+    opdef_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs], lists of tensors");
   return api_value_ptr(v);
 }
 
@@ -173,8 +173,8 @@ static void check_output(OpCall *oc, int i, const Tensor *t)
     same = b->shape[k]->kind != E_INT || want->shape[k]->kind != E_INT || b->shape[k]->u.i == want->shape[k]->u.i;
   if (same) return;
   const Type *have = type_tensor(oc->m, b->dtype, b->ndim, b->shape);
-  op_raise(oc, ERR_SHAPE, "its compute gives %s as output %d, its type function says %s", type_text(oc->m->arena, have),
-           i, type_text(oc->m->arena, want));
+  opdef_raise(oc, ERR_SHAPE, "its compute gives %s as output %d, its type function says %s",
+              type_text(oc->m->arena, have), i, type_text(oc->m->arena, want));
 }
 
 static void user_compute(OpCall *oc, const Tensor *const *in, const Tensor **out)
@@ -188,7 +188,7 @@ static void user_compute(OpCall *oc, const Tensor *const *in, const Tensor **out
   bool ok = answer.tag == LATHE_LIST && answer.n == 2 && answer.u.list[0].tag == LATHE_LIST &&
             answer.u.list[1].tag == LATHE_LIST;
   if (!ok || answer.u.list[0].n != oc->nargs || answer.u.list[1].n != nout)
-    op_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs]: %d and %d of them", oc->nargs, nout);
+    opdef_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs]: %d and %d of them", oc->nargs, nout);
   Importer im = back_importer(oc);
   const Tensor **outputs = arena_array(im.arena, const Tensor *, nout);
   for (int i = 0; i < oc->nargs; i++) bind_sizes(oc, &im, tensor_at(oc, &answer.u.list[0], i), in[i], i);
@@ -255,14 +255,14 @@ static void register_op(Call *c)
   op->context = c->context;
   op->def.type = user_type;
   op->def.compute = user_compute;
-  op_register(c->ctx, &op->def);
+  opdef_register(c->ctx, &op->def);
   op->next = c->context->operators;
   c->context->operators = op;
 }
 
 void api_drop_operators(LatheContext *c)
 {
-  for (UserOp *op = c->operators; op; op = op->next) op_unregister(&op->def);
+  for (UserOp *op = c->operators; op; op = op->next) opdef_unregister(&op->def);
   c->operators = NULL;
 }
 

@@ -126,7 +126,7 @@ char *arena_printf(Arena *, const char *fmt, ...) __attribute__((format(printf, 
 void *arena_alloc_array(Arena *, size_t n, size_t size); /* checks overflow */
 
 /* Products of sizes; raise ERR_ARGUMENT, naming what, when they overflow. */
-size_t size_mul(Ctx *, size_t a, size_t b, const char *what);
+size_t mem_size_mul(Ctx *, size_t a, size_t b, const char *what);
 /* Overflow-aware int64 arithmetic: false when the result does not fit. */
 bool int_add(int64_t a, int64_t b, int64_t *out);
 bool int_sub(int64_t a, int64_t b, int64_t *out);

@@ -119,7 +119,7 @@ void *arena_alloc(Arena *arena, size_t size)
 
 void *arena_alloc_array(Arena *arena, size_t n, size_t size)
 {
-  return arena_alloc(arena, size_mul(arena->ctx, n, size, "an array"));
+  return arena_alloc(arena, mem_size_mul(arena->ctx, n, size, "an array"));
 }
 
 void *arena_copy(Arena *arena, const void *p, size_t size)
@@ -151,7 +151,7 @@ char *arena_printf(Arena *arena, const char *fmt, ...)
   return s;
 }
 
-size_t size_mul(Ctx *ctx, size_t a, size_t b, const char *what)
+size_t mem_size_mul(Ctx *ctx, size_t a, size_t b, const char *what)
 {
   size_t r;
   if (__builtin_mul_overflow(a, b, &r))

@@ -36,7 +36,7 @@ static inline const Node *fn_param(Fn *f, DType dtype, int ndim, const int64_t *
 
 static inline const Node *fn_call(Fn *f, const char *op, const void *attrs, int n, const Node *const *arg)
 {
-  const OpDef *def = op_get(f->ctx, op);
+  const OpDef *def = opdef_get(f->ctx, op);
   return node_call(f->m, def, n, arg, attrs ? attrs : def->attrs ? attrs_new(f->m, def->attrs) : NULL, NULL);
 }
 #define CALL(f, op, attrs, ...)                                                        \
@@ -48,7 +48,7 @@ static inline const Node *fn_done(Fn *f, const Node *body) { return node_func(f-
 /* Attributes from pairs of name and text, ended by NULL. */
 static inline const void *fn_attrs(Fn *f, const char *op, ...)
 {
-  const AttrsDef *def = op_get(f->ctx, op)->attrs;
+  const AttrsDef *def = opdef_get(f->ctx, op)->attrs;
   void *a = attrs_new(f->m, def);
   va_list list;
   va_start(list, op);
@@ -110,7 +110,7 @@ static inline void fn_evaluate(Fn *f, Arena *arena, const Node *call, const TirA
       if (e->kind == E_VAR) map_put(arena, &size, e->u.var, (void *)(uintptr_t)expr_i32(m, in[i].shape[d]));
     }
   }
-  op_compute(m, call, call->nargs, tensor, &result);
+  opdef_compute(m, call, call->nargs, tensor, &result);
   arg[n] = (TeArg){.tensor = result};
   int64_t *shape = arena_array(arena, int64_t, 9);
   *out = (TirArg){.dtype = call->type->dtype, .ndim = call->type->ndim, .shape = shape};

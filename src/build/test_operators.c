@@ -72,8 +72,8 @@ static void run_job(Ctx *ctx, void *arg)
     given[i] = arg_of(&data[i]);
   }
   const Node *call = node_call(m, op, n, var, job->attrs ? job->attrs(m, op) : NULL, NULL);
-  op_evaluate(m, m->arena, call, n, data, &data[n]);
-  op_compute(m, call, n, in, &out);
+  opdef_evaluate(m, m->arena, call, n, data, &data[n]);
+  opdef_compute(m, call, n, in, &out);
   te[n].tensor = out;
   given[n] = arg_of(&data[n]);
   PrimFunc *f = te_create_prim_func(dst, "kernel", n + 1, te, NULL);
@@ -194,7 +194,7 @@ static const OpDef op_deep = {.name = "deep",
                               .args = "data",
                               .min_args = 1,
                               .max_args = 1,
-                              .type = type_same,
+                              .type = op_type_same,
                               .compute = deep_compute};
 
 static void deep_choices(void **state)

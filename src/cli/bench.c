@@ -102,11 +102,11 @@ static void print_node(const Profile *p, int i, double total, const Limits *limi
   double limit = fmax(gflops > 0 ? done / gflops : 0, gbytes > 0 ? bytes / gbytes : 0);
   if (json) {
     printf("{\"name\": ");
-    print_json_text(n->name);
+    cli_print_json_text(n->name);
     printf(", \"source\": ");
-    print_json_text(n->source ? n->source : "");
+    cli_print_json_text(n->source ? n->source : "");
     printf(", \"impl\": ");
-    print_json_text(n->impl ? n->impl : "");
+    cli_print_json_text(n->impl ? n->impl : "");
     printf(", \"ms\": %.6f, \"share\": %.6f, \"gflops\": %.3f, \"gflops_done\": %.3f, \"gbytes\": %.3f, \"of_limit\": "
            "%.4f}",
            per * 1e3, total > 0 ? p->seconds[i] / total : 0, rate, done, bytes, limit);
@@ -156,14 +156,14 @@ static bool read_plan(const Options *o, Plan *p)
 {
   p->warmup = 3;
   p->repeat = 0; /* as many as fit a second or so */
-  if (o->warmup && !read_number("--warmup", o->warmup, 0, 1000000, &p->warmup)) return false;
-  if (o->repeat && !read_number("--repeat", o->repeat, 1, 1000000, &p->repeat)) return false;
+  if (o->warmup && !cli_read_number("--warmup", o->warmup, 0, 1000000, &p->warmup)) return false;
+  if (o->repeat && !cli_read_number("--repeat", o->repeat, 1, 1000000, &p->repeat)) return false;
   for (const char *s = o->threads; s && *s && p->n < 16;) {
     char word[16];
     size_t k = strcspn(s, ",");
     long v;
     snprintf(word, sizeof word, "%.*s", (int)(k < 15 ? k : 15), s);
-    if (!read_number("--threads", word, 1, 1024, &v)) return false;
+    if (!cli_read_number("--threads", word, 1, 1024, &v)) return false;
     p->threads[p->n++] = (int)v;
     s += k + (s[k] == ',');
   }
@@ -174,10 +174,10 @@ static bool read_plan(const Options *o, Plan *p)
 static bool run_once(LatheRtExecutor *ex, int *status, double *seconds)
 {
   LatheRtError err;
-  double t = now();
+  double t = cli_now();
   LatheRtCode code = lathe_rt_run(ex, &err);
-  *seconds = now() - t;
-  if (code != LATHE_RT_OK) *status = refuse_rt(&err);
+  *seconds = cli_now() - t;
+  if (code != LATHE_RT_OK) *status = cli_refuse_rt(&err);
   return code == LATHE_RT_OK;
 }
 
@@ -189,14 +189,14 @@ static bool measure(LatheRtExecutor *ex, const Plan *plan, int *status, Times *o
     if (!run_once(ex, status, &first)) return false;
   long n = plan->repeat ? plan->repeat : (long)fmin(1000, fmax(10, 2 / fmax(first, 1e-6)));
   double *s = calloc((size_t)n, sizeof *s);
-  double shown = now();
+  double shown = cli_now();
   bool ok = s != NULL;
   for (long i = 0; ok && i < n; i++) {
     ok = run_once(ex, status, &t);
     s[i] = t;
-    if (isatty(2) && now() - shown > 0.5) {
+    if (isatty(2) && cli_now() - shown > 0.5) {
       fprintf(stderr, "\r\033[Krun %ld/%ld", i + 1, n);
-      shown = now();
+      shown = cli_now();
     }
   }
   if (isatty(2)) fputs("\r\033[K", stderr);
@@ -217,7 +217,7 @@ static bool profile(LatheRtExecutor *ex, const LatheRtModel *model, const Option
   for (int i = 0; ok && i < 10; i++) ok = run_once(ex, status, &t);
   if (ok && o->trace) {
     p.trace = fopen(o->trace, "w");
-    if (!p.trace) *status = refuse("cannot write '%s'", o->trace);
+    if (!p.trace) *status = cli_refuse("cannot write '%s'", o->trace);
     ok = p.trace != NULL;
     if (ok) {
       p.at = 0;
@@ -252,7 +252,7 @@ static bool bench(LatheRtExecutor *ex, const LatheRtModel *model, const Options 
     Times t;
     long runs;
     if (lathe_rt_executor_set_threads(ex, plan->threads[k], &err) != LATHE_RT_OK) {
-      *status = refuse_rt(&err);
+      *status = cli_refuse_rt(&err);
       return false;
     }
     if (!measure(ex, plan, status, &t, &runs)) return false;
@@ -268,7 +268,7 @@ static bool bench(LatheRtExecutor *ex, const LatheRtModel *model, const Options 
   return true;
 }
 
-int run_bench(LatheContext *context, const Options *o)
+int cli_run_bench(LatheContext *context, const Options *o)
 {
   int status = 0;
   Plan plan = {0};
@@ -276,12 +276,12 @@ int run_bench(LatheContext *context, const Options *o)
   LatheRtExecutor *ex;
   LatheRtError err;
   if (!read_plan(o, &plan)) return EXIT_USAGE;
-  if (!open_model(context, o, &status, &model)) return status;
+  if (!cli_open_model(context, o, &status, &model)) return status;
   if (lathe_rt_executor_new(model, &ex, &err) != LATHE_RT_OK) {
     lathe_rt_model_free(model);
-    return refuse_rt(&err);
+    return cli_refuse_rt(&err);
   }
-  if (set_inputs(ex, model, o, false, &status)) bench(ex, model, o, &plan, &status);
+  if (cli_set_inputs(ex, model, o, false, &status)) bench(ex, model, o, &plan, &status);
   lathe_rt_executor_free(ex);
   lathe_rt_model_free(model);
   return status;

@@ -2,7 +2,7 @@
  * are an .npz.  A tensor or a sentence comes out, and nothing outside of the file is read. */
 #include "cli/npy.c"
 
-bool ends_with(const char *s, const char *end)
+bool cli_ends_with(const char *s, const char *end)
 {
   size_t n = strlen(s);
   size_t k = strlen(end);

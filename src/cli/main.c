@@ -10,10 +10,10 @@
 
 /* ---- calling the compiler --------------------------------------------------------- */
 
-LatheValue str_value(const char *s) { return (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)}; }
-LatheValue none_value(void) { return (LatheValue){.tag = LATHE_NONE}; }
-LatheValue int_value(int64_t i) { return (LatheValue){.tag = LATHE_INT, .u.i = i}; }
-LatheValue bool_value(bool b) { return (LatheValue){.tag = LATHE_BOOL, .u.i = b}; }
+LatheValue cli_str_value(const char *s) { return (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)}; }
+LatheValue cli_none_value(void) { return (LatheValue){.tag = LATHE_NONE}; }
+LatheValue cli_int_value(int64_t i) { return (LatheValue){.tag = LATHE_INT, .u.i = i}; }
+LatheValue cli_bool_value(bool b) { return (LatheValue){.tag = LATHE_BOOL, .u.i = b}; }
 
 static void print_error(const char *fmt, va_list args)
 {
@@ -22,7 +22,7 @@ static void print_error(const char *fmt, va_list args)
   fputc('\n', stderr);
 }
 
-int refuse(const char *fmt, ...)
+int cli_refuse(const char *fmt, ...)
 {
   va_list args;
   va_start(args, fmt);
@@ -31,7 +31,7 @@ int refuse(const char *fmt, ...)
   return EXIT_REFUSED;
 }
 
-int misuse(const char *fmt, ...)
+int cli_misuse(const char *fmt, ...)
 {
   va_list args;
   va_start(args, fmt);
@@ -40,16 +40,16 @@ int misuse(const char *fmt, ...)
   return EXIT_USAGE;
 }
 
-int refuse_rt(const LatheRtError *err) { return refuse("%s", err->text); }
+int cli_refuse_rt(const LatheRtError *err) { return cli_refuse("%s", err->text); }
 
-bool ends_with(const char *s, const char *end)
+bool cli_ends_with(const char *s, const char *end)
 {
   size_t n = strlen(s);
   size_t k = strlen(end);
   return n >= k && !strcmp(s + n - k, end);
 }
 
-bool read_number(const char *option, const char *text, long lo, long hi, long *out)
+bool cli_read_number(const char *option, const char *text, long lo, long hi, long *out)
 {
   char *end;
   long v = strtol(text, &end, 10);
@@ -57,7 +57,7 @@ bool read_number(const char *option, const char *text, long lo, long hi, long *o
     *out = v;
     return true;
   }
-  misuse("%s is a whole number from %ld to %ld, not '%s'", option, lo, hi, text);
+  cli_misuse("%s is a whole number from %ld to %ld, not '%s'", option, lo, hi, text);
   return false;
 }
 
@@ -75,14 +75,14 @@ static int report(LatheContext *context, int32_t code)
   return strcmp(lathe_error_name(code), "InternalError") ? EXIT_REFUSED : EXIT_FAULT;
 }
 
-bool call(LatheContext *context, int *status, const char *name, int n, const LatheValue *args, LatheValue *out)
+bool cli_call(LatheContext *context, int *status, const char *name, int n, const LatheValue *args, LatheValue *out)
 {
   int32_t code = lathe_call(context, name, n, args, out);
   if (code) *status = report(context, code);
   return code == 0;
 }
 
-double now(void)
+double cli_now(void)
 {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -91,7 +91,7 @@ double now(void)
 
 /* ---- files -------------------------------------------------------------------------- */
 
-char *read_file(const char *path)
+char *cli_read_file(const char *path)
 {
   FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
   size_t n = 0;
@@ -117,7 +117,7 @@ char *read_file(const char *path)
   return text;
 }
 
-int write_text(const char *path, const char *text, int64_t n)
+int cli_write_text(const char *path, const char *text, int64_t n)
 {
   FILE *f = path ? fopen(path, "wb") : stdout;
   bool ok = f && fwrite(text, 1, (size_t)n, f) == (size_t)n;
@@ -127,7 +127,7 @@ int write_text(const char *path, const char *text, int64_t n)
   return ok ? 0 : EXIT_REFUSED;
 }
 
-void print_json_text(const char *s)
+void cli_print_json_text(const char *s)
 {
   putchar('"');
   for (; *s; s++) {
@@ -141,9 +141,9 @@ void print_json_text(const char *s)
   putchar('"');
 }
 
-void print_field(const LatheValue *v, bool json)
+void cli_print_field(const LatheValue *v, bool json)
 {
-  if (v->tag == LATHE_STR && json) print_json_text(v->u.s);
+  if (v->tag == LATHE_STR && json) cli_print_json_text(v->u.s);
   else if (v->tag == LATHE_STR) fputs(v->u.s, stdout);
   else if (v->tag == LATHE_FLOAT) printf("%g", v->u.f);
   else if (v->tag == LATHE_BOOL) fputs(v->u.i ? "true" : "false", stdout);
@@ -167,7 +167,7 @@ static const Command commands[] = {
    "  lathe lower examples/matmul.py\n"
    "  lathe lower examples/matmul.py --form asm --target \"llvm -mcpu=native\"\n"
    "  lathe lower examples/matmul.py --form asm --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n",
-   "ftnod", true, run_lower},
+   "ftnod", true, cli_run_lower},
   {"build", "compile loop programs into one file",
    "usage: lathe build FILE -o OUTPUT [--target TARGET] [--function NAME]\n\n"
    "Compiles the functions of a TVMScript file.  What is written follows from the name:\n"
@@ -178,7 +178,7 @@ static const Command commands[] = {
    "examples:\n"
    "  lathe build examples/matmul.py -o matmul.so\n"
    "  lathe build examples/matmul.py -o matmul.c --target c\n",
-   "tnod", true, run_build},
+   "tnod", true, cli_run_build},
   {"compile", "compile a model into one file that runs",
    "usage: lathe compile MODEL.onnx -o MODEL.so [options]\n\n"
    "Imports the model, optimises it and writes one self-contained file: code, weights and\n"
@@ -201,7 +201,7 @@ static const Command commands[] = {
    "  lathe compile bert.onnx -o bert.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
    "  lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
    "  lathe compile net.onnx -o net.c    # C source and net.h, to link with liblathe_rt\n",
-   "otOsDrcwmxdT", true, run_compile},
+   "otOsDrcwmxdT", true, cli_run_compile},
   {"run", "run a compiled model (or compile one and run it)",
    "usage: lathe run MODEL.so|MODEL.onnx --input NAME=WHAT … [--output FILE] [--top N]\n\n"
    "  --input NAME=WHAT   a .npy file, a .npz file that has an array of that name, random, or ones;\n"
@@ -214,7 +214,7 @@ static const Command commands[] = {
    "examples:\n"
    "  lathe run resnet18.so --input input=cat.npy --top 5\n"
    "  lathe run resnet18.so --input random --output out.npz\n",
-   "oikptsODrcwmx", true, run_run},
+   "oikptsODrcwmx", true, cli_run_run},
   {"bench", "measure a model, as a whole and node by node",
    "usage: lathe bench MODEL.so|MODEL.onnx [options]\n\n"
    "  --threads 1,2       one measurement each (default: all workers)\n"
@@ -229,7 +229,7 @@ static const Command commands[] = {
    "examples:\n"
    "  lathe bench resnet18.so --threads 1,2 --profile\n"
    "  lathe bench net.onnx --shape input=1,3,224,224 --json\n",
-   "ipWRPXjtsODrcwmx", true, run_bench},
+   "ipWRPXjtsODrcwmx", true, cli_run_bench},
   {"inspect", "show what a model holds",
    "usage: lathe inspect MODEL.onnx|MODEL.so [--json]\n\n"
    "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported,\n"
@@ -240,7 +240,7 @@ static const Command commands[] = {
    "examples:\n"
    "  lathe inspect resnet18.onnx\n"
    "  lathe inspect resnet18.so --json\n",
-   "jsx", true, run_inspect},
+   "jsx", true, cli_run_inspect},
   {"opt", "run passes and print the graph",
    "usage: lathe opt FILE [--pass P,P …] [--opt-level N] [-o FILE]\n\n"
    "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the\n"
@@ -256,7 +256,7 @@ static const Command commands[] = {
    "examples:\n"
    "  lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
    "  lathe opt resnet18.onnx --opt-level 3 --time\n",
-   "aotOsDrcmxT", true, run_opt},
+   "aotOsDrcmxT", true, cli_run_opt},
   {"ops", "list the operators",
    "usage: lathe ops [--json] [--onnx]\n\n"
    "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes\n"
@@ -264,7 +264,7 @@ static const Command commands[] = {
    "examples:\n"
    "  lathe ops | grep nn.\n"
    "  lathe ops --json\n",
-   "jN", false, run_ops},
+   "jN", false, cli_run_ops},
   {"targets", "list what code can be made for, and this machine's properties",
    "usage: lathe targets [--target TARGET] [--json]\n\n"
    "  --target TARGET  describes this one instead of the machine\n"
@@ -272,7 +272,7 @@ static const Command commands[] = {
    "examples:\n"
    "  lathe targets\n"
    "  lathe targets --target \"llvm -mcpu=skylake-avx512\" --json\n",
-   "tj", false, run_targets},
+   "tj", false, cli_run_targets},
 };
 #define NCOMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -332,7 +332,7 @@ static bool store_option(const OptionName *name, Options *o, const char *value)
   else {
     Values *many = field;
     if (many->n == MAX_VALUES) {
-      misuse("%s is given more than %d times", name->name, MAX_VALUES);
+      cli_misuse("%s is given more than %d times", name->name, MAX_VALUES);
       return false;
     }
     many->v[many->n++] = value;
@@ -350,10 +350,10 @@ static bool read_option(const Command *command, Options *o, int argc, char **arg
     if (name->kind == FLAG) return store_option(name, o, NULL);
     if (joined) return store_option(name, o, argv[*i] + n + 1);
     if (*i + 1 < argc) return store_option(name, o, argv[++*i]);
-    misuse("%s wants a value", argv[*i]);
+    cli_misuse("%s wants a value", argv[*i]);
     return false;
   }
-  misuse("'lathe %s' does not know '%s'; try 'lathe %s --help'", command->name, argv[*i], command->name);
+  cli_misuse("'lathe %s' does not know '%s'; try 'lathe %s --help'", command->name, argv[*i], command->name);
   return false;
 }
 
@@ -366,12 +366,12 @@ static bool read_options(const Command *command, Options *o, int argc, char **ar
     } else if (!o->input && command->wants_input) {
       o->input = argv[i];
     } else {
-      misuse("what is '%s'? try 'lathe %s --help'", argv[i], command->name);
+      cli_misuse("what is '%s'? try 'lathe %s --help'", argv[i], command->name);
       return false;
     }
   }
   if (command->wants_input && !o->input && !o->help) {
-    misuse("which file? try 'lathe %s --help'", command->name);
+    cli_misuse("which file? try 'lathe %s --help'", command->name);
     return false;
   }
   return true;
@@ -381,7 +381,7 @@ static bool read_options(const Command *command, Options *o, int argc, char **ar
 static int finish(int status)
 {
   if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-  return status ? status : refuse("standard output cannot be written");
+  return status ? status : cli_refuse("standard output cannot be written");
 }
 
 int main(int argc, char **argv)

@@ -48,16 +48,16 @@ static bool read_shapes(const Options *o, Pairs *out, int *status)
       long long d = open ? -1 : strtoll(p, &end, 10);
       if (open) end = (char *)(uintptr_t)(p + 1);
       if (end == p || (*end && *end != ',') || d < -1) break;
-      out->dims[i][n++] = d < 0 ? none_value() : int_value(d);
+      out->dims[i][n++] = d < 0 ? cli_none_value() : cli_int_value(d);
       p = *end ? end + 1 : end;
     }
     if (!p || *p) {
-      *status =
-          misuse("--shape is NAME=D,D,… with whole numbers (? for a size that stays open), not '%s'", o->shapes.v[i]);
+      *status = cli_misuse("--shape is NAME=D,D,… with whole numbers (? for a size that stays open), not '%s'",
+                           o->shapes.v[i]);
       out->n += p != NULL;
       return false;
     }
-    out->item[i][0] = str_value(out->name[i]);
+    out->item[i][0] = cli_str_value(out->name[i]);
     out->item[i][1] = list_value(out->dims[i], n);
     out->pair[i] = list_value(out->item[i], 2);
     out->n++;
@@ -68,13 +68,13 @@ static bool read_shapes(const Options *o, Pairs *out, int *status)
 static LatheValue config_value(const char *text)
 {
   char *end;
-  if (!strcmp(text, "true") || !strcmp(text, "True")) return bool_value(true);
-  if (!strcmp(text, "false") || !strcmp(text, "False")) return bool_value(false);
+  if (!strcmp(text, "true") || !strcmp(text, "True")) return cli_bool_value(true);
+  if (!strcmp(text, "false") || !strcmp(text, "False")) return cli_bool_value(false);
   long long v = strtoll(text, &end, 10);
-  if (*text && !*end) return int_value(v);
+  if (*text && !*end) return cli_int_value(v);
   double f = strtod(text, &end);
   if (*text && !*end) return (LatheValue){.tag = LATHE_FLOAT, .u.f = f};
-  return str_value(text);
+  return cli_str_value(text);
 }
 
 static bool read_configs(const Options *o, Pairs *out, int *status)
@@ -82,10 +82,10 @@ static bool read_configs(const Options *o, Pairs *out, int *status)
   for (int i = 0; i < o->configs.n; i++) {
     const char *value = split_name(out, o->configs.v[i]);
     if (!value) {
-      *status = misuse("--config is KEY=VALUE, not '%s'", o->configs.v[i]);
+      *status = cli_misuse("--config is KEY=VALUE, not '%s'", o->configs.v[i]);
       return false;
     }
-    out->item[i][0] = str_value(out->name[i]);
+    out->item[i][0] = cli_str_value(out->name[i]);
     out->item[i][1] = config_value(value);
     out->pair[i] = list_value(out->item[i], 2);
     out->n++;
@@ -102,7 +102,7 @@ static int split_names(const Values *given, char *store[MAX_VALUES], LatheValue 
       size_t k = strcspn(p, ",");
       if (k) {
         store[n] = strndup(p, k);
-        out[n] = str_value(store[n]);
+        out[n] = cli_str_value(store[n]);
         n++;
       }
       p += k + (p[k] == ',');
@@ -116,7 +116,7 @@ static void add_config(Pairs *configs, const char *key, LatheValue value)
   if (configs->n == MAX_VALUES) return;
   int i = configs->n++;
   configs->name[i] = strdup(key);
-  configs->item[i][0] = str_value(configs->name[i]);
+  configs->item[i][0] = cli_str_value(configs->name[i]);
   configs->item[i][1] = value;
   configs->pair[i] = list_value(configs->item[i], 2);
 }
@@ -125,14 +125,14 @@ static void add_config(Pairs *configs, const char *key, LatheValue value)
 static void print_notes(LatheContext *context, int *status, LatheValue passes)
 {
   LatheValue notes;
-  if (!call(context, status, "pass_context_notes", 1, &passes, &notes)) return;
+  if (!cli_call(context, status, "pass_context_notes", 1, &passes, &notes)) return;
   for (int64_t i = 0; i < notes.n; i++) fprintf(stderr, "note: %s\n", notes.u.list[i].u.s);
 }
 
 static bool make_context(LatheContext *context, const Options *o, int *status, LatheValue target, LatheValue *out)
 {
   long level = 3;
-  if (o->opt_level && !read_number("--opt-level", o->opt_level, 0, 4, &level)) {
+  if (o->opt_level && !cli_read_number("--opt-level", o->opt_level, 0, 4, &level)) {
     *status = EXIT_USAGE;
     return false;
   }
@@ -141,12 +141,12 @@ static bool make_context(LatheContext *context, const Options *o, int *status, L
   LatheValue lists[2][MAX_VALUES];
   int n[2] = {split_names(&o->required, names[0], lists[0]), split_names(&o->disabled, names[1], lists[1])};
   bool ok = configs && read_configs(o, configs, status);
-  if (ok && o->no_winograd) add_config(configs, "lathe.impl.no_winograd", bool_value(true));
-  if (ok && o->fast_math) add_config(configs, "lathe.fast_math", str_value(o->fast_math));
+  if (ok && o->no_winograd) add_config(configs, "lathe.impl.no_winograd", cli_bool_value(true));
+  if (ok && o->fast_math) add_config(configs, "lathe.fast_math", cli_str_value(o->fast_math));
   if (ok) {
-    LatheValue args[] = {int_value(level), list_value(lists[0], n[0]), list_value(lists[1], n[1]),
+    LatheValue args[] = {cli_int_value(level), list_value(lists[0], n[0]), list_value(lists[1], n[1]),
                          list_value(configs->pair, configs->n), target};
-    ok = call(context, status, "pass_context", 5, args, out);
+    ok = cli_call(context, status, "pass_context", 5, args, out);
   }
   for (int k = 0; k < 2; k++)
     for (int i = 0; i < n[k]; i++) free(names[k][i]);
@@ -159,32 +159,32 @@ static bool make_context(LatheContext *context, const Options *o, int *status, L
 
 static bool import_text(LatheContext *context, const Options *o, int *status, LatheValue *module)
 {
-  char *text = read_file(o->input);
+  char *text = cli_read_file(o->input);
   if (!text) {
-    *status = refuse("cannot read '%s'", o->input);
+    *status = cli_refuse("cannot read '%s'", o->input);
     return false;
   }
-  LatheValue args[] = {str_value(text), str_value(o->input)};
-  bool ok = call(context, status, "graph_parse", 2, args, module);
+  LatheValue args[] = {cli_str_value(text), cli_str_value(o->input)};
+  bool ok = cli_call(context, status, "graph_parse", 2, args, module);
   free(text);
   return ok;
 }
 
-bool import_model(LatheContext *context, const Options *o, int *status, LatheValue *module, LatheValue *report)
+bool cli_import_model(LatheContext *context, const Options *o, int *status, LatheValue *module, LatheValue *report)
 {
-  *report = none_value();
-  if (!ends_with(o->input, ".onnx")) return import_text(context, o, status, module);
+  *report = cli_none_value();
+  if (!cli_ends_with(o->input, ".onnx")) return import_text(context, o, status, module);
   Pairs *shapes = calloc(1, sizeof *shapes);
   bool ok = shapes && read_shapes(o, shapes, status);
   if (ok) {
-    LatheValue args[] = {none_value(),
-                         none_value(),
-                         str_value(o->input),
+    LatheValue args[] = {cli_none_value(),
+                         cli_none_value(),
+                         cli_str_value(o->input),
                          list_value(shapes->pair, shapes->n),
-                         o->external_root ? str_value(o->external_root) : none_value(),
-                         none_value(),
-                         none_value()};
-    ok = call(context, status, "onnx_import", 7, args, report);
+                         o->external_root ? cli_str_value(o->external_root) : cli_none_value(),
+                         cli_none_value(),
+                         cli_none_value()};
+    ok = cli_call(context, status, "onnx_import", 7, args, report);
     if (ok) *module = report->u.list[0];
   }
   if (shapes) free_pairs(shapes);
@@ -203,44 +203,44 @@ static int32_t show_progress(void *user, const char *stage, int32_t done, int32_
   int filled = total > 0 ? width * done / total : 0;
   fprintf(stderr, "\r\033[K%-22.22s [", stage);
   for (int i = 0; i < width; i++) fputc(i < filled ? '#' : '.', stderr);
-  fprintf(stderr, "] %d/%d  %.1f s", done, total, now() - progress_start);
+  fprintf(stderr, "] %d/%d  %.1f s", done, total, cli_now() - progress_start);
   fflush(stderr);
   return 0;
 }
 
-bool compile_model(LatheContext *context, const Options *o, int *status, LatheValue *compiled)
+bool cli_compile_model(LatheContext *context, const Options *o, int *status, LatheValue *compiled)
 {
-  bool source = !o->target && o->output && ends_with(o->output, ".c");
+  bool source = !o->target && o->output && cli_ends_with(o->output, ".c");
   LatheValue module, report, target, passes;
-  LatheValue text = o->target ? str_value(o->target) : source ? str_value("c") : none_value();
-  if (!import_model(context, o, status, &module, &report)) return false;
-  if (!call(context, status, "target", 1, &text, &target) || !make_context(context, o, status, target, &passes))
+  LatheValue text = o->target ? cli_str_value(o->target) : source ? cli_str_value("c") : cli_none_value();
+  if (!cli_import_model(context, o, status, &module, &report)) return false;
+  if (!cli_call(context, status, "target", 1, &text, &target) || !make_context(context, o, status, target, &passes))
     return false;
   bool show = isatty(2);
-  progress_start = now();
+  progress_start = cli_now();
   LatheValue args[] = {module,
                        target,
                        passes,
-                       o->dump_dir ? str_value(o->dump_dir) : none_value(),
-                       bool_value(o->time),
-                       show ? int_value((int64_t)(intptr_t)show_progress) : none_value()};
-  bool ok = call(context, status, "compile", 6, args, compiled);
+                       o->dump_dir ? cli_str_value(o->dump_dir) : cli_none_value(),
+                       cli_bool_value(o->time),
+                       show ? cli_int_value((int64_t)(intptr_t)show_progress) : cli_none_value()};
+  bool ok = cli_call(context, status, "compile", 6, args, compiled);
   if (show) fputs("\r\033[K", stderr);
   if (ok) print_notes(context, status, passes);
   return ok;
 }
 
-bool open_model(LatheContext *context, const Options *o, int *status, LatheRtModel **out)
+bool cli_open_model(LatheContext *context, const Options *o, int *status, LatheRtModel **out)
 {
   LatheRtError err;
-  if (ends_with(o->input, ".so")) {
+  if (cli_ends_with(o->input, ".so")) {
     if (lathe_rt_model_load(o->input, out, &err) == LATHE_RT_OK) return true;
-    *status = refuse_rt(&err);
+    *status = cli_refuse_rt(&err);
     return false;
   }
   LatheValue compiled, address;
-  if (!compile_model(context, o, status, &compiled) ||
-      !call(context, status, "compiled_runtime", 1, &compiled, &address))
+  if (!cli_compile_model(context, o, status, &compiled) ||
+      !cli_call(context, status, "compiled_runtime", 1, &compiled, &address))
     return false;
   *out = lathe_rt_model_retain((LatheRtModel *)(intptr_t)address.u.i);
   return true;
@@ -252,24 +252,24 @@ static void print_bytes(const char *what, double bytes)
   printf("%s%.1f %s", what, bytes / (bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : 1e3), unit);
 }
 
-int run_compile(LatheContext *context, const Options *o)
+int cli_run_compile(LatheContext *context, const Options *o)
 {
   int status = 0;
   LatheValue compiled, out;
-  if (!o->output) return misuse("say where to write with -o FILE (.so, .o, .a or .c)");
-  double start = now();
-  if (!compile_model(context, o, &status, &compiled)) return status;
-  LatheValue args[] = {compiled, str_value(o->output)};
-  if (!call(context, &status, "compiled_export", 2, args, &out)) return status;
-  if (o->time && call(context, &status, "compiled_time_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
+  if (!o->output) return cli_misuse("say where to write with -o FILE (.so, .o, .a or .c)");
+  double start = cli_now();
+  if (!cli_compile_model(context, o, &status, &compiled)) return status;
+  LatheValue args[] = {compiled, cli_str_value(o->output)};
+  if (!cli_call(context, &status, "compiled_export", 2, args, &out)) return status;
+  if (o->time && cli_call(context, &status, "compiled_time_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
   if (isatty(1) || o->time) {
     struct stat st;
     if (!stat(o->output, &st)) {
       printf("wrote %s: ", o->output);
       print_bytes("", (double)st.st_size);
-      printf(" in %.2f s\n", now() - start);
+      printf(" in %.2f s\n", cli_now() - start);
     }
-    if (call(context, &status, "compiled_memory_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
+    if (cli_call(context, &status, "compiled_memory_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
   }
   return status;
 }
@@ -286,9 +286,9 @@ static void print_ports(const char *what, int32_t n, const LatheRtPort *p, bool 
       continue;
     }
     fputs(i ? ", {\"name\": " : "{\"name\": ", stdout);
-    print_json_text(p[i].name);
+    cli_print_json_text(p[i].name);
     fputs(", \"type\": ", stdout);
-    print_json_text(p[i].type);
+    cli_print_json_text(p[i].type);
     fputs("}", stdout);
   }
   if (json) fputs("]", stdout);
@@ -315,7 +315,7 @@ static void print_kernels(const LatheRtModel *model, int32_t n, bool json)
       continue;
     }
     fputs(first ? "" : ", ", stdout);
-    print_json_text(impl);
+    cli_print_json_text(impl);
     printf(": %d", count);
     first = false;
   }
@@ -326,16 +326,16 @@ static int inspect_compiled(const Options *o)
 {
   LatheRtModel *model;
   LatheRtError err;
-  if (lathe_rt_model_load(o->input, &model, &err) != LATHE_RT_OK) return refuse_rt(&err);
+  if (lathe_rt_model_load(o->input, &model, &err) != LATHE_RT_OK) return cli_refuse_rt(&err);
   LatheRtModelInfo info = lathe_rt_model_info(model);
   const LatheRtPort *in, *out;
   int32_t nin = lathe_rt_model_inputs(model, &in);
   int32_t nout = lathe_rt_model_outputs(model, &out);
   if (o->json) {
     fputs("{\"target\": ", stdout);
-    print_json_text(info.target);
+    cli_print_json_text(info.target);
     fputs(", \"features\": ", stdout);
-    print_json_text(info.features);
+    cli_print_json_text(info.features);
     printf(
         ", \"weights_bytes\": %llu, \"storage_bytes\": %llu, \"storage_bound\": %llu, \"nodes\": %d, \"dynamic\": %s",
         (unsigned long long)info.weights_bytes, (unsigned long long)info.storage_bytes,
@@ -364,7 +364,7 @@ static int inspect_compiled(const Options *o)
 static bool print_signature(LatheContext *context, int *status, LatheValue module, bool json)
 {
   LatheValue out;
-  if (!call(context, status, "module_ports", 1, &module, &out)) return false;
+  if (!cli_call(context, status, "module_ports", 1, &module, &out)) return false;
   static const char *const what[] = {"inputs", "outputs"};
   for (int k = 0; k < 2; k++) {
     const LatheValue *list = &out.u.list[k];
@@ -376,9 +376,9 @@ static bool print_signature(LatheContext *context, int *status, LatheValue modul
         continue;
       }
       fputs(i ? ", {\"name\": " : "{\"name\": ", stdout);
-      print_json_text(row[0].u.s);
+      cli_print_json_text(row[0].u.s);
       fputs(", \"type\": ", stdout);
-      print_json_text(row[1].u.s);
+      cli_print_json_text(row[1].u.s);
       fputs("}", stdout);
     }
     if (json) fputs("]", stdout);
@@ -386,12 +386,12 @@ static bool print_signature(LatheContext *context, int *status, LatheValue modul
   return true;
 }
 
-int run_inspect(LatheContext *context, const Options *o)
+int cli_run_inspect(LatheContext *context, const Options *o)
 {
-  if (ends_with(o->input, ".so")) return inspect_compiled(o);
+  if (cli_ends_with(o->input, ".so")) return inspect_compiled(o);
   int status = 0;
   LatheValue module, report;
-  if (!import_model(context, o, &status, &module, &report)) return status;
+  if (!cli_import_model(context, o, &status, &module, &report)) return status;
   bool onnx = report.tag == LATHE_LIST;
   if (o->json) fputs("{\"operators\": {", stdout);
   else if (onnx) puts("operators:");
@@ -402,7 +402,7 @@ int run_inspect(LatheContext *context, const Options *o)
       continue;
     }
     fputs(i ? ", " : "", stdout);
-    print_json_text(row[0].u.s);
+    cli_print_json_text(row[0].u.s);
     printf(": %lld", (long long)row[1].u.i);
   }
   double weights = onnx ? (double)report.u.list[3].u.i : 0;
@@ -420,32 +420,33 @@ int run_inspect(LatheContext *context, const Options *o)
 
 /* ---- opt, ops ------------------------------------------------------------------------------------ */
 
-int run_opt(LatheContext *context, const Options *o)
+int cli_run_opt(LatheContext *context, const Options *o)
 {
   int status = 0;
   LatheValue module, report, target, passes, out;
-  LatheValue text = o->target ? str_value(o->target) : none_value();
-  if (!import_model(context, o, &status, &module, &report)) return status;
-  if (!call(context, &status, "target", 1, &text, &target) || !make_context(context, o, &status, target, &passes))
+  LatheValue text = o->target ? cli_str_value(o->target) : cli_none_value();
+  if (!cli_import_model(context, o, &status, &module, &report)) return status;
+  if (!cli_call(context, &status, "target", 1, &text, &target) || !make_context(context, o, &status, target, &passes))
     return status;
-  if (o->time && !call(context, &status, "pass_context_time", 1, &passes, &out)) return status;
+  if (o->time && !cli_call(context, &status, "pass_context_time", 1, &passes, &out)) return status;
   if (o->passes.n == 0) {
     LatheValue args[] = {module, passes};
-    if (!call(context, &status, "pass_pipeline", 2, args, &module)) return status;
+    if (!cli_call(context, &status, "pass_pipeline", 2, args, &module)) return status;
   }
   char *names[MAX_VALUES] = {0};
   LatheValue list[MAX_VALUES];
   int n = split_names(&o->passes, names, list);
   for (int i = 0; i < n && !status; i++) {
     LatheValue args[] = {module, list[i], list_value(NULL, 0), passes};
-    call(context, &status, "pass_run", 4, args, &module);
+    cli_call(context, &status, "pass_run", 4, args, &module);
   }
   for (int i = 0; i < n; i++) free(names[i]);
   if (!status) print_notes(context, &status, passes);
-  LatheValue text_args[] = {module, bool_value(o->output != NULL)};
-  if (status || !call(context, &status, "module_text", 2, text_args, &out)) return status;
-  status = write_text(o->output, out.u.s, out.n);
-  if (o->time && !status && call(context, &status, "pass_context_time_text", 1, &passes, &out)) fputs(out.u.s, stderr);
+  LatheValue text_args[] = {module, cli_bool_value(o->output != NULL)};
+  if (status || !cli_call(context, &status, "module_text", 2, text_args, &out)) return status;
+  status = cli_write_text(o->output, out.u.s, out.n);
+  if (o->time && !status && cli_call(context, &status, "pass_context_time_text", 1, &passes, &out))
+    fputs(out.u.s, stderr);
   return status;
 }
 
@@ -455,7 +456,7 @@ static void print_op_json(const LatheValue *r, bool first)
   fputs(first ? "\n  {" : ",\n  {", stdout);
   for (int k = 0; k < 7; k++) {
     printf("%s\"%s\": ", k ? ", " : "", keys[k]);
-    print_field(&r[k], true);
+    cli_print_field(&r[k], true);
   }
   fputs(", \"attributes\": [", stdout);
   for (int64_t i = 0; i < r[7].n; i++) {
@@ -464,7 +465,7 @@ static void print_op_json(const LatheValue *r, bool first)
     fputs(i ? ", {" : "{", stdout);
     for (int k = 0; k < 4; k++) {
       printf("%s\"%s\": ", k ? ", " : "", fields[k]);
-      print_field(&a[k], true);
+      cli_print_field(&a[k], true);
     }
     fputs("}", stdout);
   }
@@ -475,25 +476,25 @@ static int print_onnx_ops(LatheContext *context, const Options *o)
 {
   int status = 0;
   LatheValue names;
-  if (!call(context, &status, "onnx_ops", 0, NULL, &names)) return status;
+  if (!cli_call(context, &status, "onnx_ops", 0, NULL, &names)) return status;
   if (o->json) putchar('[');
   for (int64_t i = 0; i < names.n; i++) {
     if (o->json) fputs(i ? ", " : "", stdout);
-    print_field(&names.u.list[i], o->json);
+    cli_print_field(&names.u.list[i], o->json);
     if (!o->json) putchar('\n');
   }
   if (o->json) puts("]");
   return 0;
 }
 
-int run_ops(LatheContext *context, const Options *o)
+int cli_run_ops(LatheContext *context, const Options *o)
 {
   static const char *const kinds[] = {"elementwise", "broadcast", "injective", "reduction", "fusable", "", "",
                                       "tuple",       "opaque"};
   int status = 0;
   LatheValue table;
   if (o->onnx) return print_onnx_ops(context, o);
-  if (!call(context, &status, "op_table", 0, NULL, &table)) return status;
+  if (!cli_call(context, &status, "op_table", 0, NULL, &table)) return status;
   if (o->json) putchar('[');
   for (int64_t i = 0; i < table.n; i++) {
     const LatheValue *r = table.u.list[i].u.list;

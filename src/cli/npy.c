@@ -49,7 +49,7 @@ static const struct {
 /* The runtime writes a bool in three ways. */
 static bool is_bool(LatheRtDType t) { return t.code == 6 || (t.code == 1 && t.bits == 1); }
 
-const char *dtype_text(LatheRtDType t, char out[24])
+const char *cli_dtype_text(LatheRtDType t, char out[24])
 {
   static const char *const kinds[] = {[0] = "int",
                                       [1] = "uint",
@@ -186,7 +186,7 @@ bool npy_read(const char *path, const char *name, LatheRtTensor **out, LatheRtEr
   if (!read_all(path, &file, err)) return false;
   const uint8_t *p = file.p;
   size_t n = file.n;
-  bool ok = !ends_with(path, ".npz") || find_member(path, file, name, &p, &n, err);
+  bool ok = !cli_ends_with(path, ".npz") || find_member(path, file, name, &p, &n, err);
   ok = ok && parse_npy(path, p, n, out, err);
   free(file.p);
   return ok;
@@ -254,8 +254,8 @@ static void put_common(uint8_t *p, uint32_t crc, size_t size, size_t name)
   put(p + 22, 2, name);
 }
 
-bool npz_write(const char *path, int n, const char *const *names, const LatheRtTensor *const *tensors,
-               LatheRtError *err)
+bool npy_write_archive(const char *path, int n, const char *const *names, const LatheRtTensor *const *tensors,
+                       LatheRtError *err)
 {
   FILE *f = fopen(path, "wb");
   size_t at = 0;

@@ -74,7 +74,7 @@ static bool make_input(const LatheRtPort *port, const int64_t *shape, bool rando
   LatheRtError err;
   char name[24];
   if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), port->dtype, port->ndim, shape, out, &err) != LATHE_RT_OK) {
-    *status = refuse_rt(&err);
+    *status = cli_refuse_rt(&err);
     return false;
   }
   size_t n = 1;
@@ -82,8 +82,8 @@ static bool make_input(const LatheRtPort *port, const int64_t *shape, bool rando
   bool whole = port->dtype.code != 2 && port->dtype.code != 4;
   for (size_t i = 0; i < n; i++)
     if (!store(*out, i, !random ? 1 : whole ? floor(unit(&seed) * 2) : normal(&seed))) {
-      *status = refuse("input '%s' of %s cannot be filled; give a file: --input %s=FILE.npy", port->name,
-                       dtype_text(port->dtype, name), port->name);
+      *status = cli_refuse("input '%s' of %s cannot be filled; give a file: --input %s=FILE.npy", port->name,
+                           cli_dtype_text(port->dtype, name), port->name);
       lathe_rt_tensor_free(*out);
       return false;
     }
@@ -110,8 +110,8 @@ static bool known_names(const Values *given, int32_t n, const LatheRtPort *in, i
     for (int32_t k = 0; k < n && !known; k++)
       known = !strncmp(given->v[i], in[k].name, strlen(in[k].name)) && given->v[i][strlen(in[k].name)] == '=';
     if (!known) {
-      *status = refuse("the model has no input '%.*s'; 'lathe inspect' shows its inputs", (int)(eq - given->v[i]),
-                       given->v[i]);
+      *status = cli_refuse("the model has no input '%.*s'; 'lathe inspect' shows its inputs", (int)(eq - given->v[i]),
+                           given->v[i]);
       return false;
     }
   }
@@ -136,14 +136,14 @@ static bool input_shape(const Options *o, const LatheRtPort *port, int64_t *shap
   }
   for (int32_t i = 0; i < port->ndim; i++)
     if (shape[i] < 0) {
-      *status = refuse("input '%s' is %s: say its sizes with --shape %s=… or give a file", port->name, port->type,
-                       port->name);
+      *status = cli_refuse("input '%s' is %s: say its sizes with --shape %s=… or give a file", port->name, port->type,
+                           port->name);
       return false;
     }
   return true;
 }
 
-bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, bool need_all, int *status)
+bool cli_set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, bool need_all, int *status)
 {
   const LatheRtPort *in;
   int32_t n = lathe_rt_model_inputs(model, &in);
@@ -154,12 +154,12 @@ bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o
     LatheRtTensor *t = NULL;
     int64_t shape[8];
     if (!what && need_all) {
-      *status = misuse("input '%s' is not given: --input %s=FILE.npy, or random, or ones", in[i].name, in[i].name);
+      *status = cli_misuse("input '%s' is not given: --input %s=FILE.npy, or random, or ones", in[i].name, in[i].name);
       return false;
     }
     if (in[i].ndim < 0 || in[i].ndim > 8) {
-      *status = refuse("input '%s' is %s, which cannot be given on the command line; use Python or C", in[i].name,
-                       in[i].type);
+      *status = cli_refuse("input '%s' is %s, which cannot be given on the command line; use Python or C", in[i].name,
+                           in[i].type);
       return false;
     }
     if (!what || !strcmp(what, "random") || !strcmp(what, "ones")) {
@@ -167,13 +167,13 @@ bool set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o
           !make_input(&in[i], shape, !what || *what == 'r', (uint64_t)i + 1, &t, status))
         return false;
     } else if (!npy_read(what, in[i].name, &t, &err)) {
-      *status = refuse_rt(&err);
+      *status = cli_refuse_rt(&err);
       return false;
     }
-    LatheRtCode code = texts_to_numbers(ex, &t, &err) ? lathe_rt_set_input(ex, i, t, &err) : LATHE_RT_ARGUMENT;
+    LatheRtCode code = cli_texts_to_numbers(ex, &t, &err) ? lathe_rt_set_input(ex, i, t, &err) : LATHE_RT_ARGUMENT;
     lathe_rt_tensor_free(t);
     if (code != LATHE_RT_OK) {
-      *status = refuse_rt(&err);
+      *status = cli_refuse_rt(&err);
       return false;
     }
   }
@@ -260,14 +260,14 @@ static void print_output(const LatheRtExecutor *ex, const LatheRtPort *port, con
 {
   char name[24];
   size_t n = 1;
-  printf("%s: %s (", port->name, dtype_text(t->dtype, name));
+  printf("%s: %s (", port->name, cli_dtype_text(t->dtype, name));
   for (int32_t i = 0; i < t->ndim; i++) {
     printf("%s%lld", i ? ", " : "", (long long)t->shape[i]);
     n *= (size_t)t->shape[i];
   }
   puts(")");
   if (t->dtype.code == LATHE_RT_STRING) {
-    print_texts(ex, t);
+    cli_print_texts(ex, t);
     return;
   }
   double first;
@@ -309,12 +309,14 @@ static int write_outputs(const LatheRtExecutor *ex, const char *path, int32_t n,
   bool ok = true;
   for (int32_t i = 0; ok && i < n; i++) {
     names[i] = port[i].name;
-    if (t[i]->dtype.code == LATHE_RT_STRING) ok = numbers_to_texts(ex, t[i], &text[i], &err);
+    if (t[i]->dtype.code == LATHE_RT_STRING) ok = cli_numbers_to_texts(ex, t[i], &text[i], &err);
     as[i] = text[i] ? text[i] : t[i];
   }
-  if (ok) ok = ends_with(path, ".npy") && n == 1 ? npy_write(path, as[0], &err) : npz_write(path, n, names, as, &err);
+  if (ok)
+    ok = cli_ends_with(path, ".npy") && n == 1 ? npy_write(path, as[0], &err)
+                                               : npy_write_archive(path, n, names, as, &err);
   for (int32_t i = 0; i < n; i++) lathe_rt_tensor_free(text[i]);
-  return ok ? 0 : refuse_rt(&err);
+  return ok ? 0 : cli_refuse_rt(&err);
 }
 
 static int show_outputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o)
@@ -324,41 +326,42 @@ static int show_outputs(LatheRtExecutor *ex, const LatheRtModel *model, const Op
   LatheRtError err;
   int32_t n = lathe_rt_model_outputs(model, &port);
   long top = 0;
-  if (o->top && !read_number("--top", o->top, 1, 1000, &top)) return EXIT_USAGE;
-  if (o->output && !ends_with(o->output, ".npz") && !(ends_with(o->output, ".npy") && n == 1))
-    return misuse("--output is a .npz file%s, not '%s'", n == 1 ? " or a .npy file" : "", o->output);
+  if (o->top && !cli_read_number("--top", o->top, 1, 1000, &top)) return EXIT_USAGE;
+  if (o->output && !cli_ends_with(o->output, ".npz") && !(cli_ends_with(o->output, ".npy") && n == 1))
+    return cli_misuse("--output is a .npz file%s, not '%s'", n == 1 ? " or a .npy file" : "", o->output);
   if (n > MAX_VALUES)
-    return refuse("the model has %d outputs; 'lathe run' shows %d at most; use Python or C", n, MAX_VALUES);
+    return cli_refuse("the model has %d outputs; 'lathe run' shows %d at most; use Python or C", n, MAX_VALUES);
   for (int32_t i = 0; i < n; i++) {
     if (port[i].ndim < 0 && o->output)
-      return refuse("output '%s' is %s, which a numpy file cannot hold; use Python or C", port[i].name, port[i].type);
+      return cli_refuse("output '%s' is %s, which a numpy file cannot hold; use Python or C", port[i].name,
+                        port[i].type);
     if (port[i].ndim < 0) {
       printf("%s: %s\n", port[i].name, port[i].type);
       continue;
     }
-    if (lathe_rt_get_output(ex, i, &t[i], &err) != LATHE_RT_OK) return refuse_rt(&err);
+    if (lathe_rt_get_output(ex, i, &t[i], &err) != LATHE_RT_OK) return cli_refuse_rt(&err);
     if (!o->output) print_output(ex, &port[i], t[i], top);
   }
   return o->output ? write_outputs(ex, o->output, n, port, t) : 0;
 }
 
-int run_run(LatheContext *context, const Options *o)
+int cli_run_run(LatheContext *context, const Options *o)
 {
   int status = 0;
   LatheRtModel *model;
   LatheRtExecutor *ex;
   LatheRtError err;
-  if (!open_model(context, o, &status, &model)) return status;
+  if (!cli_open_model(context, o, &status, &model)) return status;
   if (lathe_rt_executor_new(model, &ex, &err) != LATHE_RT_OK) {
     lathe_rt_model_free(model);
-    return refuse_rt(&err);
+    return cli_refuse_rt(&err);
   }
   long threads = 0;
-  if (o->threads && !read_number("--threads", o->threads, 1, 1024, &threads)) status = EXIT_USAGE;
+  if (o->threads && !cli_read_number("--threads", o->threads, 1, 1024, &threads)) status = EXIT_USAGE;
   if (!status && threads && lathe_rt_executor_set_threads(ex, (int32_t)threads, &err) != LATHE_RT_OK)
-    status = refuse_rt(&err);
-  if (!status && set_inputs(ex, model, o, true, &status)) {
-    if (lathe_rt_run(ex, &err) != LATHE_RT_OK) status = refuse_rt(&err);
+    status = cli_refuse_rt(&err);
+  if (!status && cli_set_inputs(ex, model, o, true, &status)) {
+    if (lathe_rt_run(ex, &err) != LATHE_RT_OK) status = cli_refuse_rt(&err);
     else status = show_outputs(ex, model, o);
   }
   lathe_rt_executor_free(ex);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-bool ends_with(const char *s, const char *end)
+bool cli_ends_with(const char *s, const char *end)
 {
   size_t n = strlen(s);
   size_t k = strlen(end);
@@ -58,7 +58,7 @@ static void files_read_back(void **state)
   const LatheRtTensor *both[] = {&t, &t};
   LatheRtError err = {""};
   assert_true(npy_write(path[0], &t, &err));
-  assert_true(npz_write(path[1], 2, (const char *const[]){"a", "b"}, both, &err));
+  assert_true(npy_write_archive(path[1], 2, (const char *const[]){"a", "b"}, both, &err));
   for (int k = 0; k < 2; k++) {
     if (!npy_read(path[k], "b", &back, &err)) fail_msg("%s", err.text);
     assert_int_equal(back->ndim, 2);
@@ -99,7 +99,7 @@ static void truncated_files(void **state)
   const LatheRtTensor *one[] = {&t};
   LatheRtError err = {""};
   assert_true(npy_write(path[0], &t, &err));
-  assert_true(npz_write(path[1], 1, (const char *const[]){"a"}, one, &err));
+  assert_true(npy_write_archive(path[1], 1, (const char *const[]){"a"}, one, &err));
   for (int k = 0; k < 2; k++) {
     Bytes whole;
     assert_true(read_all(path[k], &whole, &err));

@@ -64,7 +64,7 @@ static size_t text_at(const LatheRtTensor *t, size_t i, char *room)
   return n;
 }
 
-bool texts_to_numbers(LatheRtExecutor *ex, LatheRtTensor **t, LatheRtError *err)
+bool cli_texts_to_numbers(LatheRtExecutor *ex, LatheRtTensor **t, LatheRtError *err)
 {
   LatheRtTensor *from = *t;
   LatheRtTensor *to;
@@ -85,7 +85,7 @@ bool texts_to_numbers(LatheRtExecutor *ex, LatheRtTensor **t, LatheRtError *err)
   return ok;
 }
 
-bool numbers_to_texts(const LatheRtExecutor *ex, const LatheRtTensor *from, LatheRtTensor **out, LatheRtError *err)
+bool cli_numbers_to_texts(const LatheRtExecutor *ex, const LatheRtTensor *from, LatheRtTensor **out, LatheRtError *err)
 {
   size_t n = count_of(from);
   size_t longest = 1;
@@ -115,7 +115,7 @@ bool numbers_to_texts(const LatheRtExecutor *ex, const LatheRtTensor *from, Lath
   return true;
 }
 
-void print_texts(const LatheRtExecutor *ex, const LatheRtTensor *t)
+void cli_print_texts(const LatheRtExecutor *ex, const LatheRtTensor *t)
 {
   enum { SHOWN = 8 };
   size_t n = count_of(t);

@@ -17,28 +17,28 @@ typedef struct Input {
 /* Parses the input file; keeps the functions that --function names (all without). */
 static bool load(LatheContext *context, const Options *o, Input *in, int *status)
 {
-  char *text = read_file(o->input);
+  char *text = cli_read_file(o->input);
   if (!text) {
-    *status = refuse("cannot read '%s'", o->input);
+    *status = cli_refuse("cannot read '%s'", o->input);
     return false;
   }
   LatheValue line = {.tag = LATHE_INT, .u.i = 1};
   LatheValue names = {.tag = LATHE_LIST};
-  LatheValue args[] = {str_value(text), str_value(o->input), line, names};
-  bool ok = call(context, status, "parse_module", 4, args, &in->module);
+  LatheValue args[] = {cli_str_value(text), cli_str_value(o->input), line, names};
+  bool ok = cli_call(context, status, "parse_module", 4, args, &in->module);
   free(text);
-  LatheValue target = o->target ? str_value(o->target) : none_value();
+  LatheValue target = o->target ? cli_str_value(o->target) : cli_none_value();
   LatheValue list;
-  ok = ok && call(context, status, "target", 1, &target, &in->target) &&
-       call(context, status, "module_names", 1, &in->module, &list);
+  ok = ok && cli_call(context, status, "target", 1, &target, &in->target) &&
+       cli_call(context, status, "module_names", 1, &in->module, &list);
   if (!ok) return false;
   char *wanted[MAX_FUNCTIONS];
   int count = 0;
   for (int64_t i = 0; i < list.n && count < MAX_FUNCTIONS; i++)
     if (!o->function || !strcmp(o->function, list.u.list[i].u.s)) wanted[count++] = strdup(list.u.list[i].u.s);
   for (int i = 0; i < count; i++) {
-    LatheValue get[] = {in->module, str_value(wanted[i])};
-    ok = ok && call(context, status, "module_get", 2, get, &in->functions[in->n]) && ++in->n;
+    LatheValue get[] = {in->module, cli_str_value(wanted[i])};
+    ok = ok && cli_call(context, status, "module_get", 2, get, &in->functions[in->n]) && ++in->n;
     free(wanted[i]);
   }
   if (ok && in->n == 0) {
@@ -51,14 +51,14 @@ static bool load(LatheContext *context, const Options *o, Input *in, int *status
 
 static LatheValue config_list(const Options *o, LatheValue store[3])
 {
-  if (!o->dump_dir) return none_value();
-  store[0] = str_value("dump_dir");
-  store[1] = str_value(o->dump_dir);
+  if (!o->dump_dir) return cli_none_value();
+  store[0] = cli_str_value("dump_dir");
+  store[1] = cli_str_value(o->dump_dir);
   store[2] = (LatheValue){.tag = LATHE_LIST, .u.list = store, .n = 2};
   return (LatheValue){.tag = LATHE_LIST, .u.list = &store[2], .n = 1};
 }
 
-int run_lower(LatheContext *context, const Options *o)
+int cli_run_lower(LatheContext *context, const Options *o)
 {
   int status = 0;
   Input in = {.n = 0};
@@ -70,24 +70,24 @@ int run_lower(LatheContext *context, const Options *o)
   if (strcmp(form, "compact") && strcmp(form, "script") && strcmp(form, "input")) {
     LatheValue functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
     LatheValue args[] = {functions, in.target, config};
-    if (!call(context, &status, "build", 3, args, &out)) return status;
-    LatheValue source[] = {out, str_value(form), none_value()};
+    if (!cli_call(context, &status, "build", 3, args, &out)) return status;
+    LatheValue source[] = {out, cli_str_value(form), cli_none_value()};
     if (!strcmp(form, "cuda")) source[2] = (LatheValue){.tag = LATHE_BOOL, .u.i = 1};
-    if (!call(context, &status, "built_source", 3, source, &out)) return status;
-    return write_text(o->output, out.u.s, out.n);
+    if (!cli_call(context, &status, "built_source", 3, source, &out)) return status;
+    return cli_write_text(o->output, out.u.s, out.n);
   }
   for (int i = 0; i < in.n && !status; i++) {
     LatheValue f = in.functions[i];
     LatheValue args[] = {f, in.target, config};
-    if (strcmp(form, "input") && !call(context, &status, "lower", 3, args, &f)) return status;
-    if (!call(context, &status, strcmp(form, "compact") ? "primfunc_script" : "primfunc_compact", 1, &f, &out))
+    if (strcmp(form, "input") && !cli_call(context, &status, "lower", 3, args, &f)) return status;
+    if (!cli_call(context, &status, strcmp(form, "compact") ? "primfunc_script" : "primfunc_compact", 1, &f, &out))
       return status;
-    status = write_text(o->output, out.u.s, out.n);
+    status = cli_write_text(o->output, out.u.s, out.n);
   }
   return status;
 }
 
-int run_build(LatheContext *context, const Options *o)
+int cli_run_build(LatheContext *context, const Options *o)
 {
   int status = 0;
   Input in = {.n = 0};
@@ -100,39 +100,39 @@ int run_build(LatheContext *context, const Options *o)
   LatheValue functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
   LatheValue args[] = {functions, in.target, config_list(o, store)};
   LatheValue out;
-  if (!call(context, &status, "build", 3, args, &out)) return status;
-  LatheValue export[] = {out, str_value(o->output)};
-  if (!call(context, &status, "built_export", 2, export, &out)) return status;
+  if (!cli_call(context, &status, "build", 3, args, &out)) return status;
+  LatheValue export[] = {out, cli_str_value(o->output)};
+  if (!cli_call(context, &status, "built_export", 2, export, &out)) return status;
   if (isatty(1)) printf("wrote %s: %d function%s\n", o->output, in.n, in.n == 1 ? "" : "s");
   return 0;
 }
 
-int run_targets(LatheContext *context, const Options *o)
+int cli_run_targets(LatheContext *context, const Options *o)
 {
   int status = 0;
   LatheValue kinds, target, fields;
-  LatheValue text = o->target ? str_value(o->target) : none_value();
-  if (!call(context, &status, "target_kinds", 0, NULL, &kinds)) return status;
+  LatheValue text = o->target ? cli_str_value(o->target) : cli_none_value();
+  if (!cli_call(context, &status, "target_kinds", 0, NULL, &kinds)) return status;
   if (o->json) fputs("{\"kinds\": [", stdout);
   else fputs("kinds:", stdout);
   for (int64_t i = 0; i < kinds.n; i++) {
     fputs(i && o->json ? ", " : o->json ? "" : " ", stdout);
-    print_field(&kinds.u.list[i], o->json);
+    cli_print_field(&kinds.u.list[i], o->json);
   }
-  if (!call(context, &status, "target", 1, &text, &target) ||
-      !call(context, &status, "target_fields", 1, &target, &fields))
+  if (!cli_call(context, &status, "target", 1, &text, &target) ||
+      !cli_call(context, &status, "target_fields", 1, &target, &fields))
     return status;
   fputs(o->json ? "], \"target\": {" : o->target ? "\n\nthis target:\n" : "\n\nthis machine:\n", stdout);
   for (int64_t i = 0; i < fields.n; i++) {
     const LatheValue *pair = fields.u.list[i].u.list;
     if (o->json) {
       fputs(i ? ", " : "", stdout);
-      print_field(&pair[0], true);
+      cli_print_field(&pair[0], true);
       fputs(": ", stdout);
     } else {
       printf("  %-22s ", pair[0].u.s);
     }
-    print_field(&pair[1], o->json);
+    cli_print_field(&pair[1], o->json);
     if (!o->json) putchar('\n');
   }
   if (o->json) puts("}}");

@@ -125,10 +125,13 @@ static const char *safe_hint(Cgen *g, const char *hint)
   return arena_printf(g->arena, "v_%s_", hint);
 }
 
-const char *cs_name(Cgen *g, const Var *v) { return namer_name(&g->names, v, safe_hint(g, v->name)); }
-const char *cs_name_as(Cgen *g, const Var *v, const char *hint) { return namer_name(&g->names, v, safe_hint(g, hint)); }
+const char *cs_name(Cgen *g, const Var *v) { return expr_namer_name(&g->names, v, safe_hint(g, v->name)); }
+const char *cs_name_as(Cgen *g, const Var *v, const char *hint)
+{
+  return expr_namer_name(&g->names, v, safe_hint(g, hint));
+}
 
-const char *cs_fresh(Cgen *g, const char *hint) { return namer_name(&g->names, arena_alloc(g->arena, 1), hint); }
+const char *cs_fresh(Cgen *g, const char *hint) { return expr_namer_name(&g->names, arena_alloc(g->arena, 1), hint); }
 
 const char *cs_function_name(Cgen *g, const char *name)
 {

@@ -141,9 +141,9 @@ int gen_abreast(Gen *g, Stmt *seq, int from)
   int parts = (n + most - 1) / most;
   int first = (n + parts - 1) / parts; /* as even as may be */
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   gen_steps(g, run, first);
   for (int i = 0; i < first; i++) gen_stmt(g, seq->u.seq.v[from + i]); /* finds all of it in the memo */
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
   return first;
 }

@@ -279,9 +279,9 @@ static LLVMValueRef masked_choice(Gen *g, const Expr *e, LLVMValueRef cond)
     LLVMValueRef lanes_of = i ? LLVMBuildNot(g->b, cond, "") : cond;
     Memo memo;
     g->mask = outer ? LLVMBuildAnd(g->b, outer, lanes_of, "") : lanes_of;
-    memo_begin(g, &memo);
+    gen_memo_begin(g, &memo);
     side[i] = gen_expr_lanes(g, e->arg[1 + i], lanes);
-    memo_end(g, &memo);
+    gen_memo_end(g, &memo);
     g->mask = outer;
   }
   return LLVMBuildSelect(g->b, cond, side[0], side[1], "");
@@ -297,9 +297,9 @@ static LLVMValueRef branch_choice(Gen *g, const Expr *e, LLVMValueRef cond)
   for (int i = 0; i < 2; i++) {
     Memo memo;
     LLVMPositionBuilderAtEnd(g->b, block[i]);
-    memo_begin(g, &memo);
+    gen_memo_begin(g, &memo);
     side[i] = gen_expr_lanes(g, e->arg[1 + i], e->dtype.lanes);
-    memo_end(g, &memo);
+    gen_memo_end(g, &memo);
     end[i] = LLVMGetInsertBlock(g->b);
     LLVMBuildBr(g->b, done);
   }

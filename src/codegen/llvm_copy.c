@@ -74,11 +74,11 @@ bool gen_copied_run(Gen *g, Stmt *s)
   const Expr *read = run_start(g, s, &lets, load->arg[0], lanes);
   if (!write || !read) return false;
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   LLVMValueRef y = gen_pointer_as(g, gen_address(g, to, write), g->i8);
   LLVMValueRef x = gen_pointer_as(g, gen_address(g, from, read), g->i8);
   LLVMValueRef arg[] = {y, x, gen_int(g, g->i64, bytes), LLVMConstInt(g->i1, 0, false)};
   gen_intrinsic(g, "llvm.memcpy.inline", 3, (LLVMTypeRef[]){LLVMTypeOf(y), LLVMTypeOf(x), g->i64}, 4, arg);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
   return true;
 }

@@ -60,10 +60,10 @@ static void bind_parameters(Gen *g, Frame *f, const Kernel *k)
   f->ambient[AMBIENT_WORKSPACE] = workspace;
   f->ambient[AMBIENT_RT] = LLVMGetParam(f->fn, (unsigned)(k->narg + k->nsize + 1));
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   f->ambient[AMBIENT_SLICES] = gen_offset(g, g->i8, workspace, bytes_of(g, k->workspace_bytes));
   f->ambient[AMBIENT_SLICE_BYTES] = bytes_of(g, k->slice_bytes);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
 }
 
 static void gen_plain(Gen *g, Kernel *k)
@@ -127,14 +127,14 @@ static void gen_shape(Gen *g, Kernel *k)
     if (!k->arg[i].buffer) bind_scalar(g, k->arg[i].var, slot_value(g, slots, i, arg_type(g, &k->arg[i])));
   for (int i = 0; i < k->nsize; i++) gen_bind(g, k->size[i].var, slot_value(g, slots, k->narg + i, g->i64));
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   uint64_t at = 0;
   for (int i = 0; i < k->narg; i++)
     for (int d = 0; k->arg[i].buffer && d < k->arg[i].buffer->ndim; d++, at += 8)
       gen_store_at(g, gen_index(g, k->arg[i].buffer->shape[d]), gen_field(g, out, at), 8);
   gen_store_at(g, bytes_of(g, k->workspace_bytes), gen_field(g, out, at), 8);
   gen_store_at(g, bytes_of(g, k->slice_bytes), gen_field(g, out, at + 8), 8);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
   LLVMBuildRetVoid(g->b);
   gen_function_end(g);
 }

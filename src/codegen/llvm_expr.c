@@ -87,13 +87,13 @@ static LLVMValueRef literal(Gen *g, DType t, double v)
 
 /* ---- memory of values -------------------------------------------------------------------- */
 
-void memo_begin(Gen *g, Memo *memo)
+void gen_memo_begin(Gen *g, Memo *memo)
 {
   *memo = (Memo){.outer = g->memo};
   g->memo = memo;
 }
 
-void memo_end(Gen *g, Memo *memo) { g->memo = memo->outer; }
+void gen_memo_end(Gen *g, Memo *memo) { g->memo = memo->outer; }
 
 static LLVMValueRef memo_get(Gen *g, const Expr *e, bool wide)
 {
@@ -376,9 +376,9 @@ static LLVMValueRef lazy_logic(Gen *g, const Expr *e, LLVMValueRef a)
     LLVMValueRef outer = g->mask;
     LLVMValueRef open = both ? a : LLVMBuildNot(g->b, a, "");
     g->mask = outer ? LLVMBuildAnd(g->b, outer, open, "") : open;
-    memo_begin(g, &memo);
+    gen_memo_begin(g, &memo);
     LLVMValueRef b = gen_expr(g, e->arg[1]);
-    memo_end(g, &memo);
+    gen_memo_end(g, &memo);
     g->mask = outer;
     return both ? LLVMBuildAnd(g->b, a, b, "") : LLVMBuildOr(g->b, a, b, "");
   }
@@ -387,9 +387,9 @@ static LLVMValueRef lazy_logic(Gen *g, const Expr *e, LLVMValueRef a)
   LLVMBasicBlockRef done = gen_block(g, "done");
   LLVMBuildCondBr(g->b, a, both ? rest : done, both ? done : rest);
   LLVMPositionBuilderAtEnd(g->b, rest);
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   LLVMValueRef b = gen_expr(g, e->arg[1]);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
   LLVMBasicBlockRef end = LLVMGetInsertBlock(g->b);
   LLVMBuildBr(g->b, done);
   LLVMPositionBuilderAtEnd(g->b, done);

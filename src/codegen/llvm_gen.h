@@ -85,8 +85,8 @@ LLVMValueRef gen_expr_lanes(Gen *, const Expr *, int lanes); /* a scalar is spla
 LLVMValueRef gen_index(Gen *, const Expr *);                 /* a scalar integer as i64 */
 LLVMValueRef gen_cast(Gen *, LLVMValueRef, DType from, DType to);
 LLVMValueRef gen_compare_zero(Gen *, LLVMValueRef, DType); /* x != 0 */
-void memo_begin(Gen *, Memo *);
-void memo_end(Gen *, Memo *);
+void gen_memo_begin(Gen *, Memo *);
+void gen_memo_end(Gen *, Memo *);
 
 /* ---- llvm_call.c: intrinsic functions ------------------------------------------------ */
 LLVMValueRef gen_call(Gen *, const Expr *);

@@ -249,7 +249,7 @@ static void loop_over(Gen *g, Stmt *s, LLVMValueRef begin, LLVMValueRef end, boo
 {
   const Var *var = s->u.loop.var;
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   preload_constants(g, s->u.loop.body);
   LLVMBasicBlockRef before = LLVMGetInsertBlock(g->b);
   LLVMBasicBlockRef body = gen_block(g, var->name);
@@ -260,7 +260,7 @@ static void loop_over(Gen *g, Stmt *s, LLVMValueRef begin, LLVMValueRef end, boo
   LLVMValueRef i = LLVMBuildPhi(g->b, g->i64, var->name);
   gen_bind(g, var, i);
   gen_stmt(g, s->u.loop.body);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
   LLVMValueRef next = LLVMBuildNSWAdd(g->b, i, gen_int(g, g->i64, 1), "");
   LLVMValueRef back = LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, next, end, ""), body, done);
   LLVMAddIncoming(i, (LLVMValueRef[]){begin, next}, (LLVMBasicBlockRef[]){before, LLVMGetInsertBlock(g->b)}, 2);
@@ -300,10 +300,10 @@ static void parallel_loop(Gen *g, Stmt *s, LLVMValueRef n)
 static void gen_for(Gen *g, Stmt *s)
 {
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   LLVMValueRef min = gen_index(g, s->u.loop.min);
   LLVMValueRef extent = gen_index(g, s->u.loop.extent);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
   bool from_zero = expr_is_int(s->u.loop.min, 0);
   switch (s->u.loop.kind) {
   case FOR_SERIAL: {
@@ -334,9 +334,9 @@ static void gen_while(Gen *g, Stmt *s)
   LLVMBuildBr(g->b, test);
   LLVMPositionBuilderAtEnd(g->b, test);
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   LLVMBuildCondBr(g->b, gen_expr(g, s->u.loop_while.cond), body, done);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
   LLVMPositionBuilderAtEnd(g->b, body);
   gen_stmt(g, s->u.loop_while.body);
   keep_loop(g, LLVMBuildBr(g->b, test));
@@ -351,9 +351,9 @@ static void gen_if(Gen *g, Stmt *s)
   LLVMBasicBlockRef orelse = s->u.cond.orelse ? gen_block(g, "else") : NULL;
   LLVMBasicBlockRef done = gen_block(g, "done");
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   LLVMBuildCondBr(g->b, gen_expr(g, s->u.cond.cond), then, orelse ? orelse : done);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
   LLVMPositionBuilderAtEnd(g->b, then);
   gen_stmt(g, s->u.cond.then);
   LLVMBuildBr(g->b, done);
@@ -398,9 +398,9 @@ static void gen_alloc(Gen *g, Stmt *s)
   }
   if (s->u.alloc.offset && s->u.alloc.place != PLACE_STACK) {
     Memo memo;
-    memo_begin(g, &memo);
+    gen_memo_begin(g, &memo);
     p = gen_offset(g, g->i8, p, gen_index(g, s->u.alloc.offset));
-    memo_end(g, &memo);
+    gen_memo_end(g, &memo);
   }
   gen_bind(g, b->data, p);
   gen_stmt(g, s->u.alloc.body);
@@ -410,14 +410,14 @@ static void gen_store_stmt(Gen *g, Stmt *s)
 {
   if (s->u.store.n != 1) BUG(g->ctx, "llvm: a store to '%s' with %d indices", s->u.store.buffer->name, s->u.store.n);
   Memo memo;
-  memo_begin(g, &memo);
+  gen_memo_begin(g, &memo);
   const Expr *index = s->u.store.index[0];
   const Expr *mask = s->u.store.mask;
   LLVMValueRef v =
       gen_expr_lanes(g, s->u.store.value, index->dtype.lanes > 1 ? index->dtype.lanes : s->u.store.buffer->dtype.lanes);
   LLVMValueRef m = mask ? gen_expr_lanes(g, mask, index->dtype.lanes) : NULL;
   gen_store(g, s->u.store.buffer, index, v, m);
-  memo_end(g, &memo);
+  gen_memo_end(g, &memo);
 }
 
 void gen_stmt(Gen *g, Stmt *s)
@@ -425,11 +425,11 @@ void gen_stmt(Gen *g, Stmt *s)
   Memo memo;
   switch (s->kind) {
   case S_SEQ:
-    memo_begin(g, &memo);
+    gen_memo_begin(g, &memo);
     gen_turned_loads(g, s);
     for (int i = 0, n; i < s->u.seq.n; i += n ? n : 1)
       if ((n = gen_abreast(g, s, i)) == 0) gen_stmt(g, s->u.seq.v[i]);
-    memo_end(g, &memo);
+    gen_memo_end(g, &memo);
     return;
   case S_FOR:
     if (!gen_copied_run(g, s)) gen_for(g, s);
@@ -437,18 +437,18 @@ void gen_stmt(Gen *g, Stmt *s)
   case S_IF: gen_if(g, s); return;
   case S_WHILE: gen_while(g, s); return;
   case S_LET:
-    memo_begin(g, &memo);
+    gen_memo_begin(g, &memo);
     gen_bind(g, s->u.let.var, gen_expr(g, s->u.let.value));
-    memo_end(g, &memo);
+    gen_memo_end(g, &memo);
     gen_stmt(g, s->u.let.body);
     return;
   case S_STORE: gen_store_stmt(g, s); return;
   case S_ALLOC: gen_alloc(g, s); return;
   case S_EVAL:
     if (expr_is_const(s->u.eval.value)) return;
-    memo_begin(g, &memo);
+    gen_memo_begin(g, &memo);
     gen_expr(g, s->u.eval.value);
-    memo_end(g, &memo);
+    gen_memo_end(g, &memo);
     return;
   case S_ATTR: gen_stmt(g, s->u.attr.body); return;
   case S_BLOCK: break;

@@ -89,7 +89,7 @@ static void check_case(const Case *c, const LatheRtFuncInfo *f, uint64_t *seed)
   for (int i = 0; i < N; i++) {
     if (divides_by_zero(c, v[i])) continue;
     EvalEnv env = {.m = m, .arena = scratch(ctx)};
-    for (int a = 0; a < c->n; a++) eval_bind(&env, c->x[a], v[i][a]);
+    for (int a = 0; a < c->n; a++) expr_eval_bind(&env, c->x[a], v[i][a]);
     Value want = expr_eval(&env, c->e, 0);
     Value got = value_load(c->e->dtype, memory[3] + i * dtype_bytes(c->e->dtype));
     if (agree(c, got, want)) continue;

@@ -133,7 +133,7 @@ static bool runs_once(const PrimFunc *f, Stmt *block)
   return b->predicate && itermap_detect(an, b->niter, value, n, loop, b->predicate, ITERMAP_INJECTIVE, NULL, &why);
 }
 
-bool access_in_place(const PrimFunc *f, int in, int out)
+bool program_access_in_place(const PrimFunc *f, int in, int out)
 {
   const Buffer *a = param_buffer(f, in);
   const Buffer *o = param_buffer(f, out);
@@ -250,7 +250,7 @@ static bool copies_into(const PrimFunc *f, Arena *arena, int out, CopyRuns *runs
   return add_value(&c, found.store->u.store.value);
 }
 
-bool access_copies(const PrimFunc *f, Arena *arena, CopyRuns *runs)
+bool program_access_copies(const PrimFunc *f, Arena *arena, CopyRuns *runs)
 {
   Scope scope = scope_begin(f->m->ctx);
   bool yes = true;

@@ -255,7 +255,7 @@ static void write_linked(Program *p, Code *code, const void *bytes, size_t n, co
 }
 
 /* Under another name first: a reader never sees half of it. */
-void artefact_export(Program *p, Code *code, const void *bytes, size_t n, const char *path)
+void compiled_export_artefact(Program *p, Code *code, const void *bytes, size_t n, const char *path)
 {
   static const char *const endings[] = {".so", ".o", ".a", ".c"};
   enum { SHARED, OBJECT, ARCHIVE, SOURCE, NONE } kind = 0;

@@ -22,7 +22,7 @@ LatheRtModel *compiled_model(Compiled *c)
 
 void compiled_export(Compiled *c, const char *path)
 {
-  artefact_export(&c->program, built_code(c->built), c->bytes, c->nbytes, path);
+  compiled_export_artefact(&c->program, built_code(c->built), c->bytes, c->nbytes, path);
 }
 
 const char *compiled_source(Compiled *c, Arena *arena, CodeFormat format)

@@ -253,11 +253,11 @@ static ProgExpr *emit_shape(Emit *e, int ndim, const Expr *const *shape, const c
   return dims;
 }
 
-/* Adds the conditions under which the sizes of ty fit (graph.h, dim_unguarded) to conds, each once. */
+/* Adds the conditions under which the sizes of ty fit (graph.h, type_dim_unguarded) to conds, each once. */
 static void add_guards(Emit *e, const Type *ty, Map *conds)
 {
   for (int d = 0; d < ty->ndim; d++)
-    for (const Expr *g = ty->shape[d]; g != dim_unguarded(g); g = g->arg[1])
+    for (const Expr *g = ty->shape[d]; g != type_dim_unguarded(g); g = g->arg[1])
       map_put(e->arena, conds, g->arg[0], (void *)(uintptr_t)g->arg[0]);
   for (int i = 0; ty->kind == TY_TUPLE && i < ty->nfield; i++) add_guards(e, ty->field[i], conds);
 }
@@ -285,7 +285,7 @@ static void guard_leaves(Emit *e, Outside *o, int n, const Type **leaf)
     if (node[i]->kind == N_CALL && node[i]->type) add_guards(e, node[i]->type, &conds);
   while (first < n && leaf[first]->ndim < 1) first++;
   for (int i = 0; i < conds.n; i++) {
-    const Expr *cond = outside_expr(o, conds.val[i]);
+    const Expr *cond = emit_outside_expr(o, conds.val[i]);
     if (first == n) {
       emit_size_check(e, cond, describe(e, o->apply));
       continue;
@@ -304,7 +304,7 @@ static const Type **result_leaves(Emit *e, Outside *o, int *n)
       raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: a kernel cannot give %s", describe(e, o->apply),
             type_text(e->arena, inside[i]));
     const Expr **shape = arena_array(e->arena, const Expr *, inside[i]->ndim + 1);
-    for (int d = 0; d < inside[i]->ndim; d++) shape[d] = outside_expr(o, dim_unguarded(inside[i]->shape[d]));
+    for (int d = 0; d < inside[i]->ndim; d++) shape[d] = emit_outside_expr(o, type_dim_unguarded(inside[i]->shape[d]));
     inside[i] = type_tensor(e->m, inside[i]->dtype, inside[i]->ndim, shape);
   }
   guard_leaves(e, o, *n, inside);
@@ -348,9 +348,9 @@ static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, co
   for (int i = 0; i < nin; i++) arg[i] = in[i];
   for (int i = 0; i < nout; i++) arg[nin + i] = regs[i];
   Outside inner =
-      impl->nscalars && own != func ? outside_begin(e, node_apply(e->m, own, n->nargs - 1, n->arg + 1)) : *o;
+      impl->nscalars && own != func ? emit_outside_begin(e, node_apply(e->m, own, n->nargs - 1, n->arg + 1)) : *o;
   for (int i = 0; i < impl->nscalars; i++) {
-    arg[nin + nout + i] = emit_scalar(e, outside_expr(&inner, var_expr(impl->scalars[i])), what);
+    arg[nin + nout + i] = emit_scalar(e, emit_outside_expr(&inner, var_expr(impl->scalars[i])), what);
     is_scalar[nin + nout + i] = true;
   }
   ProgIns *ins = emit_ins(e, MO_KERNEL);
@@ -374,7 +374,7 @@ static void emit_primitive(Emit *e, const Node *n)
 {
   const Node *func = n->arg[0];
   const char *what = fn_body(func)->name ? describe(e, fn_body(func)) : describe(e, n);
-  Outside o = outside_begin(e, n);
+  Outside o = emit_outside_begin(e, n);
   int nout;
   const Type **out = result_leaves(e, &o, &nout);
   if (program_is_view(func)) emit_view(e, n, out[0], what);
@@ -398,7 +398,7 @@ static void emit_call_tir(Emit *e, const Node *n)
 
 static void emit_host(Emit *e, const Node *n)
 {
-  HostCall call = host_call(e->m, n);
+  HostCall call = emit_host_call(e->m, n);
   int narg;
   int *arg = gather(e, call.nargs, call.arg, &narg);
   if (call.more) {
@@ -655,7 +655,7 @@ static void emit_function(Program *p, Map *callees, Callees *queue, Map *let, co
 static int64_t port_dim(Program *p, const Expr *dim)
 {
   if (dim->kind == E_INT) return dim->u.i;
-  if (dim->kind != E_VAR || dim_is_any(dim)) return DIM_UNKNOWN;
+  if (dim->kind != E_VAR || type_dim_is_any(dim)) return DIM_UNKNOWN;
   for (int i = 0; i < p->symbol.n; i++)
     if (p->symbol.v[i] == dim->u.var) return -1 - i;
   vec_push(p->arena, &p->symbol, dim->u.var);

@@ -112,7 +112,7 @@ typedef struct Outside {
   const Node *apply;
   Map size; /* Var* -> Expr* */
 } Outside;
-Outside outside_begin(Emit *, const Node *apply);
-const Expr *outside_expr(Outside *, const Expr *);
+Outside emit_outside_begin(Emit *, const Node *apply);
+const Expr *emit_outside_expr(Outside *, const Expr *);
 
 #endif

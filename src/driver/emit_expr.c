@@ -342,7 +342,7 @@ static void match_dims(Outside *o, const Type *inside, const Type *outside)
               (void *)(uintptr_t)expr_cast(o->e->m, inside->shape[d]->dtype, outside->shape[d]));
 }
 
-Outside outside_begin(Emit *e, const Node *apply)
+Outside emit_outside_begin(Emit *e, const Node *apply)
 {
   Outside o = {.e = e, .apply = apply};
   const Node *func = apply->arg[0];
@@ -371,7 +371,7 @@ static void match_elements(Outside *o, const Expr *inside)
   }
 }
 
-const Expr *outside_expr(Outside *o, const Expr *inside)
+const Expr *emit_outside_expr(Outside *o, const Expr *inside)
 {
   if (inside->kind == E_INT || inside->kind == E_FLOAT) return inside;
   match_elements(o, inside);

@@ -69,7 +69,7 @@ static const Node *told_constant(Module *m, const Node *call, HostOp op)
   return node_const_copy(m, DT_I32, 1, (int64_t[]){n}, code);
 }
 
-HostCall host_call(Module *m, const Node *call)
+HostCall emit_host_call(Module *m, const Node *call)
 {
   Ctx *ctx = m->ctx;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -13,6 +13,6 @@ typedef struct HostCall {
   int64_t attr[2];
 } HostCall;
 /* Raises ERR_UNSUPPORTED for a host operator that the executor does not know. */
-HostCall host_call(Module *, const Node *call);
+HostCall emit_host_call(Module *, const Node *call);
 
 #endif

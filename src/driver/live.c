@@ -8,7 +8,7 @@ static void expr_reads(Arena *a, const ProgExpr *e, IntList *out)
     if (e->v[i].op == XO_DIM || e->v[i].op == XO_ELEM || e->v[i].op == XO_ELEM_FLOAT) vec_push(a, out, e->v[i].a);
 }
 
-void ins_reads(Arena *a, const ProgIns *ins, IntList *out)
+void program_ins_reads(Arena *a, const ProgIns *ins, IntList *out)
 {
   for (int i = 0; i < ins->nexpr; i++) expr_reads(a, &ins->expr[i], out);
   if (ins->source >= 0) vec_push(a, out, ins->source);
@@ -66,7 +66,7 @@ static void drop_unused(Program *p, ProgFunc *f)
     if (!keep[i]) continue;
     mark_scalars(ins, used);
     reads.n = 0;
-    ins_reads(a, ins, &reads);
+    program_ins_reads(a, ins, &reads);
     for (int k = 0; k < reads.n; k++) read[reads.v[k]] = true;
   }
   program_keep(p, f, keep);
@@ -96,7 +96,7 @@ static void find_last_uses(Program *p, const ProgFunc *f, int *last)
   for (int i = 0; i < f->ins.n; i++) {
     const ProgIns *ins = &f->ins.v[i];
     reads.n = 0;
-    ins_reads(a, ins, &reads);
+    program_ins_reads(a, ins, &reads);
     /* a result that nobody reads goes at once */
     for (int k = 0; k < ins->nret; k++) vec_push(a, &reads, ins->ret[k]);
     for (int k = 0; k < reads.n; k++) {

@@ -291,7 +291,7 @@ static void place_tensors(Program *p, ProgFunc *f)
   Pieces pieces = {0};
   Memories memories = {0};
   bool *keep = arena_array(a, bool, f->ins.n + 1);
-  share_storage(p, f, a, &pieces, keep);
+  program_share_storage(p, f, a, &pieces, keep);
   find_memories(p, &pieces, &memories);
   int64_t bound = most_needed(p, &memories, f->ins.n);
   Memory **order = arena_array(a, Memory *, memories.n + 1);

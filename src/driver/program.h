@@ -129,7 +129,7 @@ void program_tidy(Program *);                               /* drops scalars and
 void program_keep(Program *, ProgFunc *, const bool *keep); /* drops the instructions that are not marked */
 /* Registers an instruction reads (arguments and expressions), appended to out. */
 typedef Vec(int) IntList;
-void ins_reads(Arena *, const ProgIns *, IntList *out);
+void program_ins_reads(Arena *, const ProgIns *, IntList *out);
 
 /* plan.c: decides whether the program is static and, if so, places its tensors. */
 void program_plan(Program *);
@@ -141,6 +141,6 @@ const void *program_bytes(Program *, Arena *, size_t *n);
 const char *program_print(Program *, Arena *);
 
 /* artefact.c: one file by its ending (.so, .o, .a, .c) that holds kernels, program and weights. */
-void artefact_export(Program *, Code *, const void *bytes, size_t n, const char *path);
+void compiled_export_artefact(Program *, Code *, const void *bytes, size_t n, const char *path);
 
 #endif

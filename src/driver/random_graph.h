@@ -90,7 +90,7 @@ static inline const void *with_attrs(Pool *p, const OpDef *op, const char *const
   (const char *const[]) { __VA_ARGS__, NULL }
 static inline const Node *call(Pool *p, const char *name, int n, const Node *const *arg, const char *const *attrs)
 {
-  const OpDef *op = op_get(p->m->ctx, name);
+  const OpDef *op = opdef_get(p->m->ctx, name);
   return node_call(p->m, op, n, arg, with_attrs(p, op, attrs), NULL);
 }
 static inline const Node *call1(Pool *p, const char *name, const Node *a, const char *const *attrs)

@@ -4,7 +4,7 @@
  * blocks.  Two pieces may share bytes when
  *   one is dead before the other is made, or
  *   the bytes that they share are the same in both: one is a part of the other, or
- *   a kernel writes the one over the other, which dies there (access_in_place).
+ *   a kernel writes the one over the other, which dies there (program_access_in_place).
  *
  * Kernels that only copy go first, from the last to the first: the operands of a concatenation
  * become parts of its result, the results of a split parts of its operand, and the kernel is
@@ -48,14 +48,14 @@ static int64_t literal_bytes(Program *p, const ProgIns *ins)
 {
   size_t bytes = (size_t)dtype_bytes(ins->dtype);
   for (int d = 0; d < ins->nexpr; d++)
-    bytes = size_mul(p->ctx, bytes, (size_t)ins->expr[d].v[0].i, "the elements of a tensor");
+    bytes = mem_size_mul(p->ctx, bytes, (size_t)ins->expr[d].v[0].i, "the elements of a tensor");
   return (int64_t)bytes;
 }
 
 static int64_t input_bytes(Program *p, const ProgPort *port)
 {
   size_t bytes = (size_t)dtype_bytes(port->dtype);
-  for (int d = 0; d < port->ndim; d++) bytes = size_mul(p->ctx, bytes, (size_t)port->dim[d], "an input");
+  for (int d = 0; d < port->ndim; d++) bytes = mem_size_mul(p->ctx, bytes, (size_t)port->dim[d], "an input");
   return (int64_t)bytes;
 }
 
@@ -85,7 +85,7 @@ static void find_pieces(Share *s)
     if (ins->op == MO_CONST) bytes[ins->reg] = (int64_t)s->p->constant.v[ins->index].data->bytes;
     if (ins->op == MO_ALLOC || ins->op == MO_COPY) add_piece(s, bytes, i);
     reads.n = 0;
-    ins_reads(s->arena, ins, &reads);
+    program_ins_reads(s->arena, ins, &reads);
     for (int k = 0; k < reads.n; k++) {
       int at = s->of[s->root[reads.v[k]]];
       if (at >= 0) s->piece->v[at].end = i;
@@ -226,7 +226,7 @@ static void try_copies(Share *s, int i)
 static void share_copies(Share *s)
 {
   Program *p = s->p;
-  for (int k = 0; k < p->kernel.n; k++) access_copies(p->kernel.v[k].impl.func, s->arena, &s->copies[k]);
+  for (int k = 0; k < p->kernel.n; k++) program_access_copies(p->kernel.v[k].impl.func, s->arena, &s->copies[k]);
   for (int i = s->f->ins.n - 1; i >= 0; i--) try_copies(s, i);
   find_origins(s);
 }
@@ -267,7 +267,8 @@ static void try_in_place(Share *s, int i, int out)
     if (a < 0 || a == o || v[a].end != i || v[a].begin > v[o].begin || v[a].bytes != v[o].bytes ||
         v[a].block == v[o].block || !only_once(s, ins, in))
       continue;
-    if (!access_in_place(s->p->kernel.v[ins->index].impl.func, in, out) || !put_on(s, a, 0, o, 0, true)) continue;
+    if (!program_access_in_place(s->p->kernel.v[ins->index].impl.func, in, out) || !put_on(s, a, 0, o, 0, true))
+      continue;
     mark_aliases(s, ins->index, in, out);
     return;
   }
@@ -284,7 +285,7 @@ static void share_in_place(Share *s)
 
 /* ---- the whole --------------------------------------------------------------------------------------------- */
 
-void share_storage(Program *p, ProgFunc *f, Arena *a, Pieces *out, bool *keep)
+void program_share_storage(Program *p, ProgFunc *f, Arena *a, Pieces *out, bool *keep)
 {
   Share s = {.p = p, .f = f, .arena = a, .piece = out, .keep = keep};
   s.root = arena_array(a, int, f->nreg + 1);

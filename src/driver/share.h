@@ -13,9 +13,9 @@ typedef struct CopyRun {
 } CopyRun;
 typedef Vec(CopyRun) CopyRuns;
 /* Does the function do nothing but copy, and what? */
-bool access_copies(const PrimFunc *, Arena *, CopyRuns *);
+bool program_access_copies(const PrimFunc *, Arena *, CopyRuns *);
 /* May parameter `out` be the same memory as parameter `in`? */
-bool access_in_place(const PrimFunc *, int in, int out);
+bool program_access_in_place(const PrimFunc *, int in, int out);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 
@@ -30,6 +30,6 @@ typedef struct Piece {
 typedef Vec(Piece) Pieces;
 /* The pieces of a static function, and which of them share memory.  keep[i] is false for
  * instructions that have nothing left to do.  The arena is not scratch memory. */
-void share_storage(Program *, ProgFunc *, Arena *, Pieces *out, bool *keep);
+void program_share_storage(Program *, ProgFunc *, Arena *, Pieces *out, bool *keep);
 
 #endif

@@ -54,7 +54,7 @@ static const Expr *own_size(Sizes *s, int i)
 static const Expr *own_dim(Sizes *s, const Expr *dim)
 {
   if (dim->kind == E_INT) return dim;
-  const Expr *plain = dim_unguarded(dim);
+  const Expr *plain = type_dim_unguarded(dim);
   const Expr *own = map_get(&s->own, plain);
   if (!own) {
     bool keep = !dtype_eq(plain->dtype, DT_I32) || plain->kind == E_INT || is_fixed(s, plain);

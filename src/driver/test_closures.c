@@ -51,7 +51,7 @@ static void ask_interpreter(Ctx *ctx, void *arg)
     ConstData d = {.dtype = dtype_of(a->in[i].dtype), .ndim = a->in[i].ndim, .data = a->in[i].data};
     for (int k = 0; k < d.ndim; k++) d.shape[k] = a->in[i].shape[k];
     assert_int_equal(lathe_rt_tensor_bytes(&a->in[i], &d.bytes, NULL), 0);
-    in[i] = rt_tensor(arena, &d);
+    in[i] = graph_value_tensor(arena, &d);
   }
   const RtValue *v = graph_eval(a->w->m, arena, graph_main(a->w->m), a->n, in);
   assert_int_equal(compare_leaves(v, a->have, 0), a->nhave);

@@ -45,7 +45,7 @@ static const RtValue *random_value(Trial *t, const Type *ty, Rand *r)
                                            : value_int(ty->dtype, rand_below(r, 9) - 3),
                 bytes + i * size);
   d.data = bytes;
-  return rt_tensor(arena, &d);
+  return graph_value_tensor(arena, &d);
 }
 
 static void make_arguments(Trial *t)

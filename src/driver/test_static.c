@@ -170,7 +170,7 @@ static void lie_body(Ctx *ctx, void *arg)
 {
   (void)arg;
   op_init();
-  op_register(ctx, &lie);
+  opdef_register(ctx, &lie);
 }
 
 /* Of three kernels the second is wrong; the third only passes on what it is given. */
@@ -183,7 +183,7 @@ static void test_compare_names_the_wrong_node(void **state)
   World w = compile_text("def @main(%x: Tensor[(4), float32]) { nn.relu(test.lie(exp(%x))) }\n");
   if (protect(w.ctx, wrong_node_body, &w)) fail_msg("%s", error_message(w.ctx));
   close_world(&w);
-  op_unregister(&lie);
+  opdef_unregister(&lie);
   ctx_free(ctx);
 }
 

@@ -61,7 +61,7 @@ static void meant_body(Ctx *ctx, void *arg)
   (void)ctx;
   Meant *e = arg;
   ConstData d = {.dtype = DT_STRING, .ndim = 1, .shape = {e->n}, .bytes = (size_t)e->n * 8, .data = e->in};
-  const RtValue *x = rt_tensor(e->arena, &d);
+  const RtValue *x = graph_value_tensor(e->arena, &d);
   e->value = graph_eval(e->m, e->arena, graph_main(e->m), 1, &x);
 }
 

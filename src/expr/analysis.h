@@ -102,11 +102,11 @@ void analyzer_let(Analyzer *, const Var *, const Expr *value);
 void analyzer_restore(Analyzer *, const Var *, const VarInfo *);
 /* Is it worth assuming?  Only what bounds integers helps, and assumptions nest a few deep at
  * most: under each of them everything is simplified anew. */
-bool assumption_helps(const Analyzer *, const Expr *cond);
+bool analyzer_assumption_helps(const Analyzer *, const Expr *cond);
 /* Around simplifying under assumptions; the work below the outermost one is bounded.  The end pops
  * what was pushed since. */
-int trial_begin(Analyzer *);
-void trial_end(Analyzer *, int mark);
+int analyzer_trial_begin(Analyzer *);
+void analyzer_trial_end(Analyzer *, int mark);
 /* Is e known to be true or false by assumption? */
 bool analyzer_known(Analyzer *, const Expr *cond, bool *value);
 
@@ -158,8 +158,8 @@ Interval bounds_of(Analyzer *, const Expr *);
 Interval bounds_of_sum(Analyzer *, const Sum *);
 Interval interval_of_dtype(DType);
 Interval interval_meet(Interval, Interval);
-int64_t sat_add(int64_t, int64_t);
-int64_t sat_mul(int64_t, int64_t);
+int64_t interval_sat_add(int64_t, int64_t);
+int64_t interval_sat_mul(int64_t, int64_t);
 
 /* ---- modular.c */
 Modular modular_of(Analyzer *, const Expr *);
@@ -167,14 +167,14 @@ Modular modular_of_sum(Analyzer *, const Sum *);
 Modular modular_meet(Modular, Modular);
 
 /* ---- divmod.c: x // d and x % d of simplified operands; NULL: numbers leave the dtype */
-const Expr *divmod_simplify(Analyzer *, ExprKind, const Expr *x, const Expr *d);
+const Expr *analyzer_simplify_divmod(Analyzer *, ExprKind, const Expr *x, const Expr *d);
 /* Splits sum = step*high + low with 0 <= low < step, for some step that divides c,
  * as large as can be found; false if only step 1 does. */
 bool sum_split_low(Analyzer *, const Sum *, int64_t c, Sum *high, Sum *low, int64_t *step);
 
 /* ---- compare.c */
-const Expr *compare_simplify(Analyzer *, const Expr *);
-const Expr *logic_simplify(Analyzer *, const Expr *);
+const Expr *analyzer_simplify_compare(Analyzer *, const Expr *);
+const Expr *analyzer_simplify_logic(Analyzer *, const Expr *);
 
 /* ---- prove.c */
 bool prove_nonneg(Analyzer *, const Sum *);

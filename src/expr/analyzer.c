@@ -160,8 +160,8 @@ static void add_atom_facts(Analyzer *a, const Sum *sum, Interval range)
     Interval o = bounds_of_sum(a, &others);
     Interval x = everything;
     int64_t k = sum->term.v[i].coeff;
-    int64_t lo = range.min == NEG_INF || o.max == POS_INF ? NEG_INF : sat_add(range.min, -o.max);
-    int64_t hi = range.max == POS_INF || o.min == NEG_INF ? POS_INF : sat_add(range.max, -o.min);
+    int64_t lo = range.min == NEG_INF || o.max == POS_INF ? NEG_INF : interval_sat_add(range.min, -o.max);
+    int64_t hi = range.max == POS_INF || o.min == NEG_INF ? POS_INF : interval_sat_add(range.max, -o.min);
     if (k == NEG_INF) continue;
     if (lo != NEG_INF) *(k > 0 ? &x.min : &x.max) = k > 0 ? -int_floordiv(-lo, k) : int_floordiv(lo, k);
     if (hi != POS_INF) *(k > 0 ? &x.max : &x.min) = k > 0 ? int_floordiv(hi, k) : -int_floordiv(-hi, k);
@@ -177,8 +177,8 @@ static void assume_range(Analyzer *a, const Expr *l, const Expr *r, Interval ran
   Sum s = sum_of(a, l);
   sum_add_expr(a, &s, r, -1);
   if (s.bad || s.base == NEG_INF) return;
-  if (range.min != NEG_INF) range.min = sat_add(range.min, -s.base);
-  if (range.max != POS_INF) range.max = sat_add(range.max, -s.base);
+  if (range.min != NEG_INF) range.min = interval_sat_add(range.min, -s.base);
+  if (range.max != POS_INF) range.max = interval_sat_add(range.max, -s.base);
   s.base = 0;
   int64_t g = sum_gcd(&s);
   if (g > 1) {
@@ -258,18 +258,18 @@ static bool bounds_integers(const Expr *cond)
 
 enum { TRIAL_WORK = 500 };
 
-bool assumption_helps(const Analyzer *a, const Expr *cond)
+bool analyzer_assumption_helps(const Analyzer *a, const Expr *cond)
 {
   return a->levels.n < MAX_ASSUMED && (a->trials == 0 || a->trial_work < TRIAL_WORK) && bounds_integers(cond);
 }
 
-int trial_begin(Analyzer *a)
+int analyzer_trial_begin(Analyzer *a)
 {
   if (a->trials++ == 0) a->trial_work = 0;
   return a->levels.n;
 }
 
-void trial_end(Analyzer *a, int mark)
+void analyzer_trial_end(Analyzer *a, int mark)
 {
   analyzer_pop(a, mark);
   a->trials--;

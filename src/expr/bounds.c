@@ -10,7 +10,7 @@
 
 static bool is_inf(int64_t v) { return v == NEG_INF || v == POS_INF; }
 
-int64_t sat_add(int64_t a, int64_t b)
+int64_t interval_sat_add(int64_t a, int64_t b)
 {
   int64_t r;
   if (is_inf(a)) return a;
@@ -19,7 +19,7 @@ int64_t sat_add(int64_t a, int64_t b)
   return a > 0 ? POS_INF : NEG_INF;
 }
 
-int64_t sat_mul(int64_t a, int64_t b)
+int64_t interval_sat_mul(int64_t a, int64_t b)
 {
   int64_t r;
   if (a == 0 || b == 0) return 0;
@@ -41,17 +41,17 @@ static Interval interval_join(Interval a, Interval b) { return (Interval){least(
 
 static Interval interval_add(Interval a, Interval b)
 {
-  return (Interval){sat_add(a.min, b.min), sat_add(a.max, b.max)};
+  return (Interval){interval_sat_add(a.min, b.min), interval_sat_add(a.max, b.max)};
 }
 
 static Interval interval_neg(Interval a) { return (Interval){sat_neg(a.max), sat_neg(a.min)}; }
 
 static Interval interval_mul(Interval a, Interval b)
 {
-  int64_t p = sat_mul(a.min, b.min);
-  int64_t q = sat_mul(a.min, b.max);
-  int64_t r = sat_mul(a.max, b.min);
-  int64_t s = sat_mul(a.max, b.max);
+  int64_t p = interval_sat_mul(a.min, b.min);
+  int64_t q = interval_sat_mul(a.min, b.max);
+  int64_t r = interval_sat_mul(a.max, b.min);
+  int64_t s = interval_sat_mul(a.max, b.max);
   return (Interval){least(least(p, q), least(r, s)), most(most(p, q), most(r, s))};
 }
 
@@ -96,7 +96,7 @@ static Interval divide(Interval x, Interval d, int64_t (*div)(int64_t, int64_t))
     if (d.min < 0 && d.max > 0) { /* the quotient is no larger than the dividend */
       int64_t big = most(sat_neg(x.min), x.max);
       big = most(big, most(sat_neg(x.max), x.min));
-      return (Interval){sat_add(sat_neg(big), div == sat_floordiv && !is_inf(big) ? -1 : 0), big};
+      return (Interval){interval_sat_add(sat_neg(big), div == sat_floordiv && !is_inf(big) ? -1 : 0), big};
     }
     if (d.min == 0) d.min = d.max == 0 ? 0 : 1;
     if (d.max == 0) d.max = d.min == 0 ? 0 : -1;

@@ -132,7 +132,7 @@ static bool both_widened(const Expr *x, const Expr *y)
          expr_is_index(x->arg[0]) && x->dtype.bits >= x->arg[0]->dtype.bits;
 }
 
-const Expr *compare_simplify(Analyzer *a, const Expr *e)
+const Expr *analyzer_simplify_compare(Analyzer *a, const Expr *e)
 {
   const Expr *x = e->arg[0];
   const Expr *y = e->arg[1];
@@ -166,15 +166,15 @@ static int flatten(const Expr *e, ExprKind kind, int n, const Expr **out)
 /* parts[i] simplified under what the other parts imply about it. */
 static const Expr *in_context(Analyzer *a, ExprKind kind, int n, const Expr **part, int i)
 {
-  int mark = trial_begin(a);
+  int mark = analyzer_trial_begin(a);
   bool total = analyzer_shape(a, part[i])->total;
   for (int j = 0; j < n; j++) {
     if (j == i || expr_is_const(part[j]) || (j > i && !(total && analyzer_shape(a, part[j])->total))) continue;
-    if (!(part[j]->uses & part[i]->uses) || !assumption_helps(a, part[j])) continue;
+    if (!(part[j]->uses & part[i]->uses) || !analyzer_assumption_helps(a, part[j])) continue;
     analyzer_push(a, kind == E_AND ? part[j] : expr_not(a->m, part[j]));
   }
   const Expr *r = a->levels.n > mark ? expr_simplify(a, part[i]) : part[i];
-  trial_end(a, mark);
+  analyzer_trial_end(a, mark);
   return r;
 }
 
@@ -190,7 +190,7 @@ static bool simplify_parts(Analyzer *a, ExprKind kind, int n, const Expr **part)
   return changed;
 }
 
-const Expr *logic_simplify(Analyzer *a, const Expr *e)
+const Expr *analyzer_simplify_logic(Analyzer *a, const Expr *e)
 {
   ExprKind kind = (ExprKind)e->kind;
   const Expr *part[MAX_PARTS];

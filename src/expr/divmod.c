@@ -293,7 +293,7 @@ static const Expr *divmod_negative(Analyzer *a, ExprKind kind, const Expr *x, in
   return plus(a, &r, e, -1);
 }
 
-const Expr *divmod_simplify(Analyzer *a, ExprKind kind, const Expr *x, const Expr *d)
+const Expr *analyzer_simplify_divmod(Analyzer *a, ExprKind kind, const Expr *x, const Expr *d)
 {
   Scope scope = scope_begin(a->ctx);
   const Expr *r = NULL;

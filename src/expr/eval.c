@@ -27,7 +27,7 @@ static Value eval_arg(Eval *v, const Expr *e, int lane) { return eval(v, e, e->d
 
 static bool is_true(Value v) { return dtype_is_float(v.dtype) ? v.f != 0 : v.i != 0; }
 
-void eval_bind(EvalEnv *env, const Var *var, Value value)
+void expr_eval_bind(EvalEnv *env, const Var *var, Value value)
 {
   Value *slot = map_get(&env->vars, var);
   if (!slot) {
@@ -95,8 +95,8 @@ static void reduce_step(Eval *v, const Expr *e, Value *acc, Value *next)
   if (!is_true(eval(v, e->arg[r->n], 0))) return;
   for (int i = 0; i < r->n; i++) next[i] = eval(v, e->arg[i], 0);
   for (int i = 0; i < r->n; i++) {
-    eval_bind(v->env, r->lhs[i], acc[i]);
-    eval_bind(v->env, r->rhs[i], next[i]);
+    expr_eval_bind(v->env, r->lhs[i], acc[i]);
+    expr_eval_bind(v->env, r->rhs[i], next[i]);
   }
   v->memo = (Map){0};
   for (int i = 0; i < r->n; i++) next[i] = eval(v, r->result[i], 0);
@@ -115,7 +115,7 @@ static void reduce_axis(Eval *v, const Expr *e, int axis, Value *acc, Value *nex
   int64_t min = eval(v, iv->min, 0).i;
   int64_t extent = eval(v, iv->extent, 0).i;
   for (int64_t i = 0; i < extent; i++) {
-    eval_bind(v->env, iv->var, value_int(iv->var->dtype, min + i));
+    expr_eval_bind(v->env, iv->var, value_int(iv->var->dtype, min + i));
     reduce_axis(v, e, axis + 1, acc, next);
   }
 }
@@ -142,7 +142,7 @@ static Value eval_vector_sum(Eval *v, const Expr *e)
   Value sum = eval(v, e->arg[0], 0);
   for (int i = 1; i < e->arg[0]->dtype.lanes; i++) {
     Value x = eval(v, e->arg[0], i);
-    eval_binary(E_ADD, sum, x, &sum);
+    expr_eval_binary(E_ADD, sum, x, &sum);
   }
   return sum;
 }
@@ -190,7 +190,7 @@ static Value eval_binary_node(Eval *v, const Expr *e, int lane)
   Value a = eval_arg(v, e->arg[0], lane);
   Value b = eval_arg(v, e->arg[1], lane);
   Value out;
-  if (!eval_binary(e->kind, a, b, &out))
+  if (!expr_eval_binary(e->kind, a, b, &out))
     raise(v->ctx, ERR_ARGUMENT, NOWHERE, "evaluation: division by zero in '%s'", expr_str_of(scratch(v->ctx), e));
   return out;
 }
@@ -325,7 +325,7 @@ const Expr *expr_fold(Module *m, const Expr *e)
   case E_GT:
   case E_GE:
     if (is_overflowing_division(e->kind, arg[0], arg[1])) return NULL;
-    return eval_binary(e->kind, arg[0], arg[1], &out) ? expr_value(m, out) : NULL;
+    return expr_eval_binary(e->kind, arg[0], arg[1], &out) ? expr_value(m, out) : NULL;
   case E_AND: return expr_bool(m, is_true(arg[0]) && is_true(arg[1]));
   case E_OR: return expr_bool(m, is_true(arg[0]) || is_true(arg[1]));
   case E_NOT: return expr_bool(m, !is_true(arg[0]));

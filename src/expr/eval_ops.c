@@ -84,7 +84,7 @@ static Value float_binary(ExprKind k, Value a, Value b)
   return value_float(t, fmod(x, y)); /* E_MOD; the flooring kinds do not exist on floats */
 }
 
-bool eval_binary(ExprKind k, Value a, Value b, Value *out)
+bool expr_eval_binary(ExprKind k, Value a, Value b, Value *out)
 {
   if (dtype_is_float(a.dtype)) return *out = float_binary(k, a, b), true;
   if (a.dtype.code == DT_HANDLE) {

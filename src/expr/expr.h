@@ -423,7 +423,7 @@ typedef struct Namer {
   Map names; /* Var* or Buffer* -> char* */
   StrMap taken;
 } Namer;
-const char *namer_name(Namer *, const void *var_or_buffer, const char *hint);
+const char *expr_namer_name(Namer *, const void *var_or_buffer, const char *hint);
 
 typedef enum { PRINT_SCRIPT /* TVMScript: T.max(…), T.float32(1) */, PRINT_COMPACT /* max(…), 1f */ } PrintStyle;
 /* Shared subterms that would blow the text up are printed as T.Let variables
@@ -520,11 +520,11 @@ typedef struct EvalEnv {
 Value expr_eval(EvalEnv *, const Expr *, int lane);
 /* eval_ops.c: the same on single values.  E_ADD … E_GE on two values of one dtype;
  * false for an integer division by zero. */
-bool eval_binary(ExprKind, Value a, Value b, Value *out);
+bool expr_eval_binary(ExprKind, Value a, Value b, Value *out);
 /* Is the intrinsic a function of its arguments' values alone (no memory, no control)? */
 bool intrin_is_math(Intrin);
 void intrin_eval(Intrin, DType result, const Value *arg, Value *out);
-void eval_bind(EvalEnv *, const Var *, Value);
+void expr_eval_bind(EvalEnv *, const Var *, Value);
 /* Folds one node whose arguments are literals; NULL when it has no value. */
 const Expr *expr_fold(Module *, const Expr *);
 

@@ -114,7 +114,7 @@ static bool fuzz_rule(Fuzz *f, int rule)
   int n;
   if (!rules_instance(f->m, rule, &f->seed, &l, &r, &n, &vars)) return true;
   for (int point = 0; point < 12; point++) {
-    for (int i = 0; i < n; i++) eval_bind(&f->env, vars[i], random_value(f, vars[i]->dtype));
+    for (int i = 0; i < n; i++) expr_eval_bind(&f->env, vars[i], random_value(f, vars[i]->dtype));
     if (!same_value(f, l, r, rules_text(scratch(f->ctx), rule))) return false;
   }
   bool orders = str_ends(rules_text(scratch(f->ctx), rule), "(orders)");
@@ -201,10 +201,10 @@ static Analyzer *new_analyzer(Fuzz *f)
 static bool random_point(Fuzz *f)
 {
   int64_t size = between(f, 0, f->hi[5]);
-  for (int i = 0; i < 4; i++) eval_bind(&f->env, f->var[i], value_int(f->dtype, between(f, f->lo[i], f->hi[i])));
+  for (int i = 0; i < 4; i++) expr_eval_bind(&f->env, f->var[i], value_int(f->dtype, between(f, f->lo[i], f->hi[i])));
   if (size == 0) return false;
-  eval_bind(&f->env, f->var[4], value_int(f->dtype, between(f, 0, size - 1)));
-  eval_bind(&f->env, f->var[5], value_int(f->dtype, size));
+  expr_eval_bind(&f->env, f->var[4], value_int(f->dtype, between(f, 0, size - 1)));
+  expr_eval_bind(&f->env, f->var[5], value_int(f->dtype, size));
   return true;
 }
 
@@ -299,7 +299,7 @@ static bool fuzz_numbers(Fuzz *f)
     e = expr_not(f->m, expr_binary(f->m, (ExprKind)(E_EQ + pick(f, 6)), e, random_number(f, t, vars, 1)));
   const Expr *s = expr_simplify(f->a, e);
   for (int point = 0; point < 16; point++) {
-    for (int i = 0; i < 3; i++) eval_bind(&f->env, vars[i], random_value(f, t));
+    for (int i = 0; i < 3; i++) expr_eval_bind(&f->env, vars[i], random_value(f, t));
     if (!same_value(f, e, s, "numbers")) return false;
     Value x;
     Interval b = bounds_of(f->a, e);
@@ -425,7 +425,7 @@ typedef struct Truths {
 static int64_t tuple_at(Fuzz *f, const Maps *p, int64_t point, int64_t *tuple)
 {
   for (int i = 0; i < p->nloop; i++) {
-    eval_bind(&f->env, p->loop[i]->var, value_int(DT_I32, p->loop[i]->min->u.i + point % p->extent[i]));
+    expr_eval_bind(&f->env, p->loop[i]->var, value_int(DT_I32, p->loop[i]->min->u.i + point % p->extent[i]));
     point /= p->extent[i];
   }
   Value v;
@@ -508,7 +508,7 @@ static bool check_inverse(Fuzz *f, const Maps *p, bool bijective)
   for (int point = 0; point < 24; point++) {
     int64_t tuple[3];
     if (!tuple_at(f, p, (int64_t)draw(f), tuple)) continue;
-    for (int i = 0; i < p->nindex; i++) eval_bind(&f->env, outputs[i], value_int(DT_I32, tuple[i]));
+    for (int i = 0; i < p->nindex; i++) expr_eval_bind(&f->env, outputs[i], value_int(DT_I32, tuple[i]));
     for (int i = 0; i < p->nloop; i++)
       if (!same_value(f, p->loop[i]->var->expr, inverse[i], "inverse")) return false;
   }

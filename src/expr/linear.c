@@ -334,7 +334,7 @@ static bool join_divmod(Analyzer *a, Sum *s, int term)
   if (c <= 0 || (div && k % c)) return false;
   if (div) k /= c;
   if (!int_mul(k, div ? -1 : -c, &other)) return false;
-  const Expr *partner = divmod_simplify(a, div ? E_FLOORMOD : E_FLOORDIV, x, d);
+  const Expr *partner = analyzer_simplify_divmod(a, div ? E_FLOORMOD : E_FLOORDIV, x, d);
   if (!partner) return false;
   Sum r = sum_zero(s->dtype);
   sum_add_sum(a, &r, s, 1);

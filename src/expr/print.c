@@ -21,7 +21,7 @@ typedef struct Printer {
   Map *shared; /* Expr* -> name, or NULL when nothing is shared */
 } Printer;
 
-const char *namer_name(Namer *n, const void *thing, const char *hint)
+const char *expr_namer_name(Namer *n, const void *thing, const char *hint)
 {
   const char *name = map_get(&n->names, thing);
   if (name) return name;
@@ -174,7 +174,7 @@ static void print_call(Printer *p, const Expr *e)
 
 static void print_let(Printer *p, const Expr *e)
 {
-  const char *name = namer_name(p->namer, e->u.var, e->u.var->name);
+  const char *name = expr_namer_name(p->namer, e->u.var, e->u.var->name);
   if (p->style == PRINT_SCRIPT) {
     text_add(p->out, "T.Let(");
     print(p, e->arg[1], 0);
@@ -197,7 +197,7 @@ static void print_reduce(Printer *p, const Expr *e)
   print_args(p, r->reducer->n, e->arg);
   text_add(p->out, ", axis=[");
   for (int i = 0; i < r->naxis; i++)
-    text_printf(p->out, "%s%s", i ? ", " : "", namer_name(p->namer, r->axis[i]->var, r->axis[i]->var->name));
+    text_printf(p->out, "%s%s", i ? ", " : "", expr_namer_name(p->namer, r->axis[i]->var, r->axis[i]->var->name));
   text_char(p->out, ']');
   if (!expr_is_int(e->arg[r->reducer->n], 1)) {
     text_add(p->out, ", where=");
@@ -217,7 +217,7 @@ static void print(Printer *p, const Expr *e, int strength)
   case E_INT: print_int(p, e); return;
   case E_FLOAT: print_float(p, e); return;
   case E_STR: text_quote(p->out, e->u.str); return;
-  case E_VAR: text_add(p->out, namer_name(p->namer, e->u.var, e->u.var->name)); return;
+  case E_VAR: text_add(p->out, expr_namer_name(p->namer, e->u.var, e->u.var->name)); return;
   case E_ADD:
   case E_SUB:
   case E_MUL:
@@ -250,7 +250,7 @@ static void print(Printer *p, const Expr *e, int strength)
   case E_SELECT: print_function(p, p->style == PRINT_SCRIPT ? "Select" : "select", 3, e->arg); return;
   case E_LET: print_let(p, e); return;
   case E_LOAD:
-    text_printf(p->out, "%s[", namer_name(p->namer, e->u.buffer, e->u.buffer->name));
+    text_printf(p->out, "%s[", expr_namer_name(p->namer, e->u.buffer, e->u.buffer->name));
     if (e->nargs == 0) text_add(p->out, "()");
     print_args(p, e->nargs, e->arg);
     text_char(p->out, ']');
@@ -314,7 +314,7 @@ static void print_shared(Printer *p, Census *c, const Expr *e)
   for (int i = 0; i < c->order.n; i++) {
     const Expr *s = c->order.v[i];
     if (s == e || !worth_sharing(c, s)) continue;
-    const char *name = namer_name(p->namer, s, "shared");
+    const char *name = expr_namer_name(p->namer, s, "shared");
     text_printf(p->out, "%s := ", name);
     print(p, s, 0);
     text_add(p->out, ", ");

@@ -25,7 +25,7 @@
  *
  * Time.  What is simplified under an assumption is simplified anew, so choices inside choices
  * would double the work at every level.  After TRIAL_WORK nodes below one choice nothing more is
- * assumed (assumption_helps): the rest costs a visit of each node for each level. */
+ * assumed (analyzer_assumption_helps): the rest costs a visit of each node for each level. */
 #include "expr/analysis.h"
 
 enum { SUM_NODES = 256 }; /* nodes of a nested sum taken apart before its parts are looked up */
@@ -174,15 +174,15 @@ static const Expr *step(Analyzer *a, const Expr *e)
   if ((r = hoist_broadcast(a, e)) != e) return r;
   bool divides = e->kind == E_FLOORDIV || e->kind == E_FLOORMOD;
   if (divides && expr_is_scalar_index(e)) {
-    r = divmod_simplify(a, (ExprKind)e->kind, e->arg[0], e->arg[1]);
+    r = analyzer_simplify_divmod(a, (ExprKind)e->kind, e->arg[0], e->arg[1]);
     if (r && r != e) return r;
   }
   if (is_comparison(e)) {
     bool index = expr_is_scalar_index(e->arg[0]) && expr_is_scalar_index(e->arg[1]);
-    r = index ? compare_simplify(a, e) : compare_ranges(a, e);
+    r = index ? analyzer_simplify_compare(a, e) : compare_ranges(a, e);
     if (r != e) return r;
   }
-  if ((e->kind == E_AND || e->kind == E_OR) && (r = logic_simplify(a, e)) != e) return r;
+  if ((e->kind == E_AND || e->kind == E_OR) && (r = analyzer_simplify_logic(a, e)) != e) return r;
   if (e->kind == E_CAST && (r = simplify_cast(a, e)) != e) return r;
   r = rules_apply(a, e);
   return r ? r : e;
@@ -211,12 +211,12 @@ static const Expr *simplify_under(Analyzer *a, const Expr *cond, bool value, con
 {
   if (!lazy) e = expr_simplify(a, e);
   bool related = cond->dtype.lanes == 1 && cond->uses & e->uses && !(cond->kinds >> E_LOAD & 1) && e->nargs > 0 &&
-                 assumption_helps(a, cond);
+                 analyzer_assumption_helps(a, cond);
   if (!related || !(lazy || analyzer_shape(a, e)->total)) return expr_simplify(a, e);
-  int mark = trial_begin(a);
+  int mark = analyzer_trial_begin(a);
   analyzer_push(a, value ? cond : expr_not(a->m, cond));
   const Expr *r = expr_simplify(a, e);
-  trial_end(a, mark);
+  analyzer_trial_end(a, mark);
   return r;
 }
 

@@ -297,7 +297,7 @@ static void choices_evaluate_what_they_say(void **state)
   const Expr *x = var_new(w.m, "x", DT_I32, VAR_PLAIN)->expr;
   const Expr *zero = integer(DT_I32, 0);
   const Expr *one = integer(DT_I32, 1);
-  eval_bind(&env, x->u.var, value_int(DT_I32, 0));
+  expr_eval_bind(&env, x->u.var, value_int(DT_I32, 0));
   const Expr *bad = expr_floordiv(w.m, one, x);
   const Expr *safe = expr_binary(w.m, E_EQ, x, zero);
   const Expr *lazy[] = {safe, one, bad};
@@ -317,7 +317,7 @@ static void let_and_sharing(void **state)
   const Var *v = var_new(w.m, "v", DT_I64, VAR_PLAIN);
   const Expr *e = expr_let(w.m, v, integer(DT_I64, 5), expr_mul(w.m, v->expr, v->expr));
   assert_int_equal(eval(e).i, 25);
-  eval_bind(&env, v, value_int(DT_I64, 3));
+  expr_eval_bind(&env, v, value_int(DT_I64, 3));
   assert_int_equal(eval(expr_add(w.m, v->expr, e)).i, 28); /* the outer value is back, or never gone */
   assert_int_equal(eval(expr_add(w.m, e, v->expr)).i, 28);
   const Expr *x = v->expr;

@@ -11,20 +11,20 @@ struct Loop {
   const Node **init;        /* nstate first values */
   const Node *limit, *cond; /* number of trips (int64 scalar), go on? (bool scalar); NULL: none */
   /* One iteration, in c->frame; cond is NULL when the loop has none. */
-  void (*body)(Conv *c, Loop *, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out,
+  void (*body)(Conversion *c, Loop *, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out,
                const Node **state_out, const Node **scan_out);
   void *env;
-  /* after build_loop: of each state, does it go in as an optional and come out as its value? */
+  /* after onnx_build_loop: of each state, does it go in as an optional and come out as its value? */
   bool *unwrap;
-  const Type **scan_type; /* after build_loop: of what one iteration gives */
+  const Type **scan_type; /* after onnx_build_loop: of what one iteration gives */
 };
 /* Gives (state…, sequence of what the iterations gave…). */
-const Node *build_loop(Conv *, Loop *);
+const Node *onnx_build_loop(Conversion *, Loop *);
 /* What iterations gave for scan output k, stacked along a new axis. */
-const Node *loop_stack(Conv *, const Loop *, const Node *result, int k, int axis);
+const Node *onnx_loop_stack(Conversion *, const Loop *, const Node *result, int k, int axis);
 /* The type as a parameter can declare it: dimensions are literals, sizes with a name, or "?". */
-const Type *param_type(Module *, const Type *);
+const Type *onnx_param_type(Module *, const Type *);
 /* A sequence that has no items yet, and whose type says nothing of them. */
-bool is_bottom(Conv *, const Node *);
+bool onnx_is_bottom(Conversion *, const Node *);
 
 #endif

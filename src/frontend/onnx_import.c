@@ -15,29 +15,29 @@
 enum { NESTING_LIMIT = 64 }; /* bodies and functions inside each other */
 
 static const OnnxTable *const tables[] = {
-  &onnx_math,
-  &onnx_reduce,
-  &onnx_shape,
-  &onnx_index,
-  &onnx_text,
-  &onnx_nn,
-  &onnx_norm,
-  &onnx_attention,
-  &onnx_linear_attention,
-  &onnx_recurrent,
-  &onnx_quant,
-  &onnx_image,
-  &onnx_signal,
-  &onnx_random,
-  &onnx_loss,
-  &onnx_control,
-  &onnx_training,
-  &onnx_ml,
-  &onnx_microsoft,
-  &onnx_microsoft_quant,
-  &onnx_preview,
-  &onnx_legacy,
-  &onnx_aten,
+  &onnx_ops_math,
+  &onnx_ops_reduce,
+  &onnx_ops_shape,
+  &onnx_ops_index,
+  &onnx_ops_text,
+  &onnx_ops_nn,
+  &onnx_ops_norm,
+  &onnx_ops_attention,
+  &onnx_ops_linear_attention,
+  &onnx_ops_recurrent,
+  &onnx_ops_quant,
+  &onnx_ops_image,
+  &onnx_ops_signal,
+  &onnx_ops_random,
+  &onnx_ops_loss,
+  &onnx_ops_control,
+  &onnx_ops_training,
+  &onnx_ops_ml,
+  &onnx_ops_microsoft,
+  &onnx_ops_microsoft_quant,
+  &onnx_ops_preview,
+  &onnx_ops_legacy,
+  &onnx_ops_aten,
 };
 enum { NTABLES = sizeof tables / sizeof *tables };
 
@@ -102,29 +102,29 @@ static const Node *known_value(Import *im, const Node *n)
   return e ? node_const_copy(im->m, n->type->dtype, n->type->ndim, (int64_t[]){count}, data) : NULL;
 }
 
-const Node *frame_capture(Import *im, Frame *f, const Node *outer)
+const Node *onnx_frame_capture(Import *im, Frame *f, const Node *outer)
 {
   if (outer->kind == N_CONST) return outer;
   for (int i = 0; i < f->captures->list.n; i++)
     if (f->captures->list.v[i].outer == outer) return f->captures->list.v[i].var;
   const Node *known = known_value(im, outer);
   if (known) return known;
-  const Node *var =
-      node_var(im->m, outer->name && outer->kind == N_VAR ? outer->name : "captured", param_type(im->m, outer->type));
+  const Node *var = node_var(im->m, outer->name && outer->kind == N_VAR ? outer->name : "captured",
+                             onnx_param_type(im->m, outer->type));
   vec_push(im->arena, &f->captures->list, (Capture){outer, var});
   return var;
 }
 
-const Node *frame_get(Import *im, Frame *f, const char *name)
+const Node *onnx_frame_get(Import *im, Frame *f, const char *name)
 {
   if (!f) return NULL;
   const Node *n = strmap_get(&f->values, name);
   if (n || f->function) return n;
-  n = frame_get(im, f->outer, name);
-  return n && f->captures ? frame_capture(im, f, n) : n;
+  n = onnx_frame_get(im, f->outer, name);
+  return n && f->captures ? onnx_frame_capture(im, f, n) : n;
 }
 
-void frame_set(Import *im, Frame *f, const char *name, const Node *n)
+void onnx_frame_set(Import *im, Frame *f, const char *name, const Node *n)
 {
   strmap_put(im->arena, &f->values, name, (void *)(uintptr_t)n);
 }
@@ -133,7 +133,7 @@ static void define(Import *im, Frame *f, const char *name, const Node *n, const 
 {
   if (strmap_get(&f->values, name))
     raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is defined twice, again by node '%s'", name, node);
-  frame_set(im, f, name, n);
+  onnx_frame_set(im, f, name, n);
 }
 
 /* ---- types of inputs -------------------------------------------------------------------------- */
@@ -188,13 +188,13 @@ static const Type *import_tensor_type(Import *im, const PTensorType *t, const ch
   return type_tensor(im->m, dt, n, dims);
 }
 
-const Type *import_type(Import *im, const PType *t, const char *input, const ShapeBinding *b)
+const Type *onnx_import_type(Import *im, const PType *t, const char *input, const ShapeBinding *b)
 {
   if (t && t->tensor) return import_tensor_type(im, t->tensor, input, b);
   if (t && t->sequence && t->sequence->elem_type)
-    return type_simple(im->m, TY_SEQ, import_type(im, t->sequence->elem_type, input, NULL));
+    return type_simple(im->m, TY_SEQ, onnx_import_type(im, t->sequence->elem_type, input, NULL));
   if (t && t->optional && t->optional->elem_type)
-    return type_simple(im->m, TY_OPT, import_type(im, t->optional->elem_type, input, NULL));
+    return type_simple(im->m, TY_OPT, onnx_import_type(im, t->optional->elem_type, input, NULL));
   if (t && (t->map || t->sparse))
     raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: '%s' is a %s, which is not supported", input,
           t->map ? "map" : "sparse tensor");
@@ -280,7 +280,7 @@ static const PFunction *find_function(Import *im, const PNode *p)
   return NULL;
 }
 
-int64_t import_opset(Import *im, const Frame *f, const char *domain)
+int64_t onnx_import_opset(Import *im, const Frame *f, const char *domain)
 {
   while (f && !f->function) f = f->outer;
   bool local = f && f->function->opset_import.n;
@@ -292,7 +292,7 @@ int64_t import_opset(Import *im, const Frame *f, const char *domain)
   return *plain_domain(domain) ? 1 : n ? 0 : 1; /* a file without any is of the first opset */
 }
 
-const char *node_label(const PNode *p)
+const char *onnx_node_label(const PNode *p)
 {
   if (*p->name) return p->name;
   for (int i = 0; i < p->output.n; i++)
@@ -304,28 +304,29 @@ static void inline_function(Import *im, Frame *f, const PNode *p, const PFunctio
 {
   for (const Frame *up = f; up; up = up->function ? up->caller_frame : up->outer)
     if (up->function == fn)
-      raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: function '%s' (node '%s') calls itself", fn->name, node_label(p));
+      raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: function '%s' (node '%s') calls itself", fn->name,
+            onnx_node_label(p));
   if (p->input.n > fn->input.n || p->output.n > fn->output.n)
     raise(im->ctx, ERR_ARGUMENT, NOWHERE,
           "onnx: function '%s' (node '%s') has %d inputs and %d outputs; the node has %d and %d", fn->name,
-          node_label(p), fn->input.n, fn->output.n, p->input.n, p->output.n);
+          onnx_node_label(p), fn->input.n, fn->output.n, p->input.n, p->output.n);
   Frame *body = arena_new_of(im->arena, Frame);
   *body = (Frame){.function = fn, .caller = p, .caller_frame = f};
   for (int i = 0; i < p->input.n; i++) {
-    const Node *n = *p->input.v[i] ? frame_get(im, f, p->input.v[i]) : NULL;
+    const Node *n = *p->input.v[i] ? onnx_frame_get(im, f, p->input.v[i]) : NULL;
     if (*p->input.v[i] && !n)
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which nothing before it makes", node_label(p),
-            p->input.v[i]);
-    if (n) frame_set(im, body, fn->input.v[i], n);
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which nothing before it makes",
+            onnx_node_label(p), p->input.v[i]);
+    if (n) onnx_frame_set(im, body, fn->input.v[i], n);
   }
-  import_nodes(im, body, fn->node.n, fn->node.v, (Goal){fn->output.n, fn->output.v});
+  onnx_import_nodes(im, body, fn->node.n, fn->node.v, (Goal){fn->output.n, fn->output.v});
   for (int i = 0; i < p->output.n; i++) {
     if (!*p->output.v[i]) continue;
-    const Node *n = frame_get(im, body, fn->output.v[i]);
+    const Node *n = onnx_frame_get(im, body, fn->output.v[i]);
     if (!n)
       raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: function '%s' does not make its output '%s'", fn->name,
             fn->output.v[i]);
-    define(im, f, p->output.v[i], n, node_label(p));
+    define(im, f, p->output.v[i], n, onnx_node_label(p));
   }
 }
 
@@ -334,7 +335,7 @@ static void inline_function(Import *im, Frame *f, const PNode *p, const PFunctio
 _Noreturn static void missing_input(Import *im, const PNode *p, const char *name)
 {
   raise(im->ctx, ERR_ARGUMENT, NOWHERE,
-        "onnx: node '%s' takes '%s', which is no input, no initializer and no node's output", node_label(p), name);
+        "onnx: node '%s' takes '%s', which is no input, no initializer and no node's output", onnx_node_label(p), name);
 }
 
 /* Is the name an input of the model-local function around, which its caller left out? */
@@ -346,33 +347,33 @@ static bool is_left_out(const Frame *f, const char *name)
   return false;
 }
 
-static Conv begin_node(Import *im, Frame *f, const PNode *p)
+static Conversion begin_node(Import *im, Frame *f, const PNode *p)
 {
-  Conv c = {.im = im,
-            .m = im->m,
-            .ctx = im->ctx,
-            .frame = f,
-            .p = p,
-            .name = node_label(p),
-            .opset = import_opset(im, f, p->domain),
-            .nin = p->input.n,
-            .nout = p->output.n};
+  Conversion c = {.im = im,
+                  .m = im->m,
+                  .ctx = im->ctx,
+                  .frame = f,
+                  .p = p,
+                  .name = onnx_node_label(p),
+                  .opset = onnx_import_opset(im, f, p->domain),
+                  .nin = p->input.n,
+                  .nout = p->output.n};
   c.in = arena_array(im->arena, const Node *, c.nin + 1);
   c.out = arena_array(im->arena, const Node *, c.nout + 8);
   for (int i = 0; i < c.nin; i++) {
     const char *name = p->input.v[i];
-    c.in[i] = *name ? frame_get(im, f, name) : NULL;
+    c.in[i] = *name ? onnx_frame_get(im, f, name) : NULL;
     if (*name && !c.in[i] && !is_left_out(f, name)) missing_input(im, p, name);
   }
   return c;
 }
 
-static void end_node(Conv *c, Frame *f)
+static void end_node(Conversion *c, Frame *f)
 {
   bool folded = c->nout > 0;
   for (int i = 0; i < c->nout; i++) {
     if (!*c->p->output.v[i]) continue;
-    if (!c->out[i]) conv_fail(c, ERR_UNSUPPORTED, "output %d is not supported", i);
+    if (!c->out[i]) onnx_fail(c, ERR_UNSUPPORTED, "output %d is not supported", i);
     folded = folded && c->out[i]->kind == N_CONST;
     define(c->im, f, c->p->output.v[i], c->out[i], c->name);
   }
@@ -381,7 +382,7 @@ static void end_node(Conv *c, Frame *f)
 
 static void convert_node(Import *im, Frame *f, const PNode *p)
 {
-  Conv c = begin_node(im, f, p);
+  Conversion c = begin_node(im, f, p);
   const OnnxRow *row = onnx_find(p->domain, p->op_type, c.opset);
   if (!row)
     raise(im->ctx, ERR_UNSUPPORTED, NOWHERE,
@@ -411,22 +412,22 @@ static void import_rest(Ctx *ctx, void *arg)
 {
   Rest *r = arg;
   (void)ctx;
-  import_nodes(r->im, r->frame, r->n, r->node, r->goal);
+  onnx_import_nodes(r->im, r->frame, r->n, r->node, r->goal);
   for (int i = 0; i < r->goal.n; i++) {
-    r->out[i] = frame_get(r->im, r->frame, r->goal.name[i]);
+    r->out[i] = onnx_frame_get(r->im, r->frame, r->goal.name[i]);
     if (!r->out[i])
       raise(r->im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", r->goal.name[i]);
   }
 }
 
-static ErrKind try_rest(Rest *r, const Conv *c, const Node *const *value, Frame *outer)
+static ErrKind try_rest(Rest *r, const Conversion *c, const Node *const *value, Frame *outer)
 {
   int depth = r->im->depth;
   r->frame = arena_new_of(r->im->arena, Frame);
   r->frame->outer = outer;
   r->out = arena_array(r->im->arena, const Node *, r->goal.n + 1);
   for (int i = 0; i < c->nout; i++)
-    if (*c->p->output.v[i]) frame_set(r->im, r->frame, c->p->output.v[i], value[i]);
+    if (*c->p->output.v[i]) onnx_frame_set(r->im, r->frame, c->p->output.v[i], value[i]);
   ErrKind k = protect(r->im->ctx, import_rest, r);
   r->im->depth = depth;
   bool untyped = k == ERR_TYPE || k == ERR_SHAPE || k == ERR_ARGUMENT || k == ERR_UNSUPPORTED;
@@ -441,25 +442,26 @@ static bool rank_differs(const Type *a, const Type *b)
 
 /* x, which has a meaning only where the condition is `value`: there it is left as it is, elsewhere the
  * run is refused.  A slice along a new axis takes one item or none; squeezing wants one. */
-static const Node *only_where(Conv *c, const Node *cond, bool value, const Node *x)
+static const Node *only_where(Conversion *c, const Node *cond, bool value, const Node *x)
 {
   enum { MAX_RANK = 6 };
   if (x->type->kind != TY_TENSOR || x->type->ndim < 0 || x->type->ndim > MAX_RANK)
-    conv_fail(c, ERR_UNSUPPORTED, "only one of the branches fits what follows, and that gives %s",
+    onnx_fail(c, ERR_UNSUPPORTED, "only one of the branches fits what follows, and that gives %s",
               type_text(scratch(c->m->ctx), x->type));
-  const Node *taken = cast_to(c, scalar_of(c, cond), DT_I64);
-  if (!value) taken = op2(c, "subtract", scalar(c, DT_I64, 1), taken, NULL);
-  const Node *wide = op1(c, "expand_dims", x, "axis:i,num_newaxis:i", 0, 2);
-  const Node *cut = slice_to(c, wide, 0, const_i64(c, 1, (int64_t[]){0}), op1(c, "expand_dims", taken, "axis:i", 0));
-  return squeeze(c, squeeze(c, cut, 0), 0);
+  const Node *taken = onnx_cast_to(c, onnx_scalar_of(c, cond), DT_I64);
+  if (!value) taken = onnx_op2(c, "subtract", onnx_scalar(c, DT_I64, 1), taken, NULL);
+  const Node *wide = onnx_op1(c, "expand_dims", x, "axis:i,num_newaxis:i", 0, 2);
+  const Node *cut =
+      onnx_slice_to(c, wide, 0, onnx_const_i64(c, 1, (int64_t[]){0}), onnx_op1(c, "expand_dims", taken, "axis:i", 0));
+  return onnx_squeeze(c, onnx_squeeze(c, cut, 0), 0);
 }
 
 /* Converts the If; true when the rest went with it. */
 static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, PNode *const *rest, Goal goal)
 {
-  Conv c = begin_node(im, f, p);
+  Conversion c = begin_node(im, f, p);
   const Node **yes, **no;
-  const Node *cond = if_branches(&c, &yes, &no);
+  const Node *cond = onnx_if_branches(&c, &yes, &no);
   bool differ = false;
   for (int i = 0; yes && no && i < c.nout; i++) differ = differ || rank_differs(yes[i]->type, no[i]->type);
   if (!differ) {
@@ -471,7 +473,7 @@ static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, P
     end_node(&c, f);
     return false;
   }
-  if (++im->nsplits > 64) conv_fail(&c, ERR_UNSUPPORTED, "too many branches of different rank");
+  if (++im->nsplits > 64) onnx_fail(&c, ERR_UNSUPPORTED, "too many branches of different rank");
   Rest a = {.im = im, .n = nrest, .node = rest, .goal = goal};
   Rest b = a;
   ErrKind ka = try_rest(&a, &c, yes, f);
@@ -483,17 +485,17 @@ static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, P
   for (int i = 0; i < goal.n; i++) {
     if (strmap_get(&f->values, goal.name[i])) continue;
     bool first = ka == ERR_NONE;
-    frame_set(im, f, goal.name[i],
-              both ? node_get(im->m, both, i) : only_where(&c, cond, first, first ? a.out[i] : b.out[i]));
+    onnx_frame_set(im, f, goal.name[i],
+                   both ? node_get(im->m, both, i) : only_where(&c, cond, first, first ? a.out[i] : b.out[i]));
   }
   return true;
 }
 
-void import_nodes(Import *im, Frame *f, int n, PNode *const *node, Goal goal)
+void onnx_import_nodes(Import *im, Frame *f, int n, PNode *const *node, Goal goal)
 {
   if (++im->depth > NESTING_LIMIT)
     raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies and functions nest deeper than %d", NESTING_LIMIT);
-  node = order_nodes(im, n, node);
+  node = onnx_order_nodes(im, n, node);
   bool done = false;
   for (int i = 0; i < n && !done; i++) {
     ctx_poll(im->ctx);
@@ -528,12 +530,12 @@ static void import_initializers(Import *im, Frame *f, const PGraph *g)
   }
 }
 
-void import_body(Import *im, Frame *f, const PGraph *g, const Node **out)
+void onnx_import_body(Import *im, Frame *f, const PGraph *g, const Node **out)
 {
   import_initializers(im, f, g);
-  import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
+  onnx_import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
   for (int i = 0; i < g->output.n; i++) {
-    out[i] = frame_get(im, f, g->output.v[i]->name);
+    out[i] = onnx_frame_get(im, f, g->output.v[i]->name);
     if (!out[i])
       raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", g->output.v[i]->name);
   }
@@ -568,12 +570,12 @@ static void survey_node(Survey *s, const Frame *f, const PNode *p, int depth)
     if (attr->g) survey_nodes(s, f, attr->g->node.n, attr->g->node.v, depth + 1);
   }
   if (find_function(im, p)) return;
-  int64_t opset = import_opset(im, f, p->domain);
+  int64_t opset = onnx_import_opset(im, f, p->domain);
   if (onnx_find(p->domain, p->op_type, opset)) return;
   const char *why = onnx_find(p->domain, p->op_type, INT64_MAX)
                         ? arena_printf(a, "not defined in opset %" PRId64, opset)
                         : "not supported";
-  vec_push(a, &s->problems, (ImportProblem){count->op, arena_strdup(a, node_label(p)), why});
+  vec_push(a, &s->problems, (ImportProblem){count->op, arena_strdup(a, onnx_node_label(p)), why});
 }
 
 static void survey_nodes(Survey *s, const Frame *f, int n, PNode *const *node, int depth)
@@ -646,7 +648,7 @@ static void keep_params(Import *im, Frame *f, const PGraph *g, Nodes *params)
     const Node *value = strmap_get(&f->values, name);
     if (!is_weight(value)) continue;
     const Node *var = node_var(im->m, name, value->type);
-    frame_set(im, f, name, var);
+    onnx_frame_set(im, f, name, var);
     vec_push(im->arena, params, var);
     if (!r) continue;
     r->param_name[r->nparams] = var->name;
@@ -664,18 +666,18 @@ static void import_graph(Import *im)
   for (int i = 0; i < g->input.n; i++) {
     const PValueInfo *v = g->input.v[i];
     if (has_initializer(g, v->name)) continue; /* a default that is never overridden */
-    const Node *var = node_var(im->m, v->name, import_type(im, v->type, v->name, binding_of(im, v->name)));
+    const Node *var = node_var(im->m, v->name, onnx_import_type(im, v->type, v->name, binding_of(im, v->name)));
     define(im, f, v->name, var, "graph input");
     vec_push(im->arena, &params, var);
   }
   if (im->opt->keep_params) keep_params(im, f, g, &params);
   if (!g->output.n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the graph '%s' has no outputs", g->name);
-  import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
+  onnx_import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
   const Node **out = arena_array(im->arena, const Node *, g->output.n);
   const char **names = arena_array(im->m->arena, const char *, g->output.n);
   for (int i = 0; i < g->output.n; i++) {
     names[i] = arena_strdup(im->m->arena, g->output.v[i]->name);
-    out[i] = frame_get(im, f, names[i]);
+    out[i] = onnx_frame_get(im, f, names[i]);
     if (!out[i]) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", names[i]);
   }
   if (im->report) {
@@ -708,7 +710,7 @@ static void import_model(Module *m, Bytes file, const char *path, const ImportOp
     im.root = !slash ? "." : slash == path ? "/" : arena_strndup(im.arena, path, (size_t)(slash - path));
   }
   im.path = path ? arena_strdup(m->arena, path) : NULL;
-  im.model = proto_read(im.arena, &proto_model, file.p, file.n);
+  im.model = onnx_proto_read(im.arena, &onnx_proto_model, file.p, file.n);
   if (!im.model->graph)
     raise(m->ctx, ERR_PARSE, NOWHERE, "onnx: %s%s%s is no ONNX model: it has no graph", path ? "'" : "",
           path ? path : "the data", path ? "'" : "");

@@ -9,7 +9,7 @@
 
 enum { FOLD_LIMIT = 1024 }; /* elements of a constant that is computed during the import */
 
-void conv_fail(Conv *c, ErrKind kind, const char *fmt, ...)
+void onnx_fail(Conversion *c, ErrKind kind, const char *fmt, ...)
 {
   char text[512];
   va_list ap;
@@ -43,39 +43,39 @@ static const PAttr *resolve_attr(const PAttr *a, const Frame *f)
   return a;
 }
 
-const PAttr *conv_attr(Conv *c, const char *name) { return resolve_attr(find_attr(c->p, name), c->frame); }
+const PAttr *onnx_attr(Conversion *c, const char *name) { return resolve_attr(find_attr(c->p, name), c->frame); }
 
 /* Attributes carry their kind since IR version 2; before, what is present tells. */
-static const PAttr *attr_of_kind(Conv *c, const char *name, int kind, const char *text)
+static const PAttr *attr_of_kind(Conversion *c, const char *name, int kind, const char *text)
 {
-  const PAttr *a = conv_attr(c, name);
-  if (a && a->type && a->type != kind) conv_fail(c, ERR_TYPE, "attribute '%s' is not %s", name, text);
+  const PAttr *a = onnx_attr(c, name);
+  if (a && a->type && a->type != kind) onnx_fail(c, ERR_TYPE, "attribute '%s' is not %s", name, text);
   return a;
 }
 
-int64_t attr_int(Conv *c, const char *name, int64_t def)
+int64_t onnx_attr_int(Conversion *c, const char *name, int64_t def)
 {
   const PAttr *a = attr_of_kind(c, name, PATTR_INT, "an integer");
   return a ? a->i : def;
 }
 
-double attr_float(Conv *c, const char *name, double def)
+double onnx_attr_float(Conversion *c, const char *name, double def)
 {
-  const PAttr *a = conv_attr(c, name);
+  const PAttr *a = onnx_attr(c, name);
   if (a && a->type == PATTR_INT) return (double)a->i;
   a = attr_of_kind(c, name, PATTR_FLOAT, "a number");
   return a ? (double)a->f : def;
 }
 
-const char *attr_str(Conv *c, const char *name, const char *def)
+const char *onnx_attr_str(Conversion *c, const char *name, const char *def)
 {
   const PAttr *a = attr_of_kind(c, name, PATTR_STRING, "a string");
   return a ? arena_strndup(c->im->arena, a->s.p, a->s.n) : def;
 }
 
-const int64_t *attr_ints(Conv *c, const char *name, int *n)
+const int64_t *onnx_attr_ints(Conversion *c, const char *name, int *n)
 {
-  const PAttr *a = conv_attr(c, name);
+  const PAttr *a = onnx_attr(c, name);
   static const int64_t none;
   *n = 0;
   if (!a) return NULL;
@@ -85,7 +85,7 @@ const int64_t *attr_ints(Conv *c, const char *name, int *n)
   return a->ints.n ? a->ints.v : &none;
 }
 
-const float *attr_floats(Conv *c, const char *name, int *n)
+const float *onnx_attr_floats(Conversion *c, const char *name, int *n)
 {
   const PAttr *a = attr_of_kind(c, name, PATTR_FLOATS, "a list of numbers");
   static const float none;
@@ -93,13 +93,13 @@ const float *attr_floats(Conv *c, const char *name, int *n)
   return !a ? NULL : a->floats.n ? a->floats.v : &none;
 }
 
-DType attr_dtype(Conv *c, const char *name, DType def)
+DType onnx_attr_dtype(Conversion *c, const char *name, DType def)
 {
   const PAttr *a = attr_of_kind(c, name, PATTR_INT, "an integer");
   return a ? onnx_dtype(c->ctx, a->i, c->name) : def;
 }
 
-const Node *attr_strings(Conv *c, const char *name)
+const Node *onnx_attr_strings(Conversion *c, const char *name)
 {
   const PAttr *a = attr_of_kind(c, name, PATTR_STRINGS, "a list of strings");
   if (!a) return NULL;
@@ -110,63 +110,63 @@ const Node *attr_strings(Conv *c, const char *name)
 
 /* ---- inputs ------------------------------------------------------------------------------- */
 
-const Node *conv_opt(Conv *c, int i) { return i < c->nin ? c->in[i] : NULL; }
+const Node *onnx_opt(Conversion *c, int i) { return i < c->nin ? c->in[i] : NULL; }
 
-const Node *conv_in(Conv *c, int i)
+const Node *onnx_in(Conversion *c, int i)
 {
-  const Node *n = conv_opt(c, i);
-  if (!n) conv_fail(c, ERR_ARGUMENT, "input %d is missing", i);
+  const Node *n = onnx_opt(c, i);
+  if (!n) onnx_fail(c, ERR_ARGUMENT, "input %d is missing", i);
   return n;
 }
 
-const Type *tensor_type(Conv *c, const Node *n)
+const Type *onnx_tensor_type(Conversion *c, const Node *n)
 {
   if (!n->type) BUG(c->ctx, "onnx: an input of node '%s' has no type", c->name);
   if (n->type->kind != TY_TENSOR)
-    conv_fail(c, ERR_TYPE, "a tensor is wanted, not %s", type_text(scratch(c->ctx), n->type));
+    onnx_fail(c, ERR_TYPE, "a tensor is wanted, not %s", type_text(scratch(c->ctx), n->type));
   if (n->type->ndim > 32)
-    conv_fail(c, ERR_UNSUPPORTED, "a tensor of %d dimensions is not supported; 32 is the most", n->type->ndim);
+    onnx_fail(c, ERR_UNSUPPORTED, "a tensor of %d dimensions is not supported; 32 is the most", n->type->ndim);
   if (n->type->ndim < 0)
-    conv_fail(c, ERR_UNSUPPORTED, "the rank of an input is not known; give the shapes of the model's inputs");
+    onnx_fail(c, ERR_UNSUPPORTED, "the rank of an input is not known; give the shapes of the model's inputs");
   return n->type;
 }
 
-DType dtype_of(Conv *c, const Node *n)
+DType onnx_dtype_of(Conversion *c, const Node *n)
 {
-  if (!n->type || n->type->kind != TY_TENSOR) tensor_type(c, n);
+  if (!n->type || n->type->kind != TY_TENSOR) onnx_tensor_type(c, n);
   return n->type->dtype;
 }
-int rank_of(Conv *c, const Node *n) { return tensor_type(c, n)->ndim; }
+int onnx_rank_of(Conversion *c, const Node *n) { return onnx_tensor_type(c, n)->ndim; }
 
-const Expr *dim_of(Conv *c, const Node *n, int axis)
+const Expr *onnx_dim_of(Conversion *c, const Node *n, int axis)
 {
-  const Type *ty = tensor_type(c, n);
-  return ty->shape[axis_of(c, axis, ty->ndim)];
+  const Type *ty = onnx_tensor_type(c, n);
+  return ty->shape[onnx_axis_of(c, axis, ty->ndim)];
 }
 
-bool is_static_dim(const Expr *e, int64_t *v)
+bool onnx_is_static_dim(const Expr *e, int64_t *v)
 {
   if (e->kind == E_INT) *v = e->u.i;
   return e->kind == E_INT;
 }
 
-int64_t static_dim(Conv *c, const Node *n, int axis)
+int64_t onnx_static_dim(Conversion *c, const Node *n, int axis)
 {
   int64_t v = 0;
-  if (!is_static_dim(dim_of(c, n, axis), &v))
-    conv_fail(c, ERR_UNSUPPORTED, "dimension %d of %s must be known; bind the shapes of the model's inputs", axis,
+  if (!onnx_is_static_dim(onnx_dim_of(c, n, axis), &v))
+    onnx_fail(c, ERR_UNSUPPORTED, "dimension %d of %s must be known; bind the shapes of the model's inputs", axis,
               type_text(scratch(c->ctx), n->type));
   return v;
 }
 
-int axis_of(Conv *c, int64_t axis, int rank)
+int onnx_axis_of(Conversion *c, int64_t axis, int rank)
 {
   if (axis < -rank || axis >= rank)
-    conv_fail(c, ERR_ARGUMENT, "axis %" PRId64 " is out of range for rank %d", axis, rank);
+    onnx_fail(c, ERR_ARGUMENT, "axis %" PRId64 " is out of range for rank %d", axis, rank);
   return (int)(axis < 0 ? axis + rank : axis);
 }
 
-const int64_t *const_ints(Conv *c, const Node *n, int *count)
+const int64_t *onnx_const_ints(Conversion *c, const Node *n, int *count)
 {
   if (!n->type || n->type->kind != TY_TENSOR || !dtype_is_int(n->type->dtype)) return NULL;
   if (n->kind == N_CONST) {
@@ -182,28 +182,28 @@ const int64_t *const_ints(Conv *c, const Node *n, int *count)
   const Expr *const *e = graph_values(c->m, n, count);
   int64_t *v = arena_array(c->im->arena, int64_t, e ? *count + 1 : 1);
   for (int i = 0; e && i < *count; i++)
-    if (!is_static_dim(e[i], &v[i])) return NULL;
+    if (!onnx_is_static_dim(e[i], &v[i])) return NULL;
   return e ? v : NULL;
 }
 
-const Expr *const *const_dims(Conv *c, const Node *n, int *count)
+const Expr *const *onnx_const_dims(Conversion *c, const Node *n, int *count)
 {
   if (!n->type || n->type->kind != TY_TENSOR || !dtype_is_int(n->type->dtype)) return NULL;
   const Expr *const *e = graph_values(c->m, n, count);
   for (int i = 0; e && i < *count; i++)
-    if (!dim_is_stable(e[i])) return NULL;
+    if (!type_dim_is_stable(e[i])) return NULL;
   return e;
 }
 
-int64_t const_int(Conv *c, const Node *n, const char *what)
+int64_t onnx_const_int(Conversion *c, const Node *n, const char *what)
 {
   int count = 0;
-  const int64_t *v = const_ints(c, n, &count);
-  if (!v || count != 1) conv_fail(c, ERR_UNSUPPORTED, "%s must be one integer known when the model is compiled", what);
+  const int64_t *v = onnx_const_ints(c, n, &count);
+  if (!v || count != 1) onnx_fail(c, ERR_UNSUPPORTED, "%s must be one integer known when the model is compiled", what);
   return v[0];
 }
 
-bool const_float(Conv *c, const Node *n, double *out)
+bool onnx_const_float(Conversion *c, const Node *n, double *out)
 {
   (void)c;
   if (n->kind != N_CONST || n->u.data->bytes != (size_t)dtype_bytes(n->u.data->dtype)) return false;
@@ -214,7 +214,7 @@ bool const_float(Conv *c, const Node *n, double *out)
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-static void set_attr(Conv *c, const AttrsDef *def, void *attrs, const char *name, char kind, va_list *ap)
+static void set_attr(Conversion *c, const AttrsDef *def, void *attrs, const char *name, char kind, va_list *ap)
 {
   if (kind == 'i') attrs_set_int(c->m, def, attrs, name, va_arg(*ap, int));
   else if (kind == 'l') attrs_set_int(c->m, def, attrs, name, va_arg(*ap, int64_t));
@@ -238,7 +238,7 @@ static void set_attr(Conv *c, const AttrsDef *def, void *attrs, const char *name
   }
 }
 
-static void *make_attrs(Conv *c, const OpDef *op, const char *spec, va_list *ap)
+static void *make_attrs(Conversion *c, const OpDef *op, const char *spec, va_list *ap)
 {
   if (!op->attrs) {
     if (spec) BUG(c->ctx, "operator %s has no attributes", op->name);
@@ -273,7 +273,7 @@ static bool is_small_result(const Type *ty)
 }
 
 /* shape_of and ndarray_size look at the type alone. */
-static const Node *fold_shape(Conv *c, const Node *call)
+static const Node *fold_shape(Conversion *c, const Node *call)
 {
   const char *op = call->u.call.op->name;
   bool size = !strcmp(op, "ndarray_size");
@@ -291,7 +291,7 @@ static const Node *fold_shape(Conv *c, const Node *call)
 }
 
 /* The call computed, when everything it needs is here and small. */
-static const Node *fold(Conv *c, const Node *call, int n, const Node *const *arg)
+static const Node *fold(Conversion *c, const Node *call, int n, const Node *const *arg)
 {
   const OpDef *op = call->u.call.op;
   if (op->flags & (OPF_IMPURE | OPF_HOST) || !is_small_result(call->type)) return fold_shape(c, call);
@@ -299,18 +299,19 @@ static const Node *fold(Conv *c, const Node *call, int n, const Node *const *arg
     if (arg[i]->kind != N_CONST || !is_small(arg[i]->type)) return fold_shape(c, call);
   ConstData *in = arena_array(c->im->arena, ConstData, n + 1);
   for (int i = 0; i < n; i++) in[i] = *arg[i]->u.data;
-  int nout = op_num_outputs(call);
+  int nout = opdef_num_outputs(call);
   ConstData *out = arena_array(c->im->arena, ConstData, nout + 1);
-  op_evaluate(c->m, c->im->arena, call, n, in, out);
+  opdef_evaluate(c->m, c->im->arena, call, n, in, out);
   const Node **result = arena_array(c->im->arena, const Node *, nout + 1);
   for (int i = 0; i < nout; i++)
     result[i] = node_const_copy(c->m, out[i].dtype, out[i].ndim, out[i].shape, out[i].data);
   return call->type->kind == TY_TUPLE ? node_tuple(c->m, nout, result) : result[0];
 }
 
-static const Node *call_op(Conv *c, const char *name, int n, const Node *const *arg, const char *spec, va_list *ap)
+static const Node *call_op(Conversion *c, const char *name, int n, const Node *const *arg, const char *spec,
+                           va_list *ap)
 {
-  const OpDef *op = op_get(c->ctx, name);
+  const OpDef *op = opdef_get(c->ctx, name);
   void *attrs = make_attrs(c, op, spec, ap);
   const Node *call;
   if (op->flags & OPF_TUPLE_ARG) {
@@ -322,7 +323,7 @@ static const Node *call_op(Conv *c, const char *name, int n, const Node *const *
   return fold(c, call, n, arg);
 }
 
-const Node *opn(Conv *c, const char *op, int n, const Node *const *arg, const char *spec, ...)
+const Node *onnx_opn(Conversion *c, const char *op, int n, const Node *const *arg, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);
@@ -331,7 +332,7 @@ const Node *opn(Conv *c, const char *op, int n, const Node *const *arg, const ch
   return r;
 }
 
-const Node *op0(Conv *c, const char *op, const char *spec, ...)
+const Node *onnx_op0(Conversion *c, const char *op, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);
@@ -340,7 +341,7 @@ const Node *op0(Conv *c, const char *op, const char *spec, ...)
   return r;
 }
 
-const Node *op1(Conv *c, const char *op, const Node *x, const char *spec, ...)
+const Node *onnx_op1(Conversion *c, const char *op, const Node *x, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);
@@ -349,7 +350,7 @@ const Node *op1(Conv *c, const char *op, const Node *x, const char *spec, ...)
   return r;
 }
 
-const Node *op2(Conv *c, const char *op, const Node *x, const Node *y, const char *spec, ...)
+const Node *onnx_op2(Conversion *c, const char *op, const Node *x, const Node *y, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);
@@ -358,7 +359,7 @@ const Node *op2(Conv *c, const char *op, const Node *x, const Node *y, const cha
   return r;
 }
 
-const Node *op3(Conv *c, const char *op, const Node *x, const Node *y, const Node *z, const char *spec, ...)
+const Node *onnx_op3(Conversion *c, const char *op, const Node *x, const Node *y, const Node *z, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);

@@ -11,30 +11,30 @@
 #include "frontend/onnx_import.h"
 
 /* (batch, length, heads * size) -> (batch, heads, length, size) */
-static const Node *split_heads(Conv *c, const Node *x, int64_t heads)
+static const Node *split_heads(Conversion *c, const Node *x, int64_t heads)
 {
-  if (rank_of(c, x) == 4) return x;
-  if (heads < 1) conv_fail(c, ERR_ARGUMENT, "inputs of rank 3 need the number of heads");
-  int64_t width = static_dim(c, x, 2);
-  if (width % heads) conv_fail(c, ERR_SHAPE, "%" PRId64 " columns do not make %" PRId64 " heads", width, heads);
-  x = reshape(c, x, 4, (int64_t[]){0, 0, heads, width / heads});
-  return transpose(c, x, 4, (int[]){0, 2, 1, 3});
+  if (onnx_rank_of(c, x) == 4) return x;
+  if (heads < 1) onnx_fail(c, ERR_ARGUMENT, "inputs of rank 3 need the number of heads");
+  int64_t width = onnx_static_dim(c, x, 2);
+  if (width % heads) onnx_fail(c, ERR_SHAPE, "%" PRId64 " columns do not make %" PRId64 " heads", width, heads);
+  x = onnx_reshape(c, x, 4, (int64_t[]){0, 0, heads, width / heads});
+  return onnx_transpose(c, x, 4, (int[]){0, 2, 1, 3});
 }
 
-static const Node *join_heads(Conv *c, const Node *x)
+static const Node *join_heads(Conversion *c, const Node *x)
 {
-  int64_t width = static_dim(c, x, 1) * static_dim(c, x, 3);
-  return reshape(c, transpose(c, x, 4, (int[]){0, 2, 1, 3}), 3, (int64_t[]){0, 0, width});
+  int64_t width = onnx_static_dim(c, x, 1) * onnx_static_dim(c, x, 3);
+  return onnx_reshape(c, onnx_transpose(c, x, 4, (int[]){0, 2, 1, 3}), 3, (int64_t[]){0, 0, width});
 }
 
 /* Each key head serves a group of query heads. */
-static const Node *repeat_heads(Conv *c, const Node *x, int64_t heads)
+static const Node *repeat_heads(Conversion *c, const Node *x, int64_t heads)
 {
-  int64_t have = static_dim(c, x, 1);
+  int64_t have = onnx_static_dim(c, x, 1);
   if (have == heads) return x;
   if (have < 1 || heads % have)
-    conv_fail(c, ERR_SHAPE, "%" PRId64 " query heads cannot share %" PRId64 " key heads", heads, have);
-  return op1(c, "repeat", x, "repeats:l,axis:i", heads / have, 1);
+    onnx_fail(c, ERR_SHAPE, "%" PRId64 " query heads cannot share %" PRId64 " key heads", heads, have);
+  return onnx_op1(c, "repeat", x, "repeats:l,axis:i", heads / have, 1);
 }
 
 typedef struct Mask {
@@ -42,196 +42,202 @@ typedef struct Mask {
   bool may_empty;   /* may a row be masked throughout? */
 } Mask;
 
-static void mask_where(Conv *c, Mask *m, const Node *allowed, DType dt)
+static void mask_where(Conversion *c, Mask *m, const Node *allowed, DType dt)
 {
-  const Node *b = where(c, allowed, scalar(c, dt, 0), scalar(c, dt, -INFINITY));
-  m->bias = m->bias ? add(c, m->bias, b) : b;
+  const Node *b = onnx_where(c, allowed, onnx_scalar(c, dt, 0), onnx_scalar(c, dt, -INFINITY));
+  m->bias = m->bias ? onnx_add(c, m->bias, b) : b;
 }
 
 /* A mask may end before the keys do: what it does not name is not attended. */
-static const Node *lengthen_mask(Conv *c, const Node *mask, const Node *k)
+static const Node *lengthen_mask(Conversion *c, const Node *mask, const Node *k)
 {
-  int rank = rank_of(c, mask);
+  int rank = onnx_rank_of(c, mask);
   int64_t have, want;
-  if (!rank || !is_static_dim(dim_of(c, mask, -1), &have) || !is_static_dim(dim_of(c, k, 2), &want) || have >= want ||
-      have == 1)
+  if (!rank || !onnx_is_static_dim(onnx_dim_of(c, mask, -1), &have) ||
+      !onnx_is_static_dim(onnx_dim_of(c, k, 2), &want) || have >= want || have == 1)
     return mask;
   int64_t zero[8] = {0};
   int64_t after[8] = {0};
   after[rank - 1] = want - have;
-  if (!dtype_is_bool(dtype_of(c, mask))) return pad(c, mask, rank, zero, after, -INFINITY);
-  return cast_to(c, pad(c, cast_to(c, mask, DT_U8), rank, zero, after, 0), DT_BOOL);
+  if (!dtype_is_bool(onnx_dtype_of(c, mask))) return onnx_pad(c, mask, rank, zero, after, -INFINITY);
+  return onnx_cast_to(c, onnx_pad(c, onnx_cast_to(c, mask, DT_U8), rank, zero, after, 0), DT_BOOL);
 }
 
 /* Position of each query among the keys, minus that of each key: (length, keys) or (batch, 1, length, keys). */
-static const Node *distances(Conv *c, const Node *q, const Node *k, const Node *offset)
+static const Node *distances(Conversion *c, const Node *q, const Node *k, const Node *offset)
 {
-  const Node *i = unsqueeze(c, iota(c, scalar_of(c, shape_part(c, q, 2, 3)), DT_I64), 1);
-  const Node *j = unsqueeze(c, iota(c, scalar_of(c, shape_part(c, k, 2, 3)), DT_I64), 0);
-  if (offset) i = add(c, i, rank_of(c, offset) ? unsqueeze_to(c, offset, 0, 4) : offset);
-  return sub(c, i, j);
+  const Node *i = onnx_unsqueeze(c, onnx_iota(c, onnx_scalar_of(c, onnx_shape_part(c, q, 2, 3)), DT_I64), 1);
+  const Node *j = onnx_unsqueeze(c, onnx_iota(c, onnx_scalar_of(c, onnx_shape_part(c, k, 2, 3)), DT_I64), 0);
+  if (offset) i = onnx_add(c, i, onnx_rank_of(c, offset) ? onnx_unsqueeze_to(c, offset, 0, 4) : offset);
+  return onnx_sub(c, i, j);
 }
 
-static Mask attention_mask(Conv *c, const Node *q, const Node *k, const Node *past)
+static Mask attention_mask(Conversion *c, const Node *q, const Node *k, const Node *past)
 {
-  const Node *mask = conv_opt(c, 3);
-  const Node *valid = conv_opt(c, 6);
+  const Node *mask = onnx_opt(c, 3);
+  const Node *valid = onnx_opt(c, 6);
   const Node *offset = NULL;
-  DType dt = dtype_of(c, q);
+  DType dt = onnx_dtype_of(c, q);
   Mask m = {NULL, false};
-  int64_t left = attr_int(c, "left_window_size", -1);
-  int64_t right = attr_int(c, "right_window_size", -1);
-  bool causal = attr_int(c, "is_causal", 0);
+  int64_t left = onnx_attr_int(c, "left_window_size", -1);
+  int64_t right = onnx_attr_int(c, "right_window_size", -1);
+  bool causal = onnx_attr_int(c, "is_causal", 0);
   if (mask) {
     mask = lengthen_mask(c, mask, k);
     m.may_empty = true;
-    if (dtype_is_bool(dtype_of(c, mask))) mask_where(c, &m, mask, dt);
-    else m.bias = cast_to(c, mask, dt);
+    if (dtype_is_bool(onnx_dtype_of(c, mask))) mask_where(c, &m, mask, dt);
+    else m.bias = onnx_cast_to(c, mask, dt);
   }
-  if (past) offset = scalar_of(c, shape_part(c, past, 2, 3));
-  else if (valid) offset = sub(c, cast_to(c, valid, DT_I64), shape_part(c, q, 2, 3));
+  if (past) offset = onnx_scalar_of(c, onnx_shape_part(c, past, 2, 3));
+  else if (valid) offset = onnx_sub(c, onnx_cast_to(c, valid, DT_I64), onnx_shape_part(c, q, 2, 3));
   if (causal || left >= 0 || right >= 0) {
     const Node *d = distances(c, q, k, offset);
-    if (causal) mask_where(c, &m, op2(c, "greater_equal", d, scalar(c, DT_I64, 0), NULL), dt);
-    if (left >= 0) mask_where(c, &m, op2(c, "less_equal", d, scalar(c, DT_I64, (double)left), NULL), dt);
-    if (right >= 0) mask_where(c, &m, op2(c, "greater_equal", d, scalar(c, DT_I64, (double)-right), NULL), dt);
+    if (causal) mask_where(c, &m, onnx_op2(c, "greater_equal", d, onnx_scalar(c, DT_I64, 0), NULL), dt);
+    if (left >= 0) mask_where(c, &m, onnx_op2(c, "less_equal", d, onnx_scalar(c, DT_I64, (double)left), NULL), dt);
+    if (right >= 0)
+      mask_where(c, &m, onnx_op2(c, "greater_equal", d, onnx_scalar(c, DT_I64, (double)-right), NULL), dt);
     m.may_empty = m.may_empty || left >= 0 || right >= 0 || valid;
   }
   if (valid) {
-    const Node *j = iota(c, scalar_of(c, shape_part(c, k, 2, 3)), DT_I64);
-    mask_where(c, &m, less(c, j, unsqueeze_to(c, cast_to(c, valid, DT_I64), 0, 4)), dt);
+    const Node *j = onnx_iota(c, onnx_scalar_of(c, onnx_shape_part(c, k, 2, 3)), DT_I64);
+    mask_where(c, &m, onnx_less(c, j, onnx_unsqueeze_to(c, onnx_cast_to(c, valid, DT_I64), 0, 4)), dt);
     m.may_empty = true;
   }
   return m;
 }
 
-static const Node *masked_softmax(Conv *c, const Node *scores, const Mask *m, DType precision)
+static const Node *masked_softmax(Conversion *c, const Node *scores, const Mask *m, DType precision)
 {
-  const Node *p = softmax(c, cast_to(c, scores, precision), 3);
+  const Node *p = onnx_softmax(c, onnx_cast_to(c, scores, precision), 3);
   if (!m->bias || !m->may_empty) return p;
-  const Node *best = reduce1(c, "max", m->bias, rank_of(c, m->bias) - 1, true);
-  return where(c, op2(c, "equal", best, scalar_like(c, best, -INFINITY), NULL), scalar(c, precision, 0), p);
+  const Node *best = onnx_reduce1(c, "max", m->bias, onnx_rank_of(c, m->bias) - 1, true);
+  return onnx_where(c, onnx_op2(c, "equal", best, onnx_scalar_like(c, best, -INFINITY), NULL),
+                    onnx_scalar(c, precision, 0), p);
 }
 
-static const Node *convert_attention(Conv *c)
+static const Node *convert_attention(Conversion *c)
 {
-  const Node *q = conv_in(c, 0);
-  const Node *k = conv_in(c, 1);
-  const Node *v = conv_in(c, 2);
-  const Node *past_k = conv_opt(c, 4);
-  const Node *past_v = conv_opt(c, 5);
-  bool packed = rank_of(c, q) == 3;
-  int64_t heads = attr_int(c, "q_num_heads", 0);
-  int64_t kv_heads = attr_int(c, "kv_num_heads", 0);
-  int64_t mode = attr_int(c, "qk_matmul_output_mode", 0);
+  const Node *q = onnx_in(c, 0);
+  const Node *k = onnx_in(c, 1);
+  const Node *v = onnx_in(c, 2);
+  const Node *past_k = onnx_opt(c, 4);
+  const Node *past_v = onnx_opt(c, 5);
+  bool packed = onnx_rank_of(c, q) == 3;
+  int64_t heads = onnx_attr_int(c, "q_num_heads", 0);
+  int64_t kv_heads = onnx_attr_int(c, "kv_num_heads", 0);
+  int64_t mode = onnx_attr_int(c, "qk_matmul_output_mode", 0);
   q = split_heads(c, q, heads);
   k = split_heads(c, k, kv_heads);
   v = split_heads(c, v, kv_heads);
-  if (!past_k != !past_v) conv_fail(c, ERR_ARGUMENT, "past_key and past_value go together");
-  if (past_k) k = concat2(c, past_k, k, 2);
-  if (past_v) v = concat2(c, past_v, v, 2);
+  if (!past_k != !past_v) onnx_fail(c, ERR_ARGUMENT, "past_key and past_value go together");
+  if (past_k) k = onnx_concat2(c, past_k, k, 2);
+  if (past_v) v = onnx_concat2(c, past_v, v, 2);
   c->out[1] = k;
   c->out[2] = v;
-  DType dt = dtype_of(c, q);
-  const Node *root = scalar(c, dt, sqrt(attr_float(c, "scale", 1 / sqrt((double)static_dim(c, q, 3)))));
+  DType dt = onnx_dtype_of(c, q);
+  const Node *root = onnx_scalar(c, dt, sqrt(onnx_attr_float(c, "scale", 1 / sqrt((double)onnx_static_dim(c, q, 3)))));
   Mask m = attention_mask(c, q, k, past_k);
-  heads = static_dim(c, q, 1);
+  heads = onnx_static_dim(c, q, 1);
   k = repeat_heads(c, k, heads);
   v = repeat_heads(c, v, heads);
-  const Node *scores = matmul(c, mul(c, q, root), mul(c, swap_last(c, k), root));
+  const Node *scores = onnx_matmul(c, onnx_mul(c, q, root), onnx_mul(c, onnx_swap_last(c, k), root));
   if (mode == 0) c->out[3] = scores;
-  double cap = attr_float(c, "softcap", 0);
-  if (cap > 0) scores = mul(c, op1(c, "tanh", div_(c, scores, scalar(c, dt, cap)), NULL), scalar(c, dt, cap));
+  double cap = onnx_attr_float(c, "softcap", 0);
+  if (cap > 0)
+    scores =
+        onnx_mul(c, onnx_op1(c, "tanh", onnx_div(c, scores, onnx_scalar(c, dt, cap)), NULL), onnx_scalar(c, dt, cap));
   if (mode == 1 || (mode == 0 && cap > 0)) c->out[3] = scores;
-  if (m.bias) scores = add(c, scores, m.bias);
+  if (m.bias) scores = onnx_add(c, scores, m.bias);
   if (mode == 2) c->out[3] = scores;
-  const Node *p = cast_to(c, masked_softmax(c, scores, &m, attr_dtype(c, "softmax_precision", dt)), dt);
+  const Node *p = onnx_cast_to(c, masked_softmax(c, scores, &m, onnx_attr_dtype(c, "softmax_precision", dt)), dt);
   if (mode == 3) c->out[3] = p;
-  const Node *y = matmul(c, p, v);
+  const Node *y = onnx_matmul(c, p, v);
   return packed ? join_heads(c, y) : y;
 }
 
 /* Pairs of columns turned by an angle per position. */
-static const Node *convert_rotary(Conv *c)
+static const Node *convert_rotary(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *cos = conv_in(c, 1);
-  const Node *sin = conv_in(c, 2);
-  const Node *at = conv_opt(c, 3);
-  bool packed = rank_of(c, x) == 3;
-  int64_t heads = attr_int(c, "num_heads", 0);
+  const Node *x = onnx_in(c, 0);
+  const Node *cos = onnx_in(c, 1);
+  const Node *sin = onnx_in(c, 2);
+  const Node *at = onnx_opt(c, 3);
+  bool packed = onnx_rank_of(c, x) == 3;
+  int64_t heads = onnx_attr_int(c, "num_heads", 0);
   const Node *y = packed ? split_heads(c, x, heads) : x; /* (batch, heads, length, size) */
-  int64_t size = static_dim(c, y, 3);
-  int64_t turn = attr_int(c, "rotary_embedding_dim", 0);
+  int64_t size = onnx_static_dim(c, y, 3);
+  int64_t turn = onnx_attr_int(c, "rotary_embedding_dim", 0);
   if (turn == 0) turn = size;
   if (turn < 0 || turn > size || turn % 2)
-    conv_fail(c, ERR_ARGUMENT, "rotary_embedding_dim %" PRId64 " does not fit a head of %" PRId64, turn, size);
+    onnx_fail(c, ERR_ARGUMENT, "rotary_embedding_dim %" PRId64 " does not fit a head of %" PRId64, turn, size);
   if (at) {
-    cos = take(c, cos, at, 0);
-    sin = take(c, sin, at, 0);
+    cos = onnx_take(c, cos, at, 0);
+    sin = onnx_take(c, sin, at, 0);
   }
-  cos = unsqueeze(c, cos, 1); /* (batch, 1, length, turn / 2) */
-  sin = unsqueeze(c, sin, 1);
-  bool interleaved = attr_int(c, "interleaved", 0);
-  const Node *part = turn == size ? y : slice(c, y, 3, 0, turn);
+  cos = onnx_unsqueeze(c, cos, 1); /* (batch, 1, length, turn / 2) */
+  sin = onnx_unsqueeze(c, sin, 1);
+  bool interleaved = onnx_attr_int(c, "interleaved", 0);
+  const Node *part = turn == size ? y : onnx_slice(c, y, 3, 0, turn);
   const Node *a, *b;
   if (interleaved) {
-    part =
-        reshape_to(c, part, concat2(c, shape_part(c, part, 0, 3), const_i64(c, 2, (int64_t[]){turn / 2, 2}), 0), true);
-    a = squeeze(c, slice(c, part, 4, 0, 1), 4);
-    b = squeeze(c, slice(c, part, 4, 1, 2), 4);
+    part = onnx_reshape_to(
+        c, part, onnx_concat2(c, onnx_shape_part(c, part, 0, 3), onnx_const_i64(c, 2, (int64_t[]){turn / 2, 2}), 0),
+        true);
+    a = onnx_squeeze(c, onnx_slice(c, part, 4, 0, 1), 4);
+    b = onnx_squeeze(c, onnx_slice(c, part, 4, 1, 2), 4);
   } else {
-    a = slice(c, part, 3, 0, turn / 2);
-    b = slice(c, part, 3, turn / 2, turn);
+    a = onnx_slice(c, part, 3, 0, turn / 2);
+    b = onnx_slice(c, part, 3, turn / 2, turn);
   }
-  const Node *real = sub(c, mul(c, cos, a), mul(c, sin, b));
-  const Node *imag = add(c, mul(c, sin, a), mul(c, cos, b));
+  const Node *real = onnx_sub(c, onnx_mul(c, cos, a), onnx_mul(c, sin, b));
+  const Node *imag = onnx_add(c, onnx_mul(c, sin, a), onnx_mul(c, cos, b));
   const Node *turned;
   if (interleaved) {
-    turned = concat2(c, unsqueeze(c, real, 4), unsqueeze(c, imag, 4), 4);
-    turned = reshape_to(c, turned, concat2(c, shape_part(c, real, 0, 3), const_i64(c, 1, &turn), 0), true);
+    turned = onnx_concat2(c, onnx_unsqueeze(c, real, 4), onnx_unsqueeze(c, imag, 4), 4);
+    turned = onnx_reshape_to(c, turned, onnx_concat2(c, onnx_shape_part(c, real, 0, 3), onnx_const_i64(c, 1, &turn), 0),
+                             true);
   } else {
-    turned = concat2(c, real, imag, 3);
+    turned = onnx_concat2(c, real, imag, 3);
   }
-  if (turn != size) turned = concat2(c, turned, slice(c, y, 3, turn, size), 3);
+  if (turn != size) turned = onnx_concat2(c, turned, onnx_slice(c, y, 3, turn, size), 3);
   return packed ? join_heads(c, turned) : turned;
 }
 
 static const OnnxRow rows[] = {{"Attention", 23, convert_attention}, {"RotaryEmbedding", 23, convert_rotary}};
-ONNX_TABLE(onnx_attention, "", rows);
+ONNX_TABLE(onnx_ops_attention, "", rows);
 
 /* ---- attention with bodies of its own ------------------------------------------------------------ */
 
-static const Node *modify(Conv *c, const char *name, const Node *x)
+static const Node *modify(Conversion *c, const char *name, const Node *x)
 {
-  const PAttr *a = conv_attr(c, name);
+  const PAttr *a = onnx_attr(c, name);
   if (!a || !a->g) return x;
   const PGraph *g = a->g;
-  if (g->input.n != 1 || g->output.n != 1) conv_fail(c, ERR_ARGUMENT, "%s takes one tensor and gives one", name);
+  if (g->input.n != 1 || g->output.n != 1) onnx_fail(c, ERR_ARGUMENT, "%s takes one tensor and gives one", name);
   Frame *f = arena_new_of(c->im->arena, Frame);
   f->outer = c->frame;
-  frame_set(c->im, f, g->input.v[0]->name, x);
+  onnx_frame_set(c->im, f, g->input.v[0]->name, x);
   const Node *out;
-  import_body(c->im, f, g, &out);
+  onnx_import_body(c->im, f, g, &out);
   return out;
 }
 
-static const Node *convert_flex_attention(Conv *c)
+static const Node *convert_flex_attention(Conversion *c)
 {
-  const Node *q = conv_in(c, 0);
-  const Node *k = conv_in(c, 1);
-  const Node *v = conv_in(c, 2);
-  DType dt = dtype_of(c, q);
-  DType precision = attr_dtype(c, "softmax_precision", dtype_eq(dt, DT_F64) ? DT_F64 : DT_F32);
-  int64_t heads = static_dim(c, q, 1);
+  const Node *q = onnx_in(c, 0);
+  const Node *k = onnx_in(c, 1);
+  const Node *v = onnx_in(c, 2);
+  DType dt = onnx_dtype_of(c, q);
+  DType precision = onnx_attr_dtype(c, "softmax_precision", dtype_eq(dt, DT_F64) ? DT_F64 : DT_F32);
+  int64_t heads = onnx_static_dim(c, q, 1);
   k = repeat_heads(c, k, heads);
   v = repeat_heads(c, v, heads);
-  double scale = attr_float(c, "scale", 1 / sqrt((double)static_dim(c, q, 3)));
-  const Node *scores = matmul(c, cast_to(c, q, precision), swap_last(c, cast_to(c, k, precision)));
-  scores = modify(c, "score_mod", mul(c, scores, scalar(c, precision, scale)));
-  const Node *p = modify(c, "prob_mod", softmax(c, scores, 3));
-  return cast_to(c, matmul(c, p, cast_to(c, v, precision)), dt);
+  double scale = onnx_attr_float(c, "scale", 1 / sqrt((double)onnx_static_dim(c, q, 3)));
+  const Node *scores = onnx_matmul(c, onnx_cast_to(c, q, precision), onnx_swap_last(c, onnx_cast_to(c, k, precision)));
+  scores = modify(c, "score_mod", onnx_mul(c, scores, onnx_scalar(c, precision, scale)));
+  const Node *p = modify(c, "prob_mod", onnx_softmax(c, scores, 3));
+  return onnx_cast_to(c, onnx_matmul(c, p, onnx_cast_to(c, v, precision)), dt);
 }
 
 static const OnnxRow preview_rows[] = {{"FlexAttention", 1, convert_flex_attention}};
-ONNX_TABLE(onnx_preview, "ai.onnx.preview", preview_rows);
+ONNX_TABLE(onnx_ops_preview, "ai.onnx.preview", preview_rows);

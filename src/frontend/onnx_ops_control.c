@@ -18,21 +18,21 @@ enum { ROUNDS = 64 }; /* of widening types; each takes a dimension or a rank awa
 /* ---- types of states --------------------------------------------------------------------------- */
 
 /* Dimensions that a parameter's type can say: literals and sizes with a name. */
-const Type *param_type(Module *m, const Type *ty)
+const Type *onnx_param_type(Module *m, const Type *ty)
 {
-  if (ty->kind == TY_SEQ || ty->kind == TY_OPT) return type_simple(m, ty->kind, param_type(m, ty->field[0]));
+  if (ty->kind == TY_SEQ || ty->kind == TY_OPT) return type_simple(m, ty->kind, onnx_param_type(m, ty->field[0]));
   if (ty->kind != TY_TENSOR || ty->ndim < 1) return ty;
   const Expr **dims = arena_array(m->arena, const Expr *, ty->ndim);
   for (int i = 0; i < ty->ndim; i++) {
     const Expr *e = ty->shape[i];
-    bool keep = e->kind == E_INT || (e->kind == E_VAR && dim_is_stable(e));
-    dims[i] = keep ? e : dim_any(m);
+    bool keep = e->kind == E_INT || (e->kind == E_VAR && type_dim_is_stable(e));
+    dims[i] = keep ? e : type_dim_any(m);
   }
   return type_tensor(m, ty->dtype, ty->ndim, dims);
 }
 
 /* An empty sequence says nothing of its items: the first insertion does. */
-bool is_bottom(Conv *c, const Node *n)
+bool onnx_is_bottom(Conversion *c, const Node *n)
 {
   return (n->kind == N_CALL && !strcmp(n->u.call.op->name, "sequence.empty")) || map_has(&c->im->bottoms, n);
 }
@@ -51,7 +51,7 @@ typedef struct LoopParts { /* of one conversion of the body */
   const Node *cond_out;
 } LoopParts;
 
-static LoopParts convert_body(Conv *c, Loop *l, const Type *const *types, const bool *bottom)
+static LoopParts convert_body(Conversion *c, Loop *l, const Type *const *types, const bool *bottom)
 {
   Arena *a = c->im->arena;
   LoopParts p = {.i = node_var(c->m, "i", type_tensor(c->m, DT_I64, 0, NULL))};
@@ -67,9 +67,9 @@ static LoopParts convert_body(Conv *c, Loop *l, const Type *const *types, const 
   Frame *f = arena_new_of(a, Frame);
   f->outer = c->frame;
   f->captures = arena_new_of(a, Captures);
-  Conv inner = *c;
+  Conversion inner = *c;
   inner.frame = f;
-  if (++c->im->depth > 64) conv_fail(c, ERR_UNSUPPORTED, "bodies nest deeper than 64");
+  if (++c->im->depth > 64) onnx_fail(c, ERR_UNSUPPORTED, "bodies nest deeper than 64");
   l->body(&inner, l, p.i, p.cond, p.state, &p.cond_out, p.state_out, p.scan_out);
   c->im->depth--;
   p.captures = *f->captures;
@@ -77,80 +77,80 @@ static LoopParts convert_body(Conv *c, Loop *l, const Type *const *types, const 
 }
 
 /* Converts the body until its states come out as they went in. */
-static LoopParts settle(Conv *c, Loop *l, const Type **types)
+static LoopParts settle(Conversion *c, Loop *l, const Type **types)
 {
   bool *bottom = arena_array(c->im->arena, bool, l->nstate + 1);
   for (int k = 0; k < l->nstate; k++) {
-    types[k] = param_type(c->m, l->init[k]->type);
-    bottom[k] = is_bottom(c, l->init[k]);
+    types[k] = onnx_param_type(c->m, l->init[k]->type);
+    bottom[k] = onnx_is_bottom(c, l->init[k]);
   }
   for (int round = 0; round < ROUNDS; round++) {
     LoopParts p = convert_body(c, l, types, bottom);
     bool same = true;
     for (int k = 0; k < l->nstate; k++) {
       if (types[k]->kind == TY_OPT && p.state_out[k]->type->kind != TY_OPT) {
-        p.state_out[k] = op1(c, "optional.make", p.state_out[k], NULL);
+        p.state_out[k] = onnx_op1(c, "optional.make", p.state_out[k], NULL);
         l->unwrap[k] = true;
       }
       const Type *now = p.state_out[k]->type;
       if (!same_kind(types[k], now))
-        conv_fail(c, ERR_TYPE, "state %d goes in as %s and comes out as %s", k, type_text(scratch(c->ctx), types[k]),
+        onnx_fail(c, ERR_TYPE, "state %d goes in as %s and comes out as %s", k, type_text(scratch(c->ctx), types[k]),
                   type_text(scratch(c->ctx), now));
       const Type *next =
-          param_type(c->m, bottom[k] && !is_bottom(c, p.state_out[k]) ? now : type_join(c->m, types[k], now));
-      if (bottom[k] && is_bottom(c, p.state_out[k])) continue;
+          onnx_param_type(c->m, bottom[k] && !onnx_is_bottom(c, p.state_out[k]) ? now : type_join(c->m, types[k], now));
+      if (bottom[k] && onnx_is_bottom(c, p.state_out[k])) continue;
       same = same && !bottom[k] && type_equal(types[k], next);
       types[k] = next;
       bottom[k] = false;
     }
     if (same) return p;
   }
-  conv_fail(c, ERR_UNSUPPORTED, "the shapes of the loop's states do not settle");
+  onnx_fail(c, ERR_UNSUPPORTED, "the shapes of the loop's states do not settle");
 }
 
 /* What the zero-th to the last iteration gave, one above the other; of no iteration: nothing, in the right shape. */
-static const Node *stack_up(Conv *c, const Node *seq, const Type *item, int axis, bool never_empty)
+static const Node *stack_up(Conversion *c, const Node *seq, const Type *item, int axis, bool never_empty)
 {
   int rank = item->ndim + 1;
-  if (item->ndim >= 0) axis = axis_of(c, axis, rank);
-  const Node *all = op1(c, "sequence.concat", seq, "axis:i,new_axis:i", axis, 1);
+  if (item->ndim >= 0) axis = onnx_axis_of(c, axis, rank);
+  const Node *all = onnx_op1(c, "sequence.concat", seq, "axis:i,new_axis:i", axis, 1);
   if (never_empty || item->ndim < 0) return all;
   int64_t dims[64];
   for (int i = 0, k = 0; i < rank; i++) {
     int64_t v = 0;
-    if (i != axis) is_static_dim(item->shape[k++], &v);
+    if (i != axis) onnx_is_static_dim(item->shape[k++], &v);
     dims[i] = i == axis ? 0 : v;
   }
-  const Node *none = op1(c, "full", scalar(c, item->dtype, 0), "shape:I,dtype:t", rank, dims, item->dtype);
-  const Node *count = op1(c, "sequence.length", seq, NULL);
-  return node_if(c->m, op2(c, "equal", count, scalar(c, DT_I64, 0), NULL), none, all);
+  const Node *none = onnx_op1(c, "full", onnx_scalar(c, item->dtype, 0), "shape:I,dtype:t", rank, dims, item->dtype);
+  const Node *count = onnx_op1(c, "sequence.length", seq, NULL);
+  return node_if(c->m, onnx_op2(c, "equal", count, onnx_scalar(c, DT_I64, 0), NULL), none, all);
 }
 
 typedef Vec(const Node *) Nodes;
 
 /* The call for the next iteration: same order as the parameters. */
-static const Node *next_call(Conv *c, const Loop *l, const LoopParts *p, const char *name, const Node *const *seq)
+static const Node *next_call(Conversion *c, const Loop *l, const LoopParts *p, const char *name, const Node *const *seq)
 {
   Arena *a = c->im->arena;
   Nodes arg = {0};
-  vec_push(a, &arg, add(c, p->i, scalar(c, DT_I64, 1)));
+  vec_push(a, &arg, onnx_add(c, p->i, onnx_scalar(c, DT_I64, 1)));
   if (p->limit) vec_push(a, &arg, p->limit);
   if (p->cond) vec_push(a, &arg, p->cond_out);
   for (int k = 0; k < l->nstate; k++) vec_push(a, &arg, p->state_out[k]);
-  for (int k = 0; k < l->nscan; k++) vec_push(a, &arg, op2(c, "sequence.insert", seq[k], p->scan_out[k], NULL));
+  for (int k = 0; k < l->nscan; k++) vec_push(a, &arg, onnx_op2(c, "sequence.insert", seq[k], p->scan_out[k], NULL));
   for (int k = 0; k < p->captures.list.n; k++) vec_push(a, &arg, p->captures.list.v[k].var);
   return node_apply(c->m, node_global(c->m, name), arg.n, arg.v);
 }
 
-static const Node *loop_condition(Conv *c, const LoopParts *p)
+static const Node *loop_condition(Conversion *c, const LoopParts *p)
 {
-  const Node *more = p->limit ? less(c, p->i, p->limit) : NULL;
+  const Node *more = p->limit ? onnx_less(c, p->i, p->limit) : NULL;
   if (!p->cond) return more;
-  return more ? op2(c, "logical_and", more, p->cond, NULL) : p->cond;
+  return more ? onnx_op2(c, "logical_and", more, p->cond, NULL) : p->cond;
 }
 
 /* The function, its first call; gives (state…, sequence…). */
-static const Node *make_loop(Conv *c, const Loop *l, const LoopParts *p)
+static const Node *make_loop(Conversion *c, const Loop *l, const LoopParts *p)
 {
   Arena *a = c->im->arena;
   const char *name = arena_printf(c->m->arena, "loop_%d", c->im->nfunctions++);
@@ -159,7 +159,7 @@ static const Node *make_loop(Conv *c, const Loop *l, const LoopParts *p)
   Nodes result = {0};
   const Node **seq = arena_array(a, const Node *, l->nscan + 1);
   vec_push(a, &param, p->i);
-  vec_push(a, &first, scalar(c, DT_I64, 0));
+  vec_push(a, &first, onnx_scalar(c, DT_I64, 0));
   if (p->limit) vec_push(a, &param, p->limit), vec_push(a, &first, l->limit);
   if (p->cond) vec_push(a, &param, p->cond), vec_push(a, &first, l->cond);
   for (int k = 0; k < l->nstate; k++) {
@@ -168,11 +168,11 @@ static const Node *make_loop(Conv *c, const Loop *l, const LoopParts *p)
     vec_push(a, &result, p->state[k]);
   }
   for (int k = 0; k < l->nscan; k++) {
-    const Type *item = param_type(c->m, p->scan_out[k]->type);
+    const Type *item = onnx_param_type(c->m, p->scan_out[k]->type);
     DType dt = item->kind == TY_TENSOR ? item->dtype : DT_F32;
     seq[k] = node_var(c->m, arena_printf(a, "collected%d", k), type_simple(c->m, TY_SEQ, item));
     vec_push(a, &param, seq[k]);
-    vec_push(a, &first, op0(c, "sequence.empty", "dtype:t", dt));
+    vec_push(a, &first, onnx_op0(c, "sequence.empty", "dtype:t", dt));
     vec_push(a, &result, seq[k]);
   }
   for (int k = 0; k < p->captures.list.n; k++) {
@@ -182,7 +182,7 @@ static const Node *make_loop(Conv *c, const Loop *l, const LoopParts *p)
   const Node *done = node_tuple(c->m, result.n, result.v);
   /* A size that is open in a state is another one in the result. */
   const Type **fields = arena_array(a, const Type *, result.n + 1);
-  for (int k = 0; k < result.n; k++) fields[k] = param_type(c->m, result.v[k]->type);
+  for (int k = 0; k < result.n; k++) fields[k] = onnx_param_type(c->m, result.v[k]->type);
   const Type *ret = type_tuple(c->m, result.n, fields);
   /* Declared before it is defined, so that the call inside has a type. */
   const Node *declared = node_func(c->m, param.n, param.v, node_var(c->m, "result", ret), ret, NULL);
@@ -192,48 +192,48 @@ static const Node *make_loop(Conv *c, const Loop *l, const LoopParts *p)
   return node_apply(c->m, node_global(c->m, name), first.n, first.v);
 }
 
-const Node *build_loop(Conv *c, Loop *l)
+const Node *onnx_build_loop(Conversion *c, Loop *l)
 {
   const Type **types = arena_array(c->im->arena, const Type *, l->nstate + 1);
   l->unwrap = arena_array(c->im->arena, bool, l->nstate + 1);
   LoopParts p = settle(c, l, types);
   l->scan_type = arena_array(c->im->arena, const Type *, l->nscan + 1);
-  for (int k = 0; k < l->nscan; k++) l->scan_type[k] = param_type(c->m, p.scan_out[k]->type);
+  for (int k = 0; k < l->nscan; k++) l->scan_type[k] = onnx_param_type(c->m, p.scan_out[k]->type);
   return make_loop(c, l, &p);
 }
 
-const Node *loop_stack(Conv *c, const Loop *l, const Node *result, int k, int axis)
+const Node *onnx_loop_stack(Conversion *c, const Loop *l, const Node *result, int k, int axis)
 {
   int n = 0;
-  const int64_t *trips = l->limit && !l->cond ? const_ints(c, l->limit, &n) : NULL;
+  const int64_t *trips = l->limit && !l->cond ? onnx_const_ints(c, l->limit, &n) : NULL;
   return stack_up(c, node_get(c->m, result, l->nstate + k), l->scan_type[k], axis, trips && trips[0] > 0);
 }
 
 /* ---- If ------------------------------------------------------------------------------------------------ */
 
-static const PGraph *body_of(Conv *c, const char *name)
+static const PGraph *body_of(Conversion *c, const char *name)
 {
-  const PAttr *a = conv_attr(c, name);
-  if (!a || !a->g) conv_fail(c, ERR_ARGUMENT, "attribute '%s' is missing", name);
+  const PAttr *a = onnx_attr(c, name);
+  if (!a || !a->g) onnx_fail(c, ERR_ARGUMENT, "attribute '%s' is missing", name);
   return a->g;
 }
 
-static const Node **branch(Conv *c, const char *name)
+static const Node **branch(Conversion *c, const char *name)
 {
   const PGraph *g = body_of(c, name);
-  if (g->output.n < c->nout) conv_fail(c, ERR_ARGUMENT, "%s has %d outputs, the node %d", name, g->output.n, c->nout);
+  if (g->output.n < c->nout) onnx_fail(c, ERR_ARGUMENT, "%s has %d outputs, the node %d", name, g->output.n, c->nout);
   Frame *f = arena_new_of(c->im->arena, Frame);
   f->outer = c->frame;
   const Node **out = arena_array(c->im->arena, const Node *, g->output.n + 1);
-  import_body(c->im, f, g, out);
+  onnx_import_body(c->im, f, g, out);
   return out;
 }
 
-const Node *if_branches(Conv *c, const Node ***yes, const Node ***no)
+const Node *onnx_if_branches(Conversion *c, const Node ***yes, const Node ***no)
 {
-  const Node *cond = scalar_of(c, conv_in(c, 0));
+  const Node *cond = onnx_scalar_of(c, onnx_in(c, 0));
   int n = 0;
-  const int64_t *known = const_ints(c, cond, &n);
+  const int64_t *known = onnx_const_ints(c, cond, &n);
   *yes = *no = NULL;
   if (!known || known[0]) *yes = branch(c, "then_branch");
   if (!known || !known[0]) *no = branch(c, "else_branch");
@@ -242,40 +242,40 @@ const Node *if_branches(Conv *c, const Node ***yes, const Node ***no)
 
 /* ---- Loop ------------------------------------------------------------------------------------------------ */
 
-static void loop_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state,
+static void loop_body(Conversion *c, Loop *l, const Node *i, const Node *cond, const Node *const *state,
                       const Node **cond_out, const Node **state_out, const Node **scan_out)
 {
   const PGraph *g = l->graph;
   const Node **out = arena_array(c->im->arena, const Node *, g->output.n + 1);
-  frame_set(c->im, c->frame, g->input.v[0]->name, i);
-  frame_set(c->im, c->frame, g->input.v[1]->name, cond ? cond : node_scalar(c->m, value_int(DT_BOOL, 1)));
-  for (int k = 0; k < l->nstate; k++) frame_set(c->im, c->frame, g->input.v[2 + k]->name, state[k]);
-  import_body(c->im, c->frame, g, out);
-  *cond_out = cond ? scalar_of(c, out[0]) : NULL;
+  onnx_frame_set(c->im, c->frame, g->input.v[0]->name, i);
+  onnx_frame_set(c->im, c->frame, g->input.v[1]->name, cond ? cond : node_scalar(c->m, value_int(DT_BOOL, 1)));
+  for (int k = 0; k < l->nstate; k++) onnx_frame_set(c->im, c->frame, g->input.v[2 + k]->name, state[k]);
+  onnx_import_body(c->im, c->frame, g, out);
+  *cond_out = cond ? onnx_scalar_of(c, out[0]) : NULL;
   for (int k = 0; k < l->nstate; k++) state_out[k] = out[1 + k];
   for (int k = 0; k < l->nscan; k++) scan_out[k] = out[1 + l->nstate + k];
 }
 
-static const Node *convert_loop(Conv *c)
+static const Node *convert_loop(Conversion *c)
 {
   const PGraph *g = body_of(c, "body");
   Loop l = {.graph = g, .nstate = c->nin > 2 ? c->nin - 2 : 0, .body = loop_body};
   l.nscan = g->output.n - 1 - l.nstate;
   if (g->input.n != l.nstate + 2 || l.nscan < 0 || c->nout > l.nstate + l.nscan)
-    conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs; with %d states and %d outputs that does not fit",
+    onnx_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs; with %d states and %d outputs that does not fit",
               g->input.n, g->output.n, l.nstate, c->nout);
   l.init = c->in + 2;
-  for (int k = 0; k < l.nstate; k++) conv_in(c, 2 + k);
-  if (conv_opt(c, 0)) l.limit = cast_to(c, scalar_of(c, conv_opt(c, 0)), DT_I64);
-  if (conv_opt(c, 1)) l.cond = scalar_of(c, conv_opt(c, 1));
-  if (!l.limit && !l.cond) conv_fail(c, ERR_UNSUPPORTED, "a loop without a trip count and a condition never ends");
-  const Node *r = build_loop(c, &l);
+  for (int k = 0; k < l.nstate; k++) onnx_in(c, 2 + k);
+  if (onnx_opt(c, 0)) l.limit = onnx_cast_to(c, onnx_scalar_of(c, onnx_opt(c, 0)), DT_I64);
+  if (onnx_opt(c, 1)) l.cond = onnx_scalar_of(c, onnx_opt(c, 1));
+  if (!l.limit && !l.cond) onnx_fail(c, ERR_UNSUPPORTED, "a loop without a trip count and a condition never ends");
+  const Node *r = onnx_build_loop(c, &l);
   for (int k = 0; k < l.nstate; k++) {
     c->out[k] = node_get(c->m, r, k);
-    if (l.unwrap[k]) c->out[k] = op1(c, "optional.get_element", c->out[k], NULL);
+    if (l.unwrap[k]) c->out[k] = onnx_op1(c, "optional.get_element", c->out[k], NULL);
   }
   for (int k = 0; k < l.nscan && l.nstate + k < c->nout; k++)
-    if (*c->p->output.v[l.nstate + k]) c->out[l.nstate + k] = loop_stack(c, &l, r, k, 0);
+    if (*c->p->output.v[l.nstate + k]) c->out[l.nstate + k] = onnx_loop_stack(c, &l, r, k, 0);
   return NULL;
 }
 
@@ -290,45 +290,45 @@ typedef struct ScanEnv {
 } ScanEnv;
 
 /* Inside the body the whole input is a captured value. */
-static const Node *inside(Conv *c, const Node *outer) { return frame_capture(c->im, c->frame, outer); }
+static const Node *inside(Conversion *c, const Node *outer) { return onnx_frame_capture(c->im, c->frame, outer); }
 
-static void scan_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state,
+static void scan_body(Conversion *c, Loop *l, const Node *i, const Node *cond, const Node *const *state,
                       const Node **cond_out, const Node **state_out, const Node **scan_out)
 {
   const PGraph *g = l->graph;
   const ScanEnv *s = l->env;
   (void)cond;
   *cond_out = NULL;
-  for (int k = 0; k < l->nstate; k++) frame_set(c->im, c->frame, g->input.v[k]->name, state[k]);
+  for (int k = 0; k < l->nstate; k++) onnx_frame_set(c->im, c->frame, g->input.v[k]->name, state[k]);
   for (int k = 0; k < s->n; k++) {
-    const Node *at = s->backward[k] ? sub(c, sub(c, inside(c, s->limit), scalar(c, DT_I64, 1)), i) : i;
-    const Node *item = op2(c, "take", inside(c, s->in[k]), at, "axis:i,mode:s", s->axis[k], "clip");
-    frame_set(c->im, c->frame, g->input.v[l->nstate + k]->name, item);
+    const Node *at = s->backward[k] ? onnx_sub(c, onnx_sub(c, inside(c, s->limit), onnx_scalar(c, DT_I64, 1)), i) : i;
+    const Node *item = onnx_op2(c, "take", inside(c, s->in[k]), at, "axis:i,mode:s", s->axis[k], "clip");
+    onnx_frame_set(c->im, c->frame, g->input.v[l->nstate + k]->name, item);
   }
   const Node **out = arena_array(c->im->arena, const Node *, g->output.n + 1);
-  import_body(c->im, c->frame, g, out);
+  onnx_import_body(c->im, c->frame, g, out);
   for (int k = 0; k < l->nstate; k++) state_out[k] = out[k];
   for (int k = 0; k < l->nscan; k++) scan_out[k] = out[l->nstate + k];
 }
 
 static int64_t list_at(const int64_t *v, int n, int k, int64_t def) { return v && k < n ? v[k] : def; }
 
-static const Node *scan_over(Conv *c, const PGraph *g, int nstate, const Node **init, int nscan_in, const Node **in,
-                             Loop *l)
+static const Node *scan_over(Conversion *c, const PGraph *g, int nstate, const Node **init, int nscan_in,
+                             const Node **in, Loop *l)
 {
   int na = 0;
   int nd = 0;
-  const int64_t *axes = attr_ints(c, "scan_input_axes", &na);
-  const int64_t *ways = attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &nd);
+  const int64_t *axes = onnx_attr_ints(c, "scan_input_axes", &na);
+  const int64_t *ways = onnx_attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &nd);
   ScanEnv *s = arena_new_of(c->im->arena, ScanEnv);
   *s = (ScanEnv){.n = nscan_in, .in = in};
   s->axis = arena_array(c->im->arena, int, s->n + 1);
   s->backward = arena_array(c->im->arena, bool, s->n + 1);
   for (int k = 0; k < s->n; k++) {
-    s->axis[k] = axis_of(c, list_at(axes, na, k, 0), rank_of(c, in[k]));
+    s->axis[k] = onnx_axis_of(c, list_at(axes, na, k, 0), onnx_rank_of(c, in[k]));
     s->backward[k] = list_at(ways, nd, k, 0);
   }
-  s->limit = scalar_of(c, shape_part(c, in[0], s->axis[0], s->axis[0] + 1));
+  s->limit = onnx_scalar_of(c, onnx_shape_part(c, in[0], s->axis[0], s->axis[0] + 1));
   *l = (Loop){.graph = g,
               .nstate = nstate,
               .init = init,
@@ -337,28 +337,28 @@ static const Node *scan_over(Conv *c, const PGraph *g, int nstate, const Node **
               .body = scan_body,
               .env = s};
   if (g->input.n != nstate + nscan_in || l->nscan < 0)
-    conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs, which does not fit", g->input.n, g->output.n);
-  return build_loop(c, l);
+    onnx_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs, which does not fit", g->input.n, g->output.n);
+  return onnx_build_loop(c, l);
 }
 
-static const Node *scan_result(Conv *c, const Loop *l, const Node *r, int k)
+static const Node *scan_result(Conversion *c, const Loop *l, const Node *r, int k)
 {
   int na = 0;
   int nd = 0;
-  const int64_t *axes = attr_ints(c, "scan_output_axes", &na);
-  const int64_t *ways = attr_ints(c, "scan_output_directions", &nd);
+  const int64_t *axes = onnx_attr_ints(c, "scan_output_axes", &na);
+  const int64_t *ways = onnx_attr_ints(c, "scan_output_directions", &nd);
   int axis = (int)list_at(axes, na, k, 0);
-  const Node *y = loop_stack(c, l, r, k, axis);
-  return list_at(ways, nd, k, 0) ? op1(c, "reverse", y, "axis:i", axis_of(c, axis, rank_of(c, y))) : y;
+  const Node *y = onnx_loop_stack(c, l, r, k, axis);
+  return list_at(ways, nd, k, 0) ? onnx_op1(c, "reverse", y, "axis:i", onnx_axis_of(c, axis, onnx_rank_of(c, y))) : y;
 }
 
-static const Node *convert_scan(Conv *c)
+static const Node *convert_scan(Conversion *c)
 {
   const PGraph *g = body_of(c, "body");
-  int64_t nin = attr_int(c, "num_scan_inputs", 0);
+  int64_t nin = onnx_attr_int(c, "num_scan_inputs", 0);
   if (nin < 1 || nin > c->nin)
-    conv_fail(c, ERR_ARGUMENT, "num_scan_inputs is %" PRId64 ", the node has %d inputs", nin, c->nin);
-  for (int i = 0; i < c->nin; i++) conv_in(c, i);
+    onnx_fail(c, ERR_ARGUMENT, "num_scan_inputs is %" PRId64 ", the node has %d inputs", nin, c->nin);
+  for (int i = 0; i < c->nin; i++) onnx_in(c, i);
   int nstate = c->nin - (int)nin;
   Loop l;
   const Node *r = scan_over(c, g, nstate, c->in, (int)nin, c->in + nstate, &l);
@@ -369,33 +369,34 @@ static const Node *convert_scan(Conv *c)
 }
 
 /* Opset 8: everything has a batch axis in front, each sample is a scan of its own. */
-static const Node *convert_scan_8(Conv *c)
+static const Node *convert_scan_8(Conversion *c)
 {
   const PGraph *g = body_of(c, "body");
-  int64_t nin = attr_int(c, "num_scan_inputs", 0);
-  if (conv_opt(c, 0)) conv_fail(c, ERR_UNSUPPORTED, "sequence_lens are not supported");
+  int64_t nin = onnx_attr_int(c, "num_scan_inputs", 0);
+  if (onnx_opt(c, 0)) onnx_fail(c, ERR_UNSUPPORTED, "sequence_lens are not supported");
   if (nin < 1 || nin >= c->nin)
-    conv_fail(c, ERR_ARGUMENT, "num_scan_inputs is %" PRId64 ", the node has %d inputs", nin, c->nin);
+    onnx_fail(c, ERR_ARGUMENT, "num_scan_inputs is %" PRId64 ", the node has %d inputs", nin, c->nin);
   int nstate = c->nin - 1 - (int)nin;
-  int64_t batch = static_dim(c, conv_in(c, 1), 0);
-  if (batch < 1 || batch > 256) conv_fail(c, ERR_UNSUPPORTED, "a batch of %" PRId64 " is not supported", batch);
+  int64_t batch = onnx_static_dim(c, onnx_in(c, 1), 0);
+  if (batch < 1 || batch > 256) onnx_fail(c, ERR_UNSUPPORTED, "a batch of %" PRId64 " is not supported", batch);
   const Node **each = arena_array(c->im->arena, const Node *, (size_t)batch *(size_t)(g->output.n + 1));
   for (int64_t b = 0; b < batch; b++) {
     const Node **in = arena_array(c->im->arena, const Node *, c->nin);
-    for (int i = 1; i < c->nin; i++) in[i - 1] = squeeze(c, slice(c, conv_in(c, i), 0, b, b + 1), 0);
+    for (int i = 1; i < c->nin; i++) in[i - 1] = onnx_squeeze(c, onnx_slice(c, onnx_in(c, i), 0, b, b + 1), 0);
     Loop l;
     const Node *r = scan_over(c, g, nstate, in, (int)nin, in + nstate, &l);
     for (int k = 0; k < g->output.n; k++)
-      each[k * batch + b] = unsqueeze(c, k < nstate ? node_get(c->m, r, k) : loop_stack(c, &l, r, k - nstate, 0), 0);
+      each[k * batch + b] =
+          onnx_unsqueeze(c, k < nstate ? node_get(c->m, r, k) : onnx_loop_stack(c, &l, r, k - nstate, 0), 0);
   }
-  for (int k = 0; k < g->output.n && k < c->nout; k++) c->out[k] = concat(c, (int)batch, each + k * batch, 0);
+  for (int k = 0; k < g->output.n && k < c->nout; k++) c->out[k] = onnx_concat(c, (int)batch, each + k * batch, 0);
   return NULL;
 }
 
 /* ---- SequenceMap --------------------------------------------------------------------------------------------- */
 
-static void map_body(Conv *c, Loop *l, const Node *i, const Node *cond, const Node *const *state, const Node **cond_out,
-                     const Node **state_out, const Node **scan_out)
+static void map_body(Conversion *c, Loop *l, const Node *i, const Node *cond, const Node *const *state,
+                     const Node **cond_out, const Node **state_out, const Node **scan_out)
 {
   const PGraph *g = l->graph;
   (void)cond;
@@ -404,105 +405,112 @@ static void map_body(Conv *c, Loop *l, const Node *i, const Node *cond, const No
   *cond_out = NULL;
   for (int k = 0; k < g->input.n; k++) {
     const Node *x = inside(c, ((const Node **)l->env)[k]);
-    frame_set(c->im, c->frame, g->input.v[k]->name, x->type->kind == TY_SEQ ? op2(c, "sequence.at", x, i, NULL) : x);
+    onnx_frame_set(c->im, c->frame, g->input.v[k]->name,
+                   x->type->kind == TY_SEQ ? onnx_op2(c, "sequence.at", x, i, NULL) : x);
   }
-  import_body(c->im, c->frame, g, scan_out);
+  onnx_import_body(c->im, c->frame, g, scan_out);
 }
 
-static const Node *convert_sequence_map(Conv *c)
+static const Node *convert_sequence_map(Conversion *c)
 {
   const PGraph *g = body_of(c, "body");
   if (g->input.n != c->nin || g->output.n < c->nout)
-    conv_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs, the node %d and %d", g->input.n, g->output.n,
+    onnx_fail(c, ERR_ARGUMENT, "the body has %d inputs and %d outputs, the node %d and %d", g->input.n, g->output.n,
               c->nin, c->nout);
-  for (int i = 0; i < c->nin; i++) conv_in(c, i);
+  for (int i = 0; i < c->nin; i++) onnx_in(c, i);
   Loop l = {.graph = g,
             .nscan = g->output.n,
-            .limit = op1(c, "sequence.length", conv_in(c, 0), NULL),
+            .limit = onnx_op1(c, "sequence.length", onnx_in(c, 0), NULL),
             .body = map_body,
             .env = c->in};
-  const Node *r = build_loop(c, &l);
+  const Node *r = onnx_build_loop(c, &l);
   for (int k = 0; k < c->nout; k++) c->out[k] = node_get(c->m, r, k);
   return NULL;
 }
 
 /* ---- sequences and optionals ------------------------------------------------------------------------------------ */
 
-static const Node *convert_sequence_construct(Conv *c)
+static const Node *convert_sequence_construct(Conversion *c)
 {
-  for (int i = 0; i < c->nin; i++) conv_in(c, i);
-  return opn(c, "sequence.construct", c->nin, c->in, NULL);
+  for (int i = 0; i < c->nin; i++) onnx_in(c, i);
+  return onnx_opn(c, "sequence.construct", c->nin, c->in, NULL);
 }
 
-static const Node *convert_sequence_empty(Conv *c)
+static const Node *convert_sequence_empty(Conversion *c)
 {
-  return op0(c, "sequence.empty", "dtype:t", attr_dtype(c, "dtype", DT_F32));
+  return onnx_op0(c, "sequence.empty", "dtype:t", onnx_attr_dtype(c, "dtype", DT_F32));
 }
-static const Node *convert_sequence_at(Conv *c) { return op2(c, "sequence.at", conv_in(c, 0), conv_in(c, 1), NULL); }
-static const Node *convert_sequence_length(Conv *c) { return op1(c, "sequence.length", conv_in(c, 0), NULL); }
+static const Node *convert_sequence_at(Conversion *c)
+{
+  return onnx_op2(c, "sequence.at", onnx_in(c, 0), onnx_in(c, 1), NULL);
+}
+static const Node *convert_sequence_length(Conversion *c)
+{
+  return onnx_op1(c, "sequence.length", onnx_in(c, 0), NULL);
+}
 
 /* The first item of an empty sequence tells what the items are. */
-static const Node *convert_sequence_insert(Conv *c)
+static const Node *convert_sequence_insert(Conversion *c)
 {
-  const Node *s = conv_in(c, 0);
-  const Node *x = conv_in(c, 1);
-  const Node *at = conv_opt(c, 2);
-  if (is_bottom(c, s)) return op1(c, "sequence.construct", x, NULL);
-  return at ? op3(c, "sequence.insert", s, x, at, NULL) : op2(c, "sequence.insert", s, x, NULL);
+  const Node *s = onnx_in(c, 0);
+  const Node *x = onnx_in(c, 1);
+  const Node *at = onnx_opt(c, 2);
+  if (onnx_is_bottom(c, s)) return onnx_op1(c, "sequence.construct", x, NULL);
+  return at ? onnx_op3(c, "sequence.insert", s, x, at, NULL) : onnx_op2(c, "sequence.insert", s, x, NULL);
 }
 
-static const Node *convert_sequence_erase(Conv *c)
+static const Node *convert_sequence_erase(Conversion *c)
 {
-  const Node *s = conv_in(c, 0);
-  const Node *at = conv_opt(c, 1);
-  return at ? op2(c, "sequence.erase", s, at, NULL) : op1(c, "sequence.erase", s, NULL);
+  const Node *s = onnx_in(c, 0);
+  const Node *at = onnx_opt(c, 1);
+  return at ? onnx_op2(c, "sequence.erase", s, at, NULL) : onnx_op1(c, "sequence.erase", s, NULL);
 }
 
-static const Node *convert_concat_from_sequence(Conv *c)
+static const Node *convert_concat_from_sequence(Conversion *c)
 {
-  return op1(c, "sequence.concat", conv_in(c, 0), "axis:i,new_axis:i", (int)attr_int(c, "axis", 0),
-             (int)attr_int(c, "new_axis", 0));
+  return onnx_op1(c, "sequence.concat", onnx_in(c, 0), "axis:i,new_axis:i", (int)onnx_attr_int(c, "axis", 0),
+                  (int)onnx_attr_int(c, "new_axis", 0));
 }
 
-static const Node *convert_split_to_sequence(Conv *c)
+static const Node *convert_split_to_sequence(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *sizes = conv_opt(c, 1);
-  int axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
-  int keep = (int)attr_int(c, "keepdims", 1);
-  return sizes ? op2(c, "sequence.split", x, sizes, "axis:i,keepdims:i", axis, 1)
-               : op1(c, "sequence.split", x, "axis:i,keepdims:i", axis, keep);
+  const Node *x = onnx_in(c, 0);
+  const Node *sizes = onnx_opt(c, 1);
+  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, x));
+  int keep = (int)onnx_attr_int(c, "keepdims", 1);
+  return sizes ? onnx_op2(c, "sequence.split", x, sizes, "axis:i,keepdims:i", axis, 1)
+               : onnx_op1(c, "sequence.split", x, "axis:i,keepdims:i", axis, keep);
 }
 
-static const Node *convert_optional(Conv *c)
+static const Node *convert_optional(Conversion *c)
 {
-  if (conv_opt(c, 0)) return op1(c, "optional.make", conv_opt(c, 0), NULL);
-  const PAttr *type = conv_attr(c, "type");
+  if (onnx_opt(c, 0)) return onnx_op1(c, "optional.make", onnx_opt(c, 0), NULL);
+  const PAttr *type = onnx_attr(c, "type");
   const PType *item = type ? type->tp : NULL;
   bool sequence = item && item->sequence;
   if (sequence) item = item->sequence->elem_type;
-  if (item && !item->tensor) conv_fail(c, ERR_UNSUPPORTED, "an optional may hold a tensor or a sequence of tensors");
-  return op0(c, "optional.make", "dtype:t,sequence:i",
-             item ? onnx_dtype(c->ctx, item->tensor->elem_type, c->name) : DT_F32, (int)sequence);
+  if (item && !item->tensor) onnx_fail(c, ERR_UNSUPPORTED, "an optional may hold a tensor or a sequence of tensors");
+  return onnx_op0(c, "optional.make", "dtype:t,sequence:i",
+                  item ? onnx_dtype(c->ctx, item->tensor->elem_type, c->name) : DT_F32, (int)sequence);
 }
 
-static const Node *convert_optional_has(Conv *c)
+static const Node *convert_optional_has(Conversion *c)
 {
-  const Node *x = conv_opt(c, 0);
+  const Node *x = onnx_opt(c, 0);
   if (!x) return node_scalar(c->m, value_int(DT_BOOL, 0));
   if (x->type->kind != TY_OPT) return node_scalar(c->m, value_int(DT_BOOL, 1));
-  return op1(c, "optional.has_element", x, NULL);
+  return onnx_op1(c, "optional.has_element", x, NULL);
 }
 
-static const Node *convert_optional_get(Conv *c)
+static const Node *convert_optional_get(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  return x->type->kind == TY_OPT ? op1(c, "optional.get_element", x, NULL) : x;
+  const Node *x = onnx_in(c, 0);
+  return x->type->kind == TY_OPT ? onnx_op1(c, "optional.get_element", x, NULL) : x;
 }
 
 static const OnnxRow rows[] = {
   {"ConcatFromSequence", 11, convert_concat_from_sequence},
-  {"If", 1, NULL /* import_nodes: the rest of its graph may go with it */},
+  {"If", 1, NULL /* onnx_import_nodes: the rest of its graph may go with it */},
   {"Loop", 1, convert_loop},
   {"Optional", 15, convert_optional},
   {"OptionalGetElement", 15, convert_optional_get},
@@ -518,4 +526,4 @@ static const OnnxRow rows[] = {
   {"SequenceMap", 17, convert_sequence_map},
   {"SplitToSequence", 11, convert_split_to_sequence},
 };
-ONNX_TABLE(onnx_control, "", rows);
+ONNX_TABLE(onnx_ops_control, "", rows);

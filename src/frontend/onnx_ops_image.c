@@ -14,9 +14,9 @@ typedef struct ResizeCall {
   const int64_t *axes;
 } ResizeCall;
 
-static const double *const_floats(Conv *c, const Node *x, int *n)
+static const double *const_floats(Conversion *c, const Node *x, int *n)
 {
-  if (!x || x->kind != N_CONST || !dtype_is_float(dtype_of(c, x))) return NULL;
+  if (!x || x->kind != N_CONST || !dtype_is_float(onnx_dtype_of(c, x))) return NULL;
   const ConstData *d = x->u.data;
   size_t size = (size_t)dtype_bytes(d->dtype);
   *n = (int)(d->bytes / size);
@@ -25,13 +25,16 @@ static const double *const_floats(Conv *c, const Node *x, int *n)
   return v;
 }
 
-static bool is_empty(Conv *c, const Node *x) { return !x || (rank_of(c, x) == 1 && expr_is_int(dim_of(c, x, 0), 0)); }
+static bool is_empty(Conversion *c, const Node *x)
+{
+  return !x || (onnx_rank_of(c, x) == 1 && expr_is_int(onnx_dim_of(c, x, 0), 0));
+}
 
 /* What is known goes into attributes, the rest behind data. */
-static const Node *call_resize(Conv *c, const ResizeCall *r, const Node *x, const Node *sizes, const Node *scales,
+static const Node *call_resize(Conversion *c, const ResizeCall *r, const Node *x, const Node *sizes, const Node *scales,
                                const Node *roi)
 {
-  const OpDef *op = op_get(c->ctx, "image.resize");
+  const OpDef *op = opdef_get(c->ctx, "image.resize");
   void *attrs = attrs_new(c->m, op->attrs);
   const Node *arg[4] = {x};
   const char *names[3];
@@ -46,7 +49,7 @@ static const Node *call_resize(Conv *c, const ResizeCall *r, const Node *x, cons
   attrs_set_int(c->m, op->attrs, attrs, "cubic_exclude", r->exclude);
   attrs_set_int(c->m, op->attrs, attrs, "antialias", r->antialias);
   if (r->axes) attrs_set_ints(c->m, op->attrs, attrs, "axes", r->naxes, r->axes);
-  const Expr *const *dims = sizes ? const_dims(c, sizes, &k) : NULL;
+  const Expr *const *dims = sizes ? onnx_const_dims(c, sizes, &k) : NULL;
   if (dims) attrs_set_dims(c->m, op->attrs, attrs, "sizes", k, dims);
   else if (sizes) names[n - 1] = "sizes", arg[n++] = sizes;
   const double *v = const_floats(c, scales, &k);
@@ -59,150 +62,152 @@ static const Node *call_resize(Conv *c, const ResizeCall *r, const Node *x, cons
   return node_call(c->m, op, n, arg, attrs, c->name);
 }
 
-static const char *resize_method(Conv *c, const char *mode)
+static const char *resize_method(Conversion *c, const char *mode)
 {
   if (!strcmp(mode, "nearest")) return "nearest_neighbor";
   if (!strcmp(mode, "linear") || !strcmp(mode, "bilinear")) return "linear";
   if (!strcmp(mode, "cubic")) return "cubic";
-  conv_fail(c, ERR_UNSUPPORTED, "mode '%s' is not supported", mode);
+  onnx_fail(c, ERR_UNSUPPORTED, "mode '%s' is not supported", mode);
 }
 
 /* Upsample and the first Resize: coordinates divided by the factor, rounded down. */
-static ResizeCall plain_resize(Conv *c)
+static ResizeCall plain_resize(Conversion *c)
 {
-  return (ResizeCall){.method = resize_method(c, attr_str(c, "mode", "nearest")),
+  return (ResizeCall){.method = resize_method(c, onnx_attr_str(c, "mode", "nearest")),
                       .coordinates = "asymmetric",
                       .rounding = "floor",
                       .policy = "stretch",
                       .alpha = -0.75};
 }
 
-static const Node *convert_upsample_attr(Conv *c)
+static const Node *convert_upsample_attr(Conversion *c)
 {
   ResizeCall r = plain_resize(c);
   int n = 0;
-  const float *v = attr_floats(c, "scales", &n);
-  float pair[4] = {1, 1, (float)attr_float(c, "height_scale", 1), (float)attr_float(c, "width_scale", 1)};
+  const float *v = onnx_attr_floats(c, "scales", &n);
+  float pair[4] = {1, 1, (float)onnx_attr_float(c, "height_scale", 1), (float)onnx_attr_float(c, "width_scale", 1)};
   if (!v) {
     v = pair;
     n = 4;
   }
-  return call_resize(c, &r, conv_in(c, 0), NULL, node_const_copy(c->m, DT_F32, 1, (int64_t[]){n}, v), NULL);
+  return call_resize(c, &r, onnx_in(c, 0), NULL, node_const_copy(c->m, DT_F32, 1, (int64_t[]){n}, v), NULL);
 }
 
-static const Node *convert_upsample(Conv *c)
+static const Node *convert_upsample(Conversion *c)
 {
   ResizeCall r = plain_resize(c);
-  return call_resize(c, &r, conv_in(c, 0), NULL, conv_in(c, 1), NULL);
+  return call_resize(c, &r, onnx_in(c, 0), NULL, onnx_in(c, 1), NULL);
 }
 
-static const Node *convert_resize(Conv *c)
+static const Node *convert_resize(Conversion *c)
 {
-  const Node *roi = conv_opt(c, 1);
-  const Node *scales = conv_opt(c, 2);
-  const Node *sizes = conv_opt(c, 3);
+  const Node *roi = onnx_opt(c, 1);
+  const Node *scales = onnx_opt(c, 2);
+  const Node *sizes = onnx_opt(c, 3);
   ResizeCall r = {
-    .method = resize_method(c, attr_str(c, "mode", "nearest")),
-    .coordinates = attr_str(c, "coordinate_transformation_mode", "half_pixel"),
-    .rounding = attr_str(c, "nearest_mode", "round_prefer_floor"),
-    .policy = attr_str(c, "keep_aspect_ratio_policy", "stretch"),
-    .alpha = attr_float(c, "cubic_coeff_a", -0.75),
-    .outside = attr_float(c, "extrapolation_value", 0),
-    .exclude = (int)attr_int(c, "exclude_outside", 0),
-    .antialias = (int)attr_int(c, "antialias", 0),
+    .method = resize_method(c, onnx_attr_str(c, "mode", "nearest")),
+    .coordinates = onnx_attr_str(c, "coordinate_transformation_mode", "half_pixel"),
+    .rounding = onnx_attr_str(c, "nearest_mode", "round_prefer_floor"),
+    .policy = onnx_attr_str(c, "keep_aspect_ratio_policy", "stretch"),
+    .alpha = onnx_attr_float(c, "cubic_coeff_a", -0.75),
+    .outside = onnx_attr_float(c, "extrapolation_value", 0),
+    .exclude = (int)onnx_attr_int(c, "exclude_outside", 0),
+    .antialias = (int)onnx_attr_int(c, "antialias", 0),
   };
-  r.axes = attr_ints(c, "axes", &r.naxes);
+  r.axes = onnx_attr_ints(c, "axes", &r.naxes);
   if (is_empty(c, scales)) scales = NULL;
   if (is_empty(c, sizes)) sizes = NULL;
   bool crop = !strcmp(r.coordinates, "tf_crop_and_resize");
-  if (!sizes && !scales) conv_fail(c, ERR_ARGUMENT, "neither sizes nor scales are given");
-  if (crop && is_empty(c, roi)) conv_fail(c, ERR_ARGUMENT, "tf_crop_and_resize needs a region");
-  return call_resize(c, &r, conv_in(c, 0), sizes ? cast_to(c, sizes, DT_I64) : NULL, sizes ? NULL : scales,
+  if (!sizes && !scales) onnx_fail(c, ERR_ARGUMENT, "neither sizes nor scales are given");
+  if (crop && is_empty(c, roi)) onnx_fail(c, ERR_ARGUMENT, "tf_crop_and_resize needs a region");
+  return call_resize(c, &r, onnx_in(c, 0), sizes ? onnx_cast_to(c, sizes, DT_I64) : NULL, sizes ? NULL : scales,
                      crop ? roi : NULL);
 }
 
 /* ---- sampling ----------------------------------------------------------------------------------- */
 
-static const Node *convert_grid_sample(Conv *c)
+static const Node *convert_grid_sample(Conversion *c)
 {
-  const char *mode = attr_str(c, "mode", "linear");
+  const char *mode = onnx_attr_str(c, "mode", "linear");
   const char *method;
   if (!strcmp(mode, "linear") || !strcmp(mode, "bilinear")) method = "bilinear";
   else if (!strcmp(mode, "nearest")) method = "nearest";
   else if (!strcmp(mode, "cubic") || !strcmp(mode, "bicubic")) method = "bicubic";
-  else conv_fail(c, ERR_ARGUMENT, "mode '%s' is not known", mode);
-  const Node *x = conv_in(c, 0);
-  return op2(c, "image.grid_sample", x, conv_in(c, 1), "method:s,layout:s,padding_mode:s,align_corners:i,grid_last:i",
-             method, rank_of(c, x) == 5 ? "NCDHW" : "NCHW", attr_str(c, "padding_mode", "zeros"),
-             (int)attr_int(c, "align_corners", 0), 1);
+  else onnx_fail(c, ERR_ARGUMENT, "mode '%s' is not known", mode);
+  const Node *x = onnx_in(c, 0);
+  return onnx_op2(c, "image.grid_sample", x, onnx_in(c, 1),
+                  "method:s,layout:s,padding_mode:s,align_corners:i,grid_last:i", method,
+                  onnx_rank_of(c, x) == 5 ? "NCDHW" : "NCHW", onnx_attr_str(c, "padding_mode", "zeros"),
+                  (int)onnx_attr_int(c, "align_corners", 0), 1);
 }
 
-static const Node *convert_affine_grid(Conv *c)
+static const Node *convert_affine_grid(Conversion *c)
 {
   int n = 0;
-  const Node *theta = conv_in(c, 0);
-  const Node *size = conv_in(c, 1);
-  const Expr *const *d = const_dims(c, size, &n);
-  int corners = (int)attr_int(c, "align_corners", 0);
+  const Node *theta = onnx_in(c, 0);
+  const Node *size = onnx_in(c, 1);
+  const Expr *const *d = onnx_const_dims(c, size, &n);
+  int corners = (int)onnx_attr_int(c, "align_corners", 0);
   if (d && n > 2)
-    return op1(c, "image.affine_grid", theta, "target_shape:D,align_corners:i,grid_last:i", n - 2, d + 2, corners, 1);
-  return op2(c, "image.affine_grid", theta, size, "align_corners:i,grid_last:i", corners, 1);
+    return onnx_op1(c, "image.affine_grid", theta, "target_shape:D,align_corners:i,grid_last:i", n - 2, d + 2, corners,
+                    1);
+  return onnx_op2(c, "image.affine_grid", theta, size, "align_corners:i,grid_last:i", corners, 1);
 }
 
 /* Boxes carry the number of their image in front. */
-static const Node *numbered_boxes(Conv *c, const Node *boxes, const Node *batch)
+static const Node *numbered_boxes(Conversion *c, const Node *boxes, const Node *batch)
 {
-  return concat2(c, unsqueeze(c, cast_to(c, batch, dtype_of(c, boxes)), 1), boxes, 1);
+  return onnx_concat2(c, onnx_unsqueeze(c, onnx_cast_to(c, batch, onnx_dtype_of(c, boxes)), 1), boxes, 1);
 }
 
-static const Node *convert_roi_align(Conv *c)
+static const Node *convert_roi_align(Conversion *c)
 {
-  const char *mode = attr_str(c, "mode", "avg");
-  bool half = c->opset >= 16 && !strcmp(attr_str(c, "coordinate_transformation_mode", "half_pixel"), "half_pixel");
-  int64_t size[] = {attr_int(c, "output_height", 1), attr_int(c, "output_width", 1)};
-  return op2(c, "vision.roi_align", conv_in(c, 0), numbered_boxes(c, conv_in(c, 1), conv_in(c, 2)),
-             "pooled_size:I,spatial_scale:f,sample_ratio:i,mode:s,half_pixel:i", 2, size,
-             attr_float(c, "spatial_scale", 1), (int)attr_int(c, "sampling_ratio", 0), mode, (int)half);
+  const char *mode = onnx_attr_str(c, "mode", "avg");
+  bool half = c->opset >= 16 && !strcmp(onnx_attr_str(c, "coordinate_transformation_mode", "half_pixel"), "half_pixel");
+  int64_t size[] = {onnx_attr_int(c, "output_height", 1), onnx_attr_int(c, "output_width", 1)};
+  return onnx_op2(c, "vision.roi_align", onnx_in(c, 0), numbered_boxes(c, onnx_in(c, 1), onnx_in(c, 2)),
+                  "pooled_size:I,spatial_scale:f,sample_ratio:i,mode:s,half_pixel:i", 2, size,
+                  onnx_attr_float(c, "spatial_scale", 1), (int)onnx_attr_int(c, "sampling_ratio", 0), mode, (int)half);
 }
 
-static const Node *convert_max_roi_pool(Conv *c)
+static const Node *convert_max_roi_pool(Conversion *c)
 {
   int n = 0;
-  const int64_t *size = attr_ints(c, "pooled_shape", &n);
-  if (!size || n != 2) conv_fail(c, ERR_ARGUMENT, "pooled_shape has %d numbers, 2 are wanted", n);
-  return op2(c, "vision.roi_pool", conv_in(c, 0), conv_in(c, 1), "pooled_size:I,spatial_scale:f", n, size,
-             attr_float(c, "spatial_scale", 1));
+  const int64_t *size = onnx_attr_ints(c, "pooled_shape", &n);
+  if (!size || n != 2) onnx_fail(c, ERR_ARGUMENT, "pooled_shape has %d numbers, 2 are wanted", n);
+  return onnx_op2(c, "vision.roi_pool", onnx_in(c, 0), onnx_in(c, 1), "pooled_size:I,spatial_scale:f", n, size,
+                  onnx_attr_float(c, "spatial_scale", 1));
 }
 
-static const Node *convert_col2im(Conv *c)
+static const Node *convert_col2im(Conversion *c)
 {
   int n = 0;
   int nk = 0;
   int ns = 0;
   int np = 0;
   int nd = 0;
-  const Node *x = conv_in(c, 0);
-  const Node *image = conv_in(c, 1);
-  const int64_t *kernel = const_ints(c, conv_in(c, 2), &nk);
-  if (!kernel) nk = (int)static_dim(c, conv_in(c, 2), 0);
-  if (nk > 8) conv_fail(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported", nk);
+  const Node *x = onnx_in(c, 0);
+  const Node *image = onnx_in(c, 1);
+  const int64_t *kernel = onnx_const_ints(c, onnx_in(c, 2), &nk);
+  if (!kernel) nk = (int)onnx_static_dim(c, onnx_in(c, 2), 0);
+  if (nk > 8) onnx_fail(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported", nk);
   int64_t ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   int64_t zeros[16] = {0};
-  const int64_t *strides = attr_ints(c, "strides", &ns);
-  const int64_t *pads = attr_ints(c, "pads", &np);
-  const int64_t *dilation = attr_ints(c, "dilations", &nd);
-  const Expr *const *size = const_dims(c, image, &n);
+  const int64_t *strides = onnx_attr_ints(c, "strides", &ns);
+  const int64_t *pads = onnx_attr_ints(c, "pads", &np);
+  const int64_t *dilation = onnx_attr_ints(c, "dilations", &nd);
+  const Expr *const *size = onnx_const_dims(c, image, &n);
   if (!strides) strides = ones, ns = nk;
   if (!pads) pads = zeros, np = 2 * nk;
   if (!dilation) dilation = ones, nd = nk;
   if (!kernel)
-    return op3(c, "nn.col2im", x, image, conv_in(c, 2), "strides:I,padding:I,dilation:I", ns, strides, np, pads, nd,
-               dilation);
+    return onnx_op3(c, "nn.col2im", x, image, onnx_in(c, 2), "strides:I,padding:I,dilation:I", ns, strides, np, pads,
+                    nd, dilation);
   if (size)
-    return op1(c, "nn.col2im", x, "image_size:D,kernel_size:I,strides:I,padding:I,dilation:I", n, size, nk, kernel, ns,
-               strides, np, pads, nd, dilation);
-  return op2(c, "nn.col2im", x, image, "kernel_size:I,strides:I,padding:I,dilation:I", nk, kernel, ns, strides, np,
-             pads, nd, dilation);
+    return onnx_op1(c, "nn.col2im", x, "image_size:D,kernel_size:I,strides:I,padding:I,dilation:I", n, size, nk, kernel,
+                    ns, strides, np, pads, nd, dilation);
+  return onnx_op2(c, "nn.col2im", x, image, "kernel_size:I,strides:I,padding:I,dilation:I", nk, kernel, ns, strides, np,
+                  pads, nd, dilation);
 }
 
 static const OnnxRow rows[] = {
@@ -212,4 +217,4 @@ static const OnnxRow rows[] = {
   {"RoiAlign", 10, convert_roi_align},     {"Upsample", 1, convert_upsample_attr},
   {"Upsample", 9, convert_upsample},
 };
-ONNX_TABLE(onnx_image, "", rows);
+ONNX_TABLE(onnx_ops_image, "", rows);

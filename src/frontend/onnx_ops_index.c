@@ -9,192 +9,197 @@
 enum { MAX_RANK = 32 };
 
 /* index < 0: from the end of `extent` (anything that broadcasts to the indices). */
-static const Node *from_end(Conv *c, const Node *index, const Node *extent)
+static const Node *from_end(Conversion *c, const Node *index, const Node *extent)
 {
   int n = 0;
-  const int64_t *v = index->kind == N_CONST ? const_ints(c, index, &n) : NULL;
+  const int64_t *v = index->kind == N_CONST ? onnx_const_ints(c, index, &n) : NULL;
   bool plain = v != NULL;
   for (int i = 0; i < n && plain; i++) plain = v[i] >= 0;
   if (plain) return index;
-  return where(c, less(c, index, scalar_like(c, index, 0)), add(c, index, cast_to(c, extent, dtype_of(c, index))),
-               index);
+  return onnx_where(c, onnx_less(c, index, onnx_scalar_like(c, index, 0)),
+                    onnx_add(c, index, onnx_cast_to(c, extent, onnx_dtype_of(c, index))), index);
 }
 
-static const Node *extent_of(Conv *c, const Node *x, int axis)
+static const Node *extent_of(Conversion *c, const Node *x, int axis)
 {
-  return scalar_of(c, shape_part(c, x, axis, axis + 1));
+  return onnx_scalar_of(c, onnx_shape_part(c, x, axis, axis + 1));
 }
 
-static const Node *convert_gather(Conv *c)
+static const Node *convert_gather(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  return take(c, x, conv_in(c, 1), axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)));
+  const Node *x = onnx_in(c, 0);
+  return onnx_take(c, x, onnx_in(c, 1), onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, x)));
 }
 
-static const Node *convert_gather_elements(Conv *c)
+static const Node *convert_gather_elements(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  int axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
-  return op2(c, "gather", x, from_end(c, conv_in(c, 1), extent_of(c, x, axis)), "axis:i", axis);
+  const Node *x = onnx_in(c, 0);
+  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, x));
+  return onnx_op2(c, "gather", x, from_end(c, onnx_in(c, 1), extent_of(c, x, axis)), "axis:i", axis);
 }
 
 /* ONNX keeps the coordinates in the last axis, gather_nd and scatter_nd in the first. */
-static const Node *coordinates(Conv *c, const Node *x, const Node *index, int batch)
+static const Node *coordinates(Conversion *c, const Node *x, const Node *index, int batch)
 {
-  int n = (int)static_dim(c, index, -1);
-  if (batch + n > rank_of(c, x))
-    conv_fail(c, ERR_SHAPE, "%d coordinates after %d batch axes do not fit rank %d", n, batch, rank_of(c, x));
-  index = from_end(c, index, shape_part(c, x, batch, batch + n));
-  return move_axis(c, index, rank_of(c, index) - 1, 0);
+  int n = (int)onnx_static_dim(c, index, -1);
+  if (batch + n > onnx_rank_of(c, x))
+    onnx_fail(c, ERR_SHAPE, "%d coordinates after %d batch axes do not fit rank %d", n, batch, onnx_rank_of(c, x));
+  index = from_end(c, index, onnx_shape_part(c, x, batch, batch + n));
+  return onnx_move_axis(c, index, onnx_rank_of(c, index) - 1, 0);
 }
 
-static const Node *convert_gather_nd(Conv *c)
+static const Node *convert_gather_nd(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *index = conv_in(c, 1);
-  int64_t batch = attr_int(c, "batch_dims", 0);
-  if (batch < 0 || batch >= rank_of(c, index) || batch > rank_of(c, x))
-    conv_fail(c, ERR_ARGUMENT, "batch_dims %" PRId64 " is out of range", batch);
-  return op2(c, "gather_nd", x, coordinates(c, x, index, (int)batch), "batch_dims:l,index_rank:l", batch,
-             static_dim(c, index, -1));
+  const Node *x = onnx_in(c, 0);
+  const Node *index = onnx_in(c, 1);
+  int64_t batch = onnx_attr_int(c, "batch_dims", 0);
+  if (batch < 0 || batch >= onnx_rank_of(c, index) || batch > onnx_rank_of(c, x))
+    onnx_fail(c, ERR_ARGUMENT, "batch_dims %" PRId64 " is out of range", batch);
+  return onnx_op2(c, "gather_nd", x, coordinates(c, x, index, (int)batch), "batch_dims:l,index_rank:l", batch,
+                  onnx_static_dim(c, index, -1));
 }
 
-static const char *reduction(Conv *c)
+static const char *reduction(Conversion *c)
 {
-  const char *r = attr_str(c, "reduction", "none");
+  const char *r = onnx_attr_str(c, "reduction", "none");
   static const char *const known[] = {"add", "mul", "min", "max"};
   for (int i = 0; i < 4; i++)
     if (!strcmp(r, known[i])) return known[i];
-  if (strcmp(r, "none")) conv_fail(c, ERR_ARGUMENT, "reduction '%s' is not known", r);
+  if (strcmp(r, "none")) onnx_fail(c, ERR_ARGUMENT, "reduction '%s' is not known", r);
   return "update";
 }
 
-static const Node *convert_scatter_elements(Conv *c)
+static const Node *convert_scatter_elements(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  int axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
-  return op3(c, "scatter_elements", x, from_end(c, conv_in(c, 1), extent_of(c, x, axis)), conv_in(c, 2),
-             "axis:i,reduction:s", axis, reduction(c));
+  const Node *x = onnx_in(c, 0);
+  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, x));
+  return onnx_op3(c, "scatter_elements", x, from_end(c, onnx_in(c, 1), extent_of(c, x, axis)), onnx_in(c, 2),
+                  "axis:i,reduction:s", axis, reduction(c));
 }
 
-static const Node *convert_scatter_nd(Conv *c)
+static const Node *convert_scatter_nd(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  return op3(c, "scatter_nd", x, coordinates(c, x, conv_in(c, 1), 0), conv_in(c, 2), "mode:s", reduction(c));
+  const Node *x = onnx_in(c, 0);
+  return onnx_op3(c, "scatter_nd", x, coordinates(c, x, onnx_in(c, 1), 0), onnx_in(c, 2), "mode:s", reduction(c));
 }
 
 /* A cache written at an offset per sample: each place asks which update, if any, lands there. */
-static const Node *convert_tensor_scatter(Conv *c)
+static const Node *convert_tensor_scatter(Conversion *c)
 {
-  const Node *cache = conv_in(c, 0);
-  const Node *update = conv_in(c, 1);
-  const Node *at = conv_opt(c, 2);
-  int rank = rank_of(c, cache);
-  int axis = axis_of(c, attr_int(c, "axis", -2), rank);
-  bool circular = !strcmp(attr_str(c, "mode", "linear"), "circular");
+  const Node *cache = onnx_in(c, 0);
+  const Node *update = onnx_in(c, 1);
+  const Node *at = onnx_opt(c, 2);
+  int rank = onnx_rank_of(c, cache);
+  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", -2), rank);
+  bool circular = !strcmp(onnx_attr_str(c, "mode", "linear"), "circular");
   const Node *length = extent_of(c, cache, axis);
   const Node *count = extent_of(c, update, axis);
-  const Node *place = unsqueeze_to(c, iota(c, length, DT_I64), axis, rank);
-  if (at) place = sub(c, place, unsqueeze_to(c, cast_to(c, at, DT_I64), 0, rank));
-  if (circular) place = op2(c, "floor_mod", place, length, NULL);
-  const Node *inside =
-      op2(c, "logical_and", op2(c, "greater_equal", place, scalar(c, DT_I64, 0), NULL), less(c, place, count), NULL);
-  const Node *safe = min2(c, max2(c, place, scalar(c, DT_I64, 0)), sub(c, count, scalar(c, DT_I64, 1)));
-  const Node *value = op2(c, "gather", update, op2(c, "broadcast_to_like", safe, cache, NULL), "axis:i", axis);
-  return where(c, inside, value, cache);
+  const Node *place = onnx_unsqueeze_to(c, onnx_iota(c, length, DT_I64), axis, rank);
+  if (at) place = onnx_sub(c, place, onnx_unsqueeze_to(c, onnx_cast_to(c, at, DT_I64), 0, rank));
+  if (circular) place = onnx_op2(c, "floor_mod", place, length, NULL);
+  const Node *inside = onnx_op2(c, "logical_and", onnx_op2(c, "greater_equal", place, onnx_scalar(c, DT_I64, 0), NULL),
+                                onnx_less(c, place, count), NULL);
+  const Node *safe =
+      onnx_min2(c, onnx_max2(c, place, onnx_scalar(c, DT_I64, 0)), onnx_sub(c, count, onnx_scalar(c, DT_I64, 1)));
+  const Node *value =
+      onnx_op2(c, "gather", update, onnx_op2(c, "broadcast_to_like", safe, cache, NULL), "axis:i", axis);
+  return onnx_where(c, inside, value, cache);
 }
 
 /* on where the index is, off elsewhere. */
-static const Node *convert_one_hot(Conv *c)
+static const Node *convert_one_hot(Conversion *c)
 {
-  const Node *index = cast_to(c, conv_in(c, 0), DT_I64);
-  const Node *depth = cast_to(c, scalar_of(c, conv_in(c, 1)), DT_I64);
-  const Node *values = conv_in(c, 2);
-  int rank = rank_of(c, index);
-  int64_t axis = attr_int(c, "axis", -1);
-  int at = axis_of(c, axis, rank + 1);
-  const Node *off = scalar_of(c, slice(c, values, 0, 0, 1));
-  const Node *on = scalar_of(c, slice(c, values, 0, 1, 2));
-  const Node *hot = op2(c, "equal", unsqueeze(c, from_end(c, index, depth), at),
-                        unsqueeze_to(c, iota(c, depth, DT_I64), at, rank + 1), NULL);
-  return where(c, hot, on, off);
+  const Node *index = onnx_cast_to(c, onnx_in(c, 0), DT_I64);
+  const Node *depth = onnx_cast_to(c, onnx_scalar_of(c, onnx_in(c, 1)), DT_I64);
+  const Node *values = onnx_in(c, 2);
+  int rank = onnx_rank_of(c, index);
+  int64_t axis = onnx_attr_int(c, "axis", -1);
+  int at = onnx_axis_of(c, axis, rank + 1);
+  const Node *off = onnx_scalar_of(c, onnx_slice(c, values, 0, 0, 1));
+  const Node *on = onnx_scalar_of(c, onnx_slice(c, values, 0, 1, 2));
+  const Node *hot = onnx_op2(c, "equal", onnx_unsqueeze(c, from_end(c, index, depth), at),
+                             onnx_unsqueeze_to(c, onnx_iota(c, depth, DT_I64), at, rank + 1), NULL);
+  return onnx_where(c, hot, on, off);
 }
 
-static const Node *convert_nonzero(Conv *c)
+static const Node *convert_nonzero(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
+  const Node *x = onnx_in(c, 0);
   /* a scalar counts as a vector of one, its coordinates are dropped */
-  if (!rank_of(c, x)) x = vector_of(c, x);
-  const Node *at = cast_to(c, op1(c, "argwhere", x, NULL), DT_I64);
-  at = transpose(c, at, 2, (int[]){1, 0});
-  return rank_of(c, conv_in(c, 0)) ? at : slice(c, at, 0, 0, 0);
+  if (!onnx_rank_of(c, x)) x = onnx_vector_of(c, x);
+  const Node *at = onnx_cast_to(c, onnx_op1(c, "argwhere", x, NULL), DT_I64);
+  at = onnx_transpose(c, at, 2, (int[]){1, 0});
+  return onnx_rank_of(c, onnx_in(c, 0)) ? at : onnx_slice(c, at, 0, 0, 0);
 }
 
-static const Node *convert_compress(Conv *c)
+static const Node *convert_compress(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  if (!conv_attr(c, "axis")) return op2(c, "compress", x, conv_in(c, 1), NULL);
-  return op2(c, "compress", x, conv_in(c, 1), "axis:i", axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)));
+  const Node *x = onnx_in(c, 0);
+  if (!onnx_attr(c, "axis")) return onnx_op2(c, "compress", x, onnx_in(c, 1), NULL);
+  return onnx_op2(c, "compress", x, onnx_in(c, 1), "axis:i",
+                  onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, x)));
 }
 
 /* Values, where each first occurs, which one each element is, how often it occurs. */
-static const Node *convert_unique(Conv *c)
+static const Node *convert_unique(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
+  const Node *x = onnx_in(c, 0);
   const Node *r;
-  int sorted = (int)attr_int(c, "sorted", 1);
-  if (conv_attr(c, "axis"))
-    r = op1(c, "unique", x, "is_sorted:i,return_counts:i,axis:i", sorted, 1,
-            axis_of(c, attr_int(c, "axis", 0), rank_of(c, x)));
-  else r = op1(c, "unique", x, "is_sorted:i,return_counts:i", sorted, 1);
+  int sorted = (int)onnx_attr_int(c, "sorted", 1);
+  if (onnx_attr(c, "axis"))
+    r = onnx_op1(c, "unique", x, "is_sorted:i,return_counts:i,axis:i", sorted, 1,
+                 onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, x)));
+  else r = onnx_op1(c, "unique", x, "is_sorted:i,return_counts:i", sorted, 1);
   c->out[0] = node_get(c->m, r, 0);
-  for (int i = 1; i < 4; i++) c->out[i] = cast_to(c, node_get(c->m, r, i < 3 ? i : 4), DT_I64);
+  for (int i = 1; i < 4; i++) c->out[i] = onnx_cast_to(c, node_get(c->m, r, i < 3 ? i : 4), DT_I64);
   return NULL;
 }
 
 /* Rows of (batch, class, box); left out: no boxes, and thresholds that let everything through. */
-static const Node *convert_nms(Conv *c)
+static const Node *convert_nms(Conversion *c)
 {
-  const Node *boxes = conv_in(c, 0);
-  const Node *scores = conv_in(c, 1);
-  const Node *most = conv_opt(c, 2);
-  const Node *iou = conv_opt(c, 3);
-  const Node *least = conv_opt(c, 4);
-  const Node *arg[5] = {boxes, scores, most ? scalar_of(c, cast_to(c, most, DT_I64)) : scalar(c, DT_I64, 0),
-                        iou ? scalar_of(c, iou) : scalar(c, DT_F32, 0),
-                        least ? scalar_of(c, least) : scalar(c, DT_F32, -INFINITY)};
-  const Node *r = opn(c, "vision.all_class_non_max_suppression", 5, arg, "center_point_box:i",
-                      (int)attr_int(c, "center_point_box", 0));
-  return cast_to(c, op2(c, "dyn.take_first", node_get(c->m, r, 0), node_get(c->m, r, 1), NULL), DT_I64);
+  const Node *boxes = onnx_in(c, 0);
+  const Node *scores = onnx_in(c, 1);
+  const Node *most = onnx_opt(c, 2);
+  const Node *iou = onnx_opt(c, 3);
+  const Node *least = onnx_opt(c, 4);
+  const Node *arg[5] = {boxes, scores,
+                        most ? onnx_scalar_of(c, onnx_cast_to(c, most, DT_I64)) : onnx_scalar(c, DT_I64, 0),
+                        iou ? onnx_scalar_of(c, iou) : onnx_scalar(c, DT_F32, 0),
+                        least ? onnx_scalar_of(c, least) : onnx_scalar(c, DT_F32, -INFINITY)};
+  const Node *r = onnx_opn(c, "vision.all_class_non_max_suppression", 5, arg, "center_point_box:i",
+                           (int)onnx_attr_int(c, "center_point_box", 0));
+  return onnx_cast_to(c, onnx_op2(c, "dyn.take_first", node_get(c->m, r, 0), node_get(c->m, r, 1), NULL), DT_I64);
 }
 
-static const Node *convert_topk(Conv *c)
+static const Node *convert_topk(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  int axis = axis_of(c, attr_int(c, "axis", -1), rank_of(c, x));
+  const Node *x = onnx_in(c, 0);
+  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", -1), onnx_rank_of(c, x));
   int n = 0;
-  int smallest = !attr_int(c, "largest", 1);
-  const Node *k = c->opset >= 10 ? conv_in(c, 1) : NULL;
+  int smallest = !onnx_attr_int(c, "largest", 1);
+  const Node *k = c->opset >= 10 ? onnx_in(c, 1) : NULL;
   const Node *r;
-  const int64_t *v = k ? const_ints(c, k, &n) : NULL;
-  int64_t count = v && n == 1 ? v[0] : attr_int(c, "k", -1);
+  const int64_t *v = k ? onnx_const_ints(c, k, &n) : NULL;
+  int64_t count = v && n == 1 ? v[0] : onnx_attr_int(c, "k", -1);
   int64_t whole;
   if (k && !v) {
-    r = op2(c, "dyn.topk", x, vector_of(c, k), "axis:i,ret_type:s,is_ascend:i,dtype:t", axis, "both", smallest, DT_I64);
+    r = onnx_op2(c, "dyn.topk", x, onnx_vector_of(c, k), "axis:i,ret_type:s,is_ascend:i,dtype:t", axis, "both",
+                 smallest, DT_I64);
   } else {
-    if (count < 0 || (is_static_dim(dim_of(c, x, axis), &whole) && count > whole))
-      conv_fail(c, ERR_ARGUMENT, "k is %" PRId64 ", which axis %d does not have", count, axis);
-    r = op1(c, "topk", x, "k:l,axis:i,ret_type:s,is_ascend:i,dtype:t", count, axis, "both", smallest, DT_I64);
+    if (count < 0 || (onnx_is_static_dim(onnx_dim_of(c, x, axis), &whole) && count > whole))
+      onnx_fail(c, ERR_ARGUMENT, "k is %" PRId64 ", which axis %d does not have", count, axis);
+    r = onnx_op1(c, "topk", x, "k:l,axis:i,ret_type:s,is_ascend:i,dtype:t", count, axis, "both", smallest, DT_I64);
   }
   c->out[0] = node_get(c->m, r, 0);
   c->out[1] = node_get(c->m, r, 1);
   return NULL;
 }
 
-static const Node *convert_reverse_sequence(Conv *c)
+static const Node *convert_reverse_sequence(Conversion *c)
 {
-  return op2(c, "reverse_sequence", conv_in(c, 0), conv_in(c, 1), "seq_axis:i,batch_axis:i",
-             (int)attr_int(c, "time_axis", 0), (int)attr_int(c, "batch_axis", 1));
+  return onnx_op2(c, "reverse_sequence", onnx_in(c, 0), onnx_in(c, 1), "seq_axis:i,batch_axis:i",
+                  (int)onnx_attr_int(c, "time_axis", 0), (int)onnx_attr_int(c, "batch_axis", 1));
 }
 
 /* ---- n-grams ----------------------------------------------------------------------------------------- */
@@ -207,30 +212,30 @@ typedef struct Grams {
 } Grams;
 
 /* The n-grams that count, size by size, and how often each row of x has each. */
-static Grams count_grams(Conv *c, const Node *x)
+static Grams count_grams(Conversion *c, const Node *x)
 {
   int npool = 0;
   int nsize = 0;
   int nindex = 0;
   int id = 0;
   int parts = 0;
-  const int64_t *pool = attr_ints(c, "pool_int64s", &npool);
-  const int64_t *from = attr_ints(c, "ngram_counts", &nsize);
-  const int64_t *index = attr_ints(c, "ngram_indexes", &nindex);
-  int64_t least = attr_int(c, "min_gram_length", 1);
-  int64_t most = attr_int(c, "max_gram_length", 1);
-  int64_t skips = attr_int(c, "max_skip_count", 0);
-  const Node *words = attr_strings(c, "pool_strings");
-  if ((words != NULL) != dtype_is_string(dtype_of(c, x)) || (words && npool))
-    conv_fail(c, ERR_TYPE, "the pool and the input are not both numbers or both strings");
-  if (words) npool = (int)static_dim(c, words, 0);
+  const int64_t *pool = onnx_attr_ints(c, "pool_int64s", &npool);
+  const int64_t *from = onnx_attr_ints(c, "ngram_counts", &nsize);
+  const int64_t *index = onnx_attr_ints(c, "ngram_indexes", &nindex);
+  int64_t least = onnx_attr_int(c, "min_gram_length", 1);
+  int64_t most = onnx_attr_int(c, "max_gram_length", 1);
+  int64_t skips = onnx_attr_int(c, "max_skip_count", 0);
+  const Node *words = onnx_attr_strings(c, "pool_strings");
+  if ((words != NULL) != dtype_is_string(onnx_dtype_of(c, x)) || (words && npool))
+    onnx_fail(c, ERR_TYPE, "the pool and the input are not both numbers or both strings");
+  if (words) npool = (int)onnx_static_dim(c, words, 0);
   if (least < 1 || most < least || !nindex)
-    conv_fail(c, ERR_ARGUMENT, "n-grams of %" PRId64 " to %" PRId64 " elements with %d places for them make no sense",
+    onnx_fail(c, ERR_ARGUMENT, "n-grams of %" PRId64 " to %" PRId64 " elements with %d places for them make no sense",
               least, most, nindex);
   Grams g = {.column = arena_array(c->im->arena, int64_t, nindex)};
   const Node **part = arena_array(c->im->arena, const Node *, nsize + 1);
   for (int i = 0; i < nindex; i++) {
-    if (index[i] < 0 || index[i] >= 1 << 24) conv_fail(c, ERR_ARGUMENT, "ngram_indexes[%d] is %" PRId64, i, index[i]);
+    if (index[i] < 0 || index[i] >= 1 << 24) onnx_fail(c, ERR_ARGUMENT, "ngram_indexes[%d] is %" PRId64, i, index[i]);
     g.columns = index[i] >= g.columns ? index[i] + 1 : g.columns;
   }
   for (int i = 0; i < nsize; i++) {
@@ -239,24 +244,24 @@ static Grams count_grams(Conv *c, const Node *x)
     int64_t end = i + 1 < nsize ? from[i + 1] : npool;
     int64_t count = (end - begin) / size;
     if (begin < 0 || end < begin || end > npool || count > nindex - id)
-      conv_fail(c, ERR_ARGUMENT,
+      onnx_fail(c, ERR_ARGUMENT,
                 "ngram_counts[%d] is %" PRId64 ", which does not fit a pool of %d and %d ngram_indexes", i, begin,
                 npool, nindex);
     bool counts = size >= least && size <= most && count;
     for (int64_t k = 0; k < count; k++, id++)
       if (counts) g.column[g.n++] = index[id];
     if (!counts) continue;
-    const Node *grams =
-        words ? slice(c, words, 0, begin, begin + count * size) : const_i64(c, (int)(count * size), pool + begin);
-    grams = reshape(c, grams, 2, (int64_t[]){count, size});
-    part[parts++] = op2(c, "count_ngrams", x, grams, "skips:l", skips);
+    const Node *grams = words ? onnx_slice(c, words, 0, begin, begin + count * size)
+                              : onnx_const_i64(c, (int)(count * size), pool + begin);
+    grams = onnx_reshape(c, grams, 2, (int64_t[]){count, size});
+    part[parts++] = onnx_op2(c, "count_ngrams", x, grams, "skips:l", skips);
   }
-  if (parts) g.hits = concat(c, parts, part, 1);
+  if (parts) g.hits = onnx_concat(c, parts, part, 1);
   return g;
 }
 
 /* The k-th n-gram of each column that has as many, 0 in the others; NULL: none has. */
-static const Node *columns_of(Conv *c, const Grams *g, int k)
+static const Node *columns_of(Conversion *c, const Grams *g, int k)
 {
   int64_t *from = arena_array(c->im->arena, int64_t, (int)g->columns);
   int *seen = arena_array(c->im->arena, int, (int)g->columns);
@@ -270,37 +275,41 @@ static const Node *columns_of(Conv *c, const Grams *g, int k)
     }
   for (int64_t i = 0; i < g->columns; i++) all = all && there[i];
   if (!any) return NULL;
-  const Node *y = cast_to(c, take(c, g->hits, const_i64(c, (int)g->columns, from), 1), DT_F32);
-  return all ? y : where(c, node_const_copy(c->m, DT_BOOL, 1, (int64_t[]){g->columns}, there), y, scalar(c, DT_F32, 0));
+  const Node *y = onnx_cast_to(c, onnx_take(c, g->hits, onnx_const_i64(c, (int)g->columns, from), 1), DT_F32);
+  return all ? y
+             : onnx_where(c, node_const_copy(c->m, DT_BOOL, 1, (int64_t[]){g->columns}, there), y,
+                          onnx_scalar(c, DT_F32, 0));
 }
 
 /* A weight belongs to a column, as ONNX Runtime has it. */
-static const Node *convert_tfidf(Conv *c)
+static const Node *convert_tfidf(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
+  const Node *x = onnx_in(c, 0);
   const Node *y = NULL;
-  if (!dtype_is_string(dtype_of(c, x))) x = cast_to(c, x, DT_I64);
-  int rank = rank_of(c, x);
+  if (!dtype_is_string(onnx_dtype_of(c, x))) x = onnx_cast_to(c, x, DT_I64);
+  int rank = onnx_rank_of(c, x);
   int n = 0;
-  if (rank > 2) conv_fail(c, ERR_SHAPE, "a row or rows are wanted, not rank %d", rank);
-  if (rank < 2) x = reshape(c, x, 2, (int64_t[]){1, -1});
-  const char *mode = attr_str(c, "mode", "");
+  if (rank > 2) onnx_fail(c, ERR_SHAPE, "a row or rows are wanted, not rank %d", rank);
+  if (rank < 2) x = onnx_reshape(c, x, 2, (int64_t[]){1, -1});
+  const char *mode = onnx_attr_str(c, "mode", "");
   bool tf = !strcmp(mode, "TF");
   bool idf = !strcmp(mode, "IDF");
-  if (!tf && !idf && strcmp(mode, "TFIDF")) conv_fail(c, ERR_ARGUMENT, "mode is '%s'; it is TF, IDF or TFIDF", mode);
+  if (!tf && !idf && strcmp(mode, "TFIDF")) onnx_fail(c, ERR_ARGUMENT, "mode is '%s'; it is TF, IDF or TFIDF", mode);
   Grams g = count_grams(c, x);
-  const float *weights = tf ? NULL : attr_floats(c, "weights", &n);
-  if (n && n < g.columns) conv_fail(c, ERR_ARGUMENT, "%d weights are given for %" PRId64 " columns", n, g.columns);
+  const float *weights = tf ? NULL : onnx_attr_floats(c, "weights", &n);
+  if (n && n < g.columns) onnx_fail(c, ERR_ARGUMENT, "%d weights are given for %" PRId64 " columns", n, g.columns);
   for (int k = 0;; k++) {
     const Node *more = columns_of(c, &g, k);
     if (!more) break;
-    if (k == 64) conv_fail(c, ERR_UNSUPPORTED, "more than 64 n-grams are counted in one column");
-    y = y ? add(c, y, more) : more;
+    if (k == 64) onnx_fail(c, ERR_UNSUPPORTED, "more than 64 n-grams are counted in one column");
+    y = y ? onnx_add(c, y, more) : more;
   }
-  if (!y) y = full(c, scalar(c, DT_F32, 0), concat2(c, shape_part(c, x, 0, 1), const_i64(c, 1, &g.columns), 0), DT_F32);
-  if (idf) y = cast_to(c, op2(c, "greater", y, scalar(c, DT_F32, 0), NULL), DT_F32);
-  if (n) y = mul(c, y, node_const_copy(c->m, DT_F32, 1, (int64_t[]){g.columns}, weights));
-  return rank < 2 ? squeeze(c, y, 0) : y;
+  if (!y)
+    y = onnx_full(c, onnx_scalar(c, DT_F32, 0),
+                  onnx_concat2(c, onnx_shape_part(c, x, 0, 1), onnx_const_i64(c, 1, &g.columns), 0), DT_F32);
+  if (idf) y = onnx_cast_to(c, onnx_op2(c, "greater", y, onnx_scalar(c, DT_F32, 0), NULL), DT_F32);
+  if (n) y = onnx_mul(c, y, node_const_copy(c->m, DT_F32, 1, (int64_t[]){g.columns}, weights));
+  return rank < 2 ? onnx_squeeze(c, y, 0) : y;
 }
 
 static const OnnxRow rows[] = {
@@ -320,4 +329,4 @@ static const OnnxRow rows[] = {
   {"TopK", 1, convert_topk},
   {"Unique", 11, convert_unique},
 };
-ONNX_TABLE(onnx_index, "", rows);
+ONNX_TABLE(onnx_ops_index, "", rows);

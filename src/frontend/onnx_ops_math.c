@@ -10,7 +10,7 @@
 /* ---- one operand -------------------------------------------------------------------------- */
 
 /* The foreign name tells our operator. */
-static const Node *convert_unary(Conv *c)
+static const Node *convert_unary(Conversion *c)
 {
   static const struct {
     const char *onnx, *ours;
@@ -24,171 +24,184 @@ static const Node *convert_unary(Conv *c)
     {"Sqrt", "sqrt"},       {"Tan", "tan"},         {"Tanh", "tanh"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(names[i].onnx, c->p->op_type)) return op1(c, names[i].ours, conv_in(c, 0), NULL);
+    if (!strcmp(names[i].onnx, c->p->op_type)) return onnx_op1(c, names[i].ours, onnx_in(c, 0), NULL);
   BUG(c->ctx, "no operator for %s", c->p->op_type);
 }
 
-static const Node *convert_identity(Conv *c) { return conv_in(c, 0); }
-static const Node *convert_reciprocal(Conv *c) { return div_(c, scalar_like(c, conv_in(c, 0), 1), conv_in(c, 0)); }
-static const Node *convert_softsign(Conv *c) { return activation(c, "Softsign", conv_in(c, 0), 0, 0); }
-static const Node *convert_softplus(Conv *c) { return activation(c, "Softplus", conv_in(c, 0), 0, 0); }
-static const Node *convert_leaky_relu(Conv *c)
+static const Node *convert_identity(Conversion *c) { return onnx_in(c, 0); }
+static const Node *convert_reciprocal(Conversion *c)
 {
-  return activation(c, "LeakyRelu", conv_in(c, 0), attr_float(c, "alpha", 0.01), 0);
+  return onnx_div(c, onnx_scalar_like(c, onnx_in(c, 0), 1), onnx_in(c, 0));
 }
-static const Node *convert_elu(Conv *c) { return activation(c, "Elu", conv_in(c, 0), attr_float(c, "alpha", 1), 0); }
-static const Node *convert_thresholded(Conv *c)
+static const Node *convert_softsign(Conversion *c) { return onnx_activation(c, "Softsign", onnx_in(c, 0), 0, 0); }
+static const Node *convert_softplus(Conversion *c) { return onnx_activation(c, "Softplus", onnx_in(c, 0), 0, 0); }
+static const Node *convert_leaky_relu(Conversion *c)
 {
-  return activation(c, "ThresholdedRelu", conv_in(c, 0), attr_float(c, "alpha", 1), 0);
+  return onnx_activation(c, "LeakyRelu", onnx_in(c, 0), onnx_attr_float(c, "alpha", 0.01), 0);
 }
-static const Node *convert_hard_sigmoid(Conv *c)
+static const Node *convert_elu(Conversion *c)
 {
-  return activation(c, "HardSigmoid", conv_in(c, 0), attr_float(c, "alpha", (double)0.2f), attr_float(c, "beta", 0.5));
+  return onnx_activation(c, "Elu", onnx_in(c, 0), onnx_attr_float(c, "alpha", 1), 0);
 }
-static const Node *convert_hard_swish(Conv *c)
+static const Node *convert_thresholded(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  return mul(c, x, activation(c, "HardSigmoid", x, 1.0 / 6, 0.5));
+  return onnx_activation(c, "ThresholdedRelu", onnx_in(c, 0), onnx_attr_float(c, "alpha", 1), 0);
+}
+static const Node *convert_hard_sigmoid(Conversion *c)
+{
+  return onnx_activation(c, "HardSigmoid", onnx_in(c, 0), onnx_attr_float(c, "alpha", (double)0.2f),
+                         onnx_attr_float(c, "beta", 0.5));
+}
+static const Node *convert_hard_swish(Conversion *c)
+{
+  const Node *x = onnx_in(c, 0);
+  return onnx_mul(c, x, onnx_activation(c, "HardSigmoid", x, 1.0 / 6, 0.5));
 }
 
-static const Node *convert_selu(Conv *c)
+static const Node *convert_selu(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
+  const Node *x = onnx_in(c, 0);
   bool old = c->opset < 6;
-  double alpha = attr_float(c, "alpha", old ? 1.6732 : 1.67326319217681884765625);
-  double gamma = attr_float(c, "gamma", old ? 1.0507 : 1.05070102214813232421875);
-  return mul(c, scalar_like(c, x, gamma), activation(c, "Elu", x, alpha, 0));
+  double alpha = onnx_attr_float(c, "alpha", old ? 1.6732 : 1.67326319217681884765625);
+  double gamma = onnx_attr_float(c, "gamma", old ? 1.0507 : 1.05070102214813232421875);
+  return onnx_mul(c, onnx_scalar_like(c, x, gamma), onnx_activation(c, "Elu", x, alpha, 0));
 }
 
 /* max(0, x) + min(0, alpha * (exp(x / alpha) - 1)) */
-static const Node *convert_celu(Conv *c)
+static const Node *convert_celu(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *zero = scalar_like(c, x, 0);
-  const Node *alpha = scalar_like(c, x, attr_float(c, "alpha", 1));
-  const Node *e = sub(c, exp_(c, div_(c, x, alpha)), scalar_like(c, x, 1));
-  return add(c, max2(c, zero, x), min2(c, zero, mul(c, alpha, e)));
+  const Node *x = onnx_in(c, 0);
+  const Node *zero = onnx_scalar_like(c, x, 0);
+  const Node *alpha = onnx_scalar_like(c, x, onnx_attr_float(c, "alpha", 1));
+  const Node *e = onnx_sub(c, onnx_exp(c, onnx_div(c, x, alpha)), onnx_scalar_like(c, x, 1));
+  return onnx_add(c, onnx_max2(c, zero, x), onnx_min2(c, zero, onnx_mul(c, alpha, e)));
 }
 
-static const Node *convert_mish(Conv *c)
+static const Node *convert_mish(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  return mul(c, x, op1(c, "tanh", activation(c, "Softplus", x, 0, 0), NULL));
+  const Node *x = onnx_in(c, 0);
+  return onnx_mul(c, x, onnx_op1(c, "tanh", onnx_activation(c, "Softplus", x, 0, 0), NULL));
 }
 
-static const Node *convert_swish(Conv *c)
+static const Node *convert_swish(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  double alpha = attr_float(c, "alpha", 1);
-  return mul(c, x, op1(c, "sigmoid", alpha == 1 ? x : mul(c, x, scalar_like(c, x, alpha)), NULL));
+  const Node *x = onnx_in(c, 0);
+  double alpha = onnx_attr_float(c, "alpha", 1);
+  return onnx_mul(c, x, onnx_op1(c, "sigmoid", alpha == 1 ? x : onnx_mul(c, x, onnx_scalar_like(c, x, alpha)), NULL));
 }
 
-static const Node *convert_gelu(Conv *c)
+static const Node *convert_gelu(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *one = scalar_like(c, x, 1);
-  const Node *half = scalar_like(c, x, 0.5);
+  const Node *x = onnx_in(c, 0);
+  const Node *one = onnx_scalar_like(c, x, 1);
+  const Node *half = onnx_scalar_like(c, x, 0.5);
   const Node *inner;
-  const char *how = attr_str(c, "approximate", "none");
+  const char *how = onnx_attr_str(c, "approximate", "none");
   if (!strcmp(how, "tanh")) {
-    const Node *cube = mul(c, mul(c, x, x), x);
-    inner = op1(c, "tanh",
-                mul(c, scalar_like(c, x, sqrt(2 / M_PI)), add(c, x, mul(c, scalar_like(c, x, 0.044715), cube))), NULL);
+    const Node *cube = onnx_mul(c, onnx_mul(c, x, x), x);
+    inner = onnx_op1(c, "tanh",
+                     onnx_mul(c, onnx_scalar_like(c, x, sqrt(2 / M_PI)),
+                              onnx_add(c, x, onnx_mul(c, onnx_scalar_like(c, x, 0.044715), cube))),
+                     NULL);
   } else if (!strcmp(how, "none")) {
-    inner = op1(c, "erf", mul(c, x, scalar_like(c, x, M_SQRT1_2)), NULL);
+    inner = onnx_op1(c, "erf", onnx_mul(c, x, onnx_scalar_like(c, x, M_SQRT1_2)), NULL);
   } else {
-    conv_fail(c, ERR_ARGUMENT, "approximate is 'none' or 'tanh', not '%s'", how);
+    onnx_fail(c, ERR_ARGUMENT, "approximate is 'none' or 'tanh', not '%s'", how);
   }
-  return mul(c, mul(c, half, x), add(c, one, inner));
+  return onnx_mul(c, onnx_mul(c, half, x), onnx_add(c, one, inner));
 }
 
-static const Node *convert_shrink(Conv *c)
+static const Node *convert_shrink(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  double lambd = attr_float(c, "lambd", 0.5);
-  double bias = attr_float(c, "bias", 0);
-  const Node *zero = scalar_like(c, x, 0);
-  DType dt = dtype_of(c, x);
+  const Node *x = onnx_in(c, 0);
+  double lambd = onnx_attr_float(c, "lambd", 0.5);
+  double bias = onnx_attr_float(c, "bias", 0);
+  const Node *zero = onnx_scalar_like(c, x, 0);
+  DType dt = onnx_dtype_of(c, x);
   DType wide = dtype_is_int(dt) ? DT_F32 : dt;
-  const Node *v = cast_to(c, x, wide);
-  const Node *above = op2(c, "greater", v, scalar(c, wide, lambd), NULL);
-  const Node *below = less(c, v, scalar(c, wide, -lambd));
-  const Node *up = cast_to(c, add(c, v, scalar(c, wide, bias)), dt);
-  const Node *down = cast_to(c, sub(c, v, scalar(c, wide, bias)), dt);
-  return where(c, below, up, where(c, above, down, zero));
+  const Node *v = onnx_cast_to(c, x, wide);
+  const Node *above = onnx_op2(c, "greater", v, onnx_scalar(c, wide, lambd), NULL);
+  const Node *below = onnx_less(c, v, onnx_scalar(c, wide, -lambd));
+  const Node *up = onnx_cast_to(c, onnx_add(c, v, onnx_scalar(c, wide, bias)), dt);
+  const Node *down = onnx_cast_to(c, onnx_sub(c, v, onnx_scalar(c, wide, bias)), dt);
+  return onnx_where(c, below, up, onnx_where(c, above, down, zero));
 }
 
-static const Node *convert_is_inf(Conv *c)
+static const Node *convert_is_inf(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  bool neg = attr_int(c, "detect_negative", 1);
-  bool pos = attr_int(c, "detect_positive", 1);
-  if (neg && pos) return op1(c, "isinf", x, NULL);
-  if (pos) return op2(c, "equal", x, scalar_like(c, x, INFINITY), NULL);
-  if (neg) return op2(c, "equal", x, scalar_like(c, x, -INFINITY), NULL);
-  return op2(c, "not_equal", op1(c, "isinf", x, NULL), op1(c, "isinf", x, NULL), NULL);
+  const Node *x = onnx_in(c, 0);
+  bool neg = onnx_attr_int(c, "detect_negative", 1);
+  bool pos = onnx_attr_int(c, "detect_positive", 1);
+  if (neg && pos) return onnx_op1(c, "isinf", x, NULL);
+  if (pos) return onnx_op2(c, "equal", x, onnx_scalar_like(c, x, INFINITY), NULL);
+  if (neg) return onnx_op2(c, "equal", x, onnx_scalar_like(c, x, -INFINITY), NULL);
+  return onnx_op2(c, "not_equal", onnx_op1(c, "isinf", x, NULL), onnx_op1(c, "isinf", x, NULL), NULL);
 }
 
 /* A float that does not fit float8 or float4 becomes the largest that does, unless saturate is 0. */
-static const Node *cast_saturated(Conv *c, const Node *x, DType dt)
+static const Node *cast_saturated(Conversion *c, const Node *x, DType dt)
 {
-  DType from = dtype_of(c, x);
+  DType from = onnx_dtype_of(c, x);
   bool narrow = dt.code >= DT_E4M3FN && dt.code <= DT_E2M1FN;
-  if (narrow && dtype_is_float(from) && attr_int(c, "saturate", 1)) {
-    const Node *limited = op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt));
-    x = where(c, op1(c, "isnan", x, NULL), x, limited);
+  if (narrow && dtype_is_float(from) && onnx_attr_int(c, "saturate", 1)) {
+    const Node *limited = onnx_op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt));
+    x = onnx_where(c, onnx_op1(c, "isnan", x, NULL), x, limited);
   }
   /* out of range, a narrow integer keeps its low bits */
-  if (dtype_is_int(dt) && dt.bits < 8 && dt.bits > 1 && dtype_is_float(from)) x = cast_to(c, x, DT_I32);
-  return cast_to(c, x, dt);
+  if (dtype_is_int(dt) && dt.bits < 8 && dt.bits > 1 && dtype_is_float(from)) x = onnx_cast_to(c, x, DT_I32);
+  return onnx_cast_to(c, x, dt);
 }
 
 /* Opset 1 to 5 spelt the type out: "FLOAT". */
-static DType named_dtype(Conv *c, const char *text)
+static DType named_dtype(Conversion *c, const char *text)
 {
   static const char *const names[] = {"UNDEFINED", "FLOAT",  "UINT8", "INT8",    "UINT16", "INT16",  "INT32",
                                       "INT64",     "STRING", "BOOL",  "FLOAT16", "DOUBLE", "UINT32", "UINT64"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcasecmp(names[i], text)) return onnx_dtype(c->ctx, (int64_t)i, c->name);
-  conv_fail(c, ERR_TYPE, "there is no type '%s'", text);
+  onnx_fail(c, ERR_TYPE, "there is no type '%s'", text);
 }
 
-static const Node *convert_cast(Conv *c)
+static const Node *convert_cast(Conversion *c)
 {
-  const PAttr *to = conv_attr(c, "to");
-  if (!to) conv_fail(c, ERR_ARGUMENT, "attribute 'to' is missing");
+  const PAttr *to = onnx_attr(c, "to");
+  if (!to) onnx_fail(c, ERR_ARGUMENT, "attribute 'to' is missing");
   if (to->type == PATTR_STRING || to->s.n)
-    return cast_saturated(c, conv_in(c, 0), named_dtype(c, attr_str(c, "to", "")));
-  return cast_saturated(c, conv_in(c, 0), onnx_dtype(c->ctx, to->i, c->name));
+    return cast_saturated(c, onnx_in(c, 0), named_dtype(c, onnx_attr_str(c, "to", "")));
+  return cast_saturated(c, onnx_in(c, 0), onnx_dtype(c->ctx, to->i, c->name));
 }
 
-static const Node *convert_cast_like(Conv *c) { return cast_saturated(c, conv_in(c, 0), dtype_of(c, conv_in(c, 1))); }
-
-static const Node *convert_bit_cast(Conv *c)
+static const Node *convert_cast_like(Conversion *c)
 {
-  DType dt = attr_dtype(c, "to", DT_F32);
-  const Node *x = conv_in(c, 0);
-  if (dtype_eq(dt, dtype_of(c, x))) return x;
-  if (dtype_is_bool(dtype_of(c, x)) && dt.bits == 8) return op1(c, "reinterpret", cast_to(c, x, DT_U8), "dtype:t", dt);
-  if (dtype_is_bool(dt)) conv_fail(c, ERR_UNSUPPORTED, "a bool made of other bits is not supported");
-  return op1(c, "reinterpret", x, "dtype:t", dt);
+  return cast_saturated(c, onnx_in(c, 0), onnx_dtype_of(c, onnx_in(c, 1)));
+}
+
+static const Node *convert_bit_cast(Conversion *c)
+{
+  DType dt = onnx_attr_dtype(c, "to", DT_F32);
+  const Node *x = onnx_in(c, 0);
+  if (dtype_eq(dt, onnx_dtype_of(c, x))) return x;
+  if (dtype_is_bool(onnx_dtype_of(c, x)) && dt.bits == 8)
+    return onnx_op1(c, "reinterpret", onnx_cast_to(c, x, DT_U8), "dtype:t", dt);
+  if (dtype_is_bool(dt)) onnx_fail(c, ERR_UNSUPPORTED, "a bool made of other bits is not supported");
+  return onnx_op1(c, "reinterpret", x, "dtype:t", dt);
 }
 
 /* ---- two operands --------------------------------------------------------------------------- */
 
 /* Before opset 7 the second operand stands at `axis` of the first. */
-static const Node *legacy_operand(Conv *c, const Node *a, const Node *b)
+static const Node *legacy_operand(Conversion *c, const Node *a, const Node *b)
 {
-  int ra = rank_of(c, a);
-  int rb = rank_of(c, b);
-  if (!attr_int(c, "broadcast", 0) || !conv_attr(c, "axis")) return b;
-  int axis = axis_of(c, attr_int(c, "axis", 0), ra);
+  int ra = onnx_rank_of(c, a);
+  int rb = onnx_rank_of(c, b);
+  if (!onnx_attr_int(c, "broadcast", 0) || !onnx_attr(c, "axis")) return b;
+  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", 0), ra);
   int after = ra - axis - rb;
-  if (after < 0) conv_fail(c, ERR_SHAPE, "an operand of rank %d does not fit at axis %d of rank %d", rb, axis, ra);
-  return after ? op1(c, "expand_dims", b, "axis:i,num_newaxis:i", rb, after) : b;
+  if (after < 0) onnx_fail(c, ERR_SHAPE, "an operand of rank %d does not fit at axis %d of rank %d", rb, axis, ra);
+  return after ? onnx_op1(c, "expand_dims", b, "axis:i,num_newaxis:i", rb, after) : b;
 }
 
-static const Node *convert_binary(Conv *c)
+static const Node *convert_binary(Conversion *c)
 {
   static const struct {
     const char *onnx, *ours;
@@ -209,118 +222,123 @@ static const Node *convert_binary(Conv *c)
     {"BitwiseOr", "bitwise_or"},
     {"BitwiseXor", "bitwise_xor"},
   };
-  const Node *a = conv_in(c, 0);
-  const Node *b = conv_in(c, 1);
+  const Node *a = onnx_in(c, 0);
+  const Node *b = onnx_in(c, 1);
   if (c->opset < 7) b = legacy_operand(c, a, b);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(names[i].onnx, c->p->op_type)) return op2(c, names[i].ours, a, b, NULL);
+    if (!strcmp(names[i].onnx, c->p->op_type)) return onnx_op2(c, names[i].ours, a, b, NULL);
   BUG(c->ctx, "no operator for %s", c->p->op_type);
 }
 
-static const Node *convert_mod(Conv *c)
+static const Node *convert_mod(Conversion *c)
 {
-  return op2(c, attr_int(c, "fmod", 0) ? "mod" : "floor_mod", conv_in(c, 0), conv_in(c, 1), NULL);
+  return onnx_op2(c, onnx_attr_int(c, "fmod", 0) ? "mod" : "floor_mod", onnx_in(c, 0), onnx_in(c, 1), NULL);
 }
 
 /* The result has the base's type; integers go through float64. */
-static const Node *convert_pow(Conv *c)
+static const Node *convert_pow(Conversion *c)
 {
-  const Node *a = conv_in(c, 0);
-  const Node *b = conv_in(c, 1);
+  const Node *a = onnx_in(c, 0);
+  const Node *b = onnx_in(c, 1);
   if (c->opset < 7) b = legacy_operand(c, a, b);
-  DType ta = dtype_of(c, a);
-  DType tb = dtype_of(c, b);
+  DType ta = onnx_dtype_of(c, a);
+  DType tb = onnx_dtype_of(c, b);
   DType wide = dtype_is_int(ta) ? DT_F64 : ta;
   if (dtype_is_float(ta) && dtype_eq(tb, DT_F64)) wide = DT_F64;
   double e;
-  if (dtype_is_float(ta) && const_float(c, b, &e) && e == 2 && rank_of(c, a) >= rank_of(c, b)) return mul(c, a, a);
-  return cast_to(c, op2(c, "power", cast_to(c, a, wide), cast_to(c, b, wide), NULL), ta);
+  if (dtype_is_float(ta) && onnx_const_float(c, b, &e) && e == 2 && onnx_rank_of(c, a) >= onnx_rank_of(c, b))
+    return onnx_mul(c, a, a);
+  return onnx_cast_to(c, onnx_op2(c, "power", onnx_cast_to(c, a, wide), onnx_cast_to(c, b, wide), NULL), ta);
 }
 
-static const Node *convert_bit_shift(Conv *c)
+static const Node *convert_bit_shift(Conversion *c)
 {
-  const char *way = attr_str(c, "direction", "");
+  const char *way = onnx_attr_str(c, "direction", "");
   if (strcmp(way, "LEFT") && strcmp(way, "RIGHT"))
-    conv_fail(c, ERR_ARGUMENT, "direction is LEFT or RIGHT, not '%s'", way);
-  return op2(c, *way == 'L' ? "left_shift" : "right_shift", conv_in(c, 0), conv_in(c, 1), NULL);
+    onnx_fail(c, ERR_ARGUMENT, "direction is LEFT or RIGHT, not '%s'", way);
+  return onnx_op2(c, *way == 'L' ? "left_shift" : "right_shift", onnx_in(c, 0), onnx_in(c, 1), NULL);
 }
 
-static const Node *convert_prelu(Conv *c)
+static const Node *convert_prelu(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *slope = conv_in(c, 1);
-  int rank = rank_of(c, x);
+  const Node *x = onnx_in(c, 0);
+  const Node *slope = onnx_in(c, 1);
+  int rank = onnx_rank_of(c, x);
   int64_t n = 0;
   int64_t ch = 0;
-  bool channels = rank > 2 && rank_of(c, slope) == 1 && is_static_dim(dim_of(c, slope, 0), &n) &&
-                  is_static_dim(dim_of(c, x, 1), &ch) && n == ch && n > 1;
+  bool channels = rank > 2 && onnx_rank_of(c, slope) == 1 && onnx_is_static_dim(onnx_dim_of(c, slope, 0), &n) &&
+                  onnx_is_static_dim(onnx_dim_of(c, x, 1), &ch) && n == ch && n > 1;
   int64_t last;
-  if (channels && c->opset >= 7 && is_static_dim(dim_of(c, x, -1), &last) && last == n) channels = false;
-  if (channels) slope = unsqueeze_to(c, slope, 0, rank - 1);
-  return where(c, less(c, x, scalar_like(c, x, 0)), mul(c, x, slope), x);
+  if (channels && c->opset >= 7 && onnx_is_static_dim(onnx_dim_of(c, x, -1), &last) && last == n) channels = false;
+  if (channels) slope = onnx_unsqueeze_to(c, slope, 0, rank - 1);
+  return onnx_where(c, onnx_less(c, x, onnx_scalar_like(c, x, 0)), onnx_mul(c, x, slope), x);
 }
 
 /* ---- many operands ------------------------------------------------------------------------------- */
 
-static const Node *convert_variadic(Conv *c)
+static const Node *convert_variadic(Conversion *c)
 {
   const char *t = c->p->op_type;
   const char *op = !strcmp(t, "Max") ? "maximum" : !strcmp(t, "Min") ? "minimum" : "add";
-  const Node *r = conv_in(c, 0);
-  for (int i = 1; i < c->nin; i++) r = op2(c, op, r, conv_in(c, i), NULL);
-  return strcmp(t, "Mean") ? r : div_(c, r, scalar_like(c, r, c->nin));
+  const Node *r = onnx_in(c, 0);
+  for (int i = 1; i < c->nin; i++) r = onnx_op2(c, op, r, onnx_in(c, i), NULL);
+  return strcmp(t, "Mean") ? r : onnx_div(c, r, onnx_scalar_like(c, r, c->nin));
 }
 
-static const Node *convert_where(Conv *c) { return where(c, conv_in(c, 0), conv_in(c, 1), conv_in(c, 2)); }
+static const Node *convert_where(Conversion *c) { return onnx_where(c, onnx_in(c, 0), onnx_in(c, 1), onnx_in(c, 2)); }
 
-static const Node *convert_clip(Conv *c)
+static const Node *convert_clip(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *lo = conv_opt(c, 1);
-  const Node *hi = conv_opt(c, 2);
+  const Node *x = onnx_in(c, 0);
+  const Node *lo = onnx_opt(c, 1);
+  const Node *hi = onnx_opt(c, 2);
   double a = -INFINITY;
   double b = INFINITY;
   if (c->opset < 11) {
-    a = attr_float(c, "min", -INFINITY);
-    b = attr_float(c, "max", INFINITY);
+    a = onnx_attr_float(c, "min", -INFINITY);
+    b = onnx_attr_float(c, "max", INFINITY);
     lo = hi = NULL;
   }
-  bool known = (!lo || const_float(c, lo, &a)) && (!hi || const_float(c, hi, &b));
-  if (known && dtype_is_float(dtype_of(c, x))) return op1(c, "clip", x, "a_min:f,a_max:f", a, b);
-  if (lo) x = max2(c, x, scalar_of(c, lo));
-  if (hi) x = min2(c, x, scalar_of(c, hi));
+  bool known = (!lo || onnx_const_float(c, lo, &a)) && (!hi || onnx_const_float(c, hi, &b));
+  if (known && dtype_is_float(onnx_dtype_of(c, x))) return onnx_op1(c, "clip", x, "a_min:f,a_max:f", a, b);
+  if (lo) x = onnx_max2(c, x, onnx_scalar_of(c, lo));
+  if (hi) x = onnx_min2(c, x, onnx_scalar_of(c, hi));
   return x;
 }
 
 /* ---- softmax: before opset 13 over a matrix, after along one axis ------------------------------------ */
 
-static const Node *over_matrix(Conv *c, const Node *(*fn)(Conv *, const Node *, int))
+static const Node *over_matrix(Conversion *c, const Node *(*fn)(Conversion *, const Node *, int))
 {
-  const Node *x = conv_in(c, 0);
-  int rank = rank_of(c, x);
-  if (c->opset >= 13) return fn(c, x, axis_of(c, attr_int(c, "axis", -1), rank));
-  int axis = axis_of(c, attr_int(c, "axis", 1), rank);
+  const Node *x = onnx_in(c, 0);
+  int rank = onnx_rank_of(c, x);
+  if (c->opset >= 13) return fn(c, x, onnx_axis_of(c, onnx_attr_int(c, "axis", -1), rank));
+  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", 1), rank);
   if (axis == rank - 1) return fn(c, x, axis);
-  return op2(c, "reshape_like", fn(c, flatten_from(c, x, axis), 1), x, NULL);
+  return onnx_op2(c, "reshape_like", fn(c, onnx_flatten_from(c, x, axis), 1), x, NULL);
 }
 
-static const Node *log_softmax(Conv *c, const Node *x, int axis) { return op1(c, "nn.log_softmax", x, "axis:i", axis); }
+static const Node *log_softmax(Conversion *c, const Node *x, int axis)
+{
+  return onnx_op1(c, "nn.log_softmax", x, "axis:i", axis);
+}
 
 /* One at the first of the largest. */
-static const Node *hardmax(Conv *c, const Node *x, int axis)
+static const Node *hardmax(Conversion *c, const Node *x, int axis)
 {
-  int rank = rank_of(c, x);
-  const Node *best = cast_to(c, op1(c, "argmax", x, "axis:I,keepdims:i", 1, (int64_t[]){axis}, 1), DT_I64);
-  const Node *index = iota(c, scalar_of(c, shape_part(c, x, axis, axis + 1)), DT_I64);
-  return cast_to(c, op2(c, "equal", unsqueeze_to(c, index, axis, rank), best, NULL), dtype_of(c, x));
+  int rank = onnx_rank_of(c, x);
+  const Node *best = onnx_cast_to(c, onnx_op1(c, "argmax", x, "axis:I,keepdims:i", 1, (int64_t[]){axis}, 1), DT_I64);
+  const Node *index = onnx_iota(c, onnx_scalar_of(c, onnx_shape_part(c, x, axis, axis + 1)), DT_I64);
+  return onnx_cast_to(c, onnx_op2(c, "equal", onnx_unsqueeze_to(c, index, axis, rank), best, NULL),
+                      onnx_dtype_of(c, x));
 }
 
-static const Node *convert_softmax(Conv *c) { return over_matrix(c, softmax); }
-static const Node *convert_log_softmax(Conv *c) { return over_matrix(c, log_softmax); }
-static const Node *convert_hardmax(Conv *c) { return over_matrix(c, hardmax); }
+static const Node *convert_softmax(Conversion *c) { return over_matrix(c, onnx_softmax); }
+static const Node *convert_log_softmax(Conversion *c) { return over_matrix(c, log_softmax); }
+static const Node *convert_hardmax(Conversion *c) { return over_matrix(c, hardmax); }
 
 /* Swish of the gate times the rest. */
-static const Node *convert_swiglu(Conv *c) { return mul(c, convert_swish(c), conv_in(c, 1)); }
+static const Node *convert_swiglu(Conversion *c) { return onnx_mul(c, convert_swish(c), onnx_in(c, 1)); }
 
 static const OnnxRow rows[] = {
   {"Abs", 1, convert_unary},
@@ -399,4 +417,4 @@ static const OnnxRow rows[] = {
   {"Where", 9, convert_where},
   {"Xor", 1, convert_binary},
 };
-ONNX_TABLE(onnx_math, "", rows);
+ONNX_TABLE(onnx_ops_math, "", rows);

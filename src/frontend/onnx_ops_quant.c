@@ -8,116 +8,120 @@
 #include "frontend/onnx_import.h"
 
 /* Scale or zero point, shaped so that it broadcasts to x. */
-static const Node *spread(Conv *c, const Node *v, const Node *x, int64_t axis, int64_t block)
+static const Node *spread(Conversion *c, const Node *v, const Node *x, int64_t axis, int64_t block)
 {
-  int rank = rank_of(c, x);
-  int r = rank_of(c, v);
+  int rank = onnx_rank_of(c, x);
+  int r = onnx_rank_of(c, v);
   if (r == 0) return v;
-  if (r == 1 && expr_is_int(dim_of(c, v, 0), 1) && !block) return scalar_of(c, v);
+  if (r == 1 && expr_is_int(onnx_dim_of(c, v, 0), 1) && !block) return onnx_scalar_of(c, v);
   if (block) {
-    int at = axis_of(c, axis, rank);
-    if (r != rank) conv_fail(c, ERR_SHAPE, "a blocked scale has the input's rank %d, not %d", rank, r);
-    v = op1(c, "repeat", v, "repeats:l,axis:i", block, at);
+    int at = onnx_axis_of(c, axis, rank);
+    if (r != rank) onnx_fail(c, ERR_SHAPE, "a blocked scale has the input's rank %d, not %d", rank, r);
+    v = onnx_op1(c, "repeat", v, "repeats:l,axis:i", block, at);
     int64_t have, want;
-    if (is_static_dim(dim_of(c, v, at), &have) && is_static_dim(dim_of(c, x, at), &want) && have > want)
-      v = slice(c, v, at, 0, want);
+    if (onnx_is_static_dim(onnx_dim_of(c, v, at), &have) && onnx_is_static_dim(onnx_dim_of(c, x, at), &want) &&
+        have > want)
+      v = onnx_slice(c, v, at, 0, want);
     return v;
   }
-  if (r == 1) return unsqueeze_to(c, v, axis_of(c, axis, rank), rank);
+  if (r == 1) return onnx_unsqueeze_to(c, v, onnx_axis_of(c, axis, rank), rank);
   return v;
 }
 
 static bool is_narrow_float(DType t) { return t.code >= DT_E4M3FN && t.code <= DT_E2M1FN; }
 
 /* The nearest value of the narrow type; x is a float already divided by its scale. */
-static const Node *saturate(Conv *c, const Node *x, DType dt, bool limit)
+static const Node *saturate(Conversion *c, const Node *x, DType dt, bool limit)
 {
   if (is_narrow_float(dt)) {
     if (limit)
-      x = where(c, op1(c, "isnan", x, NULL), x, op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt)));
-    return cast_to(c, x, dt);
+      x = onnx_where(c, onnx_op1(c, "isnan", x, NULL), x,
+                     onnx_op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt)));
+    return onnx_cast_to(c, x, dt);
   }
-  return cast_to(c, op1(c, "clip", x, "a_min:f,a_max:f", (double)dtype_imin(dt), (double)dtype_imax(dt)), dt);
+  return onnx_cast_to(c, onnx_op1(c, "clip", x, "a_min:f,a_max:f", (double)dtype_imin(dt), (double)dtype_imax(dt)), dt);
 }
 
-static const Node *quantize(Conv *c, const Node *x, const Node *scale, const Node *zero, DType dt, bool limit)
+static const Node *quantize(Conversion *c, const Node *x, const Node *scale, const Node *zero, DType dt, bool limit)
 {
-  DType wide = dtype_of(c, scale);
-  const Node *y = div_(c, cast_to(c, x, wide), scale);
+  DType wide = onnx_dtype_of(c, scale);
+  const Node *y = onnx_div(c, onnx_cast_to(c, x, wide), scale);
   if (!is_narrow_float(dt)) {
-    if (wide.bits < 32) y = cast_to(c, y, DT_F32);
-    y = op1(c, "round", y, NULL);
+    if (wide.bits < 32) y = onnx_cast_to(c, y, DT_F32);
+    y = onnx_op1(c, "round", y, NULL);
   }
-  if (zero) y = add(c, y, cast_to(c, zero, dtype_of(c, y)));
+  if (zero) y = onnx_add(c, y, onnx_cast_to(c, zero, onnx_dtype_of(c, y)));
   return saturate(c, y, dt, limit);
 }
 
 /* Integers are subtracted before they become floats: exact for up to 24 bits. */
-static const Node *dequantize(Conv *c, const Node *x, const Node *scale, const Node *zero)
+static const Node *dequantize(Conversion *c, const Node *x, const Node *scale, const Node *zero)
 {
-  DType dt = dtype_of(c, x);
-  DType wide = dtype_of(c, scale);
+  DType dt = onnx_dtype_of(c, x);
+  DType wide = onnx_dtype_of(c, scale);
   if (dtype_is_int(dt) && zero) {
-    x = sub(c, cast_to(c, x, DT_I32), cast_to(c, zero, DT_I32));
+    x = onnx_sub(c, onnx_cast_to(c, x, DT_I32), onnx_cast_to(c, zero, DT_I32));
     zero = NULL;
   }
   if (wide.bits < 32)
-    return cast_to(c,
-                   mul(c, zero ? sub(c, cast_to(c, x, DT_F32), cast_to(c, zero, DT_F32)) : cast_to(c, x, DT_F32),
-                       cast_to(c, scale, DT_F32)),
-                   wide);
-  x = cast_to(c, x, wide);
-  if (zero) x = sub(c, x, cast_to(c, zero, wide));
-  return mul(c, x, scale);
+    return onnx_cast_to(c,
+                        onnx_mul(c,
+                                 zero ? onnx_sub(c, onnx_cast_to(c, x, DT_F32), onnx_cast_to(c, zero, DT_F32))
+                                      : onnx_cast_to(c, x, DT_F32),
+                                 onnx_cast_to(c, scale, DT_F32)),
+                        wide);
+  x = onnx_cast_to(c, x, wide);
+  if (zero) x = onnx_sub(c, x, onnx_cast_to(c, zero, wide));
+  return onnx_mul(c, x, scale);
 }
 
-static const Node *convert_quantize(Conv *c)
+static const Node *convert_quantize(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *scale = conv_in(c, 1);
-  const Node *zero = conv_opt(c, 2);
-  int64_t axis = attr_int(c, "axis", 1);
-  int64_t block = attr_int(c, "block_size", 0);
-  int64_t type = attr_int(c, "output_dtype", 0);
-  int64_t precision = attr_int(c, "precision", 0);
-  DType dt = zero ? dtype_of(c, zero) : type ? onnx_dtype(c->ctx, type, c->name) : DT_U8;
+  const Node *x = onnx_in(c, 0);
+  const Node *scale = onnx_in(c, 1);
+  const Node *zero = onnx_opt(c, 2);
+  int64_t axis = onnx_attr_int(c, "axis", 1);
+  int64_t block = onnx_attr_int(c, "block_size", 0);
+  int64_t type = onnx_attr_int(c, "output_dtype", 0);
+  int64_t precision = onnx_attr_int(c, "precision", 0);
+  DType dt = zero ? onnx_dtype_of(c, zero) : type ? onnx_dtype(c->ctx, type, c->name) : DT_U8;
   scale = spread(c, scale, x, axis, block);
-  if (precision) scale = cast_to(c, scale, onnx_dtype(c->ctx, precision, c->name));
-  else if (dtype_is_int(dtype_of(c, scale))) scale = cast_to(c, scale, DT_F32);
-  else if (c->opset < 19) scale = cast_to(c, scale, DT_F32);
-  return quantize(c, x, scale, zero ? spread(c, zero, x, axis, block) : NULL, dt, attr_int(c, "saturate", 1));
+  if (precision) scale = onnx_cast_to(c, scale, onnx_dtype(c->ctx, precision, c->name));
+  else if (dtype_is_int(onnx_dtype_of(c, scale))) scale = onnx_cast_to(c, scale, DT_F32);
+  else if (c->opset < 19) scale = onnx_cast_to(c, scale, DT_F32);
+  return quantize(c, x, scale, zero ? spread(c, zero, x, axis, block) : NULL, dt, onnx_attr_int(c, "saturate", 1));
 }
 
-static const Node *convert_dequantize(Conv *c)
+static const Node *convert_dequantize(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *scale = conv_in(c, 1);
-  const Node *zero = conv_opt(c, 2);
-  int64_t axis = attr_int(c, "axis", 1);
-  int64_t block = attr_int(c, "block_size", 0);
-  int64_t type = attr_int(c, "output_dtype", 0);
+  const Node *x = onnx_in(c, 0);
+  const Node *scale = onnx_in(c, 1);
+  const Node *zero = onnx_opt(c, 2);
+  int64_t axis = onnx_attr_int(c, "axis", 1);
+  int64_t block = onnx_attr_int(c, "block_size", 0);
+  int64_t type = onnx_attr_int(c, "output_dtype", 0);
   const Node *y = dequantize(c, x, spread(c, scale, x, axis, block), zero ? spread(c, zero, x, axis, block) : NULL);
-  return type ? cast_to(c, y, onnx_dtype(c->ctx, type, c->name)) : y;
+  return type ? onnx_cast_to(c, y, onnx_dtype(c->ctx, type, c->name)) : y;
 }
 
 /* The range always holds zero; uint8. */
-static void dynamic_range(Conv *c, const Node *x, const Node **scale, const Node **zero)
+static void dynamic_range(Conversion *c, const Node *x, const Node **scale, const Node **zero)
 {
-  int rank = rank_of(c, x);
+  int rank = onnx_rank_of(c, x);
   int64_t axes[64];
   for (int i = 0; i < rank; i++) axes[i] = i;
-  const Node *none = scalar_like(c, x, 0);
-  const Node *lo = min2(c, none, reduce(c, "min", x, rank, axes, false));
-  const Node *hi = max2(c, none, reduce(c, "max", x, rank, axes, false));
-  *scale = div_(c, sub(c, hi, lo), scalar_like(c, x, 255));
-  const Node *z = div_(c, sub(c, none, lo), *scale);
-  z = op1(c, "clip", op1(c, "round", z, NULL), "a_min:f,a_max:f", 0.0, 255.0);
-  *zero = cast_to(c, where(c, op2(c, "equal", *scale, none, NULL), none, z), DT_U8);
+  const Node *none = onnx_scalar_like(c, x, 0);
+  const Node *lo = onnx_min2(c, none, onnx_reduce(c, "min", x, rank, axes, false));
+  const Node *hi = onnx_max2(c, none, onnx_reduce(c, "max", x, rank, axes, false));
+  *scale = onnx_div(c, onnx_sub(c, hi, lo), onnx_scalar_like(c, x, 255));
+  const Node *z = onnx_div(c, onnx_sub(c, none, lo), *scale);
+  z = onnx_op1(c, "clip", onnx_op1(c, "round", z, NULL), "a_min:f,a_max:f", 0.0, 255.0);
+  *zero = onnx_cast_to(c, onnx_where(c, onnx_op2(c, "equal", *scale, none, NULL), none, z), DT_U8);
 }
 
-static const Node *convert_dynamic_quantize(Conv *c)
+static const Node *convert_dynamic_quantize(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
+  const Node *x = onnx_in(c, 0);
   const Node *scale, *zero;
   dynamic_range(c, x, &scale, &zero);
   c->out[1] = scale;
@@ -126,68 +130,72 @@ static const Node *convert_dynamic_quantize(Conv *c)
 }
 
 /* Operands at i, i + 1, i + 2: value, scale, zero point. */
-static const Node *real_operand(Conv *c, int i, int64_t axis)
+static const Node *real_operand(Conversion *c, int i, int64_t axis)
 {
-  const Node *x = conv_in(c, i);
-  const Node *zero = conv_opt(c, i + 2);
-  return dequantize(c, x, spread(c, conv_in(c, i + 1), x, axis, 0), zero ? spread(c, zero, x, axis, 0) : NULL);
+  const Node *x = onnx_in(c, i);
+  const Node *zero = onnx_opt(c, i + 2);
+  return dequantize(c, x, spread(c, onnx_in(c, i + 1), x, axis, 0), zero ? spread(c, zero, x, axis, 0) : NULL);
 }
 
-static const Node *quantized_result(Conv *c, const Node *y, const Node *scale, const Node *zero, DType dt)
+static const Node *quantized_result(Conversion *c, const Node *y, const Node *scale, const Node *zero, DType dt)
 {
-  return quantize(c, y, scalar_of(c, scale), zero ? scalar_of(c, zero) : NULL, zero ? dtype_of(c, zero) : dt, true);
+  return quantize(c, y, onnx_scalar_of(c, scale), zero ? onnx_scalar_of(c, zero) : NULL,
+                  zero ? onnx_dtype_of(c, zero) : dt, true);
 }
 
 /* x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias: int32 sums, then one float product. */
-static const Node *convert_qlinear_conv(Conv *c)
+static const Node *convert_qlinear_conv(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *w = conv_in(c, 3);
-  const Node *xz = conv_in(c, 2);
-  const Node *wz = conv_in(c, 5);
-  const Node *bias = conv_opt(c, 8);
-  Conv inner = *c;
-  const Node *xi = sub(c, cast_to(c, x, DT_I32), cast_to(c, scalar_of(c, xz), DT_I32));
-  const Node *wi = sub(c, cast_to(c, w, DT_I32), cast_to(c, spread(c, wz, w, 0, 0), DT_I32));
+  const Node *x = onnx_in(c, 0);
+  const Node *w = onnx_in(c, 3);
+  const Node *xz = onnx_in(c, 2);
+  const Node *wz = onnx_in(c, 5);
+  const Node *bias = onnx_opt(c, 8);
+  Conversion inner = *c;
+  const Node *xi = onnx_sub(c, onnx_cast_to(c, x, DT_I32), onnx_cast_to(c, onnx_scalar_of(c, xz), DT_I32));
+  const Node *wi = onnx_sub(c, onnx_cast_to(c, w, DT_I32), onnx_cast_to(c, spread(c, wz, w, 0, 0), DT_I32));
   const Node *in[2] = {xi, wi};
   inner.in = in;
   inner.nin = 2;
   const OnnxRow *conv = onnx_find("", "ConvInteger", 10);
   const Node *sum = conv->convert(&inner);
-  if (bias) sum = op2(c, "nn.bias_add", sum, bias, "axis:i", 1);
-  const Node *ws = conv_in(c, 4);
-  const Node *scale = mul(c, scalar_of(c, conv_in(c, 1)), rank_of(c, ws) == 1 ? ws : scalar_of(c, ws));
-  if (rank_of(c, scale) == 1)
-    scale = expr_is_int(dim_of(c, scale, 0), 1) ? scalar_of(c, scale) : unsqueeze_to(c, scale, 1, rank_of(c, sum));
-  return quantized_result(c, mul(c, cast_to(c, sum, dtype_of(c, scale)), scale), conv_in(c, 6), conv_opt(c, 7),
-                          dtype_of(c, x));
+  if (bias) sum = onnx_op2(c, "nn.bias_add", sum, bias, "axis:i", 1);
+  const Node *ws = onnx_in(c, 4);
+  const Node *scale =
+      onnx_mul(c, onnx_scalar_of(c, onnx_in(c, 1)), onnx_rank_of(c, ws) == 1 ? ws : onnx_scalar_of(c, ws));
+  if (onnx_rank_of(c, scale) == 1)
+    scale = expr_is_int(onnx_dim_of(c, scale, 0), 1) ? onnx_scalar_of(c, scale)
+                                                     : onnx_unsqueeze_to(c, scale, 1, onnx_rank_of(c, sum));
+  return quantized_result(c, onnx_mul(c, onnx_cast_to(c, sum, onnx_dtype_of(c, scale)), scale), onnx_in(c, 6),
+                          onnx_opt(c, 7), onnx_dtype_of(c, x));
 }
 
 /* Rows of the left operand and columns of the right one may have scales of their own. */
-static const Node *row_vector(Conv *c, const Node *v, bool row)
+static const Node *row_vector(Conversion *c, const Node *v, bool row)
 {
-  if (rank_of(c, v) != 1) return v;
-  if (expr_is_int(dim_of(c, v, 0), 1)) return scalar_of(c, v);
-  return row ? unsqueeze(c, v, 1) : v;
+  if (onnx_rank_of(c, v) != 1) return v;
+  if (expr_is_int(onnx_dim_of(c, v, 0), 1)) return onnx_scalar_of(c, v);
+  return row ? onnx_unsqueeze(c, v, 1) : v;
 }
 
-static const Node *convert_qlinear_matmul(Conv *c)
+static const Node *convert_qlinear_matmul(Conversion *c)
 {
-  const Node *a = conv_in(c, 0);
-  const Node *b = conv_in(c, 3);
-  const Node *ai = sub(c, cast_to(c, a, DT_I32), cast_to(c, row_vector(c, conv_in(c, 2), true), DT_I32));
-  const Node *bi = sub(c, cast_to(c, b, DT_I32), cast_to(c, row_vector(c, conv_in(c, 5), false), DT_I32));
-  const Node *scale = mul(c, row_vector(c, conv_in(c, 1), true), row_vector(c, conv_in(c, 4), false));
-  const Node *sum = matmul(c, ai, bi);
-  const Node *ys = row_vector(c, conv_in(c, 6), true);
-  const Node *yz = conv_opt(c, 7);
+  const Node *a = onnx_in(c, 0);
+  const Node *b = onnx_in(c, 3);
+  const Node *ai = onnx_sub(c, onnx_cast_to(c, a, DT_I32), onnx_cast_to(c, row_vector(c, onnx_in(c, 2), true), DT_I32));
+  const Node *bi =
+      onnx_sub(c, onnx_cast_to(c, b, DT_I32), onnx_cast_to(c, row_vector(c, onnx_in(c, 5), false), DT_I32));
+  const Node *scale = onnx_mul(c, row_vector(c, onnx_in(c, 1), true), row_vector(c, onnx_in(c, 4), false));
+  const Node *sum = onnx_matmul(c, ai, bi);
+  const Node *ys = row_vector(c, onnx_in(c, 6), true);
+  const Node *yz = onnx_opt(c, 7);
   /* the scales' product in their own type, the rest in float32 */
-  if (dtype_of(c, scale).bits < 32) {
-    scale = cast_to(c, scale, DT_F32);
-    ys = cast_to(c, ys, DT_F32);
+  if (onnx_dtype_of(c, scale).bits < 32) {
+    scale = onnx_cast_to(c, scale, DT_F32);
+    ys = onnx_cast_to(c, ys, DT_F32);
   }
-  return quantize(c, mul(c, cast_to(c, sum, dtype_of(c, scale)), scale), ys, yz ? row_vector(c, yz, true) : NULL,
-                  yz ? dtype_of(c, yz) : dtype_of(c, a), true);
+  return quantize(c, onnx_mul(c, onnx_cast_to(c, sum, onnx_dtype_of(c, scale)), scale), ys,
+                  yz ? row_vector(c, yz, true) : NULL, yz ? onnx_dtype_of(c, yz) : onnx_dtype_of(c, a), true);
 }
 
 static const OnnxRow rows[] = {
@@ -195,113 +203,117 @@ static const OnnxRow rows[] = {
   {"QLinearConv", 10, convert_qlinear_conv},    {"QLinearMatMul", 10, convert_qlinear_matmul},
   {"QuantizeLinear", 10, convert_quantize},
 };
-ONNX_TABLE(onnx_quant, "", rows);
+ONNX_TABLE(onnx_ops_quant, "", rows);
 
 /* ---- com.microsoft: the same scheme around any operator -------------------------------------------- */
 
-static const Node *convert_qlinear_binary(Conv *c)
+static const Node *convert_qlinear_binary(Conversion *c)
 {
   const Node *a = real_operand(c, 0, 0);
   const Node *b = real_operand(c, 3, 0);
-  const Node *y = !strcmp(c->p->op_type, "QLinearAdd") ? add(c, a, b) : mul(c, a, b);
-  return quantized_result(c, y, conv_in(c, 6), conv_opt(c, 7), dtype_of(c, conv_in(c, 0)));
+  const Node *y = !strcmp(c->p->op_type, "QLinearAdd") ? onnx_add(c, a, b) : onnx_mul(c, a, b);
+  return quantized_result(c, y, onnx_in(c, 6), onnx_opt(c, 7), onnx_dtype_of(c, onnx_in(c, 0)));
 }
 
 /* By the meaning of the opset that the attribute names: before 13 over everything from the axis on. */
-static const Node *softmax_of_opset(Conv *c, const Node *x)
+static const Node *softmax_of_opset(Conversion *c, const Node *x)
 {
-  int axis = axis_of(c, attr_int(c, "axis", -1), rank_of(c, x));
-  if (attr_int(c, "opset", 13) >= 13 || axis == rank_of(c, x) - 1) return softmax(c, x, axis);
-  return op2(c, "reshape_like", softmax(c, flatten_from(c, x, axis), 1), x, NULL);
+  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", -1), onnx_rank_of(c, x));
+  if (onnx_attr_int(c, "opset", 13) >= 13 || axis == onnx_rank_of(c, x) - 1) return onnx_softmax(c, x, axis);
+  return onnx_op2(c, "reshape_like", onnx_softmax(c, onnx_flatten_from(c, x, axis), 1), x, NULL);
 }
 
-static const Node *convert_qlinear_unary(Conv *c)
+static const Node *convert_qlinear_unary(Conversion *c)
 {
   const Node *x = real_operand(c, 0, 0);
   const Node *y;
   const char *t = c->p->op_type;
-  if (!strcmp(t, "QLinearSigmoid")) y = op1(c, "sigmoid", x, NULL);
-  else if (!strcmp(t, "QLinearLeakyRelu")) y = activation(c, "LeakyRelu", x, attr_float(c, "alpha", 0.01), 0);
+  if (!strcmp(t, "QLinearSigmoid")) y = onnx_op1(c, "sigmoid", x, NULL);
+  else if (!strcmp(t, "QLinearLeakyRelu")) y = onnx_activation(c, "LeakyRelu", x, onnx_attr_float(c, "alpha", 0.01), 0);
   else y = softmax_of_opset(c, x);
-  return quantized_result(c, y, conv_in(c, 3), conv_opt(c, 4), dtype_of(c, conv_in(c, 0)));
+  return quantized_result(c, y, onnx_in(c, 3), onnx_opt(c, 4), onnx_dtype_of(c, onnx_in(c, 0)));
 }
 
 /* y_scale, y_zero, then value, scale, zero point of each part. */
-static const Node *convert_qlinear_concat(Conv *c)
+static const Node *convert_qlinear_concat(Conversion *c)
 {
   int n = (c->nin - 2) / 3;
   if (n < 1 || (c->nin - 2) % 3)
-    conv_fail(c, ERR_ARGUMENT, "%d inputs are given; two and three per part are wanted", c->nin);
+    onnx_fail(c, ERR_ARGUMENT, "%d inputs are given; two and three per part are wanted", c->nin);
   const Node **part = arena_array(c->im->arena, const Node *, n);
   for (int i = 0; i < n; i++) part[i] = real_operand(c, 2 + 3 * i, 0);
-  const Node *y = concat(c, n, part, axis_of(c, attr_int(c, "axis", 0), rank_of(c, part[0])));
-  return quantized_result(c, y, conv_in(c, 0), conv_opt(c, 1), dtype_of(c, conv_in(c, 2)));
+  const Node *y = onnx_concat(c, n, part, onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, part[0])));
+  return quantized_result(c, y, onnx_in(c, 0), onnx_opt(c, 1), onnx_dtype_of(c, onnx_in(c, 2)));
 }
 
-static const Node *convert_qlinear_pool(Conv *c)
+static const Node *convert_qlinear_pool(Conversion *c)
 {
   const Node *x = real_operand(c, 0, 0);
-  bool last = attr_int(c, "channels_last", 0) != 0;
-  int rank = rank_of(c, x);
-  if (last) x = move_axis(c, x, rank - 1, 1);
-  Conv inner = *c;
+  bool last = onnx_attr_int(c, "channels_last", 0) != 0;
+  int rank = onnx_rank_of(c, x);
+  if (last) x = onnx_move_axis(c, x, rank - 1, 1);
+  Conversion inner = *c;
   inner.in = &x;
   inner.nin = 1;
   bool global = !strcmp(c->p->op_type, "QLinearGlobalAveragePool");
   const Node *y = onnx_find("", global ? "GlobalAveragePool" : "AveragePool", 11)->convert(&inner);
-  if (last) y = move_axis(c, y, 1, rank - 1);
-  return quantized_result(c, y, conv_in(c, 3), conv_opt(c, 4), dtype_of(c, conv_in(c, 0)));
+  if (last) y = onnx_move_axis(c, y, 1, rank - 1);
+  return quantized_result(c, y, onnx_in(c, 3), onnx_opt(c, 4), onnx_dtype_of(c, onnx_in(c, 0)));
 }
 
 /* A, a_scale, a_zero, B, b_scale, b_zero, C (int32), y_scale, y_zero */
-static const Node *convert_qgemm(Conv *c)
+static const Node *convert_qgemm(Conversion *c)
 {
-  const Node *a = sub(c, cast_to(c, conv_in(c, 0), DT_I32), cast_to(c, scalar_of(c, conv_in(c, 2)), DT_I32));
-  const Node *b = conv_in(c, 3);
-  const Node *bz = conv_in(c, 5);
-  const Node *bs = conv_in(c, 4);
-  const Node *bias = conv_opt(c, 6);
-  bool columns = attr_int(c, "transB", 0);
-  b = sub(c, cast_to(c, b, DT_I32), cast_to(c, spread(c, bz, b, columns ? 0 : 1, 0), DT_I32));
-  if (attr_int(c, "transA", 0)) a = swap_last(c, a);
-  if (!columns) b = swap_last(c, b);
-  const Node *sum = op2(c, "nn.dense", a, b, NULL);
-  if (bias) sum = add(c, sum, bias);
-  const Node *scale = mul(c, scalar_of(c, conv_in(c, 1)), row_vector(c, bs, false));
-  const Node *y = mul(c, mul(c, cast_to(c, sum, DT_F32), scale), scalar(c, DT_F32, attr_float(c, "alpha", 1)));
-  if (!conv_opt(c, 7)) return y;
-  return quantized_result(c, y, conv_in(c, 7), conv_opt(c, 8), dtype_of(c, conv_in(c, 0)));
+  const Node *a =
+      onnx_sub(c, onnx_cast_to(c, onnx_in(c, 0), DT_I32), onnx_cast_to(c, onnx_scalar_of(c, onnx_in(c, 2)), DT_I32));
+  const Node *b = onnx_in(c, 3);
+  const Node *bz = onnx_in(c, 5);
+  const Node *bs = onnx_in(c, 4);
+  const Node *bias = onnx_opt(c, 6);
+  bool columns = onnx_attr_int(c, "transB", 0);
+  b = onnx_sub(c, onnx_cast_to(c, b, DT_I32), onnx_cast_to(c, spread(c, bz, b, columns ? 0 : 1, 0), DT_I32));
+  if (onnx_attr_int(c, "transA", 0)) a = onnx_swap_last(c, a);
+  if (!columns) b = onnx_swap_last(c, b);
+  const Node *sum = onnx_op2(c, "nn.dense", a, b, NULL);
+  if (bias) sum = onnx_add(c, sum, bias);
+  const Node *scale = onnx_mul(c, onnx_scalar_of(c, onnx_in(c, 1)), row_vector(c, bs, false));
+  const Node *y = onnx_mul(c, onnx_mul(c, onnx_cast_to(c, sum, DT_F32), scale),
+                           onnx_scalar(c, DT_F32, onnx_attr_float(c, "alpha", 1)));
+  if (!onnx_opt(c, 7)) return y;
+  return quantized_result(c, y, onnx_in(c, 7), onnx_opt(c, 8), onnx_dtype_of(c, onnx_in(c, 0)));
 }
 
-static const Node *convert_dynamic_quantize_matmul(Conv *c)
+static const Node *convert_dynamic_quantize_matmul(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *b = conv_in(c, 1);
-  const Node *bs = conv_in(c, 2);
-  const Node *bz = conv_opt(c, 3);
-  const Node *bias = conv_opt(c, 4);
+  const Node *x = onnx_in(c, 0);
+  const Node *b = onnx_in(c, 1);
+  const Node *bs = onnx_in(c, 2);
+  const Node *bz = onnx_opt(c, 3);
+  const Node *bias = onnx_opt(c, 4);
   const Node *scale, *zero;
   dynamic_range(c, x, &scale, &zero);
-  const Node *a = sub(c, cast_to(c, quantize(c, x, scale, zero, DT_U8, true), DT_I32), cast_to(c, zero, DT_I32));
-  b = cast_to(c, b, DT_I32);
-  if (bz) b = sub(c, b, cast_to(c, row_vector(c, bz, false), DT_I32));
-  const Node *y = mul(c, cast_to(c, matmul(c, a, b), DT_F32), mul(c, scale, row_vector(c, bs, false)));
-  return bias ? add(c, y, bias) : y;
+  const Node *a =
+      onnx_sub(c, onnx_cast_to(c, quantize(c, x, scale, zero, DT_U8, true), DT_I32), onnx_cast_to(c, zero, DT_I32));
+  b = onnx_cast_to(c, b, DT_I32);
+  if (bz) b = onnx_sub(c, b, onnx_cast_to(c, row_vector(c, bz, false), DT_I32));
+  const Node *y =
+      onnx_mul(c, onnx_cast_to(c, onnx_matmul(c, a, b), DT_F32), onnx_mul(c, scale, row_vector(c, bs, false)));
+  return bias ? onnx_add(c, y, bias) : y;
 }
 
 /* A, B, a_scale, b_scale, a_zero, b_zero, bias */
-static const Node *convert_matmul_integer_to_float(Conv *c)
+static const Node *convert_matmul_integer_to_float(Conversion *c)
 {
-  const Node *a = cast_to(c, conv_in(c, 0), DT_I32);
-  const Node *b = cast_to(c, conv_in(c, 1), DT_I32);
-  const Node *az = conv_opt(c, 4);
-  const Node *bz = conv_opt(c, 5);
-  const Node *bias = conv_opt(c, 6);
-  if (az) a = sub(c, a, cast_to(c, scalar_of(c, az), DT_I32));
-  if (bz) b = sub(c, b, cast_to(c, row_vector(c, bz, false), DT_I32));
-  const Node *scale = mul(c, scalar_of(c, conv_in(c, 2)), row_vector(c, conv_in(c, 3), false));
-  const Node *y = mul(c, cast_to(c, matmul(c, a, b), DT_F32), scale);
-  return bias ? add(c, y, bias) : y;
+  const Node *a = onnx_cast_to(c, onnx_in(c, 0), DT_I32);
+  const Node *b = onnx_cast_to(c, onnx_in(c, 1), DT_I32);
+  const Node *az = onnx_opt(c, 4);
+  const Node *bz = onnx_opt(c, 5);
+  const Node *bias = onnx_opt(c, 6);
+  if (az) a = onnx_sub(c, a, onnx_cast_to(c, onnx_scalar_of(c, az), DT_I32));
+  if (bz) b = onnx_sub(c, b, onnx_cast_to(c, row_vector(c, bz, false), DT_I32));
+  const Node *scale = onnx_mul(c, onnx_scalar_of(c, onnx_in(c, 2)), row_vector(c, onnx_in(c, 3), false));
+  const Node *y = onnx_mul(c, onnx_cast_to(c, onnx_matmul(c, a, b), DT_F32), scale);
+  return bias ? onnx_add(c, y, bias) : y;
 }
 
 static const OnnxRow microsoft_rows[] = {
@@ -319,4 +331,4 @@ static const OnnxRow microsoft_rows[] = {
   {"QLinearSoftmax", 1, convert_qlinear_unary},
   {"QuantizeLinear", 1, convert_quantize},
 };
-ONNX_TABLE(onnx_microsoft_quant, "com.microsoft", microsoft_rows);
+ONNX_TABLE(onnx_ops_microsoft_quant, "com.microsoft", microsoft_rows);

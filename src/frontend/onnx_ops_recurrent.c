@@ -18,49 +18,49 @@ static const Cell cells[] = {
 };
 /* clang-format on */
 
-static void set_floats(Conv *c, const OpDef *op, void *attrs, const char *name)
+static void set_floats(Conversion *c, const OpDef *op, void *attrs, const char *name)
 {
   int n = 0;
-  const float *v = attr_floats(c, name, &n);
+  const float *v = onnx_attr_floats(c, name, &n);
   if (!v) return;
   double *d = arena_array(c->im->arena, double, n + 1);
   for (int i = 0; i < n; i++) d[i] = (double)v[i];
   attrs_set_f64s(c->m, op->attrs, attrs, name, n, d);
 }
 
-static void set_activations(Conv *c, const OpDef *op, void *attrs)
+static void set_activations(Conversion *c, const OpDef *op, void *attrs)
 {
-  const PAttr *a = conv_attr(c, "activations");
+  const PAttr *a = onnx_attr(c, "activations");
   if (!a) return;
   const char **names = arena_array(c->im->arena, const char *, a->strings.n + 1);
   for (int i = 0; i < a->strings.n; i++) names[i] = arena_strndup(c->im->arena, a->strings.v[i].p, a->strings.v[i].n);
   attrs_set_strs(c->m, op->attrs, attrs, "activations", a->strings.n, names);
 }
 
-static const Node *convert_recurrent(Conv *c)
+static const Node *convert_recurrent(Conversion *c)
 {
   const Cell *cell = cells;
   while (strcmp(cell->onnx, c->p->op_type)) cell++;
-  const OpDef *op = op_get(c->ctx, cell->ours);
+  const OpDef *op = opdef_get(c->ctx, cell->ours);
   void *attrs = attrs_new(c->m, op->attrs);
-  const Node *arg[8] = {conv_in(c, 0), conv_in(c, 1), conv_in(c, 2)};
+  const Node *arg[8] = {onnx_in(c, 0), onnx_in(c, 1), onnx_in(c, 2)};
   const char *names[5];
   int n = 0;
   for (int i = 0; i < cell->noptional; i++) {
-    if (!conv_opt(c, 3 + i)) continue;
+    if (!onnx_opt(c, 3 + i)) continue;
     names[n] = cell->optional[i];
-    arg[3 + n++] = conv_opt(c, 3 + i);
+    arg[3 + n++] = onnx_opt(c, 3 + i);
   }
   attrs_set_strs(c->m, op->attrs, attrs, "inputs", n, names);
-  attrs_set_int(c->m, op->attrs, attrs, "hidden_size", attr_int(c, "hidden_size", static_dim(c, arg[2], 2)));
-  attrs_set_str(c->m, op->attrs, attrs, "direction", attr_str(c, "direction", "forward"));
+  attrs_set_int(c->m, op->attrs, attrs, "hidden_size", onnx_attr_int(c, "hidden_size", onnx_static_dim(c, arg[2], 2)));
+  attrs_set_str(c->m, op->attrs, attrs, "direction", onnx_attr_str(c, "direction", "forward"));
   set_activations(c, op, attrs);
   set_floats(c, op, attrs, "activation_alpha");
   set_floats(c, op, attrs, "activation_beta");
-  attrs_set_f64(c->m, op->attrs, attrs, "clip", attr_float(c, "clip", 0));
-  attrs_set_int(c->m, op->attrs, attrs, "linear_before_reset", attr_int(c, "linear_before_reset", 0));
-  attrs_set_int(c->m, op->attrs, attrs, "input_forget", attr_int(c, "input_forget", 0));
-  attrs_set_int(c->m, op->attrs, attrs, "layout", attr_int(c, "layout", 0));
+  attrs_set_f64(c->m, op->attrs, attrs, "clip", onnx_attr_float(c, "clip", 0));
+  attrs_set_int(c->m, op->attrs, attrs, "linear_before_reset", onnx_attr_int(c, "linear_before_reset", 0));
+  attrs_set_int(c->m, op->attrs, attrs, "input_forget", onnx_attr_int(c, "input_forget", 0));
+  attrs_set_int(c->m, op->attrs, attrs, "layout", onnx_attr_int(c, "layout", 0));
   const Node *r = node_call(c->m, op, 3 + n, arg, attrs, c->name);
   for (int i = 0; i < (cell->noptional == 5 ? 3 : 2); i++) c->out[i] = node_get(c->m, r, i);
   return NULL;
@@ -68,4 +68,4 @@ static const Node *convert_recurrent(Conv *c)
 
 static const OnnxRow rows[] = {
   {"GRU", 1, convert_recurrent}, {"LSTM", 1, convert_recurrent}, {"RNN", 1, convert_recurrent}};
-ONNX_TABLE(onnx_recurrent, "", rows);
+ONNX_TABLE(onnx_ops_recurrent, "", rows);

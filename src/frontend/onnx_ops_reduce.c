@@ -8,119 +8,125 @@ enum { MAX_RANK = 32 };
 
 /* A reduction of x over axes; n 0: of single elements, which changes nothing but the formula's ends. */
 typedef struct Reduction {
-  const Node *(*run)(Conv *, const Node *x, int n, const int64_t *axes, bool keepdims);
+  const Node *(*run)(Conversion *, const Node *x, int n, const int64_t *axes, bool keepdims);
   const Node *x;
   bool keepdims;
 } Reduction;
 
-static const Node *over_choice(Conv *c, int n, const int64_t *axes, void *env)
+static const Node *over_choice(Conversion *c, int n, const int64_t *axes, void *env)
 {
   const Reduction *r = env;
   return r->run(c, r->x, n, axes, r->keepdims);
 }
 
-static const Node *over_axes(Conv *c, const Node *(*run)(Conv *, const Node *, int, const int64_t *, bool))
+static const Node *over_axes(Conversion *c, const Node *(*run)(Conversion *, const Node *, int, const int64_t *, bool))
 {
-  const Node *x = conv_in(c, 0);
-  const Node *in = conv_opt(c, 1);
+  const Node *x = onnx_in(c, 0);
+  const Node *in = onnx_opt(c, 1);
   int n = 0;
-  int rank = rank_of(c, x);
+  int rank = onnx_rank_of(c, x);
   int64_t list[MAX_RANK];
-  Reduction r = {run, x, attr_int(c, "keepdims", 1)};
-  bool none = in && rank_of(c, in) == 1 && expr_is_int(dim_of(c, in, 0), 0);
-  const int64_t *v = none ? NULL : in ? const_ints(c, in, &n) : attr_ints(c, "axes", &n);
-  if (in && !none && !v) return switch_axes(c, in, rank, over_choice, &r);
-  if (n > rank) conv_fail(c, ERR_ARGUMENT, "%d axes are named, the input has %d", n, rank);
-  if (!n && attr_int(c, "noop_with_empty_axes", 0)) return run(c, x, 0, list, true);
-  for (int i = 0; i < (n ? n : rank); i++) list[i] = n ? axis_of(c, v[i], rank) : i;
+  Reduction r = {run, x, onnx_attr_int(c, "keepdims", 1)};
+  bool none = in && onnx_rank_of(c, in) == 1 && expr_is_int(onnx_dim_of(c, in, 0), 0);
+  const int64_t *v = none ? NULL : in ? onnx_const_ints(c, in, &n) : onnx_attr_ints(c, "axes", &n);
+  if (in && !none && !v) return onnx_switch_axes(c, in, rank, over_choice, &r);
+  if (n > rank) onnx_fail(c, ERR_ARGUMENT, "%d axes are named, the input has %d", n, rank);
+  if (!n && onnx_attr_int(c, "noop_with_empty_axes", 0)) return run(c, x, 0, list, true);
+  for (int i = 0; i < (n ? n : rank); i++) list[i] = n ? onnx_axis_of(c, v[i], rank) : i;
   return run(c, x, n ? n : rank, list, r.keepdims);
 }
 
-static const Node *run_simple(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+static const Node *run_simple(Conversion *c, const Node *x, int n, const int64_t *axes, bool keepdims)
 {
   static const struct {
     const char *onnx, *ours;
   } names[] = {
     {"ReduceMax", "max"}, {"ReduceMin", "min"}, {"ReduceMean", "mean"}, {"ReduceProd", "prod"}, {"ReduceSum", "sum"}};
   const char *t = c->p->op_type;
-  if (dtype_is_bool(dtype_of(c, x))) return reduce(c, !strcmp(t, "ReduceMax") ? "any" : "all", x, n, axes, keepdims);
+  if (dtype_is_bool(onnx_dtype_of(c, x)))
+    return onnx_reduce(c, !strcmp(t, "ReduceMax") ? "any" : "all", x, n, axes, keepdims);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(names[i].onnx, t)) return reduce(c, names[i].ours, x, n, axes, keepdims);
+    if (!strcmp(names[i].onnx, t)) return onnx_reduce(c, names[i].ours, x, n, axes, keepdims);
   BUG(c->ctx, "no operator for %s", t);
 }
 
-static const Node *run_sum_square(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+static const Node *run_sum_square(Conversion *c, const Node *x, int n, const int64_t *axes, bool keepdims)
 {
-  return reduce(c, "sum", mul(c, x, x), n, axes, keepdims);
+  return onnx_reduce(c, "sum", onnx_mul(c, x, x), n, axes, keepdims);
 }
-static const Node *run_l1(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+static const Node *run_l1(Conversion *c, const Node *x, int n, const int64_t *axes, bool keepdims)
 {
-  return reduce(c, "sum", op1(c, "abs", x, NULL), n, axes, keepdims);
+  return onnx_reduce(c, "sum", onnx_op1(c, "abs", x, NULL), n, axes, keepdims);
 }
 
 /* Integers have no square root of their own. */
-static const Node *as_real(Conv *c, const Node *x) { return dtype_is_int(dtype_of(c, x)) ? cast_to(c, x, DT_F64) : x; }
-
-static const Node *run_l2(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+static const Node *as_real(Conversion *c, const Node *x)
 {
-  const Node *y = as_real(c, x);
-  return cast_to(c, sqrt_(c, reduce(c, "sum", mul(c, y, y), n, axes, keepdims)), dtype_of(c, x));
+  return dtype_is_int(onnx_dtype_of(c, x)) ? onnx_cast_to(c, x, DT_F64) : x;
 }
 
-static const Node *run_log_sum(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+static const Node *run_l2(Conversion *c, const Node *x, int n, const int64_t *axes, bool keepdims)
 {
-  return cast_to(c, op1(c, "log", reduce(c, "sum", as_real(c, x), n, axes, keepdims), NULL), dtype_of(c, x));
+  const Node *y = as_real(c, x);
+  return onnx_cast_to(c, onnx_sqrt(c, onnx_reduce(c, "sum", onnx_mul(c, y, y), n, axes, keepdims)),
+                      onnx_dtype_of(c, x));
+}
+
+static const Node *run_log_sum(Conversion *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+{
+  return onnx_cast_to(c, onnx_op1(c, "log", onnx_reduce(c, "sum", as_real(c, x), n, axes, keepdims), NULL),
+                      onnx_dtype_of(c, x));
 }
 
 /* The largest is taken out first, where it is finite, so that nothing overflows. */
-static const Node *run_log_sum_exp(Conv *c, const Node *x, int n, const int64_t *axes, bool keepdims)
+static const Node *run_log_sum_exp(Conversion *c, const Node *x, int n, const int64_t *axes, bool keepdims)
 {
   if (!n) return x; /* log(exp(x)) */
   const Node *y = as_real(c, x);
-  const Node *top = reduce(c, "max", y, n, axes, true);
-  top = where(c, op1(c, "isfinite", top, NULL), top, scalar_like(c, y, 0));
-  const Node *sum = reduce(c, "sum", exp_(c, sub(c, y, top)), n, axes, keepdims);
-  const Node *shift = keepdims ? top : op1(c, "squeeze", top, "axis:I", n, axes);
-  return cast_to(c, add(c, op1(c, "log", sum, NULL), shift), dtype_of(c, x));
+  const Node *top = onnx_reduce(c, "max", y, n, axes, true);
+  top = onnx_where(c, onnx_op1(c, "isfinite", top, NULL), top, onnx_scalar_like(c, y, 0));
+  const Node *sum = onnx_reduce(c, "sum", onnx_exp(c, onnx_sub(c, y, top)), n, axes, keepdims);
+  const Node *shift = keepdims ? top : onnx_op1(c, "squeeze", top, "axis:I", n, axes);
+  return onnx_cast_to(c, onnx_add(c, onnx_op1(c, "log", sum, NULL), shift), onnx_dtype_of(c, x));
 }
 
-static const Node *convert_simple(Conv *c) { return over_axes(c, run_simple); }
-static const Node *convert_sum_square(Conv *c) { return over_axes(c, run_sum_square); }
-static const Node *convert_l1(Conv *c) { return over_axes(c, run_l1); }
-static const Node *convert_l2(Conv *c) { return over_axes(c, run_l2); }
-static const Node *convert_log_sum(Conv *c) { return over_axes(c, run_log_sum); }
-static const Node *convert_log_sum_exp(Conv *c) { return over_axes(c, run_log_sum_exp); }
+static const Node *convert_simple(Conversion *c) { return over_axes(c, run_simple); }
+static const Node *convert_sum_square(Conversion *c) { return over_axes(c, run_sum_square); }
+static const Node *convert_l1(Conversion *c) { return over_axes(c, run_l1); }
+static const Node *convert_l2(Conversion *c) { return over_axes(c, run_l2); }
+static const Node *convert_log_sum(Conversion *c) { return over_axes(c, run_log_sum); }
+static const Node *convert_log_sum_exp(Conversion *c) { return over_axes(c, run_log_sum_exp); }
 
-static const Node *convert_arg(Conv *c)
+static const Node *convert_arg(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  int64_t axis = axis_of(c, attr_int(c, "axis", 0), rank_of(c, x));
+  const Node *x = onnx_in(c, 0);
+  int64_t axis = onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, x));
   const Node *r =
-      op1(c, !strcmp(c->p->op_type, "ArgMax") ? "argmax" : "argmin", x, "axis:I,keepdims:i,select_last_index:i", 1,
-          &axis, (int)attr_int(c, "keepdims", 1), (int)attr_int(c, "select_last_index", 0));
-  return cast_to(c, r, DT_I64);
+      onnx_op1(c, !strcmp(c->p->op_type, "ArgMax") ? "argmax" : "argmin", x, "axis:I,keepdims:i,select_last_index:i", 1,
+               &axis, (int)onnx_attr_int(c, "keepdims", 1), (int)onnx_attr_int(c, "select_last_index", 0));
+  return onnx_cast_to(c, r, DT_I64);
 }
 
-static const Node *run_running(Conv *c, int n, const int64_t *axes, void *env)
+static const Node *run_running(Conversion *c, int n, const int64_t *axes, void *env)
 {
   const Node *x = env;
   int axis = (int)axes[n - 1];
   const char *op = !strcmp(c->p->op_type, "CumSum") ? "cumsum" : "cumprod";
-  bool back = attr_int(c, "reverse", 0);
-  if (back) x = op1(c, "reverse", x, "axis:i", axis);
-  x = op1(c, op, x, "axis:i,exclusive:i", axis, (int)attr_int(c, "exclusive", 0));
-  return back ? op1(c, "reverse", x, "axis:i", axis) : x;
+  bool back = onnx_attr_int(c, "reverse", 0);
+  if (back) x = onnx_op1(c, "reverse", x, "axis:i", axis);
+  x = onnx_op1(c, op, x, "axis:i,exclusive:i", axis, (int)onnx_attr_int(c, "exclusive", 0));
+  return back ? onnx_op1(c, "reverse", x, "axis:i", axis) : x;
 }
 
-static const Node *convert_running(Conv *c)
+static const Node *convert_running(Conversion *c)
 {
-  const Node *x = conv_in(c, 0);
-  const Node *in = conv_in(c, 1);
+  const Node *x = onnx_in(c, 0);
+  const Node *in = onnx_in(c, 1);
   int n = 0;
-  int rank = rank_of(c, x);
-  const int64_t *v = const_ints(c, in, &n);
-  if (!v) return switch_axes(c, in, rank, run_running, (void *)(uintptr_t)x);
-  int64_t axis = axis_of(c, const_int(c, in, "the axis"), rank);
+  int rank = onnx_rank_of(c, x);
+  const int64_t *v = onnx_const_ints(c, in, &n);
+  if (!v) return onnx_switch_axes(c, in, rank, run_running, (void *)(uintptr_t)x);
+  int64_t axis = onnx_axis_of(c, onnx_const_int(c, in, "the axis"), rank);
   return run_running(c, 1, &axis, (void *)(uintptr_t)x);
 }
 
@@ -133,4 +139,4 @@ static const OnnxRow rows[] = {
   {"ReduceMin", 1, convert_simple},     {"ReduceProd", 1, convert_simple},
   {"ReduceSum", 1, convert_simple},     {"ReduceSumSquare", 1, convert_sum_square},
 };
-ONNX_TABLE(onnx_reduce, "", rows);
+ONNX_TABLE(onnx_ops_reduce, "", rows);

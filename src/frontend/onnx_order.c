@@ -81,7 +81,7 @@ static PNode *const *sort_nodes(Order *o, const Ints *needs)
       if (state[k] == 1)
         raise(o->im->ctx, ERR_ARGUMENT, NOWHERE,
               "onnx: the graph has a cycle: node '%s' takes what node '%s' makes, which waits for it",
-              node_label(o->node[i]), node_label(o->node[k]));
+              onnx_node_label(o->node[i]), onnx_node_label(o->node[k]));
       if (!state[k]) {
         state[k] = 1;
         stack[top++] = k;
@@ -91,7 +91,7 @@ static PNode *const *sort_nodes(Order *o, const Ints *needs)
   return out;
 }
 
-PNode *const *order_nodes(Import *im, int n, PNode *const *node)
+PNode *const *onnx_order_nodes(Import *im, int n, PNode *const *node)
 {
   Order o = {.im = im, .n = n, .node = node};
   for (int i = 0; i < n; i++)

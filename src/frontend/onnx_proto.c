@@ -41,12 +41,12 @@ static const ProtoField tensor_fields[] = {
   FIELD(PTensor, 14, PB_INT, data_location, NULL),
 };
 /* clang-format on */
-MESSAGE(proto_tensor, "TensorProto", PTensor, tensor_fields);
+MESSAGE(onnx_proto_tensor, "TensorProto", PTensor, tensor_fields);
 
 /* clang-format off */
 static const ProtoField sparse_fields[] = {
-  FIELD(PSparse, 1, PB_MSG, values, &proto_tensor),
-  FIELD(PSparse, 2, PB_MSG, indices, &proto_tensor),
+  FIELD(PSparse, 1, PB_MSG, values, &onnx_proto_tensor),
+  FIELD(PSparse, 2, PB_MSG, indices, &onnx_proto_tensor),
   FIELD(PSparse, 3, PB_INTS, dims, NULL),
 };
 /* clang-format on */
@@ -93,13 +93,13 @@ static const ProtoField attr_fields[] = {
   FIELD(PAttr, 2, PB_FLOAT, f, NULL),
   FIELD(PAttr, 3, PB_INT, i, NULL),
   FIELD(PAttr, 4, PB_BYTES, s, NULL),
-  FIELD(PAttr, 5, PB_MSG, t, &proto_tensor),
-  FIELD(PAttr, 6, PB_MSG, g, &proto_graph),
+  FIELD(PAttr, 5, PB_MSG, t, &onnx_proto_tensor),
+  FIELD(PAttr, 6, PB_MSG, g, &onnx_proto_graph),
   FIELD(PAttr, 7, PB_FLOATS, floats, NULL),
   FIELD(PAttr, 8, PB_INTS, ints, NULL),
   FIELD(PAttr, 9, PB_BYTES_LIST, strings, NULL),
-  FIELD(PAttr, 10, PB_MSGS, tensors, &proto_tensor),
-  FIELD(PAttr, 11, PB_MSGS, graphs, &proto_graph),
+  FIELD(PAttr, 10, PB_MSGS, tensors, &onnx_proto_tensor),
+  FIELD(PAttr, 11, PB_MSGS, graphs, &onnx_proto_graph),
   FIELD(PAttr, 14, PB_MSG, tp, &proto_type),
   FIELD(PAttr, 15, PB_MSGS, tps, &proto_type),
   FIELD(PAttr, 20, PB_INT, type, NULL),
@@ -127,14 +127,14 @@ LOCAL_MESSAGE(proto_node, "NodeProto", PNode, node_fields);
 static const ProtoField graph_fields[] = {
   FIELD(PGraph, 1, PB_MSGS, node, &proto_node),
   FIELD(PGraph, 2, PB_STR, name, NULL),
-  FIELD(PGraph, 5, PB_MSGS, initializer, &proto_tensor),
+  FIELD(PGraph, 5, PB_MSGS, initializer, &onnx_proto_tensor),
   FIELD(PGraph, 11, PB_MSGS, input, &proto_value_info),
   FIELD(PGraph, 12, PB_MSGS, output, &proto_value_info),
   FIELD(PGraph, 13, PB_MSGS, value_info, &proto_value_info),
   FIELD(PGraph, 15, PB_MSGS, sparse_initializer, &proto_sparse),
 };
 /* clang-format on */
-MESSAGE(proto_graph, "GraphProto", PGraph, graph_fields);
+MESSAGE(onnx_proto_graph, "GraphProto", PGraph, graph_fields);
 
 static const ProtoField opset_fields[] = {
   FIELD(POpset, 1, PB_STR, domain, NULL),
@@ -161,12 +161,12 @@ LOCAL_MESSAGE(proto_function, "FunctionProto", PFunction, function_fields);
 static const ProtoField model_fields[] = {
   FIELD(PModel, 1, PB_INT, ir_version, NULL),
   FIELD(PModel, 2, PB_STR, producer_name, NULL),
-  FIELD(PModel, 7, PB_MSG, graph, &proto_graph),
+  FIELD(PModel, 7, PB_MSG, graph, &onnx_proto_graph),
   FIELD(PModel, 8, PB_MSGS, opset_import, &proto_opset),
   FIELD(PModel, 25, PB_MSGS, functions, &proto_function),
 };
 /* clang-format on */
-MESSAGE(proto_model, "ModelProto", PModel, model_fields);
+MESSAGE(onnx_proto_model, "ModelProto", PModel, model_fields);
 
 /* ---- the cursor ------------------------------------------------------------------------ */
 
@@ -363,7 +363,7 @@ static void *read_message(Reader *outer, const ProtoMessage *message, Bytes b)
   return out;
 }
 
-void *proto_read(Arena *arena, const ProtoMessage *message, const void *bytes, size_t n)
+void *onnx_proto_read(Arena *arena, const ProtoMessage *message, const void *bytes, size_t n)
 {
   Reader r = {arena_ctx(arena), arena, bytes, bytes, (const char *)bytes + n, message, 0};
   return read_message(&r, message, (Bytes){bytes, n});

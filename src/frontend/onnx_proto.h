@@ -190,10 +190,10 @@ typedef struct ProtoMessage {
   const ProtoField *field;
   int n;
 } ProtoMessage;
-extern const ProtoMessage proto_model, proto_graph, proto_tensor;
+extern const ProtoMessage onnx_proto_model, onnx_proto_graph, onnx_proto_tensor;
 
 /* Reads a message; raises ERR_PARSE with the message's and the field's name and the
  * offset in the file.  What comes back lives in the arena and points into bytes. */
-void *proto_read(Arena *, const ProtoMessage *, const void *bytes, size_t n);
+void *onnx_proto_read(Arena *, const ProtoMessage *, const void *bytes, size_t n);
 
 #endif

@@ -243,9 +243,9 @@ const Node *onnx_tensor(Import *im, const PTensor *t, const char *name)
     d.shape[i] = t->dims.v[i];
     if (d.shape[i] < 0)
       raise(im->ctx, ERR_SHAPE, NOWHERE, "onnx: dimension %d of tensor '%s' is %" PRId64, i, name, d.shape[i]);
-    count = size_mul(im->ctx, count, (size_t)d.shape[i], name);
+    count = mem_size_mul(im->ctx, count, (size_t)d.shape[i], name);
   }
-  d.bytes = size_mul(im->ctx, count, (size_t)dtype_bytes(d.dtype), name);
+  d.bytes = mem_size_mul(im->ctx, count, (size_t)dtype_bytes(d.dtype), name);
   if (dtype_is_string(d.dtype) && (t->data_location == 1 || t->has & 1u << PTENSOR_RAW))
     raise(im->ctx, ERR_PARSE, NOWHERE,
           "onnx: tensor '%s' is of strings and has them in raw or external data, where strings cannot be", name);
@@ -281,9 +281,9 @@ const Node *onnx_sparse(Import *im, const PSparse *s, const char *name)
   for (int i = 0; i < s->dims.n; i++) {
     if (s->dims.v[i] < 0)
       raise(im->ctx, ERR_SHAPE, NOWHERE, "onnx: dimension %d of sparse tensor '%s' is %" PRId64, i, name, s->dims.v[i]);
-    count = size_mul(im->ctx, count, (size_t)s->dims.v[i], name);
+    count = mem_size_mul(im->ctx, count, (size_t)s->dims.v[i], name);
   }
-  char *data = arena_alloc(im->arena, size_mul(im->ctx, count, size, name));
+  char *data = arena_alloc(im->arena, mem_size_mul(im->ctx, count, size, name));
   for (int64_t k = 0; k < v->shape[0]; k++) {
     int64_t at = 0;
     bool inside = true;

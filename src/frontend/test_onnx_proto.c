@@ -1,8 +1,14 @@
 /* test_onnx_proto.c: the reader of protobuf's wire format. */
 #include "frontend/test_onnx.h"
 
-static PTensor *read_tensor(World *w, Text *t) { return proto_read(w->m->arena, &proto_tensor, text_str(t), t->n); }
-static PModel *read_model(World *w, Text *t) { return proto_read(w->m->arena, &proto_model, text_str(t), t->n); }
+static PTensor *read_tensor(World *w, Text *t)
+{
+  return onnx_proto_read(w->m->arena, &onnx_proto_tensor, text_str(t), t->n);
+}
+static PModel *read_model(World *w, Text *t)
+{
+  return onnx_proto_read(w->m->arena, &onnx_proto_model, text_str(t), t->n);
+}
 
 CASE(packed_and_unpacked_lists_are_the_same)
 {
@@ -36,7 +42,7 @@ CASE(bytes_are_views_and_unknown_fields_are_skipped)
   text_addn(&t, "12345678", 8);
   pb_bytes(&t, 9, "abc", 3);
   const char *bytes = text_str(&t);
-  PTensor *p = proto_read(w->m->arena, &proto_tensor, bytes, t.n);
+  PTensor *p = onnx_proto_read(w->m->arena, &onnx_proto_tensor, bytes, t.n);
   assert_int_equal(p->raw_data.n, 3);
   assert_true(p->raw_data.p == bytes + t.n - 3);
   assert_true(p->has & 1u << PTENSOR_RAW);
@@ -71,7 +77,7 @@ static void read_prefix(Ctx *ctx, void *arg)
 {
   (void)ctx;
   Prefix *x = arg;
-  proto_read(x->arena, &proto_model, x->p, x->n);
+  onnx_proto_read(x->arena, &onnx_proto_model, x->p, x->n);
 }
 
 CASE(every_truncation_is_clean)
@@ -169,7 +175,7 @@ REFUSED(graphs_inside_graphs_without_end, ERR_PARSE, "nests deeper")
     pb_msg(&outer, 1, &node);
     g = outer;
   }
-  proto_read(w->m->arena, &proto_graph, text_str(&g), g.n);
+  onnx_proto_read(w->m->arena, &onnx_proto_graph, text_str(&g), g.n);
 }
 
 int main(void)

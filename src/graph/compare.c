@@ -34,8 +34,8 @@ static bool pair(Compare *c, const void *a, const void *b)
 
 static bool dim_same(Compare *c, const Expr *a, const Expr *b, int depth)
 {
-  bool x = dim_is_stable(a);
-  bool y = dim_is_stable(b);
+  bool x = type_dim_is_stable(a);
+  bool y = type_dim_is_stable(b);
   if (!depth && (!x || !y)) return x == y; /* known at run time only, both or neither */
   if (a->kind != b->kind || a->nargs != b->nargs || depth > MAX_NESTING) return false;
   if (a->kind == E_VAR) return pair(c, a->u.var, b->u.var);

@@ -1,16 +1,16 @@
 /* evaluate.c: one call of an operator, by its meaning.
  *
- * op_compute: tensors in, tensors out; a decomposition is followed node by node, a loop
+ * opdef_compute: tensors in, tensors out; a decomposition is followed node by node, a loop
  * program becomes an extern operation.
  *
- * op_evaluate: values in, values out.  The call is made again over constants in a module of
+ * opdef_evaluate: values in, values out.  The call is made again over constants in a module of
  * its own, so every size is a literal, whatever the types said; then its meaning is
  * run by the reference evaluator.  The module dies with the call. */
 #include "graph/graph.h"
 
 /* ---- what both share ------------------------------------------------------------------ */
 
-int op_num_outputs(const Node *call) { return call->type->kind == TY_TUPLE ? call->type->nfield : 1; }
+int opdef_num_outputs(const Node *call) { return call->type->kind == TY_TUPLE ? call->type->nfield : 1; }
 
 static int width_of(const Type *ty) { return ty->kind == TY_TUPLE ? ty->nfield : 1; }
 static const Type *field_of(const Type *ty, int i) { return ty->kind == TY_TUPLE ? ty->field[i] : ty; }
@@ -125,8 +125,8 @@ static void *tensors_of_node(Follow *f, const Node *n)
   }
   case N_CALL: {
     const Tensor **in = gather_tensors(f, n, &count);
-    const Tensor **out = arena_array(f->arena, const Tensor *, op_num_outputs(n));
-    op_compute(f->m, n, count, in, out);
+    const Tensor **out = arena_array(f->arena, const Tensor *, opdef_num_outputs(n));
+    opdef_compute(f->m, n, count, in, out);
     return out;
   }
   case N_TUPLE: return gather_tensors(f, n, &count);
@@ -156,15 +156,15 @@ static void compute_decomposed(Module *m, const Node *call, const Tensor *const 
     k += width_of(a->type);
   }
   const Tensor **have = follow(&f, call->u.call.op->decompose(m, call));
-  for (int i = 0; i < op_num_outputs(call); i++) out[i] = have[i];
+  for (int i = 0; i < opdef_num_outputs(call); i++) out[i] = have[i];
 }
 
 /* The loop program's parameters are the inputs, then the outputs. */
 static void check_tir(Module *m, const Node *call, const PrimFunc *f, int n)
 {
-  if (f->nparam != n + op_num_outputs(call))
+  if (f->nparam != n + opdef_num_outputs(call))
     BUG(m->ctx, "%s: its loop program has %d parameters, not %d inputs and %d outputs", call->u.call.op->name,
-        f->nparam, n, op_num_outputs(call));
+        f->nparam, n, opdef_num_outputs(call));
 }
 
 static void compute_tir(Module *m, const Node *call, OpCall *c, int n, const Tensor *const *in, const Tensor **out)
@@ -177,7 +177,7 @@ static void compute_tir(Module *m, const Node *call, OpCall *c, int n, const Ten
   for (int i = 0; i < op->nout; i++) out[i] = &op->out[i];
 }
 
-void op_compute(Module *m, const Node *call, int n, const Tensor *const *in, const Tensor **out)
+void opdef_compute(Module *m, const Node *call, int n, const Tensor *const *in, const Tensor **out)
 {
   const OpDef *op = call->u.call.op;
   OpCall c = opcall_of(m, call);
@@ -187,7 +187,7 @@ void op_compute(Module *m, const Node *call, int n, const Tensor *const *in, con
   if (op->compute) op->compute(&c, in, out);
   else if (op->decompose) compute_decomposed(m, call, in, out);
   else if (op->tir) compute_tir(m, call, &c, n, in, out);
-  else op_raise(&c, ERR_UNSUPPORTED, "it works on values, not on tensors: no kernel can hold it");
+  else opdef_raise(&c, ERR_UNSUPPORTED, "it works on values, not on tensors: no kernel can hold it");
 }
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ static void bind_sizes(EvalEnv *env, const Node *call, int n, const ConstData *i
       const Type *ty = field_of(call->arg[i]->type, j);
       for (int d = 0; ty->kind == TY_TENSOR && d < ty->ndim && d < in[k].ndim; d++)
         if (ty->shape[d]->kind == E_VAR)
-          eval_bind(env, ty->shape[d]->u.var, value_int(ty->shape[d]->dtype, in[k].shape[d]));
+          expr_eval_bind(env, ty->shape[d]->u.var, value_int(ty->shape[d]->dtype, in[k].shape[d]));
     }
 }
 
@@ -259,7 +259,7 @@ static ConstData new_value(Module *m, Arena *arena, const Type *ty)
     d.shape[i] = ty->shape[i]->u.i;
     if (d.shape[i] < 0) raise(m->ctx, ERR_SHAPE, NOWHERE, "%s: sizes do not fit", type_text(scratch(m->ctx), ty));
   }
-  d.bytes = size_mul(m->ctx, (size_t)type_elements(m->ctx, ty), (size_t)dtype_bytes(ty->dtype), "a value");
+  d.bytes = mem_size_mul(m->ctx, (size_t)type_elements(m->ctx, ty), (size_t)dtype_bytes(ty->dtype), "a value");
   d.data = arena_alloc(arena, d.bytes);
   return d;
 }
@@ -272,7 +272,7 @@ static TirArg value_arg(const ConstData *d)
 
 static void evaluate_compute(Module *m, Arena *arena, const Node *call, int n, const ConstData *in, ConstData *out)
 {
-  int nout = op_num_outputs(call);
+  int nout = opdef_num_outputs(call);
   int nargs = n;
   const Tensor **t = arena_array(arena, const Tensor *, n + nout);
   const Tensor **result = t + n;
@@ -284,7 +284,7 @@ static void evaluate_compute(Module *m, Arena *arena, const Node *call, int n, c
     arg[i].tensor = t[i];
     value[i] = value_arg(&in[i]);
   }
-  op_compute(m, call, n, t, result);
+  opdef_compute(m, call, n, t, result);
   for (int i = 0; i < nout; i++) {
     out[i] = new_value(m, arena, field_of(call->type, i));
     bool listed = false;
@@ -335,7 +335,7 @@ static void *values_of_node(Follow *f, const Node *n)
   case N_CONST: return arena_copy(f->arena, n->u.data, sizeof *n->u.data);
   case N_CALL: {
     ConstData *in = gather_values(f, n, &count);
-    ConstData *out = arena_array(f->arena, ConstData, op_num_outputs(n));
+    ConstData *out = arena_array(f->arena, ConstData, opdef_num_outputs(n));
     evaluate_call(f->m, f->arena, n, count, in, out);
     return out;
   }
@@ -388,11 +388,12 @@ static void evaluate_protected(Ctx *ctx, void *arg)
   evaluate_call(e->m, e->m->arena, e->call, e->n, e->in, e->out);
 }
 
-void op_evaluate(Module *m, Arena *arena, const Node *call, int n, const ConstData *in, ConstData *out)
+void opdef_evaluate(Module *m, Arena *arena, const Node *call, int n, const ConstData *in, ConstData *out)
 {
   Evaluation e = {module_new(m->ctx), call, n, in, out};
   ErrKind failed = protect(m->ctx, evaluate_protected, &e);
-  for (int i = 0; !failed && i < op_num_outputs(call); i++) out[i].data = arena_copy(arena, out[i].data, out[i].bytes);
+  for (int i = 0; !failed && i < opdef_num_outputs(call); i++)
+    out[i].data = arena_copy(arena, out[i].data, out[i].bytes);
   module_release(e.m);
   if (failed) error_reraise(m->ctx);
 }

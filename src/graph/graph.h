@@ -62,11 +62,11 @@ const Type *type_data(Module *, const DataDef *, int n, const Type *const *);
 const Type *type_var(Module *, const Var *);
 const Type *type_prim(Module *, DType);
 const Type *type_shape(Module *, int ndim, const Expr *const *shape);
-const Expr *dim_any(Module *); /* a fresh "?" */
-bool dim_is_any(const Expr *);
+const Expr *type_dim_any(Module *); /* a fresh "?" */
+bool type_dim_is_any(const Expr *);
 /* A dimension select(cond, d, -1) is d where sizes fit and is refused at run time where they
  * do not (src/op/op.h).  What reads the tensor comes after that: it sees d. */
-const Expr *dim_unguarded(const Expr *);
+const Expr *type_dim_unguarded(const Expr *);
 const Type *type_unguarded(Module *, const Type *);
 /* The same as the kernels see it: strings are their numbers. */
 const Type *type_in_kernel(Module *, const Type *);
@@ -357,28 +357,28 @@ struct OpDef {
   const void *(*layout)(OpCall *, LayoutPair *arg, LayoutPair *out);
 };
 
-const OpDef *op_find(const char *name);       /* NULL if there is none; users' operators too */
-const OpDef *op_get(Ctx *, const char *name); /* raises with the nearest name */
+const OpDef *opdef_find(const char *name);       /* NULL if there is none; users' operators too */
+const OpDef *opdef_get(Ctx *, const char *name); /* raises with the nearest name */
 /* Lists the built-in operators, once (src/op does). */
-void op_install(const OpDef *const *list, int n);
-int op_count(void);
-const OpDef *op_at(int); /* in the order of ops.def, then users' */
+void opdef_install(const OpDef *const *list, int n);
+int opdef_count(void);
+const OpDef *opdef_at(int); /* in the order of ops.def, then users' */
 /* Adds a user's operator for the life of the context's process.  The struct is kept. */
-void op_register(Ctx *, const OpDef *);
+void opdef_register(Ctx *, const OpDef *);
 /* it must not be in use; its place in the list stays, without a name */
-void op_unregister(const OpDef *);
+void opdef_unregister(const OpDef *);
 
 /* Raises ERR_TYPE / ERR_SHAPE:  "nn.conv2d (node 'layer1/conv'): " and the message. */
-_Noreturn void op_raise(OpCall *, ErrKind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+_Noreturn void opdef_raise(OpCall *, ErrKind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- evaluate.c: one call of an operator, by its meaning ----------------------- */
 
 /* Runs compute (or, through them, decompositions) for a call over tensors. */
-void op_compute(Module *, const Node *call, int n, const Tensor *const *in, const Tensor **out);
-int op_num_outputs(const Node *call);
+void opdef_compute(Module *, const Node *call, int n, const Tensor *const *in, const Tensor **out);
+int opdef_num_outputs(const Node *call);
 /* Evaluates a call by its meaning on concrete values (te_evaluate or func_interpret).
  * The output's type may have been symbolic: the true shape is in out. */
-void op_evaluate(Module *, Arena *, const Node *call, int n, const ConstData *in, ConstData *out);
+void opdef_evaluate(Module *, Arena *, const Node *call, int n, const ConstData *in, ConstData *out);
 
 /* ---- walk.c --------------------------------------------------------------------------- */
 
@@ -427,7 +427,7 @@ const Expr *const *graph_values(Module *, const Node *, int *n);
 bool graph_value_source(Module *, const Var *v, const Node **node, int *element);
 /* Only literals and sizes with a name of their own, which stay the same while passes
  * rewrite the graph: fit to be put into attributes. */
-bool dim_is_stable(const Expr *);
+bool type_dim_is_stable(const Expr *);
 
 /* ---- blob.c: bytes that outlive a module ------------------------------------------------------ */
 
@@ -484,8 +484,8 @@ struct RtValue {
   const Map *sizes;      /* closure: size (Var*) -> Value* */
   const Ctor *ctor;
 };
-const RtValue *rt_tensor(Arena *, const ConstData *); /* the struct is copied, the bytes are not */
-const RtValue *rt_fields(Arena *, int kind, int n, const RtValue *const *); /* tuple, sequence, optional */
+const RtValue *graph_value_tensor(Arena *, const ConstData *); /* the struct is copied, the bytes are not */
+const RtValue *graph_value_fields(Arena *, int kind, int n, const RtValue *const *); /* tuple, sequence, optional */
 /* Evaluates naively: every operator by its meaning.  f is a function, of which args are
  * the arguments, or any closed expression (n 0).  A function that calls itself last runs in
  * constant depth, so loops may be long; others may be 10,000 calls deep. */

@@ -204,7 +204,7 @@ static void type_sources(GraphImporter *im, const Type *ty, NodeList *out)
 {
   for (int i = 0; ty && i < ty->ndim; i++) {
     const Var **vars;
-    int n = dim_is_stable(ty->shape[i]) ? 0 : expr_free_vars(scratch(im->dst->ctx), ty->shape[i], &vars);
+    int n = type_dim_is_stable(ty->shape[i]) ? 0 : expr_free_vars(scratch(im->dst->ctx), ty->shape[i], &vars);
     for (int k = 0; k < n; k++) {
       const Node *source;
       int element;
@@ -220,7 +220,7 @@ static NodeList import_order(GraphImporter *im, const Node *n)
   NodeList all = {0};
   if (n->kind == N_VAR) type_sources(im, n->type, &all);
   for (int i = 0; n->kind == N_MATCH && i < n->u.match.n; i++)
-    pattern_vars(scratch(im->dst->ctx), n->u.match.clause[i], &all);
+    graph_pattern_vars(scratch(im->dst->ctx), n->u.match.clause[i], &all);
   for (int i = 0; i < n->nargs; i++) vec_push(scratch(im->dst->ctx), &all, n->arg[i]);
   return all;
 }

@@ -95,14 +95,14 @@ static void bind_value_dim(Binding *b, const Node *f, const Node *const *arg, co
     map_put(b->arena, &b->size, v, (void *)(uintptr_t)values[element]);
     return;
   }
-  if (is_inside(b->arena, fn_body(f), source)) map_put(b->arena, &b->size, v, (void *)(uintptr_t)dim_any(b->m));
+  if (is_inside(b->arena, fn_body(f), source)) map_put(b->arena, &b->size, v, (void *)(uintptr_t)type_dim_any(b->m));
 }
 
 static void bind_value_dims(Binding *b, const Node *f, const Node *const *arg, const Type *ty)
 {
   for (int i = 0; i < ty->ndim; i++) {
     const Var **vars;
-    int n = dim_is_stable(ty->shape[i]) ? 0 : expr_free_vars(b->arena, ty->shape[i], &vars);
+    int n = type_dim_is_stable(ty->shape[i]) ? 0 : expr_free_vars(b->arena, ty->shape[i], &vars);
     for (int k = 0; k < n; k++) bind_value_dim(b, f, arg, vars[k]);
   }
   for (int i = 0; i < ty->nfield; i++) bind_value_dims(b, f, arg, ty->field[i]);
@@ -222,7 +222,7 @@ static void bind_pattern(Infer *in, const Pattern *p, const Type *ty)
 static const Node *infer_match(Infer *in, const Node *n, const Node *const *arg)
 {
   const Pattern **clause = arena_array(in->arena, const Pattern *, n->u.match.n);
-  for (int i = 0; i < n->u.match.n; i++) clause[i] = pattern_replace(in->m, n->u.match.clause[i], &in->memo);
+  for (int i = 0; i < n->u.match.n; i++) clause[i] = graph_pattern_replace(in->m, n->u.match.clause[i], &in->memo);
   const Node *now = node_match_with(in->m, n, arg, clause);
   return now->type ? now : node_match(in->m, arg[0], n->u.match.n, clause, arg + 1);
 }

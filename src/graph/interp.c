@@ -32,7 +32,7 @@ typedef struct Interp {
   const RtValue *result;
 } Interp;
 
-const RtValue *rt_tensor(Arena *arena, const ConstData *data)
+const RtValue *graph_value_tensor(Arena *arena, const ConstData *data)
 {
   RtValue *v = arena_new_of(arena, RtValue);
   v->kind = RV_TENSOR;
@@ -40,7 +40,7 @@ const RtValue *rt_tensor(Arena *arena, const ConstData *data)
   return v;
 }
 
-const RtValue *rt_fields(Arena *arena, int kind, int n, const RtValue *const *field)
+const RtValue *graph_value_fields(Arena *arena, int kind, int n, const RtValue *const *field)
 {
   RtValue *v = arena_new_of(arena, RtValue);
   v->kind = kind;
@@ -146,13 +146,13 @@ static const RtValue *eval_call(Interp *in, const Node *n, const RtValue *const 
       vec_push(in->arena, &tensors, v->tensor);
     }
   }
-  int nout = op_num_outputs(n);
+  int nout = opdef_num_outputs(n);
   ConstData *out = arena_array(in->arena, ConstData, nout);
-  op_evaluate(in->m, in->arena, with_sizes(in, n), tensors.n, tensors.v, out);
-  if (n->type->kind != TY_TUPLE) return rt_tensor(in->arena, &out[0]);
+  opdef_evaluate(in->m, in->arena, with_sizes(in, n), tensors.n, tensors.v, out);
+  if (n->type->kind != TY_TUPLE) return graph_value_tensor(in->arena, &out[0]);
   const RtValue **field = arena_array(in->arena, const RtValue *, nout);
-  for (int i = 0; i < nout; i++) field[i] = rt_tensor(in->arena, &out[i]);
-  return rt_fields(in->arena, RV_TUPLE, nout, field);
+  for (int i = 0; i < nout; i++) field[i] = graph_value_tensor(in->arena, &out[i]);
+  return graph_value_fields(in->arena, RV_TUPLE, nout, field);
 }
 
 /* ---- calls of loop programs ------------------------------------------------------------------- */
@@ -168,7 +168,7 @@ static ConstData new_output(Interp *in, const Type *ty)
     d.shape[i] = expr_eval(&env, ty->shape[i], 0).i;
     if (d.shape[i] < 0)
       raise(in->m->ctx, ERR_SHAPE, NOWHERE, "call_tir: dimension %d of the result is %" PRId64, i, d.shape[i]);
-    d.bytes = size_mul(in->m->ctx, d.bytes, (size_t)d.shape[i], "a result of call_tir");
+    d.bytes = mem_size_mul(in->m->ctx, d.bytes, (size_t)d.shape[i], "a result of call_tir");
   }
   d.data = arena_alloc(in->arena, d.bytes);
   return d;
@@ -198,11 +198,11 @@ static const RtValue *eval_call_tir(Interp *in, const Node *n, const RtValue *co
   }
   for (int i = 0; i < nout; i++) {
     ConstData d = new_output(in, nout == 1 && n->type->kind != TY_TUPLE ? n->type : n->type->field[i]);
-    field[i] = rt_tensor(in->arena, &d);
+    field[i] = graph_value_tensor(in->arena, &d);
     value[n->nargs + i] = tir_arg(&field[i]->tensor);
   }
   func_interpret(f, f->nparam, value);
-  return n->type->kind == TY_TUPLE ? rt_fields(in->arena, RV_TUPLE, nout, field) : field[0];
+  return n->type->kind == TY_TUPLE ? graph_value_fields(in->arena, RV_TUPLE, nout, field) : field[0];
 }
 
 /* ---- functions ---------------------------------------------------------------------------------- */
@@ -361,7 +361,7 @@ static const RtValue *call_by_name(Interp *in, const RtValue *callee, int n, con
                                    const RtValue *const *arg)
 {
   if (callee->func->kind == N_CTOR) {
-    RtValue *v = (RtValue *)(uintptr_t)rt_fields(in->arena, RV_CTOR, n, arg);
+    RtValue *v = (RtValue *)(uintptr_t)graph_value_fields(in->arena, RV_CTOR, n, arg);
     v->ctor = callee->func->u.ctor;
     return v;
   }
@@ -379,14 +379,14 @@ static const RtValue *finish(Interp *in, const Node *n, bool last)
   }
   switch (n->kind) {
   case N_VAR: raise(in->m->ctx, ERR_ARGUMENT, NOWHERE, "variable '%s' has no value here", n->name ? n->name : "_");
-  case N_CONST: return rt_tensor(in->arena, n->u.data);
+  case N_CONST: return graph_value_tensor(in->arena, n->u.data);
   case N_GLOBAL: return global_closure(in, n);
   case N_CTOR:
   case N_OP:
   case N_FUNC: return make_closure(in, n);
   case N_CALL: return eval_call(in, n, arg);
   case N_CALL_TIR: return eval_call_tir(in, n, arg);
-  case N_TUPLE: return rt_fields(in->arena, RV_TUPLE, n->nargs, arg);
+  case N_TUPLE: return graph_value_fields(in->arena, RV_TUPLE, n->nargs, arg);
   case N_GET: {
     const RtValue *v = value_of(in, n->arg[0]);
     if (v->kind != RV_TUPLE || n->u.index >= v->n)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void lex_error(Reader *r, const char *fmt, ...)
+void graph_lex_error(Reader *r, const char *fmt, ...)
 {
   char text[512];
   va_list args;
@@ -18,12 +18,12 @@ void lex_error(Reader *r, const char *fmt, ...)
   raise(r->ctx, ERR_PARSE, r->tok.loc, "%s", text);
 }
 
-void lex_enter(Reader *r)
+void graph_lex_enter(Reader *r)
 {
-  if (++r->nesting > MAX_NESTING) lex_error(r, "nested more than %d deep", MAX_NESTING);
+  if (++r->nesting > MAX_NESTING) graph_lex_error(r, "nested more than %d deep", MAX_NESTING);
 }
 
-void lex_leave(Reader *r) { r->nesting--; }
+void graph_lex_leave(Reader *r) { r->nesting--; }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -44,7 +44,7 @@ static void skip_blanks(Reader *r)
           r->line++;
           r->line_start = r->p + 1;
         }
-      if (r->p >= r->end) lex_error(r, "a comment is not closed");
+      if (r->p >= r->end) graph_lex_error(r, "a comment is not closed");
       r->p += 2;
     } else {
       return;
@@ -81,13 +81,13 @@ static char escaped(Reader *r)
     int v = 0;
     int n = c == 'u' ? 4 : 2;
     for (int i = 0; i < n; i++, r->p++) {
-      if (hex_digit(*r->p) < 0) lex_error(r, "a \\%c in a string wants %d hexadecimal digits", c, n);
+      if (hex_digit(*r->p) < 0) graph_lex_error(r, "a \\%c in a string wants %d hexadecimal digits", c, n);
       v = v * 16 + hex_digit(*r->p);
     }
-    if (v == 0 || v > 255) lex_error(r, "a string holds no character \\%c%04x", c, (unsigned)v);
+    if (v == 0 || v > 255) graph_lex_error(r, "a string holds no character \\%c%04x", c, (unsigned)v);
     return (char)v;
   }
-  default: lex_error(r, "unknown escape \\%c in a string", c);
+  default: graph_lex_error(r, "unknown escape \\%c in a string", c);
   }
 }
 
@@ -97,7 +97,7 @@ static const char *lex_string(Reader *r)
   if (!strncmp(r->p, "\"\"\"", 3)) {
     const char *begin = r->p + 3;
     const char *close = strstr(begin, "\"\"\"");
-    if (!close || close >= r->end) lex_error(r, "a text in three quotes is not closed");
+    if (!close || close >= r->end) graph_lex_error(r, "a text in three quotes is not closed");
     for (const char *c = begin; c < close; c++)
       if (*c == '\n') {
         r->line++;
@@ -107,7 +107,7 @@ static const char *lex_string(Reader *r)
     return arena_strndup(r->arena, begin, (size_t)(close - begin));
   }
   for (r->p++; r->p < r->end && *r->p != '"';) {
-    if (*r->p == '\n') lex_error(r, "a string is not closed on its line");
+    if (*r->p == '\n') graph_lex_error(r, "a string is not closed on its line");
     if (*r->p == '\\' && r->p + 1 < r->end) {
       r->p++;
       text_char(&t, escaped(r));
@@ -115,7 +115,7 @@ static const char *lex_string(Reader *r)
       text_char(&t, *r->p++);
     }
   }
-  if (r->p >= r->end) lex_error(r, "a string is not closed");
+  if (r->p >= r->end) graph_lex_error(r, "a string is not closed");
   r->p++;
   return text_str(&t);
 }
@@ -149,9 +149,9 @@ static void lex_number(Reader *r)
   if (suffix[0] == 'f' && known && bits >= 16) r->tok.dtype = DTYPE(DT_FLOAT, (uint8_t)bits);
   else if (suffix[0] == 'i' && known) r->tok.dtype = DTYPE(DT_INT, (uint8_t)bits);
   else if (suffix[0] == 'u' && known) r->tok.dtype = DTYPE(DT_UINT, (uint8_t)bits);
-  else lex_error(r, "unknown suffix '%.40s' of a number", suffix);
+  else graph_lex_error(r, "unknown suffix '%.40s' of a number", suffix);
   if (suffix[0] == 'f') r->tok.kind = T_FLOAT;
-  else if (r->tok.kind == T_FLOAT) lex_error(r, "'%.40s%.40s' is no integer", r->tok.text, suffix);
+  else if (r->tok.kind == T_FLOAT) graph_lex_error(r, "'%.40s%.40s' is no integer", r->tok.text, suffix);
 }
 
 static void lex_sigil(Reader *r)
@@ -168,11 +168,11 @@ static void lex_sigil(Reader *r)
   } else if (name_letter(*r->p)) {
     r->tok.text = lex_name(r, true);
   } else {
-    lex_error(r, "a name must follow '%c'", local ? '%' : '@');
+    graph_lex_error(r, "a name must follow '%c'", local ? '%' : '@');
   }
 }
 
-void lex_next(Reader *r)
+void graph_lex_next(Reader *r)
 {
   skip_blanks(r);
   r->tok.loc = (Loc){r->file, r->line, (int)(r->p - r->line_start) + 1};
@@ -201,45 +201,45 @@ void lex_next(Reader *r)
     for (size_t i = 0; i < sizeof two / sizeof *two; i++)
       if (!strncmp(r->p, two[i], 2)) n = 2;
     if ((unsigned char)c < ' ' || !strchr("()[]{}<>,;:=.+-*/%?!&|", c))
-      lex_error(r, "unexpected byte 0x%02x", (unsigned char)c);
+      graph_lex_error(r, "unexpected byte 0x%02x", (unsigned char)c);
     r->tok.text = arena_strndup(r->arena, r->p, n);
     r->p += n;
   }
 }
 
-void lex_start(Reader *r, const char *text, const char *end, int line)
+void graph_lex_start(Reader *r, const char *text, const char *end, int line)
 {
   r->p = r->line_start = text;
   r->end = end;
   r->line = line;
-  lex_next(r);
+  graph_lex_next(r);
 }
 
-int lex_index(Reader *r)
+int graph_lex_index(Reader *r)
 {
   int v = 0;
-  if (!is_digit(*r->p)) lex_error(r, "the number of a field must follow '.'");
+  if (!is_digit(*r->p)) graph_lex_error(r, "the number of a field must follow '.'");
   for (; is_digit(*r->p); r->p++) {
     v = v * 10 + (*r->p - '0');
-    if (v > 1000000) lex_error(r, "there are no tuples with a million fields");
+    if (v > 1000000) graph_lex_error(r, "there are no tuples with a million fields");
   }
-  lex_next(r);
+  graph_lex_next(r);
   return v;
 }
 
-bool lex_is(const Reader *r, const char *s)
+bool graph_lex_is(const Reader *r, const char *s)
 {
   return (r->tok.kind == T_PUNCT || r->tok.kind == T_IDENT) && !strcmp(r->tok.text, s);
 }
 
-bool lex_accept(Reader *r, const char *s)
+bool graph_lex_accept(Reader *r, const char *s)
 {
-  if (!lex_is(r, s)) return false;
-  lex_next(r);
+  if (!graph_lex_is(r, s)) return false;
+  graph_lex_next(r);
   return true;
 }
 
-void lex_expect(Reader *r, const char *s)
+void graph_lex_expect(Reader *r, const char *s)
 {
-  if (!lex_accept(r, s)) lex_error(r, "expected '%s', found '%.60s'", s, r->tok.text);
+  if (!graph_lex_accept(r, s)) graph_lex_error(r, "expected '%s', found '%.60s'", s, r->tok.text);
 }

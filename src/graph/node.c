@@ -45,7 +45,7 @@ const Node *node_const_copy(Module *m, DType dtype, int ndim, const int64_t *sha
       raise(m->ctx, ERR_SHAPE, NOWHERE, "dimension %d of a constant is %" PRId64 "; a dimension is not negative", i,
             shape[i]);
     data.shape[i] = shape[i];
-    data.bytes = size_mul(m->ctx, data.bytes, (size_t)shape[i], "a constant");
+    data.bytes = mem_size_mul(m->ctx, data.bytes, (size_t)shape[i], "a constant");
   }
   if (data.bytes >= BLOB_BYTES) {
     void *copy = blob_alloc(m, data.bytes);
@@ -81,8 +81,8 @@ static const Type *infer_call(Module *m, const OpDef *op, int n, const Node *con
   OpCall call = {.m = m, .op = op, .attrs = attrs, .nargs = n, .arg = types, .node = arg, .name = name};
   for (int i = 0; i < n && !(op->flags & OPF_STRING); i++)
     if (type_has_strings(types[i]))
-      op_raise(&call, ERR_TYPE, "argument %d is %s; this operator does not work on strings", i,
-               type_text(scratch(m->ctx), types[i]));
+      opdef_raise(&call, ERR_TYPE, "argument %d is %s; this operator does not work on strings", i,
+                  type_text(scratch(m->ctx), types[i]));
   return op->type(&call);
 }
 
@@ -90,8 +90,8 @@ const Node *node_call(Module *m, const OpDef *op, int n, const Node *const *arg,
 {
   if (n < op->min_args || (op->max_args >= 0 && n > op->max_args)) {
     OpCall call = {.m = m, .op = op, .name = name};
-    op_raise(&call, ERR_ARGUMENT, "takes %d argument%s (%s), %d given", op->min_args, op->min_args == 1 ? "" : "s",
-             op->args, n);
+    opdef_raise(&call, ERR_ARGUMENT, "takes %d argument%s (%s), %d given", op->min_args, op->min_args == 1 ? "" : "s",
+                op->args, n);
   }
   if (!attrs && op->attrs) attrs = attrs_new(m, op->attrs);
   Node *node = new_node(m, N_CALL, n, arg, all_typed(n, arg) ? infer_call(m, op, n, arg, attrs, name) : NULL);

@@ -50,13 +50,13 @@ static const Node *parse_local(Reader *r)
   while (!n) {
     char *dot = strrchr(name, '.');
     if (!dot || !dot[1] || dot[1 + strspn(dot + 1, "0123456789")] || strlen(dot) > 7)
-      lex_error(r, "there is no %%%.100s here", r->tok.text);
+      graph_lex_error(r, "there is no %%%.100s here", r->tok.text);
     vec_push(r->arena, &fields, atoi(dot + 1));
     *dot = 0;
     n = strmap_get(&r->vars, name);
   }
   for (int i = fields.n - 1; i >= 0; i--) n = node_get(r->m, n, fields.v[i]);
-  lex_next(r);
+  graph_lex_next(r);
   return n;
 }
 
@@ -64,10 +64,10 @@ static const Node *parse_local(Reader *r)
 
 static Value parse_number(Reader *r, DType want)
 {
-  bool minus = lex_accept(r, "-");
-  bool word = lex_is(r, "inf") || lex_is(r, "nan");
+  bool minus = graph_lex_accept(r, "-");
+  bool word = graph_lex_is(r, "inf") || graph_lex_is(r, "nan");
   if (r->tok.kind != T_INT && r->tok.kind != T_FLOAT && !word)
-    lex_error(r, "expected a number, found '%.60s'", r->tok.text);
+    graph_lex_error(r, "expected a number, found '%.60s'", r->tok.text);
   DType t = r->tok.dtype;
   if (word || t.code == DT_VOID) t = want.code != DT_VOID ? want : r->tok.kind == T_INT ? DT_I32 : DT_F32;
   const char *text = arena_printf(r->arena, "%s%s", minus ? "-" : "", r->tok.text);
@@ -79,9 +79,9 @@ static Value parse_number(Reader *r, DType want)
     int64_t i = t.code == DT_UINT && !minus ? (int64_t)strtoull(text, NULL, 10) : strtoll(text, NULL, 10);
     v = value_int(t, i);
     if (errno || r->tok.kind != T_INT || v.i != i)
-      lex_error(r, "%.60s does not fit into %s", text, dtype_name(r->arena, t));
+      graph_lex_error(r, "%.60s does not fit into %s", text, dtype_name(r->arena, t));
   }
-  lex_next(r);
+  graph_lex_next(r);
   return v;
 }
 
@@ -104,13 +104,13 @@ static Text parse_base64(Reader *r)
       int n = 0;
       for (int i = 0; i < 4; i++) {
         int d = s[i] ? base64_digit(s[i]) : -1;
-        if (d < 0 && (!s[i] || s[i] != '=' || i < 2)) lex_error(r, "this is not base64 text");
+        if (d < 0 && (!s[i] || s[i] != '=' || i < 2)) graph_lex_error(r, "this is not base64 text");
         v = v * 64 + (d < 0 ? 0 : d);
         n += d >= 0;
       }
       for (int i = 0; i < n - 1; i++) text_char(&bytes, (char)(v >> (16 - 8 * i) & 255));
     }
-    lex_next(r);
+    graph_lex_next(r);
   }
   return bytes;
 }
@@ -125,13 +125,13 @@ static void add_string(Reader *r, Text *numbers, const char *s, size_t n)
 static Text parse_strings(Reader *r)
 {
   Text numbers = text_new(r->arena);
-  if (lex_accept(r, "[")) {
+  if (graph_lex_accept(r, "[")) {
     while (r->tok.kind == T_STR) {
       add_string(r, &numbers, r->tok.text, strlen(r->tok.text));
-      lex_next(r);
-      if (!lex_accept(r, ",")) break;
+      graph_lex_next(r);
+      if (!graph_lex_accept(r, ",")) break;
     }
-    lex_expect(r, "]");
+    graph_lex_expect(r, "]");
     return numbers;
   }
   Text bytes = parse_base64(r);
@@ -139,7 +139,7 @@ static Text parse_strings(Reader *r)
     uint32_t length = 0;
     if (bytes.n - at >= 4) memcpy(&length, bytes.s + at, 4);
     if (bytes.n - at < 4 || length > bytes.n - at - 4)
-      lex_error(r, "a constant's string has %u bytes, more than are there", length);
+      graph_lex_error(r, "a constant's string has %u bytes, more than are there", length);
     add_string(r, &numbers, bytes.s + at + 4, length);
     at += 4 + (size_t)length;
   }
@@ -151,35 +151,35 @@ static const Node *parse_constant_data(Reader *r, const Type *ty)
   int64_t shape[8];
   int64_t count = 1;
   if (ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8 || !type_is_static(ty))
-    lex_error(r, "a constant has a static tensor type of at most 8 dimensions");
+    graph_lex_error(r, "a constant has a static tensor type of at most 8 dimensions");
   for (int i = 0; i < ty->ndim; i++) {
     shape[i] = ty->shape[i]->u.i;
-    if (!int_mul(count, shape[i], &count)) lex_error(r, "a constant's size overflows");
+    if (!int_mul(count, shape[i], &count)) graph_lex_error(r, "a constant's size overflows");
   }
   size_t size = (size_t)dtype_bytes(ty->dtype);
   Text bytes = text_new(r->arena);
   if (dtype_is_string(ty->dtype)) {
     bytes = parse_strings(r);
-  } else if (lex_accept(r, "[")) {
-    while (!lex_is(r, "]")) {
+  } else if (graph_lex_accept(r, "[")) {
+    while (!graph_lex_is(r, "]")) {
       char element[8];
-      bool truth = lex_is(r, "True") || lex_is(r, "False");
+      bool truth = graph_lex_is(r, "True") || graph_lex_is(r, "False");
       if (truth) {
         value_store(value_int(ty->dtype, r->tok.text[0] == 'T'), element);
-        lex_next(r);
+        graph_lex_next(r);
       } else {
         value_store(value_cast(parse_number(r, ty->dtype), ty->dtype), element);
       }
       text_addn(&bytes, element, size);
-      if (!lex_accept(r, ",")) break;
+      if (!graph_lex_accept(r, ",")) break;
     }
-    lex_expect(r, "]");
+    graph_lex_expect(r, "]");
   } else {
     bytes = parse_base64(r);
   }
   if (bytes.n % size || (int64_t)(bytes.n / size) != count)
-    lex_error(r, "a constant of %" PRId64 " elements has %zu bytes, not %" PRId64 " times %zu", count, bytes.n, count,
-              size);
+    graph_lex_error(r, "a constant of %" PRId64 " elements has %zu bytes, not %" PRId64 " times %zu", count, bytes.n,
+                    count, size);
   return node_const_copy(r->m, ty->dtype, ty->ndim, shape, text_str(&bytes));
 }
 
@@ -197,19 +197,20 @@ static const char *parse_metadata(Reader *r, const char *text)
     if (at == text || at[-1] == '\n') break;
   }
   for (const char *c = text; c < at; c++) line += *c == '\n';
-  lex_start(r, at + strlen(METADATA), end, line);
+  graph_lex_start(r, at + strlen(METADATA), end, line);
   while (r->tok.kind != T_END) {
-    lex_expect(r, "relay.Constant");
-    lex_expect(r, "[");
-    int64_t index = parse_int(r);
-    if (index != r->constants.n) lex_error(r, "constant %" PRId64 " comes where %d should", index, r->constants.n);
-    lex_expect(r, "]");
-    lex_expect(r, ":");
-    const Type *ty = parse_type(r);
-    if (!ty) lex_error(r, "a constant has a type");
-    lex_expect(r, "=");
+    graph_lex_expect(r, "relay.Constant");
+    graph_lex_expect(r, "[");
+    int64_t index = graph_parse_int(r);
+    if (index != r->constants.n)
+      graph_lex_error(r, "constant %" PRId64 " comes where %d should", index, r->constants.n);
+    graph_lex_expect(r, "]");
+    graph_lex_expect(r, ":");
+    const Type *ty = graph_parse_type(r);
+    if (!ty) graph_lex_error(r, "a constant has a type");
+    graph_lex_expect(r, "=");
     vec_push(r->arena, &r->constants, parse_constant_data(r, ty));
-    lex_expect(r, ";");
+    graph_lex_expect(r, ";");
   }
   return at;
 }
@@ -217,14 +218,14 @@ static const char *parse_metadata(Reader *r, const char *text)
 /* meta[relay.Constant][i] */
 static const Node *parse_meta(Reader *r)
 {
-  lex_expect(r, "[");
-  lex_expect(r, "relay.Constant");
-  lex_expect(r, "]");
-  lex_expect(r, "[");
-  int64_t i = parse_int(r);
+  graph_lex_expect(r, "[");
+  graph_lex_expect(r, "relay.Constant");
+  graph_lex_expect(r, "]");
+  graph_lex_expect(r, "[");
+  int64_t i = graph_parse_int(r);
   if (i < 0 || i >= r->constants.n)
-    lex_error(r, "there is no constant %" PRId64 " in the metadata, which holds %d", i, r->constants.n);
-  lex_expect(r, "]");
+    graph_lex_error(r, "there is no constant %" PRId64 " in the metadata, which holds %d", i, r->constants.n);
+  graph_lex_expect(r, "]");
   return r->constants.v[i];
 }
 
@@ -232,17 +233,17 @@ static const Node *parse_meta(Reader *r)
 
 static const char *parse_string(Reader *r)
 {
-  if (r->tok.kind != T_STR) lex_error(r, "expected a string, found '%.60s'", r->tok.text);
+  if (r->tok.kind != T_STR) graph_lex_error(r, "expected a string, found '%.60s'", r->tok.text);
   const char *s = r->tok.text;
-  lex_next(r);
+  graph_lex_next(r);
   return s;
 }
 
 static int64_t parse_int_or_bool(Reader *r)
 {
-  if (lex_accept(r, "True")) return 1;
-  if (lex_accept(r, "False")) return 0;
-  return parse_int(r);
+  if (graph_lex_accept(r, "True")) return 1;
+  if (graph_lex_accept(r, "False")) return 0;
+  return graph_parse_int(r);
 }
 
 static void parse_list_attr(Reader *r, const AttrsDef *def, void *attrs, const AttrField *f)
@@ -251,20 +252,20 @@ static void parse_list_attr(Reader *r, const AttrsDef *def, void *attrs, const A
   Vec(double) numbers = {0};
   Vec(const char *) strings = {0};
   Vec(const Expr *) dims = {0};
-  const char *close = lex_is(r, "(") ? ")" : "]";
-  if (f->kind == AT_INTS && !lex_is(r, "(") && !lex_is(r, "[")) { /* axis=1 */
+  const char *close = graph_lex_is(r, "(") ? ")" : "]";
+  if (f->kind == AT_INTS && !graph_lex_is(r, "(") && !graph_lex_is(r, "[")) { /* axis=1 */
     attrs_set_int(r->m, def, attrs, f->name, parse_int_or_bool(r));
     return;
   }
-  if (!lex_accept(r, "(")) lex_expect(r, "[");
-  while (!lex_is(r, close)) {
+  if (!graph_lex_accept(r, "(")) graph_lex_expect(r, "[");
+  while (!graph_lex_is(r, close)) {
     if (f->kind == AT_INTS) vec_push(r->arena, &ints, parse_int_or_bool(r));
     else if (f->kind == AT_F64S) vec_push(r->arena, &numbers, parse_number(r, DT_F64).f);
     else if (f->kind == AT_STRS) vec_push(r->arena, &strings, parse_string(r));
-    else vec_push(r->arena, &dims, parse_dim(r));
-    if (!lex_accept(r, ",")) break;
+    else vec_push(r->arena, &dims, graph_parse_dim(r));
+    if (!graph_lex_accept(r, ",")) break;
   }
-  lex_expect(r, close);
+  graph_lex_expect(r, close);
   if (f->kind == AT_INTS) attrs_set_ints(r->m, def, attrs, f->name, ints.n, ints.v);
   else if (f->kind == AT_F64S) attrs_set_f64s(r->m, def, attrs, f->name, numbers.n, numbers.v);
   else if (f->kind == AT_STRS) attrs_set_strs(r->m, def, attrs, f->name, strings.n, strings.v);
@@ -274,8 +275,8 @@ static void parse_list_attr(Reader *r, const AttrsDef *def, void *attrs, const A
 static void parse_attr(Reader *r, const OpDef *op, void *attrs, const char *name)
 {
   const AttrField *f = attrs_field(op->attrs, name);
-  if (!f) lex_error(r, "%s has no attribute '%.60s'", op->name, name);
-  if (lex_accept(r, "None")) {
+  if (!f) graph_lex_error(r, "%s has no attribute '%.60s'", op->name, name);
+  if (graph_lex_accept(r, "None")) {
     attrs_set_text(r->m, op->attrs, attrs, name, "None");
     return;
   }
@@ -306,22 +307,22 @@ static const Node *parse_op_call(Reader *r, const OpDef *op, Loc at)
   NodeList args = {0};
   void *attrs = attrs_new(r->m, op->attrs);
   bool given[64] = {false};
-  while (!lex_is(r, ")")) {
+  while (!graph_lex_is(r, ")")) {
     if (at_attribute(r)) {
       const char *name = r->tok.text;
-      lex_next(r);
-      lex_expect(r, "=");
+      graph_lex_next(r);
+      graph_lex_expect(r, "=");
       parse_attr(r, op, attrs, name);
       for (int i = 0; i < op->attrs->n && i < 64; i++) given[i] = given[i] || !strcmp(op->attrs->field[i].name, name);
     } else {
       vec_push(r->arena, &args, parse_expr(r));
     }
-    if (!lex_accept(r, ",")) break;
+    if (!graph_lex_accept(r, ",")) break;
   }
-  lex_expect(r, ")");
+  graph_lex_expect(r, ")");
   for (int i = 0; op->attrs && i < op->attrs->n && i < 64; i++)
     if (!op->attrs->field[i].def && !given[i])
-      lex_error(r, "%s wants attribute '%s'", op->name, op->attrs->field[i].name);
+      graph_lex_error(r, "%s wants attribute '%s'", op->name, op->attrs->field[i].name);
   r->building = at;
   const Node *call = node_call(r->m, op, args.n, args.v, attrs, NULL);
   r->building = NOWHERE;
@@ -331,21 +332,21 @@ static const Node *parse_op_call(Reader *r, const OpDef *op, Loc at)
 static const Node *parse_call_tir(Reader *r)
 {
   NodeList args = {0};
-  lex_expect(r, "(");
-  if (r->tok.kind != T_GLOBAL) lex_error(r, "call_tir calls a function of the module, @name");
+  graph_lex_expect(r, "(");
+  if (r->tok.kind != T_GLOBAL) graph_lex_error(r, "call_tir calls a function of the module, @name");
   const char *name = r->tok.text;
-  lex_next(r);
-  lex_expect(r, ",");
-  lex_expect(r, "(");
-  while (!lex_is(r, ")")) {
+  graph_lex_next(r);
+  graph_lex_expect(r, ",");
+  graph_lex_expect(r, "(");
+  while (!graph_lex_is(r, ")")) {
     vec_push(r->arena, &args, parse_expr(r));
-    if (!lex_accept(r, ",")) break;
+    if (!graph_lex_accept(r, ",")) break;
   }
-  lex_expect(r, ")");
-  lex_expect(r, ",");
-  const Type *ty = parse_type(r);
-  if (!ty) lex_error(r, "call_tir states the type of its result");
-  lex_expect(r, ")");
+  graph_lex_expect(r, ")");
+  graph_lex_expect(r, ",");
+  const Type *ty = graph_parse_type(r);
+  if (!ty) graph_lex_error(r, "call_tir states the type of its result");
+  graph_lex_expect(r, ")");
   return node_call_tir(r->m, name, args.n, args.v, ty);
 }
 
@@ -354,8 +355,8 @@ static const Node *parse_call_tir(Reader *r)
 static const Expr *parse_annotation(Reader *r)
 {
   if (r->tok.kind == T_STR) return expr_str(r->m, parse_string(r));
-  if (lex_accept(r, "True")) return expr_bool(r->m, true);
-  if (lex_accept(r, "False")) return expr_bool(r->m, false);
+  if (graph_lex_accept(r, "True")) return expr_bool(r->m, true);
+  if (graph_lex_accept(r, "False")) return expr_bool(r->m, false);
   Value v = parse_number(r, DT_NONE);
   return expr_value(r->m, v);
 }
@@ -363,15 +364,15 @@ static const Expr *parse_annotation(Reader *r)
 /* ('[' names ']')?: type parameters, known to the end of the function. */
 static void parse_type_params(Reader *r)
 {
-  if (!lex_accept(r, "[")) return;
-  while (!lex_is(r, "]")) {
-    if (r->tok.kind != T_IDENT) lex_error(r, "expected the name of a type parameter, found '%.60s'", r->tok.text);
+  if (!graph_lex_accept(r, "[")) return;
+  while (!graph_lex_is(r, "]")) {
+    if (r->tok.kind != T_IDENT) graph_lex_error(r, "expected the name of a type parameter, found '%.60s'", r->tok.text);
     strmap_put(r->arena, &r->type_params, r->tok.text,
                (void *)(uintptr_t)var_new(r->m, r->tok.text, DT_PTR, VAR_PLAIN));
-    lex_next(r);
-    if (!lex_accept(r, ",")) break;
+    graph_lex_next(r);
+    if (!graph_lex_accept(r, ",")) break;
   }
-  lex_expect(r, "]");
+  graph_lex_expect(r, "]");
 }
 
 static const Node *parse_function(Reader *r)
@@ -380,25 +381,25 @@ static const Node *parse_function(Reader *r)
   Annots attrs = {0};
   int mark = r->undo.n;
   parse_type_params(r);
-  lex_expect(r, "(");
-  while (!lex_is(r, ")")) {
+  graph_lex_expect(r, "(");
+  while (!graph_lex_is(r, ")")) {
     if (r->tok.kind == T_LOCAL) {
       const char *name = r->tok.text;
-      lex_next(r);
-      const Type *ty = lex_accept(r, ":") ? parse_type(r) : NULL;
+      graph_lex_next(r);
+      const Type *ty = graph_lex_accept(r, ":") ? graph_parse_type(r) : NULL;
       vec_push(r->arena, &params, node_var(r->m, name, ty));
     } else if (at_attribute(r)) {
       const char *key = r->tok.text;
-      lex_next(r);
-      lex_expect(r, "=");
+      graph_lex_next(r);
+      graph_lex_expect(r, "=");
       annots_set(r->arena, &attrs, key, parse_annotation(r));
     } else {
-      lex_error(r, "expected a parameter, found '%.60s'", r->tok.text);
+      graph_lex_error(r, "expected a parameter, found '%.60s'", r->tok.text);
     }
-    if (!lex_accept(r, ",")) break;
+    if (!graph_lex_accept(r, ",")) break;
   }
-  lex_expect(r, ")");
-  const Type *ret = lex_accept(r, "->") ? parse_type(r) : NULL;
+  graph_lex_expect(r, ")");
+  const Type *ret = graph_lex_accept(r, "->") ? graph_parse_type(r) : NULL;
   for (int i = 0; i < params.n; i++) bind_name(r, params.v[i]->name, params.v[i]);
   const Node *body = parse_block(r);
   leave_block(r, mark);
@@ -407,11 +408,11 @@ static const Node *parse_function(Reader *r)
 
 static const Node *parse_if(Reader *r)
 {
-  lex_expect(r, "(");
+  graph_lex_expect(r, "(");
   const Node *cond = parse_expr(r);
-  lex_expect(r, ")");
+  graph_lex_expect(r, ")");
   const Node *then = parse_block(r);
-  lex_expect(r, "else");
+  graph_lex_expect(r, "else");
   const Node *orelse = parse_block(r);
   return node_if(r->m, cond, then, orelse);
 }
@@ -419,36 +420,36 @@ static const Node *parse_if(Reader *r)
 static const Pattern *parse_pattern(Reader *r)
 {
   Pattern *p = arena_new_of(r->m->arena, Pattern);
-  lex_enter(r);
+  graph_lex_enter(r);
   if (r->tok.kind == T_LOCAL) {
     p->kind = PAT_VAR;
     const char *name = r->tok.text;
-    lex_next(r);
-    p->var = node_var(r->m, name, lex_accept(r, ":") ? parse_type(r) : NULL);
+    graph_lex_next(r);
+    p->var = node_var(r->m, name, graph_lex_accept(r, ":") ? graph_parse_type(r) : NULL);
     bind_name(r, name, p->var);
-  } else if (lex_accept(r, "_")) {
+  } else if (graph_lex_accept(r, "_")) {
     p->kind = PAT_WILD;
   } else {
     p->kind = PAT_TUPLE;
     if (r->tok.kind == T_IDENT) {
       p->kind = PAT_CTOR;
       p->ctor = strmap_get(&r->ctors, r->tok.text);
-      if (!p->ctor) lex_error(r, "there is no constructor '%.60s'", r->tok.text);
-      lex_next(r);
+      if (!p->ctor) graph_lex_error(r, "there is no constructor '%.60s'", r->tok.text);
+      graph_lex_next(r);
     }
     Vec(const Pattern *) sub = {0};
-    if (p->kind == PAT_TUPLE || lex_is(r, "(")) {
-      lex_expect(r, "(");
-      while (!lex_is(r, ")")) {
+    if (p->kind == PAT_TUPLE || graph_lex_is(r, "(")) {
+      graph_lex_expect(r, "(");
+      while (!graph_lex_is(r, ")")) {
         vec_push(r->m->arena, &sub, parse_pattern(r));
-        if (!lex_accept(r, ",")) break;
+        if (!graph_lex_accept(r, ",")) break;
       }
-      lex_expect(r, ")");
+      graph_lex_expect(r, ")");
     }
     p->n = sub.n;
     p->sub = sub.v;
   }
-  lex_leave(r);
+  graph_lex_leave(r);
   return p;
 }
 
@@ -456,20 +457,20 @@ static const Node *parse_match(Reader *r)
 {
   Vec(const Pattern *) clauses = {0};
   NodeList bodies = {0};
-  lex_accept(r, "?");
-  lex_expect(r, "(");
+  graph_lex_accept(r, "?");
+  graph_lex_expect(r, "(");
   const Node *value = parse_expr(r);
-  lex_expect(r, ")");
-  lex_expect(r, "{");
-  while (!lex_is(r, "}")) {
+  graph_lex_expect(r, ")");
+  graph_lex_expect(r, "{");
+  while (!graph_lex_is(r, "}")) {
     int mark = r->undo.n;
     vec_push(r->arena, &clauses, parse_pattern(r));
-    lex_expect(r, "=>");
+    graph_lex_expect(r, "=>");
     vec_push(r->arena, &bodies, parse_expr(r));
     leave_block(r, mark);
-    if (!lex_accept(r, ",")) break;
+    if (!graph_lex_accept(r, ",")) break;
   }
-  lex_expect(r, "}");
+  graph_lex_expect(r, "}");
   return node_match(r->m, value, clauses.n, clauses.v, bodies.v);
 }
 
@@ -477,27 +478,27 @@ static const Node *parse_match(Reader *r)
 
 static const Node *parse_word(Reader *r)
 {
-  if (lex_accept(r, "fn")) return parse_function(r);
-  if (lex_accept(r, "if")) return parse_if(r);
-  if (lex_accept(r, "match")) return parse_match(r);
-  if (lex_accept(r, "meta")) return parse_meta(r);
-  if (lex_accept(r, "call_tir")) return parse_call_tir(r);
-  if (lex_is(r, "True") || lex_is(r, "False")) {
+  if (graph_lex_accept(r, "fn")) return parse_function(r);
+  if (graph_lex_accept(r, "if")) return parse_if(r);
+  if (graph_lex_accept(r, "match")) return parse_match(r);
+  if (graph_lex_accept(r, "meta")) return parse_meta(r);
+  if (graph_lex_accept(r, "call_tir")) return parse_call_tir(r);
+  if (graph_lex_is(r, "True") || graph_lex_is(r, "False")) {
     bool truth = r->tok.text[0] == 'T';
-    lex_next(r);
+    graph_lex_next(r);
     return node_scalar(r->m, value_int(DT_BOOL, truth));
   }
   const Ctor *ctor = strmap_get(&r->ctors, r->tok.text);
   if (ctor) {
-    lex_next(r);
+    graph_lex_next(r);
     return node_ctor(r->m, ctor);
   }
   Token name = r->tok;
-  const OpDef *op = op_find(name.text);
+  const OpDef *op = opdef_find(name.text);
   /* raises, naming the nearest */
-  if (!op) op_get(r->ctx, arena_strndup(r->arena, name.text, strnlen(name.text, 100)));
-  lex_next(r);
-  if (!lex_accept(r, "(")) return node_op(r->m, op);
+  if (!op) opdef_get(r->ctx, arena_strndup(r->arena, name.text, strnlen(name.text, 100)));
+  graph_lex_next(r);
+  if (!graph_lex_accept(r, "(")) return node_op(r->m, op);
   return parse_op_call(r, op, name.loc);
 }
 
@@ -506,13 +507,13 @@ static const Node *parse_parens(Reader *r)
 {
   NodeList fields = {0};
   bool comma = false;
-  lex_expect(r, "(");
-  while (!lex_is(r, ")")) {
+  graph_lex_expect(r, "(");
+  while (!graph_lex_is(r, ")")) {
     vec_push(r->arena, &fields, parse_expr(r));
-    if (!lex_accept(r, ",")) break;
+    if (!graph_lex_accept(r, ",")) break;
     comma = true;
   }
-  lex_expect(r, ")");
+  graph_lex_expect(r, ")");
   return fields.n == 1 && !comma ? fields.v[0] : node_tuple(r->m, fields.n, fields.v);
 }
 
@@ -523,44 +524,44 @@ static const Node *parse_atom(Reader *r)
   case T_TEMP: {
     const char *name = arena_printf(r->arena, "%%%s", r->tok.text);
     const Node *n = strmap_get(&r->vars, name);
-    if (!n) lex_error(r, "there is no %.100s here", name);
-    lex_next(r);
+    if (!n) graph_lex_error(r, "there is no %.100s here", name);
+    graph_lex_next(r);
     return n;
   }
   case T_GLOBAL: {
     const Node *n = node_global(r->m, r->tok.text);
-    lex_next(r);
+    graph_lex_next(r);
     return n;
   }
   case T_INT:
   case T_FLOAT: return node_scalar(r->m, parse_number(r, DT_NONE));
   case T_IDENT: return parse_word(r);
   case T_PUNCT:
-    if (lex_is(r, "(")) return parse_parens(r);
-    if (lex_is(r, "{")) return parse_block(r);
-    if (lex_is(r, "-")) return node_scalar(r->m, parse_number(r, DT_NONE));
+    if (graph_lex_is(r, "(")) return parse_parens(r);
+    if (graph_lex_is(r, "{")) return parse_block(r);
+    if (graph_lex_is(r, "-")) return node_scalar(r->m, parse_number(r, DT_NONE));
     break;
   case T_STR:
   case T_END: break;
   }
-  lex_error(r, "expected an expression, found '%.60s'", r->tok.text);
+  graph_lex_error(r, "expected an expression, found '%.60s'", r->tok.text);
 }
 
 static const Node *parse_expr(Reader *r)
 {
-  lex_enter(r);
+  graph_lex_enter(r);
   Loc at = r->tok.loc;
   const Node *n = parse_atom(r);
   for (;;) {
-    if (lex_is(r, ".")) {
-      n = node_get(r->m, n, lex_index(r));
-    } else if (lex_accept(r, "(")) {
+    if (graph_lex_is(r, ".")) {
+      n = node_get(r->m, n, graph_lex_index(r));
+    } else if (graph_lex_accept(r, "(")) {
       NodeList args = {0};
-      while (!lex_is(r, ")")) {
+      while (!graph_lex_is(r, ")")) {
         vec_push(r->arena, &args, parse_expr(r));
-        if (!lex_accept(r, ",")) break;
+        if (!graph_lex_accept(r, ",")) break;
       }
-      lex_expect(r, ")");
+      graph_lex_expect(r, ")");
       r->building = at;
       n = node_apply(r->m, n, args.n, args.v);
       r->building = NOWHERE;
@@ -568,23 +569,23 @@ static const Node *parse_expr(Reader *r)
       break;
     }
   }
-  lex_leave(r);
+  graph_lex_leave(r);
   return n;
 }
 
 /* A let's variable is known in its own value only where it is declared: as a function. */
 static const Node *parse_let(Reader *r, const Node **value)
 {
-  if (r->tok.kind != T_LOCAL) lex_error(r, "let binds a variable, not '%.60s'", r->tok.text);
+  if (r->tok.kind != T_LOCAL) graph_lex_error(r, "let binds a variable, not '%.60s'", r->tok.text);
   const char *name = r->tok.text;
-  lex_next(r);
-  const Type *ty = lex_accept(r, ":") ? parse_type(r) : NULL;
+  graph_lex_next(r);
+  const Type *ty = graph_lex_accept(r, ":") ? graph_parse_type(r) : NULL;
   bool recursive = ty && ty->kind == TY_FUNC;
   const Node *var = recursive ? node_var(r->m, name, ty) : NULL;
   if (var) bind_name(r, name, var);
-  lex_expect(r, "=");
+  graph_lex_expect(r, "=");
   *value = parse_expr(r);
-  lex_expect(r, ";");
+  graph_lex_expect(r, ";");
   if (!var) {
     var = node_var(r->m, name, ty ? ty : (*value)->type);
     bind_name(r, name, var);
@@ -601,7 +602,7 @@ static const Node *parse_lines(Reader *r)
   int mark = r->undo.n;
   const Node *result = NULL;
   while (!result) {
-    if (lex_accept(r, "let")) {
+    if (graph_lex_accept(r, "let")) {
       const Node *value;
       const Node *var = parse_let(r, &value);
       vec_push(r->arena, &vars, var);
@@ -616,10 +617,10 @@ static const Node *parse_lines(Reader *r)
       break;
     }
     const char *name = r->tok.kind == T_TEMP ? arena_printf(r->arena, "%%%s", r->tok.text) : r->tok.text;
-    lex_next(r);
-    lex_expect(r, "=");
+    graph_lex_next(r);
+    graph_lex_expect(r, "=");
     const Node *n = parse_expr(r);
-    lex_expect(r, ";");
+    graph_lex_expect(r, ";");
     bind_name(r, name, n);
   }
   for (int i = vars.n - 1; i >= 0; i--) result = node_let(r->m, vars.v[i], values.v[i], result);
@@ -629,11 +630,11 @@ static const Node *parse_lines(Reader *r)
 
 static const Node *parse_block(Reader *r)
 {
-  lex_enter(r);
-  lex_expect(r, "{");
+  graph_lex_enter(r);
+  graph_lex_expect(r, "{");
   const Node *n = parse_lines(r);
-  lex_expect(r, "}");
-  lex_leave(r);
+  graph_lex_expect(r, "}");
+  graph_lex_leave(r);
   return n;
 }
 
@@ -641,9 +642,9 @@ static const Node *parse_block(Reader *r)
 
 static const char *parse_global_name(Reader *r)
 {
-  if (r->tok.kind != T_GLOBAL) lex_error(r, "expected @name, found '%.60s'", r->tok.text);
+  if (r->tok.kind != T_GLOBAL) graph_lex_error(r, "expected @name, found '%.60s'", r->tok.text);
   const char *name = r->tok.text;
-  lex_next(r);
+  graph_lex_next(r);
   return name;
 }
 
@@ -652,20 +653,20 @@ typedef Vec(Ctor) CtorList;
 static void parse_one_ctor(Reader *r, DataDef *data, CtorList *list)
 {
   TypeList fields = {0};
-  if (r->tok.kind != T_IDENT || strmap_get(&r->ctors, r->tok.text) || op_find(r->tok.text))
-    lex_error(r, "expected a new constructor's name, found '%.60s'", r->tok.text);
+  if (r->tok.kind != T_IDENT || strmap_get(&r->ctors, r->tok.text) || opdef_find(r->tok.text))
+    graph_lex_error(r, "expected a new constructor's name, found '%.60s'", r->tok.text);
   const char *name = arena_strdup(r->m->arena, r->tok.text);
   /* taken; the constructor itself comes when all are known */
   strmap_put(r->arena, &r->ctors, name, data);
-  lex_next(r);
-  if (lex_accept(r, "(")) {
-    while (!lex_is(r, ")")) {
-      const Type *ty = parse_type(r);
-      if (!ty) lex_error(r, "a field of a constructor has a type");
+  graph_lex_next(r);
+  if (graph_lex_accept(r, "(")) {
+    while (!graph_lex_is(r, ")")) {
+      const Type *ty = graph_parse_type(r);
+      if (!ty) graph_lex_error(r, "a field of a constructor has a type");
       vec_push(r->m->arena, &fields, ty);
-      if (!lex_accept(r, ",")) break;
+      if (!graph_lex_accept(r, ",")) break;
     }
-    lex_expect(r, ")");
+    graph_lex_expect(r, ")");
   }
   vec_push(r->m->arena, list, (Ctor){name, data, list->n, fields.n, fields.v});
 }
@@ -675,23 +676,23 @@ static void parse_data(Reader *r)
   DataDef *data = arena_new_of(r->m->arena, DataDef);
   CtorList ctors = {0};
   r->type_params = (StrMap){0};
-  if (r->tok.kind != T_IDENT) lex_error(r, "expected a type's name, found '%.60s'", r->tok.text);
+  if (r->tok.kind != T_IDENT) graph_lex_error(r, "expected a type's name, found '%.60s'", r->tok.text);
   data->name = arena_strdup(r->m->arena, r->tok.text);
   DType t;
   if (graph_data(r->m, data->name) || dtype_parse(data->name, &t))
-    lex_error(r, "there is a type '%.60s' already", data->name);
-  lex_next(r);
+    graph_lex_error(r, "there is a type '%.60s' already", data->name);
+  graph_lex_next(r);
   parse_type_params(r);
   data->nparam = r->type_params.n;
   data->param = arena_array(r->m->arena, const Var *, data->nparam);
   for (int i = 0; i < data->nparam; i++) data->param[i] = r->type_params.val[i];
   graph_add_data(r->m, data);
-  lex_expect(r, "{");
-  while (!lex_is(r, "}")) {
+  graph_lex_expect(r, "{");
+  while (!graph_lex_is(r, "}")) {
     parse_one_ctor(r, data, &ctors);
-    lex_accept(r, ",");
+    graph_lex_accept(r, ",");
   }
-  lex_expect(r, "}");
+  graph_lex_expect(r, "}");
   data->nctor = ctors.n;
   data->ctor = ctors.v;
   for (int i = 0; i < ctors.n; i++) strmap_put(r->arena, &r->ctors, ctors.v[i].name, &ctors.v[i]);
@@ -700,10 +701,10 @@ static void parse_data(Reader *r)
 static void parse_tir(Reader *r)
 {
   const char *name = parse_global_name(r);
-  lex_expect(r, "=");
+  graph_lex_expect(r, "=");
   int line = r->tok.loc.line;
   const char *text = parse_string(r);
-  lex_accept(r, ";");
+  graph_lex_accept(r, ";");
   module_set(r->m, name, GLOBAL_TIR, func_parse(r->m, text, r->file, line, 0, NULL));
 }
 
@@ -721,14 +722,14 @@ static void parse_definitions(Reader *r)
   while (r->tok.kind != T_END) {
     r->vars = r->sizes = r->type_params = (StrMap){0};
     r->undo.n = 0;
-    if (lex_accept(r, "type")) {
+    if (graph_lex_accept(r, "type")) {
       parse_data(r);
-    } else if (lex_accept(r, "tir")) {
+    } else if (graph_lex_accept(r, "tir")) {
       parse_tir(r);
     } else {
-      lex_expect(r, "def");
+      graph_lex_expect(r, "def");
       const char *name = parse_global_name(r);
-      if (strmap_get(&fresh, name)) lex_error(r, "@%.100s is defined twice", name);
+      if (strmap_get(&fresh, name)) graph_lex_error(r, "@%.100s is defined twice", name);
       strmap_put(r->arena, &fresh, name, r);
       module_set(r->m, name, GLOBAL_GRAPH, (void *)(uintptr_t)parse_function(r));
     }
@@ -758,10 +759,10 @@ static void run_parse(Ctx *ctx, void *arg)
   *r = (Reader){.m = job->m, .ctx = ctx, .arena = scratch(ctx), .file = job->file};
   known_ctors(r);
   const char *end = parse_metadata(r, job->text);
-  lex_start(r, job->text, end, 1);
+  graph_lex_start(r, job->text, end, 1);
   if (job->expr) {
     job->out = parse_lines(r);
-    if (r->tok.kind != T_END) lex_error(r, "'%.60s' is left over", r->tok.text);
+    if (r->tok.kind != T_END) graph_lex_error(r, "'%.60s' is left over", r->tok.text);
     job->out = graph_infer(job->m, job->out);
   } else {
     parse_definitions(r);

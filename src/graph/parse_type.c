@@ -9,14 +9,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int64_t parse_int(Reader *r)
+int64_t graph_parse_int(Reader *r)
 {
-  bool minus = lex_accept(r, "-");
-  if (r->tok.kind != T_INT) lex_error(r, "expected an integer, found '%.60s'", r->tok.text);
+  bool minus = graph_lex_accept(r, "-");
+  if (r->tok.kind != T_INT) graph_lex_error(r, "expected an integer, found '%.60s'", r->tok.text);
   errno = 0;
   long long v = strtoll(arena_printf(r->arena, "%s%s", minus ? "-" : "", r->tok.text), NULL, 10);
-  if (errno) lex_error(r, "%s%.60s does not fit into 64 bits", minus ? "-" : "", r->tok.text);
-  lex_next(r);
+  if (errno) graph_lex_error(r, "%s%.60s does not fit into 64 bits", minus ? "-" : "", r->tok.text);
+  graph_lex_next(r);
   return v;
 }
 
@@ -41,48 +41,48 @@ static const Expr *parse_dim_call(Reader *r, const char *name)
   int n = 0;
   DType t;
   do {
-    if (n == 3) lex_error(r, "'%.60s' has too many arguments", name);
+    if (n == 3) graph_lex_error(r, "'%.60s' has too many arguments", name);
     arg[n++] = parse_level(r, 0);
-  } while (lex_accept(r, ","));
-  lex_expect(r, ")");
+  } while (graph_lex_accept(r, ","));
+  graph_lex_expect(r, ")");
   for (size_t i = 0; i < sizeof two / sizeof *two; i++)
     if (n == 2 && !strcmp(name, two[i].name)) return expr_binary(r->m, two[i].kind, arg[0], arg[1]);
   if (n == 3 && (!strcmp(name, "select") || !strcmp(name, "if_then_else")))
     return expr_select(r->m, arg[0], arg[1], arg[2]);
   if (n == 1 && dtype_parse(name, &t) && dtype_is_int(t) && t.lanes == 1) return expr_cast(r->m, t, arg[0]);
-  lex_error(r, "'%.60s' with %d arguments is nothing a dimension is made of", name, n);
+  graph_lex_error(r, "'%.60s' with %d arguments is nothing a dimension is made of", name, n);
 }
 
 static const Expr *parse_dim_atom(Reader *r)
 {
   if (r->tok.kind == T_INT) {
-    int64_t v = parse_int(r);
+    int64_t v = graph_parse_int(r);
     return expr_int(r->m, v > INT32_MAX ? DT_I64 : DT_I32, v);
   }
-  if (lex_accept(r, "-")) {
-    lex_enter(r);
+  if (graph_lex_accept(r, "-")) {
+    graph_lex_enter(r);
     const Expr *e = parse_dim_atom(r);
-    lex_leave(r);
+    graph_lex_leave(r);
     int64_t v = 0;
     if (e->kind != E_INT) return expr_sub(r->m, expr_i32(r->m, 0), e);
-    if (!int_sub(0, e->u.i, &v)) lex_error(r, "a dimension overflows");
+    if (!int_sub(0, e->u.i, &v)) graph_lex_error(r, "a dimension overflows");
     return expr_int(r->m, e->dtype, v);
   }
-  if (lex_accept(r, "not")) {
-    lex_enter(r);
+  if (graph_lex_accept(r, "not")) {
+    graph_lex_enter(r);
     const Expr *e = expr_not(r->m, parse_level(r, 2));
-    lex_leave(r);
+    graph_lex_leave(r);
     return e;
   }
-  if (lex_accept(r, "(")) {
+  if (graph_lex_accept(r, "(")) {
     const Expr *e = parse_level(r, 0);
-    lex_expect(r, ")");
+    graph_lex_expect(r, ")");
     return e;
   }
-  if (r->tok.kind != T_IDENT) lex_error(r, "expected a dimension, found '%.60s'", r->tok.text);
+  if (r->tok.kind != T_IDENT) graph_lex_error(r, "expected a dimension, found '%.60s'", r->tok.text);
   const char *name = r->tok.text;
-  lex_next(r);
-  if (lex_accept(r, "(")) return parse_dim_call(r, name);
+  graph_lex_next(r);
+  if (graph_lex_accept(r, "(")) return parse_dim_call(r, name);
   if (!strcmp(name, "True") || !strcmp(name, "False")) return expr_bool(r->m, name[0] == 'T');
   return size_named(r, name);
 }
@@ -101,24 +101,24 @@ static const struct {
 static const Expr *parse_level(Reader *r, int level)
 {
   if (level == 5) return parse_dim_atom(r);
-  if (level == 0) lex_enter(r);
+  if (level == 0) graph_lex_enter(r);
   const Expr *e = parse_level(r, level + 1);
   for (bool more = true; more;) {
     more = false;
     for (size_t i = 0; i < sizeof operators / sizeof *operators && !more; i++) {
       if (operators[i].level != level || r->tok.kind != T_PUNCT || strcmp(r->tok.text, operators[i].text)) continue;
-      lex_next(r);
+      graph_lex_next(r);
       e = expr_binary(r->m, operators[i].kind, e, parse_level(r, level + 1));
       more = true;
     }
   }
-  if (level == 0) lex_leave(r);
+  if (level == 0) graph_lex_leave(r);
   return e;
 }
 
-const Expr *parse_dim(Reader *r)
+const Expr *graph_parse_dim(Reader *r)
 {
-  if (lex_accept(r, "?")) return dim_any(r->m);
+  if (graph_lex_accept(r, "?")) return type_dim_any(r->m);
   Loc at = r->tok.loc;
   r->in_dim = true;
   const Expr *e = parse_level(r, 0);
@@ -139,8 +139,8 @@ static DType parse_dtype(Reader *r)
   DType t;
   if (r->tok.kind != T_IDENT || !dtype_parse(r->tok.text, &t) || t.lanes != 1 || t.code == DT_VOID ||
       t.code == DT_HANDLE)
-    lex_error(r, "expected a dtype, found '%.60s'", r->tok.text);
-  lex_next(r);
+    graph_lex_error(r, "expected a dtype, found '%.60s'", r->tok.text);
+  graph_lex_next(r);
   return t;
 }
 
@@ -150,42 +150,42 @@ typedef Vec(const Type *) TypeList;
 static DimList parse_shape(Reader *r)
 {
   DimList dims = {0};
-  lex_expect(r, "(");
-  while (!lex_is(r, ")")) {
-    const Expr *e = parse_dim(r);
-    if (e->kind == E_INT && e->u.i < 0) lex_error(r, "a dimension is not negative: %" PRId64, e->u.i);
+  graph_lex_expect(r, "(");
+  while (!graph_lex_is(r, ")")) {
+    const Expr *e = graph_parse_dim(r);
+    if (e->kind == E_INT && e->u.i < 0) graph_lex_error(r, "a dimension is not negative: %" PRId64, e->u.i);
     vec_push(r->arena, &dims, e);
-    if (!lex_accept(r, ",")) break;
+    if (!graph_lex_accept(r, ",")) break;
   }
-  lex_expect(r, ")");
+  graph_lex_expect(r, ")");
   return dims;
 }
 
 static TypeList parse_types(Reader *r, const char *close)
 {
   TypeList list = {0};
-  while (!lex_is(r, close)) {
-    const Type *ty = parse_type(r);
-    if (!ty) lex_error(r, "'_' stands only for the whole of a type");
+  while (!graph_lex_is(r, close)) {
+    const Type *ty = graph_parse_type(r);
+    if (!ty) graph_lex_error(r, "'_' stands only for the whole of a type");
     vec_push(r->arena, &list, ty);
-    if (!lex_accept(r, ",")) break;
+    if (!graph_lex_accept(r, ",")) break;
   }
-  lex_expect(r, close);
+  graph_lex_expect(r, close);
   return list;
 }
 
 static const Type *parse_tensor(Reader *r)
 {
-  lex_expect(r, "[");
+  graph_lex_expect(r, "[");
   DimList dims = {0};
   int ndim = -1;
-  if (!lex_accept(r, "*")) {
+  if (!graph_lex_accept(r, "*")) {
     dims = parse_shape(r);
     ndim = dims.n;
   }
-  lex_expect(r, ",");
+  graph_lex_expect(r, ",");
   DType t = parse_dtype(r);
-  lex_expect(r, "]");
+  graph_lex_expect(r, "]");
   return type_tensor(r->m, t, ndim, dims.v);
 }
 
@@ -195,63 +195,64 @@ static const Type *parse_named(Reader *r)
   const Var *param = strmap_get(&r->type_params, name);
   const DataDef *data = param ? NULL : graph_data(r->m, name);
   if (!param && !data) return type_tensor(r->m, parse_dtype(r), 0, NULL);
-  lex_next(r);
+  graph_lex_next(r);
   if (param) return type_var(r->m, param);
   TypeList args = {0};
-  if (lex_accept(r, "[")) args = parse_types(r, "]");
-  if (args.n != data->nparam) lex_error(r, "type %.60s has %d parameters, %d are given", name, data->nparam, args.n);
+  if (graph_lex_accept(r, "[")) args = parse_types(r, "]");
+  if (args.n != data->nparam)
+    graph_lex_error(r, "type %.60s has %d parameters, %d are given", name, data->nparam, args.n);
   return type_data(r->m, data, args.n, args.v);
 }
 
 static const Type *parse_element(Reader *r, TypeKind kind)
 {
-  lex_expect(r, "[");
+  graph_lex_expect(r, "[");
   TypeList one = parse_types(r, "]");
-  if (one.n != 1) lex_error(r, "one type is wanted here, not %d", one.n);
+  if (one.n != 1) graph_lex_error(r, "one type is wanted here, not %d", one.n);
   return type_simple(r->m, kind, one.v[0]);
 }
 
 static const Type *parse_func_type(Reader *r)
 {
-  lex_expect(r, "(");
+  graph_lex_expect(r, "(");
   TypeList params = parse_types(r, ")");
-  lex_expect(r, "->");
-  const Type *ret = parse_type(r);
-  if (!ret) lex_error(r, "a function's type states its result");
+  graph_lex_expect(r, "->");
+  const Type *ret = graph_parse_type(r);
+  if (!ret) graph_lex_error(r, "a function's type states its result");
   return type_func(r->m, params.n, params.v, ret);
 }
 
-const Type *parse_type(Reader *r)
+const Type *graph_parse_type(Reader *r)
 {
   const Type *ty = NULL;
-  lex_enter(r);
-  if (lex_accept(r, "_")) {
+  graph_lex_enter(r);
+  if (graph_lex_accept(r, "_")) {
     ty = NULL;
-  } else if (lex_accept(r, "(")) {
+  } else if (graph_lex_accept(r, "(")) {
     TypeList fields = parse_types(r, ")");
     ty = type_tuple(r->m, fields.n, fields.v);
   } else if (r->tok.kind != T_IDENT) {
-    lex_error(r, "expected a type, found '%.60s'", r->tok.text);
-  } else if (lex_accept(r, "Tensor")) {
+    graph_lex_error(r, "expected a type, found '%.60s'", r->tok.text);
+  } else if (graph_lex_accept(r, "Tensor")) {
     ty = parse_tensor(r);
-  } else if (lex_accept(r, "fn")) {
+  } else if (graph_lex_accept(r, "fn")) {
     ty = parse_func_type(r);
-  } else if (lex_accept(r, "Sequence")) {
+  } else if (graph_lex_accept(r, "Sequence")) {
     ty = parse_element(r, TY_SEQ);
-  } else if (lex_accept(r, "Optional")) {
+  } else if (graph_lex_accept(r, "Optional")) {
     ty = parse_element(r, TY_OPT);
-  } else if (lex_accept(r, "Object")) {
+  } else if (graph_lex_accept(r, "Object")) {
     ty = type_simple(r->m, TY_OBJECT, NULL);
-  } else if (lex_accept(r, "Prim")) {
-    lex_expect(r, "[");
+  } else if (graph_lex_accept(r, "Prim")) {
+    graph_lex_expect(r, "[");
     ty = type_prim(r->m, parse_dtype(r));
-    lex_expect(r, "]");
-  } else if (lex_accept(r, "Shape")) {
+    graph_lex_expect(r, "]");
+  } else if (graph_lex_accept(r, "Shape")) {
     DimList dims = parse_shape(r);
     ty = type_shape(r->m, dims.n, dims.v);
   } else {
     ty = parse_named(r);
   }
-  lex_leave(r);
+  graph_lex_leave(r);
   return ty;
 }

@@ -172,7 +172,7 @@ static void name_vars(Printer *p, const Node *root)
   NodeList vars = {0};
   for (int i = 0; i < n; i++)
     for (int k = 0; order[i]->kind == N_MATCH && k < order[i]->u.match.n; k++)
-      pattern_vars(p->arena, order[i]->u.match.clause[k], &vars);
+      graph_pattern_vars(p->arena, order[i]->u.match.clause[k], &vars);
   for (int i = 0; i < n; i++)
     if (order[i]->kind == N_VAR) var_name(p, order[i]);
   for (int i = 0; i < vars.n; i++) var_name(p, vars.v[i]);

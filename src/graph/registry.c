@@ -16,34 +16,34 @@ static const OpDef taken_out = {.name = ""}; /* in the place of one that went */
 static atomic_int nuser_ops;
 static atomic_flag adding = ATOMIC_FLAG_INIT;
 
-void op_install(const OpDef *const *list, int n)
+void opdef_install(const OpDef *const *list, int n)
 {
   built_in = list;
   nbuilt_in = n;
 }
 
-int op_count(void) { return nbuilt_in + nuser_ops; }
-const OpDef *op_at(int i) { return i < nbuilt_in ? built_in[i] : user_ops[i - nbuilt_in]; }
+int opdef_count(void) { return nbuilt_in + nuser_ops; }
+const OpDef *opdef_at(int i) { return i < nbuilt_in ? built_in[i] : user_ops[i - nbuilt_in]; }
 
-const OpDef *op_find(const char *name)
+const OpDef *opdef_find(const char *name)
 {
-  for (int i = 0; i < op_count(); i++)
-    if (!strcmp(op_at(i)->name, name)) return op_at(i);
+  for (int i = 0; i < opdef_count(); i++)
+    if (!strcmp(opdef_at(i)->name, name)) return opdef_at(i);
   return NULL;
 }
 
-const OpDef *op_get(Ctx *ctx, const char *name)
+const OpDef *opdef_get(Ctx *ctx, const char *name)
 {
-  const OpDef *op = op_find(name);
+  const OpDef *op = opdef_find(name);
   if (op) return op;
-  const char **names = arena_array(scratch(ctx), const char *, op_count());
-  for (int i = 0; i < op_count(); i++) names[i] = op_at(i)->name;
-  const char *near = str_nearest(name, names, op_count());
+  const char **names = arena_array(scratch(ctx), const char *, opdef_count());
+  for (int i = 0; i < opdef_count(); i++) names[i] = opdef_at(i)->name;
+  const char *near = str_nearest(name, names, opdef_count());
   raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'%s%s%s; 'lathe ops' lists them", name,
         near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-void op_register(Ctx *ctx, const OpDef *op)
+void opdef_register(Ctx *ctx, const OpDef *op)
 {
   if (!op->name || !op->type || (!op->compute && !op->decompose && !op->tir))
     raise(ctx, ERR_ARGUMENT, NOWHERE,
@@ -51,7 +51,7 @@ void op_register(Ctx *ctx, const OpDef *op)
   while (atomic_flag_test_and_set(&adding)) continue;
   int slot = 0;
   while (slot < nuser_ops && user_ops[slot] != &taken_out) slot++;
-  bool known = op_find(op->name) != NULL;
+  bool known = opdef_find(op->name) != NULL;
   bool full = slot == MAX_USER_OPS;
   if (!known && !full) {
     user_ops[slot] = op;
@@ -62,7 +62,7 @@ void op_register(Ctx *ctx, const OpDef *op)
   if (full) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "at most %d operators can be added", MAX_USER_OPS);
 }
 
-void op_unregister(const OpDef *op)
+void opdef_unregister(const OpDef *op)
 {
   while (atomic_flag_test_and_set(&adding)) continue;
   for (int i = 0; i < nuser_ops; i++)
@@ -70,7 +70,7 @@ void op_unregister(const OpDef *op)
   atomic_flag_clear(&adding);
 }
 
-_Noreturn void op_raise(OpCall *c, ErrKind kind, const char *fmt, ...)
+_Noreturn void opdef_raise(OpCall *c, ErrKind kind, const char *fmt, ...)
 {
   char text[1024];
   va_list args;

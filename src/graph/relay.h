@@ -52,20 +52,20 @@ typedef struct Reader {
 } Reader;
 
 /* lex.c */
-void lex_start(Reader *, const char *text, const char *end, int line);
-void lex_next(Reader *);
+void graph_lex_start(Reader *, const char *text, const char *end, int line);
+void graph_lex_next(Reader *);
 /* Reads digits right here, for %1.0.1, where the number 0.1 must not be seen. */
-int lex_index(Reader *);
-bool lex_is(const Reader *, const char *punct_or_word);
-bool lex_accept(Reader *, const char *);
-void lex_expect(Reader *, const char *);
-_Noreturn void lex_error(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void lex_enter(Reader *); /* one level deeper; raises past the limit */
-void lex_leave(Reader *);
+int graph_lex_index(Reader *);
+bool graph_lex_is(const Reader *, const char *punct_or_word);
+bool graph_lex_accept(Reader *, const char *);
+void graph_lex_expect(Reader *, const char *);
+_Noreturn void graph_lex_error(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void graph_lex_enter(Reader *); /* one level deeper; raises past the limit */
+void graph_lex_leave(Reader *);
 
 /* parse_type.c */
-const Type *parse_type(Reader *); /* NULL for `_` */
-const Expr *parse_dim(Reader *);  /* "?" included */
-int64_t parse_int(Reader *);      /* with a sign */
+const Type *graph_parse_type(Reader *); /* NULL for `_` */
+const Expr *graph_parse_dim(Reader *);  /* "?" included */
+int64_t graph_parse_int(Reader *);      /* with a sign */
 
 #endif

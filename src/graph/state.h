@@ -53,10 +53,10 @@ const Node *node_match_with(Module *, const Node *match, const Node *const *arg,
 const Type *graph_apply_func(Module *, const Node *f, int n, const Node *const *arg);
 
 /* walk.c: the pattern with its variables replaced (Node* -> Node*); itself if none is. */
-const Pattern *pattern_replace(Module *, const Pattern *, const Map *vars);
+const Pattern *graph_pattern_replace(Module *, const Pattern *, const Map *vars);
 /* Variables of a pattern, in order, appended to out. */
 typedef Vec(const Node *) NodeList;
-void pattern_vars(Arena *, const Pattern *, NodeList *out);
+void graph_pattern_vars(Arena *, const Pattern *, NodeList *out);
 
 /* Text: what names after % and @ are made of; joints stand only before a letter.  Other
  * names are quoted. */

@@ -75,10 +75,10 @@ CASE(types_compare_and_join)
   const Expr *k = var_new(m, "k", DT_I32, VAR_SIZE)->expr;
   const Type *a = type_tensor(m, DT_F32, 2, (const Expr *[]){n, expr_i32(m, 3)});
   const Type *b = type_tensor(m, DT_F32, 2, (const Expr *[]){k, expr_int(m, DT_I64, 3)});
-  const Type *any = type_tensor(m, DT_F32, 2, (const Expr *[]){dim_any(m), dim_any(m)});
+  const Type *any = type_tensor(m, DT_F32, 2, (const Expr *[]){type_dim_any(m), type_dim_any(m)});
   assert_false(type_equal(a, b));
   assert_false(type_equal(a, any));
-  assert_true(type_equal(any, type_tensor(m, DT_F32, 2, (const Expr *[]){dim_any(m), dim_any(m)})));
+  assert_true(type_equal(any, type_tensor(m, DT_F32, 2, (const Expr *[]){type_dim_any(m), type_dim_any(m)})));
   assert_string_equal(type_text(m->arena, type_join(m, a, b)), "Tensor[(?, 3), float32]");
   assert_null(type_join(m, a, type_tensor(m, DT_F16, 0, NULL)));
   assert_null(type_join(m, a, type_tuple(m, 1, &a)));
@@ -90,14 +90,14 @@ CASE(types_compare_and_join)
 static const OpDef user_op = {
   .name = "user.twice", .args = "x", .min_args = 1, .max_args = 1, .type = same_type, .compute = negative_compute};
 static const OpDef bad_op = {.name = "user.bad", .type = same_type};
-static void register_job(Ctx *ctx, void *op) { op_register(ctx, op); }
+static void register_job(Ctx *ctx, void *op) { opdef_register(ctx, op); }
 
 CASE(users_add_operators)
 {
-  assert_null(op_find("user.twice"));
-  op_register(w->ctx, &user_op);
-  assert_ptr_equal(op_get(w->ctx, "user.twice"), &user_op);
-  assert_ptr_equal(op_at(op_count() - 1), &user_op);
+  assert_null(opdef_find("user.twice"));
+  opdef_register(w->ctx, &user_op);
+  assert_ptr_equal(opdef_get(w->ctx, "user.twice"), &user_op);
+  assert_ptr_equal(opdef_at(opdef_count() - 1), &user_op);
   assert_int_equal(protect(w->ctx, register_job, (void *)(uintptr_t)&user_op), ERR_ARGUMENT);
   assert_int_equal(protect(w->ctx, register_job, (void *)(uintptr_t)&bad_op), ERR_ARGUMENT);
   error_clear(w->ctx);

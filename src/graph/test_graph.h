@@ -29,7 +29,8 @@ static const Type *same_type(OpCall *c)
   const Type *a = c->arg[0];
   const Type *b = c->nargs > 1 ? c->arg[1] : NULL;
   if (b && b->ndim && !type_equal(a, b))
-    op_raise(c, ERR_SHAPE, "lhs is %s, rhs is %s", type_text(scratch(c->m->ctx), a), type_text(scratch(c->m->ctx), b));
+    opdef_raise(c, ERR_SHAPE, "lhs is %s, rhs is %s", type_text(scratch(c->m->ctx), a),
+                type_text(scratch(c->m->ctx), b));
   return a;
 }
 
@@ -137,7 +138,7 @@ static const Type *reshape_type(OpCall *c)
 {
   int n;
   const Expr *const *dims = graph_values(c->m, c->node[1], &n);
-  if (!dims) op_raise(c, ERR_SHAPE, "the number of dimensions is not known");
+  if (!dims) opdef_raise(c, ERR_SHAPE, "the number of dimensions is not known");
   return type_tensor(c->m, c->arg[0]->dtype, n, dims);
 }
 static const Expr *reshape_element(OpCall *c, const Tensor *const *in, const Expr *const *index)
@@ -246,7 +247,7 @@ static void world_run(Ctx *ctx, void *arg)
 static inline void world(void (*body)(World *))
 {
   World w = {.ctx = ctx_new(), .body = body};
-  op_install(test_ops, (int)(sizeof test_ops / sizeof *test_ops));
+  opdef_install(test_ops, (int)(sizeof test_ops / sizeof *test_ops));
   ErrKind kind = protect(w.ctx, world_run, &w);
   char message[512];
   snprintf(message, sizeof message, "%s", error_message(w.ctx));
@@ -300,7 +301,7 @@ static inline const RtValue *f32_value(World *w, int n, const float *v)
 {
   ConstData d = {.dtype = DT_F32, .ndim = n >= 0, .shape = {n}, .bytes = (size_t)(n < 0 ? 1 : n) * 4};
   d.data = arena_copy(w->m->arena, v, d.bytes);
-  return rt_tensor(w->m->arena, &d);
+  return graph_value_tensor(w->m->arena, &d);
 }
 
 static inline int64_t int_result(const RtValue *v)

@@ -32,7 +32,7 @@ CASE(run_time_sizes_of_results_are_fresh)
   const Node *f = parse_main(
       w, "def @g(%x: float32) -> Tensor[(?), float32] { @g(%x) }\ndef @main(%x: float32) { (@g(%x), @g(%x)) }");
   const Node *t = fn_body(f);
-  assert_true(dim_is_any(t->arg[0]->type->shape[0]));
+  assert_true(type_dim_is_any(t->arg[0]->type->shape[0]));
   assert_ptr_not_equal(t->arg[0]->type->shape[0], t->arg[1]->type->shape[0]);
 }
 
@@ -59,7 +59,7 @@ CASE(run_time_sizes_of_items_are_fresh)
                                 "(%h, %i), Cons(%h, _) => (%h, %h), Nil => match (%l) { Cons(%h, _) => (%h, %h) } } }");
   const Type *a = fn_body(f)->arg[1]->arg[0]->type;
   const Type *b = fn_body(f)->arg[1]->arg[1]->type;
-  assert_true(dim_is_any(a->shape[0]) && dim_is_any(b->shape[0]));
+  assert_true(type_dim_is_any(a->shape[0]) && type_dim_is_any(b->shape[0]));
   assert_ptr_not_equal(a->shape[0], b->shape[0]);
   assert_ptr_equal(a->shape[1], b->shape[1]);
 }
@@ -119,9 +119,9 @@ CASE(unknown_values_are_variables_of_their_tensor)
   assert_true(graph_value_source(w->m, vars[0], &source, &element));
   assert_ptr_equal(source, f->arg[1]);
   assert_int_equal(element, 1);
-  assert_false(dim_is_stable(ty->shape[1]));
+  assert_false(type_dim_is_stable(ty->shape[1]));
   /* from outside of the function it is just not known */
-  assert_true(dim_is_any(f->type->ret->shape[1]));
+  assert_true(type_dim_is_any(f->type->ret->shape[1]));
 }
 
 CASE(applied_functions_pass_values_through)

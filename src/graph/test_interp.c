@@ -70,7 +70,7 @@ CASE(shapes_at_run_time)
 {
   const RtValue *x = f32_value(w, 6, (float[]){0, 1, 2, 3, 4, 5});
   ConstData s = {.dtype = DT_I64, .ndim = 1, .shape = {2}, .bytes = 16, .data = (int64_t[]){3, 2}};
-  const RtValue *arg[] = {x, rt_tensor(w->m->arena, &s)};
+  const RtValue *arg[] = {x, graph_value_tensor(w->m->arena, &s)};
   const RtValue *v =
       run_main(w, "def @main(%x: Tensor[(n), float32], %s: Tensor[(2), int64]) { shape_of(reshape(%x, %s)) }", 2, arg);
   assert_memory_equal(v->tensor.data, ((int64_t[]){3, 2}), 16);

@@ -107,10 +107,10 @@ const Type *type_shape(Module *m, int ndim, const Expr *const *shape)
   return ty;
 }
 
-const Expr *dim_any(Module *m) { return var_new(m, "?", DT_I32, VAR_SIZE)->expr; }
-bool dim_is_any(const Expr *e) { return e->kind == E_VAR && !strcmp(e->u.var->name, "?"); }
+const Expr *type_dim_any(Module *m) { return var_new(m, "?", DT_I32, VAR_SIZE)->expr; }
+bool type_dim_is_any(const Expr *e) { return e->kind == E_VAR && !strcmp(e->u.var->name, "?"); }
 
-const Expr *dim_unguarded(const Expr *e)
+const Expr *type_dim_unguarded(const Expr *e)
 {
   while (e->kind == E_SELECT && expr_is_int(e->arg[2], -1)) e = e->arg[1];
   return e;
@@ -119,7 +119,7 @@ const Expr *dim_unguarded(const Expr *e)
 static bool is_guarded(const Type *ty)
 {
   for (int i = 0; i < ty->ndim; i++)
-    if (dim_unguarded(ty->shape[i]) != ty->shape[i]) return true;
+    if (type_dim_unguarded(ty->shape[i]) != ty->shape[i]) return true;
   for (int i = 0; ty->kind == TY_TUPLE && i < ty->nfield; i++)
     if (is_guarded(ty->field[i])) return true;
   return false;
@@ -130,7 +130,7 @@ const Type *type_unguarded(Module *m, const Type *ty)
   if (!is_guarded(ty)) return ty;
   Type *clean = arena_copy(m->arena, ty, sizeof *ty);
   if (ty->ndim > 0) clean->shape = arena_copy(m->arena, ty->shape, (size_t)ty->ndim * sizeof *ty->shape);
-  for (int i = 0; i < ty->ndim; i++) clean->shape[i] = dim_unguarded(ty->shape[i]);
+  for (int i = 0; i < ty->ndim; i++) clean->shape[i] = type_dim_unguarded(ty->shape[i]);
   if (ty->nfield) clean->field = arena_copy(m->arena, ty->field, (size_t)ty->nfield * sizeof *ty->field);
   for (int i = 0; ty->kind == TY_TUPLE && i < ty->nfield; i++) clean->field[i] = type_unguarded(m, ty->field[i]);
   return clean;
@@ -158,7 +158,7 @@ const Type *type_in_kernel(Module *m, const Type *ty) { return numbers_for_strin
 
 static bool dim_equal(const Expr *a, const Expr *b)
 {
-  if (a == b || (dim_is_any(a) && dim_is_any(b))) return true;
+  if (a == b || (type_dim_is_any(a) && type_dim_is_any(b))) return true;
   return a->kind == E_INT && b->kind == E_INT && a->u.i == b->u.i;
 }
 
@@ -219,11 +219,11 @@ static bool mentions(const Expr *e, bool (*wanted)(const Var *))
   return mentions_within(e, wanted, &budget);
 }
 
-bool dim_is_stable(const Expr *e) { return !mentions(e, is_run_time); }
+bool type_dim_is_stable(const Expr *e) { return !mentions(e, is_run_time); }
 
 static const Expr *join_dim(Module *m, const Expr *a, const Expr *b)
 {
-  return dim_equal(a, b) && (a == b || a->kind == E_INT) && !mentions(a, is_value) ? a : dim_any(m);
+  return dim_equal(a, b) && (a == b || a->kind == E_INT) && !mentions(a, is_value) ? a : type_dim_any(m);
 }
 
 static const Type *join_tensor(Module *m, const Type *a, const Type *b)
@@ -262,16 +262,16 @@ typedef struct TypeMap {
 static const Expr *map_dim(TypeMap *map, const Expr *e)
 {
   if (e->kind == E_INT) return e;
-  if (map->outside) return mentions(e, is_value) ? dim_any(map->m) : e;
-  if (map->anew && dim_is_stable(e)) return e;
+  if (map->outside) return mentions(e, is_value) ? type_dim_any(map->m) : e;
+  if (map->anew && type_dim_is_stable(e)) return e;
   const Expr *now = map->size && map->size->n ? expr_substitute(map->m, e, map->size) : e;
   if (now != e && now->kind != E_VAR && now->kind != E_INT) {
     if (!map->simplifier) map->simplifier = analyzer_new(map->m, map->arena);
     now = expr_simplify(map->simplifier, now);
   }
-  if (!map->anew && (!map->fresh || now != e || !dim_is_any(e))) return now;
+  if (!map->anew && (!map->fresh || now != e || !type_dim_is_any(e))) return now;
   const Expr *again = map_get(&map->renewed, e);
-  if (!again) map_put(map->arena, &map->renewed, e, (void *)(again = dim_any(map->m)));
+  if (!again) map_put(map->arena, &map->renewed, e, (void *)(again = type_dim_any(map->m)));
   return again;
 }
 
@@ -349,7 +349,7 @@ static void print_shape(Text *out, Namer *names, int n, const Expr *const *shape
   text_char(out, '(');
   for (int i = 0; i < n; i++) {
     if (i) text_add(out, ", ");
-    if (dim_is_stable(shape[i])) expr_print(out, names, PRINT_COMPACT, shape[i]);
+    if (type_dim_is_stable(shape[i])) expr_print(out, names, PRINT_COMPACT, shape[i]);
     else text_char(out, '?');
   }
   text_char(out, ')');

@@ -433,7 +433,7 @@ static void work_out(Attempt *a, const Node *n, Arena *arena, Map *decomposed)
     take_over(a, bound, UINT32_MAX);
     /* passes may put another value behind the variable: what that computes is told by the variable */
     for (int i = 0; a->done && i < a->out->n; i++)
-      if (!dim_is_stable(a->out->v[i])) a->out->v[i] = element_variable(m, n, i);
+      if (!type_dim_is_stable(a->out->v[i])) a->out->v[i] = element_variable(m, n, i);
     return;
   }
   const Node *call = n->kind == N_GET ? n->arg[0] : n;

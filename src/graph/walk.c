@@ -41,21 +41,21 @@ int graph_post_order(Arena *arena, const Node *root, const Node ***out)
   return order.n;
 }
 
-void pattern_vars(Arena *arena, const Pattern *p, NodeList *out)
+void graph_pattern_vars(Arena *arena, const Pattern *p, NodeList *out)
 {
   if (p->kind == PAT_VAR) vec_push(arena, out, p->var);
-  for (int i = 0; i < p->n; i++) pattern_vars(arena, p->sub[i], out);
+  for (int i = 0; i < p->n; i++) graph_pattern_vars(arena, p->sub[i], out);
 }
 
 /* ---- rewriting --------------------------------------------------------------------- */
 
-const Pattern *pattern_replace(Module *m, const Pattern *p, const Map *vars)
+const Pattern *graph_pattern_replace(Module *m, const Pattern *p, const Map *vars)
 {
   const Node *var = p->kind == PAT_VAR ? map_get(vars, p->var) : NULL;
   bool same = !var || var == p->var;
   const Pattern **sub = arena_array(m->arena, const Pattern *, p->n);
   for (int i = 0; i < p->n; i++) {
-    sub[i] = pattern_replace(m, p->sub[i], vars);
+    sub[i] = graph_pattern_replace(m, p->sub[i], vars);
     same = same && sub[i] == p->sub[i];
   }
   if (same) return p;
@@ -71,7 +71,7 @@ static int dependencies(Arena *arena, const Node *n, const Node *const **out)
   *out = n->arg;
   if (n->kind != N_MATCH) return n->nargs;
   NodeList all = {0};
-  for (int i = 0; i < n->u.match.n; i++) pattern_vars(arena, n->u.match.clause[i], &all);
+  for (int i = 0; i < n->u.match.n; i++) graph_pattern_vars(arena, n->u.match.clause[i], &all);
   for (int i = 0; i < n->nargs; i++) vec_push(arena, &all, n->arg[i]);
   *out = all.v;
   return all.n;
@@ -84,7 +84,7 @@ static const Node *over_rewritten(Module *m, Arena *arena, const Node *n, const 
   for (int i = 0; i < n->nargs; i++) arg[i] = map_get(memo, n->arg[i]);
   if (n->kind != N_MATCH) return node_with_args(m, n, arg);
   const Pattern **clause = arena_array(arena, const Pattern *, n->u.match.n);
-  for (int i = 0; i < n->u.match.n; i++) clause[i] = pattern_replace(m, n->u.match.clause[i], memo);
+  for (int i = 0; i < n->u.match.n; i++) clause[i] = graph_pattern_replace(m, n->u.match.clause[i], memo);
   return node_match_with(m, n, arg, clause);
 }
 
@@ -150,7 +150,7 @@ int graph_free_vars(Arena *arena, const Node *root, const Node ***out)
       for (int k = 0; k < fn_nparams(order[i]); k++) vec_push(arena, &vars, order[i]->arg[k]);
     if (order[i]->kind == N_LET) vec_push(arena, &vars, order[i]->arg[0]);
     for (int k = 0; order[i]->kind == N_MATCH && k < order[i]->u.match.n; k++)
-      pattern_vars(arena, order[i]->u.match.clause[k], &vars);
+      graph_pattern_vars(arena, order[i]->u.match.clause[k], &vars);
     for (int k = 0; k < vars.n; k++) map_put(arena, &bound, vars.v[k], (void *)vars.v[k]);
   }
   for (int i = 0; i < n; i++)

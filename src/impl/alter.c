@@ -8,7 +8,10 @@
 #include "op/nn.h"
 
 /* Vector operations for a block of n elements: whole vectors, then halves, quarters, … */
-int64_t block_vectors(int64_t n, int64_t lanes) { return n / lanes + __builtin_popcountll((uint64_t)(n % lanes)); }
+int64_t alter_block_vectors(int64_t n, int64_t lanes)
+{
+  return n / lanes + __builtin_popcountll((uint64_t)(n % lanes));
+}
 
 /* Channels in a block: a divisor of n that fills vectors well, the smallest of the good ones; 0: none. */
 int64_t alter_block(const Target *t, int bits, int64_t n)
@@ -20,7 +23,7 @@ int64_t alter_block(const Target *t, int bits, int64_t n)
   if (n % least == 0) return least;
   for (int64_t d = 4; d <= 4 * lanes && d <= n; d += 4) {
     if (n % d) continue;
-    double full = (double)d / (double)(block_vectors(d, lanes) * lanes);
+    double full = (double)d / (double)(alter_block_vectors(d, lanes) * lanes);
     if (full <= top * 1.05) continue;
     top = full;
     best = d;
@@ -35,7 +38,7 @@ const Node *alter_transform(Module *m, const Node *n, const char *from, const ch
   LayoutTransformAttrs *a = attrs_new(m, &LayoutTransform_attrs);
   a->src_layout = from;
   a->dst_layout = to;
-  return node_call(m, op_get(m->ctx, "layout_transform"), 1, &n, a, n->name);
+  return node_call(m, opdef_get(m->ctx, "layout_transform"), 1, &n, a, n->name);
 }
 
 /* A weight that is known at compile time, or made from such. */
@@ -87,7 +90,7 @@ static const Node *words_of(Module *m, const Node *weight, int axis, int word)
   PairsAttrs *a = attrs_new(m, &Pairs_attrs);
   a->axis = axis;
   a->count = word;
-  return node_call(m, op_get(m->ctx, "nn.contrib_bfloat16_pairs"), 1, &weight, a, weight->name);
+  return node_call(m, opdef_get(m->ctx, "nn.contrib_bfloat16_pairs"), 1, &weight, a, weight->name);
 }
 
 /* ---- Winograd or not ------------------------------------------------------------------------------ */
@@ -121,7 +124,7 @@ static double tile_flops(const Target *t, const Sizes *s, double y, double x, do
   static const double ENDS = 4;
   int bits = (int)(8 * s->bytes);
   int64_t block = alter_block(t, bits, (int64_t)s->o);
-  int64_t vectors = block_vectors(block, target_lanes(t, bits));
+  int64_t vectors = alter_block_vectors(block, target_lanes(t, bits));
   int64_t blocks = (int64_t)(s->o / s->groups) / block;
   double share = tile_speed(t, vectors, (int64_t)y, (int64_t)x, tile_best(t, vectors, blocks, (int64_t)y, (int64_t)x));
   return cost_flops(t, bits) * share * steps / (steps + ENDS);
@@ -303,8 +306,9 @@ static void alter_to_winograd(Module *m, const Node *call, const Way *way, int64
   WinogradWeightAttrs *wt = attrs_new(m, &WinogradWeight_attrs);
   wt->tile_size = way->tile;
   const Node *w = call->arg[1];
-  if (way->before) w = node_call(m, op_get(m->ctx, "nn.contrib_conv2d_winograd_weight_transform"), 1, &w, wt, w->name);
-  *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_conv2d_winograd_NCHWc"), .attrs = to, .nargs = 2};
+  if (way->before)
+    w = node_call(m, opdef_get(m->ctx, "nn.contrib_conv2d_winograd_weight_transform"), 1, &w, wt, w->name);
+  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_conv2d_winograd_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
   out->arg[1] = alter_transform(m, w, way->before ? "HWOI" : "OIHW",
                                 arena_printf(m->arena, "%s%" PRId64 "o", way->before ? "HWOI" : "OIHW", ob));
@@ -337,7 +341,7 @@ static bool alter_word_conv(Module *m, const Target *t, const Node *call, Altere
   to->out_layout = blocked(m, ob);
   to->out_dtype = DT_F32;
   to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", cb / word, ob);
-  *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
+  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
   out->arg[1] = alter_transform(m, words_of(m, call->arg[1], 1, word), "OIHW", to->kernel_layout);
   out->in[0] = (LayoutPair){"NCHW", to->data_layout};
@@ -368,10 +372,10 @@ static bool alter_conv(Module *m, const Target *t, const ImplConfig *config, con
   to->out_layout = blocked(m, ob);
   to->kernel_layout = cb && !depthwise ? arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", cb, ob)
                                        : arena_printf(m->arena, "OIHW%" PRId64 "o", ob);
-  *out =
-      (AlteredCall){.op = op_get(m->ctx, depthwise ? "nn.contrib_depthwise_conv2d_NCHWc" : "nn.contrib_conv2d_NCHWc"),
-                    .attrs = to,
-                    .nargs = 2};
+  *out = (AlteredCall){
+    .op = opdef_get(m->ctx, depthwise ? "nn.contrib_depthwise_conv2d_NCHWc" : "nn.contrib_conv2d_NCHWc"),
+    .attrs = to,
+    .nargs = 2};
   out->arg[0] = call->arg[0];
   out->arg[1] = alter_transform(m, call->arg[1], "OIHW", to->kernel_layout);
   if (cb) out->in[0] = (LayoutPair){"NCHW", to->data_layout};
@@ -398,7 +402,7 @@ static int64_t panel_width(const Target *t, int bits, int64_t n, int64_t rows)
   int64_t most = rows && rows < 4 && !t->broadcast_load ? 8 : 4;
   double top = 0;
   for (int64_t d = lanes; d <= most * lanes && d <= n; d++) {
-    int64_t vectors = block_vectors(d, lanes);
+    int64_t vectors = alter_block_vectors(d, lanes);
     if (n % d || vectors > t->vector_registers / 4) continue;
     /* part of a vector does not meet a lane */
     if (!t->broadcast_load && d % lanes && best % lanes == 0 && best) continue;
@@ -464,7 +468,7 @@ static bool alter_product(Module *m, const Target *t, const Node *call, AlteredC
   to->units = p.n;
   to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", p.width);
   if (word > 1) to->out_dtype = DT_F32;
-  *out = (AlteredCall){.op = op_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
+  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
   out->arg[1] = alter_transform(m, word > 1 ? words_of(m, call->arg[1], p.turned ? 1 : 0, word) : call->arg[1],
                                 p.turned ? "NC" : "CN", to->weight_layout);

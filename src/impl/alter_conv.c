@@ -88,7 +88,7 @@ bool alter_any_conv(Module *m, const Target *t, const Node *call, AlteredCall *o
   attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
   attrs_set_str(m, op->attrs, attrs, "out_layout", result);
   if (!strcmp(op->name, "nn.conv2d"))
-    op = op_get(m->ctx, depthwise ? "nn.contrib_depthwise_conv2d_NCHWc" : "nn.contrib_conv2d_NCHWc");
+    op = opdef_get(m->ctx, depthwise ? "nn.contrib_depthwise_conv2d_NCHWc" : "nn.contrib_conv2d_NCHWc");
   *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
   out->arg[0] = call->arg[0];
   out->arg[1] =

@@ -19,7 +19,7 @@ enum { MANY = 1 << 20 }; /* stands for a size that is not known */
 
 static int64_t size_of(const Node *call, int argument, char letter)
 {
-  const char *layout = attention_layout(call->u.call.attrs, argument, 4);
+  const char *layout = nn_attention_layout(call->u.call.attrs, argument, 4);
   return known(call->arg[argument]->type->shape[strchr(layout, letter) - layout]);
 }
 
@@ -91,7 +91,7 @@ static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg
              false,
              a->value_layout[2] != 'T'};
   if (nargs <= MASK || !f.queries) return f;
-  const char *layout = attention_layout(a, MASK, arg[MASK]->ndim);
+  const char *layout = nn_attention_layout(a, MASK, arg[MASK]->ndim);
   const char *at = strchr(layout, 'S');
   f.even = at && !expr_is_int(arg[MASK]->shape[at - layout], 1);
   return f;
@@ -207,18 +207,18 @@ static const Tensor *masked_scores(const Rows *r, const Tensor *const *in)
   const Expr *shape[] = {r->n.b, r->n.h, r->blocks, r->n.t, r->width};
   Part p = part_of(m, 5, turned_shape, "bhodi", NULL);
   AttentionAt at = {.b = p.at[0], .h = p.at[1], .s = query_at(r, p.at[2], p.at[4]), .d = p.at[3]};
-  const Expr *value = expr_mul(m, attention_read(c, QUERY, in[QUERY], &at), expr_float(m, c->out->dtype, a->scale));
+  const Expr *value = expr_mul(m, nn_attention_read(c, QUERY, in[QUERY], &at), expr_float(m, c->out->dtype, a->scale));
   const Tensor *turned = finish(&p, "turned", NULL, value);
   p = part_of(m, 5, shape, "bhoti", r->n.d);
   at = (AttentionAt){.b = p.at[0], .h = p.at[1], .t = p.at[3], .d = p.reduce};
-  value = expr_mul(m, attention_read(c, KEY, in[KEY], &at),
+  value = expr_mul(m, nn_attention_read(c, KEY, in[KEY], &at),
                    read5(m, turned, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.reduce, p.at[4]}));
   const Tensor *scores = finish(&p, "scores", "sum", value);
   if (c->nargs <= MASK && !a->causal) return scores;
   p = part_of(m, 5, shape, "bhoti", NULL);
   at = (AttentionAt){.b = p.at[0], .h = p.at[1], .s = query_at(r, p.at[2], p.at[4]), .t = p.at[3]};
   return finish(&p, "masked", NULL,
-                attention_masked(c, read5(m, scores, p.at), c->nargs > MASK ? in[MASK] : NULL, &at));
+                nn_attention_masked(c, read5(m, scores, p.at), c->nargs > MASK ? in[MASK] : NULL, &at));
 }
 
 /* max or sum over the keys. */
@@ -240,7 +240,7 @@ void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
   Rows r = {.c = c};
-  r.n = attention_sizes(c, &r.value_size);
+  r.n = nn_attention_sizes(c, &r.value_size);
   Shape f = shape_of(a, c->nargs, c->arg);
   int64_t queries = f.queries;
   int64_t width = block_queries(t, &f);
@@ -261,14 +261,14 @@ void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   size.d = r.value_size;
   size.s = expr_mul(m, r.blocks, r.width);
   if (queries) size.s = expr_i32(m, known(r.blocks) * width);
-  attention_place(a->out_layout, &size, shape);
+  nn_attention_place(a->out_layout, &size, shape);
   p = part_of(m, 4, shape, a->out_layout, r.n.t);
   by_letter(a->out_layout, p.at, &at);
   at.t = p.reduce;
   const Expr *block = expr_floordiv(m, at.s, r.width);
   const Expr *lane = expr_floormod(m, at.s, r.width);
   const Expr *weight = read5(m, exps, (const Expr *[]){at.b, at.h, block, p.reduce, lane});
-  const Tensor *sums = finish(&p, "sums", "sum", expr_mul(m, weight, attention_read(c, VALUE, in[VALUE], &at)));
+  const Tensor *sums = finish(&p, "sums", "sum", expr_mul(m, weight, nn_attention_read(c, VALUE, in[VALUE], &at)));
   p = part_of(m, 4, c->out->shape, a->out_layout, NULL);
   by_letter(a->out_layout, p.at, &at);
   block = expr_floordiv(m, at.s, r.width), lane = expr_floormod(m, at.s, r.width);
@@ -299,12 +299,12 @@ typedef struct Product {
  * complete in and the outermost loop of the sum. */
 static LoopRV tile_product(ImplGroup *g, const Product *p, LoopRV *sum)
 {
-  int64_t vectors = block_vectors(p->width, target_lanes(g->target, g->anchor->type->dtype.bits));
+  int64_t vectors = alter_block_vectors(p->width, target_lanes(g->target, g->anchor->type->dtype.bits));
   int64_t steps = p->steps ? tile_steps(p->height * vectors, p->steps) : 1;
   LoopRV ci, ri, step;
-  LoopRV co = split_by(g, p->column, p->width, &ci);
-  LoopRV ro = split_by(g, p->row, p->height, &ri);
-  LoopRV ko = split_by(g, p->sum, steps, &step);
+  LoopRV co = generic_split_by(g, p->column, p->width, &ci);
+  LoopRV ro = generic_split_by(g, p->row, p->height, &ri);
+  LoopRV ko = generic_split_by(g, p->sum, steps, &step);
   sched_reorder(g->s, 6, (const LoopRV[]){co, ro, ko, step, ri, ci});
   sched_unroll(g->s, step);
   sched_unroll(g->s, ri);
@@ -325,7 +325,7 @@ static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
   int n = sched_get_loops(g->s, sums, g->arena, &l); /* as out_layout says, then the keys */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sums' loops are not those of attention");
   for (int i = 0; i < 3; i++) *(a->out_layout[i] == 'B' ? &b : a->out_layout[i] == 'H' ? &h : &s) = l[i];
-  LoopRV block = split_by(g, s, queries, &lane);
+  LoopRV block = generic_split_by(g, s, queries, &lane);
   sched_reorder(g->s, 6, (const LoopRV[]){b, h, block, lane, l[3], l[4]});
   Product p = {.row = lane, .column = l[3], .sum = l[4], .steps = size_of(g->anchor, KEY, 'T')};
   sums_tile(g->target, g->anchor->type->dtype.bits, queries, size_of(g->anchor, VALUE, 'D'), &p.height, &p.width);
@@ -345,7 +345,7 @@ static void multiply_keys(ImplGroup *g, int64_t queries)
   int n = sched_get_loops(g->s, scores, g->arena, &l); /* b h block, b h block of one step, t s d */
   if (n != 9) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the scores' loops are not those of attention");
   int64_t keys = size_of(g->anchor, KEY, 'T');
-  int64_t vectors = block_vectors(queries, target_lanes(g->target, g->anchor->type->dtype.bits));
+  int64_t vectors = alter_block_vectors(queries, target_lanes(g->target, g->anchor->type->dtype.bits));
   Product p = {l[6], l[7], l[8], keys_tile(g->target, vectors, keys), queries, size_of(g->anchor, QUERY, 'D')};
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, scores, at);
@@ -380,7 +380,7 @@ void attention_schedule(ImplGroup *g)
     LoopRV *l, vector;
     sched_compute_at(g->s, values, block, true, -1);
     int n = sched_get_loops(g->s, values, g->arena, &l);
-    split_by(g, l[n - 1], target_lanes(g->target, g->anchor->type->dtype.bits), &vector);
+    generic_split_by(g, l[n - 1], target_lanes(g->target, g->anchor->type->dtype.bits), &vector);
     sched_vectorize(g->s, vector);
   }
   BlockRV stage;

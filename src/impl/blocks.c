@@ -81,7 +81,7 @@ LoopRV blocks_tile(ImplGroup *g, BlockRV product, int64_t steps)
   int64_t columns = known(sched_loop_stmt(g->s, tile[1])->u.loop.extent);
   /* the fewer vectors stay in registers while the others pass */
   int many = rows < columns;
-  LoopRV sum = split_by(g, tile[3], tile_steps(rows * columns, steps), &step);
+  LoopRV sum = generic_split_by(g, tile[3], tile_steps(rows * columns, steps), &step);
   sched_reorder(g->s, 5, (const LoopRV[]){sum, step, tile[many], tile[1 - many], tile[2]});
   sched_unroll(g->s, step), sched_unroll(g->s, tile[0]), sched_unroll(g->s, tile[1]);
   sched_vectorize(g->s, tile[2]);
@@ -122,8 +122,8 @@ void blocks_dense_schedule(ImplGroup *g)
   LoopRV *loop, ri, ci;
   if (sched_get_loops(g->s, store, g->arena, &loop) != 2)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not rows, columns");
-  LoopRV ro = split_by(g, loop[0], height, &ri);
-  LoopRV co = split_by(g, loop[1], width, &ci);
+  LoopRV ro = generic_split_by(g, loop[0], height, &ri);
+  LoopRV co = generic_split_by(g, loop[1], width, &ci);
   sched_reorder(g->s, 4, (const LoopRV[]){co, ro, ri, ci});
   sched_compute_at(g->s, product, ro, true, -1);
   epilogue_write_out(g, store, 2, true);

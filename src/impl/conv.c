@@ -101,7 +101,7 @@ double conv_blocked_seconds(const Target *t, const Node *call, double flops)
   if (!block) return __builtin_inf();
   for (int d = 2; d < y->ndim - 1; d++) rows *= known_size(y, d);
   int64_t lanes = target_lanes(t, bits);
-  int64_t vectors = block_vectors(block, lanes);
+  int64_t vectors = alter_block_vectors(block, lanes);
   double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, o / block, rows, columns)) *
                  (double)block / (double)(vectors * lanes);
   double in = elements(x) * dtype_bytes(x->dtype);
@@ -344,7 +344,7 @@ void conv_schedule(ImplGroup *g)
   int64_t ox = n->loop[l.x].extent;
   int64_t oy = l.y < 0 ? 1 : n->loop[l.y].extent;
   int64_t blocks = own < block ? 1 : own / block;
-  int64_t vectors = block_vectors(own < block ? own : block, target_lanes(g->target, n->bits));
+  int64_t vectors = alter_block_vectors(own < block ? own : block, target_lanes(g->target, n->bits));
   Tile tile = tile_for(g->target, n->bits, vectors, blocks, oy, ox);
   int64_t rows = l.y < 0 ? 1 : band_rows(g->target, n, &l, blocks, tile);
   LoopRV order[NEST_LOOPS + 8], oi;
@@ -358,12 +358,12 @@ void conv_schedule(ImplGroup *g)
   int k = 0;
   order[k++] = n->loop[0].rv;
   if (l.z >= 0) order[k++] = n->loop[l.z].rv;
-  if (l.y >= 0) order[k++] = split_by(g, n->loop[l.y].rv, rows, &ym);
-  order[k++] = split_by(g, n->loop[1].rv, tile.o, &oi);
-  if (own < block) order[k++] = split_by(g, c, own, &c);
+  if (l.y >= 0) order[k++] = generic_split_by(g, n->loop[l.y].rv, rows, &ym);
+  order[k++] = generic_split_by(g, n->loop[1].rv, tile.o, &oi);
+  if (own < block) order[k++] = generic_split_by(g, c, own, &c);
   int shared = k;
-  if (l.y >= 0) order[k++] = split_by(g, ym, tile.y, &yi);
-  order[k++] = split_by(g, n->loop[l.x].rv, tile.x, &xi);
+  if (l.y >= 0) order[k++] = generic_split_by(g, ym, tile.y, &yi);
+  order[k++] = generic_split_by(g, n->loop[l.x].rv, tile.x, &xi);
   int outer = k;
   /* As many steps written out as give some hundred multiply-adds; but neighbouring taps read the same elements, and
    * where each is a register of its own, what is kept for the next one takes it from the sums. */
@@ -371,7 +371,7 @@ void conv_schedule(ImplGroup *g)
   int64_t steps = taps ? 1 : tile_steps_of(g->target, tile, vectors, n->loop[sum[nsum - 1]].extent);
   for (int i = 0; i < nsum; i++) {
     if (i == nsum - 1 && steps > 1) {
-      order[k++] = split_by(g, n->loop[sum[i]].rv, steps, &step);
+      order[k++] = generic_split_by(g, n->loop[sum[i]].rv, steps, &step);
       order[k++] = step;
     } else {
       order[k++] = n->loop[sum[i]].rv;

@@ -196,7 +196,7 @@ void transpose_schedule(ImplGroup *g)
   ConvLoops l;
   BlockRV conv = conv_begin(g, &n, &l);
   PhaseLoops p = phase_loops(g, n, &l);
-  int64_t vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, n->bits));
+  int64_t vectors = alter_block_vectors(n->loop[l.c].extent, target_lanes(g->target, n->bits));
   int64_t columns = (n->loop[l.x].extent + p.stride[2] - 1) / p.stride[2];
   Tile tile = tile_for(g->target, n->bits, vectors, n->loop[1].extent / attrs_of(g->anchor)->groups, 1, columns);
   LoopRV order[NEST_LOOPS + 10], oi, xq, xi;
@@ -207,19 +207,19 @@ void transpose_schedule(ImplGroup *g)
   int k = 0;
   int last = sum[nsum - 1];
   order[k++] = n->loop[0].rv;
-  order[k++] = split_by(g, n->loop[1].rv, tile.o, &oi);
-  if (l.z >= 0) order[k++] = split_by(g, n->loop[l.z].rv, p.stride[0], &phase[0]);
-  if (l.y >= 0) order[k++] = split_by(g, n->loop[l.y].rv, p.stride[1], &phase[1]);
+  order[k++] = generic_split_by(g, n->loop[1].rv, tile.o, &oi);
+  if (l.z >= 0) order[k++] = generic_split_by(g, n->loop[l.z].rv, p.stride[0], &phase[0]);
+  if (l.y >= 0) order[k++] = generic_split_by(g, n->loop[l.y].rv, p.stride[1], &phase[1]);
   int shared = k;
   for (int d = 0; d < 2; d++)
     if (phase[d].id >= 0) order[k++] = phase[d];
-  xq = split_by(g, n->loop[l.x].rv, p.stride[2], &phase[2]);
-  order[k++] = split_by(g, xq, tile.x, &xi);
+  xq = generic_split_by(g, n->loop[l.x].rv, p.stride[2], &phase[2]);
+  order[k++] = generic_split_by(g, xq, tile.x, &xi);
   order[k++] = phase[2];
   int outer = k;
   int64_t steps = last < n->n - l.dims ? steps_of(g->target, tile, vectors, n->loop[last].extent, p.copies) : 1;
   for (int i = 0; i < nsum; i++)
-    order[k++] = sum[i] == last && steps > 1 ? split_by(g, n->loop[last].rv, steps, &step) : n->loop[sum[i]].rv;
+    order[k++] = sum[i] == last && steps > 1 ? generic_split_by(g, n->loop[last].rv, steps, &step) : n->loop[sum[i]].rv;
   if (step.id >= 0) order[k++] = step;
   order[k++] = xi, order[k++] = oi, order[k++] = n->loop[l.c].rv;
   sched_reorder(g->s, k, order);

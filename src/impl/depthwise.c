@@ -32,7 +32,7 @@ bool depthwise_fits(const Target *t, const Node *call)
 
 /* ---- groups narrower than a block ------------------------------------------------------------- */
 
-bool lanes_fits(const Target *t, const Node *call)
+bool depthwise_lanes_fits(const Target *t, const Node *call)
 {
   return attrs_of(call)->groups > 1 && conv_is_blocked(call) && !conv_groups_wide(t, call) &&
          call->arg[1]->type->ndim == call->type->ndim && !depthwise_fits(t, call);
@@ -105,7 +105,7 @@ static const Tensor *spread_data(Module *m, const Spread *v, const Tensor *x, co
                    cond ? nn_if(m, cond, value, expr_const(m, value->dtype, 0)) : value);
 }
 
-void lanes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void depthwise_lanes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
 {
   (void)t;
   Module *m = c->m;
@@ -149,7 +149,8 @@ static bool padding_block(ImplGroup *g, BlockRV conv, BlockRV *out)
   int n = sched_get_producers(g->s, conv, g->arena, &from);
   for (int i = 0; i < n; i++) {
     const Block *b = sched_block_stmt(g->s, from[i])->u.block;
-    if (!block_is_injective(b) || (!str_starts(b->name, "pad_temp") && !str_starts(b->name, "data_lanes"))) continue;
+    if (!nest_block_is_injective(b) || (!str_starts(b->name, "pad_temp") && !str_starts(b->name, "data_lanes")))
+      continue;
     *out = from[i];
     return true;
   }
@@ -199,7 +200,7 @@ void depthwise_schedule(ImplGroup *g)
   BlockRV conv = conv_begin(g, &n, &l);
   BlockRV pad;
   int64_t lanes = target_lanes(g->target, n->bits);
-  int64_t vectors = block_vectors(n->loop[l.c].extent, lanes);
+  int64_t vectors = alter_block_vectors(n->loop[l.c].extent, lanes);
   int64_t taps = 1;
   int64_t channels = 1;
   for (int i = l.first; i < n->n - l.dims; i++) channels *= n->loop[i].extent;
@@ -221,10 +222,10 @@ void depthwise_schedule(ImplGroup *g)
   for (int i = 0; i < 2; i++) order[k++] = n->loop[i].rv;
   if (l.z >= 0) order[k++] = n->loop[l.z].rv;
   if (l.y >= 0)
-    order[k++] = split_by(g, n->loop[l.y].rv, padded ? band_rows(g->target, n, &l, channels, threads) : 1, &yi);
+    order[k++] = generic_split_by(g, n->loop[l.y].rv, padded ? band_rows(g->target, n, &l, channels, threads) : 1, &yi);
   int shared = k;
   if (l.y >= 0) order[k++] = yi;
-  order[k++] = split_by(g, n->loop[l.x].rv, row_tile(g->target, vectors, n->loop[l.x].extent, inner), &xi);
+  order[k++] = generic_split_by(g, n->loop[l.x].rv, row_tile(g->target, vectors, n->loop[l.x].extent, inner), &xi);
   int outer = k;
   for (int i = l.first; i < n->n - 1; i++) order[k++] = n->loop[i].rv;
   if (inner > WRITTEN) order[k++] = n->loop[n->n - 1].rv;

@@ -42,7 +42,7 @@ static void check_read(void *env, const Expr *e)
 
 static bool reads_elementwise(ImplGroup *g, const Block *b, const Buffer *made)
 {
-  if (!block_is_injective(b)) return false;
+  if (!nest_block_is_injective(b)) return false;
   ReadCheck c = {b, made, true};
   expr_visit(g->ctx, b->body->u.store.value, check_read, &c);
   return c.same && b->niter == made->ndim;
@@ -52,7 +52,7 @@ BlockRV impl_attach_epilogue(ImplGroup *g, BlockRV anchor, LoopRV at)
 {
   const Block *b = sched_block_stmt(g->s, anchor)->u.block;
   const Buffer *made = b->writes[0].buffer;
-  if (!block_is_output(sched_func(g->s), b)) {
+  if (!nest_block_is_output(sched_func(g->s), b)) {
     BlockRV *user;
     int n = sched_get_consumers(g->s, anchor, g->arena, &user);
     if (n == 1 && reads_elementwise(g, sched_block_stmt(g->s, user[0])->u.block, made)) {
@@ -71,7 +71,7 @@ BlockRV impl_attach_epilogue(ImplGroup *g, BlockRV anchor, LoopRV at)
 static double operations_of(ImplGroup *g, BlockRV store)
 {
   const Stmt *body = sched_block_stmt(g->s, store)->u.block->body;
-  return body->kind == S_STORE ? expr_operations(g->ctx, body->u.store.value) : 0;
+  return body->kind == S_STORE ? nest_expr_operations(g->ctx, body->u.store.value) : 0;
 }
 
 /* Vectors of a function that run side by side: their steps wait for each other, and each holds some registers beside
@@ -110,12 +110,12 @@ void epilogue_write_out(ImplGroup *g, BlockRV store, int outer, bool may_loop)
     nest_read(g, store, nest);
     int64_t lanes = target_lanes(g->target, nest->bits);
     int64_t width = nest->loop[n - 1].extent;
-    int64_t vectors = block_vectors(width, lanes);
+    int64_t vectors = alter_block_vectors(width, lanes);
     int64_t most = side_by_side(g->target, operations);
     if (vectors > most && width % (most * lanes) == 0) {
-      split_by(g, last, most * lanes, &last);
+      generic_split_by(g, last, most * lanes, &last);
     } else {
-      split_by(g, out[n - 2], positions_at_once(most / vectors, nest->loop[n - 2].extent), &part);
+      generic_split_by(g, out[n - 2], positions_at_once(most / vectors, nest->loop[n - 2].extent), &part);
       sched_unroll(g->s, part);
     }
   }

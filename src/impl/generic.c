@@ -11,9 +11,9 @@
 
 /* ---- helpers ---------------------------------------------------------------------------- */
 
-SchedArg block_arg(BlockRV b) { return (SchedArg){.kind = SA_BLOCK, .u.i = b.id}; }
+SchedArg generic_block_arg(BlockRV b) { return (SchedArg){.kind = SA_BLOCK, .u.i = b.id}; }
 
-LoopRV split_by(ImplGroup *g, LoopRV loop, int64_t factor, LoopRV *inner)
+LoopRV generic_split_by(ImplGroup *g, LoopRV loop, int64_t factor, LoopRV *inner)
 {
   const Expr *factors[2] = {NULL, expr_i32(sched_module(g->s), factor)};
   LoopRV out[2];
@@ -22,10 +22,10 @@ LoopRV split_by(ImplGroup *g, LoopRV loop, int64_t factor, LoopRV *inner)
   return out[0];
 }
 
-int root_blocks(ImplGroup *g, BlockRV **out)
+int generic_root_blocks(ImplGroup *g, BlockRV **out)
 {
   BlockRV root = sched_get_block(g->s, "root");
-  return sched_get_child_blocks(g->s, block_arg(root), g->arena, out);
+  return sched_get_child_blocks(g->s, generic_block_arg(root), g->arena, out);
 }
 
 bool group_try(ImplGroup *g, void (*body)(Ctx *, void *), void *arg)
@@ -135,7 +135,7 @@ static void note_load(void *env, const Expr *e)
 static bool is_worth_memory(ImplGroup *g, const Block *b, const Block *user, double own, double times)
 {
   const Expr *value = b->body->u.store.value;
-  if (!expr_has_kind(value, E_LOAD)) return times > 4 * own && expr_operations(g->ctx, value) >= 8;
+  if (!expr_has_kind(value, E_LOAD)) return times > 4 * own && nest_expr_operations(g->ctx, value) >= 8;
   Loads inside = {.buffer = NULL};
   Loads outside = {.buffer = b->body->u.store.buffer};
   expr_visit(g->ctx, value, note_load, &inside);
@@ -148,7 +148,7 @@ static const char KEPT[] = "lathe.kept";
 
 void generic_keep(ImplGroup *g, BlockRV rv)
 {
-  sched_annotate(g->s, block_arg(rv), KEPT, expr_i32(sched_module(g->s), 1));
+  sched_annotate(g->s, generic_block_arg(rv), KEPT, expr_i32(sched_module(g->s), 1));
 }
 
 static bool should_inline(ImplGroup *g, BlockRV rv)
@@ -156,11 +156,11 @@ static bool should_inline(ImplGroup *g, BlockRV rv)
   enum { MAX_NODES = 1500 };
   PrimFunc *f = sched_func(g->s);
   const Block *b = sched_block_stmt(g->s, rv)->u.block;
-  if (!block_is_injective(b) || block_is_output(f, b) || annots_get(&b->annots, KEPT)) return false;
+  if (!nest_block_is_injective(b) || nest_block_is_output(f, b) || annots_get(&b->annots, KEPT)) return false;
   BlockRV *user;
   int n = sched_get_consumers(g->s, rv, g->arena, &user);
   if (!n) return false;
-  double work = expr_operations(g->ctx, b->body->u.store.value);
+  double work = nest_expr_operations(g->ctx, b->body->u.store.value);
   double own = domain(b);
   double repeated = 0;
   bool reads = expr_has_kind(b->body->u.store.value, E_LOAD);
@@ -179,7 +179,7 @@ static bool should_inline(ImplGroup *g, BlockRV rv)
 void generic_inline(ImplGroup *g)
 {
   BlockRV *block;
-  int n = root_blocks(g, &block);
+  int n = generic_root_blocks(g, &block);
   for (int i = 0; i < n; i++)
     if (should_inline(g, block[i])) group_try(g, inline_body, &(InlineTry){g, block[i]});
 }
@@ -269,7 +269,7 @@ static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64
     return;
   }
   int64_t chunk = ((inner_extent + parts - 1) / parts + lanes - 1) / lanes * lanes;
-  LoopRV part = split_by(g, *inner, chunk, inner);
+  LoopRV part = generic_split_by(g, *inner, chunk, inner);
   LoopRV all[NEST_LOOPS + 1];
   for (int i = 0; i < n; i++) all[i] = outer[i];
   all[n] = part;
@@ -312,7 +312,7 @@ static bool parallel_around_cut(ImplGroup *g, const Nest *n, const Run *run, int
     if (!parts) continue;
     LoopRV order[NEST_LOOPS + 1], rest;
     for (int i = 0; i < cut; i++) order[i] = loop[i];
-    order[cut] = split_by(g, loop[behind], run[behind].extent / parts, &rest);
+    order[cut] = generic_split_by(g, loop[behind], run[behind].extent / parts, &rest);
     loop[behind] = rest;
     for (int i = cut; i < nrun; i++) order[i + 1] = loop[i];
     sched_reorder(g->s, nrun + 1, order);
@@ -348,7 +348,7 @@ static void split_operands(ImplGroup *g, Nest *n, Run *run, int *nrun, double be
   l->extent /= grain;
   for (int a = 0; a < n->naccess; a++)
     if (l->stride[a] != STRIDE_ANY) l->stride[a] *= grain;
-  l->rv = split_by(g, l->rv, grain, &l[1].rv);
+  l->rv = generic_split_by(g, l->rv, grain, &l[1].rv);
   run[(*nrun)++] = (Run){at + 1, r->last + 1, piece};
   *r = (Run){r->first, at, r->extent / piece};
 }
@@ -379,11 +379,11 @@ static void schedule_turned(ImplGroup *g, const Run *run, LoopRV *loop, int nrun
   for (int i = 0; i < nrun; i++) order[i] = loop[i];
   if (tiled) {
     t = n++, v = n++;
-    order[turned] = split_by(g, loop[turned], line, &order[t]);
-    order[nrun - 1] = split_by(g, loop[nrun - 1], line, &order[v]);
+    order[turned] = generic_split_by(g, loop[turned], line, &order[t]);
+    order[nrun - 1] = generic_split_by(g, loop[nrun - 1], line, &order[v]);
   }
-  order[t] = split_by(g, order[t], lanes, &ti);
-  order[v] = split_by(g, order[v], lanes, &vi);
+  order[t] = generic_split_by(g, order[t], lanes, &ti);
+  order[v] = generic_split_by(g, order[v], lanes, &vi);
   order[n++] = ti, order[n++] = vi;
   sched_reorder(g->s, n, order);
   sched_unroll(g->s, ti);
@@ -474,7 +474,7 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
     return;
   }
   LoopRV vector;
-  split_by(g, inner, width, &vector);
+  generic_split_by(g, inner, width, &vector);
   sched_vectorize(g->s, vector);
 }
 
@@ -577,10 +577,10 @@ static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool p
   bool whole = wide && wide <= width;
   for (int i = depth; i < n->n; i++) {
     if (n->loop[i].reduce || i == v) continue;
-    order[k++] = i == u ? split_by(g, n->loop[i].rv, rows, &ui) : n->loop[i].rv;
+    order[k++] = i == u ? generic_split_by(g, n->loop[i].rv, rows, &ui) : n->loop[i].rv;
   }
   nouter = k;
-  if (!whole) order[k++] = split_by(g, n->loop[v].rv, width, &vi);
+  if (!whole) order[k++] = generic_split_by(g, n->loop[v].rv, width, &vi);
   for (int i = depth; i < n->n; i++)
     if (n->loop[i].reduce) {
       if (first < 0) first = k;
@@ -633,7 +633,7 @@ static void fold_lanes(ImplGroup *g, BlockRV block, int64_t few, int spatial)
   LoopRV *loop, inner;
   int n = sched_get_loops(g->s, block, g->arena, &loop);
   int shared = n - 1; /* all but the lanes' */
-  split_by(g, loop[n - 1], few, &inner);
+  generic_split_by(g, loop[n - 1], few, &inner);
   BlockRV part = sched_rfactor(g->s, inner, spatial);
   follow_partial(g, block, part, shared);
   n = sched_get_loops(g->s, part, g->arena, &loop);
@@ -672,7 +672,7 @@ static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool par
   nouter = k;
   for (int i = depth; i < n->n; i++)
     if (n->loop[i].reduce && i != r) order[k++] = n->loop[i].rv;
-  order[k++] = split_by(g, n->loop[r].rv, width, &ri);
+  order[k++] = generic_split_by(g, n->loop[r].rv, width, &ri);
   order[k++] = ri;
   sched_reorder(g->s, k, order);
   const Block *b = n->block;
@@ -861,7 +861,7 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
     nest[i] = arena_new_of(g->arena, Nest);
     nest_read(g, block[i], nest[i]);
     if (!nest[i]->plain || has_empty_loop(nest[i])) return false;
-    if (i < n - 1 && block_is_output(sched_func(g->s), nest[i]->block)) return false;
+    if (i < n - 1 && nest_block_is_output(sched_func(g->s), nest[i]->block)) return false;
     nest_work(nest[i], &operations, &bytes);
   }
   int rows = common_rows(g, nest, n);
@@ -881,7 +881,7 @@ static int schedule_tables(ImplGroup *g, BlockRV *block, int n)
   int k = 0;
   for (int i = 0; i < n; i++) {
     const Block *b = sched_block_stmt(g->s, block[i])->u.block;
-    if (b->nreads || block_is_output(sched_func(g->s), b)) block[k++] = block[i];
+    if (b->nreads || nest_block_is_output(sched_func(g->s), b)) block[k++] = block[i];
     else generic_block(g, block[i], 0, true);
   }
   return k;
@@ -891,7 +891,7 @@ void generic_schedule(ImplGroup *g)
 {
   generic_inline(g);
   BlockRV *block;
-  int n = root_blocks(g, &block);
+  int n = generic_root_blocks(g, &block);
   n = schedule_tables(g, block, n);
   if (n > 1 && schedule_rows(g, block, n)) return;
   for (int i = 0; i < n; i++) generic_block(g, block[i], 0, true);
@@ -908,7 +908,7 @@ static bool is_scheduled(const Nest *n)
 void generic_rest(ImplGroup *g)
 {
   BlockRV *block;
-  int n = root_blocks(g, &block);
+  int n = generic_root_blocks(g, &block);
   for (int i = 0; i < n; i++) {
     Nest *nest = arena_new_of(g->arena, Nest);
     nest_read(g, block[i], nest);

@@ -133,7 +133,7 @@ static void lower_call(Lowering *lo, const Node *n)
     OpCall call = call_of(lo, n);
     g->impl->compute(&call, lo->target, in, out->v);
   } else {
-    op_compute(lo->src, n, nin, in, out->v);
+    opdef_compute(lo->src, n, nin, in, out->v);
   }
   if (n != g->anchor) return;
   /* The anchor's own operations: those behind its outputs that its inputs do not have. */

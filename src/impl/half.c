@@ -44,7 +44,7 @@ bool half_dense_fits(const Target *t, const Node *call)
 {
   const Type *y = call->type;
   const Type *w = call->arg[1]->type;
-  return target_has(t, CPU_FP16) && all_half(call) && dense_pack_fits(t, call) && y->shape[0]->kind == E_INT &&
+  return target_has(t, CPU_FP16) && all_half(call) && matmul_pack_fits(t, call) && y->shape[0]->kind == E_INT &&
          y->shape[0]->u.i > 1 && w->shape[1]->kind == E_INT && w->shape[2]->kind == E_INT &&
          y->shape[1]->u.i % w->shape[2]->u.i == 0;
 }
@@ -126,7 +126,7 @@ void half_schedule_part(ImplGroup *g, BlockRV part, LoopRV block, int depth, int
   LoopRV order[NEST_LOOPS + 2], step;
   int64_t steps = tile_steps(sums, n->loop[index[nsum - 1]].extent);
   for (int i = 0; i < nsum - 1; i++) order[k++] = n->loop[index[i]].rv;
-  order[k++] = split_by(g, n->loop[index[nsum - 1]].rv, steps, &step);
+  order[k++] = generic_split_by(g, n->loop[index[nsum - 1]].rv, steps, &step);
   order[k++] = step;
   for (int i = 0; i < ntile; i++) order[k++] = n->loop[depth + tile[i]].rv;
   sched_reorder(g->s, k, order);
@@ -150,12 +150,12 @@ void half_conv_schedule(ImplGroup *g)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sum's loops are not those of NCHWc and blocks");
   int64_t ox = n->loop[l.x].extent;
   int64_t oy = n->loop[l.y].extent;
-  int64_t vectors = block_vectors(n->loop[l.c].extent, target_lanes(g->target, 16));
+  int64_t vectors = alter_block_vectors(n->loop[l.c].extent, target_lanes(g->target, 16));
   Tile tile = tile_for(g->target, 16, vectors, n->loop[1].extent, oy, ox);
   LoopRV oi, yi, xi;
-  LoopRV oo = split_by(g, n->loop[1].rv, tile.o, &oi);
-  LoopRV yo = split_by(g, n->loop[l.y].rv, tile.y, &yi);
-  LoopRV xo = split_by(g, n->loop[l.x].rv, tile.x, &xi);
+  LoopRV oo = generic_split_by(g, n->loop[1].rv, tile.o, &oi);
+  LoopRV yo = generic_split_by(g, n->loop[l.y].rv, tile.y, &yi);
+  LoopRV xo = generic_split_by(g, n->loop[l.x].rv, tile.x, &xi);
   LoopRV order[] = {n->loop[0].rv, oo, yo, xo, n->loop[l.first].rv, yi, xi, oi, n->loop[l.c].rv};
   sched_reorder(g->s, 9, order);
   epilogue_write_out(g, impl_attach_epilogue(g, total, xo), 4, false);
@@ -185,11 +185,11 @@ void half_dense_schedule(ImplGroup *g)
   nest_read(g, total, n); /* rows, columns, block */
   if (n->n != 3 || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, blocks");
   int64_t width = g->anchor->arg[1]->type->shape[2]->u.i;
-  int64_t vectors = block_vectors(width, target_lanes(g->target, 16));
+  int64_t vectors = alter_block_vectors(width, target_lanes(g->target, 16));
   Tile tile = tile_for(g->target, 16, vectors, 1, 1, n->loop[0].extent);
   LoopRV ci, ri;
-  LoopRV co = split_by(g, n->loop[1].rv, width, &ci);
-  LoopRV ro = split_by(g, n->loop[0].rv, tile.x, &ri);
+  LoopRV co = generic_split_by(g, n->loop[1].rv, width, &ci);
+  LoopRV ro = generic_split_by(g, n->loop[0].rv, tile.x, &ri);
   LoopRV order[] = {co, ro, n->loop[2].rv, ri, ci};
   sched_reorder(g->s, 5, order);
   epilogue_write_out(g, impl_attach_epilogue(g, total, ro), 2, false);

@@ -80,10 +80,10 @@ typedef struct Nest {
 void nest_read(ImplGroup *, BlockRV, Nest *);
 
 /* A block that may vanish into its consumers: one store at its own variables, no reduction. */
-bool block_is_injective(const Block *);
-bool block_is_output(const PrimFunc *, const Block *);
+bool nest_block_is_injective(const Block *);
+bool nest_block_is_output(const PrimFunc *, const Block *);
 /* How much an expression costs, in multiply-adds: elementary functions count as several. */
-double expr_operations(Ctx *, const Expr *);
+double nest_expr_operations(Ctx *, const Expr *);
 
 /* ---- cost.c: the model of the machine ------------------------------------------------- */
 
@@ -188,8 +188,8 @@ void positions_schedule(ImplGroup *);
 bool matmul_fits(const Target *, const Node *call);
 double matmul_cost(const Target *, const Node *call);
 void matmul_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
-bool dense_pack_fits(const Target *, const Node *call);
-void dense_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+bool matmul_pack_fits(const Target *, const Node *call);
+void matmul_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void matmul_schedule(ImplGroup *);
 /* a as (batch…, rows / height, k, height), zeros behind the last row; word: so many steps of k, bfloat16, in one
  * element. */
@@ -219,7 +219,7 @@ void attention_schedule(ImplGroup *);
 
 /* ---- alter.c ------------------------------------------------------------------------------- */
 
-int64_t block_vectors(int64_t n, int64_t lanes);
+int64_t alter_block_vectors(int64_t n, int64_t lanes);
 int64_t alter_block(const Target *, int bits, int64_t channels);
 const Node *alter_transform(Module *, const Node *, const char *from, const char *to); /* layout_transform */
 bool alter_is_constant(Ctx *, const Node *); /* known at compile time, or made from such */
@@ -230,9 +230,9 @@ bool alter_any_conv(Module *, const Target *, const Node *call, AlteredCall *out
 
 /* ---- layout.c ------------------------------------------------------------------------------ */
 
-bool layout_fits(const Target *, const Node *call);
-double layout_cost(const Target *, const Node *call);
-void layout_schedule(ImplGroup *);
+bool transform_fits(const Target *, const Node *call);
+double transform_cost(const Target *, const Node *call);
+void transform_schedule(ImplGroup *);
 
 /* ---- pool.c -------------------------------------------------------------------------------- */
 
@@ -260,8 +260,8 @@ bool recurrent_alter(Module *, const Target *, const Node *call, AlteredCall *ou
 /* ---- depthwise.c --------------------------------------------------------------------------- */
 
 bool depthwise_fits(const Target *, const Node *call);
-bool lanes_fits(const Target *, const Node *call); /* groups narrower than a block */
-void lanes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+bool depthwise_lanes_fits(const Target *, const Node *call); /* groups narrower than a block */
+void depthwise_lanes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void depthwise_schedule(ImplGroup *);
 
 /* ---- planes.c ------------------------------------------------------------------------------ */
@@ -269,7 +269,7 @@ void depthwise_schedule(ImplGroup *);
 /* false: blocks of channels are faster */
 bool planes_alter(Module *, const Target *, const Node *call, AlteredCall *out);
 bool planes_fits(const Target *, const Node *call);
-bool stem_fits(const Target *, const Node *call);
+bool planes_stem_fits(const Target *, const Node *call);
 double planes_cost(const Target *, const Node *call);
 void planes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void planes_schedule(ImplGroup *);
@@ -338,8 +338,8 @@ void generic_block(ImplGroup *, BlockRV, int depth, bool parallel);
 void generic_rest(ImplGroup *);
 
 /* Helpers over schedule.h. */
-LoopRV split_by(ImplGroup *, LoopRV, int64_t factor, LoopRV *inner);
-int root_blocks(ImplGroup *, BlockRV **out); /* blocks below the root, in order */
-SchedArg block_arg(BlockRV);
+LoopRV generic_split_by(ImplGroup *, LoopRV, int64_t factor, LoopRV *inner);
+int generic_root_blocks(ImplGroup *, BlockRV **out); /* blocks below the root, in order */
+SchedArg generic_block_arg(BlockRV);
 
 #endif

@@ -30,7 +30,7 @@ static int64_t whole_again(const char *from, const char *to, int *dimension)
   return block;
 }
 
-bool layout_fits(const Target *t, const Node *call)
+bool transform_fits(const Target *t, const Node *call)
 {
   (void)t;
   const LayoutTransformAttrs *a = call->u.call.attrs;
@@ -38,21 +38,21 @@ bool layout_fits(const Target *t, const Node *call)
   return whole_again(a->src_layout, a->dst_layout, &dimension) > 1;
 }
 
-double layout_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_bandwidth(t); }
+double transform_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_bandwidth(t); }
 
-void layout_schedule(ImplGroup *g)
+void transform_schedule(ImplGroup *g)
 {
   const LayoutTransformAttrs *a = g->anchor->u.call.attrs;
   generic_inline(g);
   BlockRV *block;
   LoopRV *loop, inner;
   int dimension = 0;
-  int n = root_blocks(g, &block);
+  int n = generic_root_blocks(g, &block);
   int64_t size = whole_again(a->src_layout, a->dst_layout, &dimension);
   if (n == 1 && sched_get_loops(g->s, block[0], g->arena, &loop) == g->anchor->type->ndim &&
       dimension < g->anchor->type->ndim) {
     const Expr *extent = sched_loop_stmt(g->s, loop[dimension])->u.loop.extent;
-    if (extent->kind == E_INT && extent->u.i % size == 0) split_by(g, loop[dimension], size, &inner);
+    if (extent->kind == E_INT && extent->u.i % size == 0) generic_split_by(g, loop[dimension], size, &inner);
   }
   generic_rest(g);
 }

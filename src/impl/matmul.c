@@ -53,7 +53,7 @@ bool matmul_fits(const Target *t, const Node *call)
   return p.n >= 4 && p.k >= 2 && (!p.tb || p.m == 0 || p.m >= 6);
 }
 
-bool dense_pack_fits(const Target *t, const Node *call)
+bool matmul_pack_fits(const Target *t, const Node *call)
 {
   (void)t;
   return call->type->dtype.code == DT_FLOAT && known(call->type->shape[1]) >= 4;
@@ -195,7 +195,7 @@ static int64_t product_rounds(const Target *t, int bits, int64_t rows, int64_t w
                               int64_t height)
 {
   if (!rows || !k || !columns || columns % width) return 1;
-  Tile tile = tile_best(t, block_vectors(width, target_lanes(t, bits)), 1, 1, rows);
+  Tile tile = tile_best(t, alter_block_vectors(width, target_lanes(t, bits)), 1, 1, rows);
   return sum_rounds(t, bits, rows, height ? height : tile.x, width, columns, k, height > 0);
 }
 
@@ -203,7 +203,7 @@ static int64_t product_rounds(const Target *t, int bits, int64_t rows, int64_t w
 static int64_t packed_height(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns)
 {
   int64_t lanes = target_lanes(t, bits);
-  return width % lanes ? 0 : tile_packed_rows(t, bits, block_vectors(width, lanes), columns / width, rows);
+  return width % lanes ? 0 : tile_packed_rows(t, bits, alter_block_vectors(width, lanes), columns / width, rows);
 }
 
 /* ---- the computation with b in panels ------------------------------------------------------------ */
@@ -309,7 +309,7 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
 
 /* Rows that nobody knows beforehand: whole tiles are computed, the last row again where there is none left, and only
  * what is wanted is stored. */
-void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void matmul_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
   const Type *ty = c->out;
@@ -336,7 +336,7 @@ void dense_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, con
     return;
   }
   const Expr *w = b->shape[2];
-  int64_t whole = tile_best(t, block_vectors(width, target_lanes(t, ty->dtype.bits)), 1, 1, MANY_ROWS).x;
+  int64_t whole = tile_best(t, alter_block_vectors(width, target_lanes(t, ty->dtype.bits)), 1, 1, MANY_ROWS).x;
   const Expr *x = expr_i32(m, whole);
   const Expr *tiles = expr_floordiv(m, expr_add(m, rows, expr_i32(m, whole - 1)), x);
   const Expr *shape[] = {expr_mul(m, tiles, x), columns};
@@ -432,7 +432,7 @@ static void copy_rows(ImplGroup *g, BlockRV product, int read, int bits, LoopRV 
   sched_storage_align(g->s, copy, 0, 0, 2 * line, line);
   LoopRV *loop, inner;
   int n = sched_get_loops(g->s, copy, g->arena, &loop);
-  split_by(g, loop[n - 1], line, &inner);
+  generic_split_by(g, loop[n - 1], line, &inner);
   sched_vectorize(g->s, inner);
   if (parallel) sched_parallel(g->s, loop[n - 2]);
 }
@@ -478,7 +478,7 @@ static void schedule_product(ImplGroup *g, BlockRV product, Share share)
   int64_t columns = n->loop[ns - 1].extent;
   int64_t width = panel_width(g, n, columns);
   int64_t lanes = target_lanes(g->target, n->bits);
-  int64_t vectors = block_vectors(width, lanes);
+  int64_t vectors = alter_block_vectors(width, lanes);
   Tile tile = product_tile(g, vectors, rows ? rows : MANY_ROWS);
   bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1;
   LoopRV order[NEST_LOOPS + 4];
@@ -488,8 +488,8 @@ static void schedule_product(ImplGroup *g, BlockRV product, Share share)
   int k = 0;
   int outer;
   for (int i = 0; i < ns - 2; i++) order[k++] = n->loop[i].rv;
-  LoopRV co = split_by(g, n->loop[ns - 1].rv, width, &ci);
-  LoopRV ro = ns > 1 ? split_by(g, n->loop[ns - 2].rv, tile.x, &ri) : co;
+  LoopRV co = generic_split_by(g, n->loop[ns - 1].rv, width, &ci);
+  LoopRV ro = ns > 1 ? generic_split_by(g, n->loop[ns - 2].rv, tile.x, &ri) : co;
   /* The loop with a tail stands inside, so that the threads share whole tiles. */
   bool row_tail = !rows || rows % tile.x;
   bool column_tail = !columns || columns % width;
@@ -498,7 +498,7 @@ static void schedule_product(ImplGroup *g, BlockRV product, Share share)
   if (ns > 1) order[k++] = rows_first ? co : ro;
   outer = k;
   int64_t steps = n->loop[ns].extent ? tile_steps(tile.x * vectors, n->loop[ns].extent) : 1;
-  order[k++] = steps > 1 ? split_by(g, n->loop[ns].rv, steps, &step) : n->loop[ns].rv;
+  order[k++] = steps > 1 ? generic_split_by(g, n->loop[ns].rv, steps, &step) : n->loop[ns].rv;
   if (steps > 1) order[k++] = step;
   if (ns > 1) order[k++] = ri;
   order[k++] = ci;
@@ -538,22 +538,22 @@ static void schedule_parts(ImplGroup *g, BlockRV head, BlockRV part)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rounds, rows, columns, sum");
   int64_t rows = h->loop[0].extent;
   int64_t width = panel_width(g, n, h->loop[1].extent);
-  int64_t vectors = block_vectors(width, target_lanes(g->target, n->bits));
+  int64_t vectors = alter_block_vectors(width, target_lanes(g->target, n->bits));
   Tile tile = product_tile(g, vectors, rows);
   int64_t steps = tile_steps(tile.x * vectors, n->loop[3].extent);
   bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1;
   bool tail = rows % tile.x != 0;
   LoopRV ri, ci, step;
   LoopRV round = h->loop[2].rv;
-  LoopRV ro = split_by(g, h->loop[0].rv, tile.x, &ri);
-  LoopRV co = split_by(g, h->loop[1].rv, width, &ci);
+  LoopRV ro = generic_split_by(g, h->loop[0].rv, tile.x, &ri);
+  LoopRV co = generic_split_by(g, h->loop[1].rv, width, &ci);
   LoopRV *loop;
   sched_reorder(g->s, 5, (const LoopRV[]){round, co, ro, ri, ci});
   sched_compute_at(g->s, part, ro, true, -1);
   sched_set_scope(g->s, part, 0, "local");
   /* round, panel, tile; the round again, rows, columns, sum */
   sched_get_loops(g->s, part, g->arena, &loop);
-  LoopRV sum = split_by(g, loop[6], steps, &step);
+  LoopRV sum = generic_split_by(g, loop[6], steps, &step);
   sched_reorder(g->s, 4, (const LoopRV[]){sum, step, loop[4], loop[5]});
   sched_unroll(g->s, step);
   sched_unroll(g->s, loop[4]);

@@ -30,7 +30,7 @@ static void count_operations(void *env, const Expr *e)
   }
 }
 
-double expr_operations(Ctx *ctx, const Expr *e)
+double nest_expr_operations(Ctx *ctx, const Expr *e)
 {
   double n = 0;
   expr_visit(ctx, e, count_operations, &n);
@@ -39,7 +39,7 @@ double expr_operations(Ctx *ctx, const Expr *e)
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-bool block_is_injective(const Block *b)
+bool nest_block_is_injective(const Block *b)
 {
   if (b->init || b->nwrites != 1 || b->body->kind != S_STORE || b->predicate) return false;
   for (int i = 0; i < b->niter; i++)
@@ -55,7 +55,7 @@ bool block_is_injective(const Block *b)
   return expr_is_pure(store->u.store.value) && !expr_uses_buffer(store->u.store.value, store->u.store.buffer);
 }
 
-bool block_is_output(const PrimFunc *f, const Block *b)
+bool nest_block_is_output(const PrimFunc *f, const Block *b)
 {
   for (int w = 0; w < b->nwrites; w++)
     for (int p = 0; p < f->nparam; p++)
@@ -183,7 +183,7 @@ static bool read_stores(Reading *r, Stmt *s)
   expr_visit(r->g->ctx, s->u.store.value, read_condition, r);
   read_value(r, s->u.store.value);
   for (int d = 0; d < s->u.store.n; d++) expr_visit(r->g->ctx, s->u.store.index[d], read_load, r);
-  r->nest->operations += expr_operations(r->g->ctx, s->u.store.value);
+  r->nest->operations += nest_expr_operations(r->g->ctx, s->u.store.value);
   return true;
 }
 

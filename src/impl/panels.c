@@ -207,8 +207,8 @@ void panels_turn(ImplGroup *g, BlockRV packing)
 {
   LoopRV *loop, line, lane;
   int n = sched_get_loops(g->s, packing, g->arena, &loop);
-  LoopRV step = split_by(g, loop[n - 2], SIDE, &line);
-  LoopRV part = split_by(g, loop[n - 1], SIDE, &lane);
+  LoopRV step = generic_split_by(g, loop[n - 2], SIDE, &line);
+  LoopRV part = generic_split_by(g, loop[n - 1], SIDE, &lane);
   sched_reorder(g->s, 4, (const LoopRV[]){step, part, line, lane});
   sched_unroll(g->s, part), sched_unroll(g->s, line);
   sched_vectorize(g->s, lane);
@@ -219,8 +219,8 @@ static void pack_fours(ImplGroup *g, LoopRV step, LoopRV position)
 {
   const Type *w = g->anchor->arg[1]->type;
   LoopRV taps, c;
-  LoopRV blocks = split_by(g, step, dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
-  LoopRV tap = split_by(g, taps, dim(w, 4), &c);
+  LoopRV blocks = generic_split_by(g, step, dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
+  LoopRV tap = generic_split_by(g, taps, dim(w, 4), &c);
   sched_reorder(g->s, 4, (const LoopRV[]){blocks, tap, position, c});
   sched_unroll(g->s, position), sched_unroll(g->s, c);
 }
@@ -243,9 +243,9 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool inside, bool para
   }
   LoopRV taps, c, tap, part;
   LoopRV position = loop[n - 1];
-  LoopRV blocks = split_by(g, loop[n - 2], dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
-  tap = split_by(g, taps, dim(w, 4), &c);
-  part = split_by(g, c, SIDE, &lane);
+  LoopRV blocks = generic_split_by(g, loop[n - 2], dim(w, 2) * dim(w, 3) * dim(w, 4), &taps);
+  tap = generic_split_by(g, taps, dim(w, 4), &c);
+  part = generic_split_by(g, c, SIDE, &lane);
   sched_reorder(g->s, 5, (const LoopRV[]){blocks, position, tap, part, lane});
   sched_unroll(g->s, tap), sched_unroll(g->s, part);
   sched_vectorize(g->s, lane);
@@ -291,9 +291,9 @@ static LoopRV lanes_tile(ImplGroup *g, BlockRV product, int64_t positions, int64
 {
   LoopRV *inner, step;
   int depth = sched_get_loops(g->s, product, g->arena, &inner);
-  LoopRV sum = split_by(
+  LoopRV sum = generic_split_by(
       g, inner[depth - 1],
-      tile_steps(positions * block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)), steps), &step);
+      tile_steps(positions * alter_block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)), steps), &step);
   sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
   sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
   sched_vectorize(g->s, inner[depth - 2]);
@@ -328,7 +328,8 @@ void panels_schedule(ImplGroup *g)
   LoopRV n = loop[0];
   LoopRV o = loop[1];
   LoopRV c = loop[4];
-  LoopRV bands = split_by(g, split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), way.tiles, &ti);
+  LoopRV bands =
+      generic_split_by(g, generic_split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), way.tiles, &ti);
   sched_reorder(g->s, 6, (const LoopRV[]){n, bands, o, ti, pi, c});
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, 4, true);

@@ -207,7 +207,7 @@ static double blocked_seconds(const Target *t, const Planes *p, const Node *call
   int64_t block = alter_block(t, (int)bits, p->c);
   int64_t lanes = target_lanes(t, (int)bits);
   if (!block) return __builtin_inf();
-  double share = (double)block / (double)(block_vectors(block, lanes) * lanes);
+  double share = (double)block / (double)(alter_block_vectors(block, lanes) * lanes);
   double outputs = (double)((p->n ? p->n : 1) * p->c * p->out[0] * p->out[1]);
   double moved = (double)((p->n ? p->n : 1) * p->c * (p->in[0] * p->in[1] + p->out[0] * p->out[1]) * p->bytes);
   double sums = 2 * outputs * (double)(p->k[0] * p->k[1]) / (cost_flops(t, (int)bits) * share);
@@ -240,7 +240,7 @@ bool planes_fits(const Target *t, const Node *call)
   return planes_of_call(t, call, &p) && !p.stem;
 }
 
-bool stem_fits(const Target *t, const Node *call)
+bool planes_stem_fits(const Target *t, const Node *call)
 {
   const Type *w = call->arg[1]->type;
   Planes p;
@@ -319,7 +319,7 @@ static void schedule_copy(ImplGroup *g, BlockRV copy, const Planes *p)
   LoopRV *loop, q;
   int n = sched_get_loops(g->s, copy, g->arena, &loop);
   q = loop[n - 1];
-  if (p->width > 2 * WRITTEN * p->lanes) split_by(g, q, WRITTEN * p->lanes, &q);
+  if (p->width > 2 * WRITTEN * p->lanes) generic_split_by(g, q, WRITTEN * p->lanes, &q);
   sched_vectorize(g->s, q);
   if (p->stride[1] > 1) sched_unroll(g->s, loop[n - 2]);
   sched_storage_align(g->s, copy, 0, 3, (int)p->lanes, 0);
@@ -335,9 +335,9 @@ static Order depthwise_order(ImplGroup *g, const Planes *p, BlockRV product)
   LoopRV *l, r, lane, tile;
   if (sched_get_loops(g->s, product, g->arena, &l) != 6)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a depthwise convolution");
-  LoopRV rows = split_by(g, l[2], p->rows, &r);
-  LoopRV band = split_by(g, rows, p->band, &tile);
-  LoopRV column = split_by(g, l[3], p->lanes, &lane);
+  LoopRV rows = generic_split_by(g, l[2], p->rows, &r);
+  LoopRV band = generic_split_by(g, rows, p->band, &tile);
+  LoopRV column = generic_split_by(g, l[3], p->lanes, &lane);
   sched_reorder(g->s, 9, (const LoopRV[]){l[0], l[1], band, tile, column, l[5], l[4], r, lane});
   epilogue_write_out(g, impl_attach_epilogue(g, product, column), 5, false);
   sched_unroll(g->s, l[5]), sched_unroll(g->s, l[4]), sched_unroll(g->s, r);
@@ -351,10 +351,10 @@ static Order stem_order(ImplGroup *g, const Planes *p, BlockRV product)
   LoopRV *l, r, lane, tile, o;
   if (sched_get_loops(g->s, product, g->arena, &l) != 7)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a convolution");
-  LoopRV rows = split_by(g, l[2], p->rows, &r);
-  LoopRV band = split_by(g, rows, p->band, &tile);
-  LoopRV column = split_by(g, l[3], p->lanes, &lane);
-  LoopRV outs = split_by(g, l[1], p->outs, &o);
+  LoopRV rows = generic_split_by(g, l[2], p->rows, &r);
+  LoopRV band = generic_split_by(g, rows, p->band, &tile);
+  LoopRV column = generic_split_by(g, l[3], p->lanes, &lane);
+  LoopRV outs = generic_split_by(g, l[1], p->outs, &o);
   sched_reorder(g->s, 11, (const LoopRV[]){l[0], band, tile, outs, column, l[4], l[5], l[6], o, r, lane});
   epilogue_write_out(g, impl_attach_epilogue(g, product, column), 5, true);
   sched_unroll(g->s, l[6]), sched_unroll(g->s, o), sched_unroll(g->s, r);

@@ -140,13 +140,13 @@ void pool_schedule(ImplGroup *g)
     int64_t rows = n->loop[l.y].extent;
     int64_t band = band_rows(outer, rows, threads);
     yi = n->loop[l.y].rv;
-    if (band < rows) order[k++] = split_by(g, yi, band, &yi);
+    if (band < rows) order[k++] = generic_split_by(g, yi, band, &yi);
   }
   int shared = k;
   if (yi.id >= 0) order[k++] = yi;
-  order[k++] =
-      split_by(g, n->loop[l.x].rv, row_tile(g->target, block_vectors(width, lanes), n->loop[l.x].extent, taps), &xi);
-  if (width < channels) order[k++] = split_by(g, ci, width, &ci);
+  order[k++] = generic_split_by(g, n->loop[l.x].rv,
+                                row_tile(g->target, alter_block_vectors(width, lanes), n->loop[l.x].extent, taps), &xi);
+  if (width < channels) order[k++] = generic_split_by(g, ci, width, &ci);
   int inside = k;
   for (int i = l.first; i < n->n; i++) order[k++] = n->loop[i].rv;
   order[k++] = xi, order[k++] = ci;
@@ -266,19 +266,19 @@ void pool_map_schedule(ImplGroup *g)
       (double)channels * (g->anchor->type->shape[0]->kind == E_INT ? (double)g->anchor->type->shape[0]->u.i : 1);
   int threads = cost_threads(g->target, maps * (double)(m.wide * m.k[0] * m.k[1]),
                              maps * (double)(m.h * m.w + m.oy * m.ox) * bits / 8);
-  LoopRV co = split_by(g, l[1], bunch(g->target, &m, channels, bits, threads), &ci);
+  LoopRV co = generic_split_by(g, l[1], bunch(g->target, &m, channels, bits, threads), &ci);
   LoopRV x = l[3];
   LoopRV bunches = sched_fuse(g->s, 2, (const LoopRV[]){l[0], co}, true);
   sched_compute_at(g->s, wide, bunches, false, -1);
   sched_compute_at(g->s, flat, bunches, false, -1);
   if (threads > 1) sched_parallel(g->s, bunches);
   if (m.ox <= lanes) sched_vectorize(g->s, x);
-  else split_by(g, x, lanes, &inner), sched_vectorize(g->s, inner);
+  else generic_split_by(g, x, lanes, &inner), sched_vectorize(g->s, inner);
   n = sched_get_loops(g->s, flat, g->arena, &l);
-  split_by(g, l[n - 1], m.row, &inner);
+  generic_split_by(g, l[n - 1], m.row, &inner);
   sched_vectorize(g->s, inner);
   n = sched_get_loops(g->s, wide, g->arena, &l);
-  LoopRV outer = split_by(g, l[n - 3], lanes, &inner);
+  LoopRV outer = generic_split_by(g, l[n - 3], lanes, &inner);
   sched_reorder(g->s, 4, (const LoopRV[]){outer, l[n - 2], l[n - 1], inner});
   sched_vectorize(g->s, inner);
   sched_unroll(g->s, l[n - 2]);

@@ -270,13 +270,13 @@ void positions_schedule(ImplGroup *g)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of its dimensions");
   LoopRV n = loop[0];
   LoopRV plane = y->ndim > 3 ? sched_fuse(g->s, y->ndim - 2, loop + 2, true) : loop[2];
-  LoopRV tile = split_by(g, plane, p.width, &pi);
-  LoopRV o = split_by(g, loop[1], p.tile.channels, &oi);
+  LoopRV tile = generic_split_by(g, plane, p.width, &pi);
+  LoopRV o = generic_split_by(g, loop[1], p.tile.channels, &oi);
   sched_reorder(g->s, 5, (const LoopRV[]){n, tile, o, oi, pi});
   sched_compute_at(g->s, product, o, true, -1);
   epilogue_write_out(g, store, 3, true);
   int depth = sched_get_loops(g->s, product, g->arena, &inner);
-  LoopRV sum = split_by(g, inner[depth - 1], tile_steps(p.tile.channels * p.tile.vectors, p.c), &step);
+  LoopRV sum = generic_split_by(g, inner[depth - 1], tile_steps(p.tile.channels * p.tile.vectors, p.c), &step);
   sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
   sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
   sched_vectorize(g->s, inner[depth - 2]);

@@ -15,7 +15,7 @@ static int64_t recurrent_block(const Target *t, int bits, int64_t hidden, int64_
   int64_t best = 0;
   double top = 0;
   for (int64_t d = 2; d <= hidden; d++) {
-    int64_t vectors = block_vectors(d, lanes);
+    int64_t vectors = alter_block_vectors(d, lanes);
     if (hidden % d || vectors * gates > t->vector_registers * 3 / 4) continue;
     double busy = (double)(vectors * gates) / in_flight;
     double speed = (double)d / (double)(vectors * lanes) * (busy < 1 ? busy : 1);
@@ -38,7 +38,7 @@ static void batch_blocks(const Target *t, int bits, int64_t hidden, int64_t gate
   double read = gates * hidden * hidden * bits / 8 > t->l1_bytes ? cost_pipes(t) * cost_far(t) : 0;
   for (int64_t d = 2; d <= hidden; d++)
     for (int64_t s = 1; s <= batch; s++) {
-      int64_t vectors = block_vectors(d, lanes);
+      int64_t vectors = alter_block_vectors(d, lanes);
       if (hidden % d || batch % s) continue;
       double filled = (double)d / (double)(vectors * lanes);
       double speed = tile_speed(t, gates * vectors, 1, s, (Tile){1, 1, s});

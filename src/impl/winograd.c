@@ -74,7 +74,7 @@ static bool is_one_tile(const WinogradSizes *s, Tile k) { return tiles_of(s) <= 
  * that waits for several steps. */
 static Tile weight_tile(const Target *t, const WinogradSizes *s)
 {
-  int64_t vectors = block_vectors(s->block, target_lanes(t, s->bits));
+  int64_t vectors = alter_block_vectors(s->block, target_lanes(t, s->bits));
   Tile k = tile_for(t, s->bits, vectors, 1, 1, tiles_of(s));
   for (int64_t n = 2; n <= s->tile + 2; n++)
     if ((s->tile + 2) % n == 0 &&
@@ -129,7 +129,7 @@ static LoopRV split_vectors(ImplGroup *g, LoopRV channels, LoopRV *inner)
   const Expr *extent = sched_loop_stmt(g->s, channels)->u.loop.extent;
   int64_t lanes = target_lanes(g->target, g->anchor->type->dtype.bits);
   int64_t n = extent->kind == E_INT ? extent->u.i : lanes;
-  return split_by(g, channels, n % lanes ? n : lanes, inner);
+  return generic_split_by(g, channels, n % lanes ? n : lanes, inner);
 }
 
 /* The loop over bands stands around all stages (`band` 1), or each stage has its own loops (0). */
@@ -193,20 +193,20 @@ static void multiply(ImplGroup *g, int band)
   if (n->n != band + 7) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop + band;
   int64_t lanes = target_lanes(g->target, n->bits);
-  int64_t vectors = block_vectors(l[4].extent, lanes);
+  int64_t vectors = alter_block_vectors(l[4].extent, lanes);
   int64_t p = l[3].extent;
   Tile tile = tile_for(g->target, n->bits, vectors, own_blocks(g, l[2].extent), 1, p ? p : 1 << 20);
   LoopRV oi, pi, step;
-  LoopRV oo = split_by(g, l[2].rv, tile.o, &oi);
-  LoopRV po = split_by(g, l[3].rv, tile.x, &pi);
+  LoopRV oo = generic_split_by(g, l[2].rv, tile.o, &oi);
+  LoopRV po = generic_split_by(g, l[3].rv, tile.x, &pi);
   int64_t steps = tile_steps_of(g->target, tile, vectors, l[6].extent);
-  LoopRV ci = split_by(g, l[6].rv, steps, &step);
+  LoopRV ci = generic_split_by(g, l[6].rv, steps, &step);
   const Buffer *weight = weight_of(n, &l[4]);
   /* A vector of the weight meets all positions before the next one is loaded, where those are lanes that wait in
    * registers. */
   bool held = !g->target->broadcast_load && l[4].extent % lanes == 0;
   LoopRV lane = l[4].rv;
-  LoopRV part = held ? split_by(g, lane, lanes, &lane) : oi;
+  LoopRV part = held ? generic_split_by(g, lane, lanes, &lane) : oi;
   LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, ci, step, held ? oi : pi, part, held ? pi : lane, lane};
   sched_reorder(g->s, held ? 11 : 10, order);
   BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
@@ -233,10 +233,10 @@ static void multiply_part(ImplGroup *g, BlockRV part, LoopRV at, Tile tile, int6
   if (n != RCI + 1) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   int64_t ob = sched_loop_stmt(g->s, l[OI])->u.loop.extent->u.i;
   int64_t steps = tile_steps_of(g->target, tile, vectors, sched_loop_stmt(g->s, l[RCI])->u.loop.extent->u.i);
-  LoopRV ci = split_by(g, l[RCI], steps, &step);
+  LoopRV ci = generic_split_by(g, l[RCI], steps, &step);
   bool held = !g->target->broadcast_load && ob % lanes == 0;
   LoopRV vector = lane = l[OI];
-  if (held) vector = split_by(g, vector, lanes, &lane);
+  if (held) vector = generic_split_by(g, vector, lanes, &lane);
   LoopRV order[] = {l[RCO], ci, l[NU], step, held ? vector : l[P], held ? l[P] : lane, lane};
   sched_reorder(g->s, held ? 7 : 6, order);
   for (int i = 2; i < (held ? 6 : 5); i++) sched_unroll(g->s, order[i]);
@@ -284,12 +284,12 @@ static void multiply_transforming(ImplGroup *g, BlockRV part)
   nest_read(g, total, n); /* oo eps nu p oi, block */
   if (n->n != 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop;
-  int64_t vectors = block_vectors(l[4].extent, target_lanes(g->target, 32));
+  int64_t vectors = alter_block_vectors(l[4].extent, target_lanes(g->target, 32));
   WinogradSizes sizes = group_sizes(g);
   Tile tile = weight_tile(g->target, &sizes);
   LoopRV ni, pi;
-  LoopRV no = split_by(g, l[2].rv, tile.y, &ni);
-  LoopRV po = split_by(g, l[3].rv, tile.x, &pi);
+  LoopRV no = generic_split_by(g, l[2].rv, tile.y, &ni);
+  LoopRV po = generic_split_by(g, l[3].rv, tile.x, &pi);
   LoopRV order[] = {l[0].rv, l[5].rv, l[1].rv, no, po, ni, pi, l[4].rv};
   sched_reorder(g->s, 8, order);
   multiply_part(g, part, po, tile, vectors);
@@ -308,12 +308,12 @@ static void multiply_half(ImplGroup *g, BlockRV part, int band)
   nest_read(g, total, n); /* eps nu oo p oi, block */
   if (n->n != band + 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop + band;
-  int64_t vectors = block_vectors(l[4].extent, target_lanes(g->target, 16));
+  int64_t vectors = alter_block_vectors(l[4].extent, target_lanes(g->target, 16));
   int64_t p = l[3].extent;
   Tile tile = tile_for(g->target, 16, vectors, own_blocks(g, l[2].extent), 1, p ? p : 1 << 20);
   LoopRV oi, pi;
-  LoopRV oo = split_by(g, l[2].rv, tile.o, &oi);
-  LoopRV po = split_by(g, l[3].rv, tile.x, &pi);
+  LoopRV oo = generic_split_by(g, l[2].rv, tile.o, &oi);
+  LoopRV po = generic_split_by(g, l[3].rv, tile.x, &pi);
   LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, pi, oi, l[4].rv};
   sched_reorder(g->s, 8, order);
   write_out(g, impl_attach_epilogue(g, total, po), band + 4);
@@ -333,7 +333,7 @@ int64_t winograd_band(const Target *t, const WinogradSizes *s)
   int64_t best = 0;
   int64_t size = s->bits / 8;
   int64_t weight = alpha * alpha * s->c / s->groups * s->o * size;
-  int64_t vectors = block_vectors(s->block, target_lanes(t, s->bits));
+  int64_t vectors = alter_block_vectors(s->block, target_lanes(t, s->bits));
   int64_t rows = (s->y + s->tile - 1) / s->tile;
   int64_t across = (s->x + s->tile - 1) / s->tile;
   int64_t row = across * alpha * alpha * size * (s->c + s->o);
@@ -368,9 +368,9 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
   if (h->kind == E_INT) height = h->u.i;
   LoopRV oi;
   LoopRV ov = split_vectors(g, l[4], &oi);
-  LoopRV ho = split_by(g, l[2], tile, &hi);
-  LoopRV wo = split_by(g, l[3], tile, &wi);
-  LoopRV outer = split_by(g, ho, band ? band : (height + tile - 1) / tile, &hb);
+  LoopRV ho = generic_split_by(g, l[2], tile, &hi);
+  LoopRV wo = generic_split_by(g, l[3], tile, &wi);
+  LoopRV outer = generic_split_by(g, ho, band ? band : (height + tile - 1) / tile, &hb);
   LoopRV order[] = {l[0], outer, l[1], hb, wo, ov, hi, wi, oi};
   sched_reorder(g->s, 9, order);
   sched_compute_at(g->s, tiles, ov, true, -1);
@@ -408,7 +408,7 @@ static BlockRV last_block(ImplGroup *g)
     if (!n) return out;
     BlockRV next = user[0];
     const Block *b = sched_block_stmt(g->s, next)->u.block;
-    if (n > 1 || !block_is_injective(b)) return out;
+    if (n > 1 || !nest_block_is_injective(b)) return out;
     sched_compute_inline(g->s, out);
     out = next;
   }
@@ -448,18 +448,18 @@ void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in
   const WinogradWeightAttrs *a = c->attrs;
   const Expr *const *w = in[0]->buffer->shape, *e[WINOGRAD_MAX], *at[4];
   WinogradMatrices q;
-  winograd_matrices((int)a->tile_size, (int)w[2]->u.i, c->out->dtype, false, &q);
+  nn_winograd_matrices((int)a->tile_size, (int)w[2]->u.i, c->out->dtype, false, &q);
   const IterVar *axis[4];
   const Expr *half[] = {w[0], w[1], expr_i32(m, q.alpha), w[3]};
   static const char *const names[] = {"co", "ci", "eps", "k"};
   static const char *const last[] = {"eps", "nu", "co", "ci"};
   for (int d = 0; d < 4; d++) at[d] = axis_of(m, names[d], half[d], &axis[d]);
   for (int i = 0; i < q.r; i++) e[i] = te_read(m, in[0], 4, (const Expr *[]){at[0], at[1], expr_i32(m, i), at[3]});
-  const Expr *body = winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[2], e);
+  const Expr *body = nn_winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[2], e);
   const Tensor *rows = &te_compute(m, "weight_rows", "winograd_rows", 4, half, axis, 1, &body, NULL)->out[0];
   for (int d = 0; d < 4; d++) at[d] = axis_of(m, last[d], c->out->shape[d], &axis[d]);
   for (int i = 0; i < q.r; i++) e[i] = te_read(m, rows, 4, (const Expr *[]){at[2], at[3], at[0], expr_i32(m, i)});
-  body = winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[1], e);
+  body = nn_winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[1], e);
   *out = &te_compute(m, "weight_tiles", "winograd_tiles", 4, c->out->shape, axis, 1, &body, NULL)->out[0];
 }
 
@@ -469,7 +469,7 @@ void winograd_weight_schedule(ImplGroup *g)
   BlockRV tiles = group_stage(g, "weight_tiles");
   LoopRV *l, vi;
   sched_get_loops(g->s, tiles, g->arena, &l); /* eps nu co ci */
-  LoopRV order[] = {l[2], split_by(g, l[3], target_lanes(g->target, 32), &vi), l[0], l[1], vi};
+  LoopRV order[] = {l[2], generic_split_by(g, l[3], target_lanes(g->target, 32), &vi), l[0], l[1], vi};
   sched_reorder(g->s, 5, order);
   sched_compute_at(g->s, rows, order[1], true, -1); /* co ci eps k: channels last */
   sched_set_scope(g->s, rows, 0, "local");

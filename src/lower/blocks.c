@@ -1,6 +1,6 @@
 /* blocks.c: blocks become plain statements.
  *
- * pass_convert_blocks
+ * lower_pass_convert_blocks
  *   A block's variables are replaced by what they are bound to; its predicate
  *   becomes `if likely(…)`.  A view made by match_buffer is replaced by what it
  *   views: view[i, j] is source[corner + (i, j)], its pointer is the source's
@@ -124,7 +124,7 @@ static Stmt *convert_stmt(void *env, Stmt *s)
   return s;
 }
 
-void pass_convert_blocks(Lower *lo)
+void lower_pass_convert_blocks(Lower *lo)
 {
   Convert c = {.lo = lo};
   c.rw = (Rewriter){.m = lo->m, .fn = convert_node, .env = &c, .arena = scratch(lo->ctx)};

@@ -1,6 +1,6 @@
 /* chain.c: steps of one element, one after the other in straight code, as one store.
  *
- * pass_chain_stores
+ * lower_pass_chain_stores
  *   C[i] = 0; C[i] = C[i] + a; C[i] = C[i] + b   →   C[i] = 0 + a + b
  *   A window that was unrolled is of this kind.  Between two steps only plain stores may
  *   stand that neither touch the element nor write what the first step read.  Local
@@ -166,7 +166,7 @@ static Stmt *chain_stmt(void *env, Stmt *s)
   return stmt_seq(c->lo->m, k, s->u.seq.v);
 }
 
-void pass_chain_stores(Lower *lo)
+void lower_pass_chain_stores(Lower *lo)
 {
   Chain c = {.lo = lo, .tmp = scratch(lo->ctx)};
   lo->f->body = chain_stmt(&c, lo->f->body);

@@ -1,6 +1,6 @@
 /* compact.c: allocated buffers shrink to what is used of them.
  *
- * pass_compact_buffers
+ * lower_pass_compact_buffers
  *   for io:                                   for io:
  *     alloc B[1024]                             alloc B[32]
  *     for ii: B[io*32 + ii] = …            →    for ii: B[ii] = …
@@ -273,7 +273,7 @@ static bool compact_stmt(void *env, Stmt *s)
   return true;
 }
 
-void pass_compact_buffers(Lower *lo)
+void lower_pass_compact_buffers(Lower *lo)
 {
   Compact c = {.lo = lo, .an = lower_analyzer(lo), .tmp = scratch(lo->ctx)};
   stmt_visit(lo->f->body, compact_stmt, &c);

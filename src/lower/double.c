@@ -1,6 +1,6 @@
 /* double.c: double buffering.
  *
- * pass_double_buffer
+ * lower_pass_double_buffer
  *   for v < n:                    alloc B[2*size]
  *     alloc B[size]               fill B[0] for v = 0
  *       fill B               →    for v < n:
@@ -115,8 +115,8 @@ static Stmt *double_stmt(void *env, Stmt *s)
   return stmt_alloc(m, two, lower_then(m, first, s));
 }
 
-void pass_double_buffer(Lower *lo)
+void lower_pass_double_buffer(Lower *lo)
 {
   lo->f->body = double_stmt(lo, lo->f->body);
-  pass_simplify(lo);
+  lower_pass_simplify(lo);
 }

@@ -1,6 +1,6 @@
 /* dtypes.c: arithmetic in the dtypes the machine has.
  *
- * pass_legalize_dtypes
+ * lower_pass_legalize_dtypes
  *   dtype                          stored as            computed in
  *   float16, the CPU computes it   float16              float16
  *   float16, the CPU converts it   float16              float32, rounded after each step
@@ -475,7 +475,7 @@ static void note_held(void *env, Stmt *holder, const Expr *e)
   if (!*found) expr_visit(l->lo->ctx, e, note_emulated, env);
 }
 
-void pass_legalize_dtypes(Lower *lo)
+void lower_pass_legalize_dtypes(Lower *lo)
 {
   Legal l = {.lo = lo, .m = lo->m, .tmp = scratch(lo->ctx)};
   l.half_arith = lower_for_gpu(lo) || target_has(lo->target, CPU_FP16);

@@ -1,6 +1,6 @@
 /* flatten.c: buffers of many dimensions become flat memory.
  *
- * pass_flatten_buffers
+ * lower_pass_flatten_buffers
  *   C[i, j] becomes C[offset + i*stride0 + j*stride1] over a buffer of one dimension
  *   that shares C's pointer; compact buffers have row-major strides.  Parameters
  *   keep their declared buffers in the signature.
@@ -9,7 +9,7 @@
  * keeps   pointers: the flat buffer's data is the old one's
  * breaks  buffers of more or fewer than one dimension are gone from the body
  *
- * pass_resolve_pointers
+ * lower_pass_resolve_pointers
  *   tvm_access_ptr(type, data, offset, …) becomes address_of(data[offset]).
  *
  * needs   flat buffers
@@ -108,7 +108,7 @@ static bool flatten_stmt(void *env, Stmt *s)
   return true;
 }
 
-void pass_flatten_buffers(Lower *lo)
+void lower_pass_flatten_buffers(Lower *lo)
 {
   Flatten f = {.lo = lo, .an = lower_analyzer(lo)};
   f.rw = (Rewriter){.m = lo->m, .fn = flatten_node, .env = &f, .arena = scratch(lo->ctx)};
@@ -154,7 +154,7 @@ static bool note_buffers(void *env, Stmt *s)
   return true;
 }
 
-void pass_resolve_pointers(Lower *lo)
+void lower_pass_resolve_pointers(Lower *lo)
 {
   Flatten f = {.lo = lo, .an = lower_analyzer(lo)};
   f.rw = (Rewriter){.m = lo->m, .fn = pointer_node, .env = &f, .arena = scratch(lo->ctx)};

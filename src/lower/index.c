@@ -1,11 +1,11 @@
 /* index.c: integer arithmetic as machines do it.
  *
- * pass_index_types
+ * lower_pass_index_types
  *   The index of a load or store stays int32 where every step of it provably fits;
  *   otherwise it is computed in int64.  Flattening multiplies what the user kept
  *   apart, so a product of sizes may pass 2^31 though each size is small.
  *
- * pass_legalize_division
+ * lower_pass_legalize_division
  *   Floor division and modulo become truncating ones: directly where nothing is
  *   negative, as shift and mask where the divisor is a power of two, with a
  *   correction otherwise.
@@ -107,7 +107,7 @@ static bool index_stmt(void *env, Stmt *s)
   return true;
 }
 
-void pass_index_types(Lower *lo)
+void lower_pass_index_types(Lower *lo)
 {
   Index x = {.lo = lo, .an = lower_analyzer(lo)};
   x.rw = (Rewriter){.m = lo->m, .fn = index_node, .env = &x, .arena = scratch(lo->ctx)};
@@ -177,7 +177,7 @@ static bool division_stmt(void *env, Stmt *s)
   return true;
 }
 
-void pass_legalize_division(Lower *lo)
+void lower_pass_legalize_division(Lower *lo)
 {
   Index x = {.lo = lo, .an = lower_analyzer(lo)};
   x.rw = (Rewriter){.m = lo->m, .fn = division_node, .env = &x, .arena = scratch(lo->ctx)};

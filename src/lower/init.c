@@ -1,6 +1,6 @@
 /* init.c: reductions whose init still stands inside the block.
  *
- * pass_decompose_init
+ * lower_pass_decompose_init
  *   for k:                              for i: block C_init: C[i] = 0
  *     for i: block C: init C[i] = 0  →  for k:
  *                     C[i] += …           for i: block C: C[i] += …
@@ -148,7 +148,7 @@ static bool find_init(void *env, Stmt *s)
   return true;
 }
 
-void pass_decompose_init(Lower *lo)
+void lower_pass_decompose_init(Lower *lo)
 {
   InitBlocks found = {.arena = scratch(lo->ctx)};
   stmt_visit(lo->f->body, find_init, &found);

@@ -62,33 +62,33 @@ Analyzer *lower_analyzer(Lower *);
 
 /* ---- the passes, in the order of passes.c ---------------------------------------- */
 
-void pass_thread_reductions(Lower *);
-void pass_decompose_init(Lower *);
-void pass_plan_allocs(Lower *);
-void pass_compact_buffers(Lower *);
-void pass_convert_blocks(Lower *);
-void pass_unify_threads(Lower *);
-void pass_simplify(Lower *);
-void pass_flatten_buffers(Lower *);
-void pass_double_buffer(Lower *);
-void pass_partition_loops(Lower *);
-void pass_vectorize_loops(Lower *);
-void pass_unroll_loops(Lower *);
-void pass_resolve_pointers(Lower *);
-void pass_serialize_parallel(Lower *);
-void pass_legalize_dtypes(Lower *);
-void pass_split_vectors(Lower *);
-void pass_scalar_replace(Lower *);
-void pass_promote_accumulators(Lower *);
-void pass_chain_stores(Lower *);
-void pass_expand_math(Lower *);
-void pass_index_types(Lower *);
-void pass_legalize_division(Lower *);
-void pass_take_vectors_apart(Lower *);
-void pass_share_terms(Lower *);
-void pass_sync_storage(Lower *);
-void pass_place_storage(Lower *);
-void pass_unique_vars(Lower *);
+void lower_pass_thread_reductions(Lower *);
+void lower_pass_decompose_init(Lower *);
+void lower_pass_plan_allocs(Lower *);
+void lower_pass_compact_buffers(Lower *);
+void lower_pass_convert_blocks(Lower *);
+void lower_pass_unify_threads(Lower *);
+void lower_pass_simplify(Lower *);
+void lower_pass_flatten_buffers(Lower *);
+void lower_pass_double_buffer(Lower *);
+void lower_pass_partition_loops(Lower *);
+void lower_pass_vectorize_loops(Lower *);
+void lower_pass_unroll_loops(Lower *);
+void lower_pass_resolve_pointers(Lower *);
+void lower_pass_serialize_parallel(Lower *);
+void lower_pass_legalize_dtypes(Lower *);
+void lower_pass_split_vectors(Lower *);
+void lower_pass_scalar_replace(Lower *);
+void lower_pass_promote_accumulators(Lower *);
+void lower_pass_chain_stores(Lower *);
+void lower_pass_expand_math(Lower *);
+void lower_pass_index_types(Lower *);
+void lower_pass_legalize_division(Lower *);
+void lower_pass_take_vectors_apart(Lower *);
+void lower_pass_share_terms(Lower *);
+void lower_pass_sync_storage(Lower *);
+void lower_pass_place_storage(Lower *);
+void lower_pass_unique_vars(Lower *);
 
 /* ---- vectorize.c ------------------------------------------------------------------ */
 

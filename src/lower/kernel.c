@@ -1,6 +1,6 @@
 /* kernel.c: the last touches, and the kernel a backend takes.
  *
- * pass_unique_vars
+ * lower_pass_unique_vars
  *   Where two binders bind the same variable (copies made on the way) all but the
  *   first get new ones.
  *
@@ -53,7 +53,7 @@ static Stmt *unique_stmt(void *env, Stmt *s)
   return s;
 }
 
-void pass_unique_vars(Lower *lo)
+void lower_pass_unique_vars(Lower *lo)
 {
   Unique u = {.lo = lo, .tmp = scratch(lo->ctx)};
   lo->f->body = unique_stmt(&u, lo->f->body);

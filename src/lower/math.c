@@ -6,7 +6,7 @@
  * With fast math the exponentials drop denormal results and sine and cosine their
  * reduction of arguments from 2^19.
  *
- * pass_expand_math
+ * lower_pass_expand_math
  * needs   legal dtypes
  * keeps   everything else
  * breaks  nothing; afterwards calls left are instructions or functions of C's library
@@ -16,38 +16,41 @@
 
 #include <math.h>
 
-const Expr *mf(const Math *k, double x) { return expr_float(k->m, dtype_lanes(DT_F32, k->lanes), x); }
-const Expr *md(const Math *k, double x) { return expr_float(k->m, dtype_lanes(DT_F64, k->lanes), x); }
-const Expr *mi(const Math *k, int64_t i) { return expr_int(k->m, dtype_lanes(DT_I32, k->lanes), i); }
-const Expr *mcast(const Math *k, DType t, const Expr *e) { return expr_cast(k->m, dtype_lanes(t, k->lanes), e); }
-const Expr *mcall(const Math *k, Intrin f, const Expr *a) { return expr_call(k->m, DT_NONE, f, 1, &a); }
-const Expr *mselect(const Math *k, const Expr *c, const Expr *a, const Expr *b) { return expr_select(k->m, c, a, b); }
+const Expr *math_f32(const Math *k, double x) { return expr_float(k->m, dtype_lanes(DT_F32, k->lanes), x); }
+const Expr *math_f64(const Math *k, double x) { return expr_float(k->m, dtype_lanes(DT_F64, k->lanes), x); }
+const Expr *math_i32(const Math *k, int64_t i) { return expr_int(k->m, dtype_lanes(DT_I32, k->lanes), i); }
+const Expr *math_cast(const Math *k, DType t, const Expr *e) { return expr_cast(k->m, dtype_lanes(t, k->lanes), e); }
+const Expr *math_call(const Math *k, Intrin f, const Expr *a) { return expr_call(k->m, DT_NONE, f, 1, &a); }
+const Expr *math_select(const Math *k, const Expr *c, const Expr *a, const Expr *b)
+{
+  return expr_select(k->m, c, a, b);
+}
 
-const Expr *mcall2(const Math *k, Intrin f, const Expr *a, const Expr *b)
+const Expr *math_call2(const Math *k, Intrin f, const Expr *a, const Expr *b)
 {
   return expr_call(k->m, DT_NONE, f, 2, (const Expr *[]){a, b});
 }
 
-const Expr *mbits(const Math *k, const Expr *f)
+const Expr *math_bits(const Math *k, const Expr *f)
 {
   return expr_call(k->m, dtype_lanes(DT_I32, k->lanes), IN_REINTERPRET, 1, &f);
 }
 
-const Expr *mfloat(const Math *k, const Expr *i)
+const Expr *math_float(const Math *k, const Expr *i)
 {
   return expr_call(k->m, dtype_lanes(DT_F32, k->lanes), IN_REINTERPRET, 1, &i);
 }
 
-const Expr *madd(const Math *k, const Expr *a, const Expr *b, const Expr *c)
+const Expr *math_add(const Math *k, const Expr *a, const Expr *b, const Expr *c)
 {
   if (k->fma) return expr_call(k->m, DT_NONE, IN_FMA, 3, (const Expr *[]){a, b, c});
   return MADD(MMUL(a, b), c);
 }
 
-const Expr *mpoly(const Math *k, const Expr *x, int n, const double *c)
+const Expr *math_poly(const Math *k, const Expr *x, int n, const double *c)
 {
   const Expr *p = expr_float(k->m, x->dtype, c[n - 1]);
-  for (int i = n - 2; i >= 0; i--) p = madd(k, p, x, expr_float(k->m, x->dtype, c[i]));
+  for (int i = n - 2; i >= 0; i--) p = math_add(k, p, x, expr_float(k->m, x->dtype, c[i]));
   return p;
 }
 
@@ -57,48 +60,51 @@ static const Expr *poly_in_pairs(const Math *k, const Expr *x, const Expr *z, in
 {
   const Expr *p = NULL;
   for (int i = (n - 1) / 2 * 2; i >= 0; i -= 2) {
-    const Expr *pair = i + 1 < n ? madd(k, x, mf(k, c[i + 1]), mf(k, c[i])) : mf(k, c[i]);
-    p = p ? madd(k, p, z, pair) : pair;
+    const Expr *pair = i + 1 < n ? math_add(k, x, math_f32(k, c[i + 1]), math_f32(k, c[i])) : math_f32(k, c[i]);
+    p = p ? math_add(k, p, z, pair) : pair;
   }
   return p;
 }
 
-const Expr *mabs(const Math *k, const Expr *x) { return mcall(k, IN_ABS, x); }
-const Expr *msign_of(const Math *k, const Expr *mag, const Expr *sign) { return mcall2(k, IN_COPYSIGN, mag, sign); }
+const Expr *math_abs(const Math *k, const Expr *x) { return math_call(k, IN_ABS, x); }
+const Expr *math_sign_of(const Math *k, const Expr *mag, const Expr *sign)
+{
+  return math_call2(k, IN_COPYSIGN, mag, sign);
+}
 
 /* |x| plus 2^23 has no bits for a fraction left: the nearest integer, ties to even. */
 static const Expr *nearest(const Math *k, const Expr *x)
 {
-  if (k->rounds) return mcall(k, IN_NEARBYINT, x);
-  const Expr *a = mabs(k, x);
-  const Expr *big = mf(k, 0x1p23);
+  if (k->rounds) return math_call(k, IN_NEARBYINT, x);
+  const Expr *a = math_abs(k, x);
+  const Expr *big = math_f32(k, 0x1p23);
   const Expr *r = MSUB(MADD(a, big), big);
-  return mselect(k, MLT(a, big), msign_of(k, r, x), x);
+  return math_select(k, MLT(a, big), math_sign_of(k, r, x), x);
 }
 
-const Expr *mtrunc(const Math *k, const Expr *x)
+const Expr *math_trunc(const Math *k, const Expr *x)
 {
-  if (k->rounds) return mcall(k, IN_TRUNC, x);
-  const Expr *a = mabs(k, x);
-  const Expr *r = mabs(k, nearest(k, x));
-  return msign_of(k, mselect(k, MGT(r, a), MSUB(r, mf(k, 1)), r), x);
+  if (k->rounds) return math_call(k, IN_TRUNC, x);
+  const Expr *a = math_abs(k, x);
+  const Expr *r = math_abs(k, nearest(k, x));
+  return math_sign_of(k, math_select(k, MGT(r, a), MSUB(r, math_f32(k, 1)), r), x);
 }
 
 static const Expr *round_down(const Math *k, const Expr *x, bool up)
 {
   const Expr *r = nearest(k, x);
-  const Expr *one = mf(k, 1);
-  const Expr *fixed = up ? mselect(k, MLT(r, x), MADD(r, one), r) : mselect(k, MGT(r, x), MSUB(r, one), r);
-  return msign_of(k, fixed, x);
+  const Expr *one = math_f32(k, 1);
+  const Expr *fixed = up ? math_select(k, MLT(r, x), MADD(r, one), r) : math_select(k, MGT(r, x), MSUB(r, one), r);
+  return math_sign_of(k, fixed, x);
 }
 
 /* Halves away from zero. */
 static const Expr *math_round(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x);
-  const Expr *t = mabs(k, mtrunc(k, x));
-  const Expr *r = mselect(k, expr_binary(k->m, E_GE, MSUB(a, t), mf(k, 0.5)), MADD(t, mf(k, 1)), t);
-  return mselect(k, MLT(a, mf(k, 0x1p23)), msign_of(k, r, x), x);
+  const Expr *a = math_abs(k, x);
+  const Expr *t = math_abs(k, math_trunc(k, x));
+  const Expr *r = math_select(k, expr_binary(k->m, E_GE, MSUB(a, t), math_f32(k, 0.5)), MADD(t, math_f32(k, 1)), t);
+  return math_select(k, MLT(a, math_f32(k, 0x1p23)), math_sign_of(k, r, x), x);
 }
 
 /* ---- exponentials ----------------------------------------------------------------------- */
@@ -114,9 +120,9 @@ enum { MAGIC_BITS = 0x4b400000 }; /* 1.5 * 2^23: adding it rounds to an integer 
 /* n = round(x * c) as a float and as an integer. */
 static const Expr *round_scaled(const Math *k, const Expr *x, double c, const Expr **integer)
 {
-  const Expr *magic = mf(k, 12582912.0);
-  const Expr *t = madd(k, x, mf(k, c), magic);
-  *integer = MSUB(mbits(k, t), mi(k, MAGIC_BITS));
+  const Expr *magic = math_f32(k, 12582912.0);
+  const Expr *t = math_add(k, x, math_f32(k, c), magic);
+  *integer = MSUB(math_bits(k, t), math_i32(k, MAGIC_BITS));
   return MSUB(t, magic);
 }
 
@@ -124,53 +130,53 @@ static const Expr *round_scaled(const Math *k, const Expr *x, double c, const Ex
  * to 2^128 come out with one rounding. */
 static const Expr *times_power(const Math *k, const Expr *p, const Expr *n)
 {
-  if (k->fast) return mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
-  if (k->scales) return mcall2(k, IN_LDEXP, p, n);
-  const Expr *half = mcall2(k, IN_SHR, n, mi(k, 1));
+  if (k->fast) return math_float(k, MADD(math_bits(k, p), math_call2(k, IN_SHL, n, math_i32(k, 23))));
+  if (k->scales) return math_call2(k, IN_LDEXP, p, n);
+  const Expr *half = math_call2(k, IN_SHR, n, math_i32(k, 1));
   const Expr *rest = MSUB(n, half);
-  const Expr *a = mfloat(k, mcall2(k, IN_SHL, MADD(half, mi(k, 127)), mi(k, 23)));
-  const Expr *b = mfloat(k, mcall2(k, IN_SHL, MADD(rest, mi(k, 127)), mi(k, 23)));
+  const Expr *a = math_float(k, math_call2(k, IN_SHL, MADD(half, math_i32(k, 127)), math_i32(k, 23)));
+  const Expr *b = math_float(k, math_call2(k, IN_SHL, MADD(rest, math_i32(k, 127)), math_i32(k, 23)));
   return MMUL(MMUL(p, a), b);
 }
 
 /* x within [lo, hi]; NaN stays. */
 static const Expr *within(const Math *k, const Expr *x, double lo, double hi)
 {
-  x = mselect(k, MLT(x, mf(k, lo)), mf(k, lo), x);
-  return mselect(k, MGT(x, mf(k, hi)), mf(k, hi), x);
+  x = math_select(k, MLT(x, math_f32(k, lo)), math_f32(k, lo), x);
+  return math_select(k, MGT(x, math_f32(k, hi)), math_f32(k, hi), x);
 }
 
 /* x within [lo, hi]; NaN comes out as one of them and is put back by keep_nan. */
 static const Expr *limit(const Math *k, const Expr *x, double lo, double hi)
 {
-  return expr_min(k->m, expr_max(k->m, x, mf(k, lo)), mf(k, hi));
+  return expr_min(k->m, expr_max(k->m, x, math_f32(k, lo)), math_f32(k, hi));
 }
 
-static const Expr *keep_nan(const Math *k, const Expr *x, const Expr *r) { return mselect(k, MEQ(x, x), r, x); }
+static const Expr *keep_nan(const Math *k, const Expr *x, const Expr *r) { return math_select(k, MEQ(x, x), r, x); }
 
 /* A polynomial of five terms at r, z = r^2, in pairs: sums of a constant and a product need a copy of the constant
  * where a multiply-add writes over it (NEON), and there are two of them instead of four. */
 static const Expr *exp_tail(const Math *k, const Expr *r, const Expr *z, const double *c)
 {
-  const Expr *low = madd(k, r, mf(k, c[1]), mf(k, c[0]));
-  const Expr *high = madd(k, r, mf(k, c[3]), mf(k, c[2]));
-  return madd(k, z, madd(k, z, mf(k, c[4]), high), low);
+  const Expr *low = math_add(k, r, math_f32(k, c[1]), math_f32(k, c[0]));
+  const Expr *high = math_add(k, r, math_f32(k, c[3]), math_f32(k, c[2]));
+  return math_add(k, z, math_add(k, z, math_f32(k, c[4]), high), low);
 }
 
 /* e^x as (1 + t) * 2^n: t, near 0. */
 static const Expr *exp_fraction(const Math *k, const Expr *x, const Expr **n)
 {
   const Expr *nf = round_scaled(k, x, 0x1.715476p+0, n);
-  const Expr *r = madd(k, nf, mf(k, -0x1.63p-1), x); /* ln 2 in two parts; the product is exact */
-  r = madd(k, nf, mf(k, 0x1.bd0106p-13), r);
+  const Expr *r = math_add(k, nf, math_f32(k, -0x1.63p-1), x); /* ln 2 in two parts; the product is exact */
+  r = math_add(k, nf, math_f32(k, 0x1.bd0106p-13), r);
   const Expr *z = MMUL(r, r);
-  return madd(k, z, exp_tail(k, r, z, exp_poly), r);
+  return math_add(k, z, exp_tail(k, r, z, exp_poly), r);
 }
 
 /* e^x as p * 2^n, p near 1. */
 static const Expr *exp_parts(const Math *k, const Expr *x, const Expr **n)
 {
-  return MADD(mf(k, 1), exp_fraction(k, x, n));
+  return MADD(math_f32(k, 1), exp_fraction(k, x, n));
 }
 
 const Expr *math_exp_scaled(const Math *k, const Expr *x, int scale)
@@ -179,10 +185,10 @@ const Expr *math_exp_scaled(const Math *k, const Expr *x, int scale)
   double lo = k->fast ? -87.3 : -105;
   double hi = k->fast ? 88.3 : 90;
   const Expr *p = exp_parts(k, k->fast ? limit(k, x, lo, hi) : within(k, x, lo, hi), &n);
-  if (scale) n = MADD(n, mi(k, scale));
+  if (scale) n = MADD(n, math_i32(k, scale));
   if (k->fast) return keep_nan(k, x, times_power(k, p, n));
   /* a product that underflows is slow; 0 times anything is not */
-  p = mselect(k, MLT(x, mf(k, lo)), mf(k, 0), p);
+  p = math_select(k, MLT(x, math_f32(k, lo)), math_f32(k, 0), p);
   return times_power(k, p, n);
 }
 
@@ -191,7 +197,7 @@ static const Expr *math_exp2(const Math *k, const Expr *x)
   const Expr *n;
   const Expr *z = limit(k, x, k->fast ? -126 : -152, k->fast ? 127.4 : 129);
   const Expr *r = MSUB(z, round_scaled(k, z, 1, &n));
-  return keep_nan(k, x, times_power(k, madd(k, r, mpoly(k, r, 6, exp2_poly), mf(k, 1)), n));
+  return keep_nan(k, x, times_power(k, math_add(k, r, math_poly(k, r, 6, exp2_poly), math_f32(k, 1)), n));
 }
 
 static const Expr *math_exp10(const Math *k, const Expr *x)
@@ -199,9 +205,9 @@ static const Expr *math_exp10(const Math *k, const Expr *x)
   const Expr *n;
   const Expr *z = limit(k, x, k->fast ? -37.9 : -46, k->fast ? 38.4 : 39);
   const Expr *nf = round_scaled(k, z, 0x1.a934f0p+1, &n);
-  const Expr *r = madd(k, nf, mf(k, -0x1.34p-2), z); /* log10 2 in two parts */
-  r = madd(k, nf, mf(k, -0x1.04d428p-12), r);
-  return keep_nan(k, x, times_power(k, madd(k, r, mpoly(k, r, 6, exp10_poly), mf(k, 1)), n));
+  const Expr *r = math_add(k, nf, math_f32(k, -0x1.34p-2), z); /* log10 2 in two parts */
+  r = math_add(k, nf, math_f32(k, -0x1.04d428p-12), r);
+  return keep_nan(k, x, times_power(k, math_add(k, r, math_poly(k, r, 6, exp10_poly), math_f32(k, 1)), n));
 }
 
 /* e^x where that is a normal number. */
@@ -209,7 +215,7 @@ static const Expr *exp_normal(const Math *k, const Expr *x)
 {
   const Expr *n;
   const Expr *p = exp_parts(k, x, &n);
-  return mfloat(k, MADD(mbits(k, p), mcall2(k, IN_SHL, n, mi(k, 23))));
+  return math_float(k, MADD(math_bits(k, p), math_call2(k, IN_SHL, n, math_i32(k, 23))));
 }
 
 /* With e^-x = p * 2^n and s = 2^-n: 1 / (1 + e^-x) = s / (s + p).  Both s and p are taken 2^24 times as large, so that
@@ -222,11 +228,12 @@ static const Expr *math_sigmoid(const Math *k, const Expr *x)
   const Expr *n;
   const Expr *y = within(k, x, -104.5, 40);
   const Expr *nf = round_scaled(k, y, -0x1.715476p+0, &n);
-  const Expr *r = madd(k, nf, mf(k, 0x1.63p-1), y);
-  r = madd(k, nf, mf(k, -0x1.bd0106p-13), r);
-  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MSUB(mi(k, 127 + 24), n), mi(k, 23)));
+  const Expr *r = math_add(k, nf, math_f32(k, 0x1.63p-1), y);
+  r = math_add(k, nf, math_f32(k, -0x1.bd0106p-13), r);
+  const Expr *s = math_float(k, math_call2(k, IN_SHL, MSUB(math_i32(k, 127 + 24), n), math_i32(k, 23)));
   const Expr *z = MMUL(r, r);
-  return MDIV(s, MADD(s, madd(k, z, exp_tail(k, r, z, tail), madd(k, r, mf(k, -0x1p24), mf(k, 0x1p24)))));
+  return MDIV(
+      s, MADD(s, math_add(k, z, exp_tail(k, r, z, tail), math_add(k, r, math_f32(k, -0x1p24), math_f32(k, 0x1p24)))));
 }
 
 /* ---- hyperbolic functions ------------------------------------------------------------------ */
@@ -237,7 +244,7 @@ static const double sinh_poly[] = {0x1.555556p-3, 0x1.1110ep-7, 0x1.a022bcp-13, 
 static const Expr *odd_poly(const Math *k, const Expr *x, int n, const double *c)
 {
   const Expr *z = MMUL(x, x);
-  return madd(k, MMUL(x, z), mpoly(k, z, n, c), x);
+  return math_add(k, MMUL(x, z), math_poly(k, z, n, c), x);
 }
 
 /* (e^2x - 1) / (e^2x + 1).  With e^2x = (1 + t) * 2^n, e^2x - 1 is t where n is 0, and elsewhere 2^n - 1 takes nothing
@@ -247,23 +254,24 @@ static const Expr *math_tanh(const Math *k, const Expr *x)
   const Expr *n;
   const Expr *y = limit(k, MADD(x, x), -20, 20);
   const Expr *t = exp_fraction(k, y, &n);
-  const Expr *s = mfloat(k, mcall2(k, IN_SHL, MADD(n, mi(k, 127)), mi(k, 23)));
-  const Expr *e = madd(k, s, t, MSUB(s, mf(k, 1)));
-  return keep_nan(k, x, msign_of(k, MDIV(e, MADD(e, mf(k, 2))), x));
+  const Expr *s = math_float(k, math_call2(k, IN_SHL, MADD(n, math_i32(k, 127)), math_i32(k, 23)));
+  const Expr *e = math_add(k, s, t, MSUB(s, math_f32(k, 1)));
+  return keep_nan(k, x, math_sign_of(k, MDIV(e, MADD(e, math_f32(k, 2))), x));
 }
 
 static const Expr *math_sinh(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x);
+  const Expr *a = math_abs(k, x);
   const Expr *e = math_exp_scaled(k, a, -1);
-  const Expr *r = mselect(k, MLT(a, mf(k, 1)), odd_poly(k, a, 4, sinh_poly), MSUB(e, MDIV(mf(k, 0.25), e)));
-  return msign_of(k, r, x);
+  const Expr *r =
+      math_select(k, MLT(a, math_f32(k, 1)), odd_poly(k, a, 4, sinh_poly), MSUB(e, MDIV(math_f32(k, 0.25), e)));
+  return math_sign_of(k, r, x);
 }
 
 static const Expr *math_cosh(const Math *k, const Expr *x)
 {
-  const Expr *e = math_exp_scaled(k, mabs(k, x), -1);
-  return MADD(e, MDIV(mf(k, 0.25), e));
+  const Expr *e = math_exp_scaled(k, math_abs(k, x), -1);
+  return MADD(e, MDIV(math_f32(k, 0.25), e));
 }
 
 /* ---- error function -------------------------------------------------------------------------- */
@@ -276,14 +284,15 @@ static const double log_erfc_poly[] = {-0x1.62d8ap-13, 0x1.212626p+0, 0x1.444d26
 
 static const Expr *math_erf(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x);
+  const Expr *a = math_abs(k, x);
   const Expr *z = MMUL(a, a);
-  const Expr *y = expr_min(k->m, a, mf(k, 4));
-  const Expr *near = k->pairs ? poly_in_pairs(k, z, MMUL(z, z), 7, erf_poly) : mpoly(k, z, 7, erf_poly);
-  const Expr *small = madd(k, a, near, a);
-  const Expr *q = k->pairs ? poly_in_pairs(k, y, MMUL(y, y), 8, log_erfc_poly) : mpoly(k, y, 8, log_erfc_poly);
-  const Expr *r = mselect(k, MLT(a, mf(k, 0.921875)), small, MSUB(mf(k, 1), exp_normal(k, MSUB(mf(k, 0), q))));
-  return keep_nan(k, x, msign_of(k, r, x));
+  const Expr *y = expr_min(k->m, a, math_f32(k, 4));
+  const Expr *near = k->pairs ? poly_in_pairs(k, z, MMUL(z, z), 7, erf_poly) : math_poly(k, z, 7, erf_poly);
+  const Expr *small = math_add(k, a, near, a);
+  const Expr *q = k->pairs ? poly_in_pairs(k, y, MMUL(y, y), 8, log_erfc_poly) : math_poly(k, y, 8, log_erfc_poly);
+  const Expr *r = math_select(k, MLT(a, math_f32(k, 0.921875)), small,
+                              MSUB(math_f32(k, 1), exp_normal(k, MSUB(math_f32(k, 0), q))));
+  return keep_nan(k, x, math_sign_of(k, r, x));
 }
 
 /* ---- small ones -------------------------------------------------------------------------------- */
@@ -291,11 +300,11 @@ static const Expr *math_erf(const Math *k, const Expr *x)
 /* In float64 neither squares nor their sum overflow. */
 static const Expr *math_hypot(const Math *k, const Expr *x, const Expr *y)
 {
-  const Expr *a = mcast(k, DT_F64, x);
-  const Expr *b = mcast(k, DT_F64, y);
-  const Expr *inf = mf(k, INFINITY);
-  const Expr *r = mcast(k, DT_F32, mcall(k, IN_SQRT, MADD(MMUL(a, a), MMUL(b, b))));
-  return mselect(k, MOR(MEQ(mabs(k, x), inf), MEQ(mabs(k, y), inf)), inf, r);
+  const Expr *a = math_cast(k, DT_F64, x);
+  const Expr *b = math_cast(k, DT_F64, y);
+  const Expr *inf = math_f32(k, INFINITY);
+  const Expr *r = math_cast(k, DT_F32, math_call(k, IN_SQRT, MADD(MMUL(a, a), MMUL(b, b))));
+  return math_select(k, MOR(MEQ(math_abs(k, x), inf), MEQ(math_abs(k, y), inf)), inf, r);
 }
 
 /* In float64 every power of two that matters is normal: one rounding at the end. */
@@ -303,23 +312,23 @@ static const Expr *math_ldexp(const Math *k, const Expr *x, const Expr *n)
 {
   DType i64 = dtype_lanes(DT_I64, k->lanes);
   const Expr *lim =
-      expr_min(k->m, expr_max(k->m, mcast(k, DT_I64, n), expr_int(k->m, i64, -400)), expr_int(k->m, i64, 400));
-  const Expr *bits = mcall2(k, IN_SHL, MADD(lim, expr_int(k->m, i64, 1023)), expr_int(k->m, i64, 52));
+      expr_min(k->m, expr_max(k->m, math_cast(k, DT_I64, n), expr_int(k->m, i64, -400)), expr_int(k->m, i64, 400));
+  const Expr *bits = math_call2(k, IN_SHL, MADD(lim, expr_int(k->m, i64, 1023)), expr_int(k->m, i64, 52));
   const Expr *scale = expr_call(k->m, dtype_lanes(DT_F64, k->lanes), IN_REINTERPRET, 1, &bits);
-  return mcast(k, DT_F32, MMUL(mcast(k, DT_F64, x), scale));
+  return math_cast(k, DT_F32, MMUL(math_cast(k, DT_F64, x), scale));
 }
 
 /* One step in the bits, away from zero or towards it. */
 static const Expr *math_nextafter(const Math *k, const Expr *x, const Expr *y)
 {
-  const Expr *i = mbits(k, x);
-  const Expr *zero = mf(k, 0);
-  const Expr *one = mi(k, 1);
+  const Expr *i = math_bits(k, x);
+  const Expr *zero = math_f32(k, 0);
+  const Expr *one = math_i32(k, 1);
   const Expr *away = MEQ(MGT(y, x), MGT(x, zero));
-  const Expr *r = mfloat(k, mselect(k, away, MADD(i, one), MSUB(i, one)));
-  r = mselect(k, MEQ(x, zero), msign_of(k, mfloat(k, one), y), r);
-  r = mselect(k, MEQ(x, y), y, r);
-  return mselect(k, MAND(MEQ(x, x), MEQ(y, y)), r, MADD(x, y));
+  const Expr *r = math_float(k, math_select(k, away, MADD(i, one), MSUB(i, one)));
+  r = math_select(k, MEQ(x, zero), math_sign_of(k, math_float(k, one), y), r);
+  r = math_select(k, MEQ(x, y), y, r);
+  return math_select(k, MAND(MEQ(x, x), MEQ(y, y)), r, MADD(x, y));
 }
 
 /* ---- the table ---------------------------------------------------------------------------------- */
@@ -334,7 +343,7 @@ static const Expr *expand_float32(const Math *k, Intrin f, const Expr *x, const 
   case IN_LOG2: return math_log2(k, x);
   case IN_LOG10: return math_log10(k, x);
   case IN_LOG1P: return math_log1p(k, x);
-  case IN_RSQRT: return MDIV(mf(k, 1), mcall(k, IN_SQRT, x));
+  case IN_RSQRT: return MDIV(math_f32(k, 1), math_call(k, IN_SQRT, x));
   case IN_TANH: return math_tanh(k, x);
   case IN_SIGMOID: return math_sigmoid(k, x);
   case IN_ERF: return math_erf(k, x);
@@ -357,7 +366,7 @@ static const Expr *expand_float32(const Math *k, Intrin f, const Expr *x, const 
   case IN_ROUND: return math_round(k, x);
   case IN_FLOOR: return k->rounds ? NULL : round_down(k, x, false);
   case IN_CEIL: return k->rounds ? NULL : round_down(k, x, true);
-  case IN_TRUNC: return k->rounds ? NULL : mtrunc(k, x);
+  case IN_TRUNC: return k->rounds ? NULL : math_trunc(k, x);
   case IN_NEARBYINT: return k->rounds ? NULL : nearest(k, x);
   default: return NULL; /* instructions, C library, not of this kind */
   }
@@ -369,9 +378,9 @@ static const Expr *expand_any(const Math *k, DType t, Intrin f, const Expr *x)
   const Expr *one = expr_float(k->m, t, 1);
   const Expr *ten = expr_float(k->m, t, 10);
   switch (f) {
-  case IN_RSQRT: return MDIV(one, mcall(k, IN_SQRT, x));
-  case IN_SIGMOID: return MDIV(one, MADD(one, mcall(k, IN_EXP, MSUB(expr_float(k->m, t, 0), x))));
-  case IN_EXP10: return mcall2(k, IN_POW, ten, x);
+  case IN_RSQRT: return MDIV(one, math_call(k, IN_SQRT, x));
+  case IN_SIGMOID: return MDIV(one, MADD(one, math_call(k, IN_EXP, MSUB(expr_float(k->m, t, 0), x))));
+  case IN_EXP10: return math_call2(k, IN_POW, ten, x);
   default: return NULL; /* all others it has */
   }
 }
@@ -428,12 +437,12 @@ static const Expr *expand_dot(Module *m, const Target *target, const Expr *call)
   Math *k = &math;
   const Expr *half[2][2];
   for (int i = 0; i < 2; i++) {
-    const Expr *low = mcall2(k, IN_SHL, call->arg[i], expr_int(m, u32, 16));
-    const Expr *high = mcall2(k, IN_BITAND, call->arg[i], expr_int(m, u32, 0xffff0000));
+    const Expr *low = math_call2(k, IN_SHL, call->arg[i], expr_int(m, u32, 16));
+    const Expr *high = math_call2(k, IN_BITAND, call->arg[i], expr_int(m, u32, 0xffff0000));
     half[i][0] = expr_call(m, f32, IN_REINTERPRET, 1, &low);
     half[i][1] = expr_call(m, f32, IN_REINTERPRET, 1, &high);
   }
-  return madd(k, half[0][0], half[1][0], MMUL(half[0][1], half[1][1]));
+  return math_add(k, half[0][0], half[1][0], MMUL(half[0][1], half[1][1]));
 }
 
 const Expr *lower_math(Module *m, const Target *target, const Expr *call)
@@ -465,7 +474,7 @@ static const Expr *expand_node(Rewriter *rw, const Expr *e)
 
 static const Expr *expand_held(void *env, const Expr *e) { return expr_has_kind(e, E_CALL) ? expr_rewrite(env, e) : e; }
 
-void pass_expand_math(Lower *lo)
+void lower_pass_expand_math(Lower *lo)
 {
   Rewriter rw = {.m = lo->m, .fn = expand_node, .env = (void *)(uintptr_t)lo->target, .arena = scratch(lo->ctx)};
   stmt_rewrite_exprs(lo->f->body, expand_held, &rw);

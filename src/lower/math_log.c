@@ -17,34 +17,35 @@ enum { SQRT_HALF_BITS = 0x3f3504f3 };
 /* x > 0 as (1 + f) * 2^e with 1 + f in [sqrt(1/2), sqrt(2)). */
 static const Expr *split_power(const Math *k, const Expr *x, const Expr **e)
 {
-  const Expr *tiny = MLT(x, mf(k, 0x1p-126));
-  const Expr *z = k->fast ? x : mselect(k, tiny, MMUL(x, mf(k, 0x1p23)), x);
-  const Expr *t = MSUB(mbits(k, z), mi(k, SQRT_HALF_BITS));
-  const Expr *ei = mcall2(k, IN_SHR, t, mi(k, 23));
-  const Expr *m = mfloat(k, MADD(mcall2(k, IN_BITAND, t, mi(k, 0x7fffff)), mi(k, SQRT_HALF_BITS)));
-  *e = mcast(k, DT_F32, ei);
-  if (!k->fast) *e = MSUB(*e, mselect(k, tiny, mf(k, 23), mf(k, 0)));
-  return MSUB(m, mf(k, 1));
+  const Expr *tiny = MLT(x, math_f32(k, 0x1p-126));
+  const Expr *z = k->fast ? x : math_select(k, tiny, MMUL(x, math_f32(k, 0x1p23)), x);
+  const Expr *t = MSUB(math_bits(k, z), math_i32(k, SQRT_HALF_BITS));
+  const Expr *ei = math_call2(k, IN_SHR, t, math_i32(k, 23));
+  const Expr *m = math_float(k, MADD(math_call2(k, IN_BITAND, t, math_i32(k, 0x7fffff)), math_i32(k, SQRT_HALF_BITS)));
+  *e = math_cast(k, DT_F32, ei);
+  if (!k->fast) *e = MSUB(*e, math_select(k, tiny, math_f32(k, 23), math_f32(k, 0)));
+  return MSUB(m, math_f32(k, 1));
 }
 
 /* What logarithms give outside (0, inf). */
 static const Expr *at_the_ends(const Math *k, const Expr *x, const Expr *r)
 {
-  const Expr *zero = mf(k, 0);
-  const Expr *inf = mf(k, INFINITY);
-  const Expr *other = mselect(k, MEQ(x, zero), mf(k, -INFINITY), mselect(k, MLT(x, zero), mf(k, NAN), x));
-  return mselect(k, MAND(MGT(x, zero), MLT(x, inf)), r, other);
+  const Expr *zero = math_f32(k, 0);
+  const Expr *inf = math_f32(k, INFINITY);
+  const Expr *other =
+      math_select(k, MEQ(x, zero), math_f32(k, -INFINITY), math_select(k, MLT(x, zero), math_f32(k, NAN), x));
+  return math_select(k, MAND(MGT(x, zero), MLT(x, inf)), r, other);
 }
 
 /* log(1 + f) + e ln 2 + c, small terms first. */
 static const Expr *log_sum(const Math *k, const Expr *f, const Expr *e, const Expr *c)
 {
   const Expr *z = MMUL(f, f);
-  const Expr *half = MMUL(mf(k, 0.5), z);
-  const Expr *low = MMUL(e, mf(k, -0x1.bd0106p-13));
+  const Expr *half = MMUL(math_f32(k, 0.5), z);
+  const Expr *low = MMUL(e, math_f32(k, -0x1.bd0106p-13));
   if (c) low = MADD(low, c);
-  const Expr *tail = madd(k, MMUL(f, z), mpoly(k, f, 9, log_poly), low);
-  return madd(k, e, mf(k, 0x1.63p-1), MSUB(f, MSUB(half, tail)));
+  const Expr *tail = math_add(k, MMUL(f, z), math_poly(k, f, 9, log_poly), low);
+  return math_add(k, e, math_f32(k, 0x1.63p-1), MSUB(f, MSUB(half, tail)));
 }
 
 const Expr *math_log(const Math *k, const Expr *x)
@@ -58,31 +59,31 @@ const Expr *math_log2(const Math *k, const Expr *x)
 {
   const Expr *e;
   const Expr *f = split_power(k, x, &e);
-  return at_the_ends(k, x, madd(k, f, mpoly(k, f, 10, log2_poly), e));
+  return at_the_ends(k, x, math_add(k, f, math_poly(k, f, 10, log2_poly), e));
 }
 
 const Expr *math_log10(const Math *k, const Expr *x)
 {
   const Expr *e;
   const Expr *f = split_power(k, x, &e);
-  const Expr *low = madd(k, f, mpoly(k, f, 10, log10_poly), MMUL(e, mf(k, 0x1.04d428p-12)));
-  return at_the_ends(k, x, madd(k, e, mf(k, 0x1.34p-2), low));
+  const Expr *low = math_add(k, f, math_poly(k, f, 10, log10_poly), MMUL(e, math_f32(k, 0x1.04d428p-12)));
+  return at_the_ends(k, x, math_add(k, e, math_f32(k, 0x1.34p-2), low));
 }
 
 /* What 1 + x lost in rounding is added back, divided by 1 + x; where 1 + x needs no
  * power of two, f is x itself. */
 const Expr *math_log1p(const Math *k, const Expr *x)
 {
-  const Expr *one = mf(k, 1);
+  const Expr *one = math_f32(k, 1);
   const Expr *u = MADD(one, x);
   const Expr *e;
   const Expr *f = split_power(k, u, &e);
-  const Expr *lost = mselect(k, MGT(x, one), MSUB(one, MSUB(u, x)), MSUB(x, MSUB(u, one)));
-  const Expr *near = MEQ(e, mf(k, 0));
-  const Expr *c = mselect(k, near, mf(k, 0), MDIV(lost, u));
-  const Expr *r = log_sum(k, mselect(k, near, x, f), e, c);
+  const Expr *lost = math_select(k, MGT(x, one), MSUB(one, MSUB(u, x)), MSUB(x, MSUB(u, one)));
+  const Expr *near = MEQ(e, math_f32(k, 0));
+  const Expr *c = math_select(k, near, math_f32(k, 0), MDIV(lost, u));
+  const Expr *r = log_sum(k, math_select(k, near, x, f), e, c);
   r = at_the_ends(k, u, r);
-  return mselect(k, MLT(mabs(k, x), mf(k, 0x1p-24)), x, r);
+  return math_select(k, MLT(math_abs(k, x), math_f32(k, 0x1p-24)), x, r);
 }
 
 /* ---- inverse hyperbolic functions -------------------------------------------------------- */
@@ -90,33 +91,33 @@ const Expr *math_log1p(const Math *k, const Expr *x)
 /* From 2^30 on, asinh and acosh are log(2a): log1p(a) + ln 2. */
 static const Expr *log1p_doubled(const Math *k, const Expr *a, const Expr *z)
 {
-  const Expr *big = MGT(a, mf(k, 0x1p30));
-  const Expr *l = math_log1p(k, mselect(k, big, a, z));
-  return mselect(k, big, MADD(l, mf(k, 0x1.62e430p-1)), l);
+  const Expr *big = MGT(a, math_f32(k, 0x1p30));
+  const Expr *l = math_log1p(k, math_select(k, big, a, z));
+  return math_select(k, big, MADD(l, math_f32(k, 0x1.62e430p-1)), l);
 }
 
 const Expr *math_asinh(const Math *k, const Expr *x)
 {
-  const Expr *one = mf(k, 1);
-  const Expr *a = mabs(k, x);
+  const Expr *one = math_f32(k, 1);
+  const Expr *a = math_abs(k, x);
   const Expr *z = MMUL(a, a);
-  const Expr *arg = MADD(a, MDIV(z, MADD(one, mcall(k, IN_SQRT, MADD(z, one)))));
-  return msign_of(k, log1p_doubled(k, a, arg), x);
+  const Expr *arg = MADD(a, MDIV(z, MADD(one, math_call(k, IN_SQRT, MADD(z, one)))));
+  return math_sign_of(k, log1p_doubled(k, a, arg), x);
 }
 
 const Expr *math_acosh(const Math *k, const Expr *x)
 {
-  const Expr *t = MSUB(x, mf(k, 1));
-  const Expr *s = mcall(k, IN_SQRT, madd(k, t, t, MADD(t, t)));
+  const Expr *t = MSUB(x, math_f32(k, 1));
+  const Expr *s = math_call(k, IN_SQRT, math_add(k, t, t, MADD(t, t)));
   const Expr *r = log1p_doubled(k, x, MADD(t, s));
-  return mselect(k, MLT(x, mf(k, 1)), mf(k, NAN), r);
+  return math_select(k, MLT(x, math_f32(k, 1)), math_f32(k, NAN), r);
 }
 
 const Expr *math_atanh(const Math *k, const Expr *x)
 {
-  const Expr *a = mabs(k, x);
-  const Expr *z = MDIV(MADD(a, a), MSUB(mf(k, 1), a));
-  return msign_of(k, MMUL(mf(k, 0.5), math_log1p(k, z)), x);
+  const Expr *a = math_abs(k, x);
+  const Expr *z = MDIV(MADD(a, a), MSUB(math_f32(k, 1), a));
+  return math_sign_of(k, MMUL(math_f32(k, 0.5), math_log1p(k, z)), x);
 }
 
 /* ---- pow ------------------------------------------------------------------------------------ */
@@ -133,41 +134,41 @@ static const double pow_exp_poly[] = {0x1.ffffffffff78fp-1,  0x1.62e42fef85da1p-
 static const Expr *pow_log2(const Math *k, const Expr *a)
 {
   const Expr *e;
-  const Expr *f = mcast(k, DT_F64, split_power(k, a, &e));
-  const Expr *s = MDIV(f, MADD(f, md(k, 2)));
-  const Expr *r = MADD(mcast(k, DT_F64, e), MMUL(s, mpoly(k, MMUL(s, s), 7, pow_log_poly)));
-  r = mselect(k, MEQ(a, mf(k, 0)), md(k, -INFINITY), r);
-  return mselect(k, MEQ(a, mf(k, INFINITY)), md(k, INFINITY), r);
+  const Expr *f = math_cast(k, DT_F64, split_power(k, a, &e));
+  const Expr *s = MDIV(f, MADD(f, math_f64(k, 2)));
+  const Expr *r = MADD(math_cast(k, DT_F64, e), MMUL(s, math_poly(k, MMUL(s, s), 7, pow_log_poly)));
+  r = math_select(k, MEQ(a, math_f32(k, 0)), math_f64(k, -INFINITY), r);
+  return math_select(k, MEQ(a, math_f32(k, INFINITY)), math_f64(k, INFINITY), r);
 }
 
 /* 2^t in float32, t float64. */
 static const Expr *pow_exp2(const Math *k, const Expr *t)
 {
   DType i64 = dtype_lanes(DT_I64, k->lanes);
-  const Expr *z = expr_min(k->m, expr_max(k->m, t, md(k, -400)), md(k, 400));
-  const Expr *magic = md(k, 0x1.8p52);
+  const Expr *z = expr_min(k->m, expr_max(k->m, t, math_f64(k, -400)), math_f64(k, 400));
+  const Expr *magic = math_f64(k, 0x1.8p52);
   const Expr *n = MADD(z, magic);
   const Expr *r = MSUB(z, MSUB(n, magic));
   const Expr *bits = expr_call(k->m, i64, IN_REINTERPRET, 1, &n);
-  const Expr *shifted = mcall2(k, IN_SHL, MADD(bits, expr_int(k->m, i64, 1023)), expr_int(k->m, i64, 52));
+  const Expr *shifted = math_call2(k, IN_SHL, MADD(bits, expr_int(k->m, i64, 1023)), expr_int(k->m, i64, 52));
   const Expr *scale = expr_call(k->m, dtype_lanes(DT_F64, k->lanes), IN_REINTERPRET, 1, &shifted);
-  return mcast(k, DT_F32, MMUL(mpoly(k, r, 9, pow_exp_poly), scale));
+  return math_cast(k, DT_F32, MMUL(math_poly(k, r, 9, pow_exp_poly), scale));
 }
 
 const Expr *math_pow(const Math *k, const Expr *x, const Expr *y)
 {
-  const Expr *one = mf(k, 1);
-  const Expr *zero = mf(k, 0);
-  const Expr *a = mabs(k, x);
-  const Expr *h = MMUL(y, mf(k, 0.5));
-  const Expr *whole = MEQ(mtrunc(k, y), y);
-  const Expr *odd = MAND(whole, expr_binary(k->m, E_NE, mtrunc(k, h), h));
-  const Expr *t = MMUL(mcast(k, DT_F64, y), pow_log2(k, a));
-  const Expr *r = mselect(k, MEQ(t, t), pow_exp2(k, t), mf(k, NAN));
-  r = mselect(k, MEQ(a, one), one, r); /* also for an infinite y */
-  r = mselect(k, odd, msign_of(k, r, x), r);
-  const Expr *no_root = MAND(MAND(MLT(x, zero), MGT(x, mf(k, -INFINITY))), expr_not(k->m, whole));
-  r = mselect(k, no_root, mf(k, NAN), r);
-  r = mselect(k, MAND(MEQ(x, x), MEQ(y, y)), r, MADD(x, y));
-  return mselect(k, MOR(MEQ(x, one), MEQ(y, zero)), one, r);
+  const Expr *one = math_f32(k, 1);
+  const Expr *zero = math_f32(k, 0);
+  const Expr *a = math_abs(k, x);
+  const Expr *h = MMUL(y, math_f32(k, 0.5));
+  const Expr *whole = MEQ(math_trunc(k, y), y);
+  const Expr *odd = MAND(whole, expr_binary(k->m, E_NE, math_trunc(k, h), h));
+  const Expr *t = MMUL(math_cast(k, DT_F64, y), pow_log2(k, a));
+  const Expr *r = math_select(k, MEQ(t, t), pow_exp2(k, t), math_f32(k, NAN));
+  r = math_select(k, MEQ(a, one), one, r); /* also for an infinite y */
+  r = math_select(k, odd, math_sign_of(k, r, x), r);
+  const Expr *no_root = MAND(MAND(MLT(x, zero), MGT(x, math_f32(k, -INFINITY))), expr_not(k->m, whole));
+  r = math_select(k, no_root, math_f32(k, NAN), r);
+  r = math_select(k, MAND(MEQ(x, x), MEQ(y, y)), r, MADD(x, y));
+  return math_select(k, MOR(MEQ(x, one), MEQ(y, zero)), one, r);
 }

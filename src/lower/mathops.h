@@ -17,20 +17,20 @@ typedef struct Math {
 } Math;
 
 /* math.c */
-const Expr *mf(const Math *, double);                                        /* float32 constant */
-const Expr *md(const Math *, double);                                        /* float64 constant */
-const Expr *mi(const Math *, int64_t);                                       /* int32 constant */
-const Expr *madd(const Math *, const Expr *a, const Expr *b, const Expr *c); /* a*b + c, fused if that is free */
-const Expr *mpoly(const Math *, const Expr *x, int n, const double *coeff);  /* lowest power first; x's dtype */
-const Expr *mcall(const Math *, Intrin, const Expr *);
-const Expr *mcall2(const Math *, Intrin, const Expr *, const Expr *);
-const Expr *mbits(const Math *, const Expr *f);  /* float32 -> int32 */
-const Expr *mfloat(const Math *, const Expr *i); /* int32 -> float32, the same bits */
-const Expr *mabs(const Math *, const Expr *);
-const Expr *msign_of(const Math *, const Expr *magnitude, const Expr *sign);
-const Expr *mselect(const Math *, const Expr *c, const Expr *a, const Expr *b);
-const Expr *mtrunc(const Math *, const Expr *);
-const Expr *mcast(const Math *, DType, const Expr *);
+const Expr *math_f32(const Math *, double);                                      /* float32 constant */
+const Expr *math_f64(const Math *, double);                                      /* float64 constant */
+const Expr *math_i32(const Math *, int64_t);                                     /* int32 constant */
+const Expr *math_add(const Math *, const Expr *a, const Expr *b, const Expr *c); /* a*b + c, fused if that is free */
+const Expr *math_poly(const Math *, const Expr *x, int n, const double *coeff);  /* lowest power first; x's dtype */
+const Expr *math_call(const Math *, Intrin, const Expr *);
+const Expr *math_call2(const Math *, Intrin, const Expr *, const Expr *);
+const Expr *math_bits(const Math *, const Expr *f);  /* float32 -> int32 */
+const Expr *math_float(const Math *, const Expr *i); /* int32 -> float32, the same bits */
+const Expr *math_abs(const Math *, const Expr *);
+const Expr *math_sign_of(const Math *, const Expr *magnitude, const Expr *sign);
+const Expr *math_select(const Math *, const Expr *c, const Expr *a, const Expr *b);
+const Expr *math_trunc(const Math *, const Expr *);
+const Expr *math_cast(const Math *, DType, const Expr *);
 
 #define MADD(a, b) expr_binary(k->m, E_ADD, a, b)
 #define MSUB(a, b) expr_binary(k->m, E_SUB, a, b)

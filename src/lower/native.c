@@ -1,6 +1,6 @@
 /* native.c: vectors of the widths the machine has, holding what it can do on vectors.
  *
- * pass_split_vectors
+ * lower_pass_split_vectors
  *   A store of n lanes becomes stores of at most as many lanes as a register holds,
  *   each a power of two: 24 lanes where 16 fit are 16 + 8, 7 are 4 + 2 + 1.  The
  *   widest element in the value decides how many fit.  A let of a vector becomes a
@@ -13,7 +13,7 @@
  * keeps   everything else
  * breaks  afterwards all vectors have a power of two of lanes, at most a register's
  *
- * pass_take_vectors_apart
+ * lower_pass_take_vectors_apart
  *   A call that exists on scalars alone (C library functions, fmod) is made lane by
  *   lane into a small buffer, from which the vector is loaded.
  *
@@ -438,7 +438,7 @@ static Stmt *split_stmt(void *env, Stmt *s)
   return s;
 }
 
-void pass_split_vectors(Lower *lo)
+void lower_pass_split_vectors(Lower *lo)
 {
   Split sp = {.lo = lo, .tmp = scratch(lo->ctx)};
   stmt_visit(lo->f->body, note_update, &sp);
@@ -586,4 +586,4 @@ static Stmt *apart_stmt(void *env, Stmt *s)
   return all;
 }
 
-void pass_take_vectors_apart(Lower *lo) { lo->f->body = apart_stmt(lo, lo->f->body); }
+void lower_pass_take_vectors_apart(Lower *lo) { lo->f->body = apart_stmt(lo, lo->f->body); }

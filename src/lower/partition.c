@@ -1,6 +1,6 @@
 /* partition.c: loops split at their guards, so that main bodies have none.
  *
- * pass_partition_loops
+ * lower_pass_partition_loops
  *   for io < 32:                             for io < 31:
  *     for ii < 32:                             for ii < 32: C[…]
  *       if likely(io*32 + ii < 1000): C[…]  →  for ii < 8: C[…]          (io is 31)
@@ -588,7 +588,7 @@ static const Expr *plain_node(Rewriter *rw, const Expr *e)
   return e->kind == E_CALL && e->u.intrin == IN_LIKELY ? e->arg[0] : e;
 }
 
-void pass_partition_loops(Lower *lo)
+void lower_pass_partition_loops(Lower *lo)
 {
   Part p = {.lo = lo, .an = lower_analyzer(lo), .tmp = scratch(lo->ctx)};
   int size = lower_count(lo->f->body);
@@ -596,5 +596,5 @@ void pass_partition_loops(Lower *lo)
   if (!lo->config.no_partition) lo->f->body = part_stmt(&p, lo->f->body);
   Rewriter rw = {.m = lo->m, .fn = plain_node, .arena = p.tmp};
   stmt_rewrite_exprs(lo->f->body, rewrite_held, &rw);
-  pass_simplify(lo);
+  lower_pass_simplify(lo);
 }

@@ -1,6 +1,6 @@
 /* plan.c: where buffers are allocated.
  *
- * pass_plan_allocs
+ * lower_pass_plan_allocs
  *   A block's list of buffers becomes S_ALLOC statements, each around the smallest
  *   statement that holds all uses of its buffer.  A buffer that a block writes while
  *   a reduction (or an ordered loop) runs keeps its value from one iteration to
@@ -347,7 +347,7 @@ static bool collect_annots(void *env, Stmt *s)
   return true;
 }
 
-void pass_plan_allocs(Lower *lo)
+void lower_pass_plan_allocs(Lower *lo)
 {
   Plan p = {.lo = lo, .an = lower_analyzer(lo), .tmp = scratch(lo->ctx)};
   stmt_visit(lo->f->body, bind_loops, &p);

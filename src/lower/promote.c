@@ -3,12 +3,12 @@
  * A backend keeps a variable in a register when it is an allocation of exactly one
  * scalar or vector, always accessed whole.  Two passes make such variables.
  *
- * pass_scalar_replace
+ * lower_pass_scalar_replace
  *   An allocated buffer whose accesses all have constant indices is cut into one
  *   buffer for each scalar or vector that is accessed (ranges that overlap stay
  *   together).  A register tile after unrolling is of this kind.
  *
- * pass_promote_accumulators
+ * lower_pass_promote_accumulators
  *   for k: C[i] = C[i] + …   →   acc[0] = C[i]; for k: acc[0] = acc[0] + …; C[i] = acc[0]
  *   for serial loops in which every access of a buffer is to an address that stays
  *   the same, and addresses are equal or do not overlap.  A store of a constant
@@ -354,7 +354,7 @@ static Stmt *replace_stmt(void *env, Stmt *s)
   return s;
 }
 
-void pass_scalar_replace(Lower *lo) { lo->f->body = replace_stmt(lo, lo->f->body); }
+void lower_pass_scalar_replace(Lower *lo) { lo->f->body = replace_stmt(lo, lo->f->body); }
 
 /* ---- promotion ---------------------------------------------------------------------------------------- */
 
@@ -538,7 +538,7 @@ static Stmt *promote_stmt(Promote *p, Stmt *s, Stmt *seq, int at, bool *gone)
   return done;
 }
 
-void pass_promote_accumulators(Lower *lo)
+void lower_pass_promote_accumulators(Lower *lo)
 {
   Promote p = {.lo = lo, .an = lower_analyzer(lo)};
   lo->f->body = promote_stmt(&p, lo->f->body, NULL, 0, NULL);

@@ -1,6 +1,6 @@
 /* reduce.c: reductions over the threads of a block, for GPU targets.
  *
- * pass_thread_reductions
+ * lower_pass_thread_reductions
  *   for ko, tx:                         for t:
  *     block C: init C[i] = 0        →     part[0] = 0
  *              C[i] += …                  for ko, tx: block C: part[0] += …
@@ -11,8 +11,8 @@
  * where tx is a reduction loop bound to a thread axis, t a loop over the same axis, and
  * ty a thread loop around.
  * Each thread reduces its part in memory of its own; the parts meet in shared memory,
- * half as many at each step.  Barriers come later (pass_sync_storage), and the result
- * is stored by the first thread (pass_unify_threads), or by each into its own memory.
+ * half as many at each step.  Barriers come later (lower_pass_sync_storage), and the result
+ * is stored by the first thread (lower_pass_unify_threads), or by each into its own memory.
  *
  * needs   parent links, blocks with their init
  * keeps   everything else
@@ -370,7 +370,7 @@ static bool find_reduction(void *env, Stmt *s)
   return true;
 }
 
-void pass_thread_reductions(Lower *lo)
+void lower_pass_thread_reductions(Lower *lo)
 {
   if (!lower_for_gpu(lo)) return;
   Reductions found = {.arena = scratch(lo->ctx)};

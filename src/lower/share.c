@@ -1,6 +1,6 @@
 /* share.c: terms used more than once get a name.
  *
- * pass_share_terms
+ * lower_pass_share_terms
  *   An expression is a DAG; written out as a tree it may be exponential (elementary
  *   functions use their argument many times).  A term of some size that a statement
  *   uses twice or more becomes a let before the statement.  What stands only in a
@@ -136,4 +136,4 @@ static Stmt *share_stmt(void *env, Stmt *s)
   return out;
 }
 
-void pass_share_terms(Lower *lo) { lo->f->body = share_stmt(lo, lo->f->body); }
+void lower_pass_share_terms(Lower *lo) { lo->f->body = share_stmt(lo, lo->f->body); }

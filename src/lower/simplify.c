@@ -1,6 +1,6 @@
 /* simplify.c: expressions in their simplest form, statements that do nothing gone.
  *
- * pass_simplify
+ * lower_pass_simplify
  *   Loops of one step are replaced by their body, loops of none dropped, loop ranges
  *   made to start at 0; conditions known to hold or to fail are decided; lets of
  *   constants and variables, unused lets and unused allocations are removed; every
@@ -143,4 +143,4 @@ Stmt *lower_simplify(Lower *lo, Analyzer *an, Stmt *s)
 
 Analyzer *lower_analyzer(Lower *lo) { return analyzer_new(lo->m, scratch(lo->ctx)); }
 
-void pass_simplify(Lower *lo) { lo->f->body = lower_simplify(lo, lower_analyzer(lo), lo->f->body); }
+void lower_pass_simplify(Lower *lo) { lo->f->body = lower_simplify(lo, lower_analyzer(lo), lo->f->body); }

@@ -1,10 +1,10 @@
 /* storage.c: where allocations live.
  *
- * pass_serialize_parallel
+ * lower_pass_serialize_parallel
  *   A parallel loop inside another becomes a plain one.  Thread axes are refused on
  *   targets that have none.
  *
- * pass_place_storage
+ * lower_pass_place_storage
  *   Small constant allocations go on the stack (single variables always, others up to
  *   16 KB in the function); the rest into the workspace: the shared part outside
  *   parallel loops, the worker's own slice inside one.
@@ -45,7 +45,7 @@ static Stmt *serialize_stmt(void *env, Stmt *s)
   return s;
 }
 
-void pass_serialize_parallel(Lower *lo)
+void lower_pass_serialize_parallel(Lower *lo)
 {
   Serialize z = {.lo = lo};
   lo->f->body = serialize_stmt(&z, lo->f->body);
@@ -230,7 +230,7 @@ static void settle_alloc(Placing *p, int i, int64_t *total)
   if (a->offset + a->bytes > total[place]) total[place] = a->offset + a->bytes;
 }
 
-void pass_place_storage(Lower *lo)
+void lower_pass_place_storage(Lower *lo)
 {
   Module *m = lo->m;
   Placing p = {.lo = lo, .tmp = scratch(lo->ctx)};

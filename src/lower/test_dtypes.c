@@ -247,8 +247,8 @@ CASE(functions_within_four_ulp)
         EvalEnv env = {.m = w->m, .arena = scratch(w->ctx)};
         float a = argument(two ? i % 41 : i, &seed);
         float b = argument(two ? i / 41 : i, &seed);
-        eval_bind(&env, x, value_float(DT_F32, a));
-        eval_bind(&env, y, value_float(DT_F32, b));
+        expr_eval_bind(&env, x, value_float(DT_F32, a));
+        expr_eval_bind(&env, y, value_float(DT_F32, b));
         double want = two ? functions[k].of2(a, b) : functions[k].of1(a);
         float got = (float)expr_eval(&env, r, 0).f;
         if (ulps(got, want) > 4)
@@ -274,9 +274,9 @@ CASE(pairs_are_spelled_out)
       Scope scope = scope_begin(w->ctx);
       EvalEnv env = {.m = w->m, .arena = scratch(w->ctx)};
       seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-      eval_bind(&env, x, value_int(u32, (int64_t)(seed >> 32 & 0x9fff9fff) | 0x20002000)); /* from 2^-63 to 2 */
+      expr_eval_bind(&env, x, value_int(u32, (int64_t)(seed >> 32 & 0x9fff9fff) | 0x20002000)); /* from 2^-63 to 2 */
       seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-      eval_bind(&env, y, value_int(u32, (int64_t)(seed >> 32 & 0x9fff9fff) | 0x20002000)); /* from 2^-63 to 2 */
+      expr_eval_bind(&env, y, value_int(u32, (int64_t)(seed >> 32 & 0x9fff9fff) | 0x20002000)); /* from 2^-63 to 2 */
       double a = expr_eval(&env, call, 0).f;
       double b = expr_eval(&env, r, 0).f;
       if (!(a == b || (isnan(a) && isnan(b)))) fail_msg("%d: %a, should be %a", i, b, a);
@@ -347,7 +347,7 @@ CASE(fours_are_blocks_or_pairs)
     for (int k = 0; k < 2; k++) {
       seed = seed * 6364136223846793005ull + 1442695040888963407ull;
       /* from 2^-63 to 2 */
-      eval_bind(&env, k ? y : x, value_int(u64, (int64_t)((seed & 0x9fff9fff9fff9fff) | 0x2000200020002000)));
+      expr_eval_bind(&env, k ? y : x, value_int(u64, (int64_t)((seed & 0x9fff9fff9fff9fff) | 0x2000200020002000)));
     }
     double a = expr_eval(&env, call, 0).f;
     double b = expr_eval(&env, r, 0).f;

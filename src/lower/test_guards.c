@@ -372,7 +372,7 @@ static double trips(Leaves *l, const Expr *extent)
   const Var **vars;
   int n = expr_free_vars(scratch(l->w->ctx), extent, &vars);
   for (int i = 0; i < n; i++)
-    eval_bind(&env, vars[i], value_int(vars[i]->dtype, !strcmp(vars[i]->name, "n") ? 1000 : 0));
+    expr_eval_bind(&env, vars[i], value_int(vars[i]->dtype, !strcmp(vars[i]->name, "n") ? 1000 : 0));
   int64_t v = expr_eval(&env, extent, 0).i;
   return v > 0 ? (double)v : 0;
 }

@@ -90,7 +90,7 @@ static inline int64_t size_value(World *w, const Expr *e, const Size *sizes)
   int n = expr_free_vars(scratch(w->ctx), e, &vars);
   for (int i = 0; i < n; i++)
     for (const Size *s = sizes; s && s->name; s++)
-      if (!strcmp(s->name, vars[i]->name)) eval_bind(&env, vars[i], value_int(vars[i]->dtype, s->value));
+      if (!strcmp(s->name, vars[i]->name)) expr_eval_bind(&env, vars[i], value_int(vars[i]->dtype, s->value));
   return expr_eval(&env, e, 0).i;
 }
 

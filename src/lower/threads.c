@@ -1,6 +1,6 @@
 /* threads.c: loops bound to thread axes, for GPU targets.
  *
- * pass_unify_threads
+ * lower_pass_unify_threads
  *   Each outermost thread loop becomes one launch: all axes used in it outermost,
  *   blockIdx before threadIdx, each axis once with the largest extent any loop of it
  *   has.  A loop with a smaller extent becomes a condition on the axis; a store that
@@ -11,7 +11,7 @@
  * keeps   everything else
  * breaks  nothing
  *
- * pass_sync_storage
+ * lower_pass_sync_storage
  *   A barrier stands between a write to shared memory and a later read of it, and
  *   between a read and a later write, also from one iteration of a loop to the next.
  *
@@ -181,7 +181,7 @@ static Stmt *launch_stmt(void *env, Stmt *s)
   return s;
 }
 
-void pass_unify_threads(Lower *lo)
+void lower_pass_unify_threads(Lower *lo)
 {
   if (lower_for_gpu(lo)) lo->f->body = launch_stmt(lo, lo->f->body);
 }
@@ -389,7 +389,7 @@ static Stmt *sync_stmt(Sync *y, Stmt *s, Pending *p)
   return out;
 }
 
-void pass_sync_storage(Lower *lo)
+void lower_pass_sync_storage(Lower *lo)
 {
   if (!lower_for_gpu(lo)) return;
   Sync y = {.lo = lo, .tmp = scratch(lo->ctx)};

@@ -1,6 +1,6 @@
 /* unroll.c: unrolled loops written out.
  *
- * pass_unroll_loops
+ * lower_pass_unroll_loops
  *   A loop marked unrolled with a constant extent becomes its body repeated.  Under
  *   pragma_auto_unroll_max_step = n (on a loop or as an attribute; the configuration's
  *   unroll_max where there is none) plain loops with constant extents are unrolled
@@ -116,7 +116,7 @@ static Stmt *unroll_stmt(void *env, Stmt *s)
   return n > 0 ? repeat(u, s, n) : stmt_nop(u->lo->m);
 }
 
-void pass_unroll_loops(Lower *lo)
+void lower_pass_unroll_loops(Lower *lo)
 {
   Unroll u = {.lo = lo, .tmp = scratch(lo->ctx), .auto_max = lo->config.unroll_max};
   lo->f->body = unroll_stmt(&u, lo->f->body);

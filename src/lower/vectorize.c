@@ -1,6 +1,6 @@
 /* vectorize.c: vector loops become vector statements.
  *
- * pass_vectorize_loops
+ * lower_pass_vectorize_loops
  *   vectorized ii < 8: C[io*8 + ii] = A[io*8 + ii] * 2
  *     →  C[ramp(io*8, 1, 8)] = A[ramp(io*8, 1, 8)] * broadcast(2, 8)
  *   Each statement of the body is made for all lanes at once; the schedule has shown
@@ -405,7 +405,7 @@ static Stmt *vectorize_stmt(void *env, Stmt *s)
   return done ? done : s;
 }
 
-void pass_vectorize_loops(Lower *lo)
+void lower_pass_vectorize_loops(Lower *lo)
 {
   Vectorize v = {.lo = lo, .an = lower_analyzer(lo), .tmp = scratch(lo->ctx)};
   lo->f->body = vectorize_stmt(&v, lo->f->body);

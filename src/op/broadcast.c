@@ -18,21 +18,21 @@ static void combine(OpCall *c, const Tensor *const *in, const Tensor **out, Bina
 
 static const Type *type_arith(OpCall *c)
 {
-  const Type *ty = type_broadcast(c);
-  if (dtype_is_bool(ty->dtype)) op_raise(c, ERR_TYPE, "argument 'lhs' is bool; a number is needed (cast it first)");
+  const Type *ty = op_type_broadcast(c);
+  if (dtype_is_bool(ty->dtype)) opdef_raise(c, ERR_TYPE, "argument 'lhs' is bool; a number is needed (cast it first)");
   return ty;
 }
 
 static const Type *type_logic(OpCall *c)
 {
-  const Type *ty = type_compare(c);
+  const Type *ty = op_type_compare(c);
   op_need_bool(c, 0);
   return ty;
 }
 
 static const Type *type_bits(OpCall *c)
 {
-  const Type *ty = type_broadcast(c);
+  const Type *ty = op_type_broadcast(c);
   op_need_int(c, 0);
   return ty;
 }
@@ -46,7 +46,7 @@ static const Type *type_shift(OpCall *c)
 
 static const Type *type_floats(OpCall *c)
 {
-  const Type *ty = type_broadcast(c);
+  const Type *ty = op_type_broadcast(c);
   op_need_float(c, 0);
   return ty;
 }
@@ -185,8 +185,8 @@ static const Expr *logical_or_value(Module *m, const Expr *a, const Expr *b) { r
   X(power, power_value, type_arith,                                                                                \
     "lhs to the power of rhs; integers wrap, to a negative power 0 unless lhs is 1 or -1")                         \
   X(atan2, atan2_value, type_floats, "angle of the point (rhs, lhs)")                                              \
-  X(maximum, op_maximum_value, type_broadcast, "the larger; NaN if either is NaN")                                 \
-  X(minimum, op_minimum_value, type_broadcast, "the smaller; NaN if either is NaN")                                \
+  X(maximum, op_maximum_value, op_type_broadcast, "the larger; NaN if either is NaN")                              \
+  X(minimum, op_minimum_value, op_type_broadcast, "the smaller; NaN if either is NaN")                             \
   X(bitwise_and, bitwise_and_value, type_bits, "and of the bits")                                                  \
   X(bitwise_or, bitwise_or_value, type_bits, "or of the bits")                                                     \
   X(bitwise_xor, bitwise_xor_value, type_bits, "exclusive or of the bits")                                         \
@@ -197,12 +197,12 @@ static const Expr *logical_or_value(Module *m, const Expr *a, const Expr *b) { r
   X(logical_and, logical_and_value, type_logic, "true where both are")                                             \
   X(logical_or, logical_or_value, type_logic, "true where either is")                                              \
   X(logical_xor, not_equal_value, type_logic, "true where exactly one is")                                         \
-  S(equal, equal_value, type_compare, "lhs == rhs; false for NaN")                                                 \
-  S(not_equal, not_equal_value, type_compare, "lhs != rhs; true for NaN")                                          \
-  X(less, less_value, type_compare, "lhs < rhs; false for NaN")                                                    \
-  X(less_equal, less_equal_value, type_compare, "lhs <= rhs; false for NaN")                                       \
-  X(greater, greater_value, type_compare, "lhs > rhs; false for NaN")                                              \
-  X(greater_equal, greater_equal_value, type_compare, "lhs >= rhs; false for NaN")
+  S(equal, equal_value, op_type_compare, "lhs == rhs; false for NaN")                                              \
+  S(not_equal, not_equal_value, op_type_compare, "lhs != rhs; true for NaN")                                       \
+  X(less, less_value, op_type_compare, "lhs < rhs; false for NaN")                                                 \
+  X(less_equal, less_equal_value, op_type_compare, "lhs <= rhs; false for NaN")                                    \
+  X(greater, greater_value, op_type_compare, "lhs > rhs; false for NaN")                                           \
+  X(greater_equal, greater_equal_value, op_type_compare, "lhs >= rhs; false for NaN")
 
 /* X: of numbers; S: of strings too. */
 #define BINARY(id, value, rule, text, more)                                                                        \

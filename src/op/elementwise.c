@@ -55,7 +55,7 @@ static void map_elements(OpCall *c, const Tensor *const *in, const Tensor **out,
                          .min_args = 1,                                                          \
                          .max_args = 1,                                                          \
                          .fuse = FUSE_ELEMWISE,                                                  \
-                         .type = type_same_float,                                                \
+                         .type = op_type_same_float,                                             \
                          .compute = id##_compute,                                                \
                          .layout = layout_any};
 FLOAT_FUNCTIONS(X)
@@ -118,22 +118,22 @@ static const Type *type_clip(OpCall *c)
 {
   const ClipAttrs *a = c->attrs;
   if (isnan(a->a_min) || isnan(a->a_max))
-    op_raise(c, ERR_ARGUMENT, "a bound is nan: a_min %g, a_max %g", a->a_min, a->a_max);
-  return type_same(c);
+    opdef_raise(c, ERR_ARGUMENT, "a bound is nan: a_min %g, a_max %g", a->a_min, a->a_max);
+  return op_type_same(c);
 }
 
 static const Type *type_same_int(OpCall *c)
 {
   op_tensor_arg(c, 0);
   op_need_int(c, 0);
-  return type_same(c);
+  return op_type_same(c);
 }
 
 static const Type *type_logical(OpCall *c)
 {
   op_tensor_arg(c, 0);
   op_need_bool(c, 0);
-  return type_same(c);
+  return op_type_same(c);
 }
 
 static const Expr *logical_not_value(OpCall *c, const Expr *x) { return expr_not(c->m, x); }
@@ -143,20 +143,20 @@ static const Expr *bitwise_not_value(OpCall *c, const Expr *x)
   return dtype_is_bool(x->dtype) ? expr_not(c->m, x) : op_intrin(c->m, IN_BITNOT, x);
 }
 
-#define NUMBER_FUNCTIONS(X)                                                                                 \
-  X(abs, abs_value, type_same, NULL, "abs", "absolute value; of the smallest integer, itself")              \
-  X(negative, negative_value, type_same, NULL, "negative", "the element with its sign changed")             \
-  X(floor, floor_value, type_same, NULL, "floor", "largest integer not above; integers stay")               \
-  X(ceil, ceil_value, type_same, NULL, "ceil", "smallest integer not below; integers stay")                 \
-  X(trunc, trunc_value, type_same, NULL, "trunc", "the element without its fraction; integers stay")        \
-  X(round, round_value, type_same, NULL, "round", "nearest integer, halves to the even one; integers stay") \
-  X(sign, sign_value, type_same, NULL, "sign", "-1, 0 or 1; of NaN, NaN")                                   \
-  X(nn_relu, relu_value, type_same, NULL, "nn.relu", "max(x, 0); of NaN, NaN")                              \
-  X(nn_leaky_relu, leaky_relu_value, type_same_float, &LeakyRelu_attrs, "nn.leaky_relu",                    \
-    "x where it is positive, alpha * x elsewhere")                                                          \
-  X(clip, clip_value, type_clip, &Clip_attrs, "clip",                                                       \
-    "min(max(x, a_min), a_max); of NaN, NaN; bounds outside an integer's range limit nothing")              \
-  X(logical_not, logical_not_value, type_logical, NULL, "logical_not", "true where the element is false")   \
+#define NUMBER_FUNCTIONS(X)                                                                                    \
+  X(abs, abs_value, op_type_same, NULL, "abs", "absolute value; of the smallest integer, itself")              \
+  X(negative, negative_value, op_type_same, NULL, "negative", "the element with its sign changed")             \
+  X(floor, floor_value, op_type_same, NULL, "floor", "largest integer not above; integers stay")               \
+  X(ceil, ceil_value, op_type_same, NULL, "ceil", "smallest integer not below; integers stay")                 \
+  X(trunc, trunc_value, op_type_same, NULL, "trunc", "the element without its fraction; integers stay")        \
+  X(round, round_value, op_type_same, NULL, "round", "nearest integer, halves to the even one; integers stay") \
+  X(sign, sign_value, op_type_same, NULL, "sign", "-1, 0 or 1; of NaN, NaN")                                   \
+  X(nn_relu, relu_value, op_type_same, NULL, "nn.relu", "max(x, 0); of NaN, NaN")                              \
+  X(nn_leaky_relu, leaky_relu_value, op_type_same_float, &LeakyRelu_attrs, "nn.leaky_relu",                    \
+    "x where it is positive, alpha * x elsewhere")                                                             \
+  X(clip, clip_value, type_clip, &Clip_attrs, "clip",                                                          \
+    "min(max(x, a_min), a_max); of NaN, NaN; bounds outside an integer's range limit nothing")                 \
+  X(logical_not, logical_not_value, type_logical, NULL, "logical_not", "true where the element is false")      \
   X(bitwise_not, bitwise_not_value, type_same_int, NULL, "bitwise_not", "all bits inverted; of bool, logical_not")
 
 #define X(id, value, rule, table, text_name, text)                                 \
@@ -189,7 +189,7 @@ const OpDef op_copy = {
   .max_args = 1,
   .fuse = FUSE_ELEMWISE,
   .flags = OPF_STRING,
-  .type = type_same,
+  .type = op_type_same,
   .compute = copy_compute,
   .layout = layout_any,
 };
@@ -222,7 +222,7 @@ static const Expr *isfinite_value(OpCall *c, const Expr *x) { return ask(c, IN_I
                          .min_args = 1,                                            \
                          .max_args = 1,                                            \
                          .fuse = FUSE_ELEMWISE,                                    \
-                         .type = type_same_bool,                                   \
+                         .type = op_type_same_bool,                                \
                          .compute = id##_compute,                                  \
                          .layout = layout_any};
 QUESTIONS(X)
@@ -235,7 +235,7 @@ static const Type *type_cast(OpCall *c)
   const Type *ty = op_tensor_arg(c, 0);
   DType to = ((const CastAttrs *)c->attrs)->dtype;
   if (!dtype_is_int(to) && !dtype_is_float(to))
-    op_raise(c, ERR_ARGUMENT, "dtype %s is no dtype of a tensor", dtype_name(scratch(c->m->ctx), to));
+    opdef_raise(c, ERR_ARGUMENT, "dtype %s is no dtype of a tensor", dtype_name(scratch(c->m->ctx), to));
   return type_tensor(c->m, to, ty->ndim, ty->shape);
 }
 
@@ -263,7 +263,7 @@ static const Type *type_cast_like(OpCall *c)
 {
   const Type *ty = op_tensor_arg(c, 0);
   if (c->arg[1]->kind != TY_TENSOR)
-    op_raise(c, ERR_TYPE, "argument 'dtype_like' is %s, not a tensor", type_text(scratch(c->m->ctx), c->arg[1]));
+    opdef_raise(c, ERR_TYPE, "argument 'dtype_like' is %s, not a tensor", type_text(scratch(c->m->ctx), c->arg[1]));
   return type_tensor(c->m, c->arg[1]->dtype, ty->ndim, ty->shape);
 }
 
@@ -282,8 +282,8 @@ static const Type *type_reinterpret(OpCall *c)
 {
   const Type *ty = type_cast(c);
   if (ty->dtype.bits != c->arg[0]->dtype.bits)
-    op_raise(c, ERR_TYPE, "%s and %s differ in width", dtype_name(scratch(c->m->ctx), c->arg[0]->dtype),
-             dtype_name(scratch(c->m->ctx), ty->dtype));
+    opdef_raise(c, ERR_TYPE, "%s and %s differ in width", dtype_name(scratch(c->m->ctx), c->arg[0]->dtype),
+                dtype_name(scratch(c->m->ctx), ty->dtype));
   return ty;
 }
 
@@ -321,8 +321,9 @@ DEFINE_ATTRS(FixedPointMultiply, FIXED_POINT_ATTRS)
 static const Type *type_fixed_point(OpCall *c)
 {
   if (!dtype_eq(op_tensor_arg(c, 0)->dtype, DT_I32))
-    op_raise(c, ERR_TYPE, "argument 'data' is %s; int32 is needed", dtype_name(scratch(c->m->ctx), c->arg[0]->dtype));
-  return type_same(c);
+    opdef_raise(c, ERR_TYPE, "argument 'data' is %s; int32 is needed",
+                dtype_name(scratch(c->m->ctx), c->arg[0]->dtype));
+  return op_type_same(c);
 }
 
 static const Expr *fixed_point_value(OpCall *c, const Expr *x)
@@ -417,7 +418,7 @@ static const Expr *fast_erf_value(OpCall *c, const Expr *x)
                          .min_args = 1,                                            \
                          .max_args = 1,                                            \
                          .fuse = FUSE_ELEMWISE,                                    \
-                         .type = type_same_float,                                  \
+                         .type = op_type_same_float,                               \
                          .compute = id##_compute,                                  \
                          .layout = layout_any};
 FAST_FUNCTIONS(X)

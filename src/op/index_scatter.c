@@ -19,11 +19,11 @@ static int combine_of(OpCall *c, const char *attribute, const char *name, bool m
   for (int i = 0; i < (mean ? 6 : 5); i++)
     if (!strcmp(table[i].name, name)) {
       if (table[i].how != PUT && dtype_is_string(c->arg[0]->dtype))
-        op_raise(c, ERR_TYPE, "%s is '%s', and data is strings; only update works on those", attribute, name);
+        opdef_raise(c, ERR_TYPE, "%s is '%s', and data is strings; only update works on those", attribute, name);
       return table[i].how;
     }
-  op_raise(c, ERR_ARGUMENT, "%s is '%s'; it is update, add, mul, min%s", attribute, name,
-           mean ? ", max or mean" : " or max");
+  opdef_raise(c, ERR_ARGUMENT, "%s is '%s'; it is update, add, mul, min%s", attribute, name,
+              mean ? ", max or mean" : " or max");
 }
 
 static const Expr *combined(Module *m, int how, const Expr *old, const Expr *v)
@@ -41,7 +41,7 @@ static const Expr *checked_position(Module *m, const Expr *v, const Expr *extent
 {
   if (v->dtype.bits < 32) v = expr_cast(m, DT_I32, v);
   if (v->dtype.code == DT_UINT) v = expr_cast(m, DT_I64, v);
-  v = emit_from_end(m, v, extent);
+  v = op_emit_from_end(m, v, extent);
   const Expr *in = expr_and(m, expr_binary(m, E_GE, v, expr_int(m, v->dtype, 0)), expr_lt(m, v, extent));
   *inside = *inside ? expr_and(m, *inside, in) : in;
   return v;
@@ -73,20 +73,22 @@ static const Type *scatter_elements_type(OpCall *c)
 {
   const ScatterElementsAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  const Type *at = int_tensor_arg(c, 1);
+  const Type *at = op_int_tensor_arg(c, 1);
   const Type *up = op_tensor_arg(c, 2);
   combine_of(c, "reduction", a->reduction, true);
   op_same_dtype(c, 0, 2);
   int axis = op_axis(c, a->axis, in->ndim);
   if (at->ndim != in->ndim || up->ndim != in->ndim)
-    op_raise(c, ERR_SHAPE, "data is %s, indices %s, updates %s; all need the same rank", arg_text(c, 0), arg_text(c, 1),
-             arg_text(c, 2));
+    opdef_raise(c, ERR_SHAPE, "data is %s, indices %s, updates %s; all need the same rank", op_arg_text(c, 0),
+                op_arg_text(c, 1), op_arg_text(c, 2));
   for (int i = 0; i < in->ndim; i++) {
     if (dim_differ(at->shape[i], up->shape[i]))
-      op_raise(c, ERR_SHAPE, "indices is %s, updates %s; both need the same shape", arg_text(c, 1), arg_text(c, 2));
+      opdef_raise(c, ERR_SHAPE, "indices is %s, updates %s; both need the same shape", op_arg_text(c, 1),
+                  op_arg_text(c, 2));
     if (i != axis && at->shape[i]->kind == E_INT && in->shape[i]->kind == E_INT &&
         at->shape[i]->u.i > in->shape[i]->u.i)
-      op_raise(c, ERR_SHAPE, "axis %d of indices %s is longer than that of data %s", i, arg_text(c, 1), arg_text(c, 0));
+      opdef_raise(c, ERR_SHAPE, "axis %d of indices %s is longer than that of data %s", i, op_arg_text(c, 1),
+                  op_arg_text(c, 0));
   }
   return in;
 }
@@ -103,7 +105,7 @@ static void scatter_elements_compute(OpCall *c, const Tensor *const *in, const T
   const Expr *ix[OP_MAX_RANK];
   const Expr *inside = NULL;
   loops_index(m, n, ix);
-  const Expr **at = emit_copy_index(m, n, ix);
+  const Expr **at = op_emit_copy_index(m, n, ix);
   at[axis] = checked_position(m, loops_load(m, where, ix), l.ob[0]->shape[axis], &inside);
   for (int i = 0; i < n; i++)
     if (i != axis && (where->shape[i]->kind != E_INT || l.ob[0]->shape[i]->kind != E_INT) &&
@@ -138,22 +140,22 @@ static const Type *scatter_nd_type(OpCall *c)
 {
   const ScatterNDAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  const Type *at = int_tensor_arg(c, 1);
+  const Type *at = op_int_tensor_arg(c, 1);
   const Type *up = op_tensor_arg(c, 2);
   combine_of(c, "mode", a->mode, false);
   op_same_dtype(c, 0, 2);
   if (at->ndim < 1 || at->shape[0]->kind != E_INT || at->shape[0]->u.i > in->ndim)
-    op_raise(c, ERR_SHAPE, "the first axis of indices %s is the length of an index; it is a number of at most %d",
-             arg_text(c, 1), in->ndim);
+    opdef_raise(c, ERR_SHAPE, "the first axis of indices %s is the length of an index; it is a number of at most %d",
+                op_arg_text(c, 1), in->ndim);
   int k = (int)at->shape[0]->u.i;
   int nx = at->ndim - 1;
   if (up->ndim != nx + in->ndim - k)
-    op_raise(c, ERR_SHAPE, "updates is %s; with data %s and indices %s it has %d dimensions", arg_text(c, 2),
-             arg_text(c, 0), arg_text(c, 1), nx + in->ndim - k);
+    opdef_raise(c, ERR_SHAPE, "updates is %s; with data %s and indices %s it has %d dimensions", op_arg_text(c, 2),
+                op_arg_text(c, 0), op_arg_text(c, 1), nx + in->ndim - k);
   for (int i = 0; i < up->ndim; i++)
     if (dim_differ(up->shape[i], i < nx ? at->shape[i + 1] : in->shape[i - nx + k]))
-      op_raise(c, ERR_SHAPE, "axis %d of updates %s does not fit indices %s and data %s", i, arg_text(c, 2),
-               arg_text(c, 1), arg_text(c, 0));
+      opdef_raise(c, ERR_SHAPE, "axis %d of updates %s does not fit indices %s and data %s", i, op_arg_text(c, 2),
+                  op_arg_text(c, 1), op_arg_text(c, 0));
   return in;
 }
 
@@ -203,13 +205,14 @@ static const Type *max_unpool_type(OpCall *c)
 {
   const MaxUnpoolAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  const Type *at = int_tensor_arg(c, 1);
+  const Type *at = op_int_tensor_arg(c, 1);
   if (in->ndim != at->ndim || a->shape.n != in->ndim)
-    op_raise(c, ERR_SHAPE, "data is %s, indices %s, shape has %d dimensions; all need the same rank", arg_text(c, 0),
-             arg_text(c, 1), a->shape.n);
+    opdef_raise(c, ERR_SHAPE, "data is %s, indices %s, shape has %d dimensions; all need the same rank",
+                op_arg_text(c, 0), op_arg_text(c, 1), a->shape.n);
   for (int i = 0; i < in->ndim; i++)
     if (dim_differ(in->shape[i], at->shape[i]))
-      op_raise(c, ERR_SHAPE, "data is %s, indices %s; both need the same shape", arg_text(c, 0), arg_text(c, 1));
+      opdef_raise(c, ERR_SHAPE, "data is %s, indices %s; both need the same shape", op_arg_text(c, 0),
+                  op_arg_text(c, 1));
   return type_tensor(c->m, in->dtype, a->shape.n, a->shape.v);
 }
 
@@ -225,7 +228,7 @@ static void max_unpool_compute(OpCall *c, const Tensor *const *in, const Tensor 
   loops_index(m, to->ndim, ix);
   Stmt *clear = loops_nest(m, to->ndim, to->shape, -1, zx, true, loops_store(m, to, zx, op_num(m, to->dtype, 0)));
   const Expr *flat = checked_position(m, loops_load(m, l.ib[1], ix), dim_product(m, to->ndim, to->shape), &inside);
-  emit_unflatten(m, flat, to->ndim, to->shape, at);
+  op_emit_unflatten(m, flat, to->ndim, to->shape, at);
   Stmt *put = stmt_if(m, inside, loops_store(m, to, at, loops_load(m, l.ib[0], ix)), NULL);
   loops_end(&l, "max_unpool", loops_seq(m, clear, loops_nest(m, to->ndim, l.ib[0]->shape, -1, ix, false, put)), out);
 }

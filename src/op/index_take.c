@@ -16,9 +16,9 @@ static const Expr *safe_position(Module *m, const Expr *v, const Expr *extent, b
   DType t = v->dtype;
   if (t.bits < 32) v = expr_cast(m, DT_I32, v);
   if (t.code == DT_UINT && t.bits >= 32) v = expr_cast(m, DT_I64, v);
-  if (from_end) v = emit_from_end(m, v, extent);
+  if (from_end) v = op_emit_from_end(m, v, extent);
   const Expr *last = expr_sub(m, extent, expr_int(m, extent->dtype, 1));
-  return expr_cast(m, extent->dtype, emit_clamp(m, v, expr_int(m, v->dtype, 0), last));
+  return expr_cast(m, extent->dtype, op_emit_clamp(m, v, expr_int(m, v->dtype, 0), last));
 }
 
 /* ---- take --------------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static int take_axis(OpCall *c, int ndim)
 {
   const TakeAttrs *a = c->attrs;
   if (strcmp(a->mode, "clip") && strcmp(a->mode, "wrap") && strcmp(a->mode, "fast"))
-    op_raise(c, ERR_ARGUMENT, "mode is '%s'; it is clip, wrap or fast", a->mode);
+    opdef_raise(c, ERR_ARGUMENT, "mode is '%s'; it is clip, wrap or fast", a->mode);
   return a->axis.given && a->axis.n ? op_axis(c, a->axis.v[0], ndim) : -1;
 }
 
@@ -36,20 +36,20 @@ static int take_batch(OpCall *c, const Type *in, const Type *at, int axis)
 {
   const TakeAttrs *a = c->attrs;
   int64_t b = a->batch_dims < 0 ? a->batch_dims + at->ndim : a->batch_dims;
-  if (axis < 0 && b) op_raise(c, ERR_ARGUMENT, "batch_dims is %" PRId64 " without an axis", a->batch_dims);
+  if (axis < 0 && b) opdef_raise(c, ERR_ARGUMENT, "batch_dims is %" PRId64 " without an axis", a->batch_dims);
   if (b < 0 || b > at->ndim || (axis >= 0 && b > axis))
-    op_raise(c, ERR_ARGUMENT, "batch_dims is %" PRId64 "; it is at most axis %d and the rank of %s", a->batch_dims,
-             axis, arg_text(c, 1));
+    opdef_raise(c, ERR_ARGUMENT, "batch_dims is %" PRId64 "; it is at most axis %d and the rank of %s", a->batch_dims,
+                axis, op_arg_text(c, 1));
   for (int i = 0; i < (int)b; i++)
     if (dim_differ(in->shape[i], at->shape[i]))
-      op_raise(c, ERR_SHAPE, "batch axis %d of %s and of %s differ", i, arg_text(c, 0), arg_text(c, 1));
+      opdef_raise(c, ERR_SHAPE, "batch axis %d of %s and of %s differ", i, op_arg_text(c, 0), op_arg_text(c, 1));
   return (int)b;
 }
 
 static const Type *take_type(OpCall *c)
 {
   const Type *in = op_tensor_arg(c, 0);
-  const Type *at = int_tensor_arg(c, 1);
+  const Type *at = op_int_tensor_arg(c, 1);
   int axis = take_axis(c, in->ndim);
   int b = take_batch(c, in, at, axis);
   int n = 0;
@@ -58,9 +58,9 @@ static const Type *take_type(OpCall *c)
   for (int i = 0; i < axis; i++) dim[n++] = in->shape[i];
   for (int i = b; i < at->ndim; i++) dim[n++] = at->shape[i];
   for (int i = axis + 1; i < in->ndim; i++) dim[n++] = in->shape[i];
-  check_rank(c, n);
+  op_check_rank(c, n);
   if (axis < in->ndim && expr_is_int(in->shape[axis], 0) && !expr_is_int(dim_product(c->m, n, dim), 0))
-    op_raise(c, ERR_SHAPE, "axis %d of %s is empty; there is nothing to take", axis, arg_text(c, 0));
+    opdef_raise(c, ERR_SHAPE, "axis %d of %s is empty; there is nothing to take", axis, op_arg_text(c, 0));
   return type_tensor(c->m, in->dtype, n, dim);
 }
 
@@ -84,7 +84,7 @@ static void take_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   const Expr *at[OP_MAX_RANK], *ix[OP_MAX_RANK];
   if (axis < 0) {
     const Expr *flat = taken_position(c, op_read(m, in[1], ax.index), dim_product(m, data->ndim, data->shape));
-    emit_unflatten(m, flat, data->ndim, data->shape, at);
+    op_emit_unflatten(m, flat, data->ndim, data->shape, at);
     out[0] = op_emit(c, &ax, "T_take", op_read(m, in[0], at));
     return;
   }
@@ -115,14 +115,15 @@ static const Type *gather_type(OpCall *c)
 {
   const GatherAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  const Type *at = int_tensor_arg(c, 1);
+  const Type *at = op_int_tensor_arg(c, 1);
   if (in->ndim != at->ndim)
-    op_raise(c, ERR_SHAPE, "data is %s, indices %s; both need the same rank", arg_text(c, 0), arg_text(c, 1));
+    opdef_raise(c, ERR_SHAPE, "data is %s, indices %s; both need the same rank", op_arg_text(c, 0), op_arg_text(c, 1));
   int axis = op_axis(c, a->axis, in->ndim);
   for (int i = 0; i < in->ndim; i++)
     if (i != axis && in->shape[i]->kind == E_INT && at->shape[i]->kind == E_INT &&
         at->shape[i]->u.i > in->shape[i]->u.i)
-      op_raise(c, ERR_SHAPE, "axis %d of indices %s is longer than that of data %s", i, arg_text(c, 1), arg_text(c, 0));
+      opdef_raise(c, ERR_SHAPE, "axis %d of indices %s is longer than that of data %s", i, op_arg_text(c, 1),
+                  op_arg_text(c, 0));
   return type_tensor(c->m, in->dtype, at->ndim, at->shape);
 }
 
@@ -131,7 +132,7 @@ static void gather_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   const GatherAttrs *a = c->attrs;
   OpAxes ax = op_out_axes(c, 0);
   int axis = op_axis(c, a->axis, ax.ndim);
-  const Expr **at = emit_copy_index(c->m, ax.ndim, ax.index);
+  const Expr **at = op_emit_copy_index(c->m, ax.ndim, ax.index);
   at[axis] = safe_position(c->m, op_read(c->m, in[1], ax.index), in[0]->buffer->shape[axis], true);
   for (int i = 0; i < ax.ndim; i++)
     if (i != axis && !dim_same(c->m, ax.shape[i], in[0]->buffer->shape[i]) &&
@@ -164,31 +165,34 @@ DEFINE_ATTRS(GatherND, GATHER_ND_ATTRS)
 static int nd_length(OpCall *c, const Type *at)
 {
   const GatherNDAttrs *a = c->attrs;
-  if (at->ndim < 1) op_raise(c, ERR_SHAPE, "indices is %s; its first axis holds the parts of an index", arg_text(c, 1));
+  if (at->ndim < 1)
+    opdef_raise(c, ERR_SHAPE, "indices is %s; its first axis holds the parts of an index", op_arg_text(c, 1));
   if (at->shape[0]->kind == E_INT) return (int)at->shape[0]->u.i;
   if (a->index_rank.given && a->index_rank.n) return (int)a->index_rank.v[0];
-  op_raise(c, ERR_UNSUPPORTED,
-           "the length of an index, the first axis of %s, is known only at run time; give index_rank", arg_text(c, 1));
+  opdef_raise(c, ERR_UNSUPPORTED,
+              "the length of an index, the first axis of %s, is known only at run time; give index_rank",
+              op_arg_text(c, 1));
 }
 
 static const Type *gather_nd_type(OpCall *c)
 {
   const GatherNDAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  const Type *at = int_tensor_arg(c, 1);
+  const Type *at = op_int_tensor_arg(c, 1);
   int k = nd_length(c, at);
   int n = 0;
   if (a->batch_dims < 0 || a->batch_dims > at->ndim - 1 || a->batch_dims + k > in->ndim)
-    op_raise(c, ERR_SHAPE, "batch_dims %" PRId64 " and indices of length %d do not fit data %s", a->batch_dims, k,
-             arg_text(c, 0));
+    opdef_raise(c, ERR_SHAPE, "batch_dims %" PRId64 " and indices of length %d do not fit data %s", a->batch_dims, k,
+                op_arg_text(c, 0));
   const Expr *dim[2 * OP_MAX_RANK];
   for (int i = 1; i < at->ndim; i++) dim[n++] = at->shape[i];
   for (int i = 0; i < (int)a->batch_dims; i++)
     if (dim_differ(at->shape[i + 1], in->shape[i]))
-      op_raise(c, ERR_SHAPE, "batch axis %d of data %s and of indices %s differ", i, arg_text(c, 0), arg_text(c, 1));
+      opdef_raise(c, ERR_SHAPE, "batch axis %d of data %s and of indices %s differ", i, op_arg_text(c, 0),
+                  op_arg_text(c, 1));
     else dim[i] = op_equal_dim(c, at->shape[i + 1], in->shape[i], "a batch axis");
   for (int i = (int)a->batch_dims + k; i < in->ndim; i++) dim[n++] = in->shape[i];
-  check_rank(c, n);
+  op_check_rank(c, n);
   return type_tensor(c->m, in->dtype, n, dim);
 }
 
@@ -230,22 +234,22 @@ const OpDef op_gather_nd = {
 /* inputs: data, then one index tensor for each of its first axes; the indices broadcast. */
 static const Type *adv_index_type(OpCall *c)
 {
-  const Type *ty = tuple_arg(c, 0);
+  const Type *ty = op_filled_tuple_arg(c, 0);
   const Type *in = ty->field[0];
   const Expr *dim[2 * OP_MAX_RANK], *next[OP_MAX_RANK];
   int n = 0;
   if (ty->nfield < 2 || ty->nfield - 1 > in->ndim)
-    op_raise(c, ERR_ARGUMENT, "%d index tensors for %s; there is at least one and at most one for each axis",
-             ty->nfield - 1, type_text(c->m->arena, in));
+    opdef_raise(c, ERR_ARGUMENT, "%d index tensors for %s; there is at least one and at most one for each axis",
+                ty->nfield - 1, type_text(c->m->arena, in));
   for (int k = 1; k < ty->nfield; k++) {
     const Type *at = ty->field[k];
     if (!dtype_is_int(at->dtype))
-      op_raise(c, ERR_TYPE, "index %d is %s; it must hold integers", k - 1, type_text(c->m->arena, at));
+      opdef_raise(c, ERR_TYPE, "index %d is %s; it must hold integers", k - 1, type_text(c->m->arena, at));
     n = op_broadcast_shape(c, n, dim, at->ndim, at->shape, next);
     memcpy(dim, next, (size_t)n * sizeof *dim);
   }
   for (int i = ty->nfield - 1; i < in->ndim; i++) dim[n++] = in->shape[i];
-  check_rank(c, n);
+  op_check_rank(c, n);
   return type_tensor(c->m, in->dtype, n, dim);
 }
 
@@ -293,13 +297,13 @@ DEFINE_ATTRS(DynOneHot, DYN_ONE_HOT_ATTRS)
 static const Type *one_hot_of(OpCall *c, const Expr *depth, int64_t axis, DType dtype)
 {
   const Type *at = op_tensor_arg(c, 0);
-  const Type *on = ranked_tensor_arg(c, 1, 0);
-  const Type *off = ranked_tensor_arg(c, 2, 0);
+  const Type *on = op_ranked_tensor_arg(c, 1, 0);
+  const Type *off = op_ranked_tensor_arg(c, 2, 0);
   if (!dtype_eq(on->dtype, off->dtype))
-    op_raise(c, ERR_TYPE, "on_value is %s, off_value %s", arg_text(c, 1), arg_text(c, 2));
+    opdef_raise(c, ERR_TYPE, "on_value is %s, off_value %s", op_arg_text(c, 1), op_arg_text(c, 2));
   int d = op_axis(c, axis, at->ndim + 1);
   int k = 0;
-  check_rank(c, at->ndim + 1);
+  op_check_rank(c, at->ndim + 1);
   const Expr *dim[OP_MAX_RANK + 1];
   for (int i = 0; i <= at->ndim; i++) dim[i] = i == d ? depth : at->shape[k++];
   return type_tensor(c->m, dtype.code == DT_VOID ? on->dtype : dtype, at->ndim + 1, dim);
@@ -308,7 +312,7 @@ static const Type *one_hot_of(OpCall *c, const Expr *depth, int64_t axis, DType 
 static const Type *one_hot_type(OpCall *c)
 {
   const OneHotAttrs *a = c->attrs;
-  if (a->depth < 0) op_raise(c, ERR_ARGUMENT, "depth is %" PRId64 "; it is not negative", a->depth);
+  if (a->depth < 0) opdef_raise(c, ERR_ARGUMENT, "depth is %" PRId64 "; it is not negative", a->depth);
   return one_hot_of(c, dim_int(c->m, a->depth), a->axis, a->dtype);
 }
 
@@ -317,7 +321,7 @@ static const Type *dyn_one_hot_type(OpCall *c)
   const DynOneHotAttrs *a = c->attrs;
   int n;
   const Expr *const *depth = op_dims(c, 3, &n);
-  if (n != 1) op_raise(c, ERR_SHAPE, "depth is %s; it is one number", arg_text(c, 3));
+  if (n != 1) opdef_raise(c, ERR_SHAPE, "depth is %s; it is one number", op_arg_text(c, 3));
   return one_hot_of(c, depth[0], a->axis, a->dtype);
 }
 
@@ -334,7 +338,7 @@ static void one_hot_emit(OpCall *c, int64_t axis, const Tensor *const *in, const
   const Expr *v = op_read(m, in[0], ix);
   if (dtype_is_float(v->dtype)) v = expr_cast(m, DT_I64, v);
   if (v->dtype.bits < 32) v = expr_cast(m, DT_I32, v);
-  const Expr *hit = expr_binary(m, E_EQ, emit_from_end(m, v, ax.shape[d]), ax.index[d]);
+  const Expr *hit = expr_binary(m, E_EQ, op_emit_from_end(m, v, ax.shape[d]), ax.index[d]);
   DType t = c->out->dtype;
   out[0] = op_emit(
       c, &ax, "T_one_hot",
@@ -387,13 +391,13 @@ static const Type *sequence_mask_type(OpCall *c)
 {
   const SequenceMaskAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  const Type *len = ranked_tensor_arg(c, 1, 1);
+  const Type *len = op_ranked_tensor_arg(c, 1, 1);
   if (in->ndim < 2 || (a->axis != 0 && a->axis != 1))
-    op_raise(c, ERR_ARGUMENT, "axis is %" PRId64 " of %s; it is 0 or 1 of at least two", a->axis, arg_text(c, 0));
+    opdef_raise(c, ERR_ARGUMENT, "axis is %" PRId64 " of %s; it is 0 or 1 of at least two", a->axis, op_arg_text(c, 0));
   if (dim_differ(in->shape[1 - a->axis], len->shape[0]))
-    op_raise(c, ERR_SHAPE, "valid_length is %s; axis %d of %s is the batch", arg_text(c, 1), (int)(1 - a->axis),
-             arg_text(c, 0));
-  const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
+    opdef_raise(c, ERR_SHAPE, "valid_length is %s; axis %d of %s is the batch", op_arg_text(c, 1), (int)(1 - a->axis),
+                op_arg_text(c, 0));
+  const Expr **dim = op_emit_copy_index(c->m, in->ndim, in->shape);
   dim[1 - a->axis] = op_equal_dim(c, dim[1 - a->axis], len->shape[0], "the batch");
   return type_tensor(c->m, in->dtype, in->ndim, dim);
 }
@@ -402,7 +406,7 @@ static void sequence_mask_compute(OpCall *c, const Tensor *const *in, const Tens
 {
   const SequenceMaskAttrs *a = c->attrs;
   OpAxes ax = op_out_axes(c, 0);
-  const Expr *len = emit_read1(c->m, in[1], ax.index[1 - a->axis]);
+  const Expr *len = op_emit_read1(c->m, in[1], ax.index[1 - a->axis]);
   const Expr *inside = expr_lt(c->m, expr_cast(c->m, len->dtype, ax.index[a->axis]), len);
   out[0] =
       op_emit(c, &ax, "T_sequence_mask",
@@ -426,10 +430,10 @@ const OpDef op_sequence_mask = {
 
 static const Type *unravel_index_type(OpCall *c)
 {
-  const Type *at = int_tensor_arg(c, 0);
-  const Type *shape = int_tensor_arg(c, 1);
+  const Type *at = op_int_tensor_arg(c, 0);
+  const Type *shape = op_int_tensor_arg(c, 1);
   if (at->ndim > 1 || shape->ndim != 1)
-    op_raise(c, ERR_SHAPE, "indices is %s, shape %s; both are vectors", arg_text(c, 0), arg_text(c, 1));
+    opdef_raise(c, ERR_SHAPE, "indices is %s, shape %s; both are vectors", op_arg_text(c, 0), op_arg_text(c, 1));
   const Expr *dim[2] = {shape->shape[0], at->ndim ? at->shape[0] : NULL};
   return type_tensor(c->m, at->dtype, 1 + at->ndim, dim);
 }
@@ -440,12 +444,13 @@ static void unravel_index_compute(OpCall *c, const Tensor *const *in, const Tens
   Module *m = c->m;
   OpAxes ax = op_out_axes(c, 0);
   const Buffer *shape = in[1]->buffer;
-  if (shape->shape[0]->kind != E_INT) op_raise(c, ERR_UNSUPPORTED, "the rank of the shape is known only at run time");
+  if (shape->shape[0]->kind != E_INT)
+    opdef_raise(c, ERR_UNSUPPORTED, "the rank of the shape is known only at run time");
   const Expr *v = op_read(m, in[0], ax.index + 1);
   const Expr *body = v;
   const Expr *rest = v;
   for (int d = (int)shape->shape[0]->u.i - 1; d >= 0; d--) {
-    const Expr *extent = expr_cast(m, v->dtype, emit_read1(m, in[1], expr_i32(m, d)));
+    const Expr *extent = expr_cast(m, v->dtype, op_emit_read1(m, in[1], expr_i32(m, d)));
     const Expr *part = d ? op_int_divide(m, E_FLOORMOD, rest, extent) : rest;
     body = d == (int)shape->shape[0]->u.i - 1
                ? part
@@ -468,8 +473,8 @@ const OpDef op_unravel_index = {
 
 static const Type *invert_permutation_type(OpCall *c)
 {
-  const Type *at = int_tensor_arg(c, 0);
-  if (at->ndim != 1) op_raise(c, ERR_SHAPE, "data is %s; a permutation is a vector", arg_text(c, 0));
+  const Type *at = op_int_tensor_arg(c, 0);
+  if (at->ndim != 1) opdef_raise(c, ERR_SHAPE, "data is %s; a permutation is a vector", op_arg_text(c, 0));
   return at;
 }
 
@@ -508,12 +513,12 @@ static const Type *searchsorted_type(OpCall *c)
   const Type *v = op_tensor_arg(c, 1);
   op_same_dtype(c, 0, 1);
   if (seq->ndim != 1 && seq->ndim != v->ndim)
-    op_raise(c, ERR_SHAPE, "sorted_sequence is %s, values %s; the sequence is a vector or has the same rank",
-             arg_text(c, 0), arg_text(c, 1));
+    opdef_raise(c, ERR_SHAPE, "sorted_sequence is %s, values %s; the sequence is a vector or has the same rank",
+                op_arg_text(c, 0), op_arg_text(c, 1));
   for (int i = 0; seq->ndim > 1 && i < seq->ndim - 1; i++)
     if (dim_differ(seq->shape[i], v->shape[i]))
-      op_raise(c, ERR_SHAPE, "sorted_sequence is %s, values %s; they may differ only along the last axis",
-               arg_text(c, 0), arg_text(c, 1));
+      opdef_raise(c, ERR_SHAPE, "sorted_sequence is %s, values %s; they may differ only along the last axis",
+                  op_arg_text(c, 0), op_arg_text(c, 1));
   return type_tensor(c->m, a->dtype, v->ndim, v->shape);
 }
 
@@ -561,9 +566,9 @@ static const Type *count_ngrams_type(OpCall *c)
   if (!dtype_is_string(x->dtype)) op_need_int(c, 0);
   op_same_dtype(c, 0, 1);
   if (!dim_literal(grams->shape[1], &n) || n < 1 || n > NGRAM_MAX)
-    op_raise(c, ERR_SHAPE, "grams is %s; a row of it has 1 to %d elements", arg_text(c, 1), NGRAM_MAX);
+    opdef_raise(c, ERR_SHAPE, "grams is %s; a row of it has 1 to %d elements", op_arg_text(c, 1), NGRAM_MAX);
   if (a->skips < 0 || a->skips > SKIPS_MAX)
-    op_raise(c, ERR_ARGUMENT, "skips is %" PRId64 "; it is 0 to %d", (int64_t)a->skips, SKIPS_MAX);
+    opdef_raise(c, ERR_ARGUMENT, "skips is %" PRId64 "; it is 0 to %d", (int64_t)a->skips, SKIPS_MAX);
   return type_tensor(c->m, DT_I32, 2, (const Expr *[]){x->shape[0], grams->shape[0]});
 }
 

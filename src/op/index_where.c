@@ -60,7 +60,7 @@ const OpDef op_argwhere_padded = {
 static const Type *argwhere_type(OpCall *c)
 {
   const Type *in = op_tensor_arg(c, 0);
-  const Expr *dim[2] = {dim_any(c->m), dim_int(c->m, in->ndim)};
+  const Expr *dim[2] = {type_dim_any(c->m), dim_int(c->m, in->ndim)};
   return type_tensor(c->m, DT_I32, 2, dim);
 }
 
@@ -92,15 +92,15 @@ static const Type *compress_type(OpCall *c)
   const Type *in = op_tensor_arg(c, 0);
   const Type *cond = op_tensor_arg(c, 1);
   if (cond->ndim != 1 || !dtype_is_bool(cond->dtype))
-    op_raise(c, ERR_TYPE, "condition is %s; it is a vector of bool", arg_text(c, 1));
+    opdef_raise(c, ERR_TYPE, "condition is %s; it is a vector of bool", op_arg_text(c, 1));
   bool flat = !a->axis.given || !a->axis.n;
   int axis = flat ? 0 : op_axis(c, a->axis.v[0], in->ndim);
   const Expr *extent = flat ? dim_product(c->m, in->ndim, in->shape) : in->shape[axis];
   if (cond->shape[0]->kind == E_INT && extent->kind == E_INT && cond->shape[0]->u.i > extent->u.i)
-    op_raise(c, ERR_SHAPE, "condition is %s, longer than the %" PRId64 " entries of %s", arg_text(c, 1), extent->u.i,
-             arg_text(c, 0));
-  const Expr **dim = emit_copy_index(c->m, in->ndim ? in->ndim : 1, in->ndim ? in->shape : &extent);
-  dim[axis] = dim_any(c->m);
+    opdef_raise(c, ERR_SHAPE, "condition is %s, longer than the %" PRId64 " entries of %s", op_arg_text(c, 1),
+                extent->u.i, op_arg_text(c, 0));
+  const Expr **dim = op_emit_copy_index(c->m, in->ndim ? in->ndim : 1, in->ndim ? in->shape : &extent);
+  dim[axis] = type_dim_any(c->m);
   return type_tensor(c->m, in->dtype, flat ? 1 : in->ndim, dim);
 }
 
@@ -141,7 +141,7 @@ DEFINE_ATTRS(UniquePadded, UNIQUE_PADDED_ATTRS)
 static const Type *unique_padded_type(OpCall *c)
 {
   const Type *in = op_tensor_arg(c, 0);
-  if (in->ndim != 2) op_raise(c, ERR_SHAPE, "data is %s; it is a matrix whose rows are compared", arg_text(c, 0));
+  if (in->ndim != 2) opdef_raise(c, ERR_SHAPE, "data is %s; it is a matrix whose rows are compared", op_arg_text(c, 0));
   const Expr *one = dim_int(c->m, 1);
   const Type *list = type_tensor(c->m, DT_I32, 1, in->shape);
   return type_tuple(c->m, 4, (const Type *[]){list, list, list, type_tensor(c->m, DT_I32, 1, &one)});
@@ -275,10 +275,10 @@ static const Type *unique_type(OpCall *c)
   const Type *in = op_tensor_arg(c, 0);
   bool flat = !a->axis.given || !a->axis.n;
   int axis = flat ? 0 : op_axis(c, a->axis.v[0], in->ndim);
-  const Expr *any = dim_any(c->m);
+  const Expr *any = type_dim_any(c->m);
   const Expr *one = dim_int(c->m, 1);
   const Expr *n = flat ? dim_product(c->m, in->ndim, in->shape) : in->shape[axis];
-  const Expr **dim = emit_copy_index(c->m, in->ndim ? in->ndim : 1, in->ndim ? in->shape : &one);
+  const Expr **dim = op_emit_copy_index(c->m, in->ndim ? in->ndim : 1, in->ndim ? in->shape : &one);
   dim[axis] = any;
   const Type *list = type_tensor(c->m, DT_I32, 1, &any);
   return type_tuple(c->m, a->return_counts ? 5 : 4,

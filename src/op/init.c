@@ -17,9 +17,9 @@ static const Type *filled_type(OpCall *c, DType dtype, int ndim, const Expr *con
 {
   for (int i = 0; i < ndim; i++)
     if (shape[i]->kind == E_INT && shape[i]->u.i < 0)
-      op_raise(c, ERR_SHAPE, "dimension %d is %" PRId64 "; a dimension is not negative", i, shape[i]->u.i);
+      opdef_raise(c, ERR_SHAPE, "dimension %d is %" PRId64 "; a dimension is not negative", i, shape[i]->u.i);
   if (!dtype_is_int(dtype) && !dtype_is_float(dtype) && !(dtype_is_string(dtype) && c->op->flags & OPF_STRING))
-    op_raise(c, ERR_ARGUMENT, "dtype %s is no dtype of a tensor", dtype_name(scratch(c->m->ctx), dtype));
+    opdef_raise(c, ERR_ARGUMENT, "dtype %s is no dtype of a tensor", dtype_name(scratch(c->m->ctx), dtype));
   return type_tensor(c->m, dtype, ndim, shape);
 }
 
@@ -41,7 +41,7 @@ static const Type *type_full(OpCall *c)
 static const Type *type_full_like(OpCall *c)
 {
   op_ranked_arg(c, 1, 0, 0);
-  return type_same(c);
+  return op_type_same(c);
 }
 
 static void fill(OpCall *c, const Expr *value, const Tensor **out)
@@ -107,7 +107,7 @@ const OpDef op_zeros_like = {
   .min_args = 1,
   .max_args = 1,
   .fuse = FUSE_ELEMWISE,
-  .type = type_same,
+  .type = op_type_same,
   .compute = zeros_compute,
 };
 const OpDef op_ones_like = {
@@ -117,7 +117,7 @@ const OpDef op_ones_like = {
   .min_args = 1,
   .max_args = 1,
   .fuse = FUSE_ELEMWISE,
-  .type = type_same,
+  .type = op_type_same,
   .compute = ones_compute,
 };
 const OpDef op_full_like = {
@@ -203,14 +203,14 @@ static const Expr *arange_count(OpCall *c, const Expr *start, const Expr *stop, 
 {
   Module *m = c->m;
   if (dtype_is_float(step->dtype)) {
-    if (expr_is_const(step) && step->u.f == 0) op_raise(c, ERR_ARGUMENT, "the step is 0");
+    if (expr_is_const(step) && step->u.f == 0) opdef_raise(c, ERR_ARGUMENT, "the step is 0");
     const Expr *n = op_intrin(m, IN_CEIL, expr_binary(m, E_DIV, expr_sub(m, stop, start), step));
     return dim_max(m, dim_int(m, 0), dim_simplify(m, expr_cast(m, DT_I32, n)));
   }
   const Expr *a = dim_of_value(m, start);
   const Expr *b = dim_of_value(m, stop);
   const Expr *by = dim_of_value(m, step);
-  if (expr_is_int(by, 0)) op_raise(c, ERR_ARGUMENT, "the step is 0");
+  if (expr_is_int(by, 0)) opdef_raise(c, ERR_ARGUMENT, "the step is 0");
   const Expr *zero = dim_int(m, 0);
   const Expr *is_zero = expr_binary(m, E_EQ, by, zero);
   const Expr *safe = by->kind == E_INT ? by : expr_select(m, is_zero, dim_int(m, 1), by);
@@ -255,8 +255,8 @@ static const Type *broadcast_to(OpCall *c, int ndim, const Expr *const *goal)
   const Type *ty = op_tensor_arg(c, 0);
   Module *m = c->m;
   if (ty->ndim > ndim)
-    op_raise(c, ERR_SHAPE, "argument '%s' is %s: it does not broadcast to %d dimension%s", op_arg_name(c, 0),
-             type_text(scratch(m->ctx), ty), ndim, ndim == 1 ? "" : "s");
+    opdef_raise(c, ERR_SHAPE, "argument '%s' is %s: it does not broadcast to %d dimension%s", op_arg_name(c, 0),
+                type_text(scratch(m->ctx), ty), ndim, ndim == 1 ? "" : "s");
   const Type *plain = filled_type(c, ty->dtype, ndim, goal);
   const Expr **shape = arena_copy(m->arena, plain->shape, (size_t)ndim * sizeof *shape);
   for (int d = 0; d < ty->ndim; d++) {
@@ -264,8 +264,8 @@ static const Type *broadcast_to(OpCall *c, int ndim, const Expr *const *goal)
     const Expr *to = goal[ndim - ty->ndim + d];
     if (expr_is_int(from, 1) || dim_same(m, from, to)) continue;
     if (from->kind == E_INT && to->kind == E_INT)
-      op_raise(c, ERR_SHAPE, "argument '%s' is %s: it does not broadcast to %s", op_arg_name(c, 0),
-               type_text(scratch(m->ctx), ty), type_text(scratch(m->ctx), plain));
+      opdef_raise(c, ERR_SHAPE, "argument '%s' is %s: it does not broadcast to %s", op_arg_name(c, 0),
+                  type_text(scratch(m->ctx), ty), type_text(scratch(m->ctx), plain));
     const Expr *fits = expr_binary(m, E_EQ, from, to);
     if (from->kind != E_INT) fits = expr_binary(m, E_OR, fits, expr_binary(m, E_EQ, from, expr_int(m, from->dtype, 1)));
     shape[ndim - ty->ndim + d] = dim_guard(m, fits, to);
@@ -339,14 +339,14 @@ static const Type *collapse_to(OpCall *c, int ndim, const Expr *const *goal)
 {
   const Type *ty = op_tensor_arg(c, 0);
   if (ndim > ty->ndim)
-    op_raise(c, ERR_SHAPE, "argument 'data' is %s: it does not collapse to %d dimensions",
-             type_text(scratch(c->m->ctx), ty), ndim);
+    opdef_raise(c, ERR_SHAPE, "argument 'data' is %s: it does not collapse to %d dimensions",
+                type_text(scratch(c->m->ctx), ty), ndim);
   for (int d = 0; d < ndim; d++) {
     const Expr *from = ty->shape[ty->ndim - ndim + d];
     if (!expr_is_int(goal[d], 1) && !dim_same(c->m, from, goal[d]))
-      op_raise(c, ERR_SHAPE, "argument 'data' is %s: dimension %s does not collapse to %s",
-               type_text(scratch(c->m->ctx), ty), expr_str_of(scratch(c->m->ctx), from),
-               expr_str_of(scratch(c->m->ctx), goal[d]));
+      opdef_raise(c, ERR_SHAPE, "argument 'data' is %s: dimension %s does not collapse to %s",
+                  type_text(scratch(c->m->ctx), ty), expr_str_of(scratch(c->m->ctx), from),
+                  expr_str_of(scratch(c->m->ctx), goal[d]));
   }
   return type_tensor(c->m, ty->dtype, ndim, goal);
 }

@@ -28,7 +28,7 @@ static int letter_label(char ch)
 
 static void put_label(OpCall *c, Term *t, int label)
 {
-  if (t->n == OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "a term of the equation has more than %d axes", OP_MAX_RANK);
+  if (t->n == OP_MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "a term of the equation has more than %d axes", OP_MAX_RANK);
   t->label[t->n++] = label;
 }
 
@@ -39,14 +39,14 @@ static const char *parse_term(OpCall *c, const char *s, int dots, Term *t)
   for (; *s && *s != ',' && *s != '-'; s++) {
     if (*s == ' ') continue;
     if (str_starts(s, "...")) {
-      if (seen) op_raise(c, ERR_ARGUMENT, "a term of the equation has two ellipses");
+      if (seen) opdef_raise(c, ERR_ARGUMENT, "a term of the equation has two ellipses");
       seen = true;
       for (int k = dots - 1; k >= 0; k--) put_label(c, t, EINSUM_LABELS + k);
       s += 2;
     } else if (letter_label(*s) >= 0) {
       put_label(c, t, letter_label(*s));
     } else {
-      op_raise(c, ERR_ARGUMENT, "'%c' in the equation is neither a letter nor an ellipsis", *s);
+      opdef_raise(c, ERR_ARGUMENT, "'%c' in the equation is neither a letter nor an ellipsis", *s);
     }
   }
   return s;
@@ -68,8 +68,9 @@ static void bind_extent(OpCall *c, Equation *q, int input, int label, const Expr
   if (!*e || expr_is_int(*e, 1)) *e = dim;
   else if (expr_is_int(dim, 1)) return;
   else if (dim_differ(*e, dim))
-    op_raise(c, ERR_SHAPE, "input %d has extent %" PRId64 " where another has %" PRId64 " for the same label of '%s'",
-             input, dim->u.i, (*e)->u.i, ((const EinsumAttrs *)c->attrs)->equation);
+    opdef_raise(c, ERR_SHAPE,
+                "input %d has extent %" PRId64 " where another has %" PRId64 " for the same label of '%s'", input,
+                dim->u.i, (*e)->u.i, ((const EinsumAttrs *)c->attrs)->equation);
   else if (!dim_same(c->m, *e, dim)) *e = op_equal_dim(c, *e, dim, "a label's extent");
 }
 
@@ -90,17 +91,17 @@ static Equation *parse_equation(OpCall *c)
   const char *s = text;
   const Type *ty = c->arg[0];
   Equation *q = arena_new_of(c->m->arena, Equation);
-  if (!text) op_raise(c, ERR_ARGUMENT, "there is no equation");
+  if (!text) opdef_raise(c, ERR_ARGUMENT, "there is no equation");
   for (;; s++) {
     if (q->nin == ty->nfield || q->nin == 32)
-      op_raise(c, ERR_ARGUMENT, "'%s' has more terms than the %d inputs", text, ty->nfield);
+      opdef_raise(c, ERR_ARGUMENT, "'%s' has more terms than the %d inputs", text, ty->nfield);
     const Type *in = ty->field[q->nin];
     bool dots;
     int letters = count_letters(s, &dots);
     int rank = in->ndim - letters;
     if (rank < 0 || (rank > 0 && !dots))
-      op_raise(c, ERR_SHAPE, "input %d is %s, its term of '%s' names %d axes", q->nin, type_text(c->m->arena, in), text,
-               letters);
+      opdef_raise(c, ERR_SHAPE, "input %d is %s, its term of '%s' names %d axes", q->nin, type_text(c->m->arena, in),
+                  text, letters);
     if (rank > q->dots) q->dots = rank;
     Term *t = &q->in[q->nin];
     s = parse_term(c, s, rank, t);
@@ -108,29 +109,30 @@ static Equation *parse_equation(OpCall *c)
     q->nin++;
     if (*s != ',') break;
   }
-  if (q->nin != ty->nfield) op_raise(c, ERR_ARGUMENT, "'%s' has %d terms for %d inputs", text, q->nin, ty->nfield);
+  if (q->nin != ty->nfield) opdef_raise(c, ERR_ARGUMENT, "'%s' has %d terms for %d inputs", text, q->nin, ty->nfield);
   if (!*s) {
     implicit_output(c, q);
     return q;
   }
   if (!str_starts(s, "->") || *parse_term(c, s + 2, q->dots, &q->out))
-    op_raise(c, ERR_ARGUMENT, "'%s' is no equation: terms, '->', result", text);
+    opdef_raise(c, ERR_ARGUMENT, "'%s' is no equation: terms, '->', result", text);
   for (int k = 0; k < q->out.n; k++) {
     if (!q->extent[q->out.label[k]])
-      op_raise(c, ERR_ARGUMENT, "the result of '%s' has a label that no input has", text);
+      opdef_raise(c, ERR_ARGUMENT, "the result of '%s' has a label that no input has", text);
     for (int i = 0; i < k; i++)
-      if (q->out.label[i] == q->out.label[k]) op_raise(c, ERR_ARGUMENT, "the result of '%s' has a label twice", text);
+      if (q->out.label[i] == q->out.label[k])
+        opdef_raise(c, ERR_ARGUMENT, "the result of '%s' has a label twice", text);
   }
   return q;
 }
 
 static const Type *einsum_type(OpCall *c)
 {
-  const Type *ty = tuple_arg(c, 0);
+  const Type *ty = op_filled_tuple_arg(c, 0);
   for (int k = 1; k < ty->nfield; k++)
     if (!dtype_eq(ty->field[k]->dtype, ty->field[0]->dtype))
-      op_raise(c, ERR_TYPE, "input 0 is %s, input %d is %s; all must have one dtype",
-               type_text(c->m->arena, ty->field[0]), k, type_text(c->m->arena, ty->field[k]));
+      opdef_raise(c, ERR_TYPE, "input 0 is %s, input %d is %s; all must have one dtype",
+                  type_text(c->m->arena, ty->field[0]), k, type_text(c->m->arena, ty->field[k]));
   Equation *q = parse_equation(c);
   const Expr *dim[OP_MAX_RANK];
   for (int k = 0; k < q->out.n; k++) dim[k] = q->extent[q->out.label[k]];
@@ -184,7 +186,7 @@ static const Type *det_type(OpCall *c)
   const Type *in = op_tensor_arg(c, 0);
   op_need_float(c, 0);
   if (in->ndim < 2 || dim_differ(in->shape[in->ndim - 1], in->shape[in->ndim - 2]))
-    op_raise(c, ERR_SHAPE, "data is %s; its last two axes are a square matrix", arg_text(c, 0));
+    opdef_raise(c, ERR_SHAPE, "data is %s; its last two axes are a square matrix", op_arg_text(c, 0));
   return type_tensor(c->m, in->dtype, in->ndim - 2, in->shape);
 }
 
@@ -279,17 +281,17 @@ static const Type *nll_loss_type(OpCall *c)
 {
   const NllLossAttrs *a = c->attrs;
   const Type *p = op_tensor_arg(c, 0);
-  const Type *t = int_tensor_arg(c, 1);
+  const Type *t = op_int_tensor_arg(c, 1);
   const Type *w = op_tensor_arg(c, 2);
   op_same_dtype(c, 0, 2);
   if (strcmp(a->reduction, "mean") && strcmp(a->reduction, "sum") && strcmp(a->reduction, "none"))
-    op_raise(c, ERR_ARGUMENT, "reduction is '%s'; it is mean, sum or none", a->reduction);
+    opdef_raise(c, ERR_ARGUMENT, "reduction is '%s'; it is mean, sum or none", a->reduction);
   bool batch = p->ndim > 1;
   bool fits = p->ndim >= 1 && t->ndim == p->ndim - 1 && w->ndim == 1 && !dim_differ(w->shape[0], p->shape[batch]);
   for (int i = 0; fits && i < t->ndim; i++) fits = !dim_differ(t->shape[i], p->shape[i ? i + 1 : 0]);
   if (!fits)
-    op_raise(c, ERR_SHAPE, "predictions is %s, targets %s, weights %s; they are (N, C, …), (N, …) and (C)",
-             arg_text(c, 0), arg_text(c, 1), arg_text(c, 2));
+    opdef_raise(c, ERR_SHAPE, "predictions is %s, targets %s, weights %s; they are (N, C, …), (N, …) and (C)",
+                op_arg_text(c, 0), op_arg_text(c, 1), op_arg_text(c, 2));
   bool none = !strcmp(a->reduction, "none");
   return type_tensor(c->m, p->dtype, none ? t->ndim : 0, none ? t->shape : NULL);
 }
@@ -307,9 +309,9 @@ static const Expr *nll_element(OpCall *c, const Tensor *const *in, const Expr *c
   const Expr *skip = expr_binary(m, E_EQ, t, expr_int(m, t->dtype, a->ignore_index));
   const Expr *wide = t->dtype.bits < 32 ? expr_cast(m, DT_I32, t) : t;
   const Expr *safe =
-      emit_clamp(m, wide, expr_int(m, wide->dtype, 0), expr_sub(m, extent, expr_int(m, extent->dtype, 1)));
+      op_emit_clamp(m, wide, expr_int(m, wide->dtype, 0), expr_sub(m, extent, expr_int(m, extent->dtype, 1)));
   for (int i = 0; i < p->ndim; i++) at[i] = i < axis ? ix[i] : i == axis ? safe : ix[i - 1];
-  const Expr *w = emit_read1(m, in[2], safe);
+  const Expr *w = op_emit_read1(m, in[2], safe);
   const Expr *v = weight_only ? w : expr_sub(m, op_num(m, w->dtype, 0), expr_mul(m, op_read(m, in[0], at), w));
   DType acc = op_sum_dtype(w->dtype);
   return expr_select(m, skip, op_num(m, acc, 0), expr_cast(m, acc, v));

@@ -11,4 +11,4 @@ static const OpDef *const list[] = {
 #undef OP
 };
 
-void op_init(void) { op_install(list, (int)(sizeof list / sizeof *list)); }
+void op_init(void) { opdef_install(list, (int)(sizeof list / sizeof *list)); }

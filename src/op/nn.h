@@ -90,11 +90,11 @@ typedef struct WinogradMatrices {
 } WinogradMatrices;
 /* Of data of a dtype.  bare: g has few factors that are not 1, those of b are fractions: a weight is transformed in
  * every call.  False: no such tile. */
-bool winograd_matrices(int tile, int r, DType, bool bare, WinogradMatrices *);
+bool nn_winograd_matrices(int tile, int r, DType, bool bare, WinogradMatrices *);
 /* The row of v (rows x n) that `at` names times the elements e: a sum without zeros, which row it
  * is decided by selects that vanish when `at` is written out. */
-const Expr *winograd_row(Module *, DType, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at,
-                         const Expr *const *e);
+const Expr *nn_winograd_row(Module *, DType, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at,
+                            const Expr *const *e);
 
 /* ---- nn_deformable.c ------------------------------------------------------------------------- */
 
@@ -175,15 +175,15 @@ typedef struct AttentionAt {
   const Expr *b, *h, *s, *t, *d;
 } AttentionAt;
 /* The sizes of a call, D as query has it; value's own separately. */
-AttentionAt attention_sizes(OpCall *, const Expr **value_size);
+AttentionAt nn_attention_sizes(OpCall *, const Expr **value_size);
 /* The letters of an argument (0 query, 1 key, 2 value, 3 mask) of that many dimensions. */
-const char *attention_layout(const AttentionAttrs *, int argument, int ndim);
+const char *nn_attention_layout(const AttentionAttrs *, int argument, int ndim);
 /* One expression for each letter of a layout. */
-void attention_place(const char *layout, const AttentionAt *, const Expr **out);
+void nn_attention_place(const char *layout, const AttentionAt *, const Expr **out);
 /* An element of query, key or value, in the dtype to add up in. */
-const Expr *attention_read(OpCall *, int argument, const Tensor *, const AttentionAt *);
+const Expr *nn_attention_read(OpCall *, int argument, const Tensor *, const AttentionAt *);
 /* A scaled score with its mask (may be NULL) put on. */
-const Expr *attention_masked(OpCall *, const Expr *score, const Tensor *mask, const AttentionAt *);
+const Expr *nn_attention_masked(OpCall *, const Expr *score, const Tensor *mask, const AttentionAt *);
 
 /* ---- nn_softmax.c, nn_norm.c ----------------------------------------------------------------- */
 

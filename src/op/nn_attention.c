@@ -24,11 +24,11 @@ static void want_layout(OpCall *c, const char *attribute, const char *layout, co
   bool fits = layout && strlen(layout) == strlen(letters);
   for (const char *p = letters; fits && *p; p++) fits = strchr(layout, *p) != NULL;
   if (!fits)
-    op_raise(c, ERR_ARGUMENT, "%s '%s' is not an order of the letters %s", attribute, layout ? layout : "None",
-             letters);
+    opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not an order of the letters %s", attribute, layout ? layout : "None",
+                letters);
 }
 
-const char *attention_layout(const AttentionAttrs *a, int argument, int ndim)
+const char *nn_attention_layout(const AttentionAttrs *a, int argument, int ndim)
 {
   const char *const layout[] = {a->query_layout, a->key_layout, a->value_layout, a->mask_layout};
   return layout[argument] + (4 - ndim);
@@ -37,7 +37,7 @@ const char *attention_layout(const AttentionAttrs *a, int argument, int ndim)
 /* The dimension of `letter` in an argument. */
 static const Expr *dim_named(OpCall *c, int argument, char letter)
 {
-  const char *layout = attention_layout(c->attrs, argument, 4);
+  const char *layout = nn_attention_layout(c->attrs, argument, 4);
   return c->arg[argument]->shape[strchr(layout, letter) - layout];
 }
 
@@ -46,7 +46,7 @@ static const Expr *at_letter(const AttentionAt *at, char letter)
   return letter == 'B' ? at->b : letter == 'H' ? at->h : letter == 'S' ? at->s : letter == 'T' ? at->t : at->d;
 }
 
-AttentionAt attention_sizes(OpCall *c, const Expr **value_size)
+AttentionAt nn_attention_sizes(OpCall *c, const Expr **value_size)
 {
   const AttentionAttrs *a = c->attrs;
   *value_size = dim_named(c, VALUE, 'D');
@@ -57,7 +57,7 @@ AttentionAt attention_sizes(OpCall *c, const Expr **value_size)
                        .d = dim_named(c, QUERY, 'D')};
 }
 
-void attention_place(const char *layout, const AttentionAt *at, const Expr **out)
+void nn_attention_place(const char *layout, const AttentionAt *at, const Expr **out)
 {
   for (int i = 0; layout[i]; i++) out[i] = at_letter(at, layout[i]);
 }
@@ -71,8 +71,8 @@ static const Expr *want_equal(OpCall *c, const Expr *dim, int a, int b, char let
   const Expr *x = dim_named(c, a, letter);
   const Expr *y = dim_named(c, b, letter);
   if (nn_dims_differ(c->m, x, y))
-    op_raise(c, ERR_SHAPE, "%s %s and %s %s differ in %c: %s and %s", names[a], nn_arg_shape(c, a), names[b],
-             nn_arg_shape(c, b), letter, expr_str_of(scratch(c->m->ctx), x), expr_str_of(scratch(c->m->ctx), y));
+    opdef_raise(c, ERR_SHAPE, "%s %s and %s %s differ in %c: %s and %s", names[a], nn_arg_shape(c, a), names[b],
+                nn_arg_shape(c, b), letter, expr_str_of(scratch(c->m->ctx), x), expr_str_of(scratch(c->m->ctx), y));
   return nn_guard_equal(c->m, dim, x, y);
 }
 
@@ -82,27 +82,27 @@ static void want_heads(OpCall *c, int argument, const char *name, int64_t count)
   const Expr *have = dim_named(c, argument, 'H');
   int64_t first = a->first_head.v[argument];
   if (first < 0 || (have->kind == E_INT && first + count > have->u.i))
-    op_raise(c, ERR_SHAPE, "%s %s has no %" PRId64 " heads from head %" PRId64 " on", name, nn_arg_shape(c, argument),
-             count, first);
+    opdef_raise(c, ERR_SHAPE, "%s %s has no %" PRId64 " heads from head %" PRId64 " on", name,
+                nn_arg_shape(c, argument), count, first);
   if (have->kind != E_INT)
-    op_raise(c, ERR_UNSUPPORTED, "the number of heads of %s %s must be known", name, nn_arg_shape(c, argument));
+    opdef_raise(c, ERR_UNSUPPORTED, "the number of heads of %s %s must be known", name, nn_arg_shape(c, argument));
 }
 
 static const Expr *mask_guard(OpCall *c, const Expr *dim, const AttentionAt *sizes)
 {
   const AttentionAttrs *a = c->attrs;
   const Type *mask = nn_tensor(c, MASK, "mask");
-  if (mask->ndim > 4) op_raise(c, ERR_SHAPE, "mask %s has more than four dimensions", nn_arg_shape(c, MASK));
+  if (mask->ndim > 4) opdef_raise(c, ERR_SHAPE, "mask %s has more than four dimensions", nn_arg_shape(c, MASK));
   if (!dtype_is_bool(mask->dtype) && !dtype_eq(mask->dtype, c->arg[QUERY]->dtype))
-    op_raise(c, ERR_TYPE, "mask is %s; it must be bool or %s, as query is", dtype_name(scratch(c->m->ctx), mask->dtype),
-             dtype_name(scratch(c->m->ctx), c->arg[QUERY]->dtype));
-  const char *layout = attention_layout(a, MASK, mask->ndim);
+    opdef_raise(c, ERR_TYPE, "mask is %s; it must be bool or %s, as query is",
+                dtype_name(scratch(c->m->ctx), mask->dtype), dtype_name(scratch(c->m->ctx), c->arg[QUERY]->dtype));
+  const char *layout = nn_attention_layout(a, MASK, mask->ndim);
   for (int i = 0; i < mask->ndim; i++) {
     const Expr *want = at_letter(sizes, layout[i]);
     if (expr_is_int(mask->shape[i], 1)) continue;
     if (nn_dims_differ(c->m, mask->shape[i], want))
-      op_raise(c, ERR_SHAPE, "mask %s is neither 1 nor %s in %c", nn_arg_shape(c, MASK),
-               expr_str_of(scratch(c->m->ctx), want), layout[i]);
+      opdef_raise(c, ERR_SHAPE, "mask %s is neither 1 nor %s in %c", nn_arg_shape(c, MASK),
+                  expr_str_of(scratch(c->m->ctx), want), layout[i]);
     dim = nn_guard_equal(c->m, dim, mask->shape[i], want);
   }
   return dim;
@@ -118,21 +118,22 @@ static const Type *attention_type(OpCall *c)
   want_layout(c, "mask_layout", a->mask_layout, "BHST");
   want_layout(c, "out_layout", a->out_layout, "BHSD");
   if (a->first_head.n != 3)
-    op_raise(c, ERR_ARGUMENT, "first_head has %d numbers; it takes one each for query, key and value", a->first_head.n);
+    opdef_raise(c, ERR_ARGUMENT, "first_head has %d numbers; it takes one each for query, key and value",
+                a->first_head.n);
   for (int i = 0; i < 3; i++) {
     nn_want_float(c, i, names[i]);
     nn_want_rank(c, i, names[i], 4);
     if (i) op_same_dtype(c, 0, i);
   }
   const Expr *size, *shape[4];
-  AttentionAt sizes = attention_sizes(c, &size);
+  AttentionAt sizes = nn_attention_sizes(c, &size);
   AttentionAt out = sizes;
   if (a->heads < 0 || sizes.h->kind != E_INT)
-    op_raise(c, ERR_UNSUPPORTED, "the number of heads of query %s must be known", nn_arg_shape(c, QUERY));
+    opdef_raise(c, ERR_UNSUPPORTED, "the number of heads of query %s must be known", nn_arg_shape(c, QUERY));
   int64_t heads = sizes.h->u.i;
   int64_t shared = a->kv_heads ? a->kv_heads : heads;
   if (shared < 1 || heads % shared)
-    op_raise(c, ERR_ARGUMENT, "%" PRId64 " heads cannot share kv_heads %" PRId64, heads, shared);
+    opdef_raise(c, ERR_ARGUMENT, "%" PRId64 " heads cannot share kv_heads %" PRId64, heads, shared);
   want_heads(c, QUERY, "query", heads);
   want_heads(c, KEY, "key", shared);
   want_heads(c, VALUE, "value", shared);
@@ -140,36 +141,36 @@ static const Type *attention_type(OpCall *c)
   out.d = want_equal(c, out.d, KEY, VALUE, 'T');
   out.b = want_equal(c, want_equal(c, sizes.b, QUERY, KEY, 'B'), KEY, VALUE, 'B');
   if (c->nargs > MASK) out.d = mask_guard(c, out.d, &sizes);
-  attention_place(a->out_layout, &out, shape);
+  nn_attention_place(a->out_layout, &out, shape);
   return type_tensor(c->m, c->arg[QUERY]->dtype, 4, shape);
 }
 
 /* ---- the meaning -------------------------------------------------------------------------------- */
 
-const Expr *attention_read(OpCall *c, int argument, const Tensor *t, const AttentionAt *at)
+const Expr *nn_attention_read(OpCall *c, int argument, const Tensor *t, const AttentionAt *at)
 {
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
   const Expr *index[4], *size;
   AttentionAt here = *at;
-  int64_t heads = attention_sizes(c, &size).h->u.i;
+  int64_t heads = nn_attention_sizes(c, &size).h->u.i;
   int64_t shared = a->kv_heads && argument != QUERY ? a->kv_heads : heads;
   if (shared != heads) here.h = expr_floordiv(m, here.h, expr_i32(m, heads / shared));
   if (a->first_head.v[argument]) here.h = expr_add(m, here.h, expr_i32(m, a->first_head.v[argument]));
-  attention_place(attention_layout(a, argument, 4), &here, index);
+  nn_attention_place(nn_attention_layout(a, argument, 4), &here, index);
   return expr_cast(m, nn_accumulator(c->out->dtype), nn_read(m, t, index));
 }
 
-const Expr *attention_masked(OpCall *c, const Expr *score, const Tensor *mask, const AttentionAt *at)
+const Expr *nn_attention_masked(OpCall *c, const Expr *score, const Tensor *mask, const AttentionAt *at)
 {
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
   const Expr *size, *index[4];
   const Expr *fill = op_num(m, score->dtype, a->fill);
-  AttentionAt sizes = attention_sizes(c, &size);
+  AttentionAt sizes = nn_attention_sizes(c, &size);
   if (mask) {
     const Buffer *b = mask->buffer;
-    attention_place(attention_layout(a, MASK, b->ndim), at, index);
+    nn_attention_place(nn_attention_layout(a, MASK, b->ndim), at, index);
     for (int i = 0; i < b->ndim; i++)
       if (expr_is_int(b->shape[i], 1)) index[i] = expr_i32(m, 0);
     const Expr *value = nn_read(m, mask, index);
@@ -188,19 +189,19 @@ static void attention_compute(OpCall *c, const Tensor *const *in, const Tensor *
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
   const Expr *size, *shape[4];
-  AttentionAt n = attention_sizes(c, &size);
+  AttentionAt n = nn_attention_sizes(c, &size);
   const Expr *all[] = {n.b, n.h, n.s, n.t};
   Stage s = nn_stage(m, 4, all, "b h s t");
   AttentionAt at = {s.at[0], s.at[1], s.at[2], s.at[3], nn_reduce_axis(&s, "d", n.d)};
-  const Tensor *scores =
-      nn_finish(&s, "scores", "batch_matmul",
-                nn_reduce(&s, "sum",
-                          expr_mul(m, attention_read(c, QUERY, in[QUERY], &at), attention_read(c, KEY, in[KEY], &at))));
+  const Tensor *scores = nn_finish(
+      &s, "scores", "batch_matmul",
+      nn_reduce(&s, "sum",
+                expr_mul(m, nn_attention_read(c, QUERY, in[QUERY], &at), nn_attention_read(c, KEY, in[KEY], &at))));
   s = nn_stage(m, 4, all, "b h s t");
   at = (AttentionAt){s.at[0], s.at[1], s.at[2], s.at[3], NULL};
   const Expr *score = expr_mul(m, nn_read(m, scores, s.at), op_num(m, nn_accumulator(c->out->dtype), a->scale));
   const Tensor *masked =
-      nn_finish(&s, "masked", "elemwise", attention_masked(c, score, c->nargs > MASK ? in[MASK] : NULL, &at));
+      nn_finish(&s, "masked", "elemwise", nn_attention_masked(c, score, c->nargs > MASK ? in[MASK] : NULL, &at));
   s = nn_stage(m, 3, all, "b h s");
   const Expr *t = nn_reduce_axis(&s, "t", n.t);
   const Tensor *most =
@@ -217,7 +218,7 @@ static void attention_compute(OpCall *c, const Tensor *const *in, const Tensor *
   s = nn_stage(m, 4, all, "b h s t");
   const Tensor *share = nn_finish(&s, "shares", "elemwise", NN_DIV(m, nn_read(m, exps, s.at), nn_read(m, total, s.at)));
   AttentionAt to = {n.b, n.h, n.s, NULL, size};
-  attention_place(a->out_layout, &to, shape);
+  nn_attention_place(a->out_layout, &to, shape);
   s = nn_stage(m, 4, shape, NULL);
   t = nn_reduce_axis(&s, "t", n.t);
   for (int i = 0; i < 4; i++) {
@@ -225,8 +226,8 @@ static void attention_compute(OpCall *c, const Tensor *const *in, const Tensor *
     *(letter == 'B' ? &at.b : letter == 'H' ? &at.h : letter == 'S' ? &at.s : &at.d) = s.at[i];
   }
   at.t = t;
-  const Expr *term =
-      expr_mul(m, nn_read(m, share, (const Expr *[]){at.b, at.h, at.s, t}), attention_read(c, VALUE, in[VALUE], &at));
+  const Expr *term = expr_mul(m, nn_read(m, share, (const Expr *[]){at.b, at.h, at.s, t}),
+                              nn_attention_read(c, VALUE, in[VALUE], &at));
   *out = nn_sum(&s, "attention", "batch_matmul", term, c->out->dtype);
 }
 

@@ -39,7 +39,8 @@ static Layout conv_layout(OpCall *c, const char *attribute, const char *text, co
   bool ok = capitals == (int)strlen(letters);
   for (const char *p = letters; ok && *p; p++)
     ok = layout_find(&l, *p) >= 0 && (p < letters + 2 || !layout_is_split(&l, *p));
-  if (!ok) op_raise(c, ERR_ARGUMENT, "%s '%s' needs the dimensions %s, spatial ones whole", attribute, text, letters);
+  if (!ok)
+    opdef_raise(c, ERR_ARGUMENT, "%s '%s' needs the dimensions %s, spatial ones whole", attribute, text, letters);
   return l;
 }
 
@@ -47,26 +48,26 @@ static const Type *conv_arg(OpCall *c, int i, const char *name, const Layout *l)
 {
   const Type *ty = nn_tensor(c, i, name);
   if (ty->ndim != l->n)
-    op_raise(c, ERR_SHAPE, "%s %s has %d dimensions, layout '%s' names %d", name, nn_arg_shape(c, i), ty->ndim, l->text,
-             l->n);
+    opdef_raise(c, ERR_SHAPE, "%s %s has %d dimensions, layout '%s' names %d", name, nn_arg_shape(c, i), ty->ndim,
+                l->text, l->n);
   return ty;
 }
 
 static void conv_channels(OpCall *c, const Conv2DAttrs *a, Conv *v)
 {
   const char *weight = nn_arg_shape(c, 1);
-  if (v->groups < 1) op_raise(c, ERR_ARGUMENT, "groups is %" PRId64 ", at least 1 is wanted", v->groups);
+  if (v->groups < 1) opdef_raise(c, ERR_ARGUMENT, "groups is %" PRId64 ", at least 1 is wanted", v->groups);
   if (nn_dims_differ(c->m, v->c, expr_mul(c->m, v->i, expr_i32(c->m, v->groups))))
-    op_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s with groups=%" PRId64,
-             expr_str_of(scratch(c->m->ctx), v->c), weight,
-             expr_str_of(scratch(c->m->ctx), nn_simplify(c->m, expr_mul(c->m, v->i, expr_i32(c->m, v->groups)))),
-             v->groups);
+    opdef_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s with groups=%" PRId64,
+                expr_str_of(scratch(c->m->ctx), v->c), weight,
+                expr_str_of(scratch(c->m->ctx), nn_simplify(c->m, expr_mul(c->m, v->i, expr_i32(c->m, v->groups)))),
+                v->groups);
   if (v->o->kind == E_INT && v->o->u.i % v->groups)
-    op_raise(c, ERR_SHAPE, "weight %s has %" PRId64 " output channels, which %" PRId64 " groups do not divide", weight,
-             v->o->u.i, v->groups);
+    opdef_raise(c, ERR_SHAPE, "weight %s has %" PRId64 " output channels, which %" PRId64 " groups do not divide",
+                weight, v->o->u.i, v->groups);
   if (a->channels && nn_dims_differ(c->m, v->o, expr_i32(c->m, a->channels)))
-    op_raise(c, ERR_SHAPE, "channels is %" PRId64 ", weight %s has %s", a->channels, weight,
-             expr_str_of(scratch(c->m->ctx), v->o));
+    opdef_raise(c, ERR_SHAPE, "channels is %" PRId64 ", weight %s has %s", a->channels, weight,
+                expr_str_of(scratch(c->m->ctx), v->o));
 }
 
 static Conv conv_of(OpCall *c)
@@ -82,8 +83,8 @@ static Conv conv_of(OpCall *c)
   const Type *data = conv_arg(c, 0, "data", &v.data);
   const Type *weight = conv_arg(c, 1, "weight", &v.kernel);
   if (a->out_dtype.code == DT_VOID && !dtype_eq(data->dtype, weight->dtype))
-    op_raise(c, ERR_TYPE, "data is %s, weight %s; give out_dtype to multiply different dtypes",
-             dtype_name(scratch(c->m->ctx), data->dtype), dtype_name(scratch(c->m->ctx), weight->dtype));
+    opdef_raise(c, ERR_TYPE, "data is %s, weight %s; give out_dtype to multiply different dtypes",
+                dtype_name(scratch(c->m->ctx), data->dtype), dtype_name(scratch(c->m->ctx), weight->dtype));
   v.dtype = a->out_dtype.code == DT_VOID ? data->dtype : a->out_dtype;
   v.n = data->shape[layout_find(&v.data, 'N')];
   v.c = layout_extent(c->m, &v.data, data->shape, 'C');
@@ -92,7 +93,7 @@ static Conv conv_of(OpCall *c)
   v.word = nn_word_elements(c, data->dtype, weight->dtype, v.dtype);
   if (v.word > 1) v.i = nn_simplify(c->m, expr_mul(c->m, v.i, expr_i32(c->m, v.word)));
   if (v.word > 1 && v.groups != 1)
-    op_raise(c, ERR_UNSUPPORTED, "words of bfloat16 with groups=%" PRId64 "; only 1 is handled", v.groups);
+    opdef_raise(c, ERR_UNSUPPORTED, "words of bfloat16 with groups=%" PRId64 "; only 1 is handled", v.groups);
   conv_channels(c, a, &v);
   nn_ints(c, "strides", a->strides, v.dims, 1, 1, v.stride);
   nn_ints(c, "dilation", a->dilation, v.dims, 1, 1, v.dilation);
@@ -101,10 +102,11 @@ static Conv conv_of(OpCall *c)
   for (int d = 0; d < v.dims; d++) {
     const Expr *k = weight->shape[layout_find(&v.kernel, v.spatial[d])];
     v.in[d] = data->shape[layout_find(&v.data, v.spatial[d])];
-    if (k->kind != E_INT) op_raise(c, ERR_SHAPE, "the spatial extents of weight %s must be known", nn_arg_shape(c, 1));
+    if (k->kind != E_INT)
+      opdef_raise(c, ERR_SHAPE, "the spatial extents of weight %s must be known", nn_arg_shape(c, 1));
     if (a->kernel_size.given && v.k[d] != k->u.i)
-      op_raise(c, ERR_SHAPE, "kernel_size has %" PRId64 " for %c, weight %s has %" PRId64, v.k[d], v.spatial[d],
-               nn_arg_shape(c, 1), k->u.i);
+      opdef_raise(c, ERR_SHAPE, "kernel_size has %" PRId64 " for %c, weight %s has %" PRId64, v.k[d], v.spatial[d],
+                  nn_arg_shape(c, 1), k->u.i);
     v.k[d] = k->u.i;
   }
   return v;

@@ -33,7 +33,8 @@ static Layout spread_layout(OpCall *c, const char *attribute, const char *text, 
   bool ok = capitals == (int)strlen(letters);
   for (const char *p = letters; ok && *p; p++)
     ok = layout_find(&l, *p) >= 0 && (p < letters + 2 || !layout_is_split(&l, *p));
-  if (!ok) op_raise(c, ERR_ARGUMENT, "%s '%s' needs the dimensions %s, spatial ones whole", attribute, text, letters);
+  if (!ok)
+    opdef_raise(c, ERR_ARGUMENT, "%s '%s' needs the dimensions %s, spatial ones whole", attribute, text, letters);
   return l;
 }
 
@@ -47,15 +48,16 @@ static void spread_numbers(OpCall *c, const Conv2DTransposeAttrs *a, Spread *v)
   for (int d = 0; d < v->dims; d++) {
     const Expr *k = c->arg[1]->shape[layout_find(&v->kernel, v->spatial[d])];
     v->in[d] = c->arg[0]->shape[layout_find(&v->data, v->spatial[d])];
-    if (k->kind != E_INT) op_raise(c, ERR_SHAPE, "the spatial extents of weight %s must be known", nn_arg_shape(c, 1));
+    if (k->kind != E_INT)
+      opdef_raise(c, ERR_SHAPE, "the spatial extents of weight %s must be known", nn_arg_shape(c, 1));
     if (a->kernel_size.given && v->k[d] != k->u.i)
-      op_raise(c, ERR_SHAPE, "kernel_size has %" PRId64 " for %c, weight %s has %" PRId64, v->k[d], v->spatial[d],
-               nn_arg_shape(c, 1), k->u.i);
+      opdef_raise(c, ERR_SHAPE, "kernel_size has %" PRId64 " for %c, weight %s has %" PRId64, v->k[d], v->spatial[d],
+                  nn_arg_shape(c, 1), k->u.i);
     v->k[d] = k->u.i;
     if (v->more[d] >= v->stride[d] && v->more[d] >= v->dilation[d])
-      op_raise(c, ERR_ARGUMENT,
-               "output_padding %" PRId64 " must be below the stride %" PRId64 " or the dilation %" PRId64, v->more[d],
-               v->stride[d], v->dilation[d]);
+      opdef_raise(c, ERR_ARGUMENT,
+                  "output_padding %" PRId64 " must be below the stride %" PRId64 " or the dilation %" PRId64,
+                  v->more[d], v->stride[d], v->dilation[d]);
   }
 }
 
@@ -77,23 +79,23 @@ static Spread spread_of(OpCall *c)
   const Type *data = c->arg[0];
   const Type *weight = c->arg[1];
   if (a->out_dtype.code == DT_VOID && !dtype_eq(data->dtype, weight->dtype))
-    op_raise(c, ERR_TYPE, "data is %s, weight %s; give out_dtype to multiply different dtypes",
-             dtype_name(scratch(c->m->ctx), data->dtype), dtype_name(scratch(c->m->ctx), weight->dtype));
+    opdef_raise(c, ERR_TYPE, "data is %s, weight %s; give out_dtype to multiply different dtypes",
+                dtype_name(scratch(c->m->ctx), data->dtype), dtype_name(scratch(c->m->ctx), weight->dtype));
   v.dtype = a->out_dtype.code == DT_VOID ? data->dtype : a->out_dtype;
   v.n = data->shape[layout_find(&v.data, 'N')];
   v.c = layout_extent(c->m, &v.data, data->shape, 'C');
   v.o = layout_extent(c->m, &v.kernel, weight->shape, 'O');
   const Expr *i = layout_extent(c->m, &v.kernel, weight->shape, 'I');
   if (v.groups < 1 || (v.c->kind == E_INT && v.c->u.i % v.groups))
-    op_raise(c, ERR_SHAPE, "data has %s channels, which groups=%" PRId64 " do not divide",
-             expr_str_of(scratch(c->m->ctx), v.c), v.groups);
+    opdef_raise(c, ERR_SHAPE, "data has %s channels, which groups=%" PRId64 " do not divide",
+                expr_str_of(scratch(c->m->ctx), v.c), v.groups);
   if (nn_dims_differ(c->m, v.c, i))
-    op_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s", expr_str_of(scratch(c->m->ctx), v.c),
-             nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), i));
+    opdef_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s", expr_str_of(scratch(c->m->ctx), v.c),
+                nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), i));
   const Expr *channels = nn_simplify(c->m, expr_mul(c->m, v.o, expr_i32(c->m, v.groups)));
   if (a->channels && nn_dims_differ(c->m, expr_i32(c->m, a->channels), channels))
-    op_raise(c, ERR_SHAPE, "channels is %" PRId64 ", weight %s has %s", a->channels, nn_arg_shape(c, 1),
-             expr_str_of(scratch(c->m->ctx), channels));
+    opdef_raise(c, ERR_SHAPE, "channels is %" PRId64 ", weight %s has %s", a->channels, nn_arg_shape(c, 1),
+                expr_str_of(scratch(c->m->ctx), channels));
   spread_numbers(c, a, &v);
   return v;
 }
@@ -110,7 +112,8 @@ static const Type *transpose_type(OpCall *c)
     const Expr *spread = expr_mul(m, expr_sub(m, in, expr_int(m, in->dtype, 1)), expr_int(m, in->dtype, v.stride[d]));
     extent[2 + d] = nn_simplify(m, expr_add(m, spread, expr_int(m, in->dtype, fixed)));
     if (extent[2 + d]->kind == E_INT && extent[2 + d]->u.i < 0)
-      op_raise(c, ERR_SHAPE, "the output would have %" PRId64 " elements along %c", extent[2 + d]->u.i, v.spatial[d]);
+      opdef_raise(c, ERR_SHAPE, "the output would have %" PRId64 " elements along %c", extent[2 + d]->u.i,
+                  v.spatial[d]);
   }
   layout_shape(m, &v.out, v.data_letters, extent, shape);
   return type_tensor(m, v.dtype, v.out.n, shape);

@@ -21,23 +21,23 @@ static DType product_dtype(OpCall *c, DType out)
   DType b = c->arg[1]->dtype;
   if (out.code != DT_VOID) return out;
   if (!dtype_eq(a, b))
-    op_raise(c, ERR_TYPE, "the operands are %s and %s; give out_dtype to multiply different dtypes",
-             dtype_name(scratch(c->m->ctx), a), dtype_name(scratch(c->m->ctx), b));
+    opdef_raise(c, ERR_TYPE, "the operands are %s and %s; give out_dtype to multiply different dtypes",
+                dtype_name(scratch(c->m->ctx), a), dtype_name(scratch(c->m->ctx), b));
   return a;
 }
 
 static void want_same_depth(OpCall *c, const Expr *a, const Expr *b)
 {
   if (nn_dims_differ(c->m, a, b))
-    op_raise(c, ERR_SHAPE, "%s and %s do not multiply: %s and %s are summed over", nn_arg_shape(c, 0),
-             nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), a), expr_str_of(scratch(c->m->ctx), b));
+    opdef_raise(c, ERR_SHAPE, "%s and %s do not multiply: %s and %s are summed over", nn_arg_shape(c, 0),
+                nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), a), expr_str_of(scratch(c->m->ctx), b));
 }
 
 static void want_units(OpCall *c, int64_t units, const Expr *have)
 {
   if (units && nn_dims_differ(c->m, expr_i32(c->m, units), have))
-    op_raise(c, ERR_SHAPE, "units is %" PRId64 ", %s has %s", units, nn_arg_shape(c, 1),
-             expr_str_of(scratch(c->m->ctx), have));
+    opdef_raise(c, ERR_SHAPE, "units is %" PRId64 ", %s has %s", units, nn_arg_shape(c, 1),
+                expr_str_of(scratch(c->m->ctx), have));
 }
 
 /* What is summed: small floats are carried in float32. */
@@ -71,14 +71,14 @@ static const Type *matmul_type(OpCall *c)
   const Type *a = nn_tensor(c, 0, "data");
   const Type *b = nn_tensor(c, 1, "weight");
   if (a->ndim < 1 || (p.ta && a->ndim != 2))
-    op_raise(c, ERR_SHAPE, "the first operand %s needs %s", nn_arg_shape(c, 0),
-             p.ta ? "two dimensions" : "a dimension");
+    opdef_raise(c, ERR_SHAPE, "the first operand %s needs %s", nn_arg_shape(c, 0),
+                p.ta ? "two dimensions" : "a dimension");
   nn_want_rank(c, 1, "the second operand", 2);
   want_same_depth(c, a->shape[p.ta ? 0 : a->ndim - 1], b->shape[p.tb]);
   want_units(c, p.units, b->shape[!p.tb]);
   const Expr *shape[NN_MAX_DIM + 1];
   if (a->ndim > NN_MAX_DIM)
-    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, a->ndim);
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, a->ndim);
   for (int i = 0; i < a->ndim; i++) shape[i] = a->shape[i];
   if (p.ta) shape[0] = a->shape[1];
   shape[a->ndim - 1] = nn_guard_equal(c->m, b->shape[!p.tb], a->shape[p.ta ? 0 : a->ndim - 1], b->shape[p.tb]);
@@ -135,7 +135,7 @@ static int64_t pack_block(OpCall *c)
   const DensePackAttrs *a = c->attrs;
   Layout l = nn_layout(c, "weight_layout", a->weight_layout);
   if (l.n != 3 || l.letter[0] != 'N' || l.letter[1] != 'C' || l.letter[2] != 'n')
-    op_raise(c, ERR_ARGUMENT, "weight_layout '%s' is not of the form NC8n", a->weight_layout);
+    opdef_raise(c, ERR_ARGUMENT, "weight_layout '%s' is not of the form NC8n", a->weight_layout);
   return l.factor[2];
 }
 
@@ -155,8 +155,8 @@ static const Type *dense_pack_type(OpCall *c)
   want_same_depth(
       c, depth, word == 2 ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, 2))) : weight->shape[1]);
   if (nn_dims_differ(c->m, weight->shape[2], expr_i32(c->m, block)))
-    op_raise(c, ERR_SHAPE, "weight %s has blocks of %s, weight_layout '%s' says %" PRId64, nn_arg_shape(c, 1),
-             expr_str_of(scratch(c->m->ctx), weight->shape[2]), a->weight_layout, block);
+    opdef_raise(c, ERR_SHAPE, "weight %s has blocks of %s, weight_layout '%s' says %" PRId64, nn_arg_shape(c, 1),
+                expr_str_of(scratch(c->m->ctx), weight->shape[2]), a->weight_layout, block);
   const Expr *units = nn_simplify(c->m, expr_mul(c->m, weight->shape[0], expr_i32(c->m, block)));
   if (a->units && units->kind == E_INT && (a->units > units->u.i || a->units <= units->u.i - block))
     want_units(c, a->units, units);
@@ -208,8 +208,8 @@ static const Type *batch_matmul_type(OpCall *c)
   bool one_a = expr_is_int(a->shape[0], 1);
   bool one_b = expr_is_int(b->shape[0], 1);
   if (!one_a && !one_b && nn_dims_differ(c->m, a->shape[0], b->shape[0]))
-    op_raise(c, ERR_SHAPE, "the batches of %s and %s differ: %s and %s", nn_arg_shape(c, 0), nn_arg_shape(c, 1),
-             expr_str_of(scratch(c->m->ctx), a->shape[0]), expr_str_of(scratch(c->m->ctx), b->shape[0]));
+    opdef_raise(c, ERR_SHAPE, "the batches of %s and %s differ: %s and %s", nn_arg_shape(c, 0), nn_arg_shape(c, 1),
+                expr_str_of(scratch(c->m->ctx), a->shape[0]), expr_str_of(scratch(c->m->ctx), b->shape[0]));
   want_same_depth(c, a->shape[t->transpose_a ? 1 : 2], b->shape[t->transpose_b ? 2 : 1]);
   const Expr *shape[] = {one_a ? b->shape[0] : a->shape[0], a->shape[t->transpose_a ? 2 : 1],
                          b->shape[t->transpose_b ? 1 : 2]};
@@ -256,14 +256,14 @@ static const Type *bias_add_type(OpCall *c)
   nn_want_rank(c, 1, "bias", 1);
   int axis = nn_axis_of(c, a->axis, data->ndim);
   if (!dtype_eq(data->dtype, c->arg[1]->dtype))
-    op_raise(c, ERR_TYPE, "data is %s, bias %s", dtype_name(scratch(c->m->ctx), data->dtype),
-             dtype_name(scratch(c->m->ctx), c->arg[1]->dtype));
+    opdef_raise(c, ERR_TYPE, "data is %s, bias %s", dtype_name(scratch(c->m->ctx), data->dtype),
+                dtype_name(scratch(c->m->ctx), c->arg[1]->dtype));
   if (nn_dims_differ(c->m, data->shape[axis], c->arg[1]->shape[0]))
-    op_raise(c, ERR_SHAPE, "bias %s does not run along axis %" PRId64 " of data %s", nn_arg_shape(c, 1), a->axis,
-             nn_arg_shape(c, 0));
+    opdef_raise(c, ERR_SHAPE, "bias %s does not run along axis %" PRId64 " of data %s", nn_arg_shape(c, 1), a->axis,
+                nn_arg_shape(c, 0));
   const Expr *shape[NN_MAX_DIM];
   if (data->ndim > NN_MAX_DIM)
-    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
   for (int i = 0; i < data->ndim; i++) shape[i] = data->shape[i];
   shape[axis] = nn_guard_equal(c->m, shape[axis], shape[axis], c->arg[1]->shape[0]);
   return shape[axis] == data->shape[axis] ? data : type_tensor(c->m, data->dtype, data->ndim, shape);

@@ -154,29 +154,30 @@ const char *nn_arg_shape(OpCall *c, int i) { return nn_shape_text(c->m, c->arg[i
 const Type *nn_tensor(OpCall *c, int i, const char *name)
 {
   const Type *ty = c->arg[i];
-  if (ty->kind != TY_TENSOR) op_raise(c, ERR_TYPE, "%s is %s, not a tensor", name, type_text(scratch(c->m->ctx), ty));
-  if (ty->ndim < 0) op_raise(c, ERR_SHAPE, "the rank of %s is not known", name);
+  if (ty->kind != TY_TENSOR)
+    opdef_raise(c, ERR_TYPE, "%s is %s, not a tensor", name, type_text(scratch(c->m->ctx), ty));
+  if (ty->ndim < 0) opdef_raise(c, ERR_SHAPE, "the rank of %s is not known", name);
   return ty;
 }
 
 void nn_want_rank(OpCall *c, int i, const char *name, int ndim)
 {
   if (nn_tensor(c, i, name)->ndim != ndim)
-    op_raise(c, ERR_SHAPE, "%s %s has %d dimension%s, %d wanted", name, nn_arg_shape(c, i), c->arg[i]->ndim,
-             c->arg[i]->ndim == 1 ? "" : "s", ndim);
+    opdef_raise(c, ERR_SHAPE, "%s %s has %d dimension%s, %d wanted", name, nn_arg_shape(c, i), c->arg[i]->ndim,
+                c->arg[i]->ndim == 1 ? "" : "s", ndim);
 }
 
 void nn_want_float(OpCall *c, int i, const char *name)
 {
   if (!dtype_is_float(nn_tensor(c, i, name)->dtype))
-    op_raise(c, ERR_TYPE, "%s is %s, a float is wanted", name, dtype_name(scratch(c->m->ctx), c->arg[i]->dtype));
+    opdef_raise(c, ERR_TYPE, "%s is %s, a float is wanted", name, dtype_name(scratch(c->m->ctx), c->arg[i]->dtype));
 }
 
 int nn_axis_of(OpCall *c, int64_t axis, int ndim)
 {
   if (axis < -ndim || axis >= ndim)
-    op_raise(c, ERR_SHAPE, "axis %" PRId64 " is outside of a tensor of %d dimension%s", axis, ndim,
-             ndim == 1 ? "" : "s");
+    opdef_raise(c, ERR_SHAPE, "axis %" PRId64 " is outside of a tensor of %d dimension%s", axis, ndim,
+                ndim == 1 ? "" : "s");
   return (int)(axis < 0 ? axis + ndim : axis);
 }
 
@@ -185,25 +186,25 @@ int nn_axis_of(OpCall *c, int64_t axis, int ndim)
 void nn_ints(OpCall *c, const char *name, AttrInts list, int n, int64_t def, int64_t least, int64_t *out)
 {
   if (list.given && list.n != n && list.n != 1)
-    op_raise(c, ERR_ARGUMENT, "%s has %d numbers, 1 or %d are wanted", name, list.n, n);
+    opdef_raise(c, ERR_ARGUMENT, "%s has %d numbers, 1 or %d are wanted", name, list.n, n);
   for (int i = 0; i < n; i++) {
     out[i] = !list.given ? def : list.v[list.n == 1 ? 0 : i];
     if (out[i] < least || out[i] > INT32_MAX)
-      op_raise(c, ERR_ARGUMENT, "%s holds %" PRId64 ", at least %" PRId64 " is wanted", name, out[i], least);
+      opdef_raise(c, ERR_ARGUMENT, "%s holds %" PRId64 ", at least %" PRId64 " is wanted", name, out[i], least);
   }
 }
 
 void nn_padding(OpCall *c, AttrInts list, int n, int64_t *before, int64_t *after)
 {
   if (list.given && list.n != 1 && list.n != n && list.n != 2 * n)
-    op_raise(c, ERR_ARGUMENT,
-             "padding has %d numbers; 1 (for all), %d (one each) or %d (befores, then afters) are wanted", list.n, n,
-             2 * n);
+    opdef_raise(c, ERR_ARGUMENT,
+                "padding has %d numbers; 1 (for all), %d (one each) or %d (befores, then afters) are wanted", list.n, n,
+                2 * n);
   for (int i = 0; i < n; i++) {
     before[i] = !list.given ? 0 : list.v[list.n == 1 ? 0 : i];
     after[i] = !list.given ? 0 : list.v[list.n == 1 ? 0 : list.n == n ? i : n + i];
     if (before[i] > INT32_MAX || after[i] > INT32_MAX || before[i] < -INT32_MAX || after[i] < -INT32_MAX)
-      op_raise(c, ERR_ARGUMENT, "padding (%" PRId64 ", %" PRId64 ") is too large", before[i], after[i]);
+      opdef_raise(c, ERR_ARGUMENT, "padding (%" PRId64 ", %" PRId64 ") is too large", before[i], after[i]);
   }
 }
 
@@ -213,11 +214,11 @@ const Expr *nn_windows(OpCall *c, const char *what, const Expr *in, int64_t kern
   Module *m = c->m;
   int64_t span;
   if (!int_mul(kernel - 1, dilation, &span) || span > INT32_MAX - 1)
-    op_raise(c, ERR_SHAPE, "a kernel of %" PRId64 " with dilation %" PRId64 " is too large", kernel, dilation);
+    opdef_raise(c, ERR_SHAPE, "a kernel of %" PRId64 " with dilation %" PRId64 " is too large", kernel, dilation);
   const Expr *room = nn_simplify(m, expr_add(m, in, expr_int(m, in->dtype, before + after - span - 1)));
   if (room->kind == E_INT && room->u.i < 0 && !expr_is_int(in, 0))
-    op_raise(c, ERR_SHAPE, "%s is %s and %" PRId64 " with padding, the kernel spans %" PRId64, what,
-             expr_str_of(scratch(m->ctx), in), room->u.i + span + 1, span + 1);
+    opdef_raise(c, ERR_SHAPE, "%s is %s and %" PRId64 " with padding, the kernel spans %" PRId64, what,
+                expr_str_of(scratch(m->ctx), in), room->u.i + span + 1, span + 1);
   const Expr *windows =
       nn_simplify(m, expr_add(m, expr_floordiv(m, room, expr_int(m, in->dtype, stride)), expr_int(m, in->dtype, 1)));
   return windows->kind == E_INT && windows->u.i < 0 ? expr_int(m, in->dtype, 0) : windows;
@@ -255,7 +256,7 @@ const Tensor *nn_pad_constant(Module *m, const Tensor *in, const int64_t *before
 
 const Node *nn_call(Module *m, const char *op, int n, const Node *const *arg, const void *attrs)
 {
-  return node_call(m, op_get(m->ctx, op), n, arg, attrs, NULL);
+  return node_call(m, opdef_get(m->ctx, op), n, arg, attrs, NULL);
 }
 
 const Node *nn_call1(Module *m, const char *op, const Node *a) { return nn_call(m, op, 1, &a, NULL); }

@@ -57,7 +57,7 @@ Layout nn_layout(OpCall *c, const char *attribute, const char *text)
 {
   Layout l = {.text = text};
   const char *why = text && *text ? layout_scan(&l, text) : "it is empty";
-  if (why) op_raise(c, ERR_ARGUMENT, "%s '%s' is no layout: %s", attribute, text ? text : "", why);
+  if (why) opdef_raise(c, ERR_ARGUMENT, "%s '%s' is no layout: %s", attribute, text ? text : "", why);
   return l;
 }
 
@@ -163,8 +163,8 @@ static Change change_of(OpCall *c, const Expr *const *shape)
   const LayoutTransformAttrs *a = c->attrs;
   Change ch = {.src = nn_layout(c, "src_layout", a->src_layout), .dst = nn_layout(c, "dst_layout", a->dst_layout)};
   if (!same_capitals(&ch.src, &ch.dst))
-    op_raise(c, ERR_ARGUMENT, "there is no way from '%s' to '%s': their dimensions differ", a->src_layout,
-             a->dst_layout);
+    opdef_raise(c, ERR_ARGUMENT, "there is no way from '%s' to '%s': their dimensions differ", a->src_layout,
+                a->dst_layout);
   int n = 0;
   for (int i = 0; i < ch.src.n; i++)
     if (is_capital(ch.src.letter[i])) {
@@ -181,12 +181,12 @@ static const Type *layout_transform_type(OpCall *c)
   const Type *data = nn_tensor(c, 0, "data");
   Layout src = nn_layout(c, "src_layout", a->src_layout);
   if (src.n != data->ndim)
-    op_raise(c, ERR_SHAPE, "data %s has %d dimensions, src_layout '%s' names %d", nn_arg_shape(c, 0), data->ndim,
-             a->src_layout, src.n);
+    opdef_raise(c, ERR_SHAPE, "data %s has %d dimensions, src_layout '%s' names %d", nn_arg_shape(c, 0), data->ndim,
+                a->src_layout, src.n);
   for (int i = 0; i < src.n; i++)
     if (src.factor[i] && data->shape[i]->kind == E_INT && data->shape[i]->u.i != src.factor[i])
-      op_raise(c, ERR_SHAPE, "dimension %d of data %s is not the block of %" PRId64 " that '%s' says", i,
-               nn_arg_shape(c, 0), src.factor[i], a->src_layout);
+      opdef_raise(c, ERR_SHAPE, "dimension %d of data %s is not the block of %" PRId64 " that '%s' says", i,
+                  nn_arg_shape(c, 0), src.factor[i], a->src_layout);
   Change ch = change_of(c, data->shape);
   const Expr *shape[LAYOUT_MAX];
   layout_shape(c->m, &ch.dst, ch.letters, ch.extent, shape);

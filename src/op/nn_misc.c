@@ -21,11 +21,12 @@ static Blocks blocks_of(OpCall *c)
   bool nhwc = a->layout && !strcmp(a->layout, "NHWC");
   bool crd = a->mode && !strcmp(a->mode, "CRD");
   nn_want_rank(c, 0, "data", 4);
-  if (!nchw && !nhwc) op_raise(c, ERR_UNSUPPORTED, "layout '%s' is neither NCHW nor NHWC", a->layout ? a->layout : "");
+  if (!nchw && !nhwc)
+    opdef_raise(c, ERR_UNSUPPORTED, "layout '%s' is neither NCHW nor NHWC", a->layout ? a->layout : "");
   if (!crd && (!a->mode || strcmp(a->mode, "DCR")))
-    op_raise(c, ERR_ARGUMENT, "mode '%s' is neither DCR nor CRD", a->mode ? a->mode : "");
+    opdef_raise(c, ERR_ARGUMENT, "mode '%s' is neither DCR nor CRD", a->mode ? a->mode : "");
   if (a->block_size < 1 || a->block_size > 1 << 15)
-    op_raise(c, ERR_ARGUMENT, "block_size is %" PRId64 ", at least 1 is wanted", a->block_size);
+    opdef_raise(c, ERR_ARGUMENT, "block_size is %" PRId64 ", at least 1 is wanted", a->block_size);
   return (Blocks){nchw ? 1 : 3, nchw ? 2 : 1, nchw ? 3 : 2, a->block_size, crd};
 }
 
@@ -33,7 +34,7 @@ static const Expr *exact(OpCall *c, int d, int64_t by)
 {
   const Expr *n = c->arg[0]->shape[d];
   if (n->kind == E_INT && n->u.i % by)
-    op_raise(c, ERR_SHAPE, "dimension %d of data %s is not a multiple of %" PRId64, d, nn_arg_shape(c, 0), by);
+    opdef_raise(c, ERR_SHAPE, "dimension %d of data %s is not a multiple of %" PRId64, d, nn_arg_shape(c, 0), by);
   const Expr *q = expr_int(c->m, n->dtype, by);
   if (n->kind == E_INT) return expr_int(c->m, n->dtype, n->u.i / by);
   return dim_guard(c->m, expr_binary(c->m, E_EQ, expr_floormod(c->m, n, q), expr_int(c->m, n->dtype, 0)),
@@ -119,7 +120,7 @@ BLOCKS_OP(op_nn_space_to_depth, "nn.space_to_depth", "blocks of height and width
 static const Type *batch_flatten_type(OpCall *c)
 {
   const Type *data = nn_tensor(c, 0, "data");
-  if (data->ndim < 1) op_raise(c, ERR_SHAPE, "a scalar has no batch");
+  if (data->ndim < 1) opdef_raise(c, ERR_SHAPE, "a scalar has no batch");
   const Expr *rest = dim_product(c->m, data->ndim - 1, data->shape + 1);
   return type_tensor(c->m, data->dtype, 2, (const Expr *[]){data->shape[0], rest});
 }
@@ -164,7 +165,7 @@ static Columns columns_of(OpCall *c, const Im2ColAttrs *a, int dims, const Expr 
 {
   Columns q = {.dims = dims, .elements = 1};
   if (dims < 1 || dims > COLUMN_DIMS)
-    op_raise(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported, 1 to %d are", dims, COLUMN_DIMS);
+    opdef_raise(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported, 1 to %d are", dims, COLUMN_DIMS);
   nn_ints(c, "kernel_size", a->kernel_size, dims, 1, 1, q.k);
   nn_ints(c, "strides", a->strides, dims, 1, 1, q.stride);
   nn_ints(c, "dilation", a->dilation, dims, 1, 1, q.dilation);
@@ -173,7 +174,7 @@ static Columns columns_of(OpCall *c, const Im2ColAttrs *a, int dims, const Expr 
     const char *what = arena_printf(scratch(c->m->ctx), "spatial dimension %d", d);
     q.windows[d] = nn_windows(c, what, image[d], q.k[d], q.stride[d], q.dilation[d], q.before[d], q.after[d]);
     if (!int_mul(q.elements, q.k[d], &q.elements) || q.elements > INT32_MAX)
-      op_raise(c, ERR_SHAPE, "the kernel has too many elements");
+      opdef_raise(c, ERR_SHAPE, "the kernel has too many elements");
   }
   return q;
 }
@@ -196,7 +197,8 @@ static void kernel_extents(Module *m, const Columns *q, const Expr **k)
 static const Type *im2col_type(OpCall *c)
 {
   const Type *x = nn_tensor(c, 0, "data");
-  if (x->ndim < 3) op_raise(c, ERR_SHAPE, "data %s needs a batch, channels and spatial dimensions", nn_arg_shape(c, 0));
+  if (x->ndim < 3)
+    opdef_raise(c, ERR_SHAPE, "data %s needs a batch, channels and spatial dimensions", nn_arg_shape(c, 0));
   Columns q = columns_of(c, c->attrs, x->ndim - 2, x->shape + 2);
   return type_tensor(
       c->m, x->dtype, 3,
@@ -254,14 +256,14 @@ static Window col2im_window(OpCall *c, int dims, const Expr *const *image)
     .kernel_size = a->kernel_size, .strides = a->strides, .padding = a->padding, .dilation = a->dilation};
   if (c->nargs > 2) list.kernel_size = (AttrInts){1, &one, true}; /* for the rest */
   else if (!a->kernel_size.given)
-    op_raise(c, ERR_ARGUMENT, "kernel_size is missing, and so is the argument kernel_size");
+    opdef_raise(c, ERR_ARGUMENT, "kernel_size is missing, and so is the argument kernel_size");
   Window w = {.q = columns_of(c, &list, dims, image)};
   kernel_extents(m, &w.q, w.k);
   w.elements = expr_i32(m, w.q.elements);
   if (c->nargs < 3) return w;
   int n;
   const Expr *const *k = op_dims(c, 2, &n);
-  if (n != dims) op_raise(c, ERR_SHAPE, "kernel_size has %d elements, the image %d spatial dimensions", n, dims);
+  if (n != dims) opdef_raise(c, ERR_SHAPE, "kernel_size has %d elements, the image %d spatial dimensions", n, dims);
   w.elements = dim_product(m, n, k);
   for (int d = 0; d < n; d++) {
     const Expr *span = dim_mul(m, dim_sub(m, k[d], dim_int(m, 1)), dim_int(m, w.q.dilation[d]));
@@ -291,12 +293,13 @@ static const Type *col2im_type(OpCall *c)
   int dims = a->image_size.n;
   const Expr *const *image = a->image_size.v, *shape[NN_MAX_DIM] = {x->shape[0]};
   if (c->nargs > 1) image = op_dims(c, 1, &dims);
-  else if (!a->image_size.given) op_raise(c, ERR_ARGUMENT, "image_size is missing, and so is the argument image_size");
+  else if (!a->image_size.given)
+    opdef_raise(c, ERR_ARGUMENT, "image_size is missing, and so is the argument image_size");
   Window w = col2im_window(c, dims, image);
   const Expr *windows = dim_product(c->m, dims, w.q.windows);
   if (nn_dims_differ(c->m, windows, x->shape[2]))
-    op_raise(c, ERR_SHAPE, "data %s has %s columns, the image has %s windows", nn_arg_shape(c, 0),
-             expr_str_of(scratch(c->m->ctx), x->shape[2]), expr_str_of(scratch(c->m->ctx), windows));
+    opdef_raise(c, ERR_SHAPE, "data %s has %s columns, the image has %s windows", nn_arg_shape(c, 0),
+                expr_str_of(scratch(c->m->ctx), x->shape[2]), expr_str_of(scratch(c->m->ctx), windows));
   shape[1] = nn_guard_equal(c->m, col2im_channels(c, &w), windows, x->shape[2]);
   for (int d = 0; d < dims; d++) shape[2 + d] = image[d];
   return type_tensor(c->m, x->dtype, dims + 2, shape);

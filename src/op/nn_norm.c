@@ -21,8 +21,8 @@ static void want_per_channel(OpCall *c, int i, const char *name, int axis)
 {
   nn_want_rank(c, i, name, 1);
   if (nn_dims_differ(c->m, c->arg[i]->shape[0], c->arg[0]->shape[axis]))
-    op_raise(c, ERR_SHAPE, "%s %s does not run along axis %d of data %s", name, nn_arg_shape(c, i), axis,
-             nn_arg_shape(c, 0));
+    opdef_raise(c, ERR_SHAPE, "%s %s does not run along axis %d of data %s", name, nn_arg_shape(c, i), axis,
+                nn_arg_shape(c, 0));
 }
 
 /* ---- batch_norm, dropout ------------------------------------------------------------------------- */
@@ -255,10 +255,10 @@ static const Type *group_norm_type(OpCall *c)
   const Expr *channels = c->arg[0]->shape[axis];
   want_per_channel(c, 1, "gamma", axis);
   want_per_channel(c, 2, "beta", axis);
-  if (axis == 0) op_raise(c, ERR_ARGUMENT, "axis 0 is the batch; channels are wanted");
+  if (axis == 0) opdef_raise(c, ERR_ARGUMENT, "axis 0 is the batch; channels are wanted");
   if (a->num_groups < 1 || (channels->kind == E_INT && channels->u.i % a->num_groups))
-    op_raise(c, ERR_SHAPE, "num_groups is %" PRId64 ", data %s has %s channels", a->num_groups, nn_arg_shape(c, 0),
-             expr_str_of(scratch(c->m->ctx), channels));
+    opdef_raise(c, ERR_SHAPE, "num_groups is %" PRId64 ", data %s has %s channels", a->num_groups, nn_arg_shape(c, 0),
+                expr_str_of(scratch(c->m->ctx), channels));
   return c->arg[0];
 }
 
@@ -320,7 +320,7 @@ static const Type *l2_normalize_type(OpCall *c)
   bool reduced[NN_MAX_DIM] = {false};
   nn_want_float(c, 0, "data");
   if (c->arg[0]->ndim > NN_MAX_DIM)
-    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, c->arg[0]->ndim);
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, c->arg[0]->ndim);
   l2_axes(c, c->arg[0]->ndim, reduced);
   return c->arg[0];
 }
@@ -361,7 +361,7 @@ static const Type *lrn_type(OpCall *c)
   const LrnAttrs *a = c->attrs;
   nn_want_float(c, 0, "data");
   nn_axis_of(c, a->axis, c->arg[0]->ndim);
-  if (a->size < 1) op_raise(c, ERR_ARGUMENT, "size is %" PRId64 ", at least 1 is wanted", a->size);
+  if (a->size < 1) opdef_raise(c, ERR_ARGUMENT, "size is %" PRId64 ", at least 1 is wanted", a->size);
   return c->arg[0];
 }
 

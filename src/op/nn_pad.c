@@ -17,18 +17,19 @@ static PadMode pad_mode(OpCall *c, const char *mode)
   static const char *const names[] = {"constant", "edge", "reflect", "symmetric", "wrap"};
   for (int i = 0; i < 5; i++)
     if (mode && !strcmp(mode, names[i])) return (PadMode)i;
-  op_raise(c, ERR_ARGUMENT, "pad_mode '%s' is not one of constant, edge, reflect, symmetric, wrap", mode ? mode : "");
+  opdef_raise(c, ERR_ARGUMENT, "pad_mode '%s' is not one of constant, edge, reflect, symmetric, wrap",
+              mode ? mode : "");
 }
 
 /* pad_width as a flat list: before and after for each dimension in turn. */
 static const int64_t *pad_list(OpCall *c, AttrInts list, int ndim)
 {
   if (list.n != 2 * ndim)
-    op_raise(c, ERR_ARGUMENT, "pad_width has %d numbers; data %s wants %d, before and after for each dimension", list.n,
-             nn_arg_shape(c, 0), 2 * ndim);
+    opdef_raise(c, ERR_ARGUMENT, "pad_width has %d numbers; data %s wants %d, before and after for each dimension",
+                list.n, nn_arg_shape(c, 0), 2 * ndim);
   for (int i = 0; i < list.n; i++)
     if (list.v[i] < -INT32_MAX || list.v[i] > INT32_MAX)
-      op_raise(c, ERR_ARGUMENT, "pad_width holds %" PRId64 ", which is too large", list.v[i]);
+      opdef_raise(c, ERR_ARGUMENT, "pad_width holds %" PRId64 ", which is too large", list.v[i]);
   return list.v;
 }
 
@@ -38,7 +39,7 @@ static const Expr *want_elements(OpCall *c, PadMode mode, int d, const Expr *out
   const Expr *n = c->arg[0]->shape[d];
   if (mode == PAD_CONSTANT || n == out || expr_is_int(out, 0)) return out;
   if (expr_is_int(n, 0))
-    op_raise(c, ERR_SHAPE, "dimension %d of data %s is empty: there is nothing to pad with", d, nn_arg_shape(c, 0));
+    opdef_raise(c, ERR_SHAPE, "dimension %d of data %s is empty: there is nothing to pad with", d, nn_arg_shape(c, 0));
   return n->kind == E_INT ? out : dim_guard(c->m, expr_binary(c->m, E_GT, n, expr_int(c->m, n->dtype, 0)), out);
 }
 
@@ -47,13 +48,13 @@ static const Type *padded_type(OpCall *c, PadMode mode, const int64_t *width)
   const Type *data = c->arg[0];
   const Expr *shape[NN_MAX_DIM];
   if (data->ndim > NN_MAX_DIM)
-    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
   for (int d = 0; d < data->ndim; d++) {
     shape[d] = nn_simplify(
         c->m, expr_add(c->m, data->shape[d], expr_int(c->m, data->shape[d]->dtype, width[2 * d] + width[2 * d + 1])));
     if (shape[d]->kind == E_INT && shape[d]->u.i < 0)
-      op_raise(c, ERR_SHAPE, "pads (%" PRId64 ", %" PRId64 ") take more off dimension %d of %s than it has",
-               width[2 * d], width[2 * d + 1], d, nn_arg_shape(c, 0));
+      opdef_raise(c, ERR_SHAPE, "pads (%" PRId64 ", %" PRId64 ") take more off dimension %d of %s than it has",
+                  width[2 * d], width[2 * d + 1], d, nn_arg_shape(c, 0));
     shape[d] = want_elements(c, mode, d, shape[d]);
   }
   return type_tensor(c->m, data->dtype, data->ndim, shape);
@@ -63,7 +64,7 @@ static void want_pad_value(OpCall *c, int i)
 {
   const Type *ty = nn_tensor(c, i, "pad_value");
   if (ty->ndim > 1 || (ty->ndim == 1 && ty->shape[0]->kind == E_INT && ty->shape[0]->u.i != 1))
-    op_raise(c, ERR_SHAPE, "pad_value %s is not one number", nn_arg_shape(c, i));
+    opdef_raise(c, ERR_SHAPE, "pad_value %s is not one number", nn_arg_shape(c, i));
 }
 
 static const Expr *pad_value(Module *m, const Tensor *t, DType dtype)
@@ -193,10 +194,10 @@ static const Type *dyn_pad_type(OpCall *c)
   int n;
   const Expr *const *width = op_dims(c, 1, &n);
   if (n != 2 * data->ndim)
-    op_raise(c, ERR_SHAPE, "pad_width has %d numbers; data %s wants %d", n, nn_arg_shape(c, 0), 2 * data->ndim);
+    opdef_raise(c, ERR_SHAPE, "pad_width has %d numbers; data %s wants %d", n, nn_arg_shape(c, 0), 2 * data->ndim);
   const Expr *shape[NN_MAX_DIM];
   if (data->ndim > NN_MAX_DIM)
-    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
   for (int d = 0; d < data->ndim; d++) {
     shape[d] = dim_add(c->m, dim_add(c->m, data->shape[d], width[2 * d]), width[2 * d + 1]);
     shape[d] = want_elements(c, mode, d, shape[d]);
@@ -237,7 +238,7 @@ static PadMode mirror_mode(OpCall *c)
   const MirrorPadAttrs *a = c->attrs;
   if (a->mode && !strcmp(a->mode, "SYMMETRIC")) return PAD_SYMMETRIC;
   if (a->mode && !strcmp(a->mode, "REFLECT")) return PAD_REFLECT;
-  op_raise(c, ERR_ARGUMENT, "mode '%s' is neither SYMMETRIC nor REFLECT", a->mode ? a->mode : "");
+  opdef_raise(c, ERR_ARGUMENT, "mode '%s' is neither SYMMETRIC nor REFLECT", a->mode ? a->mode : "");
 }
 
 static const Type *mirror_pad_type(OpCall *c)

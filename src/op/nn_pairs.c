@@ -17,7 +17,7 @@ int nn_word_elements(OpCall *c, DType data, DType weight, DType out)
 {
   if (weight.code != DT_UINT || (weight.bits != 32 && weight.bits != 64)) return 1;
   if (!dtype_eq(data, DT_BF16) || !dtype_eq(out, DT_F32))
-    op_raise(
+    opdef_raise(
         c, ERR_TYPE,
         "a weight of %s holds words of bfloat16: data is %s, bfloat16 is wanted; out_dtype is %s, float32 is wanted",
         dtype_name(scratch(c->m->ctx), weight), dtype_name(scratch(c->m->ctx), data),
@@ -77,12 +77,12 @@ static const Type *pairs_type(OpCall *c)
   nn_want_float(c, 0, "data");
   int axis = nn_axis_of(c, a->axis, x->ndim);
   if (x->ndim > NN_MAX_DIM)
-    op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, x->ndim);
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, x->ndim);
   for (int d = 0; d < x->ndim; d++) shape[d] = x->shape[d];
-  if (a->count != 2 && a->count != 4) op_raise(c, ERR_ARGUMENT, "count is %" PRId64 ", 2 or 4 is wanted", a->count);
+  if (a->count != 2 && a->count != 4) opdef_raise(c, ERR_ARGUMENT, "count is %" PRId64 ", 2 or 4 is wanted", a->count);
   if (shape[axis]->kind != E_INT || (a->count == 2 && shape[axis]->u.i % 2))
-    op_raise(c, ERR_SHAPE, "axis %" PRId64 " of data %s is not known%s", a->axis, nn_arg_shape(c, 0),
-             a->count == 2 ? " to be even" : "");
+    opdef_raise(c, ERR_SHAPE, "axis %" PRId64 " of data %s is not known%s", a->axis, nn_arg_shape(c, 0),
+                a->count == 2 ? " to be even" : "");
   shape[axis] = expr_int(c->m, shape[axis]->dtype, (shape[axis]->u.i + a->count - 1) / a->count);
   return type_tensor(c->m, a->count == 2 ? DT_U32 : DT_U64, x->ndim, shape);
 }

@@ -22,13 +22,13 @@ static Layout pool_layout(OpCall *c, const char *text, const char *out, const ch
   Layout l = nn_layout(c, "layout", text);
   bool ok = true;
   for (const char *p = spatial; *p; p++) ok &= layout_find(&l, *p) >= 0 && !layout_is_split(&l, *p);
-  if (!ok) op_raise(c, ERR_ARGUMENT, "layout '%s' needs the whole dimensions %s", text, spatial);
+  if (!ok) opdef_raise(c, ERR_ARGUMENT, "layout '%s' needs the whole dimensions %s", text, spatial);
   if (out && *out && strcmp(out, text))
-    op_raise(c, ERR_UNSUPPORTED, "out_layout '%s' must be the layout, '%s'", out, text);
+    opdef_raise(c, ERR_UNSUPPORTED, "out_layout '%s' must be the layout, '%s'", out, text);
   const Type *data = nn_tensor(c, 0, "data");
   if (data->ndim != l.n)
-    op_raise(c, ERR_SHAPE, "data %s has %d dimensions, layout '%s' names %d", nn_arg_shape(c, 0), data->ndim, l.text,
-             l.n);
+    opdef_raise(c, ERR_SHAPE, "data %s has %d dimensions, layout '%s' names %d", nn_arg_shape(c, 0), data->ndim, l.text,
+                l.n);
   return l;
 }
 
@@ -237,7 +237,7 @@ static Pool argmax_of(OpCall *c)
   const PoolArgmaxAttrs *a = c->attrs;
   int dims = nn_tensor(c, 0, "data")->ndim - 2;
   if (dims < 1 || dims > POOL_MAX_DIMS - 2)
-    op_raise(c, ERR_SHAPE, "data %s needs a batch, channels and one to six spatial dimensions", nn_arg_shape(c, 0));
+    opdef_raise(c, ERR_SHAPE, "data %s needs a batch, channels and one to six spatial dimensions", nn_arg_shape(c, 0));
   Pool p = {.dims = dims, .ceil = a->ceil_mode};
   for (int d = 0; d < dims; d++) p.at[d] = d + 2;
   nn_ints(c, "pool_size", a->pool_size, dims, 1, 1, p.k);
@@ -252,7 +252,7 @@ static const Type *pool_argmax_type(OpCall *c)
   const PoolArgmaxAttrs *a = c->attrs;
   Pool p = argmax_of(c);
   if (a->storage_order != 0 && a->storage_order != 1)
-    op_raise(c, ERR_ARGUMENT, "storage_order is %" PRId64 ", 0 or 1 is wanted", a->storage_order);
+    opdef_raise(c, ERR_ARGUMENT, "storage_order is %" PRId64 ", 0 or 1 is wanted", a->storage_order);
   const Expr *shape[LAYOUT_MAX];
   pool_shape(c, &p, shape);
   const Type *field[] = {type_tensor(c->m, c->arg[0]->dtype, c->arg[0]->ndim, shape),
@@ -340,7 +340,8 @@ static const Type *parts_type(OpCall *c)
   for (int i = 0; i < data->ndim; i++) shape[i] = data->shape[i];
   for (int d = 0; d < p.dims; d++) {
     if (p.out[d]) shape[p.at[d]] = expr_i32(c->m, p.out[d]);
-    if (expr_is_int(data->shape[p.at[d]], 0)) op_raise(c, ERR_SHAPE, "data %s has nothing to pool", nn_arg_shape(c, 0));
+    if (expr_is_int(data->shape[p.at[d]], 0))
+      opdef_raise(c, ERR_SHAPE, "data %s has nothing to pool", nn_arg_shape(c, 0));
   }
   return type_tensor(c->m, data->dtype, data->ndim, shape);
 }

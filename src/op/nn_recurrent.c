@@ -72,13 +72,13 @@ static void read_activations(OpCall *c, Recurrent *q)
   int betas = 0;
   bool given = a->activations.given && a->activations.n;
   if (given && a->activations.n != q->ndir * q->nact)
-    op_raise(c, ERR_ARGUMENT, "activations has %d names, %d are wanted", a->activations.n, q->ndir * q->nact);
+    opdef_raise(c, ERR_ARGUMENT, "activations has %d names, %d are wanted", a->activations.n, q->ndir * q->nact);
   for (int d = 0; d < q->ndir; d++)
     for (int i = 0; i < q->nact; i++) {
       const char *name = given ? a->activations.v[d * q->nact + i] : usual[q->cell][i];
       int k = 0;
       while (k < NACTIVATIONS && !same_word(known_activations[k].name, name)) k++;
-      if (k == NACTIVATIONS) op_raise(c, ERR_UNSUPPORTED, "the activation '%s' is not known", name);
+      if (k == NACTIVATIONS) opdef_raise(c, ERR_UNSUPPORTED, "the activation '%s' is not known", name);
       Activation *act = &q->act[d][i];
       *act = (Activation){known_activations[k].name, known_activations[k].alpha, known_activations[k].beta};
       if (known_activations[k].has_alpha && alphas < a->activation_alpha.n)
@@ -92,8 +92,8 @@ static void read_inputs(OpCall *c, Recurrent *q)
   const AttrStrs *names = &q->a->inputs;
   int first = q->first_optional;
   if (c->nargs != first + names->n)
-    op_raise(c, ERR_ARGUMENT, "inputs names %d arguments after the first %d, %d are given", names->n, first,
-             c->nargs - first);
+    opdef_raise(c, ERR_ARGUMENT, "inputs names %d arguments after the first %d, %d are given", names->n, first,
+                c->nargs - first);
   for (int i = 0; i < names->n; i++) {
     int k = 0;
     while (k < IN_OPTIONAL && strcmp(optional_names[k], names->v[i])) k++;
@@ -101,7 +101,7 @@ static void read_inputs(OpCall *c, Recurrent *q)
     bool loop_only = k == IN_RESET_BIAS;
     if (k == IN_OPTIONAL || (q->cell != CELL_LSTM && lstm_only) || (first == 3 && loop_only) ||
         (first == 2 && k == IN_BIAS))
-      op_raise(c, ERR_ARGUMENT, "there is no input '%s'", names->v[i]);
+      opdef_raise(c, ERR_ARGUMENT, "there is no input '%s'", names->v[i]);
     q->arg[k] = first + i;
   }
 }
@@ -115,11 +115,12 @@ static Recurrent recurrent_of(OpCall *c, Cell cell, const RecurrentAttrs *a, int
   if (a->direction && same_word(a->direction, "bidirectional")) q.ndir = 2;
   else if (a->direction && same_word(a->direction, "reverse")) q.reverse_first = true;
   else if (!a->direction || !same_word(a->direction, "forward"))
-    op_raise(c, ERR_ARGUMENT, "direction '%s' is not one of forward, reverse, bidirectional",
-             a->direction ? a->direction : "");
+    opdef_raise(c, ERR_ARGUMENT, "direction '%s' is not one of forward, reverse, bidirectional",
+                a->direction ? a->direction : "");
   if (a->hidden_size < 1 || a->hidden_size > INT32_MAX / 8)
-    op_raise(c, ERR_ARGUMENT, "hidden_size is %" PRId64 ", at least 1 is wanted", a->hidden_size);
-  if (a->layout != 0 && a->layout != 1) op_raise(c, ERR_ARGUMENT, "layout is %" PRId64 ", 0 or 1 is wanted", a->layout);
+    opdef_raise(c, ERR_ARGUMENT, "hidden_size is %" PRId64 ", at least 1 is wanted", a->hidden_size);
+  if (a->layout != 0 && a->layout != 1)
+    opdef_raise(c, ERR_ARGUMENT, "layout is %" PRId64 ", 0 or 1 is wanted", a->layout);
   nn_want_rank(c, 0, "data", 3);
   const Expr *const *x = c->arg[0]->shape;
   q.steps = x[a->layout ? 1 : 0];
@@ -138,7 +139,7 @@ static void want_shape(OpCall *c, int i, const char *name, int n, const Expr *co
   nn_want_rank(c, i, name, n);
   for (int d = 0; d < n; d++)
     if (nn_dims_differ(c->m, c->arg[i]->shape[d], shape[d]))
-      op_raise(c, ERR_SHAPE, "%s %s has to be %s", name, nn_arg_shape(c, i), nn_shape_text(c->m, n, shape));
+      opdef_raise(c, ERR_SHAPE, "%s %s has to be %s", name, nn_arg_shape(c, i), nn_shape_text(c->m, n, shape));
 }
 
 static void state_shape(const Recurrent *q, const Expr **shape)
@@ -166,10 +167,10 @@ static void want_optional(OpCall *c, const Recurrent *q)
     want_shape(c, q->arg[IN_PEEPHOLE], "peephole", 2, (const Expr *[]){dir, expr_i32(c->m, 3 * q->a->hidden_size)});
   for (int i = 0; i < c->nargs; i++)
     if (i != q->arg[IN_LENS] && !dtype_eq(c->arg[i]->dtype, q->t))
-      op_raise(c, ERR_TYPE, "data is %s, argument %d is %s", dtype_name(scratch(c->m->ctx), q->t), i,
-               dtype_name(scratch(c->m->ctx), c->arg[i]->dtype));
+      opdef_raise(c, ERR_TYPE, "data is %s, argument %d is %s", dtype_name(scratch(c->m->ctx), q->t), i,
+                  dtype_name(scratch(c->m->ctx), c->arg[i]->dtype));
   if (q->arg[IN_LENS] && !dtype_is_int(c->arg[q->arg[IN_LENS]]->dtype))
-    op_raise(c, ERR_TYPE, "sequence_lens has to be integers");
+    opdef_raise(c, ERR_TYPE, "sequence_lens has to be integers");
 }
 
 static const Type *result_type(const Recurrent *q)
@@ -207,7 +208,7 @@ static Cell loop_cell(OpCall *c)
   if (cell && !strcmp(cell, "lstm")) return CELL_LSTM;
   if (cell && !strcmp(cell, "gru")) return CELL_GRU;
   if (!cell || strcmp(cell, "rnn"))
-    op_raise(c, ERR_ARGUMENT, "cell '%s' is not one of rnn, lstm, gru", cell ? cell : "");
+    opdef_raise(c, ERR_ARGUMENT, "cell '%s' is not one of rnn, lstm, gru", cell ? cell : "");
   return CELL_RNN;
 }
 
@@ -237,12 +238,12 @@ static const Type *loop_type(OpCall *c)
   want_shape(c, 0, "gates", 3,
              (const Expr *[]){c->arg[0]->shape[0], c->arg[0]->shape[1], expr_i32(m, q.ndir * q.gates * a.hidden_size)});
   if (la->block < 0 || (la->block && a.hidden_size % la->block))
-    op_raise(c, ERR_ARGUMENT, "block is %" PRId64 ", which does not divide hidden_size %" PRId64, la->block,
-             a.hidden_size);
+    opdef_raise(c, ERR_ARGUMENT, "block is %" PRId64 ", which does not divide hidden_size %" PRId64, la->block,
+                a.hidden_size);
   if (la->samples < 1 || (la->samples > 1 && (q.batch->kind != E_INT || q.batch->u.i % la->samples || q.arg[IN_LENS])))
-    op_raise(c, ERR_ARGUMENT,
-             "samples is %" PRId64 ", which has to divide the batch of %s and to be 1 with sequence_lens", la->samples,
-             expr_str_of(scratch(m->ctx), q.batch));
+    opdef_raise(c, ERR_ARGUMENT,
+                "samples is %" PRId64 ", which has to divide the batch of %s and to be 1 with sequence_lens",
+                la->samples, expr_str_of(scratch(m->ctx), q.batch));
   if (la->block)
     want_shape(c, 1, "recurrence", 5,
                (const Expr *[]){dir, expr_i32(m, a.hidden_size / la->block), q.hidden, expr_i32(m, q.gates),

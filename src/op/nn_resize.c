@@ -51,7 +51,7 @@ static int word_of(OpCall *c, const char *what, const char *word, const char *co
     if (word && !strcmp(word, words[i])) return i;
     text_printf(&t, "%s%s", i ? ", " : "", words[i]);
   }
-  op_raise(c, ERR_ARGUMENT, "%s '%s' is not one of %s", what, word ? word : "", text_str(&t));
+  opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not one of %s", what, word ? word : "", text_str(&t));
 }
 
 static void plan_modes(OpCall *c, ResizePlan *p, const char *method, const char *mode, const char *rounding)
@@ -310,8 +310,8 @@ static const Expr *scale_of(Module *m, const Expr *in, const Expr *out)
 static void want_resizable(OpCall *c, const Expr *in, const Expr *out)
 {
   if (expr_is_int(in, 0) && !expr_is_int(out, 0))
-    op_raise(c, ERR_SHAPE, "data %s has nothing to resize", nn_arg_shape(c, 0));
-  if (out->kind == E_INT && out->u.i < 0) op_raise(c, ERR_SHAPE, "the size %" PRId64 " is negative", out->u.i);
+    opdef_raise(c, ERR_SHAPE, "data %s has nothing to resize", nn_arg_shape(c, 0));
+  if (out->kind == E_INT && out->u.i < 0) opdef_raise(c, ERR_SHAPE, "the size %" PRId64 " is negative", out->u.i);
 }
 
 /* ---- image.resize1d, 2d, 3d ------------------------------------------------------------------------------ */
@@ -326,7 +326,7 @@ static Layout resize_layout(OpCall *c, const char *text, const char *spatial)
   Layout l = nn_layout(c, "layout", text);
   bool ok = true;
   for (const char *p = spatial; *p; p++) ok &= layout_find(&l, *p) >= 0 && !layout_is_split(&l, *p);
-  if (!ok) op_raise(c, ERR_ARGUMENT, "layout '%s' needs the whole dimensions %s", text, spatial);
+  if (!ok) opdef_raise(c, ERR_ARGUMENT, "layout '%s' needs the whole dimensions %s", text, spatial);
   nn_want_rank(c, 0, "data", l.n);
   return l;
 }
@@ -341,9 +341,10 @@ static ResizePlan spatial_plan(OpCall *c)
   ResizePlan p = {
     .cubic_a = a->cubic_alpha, .extrapolation = a->extrapolation_value, .exclude = a->cubic_exclude != 0, .n = n};
   plan_modes(c, &p, a->method, a->coordinate_transformation_mode, a->rounding_method);
-  if (a->size.n != n && a->size.n != 1) op_raise(c, ERR_ARGUMENT, "size has %d numbers, %d are wanted", a->size.n, n);
+  if (a->size.n != n && a->size.n != 1)
+    opdef_raise(c, ERR_ARGUMENT, "size has %d numbers, %d are wanted", a->size.n, n);
   if (p.mode == CROP_AND_RESIZE && a->roi.n != 2 * n)
-    op_raise(c, ERR_ARGUMENT, "roi has %d numbers, %d are wanted", a->roi.n, 2 * n);
+    opdef_raise(c, ERR_ARGUMENT, "roi has %d numbers, %d are wanted", a->roi.n, 2 * n);
   for (int i = 0; i < n; i++) {
     int axis = layout_find(&l, spatial[i]);
     const Expr *in = c->arg[0]->shape[axis];
@@ -418,15 +419,15 @@ static int resize_axes(OpCall *c, int *axes)
   const ResizeAttrs *a = c->attrs;
   int ndim = nn_tensor(c, 0, "data")->ndim;
   int n = a->axes.given ? a->axes.n : ndim;
-  if (ndim > NN_MAX_DIM) op_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, ndim);
-  if (n > ndim) op_raise(c, ERR_ARGUMENT, "axes names %d axes, data %s has %d", n, nn_arg_shape(c, 0), ndim);
+  if (ndim > NN_MAX_DIM) opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, ndim);
+  if (n > ndim) opdef_raise(c, ERR_ARGUMENT, "axes names %d axes, data %s has %d", n, nn_arg_shape(c, 0), ndim);
   for (int i = 0; i < n; i++) {
     axes[i] = a->axes.given ? nn_axis_of(c, a->axes.v[i], ndim) : i;
     for (int j = 0; j < i; j++)
-      if (axes[j] == axes[i]) op_raise(c, ERR_ARGUMENT, "axis %d is named twice", axes[i]);
+      if (axes[j] == axes[i]) opdef_raise(c, ERR_ARGUMENT, "axis %d is named twice", axes[i]);
   }
   if (1 + a->inputs.n != c->nargs)
-    op_raise(c, ERR_ARGUMENT, "inputs names %d arguments after data, %d are given", a->inputs.n, c->nargs - 1);
+    opdef_raise(c, ERR_ARGUMENT, "inputs names %d arguments after data, %d are given", a->inputs.n, c->nargs - 1);
   return n;
 }
 
@@ -439,7 +440,7 @@ static const Expr *const *numbers_of(OpCall *c, const char *name, AttrF64s attr,
   const Expr **out = arena_array(m->arena, const Expr *, want);
   if (!i && !attr.given) return NULL;
   const Expr *const *value = i ? op_values(c, i, &n) : NULL;
-  if (n != want) op_raise(c, ERR_SHAPE, "%s has %d numbers, %d are wanted", name, n, want);
+  if (n != want) opdef_raise(c, ERR_SHAPE, "%s has %d numbers, %d are wanted", name, n, want);
   for (int k = 0; k < n; k++) out[k] = i ? nn_simplify(m, f64(m, value[k])) : num(m, attr.v[k]);
   return out;
 }
@@ -451,7 +452,7 @@ static const Expr *const *sizes_of(OpCall *c, int want)
   int n = a->sizes.n;
   if (!i && !a->sizes.given) return NULL;
   const Expr *const *size = i ? op_dims(c, i, &n) : a->sizes.v;
-  if (n != want) op_raise(c, ERR_SHAPE, "sizes has %d numbers, %d are wanted", n, want);
+  if (n != want) opdef_raise(c, ERR_SHAPE, "sizes has %d numbers, %d are wanted", n, want);
   return size;
 }
 
@@ -486,11 +487,11 @@ static void plan_extents(OpCall *c, ResizePlan *p, const Expr *const *roi)
   Module *m = c->m;
   const ResizeAttrs *a = c->attrs;
   const Expr *const *size = sizes_of(c, p->n), *const *scale = size ? NULL : numbers_of(c, "scales", a->scales, p->n);
-  if (!size && !scale) op_raise(c, ERR_ARGUMENT, "one of sizes and scales is wanted");
+  if (!size && !scale) opdef_raise(c, ERR_ARGUMENT, "one of sizes and scales is wanted");
   for (int i = 0; i < p->n; i++) {
     ResizeAxis *x = &p->axis[i];
     if (scale && scale[i]->kind == E_FLOAT && !(scale[i]->u.f > 0))
-      op_raise(c, ERR_ARGUMENT, "the scale %g is not positive", scale[i]->u.f);
+      opdef_raise(c, ERR_ARGUMENT, "the scale %g is not positive", scale[i]->u.f);
     const Expr *part = scale && roi && p->mode == CROP_AND_RESIZE
                            ? nn_simplify(m, expr_mul(m, scale[i], expr_sub(m, roi[p->n + i], roi[i])))
                            : NULL;
@@ -522,7 +523,7 @@ static const Type *resize_type(OpCall *c)
   const ResizeAttrs *a = c->attrs;
   ResizePlan p = resize_options(c);
   const Expr *const *roi = numbers_of(c, "roi", a->roi, 2 * p.n);
-  if (p.mode == CROP_AND_RESIZE && !roi) op_raise(c, ERR_ARGUMENT, "tf_crop_and_resize needs roi");
+  if (p.mode == CROP_AND_RESIZE && !roi) opdef_raise(c, ERR_ARGUMENT, "tf_crop_and_resize needs roi");
   plan_extents(c, &p, roi);
   return planned_type(c, &p, a->out_dtype);
 }
@@ -589,7 +590,7 @@ static ResizePlan upsampling_plan(OpCall *c)
     int axis = layout_find(&l, "HW"[i]);
     const Expr *in = c->arg[0]->shape[axis];
     double scale = i ? a->scale_w : a->scale_h;
-    if (!(scale > 0)) op_raise(c, ERR_ARGUMENT, "scale_%c is %g, a positive number is wanted", "hw"[i], scale);
+    if (!(scale > 0)) opdef_raise(c, ERR_ARGUMENT, "scale_%c is %g, a positive number is wanted", "hw"[i], scale);
     const Expr *out = scale == floor(scale) && scale < INT32_MAX
                           ? nn_simplify(m, expr_mul(m, in, expr_int(m, in->dtype, (int64_t)scale)))
                           : scaled_extent(m, in, num(m, scale), true);

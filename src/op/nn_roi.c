@@ -18,11 +18,11 @@ static const Type *roi_type(OpCall *c)
   nn_want_rank(c, 0, "data", 4);
   nn_want_rank(c, 1, "rois", 2);
   nn_want_float(c, 1, "rois");
-  if (strcmp(layout, "NCHW")) op_raise(c, ERR_UNSUPPORTED, "layout '%s' is not NCHW", layout);
+  if (strcmp(layout, "NCHW")) opdef_raise(c, ERR_UNSUPPORTED, "layout '%s' is not NCHW", layout);
   if (nn_dims_differ(c->m, c->arg[1]->shape[1], expr_i32(c->m, 5)))
-    op_raise(c, ERR_SHAPE, "rois %s has to be (n, 5)", nn_arg_shape(c, 1));
+    opdef_raise(c, ERR_SHAPE, "rois %s has to be (n, 5)", nn_arg_shape(c, 1));
   if (align && strcmp(a->mode, "avg") && strcmp(a->mode, "max"))
-    op_raise(c, ERR_ARGUMENT, "mode '%s' is neither avg nor max", a->mode);
+    opdef_raise(c, ERR_ARGUMENT, "mode '%s' is neither avg nor max", a->mode);
   nn_ints(c, "pooled_size", a->pooled_size, 2, 1, 1, size);
   return type_tensor(
       c->m, c->arg[0]->dtype, 4,

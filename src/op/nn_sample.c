@@ -91,7 +91,7 @@ static int name_in(OpCall *c, const char *what, const char *name, const char *co
 {
   for (int i = 0; i < n; i++)
     if (name && !strcmp(name, names[i])) return i;
-  op_raise(c, ERR_ARGUMENT, "%s '%s' is not known", what, name ? name : "");
+  opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not known", what, name ? name : "");
 }
 
 static Border border_of(OpCall *c)
@@ -116,22 +116,23 @@ static const Type *grid_sample_type(OpCall *c)
   int dims = x->ndim - 2;
   border_of(c);
   if (dims != 2 && dims != 3)
-    op_raise(c, ERR_SHAPE, "data %s needs two or three spatial dimensions", nn_arg_shape(c, 0));
+    opdef_raise(c, ERR_SHAPE, "data %s needs two or three spatial dimensions", nn_arg_shape(c, 0));
   if (g->ndim != x->ndim)
-    op_raise(c, ERR_SHAPE, "grid %s needs %d dimensions for data %s", nn_arg_shape(c, 1), x->ndim, nn_arg_shape(c, 0));
+    opdef_raise(c, ERR_SHAPE, "grid %s needs %d dimensions for data %s", nn_arg_shape(c, 1), x->ndim,
+                nn_arg_shape(c, 0));
   if (method_of(c) == 2 && dims == 3)
-    op_raise(c, ERR_UNSUPPORTED, "bicubic works on two spatial dimensions, data %s has three", nn_arg_shape(c, 0));
+    opdef_raise(c, ERR_UNSUPPORTED, "bicubic works on two spatial dimensions, data %s has three", nn_arg_shape(c, 0));
   int first = a->grid_last ? 1 : 2;
   int coordinate = a->grid_last ? g->ndim - 1 : 1;
   if (nn_dims_differ(c->m, g->shape[coordinate], expr_i32(c->m, dims)))
-    op_raise(c, ERR_SHAPE, "dimension %d of grid %s has to be the %d coordinates of a point", coordinate,
-             nn_arg_shape(c, 1), dims);
+    opdef_raise(c, ERR_SHAPE, "dimension %d of grid %s has to be the %d coordinates of a point", coordinate,
+                nn_arg_shape(c, 1), dims);
   if (nn_dims_differ(c->m, g->shape[0], x->shape[0]))
-    op_raise(c, ERR_SHAPE, "data %s and grid %s differ in their batch", nn_arg_shape(c, 0), nn_arg_shape(c, 1));
+    opdef_raise(c, ERR_SHAPE, "data %s and grid %s differ in their batch", nn_arg_shape(c, 0), nn_arg_shape(c, 1));
   const Expr *shape[5] = {nn_guard_equal(c->m, x->shape[0], x->shape[0], g->shape[0]), x->shape[1]};
   for (int d = 0; d < dims; d++) {
     shape[2 + d] = g->shape[first + d];
-    if (expr_is_int(x->shape[2 + d], 0)) op_raise(c, ERR_SHAPE, "data %s has nothing to sample", nn_arg_shape(c, 0));
+    if (expr_is_int(x->shape[2 + d], 0)) opdef_raise(c, ERR_SHAPE, "data %s has nothing to sample", nn_arg_shape(c, 0));
   }
   return type_tensor(c->m, x->dtype, x->ndim, shape);
 }
@@ -258,14 +259,14 @@ static const Type *affine_grid_type(OpCall *c)
     size = op_dims(c, 1, &n);
     skip = 2;
   } else if (!a->target_shape.given) {
-    op_raise(c, ERR_ARGUMENT, "target_shape is missing, and so is the argument size");
+    opdef_raise(c, ERR_ARGUMENT, "target_shape is missing, and so is the argument size");
   }
   int dims = n - skip;
   if (dims != 2 && dims != 3)
-    op_raise(c, ERR_SHAPE, "the grid has %d spatial dimensions, two or three are wanted", dims);
+    opdef_raise(c, ERR_SHAPE, "the grid has %d spatial dimensions, two or three are wanted", dims);
   if (nn_dims_differ(c->m, theta->shape[1], expr_i32(c->m, dims)) ||
       nn_dims_differ(c->m, theta->shape[2], expr_i32(c->m, dims + 1)))
-    op_raise(c, ERR_SHAPE, "data %s has to be (n, %d, %d)", nn_arg_shape(c, 0), dims, dims + 1);
+    opdef_raise(c, ERR_SHAPE, "data %s has to be (n, %d, %d)", nn_arg_shape(c, 0), dims, dims + 1);
   const Expr *shape[5] = {theta->shape[0]};
   for (int d = 0; d < dims; d++) shape[(a->grid_last ? 1 : 2) + d] = size[skip + d];
   shape[a->grid_last ? dims + 1 : 1] = expr_i32(c->m, dims);
@@ -335,12 +336,12 @@ static Deform deform_of(OpCall *c)
   nn_padding(c, a->padding, 2, v.before, v.after);
   for (int d = 0; d < 2; d++) {
     if (w->shape[2 + d]->kind != E_INT)
-      op_raise(c, ERR_SHAPE, "the spatial extents of weight %s must be known", nn_arg_shape(c, 2));
+      opdef_raise(c, ERR_SHAPE, "the spatial extents of weight %s must be known", nn_arg_shape(c, 2));
     v.k[d] = w->shape[2 + d]->u.i;
     v.out[d] = nn_windows(c, d ? "width" : "height", x->shape[2 + d], v.k[d], v.stride[d], v.dilation[d], v.before[d],
                           v.after[d]);
   }
-  if (v.groups < 1 || v.parts < 1) op_raise(c, ERR_ARGUMENT, "groups and deformable_groups are at least 1");
+  if (v.groups < 1 || v.parts < 1) opdef_raise(c, ERR_ARGUMENT, "groups and deformable_groups are at least 1");
   v.per_part = nn_simplify(c->m, expr_floordiv(c->m, x->shape[1], expr_i32(c->m, v.parts)));
   return v;
 }
@@ -352,7 +353,7 @@ static void want_offsets(OpCall *c, const Deform *v, int i, const char *name, in
   nn_want_rank(c, i, name, 4);
   for (int d = 0; d < 4; d++)
     if (nn_dims_differ(c->m, c->arg[i]->shape[d], want[d]))
-      op_raise(c, ERR_SHAPE, "%s %s has to be %s", name, nn_arg_shape(c, i), nn_shape_text(c->m, 4, want));
+      opdef_raise(c, ERR_SHAPE, "%s %s has to be %s", name, nn_arg_shape(c, i), nn_shape_text(c->m, 4, want));
 }
 
 static const Type *deform_type(OpCall *c)
@@ -362,13 +363,13 @@ static const Type *deform_type(OpCall *c)
   nn_want_rank(c, 0, "data", 4);
   nn_want_rank(c, 2, "weight", 4);
   if (strcmp(a->data_layout, "NCHW") || strcmp(a->kernel_layout, "OIHW"))
-    op_raise(c, ERR_UNSUPPORTED, "only the layouts NCHW and OIHW are supported");
+    opdef_raise(c, ERR_UNSUPPORTED, "only the layouts NCHW and OIHW are supported");
   Deform v = deform_of(c);
   const Expr *in = nn_simplify(c->m, expr_mul(c->m, c->arg[2]->shape[1], expr_i32(c->m, v.groups)));
   if (nn_dims_differ(c->m, c->arg[0]->shape[1], in))
-    op_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s with groups=%" PRId64,
-             expr_str_of(scratch(c->m->ctx), c->arg[0]->shape[1]), nn_arg_shape(c, 2),
-             expr_str_of(scratch(c->m->ctx), in), v.groups);
+    opdef_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s with groups=%" PRId64,
+                expr_str_of(scratch(c->m->ctx), c->arg[0]->shape[1]), nn_arg_shape(c, 2),
+                expr_str_of(scratch(c->m->ctx), in), v.groups);
   want_offsets(c, &v, 1, "offset", 2);
   if (c->nargs > 3) want_offsets(c, &v, 3, "mask", 1);
   return type_tensor(c->m, c->arg[0]->dtype, 4,

@@ -68,7 +68,7 @@ static bool matrices_at(const double *points, int most, int tile, int r, bool ba
   return true;
 }
 
-bool winograd_matrices(int tile, int r, DType t, bool bare, WinogradMatrices *w)
+bool nn_winograd_matrices(int tile, int r, DType t, bool bare, WinogradMatrices *w)
 {
   if (t.bits == 16 && tile == 4 && r == 3) return matrices_at(near_points, 5, tile, r, bare, w);
   return matrices_at(points, (int)(sizeof points / sizeof *points), tile, r, bare, w);
@@ -78,8 +78,8 @@ static WinogradMatrices matrices_of(OpCall *c, int64_t tile, int64_t r, DType t)
 {
   WinogradMatrices w;
   if (tile < 1 || tile > WINOGRAD_MAX || r < 1 || r > WINOGRAD_MAX ||
-      !winograd_matrices((int)tile, (int)r, t, false, &w))
-    op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " with a kernel of %" PRId64 " is not supported", tile, r);
+      !nn_winograd_matrices((int)tile, (int)r, t, false, &w))
+    opdef_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " with a kernel of %" PRId64 " is not supported", tile, r);
   return w;
 }
 
@@ -113,7 +113,7 @@ static const Type *weight_type(OpCall *c)
   nn_want_rank(c, 0, "weight", 4);
   const Type *w = c->arg[0];
   if (w->shape[2]->kind != E_INT || w->shape[3]->kind != E_INT || w->shape[2]->u.i != w->shape[3]->u.i)
-    op_raise(c, ERR_SHAPE, "weight %s needs a square kernel", nn_arg_shape(c, 0));
+    opdef_raise(c, ERR_SHAPE, "weight %s needs a square kernel", nn_arg_shape(c, 0));
   WinogradMatrices q = matrices_of(c, a->tile_size, w->shape[2]->u.i, w->dtype);
   return type_tensor(c->m, w->dtype, 4,
                      (const Expr *[]){expr_i32(c->m, q.alpha), expr_i32(c->m, q.alpha), w->shape[0], w->shape[1]});
@@ -159,13 +159,13 @@ static void want_plain(OpCall *c, const WinogradAttrs *a)
 {
   int64_t one[2];
   nn_ints(c, "strides", a->strides, 2, 1, 1, one);
-  if (one[0] != 1 || one[1] != 1) op_raise(c, ERR_UNSUPPORTED, "strides must be 1");
+  if (one[0] != 1 || one[1] != 1) opdef_raise(c, ERR_UNSUPPORTED, "strides must be 1");
   nn_ints(c, "dilation", a->dilation, 2, 1, 1, one);
-  if (one[0] != 1 || one[1] != 1) op_raise(c, ERR_UNSUPPORTED, "dilation must be 1");
-  if (!a->transformed) op_raise(c, ERR_UNSUPPORTED, "over NCHW the weight must be transformed before");
-  if (a->groups != 1) op_raise(c, ERR_UNSUPPORTED, "groups is %" PRId64 ", only 1 is supported", a->groups);
+  if (one[0] != 1 || one[1] != 1) opdef_raise(c, ERR_UNSUPPORTED, "dilation must be 1");
+  if (!a->transformed) opdef_raise(c, ERR_UNSUPPORTED, "over NCHW the weight must be transformed before");
+  if (a->groups != 1) opdef_raise(c, ERR_UNSUPPORTED, "groups is %" PRId64 ", only 1 is supported", a->groups);
   if (strcmp(a->data_layout, "NCHW") || (a->out_layout && *a->out_layout && strcmp(a->out_layout, "NCHW")))
-    op_raise(c, ERR_UNSUPPORTED, "only the layout NCHW is supported");
+    opdef_raise(c, ERR_UNSUPPORTED, "only the layout NCHW is supported");
 }
 
 static Winograd winograd_of(OpCall *c)
@@ -178,17 +178,17 @@ static Winograd winograd_of(OpCall *c)
   const Type *x = c->arg[0];
   const Type *k = c->arg[1];
   nn_ints(c, "kernel_size", a->kernel_size, 2, 3, 1, r);
-  if (r[0] != r[1]) op_raise(c, ERR_UNSUPPORTED, "kernel_size (%" PRId64 ", %" PRId64 ") is not square", r[0], r[1]);
+  if (r[0] != r[1]) opdef_raise(c, ERR_UNSUPPORTED, "kernel_size (%" PRId64 ", %" PRId64 ") is not square", r[0], r[1]);
   Winograd v = {
     .q = matrices_of(c, a->tile_size, r[0], x->dtype), .n = x->shape[0], .ci = x->shape[1], .co = k->shape[2]};
   v.dtype = a->out_dtype.code == DT_VOID ? x->dtype : a->out_dtype;
   nn_padding(c, a->padding, 2, v.before, v.after);
   if (nn_dims_differ(c->m, v.ci, k->shape[3]))
-    op_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s", expr_str_of(scratch(c->m->ctx), v.ci),
-             nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), k->shape[3]));
+    opdef_raise(c, ERR_SHAPE, "data has %s channels, weight %s wants %s", expr_str_of(scratch(c->m->ctx), v.ci),
+                nn_arg_shape(c, 1), expr_str_of(scratch(c->m->ctx), k->shape[3]));
   if (nn_dims_differ(c->m, k->shape[0], expr_i32(c->m, v.q.alpha)) ||
       nn_dims_differ(c->m, k->shape[1], expr_i32(c->m, v.q.alpha)))
-    op_raise(c, ERR_SHAPE, "weight %s is not transformed for tiles of %" PRId64, nn_arg_shape(c, 1), a->tile_size);
+    opdef_raise(c, ERR_SHAPE, "weight %s is not transformed for tiles of %" PRId64, nn_arg_shape(c, 1), a->tile_size);
   v.out[0] = nn_windows(c, "height", x->shape[2], r[0], 1, 1, v.before[0], v.after[0]);
   v.out[1] = nn_windows(c, "width", x->shape[3], r[1], 1, 1, v.before[1], v.after[1]);
   return v;

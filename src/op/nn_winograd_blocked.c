@@ -34,18 +34,18 @@ static int64_t block_of(OpCall *c, const char *attribute, const char *text)
 {
   Layout l = nn_layout(c, attribute, text);
   if (l.n != 5 || strcmp((char[]){l.letter[0], l.letter[1], l.letter[2], l.letter[3], l.letter[4], 0}, "NCHWc"))
-    op_raise(c, ERR_ARGUMENT, "%s '%s' is not of the form NCHW16c", attribute, text);
+    opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not of the form NCHW16c", attribute, text);
   return l.factor[4];
 }
 
 /* Each group has blocks of its own. */
 static void blocked_groups(OpCall *c, int64_t groups, Blocked *v)
 {
-  if (groups < 1) op_raise(c, ERR_ARGUMENT, "groups is %" PRId64 ", it must be positive", groups);
+  if (groups < 1) opdef_raise(c, ERR_ARGUMENT, "groups is %" PRId64 ", it must be positive", groups);
   if (groups > 1 && (v->co->kind != E_INT || v->oo->kind != E_INT || v->co->u.i % groups || v->oo->u.i % groups))
-    op_raise(c, ERR_UNSUPPORTED,
-             "data %s and weight %s do not have whole blocks of channels for each of %" PRId64 " groups",
-             nn_arg_shape(c, 0), nn_arg_shape(c, 1), groups);
+    opdef_raise(c, ERR_UNSUPPORTED,
+                "data %s and weight %s do not have whole blocks of channels for each of %" PRId64 " groups",
+                nn_arg_shape(c, 0), nn_arg_shape(c, 1), groups);
   v->groups = groups;
   v->part = groups > 1 ? expr_int(c->m, v->co->dtype, v->co->u.i / groups) : v->co;
   v->own = groups > 1 ? expr_int(c->m, v->oo->dtype, v->oo->u.i / groups) : v->oo;
@@ -71,10 +71,10 @@ static Blocked blocked_of(OpCall *c)
   v.ob = block_of(c, "out_layout", a->out_layout && *a->out_layout ? a->out_layout : a->data_layout);
   int64_t r[2];
   nn_ints(c, "kernel_size", a->kernel_size, 2, 3, 1, r);
-  if (r[0] != r[1]) op_raise(c, ERR_UNSUPPORTED, "kernel_size (%" PRId64 ", %" PRId64 ") is not square", r[0], r[1]);
+  if (r[0] != r[1]) opdef_raise(c, ERR_UNSUPPORTED, "kernel_size (%" PRId64 ", %" PRId64 ") is not square", r[0], r[1]);
   blocked_groups(c, a->groups, &v);
-  if (!winograd_matrices((int)a->tile_size, (int)r[0], v.dtype, !v.transformed, &v.q))
-    op_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " is not supported", a->tile_size);
+  if (!nn_winograd_matrices((int)a->tile_size, (int)r[0], v.dtype, !v.transformed, &v.q))
+    opdef_raise(c, ERR_UNSUPPORTED, "tile_size %" PRId64 " is not supported", a->tile_size);
   nn_padding(c, a->padding, 2, v.before, v.after);
   const Expr *channels = nn_simplify(c->m, expr_mul(c->m, v.part, expr_i32(c->m, v.cb)));
   const Expr *points = expr_i32(c->m, v.transformed ? v.q.alpha : v.q.r);
@@ -82,8 +82,8 @@ static Blocked blocked_of(OpCall *c)
   if (nn_dims_differ(c->m, channels, k->shape[v.transformed ? 3 : 1]) ||
       nn_dims_differ(c->m, k->shape[first], points) || nn_dims_differ(c->m, k->shape[first + 1], points) ||
       nn_dims_differ(c->m, k->shape[4], expr_i32(c->m, v.ob)))
-    op_raise(c, ERR_SHAPE, "weight %s does not fit data %s with tiles of %" PRId64, nn_arg_shape(c, 1),
-             nn_arg_shape(c, 0), a->tile_size);
+    opdef_raise(c, ERR_SHAPE, "weight %s does not fit data %s with tiles of %" PRId64, nn_arg_shape(c, 1),
+                nn_arg_shape(c, 0), a->tile_size);
   static const char *const names[] = {"height", "width"};
   for (int d = 0; d < 2; d++) {
     v.out[d] = nn_windows(c, names[d], v.in[d], r[d], 1, 1, v.before[d], v.after[d]);
@@ -193,8 +193,8 @@ static const Expr *row_sum(Module *m, DType t, double (*v)[WINOGRAD_MAX], int ro
   return sum_terms(m, t, k, term);
 }
 
-const Expr *winograd_row(Module *m, DType t, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at,
-                         const Expr *const *e)
+const Expr *nn_winograd_row(Module *m, DType t, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at,
+                            const Expr *const *e)
 {
   const Expr *value = row_sum(m, t, v, rows, n, rows - 1, e);
   for (int i = rows - 2; i >= 0; i--)
@@ -252,12 +252,12 @@ static const Tensor *transform_data(Module *m, Blocked *v, const Tensor *pad)
                                     nn_index(&s, expr_add(m, expr_mul(m, h, tile), expr_i32(m, i))),
                                     nn_index(&s, expr_add(m, expr_mul(m, w, tile), s.at[3])), s.at[4]});
   const Tensor *rows = nn_finish(&s, "data_rows", "winograd_rows",
-                                 winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, s.at[2], e));
+                                 nn_winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, s.at[2], e));
   Stage t = between(m, v, v->co, v->cb, v->transformed ? "eps nu co p ci" : "co eps nu p ci");
   for (int i = 0; i < v->q.alpha; i++)
     e[i] = nn_read(m, rows, (const Expr *[]){t.at[v->block], t.at[3], t.at[v->eps], expr_i32(m, i), t.at[4]});
   return nn_finish(&t, "data_tiles", "winograd_tiles",
-                   winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.at[v->nu], e));
+                   nn_winograd_row(m, v->dtype, v->q.b, v->q.alpha, v->q.alpha, t.at[v->nu], e));
 }
 
 /* (oo, eps, c, nu, oi) */
@@ -270,13 +270,13 @@ static const Tensor *transform_weight(Module *m, Blocked *v, const Tensor *w)
   Stage s = nn_stage(m, 5, (const Expr *[]){v->oo, channels, alpha, expr_i32(m, v->q.r), ob}, "oo c eps k oi");
   for (int i = 0; i < v->q.r; i++)
     e[i] = nn_read(m, w, (const Expr *[]){s.at[0], s.at[1], expr_i32(m, i), s.at[3], s.at[4]});
-  const Tensor *rows =
-      nn_finish(&s, "weight_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.g, v->q.alpha, v->q.r, s.at[2], e));
+  const Tensor *rows = nn_finish(&s, "weight_rows", "winograd_rows",
+                                 nn_winograd_row(m, v->dtype, v->q.g, v->q.alpha, v->q.r, s.at[2], e));
   Stage t = nn_stage(m, 5, (const Expr *[]){v->oo, alpha, channels, alpha, ob}, "oo eps c nu oi");
   for (int i = 0; i < v->q.r; i++)
     e[i] = nn_read(m, rows, (const Expr *[]){t.at[0], t.at[2], t.at[1], expr_i32(m, i), t.at[4]});
   return nn_finish(&t, "weight_tiles", "winograd_tiles",
-                   winograd_row(m, v->dtype, v->q.g, v->q.alpha, v->q.r, t.at[3], e));
+                   nn_winograd_row(m, v->dtype, v->q.g, v->q.alpha, v->q.r, t.at[3], e));
 }
 
 static const Tensor *multiply_tiles(Module *m, Blocked *v, const Tensor *u, const Tensor *x)
@@ -311,13 +311,13 @@ static const Tensor *transform_output(Module *m, Blocked *v, const Tensor *produ
     place(v, expr_i32(m, i), s.at[3], s.at[0], s.at[1], s.at[4], at);
     e[i] = nn_read(m, product, at);
   }
-  const Tensor *rows =
-      nn_finish(&s, "out_rows", "winograd_rows", winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, s.at[2], e));
+  const Tensor *rows = nn_finish(&s, "out_rows", "winograd_rows",
+                                 nn_winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, s.at[2], e));
   Stage t = nn_stage(m, 5, (const Expr *[]){v->oo, v->p, tile, tile, ob}, "oo p vh vw oi");
   for (int i = 0; i < v->q.alpha; i++)
     e[i] = nn_read(m, rows, (const Expr *[]){t.at[0], t.at[1], t.at[2], expr_i32(m, i), t.at[4]});
   return nn_finish(&t, "out_tiles", "winograd_tiles",
-                   winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, t.at[3], e));
+                   nn_winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, t.at[3], e));
 }
 
 static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **out)

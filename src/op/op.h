@@ -91,11 +91,11 @@ const Expr *op_equal_dim(OpCall *, const Expr *a, const Expr *b, const char *wha
 const Expr *op_broadcast_dim(OpCall *, const Expr *a, const Expr *b);
 /* numpy broadcast of two shapes into out (8 at most); the rank. */
 int op_broadcast_shape(OpCall *, int na, const Expr *const *a, int nb, const Expr *const *b, const Expr **out);
-const Type *type_same(OpCall *);       /* as the first argument */
-const Type *type_same_float(OpCall *); /* and it must be a float */
-const Type *type_same_bool(OpCall *);  /* its shape, of bool */
-const Type *type_broadcast(OpCall *);  /* numpy's rule over all arguments; dtypes must agree */
-const Type *type_compare(OpCall *);    /* the same, giving bool */
+const Type *op_type_same(OpCall *);       /* as the first argument */
+const Type *op_type_same_float(OpCall *); /* and it must be a float */
+const Type *op_type_same_bool(OpCall *);  /* its shape, of bool */
+const Type *op_type_broadcast(OpCall *);  /* numpy's rule over all arguments; dtypes must agree */
+const Type *op_type_compare(OpCall *);    /* the same, giving bool */
 /* The elements of argument i as expressions (graph_values); raises when their number is
  * not known, since then the output's rank is not. */
 const Expr *const *op_values(OpCall *, int i, int *n);
@@ -115,7 +115,7 @@ uint64_t strings_in_case(Ctx *, uint64_t number, bool upper);
 /* The program of a regular expression; raises ERR_ARGUMENT with what is wrong. */
 const int32_t *strings_pattern(Ctx *, Arena *, const char *text, int *n);
 /* The letter at s and how many bytes it has; -1 of one byte where none begins. */
-size_t utf8_decode(const char *s, size_t n, int32_t *out);
+size_t strings_utf8_decode(const char *s, size_t n, int32_t *out);
 
 /* ---- te_kit.c: writing computes shortly -------------------------------------------------------- */
 

@@ -142,7 +142,7 @@ static void add_posix_class(Parser *p, Ranges *set)
 static int32_t letter(Parser *p)
 {
   int32_t c;
-  size_t n = utf8_decode(p->p, strlen(p->p), &c);
+  size_t n = strings_utf8_decode(p->p, strlen(p->p), &c);
   if (c < 0) refuse(p, "this is not UTF-8");
   p->p += n;
   return c;

@@ -105,10 +105,10 @@ static const Type *random_type(OpCall *c, int ndim, const Expr *const *shape, DT
   DType t = ((const RandomUniformAttrs *)c->attrs)->out_dtype;
   if (t.code == DT_VOID) t = otherwise;
   if (!dtype_is_float(t))
-    op_raise(c, ERR_TYPE, "out_dtype is %s; a float is needed", dtype_name(scratch(c->m->ctx), t));
+    opdef_raise(c, ERR_TYPE, "out_dtype is %s; a float is needed", dtype_name(scratch(c->m->ctx), t));
   for (int i = 0; i < ndim; i++)
     if (shape[i]->kind == E_INT && shape[i]->u.i < 0)
-      op_raise(c, ERR_SHAPE, "dimension %d is %" PRId64 "; a dimension is not negative", i, shape[i]->u.i);
+      opdef_raise(c, ERR_SHAPE, "dimension %d is %" PRId64 "; a dimension is not negative", i, shape[i]->u.i);
   return type_tensor(c->m, t, ndim, shape);
 }
 
@@ -198,7 +198,7 @@ const OpDef op_random_normal_like = {
 
 static const Type *type_bernoulli(OpCall *c)
 {
-  const Type *ty = type_same_float(c);
+  const Type *ty = op_type_same_float(c);
   DType t = ((const RandomBernoulliAttrs *)c->attrs)->dtype;
   return type_tensor(c->m, t.code == DT_VOID ? ty->dtype : t, ty->ndim, ty->shape);
 }
@@ -234,9 +234,10 @@ static const Type *type_multinomial(OpCall *c)
   const Type *ty = op_ranked_arg(c, 0, 1, OP_MAX_RANK);
   const Expr *shape[OP_MAX_RANK];
   op_need_float(c, 0);
-  if (a->num_samples < 0) op_raise(c, ERR_ARGUMENT, "num_samples is %" PRId64 "; it is not negative", a->num_samples);
+  if (a->num_samples < 0)
+    opdef_raise(c, ERR_ARGUMENT, "num_samples is %" PRId64 "; it is not negative", a->num_samples);
   if (!dtype_is_int(a->dtype))
-    op_raise(c, ERR_TYPE, "dtype is %s; an integer is needed", dtype_name(scratch(c->m->ctx), a->dtype));
+    opdef_raise(c, ERR_TYPE, "dtype is %s; an integer is needed", dtype_name(scratch(c->m->ctx), a->dtype));
   for (int d = 0; d + 1 < ty->ndim; d++) shape[d] = ty->shape[d];
   shape[ty->ndim - 1] = dim_int(c->m, a->num_samples);
   return type_tensor(c->m, a->dtype, ty->ndim, shape);

@@ -20,9 +20,10 @@ _Static_assert(offsetof(VarianceAttrs, exclude) == offsetof(ReduceAttrs, exclude
 static void mark_axes(OpCall *c, const ReduceAttrs *a, int ndim, bool *reduced)
 {
   int axes[OP_MAX_RANK];
-  if (ndim > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ndim);
+  if (ndim > OP_MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ndim);
   if (a->axis.n > ndim)
-    op_raise(c, ERR_ARGUMENT, "%d axes for a tensor of %d dimension%s", a->axis.n, ndim, ndim == 1 ? "" : "s");
+    opdef_raise(c, ERR_ARGUMENT, "%d axes for a tensor of %d dimension%s", a->axis.n, ndim, ndim == 1 ? "" : "s");
   int n = op_axes_sorted(c, a->axis, ndim, axes);
   bool all = n == 0;
   for (int d = 0; d < ndim; d++) reduced[d] = all || a->exclude;
@@ -49,7 +50,7 @@ static const Type *type_reduce(OpCall *c) { return reduced_type(c, op_tensor_arg
 static const Type *type_reduce_number(OpCall *c)
 {
   if (dtype_is_bool(op_tensor_arg(c, 0)->dtype))
-    op_raise(c, ERR_TYPE, "argument 'data' is bool; a number is needed (cast it first)");
+    opdef_raise(c, ERR_TYPE, "argument 'data' is bool; a number is needed (cast it first)");
   return type_reduce(c);
 }
 

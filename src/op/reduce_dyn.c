@@ -41,11 +41,11 @@ static const Type *type_dyn_reduce(OpCall *c)
   const Expr *shape[OP_MAX_RANK];
   int n;
   if (ty->ndim > OP_MAX_RANK)
-    op_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ty->ndim);
+    opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ty->ndim);
   const Expr *const *axis = op_dims(c, 1, &n);
   const Expr *inside = all_inside(m, n, axis, ty->ndim);
   if (expr_is_int(inside, 0))
-    op_raise(c, ERR_ARGUMENT, "an axis is outside a tensor of %d dimension%s", ty->ndim, ty->ndim == 1 ? "" : "s");
+    opdef_raise(c, ERR_ARGUMENT, "an axis is outside a tensor of %d dimension%s", ty->ndim, ty->ndim == 1 ? "" : "s");
   for (int d = 0; d < ty->ndim; d++)
     shape[d] = choose(m, is_listed(m, n, axis, d, ty->ndim), dim_int(m, 1), ty->shape[d]);
   if (ty->ndim) shape[0] = dim_guard(m, inside, shape[0]);
@@ -55,7 +55,7 @@ static const Type *type_dyn_reduce(OpCall *c)
 static const Type *type_dyn_reduce_number(OpCall *c)
 {
   if (dtype_is_bool(op_tensor_arg(c, 0)->dtype))
-    op_raise(c, ERR_TYPE, "argument 'data' is bool; a number is needed (cast it first)");
+    opdef_raise(c, ERR_TYPE, "argument 'data' is bool; a number is needed (cast it first)");
   return type_dyn_reduce(c);
 }
 
@@ -171,12 +171,12 @@ static const Type *type_dyn_scan(OpCall *c)
   const Type *ty = op_ranked_arg(c, 0, 1, OP_MAX_RANK);
   int n;
   const Expr *const *axis = op_dims(c, 1, &n);
-  if (dtype_is_bool(ty->dtype)) op_raise(c, ERR_TYPE, "argument 'data' is bool; a number is needed (cast it first)");
-  if (n != 1) op_raise(c, ERR_SHAPE, "argument 'axis' has %d elements; one is needed", n);
+  if (dtype_is_bool(ty->dtype)) opdef_raise(c, ERR_TYPE, "argument 'data' is bool; a number is needed (cast it first)");
+  if (n != 1) opdef_raise(c, ERR_SHAPE, "argument 'axis' has %d elements; one is needed", n);
   const Expr *inside = all_inside(c->m, 1, axis, ty->ndim);
   const Expr *shape[OP_MAX_RANK];
   if (expr_is_int(inside, 0))
-    op_raise(c, ERR_ARGUMENT, "the axis is outside a tensor of %d dimension%s", ty->ndim, ty->ndim == 1 ? "" : "s");
+    opdef_raise(c, ERR_ARGUMENT, "the axis is outside a tensor of %d dimension%s", ty->ndim, ty->ndim == 1 ? "" : "s");
   for (int d = 0; d < ty->ndim; d++) shape[d] = ty->shape[d];
   shape[0] = dim_guard(c->m, inside, shape[0]);
   return type_tensor(c->m, ty->dtype, ty->ndim, shape);

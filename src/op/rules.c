@@ -25,13 +25,13 @@ const Type *op_tensor_arg(OpCall *c, int i)
 {
   const Type *ty = c->arg[i];
   if (ty->kind != TY_TENSOR)
-    op_raise(c, ERR_TYPE, "argument '%s' is %s, not a tensor", op_arg_name(c, i), type_text(tmp(c), ty));
+    opdef_raise(c, ERR_TYPE, "argument '%s' is %s, not a tensor", op_arg_name(c, i), type_text(tmp(c), ty));
   if (ty->ndim < 0)
-    op_raise(c, ERR_UNSUPPORTED, "argument '%s' is %s: its rank must be known", op_arg_name(c, i),
-             type_text(tmp(c), ty));
+    opdef_raise(c, ERR_UNSUPPORTED, "argument '%s' is %s: its rank must be known", op_arg_name(c, i),
+                type_text(tmp(c), ty));
   if (ty->ndim > OP_MAX_RANK)
-    op_raise(c, ERR_UNSUPPORTED, "argument '%s' has %d dimensions; there are at most %d", op_arg_name(c, i), ty->ndim,
-             OP_MAX_RANK);
+    opdef_raise(c, ERR_UNSUPPORTED, "argument '%s' has %d dimensions; there are at most %d", op_arg_name(c, i),
+                ty->ndim, OP_MAX_RANK);
   return ty;
 }
 
@@ -42,20 +42,20 @@ const Type *op_ranked_arg(OpCall *c, int i, int lo, int hi)
   const char *want = lo == hi          ? arena_printf(tmp(c), "%d", lo)
                      : hi == INT32_MAX ? arena_printf(tmp(c), "at least %d", lo)
                                        : arena_printf(tmp(c), "%d to %d", lo, hi);
-  op_raise(c, ERR_SHAPE, "argument '%s' is %s: it must have %s dimension%s, not %d", op_arg_name(c, i),
-           type_text(tmp(c), ty), want, lo == hi && lo == 1 ? "" : "s", ty->ndim);
+  opdef_raise(c, ERR_SHAPE, "argument '%s' is %s: it must have %s dimension%s, not %d", op_arg_name(c, i),
+              type_text(tmp(c), ty), want, lo == hi && lo == 1 ? "" : "s", ty->ndim);
 }
 
 int op_tuple_arg(OpCall *c, int i)
 {
   const Type *ty = c->arg[i];
   if (ty->kind != TY_TUPLE)
-    op_raise(c, ERR_TYPE, "argument '%s' is %s, not a tuple of tensors", op_arg_name(c, i), type_text(tmp(c), ty));
+    opdef_raise(c, ERR_TYPE, "argument '%s' is %s, not a tuple of tensors", op_arg_name(c, i), type_text(tmp(c), ty));
   for (int k = 0; k < ty->nfield; k++) {
     const Type *f = ty->field[k];
     if (f->kind != TY_TENSOR || f->ndim < 0 || f->ndim > OP_MAX_RANK)
-      op_raise(c, ERR_TYPE, "field %d of argument '%s' is %s, not a tensor of known rank", k, op_arg_name(c, i),
-               type_text(tmp(c), f));
+      opdef_raise(c, ERR_TYPE, "field %d of argument '%s' is %s, not a tensor of known rank", k, op_arg_name(c, i),
+                  type_text(tmp(c), f));
   }
   return ty->nfield;
 }
@@ -63,13 +63,14 @@ int op_tuple_arg(OpCall *c, int i)
 void op_same_dtype(OpCall *c, int i, int k)
 {
   if (dtype_eq(c->arg[i]->dtype, c->arg[k]->dtype)) return;
-  op_raise(c, ERR_TYPE, "argument '%s' is %s, '%s' is %s; cast one of them", op_arg_name(c, i),
-           dtype_text(c, c->arg[i]->dtype), op_arg_name(c, k), dtype_text(c, c->arg[k]->dtype));
+  opdef_raise(c, ERR_TYPE, "argument '%s' is %s, '%s' is %s; cast one of them", op_arg_name(c, i),
+              dtype_text(c, c->arg[i]->dtype), op_arg_name(c, k), dtype_text(c, c->arg[k]->dtype));
 }
 
 _Noreturn static void wrong_dtype(OpCall *c, int i, const char *want)
 {
-  op_raise(c, ERR_TYPE, "argument '%s' is %s; %s is needed", op_arg_name(c, i), dtype_text(c, c->arg[i]->dtype), want);
+  opdef_raise(c, ERR_TYPE, "argument '%s' is %s; %s is needed", op_arg_name(c, i), dtype_text(c, c->arg[i]->dtype),
+              want);
 }
 
 void op_need_float(OpCall *c, int i)
@@ -90,8 +91,8 @@ void op_need_bool(OpCall *c, int i)
 int op_axis(OpCall *c, int64_t axis, int ndim)
 {
   if (axis < -ndim || axis >= ndim)
-    op_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside a tensor of %d dimension%s", axis, ndim,
-             ndim == 1 ? "" : "s");
+    opdef_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside a tensor of %d dimension%s", axis, ndim,
+                ndim == 1 ? "" : "s");
   return (int)(axis < 0 ? axis + ndim : axis);
 }
 
@@ -102,7 +103,7 @@ int op_axes_sorted(OpCall *c, AttrInts axes, int ndim, int *out)
     int a = op_axis(c, axes.v[i], ndim);
     int k = n;
     for (int j = 0; j < n; j++)
-      if (out[j] == a) op_raise(c, ERR_ARGUMENT, "axis %d is listed twice", a);
+      if (out[j] == a) opdef_raise(c, ERR_ARGUMENT, "axis %d is listed twice", a);
     for (; k > 0 && out[k - 1] > a; k--) out[k] = out[k - 1];
     out[k] = a;
     n++;
@@ -115,7 +116,7 @@ int op_axes_sorted(OpCall *c, AttrInts axes, int ndim, int *out)
 const Expr *op_equal_dim(OpCall *c, const Expr *a, const Expr *b, const char *what)
 {
   const Expr *r = dim_require_equal(c->m, a, b);
-  if (!r) op_raise(c, ERR_SHAPE, "%s differ: %s and %s", what, expr_str_of(tmp(c), a), expr_str_of(tmp(c), b));
+  if (!r) opdef_raise(c, ERR_SHAPE, "%s differ: %s and %s", what, expr_str_of(tmp(c), a), expr_str_of(tmp(c), b));
   return r;
 }
 
@@ -173,18 +174,18 @@ const Expr *op_broadcast_dim(OpCall *c, const Expr *a, const Expr *b)
   if (expr_is_int(a, 1)) return b;
   if (expr_is_int(b, 1) || dim_same(c->m, a, b)) return a;
   /* of three arguments, the first two may have met under a guard */
-  const Expr *x = dim_unguarded(a);
-  const Expr *y = dim_unguarded(b);
+  const Expr *x = type_dim_unguarded(a);
+  const Expr *y = type_dim_unguarded(b);
   if (x->kind == E_INT && y->kind == E_INT && x->u.i != y->u.i && x->u.i != 1 && y->u.i != 1)
-    op_raise(c, ERR_SHAPE, "dimensions %" PRId64 " and %" PRId64 " do not broadcast: %s", x->u.i, y->u.i,
-             shapes_text(c));
+    opdef_raise(c, ERR_SHAPE, "dimensions %" PRId64 " and %" PRId64 " do not broadcast: %s", x->u.i, y->u.i,
+                shapes_text(c));
   return broadcast_sizes(c->m, a, b);
 }
 
 int op_broadcast_shape(OpCall *c, int na, const Expr *const *a, int nb, const Expr *const *b, const Expr **out)
 {
   int n = na > nb ? na : nb;
-  if (n > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, n);
+  if (n > OP_MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, n);
   for (int i = n - 1; i >= 0; i--) {
     int ia = i - (n - na);
     int ib = i - (n - nb);
@@ -195,20 +196,20 @@ int op_broadcast_shape(OpCall *c, int na, const Expr *const *a, int nb, const Ex
 
 /* ---- type rules ------------------------------------------------------------------------------- */
 
-const Type *type_same(OpCall *c)
+const Type *op_type_same(OpCall *c)
 {
   const Type *ty = op_tensor_arg(c, 0);
   return type_tensor(c->m, ty->dtype, ty->ndim, ty->shape);
 }
 
-const Type *type_same_float(OpCall *c)
+const Type *op_type_same_float(OpCall *c)
 {
   op_tensor_arg(c, 0);
   op_need_float(c, 0);
-  return type_same(c);
+  return op_type_same(c);
 }
 
-const Type *type_same_bool(OpCall *c)
+const Type *op_type_same_bool(OpCall *c)
 {
   const Type *ty = op_tensor_arg(c, 0);
   return type_tensor(c->m, DT_BOOL, ty->ndim, ty->shape);
@@ -227,8 +228,8 @@ static const Type *broadcast_of(OpCall *c, DType result)
   return type_tensor(c->m, result, ndim, shape);
 }
 
-const Type *type_broadcast(OpCall *c) { return broadcast_of(c, op_tensor_arg(c, 0)->dtype); }
-const Type *type_compare(OpCall *c) { return broadcast_of(c, DT_BOOL); }
+const Type *op_type_broadcast(OpCall *c) { return broadcast_of(c, op_tensor_arg(c, 0)->dtype); }
+const Type *op_type_compare(OpCall *c) { return broadcast_of(c, DT_BOOL); }
 
 /* ---- shape operands ------------------------------------------------------------------------------ */
 
@@ -237,8 +238,8 @@ const Expr *const *op_values(OpCall *c, int i, int *n)
   op_ranked_arg(c, i, 0, 1);
   const Expr *const *v = c->node ? graph_values(c->m, c->node[i], n) : NULL;
   if (!v)
-    op_raise(c, ERR_UNSUPPORTED, "argument '%s' is %s: how many elements it has must be known", op_arg_name(c, i),
-             type_text(tmp(c), c->arg[i]));
+    opdef_raise(c, ERR_UNSUPPORTED, "argument '%s' is %s: how many elements it has must be known", op_arg_name(c, i),
+                type_text(tmp(c), c->arg[i]));
   return v;
 }
 

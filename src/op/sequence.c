@@ -45,7 +45,7 @@ static RtValue *tensor_value(OpCall *c, Arena *a, DType t, int ndim, const int64
   v->tensor.ndim = ndim;
   for (int i = 0; i < ndim; i++) {
     v->tensor.shape[i] = shape[i];
-    bytes = size_mul(c->m->ctx, bytes, (size_t)shape[i], "a tensor");
+    bytes = mem_size_mul(c->m->ctx, bytes, (size_t)shape[i], "a tensor");
   }
   v->tensor.bytes = bytes;
   v->tensor.data = arena_alloc(a, bytes + 1);
@@ -61,14 +61,14 @@ static const RtValue *scalar_value(OpCall *c, Arena *a, Value x)
 
 static const RtValue *need_list(OpCall *c, const RtValue *v)
 {
-  if (v->kind != RV_SEQ) op_raise(c, ERR_TYPE, "the first argument is no sequence");
+  if (v->kind != RV_SEQ) opdef_raise(c, ERR_TYPE, "the first argument is no sequence");
   return v;
 }
 
 static int64_t int_value(OpCall *c, const RtValue *v)
 {
   if (v->kind != RV_TENSOR || v->tensor.bytes < (size_t)dtype_bytes(v->tensor.dtype))
-    op_raise(c, ERR_TYPE, "the position is not one number");
+    opdef_raise(c, ERR_TYPE, "the position is not one number");
   return value_load(v->tensor.dtype, v->tensor.data).i;
 }
 
@@ -77,7 +77,7 @@ static int position_in(OpCall *c, const RtValue *v, int n, bool end)
 {
   int64_t p = int_value(c, v);
   int64_t at = p < 0 ? p + n : p;
-  if (at < 0 || at >= n + end) op_raise(c, ERR_BOUNDS, "position %" PRId64 " is outside of a sequence of %d", p, n);
+  if (at < 0 || at >= n + end) opdef_raise(c, ERR_BOUNDS, "position %" PRId64 " is outside of a sequence of %d", p, n);
   return (int)at;
 }
 
@@ -89,23 +89,23 @@ static const Type *seq_type(OpCall *c, const Type *item) { return type_simple(c-
 static const Type *item_type(OpCall *c, int i)
 {
   const Type *ty = c->arg[i];
-  if (ty->kind != TY_SEQ) op_raise(c, ERR_TYPE, "argument %d is %s; it must be a sequence", i, arg_text(c, i));
+  if (ty->kind != TY_SEQ) opdef_raise(c, ERR_TYPE, "argument %d is %s; it must be a sequence", i, op_arg_text(c, i));
   return ty->field[0];
 }
 
 static void want_position(OpCall *c, int i)
 {
   if (i >= c->nargs) return;
-  const Type *ty = int_tensor_arg(c, i);
+  const Type *ty = op_int_tensor_arg(c, i);
   if (ty->ndim > 1 || (ty->ndim == 1 && dim_differ(ty->shape[0], dim_int(c->m, 1))))
-    op_raise(c, ERR_SHAPE, "position is %s; it is one number", arg_text(c, i));
+    opdef_raise(c, ERR_SHAPE, "position is %s; it is one number", op_arg_text(c, i));
 }
 
 static const Type *join(OpCall *c, const Type *a, const Type *b)
 {
   if (a->kind != b->kind || (a->kind == TY_TENSOR && !dtype_eq(a->dtype, b->dtype)))
-    op_raise(c, ERR_TYPE, "%s and %s do not go into one sequence", type_text(c->m->arena, a),
-             type_text(c->m->arena, b));
+    opdef_raise(c, ERR_TYPE, "%s and %s do not go into one sequence", type_text(c->m->arena, a),
+                type_text(c->m->arena, b));
   return type_join(c->m, a, b);
 }
 
@@ -223,7 +223,7 @@ static const Type *erase_type(OpCall *c)
 static const RtValue *erase_eval(OpCall *c, Arena *a, const RtValue *const *in)
 {
   const RtValue *s = need_list(c, in[0]);
-  if (!s->n) op_raise(c, ERR_BOUNDS, "there is nothing to erase in an empty sequence");
+  if (!s->n) opdef_raise(c, ERR_BOUNDS, "there is nothing to erase in an empty sequence");
   int at = c->nargs > 1 ? position_in(c, in[1], s->n, false) : s->n - 1;
   const RtValue **item = arena_array(a, const RtValue *, s->n);
   for (int i = 0; i < s->n - 1; i++) item[i] = s->field[i < at ? i : i + 1];
@@ -279,13 +279,13 @@ static const Type *concat_type(OpCall *c)
   const SequenceConcatAttrs *a = c->attrs;
   const Type *item = item_type(c, 0);
   if (item->kind != TY_TENSOR)
-    op_raise(c, ERR_TYPE, "the items are %s; they must be tensors", type_text(c->m->arena, item));
+    opdef_raise(c, ERR_TYPE, "the items are %s; they must be tensors", type_text(c->m->arena, item));
   if (item->ndim < 0) return item;
   int n = item->ndim + a->new_axis;
   int axis = op_axis(c, a->axis, n);
   const Expr *dim[OP_MAX_RANK + 1];
   for (int i = 0, k = 0; i < n; i++) {
-    if (i == axis) dim[i] = dim_any(c->m);
+    if (i == axis) dim[i] = type_dim_any(c->m);
     else dim[i] = item->shape[a->new_axis ? k : i];
     k += i != axis;
   }
@@ -297,11 +297,11 @@ static const RtValue *concat_eval(OpCall *c, Arena *a, const RtValue *const *in)
 {
   const SequenceConcatAttrs *at = c->attrs;
   const RtValue *s = need_list(c, in[0]);
-  if (!s->n) op_raise(c, ERR_ARGUMENT, "an empty sequence cannot be joined");
+  if (!s->n) opdef_raise(c, ERR_ARGUMENT, "an empty sequence cannot be joined");
   const ConstData *first = &s->field[0]->tensor;
   int n = first->ndim + at->new_axis;
   int axis = op_axis(c, at->axis, n);
-  if (n > 8) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most 8", n);
+  if (n > 8) opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most 8", n);
   int64_t shape[8];
   int64_t rows = 1;
   int64_t total = 0;
@@ -309,7 +309,7 @@ static const RtValue *concat_eval(OpCall *c, Arena *a, const RtValue *const *in)
     const ConstData *t = &s->field[k]->tensor;
     bool fits = s->field[k]->kind == RV_TENSOR && t->ndim == first->ndim && dtype_eq(t->dtype, first->dtype);
     for (int i = 0; fits && i < first->ndim; i++) fits = (i == axis && !at->new_axis) || t->shape[i] == first->shape[i];
-    if (!fits) op_raise(c, ERR_SHAPE, "item %d differs from item 0 in more than axis %d", k, axis);
+    if (!fits) opdef_raise(c, ERR_SHAPE, "item %d differs from item 0 in more than axis %d", k, axis);
     total += at->new_axis ? 1 : t->shape[axis];
   }
   for (int i = 0, k = 0; i < n; i++) {
@@ -358,9 +358,9 @@ static const Type *split_type(OpCall *c)
   int n = 0;
   const Expr *dim[OP_MAX_RANK];
   bool drop = c->nargs < 2 && !a->keepdims;
-  if (c->nargs > 1) int_tensor_arg(c, 1);
+  if (c->nargs > 1) op_int_tensor_arg(c, 1);
   for (int i = 0; i < in->ndim; i++)
-    if (i != axis || !drop) dim[n++] = i != axis ? in->shape[i] : c->nargs > 1 ? dim_any(c->m) : dim_int(c->m, 1);
+    if (i != axis || !drop) dim[n++] = i != axis ? in->shape[i] : c->nargs > 1 ? type_dim_any(c->m) : dim_int(c->m, 1);
   return seq_type(c, type_tensor(c->m, in->dtype, n, dim));
 }
 
@@ -393,18 +393,18 @@ static const RtValue *split_eval(OpCall *c, Arena *a, const RtValue *const *in)
   bool list = by && by->ndim == 1;
   Vec(const RtValue *) part = {0};
   int64_t same = !by ? 1 : list ? 0 : int_value(c, in[1]);
-  if (by && !list && same < 1) op_raise(c, ERR_ARGUMENT, "split is %" PRId64 "; a part has at least 1", same);
+  if (by && !list && same < 1) opdef_raise(c, ERR_ARGUMENT, "split is %" PRId64 "; a part has at least 1", same);
   for (int64_t i = 0; list ? i < by->shape[0] : from < extent; i++) {
     int64_t size = list                   ? value_load(by->dtype, (const char *)by->data + i * dtype_bytes(by->dtype)).i
                    : same < extent - from ? same
                                           : extent - from;
     if (size < 0 || size > extent - from)
-      op_raise(c, ERR_SHAPE, "part %" PRId64 " of %" PRId64 " does not fit an axis of extent %" PRId64, i, size,
-               extent);
+      opdef_raise(c, ERR_SHAPE, "part %" PRId64 " of %" PRId64 " does not fit an axis of extent %" PRId64, i, size,
+                  extent);
     vec_push(a, &part, slice_value(c, a, t, axis, from, size, !by && !at->keepdims));
     from += size;
   }
-  if (from != extent) op_raise(c, ERR_SHAPE, "the parts add up to %" PRId64 ", the axis has %" PRId64, from, extent);
+  if (from != extent) opdef_raise(c, ERR_SHAPE, "the parts add up to %" PRId64 ", the axis has %" PRId64, from, extent);
   return list_value(a, RV_SEQ, part.n, part.v);
 }
 
@@ -483,7 +483,7 @@ static const RtValue *optional_get_eval(OpCall *c, Arena *a, const RtValue *cons
 {
   (void)a;
   if (in[0]->kind != RV_OPT) return in[0];
-  if (!in[0]->n) op_raise(c, ERR_ARGUMENT, "the optional has no value");
+  if (!in[0]->n) opdef_raise(c, ERR_ARGUMENT, "the optional has no value");
   return in[0]->field[0];
 }
 

@@ -10,34 +10,34 @@
 
 bool dim_differ(const Expr *, const Expr *); /* provably: two literals that differ */
 bool dim_never_negative(Module *, const Expr *);
-const char *dims_text(OpCall *, int n, const Expr *const *); /* (1, n, 64) */
-const char *arg_text(OpCall *, int i);                       /* type of argument i, for messages */
+const char *op_dims_text(OpCall *, int n, const Expr *const *); /* (1, n, 64) */
+const char *op_arg_text(OpCall *, int i);                       /* type of argument i, for messages */
 
 /* Raises unless argument i is an integer tensor; gives its type. */
-const Type *int_tensor_arg(OpCall *, int i);
+const Type *op_int_tensor_arg(OpCall *, int i);
 /* Raises unless argument i is a tensor of this dtype's family and rank (rank -1: any). */
-const Type *ranked_tensor_arg(OpCall *, int i, int ndim);
+const Type *op_ranked_tensor_arg(OpCall *, int i, int ndim);
 /* Raises unless argument i is a tuple of at least one tensor; gives its type. */
-const Type *tuple_arg(OpCall *, int i);
+const Type *op_filled_tuple_arg(OpCall *, int i);
 /* Raises when a result would have more dimensions than there are. */
-void check_rank(OpCall *, int ndim);
+void op_check_rank(OpCall *, int ndim);
 
 /* ---- computes -------------------------------------------------------------------------------------- */
 
 /* of a vector; of a scalar, its value */
-const Expr *emit_read1(Module *, const Tensor *, const Expr *i);
-const Expr **emit_copy_index(Module *, int n, const Expr *const *index);
+const Expr *op_emit_read1(Module *, const Tensor *, const Expr *i);
+const Expr **op_emit_copy_index(Module *, int n, const Expr *const *index);
 /* index < 0 counts from the end of extent. */
-const Expr *emit_from_end(Module *, const Expr *index, const Expr *extent);
-const Expr *emit_clamp(Module *, const Expr *, const Expr *lo, const Expr *hi);
-const Expr *emit_if(Module *, const Expr *cond, const Expr *a, const Expr *b); /* only the taken one is evaluated */
+const Expr *op_emit_from_end(Module *, const Expr *index, const Expr *extent);
+const Expr *op_emit_clamp(Module *, const Expr *, const Expr *lo, const Expr *hi);
+const Expr *op_emit_if(Module *, const Expr *cond, const Expr *a, const Expr *b); /* only the taken one is evaluated */
 /* Row-major position of an index, and back. */
-const Expr *emit_flatten(Module *, int n, const Expr *const *shape, const Expr *const *index);
-void emit_unflatten(Module *, const Expr *flat, int n, const Expr *const *shape, const Expr **index);
+const Expr *op_emit_flatten(Module *, int n, const Expr *const *shape, const Expr *const *index);
+void op_emit_unflatten(Module *, const Expr *flat, int n, const Expr *const *shape, const Expr **index);
 /* Index of the input of a reshape, from the output's. */
-const Expr *const *emit_reshape_index(Module *, int nin, const Expr *const *in, int nout, const Expr *const *out,
-                                      const Expr *const *index);
-const Tensor *emit_reshape(OpCall *, const char *name, const Tensor *, int nout, const Expr *const *shape);
+const Expr *const *op_emit_reshape_index(Module *, int nin, const Expr *const *in, int nout, const Expr *const *out,
+                                         const Expr *const *index);
+const Tensor *op_emit_reshape(OpCall *, const char *name, const Tensor *, int nout, const Expr *const *shape);
 
 /* ---- loop programs --------------------------------------------------------------------------------- */
 

@@ -18,55 +18,57 @@ bool dim_never_negative(Module *m, const Expr *e)
   return yes;
 }
 
-const char *dims_text(OpCall *c, int n, const Expr *const *dim)
+const char *op_dims_text(OpCall *c, int n, const Expr *const *dim)
 {
   Text t = text_new(c->m->arena);
   text_char(&t, '(');
   for (int i = 0; i < n; i++)
-    text_printf(&t, "%s%s", i ? ", " : "", dim_is_any(dim[i]) ? "?" : expr_str_of(c->m->arena, dim[i]));
+    text_printf(&t, "%s%s", i ? ", " : "", type_dim_is_any(dim[i]) ? "?" : expr_str_of(c->m->arena, dim[i]));
   text_char(&t, ')');
   return text_str(&t);
 }
 
-const char *arg_text(OpCall *c, int i) { return type_text(c->m->arena, c->arg[i]); }
+const char *op_arg_text(OpCall *c, int i) { return type_text(c->m->arena, c->arg[i]); }
 
-const Type *int_tensor_arg(OpCall *c, int i)
+const Type *op_int_tensor_arg(OpCall *c, int i)
 {
   const Type *ty = op_tensor_arg(c, i);
-  if (!dtype_is_int(ty->dtype)) op_raise(c, ERR_TYPE, "argument %d is %s; it must hold integers", i, arg_text(c, i));
+  if (!dtype_is_int(ty->dtype))
+    opdef_raise(c, ERR_TYPE, "argument %d is %s; it must hold integers", i, op_arg_text(c, i));
   return ty;
 }
 
-const Type *ranked_tensor_arg(OpCall *c, int i, int ndim)
+const Type *op_ranked_tensor_arg(OpCall *c, int i, int ndim)
 {
   const Type *ty = op_tensor_arg(c, i);
   if (ndim >= 0 && ty->ndim != ndim)
-    op_raise(c, ERR_SHAPE, "argument %d is %s; it must have %d dimension%s", i, arg_text(c, i), ndim,
-             ndim == 1 ? "" : "s");
+    opdef_raise(c, ERR_SHAPE, "argument %d is %s; it must have %d dimension%s", i, op_arg_text(c, i), ndim,
+                ndim == 1 ? "" : "s");
   return ty;
 }
 
-const Type *tuple_arg(OpCall *c, int i)
+const Type *op_filled_tuple_arg(OpCall *c, int i)
 {
-  if (op_tuple_arg(c, i) < 1) op_raise(c, ERR_ARGUMENT, "argument %d is an empty tuple; it has at least one tensor", i);
+  if (op_tuple_arg(c, i) < 1)
+    opdef_raise(c, ERR_ARGUMENT, "argument %d is an empty tuple; it has at least one tensor", i);
   return c->arg[i];
 }
 
-void check_rank(OpCall *c, int ndim)
+void op_check_rank(OpCall *c, int ndim)
 {
   if (ndim > OP_MAX_RANK)
-    op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, OP_MAX_RANK);
+    opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, OP_MAX_RANK);
 }
 
 /* ---- computes ------------------------------------------------------------------------------------- */
 
-const Expr *emit_read1(Module *m, const Tensor *t, const Expr *i) { return te_read(m, t, t->buffer->ndim, &i); }
-const Expr **emit_copy_index(Module *m, int n, const Expr *const *index)
+const Expr *op_emit_read1(Module *m, const Tensor *t, const Expr *i) { return te_read(m, t, t->buffer->ndim, &i); }
+const Expr **op_emit_copy_index(Module *m, int n, const Expr *const *index)
 {
   return arena_copy(m->arena, index, (size_t)n * sizeof *index);
 }
 
-const Expr *emit_if(Module *m, const Expr *cond, const Expr *a, const Expr *b)
+const Expr *op_emit_if(Module *m, const Expr *cond, const Expr *a, const Expr *b)
 {
   if (!dtype_eq(a->dtype, b->dtype)) {
     DType t = expr_add(m, a, b)->dtype;
@@ -82,26 +84,26 @@ static const Expr *choose(Module *m, const Expr *cond, const Expr *a, const Expr
   return expr_select(m, cond, expr_cast(m, t, a), expr_cast(m, t, b));
 }
 
-const Expr *emit_from_end(Module *m, const Expr *index, const Expr *extent)
+const Expr *op_emit_from_end(Module *m, const Expr *index, const Expr *extent)
 {
   if (index->kind == E_INT) return index->u.i < 0 ? dim_add(m, index, extent) : index;
   if (index->dtype.code == DT_UINT) return index;
   return choose(m, expr_lt(m, index, expr_int(m, index->dtype, 0)), expr_add(m, index, extent), index);
 }
 
-const Expr *emit_clamp(Module *m, const Expr *e, const Expr *lo, const Expr *hi)
+const Expr *op_emit_clamp(Module *m, const Expr *e, const Expr *lo, const Expr *hi)
 {
   return expr_max(m, expr_min(m, e, hi), lo);
 }
 
-const Expr *emit_flatten(Module *m, int n, const Expr *const *shape, const Expr *const *index)
+const Expr *op_emit_flatten(Module *m, int n, const Expr *const *shape, const Expr *const *index)
 {
   const Expr *flat = NULL;
   for (int i = 0; i < n; i++) flat = flat ? expr_add(m, expr_mul(m, flat, shape[i]), index[i]) : index[i];
   return flat ? flat : expr_i32(m, 0);
 }
 
-void emit_unflatten(Module *m, const Expr *flat, int n, const Expr *const *shape, const Expr **index)
+void op_emit_unflatten(Module *m, const Expr *flat, int n, const Expr *const *shape, const Expr **index)
 {
   for (int i = n - 1; i >= 0; i--) {
     if (expr_is_int(shape[i], 1)) {
@@ -140,8 +142,8 @@ static Group next_group(Module *m, int nin, const Expr *const *in, int nout, con
   }
 }
 
-const Expr *const *emit_reshape_index(Module *m, int nin, const Expr *const *in, int nout, const Expr *const *out,
-                                      const Expr *const *index)
+const Expr *const *op_emit_reshape_index(Module *m, int nin, const Expr *const *in, int nout, const Expr *const *out,
+                                         const Expr *const *index)
 {
   static const Expr *const none[1]; /* a scalar may come without a list */
   const Expr **at = arena_array(m->arena, const Expr *, nin);
@@ -150,18 +152,21 @@ const Expr *const *emit_reshape_index(Module *m, int nin, const Expr *const *in,
   for (int i = 0, o = 0; i < nin || o < nout;) {
     Group g = next_group(m, nin, in, nout, out, i, o);
     if (g.i1 - g.i0 == 1 && g.o1 - g.o0 == 1) at[g.i0] = index[g.o0];
-    else emit_unflatten(m, emit_flatten(m, g.o1 - g.o0, out + g.o0, index + g.o0), g.i1 - g.i0, in + g.i0, at + g.i0);
+    else
+      op_emit_unflatten(m, op_emit_flatten(m, g.o1 - g.o0, out + g.o0, index + g.o0), g.i1 - g.i0, in + g.i0,
+                        at + g.i0);
     i = g.i1;
     o = g.o1;
   }
   return at;
 }
 
-const Tensor *emit_reshape(OpCall *c, const char *name, const Tensor *t, int nout, const Expr *const *shape)
+const Tensor *op_emit_reshape(OpCall *c, const char *name, const Tensor *t, int nout, const Expr *const *shape)
 {
   OpAxes ax = op_axes(c, nout, shape);
-  return op_emit(c, &ax, name,
-                 op_read(c->m, t, emit_reshape_index(c->m, t->buffer->ndim, t->buffer->shape, nout, shape, ax.index)));
+  return op_emit(
+      c, &ax, name,
+      op_read(c->m, t, op_emit_reshape_index(c->m, t->buffer->ndim, t->buffer->shape, nout, shape, ax.index)));
 }
 
 /* ---- loop programs ----------------------------------------------------------------------------------- */

@@ -9,14 +9,14 @@ DEFINE_ATTRS(Trilu, TRILU_ATTRS)
 
 static void want_matrix(OpCall *c, const Type *ty)
 {
-  if (ty->ndim < 2) op_raise(c, ERR_SHAPE, "data is %s; it has at least two dimensions", arg_text(c, 0));
+  if (ty->ndim < 2) opdef_raise(c, ERR_SHAPE, "data is %s; it has at least two dimensions", op_arg_text(c, 0));
 }
 
 static void want_one_int(OpCall *c, int i)
 {
-  const Type *k = int_tensor_arg(c, i);
+  const Type *k = op_int_tensor_arg(c, i);
   if (k->ndim > 1 || (k->ndim == 1 && dim_differ(k->shape[0], dim_int(c->m, 1))))
-    op_raise(c, ERR_SHAPE, "%s is %s; it is one number", op_arg_name(c, i), arg_text(c, i));
+    opdef_raise(c, ERR_SHAPE, "%s is %s; it is one number", op_arg_name(c, i), op_arg_text(c, i));
 }
 
 static const Type *trilu_type(OpCall *c)
@@ -38,7 +38,7 @@ static void trilu_compute(OpCall *c, const Tensor *const *in, const Tensor **out
   const TriluAttrs *a = c->attrs;
   Module *m = c->m;
   OpAxes ax = op_out_axes(c, 0);
-  const Expr *k = expr_cast(m, DT_I64, emit_read1(m, in[1], expr_i32(m, 0)));
+  const Expr *k = expr_cast(m, DT_I64, op_emit_read1(m, in[1], expr_i32(m, 0)));
   const Expr *keep = expr_binary(m, a->upper ? E_GE : E_LE, diagonal_of(m, &ax), k);
   out[0] = op_emit(c, &ax, "T_trilu", expr_select(m, keep, op_read(m, in[0], ax.index), op_num(m, c->out->dtype, 0)));
 }
@@ -71,9 +71,9 @@ static void diag_band(OpCall *c, int64_t *lo, int64_t *hi, bool *super_right, bo
   int at = 0;
   while (at < 4 && strcmp(a->align, names[at])) at++;
   if (at == 4)
-    op_raise(c, ERR_ARGUMENT, "align is '%s'; it is RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT", a->align);
+    opdef_raise(c, ERR_ARGUMENT, "align is '%s'; it is RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT", a->align);
   if (a->k.n < 1 || a->k.n > 2 || (a->k.n == 2 && a->k.v[0] > a->k.v[1]))
-    op_raise(c, ERR_ARGUMENT, "k is one diagonal, or the lowest and the highest of a band");
+    opdef_raise(c, ERR_ARGUMENT, "k is one diagonal, or the lowest and the highest of a band");
   *lo = a->k.v[0];
   *hi = a->k.v[a->k.n - 1];
   *super_right = at == 0 || at == 3;
@@ -91,14 +91,14 @@ static const Type *matrix_set_diag_type(OpCall *c)
   diag_band(c, &lo, &hi, &super_right, &sub_right);
   int want = in->ndim - 1 + (lo != hi);
   if (diag->ndim != want)
-    op_raise(c, ERR_SHAPE, "diagonal is %s; for %s and k from %" PRId64 " to %" PRId64 " it has %d dimensions",
-             arg_text(c, 1), arg_text(c, 0), lo, hi, want);
+    opdef_raise(c, ERR_SHAPE, "diagonal is %s; for %s and k from %" PRId64 " to %" PRId64 " it has %d dimensions",
+                op_arg_text(c, 1), op_arg_text(c, 0), lo, hi, want);
   for (int i = 0; i < in->ndim - 2; i++)
     if (dim_differ(in->shape[i], diag->shape[i]))
-      op_raise(c, ERR_SHAPE, "axis %d of %s and of diagonal %s differ", i, arg_text(c, 0), arg_text(c, 1));
+      opdef_raise(c, ERR_SHAPE, "axis %d of %s and of diagonal %s differ", i, op_arg_text(c, 0), op_arg_text(c, 1));
   if (lo != hi && dim_differ(diag->shape[in->ndim - 2], dim_int(c->m, hi - lo + 1)))
-    op_raise(c, ERR_SHAPE, "diagonal is %s; a band from %" PRId64 " to %" PRId64 " has %" PRId64 " rows",
-             arg_text(c, 1), lo, hi, hi - lo + 1);
+    opdef_raise(c, ERR_SHAPE, "diagonal is %s; a band from %" PRId64 " to %" PRId64 " has %" PRId64 " rows",
+                op_arg_text(c, 1), lo, hi, hi - lo + 1);
   return in;
 }
 
@@ -126,7 +126,8 @@ static void matrix_set_diag_compute(OpCall *c, const Tensor *const *in, const Te
   if (lo != hi) at[k++] = expr_sub(m, expr_i32(m, hi), d);
   at[k] = lo != hi ? expr_add(m, expr_min(m, row, col), shift) : expr_min(m, row, col);
   const Expr *inside = expr_and(m, expr_binary(m, E_GE, d, expr_i32(m, lo)), expr_binary(m, E_LE, d, expr_i32(m, hi)));
-  out[0] = op_emit(c, &ax, "T_matrix_set_diag", emit_if(m, inside, op_read(m, in[1], at), op_read(m, in[0], ax.index)));
+  out[0] =
+      op_emit(c, &ax, "T_matrix_set_diag", op_emit_if(m, inside, op_read(m, in[1], at), op_read(m, in[0], ax.index)));
 }
 
 const OpDef op_matrix_set_diag = {
@@ -163,14 +164,14 @@ static const Type *eye_type(OpCall *c)
   const EyeAttrs *a = c->attrs;
   int64_t shape[2] = {a->n, a->m.given && a->m.n ? a->m.v[0] : a->n};
   if (shape[0] < 0 || shape[1] < 0)
-    op_raise(c, ERR_ARGUMENT, "n is %" PRId64 ", m %" PRId64 "; neither is negative", shape[0], shape[1]);
+    opdef_raise(c, ERR_ARGUMENT, "n is %" PRId64 ", m %" PRId64 "; neither is negative", shape[0], shape[1]);
   return type_tensor_of(c->m, a->dtype, 2, shape);
 }
 
 static const Type *eye_like_type(OpCall *c)
 {
   const EyeLikeAttrs *a = c->attrs;
-  const Type *in = ranked_tensor_arg(c, 0, 2);
+  const Type *in = op_ranked_tensor_arg(c, 0, 2);
   return type_tensor(c->m, a->dtype.code == DT_VOID ? in->dtype : a->dtype, 2, in->shape);
 }
 
@@ -237,15 +238,15 @@ static int64_t check_blocks(OpCall *c, const Type *in, AttrInts block, AttrInts 
 {
   int64_t all = 1;
   if (block.n + 1 > in->ndim || edge.n != 2 * block.n)
-    op_raise(c, ERR_ARGUMENT, "block_shape has %d numbers and %s %d for %s; %s has two for each block", block.n, what,
-             edge.n, arg_text(c, 0), what);
+    opdef_raise(c, ERR_ARGUMENT, "block_shape has %d numbers and %s %d for %s; %s has two for each block", block.n,
+                what, edge.n, op_arg_text(c, 0), what);
   for (int i = 0; i < block.n; i++) {
     if (block.v[i] < 1 || block.v[i] > INT32_MAX || edge.v[2 * i] < 0 || edge.v[2 * i + 1] < 0 ||
         edge.v[2 * i] > INT32_MAX || edge.v[2 * i + 1] > INT32_MAX || !int_mul(all, block.v[i], &all))
-      op_raise(c, ERR_ARGUMENT,
-               "block %" PRId64 " with %s (%" PRId64 ", %" PRId64
-               ") on axis %d; a block is at least 1, the others at least 0",
-               block.v[i], what, edge.v[2 * i], edge.v[2 * i + 1], i + 1);
+      opdef_raise(c, ERR_ARGUMENT,
+                  "block %" PRId64 " with %s (%" PRId64 ", %" PRId64
+                  ") on axis %d; a block is at least 1, the others at least 0",
+                  block.v[i], what, edge.v[2 * i], edge.v[2 * i + 1], i + 1);
   }
   return all;
 }
@@ -256,13 +257,13 @@ static const Type *space_to_batch_type(OpCall *c)
   Module *m = c->m;
   const Type *in = op_tensor_arg(c, 0);
   int64_t all = check_blocks(c, in, a->block_shape, a->paddings, "paddings");
-  const Expr **dim = emit_copy_index(m, in->ndim, in->shape);
+  const Expr **dim = op_emit_copy_index(m, in->ndim, in->shape);
   dim[0] = dim_mul(m, dim[0], dim_int(m, all));
   for (int i = 0; i < a->block_shape.n; i++) {
     const Expr *padded = dim_add(m, dim[i + 1], dim_int(m, a->paddings.v[2 * i] + a->paddings.v[2 * i + 1]));
     if (padded->kind == E_INT && padded->u.i % a->block_shape.v[i])
-      op_raise(c, ERR_SHAPE, "axis %d of %s padded to %" PRId64 " is no multiple of its block %" PRId64, i + 1,
-               arg_text(c, 0), padded->u.i, a->block_shape.v[i]);
+      opdef_raise(c, ERR_SHAPE, "axis %d of %s padded to %" PRId64 " is no multiple of its block %" PRId64, i + 1,
+                  op_arg_text(c, 0), padded->u.i, a->block_shape.v[i]);
     dim[i + 1] = dim_floordiv(m, padded, dim_int(m, a->block_shape.v[i]));
   }
   return type_tensor(m, in->dtype, in->ndim, dim);
@@ -274,7 +275,7 @@ static void space_to_batch_compute(OpCall *c, const Tensor *const *in, const Ten
   Module *m = c->m;
   OpAxes ax = op_out_axes(c, 0);
   const Buffer *data = in[0]->buffer;
-  const Expr **at = emit_copy_index(m, ax.ndim, ax.index);
+  const Expr **at = op_emit_copy_index(m, ax.ndim, ax.index);
   const Expr *inside = expr_bool(m, true);
   const Expr *block = expr_floordiv(m, ax.index[0], data->shape[0]);
   at[0] = expr_floormod(m, ax.index[0], data->shape[0]);
@@ -288,7 +289,7 @@ static void space_to_batch_compute(OpCall *c, const Tensor *const *in, const Ten
         expr_and(m, expr_binary(m, E_GE, at[i + 1], expr_i32(m, 0)), expr_lt(m, at[i + 1], data->shape[i + 1])));
   }
   out[0] = op_emit(c, &ax, "T_space_to_batch",
-                   emit_if(m, inside, op_read(m, in[0], at), op_num(m, c->out->dtype, a->pad_value)));
+                   op_emit_if(m, inside, op_read(m, in[0], at), op_num(m, c->out->dtype, a->pad_value)));
 }
 
 const OpDef op_space_to_batch_nd = {
@@ -309,15 +310,16 @@ static const Type *batch_to_space_type(OpCall *c)
   Module *m = c->m;
   const Type *in = op_tensor_arg(c, 0);
   int64_t all = check_blocks(c, in, a->block_shape, a->crops, "crops");
-  const Expr **dim = emit_copy_index(m, in->ndim, in->shape);
+  const Expr **dim = op_emit_copy_index(m, in->ndim, in->shape);
   if (dim[0]->kind == E_INT && dim[0]->u.i % all)
-    op_raise(c, ERR_SHAPE, "the batch of %s is no multiple of the %" PRId64 " places of a block", arg_text(c, 0), all);
+    opdef_raise(c, ERR_SHAPE, "the batch of %s is no multiple of the %" PRId64 " places of a block", op_arg_text(c, 0),
+                all);
   dim[0] = dim_floordiv(m, dim[0], dim_int(m, all));
   for (int i = 0; i < a->block_shape.n; i++) {
     dim[i + 1] = dim_sub(m, dim_mul(m, dim[i + 1], dim_int(m, a->block_shape.v[i])),
                          dim_int(m, a->crops.v[2 * i] + a->crops.v[2 * i + 1]));
     if (dim[i + 1]->kind == E_INT && dim[i + 1]->u.i < 0)
-      op_raise(c, ERR_SHAPE, "crops take more off axis %d of %s than there is", i + 1, arg_text(c, 0));
+      opdef_raise(c, ERR_SHAPE, "crops take more off axis %d of %s than there is", i + 1, op_arg_text(c, 0));
   }
   return type_tensor(m, in->dtype, in->ndim, dim);
 }
@@ -327,7 +329,7 @@ static void batch_to_space_compute(OpCall *c, const Tensor *const *in, const Ten
   const BatchToSpaceAttrs *a = c->attrs;
   Module *m = c->m;
   OpAxes ax = op_out_axes(c, 0);
-  const Expr **at = emit_copy_index(m, ax.ndim, ax.index);
+  const Expr **at = op_emit_copy_index(m, ax.ndim, ax.index);
   const Expr *place = NULL;
   for (int i = 0; i < a->block_shape.n; i++) {
     const Expr *b = expr_i32(m, a->block_shape.v[i]);

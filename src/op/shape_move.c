@@ -14,11 +14,11 @@ static void transpose_axes(OpCall *c, int ndim, int *axis)
   const TransposeAttrs *a = c->attrs;
   bool listed = a->axes.given && a->axes.n > 0;
   if (listed && a->axes.n != ndim)
-    op_raise(c, ERR_ARGUMENT, "axes lists %d axes, %s has %d", a->axes.n, arg_text(c, 0), ndim);
+    opdef_raise(c, ERR_ARGUMENT, "axes lists %d axes, %s has %d", a->axes.n, op_arg_text(c, 0), ndim);
   for (int i = 0; i < ndim; i++) {
     axis[i] = listed ? op_axis(c, a->axes.v[i], ndim) : ndim - 1 - i;
     for (int k = 0; k < i; k++)
-      if (axis[k] == axis[i]) op_raise(c, ERR_ARGUMENT, "axes names axis %d twice", axis[i]);
+      if (axis[k] == axis[i]) opdef_raise(c, ERR_ARGUMENT, "axes names axis %d twice", axis[i]);
   }
 }
 
@@ -125,7 +125,7 @@ static void reverse_compute(OpCall *c, const Tensor *const *in, const Tensor **o
   const ReverseAttrs *a = c->attrs;
   OpAxes ax = op_out_axes(c, 0);
   int d = op_axis(c, a->axis, ax.ndim);
-  const Expr **at = emit_copy_index(c->m, ax.ndim, ax.index);
+  const Expr **at = op_emit_copy_index(c->m, ax.ndim, ax.index);
   at[d] = from_last(c->m, ax.shape[d], ax.index[d]);
   out[0] = op_emit(c, &ax, "T_reverse", op_read(c->m, in[0], at));
 }
@@ -166,12 +166,12 @@ static const Type *reverse_sequence_type(OpCall *c)
 {
   const ReverseSequenceAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  const Type *len = int_tensor_arg(c, 1);
+  const Type *len = op_int_tensor_arg(c, 1);
   int b = op_axis(c, a->batch_axis, in->ndim);
-  if (op_axis(c, a->seq_axis, in->ndim) == b) op_raise(c, ERR_ARGUMENT, "seq_axis and batch_axis are both %d", b);
+  if (op_axis(c, a->seq_axis, in->ndim) == b) opdef_raise(c, ERR_ARGUMENT, "seq_axis and batch_axis are both %d", b);
   if (len->ndim != 1 || dim_differ(len->shape[0], in->shape[b]))
-    op_raise(c, ERR_SHAPE, "seq_lengths is %s; it must have one length for each of axis %d of %s", arg_text(c, 1), b,
-             arg_text(c, 0));
+    opdef_raise(c, ERR_SHAPE, "seq_lengths is %s; it must have one length for each of axis %d of %s", op_arg_text(c, 1),
+                b, op_arg_text(c, 0));
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < in->ndim; i++) dim[i] = in->shape[i];
   dim[b] = op_equal_dim(c, in->shape[b], len->shape[0], "seq_lengths");
@@ -187,9 +187,9 @@ static void reverse_sequence_compute(OpCall *c, const Tensor *const *in, const T
   OpAxes ax = op_out_axes(c, 0);
   int s = op_axis(c, a->seq_axis, ax.ndim);
   int b = op_axis(c, a->batch_axis, ax.ndim);
-  const Expr *len = expr_cast(m, ax.index[s]->dtype, emit_read1(m, in[1], ax.index[b]));
-  len = emit_clamp(m, len, expr_int(m, len->dtype, 0), ax.shape[s]);
-  const Expr **at = emit_copy_index(m, ax.ndim, ax.index);
+  const Expr *len = expr_cast(m, ax.index[s]->dtype, op_emit_read1(m, in[1], ax.index[b]));
+  len = op_emit_clamp(m, len, expr_int(m, len->dtype, 0), ax.shape[s]);
+  const Expr **at = op_emit_copy_index(m, ax.ndim, ax.index);
   at[s] = expr_select(m, expr_lt(m, ax.index[s], len), from_last(m, len, ax.index[s]), ax.index[s]);
   out[0] = op_emit(c, &ax, "T_reverse_sequence", op_read(m, in[0], at));
 }
@@ -214,14 +214,14 @@ static void same_field(OpCall *c, const Type *ty, int k)
   const Type *a = ty->field[0];
   const Type *b = ty->field[k];
   if (!dtype_eq(a->dtype, b->dtype) || a->ndim != b->ndim)
-    op_raise(c, ERR_TYPE, "field 0 is %s, field %d is %s; all must have one dtype and rank", type_text(c->m->arena, a),
-             k, type_text(c->m->arena, b));
+    opdef_raise(c, ERR_TYPE, "field 0 is %s, field %d is %s; all must have one dtype and rank",
+                type_text(c->m->arena, a), k, type_text(c->m->arena, b));
 }
 
 static const Type *concatenate_type(OpCall *c)
 {
   const ConcatenateAttrs *a = c->attrs;
-  const Type *ty = tuple_arg(c, 0);
+  const Type *ty = op_filled_tuple_arg(c, 0);
   const Type *first = ty->field[0];
   int axis = op_axis(c, a->axis, first->ndim);
   const Expr *dim[OP_MAX_RANK];
@@ -231,8 +231,8 @@ static const Type *concatenate_type(OpCall *c)
     for (int i = 0; i < first->ndim; i++) {
       if (i == axis) dim[i] = dim_add(c->m, dim[i], ty->field[k]->shape[i]);
       else if (dim_differ(dim[i], ty->field[k]->shape[i]))
-        op_raise(c, ERR_SHAPE, "field 0 is %s, field %d is %s; they may differ only along axis %d",
-                 type_text(c->m->arena, first), k, type_text(c->m->arena, ty->field[k]), axis);
+        opdef_raise(c, ERR_SHAPE, "field 0 is %s, field %d is %s; they may differ only along axis %d",
+                    type_text(c->m->arena, first), k, type_text(c->m->arena, ty->field[k]), axis);
       else dim[i] = op_equal_dim(c, dim[i], ty->field[k]->shape[i], "a dimension");
     }
   }
@@ -249,14 +249,14 @@ static void concatenate_compute(OpCall *c, const Tensor *const *in, const Tensor
   OpAxes ax = op_out_axes(c, 0);
   int axis = op_axis(c, a->axis, ax.ndim);
   const Expr **start = arena_array(m->arena, const Expr *, n);
-  const Expr **at = emit_copy_index(m, ax.ndim, ax.index);
+  const Expr **at = op_emit_copy_index(m, ax.ndim, ax.index);
   start[0] = dim_int(m, 0);
   for (int k = 1; k < n; k++) start[k] = dim_add(m, start[k - 1], in[k - 1]->buffer->shape[axis]);
   const Expr *body = NULL;
   for (int k = n - 1; k >= 0; k--) {
     at[axis] = k ? expr_sub(m, ax.index[axis], start[k]) : ax.index[axis];
     const Expr *read = op_read(m, in[k], at);
-    body = body ? emit_if(m, expr_lt(m, ax.index[axis], start[k + 1]), read, body) : read;
+    body = body ? op_emit_if(m, expr_lt(m, ax.index[axis], start[k + 1]), read, body) : read;
   }
   out[0] = op_emit(c, &ax, "T_concat", body);
 }
@@ -310,19 +310,19 @@ const OpDef op_concatenate = {
 static const Type *stack_type(OpCall *c)
 {
   const StackAttrs *a = c->attrs;
-  const Type *ty = tuple_arg(c, 0);
+  const Type *ty = op_filled_tuple_arg(c, 0);
   const Type *first = ty->field[0];
   int axis = op_axis(c, a->axis, first->ndim + 1);
   int k = 0;
-  check_rank(c, first->ndim + 1);
+  op_check_rank(c, first->ndim + 1);
   const Expr *dim[OP_MAX_RANK + 1];
   for (int i = 0; i <= first->ndim; i++) dim[i] = i == axis ? dim_int(c->m, ty->nfield) : first->shape[k++];
   for (int f = 1; f < ty->nfield; f++) {
     same_field(c, ty, f);
     for (int i = 0; i < first->ndim; i++) {
       if (dim_differ(first->shape[i], ty->field[f]->shape[i]))
-        op_raise(c, ERR_SHAPE, "field 0 is %s, field %d is %s; all must have one shape", type_text(c->m->arena, first),
-                 f, type_text(c->m->arena, ty->field[f]));
+        opdef_raise(c, ERR_SHAPE, "field 0 is %s, field %d is %s; all must have one shape",
+                    type_text(c->m->arena, first), f, type_text(c->m->arena, ty->field[f]));
       int at = i < axis ? i : i + 1;
       dim[at] = op_equal_dim(c, dim[at], ty->field[f]->shape[i], "a dimension");
     }
@@ -341,7 +341,7 @@ static void stack_compute(OpCall *c, const Tensor *const *in, const Tensor **out
   for (int i = 0; i < ax.ndim - 1; i++) at[i] = ax.index[i < axis ? i : i + 1];
   for (int k = n - 1; k >= 0; k--) {
     const Expr *read = op_read(c->m, in[k], at);
-    body = body ? emit_if(c->m, expr_binary(c->m, E_EQ, ax.index[axis], expr_i32(c->m, k)), read, body) : read;
+    body = body ? op_emit_if(c->m, expr_binary(c->m, E_EQ, ax.index[axis], expr_i32(c->m, k)), read, body) : read;
   }
   out[0] = op_emit(c, &ax, "T_stack", body);
 }
@@ -366,7 +366,7 @@ static bool split_by_count(OpCall *c)
   const SplitAttrs *a = c->attrs;
   if (!strcmp(a->mode, "sections")) return true;
   if (!strcmp(a->mode, "indices")) return false;
-  if (strcmp(a->mode, "auto")) op_raise(c, ERR_ARGUMENT, "mode is '%s'; it is auto, sections or indices", a->mode);
+  if (strcmp(a->mode, "auto")) opdef_raise(c, ERR_ARGUMENT, "mode is '%s'; it is auto, sections or indices", a->mode);
   return a->indices_or_sections.n == 1;
 }
 
@@ -379,10 +379,10 @@ static int split_points(OpCall *c, const Expr *extent, const Expr ***out)
   if (split_by_count(c)) {
     int64_t n = v.n == 1 ? v.v[0] : 0;
     if (n < 1 || n > 100000)
-      op_raise(c, ERR_ARGUMENT, "indices_or_sections is %" PRId64 "; the number of parts is from 1 to 100000", n);
+      opdef_raise(c, ERR_ARGUMENT, "indices_or_sections is %" PRId64 "; the number of parts is from 1 to 100000", n);
     if (extent->kind == E_INT && extent->u.i % n)
-      op_raise(c, ERR_SHAPE, "an axis of extent %" PRId64 " of %s does not part into %" PRId64 " equal sections",
-               extent->u.i, arg_text(c, 0), n);
+      opdef_raise(c, ERR_SHAPE, "an axis of extent %" PRId64 " of %s does not part into %" PRId64 " equal sections",
+                  extent->u.i, op_arg_text(c, 0), n);
     const Expr **at = arena_array(m->arena, const Expr *, (int)n + 1);
     const Expr *part = dim_floordiv(m, extent, dim_int(m, n));
     for (int i = 0; i < (int)n; i++) at[i] = dim_mul(m, part, dim_int(m, i));
@@ -395,8 +395,9 @@ static int split_points(OpCall *c, const Expr *extent, const Expr ***out)
   for (int i = 0; i < v.n; i++) {
     int64_t before = i ? v.v[i - 1] : 0;
     if (v.v[i] < before || (extent->kind == E_INT && v.v[i] > extent->u.i))
-      op_raise(c, ERR_ARGUMENT, "index %" PRId64 " in indices_or_sections is not between %" PRId64 " and the extent %s",
-               v.v[i], before, expr_str_of(m->arena, extent));
+      opdef_raise(c, ERR_ARGUMENT,
+                  "index %" PRId64 " in indices_or_sections is not between %" PRId64 " and the extent %s", v.v[i],
+                  before, expr_str_of(m->arena, extent));
     at[i + 1] = dim_int(m, v.v[i]);
   }
   at[v.n + 1] = extent;
@@ -415,14 +416,14 @@ static const Type *split_type(OpCall *c)
   /* equal parts: none may be left */
   const Expr *rest = split_by_count(c) ? dim_mod(c->m, in->shape[axis], dim_int(c->m, n)) : NULL;
   for (int i = 0; i < n; i++) {
-    const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
+    const Expr **dim = op_emit_copy_index(c->m, in->ndim, in->shape);
     dim[axis] = dim_sub(c->m, at[i + 1], at[i]);
     if (rest && !expr_is_int(rest, 0))
       dim[axis] = dim_guard(c->m, expr_binary(c->m, E_EQ, rest, expr_int(c->m, rest->dtype, 0)), dim[axis]);
     field[i] = type_tensor(c->m, in->dtype, in->ndim, dim);
   }
   if (dim_differ(at[n], in->shape[axis]))
-    op_raise(c, ERR_SHAPE, "the parts do not cover axis %d of %s", axis, arg_text(c, 0));
+    opdef_raise(c, ERR_SHAPE, "the parts do not cover axis %d of %s", axis, op_arg_text(c, 0));
   return type_tuple(c->m, n, field);
 }
 
@@ -434,7 +435,7 @@ static void split_compute(OpCall *c, const Tensor *const *in, const Tensor **out
   int n = split_points(c, in[0]->buffer->shape[axis], &start);
   for (int k = 0; k < n; k++) {
     OpAxes ax = op_out_axes(c, k);
-    const Expr **at = emit_copy_index(c->m, ax.ndim, ax.index);
+    const Expr **at = op_emit_copy_index(c->m, ax.ndim, ax.index);
     at[axis] = expr_add(c->m, start[k], ax.index[axis]);
     out[k] = op_emit(c, &ax, "T_split", op_read(c->m, in[0], at));
   }
@@ -474,7 +475,7 @@ DEFINE_ATTRS(Tile, TILE_ATTRS)
 static const Type *tiled(OpCall *c, const Type *in, int n, const Expr *const *reps)
 {
   int ndim = n > in->ndim ? n : in->ndim;
-  check_rank(c, ndim);
+  op_check_rank(c, ndim);
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < ndim; i++) {
     int d = i - (ndim - in->ndim);
@@ -482,7 +483,7 @@ static const Type *tiled(OpCall *c, const Type *in, int n, const Expr *const *re
     const Expr *extent = d < 0 ? dim_int(c->m, 1) : in->shape[d];
     const Expr *times = r < 0 ? dim_int(c->m, 1) : reps[r];
     if (times->kind == E_INT && times->u.i < 0)
-      op_raise(c, ERR_ARGUMENT, "reps has %" PRId64 "; a count is not negative", times->u.i);
+      opdef_raise(c, ERR_ARGUMENT, "reps has %" PRId64 "; a count is not negative", times->u.i);
     dim[i] = dim_mul(c->m, extent, times);
   }
   return type_tensor(c->m, in->dtype, ndim, dim);
@@ -527,7 +528,7 @@ static const Type *dyn_tile_type(OpCall *c)
 {
   int n;
   const Type *in = op_tensor_arg(c, 0);
-  int_tensor_arg(c, 1);
+  op_int_tensor_arg(c, 1);
   const Expr *const *reps = op_dims(c, 1, &n);
   return tiled(c, in, n, reps);
 }
@@ -557,8 +558,8 @@ static const Type *repeat_type(OpCall *c)
   const Type *in = op_tensor_arg(c, 0);
   int axis = op_axis(c, a->axis, in->ndim);
   if (a->repeats < 1 || a->repeats > INT32_MAX)
-    op_raise(c, ERR_ARGUMENT, "repeats is %" PRId64 "; it is at least 1", a->repeats);
-  const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
+    opdef_raise(c, ERR_ARGUMENT, "repeats is %" PRId64 "; it is at least 1", a->repeats);
+  const Expr **dim = op_emit_copy_index(c->m, in->ndim, in->shape);
   dim[axis] = dim_mul(c->m, dim[axis], dim_int(c->m, a->repeats));
   return type_tensor(c->m, in->dtype, in->ndim, dim);
 }
@@ -568,7 +569,7 @@ static void repeat_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   const RepeatAttrs *a = c->attrs;
   OpAxes ax = op_out_axes(c, 0);
   int axis = op_axis(c, a->axis, ax.ndim);
-  const Expr **at = emit_copy_index(c->m, ax.ndim, ax.index);
+  const Expr **at = op_emit_copy_index(c->m, ax.ndim, ax.index);
   at[axis] = expr_floordiv(c->m, ax.index[axis], expr_i32(c->m, a->repeats));
   out[0] = op_emit(c, &ax, "T_repeat", op_read(c->m, in[0], at));
 }
@@ -595,21 +596,21 @@ static int meshgrid_axis(OpCall *c, int k, int n)
 {
   const MeshgridAttrs *a = c->attrs;
   bool xy = !strcmp(a->indexing, "xy");
-  if (!xy && strcmp(a->indexing, "ij")) op_raise(c, ERR_ARGUMENT, "indexing is '%s'; it is ij or xy", a->indexing);
+  if (!xy && strcmp(a->indexing, "ij")) opdef_raise(c, ERR_ARGUMENT, "indexing is '%s'; it is ij or xy", a->indexing);
   return xy && n > 1 && k < 2 ? 1 - k : k;
 }
 
 static const Type *meshgrid_type(OpCall *c)
 {
-  const Type *ty = tuple_arg(c, 0);
+  const Type *ty = op_filled_tuple_arg(c, 0);
   const Expr *dim[OP_MAX_RANK];
   if (ty->nfield > OP_MAX_RANK)
-    op_raise(c, ERR_UNSUPPORTED, "%d vectors; there are at most %d dimensions", ty->nfield, OP_MAX_RANK);
+    opdef_raise(c, ERR_UNSUPPORTED, "%d vectors; there are at most %d dimensions", ty->nfield, OP_MAX_RANK);
   for (int k = 0; k < ty->nfield; k++) {
     const Type *v = ty->field[k];
     if (v->ndim > 1 || !dtype_eq(v->dtype, ty->field[0]->dtype))
-      op_raise(c, ERR_TYPE, "field %d is %s; all must be vectors or scalars of %s", k, type_text(c->m->arena, v),
-               dtype_name(c->m->arena, ty->field[0]->dtype));
+      opdef_raise(c, ERR_TYPE, "field %d is %s; all must be vectors or scalars of %s", k, type_text(c->m->arena, v),
+                  dtype_name(c->m->arena, ty->field[0]->dtype));
     dim[meshgrid_axis(c, k, ty->nfield)] = v->ndim ? v->shape[0] : dim_int(c->m, 1);
   }
   const Type *grid = type_tensor(c->m, ty->field[0]->dtype, ty->nfield, dim);
@@ -623,7 +624,7 @@ static void meshgrid_compute(OpCall *c, const Tensor *const *in, const Tensor **
   int n = num_inputs(c);
   for (int k = 0; k < n; k++) {
     OpAxes ax = op_out_axes(c, k);
-    out[k] = op_emit(c, &ax, "T_meshgrid", emit_read1(c->m, in[k], ax.index[meshgrid_axis(c, k, n)]));
+    out[k] = op_emit(c, &ax, "T_meshgrid", op_emit_read1(c->m, in[k], ax.index[meshgrid_axis(c, k, n)]));
   }
 }
 
@@ -656,9 +657,9 @@ static const Type *sliding_window_type(OpCall *c)
   int axis = op_axis(c, a->axis, in->ndim);
   int n = a->window_shape.n;
   if (n != in->ndim - axis || a->strides.n != n)
-    op_raise(c, ERR_ARGUMENT,
-             "window_shape has %d numbers and strides %d; both need one for each of the %d axes from %d on", n,
-             a->strides.n, in->ndim - axis, axis);
+    opdef_raise(c, ERR_ARGUMENT,
+                "window_shape has %d numbers and strides %d; both need one for each of the %d axes from %d on", n,
+                a->strides.n, in->ndim - axis, axis);
   const Expr *dim[2 * OP_MAX_RANK];
   for (int i = 0; i < axis; i++) dim[i] = in->shape[i];
   for (int i = 0; i < n; i++) {
@@ -666,15 +667,15 @@ static const Type *sliding_window_type(OpCall *c)
     int64_t s = a->strides.v[i];
     const Expr *extent = in->shape[axis + i];
     if (w < 1 || s < 1)
-      op_raise(c, ERR_ARGUMENT, "window %" PRId64 " with stride %" PRId64 "; both are at least 1", w, s);
+      opdef_raise(c, ERR_ARGUMENT, "window %" PRId64 " with stride %" PRId64 "; both are at least 1", w, s);
     if (extent->kind == E_INT && w > extent->u.i)
-      op_raise(c, ERR_SHAPE, "the window's %" PRId64 " is more than the extent %" PRId64 " of axis %d", w, extent->u.i,
-               axis + i);
+      opdef_raise(c, ERR_SHAPE, "the window's %" PRId64 " is more than the extent %" PRId64 " of axis %d", w,
+                  extent->u.i, axis + i);
     dim[axis + i] =
         dim_add(c->m, dim_floordiv(c->m, dim_sub(c->m, extent, dim_int(c->m, w)), dim_int(c->m, s)), dim_int(c->m, 1));
     dim[axis + n + i] = dim_int(c->m, w);
   }
-  check_rank(c, axis + 2 * n);
+  op_check_rank(c, axis + 2 * n);
   return type_tensor(c->m, in->dtype, axis + 2 * n, dim);
 }
 

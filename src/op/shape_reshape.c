@@ -14,7 +14,7 @@ DEFINE_ATTRS_TABLE(ShapeOf, SHAPE_OF_ATTRS)
 
 static void view_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
-  out[0] = emit_reshape(c, "T_reshape", in[0], c->out->ndim, c->out->shape);
+  out[0] = op_emit_reshape(c, "T_reshape", in[0], c->out->ndim, c->out->shape);
 }
 
 /* ---- reshape ------------------------------------------------------------------------------ */
@@ -31,8 +31,8 @@ typedef struct NewShape {
 static const Expr *take_dim(NewShape *s, int64_t code)
 {
   if (s->next >= s->in->ndim)
-    op_raise(s->c, ERR_SHAPE, "newshape has the code %" PRId64 " where %s has no dimension left", code,
-             arg_text(s->c, 0));
+    opdef_raise(s->c, ERR_SHAPE, "newshape has the code %" PRId64 " where %s has no dimension left", code,
+                op_arg_text(s->c, 0));
   return s->in->shape[s->next++];
 }
 
@@ -41,12 +41,12 @@ static void split_dim(NewShape *s, const Expr *a, const Expr *b)
 {
   const Expr *whole = take_dim(s, -4);
   if (expr_is_int(a, -1) && expr_is_int(b, -1))
-    op_raise(s->c, ERR_SHAPE, "newshape: only one of the two dimensions after -4 may be -1");
+    opdef_raise(s->c, ERR_SHAPE, "newshape: only one of the two dimensions after -4 may be -1");
   if (expr_is_int(a, -1)) a = dim_floordiv(s->c->m, whole, b);
   else if (expr_is_int(b, -1)) b = dim_floordiv(s->c->m, whole, a);
   if (dim_differ(dim_mul(s->c->m, a, b), whole))
-    op_raise(s->c, ERR_SHAPE, "newshape parts the dimension %s into %s and %s", expr_str_of(s->c->m->arena, whole),
-             expr_str_of(s->c->m->arena, a), expr_str_of(s->c->m->arena, b));
+    opdef_raise(s->c, ERR_SHAPE, "newshape parts the dimension %s into %s and %s", expr_str_of(s->c->m->arena, whole),
+                expr_str_of(s->c->m->arena, a), expr_str_of(s->c->m->arena, b));
   s->dim[s->n++] = a;
   s->dim[s->n++] = b;
 }
@@ -78,15 +78,15 @@ static const Expr *rest_dim(NewShape *s, const Expr *const *other)
     if (!used[k]) above = dim_mul(m, above, s->in->shape[k]);
   if (expr_is_int(below, 0)) {
     if (!expr_is_int(dim_product(m, s->in->ndim, s->in->shape), 0))
-      op_raise(s->c, ERR_SHAPE, "cannot infer -1 in %s: %s has elements, the other dimensions have none",
-               dims_text(s->c, s->n, s->dim), arg_text(s->c, 0));
+      opdef_raise(s->c, ERR_SHAPE, "cannot infer -1 in %s: %s has elements, the other dimensions have none",
+                  op_dims_text(s->c, s->n, s->dim), op_arg_text(s->c, 0));
     return dim_int(m, 0);
   }
   if (above->kind == E_INT && below->kind == E_INT && above->u.i % below->u.i)
-    op_raise(s->c, ERR_SHAPE,
-             "%s has %" PRId64 " elements, which the other dimensions' %" PRId64
-             " do not divide; the shape wanted is %s",
-             arg_text(s->c, 0), above->u.i, below->u.i, dims_text(s->c, s->n, s->dim));
+    opdef_raise(s->c, ERR_SHAPE,
+                "%s has %" PRId64 " elements, which the other dimensions' %" PRId64
+                " do not divide; the shape wanted is %s",
+                op_arg_text(s->c, 0), above->u.i, below->u.i, op_dims_text(s->c, s->n, s->dim));
   const Expr *rest = dim_floordiv(m, above, below->kind == E_INT ? below : dim_max(m, below, dim_int(m, 1)));
   return fitting(m, dim_mul(m, rest, below), above, rest);
 }
@@ -111,7 +111,7 @@ static void infer_at_run_time(NewShape *s)
     const Expr *v = s->dim[i];
     while (v->kind == E_SELECT) v = v->arg[2];
     if (!may_be_code(s, v)) continue;
-    const Expr **other = emit_copy_index(m, s->n, s->dim);
+    const Expr **other = op_emit_copy_index(m, s->n, s->dim);
     other[i] = NULL;
     with_rest[i] = choose(m, v, -1, rest_dim(s, other), s->dim[i]);
   }
@@ -133,7 +133,8 @@ static void put_dim(NewShape *s, const Expr *const *v, int n, int *k)
     s->dim[s->n++] = take_dim(s, 0);
   } else if (e->u.i == -1) {
     if (s->infer >= 0)
-      op_raise(s->c, ERR_SHAPE, "newshape %s has -1 twice; only one dimension can be inferred", dims_text(s->c, n, v));
+      opdef_raise(s->c, ERR_SHAPE, "newshape %s has -1 twice; only one dimension can be inferred",
+                  op_dims_text(s->c, n, v));
     s->infer = s->n;
     s->dim[s->n++] = e;
     s->next++;
@@ -143,12 +144,13 @@ static void put_dim(NewShape *s, const Expr *const *v, int n, int *k)
     const Expr *a = take_dim(s, -3);
     s->dim[s->n++] = dim_mul(m, a, take_dim(s, -3));
   } else if (e->u.i == -4) {
-    if (*k + 2 >= n) op_raise(s->c, ERR_SHAPE, "newshape %s: two dimensions must follow -4", dims_text(s->c, n, v));
+    if (*k + 2 >= n)
+      opdef_raise(s->c, ERR_SHAPE, "newshape %s: two dimensions must follow -4", op_dims_text(s->c, n, v));
     split_dim(s, v[*k + 1], v[*k + 2]);
     *k += 2;
   } else {
-    op_raise(s->c, ERR_SHAPE, "newshape %s has the code %" PRId64 "; there are 0, -1, -2, -3 and -4",
-             dims_text(s->c, n, v), e->u.i);
+    opdef_raise(s->c, ERR_SHAPE, "newshape %s has the code %" PRId64 "; there are 0, -1, -2, -3 and -4",
+                op_dims_text(s->c, n, v), e->u.i);
   }
 }
 
@@ -158,9 +160,9 @@ static const Type *reshaped(OpCall *c, const Type *in, int n, const Expr *const 
   NewShape s = {.c = c, .in = in, .allowzero = allowzero, .infer = -1};
   s.dim = arena_array(m->arena, const Expr *, 2 * n + in->ndim + 2);
   for (int k = 0; k < n; k++) put_dim(&s, v, n, &k);
-  check_rank(c, s.n);
+  op_check_rank(c, s.n);
   if (s.infer >= 0) {
-    const Expr **other = emit_copy_index(m, s.n, s.dim);
+    const Expr **other = op_emit_copy_index(m, s.n, s.dim);
     other[s.infer] = NULL;
     s.dim[s.infer] = rest_dim(&s, other);
   } else if (run_time) {
@@ -169,8 +171,8 @@ static const Type *reshaped(OpCall *c, const Type *in, int n, const Expr *const 
   const Expr *had = dim_product(m, in->ndim, in->shape);
   const Expr *got = dim_product(m, s.n, s.dim);
   if (dim_differ(had, got))
-    op_raise(c, ERR_SHAPE, "%s has %" PRId64 " elements, the shape %s wants %" PRId64, type_text(m->arena, in),
-             had->u.i, dims_text(c, s.n, s.dim), got->u.i);
+    opdef_raise(c, ERR_SHAPE, "%s has %" PRId64 " elements, the shape %s wants %" PRId64, type_text(m->arena, in),
+                had->u.i, op_dims_text(c, s.n, s.dim), got->u.i);
   if (s.n && s.infer < 0) s.dim[0] = fitting(m, had, got, s.dim[0]);
   return type_tensor(m, in->dtype, s.n, s.dim);
 }
@@ -238,7 +240,7 @@ static const Type *dyn_reshape_type(OpCall *c)
   const DynReshapeAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
   int n;
-  int_tensor_arg(c, 1);
+  op_int_tensor_arg(c, 1);
   const Expr *const *dim = op_dims(c, 1, &n);
   return reshaped(c, in, n, dim, a->allowzero, true);
 }
@@ -268,7 +270,8 @@ DEFINE_ATTRS(ReshapeLike, RESHAPE_LIKE_ATTRS)
 static int like_bound(OpCall *c, int64_t v, int ndim)
 {
   int64_t at = v < 0 ? v + ndim : v;
-  if (at < 0 || at > ndim) op_raise(c, ERR_ARGUMENT, "the bound %" PRId64 " is outside of the %d dimensions", v, ndim);
+  if (at < 0 || at > ndim)
+    opdef_raise(c, ERR_ARGUMENT, "the bound %" PRId64 " is outside of the %d dimensions", v, ndim);
   return (int)at;
 }
 
@@ -282,7 +285,7 @@ static const Type *reshape_like_type(OpCall *c)
   int rb = like_bound(c, a->rhs_begin, like->ndim);
   int re = a->rhs_end.given && a->rhs_end.n ? like_bound(c, a->rhs_end.v[0], like->ndim) : like->ndim;
   if (le < lb || re < rb)
-    op_raise(c, ERR_ARGUMENT, "the dimensions [%d, %d) and [%d, %d) must not end before they begin", lb, le, rb, re);
+    opdef_raise(c, ERR_ARGUMENT, "the dimensions [%d, %d) and [%d, %d) must not end before they begin", lb, le, rb, re);
   const Expr **dim = arena_array(c->m->arena, const Expr *, x->ndim + like->ndim);
   int n = 0;
   for (int i = 0; i < lb; i++) dim[n++] = x->shape[i];
@@ -313,8 +316,8 @@ static const Type *squeezed(OpCall *c, bool given, int n, const int64_t *axis)
   for (int i = 0; i < n; i++) {
     int d = op_axis(c, axis[i], in->ndim);
     if (dim_differ(in->shape[d], dim_int(c->m, 1)))
-      op_raise(c, ERR_SHAPE, "axis %d of %s has extent %" PRId64 "; only an axis of extent 1 can be squeezed", d,
-               arg_text(c, 0), in->shape[d]->u.i);
+      opdef_raise(c, ERR_SHAPE, "axis %d of %s has extent %" PRId64 "; only an axis of extent 1 can be squeezed", d,
+                  op_arg_text(c, 0), in->shape[d]->u.i);
     drop[d] = true;
   }
   for (int i = 0; !given && i < in->ndim; i++) drop[i] = expr_is_int(in->shape[i], 1);
@@ -357,10 +360,10 @@ typedef struct RunTimeAxes {
 static RunTimeAxes run_time_axes(OpCall *c, int i, int rank)
 {
   RunTimeAxes a = {.m = c->m};
-  int_tensor_arg(c, i);
+  op_int_tensor_arg(c, i);
   const Expr *const *v = op_dims(c, i, &a.n);
   a.at = arena_array(c->m->arena, const Expr *, a.n);
-  for (int k = 0; k < a.n; k++) a.at[k] = emit_from_end(c->m, v[k], dim_int(c->m, rank));
+  for (int k = 0; k < a.n; k++) a.at[k] = op_emit_from_end(c->m, v[k], dim_int(c->m, rank));
   return a;
 }
 
@@ -391,7 +394,7 @@ static const Type *squeezed_at_run_time(OpCall *c)
   Module *m = c->m;
   const Type *in = op_tensor_arg(c, 0);
   RunTimeAxes a = run_time_axes(c, 1, in->ndim);
-  if (a.n > in->ndim) op_raise(c, ERR_SHAPE, "%d axes to squeeze, %s has %d", a.n, arg_text(c, 0), in->ndim);
+  if (a.n > in->ndim) opdef_raise(c, ERR_SHAPE, "%d axes to squeeze, %s has %d", a.n, op_arg_text(c, 0), in->ndim);
   const Expr *dim[OP_MAX_RANK];
   for (int j = 0; j < in->ndim - a.n; j++) {
     dim[j] = dim_int(m, -1);
@@ -409,7 +412,7 @@ static const Type *dyn_squeeze_type(OpCall *c)
 {
   int n;
   const int64_t *axis;
-  int_tensor_arg(c, 1);
+  op_int_tensor_arg(c, 1);
   return op_const_ints(c, 1, &n, &axis) ? squeezed(c, true, n, axis) : squeezed_at_run_time(c);
 }
 
@@ -428,12 +431,12 @@ const OpDef op_dyn_squeeze = {
 static const Type *expanded(OpCall *c, int64_t axis, int64_t count)
 {
   const Type *in = op_tensor_arg(c, 0);
-  if (count < 0 || count > 64) op_raise(c, ERR_ARGUMENT, "num_newaxis is %" PRId64 "; it is from 0 to 64", count);
+  if (count < 0 || count > 64) opdef_raise(c, ERR_ARGUMENT, "num_newaxis is %" PRId64 "; it is from 0 to 64", count);
   int64_t at = axis < 0 ? axis + in->ndim + 1 : axis;
   if (at < 0 || at > in->ndim)
-    op_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside [-%d, %d] for %s", axis, in->ndim + 1, in->ndim,
-             arg_text(c, 0));
-  check_rank(c, in->ndim + (int)count);
+    opdef_raise(c, ERR_ARGUMENT, "axis %" PRId64 " is outside [-%d, %d] for %s", axis, in->ndim + 1, in->ndim,
+                op_arg_text(c, 0));
+  op_check_rank(c, in->ndim + (int)count);
   const Expr **dim = arena_array(c->m->arena, const Expr *, in->ndim + (int)count);
   int k = 0;
   for (int i = 0; i < (int)at; i++) dim[k++] = in->shape[i];
@@ -472,7 +475,7 @@ static const Type *expanded_at_run_time(OpCall *c)
   int count, rank;
   op_values(c, 1, &count);
   rank = in->ndim + count;
-  check_rank(c, rank);
+  op_check_rank(c, rank);
   RunTimeAxes a = run_time_axes(c, 1, rank);
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < rank; i++) {
@@ -490,10 +493,10 @@ static const Type *expanded_by_list(OpCall *c, int n, const int64_t *axis)
 {
   const Type *in = op_tensor_arg(c, 0);
   const Expr *dim[OP_MAX_RANK] = {NULL};
-  check_rank(c, in->ndim + n);
+  op_check_rank(c, in->ndim + n);
   for (int k = 0; k < n; k++) {
     int d = op_axis(c, axis[k], in->ndim + n);
-    if (dim[d]) op_raise(c, ERR_ARGUMENT, "axis names axis %d twice", d);
+    if (dim[d]) opdef_raise(c, ERR_ARGUMENT, "axis names axis %d twice", d);
     dim[d] = dim_int(c->m, 1);
   }
   for (int i = 0, j = 0; i < in->ndim + n; i++)
@@ -506,12 +509,13 @@ static const Type *dyn_expand_dims_type(OpCall *c)
   const DynExpandDimsAttrs *a = c->attrs;
   int n;
   const int64_t *axis;
-  int_tensor_arg(c, 1);
+  op_int_tensor_arg(c, 1);
   bool known = op_const_ints(c, 1, &n, &axis);
   if (known && n == 1) return expanded(c, axis[0], a->num_newaxis);
   if (a->num_newaxis != 1)
-    op_raise(c, ERR_UNSUPPORTED,
-             "num_newaxis is %" PRId64 "; with several axes, or one known only at run time, it is 1", a->num_newaxis);
+    opdef_raise(c, ERR_UNSUPPORTED,
+                "num_newaxis is %" PRId64 "; with several axes, or one known only at run time, it is 1",
+                a->num_newaxis);
   return known ? expanded_by_list(c, n, axis) : expanded_at_run_time(c);
 }
 
@@ -533,7 +537,7 @@ const OpDef op_dyn_expand_dims = {
 static DType index_dtype(OpCall *c, DType t)
 {
   if (!dtype_is_int(t))
-    op_raise(c, ERR_TYPE, "dtype %s does not hold sizes; it must be an integer", dtype_name(c->m->arena, t));
+    opdef_raise(c, ERR_TYPE, "dtype %s does not hold sizes; it must be an integer", dtype_name(c->m->arena, t));
   return t;
 }
 
@@ -551,7 +555,7 @@ static void shape_of_compute(OpCall *c, const Tensor *const *in, const Tensor **
   OpAxes ax = op_out_axes(c, 0);
   const Expr *body = expr_int(m, c->out->dtype, 0);
   for (int i = b->ndim - 1; i >= 0; i--) {
-    const Expr *dim = expr_cast(m, c->out->dtype, dim_unguarded(b->shape[i]));
+    const Expr *dim = expr_cast(m, c->out->dtype, type_dim_unguarded(b->shape[i]));
     body = i == b->ndim - 1 ? dim : expr_select(m, expr_binary(m, E_EQ, ax.index[0], expr_i32(m, i)), dim, body);
   }
   out[0] = op_emit(c, &ax, "shape", body);

@@ -75,19 +75,19 @@ static Cut cut_axis(Module *m, const Expr *begin, const Expr *end, const Expr *s
 static bool slice_by_size(OpCall *c, const char *mode)
 {
   if (!strcmp(mode, "size")) return true;
-  if (strcmp(mode, "end")) op_raise(c, ERR_ARGUMENT, "slice_mode is '%s'; it is end or size", mode);
+  if (strcmp(mode, "end")) opdef_raise(c, ERR_ARGUMENT, "slice_mode is '%s'; it is end or size", mode);
   return false;
 }
 
 /* The axis that entry k of begin speaks of. */
 static int slice_axis(OpCall *c, const AttrInts *axes, int k, int n, int ndim)
 {
-  if (axes->given && axes->n != n) op_raise(c, ERR_ARGUMENT, "axes lists %d axes, begin has %d numbers", axes->n, n);
+  if (axes->given && axes->n != n) opdef_raise(c, ERR_ARGUMENT, "axes lists %d axes, begin has %d numbers", axes->n, n);
   if (!axes->given && n > ndim)
-    op_raise(c, ERR_ARGUMENT, "begin has %d numbers, %s has %d dimensions", n, arg_text(c, 0), ndim);
+    opdef_raise(c, ERR_ARGUMENT, "begin has %d numbers, %s has %d dimensions", n, op_arg_text(c, 0), ndim);
   int d = axes->given ? op_axis(c, axes->v[k], ndim) : k;
   for (int i = 0; axes->given && i < k; i++)
-    if (op_axis(c, axes->v[i], ndim) == d) op_raise(c, ERR_ARGUMENT, "axes names axis %d twice", d);
+    if (op_axis(c, axes->v[i], ndim) == d) opdef_raise(c, ERR_ARGUMENT, "axes names axis %d twice", d);
   return d;
 }
 
@@ -96,7 +96,7 @@ static void static_cuts(OpCall *c, int ndim, const Expr *const *shape, Cut *cut)
   const StridedSliceAttrs *a = c->attrs;
   Module *m = c->m;
   bool by_size = slice_by_size(c, a->slice_mode);
-  if (a->end.n != a->begin.n) op_raise(c, ERR_ARGUMENT, "begin has %d numbers, end %d", a->begin.n, a->end.n);
+  if (a->end.n != a->begin.n) opdef_raise(c, ERR_ARGUMENT, "begin has %d numbers, end %d", a->begin.n, a->end.n);
   for (int i = 0; i < ndim; i++) cut[i] = (Cut){dim_int(m, 0), shape[i], dim_int(m, 1)};
   for (int k = 0; k < a->begin.n; k++) {
     int d = slice_axis(c, &a->axes, k, a->begin.n, ndim);
@@ -104,7 +104,7 @@ static void static_cuts(OpCall *c, int ndim, const Expr *const *shape, Cut *cut)
                    : a->strides.n == 1                ? a->strides.v[0]
                    : k < a->strides.n                 ? a->strides.v[k]
                                                       : 1;
-    if (step == 0) op_raise(c, ERR_ARGUMENT, "the stride of axis %d is 0", d);
+    if (step == 0) opdef_raise(c, ERR_ARGUMENT, "the stride of axis %d is 0", d);
     cut[d] = cut_axis(m, dim_int(m, a->begin.v[k]), dim_int(m, a->end.v[k]), dim_int(m, step), shape[d], by_size);
   }
 }
@@ -191,15 +191,16 @@ static const Type *slice_like_type(OpCall *c)
   const SliceLikeAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
   const Type *like = op_tensor_arg(c, 1);
-  const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
+  const Expr **dim = op_emit_copy_index(c->m, in->ndim, in->shape);
   int n = a->axes.n ? a->axes.n : in->ndim < like->ndim ? in->ndim : like->ndim;
   for (int i = 0; i < n; i++) {
     int d = a->axes.n ? op_axis(c, a->axes.v[i], in->ndim) : i;
-    if (d >= like->ndim) op_raise(c, ERR_SHAPE, "%s has no axis %d to cut %s by", arg_text(c, 1), d, arg_text(c, 0));
+    if (d >= like->ndim)
+      opdef_raise(c, ERR_SHAPE, "%s has no axis %d to cut %s by", op_arg_text(c, 1), d, op_arg_text(c, 0));
     const Expr *from = in->shape[d];
     const Expr *to = like->shape[d];
     if (from->kind == E_INT && to->kind == E_INT && to->u.i > from->u.i)
-      op_raise(c, ERR_SHAPE, "axis %d of %s is shorter than that of %s", d, arg_text(c, 0), arg_text(c, 1));
+      opdef_raise(c, ERR_SHAPE, "axis %d of %s is shorter than that of %s", d, op_arg_text(c, 0), op_arg_text(c, 1));
     bool both = from->kind == E_INT && to->kind == E_INT;
     dim[d] = both || dim_same(c->m, from, to)
                  ? to
@@ -244,7 +245,7 @@ static void dyn_cuts(OpCall *c, int ndim, const Expr *const *shape, int n, const
   for (int i = 0; i < ndim; i++) cut[i] = (Cut){dim_int(c->m, 0), shape[i], dim_int(c->m, 1)};
   for (int k = 0; k < n; k++) {
     int d = slice_axis(c, &a->axes, k, n, ndim);
-    if (expr_is_int(step[k], 0)) op_raise(c, ERR_ARGUMENT, "the stride of axis %d is 0", d);
+    if (expr_is_int(step[k], 0)) opdef_raise(c, ERR_ARGUMENT, "the stride of axis %d is 0", d);
     cut[d] = cut_axis(c->m, begin[k], end[k], step[k], shape[d], by_size);
   }
 }
@@ -253,13 +254,13 @@ static void dyn_cuts(OpCall *c, int ndim, const Expr *const *shape, int n, const
 static const Expr *narrow_bound(Module *m, const Expr *v)
 {
   if (v->dtype.bits <= 32) return expr_cast(m, DT_I32, v);
-  return expr_cast(m, DT_I32, emit_clamp(m, v, expr_int(m, v->dtype, -INT32_MAX), expr_int(m, v->dtype, INT32_MAX)));
+  return expr_cast(m, DT_I32, op_emit_clamp(m, v, expr_int(m, v->dtype, -INT32_MAX), expr_int(m, v->dtype, INT32_MAX)));
 }
 
 /* Sizes are sizes already; only a computed 64-bit element needs it. */
 static const Expr *const *bound_values(OpCall *c, int i, int *n)
 {
-  int_tensor_arg(c, i);
+  op_int_tensor_arg(c, i);
   const Expr *const *v = op_values(c, i, n);
   const Expr **out = arena_array(c->m->arena, const Expr *, *n);
   for (int k = 0; k < *n; k++) {
@@ -277,7 +278,7 @@ static const Type *dyn_strided_slice_type(OpCall *c)
   for (int i = 0; i < 3; i++) {
     v[i] = bound_values(c, i + 1, &n[i]);
     if (n[i] != n[0])
-      op_raise(c, ERR_SHAPE, "begin has %d elements, %s has %d", n[0], i == 1 ? "end" : "strides", n[i]);
+      opdef_raise(c, ERR_SHAPE, "begin has %d elements, %s has %d", n[0], i == 1 ? "end" : "strides", n[i]);
   }
   Cut cut[OP_MAX_RANK];
   dyn_cuts(c, in->ndim, in->shape, n[0], v[0], v[1], v[2], cut);
@@ -286,7 +287,7 @@ static const Type *dyn_strided_slice_type(OpCall *c)
 
 static const Expr *position(Module *m, const Tensor *t, int k)
 {
-  return narrow_bound(m, emit_read1(m, t, expr_i32(m, k)));
+  return narrow_bound(m, op_emit_read1(m, t, expr_i32(m, k)));
 }
 
 static void dyn_strided_slice_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
@@ -301,7 +302,7 @@ static void dyn_strided_slice_compute(OpCall *c, const Tensor *const *in, const 
   for (int d = 0; d < b->ndim; d++) /* an empty slice starts anywhere: keep what is read inside */
     if (!expr_is_int(cut[d].start, 0)) {
       const Expr *last = expr_sub(c->m, b->shape[d], expr_i32(c->m, 1));
-      cut[d].start = emit_clamp(c->m, cut[d].start, expr_i32(c->m, 0), last);
+      cut[d].start = op_emit_clamp(c->m, cut[d].start, expr_i32(c->m, 0), last);
     }
   cut_compute(c, in[0], cut, "T_dyn_strided_slice", out);
 }
@@ -328,12 +329,12 @@ static const Type *dyn_take_first_type(OpCall *c)
 {
   const DynTakeFirstAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  int_tensor_arg(c, 1);
+  op_int_tensor_arg(c, 1);
   int n;
   int axis = op_axis(c, a->axis, in->ndim);
   const Expr *const *count = op_dims(c, 1, &n);
-  if (n != 1) op_raise(c, ERR_SHAPE, "count is %s; it is one number", arg_text(c, 1));
-  const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
+  if (n != 1) opdef_raise(c, ERR_SHAPE, "count is %s; it is one number", op_arg_text(c, 1));
+  const Expr **dim = op_emit_copy_index(c->m, in->ndim, in->shape);
   dim[axis] = count[0];
   return type_tensor(c->m, in->dtype, in->ndim, dim);
 }
@@ -365,18 +366,18 @@ static const Type *dyn_split_type(OpCall *c)
 {
   const DynSplitAttrs *a = c->attrs;
   const Type *in = op_tensor_arg(c, 0);
-  int_tensor_arg(c, 1);
+  op_int_tensor_arg(c, 1);
   int n;
   int axis = op_axis(c, a->axis, in->ndim);
   const Expr *const *size = op_dims(c, 1, &n), *sum = dim_int(c->m, 0);
   const Type **field = arena_array(c->m->arena, const Type *, n);
   for (int k = 0; k < n; k++) {
-    const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
+    const Expr **dim = op_emit_copy_index(c->m, in->ndim, in->shape);
     sum = dim_add(c->m, sum, size[k]);
     dim[axis] = size[k];
     if (k == n - 1 && dim_differ(sum, in->shape[axis]))
-      op_raise(c, ERR_SHAPE, "the parts add up to %" PRId64 ", axis %d of %s has %" PRId64, sum->u.i, axis,
-               arg_text(c, 0), in->shape[axis]->u.i);
+      opdef_raise(c, ERR_SHAPE, "the parts add up to %" PRId64 ", axis %d of %s has %" PRId64, sum->u.i, axis,
+                  op_arg_text(c, 0), in->shape[axis]->u.i);
     if (k == n - 1 && !dim_same(c->m, sum, in->shape[axis]))
       dim[axis] =
           dim_simplify(c->m, pick(c->m, expr_binary(c->m, E_EQ, sum, in->shape[axis]), size[k], expr_i32(c->m, -1)));
@@ -392,7 +393,7 @@ static void dyn_split_compute(OpCall *c, const Tensor *const *in, const Tensor *
   const Expr *start = expr_i32(c->m, 0);
   for (int k = 0; k < c->out->nfield; k++) {
     OpAxes ax = op_out_axes(c, k);
-    const Expr **at = emit_copy_index(c->m, ax.ndim, ax.index);
+    const Expr **at = op_emit_copy_index(c->m, ax.ndim, ax.index);
     at[axis] = expr_add(c->m, start, ax.index[axis]);
     out[k] = op_emit(c, &ax, "T_dyn_split", op_read(c->m, in[0], at));
     start = expr_add(c->m, start, position(c->m, in[1], k));

@@ -50,8 +50,8 @@ static int dft_axis(OpCall *c, int ndim)
   const DftAttrs *a = c->attrs;
   int axis = op_axis(c, a->axis, ndim);
   if (axis == ndim - 1)
-    op_raise(c, ERR_ARGUMENT, "axis is %" PRId64 "; the last axis of %s holds real and imaginary part", a->axis,
-             arg_text(c, 0));
+    opdef_raise(c, ERR_ARGUMENT, "axis is %" PRId64 "; the last axis of %s holds real and imaginary part", a->axis,
+                op_arg_text(c, 0));
   return axis;
 }
 
@@ -63,18 +63,18 @@ static const Type *dft_type(OpCall *c)
   op_need_float(c, 0);
   if (in->ndim < 2 || in->shape[in->ndim - 1]->kind != E_INT || in->shape[in->ndim - 1]->u.i < 1 ||
       in->shape[in->ndim - 1]->u.i > 2)
-    op_raise(c, ERR_SHAPE, "data is %s; its last axis is 1 (real) or 2 (complex)", arg_text(c, 0));
+    opdef_raise(c, ERR_SHAPE, "data is %s; its last axis is 1 (real) or 2 (complex)", op_arg_text(c, 0));
   int n;
   int axis = dft_axis(c, in->ndim);
   bool back = a->inverse && a->onesided;
   const Expr *length = back ? dim_mul(m, dim_sub(m, in->shape[axis], dim_int(m, 1)), dim_int(m, 2)) : in->shape[axis];
   if (c->nargs > 1) {
-    int_tensor_arg(c, 1);
+    op_int_tensor_arg(c, 1);
     const Expr *const *v = op_dims(c, 1, &n);
-    if (n != 1) op_raise(c, ERR_SHAPE, "dft_length is %s; it is one number", arg_text(c, 1));
+    if (n != 1) opdef_raise(c, ERR_SHAPE, "dft_length is %s; it is one number", op_arg_text(c, 1));
     length = v[0];
   }
-  const Expr **dim = emit_copy_index(m, in->ndim, in->shape);
+  const Expr **dim = op_emit_copy_index(m, in->ndim, in->shape);
   dim[axis] = a->onesided && !a->inverse ? dim_add(m, dim_floordiv(m, length, dim_int(m, 2)), dim_int(m, 1)) : length;
   dim[in->ndim - 1] = dim_int(m, back ? 1 : 2);
   return type_tensor(m, in->dtype, in->ndim, dim);
@@ -85,7 +85,7 @@ static const Expr *dft_length(OpCall *c, const Tensor *const *in, int axis)
 {
   const DftAttrs *a = c->attrs;
   if (!a->onesided || a->inverse) return c->out->shape[axis];
-  if (c->nargs > 1) return expr_cast(c->m, DT_I32, emit_read1(c->m, in[1], expr_i32(c->m, 0)));
+  if (c->nargs > 1) return expr_cast(c->m, DT_I32, op_emit_read1(c->m, in[1], expr_i32(c->m, 0)));
   return in[0]->buffer->shape[axis];
 }
 
@@ -124,7 +124,7 @@ static void dft_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
       c->nargs > 1 && a->onesided && !a->inverse ? dim_mul(m, c->out->shape[axis], dim_int(m, 2)) : length;
   OpAxes ax = op_out_axes(c, 0);
   const IterVar *k = op_reduce_axis(c, "k", data->shape[axis]);
-  const Expr **at = emit_copy_index(m, n, ax.index);
+  const Expr **at = op_emit_copy_index(m, n, ax.index);
   const Expr *where = angle(m, ax.index[axis], k->var->expr, length);
   at[axis] = k->var->expr;
   at[n - 1] = expr_i32(m, 0);
@@ -136,8 +136,8 @@ static void dft_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
     im = expr_cast(m, t, op_read(m, in[0], at));
   }
   if (table == length) {
-    cosine = emit_read1(m, circle(c, table, t, false), where);
-    sine = emit_read1(m, circle(c, table, t, true), where);
+    cosine = op_emit_read1(m, circle(c, table, t, false), where);
+    sine = op_emit_read1(m, circle(c, table, t, true), where);
   } else {
     const Expr *turn =
         expr_mul(m, expr_binary(m, E_DIV, expr_cast(m, t, where), expr_cast(m, t, length)), op_num(m, t, 2 * PI));
@@ -183,18 +183,18 @@ static const Type *signal_stft_type(OpCall *c)
   int n;
   op_need_float(c, 0);
   op_same_dtype(c, 0, 1);
-  int_tensor_arg(c, 2);
+  op_int_tensor_arg(c, 2);
   if (in->ndim != 3 || w->ndim != 1 || in->shape[2]->kind != E_INT || in->shape[2]->u.i < 1 || in->shape[2]->u.i > 2)
-    op_raise(c, ERR_SHAPE, "signal is %s, window %s; they are (batch, length, 1 or 2) and a vector", arg_text(c, 0),
-             arg_text(c, 1));
+    opdef_raise(c, ERR_SHAPE, "signal is %s, window %s; they are (batch, length, 1 or 2) and a vector",
+                op_arg_text(c, 0), op_arg_text(c, 1));
   const Expr *const *step = op_dims(c, 2, &n), *frame = w->shape[0];
-  if (n != 1) op_raise(c, ERR_SHAPE, "frame_step is %s; it is one number", arg_text(c, 2));
+  if (n != 1) opdef_raise(c, ERR_SHAPE, "frame_step is %s; it is one number", op_arg_text(c, 2));
   if (step[0]->kind == E_INT && step[0]->u.i < 1)
-    op_raise(c, ERR_ARGUMENT, "frame_step is %" PRId64 "; it is at least 1", step[0]->u.i);
+    opdef_raise(c, ERR_ARGUMENT, "frame_step is %" PRId64 "; it is at least 1", step[0]->u.i);
   const Expr *by = step[0]->kind == E_INT ? step[0] : dim_max(m, step[0], dim_int(m, 1));
   const Expr *frames = dim_add(m, dim_floordiv(m, dim_sub(m, in->shape[1], frame), by), dim_int(m, 1));
   if (frames->kind == E_INT && frames->u.i < 1)
-    op_raise(c, ERR_SHAPE, "signal %s is shorter than the window %s", arg_text(c, 0), arg_text(c, 1));
+    opdef_raise(c, ERR_SHAPE, "signal %s is shorter than the window %s", op_arg_text(c, 0), op_arg_text(c, 1));
   const Expr *dim[4] = {in->shape[0], frames,
                         a->onesided ? dim_add(m, dim_floordiv(m, frame, dim_int(m, 2)), dim_int(m, 1)) : frame,
                         dim_int(m, 2)};
@@ -205,14 +205,14 @@ static void signal_stft_compute(OpCall *c, const Tensor *const *in, const Tensor
 {
   Module *m = c->m;
   const Expr *frame = in[1]->buffer->shape[0];
-  const Expr *step = expr_cast(m, DT_I32, emit_read1(m, in[2], expr_i32(m, 0)));
+  const Expr *step = expr_cast(m, DT_I32, op_emit_read1(m, in[2], expr_i32(m, 0)));
   DType t = transform_dtype(c->out->dtype);
   const Tensor *cosines = circle(c, frame, t, false);
   const Tensor *sines = circle(c, frame, t, true);
   OpAxes ax = op_out_axes(c, 0);
   const IterVar *k = op_reduce_axis(c, "k", frame);
   const Expr *at[3] = {ax.index[0], expr_add(m, expr_mul(m, ax.index[1], step), k->var->expr), expr_i32(m, 0)};
-  const Expr *w = expr_cast(m, t, emit_read1(m, in[1], k->var->expr));
+  const Expr *w = expr_cast(m, t, op_emit_read1(m, in[1], k->var->expr));
   const Expr *re = expr_mul(m, w, expr_cast(m, t, op_read(m, in[0], at)));
   const Expr *im = NULL;
   if (expr_is_int(in[0]->buffer->shape[2], 2)) {
@@ -220,8 +220,8 @@ static void signal_stft_compute(OpCall *c, const Tensor *const *in, const Tensor
     im = expr_mul(m, w, expr_cast(m, t, op_read(m, in[0], at)));
   }
   const Expr *where = angle(m, ax.index[2], k->var->expr, frame);
-  const Expr *cosine = emit_read1(m, cosines, where);
-  const Expr *sine = emit_read1(m, sines, where);
+  const Expr *cosine = op_emit_read1(m, cosines, where);
+  const Expr *sine = op_emit_read1(m, sines, where);
   const Expr *v =
       expr_select(m, expr_binary(m, E_EQ, ax.index[3], expr_i32(m, 0)), rotated(m, re, im, cosine, sine, false, false),
                   rotated(m, re, im, cosine, sine, false, true));
@@ -260,14 +260,14 @@ static const Type *stft_type(OpCall *c)
   op_need_float(c, 0);
   op_same_dtype(c, 0, 1);
   if (in->ndim != 2 || w->ndim != 1)
-    op_raise(c, ERR_SHAPE, "data is %s, window %s; they are (batch, length) and a vector", arg_text(c, 0),
-             arg_text(c, 1));
+    opdef_raise(c, ERR_SHAPE, "data is %s, window %s; they are (batch, length) and a vector", op_arg_text(c, 0),
+                op_arg_text(c, 1));
   if (a->n_fft < 1 || a->n_fft > INT32_MAX || a->hop_length > INT32_MAX || a->hop_length < 1 || a->win_length < 1 ||
       a->win_length > a->n_fft || dim_differ(w->shape[0], dim_int(m, a->win_length)))
-    op_raise(c, ERR_ARGUMENT,
-             "n_fft is %" PRId64 ", hop_length %" PRId64 ", win_length %" PRId64
-             ", window %s; the window is win_length long, at most n_fft",
-             a->n_fft, a->hop_length, a->win_length, arg_text(c, 1));
+    opdef_raise(c, ERR_ARGUMENT,
+                "n_fft is %" PRId64 ", hop_length %" PRId64 ", win_length %" PRId64
+                ", window %s; the window is win_length long, at most n_fft",
+                a->n_fft, a->hop_length, a->win_length, op_arg_text(c, 1));
   const Expr *frames = dim_add(
       m, dim_floordiv(m, dim_sub(m, in->shape[1], dim_int(m, a->n_fft)), dim_int(m, a->hop_length)), dim_int(m, 1));
   const Expr *dim[4] = {in->shape[0], dim_int(m, a->onesided ? a->n_fft / 2 + 1 : a->n_fft), frames, dim_int(m, 2)};
@@ -289,10 +289,10 @@ static void stft_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   const Expr *n = expr_add(m, k->var->expr, pad);
   const Expr *at[2] = {ax.index[0], expr_add(m, expr_mul(m, ax.index[2], expr_i32(m, a->hop_length)), n)};
   const Expr *re =
-      expr_mul(m, expr_cast(m, t, emit_read1(m, in[1], k->var->expr)), expr_cast(m, t, op_read(m, in[0], at)));
+      expr_mul(m, expr_cast(m, t, op_emit_read1(m, in[1], k->var->expr)), expr_cast(m, t, op_read(m, in[0], at)));
   const Expr *where = angle(m, ax.index[1], n, length);
-  const Expr *cosine = emit_read1(m, cosines, where);
-  const Expr *sine = emit_read1(m, sines, where);
+  const Expr *cosine = op_emit_read1(m, cosines, where);
+  const Expr *sine = op_emit_read1(m, sines, where);
   const Expr *v =
       expr_select(m, expr_binary(m, E_EQ, ax.index[3], expr_i32(m, 0)),
                   rotated(m, re, NULL, cosine, sine, false, false), rotated(m, re, NULL, cosine, sine, false, true));
@@ -341,7 +341,7 @@ static const WindowKind *window_kind(OpCall *c)
   const WindowAttrs *a = c->attrs;
   for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
     if (!strcmp(windows[i].name, a->kind)) return &windows[i];
-  op_raise(c, ERR_ARGUMENT, "kind is '%s'; it is hann, hamming or blackman", a->kind);
+  opdef_raise(c, ERR_ARGUMENT, "kind is '%s'; it is hann, hamming or blackman", a->kind);
 }
 
 static const Type *window_type(OpCall *c)
@@ -349,9 +349,9 @@ static const Type *window_type(OpCall *c)
   const WindowAttrs *a = c->attrs;
   int n;
   window_kind(c);
-  int_tensor_arg(c, 0);
+  op_int_tensor_arg(c, 0);
   const Expr *const *size = op_dims(c, 0, &n);
-  if (n != 1) op_raise(c, ERR_SHAPE, "size is %s; it is one number", arg_text(c, 0));
+  if (n != 1) opdef_raise(c, ERR_SHAPE, "size is %s; it is one number", op_arg_text(c, 0));
   return type_tensor(c->m, a->dtype, 1, size);
 }
 
@@ -395,9 +395,9 @@ static const Type *mel_type(OpCall *c)
   const Expr *v[2];
   for (int i = 0; i < 2; i++) {
     int n;
-    int_tensor_arg(c, i);
+    op_int_tensor_arg(c, i);
     const Expr *const *one = op_dims(c, i, &n);
-    if (n != 1) op_raise(c, ERR_SHAPE, "%s is %s; it is one number", op_arg_name(c, i), arg_text(c, i));
+    if (n != 1) opdef_raise(c, ERR_SHAPE, "%s is %s; it is one number", op_arg_name(c, i), op_arg_text(c, i));
     v[i] = one[0];
   }
   for (int i = 2; i < 5; i++) op_tensor_arg(c, i);
@@ -427,7 +427,7 @@ static void mel_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
   const Expr *arg[5];
-  for (int i = 0; i < 5; i++) arg[i] = emit_read1(m, in[i], expr_i32(m, 0));
+  for (int i = 0; i < 5; i++) arg[i] = op_emit_read1(m, in[i], expr_i32(m, 0));
   const Expr *nedge = dim_add(m, c->out->shape[1], dim_int(m, 2));
   OpAxes ex = op_axes(c, 1, &nedge);
   const Tensor *edges = op_emit(c, &ex, "T_mel_edges", mel_edge(m, arg, ex.index[0]));
@@ -437,7 +437,7 @@ static void mel_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   const Expr *e[3];
   const Expr *zero = op_num(m, t, 0);
   const Expr *none = expr_i32(m, 0);
-  for (int i = 0; i < 3; i++) e[i] = emit_read1(m, edges, expr_add(m, ax.index[1], expr_i32(m, i)));
+  for (int i = 0; i < 3; i++) e[i] = op_emit_read1(m, edges, expr_add(m, ax.index[1], expr_i32(m, i)));
   const Expr *up = expr_sub(m, e[1], e[0]);
   const Expr *down = expr_sub(m, e[2], e[1]);
   const Expr *rise =
@@ -479,8 +479,8 @@ static const Type *dft_parts_type(OpCall *c)
   bool same = re->ndim == im->ndim && re->ndim > 0;
   for (int i = 0; same && i < re->ndim; i++) same = !dim_differ(re->shape[i], im->shape[i]);
   if (!same)
-    op_raise(c, ERR_SHAPE, "re_data is %s, im_data %s; both need the same shape of at least one dimension",
-             arg_text(c, 0), arg_text(c, 1));
+    opdef_raise(c, ERR_SHAPE, "re_data is %s, im_data %s; both need the same shape of at least one dimension",
+                op_arg_text(c, 0), op_arg_text(c, 1));
   return type_tuple(c->m, 2, (const Type *[]){re, re});
 }
 
@@ -496,11 +496,11 @@ static void dft_parts_compute(OpCall *c, const Tensor *const *in, const Tensor *
   for (int part = 0; part < 2; part++) {
     OpAxes ax = op_out_axes(c, part);
     const IterVar *k = op_reduce_axis(c, "k", length);
-    const Expr **at = emit_copy_index(m, n, ax.index);
+    const Expr **at = op_emit_copy_index(m, n, ax.index);
     const Expr *where = angle(m, ax.index[n - 1], k->var->expr, length);
     at[n - 1] = k->var->expr;
     const Expr *v = rotated(m, expr_cast(m, t, op_read(m, in[0], at)), expr_cast(m, t, op_read(m, in[1], at)),
-                            emit_read1(m, cosines, where), emit_read1(m, sines, where), a->inverse, part == 1);
+                            op_emit_read1(m, cosines, where), op_emit_read1(m, sines, where), a->inverse, part == 1);
     const Expr *sum = op_reduce(m, "sum", v, 1, &k);
     if (a->inverse) sum = expr_binary(m, E_DIV, sum, expr_cast(m, t, length));
     out[part] = op_emit(c, &ax, part ? "T_dft_im" : "T_dft_re", expr_cast(m, in[0]->buffer->dtype, sum));

@@ -284,14 +284,14 @@ static DynTopkAttrs topk_common(OpCall *c)
 static const Type *topk_of(OpCall *c, const Type *in, int axis, const Expr *k)
 {
   DynTopkAttrs a = topk_common(c);
-  const Expr **dim = emit_copy_index(c->m, in->ndim, in->shape);
+  const Expr **dim = op_emit_copy_index(c->m, in->ndim, in->shape);
   dim[axis] = k;
   const Type *values = type_tensor(c->m, in->dtype, in->ndim, dim);
   const Type *indices = type_tensor(c->m, a.dtype, in->ndim, dim);
   if (!strcmp(a.ret_type, "values")) return values;
   if (!strcmp(a.ret_type, "indices")) return indices;
   if (strcmp(a.ret_type, "both"))
-    op_raise(c, ERR_ARGUMENT, "ret_type is '%s'; it is both, values or indices", a.ret_type);
+    opdef_raise(c, ERR_ARGUMENT, "ret_type is '%s'; it is both, values or indices", a.ret_type);
   return type_tuple(c->m, 2, (const Type *[]){values, indices});
 }
 
@@ -300,7 +300,7 @@ static const Expr *topk_count(OpCall *c, const Expr *k, const Expr *n)
 {
   if (k->kind == E_INT && k->u.i < 1) return n;
   if (k->kind == E_INT && n->kind == E_INT && k->u.i > n->u.i)
-    op_raise(c, ERR_SHAPE, "k is %" PRId64 ", the axis of %s has only %" PRId64, k->u.i, arg_text(c, 0), n->u.i);
+    opdef_raise(c, ERR_SHAPE, "k is %" PRId64 ", the axis of %s has only %" PRId64, k->u.i, op_arg_text(c, 0), n->u.i);
   if ((k->kind == E_INT && n->kind == E_INT) || dim_same(c->m, k, n)) return k;
   return dim_simplify(c->m,
                       expr_select(c->m, expr_binary(c->m, E_LE, k, n), expr_cast(c->m, DT_I32, k), expr_i32(c->m, -1)));
@@ -320,9 +320,9 @@ static const Type *dyn_topk_type(OpCall *c)
   const Type *in = op_tensor_arg(c, 0);
   int n;
   int axis = op_axis(c, a->axis, in->ndim);
-  int_tensor_arg(c, 1);
+  op_int_tensor_arg(c, 1);
   const Expr *const *k = op_dims(c, 1, &n);
-  if (n != 1) op_raise(c, ERR_SHAPE, "k is %s; it is one number", arg_text(c, 1));
+  if (n != 1) opdef_raise(c, ERR_SHAPE, "k is %s; it is one number", op_arg_text(c, 1));
   const Expr *count = expr_is_int(k[0], 0) ? k[0] : topk_count(c, k[0], in->shape[axis]);
   return topk_of(c, in, axis, count);
 }

@@ -68,7 +68,7 @@ static void cum_emit(OpCall *c, bool product, const Tensor *const *in, const Ten
     ix[last] = expr_add(m, expr_mul(m, outer[last], expr_i32(m, wide)), lane->expr);
   }
   ix[axis] = a->reverse ? expr_sub(m, expr_sub(m, n, expr_int(m, n->dtype, 1)), k->expr) : k->expr;
-  if (flat) emit_unflatten(m, ix[0], data->ndim, data->shape, from);
+  if (flat) op_emit_unflatten(m, ix[0], data->ndim, data->shape, from);
   else memcpy(from, ix, (size_t)data->ndim * sizeof *from);
   const Expr *x = expr_cast(m, t, loops_load(m, data, from));
   const Expr *sum = loops_get(m, acc, lane->expr);

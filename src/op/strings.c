@@ -36,7 +36,7 @@ const int32_t *strings_case_table(bool upper, int *rows)
   return upper ? to_upper[0] : to_lower[0];
 }
 
-size_t utf8_decode(const char *text, size_t n, int32_t *out)
+size_t strings_utf8_decode(const char *text, size_t n, int32_t *out)
 {
   const unsigned char *s = (const unsigned char *)text;
   size_t more = n && s[0] >= 0xC2 && s[0] <= 0xF4 ? 1 + (s[0] >= 0xE0) + (s[0] >= 0xF0) : 0;
@@ -69,13 +69,13 @@ static void utf8_add(Text *t, int32_t c)
 static RtValue *new_tensor(OpCall *c, Arena *a, DType t, int ndim, const int64_t *shape)
 {
   ConstData d = {.dtype = t, .ndim = ndim, .bytes = (size_t)dtype_bytes(t)};
-  if (ndim > 8) op_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most 8", ndim);
+  if (ndim > 8) opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most 8", ndim);
   for (int i = 0; i < ndim; i++) {
     d.shape[i] = shape[i];
-    d.bytes = size_mul(c->m->ctx, d.bytes, (size_t)shape[i], "a tensor");
+    d.bytes = mem_size_mul(c->m->ctx, d.bytes, (size_t)shape[i], "a tensor");
   }
   d.data = arena_alloc(a, d.bytes + 1);
-  return (RtValue *)(uintptr_t)rt_tensor(a, &d);
+  return (RtValue *)(uintptr_t)graph_value_tensor(a, &d);
 }
 
 static int64_t count_of(const RtValue *v) { return (int64_t)(v->tensor.bytes / (size_t)dtype_bytes(v->tensor.dtype)); }
@@ -92,7 +92,7 @@ static const Type *strings_arg(OpCall *c, int i)
 {
   const Type *ty = op_tensor_arg(c, i);
   if (!dtype_is_string(ty->dtype))
-    op_raise(c, ERR_TYPE, "%s is %s; it must be strings", op_arg_name(c, i), type_text(scratch(c->m->ctx), ty));
+    opdef_raise(c, ERR_TYPE, "%s is %s; it must be strings", op_arg_name(c, i), type_text(scratch(c->m->ctx), ty));
   return ty;
 }
 
@@ -118,8 +118,8 @@ static const Type *concat_type(OpCall *c)
   const Type *b = strings_arg(c, 1);
   const Expr *dim[OP_MAX_RANK];
   if (a->ndim != b->ndim)
-    op_raise(c, ERR_SHAPE, "lhs is %s, rhs %s; both need the same shape", type_text(scratch(c->m->ctx), a),
-             type_text(scratch(c->m->ctx), b));
+    opdef_raise(c, ERR_SHAPE, "lhs is %s, rhs %s; both need the same shape", type_text(scratch(c->m->ctx), a),
+                type_text(scratch(c->m->ctx), b));
   for (int i = 0; i < a->ndim; i++) dim[i] = op_equal_dim(c, a->shape[i], b->shape[i], "a dimension");
   return type_tensor(c->m, DT_STRING, a->ndim, dim);
 }
@@ -128,7 +128,7 @@ static const RtValue *concat_eval(OpCall *c, Arena *arena, const RtValue *const 
 {
   RtValue *out = new_tensor(c, arena, DT_STRING, in[0]->tensor.ndim, in[0]->tensor.shape);
   if (count_of(in[0]) != count_of(in[1]))
-    op_raise(c, ERR_SHAPE, "%" PRId64 " strings are joined with %" PRId64, count_of(in[0]), count_of(in[1]));
+    opdef_raise(c, ERR_SHAPE, "%" PRId64 " strings are joined with %" PRId64, count_of(in[0]), count_of(in[1]));
   for (int64_t i = 0; i < count_of(out); i++) {
     size_t na, nb;
     const char *a = get(c, in[0], i, &na);
@@ -155,7 +155,7 @@ uint64_t strings_in_case(Ctx *ctx, uint64_t number, bool upper)
   Text t = text_new(scratch(ctx));
   for (size_t at = 0; at < n; at += used) {
     int32_t letter;
-    used = utf8_decode(s + at, n - at, &letter);
+    used = strings_utf8_decode(s + at, n - at, &letter);
     if (letter < 0) text_char(&t, s[at]);
     for (int r = 0; r < rows && letter >= 0; r++)
       if (table[4 * r] <= letter && letter <= table[4 * r + 1] && (letter - table[4 * r]) % table[4 * r + 2] == 0) {
@@ -201,12 +201,12 @@ static const Type *split_type(OpCall *c)
 {
   const Type *x = strings_arg(c, 0);
   const StringsSplitAttrs *a = c->attrs;
-  if (a->maxsplit < -1) op_raise(c, ERR_ARGUMENT, "maxsplit is %" PRId64 "; it is -1, or 0 or more", a->maxsplit);
+  if (a->maxsplit < -1) opdef_raise(c, ERR_ARGUMENT, "maxsplit is %" PRId64 "; it is -1, or 0 or more", a->maxsplit);
   if (x->ndim >= OP_MAX_RANK)
-    op_raise(c, ERR_UNSUPPORTED, "data has rank %d; one dimension more does not fit", x->ndim);
+    opdef_raise(c, ERR_UNSUPPORTED, "data has rank %d; one dimension more does not fit", x->ndim);
   const Expr *dim[OP_MAX_RANK];
   for (int i = 0; i < x->ndim; i++) dim[i] = x->shape[i];
-  dim[x->ndim] = dim_any(c->m);
+  dim[x->ndim] = type_dim_any(c->m);
   const Type *field[] = {type_tensor(c->m, DT_STRING, x->ndim + 1, dim), type_tensor(c->m, DT_I64, x->ndim, dim)};
   return type_tuple(c->m, 2, field);
 }
@@ -260,7 +260,7 @@ static const RtValue *split_eval(OpCall *c, Arena *arena, const RtValue *const *
       bool some = j < parts[i].n;
       put(c, out, k, some ? s + parts[i].v[j].begin : "", some ? parts[i].v[j].end - parts[i].v[j].begin : 0);
     }
-  return rt_fields(arena, RV_TUPLE, 2, (const RtValue *[]){out, counts});
+  return graph_value_fields(arena, RV_TUPLE, 2, (const RtValue *[]){out, counts});
 }
 STRING_OP(split, "strings.split", "the parts of each string along a new last axis, and their number", "data", 1,
           &StringsSplit_attrs, split_type, split_eval)
@@ -325,7 +325,7 @@ static bool matched(Tries *t, Arena *arena)
       vec_push(arena, &todo, ((Try){now.pc + 3, now.at}));
     } else if (code[0] == PO_LETTER && now.at < t->n) {
       int32_t letter;
-      size_t used = utf8_decode(t->s + now.at, t->n - now.at, &letter);
+      size_t used = strings_utf8_decode(t->s + now.at, t->n - now.at, &letter);
       for (int i = 0; i < code[1]; i++)
         if (code[3 + 2 * i] <= letter && letter <= code[4 + 2 * i]) {
           vec_push(arena, &todo, ((Try){now.pc + code[2], now.at + used}));
@@ -360,8 +360,8 @@ static const Type *format_type(OpCall *c)
   bool fits =
       (dtype_is_int(x->dtype) && x->dtype.bits == 64) || dtype_eq(x->dtype, DT_F32) || dtype_eq(x->dtype, DT_F64);
   if (!fits)
-    op_raise(c, ERR_TYPE, "data is %s; cast it to int64, uint64, float32 or float64 first",
-             type_text(scratch(c->m->ctx), x));
+    opdef_raise(c, ERR_TYPE, "data is %s; cast it to int64, uint64, float32 or float64 first",
+                type_text(scratch(c->m->ctx), x));
   return type_tensor(c->m, DT_STRING, x->ndim, x->shape);
 }
 
@@ -419,7 +419,7 @@ static const Type *parse_type(OpCall *c)
   const Type *x = strings_arg(c, 0);
   DType t = ((const StringsParseAttrs *)c->attrs)->dtype;
   if (!dtype_eq(t, DT_I64) && !dtype_eq(t, DT_F32) && !dtype_eq(t, DT_F64))
-    op_raise(c, ERR_TYPE, "dtype is %s; int64, float32 and float64 are read", dtype_name(scratch(c->m->ctx), t));
+    opdef_raise(c, ERR_TYPE, "dtype is %s; int64, float32 and float64 are read", dtype_name(scratch(c->m->ctx), t));
   return type_tensor(c->m, t, x->ndim, x->shape);
 }
 
@@ -440,7 +440,7 @@ static const RtValue *parse_eval(OpCall *c, Arena *arena, const RtValue *const *
     bool some = end != s && !(dtype_is_int(t) && errno);
     while (is_space(*end)) end++;
     if (!some || end != s + n)
-      op_raise(c, ERR_ARGUMENT, "'%.100s' is not %s", s, dtype_is_int(t) ? "an integer" : "a number");
+      opdef_raise(c, ERR_ARGUMENT, "'%.100s' is not %s", s, dtype_is_int(t) ? "an integer" : "a number");
     value_store(v, (char *)(uintptr_t)out->tensor.data + (size_t)i * (size_t)dtype_bytes(t));
   }
   scope_end(c->m->ctx, scope);

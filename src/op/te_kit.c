@@ -10,7 +10,8 @@ const Type *op_out_type(OpCall *c, int output) { return c->out->kind == TY_TUPLE
 
 OpAxes op_axes(OpCall *c, int ndim, const Expr *const *shape)
 {
-  if (ndim > OP_MAX_RANK) op_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ndim);
+  if (ndim > OP_MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ndim);
   OpAxes a = {.ndim = ndim, .shape = shape};
   for (int i = 0; i < ndim; i++) {
     const Var *v = var_new(c->m, arena_printf(scratch(c->m->ctx), "ax%d", i), shape[i]->dtype, VAR_PLAIN);

@@ -207,8 +207,8 @@ CASE(symbolic_broadcasts)
 static int64_t size_of(World *w, const Expr *e, const Expr *n, int64_t nv, const Expr *k, int64_t kv)
 {
   EvalEnv env = {.m = w->m, .arena = scratch(w->ctx)};
-  eval_bind(&env, n->u.var, value_int(DT_I32, nv));
-  eval_bind(&env, k->u.var, value_int(DT_I32, kv));
+  expr_eval_bind(&env, n->u.var, value_int(DT_I32, nv));
+  expr_eval_bind(&env, k->u.var, value_int(DT_I32, kv));
   return expr_eval(&env, e, 0).i;
 }
 
@@ -226,7 +226,7 @@ CASE(sizes_that_do_not_fit_are_negative)
   assert_int_equal(size_of(w, four, n, 3, k, 0), -1);
 }
 
-/* The same tensors through op_compute: a kernel over symbolic shapes reads the right elements. */
+/* The same tensors through opdef_compute: a kernel over symbolic shapes reads the right elements. */
 CASE(one_kernel_serves_all_sizes)
 {
   const Expr *n = size_named(w, "n");
@@ -234,7 +234,7 @@ CASE(one_kernel_serves_all_sizes)
   const Node *call = op_call2(w->m, &op_subtract, VARIABLE(DT_F32, n), VARIABLE(DT_F32, k), NULL);
   const Tensor *in[2] = {te_placeholder(w->m, "a", DT_F32, 1, &n), te_placeholder(w->m, "b", DT_F32, 1, &k)};
   const Tensor *out;
-  op_compute(w->m, call, 2, in, &out);
+  opdef_compute(w->m, call, 2, in, &out);
   float a[3] = {1, 2, 3};
   float b[1] = {10};
   float r[3];

@@ -286,7 +286,7 @@ CASE(evaluates_run_time_shapes)
 static const RtValue *host(World *w, const char *op, const Attr *a, const Type *out, int n, const RtValue *const *in)
 {
   op_init();
-  OpCall c = {.m = w->m, .op = op_get(w->ctx, op), .attrs = attrs_of(w, op, a), .nargs = n, .out = out};
+  OpCall c = {.m = w->m, .op = opdef_get(w->ctx, op), .attrs = attrs_of(w, op, a), .nargs = n, .out = out};
   return c.op->eval(&c, w->m->arena, in);
 }
 #define HOST(op, attrs, ...)                                                                    \

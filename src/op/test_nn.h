@@ -112,7 +112,7 @@ static inline void evaluate(World *w, const Node *call, int n, const Array *in, 
   ConstData data[16];
   ConstData result[4] = {(ConstData){.ndim = 0}};
   for (int i = 0; i < n; i++) data[i] = array_data(w, &in[i]);
-  op_evaluate(w->m, w->m->arena, call, n, data, result);
+  opdef_evaluate(w->m, w->m->arena, call, n, data, result);
   for (int i = 0; i < nout; i++) out[i] = data_array(w, &result[i]);
 }
 

@@ -207,7 +207,7 @@ CASE(winograd_matrices_are_exact)
 {
   (void)w;
   WinogradMatrices q;
-  assert_true(winograd_matrices(2, 3, DT_F32, false, &q));
+  assert_true(nn_winograd_matrices(2, 3, DT_F32, false, &q));
   assert_int_equal(q.alpha, 4);
   double g[3] = {1, 2, 3};
   double d[4] = {5, 7, 11, 13};
@@ -220,7 +220,7 @@ CASE(winograd_matrices_are_exact)
     for (int k = 0; k < 2; k++) y[k] += q.a[k][i] * u * v;
   }
   assert_true(y[0] == 5 + 14 + 33 && y[1] == 7 + 22 + 39);
-  assert_false(winograd_matrices(8, 3, DT_F32, false, &q));
+  assert_false(nn_winograd_matrices(8, 3, DT_F32, false, &q));
 }
 
 /* ---- refusals -------------------------------------------------------------------------- */

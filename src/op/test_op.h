@@ -81,7 +81,7 @@ static inline void evaluate_on(World *w, const Node *call, int n, const Num *in,
   ConstData data[8];
   ConstData result[4] = {{.ndim = 0}};
   for (int i = 0; i < n; i++) data[i] = data_of(w, &in[i]);
-  op_evaluate(w->m, w->m->arena, call, n, data, result);
+  opdef_evaluate(w->m, w->m->arena, call, n, data, result);
   for (int i = 0; i < nout; i++) out[i] = num_of(w, &result[i]);
 }
 

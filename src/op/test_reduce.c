@@ -142,7 +142,7 @@ CASE(decompositions_become_one_kernel)
   const Node *call = op_call1(w->m, &op_variance, VARIABLE(DT_F32, n), ATTRS(op_variance, "unbiased", "True"));
   const Tensor *in = te_placeholder(w->m, "x", DT_F32, 1, &n);
   const Tensor *out;
-  op_compute(w->m, call, 1, &in, &out);
+  opdef_compute(w->m, call, 1, &in, &out);
   float x[4] = {1, 3, 5, 7};
   float r;
   int64_t four = 4;
@@ -182,7 +182,7 @@ CASE(one_kernel_reduces_any_axis)
   const Tensor *in[2] = {te_placeholder(w->m, "x", DT_F32, SHAPE(I(2), I(3))),
                          te_placeholder(w->m, "axes", DT_I64, SHAPE(I(1)))};
   const Tensor *out;
-  op_compute(w->m, call, 2, in, &out);
+  opdef_compute(w->m, call, 2, in, &out);
   float x[6] = {1, 2, 3, 4, 5, 6};
   float r[6];
   static const float want[2][3] = {{5, 7, 9}, {6, 15, 0}};

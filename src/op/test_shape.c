@@ -197,7 +197,7 @@ REFUSED(transpose_all_axes, ERR_ARGUMENT, "axes lists 1 axes, Tensor[(1, 3), flo
 CASE(transpose_follows_a_layout)
 {
   op_init();
-  const OpDef *op = op_get(w->ctx, "transpose");
+  const OpDef *op = opdef_get(w->ctx, "transpose");
   const Type *ty = type_tensor(w->m, DT_F32, SHAPE(I(1), I(3), I(8), I(8)));
   OpCall c = {
     .m = w->m, .op = op, .attrs = attrs_of(w, "transpose", ATTRS({"axes", "[0, 2, 3, 1]"})), .nargs = 1, .arg = &ty};

@@ -106,7 +106,7 @@ typedef struct Attr {
 static inline void *attrs_of(World *w, const char *op, const Attr *a)
 {
   op_init();
-  const OpDef *def = op_get(w->ctx, op);
+  const OpDef *def = opdef_get(w->ctx, op);
   void *attrs = attrs_new(w->m, def->attrs);
   for (; a && a->name; a++) attrs_set_text(w->m, def->attrs, attrs, a->name, a->text);
   return attrs;
@@ -116,7 +116,7 @@ static inline void *attrs_of(World *w, const char *op, const Attr *a)
 static inline const Node *call_of(World *w, const char *op, const Attr *a, int n, const Node *const *arg)
 {
   op_init();
-  return node_call(w->m, op_get(w->ctx, op), n, arg, attrs_of(w, op, a), NULL);
+  return node_call(w->m, opdef_get(w->ctx, op), n, arg, attrs_of(w, op, a), NULL);
 }
 #define CALL(op, attrs, ...) \
   call_of(w, op, attrs, (int)(sizeof((const Node *[]){__VA_ARGS__}) / sizeof(Node *)), (const Node *[]){__VA_ARGS__})
@@ -134,7 +134,8 @@ static inline void bind_dims(EvalEnv *env, const Type *ty, const Data *d)
 {
   assert_int_equal(ty->ndim, d->ndim);
   for (int i = 0; i < ty->ndim; i++)
-    if (ty->shape[i]->kind == E_VAR) eval_bind(env, ty->shape[i]->u.var, value_int(ty->shape[i]->dtype, d->shape[i]));
+    if (ty->shape[i]->kind == E_VAR)
+      expr_eval_bind(env, ty->shape[i]->u.var, value_int(ty->shape[i]->dtype, d->shape[i]));
 }
 
 /* The elements of an operand that the type may speak of. */
@@ -145,7 +146,7 @@ static inline void bind_values(World *w, EvalEnv *env, const Node *node, const D
       dtype_is_int(d->dtype) && d->ndim <= 1 && data_count(d) <= 64 ? graph_values(w->m, node, &n) : NULL;
   for (int i = 0; v && i < n && i < data_count(d); i++)
     if (v[i]->kind == E_VAR)
-      eval_bind(env, v[i]->u.var, value_load(d->dtype, (const char *)d->data + i * dtype_bytes(d->dtype)));
+      expr_eval_bind(env, v[i]->u.var, value_load(d->dtype, (const char *)d->data + i * dtype_bytes(d->dtype)));
 }
 
 static inline Data data_for(World *w, EvalEnv *env, const Type *ty)

@@ -42,38 +42,41 @@ static bool is_sound(World *w, const OpDef *op)
 CASE(every_operator_is_sound)
 {
   int bad = 0;
-  for (int i = 0; i < op_count(); i++) bad += !is_sound(w, op_at(i));
+  for (int i = 0; i < opdef_count(); i++) bad += !is_sound(w, opdef_at(i));
   assert_int_equal(bad, 0);
-  assert_true(op_count() > 100);
+  assert_true(opdef_count() > 100);
 }
 
 CASE(names_are_unique)
 {
   StrMap seen = {0};
-  for (int i = 0; i < op_count(); i++) {
-    if (strmap_get(&seen, op_at(i)->name)) complain(op_at(i), "listed twice");
-    assert_null(strmap_get(&seen, op_at(i)->name));
-    strmap_put(scratch(w->ctx), &seen, op_at(i)->name, (void *)(uintptr_t)op_at(i));
-    assert_ptr_equal(op_find(op_at(i)->name), op_at(i));
+  for (int i = 0; i < opdef_count(); i++) {
+    if (strmap_get(&seen, opdef_at(i)->name)) complain(opdef_at(i), "listed twice");
+    assert_null(strmap_get(&seen, opdef_at(i)->name));
+    strmap_put(scratch(w->ctx), &seen, opdef_at(i)->name, (void *)(uintptr_t)opdef_at(i));
+    assert_ptr_equal(opdef_find(opdef_at(i)->name), opdef_at(i));
   }
 }
 
 /* Defaults leave nothing to print: what is printed reads back to the same. */
 CASE(defaults_print_as_nothing)
 {
-  for (int i = 0; i < op_count(); i++) {
-    const AttrsDef *def = op_at(i)->attrs;
+  for (int i = 0; i < opdef_count(); i++) {
+    const AttrsDef *def = opdef_at(i)->attrs;
     bool all = true;
     for (int k = 0; def && k < def->n; k++) all = all && def->field[k].def;
     if (!def || !all) continue;
     Text t = text_new(scratch(w->ctx));
     attrs_print(&t, def, attrs_new(w->m, def));
-    if (t.n) fprintf(stderr, "%s prints its defaults: %s\n", op_at(i)->name, t.s);
+    if (t.n) fprintf(stderr, "%s prints its defaults: %s\n", opdef_at(i)->name, t.s);
     assert_int_equal(t.n, 0);
   }
 }
 
-REFUSED(a_name_that_is_near, ERR_ARGUMENT, "there is no operator 'ad' (did you mean 'add'?)") { op_get(w->ctx, "ad"); }
+REFUSED(a_name_that_is_near, ERR_ARGUMENT, "there is no operator 'ad' (did you mean 'add'?)")
+{
+  opdef_get(w->ctx, "ad");
+}
 
 int main(void)
 {

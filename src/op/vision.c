@@ -20,19 +20,19 @@ static const Type *nms_type(OpCall *c)
   const Type *box = op_tensor_arg(c, 0);
   const Type *score = op_tensor_arg(c, 1);
   if (strcmp(a->output_format, "onnx"))
-    op_raise(c, ERR_UNSUPPORTED, "output_format '%s'; there is onnx", a->output_format);
+    opdef_raise(c, ERR_UNSUPPORTED, "output_format '%s'; there is onnx", a->output_format);
   if (a->center_point_box != 0 && a->center_point_box != 1)
-    op_raise(c, ERR_ARGUMENT, "center_point_box is %" PRId64 "; it is 0 or 1", a->center_point_box);
+    opdef_raise(c, ERR_ARGUMENT, "center_point_box is %" PRId64 "; it is 0 or 1", a->center_point_box);
   op_need_float(c, 0);
   op_same_dtype(c, 0, 1);
   if (box->ndim != 3 || score->ndim != 3 || dim_differ(box->shape[2], dim_int(c->m, 4)) ||
       dim_differ(box->shape[0], score->shape[0]) || dim_differ(box->shape[1], score->shape[2]))
-    op_raise(c, ERR_SHAPE, "boxes is %s, scores %s; they are (batch, boxes, 4) and (batch, classes, boxes)",
-             arg_text(c, 0), arg_text(c, 1));
+    opdef_raise(c, ERR_SHAPE, "boxes is %s, scores %s; they are (batch, boxes, 4) and (batch, classes, boxes)",
+                op_arg_text(c, 0), op_arg_text(c, 1));
   for (int i = 2; i < 5; i++) {
     const Type *one = op_tensor_arg(c, i);
     if (one->ndim > 1 || (one->ndim && dim_differ(one->shape[0], dim_int(c->m, 1))))
-      op_raise(c, ERR_SHAPE, "%s is %s; it is one number", op_arg_name(c, i), arg_text(c, i));
+      opdef_raise(c, ERR_SHAPE, "%s is %s; it is one number", op_arg_name(c, i), op_arg_text(c, i));
   }
   const Expr *dim[2] = {dim_product(c->m, 3, score->shape), dim_int(c->m, 3)};
   const Expr *one = dim_int(c->m, 1);

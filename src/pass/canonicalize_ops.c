@@ -14,7 +14,7 @@ static const Node *canonicalize(GraphRewriter *rw, const Node *old, const Node *
   int axis = (int)call_int(now, "axis");
   if (axis < 0) axis += ndim;
   const Node *bias = make_expand_dims(rw->m, now->arg[1], 1, ndim - axis - 1);
-  return node_call(rw->m, op_get(rw->m->ctx, "add"), 2, (const Node *[]){now->arg[0], bias}, NULL, now->name);
+  return node_call(rw->m, opdef_get(rw->m->ctx, "add"), 2, (const Node *[]){now->arg[0], bias}, NULL, now->name);
 }
 
 const Node *pass_canonicalize_ops(PassContext *pc, Module *m, const Node *f, const char *name, void *env)

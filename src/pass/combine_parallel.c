@@ -10,7 +10,7 @@
 #include "pass/passes.h"
 #include "pass/tools.h"
 
-const PassOption combine_options[] = {
+const PassOption pass_combine_options[] = {
   {PO_INT, "min_num_branches", "3", "fewer branches stay apart"},
 };
 
@@ -184,7 +184,7 @@ static void find_branches(Combine *c, const Node *f)
 
 static const Node *joined(Combine *c, int n, const Node *const *part, int axis)
 {
-  const OpDef *op = op_get(c->m->ctx, "concatenate");
+  const OpDef *op = opdef_get(c->m->ctx, "concatenate");
   void *attrs = attrs_new(c->m, op->attrs);
   attrs_set_int(c->m, op->attrs, attrs, "axis", axis);
   const Node *t = node_tuple(c->m, n, part);
@@ -233,7 +233,7 @@ static const Node *slice_of(Combine *c, const Branches *b, const Node *tail)
     if (b->tail.v[i] == tail) break;
     begin += size;
   }
-  const OpDef *op = op_get(c->m->ctx, "strided_slice");
+  const OpDef *op = opdef_get(c->m->ctx, "strided_slice");
   void *attrs = attrs_new(c->m, op->attrs);
   attrs_set_ints(c->m, op->attrs, attrs, "begin", 1, &begin);
   attrs_set_ints(c->m, op->attrs, attrs, "end", 1, (int64_t[]){begin + size});
@@ -253,7 +253,8 @@ static const Node *put_slices(GraphRewriter *rw, const Node *old, const Node *no
 static const Node *combine(Module *m, const Node *f, const Kind *kind, void *env)
 {
   if (is_primitive(f)) return f;
-  Combine c = {.m = m, .arena = scratch(m->ctx), .kind = kind, .min = (int)pass_option_int(env, combine_options, 0)};
+  Combine c = {
+    .m = m, .arena = scratch(m->ctx), .kind = kind, .min = (int)pass_option_int(env, pass_combine_options, 0)};
   find_branches(&c, f);
   return c.group.n ? rewrite(m, f, put_slices, &c) : f;
 }

@@ -8,7 +8,7 @@
 #include "pass/passes.h"
 #include "pass/tools.h"
 
-const PassOption dead_code_options[] = {
+const PassOption pass_dead_code_options[] = {
   {PO_BOOL, "inline_once", "false", "values that are read once are put where they are read"},
 };
 
@@ -71,7 +71,7 @@ static const Node *drop_let(GraphRewriter *rw, const Node *old, const Node *now)
 const Node *pass_dead_code(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
 {
   (void)pc, (void)name;
-  Dead d = {.inline_once = pass_option_int(env, dead_code_options, 0)};
+  Dead d = {.inline_once = pass_option_int(env, pass_dead_code_options, 0)};
   for (const Node *last = NULL; last != f;) { /* a dropped value may have been the last reader of another */
     last = f;
     d.reads = d.effect = (Map){0};

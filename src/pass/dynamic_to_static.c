@@ -66,7 +66,7 @@ static bool stable(const Type *ty)
 {
   if (!ty || ty->kind != TY_TENSOR || ty->ndim < 0) return false;
   for (int i = 0; i < ty->ndim; i++)
-    if (!dim_is_stable(ty->shape[i]) || expr_is_int(ty->shape[i], 0)) return false;
+    if (!type_dim_is_stable(ty->shape[i]) || expr_is_int(ty->shape[i], 0)) return false;
   return true;
 }
 
@@ -107,7 +107,7 @@ static const Node *make_static(GraphRewriter *rw, const Node *old, const Node *n
   const Form *form = form_of(now);
   (void)old;
   if (!form || !now->type) return now;
-  const OpDef *op = op_find(form->fixed);
+  const OpDef *op = opdef_find(form->fixed);
   if (!op || !op->attrs) return now;
   Module *m = rw->m;
   void *attrs = attrs_new(m, op->attrs);

@@ -13,7 +13,7 @@ static const Node *quicken(GraphRewriter *rw, const Node *old, const Node *now)
   (void)old;
   if (now->kind != N_CALL || !is_tensor(now) || !dtype_eq(now->type->dtype, DT_F32)) return now;
   for (size_t i = 0; i < sizeof fast / sizeof *fast; i++) {
-    const OpDef *op = is_call(now, fast[i][0]) ? op_find(fast[i][1]) : NULL;
+    const OpDef *op = is_call(now, fast[i][0]) ? opdef_find(fast[i][1]) : NULL;
     if (op && op->attrs == now->u.call.op->attrs)
       return node_call(rw->m, op, now->nargs, now->arg, now->u.call.attrs, now->name);
   }

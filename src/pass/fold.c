@@ -54,7 +54,7 @@ typedef Vec(const Node *) NodeVec;
 static size_t type_bytes(Ctx *ctx, const Type *ty)
 {
   if (ty->kind == TY_TENSOR)
-    return size_mul(ctx, (size_t)type_elements(ctx, ty), (size_t)dtype_bytes(ty->dtype), "a constant");
+    return mem_size_mul(ctx, (size_t)type_elements(ctx, ty), (size_t)dtype_bytes(ty->dtype), "a constant");
   size_t n = 0;
   for (int i = 0; i < ty->nfield; i++) n += type_bytes(ctx, ty->field[i]);
   return n;
@@ -133,7 +133,7 @@ static const Node *by_meaning(Fold *fo, const Node *n)
   ConstData *in;
   ConstData *out = arena_array(fo->arena, ConstData, type_leaf_count(n->type) + 1);
   int k = operands(fo, n, &in);
-  op_evaluate(fo->m, fo->arena, n, k, in, out);
+  opdef_evaluate(fo->m, fo->arena, n, k, in, out);
   for (int i = 0; i < type_leaf_count(n->type); i++) keep_bytes(fo, &out[i]);
   return results(fo, n, out);
 }
@@ -227,7 +227,7 @@ static const Node *run_kernel(Fold *fo, LatheRtFunc *func, const Node *n)
     for (int k = 0; k < out[i].ndim; k++) out[i].shape[k] = leaf[i]->shape[k]->u.i;
     out[i].bytes = (size_t)dtype_bytes(out[i].dtype);
     for (int k = 0; k < out[i].ndim; k++)
-      out[i].bytes = size_mul(ctx, out[i].bytes, (size_t)out[i].shape[k], "a constant");
+      out[i].bytes = mem_size_mul(ctx, out[i].bytes, (size_t)out[i].shape[k], "a constant");
     out[i].data = room_for(fo, n, out[i].bytes);
   }
   for (int i = 0; i < nin + nout; i++) {
@@ -354,7 +354,7 @@ static const Node *evaluate_graph(Fold *fo, const Node *n)
   return map_get(&fo->value, n);
 }
 
-const Node *fold_evaluate(PassContext *pc, Module *m, const Node *n)
+const Node *pass_fold_evaluate(PassContext *pc, Module *m, const Node *n)
 {
   Scope scope = scope_begin(m->ctx);
   Arena *arena = arena_new(m->ctx);

@@ -56,7 +56,7 @@ typedef struct FuseAttention {
 
 static bool same_dim(Module *m, const Expr *a, const Expr *b)
 {
-  return dim_same(m, dim_unguarded(a), dim_unguarded(b));
+  return dim_same(m, type_dim_unguarded(a), type_dim_unguarded(b));
 }
 
 static bool same_dims(Module *m, const Type *a, const Type *b)
@@ -140,8 +140,8 @@ static bool match_view(Match *x, const Node *n, int depth)
     if (!same_dim(x->m, to->shape[to->ndim - i], from->shape[from->ndim - i])) return false;
   const Type *split = to->ndim == 4 ? to : from;
   if (x->b && (!same_dim(x->m, x->b, split->shape[0]) || !same_dim(x->m, x->h, split->shape[1]))) return false;
-  x->b = dim_unguarded(split->shape[0]);
-  x->h = dim_unguarded(split->shape[1]);
+  x->b = type_dim_unguarded(split->shape[0]);
+  x->h = type_dim_unguarded(split->shape[1]);
   return match_scores(x, n->arg[0], 1, depth + 1);
 }
 
@@ -186,15 +186,15 @@ static const Node *softmax_input(const Match *x, Arena *a, const Node *n, int *u
     *uses = 1;
     return axis == -1 || axis == n->type->ndim - 1 ? n->arg[0] : NULL;
   }
-  if (!is_call(n, "divide") || !pattern_match(a, share, n, NULL, &found)) return NULL;
-  const Node *e = pattern_node(&found, exps);
-  const Node *l = pattern_node(&found, less);
-  const Node *m = pattern_node(&found, max);
-  const Node *s = pattern_node(&found, sum);
+  if (!is_call(n, "divide") || !pass_pattern_match(a, share, n, NULL, &found)) return NULL;
+  const Node *e = pass_pattern_node(&found, exps);
+  const Node *l = pass_pattern_node(&found, less);
+  const Node *m = pass_pattern_node(&found, max);
+  const Node *s = pass_pattern_node(&found, sum);
   bool own =
       uses_get(x->uses, e) == 2 && uses_get(x->uses, l) == 1 && uses_get(x->uses, m) == 1 && uses_get(x->uses, s) == 1;
   *uses = 2;
-  return own && along_last(m, "axis") && along_last(s, "axis") ? pattern_node(&found, in) : NULL;
+  return own && along_last(m, "axis") && along_last(s, "axis") ? pass_pattern_node(&found, in) : NULL;
 }
 
 /* ---- operands --------------------------------------------------------------------------------- */
@@ -250,12 +250,13 @@ static bool take_part(const Match *x, Operand *o)
   const Node *all = slice->type->ndim ? part_of(slice, &begin) : NULL;
   if (!all || heads < 1 || size < 1 || dim_of(slice, slice->type->ndim - 1) != heads * size) return false;
   int64_t width = dim_of(all, all->type->ndim - 1);
-  if (width < 1 || width % size || begin % size || !dim_is_stable(ty->shape[0]) || !dim_is_stable(ty->shape[1]))
+  if (width < 1 || width % size || begin % size || !type_dim_is_stable(ty->shape[0]) ||
+      !type_dim_is_stable(ty->shape[1]))
     return false;
   o->node = all;
   o->first = begin / size;
-  const Expr *view[] = {dim_unguarded(ty->shape[0]), dim_unguarded(ty->shape[1]), expr_i32(x->m, width / size),
-                        expr_i32(x->m, size)};
+  const Expr *view[] = {type_dim_unguarded(ty->shape[0]), type_dim_unguarded(ty->shape[1]),
+                        expr_i32(x->m, width / size), expr_i32(x->m, size)};
   memcpy(o->view, view, sizeof view);
   return true;
 }
@@ -302,7 +303,8 @@ static void find_operand(Match *x, int i, const Node *n, const char *letters, bo
   memcpy(o->layout, letters, 5);
   for (int steps = 0; steps < MOST_STEPS && !o->view[0] && step_back(x, o, i == 2, repeats); steps++) continue;
   if (o->view[0] || o->node->type->ndim == 4) return;
-  const Expr *view[] = {x->b, x->h, dim_unguarded(o->node->type->shape[1]), dim_unguarded(o->node->type->shape[2])};
+  const Expr *view[] = {x->b, x->h, type_dim_unguarded(o->node->type->shape[1]),
+                        type_dim_unguarded(o->node->type->shape[2])};
   memcpy(o->view, view, sizeof view);
 }
 
@@ -318,14 +320,14 @@ static bool find_heads(Match *x)
       x->b = from[0], x->h = from[1];
   }
   if (!x->b) x->b = x->product->type->shape[0], x->h = expr_i32(x->m, 1);
-  x->b = dim_unguarded(x->b);
-  x->h = dim_unguarded(x->h);
-  return x->h->kind == E_INT && dim_is_stable(x->b);
+  x->b = type_dim_unguarded(x->b);
+  x->h = type_dim_unguarded(x->h);
+  return x->h->kind == E_INT && type_dim_is_stable(x->b);
 }
 
 static bool match_operands(Match *x, const Node *v, bool value_turned)
 {
-  if (dim_unguarded(x->product->type->shape[1])->kind != E_INT) return false;
+  if (type_dim_unguarded(x->product->type->shape[1])->kind != E_INT) return false;
   const Node *q = x->product->arg[0];
   const Node *k = x->product->arg[1];
   const Expr *batch = x->product->type->shape[0];
@@ -342,7 +344,7 @@ static bool match_operands(Match *x, const Node *v, bool value_turned)
   }
   for (int i = 0; i < 3; i++)
     for (int d = 0; d < 4 && x->in[i].view[0]; d++)
-      if (!dim_is_stable(x->in[i].view[d])) return false;
+      if (!type_dim_is_stable(x->in[i].view[d])) return false;
   return true;
 }
 
@@ -352,7 +354,7 @@ static const Node *turned(FuseAttention *f, const Node *mask)
 {
   const Node *now = map_get(&f->turned, mask);
   if (now) return now;
-  const OpDef *op = op_get(f->m->ctx, "transpose");
+  const OpDef *op = opdef_get(f->m->ctx, "transpose");
   void *attrs = attrs_new(f->m, op->attrs);
   int n = mask->type->ndim;
   int64_t axes[4] = {0, 1, 2, 3};
@@ -421,7 +423,7 @@ static const Node *fuse_product(FuseAttention *f, GraphRewriter *rw, const Node 
     if (from->ndim != 4 || uses_get(&f->uses, p->arg[0]) != 1) return now;
     for (int i = 1; i <= 2; i++)
       if (!same_dim(f->m, p->type->shape[3 - i], from->shape[4 - i])) return now;
-    x.b = dim_unguarded(from->shape[0]), x.h = dim_unguarded(from->shape[1]);
+    x.b = type_dim_unguarded(from->shape[0]), x.h = type_dim_unguarded(from->shape[1]);
     p = p->arg[0];
   }
   const Node *scores = softmax_input(&x, tmp, p, &uses);
@@ -431,7 +433,7 @@ static const Node *fuse_product(FuseAttention *f, GraphRewriter *rw, const Node 
   const Node *call = make_attention(f, rw, &x);
   if (!impl_choose(f->target, f->config, call)) return now;
   for (int i = 0; i < 3; i++)
-    if (!dim_is_stable(now->type->shape[i])) return now;
+    if (!type_dim_is_stable(now->type->shape[i])) return now;
   const Node *result = make_reshape(f->m, call, 3, now->type->shape);
   return same_dims(f->m, result->type, now->type) ? result : now;
 }

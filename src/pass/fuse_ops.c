@@ -24,7 +24,7 @@
 #include "pass/groups.h"
 #include "pass/passes.h"
 
-const PassOption fuse_ops_options[] = {
+const PassOption pass_fuse_ops_options[] = {
   {PO_INT, "fuse_opt_level", "-1", "0: nothing is fused; -1: as the context's level says"},
 };
 
@@ -419,7 +419,7 @@ const Node *pass_fuse_ops(PassContext *pc, Module *m, const Node *f, const char 
 {
   (void)name;
   if (is_primitive(f)) return f;
-  int64_t level = pass_option_int(env, fuse_ops_options, 0);
+  int64_t level = pass_option_int(env, pass_fuse_ops_options, 0);
   if (level < 0) level = pc->opt_level;
   Fuse fu = {.m = m, .arena = scratch(m->ctx), .max_depth = (int)pass_config_int(pc, "relay.FuseOps.max_depth")};
   if (fu.max_depth < 1)

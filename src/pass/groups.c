@@ -78,7 +78,7 @@ static bool computes_sizes(const Group *g)
   for (int i = 0; i < g->node.n; i++) {
     const Type *t = g->node.v[i]->type;
     for (int d = 0; t->kind == TY_TENSOR && d < t->ndim; d++)
-      if (!dim_is_stable(t->shape[d])) return true;
+      if (!type_dim_is_stable(t->shape[d])) return true;
   }
   return false;
 }

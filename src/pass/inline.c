@@ -5,7 +5,7 @@
 #include "pass/passes.h"
 #include "pass/tools.h"
 
-const PassOption remove_unused_options[] = {
+const PassOption pass_remove_unused_options[] = {
   {PO_STRS, "entry_functions", "main", "functions that are called from outside"},
 };
 
@@ -81,7 +81,7 @@ void pass_remove_unused(PassContext *pc, Module *m, void *env)
   (void)pc;
   Arena *arena = scratch(m->ctx);
   StrMap seen = {0};
-  const char *entry = pass_option(env, remove_unused_options, 0);
+  const char *entry = pass_option(env, pass_remove_unused_options, 0);
   for (const char *p = entry; p && *p;) {
     size_t len = strcspn(p, ",");
     reach(arena, m, arena_strndup(arena, p + strspn(p, " "), len - strspn(p, " ")), &seen);

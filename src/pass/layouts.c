@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-const PassOption convert_layout_options[] = {
+const PassOption pass_convert_layout_options[] = {
   {PO_STRS, "desired_layouts", "",
    "\"nn.conv2d=NHWC,default; nn.max_pool2d=NHWC\": layouts of data and weight by operator"},
 };
@@ -396,5 +396,5 @@ const Node *pass_alter_op_layout(PassContext *pc, Module *m, const Node *f, cons
 const Node *pass_convert_layout(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
 {
   (void)name;
-  return change_layouts(pc, m, f, pass_option(env, convert_layout_options, 0));
+  return change_layouts(pc, m, f, pass_option(env, pass_convert_layout_options, 0));
 }

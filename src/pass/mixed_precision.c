@@ -10,7 +10,7 @@
 #include "pass/passes.h"
 #include "pass/tools.h"
 
-const PassOption mixed_precision_options[] = {
+const PassOption pass_mixed_precision_options[] = {
   {PO_STR, "mixed_precision_type", "float16", "float16 or bfloat16"},
   {PO_INT, "missing_op_mode", "1",
    "an operator in no list: 0 is refused, 1 stays float32 with a note, 2 stays silently"},
@@ -145,7 +145,8 @@ static const Node *convert_node(Mixed *x, const Node *n, const Node *root, bool 
   return node_with_args(x->m, n, arg);
 }
 
-const Node *mixed_precision(PassContext *pc, Module *m, const Node *f, DType narrow, int64_t missing, bool keep_outputs)
+const Node *pass_mixed_precision_with(PassContext *pc, Module *m, const Node *f, DType narrow, int64_t missing,
+                                      bool keep_outputs)
 {
   Mixed x = {.pc = pc, .m = m, .arena = scratch(m->ctx), .narrow = narrow, .missing = missing};
   const Node **order;
@@ -161,11 +162,11 @@ const Node *pass_mixed_precision(PassContext *pc, Module *m, const Node *f, cons
 {
   (void)name;
   DType narrow;
-  const char *type = pass_option(env, mixed_precision_options, 0);
+  const char *type = pass_option(env, pass_mixed_precision_options, 0);
   if (!dtype_parse(type, &narrow) || narrow.bits != 16 || !dtype_is_float(narrow))
     raise(m->ctx, ERR_ARGUMENT, NOWHERE, "ToMixedPrecision: mixed_precision_type is float16 or bfloat16, not '%s'",
           type);
   if (is_primitive(f)) return f;
   bool keep = pass_config_int(pc, "relay.ToMixedPrecision.keep_orig_output_dtype");
-  return mixed_precision(pc, m, f, narrow, pass_option_int(env, mixed_precision_options, 1), keep);
+  return pass_mixed_precision_with(pc, m, f, narrow, pass_option_int(env, pass_mixed_precision_options, 1), keep);
 }

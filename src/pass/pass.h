@@ -125,7 +125,7 @@ const char *const *pass_pipeline_names(int *n);
 
 /* The value of a closed expression: small ones by the reference evaluator, large ones compiled and
  * run.  The result's bytes belong to a blob that the module keeps. */
-const Node *fold_evaluate(PassContext *, Module *, const Node *);
+const Node *pass_fold_evaluate(PassContext *, Module *, const Node *);
 
 /* ---- bind.c ---------------------------------------------------------------------------------------- */
 

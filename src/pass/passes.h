@@ -13,18 +13,19 @@
 
 enum {
   no_options_count = 0,
-  dead_code_options_count = 1,
-  convert_layout_options_count = 1,
-  fuse_ops_options_count = 1,
-  combine_options_count = 1,
-  mixed_precision_options_count = 2,
-  remove_unused_options_count = 1
+  pass_dead_code_options_count = 1,
+  pass_convert_layout_options_count = 1,
+  pass_fuse_ops_options_count = 1,
+  pass_combine_options_count = 1,
+  pass_mixed_precision_options_count = 2,
+  pass_remove_unused_options_count = 1
 };
-extern const PassOption dead_code_options[], convert_layout_options[], fuse_ops_options[], combine_options[],
-    mixed_precision_options[], remove_unused_options[];
+extern const PassOption pass_dead_code_options[], pass_convert_layout_options[], pass_fuse_ops_options[],
+    pass_combine_options[], pass_mixed_precision_options[], pass_remove_unused_options[];
 
 /* mixed_precision.c: missing as the option missing_op_mode; outputs keep their dtypes or take the narrow one. */
-const Node *mixed_precision(PassContext *, Module *, const Node *f, DType narrow, int64_t missing, bool keep_outputs);
+const Node *pass_mixed_precision_with(PassContext *, Module *, const Node *f, DType narrow, int64_t missing,
+                                      bool keep_outputs);
 
 /* context.c */
 void pass_option_check(Ctx *, const char *pass, const PassOption *, const char *value);

@@ -328,14 +328,14 @@ static bool match(Matcher *x, const DfPat *p, const Node *n)
   return true;
 }
 
-bool pattern_match(Arena *arena, const DfPat *p, const Node *n, const Node *root, DfMatch *out)
+bool pass_pattern_match(Arena *arena, const DfPat *p, const Node *n, const Node *root, DfMatch *out)
 {
   *out = (DfMatch){.arena = arena};
   Matcher x = {.out = out, .root = root ? root : n};
   return match(&x, p, n);
 }
 
-const Node *pattern_node(const DfMatch *m, const DfPat *p) { return map_get(&m->bound, p); }
+const Node *pass_pattern_node(const DfMatch *m, const DfPat *p) { return map_get(&m->bound, p); }
 
 /* ---- rewriting ------------------------------------------------------------------------------------------ */
 
@@ -365,7 +365,7 @@ static const Node *replace(GraphRewriter *rw, const Node *old, const Node *now)
       r->again = true;
       continue;
     }
-    if (!pattern_match(rw->arena, r->rules[i].pattern, now, whole ? r->root : NULL, &match)) continue;
+    if (!pass_pattern_match(rw->arena, r->rules[i].pattern, now, whole ? r->root : NULL, &match)) continue;
     const Node *then = r->rules[i].replace(r->rules[i].env, rw->m, now, &match);
     if (then == now) continue;
     r->changed = true;
@@ -375,7 +375,7 @@ static const Node *replace(GraphRewriter *rw, const Node *old, const Node *now)
   return now;
 }
 
-const Node *pattern_rewrite(Module *m, const Node *f, int n, const DfRule *rules)
+const Node *pass_pattern_rewrite(Module *m, const Node *f, int n, const DfRule *rules)
 {
   for (int round = 0; round < MAX_ROUNDS; round++) {
     Scope scope = scope_begin(m->ctx);
@@ -455,8 +455,8 @@ static const Node *put_parts(GraphRewriter *rw, const Node *old, const Node *now
   return p ? make_part(rw, p, pt->attrs) : now;
 }
 
-const Node *pattern_partition(Module *m, const Node *f, const DfPat *pattern, const Annots *attrs,
-                              bool (*check)(void *env, const Node *, const DfMatch *), void *env)
+const Node *pass_pattern_partition(Module *m, const Node *f, const DfPat *pattern, const Annots *attrs,
+                                   bool (*check)(void *env, const Node *, const DfMatch *), void *env)
 {
   Scope scope = scope_begin(m->ctx);
   Arena *arena = scratch(m->ctx);
@@ -475,7 +475,7 @@ const Node *pattern_partition(Module *m, const Node *f, const DfPat *pattern, co
     Part *p = arena_new_of(arena, Part);
     p->root = order[i];
     if (order[i]->kind == N_FUNC || order[i]->kind == N_VAR || map_has(&taken, order[i])) continue;
-    if (!pattern_match(arena, pattern, order[i], f, &p->match) || !is_private(&users, p)) continue;
+    if (!pass_pattern_match(arena, pattern, order[i], f, &p->match) || !is_private(&users, p)) continue;
     bool overlap = false;
     for (int k = 0; k < p->match.inside.n; k++)
       overlap = overlap || (p->match.inside.key[k] && map_has(&taken, p->match.inside.val[k]));

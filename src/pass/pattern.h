@@ -73,8 +73,8 @@ typedef struct DfMatch {
   Map inside; /* Node* -> itself: matched by something other than a wildcard or variable */
 } DfMatch;
 /* root: the graph that n lies in, for dominators (NULL: n itself). */
-bool pattern_match(Arena *, const DfPat *, const Node *n, const Node *root, DfMatch *);
-const Node *pattern_node(const DfMatch *, const DfPat *); /* NULL if it took no part */
+bool pass_pattern_match(Arena *, const DfPat *, const Node *n, const Node *root, DfMatch *);
+const Node *pass_pattern_node(const DfMatch *, const DfPat *); /* NULL if it took no part */
 
 typedef struct DfRule {
   const DfPat *pattern;
@@ -83,10 +83,10 @@ typedef struct DfRule {
   void *env;
   bool once; /* one round instead of as many as change something */
 } DfRule;
-const Node *pattern_rewrite(Module *, const Node *f, int n, const DfRule *rules);
+const Node *pass_pattern_rewrite(Module *, const Node *f, int n, const DfRule *rules);
 /* Each match whose inside is read only through its root becomes a function (attributes: the given ones, and
  * PartitionedFromPattern) applied to what it reads.  check (may be NULL) can refuse. */
-const Node *pattern_partition(Module *, const Node *f, const DfPat *, const Annots *attrs,
-                              bool (*check)(void *env, const Node *, const DfMatch *), void *env);
+const Node *pass_pattern_partition(Module *, const Node *f, const DfPat *, const Annots *attrs,
+                                   bool (*check)(void *env, const Node *, const DfMatch *), void *env);
 
 #endif

@@ -121,7 +121,7 @@ static const Node *to_float16(PassContext *pc, Module *m, const Node *f)
           "fast math fp16 needs float16 arithmetic, which target '%s' lacks (AArch64 has it with -mattr=+fullfp16 or "
           "-mcpu=neoverse-n1); bf16 runs there",
           t->text);
-  return mixed_precision(pc, m, f, DT_F16, 2, true);
+  return pass_mixed_precision_with(pc, m, f, DT_F16, 2, true);
 }
 
 const Node *pass_reduce_precision(PassContext *pc, Module *m, const Node *f, const char *name, void *env)

@@ -16,7 +16,7 @@ static bool stable_shape(const Type *ty)
 {
   if (!ty || ty->kind != TY_TENSOR || ty->ndim < 0) return false;
   for (int i = 0; i < ty->ndim; i++)
-    if (!dim_is_stable(ty->shape[i])) return false;
+    if (!type_dim_is_stable(ty->shape[i])) return false;
   return true;
 }
 
@@ -174,7 +174,7 @@ static const Node *rule_full(Module *m, const Node *n)
 
 static const Node *shaped(Module *m, const char *op, int n, const Node *const *arg, const char *attr, const Type *ty)
 {
-  const OpDef *def = op_get(m->ctx, op);
+  const OpDef *def = opdef_get(m->ctx, op);
   void *attrs = attrs_new(m, def->attrs);
   attrs_set_dims(m, def->attrs, attrs, attr, ty->ndim, ty->shape);
   if (attrs_field(def->attrs, "dtype")) attrs_set_dtype(m, def->attrs, attrs, "dtype", ty->dtype);
@@ -264,7 +264,7 @@ static const Node *rule_matmul(Module *m, const Node *n)
 static const Node *rule_dense(Module *m, const Node *n)
 {
   if (!is_call(n, "nn.dense") || !is_tensor(n) || !is_turned(n->arg[1]) || n->arg[1]->arg[0]->kind == N_CONST) return n;
-  const OpDef *op = op_get(m->ctx, "nn.matmul");
+  const OpDef *op = opdef_get(m->ctx, "nn.matmul");
   void *attrs = attrs_new(m, op->attrs);
   attrs_set_dtype(m, op->attrs, attrs, "out_dtype", n->type->dtype);
   return node_call(m, op, 2, (const Node *[]){n->arg[0], n->arg[1]->arg[0]}, attrs, n->name);

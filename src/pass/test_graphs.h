@@ -23,7 +23,7 @@ static inline int64_t test_dim(Module *m, Arena *arena, const Expr *e)
   EvalEnv env = {.m = m, .arena = arena};
   const Var **vars;
   int n = expr_free_vars(arena, e, &vars);
-  for (int i = 0; i < n; i++) eval_bind(&env, vars[i], value_int(vars[i]->dtype, TEST_SIZE));
+  for (int i = 0; i < n; i++) expr_eval_bind(&env, vars[i], value_int(vars[i]->dtype, TEST_SIZE));
   return expr_eval(&env, e, 0).i;
 }
 

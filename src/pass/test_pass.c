@@ -80,7 +80,7 @@ static const Node *random_const(Gen *g, int ndim, const int64_t *shape, double l
 
 static const Node *conv(Gen *g, const Node *x)
 {
-  const OpDef *op = op_get(g->m->ctx, "nn.conv2d");
+  const OpDef *op = opdef_get(g->m->ctx, "nn.conv2d");
   void *attrs = attrs_new(g->m, op->attrs);
   bool three = pick(g, 2);
   int64_t k = three ? 3 : 1;
@@ -99,8 +99,8 @@ static const Node *batch_norm(Gen *g, const Node *x)
 
 static const Node *concat_split(Gen *g, const Node *x, const Node *y)
 {
-  const OpDef *op = op_get(g->m->ctx, "concatenate");
-  const OpDef *cut = op_get(g->m->ctx, "split");
+  const OpDef *op = opdef_get(g->m->ctx, "concatenate");
+  const OpDef *cut = opdef_get(g->m->ctx, "split");
   void *attrs = attrs_new(g->m, op->attrs);
   void *parts = attrs_new(g->m, cut->attrs);
   attrs_set_int(g->m, op->attrs, attrs, "axis", 1);
@@ -114,7 +114,7 @@ static const Node *concat_split(Gen *g, const Node *x, const Node *y)
 
 static const Node *there_and_back(Gen *g, const Node *x)
 {
-  const OpDef *op = op_get(g->m->ctx, "transpose");
+  const OpDef *op = opdef_get(g->m->ctx, "transpose");
   void *attrs = attrs_new(g->m, op->attrs);
   attrs_set_ints(g->m, op->attrs, attrs, "axes", 4, (int64_t[]){0, 1, 3, 2});
   if (pick(g, 2)) return node_call(g->m, op, 1, &x, attrs, NULL);

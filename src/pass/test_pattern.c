@@ -43,7 +43,7 @@ static DfPat *binary(Arena *a, const char *op, DfPat *x, DfPat *y)
 static bool matches(Arena *a, const DfPat *p, const Node *n)
 {
   DfMatch match;
-  return pattern_match(a, p, n, NULL, &match);
+  return pass_pattern_match(a, p, n, NULL, &match);
 }
 
 #define CONV_BN                                                                                                       \
@@ -60,14 +60,14 @@ static void simple(Module *m, Arena *a)
   DfPat *sum = binary(a, "add", conv, b);
   DfPat *relu = unary(a, "nn.relu", sum);
   DfMatch match;
-  assert_true(pattern_match(a, relu, body, NULL, &match)); /* the addition's operands exchanged */
-  assert_string_equal(pattern_node(&match, x)->name, "x");
-  assert_string_equal(pattern_node(&match, w)->name, "w");
-  assert_ptr_equal(pattern_node(&match, sum), body->arg[0]);
+  assert_true(pass_pattern_match(a, relu, body, NULL, &match)); /* the addition's operands exchanged */
+  assert_string_equal(pass_pattern_node(&match, x)->name, "x");
+  assert_string_equal(pass_pattern_node(&match, w)->name, "w");
+  assert_ptr_equal(pass_pattern_node(&match, sum), body->arg[0]);
   assert_int_equal(match.inside.n, 3);
   assert_false(matches(a, unary(a, "tanh", sum), body));
   assert_false(matches(a, unary(a, "nn.relu", binary(a, "subtract", conv, b)), body));
-  assert_false(matches(a, pat_var(a, "x"), pattern_node(&match, w)));
+  assert_false(matches(a, pat_var(a, "x"), pass_pattern_node(&match, w)));
   assert_true(matches(
       a, pat_optional(a, pat_optional(a, binary(a, "add", pat_wildcard(a), pat_wildcard(a)), "tanh"), "nn.relu"),
       body));
@@ -111,19 +111,19 @@ static void dominator(Module *m, Arena *a)
   DfPat *sum = binary(a, "add", pat_wildcard(a), pat_wildcard(a));
   DfPat *p = pat_dominates(a, conv, path, sum);
   DfMatch match;
-  assert_true(pattern_match(a, p, fn_body(f), f, &match));
-  assert_true(is_call(pattern_node(&match, conv), "nn.conv2d"));
+  assert_true(pass_pattern_match(a, p, fn_body(f), f, &match));
+  assert_true(is_call(pass_pattern_node(&match, conv), "nn.conv2d"));
   /* the same with a reader outside: not dominated */
   const Node *g = node_func(m, fn_nparams(f), f->arg,
                             node_tuple(m, 2, (const Node *[]){fn_body(f), fn_body(f)->arg[0]}), NULL, NULL);
-  assert_false(pattern_match(a, p, fn_body(f), g, &match));
+  assert_false(pass_pattern_match(a, p, fn_body(f), g, &match));
   assert_false(matches(a, pat_dominates(a, conv, unary(a, "exp", pat_wildcard(a)), sum), fn_body(f)));
 }
 
 static const Node *to_relu(void *env, Module *m, const Node *n, const DfMatch *match)
 {
   (void)n;
-  return make1(m, "nn.relu", pattern_node(match, env));
+  return make1(m, "nn.relu", pass_pattern_node(match, env));
 }
 
 static void rewriting(Module *m, Arena *a)
@@ -132,7 +132,7 @@ static void rewriting(Module *m, Arena *a)
   DfPat *x = pat_wildcard(a);
   DfPat *zero = pat_constant(a);
   DfRule rule = {binary(a, "maximum", x, zero), to_relu, x, false};
-  const Node *g = pattern_rewrite(m, f, 1, &rule);
+  const Node *g = pass_pattern_rewrite(m, f, 1, &rule);
   assert_true(is_call(fn_body(g), "nn.relu"));
   assert_true(is_call(fn_body(g)->arg[0]->arg[0], "nn.relu"));
   test_same_meaning(m, "rewrite", f, g, 0);
@@ -152,7 +152,7 @@ static void run_endless(Ctx *ctx, void *arg)
 {
   Endless *e = arg;
   (void)ctx;
-  pattern_rewrite(e->m, e->f, 1, &e->rule);
+  pass_pattern_rewrite(e->m, e->f, 1, &e->rule);
 }
 
 static void endless_rule_is_refused(Module *m, Arena *a)
@@ -172,7 +172,7 @@ static void partitioning(Module *m, Arena *a)
   DfPat *p = pat_optional(a, binary(a, "add", conv, pat_wildcard(a)), "nn.relu");
   Annots attrs = {0};
   annots_set(a, &attrs, "Composite", expr_str(m, "conv_bias_relu"));
-  const Node *g = pattern_partition(m, f, p, &attrs, NULL, NULL);
+  const Node *g = pass_pattern_partition(m, f, p, &attrs, NULL, NULL);
   const Node *call = fn_body(g);
   assert_int_equal(call->kind, N_APPLY);
   assert_int_equal(fn_nparams(call->arg[0]), 3);
@@ -184,7 +184,7 @@ static void partitioning(Module *m, Arena *a)
   const Node *sum = fn_body(f)->arg[0];
   const Node *open =
       node_func(m, fn_nparams(f), f->arg, node_tuple(m, 2, (const Node *[]){fn_body(f), sum->arg[1]}), NULL, NULL);
-  assert_ptr_equal(pattern_partition(m, open, p, NULL, NULL, NULL), open);
+  assert_ptr_equal(pass_pattern_partition(m, open, p, NULL, NULL, NULL), open);
 }
 
 #define RUNS(name)                      \

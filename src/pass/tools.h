@@ -51,7 +51,7 @@ static inline void *call_attrs(Module *m, const Node *n) { return attrs_copy(m, 
 
 static inline const Node *make_call(Module *m, const char *op, int n, const Node *const *arg, const void *attrs)
 {
-  return node_call(m, op_get(m->ctx, op), n, arg, attrs, NULL);
+  return node_call(m, opdef_get(m->ctx, op), n, arg, attrs, NULL);
 }
 
 static inline const Node *make1(Module *m, const char *op, const Node *x) { return make_call(m, op, 1, &x, NULL); }
@@ -70,7 +70,7 @@ static inline const Node *with_attrs(Module *m, const Node *n, const void *attrs
 static inline const Node *make_cast(Module *m, const Node *x, DType dtype)
 {
   if (x->type && dtype_eq(x->type->dtype, dtype)) return x;
-  const OpDef *op = op_get(m->ctx, "cast");
+  const OpDef *op = opdef_get(m->ctx, "cast");
   void *attrs = attrs_new(m, op->attrs);
   attrs_set_dtype(m, op->attrs, attrs, "dtype", dtype);
   return node_call(m, op, 1, &x, attrs, NULL);
@@ -79,7 +79,7 @@ static inline const Node *make_cast(Module *m, const Node *x, DType dtype)
 static inline const Node *make_expand_dims(Module *m, const Node *x, int axis, int num_newaxis)
 {
   if (!num_newaxis) return x;
-  const OpDef *op = op_get(m->ctx, "expand_dims");
+  const OpDef *op = opdef_get(m->ctx, "expand_dims");
   void *attrs = attrs_new(m, op->attrs);
   attrs_set_int(m, op->attrs, attrs, "axis", axis);
   attrs_set_int(m, op->attrs, attrs, "num_newaxis", num_newaxis);
@@ -88,7 +88,7 @@ static inline const Node *make_expand_dims(Module *m, const Node *x, int axis, i
 
 static inline const Node *make_reshape(Module *m, const Node *x, int ndim, const Expr *const *shape)
 {
-  const OpDef *op = op_get(m->ctx, "reshape");
+  const OpDef *op = opdef_get(m->ctx, "reshape");
   void *attrs = attrs_new(m, op->attrs);
   const AttrField *f = attrs_field(op->attrs, "newshape");
   if (f->kind == AT_DIMS) {
@@ -115,7 +115,7 @@ static inline const Node *make_reshape_ints(Module *m, const Node *x, int ndim, 
 static inline const Node *make_layout(Module *m, const Node *x, const char *from, const char *to)
 {
   if (!strcmp(from, to)) return x;
-  const OpDef *op = op_get(m->ctx, "layout_transform");
+  const OpDef *op = opdef_get(m->ctx, "layout_transform");
   void *attrs = attrs_new(m, op->attrs);
   attrs_set_str(m, op->attrs, attrs, "src_layout", from);
   attrs_set_str(m, op->attrs, attrs, "dst_layout", to);

@@ -16,10 +16,10 @@ static void set_kind(Sched *s, const char *prim, Stmt *loop, ForKind kind)
 
 SchedArg prim_parallel(Sched *s, SchedArg *a)
 {
-  Stmt *loop = arg_loop(s, &a[0]);
+  Stmt *loop = sched_arg_loop(s, &a[0]);
   set_kind(s, "parallel", loop, FOR_PARALLEL);
   facts_check_independent(s, "parallel", loop);
-  return arg_none;
+  return sched_arg_none;
 }
 
 static void check_constant(Sched *s, const char *prim, Stmt *loop)
@@ -32,19 +32,19 @@ static void check_constant(Sched *s, const char *prim, Stmt *loop)
 
 SchedArg prim_vectorize(Sched *s, SchedArg *a)
 {
-  Stmt *loop = arg_loop(s, &a[0]);
+  Stmt *loop = sched_arg_loop(s, &a[0]);
   check_constant(s, "vectorize", loop);
   set_kind(s, "vectorize", loop, FOR_VECTORIZED);
   facts_check_independent(s, "vectorize", loop);
-  return arg_none;
+  return sched_arg_none;
 }
 
 SchedArg prim_unroll(Sched *s, SchedArg *a)
 {
-  Stmt *loop = arg_loop(s, &a[0]);
+  Stmt *loop = sched_arg_loop(s, &a[0]);
   check_constant(s, "unroll", loop);
   set_kind(s, "unroll", loop, FOR_UNROLLED);
-  return arg_none;
+  return sched_arg_none;
 }
 
 /* ---- bind ------------------------------------------------------------------------------ */
@@ -103,7 +103,7 @@ static void check_kernel(Sched *s, Stmt *loop)
 
 SchedArg prim_bind(Sched *s, SchedArg *a)
 {
-  Stmt *loop = arg_loop(s, &a[0]);
+  Stmt *loop = sched_arg_loop(s, &a[0]);
   const char *tag = a[1].u.s;
   if (!known_axis(tag))
     raise(s->ctx, ERR_ARGUMENT, NOWHERE,
@@ -120,7 +120,7 @@ SchedArg prim_bind(Sched *s, SchedArg *a)
   loop->u.loop.thread_tag = arena_strdup(s->m->arena, tag);
   facts_check_independent(s, "bind", loop);
   check_kernel(s, loop);
-  return arg_none;
+  return sched_arg_none;
 }
 
 /* ---- annotations -------------------------------------------------------------------------- */
@@ -129,16 +129,16 @@ static Annots *annots_of(Stmt *x) { return x->kind == S_FOR ? &x->u.loop.annots 
 
 SchedArg prim_annotate(Sched *s, SchedArg *a)
 {
-  Stmt *x = arg_block_or_loop(s, &a[0]);
-  const Expr *value = arg_expr(s, &a[2], a[2].kind == SA_FLOAT ? DT_F32 : DT_I32);
+  Stmt *x = sched_arg_block_or_loop(s, &a[0]);
+  const Expr *value = sched_arg_expr(s, &a[2], a[2].kind == SA_FLOAT ? DT_F32 : DT_I32);
   annots_set(s->m->arena, annots_of(x), arena_strdup(s->m->arena, a[1].u.s), value);
-  return arg_none;
+  return sched_arg_none;
 }
 
 SchedArg prim_unannotate(Sched *s, SchedArg *a)
 {
-  Stmt *x = arg_block_or_loop(s, &a[0]);
+  Stmt *x = sched_arg_block_or_loop(s, &a[0]);
   if (!annots_remove(annots_of(x), a[1].u.s))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "unannotate: %s has no annotation '%s'", tree_what(s, x), a[1].u.s);
-  return arg_none;
+  return sched_arg_none;
 }

@@ -55,14 +55,14 @@ static void split_iter(Tile *v, BlockIter *it, BlockIter *out)
   for (int i = 0; i < v->ninner; i++) vars[i] = LOOPVAR(v->inner[i]);
   const Expr *lo, *hi;
   if (!analyzer_relax(v->an, inner, v->ninner, vars, &lo, &hi) ||
-      !analyzer_prove_equal(v->an, lo, const_like(s, lo, 0)))
+      !analyzer_prove_equal(v->an, lo, sched_const_like(s, lo, 0)))
     refuse(v, it, "has an inner part that does not start at 0");
-  const Expr *extent = expr_simplify(v->an, expr_add(m, hi, const_like(s, hi, 1)));
-  out->min = const_like(s, it->min, 0);
+  const Expr *extent = expr_simplify(v->an, expr_add(m, hi, sched_const_like(s, hi, 1)));
+  out->min = sched_const_like(s, it->min, 0);
   if (!uses_loops(outer, v->nouter, v->outside)) {
     if (!analyzer_prove_equal(v->an, extent, it->extent))
       refuse(v, it, "covers only a part of its domain, and always the same");
-    out->extent = const_like(s, it->min, 1);
+    out->extent = sched_const_like(s, it->min, 1);
     out->value = out->min;
     it->value = expr_add(m, outer, inner);
     return;
@@ -82,7 +82,7 @@ static void split_predicate(Tile *v)
 {
   Sched *s = v->s;
   const Expr **part;
-  int n = conjuncts(scratch(s->ctx), v->b->predicate, &part);
+  int n = sched_conjuncts(scratch(s->ctx), v->b->predicate, &part);
   v->b->predicate = NULL;
   for (int i = 0; i < n; i++) {
     bool in = uses_loops(part[i], v->ninner, v->inner);
@@ -92,7 +92,7 @@ static void split_predicate(Tile *v)
             "blockize: the predicate %s of %s mixes loops inside and outside of %s: the tiles are not all whole",
             expr_str_of(scratch(s->ctx), part[i]), tree_what(s, v->block), tree_what(s, v->loop));
     const Expr **to = in ? &v->b->predicate : &v->outer->predicate;
-    *to = both(s, *to, part[i]);
+    *to = sched_both(s, *to, part[i]);
   }
 }
 
@@ -123,15 +123,15 @@ static void move_init(Tile *v)
     if (roles >> ITER_SPATIAL & roles >> ITER_REDUCE & 1)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: %s runs over spatial and reduction variables of %s at once",
             tree_what(s, v->inner[i]), tree_what(s, v->block));
-    if (roles >> ITER_SPATIAL & 1) nest = copy_loop(s, v->inner[i], &copied, nest);
+    if (roles >> ITER_SPATIAL & 1) nest = sched_copy_loop(s, v->inner[i], &copied, nest);
   }
-  init->predicate = init_predicate(s, v->block, v->ninner, v->inner, &copied);
+  init->predicate = sched_init_predicate(s, v->block, v->ninner, v->inner, &copied);
   stmt_substitute(s->m, nest, &copied);
   block_infer_access(s->m, init);
   v->outer->init = nest;
 }
 
-Stmt *blockize_loop(Sched *s, Stmt *loop)
+Stmt *sched_blockize_loop(Sched *s, Stmt *loop)
 {
   Arena *tmp = scratch(s->ctx);
   Stmt **block;
@@ -169,7 +169,7 @@ Stmt *blockize_loop(Sched *s, Stmt *loop)
 
 SchedArg prim_blockize(Sched *s, SchedArg *a)
 {
-  if (a[0].kind == SA_LOOP) return result_block(s, blockize_loop(s, arg_loop(s, &a[0])));
+  if (a[0].kind == SA_LOOP) return sched_result_block(s, sched_blockize_loop(s, sched_arg_loop(s, &a[0])));
   SchedArg one = a[0];
   if (a[0].kind == SA_LIST) {
     if (a[0].u.list.n != 1)
@@ -177,12 +177,12 @@ SchedArg prim_blockize(Sched *s, SchedArg *a)
             "blockize of %d blocks together is not supported; blockize the loop around one", a[0].u.list.n);
     one = a[0].u.list.v[0];
   }
-  Stmt *block = arg_block(s, &one);
+  Stmt *block = sched_arg_block(s, &one);
   Stmt *place = stmt_nop(s->m);
   tree_scope(s, block);
   const Var *unit = var_new(s->m, "u", DT_I32, VAR_PLAIN);
   stmt_replace(s->f, block, place);
   Stmt *loop = stmt_for(s->m, unit, expr_i32(s->m, 0), expr_i32(s->m, 1), FOR_SERIAL, NULL, block);
   tree_replace(s, place, loop);
-  return result_block(s, blockize_loop(s, loop));
+  return sched_result_block(s, sched_blockize_loop(s, loop));
 }

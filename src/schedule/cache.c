@@ -27,8 +27,8 @@ static Box touched_here(Sched *s, Analyzer *an, const Buffer *buffer, bool write
     }
   }
   for (int d = 0; d < buffer->ndim && !write; d++) {
-    const Expr *first = const_like(s, box.lo[d], 0);
-    const Expr *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], const_like(s, buffer->shape[d], 1)));
+    const Expr *first = sched_const_like(s, box.lo[d], 0);
+    const Expr *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], sched_const_like(s, buffer->shape[d], 1)));
     box.lo[d] = region_greater(s, an, box.lo[d], first);
     box.hi[d] = region_lesser(s, an, box.hi[d], last);
     if (box.lo[d]->kind != E_MAX && box.hi[d]->kind != E_MIN) continue;
@@ -111,7 +111,7 @@ static Box touched(Sched *s, Analyzer *an, const Buffer *buffer, bool write, int
   Box box = {buffer, arena_array(tmp, const Expr *, buffer->ndim), arena_array(tmp, const Expr *, buffer->ndim)};
   for (int d = 0; d < buffer->ndim; d++) {
     const Expr *first = expr_int(s->m, buffer->shape[d]->dtype, 0);
-    const Expr *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], const_like(s, buffer->shape[d], 1)));
+    const Expr *last = expr_simplify(an, expr_sub(s->m, buffer->shape[d], sched_const_like(s, buffer->shape[d], 1)));
     const Expr *lo = NULL;
     const Expr *hi = NULL;
     for (int i = 0; i < n; i++) {
@@ -125,7 +125,7 @@ static Box touched(Sched *s, Analyzer *an, const Buffer *buffer, bool write, int
         const Expr *unused;
         if (r->buffer != buffer) continue;
         if (!analyzer_relax(an, r->min[d], b->niter, vars, &from, &unused) ||
-            !analyzer_relax(an, iter_end(s, r->min[d], r->extent[d]), b->niter, vars, &unused, &to)) {
+            !analyzer_relax(an, sched_iter_end(s, r->min[d], r->extent[d]), b->niter, vars, &unused, &to)) {
           from = first;
           to = last;
         }
@@ -152,10 +152,11 @@ static Stmt *copy_block(Sched *s, const char *name, const Buffer *from, const Bu
   const Expr **index = arena_array(tmp, const Expr *, n);
   for (int d = 0; d < n; d++) {
     vars[d] = var_new(s->m, arena_printf(s->m->arena, "v%d", d), box->lo[d]->dtype, VAR_PLAIN);
-    extent[d] = expr_simplify(an, expr_add(s->m, expr_sub(s->m, box->hi[d], box->lo[d]), const_like(s, box->lo[d], 1)));
+    extent[d] =
+        expr_simplify(an, expr_add(s->m, expr_sub(s->m, box->hi[d], box->lo[d]), sched_const_like(s, box->lo[d], 1)));
     index[d] = expr_is_int(box->lo[d], 0) ? var_expr(vars[d]) : expr_add(s->m, var_expr(vars[d]), box->lo[d]);
   }
-  return plain_block(s, name, n, vars, extent, stmt_store(s->m, to, n, index, expr_load(s->m, from, n, index)));
+  return sched_plain_block(s, name, n, vars, extent, stmt_store(s->m, to, n, index, expr_load(s->m, from, n, index)));
 }
 
 static const Buffer *cache_buffer(Sched *s, const Buffer *b, const char *scope)
@@ -213,7 +214,7 @@ static Stmt *find_holder(Sched *s, const char *prim, Stmt *anchor, int n, Stmt *
 
 static int listed_blocks(Sched *s, const SchedArg *list, Stmt **out)
 {
-  for (int i = 0; i < list->u.list.n; i++) out[i] = arg_block(s, &list->u.list.v[i]);
+  for (int i = 0; i < list->u.list.n; i++) out[i] = sched_arg_block(s, &list->u.list.v[i]);
   return list->u.list.n;
 }
 
@@ -248,10 +249,10 @@ static int choose_readers(Sched *s, Stmt *block, const Buffer *buffer, const Sch
 SchedArg prim_cache_read(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   Stmt *scope = tree_scope(s, block);
   Stmt **reader, **writer;
-  const Buffer *buffer = read_region(s, "cache_read", block, &a[1])->buffer;
+  const Buffer *buffer = sched_read_region(s, "cache_read", block, &a[1])->buffer;
   check_scope_name(s, "cache_read", a[2].u.s);
   int n = choose_readers(s, block, buffer, &a[3], &reader);
   int nw = facts_writers(tmp, scope, buffer, &writer);
@@ -273,16 +274,16 @@ SchedArg prim_cache_read(Sched *s, SchedArg *a)
   facts_bind_below(an, scope);
   Box box = touched(s, an, buffer, false, n, reader);
   Stmt *copy = copy_block(s, cache->name, buffer, cache, &box, an);
-  block_add_alloc(s, scope, cache);
+  sched_block_add_alloc(s, scope, cache);
   for (int i = 0; i < n; i++) {
     stmt_replace_buffer(s->m, reader[i], buffer, cache);
     facts_refresh(s, reader[i]);
   }
-  if (loop) place_new_block(s, "cache_read", copy, loop, false, n, reader);
-  else tree_insert_beside(s, beside, false, plain_nest(s, copy));
+  if (loop) sched_place_new_block(s, "cache_read", copy, loop, false, n, reader);
+  else tree_insert_beside(s, beside, false, sched_plain_nest(s, copy));
   facts_refresh(s, copy);
   facts_check_above(s, "cache_read", block);
-  return result_block(s, copy);
+  return sched_result_block(s, copy);
 }
 
 /* ---- cache_write ------------------------------------------------------------------------ */
@@ -290,10 +291,10 @@ SchedArg prim_cache_read(Sched *s, SchedArg *a)
 SchedArg prim_cache_write(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   Stmt *scope = tree_scope(s, block);
   Stmt **reader, **moved;
-  const Buffer *buffer = write_region(s, "cache_write", block, &a[1])->buffer;
+  const Buffer *buffer = sched_write_region(s, "cache_write", block, &a[1])->buffer;
   check_scope_name(s, "cache_write", a[2].u.s);
   tree_check_plain(s, "cache_write", block);
   if (facts_guarded(s, block))
@@ -332,18 +333,18 @@ SchedArg prim_cache_write(Sched *s, SchedArg *a)
   facts_bind_below(an, scope);
   Box box = touched(s, an, buffer, true, 1, &block);
   Stmt *copy = copy_block(s, cache->name, cache, buffer, &box, an);
-  block_add_alloc(s, scope, cache);
+  sched_block_add_alloc(s, scope, cache);
   stmt_replace_buffer(s->m, block, buffer, cache);
   facts_refresh(s, block);
   for (int i = 0; i < nlist; i++) {
     stmt_replace_buffer(s->m, moved[i], buffer, cache);
     facts_refresh(s, moved[i]);
   }
-  if (loop) place_new_block(s, "cache_write", copy, loop, true, 1, &block);
-  else tree_insert_beside(s, beside, true, plain_nest(s, copy));
+  if (loop) sched_place_new_block(s, "cache_write", copy, loop, true, 1, &block);
+  else tree_insert_beside(s, beside, true, sched_plain_nest(s, copy));
   facts_refresh(s, copy);
   facts_check_above(s, "cache_write", block);
-  return result_block(s, copy);
+  return sched_result_block(s, copy);
 }
 
 /* ---- reindex ------------------------------------------------------------------------------ */
@@ -412,7 +413,7 @@ static void check_index(Access *v, bool write, int n, const Var **vars, const Ex
   Analyzer *an = facts_analyzer(s, v->block);
   for (int d = 0; d < v->buffer->ndim; d++) {
     const Expr *e = v->index[d];
-    if (expr_has_kind(e, E_LOAD) || !analyzer_prove(an, expr_binary(s->m, E_GE, e, const_like(s, e, 0))) ||
+    if (expr_has_kind(e, E_LOAD) || !analyzer_prove(an, expr_binary(s->m, E_GE, e, sched_const_like(s, e, 0))) ||
         !analyzer_prove(an, expr_lt(s->m, e, v->buffer->shape[d])))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the index %s of %s may leave buffer '%s'",
             expr_str_of(scratch(s->ctx), e), tree_what(s, v->block), v->buffer->name);
@@ -435,10 +436,10 @@ static void check_index(Access *v, bool write, int n, const Var **vars, const Ex
 SchedArg prim_reindex(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   Stmt *scope = tree_scope(s, block);
   bool write;
-  const Buffer *buffer = buffer_region(s, "reindex", block, &a[1], &write)->buffer;
+  const Buffer *buffer = sched_buffer_region(s, "reindex", block, &a[1], &write)->buffer;
   Block *b = BLOCK(block);
   Access v = {.s = s, .block = block, .buffer = buffer, .index = arena_array(tmp, const Expr *, buffer->ndim)};
   facts_check_movable(s, "reindex", block);
@@ -484,15 +485,15 @@ SchedArg prim_reindex(Sched *s, SchedArg *a)
   for (int d = 0; d < buffer->ndim; d++) index[d] = expr_substitute(s->m, v.index[d], &to_fresh);
   Stmt *store = write ? stmt_store(s->m, buffer, buffer->ndim, index, expr_load(s->m, v.to, v.nown, at))
                       : stmt_store(s->m, v.to, v.nown, at, expr_load(s->m, buffer, buffer->ndim, index));
-  Stmt *copy = plain_block(s, name, v.nown, fresh, extent, store);
+  Stmt *copy = sched_plain_block(s, name, v.nown, fresh, extent, store);
   Rewriter rw = {.m = s->m, .fn = own_load, .env = &v, .arena = tmp};
   stmt_visit(block, own_store, &v);
   stmt_rewrite_exprs(b->body, own_expr, &rw);
   if (b->init) stmt_rewrite_exprs(b->init, own_expr, &rw);
-  block_add_alloc(s, scope, v.to);
+  sched_block_add_alloc(s, scope, v.to);
   facts_refresh(s, block);
-  tree_insert_beside(s, item, write, plain_nest(s, copy));
+  tree_insert_beside(s, item, write, sched_plain_nest(s, copy));
   facts_refresh(s, copy);
   facts_check_above(s, "reindex", block);
-  return result_block(s, copy);
+  return sched_result_block(s, copy);
 }

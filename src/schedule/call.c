@@ -15,8 +15,8 @@ static const Prim prims[] = {
 };
 enum { NPRIMS = sizeof prims / sizeof *prims };
 
-int prims_count(void) { return NPRIMS; }
-const PrimInfo *prims_info(int i) { return &prims[i].info; }
+int prim_count(void) { return NPRIMS; }
+const PrimInfo *prim_info(int i) { return &prims[i].info; }
 
 const Prim *prim_find(const char *name)
 {
@@ -71,7 +71,7 @@ int prim_params(Arena *a, const Prim *prim, PrimParam **out)
 
 SchedArg prim_default(const char *text)
 {
-  if (!strcmp(text, "None")) return arg_none;
+  if (!strcmp(text, "None")) return sched_arg_none;
   if (!strcmp(text, "True")) return (SchedArg){.kind = SA_INT, .u.i = 1};
   if (!strcmp(text, "False")) return (SchedArg){.kind = SA_INT, .u.i = 0};
   return (SchedArg){.kind = SA_INT, .u.i = strtoll(text, NULL, 10)};
@@ -183,7 +183,7 @@ static SchedArg *fit_args(Sched *s, const Prim *prim, int n, const SchedArg *giv
   if (n > np) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s takes %d arguments, got %d", prim->info.name, np, n);
   SchedArg *v = arena_array(a, SchedArg, np);
   for (int i = 0; i < np; i++) {
-    v[i] = i < n ? given[i] : arg_none;
+    v[i] = i < n ? given[i] : sched_arg_none;
     if (v[i].kind == SA_NONE && param[i].deflt) {
       v[i] = prim_default(param[i].deflt);
       continue;
@@ -311,7 +311,7 @@ static SchedArg *loop_args(Sched *s, int n, const LoopRV *loops)
 
 static SchedArg block_list(Sched *s, int n, const BlockRV *blocks)
 {
-  if (!n) return arg_none;
+  if (!n) return sched_arg_none;
   SchedArg *v = arena_array(s->m->arena, SchedArg, n);
   for (int i = 0; i < n; i++) v[i] = (SchedArg)A_BLOCK(blocks[i]);
   return (SchedArg)A_LIST(v, n);
@@ -483,18 +483,19 @@ IntRV sched_sample_categorical(Sched *s, int n, const int64_t *candidates, const
   for (int i = 0; i < n; i++) p[i] = (SchedArg){.kind = SA_FLOAT, .u.f = probs[i]};
   SchedArg choice = A_INT(decision);
   return (IntRV){
-    (int)CALL(s, sample_categorical, int_list(s, n, candidates), A_LIST(p, n), decision < 0 ? arg_none : choice).u.i};
+    (int)CALL(s, sample_categorical, int_list(s, n, candidates), A_LIST(p, n), decision < 0 ? sched_arg_none : choice)
+        .u.i};
 }
 
 void sched_sample_perfect_tile(Sched *s, LoopRV l, int n, int64_t max_innermost, const int64_t *decision, IntRV *out)
 {
   SchedArg list = CALL(s, sample_perfect_tile, A_LOOP(l), A_INT(n), A_INT(max_innermost),
-                       decision ? int_list(s, n, decision) : arg_none);
+                       decision ? int_list(s, n, decision) : sched_arg_none);
   for (int i = 0; i < n; i++) out[i] = (IntRV){(int)list.u.list.v[i].u.i};
 }
 
 LoopRV sched_sample_compute_location(Sched *s, BlockRV b, int decision)
 {
   SchedArg choice = A_INT(decision);
-  return loop_of(CALL(s, sample_compute_location, A_BLOCK(b), decision < -2 ? arg_none : choice));
+  return loop_of(CALL(s, sample_compute_location, A_BLOCK(b), decision < -2 ? sched_arg_none : choice));
 }

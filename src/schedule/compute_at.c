@@ -98,9 +98,9 @@ static bool invert(Move *v, Dom *dom, const Expr *e, const Expr *lo, const Expr 
     y = t;
   }
   if (y->kind != E_INT || y->u.i <= 0) return false;
-  if (e->kind == E_MUL) return invert(v, dom, x, ceil_div(v->s, lo, y), expr_floordiv(m, hi, y));
+  if (e->kind == E_MUL) return invert(v, dom, x, sched_ceil_div(v->s, lo, y), expr_floordiv(m, hi, y));
   if (e->kind == E_FLOORDIV)
-    return invert(v, dom, x, expr_mul(m, lo, y), plus(v, expr_mul(m, hi, y), const_like(v->s, y, y->u.i - 1)));
+    return invert(v, dom, x, expr_mul(m, lo, y), plus(v, expr_mul(m, hi, y), sched_const_like(v->s, y, y->u.i - 1)));
   return false;
 }
 
@@ -127,7 +127,7 @@ static void invert_pair(Move *v, Dom *dom, const Region *r, const Box *box)
 static bool holds_all(Move *v, const Region *r, const Box *box, int d)
 {
   const Expr *lo, *hi, *unused;
-  const Expr *last = iter_end(v->s, r->min[d], r->extent[d]);
+  const Expr *last = sched_iter_end(v->s, r->min[d], r->extent[d]);
   if (!full_ends(v, r->min[d], &lo, &unused) || !full_ends(v, last, &unused, &hi)) return false;
   return analyzer_prove(v->an, expr_binary(v->s->m, E_LE, box->lo[d], lo)) &&
          analyzer_prove(v->an, expr_binary(v->s->m, E_LE, hi, box->hi[d]));
@@ -139,8 +139,9 @@ static bool stays_inside(Move *v, const Region *r, int d)
 {
   Module *m = v->s->m;
   const Expr *lo, *hi, *unused;
-  return full_ends(v, r->min[d], &lo, &unused) && full_ends(v, iter_end(v->s, r->min[d], r->extent[d]), &unused, &hi) &&
-         analyzer_prove(v->an, expr_binary(m, E_GE, lo, const_like(v->s, lo, 0))) &&
+  return full_ends(v, r->min[d], &lo, &unused) &&
+         full_ends(v, sched_iter_end(v->s, r->min[d], r->extent[d]), &unused, &hi) &&
+         analyzer_prove(v->an, expr_binary(m, E_GE, lo, sched_const_like(v->s, lo, 0))) &&
          analyzer_prove(v->an, expr_lt(m, hi, r->buffer->shape[d]));
 }
 
@@ -153,7 +154,7 @@ static bool stretch_fits(Move *v, const Region *r, const Box *box, int d)
   if (w->kind != E_INT || e->kind != E_MUL || e->arg[1]->kind != E_INT || e->arg[1]->u.i < w->u.i) return false;
   int64_t step = e->arg[1]->u.i;
   Modular lo = analyzer_modular(v->an, box->lo[d]);
-  Modular end = analyzer_modular(v->an, plus(v, box->hi[d], const_like(v->s, box->hi[d], 1)));
+  Modular end = analyzer_modular(v->an, plus(v, box->hi[d], sched_const_like(v->s, box->hi[d], 1)));
   return lo.coeff % step == 0 && lo.base % step == 0 && end.coeff % step == 0 && end.base % step == 0;
 }
 
@@ -164,7 +165,7 @@ static void check_fixed_index(Move *v, const Region *r, const Box *box, int d)
   Module *m = v->s->m;
   if (uses_iters(BLOCK(v->block), r->min[d]) || !BLOCK(tree_scope(v->s, v->loop))->niter) return;
   if (!analyzer_prove(v->an, expr_binary(m, E_GE, box->lo[d], r->min[d])) ||
-      !analyzer_prove(v->an, expr_binary(m, E_LE, box->hi[d], iter_end(v->s, r->min[d], r->extent[d]))))
+      !analyzer_prove(v->an, expr_binary(m, E_LE, box->hi[d], sched_iter_end(v->s, r->min[d], r->extent[d]))))
     raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: under %s elements of buffer '%s' from other runs of %s are needed",
           v->prim, tree_what(v->s, v->loop), r->buffer->name, tree_what(v->s, tree_scope(v->s, v->loop)));
 }
@@ -173,7 +174,7 @@ static void solve_region(Move *v, const Region *r, const Box *box, Dom *dom)
 {
   if (!v->reverse) invert_pair(v, dom, r, box);
   for (int d = 0; d < r->buffer->ndim; d++) {
-    const Expr *before = expr_sub(v->s->m, r->extent[d], const_like(v->s, r->extent[d], 1));
+    const Expr *before = expr_sub(v->s->m, r->extent[d], sched_const_like(v->s, r->extent[d], 1));
     if (!v->reverse) {
       invert(v, dom, r->min[d], minus(v, box->lo[d], before), box->hi[d]);
       check_fixed_index(v, r, box, d);
@@ -262,8 +263,8 @@ static bool only_clips_domain(Move *v, const Block *producer, const Expr *cond)
   const Expr *inside = NULL;
   for (int i = 0; i < producer->niter; i++) {
     const BlockIter *it = &producer->iter[i];
-    inside = both(v->s, inside, expr_binary(m, E_GE, it->value, it->min));
-    inside = both(v->s, inside, expr_binary(m, E_LE, it->value, iter_end(v->s, it->min, it->extent)));
+    inside = sched_both(v->s, inside, expr_binary(m, E_GE, it->value, it->min));
+    inside = sched_both(v->s, inside, expr_binary(m, E_LE, it->value, sched_iter_end(v->s, it->min, it->extent)));
   }
   if (!inside) return analyzer_prove(v->an, cond);
   int mark = analyzer_push(v->an, inside);
@@ -294,7 +295,7 @@ static const Expr *last_made(Move *v, const Block *producer, const Region *out, 
     bool fixed = true;
     for (int i = 0; i < n; i++) fixed &= !expr_uses_var(end, LOOPVAR(inner[i]));
     *dim = d;
-    if (fixed) return minus(v, end, const_like(v->s, end, 1));
+    if (fixed) return minus(v, end, sched_const_like(v->s, end, 1));
   }
   return NULL;
 }
@@ -306,7 +307,7 @@ static void take_guards(Move *v, Stmt *producer, const Region *out, const Region
   Sched *s = v->s;
   const Expr **part;
   Stmt **inner;
-  int np = conjuncts(scratch(s->ctx), BLOCK(producer)->predicate, &part);
+  int np = sched_conjuncts(scratch(s->ctx), BLOCK(producer)->predicate, &part);
   int k = tree_loops_below(scratch(s->ctx), producer, v->loop, &inner);
   int d = 0;
   for (int i = 0; i < np; i++) {
@@ -319,7 +320,7 @@ static void take_guards(Move *v, Stmt *producer, const Region *out, const Region
             "%s: under %s, %s makes only the part of buffer '%s' for which %s, which does not tell what of %s can run",
             v->prim, tree_what(s, v->loop), tree_what(s, producer), out->buffer->name,
             expr_str_of(scratch(s->ctx), part[i]), tree_what(s, v->block));
-    v->guard = both(s, v->guard, expr_binary(s->m, E_LE, in->min[d], last));
+    v->guard = sched_both(s, v->guard, expr_binary(s->m, E_LE, in->min[d], last));
   }
 }
 
@@ -365,7 +366,7 @@ static Range range_of(Move *v, int i)
   const Dom *dom = &v->dom[i];
   const Expr *first = v->whole[i].lo;
   const Expr *last = v->whole[i].hi;
-  const Expr *one = const_like(s, first, 1);
+  const Expr *one = sched_const_like(s, first, 1);
   const Expr *all = expr_simplify(v->an, plus(v, minus(v, last, first), one));
   if (!dom->lo) return (Range){first, all, NULL, NULL};
   const Expr *lo = region_greater(s, v->an, dom->lo, first);
@@ -403,13 +404,13 @@ static Stmt *make_nest(Move *v, bool preserve_unit)
     if (preserve_unit || !expr_is_int(r.extent, 1)) {
       const Var *var = var_new(s->m, arena_printf(s->m->arena, "ax%d", i), it->var->dtype, VAR_PLAIN);
       value = plus(v, r.lo, var_expr(var));
-      loop[n++] = stmt_for(s->m, var, const_like(s, it->min, 0), r.extent, FOR_SERIAL, NULL, stmt_nop(s->m));
+      loop[n++] = stmt_for(s->m, var, sched_const_like(s, it->min, 0), r.extent, FOR_SERIAL, NULL, stmt_nop(s->m));
     }
     it->value = value;
-    if (r.predicate_lo) b->predicate = both(s, b->predicate, expr_binary(s->m, E_GE, value, r.predicate_lo));
-    if (r.predicate_hi) b->predicate = both(s, b->predicate, expr_binary(s->m, E_LE, value, r.predicate_hi));
+    if (r.predicate_lo) b->predicate = sched_both(s, b->predicate, expr_binary(s->m, E_GE, value, r.predicate_lo));
+    if (r.predicate_hi) b->predicate = sched_both(s, b->predicate, expr_binary(s->m, E_LE, value, r.predicate_hi));
   }
-  if (v->guard) b->predicate = both(s, b->predicate, by_values(s, b, v->guard));
+  if (v->guard) b->predicate = sched_both(s, b->predicate, by_values(s, b, v->guard));
   Stmt *nest = v->block;
   for (int i = n - 1; i >= 0; i--) {
     loop[i]->u.loop.body = nest;
@@ -578,7 +579,7 @@ static void find_whole(Move *v, bool placed)
   v->part = arena_array(tmp, bool, b->niter);
   for (int i = 0; i < b->niter; i++) {
     const BlockIter *it = &b->iter[i];
-    Dom all = {it->min, expr_simplify(v->an, iter_end(s, it->min, it->extent))};
+    Dom all = {it->min, expr_simplify(v->an, sched_iter_end(s, it->min, it->extent))};
     v->whole[i] = all;
     if (inner) {
       facts_bind_below(v->an, tree_nest(v->block));
@@ -591,7 +592,7 @@ static void find_whole(Move *v, bool placed)
               v->prim, tree_what(s, tree_scope(s, v->block)), it->var->name, tree_what(s, v->block));
     }
     analyzer_bind(v->an, it->var, v->whole[i].lo,
-                  plus(v, minus(v, v->whole[i].hi, v->whole[i].lo), const_like(s, it->min, 1)));
+                  plus(v, minus(v, v->whole[i].hi, v->whole[i].lo), sched_const_like(s, it->min, 1)));
   }
 }
 
@@ -612,7 +613,7 @@ static Move begin(Sched *s, const char *prim, Stmt *block, Stmt *loop)
   return v;
 }
 
-void compute_at_loop(Sched *s, Stmt *block, Stmt *loop, bool preserve_unit, int index)
+void sched_compute_at_loop(Sched *s, Stmt *block, Stmt *loop, bool preserve_unit, int index)
 {
   Move v = begin(s, "compute_at", block, loop);
   facts_check_not_output(s, "compute_at", block);
@@ -625,7 +626,8 @@ void compute_at_loop(Sched *s, Stmt *block, Stmt *loop, bool preserve_unit, int 
 
 /* A block made just now, standing nowhere yet, is put under the loop: over what the
  * n blocks there need of it, or have made for it. */
-void place_new_block(Sched *s, const char *prim, Stmt *block, Stmt *loop, bool consumes, int n, Stmt *const *others)
+void sched_place_new_block(Sched *s, const char *prim, Stmt *block, Stmt *loop, bool consumes, int n,
+                           Stmt *const *others)
 {
   Move v = {.s = s, .prim = prim, .block = block, .loop = loop, .reverse = consumes};
   v.an = facts_analyzer(s, loop);
@@ -645,11 +647,12 @@ void place_new_block(Sched *s, const char *prim, Stmt *block, Stmt *loop, bool c
 
 SchedArg prim_compute_at(Sched *s, SchedArg *a)
 {
-  Stmt *block = arg_block(s, &a[0]);
-  LoopMark mark = arg_mark(s, &a[1]);
-  if (mark == MARK_INLINE) inline_block(s, block);
-  if (mark == MARK_NONE) compute_at_loop(s, block, arg_loop(s, &a[1]), a[2].u.i, (int)arg_int(s, &a[3]));
-  return arg_none;
+  Stmt *block = sched_arg_block(s, &a[0]);
+  LoopMark mark = sched_arg_mark(s, &a[1]);
+  if (mark == MARK_INLINE) sched_inline_block(s, block);
+  if (mark == MARK_NONE)
+    sched_compute_at_loop(s, block, sched_arg_loop(s, &a[1]), a[2].u.i, (int)sched_arg_int(s, &a[3]));
+  return sched_arg_none;
 }
 
 /* Each instance of the moved block runs, and a reduction's just once. */
@@ -671,7 +674,7 @@ static void skip_with_producers(Move *v, int n, Stmt *const *producer)
   Sched *s = v->s;
   Arena *tmp = scratch(s->ctx);
   const Expr **part;
-  int np = conjuncts(tmp, BLOCK(producer[0])->predicate, &part);
+  int np = sched_conjuncts(tmp, BLOCK(producer[0])->predicate, &part);
   for (int i = 0; i < np; i++) {
     bool outside = true;
     Stmt **inner;
@@ -679,19 +682,19 @@ static void skip_with_producers(Move *v, int n, Stmt *const *producer)
     for (int j = 0; j < k; j++) outside &= !expr_uses_var(part[i], LOOPVAR(inner[j]));
     for (int j = 1; j < n && outside; j++) {
       const Expr **other;
-      int no = conjuncts(tmp, BLOCK(producer[j])->predicate, &other);
+      int no = sched_conjuncts(tmp, BLOCK(producer[j])->predicate, &other);
       int same = 0;
       for (int x = 0; x < no; x++) same |= other[x] == part[i];
       outside = same;
     }
-    if (outside) BLOCK(v->block)->predicate = both(s, BLOCK(v->block)->predicate, part[i]);
+    if (outside) BLOCK(v->block)->predicate = sched_both(s, BLOCK(v->block)->predicate, part[i]);
   }
   facts_simplify_below(s, v->block);
 }
 
 SchedArg prim_reverse_compute_at(Sched *s, SchedArg *a)
 {
-  Move v = begin(s, "reverse_compute_at", arg_block(s, &a[0]), arg_loop(s, &a[1]));
+  Move v = begin(s, "reverse_compute_at", sched_arg_block(s, &a[0]), sched_arg_loop(s, &a[1]));
   v.reverse = true;
   Stmt **producer;
   int n = facts_producers(scratch(s->ctx), s, v.block, &producer);
@@ -703,8 +706,8 @@ SchedArg prim_reverse_compute_at(Sched *s, SchedArg *a)
               "reverse_compute_at: the reduction of %s runs over %s, so its result is not complete under %s",
               tree_what(s, producer[i]), tree_what(s, p), tree_what(s, v.loop));
   solve_producers(&v, n, producer);
-  place_block(&v, a[2].u.i, (int)arg_int(s, &a[3]));
+  place_block(&v, a[2].u.i, (int)sched_arg_int(s, &a[3]));
   skip_with_producers(&v, n, producer);
   check_once(&v);
-  return arg_none;
+  return sched_arg_none;
 }

@@ -117,7 +117,7 @@ static const Buffer *padded_buffer(Einsum *v, const Expr *load)
     shape[d] = v->grown[iter_at(v, load->arg[d])] ? v->extent[iter_at(v, load->arg[d])] : b->shape[d];
   const char *name = tree_buffer_name(s, arena_printf(scratch(s->ctx), "%s_pad", b->name));
   const Buffer *pad = buffer_new(s->m, name, b->dtype, b->ndim, shape, NULL, NULL, b->scope, 0, 0, NULL);
-  block_add_alloc(s, tree_scope(s, v->block), pad);
+  sched_block_add_alloc(s, tree_scope(s, v->block), pad);
   return pad;
 }
 
@@ -136,16 +136,16 @@ static Stmt *pad_nest(Einsum *v, const Buffer *b, const Buffer *pad, const Expr 
     at[d] = var_expr(vars[d]);
     extent[d] = output ? it->extent : pad->shape[d];
     if (!v->grown[iter_at(v, load->arg[d])]) continue;
-    inside = both(s, inside, expr_lt(s->m, at[d], it->extent));
+    inside = sched_both(s, inside, expr_lt(s->m, at[d], it->extent));
     if (!analyzer_prove(v->an, expr_binary(s->m, E_LE, it->extent, b->shape[d])))
-      inside = both(s, inside, expr_lt(s->m, at[d], b->shape[d]));
+      inside = sched_both(s, inside, expr_lt(s->m, at[d], b->shape[d]));
   }
   const Expr *value = expr_load(s->m, output ? pad : b, b->ndim, at);
   if (!output)
     value = expr_call(s->m, value->dtype, IN_IF_THEN_ELSE, 3,
                       (const Expr *[]){inside, value, expr_const(s->m, value->dtype, 0)});
   Stmt *store = stmt_store(s->m, output ? b : pad, b->ndim, at, value);
-  return plain_nest(s, plain_block(s, pad->name, b->ndim, vars, extent, store));
+  return sched_plain_nest(s, sched_plain_block(s, pad->name, b->ndim, vars, extent, store));
 }
 
 static void grow(Einsum *v)
@@ -161,7 +161,7 @@ static void grow(Einsum *v)
 SchedArg prim_pad_einsum(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Einsum v = {.s = s, .block = arg_block(s, &a[0])};
+  Einsum v = {.s = s, .block = sched_arg_block(s, &a[0])};
   v.b = BLOCK(v.block);
   int n = v.b->niter;
   if (a[1].u.list.n != n)
@@ -172,16 +172,16 @@ SchedArg prim_pad_einsum(Sched *s, SchedArg *a)
   Analyzer *an = v.an = facts_analyzer(s, v.block);
   bool any = false;
   for (int i = 0; i < n; i++) {
-    int64_t p = arg_int(s, &a[1].u.list.v[i]);
+    int64_t p = sched_arg_int(s, &a[1].u.list.v[i]);
     if (p <= 0) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "pad_einsum: padding %" PRId64 " is not positive", p);
     const Expr *e = v.b->iter[i].extent;
-    const Expr *c = const_like(s, e, p);
-    v.extent[i] = expr_simplify(an, expr_mul(s->m, ceil_div(s, e, c), c));
+    const Expr *c = sched_const_like(s, e, p);
+    v.extent[i] = expr_simplify(an, expr_mul(s->m, sched_ceil_div(s, e, c), c));
     v.grown[i] = !analyzer_prove_equal(an, v.extent[i], e);
     any |= v.grown[i];
   }
   check_block(&v);
-  if (!any) return arg_none;
+  if (!any) return sched_arg_none;
   Stmt *store = v.b->body;
   const Expr *own = expr_load(s->m, store->u.store.buffer, store->u.store.n, store->u.store.index);
   Accesses all = {.e = &v};
@@ -208,5 +208,5 @@ SchedArg prim_pad_einsum(Sched *s, SchedArg *a)
   }
   grow(&v);
   facts_refresh(s, v.block);
-  return arg_none;
+  return sched_arg_none;
 }

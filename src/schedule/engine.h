@@ -60,18 +60,18 @@ SchedArg prim_default(const char *text);
 #undef PRIM
 
 /* Arguments as primitives read them. */
-Stmt *arg_block(Sched *, const SchedArg *);
-Stmt *arg_loop(Sched *, const SchedArg *); /* refuses the marks */
-Stmt *arg_block_or_loop(Sched *, const SchedArg *);
-LoopMark arg_mark(Sched *, const SchedArg *);
-int64_t arg_int(Sched *, const SchedArg *);             /* an integer or a sampled one */
-const Expr *arg_expr(Sched *, const SchedArg *, DType); /* numbers take the dtype given */
-static const SchedArg arg_none = {.kind = SA_NONE};
-SchedArg result_block(Sched *, Stmt *);
-SchedArg result_loop(Sched *, Stmt *);
-SchedArg result_mark(Sched *, LoopMark);
-SchedArg result_int(Sched *, int64_t);
-SchedArg result_list(Sched *, int n, const SchedArg *);
+Stmt *sched_arg_block(Sched *, const SchedArg *);
+Stmt *sched_arg_loop(Sched *, const SchedArg *); /* refuses the marks */
+Stmt *sched_arg_block_or_loop(Sched *, const SchedArg *);
+LoopMark sched_arg_mark(Sched *, const SchedArg *);
+int64_t sched_arg_int(Sched *, const SchedArg *);             /* an integer or a sampled one */
+const Expr *sched_arg_expr(Sched *, const SchedArg *, DType); /* numbers take the dtype given */
+static const SchedArg sched_arg_none = {.kind = SA_NONE};
+SchedArg sched_result_block(Sched *, Stmt *);
+SchedArg sched_result_loop(Sched *, Stmt *);
+SchedArg sched_result_mark(Sched *, LoopMark);
+SchedArg sched_result_int(Sched *, int64_t);
+SchedArg sched_result_list(Sched *, int n, const SchedArg *);
 
 /* Runs work; if it raises, the schedule is put back and the error goes on. */
 void sched_all_or_nothing(Sched *, void (*work)(Ctx *, void *env), void *env);
@@ -189,46 +189,48 @@ const Expr *region_greater(Sched *, Analyzer *, const Expr *a, const Expr *b);
 
 /* ---- shared small things ---------------------------------------------------------------------------- */
 
-const Expr *const_like(Sched *, const Expr *like, int64_t); /* of like's dtype */
-const Expr *both(Sched *, const Expr *a, const Expr *b);    /* a and b; either may be NULL */
+const Expr *sched_const_like(Sched *, const Expr *like, int64_t); /* of like's dtype */
+const Expr *sched_both(Sched *, const Expr *a, const Expr *b);    /* a and b; either may be NULL */
 /* The conditions joined by `and` in e, in order. */
-int conjuncts(Arena *, const Expr *e, const Expr ***out);
-const Expr *ceil_div(Sched *, const Expr *a, const Expr *b);
-const Expr *iter_end(Sched *, const Expr *min, const Expr *extent); /* min + extent - 1 */
-const Region *read_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
-const Region *write_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
-const Region *buffer_region(Sched *, const char *prim, Stmt *block, const SchedArg *, bool *write);
-void block_add_alloc(Sched *, Stmt *block, const Buffer *);
-void func_drop_alloc(Sched *, const Buffer *);
-Stmt *func_alloc_block(Sched *, const Buffer *); /* the block that allocates it, or NULL */
-/* A block of n spatial variables vars[i] in [0, extent[i]) around a body; plain_nest
+int sched_conjuncts(Arena *, const Expr *e, const Expr ***out);
+const Expr *sched_ceil_div(Sched *, const Expr *a, const Expr *b);
+const Expr *sched_iter_end(Sched *, const Expr *min, const Expr *extent); /* min + extent - 1 */
+const Region *sched_read_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
+const Region *sched_write_region(Sched *, const char *prim, Stmt *block, const SchedArg *index);
+const Region *sched_buffer_region(Sched *, const char *prim, Stmt *block, const SchedArg *, bool *write);
+void sched_block_add_alloc(Sched *, Stmt *block, const Buffer *);
+void sched_func_drop_alloc(Sched *, const Buffer *);
+Stmt *sched_func_alloc_block(Sched *, const Buffer *); /* the block that allocates it, or NULL */
+/* A block of n spatial variables vars[i] in [0, extent[i]) around a body; sched_plain_nest
  * puts it into loops of its own, one for each variable. */
-Stmt *plain_block(Sched *, const char *name, int n, const Var *const *vars, const Expr *const *extent, Stmt *body);
-Stmt *plain_nest(Sched *, Stmt *block);
-const IterVar *const *iters_as_loops(Sched *, const Block *);
+Stmt *sched_plain_block(Sched *, const char *name, int n, const Var *const *vars, const Expr *const *extent,
+                        Stmt *body);
+Stmt *sched_plain_nest(Sched *, Stmt *block);
+const IterVar *const *sched_iters_as_loops(Sched *, const Block *);
 /* Simplifies what a block computes, knowing its variables and inner loops. */
-void simplify_body(Sched *, Stmt *block);
+void sched_simplify_body(Sched *, Stmt *block);
 
 /* A copy of a loop over a new variable (noted in vars: Var* -> Expr*) around body. */
-Stmt *copy_loop(Sched *, const Stmt *loop, Map *vars, Stmt *body);
+Stmt *sched_copy_loop(Sched *, const Stmt *loop, Map *vars, Stmt *body);
 /* The predicate with the loops replaced by their copies in vars, and those without
  * a copy at their first step. */
-const Expr *first_step_predicate(Sched *, const Expr *predicate, int n, Stmt *const *loop, Map *vars);
+const Expr *sched_first_step_predicate(Sched *, const Expr *predicate, int n, Stmt *const *loop, Map *vars);
 /* The predicate of a block's init, over the copies in vars of those of the loops that are spatial.  What the others are
  * limited by does not limit it: a sum over nothing is its init. */
-const Expr *init_predicate(Sched *, Stmt *block, int n, Stmt *const *loop, Map *vars);
+const Expr *sched_init_predicate(Sched *, Stmt *block, int n, Stmt *const *loop, Map *vars);
 
 /* Raises unless the first steps of the loops are the first step of the reduction. */
-void check_starts(Sched *, const char *prim, Stmt *block);
+void sched_check_starts(Sched *, const char *prim, Stmt *block);
 
 /* Cores that other primitives build on. */
-Stmt *blockize_loop(Sched *, Stmt *loop);
-void inline_block(Sched *, Stmt *block);
-void compute_at_loop(Sched *, Stmt *block, Stmt *loop, bool preserve_unit, int index);
+Stmt *sched_blockize_loop(Sched *, Stmt *loop);
+void sched_inline_block(Sched *, Stmt *block);
+void sched_compute_at_loop(Sched *, Stmt *block, Stmt *loop, bool preserve_unit, int index);
 /* Puts a block made just now, standing nowhere yet, under the loop: over what the n
  * blocks there need of it, or (consumes) have made for it. */
-void place_new_block(Sched *, const char *prim, Stmt *block, Stmt *loop, bool consumes, int n, Stmt *const *others);
+void sched_place_new_block(Sched *, const char *prim, Stmt *block, Stmt *loop, bool consumes, int n,
+                           Stmt *const *others);
 
-uint64_t rng_next(uint64_t *);
+uint64_t sched_rng_next(uint64_t *);
 
 #endif

@@ -43,9 +43,9 @@ const Expr *facts_simplify(Sched *s, Stmt *at, const Expr *e) { return expr_simp
 
 /* ---- simplifying ------------------------------------------------------------------------- */
 
-const Expr *const_like(Sched *s, const Expr *like, int64_t v) { return expr_int(s->m, like->dtype, v); }
+const Expr *sched_const_like(Sched *s, const Expr *like, int64_t v) { return expr_int(s->m, like->dtype, v); }
 
-const Expr *both(Sched *s, const Expr *a, const Expr *b)
+const Expr *sched_both(Sched *s, const Expr *a, const Expr *b)
 {
   if (!a || !b) return a ? a : b;
   return expr_and(s->m, a, b);
@@ -62,7 +62,7 @@ static void add_conjuncts(Arena *a, const Expr *e, int *n, int *cap, const Expr 
   (*v)[(*n)++] = e;
 }
 
-int conjuncts(Arena *a, const Expr *e, const Expr ***out)
+int sched_conjuncts(Arena *a, const Expr *e, const Expr ***out)
 {
   int n = 0;
   int cap = 0;
@@ -71,15 +71,15 @@ int conjuncts(Arena *a, const Expr *e, const Expr ***out)
   return n;
 }
 
-const Expr *ceil_div(Sched *s, const Expr *a, const Expr *b)
+const Expr *sched_ceil_div(Sched *s, const Expr *a, const Expr *b)
 {
-  const Expr *top = expr_sub(s->m, expr_add(s->m, a, b), const_like(s, a, 1));
+  const Expr *top = expr_sub(s->m, expr_add(s->m, a, b), sched_const_like(s, a, 1));
   return expr_floordiv(s->m, top, b);
 }
 
-const Expr *iter_end(Sched *s, const Expr *min, const Expr *extent)
+const Expr *sched_iter_end(Sched *s, const Expr *min, const Expr *extent)
 {
-  return expr_sub(s->m, expr_add(s->m, min, extent), const_like(s, min, 1));
+  return expr_sub(s->m, expr_add(s->m, min, extent), sched_const_like(s, min, 1));
 }
 
 /* Without the parts that always hold. */
@@ -87,13 +87,13 @@ static const Expr *simplify_predicate(Sched *s, Analyzer *an, const Expr *e)
 {
   const Expr **part;
   const Expr *out = NULL;
-  int n = conjuncts(scratch(s->ctx), e, &part);
+  int n = sched_conjuncts(scratch(s->ctx), e, &part);
   for (int i = 0; i < n; i++) {
     const Expr *p = expr_simplify(an, part[i]);
     bool repeated = false;
     for (int k = 0; k < i; k++) repeated |= part[k] == p;
     part[i] = p;
-    if (!repeated && !expr_is_int(p, 1) && !analyzer_prove(an, p)) out = both(s, out, p);
+    if (!repeated && !expr_is_int(p, 1) && !analyzer_prove(an, p)) out = sched_both(s, out, p);
   }
   return out;
 }
@@ -328,7 +328,7 @@ void facts_check_movable(Sched *s, const char *prim, Stmt *block)
 /* Allocated by the scope, or further out but touched in the scope alone. */
 static bool is_inside(Sched *s, Stmt *scope, const Buffer *buffer)
 {
-  Stmt *owner = func_alloc_block(s, buffer);
+  Stmt *owner = sched_func_alloc_block(s, buffer);
   Stmt **all;
   if (!owner || owner == scope) return owner != NULL;
   int n = tree_all_blocks(scratch(s->ctx), s->f, &all);

@@ -4,14 +4,14 @@
 static SchedArg blocks_result(Sched *s, int n, Stmt *const *v)
 {
   SchedArg *out = arena_array(scratch(s->ctx), SchedArg, n);
-  for (int i = 0; i < n; i++) out[i] = result_block(s, v[i]);
-  return result_list(s, n, out);
+  for (int i = 0; i < n; i++) out[i] = sched_result_block(s, v[i]);
+  return sched_result_list(s, n, out);
 }
 
 SchedArg prim_get_block(Sched *s, SchedArg *a)
 {
   Stmt *found = func_find_block(s->f, a[0].u.s);
-  if (found) return result_block(s, found);
+  if (found) return sched_result_block(s, found);
   Text t = text_new(scratch(s->ctx));
   Stmt **block;
   int n = tree_all_blocks(scratch(s->ctx), s->f, &block);
@@ -23,36 +23,36 @@ SchedArg prim_get_block(Sched *s, SchedArg *a)
 SchedArg prim_get_loops(Sched *s, SchedArg *a)
 {
   Stmt **loop;
-  int n = stmt_loops(scratch(s->ctx), arg_block(s, &a[0]), &loop);
+  int n = stmt_loops(scratch(s->ctx), sched_arg_block(s, &a[0]), &loop);
   SchedArg *out = arena_array(scratch(s->ctx), SchedArg, n);
-  for (int i = 0; i < n; i++) out[i] = result_loop(s, loop[i]);
-  return result_list(s, n, out);
+  for (int i = 0; i < n; i++) out[i] = sched_result_loop(s, loop[i]);
+  return sched_result_list(s, n, out);
 }
 
 SchedArg prim_get_child_blocks(Sched *s, SchedArg *a)
 {
   Stmt **v;
-  int n = tree_blocks(scratch(s->ctx), arg_block_or_loop(s, &a[0]), &v);
+  int n = tree_blocks(scratch(s->ctx), sched_arg_block_or_loop(s, &a[0]), &v);
   return blocks_result(s, n, v);
 }
 
 SchedArg prim_get_producers(Sched *s, SchedArg *a)
 {
   Stmt **v;
-  int n = facts_producers(scratch(s->ctx), s, arg_block(s, &a[0]), &v);
+  int n = facts_producers(scratch(s->ctx), s, sched_arg_block(s, &a[0]), &v);
   return blocks_result(s, n, v);
 }
 
 SchedArg prim_get_consumers(Sched *s, SchedArg *a)
 {
   Stmt **v;
-  int n = facts_consumers(scratch(s->ctx), arg_block(s, &a[0]), &v);
+  int n = facts_consumers(scratch(s->ctx), sched_arg_block(s, &a[0]), &v);
   return blocks_result(s, n, v);
 }
 
 SchedArg prim_get_output_blocks(Sched *s, SchedArg *a)
 {
-  Stmt *scope = arg_block(s, &a[0]);
+  Stmt *scope = sched_arg_block(s, &a[0]);
   Stmt **v;
   int n = tree_blocks(scratch(s->ctx), scope, &v);
   int k = 0;

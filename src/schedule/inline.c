@@ -135,7 +135,7 @@ static const Expr *inline_expr(void *env, const Expr *e)
 
 static const Expr *simplify_expr(void *env, const Expr *e) { return expr_simplify(env, e); }
 
-void simplify_body(Sched *s, Stmt *block)
+void sched_simplify_body(Sched *s, Stmt *block)
 {
   Analyzer *an = facts_analyzer(s, block);
   facts_bind_below(an, block);
@@ -143,7 +143,7 @@ void simplify_body(Sched *s, Stmt *block)
   if (BLOCK(block)->init) stmt_rewrite_exprs(BLOCK(block)->init, simplify_expr, an);
 }
 
-void inline_block(Sched *s, Stmt *block)
+void sched_inline_block(Sched *s, Stmt *block)
 {
   Arena *tmp = scratch(s->ctx);
   check_inlinable(s, "compute_inline", block);
@@ -162,17 +162,17 @@ void inline_block(Sched *s, Stmt *block)
     check_only_loads(s, "compute_inline", consumer[i], buffer);
     stmt_rewrite_exprs(BLOCK(consumer[i])->body, inline_expr, &rw);
     if (BLOCK(consumer[i])->init) stmt_rewrite_exprs(BLOCK(consumer[i])->init, inline_expr, &rw);
-    simplify_body(s, consumer[i]);
+    sched_simplify_body(s, consumer[i]);
   }
   tree_remove(s, block);
-  func_drop_alloc(s, buffer);
+  sched_func_drop_alloc(s, buffer);
   for (int i = 0; i < n; i++) facts_refresh(s, consumer[i]);
 }
 
 SchedArg prim_compute_inline(Sched *s, SchedArg *a)
 {
-  inline_block(s, arg_block(s, &a[0]));
-  return arg_none;
+  sched_inline_block(s, sched_arg_block(s, &a[0]));
+  return sched_arg_none;
 }
 
 /* ---- reverse_compute_inline ------------------------------------------------------------------- */
@@ -232,7 +232,7 @@ static const Expr **solve_vars(Reverse *v, const Var **at)
   Arena *tmp = scratch(s->ctx);
   const Block *b = BLOCK(v->block);
   int ndim = v->buffer->ndim;
-  const IterVar *const *loops = iters_as_loops(s, b);
+  const IterVar *const *loops = sched_iters_as_loops(s, b);
   Analyzer *an = facts_analyzer(s, v->block);
   for (int d = 0; d < ndim; d++) at[d] = var_new(s->m, "b", v->index[d]->dtype, VAR_PLAIN);
   const Expr **out = arena_array(tmp, const Expr *, b->niter);
@@ -246,9 +246,9 @@ static const Expr **solve_vars(Reverse *v, const Var **at)
     const Expr *lo, *hi;
     const Var **vars = arena_array(tmp, const Var *, b->niter);
     for (int i = 0; i < b->niter; i++) vars[i] = b->iter[i].var;
-    const Expr *end = expr_sub(s->m, v->buffer->shape[d], const_like(s, v->buffer->shape[d], 1));
+    const Expr *end = expr_sub(s->m, v->buffer->shape[d], sched_const_like(s, v->buffer->shape[d], 1));
     bool whole = analyzer_relax(an, v->index[d], b->niter, vars, &lo, &hi) &&
-                 analyzer_prove_equal(an, lo, const_like(s, lo, 0)) && analyzer_prove_equal(an, hi, end);
+                 analyzer_prove_equal(an, lo, sched_const_like(s, lo, 0)) && analyzer_prove_equal(an, hi, end);
     if (!whole)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE,
             "reverse_compute_inline: %s reads only a part of buffer '%s' along dimension %d", tree_what(s, v->block),
@@ -278,7 +278,7 @@ static void check_other_inputs(Reverse *v)
 SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   check_inlinable(s, "reverse_compute_inline", block);
   Reverse v = {.s = s, .block = block};
   v.producer = only_producer(s, block, &v.buffer);
@@ -319,9 +319,9 @@ SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
   Stmt *store = stmt_store(s->m, v.store->u.store.buffer, n, index, value);
   BLOCK(v.producer)->body = store;
   stmt_link(store, v.producer);
-  simplify_body(s, v.producer);
+  sched_simplify_body(s, v.producer);
   tree_remove(s, block);
-  func_drop_alloc(s, v.buffer);
+  sched_func_drop_alloc(s, v.buffer);
   facts_refresh(s, v.producer);
-  return arg_none;
+  return sched_arg_none;
 }

@@ -49,8 +49,10 @@ static const IterVar *const *map_loops(Layout *v)
   const IterVar **loops = arena_array(tmp, const IterVar *, v->map->nin);
   for (int i = 0; i < v->map->nin; i++) {
     IterVar *iv = arena_new_of(tmp, IterVar);
-    *iv = (IterVar){
-      .var = v->map->in[i], .min = const_like(v->s, v->extent[i], 0), .extent = v->extent[i], .kind = ITER_SPATIAL};
+    *iv = (IterVar){.var = v->map->in[i],
+                    .min = sched_const_like(v->s, v->extent[i], 0),
+                    .extent = v->extent[i],
+                    .kind = ITER_SPATIAL};
     loops[i] = iv;
   }
   return loops;
@@ -70,10 +72,10 @@ static void find_extents(Layout *v)
   for (int k = 0; k < v->map->nout; k++) {
     const Expr *lo, *hi;
     if (!analyzer_relax(v->an, v->map->out[k], v->map->nin, v->map->in, &lo, &hi) ||
-        !analyzer_prove_equal(v->an, lo, const_like(s, lo, 0)))
+        !analyzer_prove_equal(v->an, lo, sched_const_like(s, lo, 0)))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: result %d of the index map, %s, is not known to start at 0", v->prim, k,
             expr_str_of(scratch(s->ctx), v->map->out[k]));
-    v->out_extent[k] = expr_simplify(v->an, expr_add(s->m, hi, const_like(s, hi, 1)));
+    v->out_extent[k] = expr_simplify(v->an, expr_add(s->m, hi, sched_const_like(s, hi, 1)));
   }
 }
 
@@ -83,7 +85,7 @@ static void bind_inputs(Layout *v)
   Sched *s = v->s;
   v->an = analyzer_new(s->m, scratch(s->ctx));
   for (int i = 0; i < v->map->nin; i++)
-    analyzer_bind(v->an, v->map->in[i], const_like(s, v->extent[i], 0), v->extent[i]);
+    analyzer_bind(v->an, v->map->in[i], sched_const_like(s, v->extent[i], 0), v->extent[i]);
 }
 
 static Layout layout_of(Sched *s, const char *prim, const IndexMap *map, int n, const Expr *const *extent, bool may_pad)
@@ -98,8 +100,8 @@ static Layout layout_of(Sched *s, const char *prim, const IndexMap *map, int n, 
   if (!is_bijective(&v, &why)) {
     for (int i = 0; i < n && may_pad; i++) {
       int64_t step = step_of(&v, i);
-      const Expr *c = const_like(s, v.extent[i], step);
-      const Expr *whole = expr_simplify(v.an, expr_mul(s->m, ceil_div(s, v.extent[i], c), c));
+      const Expr *c = sched_const_like(s, v.extent[i], step);
+      const Expr *whole = expr_simplify(v.an, expr_mul(s->m, sched_ceil_div(s, v.extent[i], c), c));
       v.padded |= !analyzer_prove_equal(v.an, whole, v.extent[i]);
       v.extent[i] = whole;
     }
@@ -217,14 +219,14 @@ static void replace_nest(Sched *s, Stmt *block, Stmt *top)
 {
   Stmt *place = stmt_nop(s->m);
   stmt_replace(s->f, top, place);
-  Stmt *nest = plain_nest(s, block);
+  Stmt *nest = sched_plain_nest(s, block);
   BLOCK(block)->predicate = NULL;
   tree_replace(s, place, nest);
 }
 
 static Stmt *filling_block(Sched *s, const Buffer *buffer)
 {
-  Stmt *owner = func_alloc_block(s, buffer);
+  Stmt *owner = sched_func_alloc_block(s, buffer);
   Stmt **writer;
   int n = owner ? facts_writers(scratch(s->ctx), owner, buffer, &writer) : 0;
   if (n != 1)
@@ -268,11 +270,12 @@ static void fill_gaps(Sched *s, Layout *v, Stmt *block, const Buffer *from, cons
   const Expr *inside = NULL;
   Map subst = {0};
   Analyzer *an = analyzer_new(s->m, tmp);
-  for (int k = 0; k < v->map->nout; k++) analyzer_bind(an, at[k], const_like(s, v->out_extent[k], 0), v->out_extent[k]);
+  for (int k = 0; k < v->map->nout; k++)
+    analyzer_bind(an, at[k], sched_const_like(s, v->out_extent[k], 0), v->out_extent[k]);
   for (int d = 0; d < from->ndim; d++) {
     map_put(tmp, &subst, index[d]->u.var, (void *)expr_cast(s->m, index[d]->dtype, old[d]));
     const Expr *fits = expr_lt(s->m, old[d], from->shape[d]);
-    if (!analyzer_prove(an, fits)) inside = both(s, inside, fits);
+    if (!analyzer_prove(an, fits)) inside = sched_both(s, inside, fits);
   }
   const Expr *value = expr_substitute(s->m, b->body->u.store.value, &subst);
   if (inside) value = expr_call(s->m, value->dtype, IN_IF_THEN_ELSE, 3, (const Expr *[]){inside, value, pad});
@@ -281,16 +284,16 @@ static void fill_gaps(Sched *s, Layout *v, Stmt *block, const Buffer *from, cons
   b->iter = arena_array(s->m->arena, BlockIter, v->map->nout);
   b->niter = v->map->nout;
   for (int k = 0; k < v->map->nout; k++)
-    b->iter[k] = (BlockIter){at[k], const_like(s, here[k], 0), v->out_extent[k], ITER_SPATIAL, here[k]};
+    b->iter[k] = (BlockIter){at[k], sched_const_like(s, here[k], 0), v->out_extent[k], ITER_SPATIAL, here[k]};
   replace_nest(s, block, top);
   block_infer_access(s->m, b);
 }
 
 SchedArg prim_transform_layout(Sched *s, SchedArg *a)
 {
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   bool write;
-  const Buffer *from = buffer_region(s, "transform_layout", block, &a[1], &write)->buffer;
+  const Buffer *from = sched_buffer_region(s, "transform_layout", block, &a[1], &write)->buffer;
   if (from->strides || from->elem_offset)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: buffer '%s' has strides or an offset of its own",
           from->name);
@@ -306,11 +309,11 @@ SchedArg prim_transform_layout(Sched *s, SchedArg *a)
   const Buffer *to = buffer_new(s->m, from->name, from->dtype, v.map->nout, v.out_extent, NULL, NULL, from->scope,
                                 from->align, from->offset_factor, from->data);
   Stmt *filler = v.padded ? filling_block(s, from) : NULL;
-  if (filler) fill_gaps(s, &v, filler, from, to, expr_cast(s->m, from->dtype, arg_expr(s, &a[3], from->dtype)));
+  if (filler) fill_gaps(s, &v, filler, from, to, expr_cast(s->m, from->dtype, sched_arg_expr(s, &a[3], from->dtype)));
   Move move = {.layout = &v, .an = facts_analyzer(s, s->f->body), .from = from, .to = to};
   facts_bind_below(move.an, s->f->body);
   move_accesses(s, &move);
-  return arg_none;
+  return sched_arg_none;
 }
 
 /* ---- transform_block_layout --------------------------------------------------------------------- */
@@ -333,7 +336,7 @@ static IterKind kind_of(Sched *s, Stmt *block, const IndexMap *map, int k)
 SchedArg prim_transform_block_layout(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   const IndexMap *map = a[1].u.p;
   Block *b = BLOCK(block);
   facts_check_movable(s, "transform_block_layout", block);
@@ -350,7 +353,7 @@ SchedArg prim_transform_block_layout(Sched *s, SchedArg *a)
   BlockIter *iter = arena_array(s->m->arena, BlockIter, map->nout);
   for (int k = 0; k < map->nout; k++) {
     at[k] = var_new(s->m, arena_printf(s->m->arena, "v%d", k), map->out[k]->dtype, VAR_PLAIN);
-    iter[k] = (BlockIter){at[k], const_like(s, v.out_extent[k], 0), v.out_extent[k], kind_of(s, block, map, k),
+    iter[k] = (BlockIter){at[k], sched_const_like(s, v.out_extent[k], 0), v.out_extent[k], kind_of(s, block, map, k),
                           var_expr(at[k])};
   }
   const Expr **old = inverse_of(&v, at);
@@ -362,7 +365,7 @@ SchedArg prim_transform_block_layout(Sched *s, SchedArg *a)
   b->iter = iter;
   b->niter = map->nout;
   replace_nest(s, block, top);
-  simplify_body(s, block);
+  sched_simplify_body(s, block);
   facts_refresh(s, block);
-  return arg_none;
+  return sched_arg_none;
 }

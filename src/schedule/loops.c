@@ -30,7 +30,7 @@ static void add_predicate(Sched *s, Stmt *below, const Expr *cond)
 {
   Stmt **block;
   int n = tree_blocks(scratch(s->ctx), below, &block);
-  for (int i = 0; i < n; i++) BLOCK(block[i])->predicate = both(s, BLOCK(block[i])->predicate, cond);
+  for (int i = 0; i < n; i++) BLOCK(block[i])->predicate = sched_both(s, BLOCK(block[i])->predicate, cond);
 }
 
 /* ---- split ------------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ static int read_factors(Sched *s, Stmt *loop, const SchedArg *list, const Expr *
       inferred = i;
       continue;
     }
-    factor[i] = facts_simplify(s, loop, arg_expr(s, a, LOOPVAR(loop)->dtype));
+    factor[i] = facts_simplify(s, loop, sched_arg_expr(s, a, LOOPVAR(loop)->dtype));
     if (!dtype_is_int(factor[i]->dtype))
       raise(s->ctx, ERR_ARGUMENT, NOWHERE, "split: %s: factor %d is no integer", tree_what(s, loop), i);
     factor[i] = expr_cast(s->m, LOOPVAR(loop)->dtype, factor[i]);
@@ -64,12 +64,12 @@ static int read_factors(Sched *s, Stmt *loop, const SchedArg *list, const Expr *
 static void complete_factors(Sched *s, Analyzer *an, Stmt *loop, int n, const Expr **factor, int inferred)
 {
   const Expr *extent = loop->u.loop.extent;
-  const Expr *product = const_like(s, LOOPVAR(loop)->expr, 1);
+  const Expr *product = sched_const_like(s, LOOPVAR(loop)->expr, 1);
   for (int i = 0; i < n; i++)
     if (i != inferred) product = expr_mul(s->m, product, factor[i]);
   product = expr_simplify(an, product);
   if (inferred >= 0) {
-    factor[inferred] = expr_simplify(an, ceil_div(s, extent, product));
+    factor[inferred] = expr_simplify(an, sched_ceil_div(s, extent, product));
     return;
   }
   if (product->kind == E_INT && extent->kind == E_INT && product->u.i < extent->u.i)
@@ -84,7 +84,7 @@ static void complete_factors(Sched *s, Analyzer *an, Stmt *loop, int n, const Ex
 
 SchedArg prim_split(Sched *s, SchedArg *a)
 {
-  Stmt *loop = arg_loop(s, &a[0]);
+  Stmt *loop = sched_arg_loop(s, &a[0]);
   check_plain_loop(s, "split", loop);
   stmt_visit(loop->u.loop.body, check_in_block, s);
   Arena *tmp = scratch(s->ctx);
@@ -94,12 +94,12 @@ SchedArg prim_split(Sched *s, SchedArg *a)
   complete_factors(s, an, loop, n, factor, read_factors(s, loop, &a[1], factor));
 
   const Expr *sum = loop->u.loop.min;
-  const Expr *product = const_like(s, sum, 1);
+  const Expr *product = sched_const_like(s, sum, 1);
   const Var *old = LOOPVAR(loop);
   const Var **var = arena_array(tmp, const Var *, n);
   for (int i = 0; i < n; i++) {
     var[i] = var_new(s->m, arena_printf(s->m->arena, "%s_%d", old->name, i), old->dtype, VAR_PLAIN);
-    analyzer_bind(an, var[i], const_like(s, sum, 0), factor[i]);
+    analyzer_bind(an, var[i], sched_const_like(s, sum, 0), factor[i]);
     product = expr_mul(s->m, product, factor[i]);
   }
   const Expr *offset = var_expr(var[0]);
@@ -118,11 +118,11 @@ SchedArg prim_split(Sched *s, SchedArg *a)
   Stmt **made = arena_array(tmp, Stmt *, n);
   Stmt *nest = body;
   for (int i = n - 1; i >= 0; i--)
-    nest = made[i] = stmt_for(s->m, var[i], const_like(s, sum, 0), factor[i], FOR_SERIAL, NULL, nest);
+    nest = made[i] = stmt_for(s->m, var[i], sched_const_like(s, sum, 0), factor[i], FOR_SERIAL, NULL, nest);
   tree_replace(s, loop, nest);
   facts_simplify_below(s, nest);
-  for (int i = 0; i < n; i++) out[i] = result_loop(s, made[i]);
-  return result_list(s, n, out);
+  for (int i = 0; i < n; i++) out[i] = sched_result_loop(s, made[i]);
+  return sched_result_list(s, n, out);
 }
 
 /* ---- fuse ---------------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ SchedArg prim_fuse(Sched *s, SchedArg *a)
   Stmt **loop = arena_array(tmp, Stmt *, n);
   const Expr *product = NULL;
   for (int i = 0; i < n; i++) {
-    loop[i] = arg_loop(s, &a[0].u.list.v[i]);
+    loop[i] = sched_arg_loop(s, &a[0].u.list.v[i]);
     check_plain_loop(s, "fuse", loop[i]);
     if (i) check_nested(s, "fuse", loop[i - 1], loop[i]);
     for (int k = 0; k < i; k++)
@@ -162,11 +162,11 @@ SchedArg prim_fuse(Sched *s, SchedArg *a)
               tree_what(s, loop[k]));
     product = product ? expr_mul(s->m, product, loop[i]->u.loop.extent) : loop[i]->u.loop.extent;
   }
-  if (n == 1) return result_loop(s, loop[0]);
+  if (n == 1) return sched_result_loop(s, loop[0]);
   Analyzer *an = facts_analyzer(s, loop[n - 1]);
   product = expr_simplify(an, product);
   const Var *var = var_new(s->m, fused_name(s, n, loop), product->dtype, VAR_PLAIN);
-  analyzer_bind(an, var, const_like(s, product, 0), product);
+  analyzer_bind(an, var, sched_const_like(s, product, 0), product);
   Map map = {0};
   const Expr *rest = var_expr(var);
   for (int i = n - 1; i >= 0; i--) {
@@ -178,10 +178,10 @@ SchedArg prim_fuse(Sched *s, SchedArg *a)
   }
   Stmt *body = loop[n - 1]->u.loop.body;
   stmt_substitute(s->m, body, &map);
-  Stmt *fused = stmt_for(s->m, var, const_like(s, product, 0), product, FOR_SERIAL, NULL, body);
+  Stmt *fused = stmt_for(s->m, var, sched_const_like(s, product, 0), product, FOR_SERIAL, NULL, body);
   tree_replace(s, loop[0], fused);
   facts_simplify_below(s, fused);
-  return result_loop(s, fused);
+  return sched_result_loop(s, fused);
 }
 
 /* ---- reorder --------------------------------------------------------------------------------- */
@@ -270,7 +270,7 @@ SchedArg prim_reorder(Sched *s, SchedArg *a)
   if (!n) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "reorder: no loops are given");
   Stmt **loop = arena_array(tmp, Stmt *, n);
   for (int i = 0; i < n; i++) {
-    loop[i] = arg_loop(s, &a[0].u.list.v[i]);
+    loop[i] = sched_arg_loop(s, &a[0].u.list.v[i]);
     if (position(loop, i, loop[i]) >= 0)
       raise(s->ctx, ERR_ARGUMENT, NOWHERE, "reorder: %s is given twice", tree_what(s, loop[i]));
   }
@@ -292,14 +292,14 @@ SchedArg prim_reorder(Sched *s, SchedArg *a)
   stmt_replace(s->f, before[0], place);
   for (int i = np - 1; i >= 0; i--) body = (after[i]->u.loop.body = body, after[i]);
   tree_replace(s, place, after[0]);
-  return arg_none;
+  return sched_arg_none;
 }
 
 /* ---- small ones ---------------------------------------------------------------------------------- */
 
 SchedArg prim_reorder_block_iter_var(Sched *s, SchedArg *a)
 {
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   Block *b = BLOCK(block);
   int n = a[1].u.list.n;
   if (n != b->niter)
@@ -308,7 +308,7 @@ SchedArg prim_reorder_block_iter_var(Sched *s, SchedArg *a)
   BlockIter *iter = arena_array(s->m->arena, BlockIter, n);
   bool *used = arena_array(scratch(s->ctx), bool, n);
   for (int i = 0; i < n; i++) {
-    int64_t from = arg_int(s, &a[1].u.list.v[i]);
+    int64_t from = sched_arg_int(s, &a[1].u.list.v[i]);
     if (from < 0 || from >= n || used[from])
       raise(s->ctx, ERR_ARGUMENT, NOWHERE,
             "reorder_block_iter_var: %" PRId64 " at place %d does not make a permutation of 0 to %d", from, i, n - 1);
@@ -316,12 +316,12 @@ SchedArg prim_reorder_block_iter_var(Sched *s, SchedArg *a)
     iter[i] = b->iter[from];
   }
   b->iter = iter;
-  return arg_none;
+  return sched_arg_none;
 }
 
 SchedArg prim_add_unit_loop(Sched *s, SchedArg *a)
 {
-  Stmt *inner = arg_block_or_loop(s, &a[0]);
+  Stmt *inner = sched_arg_block_or_loop(s, &a[0]);
   if (inner->kind == S_BLOCK) tree_scope(s, inner);
   DType dtype = inner->kind == S_FOR ? LOOPVAR(inner)->dtype : DT_I32;
   const Var *var = var_new(s->m, "u", dtype, VAR_PLAIN);
@@ -329,5 +329,5 @@ SchedArg prim_add_unit_loop(Sched *s, SchedArg *a)
   stmt_replace(s->f, inner, place);
   Stmt *loop = stmt_for(s->m, var, expr_int(s->m, dtype, 0), expr_int(s->m, dtype, 1), FOR_SERIAL, NULL, inner);
   tree_replace(s, place, loop);
-  return result_loop(s, loop);
+  return sched_result_loop(s, loop);
 }

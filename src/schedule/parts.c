@@ -10,29 +10,30 @@ static const Region *pick_region(Sched *s, const char *prim, Stmt *block, const 
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: %s does not %s a buffer '%s'", prim, tree_what(s, block), verb,
           index->u.s);
   }
-  int64_t i = arg_int(s, index);
+  int64_t i = sched_arg_int(s, index);
   if (i < 0 || i >= n)
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: buffer number %" PRId64 " is not among the %d that %s %ss", prim, i, n,
           tree_what(s, block), verb);
   return &v[i];
 }
 
-const Region *read_region(Sched *s, const char *prim, Stmt *block, const SchedArg *index)
+const Region *sched_read_region(Sched *s, const char *prim, Stmt *block, const SchedArg *index)
 {
   return pick_region(s, prim, block, index, BLOCK(block)->nreads, BLOCK(block)->reads, "read");
 }
 
-const Region *write_region(Sched *s, const char *prim, Stmt *block, const SchedArg *index)
+const Region *sched_write_region(Sched *s, const char *prim, Stmt *block, const SchedArg *index)
 {
   return pick_region(s, prim, block, index, BLOCK(block)->nwrites, BLOCK(block)->writes, "write");
 }
 
 /* ("read", 0), ("write", 1), or the name of a buffer that the block touches. */
-const Region *buffer_region(Sched *s, const char *prim, Stmt *block, const SchedArg *a, bool *write)
+const Region *sched_buffer_region(Sched *s, const char *prim, Stmt *block, const SchedArg *a, bool *write)
 {
   if (a->kind == SA_LIST) {
     *write = !strcmp(a->u.list.v[0].u.s, "write");
-    return *write ? write_region(s, prim, block, &a->u.list.v[1]) : read_region(s, prim, block, &a->u.list.v[1]);
+    return *write ? sched_write_region(s, prim, block, &a->u.list.v[1])
+                  : sched_read_region(s, prim, block, &a->u.list.v[1]);
   }
   for (int i = 0; i < BLOCK(block)->nwrites; i++)
     if (!strcmp(BLOCK(block)->writes[i].buffer->name, a->u.s)) {
@@ -40,10 +41,10 @@ const Region *buffer_region(Sched *s, const char *prim, Stmt *block, const Sched
       return &BLOCK(block)->writes[i];
     }
   *write = false;
-  return read_region(s, prim, block, a);
+  return sched_read_region(s, prim, block, a);
 }
 
-void block_add_alloc(Sched *s, Stmt *block, const Buffer *buffer)
+void sched_block_add_alloc(Sched *s, Stmt *block, const Buffer *buffer)
 {
   Block *b = BLOCK(block);
   const Buffer **v = arena_array(s->m->arena, const Buffer *, b->nallocs + 1);
@@ -52,7 +53,7 @@ void block_add_alloc(Sched *s, Stmt *block, const Buffer *buffer)
   b->allocs = v;
 }
 
-Stmt *func_alloc_block(Sched *s, const Buffer *buffer)
+Stmt *sched_func_alloc_block(Sched *s, const Buffer *buffer)
 {
   Stmt **block;
   int n = tree_all_blocks(scratch(s->ctx), s->f, &block);
@@ -62,9 +63,9 @@ Stmt *func_alloc_block(Sched *s, const Buffer *buffer)
   return NULL;
 }
 
-void func_drop_alloc(Sched *s, const Buffer *buffer)
+void sched_func_drop_alloc(Sched *s, const Buffer *buffer)
 {
-  Stmt *owner = func_alloc_block(s, buffer);
+  Stmt *owner = sched_func_alloc_block(s, buffer);
   if (!owner) return;
   Block *b = BLOCK(owner);
   const Buffer **v = arena_array(s->m->arena, const Buffer *, b->nallocs);
@@ -75,7 +76,8 @@ void func_drop_alloc(Sched *s, const Buffer *buffer)
   b->nallocs = n;
 }
 
-Stmt *plain_block(Sched *s, const char *name, int n, const Var *const *vars, const Expr *const *extent, Stmt *body)
+Stmt *sched_plain_block(Sched *s, const char *name, int n, const Var *const *vars, const Expr *const *extent,
+                        Stmt *body)
 {
   Block *b = arena_new_of(s->m->arena, Block);
   b->name = tree_block_name(s, name);
@@ -91,7 +93,7 @@ Stmt *plain_block(Sched *s, const char *name, int n, const Var *const *vars, con
   return block;
 }
 
-Stmt *plain_nest(Sched *s, Stmt *block)
+Stmt *sched_plain_nest(Sched *s, Stmt *block)
 {
   Block *b = BLOCK(block);
   Stmt *nest = block;
@@ -99,12 +101,12 @@ Stmt *plain_nest(Sched *s, Stmt *block)
     BlockIter *it = &b->iter[i];
     const Var *var = var_new(s->m, arena_printf(s->m->arena, "ax%d", i), it->var->dtype, VAR_PLAIN);
     it->value = expr_is_int(it->min, 0) ? var_expr(var) : expr_add(s->m, it->min, var_expr(var));
-    nest = stmt_for(s->m, var, const_like(s, it->min, 0), it->extent, FOR_SERIAL, NULL, nest);
+    nest = stmt_for(s->m, var, sched_const_like(s, it->min, 0), it->extent, FOR_SERIAL, NULL, nest);
   }
   return nest;
 }
 
-const IterVar *const *iters_as_loops(Sched *s, const Block *b)
+const IterVar *const *sched_iters_as_loops(Sched *s, const Block *b)
 {
   Arena *tmp = scratch(s->ctx);
   const IterVar **loops = arena_array(tmp, const IterVar *, b->niter);

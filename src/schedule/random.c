@@ -6,7 +6,7 @@
 
 static int64_t pick(uint64_t *seed, int64_t lo, int64_t hi) /* both ends included */
 {
-  return lo + (int64_t)(rng_next(seed) % (uint64_t)(hi - lo + 1));
+  return lo + (int64_t)(sched_rng_next(seed) % (uint64_t)(hi - lo + 1));
 }
 
 static bool chance(uint64_t *seed, int percent) { return pick(seed, 1, 100) <= percent; }
@@ -247,7 +247,7 @@ static void draw_sizes(EvalEnv *env, const PrimFunc *f, uint64_t *seed)
       const Var **v;
       int n = expr_free_vars(env->arena, b ? b->shape[d] : var_expr(f->param[i].var), &v);
       for (int k = 0; k < n; k++)
-        if (!map_has(&env->vars, v[k])) eval_bind(env, v[k], value_int(v[k]->dtype, pick(seed, 1, 19)));
+        if (!map_has(&env->vars, v[k])) expr_eval_bind(env, v[k], value_int(v[k]->dtype, pick(seed, 1, 19)));
     }
   }
 }
@@ -267,7 +267,7 @@ TirArg *random_args(Arena *a, const PrimFunc *f, uint64_t seed)
     size_t count = 1;
     for (int d = 0; d < b->ndim; d++) {
       shape[d] = expr_eval(&env, b->shape[d], 0).i;
-      count = size_mul(f->m->ctx, count, (size_t)shape[d], "elements");
+      count = mem_size_mul(f->m->ctx, count, (size_t)shape[d], "elements");
     }
     size_t bytes = (size_t)dtype_bytes(b->dtype);
     char *data = arena_alloc_array(a, count + 1, bytes);

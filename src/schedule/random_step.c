@@ -15,7 +15,7 @@ typedef struct Dice {
 
 static int64_t pick(Dice *d, int64_t lo, int64_t hi)
 {
-  return lo + (int64_t)(rng_next(d->seed) % (uint64_t)(hi - lo + 1));
+  return lo + (int64_t)(sched_rng_next(d->seed) % (uint64_t)(hi - lo + 1));
 }
 
 static bool chance(Dice *d, int percent) { return pick(d, 1, 100) <= percent; }

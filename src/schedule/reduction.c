@@ -7,7 +7,7 @@
  * and annotations, so a vectorized loop initialises in vectors too. */
 #include "schedule/engine.h"
 
-Stmt *copy_loop(Sched *s, const Stmt *loop, Map *vars, Stmt *body)
+Stmt *sched_copy_loop(Sched *s, const Stmt *loop, Map *vars, Stmt *body)
 {
   const Var *old = LOOPVAR(loop);
   const Var *var = var_new(s->m, old->name, old->dtype, VAR_PLAIN);
@@ -20,7 +20,7 @@ Stmt *copy_loop(Sched *s, const Stmt *loop, Map *vars, Stmt *body)
 }
 
 /* The predicate as it is at the first step of the loops not in vars. */
-const Expr *first_step_predicate(Sched *s, const Expr *predicate, int n, Stmt *const *loop, Map *vars)
+const Expr *sched_first_step_predicate(Sched *s, const Expr *predicate, int n, Stmt *const *loop, Map *vars)
 {
   Map map = {0};
   Arena *tmp = scratch(s->ctx);
@@ -47,22 +47,22 @@ static bool in_domain(Sched *s, Stmt *block, const Expr *cond)
   return true;
 }
 
-const Expr *init_predicate(Sched *s, Stmt *block, int n, Stmt *const *loop, Map *vars)
+const Expr *sched_init_predicate(Sched *s, Stmt *block, int n, Stmt *const *loop, Map *vars)
 {
   const Expr **part;
   const Expr *keep = NULL;
-  int nparts = conjuncts(scratch(s->ctx), BLOCK(block)->predicate, &part);
+  int nparts = sched_conjuncts(scratch(s->ctx), BLOCK(block)->predicate, &part);
   for (int p = 0; p < nparts; p++) {
     bool reduces = false;
     for (int i = 0; i < n; i++) reduces |= !map_has(vars, LOOPVAR(loop[i])) && expr_uses_var(part[p], LOOPVAR(loop[i]));
-    if (!reduces) keep = both(s, keep, part[p]);
+    if (!reduces) keep = sched_both(s, keep, part[p]);
   }
-  if (!in_domain(s, block, keep)) return first_step_predicate(s, BLOCK(block)->predicate, n, loop, vars);
+  if (!in_domain(s, block, keep)) return sched_first_step_predicate(s, BLOCK(block)->predicate, n, loop, vars);
   return keep ? expr_substitute(s->m, keep, vars) : NULL;
 }
 
 /* Raises unless the first steps of the loops are the first step of the reduction. */
-void check_starts(Sched *s, const char *prim, Stmt *block)
+void sched_check_starts(Sched *s, const char *prim, Stmt *block)
 {
   const Block *b = BLOCK(block);
   Stmt **loop;
@@ -86,7 +86,7 @@ static void check_decompose(Sched *s, Stmt *block, Stmt *loop)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: %s is not around %s in its scope", tree_what(s, loop),
           tree_what(s, block));
   tree_check_plain(s, "decompose_reduction", block);
-  check_starts(s, "decompose_reduction", block);
+  sched_check_starts(s, "decompose_reduction", block);
   for (int i = 0; i < b->niter; i++)
     if (b->iter[i].kind != ITER_SPATIAL && b->iter[i].kind != ITER_REDUCE)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: the variable '%s' of %s is opaque",
@@ -137,8 +137,8 @@ static Stmt *init_block(Sched *s, Stmt *block)
 SchedArg prim_decompose_reduction(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = arg_block(s, &a[0]);
-  Stmt *loop = arg_loop(s, &a[1]);
+  Stmt *block = sched_arg_block(s, &a[0]);
+  Stmt *loop = sched_arg_loop(s, &a[1]);
   check_decompose(s, block, loop);
   Block *b = BLOCK(block);
   Stmt **path;
@@ -158,11 +158,11 @@ SchedArg prim_decompose_reduction(Sched *s, SchedArg *a)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE,
             "decompose_reduction: %s runs over spatial and reduction variables of %s at once", tree_what(s, path[i]),
             tree_what(s, block));
-    if (roles >> ITER_SPATIAL & 1) nest = copy_loop(s, path[i], &copied, nest);
+    if (roles >> ITER_SPATIAL & 1) nest = sched_copy_loop(s, path[i], &copied, nest);
   }
   for (int i = 0; i < n; i++)
     if (map_has(&copied, LOOPVAR(path[i]))) check_copied_bounds(s, path[i], n, path, &copied);
-  BLOCK(init)->predicate = init_predicate(s, block, n, path, &copied);
+  BLOCK(init)->predicate = sched_init_predicate(s, block, n, path, &copied);
   stmt_substitute(s->m, nest, &copied);
   if (facts_guarded(s, block)) vec_push(s->m->arena, &s->guarded, init->id);
   tree_insert_beside(s, loop, false, nest);
@@ -172,5 +172,5 @@ SchedArg prim_decompose_reduction(Sched *s, SchedArg *a)
   facts_refresh(s, block);
   facts_check_above(s, "decompose_reduction", block);
   facts_check_above(s, "decompose_reduction", init);
-  return result_block(s, init);
+  return sched_result_block(s, init);
 }

@@ -20,7 +20,7 @@ const Expr *region_greater(Sched *s, Analyzer *an, const Expr *a, const Expr *b)
 
 static const Expr *whole_end(Sched *s, Analyzer *an, const Expr *extent)
 {
-  return expr_simplify(an, expr_sub(s->m, extent, const_like(s, extent, 1)));
+  return expr_simplify(an, expr_sub(s->m, extent, sched_const_like(s, extent, 1)));
 }
 
 Box region_under(Sched *s, Analyzer *an, const Region *r, Stmt *block, const Stmt *loop)
@@ -37,14 +37,15 @@ Box region_under(Sched *s, Analyzer *an, const Region *r, Stmt *block, const Stm
   for (int i = 0; i < n; i++) vars[i] = LOOPVAR(inner[i]);
   for (int d = 0; d < ndim; d++) {
     const Expr *lo = expr_simplify(an, expr_substitute(s->m, r->min[d], &values));
-    const Expr *hi = expr_is_int(r->extent[d], 1)
-                         ? lo
-                         : expr_simplify(an, expr_substitute(s->m, iter_end(s, r->min[d], r->extent[d]), &values));
+    const Expr *hi =
+        expr_is_int(r->extent[d], 1)
+            ? lo
+            : expr_simplify(an, expr_substitute(s->m, sched_iter_end(s, r->min[d], r->extent[d]), &values));
     const Expr *unused;
     bool known = !expr_has_kind(lo, E_LOAD) && !expr_has_kind(hi, E_LOAD) &&
                  analyzer_relax(an, lo, n, vars, &box.lo[d], &unused) &&
                  analyzer_relax(an, hi, n, vars, &unused, &box.hi[d]);
-    box.lo[d] = known ? expr_simplify(an, box.lo[d]) : const_like(s, lo, 0);
+    box.lo[d] = known ? expr_simplify(an, box.lo[d]) : sched_const_like(s, lo, 0);
     box.hi[d] = known ? expr_simplify(an, box.hi[d]) : whole_end(s, an, r->buffer->shape[d]);
   }
   return box;
@@ -67,7 +68,7 @@ static bool at_most(Sched *s, Analyzer *an, const Expr *a, const Expr *b)
 bool region_holds(Sched *s, Analyzer *an, const Box *outer, const Box *inner)
 {
   for (int d = 0; d < outer->buffer->ndim; d++) {
-    const Expr *first = const_like(s, outer->lo[d], 0);
+    const Expr *first = sched_const_like(s, outer->lo[d], 0);
     const Expr *last = whole_end(s, an, outer->buffer->shape[d]);
     if (!at_most(s, an, outer->lo[d], inner->lo[d]) && !at_most(s, an, outer->lo[d], first)) return false;
     if (!at_most(s, an, inner->hi[d], outer->hi[d]) && !at_most(s, an, last, outer->hi[d])) return false;

@@ -74,7 +74,7 @@ static Stmt *reduction_under(Sched *s, Stmt *loop)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s holds %d blocks; it must hold just the reduction",
           tree_what(s, loop), n);
   tree_check_plain(s, "rfactor", block[0]);
-  check_starts(s, "rfactor", block[0]);
+  sched_check_starts(s, "rfactor", block[0]);
   const char *why = facts_not_reduction(s, block[0]);
   if (why)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s is not a whole reduction: %s", tree_what(s, block[0]), why);
@@ -98,7 +98,7 @@ static void make_partial_buffers(Factor *v)
     const Expr **shape = with_axis(v, c->ndim, c->shape, v->loop->u.loop.extent);
     const char *name = tree_buffer_name(v->s, arena_printf(scratch(v->s->ctx), "%s_rf", c->name));
     v->partial[i] = buffer_new(v->s->m, name, c->dtype, c->ndim + 1, shape, NULL, NULL, c->scope, 0, 0, NULL);
-    block_add_alloc(v->s, tree_scope(v->s, v->block), v->partial[i]);
+    sched_block_add_alloc(v->s, tree_scope(v->s, v->block), v->partial[i]);
   }
 }
 
@@ -262,13 +262,13 @@ static void read_axis(Factor *v, int64_t axis)
 
 SchedArg prim_rfactor(Sched *s, SchedArg *a)
 {
-  Factor v = {.s = s, .loop = arg_loop(s, &a[0])};
+  Factor v = {.s = s, .loop = sched_arg_loop(s, &a[0])};
   v.block = reduction_under(s, v.loop);
   v.b = BLOCK(v.block);
   bool guarded = facts_guarded(s, v.block);
   check_nest(&v);
   find_reducer(&v);
-  read_axis(&v, arg_int(s, &a[1]));
+  read_axis(&v, sched_arg_int(s, &a[1]));
   make_partial_buffers(&v);
 
   Stmt *top = tree_nest(v.block);
@@ -278,11 +278,11 @@ SchedArg prim_rfactor(Sched *s, SchedArg *a)
   Map vars = {0};
   for (int i = v.nloop - 1; i >= 0; i--)
     if (v.nest[i] == v.loop || facts_roles(v.b, LOOPVAR(v.nest[i])) >> ITER_SPATIAL & 1) {
-      nest = copy_loop(s, v.nest[i], &vars, nest == v.block ? stmt_nop(s->m) : nest);
+      nest = sched_copy_loop(s, v.nest[i], &vars, nest == v.block ? stmt_nop(s->m) : nest);
     }
   v.nest[v.nloop - 1]->u.loop.body = rf;
   stmt_link(v.nest[v.nloop - 1], v.nest[v.nloop - 1]->parent);
-  const Expr *predicate = first_step_predicate(s, v.b->predicate, v.nloop, v.nest, &vars);
+  const Expr *predicate = sched_first_step_predicate(s, v.b->predicate, v.nloop, v.nest, &vars);
   final_block(&v, &vars);
   BLOCK(v.block)->predicate = predicate;
   Stmt *innermost = nest;
@@ -301,5 +301,5 @@ SchedArg prim_rfactor(Sched *s, SchedArg *a)
   facts_refresh(s, v.block);
   facts_check_above(s, "rfactor", v.block);
   facts_check_above(s, "rfactor", rf);
-  return result_block(s, rf);
+  return sched_result_block(s, rf);
 }

@@ -5,7 +5,7 @@
 #include "schedule/engine.h"
 
 /* splitmix64 */
-uint64_t rng_next(uint64_t *state)
+uint64_t sched_rng_next(uint64_t *state)
 {
   uint64_t z = *state += 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -13,7 +13,7 @@ uint64_t rng_next(uint64_t *state)
   return z ^ z >> 31;
 }
 
-static double rng_unit(uint64_t *state) { return (double)(rng_next(state) >> 11) * 0x1p-53; }
+static double rng_unit(uint64_t *state) { return (double)(sched_rng_next(state) >> 11) * 0x1p-53; }
 
 SchedArg prim_sample_categorical(Sched *s, SchedArg *a)
 {
@@ -31,7 +31,7 @@ SchedArg prim_sample_categorical(Sched *s, SchedArg *a)
   if (!(sum > 0)) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_categorical: all probabilities are 0");
   int64_t choice = n - 1;
   if (a[2].kind != SA_NONE) {
-    choice = arg_int(s, &a[2]);
+    choice = sched_arg_int(s, &a[2]);
     if (choice < 0 || choice >= n)
       raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_categorical: decision %" PRId64 " is not one of the %d candidates",
             choice, n);
@@ -46,7 +46,7 @@ SchedArg prim_sample_categorical(Sched *s, SchedArg *a)
     }
   }
   a[2] = (SchedArg){.kind = SA_INT, .u.i = choice};
-  return result_int(s, arg_int(s, &a[0].u.list.v[choice]));
+  return sched_result_int(s, sched_arg_int(s, &a[0].u.list.v[choice]));
 }
 
 /* A random divisor of v that is at most limit. */
@@ -58,15 +58,15 @@ static int64_t draw_divisor(Sched *s, int64_t v, int64_t limit)
     if (d <= limit) vec_push(scratch(s->ctx), &small, d);
     if (d * d != v && v / d <= limit) vec_push(scratch(s->ctx), &small, v / d);
   }
-  return small.v[rng_next(&s->rng) % (uint64_t)small.n];
+  return small.v[sched_rng_next(&s->rng) % (uint64_t)small.n];
 }
 
 SchedArg prim_sample_perfect_tile(Sched *s, SchedArg *a)
 {
-  Stmt *loop = arg_loop(s, &a[0]);
+  Stmt *loop = sched_arg_loop(s, &a[0]);
   const Expr *extent = loop->u.loop.extent;
-  int64_t n = arg_int(s, &a[1]);
-  int64_t limit = arg_int(s, &a[2]);
+  int64_t n = sched_arg_int(s, &a[1]);
+  int64_t limit = sched_arg_int(s, &a[2]);
   if (n < 1 || n > 64)
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: %" PRId64 " is no number of tiles; 1 to 64 are", n);
   if (limit < 1)
@@ -85,7 +85,7 @@ SchedArg prim_sample_perfect_tile(Sched *s, SchedArg *a)
       raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: the decision has %d factors, %" PRId64 " are wanted",
             a[3].u.list.n, n);
     for (int i = 0; i < n; i++) {
-      tile[i] = (SchedArg){.kind = SA_INT, .u.i = arg_int(s, &a[3].u.list.v[i])};
+      tile[i] = (SchedArg){.kind = SA_INT, .u.i = sched_arg_int(s, &a[3].u.list.v[i])};
       if (tile[i].u.i < 1 || !int_mul(product, tile[i].u.i, &product))
         raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: factor %" PRId64 " is no tile of %s", tile[i].u.i,
               tree_what(s, loop));
@@ -101,23 +101,23 @@ SchedArg prim_sample_perfect_tile(Sched *s, SchedArg *a)
     }
     tile[0] = (SchedArg){.kind = SA_INT, .u.i = rest};
   }
-  for (int i = 0; i < n; i++) out[i] = result_int(s, tile[i].u.i);
+  for (int i = 0; i < n; i++) out[i] = sched_result_int(s, tile[i].u.i);
   a[3] = (SchedArg){.kind = SA_LIST, .u.list = {tile, (int)n}};
-  return result_list(s, (int)n, out);
+  return sched_result_list(s, (int)n, out);
 }
 
 /* ---- compute location ------------------------------------------------------------------------ */
 
 static SchedArg try_inline(Sched *s, SchedArg *a)
 {
-  inline_block(s, arg_block(s, a));
-  return arg_none;
+  sched_inline_block(s, sched_arg_block(s, a));
+  return sched_arg_none;
 }
 
 static SchedArg try_compute_at(Sched *s, SchedArg *a)
 {
-  compute_at_loop(s, arg_block(s, &a[0]), func_find_id(s->f, (uint32_t)a[1].u.i), true, -1);
-  return arg_none;
+  sched_compute_at_loop(s, sched_arg_block(s, &a[0]), func_find_id(s->f, (uint32_t)a[1].u.i), true, -1);
+  return sched_arg_none;
 }
 
 /* Loops around all consumers where compute_at is legal: ids, outermost first. */
@@ -126,7 +126,7 @@ static int candidate_loops(Sched *s, SchedArg *block, uint32_t **out)
   Vec(uint32_t) ids = {0}, legal = {0};
   Arena *tmp = scratch(s->ctx);
   Stmt **consumer, **loop;
-  int n = facts_consumers(tmp, arg_block(s, block), &consumer);
+  int n = facts_consumers(tmp, sched_arg_block(s, block), &consumer);
   if (n) {
     int nl = stmt_loops(tmp, consumer[0], &loop);
     for (int i = 0; i < nl; i++) vec_push(tmp, &ids, loop[i]->id);
@@ -147,18 +147,18 @@ SchedArg prim_sample_compute_location(Sched *s, SchedArg *a)
   bool can_inline = sched_try(s, try_inline, &a[0]);
   int64_t choice;
   if (a[1].kind != SA_NONE) {
-    choice = arg_int(s, &a[1]);
+    choice = sched_arg_int(s, &a[1]);
     if (choice < -2 || choice >= n || (choice == -2 && !can_inline))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE,
             "sample_compute_location: decision %" PRId64
             " is not possible: %s has %d loops to compute at and %s be inlined",
-            choice, tree_what(s, arg_block(s, &a[0])), n, can_inline ? "can" : "cannot");
+            choice, tree_what(s, sched_arg_block(s, &a[0])), n, can_inline ? "can" : "cannot");
   } else {
     int options = n + 1 + can_inline;
-    choice = (int64_t)(rng_next(&s->rng) % (uint64_t)options) - 1;
+    choice = (int64_t)(sched_rng_next(&s->rng) % (uint64_t)options) - 1;
     if (choice == n) choice = -2;
   }
   a[1] = (SchedArg){.kind = SA_INT, .u.i = choice};
-  if (choice < 0) return result_mark(s, choice == -1 ? MARK_ROOT : MARK_INLINE);
-  return result_loop(s, func_find_id(s->f, loop[choice]));
+  if (choice < 0) return sched_result_mark(s, choice == -1 ? MARK_ROOT : MARK_INLINE);
+  return sched_result_loop(s, func_find_id(s->f, loop[choice]));
 }

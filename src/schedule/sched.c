@@ -93,7 +93,7 @@ void sched_expose(Sched *s, const char *name, int at)
   if (!b || strcmp(b->scope, "global"))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "buffer '%s' lives in scope %s, so it cannot be an argument of '%s'", name,
           b ? b->scope : "of another block", f->name);
-  func_drop_alloc(s, b);
+  sched_func_drop_alloc(s, b);
   Param *param = arena_array(s->m->arena, Param, f->nparam + 1);
   for (int i = 0; i <= f->nparam; i++) param[i] = i == at ? (Param){b->data, b} : f->param[i < at ? i : i - 1];
   f->param = param;
@@ -150,20 +150,26 @@ Stmt *sched_block_stmt(Sched *s, BlockRV b) { return rv_stmt(s, b.id, RV_BLOCK);
 Stmt *sched_loop_stmt(Sched *s, LoopRV l) { return rv_stmt(s, l.id, RV_LOOP); }
 int64_t sched_int_value(Sched *s, IntRV v) { return rv_get(s, v.id, RV_INT)->value; }
 
-Stmt *arg_block(Sched *s, const SchedArg *a) { return rv_stmt(s, a->u.i, RV_BLOCK); }
-Stmt *arg_loop(Sched *s, const SchedArg *a) { return rv_stmt(s, a->u.i, RV_LOOP); }
+Stmt *sched_arg_block(Sched *s, const SchedArg *a) { return rv_stmt(s, a->u.i, RV_BLOCK); }
+Stmt *sched_arg_loop(Sched *s, const SchedArg *a) { return rv_stmt(s, a->u.i, RV_LOOP); }
 
-Stmt *arg_block_or_loop(Sched *s, const SchedArg *a) { return a->kind == SA_BLOCK ? arg_block(s, a) : arg_loop(s, a); }
+Stmt *sched_arg_block_or_loop(Sched *s, const SchedArg *a)
+{
+  return a->kind == SA_BLOCK ? sched_arg_block(s, a) : sched_arg_loop(s, a);
+}
 
-LoopMark arg_mark(Sched *s, const SchedArg *a) { return rv_get(s, a->u.i, RV_LOOP)->mark; }
+LoopMark sched_arg_mark(Sched *s, const SchedArg *a) { return rv_get(s, a->u.i, RV_LOOP)->mark; }
 
-int64_t arg_int(Sched *s, const SchedArg *a) { return a->kind == SA_INTRV ? rv_get(s, a->u.i, RV_INT)->value : a->u.i; }
+int64_t sched_arg_int(Sched *s, const SchedArg *a)
+{
+  return a->kind == SA_INTRV ? rv_get(s, a->u.i, RV_INT)->value : a->u.i;
+}
 
-const Expr *arg_expr(Sched *s, const SchedArg *a, DType dtype)
+const Expr *sched_arg_expr(Sched *s, const SchedArg *a, DType dtype)
 {
   switch (a->kind) {
   case SA_INT: return expr_const(s->m, dtype, (double)a->u.i);
-  case SA_INTRV: return expr_const(s->m, dtype, (double)arg_int(s, a));
+  case SA_INTRV: return expr_const(s->m, dtype, (double)sched_arg_int(s, a));
   case SA_FLOAT: return expr_float(s->m, dtype_is_float(dtype) ? dtype : DT_F32, a->u.f);
   case SA_STR: return expr_str(s->m, a->u.s);
   case SA_EXPR: return a->u.e;
@@ -184,12 +190,12 @@ static SchedArg result_rv(Sched *s, Rv rv, int kind)
   return (SchedArg){.kind = kind, .u.i = s->rv.n - 1};
 }
 
-SchedArg result_block(Sched *s, Stmt *b) { return result_rv(s, (Rv){RV_BLOCK, b->id, MARK_NONE, 0}, SA_BLOCK); }
-SchedArg result_loop(Sched *s, Stmt *l) { return result_rv(s, (Rv){RV_LOOP, l->id, MARK_NONE, 0}, SA_LOOP); }
-SchedArg result_mark(Sched *s, LoopMark mark) { return result_rv(s, (Rv){RV_LOOP, 0, mark, 0}, SA_LOOP); }
-SchedArg result_int(Sched *s, int64_t v) { return result_rv(s, (Rv){RV_INT, 0, MARK_NONE, v}, SA_INTRV); }
+SchedArg sched_result_block(Sched *s, Stmt *b) { return result_rv(s, (Rv){RV_BLOCK, b->id, MARK_NONE, 0}, SA_BLOCK); }
+SchedArg sched_result_loop(Sched *s, Stmt *l) { return result_rv(s, (Rv){RV_LOOP, l->id, MARK_NONE, 0}, SA_LOOP); }
+SchedArg sched_result_mark(Sched *s, LoopMark mark) { return result_rv(s, (Rv){RV_LOOP, 0, mark, 0}, SA_LOOP); }
+SchedArg sched_result_int(Sched *s, int64_t v) { return result_rv(s, (Rv){RV_INT, 0, MARK_NONE, v}, SA_INTRV); }
 
-SchedArg result_list(Sched *s, int n, const SchedArg *v)
+SchedArg sched_result_list(Sched *s, int n, const SchedArg *v)
 {
   SchedArg out = {.kind = SA_LIST};
   out.u.list.v = n ? arena_copy(s->m->arena, v, sizeof *v * (size_t)n) : NULL;

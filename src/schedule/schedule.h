@@ -84,8 +84,8 @@ typedef struct PrimInfo {
   const char *result; /* "list[loop]" */
   const char *doc;
 } PrimInfo;
-int prims_count(void);
-const PrimInfo *prims_info(int);
+int prim_count(void);
+const PrimInfo *prim_info(int);
 
 /* The trace as Python text: one call per line, `l3, l4 = sch.split(l1, [None, 8])`. */
 const char *sched_trace_text(Arena *, const Sched *);

@@ -7,7 +7,7 @@
 
 static int check_write_index(Sched *s, const char *prim, Stmt *block, const SchedArg *a)
 {
-  int64_t i = arg_int(s, a);
+  int64_t i = sched_arg_int(s, a);
   if (i < 0 || i >= BLOCK(block)->nwrites)
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: buffer number %" PRId64 " is not among the %d that %s writes", prim, i,
           BLOCK(block)->nwrites, tree_what(s, block));
@@ -16,7 +16,7 @@ static int check_write_index(Sched *s, const char *prim, Stmt *block, const Sche
 
 static const Buffer *check_allocated(Sched *s, const char *prim, const Buffer *b)
 {
-  if (!func_alloc_block(s, b))
+  if (!sched_func_alloc_block(s, b))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
           "%s: buffer '%s' is a parameter of function '%s', whose memory is the caller's; cache_write gives one of its "
           "own",
@@ -26,12 +26,12 @@ static const Buffer *check_allocated(Sched *s, const char *prim, const Buffer *b
 
 SchedArg prim_storage_align(Sched *s, SchedArg *a)
 {
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   int index = check_write_index(s, "storage_align", block, &a[1]);
   const Buffer *b = check_allocated(s, "storage_align", BLOCK(block)->writes[index].buffer);
-  int64_t axis = arg_int(s, &a[2]);
-  int64_t factor = arg_int(s, &a[3]);
-  int64_t offset = arg_int(s, &a[4]);
+  int64_t axis = sched_arg_int(s, &a[2]);
+  int64_t factor = sched_arg_int(s, &a[3]);
+  int64_t offset = sched_arg_int(s, &a[4]);
   if (axis < -b->ndim || axis >= b->ndim)
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "storage_align: axis %" PRId64 " is not one of the %d of buffer '%s'", axis,
           b->ndim, b->name);
@@ -49,22 +49,22 @@ SchedArg prim_storage_align(Sched *s, SchedArg *a)
   vec_push(scratch(s->ctx), &groups, expr_call(s->m, DT_PTR, IN_MAKE_SHAPE, 4, group));
   annots_set(s->m->arena, &BLOCK(block)->annots, "buffer_dim_align",
              expr_call(s->m, DT_PTR, IN_MAKE_SHAPE, groups.n, groups.v));
-  return arg_none;
+  return sched_arg_none;
 }
 
 SchedArg prim_set_scope(Sched *s, SchedArg *a)
 {
-  Stmt *block = arg_block(s, &a[0]);
-  const Buffer *b = check_allocated(s, "set_scope", write_region(s, "set_scope", block, &a[1])->buffer);
+  Stmt *block = sched_arg_block(s, &a[0]);
+  const Buffer *b = check_allocated(s, "set_scope", sched_write_region(s, "set_scope", block, &a[1])->buffer);
   if (!*a[2].u.s) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "set_scope: the storage scope of buffer '%s' is empty", b->name);
   if (strcmp(b->scope, a[2].u.s)) stmt_replace_buffer(s->m, s->f->body, b, buffer_with_scope(s->m, b, a[2].u.s));
   facts_check_above(s, "set_scope", block);
-  return arg_none;
+  return sched_arg_none;
 }
 
 SchedArg prim_double_buffer(Sched *s, SchedArg *a)
 {
-  Stmt *block = arg_block(s, &a[0]);
+  Stmt *block = sched_arg_block(s, &a[0]);
   int index = check_write_index(s, "double_buffer", block, &a[1]);
   const Buffer *b = check_allocated(s, "double_buffer", BLOCK(block)->writes[index].buffer);
   const char *why = facts_not_complete(s, block);
@@ -72,7 +72,7 @@ SchedArg prim_double_buffer(Sched *s, SchedArg *a)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "double_buffer: %s, which fills buffer '%s', is not a complete block: %s",
           tree_what(s, block), b->name, why);
   annots_set(s->m->arena, &BLOCK(block)->annots, "double_buffer_scope", expr_i32(s->m, index));
-  return arg_none;
+  return sched_arg_none;
 }
 
 /* ---- prefetch ------------------------------------------------------------------------------ */
@@ -99,7 +99,7 @@ static Stmt *fetch_block(Fetch *v, const Var **vars, int locality)
   const Expr *address = expr_call(s->m, DT_PTR, IN_ADDRESS_OF, 1, &load);
   const Expr *args[] = {address, expr_i32(s->m, 0), expr_i32(s->m, locality), expr_i32(s->m, 1)};
   Stmt *body = stmt_eval(s->m, expr_call(s->m, DT_NONE, IN_PREFETCH, 4, args));
-  return plain_block(s, arena_printf(scratch(s->ctx), "%s_prefetch", b->name), b->ndim, vars, b->shape, body);
+  return sched_plain_block(s, arena_printf(scratch(s->ctx), "%s_prefetch", b->name), b->ndim, vars, b->shape, body);
 }
 
 static Stmt *fetch_nest(Fetch *v)
@@ -111,28 +111,28 @@ static Stmt *fetch_nest(Fetch *v)
   Stmt *block = fetch_block(v, vars, 3);
   Stmt *nest = block;
   Block *k = BLOCK(block);
-  const Expr *ahead = expr_add(s->m, var_expr(step), const_like(s, var_expr(step), v->distance));
+  const Expr *ahead = expr_add(s->m, var_expr(step), sched_const_like(s, var_expr(step), v->distance));
   const Expr *end = expr_add(s->m, v->loop->u.loop.min, v->loop->u.loop.extent);
   k->predicate = expr_lt(s->m, ahead, end);
   int line = 64 / dtype_bytes(b->dtype);
   for (int d = b->ndim - 1; d >= 0; d--) {
     const Expr *lo = expr_substitute1(s->m, v->box.lo[d], step, ahead);
     const Expr *hi = expr_substitute1(s->m, v->box.hi[d], step, ahead);
-    const Expr *extent = expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, lo, 1));
+    const Expr *extent = expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), sched_const_like(s, lo, 1));
     const Var *var = var_new(s->m, arena_printf(s->m->arena, "ax%d", d), k->iter[d].var->dtype, VAR_PLAIN);
     const Expr *offset = var_expr(var);
     if (d == b->ndim - 1) {
-      extent = ceil_div(s, extent, const_like(s, extent, line));
-      offset = expr_mul(s->m, offset, const_like(s, offset, line));
+      extent = sched_ceil_div(s, extent, sched_const_like(s, extent, line));
+      offset = expr_mul(s->m, offset, sched_const_like(s, offset, line));
     }
     const Expr *value = expr_add(s->m, lo, offset);
     k->iter[d].value = value;
-    k->predicate = both(s, k->predicate, expr_binary(s->m, E_GE, value, const_like(s, value, 0)));
-    k->predicate = both(s, k->predicate, expr_lt(s->m, value, b->shape[d]));
-    k->predicate = both(s, k->predicate, expr_binary(s->m, E_LE, value, hi));
+    k->predicate = sched_both(s, k->predicate, expr_binary(s->m, E_GE, value, sched_const_like(s, value, 0)));
+    k->predicate = sched_both(s, k->predicate, expr_lt(s->m, value, b->shape[d]));
+    k->predicate = sched_both(s, k->predicate, expr_binary(s->m, E_LE, value, hi));
     extent = expr_simplify(v->an, extent);
     bool few = extent->kind == E_INT && extent->u.i <= 32; /* addresses are cheap when they are constants */
-    nest = stmt_for(s->m, var, const_like(s, value, 0), extent, few ? FOR_UNROLLED : FOR_SERIAL, NULL, nest);
+    nest = stmt_for(s->m, var, sched_const_like(s, value, 0), extent, few ? FOR_UNROLLED : FOR_SERIAL, NULL, nest);
   }
   vec_push(s->m->arena, &s->guarded, block->id);
   return nest;
@@ -144,18 +144,18 @@ static int64_t stream_run(Fetch *v, const Expr *step)
 {
   Sched *s = v->s;
   const Buffer *b = v->box.buffer;
-  const Expr *flat = const_like(s, step, 0);
+  const Expr *flat = sched_const_like(s, step, 0);
   int64_t count = 1;
   for (int d = 0; d < b->ndim; d++) {
     const Expr *lo = expr_cast(s->m, step->dtype, v->box.lo[d]);
     const Expr *n = expr_simplify(
-        v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, v->box.lo[d], 1)));
+        v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), sched_const_like(s, v->box.lo[d], 1)));
     if (n->kind != E_INT || b->shape[d]->kind != E_INT || b->shape[d]->u.i < 1) return 0;
     count *= n->u.i;
-    flat = expr_add(s->m, expr_mul(s->m, flat, const_like(s, flat, b->shape[d]->u.i)), lo);
+    flat = expr_add(s->m, expr_mul(s->m, flat, sched_const_like(s, flat, b->shape[d]->u.i)), lo);
   }
   flat = expr_simplify(v->an, flat);
-  const Expr *next = expr_substitute1(s->m, flat, LOOPVAR(v->loop), expr_add(s->m, step, const_like(s, step, 1)));
+  const Expr *next = expr_substitute1(s->m, flat, LOOPVAR(v->loop), expr_add(s->m, step, sched_const_like(s, step, 1)));
   const Expr *moved = expr_simplify(v->an, expr_sub(s->m, next, flat));
   return !b->strides && moved->kind == E_INT && moved->u.i == count ? count : 0;
 }
@@ -176,11 +176,11 @@ static Stmt *stream_fetch(Fetch *v)
   const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim);
   const Var *bit = var_new(s->m, "line", step->dtype, VAR_PLAIN);
   Stmt *block = fetch_block(v, vars, 3);
-  const Expr *at = expr_mul(s->m, var_expr(bit), const_like(s, step, line));
+  const Expr *at = expr_mul(s->m, var_expr(bit), sched_const_like(s, step, line));
   if (run % line && v->loop->u.loop.kind == FOR_UNROLLED) { /* where it is known which step that is */
-    const Expr *before = expr_mul(s->m, step, const_like(s, step, -run));
-    at = expr_simplify(v->an, expr_add(s->m, at, expr_floormod(s->m, before, const_like(s, step, line))));
-    BLOCK(block)->predicate = expr_lt(s->m, at, const_like(s, at, run));
+    const Expr *before = expr_mul(s->m, step, sched_const_like(s, step, -run));
+    at = expr_simplify(v->an, expr_add(s->m, at, expr_floormod(s->m, before, sched_const_like(s, step, line))));
+    BLOCK(block)->predicate = expr_lt(s->m, at, sched_const_like(s, at, run));
   }
   int64_t far = v->distance * run;
   for (int d = b->ndim - 1; d >= 0; d--) {
@@ -190,14 +190,14 @@ static Stmt *stream_fetch(Fetch *v)
     int64_t own = d ? far % b->shape[d]->u.i : far;
     bool inner = d == b->ndim - 1;
     if (at_first.min < 0 || own > INT32_MAX / 2 || last > INT32_MAX / 2) return NULL;
-    const Expr *value = expr_add(s->m, v->box.lo[d], const_like(s, v->box.lo[d], own));
+    const Expr *value = expr_add(s->m, v->box.lo[d], sched_const_like(s, v->box.lo[d], own));
     it->value = inner ? expr_add(s->m, value, expr_cast(s->m, value->dtype, at)) : value;
-    it->extent = const_like(s, it->extent, last + 1 + own + (inner ? run + line : 0));
+    it->extent = sched_const_like(s, it->extent, last + 1 + own + (inner ? run + line : 0));
     if (d) far /= b->shape[d]->u.i;
   }
   if (BLOCK(block)->predicate) vec_push(s->m->arena, &s->guarded, block->id);
-  return stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), lines), FOR_UNROLLED, NULL,
-                  block);
+  return stmt_for(s->m, bit, sched_const_like(s, var_expr(bit), 0), sched_const_like(s, var_expr(bit), lines),
+                  FOR_UNROLLED, NULL, block);
 }
 
 /* Does the region change only every `distance` steps of the loop? */
@@ -207,11 +207,11 @@ static bool changes_seldom(Fetch *v)
   const Var *step = LOOPVAR(v->loop);
   const Var *part = var_new(s->m, "part", step->dtype, VAR_PLAIN);
   const Var *turn = var_new(s->m, "turn", step->dtype, VAR_PLAIN);
-  const Expr *d = const_like(s, var_expr(step), v->distance);
-  const Expr *zero = const_like(s, d, 0);
+  const Expr *d = sched_const_like(s, var_expr(step), v->distance);
+  const Expr *zero = sched_const_like(s, d, 0);
   if (v->distance < 2 || v->loop->u.loop.extent->kind != E_INT) return false;
   analyzer_bind(v->an, part, zero, d);
-  analyzer_bind(v->an, turn, zero, const_like(s, d, v->loop->u.loop.extent->u.i / v->distance + 1));
+  analyzer_bind(v->an, turn, zero, sched_const_like(s, d, v->loop->u.loop.extent->u.i / v->distance + 1));
   const Expr *apart = expr_add(s->m, expr_mul(s->m, var_expr(turn), d), var_expr(part));
   for (int i = 0; i < v->box.buffer->ndim; i++)
     if (expr_uses_var(expr_simplify(v->an, expr_substitute1(s->m, v->box.lo[i], step, apart)), part)) return false;
@@ -233,16 +233,16 @@ static Stmt *spread_fetch(Fetch *v, Stmt *block, Stmt **nest)
   if (b->ndim > 16) return NULL;
   for (int d = 0; d < b->ndim; d++) {
     const Expr *n = expr_simplify(
-        v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), const_like(s, v->box.lo[d], 1)));
+        v->an, expr_add(s->m, expr_sub(s->m, v->box.hi[d], v->box.lo[d]), sched_const_like(s, v->box.lo[d], 1)));
     if (n->kind != E_INT) return NULL;
     count[d] = d == b->ndim - 1 ? (n->u.i + line - 1) / line : n->u.i;
     lines *= count[d];
   }
   if (lines <= SMALL) return NULL;
   const Var *step = LOOPVAR(v->loop);
-  const Expr *at = const_like(s, var_expr(step), 0);
+  const Expr *at = sched_const_like(s, var_expr(step), 0);
   if (changes_seldom(v)) {
-    at = expr_floormod(s->m, var_expr(step), const_like(s, at, v->distance));
+    at = expr_floormod(s->m, var_expr(step), sched_const_like(s, at, v->distance));
     steps = v->distance;
   }
   Stmt **inner;
@@ -252,7 +252,7 @@ static Stmt *spread_fetch(Fetch *v, Stmt *block, Stmt **nest)
     /* each of its steps fetches all */
     if (inner[i]->u.loop.extent->kind != E_INT || !expr_is_int(inner[i]->u.loop.min, 0)) continue;
     last = inner[i];
-    at = expr_add(s->m, expr_mul(s->m, at, const_like(s, at, last->u.loop.extent->u.i)),
+    at = expr_add(s->m, expr_mul(s->m, at, sched_const_like(s, at, last->u.loop.extent->u.i)),
                   expr_cast(s->m, at->dtype, var_expr(LOOPVAR(last))));
     steps *= last->u.loop.extent->u.i;
   }
@@ -261,32 +261,32 @@ static Stmt *spread_fetch(Fetch *v, Stmt *block, Stmt **nest)
   const Var **vars = arena_array(scratch(s->ctx), const Var *, b->ndim);
   const Var *bit = var_new(s->m, "bit", step->dtype, VAR_PLAIN);
   *nest = fetch_block(v, vars, 2);
-  at = expr_add(s->m, expr_mul(s->m, at, const_like(s, at, each)), var_expr(bit));
-  at = expr_min(s->m, at, const_like(s, at, lines - 1));
+  at = expr_add(s->m, expr_mul(s->m, at, sched_const_like(s, at, each)), var_expr(bit));
+  at = expr_min(s->m, at, sched_const_like(s, at, lines - 1));
   const Expr *end = expr_add(s->m, v->loop->u.loop.min, v->loop->u.loop.extent);
-  const Expr *one = const_like(s, end, 1);
-  const Expr *ahead = expr_min(s->m, expr_add(s->m, var_expr(step), const_like(s, var_expr(step), v->distance)),
+  const Expr *one = sched_const_like(s, end, 1);
+  const Expr *ahead = expr_min(s->m, expr_add(s->m, var_expr(step), sched_const_like(s, var_expr(step), v->distance)),
                                expr_sub(s->m, end, one));
   for (int d = b->ndim - 1; d >= 0; d--) {
-    const Expr *here = d ? expr_floormod(s->m, at, const_like(s, at, count[d])) : at;
-    at = expr_floordiv(s->m, at, const_like(s, at, count[d]));
-    if (d == b->ndim - 1) here = expr_mul(s->m, here, const_like(s, here, line));
+    const Expr *here = d ? expr_floormod(s->m, at, sched_const_like(s, at, count[d])) : at;
+    at = expr_floordiv(s->m, at, sched_const_like(s, at, count[d]));
+    if (d == b->ndim - 1) here = expr_mul(s->m, here, sched_const_like(s, here, line));
     const Expr *value = expr_add(s->m, expr_substitute1(s->m, v->box.lo[d], step, ahead), here);
     BLOCK(*nest)->iter[d].value =
-        expr_simplify(v->an, expr_min(s->m, value, expr_sub(s->m, b->shape[d], const_like(s, value, 1))));
+        expr_simplify(v->an, expr_min(s->m, value, expr_sub(s->m, b->shape[d], sched_const_like(s, value, 1))));
   }
-  *nest = stmt_for(s->m, bit, const_like(s, var_expr(bit), 0), const_like(s, var_expr(bit), each), FOR_UNROLLED, NULL,
-                   *nest);
+  *nest = stmt_for(s->m, bit, sched_const_like(s, var_expr(bit), 0), sched_const_like(s, var_expr(bit), each),
+                   FOR_UNROLLED, NULL, *nest);
   return last;
 }
 
 SchedArg prim_prefetch(Sched *s, SchedArg *a)
 {
-  Stmt *block = arg_block(s, &a[0]);
-  Stmt *loop = arg_loop(s, &a[2]);
+  Stmt *block = sched_arg_block(s, &a[0]);
+  Stmt *loop = sched_arg_loop(s, &a[2]);
   Stmt **writer;
-  const Region *r = read_region(s, "prefetch", block, &a[1]);
-  Fetch v = {.s = s, .loop = loop, .distance = arg_int(s, &a[3])};
+  const Region *r = sched_read_region(s, "prefetch", block, &a[1]);
+  Fetch v = {.s = s, .loop = loop, .distance = sched_arg_int(s, &a[3])};
   if (v.distance <= 0)
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "prefetch: distance %" PRId64 " is not positive", v.distance);
   if (!tree_under(block, loop) || stmt_enclosing_block(loop) != tree_scope(s, block))
@@ -307,5 +307,5 @@ SchedArg prim_prefetch(Sched *s, SchedArg *a)
   if (!nest && !inside) nest = fetch_nest(&v);
   tree_insert(s, inside ? inside : loop, 0, nest);
   facts_simplify_below(s, nest);
-  return arg_none;
+  return sched_arg_none;
 }

@@ -67,7 +67,7 @@ static bool is_shared(const EmitBlock *b, const IterVar *leaf)
 static LeafState leaf_state(Emit *e, const EmitBlock *b, const IterVar *axis)
 {
   AxisList leaves = {0};
-  te_leaves_of(e->arena, b->stage, axis, &leaves);
+  te_stage_leaves_of(e->arena, b->stage, axis, &leaves);
   int shared = 0;
   for (int i = 0; i < leaves.n; i++) shared += is_shared(b, leaves.v[i]);
   return shared == 0 ? LEAVES_FREE : shared == leaves.n ? LEAVES_SHARED : LEAVES_MIXED;
@@ -148,7 +148,7 @@ static int leaf_rank(Emit *e, const EmitBlock *b, const IterVar *axis)
 {
   if (!axis) return -1;
   AxisList leaves = {0};
-  te_leaves_of(e->arena, b->stage, axis, &leaves);
+  te_stage_leaves_of(e->arena, b->stage, axis, &leaves);
   for (int i = 0; i < b->stage->leaves.n; i++)
     for (int k = 0; k < leaves.n; k++)
       if (leaves.v[k] == b->stage->leaves.v[i] && !is_shared(b, leaves.v[k])) return i;
@@ -338,7 +338,7 @@ static bool leaf_from(Emit *e, const TeStage *st, const IterVar *leaf, const Axi
   int n = te_stage_roots(st, &root);
   for (int i = 0; i < n; i++) {
     AxisList leaves = {0};
-    te_leaves_of(e->arena, st, root[i], &leaves);
+    te_stage_leaves_of(e->arena, st, root[i], &leaves);
     if (holds_axis(&leaves, leaf) && !holds_axis(list, root[i])) return false;
   }
   return true;
@@ -362,7 +362,7 @@ static const EmitBlock *reader_of(Emit *e, const EmitBlock *b, const EmitBlock *
 static void bind_threads(Emit *e, const EmitBlock *b)
 {
   for (int i = 0; i < b->own.n; i++) {
-    const AxisMark *mark = b->own.v[i].axis ? te_mark_of(b->stage, b->own.v[i].axis) : NULL;
+    const AxisMark *mark = b->own.v[i].axis ? te_stage_mark_of(b->stage, b->own.v[i].axis) : NULL;
     if (mark && mark->kind == FOR_THREAD) sched_bind(e->sch, b->own.v[i].loop, mark->thread);
   }
 }
@@ -376,7 +376,7 @@ static void emit_inner(Emit *e, const EmitBlock *main, const Expr *reduce, const
   outer_axes(e, st, reduce, &axes);
   for (int i = 0; i < st->leaves.n; i++) {
     const IterVar *leaf = st->leaves.v[i];
-    const AxisMark *mark = te_mark_of(st, leaf);
+    const AxisMark *mark = te_stage_mark_of(st, leaf);
     LoopRV loop;
     if ((mark && mark->kind == FOR_VECTORIZED) || !leaf_from(e, st, leaf, &axes) || !loop_of(reader, leaf, &loop))
       break;
@@ -434,7 +434,7 @@ static void emit_pragma(Emit *e, const AxisPragma *p, LoopRV loop)
 /* The number of the tensor among what the block reads; -1 if it does not. */
 static int read_index(Emit *e, const EmitBlock *b, const Tensor *t)
 {
-  const char *name = map_get(e->names, te_current(e->s, t));
+  const char *name = map_get(e->names, te_stage_current(e->s, t));
   const Block *block = sched_block_stmt(e->sch, b->block)->u.block;
   for (int i = 0; name && i < block->nreads; i++)
     if (!strcmp(block->reads[i].buffer->name, name)) return i;
@@ -468,7 +468,7 @@ static void emit_marks(Emit *e, const EmitBlock *b)
     if (!l->axis) continue;
     for (int k = 0; k < st->pragmas.n; k++)
       if (st->pragmas.v[k].axis == l->axis) emit_pragma(e, &st->pragmas.v[k], l->loop);
-    const AxisMark *mark = te_mark_of(st, l->axis);
+    const AxisMark *mark = te_stage_mark_of(st, l->axis);
     if (mark) emit_mark(e, mark, l->loop);
   }
 }
@@ -570,7 +570,7 @@ static void emit_tensorized(Emit *e, const EmitBlock *b)
 static bool reduces_over_threads(const EmitBlock *b)
 {
   for (int i = 0; i < b->own.n; i++) {
-    const AxisMark *mark = b->own.v[i].reduce && b->own.v[i].axis ? te_mark_of(b->stage, b->own.v[i].axis) : NULL;
+    const AxisMark *mark = b->own.v[i].reduce && b->own.v[i].axis ? te_stage_mark_of(b->stage, b->own.v[i].axis) : NULL;
     if (mark && mark->kind == FOR_THREAD) return true;
   }
   return false;
@@ -606,7 +606,7 @@ static void emit_all(Ctx *ctx, void *arg)
   for (int i = 0; i < e->blocks.n; i++) emit_init(e, e->blocks.v[i]);
 }
 
-Sched *te_emit(TeSched *s, const PrimFunc *f, const Map *names, bool trial)
+Sched *te_sched_emit_trace(TeSched *s, const PrimFunc *f, const Map *names, bool trial)
 {
   Scope scope = scope_begin(s->ctx);
   Emit e = {.s = s, .ctx = s->ctx, .sch = sched_new(f, 0), .arena = scratch(s->ctx), .names = names, .trial = trial};

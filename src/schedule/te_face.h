@@ -81,30 +81,30 @@ struct TeSched {
 
 /* Runs apply(env), which changes the description, then, with `emit`, tries the whole
  * description.  When either raises, everything is as before and the error goes on. */
-void te_change(TeSched *, void (*apply)(void *env), void *env, bool emit);
+void te_stage_change(TeSched *, void (*apply)(void *env), void *env, bool emit);
 /* Axes that have loops of their own: of a step all but the first. */
 int te_stage_roots(const TeStage *, const IterVar ***out);
 void te_stage_reset_leaves(TeStage *);
 TeStage *te_stage_new(TeSched *, const TeOp *);
 /* Puts a stage in front of another in the order. */
 void te_sched_insert(TeSched *, TeStage *before, TeStage *);
-void te_set_op(TeStage *, const TeOp *);
+void te_stage_set_op(TeStage *, const TeOp *);
 /* The tensor that stands for t now. */
-const Tensor *te_current(TeSched *, const Tensor *t);
-const AxisMark *te_mark_of(const TeStage *, const IterVar *);
+const Tensor *te_stage_current(TeSched *, const Tensor *t);
+const AxisMark *te_stage_mark_of(const TeStage *, const IterVar *);
 /* Raises unless the axis is a leaf of the stage, saying what it is instead. */
-void te_need_leaf(const TeStage *, const char *call, const IterVar *);
-bool te_is_leaf(const TeStage *, const IterVar *);
+void te_stage_need_leaf(const TeStage *, const char *call, const IterVar *);
+bool te_stage_is_leaf(const TeStage *, const IterVar *);
 /* The relation that took the axis apart (or fused it), NULL for a leaf. */
-const Relation *te_relation_of(const TeStage *, const IterVar *);
+const Relation *te_stage_relation_of(const TeStage *, const IterVar *);
 /* Leaves that come from the axis, appended to out. */
 typedef Vec(const IterVar *) AxisList;
-void te_leaves_of(Arena *, const TeStage *, const IterVar *, AxisList *out);
+void te_stage_leaves_of(Arena *, const TeStage *, const IterVar *, AxisList *out);
 
 /* ---- te_emit.c ----------------------------------------------------------------------- */
 
 /* The current description on the function f, whose blocks names tells.  A trial lets
  * a stage wait whose readers are caches that have no place yet. */
-Sched *te_emit(TeSched *, const PrimFunc *f, const Map *names, bool trial);
+Sched *te_sched_emit_trace(TeSched *, const PrimFunc *f, const Map *names, bool trial);
 
 #endif

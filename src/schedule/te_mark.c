@@ -36,28 +36,28 @@ void te_stage_mark(TeStage *st, const IterVar *axis, ForKind kind)
                                       [FOR_UNROLLED] = "unroll",
                                       [FOR_THREAD] = "bind"};
   const char *call = calls[kind];
-  te_need_leaf(st, call, axis);
+  te_stage_need_leaf(st, call, axis);
   if (axis->kind == ITER_REDUCE && (kind == FOR_VECTORIZED || kind == FOR_PARALLEL))
     te_refuse(
         st->s,
         "%s: axis '%s' of stage '%s' is a reduction; its steps depend on each other (rfactor makes part of it spatial)",
         call, axis->var->name, st->op->name);
-  const AxisMark *old = te_mark_of(st, axis);
+  const AxisMark *old = te_stage_mark_of(st, axis);
   if (old && old->kind == FOR_THREAD)
     te_refuse(st->s, "%s: axis '%s' of stage '%s' is bound to %s already", call, axis->var->name, st->op->name,
               old->thread);
   MarkCall c = {st, {axis, kind, NULL, NULL}};
-  te_change(st->s, apply_mark, &c, true);
+  te_stage_change(st->s, apply_mark, &c, true);
 }
 
 void te_stage_bind(TeStage *st, const IterVar *axis, const IterVar *thread)
 {
-  te_need_leaf(st, "bind", axis);
+  te_stage_need_leaf(st, "bind", axis);
   const char *name = axis->var->name;
   if (thread->kind != ITER_THREAD || !thread->thread_tag)
     te_refuse(st->s, "bind: axis '%s' of stage '%s': '%s' is not a thread axis; make one with te.thread_axis", name,
               st->op->name, thread->var->name);
-  const AxisMark *old = te_mark_of(st, axis);
+  const AxisMark *old = te_stage_mark_of(st, axis);
   if (old && old->kind == FOR_THREAD)
     te_refuse(st->s, "bind: axis '%s' of stage '%s' is bound to %s already", name, st->op->name, old->thread);
   bool virtual = str_starts(thread->thread_tag, "vthread");
@@ -70,7 +70,7 @@ void te_stage_bind(TeStage *st, const IterVar *axis, const IterVar *thread)
     te_refuse(st->s, "bind: axis '%s' of stage '%s' has extent %" PRId64 ", the thread axis %s %" PRId64, name,
               st->op->name, axis->extent->u.i, thread->thread_tag, thread->extent->u.i);
   MarkCall c = {st, {axis, FOR_THREAD, thread->thread_tag, thread->var}};
-  te_change(st->s, apply_mark, &c, true);
+  te_stage_change(st->s, apply_mark, &c, true);
 }
 
 /* ---- attaching ---------------------------------------------------------------------------- */
@@ -100,9 +100,9 @@ void te_stage_compute_at(TeStage *st, TeStage *consumer, const IterVar *axis)
   if (st->op->kind != TE_COMPUTE)
     raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE,
           "compute_at: stage '%s' is not a compute; only computes can be attached", st->op->name);
-  te_need_leaf(consumer, "compute_at", axis);
+  te_stage_need_leaf(consumer, "compute_at", axis);
   AttachCall c = {st, ATTACH_AT, consumer, axis};
-  te_change(st->s, apply_attach, &c, true);
+  te_stage_change(st->s, apply_attach, &c, true);
 }
 
 void te_stage_compute_inline(TeStage *st)
@@ -114,14 +114,14 @@ void te_stage_compute_inline(TeStage *st)
     te_refuse(st->s, "compute_inline: stage '%s' is a reduction; only element-wise stages can be inlined",
               st->op->name);
   AttachCall c = {st, ATTACH_INLINE, NULL, NULL};
-  te_change(st->s, apply_attach, &c, true);
+  te_stage_change(st->s, apply_attach, &c, true);
 }
 
 void te_stage_compute_root(TeStage *st)
 {
   need_stage(st, "compute_root");
   AttachCall c = {st, ATTACH_ROOT, NULL, NULL};
-  te_change(st->s, apply_attach, &c, true);
+  te_stage_change(st->s, apply_attach, &c, true);
 }
 
 /* ---- storage --------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ void te_stage_set_scope(TeStage *st, const char *scope)
 {
   need_stage(st, "set_scope");
   ScopeCall c = {st, scope};
-  te_change(st->s, apply_scope, &c, true);
+  te_stage_change(st->s, apply_scope, &c, true);
 }
 
 typedef struct AlignCall {
@@ -166,7 +166,7 @@ void te_stage_storage_align(TeStage *st, const IterVar *axis, int factor, int of
   if (factor <= 0)
     te_refuse(st->s, "storage_align of '%s': the factor is %d; it must be at least 1", st->op->name, factor);
   AlignCall c = {st, {dim, factor, offset}};
-  te_change(st->s, apply_align, &c, true);
+  te_stage_change(st->s, apply_align, &c, true);
 }
 
 static void apply_double_buffer(void *env) { ((TeStage *)env)->double_buffered = true; }
@@ -174,7 +174,7 @@ static void apply_double_buffer(void *env) { ((TeStage *)env)->double_buffered =
 void te_stage_double_buffer(TeStage *st)
 {
   need_stage(st, "double_buffer");
-  te_change(st->s, apply_double_buffer, st, true);
+  te_stage_change(st->s, apply_double_buffer, st, true);
 }
 
 /* ---- hints and intrinsics ------------------------------------------------------------------------ */
@@ -192,12 +192,12 @@ static void apply_prefetch(void *env)
 
 void te_stage_prefetch(TeStage *st, const Tensor *tensor, const IterVar *axis, const Expr *offset)
 {
-  te_need_leaf(st, "prefetch", axis);
+  te_stage_need_leaf(st, "prefetch", axis);
   if (offset->kind != E_INT)
     raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE, "prefetch in stage '%s': the offset %s is not a constant", st->op->name,
           expr_str_of(scratch(st->s->ctx), offset));
   PrefetchCall c = {st, {axis, tensor, offset->u.i}};
-  te_change(st->s, apply_prefetch, &c, true);
+  te_stage_change(st->s, apply_prefetch, &c, true);
 }
 
 typedef struct TensorizeCall {
@@ -215,13 +215,13 @@ static void apply_tensorize(void *env)
 
 void te_stage_tensorize(TeStage *st, const IterVar *axis, const TensorIntrin *intrin)
 {
-  te_need_leaf(st, "tensorize", axis);
+  te_stage_need_leaf(st, "tensorize", axis);
   if (st->op->nreduce && !te_plain_reduce(st->op))
     raise(st->s->ctx, ERR_UNSUPPORTED, NOWHERE,
           "tensorize: the reduction of stage '%s' sits inside a larger expression; compute it as a tensor of its own",
           st->op->name);
   TensorizeCall c = {st, axis, intrin};
-  te_change(st->s, apply_tensorize, &c, true);
+  te_stage_change(st->s, apply_tensorize, &c, true);
 }
 
 typedef struct PragmaCall {
@@ -239,9 +239,9 @@ static void apply_pragma(void *env)
 
 void te_stage_pragma(TeStage *st, const IterVar *axis, const char *key, const Expr *value)
 {
-  te_need_leaf(st, "pragma", axis);
+  te_stage_need_leaf(st, "pragma", axis);
   PragmaCall c = {st, {axis, key, value}};
-  te_change(st->s, apply_pragma, &c, false);
+  te_stage_change(st->s, apply_pragma, &c, false);
 }
 
 /* Is e `v == 0` for the thread v that a reduction of the stage is bound to, or several

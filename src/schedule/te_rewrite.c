@@ -19,7 +19,7 @@ static void replace_in(TeStage *st, Arena *arena, Map *map)
   const TeOp *old = st->op;
   const TeOp *op = te_replace_reads(old, map);
   if (op == old) return;
-  te_set_op(st, op);
+  te_stage_set_op(st, op);
   for (int i = 0; i < op->nout; i++) map_put(arena, map, &old->out[i], &op->out[i]);
 }
 
@@ -121,7 +121,7 @@ const Tensor *te_sched_cache_read(TeSched *s, const Tensor *tensor, const char *
 {
   Scope scratch_scope = scope_begin(s->ctx);
   Arena *arena = scratch(s->ctx);
-  CacheRead c = {.s = s, .t = te_current(s, tensor), .scope = scope};
+  CacheRead c = {.s = s, .t = te_stage_current(s, tensor), .scope = scope};
   need_no_state(s, c.t);
   Vec(TeStage *) list = {0};
   for (int i = 0; i < nreaders; i++) {
@@ -135,7 +135,7 @@ const Tensor *te_sched_cache_read(TeSched *s, const Tensor *tensor, const char *
   if (!list.n) te_refuse(s, "cache_read: nothing reads '%s'", c.t->buffer->name);
   c.n = list.n;
   c.reader = list.v;
-  te_change(s, apply_cache_read, &c, true);
+  te_stage_change(s, apply_cache_read, &c, true);
   scope_end(s->ctx, scratch_scope);
   return c.out;
 }
@@ -228,7 +228,7 @@ static void apply_cache_write(void *env)
   cache->cache = true;
   cache->step = st->step;
   cache->scope = arena_strdup(s->arena, c->scope);
-  te_set_op(st, copy_out_op(s, old, c->cache));
+  te_stage_set_op(st, copy_out_op(s, old, c->cache));
   move_reduce_part(st, cache);
   te_sched_insert(s, st, cache);
   Map map = {0};
@@ -252,7 +252,7 @@ int te_sched_cache_write(TeSched *s, int n, const Tensor *const *tensors, const 
     te_refuse(s, "cache_write: '%s' has %d outputs and %d were given; they are computed together, so give all of them",
               op->name, op->nout, n);
   CacheWrite c = {.s = s, .st = st, .scope = scope};
-  te_change(s, apply_cache_write, &c, true);
+  te_stage_change(s, apply_cache_write, &c, true);
   for (int i = 0; i < n; i++) out[i] = &c.cache->out[tensors[i]->index];
   scope_end(s->ctx, scratch_scope);
   return n;
@@ -275,7 +275,7 @@ typedef struct Rfactor {
 static const Expr *axis_value(Rfactor *r, const IterVar *axis)
 {
   Module *m = r->s->m;
-  const Relation *rel = te_relation_of(r->st, axis);
+  const Relation *rel = te_stage_relation_of(r->st, axis);
   if (!rel) return map_get(&r->leaf, axis->var);
   Analyzer *an = analyzer_new(m, scratch(r->s->ctx));
   if (!rel->fuse) {
@@ -379,7 +379,7 @@ static void apply_rfactor(void *env)
   const TeOp *old = st->op;
   const Expr *e = te_plain_reduce(old);
   r->factored = factored_op(r, e);
-  te_set_op(st, final_op(r, e));
+  te_stage_set_op(st, final_op(r, e));
   TeStage *rf = te_stage_new(s, r->factored);
   rf->cache = true;
   te_stage_reset_leaves(rf);
@@ -418,7 +418,7 @@ int te_sched_rfactor(TeSched *s, const Tensor *tensor, const IterVar *axis, int 
   Scope scratch_scope = scope_begin(s->ctx);
   TeStage *st = te_sched_stage(s, tensor->op);
   const TeOp *op = st->op;
-  te_need_leaf(st, "rfactor", axis);
+  te_stage_need_leaf(st, "rfactor", axis);
   if (axis->kind != ITER_REDUCE)
     te_refuse(s, "rfactor: axis '%s' of stage '%s' is not a reduction", axis->var->name, op->name);
   if (!te_plain_reduce(op))
@@ -433,7 +433,7 @@ int te_sched_rfactor(TeSched *s, const Tensor *tensor, const IterVar *axis, int 
     te_refuse(s, "rfactor of '%s': factor_axis is %d; it must be between %d and %d", op->name, factor_axis,
               -op->naxis - 1, op->naxis);
   Rfactor r = {.s = s, .st = st, .axis = axis, .place = place};
-  te_change(s, apply_rfactor, &r, true);
+  te_stage_change(s, apply_rfactor, &r, true);
   for (int i = 0; i < op->nout; i++) out[i] = &r.factored->out[i];
   scope_end(s->ctx, scratch_scope);
   return op->nout;

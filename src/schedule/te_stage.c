@@ -5,7 +5,7 @@
  * marked with.  te_emit.c turns that into primitives.
  *
  * A call checks what can be seen in the description, changes it, and then tries the
- * whole of it (te_change); a refusal puts back what was.  Splitting evenly, fusing and
+ * whole of it (te_stage_change); a refusal puts back what was.  Splitting evenly, fusing and
  * reordering cannot be refused by the engine as long as nothing hangs on the
  * stage's loops, so those calls try nothing then.
  *
@@ -19,11 +19,11 @@ TeStage *te_stage_new(TeSched *s, const TeOp *op)
   TeStage *st = arena_new_of(s->arena, TeStage);
   st->s = s;
   st->origin = op;
-  te_set_op(st, op);
+  te_stage_set_op(st, op);
   return st;
 }
 
-void te_set_op(TeStage *st, const TeOp *op)
+void te_stage_set_op(TeStage *st, const TeOp *op)
 {
   st->op = op;
   map_put(st->s->arena, &st->s->by_op, op, st);
@@ -125,7 +125,7 @@ int te_stage_leaves(TeStage *st, const IterVar *const **out)
   return st->leaves.n;
 }
 
-const Tensor *te_current(TeSched *s, const Tensor *t) { return &te_sched_stage(s, t->op)->op->out[t->index]; }
+const Tensor *te_stage_current(TeSched *s, const Tensor *t) { return &te_sched_stage(s, t->op)->op->out[t->index]; }
 
 void te_sched_insert(TeSched *s, TeStage *before, TeStage *st)
 {
@@ -209,12 +209,12 @@ static void run_change(Ctx *ctx, void *arg)
   if (!c->emit) return;
   make_base(c->s);
   Scope scope = scope_begin(ctx);
-  Sched *tried = te_emit(c->s, c->s->base, &c->s->base_names, true);
+  Sched *tried = te_sched_emit_trace(c->s, c->s->base, &c->s->base_names, true);
   defer(ctx, free_sched, tried);
   scope_end(ctx, scope);
 }
 
-void te_change(TeSched *s, void (*apply)(void *), void *env, bool emit)
+void te_stage_change(TeSched *s, void (*apply)(void *), void *env, bool emit)
 {
   Scope scope = scope_begin(s->ctx);
   Snapshot snap = take_snapshot(s);
@@ -270,7 +270,8 @@ static Sched *emit_args(TeSched *s, const char *name, int nargs, const TeArg *ar
   Module *m = module_new(s->ctx);
   defer(s->ctx, free_module, m);
   Map names = {0};
-  Expose x = {s, te_emit(s, te_create_prim_func(m, name, n, kept, &names), &names, false), &names, nargs, args};
+  Expose x = {s, te_sched_emit_trace(s, te_create_prim_func(m, name, n, kept, &names), &names, false), &names, nargs,
+              args};
   if (protect(s->ctx, expose_attached, &x)) {
     sched_free(x.sch);
     error_reraise(s->ctx);
@@ -286,7 +287,7 @@ Sched *te_sched_emit(TeSched *s, const char *name, int nargs, const TeArg *args)
     const Tensor *t = own[i].tensor;
     /* a parameter that nothing reads */
     bool unused = t && t->op->kind == TE_PLACEHOLDER && !map_get(&s->by_op, t->op);
-    if (t && !unused) own[i].tensor = te_current(s, t);
+    if (t && !unused) own[i].tensor = te_stage_current(s, t);
   }
   if (!nargs) nargs = default_args(s, &own);
   Sched *sch = emit_args(s, name, nargs, own);
@@ -296,14 +297,14 @@ Sched *te_sched_emit(TeSched *s, const char *name, int nargs, const TeArg *args)
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
-bool te_is_leaf(const TeStage *st, const IterVar *axis)
+bool te_stage_is_leaf(const TeStage *st, const IterVar *axis)
 {
   for (int i = 0; i < st->leaves.n; i++)
     if (st->leaves.v[i] == axis) return true;
   return false;
 }
 
-const Relation *te_relation_of(const TeStage *st, const IterVar *axis)
+const Relation *te_stage_relation_of(const TeStage *st, const IterVar *axis)
 {
   for (int i = 0; i < st->relations.n; i++) {
     const Relation *r = &st->relations.v[i];
@@ -314,28 +315,28 @@ const Relation *te_relation_of(const TeStage *st, const IterVar *axis)
   return NULL;
 }
 
-void te_leaves_of(Arena *arena, const TeStage *st, const IterVar *axis, AxisList *out)
+void te_stage_leaves_of(Arena *arena, const TeStage *st, const IterVar *axis, AxisList *out)
 {
-  const Relation *r = te_relation_of(st, axis);
+  const Relation *r = te_stage_relation_of(st, axis);
   if (!r) {
     vec_push(arena, out, axis);
   } else if (r->fuse) {
-    te_leaves_of(arena, st, r->fused, out);
+    te_stage_leaves_of(arena, st, r->fused, out);
   } else {
-    te_leaves_of(arena, st, r->outer, out);
-    te_leaves_of(arena, st, r->inner, out);
+    te_stage_leaves_of(arena, st, r->outer, out);
+    te_stage_leaves_of(arena, st, r->inner, out);
   }
 }
 
 static bool has_axis(const TeStage *st, const IterVar *axis)
 {
-  if (te_is_leaf(st, axis) || te_relation_of(st, axis)) return true;
+  if (te_stage_is_leaf(st, axis) || te_stage_relation_of(st, axis)) return true;
   for (int i = 0; i < st->op->naxis; i++)
     if (st->op->axis[i] == axis) return true;
   return false;
 }
 
-const AxisMark *te_mark_of(const TeStage *st, const IterVar *axis)
+const AxisMark *te_stage_mark_of(const TeStage *st, const IterVar *axis)
 {
   for (int i = 0; i < st->marks.n; i++)
     if (st->marks.v[i].axis == axis) return &st->marks.v[i];
@@ -354,12 +355,12 @@ static void need_compute(const TeStage *st, const char *call)
   }
 }
 
-void te_need_leaf(const TeStage *st, const char *call, const IterVar *axis)
+void te_stage_need_leaf(const TeStage *st, const char *call, const IterVar *axis)
 {
   need_compute(st, call);
-  if (te_is_leaf(st, axis)) return;
+  if (te_stage_is_leaf(st, axis)) return;
   const char *name = axis->var->name;
-  const Relation *r = te_relation_of(st, axis);
+  const Relation *r = te_stage_relation_of(st, axis);
   if (r && !r->fuse)
     te_refuse(st->s, "%s: axis '%s' of stage '%s' was split already; use its parts '%s' and '%s'", call, name,
               st->op->name, r->outer->var->name, r->inner->var->name);
@@ -384,7 +385,7 @@ static void need_unused(const TeStage *st, const char *call, const IterVar *axis
                                       [FOR_VECTORIZED] = "vectorized",
                                       [FOR_UNROLLED] = "unrolled",
                                       [FOR_THREAD] = "bound to a thread"};
-  const AxisMark *mark = te_mark_of(st, axis);
+  const AxisMark *mark = te_stage_mark_of(st, axis);
   const char *name = axis->var->name;
   if (mark)
     te_refuse(st->s, "%s: axis '%s' of stage '%s' is %s already; %s it first", call, name, st->op->name,
@@ -505,7 +506,7 @@ static const Expr *as_index(TeStage *st, const IterVar *axis, const Expr *e)
 void te_stage_split(TeStage *st, const IterVar *axis, const Expr *factor, const Expr *nparts, const IterVar **outer,
                     const IterVar **inner)
 {
-  te_need_leaf(st, "split", axis);
+  te_stage_need_leaf(st, "split", axis);
   need_unused(st, "split", axis);
   if (!factor == !nparts)
     raise(st->s->ctx, ERR_ARGUMENT, NOWHERE, "split of axis '%s' of stage '%s': give either factor or nparts",
@@ -513,7 +514,7 @@ void te_stage_split(TeStage *st, const IterVar *axis, const Expr *factor, const 
   if (factor) check_count(st, "factor", axis, factor);
   if (nparts) check_count(st, "nparts", axis, nparts);
   SplitCall c = {.st = st, .axis = axis, .factor = as_index(st, axis, factor), .nparts = as_index(st, axis, nparts)};
-  te_change(st->s, apply_split, &c, !splits_evenly(axis, factor ? factor : nparts) || loops_matter(st));
+  te_stage_change(st->s, apply_split, &c, !splits_evenly(axis, factor ? factor : nparts) || loops_matter(st));
   *outer = c.part[0];
   *inner = c.part[1];
 }
@@ -561,7 +562,7 @@ static void note_over(void *env, const Expr *e)
 static bool comes_from(const TeStage *st, const IterVar *root, const IterVar *leaf)
 {
   AxisList leaves = {0};
-  te_leaves_of(scratch(st->s->ctx), st, root, &leaves);
+  te_stage_leaves_of(scratch(st->s->ctx), st, root, &leaves);
   for (int i = 0; i < leaves.n; i++)
     if (leaves.v[i] == leaf) return true;
   return false;
@@ -604,7 +605,7 @@ const IterVar *te_stage_fuse(TeStage *st, int n, const IterVar *const *axis)
   need_compute(st, "fuse");
   if (n < 1) raise(st->s->ctx, ERR_ARGUMENT, NOWHERE, "fuse: no axis of stage '%s' was given", st->op->name);
   for (int i = 0; i < n; i++) {
-    te_need_leaf(st, "fuse", axis[i]);
+    te_stage_need_leaf(st, "fuse", axis[i]);
     need_unused(st, "fuse", axis[i]);
   }
   for (int i = 1; i < n; i++) {
@@ -620,7 +621,7 @@ const IterVar *te_stage_fuse(TeStage *st, int n, const IterVar *const *axis)
     if (axis[i]->kind == ITER_REDUCE) need_same_reductions(st, axis[i - 1], axis[i]);
   }
   FuseCall c = {.st = st, .n = n, .axis = axis};
-  te_change(st->s, apply_fuse, &c, loops_matter(st));
+  te_stage_change(st->s, apply_fuse, &c, loops_matter(st));
   scope_end(st->s->ctx, scope);
   return c.fused;
 }
@@ -652,11 +653,11 @@ void te_stage_reorder(TeStage *st, int n, const IterVar *const *axis)
 {
   need_compute(st, "reorder");
   for (int i = 0; i < n; i++) {
-    te_need_leaf(st, "reorder", axis[i]);
+    te_stage_need_leaf(st, "reorder", axis[i]);
     for (int k = 0; k < i; k++)
       if (axis[k] == axis[i])
         te_refuse(st->s, "reorder: axis '%s' of stage '%s' is given twice", axis[i]->var->name, st->op->name);
   }
   ReorderCall c = {st, n, axis};
-  te_change(st->s, apply_reorder, &c, loops_matter(st));
+  te_stage_change(st->s, apply_reorder, &c, loops_matter(st));
 }

@@ -248,13 +248,14 @@ static Stmt *implement(Sched *s, Stmt *outer, const char *name, const Part *part
     Region r = {p->mine, p->base, arena_array(s->m->arena, const Expr *, p->mine->ndim)};
     int skip = p->mine->ndim - as->ndim;
     for (int d = 0; d < p->mine->ndim; d++)
-      r.extent[d] = d < skip ? const_like(s, p->base[d], 1) : expr_cast(s->m, p->base[d]->dtype, as->shape[d - skip]);
+      r.extent[d] =
+          d < skip ? sched_const_like(s, p->base[d], 1) : expr_cast(s->m, p->base[d]->dtype, as->shape[d - skip]);
     matches[n++] = (MatchBuffer){view, r};
   }
   for (int i = 0; i < root->nmatches; i++) matches[n++] = root->matches[i];
   b->matches = matches;
   b->nmatches = n;
-  for (int i = 0; i < root->nallocs; i++) block_add_alloc(s, outer, root->allocs[i]);
+  for (int i = 0; i < root->nallocs; i++) sched_block_add_alloc(s, outer, root->allocs[i]);
   stmt_visit(root->body, rename_block, s);
   return root->body;
 }
@@ -319,12 +320,12 @@ static bool try_halves(Sched *s, Stmt *outer, const TensorIntrin *t, const char 
 
 SchedArg prim_tensorize(Sched *s, SchedArg *a)
 {
-  Stmt *outer = arg_block_or_loop(s, &a[0]);
+  Stmt *outer = sched_arg_block_or_loop(s, &a[0]);
   const TensorIntrin *t = a[1].u.p;
   const char *what = tree_what(s, outer);
   const char *why = NULL;
   const char *first = NULL;
-  if (outer->kind == S_FOR) outer = blockize_loop(s, outer);
+  if (outer->kind == S_FOR) outer = sched_blockize_loop(s, outer);
   tree_scope(s, outer);
   const Part parts[] = {{t->desc, t->impl}, {t->update_desc, t->update}, {t->init_desc, t->init}};
   bool done = false;
@@ -337,5 +338,5 @@ SchedArg prim_tensorize(Sched *s, SchedArg *a)
           first ? first
           : why ? why
                 : "it has no description");
-  return arg_none;
+  return sched_arg_none;
 }

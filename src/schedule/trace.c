@@ -98,7 +98,7 @@ static void print_map(Text *t, const IndexMap *map)
   Namer namer = {.arena = t->arena};
   text_add(t, "lambda ");
   for (int i = 0; i < map->nin; i++)
-    text_printf(t, "%s%s", i ? ", " : "", namer_name(&namer, map->in[i], map->in[i]->name));
+    text_printf(t, "%s%s", i ? ", " : "", expr_namer_name(&namer, map->in[i], map->in[i]->name));
   text_add(t, ": (");
   for (int i = 0; i < map->nout; i++) {
     if (i) text_add(t, ", ");
@@ -257,7 +257,7 @@ static const Expr *as_expr(Reader *r, const SchedArg *a)
   case SA_INTRV:
   case SA_FLOAT:
   case SA_STR:
-  case SA_EXPR: return arg_expr(r->s, a, a->kind == SA_FLOAT ? DT_F32 : DT_I32);
+  case SA_EXPR: return sched_arg_expr(r->s, a, a->kind == SA_FLOAT ? DT_F32 : DT_I32);
   case SA_NONE:
   case SA_BLOCK:
   case SA_LOOP:
@@ -411,7 +411,7 @@ static SchedArg read_primary(Reader *r)
   else if (take(r, "(")) out = read_list(r, ")", true);
   else if (take(r, "lambda")) out = read_lambda(r);
   else if (take(r, "T.")) out = read_function(r);
-  else if (take(r, "None")) out = arg_none;
+  else if (take(r, "None")) out = sched_arg_none;
   else if (take(r, "True")) out = (SchedArg){.kind = SA_INT, .u.i = 1};
   else if (take(r, "False")) out = (SchedArg){.kind = SA_INT, .u.i = 0};
   else if ((name = take_name(r))) {
@@ -491,7 +491,7 @@ static void read_call_args(Reader *r, const Prim *prim, int np, const PrimParam 
 {
   Vec(SchedArg) star = {0};
   int at = 0;
-  for (int i = 0; i < np; i++) args[i] = arg_none;
+  for (int i = 0; i < np; i++) args[i] = sched_arg_none;
   while (!take(r, ")")) {
     const char *keyword = take_keyword(r);
     SchedArg a = read_value(r);

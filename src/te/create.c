@@ -14,7 +14,7 @@
 
 /* ---- names and buffers ------------------------------------------------------------- */
 
-const char *create_name(Creator *c, StrMap *taken, const char *hint)
+const char *te_create_name(Creator *c, StrMap *taken, const char *hint)
 {
   char *base = arena_strdup(c->m->arena, *hint ? hint : "v");
   for (char *p = base; *p; p++)
@@ -35,26 +35,26 @@ static const Expr **import_shape(Creator *c, const Buffer *b)
 
 static const Buffer *new_buffer(Creator *c, const char *hint, DType t, int ndim, const Expr *const *shape)
 {
-  return buffer_new(c->m, create_name(c, &c->buffers, hint), t, ndim, shape, NULL, NULL, NULL, 0, 0, NULL);
+  return buffer_new(c->m, te_create_name(c, &c->buffers, hint), t, ndim, shape, NULL, NULL, NULL, 0, 0, NULL);
 }
 
-const Buffer *create_buffer(Creator *c, const Tensor *t)
+const Buffer *te_create_buffer(Creator *c, const Tensor *t)
 {
   const Buffer *b = map_get(&c->imp.buffer, t->buffer);
   if (b) return b;
   b = new_buffer(c, t->buffer->name, t->buffer->dtype, t->buffer->ndim, import_shape(c, t->buffer));
   map_put(c->imp.arena, &c->imp.buffer, t->buffer, (void *)(uintptr_t)b);
   vec_push(c->imp.arena, &c->allocs, b);
-  create_note(c, t, b->name);
+  te_create_note(c, t, b->name);
   return b;
 }
 
-void create_note(Creator *c, const void *key, const char *block)
+void te_create_note(Creator *c, const void *key, const char *block)
 {
   if (c->names) map_put(c->m->arena, c->names, key, (void *)(uintptr_t)block);
 }
 
-Region create_whole(Creator *c, const Buffer *b)
+Region te_create_whole(Creator *c, const Buffer *b)
 {
   Region r = {b, arena_array(c->m->arena, const Expr *, b->ndim), arena_array(c->m->arena, const Expr *, b->ndim)};
   for (int i = 0; i < b->ndim; i++) {
@@ -66,7 +66,7 @@ Region create_whole(Creator *c, const Buffer *b)
 
 /* ---- a loop nest around a block ------------------------------------------------------ */
 
-void nest_axis(Nest *n, const Var *axis, const Expr *min, const Expr *extent, IterKind kind)
+void te_nest_axis(Nest *n, const Var *axis, const Expr *min, const Expr *extent, IterKind kind)
 {
   Module *m = n->c->m;
   Arena *arena = n->c->imp.arena;
@@ -82,7 +82,7 @@ void nest_axis(Nest *n, const Var *axis, const Expr *min, const Expr *extent, It
   map_put(arena, &n->subst, axis, (void *)(uintptr_t)value);
 }
 
-Stmt *nest_close(Nest *n, const char *name, Stmt *init, Stmt *body)
+Stmt *te_nest_close(Nest *n, const char *name, Stmt *init, Stmt *body)
 {
   Module *m = n->c->m;
   Block *b = arena_new_of(m->arena, Block);
@@ -201,15 +201,15 @@ static Stmt *reduce_block(Compute *k, const char *name, const Expr *e, int nspat
   if (lead) index[n++] = lead;
   for (int i = 0; i < nspatial; i++) {
     const Axis *a = map_get(&k->axes, spatial[i]);
-    nest_axis(&nest, spatial[i], a->min, a->extent, ITER_SPATIAL);
+    te_nest_axis(&nest, spatial[i], a->min, a->extent, ITER_SPATIAL);
     index[n++] = nest.iter.v[nest.iter.n - 1].var->expr;
   }
   for (int i = 0; i < e->u.reduce->naxis; i++) {
     const IterVar *iv = e->u.reduce->axis[i];
-    nest_axis(&nest, iv->var, iv->min, iv->extent, ITER_REDUCE);
+    te_nest_axis(&nest, iv->var, iv->min, iv->extent, ITER_REDUCE);
   }
   Stmt *init = reduce_init(k, e, out, n, index, &nest.subst);
-  return nest_close(&nest, name, init, reduce_update(k, e, out, n, index, &nest.subst));
+  return te_nest_close(&nest, name, init, reduce_update(k, e, out, n, index, &nest.subst));
 }
 
 /* ---- reductions inside larger expressions -------------------------------------------------- */
@@ -258,7 +258,7 @@ static const Expr *hoist(Rewriter *rw, const Expr *e)
         new_buffer(c, r->n == 1 ? hint : arena_printf(c->imp.arena, "%s_v%d", hint, v), e->arg[v]->dtype, n, shape);
     vec_push(c->imp.arena, &c->allocs, out[v]);
   }
-  const char *name = create_name(c, &c->blocks, hint);
+  const char *name = te_create_name(c, &c->blocks, hint);
   vec_push(c->imp.arena, &k->blocks, reduce_block(k, name, e, n, axis, NULL, out));
   vec_push(c->imp.arena, &k->hoisted, e);
   vec_push(c->imp.arena, &k->into, out);
@@ -275,7 +275,7 @@ static void note_hoisted(void *env, const Expr *e)
   const Expr *read = map_get(&k->rw.memo, map_get(&k->c->imp.expr, e));
   for (int i = 0; read && i < k->hoisted.n; i++)
     for (int v = 0; v < k->hoisted.v[i]->u.reduce->reducer->n; v++)
-      if (read->kind == E_LOAD && read->u.buffer == k->into.v[i][v]) create_note(k->c, e, k->name.v[i]);
+      if (read->kind == E_LOAD && read->u.buffer == k->into.v[i][v]) te_create_note(k->c, e, k->name.v[i]);
 }
 
 /* ---- one compute ------------------------------------------------------------------------------ */
@@ -294,13 +294,13 @@ static Stmt *elementwise_block(Compute *k, const char *name, const Expr *const *
     }
     const Var *v = var_import(&c->imp, op->axis[i]->var);
     const Axis *a = map_get(&k->axes, v);
-    nest_axis(&nest, v, a->min, a->extent, ITER_SPATIAL);
+    te_nest_axis(&nest, v, a->min, a->extent, ITER_SPATIAL);
     index[i] = nest.iter.v[nest.iter.n - 1].var->expr;
   }
   Stmt **store = arena_array(c->imp.arena, Stmt *, op->nout);
   for (int i = 0; i < op->nout; i++)
     store[i] = stmt_store(c->m, out[i], op->naxis, index, expr_substitute(c->m, body[i], &nest.subst));
-  return nest_close(&nest, name, NULL, stmt_seq(c->m, op->nout, store));
+  return te_nest_close(&nest, name, NULL, stmt_seq(c->m, op->nout, store));
 }
 
 static Stmt *plain_block(Compute *k, const char *name, const Expr *e, const Expr *row, const Buffer *const *out)
@@ -313,7 +313,7 @@ static Stmt *plain_block(Compute *k, const char *name, const Expr *e, const Expr
   return reduce_block(k, name, e, n, k->order.v, row, out);
 }
 
-void create_compute(Creator *c, const TeOp *op, const Expr *row, Stmt ***blocks, int *nblocks)
+void te_create_compute(Creator *c, const TeOp *op, const Expr *row, Stmt ***blocks, int *nblocks)
 {
   Compute k = {.c = c, .op = op};
   k.rw = (Rewriter){.m = c->m, .fn = hoist, .env = &k, .arena = c->imp.arena};
@@ -324,15 +324,15 @@ void create_compute(Creator *c, const TeOp *op, const Expr *row, Stmt ***blocks,
   if (row) /* before the import remembers the axis itself */
     map_put(c->imp.arena, &c->imp.expr, op->axis[0]->var->expr, (void *)(uintptr_t)row);
   for (int i = 0; i < op->nout; i++) {
-    out[i] = create_buffer(c, &op->out[i]);
+    out[i] = te_create_buffer(c, &op->out[i]);
     body[i] = expr_import(&c->imp, op->body[i]);
   }
-  const char *name = create_name(c, &c->blocks, op->name);
+  const char *name = te_create_name(c, &c->blocks, op->name);
   bool plain = te_plain_reduce(op) != NULL;
   for (int i = 0; i < op->nout && !plain; i++) body[i] = expr_rewrite(&k.rw, body[i]);
   Stmt *s = plain ? plain_block(&k, name, body[0], row, out) : elementwise_block(&k, name, body, row, out);
   vec_push(c->imp.arena, &k.blocks, s);
-  create_note(c, op, name);
+  te_create_note(c, op, name);
   for (int i = 0; i < op->nout && c->names; i++) expr_visit(c->ctx, op->body[i], note_hoisted, &k);
   *blocks = k.blocks.v;
   *nblocks = k.blocks.n;
@@ -358,12 +358,12 @@ static Param tensor_param(Creator *c, const Tensor *t, const Buffer *bound)
   if (bound) {
     check_bound_buffer(c, t, bound);
     b = buffer_import(&c->imp, bound);
-    create_name(c, &c->buffers, b->name);
+    te_create_name(c, &c->buffers, b->name);
   } else {
     b = new_buffer(c, t->buffer->name, t->buffer->dtype, t->buffer->ndim, import_shape(c, t->buffer));
   }
   map_put(c->imp.arena, &c->imp.buffer, t->buffer, (void *)(uintptr_t)b);
-  create_note(c, t, b->name);
+  te_create_note(c, t, b->name);
   return (Param){b->data, b};
 }
 
@@ -439,9 +439,9 @@ static Stmt *make_body(Creator *c, int nout, const Tensor *const *outputs, const
         raise(c->ctx, ERR_ARGUMENT, NOWHERE, "placeholder '%s' is read but is not among the arguments", op[i]->name);
       nblock = 0;
       break;
-    case TE_COMPUTE: create_compute(c, op[i], NULL, &block, &nblock); break;
-    case TE_SCAN: one = create_scan(c, op[i]); break;
-    case TE_EXTERN: one = create_extern(c, op[i]); break;
+    case TE_COMPUTE: te_create_compute(c, op[i], NULL, &block, &nblock); break;
+    case TE_SCAN: one = te_create_scan(c, op[i]); break;
+    case TE_EXTERN: one = te_create_extern(c, op[i]); break;
     }
     for (int b = 0; b < nblock; b++) vec_push(c->imp.arena, &seq, one ? one : block[b]);
   }
@@ -463,7 +463,7 @@ PrimFunc *te_create_prim_func(Module *dst, const char *name, int nargs, const Te
 {
   Scope scope = scope_begin(dst->ctx);
   Creator c = {.ctx = dst->ctx, .m = dst, .imp = {.dst = dst, .arena = scratch(dst->ctx)}, .names = names};
-  create_name(&c, &c.blocks, "root");
+  te_create_name(&c, &c.blocks, "root");
   Param *param = arena_array(scratch(dst->ctx), Param, nargs);
   Vec(const Tensor *) outputs = {0};
   Map known = {0};

@@ -15,22 +15,22 @@ typedef struct Creator {
 } Creator;
 
 /* A name that is an identifier and not taken yet. */
-const char *create_name(Creator *, StrMap *taken, const char *hint);
+const char *te_create_name(Creator *, StrMap *taken, const char *hint);
 /* The buffer of a tensor in m; a new one, allocated at the root, on first sight. */
-const Buffer *create_buffer(Creator *, const Tensor *);
+const Buffer *te_create_buffer(Creator *, const Tensor *);
 /* Notes for the caller that an operation or a reduction of it became this block, or
  * a tensor this buffer. */
-void create_note(Creator *, const void *key, const char *name);
+void te_create_note(Creator *, const void *key, const char *name);
 /* The blocks of one compute, in order.  row (may be NULL) stands for its first
  * axis, which then has no loop. */
-void create_compute(Creator *, const TeOp *, const Expr *row, Stmt ***out, int *n);
-Stmt *create_scan(Creator *, const TeOp *);
-Stmt *create_extern(Creator *, const TeOp *);
+void te_create_compute(Creator *, const TeOp *, const Expr *row, Stmt ***out, int *n);
+Stmt *te_create_scan(Creator *, const TeOp *);
+Stmt *te_create_extern(Creator *, const TeOp *);
 /* The statement of an extern as a function, in its own module: its buffers, inputs
  * first, then the variables that it uses freely. */
-PrimFunc *create_extern_func(Arena *, const TeOp *);
+PrimFunc *te_create_extern_func(Arena *, const TeOp *);
 /* The whole of a buffer as a region. */
-Region create_whole(Creator *, const Buffer *);
+Region te_create_whole(Creator *, const Buffer *);
 
 /* One axis of a nest: its loop, its block variable. */
 typedef struct Nest {
@@ -41,8 +41,8 @@ typedef struct Nest {
 } Nest;
 /* Adds an axis given by its imported variable, start and extent.  The block variable
  * runs from 0; the start is added where the axis was used. */
-void nest_axis(Nest *, const Var *axis, const Expr *min, const Expr *extent, IterKind);
+void te_nest_axis(Nest *, const Var *axis, const Expr *min, const Expr *extent, IterKind);
 /* The loops around a block of this name, body and init. */
-Stmt *nest_close(Nest *, const char *name, Stmt *init, Stmt *body);
+Stmt *te_nest_close(Nest *, const char *name, Stmt *init, Stmt *body);
 
 #endif

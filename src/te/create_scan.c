@@ -14,8 +14,8 @@
 /* Copies rows of `from` into the scan's output: all of them, or the one given. */
 static Stmt *copy_block(Creator *c, const TeOp *op, int i, const Tensor *source, const Expr *row, const char *suffix)
 {
-  const Buffer *from = create_buffer(c, source);
-  const Buffer *to = create_buffer(c, &op->out[i]);
+  const Buffer *from = te_create_buffer(c, source);
+  const Buffer *to = te_create_buffer(c, &op->out[i]);
   Nest nest = {.c = c};
   const Expr **index = arena_array(c->imp.arena, const Expr *, to->ndim);
   for (int d = 0; d < to->ndim; d++) {
@@ -24,12 +24,12 @@ static Stmt *copy_block(Creator *c, const TeOp *op, int i, const Tensor *source,
       continue;
     }
     const Var *v = var_new(c->m, arena_printf(c->imp.arena, "i%d", d), from->shape[d]->dtype, VAR_PLAIN);
-    nest_axis(&nest, v, expr_int(c->m, v->dtype, 0), from->shape[d], ITER_SPATIAL);
+    te_nest_axis(&nest, v, expr_int(c->m, v->dtype, 0), from->shape[d], ITER_SPATIAL);
     index[d] = nest.iter.v[nest.iter.n - 1].var->expr;
   }
   Stmt *store = stmt_store(c->m, to, to->ndim, index, expr_load(c->m, from, to->ndim, index));
   const char *hint = arena_printf(c->imp.arena, "%s_%s", op->out[i].buffer->name, suffix);
-  return nest_close(&nest, create_name(c, &c->blocks, hint), NULL, store);
+  return te_nest_close(&nest, te_create_name(c, &c->blocks, hint), NULL, store);
 }
 
 /* What the steps touch, whole: the block of a step is opaque anyway. */
@@ -41,54 +41,55 @@ static void step_regions(Creator *c, Block *b, const TeOp *op, int n, const TeOp
     const Tensor **in;
     int nin = te_inputs(c->imp.arena, step[i], &in);
     for (int k = 0; k < nin; k++) {
-      const Buffer *buffer = create_buffer(c, in[k]);
+      const Buffer *buffer = te_create_buffer(c, in[k]);
       if (map_has(&seen, buffer)) continue;
       map_put(c->imp.arena, &seen, buffer, c);
-      vec_push(c->m->arena, &reads, create_whole(c, buffer));
+      vec_push(c->m->arena, &reads, te_create_whole(c, buffer));
     }
   }
   seen = (Map){0};
   for (int i = 0; i < n; i++)
     for (int k = 0; k < step[i]->nout; k++) {
-      const Buffer *buffer = create_buffer(c, &step[i]->out[k]);
+      const Buffer *buffer = te_create_buffer(c, &step[i]->out[k]);
       if (map_has(&seen, buffer)) continue;
       map_put(c->imp.arena, &seen, buffer, c);
-      vec_push(c->m->arena, &writes, create_whole(c, buffer));
+      vec_push(c->m->arena, &writes, te_create_whole(c, buffer));
     }
-  for (int i = 0; i < op->nstate; i++) vec_push(c->m->arena, &writes, create_whole(c, create_buffer(c, &op->out[i])));
+  for (int i = 0; i < op->nstate; i++)
+    vec_push(c->m->arena, &writes, te_create_whole(c, te_create_buffer(c, &op->out[i])));
   b->reads = reads.v;
   b->nreads = reads.n;
   b->writes = writes.v;
   b->nwrites = writes.n;
 }
 
-Stmt *create_scan(Creator *c, const TeOp *op)
+Stmt *te_create_scan(Creator *c, const TeOp *op)
 {
   Module *m = c->m;
   Vec(Stmt *) seq = {0}, inner = {0};
   for (int i = 0; i < op->nstate; i++) {
-    const Buffer *b = create_buffer(c, &op->out[i]);
+    const Buffer *b = te_create_buffer(c, &op->out[i]);
     map_put(c->imp.arena, &c->imp.buffer, op->state[i]->buffer, (void *)(uintptr_t)b);
-    create_note(c, op->state[i], b->name);
+    te_create_note(c, op->state[i], b->name);
     vec_push(c->imp.arena, &seq, copy_block(c, op, i, op->init[i], NULL, "init"));
   }
   Nest nest = {.c = c};
   const IterVar *t = op->axis[0];
   const Var *time = var_import(&c->imp, t->var);
-  nest_axis(&nest, time, expr_import(&c->imp, t->min), expr_import(&c->imp, t->extent), ITER_OPAQUE);
+  te_nest_axis(&nest, time, expr_import(&c->imp, t->min), expr_import(&c->imp, t->extent), ITER_OPAQUE);
   const Expr *row = map_get(&nest.subst, time);
   const TeOp **step;
   int n = te_scan_steps(c->imp.arena, op, &step);
   for (int i = 0; i < n; i++) {
     Stmt **block;
     int nblock;
-    create_compute(c, step[i], row, &block, &nblock);
+    te_create_compute(c, step[i], row, &block, &nblock);
     for (int b = 0; b < nblock; b++) vec_push(c->imp.arena, &inner, block[b]);
   }
   for (int i = 0; i < op->nstate; i++) vec_push(c->imp.arena, &inner, copy_block(c, op, i, op->update[i], row, "step"));
-  const char *name = create_name(c, &c->blocks, op->name);
-  create_note(c, op, name);
-  Stmt *loop = nest_close(&nest, name, NULL, stmt_seq(m, inner.n, inner.v));
+  const char *name = te_create_name(c, &c->blocks, op->name);
+  te_create_note(c, op, name);
+  Stmt *loop = te_nest_close(&nest, name, NULL, stmt_seq(m, inner.n, inner.v));
   step_regions(c, loop->u.loop.body->u.block, op, n, step);
   vec_push(c->imp.arena, &seq, loop);
   return stmt_seq(m, seq.n, seq.v);
@@ -129,7 +130,7 @@ static void note_used(void *env, Stmt *holder, const Expr *e)
   }
 }
 
-PrimFunc *create_extern_func(Arena *arena, const TeOp *op)
+PrimFunc *te_create_extern_func(Arena *arena, const TeOp *op)
 {
   FreeVars f = {.arena = arena};
   Vec(Param) param = {0};
@@ -166,13 +167,13 @@ static bool renumber(void *env, Stmt *s)
   return true;
 }
 
-Stmt *create_extern(Creator *c, const TeOp *op)
+Stmt *te_create_extern(Creator *c, const TeOp *op)
 {
   Module *m = c->m;
-  const PrimFunc *src = create_extern_func(c->imp.arena, op);
+  const PrimFunc *src = te_create_extern_func(c->imp.arena, op);
   PrimFunc *f = func_import(m, src);
   Block *b = arena_new_of(m->arena, Block);
-  b->name = create_name(c, &c->blocks, op->name);
+  b->name = te_create_name(c, &c->blocks, op->name);
   b->nreads = op->ninputs;
   b->nwrites = op->nout;
   b->reads = arena_array(m->arena, Region, b->nreads);
@@ -181,10 +182,10 @@ Stmt *create_extern(Creator *c, const TeOp *op)
   Map values = {0}; /* variables of src -> expressions of m */
   for (int i = 0; i < op->ninputs + op->nout; i++) {
     bool in = i < op->ninputs;
-    const Buffer *real = create_buffer(c, in ? op->inputs[i] : &op->out[i - op->ninputs]);
+    const Buffer *real = te_create_buffer(c, in ? op->inputs[i] : &op->out[i - op->ninputs]);
     give_buffer(c, &values, src->param[i].buffer, real);
     stmt_replace_buffer(m, b->body, f->param[i].buffer, real);
-    *(in ? &b->reads[i] : &b->writes[i - op->ninputs]) = create_whole(c, real);
+    *(in ? &b->reads[i] : &b->writes[i - op->ninputs]) = te_create_whole(c, real);
   }
   Map subst = {0};
   for (int i = op->ninputs + op->nout; i < f->nparam; i++) {
@@ -194,6 +195,6 @@ Stmt *create_extern(Creator *c, const TeOp *op)
   }
   stmt_substitute(m, b->body, &subst);
   stmt_visit(b->body, renumber, m);
-  create_note(c, op, b->name);
+  te_create_note(c, op, b->name);
   return stmt_block(m, b);
 }

@@ -45,7 +45,7 @@ static const Memory *memory_of(Evaluator *e, const Tensor *t)
   mem = arena_new_of(e->arena, Memory);
   mem->shape = shape;
   mem->strides = compact_strides(e, b, shape, &count);
-  mem->data = arena_alloc(e->arena, size_mul(e->ctx, (size_t)count, (size_t)dtype_bytes(b->dtype), b->name) + 1);
+  mem->data = arena_alloc(e->arena, mem_size_mul(e->ctx, (size_t)count, (size_t)dtype_bytes(b->dtype), b->name) + 1);
   map_put(e->arena, &e->memory, t, mem);
   return mem;
 }
@@ -84,7 +84,7 @@ static void eval_axis(Evaluator *e, const TeOp *op, int d, int64_t *index)
   }
   int64_t n = eval_int(e, op->axis[d]->extent);
   for (index[d] = 0; index[d] < n; index[d]++) {
-    eval_bind(&e->env, op->axis[d]->var, value_int(op->axis[d]->var->dtype, index[d]));
+    expr_eval_bind(&e->env, op->axis[d]->var, value_int(op->axis[d]->var->dtype, index[d]));
     eval_axis(e, op, d + 1, index);
   }
 }
@@ -121,14 +121,14 @@ static void eval_scan(Evaluator *e, const TeOp *op)
     for (int i = 0; i < n; i++) {
       int64_t *index = arena_array(e->arena, int64_t, step[i]->naxis);
       index[0] = t;
-      eval_bind(&e->env, step[i]->axis[0]->var, value_int(step[i]->axis[0]->var->dtype, t));
+      expr_eval_bind(&e->env, step[i]->axis[0]->var, value_int(step[i]->axis[0]->var->dtype, t));
       eval_axis(e, step[i], 1, index);
     }
 }
 
 static void eval_extern(Evaluator *e, const TeOp *op)
 {
-  const PrimFunc *f = create_extern_func(e->arena, op);
+  const PrimFunc *f = te_create_extern_func(e->arena, op);
   TirArg *arg = arena_array(e->arena, TirArg, f->nparam);
   for (int i = 0; i < f->nparam; i++) {
     if (i >= op->ninputs + op->nout) {
@@ -171,7 +171,7 @@ static void eval_op(Evaluator *e, const TeOp *op)
 static void take_argument(Evaluator *e, const TeArg *a, const TirArg *v)
 {
   if (!a->tensor) {
-    eval_bind(&e->env, a->var, value_cast(v->scalar, a->var->dtype));
+    expr_eval_bind(&e->env, a->var, value_cast(v->scalar, a->var->dtype));
     return;
   }
   const Buffer *b = a->tensor->buffer;
@@ -182,7 +182,7 @@ static void take_argument(Evaluator *e, const TeArg *a, const TirArg *v)
           dtype_name(scratch(e->ctx), v->dtype));
   for (int d = 0; d < b->ndim; d++)
     if (b->shape[d]->kind == E_VAR && !map_has(&e->env.vars, b->shape[d]->u.var))
-      eval_bind(&e->env, b->shape[d]->u.var, value_int(b->shape[d]->dtype, v->shape[d]));
+      expr_eval_bind(&e->env, b->shape[d]->u.var, value_int(b->shape[d]->dtype, v->shape[d]));
   Memory *mem = arena_new_of(e->arena, Memory);
   int64_t count;
   *mem = (Memory){v->data, v->shape, v->strides ? v->strides : compact_strides(e, b, v->shape, &count)};

@@ -49,9 +49,9 @@ static void set_regions(Creator *c, Block *root, const PrimFunc *f, int nin, boo
   root->reads = arena_array(c->m->arena, Region, f->nparam);
   root->writes = arena_array(c->m->arena, Region, nout);
   for (int i = 0; reads_outputs && i < nout; i++)
-    root->reads[root->nreads++] = create_whole(c, f->param[nin + i].buffer);
-  for (int i = 0; reads_inputs && i < nin; i++) root->reads[root->nreads++] = create_whole(c, f->param[i].buffer);
-  for (int i = 0; i < nout; i++) root->writes[root->nwrites++] = create_whole(c, f->param[nin + i].buffer);
+    root->reads[root->nreads++] = te_create_whole(c, f->param[nin + i].buffer);
+  for (int i = 0; reads_inputs && i < nin; i++) root->reads[root->nreads++] = te_create_whole(c, f->param[i].buffer);
+  for (int i = 0; i < nout; i++) root->writes[root->nwrites++] = te_create_whole(c, f->param[nin + i].buffer);
 }
 
 /* The block of the compute below the root of its description. */
@@ -126,7 +126,7 @@ static const PrimFunc *make_impl(Maker *k, const Part *part, Stmt *body)
                     .in_buffers = (const Buffer **)(uintptr_t)k->in,
                     .out_buffers = (const Buffer **)(uintptr_t)k->out};
   as_extern.name = arena_printf(scratch(dst->ctx), "%s%s_impl", k->name, part->suffix);
-  PrimFunc *f = func_import(dst, create_extern_func(scratch(dst->ctx), &as_extern));
+  PrimFunc *f = func_import(dst, te_create_extern_func(scratch(dst->ctx), &as_extern));
   f->nparam = k->nin + k->op->nout; /* the buffers alone: they tell their strides and offsets */
   Block *root = arena_new_of(dst->arena, Block);
   root->name = "root";

@@ -134,7 +134,7 @@ static inline Matmul matmul_of(World *w, const Expr *M, const Expr *N, const Exp
 static inline int64_t extent_of(World *w, const Expr *e, int nvar, const Var *const *var, const int64_t *value)
 {
   EvalEnv env = {.m = w->m, .arena = scratch(w->ctx)};
-  for (int i = 0; i < nvar; i++) eval_bind(&env, var[i], value_int(var[i]->dtype, value[i]));
+  for (int i = 0; i < nvar; i++) expr_eval_bind(&env, var[i], value_int(var[i]->dtype, value[i]));
   return expr_eval(&env, e, 0).i;
 }
 

@@ -209,7 +209,7 @@ static void try_points(Search *s, int k)
   int64_t min = expr_eval(&s->env, s->v[k].min, 0).i;
   int64_t extent = expr_eval(&s->env, s->v[k].extent, 0).i;
   for (int64_t i = 0; i < extent; i = s->full || i == extent - 1 ? i + 1 : extent - 1) {
-    eval_bind(&s->env, s->v[k].var, value_int(s->v[k].var->dtype, min + i));
+    expr_eval_bind(&s->env, s->v[k].var, value_int(s->v[k].var->dtype, min + i));
     try_points(s, k + 1);
   }
 }

@@ -355,7 +355,7 @@ static bool equal_struct(const Expr *a, const Expr *b, const LetPair *lets)
   return true;
 }
 
-bool expr_equal_struct(const Expr *a, const Expr *b) { return equal_struct(a, b, NULL); }
+bool tir_expr_equal(const Expr *a, const Expr *b) { return equal_struct(a, b, NULL); }
 
 /* ---- hash ---------------------------------------------------------------------------------- */
 

@@ -60,22 +60,22 @@ static SNode *compile_stmt(Compiler *c, const Stmt *s);
 
 static void declare_buffer(Compiler *c, SNode *n, const Buffer *b)
 {
-  compile_var(c, b->data);
-  n->alloc[n->nalloc++] = compile_buffer(c, b);
+  interp_compile_var(c, b->data);
+  n->alloc[n->nalloc++] = interp_compile_buffer(c, b);
 }
 
 static const Node **compile_all(Compiler *c, int n, const Expr *const *v)
 {
   const Node **out = arena_array(c->arena, const Node *, n);
-  for (int i = 0; i < n; i++) out[i] = compile_expr(c, v[i]);
+  for (int i = 0; i < n; i++) out[i] = interp_compile_expr(c, v[i]);
   return out;
 }
 
 /* A variable that only this view mentions so far is bound by it. */
 static bool binds(Compiler *c, const Expr *e)
 {
-  if (e->kind != E_VAR || compile_has_var(c, e->u.var)) return false;
-  compile_var(c, e->u.var);
+  if (e->kind != E_VAR || interp_compile_has_var(c, e->u.var)) return false;
+  interp_compile_var(c, e->u.var);
   return true;
 }
 
@@ -87,7 +87,7 @@ static void compile_match(Compiler *c, MatchNode *n, const MatchBuffer *mb)
   if (b->ndim > source_dims)
     raise(c->m->ctx, ERR_SHAPE, NOWHERE, "match_buffer '%s' has %d dimensions, its source '%s' only %d", b->name,
           b->ndim, mb->source.buffer->name, source_dims);
-  n->source = compile_buffer(c, mb->source.buffer);
+  n->source = interp_compile_buffer(c, mb->source.buffer);
   n->min = compile_all(c, source_dims, mb->source.min);
   n->extent = compile_all(c, source_dims, mb->source.extent);
   n->bind_shape = arena_array(c->arena, bool, b->ndim);
@@ -96,16 +96,17 @@ static void compile_match(Compiler *c, MatchNode *n, const MatchBuffer *mb)
     n->bind_shape[d] = binds(c, b->shape[d]);
     if (b->strides) n->bind_stride[d] = binds(c, b->strides[d]);
   }
-  n->offset_slot = b->elem_offset && binds(c, b->elem_offset) ? compile_var(c, b->elem_offset->u.var) : -1;
+  n->offset_slot = b->elem_offset && binds(c, b->elem_offset) ? interp_compile_var(c, b->elem_offset->u.var) : -1;
   if (b->strides) n->stride = compile_all(c, b->ndim, b->strides);
   n->hidden = c->nslot;
   c->nslot += 1 + b->ndim;
   BufNode *view = arena_new_of(c->arena, BufNode);
-  *view = (BufNode){.buffer = b, .data = compile_var(c, b->data), .ndim = b->ndim, .size = dtype_bytes(b->dtype)};
+  *view =
+      (BufNode){.buffer = b, .data = interp_compile_var(c, b->data), .ndim = b->ndim, .size = dtype_bytes(b->dtype)};
   view->shape = compile_all(c, b->ndim, b->shape);
   view->strides = arena_array(c->arena, const Node *, b->ndim);
-  for (int d = 0; d < b->ndim; d++) view->strides[d] = compile_slot(c, n->hidden + 1 + d);
-  view->offset = compile_slot(c, n->hidden);
+  for (int d = 0; d < b->ndim; d++) view->strides[d] = interp_compile_slot(c, n->hidden + 1 + d);
+  view->offset = interp_compile_slot(c, n->hidden);
   n->view = view;
   map_put(c->arena, &c->buffers, b, view);
 }
@@ -115,15 +116,15 @@ static void compile_block(Compiler *c, SNode *n, const Block *b)
   n->niter = b->niter;
   n->iter = arena_array(c->arena, IterNode, b->niter);
   for (int i = 0; i < b->niter; i++) {
-    n->iter[i].min = compile_expr(c, b->iter[i].min);
-    n->iter[i].extent = compile_expr(c, b->iter[i].extent);
-    n->iter[i].value = compile_expr(c, b->iter[i].value);
+    n->iter[i].min = interp_compile_expr(c, b->iter[i].min);
+    n->iter[i].extent = interp_compile_expr(c, b->iter[i].extent);
+    n->iter[i].value = interp_compile_expr(c, b->iter[i].value);
     n->iter[i].reduce = b->iter[i].kind == ITER_REDUCE;
   }
-  for (int i = 0; i < b->niter; i++) n->iter[i].slot = compile_var(c, b->iter[i].var);
+  for (int i = 0; i < b->niter; i++) n->iter[i].slot = interp_compile_var(c, b->iter[i].var);
   n->slot = c->nslot;
   c->nslot += b->niter;
-  if (b->predicate) n->value = compile_expr(c, b->predicate);
+  if (b->predicate) n->value = interp_compile_expr(c, b->predicate);
   n->alloc = arena_array(c->arena, const BufNode *, b->nallocs);
   for (int i = 0; i < b->nallocs; i++) declare_buffer(c, n, b->allocs[i]);
   n->nmatch = b->nmatches;
@@ -135,10 +136,10 @@ static void compile_block(Compiler *c, SNode *n, const Block *b)
 
 static void compile_store(Compiler *c, SNode *n, const Stmt *s)
 {
-  n->buf = compile_buffer(c, s->u.store.buffer);
+  n->buf = interp_compile_buffer(c, s->u.store.buffer);
   n->index = compile_all(c, s->u.store.n, s->u.store.index);
-  n->value = compile_expr(c, s->u.store.value);
-  if (s->u.store.mask) n->mask = compile_expr(c, s->u.store.mask);
+  n->value = interp_compile_expr(c, s->u.store.value);
+  if (s->u.store.mask) n->mask = interp_compile_expr(c, s->u.store.mask);
 }
 
 static SNode *compile_stmt(Compiler *c, const Stmt *s)
@@ -152,23 +153,23 @@ static SNode *compile_stmt(Compiler *c, const Stmt *s)
     for (int i = 0; i < n->nchild; i++) n->child[i] = compile_stmt(c, s->u.seq.v[i]);
     break;
   case S_FOR:
-    n->min = compile_expr(c, s->u.loop.min);
-    n->extent = compile_expr(c, s->u.loop.extent);
-    n->slot = compile_var(c, s->u.loop.var);
+    n->min = interp_compile_expr(c, s->u.loop.min);
+    n->extent = interp_compile_expr(c, s->u.loop.extent);
+    n->slot = interp_compile_var(c, s->u.loop.var);
     n->body = compile_stmt(c, s->u.loop.body);
     break;
   case S_IF:
-    n->value = compile_expr(c, s->u.cond.cond);
+    n->value = interp_compile_expr(c, s->u.cond.cond);
     n->body = compile_stmt(c, s->u.cond.then);
     if (s->u.cond.orelse) n->init = compile_stmt(c, s->u.cond.orelse);
     break;
   case S_WHILE:
-    n->value = compile_expr(c, s->u.loop_while.cond);
+    n->value = interp_compile_expr(c, s->u.loop_while.cond);
     n->body = compile_stmt(c, s->u.loop_while.body);
     break;
   case S_LET:
-    n->value = compile_expr(c, s->u.let.value);
-    n->slot = compile_var(c, s->u.let.var);
+    n->value = interp_compile_expr(c, s->u.let.value);
+    n->slot = interp_compile_var(c, s->u.let.var);
     n->body = compile_stmt(c, s->u.let.body);
     break;
   case S_STORE: compile_store(c, n, s); break;
@@ -177,7 +178,7 @@ static SNode *compile_stmt(Compiler *c, const Stmt *s)
     declare_buffer(c, n, s->u.alloc.buffer);
     n->body = compile_stmt(c, s->u.alloc.body);
     break;
-  case S_EVAL: n->value = compile_expr(c, s->u.eval.value); break;
+  case S_EVAL: n->value = interp_compile_expr(c, s->u.eval.value); break;
   case S_ATTR: n->body = compile_stmt(c, s->u.attr.body); break;
   case S_BLOCK: compile_block(c, n, s->u.block); break;
   }
@@ -213,19 +214,19 @@ static void exec_store(Run *r, const SNode *n, Slot *env)
   turn(r, env);
   DType t = n->value->expr->dtype;
   if (t.lanes == 1) {
-    Slot v = node_slot(r, n->value, 0);
+    Slot v = interp_node_slot(r, n->value, 0);
     if (n->mask && !node_int(r, n->mask, 0)) return;
-    char *to = buffer_address(r, n->buf, n->index, 0);
+    char *to = interp_buffer_address(r, n->buf, n->index, 0);
     if (t.code == DT_FLOAT && t.bits == 32) memcpy(to, &(float){(float)v.f}, sizeof(float));
-    else value_store(value_of(t, v), to);
+    else value_store(interp_value_of(t, v), to);
     return;
   }
   Scope scope = scope_begin(r->ctx);
   Value *v = arena_array(scratch(r->ctx), Value, t.lanes);
   for (int i = 0; i < t.lanes; i++)
-    if (!n->mask || node_int(r, n->mask, i)) v[i] = node_value(r, n->value, i);
+    if (!n->mask || node_int(r, n->mask, i)) v[i] = interp_node_value(r, n->value, i);
   for (int i = 0; i < t.lanes; i++)
-    if (!n->mask || node_int(r, n->mask, i)) value_store(v[i], buffer_address(r, n->buf, n->index, i));
+    if (!n->mask || node_int(r, n->mask, i)) value_store(v[i], interp_buffer_address(r, n->buf, n->index, i));
   scope_end(r->ctx, scope);
 }
 
@@ -543,7 +544,8 @@ static void exec(Run *r, const SNode *n, Group g)
   case S_LET:
     for (int i = 0; i < g.n; i++) {
       turn(r, g.env[i]);
-      for (int k = 0; k < n->stmt->u.let.var->dtype.lanes; k++) g.env[i][n->slot + k] = node_slot(r, n->value, k);
+      for (int k = 0; k < n->stmt->u.let.var->dtype.lanes; k++)
+        g.env[i][n->slot + k] = interp_node_slot(r, n->value, k);
     }
     exec(r, n->body, g);
     break;
@@ -560,7 +562,7 @@ static void exec(Run *r, const SNode *n, Group g)
   case S_EVAL:
     for (int i = 0; i < g.n && !r->returned; i++) {
       turn(r, g.env[i]);
-      for (int k = 0; k < n->value->expr->dtype.lanes; k++) node_slot(r, n->value, k);
+      for (int k = 0; k < n->value->expr->dtype.lanes; k++) interp_node_slot(r, n->value, k);
     }
     break;
   case S_ATTR: exec(r, n->body, g); break;
@@ -599,7 +601,7 @@ static void bind_scalar(Run *r, Compiler *c, const Var *v, const TirArg *a)
 {
   Value given = a->scalar;
   if (v->dtype.code == DT_HANDLE) {
-    r->env[compile_var(c, v)].mem = arg_memory(r->ctx, a);
+    r->env[interp_compile_var(c, v)].mem = arg_memory(r->ctx, a);
     return;
   }
   if (a->ndim || a->data)
@@ -610,7 +612,7 @@ static void bind_scalar(Run *r, Compiler *c, const Var *v, const TirArg *a)
   if (!fits)
     raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s' is a %s scalar, %s was given", v->name,
           dtype_name(scratch(r->ctx), v->dtype), dtype_name(scratch(r->ctx), given.dtype));
-  r->env[compile_var(c, v)] = slot_of(value_cast(given, v->dtype));
+  r->env[interp_compile_var(c, v)] = interp_slot_of(value_cast(given, v->dtype));
 }
 
 static void check_tensor(Run *r, const Buffer *b, const TirArg *a)
@@ -627,22 +629,22 @@ static void check_tensor(Run *r, const Buffer *b, const TirArg *a)
 static void bind_sizes(Run *r, Compiler *c, const Buffer *b, const TirArg *a)
 {
   for (int d = 0; d < b->ndim; d++) {
-    if (binds(c, b->shape[d])) r->env[compile_var(c, b->shape[d]->u.var)].i = a->shape[d];
-    if (b->strides && binds(c, b->strides[d])) r->env[compile_var(c, b->strides[d]->u.var)].i = arg_stride(a, d);
+    if (binds(c, b->shape[d])) r->env[interp_compile_var(c, b->shape[d]->u.var)].i = a->shape[d];
+    if (b->strides && binds(c, b->strides[d])) r->env[interp_compile_var(c, b->strides[d]->u.var)].i = arg_stride(a, d);
   }
-  if (b->elem_offset && binds(c, b->elem_offset)) r->env[compile_var(c, b->elem_offset->u.var)].i = 0;
+  if (b->elem_offset && binds(c, b->elem_offset)) r->env[interp_compile_var(c, b->elem_offset->u.var)].i = 0;
 }
 
 static void check_sizes(Run *r, Compiler *c, const Buffer *b, const TirArg *a)
 {
   int64_t compact = 1;
   for (int d = b->ndim - 1; d >= 0; d--) {
-    int64_t want = node_int(r, compile_expr(c, b->shape[d]), 0);
+    int64_t want = node_int(r, interp_compile_expr(c, b->shape[d]), 0);
     if (want != a->shape[d])
       raise(r->ctx, ERR_ARGUMENT, NOWHERE,
             "argument '%s': dimension %d is %s = %" PRId64 ", a tensor with %" PRId64 " was given", b->name, d,
             expr_str_of(scratch(r->ctx), b->shape[d]), want, a->shape[d]);
-    int64_t stride = b->strides ? node_int(r, compile_expr(c, b->strides[d]), 0) : compact;
+    int64_t stride = b->strides ? node_int(r, interp_compile_expr(c, b->strides[d]), 0) : compact;
     int64_t given = arg_stride(a, d);
     if (stride != given && a->shape[d] > 1)
       raise(r->ctx, ERR_ARGUMENT, NOWHERE,
@@ -650,7 +652,7 @@ static void check_sizes(Run *r, Compiler *c, const Buffer *b, const TirArg *a)
             b->name, d, stride, given);
     compact = wrapping(0, compact, want);
   }
-  if (b->elem_offset && node_int(r, compile_expr(c, b->elem_offset), 0) != 0)
+  if (b->elem_offset && node_int(r, interp_compile_expr(c, b->elem_offset), 0) != 0)
     raise(r->ctx, ERR_ARGUMENT, NOWHERE, "argument '%s': its element offset is not 0", b->name);
 }
 
@@ -664,14 +666,14 @@ typedef struct Bound {
 static void bind_args(Bound *in)
 {
   const PrimFunc *f = in->f;
-  for (int i = 0; i < f->nparam; i++) compile_var(in->c, f->param[i].var);
+  for (int i = 0; i < f->nparam; i++) interp_compile_var(in->c, f->param[i].var);
   for (int i = 0; i < f->nparam; i++)
     if (f->param[i].buffer) check_tensor(in->r, f->param[i].buffer, &in->arg[i]);
     else bind_scalar(in->r, in->c, f->param[i].var, &in->arg[i]);
   for (int i = 0; i < f->nparam; i++)
     if (f->param[i].buffer) {
       bind_sizes(in->r, in->c, f->param[i].buffer, &in->arg[i]);
-      in->r->env[compile_var(in->c, f->param[i].var)].mem = arg_memory(in->r->ctx, &in->arg[i]);
+      in->r->env[interp_compile_var(in->c, f->param[i].var)].mem = arg_memory(in->r->ctx, &in->arg[i]);
     }
   for (int i = 0; i < f->nparam; i++)
     if (f->param[i].buffer) check_sizes(in->r, in->c, f->param[i].buffer, &in->arg[i]);

@@ -85,19 +85,19 @@ typedef struct Compiler {
   int nslot;
 } Compiler;
 
-int compile_var(Compiler *, const Var *); /* its slot, made if new */
-bool compile_has_var(const Compiler *, const Var *);
-const Node *compile_expr(Compiler *, const Expr *);
-const Node *compile_slot(Compiler *, int slot); /* an int64 that lives in a slot of its own */
-const BufNode *compile_buffer(Compiler *, const Buffer *);
+int interp_compile_var(Compiler *, const Var *); /* its slot, made if new */
+bool interp_compile_has_var(const Compiler *, const Var *);
+const Node *interp_compile_expr(Compiler *, const Expr *);
+const Node *interp_compile_slot(Compiler *, int slot); /* an int64 that lives in a slot of its own */
+const BufNode *interp_compile_buffer(Compiler *, const Buffer *);
 
 static inline int64_t node_int(Run *r, const Node *n, int lane) { return n->eval.i(r, n, lane); }
 static inline double node_float(Run *r, const Node *n, int lane) { return n->eval.f(r, n, lane); }
-Slot node_slot(Run *, const Node *, int lane);
-Value node_value(Run *, const Node *, int lane);
+Slot interp_node_slot(Run *, const Node *, int lane);
+Value interp_node_value(Run *, const Node *, int lane);
 /* Address of an element, checked; index i is lane `lane` of index[i]. */
-char *buffer_address(Run *, const BufNode *, const Node *const *index, int lane);
-Slot slot_of(Value);
-Value value_of(DType, Slot);
+char *interp_buffer_address(Run *, const BufNode *, const Node *const *index, int lane);
+Slot interp_slot_of(Value);
+Value interp_value_of(DType, Slot);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-Value value_of(DType t, Slot s)
+Value interp_value_of(DType t, Slot s)
 {
   Value v = {.dtype = dtype_elem(t)};
   if (dtype_is_float(t)) v.f = s.f;
@@ -16,7 +16,7 @@ Value value_of(DType t, Slot s)
   return v;
 }
 
-Slot slot_of(Value v)
+Slot interp_slot_of(Value v)
 {
   Slot s;
   if (dtype_is_float(v.dtype)) s.f = v.f;
@@ -24,7 +24,7 @@ Slot slot_of(Value v)
   return s;
 }
 
-Slot node_slot(Run *r, const Node *n, int lane)
+Slot interp_node_slot(Run *r, const Node *n, int lane)
 {
   Slot s;
   if (dtype_is_float(n->expr->dtype)) s.f = node_float(r, n, lane);
@@ -32,7 +32,10 @@ Slot node_slot(Run *r, const Node *n, int lane)
   return s;
 }
 
-Value node_value(Run *r, const Node *n, int lane) { return value_of(n->expr->dtype, node_slot(r, n, lane)); }
+Value interp_node_value(Run *r, const Node *n, int lane)
+{
+  return interp_value_of(n->expr->dtype, interp_node_slot(r, n, lane));
+}
 
 /* ---- leaves ------------------------------------------------------------------------ */
 
@@ -126,7 +129,8 @@ static int64_t not_i(Run *r, const Node *n, int lane) { return !A_I; }
 static Value binary_value(Run *r, const Node *n, int lane)
 {
   Value out;
-  if (!eval_binary((ExprKind)n->expr->kind, node_value(r, n->a, lane), node_value(r, n->b, lane), &out))
+  if (!expr_eval_binary((ExprKind)n->expr->kind, interp_node_value(r, n->a, lane), interp_node_value(r, n->b, lane),
+                        &out))
     raise(r->ctx, ERR_ARGUMENT, NOWHERE, "division by zero in '%s'", expr_str_of(scratch(r->ctx), n->expr));
   return out;
 }
@@ -137,11 +141,11 @@ static double binary_f(Run *r, const Node *n, int lane) { return binary_value(r,
 
 static int64_t cast_i(Run *r, const Node *n, int lane)
 {
-  return value_cast(node_value(r, n->a, lane), dtype_elem(n->expr->dtype)).i;
+  return value_cast(interp_node_value(r, n->a, lane), dtype_elem(n->expr->dtype)).i;
 }
 static double cast_f(Run *r, const Node *n, int lane)
 {
-  return value_cast(node_value(r, n->a, lane), dtype_elem(n->expr->dtype)).f;
+  return value_cast(interp_node_value(r, n->a, lane), dtype_elem(n->expr->dtype)).f;
 }
 
 static int64_t select_i(Run *r, const Node *n, int lane)
@@ -182,7 +186,7 @@ static int64_t ramp_i(Run *r, const Node *n, int lane)
 
 static void bind_let(Run *r, const Node *n)
 {
-  for (int i = 0; i < n->a->expr->dtype.lanes; i++) r->env[n->slot + i] = node_slot(r, n->a, i);
+  for (int i = 0; i < n->a->expr->dtype.lanes; i++) r->env[n->slot + i] = interp_node_slot(r, n->a, i);
 }
 static int64_t let_i(Run *r, const Node *n, int lane)
 {
@@ -200,7 +204,7 @@ static double let_f(Run *r, const Node *n, int lane)
 static Value math_value(Run *r, const Node *n, int lane)
 {
   Value arg[4], out;
-  for (int i = 0; i < n->nargs; i++) arg[i] = node_value(r, n->arg[i], lane);
+  for (int i = 0; i < n->nargs; i++) arg[i] = interp_node_value(r, n->arg[i], lane);
   intrin_eval(n->expr->u.intrin, dtype_elem(n->expr->dtype), arg, &out);
   return out;
 }
@@ -209,8 +213,8 @@ static double math_f(Run *r, const Node *n, int lane) { return math_value(r, n, 
 
 static Value sum_value(Run *r, const Node *n)
 {
-  Value sum = node_value(r, n->a, 0);
-  for (int i = 1; i < n->a->expr->dtype.lanes; i++) eval_binary(E_ADD, sum, node_value(r, n->a, i), &sum);
+  Value sum = interp_node_value(r, n->a, 0);
+  for (int i = 1; i < n->a->expr->dtype.lanes; i++) expr_eval_binary(E_ADD, sum, interp_node_value(r, n->a, i), &sum);
   return sum;
 }
 static int64_t sum_i(Run *r, const Node *n, int lane)
@@ -240,7 +244,7 @@ static Value reinterpret_value(Run *r, const Node *n, int lane)
     if (at / step >= from.lanes) break;
     if (at / step != held) {
       held = at / step;
-      value_store(node_value(r, n->a, (int)held), source);
+      value_store(interp_node_value(r, n->a, (int)held), source);
     }
     bytes[i] = source[at % step];
   }
@@ -287,7 +291,7 @@ static char *fixed_address(Run *r, const BufNode *b, const Node *const *index, i
   return mem->data + at * b->size;
 }
 
-char *buffer_address(Run *r, const BufNode *b, const Node *const *index, int lane)
+char *interp_buffer_address(Run *r, const BufNode *b, const Node *const *index, int lane)
 {
   if (b->fixed) return fixed_address(r, b, index, lane);
   int64_t at = b->offset ? node_int(r, b->offset, 0) : 0;
@@ -311,19 +315,19 @@ char *buffer_address(Run *r, const BufNode *b, const Node *const *index, int lan
   return mem->data + bytes + (int64_t)(lane % wide) * b->size;
 }
 
-#define LOAD_INT(name, T)                                          \
-  static int64_t name(Run *r, const Node *n, int lane)             \
-  {                                                                \
-    T x;                                                           \
-    memcpy(&x, buffer_address(r, n->buf, n->arg, lane), sizeof x); \
-    return (int64_t)x;                                             \
+#define LOAD_INT(name, T)                                                 \
+  static int64_t name(Run *r, const Node *n, int lane)                    \
+  {                                                                       \
+    T x;                                                                  \
+    memcpy(&x, interp_buffer_address(r, n->buf, n->arg, lane), sizeof x); \
+    return (int64_t)x;                                                    \
   }
-#define LOAD_FLOAT(name, T)                                        \
-  static double name(Run *r, const Node *n, int lane)              \
-  {                                                                \
-    T x;                                                           \
-    memcpy(&x, buffer_address(r, n->buf, n->arg, lane), sizeof x); \
-    return (double)x;                                              \
+#define LOAD_FLOAT(name, T)                                               \
+  static double name(Run *r, const Node *n, int lane)                     \
+  {                                                                       \
+    T x;                                                                  \
+    memcpy(&x, interp_buffer_address(r, n->buf, n->arg, lane), sizeof x); \
+    return (double)x;                                                     \
   }
 LOAD_INT(load_i8, int8_t)
 LOAD_INT(load_u8, uint8_t)
@@ -334,11 +338,11 @@ LOAD_FLOAT(load_f64, double)
 
 static int64_t load_i(Run *r, const Node *n, int lane)
 {
-  return value_load(dtype_elem(n->expr->dtype), buffer_address(r, n->buf, n->arg, lane)).i;
+  return value_load(dtype_elem(n->expr->dtype), interp_buffer_address(r, n->buf, n->arg, lane)).i;
 }
 static double load_f(Run *r, const Node *n, int lane)
 {
-  return value_load(dtype_elem(n->expr->dtype), buffer_address(r, n->buf, n->arg, lane)).f;
+  return value_load(dtype_elem(n->expr->dtype), interp_buffer_address(r, n->buf, n->arg, lane)).f;
 }
 
 /* ---- nodes used more than once -------------------------------------------------------------------- */
@@ -348,7 +352,7 @@ static const Slot *cached_slot(Run *r, const Node *n, int lane)
   struct Cached *c = n->cached;
   if (n->expr->dtype.lanes == 1) lane = 0;
   if (c->stamp != r->stamp || c->lane != lane) {
-    Slot s = node_slot(r, n->inner, lane);
+    Slot s = interp_node_slot(r, n->inner, lane);
     *c = (struct Cached){r->stamp, lane, s};
   }
   return &c->value;
@@ -358,7 +362,7 @@ static double cached_f(Run *r, const Node *n, int lane) { return cached_slot(r, 
 
 /* ---- compiling -------------------------------------------------------------------------------------- */
 
-int compile_var(Compiler *c, const Var *v)
+int interp_compile_var(Compiler *c, const Var *v)
 {
   intptr_t at = (intptr_t)map_get(&c->slots, v);
   if (at) return (int)at - 1;
@@ -368,19 +372,19 @@ int compile_var(Compiler *c, const Var *v)
   return slot;
 }
 
-const Node *compile_slot(Compiler *c, int slot)
+const Node *interp_compile_slot(Compiler *c, int slot)
 {
   Node *n = arena_new_of(c->arena, Node);
   *n = (Node){.expr = expr_int(c->m, DT_I64, 0), .slot = slot, .eval.i = var_i};
   return n;
 }
 
-bool compile_has_var(const Compiler *c, const Var *v) { return map_has(&c->slots, v); }
+bool interp_compile_has_var(const Compiler *c, const Var *v) { return map_has(&c->slots, v); }
 
 static const Node **compile_list(Compiler *c, int n, const Expr *const *v)
 {
   const Node **out = arena_array(c->arena, const Node *, n);
-  for (int i = 0; i < n; i++) out[i] = compile_expr(c, v[i]);
+  for (int i = 0; i < n; i++) out[i] = interp_compile_expr(c, v[i]);
   return out;
 }
 
@@ -399,16 +403,17 @@ static const int64_t *fixed_shape(Compiler *c, const Buffer *b)
   return shape;
 }
 
-const BufNode *compile_buffer(Compiler *c, const Buffer *b)
+const BufNode *interp_compile_buffer(Compiler *c, const Buffer *b)
 {
   BufNode *node = map_get(&c->buffers, b);
   if (node) return node;
   node = arena_new_of(c->arena, BufNode);
-  *node = (BufNode){.buffer = b, .data = compile_var(c, b->data), .ndim = b->ndim, .size = dtype_bytes(b->dtype)};
+  *node =
+      (BufNode){.buffer = b, .data = interp_compile_var(c, b->data), .ndim = b->ndim, .size = dtype_bytes(b->dtype)};
   node->shape = compile_list(c, b->ndim, b->shape);
   node->fixed = fixed_shape(c, b);
   if (b->strides) node->strides = compile_list(c, b->ndim, b->strides);
-  if (b->elem_offset) node->offset = compile_expr(c, b->elem_offset);
+  if (b->elem_offset) node->offset = interp_compile_expr(c, b->elem_offset);
   map_put(c->arena, &c->buffers, b, node);
   return node;
 }
@@ -456,7 +461,7 @@ static void compile_compare(Node *n)
 static void compile_load(Compiler *c, Node *n)
 {
   DType t = n->expr->dtype;
-  n->buf = compile_buffer(c, n->expr->u.buffer);
+  n->buf = interp_compile_buffer(c, n->expr->u.buffer);
   set_fn(n, load_i, load_f);
   if (t.code == DT_INT && t.bits == 8) n->eval.i = load_i8;
   if (t.code == DT_UINT && t.bits == 8) n->eval.i = load_u8;
@@ -499,7 +504,7 @@ static void compile_node(Compiler *c, Node *n)
   case E_FLOAT: n->imm.f = e->u.f, n->eval.f = imm_f; break;
   case E_STR: n->eval.i = no_value; break;
   case E_VAR:
-    n->slot = compile_has_var(c, e->u.var) ? compile_var(c, e->u.var) : -1;
+    n->slot = interp_compile_has_var(c, e->u.var) ? interp_compile_var(c, e->u.var) : -1;
     if (n->slot < 0) set_fn(n, unbound, unbound_f);
     else if (e->dtype.lanes > 1) set_fn(n, lanes_i, lanes_f);
     else set_fn(n, var_i, var_f);
@@ -525,7 +530,7 @@ static void compile_node(Compiler *c, Node *n)
   case E_CAST: set_fn(n, cast_i, cast_f); break;
   case E_SELECT: set_fn(n, select_i, select_f); break;
   case E_LET:
-    n->slot = compile_var(c, e->u.var);
+    n->slot = interp_compile_var(c, e->u.var);
     set_fn(n, let_i, let_f);
     break;
   case E_LOAD: compile_load(c, n); break;
@@ -558,7 +563,7 @@ static const Node *compile_rec(Compiler *c, const Expr *e)
 {
   const Node *done = map_get(&c->nodes, e);
   if (done) return done;
-  if (e->kind == E_LET) compile_var(c, e->u.var);
+  if (e->kind == E_LET) interp_compile_var(c, e->u.var);
   Node *n = arena_new_of(c->arena, Node);
   n->expr = e;
   n->nargs = e->nargs;
@@ -591,7 +596,7 @@ static void note_let(void *env, const Expr *e)
   if (e->kind == E_LET) map_put(c->arena, &c->local, e->u.var->expr, c);
 }
 
-const Node *compile_expr(Compiler *c, const Expr *e)
+const Node *interp_compile_expr(Compiler *c, const Expr *e)
 {
   /* the shape of a buffer may be compiled in the midst of an expression */
   Map nodes = c->nodes;

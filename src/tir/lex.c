@@ -238,7 +238,7 @@ static void lex_newline(Lexer *lx)
   if (!lx->open.n) lex_indent(lx);
 }
 
-Tokens lex(Arena *arena, const char *text, const char *file, int line0)
+Tokens parse_lex(Arena *arena, const char *text, const char *file, int line0)
 {
   Lexer lx = {
     .arena = arena, .ctx = arena_ctx(arena), .file = file, .p = text, .line_start = text, .line = line0, .nindent = 1};

@@ -19,58 +19,66 @@ _Noreturn void parse_error(Parser *p, Loc loc, const char *fmt, ...)
   raise(p->ctx, ERR_PARSE, loc, "%s", text);
 }
 
-Loc loc_of(const Parser *p, const Token *t) { return (Loc){p->file, t->line, t->col}; }
-const Token *peek(const Parser *p) { return &p->tok[p->at]; }
-bool is_op(const Parser *p, const char *op) { return peek(p)->kind == TOK_OP && !strcmp(peek(p)->s, op); }
-bool is_word(const Parser *p, const char *word) { return peek(p)->kind == TOK_NAME && !strcmp(peek(p)->s, word); }
-
-bool accept(Parser *p, const char *s)
+Loc parse_loc(const Parser *p, const Token *t) { return (Loc){p->file, t->line, t->col}; }
+const Token *parse_peek(const Parser *p) { return &p->tok[p->at]; }
+bool parse_is_op(const Parser *p, const char *op)
 {
-  if (!is_op(p, s) && !is_word(p, s)) return false;
+  return parse_peek(p)->kind == TOK_OP && !strcmp(parse_peek(p)->s, op);
+}
+bool parse_is_word(const Parser *p, const char *word)
+{
+  return parse_peek(p)->kind == TOK_NAME && !strcmp(parse_peek(p)->s, word);
+}
+
+bool parse_accept(Parser *p, const char *s)
+{
+  if (!parse_is_op(p, s) && !parse_is_word(p, s)) return false;
   p->at++;
   return true;
 }
 
-const char *token_text(Parser *p, const Token *t)
+const char *parse_token_text(Parser *p, const Token *t)
 {
   bool named = t->kind == TOK_NEWLINE || t->kind == TOK_END;
   if (t->kind == TOK_INDENT || t->kind == TOK_DEDENT) return "a change of indentation";
   return named ? t->s : arena_printf(p->arena, t->kind == TOK_STR ? "\"%.40s\"" : "'%.40s'", t->s);
 }
 
-void expect(Parser *p, const char *s, const char *after)
+void parse_expect(Parser *p, const char *s, const char *after)
 {
-  if (!accept(p, s))
-    parse_error(p, loc_of(p, peek(p)), "expected '%s' after %s, found %s", s, after, token_text(p, peek(p)));
+  if (!parse_accept(p, s))
+    parse_error(p, parse_loc(p, parse_peek(p)), "expected '%s' after %s, found %s", s, after,
+                parse_token_text(p, parse_peek(p)));
 }
 
-const char *expect_name(Parser *p, const char *what)
+const char *parse_expect_name(Parser *p, const char *what)
 {
-  if (peek(p)->kind != TOK_NAME)
-    parse_error(p, loc_of(p, peek(p)), "expected %s, found %s", what, token_text(p, peek(p)));
+  if (parse_peek(p)->kind != TOK_NAME)
+    parse_error(p, parse_loc(p, parse_peek(p)), "expected %s, found %s", what, parse_token_text(p, parse_peek(p)));
   return p->tok[p->at++].s;
 }
 
 static void expect_kind(Parser *p, TokKind kind, const char *what, const char *after)
 {
-  if (peek(p)->kind != kind)
-    parse_error(p, loc_of(p, peek(p)), "expected %s after %s, found %s", what, after, token_text(p, peek(p)));
+  if (parse_peek(p)->kind != kind)
+    parse_error(p, parse_loc(p, parse_peek(p)), "expected %s after %s, found %s", what, after,
+                parse_token_text(p, parse_peek(p)));
   p->at++;
 }
 
-void enter(Parser *p)
+void parse_enter(Parser *p)
 {
   if (++p->depth > MAX_NESTING)
-    parse_error(p, loc_of(p, peek(p)), "nested too deep (more than %d levels)", MAX_NESTING);
+    parse_error(p, parse_loc(p, parse_peek(p)), "nested too deep (more than %d levels)", MAX_NESTING);
 }
-void leave(Parser *p) { p->depth--; }
+void parse_leave(Parser *p) { p->depth--; }
 
 /* path = name {'.' name}, when T or I comes first and '(' follows */
 Operand parse_path(Parser *p)
 {
-  const Token *t = peek(p);
-  Operand none = {.kind = OP_NONE, .loc = loc_of(p, t)};
-  if (t->kind != TOK_NAME || find_symbol(p, t->s)) return none;
+  const Token *t = parse_peek(p);
+  Operand none = {.kind = OP_NONE, .loc = parse_loc(p, t)};
+  if (t->kind != TOK_NAME || parse_find_symbol(p, t->s)) return none;
   if (strcmp(t->s, "T") && strcmp(t->s, "I") && strcmp(t->s, "tir")) return none;
   Text s = text_new(p->arena);
   text_add(&s, t->s[0] == 'I' ? "I" : "T");
@@ -86,27 +94,27 @@ Operand parse_path(Parser *p)
 
 /* ---- names --------------------------------------------------------------------------- */
 
-Symbol *define(Parser *p, const char *name, Operand value)
+Symbol *parse_define(Parser *p, const char *name, Operand value)
 {
   vec_push(p->arena, &p->symbols, (Symbol){.name = name, .value = value});
   return &p->symbols.v[p->symbols.n - 1];
 }
 
-Symbol *define_var(Parser *p, const Var *v, Loc loc)
+Symbol *parse_define_var(Parser *p, const Var *v, Loc loc)
 {
-  Symbol *s = define(p, v->name, expr_operand(p, v->expr, loc, 0));
+  Symbol *s = parse_define(p, v->name, parse_expr_operand(p, v->expr, loc, 0));
   s->inner = true;
   return s;
 }
 
-Symbol *find_symbol(Parser *p, const char *name)
+Symbol *parse_find_symbol(Parser *p, const char *name)
 {
   for (int i = p->symbols.n - 1; i >= 0; i--)
     if (!strcmp(p->symbols.v[i].name, name)) return &p->symbols.v[i];
   return NULL;
 }
 
-bool dtype_word(const char *name, DType *out)
+bool parse_dtype_word(const char *name, DType *out)
 {
   if (!strcmp(name, "boolean")) name = "bool";
   return strcmp(name, "void") && dtype_parse(name, out);
@@ -117,55 +125,56 @@ bool dtype_word(const char *name, DType *out)
 /* annotation = 'T.handle' | 'T.' dtype | 'T.Buffer' '(' arguments ')' | 'T.Buffer' '[' … ']' */
 static void parse_annotation(Parser *p, const char *name)
 {
-  const Token *t = peek(p);
-  Loc loc = loc_of(p, t);
+  const Token *t = parse_peek(p);
+  Loc loc = parse_loc(p, t);
   DType dtype;
-  if (!is_word(p, "T") && !is_word(p, "tir"))
+  if (!parse_is_word(p, "T") && !parse_is_word(p, "tir"))
     parse_error(p, loc, "expected a type such as T.Buffer or T.int32 for parameter '%s', found %s", name,
-                token_text(p, t));
+                parse_token_text(p, t));
   p->at++;
-  expect(p, ".", "T");
-  const char *word = expect_name(p, "a type after 'T.'");
+  parse_expect(p, ".", "T");
+  const char *word = parse_expect_name(p, "a type after 'T.'");
   Operand callee = {.kind = OP_PATH, .loc = loc, .s = arena_printf(p->arena, "T.%s", word)};
   if (!strcmp(word, "Buffer")) {
     Args args = {0};
-    if (accept(p, "(")) args = parse_args(p);
+    if (parse_accept(p, "(")) args = parse_args(p);
     else {
-      expect(p, "[", "T.Buffer");
+      parse_expect(p, "[", "T.Buffer");
       Operand o = parse_list(p);
-      expect(p, "]", "the type");
+      parse_expect(p, "]", "the type");
       for (int i = 0; o.kind == OP_LIST && i < o.n; i++) vec_push(p->arena, &args.pos, o.list[i]);
       if (o.kind != OP_LIST) vec_push(p->arena, &args.pos, o);
     }
-    const Buffer *b = buffer_from_args(p, name, &args, 0, &callee, NULL);
+    const Buffer *b = parse_buffer(p, name, &args, 0, &callee, NULL);
     vec_push(p->arena, &p->params, (Param){b->data, b});
-    define(p, name, (Operand){.kind = OP_BUFFER, .loc = loc, .buffer = b});
+    parse_define(p, name, (Operand){.kind = OP_BUFFER, .loc = loc, .buffer = b});
     return;
   }
-  if (!dtype_word(word, &dtype)) parse_error(p, loc, "unknown type 'T.%s' for parameter '%s'", word, name);
-  if (accept(p, "(")) parse_args(p); /* T.handle("float32") */
+  if (!parse_dtype_word(word, &dtype)) parse_error(p, loc, "unknown type 'T.%s' for parameter '%s'", word, name);
+  if (parse_accept(p, "(")) parse_args(p); /* T.handle("float32") */
   const Var *v = var_new(p->m, name, dtype, VAR_PLAIN);
   if (dtype.code == DT_HANDLE)
-    define(p, name, (Operand){.kind = OP_HANDLE, .loc = loc, .s = name, .param = p->params.n});
-  else define(p, name, expr_operand(p, v->expr, loc, 0));
+    parse_define(p, name, (Operand){.kind = OP_HANDLE, .loc = loc, .s = name, .param = p->params.n});
+  else parse_define(p, name, parse_expr_operand(p, v->expr, loc, 0));
   vec_push(p->arena, &p->params, (Param){v, NULL});
 }
 
 /* parameters = [name ':' annotation {',' …}] ')' */
 static void parse_params(Parser *p)
 {
-  while (!is_op(p, ")")) {
-    const Token *t = peek(p);
-    const char *name = expect_name(p, "a parameter");
-    Symbol *old = find_symbol(p, name);
-    if (old) parse_error(p, loc_of(p, t), "parameter '%s' is given twice", name);
-    if (!is_op(p, ":"))
-      parse_error(p, loc_of(p, peek(p)), "parameter '%s' needs a type such as T.Buffer((8,), \"float32\")", name);
+  while (!parse_is_op(p, ")")) {
+    const Token *t = parse_peek(p);
+    const char *name = parse_expect_name(p, "a parameter");
+    Symbol *old = parse_find_symbol(p, name);
+    if (old) parse_error(p, parse_loc(p, t), "parameter '%s' is given twice", name);
+    if (!parse_is_op(p, ":"))
+      parse_error(p, parse_loc(p, parse_peek(p)), "parameter '%s' needs a type such as T.Buffer((8,), \"float32\")",
+                  name);
     p->at++;
     parse_annotation(p, name);
-    if (!accept(p, ",")) break;
+    if (!parse_accept(p, ",")) break;
   }
-  expect(p, ")", "the parameters");
+  parse_expect(p, ")", "the parameters");
 }
 
 /* A size that stands alone as a dimension is not negative. */
@@ -183,15 +192,15 @@ static void mark_sizes(Parser *p)
 /* decorator = '@' name {'.' name} ['(' arguments ')'] newline ; the last name comes back */
 static const char *parse_decorator(Parser *p, bool *is_private)
 {
-  Loc loc = loc_of(p, peek(p));
-  const char *name = expect_name(p, "a decorator after '@'");
-  while (accept(p, ".")) name = expect_name(p, "a name after '.'");
-  if (accept(p, "(")) {
+  Loc loc = parse_loc(p, parse_peek(p));
+  const char *name = parse_expect_name(p, "a decorator after '@'");
+  while (parse_accept(p, ".")) name = parse_expect_name(p, "a name after '.'");
+  if (parse_accept(p, "(")) {
     static const char *const kws[] = {"private", "check_well_formed", NULL};
     Operand callee = {.kind = OP_PATH, .loc = loc, .s = name};
     Args args = parse_args(p);
-    args_check(p, &args, 0, kws, &callee);
-    const Operand *o = arg_get(&args, -1, "private");
+    parse_args_check(p, &args, 0, kws, &callee);
+    const Operand *o = parse_arg_get(&args, -1, "private");
     if (o) *is_private = o->kind == OP_BOOL && o->i;
   }
   expect_kind(p, TOK_NEWLINE, "a new line", "the decorator");
@@ -205,7 +214,7 @@ static Stmt *with_root(Parser *p, BlockBuild *root, Stmt *body)
   root->b->name = "root";
   root->b->body = body;
   root->reads_given = root->writes_given = true;
-  fill_block(p, root);
+  parse_fill_block(p, root);
   return stmt_block(p->m, root->b);
 }
 
@@ -222,11 +231,11 @@ static PrimFunc *parse_function(Parser *p, bool is_private)
   p->block = &root;
   p->saw_block = false;
   p->block_names = (StrMap){0};
-  expect(p, "def", "the decorator");
-  const char *name = expect_name(p, "the name of the function");
-  expect(p, "(", "the name of the function");
+  parse_expect(p, "def", "the decorator");
+  const char *name = parse_expect_name(p, "the name of the function");
+  parse_expect(p, "(", "the name of the function");
   parse_params(p);
-  if (accept(p, "->")) parse_operand(p);
+  if (parse_accept(p, "->")) parse_operand(p);
   Stmt *body = parse_body(p);
   body = with_root(p, &root, body);
   mark_sizes(p);
@@ -241,8 +250,8 @@ static PrimFunc *parse_function(Parser *p, bool is_private)
 static PrimFunc *parse_decorated(Parser *p)
 {
   bool is_private = false;
-  while (accept(p, "@")) {
-    Loc loc = loc_of(p, peek(p));
+  while (parse_accept(p, "@")) {
+    Loc loc = parse_loc(p, parse_peek(p));
     const char *name = parse_decorator(p, &is_private);
     if (strcmp(name, "prim_func"))
       parse_error(p, loc, "unknown decorator '%s'; a function is decorated with @T.prim_func", name);
@@ -253,15 +262,15 @@ static PrimFunc *parse_decorated(Parser *p)
 /* class = 'class' name ':' newline indent {function} dedent */
 static void parse_class(Parser *p)
 {
-  expect(p, "class", "the decorator");
-  expect_name(p, "the name of the class");
-  if (accept(p, "(")) parse_args(p);
-  expect(p, ":", "the name of the class");
+  parse_expect(p, "class", "the decorator");
+  parse_expect_name(p, "the name of the class");
+  if (parse_accept(p, "(")) parse_args(p);
+  parse_expect(p, ":", "the name of the class");
   expect_kind(p, TOK_NEWLINE, "a new line", "':'");
   expect_kind(p, TOK_INDENT, "indented functions", "the class");
-  while (peek(p)->kind != TOK_DEDENT) {
-    if (accept(p, "pass") || peek(p)->kind == TOK_STR) {
-      if (peek(p)->kind == TOK_STR) p->at++;
+  while (parse_peek(p)->kind != TOK_DEDENT) {
+    if (parse_accept(p, "pass") || parse_peek(p)->kind == TOK_STR) {
+      if (parse_peek(p)->kind == TOK_STR) p->at++;
       expect_kind(p, TOK_NEWLINE, "a new line", "it");
       continue;
     }
@@ -284,9 +293,9 @@ typedef struct Job {
 /* imports = {('import' | 'from') … newline} */
 static void skip_imports(Parser *p)
 {
-  while (is_word(p, "import") || is_word(p, "from")) {
-    while (peek(p)->kind != TOK_NEWLINE && peek(p)->kind != TOK_END) p->at++;
-    if (peek(p)->kind == TOK_NEWLINE) p->at++;
+  while (parse_is_word(p, "import") || parse_is_word(p, "from")) {
+    while (parse_peek(p)->kind != TOK_NEWLINE && parse_peek(p)->kind != TOK_END) p->at++;
+    if (parse_peek(p)->kind == TOK_NEWLINE) p->at++;
   }
 }
 
@@ -294,18 +303,18 @@ static void skip_imports(Parser *p)
 static void parse_module(Parser *p)
 {
   skip_imports(p);
-  while (peek(p)->kind != TOK_END) {
+  while (parse_peek(p)->kind != TOK_END) {
     int at = p->at;
     bool is_private = false;
-    Loc loc = loc_of(p, peek(p));
-    if (!is_op(p, "@") && !is_word(p, "class") && !is_word(p, "def"))
-      parse_error(p, loc, "expected a class or a function, found %s", token_text(p, peek(p)));
-    if (accept(p, "@") && !strcmp(parse_decorator(p, &is_private), "ir_module")) {
+    Loc loc = parse_loc(p, parse_peek(p));
+    if (!parse_is_op(p, "@") && !parse_is_word(p, "class") && !parse_is_word(p, "def"))
+      parse_error(p, loc, "expected a class or a function, found %s", parse_token_text(p, parse_peek(p)));
+    if (parse_accept(p, "@") && !strcmp(parse_decorator(p, &is_private), "ir_module")) {
       parse_class(p);
       continue;
     }
     p->at = at;
-    if (is_word(p, "class")) {
+    if (parse_is_word(p, "class")) {
       parse_class(p);
       continue;
     }
@@ -318,16 +327,17 @@ static void run_job(Ctx *ctx, void *arg)
 {
   Job *job = arg;
   job->p.arena = scratch(ctx);
-  job->p.tok = lex(scratch(ctx), job->text, job->p.file, job->line0).v;
+  job->p.tok = parse_lex(scratch(ctx), job->text, job->p.file, job->line0).v;
   if (job->module) {
     parse_module(&job->p);
     return;
   }
   skip_imports(&job->p);
   job->f = parse_decorated(&job->p);
-  if (peek(&job->p)->kind != TOK_END)
-    parse_error(&job->p, loc_of(&job->p, peek(&job->p)), "expected the end of the text after the function, found %s",
-                token_text(&job->p, peek(&job->p)));
+  if (parse_peek(&job->p)->kind != TOK_END)
+    parse_error(&job->p, parse_loc(&job->p, parse_peek(&job->p)),
+                "expected the end of the text after the function, found %s",
+                parse_token_text(&job->p, parse_peek(&job->p)));
 }
 
 static void run(Job *job)
@@ -355,7 +365,7 @@ PrimFunc *func_parse(Module *m, const char *text, const char *file, int line0, i
   return job.f;
 }
 
-void module_parse(Module *m, const char *text, const char *file, int line0, int nnames, const ScriptName *names)
+void tir_parse_module(Module *m, const char *text, const char *file, int line0, int nnames, const ScriptName *names)
 {
   Job job = new_job(m, text, file, line0, nnames, names);
   job.module = true;

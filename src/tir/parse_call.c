@@ -12,8 +12,8 @@
 Args parse_args(Parser *p)
 {
   Args a = {0};
-  while (!is_op(p, ")")) {
-    const Token *t = peek(p);
+  while (!parse_is_op(p, ")")) {
+    const Token *t = parse_peek(p);
     const Token *next = &p->tok[p->at + 1];
     if (t->kind == TOK_NAME && next->kind == TOK_OP && !strcmp(next->s, "=")) {
       p->at += 2;
@@ -21,20 +21,20 @@ Args parse_args(Parser *p)
       vec_push(p->arena, &a.kw, t->s);
       vec_push(p->arena, &a.kwval, o);
     } else {
-      if (a.kw.n) parse_error(p, loc_of(p, t), "an argument without a name follows one with a name");
-      bool star = accept(p, "*");
+      if (a.kw.n) parse_error(p, parse_loc(p, t), "an argument without a name follows one with a name");
+      bool star = parse_accept(p, "*");
       Operand o = parse_operand(p);
       if (star && o.kind != OP_LIST) parse_error(p, o.loc, "'*' wants a list");
       for (int i = 0; star && i < o.n; i++) vec_push(p->arena, &a.pos, o.list[i]);
       if (!star) vec_push(p->arena, &a.pos, o);
     }
-    if (!accept(p, ",")) break;
+    if (!parse_accept(p, ",")) break;
   }
-  expect(p, ")", "the arguments");
+  parse_expect(p, ")", "the arguments");
   return a;
 }
 
-const Operand *arg_get(const Args *a, int i, const char *kw)
+const Operand *parse_arg_get(const Args *a, int i, const char *kw)
 {
   if (i >= 0 && i < a->pos.n) return &a->pos.v[i];
   for (int k = 0; kw && k < a->kw.n; k++)
@@ -42,15 +42,15 @@ const Operand *arg_get(const Args *a, int i, const char *kw)
   return NULL;
 }
 
-const Operand *arg_need(Parser *p, const Args *a, int i, const char *kw, const Operand *callee)
+const Operand *parse_arg_need(Parser *p, const Args *a, int i, const char *kw, const Operand *callee)
 {
-  const Operand *o = arg_get(a, i, kw);
+  const Operand *o = parse_arg_get(a, i, kw);
   if (!o) parse_error(p, callee->loc, "%s: argument '%s' is missing", callee->s, kw);
   return o;
 }
 
 /* kws ends with NULL. */
-void args_check(Parser *p, const Args *a, int max, const char *const *kws, const Operand *callee)
+void parse_args_check(Parser *p, const Args *a, int max, const char *const *kws, const Operand *callee)
 {
   if (a->pos.n > max)
     parse_error(p, callee->loc, "%s takes at most %d argument%s, %d given", callee->s, max, max == 1 ? "" : "s",
@@ -77,18 +77,18 @@ static int args_depth(const Args *a)
 
 static void want_args(Parser *p, const Args *a, int n, const Operand *callee)
 {
-  args_check(p, a, n, NULL, callee);
+  parse_args_check(p, a, n, NULL, callee);
   if (a->pos.n != n)
     parse_error(p, callee->loc, "%s takes %d argument%s, %d given", callee->s, n, n == 1 ? "" : "s", a->pos.n);
 }
 
-Annots as_annots(Parser *p, const Operand *dict)
+Annots parse_as_annots(Parser *p, const Operand *dict)
 {
   Annots out = {0};
   if (dict->kind != OP_DICT || (dict->n && !dict->keys))
     parse_error(p, dict->loc, "expected a dictionary such as {\"key\": 1}");
   for (int i = 0; i < dict->n; i++)
-    annots_set(p->m->arena, &out, as_str(p, &dict->keys[i], "a key"), as_value(p, &dict->list[i]));
+    annots_set(p->m->arena, &out, parse_as_str(p, &dict->keys[i], "a key"), parse_as_value(p, &dict->list[i]));
   return out;
 }
 
@@ -97,11 +97,11 @@ Annots as_annots(Parser *p, const Operand *dict)
 /* One size of a buffer; a string names a new variable. */
 static const Expr *as_size(Parser *p, const Operand *o)
 {
-  if (o->kind != OP_STR) return as_index(p, o);
-  Symbol *s = find_symbol(p, o->s);
-  if (s) return as_index(p, &s->value);
+  if (o->kind != OP_STR) return parse_as_index(p, o);
+  Symbol *s = parse_find_symbol(p, o->s);
+  if (s) return parse_as_index(p, &s->value);
   const Var *v = var_new(p->m, o->s, DT_I32, VAR_SIZE);
-  define(p, o->s, expr_operand(p, v->expr, o->loc, 0));
+  parse_define(p, o->s, parse_expr_operand(p, v->expr, o->loc, 0));
   return v->expr;
 }
 
@@ -115,38 +115,37 @@ static const Expr **as_sizes(Parser *p, const Operand *o, int *n)
 
 static const Var *as_pointer(Parser *p, const Operand *o)
 {
-  const Expr *e = as_expr(p, o);
+  const Expr *e = parse_as_expr(p, o);
   if (e->kind != E_VAR || e->dtype.code != DT_HANDLE) parse_error(p, o->loc, "data= wants a pointer such as A.data");
   return e->u.var;
 }
 
-const Buffer *buffer_from_args(Parser *p, const char *name, const Args *a, int first, const Operand *callee,
-                               bool *has_data)
+const Buffer *parse_buffer(Parser *p, const char *name, const Args *a, int first, const Operand *callee, bool *has_data)
 {
   static const char *const kws[] = {"shape",       "dtype", "data",          "strides",     "elem_offset",
                                     "scope",       "align", "offset_factor", "buffer_type", "axis_separators",
                                     "annotations", "place", "offset",        NULL};
-  args_check(p, a, first + 2, kws, callee);
+  parse_args_check(p, a, first + 2, kws, callee);
   int ndim;
   int nstrides = 0;
-  const Expr **shape = as_sizes(p, arg_need(p, a, first, "shape", callee), &ndim);
+  const Expr **shape = as_sizes(p, parse_arg_need(p, a, first, "shape", callee), &ndim);
   const Expr **strides = NULL;
-  const Operand *o = arg_get(a, first + 1, "dtype");
-  DType t = o ? as_dtype(p, o) : DT_F32;
-  if ((o = arg_get(a, -1, "strides")) && o->kind != OP_NONE) strides = as_sizes(p, o, &nstrides);
+  const Operand *o = parse_arg_get(a, first + 1, "dtype");
+  DType t = o ? parse_as_dtype(p, o) : DT_F32;
+  if ((o = parse_arg_get(a, -1, "strides")) && o->kind != OP_NONE) strides = as_sizes(p, o, &nstrides);
   if (strides && nstrides != ndim && nstrides) parse_error(p, o->loc, "%d strides for %d dimensions", nstrides, ndim);
-  o = arg_get(a, -1, "elem_offset");
+  o = parse_arg_get(a, -1, "elem_offset");
   const Expr *offset = o && o->kind != OP_NONE ? as_size(p, o) : NULL;
-  o = arg_get(a, -1, "scope");
-  const char *scope = o ? as_str(p, o, "scope") : NULL;
-  o = arg_get(a, -1, "align");
-  int64_t align = o ? as_int(p, o, "align") : 64;
+  o = parse_arg_get(a, -1, "scope");
+  const char *scope = o ? parse_as_str(p, o, "scope") : NULL;
+  o = parse_arg_get(a, -1, "align");
+  int64_t align = o ? parse_as_int(p, o, "align") : 64;
   if (align < 1 || align > 1 << 20 || (align & (align - 1)))
     parse_error(p, o->loc, "align must be a power of two up to 1048576");
-  o = arg_get(a, -1, "offset_factor");
-  int64_t factor = o ? as_int(p, o, "offset_factor") : 0;
+  o = parse_arg_get(a, -1, "offset_factor");
+  int64_t factor = o ? parse_as_int(p, o, "offset_factor") : 0;
   if (factor < 0 || factor > 1 << 20) parse_error(p, o->loc, "offset_factor must lie between 0 and 1048576");
-  o = arg_get(a, -1, "data");
+  o = parse_arg_get(a, -1, "data");
   const Var *data = o && o->kind != OP_NONE ? as_pointer(p, o) : NULL;
   if (has_data) *has_data = data != NULL;
   return buffer_new(p->m, name, t, ndim, shape, nstrides ? strides : NULL, offset, scope, (int)align, (int)factor,
@@ -176,18 +175,18 @@ static const Expr *literal(Parser *p, DType t, const Operand *o)
   return expr_int(p->m, t, v.i);
 }
 
-static const Expr *cast_to(Parser *p, DType t, const Operand *o) { return expr_cast(p->m, t, as_expr(p, o)); }
+static const Expr *cast_to(Parser *p, DType t, const Operand *o) { return expr_cast(p->m, t, parse_as_expr(p, o)); }
 
 /* T.float32(x) */
 static Operand call_dtype(Parser *p, DType t, const Operand *callee, const Args *a)
 {
   static const char *const kws[] = {"is_size_var", NULL};
-  args_check(p, a, 1, kws, callee);
+  parse_args_check(p, a, 1, kws, callee);
   if (a->pos.n == 0)
     parse_error(p, callee->loc, "%s() makes a variable; write it as `name = %s()`", callee->s, callee->s);
   if (t.code == DT_VOID) parse_error(p, callee->loc, "nothing can be of dtype void");
   const Expr *e = literal(p, t, &a->pos.v[0]);
-  return expr_operand(p, e ? e : cast_to(p, t, &a->pos.v[0]), callee->loc, args_depth(a));
+  return parse_expr_operand(p, e ? e : cast_to(p, t, &a->pos.v[0]), callee->loc, args_depth(a));
 }
 
 /* ---- functions that are nodes of their own --------------------------------------------------- */
@@ -198,27 +197,28 @@ static Operand call_binary(Parser *p, ExprKind kind, const Operand *callee, cons
   const Operand *x = &a->pos.v[0];
   const Operand *y = &a->pos.v[1];
   if (x->kind != OP_FLOAT && y->kind != OP_FLOAT)
-    return expr_operand(p, expr_binary(p->m, kind, as_expr(p, x), as_expr(p, y)), callee->loc, args_depth(a));
+    return parse_expr_operand(p, expr_binary(p->m, kind, parse_as_expr(p, x), parse_as_expr(p, y)), callee->loc,
+                              args_depth(a));
   /* T.max(x, 0.0): the literal takes the other's dtype */
-  Operand ex = expr_operand(p, as_expr(p, x), x->loc, x->depth);
-  Operand ey = expr_operand(p, as_expr(p, y), y->loc, y->depth);
+  Operand ex = parse_expr_operand(p, parse_as_expr(p, x), x->loc, x->depth);
+  Operand ey = parse_expr_operand(p, parse_as_expr(p, y), y->loc, y->depth);
   const Operand *l = x->kind == OP_FLOAT && y->kind != OP_FLOAT ? x : &ex;
   const Operand *r = y->kind == OP_FLOAT && x->kind != OP_FLOAT ? y : &ey;
-  return binary_operand(p, kind, l, r, callee->loc);
+  return parse_binary_operand(p, kind, l, r, callee->loc);
 }
 
 /* T.all(a, b, c), T.any(…) */
 static Operand call_fold(Parser *p, ExprKind kind, const Operand *callee, const Args *a)
 {
   if (a->pos.n < 1 || a->kw.n) parse_error(p, callee->loc, "%s takes conditions", callee->s);
-  Operand all = expr_operand(p, as_cond(p, &a->pos.v[0]), callee->loc, a->pos.v[0].depth);
-  for (int i = 1; i < a->pos.n; i++) all = binary_operand(p, kind, &all, &a->pos.v[i], callee->loc);
+  Operand all = parse_expr_operand(p, parse_as_cond(p, &a->pos.v[0]), callee->loc, a->pos.v[0].depth);
+  for (int i = 1; i < a->pos.n; i++) all = parse_binary_operand(p, kind, &all, &a->pos.v[i], callee->loc);
   return all;
 }
 
 static int as_lanes(Parser *p, const Operand *o)
 {
-  int64_t lanes = as_int(p, o, "the number of lanes");
+  int64_t lanes = parse_as_int(p, o, "the number of lanes");
   if (lanes < 1 || lanes > 65535) parse_error(p, o->loc, "a vector has 1 to 65535 lanes, not %" PRId64, lanes);
   return (int)lanes;
 }
@@ -227,18 +227,19 @@ static int as_lanes(Parser *p, const Operand *o)
 static Operand call_vector(Parser *p, bool ramp, const Operand *callee, const Args *a)
 {
   want_args(p, a, ramp ? 3 : 2, callee);
-  const Expr *e = as_expr(p, &a->pos.v[0]);
+  const Expr *e = parse_as_expr(p, &a->pos.v[0]);
   int lanes = as_lanes(p, &a->pos.v[ramp ? 2 : 1]);
-  if (ramp) e = expr_ramp(p->m, e, as_expr(p, &a->pos.v[1]), lanes);
+  if (ramp) e = expr_ramp(p->m, e, parse_as_expr(p, &a->pos.v[1]), lanes);
   else if (lanes > 1) e = expr_broadcast(p->m, e, lanes);
-  return expr_operand(p, e, callee->loc, args_depth(a));
+  return parse_expr_operand(p, e, callee->loc, args_depth(a));
 }
 
 static Operand call_select(Parser *p, const Operand *callee, const Args *a)
 {
   want_args(p, a, 3, callee);
-  const Expr *e = expr_select(p->m, as_cond(p, &a->pos.v[0]), as_expr(p, &a->pos.v[1]), as_expr(p, &a->pos.v[2]));
-  return expr_operand(p, e, callee->loc, args_depth(a));
+  const Expr *e =
+      expr_select(p->m, parse_as_cond(p, &a->pos.v[0]), parse_as_expr(p, &a->pos.v[1]), parse_as_expr(p, &a->pos.v[2]));
+  return parse_expr_operand(p, e, callee->loc, args_depth(a));
 }
 
 /* T.ceildiv(a, b) is (a + b - 1) // b */
@@ -248,16 +249,16 @@ static Operand call_ceildiv(Parser *p, const Operand *callee, const Args *a)
   const Operand *x = &a->pos.v[0];
   const Operand *y = &a->pos.v[1];
   Operand one = {.kind = OP_INT, .loc = callee->loc, .i = 1};
-  Operand sum = binary_operand(p, E_ADD, x, y, callee->loc);
-  sum = binary_operand(p, E_SUB, &sum, &one, callee->loc);
-  return binary_operand(p, E_FLOORDIV, &sum, y, callee->loc);
+  Operand sum = parse_binary_operand(p, E_ADD, x, y, callee->loc);
+  sum = parse_binary_operand(p, E_SUB, &sum, &one, callee->loc);
+  return parse_binary_operand(p, E_FLOORDIV, &sum, y, callee->loc);
 }
 
 /* T.infinity, T.min_value, T.max_value of a dtype */
 static Operand call_limit(Parser *p, const char *name, const Operand *callee, const Args *a)
 {
   want_args(p, a, 1, callee);
-  DType t = as_dtype(p, &a->pos.v[0]);
+  DType t = parse_as_dtype(p, &a->pos.v[0]);
   bool low = !strcmp(name, "min_value");
   bool inf = !strcmp(name, "infinity");
   const Expr *e;
@@ -265,7 +266,7 @@ static Operand call_limit(Parser *p, const char *name, const Operand *callee, co
   else if (inf || !dtype_is_int(t))
     parse_error(p, callee->loc, "%s has no value of dtype %s", callee->s, dtype_name(p->arena, t));
   else e = expr_int(p->m, t, low ? dtype_imin(t) : dtype_imax(t));
-  return expr_operand(p, e, callee->loc, 1);
+  return parse_expr_operand(p, e, callee->loc, 1);
 }
 
 /* The index after the bracket that closes the one before `at`. */
@@ -286,32 +287,33 @@ static int skip_argument(Parser *p, int at)
  * The value comes last and is read first: the body speaks of the name. */
 Operand parse_let_call(Parser *p, const Operand *callee)
 {
-  enter(p);
+  parse_enter(p);
   int body_at = p->at;
   int mark = p->symbols.n;
   p->at = skip_argument(p, p->at);
-  expect(p, ",", "the body of T.Let");
-  if (accept(p, "where")) expect(p, "=", "where");
-  expect(p, "{", "where=");
-  const char *name = expect_name(p, "a variable");
-  expect(p, ":", "the variable of T.Let");
+  parse_expect(p, ",", "the body of T.Let");
+  if (parse_accept(p, "where")) parse_expect(p, "=", "where");
+  parse_expect(p, "{", "where=");
+  const char *name = parse_expect_name(p, "a variable");
+  parse_expect(p, ":", "the variable of T.Let");
   Operand value_operand = parse_operand(p);
-  const Expr *value = as_expr(p, &value_operand);
-  expect(p, "}", "the value of T.Let");
-  accept(p, ",");
-  expect(p, ")", "T.Let");
+  const Expr *value = parse_as_expr(p, &value_operand);
+  parse_expect(p, "}", "the value of T.Let");
+  parse_accept(p, ",");
+  parse_expect(p, ")", "T.Let");
   int end = p->at;
   const Var *v = var_new(p->m, name, value->dtype, VAR_PLAIN);
-  define_var(p, v, callee->loc);
+  parse_define_var(p, v, callee->loc);
   p->at = body_at;
   Operand body = parse_operand(p);
-  if (!is_op(p, ","))
-    parse_error(p, loc_of(p, peek(p)), "expected ',' after the body of T.Let, found %s", token_text(p, peek(p)));
+  if (!parse_is_op(p, ","))
+    parse_error(p, parse_loc(p, parse_peek(p)), "expected ',' after the body of T.Let, found %s",
+                parse_token_text(p, parse_peek(p)));
   p->at = end;
   p->symbols.n = mark;
-  leave(p);
+  parse_leave(p);
   int depth = 1 + (body.depth > value_operand.depth ? body.depth : value_operand.depth);
-  return expr_operand(p, expr_let(p->m, v, value, as_expr(p, &body)), callee->loc, depth);
+  return parse_expr_operand(p, expr_let(p->m, v, value, parse_as_expr(p, &body)), callee->loc, depth);
 }
 
 /* ---- intrinsics ---------------------------------------------------------------------------------- */
@@ -320,13 +322,13 @@ static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Ar
 {
   static const char *const kws[] = {"dtype", NULL};
   const IntrinInfo *info = intrin_info(in);
-  args_check(p, a, 1 << 20, kws, callee);
-  const Operand *o = arg_get(a, -1, "dtype");
-  DType t = o ? as_dtype(p, o) : DT_NONE;
+  parse_args_check(p, a, 1 << 20, kws, callee);
+  const Operand *o = parse_arg_get(a, -1, "dtype");
+  DType t = o ? parse_as_dtype(p, o) : DT_NONE;
   int first = 0;
   bool typed = in == IN_CALL_EXTERN || in == IN_CALL_PURE_EXTERN || in == IN_REINTERPRET || in == IN_TYPE_MARKER;
   if (typed && !o) {
-    t = as_dtype(p, arg_need(p, a, 0, "dtype", callee));
+    t = parse_as_dtype(p, parse_arg_need(p, a, 0, "dtype", callee));
     first = 1;
   }
   int n = a->pos.n - first;
@@ -335,7 +337,7 @@ static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Ar
   for (int i = 0; i < n; i++) {
     const Operand *x = &a->pos.v[first + i];
     if (x->kind == OP_FLOAT) continue;
-    arg[i] = as_expr(p, x);
+    arg[i] = parse_as_expr(p, x);
     if (dtype_is_float(arg[i]->dtype)) near = arg[i];
   }
   for (int i = 0; i < n; i++)
@@ -345,7 +347,7 @@ static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Ar
   if (n < info->min_args || (info->max_args >= 0 && n > info->max_args))
     parse_error(p, callee->loc, "%s takes %s%d argument%s, %d given", callee->s, info->max_args < 0 ? "at least " : "",
                 info->min_args, info->min_args == 1 ? "" : "s", n);
-  return expr_operand(p, expr_call(p->m, t, in, n, arg), callee->loc, args_depth(a));
+  return parse_expr_operand(p, expr_call(p->m, t, in, n, arg), callee->loc, args_depth(a));
 }
 
 /* ---- methods ---------------------------------------------------------------------------------------- */
@@ -354,22 +356,22 @@ static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Ar
 static Operand call_access_ptr(Parser *p, const Operand *callee, const Args *a)
 {
   static const char *const kws[] = {"access_mask", "ptr_type", "content_lanes", "offset", "extent", NULL};
-  args_check(p, a, 5, kws, callee);
+  parse_args_check(p, a, 5, kws, callee);
   const Buffer *b = callee->buffer;
-  const Operand *mask = arg_need(p, a, 0, "access_mask", callee);
-  const Operand *offset = arg_get(a, 3, "offset");
-  const Operand *extent = arg_get(a, 4, "extent");
+  const Operand *mask = parse_arg_need(p, a, 0, "access_mask", callee);
+  const Operand *offset = parse_arg_get(a, 3, "offset");
+  const Operand *extent = parse_arg_get(a, 4, "extent");
   int64_t bits = 0;
   if (mask->kind == OP_STR) bits = (strchr(mask->s, 'r') ? 1 : 0) | (strchr(mask->s, 'w') ? 2 : 0);
-  else bits = as_int(p, mask, "the access mask");
+  else bits = parse_as_int(p, mask, "the access mask");
   if (bits < 1 || bits > 3) parse_error(p, mask->loc, "the access mask is \"r\", \"w\" or \"rw\"");
   const Expr *at = b->elem_offset ? b->elem_offset : expr_i32(p->m, 0);
   const Expr *n = expr_i32(p->m, 1);
-  if (offset) at = b->elem_offset ? expr_add(p->m, at, as_index(p, offset)) : as_index(p, offset);
+  if (offset) at = b->elem_offset ? expr_add(p->m, at, parse_as_index(p, offset)) : parse_as_index(p, offset);
   for (int d = 0; d < b->ndim; d++) n = d ? expr_mul(p->m, n, b->shape[d]) : b->shape[0];
-  if (extent) n = as_index(p, extent);
+  if (extent) n = parse_as_index(p, extent);
   const Expr *arg[5] = {expr_call(p->m, b->dtype, IN_TYPE_MARKER, 0, NULL), b->data->expr, at, n, expr_i32(p->m, bits)};
-  return expr_operand(p, expr_call(p->m, DT_NONE, IN_ACCESS_PTR, 5, arg), callee->loc, args_depth(a));
+  return parse_expr_operand(p, expr_call(p->m, DT_NONE, IN_ACCESS_PTR, 5, arg), callee->loc, args_depth(a));
 }
 
 /* A.vload([i, j]) : the indices are points or vectors */
@@ -379,15 +381,16 @@ static Operand call_vload(Parser *p, const Operand *callee, const Args *a)
   const Operand *list = &a->pos.v[0];
   int n = list->kind == OP_LIST ? list->n : 1;
   const Expr **index = arena_array(p->arena, const Expr *, n);
-  for (int i = 0; i < n; i++) index[i] = as_index(p, list->kind == OP_LIST ? &list->list[i] : list);
-  return expr_operand(p, expr_load(p->m, callee->buffer, n, index), callee->loc, args_depth(a));
+  for (int i = 0; i < n; i++) index[i] = parse_as_index(p, list->kind == OP_LIST ? &list->list[i] : list);
+  return parse_expr_operand(p, expr_load(p->m, callee->buffer, n, index), callee->loc, args_depth(a));
 }
 
 static Operand call_method(Parser *p, const Operand *callee, const Args *a)
 {
   if (!strcmp(callee->s, ".astype")) {
     want_args(p, a, 1, callee);
-    return expr_operand(p, expr_cast(p->m, as_dtype(p, &a->pos.v[0]), callee->e), callee->loc, callee->depth + 1);
+    return parse_expr_operand(p, expr_cast(p->m, parse_as_dtype(p, &a->pos.v[0]), callee->e), callee->loc,
+                              callee->depth + 1);
   }
   if (!strcmp(callee->s, ".access_ptr")) return call_access_ptr(p, callee, a);
   if (!strcmp(callee->s, ".vload")) return call_vload(p, callee, a);
@@ -441,21 +444,21 @@ static Operand call_python(Parser *p, const Operand *callee, const Args *a)
   bool min = !strcmp(callee->s, "min");
   if (min || !strcmp(callee->s, "max")) {
     want_args(p, a, 2, callee);
-    return binary_operand(p, min ? E_MIN : E_MAX, &a->pos.v[0], &a->pos.v[1], callee->loc);
+    return parse_binary_operand(p, min ? E_MIN : E_MAX, &a->pos.v[0], &a->pos.v[1], callee->loc);
   }
   if (!strcmp(callee->s, "float") && a->pos.n == 1 && a->pos.v[0].kind == OP_STR)
-    return expr_operand(p, literal(p, DT_F32, &a->pos.v[0]), callee->loc, 1);
+    return parse_expr_operand(p, literal(p, DT_F32, &a->pos.v[0]), callee->loc, 1);
   parse_error(p, callee->loc, "%s() cannot stand here", callee->s);
 }
 
-Operand call_operand(Parser *p, const Operand *callee, const Args *a)
+Operand parse_call_operand(Parser *p, const Operand *callee, const Args *a)
 {
   if (callee->s[0] == '.') return call_method(p, callee, a);
   if (!str_starts(callee->s, "T.")) return call_python(p, callee, a);
   const char *name = callee->s + 2;
   DType t;
   Intrin in;
-  if (dtype_word(name, &t)) return call_dtype(p, t, callee, a);
+  if (parse_dtype_word(name, &t)) return call_dtype(p, t, callee, a);
   for (size_t i = 0; i < sizeof binaries / sizeof *binaries; i++)
     if (!strcmp(name, binaries[i].name)) return call_binary(p, (ExprKind)binaries[i].kind, callee, a);
   if (!strcmp(name, "Select")) return call_select(p, callee, a);
@@ -468,13 +471,13 @@ Operand call_operand(Parser *p, const Operand *callee, const Args *a)
     return call_limit(p, name, callee, a);
   if (!strcmp(name, "Not")) {
     want_args(p, a, 1, callee);
-    return expr_operand(p, expr_not(p->m, as_cond(p, &a->pos.v[0])), callee->loc, args_depth(a));
+    return parse_expr_operand(p, expr_not(p->m, parse_as_cond(p, &a->pos.v[0])), callee->loc, args_depth(a));
   }
   if (!strcmp(name, "Cast") || !strcmp(name, "cast")) {
     want_args(p, a, 2, callee);
     bool first = name[0] == 'C'; /* T.Cast(dtype, value), T.cast(value, dtype) */
-    return expr_operand(p, cast_to(p, as_dtype(p, &a->pos.v[first ? 0 : 1]), &a->pos.v[first ? 1 : 0]), callee->loc,
-                        args_depth(a));
+    return parse_expr_operand(p, cast_to(p, parse_as_dtype(p, &a->pos.v[first ? 0 : 1]), &a->pos.v[first ? 1 : 0]),
+                              callee->loc, args_depth(a));
   }
   for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
     if (!strcmp(name, aliases[i].name)) return call_intrin(p, aliases[i].in, callee, a);

@@ -11,7 +11,7 @@ __extension__ typedef __int128 Wide; /* holds every sum and product of Python nu
 
 /* ---- making operands ------------------------------------------------------------ */
 
-Operand expr_operand(Parser *p, const Expr *e, Loc loc, int depth)
+Operand parse_expr_operand(Parser *p, const Expr *e, Loc loc, int depth)
 {
   if (depth > MAX_DEPTH) parse_error(p, loc, "the expression is nested too deep (more than %d levels)", MAX_DEPTH);
   return (Operand){.kind = OP_EXPR, .loc = loc, .e = e, .depth = depth};
@@ -54,21 +54,21 @@ static const char *kind_text(const Operand *o)
 /* ---- using operands ---------------------------------------------------------------- */
 
 /* The indices of buffer[…] as a load or store takes them: slices become ramps. */
-const Expr **as_indices(Parser *p, const Operand *item, int *n)
+const Expr **parse_as_indices(Parser *p, const Operand *item, int *n)
 {
   *n = item->n;
   const Expr **out = arena_array(p->arena, const Expr *, item->n);
   for (int i = 0; i < item->n; i++) {
     const Operand *slice = &item->list[i];
     if (slice->kind != OP_DICT) {
-      out[i] = as_index(p, slice);
+      out[i] = parse_as_index(p, slice);
       continue;
     }
     const Expr *min, *extent;
     if (slice->list[0].kind == OP_NONE || slice->list[1].kind == OP_NONE)
       parse_error(p, slice->loc, "a slice that is read or written needs both ends");
-    as_range(p, &slice->list[0], &slice->list[1], &min, &extent);
-    int64_t step = slice->list[2].kind == OP_NONE ? 1 : as_int(p, &slice->list[2], "the step of a slice");
+    parse_as_range(p, &slice->list[0], &slice->list[1], &min, &extent);
+    int64_t step = slice->list[2].kind == OP_NONE ? 1 : parse_as_int(p, &slice->list[2], "the step of a slice");
     if (extent->kind != E_INT || step < 1)
       parse_error(p, slice->loc, "a slice that is read or written needs a constant length and a positive step");
     int64_t lanes = int_floordiv(extent->u.i + step - 1, step);
@@ -78,7 +78,7 @@ const Expr **as_indices(Parser *p, const Operand *item, int *n)
   return out;
 }
 
-const Expr *as_expr(Parser *p, const Operand *o)
+const Expr *parse_as_expr(Parser *p, const Operand *o)
 {
   switch (o->kind) {
   case OP_INT: {
@@ -94,7 +94,7 @@ const Expr *as_expr(Parser *p, const Operand *o)
   case OP_BUFFER: return o->buffer->data->expr;
   case OP_ITEM: {
     int n;
-    const Expr **index = as_indices(p, o, &n);
+    const Expr **index = parse_as_indices(p, o, &n);
     return expr_load(p->m, o->buffer, n, index);
   }
   case OP_HANDLE: return p->params.v[o->param].var->expr;
@@ -106,38 +106,38 @@ const Expr *as_expr(Parser *p, const Operand *o)
   parse_error(p, o->loc, "expected an expression, found %s", kind_text(o));
 }
 
-const Expr *as_index(Parser *p, const Operand *o)
+const Expr *parse_as_index(Parser *p, const Operand *o)
 {
-  const Expr *e = as_expr(p, o);
+  const Expr *e = parse_as_expr(p, o);
   if (!dtype_is_int(e->dtype))
     parse_error(p, o->loc, "expected an integer, found an expression of dtype %s", dtype_name(p->arena, e->dtype));
   return e;
 }
 
-const Expr *as_cond(Parser *p, const Operand *o)
+const Expr *parse_as_cond(Parser *p, const Operand *o)
 {
-  const Expr *e = as_expr(p, o);
+  const Expr *e = parse_as_expr(p, o);
   if (!dtype_is_bool(dtype_elem(e->dtype)))
     parse_error(p, o->loc, "expected a condition, found an expression of dtype %s", dtype_name(p->arena, e->dtype));
   return e;
 }
 
-const Expr *as_value(Parser *p, const Operand *o)
+const Expr *parse_as_value(Parser *p, const Operand *o)
 {
-  if (o->kind != OP_LIST) return as_expr(p, o);
+  if (o->kind != OP_LIST) return parse_as_expr(p, o);
   const Expr **arg = arena_array(p->arena, const Expr *, o->n);
-  for (int i = 0; i < o->n; i++) arg[i] = as_value(p, &o->list[i]);
+  for (int i = 0; i < o->n; i++) arg[i] = parse_as_value(p, &o->list[i]);
   return expr_call(p->m, DT_NONE, IN_MAKE_SHAPE, o->n, arg);
 }
 
-const char *as_str(Parser *p, const Operand *o, const char *what)
+const char *parse_as_str(Parser *p, const Operand *o, const char *what)
 {
   if (o->kind == OP_STR) return o->s;
   if (o->kind == OP_EXPR && o->e->kind == E_STR) return o->e->u.str;
   parse_error(p, o->loc, "%s must be a string, not %s", what, kind_text(o));
 }
 
-int64_t as_int(Parser *p, const Operand *o, const char *what)
+int64_t parse_as_int(Parser *p, const Operand *o, const char *what)
 {
   if (o->kind == OP_EXPR && o->e->kind == E_INT) return o->e->u.i;
   if (o->kind != OP_INT || whole(o) < INT64_MIN || whole(o) > INT64_MAX)
@@ -145,11 +145,11 @@ int64_t as_int(Parser *p, const Operand *o, const char *what)
   return (int64_t)whole(o);
 }
 
-DType as_dtype(Parser *p, const Operand *o)
+DType parse_as_dtype(Parser *p, const Operand *o)
 {
   DType t;
-  if (o->kind == OP_PATH && str_starts(o->s, "T.") && dtype_word(o->s + 2, &t)) return t;
-  const char *name = as_str(p, o, "a dtype");
+  if (o->kind == OP_PATH && str_starts(o->s, "T.") && parse_dtype_word(o->s + 2, &t)) return t;
+  const char *name = parse_as_str(p, o, "a dtype");
   if (!dtype_parse(name, &t))
     parse_error(p, o->loc, "unknown dtype \"%s\"; \"float32\", \"int8x16\" and \"bool\" are some", name);
   return t;
@@ -161,7 +161,7 @@ static void whole_range(const Buffer *b, Module *m, int d, const Expr **min, con
   *extent = b->shape[d];
 }
 
-Region as_region(Parser *p, const Operand *o)
+Region parse_as_region(Parser *p, const Operand *o)
 {
   if (o->kind != OP_BUFFER && o->kind != OP_ITEM)
     parse_error(p, o->loc, "expected a buffer or a region such as A[0:8], found %s", kind_text(o));
@@ -177,19 +177,19 @@ Region as_region(Parser *p, const Operand *o)
       if (i->list[0].kind == OP_NONE || i->list[1].kind == OP_NONE)
         parse_error(p, i->loc, "the slice needs both ends or none");
       if (i->list[2].kind != OP_NONE) parse_error(p, i->loc, "a region has no step");
-      as_range(p, &i->list[0], &i->list[1], &r.min[d], &r.extent[d]);
+      parse_as_range(p, &i->list[0], &i->list[1], &r.min[d], &r.extent[d]);
     } else {
-      r.min[d] = as_index(p, i);
+      r.min[d] = parse_as_index(p, i);
       r.extent[d] = expr_int(p->m, dtype_elem(r.min[d]->dtype), 1);
     }
   }
   return r;
 }
 
-void as_range(Parser *p, const Operand *start, const Operand *stop, const Expr **min, const Expr **extent)
+void parse_as_range(Parser *p, const Operand *start, const Operand *stop, const Expr **min, const Expr **extent)
 {
-  const Expr *a = as_index(p, start);
-  const Expr *b = as_index(p, stop);
+  const Expr *a = parse_as_index(p, start);
+  const Expr *b = parse_as_index(p, stop);
   if (!dtype_eq(a->dtype, b->dtype)) {
     if (a->dtype.lanes != 1 || b->dtype.lanes != 1) parse_error(p, start->loc, "a range has scalar ends");
     if (b->kind == E_INT && start->kind != OP_INT) b = expr_int(p->m, a->dtype, b->u.i);
@@ -252,27 +252,27 @@ static Operand fold_numbers(Parser *p, ExprKind kind, const Operand *a, const Op
 static const Expr *beside(Parser *p, const Operand *o, const Operand *other)
 {
   if (o->kind == OP_FLOAT && other && (other->kind == OP_EXPR || other->kind == OP_ITEM)) {
-    const Expr *e = as_expr(p, other);
+    const Expr *e = parse_as_expr(p, other);
     if (dtype_is_float(e->dtype)) return expr_float(p->m, dtype_elem(e->dtype), o->f);
   }
-  return as_expr(p, o);
+  return parse_as_expr(p, o);
 }
 
-Operand binary_operand(Parser *p, ExprKind kind, const Operand *a, const Operand *b, Loc loc)
+Operand parse_binary_operand(Parser *p, ExprKind kind, const Operand *a, const Operand *b, Loc loc)
 {
   if (is_number(a) && is_number(b) && kind != E_AND && kind != E_OR) return fold_numbers(p, kind, a, b, loc);
   const Expr *x = beside(p, a, b);
   const Expr *y = beside(p, b, a);
   if (kind == E_DIV && dtype_is_int(x->dtype) && dtype_is_int(y->dtype))
     parse_error(p, loc, "'/' of integers is ambiguous; write '//' or T.truncdiv");
-  return expr_operand(p, expr_binary(p->m, kind, x, y), loc, 1 + (a->depth > b->depth ? a->depth : b->depth));
+  return parse_expr_operand(p, expr_binary(p->m, kind, x, y), loc, 1 + (a->depth > b->depth ? a->depth : b->depth));
 }
 
 static Operand call2(Parser *p, Intrin in, const Operand *a, const Operand *b, Loc loc)
 {
   const Expr *arg[2] = {beside(p, a, b), b ? beside(p, b, a) : NULL};
   int depth = 1 + (b && b->depth > a->depth ? b->depth : a->depth);
-  return expr_operand(p, expr_call(p->m, DT_NONE, in, b ? 2 : 1, arg), loc, depth);
+  return parse_expr_operand(p, expr_call(p->m, DT_NONE, in, b ? 2 : 1, arg), loc, depth);
 }
 
 static Operand bit_operand(Parser *p, Intrin in, const Operand *a, const Operand *b, Loc loc)
@@ -300,7 +300,7 @@ static Operand from_name(Parser *p, const ScriptName *n, Loc loc)
   case NAME_BOOL: return (Operand){.kind = OP_BOOL, .loc = loc, .i = n->u.i != 0};
   case NAME_STR:
   case NAME_DTYPE: return (Operand){.kind = OP_STR, .loc = loc, .s = n->u.s};
-  case NAME_EXPR: return expr_operand(p, n->u.e, loc, 0);
+  case NAME_EXPR: return parse_expr_operand(p, n->u.e, loc, 0);
   case NAME_LIST: {
     Operand o = {.kind = OP_LIST, .loc = loc, .n = n->u.list.n, .list = arena_array(p->arena, Operand, n->u.list.n)};
     for (int i = 0; i < o.n; i++) o.list[i] = from_name(p, &n->u.list.v[i], loc);
@@ -323,7 +323,7 @@ _Noreturn static void unknown_name(Parser *p, const char *name, Loc loc)
 
 static Operand resolve_name(Parser *p, const char *name, Loc loc)
 {
-  Symbol *s = find_symbol(p, name);
+  Symbol *s = parse_find_symbol(p, name);
   if (s) {
     Operand o = s->value;
     o.loc = loc;
@@ -345,11 +345,11 @@ static Operand resolve_name(Parser *p, const char *name, Loc loc)
 /* item = name ':=' expression | expression */
 static Operand parse_item(Parser *p)
 {
-  if (peek(p)->kind == TOK_NAME && p->tok[p->at + 1].kind == TOK_OP && !strcmp(p->tok[p->at + 1].s, ":=")) {
-    const char *name = expect_name(p, "a name");
+  if (parse_peek(p)->kind == TOK_NAME && p->tok[p->at + 1].kind == TOK_OP && !strcmp(p->tok[p->at + 1].s, ":=")) {
+    const char *name = parse_expect_name(p, "a name");
     p->at++;
     Operand o = parse_operand(p);
-    define(p, name, o);
+    parse_define(p, name, o);
     return o;
   }
   return parse_operand(p);
@@ -361,14 +361,14 @@ static Operand parse_bracketed(Parser *p, const char *close, Loc loc)
   Operands v = {0};
   bool comma = false;
   int depth = 0;
-  while (!is_op(p, close)) {
+  while (!parse_is_op(p, close)) {
     Operand o = parse_item(p);
     if (o.depth > depth) depth = o.depth;
     vec_push(p->arena, &v, o);
-    if (!accept(p, ",")) break;
+    if (!parse_accept(p, ",")) break;
     comma = true;
   }
-  expect(p, close, "a list");
+  parse_expect(p, close, "a list");
   if (close[0] == ')' && v.n == 1 && !comma) return v.v[0];
   return (Operand){.kind = OP_LIST, .loc = loc, .list = v.v, .n = v.n, .depth = depth};
 }
@@ -378,29 +378,29 @@ static Operand parse_dict(Parser *p, Loc loc)
 {
   Operands keys = {0};
   Operands values = {0};
-  while (!is_op(p, "}")) {
+  while (!parse_is_op(p, "}")) {
     Operand key = parse_operand(p);
-    expect(p, ":", "the key of a dictionary");
+    parse_expect(p, ":", "the key of a dictionary");
     Operand value = parse_operand(p);
     vec_push(p->arena, &keys, key);
     vec_push(p->arena, &values, value);
-    if (!accept(p, ",")) break;
+    if (!parse_accept(p, ",")) break;
   }
-  expect(p, "}", "a dictionary");
+  parse_expect(p, "}", "a dictionary");
   return (Operand){.kind = OP_DICT, .loc = loc, .keys = keys.v, .list = values.v, .n = keys.n};
 }
 
 /* atom = name | number | string | list | tuple | dict */
 static Operand parse_atom(Parser *p)
 {
-  const Token *t = peek(p);
-  Loc loc = loc_of(p, t);
+  const Token *t = parse_peek(p);
+  Loc loc = parse_loc(p, t);
   switch (t->kind) {
   case TOK_INT: p->at++; return (Operand){.kind = OP_INT, .loc = loc, .i = t->i};
   case TOK_FLOAT: p->at++; return (Operand){.kind = OP_FLOAT, .loc = loc, .f = t->f};
   case TOK_STR: {
     Text s = text_new(p->arena);
-    for (; peek(p)->kind == TOK_STR; p->at++) text_add(&s, peek(p)->s);
+    for (; parse_peek(p)->kind == TOK_STR; p->at++) text_add(&s, parse_peek(p)->s);
     return (Operand){.kind = OP_STR, .loc = loc, .s = text_str(&s)};
   }
   case TOK_NAME:
@@ -408,31 +408,31 @@ static Operand parse_atom(Parser *p)
     p->at++;
     return resolve_name(p, t->s, loc);
   case TOK_OP:
-    if (accept(p, "(")) return parse_bracketed(p, ")", loc);
-    if (accept(p, "[")) return parse_bracketed(p, "]", loc);
-    if (accept(p, "{")) return parse_dict(p, loc);
+    if (parse_accept(p, "(")) return parse_bracketed(p, ")", loc);
+    if (parse_accept(p, "[")) return parse_bracketed(p, "]", loc);
+    if (parse_accept(p, "{")) return parse_dict(p, loc);
     break;
   case TOK_NEWLINE:
   case TOK_INDENT:
   case TOK_DEDENT:
   case TOK_END: break;
   }
-  parse_error(p, loc, "expected an expression, found %s", token_text(p, t));
+  parse_error(p, loc, "expected an expression, found %s", parse_token_text(p, t));
 }
 
 /* ---- what follows an atom --------------------------------------------------------------------- */
 
-static bool at_slice_end(Parser *p) { return is_op(p, ":") || is_op(p, ",") || is_op(p, "]"); }
+static bool at_slice_end(Parser *p) { return parse_is_op(p, ":") || parse_is_op(p, ",") || parse_is_op(p, "]"); }
 
 /* index = expression | [expression] ':' [expression] [':' [expression]]
  * A slice is an OP_DICT whose list is start, stop, step. */
 static Operand parse_index(Parser *p)
 {
-  Loc loc = loc_of(p, peek(p));
+  Loc loc = parse_loc(p, parse_peek(p));
   Operand part[3] = {{.kind = OP_NONE}, {.kind = OP_NONE}, {.kind = OP_NONE}};
   if (!at_slice_end(p)) part[0] = parse_operand(p);
-  if (!is_op(p, ":")) return part[0];
-  for (int i = 1; i < 3 && accept(p, ":"); i++)
+  if (!parse_is_op(p, ":")) return part[0];
+  for (int i = 1; i < 3 && parse_accept(p, ":"); i++)
     if (!at_slice_end(p)) part[i] = parse_operand(p);
   Operand o = {.kind = OP_DICT, .loc = loc, .n = 3, .list = arena_copy(p->arena, part, sizeof part)};
   for (int i = 0; i < 3; i++)
@@ -442,7 +442,7 @@ static Operand parse_index(Parser *p)
 
 static Operand element_of(Parser *p, const Operand *list, const Operand *index)
 {
-  int64_t i = as_int(p, index, "an index of a list");
+  int64_t i = parse_as_int(p, index, "an index of a list");
   if (i < 0) i += list->n;
   if (i < 0 || i >= list->n)
     parse_error(p, index->loc, "the list has %d elements, number %" PRId64 " was asked for", list->n, i);
@@ -457,15 +457,15 @@ static Operand parse_subscript(Parser *p, const Operand *base)
   Operands v = {0};
   int depth = base->depth;
   /* A[()] */
-  if (is_op(p, "(") && p->tok[p->at + 1].kind == TOK_OP && !strcmp(p->tok[p->at + 1].s, ")")) p->at += 2;
+  if (parse_is_op(p, "(") && p->tok[p->at + 1].kind == TOK_OP && !strcmp(p->tok[p->at + 1].s, ")")) p->at += 2;
   else
-    while (!is_op(p, "]")) {
+    while (!parse_is_op(p, "]")) {
       Operand o = parse_index(p);
       if (o.depth > depth) depth = o.depth;
       vec_push(p->arena, &v, o);
-      if (!accept(p, ",")) break;
+      if (!parse_accept(p, ",")) break;
     }
-  expect(p, "]", "an index");
+  parse_expect(p, "]", "an index");
   if (base->kind == OP_LIST && v.n == 1) return element_of(p, base, &v.v[0]);
   if (base->kind != OP_BUFFER) parse_error(p, base->loc, "%s cannot be indexed", kind_text(base));
   if (v.n != base->buffer->ndim)
@@ -478,18 +478,19 @@ static Operand parse_subscript(Parser *p, const Operand *base)
 static Operand list_of(Parser *p, int n, const Expr *const *v, Loc loc)
 {
   Operand o = {.kind = OP_LIST, .loc = loc, .n = n, .list = arena_array(p->arena, Operand, n)};
-  for (int i = 0; i < n; i++) o.list[i] = expr_operand(p, v[i], loc, 0);
+  for (int i = 0; i < n; i++) o.list[i] = parse_expr_operand(p, v[i], loc, 0);
   return o;
 }
 
 static Operand buffer_attribute(Parser *p, const Operand *base, const char *name, Loc loc)
 {
   const Buffer *b = base->buffer;
-  if (!strcmp(name, "data")) return expr_operand(p, b->data->expr, loc, 0);
+  if (!strcmp(name, "data")) return parse_expr_operand(p, b->data->expr, loc, 0);
   if (!strcmp(name, "dtype")) return (Operand){.kind = OP_STR, .loc = loc, .s = dtype_name(p->arena, b->dtype)};
   if (!strcmp(name, "shape")) return list_of(p, b->ndim, b->shape, loc);
   if (!strcmp(name, "strides")) return list_of(p, b->strides ? b->ndim : 0, b->strides, loc);
-  if (!strcmp(name, "elem_offset")) return expr_operand(p, b->elem_offset ? b->elem_offset : expr_i32(p->m, 0), loc, 0);
+  if (!strcmp(name, "elem_offset"))
+    return parse_expr_operand(p, b->elem_offset ? b->elem_offset : expr_i32(p->m, 0), loc, 0);
   static const char *const methods[] = {"vload", "vstore", "access_ptr", "scope"};
   for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
     if (!strcmp(name, methods[i]))
@@ -507,7 +508,7 @@ static Operand attribute_of(Parser *p, const Operand *base, const char *name, Lo
   }
   if (base->kind == OP_BUFFER) return buffer_attribute(p, base, name, loc);
   if (base->kind == OP_EXPR || base->kind == OP_ITEM) {
-    const Expr *e = as_expr(p, base);
+    const Expr *e = parse_as_expr(p, base);
     if (!strcmp(name, "dtype")) return (Operand){.kind = OP_STR, .loc = loc, .s = dtype_name(p->arena, e->dtype)};
     if (!strcmp(name, "astype"))
       return (Operand){.kind = OP_PATH, .loc = loc, .s = ".astype", .e = e, .depth = base->depth};
@@ -520,19 +521,19 @@ static Operand parse_primary(Parser *p)
 {
   Operand o = parse_atom(p);
   for (;;) {
-    Loc loc = loc_of(p, peek(p));
-    if (accept(p, ".")) {
-      const char *name = expect_name(p, "an attribute after '.'");
+    Loc loc = parse_loc(p, parse_peek(p));
+    if (parse_accept(p, ".")) {
+      const char *name = parse_expect_name(p, "an attribute after '.'");
       o = attribute_of(p, &o, name, loc);
-    } else if (is_op(p, "(")) {
+    } else if (parse_is_op(p, "(")) {
       if (o.kind != OP_PATH) parse_error(p, loc, "%s cannot be called", kind_text(&o));
       p->at++;
       if (!strcmp(o.s, "T.Let")) o = parse_let_call(p, &o);
       else {
         Args args = parse_args(p);
-        o = call_operand(p, &o, &args);
+        o = parse_call_operand(p, &o, &args);
       }
-    } else if (accept(p, "[")) {
+    } else if (parse_accept(p, "[")) {
       o = parse_subscript(p, &o);
     } else {
       return o;
@@ -548,8 +549,8 @@ static Operand parse_unary(Parser *p);
 static Operand parse_power(Parser *p)
 {
   Operand a = parse_primary(p);
-  Loc loc = loc_of(p, peek(p));
-  if (!accept(p, "**")) return a;
+  Loc loc = parse_loc(p, parse_peek(p));
+  if (!parse_accept(p, "**")) return a;
   Operand b = parse_unary(p);
   if (!is_number(&a) || !is_number(&b)) return call2(p, IN_POW, &a, &b, loc);
   double f = pow(real(&a), real(&b));
@@ -564,21 +565,21 @@ static Operand parse_power(Parser *p)
 /* unary = ('-' | '+' | '~') unary | power */
 static Operand parse_unary(Parser *p)
 {
-  Loc loc = loc_of(p, peek(p));
-  bool minus = is_op(p, "-");
-  bool invert = is_op(p, "~");
-  if (!minus && !invert && !is_op(p, "+")) return parse_power(p);
-  enter(p);
+  Loc loc = parse_loc(p, parse_peek(p));
+  bool minus = parse_is_op(p, "-");
+  bool invert = parse_is_op(p, "~");
+  if (!minus && !invert && !parse_is_op(p, "+")) return parse_power(p);
+  parse_enter(p);
   p->at++;
   Operand a = parse_unary(p);
-  leave(p);
+  parse_leave(p);
   a.loc = loc;
   if (invert) return a.kind == OP_INT ? int_operand(loc, -whole(&a) - 1) : call2(p, IN_BITNOT, &a, NULL, loc);
   if (!minus) return a;
   if (a.kind == OP_FLOAT) return (Operand){.kind = OP_FLOAT, .loc = loc, .f = -a.f};
   if (is_number(&a)) return int_operand(loc, -whole(&a));
   Operand one = {.kind = OP_INT, .loc = loc, .i = 1, .negative = true};
-  return binary_operand(p, E_MUL, &a, &one, loc);
+  return parse_binary_operand(p, E_MUL, &a, &one, loc);
 }
 
 /* term = unary {('*' | '/' | '//' | '%') unary} */
@@ -586,16 +587,16 @@ static Operand parse_term(Parser *p)
 {
   Operand a = parse_unary(p);
   for (;;) {
-    Loc loc = loc_of(p, peek(p));
-    ExprKind kind = is_op(p, "*")    ? E_MUL
-                    : is_op(p, "/")  ? E_DIV
-                    : is_op(p, "//") ? E_FLOORDIV
-                    : is_op(p, "%")  ? E_FLOORMOD
-                                     : E_NKINDS;
+    Loc loc = parse_loc(p, parse_peek(p));
+    ExprKind kind = parse_is_op(p, "*")    ? E_MUL
+                    : parse_is_op(p, "/")  ? E_DIV
+                    : parse_is_op(p, "//") ? E_FLOORDIV
+                    : parse_is_op(p, "%")  ? E_FLOORMOD
+                                           : E_NKINDS;
     if (kind == E_NKINDS) return a;
     p->at++;
     Operand b = parse_unary(p);
-    a = binary_operand(p, kind, &a, &b, loc);
+    a = parse_binary_operand(p, kind, &a, &b, loc);
   }
 }
 
@@ -604,12 +605,12 @@ static Operand parse_sum(Parser *p)
 {
   Operand a = parse_term(p);
   for (;;) {
-    Loc loc = loc_of(p, peek(p));
-    ExprKind kind = is_op(p, "+") ? E_ADD : is_op(p, "-") ? E_SUB : E_NKINDS;
+    Loc loc = parse_loc(p, parse_peek(p));
+    ExprKind kind = parse_is_op(p, "+") ? E_ADD : parse_is_op(p, "-") ? E_SUB : E_NKINDS;
     if (kind == E_NKINDS) return a;
     p->at++;
     Operand b = parse_term(p);
-    a = binary_operand(p, kind, &a, &b, loc);
+    a = parse_binary_operand(p, kind, &a, &b, loc);
   }
 }
 
@@ -625,9 +626,9 @@ static Operand parse_bits(Parser *p, int level)
   };
   Operand a = level == 3 ? parse_sum(p) : parse_bits(p, level + 1);
   for (;;) {
-    Loc loc = loc_of(p, peek(p));
+    Loc loc = parse_loc(p, parse_peek(p));
     size_t k = 0;
-    while (k < sizeof ops / sizeof *ops && !(ops[k].level == level && is_op(p, ops[k].op))) k++;
+    while (k < sizeof ops / sizeof *ops && !(ops[k].level == level && parse_is_op(p, ops[k].op))) k++;
     if (k == sizeof ops / sizeof *ops) return a;
     p->at++;
     Operand b = level == 3 ? parse_sum(p) : parse_bits(p, level + 1);
@@ -642,14 +643,14 @@ static Operand parse_comparison(Parser *p)
   Operand a = parse_bits(p, 0);
   Operand all = {0};
   for (bool first = true;; first = false) {
-    Loc loc = loc_of(p, peek(p));
+    Loc loc = parse_loc(p, parse_peek(p));
     int k = 0;
-    while (k < 6 && !is_op(p, ops[k])) k++;
+    while (k < 6 && !parse_is_op(p, ops[k])) k++;
     if (k == 6) return first ? a : all;
     p->at++;
     Operand b = parse_bits(p, 0);
-    Operand one = binary_operand(p, (ExprKind)(E_EQ + k), &a, &b, loc);
-    all = first ? one : binary_operand(p, E_AND, &all, &one, loc);
+    Operand one = parse_binary_operand(p, (ExprKind)(E_EQ + k), &a, &b, loc);
+    all = first ? one : parse_binary_operand(p, E_AND, &all, &one, loc);
     a = b;
   }
 }
@@ -657,13 +658,13 @@ static Operand parse_comparison(Parser *p)
 /* not = 'not' not | comparison */
 static Operand parse_not(Parser *p)
 {
-  Loc loc = loc_of(p, peek(p));
-  if (!accept(p, "not")) return parse_comparison(p);
-  enter(p);
+  Loc loc = parse_loc(p, parse_peek(p));
+  if (!parse_accept(p, "not")) return parse_comparison(p);
+  parse_enter(p);
   Operand a = parse_not(p);
-  leave(p);
+  parse_leave(p);
   if (a.kind == OP_BOOL) return (Operand){.kind = OP_BOOL, .loc = loc, .i = !a.i};
-  return expr_operand(p, expr_not(p->m, as_cond(p, &a)), loc, a.depth + 1);
+  return parse_expr_operand(p, expr_not(p->m, parse_as_cond(p, &a)), loc, a.depth + 1);
 }
 
 /* and = not {'and' not} ; or = and {'or' and} */
@@ -671,35 +672,35 @@ static Operand parse_logic(Parser *p, ExprKind kind)
 {
   Operand a = kind == E_OR ? parse_logic(p, E_AND) : parse_not(p);
   for (;;) {
-    Loc loc = loc_of(p, peek(p));
-    if (!accept(p, kind == E_OR ? "or" : "and")) return a;
+    Loc loc = parse_loc(p, parse_peek(p));
+    if (!parse_accept(p, kind == E_OR ? "or" : "and")) return a;
     Operand b = kind == E_OR ? parse_logic(p, E_AND) : parse_not(p);
     if (a.kind == OP_BOOL && b.kind == OP_BOOL)
       a = (Operand){.kind = OP_BOOL, .loc = loc, .i = kind == E_OR ? a.i | b.i : a.i & b.i};
-    else a = binary_operand(p, kind, &a, &b, loc);
+    else a = parse_binary_operand(p, kind, &a, &b, loc);
   }
 }
 
 /* expression = or ['if' or 'else' expression] */
 Operand parse_operand(Parser *p)
 {
-  enter(p);
-  p->here = loc_of(p, peek(p));
+  parse_enter(p);
+  p->here = parse_loc(p, parse_peek(p));
   Operand a = parse_logic(p, E_OR);
-  Loc loc = loc_of(p, peek(p));
-  if (accept(p, "if")) {
+  Loc loc = parse_loc(p, parse_peek(p));
+  if (parse_accept(p, "if")) {
     Operand cond = parse_logic(p, E_OR);
-    expect(p, "else", "the condition of a conditional expression");
+    parse_expect(p, "else", "the condition of a conditional expression");
     Operand b = parse_operand(p);
     if (cond.kind == OP_BOOL) a = cond.i ? a : b;
     else {
-      const Expr *arg[3] = {as_cond(p, &cond), beside(p, &a, &b), beside(p, &b, &a)};
+      const Expr *arg[3] = {parse_as_cond(p, &cond), beside(p, &a, &b), beside(p, &b, &a)};
       int depth = a.depth > b.depth ? a.depth : b.depth;
-      a = expr_operand(p, expr_call(p->m, DT_NONE, IN_IF_THEN_ELSE, 3, arg), loc,
-                       1 + (cond.depth > depth ? cond.depth : depth));
+      a = parse_expr_operand(p, expr_call(p->m, DT_NONE, IN_IF_THEN_ELSE, 3, arg), loc,
+                             1 + (cond.depth > depth ? cond.depth : depth));
     }
   }
-  leave(p);
+  parse_leave(p);
   return a;
 }
 
@@ -707,11 +708,11 @@ Operand parse_operand(Parser *p)
 Operand parse_list(Parser *p)
 {
   Operand first = parse_operand(p);
-  if (!is_op(p, ",")) return first;
+  if (!parse_is_op(p, ",")) return first;
   Operands v = {0};
   vec_push(p->arena, &v, first);
-  while (accept(p, ",")) {
-    if (peek(p)->kind == TOK_NEWLINE || is_op(p, "=")) break;
+  while (parse_accept(p, ",")) {
+    if (parse_peek(p)->kind == TOK_NEWLINE || parse_is_op(p, "=")) break;
     Operand o = parse_operand(p);
     vec_push(p->arena, &v, o);
   }
@@ -721,5 +722,5 @@ Operand parse_list(Parser *p)
 const Expr *parse_expr(Parser *p)
 {
   Operand o = parse_operand(p);
-  return as_expr(p, &o);
+  return parse_as_expr(p, &o);
 }

@@ -8,14 +8,14 @@
 
 static void end_line(Parser *p, const char *after)
 {
-  if (accept(p, ";")) return;
-  if (peek(p)->kind == TOK_NEWLINE) {
+  if (parse_accept(p, ";")) return;
+  if (parse_peek(p)->kind == TOK_NEWLINE) {
     p->at++;
     return;
   }
-  if (peek(p)->kind != TOK_END && peek(p)->kind != TOK_DEDENT)
-    parse_error(p, loc_of(p, peek(p)), "expected the end of the line after %s, found %s", after,
-                token_text(p, peek(p)));
+  if (parse_peek(p)->kind != TOK_END && parse_peek(p)->kind != TOK_DEDENT)
+    parse_error(p, parse_loc(p, parse_peek(p)), "expected the end of the line after %s, found %s", after,
+                parse_token_text(p, parse_peek(p)));
 }
 
 static Stmt *placed(Stmt *s, Loc loc)
@@ -30,9 +30,9 @@ static Stmt *parse_statement(Parser *p, bool *rest);
 static Stmt *parse_rest(Parser *p)
 {
   if (p->one_line)
-    parse_error(p, loc_of(p, peek(p)), "a binding holds for the lines after it; put it on a line of its own");
+    parse_error(p, parse_loc(p, parse_peek(p)), "a binding holds for the lines after it; put it on a line of its own");
   if (++p->bindings > MAX_BINDINGS)
-    parse_error(p, loc_of(p, peek(p)), "more than %d bindings inside of each other", MAX_BINDINGS);
+    parse_error(p, parse_loc(p, parse_peek(p)), "more than %d bindings inside of each other", MAX_BINDINGS);
   Stmt *s = parse_statements(p);
   p->bindings--;
   return s;
@@ -49,13 +49,13 @@ static Stmt *parse_one_line(Parser *p)
   p->one_line = true;
   do {
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-      if (is_word(p, heads[i]))
-        parse_error(p, loc_of(p, peek(p)), "expected a new line after ':', found '%s'", heads[i]);
+      if (parse_is_word(p, heads[i]))
+        parse_error(p, parse_loc(p, parse_peek(p)), "expected a new line after ':', found '%s'", heads[i]);
     Stmt *s = parse_statement(p, &rest);
     if (s) vec_push(p->arena, &v, s);
-    more = p->tok[p->at - 1].kind == TOK_OP && !strcmp(p->tok[p->at - 1].s, ";") && peek(p)->kind != TOK_NEWLINE;
+    more = p->tok[p->at - 1].kind == TOK_OP && !strcmp(p->tok[p->at - 1].s, ";") && parse_peek(p)->kind != TOK_NEWLINE;
   } while (more);
-  if (p->tok[p->at - 1].kind != TOK_NEWLINE && peek(p)->kind == TOK_NEWLINE) p->at++;
+  if (p->tok[p->at - 1].kind != TOK_NEWLINE && parse_peek(p)->kind == TOK_NEWLINE) p->at++;
   p->one_line = outer;
   return stmt_seq(p->m, v.n, v.v);
 }
@@ -64,22 +64,23 @@ static Stmt *parse_one_line(Parser *p)
 Stmt *parse_body(Parser *p)
 {
   int mark = p->symbols.n;
-  enter(p);
-  expect(p, ":", "the head of the statement");
+  parse_enter(p);
+  parse_expect(p, ":", "the head of the statement");
   Stmt *s;
-  if (peek(p)->kind == TOK_NEWLINE) {
+  if (parse_peek(p)->kind == TOK_NEWLINE) {
     p->at++;
-    if (peek(p)->kind != TOK_INDENT)
-      parse_error(p, loc_of(p, peek(p)), "expected an indented line after ':', found %s", token_text(p, peek(p)));
+    if (parse_peek(p)->kind != TOK_INDENT)
+      parse_error(p, parse_loc(p, parse_peek(p)), "expected an indented line after ':', found %s",
+                  parse_token_text(p, parse_peek(p)));
     p->at++;
     s = parse_statements(p);
-    if (peek(p)->kind != TOK_DEDENT)
-      parse_error(p, loc_of(p, peek(p)), "expected a statement, found %s", token_text(p, peek(p)));
+    if (parse_peek(p)->kind != TOK_DEDENT)
+      parse_error(p, parse_loc(p, parse_peek(p)), "expected a statement, found %s", parse_token_text(p, parse_peek(p)));
     p->at++;
   } else {
     s = parse_one_line(p);
   }
-  leave(p);
+  parse_leave(p);
   p->symbols.n = mark;
   return s;
 }
@@ -131,35 +132,35 @@ static void loop_kind(Parser *p, const Operand *callee, ForKind *kind)
 static void one_range(Parser *p, LoopHead *h, const Operand *callee, const Args *a)
 {
   static const char *const kws[] = {"start", "stop", "thread", "annotations", NULL};
-  args_check(p, a, h->kind == FOR_THREAD ? 3 : 2, kws, callee);
+  parse_args_check(p, a, h->kind == FOR_THREAD ? 3 : 2, kws, callee);
   if (h->n != 1) parse_error(p, h->loc, "%d loop variables for one range; use T.grid", h->n);
-  const Operand *start = arg_need(p, a, 0, "start", callee);
-  const Operand *stop = arg_get(a, 1, "stop");
-  const Operand *tag = arg_get(a, 2, "thread");
+  const Operand *start = parse_arg_need(p, a, 0, "start", callee);
+  const Operand *stop = parse_arg_get(a, 1, "stop");
+  const Operand *tag = parse_arg_get(a, 2, "thread");
   Operand zero = {.kind = OP_INT, .loc = callee->loc};
   if (stop && stop->kind == OP_STR && h->kind == FOR_THREAD && !tag) tag = stop, stop = NULL;
-  if (stop && stop->kind != OP_NONE) as_range(p, start, stop, &h->min[0], &h->extent[0]);
-  else as_range(p, &zero, start, &h->min[0], &h->extent[0]);
+  if (stop && stop->kind != OP_NONE) parse_as_range(p, start, stop, &h->min[0], &h->extent[0]);
+  else parse_as_range(p, &zero, start, &h->min[0], &h->extent[0]);
   if (h->kind == FOR_THREAD) {
     if (!tag) parse_error(p, callee->loc, "T.thread_binding needs thread=\"threadIdx.x\" or the like");
-    h->tag = as_str(p, tag, "thread");
+    h->tag = parse_as_str(p, tag, "thread");
   } else if (tag) {
     parse_error(p, tag->loc, "%s takes no thread", callee->s);
   }
-  const Operand *annots = arg_get(a, -1, "annotations");
-  if (annots && annots->kind != OP_NONE) h->annots = as_annots(p, annots);
+  const Operand *annots = parse_arg_get(a, -1, "annotations");
+  if (annots && annots->kind != OP_NONE) h->annots = parse_as_annots(p, annots);
 }
 
 static void grid_ranges(Parser *p, LoopHead *h, const Operand *callee, const Args *a)
 {
-  args_check(p, a, MAX_LOOPS, NULL, callee);
+  parse_args_check(p, a, MAX_LOOPS, NULL, callee);
   if (h->n != a->pos.n)
     parse_error(p, h->loc, "%d loop variables for a grid of %d dimension%s", h->n, a->pos.n, a->pos.n == 1 ? "" : "s");
   for (int i = 0; i < h->n; i++) {
     const Operand *o = &a->pos.v[i];
     Operand zero = {.kind = OP_INT, .loc = callee->loc};
-    if (o->kind == OP_LIST && o->n == 2) as_range(p, &o->list[0], &o->list[1], &h->min[i], &h->extent[i]);
-    else as_range(p, &zero, o, &h->min[i], &h->extent[i]);
+    if (o->kind == OP_LIST && o->n == 2) parse_as_range(p, &o->list[0], &o->list[1], &h->min[i], &h->extent[i]);
+    else parse_as_range(p, &zero, o, &h->min[i], &h->extent[i]);
   }
 }
 
@@ -168,21 +169,22 @@ static Stmt *parse_for(Parser *p, Loc loc)
 {
   LoopHead *h = arena_new_of(p->arena, LoopHead);
   h->loc = loc;
-  bool bracket = accept(p, "(");
+  bool bracket = parse_accept(p, "(");
   do {
     if (h->n == MAX_LOOPS) parse_error(p, loc, "more than %d loops at once", MAX_LOOPS);
-    h->name[h->n++] = expect_name(p, "a loop variable");
-  } while (accept(p, ","));
-  if (bracket) expect(p, ")", "the loop variables");
-  expect(p, "in", "the loop variables");
+    h->name[h->n++] = parse_expect_name(p, "a loop variable");
+  } while (parse_accept(p, ","));
+  if (bracket) parse_expect(p, ")", "the loop variables");
+  parse_expect(p, "in", "the loop variables");
   Operand callee = parse_path(p);
   if (callee.kind == OP_NONE) {
-    if (!is_word(p, "range"))
-      parse_error(p, loc_of(p, peek(p)), "expected range(…) or T.grid(…) after 'in', found %s", token_text(p, peek(p)));
+    if (!parse_is_word(p, "range"))
+      parse_error(p, parse_loc(p, parse_peek(p)), "expected range(…) or T.grid(…) after 'in', found %s",
+                  parse_token_text(p, parse_peek(p)));
     p->at++;
     callee = (Operand){.kind = OP_PATH, .loc = callee.loc, .s = "range"};
   }
-  expect(p, "(", callee.s);
+  parse_expect(p, "(", callee.s);
   loop_kind(p, &callee, &h->kind);
   Args args = parse_args(p);
   if (!strcmp(callee.s, "T.grid")) grid_ranges(p, h, &callee, &args);
@@ -191,7 +193,7 @@ static Stmt *parse_for(Parser *p, Loc loc)
   for (int i = 0; i < h->n; i++) {
     if (h->min[i]->dtype.lanes != 1) parse_error(p, callee.loc, "the range of a loop cannot be a vector");
     h->var[i] = var_new(p->m, h->name[i], h->min[i]->dtype, VAR_PLAIN);
-    Symbol *s = define_var(p, h->var[i], loc);
+    Symbol *s = parse_define_var(p, h->var[i], loc);
     s->min = h->min[i];
     s->extent = h->extent[i];
   }
@@ -208,21 +210,21 @@ static Stmt *parse_for(Parser *p, Loc loc)
  * A condition that Python knows picks its branch here. */
 static Stmt *parse_if(Parser *p, Loc loc)
 {
-  enter(p);
+  parse_enter(p);
   Operand cond = parse_operand(p);
   Stmt *then = parse_body(p);
   Stmt *orelse = NULL;
-  Loc next = loc_of(p, peek(p));
-  if (accept(p, "elif")) orelse = parse_if(p, next);
-  else if (accept(p, "else")) orelse = parse_body(p);
-  leave(p);
+  Loc next = parse_loc(p, parse_peek(p));
+  if (parse_accept(p, "elif")) orelse = parse_if(p, next);
+  else if (parse_accept(p, "else")) orelse = parse_body(p);
+  parse_leave(p);
   if (cond.kind == OP_BOOL) return cond.i ? then : orelse ? orelse : stmt_nop(p->m);
-  return placed(stmt_if(p->m, as_cond(p, &cond), then, orelse), loc);
+  return placed(stmt_if(p->m, parse_as_cond(p, &cond), then, orelse), loc);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------ */
 
-void fill_block(Parser *p, BlockBuild *bb)
+void parse_fill_block(Parser *p, BlockBuild *bb)
 {
   Arena *arena = p->m->arena;
   Block *b = bb->b;
@@ -250,16 +252,16 @@ static const char *unique_block(Parser *p, const char *name)
 static Stmt *parse_block(Parser *p, const Operand *callee, const Args *a, Loc loc)
 {
   static const char *const kws[] = {"name", "name_hint", "no_realize", NULL};
-  args_check(p, a, 1, kws, callee);
-  const Operand *name = arg_get(a, 0, "name");
-  if (!name) name = arg_get(a, -1, "name_hint");
+  parse_args_check(p, a, 1, kws, callee);
+  const Operand *name = parse_arg_get(a, 0, "name");
+  if (!name) name = parse_arg_get(a, -1, "name_hint");
   BlockBuild bb = {.b = arena_new_of(p->m->arena, Block), .depth = p->depth + 1, .bindings = p->bindings};
   BlockBuild *outer = p->block;
-  bb.b->name = unique_block(p, name ? as_str(p, name, "the name of a block") : "");
+  bb.b->name = unique_block(p, name ? parse_as_str(p, name, "the name of a block") : "");
   p->block = &bb;
   p->saw_block = true;
   bb.b->body = parse_body(p);
-  fill_block(p, &bb);
+  parse_fill_block(p, &bb);
   p->block = outer;
   return placed(stmt_block(p->m, bb.b), loc);
 }
@@ -304,16 +306,16 @@ static void add_axis(Parser *p, BlockBuild *bb, const char *name, IterKind kind,
   /* brings the bounds to one dtype */
   Stmt *fit = stmt_for(p->m, v, min, extent, FOR_SERIAL, NULL, stmt_nop(p->m));
   vec_push(p->arena, &bb->iters, (BlockIter){v, fit->u.loop.min, fit->u.loop.extent, kind, value});
-  define_var(p, v, loc);
+  parse_define_var(p, v, loc);
 }
 
 /* axes = names '=' 'T.axis.remap' '(' kinds ',' '[' loops ']' ')' */
 static void parse_remap(Parser *p, BlockBuild *bb, int n, const char *const *names, const Operand *callee,
                         const Args *a)
 {
-  args_check(p, a, 2, NULL, callee);
-  const char *kinds = as_str(p, arg_need(p, a, 0, "kinds", callee), "the kinds of the axes");
-  const Operand *list = arg_need(p, a, 1, "bindings", callee);
+  parse_args_check(p, a, 2, NULL, callee);
+  const char *kinds = parse_as_str(p, parse_arg_need(p, a, 0, "kinds", callee), "the kinds of the axes");
+  const Operand *list = parse_arg_need(p, a, 1, "bindings", callee);
   int count = list->kind == OP_LIST ? list->n : 1;
   if ((int)strlen(kinds) != n || count != n)
     parse_error(p, callee->loc, "T.axis.remap: %d names, %d kinds, %d loops; their numbers must agree", n,
@@ -336,7 +338,7 @@ static void parse_remap(Parser *p, BlockBuild *bb, int n, const char *const *nam
 static void parse_axis(Parser *p, int n, const char *const *names, const Operand *callee)
 {
   BlockBuild *bb = own_block(p, callee);
-  expect(p, "(", callee->s);
+  parse_expect(p, "(", callee->s);
   Args a = parse_args(p);
   const char *word = callee->s + strlen("T.axis.");
   if (!strcmp(word, "remap")) {
@@ -344,16 +346,16 @@ static void parse_axis(Parser *p, int n, const char *const *names, const Operand
     return;
   }
   IterKind kind = axis_kind(p, word, callee->loc);
-  args_check(p, &a, 2, NULL, callee);
+  parse_args_check(p, &a, 2, NULL, callee);
   if (n != 1) parse_error(p, callee->loc, "%s gives one axis, %d names stand before it", callee->s, n);
-  const Operand *dom = arg_need(p, &a, 0, "dom", callee);
-  const Operand *value = arg_need(p, &a, 1, "binding", callee);
+  const Operand *dom = parse_arg_need(p, &a, 0, "dom", callee);
+  const Operand *value = parse_arg_need(p, &a, 1, "binding", callee);
   Operand zero = {.kind = OP_INT, .loc = callee->loc};
   const Expr *min, *extent;
   if (dom->kind == OP_LIST && dom->n != 2) parse_error(p, dom->loc, "a domain is an extent or (begin, end)");
-  if (dom->kind == OP_LIST) as_range(p, &dom->list[0], &dom->list[1], &min, &extent);
-  else as_range(p, &zero, dom, &min, &extent);
-  add_axis(p, bb, names[0], kind, min, extent, as_index(p, value), callee->loc);
+  if (dom->kind == OP_LIST) parse_as_range(p, &dom->list[0], &dom->list[1], &min, &extent);
+  else parse_as_range(p, &zero, dom, &min, &extent);
+  add_axis(p, bb, names[0], kind, min, extent, parse_as_index(p, value), callee->loc);
 }
 
 static bool is_own_buffer(const BlockBuild *bb, const Var *data)
@@ -369,12 +371,12 @@ static bool is_own_buffer(const BlockBuild *bb, const Var *data)
 static void parse_regions(Parser *p, const Operand *callee, const Args *a, bool writes)
 {
   BlockBuild *bb = own_block(p, callee);
-  args_check(p, a, 1 << 20, NULL, callee);
+  parse_args_check(p, a, 1 << 20, NULL, callee);
   const Operand *v = a->pos.v;
   int n = a->pos.n;
   if (n == 1 && v[0].kind == OP_LIST) n = v[0].n, v = v[0].list;
   for (int i = 0; i < n; i++) {
-    Region r = as_region(p, &v[i]);
+    Region r = parse_as_region(p, &v[i]);
     if (is_own_buffer(bb, r.buffer->data))
       parse_error(p, v[i].loc, "'%s' is declared in block '%s' itself; %s names what the block sees from outside",
                   r.buffer->name, bb->b->name, callee->s);
@@ -388,7 +390,7 @@ static void parse_regions(Parser *p, const Operand *callee, const Args *a, bool 
 
 static void define_buffer(Parser *p, const char *name, const Buffer *b, Loc loc)
 {
-  define(p, name, (Operand){.kind = OP_BUFFER, .loc = loc, .buffer = b});
+  parse_define(p, name, (Operand){.kind = OP_BUFFER, .loc = loc, .buffer = b});
 }
 
 static int symbol_of(const Parser *p, const Var *v)
@@ -428,7 +430,7 @@ static void check_layout(Parser *p, const Buffer *b, int outer, Loc loc)
 /* T.match_buffer(handle, shape, …) for a parameter, T.match_buffer(region, shape, …) in a block */
 static void bind_match(Parser *p, const char *name, const Operand *callee, const Args *a)
 {
-  const Operand *source = arg_need(p, a, 0, "param", callee);
+  const Operand *source = parse_arg_need(p, a, 0, "param", callee);
   Args rest = *a;
   rest.kw.n = rest.kwval.n = 0;
   rest.kw.v = NULL, rest.kwval.v = NULL, rest.kw.cap = rest.kwval.cap = 0;
@@ -440,16 +442,16 @@ static void bind_match(Parser *p, const char *name, const Operand *callee, const
     Param *param = &p->params.v[source->param];
     if (param->buffer) parse_error(p, source->loc, "'%s' is matched to '%s' already", source->s, param->buffer->name);
     vec_push(p->arena, &rest.kw, "data");
-    vec_push(p->arena, &rest.kwval, expr_operand(p, param->var->expr, source->loc, 0));
-    const Buffer *b = buffer_from_args(p, name, &rest, 1, callee, NULL);
+    vec_push(p->arena, &rest.kwval, parse_expr_operand(p, param->var->expr, source->loc, 0));
+    const Buffer *b = parse_buffer(p, name, &rest, 1, callee, NULL);
     param = &p->params.v[source->param];
     *param = (Param){b->data, b};
     define_buffer(p, name, b, callee->loc);
     return;
   }
   BlockBuild *bb = own_block(p, callee);
-  Region r = as_region(p, source);
-  const Buffer *b = buffer_from_args(p, name, &rest, 1, callee, NULL);
+  Region r = parse_as_region(p, source);
+  const Buffer *b = parse_buffer(p, name, &rest, 1, callee, NULL);
   if (b->ndim > r.buffer->ndim)
     parse_error(p, callee->loc, "'%s' has %d dimensions, its source '%s' only %d", name, b->ndim, r.buffer->name,
                 r.buffer->ndim);
@@ -460,17 +462,17 @@ static void bind_match(Parser *p, const char *name, const Operand *callee, const
 static void alloc_details(Parser *p, Stmt *s, const Args *a)
 {
   static const char *const places[] = {"none", "stack", "workspace", "slice", "shared"};
-  const Operand *o = arg_get(a, -1, "place");
+  const Operand *o = parse_arg_get(a, -1, "place");
   if (o) {
-    const char *word = as_str(p, o, "place");
+    const char *word = parse_as_str(p, o, "place");
     int k = 0;
     while (k < 5 && strcmp(places[k], word)) k++;
     if (k == 5)
       parse_error(p, o->loc, "unknown place \"%s\"; none, stack, workspace, slice and shared are known", word);
     s->u.alloc.place = (Place)k;
   }
-  if ((o = arg_get(a, -1, "offset"))) s->u.alloc.offset = as_index(p, o);
-  if ((o = arg_get(a, -1, "annotations")) && o->kind != OP_NONE) s->u.alloc.annots = as_annots(p, o);
+  if ((o = parse_arg_get(a, -1, "offset"))) s->u.alloc.offset = parse_as_index(p, o);
+  if ((o = parse_arg_get(a, -1, "annotations")) && o->kind != OP_NONE) s->u.alloc.annots = parse_as_annots(p, o);
 }
 
 /* T.decl_buffer(shape, dtype, …) and T.allocate(shape, dtype, scope) */
@@ -479,17 +481,17 @@ static const Buffer *decl_from_args(Parser *p, const char *name, const Operand *
   Args args = *a;
   if (!strcmp(callee->s, "T.allocate")) {
     static const char *const kws[] = {"extents", "dtype", "scope", "condition", "annotations", "place", "offset", NULL};
-    args_check(p, a, 3, kws, callee);
-    const Operand *scope = arg_get(a, 2, "scope");
+    parse_args_check(p, a, 3, kws, callee);
+    const Operand *scope = parse_arg_get(a, 2, "scope");
     args = (Args){0};
-    vec_push(p->arena, &args.pos, *arg_need(p, a, 0, "extents", callee));
-    vec_push(p->arena, &args.pos, *arg_need(p, a, 1, "dtype", callee));
+    vec_push(p->arena, &args.pos, *parse_arg_need(p, a, 0, "extents", callee));
+    vec_push(p->arena, &args.pos, *parse_arg_need(p, a, 1, "dtype", callee));
     if (scope) {
       vec_push(p->arena, &args.kw, "scope");
       vec_push(p->arena, &args.kwval, *scope);
     }
   }
-  return buffer_from_args(p, name, &args, 0, callee, view);
+  return parse_buffer(p, name, &args, 0, callee, view);
 }
 
 /* What stands for the rest of the list (or below `with`): NULL if this is no binding. */
@@ -521,7 +523,7 @@ static Stmt *bind_let(Parser *p, const char *name, const Expr *value, Loc loc, S
 {
   if (value->dtype.code == DT_VOID) parse_error(p, loc, "%s gives no value to name", expr_str_of(p->arena, value));
   const Var *v = var_new(p->m, name, value->dtype, VAR_PLAIN);
-  define_var(p, v, loc);
+  parse_define_var(p, v, loc);
   return stmt_let(p->m, v, value, body(p));
 }
 
@@ -529,12 +531,12 @@ static Stmt *bind_let(Parser *p, const char *name, const Expr *value, Loc loc, S
 static Stmt *bind_attr(Parser *p, const Operand *callee, const Args *a, Stmt *(*body)(Parser *))
 {
   static const char *const kws[] = {"node", "attr_key", "value", NULL};
-  args_check(p, a, 3, kws, callee);
-  const Operand *node = arg_need(p, a, 0, "node", callee);
-  const char *key = as_str(p, arg_need(p, a, 1, "attr_key", callee), "the key of T.attr");
-  const Expr *value = as_value(p, arg_need(p, a, 2, "value", callee));
+  parse_args_check(p, a, 3, kws, callee);
+  const Operand *node = parse_arg_need(p, a, 0, "node", callee);
+  const char *key = parse_as_str(p, parse_arg_need(p, a, 1, "attr_key", callee), "the key of T.attr");
+  const Expr *value = parse_as_value(p, parse_arg_need(p, a, 2, "value", callee));
   const Expr *on = NULL;
-  if (node->kind == OP_EXPR || node->kind == OP_BUFFER || node->kind == OP_HANDLE) on = as_expr(p, node);
+  if (node->kind == OP_EXPR || node->kind == OP_BUFFER || node->kind == OP_HANDLE) on = parse_as_expr(p, node);
   else if (node->kind != OP_INT && node->kind != OP_NONE && node->kind != OP_STR)
     parse_error(p, node->loc, "T.attr is set on a variable, a buffer's data, or 0");
   if (on && on->kind != E_VAR) parse_error(p, node->loc, "T.attr is set on a variable, a buffer's data, or 0");
@@ -544,11 +546,11 @@ static Stmt *bind_attr(Parser *p, const Operand *callee, const Args *a, Stmt *(*
 /* T.launch_thread(tag, extent) */
 static Stmt *bind_thread(Parser *p, const char *name, const Operand *callee, const Args *a, Stmt *(*body)(Parser *))
 {
-  args_check(p, a, 2, NULL, callee);
-  const char *tag = as_str(p, arg_need(p, a, 0, "thread", callee), "the thread axis");
-  const Expr *extent = as_index(p, arg_need(p, a, 1, "extent", callee));
+  parse_args_check(p, a, 2, NULL, callee);
+  const char *tag = parse_as_str(p, parse_arg_need(p, a, 0, "thread", callee), "the thread axis");
+  const Expr *extent = parse_as_index(p, parse_arg_need(p, a, 1, "extent", callee));
   const Var *v = var_new(p->m, name ? name : "thread", extent->dtype, VAR_PLAIN);
-  if (name) define_var(p, v, callee->loc);
+  if (name) parse_define_var(p, v, callee->loc);
   return stmt_for(p->m, v, expr_int(p->m, extent->dtype, 0), extent, FOR_THREAD, tag, body(p));
 }
 
@@ -564,7 +566,7 @@ static Stmt *parse_binding(Parser *p, BindKind kind, const char *name, const Ope
   switch (kind) {
   case BIND_ALLOC: return bind_alloc(p, need_name(p, name, callee), callee, a, body);
   case BIND_LET: {
-    const Expr *value = as_expr(p, arg_need(p, a, 0, "value", callee));
+    const Expr *value = parse_as_expr(p, parse_arg_need(p, a, 0, "value", callee));
     return bind_let(p, need_name(p, name, callee), value, callee->loc, body);
   }
   case BIND_ATTR: return bind_attr(p, callee, a, body);
@@ -581,15 +583,15 @@ static Stmt *parse_with(Parser *p, Loc loc)
 {
   Operand callee = parse_path(p);
   if (callee.kind == OP_NONE)
-    parse_error(p, loc_of(p, peek(p)), "expected T.block(…) or the like after 'with', found %s",
-                token_text(p, peek(p)));
-  expect(p, "(", callee.s);
+    parse_error(p, parse_loc(p, parse_peek(p)), "expected T.block(…) or the like after 'with', found %s",
+                parse_token_text(p, parse_peek(p)));
+  parse_expect(p, "(", callee.s);
   Args a = parse_args(p);
-  const char *name = accept(p, "as") ? expect_name(p, "a name after 'as'") : NULL;
+  const char *name = parse_accept(p, "as") ? parse_expect_name(p, "a name after 'as'") : NULL;
   if (!strcmp(callee.s, "T.block")) return parse_block(p, &callee, &a, loc);
   if (!strcmp(callee.s, "T.init")) {
     BlockBuild *bb = own_block(p, &callee);
-    args_check(p, &a, 0, NULL, &callee);
+    parse_args_check(p, &a, 0, NULL, &callee);
     if (bb->b->init) parse_error(p, callee.loc, "block '%s' has an init already", bb->b->name);
     bb->b->init = parse_body(p);
     return NULL;
@@ -615,15 +617,15 @@ static bool describe(Parser *p, const Operand *callee, const Args *a)
   else if (!strcmp(callee->s, "T.writes")) parse_regions(p, callee, a, true);
   else if (!strcmp(callee->s, "T.where")) {
     BlockBuild *bb = own_block(p, callee);
-    args_check(p, a, 1, NULL, callee);
-    const Expr *cond = as_cond(p, arg_need(p, a, 0, "predicate", callee));
+    parse_args_check(p, a, 1, NULL, callee);
+    const Expr *cond = parse_as_cond(p, parse_arg_need(p, a, 0, "predicate", callee));
     bb->b->predicate = bb->b->predicate ? expr_and(p->m, bb->b->predicate, cond) : cond;
   } else if (!strcmp(callee->s, "T.block_attr")) {
     BlockBuild *bb = own_block(p, callee);
-    Annots more = as_annots(p, arg_need(p, a, 0, "attrs", callee));
+    Annots more = parse_as_annots(p, parse_arg_need(p, a, 0, "attrs", callee));
     for (int i = 0; i < more.n; i++) annots_set(p->m->arena, &bb->b->annots, more.v[i].key, more.v[i].value);
   } else if (!strcmp(callee->s, "T.func_attr")) {
-    Annots more = as_annots(p, arg_need(p, a, 0, "attrs", callee));
+    Annots more = parse_as_annots(p, parse_arg_need(p, a, 0, "attrs", callee));
     for (int i = 0; i < more.n; i++) annots_set(p->m->arena, &p->attrs, more.v[i].key, more.v[i].value);
   } else {
     return false;
@@ -634,7 +636,7 @@ static bool describe(Parser *p, const Operand *callee, const Args *a)
 static Stmt *store_to(Parser *p, const Operand *target, const Expr *value)
 {
   int n;
-  const Expr **index = as_indices(p, target, &n);
+  const Expr **index = parse_as_indices(p, target, &n);
   return stmt_store(p->m, target->buffer, n, index, value);
 }
 
@@ -642,15 +644,15 @@ static Stmt *store_to(Parser *p, const Operand *target, const Expr *value)
 static Stmt *parse_vstore(Parser *p, const Operand *callee, const Args *a)
 {
   static const char *const kws[] = {"begin", "value", "predicate", NULL};
-  args_check(p, a, 3, kws, callee);
-  const Operand *list = arg_need(p, a, 0, "begin", callee);
-  const Operand *mask = arg_get(a, 2, "predicate");
+  parse_args_check(p, a, 3, kws, callee);
+  const Operand *list = parse_arg_need(p, a, 0, "begin", callee);
+  const Operand *mask = parse_arg_get(a, 2, "predicate");
   Operand item = {
     .kind = OP_ITEM, .loc = callee->loc, .buffer = callee->buffer, .list = (Operand *)(uintptr_t)list, .n = 1};
   if (list->kind == OP_LIST) item.list = list->list, item.n = list->n;
-  Stmt *s = store_to(p, &item, as_expr(p, arg_need(p, a, 1, "value", callee)));
+  Stmt *s = store_to(p, &item, parse_as_expr(p, parse_arg_need(p, a, 1, "value", callee)));
   if (!mask || mask->kind == OP_NONE) return s;
-  s->u.store.mask = as_cond(p, mask);
+  s->u.store.mask = parse_as_cond(p, mask);
   if (s->u.store.mask->dtype.lanes != s->u.store.value->dtype.lanes)
     parse_error(p, mask->loc, "the predicate has %d lanes, the value %d", s->u.store.mask->dtype.lanes,
                 s->u.store.value->dtype.lanes);
@@ -661,14 +663,14 @@ static Stmt *parse_vstore(Parser *p, const Operand *callee, const Args *a)
 static Stmt *parse_effect(Parser *p, Loc loc)
 {
   Operand o = {.kind = OP_NONE};
-  const Token *t = peek(p);
-  Symbol *s = t->kind == TOK_NAME ? find_symbol(p, t->s) : NULL;
+  const Token *t = parse_peek(p);
+  Symbol *s = t->kind == TOK_NAME ? parse_find_symbol(p, t->s) : NULL;
   bool method = s && s->value.kind == OP_BUFFER && p->tok[p->at + 1].kind == TOK_OP &&
                 !strcmp(p->tok[p->at + 1].s, ".") && p->tok[p->at + 2].kind == TOK_NAME &&
                 !strcmp(p->tok[p->at + 2].s, "vstore");
   if (method) {
     p->at += 3;
-    expect(p, "(", "vstore");
+    parse_expect(p, "(", "vstore");
     Args a = parse_args(p);
     Operand callee = {.kind = OP_PATH, .loc = loc, .s = "vstore", .buffer = s->value.buffer};
     return parse_vstore(p, &callee, &a);
@@ -681,12 +683,12 @@ static Stmt *parse_effect(Parser *p, Loc loc)
     {"+=", E_ADD}, {"-=", E_SUB}, {"*=", E_MUL}, {"/=", E_DIV}, {"//=", E_FLOORDIV}, {"%=", E_FLOORMOD},
   };
   for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
-    if (o.kind == OP_ITEM && accept(p, updates[i].op)) {
+    if (o.kind == OP_ITEM && parse_accept(p, updates[i].op)) {
       Operand value = parse_operand(p);
-      Operand sum = binary_operand(p, (ExprKind)updates[i].kind, &o, &value, loc);
-      return store_to(p, &o, as_expr(p, &sum));
+      Operand sum = parse_binary_operand(p, (ExprKind)updates[i].kind, &o, &value, loc);
+      return store_to(p, &o, parse_as_expr(p, &sum));
     }
-  if (accept(p, "=")) {
+  if (parse_accept(p, "=")) {
     if (o.kind != OP_ITEM) parse_error(p, o.loc, "only names and elements of buffers can be assigned");
     return store_to(p, &o, parse_expr(p));
   }
@@ -701,30 +703,31 @@ static bool parse_declaration(Parser *p, const char *name, const Operand *callee
 {
   DType t;
   int at = p->at;
-  if (str_starts(callee->s, "T.") && dtype_word(callee->s + 2, &t)) {
+  if (str_starts(callee->s, "T.") && parse_dtype_word(callee->s + 2, &t)) {
     static const char *const kws[] = {"is_size_var", NULL};
-    expect(p, "(", callee->s);
+    parse_expect(p, "(", callee->s);
     Args a = parse_args(p);
-    args_check(p, &a, 1, kws, callee);
+    parse_args_check(p, &a, 1, kws, callee);
     if (a.pos.n && !(t.code == DT_HANDLE && a.pos.v[0].kind == OP_STR)) {
       p->at = at;
       return false;
     }
-    define(p, name,
-           expr_operand(p, var_new(p->m, name, t, dtype_is_int(t) ? VAR_SIZE : VAR_PLAIN)->expr, callee->loc, 0));
+    parse_define(
+        p, name,
+        parse_expr_operand(p, var_new(p->m, name, t, dtype_is_int(t) ? VAR_SIZE : VAR_PLAIN)->expr, callee->loc, 0));
     return true;
   }
   bool match = !strcmp(callee->s, "T.match_buffer");
   bool alloc = !strcmp(callee->s, "T.alloc_buffer");
   if (!match && !alloc && strcmp(callee->s, "T.Buffer") && strcmp(callee->s, "T.buffer_decl")) return false;
-  expect(p, "(", callee->s);
+  parse_expect(p, "(", callee->s);
   Args a = parse_args(p);
   if (match) {
     bind_match(p, name, callee, &a);
     return true;
   }
   bool view;
-  const Buffer *b = buffer_from_args(p, name, &a, 0, callee, &view);
+  const Buffer *b = parse_buffer(p, name, &a, 0, callee, &view);
   if (alloc && view) parse_error(p, callee->loc, "T.alloc_buffer makes its own memory; data= has no place here");
   if (!alloc && !view)
     parse_error(p, callee->loc, "T.Buffer here needs data=; T.alloc_buffer or T.decl_buffer make memory");
@@ -753,7 +756,7 @@ static Stmt *parse_assignment(Parser *p, int n, const char *const *names, Loc lo
     }
     BindKind kind = binding_of(callee.s);
     if (n == 1 && kind != BIND_NONE) {
-      expect(p, "(", callee.s);
+      parse_expect(p, "(", callee.s);
       Args a = parse_args(p);
       end_line(p, "the binding");
       *rest = true;
@@ -765,31 +768,31 @@ static Stmt *parse_assignment(Parser *p, int n, const char *const *names, Loc lo
   end_line(p, "the value");
   if (n != 1) parse_error(p, loc, "several names are assigned at once only from T.axis.remap");
   if (value.kind == OP_BUFFER || value.kind == OP_LIST || value.kind == OP_STR) {
-    define(p, names[0], value);
+    parse_define(p, names[0], value);
     return NULL;
   }
   *rest = true;
-  return placed(bind_let(p, names[0], as_expr(p, &value), loc, parse_rest), loc);
+  return placed(bind_let(p, names[0], parse_as_expr(p, &value), loc, parse_rest), loc);
 }
 
 /* annotated = name ':' 'T.' dtype '=' expression */
 static Stmt *parse_annotated(Parser *p, const char *name, Loc loc, bool *rest)
 {
   DType t;
-  expect(p, "T", "':'");
-  expect(p, ".", "T");
-  Loc at = loc_of(p, peek(p));
-  const char *word = expect_name(p, "a dtype after 'T.'");
-  if (!dtype_word(word, &t)) parse_error(p, at, "unknown dtype 'T.%s'", word);
-  if (accept(p, "(")) parse_args(p);
-  expect(p, "=", "the dtype");
+  parse_expect(p, "T", "':'");
+  parse_expect(p, ".", "T");
+  Loc at = parse_loc(p, parse_peek(p));
+  const char *word = parse_expect_name(p, "a dtype after 'T.'");
+  if (!parse_dtype_word(word, &t)) parse_error(p, at, "unknown dtype 'T.%s'", word);
+  if (parse_accept(p, "(")) parse_args(p);
+  parse_expect(p, "=", "the dtype");
   Operand o = parse_operand(p);
-  const Expr *value = as_expr(p, &o);
+  const Expr *value = parse_as_expr(p, &o);
   if (expr_is_const(value) && o.kind != OP_EXPR) {
     Operand callee = {.kind = OP_PATH, .loc = loc, .s = arena_printf(p->arena, "T.%s", word)};
     Args a = {0};
     vec_push(p->arena, &a.pos, o);
-    o = call_operand(p, &callee, &a);
+    o = parse_call_operand(p, &callee, &a);
     value = o.e;
   }
   if (!dtype_eq(value->dtype, t))
@@ -826,8 +829,8 @@ static int assigned_names(Parser *p, const char **names, int max)
 static Stmt *parse_line(Parser *p, Loc loc, bool *rest)
 {
   const char *names[MAX_LOOPS];
-  if (peek(p)->kind == TOK_NAME && op_at(p, p->at + 1, ":")) {
-    const char *name = expect_name(p, "a name");
+  if (parse_peek(p)->kind == TOK_NAME && op_at(p, p->at + 1, ":")) {
+    const char *name = parse_expect_name(p, "a name");
     p->at++;
     return parse_annotated(p, name, loc, rest);
   }
@@ -837,7 +840,7 @@ static Stmt *parse_line(Parser *p, Loc loc, bool *rest)
   Operand callee = parse_path(p);
   if (callee.kind == OP_PATH) {
     BindKind kind = binding_of(callee.s);
-    expect(p, "(", callee.s);
+    parse_expect(p, "(", callee.s);
     Args a = parse_args(p);
     if (kind == BIND_ATTR || kind == BIND_THREAD) {
       end_line(p, "the binding");
@@ -849,8 +852,8 @@ static Stmt *parse_line(Parser *p, Loc loc, bool *rest)
       return NULL;
     }
     if (!strcmp(callee.s, "T.evaluate")) {
-      args_check(p, &a, 1, NULL, &callee);
-      Stmt *s = stmt_eval(p->m, as_expr(p, arg_need(p, &a, 0, "value", &callee)));
+      parse_args_check(p, &a, 1, NULL, &callee);
+      Stmt *s = stmt_eval(p->m, parse_as_expr(p, parse_arg_need(p, &a, 0, "value", &callee)));
       end_line(p, callee.s);
       return placed(s, loc);
     }
@@ -867,22 +870,22 @@ static Stmt *parse_statement(Parser *p, bool *rest)
   static const char *const refused[] = {"assert", "return",   "def",   "class", "import", "from",
                                         "break",  "continue", "try",   "raise", "global", "nonlocal",
                                         "del",    "async",    "yield", "lambda"};
-  const Token *t = peek(p);
-  Loc loc = loc_of(p, t);
+  const Token *t = parse_peek(p);
+  Loc loc = parse_loc(p, t);
   p->here = loc;
-  if (accept(p, "for")) return parse_for(p, loc);
-  if (accept(p, "if")) return parse_if(p, loc);
-  if (accept(p, "with")) return parse_with(p, loc);
-  if (accept(p, "while")) {
+  if (parse_accept(p, "for")) return parse_for(p, loc);
+  if (parse_accept(p, "if")) return parse_if(p, loc);
+  if (parse_accept(p, "with")) return parse_with(p, loc);
+  if (parse_accept(p, "while")) {
     Operand cond = parse_operand(p);
-    return placed(stmt_while(p->m, as_cond(p, &cond), parse_body(p)), loc);
+    return placed(stmt_while(p->m, parse_as_cond(p, &cond), parse_body(p)), loc);
   }
-  if (accept(p, "pass")) {
+  if (parse_accept(p, "pass")) {
     end_line(p, "'pass'");
     return placed(stmt_nop(p->m), loc);
   }
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-    if (is_word(p, refused[i])) parse_error(p, loc, "'%s' has no meaning in a loop program", refused[i]);
+    if (parse_is_word(p, refused[i])) parse_error(p, loc, "'%s' has no meaning in a loop program", refused[i]);
   return parse_line(p, loc, rest);
 }
 
@@ -891,9 +894,9 @@ Stmt *parse_statements(Parser *p)
 {
   Vec(Stmt *) v = {0};
   bool rest = false;
-  while (!rest && peek(p)->kind != TOK_DEDENT && peek(p)->kind != TOK_END) {
-    if (peek(p)->kind == TOK_INDENT)
-      parse_error(p, loc_of(p, peek(p)), "this line is indented more than the one above");
+  while (!rest && parse_peek(p)->kind != TOK_DEDENT && parse_peek(p)->kind != TOK_END) {
+    if (parse_peek(p)->kind == TOK_INDENT)
+      parse_error(p, parse_loc(p, parse_peek(p)), "this line is indented more than the one above");
     Stmt *s = parse_statement(p, &rest);
     if (s) vec_push(p->arena, &v, s);
   }

@@ -149,12 +149,12 @@ static void collect_names(Script *p, const PrimFunc *f)
 
 static void line(Script *p) { text_indent(&p->out, p->indent); }
 
-static const char *var_name(Script *p, const Var *v) { return namer_name(&p->namer, v, v->name); }
+static const char *var_name(Script *p, const Var *v) { return expr_namer_name(&p->namer, v, v->name); }
 
 /* The name of a buffer at its declaration; its pointer is then NAME.data. */
 static const char *declare(Script *p, const Buffer *b)
 {
-  const char *name = namer_name(&p->namer, b, b->name);
+  const char *name = expr_namer_name(&p->namer, b, b->name);
   if (!map_get(&p->namer.names, b->data))
     map_put(p->arena, &p->namer.names, b->data, arena_printf(p->arena, "%s.data", name));
   return name;
@@ -207,7 +207,7 @@ static void dict_out(Script *p, const Annots *a, const char *skip)
 }
 
 /* min + extent, added up when both are literals; of an extent `stop - min` the stop.
- * The parser's as_range takes each of these apart again. */
+ * The parser's parse_as_range takes each of these apart again. */
 static const Expr *stop_of(Script *p, const Expr *min, const Expr *extent)
 {
   int64_t sum;
@@ -225,7 +225,7 @@ static const Expr *stop_of(Script *p, const Expr *min, const Expr *extent)
 
 static void region_out(Script *p, const Region *r)
 {
-  text_printf(&p->out, "%s[", namer_name(&p->namer, r->buffer, r->buffer->name));
+  text_printf(&p->out, "%s[", expr_namer_name(&p->namer, r->buffer, r->buffer->name));
   if (r->buffer->ndim == 0) text_add(&p->out, "()");
   for (int d = 0; d < r->buffer->ndim; d++) {
     if (d) text_add(&p->out, ", ");
@@ -467,7 +467,7 @@ static void block_out(Script *p, const Stmt *s)
 
 static void store_out(Script *p, const Stmt *s)
 {
-  const char *name = namer_name(&p->namer, s->u.store.buffer, s->u.store.buffer->name);
+  const char *name = expr_namer_name(&p->namer, s->u.store.buffer, s->u.store.buffer->name);
   line(p);
   if (s->u.store.mask) {
     text_printf(&p->out, "%s.vstore([", name);
@@ -613,7 +613,7 @@ static void params_out(Script *p, const PrimFunc *f)
       text_printf(&p->out, "%s: T.%s", var_name(p, v), dtype_name(p->arena, v->dtype));
     } else if (holds_vars(b)) {
       text_printf(&p->out, "%s: T.handle",
-                  namer_name(&p->namer, &f->param[i], arena_printf(p->arena, "var_%s", b->name)));
+                  expr_namer_name(&p->namer, &f->param[i], arena_printf(p->arena, "var_%s", b->name)));
     } else {
       text_printf(&p->out, "%s: T.Buffer(", declare(p, b));
       buffer_out(p, b, true, false);
@@ -635,7 +635,7 @@ static void prelude_out(Script *p, const PrimFunc *f)
     const Buffer *b = f->param[i].buffer;
     if (b && holds_vars(b)) {
       line(p);
-      text_printf(&p->out, "%s = T.match_buffer(%s, ", declare(p, b), namer_name(&p->namer, &f->param[i], ""));
+      text_printf(&p->out, "%s = T.match_buffer(%s, ", declare(p, b), expr_namer_name(&p->namer, &f->param[i], ""));
       buffer_out(p, b, false, false);
       text_add(&p->out, ")\n");
     }
@@ -673,7 +673,7 @@ static const char *sanitized(Script *p, const char *name)
 {
   Namer plain = {.arena = p->arena};
   for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++) strmap_put(p->arena, &plain.taken, reserved[i], p);
-  return namer_name(&plain, name, name);
+  return expr_namer_name(&plain, name, name);
 }
 
 static void func_out(Script *p, const PrimFunc *f, const char *called)
@@ -718,7 +718,7 @@ const char *func_print(Arena *arena, const PrimFunc *f)
   return text_str(&p.out);
 }
 
-const char *module_print(Arena *arena, Module *m)
+const char *tir_print_module(Arena *arena, Module *m)
 {
   Text out = text_new(arena);
   text_add(&out, "@I.ir_module\nclass Module:\n");

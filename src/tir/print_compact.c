@@ -23,7 +23,7 @@ static void expr_out(Compact *p, const Expr *e) { expr_print(&p->out, &p->namer,
 static const char *buffer_name(Compact *p, const Buffer *b)
 {
   const char *param = map_get(&p->param_names, b->data);
-  return namer_name(&p->namer, b, param ? param : b->name);
+  return expr_namer_name(&p->namer, b, param ? param : b->name);
 }
 
 static void index_out(Compact *p, const Buffer *b, int n, const Expr *const *index)
@@ -57,7 +57,8 @@ static void for_out(Compact *p, const Stmt *s)
     text_char(&p->out, '\n');
   }
   line(p);
-  text_printf(&p->out, "%s (%s, ", kinds[s->u.loop.kind], namer_name(&p->namer, s->u.loop.var, s->u.loop.var->name));
+  text_printf(&p->out, "%s (%s, ", kinds[s->u.loop.kind],
+              expr_namer_name(&p->namer, s->u.loop.var, s->u.loop.var->name));
   expr_out(p, s->u.loop.min);
   text_add(&p->out, ", ");
   expr_out(p, s->u.loop.extent);
@@ -109,7 +110,7 @@ static void block_head_out(Compact *p, const Block *b)
   text_printf(&p->out, "block %s(", b->name);
   for (int i = 0; i < b->niter; i++) {
     text_printf(&p->out, "%s%s%s = ", i ? ", " : "", kinds[b->iter[i].kind],
-                namer_name(&p->namer, b->iter[i].var, b->iter[i].var->name));
+                expr_namer_name(&p->namer, b->iter[i].var, b->iter[i].var->name));
     expr_out(p, b->iter[i].value);
   }
   text_add(&p->out, ") {\n");
@@ -182,7 +183,7 @@ static void attr_out(Compact *p, const Stmt *s)
 {
   line(p);
   text_add(&p->out, "// attr ");
-  if (s->u.attr.node) text_printf(&p->out, "[%s] ", namer_name(&p->namer, s->u.attr.node, s->u.attr.node->name));
+  if (s->u.attr.node) text_printf(&p->out, "[%s] ", expr_namer_name(&p->namer, s->u.attr.node, s->u.attr.node->name));
   text_printf(&p->out, "%s = ", s->u.attr.key);
   expr_out(p, s->u.attr.value);
   text_char(&p->out, '\n');
@@ -206,7 +207,7 @@ static void stmt_out(Compact *p, const Stmt *s)
     break;
   case S_LET:
     line(p);
-    text_printf(&p->out, "let %s = ", namer_name(&p->namer, s->u.let.var, s->u.let.var->name));
+    text_printf(&p->out, "let %s = ", expr_namer_name(&p->namer, s->u.let.var, s->u.let.var->name));
     expr_out(p, s->u.let.value);
     text_char(&p->out, '\n');
     stmt_out(p, s->u.let.body);
@@ -259,7 +260,7 @@ const char *func_print_compact(Arena *arena, const PrimFunc *f)
   for (int i = 0; i < f->nparam; i++) {
     const Buffer *b = f->param[i].buffer;
     if (b) map_put(arena, &p.param_names, b->data, (void *)(uintptr_t)b->name);
-    else namer_name(&p.namer, f->param[i].var, f->param[i].var->name);
+    else expr_namer_name(&p.namer, f->param[i].var, f->param[i].var->name);
   }
   stmt_visit_exprs(f->body, name_loads, &p);
   stmt_out(&p, f->body);

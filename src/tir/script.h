@@ -25,7 +25,7 @@ typedef struct Tokens {
   int n, cap;
 } Tokens;
 /* Raises ERR_PARSE.  The last token is TOK_END. */
-Tokens lex(Arena *, const char *text, const char *file, int line0);
+Tokens parse_lex(Arena *, const char *text, const char *file, int line0);
 
 /* ---- operands ------------------------------------------------------------------- */
 
@@ -104,43 +104,43 @@ enum { MAX_NESTING = 200, MAX_BINDINGS = 1000, MAX_DEPTH = 800 };
 
 /* parse.c */
 _Noreturn void parse_error(Parser *, Loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-Loc loc_of(const Parser *, const Token *);
-const Token *peek(const Parser *);
-bool is_op(const Parser *, const char *op);
-bool is_word(const Parser *, const char *word);
-bool accept(Parser *, const char *op_or_word);
-void expect(Parser *, const char *op_or_word, const char *after);
-const char *token_text(Parser *, const Token *);
-const char *expect_name(Parser *, const char *what);
-void enter(Parser *);
-void leave(Parser *);
-Symbol *define(Parser *, const char *name, Operand value);
-Symbol *define_var(Parser *, const Var *, Loc); /* one that a loop, a let or a block binds */
-Symbol *find_symbol(Parser *, const char *name);
+Loc parse_loc(const Parser *, const Token *);
+const Token *parse_peek(const Parser *);
+bool parse_is_op(const Parser *, const char *op);
+bool parse_is_word(const Parser *, const char *word);
+bool parse_accept(Parser *, const char *op_or_word);
+void parse_expect(Parser *, const char *op_or_word, const char *after);
+const char *parse_token_text(Parser *, const Token *);
+const char *parse_expect_name(Parser *, const char *what);
+void parse_enter(Parser *);
+void parse_leave(Parser *);
+Symbol *parse_define(Parser *, const char *name, Operand value);
+Symbol *parse_define_var(Parser *, const Var *, Loc); /* one that a loop, a let or a block binds */
+Symbol *parse_find_symbol(Parser *, const char *name);
 /* The path before '(' here, such as "T.axis.remap", with its tokens passed over;
  * OP_NONE when something else stands here. */
 Operand parse_path(Parser *);
 /* A dtype after "T.": false if name is none. */
-bool dtype_word(const char *name, DType *out);
+bool parse_dtype_word(const char *name, DType *out);
 
 /* parse_expr.c */
 Operand parse_operand(Parser *); /* any expression */
 /* a, b, c without brackets: OP_LIST if there is a comma */
 Operand parse_list(Parser *);
 const Expr *parse_expr(Parser *);
-const Expr *as_expr(Parser *, const Operand *);
-const Expr *as_index(Parser *, const Operand *); /* an integer expression */
-const Expr *as_cond(Parser *, const Operand *);
-const Expr *as_value(Parser *, const Operand *); /* of an annotation: lists too */
-const char *as_str(Parser *, const Operand *, const char *what);
-int64_t as_int(Parser *, const Operand *, const char *what);
-DType as_dtype(Parser *, const Operand *);
-Region as_region(Parser *, const Operand *);
-const Expr **as_indices(Parser *, const Operand *item, int *n);
-Operand expr_operand(Parser *, const Expr *, Loc, int depth);
-Operand binary_operand(Parser *, ExprKind, const Operand *a, const Operand *b, Loc);
+const Expr *parse_as_expr(Parser *, const Operand *);
+const Expr *parse_as_index(Parser *, const Operand *); /* an integer expression */
+const Expr *parse_as_cond(Parser *, const Operand *);
+const Expr *parse_as_value(Parser *, const Operand *); /* of an annotation: lists too */
+const char *parse_as_str(Parser *, const Operand *, const char *what);
+int64_t parse_as_int(Parser *, const Operand *, const char *what);
+DType parse_as_dtype(Parser *, const Operand *);
+Region parse_as_region(Parser *, const Operand *);
+const Expr **parse_as_indices(Parser *, const Operand *item, int *n);
+Operand parse_expr_operand(Parser *, const Expr *, Loc, int depth);
+Operand parse_binary_operand(Parser *, ExprKind, const Operand *a, const Operand *b, Loc);
 /* From start and stop to min and extent of one dtype. */
-void as_range(Parser *, const Operand *start, const Operand *stop, const Expr **min, const Expr **extent);
+void parse_as_range(Parser *, const Operand *start, const Operand *stop, const Expr **min, const Expr **extent);
 
 /* parse_call.c */
 typedef struct Args {
@@ -150,18 +150,17 @@ typedef struct Args {
 } Args;
 Args parse_args(Parser *); /* after '(' through ')' */
 /* The positional argument i, or the keyword one; NULL if neither is given. */
-const Operand *arg_get(const Args *, int i, const char *kw);
-const Operand *arg_need(Parser *, const Args *, int i, const char *kw, const Operand *callee);
-void args_check(Parser *, const Args *, int max, const char *const *kws, const Operand *callee);
-Operand call_operand(Parser *, const Operand *callee, const Args *);
+const Operand *parse_arg_get(const Args *, int i, const char *kw);
+const Operand *parse_arg_need(Parser *, const Args *, int i, const char *kw, const Operand *callee);
+void parse_args_check(Parser *, const Args *, int max, const char *const *kws, const Operand *callee);
+Operand parse_call_operand(Parser *, const Operand *callee, const Args *);
 Operand parse_let_call(Parser *, const Operand *callee); /* T.Let(body, where={x: v}), after '(' */
 /* The buffer that T.Buffer(…) and its like describe; first: where the shape stands. */
-const Buffer *buffer_from_args(Parser *, const char *name, const Args *, int first, const Operand *callee,
-                               bool *has_data);
-Annots as_annots(Parser *, const Operand *dict);
+const Buffer *parse_buffer(Parser *, const char *name, const Args *, int first, const Operand *callee, bool *has_data);
+Annots parse_as_annots(Parser *, const Operand *dict);
 
 /* parse_stmt.c */
-void fill_block(Parser *, BlockBuild *); /* moves what was gathered into the block */
+void parse_fill_block(Parser *, BlockBuild *); /* moves what was gathered into the block */
 /* ':' newline indented statements, or one on the line */
 Stmt *parse_body(Parser *);
 Stmt *parse_statements(Parser *); /* up to the dedent or the end */

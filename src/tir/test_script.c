@@ -235,7 +235,7 @@ static void module_job(Ctx *ctx, void *arg)
 {
   (void)ctx;
   Job *j = arg;
-  module_parse(j->m, j->text, "test.py", 1, 0, NULL);
+  tir_parse_module(j->m, j->text, "test.py", 1, 0, NULL);
 }
 
 static void test_module(void **state)
@@ -253,11 +253,11 @@ static void test_module(void **state)
                    "    def two(A: T.Buffer((4,), \"int32\")):\n"
                    "        A[0] = 2\n"};
   assert_int_equal(protect(m->ctx, module_job, &j), ERR_NONE);
-  const char *text = module_print(m->arena, m);
+  const char *text = tir_print_module(m->arena, m);
   Module *other = module_new(m->ctx);
   Job k = {.m = other, .text = text};
   assert_int_equal(protect(m->ctx, module_job, &k), ERR_NONE);
-  assert_string_equal(module_print(other->arena, other), text);
+  assert_string_equal(tir_print_module(other->arena, other), text);
   assert_non_null(strstr(text, "    def two(A: T.Buffer((4,), \"int32\")):\n        A[0] = 2\n"));
   module_release(other);
 }

@@ -255,8 +255,8 @@ const char *block_update(Module *, Arena *, const Block *, BlockUpdate *out);
  * difference.  Works across modules. */
 bool func_equal(const PrimFunc *, const PrimFunc *, Arena *, const char **why);
 bool stmt_equal(const Stmt *, const Stmt *, Arena *, const char **why);
-bool expr_equal_struct(const Expr *, const Expr *); /* free variables must be the same */
-uint64_t func_hash(const PrimFunc *);               /* equal functions hash alike */
+bool tir_expr_equal(const Expr *, const Expr *); /* free variables must be the same */
+uint64_t func_hash(const PrimFunc *);            /* equal functions hash alike */
 
 /* ---- check.c, bounds.c --------------------------------------------------------- */
 
@@ -277,7 +277,7 @@ const char *func_print(Arena *, const PrimFunc *);         /* TVMScript: @T.prim
 const char *func_print_compact(Arena *, const PrimFunc *); /* for (i, 0, 1024) { … } */
 const char *stmt_print_compact(Arena *, const Stmt *);
 /* @I.ir_module class Module: … ; all tir functions */
-const char *module_print(Arena *, Module *);
+const char *tir_print_module(Arena *, Module *);
 
 /* Values of free Python names in the text, from the decorator's surroundings. */
 typedef struct ScriptName {
@@ -294,11 +294,11 @@ typedef struct ScriptName {
     } list;
   } u;
 } ScriptName;
-/* Parses one function (or, module_parse, a module or a list of functions).  Raises
+/* Parses one function (or, tir_parse_module, a module or a list of functions).  Raises
  * ERR_PARSE with line and column; file names the source in messages and line0 is
  * the number of its first line. */
 PrimFunc *func_parse(Module *, const char *text, const char *file, int line0, int nnames, const ScriptName *);
-void module_parse(Module *, const char *text, const char *file, int line0, int nnames, const ScriptName *);
+void tir_parse_module(Module *, const char *text, const char *file, int line0, int nnames, const ScriptName *);
 
 /* ---- interp.c: what a function means ---------------------------------------------- */
 

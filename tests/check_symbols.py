@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Checks that every symbol that an object of a build folder defines for others carries a word of its
+layer, as src/LAYERS lists them, so that a name says where to look.
+
+    tests/check_symbols.py BUILD"""
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import check_layers  # noqa: E402
+
+RUNTIME = ["rt_", "lathe_rt_"]     # runtime/ is no layer: it ships alone
+
+
+def owners() -> dict:
+    """Each word with its layer."""
+    found = {}
+    for layer, words in {**check_layers.layers(), "runtime": RUNTIME}.items():
+        for word in words:
+            if word in found:
+                raise ValueError(f"src/LAYERS: both '{found[word]}' and '{layer}' have '{word}'")
+            found[word] = layer
+    return found
+
+
+def owner(symbol: str, words: dict) -> str:
+    """The layer that a name belongs to; "" if it belongs to none."""
+    if symbol in words and not symbol.endswith("_"):
+        return words[symbol]
+    begins = [word for word in words if word.endswith("_") and symbol.startswith(word)]
+    ends = [word for word in words if word.startswith("*") and symbol.endswith(word[1:])]
+    fits = begins or ends
+    return words[max(fits, key=len)] if fits else ""
+
+
+def defined(folder: pathlib.Path):
+    """(object, symbol) for what the objects of a folder define for others."""
+    objects = sorted(str(path) for path in folder.rglob("*.o"))
+    if not objects:
+        return
+    listing = subprocess.run(["nm", "-A", "-g", "--defined-only", *objects], check=True, text=True, capture_output=True)
+    for line in listing.stdout.splitlines():
+        path, entry = line.rsplit(":", 1)
+        symbol = entry.split()[-1]
+        if not symbol.startswith("__"):     # the compiler's own
+            yield pathlib.Path(path).relative_to(folder), symbol
+
+
+def violations(build: pathlib.Path) -> list:
+    words = owners()
+    folders = {layer: f"layer_{layer}.dir" for layer in check_layers.layers()}
+    folders.update(cli="lathe_cli.dir", runtime="runtime_objects.dir")
+    found = []
+    for layer, name in folders.items():
+        symbols = list(defined(build / "CMakeFiles" / name))
+        if not symbols:
+            found.append(f"{build}/CMakeFiles/{name}: no object that defines a symbol")
+        for path, symbol in symbols:
+            other = owner(symbol, words)
+            if other != layer:
+                whose = f"is a name of '{other}'" if other else "has no layer's prefix"
+                found.append(f"{path}: '{symbol}' {whose}; the words of '{layer}' stand in src/LAYERS")
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__.split("\n")[-1].strip())
+    problems = violations(pathlib.Path(sys.argv[1]).resolve())
+    print("\n".join(problems) or "symbols: each carries its layer's prefix")
+    sys.exit(bool(problems))
