@@ -309,46 +309,6 @@ static void make_reduce(Call *c)
 
 /* ---- rewriting ---------------------------------------------------------------------------- */
 
-/* Arguments 2, 3, 4: variables, their minima and extents. */
-static Analyzer *known_ranges(Call *c, Module *m)
-{
-  const Var **vars;
-  const Expr **mins, **extents;
-  int n = api_arg_vars(c, m, 2, &vars);
-  if (api_arg_exprs(c, m, 3, &mins) != n || api_arg_exprs(c, m, 4, &extents) != n)
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: %d variables want as many minima and extents", c->function->name, n);
-  Analyzer *a = analyzer_new(m, scratch(c->ctx));
-  for (int i = 0; i < n; i++) analyzer_bind(a, vars[i], mins[i], extents[i]);
-  return a;
-}
-
-static void simplify(Call *c)
-{
-  Module *m = api_arg_world(c);
-  const Expr *e = api_arg_expr(c, m, 1);
-  Analyzer *a = known_ranges(c, m);
-  *c->out = api_val_expr(c, m, expr_simplify(a, e));
-}
-
-static void prove(Call *c)
-{
-  Module *m = api_arg_world(c);
-  const Expr *e = api_arg_expr(c, m, 1);
-  Analyzer *a = known_ranges(c, m);
-  *c->out = api_val_bool(analyzer_prove(a, e));
-}
-
-static void bounds(Call *c)
-{
-  Module *m = api_arg_world(c);
-  const Expr *e = api_arg_expr(c, m, 1);
-  Analyzer *a = known_ranges(c, m);
-  Interval r = analyzer_bounds(a, e);
-  LatheValue *v = api_val_list(c, 2, c->out);
-  v[0] = api_val_int(r.min);
-  v[1] = api_val_int(r.max);
-}
-
 static void substitute(Call *c)
 {
   Module *m = api_arg_world(c);
@@ -395,12 +355,6 @@ const ApiFunction api_expr_functions[] = {
    "world: world, reducer: reducer, source: list[expr], axis: list[itervar], cond: expr?, init: list[expr]?, index: "
    "int -> expr",
    "a reduction over axes", make_reduce},
-  {"simplify", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> expr",
-   "the simplest known form", simplify},
-  {"prove", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> bool",
-   "does it hold for all values?", prove},
-  {"bounds", "world: world, e: expr, vars: list[var]?, mins: list[expr]?, extents: list[expr]? -> list[int]",
-   "smallest and largest value", bounds},
   {"substitute", "world: world, e: expr, vars: list[var], values: list[expr] -> expr", "variables replaced by values",
    substitute},
   {0},

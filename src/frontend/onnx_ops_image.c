@@ -136,9 +136,9 @@ static const Node *convert_grid_sample(Conversion *c)
   else onnx_fail(c, ERR_ARGUMENT, "mode '%s' is not known", mode);
   const Node *x = onnx_in(c, 0);
   return onnx_op2(c, "image.grid_sample", x, onnx_in(c, 1),
-                  "method:s,layout:s,padding_mode:s,align_corners:i,grid_last:i", method,
+                  "method:s,layout:s,padding_mode:s,align_corners:i,grid_last:i,round_first:i", method,
                   onnx_rank_of(c, x) == 5 ? "NCDHW" : "NCHW", onnx_attr_str(c, "padding_mode", "zeros"),
-                  (int)onnx_attr_int(c, "align_corners", 0), 1);
+                  (int)onnx_attr_int(c, "align_corners", 0), 1, 1);
 }
 
 static const Node *convert_affine_grid(Conversion *c)
@@ -167,7 +167,8 @@ static const Node *convert_roi_align(Conversion *c)
   int64_t size[] = {onnx_attr_int(c, "output_height", 1), onnx_attr_int(c, "output_width", 1)};
   return onnx_op2(c, "vision.roi_align", onnx_in(c, 0), numbered_boxes(c, onnx_in(c, 1), onnx_in(c, 2)),
                   "pooled_size:I,spatial_scale:f,sample_ratio:i,mode:s,half_pixel:i", 2, size,
-                  onnx_attr_float(c, "spatial_scale", 1), (int)onnx_attr_int(c, "sampling_ratio", 0), mode, (int)half);
+                  onnx_attr_float(c, "spatial_scale", 1), (int)onnx_attr_int(c, "sampling_ratio", 0),
+                  strcmp(mode, "max") ? mode : "max_weighted", (int)half);
 }
 
 static const Node *convert_max_roi_pool(Conversion *c)

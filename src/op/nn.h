@@ -344,7 +344,8 @@ DECLARE_ATTRS(Col2Im, COL2IM_ATTRS)
     "half_pixel, align_corners, asymmetric, pytorch_half_pixel, tf_half_pixel_for_nn, tf_crop_and_resize, " \
     "half_pixel_symmetric")                                                                                 \
   A(S, STR, rounding_method, "\"\"",                                                                        \
-    "nearest_neighbor: round, floor, ceil, round_prefer_floor, round_prefer_ceil; empty: by the mode")      \
+    "nearest_neighbor: round, floor, ceil, round_prefer_floor, round_prefer_ceil; "                         \
+    "empty: round with align_corners, else floor")                                                          \
   A(S, F64, cubic_alpha, "-0.5", "coefficient of the cubic")                                                \
   A(S, INT, cubic_exclude, "0", "1: what lies outside has no weight")                                       \
   A(S, F64, extrapolation_value, "0", "tf_crop_and_resize: outside of data")                                \
@@ -396,7 +397,8 @@ DECLARE_ATTRS(Upsampling, UPSAMPLING_ATTRS)
   A(S, STR, layout, "\"NCHW\"", "NCHW or NCDHW")                                              \
   A(S, STR, padding_mode, "\"zeros\"", "zeros, border or reflection")                         \
   A(S, BOOL, align_corners, "True", "-1 and 1 are the centres of the corner elements, not their outer borders") \
-  A(S, BOOL, grid_last, "False", "grid is (n, spatial…, coordinates), as ONNX has it, not (n, coordinates, spatial…)")
+  A(S, BOOL, grid_last, "False", "grid is (n, spatial…, coordinates), as ONNX has it, not (n, coordinates, spatial…)") \
+  A(S, BOOL, round_first, "False", "nearest: rounded before it is brought inside, as ONNX has it, not after")
 /* clang-format on */
 DECLARE_ATTRS(GridSample, GRID_SAMPLE_ATTRS)
 #define AFFINE_GRID_ATTRS(A, S)                                                                    \
@@ -410,7 +412,7 @@ DECLARE_ATTRS(AffineGrid, AFFINE_GRID_ATTRS)
   A(S, F64, spatial_scale, NULL, "of the boxes' coordinates")                                 \
   A(S, INT, sample_ratio, "-1", "points per bin and dimension; not positive: as many as elements") \
   A(S, STR, layout, "\"NCHW\"", "must be NCHW")                                               \
-  A(S, STR, mode, "\"avg\"", "avg or max of the points")                                      \
+  A(S, STR, mode, "\"avg\"", "avg or max of the points; max_weighted: the largest weighted element, as ONNX has it") \
   A(S, BOOL, half_pixel, "False", "boxes are shifted by half an element and may be empty")
 /* clang-format on */
 DECLARE_ATTRS(RoiAlign, ROI_ALIGN_ATTRS)

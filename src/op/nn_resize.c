@@ -63,7 +63,7 @@ static void plan_modes(OpCall *c, ResizePlan *p, const char *method, const char 
   static const char *const roundings[] = {"round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"};
   p->method = (Method)word_of(c, "method", method, methods, 3);
   p->mode = (Mode)word_of(c, "coordinate_transformation_mode", mode, modes, 7);
-  p->rounding = p->mode == ASYMMETRIC ? ROUND_FLOOR : ROUND_AWAY;
+  p->rounding = p->mode == ALIGN_CORNERS ? ROUND_AWAY : ROUND_FLOOR;
   if (rounding && *rounding) p->rounding = (Rounding)word_of(c, "rounding_method", rounding, roundings, 5);
 }
 
@@ -584,8 +584,7 @@ static ResizePlan upsampling_plan(OpCall *c)
   Layout l = resize_layout(c, a->layout, "HW");
   const char *method = a->method && str_starts(a->method, "bi") ? a->method + 2 : a->method;
   ResizePlan p = {.cubic_a = -0.5, .n = 2};
-  plan_modes(c, &p, method, a->align_corners && strcmp(method, "nearest_neighbor") ? "align_corners" : "asymmetric",
-             "");
+  plan_modes(c, &p, method, a->align_corners ? "align_corners" : "asymmetric", "");
   for (int i = 0; i < 2; i++) {
     int axis = layout_find(&l, "HW"[i]);
     const Expr *in = c->arg[0]->shape[axis];

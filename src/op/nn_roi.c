@@ -21,8 +21,8 @@ static const Type *roi_type(OpCall *c)
   if (strcmp(layout, "NCHW")) opdef_raise(c, ERR_UNSUPPORTED, "layout '%s' is not NCHW", layout);
   if (nn_dims_differ(c->m, c->arg[1]->shape[1], expr_i32(c->m, 5)))
     opdef_raise(c, ERR_SHAPE, "rois %s has to be (n, 5)", nn_arg_shape(c, 1));
-  if (align && strcmp(a->mode, "avg") && strcmp(a->mode, "max"))
-    opdef_raise(c, ERR_ARGUMENT, "mode '%s' is neither avg nor max", a->mode);
+  if (align && strcmp(a->mode, "avg") && strcmp(a->mode, "max") && strcmp(a->mode, "max_weighted"))
+    opdef_raise(c, ERR_ARGUMENT, "mode '%s' is not one of avg, max, max_weighted", a->mode);
   nn_ints(c, "pooled_size", a->pooled_size, 2, 1, 1, size);
   return type_tensor(
       c->m, c->arg[0]->dtype, 4,
@@ -161,13 +161,13 @@ static void roi_align_compute(OpCall *c, const Tensor *const *in, const Tensor *
   const Expr *near = expr_and(m, point[0].near, point[1].near);
   const Expr *value;
   point_terms(&q, &point[0], &point[1], term);
+  const Expr *sum = expr_add(m, expr_add(m, expr_add(m, term[0], term[1]), term[2]), term[3]);
   if (!strcmp(a->mode, "avg")) {
-    const Expr *sum = expr_add(m, expr_add(m, expr_add(m, term[0], term[1]), term[2]), term[3]);
     const Expr *points = expr_cast(m, q.t, expr_max(m, expr_mul(m, grid[0]->expr, grid[1]->expr), expr_i32(m, 1)));
     value = expr_add(m, get(&q), NN_DIV(m, nn_if(m, near, sum, num(&q, 0)), points));
   } else {
-    const Expr *best =
-        nn_if(m, near, expr_max(m, expr_max(m, term[0], term[1]), expr_max(m, term[2], term[3])), num(&q, 0));
+    const Expr *largest = expr_max(m, expr_max(m, term[0], term[1]), expr_max(m, term[2], term[3]));
+    const Expr *best = nn_if(m, near, strcmp(a->mode, "max") ? largest : sum, num(&q, 0));
     const Expr *zero = expr_i32(m, 0);
     const Expr *first = expr_and(m, expr_binary(m, E_EQ, iv[0]->expr, zero), expr_binary(m, E_EQ, iv[1]->expr, zero));
     value = expr_select(m, first, best, expr_max(m, get(&q), best));
@@ -180,8 +180,7 @@ static void roi_align_compute(OpCall *c, const Tensor *const *in, const Tensor *
 
 const OpDef op_vision_roi_align = {
   .name = "vision.roi_align",
-  .doc = "boxes (batch, x1, y1, x2, y2) of data in pooled_size bins: the mean, or the largest weighted element, of "
-         "points in each",
+  .doc = "boxes (batch, x1, y1, x2, y2) of data in pooled_size bins: the mean, or the largest, of points in each",
   .args = "data, rois",
   .min_args = 2,
   .max_args = 2,

@@ -86,6 +86,7 @@ static const Expr *sample_cubic(Module *m, int n, const Expr *const *point, doub
 /* ---- grid_sample ---------------------------------------------------------------------------------- */
 
 typedef enum { BORDER_ZEROS, BORDER_CLAMP, BORDER_REFLECT } Border;
+typedef enum { METHOD_NEAREST, METHOD_LINEAR, METHOD_CUBIC } Method;
 
 static int name_in(OpCall *c, const char *what, const char *name, const char *const *names, int n)
 {
@@ -100,10 +101,10 @@ static Border border_of(OpCall *c)
   return (Border)name_in(c, "padding_mode", ((const GridSampleAttrs *)c->attrs)->padding_mode, names, 3);
 }
 
-static int method_of(OpCall *c)
+static Method method_of(OpCall *c)
 {
   static const char *const names[] = {"nearest", "bilinear", "bicubic"};
-  return name_in(c, "method", ((const GridSampleAttrs *)c->attrs)->method, names, 3);
+  return (Method)name_in(c, "method", ((const GridSampleAttrs *)c->attrs)->method, names, 3);
 }
 
 static const Type *grid_sample_type(OpCall *c)
@@ -120,7 +121,7 @@ static const Type *grid_sample_type(OpCall *c)
   if (g->ndim != x->ndim)
     opdef_raise(c, ERR_SHAPE, "grid %s needs %d dimensions for data %s", nn_arg_shape(c, 1), x->ndim,
                 nn_arg_shape(c, 0));
-  if (method_of(c) == 2 && dims == 3)
+  if (method_of(c) == METHOD_CUBIC && dims == 3)
     opdef_raise(c, ERR_UNSUPPORTED, "bicubic works on two spatial dimensions, data %s has three", nn_arg_shape(c, 0));
   int first = a->grid_last ? 1 : 2;
   int coordinate = a->grid_last ? g->ndim - 1 : 1;
@@ -188,8 +189,9 @@ static const Expr *grid_read(void *env, const Expr *const *at)
   return cond ? nn_if(m, cond, value, expr_const(m, r->dtype, 0)) : value;
 }
 
-/* The point in elements: -1 … 1 spread over the dimension, and brought inside where the border says so. */
-static const Expr *grid_point(const GridRead *r, int d, const Expr *x, bool nearest)
+/* The point in elements: -1 … 1 spread over the dimension, and brought inside where the border says so and `inside`
+ * allows it. */
+static const Expr *grid_point(const GridRead *r, int d, const Expr *x, bool round_first, bool inside)
 {
   Module *m = r->m;
   DType t = r->dtype;
@@ -200,10 +202,10 @@ static const Expr *grid_point(const GridRead *r, int d, const Expr *x, bool near
   const Expr *up = expr_add(m, x, one);
   const Expr *p = r->align ? expr_mul(m, expr_mul(m, up, half), expr_sub(m, n, one))
                            : expr_mul(m, expr_sub(m, expr_mul(m, up, n), one), half);
-  if (nearest) p = nn_unary(m, IN_NEARBYINT, p);
+  if (round_first) p = nn_unary(m, IN_NEARBYINT, p);
   grid_bounds(r, d, &lo, &hi);
   const Expr *outside = expr_binary(m, E_OR, expr_lt(m, p, lo), expr_lt(m, hi, p));
-  if (r->border == BORDER_CLAMP)
+  if (r->border == BORDER_CLAMP && inside)
     p = expr_select(m, outside, limited(m, p, expr_const(m, t, 0), expr_sub(m, n, one)), p);
   if (r->border == BORDER_REFLECT) p = expr_select(m, outside, reflected(m, p, lo, hi), p);
   return limited(m, p, expr_const(m, t, -8), expr_add(m, n, expr_const(m, t, 8)));
@@ -213,7 +215,7 @@ static void grid_sample_compute(OpCall *c, const Tensor *const *in, const Tensor
 {
   Module *m = c->m;
   const GridSampleAttrs *a = c->attrs;
-  int method = method_of(c);
+  Method method = method_of(c);
   int dims = c->out->ndim - 2;
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   GridRead r = {m, in[0], s.at[0], s.at[1], border_of(c), a->align_corners, dims, nn_accumulator(c->out->dtype)};
@@ -223,12 +225,17 @@ static void grid_sample_compute(OpCall *c, const Tensor *const *in, const Tensor
     const Expr *k = expr_i32(m, dims - 1 - d);
     for (int i = 0; i < dims; i++) at[(a->grid_last ? 1 : 2) + i] = s.at[2 + i];
     at[a->grid_last ? dims + 1 : 1] = k;
-    point[d] = grid_point(&r, d, expr_cast(m, r.dtype, nn_read(m, in[1], at)), method == 0);
+    bool round_first = method == METHOD_NEAREST && a->round_first;
+    bool inside = method != METHOD_CUBIC; /* whose taps are brought inside one by one */
+    point[d] = grid_point(&r, d, expr_cast(m, r.dtype, nn_read(m, in[1], at)), round_first, inside);
     whole[d] = expr_cast(m, DT_I32, nn_unary(m, IN_NEARBYINT, point[d]));
   }
-  const Expr *value = method == 0   ? grid_read(&r, whole)
-                      : method == 1 ? sample_linear(m, dims, point, grid_read, &r)
-                                    : sample_cubic(m, dims, point, -0.75, grid_read, &r);
+  const Expr *value = NULL;
+  switch (method) {
+  case METHOD_NEAREST: value = grid_read(&r, whole); break;
+  case METHOD_LINEAR: value = sample_linear(m, dims, point, grid_read, &r); break;
+  case METHOD_CUBIC: value = sample_cubic(m, dims, point, -0.75, grid_read, &r); break;
+  }
   *out = nn_finish(&s, "grid_sample", "grid_sample", expr_cast(m, c->out->dtype, value));
 }
 

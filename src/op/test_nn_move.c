@@ -651,7 +651,7 @@ static const Golden golden[] = {
    1e-05f},
   {"resize1d_nearest",
    &op_image_resize1d,
-   {"size", "[6]", "method", "\"nearest_neighbor\"", NULL},
+   {"size", "[6]", "method", "\"nearest_neighbor\"", "rounding_method", "\"round_prefer_floor\"", NULL},
    1,
    {{1, DT_FLOAT, 3, {1, 2, 3}, NULL}},
    1,
