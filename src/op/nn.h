@@ -100,13 +100,13 @@ const Expr *nn_winograd_row(Module *, DType, double (*v)[WINOGRAD_MAX], int rows
 
 /* clang-format off */
 #define DEFORMABLE_CONV2D_ATTRS(A, S)                                                         \
-  A(S, INTS, kernel_size, "None", "spatial extents of weight")                                \
   A(S, INTS, strides, "[1, 1]", "step of the window")                                         \
   A(S, INTS, padding, "[0, 0]", "zeros around data: one for all, one each, befores then afters") \
   A(S, INTS, dilation, "[1, 1]", "distance of a kernel's elements")                           \
   A(S, INT, deformable_groups, "1", "channels that share their offsets come in this many parts") \
   A(S, INT, groups, "1", "channels in this many independent parts")                           \
   A(S, INT, channels, "0", "of the output; 0: as weight says")                                \
+  A(S, INTS, kernel_size, "None", "spatial extents of weight")                                \
   A(S, STR, data_layout, "\"NCHW\"", "must be NCHW")                                          \
   A(S, STR, kernel_layout, "\"OIHW\"", "must be OIHW")                                        \
   A(S, STR, out_layout, "\"\"", "must be empty or NCHW")                                      \
