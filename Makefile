@@ -16,7 +16,7 @@ help:
 	@echo "make fuzz     every fuzz target for FUZZ_SECONDS (20) each"
 	@echo "make bench    side-by-side measurements; prints ratios"
 	@echo "make golden   rewrites the expected text of the cases; review the diff"
-	@echo "make wheel    a Python wheel that carries the libraries, in dist/"
+	@echo "make wheel    a Python wheel that carries the libraries and the program, for glibc 2.28 and newer, in dist/"
 	@echo "make format   clang-format on the C sources; make check-format only says where they differ"
 	@echo "make clean    removes what was built"
 
@@ -72,9 +72,11 @@ golden: build
 	@cmake --build $(BUILD) --target cases
 	@$(BUILD)/cases --update src
 
-wheel: build
-	@tools/setup python
-	@$(PYTHON) -m pip wheel -q --no-deps --no-build-isolation -w dist .
+wheel:
+	@tools/setup build python wheel
+	@cmake --preset wheel >/dev/null
+	@cmake --build build-wheel
+	@LATHE_BUILD=build-wheel $(PYTHON) -m pip wheel -q --no-deps --no-build-isolation -w dist .
 	@ls dist/*.whl
 
 FORMAT = git ls-files '*.c' '*.h' | xargs clang-format-19
@@ -87,4 +89,4 @@ check-format:
 	@$(FORMAT) --dry-run -Werror
 
 clean:
-	@rm -rf build build-asan build-tsan build-fuzz build-c dist
+	@rm -rf build build-asan build-tsan build-fuzz build-c build-wheel dist

@@ -1,22 +1,51 @@
 """Lathe: a machine-learning compiler.
 
 The names and signatures are those of TVM: ``import lathe as tvm`` and
-``from lathe import te`` run its users' code."""
+``from lathe import te`` run its users' code.
 
-from ._ffi.library import compiler as _compiler
+Importing the package loads the runtime alone, which is what running a compiled model needs.
+The compiler (liblathe) is loaded when one of the names below that it serves is first used."""
 
-__version__: str = _compiler().lathe_version().decode()
+import importlib as _importlib
+from typing import TYPE_CHECKING, Any, List
 
-from . import arith, contrib, error, ir, nd, relay, runtime, script, target, te, testing, tir, transform  # noqa: E402
-from .build_module import build, lower  # noqa: E402
-from .error import LatheError, TVMError  # noqa: E402
-from .ir import IRModule, instrument  # noqa: E402
-from .runtime import cpu, cuda, device, get_global_func, gpu, register_func  # noqa: E402
-from .runtime.dtype import DataType  # noqa: E402
-from .runtime.ndarray import NDArray  # noqa: E402
-from .tir.expr import convert  # noqa: E402
+from . import contrib, error, nd, runtime
+from ._ffi import library as _library
+from .error import LatheError, TVMError
+from .runtime import cpu, cuda, device, get_global_func, gpu, register_func
+from .runtime.dtype import DataType
+from .runtime.ndarray import NDArray
+
+if TYPE_CHECKING:
+    from . import arith, ir, relay, script, target, te, testing, tir, transform
+    from .build_module import build, lower
+    from .ir import IRModule, instrument
+    from .tir.expr import convert
+
+__version__: str = _library.runtime().lathe_rt_version().decode()
 
 __all__ = [
     "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "contrib", "convert", "cpu", "cuda", "device", "error", "get_global_func", "gpu", "instrument", "ir",
     "lower", "nd", "register_func", "relay", "runtime", "script", "target", "te", "testing", "tir", "transform",
 ]
+
+#: Names that need the compiler, and the module each is taken from; a module is its own.
+_MODULES = ("arith", "build_module", "ir", "relay", "script", "target", "te", "testing", "tir", "transform")
+_COMPILER = {
+    **{name: f".{name}" for name in _MODULES},
+    "build": ".build_module", "lower": ".build_module", "IRModule": ".ir", "instrument": ".ir", "convert": ".tir.expr",
+}
+
+if not TYPE_CHECKING:  # or every name would be one of the package's
+
+    def __getattr__(name: str) -> Any:
+        if name not in _COMPILER:
+            raise AttributeError(f"module 'lathe' has no attribute '{name}'")
+        module = _importlib.import_module(_COMPILER[name], __name__)
+        value = module if _COMPILER[name] == f".{name}" else getattr(module, name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> List[str]:
+    return sorted([*__all__, "__version__"])

@@ -160,7 +160,7 @@ static void nvrtc(Call *c)
 static void build_info(Call *c)
 {
   LatheValue *v = api_val_list(c, 2, c->out);
-  v[0] = api_val_bool(codegen_has_llvm());
+  v[0] = api_val_bool(*codegen_llvm_version());
   v[1] = api_val_str(c, codegen_llvm_version());
 }
 

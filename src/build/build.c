@@ -83,9 +83,15 @@ static Code *build_in_order(Built *b, int n, PrimFunc *const *f, const BuildOpti
   return generate(b->ctx, b->target, n, kernel);
 }
 
+void build_check_target(Ctx *ctx, const Target *t)
+{
+  if (t->kind == TARGET_LLVM && codegen_has_llvm()) codegen_llvm_load(ctx, t);
+}
+
 Built *build_funcs_with(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const BuildOptions *o)
 {
   check_names(ctx, n, f);
+  build_check_target(ctx, t);
   Scope s = scope_begin(ctx);
   Built **slot = arena_new_of(scratch(ctx), Built *);
   defer(ctx, release_slot, slot);

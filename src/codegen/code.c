@@ -285,16 +285,23 @@ void code_export(Code *code, const char *path)
 bool codegen_has_llvm(void) { return false; }
 const char *codegen_llvm_version(void) { return ""; }
 
+void codegen_llvm_load(Ctx *ctx, const Target *t)
+{
+  raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': this build has no LLVM; use target 'c'", t->text);
+}
+
 Code *codegen_llvm(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
 {
   (void)n, (void)kernels;
-  raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': this build has no LLVM; use target 'c'", t->text);
+  codegen_llvm_load(ctx, t);
+  return NULL;
 }
 
 CodePart *codegen_llvm_part(Ctx *ctx, const Target *t, Kernel *kernel, bool alone)
 {
   (void)kernel, (void)alone;
-  raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': this build has no LLVM; use target 'c'", t->text);
+  codegen_llvm_load(ctx, t);
+  return NULL;
 }
 
 Code *codegen_llvm_join(Ctx *ctx, const Target *t, int n, Kernel *const *kernels, CodePart **parts)
@@ -307,6 +314,7 @@ void code_part_free(CodePart *part) { (void)part; }
 
 const LatheRtModuleInfo *codegen_llvm_jit(Code *code)
 {
-  raise(code->ctx, ERR_UNSUPPORTED, NOWHERE, "this build has no LLVM; use target 'c'");
+  codegen_llvm_load(code->ctx, code->target);
+  return NULL;
 }
 #endif

@@ -25,7 +25,10 @@ typedef enum { CODE_LL, CODE_ASM, CODE_C, CODE_CUDA, CODE_PTX, CODE_OBJECT } Cod
 
 /* ---- llvm.c (absent without LLVM: then codegen_has_llvm is false) ------------ */
 bool codegen_has_llvm(void);
-const char *codegen_llvm_version(void); /* "" without */
+/* libLLVM is found at run time, when code is first asked for (llvm_api.c says where).  Loads it, or raises
+ * ERR_UNSUPPORTED with what to install; worth calling before long work for this target. */
+void codegen_llvm_load(Ctx *, const Target *);
+const char *codegen_llvm_version(void); /* of the library, which this loads; "" without */
 /* The kernels' LLVM IR, optimised for the target, and their objects, kept until the Code is freed. */
 Code *codegen_llvm(Ctx *, const Target *, int n, Kernel *const *);
 /* The same in steps: kernels may be compiled each in a thread and context of its own.  alone: it is

@@ -10,18 +10,7 @@
  * Every LLVM thing is stored in a Work or a State the moment it exists, and freed with
  * it, also when an error cuts the work short.  LLVM never sees a longjmp: its
  * diagnostics are stored by the handler and raised after the call returns. */
-#include <pthread.h>
 #include <stdio.h>
-
-#include <llvm-c/Analysis.h>
-#include <llvm-c/BitReader.h>
-#include <llvm-c/BitWriter.h>
-#include <llvm-c/Error.h>
-#include <llvm-c/LLJIT.h>
-#include <llvm-c/Linker.h>
-#include <llvm-c/Orc.h>
-#include <llvm-c/Target.h>
-#include <llvm-c/Transforms/PassBuilder.h>
 
 #include "codegen/llvm_gen.h"
 
@@ -46,9 +35,6 @@ typedef struct State {
   const LatheRtModuleInfo *info;
   char trouble[1024];
 } State;
-
-bool codegen_has_llvm(void) { return true; }
-const char *codegen_llvm_version(void) { return LLVM_VERSION_STRING; }
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -126,20 +112,6 @@ _Noreturn static void raise_message(Ctx *ctx, ErrKind kind, const char *doing, c
 
 /* ---- the target machine ---------------------------------------------------------------------- */
 
-static void init_native(void)
-{
-  LLVMInitializeNativeTarget();
-  LLVMInitializeNativeAsmPrinter();
-}
-
-static void init_all(void)
-{
-  LLVMInitializeAllTargetInfos();
-  LLVMInitializeAllTargets();
-  LLVMInitializeAllTargetMCs();
-  LLVMInitializeAllAsmPrinters();
-}
-
 /* The CPU's baseline where features are spelled out; else its name. */
 static const char *machine_cpu(const Target *t)
 {
@@ -154,16 +126,13 @@ static const char *machine_cpu(const Target *t)
 static const char *machine_features(Arena *arena, const Target *t)
 {
   const char *own = target_llvm_features(arena, t);
-  if (t->arch != ARCH_X86_64 || LLVM_VERSION_MAJOR < 18) return own;
+  if (t->arch != ARCH_X86_64 || llvm_api.major < 18) return own;
   return arena_printf(arena, "%s%s+prefer-no-gather", own, *own ? "," : "");
 }
 
 static void make_machine(Ctx *ctx, Work *w, const Target *t, const char *features)
 {
-  static pthread_once_t native_once = PTHREAD_ONCE_INIT;
-  static pthread_once_t all_once = PTHREAD_ONCE_INIT;
-  pthread_once(&native_once, init_native);
-  if (t->arch != target_host_arch()) pthread_once(&all_once, init_all);
+  llvm_init_target(t->arch);
   LLVMTargetRef target;
   char *why = NULL;
   if (LLVMGetTargetFromTriple(t->triple, &target, &why)) raise_message(ctx, ERR_UNSUPPORTED, t->triple, why);
@@ -176,25 +145,22 @@ static void make_machine(Ctx *ctx, Work *w, const Target *t, const char *feature
 
 /* ---- optimisation ------------------------------------------------------------------------------ */
 
-/* Since LLVM 18 a plain `instcombine` in a pass list ends the process when one round
- * leaves something to do: a check for LLVM's own tests. */
-#if LLVM_VERSION_MAJOR >= 18
-#define INSTCOMBINE "instcombine<no-verify-fixpoint>"
-#else
-#define INSTCOMBINE "instcombine"
-#endif
-
 /* Lowering has done the large steps already; these clean up what it and llvm_*.c
  * leave.  Loops that nobody scheduled get LLVM's vectoriser.  On AArch64 a vector
  * multiplies by an element of another, so scalars that are splat and lie side by side
- * in memory are loaded as one vector. */
+ * in memory are loaded as one vector.
+ * Since LLVM 18 a plain `instcombine` in a pass list ends the process when one round
+ * leaves something to do: a check for LLVM's own tests. */
 static const char *pass_list(const Gen *g)
 {
+  const char *combine = llvm_api.major >= 18 ? "instcombine<no-verify-fixpoint>" : "instcombine";
+  const char *vectorize = "";
+  if (g->has_free_loop)
+    vectorize =
+        arena_printf(g->arena, ",simplifycfg,loop(indvars),loop-vectorize,%s,loop-mssa(licm),early-cse", combine);
   bool by_element = g->has_splat_load && g->t->arch == ARCH_AARCH64;
-  const char *vectorize = ",simplifycfg,loop(indvars),loop-vectorize," INSTCOMBINE ",loop-mssa(licm),early-cse";
-  return arena_printf(g->arena,
-                      "function(sroa,early-cse," INSTCOMBINE ",loop-mssa(licm),gvn%s%s," INSTCOMBINE ",simplifycfg)",
-                      g->has_free_loop ? vectorize : "", by_element ? ",load-store-vectorizer" : "");
+  return arena_printf(g->arena, "function(sroa,early-cse,%s,loop-mssa(licm),gvn%s%s,%s,simplifycfg)", combine,
+                      vectorize, by_element ? ",load-store-vectorizer" : "", combine);
 }
 
 static void dispose_options(void *options) { LLVMDisposePassBuilderOptions(options); }
@@ -234,11 +200,7 @@ static void gen_init(Gen *g, Ctx *ctx, Work *w, const Target *t, const char *fea
   g->f32 = LLVMFloatTypeInContext(lc);
   g->f64 = LLVMDoubleTypeInContext(lc);
   g->none = LLVMVoidTypeInContext(lc);
-#if LLVM_VERSION_MAJOR < 15
-  g->ptr = LLVMPointerType(g->i8, 0);
-#else
-  g->ptr = LLVMPointerTypeInContext(lc, 0);
-#endif
+  g->ptr = llvm_api.plain_pointer ? llvm_api.plain_pointer(lc, 0) : LLVMPointerType(g->i8, 0);
 }
 
 static void make_module(Ctx *ctx, Work *w, const Target *t, const char *features)
@@ -282,8 +244,10 @@ static CodePart *make_part(Ctx *ctx, const Target *t, int n, Kernel *const *kern
   return part;
 }
 
-static void check_kernels(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
+/* Every way in comes through here. */
+static void begin(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
 {
+  codegen_llvm_load(ctx, t);
   if (t->kind == TARGET_CUDA) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: target '%s' is not a CPU", t->text);
   for (int i = 0; i < n; i++)
     for (int j = 0; j < i; j++)
@@ -296,13 +260,13 @@ static const CodeBackend llvm_backend;
 
 CodePart *codegen_llvm_part(Ctx *ctx, const Target *t, Kernel *kernel, bool alone)
 {
-  check_kernels(ctx, t, 1, &kernel);
+  begin(ctx, t, 1, &kernel);
   return make_part(ctx, t, 1, &kernel, alone, &kernel);
 }
 
 Code *codegen_llvm_join(Ctx *ctx, const Target *t, int n, Kernel *const *kernels, CodePart **parts)
 {
-  check_kernels(ctx, t, n, kernels);
+  begin(ctx, t, n, kernels);
   Scope scope = scope_begin(ctx);
   Unfinished *u = arena_new_of(scratch(ctx), Unfinished);
   defer(ctx, drop_unfinished, u);
@@ -334,7 +298,7 @@ static void drop_parts(void *arg)
 
 Code *codegen_llvm(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
 {
-  check_kernels(ctx, t, n, kernels);
+  begin(ctx, t, n, kernels);
   Scope scope = scope_begin(ctx);
   Parts *p = arena_new_of(scratch(ctx), Parts);
   *p = (Parts){arena_array(scratch(ctx), CodePart *, n + 1), n};

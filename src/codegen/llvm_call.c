@@ -252,7 +252,7 @@ LLVMValueRef gen_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
   unsigned lanes = dot->dtype.lanes;
   LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 2 * lanes);
   bool arm = g->t->arch == ARCH_AARCH64;
-  bool as_floats = arm || LLVM_VERSION_MAJOR >= 17;
+  bool as_floats = arm || llvm_api.major >= 17;
   /* AArch64 takes one pair of its last operand for all lanes */
   int spread = arm && dot->arg[0]->kind == E_BROADCAST;
   LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[spread]),

@@ -329,16 +329,13 @@ LLVMValueRef gen_compare_zero(Gen *g, LLVMValueRef v, DType t)
 /* float32 to bfloat16, on targets with an instruction for it; LLVM finds it by itself from version 17 on. */
 static LLVMValueRef to_bfloat(Gen *g, LLVMValueRef v, DType to)
 {
-#if LLVM_VERSION_MAJOR < 17
+  if (llvm_api.major >= 17) return LLVMBuildFPTrunc(g->b, v, gen_type(g, to), "");
   if (to.lanes == 1) return gen_intrinsic(g, "llvm.aarch64.neon.bfcvt", 0, NULL, 1, &v);
   LLVMValueRef *at = arena_array(g->arena, LLVMValueRef, 4 + to.lanes);
   for (int i = 0; i < 4; i++) at[i] = i < to.lanes ? gen_int(g, g->i32, i) : LLVMGetUndef(g->i32);
   if (to.lanes < 4) v = LLVMBuildShuffleVector(g->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(at, 4), "");
   v = gen_intrinsic(g, "llvm.aarch64.neon.bfcvtn", 0, NULL, 1, &v);
   return LLVMBuildShuffleVector(g->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(at, to.lanes), "");
-#else
-  return LLVMBuildFPTrunc(g->b, v, gen_type(g, to), "");
-#endif
 }
 
 LLVMValueRef gen_cast(Gen *g, LLVMValueRef v, DType from, DType to)

@@ -15,11 +15,8 @@ static LLVMValueRef declare(Gen *g, const char *name, LLVMTypeRef type, bool no_
   fn = LLVMAddFunction(g->mod, name, type);
   gen_attribute(g, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
   gen_attribute(g, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "willreturn", 0);
-#if LLVM_VERSION_MAJOR >= 16
-  if (no_effects) gen_attribute(g, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "memory", 0);
-#else
-  if (no_effects) gen_attribute(g, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "readnone", 0);
-#endif
+  const char *pure = llvm_api.major >= 16 ? "memory" : "readnone";
+  if (no_effects) gen_attribute(g, fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, pure, 0);
   return fn;
 }
 

@@ -11,12 +11,7 @@
 #ifndef LATHE_CODEGEN_LLVM_GEN_H
 #define LATHE_CODEGEN_LLVM_GEN_H
 
-#include <llvm-c/Core.h>
-#include <llvm-c/DebugInfo.h>
-#include <llvm-c/TargetMachine.h>
-#include <llvm/Config/llvm-config.h>
-
-#include "codegen/codegen.h"
+#include "codegen/llvm_api.h"
 
 /* What a variable stands for. */
 typedef struct Bound {

@@ -16,23 +16,13 @@
 
 LLVMValueRef gen_pointer_as(Gen *g, LLVMValueRef p, LLVMTypeRef pointee)
 {
-#if LLVM_VERSION_MAJOR < 15
-  return LLVMBuildPointerCast(g->b, p, LLVMPointerType(pointee, 0), "");
-#else
-  (void)g, (void)pointee;
-  return p;
-#endif
+  return llvm_api.major < 15 ? LLVMBuildPointerCast(g->b, p, LLVMPointerType(pointee, 0), "") : p;
 }
 
 /* Back to the one pointer type that variables have. */
 static LLVMValueRef plain_pointer(Gen *g, LLVMValueRef p)
 {
-#if LLVM_VERSION_MAJOR < 15
-  return LLVMBuildPointerCast(g->b, p, g->ptr, "");
-#else
-  (void)g;
-  return p;
-#endif
+  return llvm_api.major < 15 ? LLVMBuildPointerCast(g->b, p, g->ptr, "") : p;
 }
 
 LLVMValueRef gen_offset(Gen *g, LLVMTypeRef elem, LLVMValueRef pointer, LLVMValueRef index)
@@ -383,12 +373,12 @@ static bool has_gather(Gen *g, const Buffer *buffer, int lanes)
 static LLVMValueRef masked(Gen *g, const char *name, int ntypes, LLVMTypeRef *types, int pointer_at, unsigned align,
                            int n, LLVMValueRef *arg)
 {
-#if LLVM_VERSION_MAJOR >= 22
-  LLVMValueRef call = gen_intrinsic(g, name, ntypes, types, n, arg);
-  unsigned kind = LLVMGetEnumAttributeKindForName("align", 5);
-  LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)(pointer_at + 1), LLVMCreateEnumAttribute(g->lc, kind, align));
-  return call;
-#else
+  if (llvm_api.major >= 22) {
+    LLVMValueRef call = gen_intrinsic(g, name, ntypes, types, n, arg);
+    unsigned kind = LLVMGetEnumAttributeKindForName("align", 5);
+    LLVMAddCallSiteAttribute(call, (LLVMAttributeIndex)(pointer_at + 1), LLVMCreateEnumAttribute(g->lc, kind, align));
+    return call;
+  }
   LLVMValueRef with[5];
   int m = 0;
   for (int i = 0; i < n; i++) {
@@ -396,7 +386,6 @@ static LLVMValueRef masked(Gen *g, const char *name, int ntypes, LLVMTypeRef *ty
     if (i == pointer_at) with[m++] = gen_int(g, g->i32, align);
   }
   return gen_intrinsic(g, name, ntypes, types, m, with);
-#endif
 }
 
 static LLVMValueRef all_lanes(Gen *g, LLVMValueRef mask, int lanes)

@@ -48,7 +48,7 @@ const char *gen_cpu_name(const Target *t)
   /* clang-format on */
   const char *name = t->cpu;
   for (size_t i = 0; i < sizeof young / sizeof *young; i++)
-    if (strcmp(name, young[i].name) == 0 && LLVM_VERSION_MAJOR < young[i].since) name = young[i].before;
+    if (strcmp(name, young[i].name) == 0 && llvm_api.major < young[i].since) name = young[i].before;
   return name;
 }
 

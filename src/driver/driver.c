@@ -193,6 +193,7 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   Program *p = &c->program;
   *p = (Program){.ctx = ctx, .arena = c->arena, .config = &c->config};
   p->target = o->target ? o->target : o->passes && o->passes->target ? o->passes->target : target_host(ctx);
+  build_check_target(ctx, p->target);
   op_init();
 
   stage(c, "copy", o);

@@ -1,4 +1,4 @@
-"""Finding and loading liblathe.so and liblathe_rt.so, and what they declare."""
+"""Finding and loading the compiler (liblathe) and the runtime (liblathe_rt), and what they declare."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 def search_path() -> List[Path]:
     """Folders that may hold the libraries, in the order they are tried."""
     given = [Path(p) for p in os.environ.get("LATHE_LIBRARY_PATH", "").split(os.pathsep) if p]
-    return given + [PACKAGE, PACKAGE.parent.parent / "build"]
+    return given + [PACKAGE / "lib", PACKAGE.parent.parent / "build"]
 
 
 def _load(name: str) -> ctypes.CDLL:
@@ -60,9 +60,9 @@ PollFn = ctypes.CFUNCTYPE(c_int32, c_void_p)
 
 @functools.lru_cache(maxsize=None)
 def compiler() -> ctypes.CDLL:
-    """liblathe.so, with its functions declared."""
+    """The compiler, with its functions declared."""
     runtime()
-    lib = _load("liblathe.so")
+    lib = _load("liblathe.so.0")
     lib.lathe_context_new.restype = c_void_p
     lib.lathe_context_free.argtypes = [c_void_p]
     lib.lathe_call.argtypes = [c_void_p, c_char_p, c_int32, c_void_p, c_void_p]
@@ -252,8 +252,8 @@ def _declare_models(lib: ctypes.CDLL) -> None:
 
 @functools.lru_cache(maxsize=None)
 def runtime() -> ctypes.CDLL:
-    """liblathe_rt.so, with its functions declared."""
-    lib = _load("liblathe_rt.so")
+    """The runtime, with its functions declared."""
+    lib = _load("liblathe_rt.so.0")
     err = POINTER(RtError)
     lib.lathe_rt_module_load.argtypes = [c_char_p, POINTER(c_void_p), err]
     lib.lathe_rt_module_free.argtypes = [c_void_p]

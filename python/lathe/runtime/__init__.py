@@ -1,5 +1,6 @@
 """Running what was compiled: arrays, modules, devices, functions by name."""
 
+from . import factory, model
 from .device import Device, cpu, cuda, device, gpu
 from .module import BenchmarkResult, Function, Module, PackedFunc, enabled, load_module, num_threads, set_num_threads
 from .ndarray import NDArray, array, empty, from_dlpack

@@ -285,7 +285,7 @@ def load_module(path: Any, fmt: str = "") -> Any:
     loaded = _LoadedModule(path)
     pointer, err = ctypes.c_void_p(), RtError()
     if library.runtime().lathe_rt_model_of(loaded._rt, ctypes.byref(pointer), ctypes.byref(err)) == 0:
-        from ..relay.build_module import ExecutorFactoryModule
+        from .factory import ExecutorFactoryModule
         from .model import Model
 
         return ExecutorFactoryModule(None, Model(pointer.value or 0, loaded), {}, None)

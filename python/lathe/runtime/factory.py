@@ -1,0 +1,113 @@
+"""Compiled models as TVM's users hold them: just compiled, or loaded from a file.
+
+A loaded one needs the runtime alone; what only the compiler knows is asked of it when it is asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+from .. import error
+from .._ffi import call
+from .device import check_usable, cpu
+from .model import Executor, Model, _Compiled
+
+if TYPE_CHECKING:
+    from ..ir.module import IRModule
+    from ..target import Target
+
+
+class ExecutorInstance:
+    """What lib["default"](device) gives: an executor of its own over the shared weights."""
+
+    def __init__(self, executor: Executor):
+        self.executor = executor
+
+    def __getitem__(self, name: str) -> Any:
+        from ..contrib.graph_executor import GraphModule
+
+        return GraphModule(self)[name]
+
+
+class ExecutorFactoryModule:
+    """A compiled model: lib["default"](device) makes executors, export_library writes one file."""
+
+    def __init__(
+        self,
+        compiled: Optional[_Compiled],
+        model: Optional[Model],
+        params: Dict[str, Any],
+        target: Optional[Target],
+        libmod_name: str = "default",
+    ):
+        self._compiled, self._model = compiled, model
+        self.params, self.target, self.libmod_name = params, target, libmod_name
+
+    @property
+    def model(self) -> Model:
+        """The model that runs here."""
+        if self._model is None:
+            self._model = Model.of_compiled(self._compiled)
+        return self._model
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "debug_create":
+            name = self.libmod_name
+        if name != self.libmod_name:
+            raise error.NotFoundError(f"the library has no function '{name}'; it has '{self.libmod_name}'")
+
+        def create(*where: Any) -> ExecutorInstance:
+            for dev in [w for w in where if w is not None and not isinstance(w, str)] or [cpu(0)]:
+                check_usable(dev, f"lib['{name}']")
+            return ExecutorInstance(Executor(self.model))
+
+        return create
+
+    def export_library(self, file_name: Any, *, fcompile: Any = None, workspace_dir: Any = None, **kwargs: Any) -> str:
+        """Writes one self-contained file: code, weights, everything a run needs.  .so is for load_module; .o, .a and .c
+        (of target c) are for linking into a program, with a header beside."""
+        if fcompile is not None:
+            raise error.UnsupportedError(
+                "export_library: fcompile is not supported; export an object (.o) and link it as you wish"
+            )
+        path = os.fspath(file_name)
+        call("compiled_export", self._need_compiled("export_library"), path)
+        return path
+
+    def _need_compiled(self, what: str) -> _Compiled:
+        if self._compiled is None:
+            raise error.UnsupportedError(f"{what}: this model was loaded from a file; ask the one it was exported from")
+        return self._compiled
+
+    @property
+    def ir_mod(self) -> IRModule:
+        """The graph after the passes."""
+        return call("compiled_graph", self._need_compiled("ir_mod"))
+
+    def get_source(self, fmt: str = "ll") -> str:
+        """The kernels as text."""
+        return call("compiled_source", self._need_compiled("get_source"), fmt)
+
+    def get_params(self) -> Dict[str, Any]:
+        """Parameters outside of the library: none, they are part of it."""
+        return self.params
+
+    get_lib = property(lambda self: lambda: self, doc="the library itself")
+    lib = property(lambda self: self, doc="the library itself")
+
+    def get_graph_json(self) -> str:
+        """The graph after the passes, as text."""
+        return str(self.ir_mod)
+
+    get_executor_config = get_graph_json
+
+    def memory(self) -> str:
+        """Planned storage against the lower bound."""
+        return call("compiled_memory_text", self._need_compiled("memory"))
+
+    def compile_time(self) -> str:
+        """Where the time of compilation went."""
+        return call("compiled_time_text", self._need_compiled("compile_time"))
+
+    def __iter__(self) -> Any:
+        return iter((self.get_graph_json(), self, self.params))
