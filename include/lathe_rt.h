@@ -296,7 +296,7 @@ typedef struct LatheRtNode {
   const char *name;         /* "fused_nn_conv2d_add_nn_relu" */
   const char *source;       /* names of the source model's nodes, comma list */
   const char *impl;         /* which implementation, "conv2d.nchwc" */
-  double flops, flops_done; /* by the formula; by the algorithm.  0: not known */
+  double flops, flops_done; /* by the formula; by the algorithm; of sizes known before the run.  0: not known */
   double bytes;             /* inputs, weights and outputs */
 } LatheRtNode;
 LATHE_RT_API const LatheRtNode *lathe_rt_model_node(const LatheRtModel *, int32_t i);
@@ -304,6 +304,9 @@ LATHE_RT_API const LatheRtNode *lathe_rt_model_node(const LatheRtModel *, int32_
  * the call); non-zero stops the run. */
 typedef int32_t (*LatheRtNodeFn)(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,
                                  int32_t nout, const LatheRtTensor *const *out);
+/* Operations of one call of a node, from the tensors that its watcher is shown; 0: not known. */
+LATHE_RT_API void lathe_rt_node_work(const LatheRtModel *, int32_t node, int32_t nin, const LatheRtTensor *const *in,
+                                     int32_t nout, const LatheRtTensor *const *out, double *flops, double *flops_done);
 LATHE_RT_API void lathe_rt_executor_watch(LatheRtExecutor *, LatheRtNodeFn, void *user); /* NULL: no more */
 
 /* ---- threads ------------------------------------------------------------------------ */

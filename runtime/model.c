@@ -108,3 +108,30 @@ const LatheRtNode *lathe_rt_model_node(const LatheRtModel *m, int32_t i)
 {
   return m && i >= 0 && i < m->nnode ? &m->node[i] : NULL;
 }
+
+/* A dimension of the call's tensors, read ones first; 0: there is none such. */
+static double dimension(const ModelFactor *f, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
+                        const LatheRtTensor *const *out)
+{
+  const LatheRtTensor *t = f->tensor < nin ? in[f->tensor] : f->tensor - nin < nout ? out[f->tensor - nin] : NULL;
+  return t && f->dim < t->ndim ? (double)t->shape[f->dim] : 0;
+}
+
+void lathe_rt_node_work(const LatheRtModel *m, int32_t node, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
+                        const LatheRtTensor *const *out, double *flops, double *flops_done)
+{
+  *flops = *flops_done = 0;
+  if (!m || node < 0 || node >= m->nnode) return;
+  *flops = m->node[node].flops;
+  *flops_done = m->node[node].flops_done;
+  for (int32_t i = 0; i < m->work[node].n; i++) {
+    const ModelTerm *t = &m->work[node].term[i];
+    double n = t->coefficient;
+    for (int32_t k = 0; k < t->n; k++) {
+      double d = dimension(&t->factor[k], nin, in, nout, out);
+      for (int32_t p = t->factor[k].power; p > 0; p--) n *= d;
+      for (int32_t p = t->factor[k].power; p < 0; p++) n = d > 0 ? n / d : 0;
+    }
+    *(t->kind == WORK_DONE ? flops_done : flops) += n;
+  }
+}

@@ -88,6 +88,21 @@ typedef struct Strings {
 
 typedef struct Chunk Chunk; /* memory that goes with the model */
 
+/* Operations of a node that sizes of a run decide (model_format.h). */
+typedef struct ModelFactor {
+  int32_t tensor, dim, power;
+} ModelFactor;
+typedef struct ModelTerm {
+  uint8_t kind; /* WorkKind */
+  double coefficient;
+  int32_t n;
+  ModelFactor *factor;
+} ModelTerm;
+typedef struct ModelWork {
+  int32_t n;
+  ModelTerm *term;
+} ModelWork;
+
 struct LatheRtModel {
   atomic_int refs;
   LatheRtModule *module;
@@ -103,6 +118,7 @@ struct LatheRtModel {
   const char **symbol;
   Text *string;
   LatheRtNode *node;
+  ModelWork *work; /* of the nodes */
   LatheRtPort *input, *output;
   const int64_t **input_dim; /* with symbols: -1 - symbol */
   const uint8_t *input_kind, *output_kind;

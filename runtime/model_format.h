@@ -14,7 +14,10 @@
  *   kernel    = str name                          of a function of the module
  *   const     = dtype  list i64 (shape)  u64 offset into the weights, a multiple of 64
  *   symbol    = str name                          a size that inputs share
- *   node      = str name  str source  str impl  f64 flops  f64 flops_done  f64 bytes
+ *   node      = str name  str source  str impl  f64 flops  f64 flops_done  f64 bytes  list term
+ *   term      = u8 WorkKind  f64 coefficient  list (u32 tensor, u32 dimension, i8 power)
+ *               more operations: the coefficient times dimensions of the tensors of a call (those that
+ *               the kernel reads, then those that it writes), each to a power
  *   port      = str name  str type  u8 kind (PortKind)  dtype  list i64 (shape)
  *               a dimension: 0 or more, or -1 - symbol, or DIM_UNKNOWN
  *   text      = the model's own strings, in ascending order of their bytes; elements of constant
@@ -70,12 +73,13 @@
 #include <stdint.h>
 
 #define MODEL_MAGIC "LATHEMD" /* and the zero */
-enum { MODEL_VERSION = 2, MODEL_STATIC = 1 };
+enum { MODEL_VERSION = 3, MODEL_STATIC = 1 };
 enum { MODEL_ALIGN = 64, MODEL_MAX_NDIM = 16, MODEL_MAX_STACK = 64 };
 #define DIM_UNKNOWN INT64_MIN
 #define PLACE_DYNAMIC UINT64_MAX
 
 typedef enum { PORT_TENSOR, PORT_SEQUENCE, PORT_OPTIONAL, PORT_OPTIONAL_SEQUENCE } PortKind;
+typedef enum { WORK_FORMULA, WORK_DONE } WorkKind; /* by the operators' formulas; by the algorithm */
 typedef enum { SCALAR_INT, SCALAR_FLOAT } ScalarKind;
 typedef enum { KARG_REGISTER, KARG_SCALAR } KernelArgKind;
 

@@ -201,7 +201,22 @@ static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
   if (c->bytes && (!c->data || (uintptr_t)c->data % rt_dtype_bytes(c->dtype))) bad(r, "constant %d is not aligned", i);
 }
 
-static void read_node(Reader *r, LatheRtNode *n)
+static void read_term(Reader *r, ModelTerm *t)
+{
+  t->kind = u8(r);
+  if (ok(r) && t->kind > WORK_DONE) bad(r, "operations of kind %u", t->kind);
+  t->coefficient = f64(r);
+  t->n = count(r, 9, "dimensions");
+  t->factor = array(r, t->n, sizeof *t->factor);
+  for (int32_t i = 0; ok(r) && i < t->n; i++) {
+    ModelFactor *f = &t->factor[i];
+    f->tensor = index_of(r, INT32_MAX, "tensor");
+    f->dim = index_of(r, INT32_MAX, "dimension");
+    f->power = (int8_t)u8(r);
+  }
+}
+
+static void read_node(Reader *r, LatheRtNode *n, ModelWork *work)
 {
   n->name = string(r);
   n->source = string(r);
@@ -209,6 +224,9 @@ static void read_node(Reader *r, LatheRtNode *n)
   n->flops = f64(r);
   n->flops_done = f64(r);
   n->bytes = f64(r);
+  work->n = count(r, 13, "terms");
+  work->term = array(r, work->n, sizeof *work->term);
+  for (int32_t i = 0; ok(r) && i < work->n; i++) read_term(r, &work->term[i]);
 }
 
 /* dims: as written, with symbols; the port shows -1 for them. */
@@ -630,9 +648,10 @@ LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRt
   m->nsymbol = count(r, 4, "sizes");
   m->symbol = array(r, m->nsymbol, sizeof *m->symbol);
   for (int32_t i = 0; ok(r) && i < m->nsymbol; i++) m->symbol[i] = string(r);
-  m->nnode = count(r, 36, "nodes");
+  m->nnode = count(r, 40, "nodes");
   m->node = array(r, m->nnode, sizeof *m->node);
-  for (int32_t i = 0; ok(r) && i < m->nnode; i++) read_node(r, &m->node[i]);
+  m->work = array(r, m->nnode, sizeof *m->work);
+  for (int32_t i = 0; ok(r) && i < m->nnode; i++) read_node(r, &m->node[i], &m->work[i]);
   const int64_t **output_dim;
   m->input = read_ports(r, &m->ninput, &m->input_kind, &m->input_dim);
   m->output = read_ports(r, &m->noutput, &m->output_kind, &output_dim);

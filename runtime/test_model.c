@@ -130,6 +130,21 @@ static void bhead(Blob *o, unsigned flags, uint64_t storage)
   bstr(o, "source");
   bstr(o, "impl");
   for (int i = 0; i < 3; i++) b64(o, 0);
+  b32(o, 2); /* operations: 6 x[0] y[0]^2 / z[0], of which 1.5 x[0] are done */
+  b8(o, WORK_FORMULA);
+  b64(o, 0x4018000000000000);
+  b32(o, 3);
+  for (uint32_t i = 0; i < 3; i++) {
+    b32(o, i);
+    b32(o, 0);
+    b8(o, i == 0 ? 1 : i == 1 ? 2 : 255);
+  }
+  b8(o, WORK_DONE);
+  b64(o, 0x3ff8000000000000);
+  b32(o, 1);
+  b32(o, 0);
+  b32(o, 0);
+  b8(o, 1);
 }
 static void bkernel_add(Blob *o, uint32_t a, uint32_t b, uint32_t c)
 {
@@ -382,6 +397,30 @@ static LatheRtTensor vec(float *data, int64_t *n)
   return (LatheRtTensor){.data = data, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = n};
 }
 
+static void test_work(void **state)
+{
+  (void)state;
+  Blob o;
+  static_model(&o);
+  LatheRtModule *module = open_module();
+  LatheRtModel *m;
+  LatheRtError err;
+  if (wrap(module, o.b, o.n, &m, &err)) fail_msg("%s", err.text);
+  lathe_rt_module_free(module);
+  int64_t n[3] = {5, 3, 2};
+  LatheRtTensor t[3] = {vec(NULL, &n[0]), vec(NULL, &n[1]), vec(NULL, &n[2])};
+  const LatheRtTensor *in[] = {&t[0], &t[1]};
+  const LatheRtTensor *out[] = {&t[2]};
+  double flops, done;
+  lathe_rt_node_work(m, 0, 2, in, 1, out, &flops, &done);
+  assert_true(flops == 6.0 * 5 * 9 / 2 && done == 7.5);
+  lathe_rt_node_work(m, 0, 2, in, 0, NULL, &flops, &done); /* a tensor that is not shown */
+  assert_true(flops == 0 && done == 7.5);
+  lathe_rt_node_work(m, 1, 2, in, 1, out, &flops, &done);
+  assert_true(flops == 0 && done == 0);
+  lathe_rt_model_free(m);
+}
+
 static void test_static(void **state)
 {
   (void)state;
@@ -615,7 +654,7 @@ static void test_sentences(void **state)
   static_model(&o);
   o.b[8] = 9;
   assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_UNSUPPORTED);
-  assert_string_equal(err.text, "the model is of format 9, this runtime reads 2; compile it again");
+  assert_string_equal(err.text, "the model is of format 9, this runtime reads 3; compile it again");
   o.b[0] = 'X';
   assert_int_equal(wrap(module, o.b, o.n, &m, &err), LATHE_RT_ARGUMENT);
   assert_non_null(strstr(err.text, "it has no mark"));
@@ -828,9 +867,10 @@ static void test_threads(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_static), cmocka_unit_test(test_in_place),     cmocka_unit_test(test_dynamic),
-    cmocka_unit_test(test_broken), cmocka_unit_test(test_sentences),    cmocka_unit_test(test_lies),
-    cmocka_unit_test(test_data),   cmocka_unit_test(test_endless_call), cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_work),    cmocka_unit_test(test_static), cmocka_unit_test(test_in_place),
+    cmocka_unit_test(test_dynamic), cmocka_unit_test(test_broken), cmocka_unit_test(test_sentences),
+    cmocka_unit_test(test_lies),    cmocka_unit_test(test_data),   cmocka_unit_test(test_endless_call),
+    cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,6 +57,7 @@ static void model(Blob *o, HostOp op, int constant, uint32_t nwords, int nstring
   b32(o, 1);
   for (int i = 0; i < 3; i++) text(o, "node", false);
   for (int i = 0; i < 3; i++) num(o, 0, 8);
+  b32(o, 0); /* operations */
   for (int i = 0; i < 2; i++) {
     b32(o, 1);
     text(o, i ? "y" : "x", false);

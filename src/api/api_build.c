@@ -148,6 +148,7 @@ static void built_fields(Call *c)
 }
 
 static void built_export(Call *c) { code_export(built_code(arg_built(c)), api_arg_str(c, 1)); }
+static void build_check(Call *c) { code_check_export(c->ctx, api_arg_ptr(c, 0), api_arg_str(c, 1)); }
 static void built_runtime(Call *c) { *c->out = api_val_int((int64_t)(intptr_t)built_module(arg_built(c))); }
 
 static void nvrtc(Call *c)
@@ -182,6 +183,8 @@ const ApiFunction api_build_functions[] = {
   {"built_source", "b: built, format: str, device: bool? -> str", "the code as text or bytes", built_source},
   {"built_fields", "b: built -> list[any]", "backend, whether there is device code, target", built_fields},
   {"built_export", "b: built, path: str -> none", "writes .so, .o, .s, .ll, .c or .cu", built_export},
+  {"build_check", "target: target, path: str -> none", "raises unless built_export could write such a file",
+   build_check},
   {"built_runtime", "b: built -> int", "address of the LatheRtModule, which lives as long as the object",
    built_runtime},
   {"nvrtc", "source: str, target: target, cubin: bool? -> str", "CUDA source to PTX or cubin", nvrtc},

@@ -362,13 +362,39 @@ static void import_onnx(Call *c)
   }
 }
 
+/* Rows of one operator, which stand together, one for each version that means another thing. */
+static bool same_op(int i, int k)
+{
+  return i >= 0 && k >= 0 && !strcmp(onnx_op_name(i), onnx_op_name(k)) && !strcmp(onnx_op_domain(i), onnx_op_domain(k));
+}
+
 static void onnx_ops(Call *c)
 {
-  LatheValue *v = api_val_list(c, onnx_op_count(), c->out);
-  for (int i = 0; i < onnx_op_count(); i++) {
+  int n = onnx_op_count();
+  int count = 0;
+  for (int i = 0; i < n; i++) count += !same_op(i, i - 1);
+  LatheValue *v = api_val_list(c, count, c->out);
+  for (int i = 0, k = 0; i < n; k++) {
+    int end = i + 1;
     const char *domain = onnx_op_domain(i);
-    v[i] = api_val_str(c, arena_printf(scratch(c->ctx), "%s%s%s", domain, *domain ? "." : "", onnx_op_name(i)));
+    while (end < n && same_op(end, i)) end++;
+    LatheValue *row = api_val_list(c, 2, &v[k]);
+    row[0] = api_val_str(c, arena_printf(scratch(c->ctx), "%s%s%s", domain, *domain ? "." : "", onnx_op_name(i)));
+    LatheValue *versions = api_val_list(c, end - i, &row[1]);
+    for (int at = i; i < end; i++) versions[i - at] = api_val_int(onnx_op_since(i));
   }
+}
+
+static void nearest(Call *c)
+{
+  const LatheValue *v;
+  int n = api_arg_list(c, 1, &v);
+  const char **words = arena_array(scratch(c->ctx), const char *, n + 1);
+  for (int i = 0; i < n; i++) words[i] = api_value_text(c, &v[i]);
+  const char *near = str_nearest(api_arg_str(c, 0), words, n);
+  *c->out = api_val_none();
+  for (int i = 0; near && i < n; i++)
+    if (words[i] == near) *c->out = api_val_int(i);
 }
 
 /* ---- compilation ---------------------------------------------------------------------------------- */
@@ -400,7 +426,18 @@ static void compile(Call *c)
 }
 
 static Compiled *arg_compiled(Call *c) { return (Compiled *)api_arg_ptr(c, 0); }
-static void export_compiled(Call *c) { compiled_export(arg_compiled(c), api_arg_str(c, 1)); }
+static void export_compiled(Call *c)
+{
+  static const char *const places[] = {"by size", "text", "beside"};
+  const char *said = api_arg_str(c, 2);
+  int place = said ? 0 : WEIGHTS_BY_SIZE;
+  while (said && place < 3 && strcmp(places[place], said)) place++;
+  if (place == 3)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "weights are 'by size', 'text' or 'beside' (the C source), not '%s'", said);
+  compiled_export(arg_compiled(c), api_arg_str(c, 1), (WeightsPlace)place);
+}
+static void check_export(Call *c) { driver_check_export(c->ctx, api_arg_ptr(c, 0), api_arg_str(c, 1)); }
+static void c_command(Call *c) { *c->out = api_val_str(c, driver_c_command(scratch(c->ctx), api_arg_str(c, 0))); }
 static void compiled_runtime(Call *c) { *c->out = api_val_int((int64_t)(intptr_t)compiled_model(arg_compiled(c))); }
 static void compiled_graph(Call *c) { *c->out = val_module(c, copy_module(c, compiled_module(arg_compiled(c)))); }
 static void memory_text(Call *c) { *c->out = api_val_str(c, compiled_memory_text(arg_compiled(c), scratch(c->ctx))); }
@@ -439,10 +476,15 @@ const ApiFunction api_compile_functions[] = {
    "bool? -> list[any]",
    "module, operators used, nodes folded, bytes of weights, parameters (name, address, bytes, dtype, shape)",
    import_onnx},
-  {"onnx_ops", " -> list[str]", "ONNX operators that can be imported", onnx_ops},
+  {"onnx_ops", " -> list[list[any]]", "ONNX operators that can be imported: name, versions known", onnx_ops},
+  {"nearest", "word: str, words: list[str] -> int?", "place of the word that was probably meant", nearest},
   {"compile", "m: module, target: target?, p: passcontext?, dump_dir: str?, time: bool?, progress: int? -> compiled",
    "compiles @main and what it calls", compile},
-  {"compiled_export", "c: compiled, path: str -> none", "writes one file that the runtime loads", export_compiled},
+  {"compiled_export", "c: compiled, path: str, weights: str? -> none",
+   "writes .so, .o, .a or .c; weights of C source: 'text', 'beside' or 'by size'", export_compiled},
+  {"compile_check", "target: target?, path: str -> none", "raises unless compiled_export could write such a file",
+   check_export},
+  {"compile_c_command", "path: str -> str", "how a model as C source is compiled and linked", c_command},
   {"compiled_runtime", "c: compiled -> int", "address of the LatheRtModel, which lives as long as the object",
    compiled_runtime},
   {"compiled_graph", "c: compiled -> module", "the graph after the passes", compiled_graph},

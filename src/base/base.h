@@ -212,12 +212,15 @@ const char *str_nearest(const char *word, const char *const *words, int n);
  * closed when the caller's scope ends. */
 char *file_read(Arena *, const char *path, size_t *n, size_t limit);
 void file_write(Ctx *, const char *path, const void *, size_t); /* via a temporary and rename */
+/* Raises ERR_IO with the reason when no file can be written at path: for finding out before long work. */
+void file_check_output(Ctx *, const char *path);
 /* A new folder under TMPDIR, removed with its content when the scope ends. */
 const char *file_temp_dir(Ctx *);
 /* Runs argv[0] from PATH, waits, returns its exit status; what it printed comes
  * back in out (arena text, at most 64 KiB).  Raises ERR_IO if it cannot start. */
 int process_run(Arena *, const char *const *argv, const char **out);
-double clock_seconds(void); /* of a clock that only goes forward */
+bool process_exists(Arena *, const char *name); /* a program of that name in PATH, or at that path */
+double clock_seconds(void);                     /* of a clock that only goes forward */
 /* Path of the directory that holds this library or program. */
 const char *file_self_dir(Arena *);
 

@@ -75,6 +75,36 @@ static void remove_tree(void *arg)
   free(arg);
 }
 
+void file_check_output(Ctx *ctx, const char *path)
+{
+  Scope scope = scope_begin(ctx);
+  struct stat st;
+  char *copy = arena_strdup(scratch(ctx), path);
+  const char *folder = dirname(copy);
+  if (!*path) raise(ctx, ERR_IO, NOWHERE, "'' cannot be written: it is no name of a file");
+  if (stat(folder, &st))
+    raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: the folder '%s' %s", path, folder,
+          errno == ENOENT ? "does not exist" : strerror(errno));
+  if (!S_ISDIR(st.st_mode)) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: '%s' is no folder", path, folder);
+  if (access(folder, W_OK | X_OK))
+    raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: the folder '%s': %s", path, folder, strerror(errno));
+  if (!stat(path, &st) && S_ISDIR(st.st_mode))
+    raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: it is a folder", path);
+  scope_end(ctx, scope);
+}
+
+bool process_exists(Arena *arena, const char *name)
+{
+  if (strchr(name, '/')) return !access(name, X_OK);
+  const char *p = getenv("PATH");
+  while (p && *p) {
+    size_t n = strcspn(p, ":");
+    if (!access(arena_printf(arena, "%.*s/%s", n ? (int)n : 1, n ? p : ".", name), X_OK)) return true;
+    p += n + (p[n] == ':');
+  }
+  return false;
+}
+
 const char *file_temp_dir(Ctx *ctx)
 {
   const char *base = getenv("TMPDIR");

@@ -150,7 +150,13 @@ static void files_and_processes(Ctx *ctx, void *arg)
   const char *argv[] = {"sh", "-c", "echo out; echo err >&2; exit 3", NULL};
   assert_int_equal(process_run(scratch(ctx), argv, &out), 3);
   assert_string_equal(out, "out\nerr\n");
+  file_check_output(ctx, path);
+  file_check_output(ctx, arena_printf(scratch(ctx), "%s/new", dir));
+  assert_true(process_exists(scratch(ctx), "sh") && process_exists(scratch(ctx), "/bin/sh"));
+  assert_false(process_exists(scratch(ctx), "no such program") || process_exists(scratch(ctx), path));
 }
+
+static void check_output(Ctx *ctx, void *arg) { file_check_output(ctx, arg); }
 
 static void files_come_and_go(void **state)
 {
@@ -161,6 +167,13 @@ static void files_come_and_go(void **state)
   assert_int_not_equal(access(kept, F_OK), 0); /* the folder went with the scope */
   assert_int_equal(protect(ctx, read_missing, "/nonexistent/file"), ERR_IO);
   assert_string_equal(error_message(ctx), "cannot read '/nonexistent/file': No such file or directory");
+  assert_int_equal(protect(ctx, check_output, "/nonexistent/file"), ERR_IO);
+  assert_string_equal(error_message(ctx),
+                      "'/nonexistent/file' cannot be written: the folder '/nonexistent' does not exist");
+  assert_int_equal(protect(ctx, check_output, "/bin/sh/x"), ERR_IO);
+  assert_string_equal(error_message(ctx), "'/bin/sh/x' cannot be written: '/bin/sh' is no folder");
+  assert_int_equal(protect(ctx, check_output, "/tmp"), ERR_IO);
+  assert_string_equal(error_message(ctx), "'/tmp' cannot be written: it is a folder");
   ctx_free(ctx);
 }
 

@@ -33,8 +33,11 @@ static Times summary(double *s, long n)
 
 typedef struct Profile {
   int n;           /* nodes */
-  double *seconds; /* sum over the runs */
+  double *seconds; /* sum over the runs, as the next three */
   long *calls;
+  struct Work {
+    double flops, done, bytes;
+  } *work;
   FILE *trace;
   double at; /* where the trace is, in seconds */
   bool first;
@@ -45,9 +48,18 @@ static int32_t note_node(void *user, int32_t node, double seconds, int32_t nin, 
                          int32_t nout, const LatheRtTensor *const *out)
 {
   Profile *p = user;
-  (void)nin, (void)in, (void)nout, (void)out;
+  double flops, done;
+  lathe_rt_node_work(p->model, node, nin, in, nout, out, &flops, &done);
   p->seconds[node] += seconds;
   p->calls[node]++;
+  p->work[node].flops += flops;
+  p->work[node].done += done;
+  for (int32_t i = 0; i < nin + nout; i++) {
+    size_t bytes;
+    LatheRtError err;
+    if (lathe_rt_tensor_bytes(i < nin ? in[i] : out[i - nin], &bytes, &err) == LATHE_RT_OK)
+      p->work[node].bytes += (double)bytes;
+  }
   if (p->trace) {
     const LatheRtNode *info = lathe_rt_model_node(p->model, node);
     fprintf(p->trace,
@@ -94,11 +106,12 @@ static void print_node(const Profile *p, int i, double total, const Limits *limi
 {
   const LatheRtNode *n = lathe_rt_model_node(p->model, i);
   double per = p->calls[i] ? p->seconds[i] / (double)p->calls[i] : 0;
-  double rate = per > 0 ? n->flops / per / 1e9 : 0;
-  double done = per > 0 ? n->flops_done / per / 1e9 : 0;
-  double bytes = per > 0 ? n->bytes / per / 1e9 : 0;
+  double all = p->seconds[i] > 0 ? p->seconds[i] * 1e9 : INFINITY;
+  double rate = p->work[i].flops / all;
+  double done = p->work[i].done / all;
+  double bytes = p->work[i].bytes / all;
   double gflops = limits->gflops;
-  double gbytes = limit_gbytes(limits, n->bytes);
+  double gbytes = limit_gbytes(limits, p->calls[i] ? p->work[i].bytes / (double)p->calls[i] : 0);
   double limit = fmax(gflops > 0 ? done / gflops : 0, gbytes > 0 ? bytes / gbytes : 0);
   if (json) {
     printf("{\"name\": ");
@@ -107,13 +120,15 @@ static void print_node(const Profile *p, int i, double total, const Limits *limi
     cli_print_json_text(n->source ? n->source : "");
     printf(", \"impl\": ");
     cli_print_json_text(n->impl ? n->impl : "");
+    printf(", \"calls\": %ld, \"flops\": %.0f", p->calls[i], p->calls[i] ? p->work[i].flops / (double)p->calls[i] : 0);
     printf(", \"ms\": %.6f, \"share\": %.6f, \"gflops\": %.3f, \"gflops_done\": %.3f, \"gbytes\": %.3f, \"of_limit\": "
            "%.4f}",
            per * 1e3, total > 0 ? p->seconds[i] / total : 0, rate, done, bytes, limit);
     return;
   }
   char both[32];
-  if (fabs(rate - done) > 0.01 * rate) snprintf(both, sizeof both, "%.1f (%.1f)", rate, done);
+  if (p->work[i].flops == 0) snprintf(both, sizeof both, "-"); /* not known */
+  else if (fabs(rate - done) > 0.01 * rate) snprintf(both, sizeof both, "%.1f (%.1f)", rate, done);
   else snprintf(both, sizeof both, "%.1f", rate);
   printf("%9.3f %5.1f%% %16s %7.1f %5.0f%%  %-24.24s %s\n", per * 1e3, total > 0 ? 100 * p->seconds[i] / total : 0,
          both, bytes, 100 * limit, n->impl ? n->impl : "", n->name);
@@ -211,7 +226,8 @@ static bool profile(LatheRtExecutor *ex, const LatheRtModel *model, const Option
   Profile p = {.n = lathe_rt_model_info(model).num_nodes, .model = model, .first = true};
   p.seconds = calloc((size_t)p.n + 1, sizeof *p.seconds);
   p.calls = calloc((size_t)p.n + 1, sizeof *p.calls);
-  bool ok = p.seconds && p.calls;
+  p.work = calloc((size_t)p.n + 1, sizeof *p.work);
+  bool ok = p.seconds && p.calls && p.work;
   double t;
   lathe_rt_executor_watch(ex, note_node, &p);
   for (int i = 0; ok && i < 10; i++) ok = run_once(ex, status, &t);
@@ -231,6 +247,7 @@ static bool profile(LatheRtExecutor *ex, const LatheRtModel *model, const Option
   if (ok && o->profile) print_profile(&p, threads, o->json);
   free(p.seconds);
   free(p.calls);
+  free(p.work);
   return ok;
 }
 

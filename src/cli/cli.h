@@ -1,7 +1,7 @@
 /* cli.h: inside the `lathe` program.
  *
  * Everything goes through include/lathe.h and include/lathe_rt.h.  A command is one row of
- * a table (main.c); its options are letters of option_names.
+ * a table (commands.c), and so is an option; help, completions and the man page come from them.
  *
  * Exit status: 0 done; 1 the input was refused (the reason is on standard error);
  * 2 the command line was wrong; 3 a fault of Lathe's own. */
@@ -9,6 +9,7 @@
 #define LATHE_CLI_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "lathe.h"
@@ -23,18 +24,56 @@ typedef struct Values {
 
 /* What the command line said. */
 typedef struct Options {
-  const char *input, *output, *target, *form, *function, *dump_dir;
+  const char *input, *output, *target, *form, *function, *dump_dir, *weights;
   const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math;
   Values shapes, inputs, configs, disabled, required, passes;
-  bool json, help, time, profile, no_winograd, onnx;
+  bool json, help, time, profile, no_winograd, onnx, list;
 } Options;
 
+/* ---- commands.c: the tables ----------------------------------------------------------- */
+/* What may stand there, for completion: one of these, or the words themselves; NULL: nothing is known. */
+#define TAKES_FILE "<file>"
+#define TAKES_DIR "<folder>"
+#define TAKES_PASS "<pass>"
+#define TAKES_CONFIG "<config>"
+
+typedef struct OptionRow {
+  char letter; /* commands name it by this; an option that says another thing elsewhere has another row */
+  const char *name;
+  const char *value; /* what --help calls it; NULL: a flag */
+  size_t offset;     /* in Options */
+  enum { FLAG, ONE, MANY } kind;
+  const char *takes;
+  const char *doc;
+} OptionRow;
+
 typedef struct Command {
-  const char *name, *summary, *help;
-  const char *accepts; /* letters of the options it takes */
-  bool wants_input;
+  const char *name, *summary;
+  const char *usage;   /* behind its name */
+  const char *about;   /* a paragraph */
+  const char *accepts; /* letters of the options it takes, in the order of --help */
+  const char *also;    /* letters of options of 'compile', for a model file; or NULL */
+  const char *examples;
+  const char *input; /* what its one argument may be, as OptionRow.takes; NULL: it has none */
   int (*run)(LatheContext *, const Options *);
 } Command;
+
+typedef struct Fact {
+  const char *name, *doc;
+} Fact;
+
+extern const OptionRow cli_options[];
+extern const int cli_noptions;
+extern const Command cli_commands[];
+extern const int cli_ncommands;
+extern const Fact cli_exit_states[], cli_environment[]; /* a row of NULL ends them */
+
+/* ---- pages.c: what is made from the tables ----------------------------------------------- */
+bool cli_accepts(const Command *, const OptionRow *);
+void cli_print_usage(FILE *);
+void cli_print_help(const Command *);
+int cli_run_completion(LatheContext *, const Options *);
+int cli_run_man(LatheContext *, const Options *);
 
 /* ---- main.c ------------------------------------------------------------------------ */
 LatheValue cli_str_value(const char *);
@@ -46,7 +85,13 @@ bool cli_call(LatheContext *, int *status, const char *name, int n, const LatheV
 int cli_refuse(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* prints, gives EXIT_REFUSED */
 int cli_misuse(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* prints, gives EXIT_USAGE */
 int cli_refuse_rt(const LatheRtError *);
-char *cli_read_file(const char *path); /* malloc; NULL if it cannot be read */
+/* The text of a file, to be freed; NULL and a report if it cannot be read. */
+char *cli_read_file(const char *path, int *status);
+/* What a file holds, by its first bytes. */
+typedef enum { FILE_ELF, FILE_ARCHIVE, FILE_ONNX, FILE_TEXT } FileKind;
+bool cli_look_at_file(const char *path, FileKind *, int *status);
+/* The nearest of the words, or NULL. */
+const char *cli_nearest(LatheContext *, const char *word, int n, const char *const *words);
 int cli_write_text(const char *path, const char *text, int64_t n);
 void cli_print_json_text(const char *);
 void cli_print_field(const LatheValue *, bool json);
@@ -57,15 +102,23 @@ bool cli_ends_with(const char *s, const char *end);
 bool cli_read_number(const char *option, const char *text, long lo, long hi, long *out);
 
 /* ---- model.c ------------------------------------------------------------------------ */
-/* Imports a model file (.onnx, or Relay text) and, with compile, compiles it. */
+/* Imports a model file (ONNX or Relay text, by what it holds). */
 bool cli_import_model(LatheContext *, const Options *, int *status, LatheValue *module, LatheValue *report);
-bool cli_compile_model(LatheContext *, const Options *, int *status, LatheValue *compiled);
 /* A model that runs: from a .so, or compiled here from a model file. */
 bool cli_open_model(LatheContext *, const Options *, int *status, LatheRtModel **out);
 int cli_run_compile(LatheContext *, const Options *);
 int cli_run_inspect(LatheContext *, const Options *);
 int cli_run_opt(LatheContext *, const Options *);
 int cli_run_ops(LatheContext *, const Options *);
+
+/* ---- elf.c: compiled models as files ------------------------------------------------------- */
+/* A model for looking at, of any machine: its file is read and checked, nothing of it is loaded.  It cannot run. */
+typedef struct ElfModel ElfModel;
+bool cli_elf_open(const char *path, ElfModel **, LatheRtError *);
+const LatheRtModel *cli_elf_model(const ElfModel *);
+const char *cli_elf_arch(const ElfModel *);
+const char *cli_elf_features(const ElfModel *);
+void cli_elf_close(ElfModel *);
 
 /* ---- tir.c ---------------------------------------------------------------------------- */
 int cli_run_lower(LatheContext *, const Options *);

@@ -1,6 +1,6 @@
-/* main.c: the `lathe` program: its commands, the command line, what all commands share. */
+/* main.c: the `lathe` program: the command line, what all commands share. */
+#include <errno.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -91,7 +91,13 @@ double cli_now(void)
 
 /* ---- files -------------------------------------------------------------------------- */
 
-char *cli_read_file(const char *path)
+/* A folder can be opened and not be read, so the reason is asked for after both. */
+static void cannot_read(const char *path, int *status)
+{
+  *status = cli_refuse("cannot read '%s': %s", path, strerror(errno));
+}
+
+char *cli_read_file(const char *path, int *status)
 {
   FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
   size_t n = 0;
@@ -107,14 +113,45 @@ char *cli_read_file(const char *path)
       text = grown;
     }
   }
-  bool bad = !f || ferror(f);
+  bool bad = !f || !text || ferror(f);
+  if (bad) cannot_read(path, status);
   if (f && f != stdin) fclose(f);
-  if (bad || !text) {
+  if (bad) {
     free(text);
     return NULL;
   }
   text[n] = 0;
   return text;
+}
+
+/* ELF and archives have their marks; a file of text has no control characters; the rest is ONNX's protobuf. */
+static FileKind kind_of_bytes(const unsigned char *b, size_t n)
+{
+  if (n >= 4 && !memcmp(b, "\177ELF", 4)) return FILE_ELF;
+  if (n >= 8 && !memcmp(b, "!<arch>\n", 8)) return FILE_ARCHIVE;
+  for (size_t i = 0; i < n; i++)
+    if (b[i] < 0x20 && !memchr("\t\n\r\f\v", b[i], 5)) return FILE_ONNX;
+  return FILE_TEXT;
+}
+
+bool cli_look_at_file(const char *path, FileKind *kind, int *status)
+{
+  *kind = FILE_TEXT;
+  if (!strcmp(path, "-")) return true;
+  unsigned char start[4096];
+  FILE *f = fopen(path, "rb");
+  size_t n = f ? fread(start, 1, sizeof start, f) : 0;
+  bool bad = !f || ferror(f);
+  if (bad) cannot_read(path, status);
+  if (f) fclose(f);
+  if (bad) return false;
+  *kind = kind_of_bytes(start, n);
+  if (!n || (*kind == FILE_TEXT && cli_ends_with(path, ".so"))) {
+    *status = cli_refuse("'%s' is %s", path, n ? "text, not the compiled model that its name says" : "empty");
+    return false;
+  }
+  if (*kind == FILE_TEXT && cli_ends_with(path, ".onnx")) *kind = FILE_ONNX; /* the reader says what is wrong with it */
+  return true;
 }
 
 int cli_write_text(const char *path, const char *text, int64_t n)
@@ -123,8 +160,9 @@ int cli_write_text(const char *path, const char *text, int64_t n)
   bool ok = f && fwrite(text, 1, (size_t)n, f) == (size_t)n;
   if (ok && !path && n && text[n - 1] != '\n') fputc('\n', f);
   if (f && f != stdout && fclose(f)) ok = false;
-  if (!ok) fprintf(stderr, "error: cannot write '%s'\n", path ? path : "standard output");
-  return ok ? 0 : EXIT_REFUSED;
+  if (ok) return 0;
+  return path ? cli_refuse("cannot write '%s': %s", path, strerror(errno))
+              : cli_refuse("standard output cannot be written");
 }
 
 void cli_print_json_text(const char *s)
@@ -151,180 +189,51 @@ void cli_print_field(const LatheValue *v, bool json)
   else fputs(json ? "null" : "-", stdout);
 }
 
-static const Command commands[] = {
-  {"lower", "show a loop program at a stage of compilation",
-   "usage: lathe lower FILE [--form FORM] [--target TARGET] [--function NAME] [-o FILE]\n\n"
-   "Reads TVMScript (@T.prim_func functions) and prints what becomes of it.\n\n"
-   "  --form FORM      compact  loops after lowering, C-like (default)\n"
-   "                   script   the same as TVMScript\n"
-   "                   input    what was read, as TVMScript\n"
-   "                   ll asm c cuda   generated code\n"
-   "  --target TARGET  as TVM writes it (default: this machine)\n"
-   "  --function NAME  one function of the file (default: all)\n"
-   "  --dump-dir DIR   writes the program after each pass into DIR\n"
-   "  -o FILE          writes there instead of standard output\n\n"
-   "examples:\n"
-   "  lathe lower examples/matmul.py\n"
-   "  lathe lower examples/matmul.py --form asm --target \"llvm -mcpu=native\"\n"
-   "  lathe lower examples/matmul.py --form asm --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n",
-   "ftnod", true, cli_run_lower},
-  {"build", "compile loop programs into one file",
-   "usage: lathe build FILE -o OUTPUT [--target TARGET] [--function NAME]\n\n"
-   "Compiles the functions of a TVMScript file.  What is written follows from the name:\n"
-   ".so (for the runtime), .o, .s, .ll, .c, .cu.\n\n"
-   "  --target TARGET  as TVM writes it (default: this machine)\n"
-   "  --function NAME  one function of the file (default: all)\n"
-   "  --dump-dir DIR   writes the program after each pass into DIR\n\n"
-   "examples:\n"
-   "  lathe build examples/matmul.py -o matmul.so\n"
-   "  lathe build examples/matmul.py -o matmul.c --target c\n",
-   "tnod", true, cli_run_build},
-  {"compile", "compile a model into one file that runs",
-   "usage: lathe compile MODEL.onnx -o MODEL.so [options]\n\n"
-   "Imports the model, optimises it and writes one self-contained file: code, weights and\n"
-   "everything a run needs.  Relay text (any other ending) is taken too.\n\n"
-   "  -o FILE               .so for the runtime; .o, .a or .c to link into a program, with a\n"
-   "                        header beside that has the typed entry\n"
-   "  --target TARGET       as TVM writes it (default: this machine)\n"
-   "  --opt-level N         0 to 4 (default 3)\n"
-   "  --shape NAME=D,D,…    sizes of an input; ? keeps one open (repeat for more inputs)\n"
-   "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
-   "  --config KEY=VALUE    a setting of the passes (repeat)\n"
-   "  --no-winograd         no convolution through Winograd's transform\n"
-   "  --fast-math=KIND      bf16: products of bfloat16 values, sums in float32;\n"
-   "                        fp16: float16 arithmetic (AArch64 with fullfp16); inputs and outputs stay float32\n"
-   "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
-   "  --dump-dir DIR        writes every stage as numbered text\n"
-   "  --time                shows where the time went\n\n"
-   "examples:\n"
-   "  lathe compile resnet18.onnx -o resnet18.so --shape input=1,3,224,224\n"
-   "  lathe compile bert.onnx -o bert.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
-   "  lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
-   "  lathe compile net.onnx -o net.c    # C source and net.h, to link with liblathe_rt\n",
-   "otOsDrcwmxdT", true, cli_run_compile},
-  {"run", "run a compiled model (or compile one and run it)",
-   "usage: lathe run MODEL.so|MODEL.onnx --input NAME=WHAT … [--output FILE] [--top N]\n\n"
-   "  --input NAME=WHAT   a .npy file, a .npz file that has an array of that name, random, or ones;\n"
-   "                      without NAME it is for every input.  Strings come from arrays of text ('<U5', '|S5')\n"
-   "  --output FILE       writes the outputs: .npz, or .npy when there is one (default: shows them)\n"
-   "  --top N             shows the N largest elements of each row with their places\n"
-   "  --threads N         workers (default: LATHE_NUM_THREADS, or the CPUs there are)\n"
-   "  --shape NAME=D,…    sizes of an input that the model leaves open\n"
-   "A model file is compiled first: the options of 'lathe compile' are taken then.\n\n"
-   "examples:\n"
-   "  lathe run resnet18.so --input input=cat.npy --top 5\n"
-   "  lathe run resnet18.so --input random --output out.npz\n",
-   "oikptsODrcwmx", true, cli_run_run},
-  {"bench", "measure a model, as a whole and node by node",
-   "usage: lathe bench MODEL.so|MODEL.onnx [options]\n\n"
-   "  --threads 1,2       one measurement each (default: all workers)\n"
-   "  --warmup N          runs before measuring (default 3)\n"
-   "  --repeat N          runs (default: about two seconds' worth)\n"
-   "  --profile           a table of the nodes: time, share, GFLOP/s by the formula (and as done, where the\n"
-   "                      algorithm does fewer), GB/s, and percent of what this machine can do\n"
-   "  --trace FILE        writes one run as a Chrome trace\n"
-   "  --json              for scripts\n"
-   "  --input, --shape    as for 'lathe run'; inputs are random where nothing is said\n"
-   "A model file is compiled first: the options of 'lathe compile' are taken then.\n\n"
-   "examples:\n"
-   "  lathe bench resnet18.so --threads 1,2 --profile\n"
-   "  lathe bench net.onnx --shape input=1,3,224,224 --json\n",
-   "ipWRPXjtsODrcwmx", true, cli_run_bench},
-  {"inspect", "show what a model holds",
-   "usage: lathe inspect MODEL.onnx|MODEL.so [--json]\n\n"
-   "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported,\n"
-   "with its nodes.  Of a compiled model its kernels, memory and the CPU features it needs.\n\n"
-   "  --shape NAME=D,D,…         sizes of an input, as for 'lathe compile'\n"
-   "  --external-data-root DIR   where external weights may lie (default: the model's folder)\n"
-   "  --json                     for scripts\n\n"
-   "examples:\n"
-   "  lathe inspect resnet18.onnx\n"
-   "  lathe inspect resnet18.so --json\n",
-   "jsx", true, cli_run_inspect},
-  {"opt", "run passes and print the graph",
-   "usage: lathe opt FILE [--pass P,P …] [--opt-level N] [-o FILE]\n\n"
-   "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the\n"
-   "level run.\n\n"
-   "  --pass P,P            these passes, in order, and no others\n"
-   "  --opt-level N         0 to 4 (default 3)\n"
-   "  --disabled-pass P,P   leaves passes out; --required-pass P,P runs them at any level\n"
-   "  --config KEY=VALUE    a setting of the passes (repeat)\n"
-   "  --target TARGET       what layouts are chosen for (default: this machine)\n"
-   "  --shape NAME=D,D,…    sizes of an input of an ONNX model\n"
-   "  -o FILE               writes there, constants included, so that it can be read again\n"
-   "  --time                seconds of each pass, on standard error\n\n"
-   "examples:\n"
-   "  lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
-   "  lathe opt resnet18.onnx --opt-level 3 --time\n",
-   "aotOsDrcmxT", true, cli_run_opt},
-  {"ops", "list the operators",
-   "usage: lathe ops [--json] [--onnx]\n\n"
-   "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes\n"
-   "too; --onnx lists the ONNX operators that can be imported.\n\n"
-   "examples:\n"
-   "  lathe ops | grep nn.\n"
-   "  lathe ops --json\n",
-   "jN", false, cli_run_ops},
-  {"targets", "list what code can be made for, and this machine's properties",
-   "usage: lathe targets [--target TARGET] [--json]\n\n"
-   "  --target TARGET  describes this one instead of the machine\n"
-   "  --json           for scripts\n\n"
-   "examples:\n"
-   "  lathe targets\n"
-   "  lathe targets --target \"llvm -mcpu=skylake-avx512\" --json\n",
-   "tj", false, cli_run_targets},
-};
-#define NCOMMANDS ((int)(sizeof commands / sizeof *commands))
-
-static void print_usage(FILE *out)
-{
-  fprintf(out, "usage: lathe COMMAND …\n\nLathe %s, a machine-learning compiler.\n\n", lathe_version());
-  for (int i = 0; i < NCOMMANDS; i++) fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
-  fprintf(out, "\n'lathe COMMAND --help' shows the options with examples; 'lathe --version' the version.\n"
-               "exit status: 0 done, 1 the input was refused, 2 wrong command line, 3 a fault of Lathe's own\n");
-}
-
 /* ---- the command line ------------------------------------------------------------------- */
 
-typedef struct OptionName {
-  const char *name;
-  char letter;
-  size_t offset;
-  enum { FLAG, ONE, MANY } kind;
-} OptionName;
+const char *cli_nearest(LatheContext *context, const char *word, int n, const char *const *words)
+{
+  LatheValue *list = calloc((size_t)n + 1, sizeof *list);
+  LatheValue out = cli_none_value();
+  for (int i = 0; list && i < n; i++) list[i] = cli_str_value(words[i]);
+  LatheValue args[] = {cli_str_value(word), {.tag = LATHE_LIST, .u.list = list, .n = n}};
+  int at = -1;
+  if (list && lathe_call(context, "nearest", 2, args, &out) == 0 && out.tag == LATHE_INT) at = (int)out.u.i;
+  free(list);
+  return at >= 0 ? words[at] : NULL;
+}
 
-#define OPTION(name, letter, field, kind) {name, letter, offsetof(Options, field), kind}
-/* clang-format off */
-static const OptionName option_names[] = {
-    OPTION("--form", 'f', form, ONE),
-    OPTION("--target", 't', target, ONE),
-    OPTION("--function", 'n', function, ONE),
-    OPTION("-o", 'o', output, ONE),
-    OPTION("--output", 'o', output, ONE),
-    OPTION("--dump-dir", 'd', dump_dir, ONE),
-    OPTION("--json", 'j', json, FLAG),
-    OPTION("--opt-level", 'O', opt_level, ONE),
-    OPTION("--shape", 's', shapes, MANY),
-    OPTION("--disabled-pass", 'D', disabled, MANY),
-    OPTION("--required-pass", 'r', required, MANY),
-    OPTION("--config", 'c', configs, MANY),
-    OPTION("--no-winograd", 'w', no_winograd, FLAG),
-    OPTION("--fast-math", 'm', fast_math, ONE),
-    OPTION("--external-data-root", 'x', external_root, ONE),
-    OPTION("--time", 'T', time, FLAG),
-    OPTION("--input", 'i', inputs, MANY),
-    OPTION("--top", 'k', top, ONE),
-    OPTION("--threads", 'p', threads, ONE),
-    OPTION("--warmup", 'W', warmup, ONE),
-    OPTION("--repeat", 'R', repeat, ONE),
-    OPTION("--profile", 'P', profile, FLAG),
-    OPTION("--trace", 'X', trace, ONE),
-    OPTION("--pass", 'a', passes, MANY),
-    OPTION("--onnx", 'N', onnx, FLAG),
-};
-/* clang-format on */
+/* What somebody probably meant, for the end of a sentence that is printed at once. */
+static void hint(LatheContext *context, const char *word, int n, const char *const *words, char *out, size_t size)
+{
+  const char *near = cli_nearest(context, word, n, words);
+  snprintf(out, size, "%s%s%s", near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
 
-static bool store_option(const OptionName *name, Options *o, const char *value)
+static int unknown_command(LatheContext *context, const char *word)
+{
+  const char *words[64];
+  char meant[64];
+  for (int i = 0; i < cli_ncommands; i++) words[i] = cli_commands[i].name;
+  hint(context, word, cli_ncommands, words, meant, sizeof meant);
+  return cli_misuse("there is no command '%s'%s%s", word, meant, *meant ? "" : "; 'lathe --help' lists them");
+}
+
+static void unknown_option(LatheContext *context, const Command *c, const char *word)
+{
+  const char *words[64];
+  char name[64];
+  char meant[64];
+  int n = 0;
+  for (int i = 0; i < cli_noptions && n < 64; i++)
+    if (cli_accepts(c, &cli_options[i])) words[n++] = cli_options[i].name;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+  hint(context, name, n, words, meant, sizeof meant);
+  cli_misuse("'lathe %s' does not know '%s'%s%s'lathe %s --help' shows its options", c->name, word, meant,
+             *meant ? " " : "; ", c->name);
+}
+
+static bool store_option(const OptionRow *name, Options *o, const char *value)
 {
   void *field = (char *)o + name->offset;
   if (name->kind == FLAG) *(bool *)field = true;
@@ -340,38 +249,42 @@ static bool store_option(const OptionName *name, Options *o, const char *value)
   return true;
 }
 
-static bool read_option(const Command *command, Options *o, int argc, char **argv, int *i)
+static bool read_option(LatheContext *context, const Command *command, Options *o, int argc, char **argv, int *i)
 {
-  for (size_t k = 0; k < sizeof option_names / sizeof *option_names; k++) {
-    const OptionName *name = &option_names[k];
-    size_t n = strlen(name->name);
-    bool joined = !strncmp(argv[*i], name->name, n) && argv[*i][n] == '=';
-    if ((strcmp(argv[*i], name->name) && !joined) || !strchr(command->accepts, name->letter)) continue;
-    if (name->kind == FLAG) return store_option(name, o, NULL);
-    if (joined) return store_option(name, o, argv[*i] + n + 1);
-    if (*i + 1 < argc) return store_option(name, o, argv[++*i]);
-    cli_misuse("%s wants a value", argv[*i]);
+  for (int k = 0; k < cli_noptions; k++) {
+    const OptionRow *row = &cli_options[k];
+    size_t n = strlen(row->name);
+    bool joined = !strncmp(argv[*i], row->name, n) && argv[*i][n] == '=';
+    if ((strcmp(argv[*i], row->name) && !joined) || !cli_accepts(command, row)) continue;
+    if (row->kind == FLAG && joined) {
+      cli_misuse("%s takes no value, but '%s' gives it one", row->name, argv[*i]);
+      return false;
+    }
+    if (row->kind == FLAG) return store_option(row, o, NULL);
+    if (joined) return store_option(row, o, argv[*i] + n + 1);
+    if (*i + 1 < argc) return store_option(row, o, argv[++*i]);
+    cli_misuse("%s wants a value: %s %s", argv[*i], argv[*i], row->value);
     return false;
   }
-  cli_misuse("'lathe %s' does not know '%s'; try 'lathe %s --help'", command->name, argv[*i], command->name);
+  unknown_option(context, command, argv[*i]);
   return false;
 }
 
-static bool read_options(const Command *command, Options *o, int argc, char **argv)
+static bool read_options(LatheContext *context, const Command *command, Options *o, int argc, char **argv)
 {
   for (int i = 2; i < argc; i++) {
     if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) o->help = true;
     else if (argv[i][0] == '-' && argv[i][1]) {
-      if (!read_option(command, o, argc, argv, &i)) return false;
-    } else if (!o->input && command->wants_input) {
+      if (!read_option(context, command, o, argc, argv, &i)) return false;
+    } else if (!o->input && command->input) {
       o->input = argv[i];
     } else {
       cli_misuse("what is '%s'? try 'lathe %s --help'", argv[i], command->name);
       return false;
     }
   }
-  if (command->wants_input && !o->input && !o->help) {
-    cli_misuse("which file? try 'lathe %s --help'", command->name);
+  if (command->input && !o->input && !o->help && !o->list) {
+    cli_misuse("which %s? try 'lathe %s --help'", *command->input == '<' ? "file" : "one", command->name);
     return false;
   }
   return true;
@@ -384,28 +297,54 @@ static int finish(int status)
   return status ? status : cli_refuse("standard output cannot be written");
 }
 
+static const Command *find_command(const char *name)
+{
+  for (int i = 0; i < cli_ncommands; i++)
+    if (!strcmp(name, cli_commands[i].name)) return &cli_commands[i];
+  return NULL;
+}
+
+static int run_command(LatheContext *context, int argc, char **argv)
+{
+  Options o = {0};
+  const Command *command = find_command(argv[1]);
+  if (!command) return unknown_command(context, argv[1]);
+  if (!read_options(context, command, &o, argc, argv)) return EXIT_USAGE;
+  if (o.help) {
+    cli_print_help(command);
+    return 0;
+  }
+  return command->run(context, &o);
+}
+
+/* `lathe help`, and `lathe help COMMAND`. */
+static int run_help(LatheContext *context, int argc, char **argv)
+{
+  if (argc < 3) {
+    cli_print_usage(stdout);
+    return 0;
+  }
+  const Command *command = find_command(argv[2]);
+  if (!command) return unknown_command(context, argv[2]);
+  cli_print_help(command);
+  return 0;
+}
+
 int main(int argc, char **argv)
 {
   const char *name = argc > 1 ? argv[1] : "";
-  if (!strcmp(name, "--version")) return printf("lathe %s\n", lathe_version()) < 0;
-  if (argc < 2 || !strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
-    print_usage(argc < 2 ? stderr : stdout);
-    return argc < 2 ? EXIT_USAGE : 0;
+  if (!strcmp(name, "--version")) return finish(printf("lathe %s\n", lathe_version()) < 0);
+  if (argc < 2) {
+    cli_print_usage(stderr);
+    return EXIT_USAGE;
   }
-  for (int i = 0; i < NCOMMANDS; i++) {
-    if (strcmp(name, commands[i].name)) continue;
-    Options o = {0};
-    if (!read_options(&commands[i], &o, argc, argv)) return EXIT_USAGE;
-    if (o.help) return finish(fputs(commands[i].help, stdout) < 0);
-    LatheContext *context = lathe_context_new();
-    if (!context) {
-      fprintf(stderr, "error: out of memory\n");
-      return EXIT_FAULT;
-    }
-    int status = commands[i].run(context, &o);
-    lathe_context_free(context);
-    return finish(status);
+  LatheContext *context = lathe_context_new();
+  if (!context) {
+    fprintf(stderr, "error: out of memory\n");
+    return EXIT_FAULT;
   }
-  fprintf(stderr, "error: there is no command '%s'; 'lathe --help' lists them\n", name);
-  return EXIT_USAGE;
+  bool help = !strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help");
+  int status = help ? run_help(context, argc, argv) : run_command(context, argc, argv);
+  lathe_context_free(context);
+  return finish(status);
 }

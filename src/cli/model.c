@@ -159,11 +159,8 @@ static bool make_context(LatheContext *context, const Options *o, int *status, L
 
 static bool import_text(LatheContext *context, const Options *o, int *status, LatheValue *module)
 {
-  char *text = cli_read_file(o->input);
-  if (!text) {
-    *status = cli_refuse("cannot read '%s'", o->input);
-    return false;
-  }
+  char *text = cli_read_file(o->input, status);
+  if (!text) return false;
   LatheValue args[] = {cli_str_value(text), cli_str_value(o->input)};
   bool ok = cli_call(context, status, "graph_parse", 2, args, module);
   free(text);
@@ -172,8 +169,14 @@ static bool import_text(LatheContext *context, const Options *o, int *status, La
 
 bool cli_import_model(LatheContext *context, const Options *o, int *status, LatheValue *module, LatheValue *report)
 {
+  FileKind kind;
   *report = cli_none_value();
-  if (!cli_ends_with(o->input, ".onnx")) return import_text(context, o, status, module);
+  if (!cli_look_at_file(o->input, &kind, status)) return false;
+  if (kind == FILE_ELF || kind == FILE_ARCHIVE) {
+    *status = cli_refuse("'%s' is compiled already; this takes a model file (ONNX) or Relay text", o->input);
+    return false;
+  }
+  if (kind == FILE_TEXT) return import_text(context, o, status, module);
   Pairs *shapes = calloc(1, sizeof *shapes);
   bool ok = shapes && read_shapes(o, shapes, status);
   if (ok) {
@@ -200,22 +203,26 @@ static int32_t show_progress(void *user, const char *stage, int32_t done, int32_
 {
   (void)user;
   int width = 24;
-  int filled = total > 0 ? width * done / total : 0;
+  double part = total > 0 ? (double)done / total : 0;
   fprintf(stderr, "\r\033[K%-22.22s [", stage);
-  for (int i = 0; i < width; i++) fputc(i < filled ? '#' : '.', stderr);
-  fprintf(stderr, "] %d/%d  %.1f s", done, total, cli_now() - progress_start);
+  for (int i = 0; i < width; i++) fputc(i < (int)(width * part) ? '#' : '.', stderr);
+  fprintf(stderr, "] %3d%%  %.1f s", (int)(100 * part), cli_now() - progress_start);
   fflush(stderr);
   return 0;
 }
 
-bool cli_compile_model(LatheContext *context, const Options *o, int *status, LatheValue *compiled)
+/* writes: the output is to be the compiled model, and whether it can be written is found out first. */
+static bool compile_model(LatheContext *context, const Options *o, bool writes, int *status, LatheValue *compiled)
 {
-  bool source = !o->target && o->output && cli_ends_with(o->output, ".c");
+  bool source = !o->target && writes && cli_ends_with(o->output, ".c");
   LatheValue module, report, target, passes;
   LatheValue text = o->target ? cli_str_value(o->target) : source ? cli_str_value("c") : cli_none_value();
+  LatheValue checked;
+  if (!cli_call(context, status, "target", 1, &text, &target)) return false;
+  LatheValue check[] = {target, o->output ? cli_str_value(o->output) : cli_none_value()};
+  if (writes && !cli_call(context, status, "compile_check", 2, check, &checked)) return false;
+  if (!make_context(context, o, status, target, &passes)) return false;
   if (!cli_import_model(context, o, status, &module, &report)) return false;
-  if (!cli_call(context, status, "target", 1, &text, &target) || !make_context(context, o, status, target, &passes))
-    return false;
   bool show = isatty(2);
   progress_start = cli_now();
   LatheValue args[] = {module,
@@ -230,16 +237,32 @@ bool cli_compile_model(LatheContext *context, const Options *o, int *status, Lat
   return ok;
 }
 
+/* Is it a library, by its header?  An object cannot be loaded. */
+static bool is_library(const char *path)
+{
+  unsigned char h[18] = {0};
+  FILE *f = fopen(path, "rb");
+  size_t n = f ? fread(h, 1, sizeof h, f) : 0;
+  if (f) fclose(f);
+  return n == sizeof h && h[16] == 3; /* ET_DYN */
+}
+
 bool cli_open_model(LatheContext *context, const Options *o, int *status, LatheRtModel **out)
 {
   LatheRtError err;
-  if (cli_ends_with(o->input, ".so")) {
+  FileKind kind;
+  if (!cli_look_at_file(o->input, &kind, status)) return false;
+  if (kind == FILE_ARCHIVE || (kind == FILE_ELF && !is_library(o->input))) {
+    *status = cli_refuse("'%s' is to be linked into a program; what runs here is a .so or a model file", o->input);
+    return false;
+  }
+  if (kind == FILE_ELF) {
     if (lathe_rt_model_load(o->input, out, &err) == LATHE_RT_OK) return true;
     *status = cli_refuse_rt(&err);
     return false;
   }
   LatheValue compiled, address;
-  if (!cli_compile_model(context, o, status, &compiled) ||
+  if (!compile_model(context, o, false, status, &compiled) ||
       !cli_call(context, status, "compiled_runtime", 1, &compiled, &address))
     return false;
   *out = lathe_rt_model_retain((LatheRtModel *)(intptr_t)address.u.i);
@@ -257,10 +280,13 @@ int cli_run_compile(LatheContext *context, const Options *o)
   int status = 0;
   LatheValue compiled, out;
   if (!o->output) return cli_misuse("say where to write with -o FILE (.so, .o, .a or .c)");
+  if (o->weights && strcmp(o->weights, "text") && strcmp(o->weights, "beside"))
+    return cli_misuse("--weights is text or beside, not '%s'", o->weights);
+  if (o->weights && !cli_ends_with(o->output, ".c")) return cli_misuse("--weights is for C source (-o FILE.c)");
   double start = cli_now();
-  if (!cli_compile_model(context, o, &status, &compiled)) return status;
-  LatheValue args[] = {compiled, cli_str_value(o->output)};
-  if (!cli_call(context, &status, "compiled_export", 2, args, &out)) return status;
+  if (!compile_model(context, o, true, &status, &compiled)) return status;
+  LatheValue args[] = {compiled, cli_str_value(o->output), o->weights ? cli_str_value(o->weights) : cli_none_value()};
+  if (!cli_call(context, &status, "compiled_export", 3, args, &out)) return status;
   if (o->time && cli_call(context, &status, "compiled_time_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
   if (isatty(1) || o->time) {
     struct stat st;
@@ -269,7 +295,10 @@ int cli_run_compile(LatheContext *context, const Options *o)
       print_bytes("", (double)st.st_size);
       printf(" in %.2f s\n", cli_now() - start);
     }
-    if (cli_call(context, &status, "compiled_memory_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
+    if (cli_call(context, &status, "compiled_memory_text", 1, &compiled, &out)) puts(out.u.s);
+    LatheValue path = cli_str_value(o->output);
+    if (!cli_ends_with(o->output, ".so") && cli_call(context, &status, "compile_c_command", 1, &path, &out))
+      printf("link it with: %s\n", out.u.s);
   }
   return status;
 }
@@ -324,9 +353,10 @@ static void print_kernels(const LatheRtModel *model, int32_t n, bool json)
 
 static int inspect_compiled(const Options *o)
 {
-  LatheRtModel *model;
+  ElfModel *file;
   LatheRtError err;
-  if (lathe_rt_model_load(o->input, &model, &err) != LATHE_RT_OK) return cli_refuse_rt(&err);
+  if (!cli_elf_open(o->input, &file, &err)) return cli_refuse_rt(&err);
+  const LatheRtModel *model = cli_elf_model(file);
   LatheRtModelInfo info = lathe_rt_model_info(model);
   const LatheRtPort *in, *out;
   int32_t nin = lathe_rt_model_inputs(model, &in);
@@ -334,8 +364,10 @@ static int inspect_compiled(const Options *o)
   if (o->json) {
     fputs("{\"target\": ", stdout);
     cli_print_json_text(info.target);
+    fputs(", \"arch\": ", stdout);
+    cli_print_json_text(cli_elf_arch(file));
     fputs(", \"features\": ", stdout);
-    cli_print_json_text(info.features);
+    cli_print_json_text(cli_elf_features(file));
     printf(
         ", \"weights_bytes\": %llu, \"storage_bytes\": %llu, \"storage_bound\": %llu, \"nodes\": %d, \"dynamic\": %s",
         (unsigned long long)info.weights_bytes, (unsigned long long)info.storage_bytes,
@@ -346,7 +378,7 @@ static int inspect_compiled(const Options *o)
   print_kernels(model, info.num_nodes, o->json);
   if (o->json) puts("}");
   else {
-    printf("target:    %s\nfeatures:  %s\n", info.target, info.features);
+    printf("target:    %s\nmachine:   %s\nfeatures:  %s\n", info.target, cli_elf_arch(file), cli_elf_features(file));
     print_bytes("weights:   ", (double)info.weights_bytes);
     if (info.is_dynamic)
       fputs("\nstorage:   allocated while it runs: sizes or control flow are known at run time only", stdout);
@@ -357,7 +389,7 @@ static int inspect_compiled(const Options *o)
     }
     putchar('\n');
   }
-  lathe_rt_model_free(model);
+  cli_elf_close(file);
   return 0;
 }
 
@@ -388,8 +420,10 @@ static bool print_signature(LatheContext *context, int *status, LatheValue modul
 
 int cli_run_inspect(LatheContext *context, const Options *o)
 {
-  if (cli_ends_with(o->input, ".so")) return inspect_compiled(o);
   int status = 0;
+  FileKind kind;
+  if (!cli_look_at_file(o->input, &kind, &status)) return status;
+  if (kind == FILE_ELF || kind == FILE_ARCHIVE) return inspect_compiled(o);
   LatheValue module, report;
   if (!cli_import_model(context, o, &status, &module, &report)) return status;
   bool onnx = report.tag == LATHE_LIST;
@@ -420,9 +454,49 @@ int cli_run_inspect(LatheContext *context, const Options *o)
 
 /* ---- opt, ops ------------------------------------------------------------------------------------ */
 
+/* Rows of text fields, as a list of objects. */
+static void print_rows_json(const LatheValue *table, int n, const char *const *keys)
+{
+  putchar('[');
+  for (int64_t i = 0; i < table->n; i++) {
+    fputs(i ? ",\n  {" : "\n  {", stdout);
+    for (int k = 0; k < n; k++) {
+      printf("%s\"%s\": ", k ? ", " : "", keys[k]);
+      cli_print_field(&table->u.list[i].u.list[k], true);
+    }
+    putchar('}');
+  }
+  fputs("]", stdout);
+}
+
+static int list_passes(LatheContext *context, const Options *o)
+{
+  static const char *const pass_keys[] = {"name", "doc", "scope", "opt_level"};
+  static const char *const config_keys[] = {"name", "type", "default", "doc"};
+  int status = 0;
+  LatheValue table;
+  if (!cli_call(context, &status, "pass_table", 0, NULL, &table)) return status;
+  fputs(o->json ? "{\"passes\": " : "passes (name, level from which the default list runs it):\n", stdout);
+  if (o->json) print_rows_json(&table, 4, pass_keys);
+  for (int64_t i = 0; i < table.n && !o->json; i++) {
+    const LatheValue *r = table.u.list[i].u.list;
+    printf("  %-34s %lld  %s\n", r[0].u.s, (long long)r[3].u.i, r[1].u.s);
+  }
+  if (!cli_call(context, &status, "config_table", 0, NULL, &table)) return status;
+  fputs(o->json ? ", \"config\": " : "config keys (name, type, default):\n", stdout);
+  if (o->json) print_rows_json(&table, 4, config_keys);
+  for (int64_t i = 0; i < table.n && !o->json; i++) {
+    const LatheValue *r = table.u.list[i].u.list;
+    printf("  %-38s %-10s %-8s %s\n", r[0].u.s, r[1].u.s, *r[2].u.s ? r[2].u.s : "-", r[3].u.s);
+  }
+  if (o->json) puts("}");
+  return 0;
+}
+
 int cli_run_opt(LatheContext *context, const Options *o)
 {
   int status = 0;
+  if (o->list) return list_passes(context, o);
   LatheValue module, report, target, passes, out;
   LatheValue text = o->target ? cli_str_value(o->target) : cli_none_value();
   if (!cli_import_model(context, o, &status, &module, &report)) return status;
@@ -475,13 +549,17 @@ static void print_op_json(const LatheValue *r, bool first)
 static int print_onnx_ops(LatheContext *context, const Options *o)
 {
   int status = 0;
-  LatheValue names;
-  if (!cli_call(context, &status, "onnx_ops", 0, NULL, &names)) return status;
+  LatheValue table;
+  if (!cli_call(context, &status, "onnx_ops", 0, NULL, &table)) return status;
   if (o->json) putchar('[');
-  for (int64_t i = 0; i < names.n; i++) {
-    if (o->json) fputs(i ? ", " : "", stdout);
-    cli_print_field(&names.u.list[i], o->json);
-    if (!o->json) putchar('\n');
+  for (int64_t i = 0; i < table.n; i++) {
+    const LatheValue *row = table.u.list[i].u.list;
+    if (o->json) fputs(i ? ",\n {\"name\": " : "{\"name\": ", stdout);
+    if (o->json) cli_print_json_text(row[0].u.s);
+    else printf("%-52s", row[0].u.s);
+    fputs(o->json ? ", \"versions\": [" : " version ", stdout);
+    for (int64_t k = 0; k < row[1].n; k++) printf("%s%lld", k ? ", " : "", (long long)row[1].u.list[k].u.i);
+    fputs(o->json ? "]}" : "\n", stdout);
   }
   if (o->json) puts("]");
   return 0;

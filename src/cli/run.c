@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -101,6 +102,19 @@ static const char *input_option(const Options *o, const char *name)
   return NULL;
 }
 
+/* --input pixels: a name, with nothing said of what to take. */
+static bool has_values(const Values *given, int32_t n, const LatheRtPort *in, int *status)
+{
+  for (int i = 0; i < given->n; i++)
+    for (int32_t k = 0; k < n; k++)
+      if (!strcmp(given->v[i], in[k].name) && access(given->v[i], F_OK)) {
+        *status = cli_misuse("--input %s does not say what to take: --input %s=FILE.npy, %s=random or %s=ones",
+                             in[k].name, in[k].name, in[k].name, in[k].name);
+        return false;
+      }
+  return true;
+}
+
 /* Each NAME=… of --input and --shape is an input of the model. */
 static bool known_names(const Values *given, int32_t n, const LatheRtPort *in, int *status)
 {
@@ -148,7 +162,9 @@ bool cli_set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Option
   const LatheRtPort *in;
   int32_t n = lathe_rt_model_inputs(model, &in);
   LatheRtError err;
-  if (!known_names(&o->inputs, n, in, status) || !known_names(&o->shapes, n, in, status)) return false;
+  if (!has_values(&o->inputs, n, in, status) || !known_names(&o->inputs, n, in, status) ||
+      !known_names(&o->shapes, n, in, status))
+    return false;
   for (int32_t i = 0; i < n; i++) {
     const char *what = input_option(o, in[i].name);
     LatheRtTensor *t = NULL;

@@ -14,23 +14,24 @@ typedef struct Input {
   int n;
 } Input;
 
-/* Parses the input file; keeps the functions that --function names (all without). */
-static bool load(LatheContext *context, const Options *o, Input *in, int *status)
+/* Parses the input file; keeps the functions that --function names (all without).  writes_code: what is written
+ * follows from the output's name, which is checked before anything else. */
+static bool load(LatheContext *context, const Options *o, bool writes_code, Input *in, int *status)
 {
-  char *text = cli_read_file(o->input);
-  if (!text) {
-    *status = cli_refuse("cannot read '%s'", o->input);
-    return false;
-  }
+  LatheValue target = o->target ? cli_str_value(o->target) : cli_none_value();
+  LatheValue out;
+  if (!cli_call(context, status, "target", 1, &target, &in->target)) return false;
+  LatheValue check[] = {in->target, o->output ? cli_str_value(o->output) : cli_none_value()};
+  if (writes_code && !cli_call(context, status, "build_check", 2, check, &out)) return false;
+  char *text = cli_read_file(o->input, status);
+  if (!text) return false;
   LatheValue line = {.tag = LATHE_INT, .u.i = 1};
   LatheValue names = {.tag = LATHE_LIST};
   LatheValue args[] = {cli_str_value(text), cli_str_value(o->input), line, names};
   bool ok = cli_call(context, status, "parse_module", 4, args, &in->module);
   free(text);
-  LatheValue target = o->target ? cli_str_value(o->target) : cli_none_value();
   LatheValue list;
-  ok = ok && cli_call(context, status, "target", 1, &target, &in->target) &&
-       cli_call(context, status, "module_names", 1, &in->module, &list);
+  ok = ok && cli_call(context, status, "module_names", 1, &in->module, &list);
   if (!ok) return false;
   char *wanted[MAX_FUNCTIONS];
   int count = 0;
@@ -42,9 +43,8 @@ static bool load(LatheContext *context, const Options *o, Input *in, int *status
     free(wanted[i]);
   }
   if (ok && in->n == 0) {
-    fprintf(stderr, "error: '%s' holds no function%s%s\n", o->input, o->function ? " named " : "",
-            o->function ? o->function : "");
-    *status = EXIT_REFUSED;
+    *status = cli_refuse("'%s' holds no function%s%s", o->input, o->function ? " named " : "",
+                         o->function ? o->function : "");
   }
   return ok && in->n > 0;
 }
@@ -62,7 +62,7 @@ int cli_run_lower(LatheContext *context, const Options *o)
 {
   int status = 0;
   Input in = {.n = 0};
-  if (!load(context, o, &in, &status)) return status;
+  if (!load(context, o, false, &in, &status)) return status;
   LatheValue store[3];
   LatheValue config = config_list(o, store);
   LatheValue out;
@@ -91,11 +91,8 @@ int cli_run_build(LatheContext *context, const Options *o)
 {
   int status = 0;
   Input in = {.n = 0};
-  if (!o->output) {
-    fprintf(stderr, "error: say where to write with -o FILE (.so, .o, .s, .ll, .c or .cu)\n");
-    return EXIT_USAGE;
-  }
-  if (!load(context, o, &in, &status)) return status;
+  if (!o->output) return cli_misuse("say where to write with -o FILE (.so, .o, .s, .ll, .c or .cu)");
+  if (!load(context, o, true, &in, &status)) return status;
   LatheValue store[3];
   LatheValue functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
   LatheValue args[] = {functions, in.target, config_list(o, store)};

@@ -255,12 +255,47 @@ static void print_infos(Cgen *g, const Kernel *k, const char *name)
   if (k->nsize) text_add(g->out, "};\n");
 }
 
+/* How a compiler tells the source that it may use a feature. */
+static const char *const feature_macro[CPU_NFEATURES] = {
+  [CPU_SSE42] = "__SSE4_2__",
+  [CPU_AVX] = "__AVX__",
+  [CPU_AVX2] = "__AVX2__",
+  [CPU_FMA] = "__FMA__",
+  [CPU_F16C] = "__F16C__",
+  [CPU_BMI2] = "__BMI2__",
+  [CPU_POPCNT] = "__POPCNT__",
+  [CPU_LZCNT] = "__LZCNT__",
+  [CPU_AVX512F] = "__AVX512F__",
+  [CPU_AVX512BW] = "__AVX512BW__",
+  [CPU_AVX512DQ] = "__AVX512DQ__",
+  [CPU_AVX512VL] = "__AVX512VL__",
+  [CPU_AVX512CD] = "__AVX512CD__",
+  [CPU_AVX512VNNI] = "__AVX512VNNI__",
+  [CPU_AVX512BF16] = "__AVX512BF16__",
+  [CPU_NEON] = "__ARM_NEON",
+  [CPU_FP16] = "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC",
+  [CPU_DOTPROD] = "__ARM_FEATURE_DOTPROD",
+  [CPU_I8MM] = "__ARM_FEATURE_MATMUL_INT8",
+  [CPU_BF16] = "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC",
+  [CPU_LSE] = "__ARM_FEATURE_ATOMICS",
+  [CPU_SVE] = "__ARM_FEATURE_SVE",
+};
+
+/* The source is plain C: what its code needs is what the compiler was allowed, whatever the target says. */
+static void print_features(Cgen *g)
+{
+  text_add(g->out,
+           "\n/* What the compiler may use, the machine must have. */\nstatic const char lathe_features[] = \"\"\n");
+  for (int f = 0; f < CPU_NFEATURES; f++) {
+    const char *name = cpu_feature_name((CpuFeature)f);
+    if (!feature_macro[f]) BUG(g->ctx, "the feature '%s' has no macro in C", name);
+    text_printf(g->out, "#ifdef %s\n  \",%s\"\n#endif\n", feature_macro[f], name);
+  }
+  text_add(g->out, "  ;\n");
+}
+
 static void print_table(Cgen *g, int n, Kernel *const *kernels)
 {
-  Text features = text_new(scratch(g->ctx));
-  for (int f = 0; f < CPU_NFEATURES; f++)
-    if (target_has(g->target, (CpuFeature)f))
-      text_printf(&features, "%s%s", features.n ? "," : "", cpu_feature_name((CpuFeature)f));
   g->indent = 1;
   for (int i = 0; i < n; i++) print_infos(g, kernels[i], cs_function_name(g, kernels[i]->name));
   if (n) text_add(g->out, "\nstatic const LatheRtFuncInfo lathe_funcs[] = {\n");
@@ -277,9 +312,11 @@ static void print_table(Cgen *g, int n, Kernel *const *kernels)
            "#elif defined(__arm__)\n#define LATHE_ARCH \"arm\"\n#elif defined(__riscv) && __riscv_xlen == 64\n#define "
            "LATHE_ARCH \"riscv64\"\n"
            "#elif defined(__wasm32__)\n#define LATHE_ARCH \"wasm32\"\n#else\n#define LATHE_ARCH \"unknown\"\n#endif\n");
+  print_features(g);
   text_printf(g->out,
-              "LATHE_EXPORT const LatheRtModuleInfo lathe_module = {\"LATHERT\", %d, %d, LATHE_ARCH, %s, %s};\n",
-              LATHE_RT_ABI, n, quoted(g, text_str(&features)), n ? "lathe_funcs" : "0");
+              "LATHE_EXPORT const LatheRtModuleInfo lathe_module = {\"LATHERT\", %d, %d, LATHE_ARCH, "
+              "lathe_features + (sizeof lathe_features > 1), %s};\n",
+              LATHE_RT_ABI, n, n ? "lathe_funcs" : "0");
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------- */

@@ -190,6 +190,40 @@ static bool try_link(Ctx *ctx, const char *const *argv, const char **said)
   return started && run.status == 0;
 }
 
+static const char *linker(Arena *arena, const Target *t)
+{
+  return t->arch == target_host_arch() ? "ld" : arena_printf(arena, "%s-ld", t->triple);
+}
+
+/* What Debian calls the package of a tool for the target. */
+static const char *package(Arena *arena, const Target *t, const char *stem)
+{
+  if (t->arch == target_host_arch()) return stem;
+  return arena_printf(arena, "%s-%s", stem,
+                      t->arch == ARCH_AARCH64  ? "aarch64-linux-gnu"
+                      : t->arch == ARCH_X86_64 ? "x86-64-linux-gnu"
+                                               : t->triple);
+}
+
+void code_check_tools(Ctx *ctx, const Target *t, const char *path, const char *without)
+{
+  Scope scope = scope_begin(ctx);
+  Arena *a = scratch(ctx);
+  const char *cc = c_compiler(a, t);
+  const char *ld = linker(a, t);
+  bool compiles = process_exists(a, cc);
+  bool links = compiles || process_exists(a, ld) || (t->arch != target_host_arch() && process_exists(a, "ld.lld"));
+  if (t->kind == TARGET_C && !compiles)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "writing '%s' needs a C compiler, and there is no '%s' (Debian: apt install %s); %s", path, cc,
+          package(a, t, "gcc"), without);
+  if (!links)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "writing '%s' needs a linker, and there is neither '%s' nor '%s' (Debian: apt install %s); %s", path, ld, cc,
+          package(a, t, "binutils"), without);
+  scope_end(ctx, scope);
+}
+
 void code_link(Code *code, int n, const char *const *objects, const char *path)
 {
   Ctx *ctx = code->ctx;
@@ -197,7 +231,7 @@ void code_link(Code *code, int n, const char *const *objects, const char *path)
   const Target *t = code->target;
   bool here = t->arch == target_host_arch();
   bool merge = str_ends(path, ".o");
-  const char *ld = here ? "ld" : arena_printf(a, "%s-ld", t->triple);
+  const char *ld = linker(a, t);
   const char *cc = c_compiler(a, t);
   const char *tools[] = {ld, cc, "ld.lld"};
   const char *said[3];
@@ -259,21 +293,34 @@ static void write_library(Code *code, const char *path)
   file_write(ctx, path, bytes, n);
 }
 
+static CodeFormat format_of(Ctx *ctx, const char *path)
+{
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (str_ends(path, formats[i].suffix)) return formats[i].format;
+  raise(ctx, ERR_ARGUMENT, NOWHERE,
+        "cannot tell from '%s' what to write; the name ends in .so .o .s .ll .c .cu or .ptx", path);
+}
+
+void code_check_export(Ctx *ctx, const Target *t, const char *path)
+{
+  file_check_output(ctx, path);
+  bool shared = str_ends(path, ".so");
+  CodeFormat format = shared ? CODE_OBJECT : format_of(ctx, path);
+  bool source = t->kind != TARGET_LLVM; /* C, and the host's side of CUDA */
+  if (shared || (source && format == CODE_OBJECT))
+    code_check_tools(ctx, t, path, source ? ".c needs none" : ".o, .s and .ll need none");
+}
+
 void code_export(Code *code, const char *path)
 {
   Ctx *ctx = code->ctx;
   Scope scope = scope_begin(ctx);
+  code_check_export(ctx, code->target, path);
   if (str_ends(path, ".so")) write_library(code, path);
   else if (str_ends(path, ".o")) write_object(code, path);
   else {
-    size_t i = 0;
-    size_t count = sizeof formats / sizeof *formats;
     size_t n;
-    while (i < count && !str_ends(path, formats[i].suffix)) i++;
-    if (i == count)
-      raise(ctx, ERR_ARGUMENT, NOWHERE,
-            "cannot tell from '%s' what to write; the name ends in .so .o .s .ll .c .cu or .ptx", path);
-    const void *text = code_get(code, formats[i].format, scratch(ctx), &n);
+    const void *text = code_get(code, format_of(ctx, path), scratch(ctx), &n);
     file_write(ctx, path, text, n);
   }
   scope_end(ctx, scope);

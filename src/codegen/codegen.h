@@ -92,6 +92,10 @@ const char *const *code_feature_flags(Arena *, const Target *, int *n);
 /* Writes a shared library (path ends in .so), an object (.o), or source (.c .cu .ll .s).
  * Uses ld (or cc) for .so; cc for the C backend. */
 void code_export(Code *, const char *path);
+/* Raises unless code_export could write a file of that name: its folder, its ending, the tools it needs. */
+void code_check_export(Ctx *, const Target *, const char *path);
+/* Raises unless there is what compiles and links for the target; `without` says what needs none of it. */
+void code_check_tools(Ctx *, const Target *, const char *path, const char *without);
 /* Links object files for the code's target: a shared library, or (path ends in .o) one object. */
 void code_link(Code *, int n, const char *const *objects, const char *path);
 /* Writes the object files that make up the code into a folder; their number and paths. */

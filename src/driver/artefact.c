@@ -6,7 +6,9 @@
  *   .rodata.lathe_weights   the constants, each at a multiple of 64 (.lrodata on x86-64 when
  *                           they are large: code need not reach them)
  *   .data.rel.ro.lathe      LatheRtModelData, exported as lathe_model
- * and all are linked.  Weights go from where the graph has them straight to the file. */
+ * and all are linked.  Weights go from where the graph has them straight to the file.
+ *
+ * C source has the same three as arrays; large weights lie in a file beside it, which the assembler takes in. */
 #include <elf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -107,9 +109,12 @@ static Elf64_Shdr section(const char *name, unsigned type, unsigned flags, uint6
                       .sh_addralign = align};
 }
 
+/* Too much for code to reach across with 32 bits. */
+static bool is_large(const Program *p) { return p->weights_bytes > (uint64_t)1 << 30; }
+
 static void lay_out(const Program *p, size_t nprogram, unsigned machine, Elf64_Shdr *s)
 {
-  bool large = p->weights_bytes > (uint64_t)1 << 30 && machine == EM_X86_64;
+  bool large = is_large(p) && machine == EM_X86_64;
   enum { LARGE_FLAG = 0x10000000 };
   uint64_t at = 64;
   s[S_PROGRAM] = section(".rodata.lathe_program", SHT_PROGBITS, SHF_ALLOC, at, nprogram, MODEL_ALIGN);
@@ -203,7 +208,56 @@ static void put_array(File *o, const char *name, const void *data, size_t n, uin
   for (size_t i = 0; i < n; i++) fprintf(o->f, "%u,%s", b[i], ++*column % 24 ? "" : "\n");
 }
 
-static void write_c(Program *p, Code *code, const void *bytes, size_t n, const char *name, const char *path)
+static void put_weights_text(File *o, const Program *p)
+{
+  static const char zeros[MODEL_ALIGN];
+  uint64_t column = 0;
+  uint64_t at = 0;
+  fprintf(o->f, "static const unsigned char lathe_weights[] __attribute__((aligned(64))) = {\n");
+  for (int i = 0; i < p->constant.n; i++) {
+    const ProgConst *c = &p->constant.v[i];
+    if (c->offset < at) continue;
+    put_array(o, NULL, zeros, (size_t)(c->offset - at), &column);
+    put_array(o, NULL, c->data->data, c->data->bytes, &column);
+    at = c->offset + c->data->bytes;
+  }
+  put_array(o, NULL, zeros, (size_t)(p->weights_bytes - at), &column);
+  fprintf(o->f, "0};\n");
+}
+
+/* __FILE__ is the source as the compiler was told of it, so the weights are found from any folder.  The length is
+ * checked while it is assembled: clang's assembler knows lengths too late for .if, and refuses a negative .space. */
+static void put_weights_beside(File *o, const Program *p, const char *name)
+{
+  const char *id = arena_printf(scratch(p->ctx), "%s__lathe_weights", name);
+  fprintf(o->f,
+          "/* The weights lie in a file beside this one, of the same name with .weights behind it. */\n"
+          "#ifndef LATHE_WEIGHTS_FILE\n#define LATHE_WEIGHTS_FILE __FILE__ \".weights\"\n#endif\n"
+          "#if defined(__x86_64__) && %d\n#define LATHE_WEIGHTS_SECTION \".lrodata,\\\"al\\\"\"\n#else\n"
+          "#define LATHE_WEIGHTS_SECTION \".rodata.lathe_weights,\\\"a\\\"\"\n#endif\n",
+          is_large(p));
+  fprintf(o->f,
+          "#ifdef __clang__\n#define LATHE_WEIGHTS_CHECK \".space %s_end - %s - %" PRIu64 "\\n.space %" PRIu64
+          " - (%s_end - %s)\\n\"\n#else\n"
+          "#define LATHE_WEIGHTS_CHECK \".if %s_end - %s - %" PRIu64 "\\n\" \\\n  \".error \\\"\" LATHE_WEIGHTS_FILE "
+          "\" is not the file of weights that was written with this source\\\"\\n.endif\\n\"\n#endif\n",
+          id, id, p->weights_bytes, p->weights_bytes, id, id, id, id, p->weights_bytes);
+  fprintf(o->f,
+          "__asm__(\".pushsection \" LATHE_WEIGHTS_SECTION \"\\n.balign 64\\n.globl %s\\n.hidden %s\\n\"\n"
+          "        \"%s:\\n.incbin \\\"\" LATHE_WEIGHTS_FILE \"\\\"\\n%s_end:\\n\" LATHE_WEIGHTS_CHECK "
+          "\".popsection\\n\");\n#define lathe_weights %s\nextern const unsigned char lathe_weights[];\n",
+          id, id, id, id, id);
+}
+
+static void write_weights(const Program *p, const char *path)
+{
+  File *o = open_file(p->ctx, path);
+  put_weights(o, p);
+  finish(o);
+}
+
+static void write_c(Program *p, Code *code, const void *bytes, size_t n, const char *name, const char *path,
+                    bool beside)
 {
   size_t ncode;
   const void *text = code_get(code, CODE_C, scratch(p->ctx), &ncode);
@@ -211,22 +265,13 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
   linkable_c_names(p, name, o->f);
   put(o, text, ncode);
   uint64_t column = 0;
-  uint64_t at = 0;
   fprintf(o->f, "\n/* ---- the program and the weights ---- */\n");
   put_array(o, "lathe_program", bytes, n, &column);
-  fprintf(o->f, "0};\nstatic const unsigned char lathe_weights[] __attribute__((aligned(64))) = {\n");
-  for (int i = 0; i < p->constant.n; i++) {
-    const ProgConst *c = &p->constant.v[i];
-    static const char zeros[MODEL_ALIGN];
-    if (c->offset < at) continue;
-    put_array(o, NULL, zeros, (size_t)(c->offset - at), &column);
-    put_array(o, NULL, c->data->data, c->data->bytes, &column);
-    at = c->offset + c->data->bytes;
-  }
-  static const char zeros[MODEL_ALIGN];
-  put_array(o, NULL, zeros, (size_t)(p->weights_bytes - at), &column);
+  fprintf(o->f, "0};\n");
+  if (beside) put_weights_beside(o, p, name);
+  else put_weights_text(o, p);
   fprintf(o->f,
-          "0};\nLATHE_EXPORT const struct {\n  char magic[8];\n  const void *program;\n  uint64_t program_bytes;\n  "
+          "LATHE_EXPORT const struct {\n  char magic[8];\n  const void *program;\n  uint64_t program_bytes;\n  "
           "const void *weights;\n"
           "  uint64_t weights_bytes;\n  const void *const *consts;\n} lathe_model = {\"%s\", lathe_program, %zu, "
           "lathe_weights, %" PRIu64 ", 0};\n",
@@ -254,30 +299,59 @@ static void write_linked(Program *p, Code *code, const void *bytes, size_t n, co
   code_link(code, count + 1, objects, path);
 }
 
-/* Under another name first: a reader never sees half of it. */
-void compiled_export_artefact(Program *p, Code *code, const void *bytes, size_t n, const char *path)
+static const char *const endings[] = {".so", ".o", ".a", ".c"};
+typedef enum { SHARED, OBJECT, ARCHIVE, SOURCE, NONE } FileKind;
+
+static FileKind kind_of(Ctx *ctx, const Target *t, const char *path)
 {
-  static const char *const endings[] = {".so", ".o", ".a", ".c"};
-  enum { SHARED, OBJECT, ARCHIVE, SOURCE, NONE } kind = 0;
-  Ctx *ctx = p->ctx;
+  FileKind kind = SHARED;
   while (kind < NONE && !str_ends(path, endings[kind])) kind++;
   if (kind == NONE)
     raise(ctx, ERR_ARGUMENT, NOWHERE, "cannot tell from '%s' what to write; the name ends in .so, .o, .a or .c", path);
-  if (p->target->kind == TARGET_CUDA)
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': models cannot be written for GPUs yet", p->target->text);
-  if (kind == SOURCE && p->target->kind != TARGET_C)
+  if (t->kind == TARGET_CUDA)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': models cannot be written for GPUs yet", t->text);
+  if (kind == SOURCE && t->kind != TARGET_C)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' is to be C source, but the target is '%s'; compile for target 'c'", path,
-          p->target->text);
+          t->text);
+  return kind;
+}
+
+void driver_check_export(Ctx *ctx, const Target *t, const char *path)
+{
+  Scope scope = scope_begin(ctx);
+  const Target *target = t ? t : target_host(ctx);
+  FileKind kind = kind_of(ctx, target, path);
+  file_check_output(ctx, path);
+  if (kind != SOURCE) code_check_tools(ctx, target, path, "C source (.c, target 'c') needs none of it");
+  if (kind != SHARED) linkable_check_header(ctx, path);
+  scope_end(ctx, scope);
+}
+
+/* Under another name first: a reader never sees half of it. */
+void compiled_export_artefact(Program *p, Code *code, const void *bytes, size_t n, const char *path,
+                              WeightsPlace weights)
+{
+  Ctx *ctx = p->ctx;
+  driver_check_export(ctx, p->target, path);
+  FileKind kind = kind_of(ctx, p->target, path);
+  bool beside = kind == SOURCE && p->weights_bytes &&
+                (weights == WEIGHTS_BESIDE || (weights == WEIGHTS_BY_SIZE && p->weights_bytes > WEIGHTS_TEXT_LIMIT));
   Scope scope = scope_begin(ctx);
   const char *made = arena_printf(scratch(ctx), "%s.%ld%s", path, (long)getpid(), endings[kind]);
   const char *name = linkable_name(scratch(ctx), path);
   const char *object = kind == ARCHIVE ? arena_printf(scratch(ctx), "%s/model.o", file_temp_dir(ctx)) : made;
+  const char *data = arena_printf(scratch(ctx), "%s.weights", made);
+  const char *data_path = arena_printf(scratch(ctx), "%s.weights", path);
   defer(ctx, remove_file, (void *)(uintptr_t)made);
-  if (kind == SOURCE) write_c(p, code, bytes, n, name, made);
+  if (beside) defer(ctx, remove_file, (void *)(uintptr_t)data);
+  if (kind == SOURCE) write_c(p, code, bytes, n, name, made, beside);
   else write_linked(p, code, bytes, n, object);
   if (kind == OBJECT || kind == ARCHIVE) linkable_rename(ctx, object, name);
   if (kind == ARCHIVE) linkable_archive(ctx, object, made, name);
   if (kind != SHARED) linkable_header(p, path);
+  if (beside) write_weights(p, data);
+  if (beside && rename(data, data_path))
+    raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", data_path, strerror(errno));
   if (rename(made, path)) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
   scope_end(ctx, scope);
 }

@@ -20,9 +20,9 @@ LatheRtModel *compiled_model(Compiled *c)
   return c->model;
 }
 
-void compiled_export(Compiled *c, const char *path)
+void compiled_export(Compiled *c, const char *path, WeightsPlace weights)
 {
-  compiled_export_artefact(&c->program, built_code(c->built), c->bytes, c->nbytes, path);
+  compiled_export_artefact(&c->program, built_code(c->built), c->bytes, c->nbytes, path, weights);
 }
 
 const char *compiled_source(Compiled *c, Arena *arena, CodeFormat format)

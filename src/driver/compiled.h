@@ -24,6 +24,7 @@ struct Compiled {
   StageTime stage[MAX_STAGES];
   int nstage;
   double stage_start;
+  int told; /* how far progress was said to be */
   const char *dump_dir;
   int ndump;
   uint64_t dumped; /* hash of the last text */

@@ -29,15 +29,69 @@ static void release_slot(void *arg)
   if (*slot) compiled_release(*slot);
 }
 
+/* ---- progress -------------------------------------------------------------------------------- */
+
+/* The stages take their parts of one scale, so that what is told only grows.  How large a part is says roughly how
+ * long it takes. */
+enum { SCALE = 1000 };
+typedef struct StageRow {
+  const char *name;
+  int end;
+} StageRow;
+static const StageRow stages[] = {{"copy", 10}, {"passes", 300}, {"lower", 500}, {"plan", 510}, {"code", SCALE}};
+_Static_assert(sizeof stages / sizeof *stages <= MAX_STAGES, "a place for the seconds of each stage");
+
+/* Tells that `done` of `total` steps of the stage at hand are through, in the words of `what`. */
+static void tell(Compiled *c, const CompileOptions *o, const char *what, int done, int total)
+{
+  if (!o->progress) return;
+  int begin = c->nstage > 1 ? stages[c->nstage - 2].end : 0;
+  int end = c->nstage ? stages[c->nstage - 1].end : 0;
+  int at = begin + (int)((int64_t)(end - begin) * done / (total > 0 ? total : 1));
+  if (at > c->told) c->told = at;
+  o->progress(o->progress_env, what, c->told, SCALE);
+}
+
+typedef struct Teller {
+  Compiled *c;
+  const CompileOptions *o;
+  int at; /* passes of the default list that have begun */
+} Teller;
+
+static void tell_lowering(void *env, const char *what, int done, int total)
+{
+  Teller *t = env;
+  tell(t->c, t->o, what, done, total);
+}
+
+static void tell_code(void *env, int done, int total) { tell_lowering(env, "code", done, total); }
+
+/* Which pass begins; a pass may stand in the list more than once. */
+static void tell_pass(void *env, Module *m, const Pass *pass)
+{
+  Teller *t = env;
+  int n;
+  const char *const *names = pass_pipeline_names(&n);
+  (void)m;
+  for (int i = t->at; i < n; i++)
+    if (!strcmp(names[i], pass->name)) {
+      t->at = i + 1;
+      tell(t->c, t->o, pass->name, i, n);
+      return;
+    }
+}
+
 /* ---- seconds and dumps -------------------------------------------------------------------- */
 
-static void stage(Compiled *c, const char *name, const CompileOptions *o)
+/* The next stage begins. */
+static void stage(Compiled *c, const CompileOptions *o)
 {
   double t = clock_seconds();
   if (c->nstage) c->stage[c->nstage - 1].seconds = t - c->stage_start;
   c->stage_start = t;
-  if (c->nstage < MAX_STAGES) c->stage[c->nstage++] = (StageTime){name, 0};
-  if (o->progress) o->progress(o->progress_env, name, c->nstage - 1, MAX_STAGES);
+  const char *name = stages[c->nstage].name;
+  c->stage[c->nstage++] = (StageTime){name, 0};
+  tell(c, o, name, 0, 1);
   ctx_poll(c->ctx);
 }
 
@@ -108,19 +162,7 @@ static void end_passes(void *arg)
   if (r->own) pass_context_free(r->own);
 }
 
-/* Tells which pass begins, as one of those of the default list. */
-static void tell_pass(void *env, Module *m, const Pass *pass)
-{
-  const CompileOptions *o = env;
-  int n;
-  int at = 0;
-  const char *const *names = pass_pipeline_names(&n);
-  (void)m;
-  while (at < n && strcmp(names[at], pass->name)) at++;
-  if (at < n) o->progress(o->progress_env, pass->name, at, n);
-}
-
-static void run_passes(Compiled *c, const CompileOptions *o)
+static void run_passes(Compiled *c, const CompileOptions *o, Teller *t)
 {
   Ctx *ctx = c->ctx;
   Scope scope = scope_begin(ctx);
@@ -135,8 +177,7 @@ static void run_passes(Compiled *c, const CompileOptions *o)
   defer(ctx, end_passes, r);
   r->pc->target = c->program.target;
   if (o->progress)
-    vec_push(r->pc->arena, &r->pc->instruments,
-             ((PassInstrument){.name = "progress", .env = (void *)(uintptr_t)o, .before = tell_pass}));
+    vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "progress", .env = t, .before = tell_pass}));
   if (c->dump_dir)
     vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "dump", .env = c, .after = dump_pass}));
   c->config = r->pc->impl;
@@ -159,13 +200,7 @@ static void drop_leftovers(Program *p)
 /* A model without kernels still has a table of them. */
 static PrimFunc *no_kernel(Module *m) { return func_new(m, "lathe_nothing", 0, NULL, stmt_nop(m)); }
 
-static void code_progress(void *env, int done, int total)
-{
-  const CompileOptions *o = env;
-  o->progress(o->progress_env, "code", done, total);
-}
-
-static void generate(Compiled *c, const CompileOptions *o)
+static void generate(Compiled *c, const CompileOptions *o, Teller *t)
 {
   Program *p = &c->program;
   Scope scope = scope_begin(c->ctx);
@@ -173,8 +208,7 @@ static void generate(Compiled *c, const CompileOptions *o)
   PrimFunc **func = arena_array(scratch(c->ctx), PrimFunc *, n + 1);
   for (int i = 0; i < n; i++) func[i] = p->kernel.v[i].impl.func;
   if (n == 0) func[n++] = no_kernel(p->kernels);
-  BuildOptions options = {
-    .config = &c->lower, .progress = o->progress ? code_progress : NULL, .env = (void *)(uintptr_t)o};
+  BuildOptions options = {.config = &c->lower, .progress = o->progress ? tell_code : NULL, .env = t};
   c->built = build_funcs_with(c->ctx, n, func, p->target, &options);
   scope_end(c->ctx, scope);
 }
@@ -188,6 +222,8 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   defer(ctx, release_slot, slot);
   Compiled *c = *slot = mem_alloc(ctx, sizeof *c);
   *c = (Compiled){.ctx = ctx, .refs = 1};
+  Teller *t = arena_new_of(scratch(ctx), Teller);
+  *t = (Teller){.c = c, .o = o};
   c->arena = arena_new(ctx);
   make_dump_dir(c, o->dump_dir);
   Program *p = &c->program;
@@ -196,23 +232,24 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   build_check_target(ctx, p->target);
   op_init();
 
-  stage(c, "copy", o);
+  stage(c, o);
   p->m = graph_copy_module(m);
   p->kernels = module_new(ctx);
   if (c->dump_dir) driver_dump(c, "import", "relay", graph_print_module_with(scratch(ctx), p->m, GRAPH_TEXT_TYPES));
-  stage(c, "passes", o);
-  run_passes(c, o);
+  stage(c, o);
+  run_passes(c, o, t);
   drop_leftovers(p);
-  stage(c, "lower", o);
-  program_emit(p, o->progress, o->progress_env);
-  stage(c, "plan", o);
+  stage(c, o);
+  program_emit(p, o->progress ? tell_lowering : NULL, t);
+  stage(c, o);
   program_plan(p);
   dump_kernels(c);
   if (c->dump_dir) driver_dump(c, "program", "txt", program_print(p, scratch(ctx)));
-  stage(c, "code", o);
-  generate(c, o);
+  stage(c, o);
+  generate(c, o, t);
   program_number_strings(p);
   c->bytes = program_bytes(p, c->arena, &c->nbytes);
+  tell(c, o, "code", 1, 1);
   end_stages(c);
 
   compiled_retain(c);

@@ -12,7 +12,7 @@ typedef struct CompileOptions {
   const Target *target; /* NULL: the passes' target, else the host */
   PassContext *passes;  /* NULL: opt_level 3 and nothing else */
   const char *dump_dir; /* NULL, or where each stage is written as numbered text */
-  void (*progress)(void *env, const char *stage, int done, int total);
+  void (*progress)(void *env, const char *stage, int done, int total); /* total stays, done never shrinks */
   void *progress_env;
 } CompileOptions;
 
@@ -22,9 +22,17 @@ typedef struct Compiled Compiled;
 Compiled *driver_compile(Ctx *, Module *m, const CompileOptions *);
 Compiled *compiled_retain(Compiled *);
 void compiled_release(Compiled *);
+/* Where a .c file has its weights: as text in it, or in a binary file beside it (PATH.weights) that the
+ * compiler takes in.  WEIGHTS_BY_SIZE: text up to WEIGHTS_TEXT_LIMIT bytes. */
+typedef enum { WEIGHTS_BY_SIZE, WEIGHTS_TEXT, WEIGHTS_BESIDE } WeightsPlace;
+enum { WEIGHTS_TEXT_LIMIT = 256 * 1024 };
 /* By the ending: .so (one file that the runtime loads); .o, .a, .c (C backend) to be linked into a
  * program, with a header beside. */
-void compiled_export(Compiled *, const char *path);
+void compiled_export(Compiled *, const char *path, WeightsPlace);
+/* Raises unless compiled_export could write a file of that name for the target: before compiling. */
+void driver_check_export(Ctx *, const Target *, const char *path);
+/* How a .c file is compiled and linked, as one line of shell. */
+const char *driver_c_command(Arena *, const char *path);
 /* Something that runs here; raises ERR_UNSUPPORTED for another machine's code.  Borrowed: it and
  * its executors may be used while the Compiled lives. */
 LatheRtModel *compiled_model(Compiled *);

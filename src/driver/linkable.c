@@ -277,12 +277,19 @@ static bool has_entry(const Program *p)
   return true;
 }
 
+const char *driver_c_command(Arena *arena, const char *path)
+{
+  bool source = str_ends(path, ".c"); /* as fast as code can be, with sums and products as one operation */
+  return arena_printf(arena, "cc %sprogram.c %s $(pkg-config --cflags --libs lathe_rt) -lm",
+                      source ? "-O2 -fno-math-errno -ffp-contract=fast " : "", path);
+}
+
 static void describe(Header *h, const char *path)
 {
   Text *t = &h->text;
   const char *base = strrchr(path, '/');
   text_printf(t, "/* %s.h: a model compiled by Lathe, to be linked into a C program:\n *\n", h->name);
-  text_printf(t, " *   cc program.c %s $(pkg-config --cflags --libs lathe_rt) -lm\n *\n", base ? base + 1 : path);
+  text_printf(t, " *   %s\n *\n", driver_c_command(h->arena, base ? base + 1 : path));
   for (int k = 0; k < 2; k++) {
     const ProgPort *port = k ? h->p->output.v : h->p->input.v;
     for (int i = 0; i < (k ? h->p->output.n : h->p->input.n); i++)
@@ -418,9 +425,15 @@ static void name_all(Header *h)
 
 static const char marker[] = ": a model compiled by Lathe,";
 
-/* A header of somebody else's with that name is left alone. */
-static void check_free(Ctx *ctx, const char *path)
+static const char *header_path(Arena *arena, const char *path)
 {
+  return arena_printf(arena, "%.*s.h", (int)(strrchr(path, '.') - path), path);
+}
+
+/* A header of somebody else's with that name is left alone. */
+void linkable_check_header(Ctx *ctx, const char *model)
+{
+  const char *path = header_path(scratch(ctx), model);
   FILE *f = fopen(path, "rb");
   char start[400];
   size_t n = f ? fread(start, 1, sizeof start - 1, f) : 0;
@@ -436,9 +449,8 @@ void linkable_header(Program *p, const char *path)
   Ctx *ctx = p->ctx;
   Scope scope = scope_begin(ctx);
   Header h = {.p = p, .name = linkable_name(scratch(ctx), path), .arena = scratch(ctx), .text = text_new(scratch(ctx))};
-  const char *end = strrchr(path, '.');
-  const char *to = arena_printf(scratch(ctx), "%.*s.h", (int)(end - path), path);
-  check_free(ctx, to);
+  const char *to = header_path(scratch(ctx), path);
+  linkable_check_header(ctx, path);
   name_all(&h);
   describe(&h, path);
   put_load(&h);

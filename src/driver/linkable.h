@@ -14,6 +14,8 @@ void linkable_c_aliases(const char *name, FILE *);
 /* The same for what an object defines. */
 void linkable_rename(Ctx *, const char *object, const char *name);
 void linkable_archive(Ctx *, const char *object, const char *path, const char *name);
+/* Raises when the header would take the place of a file that Lathe did not write. */
+void linkable_check_header(Ctx *, const char *path);
 /* Writes the header beside path: NAME_load, and NAME_run with typed inputs and outputs. */
 void linkable_header(Program *, const char *path);
 

@@ -69,6 +69,18 @@ typedef struct ProgKernel {
   ImplResult impl; /* func NULL until it is lowered */
 } ProgKernel;
 
+/* Operations that depend on sizes of a run: the coefficient times dimensions of the kernel's tensors (parameters,
+ * then results), each to a power. */
+typedef struct ProgFactor {
+  int tensor, dim, power;
+} ProgFactor;
+typedef struct ProgTerm {
+  bool done; /* of what the algorithm does; else by the formula */
+  double coefficient;
+  Vec(ProgFactor) factor;
+} ProgTerm;
+typedef Vec(ProgTerm) ProgTerms;
+
 typedef struct ProgNode {
   const char *name, *source;
   int kernel;       /* -1: the executor does it itself */
@@ -120,6 +132,9 @@ void program_drop_unused(Program *);
 /* A primitive function that only sees its first parameter under another shape. */
 bool program_is_view(const Node *func);
 
+/* work.c: the operations of a kernel that its open sizes decide; false: not known. */
+bool program_work(Program *, const Node *func, ProgTerms *out);
+
 /* sizes.c: the same function over sizes of its own; itself where that cannot be. */
 const Node *program_own_sizes(Program *, const Node *func);
 
@@ -141,6 +156,6 @@ const void *program_bytes(Program *, Arena *, size_t *n);
 const char *program_print(Program *, Arena *);
 
 /* artefact.c: one file by its ending (.so, .o, .a, .c) that holds kernels, program and weights. */
-void compiled_export_artefact(Program *, Code *, const void *bytes, size_t n, const char *path);
+void compiled_export_artefact(Program *, Code *, const void *bytes, size_t n, const char *path, WeightsPlace);
 
 #endif

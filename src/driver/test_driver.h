@@ -48,7 +48,7 @@ static inline void export_body(Ctx *ctx, void *arg)
 {
   (void)ctx;
   Export *e = arg;
-  compiled_export(e->c, e->path);
+  compiled_export(e->c, e->path, WEIGHTS_BY_SIZE);
 }
 
 /* NULL, or why the text could not be compiled. */

@@ -180,16 +180,33 @@ static void port(Out *o, const ProgPort *p)
   dims(o, p->ndim, p->dim);
 }
 
-static void node(Out *o, const Program *p, const ProgNode *n)
+static void term(Out *o, const ProgTerm *t)
+{
+  u8(o, t->done ? WORK_DONE : WORK_FORMULA);
+  f64(o, t->coefficient);
+  u32(o, t->factor.n);
+  for (int i = 0; i < t->factor.n; i++) {
+    u32(o, t->factor.v[i].tensor);
+    u32(o, t->factor.v[i].dim);
+    u8(o, t->factor.v[i].power & 255);
+  }
+}
+
+static void node(Out *o, Program *p, const ProgNode *n)
 {
   const ImplResult none = {.impl = "host"};
-  const ImplResult *impl = n->kernel >= 0 ? &p->kernel.v[n->kernel].impl : &none;
+  const ProgKernel *kernel = n->kernel >= 0 ? &p->kernel.v[n->kernel] : NULL;
+  const ImplResult *impl = kernel ? &kernel->impl : &none;
+  ProgTerms work = {0};
+  bool known = !kernel || kernel->func->kind != N_FUNC || program_work(p, kernel->func, &work);
   str(o, n->name);
   str(o, n->source);
   str(o, impl->impl ? impl->impl : "");
-  f64(o, impl->flops);
-  f64(o, impl->flops_done);
+  f64(o, known ? impl->flops : 0);
+  f64(o, known ? impl->flops_done : 0);
   f64(o, n->bytes);
+  u32(o, known ? work.n : 0);
+  for (int i = 0; known && i < work.n; i++) term(o, &work.v[i]);
 }
 
 static void function(Out *o, const ProgFunc *f)

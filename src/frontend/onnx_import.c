@@ -386,7 +386,7 @@ static void convert_node(Import *im, Frame *f, const PNode *p)
   const OnnxRow *row = onnx_find(p->domain, p->op_type, c.opset);
   if (!row)
     raise(im->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "onnx: operator '%s' (node '%s') is not supported; 'lathe ops' lists what is", p->op_type, c.name);
+          "onnx: operator '%s' (node '%s') is not supported; 'lathe ops --onnx' lists what is", p->op_type, c.name);
   const Node *first = row->convert(&c);
   if (first) c.out[0] = first;
   end_node(&c, f);
@@ -597,10 +597,11 @@ static void raise_problems(Import *im, const Survey *s)
   if (s->problems.n == 1) {
     const ImportProblem *p = &s->problems.v[0];
     raise(im->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "onnx: operator '%s' (node '%s') is %s; 'lathe ops' lists what is supported", p->op, p->node, p->why);
+          "onnx: operator '%s' (node '%s') is %s; 'lathe ops --onnx' lists what is supported", p->op, p->node, p->why);
   }
   Text t = text_new(im->arena);
-  text_printf(&t, "onnx: %d nodes have operators that are not supported; 'lathe ops' lists what is:", s->problems.n);
+  text_printf(&t,
+              "onnx: %d nodes have operators that are not supported; 'lathe ops --onnx' lists what is:", s->problems.n);
   for (int i = 0; i < s->problems.n && i < 64; i++)
     text_printf(&t, "\n  %s (node '%s'): %s", s->problems.v[i].op, s->problems.v[i].node, s->problems.v[i].why);
   if (s->problems.n > 64) text_printf(&t, "\n  and %d more", s->problems.n - 64);

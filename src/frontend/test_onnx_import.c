@@ -279,7 +279,7 @@ REFUSED(unsupported_operators_are_named_all_at_once, ERR_UNSUPPORTED, "2 nodes",
   g_output(&g, "y");
   import_graph_of(&g, 13);
 }
-REFUSED(one_unsupported_operator, ERR_UNSUPPORTED, "operator 'Foo' (node 'y')", "'lathe ops' lists")
+REFUSED(one_unsupported_operator, ERR_UNSUPPORTED, "operator 'Foo' (node 'y')", "'lathe ops --onnx' lists")
 {
   Graph g = graph_new(w);
   g_input(&g, "x", ONNX_FLOAT, "2");

@@ -83,8 +83,8 @@ static const ConfigKey *find_key(Ctx *ctx, const char *key)
     names[i] = keys[i].option.name;
   }
   const char *near = str_nearest(key, names, NKEYS);
-  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no config key '%s'%s%s%s", key, near ? "; did you mean '" : "",
-        near ? near : "", near ? "'?" : "");
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no config key '%s'%s%s%s'lathe opt --list' shows all", key,
+        near ? "; did you mean '" : "; ", near ? near : "", near ? "'? " : "");
 }
 
 static bool parse_bool(const char *s, bool *out)

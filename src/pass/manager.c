@@ -48,8 +48,8 @@ static _Noreturn void no_such_pass(Ctx *ctx, const char *name)
   const char *names[NPASSES];
   for (int i = 0; i < NPASSES; i++) names[i] = passes[i].name;
   const char *near = str_nearest(name, names, NPASSES);
-  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no pass '%s'%s%s%s", name, near ? "; did you mean '" : "",
-        near ? near : "", near ? "'?" : "");
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no pass '%s'%s%s%s'lathe opt --list' shows all", name,
+        near ? "; did you mean '" : "; ", near ? near : "", near ? "'? " : "");
 }
 
 const Pass *pass_get(Ctx *ctx, const char *name)

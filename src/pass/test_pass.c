@@ -254,12 +254,13 @@ static void config_keys(Ctx *ctx, Module *m, PassContext *pc)
                       "config 'lathe.fast_math' takes none, bf16 or fp16, not 'fp8'");
   assert_int_equal(pc->impl.fast_math, FAST_BF16);
   assert_string_equal(message_of(pc, set_config, "relay.FuseOps.max_dept", "5"),
-                      "there is no config key 'relay.FuseOps.max_dept'; did you mean 'relay.FuseOps.max_depth'?");
+                      "there is no config key 'relay.FuseOps.max_dept'; did you mean 'relay.FuseOps.max_depth'? 'lathe "
+                      "opt --list' shows all");
   assert_string_equal(message_of(pc, set_config, "relay.FuseOps.max_depth", "many"),
                       "config 'relay.FuseOps.max_depth' takes an integer, not 'many'");
   assert_non_null(strstr(message_of(pc, set_config, "tir.add_lower_pass", "x"), "config 'tir.add_lower_pass': "));
   assert_string_equal(message_of(pc, disable, "FoldConstants", NULL),
-                      "there is no pass 'FoldConstants'; did you mean 'FoldConstant'?");
+                      "there is no pass 'FoldConstants'; did you mean 'FoldConstant'? 'lathe opt --list' shows all");
   pass_declare(pc->ctx, "MyOwnPass");
   pass_disable(pc, "MyOwnPass");
 }

@@ -1,83 +1,129 @@
-"""README and docs say what is: their Python runs, and they name every primitive."""
+"""README and docs say what is: every block of them is run or checked, and they name every primitive."""
+import contextlib
+import io
 import os
 import pathlib
 import re
-import shlex
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
 
+from lathe import relay
 from lathe._ffi.core import call
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def blocks():
-    for page in PAGES:
-        for i, text in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S)):
-            yield pytest.param(page, text, id=f"{page.name}-{i}")
-
-
-@pytest.mark.parametrize("page, text", list(blocks()))
-def test_python_runs(page, text, tmp_path, monkeypatch):
-    path = tmp_path / "example.py"        # a file, since @T.prim_func reads its source
-    path.write_text(text)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)           # what it writes goes there
-    exec(compile(text, str(path), "exec"), {"__name__": "__example__"})
-
-
 BUILD = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve()
+ENV = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}", "LATHE_LIBRARY_PATH": str(BUILD)}
 
 
-def listings(language):
-    for page in PAGES:
-        for i, text in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.S)):
-            yield pytest.param(text, id=f"{page.name}-{i}")
+def blocks_of(page):
+    """Language and text of every fenced block, in order."""
+    text = page.read_text()
+    fences = re.findall(r"^ *```", text, re.M)
+    found = re.findall(r"^```([^\n`]*)\n(.*?)^```$", text, re.S | re.M)
+    assert len(fences) == 2 * len(found), f"{page.name} has a fence that is not closed, or is indented"
+    return found
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A place like the one that the pages speak of: the program, the examples, a model net.onnx."""
-    onnx = pytest.importorskip("onnx")
-    place = tmp_path_factory.mktemp("pages")
-    nodes = [onnx.helper.make_node("Conv", ["input", "w"], ["c"], strides=[4, 4]), onnx.helper.make_node("GlobalAveragePool", ["c"], ["output"])]
-    value = onnx.helper.make_tensor_value_info
-    weight = onnx.numpy_helper.from_array(np.ones((8, 3, 4, 4), "float32"), "w")
-    graph = onnx.helper.make_graph(nodes, "net", [value("input", 1, ["n", 3, 224, 224])], [value("output", 1, ["n", 8, 1, 1])], [weight])
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), str(place / "net.onnx"))
-    (place / "examples").symlink_to(ROOT / "examples")
-    (place / "build").symlink_to(BUILD)
-    return place
+def sh(command, cwd):
+    done = subprocess.run(command, cwd=cwd, env=ENV, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
-def lathe_commands(text):
-    return [line.split("#")[0].strip() for line in text.splitlines() if re.match(r"(build/)?lathe ", line)]
+def run_shell(text, folder):
+    """What `make` does takes long or installs: such lines are only read by make itself."""
+    made = [line.split("#")[0].split() for line in text.splitlines() if line.startswith("make ")]
+    for words in made:
+        sh([words[0], "-n", "-C", str(ROOT), *words[1:]], folder)
+    rest = "\n".join(line for line in text.splitlines() if not line.startswith("make "))
+    assert "lathe " in rest or made, "a block of shell that calls neither lathe nor make"
+    return sh(["bash", "-euc", rest], folder)
+
+
+def run_python(text, folder):
+    path, out = folder / "example.py", io.StringIO()  # a file, since @T.prim_func reads its source
+    path.write_text(text)
+    with contextlib.redirect_stdout(out):
+        exec(compile(text, str(path), "exec"), {"__name__": "__example__"})
+    assert out.getvalue().strip(), "an example that prints nothing"
+    return out.getvalue()
+
+
+def run_c(text, folder):
+    """A whole program; a header of a model that an earlier block wrote brings its object along."""
+    (folder / "listing.c").write_text(text)
+    models = [f"{name}.o" for name in re.findall(r'#include "(\w+)\.h"', text)]
+    flags = [f"-I{ROOT}/include", f"-L{BUILD}", "-llathe_rt", f"-Wl,-rpath,{BUILD}", "-lm"]
+    sh(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "listing.c", *models, *flags, "-o", "listing"], folder)
+    out = sh(["./listing"], folder)
+    assert out.strip(), "a program that prints nothing"
+    return out
+
+
+def read_relay(text, folder):
+    """Text of a graph: it reads, and what is printed of it reads back the same."""
+    once = relay.parse(text).astext()
+    assert relay.parse(once).astext() == once
+    return once
+
+
+def read_diagram(text, folder):
+    """Its arrows are folders of src."""
+    arrows = re.findall(r"──(\w+)──", text)
+    assert len(arrows) > 3 and set(arrows) <= set((ROOT / "src/LAYERS").read_text().split()), arrows
+    return text
+
+
+RUN = {"sh": run_shell, "python": run_python, "c": run_c, "relay": read_relay, "diagram": read_diagram}
+
+
+@pytest.mark.skipif(not (BUILD / "lathe").exists() or not shutil.which("cc"), reason="needs the program and cc")
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_block(page, tmp_path, monkeypatch):
+    """From top to bottom, in a folder that has build and examples; a block of `output` is what the one before it
+    printed."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "build").symlink_to(BUILD)
+    monkeypatch.chdir(tmp_path)
+    printed = None
+    for language, text in blocks_of(page):
+        if language == "output":
+            assert printed is not None and printed.strip() == text.strip(), f"{page.name}: it printed\n{printed}"
+            continue
+        assert language in RUN, f"{page.name}: what is a block of '{language}'?\n{text}"
+        printed = RUN[language](text, tmp_path)
 
 
 @pytest.mark.skipif(not (BUILD / "lathe").exists(), reason="the lathe program was not built")
-@pytest.mark.parametrize("text", [p for p in listings("sh") if lathe_commands(p.values[0])])
-def test_commands_run(text, folder):
-    env = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"}
-    for line in lathe_commands(text):
-        done = subprocess.run(shlex.split(line), cwd=folder, env=env, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-
-
-@pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
-@pytest.mark.parametrize("text", list(listings("c")))
-def test_c_listings_run(text, folder):
-    """Each is a whole program; ./net.so is there as the commands of the pages make it."""
-    subprocess.run([BUILD / "lathe", "compile", "net.onnx", "-o", "net.so"], cwd=folder, check=True, timeout=120)
-    (folder / "listing.c").write_text(text)
-    flags = [f"-I{ROOT}/include", f"-L{BUILD}", "-llathe_rt", f"-Wl,-rpath,{BUILD}"]
-    done = subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "listing.c", *flags, "-o", "listing"], cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    ran = subprocess.run(["./listing"], cwd=folder, capture_output=True, text=True, timeout=60)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def test_examples_of_the_help_run(tmp_path):
+    """In a folder that has what they name: net.onnx, net.relay and the examples."""
+    onnx = pytest.importorskip("onnx")
+    value, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+    nodes = [node("Conv", ["input", "w"], ["c"], strides=[4, 4]), node("GlobalAveragePool", ["c"], ["output"])]
+    weight = onnx.numpy_helper.from_array(np.ones((8, 3, 4, 4), "float32"), "w")
+    graph = onnx.helper.make_graph(nodes, "net", [value("input", 1, ["n", 3, 224, 224])],
+                                   [value("output", 1, ["n", 8, 1, 1])], [weight])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(tmp_path / "net.onnx"))
+    (tmp_path / "net.relay").write_text("def @main(%x: Tensor[(2), float32]) { nn.relu(%x) }")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for folder in (".local/share/bash-completion/completions", ".config/fish/completions"):
+        (tmp_path / folder).mkdir(parents=True)
+    count, other = 0, "x86_64" if os.uname().machine == "aarch64" else "aarch64"
+    commands = re.findall(r"^  ([a-z]+) +[a-z]", sh(["lathe", "--help"], tmp_path).split("exit status")[0], re.M)
+    for command in commands:
+        for line in sh(["lathe", command, "--help"], tmp_path).split("examples:\n")[1].splitlines():
+            if f"-mtriple={other}" in line and not shutil.which(f"{other}-linux-gnu-ld"):
+                continue  # a file for the other machine wants its linker
+            done = subprocess.run(["bash", "-euc", line], cwd=tmp_path, env={**ENV, "HOME": str(tmp_path)}, text=True,
+                                  capture_output=True, timeout=120)
+            assert done.returncode == 0, f"{line}\n{done.stderr}"
+            count += 1
+    assert len(commands) == 11 and count >= 2 * len(commands) - 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

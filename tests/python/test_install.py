@@ -267,3 +267,17 @@ def test_compiling_without_llvm(installed, expected, tmp_path):
         np.testing.assert_allclose(result(tmp_path / "llvm.so"), want, rtol=1e-5, atol=1e-6)
     installed("lathe", *compile_to, tmp_path / "c.so", "--target", "c")
     np.testing.assert_allclose(result(tmp_path / "c.so"), want, rtol=1e-5, atol=1e-6)
+
+
+def test_completions_and_the_man_page(prefix):
+    """As the program prints them; bash finds the command's completion in what was installed."""
+    env = {**os.environ, "LD_LIBRARY_PATH": str(libdir(prefix))}
+    share = prefix / "share"
+    pages = {"bash-completion/completions/lathe": ["completion", "bash"],
+             "zsh/site-functions/_lathe": ["completion", "zsh"],
+             "fish/vendor_completions.d/lathe.fish": ["completion", "fish"], "man/man1/lathe.1": ["man"]}
+    for path, command in pages.items():
+        assert (share / path).read_text() == sh(prefix / "bin/lathe", *command, env=env)
+    offered = sh("bash", "-c", f"source {share}/bash-completion/completions/lathe; COMP_WORDS=(lathe insp);"
+                 " COMP_CWORD=1; _lathe; echo ${COMPREPLY[@]}")
+    assert offered == "inspect\n"

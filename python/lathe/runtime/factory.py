@@ -63,15 +63,17 @@ class ExecutorFactoryModule:
 
         return create
 
-    def export_library(self, file_name: Any, *, fcompile: Any = None, workspace_dir: Any = None, **kwargs: Any) -> str:
-        """Writes one self-contained file: code, weights, everything a run needs.  .so is for load_module; .o, .a and .c
-        (of target c) are for linking into a program, with a header beside."""
+    def export_library(self, file_name: Any, *, fcompile: Any = None, workspace_dir: Any = None,
+                       weights: str = "by size", **kwargs: Any) -> str:
+        """Writes one self-contained file: code, weights, everything a run needs.  .so is for load_module; .o, .a and
+        .c (of target c) are for linking into a program, with a header beside.  C source has its weights as "text", or
+        "beside" it in FILE.c.weights; "by size" is text up to 256 KiB."""
         if fcompile is not None:
             raise error.UnsupportedError(
                 "export_library: fcompile is not supported; export an object (.o) and link it as you wish"
             )
         path = os.fspath(file_name)
-        call("compiled_export", self._need_compiled("export_library"), path)
+        call("compiled_export", self._need_compiled("export_library"), path, weights)
         return path
 
     def _need_compiled(self, what: str) -> _Compiled:

@@ -1,0 +1,154 @@
+/* commands.c: every command and option of the program, once: the command line is read by these tables, and --help,
+ * the shells' completions and the man page (pages.c) are made from them. */
+#include <stddef.h>
+
+#include "cli/cli.h"
+
+#define OPTION(letter, name, value, field, kind, takes, doc) \
+  {letter, name, value, offsetof(Options, field), kind, takes, doc}
+#define FORMS "compact script input ll asm c cuda"
+
+/* clang-format off */
+const OptionRow cli_options[] = {
+    /* what is written where: by command */
+    OPTION('l', "-o", "FILE", output, ONE, TAKES_FILE, "writes there instead of standard output"),
+    OPTION('b', "-o", "FILE", output, ONE, TAKES_FILE,
+           "what is written follows from the name: .so (for the runtime), .o, .s, .ll, .c, .cu"),
+    OPTION('o', "-o", "FILE", output, ONE, TAKES_FILE,
+           ".so for the runtime; .o, .a or .c to link into a program, with a header beside that has the typed entry"),
+    OPTION('q', "-o", "FILE", output, ONE, TAKES_FILE,
+           "writes there, constants included, so that it can be read again"),
+    OPTION('u', "--output", "FILE", output, ONE, TAKES_FILE,
+           "writes the outputs: .npz, or .npy when there is one (default: shows them)"),
+    OPTION('u', "-o", "FILE", output, ONE, TAKES_FILE, "the same"),
+    OPTION('g', "--weights", "WHERE", weights, ONE, "text beside",
+           "of C source: text in it, or beside it in FILE.c.weights, which the compiler takes in"
+           " (default: text up to 256 KiB, beside from there on)"),
+    /* loop programs */
+    OPTION('f', "--form", "FORM", form, ONE, FORMS,
+           "compact: loops after lowering, C-like (default); script: the same as TVMScript; input: what was read;"
+           " ll, asm, c, cuda: generated code"),
+    OPTION('n', "--function", "NAME", function, ONE, NULL, "one function of the file (default: all)"),
+    OPTION('t', "--target", "TARGET", target, ONE, "llvm c cuda", "as TVM writes it (default: this machine)"),
+    /* models */
+    OPTION('s', "--shape", "NAME=D,D,…", shapes, MANY, NULL,
+           "sizes of an input; ? keeps one open (repeat for more inputs)"),
+    OPTION('O', "--opt-level", "N", opt_level, ONE, "0 1 2 3 4", "0 to 4 (default 3)"),
+    OPTION('D', "--disabled-pass", "P,P", disabled, MANY, TAKES_PASS, "leaves passes out"),
+    OPTION('r', "--required-pass", "P,P", required, MANY, TAKES_PASS, "runs them at any level"),
+    OPTION('c', "--config", "KEY=VALUE", configs, MANY, TAKES_CONFIG,
+           "a setting of the passes (repeat); 'lathe opt --list' shows all"),
+    OPTION('w', "--no-winograd", NULL, no_winograd, FLAG, NULL, "no convolution through Winograd's transform"),
+    OPTION('m', "--fast-math", "KIND", fast_math, ONE, "bf16 fp16",
+           "bf16: products of bfloat16 values, sums in float32; fp16: float16 arithmetic (AArch64 with fullfp16);"
+           " inputs and outputs stay float32"),
+    OPTION('x', "--external-data-root", "DIR", external_root, ONE, TAKES_DIR,
+           "where external weights may lie (default: the model's folder)"),
+    /* runs */
+    OPTION('i', "--input", "NAME=WHAT", inputs, MANY, TAKES_FILE,
+           "a .npy file, a .npz file that has an array of that name, random, or ones; without NAME= it is for every"
+           " input.  Strings come from arrays of text ('<U5', '|S5')"),
+    OPTION('k', "--top", "N", top, ONE, NULL, "shows the N largest elements of each row with their places"),
+    OPTION('p', "--threads", "N", threads, ONE, NULL, "workers (default: LATHE_NUM_THREADS, or the CPUs there are)"),
+    OPTION('h', "--threads", "N,N", threads, ONE, NULL, "one measurement each (default: all workers)"),
+    OPTION('W', "--warmup", "N", warmup, ONE, NULL, "runs before measuring (default 3)"),
+    OPTION('R', "--repeat", "N", repeat, ONE, NULL, "runs (default: about two seconds' worth)"),
+    OPTION('P', "--profile", NULL, profile, FLAG, NULL,
+           "a table of the nodes: time, share, GFLOP/s by the formula (and as done, where the algorithm does fewer),"
+           " GB/s, and percent of what this machine can do"),
+    OPTION('X', "--trace", "FILE", trace, ONE, TAKES_FILE, "writes one run as a Chrome trace"),
+    /* lists and the rest */
+    OPTION('a', "--pass", "P,P", passes, MANY, TAKES_PASS, "these passes, in order, and no others"),
+    OPTION('L', "--list", NULL, list, FLAG, NULL, "lists the passes and the config keys"),
+    OPTION('N', "--onnx", NULL, onnx, FLAG, NULL,
+           "lists the ONNX operators that can be imported, with the versions from which they have another meaning"),
+    OPTION('d', "--dump-dir", "DIR", dump_dir, ONE, TAKES_DIR, "writes every stage as numbered text"),
+    OPTION('T', "--time", NULL, time, FLAG, NULL, "shows where the time went"),
+    OPTION('j', "--json", NULL, json, FLAG, NULL, "for scripts"),
+};
+const int cli_noptions = sizeof cli_options / sizeof *cli_options;
+
+const Command cli_commands[] = {
+    {"lower", "show a loop program at a stage of compilation", "FILE [options]",
+     "Reads TVMScript (@T.prim_func functions) and prints what becomes of it.", "ftndl", NULL,
+     "lathe lower examples/matmul.py\n"
+     "lathe lower examples/matmul.py --form asm --target \"llvm -mcpu=native\"\n"
+     "lathe lower examples/matmul.py --form asm --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n",
+     TAKES_FILE, cli_run_lower},
+    {"build", "compile loop programs into one file", "FILE -o OUTPUT [options]",
+     "Compiles the functions of a TVMScript file.", "btnd", NULL,
+     "lathe build examples/matmul.py -o matmul.so\n"
+     "lathe build examples/matmul.py -o matmul.c --target c\n",
+     TAKES_FILE, cli_run_build},
+    {"compile", "compile a model into one file that runs", "MODEL -o OUTPUT [options]",
+     "Imports the model (ONNX, or Relay text), optimises it and writes one self-contained file: code, weights and"
+     " everything a run needs.",
+     "otsgODrcwmxdT", NULL,
+     "lathe compile net.onnx -o net.so --shape input=1,3,224,224\n"
+     "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
+     "lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
+     "lathe compile net.onnx -o net.c\n",
+     TAKES_FILE, cli_run_compile},
+    {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
+     "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "iukps",
+     "tODrcwmx",
+     "lathe run net.so --input random --shape input=1,3,224,224 --top 5\n"
+     "lathe run net.onnx --input input=ones --shape input=2,3,224,224 --output out.npz\n",
+     TAKES_FILE, cli_run_run},
+    {"bench", "measure a model, as a whole and node by node", "MODEL [options]",
+     "Measures a compiled model (.so), or a model file; inputs are random where nothing is said.", "hWRPXjis",
+     "tODrcwmx",
+     "lathe bench net.so --shape input=1,3,224,224 --threads 1,2 --profile\n"
+     "lathe bench net.onnx --shape input=1,3,224,224 --json\n",
+     TAKES_FILE, cli_run_bench},
+    {"inspect", "show what a model holds", "MODEL [options]",
+     "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported, with its"
+     " nodes.  Of a compiled model (.so, .o, .a, for any machine; it is read, not loaded) its kernels, memory and the"
+     " CPU features it needs.",
+     "sxj", NULL,
+     "lathe inspect net.onnx\n"
+     "lathe inspect net.so --json\n",
+     TAKES_FILE, cli_run_inspect},
+    {"opt", "run passes and print the graph", "FILE [options] | --list",
+     "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the level run;"
+     " --time goes to standard error.",
+     "aLOtsDrcmxqTj", NULL,
+     "lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
+     "lathe opt net.onnx --opt-level 3 --time\n"
+     "lathe opt --list\n",
+     TAKES_FILE, cli_run_opt},
+    {"ops", "list the operators", "[options]",
+     "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes too.",
+     "Nj", NULL,
+     "lathe ops | grep nn.\n"
+     "lathe ops --onnx\n",
+     NULL, cli_run_ops},
+    {"targets", "list what code can be made for, and this machine's properties", "[options]",
+     "The kinds of targets, and the properties of this machine or of the target that is said.", "tj", NULL,
+     "lathe targets\n"
+     "lathe targets --target \"llvm -mcpu=skylake-avx512\" --json\n",
+     NULL, cli_run_targets},
+    {"completion", "print what makes a shell complete these commands", "SHELL",
+     "For bash, zsh or fish; an installed Lathe has brought them along.", "", NULL,
+     "lathe completion bash > ~/.local/share/bash-completion/completions/lathe\n"
+     "lathe completion fish > ~/.config/fish/completions/lathe.fish\n",
+     "bash zsh fish", cli_run_completion},
+    {"man", "print the man page", "", "Every command and option, as a page that man(1) shows.", "", NULL,
+     "lathe man > lathe.1\n",
+     NULL, cli_run_man},
+};
+const int cli_ncommands = sizeof cli_commands / sizeof *cli_commands;
+
+const Fact cli_exit_states[] = {
+    {"0", "done"},
+    {"1", "the input was refused; one sentence on standard error says why"},
+    {"2", "the command line was wrong"},
+    {"3", "a fault of Lathe's own"},
+    {NULL, NULL},
+};
+const Fact cli_environment[] = {
+    {"LATHE_NUM_THREADS", "threads that parallel loops use (default: the CPUs this process may run on)"},
+    {"CC", "the C compiler that code of target 'c' goes through (default: cc)"},
+    {NULL, NULL},
+};
+/* clang-format on */
