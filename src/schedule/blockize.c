@@ -103,6 +103,10 @@ static void move_init(Tile *v)
   Arena *tmp = scratch(s->ctx);
   Block *b = v->b;
   Block *init = arena_new_of(s->m->arena, Block);
+  const char *why = facts_false_kinds(s, v->block);
+  if (why)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "blockize: the init of %s cannot come before its other instances: %s",
+          tree_what(s, v->block), why);
   init->name = tree_block_name(s, arena_printf(tmp, "%s_init", b->name));
   init->iter = arena_array(s->m->arena, BlockIter, b->niter);
   Map vars = {0};

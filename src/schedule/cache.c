@@ -309,6 +309,8 @@ SchedArg prim_cache_write(Sched *s, SchedArg *a)
   if (facts_reads(BLOCK(block), buffer))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s reads buffer '%s' before it writes it", tree_what(s, block),
           buffer->name);
+  const char *why = facts_reads_others(s, block);
+  if (why) raise(s->ctx, ERR_SCHEDULE, NOWHERE, "cache_write: %s cannot have a cache: %s", tree_what(s, block), why);
   int nlist = a[3].kind == SA_LIST ? a[3].u.list.n : 0;
   int n = facts_readers(tmp, scope, buffer, &reader);
   int k = 0;
@@ -322,7 +324,7 @@ SchedArg prim_cache_write(Sched *s, SchedArg *a)
   Stmt *beside;
   Stmt *loop = find_holder(s, "cache_write", block, 1, &block, k, reader, &beside);
   for (Stmt *p = loop; p && p->kind != S_BLOCK; p = p->parent)
-    if (p->kind == S_FOR && facts_roles(BLOCK(block), LOOPVAR(p)) >> ITER_REDUCE & 1)
+    if (p->kind == S_FOR && facts_unfinished(s, block, p))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE,
             "cache_write: the reduction of %s runs over %s, which also holds readers of its result",
             tree_what(s, block), tree_what(s, p));

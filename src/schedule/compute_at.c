@@ -495,7 +495,7 @@ static Stmt *common_loop(Stmt *a, const Stmt *b)
 static void check_finished(Move *v, Stmt *writer, Stmt *place)
 {
   for (Stmt *p = common_loop(writer, place); p; p = common_loop(p, place))
-    if (facts_roles(BLOCK(writer), LOOPVAR(p)) >> ITER_REDUCE & 1)
+    if (facts_unfinished(v->s, writer, p))
       raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
             "%s: the reduction of %s runs over %s, so its result is not complete at %s", v->prim,
             tree_what(v->s, writer), tree_what(v->s, p), tree_what(v->s, v->loop));
@@ -701,7 +701,7 @@ SchedArg prim_reverse_compute_at(Sched *s, SchedArg *a)
   n = under_loop(&v, n, producer, false, "producer");
   for (int i = 0; i < n; i++)
     for (Stmt *p = v.loop; p && p->kind != S_BLOCK; p = p->parent)
-      if (p->kind == S_FOR && facts_roles(BLOCK(producer[i]), LOOPVAR(p)) >> ITER_REDUCE & 1)
+      if (p->kind == S_FOR && facts_unfinished(s, producer[i], p))
         raise(s->ctx, ERR_SCHEDULE, NOWHERE,
               "reverse_compute_at: the reduction of %s runs over %s, so its result is not complete under %s",
               tree_what(s, producer[i]), tree_what(s, p), tree_what(s, v.loop));

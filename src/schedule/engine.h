@@ -36,6 +36,7 @@ struct Sched {
   Vec(const char *) trace; /* one line each, without the newline */
   Vec(const TensorIntrin *) intrins;
   Vec(uint32_t) guarded;
+  Vec(uint32_t) proven; /* blocks whose iteration kinds are borne out (kinds.c) */
   uint64_t rng;
 };
 
@@ -165,11 +166,26 @@ void facts_check_order_free(Sched *, const char *prim, Stmt *block);
 void facts_check_independent(Sched *, const char *prim, Stmt *loop);
 /* The same for every loop around the statement whose iterations run at once. */
 void facts_check_above(Sched *, const char *prim, Stmt *);
-/* Raises if a block under the loop reads what another one there writes in another
- * iteration. */
-void facts_check_covered(Sched *, const char *prim, Stmt *loop);
+/* The loops, each inside of the one before, change places: raises if a block under them reads or
+ * writes what another one there writes in another iteration. */
+void facts_check_covered(Sched *, const char *prim, int n, Stmt *const *loop);
 /* Infers reads and writes of the block and of those inside and around it anew. */
 void facts_refresh(Sched *, Stmt *block);
+
+/* ---- kinds.c: iteration kinds held against the accesses -------------------------------------------- */
+
+/* Raises if the block uses a loop around it other than by a variable of its own. */
+void facts_check_isolated(Sched *, Stmt *block);
+/* NULL, or why it is not so that instances which differ in a spatial variable write different
+ * elements and read none that another one writes. */
+const char *facts_false_kinds(Sched *, Stmt *block);
+/* NULL, or that an instance of the block may read elements which another one writes. */
+const char *facts_reads_others(Sched *, Stmt *block);
+/* NULL, or why the steps of the block's reductions may not change places. */
+const char *facts_not_commutative(Sched *, Stmt *block);
+bool facts_disjoint_mark(const Block *); /* has the annotation "disjoint" */
+/* May later steps of the loop still change what the block under it has written? */
+bool facts_unfinished(Sched *, Stmt *writer, const Stmt *loop);
 
 /* ---- region.c: boxes ---------------------------------------------------------------------------- */
 
@@ -184,6 +200,8 @@ Box region_under(Sched *, Analyzer *, const Region *, Stmt *block, const Stmt *l
 void region_join(Sched *, Analyzer *, Box *into, const Box *);
 bool region_apart(Sched *, Analyzer *, const Box *, const Box *); /* no element in common */
 bool region_holds(Sched *, Analyzer *, const Box *outer, const Box *inner);
+/* A box over n variables: do different values of them give boxes with no element in common? */
+bool region_distinct(Sched *, Analyzer *, const Box *, int n, const IterVar *const *iter, const Expr *predicate);
 const Expr *region_lesser(Sched *, Analyzer *, const Expr *a, const Expr *b);
 const Expr *region_greater(Sched *, Analyzer *, const Expr *a, const Expr *b);
 

@@ -282,7 +282,8 @@ const char *facts_not_complete(Sched *s, Stmt *block)
   for (int i = 0; i < b->nwrites; i++)
     if (facts_reads(b, b->writes[i].buffer))
       return arena_printf(s->m->arena, "it reads buffer '%s', which it writes", b->writes[i].buffer->name);
-  return not_only_writer(s, block);
+  why = not_only_writer(s, block);
+  return why ? why : facts_false_kinds(s, block);
 }
 
 const char *facts_not_reduction(Sched *s, Stmt *block)
@@ -297,7 +298,9 @@ const char *facts_not_reduction(Sched *s, Stmt *block)
         if (expr_uses_var(b->writes[w].min[d], b->iter[i].var))
           return arena_printf(s->m->arena, "its reduction variable '%s' is in an index that it writes",
                               b->iter[i].var->name);
-  return not_only_writer(s, block);
+  why = not_only_writer(s, block);
+  if (!why) why = facts_false_kinds(s, block);
+  return why ? why : facts_not_commutative(s, block);
 }
 
 void facts_check_whole_scope(Sched *s, const char *prim, Stmt *block)
@@ -356,8 +359,7 @@ void facts_check_inputs_final(Sched *s, const char *prim, Stmt *block)
   for (int k = 0; k < n; k++) {
     bool later = !tree_before(s, writer[k], block);
     for (Stmt *p = block->parent; p && p->kind != S_BLOCK && !later; p = p->parent)
-      later =
-          p->kind == S_FOR && tree_under(writer[k], p) && facts_roles(BLOCK(writer[k]), LOOPVAR(p)) >> ITER_REDUCE & 1;
+      later = p->kind == S_FOR && tree_under(writer[k], p) && facts_unfinished(s, writer[k], p);
     if (later)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s reads what %s still writes later", prim, tree_what(s, block),
             tree_what(s, writer[k]));

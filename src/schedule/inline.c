@@ -143,6 +143,16 @@ void sched_simplify_body(Sched *s, Stmt *block)
   if (BLOCK(block)->init) stmt_rewrite_exprs(BLOCK(block)->init, simplify_expr, an);
 }
 
+/* Bindings say where a block is; those of its body are rewritten, its own are not. */
+static void check_outer_loads(Sched *s, Stmt *reader, const Buffer *buffer)
+{
+  for (int i = 0; i < BLOCK(reader)->niter; i++)
+    if (expr_uses_buffer(BLOCK(reader)->iter[i].value, buffer))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "compute_inline: the binding of '%s' of %s reads buffer '%s', so it has to stay",
+            BLOCK(reader)->iter[i].var->name, tree_what(s, reader), buffer->name);
+}
+
 void sched_inline_block(Sched *s, Stmt *block)
 {
   Arena *tmp = scratch(s->ctx);
@@ -160,6 +170,8 @@ void sched_inline_block(Sched *s, Stmt *block)
     v.an = facts_analyzer(s, consumer[i]);
     facts_bind_below(v.an, consumer[i]);
     check_only_loads(s, "compute_inline", consumer[i], buffer);
+    check_outer_loads(s, consumer[i], buffer);
+    if (BLOCK(consumer[i])->predicate) BLOCK(consumer[i])->predicate = expr_rewrite(&rw, BLOCK(consumer[i])->predicate);
     stmt_rewrite_exprs(BLOCK(consumer[i])->body, inline_expr, &rw);
     if (BLOCK(consumer[i])->init) stmt_rewrite_exprs(BLOCK(consumer[i])->init, inline_expr, &rw);
     sched_simplify_body(s, consumer[i]);
@@ -291,6 +303,10 @@ SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
   check_other_inputs(&v);
   v.index = arena_array(tmp, const Expr *, v.buffer->ndim);
   expr_visit(s->ctx, v.store->u.store.value, note_read, &v);
+  for (int i = 0; i < BLOCK(block)->niter; i++)
+    if (expr_uses_buffer(BLOCK(block)->iter[i].value, v.buffer))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: the binding of '%s' of %s reads buffer '%s'",
+            BLOCK(block)->iter[i].var->name, tree_what(s, block), v.buffer->name);
   for (int d = 0; d < v.store->u.store.n; d++)
     if (expr_uses_buffer(v.store->u.store.index[d], v.buffer))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s uses buffer '%s' in an index",

@@ -30,7 +30,28 @@ static void add_predicate(Sched *s, Stmt *below, const Expr *cond)
 {
   Stmt **block;
   int n = tree_blocks(scratch(s->ctx), below, &block);
-  for (int i = 0; i < n; i++) BLOCK(block[i])->predicate = sched_both(s, BLOCK(block[i])->predicate, cond);
+  for (int i = 0; i < n; i++) {
+    const Expr *own = BLOCK(block[i])->predicate;
+    bool reads = own && expr_has_kind(own, E_LOAD); /* only where the new condition holds */
+    BLOCK(block[i])->predicate = reads ? sched_both(s, cond, own) : sched_both(s, own, cond);
+  }
+}
+
+typedef struct Outside {
+  Sched *s;
+  Stmt *loop;
+} Outside;
+
+/* A condition or a bound that stands between the loop and its blocks has no predicate to keep it from steps that
+ * are not there. */
+static void check_outside(void *env, Stmt *holder, const Expr *e)
+{
+  Outside *v = env;
+  bool between = stmt_enclosing_block(holder) == stmt_enclosing_block(v->loop) && holder->kind != S_BLOCK;
+  if (between && expr_has_kind(e, E_LOAD) && expr_uses_var(e, LOOPVAR(v->loop)))
+    raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+          "split: the factors do not divide %s, and %s under it is read outside of any block in each of its steps",
+          tree_what(v->s, v->loop), expr_str_of(scratch(v->s->ctx), e));
 }
 
 /* ---- split ------------------------------------------------------------------------------- */
@@ -110,7 +131,10 @@ SchedArg prim_split(Sched *s, SchedArg *a)
   bool perfect = analyzer_prove(an, expr_binary(s->m, E_LE, expr_simplify(an, product), extent));
 
   Stmt *body = loop->u.loop.body;
-  if (!perfect) add_predicate(s, loop, expr_lt(s->m, offset, extent));
+  if (!perfect) {
+    stmt_visit_exprs(body, check_outside, &(Outside){s, loop});
+    add_predicate(s, loop, expr_lt(s->m, offset, extent));
+  }
   Map map = {0};
   map_put(tmp, &map, old, (void *)value);
   stmt_substitute(s->m, body, &map);
@@ -238,6 +262,7 @@ static void check_reduction_order(Sched *s, Stmt *block, int n, Stmt *const *bef
 {
   const Block *b = BLOCK(block);
   bool crosses = false;
+  bool reduces = false; /* steps of the reduction change places */
   for (int i = 0; i < n; i++) {
     int roles = facts_roles(b, LOOPVAR(before[i]));
     bool mixed = roles >> ITER_REDUCE & roles >> ITER_SPATIAL & 1;
@@ -246,6 +271,7 @@ static void check_reduction_order(Sched *s, Stmt *block, int n, Stmt *const *bef
       int other = facts_roles(b, LOOPVAR(before[k]));
       bool swapped = position(after, n, before[i]) > position(after, n, before[k]);
       crosses |= swapped && ((roles | other) >> ITER_REDUCE & 1) && roles != other;
+      reduces |= swapped && roles >> ITER_REDUCE & other >> ITER_REDUCE & 1;
       bool mixed_too = other >> ITER_REDUCE & other >> ITER_SPATIAL & 1;
       if (swapped && mixed && mixed_too && b->init)
         raise(s->ctx, ERR_SCHEDULE, NOWHERE,
@@ -255,7 +281,10 @@ static void check_reduction_order(Sched *s, Stmt *block, int n, Stmt *const *bef
     }
   }
   Stmt **loops;
-  const char *why = NULL;
+  const char *why = reduces ? facts_not_commutative(s, block) : NULL;
+  if (why)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reorder: the reduction of %s must stay in order: %s", tree_what(s, block),
+          why);
   int nloops = tree_loops_below(scratch(s->ctx), block, before[0]->parent, &loops);
   if (crosses && !facts_injective(s, block, nloops, loops, &why))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
@@ -285,7 +314,7 @@ SchedArg prim_reorder(Sched *s, SchedArg *a)
     facts_check_order_free(s, "reorder", block[i]);
     check_reduction_order(s, block[i], np, before, after);
   }
-  facts_check_covered(s, "reorder", before[np - 1]);
+  facts_check_covered(s, "reorder", np, before);
 
   Stmt *place = stmt_nop(s->m);
   Stmt *body = before[np - 1]->u.loop.body;

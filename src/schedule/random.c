@@ -288,7 +288,7 @@ void random_compare(const PrimFunc *f, const PrimFunc *g, uint64_t seed)
   TirArg *x = random_args(scratch(ctx), f, seed);
   TirArg *y = random_args(scratch(ctx), f, seed);
   func_interpret(f, f->nparam, x);
-  func_interpret(g, g->nparam, y);
+  func_interpret_shuffled(g, g->nparam, y, seed);
   for (int i = 0; i < f->nparam; i++) {
     if (!x[i].data) continue;
     size_t count = 1;

@@ -87,6 +87,16 @@ static void check_decompose(Sched *s, Stmt *block, Stmt *loop)
           tree_what(s, block));
   tree_check_plain(s, "decompose_reduction", block);
   sched_check_starts(s, "decompose_reduction", block);
+  const char *why = facts_false_kinds(s, block);
+  if (why)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: the instances of %s must run in order: %s",
+          tree_what(s, block), why);
+  facts_check_covered(s, "decompose_reduction", 1, &loop);
+  if (b->predicate && expr_has_kind(b->predicate, E_LOAD))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+          "decompose_reduction: the predicate of %s reads memory, so it is not known whether the init runs; put the "
+          "condition into its body",
+          tree_what(s, block));
   for (int i = 0; i < b->niter; i++)
     if (b->iter[i].kind != ITER_SPATIAL && b->iter[i].kind != ITER_REDUCE)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "decompose_reduction: the variable '%s' of %s is opaque",

@@ -126,52 +126,6 @@ static bool is_private(Sched *s, const Stmt *loop, const Buffer *buffer)
   return true;
 }
 
-typedef struct SelfAccess {
-  const Buffer *buffer;
-  Vec(Stmt *) stores;
-  Arena *arena;
-  bool ordered;
-} SelfAccess;
-
-static bool note_store(void *env, Stmt *stmt)
-{
-  SelfAccess *v = env;
-  if (stmt->kind == S_STORE && stmt->u.store.buffer == v->buffer) vec_push(v->arena, &v->stores, stmt);
-  return true;
-}
-
-static void check_load(void *env, const Expr *e)
-{
-  SelfAccess *v = env;
-  if (e->kind != E_LOAD || e->u.buffer != v->buffer) return;
-  for (int i = 0; i < v->stores.n; i++) {
-    const Stmt *store = v->stores.v[i];
-    bool same = true;
-    for (int d = 0; d < e->nargs; d++) same &= store->u.store.index[d] == e->arg[d];
-    if (same) return;
-  }
-  v->ordered = true;
-}
-
-static void check_holder(void *env, Stmt *holder, const Expr *e)
-{
-  SelfAccess *v = env;
-  if (holder->kind != S_BLOCK) expr_visit(arena_ctx(v->arena), e, check_load, v);
-}
-
-/* Does an instance of the block read elements that another one writes? */
-static bool order_matters(Sched *s, Stmt *block)
-{
-  const Block *b = BLOCK(block);
-  for (int i = 0; i < b->nwrites; i++) {
-    SelfAccess v = {.buffer = b->writes[i].buffer, .arena = scratch(s->ctx)};
-    stmt_visit(b->body, note_store, &v);
-    if (v.stores.n) stmt_visit_exprs(b->body, check_holder, &v);
-    if (v.ordered) return true;
-  }
-  return false;
-}
-
 void facts_check_order_free(Sched *s, const char *prim, Stmt *block)
 {
   const Block *b = BLOCK(block);
@@ -179,41 +133,240 @@ void facts_check_order_free(Sched *s, const char *prim, Stmt *block)
     if (b->iter[i].kind != ITER_SPATIAL && b->iter[i].kind != ITER_REDUCE)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s has the opaque variable '%s', so its instances must run in order",
             prim, tree_what(s, block), b->iter[i].var->name);
-  if (order_matters(s, block))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-          "%s: %s reads elements that other instances of it write, so they must run in order", prim,
-          tree_what(s, block));
+  const char *why = facts_false_kinds(s, block);
+  if (why)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the instances of %s must run in order: %s", prim, tree_what(s, block),
+          why);
 }
 
-static void check_pair_covered(Sched *s, const char *prim, Analyzer *an, Stmt *loop, Stmt *writer, Stmt *reader)
+/* ---- two blocks under loops whose iterations change places --------------------------------- */
+
+/* Loops whose iterations change places or run at once, innermost last; all of them around
+ * what is compared. */
+typedef struct Varied {
+  Sched *s;
+  const char *prim;
+  Analyzer *an;
+  int n;
+  Stmt *const *loop;
+  const Stmt *at_once; /* the one loop, when its iterations run at once; else NULL */
+} Varied;
+
+static const Stmt *innermost(const Varied *v) { return v->loop[v->n - 1]; }
+
+/* The index along d by the loops, and the loops inside of the varied ones that it uses. */
+static const Expr *index_by_loops(Varied *v, Stmt *block, const Expr *e, int *n, Stmt ***inner)
 {
+  Arena *tmp = scratch(v->s->ctx);
+  Map values = {0};
+  for (int i = 0; i < BLOCK(block)->niter; i++)
+    map_put(tmp, &values, BLOCK(block)->iter[i].var, (void *)(uintptr_t)BLOCK(block)->iter[i].value);
+  e = expr_simplify(v->an, expr_substitute(v->s->m, e, &values));
+  int all = tree_loops_below(tmp, block, innermost(v), inner);
+  *n = 0;
+  for (int i = 0; i < all; i++)
+    if (expr_uses_var(e, LOOPVAR((*inner)[i]))) (*inner)[(*n)++] = (*inner)[i];
+  return e;
+}
+
+/* Do the two touch the same elements in each iteration: the same indices over loops of the same ranges? */
+static bool same_elements(Varied *v, Stmt *x, const Region *rx, Stmt *y, const Region *ry)
+{
+  Sched *s = v->s;
+  Map other = {0}; /* loops of y -> those of x */
+  for (int d = 0; d < rx->buffer->ndim; d++) {
+    Stmt **lx, **ly;
+    int nx, ny;
+    const Expr *ex = index_by_loops(v, x, rx->min[d], &nx, &lx);
+    const Expr *ey = index_by_loops(v, y, ry->min[d], &ny, &ly);
+    if (nx != ny || rx->extent[d] != ry->extent[d]) return false;
+    for (int i = 0; i < nx; i++) {
+      const Expr *to = map_get(&other, LOOPVAR(ly[i]));
+      if (to && to != var_expr(LOOPVAR(lx[i]))) return false;
+      if (lx[i]->u.loop.min != ly[i]->u.loop.min || lx[i]->u.loop.extent != ly[i]->u.loop.extent) return false;
+      map_put(scratch(s->ctx), &other, LOOPVAR(ly[i]), (void *)(uintptr_t)var_expr(LOOPVAR(lx[i])));
+    }
+    if (ex != ey && !analyzer_prove_equal(v->an, ex, expr_substitute(s->m, ey, &other))) return false;
+  }
+  return true;
+}
+
+typedef struct Gaps {
+  Varied *v;
+  Stmt *block;
+  const Buffer *buffer;
+  bool found;
+} Gaps;
+
+static bool used_once(const Expr *const *index, int n, const Var *v)
+{
+  int uses = 0;
+  for (int d = 0; d < n; d++) uses += expr_uses_var(index[d], v);
+  return uses <= 1;
+}
+
+/* Steps of a loop may overlap those of another one, as windows do: an index takes all values between its ends when,
+ * by size, no step is larger than all that the smaller ones cover and one more. */
+static bool overlaps_densely(Analyzer *an, int n, const Expr *const *index, int nloop, const IterVar *const *loop)
+{
+  enum { MOST = 8 };
+  const Var *vars[MOST];
+  const Expr *coeff[MOST + 1];
+  if (nloop > MOST) return false;
+  for (int i = 0; i < nloop; i++) vars[i] = loop[i]->var;
+  for (int i = 0; i < nloop; i++)
+    if (!used_once(index, n, vars[i]) || loop[i]->extent->kind != E_INT) return false;
+  for (int d = 0; d < n; d++) {
+    if (!expr_linear(an, index[d], nloop, vars, coeff)) return false;
+    bool done[MOST] = {false};
+    int64_t covered = 0;
+    for (int k = 0; k < nloop; k++) {
+      int next = -1;
+      for (int i = 0; i < nloop; i++) {
+        if (coeff[i]->kind != E_INT || coeff[i]->u.i < 0) return false;
+        if (!done[i] && (next < 0 || coeff[i]->u.i < coeff[next]->u.i)) next = i;
+      }
+      done[next] = true;
+      if (coeff[next]->u.i > covered + 1) return false;
+      covered += coeff[next]->u.i * (loop[next]->extent->u.i - 1);
+    }
+  }
+  return true;
+}
+
+/* Does the store leave elements out of the box that it writes in one iteration? */
+static bool note_gap(void *env, Stmt *store)
+{
+  Gaps *g = env;
+  Sched *s = g->v->s;
+  if (store->kind != S_STORE || store->u.store.buffer != g->buffer) return true;
+  Arena *tmp = scratch(s->ctx);
+  int n = store->u.store.n;
+  const Expr **index = arena_copy(tmp, store->u.store.index, (size_t)n * sizeof *index);
+  Vec(const IterVar *) iters = {0};
+  for (Stmt *p = store->parent; p != innermost(g->v); p = p->parent) {
+    Map values = {0};
+    g->found |= p->kind == S_IF || p->kind == S_WHILE || (p->kind == S_BLOCK && facts_guarded(s, p));
+    for (int i = 0; p->kind == S_BLOCK && i < BLOCK(p)->niter; i++)
+      map_put(tmp, &values, BLOCK(p)->iter[i].var, (void *)(uintptr_t)BLOCK(p)->iter[i].value);
+    for (int d = 0; d < n && p->kind == S_BLOCK; d++) index[d] = expr_substitute(s->m, index[d], &values);
+    if (p->kind != S_FOR) continue;
+    bool used = false;
+    for (int d = 0; d < n; d++) used |= expr_uses_var(index[d], LOOPVAR(p));
+    IterVar *iv = arena_new_of(tmp, IterVar);
+    *iv = (IterVar){.var = LOOPVAR(p), .min = p->u.loop.min, .extent = p->u.loop.extent, .kind = ITER_SPATIAL};
+    if (used) vec_push(tmp, &iters, iv);
+  }
+  const char *why;
+  g->found |= iters.n && !itermap_detect(g->v->an, n, index, iters.n, iters.v, NULL, ITERMAP_SURJECTIVE, NULL, &why) &&
+              !overlaps_densely(g->v->an, n, index, iters.n, iters.v);
+  return true;
+}
+
+/* All that the reader reads in an iteration, the writer has written before in the same one. */
+static bool is_covered(Varied *v, Stmt *writer, const Region *out, Stmt *reader, const Region *in)
+{
+  if (!tree_before(v->s, writer, reader)) return false;
+  Box made = region_under(v->s, v->an, out, writer, innermost(v));
+  Box needed = region_under(v->s, v->an, in, reader, innermost(v));
+  if (!region_holds(v->s, v->an, &made, &needed)) return false;
+  Gaps g = {.v = v, .block = writer, .buffer = out->buffer};
+  stmt_visit(writer, note_gap, &g);
+  return !g.found || (!facts_guarded(v->s, writer) && same_elements(v, writer, out, reader, in));
+}
+
+static bool always_apart(Varied *v, Stmt *x, const Region *rx, Stmt *y, const Region *ry)
+{
+  Box all_x = region_under(v->s, v->an, rx, x, NULL);
+  Box all_y = region_under(v->s, v->an, ry, y, NULL);
+  return region_apart(v->s, v->an, &all_x, &all_y);
+}
+
+static void check_pair_covered(Varied *v, Stmt *writer, Stmt *reader)
+{
+  Sched *s = v->s;
   const Block *w = BLOCK(writer);
   const Block *r = BLOCK(reader);
   for (int i = 0; i < w->nwrites; i++)
     for (int k = 0; k < r->nreads; k++) {
       if (w->writes[i].buffer != r->reads[k].buffer) continue;
-      Box out = region_under(s, an, &w->writes[i], writer, loop);
-      Box in = region_under(s, an, &r->reads[k], reader, loop);
-      if (tree_before(s, writer, reader) && region_holds(s, an, &out, &in)) continue;
-      Box all_out = region_under(s, an, &w->writes[i], writer, NULL);
-      Box all_in = region_under(s, an, &r->reads[k], reader, NULL);
-      if (!region_apart(s, an, &all_out, &all_in))
+      if (is_covered(v, writer, &w->writes[i], reader, &r->reads[k])) continue;
+      if (!always_apart(v, writer, &w->writes[i], reader, &r->reads[k]))
         raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-              "%s: %s carries a dependence: %s reads buffer '%s' where %s writes it in another iteration", prim,
-              tree_what(s, loop), tree_what(s, reader), out.buffer->name, tree_what(s, writer));
+              "%s: %s carries a dependence: %s reads buffer '%s' where %s writes it in another iteration", v->prim,
+              tree_what(s, innermost(v)), tree_what(s, reader), w->writes[i].buffer->name, tree_what(s, writer));
     }
 }
 
-void facts_check_covered(Sched *s, const char *prim, Stmt *loop)
+/* Two blocks that write one buffer: what one writes in an iteration, the other one writes in
+ * no other. */
+static bool writes_keep_apart(Varied *v, Stmt *x, const Region *rx, Stmt *y, const Region *ry)
+{
+  Sched *s = v->s;
+  if (always_apart(v, x, rx, y, ry)) return true;
+  /* check_distinct has shown that iterations at once write different elements of each */
+  if (v->at_once && same_elements(v, x, rx, y, ry)) return true;
+  Arena *tmp = scratch(s->ctx);
+  const IterVar **iters = arena_array(tmp, const IterVar *, v->n);
+  for (int i = 0; i < v->n; i++) {
+    IterVar *iv = arena_new_of(tmp, IterVar);
+    const Stmt *l = v->loop[i];
+    *iv = (IterVar){.var = LOOPVAR(l), .min = l->u.loop.min, .extent = l->u.loop.extent, .kind = ITER_SPATIAL};
+    iters[i] = iv;
+  }
+  Box bx = region_under(s, v->an, rx, x, innermost(v));
+  Box by = region_under(s, v->an, ry, y, innermost(v));
+  return (region_holds(s, v->an, &bx, &by) && region_distinct(s, v->an, &bx, v->n, iters, BLOCK(x)->predicate)) ||
+         (region_holds(s, v->an, &by, &bx) && region_distinct(s, v->an, &by, v->n, iters, BLOCK(y)->predicate));
+}
+
+static bool is_private(Sched *s, const Stmt *loop, const Buffer *buffer);
+
+static void check_pair_writes(Varied *v, Stmt *x, Stmt *y)
+{
+  Sched *s = v->s;
+  const Block *a = BLOCK(x);
+  const Block *b = BLOCK(y);
+  for (int i = 0; i < a->nwrites; i++)
+    for (int k = 0; k < b->nwrites; k++) {
+      const Buffer *buffer = a->writes[i].buffer;
+      if (b->writes[k].buffer != buffer || (v->at_once && is_private(s, v->at_once, buffer))) continue;
+      if (!writes_keep_apart(v, x, &a->writes[i], y, &b->writes[k]))
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+              "%s: under %s, %s and %s both write buffer '%s', and may write one element in different iterations",
+              v->prim, tree_what(s, innermost(v)), tree_what(s, x), tree_what(s, y), buffer->name);
+    }
+}
+
+static void check_pairs(Varied *v)
 {
   Stmt **block;
-  int n = tree_blocks(scratch(s->ctx), loop, &block);
+  Stmt *top = v->loop[v->n - 1];
+  int n = tree_blocks(scratch(v->s->ctx), top, &block);
   if (n < 2) return;
-  Analyzer *an = facts_analyzer(s, loop);
-  facts_bind_below(an, loop);
+  v->an = facts_analyzer(v->s, top);
+  facts_bind_below(v->an, top);
   for (int i = 0; i < n; i++)
-    for (int k = 0; k < n; k++)
-      if (i != k) check_pair_covered(s, prim, an, loop, block[i], block[k]);
+    for (int k = 0; k < n; k++) {
+      if (i != k) check_pair_covered(v, block[i], block[k]);
+      if (i < k) check_pair_writes(v, block[i], block[k]);
+    }
+}
+
+void facts_check_covered(Sched *s, const char *prim, int n, Stmt *const *loop)
+{
+  check_pairs(&(Varied){.s = s, .prim = prim, .n = n, .loop = loop});
+}
+
+/* In each iteration: the block does not go on with what an earlier one has left in the buffer. */
+static bool starts_anew(Sched *s, Stmt *loop, Stmt *block, const Buffer *buffer)
+{
+  Stmt **other;
+  if (!facts_reads(BLOCK(block), buffer)) return true;
+  int n = facts_writers(scratch(s->ctx), loop, buffer, &other);
+  for (int i = 0; i < n; i++)
+    if (other[i] != block && tree_before(s, other[i], block)) return true;
+  return false;
 }
 
 static void check_distinct(Sched *s, const char *prim, Stmt *loop, Stmt *block)
@@ -221,7 +374,8 @@ static void check_distinct(Sched *s, const char *prim, Stmt *loop, Stmt *block)
   const Block *b = BLOCK(block);
   if (!facts_not_complete(s, block)) return; /* instances that meet write the same value */
   bool private = true;
-  for (int i = 0; i < b->nwrites; i++) private &= is_private(s, loop, b->writes[i].buffer);
+  for (int i = 0; i < b->nwrites; i++)
+  private &= is_private(s, loop, b->writes[i].buffer) && starts_anew(s, loop, block, b->writes[i].buffer);
   if (private || !b->nwrites) return;
   Stmt **loops;
   const char *why = NULL;
@@ -267,7 +421,7 @@ void facts_check_independent(Sched *s, const char *prim, Stmt *loop)
     facts_check_order_free(s, prim, block[i]);
     check_distinct(s, prim, loop, block[i]);
   }
-  facts_check_covered(s, prim, loop);
+  check_pairs(&(Varied){.s = s, .prim = prim, .n = 1, .loop = &loop, .at_once = loop});
 }
 
 void facts_check_above(Sched *s, const char *prim, Stmt *stmt)

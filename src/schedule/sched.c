@@ -12,6 +12,15 @@ static bool note_guarded(void *env, Stmt *s)
   return true;
 }
 
+/* While the indices are as they were written; later ones are harder to see through. */
+static bool prove_kinds(void *env, Stmt *s)
+{
+  if (s->kind != S_BLOCK || !s->parent) return true;
+  facts_check_isolated(env, s);
+  facts_false_kinds(env, s);
+  return true;
+}
+
 static void release_module(void *m) { module_release(m); }
 
 /* A schedule around an imported copy of f; nothing is left behind if that fails. */
@@ -48,6 +57,7 @@ Sched *sched_new(const PrimFunc *f, uint64_t seed)
   defer(ctx, free_schedule, s);
   s->rng = seed ? seed : 0x243f6a8885a308d3u;
   stmt_visit(s->f->body, note_guarded, s);
+  stmt_visit(s->f->body, prove_kinds, s);
   module_retain(s->m);
   scope_end(ctx, scope);
   return s;
@@ -65,6 +75,7 @@ Sched *sched_clone(const Sched *from)
   for (int i = 0; i < from->trace.n; i++) vec_push(a, &s->trace, arena_strdup(a, from->trace.v[i]));
   for (int i = 0; i < from->intrins.n; i++) vec_push(a, &s->intrins, from->intrins.v[i]);
   for (int i = 0; i < from->guarded.n; i++) vec_push(a, &s->guarded, from->guarded.v[i]);
+  for (int i = 0; i < from->proven.n; i++) vec_push(a, &s->proven, from->proven.v[i]);
   module_retain(s->m);
   scope_end(ctx, scope);
   return s;

@@ -211,18 +211,25 @@ Sched *te_sched_emit(TeSched *, const char *name, int nargs, const TeArg *args);
  * reductions; sizes with primes among them, now and then symbolic. */
 int random_compute(Module *, uint64_t *seed, TeArg **args); /* its arguments, the output last */
 PrimFunc *random_func(Module *, uint64_t *seed);            /* the same as a function */
+/* A loop program of small nests in which iteration kinds, bindings and accesses do not have to
+ * fit each other: it means what its loops do in order. */
+PrimFunc *random_loose_func(Module *, uint64_t *seed);
 /* One random primitive with random arguments.  True if it was accepted; a refusal is no
  * error, anything else is raised. */
 bool random_step(Sched *, uint64_t *seed);
 /* Numbers for the arguments of f (sizes drawn from seed), in the arena: integers small
  * enough that float sums are exact. */
 TirArg *random_args(Arena *, const PrimFunc *f, uint64_t seed);
-/* Runs both on the same numbers; raises ERR_INTERNAL naming the element that differs. */
+/* Runs both on the same numbers, the second with what runs at once in any order; raises ERR_INTERNAL
+ * naming the element that differs. */
 void random_compare(const PrimFunc *, const PrimFunc *, uint64_t seed);
 /* A random computation and that many random steps on it.  After each accepted one the
  * function is well formed and computes the same; after each refused one it is as it
  * was; at the end the trace's text replays to an equal function.  Raises otherwise.
  * Returns the number of accepted steps.  each (may be NULL) is called on the result. */
 int random_trial(Ctx *, uint64_t seed, int steps, void (*each)(void *, const PrimFunc *plain, Sched *), void *env);
+/* The same on a loose program; what runs at once is run in several orders. */
+int random_loose_trial(Ctx *, uint64_t seed, int steps, void (*each)(void *, const PrimFunc *plain, Sched *),
+                       void *env);
 
 #endif

@@ -212,11 +212,46 @@ static void walk_select(Where *w, const Expr *e)
   walk(side, e->arg[2]);
 }
 
+/* The first axis of any operation that e uses, or NULL. */
+static const Var *axis_in(Ctx *ctx, const Expr *e)
+{
+  const Var **v;
+  int n = expr_free_vars(scratch(ctx), e, &v);
+  for (int i = 0; i < n; i++)
+    if (v[i]->axis) return v[i];
+  return NULL;
+}
+
+/* A reducer and the range it runs over are the same for every element that is computed. */
+static void check_reducer(const TeOp *op, const Reduce *r)
+{
+  Ctx *ctx = op->m->ctx;
+  for (int i = 0; i < r->naxis; i++) {
+    const Var *v = axis_in(ctx, r->axis[i]->extent);
+    if (!v) v = axis_in(ctx, r->axis[i]->min);
+    if (v)
+      raise(ctx, ERR_ARGUMENT, NOWHERE,
+            "compute '%s': the range of reduce axis '%s' depends on the axis '%s'; reduce over the largest range and "
+            "leave out the rest by where=",
+            op->name, r->axis[i]->var->name, v->name);
+  }
+  for (int i = 0; i < r->reducer->n; i++) {
+    const Var *v = axis_in(ctx, r->reducer->identity[i]);
+    if (!v) v = axis_in(ctx, r->reducer->result[i]);
+    if (v)
+      raise(ctx, ERR_ARGUMENT, NOWHERE,
+            "compute '%s': reducer '%s' uses the axis '%s'; its result and identity are over its own values, and init= "
+            "starts a reduction from a value of each element",
+            op->name, r->reducer->name, v->name);
+  }
+}
+
 static void walk_reduce(Where *w, const Expr *e)
 {
   Ctx *ctx = w->op->m->ctx;
   const Reduce *r = e->u.reduce;
   int n = r->reducer->n;
+  check_reducer(w->op, r);
   for (int i = 0; i < r->naxis; i++)
     if (is_own_axis(w, r->axis[i]->var))
       raise(ctx, ERR_ARGUMENT, NOWHERE, "compute '%s': axis '%s' is reduced over but in use around the reduction",

@@ -328,6 +328,12 @@ static Region *collect(Walk *w, bool write, bool skip_written, int *count)
   return out;
 }
 
+/* Of a binding or a predicate, which are over the loops around the block: the whole buffer. */
+static void visit_outer_load(void *env, const Expr *e)
+{
+  if (e->kind == E_LOAD) add_access(env, e->u.buffer, NULL, false);
+}
+
 void block_infer_access(Module *m, Block *b)
 {
   Scope scope = scope_begin(m->ctx);
@@ -335,6 +341,10 @@ void block_infer_access(Module *m, Block *b)
   for (int i = 0; i < b->niter; i++) analyzer_bind(w.an, b->iter[i].var, b->iter[i].min, b->iter[i].extent);
   for (int i = 0; i < b->nallocs; i++) hide(&w, b->allocs[i]);
   for (int i = 0; i < b->nmatches; i++) map_put(w.arena, &w.views, b->matches[i].buffer, &b->matches[i]);
+  if (b->predicate && expr_has_kind(b->predicate, E_LOAD)) expr_visit(m->ctx, b->predicate, visit_outer_load, &w);
+  for (int i = 0; i < b->niter; i++)
+    if (b->iter[i].value && expr_has_kind(b->iter[i].value, E_LOAD))
+      expr_visit(m->ctx, b->iter[i].value, visit_outer_load, &w);
   if (b->init) visit_stmt(&w, b->init);
   visit_stmt(&w, b->body);
   /* a reduction's update reads what its init wrote: not an input of the block */

@@ -194,6 +194,20 @@ static void check_axes(Check *c, const Block *b)
   }
 }
 
+/* An init runs once for all values of the reductions, before their first step. */
+static void check_init_expr(void *env, Stmt *holder, const Expr *e)
+{
+  Check *c = env;
+  const Block *b = c->at->u.block;
+  (void)holder;
+  for (int i = 0; i < b->niter; i++)
+    if (b->iter[i].kind == ITER_REDUCE && expr_uses_var(e, b->iter[i].var))
+      fail(c,
+           "T.init() uses the reduction variable '%s'; it runs once for all of its values, so it can be over spatial "
+           "variables alone",
+           b->iter[i].var->name);
+}
+
 static void check_block(Check *c, const Stmt *s)
 {
   const Block *b = s->u.block;
@@ -224,7 +238,11 @@ static void check_block(Check *c, const Stmt *s)
     bind_sizes(c, m->buffer);
     declare_buffer(c, m->buffer);
   }
-  if (b->init) check_stmt(c, b->init, s);
+  if (b->init) {
+    check_stmt(c, b->init, s);
+    c->at = s;
+    stmt_visit_exprs(b->init, check_init_expr, c);
+  }
   check_stmt(c, b->body, s);
   c->block = outer;
   c->block_depth = outer_depth;

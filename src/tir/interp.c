@@ -47,6 +47,8 @@ struct SNode {
   MatchNode *match;
   int nmatch;
   SNode *init, *body; /* body: loops, lets, allocations, blocks; then */
+  int *own;           /* loops: slots of the buffers that are new in each iteration */
+  int nown;
 };
 
 typedef struct Group {
@@ -185,6 +187,78 @@ static SNode *compile_stmt(Compiler *c, const Stmt *s)
   return n;
 }
 
+/* ---- what is new in each iteration ------------------------------------------------------ */
+
+typedef struct Accesses {
+  Arena *arena;
+  Ctx *ctx;
+  Map count; /* data Var* -> number of accesses */
+} Accesses;
+
+static void count_access(Accesses *v, const Var *data)
+{
+  map_put(v->arena, &v->count, data, (void *)((intptr_t)map_get(&v->count, data) + 1));
+}
+
+static void count_node(void *env, const Expr *e)
+{
+  if (e->kind == E_LOAD) count_access(env, e->u.buffer->data);
+  if (e->kind == E_VAR && e->dtype.code == DT_HANDLE) count_access(env, e->u.var);
+}
+
+static void count_expr(void *env, Stmt *holder, const Expr *e)
+{
+  Accesses *v = env;
+  if (holder->kind != S_BLOCK) expr_visit(v->ctx, e, count_node, v);
+}
+
+static bool count_stmt(void *env, Stmt *s)
+{
+  Accesses *v = env;
+  if (s->kind == S_STORE) count_access(v, s->u.store.buffer->data);
+  if (s->kind == S_BLOCK && s->u.block->predicate) expr_visit(v->ctx, s->u.block->predicate, count_node, v);
+  for (int i = 0; s->kind == S_BLOCK && i < s->u.block->niter; i++)
+    expr_visit(v->ctx, s->u.block->iter[i].value, count_node, v);
+  for (int i = 0; s->kind == S_BLOCK && i < s->u.block->nmatches; i++)
+    count_access(v, s->u.block->matches[i].source.buffer->data);
+  return true;
+}
+
+static void count_below(Accesses *v, const Stmt *s)
+{
+  stmt_visit_exprs((Stmt *)(uintptr_t)s, count_expr, v);
+  stmt_visit((Stmt *)(uintptr_t)s, count_stmt, v);
+}
+
+/* Buffers of the blocks around the loop that are touched under it alone. */
+static void find_own(Compiler *c, const PrimFunc *f, SNode *n)
+{
+  Accesses all = {.arena = c->arena, .ctx = c->m->ctx};
+  Accesses here = all;
+  count_below(&all, f->body);
+  count_below(&here, n->stmt);
+  n->own = arena_array(c->arena, int, here.count.n);
+  for (const Stmt *p = n->stmt->parent; p; p = p->parent)
+    for (int i = 0; p->kind == S_BLOCK && i < p->u.block->nallocs; i++) {
+      const Var *data = p->u.block->allocs[i]->data;
+      void *times = map_get(&here.count, data);
+      if (times && times == map_get(&all.count, data)) n->own[n->nown++] = interp_compile_var(c, data);
+    }
+}
+
+static bool runs_at_once(const Stmt *s)
+{
+  return s->kind == S_FOR && (s->u.loop.kind == FOR_PARALLEL || s->u.loop.kind == FOR_VECTORIZED);
+}
+
+static void find_all_own(Compiler *c, const PrimFunc *f, SNode *n)
+{
+  if (runs_at_once(n->stmt)) find_own(c, f, n);
+  for (int i = 0; i < n->nchild; i++) find_all_own(c, f, n->child[i]);
+  if (n->init) find_all_own(c, f, n->init);
+  if (n->body) find_all_own(c, f, n->body);
+}
+
 /* ---- running --------------------------------------------------------------------------- */
 
 static void exec(Run *r, const SNode *n, Group g);
@@ -230,6 +304,117 @@ static void exec_store(Run *r, const SNode *n, Slot *env)
   scope_end(r->ctx, scope);
 }
 
+/* ---- without order ---- */
+
+static uint64_t draw(Run *r)
+{
+  r->shuffle ^= r->shuffle << 13;
+  r->shuffle ^= r->shuffle >> 7;
+  r->shuffle ^= r->shuffle << 17;
+  return r->shuffle;
+}
+
+static bool is_ordered(const Run *r, const Stmt *loop)
+{
+  return !r->shuffle || loop->u.loop.kind == FOR_SERIAL || loop->u.loop.kind == FOR_UNROLLED;
+}
+
+/* The numbers below n in some order; NULL: as they are. */
+static int64_t *shuffled(Run *r, const Stmt *loop, int64_t n)
+{
+  if (is_ordered(r, loop) || n > MAX_THREADS || n < 1) return NULL;
+  int64_t *order = arena_array(scratch(r->ctx), int64_t, n);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t k = (int64_t)(draw(r) % (uint64_t)(i + 1));
+    order[i] = order[k];
+    order[k] = i;
+  }
+  return order;
+}
+
+/* Other memory of the same size for the loop's own buffers. */
+static void renew_own(Run *r, const SNode *n, Slot *env)
+{
+  for (int i = 0; i < n->nown; i++) {
+    const Mem *old = env[n->own[i]].mem;
+    Mem *mem = arena_new_of(scratch(r->ctx), Mem);
+    *mem = (Mem){arena_alloc(scratch(r->ctx), (size_t)old->hi + 1), 0, old->hi};
+    memset(mem->data, 0xff, (size_t)old->hi);
+    env[n->own[i]].mem = mem;
+  }
+}
+
+/* The lanes of each member's vector, which go on as members of their own. */
+static void exec_vector(Run *r, const SNode *n, Group g)
+{
+  Scope scope = scope_begin(r->ctx);
+  Vec(Slot *) lanes = {0};
+  for (int i = 0; i < g.n; i++) {
+    turn(r, g.env[i]);
+    int64_t min = node_int(r, n->min, 0);
+    int64_t extent = node_int(r, n->extent, 0);
+    int64_t *order = shuffled(r, n->stmt, extent);
+    if (lanes.n + extent > MAX_THREADS)
+      raise(r->ctx, ERR_UNSUPPORTED, NOWHERE, "interpreter: loop '%s' makes vectors of more than %d lanes",
+            n->stmt->u.loop.var->name, MAX_THREADS);
+    int64_t vector = g.env[i][r->lanes].i ? g.env[i][r->lanes].i : ++r->vectors;
+    for (int64_t k = 0; k < extent; k++) {
+      Slot *env = arena_copy(scratch(r->ctx), g.env[i], (size_t)r->nslot * sizeof *env);
+      env[n->slot].i = min + (order ? order[k] : k);
+      env[r->lanes].i = vector;
+      renew_own(r, n, env);
+      vec_push(scratch(r->ctx), &lanes, env);
+    }
+  }
+  if (lanes.n) exec(r, n->body, (Group){lanes.v, lanes.n});
+  scope_end(r->ctx, scope);
+}
+
+/* The lanes of a vector read before any of them writes. */
+static void exec_store_lanes(Run *r, const SNode *n, Group g)
+{
+  Scope scope = scope_begin(r->ctx);
+  DType t = n->value->expr->dtype;
+  char **to = arena_array(scratch(r->ctx), char *, g.n);
+  Slot *v = arena_array(scratch(r->ctx), Slot, g.n);
+  for (int i = 0; i < g.n; i++) {
+    turn(r, g.env[i]);
+    if (n->mask && !node_int(r, n->mask, 0)) continue;
+    v[i] = interp_node_slot(r, n->value, 0);
+    to[i] = interp_buffer_address(r, n->buf, n->index, 0);
+  }
+  for (int i = 0; i < g.n; i++)
+    if (to[i]) value_store(interp_value_of(t, v[i]), to[i]);
+  scope_end(r->ctx, scope);
+}
+
+/* Members as threads: in any order, the lanes of a vector together. */
+static void exec_store_shuffled(Run *r, const SNode *n, Group g)
+{
+  Scope scope = scope_begin(r->ctx);
+  int *first = arena_array(scratch(r->ctx), int, g.n + 1); /* of each run of lanes */
+  int nrun = 0;
+  for (int i = 0; i < g.n; i++) {
+    int64_t vector = g.env[i][r->lanes].i;
+    if (!i || !vector || vector != g.env[i - 1][r->lanes].i) first[nrun++] = i;
+  }
+  first[nrun] = g.n;
+  int *order = arena_array(scratch(r->ctx), int, nrun);
+  for (int i = 0; i < nrun; i++) {
+    int k = (int)(draw(r) % (uint64_t)(i + 1));
+    order[i] = order[k];
+    order[k] = i;
+  }
+  for (int i = 0; i < nrun; i++) {
+    int at = first[order[i]];
+    int count = first[order[i] + 1] - at;
+    if (g.env[at][r->lanes].i && n->value->expr->dtype.lanes == 1) exec_store_lanes(r, n, (Group){g.env + at, count});
+    else
+      for (int k = 0; k < count; k++) exec_store(r, n, g.env[at + k]);
+  }
+  scope_end(r->ctx, scope);
+}
+
 static void exec_for_alone(Run *r, const SNode *n, Group g)
 {
   Slot *env = g.env[0];
@@ -246,7 +431,7 @@ static void exec_for_alone(Run *r, const SNode *n, Group g)
 /* One loop in lock step: members whose range is over sit out. */
 static void exec_for(Run *r, const SNode *n, Group g)
 {
-  if (g.n == 1) {
+  if (g.n == 1 && is_ordered(r, n->stmt)) {
     exec_for_alone(r, n, g);
     return;
   }
@@ -262,9 +447,14 @@ static void exec_for(Run *r, const SNode *n, Group g)
     if (extent[i] > most) most = extent[i];
     same &= extent[i] == extent[0];
   }
-  for (int64_t k = 0; k < most && !r->returned; k++) {
+  int64_t *order = shuffled(r, n->stmt, most);
+  Slot *kept = order ? arena_array(scratch(r->ctx), Slot, (int64_t)g.n * n->nown) : NULL;
+  for (int i = 0; order && i < g.n * n->nown; i++) kept[i] = g.env[i / n->nown][n->own[i % n->nown]];
+  for (int64_t at = 0; at < most && !r->returned; at++) {
+    int64_t k = order ? order[at] : at;
     poll(r);
     for (int i = 0; i < g.n; i++) g.env[i][n->slot].i = (int64_t)((uint64_t)min[i] + (uint64_t)k);
+    for (int i = 0; i < g.n && order; i++) renew_own(r, n, g.env[i]);
     if (same) {
       exec(r, n->body, g);
       continue;
@@ -275,6 +465,7 @@ static void exec_for(Run *r, const SNode *n, Group g)
     exec(r, n->body, subgroup(r, g, keep));
     scope_end(r->ctx, step);
   }
+  for (int i = 0; order && i < g.n * n->nown; i++) g.env[i / n->nown][n->own[i % n->nown]] = kept[i];
   scope_end(r->ctx, scope);
 }
 
@@ -304,6 +495,7 @@ static void exec_new_threads(Run *r, const SNode *n, Group g, int64_t min, int64
     for (int64_t k = 0; k < extent; k++) {
       Slot *env = arena_copy(scratch(r->ctx), g.env[i], (size_t)r->nslot * sizeof *env);
       env[n->slot].i = min + k;
+      env[r->lanes].i = 0; /* threads of a lane go their own ways */
       wide.env[wide.n++] = env;
     }
   vec_push(scratch(r->ctx), &r->threads, (ThreadAxis){n->stmt->u.loop.thread_tag, n->slot, min, extent});
@@ -537,6 +729,7 @@ static void exec(Run *r, const SNode *n, Group g)
     break;
   case S_FOR:
     if (n->stmt->u.loop.kind == FOR_THREAD) exec_thread(r, n, g);
+    else if (n->stmt->u.loop.kind == FOR_VECTORIZED && r->shuffle) exec_vector(r, n, g);
     else exec_for(r, n, g);
     break;
   case S_IF: exec_if(r, n, g); break;
@@ -550,7 +743,9 @@ static void exec(Run *r, const SNode *n, Group g)
     exec(r, n->body, g);
     break;
   case S_STORE:
-    for (int i = 0; i < g.n; i++) exec_store(r, n, g.env[i]);
+    if (r->shuffle && g.n > 1) exec_store_shuffled(r, n, g);
+    else
+      for (int i = 0; i < g.n; i++) exec_store(r, n, g.env[i]);
     break;
   case S_ALLOC: {
     Scope scope = scope_begin(r->ctx);
@@ -690,7 +885,7 @@ static int param_slots(const PrimFunc *f)
   return n;
 }
 
-void func_interpret(const PrimFunc *f, int n, const TirArg *arg)
+static void interpret(const PrimFunc *f, int n, const TirArg *arg, uint64_t shuffle)
 {
   Ctx *ctx = f->m->ctx;
   if (n != f->nparam)
@@ -699,14 +894,23 @@ void func_interpret(const PrimFunc *f, int n, const TirArg *arg)
   Scope scope = scope_begin(ctx);
   Compiler c = {.m = f->m, .arena = scratch(ctx)};
   Slot *first = arena_array(scratch(ctx), Slot, param_slots(f));
-  Run r = {.m = f->m, .ctx = ctx, .env = first, .stamp = 1};
+  Run r = {.m = f->m, .ctx = ctx, .env = first, .stamp = 1, .shuffle = shuffle};
   Bound in = {&r, &c, f, arg};
   bind_args(&in);
   int nparam = c.nslot;
   SNode *body = compile_stmt(&c, f->body);
+  if (shuffle) find_all_own(&c, f, body);
+  r.lanes = c.nslot++;
   r.nslot = c.nslot;
   Slot *env = arena_array(scratch(ctx), Slot, c.nslot);
   memcpy(env, first, (size_t)nparam * sizeof *env);
   exec(&r, body, (Group){&env, 1});
   scope_end(ctx, scope);
+}
+
+void func_interpret(const PrimFunc *f, int n, const TirArg *arg) { interpret(f, n, arg, 0); }
+
+void func_interpret_shuffled(const PrimFunc *f, int n, const TirArg *arg, uint64_t seed)
+{
+  interpret(f, n, arg, seed ? seed : 0x9e3779b97f4a7c15u);
 }

@@ -39,6 +39,9 @@ typedef struct Run {
   uint32_t polls;
   bool returned;
   ThreadAxes threads; /* running, outermost first */
+  uint64_t shuffle;   /* state of the generator that orders iterations; 0: they run in order */
+  int lanes;          /* slot of the number that the lanes of one vector have in common; 0 there: no lane */
+  int64_t vectors;    /* numbers given so far */
 } Run;
 
 typedef struct Node Node;

@@ -314,5 +314,11 @@ typedef struct TirArg {
  * raises ERR_BOUNDS; raises on arguments that do not fit.  Parallel and thread
  * loops run in order (thread loops in lock step between barriers). */
 void func_interpret(const PrimFunc *, int n, const TirArg *arg);
+/* The same for a schedulable function, with no order among iterations that run at once: those of
+ * parallel loops and blockIdx come one by one as the seed shuffles them, those of vectorized loops
+ * statement by statement, all reads before the writes, threads shuffled at each statement.
+ * What only one such loop touches of the allocated buffers is new in each of its iterations.  A
+ * function without races gives what func_interpret gives. */
+void func_interpret_shuffled(const PrimFunc *, int n, const TirArg *arg, uint64_t seed);
 
 #endif

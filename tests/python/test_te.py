@@ -417,3 +417,40 @@ def test_handles_are_released():
         gc.collect()
         te.var("x")
         assert count(context().ptr) <= start + 2
+
+
+def test_reducer_and_range_are_the_same_for_every_element():
+    A = te.placeholder((8,), name="A")
+    with pytest.raises(tvm.error.ArgumentError, match="range of reduce axis 'k' depends on the axis 'i'"):
+
+        def triangle(i):
+            k = te.reduce_axis((0, i + 1), name="k")
+            return te.sum(A[k], axis=k)
+
+        te.compute((8,), triangle)
+    with pytest.raises(tvm.error.ArgumentError, match="reducer 'mine' uses the axis 'i'"):
+
+        def started(i):
+            k = te.reduce_axis((0, 8), name="k")
+            mine = te.comm_reducer(lambda x, y: x + y, lambda t: tir.Cast(t, i), name="mine")
+            return mine(A[k], axis=k)
+
+        te.compute((8,), started)
+
+
+def test_script_dtypes_make_numbers():
+    from lathe.script import tir as T
+
+    assert T.int32(16).value == 16 and T.int64(3).dtype == "int64" and T.float32(0.5).value == 0.5
+    A = te.placeholder((T.int32(64),), name="A")
+    B = te.compute((64,), lambda i: A[i] * T.float32(2), name="B")
+    s = te.create_schedule(B.op)
+    _, inner = s[B].split(B.op.axis[0], factor=T.int32(16))
+    s[B].vectorize(inner)
+    func = tvm.build(s, [A, B], target="llvm")
+    a, b = np.arange(64, dtype="float32"), np.zeros(64, "float32")
+    func(a, b)
+    np.testing.assert_array_equal(b, a * 2)
+    for value in (T.max, T.foo(3)):
+        with pytest.raises(tvm.error.TypeError, match="is a name of scripts"):
+            s[B].split(B.op.axis[0], factor=value)

@@ -1,16 +1,21 @@
 """The names of TVMScript, for editors and for Python to run the definitions over.
 
 A function decorated with `@T.prim_func` is read as text by the compiler; Python
-itself only evaluates the annotations of its parameters, which is all that these
-names have to stand for."""
+itself only evaluates the annotations of its parameters, which is all that most of
+these names have to stand for.  The name of a dtype makes numbers outside of a script
+too: `T.int32(16)` is the constant that `tir.const(16, "int32")` is."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .parser import prim_func
 
 __all__ = ["prim_func"]
+
+
+_DTYPE = re.compile(r"(bool|u?int(8|16|32|64)|float(16|32|64)|bfloat16)$")
 
 
 class _Name:
@@ -19,8 +24,21 @@ class _Name:
     def __init__(self, name: str):
         self.__name__ = name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> "_Name":
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and _DTYPE.match(self.__name__) and not isinstance(args[0], _Name):
+            from ..tir.expr import const  # here: tir itself reads scripts
+
+            return const(args[0], self.__name__)
         return self
+
+    def asobject(self) -> Any:
+        from .. import error
+
+        raise error.TypeError(
+            f"T.{self.__name__} is a name of scripts and has no value outside of one; lathe.tir has its functions"
+        )
+
+    __iter__ = None  # indexing never ends
 
     def __getitem__(self, item: Any) -> "_Name":
         return self
