@@ -50,6 +50,8 @@ typedef struct LatheRtDType {
   uint8_t code, bits;
   uint16_t lanes;
 } LatheRtDType;
+/* The most dimensions that a tensor has, here and in the compiler. */
+enum { LATHE_RT_MAX_RANK = 16 };
 typedef struct LatheRtTensor {
   void *data;
   LatheRtDevice device;

@@ -65,7 +65,7 @@ static LatheRtCode joined_shape(const List *l, int64_t axis_attr, bool new_axis,
   int32_t rank = first->tensor.ndim;
   int32_t out_rank = rank + new_axis;
   int64_t at = axis_attr < 0 ? axis_attr + out_rank : axis_attr;
-  if (at < 0 || at >= out_rank || out_rank > MODEL_MAX_NDIM)
+  if (at < 0 || at >= out_rank || out_rank > LATHE_RT_MAX_RANK)
     return rt_fail(err, LATHE_RT_ARGUMENT, "axis %" PRId64 " of tensors of rank %d", axis_attr, rank);
   *axis = (int32_t)at;
   *ndim = out_rank;
@@ -102,7 +102,7 @@ static LatheRtCode concat(Heap *h, const List *l, int64_t axis_attr, bool new_ax
 {
   int32_t axis = 0;
   int32_t ndim = 0;
-  int64_t dim[MODEL_MAX_NDIM];
+  int64_t dim[LATHE_RT_MAX_RANK];
   RT_TRY(joined_shape(l, axis_attr, new_axis, &axis, &ndim, dim, err));
   Value made = {0};
   RT_TRY(rt_value_tensor(h, &made, l->item[0].tensor.dtype, ndim, dim, err));
@@ -188,7 +188,7 @@ static LatheRtCode split(Heap *h, const Value *v, const Value *sizes, int64_t ax
   bool squeeze = !sizes && !keepdims;
   LatheRtCode code = LATHE_RT_OK;
   for (int64_t i = 0; code == LATHE_RT_OK && i < n; i++) {
-    int64_t dim[MODEL_MAX_NDIM];
+    int64_t dim[LATHE_RT_MAX_RANK];
     int64_t size = part_size(sizes, v->dim[axis], i);
     memcpy(dim, v->dim, (size_t)ndim * sizeof *dim);
     dim[axis] = size;

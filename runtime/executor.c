@@ -127,9 +127,9 @@ static LatheRtCode check_tensor(const LatheRtModel *m, int32_t i, const LatheRtT
     rt_dtype_name(p->dtype, b, sizeof b);
     return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' is %s, wants %s", p->name, a, b);
   }
-  if (t->ndim > MODEL_MAX_NDIM)
+  if (t->ndim > LATHE_RT_MAX_RANK)
     return rt_fail(err, LATHE_RT_UNSUPPORTED, "input '%.100s' has rank %d, at most %d are known", p->name, t->ndim,
-                   MODEL_MAX_NDIM);
+                   LATHE_RT_MAX_RANK);
   if (is_item) return LATHE_RT_OK;
   bool fits = t->ndim == p->ndim;
   for (int32_t d = 0; fits && d < t->ndim; d++) fits = m->input_dim[i][d] < 0 || m->input_dim[i][d] == t->shape[d];

@@ -9,7 +9,7 @@
 
 #include "lathe_rt.h"
 
-enum { RT_MAX_NDIM = 64, RT_MAX_THREADS = 1024, RT_ALIGN = 64 };
+enum { RT_MAX_THREADS = 1024, RT_ALIGN = 64 };
 
 #define RT_TRY(call)                        \
   do {                                      \

@@ -147,7 +147,7 @@ typedef struct Value {
   Storage *storage;     /* NULL: borrowed (constants, views of the caller's memory) */
   List *list;           /* LIST, DATA, CLOSURE: items, fields, first arguments */
   LatheRtTensor tensor; /* compact; shape points to dim */
-  int64_t dim[MODEL_MAX_NDIM];
+  int64_t dim[LATHE_RT_MAX_RANK];
 } Value;
 struct List {
   int32_t refs, n;

@@ -149,7 +149,7 @@ static LatheRtDType dtype(Reader *r)
 static const int64_t *shape(Reader *r, int32_t *ndim)
 {
   *ndim = count(r, 8, "dimensions");
-  if (*ndim > MODEL_MAX_NDIM) bad(r, "rank %d, at most %d are known", *ndim, MODEL_MAX_NDIM);
+  if (*ndim > LATHE_RT_MAX_RANK) bad(r, "rank %d, at most %d are known", *ndim, LATHE_RT_MAX_RANK);
   int64_t *dim = array(r, *ndim, sizeof *dim);
   for (int32_t d = 0; ok(r) && d < *ndim; d++) dim[d] = i64(r);
   return dim;
@@ -316,7 +316,7 @@ static void read_step(Reader *r, const ModelFunc *f, Stack *stack, ExprStep *s)
   }
   if (s->op == XO_DIM || s->op == XO_ELEM || s->op == XO_ELEM_FLOAT) {
     s->a = index_of(r, f->nreg, "register");
-    s->b = index_of(r, s->op == XO_DIM ? MODEL_MAX_NDIM : INT32_MAX, "element");
+    s->b = index_of(r, s->op == XO_DIM ? LATHE_RT_MAX_RANK : INT32_MAX, "element");
   }
   const char *takes = expr_ops[s->op].takes;
   int n = (int)strlen(takes);
@@ -341,7 +341,7 @@ static void read_expr(Reader *r, const ModelFunc *f, char kind, ModelExpr *e)
 static void read_dims(Reader *r, const ModelFunc *f, Ins *ins)
 {
   ins->nexpr = count(r, 4, "dimensions");
-  if (ins->nexpr > MODEL_MAX_NDIM) bad(r, "rank %d, at most %d are known", ins->nexpr, MODEL_MAX_NDIM);
+  if (ins->nexpr > LATHE_RT_MAX_RANK) bad(r, "rank %d, at most %d are known", ins->nexpr, LATHE_RT_MAX_RANK);
   ModelExpr *e = array(r, ins->nexpr, sizeof *e);
   ins->expr = e;
   for (int32_t i = 0; ok(r) && i < ins->nexpr; i++) read_expr(r, f, 'I', &e[i]);

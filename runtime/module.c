@@ -41,7 +41,7 @@ static LatheRtCode check_func(const char *what, const LatheRtFuncInfo *f, LatheR
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s has a broken entry for function '%s'", what, f->name ? f->name : "?");
   for (int32_t i = 0; i < f->nargs; i++) {
     const LatheRtArgInfo *a = &f->args[i];
-    if (!a->name || a->ndim < -1 || a->ndim > RT_MAX_NDIM || rt_dtype_bytes(a->dtype) == 0)
+    if (!a->name || a->ndim < -1 || a->ndim > LATHE_RT_MAX_RANK || rt_dtype_bytes(a->dtype) == 0)
       return rt_fail(err, LATHE_RT_ARGUMENT, "%s: function '%s' has a broken entry for argument %d", what, f->name, i);
   }
   for (int32_t i = 0; i < f->nsizes; i++) {

@@ -96,7 +96,7 @@ static LatheRtCode add_copy(LatheRtExecutor *x, const Ins *ins, LatheRtError *er
 static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
   Value *reg = x->reg;
-  int64_t dim[MODEL_MAX_NDIM];
+  int64_t dim[LATHE_RT_MAX_RANK];
   switch ((ModelOp)ins->op) {
   case MO_CONST: {
     const ModelConst *c = &x->model->constant[ins->index];

@@ -314,10 +314,10 @@ static LatheRtCode split(Call *c)
 {
   static const LatheRtDType int64 = {0, 64, 1};
   int32_t ndim = c->arg[0]->tensor.ndim;
-  int64_t dim[MODEL_MAX_NDIM];
+  int64_t dim[LATHE_RT_MAX_RANK];
   int64_t most = 0;
   const Text *by, *t;
-  if (!is_string(c->arg[1]) || count_of(c->arg[1]) != 1 || ndim == MODEL_MAX_NDIM)
+  if (!is_string(c->arg[1]) || count_of(c->arg[1]) != 1 || ndim == LATHE_RT_MAX_RANK)
     return rt_fail(c->err, LATHE_RT_ARGUMENT, "a split by something that is not one string, or of rank %d", ndim);
   RT_TRY(text_of(c, 1, 0, &by));
   Text sep = *by; /* a new text may move the others */

@@ -79,8 +79,8 @@ static LatheRtCode count_bytes(LatheRtDType dtype, int32_t ndim, const int64_t *
   if (bytes == 0)
     return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: dtype of %u bits and %u lanes does not exist", dtype.bits,
                    dtype.lanes);
-  if (ndim < 0 || ndim > RT_MAX_NDIM)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: rank %d, wants 0 to %d", ndim, RT_MAX_NDIM);
+  if (ndim < 0 || ndim > LATHE_RT_MAX_RANK)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: rank %d, wants 0 to %d", ndim, LATHE_RT_MAX_RANK);
   if (ndim > 0 && !shape) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor: rank %d but no shape", ndim);
   bool empty = false;
   for (int32_t d = 0; d < ndim; d++) {
@@ -294,7 +294,7 @@ typedef struct Walk {
   int32_t ndim, run;
   size_t elem, bytes;
   const int64_t *shape;
-  int64_t from[RT_MAX_NDIM], to[RT_MAX_NDIM]; /* strides, elements */
+  int64_t from[LATHE_RT_MAX_RANK], to[LATHE_RT_MAX_RANK]; /* strides, elements */
 } Walk;
 
 static void fill_strides(const LatheRtTensor *t, int64_t *strides)

@@ -136,7 +136,7 @@ void rt_value_set(Value *v, LatheRtDType dtype, int32_t ndim, const int64_t *sha
 LatheRtCode rt_value_tensor(Heap *h, Value *to, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
                             LatheRtError *err)
 {
-  int64_t dim[MODEL_MAX_NDIM];
+  int64_t dim[LATHE_RT_MAX_RANK];
   if (ndim) memcpy(dim, shape, (size_t)ndim * sizeof *dim);
   LatheRtTensor t = {.ndim = ndim, .dtype = dtype, .shape = dim};
   size_t bytes;

@@ -14,7 +14,7 @@ LatheRtCode rt_value_view(Heap *h, Value *to, const Value *from, LatheRtDType dt
                           LatheRtError *err)
 {
   if (from->kind != VALUE_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "a reshape of something that is no tensor");
-  int64_t dim[MODEL_MAX_NDIM];
+  int64_t dim[LATHE_RT_MAX_RANK];
   if (ndim) memcpy(dim, shape, (size_t)ndim * sizeof *dim);
   LatheRtTensor t = {.ndim = ndim, .dtype = dtype, .shape = dim};
   size_t bytes;
@@ -263,7 +263,7 @@ static LatheRtCode match_tag(Frame *f, const Ins *ins, LatheRtError *err)
 
 static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
 {
-  int64_t dim[MODEL_MAX_NDIM], truth;
+  int64_t dim[LATHE_RT_MAX_RANK], truth;
   Scalar s;
   switch ((ModelOp)ins->op) {
   case MO_CONST: {

@@ -19,6 +19,11 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "lathe_rt.h"
+
+/* The most dimensions that a tensor has, in the compiler and at run time. */
+#define MAX_RANK LATHE_RT_MAX_RANK
+
 typedef struct Ctx Ctx;
 typedef struct Arena Arena;
 
@@ -71,6 +76,9 @@ _Noreturn void error_bug(Ctx *, const char *file, int line, const char *fmt, ...
  * message is then in error_message().  Nests.  The one setjmp of the project. */
 ErrKind protect(Ctx *, void (*body)(Ctx *, void *), void *arg);
 
+/* An error that says nothing about the work that was tried (memory, an interruption, a bug of ours):
+ * who tries something else instead after protect() raises these again. */
+static inline bool error_passes_on(ErrKind k) { return k == ERR_MEMORY || k == ERR_CALLBACK || k == ERR_INTERNAL; }
 ErrKind error_kind(const Ctx *);
 const char *error_message(const Ctx *); /* without location; "" if none */
 Loc error_loc(const Ctx *);
@@ -81,8 +89,9 @@ Ctx *ctx_new(void);
 void ctx_free(Ctx *);
 Arena *ctx_arena(Ctx *); /* lives as long as the context */
 
-/* Long work calls this now and then: raises ERR_CALLBACK when the poll function
- * (Python's signal check) returns non-zero. */
+/* Raises ERR_CALLBACK when the poll function (Ctrl-C on the command line, Python's signal check)
+ * returns non-zero.  Every few thousandth allocation asks, so that all work that allocates can be
+ * stopped; work that does not calls this now and then. */
 void ctx_poll(Ctx *);
 void ctx_set_poll(Ctx *, int (*poll)(void *), void *arg);
 

@@ -19,10 +19,13 @@
 #define CHUNK_MIN 32768
 #endif
 
+enum { POLL_EVERY = 4096 }; /* allocations */
+
 void mem_count(Ctx *ctx)
 {
   ctx->allocations++;
   if (ctx->fail_at && --ctx->fail_at == 0) raise(ctx, ERR_MEMORY, NOWHERE, "out of memory");
+  if (ctx->allocations % POLL_EVERY == 0 && ctx->frame) ctx_poll(ctx);
 }
 
 int64_t mem_fail_after(Ctx *ctx, int64_t n)

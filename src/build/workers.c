@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_HELPERS = 15, STACK_BYTES = 16 << 20 };
@@ -44,6 +45,9 @@ struct Work {
   atomic_bool stop;
   Worker caller, helper[MAX_HELPERS];
   int nhelper;
+  pthread_mutex_t lock; /* of busy */
+  pthread_cond_t free;  /* a helper has ended */
+  int busy;             /* helpers that have not ended */
 };
 
 /* ---- one worker -------------------------------------------------------------------------- */
@@ -77,11 +81,32 @@ static bool work_once(Worker *w)
 
 static void *helper_main(void *arg)
 {
+  Work *k = ((Worker *)arg)->work;
   while (work_once(arg)) continue;
+  pthread_mutex_lock(&k->lock);
+  k->busy--;
+  pthread_cond_signal(&k->free);
+  pthread_mutex_unlock(&k->lock);
   return NULL;
 }
 
 /* ---- helpers ------------------------------------------------------------------------------- */
+
+/* Waits until all helpers have ended, or for a twentieth of a second; true: they have. */
+static bool helpers_ended(Work *k)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += 50000000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  pthread_mutex_lock(&k->lock);
+  int waited = 0;
+  while (k->busy > 0 && waited == 0) waited = pthread_cond_timedwait(&k->free, &k->lock, &until);
+  bool ended = k->busy == 0;
+  pthread_mutex_unlock(&k->lock);
+  return ended;
+}
 
 static void wait_for_helpers(Work *k)
 {
@@ -109,6 +134,8 @@ static void end_work(void *arg)
     if (k->helper[i].m) module_release(k->helper[i].m);
     ctx_free(k->helper[i].ctx);
   }
+  pthread_cond_destroy(&k->free);
+  pthread_mutex_destroy(&k->lock);
 }
 
 static void make_module(Ctx *ctx, void *arg)
@@ -129,7 +156,10 @@ static bool start_helper(Work *k)
   pthread_attr_t attr;
   if (pthread_attr_init(&attr)) return false;
   pthread_attr_setstacksize(&attr, STACK_BYTES);
+  pthread_mutex_lock(&k->lock);
   w->started = !pthread_create(&w->thread, &attr, helper_main, w);
+  if (w->started) k->busy++;
+  pthread_mutex_unlock(&k->lock);
   pthread_attr_destroy(&attr);
   return w->started;
 }
@@ -166,6 +196,8 @@ Code *build_side_by_side(Module *m, int n, PrimFunc *const *f, const Target *t, 
   k->kernel = arena_array(scratch(ctx), Kernel *, n);
   k->part = arena_array(scratch(ctx), CodePart *, n);
   k->caller = (Worker){.work = k, .ctx = ctx, .m = m, .at = n};
+  pthread_mutex_init(&k->lock, NULL);
+  pthread_cond_init(&k->free, NULL);
   defer(ctx, end_work, k);
   start_helpers(k, o->threads);
   while (work_once(&k->caller)) {
@@ -173,6 +205,7 @@ Code *build_side_by_side(Module *m, int n, PrimFunc *const *f, const Target *t, 
     if (o->progress) o->progress(o->env, atomic_load(&k->done), n);
   }
   if (k->caller.kind == ERR_CALLBACK) raise(ctx, ERR_CALLBACK, k->caller.loc, "%s", k->caller.message);
+  while (!helpers_ended(k)) ctx_poll(ctx);
   wait_for_helpers(k);
   report(ctx, k);
   Code *code = codegen_llvm_join(ctx, t, n, k->kernel, k->part);

@@ -4,7 +4,7 @@
  * a table (commands.c), and so is an option; help, completions and the man page come from them.
  *
  * Exit status: 0 done; 1 the input was refused (the reason is on standard error);
- * 2 the command line was wrong; 3 a fault of Lathe's own. */
+ * 2 the command line was wrong; 3 a fault of Lathe's own; 130 stopped by Ctrl-C. */
 #ifndef LATHE_CLI_H
 #define LATHE_CLI_H
 
@@ -14,7 +14,7 @@
 
 #include "lathe.h"
 
-enum { EXIT_REFUSED = 1, EXIT_USAGE = 2, EXIT_FAULT = 3 };
+enum { EXIT_REFUSED = 1, EXIT_USAGE = 2, EXIT_FAULT = 3, EXIT_STOPPED = 130 };
 
 #define MAX_VALUES 64
 typedef struct Values {

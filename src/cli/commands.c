@@ -144,6 +144,7 @@ const Fact cli_exit_states[] = {
     {"1", "the input was refused; one sentence on standard error says why"},
     {"2", "the command line was wrong"},
     {"3", "a fault of Lathe's own"},
+    {"130", "stopped by Ctrl-C"},
     {NULL, NULL},
 };
 const Fact cli_environment[] = {

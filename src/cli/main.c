@@ -1,5 +1,6 @@
 /* main.c: the `lathe` program: the command line, what all commands share. */
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,22 @@ bool cli_read_number(const char *option, const char *text, long lo, long hi, lon
   return false;
 }
 
+/* ---- Ctrl-C -------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+  (void)number;
+  stopped = 1;
+}
+
+static int32_t is_stopped(void *user)
+{
+  (void)user;
+  return stopped;
+}
+
 static int report(LatheContext *context, int32_t code)
 {
   const char *file;
@@ -75,9 +92,22 @@ static int report(LatheContext *context, int32_t code)
   return strcmp(lathe_error_name(code), "InternalError") ? EXIT_REFUSED : EXIT_FAULT;
 }
 
+/* While the compiler works Ctrl-C sets a flag, for which it asks now and then; a second one ends the
+ * program at once. */
 bool cli_call(LatheContext *context, int *status, const char *name, int n, const LatheValue *args, LatheValue *out)
 {
+  struct sigaction action = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND};
+  struct sigaction before;
+  sigemptyset(&action.sa_mask);
+  bool watched = !sigaction(SIGINT, NULL, &before) && before.sa_handler == SIG_DFL && !sigaction(SIGINT, &action, NULL);
+  lathe_set_poll(context, is_stopped, NULL);
   int32_t code = lathe_call(context, name, n, args, out);
+  if (watched) sigaction(SIGINT, &before, NULL);
+  if (stopped) {
+    cli_refuse("stopped by Ctrl-C");
+    *status = EXIT_STOPPED;
+    return false;
+  }
   if (code) *status = report(context, code);
   return code == 0;
 }

@@ -17,7 +17,7 @@ static LatheValue list_value(const LatheValue *v, int64_t n)
 /* ---- options ----------------------------------------------------------------------- */
 
 typedef struct Pairs {
-  LatheValue pair[MAX_VALUES], item[MAX_VALUES][2], dims[MAX_VALUES][16];
+  LatheValue pair[MAX_VALUES], item[MAX_VALUES][2], dims[MAX_VALUES][LATHE_RT_MAX_RANK];
   char *name[MAX_VALUES];
   int n;
 } Pairs;
@@ -42,7 +42,7 @@ static bool read_shapes(const Options *o, Pairs *out, int *status)
   for (int i = 0; i < o->shapes.n; i++) {
     const char *p = split_name(out, o->shapes.v[i]);
     int n = 0;
-    while (p && *p && n < 16) {
+    while (p && *p && n < LATHE_RT_MAX_RANK) {
       char *end;
       bool open = *p == '?';
       long long d = open ? -1 : strtoll(p, &end, 10);

@@ -114,7 +114,8 @@ static bool parse_header(const char *path, const char *head, LatheRtDType *dtype
       p++;
       continue;
     }
-    if (d < 0 || *ndim == 8) return fail(err, path, "has a shape that tensors cannot have");
+    if (*ndim == LATHE_RT_MAX_RANK) return fail(err, path, "has more dimensions than the 16 that tensors may have");
+    if (d < 0) return fail(err, path, "has a shape that tensors cannot have");
     shape[(*ndim)++] = d;
     p = end;
   }
@@ -134,7 +135,7 @@ static bool parse_npy(const char *path, const uint8_t *p, size_t n, LatheRtTenso
   text[head] = 0;
   LatheRtDType dtype = {0};
   int32_t ndim = 0;
-  int64_t shape[8];
+  int64_t shape[LATHE_RT_MAX_RANK];
   bool ok = parse_header(path, text, &dtype, &ndim, shape, err);
   free(text);
   LatheRtTensor like = {.ndim = ndim, .dtype = dtype, .shape = shape};

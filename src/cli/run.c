@@ -168,12 +168,12 @@ bool cli_set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Option
   for (int32_t i = 0; i < n; i++) {
     const char *what = input_option(o, in[i].name);
     LatheRtTensor *t = NULL;
-    int64_t shape[8];
+    int64_t shape[LATHE_RT_MAX_RANK];
     if (!what && need_all) {
       *status = cli_misuse("input '%s' is not given: --input %s=FILE.npy, or random, or ones", in[i].name, in[i].name);
       return false;
     }
-    if (in[i].ndim < 0 || in[i].ndim > 8) {
+    if (in[i].ndim < 0) {
       *status = cli_refuse("input '%s' is %s, which cannot be given on the command line; use Python or C", in[i].name,
                            in[i].type);
       return false;

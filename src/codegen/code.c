@@ -184,7 +184,9 @@ static void run_body(Ctx *ctx, void *arg)
 static bool try_link(Ctx *ctx, const char *const *argv, const char **said)
 {
   Run run = {argv, -1, ""};
-  bool started = protect(ctx, run_body, &run) == ERR_NONE;
+  ErrKind kind = protect(ctx, run_body, &run);
+  if (error_passes_on(kind)) error_reraise(ctx);
+  bool started = kind == ERR_NONE;
   *said = started ? run.said : arena_strdup(scratch(ctx), error_message(ctx));
   error_clear(ctx);
   return started && run.status == 0;

@@ -308,8 +308,6 @@ static FileKind kind_of(Ctx *ctx, const Target *t, const char *path)
   while (kind < NONE && !str_ends(path, endings[kind])) kind++;
   if (kind == NONE)
     raise(ctx, ERR_ARGUMENT, NOWHERE, "cannot tell from '%s' what to write; the name ends in .so, .o, .a or .c", path);
-  if (t->kind == TARGET_CUDA)
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s': models cannot be written for GPUs yet", t->text);
   if (kind == SOURCE && t->kind != TARGET_C)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' is to be C source, but the target is '%s'; compile for target 'c'", path,
           t->text);

@@ -229,6 +229,11 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   Program *p = &c->program;
   *p = (Program){.ctx = ctx, .arena = c->arena, .config = &c->config};
   p->target = o->target ? o->target : o->passes && o->passes->target ? o->passes->target : target_host(ctx);
+  if (p->target->kind == TARGET_CUDA)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "a model is compiled for a CPU, not for '%s': only single kernels are built for that target ('lathe build', "
+          "lathe.build)",
+          p->target->text);
   build_check_target(ctx, p->target);
   op_init();
 

@@ -75,13 +75,26 @@ void emit_set_args(Emit *e, ProgIns *ins, int n, const int *regs)
   ins->arg = reg_list(e, n, regs);
 }
 
-/* Registers of several nodes, one after the other. */
-static int *gather(Emit *e, int n, const Node *const *node, int *count)
+static void load_const(Emit *e, const Node *constant, int reg)
+{
+  int index = program_const(e->p, constant);
+  ProgIns *ins = emit_ins(e, MO_CONST);
+  ins->reg = reg;
+  ins->index = index;
+}
+
+/* Registers of several nodes, one after the other; then of constants that are no nodes of this function. */
+static int *gather_with(Emit *e, int n, const Node *const *node, int nconst, const Node *const *constant, int *count)
 {
   IntList all = {0};
   for (int i = 0; i < n; i++) {
     const int *regs = emit_need(e, node[i]);
     for (int k = 0; k < type_leaf_count(node[i]->type); k++) vec_push(e->arena, &all, regs[k]);
+  }
+  for (int i = 0; i < nconst; i++) {
+    int reg = emit_reg(e, e->region);
+    load_const(e, constant[i], reg);
+    vec_push(e->arena, &all, reg);
   }
   *count = all.n;
   return reg_list(e, all.n, all.v);
@@ -227,15 +240,6 @@ static void place_nodes(Emit *e, const Node *root)
 
 /* ---- nodes ---------------------------------------------------------------------------------------- */
 
-static void emit_const(Emit *e, const Node *n)
-{
-  int *regs = new_regs(e, n);
-  int index = program_const(e->p, n);
-  ProgIns *ins = emit_ins(e, MO_CONST);
-  ins->reg = regs[0];
-  ins->index = index;
-}
-
 static const char *describe(Emit *e, const Node *n)
 {
   return n->name && *n->name ? arena_printf(e->arena, "node '%s'", n->name)
@@ -244,10 +248,10 @@ static const char *describe(Emit *e, const Node *n)
 
 static ProgExpr *emit_shape(Emit *e, int ndim, const Expr *const *shape, const char *what)
 {
-  if (ndim < 0 || ndim > MODEL_MAX_NDIM)
+  if (ndim < 0 || ndim > LATHE_RT_MAX_RANK)
     raise(e->ctx, ERR_UNSUPPORTED, NOWHERE,
           ndim < 0 ? "%s: its rank is not known" : "%s: its rank is %d, at most %d are possible", what, ndim,
-          MODEL_MAX_NDIM);
+          LATHE_RT_MAX_RANK);
   ProgExpr *dims = arena_array(e->p->arena, ProgExpr, ndim + 1);
   for (int d = 0; d < ndim; d++) dims[d] = emit_expr(e, shape[d], what);
   return dims;
@@ -329,8 +333,9 @@ static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, co
 {
   const Node *own = program_own_sizes(e->p, func);
   int kernel = program_kernel(e->p, own);
+  const ImplResult *impl = &e->p->kernel.v[kernel].impl;
   int nin;
-  int *in = gather(e, n->nargs - 1, n->arg + 1, &nin);
+  int *in = gather_with(e, n->nargs - 1, n->arg + 1, impl->nconsts, impl->consts, &nin);
   int *regs = arena_array(e->arena, int, nout + 1);
   for (int i = 0; i < nout; i++) {
     ProgExpr *dims = emit_shape(e, out[i]->ndim, out[i]->shape, what);
@@ -341,7 +346,6 @@ static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, co
     ins->nexpr = out[i]->ndim;
     ins->expr = dims;
   }
-  const ImplResult *impl = &e->p->kernel.v[kernel].impl;
   int narg = nin + nout + impl->nscalars;
   int *arg = arena_array(e->p->arena, int, narg + 1);
   bool *is_scalar = arena_array(e->p->arena, bool, narg + 1);
@@ -400,14 +404,7 @@ static void emit_host(Emit *e, const Node *n)
 {
   HostCall call = emit_host_call(e->m, n);
   int narg;
-  int *arg = gather(e, call.nargs, call.arg, &narg);
-  if (call.more) {
-    emit_const(e, call.more);
-    int *all = arena_array(e->p->arena, int, narg + 1);
-    memcpy(all, arg, (size_t)narg * sizeof *all);
-    all[narg++] = emit_regs_of(e, call.more)[0];
-    arg = all;
-  }
+  int *arg = gather_with(e, call.nargs, call.arg, call.more ? 1 : 0, &call.more, &narg);
   int *ret = new_regs(e, n);
   int node = program_node(e->p, n, -1, n->u.call.op->name);
   ProgIns *ins = emit_ins(e, MO_HOST);
@@ -487,7 +484,7 @@ static void emit_node(Emit *e, const Node *n)
   case N_FUNC:
   case N_GLOBAL:
   case N_CTOR: emit_closure(e, n); return;
-  case N_CONST: emit_const(e, n); return;
+  case N_CONST: load_const(e, n, new_regs(e, n)[0]); return;
   case N_CALL:
     if (!(n->u.call.op->flags & OPF_HOST))
       BUG(e->ctx, "a call of '%s' stands outside of a primitive function", n->u.call.op->name);
@@ -499,7 +496,7 @@ static void emit_node(Emit *e, const Node *n)
     return;
   case N_TUPLE: {
     int count;
-    int *regs = gather(e, n->nargs, n->arg, &count);
+    int *regs = gather_with(e, n->nargs, n->arg, 0, NULL, &count);
     map_put(e->arena, &e->regs, n, regs);
     return;
   }

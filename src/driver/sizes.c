@@ -124,10 +124,12 @@ const Node *program_own_sizes(Program *p, const Node *func)
     r.param[i] = node_var(p->m, func->arg[i]->name, own_type(&s, func->arg[i]->type));
     map_put(arena, &r.by_param, func->arg[i], (void *)(uintptr_t)r.param[i]);
   }
-  /* an operator that needs the relation of two sizes keeps the function as it was */
-  if (s.changed && protect(p->ctx, rebuild, &r) == ERR_NONE &&
-      same_leaves(arena, fn_body(func)->type, fn_body(r.out)->type))
-    out = r.out;
+  if (s.changed) {
+    ErrKind kind = protect(p->ctx, rebuild, &r);
+    if (error_passes_on(kind)) error_reraise(p->ctx);
+    if (kind) error_clear(p->ctx); /* an operator that needs the relation of two sizes keeps the function as it was */
+    else if (same_leaves(arena, fn_body(func)->type, fn_body(r.out)->type)) out = r.out;
+  }
   scope_end(p->ctx, scope);
   return out;
 }

@@ -35,6 +35,7 @@ typedef struct Sum {
 
 typedef struct Fact {
   Sum sum;
+  uint64_t uses; /* of all its atoms (Expr.uses) */
   Interval range;
   Modular mod;
 } Fact;
@@ -87,6 +88,8 @@ struct Analyzer {
   int16_t rule_from[E_NKINDS], rule_to[E_NKINDS]; /* where in the table the rules for a kind stand */
   int nbound;                                     /* counts bindings, for VarInfo.order */
   int fuel;                                       /* steps a proof may still take */
+  int64_t terms;                                  /* terms that sums have looked at so far */
+  int64_t terms_end;                              /* … at which the proof under way gives up */
   int trials;                                     /* choices whose parts are being simplified under their conditions */
   int trial_work;                                 /* nodes simplified since the outermost of them began */
   int cycles;                                     /* times simplification met itself; the tests want 0 */
@@ -142,6 +145,7 @@ void sum_expand(Analyzer *, Sum *);
 Sum sum_product(Analyzer *, const Sum *, const Sum *);
 void sum_sort(Analyzer *, Sum *);
 int64_t sum_gcd(const Sum *);                     /* of the coefficients; 0 without terms */
+uint64_t sum_uses(const Sum *);                   /* of all atoms, as Expr.uses */
 int64_t sum_coeff(const Sum *, const Expr *atom); /* 0 when absent */
 bool sum_fits(const Sum *);                       /* not bad, all numbers in the dtype */
 int sum_size(Analyzer *, const Sum *);

@@ -146,13 +146,16 @@ static void add_fact(Analyzer *a, const Sum *sum, Interval range, Modular mod)
   Fact f = {.range = range, .mod = mod};
   copy_sum(a, &f.sum, sum);
   f.sum.base = 0;
+  f.uses = sum_uses(sum);
   vec_push(a->arena, &a->facts, f);
 }
 
-/* From lo <= sum k*x <= hi follows a range of each x alone. */
+/* From lo <= sum k*x <= hi follows a range of each x alone; of a long sum little follows, and dearly. */
 static void add_atom_facts(Analyzer *a, const Sum *sum, Interval range)
 {
-  for (int i = 0; sum->term.n > 1 && i < sum->term.n; i++) {
+  enum { MOST = 12 };
+  if (sum->term.n < 2 || sum->term.n > MOST) return;
+  for (int i = 0; i < sum->term.n; i++) {
     Sum others = sum_zero(sum->dtype);
     for (int j = 0; j < sum->term.n; j++)
       if (j != i) sum_add_term(a, &others, sum->term.v[j].atom, sum->term.v[j].coeff);

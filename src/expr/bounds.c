@@ -163,10 +163,13 @@ Interval bounds_of_sum(Analyzer *a, const Sum *s)
   for (int i = 0; i < s->term.n; i++)
     plain = interval_add(plain, scaled(bounds_of(a, s->term.v[i].atom), s->term.v[i].coeff));
   Interval result = plain;
+  uint64_t uses = sum_uses(s);
   for (int f = 0; s->term.n > 1 && f < a->facts.n; f++) {
     const Sum *fact = &a->facts.v[f].sum;
     int64_t ratio;
-    if (fact->term.n < 2 || !fact_ratio(s, fact, &ratio)) continue;
+    if (fact->term.n < 2 || fact->term.n > s->term.n || a->facts.v[f].uses & ~uses) continue;
+    a->terms += s->term.n;
+    if (!fact_ratio(s, fact, &ratio)) continue;
     Interval rest = {s->base, s->base};
     for (int i = 0; i < s->term.n; i++)
       if (!sum_coeff(fact, s->term.v[i].atom))

@@ -110,6 +110,9 @@ const Buffer *buffer_new(Module *m, const char *name, DType t, int ndim, const E
                          int offset_factor, const Var *data)
 {
   if (dtype_is_string(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "buffer '%s': loop programs do not hold strings", name);
+  if (ndim > MAX_RANK)
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "buffer '%s' has %d dimensions; there are at most %d", name, ndim,
+          MAX_RANK);
   Buffer *b = arena_new_of(m->arena, Buffer);
   b->name = arena_strdup(m->arena, name);
   b->dtype = t;
@@ -453,14 +456,20 @@ static bool equal_reduce(const Reduce *a, const Reduce *b)
          a->has_init == b->has_init && !memcmp(a->axis, b->axis, (size_t)a->naxis * sizeof *a->axis);
 }
 
-/* An equal Reduce over the same first source, if the table has one: the payload
- * is compared by pointer.  Reductions are few, so looking at all of them is cheap. */
+typedef struct ReduceList {
+  const Reduce *reduce;
+  struct ReduceList *next;
+} ReduceList;
+
+/* An equal Reduce over the same first source, if the module has one: the payload is compared by pointer. */
 static const Reduce *same_reduce(Module *m, const Expr *first, const Reduce *r)
 {
-  for (uint32_t i = 0; i < m->ntable; i++) {
-    const Expr *e = m->table[i];
-    if (e && e->kind == E_REDUCE && e->arg[0] == first && equal_reduce(e->u.reduce, r)) return e->u.reduce;
-  }
+  ReduceList *list = map_get(&m->reduces, first);
+  for (const ReduceList *l = list; l; l = l->next)
+    if (equal_reduce(l->reduce, r)) return l->reduce;
+  ReduceList *added = arena_new_of(m->arena, ReduceList);
+  *added = (ReduceList){r, list};
+  map_put(m->arena, &m->reduces, first, added);
   return r;
 }
 

@@ -150,6 +150,7 @@ struct Module {
   const Expr **table; /* intern table, open addressing */
   uint32_t ntable, nused;
   StrMap strings; /* texts of E_STR, each once */
+  Map reduces;    /* Expr*, the first source -> list of the Reduces over it */
   Vec(Global) globals;
   struct ModuleCleanup *cleanups; /* newest first; run when the module dies */
   struct GraphState *graph;       /* what the graph layer remembers of its nodes; NULL until it does */

@@ -25,6 +25,7 @@ void sum_add_const(Sum *s, int64_t v)
 void sum_add_term(Analyzer *a, Sum *s, const Expr *atom, int64_t coeff)
 {
   if (coeff == 0) return;
+  a->terms += s->term.n;
   for (int i = 0; i < s->term.n; i++) {
     if (s->term.v[i].atom != atom) continue;
     if (!int_add(s->term.v[i].coeff, coeff, &s->term.v[i].coeff)) s->bad = true;
@@ -89,6 +90,13 @@ int64_t sum_gcd(const Sum *s)
   int64_t g = 0;
   for (int i = 0; i < s->term.n; i++) g = int_gcd(g, s->term.v[i].coeff);
   return g;
+}
+
+uint64_t sum_uses(const Sum *s)
+{
+  uint64_t uses = 0;
+  for (int i = 0; i < s->term.n; i++) uses |= s->term.v[i].atom->uses;
+  return uses;
 }
 
 int64_t sum_coeff(const Sum *s, const Expr *atom)
@@ -164,7 +172,8 @@ static const Expr *product_atom(Analyzer *a, const Expr *x, const Expr *y)
 Sum sum_product(Analyzer *a, const Sum *x, const Sum *y)
 {
   Sum r = sum_zero(x->dtype.bits > y->dtype.bits ? x->dtype : y->dtype);
-  r.bad = x->bad || y->bad || (x->term.n + 1) * (y->term.n + 1) > MAX_EXPANDED;
+  bool scales = x->term.n == 0 || y->term.n == 0; /* by a constant: no longer than it was */
+  r.bad = x->bad || y->bad || (!scales && (x->term.n + 1) * (y->term.n + 1) > MAX_EXPANDED);
   int64_t v;
   for (int i = 0; !r.bad && i < x->term.n; i++)
     for (int j = 0; j < y->term.n; j++) {

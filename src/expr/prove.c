@@ -13,10 +13,14 @@
  *
  * (L >= 0 follows from m*L + (m-1) >= 0, because L is a whole number.)  A divisor
  * that is never negative counts as positive: by 0 there is no value to be wrong about.
- * Each step spends fuel, so a question that leads nowhere costs little. */
+ * Each step spends fuel, and a proof looks at so many terms of its sums in all, so that a question
+ * that leads nowhere costs little, however long the sums are. */
 #include "expr/analysis.h"
 
-enum { FUEL = 64, DEPTH = 16, MAX_FACTORS = 16 };
+enum { FUEL = 64, TERMS = 1 << 14, DEPTH = 16, LONG = 16, MAX_FACTORS = 16, MAX_RATIOS = 16 };
+
+/* Has the proof under way used up what it may? */
+static bool is_spent(const Analyzer *a) { return a->fuel <= 0 || a->terms > a->terms_end; }
 
 static bool nonneg(Analyzer *, Sum *, int depth, uint64_t used);
 
@@ -37,23 +41,41 @@ static bool try_sum(Analyzer *a, Sum *s, int depth, uint64_t used)
 
 /* ---- assumptions ---------------------------------------------------------------------- */
 
-/* sign*fact + offset >= 0 is assumed; take as much of it from L as cancels atom `t`. */
-static bool use_assumption(Analyzer *a, const Sum *s, const Sum *fact, int64_t sign, int64_t offset, int t, int depth,
+/* L times `times` less the assumption times `take` cancels some atom. */
+typedef struct Ratio {
+  int64_t times, take;
+} Ratio;
+
+/* The ratios at which an atom of sign*fact goes from L, each once: most atoms ask for the same.  At
+ * most `max`. */
+static int cancelling(Analyzer *a, const Sum *s, const Sum *fact, int64_t sign, int max, Ratio *out)
+{
+  int n = 0;
+  for (int t = 0; t < fact->term.n && n < max; t++) {
+    int64_t g = fact->term.v[t].coeff * sign;
+    int64_t k = sum_coeff(s, fact->term.v[t].atom);
+    a->terms += s->term.n;
+    if (k == 0 || (k > 0) != (g > 0) || k == INT64_MIN) continue;
+    int64_t d = int_gcd(g, k);
+    Ratio r = {(g < 0 ? -g : g) / d, (k < 0 ? -k : k) / d};
+    bool known = false;
+    for (int i = 0; i < n && !known; i++) known = out[i].times == r.times && out[i].take == r.take;
+    if (!known) out[n++] = r;
+  }
+  return n;
+}
+
+/* sign*fact + offset >= 0 is assumed: takes it from L. */
+static bool use_assumption(Analyzer *a, const Sum *s, const Sum *fact, int64_t sign, int64_t offset, Ratio r, int depth,
                            uint64_t used)
 {
-  int64_t g = fact->term.v[t].coeff * sign;
-  int64_t k = sum_coeff(s, fact->term.v[t].atom);
-  if (k == 0 || (k > 0) != (g > 0) || k == INT64_MIN) return false;
-  int64_t d = int_gcd(g, k);
-  int64_t m = (g < 0 ? -g : g) / d;
-  int64_t r = (k < 0 ? -k : k) / d;
   Sum l = sum_zero(s->dtype);
   int64_t take, back;
-  sum_add_sum(a, &l, s, m);
-  if (!int_mul(sign, -r, &take) || !int_mul(offset, -r, &back)) return false;
+  if (!int_mul(sign, -r.take, &take) || !int_mul(offset, -r.take, &back)) return false;
+  sum_add_sum(a, &l, s, r.times);
   sum_add_sum(a, &l, fact, take);
   sum_add_const(&l, back);
-  sum_add_const(&l, m - 1);
+  sum_add_const(&l, r.times - 1);
   if (l.term.n > s->term.n + 1) return false;
   return try_sum(a, &l, depth, used);
 }
@@ -63,13 +85,14 @@ static bool by_assumptions(Analyzer *a, const Sum *s, int depth, uint64_t used)
   for (int f = 0; f < a->facts.n && f < 64; f++) {
     const Fact *fact = &a->facts.v[f];
     if (used >> f & 1 || fact->sum.term.n < 2) continue;
-    for (int t = 0; t < fact->sum.term.n; t++) {
-      if (fact->range.min != NEG_INF &&
-          use_assumption(a, s, &fact->sum, 1, -fact->range.min, t, depth, used | 1ull << f))
-        return true;
-      if (fact->range.max != POS_INF &&
-          use_assumption(a, s, &fact->sum, -1, fact->range.max, t, depth, used | 1ull << f))
-        return true;
+    for (int side = 0; side < 2; side++) {
+      int64_t sign = side ? -1 : 1;
+      int64_t end = side ? fact->range.max : fact->range.min;
+      if (end == (side ? POS_INF : NEG_INF)) continue;
+      Ratio ratio[MAX_RATIOS];
+      int n = cancelling(a, s, &fact->sum, sign, MAX_RATIOS, ratio);
+      for (int i = 0; i < n && !is_spent(a); i++)
+        if (use_assumption(a, s, &fact->sum, sign, -sign * end, ratio[i], depth, used | 1ull << f)) return true;
     }
   }
   return false;
@@ -238,12 +261,15 @@ static bool by_atom(Analyzer *a, const Sum *s, Term t, int depth, uint64_t used)
 
 static bool nonneg(Analyzer *a, Sum *s, int depth, uint64_t used)
 {
-  if (s->bad || a->fuel <= 0) return false;
+  if (s->bad || is_spent(a)) return false;
   a->fuel--;
   if (bounds_of_sum(a, s).min >= 0) return true;
   if (s->term.n == 0 || depth == 0) return false;
+  /* assumptions may be many; in a long sum they come after what is one step */
+  bool is_long = s->term.n > LONG;
+  if (is_long && by_variables(a, s, depth, used)) return true;
   if (by_assumptions(a, s, depth, used)) return true;
-  if (by_variables(a, s, depth, used)) return true;
+  if (!is_long && by_variables(a, s, depth, used)) return true;
   for (int i = 0; i < s->term.n; i++)
     if (by_atom(a, s, s->term.v[i], depth, used)) return true;
   return false;
@@ -276,9 +302,12 @@ bool prove_nonneg(Analyzer *a, const Sum *given)
   }
   sum_add_const(&s, given->base);
   int fuel = a->fuel;
+  int64_t terms_end = a->terms_end;
   a->fuel = FUEL;
+  a->terms_end = a->terms + TERMS;
   bool yes = nonneg(a, &s, DEPTH, 0);
   a->fuel = fuel;
+  a->terms_end = terms_end;
   scope_end(a->ctx, scope);
   return yes;
 }

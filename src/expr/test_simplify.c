@@ -1,4 +1,5 @@
 /* test_simplify.c: what expressions become, as text. */
+#include "expr/analysis.h"
 #include "expr/test_parse.h"
 
 typedef struct Case {
@@ -364,6 +365,40 @@ static void nested_choices_are_cheap(void **state)
   ctx_free(ctx);
 }
 
+/* What a concatenation of many tensors of open sizes asks: where an element comes from is found by comparing
+ * its position with the end of each, a sum of all sizes before. */
+static void long_sums_are_cheap(void **state)
+{
+  enum { PARTS = 90 };
+  (void)state;
+  Ctx *ctx = ctx_new();
+  Module *m = module_new(ctx);
+  const Expr *end[PARTS + 1] = {expr_i32(m, 0)};
+  for (int k = 0; k < PARTS; k++) end[k + 1] = expr_add(m, end[k], var_expr(var_new(m, "s", DT_I32, VAR_SIZE)));
+  const Var *i = var_new(m, "i", DT_I32, VAR_PLAIN);
+  const Expr *at = var_expr(i);
+  const Expr *value = at;
+  for (int k = PARTS - 1; k >= 0; k--) {
+    const Expr *arg[] = {expr_lt(m, at, end[k + 1]), expr_sub(m, at, end[k]), value};
+    value = expr_call(m, DT_I32, IN_IF_THEN_ELSE, 3, arg);
+  }
+  Scope scope = scope_begin(ctx);
+  Analyzer *a = analyzer_new(m, NULL);
+  analyzer_bind(a, i, expr_i32(m, 0), end[PARTS]);
+  expr_simplify(a, value);
+  for (int k = 0; k < PARTS - 1; k++) {
+    analyzer_push(a, expr_binary(m, E_GE, at, end[k + 1])); /* not in the parts before … */
+    bool inside = analyzer_prove(a, expr_binary(m, E_GE, expr_sub(m, at, end[k]), expr_i32(m, 0)));
+    assert_true(inside);
+    analyzer_prove(a, expr_lt(m, at, end[PARTS]));
+    assert_false(analyzer_prove(a, expr_lt(m, at, end[k + 2]))); /* … and perhaps not in the next one */
+  }
+  if (a->terms > 300000000) fail_msg("%lld terms were looked at", (long long)a->terms);
+  scope_end(ctx, scope);
+  module_release(m);
+  ctx_free(ctx);
+}
+
 /* ---- every allocation may fail ----------------------------------------------------------- */
 
 static void much_work(Ctx *ctx, void *arg)
@@ -411,6 +446,7 @@ int main(void)
     cmocka_unit_test(many_indices_are_cheap),
     cmocka_unit_test(graphs_are_not_trees),
     cmocka_unit_test(nested_choices_are_cheap),
+    cmocka_unit_test(long_sums_are_cheap),
     cmocka_unit_test(out_of_memory_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -444,8 +444,8 @@ static bool rank_differs(const Type *a, const Type *b)
  * run is refused.  A slice along a new axis takes one item or none; squeezing wants one. */
 static const Node *only_where(Conversion *c, const Node *cond, bool value, const Node *x)
 {
-  enum { MAX_RANK = 6 };
-  if (x->type->kind != TY_TENSOR || x->type->ndim < 0 || x->type->ndim > MAX_RANK)
+  enum { MOST = 6 };
+  if (x->type->kind != TY_TENSOR || x->type->ndim < 0 || x->type->ndim > MOST)
     onnx_fail(c, ERR_UNSUPPORTED, "only one of the branches fits what follows, and that gives %s",
               type_text(scratch(c->m->ctx), x->type));
   const Node *taken = onnx_cast_to(c, onnx_scalar_of(c, cond), DT_I64);

@@ -255,7 +255,7 @@ static void *make_attrs(Conversion *c, const OpDef *op, const char *spec, va_lis
 
 static bool is_small(const Type *ty)
 {
-  if (!ty || ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8) return false;
+  if (!ty || ty->kind != TY_TENSOR || ty->ndim < 0) return false;
   int64_t n = 1;
   for (int i = 0; i < ty->ndim; i++)
     if (ty->shape[i]->kind != E_INT || !int_mul(n, ty->shape[i]->u.i, &n) || n > FOLD_LIMIT) return false;

@@ -56,8 +56,8 @@ static const Node *lengthen_mask(Conversion *c, const Node *mask, const Node *k)
   if (!rank || !onnx_is_static_dim(onnx_dim_of(c, mask, -1), &have) ||
       !onnx_is_static_dim(onnx_dim_of(c, k, 2), &want) || have >= want || have == 1)
     return mask;
-  int64_t zero[8] = {0};
-  int64_t after[8] = {0};
+  int64_t zero[MAX_RANK] = {0};
+  int64_t after[MAX_RANK] = {0};
   after[rank - 1] = want - have;
   if (!dtype_is_bool(onnx_dtype_of(c, mask))) return onnx_pad(c, mask, rank, zero, after, -INFINITY);
   return onnx_cast_to(c, onnx_pad(c, onnx_cast_to(c, mask, DT_U8), rank, zero, after, 0), DT_BOOL);

@@ -6,8 +6,6 @@
 
 #include "frontend/onnx_import.h"
 
-enum { MAX_RANK = 32 };
-
 /* index < 0: from the end of `extent` (anything that broadcasts to the indices). */
 static const Node *from_end(Conversion *c, const Node *index, const Node *extent)
 {

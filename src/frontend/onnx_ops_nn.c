@@ -237,8 +237,8 @@ static int64_t window_count(Conversion *c, const Window *w, int i, int64_t in, b
 /* (N, C, spatial…) -> (N, C, out…, kernel…): every window, by constant indices; what lies outside has `fill`. */
 static const Node *unfold(Conversion *c, const Node *x, const Window *w, bool ceil, double fill)
 {
-  int64_t before[8] = {0};
-  int64_t after[8] = {0};
+  int64_t before[MAX_RANK] = {0};
+  int64_t after[MAX_RANK] = {0};
   int64_t count[MAX_SPATIAL];
   for (int i = 0; i < w->n; i++) {
     int64_t in = onnx_static_dim(c, x, 2 + i);
@@ -255,7 +255,7 @@ static const Node *unfold(Conversion *c, const Node *x, const Window *w, bool ce
     const Node *at = node_const_copy(c->m, DT_I64, 2, (int64_t[]){count[i], w->kernel[i]}, index);
     x = onnx_op2(c, "take", x, at, "axis:i,mode:s", 2 + 2 * i, "clip");
   }
-  int perm[8] = {0, 1};
+  int perm[MAX_RANK] = {0, 1};
   for (int i = 0; i < w->n; i++) {
     perm[2 + i] = 2 + 2 * i;
     perm[2 + w->n + i] = 3 + 2 * i;

@@ -4,8 +4,6 @@
  * out: nn.* normalisations where one fits, else means and squares spelt out. */
 #include "frontend/onnx_import.h"
 
-enum { MAX_RANK = 32 };
-
 /* A per-channel vector along axis 1. */
 static const Node *along_channels(Conversion *c, const Node *v, int rank) { return onnx_unsqueeze_to(c, v, 1, rank); }
 

@@ -4,8 +4,6 @@
  * others) or an input.  Goes out: our reductions over the same axes. */
 #include "frontend/onnx_import.h"
 
-enum { MAX_RANK = 32 };
-
 /* A reduction of x over axes; n 0: of single elements, which changes nothing but the formula's ends. */
 typedef struct Reduction {
   const Node *(*run)(Conversion *, const Node *x, int n, const int64_t *axes, bool keepdims);

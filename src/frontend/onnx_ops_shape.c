@@ -5,8 +5,6 @@
  * operator's dyn.* form. */
 #include "frontend/onnx_import.h"
 
-enum { MAX_RANK = 32 };
-
 /* ---- constants ------------------------------------------------------------------------------- */
 
 static const Node *convert_constant(Conversion *c)

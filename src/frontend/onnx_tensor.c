@@ -235,9 +235,9 @@ static void from_lists(Import *im, const PTensor *t, const char *name, size_t co
 const Node *onnx_tensor(Import *im, const PTensor *t, const char *name)
 {
   ConstData d = {.dtype = onnx_dtype(im->ctx, t->data_type, name), .ndim = t->dims.n};
-  if (d.ndim > 8)
-    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: tensor '%s' has %d dimensions; at most 8 are supported", name,
-          d.ndim);
+  if (d.ndim > MAX_RANK)
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: tensor '%s' has %d dimensions; there are at most %d", name, d.ndim,
+          MAX_RANK);
   size_t count = 1;
   for (int i = 0; i < d.ndim; i++) {
     d.shape[i] = t->dims.v[i];

@@ -69,33 +69,31 @@ _Noreturn static void refuse_node(Module *m, const Node *n, const char *op)
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
-/* A small constant as a tensor: its elements picked by position. */
-#define MAX_LITERALS 64
-static const Tensor *const_tensor(Module *m, const ConstData *d, const char *op)
+const Tensor *graph_literal_tensor(Module *m, const ConstData *d)
 {
-  int64_t n = (int64_t)(d->bytes / (size_t)dtype_bytes(d->dtype));
-  if (dtype_is_string(d->dtype))
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: its decomposition holds strings, which have no place inside a kernel",
-          op);
-  if (n > MAX_LITERALS)
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "%s: its decomposition holds a constant of %" PRId64 " elements; at most %d fit into a kernel", op, n,
-          MAX_LITERALS);
-  const Expr *shape[8];
-  const Expr *at = expr_i32(m, 0);
-  const Expr *value = NULL;
-  const IterVar *axis[8];
+  enum { MOST = 64 };                         /* different elements that are told apart one by one */
+  if (dtype_is_string(d->dtype)) return NULL; /* its numbers are known only when the program is written */
+  size_t step = (size_t)dtype_bytes(d->dtype);
+  int64_t n = (int64_t)(d->bytes / step);
+  const char *data = d->data;
+  bool same = true;
+  for (int64_t i = 1; i < n && same; i++) same = !memcmp(data, data + (size_t)i * step, step);
+  if (!same && n > MOST) return NULL;
+  const Expr *shape[MAX_RANK];
+  const IterVar *axis[MAX_RANK];
+  const Expr *flat = expr_i32(m, 0);
   for (int i = 0; i < d->ndim; i++) {
     shape[i] = expr_i32(m, d->shape[i]);
-    axis[i] = itervar_new(m, var_new(m, "i", DT_I32, VAR_PLAIN), expr_i32(m, 0), shape[i], ITER_SPATIAL, NULL);
-    at = expr_add(m, expr_mul(m, at, shape[i]), axis[i]->var->expr);
+    const Var *var = var_new(m, arena_printf(m->arena, "i%d", i), DT_I32, VAR_PLAIN);
+    axis[i] = itervar_new(m, var, expr_i32(m, 0), shape[i], ITER_SPATIAL, NULL);
+    flat = expr_add(m, expr_mul(m, flat, shape[i]), var->expr);
   }
-  for (int64_t k = n - 1; k >= 0; k--) {
-    const Expr *v = expr_value(m, value_load(d->dtype, (const char *)d->data + k * dtype_bytes(d->dtype)));
-    value = value ? expr_select(m, expr_binary(m, E_EQ, at, expr_i32(m, k)), v, value) : v;
+  const Expr *value = n ? expr_value(m, value_load(d->dtype, data)) : expr_const(m, d->dtype, 0);
+  for (int64_t i = 1; i < n && !same; i++) {
+    const Expr *here = expr_value(m, value_load(d->dtype, data + (size_t)i * step));
+    value = expr_select(m, expr_binary(m, E_EQ, flat, expr_i32(m, i)), here, value);
   }
-  if (!value) value = expr_const(m, d->dtype, 0);
-  return &te_compute(m, "constant", "injective", d->ndim, shape, axis, 1, &value, NULL)->out[0];
+  return &te_compute(m, "const", "injective", d->ndim, shape, axis, 1, &value, NULL)->out[0];
 }
 
 /* The tensors of the arguments, tuples spread out, in order. */
@@ -120,7 +118,11 @@ static void *tensors_of_node(Follow *f, const Node *n)
   switch (n->kind) {
   case N_CONST: {
     const Tensor **out = arena_array(f->arena, const Tensor *, 1);
-    out[0] = const_tensor(f->m, n->u.data, op);
+    out[0] = graph_literal_tensor(f->m, n->u.data);
+    if (!out[0])
+      raise(f->m->ctx, ERR_UNSUPPORTED, NOWHERE,
+            "%s: its decomposition holds a constant (%s) that is too large to be written into a kernel", op,
+            type_text(scratch(f->m->ctx), n->type));
     return out;
   }
   case N_CALL: {

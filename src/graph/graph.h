@@ -106,7 +106,7 @@ typedef enum {
 typedef struct ConstData {
   DType dtype;
   int ndim;
-  int64_t shape[8];
+  int64_t shape[MAX_RANK];
   size_t bytes;
   const void *data;     /* borrowed from the model file or in the module's arena; row major */
   const char *file;     /* NULL, or where the bytes lie on disk … */
@@ -376,6 +376,9 @@ _Noreturn void opdef_raise(OpCall *, ErrKind, const char *fmt, ...) __attribute_
 /* Runs compute (or, through them, decompositions) for a call over tensors. */
 void opdef_compute(Module *, const Node *call, int n, const Tensor *const *in, const Tensor **out);
 int opdef_num_outputs(const Node *call);
+/* A constant as a tensor expression: its elements picked by position.  NULL: they are too many, or
+ * strings; then it has to come from outside. */
+const Tensor *graph_literal_tensor(Module *, const ConstData *);
 /* Evaluates a call by its meaning on concrete values (te_evaluate or func_interpret).
  * The output's type may have been symbolic: the true shape is in out. */
 void opdef_evaluate(Module *, Arena *, const Node *call, int n, const ConstData *in, ConstData *out);

@@ -161,7 +161,7 @@ static ConstData new_output(Interp *in, const Type *ty)
 {
   ConstData d = {.dtype = ty->dtype, .ndim = ty->ndim, .bytes = (size_t)dtype_bytes(ty->dtype)};
   EvalEnv env = {.m = in->m, .arena = in->arena, .vars = in->top->sizes};
-  if (ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8)
+  if (ty->kind != TY_TENSOR || ty->ndim < 0)
     raise(in->m->ctx, ERR_UNSUPPORTED, NOWHERE, "call_tir: %s has no memory of known size",
           type_text(scratch(in->m->ctx), ty));
   for (int i = 0; i < ty->ndim; i++) {

@@ -36,9 +36,8 @@ const Node *node_const(Module *m, const ConstData *data)
 const Node *node_const_copy(Module *m, DType dtype, int ndim, const int64_t *shape, const void *bytes)
 {
   ConstData data = {.dtype = dtype, .ndim = ndim};
-  if (ndim > (int)(sizeof data.shape / sizeof *data.shape))
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a constant has at most %zu dimensions, not %d",
-          sizeof data.shape / sizeof *data.shape, ndim);
+  if (ndim > MAX_RANK)
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a constant has %d dimensions; there are at most %d", ndim, MAX_RANK);
   data.bytes = (size_t)dtype_bytes(dtype);
   for (int i = 0; i < ndim; i++) {
     if (shape[i] < 0)

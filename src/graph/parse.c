@@ -148,10 +148,10 @@ static Text parse_strings(Reader *r)
 
 static const Node *parse_constant_data(Reader *r, const Type *ty)
 {
-  int64_t shape[8];
+  int64_t shape[MAX_RANK];
   int64_t count = 1;
-  if (ty->kind != TY_TENSOR || ty->ndim < 0 || ty->ndim > 8 || !type_is_static(ty))
-    graph_lex_error(r, "a constant has a static tensor type of at most 8 dimensions");
+  if (ty->kind != TY_TENSOR || ty->ndim < 0 || !type_is_static(ty))
+    graph_lex_error(r, "a constant has a static tensor type");
   for (int i = 0; i < ty->ndim; i++) {
     shape[i] = ty->shape[i]->u.i;
     if (!int_mul(count, shape[i], &count)) graph_lex_error(r, "a constant's size overflows");
@@ -784,8 +784,7 @@ static void parse_protected(ParseJob *job)
   if (nold) memcpy(m->globals.v, old, (size_t)nold * sizeof *old);
   if (m->graph) m->graph->data.n = ndata;
   Loc at = job->r.building.line ? job->r.building : job->r.tok.loc;
-  if (error_loc(m->ctx).line || kind == ERR_MEMORY || kind == ERR_INTERNAL || kind == ERR_CALLBACK || !at.line)
-    error_reraise(m->ctx);
+  if (error_loc(m->ctx).line || error_passes_on(kind) || !at.line) error_reraise(m->ctx);
   const char *text = arena_strdup(m->arena, error_message(m->ctx));
   raise(m->ctx, kind, at, "%s", text);
 }

@@ -36,6 +36,8 @@ static void check_elements(Module *m, DType dtype, int ndim, const Expr *const *
 
 const Type *type_tensor(Module *m, DType dtype, int ndim, const Expr *const *shape)
 {
+  if (ndim > MAX_RANK)
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a tensor has %d dimensions; there are at most %d", ndim, MAX_RANK);
   check_elements(m, dtype, ndim, shape);
   Type *ty = new_type(m, TY_TENSOR);
   ty->dtype = dtype;

@@ -367,7 +367,7 @@ static void attempt_body(Ctx *ctx, void *arg)
 static bool attempt(Ctx *ctx, void (*body)(Ctx *, void *), void *arg)
 {
   ErrKind kind = protect(ctx, body, arg);
-  if (kind == ERR_MEMORY || kind == ERR_CALLBACK || kind == ERR_INTERNAL) error_reraise(ctx);
+  if (error_passes_on(kind)) error_reraise(ctx);
   if (kind) error_clear(ctx);
   return kind == ERR_NONE;
 }

@@ -92,8 +92,8 @@ static Phases phases_of(OpCall *c)
 /* Zeros around the data, as far as the outputs reach; lead[d] of them in front. */
 static const Tensor *pad_data(Module *m, const Phases *v, const Tensor *x, const Type *out, int64_t *lead)
 {
-  int64_t before[NN_MAX_DIM] = {0};
-  int64_t after[NN_MAX_DIM] = {0};
+  int64_t before[MAX_RANK] = {0};
+  int64_t after[MAX_RANK] = {0};
   for (int d = 0; d < v->dims; d++) {
     int64_t first = v->before[d] / v->stride[d] - (v->taps[d] - 1);
     int64_t last = (out->shape[2 + d]->u.i - 1 + v->before[d]) / v->stride[d];
@@ -139,8 +139,8 @@ void transpose_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   int64_t lead[3];
   const Tensor *data = pad_data(m, &v, in[0], c->out, lead);
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Expr *x[NN_MAX_DIM] = {s.at[0]};
-  const Expr *w[NN_MAX_DIM];
+  const Expr *x[MAX_RANK] = {s.at[0]};
+  const Expr *w[MAX_RANK];
   const Expr *there = NULL;
   channels_at(&s, &v, x, w);
   for (int d = 0; d < v.dims; d++) {

@@ -86,8 +86,8 @@ static void channel_at(Stage *s, const Spread *v, const Expr *oo, const Expr *la
 /* data[n, oo, i, …, c]: padded, and for each output channel what it multiplies. */
 static const Tensor *spread_data(Module *m, const Spread *v, const Tensor *x, const Type *out)
 {
-  const Expr *shape[NN_MAX_DIM] = {out->shape[0], out->shape[1], expr_i32(m, v->ig)};
-  const Expr *from[NN_MAX_DIM];
+  const Expr *shape[MAX_RANK] = {out->shape[0], out->shape[1], expr_i32(m, v->ig)};
+  const Expr *from[MAX_RANK];
   const Expr *cond = NULL;
   int n = v->dims + 4;
   for (int d = 0; d < v->dims; d++)
@@ -115,8 +115,8 @@ void depthwise_lanes_compute(OpCall *c, const Target *t, const Tensor *const *in
   int n = c->out->ndim;
   Stage s = nn_stage(m, n, c->out->shape, NULL);
   const Expr *i = nn_reduce_axis(&s, "rc", expr_i32(m, v.ig));
-  const Expr *x[NN_MAX_DIM] = {s.at[0], s.at[1], i};
-  const Expr *w[NN_MAX_DIM] = {s.at[1], i};
+  const Expr *x[MAX_RANK] = {s.at[0], s.at[1], i};
+  const Expr *w[MAX_RANK] = {s.at[1], i};
   for (int d = 0; d < v.dims; d++) {
     const Expr *k = w[2 + d] = nn_reduce_axis(&s, taps[3 - v.dims + d], expr_i32(m, v.k[d]));
     x[3 + d] =

@@ -18,8 +18,9 @@ typedef struct Lowering {
   const ImplConfig *config;
   ImplResult *out;
   Arena *arena;
-  Module *tmp; /* of the unscheduled function */
-  Map tensors; /* Node* -> Tensors* */
+  Module *tmp;              /* of the unscheduled function */
+  Map tensors;              /* Node* -> Tensors* */
+  Vec(const Node *) consts; /* those that are parameters of the kernel */
   ImplGroup group;
 } Lowering;
 
@@ -69,34 +70,16 @@ static const IterVar **fresh_axes(Module *m, int ndim, const Expr *const *shape)
   return axis;
 }
 
-/* A small constant inside the group, as an expression of its index. */
+/* A constant inside the group: as an expression of its index where that is small, else a parameter
+ * of the kernel. */
 static const Tensor *constant_tensor(Lowering *lo, const Node *n)
 {
-  enum { MOST = 64 };
   Module *m = lo->src;
-  const ConstData *c = n->u.data;
-  int64_t count = 1;
-  if (dtype_is_string(c->dtype)) /* its number is known only when the program is written */
-    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "function '%s': a constant of strings inside a kernel; pass it as a parameter", lo->name);
-  for (int d = 0; d < c->ndim; d++) count *= c->shape[d];
-  const IterVar **axis = fresh_axes(m, n->type->ndim, n->type->shape);
-  const Expr *flat = expr_i32(m, 0);
-  for (int d = 0; d < c->ndim; d++) flat = expr_add(m, expr_mul(m, flat, n->type->shape[d]), var_expr(axis[d]->var));
-  size_t step = (size_t)dtype_bytes(c->dtype);
-  const Expr *value = count ? expr_value(m, value_load(c->dtype, c->data)) : expr_const(m, c->dtype, 0);
-  bool same = true;
-  for (int64_t i = 1; i < count && same; i++) same = !memcmp(c->data, (const char *)c->data + (size_t)i * step, step);
-  if (!same && count > MOST)
-    raise(lo->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "function '%s': a constant of %" PRId64 " elements inside a kernel (at most %d); pass it as a parameter",
-          lo->name, count, MOST);
-  for (int64_t i = 1; i < count && !same; i++) {
-    const Expr *here = expr_value(m, value_load(c->dtype, (const char *)c->data + (size_t)i * step));
-    value = expr_select(m, expr_binary(m, E_EQ, flat, expr_i32(m, i)), here, value);
-  }
-  const TeOp *op = te_compute(m, "const", "injective", n->type->ndim, n->type->shape, axis, 1, &value, NULL);
-  return &op->out[0];
+  const Tensor *t = graph_literal_tensor(m, n->u.data);
+  if (t) return t;
+  const char *name = arena_printf(m->arena, "c%d", lo->consts.n);
+  vec_push(lo->arena, &lo->consts, n);
+  return te_placeholder(m, name, dtype_in_kernel(n->u.data->dtype), n->type->ndim, n->type->shape);
 }
 
 /* ---- calls --------------------------------------------------------------------------------------- */
@@ -263,6 +246,11 @@ static void collect_args(Lowering *lo, Args *args)
       tell_shape(lo->arena, args, t->v[j]->buffer);
     }
   }
+  for (int i = 0; i < lo->consts.n; i++) {
+    const Tensor *t = ((Tensors *)map_get(&lo->tensors, lo->consts.v[i]))->v[0];
+    vec_push(lo->arena, &args->arg, (TeArg){.tensor = t});
+    map_put(lo->arena, &seen, t, NULL);
+  }
   const Tensors *body = map_get(&lo->tensors, fn_body(lo->func));
   const Tensor **out = arena_array(lo->arena, const Tensor *, body->n + 1);
   for (int i = 0; i < body->n; i++) {
@@ -419,6 +407,8 @@ static void lower_te(Lowering *lo, const Node *const *node, int n)
   PrimFunc *plain = te_create_prim_func(lo->tmp, lo->name, args.arg.n, args.arg.v, &g->names);
   lo->out->impl = schedule_group(lo, plain);
   lo->out->func = func_import(lo->dst, sched_func(g->s));
+  lo->out->nconsts = lo->consts.n;
+  lo->out->consts = arena_copy(lo->dst->arena, lo->consts.v, (size_t)lo->consts.n * sizeof(Node *));
   lo->out->nscalars = args.scalars.n;
   lo->out->scalars = arena_copy(lo->dst->arena, args.scalars.v, (size_t)args.scalars.n * sizeof(Var *));
   for (int i = 0; i < n; i++)
@@ -426,6 +416,14 @@ static void lower_te(Lowering *lo, const Node *const *node, int n)
       lo->out->flops += impl_flops(node[i]);
       lo->out->flops_done += impl_flops_done(node[i]);
     }
+}
+
+/* Are the call's operands the function's parameters, in order? */
+static bool takes_params(const Node *func, const Node *call)
+{
+  bool yes = call->nargs == fn_nparams(func);
+  for (int i = 0; yes && i < call->nargs; i++) yes = call->arg[i] == func->arg[i];
+  return yes;
 }
 
 void impl_lower(Module *dst, Module *src, const Node *func, const char *name, const Target *target,
@@ -447,10 +445,10 @@ void impl_lower(Module *dst, Module *src, const Node *func, const char *name, co
   defer(ctx, free_arena, lo.arena);
   const Node *body = fn_body(func);
   const Node **node;
-  if (body->kind == N_CALL && body->u.call.op->tir) {
+  if (body->kind == N_CALL && body->u.call.op->tir && takes_params(func, body)) {
     OpCall call = call_of(&lo, body);
     lower_tir(&lo, body->u.call.op->tir(&call, src));
-  } else if (body->kind == N_CALL_TIR) {
+  } else if (body->kind == N_CALL_TIR && takes_params(func, body)) {
     Global *g = module_get(src, body->u.tir.name);
     if (!g || g->kind != GLOBAL_TIR)
       raise(ctx, ERR_ARGUMENT, NOWHERE, "call_tir: the module has no tir function '%s'", body->u.tir.name);

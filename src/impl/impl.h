@@ -54,10 +54,13 @@ bool impl_prefers_pairs(Ctx *, const Target *, const ImplConfig *, const Node *c
 
 /* The function of a fused group (N_FUNC with "Primitive") or of a single call wrapped in one, as a
  * scheduled tir function of dst, ready to lower.  Parameters: one tensor per
- * parameter (tuples spread out), then one per output, then the scalars that no shape tells,
+ * parameter (tuples spread out), then one for each constant that is too large to be written into the
+ * code, in the order of *consts, then one per output, then the scalars that no shape tells,
  * in the order of *scalars (variables of the graph's types). */
 typedef struct ImplResult {
   PrimFunc *func;
+  int nconsts;
+  const Node **consts; /* of the function: the executor passes them with the arguments */
   int nscalars;
   const Var **scalars; /* of the graph: the executor evaluates and passes them */
   double flops;        /* by the operators' formula; 0 when not known (symbolic) */

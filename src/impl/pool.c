@@ -306,8 +306,8 @@ void pool_columns_compute(OpCall *c, const Target *t, const Tensor *const *in, c
   (void)t;
   Module *m = c->m;
   const Pool2DAttrs *a = c->attrs;
-  int64_t before[NN_MAX_DIM] = {0};
-  int64_t after[NN_MAX_DIM] = {0};
+  int64_t before[MAX_RANK] = {0};
+  int64_t after[MAX_RANK] = {0};
   int64_t stride[2], dilation[2], k[2];
   for (int d = 0; d < 2; d++) {
     int64_t size = c->arg[0]->shape[2 + d]->u.i;

@@ -194,7 +194,7 @@ static const Tensor *pack_tiles(OpCall *c, const Plan *p, const Tensor *data)
   const Expr *shape[] = {c->out->shape[0], expr_i32(m, whole_tiles(p)), c->arg[0]->shape[1], expr_i32(m, p->width)};
   Stage s = nn_stage(m, 4, shape, "n tile c position");
   const Expr *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]);
-  const Expr *from[NN_MAX_DIM] = {s.at[0], s.at[2]};
+  const Expr *from[MAX_RANK] = {s.at[0], s.at[2]};
   place_of(m, c->out, at, from);
   const Expr *value = nn_read(m, data, from);
   if (p->positions % p->width)
@@ -206,12 +206,12 @@ static const Tensor *pack_tiles(OpCall *c, const Plan *p, const Tensor *data)
 static const Tensor *pick_positions(OpCall *c, const Tensor *data)
 {
   Module *m = c->m;
-  int64_t stride[NN_MAX_DIM];
+  int64_t stride[MAX_RANK];
   nn_ints(c, "strides", ((const Conv2DAttrs *)c->attrs)->strides, c->out->ndim - 2, 1, 1, stride);
-  const Expr *shape[NN_MAX_DIM] = {c->out->shape[0], c->arg[0]->shape[1]};
+  const Expr *shape[MAX_RANK] = {c->out->shape[0], c->arg[0]->shape[1]};
   for (int d = 2; d < c->out->ndim; d++) shape[d] = c->out->shape[d];
   Stage s = nn_stage(m, c->out->ndim, shape, NULL);
-  const Expr *from[NN_MAX_DIM] = {s.at[0], s.at[1]};
+  const Expr *from[MAX_RANK] = {s.at[0], s.at[1]};
   for (int d = 2; d < c->out->ndim; d++) from[d] = expr_mul(m, s.at[d], expr_i32(m, stride[d - 2]));
   return nn_finish(&s, PICKED, "injective", nn_read(m, data, from));
 }
@@ -219,7 +219,7 @@ static const Tensor *pick_positions(OpCall *c, const Tensor *data)
 static const Expr *read_data(OpCall *c, const Plan *p, const Tensor *data, const Stage *s, const Expr *rc)
 {
   Module *m = c->m;
-  const Expr *from[NN_MAX_DIM] = {s->at[0], rc};
+  const Expr *from[MAX_RANK] = {s->at[0], rc};
   const Expr *width = expr_i32(m, p->width);
   if (p->packed)
     return nn_read(
@@ -239,7 +239,7 @@ void positions_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
   const Expr *block = w->shape[w->ndim - 1];
   Stage s = nn_stage(m, 3, shape, "n o position");
   const Expr *rc = nn_reduce_axis(&s, "rc", w->shape[1]);
-  const Expr *weight[NN_MAX_DIM] = {expr_floordiv(m, s.at[1], block), rc};
+  const Expr *weight[MAX_RANK] = {expr_floordiv(m, s.at[1], block), rc};
   for (int d = 2; d < w->ndim - 1; d++) weight[d] = expr_i32(m, 0);
   weight[w->ndim - 1] = expr_floormod(m, s.at[1], block);
   const Tensor *data = is_strided(c->attrs) ? pick_positions(c, in[0]) : in[0];

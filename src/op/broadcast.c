@@ -230,7 +230,7 @@ static const Type *type_where(OpCall *c)
   const Type *cond = op_tensor_arg(c, 0);
   const Type *x = op_tensor_arg(c, 1);
   const Type *y = op_tensor_arg(c, 2);
-  const Expr *values[OP_MAX_RANK], *shape[OP_MAX_RANK];
+  const Expr *values[MAX_RANK], *shape[MAX_RANK];
   op_need_bool(c, 0);
   op_same_dtype(c, 1, 2);
   int n = op_broadcast_shape(c, x->ndim, x->shape, y->ndim, y->shape, values);

@@ -49,7 +49,7 @@ static const Expr *checked_position(Module *m, const Expr *v, const Expr *extent
 
 static Stmt *copy_all(Module *m, const Buffer *from, const Buffer *to)
 {
-  const Expr *ix[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK];
   loops_index(m, from->ndim, ix);
   return loops_nest(m, from->ndim, from->shape, -1, ix, true, loops_store(m, to, ix, loops_load(m, from, ix)));
 }
@@ -102,7 +102,7 @@ static void scatter_elements_compute(OpCall *c, const Tensor *const *in, const T
   const Buffer *where = l.ib[1];
   int n = where->ndim;
   int axis = op_axis(c, a->axis, n);
-  const Expr *ix[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK];
   const Expr *inside = NULL;
   loops_index(m, n, ix);
   const Expr **at = op_emit_copy_index(m, n, ix);
@@ -169,7 +169,7 @@ static void scatter_nd_compute(OpCall *c, const Tensor *const *in, const Tensor 
   const Buffer *to = l.ob[0];
   int k = (int)where->shape[0]->u.i;
   int nx = where->ndim - 1;
-  const Expr *ix[OP_MAX_RANK], *wx[OP_MAX_RANK], *at[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK], *wx[MAX_RANK], *at[MAX_RANK];
   const Expr *inside = NULL;
   loops_index(m, up->ndim, ix);
   for (int i = 0; i < nx; i++) wx[i + 1] = ix[i];
@@ -222,7 +222,7 @@ static void max_unpool_compute(OpCall *c, const Tensor *const *in, const Tensor 
   Module *m = c->m;
   Loops l = loops_begin(c, 2, in);
   const Buffer *to = l.ob[0];
-  const Expr *zx[OP_MAX_RANK], *ix[OP_MAX_RANK], *at[OP_MAX_RANK];
+  const Expr *zx[MAX_RANK], *ix[MAX_RANK], *at[MAX_RANK];
   const Expr *inside = NULL;
   loops_index(m, to->ndim, zx);
   loops_index(m, to->ndim, ix);

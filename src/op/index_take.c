@@ -53,7 +53,7 @@ static const Type *take_type(OpCall *c)
   int axis = take_axis(c, in->ndim);
   int b = take_batch(c, in, at, axis);
   int n = 0;
-  const Expr *dim[2 * OP_MAX_RANK];
+  const Expr *dim[2 * MAX_RANK];
   if (axis < 0) return type_tensor(c->m, in->dtype, at->ndim, at->shape);
   for (int i = 0; i < axis; i++) dim[n++] = in->shape[i];
   for (int i = b; i < at->ndim; i++) dim[n++] = at->shape[i];
@@ -81,7 +81,7 @@ static void take_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   const Buffer *where = in[1]->buffer;
   OpAxes ax = op_out_axes(c, 0);
   int axis = take_axis(c, data->ndim);
-  const Expr *at[OP_MAX_RANK], *ix[OP_MAX_RANK];
+  const Expr *at[MAX_RANK], *ix[MAX_RANK];
   if (axis < 0) {
     const Expr *flat = taken_position(c, op_read(m, in[1], ax.index), dim_product(m, data->ndim, data->shape));
     op_emit_unflatten(m, flat, data->ndim, data->shape, at);
@@ -184,7 +184,7 @@ static const Type *gather_nd_type(OpCall *c)
   if (a->batch_dims < 0 || a->batch_dims > at->ndim - 1 || a->batch_dims + k > in->ndim)
     opdef_raise(c, ERR_SHAPE, "batch_dims %" PRId64 " and indices of length %d do not fit data %s", a->batch_dims, k,
                 op_arg_text(c, 0));
-  const Expr *dim[2 * OP_MAX_RANK];
+  const Expr *dim[2 * MAX_RANK];
   for (int i = 1; i < at->ndim; i++) dim[n++] = at->shape[i];
   for (int i = 0; i < (int)a->batch_dims; i++)
     if (dim_differ(at->shape[i + 1], in->shape[i]))
@@ -205,7 +205,7 @@ static void gather_nd_compute(OpCall *c, const Tensor *const *in, const Tensor *
   OpAxes ax = op_out_axes(c, 0);
   int b = (int)a->batch_dims;
   int k = nd_length(c, c->arg[1]);
-  const Expr *ix[OP_MAX_RANK], *at[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK], *at[MAX_RANK];
   for (int i = 1; i < where->ndim; i++) ix[i] = ax.index[i - 1];
   for (int i = 0; i < b; i++) at[i] = ax.index[i];
   for (int i = 0; i < k; i++) {
@@ -236,7 +236,7 @@ static const Type *adv_index_type(OpCall *c)
 {
   const Type *ty = op_filled_tuple_arg(c, 0);
   const Type *in = ty->field[0];
-  const Expr *dim[2 * OP_MAX_RANK], *next[OP_MAX_RANK];
+  const Expr *dim[2 * MAX_RANK], *next[MAX_RANK];
   int n = 0;
   if (ty->nfield < 2 || ty->nfield - 1 > in->ndim)
     opdef_raise(c, ERR_ARGUMENT, "%d index tensors for %s; there is at least one and at most one for each axis",
@@ -259,7 +259,7 @@ static void adv_index_compute(OpCall *c, const Tensor *const *in, const Tensor *
   int ndim = in[0]->buffer->ndim;
   int nix = c->arg[0]->nfield - 1;
   int shared = ax.ndim - (ndim - nix);
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   for (int k = 0; k < nix; k++)
     at[k] = safe_position(c->m, op_broadcast_read(c->m, in[k + 1], shared, ax.index), in[0]->buffer->shape[k], true);
   for (int i = nix; i < ndim; i++) at[i] = ax.index[shared + i - nix];
@@ -304,7 +304,7 @@ static const Type *one_hot_of(OpCall *c, const Expr *depth, int64_t axis, DType 
   int d = op_axis(c, axis, at->ndim + 1);
   int k = 0;
   op_check_rank(c, at->ndim + 1);
-  const Expr *dim[OP_MAX_RANK + 1];
+  const Expr *dim[MAX_RANK + 1];
   for (int i = 0; i <= at->ndim; i++) dim[i] = i == d ? depth : at->shape[k++];
   return type_tensor(c->m, dtype.code == DT_VOID ? on->dtype : dtype, at->ndim + 1, dim);
 }
@@ -332,7 +332,7 @@ static void one_hot_emit(OpCall *c, int64_t axis, const Tensor *const *in, const
   OpAxes ax = op_out_axes(c, 0);
   int d = op_axis(c, axis, ax.ndim);
   int k = 0;
-  const Expr *ix[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK];
   for (int i = 0; i < ax.ndim; i++)
     if (i != d) ix[k++] = ax.index[i];
   const Expr *v = op_read(m, in[0], ix);
@@ -530,7 +530,7 @@ static void searchsorted_compute(OpCall *c, const Tensor *const *in, const Tenso
   OpAxes ax = op_out_axes(c, 0);
   const Buffer *seq = in[0]->buffer;
   const IterVar *k = op_reduce_axis(c, "k", seq->shape[seq->ndim - 1]);
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   for (int i = 0; i < seq->ndim - 1; i++) at[i] = ax.index[i];
   at[seq->ndim - 1] = k->var->expr;
   const Expr *before = expr_binary(m, a->right ? E_LE : E_LT, op_read(m, in[0], at), op_read(m, in[1], ax.index));

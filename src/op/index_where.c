@@ -32,10 +32,10 @@ static void argwhere_padded_compute(OpCall *c, const Tensor *const *in, const Te
   const Buffer *data = l.ib[0];
   const Buffer *rows = l.ob[0];
   const Buffer *count = l.ob[1];
-  const Expr *ix[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK];
   const Expr *zero = expr_i32(m, 0);
   const Expr *n = loops_get(m, count, zero);
-  Stmt *put[OP_MAX_RANK + 1];
+  Stmt *put[MAX_RANK + 1];
   loops_index(m, data->ndim, ix);
   for (int d = 0; d < data->ndim; d++) put[d] = loops_store(m, rows, (const Expr *[]){n, expr_i32(m, d)}, ix[d]);
   put[data->ndim] = loops_set(m, count, zero, expr_add(m, n, expr_i32(m, 1)));
@@ -295,7 +295,7 @@ static const Node *unique_decompose(Module *m, const Node *call)
   int ndim = x->type->ndim;
   int axis = flat ? 0 : (int)(a->axis.v[0] < 0 ? a->axis.v[0] + ndim : a->axis.v[0]);
   if (axis) {
-    int64_t order[OP_MAX_RANK];
+    int64_t order[MAX_RANK];
     for (int i = 0, k = 1; i < ndim; i++)
       if (i != axis) order[k++] = i;
     order[0] = axis;

@@ -367,8 +367,8 @@ static void collapse_compute(OpCall *c, const Tensor *const *in, const Tensor **
 {
   const Buffer *b = in[0]->buffer;
   OpAxes a = op_out_axes(c, 0);
-  const Expr *index[OP_MAX_RANK];
-  const IterVar *over[OP_MAX_RANK];
+  const Expr *index[MAX_RANK];
+  const IterVar *over[MAX_RANK];
   int n = 0;
   int front = b->ndim - a.ndim;
   for (int d = 0; d < b->ndim; d++) {

@@ -6,12 +6,12 @@
 #define EINSUM_ATTRS(A, S) A(S, STR, equation, NULL, "\"ij,jk->ik\"; ... stands for axes that broadcast")
 DEFINE_ATTRS(Einsum, EINSUM_ATTRS)
 
-enum { EINSUM_LABELS = 52, EINSUM_DOTS = OP_MAX_RANK, EINSUM_ALL = EINSUM_LABELS + EINSUM_DOTS };
+enum { EINSUM_LABELS = 52, EINSUM_DOTS = MAX_RANK, EINSUM_ALL = EINSUM_LABELS + EINSUM_DOTS };
 
 /* An axis label is a letter (0..51) or an axis of the ellipsis, counted from its end
  * (EINSUM_LABELS + k), so that ellipses of different rank line up at the right. */
 typedef struct Term {
-  int n, label[OP_MAX_RANK];
+  int n, label[MAX_RANK];
 } Term;
 typedef struct Equation {
   int nin, dots; /* dots: rank of the broadcast ellipsis */
@@ -28,7 +28,7 @@ static int letter_label(char ch)
 
 static void put_label(OpCall *c, Term *t, int label)
 {
-  if (t->n == OP_MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "a term of the equation has more than %d axes", OP_MAX_RANK);
+  if (t->n == MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "a term of the equation has more than %d axes", MAX_RANK);
   t->label[t->n++] = label;
 }
 
@@ -134,7 +134,7 @@ static const Type *einsum_type(OpCall *c)
       opdef_raise(c, ERR_TYPE, "input 0 is %s, input %d is %s; all must have one dtype",
                   type_text(c->m->arena, ty->field[0]), k, type_text(c->m->arena, ty->field[k]));
   Equation *q = parse_equation(c);
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   for (int k = 0; k < q->out.n; k++) dim[k] = q->extent[q->out.label[k]];
   return type_tensor(c->m, ty->field[0]->dtype, q->out.n, dim);
 }
@@ -156,7 +156,7 @@ static void einsum_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
     }
   DType acc = nred ? op_sum_dtype(c->out->dtype) : c->out->dtype;
   for (int i = 0; i < q->nin; i++) {
-    const Expr *at[OP_MAX_RANK];
+    const Expr *at[MAX_RANK];
     for (int k = 0; k < q->in[i].n; k++)
       at[k] = expr_is_int(in[i]->buffer->shape[k], 1) ? expr_i32(m, 0) : index[q->in[i].label[k]];
     const Expr *v = expr_cast(m, acc, op_read(m, in[i], at));
@@ -237,7 +237,7 @@ static void det_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   DType t = op_sum_dtype(data->dtype);
   const Expr *n = data->shape[nb];
   const Expr *zero = expr_i32(m, 0);
-  const Expr *ix[OP_MAX_RANK], *at[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK], *at[MAX_RANK];
   const Buffer *a = loops_local(m, "a", t, dim_mul(m, n, n));
   const Buffer *det = loops_local(m, "det", t, expr_i32(m, 1));
   const Buffer *pivot = loops_local(m, "pivot", DT_I32, expr_i32(m, 1));
@@ -303,7 +303,7 @@ static const Expr *nll_element(OpCall *c, const Tensor *const *in, const Expr *c
   Module *m = c->m;
   const Buffer *p = in[0]->buffer;
   int axis = p->ndim > 1;
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   const Expr *t = op_read(m, in[1], ix);
   const Expr *extent = p->shape[axis];
   const Expr *skip = expr_binary(m, E_EQ, t, expr_int(m, t->dtype, a->ignore_index));
@@ -321,8 +321,8 @@ static const Tensor *nll_sum(OpCall *c, const Tensor *const *in, bool weight_onl
 {
   const Buffer *t = in[1]->buffer;
   OpAxes ax = op_axes(c, 0, NULL);
-  const IterVar *red[OP_MAX_RANK];
-  const Expr *ix[OP_MAX_RANK];
+  const IterVar *red[MAX_RANK];
+  const Expr *ix[MAX_RANK];
   for (int i = 0; i < t->ndim; i++) {
     red[i] = op_reduce_axis(c, "k", t->shape[i]);
     ix[i] = red[i]->var->expr;

@@ -76,9 +76,9 @@ static const Type *matmul_type(OpCall *c)
   nn_want_rank(c, 1, "the second operand", 2);
   want_same_depth(c, a->shape[p.ta ? 0 : a->ndim - 1], b->shape[p.tb]);
   want_units(c, p.units, b->shape[!p.tb]);
-  const Expr *shape[NN_MAX_DIM + 1];
-  if (a->ndim > NN_MAX_DIM)
-    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, a->ndim);
+  const Expr *shape[MAX_RANK + 1];
+  if (a->ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", MAX_RANK, a->ndim);
   for (int i = 0; i < a->ndim; i++) shape[i] = a->shape[i];
   if (p.ta) shape[0] = a->shape[1];
   shape[a->ndim - 1] = nn_guard_equal(c->m, b->shape[!p.tb], a->shape[p.ta ? 0 : a->ndim - 1], b->shape[p.tb]);
@@ -92,7 +92,7 @@ static void matmul_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   int n = c->out->ndim;
   Stage s = nn_stage(m, n, c->out->shape, NULL);
   const Expr *k = nn_reduce_axis(&s, "k", in[1]->buffer->shape[p.tb]);
-  const Expr *ai[NN_MAX_DIM], *bi[2];
+  const Expr *ai[MAX_RANK], *bi[2];
   for (int i = 0; i < n; i++) ai[i] = s.at[i];
   ai[n - 1] = k;
   if (p.ta) ai[0] = k, ai[1] = s.at[0];
@@ -261,9 +261,9 @@ static const Type *bias_add_type(OpCall *c)
   if (nn_dims_differ(c->m, data->shape[axis], c->arg[1]->shape[0]))
     opdef_raise(c, ERR_SHAPE, "bias %s does not run along axis %" PRId64 " of data %s", nn_arg_shape(c, 1), a->axis,
                 nn_arg_shape(c, 0));
-  const Expr *shape[NN_MAX_DIM];
-  if (data->ndim > NN_MAX_DIM)
-    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+  const Expr *shape[MAX_RANK];
+  if (data->ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", MAX_RANK, data->ndim);
   for (int i = 0; i < data->ndim; i++) shape[i] = data->shape[i];
   shape[axis] = nn_guard_equal(c->m, shape[axis], shape[axis], c->arg[1]->shape[0]);
   return shape[axis] == data->shape[axis] ? data : type_tensor(c->m, data->dtype, data->ndim, shape);

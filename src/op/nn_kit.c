@@ -19,8 +19,8 @@ static const char *nth_word(Arena *arena, const char *words, int i)
 
 Stage nn_stage(Module *m, int n, const Expr *const *shape, const char *names)
 {
-  if (n > NN_MAX_DIM)
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a neural operator handles at most %d dimensions, not %d", NN_MAX_DIM, n);
+  if (n > MAX_RANK)
+    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "a neural operator handles at most %d dimensions, not %d", MAX_RANK, n);
   Stage s = {.m = m, .n = n};
   for (int i = 0; i < n; i++) {
     const char *name = nth_word(m->arena, names, i);
@@ -228,7 +228,7 @@ const Tensor *nn_pad_constant(Module *m, const Tensor *in, const int64_t *before
                               const Expr *value, const char *name)
 {
   const Buffer *b = in->buffer;
-  const Expr *shape[NN_MAX_DIM], *index[NN_MAX_DIM];
+  const Expr *shape[MAX_RANK], *index[MAX_RANK];
   const Expr *cond = NULL;
   bool any = false;
   for (int d = 0; d < b->ndim; d++) {

@@ -37,12 +37,11 @@ int layout_axis(OpCall *, const LayoutPair *, int axis);
 
 /* ---- nn_kit.c --------------------------------------------------------------------------- */
 
-enum { NN_MAX_DIM = 12 };
 typedef struct Stage {
   Module *m;
   int n, nred;
-  const Expr *shape[NN_MAX_DIM], *at[NN_MAX_DIM];
-  const IterVar *axis[NN_MAX_DIM], *red[NN_MAX_DIM];
+  const Expr *shape[MAX_RANK], *at[MAX_RANK];
+  const IterVar *axis[MAX_RANK], *red[MAX_RANK];
 } Stage;
 /* names: one per axis, separated by spaces; NULL: ax0, ax1, … */
 Stage nn_stage(Module *, int n, const Expr *const *shape, const char *names);

@@ -130,7 +130,7 @@ static void batch_flatten_compute(OpCall *c, const Tensor *const *in, const Tens
   Module *m = c->m;
   int n = in[0]->buffer->ndim;
   Stage s = nn_stage(m, 2, c->out->shape, NULL);
-  const Expr *index[NN_MAX_DIM] = {s.at[0]};
+  const Expr *index[MAX_RANK] = {s.at[0]};
   const Expr *rest = s.at[1];
   for (int d = n - 1; d > 0; d--) {
     const Expr *extent = in[0]->buffer->shape[d];
@@ -213,7 +213,7 @@ static void im2col_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
   Stage s = nn_stage(m, 3, c->out->shape, "n k l");
   const Expr *elements = expr_i32(m, q.elements);
   const Expr *ke[COLUMN_DIMS] = {0};
-  const Expr *k[COLUMN_DIMS], *l[COLUMN_DIMS], *index[NN_MAX_DIM];
+  const Expr *k[COLUMN_DIMS], *l[COLUMN_DIMS], *index[MAX_RANK];
   const Expr *cond = NULL;
   kernel_extents(m, &q, ke);
   unravel(&s, expr_floormod(m, s.at[1], elements), q.dims, ke, k);
@@ -291,7 +291,7 @@ static const Type *col2im_type(OpCall *c)
   nn_want_rank(c, 0, "data", 3);
   const Type *x = c->arg[0];
   int dims = a->image_size.n;
-  const Expr *const *image = a->image_size.v, *shape[NN_MAX_DIM] = {x->shape[0]};
+  const Expr *const *image = a->image_size.v, *shape[MAX_RANK] = {x->shape[0]};
   if (c->nargs > 1) image = op_dims(c, 1, &dims);
   else if (!a->image_size.given)
     opdef_raise(c, ERR_ARGUMENT, "image_size is missing, and so is the argument image_size");

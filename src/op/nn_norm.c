@@ -120,7 +120,7 @@ const OpDef op_nn_dropout = {
 
 /* data seen as (kept…, reduced…): moments are indexed by the kept ones. */
 typedef struct Moments {
-  int nkept, kept[NN_MAX_DIM], nred, red[NN_MAX_DIM];
+  int nkept, kept[MAX_RANK], nred, red[MAX_RANK];
   const Tensor *x, *mean, *var;
   DType dtype; /* to compute in */
   const Expr *count;
@@ -137,7 +137,7 @@ static void split_axes(Moments *q, const Buffer *b, const bool *reduced)
 /* A reduction stage over the kept axes; gives the index of data inside it. */
 static Stage moment_stage(Module *m, const Moments *q, const Expr **index)
 {
-  const Expr *shape[NN_MAX_DIM], *const *extent = q->x->buffer->shape;
+  const Expr *shape[MAX_RANK], *const *extent = q->x->buffer->shape;
   for (int i = 0; i < q->nkept; i++) shape[i] = extent[q->kept[i]];
   Stage s = nn_stage(m, q->nkept, shape, NULL);
   for (int i = 0; i < q->nkept; i++) index[q->kept[i]] = s.at[i];
@@ -153,7 +153,7 @@ static Moments moments_of(Module *m, const Tensor *x, const bool *reduced)
   q.count = expr_i32(m, 1);
   for (int i = 0; i < q.nred; i++) q.count = expr_mul(m, q.count, x->buffer->shape[q.red[i]]);
   q.count = expr_cast(m, q.dtype, nn_simplify(m, q.count));
-  const Expr *index[NN_MAX_DIM];
+  const Expr *index[MAX_RANK];
   Stage s = moment_stage(m, &q, index);
   const Tensor *sum =
       nn_finish(&s, "T_norm_sum", "comm_reduce", nn_reduce(&s, "sum", expr_cast(m, q.dtype, nn_read(m, x, index))));
@@ -170,7 +170,7 @@ static Moments moments_of(Module *m, const Tensor *x, const bool *reduced)
 /* (x - mean) * (1 / sqrt(var + epsilon)) at a full index: one division for all that share a mean. */
 static const Expr *normalized(Module *m, const Moments *q, const Expr *const *index, double epsilon)
 {
-  const Expr *kept[NN_MAX_DIM];
+  const Expr *kept[MAX_RANK];
   for (int i = 0; i < q->nkept; i++) kept[i] = index[q->kept[i]];
   const Expr *d = expr_sub(m, expr_cast(m, q->dtype, nn_read(m, q->x, index)), nn_read(m, q->mean, kept));
   const Expr *root = nn_unary(m, IN_SQRT, expr_add(m, nn_read(m, q->var, kept), expr_const(m, q->dtype, epsilon)));
@@ -212,7 +212,7 @@ static void layer_norm_compute(OpCall *c, const Tensor *const *in, const Tensor 
 {
   const LayerNormAttrs *a = c->attrs;
   int axis = nn_axis_of(c, a->axis, c->out->ndim);
-  bool reduced[NN_MAX_DIM] = {false};
+  bool reduced[MAX_RANK] = {false};
   reduced[axis] = true;
   norm_over(c, in, out, reduced, axis, a, "layer_norm");
 }
@@ -223,7 +223,7 @@ static void instance_norm_compute(OpCall *c, const Tensor *const *in, const Tens
 {
   const LayerNormAttrs *a = c->attrs;
   int axis = nn_axis_of(c, a->axis, c->out->ndim);
-  bool reduced[NN_MAX_DIM] = {false};
+  bool reduced[MAX_RANK] = {false};
   for (int d = 1; d < c->out->ndim; d++) reduced[d] = d != axis;
   norm_over(c, in, out, reduced, axis, a, "instance_norm");
 }
@@ -283,8 +283,8 @@ static void group_norm_compute(OpCall *c, const Tensor *const *in, const Tensor 
   int axis = nn_axis_of(c, a->axis, n);
   const Expr *groups = expr_i32(m, a->num_groups);
   const Expr *part = nn_simplify(m, expr_floordiv(m, c->out->shape[axis], groups));
-  const Expr *shape[NN_MAX_DIM], *index[NN_MAX_DIM];
-  bool reduced[NN_MAX_DIM] = {false};
+  const Expr *shape[MAX_RANK], *index[MAX_RANK];
+  bool reduced[MAX_RANK] = {false};
   for (int i = 0, j = 0; i < n; i++) {
     if (i == axis) shape[j++] = groups;
     reduced[j] = i > 0;
@@ -317,10 +317,10 @@ static void l2_axes(OpCall *c, int ndim, bool *reduced)
 
 static const Type *l2_normalize_type(OpCall *c)
 {
-  bool reduced[NN_MAX_DIM] = {false};
+  bool reduced[MAX_RANK] = {false};
   nn_want_float(c, 0, "data");
-  if (c->arg[0]->ndim > NN_MAX_DIM)
-    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, c->arg[0]->ndim);
+  if (c->arg[0]->ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", MAX_RANK, c->arg[0]->ndim);
   l2_axes(c, c->arg[0]->ndim, reduced);
   return c->arg[0];
 }
@@ -329,11 +329,11 @@ static void l2_normalize_compute(OpCall *c, const Tensor *const *in, const Tenso
 {
   Module *m = c->m;
   const L2NormalizeAttrs *a = c->attrs;
-  bool reduced[NN_MAX_DIM] = {false};
+  bool reduced[MAX_RANK] = {false};
   l2_axes(c, c->out->ndim, reduced);
   Moments q = {.x = in[0], .dtype = nn_accumulator(c->out->dtype)};
   split_axes(&q, in[0]->buffer, reduced);
-  const Expr *index[NN_MAX_DIM], *kept[NN_MAX_DIM];
+  const Expr *index[MAX_RANK], *kept[MAX_RANK];
   Stage s = moment_stage(m, &q, index);
   const Expr *x = expr_cast(m, q.dtype, nn_read(m, in[0], index));
   const Tensor *sum = nn_finish(&s, "T_l2_sum", "comm_reduce", nn_reduce(&s, "sum", expr_mul(m, x, x)));
@@ -374,7 +374,7 @@ static void lrn_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   int axis = nn_axis_of(c, a->axis, n);
   DType t = nn_accumulator(c->out->dtype);
   Stage s = nn_stage(m, n, c->out->shape, NULL);
-  const Expr *index[NN_MAX_DIM];
+  const Expr *index[MAX_RANK];
   const Expr *k = nn_reduce_axis(&s, "k", expr_i32(m, a->size));
   for (int i = 0; i < n; i++) index[i] = s.at[i];
   index[axis] = expr_add(m, s.at[axis], expr_sub(m, k, expr_i32(m, (a->size - 1) / 2)));

@@ -46,9 +46,9 @@ static const Expr *want_elements(OpCall *c, PadMode mode, int d, const Expr *out
 static const Type *padded_type(OpCall *c, PadMode mode, const int64_t *width)
 {
   const Type *data = c->arg[0];
-  const Expr *shape[NN_MAX_DIM];
-  if (data->ndim > NN_MAX_DIM)
-    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+  const Expr *shape[MAX_RANK];
+  if (data->ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", MAX_RANK, data->ndim);
   for (int d = 0; d < data->ndim; d++) {
     shape[d] = nn_simplify(
         c->m, expr_add(c->m, data->shape[d], expr_int(c->m, data->shape[d]->dtype, width[2 * d] + width[2 * d + 1])));
@@ -102,7 +102,7 @@ static const Tensor *pad_stage(OpCall *c, const Tensor *in, PadMode mode, const 
 {
   Module *m = c->m;
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
-  const Expr *index[NN_MAX_DIM];
+  const Expr *index[MAX_RANK];
   const Expr *cond = NULL;
   const Expr *at = NULL;
   for (int d = 0; d < s.n; d++) {
@@ -143,7 +143,7 @@ static const Type *pad_type(OpCall *c)
 static void pad_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   const PadAttrs *a = c->attrs;
-  const Expr *before[NN_MAX_DIM];
+  const Expr *before[MAX_RANK];
   static_before(c, pad_list(c, a->pad_width, c->out->ndim), before);
   const Expr *value = c->nargs > 1 ? pad_value(c->m, in[1], c->out->dtype) : expr_const(c->m, c->out->dtype, 0);
   *out = pad_stage(c, in[0], pad_mode(c, a->pad_mode), before, value);
@@ -195,9 +195,9 @@ static const Type *dyn_pad_type(OpCall *c)
   const Expr *const *width = op_dims(c, 1, &n);
   if (n != 2 * data->ndim)
     opdef_raise(c, ERR_SHAPE, "pad_width has %d numbers; data %s wants %d", n, nn_arg_shape(c, 0), 2 * data->ndim);
-  const Expr *shape[NN_MAX_DIM];
-  if (data->ndim > NN_MAX_DIM)
-    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, data->ndim);
+  const Expr *shape[MAX_RANK];
+  if (data->ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", MAX_RANK, data->ndim);
   for (int d = 0; d < data->ndim; d++) {
     shape[d] = dim_add(c->m, dim_add(c->m, data->shape[d], width[2 * d]), width[2 * d + 1]);
     shape[d] = want_elements(c, mode, d, shape[d]);
@@ -209,7 +209,7 @@ static void dyn_pad_compute(OpCall *c, const Tensor *const *in, const Tensor **o
 {
   Module *m = c->m;
   const DynPadAttrs *a = c->attrs;
-  const Expr *before[NN_MAX_DIM];
+  const Expr *before[MAX_RANK];
   for (int d = 0; d < c->out->ndim; d++) {
     const Expr *flat = expr_i32(m, 2 * d);
     const Expr *pair[] = {expr_i32(m, d), expr_i32(m, 0)};
@@ -251,7 +251,7 @@ static const Type *mirror_pad_type(OpCall *c)
 static void mirror_pad_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   const MirrorPadAttrs *a = c->attrs;
-  const Expr *before[NN_MAX_DIM];
+  const Expr *before[MAX_RANK];
   static_before(c, pad_list(c, a->pad_width, c->out->ndim), before);
   *out = pad_stage(c, in[0], mirror_mode(c), before, NULL);
 }

@@ -46,7 +46,7 @@ const Expr *nn_word(Module *m, int count, const Expr *const *element)
 
 void nn_word_row(Module *m, int count, const Tensor *x, int nd, const Expr *const *at, const Expr **element)
 {
-  const Expr *index[NN_MAX_DIM];
+  const Expr *index[MAX_RANK];
   const Expr *all = x->buffer->shape[nd - 1];
   const Expr *first = expr_mul(m, at[nd - 1], expr_i32(m, count));
   for (int d = 0; d < nd; d++) index[d] = at[d];
@@ -73,11 +73,11 @@ static const Type *pairs_type(OpCall *c)
 {
   const PairsAttrs *a = c->attrs;
   const Type *x = nn_tensor(c, 0, "data");
-  const Expr *shape[NN_MAX_DIM];
+  const Expr *shape[MAX_RANK];
   nn_want_float(c, 0, "data");
   int axis = nn_axis_of(c, a->axis, x->ndim);
-  if (x->ndim > NN_MAX_DIM)
-    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, x->ndim);
+  if (x->ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", MAX_RANK, x->ndim);
   for (int d = 0; d < x->ndim; d++) shape[d] = x->shape[d];
   if (a->count != 2 && a->count != 4) opdef_raise(c, ERR_ARGUMENT, "count is %" PRId64 ", 2 or 4 is wanted", a->count);
   if (shape[axis]->kind != E_INT || (a->count == 2 && shape[axis]->u.i % 2))
@@ -94,7 +94,7 @@ static void pairs_compute(OpCall *c, const Tensor *const *in, const Tensor **out
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   int axis = nn_axis_of(c, a->axis, c->out->ndim);
   int count = (int)a->count;
-  const Expr *at[NN_MAX_DIM], *part[4];
+  const Expr *at[MAX_RANK], *part[4];
   const Expr *first = expr_mul(m, s.at[axis], expr_i32(m, count));
   const Expr *all = in[0]->buffer->shape[axis];
   for (int d = 0; d < s.n; d++) at[d] = s.at[d];

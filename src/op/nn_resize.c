@@ -41,7 +41,7 @@ typedef struct ResizePlan {
   double cubic_a, extrapolation;
   bool exclude, antialias;
   int n;
-  ResizeAxis axis[NN_MAX_DIM];
+  ResizeAxis axis[MAX_RANK];
 } ResizePlan;
 
 static int word_of(OpCall *c, const char *what, const char *word, const char *const *words, int n)
@@ -159,14 +159,14 @@ static const Expr *kernel_at(Module *m, const ResizePlan *p, DType t, const Expr
 
 static Stage axis_stage(Module *m, const Tensor *in, const ResizeAxis *a)
 {
-  const Expr *shape[NN_MAX_DIM];
+  const Expr *shape[MAX_RANK];
   for (int d = 0; d < in->buffer->ndim; d++) shape[d] = d == a->axis ? a->out : in->buffer->shape[d];
   return nn_stage(m, in->buffer->ndim, shape, NULL);
 }
 
 static const Expr *read_at(Stage *s, const Tensor *in, const ResizeAxis *a, DType t, const Expr *i)
 {
-  const Expr *index[NN_MAX_DIM];
+  const Expr *index[MAX_RANK];
   for (int d = 0; d < s->n; d++) index[d] = s->at[d];
   index[a->axis] = inside_index(s->m, i, a->in);
   return expr_cast(s->m, t, nn_read(s->m, in, index));
@@ -209,7 +209,7 @@ static const Tensor *resize_axis(Module *m, const ResizePlan *p, const ResizeAxi
   int first = p->method == METHOD_LINEAR ? 0 : -1;
   int count = p->method == METHOD_LINEAR ? 2 : 4;
   const Expr *sum = NULL;
-  const Expr *from[NN_MAX_DIM];
+  const Expr *from[MAX_RANK];
   for (int d = 0; d < s.n; d++) from[d] = s.at[d];
   for (int k = first; k < first + count; k++) {
     const Tensor *index = NULL;
@@ -261,7 +261,7 @@ static bool is_identity(const ResizePlan *p, const ResizeAxis *a)
 static const Tensor *resize_nearest(OpCall *c, const ResizePlan *p, const Tensor *in)
 {
   Stage s = nn_stage(c->m, c->out->ndim, c->out->shape, NULL);
-  const Expr *index[NN_MAX_DIM];
+  const Expr *index[MAX_RANK];
   for (int d = 0; d < s.n; d++) index[d] = s.at[d];
   for (int i = 0; i < p->n; i++) {
     const ResizeAxis *a = &p->axis[i];
@@ -359,7 +359,7 @@ static ResizePlan spatial_plan(OpCall *c)
 static const Type *planned_type(OpCall *c, const ResizePlan *p, DType out_dtype)
 {
   const Type *data = c->arg[0];
-  const Expr *shape[NN_MAX_DIM];
+  const Expr *shape[MAX_RANK];
   for (int d = 0; d < data->ndim; d++) shape[d] = data->shape[d];
   for (int i = 0; i < p->n; i++) shape[p->axis[i].axis] = p->axis[i].out;
   return type_tensor(c->m, out_dtype.code == DT_VOID ? data->dtype : out_dtype, data->ndim, shape);
@@ -419,7 +419,7 @@ static int resize_axes(OpCall *c, int *axes)
   const ResizeAttrs *a = c->attrs;
   int ndim = nn_tensor(c, 0, "data")->ndim;
   int n = a->axes.given ? a->axes.n : ndim;
-  if (ndim > NN_MAX_DIM) opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", NN_MAX_DIM, ndim);
+  if (ndim > MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "at most %d dimensions are handled, not %d", MAX_RANK, ndim);
   if (n > ndim) opdef_raise(c, ERR_ARGUMENT, "axes names %d axes, data %s has %d", n, nn_arg_shape(c, 0), ndim);
   for (int i = 0; i < n; i++) {
     axes[i] = a->axes.given ? nn_axis_of(c, a->axes.v[i], ndim) : i;
@@ -507,7 +507,7 @@ static void plan_extents(OpCall *c, ResizePlan *p, const Expr *const *roi)
 static ResizePlan resize_options(OpCall *c)
 {
   const ResizeAttrs *a = c->attrs;
-  int axes[NN_MAX_DIM];
+  int axes[MAX_RANK];
   ResizePlan p = {.cubic_a = a->cubic_alpha,
                   .extrapolation = a->extrapolation_value,
                   .exclude = a->cubic_exclude != 0,

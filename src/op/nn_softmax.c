@@ -15,8 +15,8 @@ static const Type *softmax_type(OpCall *c)
 }
 
 typedef struct Rows {
-  int axis, n;                   /* the axis, the rank without it */
-  const Expr *shape[NN_MAX_DIM]; /* without it */
+  int axis, n;                 /* the axis, the rank without it */
+  const Expr *shape[MAX_RANK]; /* without it */
 } Rows;
 
 static Rows rows_of(OpCall *c)
@@ -44,7 +44,7 @@ static const Tensor *row_max(OpCall *c, const Rows *r, const Tensor *x)
 {
   Stage s = nn_stage(c->m, r->n, r->shape, NULL);
   const Expr *k = nn_reduce_axis(&s, "k", c->out->shape[r->axis]);
-  const Expr *index[NN_MAX_DIM];
+  const Expr *index[MAX_RANK];
   row_index(r, s.at, k, index);
   return nn_finish(&s, "T_softmax_maxelem", "comm_reduce", nn_reduce(&s, "max", nn_read(c->m, x, index)));
 }
@@ -54,7 +54,7 @@ static const Expr *shifted(OpCall *c, const Rows *r, const Tensor *x, const Tens
 {
   Module *m = c->m;
   DType t = nn_accumulator(c->out->dtype);
-  const Expr *row[NN_MAX_DIM];
+  const Expr *row[MAX_RANK];
   full_row(r, index, row);
   return expr_sub(m, expr_cast(m, t, nn_read(m, x, index)), expr_cast(m, t, nn_read(m, max, row)));
 }
@@ -69,7 +69,7 @@ static void softmax_compute(OpCall *c, const Tensor *const *in, const Tensor **o
       nn_finish(&e, "T_softmax_exp", "elemwise", nn_unary(m, IN_EXP, shifted(c, &r, in[0], max, e.at)));
   Stage t = nn_stage(m, r.n, r.shape, NULL);
   const Expr *k = nn_reduce_axis(&t, "k", c->out->shape[r.axis]);
-  const Expr *index[NN_MAX_DIM], *row[NN_MAX_DIM];
+  const Expr *index[MAX_RANK], *row[MAX_RANK];
   row_index(&r, t.at, k, index);
   const Tensor *total = nn_finish(&t, "T_softmax_expsum", "comm_reduce", nn_reduce(&t, "sum", nn_read(m, exps, index)));
   Stage s = nn_stage(m, c->out->ndim, c->out->shape, NULL);
@@ -87,7 +87,7 @@ static void log_softmax_compute(OpCall *c, const Tensor *const *in, const Tensor
   const Tensor *max = row_max(c, &r, in[0]);
   Stage t = nn_stage(m, r.n, r.shape, NULL);
   const Expr *k = nn_reduce_axis(&t, "k", c->out->shape[r.axis]);
-  const Expr *index[NN_MAX_DIM], *row[NN_MAX_DIM];
+  const Expr *index[MAX_RANK], *row[MAX_RANK];
   row_index(&r, t.at, k, index);
   const Tensor *total = nn_finish(&t, "T_softmax_expsum", "comm_reduce",
                                   nn_reduce(&t, "sum", nn_unary(m, IN_EXP, shifted(c, &r, in[0], max, index))));

@@ -119,13 +119,12 @@ size_t strings_utf8_decode(const char *s, size_t n, int32_t *out);
 
 /* ---- te_kit.c: writing computes shortly -------------------------------------------------------- */
 
-#define OP_MAX_RANK 16
 /* The axes of an output and their variables as expressions. */
 typedef struct OpAxes {
   int ndim;
   const Expr *const *shape;
-  const IterVar *iter[OP_MAX_RANK];
-  const Expr *index[OP_MAX_RANK];
+  const IterVar *iter[MAX_RANK];
+  const Expr *index[MAX_RANK];
 } OpAxes;
 OpAxes op_axes(OpCall *, int ndim, const Expr *const *shape);
 /* over the shape of an output of the call's type */

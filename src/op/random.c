@@ -231,8 +231,8 @@ const OpDef op_random_bernoulli = {
 static const Type *type_multinomial(OpCall *c)
 {
   const RandomMultinomialAttrs *a = c->attrs;
-  const Type *ty = op_ranked_arg(c, 0, 1, OP_MAX_RANK);
-  const Expr *shape[OP_MAX_RANK];
+  const Type *ty = op_ranked_arg(c, 0, 1, MAX_RANK);
+  const Expr *shape[MAX_RANK];
   op_need_float(c, 0);
   if (a->num_samples < 0)
     opdef_raise(c, ERR_ARGUMENT, "num_samples is %" PRId64 "; it is not negative", a->num_samples);
@@ -252,7 +252,7 @@ static void multinomial_compute(OpCall *c, const Tensor *const *in, const Tensor
   OpAxes o = op_out_axes(c, 0);
   DType t = work_dtype(b->dtype);
   const Expr *classes = b->shape[b->ndim - 1];
-  const Expr *index[OP_MAX_RANK];
+  const Expr *index[MAX_RANK];
   const IterVar *k = op_reduce_axis(c, "k", classes);
   for (int d = 0; d + 1 < b->ndim; d++) index[d] = o.index[d];
   index[b->ndim - 1] = k->var->expr;

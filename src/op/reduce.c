@@ -19,9 +19,8 @@ _Static_assert(offsetof(VarianceAttrs, exclude) == offsetof(ReduceAttrs, exclude
 /* reduced[d]: is axis d reduced? */
 static void mark_axes(OpCall *c, const ReduceAttrs *a, int ndim, bool *reduced)
 {
-  int axes[OP_MAX_RANK];
-  if (ndim > OP_MAX_RANK)
-    opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ndim);
+  int axes[MAX_RANK];
+  if (ndim > MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", MAX_RANK, ndim);
   if (a->axis.n > ndim)
     opdef_raise(c, ERR_ARGUMENT, "%d axes for a tensor of %d dimension%s", a->axis.n, ndim, ndim == 1 ? "" : "s");
   int n = op_axes_sorted(c, a->axis, ndim, axes);
@@ -34,8 +33,8 @@ static const Type *reduced_type(OpCall *c, DType dtype)
 {
   const Type *ty = op_tensor_arg(c, 0);
   const ReduceAttrs *a = c->attrs;
-  bool reduced[OP_MAX_RANK];
-  const Expr *shape[OP_MAX_RANK];
+  bool reduced[MAX_RANK];
+  const Expr *shape[MAX_RANK];
   mark_axes(c, a, ty->ndim, reduced);
   int n = 0;
   for (int d = 0; d < ty->ndim; d++) {
@@ -75,9 +74,9 @@ static const Type *type_arg_reduce(OpCall *c) { return reduced_type(c, DT_I32); 
 typedef struct Reading {
   OpAxes out;
   int n; /* reduced axes */
-  const IterVar *over[OP_MAX_RANK];
-  const Expr *index[OP_MAX_RANK]; /* of the input */
-  const Expr *count;              /* elements reduced into one */
+  const IterVar *over[MAX_RANK];
+  const Expr *index[MAX_RANK]; /* of the input */
+  const Expr *count;           /* elements reduced into one */
 } Reading;
 
 static Reading reading_of(OpCall *c, const Tensor *in)
@@ -85,7 +84,7 @@ static Reading reading_of(OpCall *c, const Tensor *in)
   const Buffer *b = in->buffer;
   const ReduceAttrs *a = c->attrs;
   Reading r = {.out = op_out_axes(c, 0), .count = dim_int(c->m, 1)};
-  bool reduced[OP_MAX_RANK];
+  bool reduced[MAX_RANK];
   mark_axes(c, a, b->ndim, reduced);
   for (int d = 0, o = 0; d < b->ndim; d++) {
     if (!reduced[d]) {

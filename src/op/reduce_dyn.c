@@ -38,10 +38,10 @@ static const Type *type_dyn_reduce(OpCall *c)
 {
   const Type *ty = op_tensor_arg(c, 0);
   Module *m = c->m;
-  const Expr *shape[OP_MAX_RANK];
+  const Expr *shape[MAX_RANK];
   int n;
-  if (ty->ndim > OP_MAX_RANK)
-    opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ty->ndim);
+  if (ty->ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", MAX_RANK, ty->ndim);
   const Expr *const *axis = op_dims(c, 1, &n);
   const Expr *inside = all_inside(m, n, axis, ty->ndim);
   if (expr_is_int(inside, 0))
@@ -72,8 +72,8 @@ static const Expr *dyn_reduced(OpCall *c, const Tensor *in, const OpAxes *a, con
 {
   Module *m = c->m;
   const Buffer *b = in->buffer;
-  const IterVar *over[OP_MAX_RANK];
-  const Expr *index[OP_MAX_RANK];
+  const IterVar *over[MAX_RANK];
+  const Expr *index[MAX_RANK];
   const Expr *total = dim_int(m, 1);
   int n;
   const Expr *const *axis = op_dims(c, 1, &n);
@@ -168,13 +168,13 @@ DEFINE_ATTRS(DynScan, DYN_SCAN_ATTRS)
 
 static const Type *type_dyn_scan(OpCall *c)
 {
-  const Type *ty = op_ranked_arg(c, 0, 1, OP_MAX_RANK);
+  const Type *ty = op_ranked_arg(c, 0, 1, MAX_RANK);
   int n;
   const Expr *const *axis = op_dims(c, 1, &n);
   if (dtype_is_bool(ty->dtype)) opdef_raise(c, ERR_TYPE, "argument 'data' is bool; a number is needed (cast it first)");
   if (n != 1) opdef_raise(c, ERR_SHAPE, "argument 'axis' has %d elements; one is needed", n);
   const Expr *inside = all_inside(c->m, 1, axis, ty->ndim);
-  const Expr *shape[OP_MAX_RANK];
+  const Expr *shape[MAX_RANK];
   if (expr_is_int(inside, 0))
     opdef_raise(c, ERR_ARGUMENT, "the axis is outside a tensor of %d dimension%s", ty->ndim, ty->ndim == 1 ? "" : "s");
   for (int d = 0; d < ty->ndim; d++) shape[d] = ty->shape[d];
@@ -189,8 +189,8 @@ static void scan_compute(OpCall *c, const Tensor *const *in, const Tensor **out,
   const DynScanAttrs *attrs = c->attrs;
   const Buffer *b = in[0]->buffer;
   OpAxes a = op_out_axes(c, 0);
-  const IterVar *over[OP_MAX_RANK];
-  const Expr *index[OP_MAX_RANK];
+  const IterVar *over[MAX_RANK];
+  const Expr *index[MAX_RANK];
   const Expr *counts = NULL;
   int n;
   const Expr *const *axis = op_dims(c, 1, &n);

@@ -29,9 +29,9 @@ const Type *op_tensor_arg(OpCall *c, int i)
   if (ty->ndim < 0)
     opdef_raise(c, ERR_UNSUPPORTED, "argument '%s' is %s: its rank must be known", op_arg_name(c, i),
                 type_text(tmp(c), ty));
-  if (ty->ndim > OP_MAX_RANK)
+  if (ty->ndim > MAX_RANK)
     opdef_raise(c, ERR_UNSUPPORTED, "argument '%s' has %d dimensions; there are at most %d", op_arg_name(c, i),
-                ty->ndim, OP_MAX_RANK);
+                ty->ndim, MAX_RANK);
   return ty;
 }
 
@@ -53,7 +53,7 @@ int op_tuple_arg(OpCall *c, int i)
     opdef_raise(c, ERR_TYPE, "argument '%s' is %s, not a tuple of tensors", op_arg_name(c, i), type_text(tmp(c), ty));
   for (int k = 0; k < ty->nfield; k++) {
     const Type *f = ty->field[k];
-    if (f->kind != TY_TENSOR || f->ndim < 0 || f->ndim > OP_MAX_RANK)
+    if (f->kind != TY_TENSOR || f->ndim < 0 || f->ndim > MAX_RANK)
       opdef_raise(c, ERR_TYPE, "field %d of argument '%s' is %s, not a tensor of known rank", k, op_arg_name(c, i),
                   type_text(tmp(c), f));
   }
@@ -185,7 +185,7 @@ const Expr *op_broadcast_dim(OpCall *c, const Expr *a, const Expr *b)
 int op_broadcast_shape(OpCall *c, int na, const Expr *const *a, int nb, const Expr *const *b, const Expr **out)
 {
   int n = na > nb ? na : nb;
-  if (n > OP_MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, n);
+  if (n > MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", MAX_RANK, n);
   for (int i = n - 1; i >= 0; i--) {
     int ia = i - (n - na);
     int ib = i - (n - nb);
@@ -217,7 +217,7 @@ const Type *op_type_same_bool(OpCall *c)
 
 static const Type *broadcast_of(OpCall *c, DType result)
 {
-  const Expr *shape[OP_MAX_RANK], *next[OP_MAX_RANK];
+  const Expr *shape[MAX_RANK], *next[MAX_RANK];
   int ndim = 0;
   for (int i = 0; i < c->nargs; i++) {
     const Type *ty = op_tensor_arg(c, i);

@@ -283,7 +283,7 @@ static const Type *concat_type(OpCall *c)
   if (item->ndim < 0) return item;
   int n = item->ndim + a->new_axis;
   int axis = op_axis(c, a->axis, n);
-  const Expr *dim[OP_MAX_RANK + 1];
+  const Expr *dim[MAX_RANK + 1];
   for (int i = 0, k = 0; i < n; i++) {
     if (i == axis) dim[i] = type_dim_any(c->m);
     else dim[i] = item->shape[a->new_axis ? k : i];
@@ -301,8 +301,9 @@ static const RtValue *concat_eval(OpCall *c, Arena *a, const RtValue *const *in)
   const ConstData *first = &s->field[0]->tensor;
   int n = first->ndim + at->new_axis;
   int axis = op_axis(c, at->axis, n);
-  if (n > 8) opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most 8", n);
-  int64_t shape[8];
+  if (n > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", n, MAX_RANK);
+  int64_t shape[MAX_RANK];
   int64_t rows = 1;
   int64_t total = 0;
   for (int k = 0; k < s->n; k++) {
@@ -356,7 +357,7 @@ static const Type *split_type(OpCall *c)
   const Type *in = op_tensor_arg(c, 0);
   int axis = op_axis(c, a->axis, in->ndim);
   int n = 0;
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   bool drop = c->nargs < 2 && !a->keepdims;
   if (c->nargs > 1) op_int_tensor_arg(c, 1);
   for (int i = 0; i < in->ndim; i++)
@@ -367,7 +368,7 @@ static const Type *split_type(OpCall *c)
 static const RtValue *slice_value(OpCall *c, Arena *a, const ConstData *t, int axis, int64_t from, int64_t count,
                                   bool drop)
 {
-  int64_t shape[8];
+  int64_t shape[MAX_RANK];
   int64_t rows = 1;
   int n = 0;
   for (int i = 0; i < t->ndim; i++)

@@ -56,8 +56,8 @@ const Type *op_filled_tuple_arg(OpCall *c, int i)
 
 void op_check_rank(OpCall *c, int ndim)
 {
-  if (ndim > OP_MAX_RANK)
-    opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, OP_MAX_RANK);
+  if (ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, MAX_RANK);
 }
 
 /* ---- computes ------------------------------------------------------------------------------------- */

@@ -113,7 +113,7 @@ static void matrix_set_diag_compute(OpCall *c, const Tensor *const *in, const Te
   const Expr *row = ax.index[n - 2];
   const Expr *col = ax.index[n - 1];
   const Expr *zero = expr_i32(m, 0);
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   const Expr *d = expr_sub(m, col, row);
   const Expr *longest = in[1]->buffer->shape[in[1]->buffer->ndim - 1];
   const Expr *length = expr_min(m, expr_add(m, ax.shape[n - 2], expr_min(m, d, zero)),

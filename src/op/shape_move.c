@@ -25,8 +25,8 @@ static void transpose_axes(OpCall *c, int ndim, int *axis)
 static const Type *transpose_type(OpCall *c)
 {
   const Type *in = op_tensor_arg(c, 0);
-  int axis[OP_MAX_RANK];
-  const Expr *dim[OP_MAX_RANK];
+  int axis[MAX_RANK];
+  const Expr *dim[MAX_RANK];
   transpose_axes(c, in->ndim, axis);
   for (int i = 0; i < in->ndim; i++) dim[i] = in->shape[axis[i]];
   return type_tensor(c->m, in->dtype, in->ndim, dim);
@@ -35,8 +35,8 @@ static const Type *transpose_type(OpCall *c)
 static void transpose_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   OpAxes ax = op_out_axes(c, 0);
-  int axis[OP_MAX_RANK];
-  const Expr *at[OP_MAX_RANK];
+  int axis[MAX_RANK];
+  const Expr *at[MAX_RANK];
   transpose_axes(c, ax.ndim, axis);
   for (int i = 0; i < ax.ndim; i++) at[axis[i]] = ax.index[i];
   out[0] = op_emit(c, &ax, "T_transpose", op_read(c->m, in[0], at));
@@ -54,12 +54,12 @@ static bool plain_layout(const char *s)
 static const void *transpose_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   int ndim = c->arg[0]->ndim;
-  int axis[OP_MAX_RANK];
+  int axis[MAX_RANK];
   if (!arg[0].from || !plain_layout(arg[0].from) || !plain_layout(arg[0].to) || (int)strlen(arg[0].from) != ndim ||
       strlen(arg[0].to) != strlen(arg[0].from))
     return NULL;
   transpose_axes(c, ndim, axis);
-  int64_t moved[OP_MAX_RANK];
+  int64_t moved[MAX_RANK];
   char *letters = arena_alloc(c->m->arena, (size_t)ndim + 1);
   for (int i = 0; i < ndim; i++) {
     const char *at = strchr(arg[0].to, arg[0].from[axis[i]]);
@@ -172,7 +172,7 @@ static const Type *reverse_sequence_type(OpCall *c)
   if (len->ndim != 1 || dim_differ(len->shape[0], in->shape[b]))
     opdef_raise(c, ERR_SHAPE, "seq_lengths is %s; it must have one length for each of axis %d of %s", op_arg_text(c, 1),
                 b, op_arg_text(c, 0));
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   for (int i = 0; i < in->ndim; i++) dim[i] = in->shape[i];
   dim[b] = op_equal_dim(c, in->shape[b], len->shape[0], "seq_lengths");
   return type_tensor(c->m, in->dtype, in->ndim, dim);
@@ -224,7 +224,7 @@ static const Type *concatenate_type(OpCall *c)
   const Type *ty = op_filled_tuple_arg(c, 0);
   const Type *first = ty->field[0];
   int axis = op_axis(c, a->axis, first->ndim);
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   for (int i = 0; i < first->ndim; i++) dim[i] = first->shape[i];
   for (int k = 1; k < ty->nfield; k++) {
     same_field(c, ty, k);
@@ -315,7 +315,7 @@ static const Type *stack_type(OpCall *c)
   int axis = op_axis(c, a->axis, first->ndim + 1);
   int k = 0;
   op_check_rank(c, first->ndim + 1);
-  const Expr *dim[OP_MAX_RANK + 1];
+  const Expr *dim[MAX_RANK + 1];
   for (int i = 0; i <= first->ndim; i++) dim[i] = i == axis ? dim_int(c->m, ty->nfield) : first->shape[k++];
   for (int f = 1; f < ty->nfield; f++) {
     same_field(c, ty, f);
@@ -336,7 +336,7 @@ static void stack_compute(OpCall *c, const Tensor *const *in, const Tensor **out
   OpAxes ax = op_out_axes(c, 0);
   int axis = op_axis(c, a->axis, ax.ndim);
   int n = num_inputs(c);
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   const Expr *body = NULL;
   for (int i = 0; i < ax.ndim - 1; i++) at[i] = ax.index[i < axis ? i : i + 1];
   for (int k = n - 1; k >= 0; k--) {
@@ -476,7 +476,7 @@ static const Type *tiled(OpCall *c, const Type *in, int n, const Expr *const *re
 {
   int ndim = n > in->ndim ? n : in->ndim;
   op_check_rank(c, ndim);
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   for (int i = 0; i < ndim; i++) {
     int d = i - (ndim - in->ndim);
     int r = i - (ndim - n);
@@ -501,7 +501,7 @@ static void tile_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   OpAxes ax = op_out_axes(c, 0);
   int n = in[0]->buffer->ndim;
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   for (int i = 0; i < n; i++) {
     const Expr *extent = in[0]->buffer->shape[i];
     const Expr *ix = ax.index[ax.ndim - n + i];
@@ -603,9 +603,9 @@ static int meshgrid_axis(OpCall *c, int k, int n)
 static const Type *meshgrid_type(OpCall *c)
 {
   const Type *ty = op_filled_tuple_arg(c, 0);
-  const Expr *dim[OP_MAX_RANK];
-  if (ty->nfield > OP_MAX_RANK)
-    opdef_raise(c, ERR_UNSUPPORTED, "%d vectors; there are at most %d dimensions", ty->nfield, OP_MAX_RANK);
+  const Expr *dim[MAX_RANK];
+  if (ty->nfield > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "%d vectors; there are at most %d dimensions", ty->nfield, MAX_RANK);
   for (int k = 0; k < ty->nfield; k++) {
     const Type *v = ty->field[k];
     if (v->ndim > 1 || !dtype_eq(v->dtype, ty->field[0]->dtype))
@@ -614,7 +614,7 @@ static const Type *meshgrid_type(OpCall *c)
     dim[meshgrid_axis(c, k, ty->nfield)] = v->ndim ? v->shape[0] : dim_int(c->m, 1);
   }
   const Type *grid = type_tensor(c->m, ty->field[0]->dtype, ty->nfield, dim);
-  const Type *field[OP_MAX_RANK];
+  const Type *field[MAX_RANK];
   for (int k = 0; k < ty->nfield; k++) field[k] = grid;
   return type_tuple(c->m, ty->nfield, field);
 }
@@ -660,7 +660,7 @@ static const Type *sliding_window_type(OpCall *c)
     opdef_raise(c, ERR_ARGUMENT,
                 "window_shape has %d numbers and strides %d; both need one for each of the %d axes from %d on", n,
                 a->strides.n, in->ndim - axis, axis);
-  const Expr *dim[2 * OP_MAX_RANK];
+  const Expr *dim[2 * MAX_RANK];
   for (int i = 0; i < axis; i++) dim[i] = in->shape[i];
   for (int i = 0; i < n; i++) {
     int64_t w = a->window_shape.v[i];
@@ -686,7 +686,7 @@ static void sliding_window_compute(OpCall *c, const Tensor *const *in, const Ten
   int ndim = in[0]->buffer->ndim;
   int axis = op_axis(c, a->axis, ndim);
   int n = a->window_shape.n;
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   for (int i = 0; i < axis; i++) at[i] = ax.index[i];
   for (int i = 0; i < n; i++)
     at[axis + i] =

@@ -395,7 +395,7 @@ static const Type *squeezed_at_run_time(OpCall *c)
   const Type *in = op_tensor_arg(c, 0);
   RunTimeAxes a = run_time_axes(c, 1, in->ndim);
   if (a.n > in->ndim) opdef_raise(c, ERR_SHAPE, "%d axes to squeeze, %s has %d", a.n, op_arg_text(c, 0), in->ndim);
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   for (int j = 0; j < in->ndim - a.n; j++) {
     dim[j] = dim_int(m, -1);
     for (int i = j + a.n; i >= j; i--) {
@@ -477,7 +477,7 @@ static const Type *expanded_at_run_time(OpCall *c)
   rank = in->ndim + count;
   op_check_rank(c, rank);
   RunTimeAxes a = run_time_axes(c, 1, rank);
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   for (int i = 0; i < rank; i++) {
     dim[i] = dim_int(m, -1);
     for (int j = i < in->ndim ? i : in->ndim - 1; j >= 0 && j >= i - a.n; j--)
@@ -492,7 +492,7 @@ static const Type *expanded_at_run_time(OpCall *c)
 static const Type *expanded_by_list(OpCall *c, int n, const int64_t *axis)
 {
   const Type *in = op_tensor_arg(c, 0);
-  const Expr *dim[OP_MAX_RANK] = {NULL};
+  const Expr *dim[MAX_RANK] = {NULL};
   op_check_rank(c, in->ndim + n);
   for (int k = 0; k < n; k++) {
     int d = op_axis(c, axis[k], in->ndim + n);

@@ -111,7 +111,7 @@ static void static_cuts(OpCall *c, int ndim, const Expr *const *shape, Cut *cut)
 
 static const Type *cut_type(OpCall *c, const Type *in, const Cut *cut)
 {
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   for (int i = 0; i < in->ndim; i++) dim[i] = cut[i].count;
   return type_tensor(c->m, in->dtype, in->ndim, dim);
 }
@@ -120,7 +120,7 @@ static void cut_compute(OpCall *c, const Tensor *in, const Cut *cut, const char 
 {
   Module *m = c->m;
   OpAxes ax = op_out_axes(c, 0);
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   for (int i = 0; i < ax.ndim; i++) {
     const Expr *step = expr_is_int(cut[i].step, 1) ? ax.index[i] : expr_mul(m, ax.index[i], cut[i].step);
     at[i] = expr_is_int(cut[i].start, 0) ? step : expr_add(m, cut[i].start, step);
@@ -131,14 +131,14 @@ static void cut_compute(OpCall *c, const Tensor *in, const Cut *cut, const char 
 static const Type *strided_slice_type(OpCall *c)
 {
   const Type *in = op_tensor_arg(c, 0);
-  Cut cut[OP_MAX_RANK];
+  Cut cut[MAX_RANK];
   static_cuts(c, in->ndim, in->shape, cut);
   return cut_type(c, in, cut);
 }
 
 static void strided_slice_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
-  Cut cut[OP_MAX_RANK];
+  Cut cut[MAX_RANK];
   static_cuts(c, in[0]->buffer->ndim, in[0]->buffer->shape, cut);
   cut_compute(c, in[0], cut, "T_strided_slice", out);
 }
@@ -158,7 +158,7 @@ static bool whole_axis(const LayoutPair *p, int d, int64_t *to)
 static const void *strided_slice_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   const StridedSliceAttrs *a = c->attrs;
-  int64_t axes[OP_MAX_RANK];
+  int64_t axes[MAX_RANK];
   for (int k = 0; k < a->begin.n; k++)
     if (!whole_axis(&arg[0], slice_axis(c, &a->axes, k, a->begin.n, c->arg[0]->ndim), &axes[k])) return NULL;
   StridedSliceAttrs *moved = attrs_copy(c->m, &StridedSlice_attrs, a);
@@ -280,7 +280,7 @@ static const Type *dyn_strided_slice_type(OpCall *c)
     if (n[i] != n[0])
       opdef_raise(c, ERR_SHAPE, "begin has %d elements, %s has %d", n[0], i == 1 ? "end" : "strides", n[i]);
   }
-  Cut cut[OP_MAX_RANK];
+  Cut cut[MAX_RANK];
   dyn_cuts(c, in->ndim, in->shape, n[0], v[0], v[1], v[2], cut);
   return cut_type(c, in, cut);
 }
@@ -294,10 +294,10 @@ static void dyn_strided_slice_compute(OpCall *c, const Tensor *const *in, const 
 {
   const Buffer *b = in[0]->buffer;
   int n = (int)in[1]->buffer->shape[0]->u.i;
-  const Expr *v[3][OP_MAX_RANK];
+  const Expr *v[3][MAX_RANK];
   for (int i = 0; i < 3; i++)
     for (int k = 0; k < n; k++) v[i][k] = position(c->m, in[i + 1], k);
-  Cut cut[OP_MAX_RANK];
+  Cut cut[MAX_RANK];
   dyn_cuts(c, b->ndim, b->shape, n, v[0], v[1], v[2], cut);
   for (int d = 0; d < b->ndim; d++) /* an empty slice starts anywhere: keep what is read inside */
     if (!expr_is_int(cut[d].start, 0)) {

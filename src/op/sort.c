@@ -110,7 +110,7 @@ static void sort_rows(OpCall *c, const RowSort *r, const Tensor *in, const Tenso
   Loops l = loops_begin(c, 1, &in);
   const Buffer *data = l.ib[0];
   const Expr *n = data->shape[r->axis];
-  const Expr *ix[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK];
   const Buffer *key = loops_local(m, "key", data->dtype, n);
   const Var *i = loops_var(m, "i");
   const Var *j = loops_var(m, "j");
@@ -154,7 +154,7 @@ static void select_rows(OpCall *c, const RowSort *r, const Tensor *in, const Ten
   Loops l = loops_begin(c, 1, &in);
   const Buffer *data = l.ib[0];
   const Expr *n = data->shape[r->axis];
-  const Expr *ix[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK];
   const Expr *zero = expr_i32(m, 0);
   const Expr *last = expr_sub(m, r->k, expr_i32(m, 1));
   const Buffer *best = loops_local(m, "best", data->dtype, r->k);

@@ -60,7 +60,7 @@ static void cum_emit(OpCall *c, bool product, const Tensor *const *in, const Ten
   const Var *lane = loops_var(m, "lane");
   const Var *first = loops_var(m, "lane");
   const Expr *n = to->shape[axis];
-  const Expr *outer[OP_MAX_RANK], *shape[OP_MAX_RANK], *ix[OP_MAX_RANK], *from[OP_MAX_RANK];
+  const Expr *outer[MAX_RANK], *shape[MAX_RANK], *ix[MAX_RANK], *from[MAX_RANK];
   loops_index(m, to->ndim, outer);
   for (int d = 0; d < to->ndim; d++) ix[d] = outer[d], shape[d] = to->shape[d];
   if (wide > 1) {

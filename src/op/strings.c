@@ -69,7 +69,8 @@ static void utf8_add(Text *t, int32_t c)
 static RtValue *new_tensor(OpCall *c, Arena *a, DType t, int ndim, const int64_t *shape)
 {
   ConstData d = {.dtype = t, .ndim = ndim, .bytes = (size_t)dtype_bytes(t)};
-  if (ndim > 8) opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most 8", ndim);
+  if (ndim > MAX_RANK)
+    opdef_raise(c, ERR_UNSUPPORTED, "the result would have %d dimensions; there are at most %d", ndim, MAX_RANK);
   for (int i = 0; i < ndim; i++) {
     d.shape[i] = shape[i];
     d.bytes = mem_size_mul(c->m->ctx, d.bytes, (size_t)shape[i], "a tensor");
@@ -116,7 +117,7 @@ static const Type *concat_type(OpCall *c)
 {
   const Type *a = strings_arg(c, 0);
   const Type *b = strings_arg(c, 1);
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   if (a->ndim != b->ndim)
     opdef_raise(c, ERR_SHAPE, "lhs is %s, rhs %s; both need the same shape", type_text(scratch(c->m->ctx), a),
                 type_text(scratch(c->m->ctx), b));
@@ -202,9 +203,9 @@ static const Type *split_type(OpCall *c)
   const Type *x = strings_arg(c, 0);
   const StringsSplitAttrs *a = c->attrs;
   if (a->maxsplit < -1) opdef_raise(c, ERR_ARGUMENT, "maxsplit is %" PRId64 "; it is -1, or 0 or more", a->maxsplit);
-  if (x->ndim >= OP_MAX_RANK)
+  if (x->ndim >= MAX_RANK)
     opdef_raise(c, ERR_UNSUPPORTED, "data has rank %d; one dimension more does not fit", x->ndim);
-  const Expr *dim[OP_MAX_RANK];
+  const Expr *dim[MAX_RANK];
   for (int i = 0; i < x->ndim; i++) dim[i] = x->shape[i];
   dim[x->ndim] = type_dim_any(c->m);
   const Type *field[] = {type_tensor(c->m, DT_STRING, x->ndim + 1, dim), type_tensor(c->m, DT_I64, x->ndim, dim)};

@@ -10,8 +10,7 @@ const Type *op_out_type(OpCall *c, int output) { return c->out->kind == TY_TUPLE
 
 OpAxes op_axes(OpCall *c, int ndim, const Expr *const *shape)
 {
-  if (ndim > OP_MAX_RANK)
-    opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", OP_MAX_RANK, ndim);
+  if (ndim > MAX_RANK) opdef_raise(c, ERR_UNSUPPORTED, "a tensor has at most %d dimensions, not %d", MAX_RANK, ndim);
   OpAxes a = {.ndim = ndim, .shape = shape};
   for (int i = 0; i < ndim; i++) {
     const Var *v = var_new(c->m, arena_printf(scratch(c->m->ctx), "ax%d", i), shape[i]->dtype, VAR_PLAIN);
@@ -71,7 +70,7 @@ const Expr *op_read(Module *m, const Tensor *t, const Expr *const *index)
 const Expr *op_broadcast_read(Module *m, const Tensor *t, int ndim, const Expr *const *index)
 {
   const Buffer *b = t->buffer;
-  const Expr *at[OP_MAX_RANK];
+  const Expr *at[MAX_RANK];
   for (int d = 0; d < b->ndim; d++) {
     const Expr *i = index[ndim - b->ndim + d];
     const Expr *extent = b->shape[d];

@@ -63,7 +63,7 @@ static size_t type_bytes(Ctx *ctx, const Type *ty)
 static bool only_tensors(const Type *ty)
 {
   if (!ty || !type_is_static(ty)) return false;
-  if (ty->kind == TY_TENSOR) return ty->ndim >= 0 && ty->ndim <= 8;
+  if (ty->kind == TY_TENSOR) return ty->ndim >= 0;
   if (ty->kind != TY_TUPLE) return false;
   for (int i = 0; i < ty->nfield; i++)
     if (!only_tensors(ty->field[i])) return false;
@@ -273,6 +273,7 @@ static void compile_kernels(Fold *fo, LargeList *list)
   for (int i = 0; i < n; i++) {
     ImplResult r;
     impl_lower(dst, fo->m, func[i], arena_printf(fo->arena, "fold_%d", i), host, &fo->pc->impl, &r);
+    if (r.nconsts || r.nscalars) BUG(ctx, "FoldConstant: a kernel takes more than its operands");
     prim[i] = r.func;
   }
   Built *built = build_funcs(ctx, n, prim, host, NULL);

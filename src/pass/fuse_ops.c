@@ -14,6 +14,7 @@
  *                                              groups that have an anchor as part of its epilogue
  *   injective                                  join injective ones, in a second round
  *   opaque                                     stay alone
+ * A kernel concatenates at most GROUPS_MAX_OPEN tensors of sizes known only at run time.
  * A value that many elements of its user read (broadcast, gathered) and that is dear to compute stays apart.
  * Functions, branches, lets and tuples that leave are opaque users, so that no group
  * reaches across the border of a region.  A value whose elements say a size at run time is
@@ -43,7 +44,7 @@ typedef struct Item {
   int parent, depth; /* post-dominator; parent -1: none */
   FuseKind path;     /* the heaviest edge on the way to it */
   /* group: union-find towards the root, which holds the kind and size of all */
-  int up, size;
+  int up, size, open; /* open: groups_open_parts of all */
   FuseKind group_kind;
   bool anchored;
 } Item;
@@ -168,6 +169,7 @@ static void build_graph(Fuse *fu, const Node *f)
     it->call = groups_can_hold(n) && all_tensors(n->type);
     if (it->call && !(n->u.call.op->flags & OPF_IMPURE)) it->kind = n->u.call.op->fuse;
     it->group_kind = it->kind;
+    it->open = groups_open_parts(n);
     it->anchored = is_anchor(it->kind);
     map_put(fu->arena, &fu->index, n, (void *)(intptr_t)(i + 1));
     if (n != f && is_primitive(n)) continue;
@@ -279,6 +281,7 @@ static void merge(Fuse *fu, int child, int into)
   Item *p = &fu->item[into];
   c->up = into;
   p->size += c->size;
+  p->open += c->open;
   if (c->anchored) {
     p->anchored = true;
     p->group_kind = heavier(c->group_kind, p->group_kind);
@@ -291,6 +294,19 @@ static int merged_size(Fuse *fu, int from, int sink, const IntList *met)
   for (int i = 0; i < met->n; i++)
     if (root_of(fu, met->v[i]) != root_of(fu, sink)) size++;
   return size;
+}
+
+/* Tensors of open sizes that the group of all of them would concatenate. */
+static int merged_open(Fuse *fu, int from, int sink, const IntList *met)
+{
+  int open = 0;
+  fu->stamp++;
+  for (int i = -2; i < met->n; i++) {
+    int root = root_of(fu, i == -2 ? from : i == -1 ? sink : met->v[i]);
+    if (fu->seen[root] != fu->stamp) open += fu->item[root].open;
+    fu->seen[root] = fu->stamp;
+  }
+  return open;
 }
 
 static bool one_anchor(Fuse *fu, int from, const IntList *met)
@@ -312,6 +328,7 @@ static void try_merge(Fuse *fu, int i, KindTest test)
   int sink = fu->item[i].parent;
   if (root_of(fu, i) == root_of(fu, sink) || !walk_paths(fu, i, sink, test, &met)) return;
   if (!one_anchor(fu, i, &met) || merged_size(fu, i, sink, &met) > fu->max_depth) return;
+  if (merged_open(fu, i, sink, &met) > GROUPS_MAX_OPEN) return;
   for (int k = 0; k < met.n; k++) merge(fu, met.v[k], sink);
   merge(fu, i, sink);
 }

@@ -56,6 +56,14 @@ bool groups_can_hold(const Node *n)
   return n->kind == N_CALL && !(n->u.call.op->flags & OPF_HOST) && !groups_needs_decompose(n);
 }
 
+int groups_open_parts(const Node *n)
+{
+  if (!is_call(n, "concatenate") || !n->type || n->type->kind != TY_TENSOR || n->type->ndim < 1) return 0;
+  int64_t axis = call_int(n, "axis");
+  const Expr *size = n->type->shape[axis < 0 ? axis + n->type->ndim : axis];
+  return size->kind == E_INT || n->arg[0]->kind != N_TUPLE ? 0 : n->arg[0]->nargs;
+}
+
 /* ---- extraction -------------------------------------------------------------------------- */
 
 typedef struct Extract {

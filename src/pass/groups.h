@@ -12,6 +12,12 @@ bool groups_can_hold(const Node *);
 /* Must the call be expressed by other operators before it can be lowered? */
 bool groups_needs_decompose(const Node *);
 
+/* The tensors that a concatenation puts together along sizes known only at run time; 0 for any other
+ * node.  A kernel takes at most GROUPS_MAX_OPEN of them: it compares with the end of each, which is a
+ * sum of the sizes before it. */
+enum { GROUPS_MAX_OPEN = 16 };
+int groups_open_parts(const Node *);
+
 /* Members of one group, arguments first; the last is the root, whose value is the group's. */
 typedef struct Group {
   Vec(const Node *) node;

@@ -1,14 +1,34 @@
 /* legalize.c: Legalize: an operator that is defined by others and has no implementation of its own
- * becomes those others, all the way down.
+ * becomes those others, all the way down.  A concatenation of many tensors whose sizes are known only
+ * at run time becomes a tree of small ones: where an element comes from is found by comparing its
+ * position with the end of each tensor, and each end is a sum of all sizes before it.
  *   needs   types
  *   keeps   types
  *   breaks  nothing */
 #include "pass/groups.h"
 #include "pass/passes.h"
 
+/* Concatenations of at most GROUPS_MAX_OPEN tensors each, in order. */
+static const Node *concatenate_in_steps(GraphRewriter *rw, const Node *call)
+{
+  const Node *parts = call->arg[0];
+  const Node **step = arena_array(rw->arena, const Node *, parts->nargs);
+  int n = 0;
+  for (int i = 0; i < parts->nargs; i += GROUPS_MAX_OPEN) {
+    int count = parts->nargs - i < GROUPS_MAX_OPEN ? parts->nargs - i : GROUPS_MAX_OPEN;
+    const Node *some = node_tuple(rw->m, count, parts->arg + i);
+    step[n++] =
+        count == 1 ? parts->arg[i] : node_call(rw->m, call->u.call.op, 1, &some, call->u.call.attrs, call->name);
+  }
+  const Node *all = node_tuple(rw->m, n, step);
+  const Node *out = node_call(rw->m, call->u.call.op, 1, &all, call->u.call.attrs, call->name);
+  return n > GROUPS_MAX_OPEN ? concatenate_in_steps(rw, out) : out;
+}
+
 static const Node *expand(GraphRewriter *rw, const Node *old, const Node *now)
 {
   (void)old;
+  if (groups_open_parts(now) > GROUPS_MAX_OPEN) return concatenate_in_steps(rw, now);
   if (!groups_needs_decompose(now) || !now->type) return now;
   const Node *then = now->u.call.op->decompose(rw->m, now);
   GraphRewriter inner = {.m = rw->m, .fn = expand, .arena = rw->arena};

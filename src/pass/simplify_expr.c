@@ -64,9 +64,9 @@ static void transpose_axes(const Node *n, int *axes)
 
 static const Node *rule_transpose(Module *m, const Node *n)
 {
-  int axes[16], first[16];
-  int64_t both[16];
-  if (!is_call(n, "transpose") || !is_tensor(n->arg[0]) || n->arg[0]->type->ndim > 16) return n;
+  int axes[MAX_RANK], first[MAX_RANK];
+  int64_t both[MAX_RANK];
+  if (!is_call(n, "transpose") || !is_tensor(n->arg[0])) return n;
   int ndim = n->type->ndim;
   transpose_axes(n, axes);
   const Node *x = n->arg[0];
@@ -237,7 +237,7 @@ static const Node *rule_tuple(Module *m, const Node *n)
 /* Are the last two dimensions exchanged, and no other? */
 static bool is_turned(const Node *t)
 {
-  int axes[16];
+  int axes[MAX_RANK];
   if (!is_call(t, "transpose") || !is_tensor(t) || t->type->ndim < 2 || t->type->ndim > 3) return false;
   int ndim = t->type->ndim;
   transpose_axes(t, axes);

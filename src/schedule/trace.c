@@ -579,7 +579,7 @@ static void run_replay(Ctx *ctx, void *env)
     r->sizes = function_sizes(r->s);
     ErrKind kind = protect(ctx, run_line, r);
     if (kind == ERR_NONE) continue;
-    if (kind == ERR_PARSE || kind == ERR_MEMORY || kind == ERR_INTERNAL) error_reraise(ctx);
+    if (kind == ERR_PARSE || error_passes_on(kind)) error_reraise(ctx);
     raise(ctx, kind, ((Loc){"trace", r->number, 1}), "trace, line %d: %s", r->number, error_message(ctx));
   }
 }

@@ -11,7 +11,9 @@
  * Everything else is left to the interpreter and to the user's promise. */
 #include "tir/tir.h"
 
-enum { MAX_POINTS = 4096, MAX_VARS = 12 };
+/* Choices inside choices are looked into one by one; after so many of them what they hold is taken
+ * as it is. */
+enum { MAX_POINTS = 4096, MAX_VARS = 12, MAX_GUARDS = 1000 };
 
 typedef struct Loop {
   const Var *var;
@@ -28,6 +30,7 @@ typedef struct Walk {
   Map values; /* Var* -> Expr*: let and block variables */
   Vec(const Expr *) guards;
   int undecided; /* guards that depend on data */
+  int nguarded;  /* guards so far */
   bool domains;  /* look at block axes, not at accesses */
   Map seen;      /* Expr* looked at under these guards */
   const Stmt *at;
@@ -291,7 +294,7 @@ static Guard guard_begin(Walk *w, const Expr *cond)
   Guard g = {-1, w->guards.n, w->undecided, w->seen};
   const Expr *e = resolve(w, cond);
   w->seen = (Map){0};
-  if (!is_plain(e) || e->dtype.lanes != 1) {
+  if (!is_plain(e) || e->dtype.lanes != 1 || ++w->nguarded > MAX_GUARDS) {
     w->undecided++;
     return g;
   }

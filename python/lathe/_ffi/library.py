@@ -109,6 +109,9 @@ class RtDType(Structure):
     _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
 
 
+MAX_RANK = 16  # LATHE_RT_MAX_RANK of lathe_rt.h
+
+
 class RtTensor(Structure):
     """LatheRtTensor, DLTensor."""
 

@@ -14,7 +14,7 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from .. import error
-from .._ffi.library import RtDevice, RtDType, RtTensor
+from .._ffi.library import MAX_RANK, RtDevice, RtDType, RtTensor
 from .device import Device, check_usable, cpu
 
 #: dtypes that numpy lacks: name -> (dtype that stores an element, DLPack code, bits)
@@ -115,6 +115,8 @@ class NDArray:
     """An array on a device."""
 
     def __init__(self, raw: np.ndarray, dtype: str, keep: Any = None):
+        if raw.ndim > MAX_RANK:
+            raise error.UnsupportedError(f"an array has {raw.ndim} dimensions; there are at most {MAX_RANK}")
         self._raw, self._dtype, self._keep = raw, dtype, keep
         self._tensor: Optional[RtTensor] = None
 
