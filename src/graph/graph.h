@@ -82,7 +82,10 @@ int type_leaf_count(const Type *);
 const Type **type_leaves(Arena *, const Type *, int *n);
 int type_leaf_offset(const Type *tuple, int field); /* leaves before a field */
 int64_t type_elements(Ctx *, const Type *);         /* of a static tensor type; checks overflow */
-const char *type_text(Arena *, const Type *);       /* Tensor[(1, 64), float32] */
+/* For estimates: the size of a dimension (axis < 0: from the end) and the number of elements; 0 where not known. */
+double type_known_dim(const Type *, int axis);
+double type_known_elements(const Type *);
+const char *type_text(Arena *, const Type *); /* Tensor[(1, 64), float32] */
 
 /* ---- node.c ------------------------------------------------------------------------- */
 
@@ -312,7 +315,15 @@ typedef enum {
   OPF_VIEW = 8,      /* the output is the first argument's bytes under another shape (reshape, squeeze, …) */
   /* takes strings too: moves or compares elements without a look into them, or is made for them */
   OPF_STRING = 16,
+  OPF_DEAR = 32, /* many instructions an element: better stored once than computed again and again */
 } OpFlags;
+/* How an operator bears floats of 16 bits (src/pass/mixed_precision.c). */
+typedef enum {
+  NARROW_UNKNOWN, /* nobody has said: it stays in float32 */
+  NARROW_ALWAYS,  /* convolutions and products: their operands are made narrow */
+  NARROW_FOLLOW,  /* keeps magnitudes: narrow where its operands are */
+  NARROW_NEVER,   /* loses too much: exponentials, sums over many elements, normalisations */
+} NarrowKind;
 
 /* How a tensor lies: as the graph had it, and as it comes now ("NCHW", "NCHW16c"). */
 typedef struct LayoutPair {
@@ -340,6 +351,7 @@ struct OpDef {
   const AttrsDef *attrs;  /* NULL: none */
   FuseKind fuse;
   unsigned flags;
+  NarrowKind narrow;
   const Type *(*type)(OpCall *);
   /* The meaning: exactly one of these.
    * compute: in is one tensor per argument (tuple fields spread out, in order), out one per output.
@@ -355,6 +367,10 @@ struct OpDef {
    * the attributes to use there (attrs itself if they stay); NULL: every argument in
    * its layout `from`.  No rule: the same. */
   const void *(*layout)(OpCall *, LayoutPair *arg, LayoutPair *out);
+  /* Arithmetic operations by the formula, of a call whose result is one tensor; 0 where sizes are not known.
+   * NULL: one for each element of the result.  flops_done: of an algorithm that does fewer; NULL: as flops. */
+  double (*flops)(const Node *call);
+  double (*flops_done)(const Node *call);
 };
 
 const OpDef *opdef_find(const char *name);       /* NULL if there is none; users' operators too */

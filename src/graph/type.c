@@ -196,6 +196,22 @@ int64_t type_elements(Ctx *ctx, const Type *ty)
   return n;
 }
 
+double type_known_dim(const Type *ty, int axis)
+{
+  if (ty->kind != TY_TENSOR) return 0;
+  if (axis < 0) axis += ty->ndim;
+  bool known = axis >= 0 && axis < ty->ndim && ty->shape[axis]->kind == E_INT;
+  return known ? (double)ty->shape[axis]->u.i : 0;
+}
+
+double type_known_elements(const Type *ty)
+{
+  if (ty->kind != TY_TENSOR || ty->ndim < 0) return 0;
+  double n = 1;
+  for (int d = 0; d < ty->ndim; d++) n *= type_known_dim(ty, d);
+  return n;
+}
+
 /* ---- joining, substituting ------------------------------------------------------------ */
 
 static bool is_run_time(const Var *v) { return v->name[0] == '?'; }

@@ -157,13 +157,6 @@ static bool words_pay(const Target *t, double flops, double weights, int word)
   return narrow < ROUNDING * plain;
 }
 
-static double elements_of(const Type *t)
-{
-  double n = 1;
-  for (int d = 0; d < t->ndim; d++) n *= (double)known(t->shape[d]);
-  return n;
-}
-
 /* The longer of computing and of fetching what is computed with hides half of the shorter. */
 static double overlapped(double a, double b) { return a > b ? a + b / 2 : b + a / 2; }
 
@@ -490,7 +483,7 @@ bool impl_prefers_pairs(Ctx *ctx, const Target *t, const ImplConfig *config, con
   int word = conv                             ? (is_plain_conv(call) ? conv_word(t, call, &cb, &ob) : 0)
              : read_product(ctx, t, call, &p) ? product_word(&p)
                                               : 0;
-  if (!word || !words_pay(t, impl_flops(call), elements_of(call->arg[1]->type), word)) return false;
+  if (!word || !words_pay(t, impl_flops(call), type_known_elements(call->arg[1]->type), word)) return false;
   return !conv || (alter_is_constant(ctx, call->arg[1]) && !best_way(t, config, call, word).tile);
 }
 
@@ -501,13 +494,13 @@ void impl_weigh(Ctx *ctx, const Target *t, ImplConfig *config, int n, const Node
   fastest.seconds = fastest.bytes = config->seconds = config->bytes = 0;
   for (int i = 0; i < n; i++) {
     const Node *call = node[i];
-    if (call->kind == N_CONST) config->bytes += elements_of(call->type) * dtype_bytes(call->type->dtype);
+    if (call->kind == N_CONST) config->bytes += type_known_elements(call->type) * dtype_bytes(call->type->dtype);
     if (call->kind != N_CALL || !call->type || call->type->kind != TY_TENSOR) continue;
     bool conv =
         !strcmp(call->u.call.op->name, "nn.conv2d") && is_plain_conv(call) && alter_is_constant(ctx, call->arg[1]);
     Way way = conv ? best_way(t, &fastest, call, 1) : (Way){0};
     config->seconds += way.tile ? way.seconds : impl_flops(call) / (REACHED * cost_flops(t, 32));
-    if (way.tile) config->bytes += way.bytes - elements_of(call->arg[1]->type) * dtype_bytes(call->type->dtype);
+    if (way.tile) config->bytes += way.bytes - type_known_elements(call->arg[1]->type) * dtype_bytes(call->type->dtype);
   }
 }
 

@@ -23,19 +23,6 @@ static int64_t size_of(const Node *call, int argument, char letter)
   return known(call->arg[argument]->type->shape[strchr(layout, letter) - layout]);
 }
 
-/* Operations of both products where a size that is not known counts as `open`. */
-static double products(const Node *call, double open)
-{
-  double n = 2 * (double)(size_of(call, QUERY, 'D') + size_of(call, VALUE, 'D'));
-  const AttentionAttrs *a = call->u.call.attrs;
-  int64_t sizes[] = {size_of(call, QUERY, 'B'), a->heads ? a->heads : size_of(call, QUERY, 'H'),
-                     size_of(call, QUERY, 'S'), size_of(call, KEY, 'T')};
-  for (int i = 0; i < 4; i++) n *= sizes[i] ? (double)sizes[i] : open;
-  return n;
-}
-
-double attention_flops(const Node *call) { return products(call, 0); }
-
 double attention_cost(const Target *t, const Node *call)
 {
   return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
@@ -391,5 +378,5 @@ void attention_schedule(ImplGroup *g)
     if (strcmp(before[i], "masked") && strcmp(before[i], "scores"))
       generic_block(g, group_stage(g, before[i]), 3, false);
   LoopRV all = sched_fuse(g->s, 3, outer, true);
-  if (cost_threads(g->target, products(g->anchor, 64), 0) > 1) sched_parallel(g->s, all);
+  if (cost_threads(g->target, nn_attention_flops(g->anchor, 64), 0) > 1) sched_parallel(g->s, all);
 }

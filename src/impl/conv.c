@@ -27,13 +27,7 @@ static bool static_dims(const Type *t, int from)
 
 static int64_t dim(const Type *t, int d) { return t->shape[d]->u.i; }
 
-int conv_dims(const Node *call)
-{
-  const AttrsDef *a = call->u.call.op->attrs;
-  return a == &Conv1D_attrs || a == &Conv1DTranspose_attrs   ? 1
-         : a == &Conv3D_attrs || a == &Conv3DTranspose_attrs ? 3
-                                                             : 2;
-}
+int conv_dims(const Node *call) { return nn_conv_dims(call->u.call.op); }
 
 const char *conv_spatial(int dims) { return &"DHW"[3 - dims]; }
 

@@ -213,7 +213,6 @@ LoopRV blocks_tile(ImplGroup *, BlockRV product, int64_t steps);
 
 bool attention_fits(const Target *, const Node *call);
 double attention_cost(const Target *, const Node *call);
-double attention_flops(const Node *call); /* of the two products; 0 when sizes are not known */
 void attention_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
 void attention_schedule(ImplGroup *);
 

@@ -172,40 +172,45 @@ static const Expr *greater_equal_value(Module *m, const Expr *a, const Expr *b) 
 static const Expr *logical_and_value(Module *m, const Expr *a, const Expr *b) { return expr_and(m, a, b); }
 static const Expr *logical_or_value(Module *m, const Expr *a, const Expr *b) { return expr_binary(m, E_OR, a, b); }
 
-#define BINARY_OPERATORS(X, S)                                                                                     \
-  X(add, add_value, type_arith, "sum; integers wrap")                                                              \
-  X(subtract, subtract_value, type_arith, "difference; integers wrap")                                             \
-  X(multiply, multiply_value, type_arith, "product; integers wrap")                                                \
-  X(divide, divide_value, type_arith, "quotient; of integers truncated toward zero, by zero 0")                    \
-  X(floor_divide, floor_divide_value, type_arith, "floor of the quotient; integers by zero: 0")                    \
-  X(trunc_divide, trunc_divide_value, type_arith, "quotient without its fraction; integers by zero: 0")            \
-  X(mod, mod_value, type_arith, "remainder with the sign of the dividend (C's fmod); integers by zero: 0")         \
-  X(trunc_mod, mod_value, type_arith, "remainder with the sign of the dividend (C's fmod); integers by zero: 0")   \
-  X(floor_mod, floor_mod_value, type_arith, "remainder with the sign of the divisor; integers by zero: 0")         \
-  X(power, power_value, type_arith,                                                                                \
-    "lhs to the power of rhs; integers wrap, to a negative power 0 unless lhs is 1 or -1")                         \
-  X(atan2, atan2_value, type_floats, "angle of the point (rhs, lhs)")                                              \
-  X(maximum, op_maximum_value, op_type_broadcast, "the larger; NaN if either is NaN")                              \
-  X(minimum, op_minimum_value, op_type_broadcast, "the smaller; NaN if either is NaN")                             \
-  X(bitwise_and, bitwise_and_value, type_bits, "and of the bits")                                                  \
-  X(bitwise_or, bitwise_or_value, type_bits, "or of the bits")                                                     \
-  X(bitwise_xor, bitwise_xor_value, type_bits, "exclusive or of the bits")                                         \
-  X(left_shift, left_shift_value, type_shift, "lhs shifted left; by its width or more, or by a negative count: 0") \
-  X(right_shift, right_shift_value, type_shift,                                                                    \
-    "lhs shifted right, keeping the sign of signed integers; by its width or more, or by a negative count: all "   \
-    "shifted out")                                                                                                 \
-  X(logical_and, logical_and_value, type_logic, "true where both are")                                             \
-  X(logical_or, logical_or_value, type_logic, "true where either is")                                              \
-  X(logical_xor, not_equal_value, type_logic, "true where exactly one is")                                         \
-  S(equal, equal_value, op_type_compare, "lhs == rhs; false for NaN")                                              \
-  S(not_equal, not_equal_value, op_type_compare, "lhs != rhs; true for NaN")                                       \
-  X(less, less_value, op_type_compare, "lhs < rhs; false for NaN")                                                 \
-  X(less_equal, less_equal_value, op_type_compare, "lhs <= rhs; false for NaN")                                    \
-  X(greater, greater_value, op_type_compare, "lhs > rhs; false for NaN")                                           \
-  X(greater_equal, greater_equal_value, op_type_compare, "lhs >= rhs; false for NaN")
+#define BINARY_OPERATORS(X)                                                                                      \
+  X(add, add_value, type_arith, 0, NARROW_FOLLOW, "sum; integers wrap")                                          \
+  X(subtract, subtract_value, type_arith, 0, NARROW_FOLLOW, "difference; integers wrap")                         \
+  X(multiply, multiply_value, type_arith, 0, NARROW_FOLLOW, "product; integers wrap")                            \
+  X(divide, divide_value, type_arith, OPF_DEAR, NARROW_FOLLOW,                                                   \
+    "quotient; of integers truncated toward zero, by zero 0")                                                    \
+  X(floor_divide, floor_divide_value, type_arith, 0, NARROW_NEVER, "floor of the quotient; integers by zero: 0") \
+  X(trunc_divide, trunc_divide_value, type_arith, 0, NARROW_UNKNOWN,                                             \
+    "quotient without its fraction; integers by zero: 0")                                                        \
+  X(mod, mod_value, type_arith, OPF_DEAR, NARROW_NEVER,                                                          \
+    "remainder with the sign of the dividend (C's fmod); integers by zero: 0")                                   \
+  X(trunc_mod, mod_value, type_arith, 0, NARROW_UNKNOWN,                                                         \
+    "remainder with the sign of the dividend (C's fmod); integers by zero: 0")                                   \
+  X(floor_mod, floor_mod_value, type_arith, OPF_DEAR, NARROW_NEVER,                                              \
+    "remainder with the sign of the divisor; integers by zero: 0")                                               \
+  X(power, power_value, type_arith, OPF_DEAR, NARROW_NEVER,                                                      \
+    "lhs to the power of rhs; integers wrap, to a negative power 0 unless lhs is 1 or -1")                       \
+  X(atan2, atan2_value, type_floats, OPF_DEAR, NARROW_UNKNOWN, "angle of the point (rhs, lhs)")                  \
+  X(maximum, op_maximum_value, op_type_broadcast, 0, NARROW_FOLLOW, "the larger; NaN if either is NaN")          \
+  X(minimum, op_minimum_value, op_type_broadcast, 0, NARROW_FOLLOW, "the smaller; NaN if either is NaN")         \
+  X(bitwise_and, bitwise_and_value, type_bits, 0, NARROW_UNKNOWN, "and of the bits")                             \
+  X(bitwise_or, bitwise_or_value, type_bits, 0, NARROW_UNKNOWN, "or of the bits")                                \
+  X(bitwise_xor, bitwise_xor_value, type_bits, 0, NARROW_UNKNOWN, "exclusive or of the bits")                    \
+  X(left_shift, left_shift_value, type_shift, 0, NARROW_UNKNOWN,                                                 \
+    "lhs shifted left; by its width or more, or by a negative count: 0")                                         \
+  X(right_shift, right_shift_value, type_shift, 0, NARROW_UNKNOWN,                                               \
+    "lhs shifted right, keeping the sign of signed integers; by its width or more, or by a negative count: all " \
+    "shifted out")                                                                                               \
+  X(logical_and, logical_and_value, type_logic, 0, NARROW_UNKNOWN, "true where both are")                        \
+  X(logical_or, logical_or_value, type_logic, 0, NARROW_UNKNOWN, "true where either is")                         \
+  X(logical_xor, not_equal_value, type_logic, 0, NARROW_UNKNOWN, "true where exactly one is")                    \
+  X(equal, equal_value, op_type_compare, OPF_STRING, NARROW_FOLLOW, "lhs == rhs; false for NaN")                 \
+  X(not_equal, not_equal_value, op_type_compare, OPF_STRING, NARROW_FOLLOW, "lhs != rhs; true for NaN")          \
+  X(less, less_value, op_type_compare, 0, NARROW_FOLLOW, "lhs < rhs; false for NaN")                             \
+  X(less_equal, less_equal_value, op_type_compare, 0, NARROW_FOLLOW, "lhs <= rhs; false for NaN")                \
+  X(greater, greater_value, op_type_compare, 0, NARROW_FOLLOW, "lhs > rhs; false for NaN")                       \
+  X(greater_equal, greater_equal_value, op_type_compare, 0, NARROW_FOLLOW, "lhs >= rhs; false for NaN")
 
-/* X: of numbers; S: of strings too. */
-#define BINARY(id, value, rule, text, more)                                                                        \
+#define X(id, value, rule, more, how, text)                                                                        \
   static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) { combine(c, in, out, value); } \
   const OpDef op_##id = {.name = #id,                                                                              \
                          .doc = text,                                                                              \
@@ -214,14 +219,12 @@ static const Expr *logical_or_value(Module *m, const Expr *a, const Expr *b) { r
                          .max_args = 2,                                                                            \
                          .fuse = FUSE_BROADCAST,                                                                   \
                          .flags = more,                                                                            \
+                         .narrow = how,                                                                            \
                          .type = rule,                                                                             \
                          .compute = id##_compute,                                                                  \
                          .layout = layout_broadcast};
-#define X(id, value, rule, text) BINARY(id, value, rule, text, 0)
-#define S(id, value, rule, text) BINARY(id, value, rule, text, OPF_STRING)
-BINARY_OPERATORS(X, S)
+BINARY_OPERATORS(X)
 #undef X
-#undef S
 
 /* ---- where ------------------------------------------------------------------------------------------------ */
 
@@ -253,6 +256,7 @@ const OpDef op_where = {
   .min_args = 3,
   .max_args = 3,
   .fuse = FUSE_BROADCAST,
+  .narrow = NARROW_FOLLOW,
   .flags = OPF_STRING,
   .type = type_where,
   .compute = where_compute,

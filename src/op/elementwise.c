@@ -21,29 +21,29 @@ static void map_elements(OpCall *c, const Tensor *const *in, const Tensor **out,
 
 /* clang-format off */
 #define FLOAT_FUNCTIONS(X)                                             \
-  X(exp, IN_EXP, "e to the power of each element")                     \
-  X(log, IN_LOG, "natural logarithm")                                  \
-  X(log2, IN_LOG2, "logarithm to base 2")                              \
-  X(log10, IN_LOG10, "logarithm to base 10")                           \
-  X(sqrt, IN_SQRT, "square root")                                      \
-  X(rsqrt, IN_RSQRT, "1 / square root")                                \
-  X(sigmoid, IN_SIGMOID, "1 / (1 + exp(-x))")                          \
-  X(tanh, IN_TANH, "hyperbolic tangent")                               \
-  X(sin, IN_SIN, "sine")                                               \
-  X(cos, IN_COS, "cosine")                                             \
-  X(tan, IN_TAN, "tangent")                                            \
-  X(asin, IN_ASIN, "arc sine")                                         \
-  X(acos, IN_ACOS, "arc cosine")                                       \
-  X(atan, IN_ATAN, "arc tangent")                                      \
-  X(sinh, IN_SINH, "hyperbolic sine")                                  \
-  X(cosh, IN_COSH, "hyperbolic cosine")                                \
-  X(asinh, IN_ASINH, "inverse hyperbolic sine")                        \
-  X(acosh, IN_ACOSH, "inverse hyperbolic cosine")                      \
-  X(atanh, IN_ATANH, "inverse hyperbolic tangent")                     \
-  X(erf, IN_ERF, "error function")
+  X(exp, IN_EXP, NARROW_NEVER, "e to the power of each element")                     \
+  X(log, IN_LOG, NARROW_NEVER, "natural logarithm")                                  \
+  X(log2, IN_LOG2, NARROW_NEVER, "logarithm to base 2")                              \
+  X(log10, IN_LOG10, NARROW_NEVER, "logarithm to base 10")                           \
+  X(sqrt, IN_SQRT, NARROW_FOLLOW, "square root")                                      \
+  X(rsqrt, IN_RSQRT, NARROW_FOLLOW, "1 / square root")                                \
+  X(sigmoid, IN_SIGMOID, NARROW_FOLLOW, "1 / (1 + exp(-x))")                          \
+  X(tanh, IN_TANH, NARROW_FOLLOW, "hyperbolic tangent")                               \
+  X(sin, IN_SIN, NARROW_NEVER, "sine")                                               \
+  X(cos, IN_COS, NARROW_NEVER, "cosine")                                             \
+  X(tan, IN_TAN, NARROW_NEVER, "tangent")                                            \
+  X(asin, IN_ASIN, NARROW_UNKNOWN, "arc sine")                                         \
+  X(acos, IN_ACOS, NARROW_UNKNOWN, "arc cosine")                                       \
+  X(atan, IN_ATAN, NARROW_NEVER, "arc tangent")                                      \
+  X(sinh, IN_SINH, NARROW_NEVER, "hyperbolic sine")                                  \
+  X(cosh, IN_COSH, NARROW_NEVER, "hyperbolic cosine")                                \
+  X(asinh, IN_ASINH, NARROW_UNKNOWN, "inverse hyperbolic sine")                        \
+  X(acosh, IN_ACOSH, NARROW_UNKNOWN, "inverse hyperbolic cosine")                      \
+  X(atanh, IN_ATANH, NARROW_UNKNOWN, "inverse hyperbolic tangent")                     \
+  X(erf, IN_ERF, NARROW_NEVER, "error function")
 /* clang-format on */
 
-#define X(id, intrin, text)                                                                      \
+#define X(id, intrin, how, text)                                                                 \
   static const Expr *id##_value(OpCall *c, const Expr *x) { return op_intrin(c->m, intrin, x); } \
   static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out)               \
   {                                                                                              \
@@ -55,6 +55,8 @@ static void map_elements(OpCall *c, const Tensor *const *in, const Tensor **out,
                          .min_args = 1,                                                          \
                          .max_args = 1,                                                          \
                          .fuse = FUSE_ELEMWISE,                                                  \
+                         .flags = OPF_DEAR,                                                      \
+                         .narrow = how,                                                          \
                          .type = op_type_same_float,                                             \
                          .compute = id##_compute,                                                \
                          .layout = layout_any};
@@ -143,23 +145,26 @@ static const Expr *bitwise_not_value(OpCall *c, const Expr *x)
   return dtype_is_bool(x->dtype) ? expr_not(c->m, x) : op_intrin(c->m, IN_BITNOT, x);
 }
 
-#define NUMBER_FUNCTIONS(X)                                                                                    \
-  X(abs, abs_value, op_type_same, NULL, "abs", "absolute value; of the smallest integer, itself")              \
-  X(negative, negative_value, op_type_same, NULL, "negative", "the element with its sign changed")             \
-  X(floor, floor_value, op_type_same, NULL, "floor", "largest integer not above; integers stay")               \
-  X(ceil, ceil_value, op_type_same, NULL, "ceil", "smallest integer not below; integers stay")                 \
-  X(trunc, trunc_value, op_type_same, NULL, "trunc", "the element without its fraction; integers stay")        \
-  X(round, round_value, op_type_same, NULL, "round", "nearest integer, halves to the even one; integers stay") \
-  X(sign, sign_value, op_type_same, NULL, "sign", "-1, 0 or 1; of NaN, NaN")                                   \
-  X(nn_relu, relu_value, op_type_same, NULL, "nn.relu", "max(x, 0); of NaN, NaN")                              \
-  X(nn_leaky_relu, leaky_relu_value, op_type_same_float, &LeakyRelu_attrs, "nn.leaky_relu",                    \
-    "x where it is positive, alpha * x elsewhere")                                                             \
-  X(clip, clip_value, type_clip, &Clip_attrs, "clip",                                                          \
-    "min(max(x, a_min), a_max); of NaN, NaN; bounds outside an integer's range limit nothing")                 \
-  X(logical_not, logical_not_value, type_logical, NULL, "logical_not", "true where the element is false")      \
-  X(bitwise_not, bitwise_not_value, type_same_int, NULL, "bitwise_not", "all bits inverted; of bool, logical_not")
+#define NUMBER_FUNCTIONS(X)                                                                                           \
+  X(abs, abs_value, op_type_same, NULL, NARROW_FOLLOW, "abs", "absolute value; of the smallest integer, itself")      \
+  X(negative, negative_value, op_type_same, NULL, NARROW_FOLLOW, "negative", "the element with its sign changed")     \
+  X(floor, floor_value, op_type_same, NULL, NARROW_NEVER, "floor", "largest integer not above; integers stay")        \
+  X(ceil, ceil_value, op_type_same, NULL, NARROW_NEVER, "ceil", "smallest integer not below; integers stay")          \
+  X(trunc, trunc_value, op_type_same, NULL, NARROW_NEVER, "trunc", "the element without its fraction; integers stay") \
+  X(round, round_value, op_type_same, NULL, NARROW_NEVER, "round",                                                    \
+    "nearest integer, halves to the even one; integers stay")                                                         \
+  X(sign, sign_value, op_type_same, NULL, NARROW_NEVER, "sign", "-1, 0 or 1; of NaN, NaN")                            \
+  X(nn_relu, relu_value, op_type_same, NULL, NARROW_FOLLOW, "nn.relu", "max(x, 0); of NaN, NaN")                      \
+  X(nn_leaky_relu, leaky_relu_value, op_type_same_float, &LeakyRelu_attrs, NARROW_FOLLOW, "nn.leaky_relu",            \
+    "x where it is positive, alpha * x elsewhere")                                                                    \
+  X(clip, clip_value, type_clip, &Clip_attrs, NARROW_FOLLOW, "clip",                                                  \
+    "min(max(x, a_min), a_max); of NaN, NaN; bounds outside an integer's range limit nothing")                        \
+  X(logical_not, logical_not_value, type_logical, NULL, NARROW_UNKNOWN, "logical_not",                                \
+    "true where the element is false")                                                                                \
+  X(bitwise_not, bitwise_not_value, type_same_int, NULL, NARROW_UNKNOWN, "bitwise_not",                               \
+    "all bits inverted; of bool, logical_not")
 
-#define X(id, value, rule, table, text_name, text)                                 \
+#define X(id, value, rule, table, how, text_name, text)                            \
   static void id##_compute(OpCall *c, const Tensor *const *in, const Tensor **out) \
   {                                                                                \
     map_elements(c, in, out, value);                                               \
@@ -171,6 +176,7 @@ static const Expr *bitwise_not_value(OpCall *c, const Expr *x)
                          .max_args = 1,                                            \
                          .attrs = table,                                           \
                          .fuse = FUSE_ELEMWISE,                                    \
+                         .narrow = how,                                            \
                          .type = rule,                                             \
                          .compute = id##_compute,                                  \
                          .layout = layout_any};
@@ -188,6 +194,7 @@ const OpDef op_copy = {
   .min_args = 1,
   .max_args = 1,
   .fuse = FUSE_ELEMWISE,
+  .narrow = NARROW_FOLLOW,
   .flags = OPF_STRING,
   .type = op_type_same,
   .compute = copy_compute,
@@ -222,6 +229,7 @@ static const Expr *isfinite_value(OpCall *c, const Expr *x) { return ask(c, IN_I
                          .min_args = 1,                                            \
                          .max_args = 1,                                            \
                          .fuse = FUSE_ELEMWISE,                                    \
+                         .narrow = NARROW_NEVER,                                   \
                          .type = op_type_same_bool,                                \
                          .compute = id##_compute,                                  \
                          .layout = layout_any};
@@ -254,6 +262,7 @@ const OpDef op_cast = {
   .max_args = 1,
   .attrs = &Cast_attrs,
   .fuse = FUSE_ELEMWISE,
+  .narrow = NARROW_NEVER,
   .type = type_cast,
   .compute = cast_compute,
   .layout = layout_any,
@@ -418,6 +427,7 @@ static const Expr *fast_erf_value(OpCall *c, const Expr *x)
                          .min_args = 1,                                            \
                          .max_args = 1,                                            \
                          .fuse = FUSE_ELEMWISE,                                    \
+                         .narrow = NARROW_NEVER,                                   \
                          .type = op_type_same_float,                               \
                          .compute = id##_compute,                                  \
                          .layout = layout_any};

@@ -77,6 +77,7 @@ const OpDef op_zeros = {
   .args = "",
   .attrs = &Init_attrs,
   .fuse = FUSE_ELEMWISE,
+  .narrow = NARROW_NEVER,
   .type = type_init,
   .compute = zeros_compute,
 };
@@ -86,6 +87,7 @@ const OpDef op_ones = {
   .args = "",
   .attrs = &Init_attrs,
   .fuse = FUSE_ELEMWISE,
+  .narrow = NARROW_NEVER,
   .type = type_init,
   .compute = ones_compute,
 };
@@ -97,6 +99,7 @@ const OpDef op_full = {
   .max_args = 1,
   .attrs = &Init_attrs,
   .fuse = FUSE_ELEMWISE,
+  .narrow = NARROW_NEVER,
   .type = type_full,
   .compute = full_compute,
 };
@@ -107,6 +110,7 @@ const OpDef op_zeros_like = {
   .min_args = 1,
   .max_args = 1,
   .fuse = FUSE_ELEMWISE,
+  .narrow = NARROW_FOLLOW,
   .type = op_type_same,
   .compute = zeros_compute,
 };
@@ -117,6 +121,7 @@ const OpDef op_ones_like = {
   .min_args = 1,
   .max_args = 1,
   .fuse = FUSE_ELEMWISE,
+  .narrow = NARROW_FOLLOW,
   .type = op_type_same,
   .compute = ones_compute,
 };
@@ -127,6 +132,7 @@ const OpDef op_full_like = {
   .min_args = 2,
   .max_args = 2,
   .fuse = FUSE_ELEMWISE,
+  .narrow = NARROW_FOLLOW,
   .type = type_full_like,
   .compute = full_like_compute,
 };
@@ -243,6 +249,7 @@ const OpDef op_arange = {
   .max_args = 3,
   .attrs = &Arange_attrs,
   .fuse = FUSE_INJECTIVE,
+  .narrow = NARROW_NEVER,
   .type = type_arange,
   .compute = arange_compute,
 };
@@ -306,6 +313,7 @@ const OpDef op_broadcast_to = {
   .max_args = 1,
   .attrs = &Shape_attrs,
   .fuse = FUSE_BROADCAST,
+  .narrow = NARROW_FOLLOW,
   .flags = OPF_STRING,
   .type = type_broadcast_to,
   .compute = broadcast_to_compute,
@@ -317,6 +325,7 @@ const OpDef op_dyn_broadcast_to = {
   .min_args = 2,
   .max_args = 2,
   .fuse = FUSE_BROADCAST,
+  .narrow = NARROW_FOLLOW,
   .flags = OPF_STRING,
   .type = type_dyn_broadcast_to,
   .compute = broadcast_to_compute,

@@ -39,6 +39,9 @@ DECLARE_ATTRS(Conv1D, CONV1D_ATTRS)
 DECLARE_ATTRS(Conv2D, CONV2D_ATTRS) /* of the NCHWc forms and deformable_conv2d too */
 DECLARE_ATTRS(Conv3D, CONV3D_ATTRS)
 
+/* Spatial dimensions of a convolution or a transposed one: 1, 2 or 3. */
+int nn_conv_dims(const OpDef *);
+
 /* ---- nn_conv_transpose.c: weight is (in, out / groups, spatial…) ------------------------------ */
 
 /* clang-format off */
@@ -184,6 +187,8 @@ void nn_attention_place(const char *layout, const AttentionAt *, const Expr **ou
 const Expr *nn_attention_read(OpCall *, int argument, const Tensor *, const AttentionAt *);
 /* A scaled score with its mask (may be NULL) put on. */
 const Expr *nn_attention_masked(OpCall *, const Expr *score, const Tensor *mask, const AttentionAt *);
+/* Operations of both products where a size that is not known counts as `open`. */
+double nn_attention_flops(const Node *call, double open);
 
 /* ---- nn_softmax.c, nn_norm.c ----------------------------------------------------------------- */
 

@@ -231,6 +231,24 @@ static void attention_compute(OpCall *c, const Tensor *const *in, const Tensor *
   *out = nn_sum(&s, "attention", "batch_matmul", term, c->out->dtype);
 }
 
+static double known_size(const Node *call, int argument, char letter)
+{
+  const char *layout = nn_attention_layout(call->u.call.attrs, argument, 4);
+  return type_known_dim(call->arg[argument]->type, (int)(strchr(layout, letter) - layout));
+}
+
+double nn_attention_flops(const Node *call, double open)
+{
+  const AttentionAttrs *a = call->u.call.attrs;
+  double sizes[] = {known_size(call, QUERY, 'B'), a->heads ? (double)a->heads : known_size(call, QUERY, 'H'),
+                    known_size(call, QUERY, 'S'), known_size(call, KEY, 'T')};
+  double n = 2 * (known_size(call, QUERY, 'D') + known_size(call, VALUE, 'D'));
+  for (int i = 0; i < 4; i++) n *= sizes[i] ? sizes[i] : open;
+  return n;
+}
+
+static double attention_flops(const Node *call) { return nn_attention_flops(call, 0); }
+
 const OpDef op_nn_attention = {
   .name = "nn.attention",
   .doc = "softmax of query times key, masked, times value",
@@ -241,4 +259,5 @@ const OpDef op_nn_attention = {
   .fuse = FUSE_OPAQUE,
   .type = attention_type,
   .compute = attention_compute,
+  .flops = attention_flops,
 };

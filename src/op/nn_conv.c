@@ -29,7 +29,11 @@ typedef struct Conv {
   DType dtype;
 } Conv;
 
-static int conv_dims(const OpDef *op) { return op->attrs == &Conv1D_attrs ? 1 : op->attrs == &Conv3D_attrs ? 3 : 2; }
+int nn_conv_dims(const OpDef *op)
+{
+  if (op->attrs == &Conv1D_attrs || op->attrs == &Conv1DTranspose_attrs) return 1;
+  return op->attrs == &Conv3D_attrs || op->attrs == &Conv3DTranspose_attrs ? 3 : 2;
+}
 
 static Layout conv_layout(OpCall *c, const char *attribute, const char *text, const char *letters)
 {
@@ -73,7 +77,7 @@ static void conv_channels(OpCall *c, const Conv2DAttrs *a, Conv *v)
 static Conv conv_of(OpCall *c)
 {
   const Conv2DAttrs *a = c->attrs;
-  Conv v = {.dims = conv_dims(c->op), .groups = a->groups};
+  Conv v = {.dims = nn_conv_dims(c->op), .groups = a->groups};
   v.spatial = &"DHW"[3 - v.dims];
   strcat(strcpy(v.data_letters, "NC"), v.spatial);
   strcat(strcpy(v.kernel_letters, "OI"), v.spatial);
@@ -253,6 +257,17 @@ static const void *conv_layout_rule(OpCall *c, LayoutPair *arg, LayoutPair *out)
   return a;
 }
 
+/* The weight holds (steps of a sum) * (output channels) elements. */
+static double conv_flops(const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *weight = call->arg[1]->type;
+  double outputs = type_known_dim(weight, 0) * (str_ends(a->kernel_layout, "o") ? type_known_dim(weight, -1) : 1);
+  bool words = weight->dtype.code == DT_UINT && weight->dtype.bits >= 32; /* of elements of 16 bits (nn_pairs.c) */
+  double elements = type_known_elements(weight) * (words ? weight->dtype.bits / 16 : 1);
+  return outputs > 0 ? 2 * type_known_elements(call->type) * elements / outputs : 0;
+}
+
 #define CONV_OP(id, text, what, list) \
   const OpDef id = {                  \
     .name = text,                     \
@@ -262,6 +277,8 @@ static const void *conv_layout_rule(OpCall *c, LayoutPair *arg, LayoutPair *out)
     .max_args = 2,                    \
     .attrs = &list,                   \
     .fuse = FUSE_OUT_ELEMWISE,        \
+    .narrow = NARROW_ALWAYS,          \
+    .flops = conv_flops,              \
     .type = conv_type,                \
     .compute = conv_compute,          \
     .layout = conv_layout_rule,       \

@@ -64,10 +64,7 @@ static void spread_numbers(OpCall *c, const Conv2DTransposeAttrs *a, Spread *v)
 static Spread spread_of(OpCall *c)
 {
   const Conv2DTransposeAttrs *a = c->attrs;
-  Spread v = {.dims = c->op->attrs == &Conv1DTranspose_attrs   ? 1
-                      : c->op->attrs == &Conv3DTranspose_attrs ? 3
-                                                               : 2,
-              .groups = a->groups};
+  Spread v = {.dims = nn_conv_dims(c->op), .groups = a->groups};
   v.spatial = &"DHW"[3 - v.dims];
   strcat(strcpy(v.data_letters, "NC"), v.spatial);
   strcat(strcpy(v.kernel_letters, "IO"), v.spatial);
@@ -179,6 +176,16 @@ static void transpose_compute(OpCall *c, const Tensor *const *in, const Tensor *
   *out = nn_sum(&s, tag, tag, term, c->out->dtype);
 }
 
+/* Each element of the data meets every tap of the output channels of its group. */
+static double transpose_flops(const Node *call)
+{
+  const Type *data = call->arg[0]->type;
+  bool blocks = data->ndim > nn_conv_dims(call->u.call.op) + 2;
+  double channels = type_known_dim(data, 1) * (blocks ? type_known_dim(data, -1) : 1);
+  double taps = type_known_elements(call->arg[1]->type);
+  return channels > 0 ? 2 * type_known_elements(data) * taps / channels : 0;
+}
+
 #define TRANSPOSE_OP(id, text, what, list) \
   const OpDef id = {                       \
     .name = text,                          \
@@ -188,6 +195,8 @@ static void transpose_compute(OpCall *c, const Tensor *const *in, const Tensor *
     .max_args = 2,                         \
     .attrs = &list,                        \
     .fuse = FUSE_OUT_ELEMWISE,             \
+    .narrow = NARROW_ALWAYS,               \
+    .flops = transpose_flops,              \
     .type = transpose_type,                \
     .compute = transpose_compute,          \
   };

@@ -9,6 +9,8 @@
  * elements of k each (nn_pairs.c), one of uint64 fours, zeros behind the last; data is bfloat16 then. */
 #include "op/nn_kit.h"
 
+#include <math.h>
+
 DEFINE_ATTRS_TABLE(Dense, DENSE_ATTRS)
 DEFINE_ATTRS_TABLE(DensePack, DENSE_PACK_ATTRS)
 DEFINE_ATTRS_TABLE(Matmul, MATMUL_ATTRS)
@@ -104,6 +106,24 @@ static void matmul_compute(OpCall *c, const Tensor *const *in, const Tensor **ou
                 product(&s, c->out->dtype, nn_read(m, in[0], ai), nn_read(m, in[1], bi)), c->out->dtype);
 }
 
+/* A multiplication and an addition for each element of the result and each input feature. */
+static double dense_flops(const Node *call)
+{
+  return 2 * type_known_elements(call->type) * type_known_dim(call->arg[0]->type, -1);
+}
+
+/* (n, k) times (k, m) is (n, m): the sizes of both operands over that of the result are k * k, once for each of the
+ * batch, whichever operand is transposed. */
+static double square_flops(const Node *call, double batch)
+{
+  double out = type_known_elements(call->type);
+  double operands = type_known_elements(call->arg[0]->type) * type_known_elements(call->arg[1]->type);
+  double k = operands / (out ? out : 1);
+  return k > 0 && batch > 0 ? 2 * out * sqrt(k / batch) : 0;
+}
+static double matmul_flops(const Node *call) { return square_flops(call, 1); }
+static double batch_matmul_flops(const Node *call) { return square_flops(call, type_known_dim(call->type, 0)); }
+
 const OpDef op_nn_dense = {
   .name = "nn.dense",
   .doc = "data times the transpose of weight (units, in)",
@@ -112,8 +132,10 @@ const OpDef op_nn_dense = {
   .max_args = 2,
   .attrs = &Dense_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
+  .narrow = NARROW_ALWAYS,
   .type = matmul_type,
   .compute = matmul_compute,
+  .flops = dense_flops,
 };
 
 const OpDef op_nn_matmul = {
@@ -124,8 +146,10 @@ const OpDef op_nn_matmul = {
   .max_args = 2,
   .attrs = &Matmul_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
+  .narrow = NARROW_ALWAYS,
   .type = matmul_type,
   .compute = matmul_compute,
+  .flops = matmul_flops,
 };
 
 /* ---- dense with a packed weight ------------------------------------------------------------------ */
@@ -192,8 +216,10 @@ const OpDef op_nn_contrib_dense_pack = {
   .max_args = 2,
   .attrs = &DensePack_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
+  .narrow = NARROW_ALWAYS,
   .type = dense_pack_type,
   .compute = dense_pack_compute,
+  .flops = dense_flops,
 };
 
 /* ---- batch_matmul --------------------------------------------------------------------------------- */
@@ -243,8 +269,10 @@ const OpDef op_nn_batch_matmul = {
   .max_args = 2,
   .attrs = &BatchMatmul_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
+  .narrow = NARROW_ALWAYS,
   .type = batch_matmul_type,
   .compute = batch_matmul_compute,
+  .flops = batch_matmul_flops,
 };
 
 /* ---- bias_add --------------------------------------------------------------------------------------- */
@@ -296,6 +324,7 @@ const OpDef op_nn_bias_add = {
   .max_args = 2,
   .attrs = &BiasAdd_attrs,
   .fuse = FUSE_BROADCAST,
+  .narrow = NARROW_FOLLOW,
   .type = bias_add_type,
   .compute = bias_add_compute,
   .layout = bias_add_layout,

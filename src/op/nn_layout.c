@@ -227,6 +227,7 @@ const OpDef op_layout_transform = {
   .max_args = 1,
   .attrs = &LayoutTransform_attrs,
   .fuse = FUSE_INJECTIVE,
+  .narrow = NARROW_FOLLOW,
   .type = layout_transform_type,
   .compute = layout_transform_compute,
 };

@@ -107,6 +107,7 @@ static void space_to_depth_compute(OpCall *c, const Tensor *const *in, const Ten
     .max_args = 1,                          \
     .attrs = &SubPixel_attrs,               \
     .fuse = FUSE_INJECTIVE,                 \
+    .narrow = NARROW_FOLLOW,                \
     .type = rule,                           \
     .compute = fn,                          \
   };
@@ -147,6 +148,7 @@ const OpDef op_nn_batch_flatten = {
   .min_args = 1,
   .max_args = 1,
   .fuse = FUSE_INJECTIVE,
+  .narrow = NARROW_FOLLOW,
   .flags = OPF_VIEW | OPF_STRING,
   .type = batch_flatten_type,
   .compute = batch_flatten_compute,

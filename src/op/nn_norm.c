@@ -88,6 +88,7 @@ const OpDef op_nn_batch_norm = {
   .max_args = 5,
   .attrs = &BatchNorm_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
+  .narrow = NARROW_FOLLOW,
   .type = batch_norm_type,
   .decompose = batch_norm_decompose,
   .layout = batch_norm_layout,
@@ -112,6 +113,7 @@ const OpDef op_nn_dropout = {
   .max_args = 1,
   .attrs = &Dropout_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_FOLLOW,
   .type = dropout_type,
   .decompose = dropout_decompose,
 };
@@ -237,6 +239,7 @@ static void instance_norm_compute(OpCall *c, const Tensor *const *in, const Tens
     .max_args = 3,                              \
     .attrs = &list,                             \
     .fuse = FUSE_OUT_ELEMWISE,                  \
+    .narrow = NARROW_NEVER,                     \
     .type = rule,                               \
     .compute = fn,                              \
   };
@@ -352,6 +355,7 @@ const OpDef op_nn_l2_normalize = {
   .max_args = 1,
   .attrs = &L2Normalize_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
+  .narrow = NARROW_NEVER,
   .type = l2_normalize_type,
   .compute = l2_normalize_compute,
 };
@@ -398,6 +402,7 @@ const OpDef op_nn_lrn = {
   .max_args = 1,
   .attrs = &Lrn_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
+  .narrow = NARROW_NEVER,
   .type = lrn_type,
   .compute = lrn_compute,
 };
@@ -443,6 +448,7 @@ const OpDef op_nn_prelu = {
   .max_args = 2,
   .attrs = &Prelu_attrs,
   .fuse = FUSE_BROADCAST,
+  .narrow = NARROW_FOLLOW,
   .type = prelu_type,
   .compute = prelu_compute,
   .layout = prelu_layout,

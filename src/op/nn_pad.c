@@ -177,6 +177,7 @@ const OpDef op_nn_pad = {
   .max_args = 2,
   .attrs = &Pad_attrs,
   .fuse = FUSE_INJECTIVE,
+  .narrow = NARROW_FOLLOW,
   .type = pad_type,
   .compute = pad_compute,
   .layout = pad_layout,

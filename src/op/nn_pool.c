@@ -219,6 +219,7 @@ static const void *pool_layout_rule(OpCall *c, LayoutPair *arg, LayoutPair *out)
     .max_args = 1,                        \
     .attrs = &list,                       \
     .fuse = FUSE_OUT_ELEMWISE,            \
+    .narrow = NARROW_FOLLOW,              \
     .type = pool_type,                    \
     .compute = fn,                        \
     .layout = pool_layout_rule,           \
@@ -432,31 +433,33 @@ static const void *parts_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
   return copy;
 }
 
-#define PARTS_OP(id, text, what, list, fn) \
-  const OpDef id = {                       \
-    .name = text,                          \
-    .doc = what,                           \
-    .args = "data",                        \
-    .min_args = 1,                         \
-    .max_args = 1,                         \
-    .attrs = &list,                        \
-    .fuse = FUSE_OUT_ELEMWISE,             \
-    .type = parts_type,                    \
-    .compute = fn,                         \
-    .layout = parts_layout,                \
+#define PARTS_OP(id, text, what, list, fn, how) \
+  const OpDef id = {                            \
+    .name = text,                               \
+    .doc = what,                                \
+    .args = "data",                             \
+    .min_args = 1,                              \
+    .max_args = 1,                              \
+    .attrs = &list,                             \
+    .fuse = FUSE_OUT_ELEMWISE,                  \
+    .narrow = how,                              \
+    .type = parts_type,                         \
+    .compute = fn,                              \
+    .layout = parts_layout,                     \
   };
 PARTS_OP(op_nn_global_max_pool2d, "nn.global_max_pool2d", "largest element of each channel", GlobalPool2D_attrs,
-         parts_max_compute)
-PARTS_OP(op_nn_global_avg_pool2d, "nn.global_avg_pool2d", "mean of each channel", GlobalPool2D_attrs, parts_avg_compute)
+         parts_max_compute, NARROW_FOLLOW)
+PARTS_OP(op_nn_global_avg_pool2d, "nn.global_avg_pool2d", "mean of each channel", GlobalPool2D_attrs, parts_avg_compute,
+         NARROW_NEVER)
 PARTS_OP(op_nn_adaptive_max_pool1d, "nn.adaptive_max_pool1d", "largest element of each of output_size parts",
-         AdaptivePool1D_attrs, parts_max_compute)
+         AdaptivePool1D_attrs, parts_max_compute, NARROW_UNKNOWN)
 PARTS_OP(op_nn_adaptive_max_pool2d, "nn.adaptive_max_pool2d", "largest element of each of output_size parts",
-         AdaptivePool2D_attrs, parts_max_compute)
+         AdaptivePool2D_attrs, parts_max_compute, NARROW_FOLLOW)
 PARTS_OP(op_nn_adaptive_max_pool3d, "nn.adaptive_max_pool3d", "largest element of each of output_size parts",
-         AdaptivePool3D_attrs, parts_max_compute)
+         AdaptivePool3D_attrs, parts_max_compute, NARROW_UNKNOWN)
 PARTS_OP(op_nn_adaptive_avg_pool1d, "nn.adaptive_avg_pool1d", "mean of each of output_size parts", AdaptivePool1D_attrs,
-         parts_avg_compute)
+         parts_avg_compute, NARROW_UNKNOWN)
 PARTS_OP(op_nn_adaptive_avg_pool2d, "nn.adaptive_avg_pool2d", "mean of each of output_size parts", AdaptivePool2D_attrs,
-         parts_avg_compute)
+         parts_avg_compute, NARROW_NEVER)
 PARTS_OP(op_nn_adaptive_avg_pool3d, "nn.adaptive_avg_pool3d", "mean of each of output_size parts", AdaptivePool3D_attrs,
-         parts_avg_compute)
+         parts_avg_compute, NARROW_UNKNOWN)

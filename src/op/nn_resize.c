@@ -387,7 +387,7 @@ static const void *spatial_resize_layout(OpCall *c, LayoutPair *arg, LayoutPair 
   return a;
 }
 
-#define RESIZE_OP(id, text, list)                            \
+#define RESIZE_OP(id, text, list, how)                       \
   const OpDef id = {                                         \
     .name = text,                                            \
     .doc = "data at another size of its spatial dimensions", \
@@ -396,13 +396,14 @@ static const void *spatial_resize_layout(OpCall *c, LayoutPair *arg, LayoutPair 
     .max_args = 1,                                           \
     .attrs = &list,                                          \
     .fuse = FUSE_INJECTIVE,                                  \
+    .narrow = how,                                           \
     .type = spatial_resize_type,                             \
     .compute = spatial_resize_compute,                       \
     .layout = spatial_resize_layout,                         \
   };
-RESIZE_OP(op_image_resize1d, "image.resize1d", Resize1D_attrs)
-RESIZE_OP(op_image_resize2d, "image.resize2d", Resize2D_attrs)
-RESIZE_OP(op_image_resize3d, "image.resize3d", Resize3D_attrs)
+RESIZE_OP(op_image_resize1d, "image.resize1d", Resize1D_attrs, NARROW_UNKNOWN)
+RESIZE_OP(op_image_resize2d, "image.resize2d", Resize2D_attrs, NARROW_FOLLOW)
+RESIZE_OP(op_image_resize3d, "image.resize3d", Resize3D_attrs, NARROW_UNKNOWN)
 
 /* ---- image.resize ------------------------------------------------------------------------------------------- */
 
@@ -628,6 +629,7 @@ const OpDef op_nn_upsampling = {
   .max_args = 1,
   .attrs = &Upsampling_attrs,
   .fuse = FUSE_INJECTIVE,
+  .narrow = NARROW_FOLLOW,
   .type = upsampling_type,
   .compute = upsampling_compute,
   .layout = upsampling_layout,

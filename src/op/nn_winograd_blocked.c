@@ -336,6 +336,24 @@ static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **o
   *out = nn_finish(&s, "conv2d_winograd", "conv2d_NCHWc_winograd", nn_read(m, y, at));
 }
 
+/* As of the convolution of 3 x 3 taps that it stands for. */
+static double blocked_flops(const Node *call)
+{
+  const WinogradAttrs *a = call->u.call.attrs;
+  return 2 * type_known_elements(call->type) * type_known_dim(call->arg[1]->type, a->transformed ? 3 : 1) * 9;
+}
+
+/* A product for each point of each tile. */
+static double blocked_flops_done(const Node *call)
+{
+  const WinogradAttrs *a = call->u.call.attrs;
+  double tiles = type_known_dim(call->type, 0) * ceil(type_known_dim(call->type, 2) / (double)a->tile_size) *
+                 ceil(type_known_dim(call->type, 3) / (double)a->tile_size);
+  double per_tap = (double)((a->tile_size + 2) * (a->tile_size + 2)) / 9;
+  double points = a->transformed ? 1 : per_tap; /* of an element of the weight */
+  return 2 * type_known_elements(call->arg[1]->type) * points * tiles;
+}
+
 const OpDef op_nn_contrib_conv2d_winograd_nchwc = {
   .name = "nn.contrib_conv2d_winograd_NCHWc",
   .doc = "convolution over blocks of channels by Winograd's algorithm, the weight transformed before or as it is",
@@ -346,4 +364,6 @@ const OpDef op_nn_contrib_conv2d_winograd_nchwc = {
   .fuse = FUSE_OUT_ELEMWISE,
   .type = blocked_type,
   .compute = blocked_compute,
+  .flops = blocked_flops,
+  .flops_done = blocked_flops_done,
 };

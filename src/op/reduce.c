@@ -152,17 +152,19 @@ static void mean_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   out[0] = op_emit(c, &r.out, NULL, expr_cast(m, x->dtype, mean));
 }
 
-#define REDUCTIONS(X)                                                                                                \
-  X(sum, type_reduce_number, "sum over axes; floats narrower than float32 are summed in float32; integers wrap")     \
-  X(prod, type_reduce_number,                                                                                        \
-    "product over axes; floats narrower than float32 are multiplied in float32; integers wrap")                      \
-  X(mean, type_reduce_number, "mean over axes; of integers truncated toward zero; of nothing NaN, of no integers 0") \
-  X(max, type_reduce, "largest element over axes; NaN if there is one; of nothing the smallest value")               \
-  X(min, type_reduce, "smallest element over axes; NaN if there is one; of nothing the largest value")               \
-  X(all, type_reduce_bool, "true where all elements over the axes are; of nothing true")                             \
-  X(any, type_reduce_bool, "true where some element over the axes is; of nothing false")
+#define REDUCTIONS(X)                                                                                                 \
+  X(sum, type_reduce_number, NARROW_NEVER,                                                                            \
+    "sum over axes; floats narrower than float32 are summed in float32; integers wrap")                               \
+  X(prod, type_reduce_number, NARROW_NEVER,                                                                           \
+    "product over axes; floats narrower than float32 are multiplied in float32; integers wrap")                       \
+  X(mean, type_reduce_number, NARROW_NEVER,                                                                           \
+    "mean over axes; of integers truncated toward zero; of nothing NaN, of no integers 0")                            \
+  X(max, type_reduce, NARROW_FOLLOW, "largest element over axes; NaN if there is one; of nothing the smallest value") \
+  X(min, type_reduce, NARROW_FOLLOW, "smallest element over axes; NaN if there is one; of nothing the largest value") \
+  X(all, type_reduce_bool, NARROW_UNKNOWN, "true where all elements over the axes are; of nothing true")              \
+  X(any, type_reduce_bool, NARROW_UNKNOWN, "true where some element over the axes is; of nothing false")
 
-#define X(id, rule, text)                          \
+#define X(id, rule, how, text)                     \
   const OpDef op_##id = {.name = #id,              \
                          .doc = text,              \
                          .args = "data",           \
@@ -170,6 +172,7 @@ static void mean_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
                          .max_args = 1,            \
                          .attrs = &Reduce_attrs,   \
                          .fuse = FUSE_COMM_REDUCE, \
+                         .narrow = how,            \
                          .type = rule,             \
                          .compute = id##_compute};
 REDUCTIONS(X)
@@ -215,6 +218,7 @@ const OpDef op_argmax = {
   .max_args = 1,
   .attrs = &ArgReduce_attrs,
   .fuse = FUSE_COMM_REDUCE,
+  .narrow = NARROW_FOLLOW,
   .type = type_arg_reduce,
   .compute = argmax_compute,
 };
@@ -227,6 +231,7 @@ const OpDef op_argmin = {
   .max_args = 1,
   .attrs = &ArgReduce_attrs,
   .fuse = FUSE_COMM_REDUCE,
+  .narrow = NARROW_FOLLOW,
   .type = type_arg_reduce,
   .compute = argmin_compute,
 };
@@ -288,13 +293,13 @@ static const Type *type_two(OpCall *c)
 
 /* clang-format off */
 #define VARIANCES(X)                                                                          \
-  X(variance, type_reduce_float, "mean of the squared distance from the mean")                \
-  X(std, type_reduce_float, "standard deviation: square root of the variance")                \
-  X(mean_variance, type_two, "mean and variance")                                             \
-  X(mean_std, type_two, "mean and standard deviation")
+  X(variance, type_reduce_float, NARROW_NEVER, "mean of the squared distance from the mean")                \
+  X(std, type_reduce_float, NARROW_NEVER, "standard deviation: square root of the variance")                \
+  X(mean_variance, type_two, NARROW_UNKNOWN, "mean and variance")                                             \
+  X(mean_std, type_two, NARROW_UNKNOWN, "mean and standard deviation")
 /* clang-format on */
 
-#define X(id, rule, text)                          \
+#define X(id, rule, how, text)                     \
   const OpDef op_##id = {.name = #id,              \
                          .doc = text,              \
                          .args = "data",           \
@@ -302,6 +307,7 @@ static const Type *type_two(OpCall *c)
                          .max_args = 1,            \
                          .attrs = &Variance_attrs, \
                          .fuse = FUSE_OPAQUE,      \
+                         .narrow = how,            \
                          .type = rule,             \
                          .decompose = id##_of};
 VARIANCES(X)
@@ -332,6 +338,7 @@ const OpDef op_logsumexp = {
   .max_args = 1,
   .attrs = &Reduce_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_NEVER,
   .type = type_reduce_float,
   .decompose = logsumexp_of,
 };

@@ -222,6 +222,7 @@ const OpDef op_sort = {
   .max_args = 1,
   .attrs = &Sort_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_NEVER,
   .type = sort_type,
   .compute = sort_compute,
 };
@@ -250,6 +251,7 @@ const OpDef op_argsort = {
   .max_args = 1,
   .attrs = &Argsort_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_NEVER,
   .type = argsort_type,
   .compute = argsort_compute,
 };
@@ -350,6 +352,7 @@ const OpDef op_topk = {
   .max_args = 1,
   .attrs = &Topk_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_NEVER,
   .type = topk_type,
   .compute = topk_compute,
 };

@@ -91,6 +91,7 @@ const OpDef op_cumsum = {
   .max_args = 1,
   .attrs = &Cum_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_NEVER,
   .type = cum_type,
   .compute = cumsum_compute,
 };
@@ -102,6 +103,7 @@ const OpDef op_cumprod = {
   .max_args = 1,
   .attrs = &Cum_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_NEVER,
   .type = cum_type,
   .compute = cumprod_compute,
 };

@@ -333,29 +333,18 @@ static void try_merge(Fuse *fu, int i, KindTest test)
   merge(fu, i, sink);
 }
 
-#define DEAR                                                                                                       \
-  "exp,log,log2,log10,tanh,sigmoid,erf,power,sin,cos,tan,asin,acos,atan,atan2,sinh,cosh,asinh,acosh,atanh,divide," \
-  "sqrt,rsqrt,mod,floor_mod"
 enum { MAX_REPEATS = 4 };
-
-static double static_elements(const Type *ty)
-{
-  double n = 1;
-  if (ty->kind != TY_TENSOR) return 0;
-  for (int i = 0; i < ty->ndim; i++) n *= ty->shape[i]->kind == E_INT ? (double)ty->shape[i]->u.i : 0;
-  return n;
-}
 
 /* Would merging i into its post-dominator compute a dear value over and over? */
 static bool repeats_work(Fuse *fu, int i)
 {
   const Item *it = &fu->item[i];
-  double own = static_elements(it->node->type);
-  double all = static_elements(fu->item[it->parent].node->type);
+  double own = type_known_elements(it->node->type);
+  double all = type_known_elements(fu->item[it->parent].node->type);
   if (it->path == FUSE_ELEMWISE || own <= 0 || all <= own * MAX_REPEATS) return false;
   int root = root_of(fu, i);
   for (int k = 0; k <= i; k++)
-    if (fu->item[k].call && root_of(fu, k) == root && is_call_of(fu->item[k].node, DEAR)) return true;
+    if (fu->item[k].call && root_of(fu, k) == root && (fu->item[k].node->u.call.op->flags & OPF_DEAR)) return true;
   return false;
 }
 

@@ -3,10 +3,10 @@
  *   keeps   the graph's shape; the types of parameters
  *   breaks  dtypes of results, unless relay.ToMixedPrecision.keep_orig_output_dtype
  *
- * Three lists.  Always: convolutions and products; their operands are cast down.  Follow: what keeps magnitudes;
- * done in the narrow type when every float operand is narrow already or a constant.  Never: what loses
- * too much (exponentials, sums over many elements, normalisations); operands are cast up.
- * An operator in no list is never narrowed; missing_op_mode says how loudly (0 refuses, 1 notes). */
+ * Each operator says what it bears (NarrowKind, graph.h).  Always: convolutions and products; their operands are
+ * cast down.  Follow: what keeps magnitudes; done in the narrow type when every float operand is narrow already or
+ * a constant.  Never: what loses too much (exponentials, sums over many elements, normalisations); operands are
+ * cast up.  An operator that says nothing is never narrowed; missing_op_mode says how loudly (0 refuses, 1 notes). */
 #include "pass/passes.h"
 #include "pass/tools.h"
 
@@ -15,24 +15,6 @@ const PassOption pass_mixed_precision_options[] = {
   {PO_INT, "missing_op_mode", "1",
    "an operator in no list: 0 is refused, 1 stays float32 with a note, 2 stays silently"},
 };
-
-#define ALWAYS                                                                                                    \
-  "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose,nn.dense,nn.matmul," \
-  "nn.batch_matmul,nn.contrib_conv2d_NCHWc,nn.contrib_depthwise_conv2d_NCHWc,nn.contrib_dense_pack"
-#define FOLLOW                                                                                                      \
-  "add,subtract,multiply,divide,nn.bias_add,nn.batch_norm,nn.relu,nn.leaky_relu,nn.prelu,clip,sigmoid,tanh,abs,"    \
-  "negative,maximum,minimum,where,copy,nn.max_pool1d,nn.max_pool2d,nn.max_pool3d,nn.avg_pool1d,nn.avg_pool2d,"      \
-  "nn.avg_pool3d,nn.global_max_pool2d,nn.adaptive_max_pool2d,max,min,reshape,squeeze,expand_dims,transpose,"        \
-  "concatenate,stack,split,strided_slice,take,gather,gather_nd,nn.pad,nn.dropout,broadcast_to,tile,repeat,reverse," \
-  "layout_transform,nn.batch_flatten,nn.upsampling,image.resize2d,nn.depth_to_space,nn.space_to_depth,full_like,"   \
-  "zeros_like,ones_like,sqrt,rsqrt,dyn.reshape,dyn.strided_slice,dyn.broadcast_to,reshape_like,argmax,argmin,"      \
-  "equal,not_equal,less,less_equal,greater,greater_equal,shape_of"
-#define NEVER                                                                                                         \
-  "exp,log,log2,log10,power,erf,sum,mean,prod,variance,std,nn.softmax,nn.log_softmax,nn.layer_norm,nn.instance_norm," \
-  "nn.group_norm,nn.l2_normalize,nn.lrn,nn.global_avg_pool2d,nn.adaptive_avg_pool2d,logsumexp,cast,cumsum,cumprod,"   \
-  "floor,ceil,round,trunc,sin,cos,tan,atan,sinh,cosh,zeros,ones,full,arange,topk,sort,argsort,nn.fast_softmax,fast_"  \
-  "exp,"                                                                                                              \
-  "fast_tanh,fast_erf,one_hot,isnan,isinf,isfinite,sign,mod,floor_mod,floor_divide,nn.cross_entropy"
 
 typedef struct Mixed {
   PassContext *pc;
@@ -104,16 +86,21 @@ static bool is_fixed(const Mixed *x, const Node *n)
 
 static bool goes_narrow(Mixed *x, const Node *n)
 {
-  const char *op = n->u.call.op->name;
-  if (is_call_of(n, ALWAYS)) return true;
-  if (is_call_of(n, FOLLOW)) return can_follow(x, n);
-  if (is_call_of(n, NEVER) || (n->u.call.op->flags & (OPF_HOST | OPF_IMPURE))) return false;
+  const OpDef *op = n->u.call.op;
+  switch (op->narrow) {
+  case NARROW_ALWAYS: return true;
+  case NARROW_FOLLOW: return can_follow(x, n);
+  case NARROW_NEVER: return false;
+  case NARROW_UNKNOWN: break;
+  }
+  if (op->flags & (OPF_HOST | OPF_IMPURE)) return false;
   if (x->missing == 0)
     raise(x->m->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "ToMixedPrecision: operator '%s' is in no list; missing_op_mode=1 leaves it in float32", op);
+          "ToMixedPrecision: operator '%s' is in no list; missing_op_mode=1 leaves it in float32", op->name);
   if (x->missing == 1)
-    vec_push(x->pc->arena, &x->pc->notes,
-             arena_printf(x->pc->arena, "ToMixedPrecision: operator '%s' is in no list and stays in float32", op));
+    vec_push(
+        x->pc->arena, &x->pc->notes,
+        arena_printf(x->pc->arena, "ToMixedPrecision: operator '%s' is in no list and stays in float32", op->name));
   return false;
 }
 
