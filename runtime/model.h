@@ -251,7 +251,7 @@ struct LatheRtExecutor {
   int32_t calls_left; /* 0: any number; fuzzers end what may loop for ever */
 };
 
-/* Memory by the piece, freed with its owner; NULL when there is none. */
+/* model_read.c: memory by the piece, freed with its owner; NULL when there is none. */
 void *rt_chunk_alloc(Chunk **, size_t n, size_t size);
 void rt_chunk_drop(Chunk **);
 
@@ -293,7 +293,7 @@ LatheRtCode rt_strings_check(const LatheRtExecutor *, const Value *, LatheRtErro
 /* drops the executor's texts, but (unless all) those that inputs hold */
 void rt_strings_sweep(LatheRtExecutor *, bool all);
 int rt_text_compare(const Text *, const char *s, size_t n);
-/* The integer in a tensor of one element. */
+/* scalar.c: the integer in a tensor of one element. */
 LatheRtCode rt_tensor_int(const LatheRtTensor *, int64_t *out, LatheRtError *);
 
 #endif

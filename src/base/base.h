@@ -192,7 +192,7 @@ const char *ctx_string_at(Ctx *, uint64_t number, size_t *n);
 uint64_t hash_bytes(const void *, size_t, uint64_t seed);
 uint64_t hash_mix(uint64_t h, uint64_t x);
 
-/* ---- text.c: building and reading text, files --------------------------- */
+/* ---- text.c: building and reading text --------------------------------- */
 
 /* A growing string in an arena; t.s is always terminated once anything was added. */
 typedef struct Text {
@@ -216,6 +216,8 @@ bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
 /* Nearest of the words by edit distance, for "did you mean"; NULL if none is near. */
 const char *str_nearest(const char *word, const char *const *words, int n);
+
+/* ---- file.c: files, child processes, the clock ---------------------------- */
 
 /* Whole files; raise ERR_IO naming the path.  limit 0: none.  The descriptor is
  * closed when the caller's scope ends. */

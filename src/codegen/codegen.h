@@ -40,7 +40,7 @@ Code *codegen_llvm_join(Ctx *, const Target *, int n, Kernel *const *, CodePart 
 /* Registers the code with the JIT and gives its table; stays valid while code lives. */
 const LatheRtModuleInfo *codegen_llvm_jit(Code *);
 
-/* ---- cstyle.c with dialects --------------------------------------------------- */
+/* ---- c.c, cuda.c, nvrtc.c: dialects of cstyle.c --------------------------------------------------- */
 Code *codegen_c(Ctx *, const Target *, int n, Kernel *const *);
 /* Host side is C that launches; device side is CUDA C.  CODE_CUDA is the latter. */
 Code *codegen_cuda(Ctx *, const Target *, int n, Kernel *const *);

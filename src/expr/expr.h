@@ -519,13 +519,13 @@ typedef struct EvalEnv {
 /* Value of the given lane (0 for scalars).  Raises on division by zero,
  * unbound variables, what has no value. */
 Value expr_eval(EvalEnv *, const Expr *, int lane);
+void expr_eval_bind(EvalEnv *, const Var *, Value);
 /* eval_ops.c: the same on single values.  E_ADD … E_GE on two values of one dtype;
  * false for an integer division by zero. */
 bool expr_eval_binary(ExprKind, Value a, Value b, Value *out);
 /* Is the intrinsic a function of its arguments' values alone (no memory, no control)? */
 bool intrin_is_math(Intrin);
 void intrin_eval(Intrin, DType result, const Value *arg, Value *out);
-void expr_eval_bind(EvalEnv *, const Var *, Value);
 /* Folds one node whose arguments are literals; NULL when it has no value. */
 const Expr *expr_fold(Module *, const Expr *);
 

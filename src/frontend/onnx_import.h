@@ -109,6 +109,7 @@ const Type *onnx_import_type(Import *, const PType *, const char *input, const S
 const Node *onnx_if_branches(Conversion *, const Node ***yes, const Node ***no);
 /* onnx_order.c: the nodes in an order in which each comes after what it takes; raises naming a cycle. */
 PNode *const *onnx_order_nodes(Import *, int n, PNode *const *node);
+/* onnx_import.c: what messages call a node. */
 const char *onnx_node_label(const PNode *);
 /* Row for an operator at an opset, or NULL. */
 const OnnxRow *onnx_find(const char *domain, const char *op, int64_t opset);

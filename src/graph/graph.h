@@ -194,7 +194,7 @@ const Node *node_with_args(Module *, const Node *, const Node *const *arg); /* t
 
 /* The same node under a name of the source model. */
 const Node *node_named(Module *, const Node *, const char *name);
-/* Data types of the module, by name. */
+/* state.c: data types of the module, by name. */
 const DataDef *graph_data(Module *, const char *name); /* NULL if absent */
 /* Makes it known; raises if the name is taken by another.  The struct is kept; constructors point back to it. */
 void graph_add_data(Module *, const DataDef *);
@@ -415,9 +415,9 @@ typedef struct GraphRewriter {
 const Node *graph_rewrite(GraphRewriter *, const Node *);
 int graph_free_vars(Arena *, const Node *, const Node ***out);
 const Node *graph_substitute(Module *, const Node *, const Map *var_to_node);
-/* The same graph in dst; variables and sizes are made anew, once per (src, dst) map. */
+/* import.c: the same graph in dst; variables and sizes are made anew, once per (src, dst) map. */
 const Node *graph_import(Module *dst, Module *src, const Node *);
-/* import.c: an importer remembers across calls, so what is asked for twice is made once.
+/* An importer remembers across calls, so what is asked for twice is made once.
  * Its memory is dst's.  exprs: NULL, or one that the caller keeps for dst. */
 typedef struct GraphImporter GraphImporter;
 GraphImporter *graph_importer_new(Module *dst, Module *src, Importer *exprs);
@@ -426,8 +426,8 @@ void graph_importer_replaces_data(GraphImporter *);
 const Node *graph_import_into(GraphImporter *, const Node *);
 const Type *graph_import_type(GraphImporter *, const Type *);
 Module *graph_copy_module(Module *); /* one reference, the caller's; constants' bytes are shared */
-const Node *graph_main(Module *);    /* @main; raises if there is none */
-/* The type of f's result when called with arguments of these types: sizes in the
+const Node *graph_main(Module *);    /* walk.c: @main; raises if there is none */
+/* infer.c: the type of f's result when called with arguments of these types: sizes in the
  * parameters' types are bound by the arguments'.  Raises naming the parameter. */
 const Type *graph_apply_type(Module *, const Type *func, int n, const Type *const *arg);
 
@@ -444,7 +444,7 @@ enum { GRAPH_MAX_VALUES = 256 };
 const Expr *const *graph_values(Module *, const Node *, int *n);
 /* If v stands for an element of a computed tensor: that node and the element. */
 bool graph_value_source(Module *, const Var *v, const Node **node, int *element);
-/* Only literals and sizes with a name of their own, which stay the same while passes
+/* type.c: only literals and sizes with a name of their own, which stay the same while passes
  * rewrite the graph: fit to be put into attributes. */
 bool type_dim_is_stable(const Expr *);
 

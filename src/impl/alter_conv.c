@@ -18,15 +18,11 @@ typedef struct Shape {
   bool whole;                   /* the weight's input channels are not in blocks */
 } Shape;
 
-static bool layout_is(const char *layout, const char *channels, int dims)
-{
-  return layout && !strncmp(layout, channels, 2) && !strcmp(layout + 2, conv_spatial(dims));
-}
-
 static bool layouts_plain(const Shape *s, const char *data, const char *kernel, const char *out)
 {
-  return layout_is(data, "NC", s->dims) && layout_is(kernel, s->transposed ? "IO" : "OI", s->dims) &&
-         (!out || !*out || layout_is(out, "NC", s->dims));
+  return conv_layout_is_plain(data, "NC", s->dims) &&
+         conv_layout_is_plain(kernel, s->transposed ? "IO" : "OI", s->dims) &&
+         (!out || !*out || conv_layout_is_plain(out, "NC", s->dims));
 }
 
 static bool read_shape(const Node *call, Shape *s)

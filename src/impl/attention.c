@@ -138,21 +138,15 @@ typedef struct Part {
   const IterVar *axis[5], *sum;
 } Part;
 
-static const Expr *axis_of(Module *m, const char *name, const Expr *extent, IterKind kind, const IterVar **out)
-{
-  *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, kind, NULL);
-  return var_expr((*out)->var);
-}
-
 /* names: one letter for each axis; reduce NULL: no sum. */
 static Part part_of(Module *m, int n, const Expr *const *shape, const char *names, const Expr *reduce)
 {
   Part p = {.m = m, .n = n};
   for (int d = 0; d < n; d++) {
     p.shape[d] = shape[d];
-    p.at[d] = axis_of(m, arena_printf(m->arena, "%c", names[d]), shape[d], ITER_SPATIAL, &p.axis[d]);
+    p.at[d] = impl_axis(m, arena_printf(m->arena, "%c", names[d]), shape[d], ITER_SPATIAL, &p.axis[d]);
   }
-  if (reduce) p.reduce = axis_of(m, "k", reduce, ITER_REDUCE, &p.sum);
+  if (reduce) p.reduce = impl_axis(m, "k", reduce, ITER_REDUCE, &p.sum);
   return p;
 }
 
@@ -266,16 +260,6 @@ void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, cons
 
 /* ---- the schedule ----------------------------------------------------------------------------------------- */
 
-/* Unrolls a block's loops from `from` on where they are short, and makes vectors of the last. */
-static void write_out(ImplGroup *g, BlockRV block, int from)
-{
-  LoopRV *loop;
-  int n = sched_get_loops(g->s, block, g->arena, &loop);
-  for (int i = from; i < n - 1; i++)
-    if (known(sched_loop_stmt(g->s, loop[i])->u.loop.extent)) sched_unroll(g->s, loop[i]);
-  sched_vectorize(g->s, loop[n - 1]);
-}
-
 /* A product over a block of queries. */
 typedef struct Product {
   LoopRV row, column, sum;
@@ -318,7 +302,7 @@ static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
   sums_tile(g->target, g->anchor->type->dtype.bits, queries, size_of(g->anchor, VALUE, 'D'), &p.height, &p.width);
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, sums, at);
-  write_out(g, store, 5);
+  generic_write_out(g, store, 5);
   sched_decompose_reduction(g->s, sums, sum);
   outer[0] = b, outer[1] = h, outer[2] = block;
   return block;
@@ -336,7 +320,7 @@ static void multiply_keys(ImplGroup *g, int64_t queries)
   Product p = {l[6], l[7], l[8], keys_tile(g->target, vectors, keys), queries, size_of(g->anchor, QUERY, 'D')};
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, scores, at);
-  write_out(g, store, 8);
+  generic_write_out(g, store, 8);
   sched_decompose_reduction(g->s, scores, sum);
 }
 

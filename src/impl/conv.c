@@ -31,15 +31,17 @@ int conv_dims(const Node *call) { return nn_conv_dims(call->u.call.op); }
 
 const char *conv_spatial(int dims) { return &"DHW"[3 - dims]; }
 
-/* Channels in a block of a layout like NCHW16c; 0 for another layout. */
 int64_t conv_block(const char *layout, int dims)
 {
-  int64_t block = 0;
-  const char *spatial = conv_spatial(dims);
-  size_t n = strlen(spatial);
-  if (!layout || !str_starts(layout, "NC") || strncmp(layout + 2, spatial, n)) return 0;
-  for (layout += 2 + n; *layout >= '0' && *layout <= '9'; layout++) block = block * 10 + (*layout - '0');
-  return !strcmp(layout, "c") ? block : 0;
+  Layout l;
+  if (layout_parse(layout, &l) || l.n != dims + 3 || l.letter[l.n - 1] != 'c') return 0;
+  bool channels = !strncmp(layout, "NC", 2) && str_starts(layout + 2, conv_spatial(dims));
+  return channels ? l.factor[l.n - 1] : 0;
+}
+
+bool conv_layout_is_plain(const char *layout, const char *channels, int dims)
+{
+  return layout && !strncmp(layout, channels, 2) && !strcmp(layout + 2, conv_spatial(dims));
 }
 
 static int64_t out_block(const Node *call)
@@ -76,7 +78,7 @@ double conv_nchwc_cost(const Target *t, const Node *call)
 }
 
 /* Elements of a tensor, those of a batch of one where it is not known. */
-static double elements(const Type *t)
+static double batch_elements(const Type *t)
 {
   double n = (double)(known_size(t, 0) ? known_size(t, 0) : 1);
   for (int d = 1; d < t->ndim; d++) n *= (double)known_size(t, d);
@@ -98,23 +100,18 @@ double conv_blocked_seconds(const Target *t, const Node *call, double flops)
   int64_t vectors = alter_block_vectors(block, lanes);
   double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, o / block, rows, columns)) *
                  (double)block / (double)(vectors * lanes);
-  double in = elements(x) * dtype_bytes(x->dtype);
-  double out = elements(y) * dtype_bytes(y->dtype);
+  double in = batch_elements(x) * dtype_bytes(x->dtype);
+  double out = batch_elements(y) * dtype_bytes(y->dtype);
   if (!alter_block(t, bits, known_size(x, 1))) in /= 2; /* stays plain, with zeros around */
   return flops / (cost_flops(t, bits) * share) + 2 * cost_copy(t, in + out, in + out);
-}
-
-static bool is_plain_layout(const char *layout, const char *letters, int dims)
-{
-  return !strncmp(layout, letters, 2) && !strcmp(layout + 2, conv_spatial(dims));
 }
 
 bool conv_pack_fits(const Target *t, const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   int dims = conv_dims(call);
-  bool plain = is_plain_layout(a->data_layout, "NC", dims) && is_plain_layout(a->kernel_layout, "OI", dims) &&
-               (!a->out_layout || !*a->out_layout || is_plain_layout(a->out_layout, "NC", dims));
+  bool plain = conv_layout_is_plain(a->data_layout, "NC", dims) && conv_layout_is_plain(a->kernel_layout, "OI", dims) &&
+               (!a->out_layout || !*a->out_layout || conv_layout_is_plain(a->out_layout, "NC", dims));
   if (!plain || !static_dims(call->type, 1) || !static_dims(call->arg[1]->type, 0) ||
       call->type->dtype.code != DT_FLOAT)
     return false;

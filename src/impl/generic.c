@@ -22,6 +22,15 @@ LoopRV generic_split_by(ImplGroup *g, LoopRV loop, int64_t factor, LoopRV *inner
   return out[0];
 }
 
+void generic_write_out(ImplGroup *g, BlockRV block, int from)
+{
+  LoopRV *loop;
+  int n = sched_get_loops(g->s, block, g->arena, &loop);
+  for (int i = from; i < n - 1; i++)
+    if (known(sched_loop_stmt(g->s, loop[i])->u.loop.extent)) sched_unroll(g->s, loop[i]);
+  sched_vectorize(g->s, loop[n - 1]);
+}
+
 int generic_root_blocks(ImplGroup *g, BlockRV **out)
 {
   BlockRV root = sched_get_block(g->s, "root");

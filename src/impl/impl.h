@@ -75,7 +75,7 @@ void impl_lower(Module *dst, Module *src, const Node *func, const char *name, co
 typedef struct ImplGroup ImplGroup;
 typedef struct Impl {
   const char *name; /* "conv2d.nchwc" */
-  const char *op;   /* the anchor's operator; "*" any */
+  const char *op;   /* the anchor's operator */
   bool (*fits)(const Target *, const Node *call);
   double (*cost)(const Target *, const Node *call); /* estimated seconds; the cheapest that fits is taken */
   /* NULL: the operator's own */

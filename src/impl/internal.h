@@ -28,6 +28,20 @@ struct ImplGroup {
 static inline int64_t known(const Expr *e) { return e->kind == E_INT && e->u.i > 0 ? e->u.i : 0; }
 static inline int64_t known_size(const Type *t, int d) { return known(t->shape[d]); }
 
+/* Number i of a list that may have one number for all, or none. */
+static inline int64_t impl_list_at(AttrInts list, int i, int64_t none)
+{
+  if (list.n == 0) return none;
+  return list.v[list.n == 1 ? 0 : i];
+}
+
+/* An axis from 0 on for a compute, and its variable. */
+static inline const Expr *impl_axis(Module *m, const char *name, const Expr *extent, IterKind kind, const IterVar **out)
+{
+  *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, kind, NULL);
+  return var_expr((*out)->var);
+}
+
 /* ---- group.c -------------------------------------------------------------------------- */
 
 /* Block that computes the anchor's operation number i (the reduction where there is one). */
@@ -37,10 +51,10 @@ BlockRV group_sum(ImplGroup *);
 /* Its operation of that name. */
 bool group_find_stage(ImplGroup *, const char *name, BlockRV *);
 BlockRV group_stage(ImplGroup *, const char *name); /* raises where there is none */
-/* Runs body under protect; false when a primitive refused, and the function is then as it
+/* generic.c: runs body under protect; false when a primitive refused, and the function is then as it
  * was before the refused one.  Any other error is raised again. */
 bool group_try(ImplGroup *, void (*body)(Ctx *, void *), void *arg);
-/* sched_prefetch where it is possible: without the hint the kernel is slower and no less right. */
+/* generic.c: sched_prefetch where it is possible: without the hint the kernel is slower and no less right. */
 void group_prefetch(ImplGroup *, BlockRV, int read, LoopRV, int64_t distance);
 
 /* ---- nest.c: a block's loops and how it walks memory ----------------------------------- */
@@ -144,6 +158,8 @@ void epilogue_write_out(ImplGroup *, BlockRV store, int outer, bool may_loop);
 int conv_dims(const Node *call);                  /* 1, 2, 3 */
 const char *conv_spatial(int dims);               /* "W", "HW", "DHW" */
 int64_t conv_block(const char *layout, int dims); /* channels of a block of NCHW16c; 0: another layout */
+/* Is it the two letters of channels ("NC", "OI", "IO") and the spatial dimensions, in no blocks? */
+bool conv_layout_is_plain(const char *layout, const char *channels, int dims);
 bool conv_is_blocked(const Node *call);
 bool conv_groups_wide(const Target *, const Node *call); /* groups that conv_schedule serves */
 /* Loops of a nest over blocks of channels, by number: n is 0, the blocks of output channels 1, then z, y, x (-1: not
@@ -338,6 +354,8 @@ void generic_rest(ImplGroup *);
 
 /* Helpers over schedule.h. */
 LoopRV generic_split_by(ImplGroup *, LoopRV, int64_t factor, LoopRV *inner);
+/* Unrolls the loops of a block from number `from` on whose extents are known, and makes vectors of the last. */
+void generic_write_out(ImplGroup *, BlockRV, int from);
 int generic_root_blocks(ImplGroup *, BlockRV **out); /* blocks below the root, in order */
 SchedArg generic_block_arg(BlockRV);
 

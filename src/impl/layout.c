@@ -11,22 +11,16 @@
 /* The capital whose dimension `from` has in blocks and `to` has whole, and its block; 0: there is no such one alone. */
 static int64_t whole_again(const char *from, const char *to, int *dimension)
 {
+  Layout l;
   int64_t block = 0;
-  int64_t factor = 0;
-  for (const char *p = from; *p; p++) {
-    if (*p >= '0' && *p <= '9') {
-      factor = factor * 10 + (*p - '0');
-      continue;
-    }
-    if (!factor) continue;
-    const char *at = strchr(to, *p - 'a' + 'A');
+  if (layout_parse(from, &l) || !layout_is_plain(to)) return 0;
+  for (int i = 0; i < l.n; i++) {
+    if (!l.factor[i]) continue;
+    const char *at = strchr(to, layout_capital(l.letter[i]));
     if (block || !at) return 0;
-    block = factor;
-    factor = 0;
+    block = l.factor[i];
     *dimension = (int)(at - to);
   }
-  for (const char *p = to; *p; p++)
-    if (*p < 'A' || *p > 'Z') return 0;
   return block;
 }
 

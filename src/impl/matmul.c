@@ -64,12 +64,6 @@ double matmul_cost(const Target *t, const Node *call)
   return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
 }
 
-static const Expr *axis_of(Module *m, const char *name, const Expr *extent, IterKind kind, const IterVar **out)
-{
-  *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, kind, NULL);
-  return var_expr((*out)->var);
-}
-
 /* ---- rounds of a long sum --------------------------------------------------------------------------- */
 
 /* Do a tile's rows, k elements apart, meet in too few sets of the first-level cache?  Rows a multiple of
@@ -127,7 +121,7 @@ const Tensor *matmul_pack_rows(Module *m, const Tensor *a, int64_t height, int w
   shape[nd - 2] = expr_i32(m, (known(rows) + height - 1) / height);
   shape[nd - 1] = word > 1 ? expr_i32(m, (known(buf->shape[nd - 1]) + word - 1) / word) : buf->shape[nd - 1];
   shape[nd] = h;
-  for (int d = 0; d <= nd; d++) at[d] = axis_of(m, names[d + 3 - nd], shape[d], ITER_SPATIAL, &axis[d]);
+  for (int d = 0; d <= nd; d++) at[d] = impl_axis(m, names[d + 3 - nd], shape[d], ITER_SPATIAL, &axis[d]);
   for (int d = 0; d < nd - 2; d++) index[d] = at[d];
   index[nd - 2] = expr_add(m, expr_mul(m, at[nd - 2], h), at[nd]);
   index[nd - 1] = at[nd - 1];
@@ -150,8 +144,8 @@ static const Tensor *sum_part(const Operands *o, const char *name, int64_t first
   const Expr *w = o->b->buffer->shape[2];
   const Expr *at[3];
   static const char *const names[] = {"round", "i", "j"};
-  for (int d = 0; d < 3; d++) at[d] = axis_of(m, names[d], shape[d], ITER_SPATIAL, &axis[d]);
-  const Expr *k = axis_of(m, "k", expr_i32(m, steps), ITER_REDUCE, &sum);
+  for (int d = 0; d < 3; d++) at[d] = impl_axis(m, names[d], shape[d], ITER_SPATIAL, &axis[d]);
+  const Expr *k = impl_axis(m, "k", expr_i32(m, steps), ITER_REDUCE, &sum);
   const Expr *from = rounds > 1 ? expr_mul(m, at[0], expr_i32(m, steps)) : expr_i32(m, first);
   k = expr_add(m, from, k);
   const Expr *b[] = {expr_floordiv(m, at[2], w), k, expr_floormod(m, at[2], w)};
@@ -176,16 +170,16 @@ static const Tensor *sum_in_rounds(const Operands *o, int64_t k, int64_t rounds)
   } else {
     const Tensor *part = sum_part(o, "part", 0, steps, rounds - 1);
     const Expr *at[3];
-    for (int d = 0; d < 2; d++) at[d + 1] = axis_of(m, d ? "j" : "i", shape[d], ITER_SPATIAL, &axis[d]);
-    at[0] = axis_of(m, "round", expr_i32(m, rounds - 1), ITER_REDUCE, &round);
+    for (int d = 0; d < 2; d++) at[d + 1] = impl_axis(m, d ? "j" : "i", shape[d], ITER_SPATIAL, &axis[d]);
+    at[0] = impl_axis(m, "round", expr_i32(m, rounds - 1), ITER_REDUCE, &round);
     const Expr *term = te_read(m, part, 3, at);
     const Expr *body =
         expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &round, expr_bool(m, true), NULL, 0);
     head = &te_compute(m, "head", "comm_reduce", 2, shape, axis, 1, &body, NULL)->out[0];
   }
   const Tensor *last = sum_part(o, "last", k - steps, steps, 1);
-  const Expr *at[] = {axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]),
-                      axis_of(m, "j", shape[1], ITER_SPATIAL, &axis[1])};
+  const Expr *at[] = {impl_axis(m, "i", shape[0], ITER_SPATIAL, &axis[0]),
+                      impl_axis(m, "j", shape[1], ITER_SPATIAL, &axis[1])};
   const Expr *value = expr_add(m, te_read(m, head, 2, at), te_read(m, last, 2, at));
   return &te_compute(m, "matmul", "injective", 2, shape, axis, 1, &value, NULL)->out[0];
 }
@@ -222,7 +216,7 @@ static const Tensor *pack_panels(Module *m, const Tensor *b, bool turned, int64_
   shape[batch + 1] = buf->shape[turned ? nd - 1 : nd - 2];
   shape[batch + 2] = w;
   static const char *const names[] = {"b", "panel", "k", "column"};
-  for (int d = 0; d < nd + 1; d++) at[d] = axis_of(m, names[d + 1 - batch], shape[d], ITER_SPATIAL, &axis[d]);
+  for (int d = 0; d < nd + 1; d++) at[d] = impl_axis(m, names[d + 1 - batch], shape[d], ITER_SPATIAL, &axis[d]);
   for (int d = 0; d < batch; d++) index[d] = at[d];
   const Expr *column = expr_add(m, expr_mul(m, at[batch], w), at[batch + 2]);
   index[batch] = turned ? column : at[batch + 1];
@@ -249,8 +243,8 @@ static bool batch_packed(OpCall *c, const Target *t, const Product *p, const Ten
   const Expr *h = expr_i32(m, height);
   const Expr *zero = expr_i32(m, 0);
   static const char *const names[] = {"b", "i", "j"};
-  for (int d = 0; d < 3; d++) at[d] = axis_of(m, names[d], ty->shape[d], ITER_SPATIAL, &axis[d]);
-  const Expr *k = axis_of(m, "k", a->shape[2], ITER_REDUCE, &sum);
+  for (int d = 0; d < 3; d++) at[d] = impl_axis(m, names[d], ty->shape[d], ITER_SPATIAL, &axis[d]);
+  const Expr *k = impl_axis(m, "k", a->shape[2], ITER_REDUCE, &sum);
   const Expr *from[] = {expr_is_int(a->shape[0], 1) ? zero : at[0], expr_floordiv(m, at[1], h), k,
                         expr_floormod(m, at[1], h)};
   const Expr *row[] = {expr_is_int(b->shape[0], 1) ? zero : at[0], k, at[2]};
@@ -292,8 +286,8 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
   const Expr *at[MOST], *a[MOST], *b[4];
   const Expr *w = expr_i32(m, width);
   for (int d = 0; d < nd; d++)
-    at[d] = axis_of(m, arena_printf(m->arena, "i%d", d), ty->shape[d], ITER_SPATIAL, &axis[d]);
-  const Expr *k = axis_of(m, "k", in[1]->buffer->shape[nb - (p.tb ? 1 : 2)], ITER_REDUCE, &sum);
+    at[d] = impl_axis(m, arena_printf(m->arena, "i%d", d), ty->shape[d], ITER_SPATIAL, &axis[d]);
+  const Expr *k = impl_axis(m, "k", in[1]->buffer->shape[nb - (p.tb ? 1 : 2)], ITER_REDUCE, &sum);
   for (int d = 0; d < nd; d++) a[d] = expr_is_int(in[0]->buffer->shape[d], 1) && d < nd - 2 ? expr_i32(m, 0) : at[d];
   a[nd - 1] = k;
   if (p.ta) a[nd - 1] = at[nd - 2], a[nd - 2] = k;
@@ -341,17 +335,17 @@ void matmul_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, co
   const Expr *tiles = expr_floordiv(m, expr_add(m, rows, expr_i32(m, whole - 1)), x);
   const Expr *shape[] = {expr_mul(m, tiles, x), columns};
   const IterVar *axis[2], *copy[2], *sum;
-  const Expr *i = axis_of(m, "i", shape[0], ITER_SPATIAL, &axis[0]);
-  const Expr *j = axis_of(m, "j", columns, ITER_SPATIAL, &axis[1]);
-  const Expr *k = axis_of(m, "k", b->shape[1], ITER_REDUCE, &sum);
+  const Expr *i = impl_axis(m, "i", shape[0], ITER_SPATIAL, &axis[0]);
+  const Expr *j = impl_axis(m, "j", columns, ITER_SPATIAL, &axis[1]);
+  const Expr *k = impl_axis(m, "k", b->shape[1], ITER_REDUCE, &sum);
   const Expr *at[] = {expr_min(m, i, expr_sub(m, rows, expr_i32(m, 1))), k};
   const Expr *from[] = {expr_floordiv(m, j, w), k, expr_floormod(m, j, w)};
   const Expr *term = expr_mul(m, te_read(m, in[0], 2, at), te_read(m, in[1], 3, from));
   const Expr *body =
       expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
   const Tensor *all = &te_compute(m, "tiles", "matmul", 2, shape, axis, 1, &body, NULL)->out[0];
-  const Expr *here[] = {axis_of(m, "i", rows, ITER_SPATIAL, &copy[0]),
-                        axis_of(m, "j", columns, ITER_SPATIAL, &copy[1])};
+  const Expr *here[] = {impl_axis(m, "i", rows, ITER_SPATIAL, &copy[0]),
+                        impl_axis(m, "j", columns, ITER_SPATIAL, &copy[1])};
   const Expr *value = te_read(m, all, 2, here);
   *out = &te_compute(m, "dense_pack", "injective", 2, ty->shape, copy, 1, &value, NULL)->out[0];
 }

@@ -40,8 +40,6 @@ typedef struct Planes {
 } Planes;
 
 static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
-static int64_t in_list(AttrInts a, int i, int64_t def) { return a.n == 0 ? def : a.v[a.n == 1 ? 0 : i]; }
-
 /* cycles: the loop over tiles itself and the first loads */
 static const double ENDS = 4;
 
@@ -149,9 +147,9 @@ static bool read_sizes(const Target *t, const Conv2DAttrs *a, const Type *x, con
   *p = (Planes){.n = known_size(x, 0), .c = known_size(x, 1), .o = known_size(y, 1), .bytes = dtype_bytes(x->dtype)};
   for (int d = 0; d < 2; d++) {
     p->in[d] = known_size(x, 2 + d), p->out[d] = known_size(y, 2 + d), p->k[d] = known_size(w, 2 + d);
-    p->stride[d] = in_list(a->strides, d, 1), p->before[d] = in_list(a->padding, d, 0);
+    p->stride[d] = impl_list_at(a->strides, d, 1), p->before[d] = impl_list_at(a->padding, d, 0);
     if (!p->in[d] || !p->out[d] || !p->k[d] || p->stride[d] < 1 || p->stride[d] > 2 || p->before[d] < 0 ||
-        in_list(a->dilation, d, 1) != 1)
+        impl_list_at(a->dilation, d, 1) != 1)
       return false;
   }
   return p->c && read_channels(t, a->groups, w, p);

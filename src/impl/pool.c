@@ -85,21 +85,14 @@ typedef struct PoolLoops {
 
 static PoolLoops pool_loops(ImplGroup *g, const Nest *n)
 {
-  const char *layout = attrs_of(g->anchor)->layout;
-  PoolLoops l = {-1, -1, -1, -1};
-  int d = 0;
-  for (const char *p = layout; *p; p++) {
-    if (*p >= '0' && *p <= '9') continue;
-    if (*p == 'H') l.y = d;
-    if (*p == 'W') l.x = d;
-    l.c = d++;
-  }
-  l.first = d;
-  bool ok = n->plain && l.x >= 0 && n->n > l.first && d == g->anchor->type->ndim;
+  Layout layout;
+  bool read = !layout_parse(attrs_of(g->anchor)->layout, &layout);
+  PoolLoops l = {.y = layout_find(&layout, 'H'), .x = layout_find(&layout, 'W'), .c = layout.n - 1, .first = layout.n};
+  bool ok = read && n->plain && l.x >= 0 && n->n > l.first && l.first == g->anchor->type->ndim;
   for (int i = 0; i < n->n; i++) ok &= n->loop[i].reduce == (i >= l.first);
   if (!ok)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: the loops are not those of layout %s", g->anchor->u.call.op->name,
-          layout);
+          layout.text);
   return l;
 }
 
@@ -168,15 +161,13 @@ typedef struct Map2D {
   int64_t h, w, oy, ox, k[2], dilation[2], before[2], row, wide, flat;
 } Map2D;
 
-static int64_t in_list(AttrInts a, int i) { return a.v[a.n == 1 ? 0 : a.n == 2 ? i % 2 : i]; }
-
 static Map2D map_of(const Pool2DAttrs *a, const Type *x, const Type *out)
 {
   Map2D m = {.h = x->shape[2]->u.i, .w = x->shape[3]->u.i, .oy = out->shape[2]->u.i, .ox = out->shape[3]->u.i};
   for (int d = 0; d < 2; d++) {
-    m.k[d] = in_list(a->pool_size, d);
-    m.dilation[d] = in_list(a->dilation, d);
-    m.before[d] = in_list(a->padding, d);
+    m.k[d] = impl_list_at(a->pool_size, d, 1);
+    m.dilation[d] = impl_list_at(a->dilation, d, 1);
+    m.before[d] = impl_list_at(a->padding, d, 0);
   }
   m.row = m.ox + (m.k[1] - 1) * m.dilation[1];
   m.wide = (m.oy - 1) * m.row + m.ox;
@@ -189,7 +180,8 @@ bool pool_map_fits(const Target *t, const Node *call)
 {
   const Pool2DAttrs *a = attrs_of(call);
   const Type *x = call->arg[0]->type;
-  if (strcmp(a->layout, "NCHW") || x->ndim != 4 || in_list(a->strides, 0) != 1 || in_list(a->strides, 1) != 1)
+  if (strcmp(a->layout, "NCHW") || x->ndim != 4 || impl_list_at(a->strides, 0, 1) != 1 ||
+      impl_list_at(a->strides, 1, 1) != 1)
     return false;
   for (int d = 1; d < 4; d++)
     if (!is_known(x, d) || !is_known(call->type, d)) return false;
@@ -295,9 +287,9 @@ bool pool_columns_fits(const Target *t, const Node *call)
   if (strcmp(a->layout, "NCHW") || x->ndim != 4 || pool_map_fits(t, call)) return false;
   for (int d = 1; d < 4; d++)
     if (!is_known(x, d) || !is_known(call->type, d)) return false;
-  int64_t apart = in_list(a->strides, 1);
-  bool shared = in_list(a->pool_size, 1) > apart; /* neighbours have columns in common */
-  return shared && apart > 1 && apart <= 4 && in_list(a->pool_size, 0) > 1 &&
+  int64_t apart = impl_list_at(a->strides, 1, 1);
+  bool shared = impl_list_at(a->pool_size, 1, 1) > apart; /* neighbours have columns in common */
+  return shared && apart > 1 && apart <= 4 && impl_list_at(a->pool_size, 0, 1) > 1 &&
          call->type->shape[3]->u.i >= target_lanes(t, x->dtype.bits);
 }
 
@@ -311,8 +303,9 @@ void pool_columns_compute(OpCall *c, const Target *t, const Tensor *const *in, c
   int64_t stride[2], dilation[2], k[2];
   for (int d = 0; d < 2; d++) {
     int64_t size = c->arg[0]->shape[2 + d]->u.i;
-    k[d] = in_list(a->pool_size, d), stride[d] = in_list(a->strides, d), dilation[d] = in_list(a->dilation, d);
-    before[2 + d] = in_list(a->padding, d);
+    k[d] = impl_list_at(a->pool_size, d, 1), stride[d] = impl_list_at(a->strides, d, 1),
+    dilation[d] = impl_list_at(a->dilation, d, 1);
+    before[2 + d] = impl_list_at(a->padding, d, 0);
     /* as far as windows reach */
     int64_t last = (c->out->shape[2 + d]->u.i - 1) * stride[d] + (k[d] - 1) * dilation[d] + 1;
     after[2 + d] = last > before[2 + d] + size ? last - before[2 + d] - size : 0;

@@ -74,7 +74,8 @@ static Plan plan_of(const Target *t, const Type *x, const Type *y)
 
 static int64_t whole_tiles(const Plan *p) { return (p->positions + p->width - 1) / p->width; }
 
-static bool layout_is(const char *layout, const char *channels, int dims)
+/* "NCHW" and "NCHW16c" both begin as "NC" in two dimensions. */
+static bool layout_begins(const char *layout, const char *channels, int dims)
 {
   return !strncmp(layout, channels, 2) && str_starts(layout + 2, conv_spatial(dims));
 }
@@ -85,8 +86,8 @@ static bool is_plain(const Conv2DAttrs *a, int dims)
   const char *out = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
   for (int i = 0; i < a->padding.n; i++)
     if (a->padding.v[i] != 0) return false;
-  return a->groups == 1 && layout_is(a->data_layout, "NC", dims) && layout_is(out, "NC", dims) &&
-         layout_is(a->kernel_layout, "OI", dims);
+  return a->groups == 1 && layout_begins(a->data_layout, "NC", dims) && layout_begins(out, "NC", dims) &&
+         layout_begins(a->kernel_layout, "OI", dims);
 }
 
 /* One tap; all sizes but the batch known. */

@@ -114,15 +114,6 @@ void winograd_plain_compute(OpCall *c, const Target *t, const Tensor *const *in,
   *out = parts_replace(c->m, *out, "bgemm", product_in_parts, &p);
 }
 
-/* Unrolls the loops of a block from `from` to the last but one and makes vectors of the last. */
-static void write_out(ImplGroup *g, BlockRV block, int from)
-{
-  LoopRV *loop;
-  int n = sched_get_loops(g->s, block, g->arena, &loop);
-  for (int i = from; i < n - 1; i++) sched_unroll(g->s, loop[i]);
-  sched_vectorize(g->s, loop[n - 1]);
-}
-
 /* Channels in vectors of the machine: the transformations keep whole tiles of them in registers. */
 static LoopRV split_vectors(ImplGroup *g, LoopRV channels, LoopRV *inner)
 {
@@ -147,8 +138,8 @@ static void transform_data(ImplGroup *g, int band)
   sched_reorder(g->s, 6, order);
   sched_compute_at(g->s, rows, co, true, -1);
   sched_set_scope(g->s, rows, 0, "local");
-  write_out(g, rows, band + 3);
-  write_out(g, tiles, band + 3);
+  generic_write_out(g, rows, band + 3);
+  generic_write_out(g, tiles, band + 3);
   LoopRV all = sched_fuse(g->s, 2, order, true);
   if (!band) sched_parallel(g->s, all);
 }
@@ -211,7 +202,7 @@ static void multiply(ImplGroup *g, int band)
   sched_reorder(g->s, held ? 11 : 10, order);
   BlockRV store = sched_cache_write(g->s, product, 0, "local", 0, NULL);
   sched_reverse_compute_at(g->s, store, po, true, -1);
-  write_out(g, store, band + 4);
+  generic_write_out(g, store, band + 4);
   sched_unroll(g->s, step), sched_unroll(g->s, oi), sched_unroll(g->s, pi);
   if (held) sched_unroll(g->s, part);
   sched_vectorize(g->s, lane);
@@ -272,8 +263,8 @@ static void transform_weight(ImplGroup *g, LoopRV at, bool read_once)
   sched_reorder(g->s, 3, (LoopRV[]){l[4], l[2], l[3]});
   sched_compute_at(g->s, rows, l[3], true, -1);
   sched_set_scope(g->s, rows, 0, "local");
-  write_out(g, rows, 5);
-  write_out(g, tiles, 4);
+  generic_write_out(g, rows, 5);
+  generic_write_out(g, tiles, 4);
   sched_prefetch(g->s, rows, 0, l[4], AHEAD);
 }
 
@@ -316,7 +307,7 @@ static void multiply_half(ImplGroup *g, BlockRV part, int band)
   LoopRV po = generic_split_by(g, l[3].rv, tile.x, &pi);
   LoopRV order[] = {l[0].rv, l[1].rv, oo, po, l[5].rv, pi, oi, l[4].rv};
   sched_reorder(g->s, 8, order);
-  write_out(g, impl_attach_epilogue(g, total, po), band + 4);
+  generic_write_out(g, impl_attach_epilogue(g, total, po), band + 4);
   half_schedule_part(g, part, order[4], band + 5, 3, (const int[]){3, 2, 4}, tile.o * tile.x * vectors);
   sched_unroll(g->s, oi), sched_unroll(g->s, pi);
   sched_vectorize(g->s, order[7]);
@@ -392,9 +383,9 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
   else if (parts) multiply_half(g, part, band ? 1 : 0);
   else multiply(g, band ? 1 : 0);
   transform_data(g, band ? 1 : 0);
-  write_out(g, rows, band ? 5 : 6);
-  write_out(g, tiles, band ? 5 : 6);
-  write_out(g, last, band ? 5 : 6);
+  generic_write_out(g, rows, band ? 5 : 6);
+  generic_write_out(g, tiles, band ? 5 : 6);
+  generic_write_out(g, last, band ? 5 : 6);
   if (!band) sched_parallel(g->s, sched_fuse(g->s, height && height % tile == 0 ? 4 : 3, order, true));
 }
 
@@ -434,12 +425,6 @@ bool winograd_weight_fits(const Target *t, const Node *call)
 
 double winograd_weight_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_bandwidth(t); }
 
-static const Expr *axis_of(Module *m, const char *name, const Expr *extent, const IterVar **out)
-{
-  *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, ITER_SPATIAL, NULL);
-  return var_expr((*out)->var);
-}
-
 /* (o, i, r, r) to (alpha, alpha, o, i), one dimension after the other. */
 void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
 {
@@ -453,11 +438,11 @@ void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in
   const Expr *half[] = {w[0], w[1], expr_i32(m, q.alpha), w[3]};
   static const char *const names[] = {"co", "ci", "eps", "k"};
   static const char *const last[] = {"eps", "nu", "co", "ci"};
-  for (int d = 0; d < 4; d++) at[d] = axis_of(m, names[d], half[d], &axis[d]);
+  for (int d = 0; d < 4; d++) at[d] = impl_axis(m, names[d], half[d], ITER_SPATIAL, &axis[d]);
   for (int i = 0; i < q.r; i++) e[i] = te_read(m, in[0], 4, (const Expr *[]){at[0], at[1], expr_i32(m, i), at[3]});
   const Expr *body = nn_winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[2], e);
   const Tensor *rows = &te_compute(m, "weight_rows", "winograd_rows", 4, half, axis, 1, &body, NULL)->out[0];
-  for (int d = 0; d < 4; d++) at[d] = axis_of(m, last[d], c->out->shape[d], &axis[d]);
+  for (int d = 0; d < 4; d++) at[d] = impl_axis(m, last[d], c->out->shape[d], ITER_SPATIAL, &axis[d]);
   for (int i = 0; i < q.r; i++) e[i] = te_read(m, rows, 4, (const Expr *[]){at[2], at[3], at[0], expr_i32(m, i)});
   body = nn_winograd_row(m, c->out->dtype, q.g, q.alpha, q.r, at[1], e);
   *out = &te_compute(m, "weight_tiles", "winograd_tiles", 4, c->out->shape, axis, 1, &body, NULL)->out[0];

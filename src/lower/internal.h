@@ -19,7 +19,7 @@ typedef struct Lower {
 
 static inline bool lower_for_gpu(const Lower *lo) { return lo->target->kind == TARGET_CUDA; }
 
-/* ---- walk.c ------------------------------------------------------------------- */
+/* ---- walk.c, simplify.c ------------------------------------------------------------------- */
 
 typedef Stmt *(*StmtFn)(void *env, Stmt *);
 typedef const Expr *(*ExprFn)(void *env, const Expr *);
@@ -90,7 +90,7 @@ void lower_pass_sync_storage(Lower *);
 void lower_pass_place_storage(Lower *);
 void lower_pass_unique_vars(Lower *);
 
-/* ---- vectorize.c ------------------------------------------------------------------ */
+/* ---- native.c ------------------------------------------------------------------ */
 
 /* e with each vector cut to its lanes [from, from + n); NULL if that cannot be said. */
 const Expr *lower_lanes(Module *, Arena *, const Expr *e, int from, int n, const Map *vars);

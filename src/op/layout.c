@@ -1,9 +1,106 @@
-/* layout.c: layout rules of element-by-element operators.
+/* layout.c: layout strings, and the layout rules of element-by-element operators.
  *
  * A layout is a string of axes: capitals are the axes of the tensor as the graph had
  * it, a number with a small letter is the inner part of a split axis ("NCHW16c": the
  * channels in blocks of 16, innermost).  `from` names every axis once. */
 #include "op/op.h"
+
+/* ---- the strings --------------------------------------------------------------------------- */
+
+bool layout_is_capital(char c) { return c >= 'A' && c <= 'Z'; }
+bool layout_is_small(char c) { return c >= 'a' && c <= 'z'; }
+char layout_capital(char c) { return layout_is_small(c) ? (char)(c - 'a' + 'A') : c; }
+
+int layout_find(const Layout *l, char letter)
+{
+  for (int i = 0; i < l->n; i++)
+    if (l->letter[i] == letter) return i;
+  return -1;
+}
+
+bool layout_is_plain(const char *text)
+{
+  Layout l;
+  if (layout_parse(text, &l)) return false;
+  for (int i = 0; i < l.n; i++)
+    if (l.factor[i]) return false;
+  return true;
+}
+
+bool layout_is_split(const Layout *l, char capital) { return layout_find(l, (char)(capital - 'A' + 'a')) >= 0; }
+
+int64_t layout_block(const Layout *l, char capital)
+{
+  int64_t block = 1;
+  for (int i = 0; i < l->n; i++)
+    if (layout_is_small(l->letter[i]) && layout_capital(l->letter[i]) == capital) block *= l->factor[i];
+  return block;
+}
+
+const char *layout_parse(const char *text, Layout *l)
+{
+  *l = (Layout){.text = text};
+  if (!text || !*text) return "it is empty";
+  int64_t factor = 0;
+  for (const char *p = text; *p; p++) {
+    if (*p >= '0' && *p <= '9') {
+      factor = factor * 10 + (*p - '0');
+      if (factor > 1 << 20) return "a block is larger than 2^20";
+      continue;
+    }
+    if (l->n == LAYOUT_MAX) return "it has too many dimensions";
+    if (layout_is_capital(*p) && factor) return "a number belongs before a small letter";
+    if (layout_is_capital(*p) && layout_find(l, *p) >= 0) return "a capital occurs twice";
+    if (layout_is_small(*p) && !factor) return "a small letter needs the size of its block before it";
+    if (!layout_is_capital(*p) && !layout_is_small(*p)) return "only letters and numbers may occur";
+    l->letter[l->n] = *p;
+    l->factor[l->n++] = factor;
+    factor = 0;
+  }
+  if (factor) return "it ends in a number";
+  for (int i = 0; i < l->n; i++)
+    if (layout_is_small(l->letter[i]) && layout_find(l, layout_capital(l->letter[i])) < 0)
+      return "a small letter has no capital";
+  return NULL;
+}
+
+bool layout_same_capitals(const Layout *a, const Layout *b)
+{
+  int na = 0;
+  int nb = 0;
+  for (int i = 0; i < a->n; i++)
+    if (layout_is_capital(a->letter[i])) {
+      na++;
+      if (layout_find(b, a->letter[i]) < 0) return false;
+    }
+  for (int i = 0; i < b->n; i++) nb += layout_is_capital(b->letter[i]);
+  return na == nb;
+}
+
+/* Where a dimension that `from` has whole stands in `to`; -1: nowhere. */
+static int place_of(const LayoutPair *pair, int axis, Layout *to)
+{
+  Layout from;
+  if (layout_parse(pair->from, &from) || layout_parse(pair->to, to) || axis < 0 || axis >= from.n) return -1;
+  char letter = from.letter[axis];
+  bool whole = layout_is_capital(letter) && !layout_is_split(&from, letter);
+  return whole && layout_same_capitals(&from, to) ? layout_find(to, letter) : -1;
+}
+
+int layout_outer_axis(const LayoutPair *pair, int axis)
+{
+  Layout to;
+  return layout_is_plain(pair->from) ? place_of(pair, axis, &to) : -1;
+}
+
+int layout_axis(const LayoutPair *pair, int axis)
+{
+  Layout to;
+  int at = place_of(pair, axis, &to);
+  return at >= 0 && !layout_is_split(&to, to.letter[at]) ? at : -1;
+}
+
+/* ---- rules ------------------------------------------------------------------------------------ */
 
 static const char no_attrs[1] = {0};
 
@@ -16,11 +113,6 @@ const void *layout_any(OpCall *c, LayoutPair *arg, LayoutPair *out)
   return layout_keep_attrs(c);
 }
 
-static bool is_axis(char ch) { return ch >= 'A' && ch <= 'Z'; }
-
-/* Is the axis split in this layout? */
-static bool is_split(const char *to, char axis) { return strchr(to, axis - 'A' + 'a') != NULL; }
-
 static bool all_ones(const Type *ty)
 {
   for (int d = 0; d < ty->ndim; d++)
@@ -30,19 +122,17 @@ static bool all_ones(const Type *ty)
 
 /* The target without the axes that the argument lacks; false when one of those is not
  * in front, since broadcasting adds axes in front only. */
-static bool drop_axes(const char *to, const char *lacks, size_t nlacks, Text *out)
+static bool drop_axes(const Layout *to, const char *lacks, size_t nlacks, Text *out)
 {
   bool begun = false;
-  for (const char *p = to; *p; p++) {
-    const char *start = p;
-    while (*p >= '0' && *p <= '9') p++;
-    char axis = is_axis(*p) ? *p : (char)(*p - 'a' + 'A');
-    if (memchr(lacks, axis, nlacks)) {
+  for (int i = 0; i < to->n; i++) {
+    if (memchr(lacks, layout_capital(to->letter[i]), nlacks)) {
       if (begun) return false;
       continue;
     }
     begun = true;
-    text_addn(out, start, (size_t)(p - start) + 1);
+    if (to->factor[i]) text_printf(out, "%" PRId64, to->factor[i]);
+    text_char(out, to->letter[i]);
   }
   return true;
 }
@@ -60,12 +150,14 @@ static bool match_argument(OpCall *c, int i, int lead, LayoutPair want, LayoutPa
   }
   if ((size_t)ty->ndim > rank) return false;
   if (lacks == 0 && arg->from && strcmp(arg->from, want.from)) return false;
+  Layout goal;
+  if (layout_parse(want.to, &goal)) return false;
   for (int d = 0; d < ty->ndim; d++)
-    if (is_split(want.to, want.from[lacks + (size_t)d]) &&
+    if (layout_is_split(&goal, want.from[lacks + (size_t)d]) &&
         !dim_same(c->m, ty->shape[d], whole->shape[lacks + (size_t)d]))
       return false;
   Text to = text_new(c->m->arena);
-  if (!drop_axes(want.to, want.from, lacks, &to)) return false;
+  if (!drop_axes(&goal, want.from, lacks, &to)) return false;
   arg->from = arena_strdup(c->m->arena, want.from + lacks);
   arg->to = text_str(&to);
   return true;

@@ -65,7 +65,7 @@ DECLARE_ATTRS(Conv1DTranspose, CONV1D_TRANSPOSE_ATTRS)
 DECLARE_ATTRS(Conv2DTranspose, CONV2D_TRANSPOSE_ATTRS)
 DECLARE_ATTRS(Conv3DTranspose, CONV3D_TRANSPOSE_ATTRS)
 
-/* ---- nn_winograd.c ------------------------------------------------------------------------- */
+/* ---- nn_winograd.c, nn_winograd_blocked.c ------------------------------------------------------------------------- */
 
 #define WINOGRAD_WEIGHT_ATTRS(A, S) A(S, INT, tile_size, NULL, "outputs per tile and dimension: 2, 4 or 6")
 DECLARE_ATTRS(WinogradWeight, WINOGRAD_WEIGHT_ATTRS)
@@ -99,7 +99,7 @@ bool nn_winograd_matrices(int tile, int r, DType, bool bare, WinogradMatrices *)
 const Expr *nn_winograd_row(Module *, DType, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at,
                             const Expr *const *e);
 
-/* ---- nn_deformable.c ------------------------------------------------------------------------- */
+/* ---- nn_sample.c: nn.deformable_conv2d ------------------------------------------------------------------------- */
 
 /* clang-format off */
 #define DEFORMABLE_CONV2D_ATTRS(A, S)                                                         \

@@ -309,7 +309,7 @@ static void bias_add_compute(OpCall *c, const Tensor *const *in, const Tensor **
 static const void *bias_add_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   BiasAddAttrs *a = attrs_copy(c->m, &BiasAdd_attrs, c->attrs);
-  int axis = layout_axis(c, &arg[0], nn_axis_of(c, a->axis, c->arg[0]->ndim));
+  int axis = layout_axis(&arg[0], nn_axis_of(c, a->axis, c->arg[0]->ndim));
   if (axis < 0) return NULL;
   a->axis = axis;
   out[0] = arg[0];

@@ -1,9 +1,8 @@
-/* nn_kit.h: what the files of the nn family share: layouts as data, short ways to write
- * te stages, window arithmetic.  No other layer includes it.
+/* nn_kit.h: what the files of the nn family share: shapes and indices in a layout, short ways to
+ * write te stages, window arithmetic.  Implementations (src/impl) that compute an operator in
+ * another way write their stages with it too.
  *
- * A stage is a compute in the making: axes first, then a body over them.  Layout
- * letters: a capital is a whole dimension, a small letter after a number is a block of
- * that many of it: NCHW16c has C in blocks of 16. */
+ * A stage is a compute in the making: axes first, then a body over them. */
 #ifndef LATHE_OP_NN_KIT_H
 #define LATHE_OP_NN_KIT_H
 
@@ -11,17 +10,7 @@
 
 /* ---- nn_layout.c ------------------------------------------------------------------------ */
 
-enum { LAYOUT_MAX = 12 };
-typedef struct Layout {
-  const char *text;
-  int n;
-  char letter[LAYOUT_MAX];
-  int64_t factor[LAYOUT_MAX]; /* of a small letter; 0 for a capital */
-} Layout;
 Layout nn_layout(OpCall *, const char *attribute, const char *text); /* raises naming the attribute */
-int layout_find(const Layout *, char letter);                        /* -1 if absent */
-bool layout_is_split(const Layout *, char capital);
-int64_t layout_block(const Layout *, char capital); /* product of its small letters' factors */
 /* The whole extent that `capital` has in a tensor of this shape. */
 const Expr *layout_extent(Module *, const Layout *, const Expr *const *shape, char capital);
 /* The shape whose whole extents are those given for each capital of `letters`. */
@@ -32,10 +21,8 @@ void layout_index(Module *, const Layout *, const char *letters, const Expr *con
 const Expr *layout_coordinate(Module *, const Layout *, const Expr *const *index, char capital);
 /* For rules: the new layout leaves the dimensions of `letters` whole and has the same capitals. */
 bool layout_keeps(OpCall *, const char *from, const char *to, const char *letters);
-/* For rules of operators with one axis: where it went, or -1 when its dimension is split. */
-int layout_axis(OpCall *, const LayoutPair *, int axis);
 
-/* ---- nn_kit.c --------------------------------------------------------------------------- */
+/* ---- nn_kit.c, nn_pool.c --------------------------------------------------------------------------- */
 
 typedef struct Stage {
   Module *m;
@@ -107,7 +94,7 @@ const Expr *nn_word(Module *, int count, const Expr *const *element);
 const Expr *nn_word_dot(Module *, int count, const Expr *const *element, const Expr *word);
 const Tensor *nn_bits(Module *, const Tensor *); /* bfloat16 as uint16 */
 
-/* Calls of other operators, for decompositions. */
+/* nn_kit.c: calls of other operators, for decompositions. */
 const Node *nn_call(Module *, const char *op, int n, const Node *const *arg, const void *attrs);
 const Node *nn_call1(Module *, const char *op, const Node *);
 const Node *nn_call2(Module *, const char *op, const Node *, const Node *);

@@ -72,7 +72,7 @@ static const Node *batch_norm_decompose(Module *m, const Node *call)
 static const void *batch_norm_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   BatchNormAttrs *a = attrs_copy(c->m, &BatchNorm_attrs, c->attrs);
-  int axis = layout_axis(c, &arg[0], nn_axis_of(c, a->axis, c->arg[0]->ndim));
+  int axis = layout_axis(&arg[0], nn_axis_of(c, a->axis, c->arg[0]->ndim));
   if (axis < 0) return NULL;
   a->axis = axis;
   out[0] = arg[0];
@@ -433,7 +433,7 @@ static void prelu_compute(OpCall *c, const Tensor *const *in, const Tensor **out
 static const void *prelu_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   PreluAttrs *a = attrs_copy(c->m, &Prelu_attrs, c->attrs);
-  int axis = layout_axis(c, &arg[0], nn_axis_of(c, a->axis, c->arg[0]->ndim));
+  int axis = layout_axis(&arg[0], nn_axis_of(c, a->axis, c->arg[0]->ndim));
   if (axis < 0) return NULL;
   a->axis = axis;
   out[0] = arg[0];

@@ -159,7 +159,7 @@ static const void *pad_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
   Layout to = nn_layout(c, "layout", arg[0].to);
   int64_t *list = arena_array(c->m->arena, int64_t, 2 * to.n);
   for (int d = 0; d < ndim; d++) {
-    int axis = layout_axis(c, &arg[0], d);
+    int axis = layout_axis(&arg[0], d);
     if (axis < 0 && (width[2 * d] || width[2 * d + 1])) return NULL;
     if (axis >= 0) memcpy(list + 2 * axis, width + 2 * d, 2 * sizeof *list);
   }

@@ -100,7 +100,7 @@ static void log_softmax_compute(OpCall *c, const Tensor *const *in, const Tensor
 static const void *softmax_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   SoftmaxAttrs *a = attrs_copy(c->m, &Softmax_attrs, c->attrs);
-  int axis = layout_axis(c, &arg[0], nn_axis_of(c, a->axis, c->arg[0]->ndim));
+  int axis = layout_axis(&arg[0], nn_axis_of(c, a->axis, c->arg[0]->ndim));
   if (axis < 0) return NULL;
   a->axis = axis;
   out[0] = arg[0];

@@ -159,7 +159,30 @@ const Node *op_call2(Module *, const OpDef *, const Node *, const Node *, const 
 const Node *op_call3(Module *, const OpDef *, const Node *, const Node *, const Node *, const void *attrs);
 const Node *op_number(Module *, DType, double); /* a scalar constant */
 
-/* ---- layout.c: layout rules ---------------------------------------------------------------------- */
+/* ---- layout.c: layout strings, layout rules ------------------------------------------------------ */
+
+/* A layout's letters: a capital is a whole dimension, a small letter after a number is a block of that many of it:
+ * NCHW16c has C in blocks of 16. */
+enum { LAYOUT_MAX = 12 };
+typedef struct Layout {
+  const char *text;
+  int n;
+  char letter[LAYOUT_MAX];
+  int64_t factor[LAYOUT_MAX]; /* of a small letter; 0 for a capital */
+} Layout;
+const char *layout_parse(const char *text, Layout *out); /* NULL, or why the text is no layout */
+int layout_find(const Layout *, char letter);            /* -1 if absent */
+bool layout_is_split(const Layout *, char capital);
+int64_t layout_block(const Layout *, char capital); /* product of its small letters' factors */
+bool layout_is_plain(const char *text);             /* of whole dimensions alone */
+bool layout_same_capitals(const Layout *, const Layout *);
+bool layout_is_capital(char);
+bool layout_is_small(char);
+char layout_capital(char letter); /* of a small letter, its dimension */
+/* For rules of operators with one axis: where its dimension went, or -1 when it is not there, or split;
+ * layout_outer_axis: of one that is split, where its blocks are counted. */
+int layout_axis(const LayoutPair *, int axis);
+int layout_outer_axis(const LayoutPair *, int axis);
 
 /* What a rule returns when the attributes stay (an operator may have none). */
 const void *layout_keep_attrs(OpCall *);

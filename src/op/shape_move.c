@@ -42,21 +42,14 @@ static void transpose_compute(OpCall *c, const Tensor *const *in, const Tensor *
   out[0] = op_emit(c, &ax, "T_transpose", op_read(c->m, in[0], at));
 }
 
-static bool plain_layout(const char *s)
-{
-  for (; s && *s; s++)
-    if (*s < 'A' || *s > 'Z') return false;
-  return s != NULL;
-}
-
 /* A permutation of whole dimensions is a permutation still: the axes follow their letters.
  * Blocked dimensions have no axis of their own, so those come back first. */
 static const void *transpose_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   int ndim = c->arg[0]->ndim;
   int axis[MAX_RANK];
-  if (!arg[0].from || !plain_layout(arg[0].from) || !plain_layout(arg[0].to) || (int)strlen(arg[0].from) != ndim ||
-      strlen(arg[0].to) != strlen(arg[0].from))
+  if (!arg[0].from || !layout_is_plain(arg[0].from) || !layout_is_plain(arg[0].to) ||
+      (int)strlen(arg[0].from) != ndim || strlen(arg[0].to) != strlen(arg[0].from))
     return NULL;
   transpose_axes(c, ndim, axis);
   int64_t moved[MAX_RANK];
@@ -87,21 +80,6 @@ const OpDef op_transpose = {
   .compute = transpose_compute,
   .layout = transpose_layout,
 };
-
-/* The new position of an axis in a layout that leaves it whole; -1: it is blocked or unknown. */
-static int moved_axis(const LayoutPair *p, int axis)
-{
-  if (!p->from || !p->to || axis >= (int)strlen(p->from)) return -1;
-  char letter = p->from[axis];
-  char small = (char)(letter | 0x20);
-  if (!plain_layout(p->from) || strchr(p->to, small)) return -1;
-  int at = 0;
-  for (const char *s = p->to; *s; s++) {
-    if (*s == letter) return at;
-    at += (*s >= 'A' && *s <= 'Z') || (*s >= 'a' && *s <= 'z');
-  }
-  return -1;
-}
 
 /* ---- reverse, reverse_sequence ------------------------------------------------------------------ */
 
@@ -134,7 +112,7 @@ static void reverse_compute(OpCall *c, const Tensor *const *in, const Tensor **o
 static const void *reverse_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   const ReverseAttrs *a = c->attrs;
-  int d = moved_axis(&arg[0], op_axis(c, a->axis, c->arg[0]->ndim));
+  int d = layout_axis(&arg[0], op_axis(c, a->axis, c->arg[0]->ndim));
   if (d < 0) return NULL;
   ReverseAttrs *moved = attrs_copy(c->m, &Reverse_attrs, a);
   moved->axis = d;
@@ -263,18 +241,6 @@ static void concatenate_compute(OpCall *c, const Tensor *const *in, const Tensor
   out[0] = op_emit(c, &ax, "T_concat", body);
 }
 
-/* The same for an axis that may be in blocks: fields of whole blocks stand one after the other. */
-static int outer_axis(const LayoutPair *p, int axis)
-{
-  if (!p->from || !p->to || axis >= (int)strlen(p->from) || !plain_layout(p->from)) return -1;
-  int at = 0;
-  for (const char *s = p->to; *s; s++) {
-    if (*s == p->from[axis]) return at;
-    at += (*s >= 'A' && *s <= 'Z') || (*s >= 'a' && *s <= 'z');
-  }
-  return -1;
-}
-
 /* All fields take the layout of the first that has changed; the pass refuses a layout whose blocks
  * do not divide a field. */
 static const void *concatenate_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
@@ -285,7 +251,7 @@ static const void *concatenate_layout(OpCall *c, LayoutPair *arg, LayoutPair *ou
   for (int i = n - 1; i >= 0; i--)
     if (arg[i].from && strcmp(arg[i].from, arg[i].to)) one = &arg[i];
   if (c->arg[0]->kind != TY_TUPLE) return NULL;
-  int axis = outer_axis(one, op_axis(c, a->axis, c->arg[0]->field[0]->ndim));
+  int axis = layout_outer_axis(one, op_axis(c, a->axis, c->arg[0]->field[0]->ndim));
   if (axis < 0) return NULL;
   LayoutPair all = *one;
   for (int i = 0; i < n; i++) arg[i] = all;
@@ -448,7 +414,7 @@ static void split_compute(OpCall *c, const Tensor *const *in, const Tensor **out
 static const void *split_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   const SplitAttrs *a = c->attrs;
-  int d = moved_axis(&arg[0], op_axis(c, a->axis, c->arg[0]->ndim));
+  int d = layout_axis(&arg[0], op_axis(c, a->axis, c->arg[0]->ndim));
   if (d < 0 || !c->out || c->out->kind != TY_TUPLE) return NULL;
   SplitAttrs *moved = attrs_copy(c->m, &Split_attrs, a);
   moved->axis = d;

@@ -143,24 +143,14 @@ static void strided_slice_compute(OpCall *c, const Tensor *const *in, const Tens
   cut_compute(c, in[0], cut, "T_strided_slice", out);
 }
 
-/* Where each axis stands in the new layout; false when one of those cut is blocked. */
-static bool whole_axis(const LayoutPair *p, int d, int64_t *to)
-{
-  if (!p->from || !p->to || d >= (int)strlen(p->from)) return false;
-  char letter = p->from[d];
-  int at = 0;
-  if (letter < 'A' || letter > 'Z' || strchr(p->to, letter | 0x20)) return false;
-  for (const char *s = p->to; *s && *s != letter; s++) at += (*s >= 'A' && *s <= 'Z') || (*s >= 'a' && *s <= 'z');
-  *to = at;
-  return true;
-}
-
 static const void *strided_slice_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   const StridedSliceAttrs *a = c->attrs;
   int64_t axes[MAX_RANK];
-  for (int k = 0; k < a->begin.n; k++)
-    if (!whole_axis(&arg[0], slice_axis(c, &a->axes, k, a->begin.n, c->arg[0]->ndim), &axes[k])) return NULL;
+  for (int k = 0; k < a->begin.n; k++) {
+    axes[k] = layout_axis(&arg[0], slice_axis(c, &a->axes, k, a->begin.n, c->arg[0]->ndim));
+    if (axes[k] < 0) return NULL; /* one of those cut is in blocks */
+  }
   StridedSliceAttrs *moved = attrs_copy(c->m, &StridedSlice_attrs, a);
   attrs_set_ints(c->m, &StridedSlice_attrs, moved, "axes", a->begin.n, axes);
   out[0] = arg[0];

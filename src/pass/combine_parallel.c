@@ -23,20 +23,14 @@ typedef struct Kind {
   const char *count;                /* attribute that holds the number of channels, or NULL */
 } Kind;
 
-static int letter(const Node *n, const char *attr, char c)
-{
-  const char *s = call_str(n, attr);
-  const char *p = s ? strchr(s, c) : NULL;
-  return p ? (int)(p - s) : -1;
-}
 static bool conv_fits(const Node *n)
 {
   const char *out = call_str(n, "out_layout");
-  return call_int(n, "groups") == 1 && letter(n, "kernel_layout", 'O') >= 0 &&
+  return call_int(n, "groups") == 1 && letter_at(call_str(n, "kernel_layout"), 'O') >= 0 &&
          strlen(call_str(n, "kernel_layout")) == 4 && (!out || !*out);
 }
-static int conv_weight_axis(const Node *n) { return letter(n, "kernel_layout", 'O'); }
-static int conv_out_axis(const Node *n) { return letter(n, "data_layout", 'C'); }
+static int conv_weight_axis(const Node *n) { return letter_at(call_str(n, "kernel_layout"), 'O'); }
+static int conv_out_axis(const Node *n) { return letter_at(call_str(n, "data_layout"), 'C'); }
 static bool any_fits(const Node *n) { return n->arg[1]->type->ndim == 2; }
 static int dense_weight_axis(const Node *n)
 {

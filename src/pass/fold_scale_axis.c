@@ -63,19 +63,6 @@ static bool is_constant(const Node *n, int depth)
   return true;
 }
 
-static int letter_at(const char *layout, char letter)
-{
-  const char *p = layout ? strchr(layout, letter) : NULL;
-  return p ? (int)(p - layout) : -1;
-}
-
-static bool plain_layout(const char *s)
-{
-  for (; s && *s; s++)
-    if (*s < 'A' || *s > 'Z') return false;
-  return s != NULL;
-}
-
 #define CONVS "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose"
 #define POOLS                                                                                                    \
   "nn.max_pool1d,nn.max_pool2d,nn.max_pool3d,nn.avg_pool1d,nn.avg_pool2d,nn.avg_pool3d,nn.global_max_pool2d,nn." \
@@ -100,7 +87,7 @@ static int conv_weight_axis(const Node *n, int axis, bool output)
   const char *kernel = call_str(n, "kernel_layout");
   const char *out = call_str(n, "out_layout");
   if (!out || !*out) out = data;
-  if (!plain_layout(data) || !plain_layout(kernel) || !plain_layout(out)) return -1;
+  if (!layout_is_plain(data) || !layout_is_plain(kernel) || !layout_is_plain(out)) return -1;
   if (letter_at(output ? out : data, 'C') != axis) return -1;
   int64_t groups = call_int(n, "groups");
   int64_t channels = dim_of(n->arg[0], letter_at(data, 'C'));
@@ -169,8 +156,8 @@ static const Node *push(Axis *a, const Node *n, const Scale *s, int depth)
     if (axis != s->axis || !(x = push(a, n->arg[0], s, depth + 1))) return fail();
     return node_with_args(m, n, (const Node *[]){x, make2(m, "multiply", n->arg[1], s->vector)});
   }
-  bool through =
-      is_call_of(n, POOLS) && letter_at(call_str(n, "layout"), 'C') == s->axis && plain_layout(call_str(n, "layout"));
+  bool through = is_call_of(n, POOLS) && letter_at(call_str(n, "layout"), 'C') == s->axis &&
+                 layout_is_plain(call_str(n, "layout"));
   through = through && (s->positive || strstr(n->u.call.op->name, "avg"));
   through = through || (s->positive && is_call_of(n, "nn.relu,nn.leaky_relu"));
   if (!through || !(x = push(a, n->arg[0], s, depth + 1))) return fail();
@@ -211,7 +198,7 @@ static const Node *take_out(Axis *a, const Node *n, Scale *s, int depth)
   for (int i = 0; is_call(n, "multiply") && i < 2; i++)
     if (is_tensor(n->arg[1 - i]) && type_equal(n->arg[1 - i]->type, n->type) && per_axis(a->m, n->arg[i], n->type, s))
       return n->arg[1 - i];
-  bool pool = is_call_of(n, POOLS) && plain_layout(call_str(n, "layout"));
+  bool pool = is_call_of(n, POOLS) && layout_is_plain(call_str(n, "layout"));
   if (!pool && !is_call_of(n, "nn.relu,nn.leaky_relu")) return fail();
   const Node *x = take_out(a, n->arg[0], s, depth + 1);
   if (!x || (pool && letter_at(call_str(n, "layout"), 'C') != s->axis)) return fail();

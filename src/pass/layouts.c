@@ -10,8 +10,6 @@
 #include "pass/groups.h"
 #include "pass/passes.h"
 
-#include <stdlib.h>
-
 const PassOption pass_convert_layout_options[] = {
   {PO_STRS, "desired_layouts", "",
    "\"nn.conv2d=NHWC,default; nn.max_pool2d=NHWC\": layouts of data and weight by operator"},
@@ -46,16 +44,14 @@ static bool is_moved(const LayoutPair *p) { return p->from && p->to && strcmp(p-
 /* Can a tensor of this type lie so?  Split axes must be divisible. */
 static bool type_fits_layout(const Type *ty, const char *from, const char *to)
 {
-  if (ty->kind != TY_TENSOR || ty->ndim != (int)strlen(from)) return false;
-  for (const char *p = to; *p; p++) {
-    if (*p < '0' || *p > '9') continue;
-    char *end;
-    long factor = strtol(p, &end, 10);
-    const char *axis = strchr(from, *end - 'a' + 'A');
-    if (!axis || factor <= 0) return false;
+  Layout l;
+  if (ty->kind != TY_TENSOR || ty->ndim != (int)strlen(from) || layout_parse(to, &l)) return false;
+  for (int i = 0; i < l.n; i++) {
+    if (!l.factor[i]) continue;
+    const char *axis = strchr(from, layout_capital(l.letter[i]));
+    if (!axis) return false;
     const Expr *dim = ty->shape[axis - from];
-    if (dim->kind != E_INT || dim->u.i % factor) return false;
-    p = end;
+    if (dim->kind != E_INT || dim->u.i % l.factor[i]) return false;
   }
   return true;
 }

@@ -43,7 +43,7 @@ struct Pass {
   void *env;
 };
 
-/* ---- context.c ------------------------------------------------------------------------- */
+/* ---- context.c, manager.c ------------------------------------------------------------------------- */
 
 typedef struct PassInstrument {
   const char *name;
@@ -93,7 +93,7 @@ const char *pass_time_text(PassContext *, Arena *);
 void pass_print(PassContext *, const char *pass_name, bool before,
                 void (*out)(void *env, const char *title, const char *text), void *env);
 
-/* ---- manager.c -------------------------------------------------------------------------- */
+/* ---- manager.c, context.c -------------------------------------------------------------------------- */
 
 const Pass *pass_find(const char *name);       /* built-in ones; NULL if absent */
 const Pass *pass_get(Ctx *, const char *name); /* raises with the nearest name */

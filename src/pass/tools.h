@@ -47,6 +47,13 @@ static inline AttrInts call_ints(const Node *n, const char *name) { return *(con
 /* A copy to change. */
 static inline void *call_attrs(Module *m, const Node *n) { return attrs_copy(m, n->u.call.op->attrs, n->u.call.attrs); }
 
+/* The dimension that a letter names in a layout; -1: the layout has none, or is none. */
+static inline int letter_at(const char *layout, char letter)
+{
+  Layout l;
+  return layout_parse(layout, &l) ? -1 : layout_find(&l, letter);
+}
+
 /* ---- making calls -------------------------------------------------------------------------- */
 
 static inline const Node *make_call(Module *m, const char *op, int n, const Node *const *arg, const void *attrs)

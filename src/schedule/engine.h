@@ -60,7 +60,7 @@ SchedArg prim_default(const char *text);
 #include "schedule/prims.def"
 #undef PRIM
 
-/* Arguments as primitives read them. */
+/* sched.c: arguments as primitives read them. */
 Stmt *sched_arg_block(Sched *, const SchedArg *);
 Stmt *sched_arg_loop(Sched *, const SchedArg *); /* refuses the marks */
 Stmt *sched_arg_block_or_loop(Sched *, const SchedArg *);
@@ -157,10 +157,10 @@ void facts_check_not_output(Sched *, const char *prim, Stmt *block);
 /* Raises unless everything the block reads is final where it stands: no writer of
  * it comes later. */
 void facts_check_inputs_final(Sched *, const char *prim, Stmt *block);
-/* Distinct iterations of the loops run distinct instances of the block?  Loops not
+/* region.c: distinct iterations of the loops run distinct instances of the block?  Loops not
  * given are fixed. */
 bool facts_injective(Sched *, Stmt *block, int n, Stmt *const *loops, const char **why);
-/* Raises unless the instances of the block may run in any order. */
+/* Raises unless the instances of the block may run in any order (region.c, with the next three). */
 void facts_check_order_free(Sched *, const char *prim, Stmt *block);
 /* Raises if iterations of the loop could see each other's results. */
 void facts_check_independent(Sched *, const char *prim, Stmt *loop);

@@ -32,7 +32,7 @@ typedef struct {
   int id;
 } IntRV; /* an integer chosen by a sampling primitive */
 
-/* ---- sched.c: schedules and traces ------------------------------------------------ */
+/* ---- sched.c, call.c, trace.c: schedules and traces ------------------------------------------------ */
 
 /* Imports f into a fresh module. */
 Sched *sched_new(const PrimFunc *f, uint64_t seed);
@@ -95,7 +95,8 @@ void sched_replay(Sched *, const char *trace_text);
  * outlive the schedule. */
 void sched_add_intrin(Sched *, const TensorIntrin *);
 
-/* ---- the primitives, grouped by file.  Same names and meaning as tvm.tir.Schedule's. */
+/* ---- the primitives, by the file that does the work (call.c has the functions themselves, which check their
+ *      arguments against prims.def and write the trace).  Same names and meaning as tvm.tir.Schedule's. */
 
 /* get.c */
 BlockRV sched_get_block(Sched *, const char *name);
@@ -165,7 +166,7 @@ void sched_sample_perfect_tile(Sched *, LoopRV, int n, int64_t max_innermost, co
 LoopRV sched_sample_compute_location(Sched *, BlockRV, int decision); /* -2 inline, -1 root; below: draw */
 int64_t sched_int_value(Sched *, IntRV);
 
-/* ---- te_stage.c: the te face --------------------------------------------------------- */
+/* ---- te_stage.c, te_mark.c, te_rewrite.c: the te face --------------------------------------------------------- */
 
 /* A TeSched describes stages; its calls are checked at once by emitting the whole
  * description into a scratch schedule, and are undone when that is refused. */
@@ -205,7 +206,7 @@ int te_sched_rfactor(TeSched *, const Tensor *, const IterVar *, int factor_axis
 /* The schedule that the description stands for, ready to lower. */
 Sched *te_sched_emit(TeSched *, const char *name, int nargs, const TeArg *args);
 
-/* ---- random.c: random computations and schedules, for fuzzers and tests ------------------ */
+/* ---- random.c, random_step.c: random computations and schedules, for fuzzers and tests ------------------ */
 
 /* A small computation: elementwise chains, products, convolutions, broadcasts, stencils,
  * reductions; sizes with primes among them, now and then symbolic. */

@@ -20,7 +20,7 @@ typedef enum { ARCH_X86_64, ARCH_AARCH64, ARCH_ARM, ARCH_RISCV64, ARCH_WASM32, A
 typedef enum { TARGET_LLVM, TARGET_C, TARGET_CUDA } TargetKind;
 
 /* CPU features that schedules, code generation and the runtime's check know.
- * One row: constant, LLVM's name, architecture, name in /proc or CPUID terms. */
+ * One row: constant, LLVM's name, architecture. */
 /* clang-format off */
 #define CPU_FEATURES(X)                            \
   X(CPU_SSE42, "sse4.2", ARCH_X86_64)              \
