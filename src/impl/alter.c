@@ -463,8 +463,8 @@ static bool alter_product(Module *m, const Target *t, const Node *call, AlteredC
   if (word > 1) to->out_dtype = DT_F32;
   *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, word > 1 ? words_of(m, call->arg[1], p.turned ? 1 : 0, word) : call->arg[1],
-                                p.turned ? "NC" : "CN", to->weight_layout);
+  const Node *weight = word > 1 ? words_of(m, call->arg[1], p.turned ? 1 : 0, word) : call->arg[1];
+  out->arg[1] = alter_transform(m, weight, p.turned ? "NC" : "CN", to->weight_layout);
   return true;
 }
 
@@ -480,9 +480,9 @@ bool impl_prefers_pairs(Ctx *ctx, const Target *t, const ImplConfig *config, con
   if ((!conv && strcmp(op, "nn.dense") && strcmp(op, "nn.matmul")) || !dtype_eq(call->type->dtype, DT_F32) ||
       !dtype_eq(call->arg[0]->type->dtype, DT_F32))
     return false;
-  int word = conv                             ? (is_plain_conv(call) ? conv_word(t, call, &cb, &ob) : 0)
-             : read_product(ctx, t, call, &p) ? product_word(&p)
-                                              : 0;
+  int word = 0;
+  if (conv && is_plain_conv(call)) word = conv_word(t, call, &cb, &ob);
+  if (!conv && read_product(ctx, t, call, &p)) word = product_word(&p);
   if (!word || !words_pay(t, impl_flops(call), type_known_elements(call->arg[1]->type), word)) return false;
   return !conv || (alter_is_constant(ctx, call->arg[1]) && !best_way(t, config, call, word).tile);
 }

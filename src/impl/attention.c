@@ -212,8 +212,12 @@ static const Tensor *over_keys(const Rows *r, const Tensor *x, const char *name,
 
 static void by_letter(const char *layout, const Expr *const *at, AttentionAt *out)
 {
-  for (int i = 0; i < 4; i++)
-    *(layout[i] == 'B' ? &out->b : layout[i] == 'H' ? &out->h : layout[i] == 'S' ? &out->s : &out->d) = at[i];
+  for (int i = 0; i < 4; i++) {
+    if (layout[i] == 'B') out->b = at[i];
+    else if (layout[i] == 'H') out->h = at[i];
+    else if (layout[i] == 'S') out->s = at[i];
+    else out->d = at[i];
+  }
 }
 
 void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)

@@ -379,9 +379,10 @@ void conv_schedule(ImplGroup *g)
   sched_decompose_reduction(g->s, conv, order[outer]);
   int threads = cost_threads(g->target, n->iterations * 2, 0);
   /* Rows with a tail stay inside, so that the threads share whole tiles. */
-  double parts = (double)(n->loop[0].extent ? n->loop[0].extent : 1) * (l.z >= 0 ? (double)n->loop[l.z].extent : 1) *
-                 ((double)oy / (double)rows) * (double)(n->loop[1].extent / tile.o) *
-                 (own < block ? (double)(block / own) : 1);
+  double batch = n->loop[0].extent ? (double)n->loop[0].extent : 1;
+  double depth = l.z >= 0 ? (double)n->loop[l.z].extent : 1;
+  double channels = (double)(n->loop[1].extent / tile.o) * (own < block ? (double)(block / own) : 1);
+  double parts = batch * depth * ((double)oy / (double)rows) * channels;
   bool whole = l.y >= 0 ? oy % tile.y == 0 : ox % tile.x == 0;
   LoopRV fused = sched_fuse(g->s, parts < 4 * threads && whole ? shared + 1 : shared, order, true);
   if (threads > 1) sched_parallel(g->s, fused);

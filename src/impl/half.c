@@ -61,10 +61,8 @@ static const TeOp *sum_behind(const Tensor *rounded)
   if (op->kind != TE_COMPUTE || op->nout != 1 || op->body[0]->kind != E_CAST || op->body[0]->arg[0]->kind != E_LOAD)
     return NULL;
   const Tensor *sum = te_tensor_of(op->body[0]->arg[0]->u.buffer);
-  return sum && sum->op->kind == TE_COMPUTE && sum->op->naxis < PARTS_AXES && sum->op->nreduce <= PARTS_AXES &&
-                 te_plain_reduce(sum->op)
-             ? sum->op
-             : NULL;
+  if (!sum || sum->op->kind != TE_COMPUTE || !te_plain_reduce(sum->op)) return NULL;
+  return sum->op->naxis < PARTS_AXES && sum->op->nreduce <= PARTS_AXES ? sum->op : NULL;
 }
 
 /* float32(a) * float32(b) as a * b. */

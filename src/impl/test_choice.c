@@ -356,6 +356,40 @@ static void steps_fit_registers(void **state)
   assert_int_equal(tile_steps_of(target[AVX512], (Tile){1, 1, 8}, 2, 8), 8);
 }
 
+/* Operations by each operator's formula: a multiplication and an addition for each tap of each output. */
+static void operations_count(void **state)
+{
+  static const struct {
+    const char *params, *call;
+    double flops;
+  } rows[] = {
+    {"%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), float32]", "nn.conv2d(%x, %w, padding=[1, 1])",
+     2.0 * 4 * 8 * 8 * 3 * 3 * 3},
+    {"%x: Tensor[(2, 6, 9), float32], %w: Tensor[(4, 3, 5), float32]", "nn.conv1d(%x, %w, groups=2)",
+     2.0 * 2 * 4 * 5 * 3 * 5},
+    {"%x: Tensor[(1, 2, 8, 8, 4), float32], %w: Tensor[(3, 2, 1, 1, 4, 8), float32]",
+     "nn.contrib_conv2d_NCHWc(%x, %w, data_layout=\"NCHW4c\", kernel_layout=\"OIHW4i8o\", out_layout=\"NCHW8c\")",
+     2.0 * 24 * 8 * 8 * 8},
+    {"%x: Tensor[(1, 3, 4, 4), float32], %w: Tensor[(3, 5, 2, 2), float32]", "nn.conv2d_transpose(%x, %w)",
+     2.0 * 3 * 4 * 4 * 5 * 2 * 2},
+    {"%x: Tensor[(5, 7), float32], %w: Tensor[(6, 7), float32]", "nn.dense(%x, %w)", 2.0 * 5 * 6 * 7},
+    {"%x: Tensor[(7, 5), float32], %w: Tensor[(7, 6), float32]", "nn.matmul(%x, %w, transpose_a=True)",
+     2.0 * 5 * 6 * 7},
+    {"%x: Tensor[(2, 3, 4), float32], %w: Tensor[(2, 5, 4), float32]", "nn.batch_matmul(%x, %w)", 2.0 * 2 * 3 * 5 * 4},
+    {"%x: Tensor[(2, 3, 4), float32]", "nn.relu(%x)", 24},
+    {"%x: Tensor[(n, 7), float32], %w: Tensor[(6, 7), float32]", "nn.dense(%x, %w)", 0},
+  };
+  Ctx *ctx = *state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Module *m = module_new(ctx);
+    const char *text = arena_printf(m->arena, "fn (%s) { %s }", rows[i].params, rows[i].call);
+    const Node *call = fn_body(graph_infer(m, graph_parse_expr(m, text, "test")));
+    assert_float_equal(impl_flops(call), rows[i].flops, 1e-6);
+    assert_float_equal(impl_flops_done(call), rows[i].flops, 1e-6);
+    module_release(m);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -372,6 +406,7 @@ int main(void)
     cmocka_unit_test(threads_worth_waking),
     cmocka_unit_test(steps_divide),
     cmocka_unit_test(steps_fit_registers),
+    cmocka_unit_test(operations_count),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -73,6 +73,40 @@ CASE(defaults_print_as_nothing)
   }
 }
 
+/* What ToMixedPrecision, FuseOps and the like read of an operator. */
+CASE(facts_of_operators)
+{
+  (void)w;
+  assert_int_equal(opdef_find("nn.conv2d")->narrow, NARROW_ALWAYS);
+  assert_int_equal(opdef_find("nn.relu")->narrow, NARROW_FOLLOW);
+  assert_int_equal(opdef_find("nn.softmax")->narrow, NARROW_NEVER);
+  assert_int_equal(opdef_find("asin")->narrow, NARROW_UNKNOWN);
+  assert_true(opdef_find("exp")->flags & OPF_DEAR);
+  assert_false(opdef_find("add")->flags & OPF_DEAR);
+  assert_true(opdef_find("equal")->flags & OPF_STRING);
+}
+
+CASE(layouts_are_read)
+{
+  (void)w;
+  Layout l;
+  assert_null(layout_parse("OIHW4i16o", &l));
+  assert_int_equal(l.n, 6);
+  assert_int_equal(layout_find(&l, 'W'), 3);
+  assert_int_equal(layout_find(&l, 'C'), -1);
+  assert_int_equal(layout_block(&l, 'O'), 16);
+  assert_true(layout_is_split(&l, 'I') && !layout_is_split(&l, 'H'));
+  assert_true(layout_is_plain("NHWC") && !layout_is_plain("NCHW8c") && !layout_is_plain(""));
+  static const char *const wrong[] = {"", "NCHWc", "NC8HW", "NCC", "NHW4c", "NCHW4", "NC-W", NULL};
+  for (int i = 0; wrong[i]; i++) assert_non_null(layout_parse(wrong[i], &l));
+  assert_int_equal(layout_axis(&(LayoutPair){"NCHW", "NHWC"}, 1), 3);
+  assert_int_equal(layout_axis(&(LayoutPair){"NCHW", "NCHW8c"}, 1), -1);
+  assert_int_equal(layout_axis(&(LayoutPair){"NCHW", "NCHW8c"}, 3), 3);
+  assert_int_equal(layout_outer_axis(&(LayoutPair){"NCHW", "NCHW8c"}, 1), 1);
+  assert_int_equal(layout_axis(&(LayoutPair){"NCHW", "NCHW"}, 4), -1);
+  assert_int_equal(layout_axis(&(LayoutPair){"NCHW", NULL}, 0), -1);
+}
+
 REFUSED(a_name_that_is_near, ERR_ARGUMENT, "there is no operator 'ad' (did you mean 'add'?)")
 {
   opdef_get(w->ctx, "ad");
@@ -82,10 +116,9 @@ int main(void)
 {
   op_init();
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_operator_is_sound),
-    cmocka_unit_test(names_are_unique),
-    cmocka_unit_test(defaults_print_as_nothing),
-    cmocka_unit_test(a_name_that_is_near),
+    cmocka_unit_test(every_operator_is_sound),   cmocka_unit_test(names_are_unique),
+    cmocka_unit_test(defaults_print_as_nothing), cmocka_unit_test(facts_of_operators),
+    cmocka_unit_test(layouts_are_read),          cmocka_unit_test(a_name_that_is_near),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
