@@ -79,10 +79,9 @@ static LowerConfig read_config(Call *c, int i)
     else if (!strcmp(key, "no_vectorize")) config.no_vectorize = config_bool(c, key, value);
     else if (!strcmp(key, "dump_dir")) config.dump_dir = api_value_text(c, value);
     else {
-      const char *near = str_nearest(key, keys, 4);
+      const char *suggestion = str_suggest(scratch(c->ctx), key, keys, 4);
       raise(c->ctx, ERR_ARGUMENT, NOWHERE,
-            "unknown config key '%s'%s%s%s; known are unroll_max, no_partition, no_vectorize, dump_dir", key,
-            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+            "unknown config key '%s'%s; known are unroll_max, no_partition, no_vectorize, dump_dir", key, suggestion);
     }
   }
   return config;

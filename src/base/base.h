@@ -216,6 +216,8 @@ bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
 /* Nearest of the words by edit distance, for "did you mean"; NULL if none is near. */
 const char *str_nearest(const char *word, const char *const *words, int n);
+/* The same as the end of a message: "; did you mean 'word'?", or "". */
+const char *str_suggest(Arena *, const char *word, const char *const *words, int n);
 
 /* ---- file.c: files, child processes, the clock ---------------------------- */
 

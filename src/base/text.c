@@ -122,3 +122,9 @@ const char *str_nearest(const char *word, const char *const *words, int n)
   }
   return best;
 }
+
+const char *str_suggest(Arena *arena, const char *word, const char *const *words, int n)
+{
+  const char *near = str_nearest(word, words, n);
+  return near ? arena_printf(arena, "; did you mean '%s'?", near) : "";
+}

@@ -2,8 +2,6 @@
 #include "driver/compiled.h"
 
 Module *compiled_module(Compiled *c) { return c->program.m; }
-const Target *compiled_target(Compiled *c) { return c->program.target; }
-
 /* The weights stay where the graph has them. */
 LatheRtModel *compiled_model(Compiled *c)
 {

@@ -37,7 +37,6 @@ const char *driver_c_command(Arena *, const char *path);
  * its executors may be used while the Compiled lives. */
 LatheRtModel *compiled_model(Compiled *);
 Module *compiled_module(Compiled *); /* the graph after the passes */
-const Target *compiled_target(Compiled *);
 const char *compiled_source(Compiled *, Arena *, CodeFormat);
 const char *compiled_program_text(Compiled *, Arena *); /* the program, an instruction a line */
 const char *compiled_memory_text(Compiled *, Arena *);  /* planned bytes against the lower bound */

@@ -248,9 +248,9 @@ static void bind_shapes(Import *im, const PGraph *g)
     if (!v) {
       const char **names = arena_array(im->arena, const char *, g->input.n + 1);
       for (int k = 0; k < g->input.n; k++) names[k] = g->input.v[k]->name;
-      const char *near = str_nearest(b->input, names, g->input.n);
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: a shape is given for '%s', which is no input of the model%s%s%s",
-            b->input, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+      const char *suggestion = str_suggest(im->arena, b->input, names, g->input.n);
+      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: a shape is given for '%s', which is no input of the model%s",
+            b->input, suggestion);
     }
     for (int k = 0; k < b->ndim; k++)
       if (b->dim[k] < -1)

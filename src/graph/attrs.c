@@ -25,10 +25,9 @@ static const AttrField *need(Module *m, const AttrsDef *def, const char *name)
     const char *names[64] = {NULL};
     int n = def ? def->n < 64 ? def->n : 64 : 0;
     for (int i = 0; i < n; i++) names[i] = def->field[i].name;
-    const char *near = str_nearest(name, names, n);
-    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "%s has no attribute '%s'%s%s%s",
-          def ? def->name : "an operator without attributes", name, near ? "; did you mean '" : "", near ? near : "",
-          near ? "'?" : "");
+    const char *suggestion = str_suggest(scratch(m->ctx), name, names, n);
+    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "%s has no attribute '%s'%s",
+          def ? def->name : "an operator without attributes", name, suggestion);
   }
   return f;
 }

@@ -192,8 +192,6 @@ const Node *node_match(Module *, const Node *value, int n, const Pattern *const 
 const Node *node_call_tir(Module *, const char *name, int n, const Node *const *arg, const Type *out);
 const Node *node_with_args(Module *, const Node *, const Node *const *arg); /* the same over other arguments */
 
-/* The same node under a name of the source model. */
-const Node *node_named(Module *, const Node *, const char *name);
 /* state.c: data types of the module, by name. */
 const DataDef *graph_data(Module *, const char *name); /* NULL if absent */
 /* Makes it known; raises if the name is taken by another.  The struct is kept; constructors point back to it. */

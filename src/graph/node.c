@@ -257,15 +257,6 @@ const Node *node_call_tir(Module *m, const char *name, int n, const Node *const 
 
 /* ---- the same over other arguments --------------------------------------------------------- */
 
-const Node *node_named(Module *m, const Node *n, const char *name)
-{
-  if (n->name == name || (n->name && name && !strcmp(n->name, name))) return n;
-  Node *copy = arena_copy(m->arena, n, sizeof *n);
-  copy->id = m->next_id++;
-  copy->name = name ? arena_strdup(m->arena, name) : NULL;
-  return copy;
-}
-
 static const Node *rebuild(Module *m, const Node *n, const Node *const *arg)
 {
   switch (n->kind) {

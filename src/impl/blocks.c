@@ -111,10 +111,7 @@ void blocks_dense_schedule(ImplGroup *g)
   generic_inline(g);
   BlockRV product = group_sum(g);
   BlockRV packing = group_stage(g, "a_pack");
-  BlockRV *user;
-  if (sched_get_consumers(g->s, product, g->arena, &user) != 1)
-    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
-  BlockRV store = user[0];
+  BlockRV store = group_only_reader(g, product);
   const Buffer *rows = sched_block_stmt(g->s, packing)->u.block->writes[0].buffer;
   int64_t height = known(rows->shape[2]);
   int64_t width = known(g->anchor->arg[1]->type->shape[2]);

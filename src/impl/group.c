@@ -358,6 +358,14 @@ BlockRV group_sum(ImplGroup *g)
   raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s has no sum", g->anchor->u.call.op->name);
 }
 
+BlockRV group_only_reader(ImplGroup *g, BlockRV block)
+{
+  BlockRV *user;
+  if (sched_get_consumers(g->s, block, g->arena, &user) != 1)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "block '%s' has not one reader", sched_block_stmt(g->s, block)->u.block->name);
+  return user[0];
+}
+
 static void run_schedule(Ctx *ctx, void *arg)
 {
   (void)ctx;

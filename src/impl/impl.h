@@ -11,6 +11,12 @@
  * an epilogue behind it.  A schedule names its output tile; impl_attach_epilogue puts any
  * epilogue there.  No schedule knows what the epilogue is.
  *
+ * Terms.  A register tile is the part of the result whose sums are kept in registers while the loop over the
+ * terms of the sum, the micro-kernel, runs.  A cache block is what a loop goes over again while it stays in a cache.
+ * To pack is to copy an operand so that the micro-kernel reads it straight ahead; a panel is a packed strip as wide
+ * as a register tile.  A lane is one element of a vector register.  A block of channels is the c of NCHW16c.  A band is
+ * some rows of an image that one thread computes together.  A stem is a network's first convolution, over few channels.
+ *
  * AlterOpLayout asks impl_alter which layout and algorithm a call wants; weights are
  * transformed by operators in the graph, which FoldConstant then computes at compile
  * time.  So everything about the choice can be read in the graph's text. */

@@ -48,7 +48,9 @@ static inline const Expr *impl_axis(Module *m, const char *name, const Expr *ext
 const char *group_block(const ImplGroup *, const TeOp *);
 /* The anchor's last reduction. */
 BlockRV group_sum(ImplGroup *);
-/* Its operation of that name. */
+/* The one block that reads what the block writes; raises where there are several. */
+BlockRV group_only_reader(ImplGroup *, BlockRV);
+/* The anchor's operation of that name. */
 bool group_find_stage(ImplGroup *, const char *name, BlockRV *);
 BlockRV group_stage(ImplGroup *, const char *name); /* raises where there is none */
 /* generic.c: runs body under protect; false when a primitive refused, and the function is then as it

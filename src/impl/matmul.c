@@ -5,9 +5,9 @@
  *     for k: tile += a[row, k] (broadcast) * b[k, columns]
  *     epilogue on the tile, store
  *
- * b is read along the columns: where its rows lie the other way it is copied into panels
- * (columns / NR, k, NR) first, unless that was done beforehand (nn.contrib_dense_pack).  A panel
- * stays in the second-level cache while all rows pass by.
+ * b is read along the columns: where its rows lie the other way it is packed into panels
+ * (columns / NR, k, NR) first, NR the columns of a register tile, unless that was done beforehand
+ * (nn.contrib_dense_pack).  A panel stays in the second-level cache while all rows pass by.
  *
  * A sum too long for that is made in rounds: `head` is the sum of all rounds but the last, in memory,
  * and the epilogue stands behind head + last. */

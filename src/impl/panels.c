@@ -309,10 +309,7 @@ void panels_schedule(ImplGroup *g)
   generic_inline(g);
   BlockRV product = group_sum(g);
   BlockRV panel = group_stage(g, "panel");
-  BlockRV *user;
-  if (sched_get_consumers(g->s, product, g->arena, &user) != 1)
-    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
-  BlockRV store = user[0];
+  BlockRV store = group_only_reader(g, product);
   const Buffer *panels = sched_block_stmt(g->s, panel)->u.block->writes[0].buffer;
   int64_t tiles = panels->shape[1]->u.i;
   int64_t steps = panels->shape[2]->u.i;

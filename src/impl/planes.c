@@ -3,8 +3,7 @@
  *
  *   for n, channel, band of rows                                threads; a stem: n, band
  *     plane[y, phase, q] = the band's data and zeros around it  stays in the first-level cache; a stem: of all channels
- *     for tiles of rows, vectors of columns                     a stem: tiles of rows, of output channels, vectors of
- *     columns
+ *     for tiles of rows, vectors of columns                     a stem: for tiles of output channels, too
  *       tile[r, x] = 0                                          registers; a stem: tile[o, r, x]
  *       for kx, ky: tile[r, x] += plane[r * stride + ky, (kx + e) % stride, x + (kx + e) / stride] * weight[ky, kx]
  *       epilogue on the tile, store
@@ -18,7 +17,7 @@
  * Rows and columns behind the last one are zeros too: whole tiles are computed, and only what is there is stored.
  *
  * Nothing is brought into blocks of channels and back, which takes longer than so few products where nothing else
- * shares the blocks. A stem's weight lies so that the output channels of a tile are neighbours (OIHW8o). */
+ * shares the blocks.  A stem's weight lies so that the output channels of a tile are neighbours (OIHW8o). */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 

@@ -259,10 +259,8 @@ void positions_schedule(ImplGroup *g)
   if (group_find_stage(g, PICKED, &picked)) generic_keep(g, picked);
   generic_inline(g);
   BlockRV product = group_sum(g);
-  BlockRV *user, copy;
-  if (sched_get_consumers(g->s, product, g->arena, &user) != 1)
-    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product has several readers");
-  BlockRV store = user[0];
+  BlockRV copy;
+  BlockRV store = group_only_reader(g, product);
   const Type *x = g->anchor->arg[0]->type;
   const Type *y = g->anchor->type;
   Plan p = plan_of(g->target, x, y);

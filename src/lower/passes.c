@@ -105,7 +105,6 @@ PrimFunc *lower_run_pass(const PrimFunc *f, const Target *target, const char *na
     run_pass(&lo, &passes[i]);
     return lo.f;
   }
-  const char *near = str_nearest(name, names, NPASSES);
-  raise(f->m->ctx, ERR_ARGUMENT, NOWHERE, "lower: there is no pass '%s'%s%s%s", name, near ? "; did you mean '" : "",
-        near ? near : "", near ? "'?" : "");
+  const char *suggestion = str_suggest(scratch(f->m->ctx), name, names, NPASSES);
+  raise(f->m->ctx, ERR_ARGUMENT, NOWHERE, "lower: there is no pass '%s'%s", name, suggestion);
 }

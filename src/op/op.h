@@ -103,8 +103,6 @@ const Expr *const *op_values(OpCall *, int i, int *n);
 const Expr *const *op_dims(OpCall *, int i, int *n);
 /* The same when all are integer literals; false if they are not. */
 bool op_const_ints(OpCall *, int i, int *n, const int64_t **out);
-/* A scalar argument that is a constant, as a number; false if it is none. */
-bool op_const_scalar(OpCall *, int i, double *out);
 
 /* ---- strings.c, pattern.c: what operators on strings hand to the executor ------------------------ */
 

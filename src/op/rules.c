@@ -267,12 +267,3 @@ bool op_const_ints(OpCall *c, int i, int *n, const int64_t **out)
   *out = values;
   return true;
 }
-
-bool op_const_scalar(OpCall *c, int i, double *out)
-{
-  const Node *n = c->node ? c->node[i] : NULL;
-  if (!n || n->kind != N_CONST || n->u.data->bytes != (size_t)dtype_bytes(n->u.data->dtype)) return false;
-  Value v = value_load(n->u.data->dtype, n->u.data->data);
-  *out = dtype_is_float(v.dtype) ? v.f : (double)v.i;
-  return true;
-}

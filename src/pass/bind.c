@@ -24,9 +24,8 @@ const Node *pass_bind_params(Module *m, const Node *f, int n, const char *const 
     if (at == fn_nparams(f)) {
       const char **names = arena_array(arena, const char *, fn_nparams(f) + 1);
       for (int k = 0; k < fn_nparams(f); k++) names[k] = f->arg[k]->name;
-      const char *near = str_nearest(name[i], names, fn_nparams(f));
-      raise(m->ctx, ERR_ARGUMENT, NOWHERE, "the function has no parameter '%s'%s%s%s", name[i],
-            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+      const char *suggestion = str_suggest(arena, name[i], names, fn_nparams(f));
+      raise(m->ctx, ERR_ARGUMENT, NOWHERE, "the function has no parameter '%s'%s", name[i], suggestion);
     }
     if (f->arg[at]->type && value[i]->type) check_fits(m, f->arg[at], value[i]);
     map_put(arena, &vars, f->arg[at], (void *)(uintptr_t)value[i]);

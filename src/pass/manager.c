@@ -124,9 +124,8 @@ const Pass *pass_make(Arena *arena, Ctx *ctx, const char *name, int n, const cha
     int at = 0;
     while (at < base->noptions && strcmp(known[at], options[k][0])) at++;
     if (at == base->noptions) {
-      const char *near = str_nearest(options[k][0], known, base->noptions);
-      raise(ctx, ERR_ARGUMENT, NOWHERE, "%s has no option '%s'%s%s%s", name, options[k][0],
-            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+      const char *suggestion = str_suggest(scratch(ctx), options[k][0], known, base->noptions);
+      raise(ctx, ERR_ARGUMENT, NOWHERE, "%s has no option '%s'%s", name, options[k][0], suggestion);
     }
     pass_option_check(ctx, name, &base->options[at], options[k][1]);
     value[at] = arena_strdup(arena, options[k][1]);

@@ -29,9 +29,8 @@ _Noreturn static void raise_unknown(Ctx *ctx, const char *name)
 {
   const char *names[NPRIMS];
   for (int i = 0; i < NPRIMS; i++) names[i] = prims[i].info.name;
-  const char *near = str_nearest(name, names, NPRIMS);
-  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no schedule primitive '%s'%s%s%s", name, near ? "; did you mean '" : "",
-        near ? near : "", near ? "'?" : "");
+  const char *suggestion = str_suggest(scratch(ctx), name, names, NPRIMS);
+  raise(ctx, ERR_ARGUMENT, NOWHERE, "there is no schedule primitive '%s'%s", name, suggestion);
 }
 
 /* ---- signatures -------------------------------------------------------------------- */
