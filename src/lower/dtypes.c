@@ -5,8 +5,8 @@
  *   float16, the CPU computes it   float16              float16
  *   float16, the CPU converts it   float16              float32, rounded after each step
  *   float16, neither               uint16 (the bits)    float32, rounded after each step
- *   bfloat16                       uint16 (the bits)    float32, rounded after each step, by an instruction where there
- *   is one
+ *   bfloat16                       uint16 (the bits)    float32, rounded after each step (an instruction does it
+ *                                                       where there is one)
  *   float8 kinds, float4           uint8 (the bits)     float32, rounded after each step
  *   int/uint of odd widths         the next of 8…64     that width, wrapped after each step
  *   Conversions are spelled out in integer arithmetic.  float32 has more than twice
