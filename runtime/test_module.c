@@ -702,6 +702,7 @@ static void with_setting(const char *value, int threads, const char *text)
   }
   int status;
   assert_int_equal(waitpid(pid, &status, 0), pid);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 100) skip(); /* an emulated program cannot start itself */
   assert_int_equal(status, 0);
 }
 

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Runs every fuzz target of a build folder for some seconds each.
-#   tests/fuzz.sh BUILD SECONDS
+# Runs every fuzz target of a build folder for some seconds each, or the one that is named.
+#   tests/fuzz.sh BUILD SECONDS [TARGET]
 # FUZZ_SEED (1) decides what is tried first; another seed tries other things.
 # A finding stops the run; libFuzzer leaves the input beside the target.
 set -eu
 build=$1 seconds=$2 n=0
-for target in "$build"/fuzz/fuzz_*; do
+for target in "$build"/fuzz/${3:-fuzz_*}; do
   case $target in *.*|*-*seed*) continue ;; esac
   [ -x "$target" ] || continue
   name=$(basename "$target")
@@ -22,4 +22,5 @@ for target in "$build"/fuzz/fuzz_*; do
   grep -o 'number_of_executed_units: *[0-9]*' "$build/fuzz/$name.log" | sed 's/number_of_executed_units: */runs /'
   n=$((n + 1))
 done
+[ $n != 0 ] || { echo "no fuzz target ${3:-} in $build/fuzz"; exit 1; }
 echo "$n fuzz targets, no findings"

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """Runs the tests of a build folder: layers and symbols, C tests, text cases, pytest (but for those marked slow).
 
-    tests/run.py BUILD [--c-only] [--match PART]
+    tests/run.py BUILD [--c-only] [--match PART …] [--jobs N] [--runner COMMAND] [--python COMMAND] [--tests FILE …]
 
-The last line counts passed, failed and skipped."""
+Tests run --jobs at a time (default: one a CPU, four at most); those that measure threads or memory run alone after
+the others.  --runner and --python are for programs of another architecture: what to put before a C test, and what
+runs pytest.  The last line counts passed, failed and skipped."""
 import argparse
+import concurrent.futures
+import importlib.util
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -42,34 +47,54 @@ def run(command, **env):
     return done.returncode, done.stdout, time.monotonic() - start
 
 
-def c_tests(build, match, count):
-    for program in sorted((build / "tests").glob("*_test_*")):
-        if match not in program.name or not os.access(program, os.X_OK):
-            continue
-        status, output, seconds = run([str(program)], CMOCKA_MESSAGE_OUTPUT="TAP")
-        lines = output.split("\n")
-        skipped = sum(bool(re.match(r"(not )?ok \d+.*# SKIP", line)) for line in lines)
-        passed = sum(bool(re.match(r"ok \d+", line)) for line in lines) - skipped
-        failed = sum(bool(re.match(r"not ok \d+", line)) for line in lines)
-        if status and not failed:
-            failed = 1          # it died
-        if not passed and not failed and not skipped:
-            failed, output = 1, "the program ran no test\n" + output
-        count.add(program.name, passed, failed, skipped, seconds, output)
+ALONE = re.compile("pool|workers")       # C tests of the thread pool: they want every CPU
 
 
-def text_cases(build, count):
-    status, output, seconds = run([str(build / "cases"), "src"])
+def c_test(program, runner):
+    """(passed, failed, skipped, seconds, output) of one program."""
+    status, output, seconds = run([*runner, str(program)], CMOCKA_MESSAGE_OUTPUT="TAP")
+    lines = output.split("\n")
+    skipped = sum(bool(re.match(r"(not )?ok \d+.*# SKIP", line)) for line in lines)
+    passed = sum(bool(re.match(r"ok \d+", line)) for line in lines) - skipped
+    failed = sum(bool(re.match(r"not ok \d+", line)) for line in lines)
+    if status and not failed:
+        failed = 1          # it died
+    if not passed and not failed and not skipped:
+        failed, output = 1, "the program ran no test\n" + output
+    return passed, failed, skipped, seconds, output
+
+
+def text_cases(build, runner):
+    status, output, seconds = run([*runner, str(build / "cases"), "src"])
     found = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.M)
     passed, failed = map(int, found[-1]) if found else (0, 1)
-    count.add("cases", passed, failed if failed or not status else 1, 0, seconds, output)
+    return passed, failed if failed or not status else 1, 0, seconds, output
 
 
-def python_tests(build, count):
+def c_tests(build, args, count):
+    programs = [p for p in sorted((build / "tests").glob("*_test_*"))
+                if any(part in p.name for part in args.match or [""]) and os.access(p, os.X_OK)]
+    together = [p for p in programs if not ALONE.search(p.name)]
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        results = [(p.name, pool.submit(c_test, p, args.runner)) for p in together]
+        if not args.match:
+            results.append(("cases", pool.submit(text_cases, build, args.runner)))
+        for name, result in results:
+            count.add(name, *result.result())
+    for program in programs:
+        if program not in together:
+            count.add(program.name, *c_test(program, args.runner))
+
+
+def python_tests(build, args, which, jobs, count):
+    """One pytest over the tests that the expression of markers `which` chooses."""
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.xml")
-        status, output, seconds = run([sys.executable, "-m", "pytest", "-q", "-rs", "-m", "not slow", "--junitxml", report, "tests/python"],
-                                      PYTHONPATH="python", LATHE_LIBRARY_PATH=str(build))
+        ours = args.python == [sys.executable]
+        split = ["-n", str(jobs)] if ours and jobs > 1 and importlib.util.find_spec("xdist") else []
+        status, output, seconds = run([*args.python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *split,
+                                       "-m", which, "--junitxml", report, *args.tests],
+                                      PYTHONPATH=str(ROOT / "python"), LATHE_LIBRARY_PATH=str(build))
         try:
             suite = ElementTree.parse(report).getroot().find("testsuite").attrib
             total, skipped = int(suite["tests"]), int(suite["skipped"])
@@ -77,16 +102,25 @@ def python_tests(build, count):
         except (OSError, ElementTree.ParseError):
             total = skipped = 0
             failed = 1
-        count.add("python", total - failed - skipped, failed or bool(status), skipped, seconds, output)
+        if status == 5 and not total:
+            status = 0         # pytest found none that `which` chooses
+        name = "python" if jobs > 1 else "python, alone"
+        count.add(name, total - failed - skipped, failed or bool(status), skipped, seconds, output)
         for line in re.findall(r"^SKIPPED.*$", output, re.M):
             print("   " + line)
+        return total
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--c-only", action="store_true", help="only the C tests and the text cases")
-    parser.add_argument("--match", default="", help="only C tests with this in their name, and nothing else")
+    parser.add_argument("--match", action="append", help="only C tests with this in their name, and nothing else")
+    parser.add_argument("--with-python", action="store_true", help="pytest too, where --match is given")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="how many tests at a time")
+    parser.add_argument("--runner", type=shlex.split, default=[], help="what to put before a C test")
+    parser.add_argument("--python", type=shlex.split, default=[sys.executable], help="what runs pytest")
+    parser.add_argument("--tests", nargs="+", default=["tests/python"], help="files for pytest")
     args = parser.parse_args()
     build = args.build.resolve()
     count = Count()
@@ -95,11 +129,12 @@ def main():
         count.add("layers", not problems, bool(problems), 0, 0, "\n".join(problems))
         problems = check_symbols.violations(build)
         count.add("symbols", not problems, bool(problems), 0, 0, "\n".join(problems))
-    c_tests(build, args.match, count)
-    if not args.match:
-        text_cases(build, count)
-        if not args.c_only:
-            python_tests(build, count)
+    c_tests(build, args, count)
+    if args.with_python or not (args.match or args.c_only):
+        ran = python_tests(build, args, "not slow and not alone", args.jobs, count)
+        ran += python_tests(build, args, "alone and not slow", 1, count)
+        if not ran:
+            count.add("python", 0, 1, 0, 0, "pytest ran no test")
     print(f"{count.passed} passed, {count.failed} failed, {count.skipped} skipped")
     sys.exit(bool(count.failed))
 

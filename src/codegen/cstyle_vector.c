@@ -36,9 +36,11 @@ static void name_vector(Cgen *g, const Expr *e)
   vec_push(g->arena, &g->bound, (Bound){e, -1, name});
 }
 
+/* Lane by lane; bools come out as they lie in memory, a byte each. */
 const char *cs_lanes(Cgen *g, const Expr *e)
 {
   DType t = e->dtype;
+  if (dtype_is_bool(dtype_elem(t))) t = dtype_lanes(cs_storage(g, dtype_elem(t)), t.lanes);
   bool choice = e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE;
   for (int i = 0; i < e->nargs && !choice; i++) name_vector(g, e->arg[i]);
   Text list = text_new(scratch(g->ctx));

@@ -141,6 +141,27 @@ TEST(test_masks)
   }
 }
 
+/* Bools read backwards and by an index: lane by lane, each a byte as it lies in memory. */
+TEST(test_bools_lane_by_lane)
+{
+  (void)c;
+  const Buffer *b[] = {flat("A", DT_BOOL, 8), flat("I", DT_I32, 8), flat("R", DT_BOOL, 8), flat("S", DT_I64, 8)};
+  const Expr *all = lanes_from(0, 8);
+  const Expr *backwards = expr_ramp(m, expr_i32(m, 7), expr_i32(m, -1), 8);
+  const Expr *both = expr_and(m, at(b[0], backwards), at(b[0], at(b[1], all)));
+  Stmt *body = seq2(put(b[2], all, at(b[0], backwards)), put(b[3], all, expr_cast(m, dtype_lanes(DT_I64, 8), both)));
+  uint8_t a[8] = {1, 0, 0, 1, 1, 0, 1, 1};
+  int32_t index[8] = {3, 3, 0, 1, 7, 7, 6, 2};
+  uint8_t r[8];
+  int64_t s[8];
+  assert_int_equal(call_ptrs(build(kernel_of("bools", plain(), 4, b, 2, body)), NULL, 4, (void *[]){a, index, r, s}),
+                   0);
+  for (int i = 0; i < 8; i++) {
+    assert_int_equal(r[i], a[7 - i]);
+    assert_int_equal(s[i], a[7 - i] && a[index[i]]);
+  }
+}
+
 /* Only the taken side of a lane is read: the table ends where the condition does. */
 TEST(test_guarded_lanes_with_let)
 {
@@ -315,6 +336,7 @@ int main(void)
       ROW(test_names),
       ROW(test_literals),
       ROW(test_masks),
+      ROW(test_bools_lane_by_lane),
       ROW(test_guarded_lanes_with_let),
       ROW(test_half_bits),
       ROW(test_rounding_to_half),

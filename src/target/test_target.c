@@ -168,6 +168,8 @@ static void test_host_agrees_with_the_kernel(void **state)
   fclose(f);
   for (size_t i = 0; i < n; i++)
     if (text[i] == '\n' || text[i] == '\t') text[i] = ' ';
+  const char *list = target_host_arch() == ARCH_AARCH64 ? " Features " : " flags ";
+  if (!strstr(text, list)) skip(); /* under an emulator: the file speaks of another machine */
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     assert_int_equal(target_host_features() >> words[i].f & 1, strstr(text, words[i].word) != NULL);
 }

@@ -9,6 +9,7 @@ import lathe
 from lathe import relay
 from lathe.contrib import graph_executor
 
+pytestmark = pytest.mark.alone
 
 @pytest.fixture(scope="module")
 def lib():
