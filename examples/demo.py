@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any, Dict, List
 
 import numpy as np
 
@@ -22,16 +23,16 @@ from lathe.contrib import graph_executor  # noqa: E402
 COLOUR = sys.stdout.isatty()
 
 
-def bold(text):
+def bold(text: str) -> str:
     return f"\033[1m{text}\033[0m" if COLOUR else text
 
 
-def picture(image):
+def picture(image: "np.ndarray[Any, Any]") -> List[str]:
     """A digit as eight lines of text."""
     return ["".join(" .:+*#%@"[min(int(v) // 2, 7)] * 2 for v in row) for row in image]
 
 
-def digits(folder):
+def digits(folder: pathlib.Path) -> None:
     print(bold("1. A digit classifier") + " (examples/digits: trained on scikit-learn's digits)\n")
     held = np.load(HERE / "digits" / "held_back.npz")
     images, labels = held["images"], held["labels"]
@@ -52,7 +53,7 @@ def digits(folder):
     print(f"\n   {right} of {len(labels)} held-back digits right ({right / len(labels):.1%}); the program is one file of {path.stat().st_size // 1024} KB\n")
 
 
-def resnet(folder):
+def resnet(folder: pathlib.Path) -> None:
     import onnx
     import onnxruntime
 
@@ -76,7 +77,7 @@ def resnet(folder):
     model.run()
     ours, theirs = model.get_output(0).numpy(), peer.run(None, {"input": x})[0]
     error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
-    times = {"Lathe": [], "ONNX Runtime": []}
+    times: Dict[str, List[float]] = {"Lathe": [], "ONNX Runtime": []}
     for _ in range(5):
         for name, run in (("Lathe", model.run), ("ONNX Runtime", lambda: peer.run(None, {"input": x}))):
             time.sleep(0.1)                     # the other's threads look for work for a while, on the same cores
@@ -93,7 +94,7 @@ def resnet(folder):
         sys.exit("the outputs do not agree")
 
 
-def main():
+def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         digits(pathlib.Path(folder))
         resnet(pathlib.Path(folder))

@@ -8,13 +8,14 @@ import argparse
 import pathlib
 import re
 import sys
+from typing import Any
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / "python")]
 
 BLOCK, THREADS, STEP = 64, 16, 16      # columns and rows of C a block, threads along each, steps of the sum at a time
 
 
-def build(N, target):
+def build(N: int, target: str) -> Any:
     import lathe
     from lathe import te
 
@@ -52,17 +53,17 @@ def build(N, target):
     return lathe.build(s, [A, B, C], target=target, name="matmul").imported_modules[0].get_source()
 
 
-def run(source, N):
+def run(source: str, N: int) -> Any:
     import cupy
     import numpy as np
 
-    name = re.search(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)", source).group(1)
+    name = re.findall(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)", source)[0]
     kernel = cupy.RawModule(code=source).get_function(name)
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((N, N)).astype("float32") for _ in range(2))
     args = [cupy.asarray(a), cupy.asarray(b), cupy.zeros((N, N), "float32")]
 
-    def launch():
+    def launch() -> None:
         kernel((N // BLOCK, N // BLOCK), (THREADS, THREADS), tuple(args))
 
     launch()
@@ -78,7 +79,7 @@ def run(source, N):
           f"{ms:.3f} ms, {2 * N ** 3 / ms / 1e6:.0f} GFLOP/s")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("size", nargs="?", type=int, default=1024)
     parser.add_argument("--target", default="cuda")

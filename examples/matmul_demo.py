@@ -6,6 +6,7 @@ import shutil
 import statistics
 import sys
 import time
+from typing import Any, Callable, List, Sequence, Tuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
@@ -20,21 +21,22 @@ N = 1024
 COLOUR = sys.stdout.isatty()
 
 
-def paint(code, text):
+def paint(code: str, text: str) -> str:
     return f"\033[{code}m{text}\033[0m" if COLOUR else text
 
 
-def schedules():
+def schedules() -> Any:
     """Name, what is new, and the schedule so far, as the lesson builds it up."""
     A = te.placeholder((N, N), name="A")
     B = te.placeholder((N, N), name="B")
     k = te.reduce_axis((0, N), name="k")
     C = te.compute((N, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 
-    def make(level):
+    def make(level: int) -> te.Schedule:
         s = te.create_schedule(C.op)
         if level >= 1:
-            io, jo, ii, ji = s[C].tile(*C.op.axis, 32, 32)
+            i, j = C.op.axis
+            io, jo, ii, ji = s[C].tile(i, j, 32, 32)
         if level >= 2:
             ko, ki = s[C].split(C.op.reduce_axis[0], factor=4)
             s[C].reorder(io, jo, ko, ii, ji, ki)
@@ -57,13 +59,13 @@ def schedules():
         yield name, note, make(level), [A, B, C]
 
 
-def seconds(call):
+def seconds(call: Callable[[], Any]) -> float:
     start = time.perf_counter()
     call()
     first = time.perf_counter() - start
     if first > 1:
         return first
-    times = []
+    times: List[float] = []
     while len(times) < 3 or (len(times) < 9 and sum(times) < 0.6):
         start = time.perf_counter()
         call()
@@ -71,7 +73,7 @@ def seconds(call):
     return statistics.median(times)
 
 
-def show(name, note, text, limit=26):
+def show(name: str, note: str, text: str, limit: int = 26) -> None:
     print(paint("1;36", f"── {name}: ") + note)
     lines = text.strip().split("\n")
     for line in lines[:limit]:
@@ -80,7 +82,7 @@ def show(name, note, text, limit=26):
         print(paint("2", f"   … {len(lines) - limit} more lines"))
 
 
-def chart(results):
+def chart(results: Sequence[Tuple[str, float, float]]) -> None:
     width = min(shutil.get_terminal_size((100, 24)).columns, 110) - 48
     top = max(gflops for _, _, gflops in results)
     print(paint("1", f"\n{N} x {N} x {N}, float32\n"))
@@ -89,14 +91,14 @@ def chart(results):
         print(f"  {name:17s}{t * 1e3:9.2f} ms {gflops:8.1f} GFLOP/s  {paint('33' if name == 'OpenBLAS' else '32', bar)}")
 
 
-def main():
+def main() -> None:
     target = lathe.target.Target("llvm -mcpu=native") if lathe.runtime.enabled("llvm") else lathe.target.Target("c")
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((N, N)).astype("float32") for _ in range(2))
     x, y, out = lathe.nd.array(a), lathe.nd.array(b), lathe.nd.empty((N, N))
     results = []
 
-    def measure(name, call):
+    def measure(name: str, call: Callable[[], Any]) -> None:
         t = seconds(call)
         results.append((name, t, 2.0 * N ** 3 / t / 1e9))
         print(f"   {paint('1', f'{t * 1e3:.2f} ms')}\n")

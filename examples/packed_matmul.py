@@ -20,10 +20,12 @@ as it is loaded, its rows may lie where they are.
 The sizes come from the target: its registers give MR and NR, its caches KC and the columns of a
 block; the blocks are shared out evenly among the threads.
 """
+from typing import Any, Sequence
+
 from lathe import te, tir
 
 
-def ceil_div(a, b):
+def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
@@ -34,7 +36,7 @@ NEAR, FAR = 1280, 4096  # bytes to fetch ahead: for the second-level cache to an
 class Blocking:
     """Sizes of tiles and blocks for a target and a problem."""
 
-    def __init__(self, target, M, N, K, threads=1):
+    def __init__(self, target: Any, M: int, N: int, K: int, threads: int = 1) -> None:
         self.K = K
         lanes = target.vector_width // 32
         # Three quarters of the registers hold the tile; the rest feeds it.  Wide tiles take
@@ -70,7 +72,7 @@ class Blocking:
         self.late = self.block_m >= tiles_m and not self.pack_a
 
 
-def declare(M, N, K):
+def declare(M: int, N: int, K: int) -> tir.PrimFunc:
     """A (M, K) times B (K, N), as a loop program."""
     A = te.placeholder((M, K), name="A")
     B = te.placeholder((K, N), name="B")
@@ -79,7 +81,7 @@ def declare(M, N, K):
     return te.create_prim_func([A, B, C])
 
 
-def declare_prepacked(M, N, K, NR):
+def declare_prepacked(M: int, N: int, K: int, NR: int) -> tir.PrimFunc:
     """The same with B given in panels of NR columns, (N/NR, K, NR), as weights are kept."""
     panels = ceil_div(N, NR)
     A = te.placeholder((M, K), name="A")
@@ -89,7 +91,7 @@ def declare_prepacked(M, N, K, NR):
     return te.create_prim_func([A, B, C])
 
 
-def pack_b(b, NR):
+def pack_b(b: Any, NR: int) -> Any:
     """numpy: B (K, N) as panels (N/NR, K, NR), the last one filled up with zeros."""
     import numpy as np
 
@@ -100,7 +102,7 @@ def pack_b(b, NR):
     return np.ascontiguousarray(padded.reshape(K, panels, NR).transpose(1, 0, 2))
 
 
-def pack(sch, block, operand, axis, tile, around):
+def pack(sch: tir.Schedule, block: tir.BlockRV, operand: int, axis: int, tile: int, around: Sequence[tir.LoopRV]) -> Any:
     """Copies an operand of the block into panels of `tile` along an axis, inside the last of the loops `around`:
     [panel, k, position in the panel].  Gives the copy's three loops in that order."""
     panel = sch.cache_read(block, operand, "global")
@@ -115,7 +117,7 @@ def pack(sch, block, operand, axis, tile, around):
     return outer, loops[1 - axis], inner
 
 
-def schedule(func, size, prepacked=False):
+def schedule(func: tir.PrimFunc, size: Blocking, prepacked: bool = False) -> tir.Schedule:
     """Applies the plan above to a function of `declare` or `declare_prepacked`."""
     sch = tir.Schedule(func)
     block = sch.get_block("C")

@@ -117,7 +117,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     package = ROOT / "python"
     files = {}
     for path in sorted((package / "lathe").rglob("*")):
-        if path.is_file() and path.suffix in (".py", ".typed"):
+        if path.is_file() and path.suffix in (".py", ".pyi", ".typed"):
             files[path.relative_to(package).as_posix()] = (path.read_bytes(), False)
     binaries = {}
     for name, place in BUILT.items():

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from . import error
 from ._ffi import call
-from .ir.module import IRModule
+from ._ir.module import IRModule
 from .runtime.module import Module
 from .target import Target, resolve
 from .te.operation import te_args

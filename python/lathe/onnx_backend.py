@@ -16,7 +16,7 @@ except ImportError as _e:  # pragma: no cover
     raise ImportError("lathe.onnx_backend needs the onnx package: pip install onnx") from _e
 
 from . import error
-from .ir.transform import PassContext
+from ._ir.transform import PassContext
 from .relay.build_module import build
 from .relay.frontend.onnx import import_onnx
 from .runtime.model import Executor

@@ -1,4 +1,10 @@
 """Passes and the context they run in (the same as lathe.ir.transform)."""
 
-from .ir.transform import *  # noqa: F401,F403
-from .ir.transform import PassContext, Sequential, function_pass, module_pass  # noqa: F401
+from ._ir.transform import (
+    BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, PassInfo, PassInstrument, PassTimingInstrument, PrintAfterAll, PrintBeforeAll, PrintIR, Sequential, function_pass, module_pass, pass_instrument,
+)
+
+__all__ = [
+    "BuiltinPass", "FunctionPass", "ModulePass", "Pass", "PassContext", "PassInfo", "PassInstrument", "PassTimingInstrument", "PrintAfterAll",
+    "PrintBeforeAll", "PrintIR", "Sequential", "function_pass", "module_pass", "pass_instrument",
+]

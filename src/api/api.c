@@ -52,6 +52,11 @@ static void destroy_context(LatheContext *c)
   Ctx *ctx = c->ctx;
   drop_results(c, 0);
   api_drop_operators(c);
+  while (c->blocks) {
+    HandleBlock *b = c->blocks;
+    c->blocks = b->older;
+    mem_free(ctx, b);
+  }
   mem_free(ctx, c);
   ctx_free(ctx);
 }
@@ -70,6 +75,49 @@ void lathe_context_free(LatheContext *c)
 }
 
 /* ---- handles ---------------------------------------------------------------------- */
+
+static Handle *block_handles(const HandleBlock *b) { return (Handle *)(b + 1); }
+
+static void add_block(LatheContext *c)
+{
+  int64_t n = c->blocks ? 2 * c->blocks->n : 64;
+  HandleBlock *b = mem_alloc(c->ctx, sizeof *b + (size_t)n * sizeof(Handle));
+  *b = (HandleBlock){c->blocks, n};
+  c->blocks = b;
+  for (int64_t i = n - 1; i >= 0; i--) {
+    Handle *h = &block_handles(b)[i];
+    h->owner = c->released;
+    c->released = h;
+  }
+}
+
+Handle *api_handle_new(LatheContext *c)
+{
+  if (!c->released) add_block(c);
+  Handle *h = c->released;
+  c->released = h->owner;
+  *h = (Handle){.refs = 1, .context = c};
+  c->handles++;
+  return h;
+}
+
+static void give_back(LatheContext *c, Handle *h)
+{
+  *h = (Handle){.owner = c->released};
+  c->released = h;
+  c->handles--;
+}
+
+bool api_handle_alive(const LatheContext *c, const void *p)
+{
+  uintptr_t at = (uintptr_t)p;
+  for (const HandleBlock *b = c->blocks; b; b = b->older) {
+    uintptr_t first = (uintptr_t)block_handles(b);
+    if (at < first || at >= first + (uintptr_t)b->n * sizeof(Handle)) continue;
+    return (at - first) % sizeof(Handle) == 0 && ((const Handle *)p)->refs > 0;
+  }
+  return false;
+}
 
 Handle *api_handle_retain(Handle *h)
 {
@@ -127,7 +175,7 @@ static void drop_thing(Handle *h)
 
 void api_handle_release(Handle *h)
 {
-  while (h && --h->refs == 0) {
+  while (h && h->refs > 0 && --h->refs == 0) {
     Handle *owner = h->owner;
     LatheContext *c = h->context;
     if (h->p) drop_thing(h);
@@ -138,8 +186,7 @@ void api_handle_release(Handle *h)
       api_handle_release(k->handle);
       mem_free(c->ctx, k);
     }
-    mem_free(c->ctx, h);
-    c->handles--;
+    give_back(c, h);
     if (c->closed && c->handles == 0) destroy_context(c);
     h = owner;
   }
@@ -213,6 +260,7 @@ static void run_call(Ctx *ctx, void *arg)
   if (call->context->depth > API_MAX_DEPTH)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE, "%s: calls inside functions that are called from calls, more than %d deep",
           call->name, API_MAX_DEPTH);
+  if (!call->name) raise(ctx, ERR_ARGUMENT, NOWHERE, "a call without the name of a function");
   call->function = find_function(ctx, call->context, call->name);
   api_check_args(call);
   call->function->body(call);
@@ -224,6 +272,8 @@ int32_t lathe_call(LatheContext *c, const char *function, int32_t n, const Lathe
 {
   LatheValue none = {0};
   LatheValue out = {0};
+  if (result) *result = none;
+  if (!c) return ERR_ARGUMENT;
   drop_results(c, c->depth);
   error_clear(c->ctx);
   Call call = {.context = c, .ctx = c->ctx, .name = function, .given = n, .args = args, .out = &out};
@@ -238,7 +288,7 @@ int32_t lathe_call(LatheContext *c, const char *function, int32_t n, const Lathe
 
 const char *lathe_error_name(int32_t code) { return error_kind_name((ErrKind)code); }
 
-const char *lathe_error_message(LatheContext *c) { return error_message(c->ctx); }
+const char *lathe_error_message(LatheContext *c) { return c ? error_message(c->ctx) : "there is no context"; }
 
 int32_t lathe_error_location(LatheContext *c, const char **file, int32_t *line, int32_t *col)
 {

@@ -4,13 +4,16 @@
  * error kind with its message in the context.
  *
  * Every function is one row of a table: name, signature, doc, body.  A call checks
- * its arguments against the signature's text, so a body reads them without asking
- * again.  A body runs inside protect() and a scope of its own.
+ * its arguments against the signature's text (value.c has the grammar), so a body reads
+ * them without asking again; the signature of a row is the place to say what a body
+ * relies on.  What a user's function answers in the middle of a call is checked the same
+ * way (api_check_value).  A body runs inside protect() and a scope of its own.
  *
- * An object is a Handle on the heap, counted, that keeps alive the module (or the
- * other handle) in which the thing lives.  A handle made during a call belongs to
- * the call's scope; the ones that the result holds are retained when the body has
- * succeeded.  So a failure at any point leaks nothing.
+ * An object is a Handle, counted, that keeps alive the module (or the other handle) in
+ * which the thing lives.  A handle made during a call belongs to the call's scope; the
+ * ones that the result holds are retained when the body has succeeded.  So a failure at
+ * any point leaks nothing.  Handles live in blocks that go with the context: a released one
+ * waits there for its next use, so that a call can tell it from one that is alive.
  *
  * Abbreviations: c the running call, m module, i number of an argument. */
 #ifndef LATHE_API_H
@@ -35,6 +38,12 @@ struct Handle {
   Kept *kept;    /* of a schedule: the tensor intrinsics it uses, kept alive */
 };
 
+/* Room for handles.  Each block is twice as large as the one before it. */
+typedef struct HandleBlock {
+  struct HandleBlock *older;
+  int64_t n; /* handles behind this header */
+} HandleBlock;
+
 /* Where te builds: a module, and what was brought into it from other modules. */
 typedef struct WorldImport {
   Module *from; /* retained, so that the addresses remembered stay its own */
@@ -53,11 +62,13 @@ struct LatheContext {
   int depth;                     /* of calls under way: a user's function may call again */
   Arena *results[API_MAX_DEPTH]; /* text and lists of the last call at each depth; NULL when it made none */
   StrMap functions;              /* name -> ApiFunction */
-  int64_t handles;
-  World *world;             /* the newest that is alive, or NULL; it leads to the others */
-  struct UserOp *operators; /* the ones this context added, newest first */
-  Kept *models;             /* compiled models that lathe_load_onnx gave away */
-  bool closed;              /* freed by the user while handles were out */
+  int64_t handles;               /* that are alive */
+  HandleBlock *blocks;           /* the newest, which leads to the others */
+  Handle *released;              /* the next to use again, which leads to the others by its owner */
+  World *world;                  /* the newest that is alive, or NULL; it leads to the others */
+  struct UserOp *operators;      /* the ones this context added, newest first */
+  Kept *models;                  /* compiled models that lathe_load_onnx gave away */
+  bool closed;                   /* freed by the user while handles were out */
 };
 
 typedef struct Call Call;
@@ -92,8 +103,9 @@ extern const ApiFunction api_expr_functions[], api_node_functions[], api_tir_fun
     api_data_functions[], api_arith_functions[];
 
 /* ---- value.c: reading arguments ------------------------------------------------ */
-void api_check_args(Call *);       /* fills arg[] */
-bool api_arg_given(Call *, int i); /* not LATHE_NONE */
+void api_check_args(Call *);                            /* fills arg[] */
+const char *api_type_named(const char *name, size_t n); /* what a name in signatures stands for; NULL: no such name */
+bool api_arg_given(Call *, int i);                      /* not LATHE_NONE */
 bool api_arg_bool(Call *, int i);
 int64_t api_arg_int(Call *, int i);
 int api_arg_int32(Call *, int i, int64_t lo, int64_t hi); /* raises outside [lo, hi] */
@@ -114,6 +126,12 @@ const IterVar *api_arg_itervar(Call *, Module *, int i);
 const Node *api_arg_node(Call *, Module *, int i); /* of module m; NULL when none */
 int api_arg_nodes(Call *, Module *, int i, const Node *const **out);
 const Type *api_arg_type(Call *, Module *, int i);
+
+/* [[key, value], …] into annots; a value of none is left out. */
+void api_arg_annots(Call *, Module *, int i, Annots *annots);
+/* Raises unless a value that a user's function answered is of a type, in the grammar of signatures. */
+void api_check_value(Call *, const LatheValue *, const char *type, const char *what);
+bool api_value_is(const LatheValue *, LatheKind); /* an object of that kind */
 
 /* The same for a value that sits in a list. */
 const char *api_value_text(Call *, const LatheValue *);
@@ -158,6 +176,8 @@ LatheValue api_val_annots(Call *, Module *, const Annots *);
 /* Before a body changes something that others see: makes what its result will need,
  * so that nothing can fail after the change. */
 void api_reserve(Call *, int handles, int values);
+Handle *api_handle_new(LatheContext *); /* of nothing yet, with one reference; raises when memory is out */
+bool api_handle_alive(const LatheContext *, const void *);
 Handle *api_handle_retain(Handle *);
 void api_handle_release(Handle *);
 /* Keeps `what` alive as long as `by`. */

@@ -68,8 +68,7 @@ static LowerConfig read_config(Call *c, int i)
   const LatheValue *v;
   int n = api_arg_list(c, i, &v);
   for (int k = 0; k < n; k++) {
-    const char *key = v[k].n == 2 ? api_value_text(c, &v[k].u.list[0]) : NULL;
-    if (!key) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a config entry is a list of key and value");
+    const char *key = api_value_text(c, &v[k].u.list[0]);
     const LatheValue *value = &v[k].u.list[1];
     if (!strcmp(key, "unroll_max")) {
       if (value->tag != LATHE_INT || value->u.i < 0 || value->u.i > INT32_MAX)
@@ -175,9 +174,9 @@ const ApiFunction api_build_functions[] = {
   {"target", "text: str? -> target", "the machine that a string describes; none: this one", target_new},
   {"target_fields", "t: target -> list[list[any]]", "its properties: key and value", target_fields},
   {"target_kinds", " -> list[str]", "the kinds of targets", target_kind_list},
-  {"lower", "f: primfunc, target: target, config: list[list[any]]? -> primfunc",
+  {"lower", "f: primfunc, target: target, config: list[[str, option]]? -> primfunc",
    "loops without blocks, as lathe.lower shows them", lower},
-  {"build", "functions: list[primfunc], target: target, config: list[list[any]]? -> built", "compiles functions",
+  {"build", "functions: list[primfunc], target: target, config: list[[str, option]]? -> built", "compiles functions",
    build},
   {"built_source", "b: built, format: str, device: bool? -> str", "the code as text or bytes", built_source},
   {"built_fields", "b: built -> list[any]", "backend, whether there is device code, target", built_fields},

@@ -46,7 +46,7 @@ static void module_get_graph(Call *c)
 static void module_has_graph(Call *c)
 {
   Module *m = arg_module(c, 0);
-  bool has = false;
+  bool has = graph_data_count(m) > 0;
   for (int i = 0; i < m->globals.n; i++) has |= m->globals.v[i].kind == GLOBAL_GRAPH;
   *c->out = api_val_bool(has);
 }
@@ -135,7 +135,6 @@ static void new_context(Call *c)
   const LatheValue *v;
   int n = api_arg_list(c, 3, &v);
   for (int i = 0; i < n; i++) {
-    if (v[i].n != 2) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a config entry is a list of key and value");
     pass_config_set(pc, api_value_text(c, &v[i].u.list[0]), value_text(c, &v[i].u.list[1]));
   }
   if (api_arg_given(c, 4)) {
@@ -291,7 +290,6 @@ static void run_pass(Call *c)
   int n = api_arg_list(c, 2, &v);
   const char *(*options)[2] = arena_alloc_array(scratch(c->ctx), (size_t)n + 1, sizeof *options);
   for (int i = 0; i < n; i++) {
-    if (v[i].n != 2) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an option is a list of name and value");
     options[i][0] = api_value_text(c, &v[i].u.list[0]);
     options[i][1] = value_text(c, &v[i].u.list[1]);
   }
@@ -317,9 +315,7 @@ static void read_shapes(Call *c, int i, ImportOptions *o)
   int n = api_arg_list(c, i, &v);
   ShapeBinding *shape = arena_array(scratch(c->ctx), ShapeBinding, n);
   for (int k = 0; k < n; k++) {
-    const LatheValue *dims = v[k].n == 2 ? &v[k].u.list[1] : NULL;
-    if (!dims || dims->tag != LATHE_LIST)
-      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a shape is a list of an input's name and its dimensions");
+    const LatheValue *dims = &v[k].u.list[1];
     int64_t *dim = arena_array(scratch(c->ctx), int64_t, dims->n);
     for (int64_t j = 0; j < dims->n; j++) dim[j] = dims->u.list[j].tag == LATHE_INT ? dims->u.list[j].u.i : -1;
     shape[k] = (ShapeBinding){api_value_text(c, &v[k].u.list[0]), (int)dims->n, dim};
@@ -336,6 +332,9 @@ static void import_onnx(Call *c)
   Module *m = api_new_module(c);
   ImportReport r = {0};
   const char *path = api_arg_str(c, 2);
+  if (api_arg_int(c, 1) < 0) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a model of %" PRId64 " bytes", api_arg_int(c, 1));
+  if (!api_arg_given(c, 0) && !path)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "onnx_import: give the bytes of a model or a path");
   size_t n = (size_t)api_arg_int(c, 1);
   if (api_arg_given(c, 0)) onnx_import(m, (const void *)(intptr_t)api_arg_int(c, 0), n, path, &o, &r);
   else onnx_import_file(m, path, &o, &r);
@@ -451,34 +450,37 @@ static void source_text(Call *c)
 const ApiFunction api_compile_functions[] = {
   {"module_set_graph", "m: module, name: str, f: node -> none", "adds or replaces a graph function", module_set_graph},
   {"module_get_graph", "world: world, m: module, name: str -> node?", "a graph function by name", module_get_graph},
-  {"module_has_graph", "m: module -> bool", "is there a graph function in it?", module_has_graph},
+  {"module_has_graph", "m: module -> bool", "is there a graph function or a data type in it?", module_has_graph},
   {"module_text", "m: module, constants: bool? -> str",
    "Relay text; with the values of large constants it can be parsed again", module_text},
   {"module_ports", "m: module -> list[any]", "inputs and outputs of main: name and type", module_ports},
   {"module_copy", "m: module -> module", "the same functions; constants share their bytes", module_copy},
   {"graph_parse", "text: str, file: str? -> module", "reads Relay text", graph_parse},
   {"pass_context",
-   "opt_level: int, required: list[str], disabled: list[str], config: list[list[any]], target: target? -> passcontext",
+   "opt_level: int, required: list[str], disabled: list[str], config: list[[str, option]], target: target? -> "
+   "passcontext",
    "which passes run, and how", new_context},
-  {"pass_context_watch", "p: passcontext, name: str, fn: int, user: int -> none",
+  {"pass_context_watch", "p: passcontext, name: str, fn: function, user: int -> none",
    "calls fn(user, when, pass, module) around each pass; when: 0 may it run, 1 before, 2 after", context_watch},
-  {"pass_context_add", "p: passcontext, name: str, opt_level: int, after: str, fn: int, user: int? -> none",
+  {"pass_context_add", "p: passcontext, name: str, opt_level: int, after: str, fn: function, user: int? -> none",
    "puts a pass of your own behind one of the pipeline's: fn(user, pass, module) changes the module", context_add},
   {"pass_context_notes", "p: passcontext -> list[str]", "sentences for the user", context_notes},
   {"pass_context_time", "p: passcontext -> none", "measures the passes from now on", context_time},
   {"pass_context_time_text", "p: passcontext -> str", "seconds of each pass", context_time_text},
   {"pass_table", " -> list[list[any]]", "passes: name, doc, scope, level, options", pass_table},
   {"config_table", " -> list[list[any]]", "config keys: name, type, default, doc", config_table},
-  {"pass_run", "m: module, name: str, options: list[list[any]], p: passcontext -> module", "one pass", run_pass},
+  {"pass_run", "m: module, name: str, options: list[[str, option]], p: passcontext -> module", "one pass", run_pass},
   {"pass_pipeline", "m: module, p: passcontext -> module", "the default passes of the level", run_pipeline},
   {"onnx_import",
-   "address: int?, bytes: int?, path: str?, shapes: list[list[any]], external_root: str?, opset: int?, keep_params: "
+   "address: address?, bytes: int?, path: str?, shapes: list[[str, list[int?]]], external_root: str?, opset: int?, "
+   "keep_params: "
    "bool? -> list[any]",
    "module, operators used, nodes folded, bytes of weights, parameters (name, address, bytes, dtype, shape)",
    import_onnx},
   {"onnx_ops", " -> list[list[any]]", "ONNX operators that can be imported: name, versions known", onnx_ops},
   {"nearest", "word: str, words: list[str] -> int?", "place of the word that was probably meant", nearest},
-  {"compile", "m: module, target: target?, p: passcontext?, dump_dir: str?, time: bool?, progress: int? -> compiled",
+  {"compile",
+   "m: module, target: target?, p: passcontext?, dump_dir: str?, time: bool?, progress: function? -> compiled",
    "compiles @main and what it calls", compile},
   {"compiled_export", "c: compiled, path: str, weights: str? -> none",
    "writes .so, .o, .a or .c; weights of C source: 'text', 'beside' or 'by size'", export_compiled},

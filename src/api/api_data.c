@@ -38,9 +38,7 @@ static const Type *value_type(Call *c, Module *m, const LatheValue *v)
 
 static void define_ctor(Call *c, Module *m, DataDef *data, int tag, const LatheValue *v)
 {
-  const char *name = v->tag == LATHE_LIST && v->n == 2 ? api_value_text(c, &v->u.list[0]) : NULL;
-  if (!name || v->u.list[1].tag != LATHE_LIST)
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a constructor is a list of its name and the types of its fields");
+  const char *name = api_value_text(c, &v->u.list[0]);
   const LatheValue *list = &v->u.list[1];
   const Type **field = arena_array(m->arena, const Type *, list->n + 1);
   for (int64_t i = 0; i < list->n; i++) field[i] = value_type(c, m, &list->u.list[i]);
@@ -241,7 +239,7 @@ const ApiFunction api_data_functions[] = {
   {"type_var", "world: world, name: str -> type", "a type parameter", new_type_var},
   {"data_type", "world: world, name: str -> type", "the header of a data type; data_define gives it constructors",
    new_data},
-  {"data_define", "world: world, header: type, params: list[type], ctors: list[list[any]] -> none",
+  {"data_define", "world: world, header: type, params: list[type], ctors: list[[str, list[type]]] -> none",
    "parameters (type variables) and constructors [name, types of the fields], once", define_data},
   {"data_call", "world: world, header: type, args: list[type] -> type", "the data type over these types", call_data},
   {"data_fields", "header: type -> list[any]", "name, parameters, constructors [name, types of the fields]",
@@ -250,7 +248,7 @@ const ApiFunction api_data_functions[] = {
   {"module_add_data", "m: module, header: type -> none", "makes a data type known in a module", module_add_data},
   {"node_ctor", "world: world, header: type, index: int -> node", "a constructor as a function", new_ctor},
   {"ctor_fields", "n: node -> list[any]", "of a constructor: header of its type, its number there", ctor_fields},
-  {"node_match", "world: world, value: node, patterns: list[list[any]], bodies: list[node] -> node",
+  {"node_match", "world: world, value: node, patterns: list[pattern], bodies: list[node] -> node",
    "a match; patterns are [\"_\"], [\"var\", node], [\"tuple\", patterns], [\"ctor\", header, number, patterns]",
    new_match},
   {"match_fields", "n: node -> list[list[any]]", "clauses of a match: [pattern, body]", match_fields},

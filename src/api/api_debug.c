@@ -35,23 +35,30 @@ static const RtValue *read_fields(Call *c, Arena *a, int kind, const LatheValue 
 
 static const RtValue *read_value(Call *c, Arena *a, const LatheValue *v)
 {
-  const char *kind = v->tag == LATHE_LIST && v->n >= 2 ? api_value_text(c, &v->u.list[0]) : "";
-  if (!strcmp(kind, "tuple")) return read_fields(c, a, RV_TUPLE, &v->u.list[1]);
-  if (!strcmp(kind, "sequence")) return read_fields(c, a, RV_SEQ, &v->u.list[1]);
-  if (!strcmp(kind, "optional")) return read_fields(c, a, RV_OPT, &v->u.list[1]);
-  if (strcmp(kind, "tensor") || v->n != 4)
+  const char *kind = api_value_text(c, &v->u.list[0]);
+  bool tensor = v->n == 4;
+  if (!tensor && !strcmp(kind, "tuple")) return read_fields(c, a, RV_TUPLE, &v->u.list[1]);
+  if (!tensor && !strcmp(kind, "sequence")) return read_fields(c, a, RV_SEQ, &v->u.list[1]);
+  if (!tensor && !strcmp(kind, "optional")) return read_fields(c, a, RV_OPT, &v->u.list[1]);
+  if (!tensor || strcmp(kind, "tensor"))
     raise(c->ctx, ERR_ARGUMENT, NOWHERE,
           "an argument of the interpreter is a tensor, a tuple, a sequence or an optional");
   const LatheValue *shape = &v->u.list[3];
+  bool there = v->u.list[1].tag == LATHE_INT;
   ConstData d = {.dtype = api_value_dtype(c, &v->u.list[2]),
                  .ndim = (int)shape->n,
-                 .data = (const void *)(intptr_t)v->u.list[1].u.i};
+                 .data = there ? (const void *)(intptr_t)v->u.list[1].u.i : NULL};
   int max = (int)(sizeof d.shape / sizeof *d.shape);
   if (shape->n > max)
     raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "a tensor of %" PRId64 " dimensions; at most %d are supported", shape->n,
           max);
   d.bytes = (size_t)dtype_bytes(d.dtype);
-  for (int i = 0; i < d.ndim; i++) d.bytes *= (size_t)(d.shape[i] = shape->u.list[i].u.i);
+  for (int i = 0; i < d.ndim; i++) {
+    d.shape[i] = shape->u.list[i].u.i;
+    if (d.shape[i] < 0) raise(c->ctx, ERR_SHAPE, NOWHERE, "dimension %d of an argument is %" PRId64, i, d.shape[i]);
+    d.bytes = mem_size_mul(c->ctx, d.bytes, (size_t)d.shape[i], "an argument of the interpreter");
+  }
+  if (d.bytes && !there) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a tensor of %zu bytes without their address", d.bytes);
   api_check_strings(c, d.dtype, (int64_t)(d.bytes / 8), d.data);
   return graph_value_tensor(a, &d);
 }
@@ -98,11 +105,11 @@ static void evaluate(Call *c)
 }
 
 const ApiFunction api_debug_functions[] = {
-  {"compiled_compare", "c: compiled, inputs: list[int], rtol: float, atol: float -> list[any]",
+  {"compiled_compare", "c: compiled, inputs: list[address], rtol: float, atol: float -> list[any]",
    "runs the model on tensors at these addresses (LatheRtTensor) and compares each kernel with the interpreter: do all "
    "agree, and a sentence",
    compare},
-  {"graph_eval", "m: module, name: str, args: list[any] -> list[any]",
+  {"graph_eval", "m: module, name: str, args: list[value] -> list[any]",
    "what a function means, by the interpreter; values are [\"tensor\", address (in) or bytes (out), dtype, shape], "
    "[\"tuple\", values], "
    "[\"sequence\", values], [\"optional\", values]",

@@ -66,6 +66,7 @@ static void world_new(Call *c)
   Module *m = api_new_module(c);
   World *w = arena_new_of(m->arena, World);
   w->m = m;
+  m->origins = arena_new_of(m->arena, Map);
   *c->out = api_val_object(c, LATHE_WORLD, w, 0, m, NULL);
   w->older = c->context->world;
   c->context->world = w;
@@ -159,8 +160,10 @@ static void make_binary(Call *c)
   ExprKind kind;
   Intrin intrin;
   match_values(c, m, 2, &c->arg[2], v);
-  if (find_operator(name, &kind)) *c->out = folded(c, m, expr_binary(m, kind, v[0], v[1]));
-  else if (intrin_find(name, &intrin)) *c->out = api_val_expr(c, m, expr_call(m, v[0]->dtype, intrin, 2, v));
+  if (find_operator(name, &kind)) {
+    const Expr *e = expr_binary(m, kind, v[0], v[1]);
+    *c->out = api_arg_bool(c, 4) ? api_val_expr(c, m, e) : folded(c, m, e);
+  } else if (intrin_find(name, &intrin)) *c->out = api_val_expr(c, m, expr_call(m, v[0]->dtype, intrin, 2, v));
   else raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no operator '%s'", name);
 }
 
@@ -336,7 +339,8 @@ const ApiFunction api_expr_functions[] = {
    "align: int?, "
    "offset_factor: int?, data: var? -> buffer",
    "memory that loads and stores refer to", make_buffer},
-  {"binary", "world: world, op: str, a: expr, b: expr -> expr", "a op b, in their common dtype", make_binary},
+  {"binary", "world: world, op: str, a: expr, b: expr, as_written: bool? -> expr",
+   "a op b, in their common dtype; on literals the value, unless it is wanted as written", make_binary},
   {"not", "world: world, a: expr -> expr", "logical negation", make_not},
   {"cast", "world: world, dtype: str, value: expr -> expr", "value converted to dtype", make_cast},
   {"select", "world: world, cond: expr, a: expr, b: expr -> expr", "a where cond holds, else b; both are evaluated",

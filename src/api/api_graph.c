@@ -225,8 +225,7 @@ static void *read_attrs(Call *c, Module *m, const OpDef *op, int i)
   int n = api_arg_list(c, i, &v);
   void *attrs = op->attrs ? attrs_new(m, op->attrs) : NULL;
   for (int k = 0; k < n; k++) {
-    const char *name = v[k].n == 2 ? api_value_text(c, &v[k].u.list[0]) : NULL;
-    if (!name) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: an attribute is a list of name and value", op->name);
+    const char *name = api_value_text(c, &v[k].u.list[0]);
     const LatheValue *x = &v[k].u.list[1];
     const AttrField *f = attrs_field(op->attrs, name);
     if (!f) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s has no attribute '%s'", op->name, name);
@@ -342,6 +341,8 @@ static void new_const(Call *c)
   for (int i = 0; i < n; i++)
     if (shape[i] < 0 || !int_mul(count, shape[i], &count))
       raise(c->ctx, ERR_SHAPE, NOWHERE, "a constant's dimension %d is %" PRId64, i, shape[i]);
+  if (count && !api_arg_given(c, 1))
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a constant of %" PRId64 " elements without their address", count);
   api_check_strings(c, api_arg_dtype(c, 2), count, (const void *)(intptr_t)api_arg_int(c, 1));
   *c->out =
       api_val_node(c, m, node_const_copy(m, api_arg_dtype(c, 2), n, shape, (const void *)(intptr_t)api_arg_int(c, 1)));
@@ -400,13 +401,7 @@ static void new_func(Call *c)
   for (int i = 0; i < n; i++)
     if (param[i]->kind != N_VAR) raise(c->ctx, ERR_TYPE, NOWHERE, "parameter %d of a function is not a variable", i);
   Annots attrs = {0};
-  const LatheValue *v;
-  int na = api_arg_list(c, 4, &v);
-  for (int k = 0; k < na; k++) {
-    const char *key = v[k].n == 2 ? api_value_text(c, &v[k].u.list[0]) : NULL;
-    if (!key) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an attribute is a list of key and value");
-    annots_set(m->arena, &attrs, key, api_value_expr(c, m, &v[k].u.list[1]));
-  }
+  api_arg_annots(c, m, 4, &attrs);
   *c->out = api_val_node(c, m, node_func(m, n, param, api_arg_node(c, m, 2), api_arg_type(c, m, 3), &attrs));
 }
 
@@ -510,7 +505,9 @@ static void node_equal(Call *c)
 {
   const char *why = NULL;
   LatheValue *v = api_val_list(c, 2, c->out);
-  v[0] = api_val_bool(graph_equal(api_arg_ptr(c, 0), api_arg_ptr(c, 1), scratch(c->ctx), &why));
+  bool (*equal)(const Node *, const Node *, Arena *, const char **) =
+      api_arg_bool(c, 2) ? graph_equal : graph_equal_open;
+  v[0] = api_val_bool(equal(api_arg_ptr(c, 0), api_arg_ptr(c, 1), scratch(c->ctx), &why));
   v[1] = api_val_str(c, why);
 }
 
@@ -552,7 +549,7 @@ static void node_bind(Call *c)
 
 const ApiFunction api_graph_functions[] = {
   {"type_kinds", " -> list[str]", "names of the kinds of types", type_kinds},
-  {"tensor_type", "world: world, shape: list[any]?, dtype: str -> type",
+  {"tensor_type", "world: world, shape: list[expr?]?, dtype: str -> type",
    "none among the dimensions: any size; no shape: any rank", new_tensor_type},
   {"tuple_type", "world: world, fields: list[type] -> type", "the type of a tuple", new_tuple_type},
   {"func_type", "world: world, params: list[type], ret: type -> type", "the type of a function", new_func_type},
@@ -565,19 +562,19 @@ const ApiFunction api_graph_functions[] = {
    "operators: name, doc, arguments, least and most of them, fusion kind, flags, attributes", op_table},
   {"node_kinds", " -> list[str]", "names of the kinds of nodes", node_kinds},
   {"node_var", "world: world, name: str, type: type? -> node", "a variable", new_var},
-  {"node_const", "world: world, address: int, dtype: str, shape: list[int] -> node", "a constant; the bytes are copied",
-   new_const},
+  {"node_const", "world: world, address: address?, dtype: str, shape: list[int] -> node",
+   "a constant; the bytes are copied", new_const},
   {"string_numbers", "texts: list[str] -> list[int]", "the numbers that constants of strings have for elements",
    string_numbers},
   {"string_texts", "numbers: list[int] -> list[str]", "the strings of these numbers", string_texts},
-  {"node_call", "world: world, op: str, args: list[node], attrs: list[list[any]]?, name: str? -> node",
+  {"node_call", "world: world, op: str, args: list[node], attrs: list[[str, setting]]?, name: str? -> node",
    "a call of an operator", new_call},
   {"node_apply", "world: world, f: node, args: list[node] -> node", "a call of a function", new_apply},
   {"node_tuple", "world: world, fields: list[node] -> node", "a tuple", new_tuple},
   {"node_get", "world: world, tuple: node, index: int -> node", "a field of a tuple", new_get},
   {"node_let", "world: world, var: node, value: node, body: node -> node", "let", new_let},
   {"node_if", "world: world, cond: node, then: node, orelse: node -> node", "if", new_if},
-  {"node_func", "world: world, params: list[node], body: node, ret: type?, attrs: list[list[any]]? -> node",
+  {"node_func", "world: world, params: list[node], body: node, ret: type?, attrs: list[annotation]? -> node",
    "a function", new_func},
   {"node_global", "world: world, name: str -> node", "a function of the module, by name", new_global},
   {"node_fields", "n: node -> list[any]",
@@ -589,7 +586,10 @@ const ApiFunction api_graph_functions[] = {
   {"node_with_args", "world: world, n: node, args: list[node] -> node", "the same over other nodes", node_with},
   {"node_type", "n: node -> type?", "its type, if it was inferred", node_type},
   {"node_text", "n: node -> str", "Relay text", node_text},
-  {"node_equal", "a: node, b: node -> list[any]", "the same up to names? and the first difference", node_equal},
+  {"node_equal", "a: node, b: node, map_free: bool? -> list[any]",
+   "the same up to names? and the first difference; free variables must be the same, or with map_free be renamed one "
+   "to one",
+   node_equal},
   {"node_hash", "n: node -> int", "equal for equal graphs", node_hash},
   {"node_infer", "world: world, n: node -> node", "with types everywhere", node_infer},
   {"node_free_vars", "n: node -> list[node]", "variables not bound inside, in order of first use", node_free_vars},

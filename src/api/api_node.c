@@ -168,7 +168,11 @@ static void dtype_limits(Call *c)
 
 static void expr_equal(Call *c)
 {
-  *c->out = api_val_bool(tir_expr_equal(expr_of(api_arg_handle(c, 0)), expr_of(api_arg_handle(c, 1))));
+  const char *why = NULL;
+  LatheValue *v = api_val_list(c, 2, c->out);
+  v[0] = api_val_bool(tir_expr_equal(expr_of(api_arg_handle(c, 0)), expr_of(api_arg_handle(c, 1)), api_arg_bool(c, 2),
+                                     scratch(c->ctx), &why));
+  v[1] = api_val_str(c, why);
 }
 
 static void free_vars(Call *c)
@@ -203,11 +207,14 @@ static void intrinsics(Call *c)
 }
 
 const ApiFunction api_node_functions[] = {
-  {"expr_dtype", "e: expr -> str", "dtype of an expression", expr_dtype},
-  {"expr_text", "e: expr, compact: bool? -> str", "text of an expression", expr_text},
-  {"expr_fields", "e: expr -> list[any]", "the parts of an expression, by its kind", expr_fields},
-  {"expr_equal", "a: expr, b: expr -> bool", "structural equality; free variables must be the same", expr_equal},
-  {"free_vars", "e: expr -> list[var]", "free variables in order of first use", free_vars},
+  {"expr_dtype", "e: expression -> str", "dtype of an expression", expr_dtype},
+  {"expr_text", "e: expression, compact: bool? -> str", "text of an expression", expr_text},
+  {"expr_fields", "e: expression -> list[any]", "the parts of an expression, by its kind", expr_fields},
+  {"expr_equal", "a: expression, b: expression, map_free: bool? -> list[any]",
+   "structural equality, and the first difference; free variables must be the same, or with map_free be renamed one to "
+   "one",
+   expr_equal},
+  {"free_vars", "e: expression -> list[var]", "free variables in order of first use", free_vars},
   {"itervar_fields", "axis: itervar -> list[any]", "var, min, extent, kind, thread tag", itervar_fields},
   {"buffer_fields", "buffer: buffer -> list[any]",
    "name, dtype, shape, strides, elem_offset, scope, align, offset_factor, data", buffer_fields},

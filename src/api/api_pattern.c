@@ -99,11 +99,8 @@ static const struct {
 
 static DfPat *read_row(Call *c, Module *m, const Rows *before, const LatheValue *v)
 {
-  const char *kind =
-      v->tag == LATHE_LIST && v->n == 3 && v->u.list[0].tag == LATHE_STR ? api_value_text(c, &v->u.list[0]) : "";
-  const LatheValue *parts = *kind ? &v->u.list[1] : NULL;
-  if (!parts || parts->tag != LATHE_LIST)
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a row of a pattern is a list of kind, parts and what it asks for");
+  const char *kind = api_value_text(c, &v->u.list[0]);
+  const LatheValue *parts = &v->u.list[1];
   Row r = {c, m, scratch(c->ctx), (int)parts->n, arena_array(scratch(c->ctx), DfPat *, parts->n + 1), &v->u.list[2]};
   for (int i = 0; i < r.n; i++) {
     int64_t k = parts->u.list[i].tag == LATHE_INT ? parts->u.list[i].u.i : -1;
@@ -124,7 +121,7 @@ static Rows read_rows(Call *c, Module *m, const LatheValue *list)
 {
   op_init();
   Rows rows = {0, arena_array(scratch(c->ctx), DfPat *, list->n + 1)};
-  if (list->tag != LATHE_LIST || list->n == 0) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a pattern is a list of rows");
+  if (list->n == 0) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a pattern is a list of rows");
   for (int64_t i = 0; i < list->n; i++) {
     rows.pat[i] = read_row(c, m, &rows, &list->u.list[i]);
     rows.n++;
@@ -183,9 +180,9 @@ static const Node *replace(void *env, Module *m, const Node *n, const DfMatch *m
   Ask *a = env;
   Scope s = scope_begin(m->ctx);
   LatheValue answer = ask(a, m, n, match);
-  const Handle *h = answer.tag == LATHE_OBJECT ? answer.u.p : NULL;
-  if (!h || h->kind != LATHE_NODE || h->m != m)
-    raise(m->ctx, ERR_TYPE, NOWHERE, "a pattern's function gives the expression to put in the place of the match");
+  api_check_value(a->c, &answer, "node", "what a pattern's function gives to put in the place of the match");
+  const Handle *h = answer.u.p;
+  if (h->m != m) raise(m->ctx, ERR_TYPE, NOWHERE, "a pattern's function gives a node of another world");
   const Node *now = h->p;
   scope_end(m->ctx, s);
   return now;
@@ -198,8 +195,6 @@ static void rewrite_node(Call *c)
   int n = api_arg_list(c, 2, &v);
   DfRule *rules = arena_array(scratch(c->ctx), DfRule, n + 1);
   for (int i = 0; i < n; i++) {
-    if (v[i].tag != LATHE_LIST || v[i].n != 3)
-      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a rule is a list of pattern, function and once");
     const LatheValue *r = v[i].u.list;
     Ask *a = arena_new_of(scratch(c->ctx), Ask);
     *a = (Ask){c, (AskFn)(intptr_t)r[1].u.i, read_rows(c, m, &r[0])};
@@ -214,6 +209,7 @@ static bool check(void *env, const Node *n, const DfMatch *match)
   Module *m = api_arg_world(a->c);
   Scope s = scope_begin(m->ctx);
   LatheValue answer = ask(a, m, n, match);
+  api_check_value(a->c, &answer, "bool", "what a pattern's check answers");
   scope_end(m->ctx, s);
   return answer.u.i != 0;
 }
@@ -223,26 +219,20 @@ static void partition_node(Call *c)
   Module *m = api_arg_world(c);
   Ask a = {c, (AskFn)(intptr_t)api_arg_int(c, 4), read_rows(c, m, &c->arg[2])};
   Annots attrs = {0};
-  const LatheValue *v;
-  int n = api_arg_list(c, 3, &v);
-  for (int k = 0; k < n; k++) {
-    const char *key = v[k].tag == LATHE_LIST && v[k].n == 2 ? api_value_text(c, &v[k].u.list[0]) : NULL;
-    if (!key) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an attribute is a list of key and value");
-    annots_set(m->arena, &attrs, key, api_value_expr(c, m, &v[k].u.list[1]));
-  }
+  api_arg_annots(c, m, 3, &attrs);
   *c->out = api_val_node(
       c, m,
       pass_pattern_partition(m, api_arg_node(c, m, 1), a.rows.pat[a.rows.n - 1], &attrs, a.fn ? check : NULL, &a));
 }
 
 const ApiFunction api_pattern_functions[] = {
-  {"pattern_match", "world: world, pattern: list[list[any]], n: node -> list[list[any]]?",
+  {"pattern_match", "world: world, pattern: list[row], n: node -> list[list[any]]?",
    "[[row, node], …] if the node matches; src/api/api_pattern.c says what the rows of a pattern are", match_node},
-  {"pattern_rewrite", "world: world, n: node, rules: list[list[any]] -> node",
+  {"pattern_rewrite", "world: world, n: node, rules: list[[list[row], function, bool]] -> node",
    "rules are [pattern, address of a function, once]; the function is given the node and the match and answers the "
    "node to put there",
    rewrite_node},
-  {"pattern_partition", "world: world, n: node, pattern: list[list[any]], attrs: list[list[any]], check: int? -> node",
+  {"pattern_partition", "world: world, n: node, pattern: list[row], attrs: list[annotation], check: function? -> node",
    "each match becomes a function of its own, if check (the address of a function that answers a bool) agrees",
    partition_node},
   {0},

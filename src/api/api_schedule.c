@@ -63,11 +63,14 @@ static SchedArg index_map(Call *c, Module *m, const LatheValue *v)
   map->in = arena_array(m->arena, const Var *, in->n + 1);
   map->out = arena_array(m->arena, const Expr *, out->n + 1);
   for (int i = 0; i < map->nin; i++) {
-    if (in->u.list[i].kind != LATHE_VAR)
+    if (!api_value_is(&in->u.list[i], LATHE_VAR))
       raise(c->ctx, ERR_TYPE, NOWHERE, "%s: an index map starts from variables", api_arg_str(c, 1));
     map->in[i] = api_value_var(c, m, &in->u.list[i]);
   }
-  for (int i = 0; i < map->nout; i++) map->out[i] = api_value_expr(c, m, &out->u.list[i]);
+  for (int i = 0; i < map->nout; i++) {
+    api_check_value(c, &out->u.list[i], "expr", "a result of an index map");
+    map->out[i] = api_value_expr(c, m, &out->u.list[i]);
+  }
   return (SchedArg){.kind = SA_MAP, .u.p = map};
 }
 

@@ -183,7 +183,7 @@ const ApiFunction api_stage_functions[] = {
    "computes into a cache, copies out at the end", cache_write},
   {"te_schedule_rfactor", "s: teschedule, tensor: tensor, axis: itervar, factor_axis: int -> list[tensor]",
    "a reduction in two steps", rfactor},
-  {"te_schedule_emit", "s: teschedule, name: str, args: list[any] -> primfunc",
+  {"te_schedule_emit", "s: teschedule, name: str, args: list[parameter] -> primfunc",
    "the function that the schedule describes", emit},
   {"stage_op", "stage: testage -> teop", "what the stage computes now", stage_op},
   {"stage_origin", "stage: testage -> teop", "what the stage was made for", stage_origin},

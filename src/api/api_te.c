@@ -12,18 +12,6 @@ static void placeholder(Call *c)
   *c->out = api_val_tensor(c, te_placeholder(m, api_arg_str(c, 1), api_arg_dtype(c, 2), n, shape));
 }
 
-static void read_attrs(Call *c, Module *m, int i, Annots *out)
-{
-  const LatheValue *v;
-  int n = api_arg_list(c, i, &v);
-  for (int k = 0; k < n; k++) {
-    const char *key = v[k].n == 2 ? api_value_text(c, &v[k].u.list[0]) : NULL;
-    const Expr *value = key ? api_value_expr(c, m, &v[k].u.list[1]) : NULL;
-    if (!value) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: an attribute is a list of key and value", c->function->name);
-    annots_set(m->arena, out, key, value);
-  }
-}
-
 static void compute(Call *c)
 {
   Module *m = api_arg_world(c);
@@ -35,7 +23,7 @@ static void compute(Call *c)
   int naxis = api_arg_ptrs(c, m, 4, &axis);
   int nbody = api_arg_exprs(c, m, 5, &body);
   if (naxis != ndim) raise(c->ctx, ERR_SHAPE, NOWHERE, "compute '%s': %d axes for %d dimensions", name, naxis, ndim);
-  read_attrs(c, m, 6, &attrs);
+  api_arg_annots(c, m, 6, &attrs);
   *c->out = api_val_teop(
       c, te_compute(m, name, api_arg_str(c, 2), ndim, shape, (const IterVar *const *)axis, nbody, body, &attrs));
 }
@@ -155,11 +143,9 @@ int api_arg_te_args(Call *c, Module *m, int i, TeArg **out)
     TeArg *a = &(*out)[k];
     if (v[k].tag == LATHE_LIST) {
       const LatheValue *pair = v[k].u.list;
-      if (v[k].n != 2 || pair[0].kind != LATHE_TENSOR || pair[1].kind != LATHE_BUFFER)
-        raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: a bound argument is a list of tensor and buffer", c->function->name);
       a->tensor = api_value_ptr(&pair[0]);
       a->buffer = api_value_buffer(c, m, &pair[1]);
-    } else if (v[k].kind == LATHE_TENSOR) a->tensor = api_value_ptr(&v[k]);
+    } else if (api_value_is(&v[k], LATHE_TENSOR)) a->tensor = api_value_ptr(&v[k]);
     else a->var = api_value_var(c, m, &v[k]);
   }
   return n;
@@ -203,10 +189,15 @@ static void decl_tensor_intrin(Call *c)
 {
   Module *m = api_arg_world(c);
   const Buffer **in, **out;
-  buffers(c, m, 3, &in);
-  buffers(c, m, 4, &out);
+  const Tensor **inputs;
+  const TeOp *op = api_arg_ptr(c, 2);
+  int nin = te_inputs(scratch(c->ctx), op, &inputs);
+  if (buffers(c, m, 3, &in) != nin || buffers(c, m, 4, &out) != op->nout)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE,
+          "tensor intrinsic '%s': wants a buffer for each of its %d inputs and %d outputs", api_arg_str(c, 1), nin,
+          op->nout);
   Module *dst = api_new_module(c);
-  TensorIntrin *t = te_tensor_intrin(dst, api_arg_str(c, 1), api_arg_ptr(c, 2), in, out, (Stmt *)api_arg_ptr(c, 5),
+  TensorIntrin *t = te_tensor_intrin(dst, api_arg_str(c, 1), op, in, out, (Stmt *)api_arg_ptr(c, 5),
                                      (Stmt *)api_arg_ptr(c, 6), (Stmt *)api_arg_ptr(c, 7));
   *c->out = api_val_object(c, LATHE_TENSORINTRIN, t, 0, dst, NULL);
 }
@@ -235,7 +226,7 @@ const ApiFunction api_te_functions[] = {
    placeholder},
   {"te_compute",
    "world: world, name: str, tag: str, shape: list[expr], axis: list[itervar], body: list[expr], attrs: "
-   "list[list[any]]? -> teop",
+   "list[annotation]? -> teop",
    "tensors given element by element", compute},
   {"te_scan",
    "world: world, name: str, tag: str, init: list[tensor], update: list[tensor], state: list[tensor], inputs: "
@@ -252,9 +243,9 @@ const ApiFunction api_te_functions[] = {
   {"scan_fields", "op: teop -> list[any]", "initial values, updates, states, inputs", scan_fields},
   {"teop_kinds", " -> list[str]", "names of the kinds of operations, by number", teop_kinds},
   {"tensor_of", "buffer: buffer -> tensor?", "the tensor that a buffer stands for", tensor_of},
-  {"te_create_prim_func", "name: str, args: list[any] -> primfunc", "the function that computes the outputs among args",
-   create_prim_func},
-  {"te_evaluate", "args: list[any], values: list[list[any]] -> none",
+  {"te_create_prim_func", "name: str, args: list[parameter] -> primfunc",
+   "the function that computes the outputs among args", create_prim_func},
+  {"te_evaluate", "args: list[parameter], values: list[argument] -> none",
    "computes the outputs naively, by the expressions", evaluate},
   {"decl_tensor_intrin",
    "world: world, name: str, op: teop, in_buffers: list[buffer], out_buffers: list[buffer], body: stmt, init: stmt?, "

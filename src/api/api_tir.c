@@ -58,11 +58,7 @@ static void make_for(Call *c)
   if (expr_is_const(extent)) extent = expr_cast(m, var->dtype, extent);
   Stmt *body = arg_stmt(c, m, 6);
   Stmt *s = stmt_for(m, var, min, extent, kind, api_arg_str(c, 5), body);
-  const LatheValue *annots;
-  int n = api_arg_list(c, 7, &annots);
-  for (int i = 0; i < n; i++)
-    annots_set(m->arena, &s->u.loop.annots, api_value_text(c, &annots[i].u.list[0]),
-               api_value_expr(c, m, &annots[i].u.list[1]));
+  api_arg_annots(c, m, 7, &s->u.loop.annots);
   *c->out = api_val_stmt(c, m, s);
 }
 
@@ -235,7 +231,7 @@ static void make_func(Call *c)
   int n = api_arg_list(c, 2, &v);
   Param *p = arena_array(scratch(c->ctx), Param, n + 1);
   for (int i = 0; i < n; i++) {
-    if (v[i].kind == LATHE_BUFFER) p[i].buffer = api_value_buffer(c, m, &v[i]), p[i].var = p[i].buffer->data;
+    if (api_value_is(&v[i], LATHE_BUFFER)) p[i].buffer = api_value_buffer(c, m, &v[i]), p[i].var = p[i].buffer->data;
     else p[i].var = api_value_var(c, m, &v[i]);
   }
   PrimFunc *f = func_new(m, api_arg_str(c, 1), n, p, arg_stmt(c, m, 3));
@@ -276,8 +272,6 @@ static void func_with(Call *c)
   int n = api_arg_list(c, 2, &v);
   for (int i = 0; i < n; i++) {
     const char *key = api_value_text(c, &v[i].u.list[0]);
-    if (!key || v[i].n != 2)
-      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "primfunc_with: an attribute is a list of key and value");
     const Expr *value = api_value_expr(c, f->m, &v[i].u.list[1]);
     if (value) annots_set(f->m->arena, &f->attrs, key, value);
     else annots_remove(&f->attrs, key);
@@ -321,9 +315,6 @@ static void func_check_all(Call *c)
 /* A tensor is [address, dtype, shape, strides or none], a scalar [value, dtype]. */
 TirArg api_value_tir_arg(Call *c, const LatheValue *v)
 {
-  if (v->n != 4 && v->n != 2)
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: an argument is [address, dtype, shape, strides] or [value, dtype]",
-          c->function->name);
   const LatheValue *f = v->u.list;
   TirArg a = {.dtype = api_value_dtype(c, &f[1])};
   if (v->n == 2) {
@@ -337,8 +328,11 @@ TirArg api_value_tir_arg(Call *c, const LatheValue *v)
   int64_t *strides = NULL;
   for (int i = 0; i < a.ndim; i++) shape[i] = f[2].u.list[i].u.i;
   if (f[3].tag == LATHE_LIST) {
+    if (f[3].n != f[2].n)
+      raise(c->ctx, ERR_SHAPE, NOWHERE, "%s: %" PRId64 " strides for %" PRId64 " dimensions", c->function->name, f[3].n,
+            f[2].n);
     strides = arena_array(scratch(c->ctx), int64_t, a.ndim + 1);
-    for (int i = 0; i < a.ndim && i < f[3].n; i++) strides[i] = f[3].u.list[i].u.i;
+    for (int i = 0; i < a.ndim; i++) strides[i] = f[3].u.list[i].u.i;
   }
   a.shape = shape;
   a.strides = strides;
@@ -417,9 +411,7 @@ static int script_names(Call *c, Module *m, int i, ScriptName **out)
   *out = arena_array(scratch(c->ctx), ScriptName, n + 1);
   for (int k = 0; k < n; k++) {
     const LatheValue *pair = v[k].u.list;
-    const char *name = v[k].n >= 2 ? api_value_text(c, &pair[0]) : NULL;
-    if (!name) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "script: a name is a list of name and value");
-    (*out)[k] = script_value(c, m, name, &pair[1]);
+    (*out)[k] = script_value(c, m, api_value_text(c, &pair[0]), &pair[1]);
     if (v[k].n == 3 && (*out)[k].kind == NAME_STR) (*out)[k].kind = NAME_DTYPE;
   }
   return n;
@@ -431,7 +423,7 @@ static void parse_module(Call *c)
   ScriptName *names;
   int n = script_names(c, m, 3, &names);
   const char *file = api_arg_given(c, 1) ? arena_strdup(m->arena, api_arg_str(c, 1)) : NULL;
-  tir_parse_module(m, api_arg_str(c, 0), file, api_arg_int32(c, 2, 0, INT32_MAX), n, names);
+  tir_parse_module(m, api_arg_str(c, 0), file, api_arg_int32(c, 2, 0, 1 << 30), n, names);
   *c->out = api_val_object(c, LATHE_MODULE, m, 0, m, NULL);
 }
 
@@ -441,14 +433,14 @@ static void parse_func(Call *c)
   ScriptName *names;
   int n = script_names(c, m, 3, &names);
   const char *file = api_arg_given(c, 1) ? arena_strdup(m->arena, api_arg_str(c, 1)) : NULL;
-  *c->out = api_val_func(c, func_parse(m, api_arg_str(c, 0), file, api_arg_int32(c, 2, 0, INT32_MAX), n, names));
+  *c->out = api_val_func(c, func_parse(m, api_arg_str(c, 0), file, api_arg_int32(c, 2, 0, 1 << 30), n, names));
 }
 
 const ApiFunction api_tir_functions[] = {
   {"stmt_seq", "world: world, stmts: list[stmt] -> stmt", "one after the other", make_seq},
   {"stmt_for",
    "world: world, var: var, min: expr, extent: expr, kind: str, thread_tag: str?, body: stmt, annotations: "
-   "list[list[any]]? -> stmt",
+   "list[annotation]? -> stmt",
    "a loop", make_for},
   {"stmt_if", "world: world, cond: expr, then: stmt, orelse: stmt? -> stmt", "a branch", make_if},
   {"stmt_while", "world: world, cond: expr, body: stmt -> stmt", "a loop on a condition", make_while},
@@ -466,7 +458,7 @@ const ApiFunction api_tir_functions[] = {
   {"primfunc_fields", "f: primfunc -> list[any]", "name, parameters (variable, buffer), attributes, body", func_fields},
   {"primfunc_script", "f: primfunc -> str", "TVMScript", func_script},
   {"primfunc_compact", "f: primfunc -> str", "compact text", func_compact},
-  {"primfunc_with", "f: primfunc, name: str?, attrs: list[list[any]]? -> primfunc",
+  {"primfunc_with", "f: primfunc, name: str?, attrs: list[annotation]? -> primfunc",
    "a copy with another name or attributes", func_with},
   {"primfunc_specialize", "f: primfunc, vars: list[var], values: list[expr] -> primfunc",
    "a copy where variables of its parameters have values", func_bind_vars},
@@ -474,15 +466,15 @@ const ApiFunction api_tir_functions[] = {
    func_is_equal},
   {"primfunc_hash", "f: primfunc -> int", "structural hash", func_hash_of},
   {"primfunc_check", "f: primfunc -> none", "raises if it is not well formed or reads out of bounds", func_check_all},
-  {"primfunc_interpret", "f: primfunc, args: list[list[any]] -> none", "runs it naively", interpret},
+  {"primfunc_interpret", "f: primfunc, args: list[argument] -> none", "runs it naively", interpret},
   {"module", " -> module", "an empty module", make_module},
   {"module_set", "m: module, name: str, f: primfunc -> none", "adds or replaces a function", module_set_func},
   {"module_get", "m: module, name: str -> primfunc?", "a function by name", module_get_func},
   {"module_names", "m: module -> list[str]", "names of the functions", module_names},
   {"module_script", "m: module -> str", "TVMScript", module_script},
-  {"parse_module", "text: str, file: str?, line: int, names: list[list[any]] -> module", "a module from TVMScript",
-   parse_module},
-  {"parse_primfunc", "text: str, file: str?, line: int, names: list[list[any]] -> primfunc",
+  {"parse_module", "text: str, file: str?, line: int, names: list[[str, script]|[str, script, str]] -> module",
+   "a module from TVMScript", parse_module},
+  {"parse_primfunc", "text: str, file: str?, line: int, names: list[[str, script]|[str, script, str]] -> primfunc",
    "a function from TVMScript", parse_func},
   {0},
 };

@@ -82,8 +82,6 @@ static Importer back_importer(OpCall *oc)
 
 static const Type *read_type(Call *c, OpCall *oc, Importer *im, const LatheValue *v)
 {
-  if (v->tag != LATHE_LIST || v->n != 2 || v->u.list[0].tag != LATHE_STR || v->u.list[1].tag != LATHE_LIST)
-    opdef_raise(oc, ERR_TYPE, "its type function answers [dtype, dims], or a list of those");
   const LatheValue *dims = &v->u.list[1];
   const Expr **shape = arena_array(oc->m->arena, const Expr *, dims->n);
   for (int64_t i = 0; i < dims->n; i++) {
@@ -105,6 +103,8 @@ static const Type *user_type(OpCall *oc)
   Call call = make_call(oc, &none);
   Scope s = scope_begin(ctx);
   LatheValue answer = ask(&call, oc, user_op(oc)->type);
+  api_check_value(&call, &answer, "[str, list[int|expr?]]|list[[str, list[int|expr?]]]",
+                  "the answer of an operator's type function");
   Importer im = back_importer(oc);
   const Type *t;
   if (answer.tag == LATHE_LIST && answer.n && answer.u.list[0].tag == LATHE_LIST) {
@@ -156,14 +156,6 @@ static const TeOp *import_compute(OpCall *oc, Importer *im, const TeOp *op)
   return to;
 }
 
-static const Tensor *tensor_at(OpCall *oc, const LatheValue *list, int64_t i)
-{
-  const LatheValue *v = &list->u.list[i];
-  if (v->tag != LATHE_OBJECT || v->kind != LATHE_TENSOR)
-    opdef_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs], lists of tensors");
-  return api_value_ptr(v);
-}
-
 static void check_output(OpCall *oc, int i, const Tensor *t)
 {
   const Type *want = oc->out->kind == TY_TUPLE ? oc->out->field[i] : oc->out;
@@ -184,15 +176,14 @@ static void user_compute(OpCall *oc, const Tensor *const *in, const Tensor **out
   Call call = make_call(oc, &none);
   Scope s = scope_begin(ctx);
   LatheValue answer = ask(&call, oc, user_op(oc)->compute);
+  api_check_value(&call, &answer, "[list[tensor], list[tensor]]", "the answer of an operator's compute");
   int nout = oc->out->kind == TY_TUPLE ? oc->out->nfield : 1;
-  bool ok = answer.tag == LATHE_LIST && answer.n == 2 && answer.u.list[0].tag == LATHE_LIST &&
-            answer.u.list[1].tag == LATHE_LIST;
-  if (!ok || answer.u.list[0].n != oc->nargs || answer.u.list[1].n != nout)
+  if (answer.u.list[0].n != oc->nargs || answer.u.list[1].n != nout)
     opdef_raise(oc, ERR_TYPE, "its compute answers [placeholders, outputs]: %d and %d of them", oc->nargs, nout);
   Importer im = back_importer(oc);
   const Tensor **outputs = arena_array(im.arena, const Tensor *, nout);
-  for (int i = 0; i < oc->nargs; i++) bind_sizes(oc, &im, tensor_at(oc, &answer.u.list[0], i), in[i], i);
-  for (int i = 0; i < nout; i++) outputs[i] = tensor_at(oc, &answer.u.list[1], i);
+  for (int i = 0; i < oc->nargs; i++) bind_sizes(oc, &im, api_value_ptr(&answer.u.list[0].u.list[i]), in[i], i);
+  for (int i = 0; i < nout; i++) outputs[i] = api_value_ptr(&answer.u.list[1].u.list[i]);
   const TeOp **ops;
   int n = te_post_order(im.arena, nout, outputs, &ops);
   for (int i = 0; i < n; i++)
@@ -224,8 +215,7 @@ static void read_fields(Call *c, Arena *a, int i, UserOp *op)
   int n = api_arg_list(c, i, &v);
   AttrField *field = arena_array(a, AttrField, n);
   for (int k = 0; k < n; k++) {
-    if (v[k].tag != LATHE_LIST || v[k].n < 2)
-      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an attribute is a list of name, type, default and doc");
+    if (v[k].n < 2) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "an attribute is a list of name, type, default and doc");
     const char *text[4] = {NULL};
     for (int64_t j = 0; j < v[k].n && j < 4; j++) text[j] = api_value_text(c, &v[k].u.list[j]);
     field[k] = (AttrField){arena_strdup(a, text[0] ? text[0] : ""), attr_kind(c, text[1]), (size_t)k * 24,
@@ -268,8 +258,8 @@ void api_drop_operators(LatheContext *c)
 
 const ApiFunction api_userop_functions[] = {
   {"op_register",
-   "name: str, doc: str, args: str, nargs: int, fuse: int, attrs: list[list[any]], type: int, compute: int, user: int? "
-   "-> none",
+   "name: str, doc: str, args: str, nargs: int, fuse: int, attrs: list[list[str?]], type: function, compute: function, "
+   "user: int? -> none",
    "adds an operator; type and compute are addresses of functions (src/api/api_userop.c says what they are given)",
    register_op},
   {0},

@@ -40,10 +40,7 @@ static Handle *new_handle(Call *c)
 {
   Handle **slot = arena_new_of(scratch(c->ctx), Handle *);
   defer(c->ctx, release_slot, slot);
-  Handle *h = mem_alloc(c->ctx, sizeof *h);
-  *h = (Handle){.refs = 1, .context = c->context};
-  c->context->handles++;
-  return *slot = h;
+  return *slot = api_handle_new(c->context);
 }
 
 void api_reserve(Call *c, int handles, int values)

@@ -7,9 +7,13 @@
  *   signature = [param {"," param}] "->" type
  *   param     = name ":" type
  *   type      = one {"|" one} ["?"]          "?": none is allowed too
- *   one       = "list[" type "]" | word      word: any bool int float str, a kind of object
- * "expr" takes literals, variables and axes too; "var" an axis; "float" an int;
- * "int" a bool.  Trailing parameters that may be none may be left out. */
+ *   one       = "list[" type "]"             any number of items of one type
+ *             | "[" type {"," type} "]"      as many items as there are types
+ *             | word                         any bool int float str address function,
+ *                                            a kind of object, or a name of type_names
+ * "expr" takes literals, variables and axes too, "expression" the last two; "var" an axis; "float" an int;
+ * "int" a bool.  "address" and "function" are ints that are not 0, of memory and of code:
+ * nothing can check what lies there.  Trailing parameters that may be none may be left out. */
 #include "api/api.h"
 
 static const char *const kind_names[] = {
@@ -20,6 +24,28 @@ static const char *const kind_names[] = {
 #define NKINDS ((int)(sizeof kind_names / sizeof *kind_names))
 
 /* ---- the signature -------------------------------------------------------------- */
+
+/* What several functions take, and what contains itself. */
+static const struct {
+  const char *name, *type;
+} type_names[] = {
+  {"annotation", "[str, expr|str?]"},
+  {"setting", "bool|int|float|str|expr|list[bool|int|float|str|expr]?"}, /* of an operator */
+  {"option", "bool|int|float|str|list[option]?"},                        /* of a pass, of the configuration */
+  {"argument", "[bool|int|float, str]|[address, str, list[int], list[int]?]"},
+  {"parameter", "tensor|var|[tensor, buffer]"},
+  {"value", "[str, address?, str, list[int]]|[str, list[value]]"},
+  {"script", "bool|int|float|str|expr|list[script]?"},
+  {"pattern", "[str]|[str, node|list[pattern]]|[str, type, int, list[pattern]]"},
+  {"row", "[str, list[int], any]"}, /* of a dataflow pattern */
+};
+
+const char *api_type_named(const char *name, size_t n)
+{
+  for (size_t i = 0; i < sizeof type_names / sizeof *type_names; i++)
+    if (strlen(type_names[i].name) == n && !memcmp(type_names[i].name, name, n)) return type_names[i].type;
+  return NULL;
+}
 
 static const char *skip_blank(const char *p)
 {
@@ -42,18 +68,25 @@ static bool object_fits(const char *p, const char *end, const LatheValue *v)
 {
   int kind = v->kind;
   if (kind < 0 || kind >= NKINDS || !v->u.p) return false;
-  if (word_is(p, end, "expr")) return kind == LATHE_EXPR || kind == LATHE_VAR || kind == LATHE_ITERVAR;
+  if (word_is(p, end, "expr") || word_is(p, end, "expression"))
+    return kind == LATHE_EXPR || kind == LATHE_VAR || kind == LATHE_ITERVAR;
   if (word_is(p, end, "var")) return kind == LATHE_VAR || kind == LATHE_ITERVAR;
   return word_is(p, end, kind_names[kind]);
 }
 
+static bool type_fits(const char **p, const LatheValue *v);
+
 static bool word_fits(const char *p, const char *end, const LatheValue *v)
 {
   if (word_is(p, end, "any")) return true;
+  const char *named = api_type_named(p, (size_t)(end - p));
+  if (named) return type_fits(&named, v);
   switch ((LatheTag)v->tag) {
   case LATHE_NONE: return word_is(p, end, "none");
   case LATHE_BOOL: return word_is(p, end, "bool") || word_is(p, end, "int") || word_is(p, end, "expr");
-  case LATHE_INT: return word_is(p, end, "int") || word_is(p, end, "float") || word_is(p, end, "expr");
+  case LATHE_INT:
+    if (word_is(p, end, "address") || word_is(p, end, "function")) return v->u.i != 0;
+    return word_is(p, end, "int") || word_is(p, end, "float") || word_is(p, end, "expr");
   case LATHE_FLOAT: return word_is(p, end, "float") || word_is(p, end, "expr");
   case LATHE_STR: return word_is(p, end, "str");
   case LATHE_OBJECT: return object_fits(p, end, v);
@@ -62,25 +95,53 @@ static bool word_fits(const char *p, const char *end, const LatheValue *v)
   return false;
 }
 
+/* The comma, blank or bracket behind a type. */
+static const char *skip_type(const char *p)
+{
+  for (int open = 0; *p; p++) {
+    if (open == 0 && (*p == ',' || *p == ' ' || *p == ']')) break;
+    open += (*p == '[') - (*p == ']');
+  }
+  return p;
+}
+
+/* "list[" type "]" at *p, which moves past it. */
+static bool list_fits(const char **p, const LatheValue *v)
+{
+  const char *item = *p + strlen("list[");
+  bool all = v->tag == LATHE_LIST;
+  *p = skip_type(item) + 1; /* the bracket */
+  for (int64_t i = 0; all && i < v->n; i++) {
+    const char *again = item;
+    all = type_fits(&again, &v->u.list[i]);
+  }
+  return all;
+}
+
+/* "[" type {"," type} "]" at *p, which moves past it. */
+static bool row_fits(const char **p, const LatheValue *v)
+{
+  bool all = v->tag == LATHE_LIST;
+  int64_t i = 0;
+  do {
+    *p = skip_blank(*p + 1); /* the bracket, a comma */
+    all = all && i < v->n;
+    if (all) all = type_fits(p, &v->u.list[i++]);
+    else *p = skip_type(*p);
+  } while (**p == ',');
+  ++*p; /* the bracket */
+  return all && v->n == i;
+}
+
 /* Does v fit the type at *p?  Moves *p past the type either way. */
 static bool type_fits(const char **p, const LatheValue *v)
 {
-  static const LatheValue nothing;
   bool fits = false;
   for (;;) {
     const char *start = *p;
-    if (str_starts(start, "list[")) {
-      bool all = v->tag == LATHE_LIST;
-      const char *item = start + 5;
-      *p = item;
-      (void)type_fits(p, &nothing);
-      for (int64_t i = 0; all && i < v->n; i++) {
-        const char *again = item;
-        all = type_fits(&again, &v->u.list[i]);
-      }
-      fits |= all;
-      if (**p == ']') ++*p;
-    } else {
+    if (str_starts(start, "list[")) fits |= list_fits(p, v);
+    else if (*start == '[') fits |= row_fits(p, v);
+    else {
       *p = skip_word(start);
       fits |= word_fits(start, *p, v);
     }
@@ -92,6 +153,32 @@ static bool type_fits(const char **p, const LatheValue *v)
     fits |= v->tag == LATHE_NONE;
   }
   return fits;
+}
+
+/* What is wrong with a value itself, whatever is wanted: NULL, or words for it. */
+static const char *value_fault(const LatheContext *c, const LatheValue *v, int depth)
+{
+  enum { DEEPEST = 500 };
+  switch ((LatheTag)v->tag) {
+  case LATHE_NONE:
+  case LATHE_BOOL:
+  case LATHE_INT:
+  case LATHE_FLOAT: return NULL;
+  case LATHE_STR: return v->n < 0 || (v->n && !v->u.s) ? "a str without bytes" : NULL;
+  case LATHE_OBJECT:
+    if (!api_handle_alive(c, v->u.p)) return "an object that is not there (released, or of another context)";
+    return ((const Handle *)v->u.p)->kind != v->kind ? "an object of another kind than it says" : NULL;
+  case LATHE_LIST:
+    if (v->n < 0 || (v->n && !v->u.list)) return "a list without items";
+    if (v->n > INT32_MAX) return "a list that is too long";
+    if (depth == DEEPEST) return "lists inside lists too deep";
+    for (int64_t i = 0; i < v->n; i++) {
+      const char *fault = value_fault(c, &v->u.list[i], depth + 1);
+      if (fault) return fault;
+    }
+    return NULL;
+  }
+  return "a value of unknown tag";
 }
 
 static const char *describe(Ctx *ctx, const LatheValue *v)
@@ -122,18 +209,29 @@ static int count_params(const char *p)
   return n;
 }
 
+void api_check_value(Call *c, const LatheValue *v, const char *type, const char *what)
+{
+  const char *fault = value_fault(c->context, v, 0);
+  const char *p = type;
+  if (fault) raise(c->ctx, ERR_TYPE, NOWHERE, "%s is %s", what, fault);
+  if (!type_fits(&p, v)) raise(c->ctx, ERR_TYPE, NOWHERE, "%s is %s, wanted %s", what, describe(c->ctx, v), type);
+}
+
 void api_check_args(Call *c)
 {
   const char *name = c->function->name;
   int params = count_params(c->function->signature);
   if (params > API_MAX_ARGS) BUG(c->ctx, "%s has %d parameters", name, params);
-  if (c->given > params)
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s takes %d arguments, %d were given", name, params, c->given);
+  if (c->given > params || c->given < 0 || (c->given && !c->args))
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s takes %d arguments, %d were given", name, params, c->args ? c->given : 0);
   const char *p = skip_blank(c->function->signature);
   for (int i = 0; i < params; i++) {
     if (i < c->given) c->arg[i] = c->args[i];
     const char *param = p;
     const char *end = skip_word(p);
+    const char *fault = value_fault(c->context, &c->arg[i], 0);
+    if (fault)
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: argument '%.*s' is %s", name, (int)(end - param), param, fault);
     p = skip_blank(end + 1); /* the colon */
     const char *type = p;
     if (!type_fits(&p, &c->arg[i])) {
@@ -193,6 +291,7 @@ DType api_value_dtype(Call *c, const LatheValue *v)
 
 DType api_arg_dtype(Call *c, int i) { return api_value_dtype(c, &c->arg[i]); }
 
+bool api_value_is(const LatheValue *v, LatheKind kind) { return v->tag == LATHE_OBJECT && v->kind == (int32_t)kind; }
 const void *api_value_ptr(const LatheValue *v) { return v->tag == LATHE_OBJECT ? ((const Handle *)v->u.p)->p : NULL; }
 const void *api_arg_ptr(Call *c, int i) { return api_value_ptr(&c->arg[i]); }
 Handle *api_arg_handle(Call *c, int i) { return c->arg[i].tag == LATHE_OBJECT ? c->arg[i].u.p : NULL; }
@@ -201,10 +300,17 @@ Module *api_arg_world(Call *c) { return ((const World *)api_arg_ptr(c, 0))->m; }
 int api_arg_list(Call *c, int i, const LatheValue **out)
 {
   *out = c->arg[i].u.list;
-  if (c->arg[i].tag != LATHE_LIST) return 0;
-  if (c->arg[i].n > INT32_MAX)
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: a list of %" PRId64 " items is too long", c->function->name, c->arg[i].n);
-  return (int)c->arg[i].n;
+  return c->arg[i].tag == LATHE_LIST ? (int)c->arg[i].n : 0;
+}
+
+void api_arg_annots(Call *c, Module *m, int i, Annots *annots)
+{
+  const LatheValue *v;
+  int n = api_arg_list(c, i, &v);
+  for (int k = 0; k < n; k++) {
+    const Expr *value = api_value_expr(c, m, &v[k].u.list[1]);
+    if (value) annots_set(m->arena, annots, api_value_text(c, &v[k].u.list[0]), value);
+  }
 }
 
 Importer *api_importer(Call *c, Module *m, Module *from)

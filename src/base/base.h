@@ -89,6 +89,8 @@ Ctx *ctx_new(void);
 void ctx_free(Ctx *);
 Arena *ctx_arena(Ctx *); /* lives as long as the context */
 
+uint64_t ctx_number(Ctx *); /* from 1; no two calls on a context give the same */
+
 /* Raises ERR_CALLBACK when the poll function (Ctrl-C on the command line, Python's signal check)
  * returns non-zero.  Every few thousandth allocation asks, so that all work that allocates can be
  * stopped; work that does not calls this now and then. */

@@ -108,6 +108,8 @@ void ctx_free(Ctx *ctx)
 Arena *ctx_arena(Ctx *ctx) { return &ctx->permanent; }
 Arena *scratch(Ctx *ctx) { return &ctx->scratch; }
 
+uint64_t ctx_number(Ctx *ctx) { return ++ctx->number; }
+
 void ctx_poll(Ctx *ctx)
 {
   if (ctx->poll && ctx->poll(ctx->poll_arg)) raise(ctx, ERR_CALLBACK, NOWHERE, "stopped by the caller");

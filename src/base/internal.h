@@ -47,6 +47,7 @@ struct Ctx {
   int (*poll)(void *);
   void *poll_arg;
   int64_t allocations, fail_at;
+  uint64_t number; /* the last that ctx_number gave */
   Vec(Numbered) strings;
   Map string_by_hash; /* hash | 1 -> 1 + number of the newest */
 };

@@ -100,8 +100,19 @@ const Var *var_new(Module *m, const char *name, DType t, VarKind kind)
 {
   if (dtype_is_string(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "variable '%s': expressions do not hold strings", name);
   Var *v = arena_new_of(m->arena, Var);
-  *v = (Var){arena_strdup(m->arena, name), t, kind, m->next_id++, NULL, NULL};
+  *v = (Var){arena_strdup(m->arena, name), t, kind, m->next_id++, ctx_number(m->ctx), NULL, NULL};
   v->expr = intern(m, E_VAR, t, ptr_bits(v), 0, NULL);
+  if (m->origins) map_put(m->arena, m->origins, (const void *)(uintptr_t)v->origin, v);
+  return v;
+}
+
+const Var *var_copy(Module *m, const Var *old)
+{
+  const Var *known = m->origins ? map_get(m->origins, (const void *)(uintptr_t)old->origin) : NULL;
+  if (known) return known;
+  Var *v = (Var *)(uintptr_t)var_new(m, old->name, old->dtype, old->kind);
+  v->origin = old->origin;
+  if (m->origins) map_put(m->arena, m->origins, (const void *)(uintptr_t)v->origin, v);
   return v;
 }
 

@@ -154,6 +154,9 @@ struct Module {
   Vec(Global) globals;
   struct ModuleCleanup *cleanups; /* newest first; run when the module dies */
   struct GraphState *graph;       /* what the graph layer remembers of its nodes; NULL until it does */
+  /* Of a module that users build in (NULL in others): origin -> the variable here, so that what comes
+   * back from another module speaks of the variables that went there. */
+  Map *origins;
 };
 typedef struct ModuleCleanup {
   void (*fn)(void *);
@@ -244,6 +247,7 @@ struct Var {
   DType dtype;
   VarKind kind;
   uint32_t id;
+  uint64_t origin;            /* a number that its copies in other modules share: the same variable there */
   const Expr *expr;           /* the E_VAR that names it */
   const struct IterVar *axis; /* the axis made of it (itervar_new), or NULL: te tells axes from sizes by it */
 };
@@ -322,6 +326,8 @@ struct Expr {
 };
 
 const Var *var_new(Module *, const char *name, DType, VarKind);
+const Var *
+var_copy(Module *, const Var *); /* the same variable in another module; the one that is there, where origins tell it */
 static inline const Expr *var_expr(const Var *v) { return v->expr; }
 
 /* strides/elem_offset may be NULL, scope NULL means "global", data NULL makes a

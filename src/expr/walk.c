@@ -125,7 +125,7 @@ const Var *var_import(Importer *imp, const Var *var)
 {
   const Var *to = map_get(&imp->var, var);
   if (to) return to;
-  to = var_new(imp->dst, var->name, var->dtype, var->kind);
+  to = var_copy(imp->dst, var);
   map_put(imp->arena, &imp->var, var, (void *)(uintptr_t)to);
   return to;
 }

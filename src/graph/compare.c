@@ -1,7 +1,8 @@
 /* compare.c: are two graphs the same program?  And a hash that equal ones share.
  *
  * Variables, sizes and type parameters match by position, not by name: the first time two
- * meet they are paired, and from then on each stands for the other.  What is shared on one
+ * meet they are paired, and from then on each stands for the other.  Free variables can be
+ * held to be the same instead.  What is shared on one
  * side must be shared on the other (pairs of nodes compared once stay paired).  Names of nodes,
  * declared result types and where constants lie do not count.  The graphs may be of
  * different modules. */
@@ -10,6 +11,7 @@
 typedef struct Compare {
   Arena *arena;
   Map left, right; /* Node* -> Node*, Var* -> Var*, both ways */
+  Map free;        /* variables that stand for themselves alone */
   const char *why;
 } Compare;
 
@@ -141,6 +143,8 @@ static bool payload_same(Compare *c, const Node *a, const Node *b)
 {
   switch (a->kind) {
   case N_VAR:
+    if ((map_has(&c->free, a) || map_has(&c->free, b)) && a->u.origin != b->u.origin)
+      return differ(c, arena_printf(c->arena, "the free variables %%%s and %%%s are not the same", a->name, b->name));
     if (type_same(c, a->type, b->type)) return true;
     return differ(c, arena_printf(c->arena, "%s is %s, the other %s", describe(c, a), type_text(c->arena, a->type),
                                   type_text(c->arena, b->type)));
@@ -177,30 +181,30 @@ static bool payload_same(Compare *c, const Node *a, const Node *b)
 
 /* ---- the walk ------------------------------------------------------------------------------- */
 
-bool graph_equal(const Node *a, const Node *b, Arena *arena, const char **why)
+static bool compare(Compare *c, const Node *a, const Node *b, const char **why)
 {
   typedef struct {
     const Node *a, *b;
     int next;
   } Frame;
-  Compare c = {.arena = arena};
+  Arena *arena = c->arena;
   Vec(Frame) stack = {0};
   bool same = true;
   vec_push(arena, &stack, (Frame){a, b, -1});
   while (stack.n && same) {
     Frame *top = &stack.v[stack.n - 1];
     if (top->next < 0) {
-      if (map_has(&c.left, top->a) || map_has(&c.right, top->b)) {
-        same = pair(&c, top->a, top->b) ||
-               differ(&c, arena_printf(arena, "%s is shared differently", describe(&c, top->a)));
+      if (map_has(&c->left, top->a) || map_has(&c->right, top->b)) {
+        same =
+            pair(c, top->a, top->b) || differ(c, arena_printf(arena, "%s is shared differently", describe(c, top->a)));
         stack.n--;
         continue;
       }
       if (top->a->kind != top->b->kind || top->a->nargs != top->b->nargs)
-        same = differ(&c, arena_printf(arena, "%s against %s", describe(&c, top->a), describe(&c, top->b)));
-      else same = payload_same(&c, top->a, top->b);
+        same = differ(c, arena_printf(arena, "%s against %s", describe(c, top->a), describe(c, top->b)));
+      else same = payload_same(c, top->a, top->b);
       /* atoms may be duplicated on one side: only variables have an identity */
-      if (same && (top->a->kind == N_VAR || top->a->nargs)) same = pair(&c, top->a, top->b);
+      if (same && (top->a->kind == N_VAR || top->a->nargs)) same = pair(c, top->a, top->b);
       top->next = 0;
     } else if (top->next == top->a->nargs) {
       stack.n--;
@@ -211,8 +215,29 @@ bool graph_equal(const Node *a, const Node *b, Arena *arena, const char **why)
       vec_push(arena, &stack, (Frame){x, y, -1});
     }
   }
-  if (why) *why = same ? NULL : c.why ? c.why : "the graphs differ";
+  if (why) *why = same ? NULL : c->why ? c->why : "the graphs differ";
   return same;
+}
+
+bool graph_equal(const Node *a, const Node *b, Arena *arena, const char **why)
+{
+  Compare c = {.arena = arena};
+  return compare(&c, a, b, why);
+}
+
+static void keep_free(Compare *c, const Node *n)
+{
+  const Node **v;
+  int count = graph_free_vars(c->arena, n, &v);
+  for (int i = 0; i < count; i++) map_put(c->arena, &c->free, v[i], (void *)(uintptr_t)v[i]);
+}
+
+bool graph_equal_open(const Node *a, const Node *b, Arena *arena, const char **why)
+{
+  Compare c = {.arena = arena};
+  keep_free(&c, a);
+  keep_free(&c, b);
+  return compare(&c, a, b, why);
 }
 
 /* ---- hash -------------------------------------------------------------------------------------- */

@@ -168,11 +168,13 @@ struct Node {
     struct {
       const char *name;
     } tir;
+    uint64_t origin; /* N_VAR: a number that its copies share: the same variable in another module, or with its type */
   } u;
 };
 
 const Node *node_var(Module *, const char *name, const Type *);
-const Node *node_const(Module *, const ConstData *); /* the struct is copied, the bytes are not */
+const Node *node_var_typed(Module *, const Node *var, const Type *); /* the same variable with a type */
+const Node *node_const(Module *, const ConstData *);                 /* the struct is copied, the bytes are not */
 const Node *node_const_copy(Module *, DType, int ndim, const int64_t *shape, const void *data);
 const Node *node_scalar(Module *, Value);
 /* Checks the number of arguments and infers the type at once; raises with the operator's
@@ -474,8 +476,9 @@ const Node *graph_infer(Module *, const Node *);
 
 /* ---- compare.c, print.c, parse.c ---------------------------------------------------------- */
 
-bool graph_equal(const Node *, const Node *, Arena *, const char **why);
-uint64_t graph_hash(const Node *, Arena *); /* equal graphs have equal ones */
+bool graph_equal(const Node *, const Node *, Arena *, const char **why); /* free variables may be renamed, one to one */
+bool graph_equal_open(const Node *, const Node *, Arena *, const char **why); /* free variables must be the same */
+uint64_t graph_hash(const Node *, Arena *);                                   /* equal graphs have equal ones */
 /* Relay text.  A constant that is a plain finite scalar stands where it is used; others
  * are referenced as meta[relay.Constant][i], and their values stand in a section
  * #[metadata] at the end (graph_print leaves that out).  graph_print and

@@ -192,7 +192,7 @@ static void bind_pattern(Infer *in, const Pattern *p, const Type *ty)
     if (p->var->type && !type_fits(p->var->type, ty))
       raise(m->ctx, ERR_TYPE, NOWHERE, "pattern variable '%s' is declared as %s, the value is %s", p->var->name,
             type_text(scratch(m->ctx), p->var->type), type_text(scratch(m->ctx), ty));
-    map_put(in->arena, &in->memo, p->var, (void *)(uintptr_t)(p->var->type ? p->var : node_var(m, p->var->name, ty)));
+    map_put(in->arena, &in->memo, p->var, (void *)(uintptr_t)(p->var->type ? p->var : node_var_typed(m, p->var, ty)));
     return;
   case PAT_TUPLE:
     if (ty->kind != TY_TUPLE || ty->nfield != p->n)
@@ -248,7 +248,7 @@ static void bind_variables(Infer *in, const Node *n, int step)
 {
   if (n->kind == N_LET && step == (n->arg[0]->type ? 2 : 1)) {
     const Node *value = map_get(&in->memo, n->arg[1]);
-    const Node *var = n->arg[0]->type ? n->arg[0] : node_var(in->m, n->arg[0]->name, value->type);
+    const Node *var = n->arg[0]->type ? n->arg[0] : node_var_typed(in->m, n->arg[0], value->type);
     map_put(in->arena, &in->memo, n->arg[0], (void *)(uintptr_t)var);
     graph_bind_let(in->m, var, value);
   }

@@ -20,6 +20,15 @@ const Node *node_var(Module *m, const char *name, const Type *type)
 {
   Node *n = new_node(m, N_VAR, 0, NULL, type);
   n->name = arena_strdup(m->arena, name);
+  n->u.origin = ctx_number(m->ctx);
+  return n;
+}
+
+const Node *node_var_typed(Module *m, const Node *var, const Type *type)
+{
+  Node *n = new_node(m, N_VAR, 0, NULL, type);
+  n->name = var->name;
+  n->u.origin = var->u.origin;
   return n;
 }
 

@@ -16,6 +16,7 @@ typedef struct Compare {
   Map forth, back; /* Var* or Buffer* of one side -> of the other */
   Map memo;        /* Expr* -> Expr* found equal */
   const char **why;
+  bool keep_free; /* a variable without a binder stands for itself alone */
 } Compare;
 
 static bool __attribute__((format(printf, 2, 3))) differ(Compare *c, const char *fmt, ...)
@@ -60,6 +61,8 @@ static bool same_var(Compare *c, const Var *a, const Var *b)
 {
   bool is_new;
   if (!paired(c, a, b, &is_new)) return differ(c, "variable '%s' stands where '%s' does", a->name, b->name);
+  if (is_new && c->keep_free && a->origin != b->origin)
+    return differ(c, "the free variables '%s' and '%s' are not the same", a->name, b->name);
   return !is_new || bind_vars(c, "variable", a, b);
 }
 
@@ -330,32 +333,12 @@ bool func_equal(const PrimFunc *a, const PrimFunc *b, Arena *arena, const char *
 
 /* ---- expressions alone --------------------------------------------------------------------- */
 
-typedef struct LetPair {
-  const Var *a, *b;
-  const struct LetPair *outer;
-} LetPair;
-
-static bool equal_struct(const Expr *a, const Expr *b, const LetPair *lets)
+bool tir_expr_equal(const Expr *a, const Expr *b, bool map_free, Arena *arena, const char **why)
 {
-  if (a == b && !lets) return true;
-  if (a->kind != b->kind || !dtype_eq(a->dtype, b->dtype) || a->nargs != b->nargs) return false;
-  if (a->kind == E_VAR) {
-    for (const LetPair *l = lets; l; l = l->outer)
-      if (l->a == a->u.var || l->b == b->u.var) return l->a == a->u.var && l->b == b->u.var;
-    return a->u.var == b->u.var;
-  }
-  if (a->kind == E_LET) {
-    LetPair inner = {a->u.var, b->u.var, lets};
-    return dtype_eq(a->u.var->dtype, b->u.var->dtype) && equal_struct(a->arg[0], b->arg[0], lets) &&
-           equal_struct(a->arg[1], b->arg[1], &inner);
-  }
-  if (a->kind == E_STR ? strcmp(a->u.str, b->u.str) != 0 : a->u.bits != b->u.bits) return false;
-  for (int i = 0; i < a->nargs; i++)
-    if (!equal_struct(a->arg[i], b->arg[i], lets)) return false;
-  return true;
+  Compare c = {.arena = arena, .why = why, .keep_free = !map_free};
+  if (why) *why = NULL;
+  return same_expr(&c, a, b);
 }
-
-bool tir_expr_equal(const Expr *a, const Expr *b) { return equal_struct(a, b, NULL); }
 
 /* ---- hash ---------------------------------------------------------------------------------- */
 

@@ -255,8 +255,9 @@ const char *block_update(Module *, Arena *, const Block *, BlockUpdate *out);
  * difference.  Works across modules. */
 bool func_equal(const PrimFunc *, const PrimFunc *, Arena *, const char **why);
 bool stmt_equal(const Stmt *, const Stmt *, Arena *, const char **why);
-bool tir_expr_equal(const Expr *, const Expr *); /* free variables must be the same */
-uint64_t func_hash(const PrimFunc *);            /* equal functions hash alike */
+/* Free variables must be the same (map_free: may be renamed, one to one). */
+bool tir_expr_equal(const Expr *, const Expr *, bool map_free, Arena *, const char **why);
+uint64_t func_hash(const PrimFunc *); /* equal functions hash alike */
 
 /* ---- check.c, bounds.c --------------------------------------------------------- */
 

@@ -327,6 +327,18 @@ def _convert(x: Any) -> Any:
     raise error.TypeError(f"a {type(x).__name__} cannot be passed to the compiler: {x!r}")
 
 
+#: What to do instead of pickling, by kind.
+_INSTEAD = {
+    "primfunc": "; store script(), and read it again with lathe.script.from_source",
+    "module": "; store astext() of graphs (relay.fromtext reads it) or script() of loop programs (lathe.script.from_source)",
+    "node": "; store lathe.IRModule.from_expr(expr).astext(), and read it again with relay.fromtext",
+    "schedule": "; store its trace, and apply that to a schedule of the same program",
+    "built": "; store what export_library writes, and load it with lathe.runtime.load_module",
+    "compiled": "; store what export_library writes, and load it with lathe.runtime.load_module",
+    "target": "; store str(target)",
+}
+
+
 class Object:
     """Something that lives in the C library.  Two Python objects may name the same
     thing: `same_as` and hashing go by the thing."""
@@ -342,9 +354,12 @@ class Object:
             _context.release(self._kind, handle)
 
     def _adopt(self, other: "Object") -> None:
-        """Takes over the handle of a fresh result: how constructors work."""
+        """Takes over the handle of a fresh result: how constructors work.  What was made may be simpler than what was asked
+        for (a conversion to the same dtype is the value itself): the class follows it."""
         self._h, self._kind, self._detail = other._h, other._kind, other._detail
         other._h = None
+        if not isinstance(self, type(other)):
+            self.__class__ = type(other)
 
     def _id(self) -> int:
         return library.compiler().lathe_object_id(self._kind, self._h)
@@ -371,7 +386,8 @@ class Object:
         return self
 
     def __reduce__(self) -> Any:
-        raise error.UnsupportedError(f"a {type(self).__name__} cannot be pickled; its text (script()) can be stored and parsed again")
+        kind = KINDS[self._kind] if 0 <= self._kind < len(KINDS) else ""
+        raise error.UnsupportedError(f"a {type(self).__name__} cannot be pickled{_INSTEAD.get(kind, '')}")
 
 
 for _k in ("reducer", "stmt", "expr", "world"):

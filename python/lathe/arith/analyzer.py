@@ -7,8 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 
 from .. import error
 from .._ffi import WORLD, call
-from ..ir.base import Range
-from ..tir.expr import PrimExpr, Var, convert
+from ..tir.expr import PrimExpr, Range, Var, convert
 from .int_set import IntervalSet, IntSet, interval_of
 
 _NOTHING_BELOW, _NOTHING_ABOVE = -(2**63), 2**63 - 1

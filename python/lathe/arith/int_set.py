@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence
 
 from .._ffi import WORLD, call
-from ..ir.base import Range
-from ..tir.expr import PrimExpr, Var, convert
+from ..tir.expr import PrimExpr, Range, Var, convert
 
 _POS_INF = Var("pos_inf", "handle")
 _NEG_INF = Var("neg_inf", "handle")

@@ -7,8 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from .. import error
 from .._ffi import WORLD, call
-from ..ir.base import Range
-from ..tir.expr import PrimExpr, Var, convert
+from ..tir.expr import PrimExpr, Range, Var, convert
 from .analyzer import Analyzer
 
 

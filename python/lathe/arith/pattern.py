@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence
 from .. import error
 from .._ffi import WORLD, call
 from ..tir import expr as tir
-from ..tir.expr import PrimExpr, Var, convert
+from ..tir.expr import PrimExpr, Range, Var, convert
 from .analyzer import Analyzer
 from .int_set import IntervalSet, IntSet, interval_of, neg_inf, pos_inf
 
@@ -71,8 +71,7 @@ def deduce_bound(var: Var, cond: Any, hint_map: Dict[Var, IntSet], relax_map: Di
         if not isinstance(s, IntervalSet):
             raise error.ArgumentError(f"deduce_bound: the set of {v} is no interval")
         if not s.is_everything():
-            from ..ir.base import Range
-
+            
             analyzer.bind(v, Range.from_min_extent(s.min_value, s.max_value - s.min_value + 1))
     low: Any = None
     high: Any = None

@@ -9,7 +9,7 @@ import numpy as np
 from .. import error
 from ..runtime.device import Device, cpu
 from ..runtime.model import Executor, Model
-from ..runtime.module import BenchmarkResult
+from ..runtime.benchmark import BenchmarkResult
 from ..runtime.params import load_param_dict
 from ..runtime.ndarray import NDArray
 
@@ -84,8 +84,8 @@ class GraphModule:
         """Number of an input; -1 if there is none of that name."""
         return self._executor._index.get(name, -1)
 
-    def get_output(self, index: int, out: Optional[NDArray] = None) -> NDArray:
-        """An output."""
+    def get_output(self, index: Union[int, str], out: Optional[NDArray] = None) -> NDArray:
+        """An output, by number or name."""
         a = self._executor.get_output(index)
         return out.copyfrom(a) if out is not None else a
 

@@ -1,5 +1,5 @@
 """Instruments: callbacks around passes."""
 
-from .transform import PassInstrument, PassTimingInstrument, PrintAfterAll, PrintBeforeAll, pass_instrument
+from .._ir.transform import PassInstrument, PassTimingInstrument, PrintAfterAll, PrintBeforeAll, pass_instrument
 
 __all__ = ["PassInstrument", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll", "pass_instrument"]

@@ -3,6 +3,7 @@
 Names and arguments are those of TVM's relay."""
 
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from . import adt, analysis, backend, dataflow_pattern, expr, expr_functor, frontend, op, prelude, transform, ty
 from .adt import Clause, Constructor, GlobalTypeVar, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeCall, TypeData, TypeVar
@@ -36,3 +37,20 @@ from .ty import FuncType, OptionalType, SequenceType, TensorType, TupleType, Typ
 _install(_sys.modules[__name__], _OVERRIDES)
 
 from . import testing  # noqa: E402  (its networks are made of the functions above)
+
+__all__ = [
+    "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor",
+    "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "Let", "Match", "OptionalType", "Pattern",
+    "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "RelayExpr", "SequenceType",
+    "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeVar",
+    "Var", "adt", "all_vars", "analysis", "backend", "bind", "bind_params_by_name", "build", "const",
+    "create_executor", "dataflow_pattern", "expr", "expr_functor", "free_vars", "fromtext", "frontend",
+    "load_param_dict", "op", "optimize", "parse", "post_order_visit", "prelude", "save_param_dict", "scalar_type",
+    "testing", "transform", "ty", "var",
+]
+
+if _TYPE_CHECKING:  # what _install puts here, as the stubs of tools/stubs.py have it
+    from . import _operators
+    from ._operators import *  # noqa: F403
+
+    __all__ += _operators.__all__

@@ -114,11 +114,6 @@ class TypeData:
         self.type_vars, self.constructors = list(type_vars), list(constructors)
 
 
-def type_definition(header: Type) -> List[Any]:
-    """The name of a data type and its constructors, as IRModule.get_type gives them."""
-    count = len(call("data_fields", header)[2])
-    return [GlobalTypeVar._of(header)] + [call("node_ctor", WORLD, header, i) for i in range(count)]
-
 
 # ---- patterns
 

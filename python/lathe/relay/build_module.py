@@ -8,17 +8,15 @@ import numpy as np
 
 from .. import error
 from .._ffi import call
-from ..ir.module import IRModule
-from ..ir.transform import BuiltinPass, PassContext
-from ..runtime.factory import ExecutorFactoryModule, ExecutorInstance
+from .._ir.module import IRModule
+from .._ir.transform import BuiltinPass, PassContext
+from ..runtime.factory import ExecutorFactoryModule, ExecutorInstance, GraphExecutorFactoryModule
+from ..target import Target, resolve
 from ..runtime.ndarray import NDArray, array, empty
 from ..target import Target, resolve
 from . import backend
 from .expr import Function, RelayExpr, as_expr, bind, const, string_numbers, string_texts
 from .ty import OptionalType, SequenceType, TensorType, TupleType
-
-
-GraphExecutorFactoryModule = ExecutorFactoryModule
 
 
 def bind_params_by_name(func: Function, params: Dict[str, Any]) -> Function:
@@ -150,9 +148,9 @@ def _to_value(x: Any, t: Any, keep: List[Any]) -> Any:
     if a.dtype == "string":
         numbers = string_numbers(np.asarray(a))
         keep.append(numbers)
-        return ["tensor", numbers.ctypes.data if a.size else 0, "string", list(a.shape)]
+        return ["tensor", numbers.ctypes.data if a.size else None, "string", list(a.shape)]
     keep.append(a)
-    return ["tensor", a.data_address if a.size else 0, a.dtype, list(a.shape)]
+    return ["tensor", a.data_address if a.size else None, a.dtype, list(a.shape)]
 
 
 def _from_value(v: Any) -> Any:
@@ -175,3 +173,9 @@ def create_executor(kind: str = "debug", mod: Optional[IRModule] = None, device:
     if kind not in ("debug", "graph", "vm", "aot"):
         raise error.ArgumentError(f"there is no executor '{kind}'; there are debug, graph, vm and aot")
     return _Evaluator(as_module(mod, params) if mod is not None else None, resolve(target), kind)
+
+
+__all__ = [
+    "ExecutorFactoryModule", "ExecutorInstance", "GraphExecutorFactoryModule", "as_module", "bind_params_by_name", "build", "create_executor",
+    "optimize",
+]

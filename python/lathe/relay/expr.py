@@ -13,9 +13,12 @@ import numpy as np
 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
-from ..ir.module import GlobalVar as _GlobalVar
-from ..runtime.ndarray import NDArray, array, as_strings, storage
-from .ty import TensorType, Type
+from .._ir.module import GlobalVar as _GlobalVar
+from .._ir.module import IRModule
+from .._ir.transform import BuiltinPass
+from ..runtime.ndarray import NDArray, array, as_strings, empty, storage
+from .op_rows import row
+from .ty import TensorType, TupleType, Type
 
 
 class Op:
@@ -30,23 +33,17 @@ class Op:
     def get(op_name: str) -> "Op":
         """The operator of that name; raises if there is none."""
         if op_name not in Op._made:
-            from .op.table import row
-
             row(op_name)
             Op._made[op_name] = Op(op_name)
         return Op._made[op_name]
 
     def get_attr(self, attr_name: str) -> Any:
         """TOpPattern (the fusion kind) and TNonComputational; None for what is not known."""
-        from .op.table import row
-
         return row(self.name).fuse if attr_name == "TOpPattern" else None
 
     @property
     def num_inputs(self) -> int:
         """Number of arguments; -1 if it varies."""
-        from .op.table import row
-
         r = row(self.name)
         return r.least if r.least == r.most else -1
 
@@ -152,6 +149,12 @@ class RelayExpr(Object):
             raise error.TypeError("an expression is indexed by the number of a tuple's field; use relay.strided_slice or relay.take for parts of a tensor")
         return TupleGetItem(self, index)
 
+    def __iter__(self) -> Iterator["RelayExpr"]:
+        t = call("node_type", self)
+        if not isinstance(t, TupleType):
+            raise error.TypeError("an expression can be taken apart when it is known to be a tuple (run relay.transform.InferType first)")
+        return (self[i] for i in range(len(t.fields)))
+
 
 Expr = RelayExpr
 ExprWithOp = RelayExpr
@@ -254,8 +257,6 @@ def copy_memory(address: int, size: int, dtype: str, shape: Sequence[int]) -> ND
         return NDArray(string_texts(np.frombuffer(ctypes.string_at(address, size), np.uint64).reshape(tuple(shape))), dtype)
     base, _ = storage(dtype)
     raw = np.frombuffer(ctypes.string_at(address, size), dtype=base) if size else np.zeros(0, base)
-    from ..runtime.ndarray import empty
-
     out = empty(tuple(shape), dtype)
     np.asarray(out._raw)[...] = raw.reshape(tuple(shape))
     return out
@@ -531,14 +532,12 @@ def const(value: Any, dtype: Optional[str] = None, span: Any = None) -> Constant
             dtype = {"float64": "float32", "int64": "int32"}.get(raw.dtype.name)
         if dtype in ("bfloat16",) or (dtype or "").startswith("float8"):
             one = call_op("cast", [const(raw.astype("float32"))], dtype=dtype)
-            from .transform import fold_expr
-
             return fold_expr(one)
         a = array(raw if dtype in (None, "string") else raw.astype(dtype))
     if a.dtype == "string":
         numbers = string_numbers(np.asarray(a))
-        return call("node_const", WORLD, numbers.ctypes.data if a.size else 0, "string", list(a.shape))
-    return call("node_const", WORLD, a.data_address if a.size else 0, a.dtype, list(a.shape))
+        return call("node_const", WORLD, numbers.ctypes.data if a.size else None, "string", list(a.shape))
+    return call("node_const", WORLD, a.data_address if a.size else None, a.dtype, list(a.shape))
 
 
 def bind(expr: RelayExpr, binds: Dict[Var, Any]) -> RelayExpr:
@@ -547,3 +546,9 @@ def bind(expr: RelayExpr, binds: Dict[Var, Any]) -> RelayExpr:
 
 
 ExprLike = Union[RelayExpr, int, float, np.ndarray, NDArray]
+
+
+def fold_expr(expr: Any) -> Any:
+    """The value of a closed expression, as a constant."""
+    mod = IRModule.from_expr(Function([], expr))
+    return BuiltinPass("FoldConstant", {})(mod)["main"].body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from .._ffi import call
-from ..ir.module import IRModule
+from .._ir.module import IRModule
 
 
 def parse(source: str, source_name: str = "from_string", init_module: Any = None, init_meta_table: Any = None) -> IRModule:

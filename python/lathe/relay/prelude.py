@@ -11,7 +11,7 @@ from typing import Any, List, Optional
 
 from .. import error
 from .._ffi import WORLD, call
-from ..ir.module import IRModule
+from .._ir.module import IRModule
 from .parser import parse
 
 TEXT = """

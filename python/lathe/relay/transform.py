@@ -3,12 +3,12 @@ relay.transform.FuseOps(fuse_opt_level=2)(mod)."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 from .. import error
 from .._ffi import call
-from ..ir.module import IRModule
-from ..ir.transform import BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, Sequential, function_pass, module_pass  # noqa: F401
+from .._ir.transform import BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, Sequential, function_pass, module_pass
+from .expr import fold_expr
 
 
 def _maker(name: str, doc: str, options: Any) -> Callable[..., Pass]:
@@ -33,14 +33,18 @@ for _name, _doc, _scope, _level, _options in call("pass_table"):
     globals()[_name] = _maker(_name, _doc, _options)
 
 
-def fold_expr(expr: Any) -> Any:
-    """The value of a closed expression, as a constant."""
-    from .expr import Function
-
-    mod = IRModule.from_expr(Function([], expr))
-    return BuiltinPass("FoldConstant", {})(mod)["main"].body
-
-
 def build_config(**kwargs: Any) -> PassContext:
     """A PassContext, by its older name."""
     return PassContext(**kwargs)
+
+
+__all__ = [
+    "BuiltinPass", "FunctionPass", "ModulePass", "Pass", "PassContext", "Sequential", "build_config", "fold_expr", "function_pass",
+    "module_pass",
+]
+
+if TYPE_CHECKING:  # the passes of the table, as the stubs of tools/stubs.py have them
+    from . import _passes
+    from ._passes import *  # noqa: F403
+
+    __all__ += _passes.__all__

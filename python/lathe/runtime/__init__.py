@@ -7,4 +7,8 @@ from .ndarray import NDArray, array, empty, from_dlpack
 from .params import load_param_dict, save_param_dict
 from .packed import get_global_func, list_global_func_names, register_func, remove_global_func
 
-__all__ = [n for n in globals() if not n.startswith("_")]
+__all__ = [
+    "BenchmarkResult", "Device", "Function", "Module", "NDArray", "PackedFunc", "array", "cpu", "cuda", "device",
+    "empty", "enabled", "from_dlpack", "get_global_func", "gpu", "list_global_func_names", "load_module",
+    "load_param_dict", "num_threads", "register_func", "remove_global_func", "save_param_dict", "set_num_threads",
+]

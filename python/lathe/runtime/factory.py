@@ -5,16 +5,17 @@ A loaded one needs the runtime alone; what only the compiler knows is asked of i
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from .. import error
 from .._ffi import call
+from ..contrib.graph_executor import GraphModule
 from .device import check_usable, cpu
 from .model import Executor, Model, _Compiled
+from .stored import from_bytes, library_bytes
 
 if TYPE_CHECKING:
-    from ..ir.module import IRModule
-    from ..target import Target
+    from .._ir.module import IRModule
 
 
 class ExecutorInstance:
@@ -24,24 +25,17 @@ class ExecutorInstance:
         self.executor = executor
 
     def __getitem__(self, name: str) -> Any:
-        from ..contrib.graph_executor import GraphModule
-
         return GraphModule(self)[name]
 
 
 class ExecutorFactoryModule:
     """A compiled model: lib["default"](device) makes executors, export_library writes one file."""
 
-    def __init__(
-        self,
-        compiled: Optional[_Compiled],
-        model: Optional[Model],
-        params: Dict[str, Any],
-        target: Optional[Target],
-        libmod_name: str = "default",
-    ):
+    def __init__(self, compiled: Optional[_Compiled], model: Optional[Model], params: Dict[str, Any], target: Any,
+                 libmod_name: str = "default"):
         self._compiled, self._model = compiled, model
         self.params, self.target, self.libmod_name = params, target, libmod_name
+        self._stored: Union[None, bytes, str] = None  # the file it came from: its bytes, or its path
 
     @property
     def model(self) -> Model:
@@ -111,5 +105,18 @@ class ExecutorFactoryModule:
         """Where the time of compilation went."""
         return call("compiled_time_text", self._need_compiled("compile_time"))
 
+    def __reduce__(self) -> Any:
+        return _restore, (library_bytes(self._stored, self.export_library), self.libmod_name)
+
     def __iter__(self) -> Any:
         return iter((self.get_graph_json(), self, self.params))
+
+
+GraphExecutorFactoryModule = ExecutorFactoryModule
+
+
+def _restore(data: bytes, name: str) -> ExecutorFactoryModule:
+    """A model from the bytes of its file: how a pickled one comes back."""
+    made = ExecutorFactoryModule(None, from_bytes(data, Model.load), {}, None, name)
+    made._stored = data
+    return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import os
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
@@ -147,6 +148,16 @@ class _Straight:
         return NDArray(np.frombuffer(memory, self.dtype, self.count, start).reshape(self.shape), self.name)
 
 
+def _number(key: Any, n: int, what: str) -> int:
+    try:
+        i = operator.index(key)
+    except TypeError:
+        raise error.TypeError(f"an {what} of a model is known by its name or number, not by a {type(key).__name__}") from None
+    if not 0 <= i < n:
+        raise error.ArgumentError(f"the model has {n} {what}s, there is no {what} {i}")
+    return i
+
+
 class Executor:
     """Runs a model.  Executors of one model may run at the same time in several threads."""
 
@@ -171,9 +182,7 @@ class Executor:
             if key not in self._index:
                 raise error.ArgumentError(f"the model has no input '{key}'; it has {', '.join(self._index) or 'none'}")
             return self._index[key]
-        if not 0 <= int(key) < len(self.inputs):
-            raise error.ArgumentError(f"the model has {len(self.inputs)} inputs, there is no input {key}")
-        return int(key)
+        return _number(key, len(self.inputs), "input")
 
     def set_input(self, key: Any, value: Any) -> None:
         """Copies an array in.  A sequence is a list of arrays, an absent optional None."""
@@ -258,14 +267,12 @@ class Executor:
 
     def output_index(self, key: Any) -> int:
         """The number of an output by name or number."""
-        names = [p.name for p in self.outputs]
         if isinstance(key, str):
+            names = [p.name for p in self.outputs]
             if key not in names:
                 raise error.ArgumentError(f"the model has no output '{key}'; it has {', '.join(names) or 'none'}")
             return names.index(key)
-        if not 0 <= int(key) < len(names):
-            raise error.ArgumentError(f"the model has {len(names)} outputs, there is no output {key}")
-        return int(key)
+        return _number(key, len(self.outputs), "output")
 
     def _numpy_dtype(self, i: int) -> Any:
         return storage(self.inputs[i].dtype)[0] if self.inputs[i].dtype else None
@@ -279,10 +286,9 @@ class Executor:
             raise failed
         rt_check(code, err)
 
-    def get_output(self, i: int) -> Any:
-        """A copy of an output: an array; a list of arrays for a sequence; None for an absent optional."""
-        if not 0 <= i < len(self.outputs):
-            raise error.ArgumentError(f"the model has {len(self.outputs)} outputs, there is no output {i}")
+    def get_output(self, key: Any) -> Any:
+        """A copy of an output, by name or number: an array; a list of arrays for a sequence; None for an absent optional."""
+        i = self.output_index(key)
         err, straight = self._err, self._straight_out[i]
         if straight is not None:
             rt_check(library.runtime().lathe_rt_get_output(self._p, i, self._found, err), err)

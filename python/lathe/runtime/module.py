@@ -5,45 +5,25 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from .. import error
 from .._ffi import Object, call, library, register_object
 from .._ffi.library import RtArg, RtError, RtFuncInfo
+from .benchmark import BenchmarkResult
 from .device import Device, check_usable, cpu
+from .factory import ExecutorFactoryModule
+from .model import Model
 from .ndarray import NDArray, as_ndarray
 from .packed import rt_check
+from .stored import from_bytes, library_bytes
 
 
 @register_object("built")
 class _Built(Object):
     """The compiled code in the C library."""
-
-
-class BenchmarkResult:
-    """Seconds per call: `results` one for each repeat, and what follows from them."""
-
-    def __init__(self, results: Sequence[float]):
-        self.results: Tuple[float, ...] = tuple(results)
-
-    mean = property(lambda self: float(np.mean(self.results)), doc="mean of the repeats")
-    median = property(lambda self: float(np.median(self.results)), doc="median of the repeats")
-    min = property(lambda self: float(np.min(self.results)), doc="fastest repeat")
-    max = property(lambda self: float(np.max(self.results)), doc="slowest repeat")
-    std = property(lambda self: float(np.std(self.results)), doc="standard deviation")
-
-    def __repr__(self) -> str:
-        return (
-            f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, max={self.max}, std={self.std}, results={self.results})"
-        )
-
-    def __str__(self) -> str:
-        names = ("mean (ms)", "median (ms)", "max (ms)", "min (ms)", "std (ms)")
-        values = (self.mean, self.median, self.max, self.min, self.std)
-        head = "".join(f"{n:^14}" for n in names)
-        return f"Execution time summary:\n{head}\n" + "".join(f"{v * 1e3:^14.4f}" for v in values)
 
 
 class Function:
@@ -202,6 +182,11 @@ class Module:
 
     # ---- code
 
+    _stored: Union[None, bytes, str] = None  # the file it came from: its bytes, or its path
+
+    def __reduce__(self) -> Any:
+        return _restore, (library_bytes(self._stored, self.export_library),)
+
     @property
     def type_key(self) -> str:
         """Which backend made the code: "llvm", "c"; "library" for a loaded file."""
@@ -263,7 +248,7 @@ class _LoadedModule(Module):
         lib, pointer, err = library.runtime(), ctypes.c_void_p(), RtError()
         self._rt = None
         rt_check(lib.lathe_rt_module_load(path.encode(), ctypes.byref(pointer), ctypes.byref(err)), err)
-        self._rt, self._built, self._target = pointer.value, None, None
+        self._rt, self._built, self._target, self._stored = pointer.value, None, None, path
         self._backend, self._has_device = "library", False
         info = lib.lathe_rt_module_info(self._rt).contents
         self._names = [info.funcs[i].name.decode() for i in range(info.nfuncs)]
@@ -279,16 +264,22 @@ class _LoadedModule(Module):
         raise error.UnsupportedError("a module loaded from a file is a library already; copy the file")
 
 
+def _restore(data: bytes) -> Module:
+    """A module from the bytes of its file: how a pickled one comes back."""
+    made = from_bytes(data, _LoadedModule)
+    made._stored = data
+    return made
+
+
 def load_module(path: Any, fmt: str = "") -> Any:
     """What a shared library that export_library wrote holds: functions, or a compiled model."""
     path = os.path.abspath(os.fspath(path))
     loaded = _LoadedModule(path)
     pointer, err = ctypes.c_void_p(), RtError()
     if library.runtime().lathe_rt_model_of(loaded._rt, ctypes.byref(pointer), ctypes.byref(err)) == 0:
-        from .factory import ExecutorFactoryModule
-        from .model import Model
-
-        return ExecutorFactoryModule(None, Model(pointer.value or 0, loaded), {}, None)
+        model = ExecutorFactoryModule(None, Model(pointer.value or 0, loaded), {}, None)
+        model._stored = path
+        return model
     return loaded
 
 

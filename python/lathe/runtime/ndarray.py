@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import error
 from .._ffi.library import MAX_RANK, RtDevice, RtDType, RtTensor
+from . import dlpack
 from .device import Device, check_usable, cpu
 
 #: dtypes that numpy lacks: name -> (dtype that stores an element, DLPack code, bits)
@@ -36,6 +37,8 @@ NUMPY_NAMES = frozenset(("float16", "float32", "float64", "int8", "int16", "int3
 STRING = (128, 64)
 #: integers narrower than a byte, which numpy's extension stores otherwise
 NARROW = ("int2", "uint2", "int4", "uint4")
+#: dtypes that numpy lacks, whose elements lie in memory as everybody has them
+SHARED = frozenset(name for name, (_, _, bits) in _OTHER.items() if bits >= 8)
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 
 
@@ -186,8 +189,17 @@ class NDArray:
     def __dlpack__(self, **kwargs: Any) -> Any:
         """Shares the memory.  numpy before 2.1 takes what came by DLPack for read-only and would not
         hand it on; then whoever it came from does."""
+        if self._dtype in _OTHER:
+            return self._other_capsule(**kwargs)
         borrowed = not self._raw.flags.writeable and hasattr(self._keep, "__dlpack__")
         return (self._keep if borrowed else self._raw).__dlpack__(**kwargs)
+
+    def _other_capsule(self, copy: Optional[bool] = None, **_kwargs: Any) -> Any:
+        """Of a dtype that numpy lacks."""
+        if self._dtype not in SHARED:
+            raise error.UnsupportedError(f"{self._dtype} is stored one element a byte, which DLPack has no name for; .numpy() gives a copy")
+        raw = self._raw.copy() if copy else self._raw
+        return dlpack.retyped(raw.__dlpack__(), *storage(self._dtype)[1])
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         return (1, 0)
@@ -310,6 +322,23 @@ class _Capsule:
         return (1, 0)
 
 
+def _from_other(source: Any) -> Optional[NDArray]:
+    """The same for a dtype that numpy lacks; None where that is not what is in the way."""
+    try:
+        capsule = source.__dlpack__()
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return None
+    if not dlpack.is_capsule(capsule):
+        return None
+    code, bits, lanes = dlpack.peek(capsule)
+    if lanes != 1 or not any(_OTHER[name][1:] == (code, bits) for name in SHARED):
+        return None
+    tensor, owner = dlpack.take(capsule)
+    made = from_address(tensor)
+    made._keep = owner
+    return made
+
+
 def from_dlpack(dltensor: Any) -> NDArray:
     """An array over memory that another library owns; no copy."""
     if hasattr(dltensor, "__dlpack_device__"):
@@ -320,8 +349,11 @@ def from_dlpack(dltensor: Any) -> NDArray:
         dltensor = _Capsule(dltensor)
     try:
         raw = np.from_dlpack(dltensor)
-    except (BufferError, RuntimeError, TypeError) as e:
-        raise error.ArgumentError(f"from_dlpack: {e}") from None
+    except (BufferError, RuntimeError, TypeError, ValueError) as e:
+        other = _from_other(dltensor)
+        if other is None:
+            raise error.ArgumentError(f"from_dlpack: {e}") from None
+        return other
     name = str(raw.dtype.name)
     storage(name)
     return NDArray(raw, name, dltensor)

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import error
 from .._ffi import call
-from ..ir.module import IRModule
+from .._ir.module import IRModule
 from ..tir.expr import IterVar, PrimExpr
 from ..tir.function import PrimFunc
 

@@ -39,4 +39,14 @@ def _reduce_or_binary(binary: Any, reducer: Any, expr: Any, axis: Any, where: An
     return binary(expr, axis)
 
 
-__all__ = [n for n in globals() if not n.startswith("_") and n != "Any"]
+__all__ = [
+    "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Schedule", "Stage", "Tensor", "TensorSlice",
+    "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
+    "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "create_prim_func",
+    "create_schedule", "decl_buffer", "decl_tensor_intrin", "div", "erf", "evaluate", "exp", "exp10", "exp2",
+    "extern", "floor", "floordiv", "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod",
+    "isfinite", "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min",
+    "min_value", "multiply", "nearbyint", "nextafter", "placeholder", "popcount", "power", "prod", "reduce_axis",
+    "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "subtract", "sum", "tag_scope", "tan",
+    "tanh", "thread_axis", "trunc", "truncdiv", "truncmod", "var",
+]

@@ -6,13 +6,12 @@ import dis
 import inspect
 import re
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union, overload
 
 from .. import error
 from .._ffi import WORLD, call
-from ..ir.base import Range
 from ..tir.buffer import Buffer, decl_buffer
-from ..tir.expr import ExprOp, IterVar, PrimExpr, SizeVar, Var, as_tuple, convert
+from ..tir.expr import ExprOp, IterVar, PrimExpr, Range, SizeVar, Var, as_tuple, convert
 from ..tir.function import PrimFunc, interpreter_arg
 from ..tir.stmt import Evaluate, Stmt
 from .tensor import Operation, Tensor, attrs_argument
@@ -63,6 +62,18 @@ def tag_scope(tag: str) -> TagScope:
     return TagScope(tag)
 
 
+@overload
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Union[List[Any], Tuple[Any, ...]]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Optional[Dict[str, Any]] = None,
+    varargs_names: Optional[Sequence[str]] = None,
+) -> Tuple[Tensor, ...]: ...
+
+
+@overload
 def compute(
     shape: Any,
     fcompute: Callable[..., Any],
@@ -70,7 +81,17 @@ def compute(
     tag: str = "",
     attrs: Optional[Dict[str, Any]] = None,
     varargs_names: Optional[Sequence[str]] = None,
-) -> Union[Tensor, Tuple[Tensor, ...]]:
+) -> Tensor: ...
+
+
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Optional[Dict[str, Any]] = None,
+    varargs_names: Optional[Sequence[str]] = None,
+) -> Any:
     """A tensor of this shape whose element at (i, j, …) is fcompute(i, j, …).
 
     fcompute may return several expressions: then so many tensors are computed

@@ -5,7 +5,7 @@ the reason and leaves the schedule as it was."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union, overload
 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
@@ -60,13 +60,19 @@ class Schedule(Object):
         """A copy of the tensor in a scope, which the readers read instead."""
         return call("te_schedule_cache_read", self, tensor, scope, [_operation("cache_read", r) for r in as_tuple(readers)])
 
-    def cache_write(self, tensor: Union[Tensor, Sequence[Tensor]], scope: str) -> Union[Tensor, List[Tensor]]:
+    @overload
+    def cache_write(self, tensor: Tensor, scope: str) -> Tensor: ...
+
+    @overload
+    def cache_write(self, tensor: Sequence[Tensor], scope: str) -> List[Tensor]: ...
+
+    def cache_write(self, tensor: Union[Tensor, Sequence[Tensor]], scope: str) -> Any:
         """Computes the tensor in a scope first and copies it out at the end; returns
         the tensor in the scope."""
         out = call("te_schedule_cache_write", self, list(as_tuple(tensor)), scope)
         return out[0] if isinstance(tensor, Tensor) else out
 
-    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Union[Tensor, List[Tensor]]:
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
         """Splits a reduction in two: a tensor of partial results along axis, and the
         reduction of those."""
         out = call("te_schedule_rfactor", self, tensor, axis, factor_axis)

@@ -16,6 +16,8 @@ class TensorSlice(ExprOp):
     def __init__(self, tensor: "Tensor", indices: Tuple[Any, ...]):
         self.tensor, self.indices = tensor, indices
 
+    __iter__ = None  # elements are read by their indices: nothing to run through
+
     def __getitem__(self, indices: Any) -> "TensorSlice":
         return TensorSlice(self.tensor, self.indices + as_tuple(indices))
 

@@ -1,7 +1,6 @@
 """Loop programs: expressions, statements, functions, schedules."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from . import ir_builder, op
 from .buffer import Buffer, decl_buffer
@@ -13,7 +12,7 @@ from .expr import (
 from .function import IndexMap, PrimFunc, TensorIntrin
 from .schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
 from .stmt import AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, While, stmt_seq
-from ..ir.module import IRModule
+from .._ir.module import IRModule
 from . import stmt_functor
 
 from .op import (
@@ -22,13 +21,28 @@ from .op import (
     multiply, pow, power, prod, reinterpret, ret, shift_left, shift_right, subtract, sum, truncdiv, truncmod, tvm_access_ptr, tvm_call_packed, tvm_storage_sync, type_annotation,
 )
 
-if _TYPE_CHECKING:
-
-    def __getattr__(name: str) -> _Any:
-        """exp, tanh, popcount, …: made from the compiler's own list."""
-
-
 for _name in op.generated:
     globals()[_name] = getattr(op, _name)
 
-__all__ = [n for n in globals() if not n.startswith("_")]
+__all__ = [
+    "Add", "Allocate", "And", "AttrStmt", "Block", "BlockRV", "Broadcast", "Buffer", "BufferLoad", "BufferRegion",
+    "BufferStore", "Call", "Cast", "CommReducer", "Div", "EQ", "EqualOp", "Evaluate", "ExprOp", "ExprRV",
+    "FloatImm", "FloorDiv", "FloorMod", "For", "GE", "GT", "IRModule", "IfThenElse", "IndexMap", "IntImm",
+    "IterVar", "LE", "LT", "Let", "LetStmt", "LoopRV", "Max", "Min", "Mod", "Mul", "NE", "Not", "NotEqualOp", "Op",
+    "Or", "PrimExpr", "PrimFunc", "ProducerLoad", "Ramp", "Reduce", "Schedule", "Select", "SeqStmt", "SizeVar",
+    "Stmt", "StringImm", "Sub", "TensorIntrin", "Trace", "Var", "While", "add", "address_of", "all", "any",
+    "argmax", "argmin", "bitwise_and", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_packed",
+    "call_pure_extern", "ceildiv", "clz", "comm_reducer", "const", "convert", "decl_buffer", "div", "floordiv",
+    "floormod", "if_then_else", "indexdiv", "indexmod", "infinity", "ir_builder", "isnullptr", "likely", "max",
+    "max_value", "min", "min_value", "multiply", "op", "pow", "power", "prod", "reinterpret", "ret", "shift_left",
+    "shift_right", "stmt_functor", "stmt_seq", "subtract", "sum", "truncdiv", "truncmod", "tvm_access_ptr",
+    "tvm_call_packed", "tvm_storage_sync", "type_annotation",
+]
+
+if _TYPE_CHECKING:  # exp, tanh, popcount, …, as the stubs of tools/stubs.py have them
+    from . import _intrinsics
+    from ._intrinsics import *  # noqa: F403
+
+    __all__ += _intrinsics.__all__
+else:
+    __all__ += op.generated

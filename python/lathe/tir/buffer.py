@@ -6,7 +6,8 @@ from typing import Any, List, Optional, Sequence, Union
 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
-from .expr import BufferLoad, PrimExpr, Ramp, Var, as_tuple, convert
+from .expr import BufferLoad, PrimExpr, Ramp, Var, as_tuple, convert, simplify
+from .stmt import BufferStore
 
 
 @register_object("buffer")
@@ -32,6 +33,8 @@ class Buffer(Object):
         """Where it lives: "global", "shared", "local", …"""
         return self._fields()[5]
 
+    __iter__ = None  # elements are read by their indices: nothing to run through
+
     def __getitem__(self, indices: Any) -> PrimExpr:
         index = [_index(i) for i in as_tuple(indices)]
         if any(isinstance(i, slice) for i in index):
@@ -44,8 +47,6 @@ class Buffer(Object):
 
     def vstore(self, begin: Any, value: Any) -> Any:
         """Statement that stores a vector from begin on."""
-        from .stmt import BufferStore
-
         value = convert(value)
         return BufferStore(self, value, self._vector_index(begin, value.dtype))
 
@@ -87,9 +88,7 @@ def _index(i: Any) -> Any:
         return i
     if i.start is None or i.stop is None:
         return i
-    from ..arith import Analyzer
-
-    lanes = Analyzer().simplify(convert(i.stop) - i.start)
+    lanes = simplify(convert(i.stop) - i.start)
     if not hasattr(lanes, "value"):
         return i
     step = 1 if i.step is None else i.step

@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
-from ..ir.base import Range
+from .._ir.compare import structural_equal
 
 ExprLike = Union["PrimExpr", int, float, bool]
 
@@ -397,7 +397,7 @@ class _Binary(PrimExpr):
     _op = ""
 
     def __init__(self, a: ExprLike, b: ExprLike, span: Any = None):
-        self._adopt(call("binary", WORLD, self._op, a, b))
+        self._adopt(call("binary", WORLD, self._op, a, b, True))
 
     @property
     def a(self) -> PrimExpr:
@@ -615,6 +615,47 @@ class Reduce(PrimExpr):
     condition = property(lambda self: self._fields()[3], doc="which elements count")
     init = property(lambda self: self._fields()[4], doc="initial values")
     value_index = property(lambda self: self._fields()[5], doc="which of several results this is")
+
+
+class Range:
+    """The integers from ``min`` up to, not including, ``min + extent``.
+
+    ``Range(n)`` starts at 0; ``Range(a, b)`` ends before b."""
+
+    def __init__(self, begin: Any, end: Optional[Any] = None):
+        if end is None:
+            self.min, self.extent = _bound(0, begin), _bound(begin)
+        else:
+            self.min, self.extent = _bound(begin, end), _bound(simplify(end - begin))
+
+    @staticmethod
+    def from_min_extent(min_value: Any, extent: Any) -> "Range":
+        """The range that starts at min_value and has extent members."""
+        r = Range.__new__(Range)
+        r.min, r.extent = _bound(min_value, extent), _bound(extent)
+        return r
+
+    def _structure(self) -> List[Any]:
+        return [self.min, self.extent]
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Range) and structural_equal(self, other)
+
+    def __hash__(self) -> int:
+        return hash((str(self.min), str(self.extent)))
+
+    def __repr__(self) -> str:
+        return f"Range({self.min}, {simplify(self.min + self.extent)})"
+
+
+def simplify(e: Any) -> Any:
+    """The simplest known form, when nothing is known of the variables."""
+    return e if isinstance(e, int) else call("simplify", WORLD, convert(e))
+
+
+def _bound(x: Any, like: Any = None) -> Any:
+    e = convert(x)
+    return e.astype(like.dtype) if isinstance(x, int) and hasattr(like, "dtype") else e
 
 
 @register_object("itervar")

@@ -67,6 +67,8 @@ class BufferVar:
             out[-1] = Ramp(base, 1, lanes)
         return out
 
+    __iter__ = None  # elements are read by their indices: nothing to run through
+
     def __getitem__(self, index: Any) -> PrimExpr:
         return call("load", WORLD, self._buffer, self._index(index))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Un
 
 from .. import error
 from .._ffi import Object, call, register_object
-from ..ir.module import IRModule
+from .._ir.module import IRModule
 from .expr import IterVar, convert
 from .function import IndexMap, PrimFunc, TensorIntrin
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence
 
 from .._ffi import WORLD, Object, call, register_object
-from .expr import IterVar, PrimExpr, Var, convert
+from .expr import IterVar, PrimExpr, Range, Var, convert
 
 
 @register_object("stmt")
@@ -131,9 +131,7 @@ class AttrStmt(Stmt):
     """An attribute of a body."""
 
     def __init__(self, node: Any, attr_key: str, value: Any, body: Stmt, span: Any = None):
-        from .buffer import Buffer
-
-        var = node.data if isinstance(node, Buffer) else node if isinstance(node, (Var, IterVar)) else None
+        var = node if isinstance(node, (Var, IterVar)) else getattr(node, "data", None)  # of a buffer
         self._adopt(call("stmt_attr", WORLD, var, attr_key, value if isinstance(value, (str, PrimExpr)) else convert(value), body))
 
     node = _field(0, "what it is about, or None")
@@ -180,8 +178,6 @@ class Block(Stmt):
         return [row[4] for row in self._fields()[1]]
 
     def _regions(self, i: int) -> List[BufferRegion]:
-        from ..ir.base import Range
-
         return [BufferRegion(b, [Range.from_min_extent(a, n) for a, n in zip(lo, ext)]) for b, lo, ext in self._fields()[i]]
 
     @property

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from ... import error
 from ..._ffi import WORLD, answer, call, callback_scope
 from ..expr import RelayExpr, as_expr
-from ..op.table import row
+from ..op_rows import row
 from ..ty import Any_, Type
 
 _AskFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)

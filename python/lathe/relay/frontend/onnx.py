@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ... import error
 from ..._ffi import call
-from ...ir.module import IRModule
+from ..._ir.module import IRModule
 from ..expr import copy_memory
 
 

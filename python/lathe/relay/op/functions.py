@@ -8,7 +8,8 @@ import numpy as np
 
 from .. import expr as _expr
 from ..expr import TupleWrapper, as_expr, call_op, const
-from .table import make_call, row, wrap
+from ..op_rows import row
+from .table import make_call, wrap
 
 
 def split(data: Any, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:

@@ -19,6 +19,7 @@ from ... import error
 from ..._ffi import answer, call, callback_scope
 from ..expr import Attrs
 from ..ty import TensorType, _dims
+from .. import op_rows
 from . import table
 
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE, OUT_ELEMWISE_FUSABLE, TUPLE, OPAQUE = 0, 1, 2, 3, 4, 7, 8
@@ -95,7 +96,7 @@ def register(name: str, args: str, attrs: Optional[Dict[str, Any]] = None, fuse:
         addresses = [ctypes.cast(p, ctypes.c_void_p).value for p in pair]
         text = doc or (cls.__doc__ or name).strip().splitlines()[0]
         call("op_register", name, text, args, len(names), fuse, rows, *addresses, 0)
-        table.forget()
+        op_rows.forget()
         table.install(sys.modules["lathe.relay"], {}, only=name)
         return cls
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
-from ...ir.module import IRModule
-from ...ir.transform import PassContext, Sequential
+from ..._ir.module import IRModule
+from ..._ir.transform import PassContext, Sequential
 from .. import transform
 from ..expr import Function, RelayExpr
 from . import dcgan, densenet, dqn, layers, lstm, mlp, mobilenet, resnet, squeezenet, vgg

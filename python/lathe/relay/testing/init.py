@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import numpy as np
 
 from ... import nd
-from ...ir.module import IRModule
+from ..._ir.module import IRModule
 from ..expr import Function
 from ..transform import InferType
 

@@ -1,0 +1,1 @@
+"""What all IRs share and stand on: modules of functions, passes, structural comparison.  lathe.ir shows it."""
