@@ -10,6 +10,7 @@ import importlib as _importlib
 from typing import TYPE_CHECKING, Any, List
 
 from . import contrib, error, nd, runtime
+from ._ffi import core as _core
 from ._ffi import library as _library
 from .error import LatheError, TVMError
 from .runtime import cpu, cuda, device, get_global_func, gpu, register_func
@@ -35,6 +36,16 @@ _COMPILER = {
     **{name: f".{name}" for name in _MODULES},
     "build": ".build_module", "lower": ".build_module", "IRModule": ".ir", "instrument": ".ir", "convert": ".tir.expr",
 }
+
+
+
+def _load_classes() -> None:
+    """Modules that register classes for what the compiler's functions give."""
+    for name in ("relay", "te", "tir", "transform"):
+        _importlib.import_module(f".{name}", __name__)
+
+
+_core.before_objects.append(_load_classes)
 
 if not TYPE_CHECKING:  # or every name would be one of the package's
 

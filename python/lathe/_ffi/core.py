@@ -13,7 +13,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import ctypes
-import importlib
 import threading
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
@@ -36,8 +35,8 @@ _IN_WORLD = frozenset(
 _classes: Dict[Tuple[int, Optional[str]], type] = {}
 _detail_functions = {"expr": "expr_kinds", "teop": "teop_kinds", "stmt": "stmt_kinds", "node": "node_kinds", "type": "type_kinds"}
 _by_number: Dict[Tuple[int, int], type] = {}
-#: Packages whose modules register classes: loaded before the first result that needs one.
-_CLASS_HOMES = ("lathe.relay", "lathe.te", "lathe.tir", "lathe.transform")
+#: Called before the first result of a kind: the package sees to it that all classes are registered.
+before_objects: List[Callable[[], None]] = []
 _arrays: List[Any] = [None] + [Value * n for n in range(1, 17)]
 
 
@@ -53,8 +52,8 @@ def register_object(kind: str, detail: Optional[str] = None) -> Callable[[type],
 
 def _class_of(kind: int, detail: int) -> type:
     """The class for results of this kind, looked up by the names of the sub-kinds."""
-    for home in _CLASS_HOMES:
-        importlib.import_module(home)
+    for load in before_objects:
+        load()
     names: List[str] = []
     if KINDS[kind] in _detail_functions:
         names = call(_detail_functions[KINDS[kind]])

@@ -88,6 +88,7 @@ def grid_sample(
     padding_mode: str = 'zeros',
     align_corners: bool = True,
     grid_last: bool = False,
+    round_first: bool = False,
 ) -> RelayExpr:
     """data (n, c, spatial…) read at the points of a grid, whose coordinates run from -1 to 1, x first"""
 

@@ -26,7 +26,7 @@ def roi_align(
     mode: str = 'avg',
     half_pixel: bool = False,
 ) -> RelayExpr:
-    """boxes (batch, x1, y1, x2, y2) of data in pooled_size bins: the mean, or the largest weighted element, of points in each"""
+    """boxes (batch, x1, y1, x2, y2) of data in pooled_size bins: the mean, or the largest, of points in each"""
 
 def roi_pool(data: Value, rois: Value, pooled_size: Sizes, spatial_scale: float, layout: str = 'NCHW') -> RelayExpr:
     """boxes (batch, x1, y1, x2, y2) of data in pooled_size bins: the largest element of each, 0 of an empty one"""
