@@ -59,6 +59,7 @@ static void grow_table(Module *m)
 static void summarize(Expr *e, int n, const Expr *const *arg)
 {
   e->kinds = 1u << e->kind;
+  e->depth = 1;
   e->pure = e->kind != E_CALL || intrins[e->u.intrin].flags & INF_PURE;
   if (e->kind == E_VAR) e->uses = 1ull << (e->u.var->id & 63);
   if (e->kind == E_LOAD) e->uses = 1ull << (e->u.buffer->id & 63);
@@ -67,6 +68,7 @@ static void summarize(Expr *e, int n, const Expr *const *arg)
     e->kinds |= arg[i]->kinds;
     e->pure &= arg[i]->pure;
     e->uses |= arg[i]->uses;
+    if (arg[i]->depth >= e->depth) e->depth = arg[i]->depth + 1;
   }
 }
 
@@ -74,7 +76,14 @@ static const Expr *intern(Module *m, ExprKind kind, DType t, uint64_t bits, int 
 {
   uint64_t h = hash_mix((uint64_t)kind << 32 | (uint64_t)t.code << 24 | (uint64_t)t.bits << 16 | t.lanes, (uint64_t)n);
   h = hash_mix(h, bits);
-  for (int i = 0; i < n; i++) h = hash_mix(h, arg[i]->id);
+  for (int i = 0; i < n; i++) {
+    h = hash_mix(h, arg[i]->id);
+    if (arg[i]->depth >= EXPR_MAX_DEPTH)
+      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
+            "an expression of more than %d levels; add or multiply long lists in pairs, or give parts of it names "
+            "(te.compute, T.let)",
+            EXPR_MAX_DEPTH);
+  }
   if (m->nused * 2 >= m->ntable) grow_table(m);
   uint32_t at = (uint32_t)h & (m->ntable - 1);
   for (; m->table[at]; at = (at + 1) & (m->ntable - 1))

@@ -303,6 +303,9 @@ typedef struct Reduce {
   /* arg: the n sources, the condition, and, with has_init, the n initial values */
 } Reduce;
 
+/* Levels of an expression.  Walks go down by calling themselves: deeper ones would outgrow the stack of a thread. */
+enum { EXPR_MAX_DEPTH = 10000 };
+
 struct Expr {
   uint8_t kind; /* ExprKind */
   DType dtype;
@@ -311,6 +314,7 @@ struct Expr {
   uint32_t kinds; /* bit k: a node of kind k is here or below */
   bool pure;      /* no effects here or below */
   uint64_t uses;  /* Bloom filter of the variables and buffers here and below */
+  int depth;      /* levels here and below; leaves have 1 */
   int nargs;
   union {
     int64_t i;

@@ -268,3 +268,19 @@ def test_unknown_config_key():
     with pytest.raises(ValueError) as e:
         tvm.build(te.create_schedule(B.op), [A, B], config={"unroll_mxa": 3})
     assert "unroll_mxa" in one_sentence(e) and "unroll_max" in str(e.value)
+
+
+def test_expressions_that_are_too_deep_are_refused():
+    x = te.var("x")
+
+    def grown(levels):
+        e = x
+        for _ in range(levels // 2):
+            e = e * x + 1
+        return e
+
+    deep = grown(9000)
+    assert str(deep) and tvm.ir.structural_equal(deep, deep)
+    assert tvm.arith.Analyzer().const_int_bound(deep).min_value < 0
+    with pytest.raises(error.UnsupportedError, match="more than 10000 levels"):
+        grown(20000)
