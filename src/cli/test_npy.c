@@ -79,7 +79,7 @@ static void headers_that_lie(void **state)
   refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9223372036854775807), }", 16,
                 "more bytes than memory can have");
   refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 16, "shape that tensors cannot have");
-  refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 16,
+  refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1), }", 16,
                 "shape that tensors cannot have");
   refuse_header("{'descr': '<f4', 'fortran_order': True, 'shape': (4,), }", 16, "Fortran order");
   refuse_header("{'descr': '|O', 'fortran_order': False, 'shape': (4,), }", 16, "dtype");
