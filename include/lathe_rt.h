@@ -43,7 +43,7 @@ typedef struct LatheRtDevice {
   int32_t type, id;
 } LatheRtDevice;
 /* code as in DLPack 1.1: 0 int, 1 uint, 2 float, 3 handle, 4 bfloat, 6 bool, 10 e4m3fn,
- * 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz, 17 e2m1fn (a byte each).  A bool is {6, 8, 1}, {6, 1, 1} or {1, 1, 1}.
+ * 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz, 14 e8m0fnu, 17 e2m1fn (a byte each).  A bool is {6, 8, 1}, {6, 1, 1} or {1, 1, 1}.
  * A string is {LATHE_RT_STRING, 64, 1}: its number in an executor, see lathe_rt_string_put. */
 enum { LATHE_RT_STRING = 128 };
 typedef struct LatheRtDType {
@@ -229,6 +229,8 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_wrap(LatheRtModule *, con
 LATHE_RT_API LatheRtModel *lathe_rt_model_retain(LatheRtModel *);
 LATHE_RT_API void lathe_rt_model_free(LatheRtModel *); /* gives one reference back */
 
+/* A map of a source model is two ports that follow each other: NAME.keys, a vector, and NAME.values: a vector, or for a
+ * sequence of maps with the same keys a matrix with a row for each map. */
 typedef struct LatheRtPort {
   const char *name;
   LatheRtDType dtype;

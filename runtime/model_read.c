@@ -139,7 +139,7 @@ static LatheRtDType dtype(Reader *r)
   LatheRtDType t = {u8(r), u8(r), 0};
   t.lanes = (uint16_t)number(r, 2);
   /* codes of lathe_rt.h */
-  bool known = (t.code <= 13 || t.code == 17 || (t.code == LATHE_RT_STRING && t.bits == 64)) && t.bits <= 64 &&
+  bool known = (t.code <= 14 || t.code == 17 || (t.code == LATHE_RT_STRING && t.bits == 64)) && t.bits <= 64 &&
                t.bits > 0 && !(t.bits & (t.bits - 1));
   if (ok(r) && (!known || t.lanes != 1)) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
   return t;

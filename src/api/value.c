@@ -283,7 +283,8 @@ DType api_value_dtype(Call *c, const LatheValue *v)
   if (!s || !dtype_parse(s, &t))
     raise(c->ctx, ERR_TYPE, NOWHERE,
           "unknown dtype '%s'; known are bool, int8 … int64, uint8 … uint64, float16, float32, "
-          "float64, bfloat16, float8_e4m3fn, float8_e5m2, float4_e2m1fn, int2, uint2, int4, uint4, handle, and vectors "
+          "float64, bfloat16, float8_e4m3fn, float8_e5m2, float8_e8m0fnu, float4_e2m1fn, int2, uint2, int4, uint4, "
+          "handle, and vectors "
           "such as float32x4",
           s ? s : "none");
   return t;

@@ -35,9 +35,9 @@ static int pick(Gen *g, int n) { return (int)(draw(&g->seed) % (uint64_t)n); }
 
 /* ---- expressions --------------------------------------------------------------------------- */
 
-static const DType floats[] = {{DT_FLOAT, 32, 1},   {DT_FLOAT, 64, 1},   {DT_FLOAT, 16, 1},
-                               {DT_BFLOAT, 16, 1},  {DT_E4M3FN, 8, 1},   {DT_E5M2, 8, 1},
-                               {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}, {DT_E2M1FN, 4, 1}};
+static const DType floats[] = {{DT_FLOAT, 32, 1},  {DT_FLOAT, 64, 1}, {DT_FLOAT, 16, 1},   {DT_BFLOAT, 16, 1},
+                               {DT_E4M3FN, 8, 1},  {DT_E5M2, 8, 1},   {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1},
+                               {DT_E8M0FNU, 8, 1}, {DT_E2M1FN, 4, 1}};
 static const uint8_t widths[] = {8, 16, 32, 64, 4, 2, 5, 12, 24, 33, 48, 63};
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

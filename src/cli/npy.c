@@ -59,6 +59,7 @@ const char *cli_dtype_text(LatheRtDType t, char out[24])
                                       [11] = "float8_e4m3fnuz",
                                       [12] = "float8_e5m2",
                                       [13] = "float8_e5m2fnuz",
+                                      [14] = "float8_e8m0fnu",
                                       [17] = "float4_e2m1fn"};
   const char *kind = t.code < sizeof kinds / sizeof *kinds ? kinds[t.code] : NULL;
   if (is_bool(t)) snprintf(out, 24, "bool");

@@ -186,6 +186,7 @@ DType cs_storage(Cgen *g, DType t)
   case DT_E5M2:
   case DT_E4M3FNUZ:
   case DT_E5M2FNUZ:
+  case DT_E8M0FNU:
   case DT_E2M1FN: return dtype_lanes(DT_U8, t.lanes);
   case DT_HANDLE:
   case DT_TEXT:
@@ -219,6 +220,7 @@ static const char *scalar_type(Cgen *g, DType t)
   case DT_E5M2:
   case DT_E4M3FNUZ:
   case DT_E5M2FNUZ:
+  case DT_E8M0FNU:
   case DT_E2M1FN: break;
   }
   cs_unsupported(g, "values of dtype %s", dtype_name(scratch(g->ctx), t));

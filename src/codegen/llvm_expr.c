@@ -39,6 +39,7 @@ static LLVMTypeRef scalar_type(Gen *g, DType t)
   case DT_E5M2:
   case DT_E4M3FNUZ:
   case DT_E5M2FNUZ:
+  case DT_E8M0FNU:
   case DT_E2M1FN: break;
   }
   BUG(g->ctx, "llvm: kernel '%s' computes in %s, which lowering should have spelled out", g->k ? g->k->name : "?",

@@ -22,8 +22,8 @@ typedef struct Compare {
 static DType dtype_of(LatheRtDType t)
 {
   static const uint8_t codes[] = {
-    [0] = DT_INT,     [1] = DT_UINT,      [2] = DT_FLOAT, [3] = DT_HANDLE,    [4] = DT_BFLOAT, [6] = DT_UINT,
-    [10] = DT_E4M3FN, [11] = DT_E4M3FNUZ, [12] = DT_E5M2, [13] = DT_E5M2FNUZ, [17] = DT_E2M1FN};
+    [0] = DT_INT,     [1] = DT_UINT,      [2] = DT_FLOAT, [3] = DT_HANDLE,    [4] = DT_BFLOAT,   [6] = DT_UINT,
+    [10] = DT_E4M3FN, [11] = DT_E4M3FNUZ, [12] = DT_E5M2, [13] = DT_E5M2FNUZ, [14] = DT_E8M0FNU, [17] = DT_E2M1FN};
   if (t.code == LATHE_RT_STRING) return DT_STRING;
   return t.code == 6 ? DT_BOOL : DTYPE(codes[t.code], t.bits);
 }

@@ -26,6 +26,7 @@ static const Format formats[] = {
     {DT_E5M2, 8, 5, 2, 15, true, false, false, 57344, "float8_e5m2"},
     {DT_E4M3FNUZ, 8, 4, 3, 8, false, true, false, 240, "float8_e4m3fnuz"},
     {DT_E5M2FNUZ, 8, 5, 2, 16, false, true, false, 57344, "float8_e5m2fnuz"},
+    {DT_E8M0FNU, 8, 8, 0, 127, false, false, false, 0x1p127, "float8_e8m0fnu"},
     {DT_E2M1FN, 4, 2, 1, 1, false, false, true, 6, "float4_e2m1fn"},
 };
 /* clang-format on */
@@ -107,12 +108,29 @@ double dtype_max(DType t)
   return t.code == DT_UINT ? (double)(uint64_t)dtype_imax(t) : (double)dtype_imax(t);
 }
 
-double dtype_min(DType t) { return dtype_is_float(t) ? -dtype_max(t) : (double)dtype_imin(t); }
+double dtype_min(DType t)
+{
+  if (t.code == DT_E8M0FNU) return 0x1p-127;
+  return dtype_is_float(t) ? -dtype_max(t) : (double)dtype_imin(t);
+}
+
+/* The nearest power of two from 2^-127 on; NaN for what is negative or too large. */
+static double round_to_power(double x)
+{
+  static const double HALF_WAY = 0.75;
+  int exp;
+  if (!(x >= 0) || isinf(x)) return (double)NAN;
+  if (x == 0) return 0x1p-127;
+  double part = frexp(x, &exp); /* x = part 2^exp, part in [0.5, 1) */
+  int e = part >= HALF_WAY ? exp : exp - 1;
+  return e > 127 ? (double)NAN : ldexp(1, e < -127 ? -127 : e);
+}
 
 double float_round(DType t, double x)
 {
   const Format *format = find_format(t);
   if (!format) return t.bits == 32 ? (double)(float)x : x;
+  if (t.code == DT_E8M0FNU) return round_to_power(x);
   if (isnan(x)) return format->finite ? 0 : x;
   if (isinf(x)) return format->has_inf ? x : format->finite ? copysign(format->max, x) : (double)NAN;
   int exp;
@@ -128,6 +146,8 @@ double float_round(DType t, double x)
 /* x is representable. */
 static uint16_t encode(const Format *f, double x)
 {
+  enum { POWER_NAN = 0xff };
+  if (f->code == DT_E8M0FNU) return isnan(x) ? POWER_NAN : (uint16_t)(ilogb(x) + f->bias);
   uint16_t sign = signbit(x) ? (uint16_t)(1u << (f->bits - 1)) : 0;
   uint16_t top = (uint16_t)(((1u << f->exponent) - 1) << f->mantissa); /* all exponent bits */
   if (isnan(x)) {
@@ -148,6 +168,8 @@ static uint16_t encode(const Format *f, double x)
 
 static double decode(const Format *f, uint16_t bits)
 {
+  enum { POWER_NAN = 0xff };
+  if (f->code == DT_E8M0FNU) return bits == POWER_NAN ? (double)NAN : ldexp(1, bits - f->bias);
   uint16_t mask = (uint16_t)((1u << f->mantissa) - 1);
   uint16_t emask = (uint16_t)((1u << f->exponent) - 1);
   int frac = bits & mask;

@@ -91,6 +91,19 @@ static void narrow_floats_round_to_even(void **state)
       {{DT_E5M2FNUZ, 8, 1}, 57344, 0x7F},
       {{DT_E5M2FNUZ, 8, 1}, 0x1p-17, 0x01},
       {{DT_E5M2FNUZ, 8, 1}, INFINITY, 0x80},
+      {{DT_E8M0FNU, 8, 1}, 1, 0x7F},
+      {{DT_E8M0FNU, 8, 1}, 1.4375, 0x7F},
+      {{DT_E8M0FNU, 8, 1}, 1.5, 0x80},
+      {{DT_E8M0FNU, 8, 1}, 3, 0x81},
+      {{DT_E8M0FNU, 8, 1}, 0x1p-127, 0x00},
+      {{DT_E8M0FNU, 8, 1}, 0x1p-149, 0x00},
+      {{DT_E8M0FNU, 8, 1}, 0x1.8p-127, 0x01},
+      {{DT_E8M0FNU, 8, 1}, 0x1p127, 0xFE},
+      {{DT_E8M0FNU, 8, 1}, 0x1.8p127, 0xFF},
+      {{DT_E8M0FNU, 8, 1}, 0, 0x00},
+      {{DT_E8M0FNU, 8, 1}, -0.0, 0x00},
+      {{DT_E8M0FNU, 8, 1}, -2, 0xFF},
+      {{DT_E8M0FNU, 8, 1}, INFINITY, 0xFF},
       {{DT_E2M1FN, 4, 1}, 1, 0x2},
       {{DT_E2M1FN, 4, 1}, 0.25, 0x0},
       {{DT_E2M1FN, 4, 1}, 0.75, 0x2},
@@ -112,9 +125,9 @@ static void narrow_floats_round_to_even(void **state)
 static void every_pattern_survives(void **state)
 {
   (void)state;
-  static const DType kinds[] = {{DT_FLOAT, 16, 1},   {DT_BFLOAT, 16, 1},  {DT_E4M3FN, 8, 1}, {DT_E5M2, 8, 1},
-                                {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}, {DT_E2M1FN, 4, 1}};
-  for (size_t k = 0; k < 7; k++)
+  static const DType kinds[] = {{DT_FLOAT, 16, 1},   {DT_BFLOAT, 16, 1},  {DT_E4M3FN, 8, 1},  {DT_E5M2, 8, 1},
+                                {DT_E4M3FNUZ, 8, 1}, {DT_E5M2FNUZ, 8, 1}, {DT_E8M0FNU, 8, 1}, {DT_E2M1FN, 4, 1}};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
     for (uint32_t bits = 0; bits < 1u << kinds[k].bits; bits++) {
       Value v = value_load(kinds[k], &bits);
       if (isnan(v.f)) continue;

@@ -15,29 +15,14 @@
 enum { NESTING_LIMIT = 64 }; /* bodies and functions inside each other */
 
 static const OnnxTable *const tables[] = {
-  &onnx_ops_math,
-  &onnx_ops_reduce,
-  &onnx_ops_shape,
-  &onnx_ops_index,
-  &onnx_ops_text,
-  &onnx_ops_nn,
-  &onnx_ops_norm,
-  &onnx_ops_attention,
-  &onnx_ops_linear_attention,
-  &onnx_ops_recurrent,
-  &onnx_ops_quant,
-  &onnx_ops_image,
-  &onnx_ops_signal,
-  &onnx_ops_random,
-  &onnx_ops_loss,
-  &onnx_ops_control,
-  &onnx_ops_training,
-  &onnx_ops_ml,
-  &onnx_ops_microsoft,
-  &onnx_ops_microsoft_quant,
-  &onnx_ops_preview,
-  &onnx_ops_legacy,
-  &onnx_ops_aten,
+  &onnx_ops_math,      &onnx_ops_reduce,    &onnx_ops_shape,
+  &onnx_ops_index,     &onnx_ops_text,      &onnx_ops_nn,
+  &onnx_ops_norm,      &onnx_ops_attention, &onnx_ops_linear_attention,
+  &onnx_ops_recurrent, &onnx_ops_quant,     &onnx_ops_image,
+  &onnx_ops_signal,    &onnx_ops_random,    &onnx_ops_loss,
+  &onnx_ops_control,   &onnx_ops_training,  &onnx_ops_ml,
+  &onnx_ml_trees,      &onnx_ops_microsoft, &onnx_ops_microsoft_quant,
+  &onnx_ops_preview,   &onnx_ops_legacy,    &onnx_ops_aten,
 };
 enum { NTABLES = sizeof tables / sizeof *tables };
 
@@ -657,6 +642,29 @@ static void keep_params(Import *im, Frame *f, const PGraph *g, Nodes *params)
   }
 }
 
+/* A map, or a sequence of maps with the same keys, goes in and out as two ports: NAME.keys and NAME.values. */
+static const char *map_port(Import *im, const char *name, bool values)
+{
+  return arena_printf(im->m->arena, "%s.%s", name, values ? "values" : "keys");
+}
+
+/* A vector of keys and one of values, as many as the caller gives. */
+static const Node *map_input(Import *im, const PValueInfo *v, Nodes *params)
+{
+  const PType *value = v->type->map->value_type;
+  if (!value || !value->tensor)
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: the map '%s' has values that are no numbers or strings", v->name);
+  const Expr *n = var_new(im->m, size_name(im, arena_printf(im->arena, "%s_n", v->name)), DT_I32, VAR_SIZE)->expr;
+  DType dt[] = {onnx_dtype(im->ctx, v->type->map->key_type, v->name),
+                onnx_dtype(im->ctx, value->tensor->elem_type, v->name)};
+  const Node *part[2];
+  for (int i = 0; i < 2; i++) {
+    part[i] = node_var(im->m, map_port(im, v->name, i), type_tensor(im->m, dt[i], 1, &n));
+    vec_push(im->arena, params, part[i]);
+  }
+  return node_tuple(im->m, 2, part);
+}
+
 static void import_graph(Import *im)
 {
   const PGraph *g = im->model->graph;
@@ -667,6 +675,10 @@ static void import_graph(Import *im)
   for (int i = 0; i < g->input.n; i++) {
     const PValueInfo *v = g->input.v[i];
     if (has_initializer(g, v->name)) continue; /* a default that is never overridden */
+    if (v->type && v->type->map) {
+      define(im, f, v->name, map_input(im, v, &params), "graph input");
+      continue;
+    }
     const Node *var = node_var(im->m, v->name, onnx_import_type(im, v->type, v->name, binding_of(im, v->name)));
     define(im, f, v->name, var, "graph input");
     vec_push(im->arena, &params, var);
@@ -674,21 +686,27 @@ static void import_graph(Import *im)
   if (im->opt->keep_params) keep_params(im, f, g, &params);
   if (!g->output.n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the graph '%s' has no outputs", g->name);
   onnx_import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
-  const Node **out = arena_array(im->arena, const Node *, g->output.n);
-  const char **names = arena_array(im->m->arena, const char *, g->output.n);
+  const Node **out = arena_array(im->arena, const Node *, 2 * g->output.n);
+  const char **names = arena_array(im->m->arena, const char *, 2 * g->output.n);
+  int n = 0;
   for (int i = 0; i < g->output.n; i++) {
-    names[i] = arena_strdup(im->m->arena, g->output.v[i]->name);
-    out[i] = onnx_frame_get(im, f, names[i]);
-    if (!out[i]) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", names[i]);
+    const char *name = arena_strdup(im->m->arena, g->output.v[i]->name);
+    const Node *made = onnx_frame_get(im, f, name);
+    if (!made) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", name);
+    bool map = made->type && made->type->kind == TY_TUPLE;
+    for (int k = 0; k < (map ? 2 : 1); k++, n++) {
+      names[n] = map ? map_port(im, name, k) : name;
+      out[n] = map ? node_get(im->m, made, k) : made;
+    }
   }
   if (im->report) {
-    im->report->noutputs = g->output.n;
+    im->report->noutputs = n;
     im->report->output_name = names;
   }
-  const Node *body = g->output.n == 1 ? out[0] : node_tuple(im->m, g->output.n, out);
+  const Node *body = n == 1 ? out[0] : node_tuple(im->m, n, out);
   Annots attrs = {0};
   Text list = text_new(im->arena);
-  for (int i = 0; i < g->output.n; i++) text_printf(&list, "%s%s", i ? "\n" : "", names[i]);
+  for (int i = 0; i < n; i++) text_printf(&list, "%s%s", i ? "\n" : "", names[i]);
   annots_set(im->m->arena, &attrs, "output_names", expr_str(im->m, text_str(&list)));
   module_set(im->m, "main", GLOBAL_GRAPH,
              (void *)(uintptr_t)node_func(im->m, params.n, params.v, body, body->type, &attrs));

@@ -29,7 +29,7 @@ typedef struct OnnxTable {
 
 extern const OnnxTable onnx_ops_math, onnx_ops_reduce, onnx_ops_shape, onnx_ops_index, onnx_ops_text, onnx_ops_nn,
     onnx_ops_norm, onnx_ops_attention, onnx_ops_linear_attention, onnx_ops_recurrent, onnx_ops_quant, onnx_ops_image,
-    onnx_ops_signal, onnx_ops_random, onnx_ops_loss, onnx_ops_control, onnx_ops_training, onnx_ops_ml,
+    onnx_ops_signal, onnx_ops_random, onnx_ops_loss, onnx_ops_control, onnx_ops_training, onnx_ops_ml, onnx_ml_trees,
     onnx_ops_microsoft, onnx_ops_microsoft_quant, onnx_ops_preview, onnx_ops_legacy, onnx_ops_aten;
 
 /* Names that a body sees.  A frame with `captures` is the body of a global function:

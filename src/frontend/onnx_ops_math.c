@@ -138,11 +138,43 @@ static const Node *convert_is_inf(Conversion *c)
   return onnx_op2(c, "not_equal", onnx_op1(c, "isinf", x, NULL), onnx_op1(c, "isinf", x, NULL), NULL);
 }
 
+/* To a power of two: the exponent of the float32, rounded as round_mode says; the sign is lost.  What would be beyond
+ * the largest is the largest, unless saturate is 0; NaN and the infinities are NaN. */
+static const Node *cast_to_power(Conversion *c, const Node *x)
+{
+  static const double FRACTION = 0x7fffff, HALF = 0x400000, BELOW_HALF = 0x3fffff;
+  DType u32 = DTYPE(DT_UINT, 32);
+  const char *mode = onnx_attr_str(c, "round_mode", "up");
+  const Node *bits = onnx_op1(c, "reinterpret", onnx_cast_to(c, x, DT_F32), "dtype:t", u32);
+  const Node *zero = onnx_scalar(c, u32, 0);
+  const Node *e = onnx_op2(c, "bitwise_and", onnx_op2(c, "right_shift", bits, onnx_scalar(c, u32, 23), NULL),
+                           onnx_scalar(c, u32, 0xff), NULL);
+  const Node *up = NULL;
+  if (!strcmp(mode, "up")) {
+    up = onnx_op2(c, "greater", onnx_op2(c, "bitwise_and", bits, onnx_scalar(c, u32, FRACTION), NULL), zero, NULL);
+  } else if (!strcmp(mode, "nearest")) { /* halves up, but from the lowest */
+    const Node *half =
+        onnx_op2(c, "greater", onnx_op2(c, "bitwise_and", bits, onnx_scalar(c, u32, HALF), NULL), zero, NULL);
+    const Node *rest =
+        onnx_op2(c, "greater", onnx_op2(c, "bitwise_and", bits, onnx_scalar(c, u32, BELOW_HALF), NULL), zero, NULL);
+    up = onnx_op2(c, "logical_and", half, onnx_op2(c, "logical_or", rest, onnx_op2(c, "greater", e, zero, NULL), NULL),
+                  NULL);
+  } else if (strcmp(mode, "down")) {
+    onnx_fail(c, ERR_ARGUMENT, "round_mode is '%s'; it is up, down or nearest", mode);
+  }
+  const Node *special = onnx_scalar(c, u32, 0xff);
+  const Node *more = up ? onnx_add(c, e, onnx_cast_to(c, up, u32)) : e;
+  if (onnx_attr_int(c, "saturate", 1)) more = onnx_min2(c, more, onnx_scalar(c, u32, 0xfe));
+  more = onnx_where(c, onnx_op2(c, "equal", e, special, NULL), special, more);
+  return onnx_op1(c, "reinterpret", onnx_cast_to(c, more, DT_U8), "dtype:t", DTYPE(DT_E8M0FNU, 8));
+}
+
 /* A float that does not fit float8 or float4 becomes the largest that does, unless saturate is 0. */
 static const Node *cast_saturated(Conversion *c, const Node *x, DType dt)
 {
   DType from = onnx_dtype_of(c, x);
   bool narrow = dt.code >= DT_E4M3FN && dt.code <= DT_E2M1FN;
+  if (dt.code == DT_E8M0FNU && !dtype_is_string(from)) return from.code == dt.code ? x : cast_to_power(c, x);
   if (narrow && dtype_is_float(from) && onnx_attr_int(c, "saturate", 1)) {
     const Node *limited = onnx_op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt));
     x = onnx_where(c, onnx_op1(c, "isnan", x, NULL), x, limited);

@@ -1,10 +1,161 @@
-/* onnx_ops_ml.c: operators of ai.onnx.ml.
+/* onnx_ops_ml.c: operators of ai.onnx.ml, but for trees (onnx_ops_trees.c).
  *
- * Comes in: feature tensors.  Goes out: takes, comparisons, selections; trees are walked a level at a time, all
- * rows and trees together. */
+ * Comes in: feature tensors, and maps as tuples of a vector of keys and a vector of values.  Goes out: products,
+ * comparisons, selections, takes; a ZipMap gives the tuple of its keys and the matrix of values. */
 #include <math.h>
+#include <stdlib.h>
 
-#include "frontend/onnx_import.h"
+#include "frontend/onnx_ml.h"
+
+/* ---- what they share ------------------------------------------------------------------------------- */
+
+const double *ml_numbers(Conversion *c, const char *name, int *n)
+{
+  Arena *a = c->im->arena;
+  const PAttr *t = onnx_attr(c, arena_printf(a, "%s_as_tensor", name));
+  if (!t || !t->t) {
+    const float *f = onnx_attr_floats(c, name, n);
+    double *v = arena_array(a, double, *n + 1);
+    for (int i = 0; i < *n; i++) v[i] = (double)f[i];
+    return f ? v : NULL;
+  }
+  const ConstData *d = onnx_tensor(c->im, t->t, c->name)->u.data;
+  size_t size = (size_t)dtype_bytes(d->dtype);
+  size_t count = d->bytes / size;
+  if (!dtype_is_float(d->dtype) || count > INT32_MAX / 16)
+    onnx_fail(c, ERR_ARGUMENT, "%s_as_tensor is no list of floats", name);
+  double *v = arena_array(a, double, count + 1);
+  for (size_t i = 0; i < count; i++)
+    v[i] = value_cast(value_load(d->dtype, (const char *)d->data + i * size), DT_F64).f;
+  *n = (int)count;
+  return v;
+}
+
+const Node *ml_constant(Conversion *c, DType dt, int rows, int columns, const double *v)
+{
+  size_t size = (size_t)dtype_bytes(dt);
+  size_t n = (size_t)(rows ? rows : 1) * (size_t)columns;
+  char *data = arena_alloc(c->im->arena, n * size + 1);
+  for (size_t i = 0; i < n; i++) value_store(value_float(dt, v[i]), data + i * size);
+  return rows ? node_const_copy(c->m, dt, 2, (int64_t[]){rows, columns}, data)
+              : node_const_copy(c->m, dt, 1, (int64_t[]){columns}, data);
+}
+
+const Node *ml_matrix(Conversion *c, const Node *x)
+{
+  DType dt = onnx_dtype_of(c, x);
+  if (dtype_is_string(dt)) onnx_fail(c, ERR_TYPE, "numbers are wanted, not strings");
+  if (!dtype_eq(dt, DT_F64)) x = onnx_cast_to(c, x, DT_F32);
+  int rank = onnx_rank_of(c, x);
+  if (rank != 1 && rank != 2) onnx_fail(c, ERR_SHAPE, "a matrix is wanted, not a tensor of %d dimensions", rank);
+  return rank == 1 ? onnx_unsqueeze(c, x, 0) : x;
+}
+
+const Node *ml_labels(Conversion *c, const char *ints, int64_t *n)
+{
+  int count = 0;
+  const int64_t *v = onnx_attr_ints(c, ints, &count);
+  const Node *strings = onnx_attr_strings(c, "classlabels_strings");
+  if (strings && onnx_static_dim(c, strings, 0)) {
+    *n = onnx_static_dim(c, strings, 0);
+    return strings;
+  }
+  if (!count) onnx_fail(c, ERR_ARGUMENT, "it has no class labels: classlabels_strings or %s is wanted", ints);
+  *n = count;
+  return onnx_const_i64(c, count, v);
+}
+
+/* Positions that are known to be inside, or brought there. */
+static const Node *take_inside(Conversion *c, const Node *x, const Node *index, int axis)
+{
+  return onnx_op2(c, "take", x, index, "axis:I,mode:s", 1, (int64_t[]){axis}, "clip");
+}
+
+const Node *ml_pick(Conversion *c, const Node *labels, const Node *index) { return take_inside(c, labels, index, 0); }
+
+const Node *ml_pick_two(Conversion *c, const Node *labels, int64_t n, const Node *cond)
+{
+  bool strings = dtype_is_string(onnx_dtype_of(c, labels));
+  const Node *yes = strings ? onnx_string_const(c, "1", 1) : onnx_scalar(c, DT_I64, 1);
+  const Node *no = strings ? onnx_string_const(c, "0", 1) : onnx_scalar(c, DT_I64, 0);
+  if (n == 2) {
+    yes = onnx_scalar_of(c, onnx_slice(c, labels, 0, 1, 2));
+    no = onnx_scalar_of(c, onnx_slice(c, labels, 0, 0, 1));
+  }
+  return onnx_where(c, cond, yes, no);
+}
+
+const Node *ml_columns(Conversion *c, const Node *a, const Node *b) { return onnx_concat2(c, a, b, 1); }
+
+/* The inverse of the normal distribution, by Winitzki's formula for that of erf. */
+static const Node *probit(Conversion *c, const Node *y)
+{
+  static const double A = 0.147;
+  static const double TWO_BY_PI_A = 2 / (3.14159 * 0.147);
+  DType dt = onnx_dtype_of(c, y);
+  const Node *one = onnx_scalar(c, dt, 1);
+  const Node *x = onnx_sub(c, onnx_mul(c, onnx_scalar(c, dt, 2), y), one);
+  const Node *log = onnx_op1(c, "log", onnx_mul(c, onnx_sub(c, one, x), onnx_add(c, one, x)), NULL);
+  const Node *v = onnx_add(c, onnx_scalar(c, dt, TWO_BY_PI_A), onnx_mul(c, onnx_scalar(c, dt, 0.5), log));
+  const Node *root = onnx_sqrt(c, onnx_sub(c, onnx_mul(c, v, v), onnx_mul(c, onnx_scalar(c, dt, 1 / A), log)));
+  const Node *size = onnx_mul(c, onnx_scalar(c, dt, sqrt(2)), onnx_sqrt(c, onnx_sub(c, root, v)));
+  return onnx_where(c, onnx_less(c, x, onnx_scalar(c, dt, 0)), onnx_op1(c, "negative", size, NULL), size);
+}
+
+/* Softmax over what is not 0; 0 stays. */
+static const Node *softmax_zero(Conversion *c, const Node *y, int axis)
+{
+  static const double ALMOST = 1e-7;
+  const Node *zero = onnx_scalar_like(c, y, 0);
+  const Node *some = onnx_op2(c, "greater", onnx_op1(c, "abs", y, NULL), onnx_scalar_like(c, y, ALMOST), NULL);
+  const Node *most = onnx_reduce1(c, "max", y, axis, true);
+  const Node *e = onnx_where(c, some, onnx_exp(c, onnx_sub(c, y, most)), zero);
+  return onnx_div(c, e, onnx_reduce1(c, "sum", e, axis, true));
+}
+
+const Node *ml_post(Conversion *c, const Node *y, const char *how)
+{
+  int64_t columns;
+  int axis = onnx_rank_of(c, y) - 1;
+  bool single = onnx_is_static_dim(onnx_dim_of(c, y, axis), &columns) && columns == 1;
+  if (!strcmp(how, "PROBIT")) return probit(c, y);
+  if (!strcmp(how, "NONE")) return y;
+  if (!strcmp(how, "LOGISTIC")) return single ? y : onnx_op1(c, "sigmoid", y, NULL);
+  if (!strcmp(how, "SOFTMAX")) return single ? y : onnx_softmax(c, y, axis);
+  if (!strcmp(how, "SOFTMAX_ZERO")) return single ? y : softmax_zero(c, y, axis);
+  onnx_fail(c, ERR_ARGUMENT, "post_transform is '%s'; it is NONE, LOGISTIC, SOFTMAX, SOFTMAX_ZERO or PROBIT", how);
+}
+
+static const char *post_name(Conversion *c) { return onnx_attr_str(c, "post_transform", "NONE"); }
+
+/* A list as long as a row, or of one for all of it; NULL when it is absent. */
+static const Node *per_feature(Conversion *c, const char *name, const Node *x)
+{
+  int n;
+  int64_t features;
+  const double *v = ml_numbers(c, name, &n);
+  if (!n) return NULL;
+  if (n > 1 && onnx_is_static_dim(onnx_dim_of(c, x, -1), &features) && n != features)
+    onnx_fail(c, ERR_ARGUMENT, "%s has %d elements; 1 or %" PRId64 " are wanted", name, n, features);
+  return ml_constant(c, onnx_dtype_of(c, x), 0, n, v);
+}
+
+/* ---- features ----------------------------------------------------------------------------------------- */
+
+/* Columns that are known when the model is compiled: neighbours are a slice. */
+static const Node *known_columns(Conversion *c, const Node *x, int n, const int64_t *at)
+{
+  int axis = onnx_rank_of(c, x) - 1;
+  int64_t columns = onnx_static_dim(c, x, axis);
+  bool row = n > 0;
+  for (int i = 0; i < n; i++) {
+    if (at[i] < 0 || at[i] >= columns)
+      onnx_fail(c, ERR_ARGUMENT, "column %" PRId64 " is wanted; there are %" PRId64, at[i], columns);
+    row = row && at[i] == at[0] + i;
+  }
+  if (row && n == columns) return x;
+  return row ? onnx_slice(c, x, axis, at[0], at[0] + n) : take_inside(c, x, onnx_const_i64(c, n, at), axis);
+}
 
 /* Columns by number, from the last axis. */
 static const Node *convert_feature_extractor(Conversion *c)
@@ -12,7 +163,12 @@ static const Node *convert_feature_extractor(Conversion *c)
   const Node *x = onnx_in(c, 0);
   const Node *at = onnx_reshape(c, onnx_in(c, 1), 1, (int64_t[]){-1});
   int rank = onnx_rank_of(c, x);
-  const Node *y = onnx_take(c, x, at, rank - 1);
+  int n;
+  int64_t columns;
+  const int64_t *known = onnx_const_ints(c, at, &n);
+  if (rank < 1) onnx_fail(c, ERR_SHAPE, "a scalar has no columns");
+  const Node *y = known && onnx_is_static_dim(onnx_dim_of(c, x, rank - 1), &columns) ? known_columns(c, x, n, known)
+                                                                                     : onnx_take(c, x, at, rank - 1);
   return rank == 1 ? onnx_unsqueeze(c, y, 0) : y;
 }
 
@@ -26,13 +182,69 @@ static const Node *convert_binarizer(Conversion *c)
 static const Node *convert_scaler(Conversion *c)
 {
   const Node *x = onnx_cast_to(c, onnx_in(c, 0), DT_F32);
-  int no = 0;
-  int ns = 0;
-  const float *offset = onnx_attr_floats(c, "offset", &no);
-  const float *scale = onnx_attr_floats(c, "scale", &ns);
-  if (offset) x = onnx_sub(c, x, node_const_copy(c->m, DT_F32, 1, (int64_t[]){no}, offset));
-  return scale ? onnx_mul(c, x, node_const_copy(c->m, DT_F32, 1, (int64_t[]){ns}, scale)) : x;
+  const Node *offset = per_feature(c, "offset", x);
+  const Node *scale = per_feature(c, "scale", x);
+  if (offset) x = onnx_sub(c, x, offset);
+  return scale ? onnx_mul(c, x, scale) : x;
 }
+
+static const Node *convert_normalizer(Conversion *c)
+{
+  const Node *x = onnx_cast_to(c, onnx_in(c, 0), DT_F32);
+  const char *how = onnx_attr_str(c, "norm", "MAX");
+  const Node *by;
+  int axis = onnx_rank_of(c, x) - 1;
+  if (axis < 0 || axis > 1) onnx_fail(c, ERR_SHAPE, "a vector or matrix is wanted");
+  if (!strcmp(how, "MAX")) by = onnx_reduce1(c, "max", x, axis, true);
+  else if (!strcmp(how, "L1")) by = onnx_reduce1(c, "sum", onnx_op1(c, "abs", x, NULL), axis, true);
+  else if (!strcmp(how, "L2")) by = onnx_sqrt(c, onnx_reduce1(c, "sum", onnx_mul(c, x, x), axis, true));
+  else onnx_fail(c, ERR_ARGUMENT, "norm is '%s'; it is MAX, L1 or L2", how);
+  const Node *zero = onnx_op2(c, "equal", by, onnx_scalar_like(c, by, 0), NULL);
+  return onnx_div(c, x, onnx_where(c, zero, onnx_scalar_like(c, by, 1), by)); /* a row of norm 0 stays as it is */
+}
+
+static const Node *convert_imputer(Conversion *c)
+{
+  const Node *x = onnx_in(c, 0);
+  DType dt = onnx_dtype_of(c, x);
+  int ni;
+  const int64_t *ints = onnx_attr_ints(c, "imputed_value_int64s", &ni);
+  bool whole = dtype_is_int(dt);
+  const Node *to =
+      whole && ni ? onnx_cast_to(c, onnx_const_i64(c, ni, ints), dt) : per_feature(c, "imputed_value_floats", x);
+  int64_t features;
+  if (dtype_is_string(dt) || !to || whole != (ni > 0))
+    onnx_fail(c, ERR_ARGUMENT, "imputed_value_%s of 1 or as many elements as there are features is wanted for %s",
+              whole ? "int64s" : "floats", type_text(scratch(c->ctx), x->type));
+  if (ni > 1 && onnx_is_static_dim(onnx_dim_of(c, x, -1), &features) && ni != features)
+    onnx_fail(c, ERR_ARGUMENT, "imputed_value_int64s has %d elements; 1 or %" PRId64 " are wanted", ni, features);
+  double bad = onnx_attr_float(c, "replaced_value_float", 0);
+  const Node *from =
+      whole ? node_scalar(c->m, value_int(dt, onnx_attr_int(c, "replaced_value_int64", 0))) : onnx_scalar(c, dt, bad);
+  const Node *hit = !whole && isnan(bad) ? onnx_op1(c, "isnan", x, NULL) : onnx_op2(c, "equal", x, from, NULL);
+  return onnx_where(c, hit, to, x);
+}
+
+/* Inputs side by side, each cut or filled up with 0 to its number of columns. */
+static const Node *convert_feature_vectorizer(Conversion *c)
+{
+  int n;
+  const int64_t *dims = onnx_attr_ints(c, "inputdimensions", &n);
+  const Node **part = arena_array(c->im->arena, const Node *, c->nin + 1);
+  if (n && n != c->nin) onnx_fail(c, ERR_ARGUMENT, "inputdimensions has %d elements for %d inputs", n, c->nin);
+  for (int i = 0; i < c->nin; i++) {
+    const Node *x = onnx_cast_to(c, onnx_in(c, i), DT_F32);
+    part[i] = onnx_rank_of(c, x) == 1 ? onnx_unsqueeze(c, x, 0) : onnx_flatten_from(c, x, 1);
+    int64_t width = onnx_static_dim(c, part[i], 1);
+    if (n && (dims[i] < 1 || dims[i] > INT32_MAX))
+      onnx_fail(c, ERR_ARGUMENT, "inputdimensions[%d] is %" PRId64 "; a number of columns is wanted", i, dims[i]);
+    if (n && dims[i] < width) part[i] = onnx_slice(c, part[i], 1, 0, dims[i]);
+    if (n && dims[i] > width) part[i] = onnx_pad(c, part[i], 2, (int64_t[]){0, 0}, (int64_t[]){0, dims[i] - width}, 0);
+  }
+  return onnx_concat(c, c->nin, part, 1);
+}
+
+/* ---- categories ---------------------------------------------------------------------------------------- */
 
 /* A list of numbers or strings from whichever attribute carries it. */
 static const Node *label_list(Conversion *c, const char *stem)
@@ -54,309 +266,496 @@ static const Node *label_default(Conversion *c, DType dt)
 {
   const PAttr *t = onnx_attr(c, "default_tensor");
   const PAttr *s = onnx_attr(c, "default_string");
-  if (t && t->t) return onnx_scalar_of(c, onnx_tensor(c->im, t->t, c->name));
+  if (t && t->t) return onnx_scalar_of(c, onnx_cast_to(c, onnx_tensor(c->im, t->t, c->name), dt));
   if (dtype_is_string(dt)) return s ? onnx_string_const(c, s->s.p, s->s.n) : onnx_string_const(c, "_Unused", 7);
   return dtype_is_int(dt) ? node_scalar(c->m, value_int(dt, onnx_attr_int(c, "default_int64", -1)))
                           : onnx_scalar(c, dt, onnx_attr_float(c, "default_float", -0.0));
 }
 
-/* Strings: the place of the last key that matches, 0 for none, in a table that begins with the default. */
-static const Node *look_up(Conversion *c, const Node *x, const Node *keys, const Node *values)
+/* 1 + the place of the first of few keys that is equal, 0 for none. */
+static const Node *place_of(Conversion *c, const Node *x, const Node *keys)
 {
   int rank = onnx_rank_of(c, x);
   int64_t n = onnx_static_dim(c, keys, 0);
-  if (!dtype_is_string(onnx_dtype_of(c, x))) onnx_fail(c, ERR_TYPE, "the keys are strings, the input is not");
-  const Node *place =
-      onnx_arange(c, node_scalar(c->m, value_int(DT_I64, 1)), node_scalar(c->m, value_int(DT_I64, n + 1)),
-                  node_scalar(c->m, value_int(DT_I64, 1)), DT_I64);
-  const Node *at = onnx_where(c, onnx_op2(c, "equal", onnx_unsqueeze(c, x, rank), keys, NULL), place,
-                              node_scalar(c->m, value_int(DT_I64, 0)));
-  const Node *table = onnx_concat2(c, onnx_vector_of(c, label_default(c, onnx_dtype_of(c, values))), values, 0);
-  return onnx_take(c, table, onnx_reduce1(c, "max", at, rank, false), 0);
+  const Node *left =
+      onnx_arange(c, onnx_scalar(c, DT_I64, n), onnx_scalar(c, DT_I64, 0), onnx_scalar(c, DT_I64, -1), DT_I64);
+  const Node *hit = onnx_op2(c, "equal", onnx_unsqueeze(c, x, rank), keys, NULL);
+  if (dtype_is_float(onnx_dtype_of(c, x))) { /* NaN is the key NaN here */
+    const Node *both = onnx_op2(c, "logical_and", onnx_op1(c, "isnan", onnx_unsqueeze(c, x, rank), NULL),
+                                onnx_op1(c, "isnan", keys, NULL), NULL);
+    hit = onnx_op2(c, "logical_or", hit, both, NULL);
+  }
+  const Node *at = onnx_reduce1(c, "max", onnx_where(c, hit, left, onnx_scalar(c, DT_I64, 0)), rank, false);
+  const Node *none = onnx_op2(c, "equal", at, onnx_scalar(c, DT_I64, 0), NULL);
+  return onnx_where(c, none, onnx_scalar(c, DT_I64, 0), onnx_sub(c, onnx_scalar(c, DT_I64, n + 1), at));
 }
 
-/* Each key in turn: the last that matches wins; NaN is equal to NaN here. */
+typedef struct Key {
+  Value v;
+  int64_t at;
+} Key;
+
+static double key_number(const Key *k) { return dtype_is_int(k->v.dtype) ? (double)k->v.i : k->v.f; }
+
+static int by_key(const void *x, const void *y)
+{
+  const Key *a = x;
+  const Key *b = y;
+  if (dtype_is_int(a->v.dtype) && a->v.i != b->v.i) return (a->v.i > b->v.i) - (a->v.i < b->v.i);
+  double u = key_number(a);
+  double v = key_number(b);
+  return u != v ? (u > v) - (u < v) : (a->at > b->at) - (a->at < b->at);
+}
+
+/* The same of many numbers: a search in their order. */
+static const Node *place_among_many(Conversion *c, const Node *x, const Node *keys)
+{
+  const ConstData *d = keys->u.data;
+  int64_t n = onnx_static_dim(c, keys, 0);
+  int64_t m = 0;
+  int64_t nan_at = 0;
+  size_t size = (size_t)dtype_bytes(d->dtype);
+  Key *k = arena_array(c->im->arena, Key, n + 1);
+  for (int64_t i = 0; i < n; i++) {
+    Value v = value_load(d->dtype, (const char *)d->data + (size_t)i * size);
+    bool nan = dtype_is_float(d->dtype) && isnan(v.f);
+    if (nan && !nan_at) nan_at = i + 1;
+    if (!nan) k[m++] = (Key){v, i};
+  }
+  qsort(k, (size_t)m, sizeof *k, by_key);
+  char *sorted = arena_alloc(c->im->arena, (size_t)(m + 1) * size);
+  int64_t *at = arena_array(c->im->arena, int64_t, m + 1);
+  for (int64_t i = 0; i < m; i++) {
+    value_store(k[i].v, sorted + (size_t)i * size);
+    at[i] = k[i].at + 1;
+  }
+  const Node *list = node_const_copy(c->m, d->dtype, 1, (int64_t[]){m}, sorted);
+  const Node *found = onnx_op2(c, "searchsorted", list, x, "dtype:t", DT_I64);
+  const Node *inside = onnx_min2(c, found, onnx_scalar(c, DT_I64, m - 1));
+  const Node *hit = onnx_op2(c, "equal", take_inside(c, list, inside, 0), x, NULL);
+  const Node *place =
+      onnx_where(c, hit, take_inside(c, onnx_const_i64(c, (int)m, at), inside, 0), onnx_scalar(c, DT_I64, 0));
+  return nan_at ? onnx_where(c, onnx_op1(c, "isnan", x, NULL), onnx_scalar(c, DT_I64, nan_at), place) : place;
+}
+
+/* The value of the first key that is equal; otherwise the default. */
+static const Node *look_up(Conversion *c, const Node *x, const Node *keys, const Node *values, const Node *otherwise)
+{
+  enum { FEW = 16 };
+  DType dt = onnx_dtype_of(c, x);
+  int64_t n = onnx_static_dim(c, keys, 0);
+  if (n != onnx_static_dim(c, values, 0) || n > INT32_MAX / 2)
+    onnx_fail(c, ERR_ARGUMENT, "%" PRId64 " keys and %" PRId64 " values do not fit", n, onnx_static_dim(c, values, 0));
+  if (dtype_is_string(dt) != dtype_is_string(onnx_dtype_of(c, keys)) && n)
+    onnx_fail(c, ERR_TYPE, "the keys are %sstrings, the input is %s", dtype_is_string(dt) ? "not " : "",
+              type_text(scratch(c->ctx), x->type));
+  if (!n) keys = node_const_copy(c->m, dt, 1, (int64_t[]){0}, ""), n = 0;
+  if (!dtype_is_string(dt)) keys = onnx_cast_to(c, keys, dt);
+  const Node *table = onnx_concat2(c, onnx_vector_of(c, otherwise), values, 0);
+  if (!n) return take_inside(c, table, onnx_cast_to(c, onnx_op2(c, "not_equal", x, x, NULL), DT_I64), 0);
+  bool many = n > FEW && !dtype_is_string(dt) && keys->kind == N_CONST;
+  return take_inside(c, table, many ? place_among_many(c, x, keys) : place_of(c, x, keys), 0);
+}
+
 static const Node *convert_label_encoder(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *keys = label_list(c, "keys");
   const Node *values = label_list(c, "values");
-  const Node *y;
-  int64_t n = onnx_static_dim(c, keys, 0);
-  if (n != onnx_static_dim(c, values, 0) || (n > 4096 && !dtype_is_string(onnx_dtype_of(c, keys))))
-    onnx_fail(c, ERR_ARGUMENT, "%" PRId64 " keys and %" PRId64 " values do not fit", n, onnx_static_dim(c, values, 0));
-  if (n && dtype_is_string(onnx_dtype_of(c, keys))) return look_up(c, x, keys, values);
-  y = label_default(c, onnx_dtype_of(c, values));
-  keys = onnx_cast_to(c, keys, onnx_dtype_of(c, x));
-  for (int64_t i = 0; i < n; i++) {
-    const Node *key = onnx_scalar_of(c, onnx_slice(c, keys, 0, i, i + 1));
-    const Node *hit = onnx_op2(c, "equal", x, key, NULL);
-    double k;
-    if (dtype_is_float(onnx_dtype_of(c, x)) && onnx_const_float(c, key, &k) && isnan(k))
-      hit = onnx_op1(c, "isnan", x, NULL);
-    y = onnx_where(c, hit, onnx_scalar_of(c, onnx_slice(c, values, 0, i, i + 1)), y);
-  }
-  return y;
+  return look_up(c, onnx_in(c, 0), label_list(c, "keys"), values, label_default(c, onnx_dtype_of(c, values)));
 }
 
-/* What turns scores into the result. */
-static const Node *post_transform(Conversion *c, const Node *y)
+static const Node *count_up(Conversion *c, int64_t n)
 {
-  const char *how = onnx_attr_str(c, "post_transform", "NONE");
-  if (!strcmp(how, "NONE")) return y;
-  if (!strcmp(how, "LOGISTIC")) return onnx_op1(c, "sigmoid", y, NULL);
-  if (!strcmp(how, "SOFTMAX")) return onnx_softmax(c, y, onnx_rank_of(c, y) - 1);
-  onnx_fail(c, ERR_UNSUPPORTED, "post_transform '%s' is not supported; NONE, LOGISTIC and SOFTMAX are", how);
+  return onnx_arange(c, onnx_scalar(c, DT_I64, 0), onnx_scalar(c, DT_I64, n), onnx_scalar(c, DT_I64, 1), DT_I64);
 }
 
-/* x · coefficients (targets, features), plus intercepts. */
+/* Version 1: names to their places, or places to names. */
+static const Node *convert_label_encoder_1(Conversion *c)
+{
+  const Node *x = onnx_in(c, 0);
+  const Node *names = onnx_attr_strings(c, "classes_strings");
+  if (!names) onnx_fail(c, ERR_ARGUMENT, "it has no classes_strings");
+  const Node *places = count_up(c, onnx_static_dim(c, names, 0));
+  bool named = dtype_is_string(onnx_dtype_of(c, x));
+  return look_up(c, x, named ? names : places, named ? places : names, label_default(c, named ? DT_I64 : DT_STRING));
+}
+
+static const Node *convert_category_mapper(Conversion *c)
+{
+  const Node *x = onnx_in(c, 0);
+  const Node *names = onnx_attr_strings(c, "cats_strings");
+  int n;
+  const int64_t *v = onnx_attr_ints(c, "cats_int64s", &n);
+  if (!names || !v) onnx_fail(c, ERR_ARGUMENT, "cats_strings and cats_int64s are wanted");
+  const Node *ints = onnx_const_i64(c, n, v);
+  bool named = dtype_is_string(onnx_dtype_of(c, x));
+  return look_up(c, x, named ? names : ints, named ? ints : names, label_default(c, named ? DT_I64 : DT_STRING));
+}
+
+/* x where the condition holds; elsewhere the run is refused: a slice along a new axis takes one item or none, and
+ * squeezing wants one. */
+static const Node *only_if(Conversion *c, const Node *cond, const Node *x)
+{
+  const Node *wide = onnx_op1(c, "expand_dims", x, "axis:i,num_newaxis:i", 0, 2);
+  const Node *end = onnx_unsqueeze(c, onnx_cast_to(c, onnx_scalar_of(c, cond), DT_I64), 0);
+  return onnx_squeeze(c, onnx_squeeze(c, onnx_slice_to(c, wide, 0, onnx_const_i64(c, 1, (int64_t[]){0}), end), 0), 0);
+}
+
+static const Node *convert_one_hot(Conversion *c)
+{
+  const Node *x = onnx_in(c, 0);
+  int n;
+  int rank = onnx_rank_of(c, x);
+  const int64_t *ints = onnx_attr_ints(c, "cats_int64s", &n);
+  const Node *cats = dtype_is_string(onnx_dtype_of(c, x)) ? onnx_attr_strings(c, "cats_strings")
+                     : ints                               ? onnx_const_i64(c, n, ints)
+                                                          : NULL;
+  if (!cats || !onnx_static_dim(c, cats, 0))
+    onnx_fail(c, ERR_ARGUMENT, "it has no categories for %s", type_text(scratch(c->ctx), x->type));
+  if (!dtype_is_string(onnx_dtype_of(c, x))) x = onnx_cast_to(c, x, DT_I64);
+  const Node *hit = onnx_op2(c, "equal", onnx_unsqueeze(c, x, rank), cats, NULL);
+  const Node *y = onnx_cast_to(c, hit, DT_F32);
+  if (onnx_attr_int(c, "zeros", 1)) return y;
+  const Node *known = onnx_op1(c, "any", hit, "axis:I", 1, (int64_t[]){rank});
+  return only_if(c, onnx_op1(c, "all", known, NULL), y);
+}
+
+/* ---- maps ------------------------------------------------------------------------------------------------ */
+
+static void map_in(Conversion *c, const Node **keys, const Node **values)
+{
+  const Node *x = onnx_in(c, 0);
+  if (x->type->kind != TY_TUPLE) onnx_fail(c, ERR_TYPE, "a map is wanted, not %s", type_text(scratch(c->ctx), x->type));
+  *keys = node_get(c->m, x, 0);
+  *values = node_get(c->m, x, 1);
+}
+
+/* The values of some keys, `otherwise` of those that the map does not have; (1, keys). */
+static const Node *values_of(Conversion *c, const Node *wanted, const Node *keys, const Node *values,
+                             const Node *otherwise)
+{
+  const Node *hit = onnx_op2(c, "equal", onnx_unsqueeze(c, wanted, 1), keys, NULL);
+  const Node *count = onnx_scalar_of(c, onnx_shape_part(c, keys, 0, 1));
+  const Node *place = onnx_add(c, onnx_iota(c, count, DT_I64), onnx_scalar(c, DT_I64, 1));
+  const Node *at = onnx_reduce1(c, "sum", onnx_where(c, hit, place, onnx_scalar(c, DT_I64, 0)), 1, false);
+  return onnx_unsqueeze(c, take_inside(c, onnx_concat2(c, onnx_vector_of(c, otherwise), values, 0), at, 0), 0);
+}
+
+static const Node *nothing(Conversion *c, DType dt)
+{
+  return dtype_is_string(dt) ? onnx_string_const(c, "", 0) : onnx_scalar(c, dt, 0);
+}
+
+static const Node *convert_dict_vectorizer(Conversion *c)
+{
+  const Node *keys, *values;
+  int n;
+  map_in(c, &keys, &values);
+  const int64_t *ints = onnx_attr_ints(c, "int64_vocabulary", &n);
+  const Node *words = dtype_is_string(onnx_dtype_of(c, keys)) ? onnx_attr_strings(c, "string_vocabulary")
+                      : ints                                  ? onnx_const_i64(c, n, ints)
+                                                              : NULL;
+  if (!words) onnx_fail(c, ERR_ARGUMENT, "it has no vocabulary for keys of %s", type_text(scratch(c->ctx), keys->type));
+  return values_of(c, words, keys, values, nothing(c, onnx_dtype_of(c, values)));
+}
+
+static const Node *convert_cast_map(Conversion *c)
+{
+  enum { MOST = 1 << 28 };
+  const Node *keys, *values;
+  map_in(c, &keys, &values);
+  const char *to = onnx_attr_str(c, "cast_to", "TO_FLOAT");
+  const char *form = onnx_attr_str(c, "map_form", "DENSE");
+  int64_t n = onnx_attr_int(c, "max_map", 1);
+  if (dtype_is_string(onnx_dtype_of(c, keys)))
+    onnx_fail(c, ERR_TYPE, "the keys of the map are strings; int64 are wanted");
+  if (strcmp(to, "TO_FLOAT") && strcmp(to, "TO_INT64") && strcmp(to, "TO_STRING"))
+    onnx_fail(c, ERR_ARGUMENT, "cast_to is '%s'; it is TO_FLOAT, TO_INT64 or TO_STRING", to);
+  DType dt = !strcmp(to, "TO_FLOAT") ? DT_F32 : !strcmp(to, "TO_INT64") ? DT_I64 : DT_STRING;
+  values = onnx_cast_to(c, values, dt);
+  if (!strcmp(form, "DENSE"))
+    return onnx_unsqueeze(c, onnx_take(c, values, onnx_op1(c, "argsort", keys, "dtype:t", DT_I64), 0), 0);
+  if (strcmp(form, "SPARSE")) onnx_fail(c, ERR_ARGUMENT, "map_form is '%s'; it is DENSE or SPARSE", form);
+  if (n < 1 || n > MOST) onnx_fail(c, ERR_ARGUMENT, "max_map is %" PRId64 "; 1 to %d are possible", n, MOST);
+  return values_of(c, count_up(c, n), keys, values,
+                   dtype_is_string(dt) ? onnx_string_const(c, "0", 1) : onnx_scalar(c, dt, 0));
+}
+
+static const Node *convert_zip_map(Conversion *c)
+{
+  const Node *x = onnx_in(c, 0);
+  int64_t n;
+  int64_t columns;
+  const Node *labels = ml_labels(c, "classlabels_int64s", &n);
+  int rank = onnx_rank_of(c, x);
+  if (rank != 1 && rank != 2) onnx_fail(c, ERR_SHAPE, "a vector or matrix is wanted");
+  if (onnx_is_static_dim(onnx_dim_of(c, x, -1), &columns) && columns != n)
+    onnx_fail(c, ERR_SHAPE, "there are %" PRId64 " class labels for %" PRId64 " columns", n, columns);
+  return node_tuple(c->m, 2, (const Node *[]){labels, rank == 1 ? onnx_unsqueeze(c, x, 0) : x});
+}
+
+/* ---- linear models ---------------------------------------------------------------------------------------- */
+
+/* x · rows of `name` (rows, features), plus offsets. */
+static const Node *linear(Conversion *c, const Node *x, const char *name, int64_t rows, const char *offsets)
+{
+  int nc;
+  int nb;
+  const double *w = ml_numbers(c, name, &nc);
+  const double *b = ml_numbers(c, offsets, &nb);
+  int64_t features = onnx_static_dim(c, x, 1);
+  if (rows < 1 || nc % rows || nc / rows != features)
+    onnx_fail(c, ERR_SHAPE, "%d %s do not make %" PRId64 " rows of %" PRId64 " features", nc, name, rows, features);
+  if (nb && nb != rows) onnx_fail(c, ERR_SHAPE, "%d %s are given for %" PRId64 " rows of %s", nb, offsets, rows, name);
+  const Node *y = onnx_op2(c, "nn.dense", x, ml_constant(c, onnx_dtype_of(c, x), (int)rows, (int)features, w), NULL);
+  return nb ? onnx_add(c, y, ml_constant(c, onnx_dtype_of(c, x), 0, nb, b)) : y;
+}
+
+static const Node *float_matrix(Conversion *c) { return onnx_cast_to(c, ml_matrix(c, onnx_in(c, 0)), DT_F32); }
+
 static const Node *convert_linear_regressor(Conversion *c)
 {
-  const Node *x = onnx_cast_to(c, onnx_in(c, 0), DT_F32);
-  int nc = 0;
-  int ni = 0;
-  const float *w = onnx_attr_floats(c, "coefficients", &nc);
-  const float *b = onnx_attr_floats(c, "intercepts", &ni);
-  int64_t targets = onnx_attr_int(c, "targets", 1);
-  if (onnx_rank_of(c, x) == 1) x = onnx_unsqueeze(c, x, 0);
+  return ml_post(c, linear(c, float_matrix(c), "coefficients", onnx_attr_int(c, "targets", 1), "intercepts"),
+                 post_name(c));
+}
+
+/* Scores of two classes of the one that there is, of the second class: 1 - s and s, or -s and s. */
+static const Node *two_columns(Conversion *c, const Node *s, const char *how, bool sign)
+{
+  const Node *one = ml_post(c, s, how); /* the name is checked; only LOGISTIC and PROBIT mean anything here */
+  bool probit = !strcmp(how, "PROBIT");
+  if (!strcmp(how, "LOGISTIC")) one = onnx_op1(c, "sigmoid", s, NULL);
+  if (probit) one = s;
+  const Node *other = sign ? onnx_op1(c, "negative", one, NULL) : onnx_sub(c, onnx_scalar(c, DT_F32, 1), one);
+  const Node *both = ml_columns(c, other, one);
+  return probit ? ml_post(c, both, how) : both;
+}
+
+static const Node *convert_linear_classifier(Conversion *c)
+{
+  int n;
+  int64_t classes;
+  const char *how = post_name(c);
+  const Node *x = float_matrix(c);
+  const Node *labels = ml_labels(c, "classlabels_ints", &classes);
+  ml_numbers(c, "coefficients", &n);
+  int64_t rows = n / (onnx_static_dim(c, x, 1) > 0 ? onnx_static_dim(c, x, 1) : 1);
+  if (rows != classes && !(rows == 1 && classes == 2))
+    onnx_fail(c, ERR_ARGUMENT, "%d coefficients make %" PRId64 " rows for %" PRId64 " class labels", n, rows, classes);
+  const Node *s = linear(c, x, "coefficients", rows, "intercepts");
+  if (rows > 1) {
+    c->out[0] = ml_pick(c, labels, onnx_op1(c, "argmax", s, "axis:I", 1, (int64_t[]){1}));
+    c->out[1] = ml_post(c, s, how);
+    return NULL;
+  }
+  c->out[0] =
+      ml_pick_two(c, labels, classes, onnx_op2(c, "greater", onnx_squeeze(c, s, 1), onnx_scalar(c, DT_F32, 0), NULL));
+  c->out[1] = classes == 2 ? two_columns(c, s, how, false) : ml_post(c, s, how);
+  return NULL;
+}
+
+/* ---- support vectors ----------------------------------------------------------------------------------------- */
+
+/* The kernel of x with each support vector: (rows, vectors). */
+static const Node *kernel(Conversion *c, const Node *x, int64_t vectors)
+{
+  static const double plain[3];
+  int n;
+  int np;
   int64_t features = onnx_static_dim(c, x, 1);
-  if (!w || targets < 1 || nc / targets != features || nc % targets)
-    onnx_fail(c, ERR_SHAPE, "%d coefficients do not make %" PRId64 " targets of %" PRId64 " features", nc, targets,
-              features);
-  if (b && ni != targets) onnx_fail(c, ERR_SHAPE, "%d intercepts are given for %" PRId64 " targets", ni, targets);
-  const Node *y = onnx_op2(c, "nn.dense", x, node_const_copy(c->m, DT_F32, 2, (int64_t[]){targets, features}, w), NULL);
-  if (b) y = onnx_add(c, y, node_const_copy(c->m, DT_F32, 1, (int64_t[]){ni}, b));
-  return post_transform(c, y);
+  const char *kind = onnx_attr_str(c, "kernel_type", "LINEAR");
+  const double *sv = ml_numbers(c, "support_vectors", &n);
+  const double *p = ml_numbers(c, "kernel_params", &np);
+  if (np && np != 3)
+    onnx_fail(c, ERR_ARGUMENT, "kernel_params has %d elements; gamma, coef0 and degree are wanted", np);
+  if (!np) p = plain;
+  if (n % vectors || n / vectors != features)
+    onnx_fail(c, ERR_SHAPE, "support_vectors has %d elements; %" PRId64 " vectors of %" PRId64 " features are wanted",
+              n, vectors, features);
+  if (!strcmp(kind, "RBF")) {
+    double *turned = arena_array(c->im->arena, double, n + 1); /* side by side for each feature: (features, vectors) */
+    for (int64_t v = 0; v < vectors; v++)
+      for (int64_t k = 0; k < features; k++) turned[k * vectors + v] = sv[v * features + k];
+    const Node *d = onnx_sub(c, onnx_unsqueeze(c, x, 2), ml_constant(c, DT_F32, (int)features, (int)vectors, turned));
+    return onnx_exp(c, onnx_mul(c, onnx_scalar(c, DT_F32, -p[0]), onnx_reduce1(c, "sum", onnx_mul(c, d, d), 1, false)));
+  }
+  const Node *y = onnx_op2(c, "nn.dense", x, ml_constant(c, DT_F32, (int)vectors, (int)features, sv), NULL);
+  if (!strcmp(kind, "LINEAR")) return y;
+  y = onnx_add(c, onnx_mul(c, onnx_scalar(c, DT_F32, p[0]), y), onnx_scalar(c, DT_F32, p[1]));
+  if (!strcmp(kind, "SIGMOID")) return onnx_op1(c, "tanh", y, NULL);
+  if (strcmp(kind, "POLY")) onnx_fail(c, ERR_ARGUMENT, "kernel_type is '%s'; it is LINEAR, POLY, RBF or SIGMOID", kind);
+  if (p[2] == 2) return onnx_mul(c, y, y);
+  return p[2] == 3 ? onnx_mul(c, onnx_mul(c, y, y), y) : onnx_op2(c, "power", y, onnx_scalar(c, DT_F32, p[2]), NULL);
 }
 
-/* ---- trees ------------------------------------------------------------------------------------ */
+static const double *rho_of(Conversion *c, int64_t least, int *n)
+{
+  const double *rho = ml_numbers(c, "rho", n);
+  if (*n < least) onnx_fail(c, ERR_ARGUMENT, "rho has %d elements, %" PRId64 " are wanted", *n, least);
+  return rho;
+}
 
-/* Nodes and, behind them, leaves in one numbering; a leaf is its own successor, so that as many
- * steps as the deepest tree has lead every row and tree to a leaf. */
-typedef struct Trees {
-  int nnode, nleaf, nroot, depth;
-  DType dt;
-  const Node *root; /* (1, trees) */
-  const Node *feature, *split, *mode, *missing, *yes, *no, *weight, *target;
-  /* (nodes + leaves, most members), NaN where there are fewer; NULL: no sets */
-  const Node *members;
-  bool has_mode[7];
-} Trees;
-
-static const int64_t *tree_ints(Conversion *c, const char *name, int count, int64_t limit)
+static const Node *convert_svm_regressor(Conversion *c)
 {
   int n;
-  const int64_t *v = onnx_attr_ints(c, name, &n);
-  if (!v || n != count) onnx_fail(c, ERR_ARGUMENT, "%s has %d elements, %d are wanted", name, v ? n : 0, count);
-  for (int i = 0; i < n; i++)
-    if (v[i] < 0 || v[i] >= limit)
-      onnx_fail(c, ERR_ARGUMENT, "%s[%d] is %" PRId64 "; it is 0 to %" PRId64, name, i, v[i], limit - 1);
-  return v;
+  int nrho;
+  const Node *x = float_matrix(c);
+  int64_t vectors = onnx_attr_int(c, "n_supports", 0);
+  const double *w = ml_numbers(c, "coefficients", &n);
+  const double *rho = rho_of(c, 1, &nrho);
+  if (vectors < 0) onnx_fail(c, ERR_ARGUMENT, "n_supports is %" PRId64, vectors);
+  const Node *k = vectors ? kernel(c, x, vectors) : x;
+  int64_t wanted = onnx_static_dim(c, k, 1);
+  if (n != wanted) onnx_fail(c, ERR_SHAPE, "coefficients has %d elements, %" PRId64 " are wanted", n, wanted);
+  const Node *y = onnx_op2(c, "nn.dense", k, ml_constant(c, DT_F32, 1, n, w), NULL);
+  y = onnx_add(c, y, onnx_scalar(c, DT_F32, rho[0]));
+  if (!onnx_attr_int(c, "one_class", 0)) return ml_post(c, y, post_name(c));
+  return onnx_where(c, onnx_op2(c, "greater", y, onnx_scalar(c, DT_F32, 0), NULL), onnx_scalar(c, DT_F32, 1),
+                    onnx_scalar(c, DT_F32, -1));
 }
 
-static const ConstData *tree_tensor(Conversion *c, const char *name, int *count)
-{
-  const PAttr *a = onnx_attr(c, name);
-  if (!a || !a->t) onnx_fail(c, ERR_ARGUMENT, "%s is missing", name);
-  const ConstData *d = onnx_tensor(c->im, a->t, c->name)->u.data;
-  int64_t n = (int64_t)(d->bytes / (size_t)dtype_bytes(d->dtype));
-  if (n > INT32_MAX / 2 || dtype_is_string(d->dtype))
-    onnx_fail(c, ERR_ARGUMENT, "%s has %" PRId64 " elements of a kind that trees do not have", name, n);
-  *count = (int)n;
-  return d;
-}
+typedef struct Svc {
+  int64_t classes, pairs, vectors;
+  const int64_t *count; /* support vectors of each class */
+} Svc;
 
-static Value tree_value(const ConstData *d, int i)
+/* What the kernel of each support vector counts for each pair of classes i < j: of a vector of class i its
+ * coefficient against j, of one of class j that against i; (pairs, vectors). */
+static const Node *pair_weights(Conversion *c, const Svc *s)
 {
-  return value_load(d->dtype, (const char *)d->data + (size_t)i * (size_t)dtype_bytes(d->dtype));
-}
-
-/* Floats of a tensor behind each other, and `more` zeros. */
-static const Node *tree_floats(Conversion *c, DType dt, const ConstData *d, int n, int before, int after)
-{
-  size_t size = (size_t)dtype_bytes(dt);
-  char *v = arena_alloc(c->im->arena, (size_t)(n + before + after) * size + 1);
-  for (int i = 0; i < n; i++) value_store(value_cast(tree_value(d, i), dt), v + (size_t)(before + i) * size);
-  return node_const_copy(c->m, dt, 1, (int64_t[]){before + n + after}, v);
-}
-
-static const Node *tree_table(Conversion *c, const int64_t *v, int n, int after)
-{
-  int64_t *all = arena_array(c->im->arena, int64_t, n + after + 1);
-  for (int i = 0; i < n; i++) all[i] = v[i];
-  return onnx_const_i64(c, n + after, all);
-}
-
-/* Children in the common numbering. */
-static int64_t *tree_children(Conversion *c, const char *ids, const char *leaves, int nnode, int nleaf)
-{
-  const int64_t *is_leaf = tree_ints(c, leaves, nnode, 2);
-  const int64_t *id = tree_ints(c, ids, nnode, nnode > nleaf ? nnode : nleaf);
-  int64_t *to = arena_array(c->im->arena, int64_t, nnode + nleaf + 1);
-  for (int i = 0; i < nnode; i++) {
-    if (id[i] >= (is_leaf[i] ? nleaf : nnode))
-      onnx_fail(c, ERR_ARGUMENT, "%s[%d] is %" PRId64 ", there are %d %s", ids, i, id[i], is_leaf[i] ? nleaf : nnode,
-                is_leaf[i] ? "leaves" : "nodes");
-    to[i] = id[i] + (is_leaf[i] ? nnode : 0);
-  }
-  for (int i = 0; i < nleaf; i++) to[nnode + i] = nnode + i;
-  return to;
-}
-
-/* Steps from the roots until only leaves are left; a level at a time, so a cycle never ends. */
-static int tree_depth(Conversion *c, const Trees *t, const int64_t *root, const int64_t *yes, const int64_t *no)
-{
-  enum { DEEPEST = 128 };
-  bool *now = arena_array(c->im->arena, bool, t->nnode + 1);
-  for (int i = 0; i < t->nroot; i++) now[root[i]] = true;
-  for (int depth = 0; depth <= DEEPEST; depth++) {
-    bool any = false;
-    bool *next = arena_array(c->im->arena, bool, t->nnode + 1);
-    for (int i = 0; i < t->nnode; i++) {
-      any = any || now[i];
-      if (now[i] && yes[i] < t->nnode) next[yes[i]] = true;
-      if (now[i] && no[i] < t->nnode) next[no[i]] = true;
+  int n;
+  const double *w = ml_numbers(c, "coefficients", &n);
+  if (n < (s->classes - 1) * s->vectors)
+    onnx_fail(c, ERR_SHAPE, "coefficients has %d elements, %" PRId64 " are wanted", n, (s->classes - 1) * s->vectors);
+  double *v = arena_array(c->im->arena, double,
+                          mem_size_mul(c->ctx, (size_t)s->pairs, (size_t)s->vectors, "the coefficients") + 1);
+  int64_t pair = 0;
+  int64_t begin_i = 0;
+  for (int64_t i = 0; i < s->classes; begin_i += s->count[i++]) {
+    int64_t begin_j = begin_i + s->count[i];
+    for (int64_t j = i + 1; j < s->classes; begin_j += s->count[j++], pair++) {
+      for (int64_t k = 0; k < s->count[i]; k++)
+        v[pair * s->vectors + begin_i + k] = w[(j - 1) * s->vectors + begin_i + k];
+      for (int64_t k = 0; k < s->count[j]; k++) v[pair * s->vectors + begin_j + k] = w[i * s->vectors + begin_j + k];
     }
-    if (!any) return depth;
-    now = next;
   }
-  onnx_fail(c, ERR_UNSUPPORTED, "a tree is deeper than %d nodes, or goes round", DEEPEST);
+  return ml_constant(c, DT_F32, (int)s->pairs, (int)s->vectors, v);
 }
 
-/* membership_values: the members of each set in the order of the nodes, NaN behind each set. */
-static const Node *tree_members(Conversion *c, const Trees *t, const ConstData *mode)
+/* The class that wins most pairs, the first among equals.  i wins against j where the score is above 0. */
+static const Node *most_votes(Conversion *c, const Svc *s, const Node *scores)
 {
-  enum { MEMBER = 6 };
+  Arena *a = c->im->arena;
+  double *first = arena_array(a, double, s->classes * s->pairs + 1);
+  double *always = arena_array(a, double, s->classes + 1);
+  int64_t pair = 0;
+  for (int64_t i = 0; i < s->classes; i++)
+    for (int64_t j = i + 1; j < s->classes; j++, pair++) {
+      first[i * s->pairs + pair] = 1;
+      first[j * s->pairs + pair] = -1;
+      always[j] += 1;
+    }
+  const Node *won = onnx_cast_to(c, onnx_op2(c, "greater", scores, onnx_scalar(c, DT_F32, 0), NULL), DT_F32);
+  const Node *votes = onnx_op2(c, "nn.dense", won, ml_constant(c, DT_F32, (int)s->classes, (int)s->pairs, first), NULL);
+  votes = onnx_add(c, votes, ml_constant(c, DT_F32, 0, (int)s->classes, always));
+  return onnx_op1(c, "argmax", votes, "axis:I", 1, (int64_t[]){1});
+}
+
+/* Platt's sigmoid of each pair, then the classes. */
+static const Node *probabilities(Conversion *c, const Svc *s, const Node *scores)
+{
+  static const double LEAST = 1e-7;
+  int na;
+  int nb;
+  const double *a = ml_numbers(c, "prob_a", &na);
+  const double *b = ml_numbers(c, "prob_b", &nb);
+  if (na < s->pairs || nb < s->pairs)
+    onnx_fail(c, ERR_ARGUMENT, "prob_a has %d and prob_b %d elements, %" PRId64 " are wanted", na, nb, s->pairs);
+  int n = (int)s->pairs;
+  const Node *v = onnx_add(c, onnx_mul(c, scores, ml_constant(c, DT_F32, 0, n, a)), ml_constant(c, DT_F32, 0, n, b));
+  const Node *p = onnx_op1(c, "sigmoid", onnx_op1(c, "negative", v, NULL), NULL);
+  return onnx_op1(c, "ml.pairwise_probability", onnx_op1(c, "clip", p, "a_min:f,a_max:f", LEAST, 1 - LEAST), NULL);
+}
+
+/* Without support vectors: one row of coefficients for each class. */
+static void linear_svm(Conversion *c, const Node *x, const Node *labels, int64_t classes)
+{
   int n;
-  int width = 1;
-  int at = 0;
-  const ConstData *d = tree_tensor(c, "membership_values", &n);
-  for (int i = 0, run = 0; i < n; i++) {
-    run = isnan(tree_value(d, i).f) ? 0 : run + 1;
-    if (run > width) width = run;
+  int nrho;
+  int np;
+  const double *w = ml_numbers(c, "coefficients", &n);
+  bool positive = true;
+  for (int i = 0; i < n; i++) positive = positive && w[i] >= 0;
+  ml_numbers(c, "prob_a", &np);
+  const double *rho = rho_of(c, 1, &nrho);
+  const Node *s = onnx_add(c, linear(c, x, "coefficients", classes, ""), onnx_scalar(c, DT_F32, rho[0]));
+  const Node *best = ml_pick(c, labels, onnx_op1(c, "argmax", s, "axis:I", 1, (int64_t[]){1}));
+  if (classes == 2 && !np) {
+    const Node *most = onnx_reduce1(c, "max", s, 1, false);
+    const Node *second =
+        onnx_op2(c, positive ? "greater_equal" : "greater", most, onnx_scalar(c, DT_F32, positive ? 0.5 : 0), NULL);
+    best = onnx_where(c, second, onnx_scalar_of(c, onnx_slice(c, labels, 0, 1, 2)), best);
   }
-  int64_t rows = t->nnode + t->nleaf;
-  size_t size = (size_t)dtype_bytes(t->dt);
-  char *v =
-      arena_alloc(c->im->arena, mem_size_mul(c->ctx, mem_size_mul(c->ctx, (size_t)rows, (size_t)width, "the members"),
-                                             size, "the members"));
-  for (int64_t i = 0; i < rows * width; i++) value_store(value_float(t->dt, (double)NAN), v + (size_t)i * size);
-  for (int i = 0; i < t->nnode; i++) {
-    if (tree_value(mode, i).i != MEMBER) continue;
-    if (at >= n) onnx_fail(c, ERR_ARGUMENT, "membership_values has no set for node %d", i);
-    for (int k = 0; at < n && !isnan(tree_value(d, at).f); k++, at++)
-      value_store(value_cast(tree_value(d, at), t->dt), v + (size_t)(i * width + k) * size);
-    at++;
-  }
-  return node_const_copy(c->m, t->dt, 2, (int64_t[]){rows, width}, v);
+  c->out[0] = best;
+  c->out[1] = ml_post(c, s, post_name(c));
 }
 
-static Trees read_trees(Conversion *c, DType dt, int64_t targets, int64_t features)
+static const Node *convert_svm_classifier(Conversion *c)
 {
-  Trees t = {.dt = dt};
-  int nmode;
-  const ConstData *split = tree_tensor(c, "nodes_splits", &t.nnode);
-  const ConstData *mode = tree_tensor(c, "nodes_modes", &nmode);
-  const ConstData *weight = tree_tensor(c, "leaf_weights", &t.nleaf);
-  const int64_t *root = onnx_attr_ints(c, "tree_roots", &t.nroot);
-  if (!t.nnode || !t.nleaf || !root || !t.nroot || nmode != t.nnode || !dtype_is_int(mode->dtype) ||
-      !dtype_is_float(split->dtype) || !dtype_is_float(weight->dtype))
-    onnx_fail(c, ERR_ARGUMENT, "%d nodes with %d modes, %d leaves and %d roots make no trees", t.nnode, nmode, t.nleaf,
-              t.nroot);
-  root = tree_ints(c, "tree_roots", t.nroot, t.nnode);
-  int64_t *yes = tree_children(c, "nodes_truenodeids", "nodes_trueleafs", t.nnode, t.nleaf);
-  int64_t *no = tree_children(c, "nodes_falsenodeids", "nodes_falseleafs", t.nnode, t.nleaf);
-  t.depth = tree_depth(c, &t, root, yes, no);
-  int64_t *modes = arena_array(c->im->arena, int64_t, t.nnode + 1);
-  int64_t *target = arena_array(c->im->arena, int64_t, t.nnode + t.nleaf + 1);
-  for (int i = 0; i < t.nnode; i++) {
-    modes[i] = tree_value(mode, i).i;
-    if (modes[i] < 0 || modes[i] > 6)
-      onnx_fail(c, ERR_ARGUMENT, "nodes_modes[%d] is %" PRId64 "; it is 0 to 6", i, modes[i]);
-    t.has_mode[modes[i]] = true;
+  enum { MOST_CLASSES = 4096 };
+  int n;
+  int nrho;
+  int np;
+  Svc s = {0};
+  const char *how = post_name(c);
+  const Node *x = float_matrix(c);
+  const Node *labels = ml_labels(c, "classlabels_ints", &s.classes);
+  s.count = onnx_attr_ints(c, "vectors_per_class", &n);
+  for (int i = 0; i < n; i++) {
+    if (s.count[i] < 0 || s.count[i] > INT32_MAX / 64)
+      onnx_fail(c, ERR_ARGUMENT, "vectors_per_class[%d] is %" PRId64, i, s.count[i]);
+    s.vectors += s.count[i];
   }
-  memcpy(target + t.nnode, tree_ints(c, "leaf_targetids", t.nleaf, targets), (size_t)t.nleaf * sizeof *target);
-  t.root = onnx_reshape(c, onnx_const_i64(c, t.nroot, root), 2, (int64_t[]){1, t.nroot});
-  t.feature = tree_table(c, tree_ints(c, "nodes_featureids", t.nnode, features), t.nnode, t.nleaf);
-  t.mode = tree_table(c, modes, t.nnode, t.nleaf);
-  if (onnx_attr(c, "nodes_missing_value_tracks_true"))
-    t.missing = tree_table(c, tree_ints(c, "nodes_missing_value_tracks_true", t.nnode, 2), t.nnode, t.nleaf);
-  t.yes = onnx_const_i64(c, t.nnode + t.nleaf, yes);
-  t.no = onnx_const_i64(c, t.nnode + t.nleaf, no);
-  t.split = tree_floats(c, dt, split, t.nnode, 0, t.nleaf);
-  t.weight = tree_floats(c, dt, weight, t.nleaf, t.nnode, 0);
-  t.target = onnx_const_i64(c, t.nnode + t.nleaf, target);
-  if (t.has_mode[6]) t.members = tree_members(c, &t, mode);
-  return t;
-}
-
-/* Does the row take the branch "true" at these nodes?  at, v: (rows, trees) */
-static const Node *tree_test(Conversion *c, const Trees *t, const Node *at, const Node *v)
-{
-  static const char *const compare[] = {"less_equal", "less", "greater_equal", "greater", "equal", "not_equal"};
-  const Node *split = onnx_take(c, t->split, at, 0);
-  const Node *mode = onnx_take(c, t->mode, at, 0);
-  const Node *hit = NULL;
-  for (int k = 0; k < 7; k++) {
-    if (!t->has_mode[k]) continue;
-    const Node *here =
-        k < 6 ? onnx_op2(c, compare[k], v, split, NULL)
-              : onnx_reduce1(c, "any",
-                             onnx_op2(c, "equal", onnx_unsqueeze(c, v, 2), onnx_take(c, t->members, at, 0), NULL), 2,
-                             false);
-    hit = hit ? onnx_where(c, onnx_op2(c, "equal", mode, node_scalar(c->m, value_int(DT_I64, k)), NULL), here, hit)
-              : here;
+  if (!s.vectors) {
+    linear_svm(c, x, labels, s.classes);
+    return NULL;
   }
-  const Node *missing = onnx_op1(c, "isnan", v, NULL);
-  if (t->missing) return onnx_where(c, missing, onnx_cast_to(c, onnx_take(c, t->missing, at, 0), DT_BOOL), hit);
-  return onnx_op2(c, "logical_and", hit, onnx_op1(c, "logical_not", missing, NULL), NULL);
-}
-
-static const Node *convert_tree_ensemble(Conversion *c)
-{
-  enum { AVERAGE, SUM, MIN, MAX };
-  const Node *x = onnx_in(c, 0);
-  int64_t targets = onnx_attr_int(c, "n_targets", 1);
-  int64_t how = onnx_attr_int(c, "aggregate_function", SUM);
-  int64_t after = onnx_attr_int(c, "post_transform", 0);
-  if (onnx_rank_of(c, x) != 2 || !dtype_is_float(onnx_dtype_of(c, x)))
-    onnx_fail(c, ERR_SHAPE, "a matrix of floats is wanted");
-  if (targets < 1 || targets > 1 << 20 || how < AVERAGE || how > MAX || after < 0 || after > 2)
-    onnx_fail(c, ERR_UNSUPPORTED,
-              "%" PRId64 " targets, aggregate_function %" PRId64 " and post_transform %" PRId64
-              " do not go; the transforms NONE, SOFTMAX and LOGISTIC do",
-              targets, how, after);
-  int64_t features;
-  Trees t = read_trees(c, onnx_dtype_of(c, x), targets,
-                       onnx_is_static_dim(onnx_dim_of(c, x, 1), &features) ? features : INT32_MAX);
-  const Node *at = onnx_broadcast_to(
-      c, t.root, onnx_concat2(c, onnx_shape_part(c, x, 0, 1), onnx_const_i64(c, 1, (int64_t[]){t.nroot}), 0));
-  for (int i = 0; i < t.depth; i++) {
-    const Node *v = onnx_op2(c, "gather", x, onnx_take(c, t.feature, at, 0), "axis:i", 1);
-    at = onnx_where(c, tree_test(c, &t, at, v), onnx_take(c, t.yes, at, 0), onnx_take(c, t.no, at, 0));
+  if (n != s.classes || s.classes < 2 || s.classes > MOST_CLASSES || s.vectors > INT32_MAX / 64)
+    onnx_fail(c, ERR_ARGUMENT,
+              "vectors_per_class has %d elements for %" PRId64 " classes; 2 to %d classes are possible", n, s.classes,
+              MOST_CLASSES);
+  s.pairs = s.classes * (s.classes - 1) / 2;
+  const double *rho = rho_of(c, s.pairs, &nrho);
+  const Node *scores = onnx_op2(c, "nn.dense", kernel(c, x, s.vectors), pair_weights(c, &s), NULL);
+  scores = onnx_add(c, scores, ml_constant(c, DT_F32, 0, (int)s.pairs, rho));
+  c->out[0] = ml_pick(c, labels, most_votes(c, &s, scores));
+  ml_numbers(c, "prob_a", &np);
+  if (np) {
+    c->out[1] = ml_post(c, probabilities(c, &s, scores), how);
+  } else if (s.classes > 2) {
+    c->out[1] = ml_post(c, scores, how);
+  } else {
+    c->out[1] = two_columns(c, scores, how, !strcmp(how, "NONE"));
   }
-  const Node *one = node_scalar(c->m, value_int(DT_I64, 1));
-  const Node *weight = onnx_unsqueeze(c, onnx_take(c, t.weight, at, 0), 2);
-  const Node *places = onnx_arange(c, node_scalar(c->m, value_int(DT_I64, 0)),
-                                   node_scalar(c->m, value_int(DT_I64, targets)), one, DT_I64);
-  const Node *mine = onnx_op2(c, "equal", onnx_unsqueeze(c, onnx_take(c, t.target, at, 0), 2), places, NULL);
-  double none = how == MIN ? INFINITY : how == MAX ? -INFINITY : 0;
-  const Node *y = onnx_reduce1(c,
-                               how == MIN   ? "min"
-                               : how == MAX ? "max"
-                                            : "sum",
-                               onnx_where(c, mine, weight, onnx_scalar(c, t.dt, none)), 1, false);
-  if (how == MIN || how == MAX) y = onnx_where(c, onnx_reduce1(c, "any", mine, 1, false), y, onnx_scalar(c, t.dt, 0));
-  if (how == AVERAGE) y = onnx_div(c, y, onnx_scalar(c, t.dt, t.nroot));
-  return after == 1 ? onnx_softmax(c, y, 1) : after == 2 ? onnx_op1(c, "sigmoid", y, NULL) : y;
+  return NULL;
 }
 
 static const OnnxRow rows[] = {
   {"ArrayFeatureExtractor", 1, convert_feature_extractor},
   {"Binarizer", 1, convert_binarizer},
+  {"CastMap", 1, convert_cast_map},
+  {"CategoryMapper", 1, convert_category_mapper},
+  {"DictVectorizer", 1, convert_dict_vectorizer},
+  {"FeatureVectorizer", 1, convert_feature_vectorizer},
+  {"Imputer", 1, convert_imputer},
+  {"LabelEncoder", 1, convert_label_encoder_1},
   {"LabelEncoder", 2, convert_label_encoder},
+  {"LinearClassifier", 1, convert_linear_classifier},
   {"LinearRegressor", 1, convert_linear_regressor},
+  {"Normalizer", 1, convert_normalizer},
+  {"OneHotEncoder", 1, convert_one_hot},
+  {"SVMClassifier", 1, convert_svm_classifier},
+  {"SVMRegressor", 1, convert_svm_regressor},
   {"Scaler", 1, convert_scaler},
-  {"TreeEnsemble", 5, convert_tree_ensemble},
+  {"ZipMap", 1, convert_zip_map},
 };
 ONNX_TABLE(onnx_ops_ml, "ai.onnx.ml", rows);

@@ -87,7 +87,8 @@ static const Node *convert_quantize(Conversion *c)
   DType dt = zero ? onnx_dtype_of(c, zero) : type ? onnx_dtype(c->ctx, type, c->name) : DT_U8;
   scale = spread(c, scale, x, axis, block);
   if (precision) scale = onnx_cast_to(c, scale, onnx_dtype(c->ctx, precision, c->name));
-  else if (dtype_is_int(onnx_dtype_of(c, scale))) scale = onnx_cast_to(c, scale, DT_F32);
+  else if (dtype_is_int(onnx_dtype_of(c, scale)) || onnx_dtype_of(c, scale).code == DT_E8M0FNU)
+    scale = onnx_cast_to(c, scale, DT_F32);
   else if (c->opset < 19) scale = onnx_cast_to(c, scale, DT_F32);
   return quantize(c, x, scale, zero ? spread(c, zero, x, axis, block) : NULL, dt, onnx_attr_int(c, "saturate", 1));
 }
@@ -100,6 +101,7 @@ static const Node *convert_dequantize(Conversion *c)
   int64_t axis = onnx_attr_int(c, "axis", 1);
   int64_t block = onnx_attr_int(c, "block_size", 0);
   int64_t type = onnx_attr_int(c, "output_dtype", 0);
+  if (onnx_dtype_of(c, scale).code == DT_E8M0FNU) scale = onnx_cast_to(c, scale, DT_F32);
   const Node *y = dequantize(c, x, spread(c, scale, x, axis, block), zero ? spread(c, zero, x, axis, block) : NULL);
   return type ? onnx_cast_to(c, y, onnx_dtype(c->ctx, type, c->name)) : y;
 }

@@ -42,7 +42,7 @@ DType onnx_dtype(Ctx *ctx, int64_t data_type, const char *what)
     {"uint4", {DT_UINT, 4, 1}},
     {"int4", {DT_INT, 4, 1}},
     {"float4_e2m1", {DT_E2M1FN, 4, 1}},
-    {"float8_e8m0", {DT_VOID, 0, 1}},
+    {"float8_e8m0", {DT_E8M0FNU, 8, 1}},
     {"uint2", {DT_UINT, 2, 1}},
     {"int2", {DT_INT, 2, 1}},
   };

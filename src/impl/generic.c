@@ -709,6 +709,7 @@ static void reduce_plain(ImplGroup *g, const Nest *n, int depth, bool parallel)
   for (int i = depth; i < n->n; i++)
     if (n->loop[i].reduce) order[k++] = n->loop[i].rv;
   if (k > 1) sched_reorder(g->s, k, order);
+  unroll_window(g, n, depth, 1);
   if (n->block->init && k > nouter) sched_decompose_reduction(g->s, n->rv, order[nouter]);
   parallel_loops(g, nouter, order, threads_for(g, n, parallel));
 }

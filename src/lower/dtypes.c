@@ -34,6 +34,8 @@ static const SmallFloat e4m3fn_kind = {8, 3, 7, 0x7e, 0x7f, 0x7f, false};
 static const SmallFloat e5m2_kind = {8, 2, 15, 0x7b, 0x7c, 0x7e, false};
 static const SmallFloat e4m3fnuz_kind = {8, 3, 8, 0x7f, 0x80, 0x80, true};
 static const SmallFloat e5m2fnuz_kind = {8, 2, 16, 0x7f, 0x80, 0x80, true};
+/* a power of two, no sign: encode_power and decode_power */
+static const SmallFloat e8m0fnu_kind = {8, 0, 127, 0xfe, 0xff, 0xff, false};
 static const SmallFloat e2m1fn_kind = {4, 1, 1, 0x7, 0x7, 0, false};
 
 /* NULL: not a small float. */
@@ -46,6 +48,7 @@ static const SmallFloat *small_float(DType t)
   case DT_E5M2: return &e5m2_kind;
   case DT_E4M3FNUZ: return &e4m3fnuz_kind;
   case DT_E5M2FNUZ: return &e5m2fnuz_kind;
+  case DT_E8M0FNU: return &e8m0fnu_kind;
   case DT_E2M1FN: return &e2m1fn_kind;
   case DT_INT:
   case DT_UINT:
@@ -132,9 +135,36 @@ static const Expr *choose(Legal *l, const Expr *c, const Expr *a, const Expr *b)
 
 /* ---- encoding and decoding ------------------------------------------------------------------ */
 
+/* float8_e8m0fnu is the exponent of a float32 alone; the nearest power of two, halves up.  Its lowest, 2^-127, is
+ * subnormal in float32, and so are the numbers below it, which become it too. */
+static const Expr *encode_power(Legal *l, const Expr *x)
+{
+  enum { HALF = 0x400000, ONE_AND_HALF_LOWEST = 0x600000, NORMAL = 0x800000, INF = 0x7f800000, POWER_NAN = 0xff };
+  static const uint32_t MINUS_ZERO = 0x80000000;
+  Module *m = l->m;
+  const Expr *u = bits_of(l, x);
+  u = choose(l, expr_binary(m, E_EQ, u, u32(l, x, MINUS_ZERO)), u32(l, x, 0), u);
+  const Expr *code = shr(l, expr_add(m, u, u32(l, x, HALF)), 23);
+  const Expr *second = expr_binary(m, E_GE, u, u32(l, x, ONE_AND_HALF_LOWEST));
+  const Expr *low = choose(l, second, u32(l, x, 1), u32(l, x, 0));
+  code = choose(l, expr_lt(m, u, u32(l, x, NORMAL)), low, code);
+  const Expr *none = expr_binary(m, E_GE, u, u32(l, x, INF)); /* negative too: the sign is the top bit */
+  return choose(l, none, u32(l, x, POWER_NAN), code);
+}
+
+static const Expr *decode_power(Legal *l, const Expr *code)
+{
+  enum { LOWEST = 0x400000, NAN_BITS = 0x7fc00000, POWER_NAN = 0xff };
+  Module *m = l->m;
+  const Expr *u = choose(l, expr_binary(m, E_EQ, code, u32(l, code, 0)), u32(l, code, LOWEST), shl(l, code, 23));
+  u = choose(l, expr_binary(m, E_EQ, code, u32(l, code, POWER_NAN)), u32(l, code, NAN_BITS), u);
+  return float_of(l, u);
+}
+
 /* The bits (as uint32) of float32 x rounded to kind k. */
 static const Expr *encode(Legal *l, const SmallFloat *k, const Expr *x)
 {
+  if (k == &e8m0fnu_kind) return encode_power(l, x);
   Module *m = l->m;
   int shift = 23 - k->mant;
   const Expr *u = bits_of(l, x);
@@ -163,6 +193,7 @@ static const Expr *encode(Legal *l, const SmallFloat *k, const Expr *x)
 /* The float32 whose encoding in kind k is code (uint32). */
 static const Expr *decode(Legal *l, const SmallFloat *k, const Expr *code)
 {
+  if (k == &e8m0fnu_kind) return decode_power(l, code);
   Module *m = l->m;
   int shift = 23 - k->mant;
   if (k->bias == 127) return float_of(l, shl(l, code, 16));

@@ -5,8 +5,8 @@
  * for functions. */
 #include "lower/test_lower.h"
 
-static const char *const small_floats[] = {"float16",         "bfloat16",        "float8_e4m3fn", "float8_e5m2",
-                                           "float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn"};
+static const char *const small_floats[] = {"float16",         "bfloat16",        "float8_e4m3fn",  "float8_e5m2",
+                                           "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"};
 enum { NSMALL = sizeof small_floats / sizeof *small_floats, COUNT = 4096 };
 
 /* Values of every magnitude, both signs, halfway cases, infinities and NaN. */

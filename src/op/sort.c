@@ -340,7 +340,9 @@ static void topk_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   r.values = !strcmp(a.ret_type, "indices") ? -1 : 0;
   r.indices = both ? 1 : !strcmp(a.ret_type, "indices") ? 0 : -1;
   const Expr *n = c->arg[0]->shape[axis];
-  bool few = r.k->kind == E_INT && r.k->u.i >= 1 && r.k->u.i <= FEW && n->kind == E_INT && 4 * r.k->u.i <= n->u.i;
+  int64_t given = c->op->attrs == &Topk_attrs ? ((const TopkAttrs *)c->attrs)->k : 0;
+  if (given >= 1) r.k = dim_int(c->m, given); /* where the row has fewer, its size is refused before anything runs */
+  bool few = r.k->kind == E_INT && r.k->u.i >= 1 && r.k->u.i <= FEW && (n->kind != E_INT || 4 * r.k->u.i <= n->u.i);
   (few ? select_rows : sort_rows)(c, &r, in[0], out);
 }
 

@@ -87,6 +87,29 @@ CASE(sorts_symbolic_rows)
   run_node(w, y, &in, out);
   ASSERT_DATA(out[0], DT_F32, DIMS(2, 3), 1, 2, 3, 4, 5, 6);
 }
+
+/* Rows of any length that is enough: short and long ones. */
+CASE(topk_of_symbolic_rows)
+{
+  const Expr *n = var_new(w->m, "n", DT_I32, VAR_SIZE)->expr;
+  const Node *y = CALL("topk", ATTRS({"k", "2"}, {"is_ascend", "True"}), SYM(DT_F32, I(2), n));
+  Data out[2];
+  Data few = TENSOR(DT_F32, DIMS(2, 2), 3, 2, 1, 6);
+  run_node(w, y, &few, out);
+  ASSERT_DATA(out[0], DT_F32, DIMS(2, 2), 2, 3, 1, 6);
+  ASSERT_DATA(out[1], DT_I32, DIMS(2, 2), 1, 0, 0, 1);
+  Data many = TENSOR(DT_F32, DIMS(2, 9), 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0, -1, 0);
+  run_node(w, y, &many, out);
+  ASSERT_DATA(out[0], DT_F32, DIMS(2, 2), 1, 2, -1, 0);
+  ASSERT_DATA(out[1], DT_I32, DIMS(2, 2), 8, 7, 7, 0);
+}
+REFUSED(topk_of_fewer_than_k, ERR_SHAPE, "does not fit")
+{
+  const Expr *n = var_new(w->m, "n", DT_I32, VAR_SIZE)->expr;
+  Data in = TENSOR(DT_F32, DIMS(1, 2), 1, 2);
+  Data out[2];
+  run_node(w, CALL("topk", ATTRS({"k", "3"}), SYM(DT_F32, I(1), n)), &in, out);
+}
 REFUSED(topk_too_many, ERR_SHAPE, "topk: k is 5, the axis of Tensor[(2, 4), float32] has only 4")
 {
   CALL("topk", ATTRS({"k", "5"}), SYM(DT_F32, I(2), I(4)));
@@ -328,6 +351,8 @@ int main(void)
     cmocka_unit_test(topk_gives_the_largest),
     cmocka_unit_test(topk_gives_few_of_many),
     cmocka_unit_test(sorts_symbolic_rows),
+    cmocka_unit_test(topk_of_symbolic_rows),
+    cmocka_unit_test(topk_of_fewer_than_k),
     cmocka_unit_test(topk_too_many),
     cmocka_unit_test(topk_too_many_at_run_time),
     cmocka_unit_test(topk_ret_type),

@@ -14,7 +14,7 @@ import numpy as np
 from .. import error
 from .._ffi import Object, call, library, register_object
 from .._ffi.library import RtDType, RtError, RtModelInfo, RtPort, RtTensor
-from .ndarray import NARROW, NUMPY_NAMES, STRING, NDArray, as_ndarray, as_strings, copy_of, from_address, native, storage, tensor_of
+from .ndarray import NARROW, NUMPY_NAMES, STRING, NDArray, as_ndarray, copy_of, from_address, native, storage, tensor_of
 from .ndarray import _name_of as dtype_name
 from .packed import rt_check
 
@@ -112,6 +112,22 @@ class Model:
         return out
 
 
+def _grouped(ports: List[Port]) -> Tuple[List[Port], List[Any]]:
+    """The ports as Python sees them, and the number of each in the model.  A map is two of the model's: NAME.keys and
+    NAME.values, a pair of numbers here."""
+    seen: List[Port] = []
+    where: List[Any] = []
+    for i, port in enumerate(ports):
+        stem, values = port.name[: -len(".keys")], ports[i + 1] if i + 1 < len(ports) else None
+        if port.name.endswith(".keys") and values is not None and values.name == f"{stem}.values":
+            seen.append(Port(stem, values.dtype, None, f"Map[{port.dtype}, {values.dtype}]"))
+            where.append((i, i + 1))
+        elif not (where and isinstance(where[-1], tuple) and where[-1][1] == i):
+            seen.append(port)
+            where.append(i)
+    return seen, where
+
+
 class _Straight:
     """A port of known sizes and few bytes whose elements are numpy's own.  After a run nothing of Python is left in the
     processor's caches, and every step in it takes microseconds: arrays go in and out with as few as there can be."""
@@ -168,9 +184,14 @@ class Executor:
         rt_check(library.runtime().lathe_rt_executor_new(model._p, ctypes.byref(p), ctypes.byref(err)), err)
         self._p = p.value
         weakref.finalize(self, _free_executor, p.value, model)
-        self.inputs, self.outputs = model.inputs, model.outputs
+        self.inputs, self._in = _grouped(model.inputs)
+        self.outputs, self._out = _grouped(model.outputs)
         self._straight_in, self._straight_out = [_Straight.of(p) for p in self.inputs], [_Straight.of(p) for p in self.outputs]
+        maps = [(i, pair) for i, pair in enumerate(self._in) if isinstance(pair, tuple)]
+        self._map_in = {i: [model.inputs[k] for k in pair] for i, pair in maps}
         self._err, self._found = RtError(), ctypes.POINTER(RtTensor)()
+        self._rooms: Dict[Any, Any] = {}
+        self._number, self._text, self._size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()     # of a string
         self._index: Dict[str, int] = {port.name: i for i, port in enumerate(self.inputs)}
         self._borrowed: Dict[Any, NDArray] = {}  # memory of the caller's that inputs and outputs lie in
         self._watch: Any = None
@@ -185,12 +206,30 @@ class Executor:
         return _number(key, len(self.inputs), "input")
 
     def set_input(self, key: Any, value: Any) -> None:
-        """Copies an array in.  A sequence is a list of arrays, an absent optional None."""
+        """Copies an array in.  A sequence is a list of arrays, an absent optional None, a map a dict."""
         i, err = self.input_index(key), self._err
         straight = self._straight_in[i]
         if straight is not None and straight.holds(value):
-            rt_check(library.runtime().lathe_rt_set_input(self._p, i, straight.over(value), err), err)
+            rt_check(library.runtime().lathe_rt_set_input(self._p, self._in[i], straight.over(value), err), err)
             self._borrowed.pop(("input", i), None)
+            return
+        port = self.inputs[i]
+        if i in self._map_in:
+            if not isinstance(value, dict):
+                wrong = type(value).__name__
+                raise error.TypeError(f"input '{port.name}' is {port.type}: a dict is wanted, not a {wrong}")
+            for number, half, part in zip(self._in[i], self._map_in[i], (list(value), list(value.values()))):
+                if half.dtype == "string":
+                    tensor = self._strings(part, (len(part),), half.name)
+                else:
+                    raw, tensor = self._room((len(part),), half.name, half.dtype)
+                    raw[:] = part
+                rt_check(library.runtime().lathe_rt_set_input(self._p, number, tensor, err), err)
+            return
+        texts = port.dtype == "string" and port.shape is not None and isinstance(value, np.ndarray)
+        if texts and value.dtype.kind in "OUS":
+            tensor = self._strings(value.reshape(-1).tolist(), value.shape, i)
+            rt_check(library.runtime().lathe_rt_set_input(self._p, self._in[i], tensor, err), err)
             return
         if self.inputs[i].type.startswith("Optional[Tensor") and value is not None and not isinstance(value, (list, tuple)):
             value = [value]
@@ -198,41 +237,61 @@ class Executor:
             arrays = [as_ndarray(np.asarray(v) if not isinstance(v, NDArray) else v) for v in value or ()]
             pointers = (ctypes.POINTER(RtTensor) * max(len(arrays), 1))(*[ctypes.pointer(self._tensor(a)) for a in arrays])
             n = -1 if value is None else len(arrays)
-            rt_check(library.runtime().lathe_rt_set_input_items(self._p, i, n, pointers, ctypes.byref(err)), err)
+            rt_check(library.runtime().lathe_rt_set_input_items(self._p, self._in[i], n, pointers, err), err)
             return
         if self.inputs[i].dtype == "string" and not isinstance(value, NDArray):
             value = np.asarray(value, dtype=None if isinstance(value, np.ndarray) else object)
         if isinstance(value, np.ndarray):
             value = native(value)
         a = as_ndarray(value if hasattr(value, "__dlpack__") or isinstance(value, NDArray) else np.asarray(value, dtype=self._numpy_dtype(i)))
-        rt_check(library.runtime().lathe_rt_set_input(self._p, i, ctypes.byref(self._tensor(a)), ctypes.byref(err)), err)
+        rt_check(library.runtime().lathe_rt_set_input(self._p, self._in[i], self._tensor(a), err), err)
         self._borrowed.pop(("input", i), None)
 
     def _tensor(self, a: NDArray) -> RtTensor:
         """As the runtime takes it: strings become numbers of this executor's."""
-        if a.dtype != "string":
-            return a.rt_tensor()
-        texts, number, err = as_strings(np.asarray(a)), ctypes.c_uint64(), RtError()
-        numbers = np.empty(texts.shape, np.uint64)
-        for i, text in enumerate(texts.reshape(-1).tolist()):
-            data = text.encode("utf-8", "surrogateescape")
-            rt_check(library.runtime().lathe_rt_string_put(self._p, data, len(data), ctypes.byref(number), ctypes.byref(err)), err)
-            numbers.reshape(-1)[i] = number.value
-        t = NDArray(numbers, "uint64").rt_tensor()
-        t.dtype = RtDType(*STRING, 1)
+        return a.rt_tensor() if a.dtype != "string" else self._strings(np.asarray(a).reshape(-1).tolist(), a.shape)
+
+    def _strings(self, items: List[Any], shape: Tuple[int, ...], key: Any = None) -> RtTensor:
+        """A tensor of the numbers of texts, each of which the executor is told once."""
+        put = library.runtime().lathe_rt_string_put
+        numbers: Dict[Any, int] = {}
+        for text in items if len(items) < 4 else set(items):
+            if not isinstance(text, (str, bytes)):
+                raise error.TypeError(f"element {items.index(text)} of an array of strings is a {type(text).__name__}")
+            data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+            rt_check(put(self._p, data, len(data), self._number, self._err), self._err)
+            numbers[text] = self._number.value
+        raw, t = self._room(shape, key, "string")
+        raw[:] = np.fromiter(map(numbers.__getitem__, items), np.uint64, len(items))
         return t
+
+    def _room(self, shape: Tuple[int, ...], key: Any, dtype: str) -> Tuple[np.ndarray, RtTensor]:
+        """The elements of a tensor, and itself: new memory, or for a port's key that of the last time."""
+        known = self._rooms.get(key)
+        if known is not None and known[0] == shape:
+            return known[1:]
+        raw = np.empty(shape, np.uint64 if dtype == "string" else storage(dtype)[0])
+        t = tensor_of(raw, "uint64" if dtype == "string" else dtype)
+        if dtype == "string":
+            t.dtype = RtDType(*STRING, 1)
+        if key is not None:
+            self._rooms[key] = (shape, raw.reshape(-1), t)
+        return raw.reshape(-1), t
 
     def _copy_of(self, t: RtTensor) -> NDArray:
         """A copy of an output or input, strings as str objects."""
         if (t.dtype.code, t.dtype.bits) != STRING:
             return copy_of(t)
-        out = np.full(tuple(t.shape[: t.ndim]), "", object)
-        numbers = (ctypes.c_uint64 * out.size).from_address(t.data) if out.size else ()
-        text, n, err = ctypes.c_void_p(), ctypes.c_size_t(), RtError()
-        for i, number in enumerate(numbers):
-            rt_check(library.runtime().lathe_rt_string_get(self._p, number, ctypes.byref(text), ctypes.byref(n), ctypes.byref(err)), err)
-            out.reshape(-1)[i] = ctypes.string_at(text.value or 0, n.value).decode("utf-8", "surrogateescape")
-        return NDArray(out, "string")
+        shape = tuple(t.shape[: t.ndim])
+        numbers = (ctypes.c_uint64 * math.prod(shape)).from_address(t.data)[:] if math.prod(shape) else []
+        get = library.runtime().lathe_rt_string_get
+        texts: Dict[int, str] = {}
+        for number in set(numbers):
+            rt_check(get(self._p, number, self._text, self._size, self._err), self._err)
+            texts[number] = ctypes.string_at(self._text.value or 0, self._size.value).decode("utf-8", "surrogateescape")
+        out = np.empty(len(numbers), object)
+        out[:] = [texts[n] for n in numbers]
+        return NDArray(out.reshape(shape), "string")
 
     def _seen(self, t: RtTensor) -> NDArray:
         """What a function that watches is shown: the program's own memory, strings as a copy."""
@@ -242,7 +301,7 @@ class Executor:
         """Binds the memory of an array: runs read it as it is then.  It is kept alive until the input is set again."""
         i, err = self.input_index(key), RtError()
         a = self._over_memory(self.inputs[i], value)
-        rt_check(library.runtime().lathe_rt_set_input_view(self._p, i, ctypes.byref(a.rt_tensor()), ctypes.byref(err)), err)
+        rt_check(library.runtime().lathe_rt_set_input_view(self._p, self._in[i], a.rt_tensor(), err), err)
         self._borrowed["input", i] = a
 
     def set_output_view(self, key: Any, value: Any) -> None:
@@ -251,7 +310,8 @@ class Executor:
         a = None if value is None else self._over_memory(self.outputs[i], value)
         if a is not None and not a.writeable:
             raise error.ArgumentError(f"output '{self.outputs[i].name}' cannot be written there: the array is read-only")
-        rt_check(library.runtime().lathe_rt_set_output_view(self._p, i, ctypes.byref(a.rt_tensor()) if a is not None else None, ctypes.byref(err)), err)
+        tensor = a.rt_tensor() if a is not None else None
+        rt_check(library.runtime().lathe_rt_set_output_view(self._p, self._out[i], tensor, err), err)
         self._borrowed["output", i] = a
 
     @staticmethod
@@ -287,27 +347,35 @@ class Executor:
         rt_check(code, err)
 
     def get_output(self, key: Any) -> Any:
-        """A copy of an output, by name or number: an array; a list of arrays for a sequence; None for an absent optional."""
+        """A copy of an output, by name or number: an array; a list of arrays for a sequence; None for an absent
+        optional; a list of dicts, one for each row, for maps."""
         i = self.output_index(key)
+        if isinstance(self._out[i], tuple):
+            keys, rows = (self._tensor_output(k).numpy().tolist() for k in self._out[i])
+            return [dict(zip(keys, row)) for row in rows]
         err, straight = self._err, self._straight_out[i]
         if straight is not None:
-            rt_check(library.runtime().lathe_rt_get_output(self._p, i, self._found, err), err)
+            rt_check(library.runtime().lathe_rt_get_output(self._p, self._out[i], self._found, err), err)
             return straight.copy(self._found.contents)
         if self.outputs[i].shape is None:
             n, items = ctypes.c_int32(), ctypes.POINTER(ctypes.POINTER(RtTensor))()
-            rt_check(library.runtime().lathe_rt_get_output_items(self._p, i, ctypes.byref(n), ctypes.byref(items), ctypes.byref(err)), err)
+            rt_check(library.runtime().lathe_rt_get_output_items(self._p, self._out[i], n, items, err), err)
             found = None if n.value < 0 else [self._copy_of(items[k].contents) for k in range(n.value)]
             if self.outputs[i].type.startswith("Optional[Tensor"):
                 return found[0] if found else None
             return found
-        t = ctypes.POINTER(RtTensor)()
-        rt_check(library.runtime().lathe_rt_get_output(self._p, i, ctypes.byref(t), ctypes.byref(err)), err)
-        return self._copy_of(t.contents)
+        return self._tensor_output(self._out[i])
+
+    def _tensor_output(self, number: int) -> NDArray:
+        rt_check(library.runtime().lathe_rt_get_output(self._p, number, self._found, self._err), self._err)
+        return self._copy_of(self._found.contents)
 
     def get_input(self, key: Any) -> NDArray:
         """A copy of an input that was set."""
-        t, err = ctypes.POINTER(RtTensor)(), RtError()
-        rt_check(library.runtime().lathe_rt_get_input(self._p, self.input_index(key), ctypes.byref(t), ctypes.byref(err)), err)
+        t, err, number = ctypes.POINTER(RtTensor)(), RtError(), self._in[self.input_index(key)]
+        if isinstance(number, tuple):
+            raise error.UnsupportedError(f"'{key}' is a map, which cannot be read back")
+        rt_check(library.runtime().lathe_rt_get_input(self._p, number, ctypes.byref(t), ctypes.byref(err)), err)
         return self._copy_of(t.contents)
 
     def set_threads(self, n: int) -> None:

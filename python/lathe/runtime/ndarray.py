@@ -25,6 +25,7 @@ _OTHER = {
     "float8_e4m3fnuz": ("uint8", 11, 8),
     "float8_e5m2": ("uint8", 12, 8),
     "float8_e5m2fnuz": ("uint8", 13, 8),
+    "float8_e8m0fnu": ("uint8", 14, 8),
     "float4_e2m1fn": ("uint8", 17, 4),
     "int4": ("int8", 0, 4),
     "uint4": ("uint8", 1, 4),
