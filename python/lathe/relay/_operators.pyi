@@ -12,6 +12,7 @@ from lathe.runtime.ndarray import NDArray
 from . import dyn as dyn
 from . import image as image
 from . import linalg as linalg
+from . import ml as ml
 from . import nn as nn
 from . import optional as optional
 from . import random as random
@@ -32,7 +33,7 @@ __all__ = [
     "full_like", "gather", "gather_nd", "greater", "greater_equal", "image", "invert_permutation", "isfinite",
     "isinf", "isnan", "layout_transform", "left_shift", "less", "less_equal", "linalg", "log", "log10", "log2",
     "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "matrix_set_diag", "max", "maximum",
-    "mean", "mean_std", "mean_variance", "meshgrid", "min", "minimum", "mod", "multiply", "ndarray_size",
+    "mean", "mean_std", "mean_variance", "meshgrid", "min", "minimum", "ml", "mod", "multiply", "ndarray_size",
     "negative", "nn", "not_equal", "one_hot", "ones", "ones_like", "optional", "power", "prod", "random",
     "reinterpret", "repeat", "reshape", "reshape_like", "reverse", "reverse_sequence", "right_shift", "round",
     "rsqrt", "scatter_elements", "scatter_nd", "searchsorted", "sequence", "sequence_mask", "shape_of", "sigmoid",
