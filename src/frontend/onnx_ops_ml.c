@@ -9,7 +9,7 @@
 
 /* ---- what they share ------------------------------------------------------------------------------- */
 
-const double *ml_numbers(Conversion *c, const char *name, int *n)
+const double *onnx_ml_numbers(Conversion *c, const char *name, int *n)
 {
   Arena *a = c->im->arena;
   const PAttr *t = onnx_attr(c, arena_printf(a, "%s_as_tensor", name));
@@ -31,7 +31,7 @@ const double *ml_numbers(Conversion *c, const char *name, int *n)
   return v;
 }
 
-const Node *ml_constant(Conversion *c, DType dt, int rows, int columns, const double *v)
+const Node *onnx_ml_constant(Conversion *c, DType dt, int rows, int columns, const double *v)
 {
   size_t size = (size_t)dtype_bytes(dt);
   size_t n = (size_t)(rows ? rows : 1) * (size_t)columns;
@@ -41,7 +41,7 @@ const Node *ml_constant(Conversion *c, DType dt, int rows, int columns, const do
               : node_const_copy(c->m, dt, 1, (int64_t[]){columns}, data);
 }
 
-const Node *ml_matrix(Conversion *c, const Node *x)
+const Node *onnx_ml_matrix(Conversion *c, const Node *x)
 {
   DType dt = onnx_dtype_of(c, x);
   if (dtype_is_string(dt)) onnx_fail(c, ERR_TYPE, "numbers are wanted, not strings");
@@ -51,7 +51,7 @@ const Node *ml_matrix(Conversion *c, const Node *x)
   return rank == 1 ? onnx_unsqueeze(c, x, 0) : x;
 }
 
-const Node *ml_labels(Conversion *c, const char *ints, int64_t *n)
+const Node *onnx_ml_labels(Conversion *c, const char *ints, int64_t *n)
 {
   int count = 0;
   const int64_t *v = onnx_attr_ints(c, ints, &count);
@@ -71,9 +71,12 @@ static const Node *take_inside(Conversion *c, const Node *x, const Node *index, 
   return onnx_op2(c, "take", x, index, "axis:I,mode:s", 1, (int64_t[]){axis}, "clip");
 }
 
-const Node *ml_pick(Conversion *c, const Node *labels, const Node *index) { return take_inside(c, labels, index, 0); }
+const Node *onnx_ml_pick(Conversion *c, const Node *labels, const Node *index)
+{
+  return take_inside(c, labels, index, 0);
+}
 
-const Node *ml_pick_two(Conversion *c, const Node *labels, int64_t n, const Node *cond)
+const Node *onnx_ml_pick_two(Conversion *c, const Node *labels, int64_t n, const Node *cond)
 {
   bool strings = dtype_is_string(onnx_dtype_of(c, labels));
   const Node *yes = strings ? onnx_string_const(c, "1", 1) : onnx_scalar(c, DT_I64, 1);
@@ -85,7 +88,7 @@ const Node *ml_pick_two(Conversion *c, const Node *labels, int64_t n, const Node
   return onnx_where(c, cond, yes, no);
 }
 
-const Node *ml_columns(Conversion *c, const Node *a, const Node *b) { return onnx_concat2(c, a, b, 1); }
+const Node *onnx_ml_columns(Conversion *c, const Node *a, const Node *b) { return onnx_concat2(c, a, b, 1); }
 
 /* The inverse of the normal distribution, by Winitzki's formula for that of erf. */
 static const Node *probit(Conversion *c, const Node *y)
@@ -113,7 +116,7 @@ static const Node *softmax_zero(Conversion *c, const Node *y, int axis)
   return onnx_div(c, e, onnx_reduce1(c, "sum", e, axis, true));
 }
 
-const Node *ml_post(Conversion *c, const Node *y, const char *how)
+const Node *onnx_ml_post(Conversion *c, const Node *y, const char *how)
 {
   int64_t columns;
   int axis = onnx_rank_of(c, y) - 1;
@@ -133,11 +136,11 @@ static const Node *per_feature(Conversion *c, const char *name, const Node *x)
 {
   int n;
   int64_t features;
-  const double *v = ml_numbers(c, name, &n);
+  const double *v = onnx_ml_numbers(c, name, &n);
   if (!n) return NULL;
   if (n > 1 && onnx_is_static_dim(onnx_dim_of(c, x, -1), &features) && n != features)
     onnx_fail(c, ERR_ARGUMENT, "%s has %d elements; 1 or %" PRId64 " are wanted", name, n, features);
-  return ml_constant(c, onnx_dtype_of(c, x), 0, n, v);
+  return onnx_ml_constant(c, onnx_dtype_of(c, x), 0, n, v);
 }
 
 /* ---- features ----------------------------------------------------------------------------------------- */
@@ -485,7 +488,7 @@ static const Node *convert_zip_map(Conversion *c)
   const Node *x = onnx_in(c, 0);
   int64_t n;
   int64_t columns;
-  const Node *labels = ml_labels(c, "classlabels_int64s", &n);
+  const Node *labels = onnx_ml_labels(c, "classlabels_int64s", &n);
   int rank = onnx_rank_of(c, x);
   if (rank != 1 && rank != 2) onnx_fail(c, ERR_SHAPE, "a vector or matrix is wanted");
   if (onnx_is_static_dim(onnx_dim_of(c, x, -1), &columns) && columns != n)
@@ -500,34 +503,35 @@ static const Node *linear(Conversion *c, const Node *x, const char *name, int64_
 {
   int nc;
   int nb;
-  const double *w = ml_numbers(c, name, &nc);
-  const double *b = ml_numbers(c, offsets, &nb);
+  const double *w = onnx_ml_numbers(c, name, &nc);
+  const double *b = onnx_ml_numbers(c, offsets, &nb);
   int64_t features = onnx_static_dim(c, x, 1);
   if (rows < 1 || nc % rows || nc / rows != features)
     onnx_fail(c, ERR_SHAPE, "%d %s do not make %" PRId64 " rows of %" PRId64 " features", nc, name, rows, features);
   if (nb && nb != rows) onnx_fail(c, ERR_SHAPE, "%d %s are given for %" PRId64 " rows of %s", nb, offsets, rows, name);
-  const Node *y = onnx_op2(c, "nn.dense", x, ml_constant(c, onnx_dtype_of(c, x), (int)rows, (int)features, w), NULL);
-  return nb ? onnx_add(c, y, ml_constant(c, onnx_dtype_of(c, x), 0, nb, b)) : y;
+  const Node *y =
+      onnx_op2(c, "nn.dense", x, onnx_ml_constant(c, onnx_dtype_of(c, x), (int)rows, (int)features, w), NULL);
+  return nb ? onnx_add(c, y, onnx_ml_constant(c, onnx_dtype_of(c, x), 0, nb, b)) : y;
 }
 
-static const Node *float_matrix(Conversion *c) { return onnx_cast_to(c, ml_matrix(c, onnx_in(c, 0)), DT_F32); }
+static const Node *float_matrix(Conversion *c) { return onnx_cast_to(c, onnx_ml_matrix(c, onnx_in(c, 0)), DT_F32); }
 
 static const Node *convert_linear_regressor(Conversion *c)
 {
-  return ml_post(c, linear(c, float_matrix(c), "coefficients", onnx_attr_int(c, "targets", 1), "intercepts"),
-                 post_name(c));
+  return onnx_ml_post(c, linear(c, float_matrix(c), "coefficients", onnx_attr_int(c, "targets", 1), "intercepts"),
+                      post_name(c));
 }
 
 /* Scores of two classes of the one that there is, of the second class: 1 - s and s, or -s and s. */
 static const Node *two_columns(Conversion *c, const Node *s, const char *how, bool sign)
 {
-  const Node *one = ml_post(c, s, how); /* the name is checked; only LOGISTIC and PROBIT mean anything here */
+  const Node *one = onnx_ml_post(c, s, how); /* the name is checked; only LOGISTIC and PROBIT mean anything here */
   bool probit = !strcmp(how, "PROBIT");
   if (!strcmp(how, "LOGISTIC")) one = onnx_op1(c, "sigmoid", s, NULL);
   if (probit) one = s;
   const Node *other = sign ? onnx_op1(c, "negative", one, NULL) : onnx_sub(c, onnx_scalar(c, DT_F32, 1), one);
-  const Node *both = ml_columns(c, other, one);
-  return probit ? ml_post(c, both, how) : both;
+  const Node *both = onnx_ml_columns(c, other, one);
+  return probit ? onnx_ml_post(c, both, how) : both;
 }
 
 static const Node *convert_linear_classifier(Conversion *c)
@@ -536,20 +540,20 @@ static const Node *convert_linear_classifier(Conversion *c)
   int64_t classes;
   const char *how = post_name(c);
   const Node *x = float_matrix(c);
-  const Node *labels = ml_labels(c, "classlabels_ints", &classes);
-  ml_numbers(c, "coefficients", &n);
+  const Node *labels = onnx_ml_labels(c, "classlabels_ints", &classes);
+  onnx_ml_numbers(c, "coefficients", &n);
   int64_t rows = n / (onnx_static_dim(c, x, 1) > 0 ? onnx_static_dim(c, x, 1) : 1);
   if (rows != classes && !(rows == 1 && classes == 2))
     onnx_fail(c, ERR_ARGUMENT, "%d coefficients make %" PRId64 " rows for %" PRId64 " class labels", n, rows, classes);
   const Node *s = linear(c, x, "coefficients", rows, "intercepts");
   if (rows > 1) {
-    c->out[0] = ml_pick(c, labels, onnx_op1(c, "argmax", s, "axis:I", 1, (int64_t[]){1}));
-    c->out[1] = ml_post(c, s, how);
+    c->out[0] = onnx_ml_pick(c, labels, onnx_op1(c, "argmax", s, "axis:I", 1, (int64_t[]){1}));
+    c->out[1] = onnx_ml_post(c, s, how);
     return NULL;
   }
-  c->out[0] =
-      ml_pick_two(c, labels, classes, onnx_op2(c, "greater", onnx_squeeze(c, s, 1), onnx_scalar(c, DT_F32, 0), NULL));
-  c->out[1] = classes == 2 ? two_columns(c, s, how, false) : ml_post(c, s, how);
+  c->out[0] = onnx_ml_pick_two(c, labels, classes,
+                               onnx_op2(c, "greater", onnx_squeeze(c, s, 1), onnx_scalar(c, DT_F32, 0), NULL));
+  c->out[1] = classes == 2 ? two_columns(c, s, how, false) : onnx_ml_post(c, s, how);
   return NULL;
 }
 
@@ -563,8 +567,8 @@ static const Node *kernel(Conversion *c, const Node *x, int64_t vectors)
   int np;
   int64_t features = onnx_static_dim(c, x, 1);
   const char *kind = onnx_attr_str(c, "kernel_type", "LINEAR");
-  const double *sv = ml_numbers(c, "support_vectors", &n);
-  const double *p = ml_numbers(c, "kernel_params", &np);
+  const double *sv = onnx_ml_numbers(c, "support_vectors", &n);
+  const double *p = onnx_ml_numbers(c, "kernel_params", &np);
   if (np && np != 3)
     onnx_fail(c, ERR_ARGUMENT, "kernel_params has %d elements; gamma, coef0 and degree are wanted", np);
   if (!np) p = plain;
@@ -575,10 +579,11 @@ static const Node *kernel(Conversion *c, const Node *x, int64_t vectors)
     double *turned = arena_array(c->im->arena, double, n + 1); /* side by side for each feature: (features, vectors) */
     for (int64_t v = 0; v < vectors; v++)
       for (int64_t k = 0; k < features; k++) turned[k * vectors + v] = sv[v * features + k];
-    const Node *d = onnx_sub(c, onnx_unsqueeze(c, x, 2), ml_constant(c, DT_F32, (int)features, (int)vectors, turned));
+    const Node *d =
+        onnx_sub(c, onnx_unsqueeze(c, x, 2), onnx_ml_constant(c, DT_F32, (int)features, (int)vectors, turned));
     return onnx_exp(c, onnx_mul(c, onnx_scalar(c, DT_F32, -p[0]), onnx_reduce1(c, "sum", onnx_mul(c, d, d), 1, false)));
   }
-  const Node *y = onnx_op2(c, "nn.dense", x, ml_constant(c, DT_F32, (int)vectors, (int)features, sv), NULL);
+  const Node *y = onnx_op2(c, "nn.dense", x, onnx_ml_constant(c, DT_F32, (int)vectors, (int)features, sv), NULL);
   if (!strcmp(kind, "LINEAR")) return y;
   y = onnx_add(c, onnx_mul(c, onnx_scalar(c, DT_F32, p[0]), y), onnx_scalar(c, DT_F32, p[1]));
   if (!strcmp(kind, "SIGMOID")) return onnx_op1(c, "tanh", y, NULL);
@@ -589,7 +594,7 @@ static const Node *kernel(Conversion *c, const Node *x, int64_t vectors)
 
 static const double *rho_of(Conversion *c, int64_t least, int *n)
 {
-  const double *rho = ml_numbers(c, "rho", n);
+  const double *rho = onnx_ml_numbers(c, "rho", n);
   if (*n < least) onnx_fail(c, ERR_ARGUMENT, "rho has %d elements, %" PRId64 " are wanted", *n, least);
   return rho;
 }
@@ -600,15 +605,15 @@ static const Node *convert_svm_regressor(Conversion *c)
   int nrho;
   const Node *x = float_matrix(c);
   int64_t vectors = onnx_attr_int(c, "n_supports", 0);
-  const double *w = ml_numbers(c, "coefficients", &n);
+  const double *w = onnx_ml_numbers(c, "coefficients", &n);
   const double *rho = rho_of(c, 1, &nrho);
   if (vectors < 0) onnx_fail(c, ERR_ARGUMENT, "n_supports is %" PRId64, vectors);
   const Node *k = vectors ? kernel(c, x, vectors) : x;
   int64_t wanted = onnx_static_dim(c, k, 1);
   if (n != wanted) onnx_fail(c, ERR_SHAPE, "coefficients has %d elements, %" PRId64 " are wanted", n, wanted);
-  const Node *y = onnx_op2(c, "nn.dense", k, ml_constant(c, DT_F32, 1, n, w), NULL);
+  const Node *y = onnx_op2(c, "nn.dense", k, onnx_ml_constant(c, DT_F32, 1, n, w), NULL);
   y = onnx_add(c, y, onnx_scalar(c, DT_F32, rho[0]));
-  if (!onnx_attr_int(c, "one_class", 0)) return ml_post(c, y, post_name(c));
+  if (!onnx_attr_int(c, "one_class", 0)) return onnx_ml_post(c, y, post_name(c));
   return onnx_where(c, onnx_op2(c, "greater", y, onnx_scalar(c, DT_F32, 0), NULL), onnx_scalar(c, DT_F32, 1),
                     onnx_scalar(c, DT_F32, -1));
 }
@@ -623,7 +628,7 @@ typedef struct Svc {
 static const Node *pair_weights(Conversion *c, const Svc *s)
 {
   int n;
-  const double *w = ml_numbers(c, "coefficients", &n);
+  const double *w = onnx_ml_numbers(c, "coefficients", &n);
   if (n < (s->classes - 1) * s->vectors)
     onnx_fail(c, ERR_SHAPE, "coefficients has %d elements, %" PRId64 " are wanted", n, (s->classes - 1) * s->vectors);
   double *v = arena_array(c->im->arena, double,
@@ -638,7 +643,7 @@ static const Node *pair_weights(Conversion *c, const Svc *s)
       for (int64_t k = 0; k < s->count[j]; k++) v[pair * s->vectors + begin_j + k] = w[i * s->vectors + begin_j + k];
     }
   }
-  return ml_constant(c, DT_F32, (int)s->pairs, (int)s->vectors, v);
+  return onnx_ml_constant(c, DT_F32, (int)s->pairs, (int)s->vectors, v);
 }
 
 /* The class that wins most pairs, the first among equals.  i wins against j where the score is above 0. */
@@ -655,8 +660,9 @@ static const Node *most_votes(Conversion *c, const Svc *s, const Node *scores)
       always[j] += 1;
     }
   const Node *won = onnx_cast_to(c, onnx_op2(c, "greater", scores, onnx_scalar(c, DT_F32, 0), NULL), DT_F32);
-  const Node *votes = onnx_op2(c, "nn.dense", won, ml_constant(c, DT_F32, (int)s->classes, (int)s->pairs, first), NULL);
-  votes = onnx_add(c, votes, ml_constant(c, DT_F32, 0, (int)s->classes, always));
+  const Node *votes =
+      onnx_op2(c, "nn.dense", won, onnx_ml_constant(c, DT_F32, (int)s->classes, (int)s->pairs, first), NULL);
+  votes = onnx_add(c, votes, onnx_ml_constant(c, DT_F32, 0, (int)s->classes, always));
   return onnx_op1(c, "argmax", votes, "axis:I", 1, (int64_t[]){1});
 }
 
@@ -666,12 +672,13 @@ static const Node *probabilities(Conversion *c, const Svc *s, const Node *scores
   static const double LEAST = 1e-7;
   int na;
   int nb;
-  const double *a = ml_numbers(c, "prob_a", &na);
-  const double *b = ml_numbers(c, "prob_b", &nb);
+  const double *a = onnx_ml_numbers(c, "prob_a", &na);
+  const double *b = onnx_ml_numbers(c, "prob_b", &nb);
   if (na < s->pairs || nb < s->pairs)
     onnx_fail(c, ERR_ARGUMENT, "prob_a has %d and prob_b %d elements, %" PRId64 " are wanted", na, nb, s->pairs);
   int n = (int)s->pairs;
-  const Node *v = onnx_add(c, onnx_mul(c, scores, ml_constant(c, DT_F32, 0, n, a)), ml_constant(c, DT_F32, 0, n, b));
+  const Node *v =
+      onnx_add(c, onnx_mul(c, scores, onnx_ml_constant(c, DT_F32, 0, n, a)), onnx_ml_constant(c, DT_F32, 0, n, b));
   const Node *p = onnx_op1(c, "sigmoid", onnx_op1(c, "negative", v, NULL), NULL);
   return onnx_op1(c, "ml.pairwise_probability", onnx_op1(c, "clip", p, "a_min:f,a_max:f", LEAST, 1 - LEAST), NULL);
 }
@@ -682,13 +689,13 @@ static void linear_svm(Conversion *c, const Node *x, const Node *labels, int64_t
   int n;
   int nrho;
   int np;
-  const double *w = ml_numbers(c, "coefficients", &n);
+  const double *w = onnx_ml_numbers(c, "coefficients", &n);
   bool positive = true;
   for (int i = 0; i < n; i++) positive = positive && w[i] >= 0;
-  ml_numbers(c, "prob_a", &np);
+  onnx_ml_numbers(c, "prob_a", &np);
   const double *rho = rho_of(c, 1, &nrho);
   const Node *s = onnx_add(c, linear(c, x, "coefficients", classes, ""), onnx_scalar(c, DT_F32, rho[0]));
-  const Node *best = ml_pick(c, labels, onnx_op1(c, "argmax", s, "axis:I", 1, (int64_t[]){1}));
+  const Node *best = onnx_ml_pick(c, labels, onnx_op1(c, "argmax", s, "axis:I", 1, (int64_t[]){1}));
   if (classes == 2 && !np) {
     const Node *most = onnx_reduce1(c, "max", s, 1, false);
     const Node *second =
@@ -696,7 +703,7 @@ static void linear_svm(Conversion *c, const Node *x, const Node *labels, int64_t
     best = onnx_where(c, second, onnx_scalar_of(c, onnx_slice(c, labels, 0, 1, 2)), best);
   }
   c->out[0] = best;
-  c->out[1] = ml_post(c, s, post_name(c));
+  c->out[1] = onnx_ml_post(c, s, post_name(c));
 }
 
 static const Node *convert_svm_classifier(Conversion *c)
@@ -708,7 +715,7 @@ static const Node *convert_svm_classifier(Conversion *c)
   Svc s = {0};
   const char *how = post_name(c);
   const Node *x = float_matrix(c);
-  const Node *labels = ml_labels(c, "classlabels_ints", &s.classes);
+  const Node *labels = onnx_ml_labels(c, "classlabels_ints", &s.classes);
   s.count = onnx_attr_ints(c, "vectors_per_class", &n);
   for (int i = 0; i < n; i++) {
     if (s.count[i] < 0 || s.count[i] > INT32_MAX / 64)
@@ -726,13 +733,13 @@ static const Node *convert_svm_classifier(Conversion *c)
   s.pairs = s.classes * (s.classes - 1) / 2;
   const double *rho = rho_of(c, s.pairs, &nrho);
   const Node *scores = onnx_op2(c, "nn.dense", kernel(c, x, s.vectors), pair_weights(c, &s), NULL);
-  scores = onnx_add(c, scores, ml_constant(c, DT_F32, 0, (int)s.pairs, rho));
-  c->out[0] = ml_pick(c, labels, most_votes(c, &s, scores));
-  ml_numbers(c, "prob_a", &np);
+  scores = onnx_add(c, scores, onnx_ml_constant(c, DT_F32, 0, (int)s.pairs, rho));
+  c->out[0] = onnx_ml_pick(c, labels, most_votes(c, &s, scores));
+  onnx_ml_numbers(c, "prob_a", &np);
   if (np) {
-    c->out[1] = ml_post(c, probabilities(c, &s, scores), how);
+    c->out[1] = onnx_ml_post(c, probabilities(c, &s, scores), how);
   } else if (s.classes > 2) {
-    c->out[1] = ml_post(c, scores, how);
+    c->out[1] = onnx_ml_post(c, scores, how);
   } else {
     c->out[1] = two_columns(c, scores, how, !strcmp(how, "NONE"));
   }

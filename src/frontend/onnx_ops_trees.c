@@ -64,7 +64,7 @@ static const int64_t *ints_of(Conversion *c, const char *name, int count, int64_
 static const double *doubles_of(Conversion *c, const char *name, int count)
 {
   int n;
-  const double *v = ml_numbers(c, name, &n);
+  const double *v = onnx_ml_numbers(c, name, &n);
   if (n != count) onnx_fail(c, ERR_ARGUMENT, "%s has %d elements, %d are wanted", name, n, count);
   return v;
 }
@@ -141,7 +141,7 @@ static void read_entries(Forest *f, const Name *names, const char *stem)
   const char *trees = arena_printf(f->arena, "%s_treeids", stem);
   const char *weights = arena_printf(f->arena, "%s_weights", stem);
   int n;
-  const double *w = ml_numbers(c, weights, &n);
+  const double *w = onnx_ml_numbers(c, weights, &n);
   const int64_t *target = ints_of(c, ids, n, f->targets);
   const int64_t *node = ints_of(c, nodes, n, INT64_MAX);
   const int64_t *tree = ints_of(c, trees, n, INT64_MAX);
@@ -530,9 +530,9 @@ static const Node *forest_call(Forest *f, const Node *x, const double *base)
   const Node *weight, *target;
   weight_tables(f, &t, &weight, &target);
   const Node *arg[] = {x,
-                       ml_constant(c, f->dt, 0, (int)f->targets, base),
+                       onnx_ml_constant(c, f->dt, 0, (int)f->targets, base),
                        node_const_copy(c->m, DT_I32, 2, (int64_t[]){n, 4}, node),
-                       ml_constant(c, f->dt, 0, n, split),
+                       onnx_ml_constant(c, f->dt, 0, n, split),
                        node_const_copy(c->m, DT_I32, 1, (int64_t[]){f->nroot}, root),
                        weight,
                        target};
@@ -544,7 +544,7 @@ static const Node *forest_call(Forest *f, const Node *x, const double *base)
 
 static Forest forest_new(Conversion *c, const Node **x, int64_t targets)
 {
-  *x = ml_matrix(c, onnx_in(c, 0));
+  *x = onnx_ml_matrix(c, onnx_in(c, 0));
   Forest f = {.c = c, .arena = c->im->arena, .dt = onnx_dtype_of(c, *x), .targets = targets, .aggregate = "sum"};
   f.features = onnx_static_dim(c, *x, 1);
   if (f.features > INT32_MAX) onnx_fail(c, ERR_SHAPE, "%" PRId64 " features are too many", f.features);
@@ -569,7 +569,7 @@ static void set_aggregate(Forest *f, const char *how)
 static const double *base_of(Forest *f, int *n)
 {
   double *all = arena_array(f->arena, double, f->targets + 1);
-  const double *v = ml_numbers(f->c, "base_values", n);
+  const double *v = onnx_ml_numbers(f->c, "base_values", n);
   if (*n > f->targets)
     onnx_fail(f->c, ERR_ARGUMENT, "base_values has %d elements for %" PRId64 " targets", *n, f->targets);
   for (int i = 0; i < *n; i++) all[i] = v[i];
@@ -587,7 +587,7 @@ static const Node *convert_regressor(Conversion *c)
   if (nbase && nbase != f.targets)
     onnx_fail(c, ERR_ARGUMENT, "base_values has %d elements for %" PRId64 " targets", nbase, f.targets);
   const Node *y = onnx_cast_to(c, forest_call(&f, x, base), DT_F32);
-  return ml_post(c, y, onnx_attr_str(c, "post_transform", "NONE"));
+  return onnx_ml_post(c, y, onnx_attr_str(c, "post_transform", "NONE"));
 }
 
 static const Node *convert_ensemble(Conversion *c)
@@ -605,7 +605,7 @@ static const Node *convert_ensemble(Conversion *c)
   read_tensors(&f);
   set_aggregate(&f, how[aggregate]);
   const double *base = arena_array(f.arena, double, f.targets + 1);
-  return ml_post(c, forest_call(&f, x, base), post[after]);
+  return onnx_ml_post(c, forest_call(&f, x, base), post[after]);
 }
 
 /* Two classes of which only one has weights: its sum s says how much it is the second one.  Weights that are all
@@ -619,9 +619,9 @@ static void binary_scores(Conversion *c, const Node *labels, const Node *s, bool
   bool logistic = !strcmp(how, "LOGISTIC");
   bool probit = !strcmp(how, "PROBIT");
   const Node *first = logistic || !(positive || probit) ? minus : onnx_sub(c, one, s);
-  c->out[0] = ml_pick_two(c, labels, 2, onnx_squeeze(c, second, 1));
-  const Node *both = ml_columns(c, first, s);
-  c->out[1] = onnx_cast_to(c, logistic || probit ? ml_post(c, both, how) : both, DT_F32);
+  c->out[0] = onnx_ml_pick_two(c, labels, 2, onnx_squeeze(c, second, 1));
+  const Node *both = onnx_ml_columns(c, first, s);
+  c->out[1] = onnx_cast_to(c, logistic || probit ? onnx_ml_post(c, both, how) : both, DT_F32);
 }
 
 static const Node *convert_classifier(Conversion *c)
@@ -630,7 +630,7 @@ static const Node *convert_classifier(Conversion *c)
   int nbase;
   const Node *x;
   const char *how = onnx_attr_str(c, "post_transform", "NONE");
-  const Node *labels = ml_labels(c, "classlabels_int64s", &classes);
+  const Node *labels = onnx_ml_labels(c, "classlabels_int64s", &classes);
   Forest f = forest_new(c, &x, classes);
   read_lists(&f, "class");
   const double *base = base_of(&f, &nbase);
@@ -650,19 +650,20 @@ static const Node *convert_classifier(Conversion *c)
     return NULL;
   }
   const Node *s = forest_call(&f, x, base);
-  c->out[1] = onnx_cast_to(c, ml_post(c, s, how), DT_F32);
+  c->out[1] = onnx_cast_to(c, onnx_ml_post(c, s, how), DT_F32);
   if (classes == 1 || (classes == 2 && !used[0])) {
     double limit = classes == 2 && positive ? 0.5 : 0;
     const Node *own = onnx_squeeze(c, onnx_slice(c, s, 1, classes - 1, classes), 1);
-    c->out[0] = ml_pick_two(c, labels, classes, onnx_op2(c, "greater", own, onnx_scalar_like(c, own, limit), NULL));
+    c->out[0] =
+        onnx_ml_pick_two(c, labels, classes, onnx_op2(c, "greater", own, onnx_scalar_like(c, own, limit), NULL));
     return NULL;
   }
   for (int64_t i = 0; i < classes; i++) {
     never[i] = used[i] || nbase ? 0 : -INFINITY; /* a class that no leaf knows is never the one */
     all = all && !(never[i] < 0);
   }
-  const Node *own = all ? s : onnx_add(c, s, ml_constant(c, f.dt, 0, (int)classes, never));
-  c->out[0] = ml_pick(c, labels, onnx_op1(c, "argmax", own, "axis:I", 1, (int64_t[]){1}));
+  const Node *own = all ? s : onnx_add(c, s, onnx_ml_constant(c, f.dt, 0, (int)classes, never));
+  c->out[0] = onnx_ml_pick(c, labels, onnx_op1(c, "argmax", own, "axis:I", 1, (int64_t[]){1}));
   return NULL;
 }
 

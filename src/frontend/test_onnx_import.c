@@ -322,9 +322,9 @@ REFUSED(a_tensor_with_too_few_bytes, ERR_SHAPE, "'c'", "12 bytes", "wants 16")
 REFUSED(a_tensor_of_negative_extent, ERR_SHAPE, "'c'", "-4") { lying_tensor(w, ONNX_FLOAT, D(-4), 16); }
 REFUSED(a_tensor_of_huge_extents, ERR_ARGUMENT, "c") { lying_tensor(w, ONNX_FLOAT, D(INT64_MAX, INT64_MAX), 16); }
 REFUSED(a_tensor_of_an_unknown_type, ERR_TYPE, "'c'", "99") { lying_tensor(w, 99, D(4), 16); }
-REFUSED(a_tensor_of_nine_dimensions, ERR_UNSUPPORTED, "'c'", "9 dimensions")
+REFUSED(a_tensor_of_seventeen_dimensions, ERR_UNSUPPORTED, "'c'", "17 dimensions")
 {
-  lying_tensor(w, ONNX_FLOAT, D(1, 1, 1, 1, 1, 1, 1, 1, 1), 4);
+  lying_tensor(w, ONNX_FLOAT, D(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1), 4);
 }
 REFUSED(half_an_int4, ERR_SHAPE, "'c'", "1 bytes", "wants 2") { lying_tensor(w, ONNX_INT4, D(3), 1); }
 REFUSED(an_input_of_negative_extent, ERR_SHAPE, "'x'", "-2")
@@ -411,7 +411,7 @@ int main(void)
     T(a_tensor_of_negative_extent),
     T(a_tensor_of_huge_extents),
     T(a_tensor_of_an_unknown_type),
-    T(a_tensor_of_nine_dimensions),
+    T(a_tensor_of_seventeen_dimensions),
     T(half_an_int4),
     T(an_input_of_negative_extent),
     T(a_stride_of_zero),
