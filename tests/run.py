@@ -73,7 +73,7 @@ def text_cases(build, runner):
 
 def c_tests(build, args, count):
     programs = [p for p in sorted((build / "tests").glob("*_test_*"))
-                if any(part in p.name for part in args.match or [""]) and os.access(p, os.X_OK)]
+                if any(re.search(part, p.name) for part in args.match or [""]) and os.access(p, os.X_OK)]
     together = [p for p in programs if not ALONE.search(p.name)]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         results = [(p.name, pool.submit(c_test, p, args.runner)) for p in together]
@@ -115,7 +115,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--c-only", action="store_true", help="only the C tests and the text cases")
-    parser.add_argument("--match", action="append", help="only C tests with this in their name, and nothing else")
+    parser.add_argument("--match", action="append", help="only C tests whose name this expression finds, and nothing else")
     parser.add_argument("--with-python", action="store_true", help="pytest too, where --match is given")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="how many tests at a time")
     parser.add_argument("--runner", type=shlex.split, default=[], help="what to put before a C test")

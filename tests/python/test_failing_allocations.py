@@ -80,6 +80,10 @@ def expressions():
     a = tvm.arith.Analyzer()
     a.bind(x, tvm.ir.Range(0, 8))
     assert a.can_prove(x < 8) and a.const_int_bound(x).max_value == 7
+    assert a.modular_set(x * 4).coeff == 4 and len(tvm.arith.detect_linear_equation(x * 3 + y, [x])) == 2
+    a.int_set(x * 2 + y, {x: tvm.arith.IntervalSet(0, 7)})
+    found = tvm.arith.detect_iter_map([x // 2, x % 2], {x: tvm.ir.Range(0, 8)}, check_level="bijective")
+    tvm.arith.inverse_affine_iter_map(found.indices, [tir.Var("a", "int32"), tir.Var("b", "int32")])
     tir.IndexMap.from_func(lambda i, j: (j, i)).map_indices([x, y])
     b = tir.decl_buffer((4, y), "float32", "b")
     b[0, x].producer, b.shape, b.access_ptr("r")
@@ -201,6 +205,8 @@ def code(mod, tmp_path):
     func(a, b)
     assert (b == 3).all()
     func.export_library(tmp_path / "lib.c")
+    call("build_check", target._h, str(tmp_path / "lib.c")), call("compile_check", target._h, str(tmp_path / "net.c"))
+    call("compile_c_command", "net.c"), call("nearest", "abc", ["abd", "x"])
     target.keys, tvm.target.Target.list_kinds(), call("build_info"), call("lower_passes"), call("intrinsics"), call("primitives")
     call("expr_kinds"), call("stmt_kinds"), call("teop_kinds")
 
