@@ -353,6 +353,10 @@ struct OpDef {
   unsigned flags;
   NarrowKind narrow;
   const Type *(*type)(OpCall *);
+  /* The type that argument i must have, where the others and the attributes say it (a weight, from data, channels and
+   * kernel_size): for variables that are declared without one.  arg[k] is NULL where argument k has no type yet.
+   * NULL: it does not follow.  No rule: it never does. */
+  const Type *(*operand)(OpCall *, int i);
   /* The meaning: exactly one of these.
    * compute: in is one tensor per argument (tuple fields spread out, in order), out one per output.
    * decompose: the call in terms of other operators.

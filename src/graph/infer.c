@@ -5,6 +5,9 @@
  * Goes out: an equal graph whose nodes all have types.  Builders have checked whatever
  * had types already; what is made anew here is checked by the same builders.
  *
+ * A variable without a type keeps none until a call that it is an argument of says what it must be (OpDef.operand),
+ * or until the function whose parameter it is is applied; one that nothing says the type of is refused.
+ *
  * A let's value is visited before its variable, and a match's value before the pattern's
  * variables, since they take their types from there.  The walk keeps its own stack. */
 #include "graph/state.h"
@@ -227,20 +230,63 @@ static const Node *infer_match(Infer *in, const Node *n, const Node *const *arg)
   return now->type ? now : node_match(in->m, arg[0], n->u.match.n, clause, arg + 1);
 }
 
+/* Variables among the arguments that have no type yet get the one that the operator wants there. */
+static void infer_operands(Infer *in, const Node *n)
+{
+  Module *m = in->m;
+  if (n->kind != N_CALL || !n->u.call.op->operand) return;
+  const Type **types = arena_array(in->arena, const Type *, n->nargs);
+  const Node **arg = arena_array(in->arena, const Node *, n->nargs);
+  for (int i = 0; i < n->nargs; i++) {
+    arg[i] = map_get(&in->memo, n->arg[i]);
+    types[i] = arg[i]->type ? type_unguarded(m, arg[i]->type) : NULL;
+  }
+  OpCall call = {.m = m, .op = n->u.call.op, .attrs = n->u.call.attrs, .nargs = n->nargs, .arg = types, .node = arg};
+  call.name = n->name;
+  for (int i = 0; i < n->nargs; i++) {
+    const Node *now = map_get(&in->memo, n->arg[i]); /* one variable may be several arguments */
+    if (now->type || now->kind != N_VAR) continue;
+    const Type *ty = call.op->operand(&call, i);
+    if (ty) map_put(in->arena, &in->memo, n->arg[i], (void *)(uintptr_t)node_var(m, now->name, ty));
+  }
+}
+
+/* The parameters of a function that is applied on the spot, where they have no type: those of the arguments. */
+static void infer_parameters(Infer *in, const Node *apply)
+{
+  const Node *f = apply->arg[0];
+  for (int i = 0; i < fn_nparams(f) && i + 1 < apply->nargs; i++) {
+    const Node *value = map_get(&in->memo, apply->arg[i + 1]);
+    if (f->arg[i]->type || map_has(&in->memo, f->arg[i]) || !value->type) continue;
+    map_put(in->arena, &in->memo, f->arg[i], (void *)(uintptr_t)node_var(in->m, f->arg[i]->name, value->type));
+  }
+}
+
 static const Node *infer_node(Infer *in, const Node *n)
 {
   Module *m = in->m;
+  infer_operands(in, n);
   const Node **arg = arena_array(in->arena, const Node *, n->nargs);
   bool same = n->type != NULL;
   for (int i = 0; i < n->nargs; i++) {
     arg[i] = map_get(&in->memo, n->arg[i]);
     same = same && arg[i] == n->arg[i];
+    if (arg[i]->kind == N_VAR)
+      need_type(in, arg[i], arena_printf(scratch(m->ctx), "variable '%s'", arg[i]->name ? arg[i]->name : "_"));
   }
-  if (n->kind == N_VAR)
-    return need_type(in, n, arena_printf(scratch(m->ctx), "variable '%s'", n->name ? n->name : "_"));
+  if (n->kind == N_VAR) return n;
   if (n->kind == N_GLOBAL) return infer_global(in, n);
   if (n->kind == N_MATCH) return need_type(in, infer_match(in, n, arg), "a match");
   return need_type(in, same ? n : node_rebuild(m, n, arg), "an expression");
+}
+
+/* Is a function applied on the spot some of whose parameters have no type?  Then its arguments are visited first. */
+static bool callee_last(const Node *n)
+{
+  if (n->kind != N_APPLY || n->arg[0]->kind != N_FUNC) return false;
+  for (int i = 0; i < fn_nparams(n->arg[0]); i++)
+    if (!n->arg[0]->arg[i]->type) return true;
+  return false;
 }
 
 /* Lets and matches give their variables types on the way: before this step of n. */
@@ -252,6 +298,7 @@ static void bind_variables(Infer *in, const Node *n, int step)
     map_put(in->arena, &in->memo, n->arg[0], (void *)(uintptr_t)var);
     graph_bind_let(in->m, var, value);
   }
+  if (callee_last(n) && step == n->nargs - 1) infer_parameters(in, n);
   if (n->kind == N_MATCH && step == 1)
     for (int i = 0; i < n->u.match.n; i++)
       bind_pattern(in, n->u.match.clause[i], ((const Node *)map_get(&in->memo, n->arg[0]))->type);
@@ -261,6 +308,7 @@ static void bind_variables(Infer *in, const Node *n, int step)
  * declared: then a function may call itself by it). */
 static int step_argument(const Node *n, int step)
 {
+  if (callee_last(n)) return (step + 1) % n->nargs;
   bool value_first = n->kind == N_LET && !n->arg[0]->type;
   return value_first && step < 2 ? 1 - step : step;
 }
@@ -287,7 +335,8 @@ static const Node *infer_graph(Infer *in, const Node *root)
     const Node *arg = n->arg[step_argument(n, step)];
     if (!map_has(&in->memo, arg)) vec_push(in->arena, &stack, (Frame){arg, 0});
   }
-  return map_get(&in->memo, root);
+  const Node *now = map_get(&in->memo, root);
+  return now->kind == N_VAR ? need_type(in, now, arena_printf(scratch(in->m->ctx), "variable '%s'", now->name)) : now;
 }
 
 const Node *graph_infer(Module *m, const Node *n)

@@ -116,6 +116,23 @@ static Conv conv_of(OpCall *c)
   return v;
 }
 
+/* The weight, from data's channels, channels and kernel_size. */
+static const Type *conv_operand(OpCall *c, int i)
+{
+  const Conv2DAttrs *a = c->attrs;
+  const Type *data = c->arg[0];
+  if (i != 1 || !data || !a->channels || a->groups < 1) return NULL;
+  char data_letters[6] = "NC";
+  char kernel_letters[6] = "OI";
+  const char *spatial = &"DHW"[3 - nn_conv_dims(c->op)];
+  Layout l = conv_layout(c, "data_layout", a->data_layout, strcat(data_letters, spatial));
+  Layout kernel = conv_layout(c, "kernel_layout", a->kernel_layout, strcat(kernel_letters, spatial));
+  conv_arg(c, 0, "data", &l);
+  const Expr *in = layout_extent(c->m, &l, data->shape, 'C');
+  in = nn_simplify(c->m, expr_floordiv(c->m, in, expr_i32(c->m, a->groups)));
+  return nn_operand_weight(c, &kernel, kernel_letters, expr_i32(c->m, a->channels), in, a->kernel_size);
+}
+
 static void conv_out_extents(OpCall *c, const Conv *v, const Expr **extent)
 {
   static const char *const names[] = {"depth", "height", "width"};
@@ -280,6 +297,7 @@ static double conv_flops(const Node *call)
     .narrow = NARROW_ALWAYS,          \
     .flops = conv_flops,              \
     .type = conv_type,                \
+    .operand = conv_operand,          \
     .compute = conv_compute,          \
     .layout = conv_layout_rule,       \
   };

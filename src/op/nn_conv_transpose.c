@@ -38,6 +38,22 @@ static Layout spread_layout(OpCall *c, const char *attribute, const char *text, 
   return l;
 }
 
+/* The weight, from data's channels, channels and kernel_size. */
+static const Type *transpose_operand(OpCall *c, int i)
+{
+  const Conv2DTransposeAttrs *a = c->attrs;
+  const Type *data = c->arg[0];
+  if (i != 1 || !data || !a->channels || a->groups < 1) return NULL;
+  char data_letters[6] = "NC";
+  char kernel_letters[6] = "IO";
+  const char *spatial = &"DHW"[3 - nn_conv_dims(c->op)];
+  Layout l = spread_layout(c, "data_layout", a->data_layout, strcat(data_letters, spatial));
+  Layout kernel = spread_layout(c, "kernel_layout", a->kernel_layout, strcat(kernel_letters, spatial));
+  nn_want_rank(c, 0, "data", l.n);
+  return nn_operand_weight(c, &kernel, kernel_letters, layout_extent(c->m, &l, data->shape, 'C'),
+                           expr_i32(c->m, a->channels / a->groups), a->kernel_size);
+}
+
 static void spread_numbers(OpCall *c, const Conv2DTransposeAttrs *a, Spread *v)
 {
   nn_ints(c, "strides", a->strides, v->dims, 1, 1, v->stride);
@@ -198,6 +214,7 @@ static double transpose_flops(const Node *call)
     .narrow = NARROW_ALWAYS,               \
     .flops = transpose_flops,              \
     .type = transpose_type,                \
+    .operand = transpose_operand,          \
     .compute = transpose_compute,          \
   };
 TRANSPOSE_OP(op_nn_conv1d_transpose, "nn.conv1d_transpose", "one-dimensional transposed convolution",

@@ -87,6 +87,18 @@ static const Type *matmul_type(OpCall *c)
   return type_tensor(c->m, product_dtype(c, p.out), a->ndim, shape);
 }
 
+/* The second operand, from the first and units. */
+static const Type *matmul_operand(OpCall *c, int i)
+{
+  Product p = product_of(c);
+  const Type *a = c->arg[0];
+  const Expr *shape[2];
+  if (i != 1 || !a || a->kind != TY_TENSOR || a->ndim < 1 || !p.units) return NULL;
+  shape[p.tb] = a->shape[p.ta ? 0 : a->ndim - 1];
+  shape[!p.tb] = expr_i32(c->m, p.units);
+  return type_tensor(c->m, a->dtype, 2, shape);
+}
+
 static void matmul_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
@@ -134,6 +146,7 @@ const OpDef op_nn_dense = {
   .fuse = FUSE_OUT_ELEMWISE,
   .narrow = NARROW_ALWAYS,
   .type = matmul_type,
+  .operand = matmul_operand,
   .compute = matmul_compute,
   .flops = dense_flops,
 };
@@ -148,6 +161,7 @@ const OpDef op_nn_matmul = {
   .fuse = FUSE_OUT_ELEMWISE,
   .narrow = NARROW_ALWAYS,
   .type = matmul_type,
+  .operand = matmul_operand,
   .compute = matmul_compute,
   .flops = matmul_flops,
 };
@@ -297,6 +311,11 @@ static const Type *bias_add_type(OpCall *c)
   return shape[axis] == data->shape[axis] ? data : type_tensor(c->m, data->dtype, data->ndim, shape);
 }
 
+static const Type *bias_operand(OpCall *c, int i)
+{
+  return i == 1 ? nn_operand_along(c, ((const BiasAddAttrs *)c->attrs)->axis) : NULL;
+}
+
 static void bias_add_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   const BiasAddAttrs *a = c->attrs;
@@ -326,6 +345,7 @@ const OpDef op_nn_bias_add = {
   .fuse = FUSE_BROADCAST,
   .narrow = NARROW_FOLLOW,
   .type = bias_add_type,
+  .operand = bias_operand,
   .compute = bias_add_compute,
   .layout = bias_add_layout,
 };

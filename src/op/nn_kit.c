@@ -181,6 +181,29 @@ int nn_axis_of(OpCall *c, int64_t axis, int ndim)
   return (int)(axis < 0 ? axis + ndim : axis);
 }
 
+/* ---- types of operands ---------------------------------------------------------------------- */
+
+const Type *nn_operand_along(OpCall *c, int64_t axis)
+{
+  const Type *data = c->arg[0];
+  if (!data || data->kind != TY_TENSOR || data->ndim < 1) return NULL;
+  return type_tensor(c->m, data->dtype, 1, &data->shape[nn_axis_of(c, axis, data->ndim)]);
+}
+
+const Type *nn_operand_weight(OpCall *c, const Layout *l, const char *letters, const Expr *first, const Expr *second,
+                              AttrInts kernel_size)
+{
+  const Expr *extent[NN_MAX_DIM] = {first, second};
+  const Expr *shape[LAYOUT_MAX];
+  int64_t k[3];
+  int dims = (int)strlen(letters) - 2;
+  if (!kernel_size.given) return NULL;
+  nn_ints(c, "kernel_size", kernel_size, dims, 1, 1, k);
+  for (int d = 0; d < dims; d++) extent[2 + d] = expr_i32(c->m, k[d]);
+  layout_shape(c->m, l, letters, extent, shape);
+  return type_tensor(c->m, c->arg[0]->dtype, l->n, shape);
+}
+
 /* ---- windows ------------------------------------------------------------------------------ */
 
 void nn_ints(OpCall *c, const char *name, AttrInts list, int n, int64_t def, int64_t least, int64_t *out)

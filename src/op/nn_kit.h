@@ -69,6 +69,11 @@ const Type *nn_tensor(OpCall *, int i, const char *name);
 void nn_want_rank(OpCall *, int i, const char *name, int ndim);
 void nn_want_float(OpCall *, int i, const char *name);
 int nn_axis_of(OpCall *, int64_t axis, int ndim);
+/* Rules for OpDef.operand: argument i as one number for each element along the axis of data; a weight whose dimension
+ * of each letter of `letters` (OI or IO, then the spatial ones) has that extent.  NULL where something is not known. */
+const Type *nn_operand_along(OpCall *, int64_t axis);
+const Type *nn_operand_weight(OpCall *, const Layout *, const char *letters, const Expr *first, const Expr *second,
+                              AttrInts kernel_size);
 
 /* A list attribute of n numbers: one given for all, or one each; none given: def. */
 void nn_ints(OpCall *, const char *name, AttrInts, int n, int64_t def, int64_t least, int64_t *out);

@@ -37,6 +37,13 @@ static const Type *batch_norm_type(OpCall *c)
   return type_tuple(c->m, 3, (const Type *[]){c->arg[0], c->arg[3], c->arg[4]});
 }
 
+/* gamma, beta, alpha and the statistics have one number for each element along the axis. */
+static const Type *norm_operand(OpCall *c, int i)
+{
+  const AttrField *axis = attrs_field(c->op->attrs, "axis");
+  return i > 0 ? nn_operand_along(c, *(const int64_t *)((const char *)c->attrs + axis->offset)) : NULL;
+}
+
 static const Node *along_axis(Module *m, const Node *v, DType t, int axis, int ndim)
 {
   if (!dtype_eq(v->type->dtype, t)) {
@@ -90,6 +97,7 @@ const OpDef op_nn_batch_norm = {
   .fuse = FUSE_OUT_ELEMWISE,
   .narrow = NARROW_FOLLOW,
   .type = batch_norm_type,
+  .operand = norm_operand,
   .decompose = batch_norm_decompose,
   .layout = batch_norm_layout,
 };
@@ -241,6 +249,7 @@ static void instance_norm_compute(OpCall *c, const Tensor *const *in, const Tens
     .fuse = FUSE_OUT_ELEMWISE,                  \
     .narrow = NARROW_NEVER,                     \
     .type = rule,                               \
+    .operand = norm_operand,                    \
     .compute = fn,                              \
   };
 NORM_OP(op_nn_layer_norm, "nn.layer_norm", "zero mean and unit variance along an axis, then scale and shift",
@@ -450,6 +459,7 @@ const OpDef op_nn_prelu = {
   .fuse = FUSE_BROADCAST,
   .narrow = NARROW_FOLLOW,
   .type = prelu_type,
+  .operand = norm_operand,
   .compute = prelu_compute,
   .layout = prelu_layout,
 };

@@ -383,6 +383,17 @@ static const Type *deform_type(OpCall *c)
                      (const Expr *[]){c->arg[0]->shape[0], c->arg[2]->shape[0], v.out[0], v.out[1]});
 }
 
+static const Type *deform_operand(OpCall *c, int i)
+{
+  const DeformableConv2DAttrs *a = c->attrs;
+  const Type *data = c->arg[0];
+  if (i != 2 || !data || data->ndim != 4 || !a->channels || a->groups < 1) return NULL;
+  Layout kernel = nn_layout(c, "kernel_layout", a->kernel_layout);
+  return nn_operand_weight(c, &kernel, "OIHW", expr_i32(c->m, a->channels),
+                           nn_simplify(c->m, expr_floordiv(c->m, data->shape[1], expr_i32(c->m, a->groups))),
+                           a->kernel_size);
+}
+
 /* deform[n, c, i, j, y, x]: what the kernel's element (i, j) sees at the window (y, x). */
 static const Tensor *deform_stage(OpCall *c, const Deform *v, const Tensor *const *in)
 {
@@ -449,5 +460,6 @@ const OpDef op_nn_deformable_conv2d = {
   .attrs = &DeformableConv2D_attrs,
   .fuse = FUSE_OUT_ELEMWISE,
   .type = deform_type,
+  .operand = deform_operand,
   .compute = deform_compute,
 };
