@@ -519,6 +519,13 @@ static void node_infer(Call *c)
   *c->out = api_val_node(c, m, graph_infer(m, api_arg_node(c, m, 1)));
 }
 
+static void node_parse(Call *c)
+{
+  op_init();
+  Module *m = api_arg_world(c);
+  *c->out = api_val_node(c, m, graph_parse_expr(m, api_arg_str(c, 1), api_arg_given(c, 2) ? api_arg_str(c, 2) : "<text>"));
+}
+
 static void node_free_vars(Call *c)
 {
   Handle *h = api_arg_handle(c, 0);
@@ -591,6 +598,7 @@ const ApiFunction api_graph_functions[] = {
    "to one",
    node_equal},
   {"node_hash", "n: node -> int", "equal for equal graphs", node_hash},
+  {"node_parse", "world: world, text: str, file: str? -> node", "reads an expression of Relay text", node_parse},
   {"node_infer", "world: world, n: node -> node", "with types everywhere", node_infer},
   {"node_free_vars", "n: node -> list[node]", "variables not bound inside, in order of first use", node_free_vars},
   {"node_post_order", "n: node -> list[node]", "all nodes below, arguments first, each once", node_post_order},

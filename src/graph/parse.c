@@ -1,17 +1,23 @@
 /* parse.c: Relay text to graphs.
  *
- *   module := (definition | type | tir)* metadata?
+ *   text       := ('#[version' '=' "0.0.5" ']')? (module | lines)
+ *   module     := (definition | type | tir)* metadata?
  *   definition := 'def' @name function
  *   function   := ('[' names ']')? '(' params ')' ('->' type)? block
  *   type       := 'type' Name ('[' names ']')? '{' (Ctor ('(' types ')')? ','?)* '}'
  *   tir        := 'tir' @name '=' """TVMScript""" ';'?
  *   metadata   := '#[metadata]' ('relay.Constant' '[' i ']' ':' type '=' ('[' numbers or strings ']' | base64 strings)
  *   ';')*
- *   block      := '{' (%0 '=' expr ';' | 'let' %x (':' type)? '=' expr ';')* expr '}'
- *   expr       := atom ('(' args ')' | '.' i)*
- *   atom       := name | number | 'True' | 'False' | '(' exprs ')' | 'fn' function | block
+ *   block      := '{' lines '}'
+ *   lines      := (%0 '=' expr ';' | 'let' %x (':' type)? '=' expr ';' | 'free_var' %x (':' type)? ';' | expr ';')* expr
+ *   expr       := operand (infix operand)*, as tightly as the table of infix operators says, from the left
+ *   operand    := atom ('(' args ')' | '.' i)*
+ *   atom       := name | number | '-' operand | 'True' | 'False' | '(' exprs ')' | 'fn' function | block | 'let' … lines
  *               | 'if' '(' expr ')' block 'else' block | 'match' '?'? '(' expr ')' '{' (pattern '=>' expr ','?)* '}'
  *               | 'meta' '[' 'relay.Constant' ']' '[' i ']' | 'call_tir' '(' @name ',' exprs ',' type ')'
+ *
+ * A line that is only an expression is the value of a variable that nothing reads: what it does comes first.  A text of
+ * lines is a module whose main has the free variables as parameters.
  *
  * Builders check types as they go; what has none yet (calls of functions that come later)
  * gets it from graph_infer at the end.  A text that is refused leaves the module as it was. */
@@ -22,6 +28,8 @@
 
 static const Node *parse_expr(Reader *);
 static const Node *parse_block(Reader *);
+static const Node *parse_operand(Reader *);
+static const Node *parse_lines(Reader *);
 
 typedef Vec(const Type *) TypeList;
 
@@ -483,6 +491,7 @@ static const Node *parse_word(Reader *r)
   if (graph_lex_accept(r, "match")) return parse_match(r);
   if (graph_lex_accept(r, "meta")) return parse_meta(r);
   if (graph_lex_accept(r, "call_tir")) return parse_call_tir(r);
+  if (graph_lex_is(r, "let") || graph_lex_is(r, "free_var")) return parse_lines(r);
   if (graph_lex_is(r, "True") || graph_lex_is(r, "False")) {
     bool truth = r->tok.text[0] == 'T';
     graph_lex_next(r);
@@ -517,6 +526,18 @@ static const Node *parse_parens(Reader *r)
   return fields.n == 1 && !comma ? fields.v[0] : node_tuple(r->m, fields.n, fields.v);
 }
 
+/* -1 is a number, anything else behind the sign an operand of negative. */
+static const Node *parse_minus(Reader *r)
+{
+  const char *p = r->p;
+  while (*p == ' ') p++;
+  bool number = (*p >= '0' && *p <= '9') || !strncmp(p, "inf", 3) || !strncmp(p, "nan", 3);
+  if (number) return node_scalar(r->m, parse_number(r, DT_NONE));
+  graph_lex_expect(r, "-");
+  const Node *of = parse_operand(r);
+  return node_call(r->m, opdef_get(r->ctx, "negative"), 1, &of, NULL, NULL);
+}
+
 static const Node *parse_atom(Reader *r)
 {
   switch (r->tok.kind) {
@@ -539,7 +560,7 @@ static const Node *parse_atom(Reader *r)
   case T_PUNCT:
     if (graph_lex_is(r, "(")) return parse_parens(r);
     if (graph_lex_is(r, "{")) return parse_block(r);
-    if (graph_lex_is(r, "-")) return node_scalar(r->m, parse_number(r, DT_NONE));
+    if (graph_lex_is(r, "-")) return parse_minus(r);
     break;
   case T_STR:
   case T_END: break;
@@ -547,7 +568,7 @@ static const Node *parse_atom(Reader *r)
   graph_lex_error(r, "expected an expression, found '%.60s'", r->tok.text);
 }
 
-static const Node *parse_expr(Reader *r)
+static const Node *parse_operand(Reader *r)
 {
   graph_lex_enter(r);
   Loc at = r->tok.loc;
@@ -573,6 +594,49 @@ static const Node *parse_expr(Reader *r)
   return n;
 }
 
+typedef struct Infix {
+  const char *sign, *op;
+  int binds; /* how tightly */
+} Infix;
+/* clang-format off */
+static const Infix infix[] = {
+  {"*",  "multiply",      3},
+  {"/",  "divide",        3},
+  {"+",  "add",           2},
+  {"-",  "subtract",      2},
+  {"<",  "less",          1},
+  {">",  "greater",       1},
+  {"<=", "less_equal",    1},
+  {">=", "greater_equal", 1},
+  {"==", "equal",         0},
+  {"!=", "not_equal",     0},
+};
+/* clang-format on */
+
+static const Infix *next_infix(const Reader *r)
+{
+  for (size_t i = 0; r->tok.kind == T_PUNCT && i < sizeof infix / sizeof *infix; i++)
+    if (!strcmp(r->tok.text, infix[i].sign)) return &infix[i];
+  return NULL;
+}
+
+/* Operands joined by operators that bind at least so tightly. */
+static const Node *parse_infix(Reader *r, int binds)
+{
+  const Node *n = parse_operand(r);
+  for (const Infix *x = next_infix(r); x && x->binds >= binds; x = next_infix(r)) {
+    Loc at = r->tok.loc;
+    graph_lex_next(r);
+    const Node *side[2] = {n, parse_infix(r, x->binds + 1)};
+    r->building = at;
+    n = node_call(r->m, opdef_get(r->ctx, x->op), 2, side, NULL, NULL);
+    r->building = NOWHERE;
+  }
+  return n;
+}
+
+static const Node *parse_expr(Reader *r) { return parse_infix(r, 0); }
+
 /* A let's variable is known in its own value only where it is declared: as a function. */
 static const Node *parse_let(Reader *r, const Node **value)
 {
@@ -594,6 +658,15 @@ static const Node *parse_let(Reader *r, const Node **value)
   return var;
 }
 
+static void parse_free_var(Reader *r)
+{
+  if (r->tok.kind != T_LOCAL) graph_lex_error(r, "free_var names a variable, not '%.60s'", r->tok.text);
+  const char *name = r->tok.text;
+  graph_lex_next(r);
+  bind_name(r, name, node_var(r->m, name, graph_lex_accept(r, ":") ? graph_parse_type(r) : NULL));
+  graph_lex_expect(r, ";");
+}
+
 /* Lines up to the block's value; the lets wrap it, last first. */
 static const Node *parse_lines(Reader *r)
 {
@@ -609,12 +682,22 @@ static const Node *parse_lines(Reader *r)
       vec_push(r->arena, &values, value);
       continue;
     }
+    if (graph_lex_accept(r, "free_var")) {
+      parse_free_var(r);
+      continue;
+    }
     const char *p = r->p;
     while (*p == ' ') p++;
     bool defines = (r->tok.kind == T_TEMP || r->tok.kind == T_LOCAL) && *p == '=' && p[1] != '=' && p[1] != '>';
     if (!defines) {
-      result = parse_expr(r);
-      break;
+      const Node *value = parse_expr(r);
+      if (!graph_lex_accept(r, ";")) {
+        result = value;
+        break;
+      }
+      vec_push(r->arena, &vars, node_var(r->m, "_", value->type));
+      vec_push(r->arena, &values, value);
+      continue;
     }
     const char *name = r->tok.kind == T_TEMP ? arena_printf(r->arena, "%%%s", r->tok.text) : r->tok.text;
     graph_lex_next(r);
@@ -741,6 +824,44 @@ static void parse_definitions(Reader *r)
   }
 }
 
+/* #[version = "0.0.5"]: what kind of text this is.  Gives where the rest begins. */
+static const char *parse_version(Reader *r, const char *text, const char *end)
+{
+  static const char *const head[] = {"[", "version", "="};
+  const char *p = text;
+  while (p < end && strchr(" \t\r\n", *p)) p++;
+  if (p >= end || *p != '#') return text;
+  graph_lex_start(r, p + 1, end, 1);
+  for (size_t i = 0; i < sizeof head / sizeof *head; i++) graph_lex_expect(r, head[i]);
+  const char *version = parse_string(r);
+  if (strcmp(version, "0.0.5")) graph_lex_error(r, "this is text of version \"%.40s\"; 0.0.5 is read", version);
+  if (!graph_lex_is(r, "]")) graph_lex_error(r, "expected ']', found '%.60s'", r->tok.text);
+  return r->p;
+}
+
+/* Lines are main, a function of what is free in them (or the function that they are). */
+static void parse_main(Reader *r)
+{
+  const Node *body = parse_lines(r);
+  if (r->tok.kind != T_END) graph_lex_error(r, "'%.60s' is left over", r->tok.text);
+  if (body->kind != N_FUNC) {
+    const Node **vars;
+    int n = graph_free_vars(r->arena, body, &vars);
+    body = node_func(r->m, n, vars, body, NULL, NULL);
+  }
+  module_set(r->m, "main", GLOBAL_GRAPH, (void *)(uintptr_t)graph_infer(r->m, body));
+}
+
+/* An expression gets its types at once, unless it speaks of variables whose types are still to be found. */
+static const Node *infer_if_known(Reader *r, const Node *n)
+{
+  const Node **vars;
+  int count = graph_free_vars(r->arena, n, &vars);
+  for (int i = 0; i < count; i++)
+    if (!vars[i]->type) return n;
+  return graph_infer(r->m, n);
+}
+
 /* ---- entry ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ParseJob {
@@ -759,11 +880,16 @@ static void run_parse(Ctx *ctx, void *arg)
   *r = (Reader){.m = job->m, .ctx = ctx, .arena = scratch(ctx), .file = job->file};
   known_ctors(r);
   const char *end = parse_metadata(r, job->text);
-  graph_lex_start(r, job->text, end, 1);
+  const char *begin = parse_version(r, job->text, end);
+  int line = 1;
+  for (const char *c = job->text; c < begin; c++) line += *c == '\n';
+  graph_lex_start(r, begin, end, line);
   if (job->expr) {
     job->out = parse_lines(r);
     if (r->tok.kind != T_END) graph_lex_error(r, "'%.60s' is left over", r->tok.text);
-    job->out = graph_infer(job->m, job->out);
+    job->out = infer_if_known(r, job->out);
+  } else if (r->tok.kind != T_END && !graph_lex_is(r, "def") && !graph_lex_is(r, "type") && !graph_lex_is(r, "tir")) {
+    parse_main(r);
   } else {
     parse_definitions(r);
   }

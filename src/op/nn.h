@@ -127,9 +127,9 @@ DECLARE_ATTRS(DeformableConv2D, DEFORMABLE_CONV2D_ATTRS)
 DECLARE_ATTRS(Dense, DENSE_ATTRS)
 /* clang-format off */
 #define DENSE_PACK_ATTRS(A, S)                                  \
+  A(S, STR, weight_layout, "\"NC\"", "NC8n: weight is (units/8, in, 8)") \
   A(S, INT, units, "0", "output features; 0: as weight says")   \
-  A(S, DTYPE, out_dtype, "None", "to multiply and add in; none: data's") \
-  A(S, STR, weight_layout, "\"NC\"", "NC8n: weight is (units/8, in, 8)")
+  A(S, DTYPE, out_dtype, "None", "to multiply and add in; none: data's")
 /* clang-format on */
 DECLARE_ATTRS(DensePack, DENSE_PACK_ATTRS)
 /* clang-format off */

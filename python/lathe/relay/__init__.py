@@ -29,11 +29,12 @@ from .expr import (
 )
 from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from .op.functions import OVERRIDES as _OVERRIDES
-from .op.table import install as _install
-from .parser import fromtext, parse
+from .op.table import _absent, install as _install
+from .parser import fromtext, parse, parse_expr
 from .ty import Any_ as Any
 from .ty import FuncType, OptionalType, SequenceType, TensorType, TupleType, Type, scalar_type
 
+__getattr__ = _absent(__name__)
 _install(_sys.modules[__name__], _OVERRIDES)
 
 from . import testing  # noqa: E402  (its networks are made of the functions above)

@@ -8,10 +8,9 @@ import numpy as np
 
 from .. import error
 from .._ffi import call
-from .._ir.module import IRModule
+from .._ir.module import GlobalVar, IRModule
 from .._ir.transform import BuiltinPass, PassContext
 from ..runtime.factory import ExecutorFactoryModule, ExecutorInstance, GraphExecutorFactoryModule
-from ..target import Target, resolve
 from ..runtime.ndarray import NDArray, array, empty
 from ..target import Target, resolve
 from . import backend
@@ -94,11 +93,11 @@ class _Evaluator:
         self.mod, self.target, self.kind = mod, target, kind
 
     def evaluate(self, expr: Any = None, binds: Any = None) -> Any:
-        """A Python function that runs the expression, or main; the value itself if it takes no arguments."""
+        """A Python function that runs a function, or main; of any other expression without free variables, its value."""
         mod = self.mod
         if expr is not None:
             mod = call("module_copy", self.mod) if self.mod is not None else IRModule()
-            expr = as_expr(expr)
+            expr = mod[expr] if isinstance(expr, GlobalVar) else as_expr(expr)
             if binds:
                 expr = bind(expr, binds)
             mod["main"] = expr if isinstance(expr, Function) else Function(call("node_free_vars", expr), expr)
@@ -120,7 +119,7 @@ class _Evaluator:
             given = [_to_value(v, p.type_annotation, keep) for v, p in zip(values, params)]
             return _from_value(call("graph_eval", mod, "main", given))
 
-        return run if names else run()
+        return run if names or expr is None or isinstance(expr, Function) else run()
 
 
 def _run_compiled(lib: ExecutorFactoryModule, values: List[Any]) -> Any:

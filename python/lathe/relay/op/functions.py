@@ -82,6 +82,49 @@ def einsum(data: Any, equation: str) -> Any:
     return make_call(row("einsum"), [data], {"equation": equation})
 
 
+def stft(data: Any, n_fft: int, hop_length: int, win_length: int, window: Any, normalized: bool = False, onesided: bool = True) -> Any:
+    """Short-time Fourier transform."""
+    attrs = {"n_fft": n_fft, "hop_length": hop_length, "win_length": win_length, "normalized": normalized, "onesided": onesided}
+    return make_call(row("stft"), [data, window], attrs)
+
+
+def all_class_non_max_suppression(
+    boxes: Any, scores: Any, max_output_boxes_per_class: Any = -1, iou_threshold: Any = -1.0, score_threshold: Any = -1.0,
+    output_format: str = "onnx", center_point_box: int = 0,
+) -> Any:
+    """Boxes to keep for each batch and class: rows of (batch, class, box), with room for all, and their number."""
+    limit = _number(max_output_boxes_per_class, "int64")
+    if isinstance(max_output_boxes_per_class, int) and max_output_boxes_per_class < 0:
+        limit = const(np.iinfo("int32").max, "int64")  # TVM's -1: no limit
+    operands = [boxes, scores, limit, _number(iou_threshold, "float32"), _number(score_threshold, "float32")]
+    return make_call(row("vision.all_class_non_max_suppression"), operands, {"output_format": output_format, "center_point_box": center_point_box})
+
+
+def _number(x: Any, dtype: str) -> Any:
+    return x if isinstance(x, _expr.RelayExpr) else const(x, dtype)
+
+
+def contrib_conv2d_nchwc(
+    data: Any, kernel: Any, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), groups: int = 1, channels: Optional[int] = None,
+    kernel_size: Any = None, data_layout: str = "NCHW8c", kernel_layout: str = "OIHW", out_layout: str = "", out_dtype: str = "",
+) -> Any:
+    """Convolution over blocks of channels."""
+    return _blocked("nn.contrib_conv2d_NCHWc", data, kernel, strides, padding, dilation, groups, channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)
+
+
+def contrib_depthwise_conv2d_nchwc(
+    data: Any, kernel: Any, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), groups: int = 1, channels: Optional[int] = None,
+    kernel_size: Any = None, data_layout: str = "NCHW8c", kernel_layout: str = "OIHW", out_layout: str = "", out_dtype: str = "",
+) -> Any:
+    """Depthwise convolution over blocks of channels."""
+    return _blocked("nn.contrib_depthwise_conv2d_NCHWc", data, kernel, strides, padding, dilation, groups, channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)
+
+
+def _blocked(name: str, data: Any, kernel: Any, *values: Any) -> Any:
+    r = row(name)
+    return make_call(r, [data, kernel], {a.name: v for a, v in zip(r.attrs, values)})
+
+
 def _pair(x: Any, n: int) -> Any:
     return [int(x)] * n if isinstance(x, int) else x
 
@@ -111,9 +154,12 @@ def _spatial(name: str, n: int) -> Callable[..., Any]:
 def _overrides() -> Dict[str, Callable[..., Any]]:
     from .table import rows
 
-    own: Sequence[Any] = (split, take, gather, strided_slice, full, arange, concatenate, stack, einsum)
+    own: Sequence[Any] = (split, take, gather, strided_slice, full, arange, concatenate, stack, einsum, stft)
     table = {f.__name__: f for f in own}
     table.update({"nn.pad": pad, "nn.dropout": dropout})
+    table["vision.all_class_non_max_suppression"] = all_class_non_max_suppression
+    table["nn.contrib_conv2d_NCHWc"] = contrib_conv2d_nchwc
+    table["nn.contrib_depthwise_conv2d_NCHWc"] = contrib_depthwise_conv2d_nchwc
     names = rows()
     for d in (1, 2, 3):
         for kind in ("conv{}d", "conv{}d_transpose", "max_pool{}d", "avg_pool{}d", "adaptive_avg_pool{}d", "adaptive_max_pool{}d"):

@@ -77,8 +77,12 @@ def make_function(r: OpRow) -> Callable[..., Any]:
     P = inspect.Parameter
     params: List[P] = []
     variadic = r.most < 0
+    attributes = {a.name for a in r.attrs}
     for i, name in enumerate(r.args):
         params.append(P(name, P.POSITIONAL_OR_KEYWORD, default=P.empty if i < r.least else None))
+    # operands that may be left out and are no attributes stand behind the attributes, as what TVM does not have
+    extra = [p for p in params if r.least and p.default is None and p.name not in attributes]
+    params = [p for p in params if p not in extra]
     optional = any(p.default is None for p in params)
     for a in r.attrs:
         if a.name in r.args:  # one parameter: an expression is the argument, anything else the attribute
@@ -86,6 +90,8 @@ def make_function(r: OpRow) -> Callable[..., Any]:
         d = default_value(a)
         params.append(P(a.name, P.POSITIONAL_OR_KEYWORD if not (d is P.empty and optional) else P.KEYWORD_ONLY, default=d))
     params.sort(key=lambda p: (p.kind, p.default is not P.empty if p.kind == P.POSITIONAL_OR_KEYWORD else False))
+    at = next((i for i, p in enumerate(params) if p.kind == P.KEYWORD_ONLY), len(params))
+    params[at:at] = extra
     signature = inspect.Signature(params)
     given = {a.name for a in r.attrs}
 
@@ -110,26 +116,83 @@ def make_function(r: OpRow) -> Callable[..., Any]:
     return function
 
 
+def _put(package: types.ModuleType, name: str, function: Callable[..., Any]) -> None:
+    """package.nn.conv2d = function, for nn.conv2d; families that are not there are made."""
+    *path, last = name.split(".")
+    place = package
+    for word in path:
+        full = f"{place.__name__}.{word}"
+        if full not in sys.modules:
+            family = types.ModuleType(full, f"Operators of the family {word}.")
+            family.__getattr__ = _absent(full)  # type: ignore
+            sys.modules[full] = family
+        if word not in vars(place):
+            setattr(place, word, sys.modules[full])
+        place = sys.modules[full]
+    function.__module__ = place.__name__
+    setattr(place, last, function)
+
+
+def _absent(module: str) -> Callable[[str], Any]:
+    """What a module says to a name that it does not have."""
+    where = module.split(".", 1)[1]
+
+    def refuse(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        import difflib
+
+        near = difflib.get_close_matches(name, vars(sys.modules[module]), 1)
+        hint = f" (the nearest name is '{near[0]}')" if near else ""
+        raise AttributeError(f"{where} has no '{name}'{hint}; docs/tvm.md lists what is absent, and the way around")
+
+    return refuse
+
+
 def install(package: types.ModuleType, overrides: Dict[str, Callable[..., Any]], only: Optional[str] = None) -> None:
-    """Puts a function for every operator (or for one) into the package: relay.nn.conv2d for nn.conv2d."""
+    """Puts a function for every operator (or for one) into the package: relay.nn.conv2d for nn.conv2d, and the same
+    into relay.op."""
     for name, r in rows().items():
-        if only is not None and name != only:
-            continue
-        *path, last = name.split(".")
-        place = package
-        for word in path:
-            full = f"{place.__name__}.{word}"
-            if full not in sys.modules:
-                sys.modules[full] = types.ModuleType(full, f"Operators of the family {word}.")
-            if not hasattr(place, word):
-                setattr(place, word, sys.modules[full])
-            place = sys.modules[full]
-        function = overrides.get(name) or make_function(r)
-        function.__module__ = place.__name__
-        setattr(place, last, function)
+        if only is None or name == only:
+            _put(package, name, overrides.get(name) or make_function(r))
     for name, function in overrides.items():
-        *path, last = name.split(".")
-        place = package
-        for word in path:
-            place = getattr(place, word)
-        setattr(place, last, function)
+        _put(package, name, function)
+    for name, operator in ALIASES.items():
+        if only is None:
+            *path, last = operator.split(".")
+            place = package
+            for word in path:
+                place = getattr(place, word)
+            setattr(place, name.rsplit(".", 1)[-1], getattr(place, last))
+    _mirror(package, sys.modules[package.__name__ + ".op"])
+
+
+# TVM's functions whose name is not the operator's
+ALIASES = {
+    "reverse_reshape": "contrib_reverse_reshape",
+    "nn.contrib_conv2d_nchwc": "nn.contrib_conv2d_NCHWc",
+    "nn.contrib_depthwise_conv2d_nchwc": "nn.contrib_depthwise_conv2d_NCHWc",
+}
+
+# TVM's files of operators without a family, and of families; each holds the family's functions
+_FILES = {"": ("tensor", "transform", "reduce", "algorithm"), "nn": ("nn",), "image": ("image",), "vision": ("nms", "multibox", "rcnn", "yolo")}
+
+
+def _mirror(package: types.ModuleType, op: types.ModuleType) -> None:
+    """relay.op.X for every relay.X that is an operator or a family of them, and the files TVM keeps them in."""
+    flat = sys.modules.setdefault(op.__name__ + ".tensor", types.ModuleType(op.__name__ + ".tensor", "Operators without a family."))
+    flat.__getattr__ = _absent(flat.__name__)  # type: ignore
+    for word in {n.split(".")[0] for n in rows()} | {n for n in ALIASES if "." not in n}:
+        value = getattr(package, word)
+        setattr(op, word, value)
+        if not isinstance(value, types.ModuleType):
+            setattr(flat, word, value)
+            continue
+        sys.modules[f"{op.__name__}.{word}"] = value
+        for file in _FILES.get(word, ()):
+            sys.modules[f"{op.__name__}.{word}.{file}"] = value
+            if file not in vars(value):
+                setattr(value, file, value)
+    for file in _FILES[""]:
+        setattr(op, file, flat)
+        sys.modules[f"{op.__name__}.{file}"] = flat
