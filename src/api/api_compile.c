@@ -60,7 +60,7 @@ static void module_text(Call *c)
 static void graph_parse(Call *c)
 {
   op_init();
-  Module *m = api_new_module(c);
+  Module *m = api_arg_given(c, 2) ? copy_module(c, arg_module(c, 2)) : api_new_module(c);
   graph_parse_module(m, api_arg_str(c, 0), api_arg_given(c, 1) ? api_arg_str(c, 1) : "<text>");
   *c->out = val_module(c, m);
 }
@@ -455,7 +455,7 @@ const ApiFunction api_compile_functions[] = {
    "Relay text; with the values of large constants it can be parsed again", module_text},
   {"module_ports", "m: module -> list[any]", "inputs and outputs of main: name and type", module_ports},
   {"module_copy", "m: module -> module", "the same functions; constants share their bytes", module_copy},
-  {"graph_parse", "text: str, file: str? -> module", "reads Relay text", graph_parse},
+  {"graph_parse", "text: str, file: str?, known: module? -> module", "reads Relay text, beside what is known", graph_parse},
   {"pass_context",
    "opt_level: int, required: list[str], disabled: list[str], config: list[[str, option]], target: target? -> "
    "passcontext",

@@ -567,11 +567,24 @@ static TextBlock *begin_function(Printer *p, const Node *root)
   return place_all(p, root);
 }
 
+/* free_var %x: T; for what the text speaks of and does not bind; a variable alone is just its name. */
+static void print_free_vars(Printer *p, const Node *root)
+{
+  const Node **vars;
+  int n = root->kind == N_VAR ? 0 : graph_free_vars(p->arena, root, &vars);
+  for (int i = 0; i < n; i++) {
+    text_printf(p->out, "free_var %s%s", var_name(p, vars[i]), vars[i]->type ? ": " : "");
+    if (vars[i]->type) type_print(p->out, &p->sizes, vars[i]->type);
+    text_add(p->out, ";\n");
+  }
+}
+
 const char *graph_print_with(Arena *arena, const Node *n, unsigned flags)
 {
   Text out = text_new(arena);
   Printer p = {.ctx = arena_ctx(arena), .out = &out, .arena = arena, .flags = flags};
   TextBlock *top = begin_function(&p, n);
+  print_free_vars(&p, n);
   print_lines(&p, top, n, 0);
   if (flags & GRAPH_TEXT_METADATA) print_metadata(&p);
   while (out.n && out.s[out.n - 1] == '\n') out.s[--out.n] = 0;

@@ -11,15 +11,11 @@ from .expr import RelayExpr
 
 
 def parse(source: str, source_name: str = "from_string", init_module: Any = None, init_meta_table: Any = None) -> IRModule:
-    """A module from Relay text: what str(mod) and print(mod) give.  Text without definitions is main's body."""
+    """A module from Relay text: what str(mod) and print(mod) give.  Text without definitions is main's body.
+    The text may call functions of init_module, which are in the result too."""
     if init_meta_table:
         raise error.UnsupportedError("relay.parse: a table of constants beside the text is not supported; #[metadata] in the text holds them")
-    mod = call("graph_parse", source, source_name)
-    if init_module is not None:
-        whole = call("module_copy", init_module)
-        whole.update(mod)
-        return whole
-    return mod
+    return call("graph_parse", source, source_name, init_module)
 
 
 def parse_expr(source: str) -> RelayExpr:
