@@ -522,6 +522,12 @@ def test_sizes_known_at_run_time():
 @pytest.mark.parametrize("name, options, shape_out", [
     ("mlp", {}, (1, 10)), ("resnet", {"num_layers": 18, "image_shape": (3, 32, 32), "num_classes": 10}, (1, 10)), ("mobilenet", {"image_shape": (3, 32, 32), "num_classes": 10}, (1, 10)),
     ("squeezenet", {"version": "1.1", "image_shape": (3, 64, 64), "num_classes": 10}, (1, 10)), ("dcgan", {"batch_size": 1, "ngf": 8}, (1, 3, 64, 64)),
+    ("resnet", {"num_layers": 20, "image_shape": (3, 28, 28), "num_classes": 10}, (1, 10)),
+    ("resnet", {"num_layers": 50, "image_shape": (33, 33, 3), "num_classes": 10, "layout": "NHWC"}, (1, 10)),
+    ("mobilenet", {"image_shape": (3, 32, 32), "num_classes": 10, "layout": "NHWC"}, (1, 10)),
+    ("dcgan", {"batch_size": 1, "ngf": 8, "layout": "NHWC"}, (1, 64, 64, 3)),
+    ("dqn", {"batch_size": 1, "num_actions": 5, "layout": "NHWC"}, (1, 5)),
+    pytest.param("inception_v3", {"image_shape": (3, 75, 75), "num_classes": 10}, (1, 10), marks=pytest.mark.slow),
     ("dqn", {"batch_size": 2, "num_actions": 5}, (2, 5)), ("lstm", {"iterations": 3, "num_hidden": 8, "batch_size": 2}, (2, 8)),
 ])
 def test_networks_build_and_run(name, options, shape_out):
@@ -542,11 +548,50 @@ def test_networks_build_and_run(name, options, shape_out):
     np.testing.assert_allclose(outs[0], outs[1], rtol=1e-3, atol=1e-5)
 
 
+def test_a_network_is_the_same_in_either_layout():
+    nets = [relay.testing.mobilenet.mobile_net(10, shape, "float32", 0.25, True, layout) for shape, layout in (((1, 3, 16, 16), "NCHW"), ((1, 16, 16, 3), "NHWC"))]
+    (mod, params), (other, _) = (relay.testing.create_workload(net) for net in nets)
+    x = RNG.normal(size=(1, 3, 16, 16)).astype("float32")
+    values = [params[p.name_hint].numpy() for p in mod["main"].params[1:]]
+    turned = [v.transpose((2, 3, 0, 1) if v.shape[1] == 1 and "depthwise" in p.name_hint else (2, 3, 1, 0)) if v.ndim == 4 else v for p, v in zip(mod["main"].params[1:], values)]
+    want = relay.create_executor("graph", mod).evaluate()(x, *values).numpy()
+    have = relay.create_executor("graph", other).evaluate()(x.transpose(0, 2, 3, 1), *turned).numpy()
+    assert want.std() > 1e-4
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-6)
+
+
+def test_initializers():
+    fill = relay.testing.init.Xavier("uniform", "in", 3)
+    weight, scale = np.zeros((4, 25)), np.zeros(3)
+    fill("fc_weight", weight)
+    fill("bn_gamma", scale)
+    assert 0.1 < np.abs(weight).max() <= np.sqrt(3 / 25) and (scale == 1).all()
+    net = relay.testing.mlp.get_net(1)
+    _, params = relay.testing.create_workload(net, relay.testing.init.Constant(2))
+    assert (params["fc1_weight"].numpy() == 2).all() and not params["fc1_bias"].numpy().any()
+    seen = []
+    relay.testing.create_workload(net, lambda name, arr: seen.append((name, arr.shape)))
+    assert seen[:2] == [("fc1_weight", (128, 784)), ("fc1_bias", (128,))]
+
+
+def test_one_step_of_an_lstm():
+    f = relay.testing.lstm.lstm_cell(3, 2)
+    x, h, c, wi, bi, wh, bh = (RNG.normal(size=s).astype("float32") for s in ((2, 3), (2, 3), (2, 3), (12, 3), (12,), (12, 3), (12,)))
+    i, g, u, o = np.split(x @ wi.T + bi + h @ wh.T + bh, 4, 1)
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))
+    state = sigmoid(g) * c + sigmoid(i) * np.tanh(u)
+    out, (again, kept) = relay.create_executor("debug").evaluate(f)(x, (h, c), wi, bi, wh, bh)
+    np.testing.assert_allclose(kept.numpy(), state, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(out.numpy(), sigmoid(o) * np.tanh(state), rtol=1e-4, atol=1e-6)
+    assert (again.numpy() == out.numpy()).all()
+
+
 @pytest.mark.parametrize("make, published", [
     (lambda t: t.vgg.get_net(1, (3, 224, 224), 1000, "float32", 16), 138357544), (lambda t: t.vgg.get_net(1, (3, 224, 224), 1000, "float32", 11, batch_norm=True), 132868840),
     (lambda t: t.squeezenet.get_net(1, (3, 224, 224), 1000, "1.0", "float32"), 1248424), (lambda t: t.squeezenet.get_net(1, (3, 224, 224), 1000, "1.1", "float32"), 1235496),
     (lambda t: t.densenet.dense_net(64, 32, [6, 12, 24, 16], (1, 3, 224, 224), "float32"), 7978856),
-], ids=["vgg16", "vgg11_bn", "squeezenet1.0", "squeezenet1.1", "densenet121"])
+    (lambda t: t.inception_v3.get_net(1, 1000, (3, 299, 299), "float32"), 23834568),
+], ids=["vgg16", "vgg11_bn", "squeezenet1.0", "squeezenet1.1", "densenet121", "inception_v3"])
 def test_networks_have_as_many_weights_as_published(make, published):
     mod = relay.transform.InferType()(lathe.IRModule.from_expr(make(relay.testing)))
     sizes = [int(np.prod(p.checked_type.concrete_shape)) for p in mod["main"].params if p.name_hint != "data" and not p.name_hint.endswith(("moving_mean", "moving_var"))]

@@ -15,7 +15,9 @@ from .table import make_call, wrap
 def split(data: Any, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
     """Parts of a tensor along an axis: equal ones by number, or cut at the given indices."""
     cuts = not isinstance(indices_or_sections, int)
-    return make_call(row("split"), [data], {"indices_or_sections": indices_or_sections, "axis": axis, "mode": "indices" if cuts else "auto"})
+    attrs = {"indices_or_sections": indices_or_sections, "axis": axis, "mode": "indices" if cuts else "auto"}
+    parts = make_call(row("split"), [data], attrs)
+    return wrap(parts, len(indices_or_sections) + 1 if cuts else indices_or_sections) if isinstance(parts, _expr.RelayExpr) else parts
 
 
 def take(data: Any, indices: Any, axis: Optional[int] = None, batch_dims: int = 0, mode: str = "clip") -> Any:
@@ -48,7 +50,7 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
 
 def dropout(data: Any, rate: float = 0.5) -> Any:
     """The data itself: nothing is dropped when a model is used."""
-    return wrap(call_op("nn.dropout", [as_expr(data)], rate=rate))[0]
+    return _expr.TupleGetItem(call_op("nn.dropout", [as_expr(data)], rate=rate), 0)
 
 
 def full(fill_value: Any, shape: Any = (), dtype: str = "") -> Any:

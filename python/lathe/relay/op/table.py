@@ -45,7 +45,11 @@ def make_call(r: OpRow, args: Sequence[Any], attrs: Dict[str, Any]) -> Any:
         return _dynamic(r, nodes, attrs)
     integers = {a.name for a in r.attrs if a.kind == "list[int]"}
     attrs = {k: _flat(v) if k in integers and isinstance(v, (list, tuple)) else v for k, v in attrs.items()}
-    return wrap(_expr.call_op(r.name, nodes, **attrs))
+    return wrap(_expr.call_op(r.name, nodes, **attrs), _RESULTS.get(r.name))
+
+
+# operators whose result is a tuple of so many fields, known without the types of their arguments
+_RESULTS = {"nn.batch_norm": 3, "nn.dropout": 2}
 
 
 def _flat(value: Any) -> List[Any]:
@@ -53,9 +57,11 @@ def _flat(value: Any) -> List[Any]:
     return [x for v in value for x in (_flat(v) if isinstance(v, (list, tuple)) else [v])]
 
 
-def wrap(node: Any) -> Any:
-    """A tuple of known size can be unpacked."""
+def wrap(node: Any, fields: Optional[int] = None) -> Any:
+    """A tuple of known size can be unpacked; fields: of a tuple whose type is not known yet."""
     t = call("node_type", node)
+    if t is None and fields is not None:
+        return _expr.TupleWrapper(node, fields)
     return _expr.TupleWrapper(node, len(t.fields)) if isinstance(t, TupleType) else node
 
 

@@ -6,16 +6,25 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
+import numpy as np
+
+from ... import nd
 from ..._ir.module import IRModule
 from ..._ir.transform import PassContext, Sequential
 from .. import transform
 from ..expr import Function, RelayExpr
-from . import dcgan, densenet, dqn, layers, lstm, mlp, mobilenet, resnet, squeezenet, vgg
+from . import dcgan, densenet, dqn, inception_v3, init, layers, lstm, mlp, mobilenet, resnet, squeezenet, vgg
 from .init import create_workload
 
 __all__ = [
-    "create_workload", "dcgan", "densenet", "dqn", "layers", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "vgg",
+    "count", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet",
+    "rand", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "vgg",
 ]
+
+
+def rand(dtype: str = "float32", *shape: int) -> Any:
+    """A tensor of random numbers from [0, 1)."""
+    return nd.array(np.random.rand(*shape).astype(dtype))
 
 
 def run_opt_pass(expr: RelayExpr, opt_pass: Any, import_prelude: bool = False) -> Any:

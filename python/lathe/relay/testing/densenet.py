@@ -8,7 +8,7 @@ from ... import error
 from .. import expr as _expr
 from ..expr import Function, call_op
 from . import layers
-from .init import create_workload, he
+from .init import create_workload, deep
 
 _SIZES = {121: (64, 32, [6, 12, 24, 16]), 161: (96, 48, [6, 12, 36, 24]), 169: (64, 32, [6, 12, 32, 32]), 201: (64, 32, [6, 12, 48, 32])}
 
@@ -41,7 +41,7 @@ def dense_net(features: int, growth: int, blocks: Sequence[int], data_shape: Tup
             x = _conv(_act(x, f"transition{i}_bn"), features, 1, f"transition{i}_conv")
             x = call_op("nn.avg_pool2d", [x], pool_size=(2, 2), strides=(2, 2))
     x = call_op("nn.global_avg_pool2d", [_act(x, "batch5")])
-    return layers.function(layers.dense_add_bias(call_op("nn.batch_flatten", [x]), classes, name="dense1"))
+    return layers.function(layers.dense_add_bias(call_op("nn.batch_flatten", [x]), units=classes, name="dense1"))
 
 
 def get_workload(densenet_size: int = 121, classes: int = 1000, batch_size: int = 4, image_shape: Tuple[int, ...] = (3, 224, 224), dtype: str = "float32") -> Any:
@@ -49,4 +49,4 @@ def get_workload(densenet_size: int = 121, classes: int = 1000, batch_size: int 
     if densenet_size not in _SIZES:
         raise error.ArgumentError(f"relay.testing.densenet: {densenet_size} layers are not known; known are {', '.join(map(str, _SIZES))}")
     features, growth, blocks = _SIZES[densenet_size]
-    return create_workload(dense_net(features, growth, blocks, (batch_size,) + tuple(image_shape), dtype, classes=classes), he)
+    return create_workload(dense_net(features, growth, blocks, (batch_size,) + tuple(image_shape), dtype, classes=classes), deep())

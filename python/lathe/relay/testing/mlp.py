@@ -14,12 +14,10 @@ def get_net(batch_size: int, num_classes: int = 10, image_shape: Tuple[int, ...]
     """Two hidden layers of 128 and 64, and softmax."""
     data = _expr.var("data", shape=(batch_size,) + tuple(image_shape), dtype=dtype)
     x = call_op("nn.batch_flatten", [data])
-    x = call_op("nn.relu", [layers.dense_add_bias(x, 128, name="fc1")])
-    x = call_op("nn.relu", [layers.dense_add_bias(x, 64, name="fc2")])
-    x = call_op("nn.softmax", [layers.dense_add_bias(x, num_classes, name="fc3")])
-    from ..analysis import free_vars
-
-    return Function(free_vars(x), x)
+    x = call_op("nn.relu", [layers.dense_add_bias(x, units=128, name="fc1")])
+    x = call_op("nn.relu", [layers.dense_add_bias(x, units=64, name="fc2")])
+    x = call_op("nn.softmax", [layers.dense_add_bias(x, units=num_classes, name="fc3")])
+    return layers.function(x)
 
 
 def get_workload(batch_size: int = 1, num_classes: int = 10, image_shape: Tuple[int, ...] = (1, 28, 28), dtype: str = "float32") -> Any:

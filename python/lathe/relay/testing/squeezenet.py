@@ -7,17 +7,17 @@ from typing import Any, Tuple
 from ... import error
 from .. import expr as _expr
 from ..expr import Function, call_op
+from ..op.functions import dropout
 from . import layers
-from .init import create_workload, he
+from .init import create_workload, deep
 
 _FIRES = [(16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256)]
 _POOLS = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}  # a pool stands before these fires
 
 
 def _conv(x: Any, channels: int, kernel: int, padding: int, name: str, stride: int = 1) -> Any:
-    x = layers.conv2d(x, channels=channels, kernel_size=(kernel, kernel), strides=(stride, stride), padding=(padding, padding), name=name)
-    x = call_op("nn.bias_add", [x, _expr.var(f"{name}_bias", shape=(channels,), dtype=x.checked_type.dtype)], axis=1)
-    return call_op("nn.relu", [x])
+    sizes = {"kernel_size": (kernel, kernel), "strides": (stride, stride), "padding": (padding, padding)}
+    return call_op("nn.relu", [layers.conv_bias(x, channels=channels, name=name, **sizes)])
 
 
 def _fire(x: Any, squeeze: int, expand: int, name: str) -> Any:
@@ -35,7 +35,7 @@ def get_net(batch_size: int, image_shape: Tuple[int, ...], num_classes: int, ver
         if i in _POOLS[version]:
             x = call_op("nn.max_pool2d", [x], pool_size=(3, 3), strides=(2, 2))
         x = _fire(x, squeeze, expand, f"fire{i + 2}")
-    x = layers.first(call_op("nn.dropout", [x], rate=0.5))
+    x = dropout(x, rate=0.5)
     x = _conv(x, num_classes, 1, 0, "conv_final")
     x = call_op("nn.batch_flatten", [call_op("nn.global_avg_pool2d", [x])])
     return layers.function(call_op("nn.softmax", [x]))
@@ -43,4 +43,4 @@ def get_net(batch_size: int, image_shape: Tuple[int, ...], num_classes: int, ver
 
 def get_workload(batch_size: int = 1, num_classes: int = 1000, version: str = "1.0", image_shape: Tuple[int, ...] = (3, 224, 224), dtype: str = "float32") -> Any:
     """The network as a module, and weights for it."""
-    return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype), he)
+    return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype), deep())
