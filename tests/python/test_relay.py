@@ -550,7 +550,7 @@ def test_networks_build_and_run(name, options, shape_out):
 
 def test_a_network_is_the_same_in_either_layout():
     nets = [relay.testing.mobilenet.mobile_net(10, shape, "float32", 0.25, True, layout) for shape, layout in (((1, 3, 16, 16), "NCHW"), ((1, 16, 16, 3), "NHWC"))]
-    (mod, params), (other, _) = (relay.testing.create_workload(net) for net in nets)
+    (mod, params), (other, _) = (relay.testing.create_workload(net, relay.testing.init.deep()) for net in nets)
     x = RNG.normal(size=(1, 3, 16, 16)).astype("float32")
     values = [params[p.name_hint].numpy() for p in mod["main"].params[1:]]
     turned = [v.transpose((2, 3, 0, 1) if v.shape[1] == 1 and "depthwise" in p.name_hint else (2, 3, 1, 0)) if v.ndim == 4 else v for p, v in zip(mod["main"].params[1:], values)]
