@@ -102,6 +102,24 @@ def all_class_non_max_suppression(
     return make_call(row("vision.all_class_non_max_suppression"), operands, {"output_format": output_format, "center_point_box": center_point_box})
 
 
+def get_valid_counts(data: Any, score_threshold: Any, id_index: int = 0, score_index: int = 1) -> Any:
+    """Boxes with a score above the threshold first: (their number, the boxes, where each was)."""
+    operands = [data, _number(score_threshold, "float32")]
+    return make_call(row("vision.get_valid_counts"), operands, {"id_index": id_index, "score_index": score_index})
+
+
+def non_max_suppression(
+    data: Any, valid_count: Any, indices: Any, max_output_size: Any = -1, iou_threshold: Any = 0.5, force_suppress: bool = False,
+    top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0, return_indices: bool = True,
+    invalid_to_bottom: bool = False,
+) -> Any:
+    """Boxes by falling score that no better one covers; with return_indices (where they are, their number)."""
+    r = row("vision.non_max_suppression")
+    values = (force_suppress, top_k, coord_start, score_index, id_index, return_indices, invalid_to_bottom)
+    operands = [data, valid_count, indices, _number(max_output_size, "int32"), _number(iou_threshold, "float32")]
+    return make_call(r, operands, {a.name: v for a, v in zip(r.attrs, values)})
+
+
 def _number(x: Any, dtype: str) -> Any:
     return x if isinstance(x, _expr.RelayExpr) else const(x, dtype)
 
@@ -160,6 +178,8 @@ def _overrides() -> Dict[str, Callable[..., Any]]:
     table = {f.__name__: f for f in own}
     table.update({"nn.pad": pad, "nn.dropout": dropout})
     table["vision.all_class_non_max_suppression"] = all_class_non_max_suppression
+    table["vision.get_valid_counts"] = get_valid_counts
+    table["vision.non_max_suppression"] = non_max_suppression
     table["nn.contrib_conv2d_NCHWc"] = contrib_conv2d_nchwc
     table["nn.contrib_depthwise_conv2d_NCHWc"] = contrib_depthwise_conv2d_nchwc
     names = rows()
