@@ -175,3 +175,135 @@ def test_yolo_reorg(shape, stride):
 def test_boxes_that_do_not_fit_are_refused(make, says):
     with pytest.raises(lathe.error.LatheError, match=says):
         make(relay.var("x", shape=(1, 4, 2, 2)))
+
+
+# ---- windows ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("stride, pad, dilation", [((1, 1), (0, 0), (1, 1)), ((2, 1), (1, 2), (1, 2)), ((1, 2), (1, 0, 2, 1), (2, 1))])
+def test_dilation2d(layout, stride, pad, dilation):
+    x, w = numbers(2, 3, 7, 8), numbers(3, 2, 3)
+    top, left, bottom, right = pad if len(pad) == 4 else pad + pad
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    span = [(k - 1) * d + 1 for k, d in zip((2, 3), dilation)]
+    size = [(n - s) // t + 1 for n, s, t in zip(padded.shape[2:], span, stride)]
+    want = np.full((2, 3, *size), -np.inf)
+    for i, j in np.ndindex(2, 3):
+        rows = np.arange(size[0]) * stride[0] + i * dilation[0]
+        columns = np.arange(size[1]) * stride[1] + j * dilation[1]
+        want = np.maximum(want, padded[:, :, rows][:, :, :, columns] + w[None, :, i, j, None, None])
+    nchw = layout == "NCHW"
+    data, weight = (x, w) if nchw else (np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.ascontiguousarray(w.transpose(1, 2, 0)))
+    (have,) = run(lambda a, b: relay.image.dilation2d(a, b, stride, pad, dilation, layout, "IHW" if nchw else "HWI"), data, weight)
+    np.testing.assert_allclose(have if nchw else have.transpose(0, 3, 1, 2), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel, reach, stride1, stride2, pad, multiply", [(1, 2, 1, 1, (2, 2), True), (3, 2, 2, 1, (3, 3), True), (3, 4, 1, 2, (4, 5), False)])
+def test_correlation(kernel, reach, stride1, stride2, pad, multiply):
+    x, y = numbers(1, 2, 9, 10), numbers(1, 2, 9, 10)
+    p, q = (np.pad(v, ((0, 0), (0, 0), (pad[0],) * 2, (pad[1],) * 2)) for v in (x, y))
+    moves = np.arange(-(reach // stride2), reach // stride2 + 1) * stride2
+    size = [-(-(n - 2 * (reach + kernel // 2)) // stride1) for n in p.shape[2:]]
+    want = np.zeros((1, len(moves) ** 2, *size))
+    for o, i, j in np.ndindex(*want.shape[1:]):
+        r, c = i * stride1 + reach, j * stride1 + reach
+        dy, dx = moves[o // len(moves)], moves[o % len(moves)]
+        a, b = p[0, :, r : r + kernel, c : c + kernel], q[0, :, r + dy : r + dy + kernel, c + dx : c + dx + kernel]
+        want[0, o, i, j] = (a * b if multiply else np.abs(a - b)).mean()
+    (have,) = run(lambda a, b: relay.nn.correlation(a, b, kernel, reach, stride1, stride2, pad, multiply, "NCHW"), x, y)
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-6)
+
+
+def test_upsampling3d():
+    x = numbers(1, 2, 2, 3, 2)
+    (have,) = run(lambda v: relay.nn.upsampling3d(v, 2, 1, 3, coordinate_transformation_mode="asymmetric"), x)
+    np.testing.assert_array_equal(have, x.repeat(2, 2).repeat(3, 4))
+    centers = np.maximum(np.floor((np.arange(6) + 0.5) / 3 - 0.5), 0).astype(int)  # half_pixel, rounded down
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 4, 1))
+    (have,) = run(lambda v: relay.nn.upsampling3d(v, 1, 1, 3, layout="NDHWC"), last)
+    np.testing.assert_array_equal(have, last[:, :, :, centers])
+    (have,) = run(lambda v: relay.nn.upsampling3d(v, 1, 1, 2, method="trilinear", coordinate_transformation_mode="align_corners"), x)
+    np.testing.assert_allclose(have[..., 1], x[..., 0] * 2 / 3 + x[..., 1] / 3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_global_pools(kind):
+    reduce = np.max if kind == "max" else np.mean
+    for d, layout in ((1, "NWC"), (3, "NDHWC")):
+        x = numbers(2, 3, *range(4, 4 + d))
+        (have,) = run(getattr(relay.nn, f"global_{kind}_pool{d}d"), x)
+        np.testing.assert_allclose(have, reduce(x, axis=tuple(range(2, 2 + d)), keepdims=True), rtol=1e-5, atol=1e-6)
+        (have,) = run(lambda v: getattr(relay.nn, f"global_{kind}_pool{d}d")(v, layout=layout), x)
+        np.testing.assert_allclose(have, reduce(x, axis=tuple(range(1, 1 + d)), keepdims=True), rtol=1e-5, atol=1e-6)
+
+
+def test_cross_entropy():
+    p, t = numbers(3, 4, low=0.1), numbers(3, 4, low=0)
+    (have,) = run(relay.nn.cross_entropy, p, t)
+    np.testing.assert_allclose(have, -(np.log(p) * t).sum() / 3, rtol=1e-5)
+    (have,) = run(relay.nn.cross_entropy_with_logits, p, t)
+    np.testing.assert_allclose(have, -(p * t).sum() / 3, rtol=1e-5)
+
+
+# ---- sparse -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "indices, shape, values, default, want",
+    [
+        (1, (5,), 3.0, 0.0, [0, 3, 0, 0, 0]),
+        ([0, 4, 4], (5,), [3.0, 1.0, 2.0], 9.0, [3, 9, 9, 9, 2]),
+        ([[0, 0], [1, 2]], (2, 3), [1.0, 2.0], 0.0, [[1, 0, 0], [0, 0, 2]]),
+        ([[0, 1], [1, 7]], (2, 3), 1.5, 0.0, [[0, 1.5, 0], [0, 0, 0]]),
+    ],
+)
+def test_sparse_to_dense(indices, shape, values, default, want):
+    at, v = np.array(indices, "int32"), np.array(values, "float32")
+    (have,) = run(lambda i, x: relay.sparse_to_dense(i, shape, x, default), at, v)
+    np.testing.assert_array_equal(have, np.array(want, "float32"))
+
+
+@pytest.mark.parametrize("before, after", [((2, 3, 6), (9, 4)), ((2, 3, 6), (9, -1)), ((2, 3, 4), (-1,)), ((8,), (2, 2, -1))])
+def test_sparse_reshape(before, after):
+    rng = np.random.default_rng(3)
+    flat = np.sort(rng.choice(int(np.prod(before)), 5, replace=False))
+    places = np.stack(np.unravel_index(flat, before), 1).astype("int64")
+    shape = np.zeros(before).reshape(after).shape
+    have, new = run(relay.sparse_reshape, places, np.array(before, "int64"), np.array(after, "int64"))
+    np.testing.assert_array_equal(have, np.stack(np.unravel_index(flat, shape), 1))
+    assert new.tolist() == list(shape)
+
+
+def compressed(matrix, rows=1, columns=1):
+    """data, indices and indptr of the blocks of a matrix that are not zero."""
+    h, w = matrix.shape[0] // rows, matrix.shape[1] // columns
+    blocks = matrix.reshape(h, rows, w, columns).transpose(0, 2, 1, 3)
+    some = blocks.any((2, 3))
+    data, indptr = blocks[some], np.concatenate([[0], np.cumsum(some.sum(1))]).astype("int32")
+    return data if rows * columns > 1 else data.reshape(-1), np.nonzero(some)[1].astype("int32"), indptr
+
+
+@pytest.mark.parametrize("block", [(1, 1), (2, 3), (1, 4)])
+@pytest.mark.parametrize("lhs", [False, True])
+def test_sparse_dense(block, lhs):
+    weight = numbers(6, 12) * np.kron(RNG.random((6 // block[0], 12 // block[1])) < 0.4, np.ones(block)).astype("float32")
+    x = numbers(5, 12)
+    (have,) = run(lambda a, *parts: relay.nn.sparse_dense(a, parts, lhs), x, *compressed(weight, *block))
+    np.testing.assert_allclose(have, weight @ x.T if lhs else x @ weight.T, rtol=1e-4, atol=1e-5)
+
+
+def test_sparse_add():
+    s, x = numbers(4, 5) * (RNG.random((4, 5)) < 0.4), numbers(4, 5)
+    (have,) = run(lambda a, *parts: relay.nn.sparse_add(a, parts), x, *compressed(s.astype("float32")))
+    np.testing.assert_allclose(have, x + s, rtol=1e-6)
+
+
+def test_segment_sum():
+    x, ids = numbers(6, 3), np.array([0, 0, 2, 1, 2, 4], "int32")
+    want = np.zeros((5, 3), "float32")
+    np.add.at(want, ids, x)
+    (have,) = run(lambda d, i: relay.segment_sum(d, i, 5), x, ids)
+    np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+    with pytest.raises(lathe.error.UnsupportedError, match="num_segments"):
+        relay.segment_sum(relay.const(x), relay.const(ids))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 
+from ... import error
 from .. import expr as _expr
 from ..expr import TupleWrapper, as_expr, call_op, const
 from ..op_rows import row
-from .table import make_call, wrap
+from .table import make_call, make_function, wrap
 
 
 def split(data: Any, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
@@ -120,6 +121,71 @@ def non_max_suppression(
     return make_call(r, operands, {a.name: v for a, v in zip(r.attrs, values)})
 
 
+def sparse_to_dense(sparse_indices: Any, output_shape: Sequence[int], sparse_values: Any, default_value: Any = 0) -> Any:
+    """Values at their places, default_value elsewhere."""
+    values = as_expr(sparse_values)
+    operands = [as_expr(sparse_indices), values, _expr._like(default_value, values)]
+    return make_call(row("sparse_to_dense"), operands, {"output_shape": output_shape})
+
+
+def sparse_dense(dense_mat: Any, sparse_mat: Any, sparse_lhs: bool = False) -> Any:
+    """A dense matrix times the transpose of a sparse one given by its rows: data, indices, indptr."""
+    return make_call(row("nn.sparse_dense"), [dense_mat] + _compressed(sparse_mat), {"sparse_lhs": sparse_lhs})
+
+
+def sparse_add(dense_mat: Any, sparse_mat: Any) -> Any:
+    """A dense matrix plus a sparse one given by its rows: data, indices, indptr."""
+    return make_call(row("nn.sparse_add"), [dense_mat] + _compressed(sparse_mat), {})
+
+
+def _compressed(matrix: Any) -> List[Any]:
+    """Three expressions: of a matrix of scipy, its arrays."""
+    parts = [matrix.data, matrix.indices, matrix.indptr] if hasattr(matrix, "indptr") else list(matrix)
+    return [as_expr(p) for p in parts]
+
+
+def segment_sum(data: Any, segment_ids: Any, num_segments: Optional[int] = None) -> Any:
+    """Row s of the result is the sum of data's rows that segment_ids says s of."""
+    data, ids = as_expr(data), as_expr(segment_ids)
+    if num_segments is None:
+        raise error.UnsupportedError("segment_sum: give num_segments; a result whose size the data tells is not supported")
+    zeros = call_op("zeros", [], shape=[num_segments] + list(data.checked_type.shape[1:]), dtype=data.checked_type.dtype)
+    return call_op("scatter_nd", [zeros, call_op("expand_dims", [ids], axis=0), data], mode="add")
+
+
+def _global_pool(kind: str, d: int, layout: str) -> Callable[..., Any]:
+    def pool(data: Any, layout: str = layout, out_layout: str = "") -> Any:
+        return make_call(row(f"nn.adaptive_{kind}_pool{d}d"), [data], {"output_size": [1] * d, "layout": layout, "out_layout": out_layout})
+
+    pool.__name__ = pool.__qualname__ = f"global_{kind}_pool{d}d"
+    pool.__doc__ = f"The {'largest element' if kind == 'max' else 'mean'} of each channel."
+    return pool
+
+
+def upsampling3d(
+    data: Any, scale_d: float = 1, scale_h: float = 1, scale_w: float = 1, layout: str = "NCDHW", method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> Any:
+    """Data enlarged in three dimensions."""
+    shape = as_expr(data).checked_type.concrete_shape
+    size = [int(np.round(shape[layout.index(c)] * s)) for c, s in zip("DHW", (scale_d, scale_h, scale_w))]
+    attrs = {"size": size, "layout": layout, "method": "linear" if method == "trilinear" else method}
+    attrs["coordinate_transformation_mode"] = coordinate_transformation_mode
+    return make_call(row("image.resize3d"), [data], attrs)
+
+
+def cross_entropy(predictions: Any, targets: Any) -> Any:
+    """Minus the mean, over the rows, of the sum of targets * log(predictions)."""
+    return cross_entropy_with_logits(call_op("log", [as_expr(predictions)]), targets)
+
+
+def cross_entropy_with_logits(predictions: Any, targets: Any) -> Any:
+    """Minus the mean, over the rows, of the sum of targets * predictions, which are logarithms."""
+    p = as_expr(predictions)
+    total = call_op("sum", [call_op("multiply", [p, as_expr(targets)])])
+    return call_op("divide", [call_op("negative", [total]), _expr._like(p.checked_type.concrete_shape[0], p)])
+
+
 def _number(x: Any, dtype: str) -> Any:
     return x if isinstance(x, _expr.RelayExpr) else const(x, dtype)
 
@@ -152,8 +218,6 @@ def _pair(x: Any, n: int) -> Any:
 def _spatial(name: str, n: int) -> Callable[..., Any]:
     """Sizes of an operator over n spatial axes may be given as one number."""
     r = row(name)
-    from .table import make_function
-
     plain = make_function(r)
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -178,6 +242,11 @@ def _overrides() -> Dict[str, Callable[..., Any]]:
     table = {f.__name__: f for f in own}
     table.update({"nn.pad": pad, "nn.dropout": dropout})
     table["vision.all_class_non_max_suppression"] = all_class_non_max_suppression
+    table.update({"sparse_to_dense": sparse_to_dense, "nn.sparse_dense": sparse_dense, "nn.sparse_add": sparse_add})
+    table.update({"segment_sum": segment_sum, "nn.upsampling3d": upsampling3d, "nn.cross_entropy": cross_entropy})
+    table.update({"nn.cross_entropy_with_logits": cross_entropy_with_logits, "nn.fast_softmax": make_function(row("nn.softmax"))})
+    for d, layout in ((1, "NCW"), (3, "NCDHW")):
+        table.update({f"nn.global_{kind}_pool{d}d": _global_pool(kind, d, layout) for kind in ("max", "avg")})
     table["vision.get_valid_counts"] = get_valid_counts
     table["vision.non_max_suppression"] = non_max_suppression
     table["nn.contrib_conv2d_NCHWc"] = contrib_conv2d_nchwc
@@ -188,7 +257,7 @@ def _overrides() -> Dict[str, Callable[..., Any]]:
             name = "nn." + kind.format(d)
             if name in names:
                 table[name] = _spatial(name, d)
-    return {k: v for k, v in table.items() if k in names}
+    return table
 
 
 OVERRIDES = _overrides()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 from ... import error
 from ..._ffi import call
@@ -170,7 +170,7 @@ def install(package: types.ModuleType, overrides: Dict[str, Callable[..., Any]],
             for word in path:
                 place = getattr(place, word)
             setattr(place, name.rsplit(".", 1)[-1], getattr(place, last))
-    _mirror(package, sys.modules[package.__name__ + ".op"])
+    _mirror(package, sys.modules[package.__name__ + ".op"], {n.split(".")[0] for n in list(rows()) + list(overrides)})
 
 
 # TVM's functions whose name is not the operator's
@@ -184,11 +184,11 @@ ALIASES = {
 _FILES = {"": ("tensor", "transform", "reduce", "algorithm"), "nn": ("nn",), "image": ("image",), "vision": ("nms", "multibox", "rcnn", "yolo")}
 
 
-def _mirror(package: types.ModuleType, op: types.ModuleType) -> None:
+def _mirror(package: types.ModuleType, op: types.ModuleType, words: Set[str]) -> None:
     """relay.op.X for every relay.X that is an operator or a family of them, and the files TVM keeps them in."""
     flat = sys.modules.setdefault(op.__name__ + ".tensor", types.ModuleType(op.__name__ + ".tensor", "Operators without a family."))
     flat.__getattr__ = _absent(flat.__name__)  # type: ignore
-    for word in {n.split(".")[0] for n in rows()} | {n for n in ALIASES if "." not in n}:
+    for word in words | {n for n in ALIASES if "." not in n}:
         value = getattr(package, word)
         setattr(op, word, value)
         if not isinstance(value, types.ModuleType):
