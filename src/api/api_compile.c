@@ -455,7 +455,8 @@ const ApiFunction api_compile_functions[] = {
    "Relay text; with the values of large constants it can be parsed again", module_text},
   {"module_ports", "m: module -> list[any]", "inputs and outputs of main: name and type", module_ports},
   {"module_copy", "m: module -> module", "the same functions; constants share their bytes", module_copy},
-  {"graph_parse", "text: str, file: str?, known: module? -> module", "reads Relay text, beside what is known", graph_parse},
+  {"graph_parse", "text: str, file: str?, known: module? -> module", "reads Relay text, beside what is known",
+   graph_parse},
   {"pass_context",
    "opt_level: int, required: list[str], disabled: list[str], config: list[[str, option]], target: target? -> "
    "passcontext",

@@ -523,7 +523,8 @@ static void node_parse(Call *c)
 {
   op_init();
   Module *m = api_arg_world(c);
-  *c->out = api_val_node(c, m, graph_parse_expr(m, api_arg_str(c, 1), api_arg_given(c, 2) ? api_arg_str(c, 2) : "<text>"));
+  *c->out =
+      api_val_node(c, m, graph_parse_expr(m, api_arg_str(c, 1), api_arg_given(c, 2) ? api_arg_str(c, 2) : "<text>"));
 }
 
 static void node_free_vars(Call *c)

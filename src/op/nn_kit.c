@@ -193,7 +193,7 @@ const Type *nn_operand_along(OpCall *c, int64_t axis)
 const Type *nn_operand_weight(OpCall *c, const Layout *l, const char *letters, const Expr *first, const Expr *second,
                               AttrInts kernel_size)
 {
-  const Expr *extent[NN_MAX_DIM] = {first, second};
+  const Expr *extent[5] = {first, second};
   const Expr *shape[LAYOUT_MAX];
   int64_t k[3];
   int dims = (int)strlen(letters) - 2;

@@ -179,7 +179,8 @@ static void correlation_compute(OpCall *c, const Tensor *const *in, const Tensor
   const Expr *term = a->is_multiply ? expr_mul(m, p, q) : nn_unary(m, IN_ABS, expr_sub(m, p, q));
   const Tensor *sum = nn_finish(&s, "correlation", "correlation_nchw", nn_reduce(&s, "sum", term));
   Stage e = nn_stage(m, 4, c->out->shape, NULL);
-  const Expr *count = expr_cast(m, t, expr_mul(m, in[0]->buffer->shape[1], expr_i32(m, a->kernel_size * a->kernel_size)));
+  const Expr *count =
+      expr_cast(m, t, expr_mul(m, in[0]->buffer->shape[1], expr_i32(m, a->kernel_size * a->kernel_size)));
   *out = nn_finish(&e, "T_divide", "elemwise", expr_cast(m, c->out->dtype, NN_DIV(m, nn_read(m, sum, e.at), count)));
 }
 

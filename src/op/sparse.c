@@ -45,7 +45,7 @@ static void sparse_to_dense_compute(OpCall *c, const Tensor *const *in, const Te
   Loops l = loops_begin(c, 3, in);
   const Buffer *at = l.ib[0];
   const Buffer *to = l.ob[0];
-  const Expr *ix[OP_MAX_RANK], *place[OP_MAX_RANK];
+  const Expr *ix[MAX_RANK], *place[MAX_RANK];
   const Expr *zero = expr_i32(m, 0);
   const Expr *inside = NULL;
   const Var *n = loops_var(m, "n");
@@ -214,8 +214,7 @@ static void sparse_dense_compute(OpCall *c, const Tensor *const *in, const Tenso
                        stmt_for(m, k, zero, wide, FOR_SERIAL, NULL, add));
   Stmt *cell = loops_seq(m, loops_set(m, sum, zero, op_num(m, t, 0)), all,
                          loops_store(m, l.ob[0], ix, expr_cast(m, dense->dtype, loops_get(m, sum, zero))));
-  loops_end(&l, "sparse_dense",
-            loops_nest(m, 2, l.ob[0]->shape, -1, ix, true, stmt_alloc(m, sum, cell)), out);
+  loops_end(&l, "sparse_dense", loops_nest(m, 2, l.ob[0]->shape, -1, ix, true, stmt_alloc(m, sum, cell)), out);
 }
 
 const OpDef op_nn_sparse_dense = {
@@ -250,15 +249,16 @@ static void sparse_add_compute(OpCall *c, const Tensor *const *in, const Tensor 
   const Var *e = loops_var(m, "e");
   const Var *k = loops_var(m, "k");
   loops_index(m, 2, ix);
-  Stmt *copy = stmt_for(m, k, zero, to->shape[1], FOR_SERIAL, NULL,
-                        loops_store(m, to, (const Expr *[]){ix[0], k->expr},
-                                    loops_load(m, l.ib[0], (const Expr *[]){ix[0], k->expr})));
+  Stmt *copy = stmt_for(
+      m, k, zero, to->shape[1], FOR_SERIAL, NULL,
+      loops_store(m, to, (const Expr *[]){ix[0], k->expr}, loops_load(m, l.ib[0], (const Expr *[]){ix[0], k->expr})));
   const Expr *first = expr_cast(m, DT_I32, loops_get(m, l.ib[3], ix[0]));
   const Expr *last = expr_cast(m, DT_I32, loops_get(m, l.ib[3], expr_add(m, ix[0], expr_i32(m, 1))));
   const Expr *at = expr_add(m, first, e->expr);
   const Expr *place[2] = {ix[0], expr_cast(m, DT_I32, loops_get(m, l.ib[2], at))};
-  Stmt *add = stmt_if(m, nn_inside(m, place[1], to->shape[1]),
-                      loops_store(m, to, place, expr_add(m, loops_load(m, to, place), loops_get(m, l.ib[1], at))), NULL);
+  Stmt *add =
+      stmt_if(m, nn_inside(m, place[1], to->shape[1]),
+              loops_store(m, to, place, expr_add(m, loops_load(m, to, place), loops_get(m, l.ib[1], at))), NULL);
   Stmt *all = stmt_for(m, e, zero, expr_max(m, expr_sub(m, last, first), zero), FOR_SERIAL, NULL, add);
   loops_end(&l, "sparse_add", loops_nest(m, 1, to->shape, -1, ix, true, loops_seq(m, copy, all)), out);
 }

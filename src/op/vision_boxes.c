@@ -39,8 +39,8 @@ static const Type *multibox_prior_type(OpCall *c)
   op_need_float(c, 0);
   if (a->sizes.n < 1 || a->ratios.n < 1 || a->steps.n != 2 || a->offsets.n != 2)
     opdef_raise(c, ERR_ARGUMENT, "sizes and ratios have an element at least, steps and offsets two");
-  const Expr *boxes = dim_mul(c->m, dim_mul(c->m, data->shape[2], data->shape[3]),
-                              dim_int(c->m, a->sizes.n + a->ratios.n - 1));
+  const Expr *boxes =
+      dim_mul(c->m, dim_mul(c->m, data->shape[2], data->shape[3]), dim_int(c->m, a->sizes.n + a->ratios.n - 1));
   return type_tensor(c->m, data->dtype, 3, (const Expr *[]){dim_int(c->m, 1), boxes, dim_int(c->m, 4)});
 }
 
@@ -76,8 +76,8 @@ static void multibox_prior_compute(OpCall *c, const Tensor *const *in, const Ten
   const Expr *real[2] = {expr_cast(m, t, extent[0]), expr_cast(m, t, extent[1])};
   for (int d = 0; d < 2; d++) {
     const Expr *place = expr_add(m, expr_cast(m, t, at[d]), op_num(m, t, a->offsets.v[d]));
-    center[d] = a->steps.v[d] > 0 ? expr_mul(m, place, op_num(m, t, a->steps.v[d]))
-                                  : expr_binary(m, E_DIV, place, real[d]);
+    center[d] =
+        a->steps.v[d] > 0 ? expr_mul(m, place, op_num(m, t, a->steps.v[d])) : expr_binary(m, E_DIV, place, real[d]);
   }
   prior_half(c, expr_floormod(m, x.index[1], per_cell), expr_binary(m, E_DIV, real[0], real[1]), &half[1], &half[0]);
   const Expr *value = NULL;
@@ -130,8 +130,8 @@ static const Type *multibox_transform_type(OpCall *c)
   if (a->keep_background) opdef_raise(c, ERR_UNSUPPORTED, "keep_background=True; only False is there");
   if (a->variances.n != 4) opdef_raise(c, ERR_ARGUMENT, "variances has %d elements, not 4", a->variances.n);
   const Expr *dims[3] = {prob->shape[0], prob->shape[2], dim_int(m, 6)};
-  return type_tuple(
-      m, 2, (const Type *[]){type_tensor(m, prob->dtype, 3, dims), type_tensor(m, DT_I32, 1, &prob->shape[0])});
+  return type_tuple(m, 2,
+                    (const Type *[]){type_tensor(m, prob->dtype, 3, dims), type_tensor(m, DT_I32, 1, &prob->shape[0])});
 }
 
 /* Left, top, right and bottom of box j of batch i. */
@@ -173,29 +173,28 @@ static void multibox_transform_compute(OpCall *c, const Tensor *const *in, const
   const Buffer *best = loops_local(m, "best", t, one);
   const Buffer *class = loops_local(m, "which", DT_I32, one);
   const Expr *p = expr_load(m, l.ib[0], 3, (const Expr *[]){i->expr, expr_add(m, k->expr, one), j->expr});
-  Stmt *better = stmt_if(m, expr_binary(m, E_GT, p, loops_get(m, best, zero)),
-                         loops_seq(m, loops_set(m, best, zero, p), loops_set(m, class, zero, expr_add(m, k->expr, one))),
-                         NULL);
+  Stmt *better =
+      stmt_if(m, expr_binary(m, E_GT, p, loops_get(m, best, zero)),
+              loops_seq(m, loops_set(m, best, zero, p), loops_set(m, class, zero, expr_add(m, k->expr, one))), NULL);
   Stmt *find = stmt_for(m, k, zero, dim_sub(m, l.ib[0]->shape[1], one), FOR_SERIAL, NULL, better);
   const Expr *row = expr_load(m, l.ob[1], 1, &i->expr);
   const Expr *value[6] = {
-      expr_cast(m, t, expr_sub(m, loops_get(m, class, zero), one)), loops_get(m, best, zero), NULL, NULL, NULL, NULL};
+    expr_cast(m, t, expr_sub(m, loops_get(m, class, zero), one)), loops_get(m, best, zero), NULL, NULL, NULL, NULL};
   corrected_box(c, &l, i->expr, j->expr, value + 2);
   Stmt *put[7];
   for (int e = 0; e < 6; e++)
     put[e] = loops_store(m, l.ob[0], (const Expr *[]){i->expr, row, expr_i32(m, e)}, value[e]);
   put[6] = loops_store(m, l.ob[1], &i->expr, expr_add(m, row, one));
-  const Expr *kept =
-      expr_and(m, expr_binary(m, E_GT, loops_get(m, class, zero), zero),
-               expr_not(m, expr_lt(m, loops_get(m, best, zero), op_num(m, t, a->threshold))));
+  const Expr *kept = expr_and(m, expr_binary(m, E_GT, loops_get(m, class, zero), zero),
+                              expr_not(m, expr_lt(m, loops_get(m, best, zero), op_num(m, t, a->threshold))));
   Stmt *one_box = loops_seq(m, loops_set(m, best, zero, op_num(m, t, -1)), loops_set(m, class, zero, zero), find,
                             stmt_if(m, kept, stmt_seq(m, 7, put), NULL));
   Stmt *blank[6];
   for (int e = 0; e < 6; e++)
     blank[e] = loops_store(m, l.ob[0], (const Expr *[]){i->expr, r->expr, expr_i32(m, e)}, op_num(m, t, -1));
-  Stmt *batch = loops_seq(m, stmt_for(m, r, zero, boxes, FOR_SERIAL, NULL, stmt_seq(m, 6, blank)),
-                          loops_store(m, l.ob[1], &i->expr, zero),
-                          stmt_for(m, j, zero, boxes, FOR_SERIAL, NULL, one_box));
+  Stmt *batch =
+      loops_seq(m, stmt_for(m, r, zero, boxes, FOR_SERIAL, NULL, stmt_seq(m, 6, blank)),
+                loops_store(m, l.ob[1], &i->expr, zero), stmt_for(m, j, zero, boxes, FOR_SERIAL, NULL, one_box));
   Stmt *body = stmt_for(m, i, zero, l.ib[0]->shape[0], FOR_SERIAL, NULL, batch);
   loops_end(&l, "multibox_transform_loc", stmt_alloc(m, best, stmt_alloc(m, class, body)), out);
 }
@@ -249,9 +248,9 @@ static const Type *valid_counts_type(OpCall *c)
   want_place(c, "id_index", a->id_index, -1, 1);
   want_place(c, "score_index", a->score_index, 0, 1);
   const Type *data = c->arg[0];
-  return type_tuple(c->m, 3,
-                    (const Type *[]){type_tensor(c->m, DT_I32, 1, data->shape), data,
-                                     type_tensor(c->m, DT_I32, 2, data->shape)});
+  return type_tuple(
+      c->m, 3,
+      (const Type *[]){type_tensor(c->m, DT_I32, 1, data->shape), data, type_tensor(c->m, DT_I32, 2, data->shape)});
 }
 
 /* for e: to[i, row, e] = from, or -1 where from is NULL */
@@ -441,12 +440,12 @@ static Stmt *suppress_sorted(const Suppress *s)
       sorter_before(m, loops_get(m, s->key, sorter_a(&s->s)), loops_get(m, s->key, sorter_b(&s->s)), false);
   const Expr *box = sorter_order(&s->s, p->expr);
   const Expr *positive = expr_binary(m, E_GT, loops_get(m, s->key, box), op_num(m, score->dtype, 0));
-  Stmt *keep = loops_seq(m, loops_set(m, s->kept, counter(s, KEPT), box),
-                         set_counter(s, KEPT, expr_add(m, counter(s, KEPT), expr_i32(m, 1))), write_box(s, p->expr, box));
-  Stmt *look = loops_seq(m, check_covered(s, box),
-                         stmt_if(m, expr_binary(m, E_EQ, counter(s, COVERED), zero), keep, NULL));
-  const Expr *enough =
-      expr_binary(m, E_EQ, counter(s, KEPT), expr_cast(m, DT_I32, number_of(m, s->limit)));
+  Stmt *keep =
+      loops_seq(m, loops_set(m, s->kept, counter(s, KEPT), box),
+                set_counter(s, KEPT, expr_add(m, counter(s, KEPT), expr_i32(m, 1))), write_box(s, p->expr, box));
+  Stmt *look =
+      loops_seq(m, check_covered(s, box), stmt_if(m, expr_binary(m, E_EQ, counter(s, COVERED), zero), keep, NULL));
+  const Expr *enough = expr_binary(m, E_EQ, counter(s, KEPT), expr_cast(m, DT_I32, number_of(m, s->limit)));
   Stmt *one = stmt_if(m, expr_not(m, enough), stmt_if(m, positive, look, write_box(s, p->expr, box)), NULL);
   one = stmt_if(m, expr_lt(m, p->expr, counter(s, LOOK)), one, NULL);
   return loops_seq(m, load, sorter_sort(&s->s, sorter_answer(&s->s, before)), set_counter(s, KEPT, zero),
@@ -466,9 +465,9 @@ static Stmt *suppress_batch(const Suppress *s)
   const Expr *limit = number_of(m, s->iou);
   Stmt *as_they_are = stmt_for(m, p, zero, boxes, FOR_SERIAL, NULL,
                                stmt_if(m, expr_lt(m, p->expr, valid), write_box(s, p->expr, p->expr), NULL));
-  Stmt *all = loops_seq(m, stmt_for(m, r, zero, boxes, FOR_SERIAL, NULL, blank), set_counter(s, WRITTEN, zero),
-                        stmt_if(m, expr_binary(m, E_GT, limit, op_num(m, limit->dtype, 0)), suppress_sorted(s),
-                                as_they_are));
+  Stmt *all =
+      loops_seq(m, stmt_for(m, r, zero, boxes, FOR_SERIAL, NULL, blank), set_counter(s, WRITTEN, zero),
+                stmt_if(m, expr_binary(m, E_GT, limit, op_num(m, limit->dtype, 0)), suppress_sorted(s), as_they_are));
   if (!s->where) return all;
   return loops_seq(m, all, loops_store(m, s->count, (const Expr *[]){s->i, zero}, counter(s, WRITTEN)));
 }
@@ -480,7 +479,8 @@ static void nms_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   const Var *i = loops_var(m, "batch");
   const Expr *boxes = l.ib[0]->shape[1];
   const NmsAttrs *a = c->attrs;
-  Suppress s = {.m = m, .a = a, .data = l.ib[0], .valid = l.ib[1], .indices = l.ib[2], .limit = l.ib[3], .iou = l.ib[4]};
+  Suppress s = {
+    .m = m, .a = a, .data = l.ib[0], .valid = l.ib[1], .indices = l.ib[2], .limit = l.ib[3], .iou = l.ib[4]};
   if (a->return_indices) s.where = l.ob[0], s.count = l.ob[1];
   else s.rows = l.ob[0];
   s.key = loops_local(m, "key", l.ib[0]->dtype, boxes);

@@ -34,7 +34,8 @@ from .parser import fromtext, parse, parse_expr
 from .ty import Any_ as Any
 from .ty import FuncType, OptionalType, SequenceType, TensorType, TupleType, Type, scalar_type
 
-__getattr__ = _absent(__name__)
+if not _TYPE_CHECKING:  # a type checker would take it for a promise of every name
+    __getattr__ = _absent(__name__)
 _install(_sys.modules[__name__], _OVERRIDES)
 
 from . import testing  # noqa: E402  (its networks are made of the functions above)
@@ -46,7 +47,7 @@ __all__ = [
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeVar",
     "Var", "adt", "all_vars", "analysis", "backend", "bind", "bind_params_by_name", "build", "const",
     "create_executor", "dataflow_pattern", "expr", "expr_functor", "free_vars", "fromtext", "frontend",
-    "load_param_dict", "op", "optimize", "parse", "post_order_visit", "prelude", "save_param_dict", "scalar_type",
+    "load_param_dict", "op", "optimize", "parse", "parse_expr", "post_order_visit", "prelude", "save_param_dict", "scalar_type",
     "testing", "transform", "ty", "var",
 ]
 

@@ -37,10 +37,10 @@ __all__ = [
     "negative", "nn", "not_equal", "one_hot", "ones", "ones_like", "optional", "power", "prod", "random",
     "reinterpret", "repeat", "reshape", "reshape_like", "reverse", "reverse_sequence", "right_shift", "round",
     "rsqrt", "scatter_elements", "scatter_nd", "searchsorted", "sequence", "sequence_mask", "shape_of", "sigmoid",
-    "sign", "signal", "sin", "sinh", "slice_like", "sliding_window", "sort", "split", "sqrt", "squeeze", "stack",
-    "std", "stft", "strided_slice", "strings", "subtract", "sum", "take", "tan", "tanh", "tile", "topk",
-    "transpose", "trilu", "trunc", "trunc_divide", "trunc_mod", "unique", "unique_padded", "unravel_index",
-    "variance", "vision", "where", "zeros", "zeros_like",
+    "sign", "signal", "sin", "sinh", "slice_like", "sliding_window", "sort", "sparse_reshape", "sparse_to_dense",
+    "split", "sqrt", "squeeze", "stack", "std", "stft", "strided_slice", "strings", "subtract", "sum", "take",
+    "tan", "tanh", "tile", "topk", "transpose", "trilu", "trunc", "trunc_divide", "trunc_mod", "unique",
+    "unique_padded", "unravel_index", "variance", "vision", "where", "zeros", "zeros_like",
 ]
 
 def exp(data: Value) -> RelayExpr:
@@ -545,6 +545,17 @@ def unique_padded(data: Value, is_sorted: bool = True) -> RelayExpr:
 def unique(data: Value, is_sorted: bool = True, return_counts: bool = False, axis: Optional[Sizes] = None) -> RelayExpr:
     """distinct elements (or slices), where each first occurs, which each element is, how many; NaN equals NaN"""
 
+def sparse_to_dense(
+    sparse_indices: Any,
+    output_shape: Sequence[int],
+    sparse_values: Any,
+    default_value: Any = 0,
+) -> RelayExpr:
+    """values at their places, default_value elsewhere; a place outside is dropped"""
+
+def sparse_reshape(sparse_indices: Value, prev_shape: Value, new_shape: Value) -> RelayExpr:
+    """places of a sparse tensor under another shape, in which one -1 stands for what is left; and that shape"""
+
 def einsum(data: Any, equation: str) -> RelayExpr:
     """sum of products over the labels that the result lacks"""
 
@@ -552,11 +563,11 @@ def dft(re_data: Value, im_data: Value, inverse: bool = False) -> RelayExpr:
     """discrete Fourier transform along the last axis, real and imaginary part apart; gives a tuple"""
 
 def stft(
-    data: Value,
-    window: Value,
+    data: Any,
     n_fft: int,
     hop_length: int,
     win_length: int,
+    window: Any,
     normalized: bool = False,
     onesided: bool = True,
 ) -> RelayExpr:

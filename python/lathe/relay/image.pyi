@@ -13,7 +13,7 @@ Value = Union[RelayExpr, TupleWrapper, NDArray, "np.ndarray[Any, Any]", np.gener
 Sizes = Union[int, Sequence[Any], RelayExpr]
 
 __all__ = [
-    "affine_grid", "grid_sample", "resize", "resize1d", "resize2d", "resize3d",
+    "affine_grid", "dilation2d", "grid_sample", "resize", "resize1d", "resize2d", "resize3d",
 ]
 
 def resize1d(
@@ -94,9 +94,21 @@ def grid_sample(
 
 def affine_grid(
     data: Value,
-    size: Optional[Value] = None,
     target_shape: Optional[Sizes] = None,
     align_corners: bool = True,
     grid_last: bool = False,
+    size: Optional[Value] = None,
 ) -> RelayExpr:
     """points of a regular grid under the affine maps of data (n, d, d + 1); size (n, c, spatial…) when computed"""
+
+def dilation2d(
+    data: Value,
+    weight: Value,
+    strides: Sizes = [1, 1],
+    padding: Sizes = [0, 0],
+    dilations: Sizes = [1, 1],
+    data_layout: str = 'NCHW',
+    kernel_layout: str = 'IHW',
+    out_dtype: Optional[str] = None,
+) -> RelayExpr:
+    """grey-scale dilation: the greatest sum of data and weight over each window, channel by channel"""

@@ -19,11 +19,12 @@ __all__ = [
     "contrib_bfloat16_pairs", "contrib_conv2d_NCHWc", "contrib_conv2d_winograd_NCHWc",
     "contrib_conv2d_winograd_weight_transform", "contrib_conv2d_winograd_without_weight_transform",
     "contrib_dense_pack", "contrib_depthwise_conv2d_NCHWc", "contrib_recurrent", "conv1d", "conv1d_transpose",
-    "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deformable_conv2d", "dense", "depth_to_space",
-    "dropout", "global_avg_pool2d", "global_max_pool2d", "group_norm", "gru", "im2col", "instance_norm",
-    "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "lrn", "lstm", "matmul", "max_pool1d", "max_pool2d",
-    "max_pool3d", "max_pool_with_argmax", "max_unpool", "mirror_pad", "nll_loss", "pad", "prelu", "relu", "rnn",
-    "softmax", "space_to_batch_nd", "space_to_depth", "upsampling",
+    "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "correlation", "deformable_conv2d", "dense",
+    "depth_to_space", "dropout", "global_avg_pool2d", "global_max_pool2d", "group_norm", "gru", "im2col",
+    "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "lrn", "lstm", "matmul",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_with_argmax", "max_unpool", "mirror_pad", "nll_loss", "pad",
+    "prelu", "relu", "rnn", "softmax", "space_to_batch_nd", "space_to_depth", "sparse_add", "sparse_dense",
+    "upsampling",
 ]
 
 def relu(data: Value) -> RelayExpr:
@@ -81,34 +82,34 @@ def conv3d(
     """three-dimensional convolution"""
 
 def contrib_conv2d_NCHWc(
-    data: Value,
-    weight: Value,
-    strides: Sizes = [1, 1],
-    padding: Sizes = [0, 0],
-    dilation: Sizes = [1, 1],
+    data: Any,
+    kernel: Any,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
     groups: int = 1,
-    channels: int = 0,
-    kernel_size: Optional[Sizes] = None,
-    data_layout: str = 'NCHW',
+    channels: Optional[int] = None,
+    kernel_size: Any = None,
+    data_layout: str = 'NCHW8c',
     kernel_layout: str = 'OIHW',
     out_layout: str = '',
-    out_dtype: Optional[str] = None,
+    out_dtype: str = '',
 ) -> RelayExpr:
     """two-dimensional convolution over blocks of channels"""
 
 def contrib_depthwise_conv2d_NCHWc(
-    data: Value,
-    weight: Value,
-    strides: Sizes = [1, 1],
-    padding: Sizes = [0, 0],
-    dilation: Sizes = [1, 1],
+    data: Any,
+    kernel: Any,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
     groups: int = 1,
-    channels: int = 0,
-    kernel_size: Optional[Sizes] = None,
-    data_layout: str = 'NCHW',
+    channels: Optional[int] = None,
+    kernel_size: Any = None,
+    data_layout: str = 'NCHW8c',
     kernel_layout: str = 'OIHW',
     out_layout: str = '',
-    out_dtype: Optional[str] = None,
+    out_dtype: str = '',
 ) -> RelayExpr:
     """depthwise convolution over blocks of channels"""
 
@@ -137,9 +138,9 @@ def batch_matmul(
 def contrib_dense_pack(
     data: Value,
     weight: Value,
+    weight_layout: str = 'NC',
     units: int = 0,
     out_dtype: Optional[str] = None,
-    weight_layout: str = 'NC',
 ) -> RelayExpr:
     """nn.dense over a weight whose rows come in blocks: (units/8, in, 8) for NC8n"""
 
@@ -483,7 +484,6 @@ def deformable_conv2d(
     data: Value,
     offset: Value,
     weight: Value,
-    mask: Optional[Value] = None,
     strides: Sizes = [1, 1],
     padding: Sizes = [0, 0],
     dilation: Sizes = [1, 1],
@@ -495,6 +495,7 @@ def deformable_conv2d(
     kernel_layout: str = 'OIHW',
     out_layout: str = '',
     out_dtype: Optional[str] = None,
+    mask: Optional[Value] = None,
 ) -> RelayExpr:
     """convolution whose kernel's elements are moved by offset (n, parts * kh * kw * 2, y, x) and weighted by mask"""
 
@@ -638,6 +639,25 @@ def batch_to_space_nd(data: Value, block_shape: Sizes, crops: Sizes) -> RelayExp
 
 def max_unpool(data: Value, indices: Value, shape: Sizes) -> RelayExpr:
     """data put at the flat positions that max pooling gave, zero elsewhere"""
+
+def sparse_dense(dense_mat: Any, sparse_mat: Any, sparse_lhs: bool = False) -> RelayExpr:
+    """dense (m, k) times the transpose of a sparse matrix (n, k), or with sparse_lhs the other way round"""
+
+def sparse_add(dense_mat: Any, sparse_mat: Any) -> RelayExpr:
+    """a matrix plus a sparse one of its shape"""
+
+def correlation(
+    data1: Value,
+    data2: Value,
+    kernel_size: int = 1,
+    max_displacement: int = 1,
+    stride1: int = 1,
+    stride2: int = 1,
+    padding: Sizes = [0, 0],
+    is_multiply: bool = True,
+    layout: str = 'NCHW',
+) -> RelayExpr:
+    """mean product of windows of data1 with moved windows of data2, a channel for each move"""
 
 def nll_loss(
     predictions: Value,

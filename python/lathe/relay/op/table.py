@@ -78,16 +78,18 @@ def _dynamic(r: OpRow, nodes: List[Any], attrs: Dict[str, Any]) -> Any:
     return wrap(_expr.call_op(dyn.name, nodes, **{k: v for k, v in attrs.items() if k in known}))
 
 
+# operands that TVM does not have; they stand behind everything that it has
+_BEHIND = {"nn.deformable_conv2d": ("mask",), "image.affine_grid": ("size",)}
+
+
 def make_function(r: OpRow) -> Callable[..., Any]:
     """The Python function for an operator."""
     P = inspect.Parameter
     params: List[P] = []
     variadic = r.most < 0
-    attributes = {a.name for a in r.attrs}
     for i, name in enumerate(r.args):
         params.append(P(name, P.POSITIONAL_OR_KEYWORD, default=P.empty if i < r.least else None))
-    # operands that may be left out and are no attributes stand behind the attributes, as what TVM does not have
-    extra = [p for p in params if r.least and p.default is None and p.name not in attributes]
+    extra = [p for p in params if p.name in _BEHIND.get(r.name, ())]
     params = [p for p in params if p not in extra]
     optional = any(p.default is None for p in params)
     for a in r.attrs:
