@@ -9,10 +9,12 @@
  *   metadata   := '#[metadata]' ('relay.Constant' '[' i ']' ':' type '=' ('[' numbers or strings ']' | base64 strings)
  *   ';')*
  *   block      := '{' lines '}'
- *   lines      := (%0 '=' expr ';' | 'let' %x (':' type)? '=' expr ';' | 'free_var' %x (':' type)? ';' | expr ';')* expr
+ *   lines      := (%0 '=' expr ';' | 'let' %x (':' type)? '=' expr ';' | 'free_var' %x (':' type)? ';' | expr ';')*
+ *                 expr
  *   expr       := operand (infix operand)*, as tightly as the table of infix operators says, from the left
  *   operand    := atom ('(' args ')' | '.' i)*
- *   atom       := name | number | '-' operand | 'True' | 'False' | '(' exprs ')' | 'fn' function | block | 'let' … lines
+ *   atom       := name | number | '-' operand | 'True' | 'False' | '(' exprs ')' | 'fn' function | block
+ *               | lines that begin with 'let' or 'free_var'
  *               | 'if' '(' expr ')' block 'else' block | 'match' '?'? '(' expr ')' '{' (pattern '=>' expr ','?)* '}'
  *               | 'meta' '[' 'relay.Constant' ']' '[' i ']' | 'call_tir' '(' @name ',' exprs ',' type ')'
  *

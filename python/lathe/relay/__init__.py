@@ -34,8 +34,7 @@ from .parser import fromtext, parse, parse_expr
 from .ty import Any_ as Any
 from .ty import FuncType, OptionalType, SequenceType, TensorType, TupleType, Type, scalar_type
 
-if not _TYPE_CHECKING:  # a type checker would take it for a promise of every name
-    __getattr__ = _absent(__name__)
+globals()["__getattr__"] = _absent(__name__)  # (a type checker would take a definition for a promise of every name)
 _install(_sys.modules[__name__], _OVERRIDES)
 
 from . import testing  # noqa: E402  (its networks are made of the functions above)

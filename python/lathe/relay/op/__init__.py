@@ -2,7 +2,6 @@
 TVM's names: relay.add, relay.nn.conv2d, relay.image.resize2d, and the same as relay.op.add, relay.op.nn.conv2d."""
 
 import sys as _sys
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ..op_rows import OpRow, row, rows
 from ..expr import Op
@@ -28,5 +27,4 @@ def get(op_name: str) -> Op:
 
 
 op = _sys.modules[__name__]  # TVM's relay.op.op, where it keeps get and register
-if not _TYPE_CHECKING:  # a type checker would take it for a promise of every name
-    __getattr__ = _absent(__name__)
+globals()["__getattr__"] = _absent(__name__)  # (a type checker would take a definition for a promise of every name)
