@@ -11,9 +11,11 @@ from lathe import relay
 
 # Parameters of TVM 0.18's functions, in their order; ours may have more behind them.
 CONV = "data weight strides padding dilation groups channels kernel_size data_layout kernel_layout out_layout out_dtype"
-SPREAD = "data weight strides padding dilation channels kernel_size groups data_layout kernel_layout out_layout output_padding out_dtype"
+SPREAD = "data weight strides padding dilation channels kernel_size groups data_layout kernel_layout out_layout "
+SPREAD += "output_padding out_dtype"
 POOL = "data pool_size strides dilation padding layout out_layout ceil_mode"
-RESIZE = "data size roi layout method coordinate_transformation_mode rounding_method cubic_alpha cubic_exclude extrapolation_value out_dtype"
+RESIZE = "data size roi layout method coordinate_transformation_mode rounding_method cubic_alpha cubic_exclude "
+RESIZE += "extrapolation_value out_dtype"
 REDUCE = "data axis keepdims exclude"
 NORM = "data gamma beta axis epsilon center scale"
 SIGNATURES = {
@@ -24,8 +26,41 @@ SIGNATURES = {
     **{f"nn.adaptive_{k}_pool{d}d": "data output_size layout out_layout" for k in ("max", "avg") for d in (1, 2, 3)},
     **{f"nn.global_{k}_pool2d": "data layout out_layout" for k in ("max", "avg")},
     **{f"image.resize{d}d": RESIZE for d in (1, 2, 3)},
-    **{k: REDUCE for k in ("sum", "prod", "max", "min", "all", "any", "mean", "logsumexp", "argmax", "argmin", "variance", "std", "mean_variance")},
-    **{k: "lhs rhs" for k in ("add", "subtract", "multiply", "divide", "power", "mod", "floor_divide", "maximum", "less", "equal", "logical_and", "left_shift")},
+    **{
+        k: REDUCE
+        for k in (
+            "sum",
+            "prod",
+            "max",
+            "min",
+            "all",
+            "any",
+            "mean",
+            "logsumexp",
+            "argmax",
+            "argmin",
+            "variance",
+            "std",
+            "mean_variance",
+        )
+    },
+    **{
+        k: "lhs rhs"
+        for k in (
+            "add",
+            "subtract",
+            "multiply",
+            "divide",
+            "power",
+            "mod",
+            "floor_divide",
+            "maximum",
+            "less",
+            "equal",
+            "logical_and",
+            "left_shift",
+        )
+    },
     "nn.contrib_conv2d_nchwc": CONV.replace("weight", "kernel", 1),
     "nn.contrib_depthwise_conv2d_nchwc": CONV.replace("weight", "kernel", 1),
     "nn.deformable_conv2d": CONV.replace("weight", "offset weight", 1).replace("groups", "deformable_groups groups"),
@@ -57,7 +92,8 @@ SIGNATURES = {
     "image.affine_grid": "data target_shape",
     "vision.roi_align": "data rois pooled_size spatial_scale sample_ratio layout mode",
     "vision.roi_pool": "data rois pooled_size spatial_scale layout",
-    "vision.all_class_non_max_suppression": "boxes scores max_output_boxes_per_class iou_threshold score_threshold output_format",
+    "vision.all_class_non_max_suppression": "boxes scores max_output_boxes_per_class iou_threshold score_threshold "
+    "output_format",
     "reshape": "data newshape allowzero",
     "reverse_reshape": "data newshape",
     "reshape_like": "data shape_like lhs_begin lhs_end rhs_begin rhs_end",
@@ -106,6 +142,21 @@ SIGNATURES = {
     "shape_of": "data dtype",
     "ndarray_size": "data dtype",
     "fixed_point_multiply": "data multiplier shift",
+    "sparse_to_dense": "sparse_indices output_shape sparse_values default_value",
+    "sparse_reshape": "sparse_indices prev_shape new_shape",
+    "segment_sum": "data segment_ids num_segments",
+    "image.dilation2d": "data weight strides padding dilations data_layout kernel_layout out_dtype",
+    "nn.correlation": "data1 data2 kernel_size max_displacement stride1 stride2 padding is_multiply layout",
+    "nn.sparse_dense": "dense_mat sparse_mat sparse_lhs",
+    "nn.sparse_add": "dense_mat sparse_mat",
+    "nn.upsampling3d": "data scale_d scale_h scale_w layout method coordinate_transformation_mode",
+    "nn.cross_entropy": "predictions targets",
+    "vision.multibox_prior": "data sizes ratios steps offsets clip",
+    "vision.multibox_transform_loc": "cls_prob loc_pred anchor clip threshold variances keep_background",
+    "vision.get_valid_counts": "data score_threshold id_index score_index",
+    "vision.non_max_suppression": "data valid_count indices max_output_size iou_threshold force_suppress top_k "
+    "coord_start score_index id_index return_indices invalid_to_bottom",
+    "vision.yolo_reorg": "data stride",
 }
 
 
@@ -144,17 +195,30 @@ def test_module_paths_of_tvm_can_be_imported():
     assert relay.op.op.get("add") == relay.op.get("add") and relay.op.OpPattern.OPAQUE == 8
 
 
-@pytest.mark.parametrize("text", ["relay.nn.conv22d", "relay.op.no_such", "relay.op.transform.no_such", "relay.no_such", "relay.op.nn.no_such"])
+@pytest.mark.parametrize(
+    "text",
+    ["relay.nn.conv22d", "relay.op.no_such", "relay.op.transform.no_such", "relay.no_such", "relay.op.nn.no_such"],
+)
 def test_what_is_absent_is_named_with_the_docs(text):
     with pytest.raises(AttributeError, match=f"has no '{text.rsplit('.', 1)[-1]}'.*docs/tvm.md"):
         eval(text)  # pylint: disable=eval-used
 
 
 def test_positional_calls_give_what_tvm_means():
-    x, offset, w = relay.var("x", shape=(1, 2, 5, 5)), relay.var("o", shape=(1, 18, 2, 2)), relay.var("w", shape=(3, 2, 3, 3))
+    x, offset, w = (
+        relay.var("x", shape=(1, 2, 5, 5)),
+        relay.var("o", shape=(1, 18, 2, 2)),
+        relay.var("w", shape=(3, 2, 3, 3)),
+    )
     y = relay.nn.deformable_conv2d(x, offset, w, (2, 2), (0, 0), (1, 1), 1, 1, 3, (3, 3), "NCHW", "OIHW", "", "")
     assert y.checked_type == relay.TensorType((1, 3, 2, 2))
-    blocks = relay.nn.contrib_conv2d_nchwc(relay.var("b", shape=(1, 2, 4, 4, 8)), relay.var("k", shape=(1, 16, 1, 1, 8)), kernel_layout="OIHW8o", channels=8, kernel_size=(1, 1))
+    blocks = relay.nn.contrib_conv2d_nchwc(
+        relay.var("b", shape=(1, 2, 4, 4, 8)),
+        relay.var("k", shape=(1, 16, 1, 1, 8)),
+        kernel_layout="OIHW8o",
+        channels=8,
+        kernel_size=(1, 1),
+    )
     assert blocks.checked_type == relay.TensorType((1, 1, 4, 4, 8))
 
 
@@ -170,11 +234,25 @@ T = relay.TensorType
 OPERANDS = [
     (lambda x, w: relay.nn.conv2d(x, w, channels=8, kernel_size=(3, 5)), (1, 4, 9, 9), (8, 4, 3, 5)),
     (lambda x, w: relay.nn.conv2d(x, w, channels=8, kernel_size=(3, 3), groups=4), (1, 4, 9, 9), (8, 1, 3, 3)),
-    (lambda x, w: relay.nn.conv2d(x, w, channels=8, kernel_size=3, data_layout="NHWC", kernel_layout="HWIO"), (1, 9, 9, 4), (3, 3, 4, 8)),
+    (
+        lambda x, w: relay.nn.conv2d(x, w, channels=8, kernel_size=3, data_layout="NHWC", kernel_layout="HWIO"),
+        (1, 9, 9, 4),
+        (3, 3, 4, 8),
+    ),
     (lambda x, w: relay.nn.conv1d(x, w, channels=8, kernel_size=3), (1, 4, 9), (8, 4, 3)),
     (lambda x, w: relay.nn.conv3d(x, w, channels=8, kernel_size=(1, 2, 3)), (1, 4, 9, 9, 9), (8, 4, 1, 2, 3)),
-    (lambda x, w: relay.nn.conv2d_transpose(x, w, channels=8, kernel_size=(3, 3), groups=2), (1, 4, 9, 9), (4, 4, 3, 3)),
-    (lambda x, w: relay.nn.conv2d_transpose(x, w, channels=6, kernel_size=(2, 3), data_layout="NHWC", kernel_layout="HWOI"), (1, 9, 9, 4), (2, 3, 6, 4)),
+    (
+        lambda x, w: relay.nn.conv2d_transpose(x, w, channels=8, kernel_size=(3, 3), groups=2),
+        (1, 4, 9, 9),
+        (4, 4, 3, 3),
+    ),
+    (
+        lambda x, w: relay.nn.conv2d_transpose(
+            x, w, channels=6, kernel_size=(2, 3), data_layout="NHWC", kernel_layout="HWOI"
+        ),
+        (1, 9, 9, 4),
+        (2, 3, 6, 4),
+    ),
     (lambda x, w: relay.nn.dense(x, w, units=7), (2, 5), (7, 5)),
     (lambda x, w: relay.nn.matmul(x, w, units=7), (2, 5), (5, 7)),
     (lambda x, w: relay.nn.matmul(x, w, units=7, transpose_a=True, transpose_b=True), (2, 5), (7, 2)),
@@ -196,7 +274,9 @@ def test_a_weight_gets_its_type_from_the_operator(case, dtype):
 
 
 def test_untyped_variables_go_through_a_whole_network():
-    x = relay.nn.conv2d(relay.var("data", shape=(1, 3, 8, 8)), relay.var("c_weight"), channels=4, kernel_size=(3, 3), padding=(1, 1))
+    x = relay.nn.conv2d(
+        relay.var("data", shape=(1, 3, 8, 8)), relay.var("c_weight"), channels=4, kernel_size=(3, 3), padding=(1, 1)
+    )
     x = relay.nn.batch_norm(x, *[relay.var(n) for n in ("gamma", "beta", "mean", "var")])[0]
     x = relay.nn.dense(relay.nn.batch_flatten(relay.nn.relu(x)), relay.var("fc_weight"), units=10)
     x = relay.nn.bias_add(x, relay.var("fc_bias"), axis=-1)

@@ -44,14 +44,20 @@ def test_multibox_prior(steps, clip):
                 half_w, half_h = size * h / w * root / 2, size / root / 2
                 want.append([x - half_w, y - half_h, x + half_w, y + half_h])
     want = np.array(want)[None]
-    (have,) = run(lambda x: relay.vision.multibox_prior(x, sizes, ratios, steps, (0.5, 0.25), clip), numbers(1, 2, h, w))
+    (have,) = run(
+        lambda x: relay.vision.multibox_prior(x, sizes, ratios, steps, (0.5, 0.25), clip), numbers(1, 2, h, w)
+    )
     np.testing.assert_allclose(have, np.clip(want, 0, 1) if clip else want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("clip", [True, False])
 def test_multibox_transform_loc(clip):
     batch, classes, n = 2, 3, 5
-    prob, loc, anchor = numbers(batch, classes, n, low=0), numbers(batch, n * 4, low=-2, high=2), numbers(1, n, 4, low=0)
+    prob, loc, anchor = (
+        numbers(batch, classes, n, low=0),
+        numbers(batch, n * 4, low=-2, high=2),
+        numbers(1, n, 4, low=0),
+    )
     variances, threshold = (0.1, 0.2, 0.3, 0.4), 0.5
     rows, counts = np.full((batch, n, 6), -1.0), np.zeros(batch, "int32")
     for b in range(batch):
@@ -67,7 +73,9 @@ def test_multibox_transform_loc(clip):
             rows[b, counts[b]] = [best - 1, prob[b, best, j], *(np.clip(box, 0, 1) if clip else box)]
             counts[b] += 1
     assert 0 < counts.sum() < batch * n
-    have, number = run(lambda *x: relay.vision.multibox_transform_loc(*x, clip, threshold, variances), prob, loc, anchor)
+    have, number = run(
+        lambda *x: relay.vision.multibox_transform_loc(*x, clip, threshold, variances), prob, loc, anchor
+    )
     np.testing.assert_array_equal(number, counts)
     np.testing.assert_allclose(have, rows, rtol=1e-5, atol=1e-6)
 
@@ -108,7 +116,11 @@ def suppressed(data, valid, indices, limit, iou, force, top_k, coord, score, ide
             if len(kept) == limit:
                 break
             if data[b, j, score] > 0:
-                rivals = [k for k in kept if ident < 0 or (data[b, k, ident] >= 0 and (force or data[b, k, ident] == data[b, j, ident]))]
+                rivals = [
+                    k
+                    for k in kept
+                    if ident < 0 or (data[b, k, ident] >= 0 and (force or data[b, k, ident] == data[b, j, ident]))
+                ]
                 if any(overlap(data[b, j, coord : coord + 4], data[b, k, coord : coord + 4]) >= iou for k in rivals):
                     continue
                 kept.append(j)
@@ -132,7 +144,12 @@ def test_non_max_suppression(case):
     classes = case % 4 != 3
     data = np.concatenate([ids, scores, boxes] if classes else [scores, boxes], 2).astype("float32")
     valid, indices = rng.integers(0, 10, 2).astype("int32"), np.array([rng.permutation(9) for _ in range(2)], "int32")
-    options = [int(rng.choice([-1, 2, 4])), float(rng.choice([0.3, 0.5, 0.0])), bool(rng.integers(2)), int(rng.choice([-1, 3, 6]))]
+    options = [
+        int(rng.choice([-1, 2, 4])),
+        float(rng.choice([0.3, 0.5, 0.0])),
+        bool(rng.integers(2)),
+        int(rng.choice([-1, 3, 6])),
+    ]
     options += [2, 1, 0] if classes else [1, 0, -1]
     options += [bool(case % 2), bool(rng.integers(2))]
     have = run(lambda *x: relay.vision.non_max_suppression(*x, *options), data, valid, indices)
@@ -141,7 +158,18 @@ def test_non_max_suppression(case):
 
 
 def test_non_max_suppression_of_the_documented_boxes():
-    data = np.array([[[0, 0.8, 1, 20, 25, 45], [1, 0.7, 30, 60, 50, 80], [0, 0.4, 4, 21, 19, 40], [2, 0.9, 35, 61, 52, 79], [1, 0.5, 100, 60, 70, 110]]], "float32")
+    data = np.array(
+        [
+            [
+                [0, 0.8, 1, 20, 25, 45],
+                [1, 0.7, 30, 60, 50, 80],
+                [0, 0.4, 4, 21, 19, 40],
+                [2, 0.9, 35, 61, 52, 79],
+                [1, 0.5, 100, 60, 70, 110],
+            ]
+        ],
+        "float32",
+    )
     args = (data, np.array([4], "int32"), np.array([[0, 1, 3, 4, -1]], "int32"))
     (have,) = run(lambda *x: relay.vision.non_max_suppression(*x, -1, 0.7, True, 2, return_indices=False), *args)
     np.testing.assert_array_equal(have[0], [data[0, 3], data[0, 0], [-1] * 6, [-1] * 6, [-1] * 6])
@@ -169,7 +197,10 @@ def test_yolo_reorg(shape, stride):
         (lambda x: relay.vision.yolo_reorg(x, 3), "multiple of 9"),
         (lambda x: relay.vision.multibox_prior(x, sizes=()), "sizes and ratios have an element"),
         (lambda x: relay.vision.get_valid_counts(x, 0.5), "batch, boxes, elements"),
-        (lambda x: relay.vision.get_valid_counts(relay.reshape(x, (1, 4, -1)), 0.5, score_index=99), "score_index is 99"),
+        (
+            lambda x: relay.vision.get_valid_counts(relay.reshape(x, (1, 4, -1)), 0.5, score_index=99),
+            "score_index is 99",
+        ),
     ],
 )
 def test_boxes_that_do_not_fit_are_refused(make, says):
@@ -181,7 +212,9 @@ def test_boxes_that_do_not_fit_are_refused(make, says):
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize("stride, pad, dilation", [((1, 1), (0, 0), (1, 1)), ((2, 1), (1, 2), (1, 2)), ((1, 2), (1, 0, 2, 1), (2, 1))])
+@pytest.mark.parametrize(
+    "stride, pad, dilation", [((1, 1), (0, 0), (1, 1)), ((2, 1), (1, 2), (1, 2)), ((1, 2), (1, 0, 2, 1), (2, 1))]
+)
 def test_dilation2d(layout, stride, pad, dilation):
     x, w = numbers(2, 3, 7, 8), numbers(3, 2, 3)
     top, left, bottom, right = pad if len(pad) == 4 else pad + pad
@@ -194,12 +227,19 @@ def test_dilation2d(layout, stride, pad, dilation):
         columns = np.arange(size[1]) * stride[1] + j * dilation[1]
         want = np.maximum(want, padded[:, :, rows][:, :, :, columns] + w[None, :, i, j, None, None])
     nchw = layout == "NCHW"
-    data, weight = (x, w) if nchw else (np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.ascontiguousarray(w.transpose(1, 2, 0)))
-    (have,) = run(lambda a, b: relay.image.dilation2d(a, b, stride, pad, dilation, layout, "IHW" if nchw else "HWI"), data, weight)
+    data, weight = (
+        (x, w) if nchw else (np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.ascontiguousarray(w.transpose(1, 2, 0)))
+    )
+    (have,) = run(
+        lambda a, b: relay.image.dilation2d(a, b, stride, pad, dilation, layout, "IHW" if nchw else "HWI"), data, weight
+    )
     np.testing.assert_allclose(have if nchw else have.transpose(0, 3, 1, 2), want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kernel, reach, stride1, stride2, pad, multiply", [(1, 2, 1, 1, (2, 2), True), (3, 2, 2, 1, (3, 3), True), (3, 4, 1, 2, (4, 5), False)])
+@pytest.mark.parametrize(
+    "kernel, reach, stride1, stride2, pad, multiply",
+    [(1, 2, 1, 1, (2, 2), True), (3, 2, 2, 1, (3, 3), True), (3, 4, 1, 2, (4, 5), False)],
+)
 def test_correlation(kernel, reach, stride1, stride2, pad, multiply):
     x, y = numbers(1, 2, 9, 10), numbers(1, 2, 9, 10)
     p, q = (np.pad(v, ((0, 0), (0, 0), (pad[0],) * 2, (pad[1],) * 2)) for v in (x, y))
@@ -223,7 +263,10 @@ def test_upsampling3d():
     last = np.ascontiguousarray(x.transpose(0, 2, 3, 4, 1))
     (have,) = run(lambda v: relay.nn.upsampling3d(v, 1, 1, 3, layout="NDHWC"), last)
     np.testing.assert_array_equal(have, last[:, :, :, centers])
-    (have,) = run(lambda v: relay.nn.upsampling3d(v, 1, 1, 2, method="trilinear", coordinate_transformation_mode="align_corners"), x)
+    (have,) = run(
+        lambda v: relay.nn.upsampling3d(v, 1, 1, 2, method="trilinear", coordinate_transformation_mode="align_corners"),
+        x,
+    )
     np.testing.assert_allclose(have[..., 1], x[..., 0] * 2 / 3 + x[..., 1] / 3, rtol=1e-5)
 
 
@@ -264,7 +307,9 @@ def test_sparse_to_dense(indices, shape, values, default, want):
     np.testing.assert_array_equal(have, np.array(want, "float32"))
 
 
-@pytest.mark.parametrize("before, after", [((2, 3, 6), (9, 4)), ((2, 3, 6), (9, -1)), ((2, 3, 4), (-1,)), ((8,), (2, 2, -1))])
+@pytest.mark.parametrize(
+    "before, after", [((2, 3, 6), (9, 4)), ((2, 3, 6), (9, -1)), ((2, 3, 4), (-1,)), ((8,), (2, 2, -1))]
+)
 def test_sparse_reshape(before, after):
     rng = np.random.default_rng(3)
     flat = np.sort(rng.choice(int(np.prod(before)), 5, replace=False))
@@ -287,7 +332,9 @@ def compressed(matrix, rows=1, columns=1):
 @pytest.mark.parametrize("block", [(1, 1), (2, 3), (1, 4)])
 @pytest.mark.parametrize("lhs", [False, True])
 def test_sparse_dense(block, lhs):
-    weight = numbers(6, 12) * np.kron(RNG.random((6 // block[0], 12 // block[1])) < 0.4, np.ones(block)).astype("float32")
+    weight = numbers(6, 12) * np.kron(RNG.random((6 // block[0], 12 // block[1])) < 0.4, np.ones(block)).astype(
+        "float32"
+    )
     x = numbers(5, 12)
     (have,) = run(lambda a, *parts: relay.nn.sparse_dense(a, parts, lhs), x, *compressed(weight, *block))
     np.testing.assert_allclose(have, weight @ x.T if lhs else x @ weight.T, rtol=1e-4, atol=1e-5)

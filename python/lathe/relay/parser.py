@@ -10,11 +10,15 @@ from .._ir.module import IRModule
 from .expr import RelayExpr
 
 
-def parse(source: str, source_name: str = "from_string", init_module: Any = None, init_meta_table: Any = None) -> IRModule:
+def parse(
+    source: str, source_name: str = "from_string", init_module: Any = None, init_meta_table: Any = None
+) -> IRModule:
     """A module from Relay text: what str(mod) and print(mod) give.  Text without definitions is main's body.
     The text may call functions of init_module, which are in the result too."""
     if init_meta_table:
-        raise error.UnsupportedError("relay.parse: a table of constants beside the text is not supported; #[metadata] in the text holds them")
+        raise error.UnsupportedError(
+            "relay.parse: a table of constants beside the text is not supported; #[metadata] in the text holds them"
+        )
     return call("graph_parse", source, source_name, init_module)
 
 

@@ -9,8 +9,21 @@ from .register import BROADCAST, COMM_REDUCE, ELEMWISE, INJECTIVE, OPAQUE, OUT_E
 from .table import _absent
 
 __all__ = [
-    "BROADCAST", "COMM_REDUCE", "ELEMWISE", "INJECTIVE", "OPAQUE", "OUT_ELEMWISE_FUSABLE", "Op", "OpPattern", "OpRow", "TUPLE",
-    "get", "op", "register", "row", "rows",
+    "BROADCAST",
+    "COMM_REDUCE",
+    "ELEMWISE",
+    "INJECTIVE",
+    "OPAQUE",
+    "OUT_ELEMWISE_FUSABLE",
+    "Op",
+    "OpPattern",
+    "OpRow",
+    "TUPLE",
+    "get",
+    "op",
+    "register",
+    "row",
+    "rows",
 ]
 
 

@@ -18,7 +18,11 @@ def split(data: Any, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
     cuts = not isinstance(indices_or_sections, int)
     attrs = {"indices_or_sections": indices_or_sections, "axis": axis, "mode": "indices" if cuts else "auto"}
     parts = make_call(row("split"), [data], attrs)
-    return wrap(parts, len(indices_or_sections) + 1 if cuts else indices_or_sections) if isinstance(parts, _expr.RelayExpr) else parts
+    return (
+        wrap(parts, len(indices_or_sections) + 1 if cuts else indices_or_sections)
+        if isinstance(parts, _expr.RelayExpr)
+        else parts
+    )
 
 
 def take(data: Any, indices: Any, axis: Optional[int] = None, batch_dims: int = 0, mode: str = "clip") -> Any:
@@ -31,7 +35,9 @@ def gather(data: Any, axis: int, indices: Any) -> Any:
     return make_call(row("gather"), [data, indices], {"axis": axis})
 
 
-def strided_slice(data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end") -> Any:
+def strided_slice(
+    data: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
+) -> Any:
     """Every strides-th element from begin before end, for each axis (or for the axes given)."""
     attrs = {"begin": begin, "end": end, "strides": strides, "axes": axes, "slice_mode": slice_mode}
     if strides is None and any(isinstance(x, _expr.RelayExpr) for x in (begin, end)):
@@ -67,7 +73,9 @@ def arange(start: Any, stop: Optional[Any] = None, step: Any = None, dtype: str 
     if stop is None:
         start, stop = 0, start
     given = [start, stop, 1 if step is None else step]
-    return call_op("arange", [x if isinstance(x, _expr.RelayExpr) else const(np.asarray(x, dtype)) for x in given], dtype=dtype)
+    return call_op(
+        "arange", [x if isinstance(x, _expr.RelayExpr) else const(np.asarray(x, dtype)) for x in given], dtype=dtype
+    )
 
 
 def concatenate(data: Any, axis: int) -> Any:
@@ -85,22 +93,45 @@ def einsum(data: Any, equation: str) -> Any:
     return make_call(row("einsum"), [data], {"equation": equation})
 
 
-def stft(data: Any, n_fft: int, hop_length: int, win_length: int, window: Any, normalized: bool = False, onesided: bool = True) -> Any:
+def stft(
+    data: Any,
+    n_fft: int,
+    hop_length: int,
+    win_length: int,
+    window: Any,
+    normalized: bool = False,
+    onesided: bool = True,
+) -> Any:
     """Short-time Fourier transform."""
-    attrs = {"n_fft": n_fft, "hop_length": hop_length, "win_length": win_length, "normalized": normalized, "onesided": onesided}
+    attrs = {
+        "n_fft": n_fft,
+        "hop_length": hop_length,
+        "win_length": win_length,
+        "normalized": normalized,
+        "onesided": onesided,
+    }
     return make_call(row("stft"), [data, window], attrs)
 
 
 def all_class_non_max_suppression(
-    boxes: Any, scores: Any, max_output_boxes_per_class: Any = -1, iou_threshold: Any = -1.0, score_threshold: Any = -1.0,
-    output_format: str = "onnx", center_point_box: int = 0,
+    boxes: Any,
+    scores: Any,
+    max_output_boxes_per_class: Any = -1,
+    iou_threshold: Any = -1.0,
+    score_threshold: Any = -1.0,
+    output_format: str = "onnx",
+    center_point_box: int = 0,
 ) -> Any:
     """Boxes to keep for each batch and class: rows of (batch, class, box), with room for all, and their number."""
     limit = _number(max_output_boxes_per_class, "int64")
     if isinstance(max_output_boxes_per_class, int) and max_output_boxes_per_class < 0:
         limit = const(np.iinfo("int32").max, "int64")  # TVM's -1: no limit
     operands = [boxes, scores, limit, _number(iou_threshold, "float32"), _number(score_threshold, "float32")]
-    return make_call(row("vision.all_class_non_max_suppression"), operands, {"output_format": output_format, "center_point_box": center_point_box})
+    return make_call(
+        row("vision.all_class_non_max_suppression"),
+        operands,
+        {"output_format": output_format, "center_point_box": center_point_box},
+    )
 
 
 def get_valid_counts(data: Any, score_threshold: Any, id_index: int = 0, score_index: int = 1) -> Any:
@@ -110,8 +141,17 @@ def get_valid_counts(data: Any, score_threshold: Any, id_index: int = 0, score_i
 
 
 def non_max_suppression(
-    data: Any, valid_count: Any, indices: Any, max_output_size: Any = -1, iou_threshold: Any = 0.5, force_suppress: bool = False,
-    top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0, return_indices: bool = True,
+    data: Any,
+    valid_count: Any,
+    indices: Any,
+    max_output_size: Any = -1,
+    iou_threshold: Any = 0.5,
+    force_suppress: bool = False,
+    top_k: int = -1,
+    coord_start: int = 2,
+    score_index: int = 1,
+    id_index: int = 0,
+    return_indices: bool = True,
     invalid_to_bottom: bool = False,
 ) -> Any:
     """Boxes by falling score that no better one covers; with return_indices (where they are, their number)."""
@@ -121,7 +161,9 @@ def non_max_suppression(
     return make_call(r, operands, {a.name: v for a, v in zip(r.attrs, values)})
 
 
-def sparse_to_dense(sparse_indices: Any, output_shape: Sequence[int], sparse_values: Any, default_value: Any = 0) -> Any:
+def sparse_to_dense(
+    sparse_indices: Any, output_shape: Sequence[int], sparse_values: Any, default_value: Any = 0
+) -> Any:
     """Values at their places, default_value elsewhere."""
     values = as_expr(sparse_values)
     operands = [as_expr(sparse_indices), values, _expr._like(default_value, values)]
@@ -148,14 +190,22 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: Optional[int] = None)
     """Row s of the result is the sum of data's rows that segment_ids says s of."""
     data, ids = as_expr(data), as_expr(segment_ids)
     if num_segments is None:
-        raise error.UnsupportedError("segment_sum: give num_segments; a result whose size the data tells is not supported")
-    zeros = call_op("zeros", [], shape=[num_segments] + list(data.checked_type.shape[1:]), dtype=data.checked_type.dtype)
+        raise error.UnsupportedError(
+            "segment_sum: give num_segments; a result whose size the data tells is not supported"
+        )
+    zeros = call_op(
+        "zeros", [], shape=[num_segments] + list(data.checked_type.shape[1:]), dtype=data.checked_type.dtype
+    )
     return call_op("scatter_nd", [zeros, call_op("expand_dims", [ids], axis=0), data], mode="add")
 
 
 def _global_pool(kind: str, d: int, layout: str) -> Callable[..., Any]:
     def pool(data: Any, layout: str = layout, out_layout: str = "") -> Any:
-        return make_call(row(f"nn.adaptive_{kind}_pool{d}d"), [data], {"output_size": [1] * d, "layout": layout, "out_layout": out_layout})
+        return make_call(
+            row(f"nn.adaptive_{kind}_pool{d}d"),
+            [data],
+            {"output_size": [1] * d, "layout": layout, "out_layout": out_layout},
+        )
 
     pool.__name__ = pool.__qualname__ = f"global_{kind}_pool{d}d"
     pool.__doc__ = f"The {'largest element' if kind == 'max' else 'mean'} of each channel."
@@ -163,7 +213,12 @@ def _global_pool(kind: str, d: int, layout: str) -> Callable[..., Any]:
 
 
 def upsampling3d(
-    data: Any, scale_d: float = 1, scale_h: float = 1, scale_w: float = 1, layout: str = "NCDHW", method: str = "nearest_neighbor",
+    data: Any,
+    scale_d: float = 1,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Any:
     """Data enlarged in three dimensions."""
@@ -191,19 +246,67 @@ def _number(x: Any, dtype: str) -> Any:
 
 
 def contrib_conv2d_nchwc(
-    data: Any, kernel: Any, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), groups: int = 1, channels: Optional[int] = None,
-    kernel_size: Any = None, data_layout: str = "NCHW8c", kernel_layout: str = "OIHW", out_layout: str = "", out_dtype: str = "",
+    data: Any,
+    kernel: Any,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
+    channels: Optional[int] = None,
+    kernel_size: Any = None,
+    data_layout: str = "NCHW8c",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
 ) -> Any:
     """Convolution over blocks of channels."""
-    return _blocked("nn.contrib_conv2d_NCHWc", data, kernel, strides, padding, dilation, groups, channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)
+    return _blocked(
+        "nn.contrib_conv2d_NCHWc",
+        data,
+        kernel,
+        strides,
+        padding,
+        dilation,
+        groups,
+        channels,
+        kernel_size,
+        data_layout,
+        kernel_layout,
+        out_layout,
+        out_dtype,
+    )
 
 
 def contrib_depthwise_conv2d_nchwc(
-    data: Any, kernel: Any, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1), groups: int = 1, channels: Optional[int] = None,
-    kernel_size: Any = None, data_layout: str = "NCHW8c", kernel_layout: str = "OIHW", out_layout: str = "", out_dtype: str = "",
+    data: Any,
+    kernel: Any,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
+    channels: Optional[int] = None,
+    kernel_size: Any = None,
+    data_layout: str = "NCHW8c",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
 ) -> Any:
     """Depthwise convolution over blocks of channels."""
-    return _blocked("nn.contrib_depthwise_conv2d_NCHWc", data, kernel, strides, padding, dilation, groups, channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)
+    return _blocked(
+        "nn.contrib_depthwise_conv2d_NCHWc",
+        data,
+        kernel,
+        strides,
+        padding,
+        dilation,
+        groups,
+        channels,
+        kernel_size,
+        data_layout,
+        kernel_layout,
+        out_layout,
+        out_dtype,
+    )
 
 
 def _blocked(name: str, data: Any, kernel: Any, *values: Any) -> Any:
@@ -244,7 +347,9 @@ def _overrides() -> Dict[str, Callable[..., Any]]:
     table["vision.all_class_non_max_suppression"] = all_class_non_max_suppression
     table.update({"sparse_to_dense": sparse_to_dense, "nn.sparse_dense": sparse_dense, "nn.sparse_add": sparse_add})
     table.update({"segment_sum": segment_sum, "nn.upsampling3d": upsampling3d, "nn.cross_entropy": cross_entropy})
-    table.update({"nn.cross_entropy_with_logits": cross_entropy_with_logits, "nn.fast_softmax": make_function(row("nn.softmax"))})
+    table.update(
+        {"nn.cross_entropy_with_logits": cross_entropy_with_logits, "nn.fast_softmax": make_function(row("nn.softmax"))}
+    )
     for d, layout in ((1, "NCW"), (3, "NCDHW")):
         table.update({f"nn.global_{kind}_pool{d}d": _global_pool(kind, d, layout) for kind in ("max", "avg")})
     table["vision.get_valid_counts"] = get_valid_counts
@@ -253,7 +358,14 @@ def _overrides() -> Dict[str, Callable[..., Any]]:
     table["nn.contrib_depthwise_conv2d_NCHWc"] = contrib_depthwise_conv2d_nchwc
     names = rows()
     for d in (1, 2, 3):
-        for kind in ("conv{}d", "conv{}d_transpose", "max_pool{}d", "avg_pool{}d", "adaptive_avg_pool{}d", "adaptive_max_pool{}d"):
+        for kind in (
+            "conv{}d",
+            "conv{}d_transpose",
+            "max_pool{}d",
+            "avg_pool{}d",
+            "adaptive_avg_pool{}d",
+            "adaptive_max_pool{}d",
+        ):
             name = "nn." + kind.format(d)
             if name in names:
                 table[name] = _spatial(name, d)

@@ -69,7 +69,9 @@ def _as_row(t: Any) -> Any:
     return [t.dtype, _dims(t.shape)]
 
 
-def register(name: str, args: str, attrs: Optional[Dict[str, Any]] = None, fuse: int = OPAQUE, doc: str = "") -> Callable[[Any], Any]:
+def register(
+    name: str, args: str, attrs: Optional[Dict[str, Any]] = None, fuse: int = OPAQUE, doc: str = ""
+) -> Callable[[Any], Any]:
     """Class decorator: adds an operator whose type rule is `type` and whose meaning is `compute`."""
     names = [a.strip() for a in args.split(",") if a.strip()]
 

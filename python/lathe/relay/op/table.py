@@ -29,7 +29,9 @@ def default_value(a: OpAttr) -> Any:
     if a.kind in ("str", "dtype"):
         return None if text == "None" else text.strip("\"'")
     try:
-        return eval(text, {"__builtins__": {}}, {"True": True, "False": False, "None": None})  # pylint: disable=eval-used
+        return eval(
+            text, {"__builtins__": {}}, {"True": True, "False": False, "None": None}
+        )  # pylint: disable=eval-used
     except (SyntaxError, NameError):
         return text
 
@@ -68,7 +70,9 @@ def wrap(node: Any, fields: Optional[int] = None) -> Any:
 def _dynamic(r: OpRow, nodes: List[Any], attrs: Dict[str, Any]) -> Any:
     dyn = rows().get("dyn." + r.name)
     if dyn is None:
-        raise error.UnsupportedError(f"{r.name}: {', '.join(k for k, v in attrs.items() if isinstance(v, _expr.RelayExpr))} must be constant")
+        raise error.UnsupportedError(
+            f"{r.name}: {', '.join(k for k, v in attrs.items() if isinstance(v, _expr.RelayExpr))} must be constant"
+        )
     for name in dyn.args[len(nodes) :]:
         if attrs.get(name) is None:
             break
@@ -96,7 +100,9 @@ def make_function(r: OpRow) -> Callable[..., Any]:
         if a.name in r.args:  # one parameter: an expression is the argument, anything else the attribute
             continue
         d = default_value(a)
-        params.append(P(a.name, P.POSITIONAL_OR_KEYWORD if not (d is P.empty and optional) else P.KEYWORD_ONLY, default=d))
+        params.append(
+            P(a.name, P.POSITIONAL_OR_KEYWORD if not (d is P.empty and optional) else P.KEYWORD_ONLY, default=d)
+        )
     params.sort(key=lambda p: (p.kind, p.default is not P.empty if p.kind == P.POSITIONAL_OR_KEYWORD else False))
     at = next((i for i, p in enumerate(params) if p.kind == P.KEYWORD_ONLY), len(params))
     params[at:at] = extra
@@ -183,12 +189,19 @@ ALIASES = {
 }
 
 # TVM's files of operators without a family, and of families; each holds the family's functions
-_FILES = {"": ("tensor", "transform", "reduce", "algorithm"), "nn": ("nn",), "image": ("image",), "vision": ("nms", "multibox", "rcnn", "yolo")}
+_FILES = {
+    "": ("tensor", "transform", "reduce", "algorithm"),
+    "nn": ("nn",),
+    "image": ("image",),
+    "vision": ("nms", "multibox", "rcnn", "yolo"),
+}
 
 
 def _mirror(package: types.ModuleType, op: types.ModuleType, words: Set[str]) -> None:
     """relay.op.X for every relay.X that is an operator or a family of them, and the files TVM keeps them in."""
-    flat = sys.modules.setdefault(op.__name__ + ".tensor", types.ModuleType(op.__name__ + ".tensor", "Operators without a family."))
+    flat = sys.modules.setdefault(
+        op.__name__ + ".tensor", types.ModuleType(op.__name__ + ".tensor", "Operators without a family.")
+    )
     flat.__getattr__ = _absent(flat.__name__)  # type: ignore
     for word in words | {n for n in ALIASES if "." not in n}:
         value = getattr(package, word)

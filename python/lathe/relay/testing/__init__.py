@@ -17,8 +17,23 @@ from . import dcgan, densenet, dqn, inception_v3, init, layers, lstm, mlp, mobil
 from .init import create_workload
 
 __all__ = [
-    "count", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet",
-    "rand", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "vgg",
+    "count",
+    "create_workload",
+    "dcgan",
+    "densenet",
+    "dqn",
+    "inception_v3",
+    "init",
+    "layers",
+    "lstm",
+    "mlp",
+    "mobilenet",
+    "rand",
+    "resnet",
+    "run_infer_type",
+    "run_opt_pass",
+    "squeezenet",
+    "vgg",
 ]
 
 

@@ -22,8 +22,13 @@ def _up(x: Any, channels: int, name: str, layout: str, last: bool = False) -> An
 
 
 def get_net(
-    batch_size: int, random_len: int = 100, oshape: Tuple[int, ...] = (3, 64, 64), ngf: int = 128, code: Any = None,
-    layout: str = "NCHW", dtype: str = "float32",
+    batch_size: int,
+    random_len: int = 100,
+    oshape: Tuple[int, ...] = (3, 64, 64),
+    ngf: int = 128,
+    code: Any = None,
+    layout: str = "NCHW",
+    dtype: str = "float32",
 ) -> Function:
     """An image of 64 by 64; oshape is (channels, 64, 64) in either layout.  code: the random numbers, if they are
     computed."""
@@ -38,6 +43,13 @@ def get_net(
     return layers.function(_up(x, oshape[0], "g5", layout, last=True))
 
 
-def get_workload(batch_size: int, oshape: Tuple[int, ...] = (3, 64, 64), ngf: int = 128, random_len: int = 100, layout: str = "NCHW", dtype: str = "float32") -> Any:
+def get_workload(
+    batch_size: int,
+    oshape: Tuple[int, ...] = (3, 64, 64),
+    ngf: int = 128,
+    random_len: int = 100,
+    layout: str = "NCHW",
+    dtype: str = "float32",
+) -> Any:
     """The network as a module, and weights for it."""
     return create_workload(get_net(batch_size, random_len, oshape, ngf, layout=layout, dtype=dtype), deep())

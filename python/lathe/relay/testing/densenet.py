@@ -10,11 +10,23 @@ from ..expr import Function, call_op
 from . import layers
 from .init import create_workload, deep
 
-_SIZES = {121: (64, 32, [6, 12, 24, 16]), 161: (96, 48, [6, 12, 36, 24]), 169: (64, 32, [6, 12, 32, 32]), 201: (64, 32, [6, 12, 48, 32])}
+_SIZES = {
+    121: (64, 32, [6, 12, 24, 16]),
+    161: (96, 48, [6, 12, 36, 24]),
+    169: (64, 32, [6, 12, 32, 32]),
+    201: (64, 32, [6, 12, 48, 32]),
+}
 
 
 def _conv(x: Any, channels: int, kernel: int, name: str, stride: int = 1) -> Any:
-    return layers.conv2d(x, channels=channels, kernel_size=(kernel, kernel), strides=(stride, stride), padding=(kernel // 2, kernel // 2), name=name)
+    return layers.conv2d(
+        x,
+        channels=channels,
+        kernel_size=(kernel, kernel),
+        strides=(stride, stride),
+        padding=(kernel // 2, kernel // 2),
+        name=name,
+    )
 
 
 def _act(x: Any, name: str) -> Any:
@@ -27,7 +39,15 @@ def _layer(x: Any, growth: int, bn_size: int, name: str) -> Any:
     return call_op("concatenate", [_expr.Tuple([x, y])], axis=1)
 
 
-def dense_net(features: int, growth: int, blocks: Sequence[int], data_shape: Tuple[int, ...], dtype: str, bn_size: int = 4, classes: int = 1000) -> Function:
+def dense_net(
+    features: int,
+    growth: int,
+    blocks: Sequence[int],
+    data_shape: Tuple[int, ...],
+    dtype: str,
+    bn_size: int = 4,
+    classes: int = 1000,
+) -> Function:
     """Blocks with transitions that halve channels and sizes between them."""
     x = _expr.var("data", shape=data_shape, dtype=dtype)
     x = _act(_conv(x, features, 7, "conv1", 2), "batch1")
@@ -44,9 +64,19 @@ def dense_net(features: int, growth: int, blocks: Sequence[int], data_shape: Tup
     return layers.function(layers.dense_add_bias(call_op("nn.batch_flatten", [x]), units=classes, name="dense1"))
 
 
-def get_workload(densenet_size: int = 121, classes: int = 1000, batch_size: int = 4, image_shape: Tuple[int, ...] = (3, 224, 224), dtype: str = "float32") -> Any:
+def get_workload(
+    densenet_size: int = 121,
+    classes: int = 1000,
+    batch_size: int = 4,
+    image_shape: Tuple[int, ...] = (3, 224, 224),
+    dtype: str = "float32",
+) -> Any:
     """The network of 121, 161, 169 or 201 layers as a module, and weights for it."""
     if densenet_size not in _SIZES:
-        raise error.ArgumentError(f"relay.testing.densenet: {densenet_size} layers are not known; known are {', '.join(map(str, _SIZES))}")
+        raise error.ArgumentError(
+            f"relay.testing.densenet: {densenet_size} layers are not known; known are {', '.join(map(str, _SIZES))}"
+        )
     features, growth, blocks = _SIZES[densenet_size]
-    return create_workload(dense_net(features, growth, blocks, (batch_size,) + tuple(image_shape), dtype, classes=classes), deep())
+    return create_workload(
+        dense_net(features, growth, blocks, (batch_size,) + tuple(image_shape), dtype, classes=classes), deep()
+    )

@@ -10,7 +10,13 @@ from . import layers
 from .init import create_workload, deep
 
 
-def get_net(batch_size: int, num_actions: int = 18, image_shape: Tuple[int, ...] = (4, 84, 84), dtype: str = "float32", layout: str = "NCHW") -> Function:
+def get_net(
+    batch_size: int,
+    num_actions: int = 18,
+    image_shape: Tuple[int, ...] = (4, 84, 84),
+    dtype: str = "float32",
+    layout: str = "NCHW",
+) -> Function:
     """Three convolutions and two dense layers; image_shape is (channels, height, width) in either layout."""
     layers.check_layout("dqn", layout)
     x = _expr.var("data", shape=layers.data_shape(batch_size, image_shape, layout), dtype=dtype)
@@ -22,6 +28,12 @@ def get_net(batch_size: int, num_actions: int = 18, image_shape: Tuple[int, ...]
     return layers.function(layers.dense_add_bias(x, units=num_actions, name="dense2"))
 
 
-def get_workload(batch_size: int, num_actions: int = 18, image_shape: Tuple[int, ...] = (4, 84, 84), dtype: str = "float32", layout: str = "NCHW") -> Any:
+def get_workload(
+    batch_size: int,
+    num_actions: int = 18,
+    image_shape: Tuple[int, ...] = (4, 84, 84),
+    dtype: str = "float32",
+    layout: str = "NCHW",
+) -> Any:
     """The network as a module, and weights for it."""
     return create_workload(get_net(batch_size, num_actions, image_shape, dtype, layout), deep(layout))

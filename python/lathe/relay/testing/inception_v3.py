@@ -19,7 +19,9 @@ _ONE, _ROW, _COLUMN, _THREE, _FIVE = (1, 1), (1, 7), (7, 1), (3, 3), (5, 5)
 def _conv(x: Any, step: Step, name: str, same: bool = True) -> Any:
     channels, kernel, stride = step
     padding = tuple(k // 2 for k in kernel) if same and stride == 1 else (0, 0)
-    x = layers.conv2d(x, channels=channels, kernel_size=kernel, strides=(stride, stride), padding=padding, name=f"{name}_conv")
+    x = layers.conv2d(
+        x, channels=channels, kernel_size=kernel, strides=(stride, stride), padding=padding, name=f"{name}_conv"
+    )
     return call_op("nn.relu", [layers.batch_norm_infer(x, epsilon=1e-3, name=f"{name}_bn")])
 
 
@@ -52,7 +54,10 @@ def _wide(x: Any, name: str) -> Any:
     parts = [_branch(x, [(320, _ONE, 1)], f"{name}_branch0")]
     for i, steps in enumerate(([(384, _ONE, 1)], [(448, _ONE, 1), (384, _THREE, 1)]), 1):
         stem = _branch(x, steps, f"{name}_branch{i}")
-        parts += [_conv(stem, (384, (1, 3), 1), f"{name}_branch{i}_row"), _conv(stem, (384, (3, 1), 1), f"{name}_branch{i}_column")]
+        parts += [
+            _conv(stem, (384, (1, 3), 1), f"{name}_branch{i}_row"),
+            _conv(stem, (384, (3, 1), 1), f"{name}_branch{i}_column"),
+        ]
     return _join(parts + [_branch(_pool(x, "avg"), [(192, _ONE, 1)], f"{name}_pool")])
 
 
@@ -79,6 +84,8 @@ def get_net(batch_size: int, num_classes: int, image_shape: Tuple[int, ...], dty
     return layers.function(call_op("nn.softmax", [layers.dense_add_bias(x, units=num_classes, name="fc1")]))
 
 
-def get_workload(batch_size: int = 1, num_classes: int = 1000, image_shape: Tuple[int, ...] = (3, 299, 299), dtype: str = "float32") -> Any:
+def get_workload(
+    batch_size: int = 1, num_classes: int = 1000, image_shape: Tuple[int, ...] = (3, 299, 299), dtype: str = "float32"
+) -> Any:
     """The network as a module, and weights for it."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype), deep())

@@ -40,9 +40,13 @@ class Xavier(Initializer):
     inputs of an element, its outputs, or their mean (factor_type in, out, avg).  data_layout tells which dimensions of
     a convolution's weight are the window: the last ones with NCHW, the first with NHWC."""
 
-    def __init__(self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3, data_layout: str = "NCHW"):
+    def __init__(
+        self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3, data_layout: str = "NCHW"
+    ):
         if rnd_type not in ("uniform", "gaussian") or factor_type not in ("in", "out", "avg"):
-            raise error.ArgumentError(f"Xavier: there are uniform and gaussian, and in, out and avg; not '{rnd_type}' and '{factor_type}'")
+            raise error.ArgumentError(
+                f"Xavier: there are uniform and gaussian, and in, out and avg; not '{rnd_type}' and '{factor_type}'"
+            )
         self.rnd_type, self.factor_type, self.magnitude = rnd_type, factor_type, float(magnitude)
         self.data_layout = data_layout
 
@@ -58,9 +62,13 @@ class Xavier(Initializer):
 
     def _init_weight(self, name: str, arr: np.ndarray) -> None:
         fan_out, fan_in = self._fans(arr.shape)
-        scale = np.sqrt(self.magnitude / {"in": fan_in, "out": fan_out, "avg": (fan_in + fan_out) / 2}[self.factor_type])
+        scale = np.sqrt(
+            self.magnitude / {"in": fan_in, "out": fan_out, "avg": (fan_in + fan_out) / 2}[self.factor_type]
+        )
         uniform = self.rnd_type == "uniform"
-        arr[...] = self.rng.uniform(-scale, scale, size=arr.shape) if uniform else self.rng.normal(0, scale, size=arr.shape)
+        arr[...] = (
+            self.rng.uniform(-scale, scale, size=arr.shape) if uniform else self.rng.normal(0, scale, size=arr.shape)
+        )
 
 
 class Constant(Initializer):

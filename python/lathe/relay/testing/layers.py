@@ -9,7 +9,9 @@ from .. import expr as _expr
 from ..expr import call_op
 
 
-def batch_norm_infer(data: Any, gamma: Any = None, beta: Any = None, moving_mean: Any = None, moving_var: Any = None, **kwargs: Any) -> Any:
+def batch_norm_infer(
+    data: Any, gamma: Any = None, beta: Any = None, moving_mean: Any = None, moving_var: Any = None, **kwargs: Any
+) -> Any:
     """Batch normalisation as it is used: the first of the operator's results."""
     name = kwargs.pop("name")
     given = zip((gamma, beta, moving_mean, moving_var), ("gamma", "beta", "moving_mean", "moving_var"))
@@ -60,7 +62,9 @@ def check_layout(network: str, layout: str) -> None:
     if layout not in ("NCHW", "NHWC"):
         from ... import error
 
-        raise error.UnsupportedError(f"relay.testing.{network}: layout '{layout}' is not there; there are NCHW and NHWC")
+        raise error.UnsupportedError(
+            f"relay.testing.{network}: layout '{layout}' is not there; there are NCHW and NHWC"
+        )
 
 
 def function(body: Any) -> Any:

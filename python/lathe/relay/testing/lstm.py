@@ -25,7 +25,10 @@ def lstm_cell(num_hidden: int, batch_size: int = 1, dtype: str = "float32", name
 def _step(x: Any, h: Any, c: Any, i2h: Any, h2h: Any) -> Any:
     """The next output and state."""
     units = i2h[0].checked_type.shape[0]
-    parts = [call_op("nn.bias_add", [call_op("nn.dense", [v, w], units=units), b], axis=-1) for v, (w, b) in ((x, i2h), (h, h2h))]
+    parts = [
+        call_op("nn.bias_add", [call_op("nn.dense", [v, w], units=units), b], axis=-1)
+        for v, (w, b) in ((x, i2h), (h, h2h))
+    ]
     gates = call_op("split", [call_op("add", parts)], indices_or_sections=4, axis=1)
     i, f, o = (call_op("sigmoid", [_expr.TupleGetItem(gates, k)]) for k in (0, 1, 3))
     update = call_op("tanh", [_expr.TupleGetItem(gates, 2)])
@@ -37,7 +40,10 @@ def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = 
     """States begin at zero; every step takes data (batch, hidden) and the same weights."""
     data = _expr.var("data", shape=(batch_size, num_hidden), dtype=dtype)
     i2h, h2h = (
-        [_expr.var(f"lstm_{w}_weight", shape=(4 * num_hidden, num_hidden), dtype=dtype), _expr.var(f"lstm_{w}_bias", shape=(4 * num_hidden,), dtype=dtype)]
+        [
+            _expr.var(f"lstm_{w}_weight", shape=(4 * num_hidden, num_hidden), dtype=dtype),
+            _expr.var(f"lstm_{w}_bias", shape=(4 * num_hidden,), dtype=dtype),
+        ]
         for w in ("i2h", "h2h")
     )
     h = c = call_op("zeros", [], shape=(batch_size, num_hidden), dtype=dtype)

@@ -10,7 +10,9 @@ from . import layers
 from .init import create_workload
 
 
-def get_net(batch_size: int, num_classes: int = 10, image_shape: Tuple[int, ...] = (1, 28, 28), dtype: str = "float32") -> Function:
+def get_net(
+    batch_size: int, num_classes: int = 10, image_shape: Tuple[int, ...] = (1, 28, 28), dtype: str = "float32"
+) -> Function:
     """Two hidden layers of 128 and 64, and softmax."""
     data = _expr.var("data", shape=(batch_size,) + tuple(image_shape), dtype=dtype)
     x = call_op("nn.batch_flatten", [data])
@@ -20,6 +22,8 @@ def get_net(batch_size: int, num_classes: int = 10, image_shape: Tuple[int, ...]
     return layers.function(x)
 
 
-def get_workload(batch_size: int = 1, num_classes: int = 10, image_shape: Tuple[int, ...] = (1, 28, 28), dtype: str = "float32") -> Any:
+def get_workload(
+    batch_size: int = 1, num_classes: int = 10, image_shape: Tuple[int, ...] = (1, 28, 28), dtype: str = "float32"
+) -> Any:
     """The network as a module, and weights for it."""
     return create_workload(get_net(batch_size, num_classes, image_shape, dtype))

@@ -9,7 +9,21 @@ from ..expr import Function, call_op
 from . import layers
 from .init import create_workload, deep
 
-_BLOCKS = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1), (512, 1), (512, 1), (1024, 2), (1024, 1)]
+_BLOCKS = [
+    (64, 1),
+    (128, 2),
+    (128, 1),
+    (256, 2),
+    (256, 1),
+    (512, 2),
+    (512, 1),
+    (512, 1),
+    (512, 1),
+    (512, 1),
+    (512, 1),
+    (1024, 2),
+    (1024, 1),
+]
 
 
 def _conv_block(x: Any, name: str, channels: int, kernel: int, stride: int, layout: str, groups: int = 1) -> Any:
@@ -20,8 +34,12 @@ def _conv_block(x: Any, name: str, channels: int, kernel: int, stride: int, layo
 
 
 def mobile_net(
-    num_classes: int = 1000, data_shape: Tuple[int, ...] = (1, 3, 224, 224), dtype: str = "float32", alpha: float = 1.0,
-    is_shallow: bool = False, layout: str = "NCHW",
+    num_classes: int = 1000,
+    data_shape: Tuple[int, ...] = (1, 3, 224, 224),
+    dtype: str = "float32",
+    alpha: float = 1.0,
+    is_shallow: bool = False,
+    layout: str = "NCHW",
 ) -> Function:
     """The network; alpha scales the channels, a shallow one leaves the five blocks of 512 out."""
     layers.check_layout("mobilenet", layout)
@@ -41,7 +59,11 @@ def mobile_net(
 
 
 def get_workload(
-    batch_size: int = 1, num_classes: int = 1000, image_shape: Tuple[int, ...] = (3, 224, 224), dtype: str = "float32", layout: str = "NCHW"
+    batch_size: int = 1,
+    num_classes: int = 1000,
+    image_shape: Tuple[int, ...] = (3, 224, 224),
+    dtype: str = "float32",
+    layout: str = "NCHW",
 ) -> Any:
     """The network as a module, and weights for it; image_shape is (channels, height, width) in either layout."""
     layers.check_layout("mobilenet", layout)

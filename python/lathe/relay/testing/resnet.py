@@ -12,7 +12,12 @@ from . import layers
 from .init import Xavier, create_workload
 
 _UNITS = {
-    18: [2, 2, 2, 2], 34: [3, 4, 6, 3], 50: [3, 4, 6, 3], 101: [3, 4, 23, 3], 152: [3, 8, 36, 3], 200: [3, 24, 36, 3],
+    18: [2, 2, 2, 2],
+    34: [3, 4, 6, 3],
+    50: [3, 4, 6, 3],
+    101: [3, 4, 23, 3],
+    152: [3, 8, 36, 3],
+    200: [3, 24, 36, 3],
     269: [3, 30, 48, 8],
 }
 
@@ -28,8 +33,14 @@ def _conv(x: Any, channels: int, kernel: int, stride: int, name: str, layout: st
 
 
 def residual_unit(
-    data: Any, num_filter: int, stride: Any, dim_match: bool, name: str, bottle_neck: bool = True,
-    data_layout: str = "NCHW", kernel_layout: str = "OIHW",
+    data: Any,
+    num_filter: int,
+    stride: Any,
+    dim_match: bool,
+    name: str,
+    bottle_neck: bool = True,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
 ) -> Any:
     """Convolutions and a way around them."""
     stride = stride if isinstance(stride, int) else stride[0]
@@ -45,8 +56,14 @@ def residual_unit(
 
 
 def resnet(
-    units: Sequence[int], num_stages: int, filter_list: Sequence[int], num_classes: int, data_shape: Tuple[int, ...],
-    bottle_neck: bool = True, layout: str = "NCHW", dtype: str = "float32",
+    units: Sequence[int],
+    num_stages: int,
+    filter_list: Sequence[int],
+    num_classes: int,
+    data_shape: Tuple[int, ...],
+    bottle_neck: bool = True,
+    layout: str = "NCHW",
+    dtype: str = "float32",
 ) -> Function:
     """A network of so many stages of so many units; images of up to 32 by 32 keep their size at first."""
     data = _expr.var("data", shape=data_shape, dtype=dtype)
@@ -74,14 +91,21 @@ def _arrangement(num_layers: int, height: int) -> Tuple[Sequence[int], Sequence[
         return [(num_layers - 2) // 6] * 3, [16, 16, 32, 64], False
     if height <= 28 or num_layers not in _UNITS:
         known = "6n + 2 below 164 and 9n + 2 above" if height <= 28 else ", ".join(map(str, _UNITS))
-        raise error.ArgumentError(f"relay.testing.resnet: {num_layers} layers are not known for images of height {height}; known are {known}")
+        raise error.ArgumentError(
+            f"relay.testing.resnet: {num_layers} layers are not known for images of height {height}; known are {known}"
+        )
     neck = num_layers >= 50
     return _UNITS[num_layers], [64, 256, 512, 1024, 2048] if neck else [64, 64, 128, 256, 512], neck
 
 
 def get_net(
-    batch_size: int, num_classes: int, num_layers: int = 50, image_shape: Tuple[int, ...] = (3, 224, 224),
-    layout: str = "NCHW", dtype: str = "float32", **kwargs: Any,
+    batch_size: int,
+    num_classes: int,
+    num_layers: int = 50,
+    image_shape: Tuple[int, ...] = (3, 224, 224),
+    layout: str = "NCHW",
+    dtype: str = "float32",
+    **kwargs: Any,
 ) -> Function:
     """A network of that many layers: 18, 34, 50, 101, 152, 200 or 269; for small images 6n + 2 or 9n + 2.
     image_shape is as the layout says."""
@@ -91,8 +115,13 @@ def get_net(
 
 
 def get_workload(
-    batch_size: int = 1, num_classes: int = 1000, num_layers: int = 18, image_shape: Tuple[int, ...] = (3, 224, 224),
-    layout: str = "NCHW", dtype: str = "float32", **kwargs: Any,
+    batch_size: int = 1,
+    num_classes: int = 1000,
+    num_layers: int = 18,
+    image_shape: Tuple[int, ...] = (3, 224, 224),
+    layout: str = "NCHW",
+    dtype: str = "float32",
+    **kwargs: Any,
 ) -> Any:
     """The network as a module, and weights for it."""
     net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype, **kwargs)

@@ -22,13 +22,19 @@ def _conv(x: Any, channels: int, kernel: int, padding: int, name: str, stride: i
 
 def _fire(x: Any, squeeze: int, expand: int, name: str) -> Any:
     x = _conv(x, squeeze, 1, 0, f"{name}_squeeze")
-    return call_op("concatenate", [_expr.Tuple([_conv(x, expand, 1, 0, f"{name}_left"), _conv(x, expand, 3, 1, f"{name}_right")])], axis=1)
+    return call_op(
+        "concatenate",
+        [_expr.Tuple([_conv(x, expand, 1, 0, f"{name}_left"), _conv(x, expand, 3, 1, f"{name}_right")])],
+        axis=1,
+    )
 
 
 def get_net(batch_size: int, image_shape: Tuple[int, ...], num_classes: int, version: str, dtype: str) -> Function:
     """Version 1.0 or 1.1."""
     if version not in _POOLS:
-        raise error.ArgumentError(f"relay.testing.squeezenet: version '{version}' is not known; known are {', '.join(_POOLS)}")
+        raise error.ArgumentError(
+            f"relay.testing.squeezenet: version '{version}' is not known; known are {', '.join(_POOLS)}"
+        )
     x = _expr.var("data", shape=(batch_size,) + tuple(image_shape), dtype=dtype)
     x = _conv(x, 96, 7, 3, "conv1", 2) if version == "1.0" else _conv(x, 64, 3, 1, "conv1", 2)
     for i, (squeeze, expand) in enumerate(_FIRES):
@@ -41,6 +47,12 @@ def get_net(batch_size: int, image_shape: Tuple[int, ...], num_classes: int, ver
     return layers.function(call_op("nn.softmax", [x]))
 
 
-def get_workload(batch_size: int = 1, num_classes: int = 1000, version: str = "1.0", image_shape: Tuple[int, ...] = (3, 224, 224), dtype: str = "float32") -> Any:
+def get_workload(
+    batch_size: int = 1,
+    num_classes: int = 1000,
+    version: str = "1.0",
+    image_shape: Tuple[int, ...] = (3, 224, 224),
+    dtype: str = "float32",
+) -> Any:
     """The network as a module, and weights for it."""
     return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype), deep())

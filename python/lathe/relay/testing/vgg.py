@@ -24,10 +24,19 @@ def _stage(x: Any, number: int, convolutions: int, channels: int, batch_norm: bo
     return call_op("nn.max_pool2d", [x], pool_size=(2, 2), strides=(2, 2))
 
 
-def get_net(batch_size: int, image_shape: Tuple[int, ...], num_classes: int, dtype: str, num_layers: int = 11, batch_norm: bool = False) -> Function:
+def get_net(
+    batch_size: int,
+    image_shape: Tuple[int, ...],
+    num_classes: int,
+    dtype: str,
+    num_layers: int = 11,
+    batch_norm: bool = False,
+) -> Function:
     """A network of that many layers: 11, 13, 16 or 19."""
     if num_layers not in _STAGES:
-        raise error.ArgumentError(f"relay.testing.vgg: {num_layers} layers are not known; known are {', '.join(map(str, _STAGES))}")
+        raise error.ArgumentError(
+            f"relay.testing.vgg: {num_layers} layers are not known; known are {', '.join(map(str, _STAGES))}"
+        )
     x = _expr.var("data", shape=(batch_size,) + tuple(image_shape), dtype=dtype)
     for i, (n, channels) in enumerate(zip(_STAGES[num_layers], (64, 128, 256, 512, 512)), 1):
         x = _stage(x, i, n, channels, batch_norm)
@@ -39,7 +48,12 @@ def get_net(batch_size: int, image_shape: Tuple[int, ...], num_classes: int, dty
 
 
 def get_workload(
-    batch_size: int, num_classes: int = 1000, image_shape: Tuple[int, ...] = (3, 224, 224), dtype: str = "float32", num_layers: int = 11, batch_norm: bool = False
+    batch_size: int,
+    num_classes: int = 1000,
+    image_shape: Tuple[int, ...] = (3, 224, 224),
+    dtype: str = "float32",
+    num_layers: int = 11,
+    batch_norm: bool = False,
 ) -> Any:
     """The network as a module, and weights for it."""
     return create_workload(get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm), deep())
