@@ -196,6 +196,90 @@ const OpDef op_scatter_nd = {
   .compute = scatter_nd_compute,
 };
 
+/* ---- strided_set ------------------------------------------------------------------------------------ */
+
+/* clang-format off */
+#define STRIDED_SET_ATTRS(A, S)                                                    \
+  A(S, INTS, begin, NULL, "first position of each axis; negative: from the end")   \
+  A(S, INTS, end, NULL, "behind the last position of each axis; negative: from the end") \
+  A(S, INTS, strides, "None", "distance of positions; None: 1")
+/* clang-format on */
+DEFINE_ATTRS(StridedSet, STRIDED_SET_ATTRS)
+
+typedef struct Cut {
+  int64_t begin, stride, count;
+} Cut;
+
+/* The positions along axis d, of which data's extent is known; axes that are not named are whole. */
+static Cut cut_of(OpCall *c, int d)
+{
+  const StridedSetAttrs *a = c->attrs;
+  int64_t n = c->arg[0]->shape[d]->u.i;
+  if (d >= a->begin.n) return (Cut){0, 1, n};
+  int64_t step = d < a->strides.n ? a->strides.v[d] : 1;
+  if (step == 0) opdef_raise(c, ERR_ARGUMENT, "strides has a 0");
+  int64_t lo = step > 0 ? 0 : -1;
+  int64_t hi = step > 0 ? n : n - 1;
+  int64_t bound[2] = {a->begin.v[d], a->end.v[d]};
+  for (int i = 0; i < 2; i++) {
+    if (bound[i] < 0) bound[i] += n;
+    bound[i] = bound[i] < lo ? lo : bound[i] > hi ? hi : bound[i];
+  }
+  int64_t span = step > 0 ? bound[1] - bound[0] : bound[0] - bound[1];
+  int64_t size = step > 0 ? step : -step;
+  return (Cut){bound[0], step, span > 0 ? (span + size - 1) / size : 0};
+}
+
+static const Type *strided_set_type(OpCall *c)
+{
+  const StridedSetAttrs *a = c->attrs;
+  const Type *in = op_tensor_arg(c, 0);
+  const Type *v = op_ranked_tensor_arg(c, 1, in->ndim);
+  op_same_dtype(c, 0, 1);
+  if (a->begin.n != a->end.n || a->begin.n > in->ndim || a->strides.n > in->ndim || !type_is_static(in))
+    opdef_raise(c, ERR_SHAPE, "begin and end name positions of the axes of data, which is %s and has a known shape",
+                op_arg_text(c, 0));
+  for (int d = 0; d < in->ndim; d++)
+    if (dim_differ(v->shape[d], dim_int(c->m, cut_of(c, d).count)))
+      opdef_raise(c, ERR_SHAPE, "axis %d of v %s has to be %" PRId64 ", the number of positions", d, op_arg_text(c, 1),
+                  cut_of(c, d).count);
+  return in;
+}
+
+static void strided_set_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  Module *m = c->m;
+  OpAxes x = op_out_axes(c, 0);
+  const Expr *at[MAX_RANK];
+  const Expr *inside = NULL;
+  for (int d = 0; d < x.ndim; d++) {
+    Cut cut = cut_of(c, d);
+    const Expr *size = expr_i32(m, cut.stride < 0 ? -cut.stride : cut.stride);
+    const Expr *away = cut.stride > 0 ? expr_sub(m, x.index[d], expr_i32(m, cut.begin))
+                                      : expr_sub(m, expr_i32(m, cut.begin), x.index[d]);
+    at[d] = expr_floordiv(m, away, size);
+    const Expr *here =
+        expr_and(m, expr_binary(m, E_EQ, expr_floormod(m, away, size), expr_i32(m, 0)),
+                 expr_and(m, expr_binary(m, E_GE, away, expr_i32(m, 0)), expr_lt(m, at[d], expr_i32(m, cut.count))));
+    inside = inside ? expr_and(m, inside, here) : here;
+  }
+  const Expr *old = op_read(m, in[0], x.index);
+  *out = op_emit(c, &x, NULL, inside ? op_emit_if(m, inside, op_read(m, in[1], at), old) : op_read(m, in[1], at));
+}
+
+const OpDef op_strided_set = {
+  .name = "strided_set",
+  .doc = "data with v put at the positions that strided_slice would take",
+  .args = "data, v",
+  .min_args = 2,
+  .max_args = 2,
+  .attrs = &StridedSet_attrs,
+  .fuse = FUSE_INJECTIVE,
+  .flags = OPF_STRING,
+  .type = strided_set_type,
+  .compute = strided_set_compute,
+};
+
 /* ---- max_unpool --------------------------------------------------------------------------------------- */
 
 #define MAX_UNPOOL_ATTRS(A, S) A(S, DIMS, shape, NULL, "shape of the result")

@@ -144,6 +144,10 @@ SIGNATURES = {
     "fixed_point_multiply": "data multiplier shift",
     "sparse_to_dense": "sparse_indices output_shape sparse_values default_value",
     "sparse_reshape": "sparse_indices prev_shape new_shape",
+    "strided_set": "data v begin end strides",
+    "nn.bitserial_dense": "data weight units data_bits weight_bits pack_dtype out_dtype unipolar",
+    "nn.bitserial_conv2d": "data weight strides padding channels kernel_size activation_bits weight_bits data_layout "
+    "kernel_layout pack_dtype out_dtype unipolar",
     "segment_sum": "data segment_ids num_segments",
     "image.dilation2d": "data weight strides padding dilations data_layout kernel_layout out_dtype",
     "nn.correlation": "data1 data2 kernel_size max_displacement stride1 stride2 padding is_multiply layout",
@@ -288,6 +292,11 @@ def test_untyped_variables_go_through_a_whole_network():
     want = relay.create_executor("debug", mod).evaluate()(*given).numpy()
     have = relay.create_executor("graph", lathe.IRModule.from_expr(f)).evaluate()(*given).numpy()
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_type_that_is_declared_as_incomplete_is_found():
+    y = relay.nn.dense(relay.var("x", shape=(2, 5)), relay.var("w", relay.IncompleteType()), units=3)
+    assert relay.testing.run_infer_type(y).args[1].checked_type == T((3, 5))
 
 
 def test_a_function_applied_on_the_spot_takes_its_arguments_types():

@@ -352,5 +352,39 @@ def test_segment_sum():
     np.add.at(want, ids, x)
     (have,) = run(lambda d, i: relay.segment_sum(d, i, 5), x, ids)
     np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
-    with pytest.raises(lathe.error.UnsupportedError, match="num_segments"):
-        relay.segment_sum(relay.const(x), relay.const(ids))
+    (have,) = run(relay.segment_sum, x, ids, kinds=("debug", "vm"))
+    np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("unipolar", [True, False])
+@pytest.mark.parametrize("bits", [(1, 1), (2, 1), (3, 2)])
+def test_bitserial(unipolar, bits):
+    x, w = RNG.integers(0, 2 ** bits[0], (2, 9)).astype("uint8"), RNG.integers(0, 2 ** bits[1], (4, 9)).astype("uint8")
+    signed = sum(2**b * ((w >> b & 1) * 2.0 - 1) for b in range(bits[1])) if unipolar else w.astype("float64")
+    (have,) = run(lambda a, b: relay.nn.bitserial_dense(a, b, 4, *bits, unipolar=unipolar), x, w)
+    assert have.dtype == "int16"
+    np.testing.assert_array_equal(have, x.astype("float64") @ signed.T)
+    image, kernel = x.reshape(2, 1, 3, 3), w.reshape(4, 1, 3, 3)
+    make = lambda a, b: relay.nn.bitserial_conv2d(
+        a, b, (1, 1), (1, 1), 4, (3, 3), *bits, unipolar=unipolar
+    )  # noqa: E731
+    (have,) = run(make, image, kernel)
+    np.testing.assert_array_equal(have[:, :, 1, 1], x.astype("float64") @ signed.T)
+    corner = image[:, 0, :2, :2].reshape(2, 4).astype("float64") @ signed.reshape(4, 3, 3)[:, 1:, 1:].reshape(4, 4).T
+    np.testing.assert_array_equal(have[:, :, 0, 0], corner)
+
+
+@pytest.mark.parametrize(
+    "begin, end, strides",
+    [((1,), (3,), None), ((0, -2), (3, 9), (2, 1)), ((2, 4), (0, -6), (-1, -2)), ((1, 1, 0), (4, 5, 2), (1, 3, 1))],
+)
+def test_strided_set(begin, end, strides):
+    x = numbers(4, 5, 2)
+    bounds = zip(begin, end, strides or [1] * 3, x.shape)
+    cut = tuple(slice(b, None if s < 0 and e < -n else e, s) for b, e, s, n in bounds)
+    v, want = numbers(*x[cut].shape), x.copy()
+    want[cut] = v
+    (have,) = run(lambda a, b: relay.strided_set(a, b, begin, end, strides), x, v)
+    np.testing.assert_array_equal(have, want)
+    with pytest.raises(lathe.error.ShapeError, match="axis 0 of v"):
+        relay.strided_set(relay.const(x), relay.const(numbers(9, 5, 2)), begin, end, strides)

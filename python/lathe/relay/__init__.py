@@ -32,7 +32,7 @@ from .op.functions import OVERRIDES as _OVERRIDES
 from .op.table import _absent, install as _install
 from .parser import fromtext, parse, parse_expr
 from .ty import Any_ as Any
-from .ty import FuncType, OptionalType, SequenceType, TensorType, TupleType, Type, scalar_type
+from .ty import FuncType, IncompleteType, OptionalType, SequenceType, TensorType, TupleType, Type, scalar_type
 
 globals()["__getattr__"] = _absent(__name__)  # (a type checker would take a definition for a promise of every name)
 _install(_sys.modules[__name__], _OVERRIDES)
@@ -41,7 +41,7 @@ from . import testing  # noqa: E402  (its networks are made of the functions abo
 
 __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor",
-    "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "Let", "Match", "OptionalType", "Pattern",
+    "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "IncompleteType", "Let", "Match", "OptionalType", "Pattern",
     "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "RelayExpr", "SequenceType",
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeVar",
     "Var", "adt", "all_vars", "analysis", "backend", "bind", "bind_params_by_name", "build", "const",

@@ -38,9 +38,9 @@ __all__ = [
     "reinterpret", "repeat", "reshape", "reshape_like", "reverse", "reverse_sequence", "right_shift", "round",
     "rsqrt", "scatter_elements", "scatter_nd", "searchsorted", "sequence", "sequence_mask", "shape_of", "sigmoid",
     "sign", "signal", "sin", "sinh", "slice_like", "sliding_window", "sort", "sparse_reshape", "sparse_to_dense",
-    "split", "sqrt", "squeeze", "stack", "std", "stft", "strided_slice", "strings", "subtract", "sum", "take",
-    "tan", "tanh", "tile", "topk", "transpose", "trilu", "trunc", "trunc_divide", "trunc_mod", "unique",
-    "unique_padded", "unravel_index", "variance", "vision", "where", "zeros", "zeros_like",
+    "split", "sqrt", "squeeze", "stack", "std", "stft", "strided_set", "strided_slice", "strings", "subtract",
+    "sum", "take", "tan", "tanh", "tile", "topk", "transpose", "trilu", "trunc", "trunc_divide", "trunc_mod",
+    "unique", "unique_padded", "unravel_index", "variance", "vision", "where", "zeros", "zeros_like",
 ]
 
 def exp(data: Value) -> RelayExpr:
@@ -529,6 +529,9 @@ def scatter_elements(
 
 def scatter_nd(data: Value, indices: Value, updates: Value, mode: str = 'update') -> RelayExpr:
     """data with updates put at indices[:, x]; an update outside is dropped"""
+
+def strided_set(data: Value, v: Value, begin: Sizes, end: Sizes, strides: Optional[Sizes] = None) -> RelayExpr:
+    """data with v put at the positions that strided_slice would take"""
 
 def argwhere_padded(condition: Value) -> RelayExpr:
     """indices of the elements that are not zero, in the first rows, and their number"""

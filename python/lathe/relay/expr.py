@@ -18,7 +18,7 @@ from .._ir.module import IRModule
 from .._ir.transform import BuiltinPass
 from ..runtime.ndarray import NDArray, array, as_strings, empty, storage
 from .op_rows import row
-from .ty import TensorType, TupleType, Type
+from .ty import IncompleteType, TensorType, TupleType, Type
 
 
 class Op:
@@ -208,7 +208,8 @@ class Var(RelayExpr):
     """A parameter or a variable bound by let."""
 
     def __init__(self, name_hint: str, type_annotation: Optional[Type] = None):
-        self._adopt(call("node_var", WORLD, name_hint, type_annotation))
+        declared = None if isinstance(type_annotation, IncompleteType) else type_annotation
+        self._adopt(call("node_var", WORLD, name_hint, declared))
 
     @property
     def name_hint(self) -> str:

@@ -25,6 +25,13 @@ class Any_:  # pylint: disable=invalid-name
         return hash("?")
 
 
+class IncompleteType:
+    """A type that is not known yet: relay.var("w", relay.IncompleteType()) is relay.var("w")."""
+
+    def __init__(self, kind: Any = None):
+        self.kind = kind
+
+
 @register_object("type")
 class Type(Object):
     """The type of a graph value."""

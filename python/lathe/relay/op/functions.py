@@ -187,16 +187,64 @@ def _compressed(matrix: Any) -> List[Any]:
 
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: Optional[int] = None) -> Any:
-    """Row s of the result is the sum of data's rows that segment_ids says s of."""
+    """Row s of the result is the sum of data's rows that segment_ids says s of; without num_segments there are as many
+    as the greatest of them says."""
     data, ids = as_expr(data), as_expr(segment_ids)
-    if num_segments is None:
-        raise error.UnsupportedError(
-            "segment_sum: give num_segments; a result whose size the data tells is not supported"
-        )
-    zeros = call_op(
-        "zeros", [], shape=[num_segments] + list(data.checked_type.shape[1:]), dtype=data.checked_type.dtype
-    )
+    t = data.checked_type
+    if num_segments is not None:
+        zeros = call_op("zeros", [], shape=[num_segments] + list(t.shape[1:]), dtype=t.dtype)
+    else:
+        last = call_op("cast", [call_op("max", [ids], axis=[0], keepdims=True)], dtype="int64")
+        rows = call_op("add", [last, const(np.ones(1, "int64"))])
+        rest = const(np.array(t.concrete_shape[1:], "int64"))
+        shape = call_op("concatenate", [_expr.Tuple([rows, rest])], axis=0)
+        zeros = call_op("dyn.zeros", [shape], dtype=t.dtype)
     return call_op("scatter_nd", [zeros, call_op("expand_dims", [ids], axis=0), data], mode="add")
+
+
+def _bits(x: Any, bits: int, dtype: str, signs: bool) -> Any:
+    """The lowest bits of x as a number; signs: each bit counts as 1 or -1, not as 1 or 0."""
+    mask = 2**bits - 1
+    x = call_op("bitwise_and", [as_expr(x), _expr._like(mask, as_expr(x))])
+    x = call_op("cast", [x], dtype=dtype)
+    return call_op("subtract", [call_op("multiply", [x, const(2, dtype)]), const(mask, dtype)]) if signs else x
+
+
+def bitserial_conv2d(
+    data: Any,
+    weight: Any,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    channels: Optional[int] = None,
+    kernel_size: Any = (3, 3),
+    activation_bits: int = 1,
+    weight_bits: int = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Any:
+    """Convolution of numbers of few bits; unipolar: a bit of the weight is 1 or -1.  Weights are not packed."""
+    operands = [_bits(data, activation_bits, out_dtype, False), _bits(weight, weight_bits, out_dtype, unipolar)]
+    attrs = {"strides": strides, "padding": padding, "channels": channels, "kernel_size": kernel_size}
+    attrs.update(data_layout=data_layout, kernel_layout=kernel_layout, out_dtype=out_dtype)
+    return make_call(row("nn.conv2d"), operands, attrs)
+
+
+def bitserial_dense(
+    data: Any,
+    weight: Any,
+    units: Optional[int] = None,
+    data_bits: int = 1,
+    weight_bits: int = 1,
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Any:
+    """Matrix product of numbers of few bits; unipolar: a bit of the weight is 1 or -1.  Weights are not packed."""
+    operands = [_bits(data, data_bits, out_dtype, False), _bits(weight, weight_bits, out_dtype, unipolar)]
+    return make_call(row("nn.dense"), operands, {"units": units, "out_dtype": out_dtype})
 
 
 def _global_pool(kind: str, d: int, layout: str) -> Callable[..., Any]:
@@ -352,6 +400,7 @@ def _overrides() -> Dict[str, Callable[..., Any]]:
     )
     for d, layout in ((1, "NCW"), (3, "NCDHW")):
         table.update({f"nn.global_{kind}_pool{d}d": _global_pool(kind, d, layout) for kind in ("max", "avg")})
+    table.update({"nn.bitserial_conv2d": bitserial_conv2d, "nn.bitserial_dense": bitserial_dense})
     table["vision.get_valid_counts"] = get_valid_counts
     table["vision.non_max_suppression"] = non_max_suppression
     table["nn.contrib_conv2d_NCHWc"] = contrib_conv2d_nchwc
