@@ -24,9 +24,9 @@ static void want_same_dim(OpCall *c, int i, int d, const Expr *want, const char 
 
 /* clang-format off */
 #define MULTIBOX_PRIOR_ATTRS(A, S)                                                          \
-  A(S, F64S, sizes, "[1.0]", "heights of boxes, as parts of the image")                     \
-  A(S, F64S, ratios, "[1.0]", "width by height; the first is that of every size")           \
-  A(S, F64S, steps, "[-1.0, -1.0]", "distance of centers, y and x; not positive: one cell") \
+  A(S, F64S, sizes, "[1]", "heights of boxes, as parts of the image")                     \
+  A(S, F64S, ratios, "[1]", "width by height; the first is that of every size")           \
+  A(S, F64S, steps, "[-1, -1]", "distance of centers, y and x; not positive: one cell") \
   A(S, F64S, offsets, "[0.5, 0.5]", "of a center in its cell, y and x")                     \
   A(S, BOOL, clip, "False", "keep boxes within the image")
 /* clang-format on */

@@ -45,9 +45,9 @@ def all_class_non_max_suppression(
 
 def multibox_prior(
     data: Value,
-    sizes: Sequence[float] = [1.0],
-    ratios: Sequence[float] = [1.0],
-    steps: Sequence[float] = [-1.0, -1.0],
+    sizes: Sequence[float] = [1],
+    ratios: Sequence[float] = [1],
+    steps: Sequence[float] = [-1, -1],
     offsets: Sequence[float] = [0.5, 0.5],
     clip: bool = False,
 ) -> RelayExpr:
