@@ -298,6 +298,7 @@ def models(mod, twice, tmp_path):
 
 def texts():
     assert relay.const(np.array(["a", "ä"])).data.numpy().tolist() == ["a", "ä"]
+    assert isinstance(relay.parse_expr("free_var %x: float32; %x * -%x; %x + 1f"), relay.Let)
 
 
 def imports():
