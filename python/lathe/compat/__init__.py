@@ -1,0 +1,1 @@
+"""Standing in for other packages: `import lathe.compat.tvm` makes `import tvm` mean Lathe."""
