@@ -9,11 +9,13 @@ The compiler (liblathe) is loaded when one of the names below that it serves is 
 import importlib as _importlib
 from typing import TYPE_CHECKING, Any, List
 
-from . import contrib, error, nd, runtime
+from . import contrib, error, nd, runtime, support
 from ._ffi import core as _core
 from ._ffi import library as _library
 from .error import LatheError, TVMError
-from .runtime import cpu, cuda, device, get_global_func, gpu, register_func
+from .runtime import (
+    cl, convert, cpu, cuda, device, ext_dev, get_global_func, gpu, hexagon, metal, mtl, opencl, register_func, rocm, vpi, vulkan, webgpu,
+)
 from .runtime.dtype import DataType
 from .runtime.ndarray import NDArray
 
@@ -21,20 +23,20 @@ if TYPE_CHECKING:
     from . import arith, ir, relay, script, target, te, testing, tir, transform
     from .build_module import build, lower
     from .ir import IRModule, instrument
-    from .tir.expr import convert
 
 __version__: str = _library.runtime().lathe_rt_version().decode()
 
+_DEVICES = ["cl", "cpu", "cuda", "device", "ext_dev", "gpu", "hexagon", "metal", "mtl", "opencl", "rocm", "vpi", "vulkan", "webgpu"]
 __all__ = [
-    "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "contrib", "convert", "cpu", "cuda", "device", "error", "get_global_func", "gpu", "instrument", "ir",
-    "lower", "nd", "register_func", "relay", "runtime", "script", "target", "te", "testing", "tir", "transform",
-]
+    "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "contrib", "convert", "driver", "error", "get_global_func", "instrument",
+    "ir", "lower", "nd", "parser", "register_func", "relay", "runtime", "script", "support", "target", "te", "testing", "tir", "transform",
+] + _DEVICES
 
 #: Names that need the compiler, and the module each is taken from; a module is its own.
-_MODULES = ("arith", "build_module", "ir", "relay", "script", "target", "te", "testing", "tir", "transform")
+_MODULES = ("arith", "build_module", "driver", "ir", "parser", "relay", "script", "target", "te", "testing", "tir", "transform")
 _COMPILER = {
     **{name: f".{name}" for name in _MODULES},
-    "build": ".build_module", "lower": ".build_module", "IRModule": ".ir", "instrument": ".ir", "convert": ".tir.expr",
+    "build": ".build_module", "lower": ".build_module", "IRModule": ".ir", "instrument": ".ir",
 }
 
 

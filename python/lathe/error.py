@@ -34,11 +34,15 @@ class ArgumentError(LatheError, ValueError):
     """A value that the caller chose is wrong."""
 
 
-class TypeError(LatheError, builtins.TypeError):  # noqa: A001 (the kind's name)
+class DiagnosticError(LatheError):
+    """Something in the user's program is wrong: its types, its shapes, its text."""
+
+
+class TypeError(DiagnosticError, builtins.TypeError):  # noqa: A001 (the kind's name)
     """Dtypes or kinds of values do not fit."""
 
 
-class ShapeError(LatheError, ValueError):
+class ShapeError(DiagnosticError, ValueError):
     """Ranks or extents do not fit."""
 
 
@@ -46,7 +50,7 @@ class BoundsError(LatheError, IndexError):
     """An access that is provably out of bounds."""
 
 
-class ParseError(LatheError, SyntaxError):
+class ParseError(DiagnosticError, SyntaxError):
     """Text that is not the language; has line and column."""
 
     def __init__(self, message: str = "", file: Optional[str] = None, line: int = 0, col: int = 0):
@@ -105,3 +109,10 @@ BY_NAME: Dict[str, Type[LatheError]] = {
 }
 
 TVMError = LatheError
+
+# TVM's names for what goes wrong with operators; each is the kind of error that Lathe reports then.
+OpError = LatheError
+OpNotImplemented = UnsupportedError
+OpAttributeUnImplemented = UnsupportedError
+OpAttributeInvalid = ArgumentError
+OpAttributeRequired = ArgumentError

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import tempfile
-from typing import List, Optional
+from typing import Any, List, Optional
 
 
 class TempDirectory:
@@ -52,3 +54,32 @@ class TempDirectory:
 def tempdir(custom_path: Optional[str] = None, keep_for_debug: bool = False) -> TempDirectory:
     """A new temporary folder."""
     return TempDirectory(custom_path, keep_for_debug)
+
+
+class FileLock:
+    """A lock between processes: a file that one of them holds."""
+
+    def __init__(self, path: str):
+        self._file = open(path, "w")  # pylint: disable=consider-using-with
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Lets others have it."""
+        if not self._file.closed:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+            self._file.close()
+
+
+def filelock(path: str) -> FileLock:
+    """Waits for the lock and takes it."""
+    return FileLock(path)
+
+
+def is_source_path(path: Any) -> bool:
+    """Is it the path of a source file, rather than source?"""
+    return isinstance(path, (str, os.PathLike)) and "\n" not in str(path) and os.path.splitext(str(path))[1] in (".c", ".cc", ".cpp", ".cu", ".cl", ".h")
+
+
+def which(exec_name: str) -> Optional[str]:
+    """The path of a program that is installed."""
+    return shutil.which(exec_name)

@@ -2,12 +2,14 @@
 
 from . import instrument, transform
 from .base import Range, assert_structural_equal, structural_equal, structural_hash
+from ..runtime.container import Array, Map
 from .module import GlobalVar, IRModule
+from .node import load_json, make_node, save_json
 from ..relay.expr import Op, RelayExpr
 from ..relay.ty import FuncType, TensorType, TupleType, Type
 from ..tir.expr import PrimExpr
 
 __all__ = [
-    "FuncType", "GlobalVar", "IRModule", "Op", "PrimExpr", "Range", "RelayExpr", "TensorType", "TupleType", "Type", "assert_structural_equal",
-    "instrument", "structural_equal", "structural_hash", "transform",
+    "Array", "FuncType", "GlobalVar", "IRModule", "Map", "Op", "PrimExpr", "Range", "RelayExpr", "TensorType", "TupleType", "Type",
+    "assert_structural_equal", "instrument", "load_json", "make_node", "save_json", "structural_equal", "structural_hash", "transform",
 ]

@@ -1,10 +1,14 @@
 """Running what was compiled: arrays, modules, devices, functions by name."""
 
-from . import factory, model
-from .device import Device, cpu, cuda, device, gpu
+from .._ffi import Object
+from . import container, factory, model, object_generic
+from .container import ADT, Array, Map, ShapeTuple, String, tuple_object
+from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, hexagon, metal, mtl, opencl, rocm, vpi, vulkan, webgpu
+from .dtype import DataType
 from .module import BenchmarkResult, Function, Module, PackedFunc, enabled, load_module, num_threads, set_num_threads
 from .ndarray import NDArray, array, empty, from_dlpack
-from .params import load_param_dict, save_param_dict
+from .object_generic import ObjectGeneric, const, convert, convert_to_object
+from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 from .packed import get_global_func, list_global_func_names, register_func, remove_global_func
 
 __all__ = [

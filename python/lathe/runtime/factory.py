@@ -4,13 +4,13 @@ A loaded one needs the runtime alone; what only the compiler knows is asked of i
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from .. import error
 from .._ffi import call
 from ..contrib.graph_executor import GraphModule
-from .device import check_usable, cpu
+from .device import Device, check_usable, cpu
+from .export import export
 from .model import Executor, Model, _Compiled
 from .stored import from_bytes, library_bytes
 
@@ -26,6 +26,12 @@ class ExecutorInstance:
 
     def __getitem__(self, name: str) -> Any:
         return GraphModule(self)[name]
+
+    get_function = __getitem__
+
+    def time_evaluator(self, func_name: str = "run", dev: Device = cpu(0), number: int = 10, repeat: int = 1, min_repeat_ms: int = 0, **kwargs: Any) -> Any:
+        """A function that measures runs; see GraphModule.benchmark."""
+        return GraphModule(self).time_evaluator(func_name, dev, number, repeat, min_repeat_ms, **kwargs)
 
 
 class ExecutorFactoryModule:
@@ -59,16 +65,14 @@ class ExecutorFactoryModule:
 
     def export_library(self, file_name: Any, *, fcompile: Any = None, workspace_dir: Any = None,
                        weights: str = "by size", **kwargs: Any) -> str:
-        """Writes one self-contained file: code, weights, everything a run needs.  .so is for load_module; .o, .a and
-        .c (of target c) are for linking into a program, with a header beside.  C source has its weights as "text", or
-        "beside" it in FILE.c.weights; "by size" is text up to 256 KiB."""
-        if fcompile is not None:
-            raise error.UnsupportedError(
-                "export_library: fcompile is not supported; export an object (.o) and link it as you wish"
-            )
-        path = os.fspath(file_name)
-        call("compiled_export", self._need_compiled("export_library"), path, weights)
-        return path
+        """Writes one self-contained file: code, weights, everything a run needs.  .so is for load_module, as .tar is,
+        which holds the object; .o, .a and .c (of target c) are for linking into a program, with a header beside.  C
+        source has its weights as "text", or "beside" it in FILE.c.weights; "by size" is text up to 256 KiB.
+        fcompile(path, objects, **kwargs) makes the file of the object, such as lathe.contrib.cc.create_shared does,
+        which is meant where cc or options are given."""
+        compiled = self._need_compiled("export_library")
+        write = lambda path: call("compiled_export", compiled, path, weights)  # noqa: E731
+        return export(write, file_name, fcompile, workspace_dir, kwargs)
 
     def _need_compiled(self, what: str) -> _Compiled:
         if self._compiled is None:

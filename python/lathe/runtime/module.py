@@ -14,6 +14,7 @@ from .._ffi import Object, call, library, register_object
 from .._ffi.library import RtArg, RtError, RtFuncInfo
 from .benchmark import BenchmarkResult
 from .device import Device, check_usable, cpu
+from .export import export, linked
 from .factory import ExecutorFactoryModule
 from .model import Model
 from .ndarray import NDArray, as_ndarray
@@ -206,13 +207,12 @@ class Module:
     imports = imported_modules
 
     def export_library(self, file_name: Any, *, fcompile: Any = None, fpack_imports: Any = None, workspace_dir: Any = None, **kwargs: Any) -> str:
-        """Writes a shared library (.so), an object (.o) or source (.c, .ll, .s); a
-        library is loaded again with lathe.runtime.load_module."""
-        if fcompile is not None:
-            raise error.UnsupportedError("export_library: fcompile is not supported; export an object or source and link it as you wish")
-        path = os.fspath(file_name)
-        call("built_export", self._built, path)
-        return path
+        """Writes a shared library (.so), an object (.o), an archive with the object (.tar) or source (.c, .ll, .s);
+        libraries, objects and archives are loaded again with lathe.runtime.load_module.  fcompile(path, objects, **kwargs)
+        makes the file of the object, such as lathe.contrib.cc.create_shared does, which is meant where cc or options are given."""
+        if fpack_imports is not None:
+            raise error.UnsupportedError("export_library: fpack_imports is not supported; code for devices is part of the library")
+        return export(lambda path: call("built_export", self._built, path), file_name, fcompile, workspace_dir, kwargs)
 
     def save(self, file_name: Any, fmt: str = "") -> None:
         """The same as export_library; fmt adds the extension."""
@@ -247,6 +247,7 @@ class _LoadedModule(Module):
     def __init__(self, path: str):  # pylint: disable=super-init-not-called
         lib, pointer, err = library.runtime(), ctypes.c_void_p(), RtError()
         self._rt = None
+        path, self._folder = linked(path)
         rt_check(lib.lathe_rt_module_load(path.encode(), ctypes.byref(pointer), ctypes.byref(err)), err)
         self._rt, self._built, self._target, self._stored = pointer.value, None, None, path
         self._backend, self._has_device = "library", False
@@ -272,7 +273,7 @@ def _restore(data: bytes) -> Module:
 
 
 def load_module(path: Any, fmt: str = "") -> Any:
-    """What a shared library that export_library wrote holds: functions, or a compiled model."""
+    """What a shared library, an object or an archive that export_library wrote holds: functions, or a compiled model."""
     path = os.path.abspath(os.fspath(path))
     loaded = _LoadedModule(path)
     pointer, err = ctypes.c_void_p(), RtError()

@@ -312,6 +312,9 @@ def as_ndarray(x: Any) -> NDArray:
     raise error.TypeError(f"a {type(x).__name__} is not an array: wants an NDArray, a numpy array, or an object with __dlpack__")
 
 
+numpyasarray = as_ndarray
+
+
 class _Capsule:
     def __init__(self, capsule: Any):
         self._capsule = capsule

@@ -84,3 +84,15 @@ def load_param_dict(param_bytes: Any) -> Dict[str, NDArray]:
     if r.read("Q")[0] != len(names):
         raise error.ParseError("the parameters have another number of names than of arrays")
     return {name: _read_array(r) for name in names}
+
+
+def save_param_dict_to_file(params: Mapping[str, Any], path: Any) -> None:
+    """Writes the parameters to a file."""
+    with open(path, "wb") as f:
+        f.write(save_param_dict(params))
+
+
+def load_param_dict_from_file(path: Any) -> Dict[str, NDArray]:
+    """The parameters of a file."""
+    with open(path, "rb") as f:
+        return load_param_dict(f.read())

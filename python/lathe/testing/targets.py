@@ -138,7 +138,7 @@ def _any_gpu(support: str) -> Answer:
 _ABSENT = {
     "adreno_opencl": "OpenCL", "cudagraph": "CUDA graphs", "cudnn": "cuDNN", "cublas": "cuBLAS", "cutlass": "CUTLASS", "ethosn": "Ethos-N", "ethosu": "Ethos-U",
     "micro": "microTVM", "rpc": "RPC", "nnapi": "NNAPI", "vitis_ai": "Vitis AI", "openclml": "OpenCLML", "libtorch": "libtorch", "cmsisnn": "CMSIS-NN",
-    "corstone300": "Corstone 300", "arm_compute_library": "Arm Compute Library", "dnnl": "DNNL", "cblas": "CBLAS", "mkl": "MKL", "rocblas": "rocBLAS", "clml": "CLML",
+    "corstone300": "Corstone 300", "arm_compute_library": "Arm Compute Library", "dnnl": "DNNL", "mkl": "MKL", "rocblas": "rocBLAS", "clml": "CLML",
 }
 
 FEATURES: Dict[str, Feature] = {
