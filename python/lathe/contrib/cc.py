@@ -75,7 +75,7 @@ def get_global_symbol_section_map(path: str, *, nm: Optional[str] = None) -> Dic
     program = nm or shutil.which("nm")
     if not program:
         raise error.UnsupportedError("nm was not found; install the binutils")
-    done = subprocess.run([program, "-gU", path], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "-g", "--defined-only", path], capture_output=True, text=True, check=False)
     if done.returncode:
         raise error.LatheError(f"{program} could not read {path}:\n{done.stderr}")
     rows = [line.split() for line in done.stdout.splitlines()]

@@ -31,6 +31,7 @@ from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from .op.functions import OVERRIDES as _OVERRIDES
 from .op.table import _absent, install as _install
 from .parser import fromtext, parse, parse_expr
+from .transform import build_config
 from .ty import Any_ as Any
 from .ty import FuncType, IncompleteType, OptionalType, SequenceType, TensorType, TupleType, Type, scalar_type
 
