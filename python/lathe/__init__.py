@@ -14,7 +14,8 @@ from ._ffi import core as _core
 from ._ffi import library as _library
 from .error import LatheError, TVMError
 from .runtime import (
-    cl, convert, cpu, cuda, device, ext_dev, get_global_func, gpu, hexagon, metal, mtl, opencl, register_func, rocm, vpi, vulkan, webgpu,
+    cl, convert, cpu, cuda, device, ext_dev, get_global_func, gpu, hexagon, metal, mtl, opencl, register_func, rocm,
+    vpi, vulkan, webgpu,
 )
 from .runtime.dtype import DataType
 from .runtime.ndarray import NDArray
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
 __version__: str = _library.runtime().lathe_rt_version().decode()
 
-_DEVICES = ["cl", "cpu", "cuda", "device", "ext_dev", "gpu", "hexagon", "metal", "mtl", "opencl", "rocm", "vpi", "vulkan", "webgpu"]
 __all__ = [
-    "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "contrib", "convert", "driver", "error", "get_global_func", "instrument",
-    "ir", "lower", "nd", "parser", "register_func", "relay", "runtime", "script", "support", "target", "te", "testing", "tir", "transform",
-] + _DEVICES
+    "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "cl", "contrib", "convert",
+    "cpu", "cuda", "device", "driver", "error", "ext_dev", "get_global_func", "gpu", "hexagon", "instrument", "ir",
+    "lower", "metal", "mtl", "nd", "opencl", "parser", "register_func", "relay", "rocm", "runtime", "script",
+    "support", "target", "te", "testing", "tir", "transform", "vpi", "vulkan", "webgpu",
+]
 
 #: Names that need the compiler, and the module each is taken from; a module is its own.
 _MODULES = ("arith", "build_module", "driver", "ir", "parser", "relay", "script", "target", "te", "testing", "tir", "transform")

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from typing import List, Optional, Sequence, Union
+from typing import Dict, List, Optional, Sequence, Union
 
 from .. import error
 from . import utils
@@ -14,7 +14,7 @@ from . import utils
 
 def find_clang(required: bool = True) -> List[str]:
     """The clangs that are installed, the newest version first."""
-    found = {}
+    found: Dict[str, str] = {}
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         names = os.listdir(folder) if os.path.isdir(folder) else []
         for name in sorted(n for n in names if re.fullmatch(r"clang(-\d+)?", n)):

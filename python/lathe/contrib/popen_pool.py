@@ -41,9 +41,9 @@ class MapResult(NamedTuple):
 
 def _pickled(work: Any) -> bytes:
     try:
-        import cloudpickle  # type: ignore[import-not-found]
+        import cloudpickle
 
-        return cloudpickle.dumps(work)
+        return bytes(cloudpickle.dumps(work))
     except ImportError:
         pass
     fn = work[0]
@@ -65,7 +65,7 @@ class PopenWorker:
             raise error.ArgumentError(f"maximum_uses is at least 1, not {maximum_uses}")
         self._initializer, self._initargs, self._maximum_uses = initializer, tuple(initargs), maximum_uses
         self._stdout, self._stderr = stdout, stderr
-        self._process: Optional[subprocess.Popen] = None
+        self._process: Optional["subprocess.Popen[bytes]"] = None
         self._reader = self._writer = -1
         self._uses, self._until = 0, None  # type: int, Optional[float]
 
@@ -175,7 +175,7 @@ class PopenPoolExecutor:
             with self._lock:
                 self._idle.append(worker)
 
-    def submit(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> concurrent.futures.Future:
+    def submit(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> "concurrent.futures.Future[Any]":
         """Starts the function when a worker is free; the future's result is what it gave."""
         return self._threads.submit(self._run, fn, args, kwargs)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from typing import Any
+from typing import Any, Dict, Sequence
 
-from .. import error
+from .. import arith, error, relay, te, tir
+from ..relay.expr import Function
+from ..script import from_source
+from ..tir.function import PrimFunc
+from . import base
 from .module import IRModule
 
 #: Where classes of each prefix are; a name without one is looked for in all.
-_HOMES = {"tir": ("lathe.tir",), "relay": ("lathe.relay",), "te": ("lathe.te",), "arith": ("lathe.arith",), "": ("lathe.tir", "lathe.ir", "lathe.relay", "lathe.te")}
+_HOMES: Dict[str, Sequence[Any]] = {"tir": (tir,), "relay": (relay,), "te": (te,), "arith": (arith,), "": (tir, base, relay, te)}
 
 
 def make_node(type_key: str, **kwargs: Any) -> Any:
@@ -19,7 +22,7 @@ def make_node(type_key: str, **kwargs: Any) -> Any:
     The fields are the arguments of the class's constructor."""
     prefix, _, name = str(type_key).rpartition(".")
     for home in _HOMES.get(prefix, ()):
-        cls = getattr(importlib.import_module(home), name, None)
+        cls = getattr(home, name, None)
         if isinstance(cls, type):
             return cls(**kwargs)
     raise error.ArgumentError(f"make_node: there is no class '{type_key}'")
@@ -27,9 +30,6 @@ def make_node(type_key: str, **kwargs: Any) -> Any:
 
 def save_json(node: Any) -> str:
     """A module or a function as JSON that holds its text; load_json reads it back.  It is not TVM's own form."""
-    from ..relay.expr import Function
-    from ..tir.function import PrimFunc
-
     if isinstance(node, PrimFunc):
         return json.dumps({"lathe": "tir", "text": node.script()})
     if isinstance(node, Function):
@@ -41,9 +41,6 @@ def save_json(node: Any) -> str:
 
 def load_json(json_str: str) -> Any:
     """What save_json made text of."""
-    from ..relay.parser import parse
-    from ..script import from_source
-
     try:
         data = json.loads(json_str)
         kind, text = data["lathe"], data["text"]
@@ -51,4 +48,5 @@ def load_json(json_str: str) -> Any:
         raise error.ParseError("load_json: this is not what lathe.ir.save_json writes") from None
     if kind == "tir":
         return from_source(text)
-    return parse(text)["main"] if kind == "function" else parse(text)
+    mod = relay.parse(text)
+    return mod["main"] if kind == "function" else mod

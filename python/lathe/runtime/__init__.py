@@ -12,7 +12,11 @@ from .params import load_param_dict, load_param_dict_from_file, save_param_dict,
 from .packed import get_global_func, list_global_func_names, register_func, remove_global_func
 
 __all__ = [
-    "BenchmarkResult", "Device", "Function", "Module", "NDArray", "PackedFunc", "array", "cpu", "cuda", "device",
-    "empty", "enabled", "from_dlpack", "get_global_func", "gpu", "list_global_func_names", "load_module",
-    "load_param_dict", "num_threads", "register_func", "remove_global_func", "save_param_dict", "set_num_threads",
+    "ADT", "Array", "BenchmarkResult", "DataType", "Device", "Function", "Map", "Module", "NDArray", "Object",
+    "ObjectGeneric", "PackedFunc", "ShapeTuple", "String", "array", "cl", "const", "container", "convert",
+    "convert_to_object", "cpu", "cuda", "device", "empty", "enabled", "ext_dev", "factory", "from_dlpack",
+    "get_global_func", "gpu", "hexagon", "list_global_func_names", "load_module", "load_param_dict",
+    "load_param_dict_from_file", "metal", "model", "mtl", "num_threads", "object_generic", "opencl",
+    "register_func", "remove_global_func", "rocm", "save_param_dict", "save_param_dict_to_file", "set_num_threads",
+    "tuple_object", "vpi", "vulkan", "webgpu",
 ]

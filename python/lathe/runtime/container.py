@@ -5,12 +5,12 @@ for their kind.  Each is the Python type that it is like, so it goes wherever th
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any, Dict, Iterable, Tuple
 
 from .. import error
 
 
-class Array(tuple):
+class Array(Tuple[Any, ...]):
     """A sequence that does not change."""
 
     def __new__(cls, items: Iterable[Any] = ()) -> "Array":
@@ -39,7 +39,7 @@ class Array(tuple):
         return repr(list(self))
 
 
-class Map(dict):
+class Map(Dict[Any, Any]):
     """A dictionary."""
 
 
@@ -47,7 +47,7 @@ class String(str):
     """A string."""
 
 
-class ShapeTuple(tuple):
+class ShapeTuple(Tuple[int, ...]):
     """A shape: integers."""
 
     def __new__(cls, shape: Iterable[Any] = ()) -> "ShapeTuple":

@@ -18,7 +18,7 @@ def export(write: Callable[[str], None], file_name: Any, fcompile: Any, workspac
     """Writes a file of compiled code; write(path) is how the compiler does it."""
     from ..contrib import cc, tar
 
-    path = os.fspath(file_name)
+    path: str = os.fspath(file_name)
     if fcompile is None and path.endswith(".tar"):
         fcompile = tar.tar
     if fcompile is None and options:
@@ -41,7 +41,7 @@ class _folder:  # noqa: N801  (used as a function)
 
     def __init__(self, given: Any):
         self._own = tempfile.TemporaryDirectory(prefix="lathe-") if given is None else None
-        self._path = self._own.name if self._own else os.fspath(given)
+        self._path: str = self._own.name if self._own else os.fspath(given)
 
     def __enter__(self) -> str:
         return self._path
@@ -51,7 +51,7 @@ class _folder:  # noqa: N801  (used as a function)
             self._own.cleanup()
 
 
-def linked(path: str) -> Tuple[str, Optional[tempfile.TemporaryDirectory]]:
+def linked(path: str) -> Tuple[str, Optional["tempfile.TemporaryDirectory[str]"]]:
     """The shared library for a path: itself, or one made of an object or of an archive of objects, and the folder that it
     lies in then."""
     from ..contrib import cc

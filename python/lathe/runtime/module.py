@@ -279,7 +279,7 @@ def load_module(path: Any, fmt: str = "") -> Any:
     pointer, err = ctypes.c_void_p(), RtError()
     if library.runtime().lathe_rt_model_of(loaded._rt, ctypes.byref(pointer), ctypes.byref(err)) == 0:
         model = ExecutorFactoryModule(None, Model(pointer.value or 0, loaded), {}, None)
-        model._stored = path
+        model._stored = loaded._stored
         return model
     return loaded
 

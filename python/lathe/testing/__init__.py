@@ -4,7 +4,8 @@ What builds on pytest needs that package; assert_allclose and enabled_targets do
 plugin that gives tests their `target` and `dev`."""
 
 from .compare import CompareBeforeAfter
-from .fixtures import fixture, main, parameter, parameters
+from .fixtures import fixture, parameter, parameters
+from .program import main
 from .targets import (
     DEFAULT_TEST_TARGETS,
     FEATURES,
@@ -17,8 +18,28 @@ from .targets import (
     requires_package,
     uses_gpu,
 )
-from .utils import assert_allclose, check_bool_expr_is_true, check_numerical_grads, identity_after, install_request_hook, object_use_count, slow, terminate_self
+from .utils import (
+    assert_allclose,
+    check_bool_expr_is_true,
+    check_numerical_grads,
+    identity_after,
+    install_request_hook,
+    object_use_count,
+    slow,
+    terminate_self,
+)
 
-globals().update({f"requires_{name}": feature for name, feature in FEATURES.items()})
+__all__ = [
+    "CompareBeforeAfter", "DEFAULT_TEST_TARGETS", "FEATURES", "Feature", "assert_allclose",
+    "check_bool_expr_is_true", "check_numerical_grads", "device_enabled", "enabled_targets", "exclude_targets",
+    "fixture", "identity_after", "install_request_hook", "known_failing_targets", "main", "object_use_count",
+    "parameter", "parameters", "parametrize_targets", "requires_package", "slow", "terminate_self", "uses_gpu",
+]
 
-__all__ = [n for n in globals() if not n.startswith("_")]
+
+def __getattr__(name: str) -> Feature:
+    """requires_cuda and the like, from the table of features."""
+    feature = FEATURES.get(name[len("requires_") :]) if name.startswith("requires_") else None
+    if feature is None:
+        raise AttributeError(f"module 'lathe.testing' has no attribute '{name}'")
+    return feature

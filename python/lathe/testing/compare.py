@@ -14,7 +14,7 @@ from ..tir.function import PrimFunc
 from .fixtures import _pytest
 
 
-def _script(func: Any) -> PrimFunc:
+def _script(func: Any) -> Any:
     """A function that was written as TVMScript without its decorator."""
     return from_source("@T.prim_func\n" + textwrap.dedent(inspect.getsource(func)))
 

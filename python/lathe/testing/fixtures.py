@@ -84,11 +84,3 @@ def _cached(func: Callable[..., Any]) -> Callable[..., Any]:
         return copy.deepcopy(results[-1][1])
 
     return run
-
-
-def main() -> None:
-    """Runs the tests of the file that calls it; arguments of the command line go to pytest."""
-    from . import plugin
-
-    file = inspect.getsourcefile(sys._getframe(1))
-    sys.exit(_pytest().main([str(file), *sys.argv[1:]], plugins=[plugin]))

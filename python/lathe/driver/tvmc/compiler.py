@@ -6,7 +6,7 @@ import os
 import shlex
 import tempfile
 import warnings
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from ... import error
 from ...runtime.params import save_param_dict
@@ -111,15 +111,16 @@ def parse_configs(configs: Sequence[str]) -> Dict[str, Any]:
         if not equal:
             raise error.ArgumentError(f"a setting of the passes is KEY=VALUE, not '{text}'")
         kind = known.get(key, {}).get("type", "str")
+        read: Dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": _truth}
         try:
-            out[key] = {"int": int, "float": float, "bool": _truth}.get(kind, str)(value)
+            out[key] = read.get(kind, str)(value)
         except ValueError:
             raise error.ArgumentError(f"the setting {key} is of type {kind}, not '{value}'") from None
     return out
 
 
 def _truth(text: str) -> bool:
-    return {"1": True, "true": True, "0": False, "false": False}[text.lower()] if text.lower() in ("0", "1", "true", "false") else bool(int(text))
+    return text.lower() == "true" if text.lower() in ("true", "false") else bool(int(text))
 
 
 def _words(given: Union[None, str, Sequence[str]]) -> List[str]:

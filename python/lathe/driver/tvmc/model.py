@@ -102,7 +102,7 @@ class TVMCResult:
 
     def save(self, output_path: Any) -> None:
         """Writes the outputs to a .npz file."""
-        np.savez(output_path, **self.outputs)
+        np.savez(output_path, **self.outputs)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return "\n".join(f"{k}: {v.dtype}{list(v.shape)}\n{v}" for k, v in self.outputs.items())
