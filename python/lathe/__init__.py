@@ -35,7 +35,9 @@ __all__ = [
 ]
 
 #: Names that need the compiler, and the module each is taken from; a module is its own.
-_MODULES = ("arith", "build_module", "driver", "ir", "parser", "relay", "script", "target", "te", "testing", "tir", "transform")
+_MODULES = (
+    "arith", "build_module", "driver", "ir", "parser", "relay", "script", "target", "te", "testing", "tir", "transform",
+)
 _COMPILER = {
     **{name: f".{name}" for name in _MODULES},
     "build": ".build_module", "lower": ".build_module", "IRModule": ".ir", "instrument": ".ir",

@@ -12,7 +12,23 @@ def libinfo() -> Dict[str, str]:
     """Facts about the build, as texts under TVM's names: "ON" and "OFF" for what it can do."""
     llvm, version = call("build_info")
     kinds = call("target_kinds")
-    absent = ("CUDNN", "CUBLAS", "CUTLASS", "ROCM", "VULKAN", "OPENCL", "METAL", "HEXAGON", "MICRO", "RPC", "BLAS", "MKL", "DNNL", "ETHOSN", "ETHOSU")
+    absent = (
+        "CUDNN",
+        "CUBLAS",
+        "CUTLASS",
+        "ROCM",
+        "VULKAN",
+        "OPENCL",
+        "METAL",
+        "HEXAGON",
+        "MICRO",
+        "RPC",
+        "BLAS",
+        "MKL",
+        "DNNL",
+        "ETHOSN",
+        "ETHOSU",
+    )
     return {
         "TVM_VERSION": library.runtime().lathe_rt_version().decode(),
         "LLVM_VERSION": version if llvm else "NOT-FOUND",

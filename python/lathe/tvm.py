@@ -4,7 +4,8 @@
     python -m lathe.tvm -m module [arguments]     the same for a module, such as pytest
     python -m lathe.tvm --scan FILE…              lists names and arguments of TVM that Lathe does not have
 
-The scan reads scripts, notebooks (.ipynb) and folders, and runs nothing of them; its status is 1 if something is missing."""
+The scan reads scripts, notebooks (.ipynb) and folders, and runs nothing of them; its status is 1 if something is
+missing."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ def scan(paths: List[str]) -> int:
     for m in missing:
         print(f"{m.where}: {m.what}")
     names = len({m.what for m in missing})
-    print(f"{files} files, {len(missing)} uses of {names} things that are not there" if missing else f"{files} files, nothing is missing")
+    print(
+        f"{files} files, {len(missing)} uses of {names} things that are not there"
+        if missing
+        else f"{files} files, nothing is missing"
+    )
     return 1 if missing else 0
 
 

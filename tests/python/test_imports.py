@@ -34,7 +34,8 @@ def imports(name, path, known):
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("import_module", "__import__"):
             # the package itself takes the compiler's modules in when they are first asked for; what stands in for TVM
             # finds modules by the names that a program writes
-            assert name in ("lathe", "lathe.compat.tvm", "lathe.compat.scan"), f"{name} imports by a computed name, which hides what it stands on"
+            allowed = ("lathe", "lathe.compat.tvm", "lathe.compat.scan")
+            assert name in allowed, f"{name} imports by a computed name, which hides what it stands on"
     return sorted((found & set(known)) - {name})
 
 

@@ -29,13 +29,22 @@ def test_tempdir():
     assert temp.listdir() == ["a.txt"] and temp / "a.txt" == path
     temp.remove()
     assert not os.path.exists(path)
-    assert utils.is_source_path("a/b.cc") and not utils.is_source_path("int f(); // a.c\n") and utils.which("no-such-program") is None
+    assert (
+        utils.is_source_path("a/b.cc")
+        and not utils.is_source_path("int f(); // a.c\n")
+        and utils.which("no-such-program") is None
+    )
 
 
 def test_filelock(tmp_path):
     lock = utils.filelock(str(tmp_path / "lock"))
     taken = f"from lathe.contrib import utils; utils.filelock({str(tmp_path / 'lock')!r}); print('taken')"
-    other = subprocess.Popen([sys.executable, "-c", taken], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, stdout=subprocess.PIPE, text=True)
+    other = subprocess.Popen(
+        [sys.executable, "-c", taken],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     with pytest.raises(subprocess.TimeoutExpired):
         other.wait(1.0)
     lock.release()
@@ -117,8 +126,14 @@ def test_clang(tmp_path, monkeypatch):
 
 
 def test_nvcc(monkeypatch, tmp_path):
-    assert nvcc.parse_compute_version("8.6") == (8, 6) and nvcc.have_tensorcore("7.0") and not nvcc.have_tensorcore("6.1")
-    assert nvcc.have_fp16("5.3") and not nvcc.have_bf16("7.5") and nvcc.get_target_compute_version("cuda -arch=sm_90") == "9.0"
+    assert (
+        nvcc.parse_compute_version("8.6") == (8, 6) and nvcc.have_tensorcore("7.0") and not nvcc.have_tensorcore("6.1")
+    )
+    assert (
+        nvcc.have_fp16("5.3")
+        and not nvcc.have_bf16("7.5")
+        and nvcc.get_target_compute_version("cuda -arch=sm_90") == "9.0"
+    )
     with pytest.raises(ValueError):
         nvcc.parse_compute_version("new")
     monkeypatch.setenv("CUDA_PATH", str(tmp_path))
@@ -190,9 +205,19 @@ def test_what_cannot_travel_is_refused():
 
 def test_workers_import_tvm_where_it_means_lathe(tmp_path):
     (tmp_path / "work.py").write_text("import tvm\ndef name(): return tvm.__name__\n")
-    (tmp_path / "main.py").write_text("import work\nfrom tvm.contrib.popen_pool import PopenWorker\nw = PopenWorker()\nw.send(work.name)\nprint(w.recv())\n")
+    (tmp_path / "main.py").write_text(
+        "import work\nfrom tvm.contrib.popen_pool import PopenWorker\n"
+        "w = PopenWorker()\nw.send(work.name)\nprint(w.recv())\n"
+    )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    done = subprocess.run([sys.executable, "-m", "lathe.tvm", str(tmp_path / "main.py")], env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "lathe.tvm", str(tmp_path / "main.py")],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.stdout == "lathe\n", done.stderr
 
 
@@ -249,7 +274,11 @@ def test_cblas_batch_matmul(target, iterative):
     C = cblas.batch_matmul(A, B, transb=True, iterative=iterative)
     f = tvm.build(te.create_schedule(C.op), [A, B, C], target)
     rng = np.random.default_rng(1)
-    a, b, c = rng.normal(size=(2, 4, 3)).astype("float32"), rng.normal(size=(2, 5, 3)).astype("float32"), tvm.nd.empty((2, 4, 5))
+    a, b, c = (
+        rng.normal(size=(2, 4, 3)).astype("float32"),
+        rng.normal(size=(2, 5, 3)).astype("float32"),
+        tvm.nd.empty((2, 4, 5)),
+    )
     f(a, b, c)
     tvm.testing.assert_allclose(c.numpy(), np.einsum("bik,bjk->bij", a, b), rtol=1e-5, atol=1e-5)
     with pytest.raises(ValueError, match="dimensions"):
@@ -280,7 +309,9 @@ def test_sparse(target):
     rng = np.random.default_rng(3)
     dense = np.where(rng.random((6, 8)) < 0.3, rng.normal(size=(6, 8)), 0).astype("float32")
     a = sparse.array(dense)
-    assert a.shape == (6, 8) and a.stype == "csr" and (a.numpy() == dense).all() and a.data.shape == ((dense != 0).sum(),)
+    assert (
+        a.shape == (6, 8) and a.stype == "csr" and (a.numpy() == dense).all() and a.data.shape == ((dense != 0).sum(),)
+    )
     again = sparse.array((a.data.numpy(), a.indices.numpy(), a.indptr.numpy()), shape=(6, 8))
     assert (again.asnumpy() == dense).all()
     A = sparse.placeholder((6, 8), nonzeros=te.var("nnz"), name="A")

@@ -1,4 +1,5 @@
-"""`import tvm` means Lathe after `import lathe.compat.tvm` and under `python -m lathe.tvm`; the scan says what is missing."""
+"""`import tvm` means Lathe after `import lathe.compat.tvm` and under `python -m lathe.tvm`; the scan says what is
+missing."""
 
 import json
 import os
@@ -16,7 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def python(*args, cwd=None):
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    return subprocess.run([sys.executable, *map(str, args)], cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, *map(str, args)], cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 PROGRAM = """
@@ -48,13 +51,19 @@ def test_a_script_runs(tmp_path):
 
 
 def test_the_import_alone(tmp_path):
-    done = python("-c", "import lathe.compat.tvm; import lathe, tvm; from tvm import relay; print(tvm.cpu(0), relay is lathe.relay)")
+    done = python(
+        "-c",
+        "import lathe.compat.tvm; import lathe, tvm; from tvm import relay; print(tvm.cpu(0), relay is lathe.relay)",
+    )
     assert done.stdout == "cpu(0) True\n", done.stderr
 
 
 def test_what_is_not_there_is_not_found(tmp_path):
     done = python("-c", "import lathe.compat.tvm\nimport tvm.micro_that_is_not.more")
-    assert done.returncode == 1 and "ModuleNotFoundError: Lathe stands in for TVM and has no module 'tvm.micro_that_is_not'" in done.stderr
+    assert (
+        done.returncode == 1
+        and "ModuleNotFoundError: Lathe stands in for TVM and has no module 'tvm.micro_that_is_not'" in done.stderr
+    )
 
 
 def test_another_tvm_that_is_imported_already_is_refused(tmp_path):
@@ -64,7 +73,11 @@ def test_another_tvm_that_is_imported_already_is_refused(tmp_path):
 
 
 def test_wrong_command_lines(tmp_path):
-    for args, said in ((["nothing.py"], "no file 'nothing.py'"), (["--what"], "not '--what'"), (["--scan"], "wants files")):
+    for args, said in (
+        (["nothing.py"], "no file 'nothing.py'"),
+        (["--what"], "not '--what'"),
+        (["--scan"], "wants files"),
+    ):
         done = python("-m", "lathe.tvm", *args, cwd=tmp_path)
         assert done.returncode == 2 and said in done.stderr, done.stderr
 
@@ -77,7 +90,8 @@ def missing(text):
 
 
 def test_scan_names():
-    assert missing("""\
+    assert (
+        missing("""\
         import tvm
         import tvm.no_module as nm
         from tvm import te, no_name
@@ -93,10 +107,18 @@ def test_scan_names():
             te.no_te(tvm.relay.nn.no_op)
             other.nd.no_array
             ge.GraphModule.run, ge.GraphModule.no_method
-        """) == [
-        ("f:2", "tvm.no_module"), ("f:3", "tvm.no_name"), ("f:4", "tvm.contrib.no_contrib"), ("f:8", "tvm.no_decorator"),
-        ("f:13", "tvm.te.no_te"), ("f:13", "tvm.relay.nn.no_op"), ("f:14", "tvm.nd.no_array"), ("f:15", "tvm.contrib.graph_executor.GraphModule.no_method"),
-    ]
+        """)
+        == [
+            ("f:2", "tvm.no_module"),
+            ("f:3", "tvm.no_name"),
+            ("f:4", "tvm.contrib.no_contrib"),
+            ("f:8", "tvm.no_decorator"),
+            ("f:13", "tvm.te.no_te"),
+            ("f:13", "tvm.relay.nn.no_op"),
+            ("f:14", "tvm.nd.no_array"),
+            ("f:15", "tvm.contrib.graph_executor.GraphModule.no_method"),
+        ]
+    )
 
 
 def test_scan_keywords():

@@ -35,7 +35,9 @@ def test_convert():
 
 def test_array():
     a = container.Array([1, 2, 3])
-    assert a == [1, 2, 3] and a != [1, 2] and a[-1] == 3 and isinstance(a[1:], container.Array) and list(a[1:]) == [2, 3]
+    assert (
+        a == [1, 2, 3] and a != [1, 2] and a[-1] == 3 and isinstance(a[1:], container.Array) and list(a[1:]) == [2, 3]
+    )
     assert list(a + [4]) == [1, 2, 3, 4] and list([0] + a) == [0, 1, 2, 3] and tvm.ir.Array is container.Array
     with pytest.raises(TypeError):
         a[0] = 5
@@ -76,10 +78,26 @@ def test_nodes_by_name_and_json():
 # ---- devices
 
 
-@pytest.mark.parametrize("name, number", [("rocm", 10), ("vulkan", 7), ("metal", 8), ("opencl", 4), ("hexagon", 16), ("webgpu", 15), ("vpi", 9), ("ext_dev", 12)])
+@pytest.mark.parametrize(
+    "name, number",
+    [
+        ("rocm", 10),
+        ("vulkan", 7),
+        ("metal", 8),
+        ("opencl", 4),
+        ("hexagon", 16),
+        ("webgpu", 15),
+        ("vpi", 9),
+        ("ext_dev", 12),
+    ],
+)
 def test_devices_that_do_not_exist(name, number):
     dev = getattr(tvm, name)(1)
-    assert not dev.exist and (dev.device_type, dev.device_id, str(dev)) == (number, 1, f"{name}(1)") and dev == tvm.device(name, 1)
+    assert (
+        not dev.exist
+        and (dev.device_type, dev.device_id, str(dev)) == (number, 1, f"{name}(1)")
+        and dev == tvm.device(name, 1)
+    )
     with pytest.raises(NotImplementedError, match=name):
         tvm.nd.array(np.zeros(1), dev)
 
@@ -93,7 +111,11 @@ def test_properties_of_devices():
 
 def test_libinfo():
     info = tvm.support.libinfo()
-    assert info["USE_LLVM"] == ("ON" if tvm.runtime.enabled("llvm") else "OFF") and info["USE_VULKAN"] == "OFF" and all(isinstance(v, str) for v in info.values())
+    assert (
+        info["USE_LLVM"] == ("ON" if tvm.runtime.enabled("llvm") else "OFF")
+        and info["USE_VULKAN"] == "OFF"
+        and all(isinstance(v, str) for v in info.values())
+    )
 
 
 # ---- arrays
@@ -128,7 +150,9 @@ def test_diagnostic_errors():
         relay.transform.InferType()(tvm.IRModule.from_expr(relay.reshape(x, (7,))))
     with pytest.raises(tvm.error.DiagnosticError):
         tvm.parser.parse('#[version = "0.0.5"]\ndef @main(')
-    assert issubclass(tvm.error.DiagnosticError, tvm.TVMError) and issubclass(tvm.error.OpNotImplemented, NotImplementedError)
+    assert issubclass(tvm.error.DiagnosticError, tvm.TVMError) and issubclass(
+        tvm.error.OpNotImplemented, NotImplementedError
+    )
 
 
 # ---- functions by name, both ways
@@ -140,7 +164,9 @@ def test_compiled_functions_under_a_name_are_called_by_compiled_code(target):
     B = te.compute((n,), lambda i: A[i] * 3.0, name="B")
     inner = tvm.build(te.create_schedule(B.op), [A, B], target)
     tvm.register_func("test_tvm_runtime.inner", inner, override=True)
-    C = te.extern((n,), [A], lambda ins, outs: tir.call_packed("test_tvm_runtime.inner", ins[0], outs[0]), dtype="float32")
+    C = te.extern(
+        (n,), [A], lambda ins, outs: tir.call_packed("test_tvm_runtime.inner", ins[0], outs[0]), dtype="float32"
+    )
     outer = tvm.build(te.create_schedule(C.op), [A, C], target)
     a, c = tvm.nd.array(np.arange(n, dtype="float32")), tvm.nd.empty((n,))
     outer(a, c)

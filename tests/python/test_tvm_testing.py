@@ -22,13 +22,17 @@ def run_tests(tmp_path, text, *args, env=None):
     (tmp_path / "test_it.py").write_text(textwrap.dedent(text))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(env or {})}
     command = [sys.executable, "-m", "lathe.tvm", "-m", "pytest", "-rs", "-p", "no:cacheprovider", "test_it.py", *args]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     counts = {k: int(n) for n, k in re.findall(r"(\d+) (passed|failed|skipped|xfailed|xpassed|error)", done.stdout)}
     return counts, done.stdout + done.stderr
 
 
 def test_parameters_and_fixtures(tmp_path):
-    counts, out = run_tests(tmp_path, """
+    counts, out = run_tests(
+        tmp_path,
+        """
         import tvm, tvm.testing
         size = tvm.testing.parameter(1, 10)
         named = tvm.testing.parameter(by_dict={"small": [1], "large": [100]})
@@ -50,12 +54,15 @@ def test_parameters_and_fixtures(tmp_path):
         class TestClass:
             p, q = tvm.testing.parameters((1, 2), (3, 4))
             def test_pairs(self, p, q): assert p + 1 == q
-        """)
+        """,
+    )
     assert counts == {"passed": 4 + 3 + 6 + 1 + 2}, out
 
 
 def test_targets(tmp_path):
-    counts, out = run_tests(tmp_path, """
+    counts, out = run_tests(
+        tmp_path,
+        """
         import pytest, tvm, tvm.testing
         def test_each(target, dev): assert dev.exist and isinstance(tvm.target.Target(target), tvm.target.Target)
         @tvm.testing.parametrize_targets("c", "vulkan", "cuda -arch=sm_80")
@@ -74,16 +81,23 @@ def test_targets(tmp_path):
         def test_package(): assert False
         @pytest.mark.parametrize("x", [pytest.param(1, marks=tvm.testing.requires_rocm.marks())])
         def test_marked(x): assert False
-        """, env={"TVM_TEST_TARGETS": "c;vulkan"})
+        """,
+        env={"TVM_TEST_TARGETS": "c;vulkan"},
+    )
     assert counts == {"passed": 4, "skipped": 6, "xfailed": 1}, out
     assert "code for vulkan cannot be made here" in out and "no_such_package" in out
 
 
 def test_main_runs_the_file(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text("import lathe as tvm, lathe.testing\ndef test_a(target): assert target == 'c'\ndef test_b(): assert False\nif __name__ == '__main__': tvm.testing.main()\n")
+    path.write_text(
+        "import lathe as tvm, lathe.testing\ndef test_a(target): assert target == 'c'\ndef test_b(): assert False\n"
+        "if __name__ == '__main__': tvm.testing.main()\n"
+    )
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "TVM_TEST_TARGETS": "c"}
-    done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, str(path)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
 
 
@@ -107,8 +121,6 @@ def test_check_bool_expr_is_true():
     lathe.testing.check_bool_expr_is_true(x + y < 5, ranges, cond=x < 2)
     with pytest.raises(AssertionError, match="x, y"):
         lathe.testing.check_bool_expr_is_true(x + y < 8, ranges)
-
-
 
 
 COMPARE = """

@@ -31,7 +31,13 @@ def folder(tmp_path_factory):
     h = onnx.helper
     nodes = [h.make_node("Gemm", ["data", "w"], ["g"], transB=1), h.make_node("Relu", ["g"], ["out"])]
     value = h.make_tensor_value_info
-    graph = h.make_graph(nodes, "net", [value("data", 1, ["n", 5])], [value("out", 1, ["n", 3])], [onnx.numpy_helper.from_array(WEIGHT, "w")])
+    graph = h.make_graph(
+        nodes,
+        "net",
+        [value("data", 1, ["n", 5])],
+        [value("out", 1, ["n", 3])],
+        [onnx.numpy_helper.from_array(WEIGHT, "w")],
+    )
     onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), str(place / "net.onnx"))
     np.savez(place / "in.npz", data=DATA)
     return place
@@ -39,7 +45,15 @@ def folder(tmp_path_factory):
 
 def command(*args, cwd):
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    return subprocess.run([sys.executable, "-m", "lathe.driver.tvmc", *map(str, args)], cwd=cwd, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "lathe.driver.tvmc", *map(str, args)],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 # ---- in Python
@@ -48,30 +62,45 @@ def command(*args, cwd):
 def test_load_compile_run(folder, target, tmp_path):
     model = tvmc.load(folder / "net.onnx", shape_dict={"data": [2, 5]})
     package = tvmc.compile(model, target=target, package_path=tmp_path / "net.tar")
-    assert sorted(tarfile.open(tmp_path / "net.tar").getnames()) == ["mod.json", "mod.params", "mod.so"] and "dense" in package.graph
+    assert (
+        sorted(tarfile.open(tmp_path / "net.tar").getnames()) == ["mod.json", "mod.params", "mod.so"]
+        and "dense" in package.graph
+    )
     result = tvmc.run(package, device="cpu", inputs={"data": DATA})
     tvm.testing.assert_allclose(result.get_output("output_0"), WANT, rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match="output_0"):
         result.get_output("output_7")
     with pytest.raises(ValueError, match="benchmark"):
         result.format_times()
-    timed = tvmc.run(tvmc.TVMCPackage(tmp_path / "net.tar"), "cpu", fill_mode="ones", benchmark=True, repeat=3, number=2)
+    timed = tvmc.run(
+        tvmc.TVMCPackage(tmp_path / "net.tar"), "cpu", fill_mode="ones", benchmark=True, repeat=3, number=2
+    )
     assert len(timed.times.results) == 3 and "mean (ms)" in timed.format_times()
-    tvm.testing.assert_allclose(timed.outputs["output_0"], np.maximum(np.ones((2, 5)) @ WEIGHT.T, 0), rtol=1e-5, atol=1e-6)
+    tvm.testing.assert_allclose(
+        timed.outputs["output_0"], np.maximum(np.ones((2, 5)) @ WEIGHT.T, 0), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_open_sizes_are_to_be_given(folder):
     package = tvmc.compile(tvmc.load(folder / "net.onnx"), target="c")
     with pytest.raises(ValueError, match="'data'.*size is open"):
         tvmc.run(package, "cpu")
-    tvm.testing.assert_allclose(tvmc.run(package, "cpu", inputs={"data": DATA}).outputs["output_0"], WANT, rtol=1e-5, atol=1e-6)
+    tvm.testing.assert_allclose(
+        tvmc.run(package, "cpu", inputs={"data": DATA}).outputs["output_0"], WANT, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_objects_in_the_package(folder, tmp_path):
     model = tvmc.load(folder / "net.onnx", shape_dict={"data": [2, 5]})
     package = tvmc.compile(model, "c", package_path=tmp_path / "x.tar", output_format="tar", dump_code="c,relay")
-    assert package.lib_name == "mod.tar" and "nn.dense" in (tmp_path / "x.tar.relay").read_text() and "float" in (tmp_path / "x.tar.c").read_text()
-    tvm.testing.assert_allclose(tvmc.run(package, "cpu", inputs={"data": DATA}).outputs["output_0"], WANT, rtol=1e-5, atol=1e-6)
+    assert (
+        package.lib_name == "mod.tar"
+        and "nn.dense" in (tmp_path / "x.tar.relay").read_text()
+        and "float" in (tmp_path / "x.tar.c").read_text()
+    )
+    tvm.testing.assert_allclose(
+        tvmc.run(package, "cpu", inputs={"data": DATA}).outputs["output_0"], WANT, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_model_is_saved_and_read_again(folder, tmp_path):
@@ -109,7 +138,11 @@ def test_layouts_and_precision():
 
 def test_what_is_refused(folder, tmp_path):
     model = tvmc.load(folder / "net.onnx")
-    for kwargs, said in (({"tuning_records": "x.json"}, "tuning_records"), ({"output_format": "mlf"}, "mlf"), ({"no_such": 1}, "no_such")):
+    for kwargs, said in (
+        ({"tuning_records": "x.json"}, "tuning_records"),
+        ({"output_format": "mlf"}, "mlf"),
+        ({"no_such": 1}, "no_such"),
+    ):
         with pytest.raises(NotImplementedError, match=said):
             tvmc.compile(model, "c", **kwargs)
     with pytest.raises(NotImplementedError, match="one target"):
@@ -135,32 +168,72 @@ def test_what_is_refused(folder, tmp_path):
 
 
 def test_fill_modes():
-    assert (runner.generate_tensor_data((2, 3), "int8", "zeros") == 0).all() and (runner.generate_tensor_data((2,), "float16", "ones") == 1).all()
+    assert (runner.generate_tensor_data((2, 3), "int8", "zeros") == 0).all() and (
+        runner.generate_tensor_data((2,), "float16", "ones") == 1
+    ).all()
     f, i, b = (runner.generate_tensor_data((500,), t, "random") for t in ("float32", "int64", "bool"))
-    assert f.dtype == "float32" and -1 <= f.min() < f.max() < 1 and 0 <= i.min() < i.max() < 128 and set(b) == {True, False}
+    assert (
+        f.dtype == "float32"
+        and -1 <= f.min() < f.max() < 1
+        and 0 <= i.min() < i.max() < 128
+        and set(b) == {True, False}
+    )
     with pytest.raises(ValueError, match="fill_mode"):
         runner.generate_tensor_data((1,), "int8", "twos")
 
 
 def test_texts():
-    assert program.parse_shape_string("data:[1,3,-1] b.0: [2]") == {"data": [1, 3, -1], "b.0": [2]} and program.parse_shape_string("x:[]") == {"x": []}
+    assert program.parse_shape_string("data:[1,3,-1] b.0: [2]") == {
+        "data": [1, 3, -1],
+        "b.0": [2],
+    } and program.parse_shape_string("x:[]") == {"x": []}
     for bad in ("data", "data:[a]", "data:[1] more"):
         with pytest.raises(ValueError, match="shapes are written"):
             program.parse_shape_string(bad)
-    assert compiler.parse_configs(["relay.FuseOps.max_depth=3", "tir.disable_vectorize=1"]) == {"relay.FuseOps.max_depth": 3, "tir.disable_vectorize": True}
+    assert compiler.parse_configs(["relay.FuseOps.max_depth=3", "tir.disable_vectorize=1"]) == {
+        "relay.FuseOps.max_depth": 3,
+        "tir.disable_vectorize": True,
+    }
     with pytest.raises(ValueError, match="type int"):
         compiler.parse_configs(["relay.FuseOps.max_depth=deep"])
-    assert compiler.target_text("llvm", {"llvm": {"mcpu": "x"}, "c": {"y": 1}}) == "llvm -mcpu=x" and compiler.target_text("llvm -mattr=+a,+b") == "llvm -mattr=+a,+b"
+    assert (
+        compiler.target_text("llvm", {"llvm": {"mcpu": "x"}, "c": {"y": 1}}) == "llvm -mcpu=x"
+        and compiler.target_text("llvm -mattr=+a,+b") == "llvm -mattr=+a,+b"
+    )
 
 
 # ---- the program
 
 
 def test_the_program(folder, tmp_path):
-    done = command("compile", folder / "net.onnx", "--target", "c", "-o", tmp_path / "net.tar", "--input-shapes", "data:[2,5]", "--pass-config",
-                   "relay.FuseOps.max_depth=1", "--disabled-pass", "FoldScaleAxis", cwd=tmp_path)
+    done = command(
+        "compile",
+        folder / "net.onnx",
+        "--target",
+        "c",
+        "-o",
+        tmp_path / "net.tar",
+        "--input-shapes",
+        "data:[2,5]",
+        "--pass-config",
+        "relay.FuseOps.max_depth=1",
+        "--disabled-pass",
+        "FoldScaleAxis",
+        cwd=tmp_path,
+    )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    done = command("run", tmp_path / "net.tar", "-i", folder / "in.npz", "-o", tmp_path / "out.npz", "--print-top", "2", "--print-time", cwd=tmp_path)
+    done = command(
+        "run",
+        tmp_path / "net.tar",
+        "-i",
+        folder / "in.npz",
+        "-o",
+        tmp_path / "out.npz",
+        "--print-top",
+        "2",
+        "--print-time",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0 and "mean (ms)" in done.stdout, done.stderr
     tvm.testing.assert_allclose(np.load(tmp_path / "out.npz")["output_0"], WANT, rtol=1e-5, atol=1e-6)
     assert str(np.argsort(-WANT, axis=-1, kind="stable")[:, :2]) in done.stdout
@@ -175,7 +248,11 @@ def test_wrong_command_lines(folder, tmp_path):
         (["run", "none.tar"], 1, "none.tar"),
         (["compile", "none.onnx", "--target", "c"], 1, "no file 'none.onnx'"),
         (["compile", str(folder / "net.onnx"), "--target", "c", "--what"], 2, "--what"),
-        (["compile", str(folder / "net.onnx"), "--target", "llvm", "--target-llvm-mcpu", "no-such-cpu"], 1, "no-such-cpu"),
+        (
+            ["compile", str(folder / "net.onnx"), "--target", "llvm", "--target-llvm-mcpu", "no-such-cpu"],
+            1,
+            "no-such-cpu",
+        ),
         ([], 2, ""),
     ):
         done = command(*args, cwd=tmp_path)

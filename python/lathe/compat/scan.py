@@ -1,8 +1,8 @@
 """What a program uses of TVM that Lathe does not have, found by reading its syntax.
 
-Names that imports bind to modules are followed through attributes (`relay.op.nn.foo`) as far as modules and classes go;
-keywords of calls are held against the signature of what is called.  What hangs on values at run time cannot be seen, nor
-can the words inside of TVMScript functions, which the script parser knows."""
+Names that imports bind to modules are followed through attributes (`relay.op.nn.foo`) as far as modules and classes
+go; keywords of calls are held against the signature of what is called.  What hangs on values at run time cannot be
+seen, nor can the words inside of TVMScript functions, which the script parser knows."""
 
 from __future__ import annotations
 
@@ -140,7 +140,9 @@ class _Scanner:
             elif isinstance(node, ast.Call):
                 dotted = self._dotted(node.func)
                 if dotted:
-                    out += [Missing(f"{path}:{node.lineno}", f"{dotted}({k}=…)") for k in _unknown_keywords(dotted, node)]
+                    out += [
+                        Missing(f"{path}:{node.lineno}", f"{dotted}({k}=…)") for k in _unknown_keywords(dotted, node)
+                    ]
         return out
 
 

@@ -4,8 +4,8 @@
 >>> import tvm
 >>> from tvm.contrib import graph_executor
 
-Every module `tvm.X` is the module `lathe.X`, the same object.  A module that Lathe does not have is not found; nothing of
-another TVM that may be installed is mixed in."""
+Every module `tvm.X` is the module `lathe.X`, the same object.  A module that Lathe does not have is not found;
+nothing of another TVM that may be installed is mixed in."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ class _Loader(importlib.abc.Loader):
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds tvm and everything below it in Lathe."""
 
-    def find_spec(self, fullname: str, path: Optional[Sequence[str]], target: Any = None) -> Optional[importlib.machinery.ModuleSpec]:
+    def find_spec(
+        self, fullname: str, path: Optional[Sequence[str]], target: Any = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
         """The place of a module of tvm; None for other names."""
         if fullname != "tvm" and not fullname.startswith("tvm."):
             return None
         name = lathe_name(fullname)
         if importlib.util.find_spec(name) is None:
-            raise ModuleNotFoundError(f"Lathe stands in for TVM and has no module '{fullname}' (it would be {name})", name=fullname)
+            raise ModuleNotFoundError(
+                f"Lathe stands in for TVM and has no module '{fullname}' (it would be {name})", name=fullname
+            )
         return importlib.machinery.ModuleSpec(fullname, _Loader())
 
 
@@ -52,7 +56,9 @@ def install() -> None:
     found = sys.modules.get("tvm")
     if found is not None and found is not lathe:
         where = getattr(found, "__file__", None) or "memory"
-        raise ImportError(f"another tvm is imported already (from {where}); import lathe.compat.tvm before the first `import tvm`")
+        raise ImportError(
+            f"another tvm is imported already (from {where}); import lathe.compat.tvm before the first `import tvm`"
+        )
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 

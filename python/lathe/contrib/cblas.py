@@ -1,7 +1,7 @@
 """Products of matrices as calls of an extern function.
 
-The functions are Python's: numpy's matmul, which is the gemm of the BLAS that numpy was built with.  Code that uses them
-runs in Python programs only; relay.nn.dense and te.compute give products that are compiled."""
+The functions are Python's: numpy's matmul, which is the gemm of the BLAS that numpy was built with.  Code that uses
+them runs in Python programs only; relay.nn.dense and te.compute give products that are compiled."""
 
 from __future__ import annotations
 
@@ -31,9 +31,14 @@ def _extern(name: str, lhs: Any, rhs: Any, transa: bool, transb: bool, kwargs: A
         raise error.ShapeError(f"cblas: matrices of {len(lhs.shape)} and {len(rhs.shape)} dimensions do not fit")
     shape = (*batch, lhs.shape[-1 if transa else -2], rhs.shape[-2 if transb else -1])
     return te.extern(
-        shape, [lhs, rhs],
-        lambda ins, outs: tir.call_packed(f"tvm.contrib.cblas.{name}", ins[0], ins[1], outs[0], int(transa), int(transb)),
-        name="C", dtype=lhs.dtype, **kwargs,
+        shape,
+        [lhs, rhs],
+        lambda ins, outs: tir.call_packed(
+            f"tvm.contrib.cblas.{name}", ins[0], ins[1], outs[0], int(transa), int(transb)
+        ),
+        name="C",
+        dtype=lhs.dtype,
+        **kwargs,
     )
 
 
@@ -42,6 +47,8 @@ def matmul(lhs: Any, rhs: Any, transa: bool = False, transb: bool = False, **kwa
     return _extern("matmul", lhs, rhs, transa, transb, kwargs)
 
 
-def batch_matmul(lhs: Any, rhs: Any, transa: bool = False, transb: bool = False, iterative: bool = False, **kwargs: Any) -> Any:
+def batch_matmul(
+    lhs: Any, rhs: Any, transa: bool = False, transb: bool = False, iterative: bool = False, **kwargs: Any
+) -> Any:
     """A tensor: the products of two stacks of matrices."""
     return _extern("batch_matmul_iterative" if iterative else "batch_matmul", lhs, rhs, transa, transb, kwargs)

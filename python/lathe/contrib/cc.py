@@ -43,9 +43,12 @@ def create_staticlib(output: str, inputs: Union[str, Sequence[str]], ar: Optiona
 
 
 def cross_compiler(
-    compile_func: Union[str, Callable[..., None]], options: Optional[Sequence[str]] = None, output_format: str = "so", **_more: Any
+    compile_func: Union[str, Callable[..., None]],
+    options: Optional[Sequence[str]] = None,
+    output_format: str = "so",
 ) -> Callable[..., None]:
-    """A function like create_shared for another compiler: its name, or a function such as create_shared; for fcompile."""
+    """A function like create_shared for another compiler: its name, or a function such as create_shared; for
+    fcompile."""
     fixed = list(options or [])
 
     def compile_with(output: str, objects: Union[str, Sequence[str]], options: Optional[Sequence[str]] = None) -> None:

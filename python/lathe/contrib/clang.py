@@ -22,11 +22,18 @@ def find_clang(required: bool = True) -> List[str]:
             if os.access(path, os.X_OK):
                 found.setdefault(name, path)
     if required and not found:
-        raise error.UnsupportedError("clang was not found among the programs of PATH; install it, or give the code as LLVM IR")
+        raise error.UnsupportedError(
+            "clang was not found among the programs of PATH; install it, or give the code as LLVM IR"
+        )
     return [found[n] for n in sorted(found, key=lambda n: -int(n.partition("-")[2] or 10**6))]
 
 
-def create_llvm(inputs: Union[str, Sequence[str]], output: Optional[str] = None, options: Optional[Sequence[str]] = None, cc: Optional[str] = None) -> str:
+def create_llvm(
+    inputs: Union[str, Sequence[str]],
+    output: Optional[str] = None,
+    options: Optional[Sequence[str]] = None,
+    cc: Optional[str] = None,
+) -> str:
     """The LLVM IR of C code, as text: inputs is the code itself or paths of files; output is a path for it as well."""
     compiler = cc or find_clang()[0]
     if not shutil.which(compiler):
@@ -43,7 +50,12 @@ def create_llvm(inputs: Union[str, Sequence[str]], output: Optional[str] = None,
     if len(files) != 1:
         raise error.UnsupportedError(f"create_llvm: one source at a time, {len(files)} were given")
     where = output or temp.relpath("output.ll")
-    done = subprocess.run([compiler, "-S", "-emit-llvm", *(options or ["-O3"]), files[0], "-o", where], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [compiler, "-S", "-emit-llvm", *(options or ["-O3"]), files[0], "-o", where],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise error.LatheError(f"{compiler} could not compile the code:\n{done.stderr}")
     with open(where, encoding="utf-8") as f:

@@ -23,7 +23,9 @@ def download(url: str, path: Any, overwrite: bool = False, size_compare: bool = 
         return
     parts = urllib.parse.urlsplit(str(url))
     if parts.scheme != "file":
-        raise error.UnsupportedError(f"download: Lathe uses no network; fetch {url} by other means and put it at {where}")
+        raise error.UnsupportedError(
+            f"download: Lathe uses no network; fetch {url} by other means and put it at {where}"
+        )
     source = urllib.request.url2pathname(parts.path)
     if not os.path.isfile(source):
         raise error.IOError(f"download: there is no file {source}")

@@ -23,7 +23,9 @@ def find_cuda_path() -> str:
         return os.path.realpath(os.path.join(os.path.dirname(program), ".."))
     if os.path.exists("/usr/local/cuda/bin/nvcc"):
         return "/usr/local/cuda"
-    raise error.UnsupportedError("the CUDA toolkit was not found: there is no nvcc in PATH, no /usr/local/cuda, and CUDA_PATH is not set")
+    raise error.UnsupportedError(
+        "the CUDA toolkit was not found: there is no nvcc in PATH, no /usr/local/cuda, and CUDA_PATH is not set"
+    )
 
 
 def _nvcc() -> str:
@@ -44,7 +46,11 @@ def get_cuda_version(cuda_path: Optional[str] = None) -> Tuple[int, ...]:
 
 
 def compile_cuda(
-    code: str, target_format: str = "ptx", arch: Union[None, str, Sequence[str]] = None, options: Any = None, path_target: Optional[str] = None
+    code: str,
+    target_format: str = "ptx",
+    arch: Union[None, str, Sequence[str]] = None,
+    options: Any = None,
+    path_target: Optional[str] = None,
 ) -> bytearray:
     """CUDA C compiled by nvcc to ptx, cubin or fatbin."""
     if target_format not in ("ptx", "cubin", "fatbin"):
@@ -53,9 +59,18 @@ def compile_cuda(
     source, result = temp.relpath("my_kernel.cu"), path_target or temp.relpath(f"my_kernel.{target_format}")
     with open(source, "w", encoding="utf-8") as f:
         f.write(code)
-    flags: List[str] = [f"-arch={arch or 'sm_' + ''.join(get_target_compute_version().split('.'))}"] if not isinstance(arch, (list, tuple)) else list(arch)
+    flags: List[str] = (
+        [f"-arch={arch or 'sm_' + ''.join(get_target_compute_version().split('.'))}"]
+        if not isinstance(arch, (list, tuple))
+        else list(arch)
+    )
     flags += [options] if isinstance(options, str) else list(options or [])
-    done = subprocess.run([_nvcc(), f"--{target_format}", "-O3", *flags, "-o", result, source], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [_nvcc(), f"--{target_format}", "-O3", *flags, "-o", result, source],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise error.LatheError(f"nvcc could not compile the code:\n{done.stdout}{done.stderr}")
     with open(result, "rb") as f:
@@ -80,11 +95,13 @@ def get_target_compute_version(target: Any = None) -> str:
         return f"{int(arch[1]) // 10}.{int(arch[1]) % 10}"
     if cuda(0).exist and cuda(0).compute_version:
         return cuda(0).compute_version
-    raise error.UnsupportedError("the compute capability is not known: give -arch=sm_XX in the target; there is no CUDA device here to ask")
+    raise error.UnsupportedError(
+        "the compute capability is not known: give -arch=sm_XX in the target; there is no CUDA device here to ask"
+    )
 
 
 def parse_compute_version(compute_version: str) -> Tuple[int, int]:
-    """"8.6" as (8, 6)."""
+    """ "8.6" as (8, 6)."""
     major, _, minor = str(compute_version).partition(".")
     try:
         return int(major), int(minor or 0)

@@ -50,8 +50,8 @@ class Cache:
 
 
 def memoize(key: str, save_at_exit: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: what the function gives is kept in a file under the key, by its arguments and by the values that it closes
-    over.  The file is written after each new result, or once when the program ends."""
+    """Decorator: what the function gives is kept in a file under the key, by its arguments and by the values that it
+    closes over.  The file is written after each new result, or once when the program ends."""
 
     def decorate(func: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(func)

@@ -4,7 +4,8 @@
 >>> pool.submit(math.sqrt, 2.0).result()
 
 Functions and arguments travel by pickle, so a function must be one of a module; with the package cloudpickle installed,
-functions of the main program and lambdas travel too.  A worker that runs past its limit is ended and a new one started."""
+functions of the main program and lambdas travel too.  A worker that runs past its limit is ended and a new one started.
+"""
 
 from __future__ import annotations
 
@@ -50,17 +51,28 @@ def _pickled(work: Any) -> bytes:
     name = getattr(fn, "__qualname__", repr(fn))
     way_out = "put it into a module, or install the package cloudpickle"
     if getattr(fn, "__module__", None) == "__main__":
-        raise error.ArgumentError(f"the function {name} of the main program cannot travel to another process; {way_out}")
+        raise error.ArgumentError(
+            f"the function {name} of the main program cannot travel to another process; {way_out}"
+        )
     try:
         return pickle.dumps(work)
     except Exception as e:  # pylint: disable=broad-except
-        raise error.ArgumentError(f"the function {name} or an argument cannot travel to another process ({e}); {way_out}") from None
+        raise error.ArgumentError(
+            f"the function {name} or an argument cannot travel to another process ({e}); {way_out}"
+        ) from None
 
 
 class PopenWorker:
     """A process that runs one function at a time: send, then recv."""
 
-    def __init__(self, initializer: Optional[Callable[..., Any]] = None, initargs: Any = (), maximum_uses: Optional[int] = None, stdout: Any = None, stderr: Any = None):
+    def __init__(
+        self,
+        initializer: Optional[Callable[..., Any]] = None,
+        initargs: Any = (),
+        maximum_uses: Optional[int] = None,
+        stdout: Any = None,
+        stderr: Any = None,
+    ):
         if maximum_uses is not None and maximum_uses < 1:
             raise error.ArgumentError(f"maximum_uses is at least 1, not {maximum_uses}")
         self._initializer, self._initargs, self._maximum_uses = initializer, tuple(initargs), maximum_uses
@@ -76,7 +88,9 @@ class PopenWorker:
         theirs_in, self._writer = os.pipe()
         self._reader, theirs_out = os.pipe()
         command = [sys.executable, popen_worker.__file__, str(theirs_in), str(theirs_out)]
-        self._process = subprocess.Popen(command, pass_fds=(theirs_in, theirs_out), stdout=self._stdout, stderr=self._stderr)
+        self._process = subprocess.Popen(
+            command, pass_fds=(theirs_in, theirs_out), stdout=self._stdout, stderr=self._stderr
+        )
         os.close(theirs_in)
         os.close(theirs_out)
         self._uses = 0
@@ -108,7 +122,8 @@ class PopenWorker:
                 pass
 
     def send(self, fn: Callable[..., Any], args: Any = (), kwargs: Any = None, timeout: Optional[float] = None) -> None:
-        """Starts fn(*args, **kwargs) in the process; recv gives what came of it, or TimeoutError after timeout seconds."""
+        """Starts fn(*args, **kwargs) in the process; recv gives what came of it, or TimeoutError after timeout
+        seconds."""
         work = _pickled((fn, tuple(args), dict(kwargs or {})))
         if self._process is not None and (not self.is_alive() or self._uses == self._maximum_uses):
             self.kill()
@@ -128,7 +143,9 @@ class PopenWorker:
         return self._result(self._until)
 
     def _result(self, until: Optional[float]) -> Any:
-        ready, _, _ = select.select([self._reader], [], [], None if until is None else max(0.0, until - time.monotonic()))
+        ready, _, _ = select.select(
+            [self._reader], [], [], None if until is None else max(0.0, until - time.monotonic())
+        )
         if not ready:
             self.kill()
             raise TimeoutError("the function ran past its time limit; its process was ended")
@@ -157,7 +174,11 @@ class PopenPoolExecutor:
     ):
         workers = max_workers or os.cpu_count() or 1
         self._make = lambda: PopenWorker(initializer, initargs, maximum_process_uses, stdout, stderr)
-        self._timeout, self._idle, self._lock = timeout, [], threading.Lock()  # type: Optional[float], List[PopenWorker], Any
+        self._timeout, self._idle, self._lock = (
+            timeout,
+            [],
+            threading.Lock(),
+        )  # type: Optional[float], List[PopenWorker], Any
         self._threads = concurrent.futures.ThreadPoolExecutor(max_workers=workers)
 
     def __del__(self) -> None:

@@ -1,5 +1,5 @@
-"""The program of a worker process: `python popen_worker.py READ WRITE` reads work from one descriptor and writes what came of
-it to the other.  It imports nothing of Lathe by itself; what the work needs comes with it."""
+"""The program of a worker process: `python popen_worker.py READ WRITE` reads work from one descriptor and writes what
+came of it to the other.  It imports nothing of Lathe by itself; what the work needs comes with it."""
 
 import os
 import pickle
@@ -35,7 +35,9 @@ def _answer(status: str, value: Any) -> bytes:
     try:
         return pickle.dumps((status, value))
     except Exception as e:  # pylint: disable=broad-except
-        return pickle.dumps(("failed", RuntimeError(f"{type(value).__name__} cannot be sent back: {e}; it is {value!r}")))
+        return pickle.dumps(
+            ("failed", RuntimeError(f"{type(value).__name__} cannot be sent back: {e}; it is {value!r}"))
+        )
 
 
 def main() -> None:

@@ -38,7 +38,9 @@ def _extern(name: str, size: Any, dtype: str, a: Any, b: Any) -> Any:
     from .. import te, tir
 
     shape = tuple(size) if isinstance(size, (list, tuple)) else (size,)
-    return te.extern(shape, [], lambda _ins, outs: tir.call_packed(f"tvm.contrib.random.{name}", a, b, outs[0]), dtype=dtype)
+    return te.extern(
+        shape, [], lambda _ins, outs: tir.call_packed(f"tvm.contrib.random.{name}", a, b, outs[0]), dtype=dtype
+    )
 
 
 def randint(low: int, high: int, size: Any, dtype: str = "int32") -> Any:

@@ -45,7 +45,9 @@ class CSRNDArray:
     asnumpy = numpy
 
 
-def array(source_array: Any, device: Optional[Device] = None, shape: Optional[Tuple[int, int]] = None, stype: str = "csr") -> CSRNDArray:
+def array(
+    source_array: Any, device: Optional[Device] = None, shape: Optional[Tuple[int, int]] = None, stype: str = "csr"
+) -> CSRNDArray:
     """A matrix by rows."""
     if stype != "csr":
         raise error.UnsupportedError(f"sparse.array: there is no storage '{stype}', only csr")
@@ -66,10 +68,14 @@ class CSRPlaceholderOp:
         self.indptr = te.placeholder((self.shape[0] + 1,), dtype="int32", name=name + "_indptr")
 
 
-def placeholder(shape: Any, nonzeros: Any = None, dtype: Optional[str] = None, name: str = "placeholder", stype: str = "csr") -> CSRPlaceholderOp:
+def placeholder(
+    shape: Any, nonzeros: Any = None, dtype: Optional[str] = None, name: str = "placeholder", stype: str = "csr"
+) -> CSRPlaceholderOp:
     """A matrix by rows to be given later."""
     if stype != "csr":
         raise error.UnsupportedError(f"sparse.placeholder: there is no storage '{stype}', only csr")
     if nonzeros is None:
-        raise error.ArgumentError("sparse.placeholder: nonzeros, the number of elements that are not 0, must be given; it may be a te.var")
+        raise error.ArgumentError(
+            "sparse.placeholder: nonzeros, the number of elements that are not 0, must be given; it may be a te.var"
+        )
     return CSRPlaceholderOp(shape, nonzeros, dtype or "float32", name)

@@ -77,7 +77,8 @@ def filelock(path: str) -> FileLock:
 
 def is_source_path(path: Any) -> bool:
     """Is it the path of a source file, rather than source?"""
-    return isinstance(path, (str, os.PathLike)) and "\n" not in str(path) and os.path.splitext(str(path))[1] in (".c", ".cc", ".cpp", ".cu", ".cl", ".h")
+    ends = (".c", ".cc", ".cpp", ".cu", ".cl", ".h")
+    return isinstance(path, (str, os.PathLike)) and "\n" not in str(path) and str(path).endswith(ends)
 
 
 def which(exec_name: str) -> Optional[str]:

@@ -10,6 +10,7 @@ from ..relay.ty import FuncType, TensorType, TupleType, Type
 from ..tir.expr import PrimExpr
 
 __all__ = [
-    "Array", "FuncType", "GlobalVar", "IRModule", "Map", "Op", "PrimExpr", "Range", "RelayExpr", "TensorType", "TupleType", "Type",
-    "assert_structural_equal", "instrument", "load_json", "make_node", "save_json", "structural_equal", "structural_hash", "transform",
+    "Array", "FuncType", "GlobalVar", "IRModule", "Map", "Op", "PrimExpr", "Range", "RelayExpr", "TensorType",
+    "TupleType", "Type", "assert_structural_equal", "instrument", "load_json", "make_node", "save_json",
+    "structural_equal", "structural_hash", "transform",
 ]

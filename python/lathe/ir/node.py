@@ -13,7 +13,13 @@ from . import base
 from .module import IRModule
 
 #: Where classes of each prefix are; a name without one is looked for in all.
-_HOMES: Dict[str, Sequence[Any]] = {"tir": (tir,), "relay": (relay,), "te": (te,), "arith": (arith,), "": (tir, base, relay, te)}
+_HOMES: Dict[str, Sequence[Any]] = {
+    "tir": (tir,),
+    "relay": (relay,),
+    "te": (te,),
+    "arith": (arith,),
+    "": (tir, base, relay, te),
+}
 
 
 def make_node(type_key: str, **kwargs: Any) -> Any:

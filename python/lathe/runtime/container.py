@@ -1,7 +1,7 @@
 """Containers under TVM's names.
 
-Lists and dictionaries that the compiler gives are Python's own; these classes are for programs that make containers, or ask
-for their kind.  Each is the Python type that it is like, so it goes wherever that goes."""
+Lists and dictionaries that the compiler gives are Python's own; these classes are for programs that make containers,
+or ask for their kind.  Each is the Python type that it is like, so it goes wherever that goes."""
 
 from __future__ import annotations
 

@@ -9,16 +9,21 @@ from .. import error
 
 
 _GPU_PROPERTIES = (
-    "api_version", "compute_version", "driver_version", "l2_cache_size_bytes", "max_clock_rate", "max_shared_memory_per_block", "max_thread_dimensions",
-    "max_threads_per_block", "multi_processor_count", "texture_spatial_limit", "warp_size",
+    "api_version", "compute_version", "driver_version", "l2_cache_size_bytes", "max_clock_rate",
+    "max_shared_memory_per_block", "max_thread_dimensions", "max_threads_per_block", "multi_processor_count",
+    "texture_spatial_limit", "warp_size",
 )
 
 
 class Device:
     """A device that memory lives on: lathe.cpu(0), lathe.cuda(0)."""
 
-    kDLCPU, kDLCUDA, kDLCUDAHost, kDLOpenCL, kDLVulkan, kDLMetal, kDLVPI, kDLROCM, kDLExtDev, kDLWebGPU, kDLHexagon = 1, 2, 3, 4, 7, 8, 9, 10, 12, 15, 16
-    _names = {1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "metal", 9: "vpi", 10: "rocm", 12: "ext_dev", 15: "webgpu", 16: "hexagon"}
+    kDLCPU, kDLCUDA, kDLCUDAHost, kDLOpenCL, kDLVulkan, kDLMetal, kDLVPI = 1, 2, 3, 4, 7, 8, 9
+    kDLROCM, kDLExtDev, kDLWebGPU, kDLHexagon = 10, 12, 15, 16
+    _names = {
+        1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "metal", 9: "vpi",
+        10: "rocm", 12: "ext_dev", 15: "webgpu", 16: "hexagon",
+    }
     _types = {
         **{name: number for number, name in _names.items()},
         **{"llvm": 1, "c": 1, "stackvm": 1, "gpu": 2, "nvptx": 2, "cl": 4, "mtl": 8},

@@ -1,7 +1,8 @@
 """Files of compiled code that the system's linker takes part in.
 
-The compiler writes shared libraries, objects and source by itself.  Archives (.tar), which hold objects, and files that a
-function of the caller's makes of an object (fcompile) are made here, and such files are linked again when they are loaded."""
+The compiler writes shared libraries, objects and source by itself.  Archives (.tar), which hold objects, and files
+that a function of the caller's makes of an object (fcompile) are made here, and such files are linked again when they
+are loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from .. import error
 
 
-def export(write: Callable[[str], None], file_name: Any, fcompile: Any, workspace_dir: Any, options: Dict[str, Any]) -> str:
+def export(
+    write: Callable[[str], None], file_name: Any, fcompile: Any, workspace_dir: Any, options: Dict[str, Any]
+) -> str:
     """Writes a file of compiled code; write(path) is how the compiler does it."""
     from ..contrib import cc, tar
 
@@ -29,7 +32,9 @@ def export(write: Callable[[str], None], file_name: Any, fcompile: Any, workspac
     try:
         inspect.signature(fcompile).bind(path, [path], **options)
     except TypeError as e:
-        raise error.ArgumentError(f"export_library: {getattr(fcompile, '__name__', 'fcompile')} does not take what is given: {e}") from None
+        raise error.ArgumentError(
+            f"export_library: {getattr(fcompile, '__name__', 'fcompile')} does not take what is given: {e}"
+        ) from None
     with _folder(workspace_dir) as folder:
         write(os.path.join(folder, "lib0.o"))
         fcompile(path, [os.path.join(folder, n) for n in sorted(os.listdir(folder)) if n.endswith(".o")], **options)
@@ -52,8 +57,8 @@ class _folder:  # noqa: N801  (used as a function)
 
 
 def linked(path: str) -> Tuple[str, Optional["tempfile.TemporaryDirectory[str]"]]:
-    """The shared library for a path: itself, or one made of an object or of an archive of objects, and the folder that it
-    lies in then."""
+    """The shared library for a path: itself, or one made of an object or of an archive of objects, and the folder
+    that it lies in then."""
     from ..contrib import cc
 
     if not path.endswith((".o", ".tar")) or not os.path.exists(path):

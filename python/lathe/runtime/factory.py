@@ -29,7 +29,10 @@ class ExecutorInstance:
 
     get_function = __getitem__
 
-    def time_evaluator(self, func_name: str = "run", dev: Device = cpu(0), number: int = 10, repeat: int = 1, min_repeat_ms: int = 0, **kwargs: Any) -> Any:
+    def time_evaluator(
+        self, func_name: str = "run", dev: Device = cpu(0), number: int = 10, repeat: int = 1, min_repeat_ms: int = 0,
+        **kwargs: Any,
+    ) -> Any:
         """A function that measures runs; see GraphModule.benchmark."""
         return GraphModule(self).time_evaluator(func_name, dev, number, repeat, min_repeat_ms, **kwargs)
 

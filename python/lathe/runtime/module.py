@@ -208,10 +208,13 @@ class Module:
 
     def export_library(self, file_name: Any, *, fcompile: Any = None, fpack_imports: Any = None, workspace_dir: Any = None, **kwargs: Any) -> str:
         """Writes a shared library (.so), an object (.o), an archive with the object (.tar) or source (.c, .ll, .s);
-        libraries, objects and archives are loaded again with lathe.runtime.load_module.  fcompile(path, objects, **kwargs)
-        makes the file of the object, such as lathe.contrib.cc.create_shared does, which is meant where cc or options are given."""
+        libraries, objects and archives are loaded again with lathe.runtime.load_module.  fcompile(path, objects,
+        **kwargs) makes the file of the object, such as lathe.contrib.cc.create_shared does, which is meant where cc
+        or options are given."""
         if fpack_imports is not None:
-            raise error.UnsupportedError("export_library: fpack_imports is not supported; code for devices is part of the library")
+            raise error.UnsupportedError(
+                "export_library: fpack_imports is not supported; code for devices is part of the library"
+            )
         return export(lambda path: call("built_export", self._built, path), file_name, fcompile, workspace_dir, kwargs)
 
     def save(self, file_name: Any, fmt: str = "") -> None:
@@ -273,7 +276,8 @@ def _restore(data: bytes) -> Module:
 
 
 def load_module(path: Any, fmt: str = "") -> Any:
-    """What a shared library, an object or an archive that export_library wrote holds: functions, or a compiled model."""
+    """What a shared library, an object or an archive that export_library wrote holds: functions, or a compiled
+    model."""
     path = os.path.abspath(os.fspath(path))
     loaded = _LoadedModule(path)
     pointer, err = ctypes.c_void_p(), RtError()

@@ -20,8 +20,9 @@ class ObjectGeneric:
 
 
 def convert(value: Any) -> Any:
-    """A number as a constant (int as int32, or int64 if it does not fit; float as float32), text as a String, lists and
-    tuples as an Array, dictionaries as a Map, their elements alike; functions and values of the compiler stay as they are."""
+    """A number as a constant (int as int32, or int64 if it does not fit; float as float32), text as a String, lists
+    and tuples as an Array, dictionaries as a Map, their elements alike; functions and values of the compiler stay as
+    they are."""
     if value is None or isinstance(value, (Object, NDArray, Device, DataType, ADT, Array, Map, ShapeTuple, String)):
         return value
     if isinstance(value, str):

@@ -1,7 +1,7 @@
 """Helpers for tests, under TVM's names, so that its users' own tests run.
 
-What builds on pytest needs that package; assert_allclose and enabled_targets do not.  `lathe.testing.plugin` is the pytest
-plugin that gives tests their `target` and `dev`."""
+What builds on pytest needs that package; assert_allclose and enabled_targets do not.  `lathe.testing.plugin` is the
+pytest plugin that gives tests their `target` and `dev`."""
 
 from .compare import CompareBeforeAfter
 from .fixtures import fixture, parameter, parameters
@@ -30,10 +30,29 @@ from .utils import (
 )
 
 __all__ = [
-    "CompareBeforeAfter", "DEFAULT_TEST_TARGETS", "FEATURES", "Feature", "assert_allclose",
-    "check_bool_expr_is_true", "check_numerical_grads", "device_enabled", "enabled_targets", "exclude_targets",
-    "fixture", "identity_after", "install_request_hook", "known_failing_targets", "main", "object_use_count",
-    "parameter", "parameters", "parametrize_targets", "requires_package", "slow", "terminate_self", "uses_gpu",
+    "CompareBeforeAfter",
+    "DEFAULT_TEST_TARGETS",
+    "FEATURES",
+    "Feature",
+    "assert_allclose",
+    "check_bool_expr_is_true",
+    "check_numerical_grads",
+    "device_enabled",
+    "enabled_targets",
+    "exclude_targets",
+    "fixture",
+    "identity_after",
+    "install_request_hook",
+    "known_failing_targets",
+    "main",
+    "object_use_count",
+    "parameter",
+    "parameters",
+    "parametrize_targets",
+    "requires_package",
+    "slow",
+    "terminate_self",
+    "uses_gpu",
 ]
 
 

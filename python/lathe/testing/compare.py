@@ -22,7 +22,9 @@ def _script(func: Any) -> Any:
 def _module(cls: type) -> IRModule:
     """The functions of a class, each under its name."""
     found = {n: f for n, f in vars(cls).items() if not n.startswith("_")}
-    return IRModule({n: (f if isinstance(f, PrimFunc) else _script(f)).with_attr("global_symbol", n) for n, f in found.items()})
+    return IRModule(
+        {n: (f if isinstance(f, PrimFunc) else _script(f)).with_attr("global_symbol", n) for n, f in found.items()}
+    )
 
 
 def _is_method(func: Any) -> bool:
@@ -74,8 +76,9 @@ class CompareBeforeAfter:
     ...     def before(A: T.Buffer(1, "int32")): A[0] = 1 + 2
     ...     def expected(A: T.Buffer(1, "int32")): A[0] = 3
 
-    before and expected are a PrimFunc, a module, TVMScript, a class of functions, or a method or fixture that gives one.
-    transform is a pass, or a method or fixture that gives one.  expected may be an exception that the pass raises."""
+    before and expected are a PrimFunc, a module, TVMScript, a class of functions, or a method or fixture that gives
+    one. transform is a pass, or a method or fixture that gives one.  expected may be an exception that the pass
+    raises."""
 
     #: Programs of TVMScript are always checked when they are read.
     check_well_formed = True
@@ -88,7 +91,8 @@ class CompareBeforeAfter:
                     setattr(cls, name, _program(vars(cls)[spelled]))
         transform = vars(cls).get("transform")
         if transform is not None and not _is_fixture(transform):
-            cls.transform = _pytest().fixture(transform if _is_method(transform) else lambda self: transform)  # type: ignore[attr-defined]
+            given = transform if _is_method(transform) else lambda self: transform
+            setattr(cls, "transform", _pytest().fixture(given))
 
     def test_compare(self, before: Any, expected: Any, transform: Any) -> None:
         """The pass makes of the program before the one expected."""

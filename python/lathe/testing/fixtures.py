@@ -47,26 +47,35 @@ def parameters(*value_sets: Sequence[Any], ids: Any = None) -> List[Any]:
     ids = ids if ids is not None else ["-".join(_id(v) for v in values) for values in value_sets]
     name = f"parameters_group_{next(_groups)}"
     # The set is a fixture of its own in the namespace of the caller; each of those returned takes a place of it.
-    sys._getframe(1).f_locals[name] = pytest.fixture(params=list(value_sets), ids=ids, name=name)(lambda *_self, request: request.param)
+    sys._getframe(1).f_locals[name] = pytest.fixture(params=list(value_sets), ids=ids, name=name)(
+        lambda *_self, request: request.param
+    )
 
     def place(i: int) -> Any:
         def taken(*_self: Any, **group: Any) -> Any:
             return group[name][i]
 
-        kinds = {"_self": inspect.Parameter.VAR_POSITIONAL, name: inspect.Parameter.KEYWORD_ONLY}  # a class gives itself first
-        taken.__signature__ = inspect.Signature([inspect.Parameter(*k) for k in kinds.items()])  # type: ignore[attr-defined]
+        kinds = {
+            "_self": inspect.Parameter.VAR_POSITIONAL,
+            name: inspect.Parameter.KEYWORD_ONLY,
+        }  # a class gives itself first
+        setattr(taken, "__signature__", inspect.Signature([inspect.Parameter(*k) for k in kinds.items()]))
         return pytest.fixture(taken)
 
     return [place(i) for i in range(len(value_sets[0]) if value_sets else 0)]
 
 
 def _id(value: Any) -> str:
-    return str(value) if isinstance(value, (str, int, float, bool, type(None))) else getattr(value, "__name__", type(value).__name__)
+    return (
+        str(value)
+        if isinstance(value, (str, int, float, bool, type(None)))
+        else getattr(value, "__name__", type(value).__name__)
+    )
 
 
 def fixture(func: Optional[Callable[..., Any]] = None, *, cache_return_value: bool = False) -> Any:
-    """A pytest fixture.  With cache_return_value the function runs once for each set of arguments, and each test gets a copy
-    of its own of what it gave."""
+    """A pytest fixture.  With cache_return_value the function runs once for each set of arguments, and each test gets
+    a copy of its own of what it gave."""
     if func is None:
         return lambda f: fixture(f, cache_return_value=cache_return_value)
     return _pytest().fixture(_cached(func) if cache_return_value else func)

@@ -32,7 +32,9 @@ def pytest_generate_tests(metafunc: Any) -> None:
     if any("target" in _argnames(m) for m in definition.iter_markers("parametrize")):
         return
     excluded = _named(definition, "lathe_exclude_targets")
-    metafunc.parametrize("target", [target_parameter(t) for t, _ in enabled_targets() if _kind(t) not in excluded], scope="session")
+    metafunc.parametrize(
+        "target", [target_parameter(t) for t, _ in enabled_targets() if _kind(t) not in excluded], scope="session"
+    )
 
 
 def _argnames(mark: Any) -> List[str]:

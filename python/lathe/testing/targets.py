@@ -19,7 +19,9 @@ Answer = Optional[str]  # None: it is there; else why not
 
 
 def _kind(target: Any) -> str:
-    return (str(target.kind) if isinstance(target, Target) else target["kind"] if isinstance(target, dict) else str(target)).split()[0]
+    return (
+        str(target.kind) if isinstance(target, Target) else target["kind"] if isinstance(target, dict) else str(target)
+    ).split()[0]
 
 
 def why_not(target: Any) -> Answer:
@@ -40,7 +42,11 @@ def device_enabled(target: Any) -> bool:
 def enabled_targets() -> List[Tuple[str, Device]]:
     """Targets that run here, each with its device; of those in TVM_TEST_TARGETS (by semicolons) if that is set."""
     given = [t.strip() for t in os.environ.get("TVM_TEST_TARGETS", "").split(";") if t.strip()]
-    found = [(t, device(t.split()[0])) for t in given or DEFAULT_TEST_TARGETS[:1] + DEFAULT_TEST_TARGETS[2:] if device_enabled(t)]
+    found = [
+        (t, device(t.split()[0]))
+        for t in given or DEFAULT_TEST_TARGETS[:1] + DEFAULT_TEST_TARGETS[2:]
+        if device_enabled(t)
+    ]
     if not found and not given:
         found = [("c", device("c"))]  # without LLVM
     if not found:
@@ -55,7 +61,8 @@ def target_parameter(target: Any) -> Any:
 
 
 def parametrize_targets(*args: Any) -> Any:
-    """The test runs on each of these targets (without any: on those of enabled_targets); it takes `target`, and `dev`."""
+    """The test runs on each of these targets (without any: on those of enabled_targets); it takes `target`, and
+    `dev`."""
     if len(args) == 1 and callable(args[0]):
         return parametrize_targets()(args[0])
     targets = list(args) or [t for t, _ in enabled_targets()]
@@ -114,14 +121,20 @@ def _absent(what: str) -> Callable[[str], Answer]:
 
 
 def _machine(*names: str) -> Callable[[str], Answer]:
-    return lambda support: None if support == "compile-only" or platform.machine() in names else f"this machine is {platform.machine()}"
+    return lambda support: (
+        None if support == "compile-only" or platform.machine() in names else f"this machine is {platform.machine()}"
+    )
 
 
 def _cpu_feature(feature: str) -> Callable[[str], Answer]:
     def check(support: str) -> Answer:
         if support == "compile-only":
             return None if enabled("llvm") else "there is no LLVM"
-        return None if enabled("llvm") and feature in Target("llvm -mcpu=native").features else f"this CPU has no {feature}"
+        return (
+            None
+            if enabled("llvm") and feature in Target("llvm -mcpu=native").features
+            else f"this CPU has no {feature}"
+        )
 
     return check
 
@@ -136,13 +149,33 @@ def _any_gpu(support: str) -> Answer:
 
 
 _ABSENT = {
-    "adreno_opencl": "OpenCL", "cudagraph": "CUDA graphs", "cudnn": "cuDNN", "cublas": "cuBLAS", "cutlass": "CUTLASS", "ethosn": "Ethos-N", "ethosu": "Ethos-U",
-    "micro": "microTVM", "rpc": "RPC", "nnapi": "NNAPI", "vitis_ai": "Vitis AI", "openclml": "OpenCLML", "libtorch": "libtorch", "cmsisnn": "CMSIS-NN",
-    "corstone300": "Corstone 300", "arm_compute_library": "Arm Compute Library", "dnnl": "DNNL", "mkl": "MKL", "rocblas": "rocBLAS", "clml": "CLML",
+    "adreno_opencl": "OpenCL",
+    "cudagraph": "CUDA graphs",
+    "cudnn": "cuDNN",
+    "cublas": "cuBLAS",
+    "cutlass": "CUTLASS",
+    "ethosn": "Ethos-N",
+    "ethosu": "Ethos-U",
+    "micro": "microTVM",
+    "rpc": "RPC",
+    "nnapi": "NNAPI",
+    "vitis_ai": "Vitis AI",
+    "openclml": "OpenCLML",
+    "libtorch": "libtorch",
+    "cmsisnn": "CMSIS-NN",
+    "corstone300": "Corstone 300",
+    "arm_compute_library": "Arm Compute Library",
+    "dnnl": "DNNL",
+    "mkl": "MKL",
+    "rocblas": "rocBLAS",
+    "clml": "CLML",
 }
 
 FEATURES: Dict[str, Feature] = {
-    **{kind: Feature(kind, _target(kind)) for kind in ("llvm", "cuda", "nvptx", "rocm", "vulkan", "opencl", "metal", "hexagon")},
+    **{
+        kind: Feature(kind, _target(kind))
+        for kind in ("llvm", "cuda", "nvptx", "rocm", "vulkan", "opencl", "metal", "hexagon")
+    },
     **{name: Feature(what, _absent(what)) for name, what in _ABSENT.items()},
     "gpu": Feature("a GPU", _any_gpu),
     "tensorcore": Feature("tensor cores", _target("cuda")),

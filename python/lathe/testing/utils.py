@@ -33,7 +33,13 @@ def check_numerical_grads(
     if isinstance(input_values, dict):
         names = list(input_values)
         check_numerical_grads(
-            lambda *xs: function(**dict(zip(names, xs))), [input_values[n] for n in names], [grad_values[n] for n in names], function_value, delta, atol, rtol
+            lambda *xs: function(**dict(zip(names, xs))),
+            [input_values[n] for n in names],
+            [grad_values[n] for n in names],
+            function_value,
+            delta,
+            atol,
+            rtol,
         )
         return
     inputs = [np.asarray(x) for x in input_values]
@@ -46,8 +52,13 @@ def check_numerical_grads(
             return float(np.asarray(function(*inputs[:k], moved, *inputs[k + 1 :])).sum())
 
         want = np.array([(at(p, step) - at(p, -step)) / (2 * step) for p in np.ndindex(*x.shape)]).reshape(x.shape)
-        np.testing.assert_allclose(np.asarray(grad), want, rtol=rtol, atol=max(atol, rtol * float(np.abs(want).max(initial=0.0))),
-                                   err_msg=f"gradient of argument {k} differs from central differences")
+        np.testing.assert_allclose(
+            np.asarray(grad),
+            want,
+            rtol=rtol,
+            atol=max(atol, rtol * float(np.abs(want).max(initial=0.0))),
+            err_msg=f"gradient of argument {k} differs from central differences",
+        )
 
 
 def check_bool_expr_is_true(bool_expr: Any, vranges: Any, cond: Any = None) -> None:
@@ -82,7 +93,9 @@ def slow(fn: Any) -> Any:
     """Marks a test that takes long: it is skipped where SKIP_SLOW_TESTS is set."""
     import pytest
 
-    return pytest.mark.skipif(os.environ.get("SKIP_SLOW_TESTS", "").lower() in ("1", "true"), reason="SKIP_SLOW_TESTS is set")(fn)
+    return pytest.mark.skipif(
+        os.environ.get("SKIP_SLOW_TESTS", "").lower() in ("1", "true"), reason="SKIP_SLOW_TESTS is set"
+    )(fn)
 
 
 def identity_after(x: Any, sleep: float) -> Any:
@@ -104,6 +117,6 @@ def object_use_count(obj: Any) -> int:
 
 def install_request_hook(depth: int) -> None:
     """Nothing is downloaded here: see lathe.contrib.download."""
-    raise error.UnsupportedError("install_request_hook: there are no requests to redirect; lathe.contrib.download uses no network")
-
-
+    raise error.UnsupportedError(
+        "install_request_hook: there are no requests to redirect; lathe.contrib.download uses no network"
+    )

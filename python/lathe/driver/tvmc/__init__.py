@@ -6,7 +6,8 @@
 >>> result = tvmc.run(package, device="cpu", fill_mode="random")
 >>> result.get_output("output_0")
 
-The program is `python -m lathe.driver.tvmc compile|run …` with TVM's options.  Tuning and microcontrollers are refused."""
+The program is `python -m lathe.driver.tvmc compile|run …` with TVM's options.  Tuning and microcontrollers are refused.
+"""
 
 from .compiler import compile_model as compile  # noqa: A004
 from .frontends import load_model as load

@@ -14,10 +14,15 @@ from .model import TVMCModel, TVMCPackage, pack
 
 
 def target_text(target: Any, additional: Optional[Dict[str, Dict[str, Any]]] = None) -> Any:
-    """One target with the options that were given for its kind; "cuda, llvm" as TVM writes device and host is refused."""
+    """One target with the options that were given for its kind; "cuda, llvm" as TVM writes device and host is
+    refused."""
     if not isinstance(target, str):
         return target
-    parts = [t.strip() for t in target.split(",") if t.strip() and not t.strip().startswith("+")] if ", " in target else [target]
+    parts = (
+        [t.strip() for t in target.split(",") if t.strip() and not t.strip().startswith("+")]
+        if ", " in target
+        else [target]
+    )
     if len(parts) != 1:
         raise error.UnsupportedError(f"one target at a time, not '{target}'")
     options = (additional or {}).get(parts[0].split()[0], {})
@@ -54,8 +59,8 @@ def compile_model(
 ) -> TVMCPackage:
     """Compiles a model into a package: an archive at package_path (default: module.tar in a new temporary folder).
 
-    output_format is "so" (a shared library in the archive) or "tar" (objects).  dump_code names kinds of text ("relay", "ll",
-    "asm", "c") that are written beside the package."""
+    output_format is "so" (a shared library in the archive) or "tar" (objects).  dump_code names kinds of text
+    ("relay", "ll", "asm", "c") that are written beside the package."""
     from ... import relay
     from ...ir.transform import PassContext
 
@@ -69,13 +74,30 @@ def compile_model(
     if use_vm:
         warnings.warn("tvmc compile: use_vm changes nothing, one executor runs fixed and open shapes", stacklevel=2)
     mod = tvmc_model.mod
-    with PassContext(opt_level=opt_level, disabled_pass=_words(disabled_pass), config=parse_configs(pass_context_configs or []), instruments=instruments):
+    with PassContext(
+        opt_level=opt_level,
+        disabled_pass=_words(disabled_pass),
+        config=parse_configs(pass_context_configs or []),
+        instruments=instruments,
+    ):
         if desired_layout:
             mod = convert_layout(mod, desired_layout, desired_layout_ops)
         if mixed_precision:
             mod = relay.transform.ToMixedPrecision(mixed_precision_calculation_type)(relay.transform.InferType()(mod))
-        lib = relay.build(mod, target_text(target, additional_target_options), target_host, executor, runtime, params=tvmc_model.params, mod_name=mod_name)
-    path = os.fspath(package_path) if package_path is not None else os.path.join(tempfile.mkdtemp(prefix="lathe-"), "module.tar")
+        lib = relay.build(
+            mod,
+            target_text(target, additional_target_options),
+            target_host,
+            executor,
+            runtime,
+            params=tvmc_model.params,
+            mod_name=mod_name,
+        )
+    path = (
+        os.fspath(package_path)
+        if package_path is not None
+        else os.path.join(tempfile.mkdtemp(prefix="lathe-"), "module.tar")
+    )
     for kind in _words(dump_code):
         with open(f"{path}.{kind}", "w", encoding="utf-8") as f:
             f.write(mod.astext() if kind == "relay" else lib.get_source(kind))
@@ -84,7 +106,9 @@ def compile_model(
         options["options"] = shlex.split(cross_options) if isinstance(cross_options, str) else list(cross_options)
     with tempfile.TemporaryDirectory(prefix="lathe-") as folder:
         library = lib.export_library(os.path.join(folder, f"mod.{output_format}"), **options)
-        pack(path, {"mod.json": lib.get_graph_json().encode(), "mod.params": save_param_dict(lib.get_params())}, library)
+        pack(
+            path, {"mod.json": lib.get_graph_json().encode(), "mod.params": save_param_dict(lib.get_params())}, library
+        )
     return TVMCPackage(path)
 
 

@@ -24,12 +24,16 @@ def guess_frontend(path: str) -> str:
     for name, ends in FORMATS.items():
         if path.lower().endswith(ends):
             return name
-    raise error.ArgumentError(f"cannot tell the format of '{path}' from its name; give model_format, one of {', '.join(FORMATS)}")
+    raise error.ArgumentError(
+        f"cannot tell the format of '{path}' from its name; give model_format, one of {', '.join(FORMATS)}"
+    )
 
 
-def load_model(path: Any, model_format: Optional[str] = None, shape_dict: Optional[Dict[str, Any]] = None, **kwargs: Any) -> TVMCModel:
-    """A model from a file: ONNX, Relay text, or what TVMCModel.save wrote.  shape_dict gives sizes of inputs by name; other
-    keywords go to the reader of the format."""
+def load_model(
+    path: Any, model_format: Optional[str] = None, shape_dict: Optional[Dict[str, Any]] = None, **kwargs: Any
+) -> TVMCModel:
+    """A model from a file: ONNX, Relay text, or what TVMCModel.save wrote.  shape_dict gives sizes of inputs by name;
+    other keywords go to the reader of the format."""
     path = os.fspath(path)
     if not os.path.isfile(path):
         raise error.IOError(f"there is no file '{path}'")
@@ -46,6 +50,8 @@ def load_model(path: Any, model_format: Optional[str] = None, shape_dict: Option
         mod, params = relay.frontend.from_onnx(path, shape=shape_dict, **kwargs)
         return TVMCModel(mod, params)
     if shape_dict or kwargs:
-        raise error.UnsupportedError(f"shapes are part of Relay text: {', '.join([*(shape_dict or {}), *kwargs])} cannot be given")
+        raise error.UnsupportedError(
+            f"shapes are part of Relay text: {', '.join([*(shape_dict or {}), *kwargs])} cannot be given"
+        )
     with open(path, encoding="utf-8") as f:
         return TVMCModel(relay.parse(f.read(), path), {})

@@ -47,7 +47,11 @@ def _target_options(words: List[str]) -> Tuple[Dict[str, Dict[str, Any]], List[s
 
 
 def _parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="tvmc", description="TVM's driver, by Lathe.", epilog="tune and micro are not supported; 'lathe --help' shows Lathe's own program")
+    p = argparse.ArgumentParser(
+        prog="tvmc",
+        description="TVM's driver, by Lathe.",
+        epilog="tune and micro are not supported; 'lathe --help' shows Lathe's own program",
+    )
     p.add_argument("-v", "--verbose", action="count", default=0, help="show where an error comes from")
     p.add_argument("--version", action="store_true", help="print the version")
     commands = p.add_subparsers(dest="command")
@@ -55,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     c.add_argument("FILE", help=f"the model ({', '.join(FORMATS)})")
     c.add_argument("--target", help="as TVM writes it; --target-KIND-NAME VALUE adds options", required=True)
     c.add_argument("-o", "--output", default="module.tar", help="the package (default: module.tar)")
-    c.add_argument("-f", "--output-format", choices=["so", "tar", "mlf"], default="so", help="what is in it: a library, or objects")
+    c.add_argument(
+        "-f", "--output-format", choices=["so", "tar", "mlf"], default="so", help="what is in it: a library, or objects"
+    )
     c.add_argument("--model-format", help="the format, where the file's name does not tell")
     c.add_argument("--input-shapes", type=parse_shape_string, help='"name:[1,3,224,224] …"')
     c.add_argument("-O", "--opt-level", type=int, choices=range(5), default=3, help="0 to 4 (default 3)")
@@ -69,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     c.add_argument("--mixed-precision", action="store_true", help="compute in a narrower type of floats")
     c.add_argument("--mixed-precision-calculation-type", default="float16", help="which (default: float16)")
     c.add_argument("--dump-code", default="", help="texts to write beside: relay,ll,asm,c")
-    c.add_argument("--pass-config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the passes (repeat)")
+    c.add_argument(
+        "--pass-config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the passes (repeat)"
+    )
     c.add_argument("--disabled-pass", default="", help="passes to leave out")
     c.add_argument("--tuning-records", default="", help="not supported")
     c.add_argument("--use-vm", action="store_true", help="changes nothing: one executor runs every model")
@@ -98,10 +106,25 @@ def drive_compile(args: argparse.Namespace, target_options: Dict[str, Dict[str, 
 
     model = load_model(args.FILE, args.model_format, args.input_shapes)
     compile_model(
-        model, args.target, args.opt_level, Executor(args.executor), Runtime(args.runtime), args.tuning_records, args.output, args.cross_compiler,
-        args.cross_compiler_options, args.output_format, args.dump_code, disabled_pass=args.disabled_pass, pass_context_configs=args.pass_config,
-        additional_target_options=target_options, use_vm=args.use_vm, mod_name=args.module_name, desired_layout=args.desired_layout,
-        desired_layout_ops=args.desired_layout_ops, mixed_precision=args.mixed_precision,
+        model,
+        args.target,
+        args.opt_level,
+        Executor(args.executor),
+        Runtime(args.runtime),
+        args.tuning_records,
+        args.output,
+        args.cross_compiler,
+        args.cross_compiler_options,
+        args.output_format,
+        args.dump_code,
+        disabled_pass=args.disabled_pass,
+        pass_context_configs=args.pass_config,
+        additional_target_options=target_options,
+        use_vm=args.use_vm,
+        mod_name=args.module_name,
+        desired_layout=args.desired_layout,
+        desired_layout_ops=args.desired_layout_ops,
+        mixed_precision=args.mixed_precision,
         mixed_precision_calculation_type=args.mixed_precision_calculation_type,
     )
 
@@ -116,8 +139,18 @@ def drive_run(args: argparse.Namespace) -> None:
         except (OSError, ValueError, TypeError) as e:
             raise error.IOError(f"'{args.inputs}' is no .npz file of inputs: {e}") from None
     result = run_module(
-        TVMCPackage(args.PATH), args.device, args.rpc_tracker, None, args.rpc_key, inputs, args.fill_mode, args.print_time, args.repeat, args.number,
-        args.profile, args.end_to_end,
+        TVMCPackage(args.PATH),
+        args.device,
+        args.rpc_tracker,
+        None,
+        args.rpc_key,
+        inputs,
+        args.fill_mode,
+        args.print_time,
+        args.repeat,
+        args.number,
+        args.profile,
+        args.end_to_end,
     )
     if args.print_time:
         print(result.format_times())

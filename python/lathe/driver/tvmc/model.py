@@ -46,12 +46,16 @@ class TVMCModel:
             files = _members(os.fspath(model_path))
             if "mod.relay" not in files:
                 raise error.IOError(f"'{model_path}' is no saved model: there is no mod.relay in it")
-            mod, params = relay.parse(files["mod.relay"].decode(), str(model_path)), load_param_dict(files["mod.params"])
+            mod, params = relay.parse(files["mod.relay"].decode(), str(model_path)), load_param_dict(
+                files["mod.params"]
+            )
         self.mod, self.params = mod, dict(params or {})
 
     def save(self, model_path: Any) -> None:
         """Writes the model to a file that load and TVMCModel(model_path=…) read."""
-        pack(os.fspath(model_path), {"mod.relay": self.mod.astext().encode(), "mod.params": save_param_dict(self.params)})
+        pack(
+            os.fspath(model_path), {"mod.relay": self.mod.astext().encode(), "mod.params": save_param_dict(self.params)}
+        )
 
     def summary(self, file: Any = None) -> None:
         """Prints the model."""
@@ -59,7 +63,8 @@ class TVMCModel:
 
 
 class TVMCPackage:
-    """Compiled code: an archive with the library (mod.so, or mod.tar), the graph (mod.json) and parameters (mod.params)."""
+    """Compiled code: an archive with the library (mod.so, or mod.tar), the graph (mod.json) and parameters
+    (mod.params)."""
 
     def __init__(self, package_path: Any, project_dir: Any = None):
         if project_dir is not None:

@@ -24,7 +24,11 @@ def generate_tensor_data(shape: Any, dtype: str, fill_mode: str) -> np.ndarray:
     if dtype not in ("bool",) and dtype != str(kind):
         raise error.UnsupportedError(f"inputs of {dtype} cannot be filled; give them")
     if fill_mode == "random":
-        return rng.uniform(-1, 1, shape).astype(kind) if kind.kind == "f" else rng.integers(0, 2 if dtype == "bool" else 128, shape).astype(kind)
+        return (
+            rng.uniform(-1, 1, shape).astype(kind)
+            if kind.kind == "f"
+            else rng.integers(0, 2 if dtype == "bool" else 128, shape).astype(kind)
+        )
     return np.full(shape, 0 if fill_mode == "zeros" else 1, kind)
 
 
@@ -58,7 +62,8 @@ def run_module(
     end_to_end: bool = False,
     options: Any = None,
 ) -> TVMCResult:
-    """Runs a package once, with benchmark=True `repeat` times `number` runs more, with profile=True kernel by kernel."""
+    """Runs a package once, with benchmark=True `repeat` times `number` runs more, with profile=True kernel by
+    kernel."""
     if hostname or rpc_key or device == "micro" or options:
         raise error.UnsupportedError("tvmc run: other machines are not reached, there is no RPC; run the package there")
     if not isinstance(tvmc_package, TVMCPackage):
@@ -74,7 +79,9 @@ def run_module(
     outputs: Dict[str, np.ndarray] = {}
     for i, p in enumerate(executor.outputs):
         if p.shape is None:
-            raise error.UnsupportedError(f"output {i} is {p.type}; tvmc gives tensors only, run the library with graph_executor")
+            raise error.UnsupportedError(
+                f"output {i} is {p.type}; tvmc gives tensors only, run the library with graph_executor"
+            )
         outputs[f"output_{i}"] = module.get_output(i).numpy()
     return TVMCResult(outputs, times)
 
