@@ -149,7 +149,7 @@ static int packed_argument(Gen *g, const Expr *e, LLVMValueRef *payload)
   return *payload = gen_index(g, e), LATHE_RT_ARG_INT;
 }
 
-LLVMValueRef gen_call_packed(Gen *g, const Expr *e)
+void gen_call_packed(Gen *g, const Expr *e)
 {
   if (e->arg[0]->kind != E_STR)
     raise(g->ctx, ERR_TYPE, NOWHERE, "tvm_call_packed: the first argument is the function's name, a string");
@@ -166,5 +166,4 @@ LLVMValueRef gen_call_packed(Gen *g, const Expr *e)
   LLVMTypeRef params[] = {g->ptr, g->ptr, g->i32, g->ptr};
   LLVMValueRef arg[] = {rt, gen_string(g, e->arg[0]->u.str), gen_int(g, g->i32, n), args};
   gen_return_if_failed(g, gen_call_pointer(g, LLVMFunctionType(g->i32, params, 4, false), fn, 4, arg));
-  return e->dtype.code == DT_VOID ? NULL : LLVMConstNull(gen_type(g, e->dtype));
 }

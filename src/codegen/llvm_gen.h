@@ -94,7 +94,7 @@ LLVMValueRef gen_math(Gen *, Intrin, DType, LLVMValueRef *);    /* E_MOD on floa
 
 /* ---- llvm_extern.c: calls out of the kernel ------------------------------------------- */
 LLVMValueRef gen_call_extern(Gen *, const Expr *);
-LLVMValueRef gen_call_packed(Gen *, const Expr *);
+void gen_call_packed(Gen *, const Expr *);
 /* A function of the C library, without effects; all arguments and the result of one type. */
 LLVMValueRef gen_libm(Gen *, const char *name, LLVMTypeRef, int n, LLVMValueRef *);
 LLVMTypeRef gen_calls_type(Gen *); /* LatheRtCalls */

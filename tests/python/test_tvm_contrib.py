@@ -323,3 +323,30 @@ def test_sparse(target):
         sparse.placeholder((2, 2))
     with pytest.raises(NotImplementedError, match="coo"):
         sparse.array(dense, stype="coo")
+
+
+def test_a_program_with_extern_functions(target):
+    """As TVM's page on extern operators goes: a library's product, a compiled sum, a function of the user's."""
+    n, k, m = 24, 8, 13
+    bias = te.var("bias", dtype="float32")
+    A, B = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    assert tvm.get_global_func("tvm.contrib.cblas.matmul", allow_missing=True)
+    C = te.extern(
+        (n, m),
+        [A, B],
+        lambda ins, outs: tvm.tir.call_packed("tvm.contrib.cblas.matmul", ins[0], ins[1], outs[0], False, False),
+        name="C",
+    )
+    D = te.compute(C.shape, lambda i, j: C[i, j] + bias, name="D")
+
+    @tvm.register_func("test_tvm_contrib.add_one", override=True)
+    def add_one(x, y):
+        tvm.nd.array(x.numpy() + 1).copyto(y)
+
+    E = te.extern((n, m), [D], lambda ins, outs: tvm.tir.call_packed("test_tvm_contrib.add_one", ins[0], outs[0]))
+    f = tvm.build(te.create_schedule(E.op), [A, B, E, bias], target)
+    rng = np.random.default_rng(2)
+    a, b = rng.uniform(size=(n, k)).astype("float32"), rng.uniform(size=(k, m)).astype("float32")
+    out = tvm.nd.array(np.zeros((n, m), "float32"), tvm.cpu(0))
+    f(tvm.nd.array(a), tvm.nd.array(b), out, 10.0)
+    tvm.testing.assert_allclose(out.numpy(), a @ b + 11, rtol=1e-5)

@@ -175,6 +175,15 @@ def test_compiled_functions_under_a_name_are_called_by_compiled_code(target):
     tvm.runtime.remove_global_func("test_tvm_runtime.inner")
 
 
+def test_the_value_of_a_function_inside_an_expression_is_refused(target):
+    A = tir.decl_buffer((4,), "int32", "A")
+    tvm.register_func("test_tvm_runtime.seven", lambda: 7, override=True)
+    f = tir.PrimFunc([A], tir.BufferStore(A, tir.call_packed("test_tvm_runtime.seven"), [0]))
+    with pytest.raises(NotImplementedError, match="tvm_call_packed inside an expression"):
+        tvm.build(f, target=target)(np.zeros(4, "int32"))
+    tvm.runtime.remove_global_func("test_tvm_runtime.seven")
+
+
 # ---- files
 
 
