@@ -461,10 +461,11 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_CALL_EXTERN:
   case IN_CALL_PURE_EXTERN: return gen_call_extern(g, e);
   case IN_CALL_PACKED:
-    raise(g->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "llvm: tvm_call_packed inside an expression in kernel '%s'; the function gives compiled code no value, let it "
-          "write into a buffer",
-          g->k->name);
+    raise(
+        g->ctx, ERR_UNSUPPORTED, NOWHERE,
+        "llvm: tvm_call_packed inside an expression in kernel '%s'; the function gives compiled code no value, let it "
+        "write into a buffer",
+        g->k->name);
   case IN_VECTOR_SUM: return vector_sum(g, e);
   case IN_RET: return leave(g, e);
   case IN_PARALLEL_SLOT: return gen_cast(g, g->fn->slot ? g->fn->slot : gen_int(g, g->i32, 0), DT_I32, e->dtype);

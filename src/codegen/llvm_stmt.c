@@ -449,8 +449,7 @@ void gen_stmt(Gen *g, Stmt *s)
     gen_memo_begin(g, &memo);
     if (s->u.eval.value->kind == E_CALL && s->u.eval.value->u.intrin == IN_CALL_PACKED)
       gen_call_packed(g, s->u.eval.value);
-    else
-      gen_expr(g, s->u.eval.value);
+    else gen_expr(g, s->u.eval.value);
     gen_memo_end(g, &memo);
     return;
   case S_ATTR: gen_stmt(g, s->u.attr.body); return;

@@ -20,7 +20,8 @@ import check_layers  # noqa: E402
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BUILD = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve()
-ENV = {**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}", "LATHE_LIBRARY_PATH": str(BUILD)}
+PROGRAMS = f"{BUILD}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+ENV = {**os.environ, "PATH": PROGRAMS, "LATHE_LIBRARY_PATH": str(BUILD), "PYTHONPATH": str(ROOT / "python")}
 
 
 def blocks_of(page):
@@ -44,7 +45,7 @@ def run_shell(text, folder):
     for words in made:
         sh([words[0], "-n", "-C", str(ROOT), *words[1:]], folder)
     rest = "\n".join(line for line in text.splitlines() if not line.startswith("make "))
-    assert "lathe " in rest or made, "a block of shell that calls neither lathe nor make"
+    assert re.search(r"\blathe[ .]", rest) or made, "a block of shell that calls neither lathe nor make"
     return sh(["bash", "-euc", rest], folder)
 
 
