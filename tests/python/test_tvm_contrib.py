@@ -285,6 +285,16 @@ def test_cblas_batch_matmul(target, iterative):
         cblas.matmul(A, te.placeholder((3, 3)))
 
 
+def test_cblas_sums_are_of_the_type_of_the_result(target):
+    A, B = te.placeholder((2, 9), "int8", name="A"), te.placeholder((9, 2), "int8", name="B")
+    C = cblas.matmul(A, B, dtype="int32")
+    c = tvm.nd.empty((2, 2), "int32")
+    tvm.build(te.create_schedule(C.op), [A, B, C], target)(
+        np.full((2, 9), 100, "int8"), np.full((9, 2), 100, "int8"), c
+    )
+    assert (c.numpy() == 90000).all()
+
+
 def test_random(target):
     seed = tvm.get_global_func("tvm.contrib.random.seed")
 

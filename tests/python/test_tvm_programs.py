@@ -242,7 +242,9 @@ def test_reduction_convolution():
     Input = te.placeholder((n, n), name="Input")
     Filter = te.placeholder((3, 3), name="Filter")
     di, dj = te.reduce_axis((0, 3), name="di"), te.reduce_axis((0, 3), name="dj")
-    Output = te.compute((n - 2, n - 2), lambda i, j: te.sum(Input[i + di, j + dj] * Filter[di, dj], axis=[di, dj]), name="Output")
+    Output = te.compute(
+        (n - 2, n - 2), lambda i, j: te.sum(Input[i + di, j + dj] * Filter[di, dj], axis=[di, dj]), name="Output"
+    )
     s = te.create_schedule(Output.op)
     assert "for (di" in str(tvm.lower(s, [Input, Filter, Output], simple_mode=True))
     x, w = f32(9, 9), f32(3, 3)
@@ -390,7 +392,18 @@ def intrin_gemv(m, l):
 
         def _body():
             ib = tvm.tir.ir_builder.create()
-            ib.emit(tvm.tir.call_extern("int32", "gemv_update", cc.access_ptr("w"), aa.access_ptr("r"), bb.access_ptr("r"), m, l, bb.strides[0]))
+            ib.emit(
+                tvm.tir.call_extern(
+                    "int32",
+                    "gemv_update",
+                    cc.access_ptr("w"),
+                    aa.access_ptr("r"),
+                    bb.access_ptr("r"),
+                    m,
+                    l,
+                    bb.strides[0],
+                )
+            )
             return ib.get()
 
         def _reduce_reset():
@@ -489,7 +502,9 @@ def gemm_tensors(M, K, N, bn=None):
     if bn is None:
         return A, B, None, te.compute((M, N), lambda m, n: te.sum(A[m, k] * B[k, n], axis=k), name="C")
     packedB = te.compute((N // bn, K, bn), lambda bigN, k, littleN: B[k, bigN * bn + littleN], name="packedB")
-    C = te.compute((M, N), lambda m, n: te.sum(A[m, k] * packedB[n // bn, k, tvm.tir.indexmod(n, bn)], axis=k), name="C")
+    C = te.compute(
+        (M, N), lambda m, n: te.sum(A[m, k] * packedB[n // bn, k, tvm.tir.indexmod(n, bn)], axis=k), name="C"
+    )
     return A, B, packedB, C
 
 
@@ -552,7 +567,9 @@ def test_opt_conv_cuda(tmp_path):
     rx = te.reduce_axis((0, kernel), name="rx")
     B = te.compute(
         (out_size, out_size, out_channel, batch),
-        lambda yy, xx, ff, nn: te.sum(Apad[yy * stride + ry, xx * stride + rx, rc, nn] * W[ry, rx, rc, ff], axis=[ry, rx, rc]),
+        lambda yy, xx, ff, nn: te.sum(
+            Apad[yy * stride + ry, xx * stride + rx, rc, nn] * W[ry, rx, rc, ff], axis=[ry, rx, rc]
+        ),
         name="B",
     )
     a, w = f32(in_size, in_size, in_channel, batch), f32(kernel, kernel, in_channel, out_channel)
@@ -999,7 +1016,7 @@ def test_bool_and_casts():
     B = te.compute((9,), lambda i: tir.any(A[i] > 0.5, A[i] < -0.5), name="B")
     C = te.compute((9,), lambda i: B[i].astype("int32") + te.floor(A[i]).astype("int32"), name="C")
     a = f32(9)
-    want = ((a > 0.5) | (a < -0.5))
+    want = (a > 0.5) | (a < -0.5)
     assert B.dtype == "bool"
     np.testing.assert_array_equal(run(tvm.build(te.create_schedule(B.op), [A, B]), a, out=9, dtype="bool"), want)
     got = run(tvm.build(te.create_schedule(C.op), [A, C]), a, out=9, dtype="int32")
@@ -1009,7 +1026,9 @@ def test_bool_and_casts():
 def test_select_if_then_else_all_any_max():
     A = te.placeholder((6, 6), name="A")
     tri = te.compute((6, 6), lambda i, j: tvm.tir.Select(i >= j, A[i, j], tvm.tir.const(0, "float32")), name="tri")
-    pad = te.compute((8, 8), lambda i, j: te.if_then_else(te.all(i >= 1, i < 7, j >= 1, j < 7), A[i - 1, j - 1], 0.0), name="pad")
+    pad = te.compute(
+        (8, 8), lambda i, j: te.if_then_else(te.all(i >= 1, i < 7, j >= 1, j < 7), A[i - 1, j - 1], 0.0), name="pad"
+    )
     relu = te.compute((6, 6), lambda i, j: te.max(A[i, j], 0.0), name="relu")
     clip = te.compute((6, 6), lambda *i: tvm.te.min(tvm.te.max(A(*i), -0.5), 0.5), name="clip")
     a = f32(6, 6)
@@ -1185,7 +1204,9 @@ def test_visiting_a_function():
     assert kinds.index("BufferLoad") < kinds.index("Add") < kinds.index("BufferStore") < kinds.index("For")
     assert f.body.block.name_hint == "root" and f.buffer_map[f.params[0]].name == "A"
     outer = []
-    tvm.tir.stmt_functor.pre_order_visit(f.body, lambda n: outer.append(type(n).__name__) or not isinstance(n, tvm.tir.For))
+    tvm.tir.stmt_functor.pre_order_visit(
+        f.body, lambda n: outer.append(type(n).__name__) or not isinstance(n, tvm.tir.For)
+    )
     assert outer == ["Block", "For"]
 
 
@@ -1289,9 +1310,17 @@ def test_convolution_fused_with_its_padding_and_activation(target):
     N, CI, H, W, CO, K = 1, 4, 8, 8, 8, 3
     D = te.placeholder((N, CI, H, W), name="D")
     Wt = te.placeholder((CO, CI, K, K), name="W")
-    P = te.compute((N, CI, H + 2, W + 2), lambda n, c, h, w: te.if_then_else(tir.all(h >= 1, h < H + 1, w >= 1, w < W + 1), D[n, c, h - 1, w - 1], 0.0), name="P")
+    P = te.compute(
+        (N, CI, H + 2, W + 2),
+        lambda n, c, h, w: te.if_then_else(tir.all(h >= 1, h < H + 1, w >= 1, w < W + 1), D[n, c, h - 1, w - 1], 0.0),
+        name="P",
+    )
     rc, ry, rx = te.reduce_axis((0, CI)), te.reduce_axis((0, K)), te.reduce_axis((0, K))
-    C = te.compute((N, CO, H, W), lambda n, f, y, x: te.sum(P[n, rc, y + ry, x + rx] * Wt[f, rc, ry, rx], axis=[rc, ry, rx]), name="C")
+    C = te.compute(
+        (N, CO, H, W),
+        lambda n, f, y, x: te.sum(P[n, rc, y + ry, x + rx] * Wt[f, rc, ry, rx], axis=[rc, ry, rx]),
+        name="C",
+    )
     R = te.compute(C.shape, lambda *i: te.max(C(*i), tir.const(0, "float32")), name="R")
     s = te.create_schedule(R.op)
     n, f, y, x = s[R].op.axis
@@ -1303,7 +1332,9 @@ def test_convolution_fused_with_its_padding_and_activation(target):
     s[R].parallel(fo)
     d, w = f32(N, CI, H, W), f32(CO, CI, K, K)
     p = np.pad(d, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    want = sum(np.einsum("ncyx,fc->nfyx", p[:, :, a : a + 8, b : b + 8], w[:, :, a, b]) for a in range(3) for b in range(3))
+    want = sum(
+        np.einsum("ncyx,fc->nfyx", p[:, :, a : a + 8, b : b + 8], w[:, :, a, b]) for a in range(3) for b in range(3)
+    )
     close(run(tvm.build(s, [D, Wt, R], target), d, w, out=want.shape), np.maximum(want, 0), rtol=1e-4, atol=1e-5)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lathe as tvm
+import lathe._ffi.base
 from lathe import relay, te, tir
 from lathe.contrib import cc, graph_executor, utils
 from lathe.runtime import container
@@ -260,3 +261,46 @@ def test_parameters_in_files(tmp_path):
     params = {"w": tvm.nd.array(np.arange(4, dtype="float32"))}
     tvm.runtime.save_param_dict_to_file(params, tmp_path / "p.params")
     assert (tvm.runtime.load_param_dict_from_file(tmp_path / "p.params")["w"].numpy() == params["w"].numpy()).all()
+
+
+# ---- the virtual machine's names
+
+
+def test_virtual_machine(target, tmp_path):
+    x, w = relay.var("x", shape=(relay.Any(), 4)), relay.var("w", shape=(3, 4))
+    mod = tvm.IRModule.from_expr(relay.Function([x, w], relay.Tuple([relay.nn.dense(x, w), relay.exp(x)])))
+    rng = np.random.default_rng(0)
+    data, weight = rng.normal(size=(5, 4)).astype("float32"), rng.normal(size=(3, 4)).astype("float32")
+    exe = relay.vm.compile(mod, target=target, params={"w": weight})
+    code, lib = exe.save()
+    lib.export_library(tmp_path / "vm.so")
+    loaded = tvm.runtime.vm.Executable.load_exec(code, tvm.runtime.load_module(tmp_path / "vm.so"))
+    for e in (exe, loaded):
+        vm = tvm.runtime.vm.VirtualMachine(e, tvm.cpu(0))
+        for given in (vm.run(data), vm.run(x=data), vm.invoke("main", tvm.nd.array(data))):
+            tvm.testing.assert_allclose(given[0].numpy(), data @ weight.T, rtol=1e-4, atol=1e-5)
+            tvm.testing.assert_allclose(given[1].numpy(), np.exp(data), rtol=1e-5)
+        vm.set_input("main", data[:2])
+        vm.invoke_stateful("main")
+        assert [o.shape for o in vm.get_outputs()] == [(2, 3), (2, 4)]
+        assert vm.get_input_index("x") == 0 and vm.get_input_index("none") == -1
+        assert len(vm.benchmark(tvm.cpu(0), data, repeat=2, number=1).results) == 2
+        with pytest.raises(ValueError, match="takes 1 inputs"):
+            vm.run(data, data)
+        with pytest.raises(LookupError, match="other"):
+            vm.invoke("other")
+    with pytest.raises(ValueError, match="TVM's is not read"):
+        tvm.runtime.vm.Executable.load_exec(b"x", lib)
+    compiler = relay.vm.VMCompiler()
+    with pytest.raises(ValueError, match="lower first"):
+        compiler.get_exec()
+    compiler.set_params({"w": weight})
+    compiler.lower(mod, target)
+    compiler.codegen()
+    got = tvm.runtime.vm.VirtualMachine(compiler.get_exec(), tvm.cpu(0)).run(data)
+    tvm.testing.assert_allclose(got[0].numpy(), data @ weight.T, rtol=1e-4, atol=1e-5)
+
+
+def test_names_below_ffi():
+    assert tvm._ffi.base.TVMError is tvm.TVMError and tvm._ffi.register_func is tvm.register_func
+    assert tvm._ffi.get_global_func("no.such.function", allow_missing=True) is None

@@ -77,6 +77,12 @@ def test_targets(tmp_path):
         def test_vulkan(): assert False
         @tvm.testing.requires_cuda(support_required="compile-only")
         def test_compiles(): assert "cuda" in tvm.target.Target.list_kinds()
+        @tvm.testing.requires_cuda_compute_version(99)
+        def test_capability(): assert False
+        @tvm.testing.skip_if_32bit
+        def test_pointers(): pass
+        @tvm.testing.requires_nvcc_version(99)
+        def test_version(): assert False
         @tvm.testing.requires_package("no_such_package")
         def test_package(): assert False
         @pytest.mark.parametrize("x", [pytest.param(1, marks=tvm.testing.requires_rocm.marks())])
@@ -84,7 +90,7 @@ def test_targets(tmp_path):
         """,
         env={"TVM_TEST_TARGETS": "c;vulkan"},
     )
-    assert counts == {"passed": 4, "skipped": 6, "xfailed": 1}, out
+    assert counts == {"passed": 5, "skipped": 8, "xfailed": 1}, out
     assert "code for vulkan cannot be made here" in out and "no_such_package" in out
 
 

@@ -15,8 +15,9 @@ from ..runtime.packed import register_func
 
 
 def _product(a: NDArray, b: NDArray, out: NDArray, transa: int, transb: int) -> None:
-    x, y = np.asarray(a), np.asarray(b)
-    np.matmul(x.swapaxes(-1, -2) if transa else x, y.swapaxes(-1, -2) if transb else y, out=np.asarray(out))
+    x, y, z = np.asarray(a), np.asarray(b), np.asarray(out)
+    # sums are of the result's type, also where the factors are narrower
+    np.matmul(x.swapaxes(-1, -2) if transa else x, y.swapaxes(-1, -2) if transb else y, out=z, dtype=z.dtype)
 
 
 for _name in ("matmul", "batch_matmul", "batch_matmul_iterative"):
@@ -36,9 +37,7 @@ def _extern(name: str, lhs: Any, rhs: Any, transa: bool, transb: bool, kwargs: A
         lambda ins, outs: tir.call_packed(
             f"tvm.contrib.cblas.{name}", ins[0], ins[1], outs[0], int(transa), int(transb)
         ),
-        name="C",
-        dtype=lhs.dtype,
-        **kwargs,
+        **{"name": "C", "dtype": lhs.dtype, **kwargs},
     )
 
 

@@ -6,7 +6,7 @@ import ctypes
 import threading
 from typing import Any, Callable, Dict, List, Optional
 
-from .. import error
+from .. import _ffi, error
 from .._ffi import library
 from .._ffi.library import PACKED_FLOAT, PACKED_INT, PACKED_STR, PACKED_TENSOR, PackedFn, RtError
 from .ndarray import from_address
@@ -109,3 +109,8 @@ def remove_global_func(name: str) -> None:
 def list_global_func_names() -> List[str]:
     """Names of the functions registered from Python."""
     return sorted(_registered)
+
+
+# TVM's programs look for these under tvm._ffi too.
+for _function in (register_func, get_global_func, remove_global_func, list_global_func_names):
+    setattr(_ffi, _function.__name__, _function)

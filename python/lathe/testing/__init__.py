@@ -15,7 +15,11 @@ from .targets import (
     exclude_targets,
     known_failing_targets,
     parametrize_targets,
+    requires_cuda_compute_version,
+    requires_nvcc_version,
     requires_package,
+    skip_if_32bit,
+    skip_if_wheel_test,
     uses_gpu,
 )
 from .utils import (
@@ -50,6 +54,10 @@ __all__ = [
     "parameters",
     "parametrize_targets",
     "requires_package",
+    "requires_cuda_compute_version",
+    "requires_nvcc_version",
+    "skip_if_32bit",
+    "skip_if_wheel_test",
     "slow",
     "terminate_self",
     "uses_gpu",

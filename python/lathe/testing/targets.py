@@ -6,8 +6,10 @@ import importlib.util
 import os
 import platform
 import shutil
+import struct
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ..contrib import nvcc
 from ..runtime.device import Device, device
 from ..runtime.module import enabled
 from ..target import Target
@@ -198,6 +200,34 @@ def requires_package(*packages: str) -> Any:
     """The test needs these Python packages."""
     absent = [p for p in packages if importlib.util.find_spec(p) is None]
     return _pytest().mark.skipif(bool(absent), reason=f"needs the Python package {' and '.join(absent)}")
+
+
+def requires_nvcc_version(major: int, minor: int = 0, release: int = 0) -> Any:
+    """The test needs nvcc of this version or a later one."""
+    reason = FEATURES["nvcc"].reason()
+    if reason is None and nvcc.get_cuda_version() < (major, minor):
+        reason = f"it is {'.'.join(map(str, nvcc.get_cuda_version()))}"
+    return _pytest().mark.skipif(reason is not None, reason=f"needs nvcc {major}.{minor}: {reason}")
+
+
+def requires_cuda_compute_version(major: int, minor: int = 0) -> Any:
+    """The test needs a CUDA device of this compute capability or a later one."""
+    reason = FEATURES["cuda"].reason()
+    if reason is None:
+        found = nvcc.parse_compute_version(nvcc.get_target_compute_version())
+        reason = None if found >= (major, minor) else f"it is {found[0]}.{found[1]}"
+    return _pytest().mark.skipif(reason is not None, reason=f"needs compute capability {major}.{minor}: {reason}")
+
+
+def skip_if_32bit(reason: Any = "") -> Any:
+    """The test does not run where pointers have 32 bits; used with a reason or without."""
+    mark = _pytest().mark.skipif(struct.calcsize("P") == 4, reason="pointers have 32 bits here")
+    return mark(reason) if callable(reason) else mark
+
+
+def skip_if_wheel_test(func: Any) -> Any:
+    """TVM's mark for tests that its wheels do not pass; they run here."""
+    return func
 
 
 def uses_gpu(func: Any) -> Any:
