@@ -149,6 +149,27 @@ COMPARE = """
         def expected(A: T.Buffer((4,), "int32")):
             A[0] = 3
 
+    N = 4
+
+    class TestNames(Base):
+        def before(A: T.Buffer((N,), "int32")):
+            A[0] = T.int32(N) * T.int32(2)
+        def expected(A: T.Buffer((4,), "int32")):
+            A[0] = 8
+
+    class TestModule(Base):
+        class before:
+            def one(A: T.Buffer((4,), "int32")):
+                A[0] = T.int32(1) + T.int32(1)
+            @T.prim_func
+            def two(A: T.Buffer((4,), "int32")):
+                A[0] = 5
+        class expected:
+            def one(A: T.Buffer((4,), "int32")):
+                A[0] = 2
+            def two(A: T.Buffer((4,), "int32")):
+                A[0] = 5
+
     class TestWrong(Base):
         def before(A: T.Buffer((4,), "int32")):
             A[0] = T.int32(1) + T.int32(2)
@@ -177,5 +198,5 @@ COMPARE = """
 
 def test_compare_before_after(tmp_path):
     counts, out = run_tests(tmp_path, COMPARE)
-    assert counts == {"passed": 3, "failed": 1}, out
+    assert counts == {"passed": 5, "failed": 1}, out
     assert "the pass did not give what is expected" in out

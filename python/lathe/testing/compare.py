@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import textwrap
 from typing import Any, Callable
 
 from ..ir.base import assert_structural_equal
@@ -14,16 +13,11 @@ from ..tir.function import PrimFunc
 from .fixtures import _pytest
 
 
-def _script(func: Any) -> Any:
-    """A function that was written as TVMScript without its decorator."""
-    return from_source("@T.prim_func\n" + textwrap.dedent(inspect.getsource(func)))
-
-
 def _module(cls: type) -> IRModule:
     """The functions of a class, each under its name."""
     found = {n: f for n, f in vars(cls).items() if not n.startswith("_")}
     return IRModule(
-        {n: (f if isinstance(f, PrimFunc) else _script(f)).with_attr("global_symbol", n) for n, f in found.items()}
+        {n: (f if isinstance(f, PrimFunc) else from_source(f)).with_attr("global_symbol", n) for n, f in found.items()}
     )
 
 
@@ -49,7 +43,7 @@ def _program(value: Any) -> Any:
         return _pytest().fixture(lambda self: value)
     if inspect.isclass(value):
         return _pytest().fixture(lambda self: _module(value))
-    return _pytest().fixture(lambda self: _script(value))
+    return _pytest().fixture(lambda self: from_source(value))
 
 
 def _named(program: Any) -> Any:
