@@ -128,7 +128,9 @@ def test_scan_keywords():
         relay.build(mod, target="llvm", no_argument=1)
         tvm.build(s, [a], target="c", name="f")
         tvm.nd.array(x, **options)
-        """) == [("f:3", "tvm.relay.build(no_argument=…)")]
+        import lathe
+        lathe.nd.empty((1,), no_shape=2)
+        """) == [("f:3", "tvm.relay.build(no_argument=…)"), ("f:7", "tvm.nd.empty(no_shape=…)")]
 
 
 def test_scan_a_notebook_and_a_folder(tmp_path):

@@ -141,7 +141,8 @@ class _Scanner:
                 dotted = self._dotted(node.func)
                 if dotted:
                     out += [
-                        Missing(f"{path}:{node.lineno}", f"{dotted}({k}=…)") for k in _unknown_keywords(dotted, node)
+                        Missing(f"{path}:{node.lineno}", f"tvm.{dotted.partition('.')[2]}({k}=…)")
+                        for k in _unknown_keywords(dotted, node)
                     ]
         return out
 
