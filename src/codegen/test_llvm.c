@@ -198,6 +198,7 @@ TEST(test_masked_store)
 TEST(test_guarded_loads)
 {
   (void)c;
+  if (getenv("LATHE_EMULATED")) skip(); /* qemu's masked loads touch what the mask leaves out */
   long page = sysconf(_SC_PAGESIZE);
   enum { L = 16, HAVE = 5 };
   char *p = mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
