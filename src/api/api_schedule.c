@@ -166,6 +166,18 @@ static void schedule_call(Call *c)
 static void schedule_trace(Call *c) { *c->out = api_val_str(c, sched_trace_text(scratch(c->ctx), arg_schedule(c))); }
 static void schedule_replay(Call *c) { sched_replay(arg_schedule(c), api_arg_str(c, 1)); }
 
+static void schedule_seed(Call *c) { sched_seed(arg_schedule(c), (uint64_t)api_arg_int(c, 1)); }
+
+static void schedule_marked(Call *c)
+{
+  Sched *s = arg_schedule(c);
+  const LatheValue *v;
+  int n = api_arg_list(c, 1, &v);
+  SchedArg *rv = arena_array(scratch(c->ctx), SchedArg, n + 1);
+  for (int i = 0; i < n; i++) rv[i] = sched_arg(c, sched_module(s), &v[i]);
+  *c->out = api_val_str(c, sched_print_marked(scratch(c->ctx), s, n, rv));
+}
+
 /* A copy of the loop or block as it stands now. */
 static void schedule_get(Call *c)
 {
@@ -205,6 +217,9 @@ const ApiFunction api_schedule_functions[] = {
   {"schedule_add_intrin", "s: schedule, intrin: tensorintrin -> none", "makes an intrinsic known by name, for traces",
    schedule_add_intrin},
   {"schedule_get", "s: schedule, rv: block|loop -> stmt", "the loop or block as it stands now", schedule_get},
+  {"schedule_seed", "s: schedule, seed: int -> none", "sampling goes on from this number", schedule_seed},
+  {"schedule_marked", "s: schedule, rvs: list[block|loop] -> str", "the function's text with these underlined",
+   schedule_marked},
   {"schedule_int", "s: schedule, rv: intrv -> int", "the value that was sampled", schedule_int},
   {"primitives", " -> list[list[str]]", "the primitives: name, arguments, result, doc", primitives},
   {0},

@@ -362,7 +362,7 @@ static void module_set_func(Call *c)
   Module *m = arg_module(c, 0);
   const char *name = api_arg_str(c, 1);
   PrimFunc *f = func_import(m, api_arg_ptr(c, 2));
-  rename_func(f, name);
+  f->name = arena_strdup(m->arena, name); /* global_symbol, under which it is exported, stays */
   module_set(m, name, GLOBAL_TIR, f);
 }
 

@@ -142,3 +142,10 @@ SchedArg prim_unannotate(Sched *s, SchedArg *a)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "unannotate: %s has no annotation '%s'", tree_what(s, x), a[1].u.s);
   return sched_arg_none;
 }
+
+SchedArg prim_enter_postproc(Sched *s, SchedArg *a)
+{
+  (void)s;
+  (void)a;
+  return sched_arg_none;
+}

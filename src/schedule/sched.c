@@ -48,6 +48,8 @@ static void check_schedulable(const PrimFunc *f)
           "function '%s' has no blocks, so it cannot be scheduled: its body must be a block named 'root'", f->name);
 }
 
+void sched_seed(Sched *s, uint64_t seed) { s->rng = seed ? seed : 0x243f6a8885a308d3u; }
+
 Sched *sched_new(const PrimFunc *f, uint64_t seed)
 {
   check_schedulable(f);
@@ -55,7 +57,7 @@ Sched *sched_new(const PrimFunc *f, uint64_t seed)
   Scope scope = scope_begin(ctx);
   Sched *s = sched_around(f);
   defer(ctx, free_schedule, s);
-  s->rng = seed ? seed : 0x243f6a8885a308d3u;
+  sched_seed(s, seed);
   stmt_visit(s->f->body, note_guarded, s);
   stmt_visit(s->f->body, prove_kinds, s);
   module_retain(s->m);
@@ -157,6 +159,15 @@ static Stmt *rv_stmt(Sched *s, int64_t id, RvKind kind)
   return found;
 }
 
+const char *sched_print_marked(Arena *a, Sched *s, int n, const SchedArg *rv)
+{
+  uint32_t *id = arena_array(a, uint32_t, n);
+  int count = 0;
+  for (int i = 0; i < n; i++)
+    if (rv[i].u.i >= 0 && rv[i].u.i < s->rv.n) id[count++] = s->rv.v[rv[i].u.i].stmt;
+  return func_print_marked(a, s->f, count, id);
+}
+
 Stmt *sched_block_stmt(Sched *s, BlockRV b) { return rv_stmt(s, b.id, RV_BLOCK); }
 Stmt *sched_loop_stmt(Sched *s, LoopRV l) { return rv_stmt(s, l.id, RV_LOOP); }
 int64_t sched_int_value(Sched *s, IntRV v) { return rv_get(s, v.id, RV_INT)->value; }
@@ -184,10 +195,14 @@ const Expr *sched_arg_expr(Sched *s, const SchedArg *a, DType dtype)
   case SA_FLOAT: return expr_float(s->m, dtype_is_float(dtype) ? dtype : DT_F32, a->u.f);
   case SA_STR: return expr_str(s->m, a->u.s);
   case SA_EXPR: return a->u.e;
+  case SA_LIST: {
+    const Expr **v = arena_array(scratch(s->ctx), const Expr *, a->u.list.n);
+    for (int i = 0; i < a->u.list.n; i++) v[i] = sched_arg_expr(s, &a->u.list.v[i], dtype);
+    return expr_call(s->m, DT_PTR, IN_MAKE_SHAPE, a->u.list.n, v);
+  }
   case SA_NONE:
   case SA_BLOCK:
   case SA_LOOP:
-  case SA_LIST:
   case SA_MAP:
   case SA_FUNC:
   case SA_INTRIN: break;

@@ -45,6 +45,7 @@ Module *sched_module(Sched *);
 void sched_expose(Sched *, const char *buffer, int at);
 Stmt *sched_block_stmt(Sched *, BlockRV); /* raises if it is gone */
 Stmt *sched_loop_stmt(Sched *, LoopRV);
+void sched_seed(Sched *, uint64_t); /* sampling goes on from here */
 
 /* One argument or result of a primitive, for traces and language bindings. */
 typedef struct SchedArg {
@@ -74,6 +75,8 @@ typedef struct SchedArg {
     } list;
   } u;
 } SchedArg;
+/* The function's text with these blocks and loops underlined, as far as they still exist. */
+const char *sched_print_marked(Arena *, Sched *, int n, const SchedArg *);
 /* Calls a primitive by name with its arguments in the order of prims.def (SA_NONE:
  * the default).  Result lists live in the schedule's module. */
 SchedArg sched_call(Sched *, const char *prim, int n, const SchedArg *);

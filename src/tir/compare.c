@@ -227,7 +227,6 @@ static bool same_iters(Compare *c, const Block *a, const Block *b)
 
 static bool same_block(Compare *c, const Block *a, const Block *b)
 {
-  if (strcmp(a->name, b->name)) return differ(c, "blocks '%s' and '%s'", a->name, b->name);
   if (!same_iters(c, a, b) || !same_expr(c, a->predicate, b->predicate)) return false;
   if (a->nallocs != b->nallocs) return differ(c, "block '%s': %d and %d allocations", a->name, a->nallocs, b->nallocs);
   for (int i = 0; i < a->nallocs; i++)
@@ -445,7 +444,6 @@ static void mix_stmt(Hash *s, const Stmt *t);
 
 static void mix_block(Hash *s, const Block *b)
 {
-  mix_str(s, b->name);
   for (int i = 0; i < b->niter; i++) {
     mix(s, (uint64_t)b->iter[i].kind);
     mix_exprs(s, 3, (const Expr *[]){b->iter[i].min, b->iter[i].extent, b->iter[i].value});

@@ -20,6 +20,8 @@ typedef struct Script {
   Map seen;                  /* Var* or Buffer* met in a use */
   Vec(const Var *) free;     /* variables without a binder */
   Vec(const Buffer *) views; /* buffers without a declaration */
+  int nmark;                 /* statements whose first line is underlined, by id */
+  const uint32_t *mark;
 } Script;
 
 static const char *const reserved[] = {
@@ -305,12 +307,29 @@ static bool uses_any(const Expr *e, int n, const Stmt *const *loops)
 
 enum { MAX_GRID = 16 };
 
-/* Loops that one T.grid can stand for. */
-static int grid_of(const Stmt *s, const Stmt **loops)
+static bool is_marked(const Script *p, const Stmt *s)
+{
+  for (int i = 0; i < p->nmark; i++)
+    if (p->mark[i] == s->id) return true;
+  return false;
+}
+
+/* Underlines the line that was just written, which started at from, if s is marked. */
+static void mark_out(Script *p, const Stmt *s, size_t from)
+{
+  if (!is_marked(p, s)) return;
+  size_t width = p->out.n - from - 1 - (size_t)p->indent;
+  line(p);
+  for (size_t i = 0; i < width; i++) text_char(&p->out, '^');
+  text_char(&p->out, '\n');
+}
+
+/* Loops that one T.grid can stand for; a marked loop has a line of its own. */
+static int grid_of(const Script *p, const Stmt *s, const Stmt **loops)
 {
   int n = 0;
-  while (n < MAX_GRID && s->kind == S_FOR && s->u.loop.kind == FOR_SERIAL && expr_is_int(s->u.loop.min, 0) &&
-         !s->u.loop.annots.n && !uses_any(s->u.loop.extent, n, loops)) {
+  while (n < MAX_GRID && !is_marked(p, s) && s->kind == S_FOR && s->u.loop.kind == FOR_SERIAL &&
+         expr_is_int(s->u.loop.min, 0) && !s->u.loop.annots.n && !uses_any(s->u.loop.extent, n, loops)) {
     loops[n++] = s;
     s = s->u.loop.body;
   }
@@ -335,12 +354,13 @@ static void for_out(Script *p, const Stmt *s)
 {
   static const char *const kinds[] = {"T.serial", "T.parallel", "T.vectorized", "T.unroll", "T.thread_binding"};
   const Stmt *loops[MAX_GRID];
-  int n = grid_of(s, loops);
+  int n = grid_of(p, s, loops);
   if (n > 1) {
     grid_out(p, n, loops);
     return;
   }
   const Annots *a = &s->u.loop.annots;
+  size_t from = p->out.n;
   line(p);
   text_printf(&p->out, "for %s in %s(", var_name(p, s->u.loop.var),
               s->u.loop.kind == FOR_SERIAL && !a->n ? "range" : kinds[s->u.loop.kind]);
@@ -358,6 +378,7 @@ static void for_out(Script *p, const Stmt *s)
     dict_out(p, a, NULL);
   }
   text_add(&p->out, "):\n");
+  mark_out(p, s, from);
   body_out(p, s->u.loop.body);
 }
 
@@ -435,10 +456,12 @@ static void declarations_out(Script *p, const Block *b)
 static void block_out(Script *p, const Stmt *s)
 {
   const Block *b = s->u.block;
+  size_t from = p->out.n;
   line(p);
   text_add(&p->out, "with T.block(");
   text_quote(&p->out, b->name);
   text_add(&p->out, "):\n");
+  mark_out(p, s, from);
   p->indent += 4;
   axes_out(p, s);
   if (b->predicate) {
@@ -702,7 +725,9 @@ static void func_out(Script *p, const PrimFunc *f, const char *called)
   if (!sized) prelude_out(p, f);
   if (implicit_root(f->body) && (f->body->u.block->nallocs || has_block(f->body->u.block->body))) {
     line(p);
+    size_t from = p->out.n - (size_t)p->indent;
     text_add(&p->out, "# with T.block(\"root\"):\n");
+    mark_out(p, f->body, from);
     declarations_out(p, f->body->u.block);
     stmt_out(p, f->body->u.block->body, true);
   } else {
@@ -714,6 +739,13 @@ static void func_out(Script *p, const PrimFunc *f, const char *called)
 const char *func_print(Arena *arena, const PrimFunc *f)
 {
   Script p = {.out = text_new(arena), .arena = arena, .m = f->m, .namer = {.arena = arena}};
+  func_out(&p, f, f->name);
+  return text_str(&p.out);
+}
+
+const char *func_print_marked(Arena *arena, const PrimFunc *f, int n, const uint32_t *ids)
+{
+  Script p = {.out = text_new(arena), .arena = arena, .m = f->m, .namer = {.arena = arena}, .nmark = n, .mark = ids};
   func_out(&p, f, f->name);
   return text_str(&p.out);
 }

@@ -274,7 +274,9 @@ void func_check_domains(const PrimFunc *);
 
 /* ---- print.c, print_compact.c, lex.c, parse*.c ------------------------------------ */
 
-const char *func_print(Arena *, const PrimFunc *);         /* TVMScript: @T.prim_func def … */
+const char *func_print(Arena *, const PrimFunc *); /* TVMScript: @T.prim_func def … */
+/* The same with the first lines of these blocks and loops underlined: for messages, it does not parse. */
+const char *func_print_marked(Arena *, const PrimFunc *, int n, const uint32_t *ids);
 const char *func_print_compact(Arena *, const PrimFunc *); /* for (i, 0, 1024) { … } */
 const char *stmt_print_compact(Arena *, const Stmt *);
 /* @I.ir_module class Module: … ; all tir functions */

@@ -10,7 +10,7 @@ from .expr import (
     convert,
 )
 from .function import IndexMap, PrimFunc, TensorIntrin
-from .schedule import BlockRV, ExprRV, LoopRV, Schedule, Trace
+from .schedule import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Schedule, ScheduleError, Trace
 from .stmt import AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, While, stmt_seq
 from .._ir.module import IRModule
 from . import stmt_functor
@@ -27,9 +27,9 @@ for _name in op.generated:
 __all__ = [
     "Add", "Allocate", "And", "AttrStmt", "Block", "BlockRV", "Broadcast", "Buffer", "BufferLoad", "BufferRegion",
     "BufferStore", "Call", "Cast", "CommReducer", "Div", "EQ", "EqualOp", "Evaluate", "ExprOp", "ExprRV",
-    "FloatImm", "FloorDiv", "FloorMod", "For", "GE", "GT", "IRModule", "IfThenElse", "IndexMap", "IntImm",
+    "FloatImm", "FloorDiv", "FloorMod", "For", "GE", "GT", "IRModule", "IfThenElse", "IndexMap", "Instruction", "InstructionKind", "IntImm",
     "IterVar", "LE", "LT", "Let", "LetStmt", "LoopRV", "Max", "Min", "Mod", "Mul", "NE", "Not", "NotEqualOp", "Op",
-    "Or", "PrimExpr", "PrimFunc", "ProducerLoad", "Ramp", "Reduce", "Schedule", "Select", "SeqStmt", "SizeVar",
+    "Or", "PrimExpr", "PrimFunc", "ProducerLoad", "Ramp", "Reduce", "Schedule", "ScheduleError", "Select", "SeqStmt", "SizeVar",
     "Stmt", "StringImm", "Sub", "TensorIntrin", "Trace", "Var", "While", "add", "address_of", "all", "any",
     "argmax", "argmin", "bitwise_and", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_packed",
     "call_pure_extern", "ceildiv", "clz", "comm_reducer", "const", "convert", "decl_buffer", "div", "floordiv",

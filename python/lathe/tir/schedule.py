@@ -8,32 +8,17 @@ from __future__ import annotations
 import inspect
 import random
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
 from .. import error
 from .._ffi import Object, call, register_object
 from .._ir.module import IRModule
 from .expr import IterVar, convert
 from .function import IndexMap, PrimFunc, TensorIntrin
+from .trace import FIXED, ROWS, BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Param, Reader, Trace, flatten
 
-
-class _RV(Object):
-    """Something that a schedule's primitives gave; stays valid while it exists."""
-
-
-@register_object("block")
-class BlockRV(_RV):
-    """A block of a schedule."""
-
-
-@register_object("loop")
-class LoopRV(_RV):
-    """A loop of a schedule."""
-
-
-@register_object("intrv")
-class ExprRV(_RV):
-    """An integer that a schedule chose."""
+__all__ = ["BlockRV", "ExprRV", "Instruction", "InstructionKind", "LoopRV", "Schedule", "ScheduleError", "Trace", "primitives"]
 
 
 @register_object("schedule")
@@ -41,60 +26,71 @@ class _Handle(Object):
     """The schedule in the C library."""
 
 
-class Trace:
-    """What was done to a schedule, in order."""
+class ScheduleError(error.ScheduleError):
+    """A primitive that was refused; everything is as it was before.
 
-    def __init__(self, text: str):
-        self.text = text
+    primitive is its name, reason why, mod the module, and render() the module's text in which the blocks and loops that
+    the primitive was called with are underlined.  What a primitive refuses for another reason (an argument out of
+    range, a limit) is also the exception of that reason."""
 
-    @property
-    def insts(self) -> List[str]:
-        """One line of text for each step."""
-        return [line for line in self.text.splitlines() if line.strip()]
+    primitive: str = ""
+    reason: str = ""
+    mod: Optional[IRModule] = None
+    _marked: str = ""
 
-    def apply_to_schedule(self, sch: "Schedule", remove_postproc: bool = False) -> None:
-        """Does the same to another schedule of the same computation."""
-        for name in re.findall(r'\.tensorize\([^"\n]*"([^"]+)"', self.text):
-            intrin = TensorIntrin.get(name, allow_missing=True)
-            if intrin is not None:
-                call("schedule_add_intrin", sch._sch, intrin)
-        call("schedule_replay", sch._sch, self.text)
+    def render(self) -> str:
+        """The function's text with the blocks and loops concerned underlined."""
+        return self._marked
 
-    def show(self, style: Optional[str] = None) -> None:
-        """Prints it, in colour on a terminal."""
-        from ..script.highlight import cprint
 
-        cprint(self.text, style)
+_REFUSALS: Dict[type, Type[ScheduleError]] = {}
 
-    def __str__(self) -> str:
-        return self.text
 
-    __repr__ = __str__
+def _refusal(kind: type) -> Type[ScheduleError]:
+    """The ScheduleError that is an error of this kind too."""
+    if kind not in _REFUSALS:
+        same = issubclass(ScheduleError, kind)
+        _REFUSALS[kind] = ScheduleError if same else type("ScheduleError", (ScheduleError, kind), {"__module__": __name__})
+    return _REFUSALS[kind]
+
+
+#: Errors that say nothing about the program.
+_NO_REFUSAL = (error.InternalError, error.MemoryError, error.CallbackError, error.IOError)
+_RENDER_LEVELS = ("detail", "fast", "none")
 
 
 class Schedule:
     """Changes how a function runs without changing what it computes.
 
     A primitive that would change the meaning raises ScheduleError with the reason
-    and leaves everything as it was."""
+    and leaves everything as it was.  error_render_level: "fast" gives the reason, "detail" also the program with what
+    is concerned underlined, "none" the primitive's name only.  The checks that debug_mask asks for always run."""
 
     def __init__(self, mod: Union[IRModule, PrimFunc], *, seed: Optional[int] = None, debug_mask: Union[str, int] = "none",
-                 error_render_level: str = "detail", enable_check: bool = True):
+                 error_render_level: str = "fast", enable_check: bool = True):
+        if error_render_level not in _RENDER_LEVELS:
+            raise error.ArgumentError(f"Schedule: error_render_level is one of {', '.join(_RENDER_LEVELS)}, not {error_render_level!r}")
+        if not enable_check:
+            warnings.warn("Schedule: enable_check=False is ignored; what a primitive changes is always checked", stacklevel=2)
         if isinstance(mod, PrimFunc):
             mod = IRModule({"main": mod})
         if not isinstance(mod, IRModule):
             raise error.TypeError(f"Schedule: wants an IRModule or a PrimFunc, not a {type(mod).__name__}")
         self._mod = mod
-        self._seed = random.randrange(1, 2**31) if seed is None or seed == -1 else int(seed)
+        self._render = error_render_level
+        self._rand = random.Random()
+        self.seed(-1 if seed is None else int(seed))
         names = [v.name_hint for v in mod.get_global_vars()]
         if not names:
             raise error.ArgumentError("Schedule: the module has no function")
         self._all: Dict[str, _Handle] = {}
+        self._readers: Dict[str, Reader] = {}
         self._select("main" if "main" in names else names[0])
 
     def _select(self, name: str) -> None:
         if name not in self._all:
             self._all[name] = call("schedule", self._mod[name], self._seed)
+            self._readers[name] = Reader(name)
         self._name, self._sch = name, self._all[name]
 
     # ---- the whole
@@ -119,8 +115,12 @@ class Schedule:
 
     @property
     def trace(self) -> Trace:
-        """What was done so far."""
-        return Trace(call("schedule_trace", self._sch))
+        """What was done so far to the function that primitives are about."""
+        return self._readers[self._name].trace(call("schedule_trace", self._sch))
+
+    def _replay(self, text: str) -> None:
+        call("schedule_replay", self._sch, text)
+        self.trace  # pylint: disable=pointless-statement  # the lines that came are read
 
     def show(self, style: Optional[str] = None, **_kwargs: Any) -> None:
         """Prints the module and the trace, in colour on a terminal."""
@@ -131,10 +131,25 @@ class Schedule:
         """A schedule that goes its own way from here; blocks and loops of this one
         name the same ones there."""
         new = Schedule.__new__(Schedule)
-        new._mod, new._seed, new._name = self._mod, self._seed, self._name
+        new._mod, new._seed, new._name, new._render = self._mod, self._seed, self._name, self._render
+        new._rand = random.Random(self._rand.randrange(1, 2**31))
         new._all = {name: call("schedule_copy", s) for name, s in self._all.items()}
+        new._readers = {name: r.copy(call("schedule_trace", self._all[name])) for name, r in self._readers.items()}
         new._sch = new._all[new._name]
         return new
+
+    def seed(self, seed: int) -> None:
+        """Sampling goes on from this number; -1 draws one."""
+        self._seed = random.randrange(1, 2**31) if seed == -1 else int(seed)
+        if self._seed < 0:
+            raise error.ArgumentError(f"Schedule.seed: wants a number from 0, or -1 to draw one, not {seed}")
+        self._rand.seed(self._seed)
+        for handle in getattr(self, "_all", {}).values():
+            call("schedule_seed", handle, self._seed)
+
+    def fork_seed(self) -> int:
+        """A seed for another schedule, following from this one's."""
+        return self._rand.randrange(1, 2**31)
 
     def get(self, rand_var_or_sref: Any) -> Any:
         """What a block, loop or sampled integer stands for: a tir.Block, a tir.For, an int."""
@@ -149,7 +164,38 @@ class Schedule:
         """The block with this name."""
         if func_name is not None and func_name != self._name:
             self._select(func_name)
-        return call("schedule_call", self._sch, "get_block", [name, None])
+        return self._apply("get_block", [name, None])
+
+    def get_sref(self, rand_var_or_stmt: Any) -> Any:
+        """A block or loop is its own reference here: it stays valid while the statement exists."""
+        if not isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):
+            raise error.UnsupportedError("Schedule.get_sref: wants a block or loop of the schedule; get_block and get_loops give them")
+        self.get(rand_var_or_stmt)
+        return rand_var_or_stmt
+
+    def remove_rv(self, rand_var: Any) -> None:
+        """Nothing to do: a block or loop goes with its last Python reference."""
+
+    def _apply(self, primitive: str, args: List[Any]) -> Any:
+        """Calls a primitive; a refusal becomes a ScheduleError."""
+        try:
+            out = call("schedule_call", self._sch, primitive, args)
+        except error.LatheError as e:
+            if isinstance(e, _NO_REFUSAL):
+                raise
+            raise self._refused(primitive, args, e) from None
+        self._readers[self._name].given.append(flatten(out))
+        return out
+
+    def _refused(self, primitive: str, args: List[Any], e: error.LatheError) -> ScheduleError:
+        marked = call("schedule_marked", self._sch, [rv for a in args for rv in flatten(a) if isinstance(rv, (BlockRV, LoopRV))])
+        reason = e.message
+        message = f"ScheduleError: in primitive '{primitive}' (not rendered)" if self._render == "none" else reason
+        if self._render == "detail":
+            message = f"ScheduleError: an error occurred in the schedule primitive '{primitive}'.\nThe program:\n{marked}Reason: {reason}"
+        out = _refusal(type(e))(message, e.file, e.line, e.col)
+        out.primitive, out.reason, out.mod, out._marked = primitive, reason, self.mod, marked
+        return out
 
     if TYPE_CHECKING:
 
@@ -161,29 +207,6 @@ class Schedule:
 
 
 # ---- the primitives
-
-
-def _parse_params(text: str) -> List[Tuple[str, str, Any, bool]]:
-    """name, type, default, star of each parameter in a row's text."""
-    out = []
-    for item in re.split(r",\s*(?![^\[]*\])", text) if text else []:
-        m = re.fullmatch(r"(\*?)(\w+):\s*([^=]+?)(?:\s*=\s*(.+))?", item.strip())
-        if m is None:
-            raise error.InternalError(f"the signature '{text}' of a primitive does not read")
-        star, name, kind, default = m.groups()
-        value = inspect.Parameter.empty if default is None else _literal(default)
-        out.append((name, kind, value, bool(star)))
-    return out
-
-
-def _literal(text: str) -> Any:
-    known = {"None": None, "True": True, "False": False}
-    if text in known:
-        return known[text]
-    try:
-        return int(text)
-    except ValueError:
-        return text.strip("\"'")
 
 
 def _argument(sch: Schedule, kind: str, value: Any) -> Any:
@@ -228,17 +251,8 @@ def _prepare(sch: Schedule, bound: Dict[str, Any]) -> None:
         bound["buffer"] = bound["buffer"].name
 
 
-#: Parameters of TVM's methods that only have one meaning here: name -> accepted value.
-_FIXED = {
-    "split": {"disable_predication": False},
-    "transform_layout": {"assume_injective_transform": False},
-    "sample_compute_location": {},
-}
-
-
-def _make_method(name: str, args: str, result: str, doc: str) -> Callable[..., Any]:
-    params = _parse_params(args)
-    fixed = _FIXED.get(name, {})
+def _make_method(name: str, params: List[Param], result: str, doc: str) -> Callable[..., Any]:
+    fixed = FIXED.get(name, {})
     P = inspect.Parameter
     starred = any(star for *_, star in params)
     sig = [P("self", P.POSITIONAL_OR_KEYWORD)]
@@ -259,8 +273,7 @@ def _make_method(name: str, args: str, result: str, doc: str) -> Callable[..., A
             if values.pop(key) != only:
                 raise error.UnsupportedError(f"Schedule.{name}: {key} can only be {only}")
         _prepare(self, values)
-        out = call("schedule_call", self._sch, name, [_argument(self, kind, values[pname]) for pname, kind, _, _ in params])
-        return out
+        return self._apply(name, [_argument(self, kind, values[pname]) for pname, kind, _, _ in params])
 
     method.__name__, method.__qualname__ = name, f"Schedule.{name}"
     method.__doc__ = doc[0].upper() + doc[1:] + "."
@@ -270,7 +283,38 @@ def _make_method(name: str, args: str, result: str, doc: str) -> Callable[..., A
 
 builtins_TypeError = TypeError  # the builtin, whatever this module's names become
 primitives: List[str] = []
-for _row in call("primitives"):
+for _row in ROWS:
     primitives.append(_row[0])
     if not hasattr(Schedule, _row[0]):
         setattr(Schedule, _row[0], _make_method(*_row))
+
+
+#: Primitives of TVM that are not here, each with the way around it.
+ABSENT = {
+    "annotate_buffer_access": "regions of blocks always follow from their accesses",
+    "cache_index": "compute the index into a buffer of its own in the function, and schedule the block that does it",
+    "decompose_padding": "write the padding as a block of its own, or let lowering split the loop at the border",
+    "loop_partition": "lowering splits loops at their guards by itself",
+    "merge": "move the consumer with reverse_compute_at under a loop of the producer",
+    "read_at": "cache_read followed by compute_at does the same",
+    "reindex_cache_read": "reindex followed by transform_layout does the same",
+    "reindex_cache_write": "reindex followed by transform_layout does the same",
+    "rolling_buffer": "compute_at keeps a tile of what its consumer needs",
+    "set_axis_separator": "memory is flat here: buffers have no axis separators",
+    "unsafe_hide_buffer_access": "regions of blocks always follow from their accesses",
+    "unsafe_set_dtype": "cast in the function before it is scheduled",
+    "write_at": "cache_write followed by reverse_compute_at does the same",
+}
+
+
+def _absent(name: str, instead: str) -> Callable[..., Any]:
+    def method(self: Schedule, *_given: Any, **_named: Any) -> Any:
+        raise _refusal(error.UnsupportedError)(f"Schedule.{name} is not supported: {instead}")
+
+    method.__name__, method.__qualname__ = name, f"Schedule.{name}"
+    method.__doc__ = f"Not supported: {instead}."
+    return method
+
+
+for _name, _instead in ABSENT.items():
+    setattr(Schedule, _name, _absent(_name, _instead))

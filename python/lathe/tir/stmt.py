@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from .._ffi import WORLD, Object, call, register_object
 from .expr import IterVar, PrimExpr, Range, Var, convert
+from .function import annotations_of
 
 
 @register_object("stmt")
@@ -57,7 +58,7 @@ class For(Stmt):
     extent = _field(2, "number of iterations")
     kind = _field(3, "how it runs")
     thread_binding = _field(4, "the thread axis, or None")
-    annotations = property(lambda self: dict(self._fields()[5]), doc="hints by key")
+    annotations = property(lambda self: annotations_of(self._fields()[5]), doc="hints by key")
     body = _field(6, "what is repeated")
 
 
@@ -157,7 +158,7 @@ class Block(Stmt):
     name_hint = _field(0, "its name")
     predicate = _field(2, "where it runs; None: everywhere")
     alloc_buffers = _field(5, "buffers it allocates")
-    annotations = property(lambda self: dict(self._fields()[6]), doc="hints by key")
+    annotations = property(lambda self: annotations_of(self._fields()[6]), doc="hints by key")
     init = _field(7, "statement that starts a reduction, or None")
     body = _field(8, "what it does")
 
