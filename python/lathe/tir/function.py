@@ -8,19 +8,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
 from .buffer import Buffer, decl_buffer
-from .expr import Call, PrimExpr, StringImm, Var, _Const, as_tuple, convert
-
-
-def annotation_value(e: Any) -> Any:
-    """The value of an attribute: literals as Python values, lists of them as lists."""
-    if isinstance(e, Call) and e.op.name == "tir.tvm_stack_make_shape":
-        return [annotation_value(a) for a in e.args]
-    return e.value if isinstance(e, (StringImm, _Const)) else e
-
-
-def annotations_of(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
-    """Annotations of a statement: expressions, and lists as lists of values."""
-    return {k: annotation_value(v) if isinstance(v, Call) else v for k, v in pairs}
+from .expr import PrimExpr, Var, as_tuple, convert
+from .stmt import annotation_value
 
 
 @register_object("primfunc")

@@ -3,11 +3,22 @@ are for looking at the result, and for putting small pieces together."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .._ffi import WORLD, Object, call, register_object
-from .expr import IterVar, PrimExpr, Range, Var, convert
-from .function import annotations_of
+from .expr import Call, IterVar, PrimExpr, Range, StringImm, Var, _Const, convert
+
+
+def annotation_value(e: Any) -> Any:
+    """The value of an attribute: literals as Python values, lists of them as lists."""
+    if isinstance(e, Call) and e.op.name == "tir.tvm_stack_make_shape":
+        return [annotation_value(a) for a in e.args]
+    return e.value if isinstance(e, (StringImm, _Const)) else e
+
+
+def annotations_of(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
+    """Annotations of a statement: expressions, and lists as lists of values."""
+    return {k: annotation_value(v) if isinstance(v, Call) else v for k, v in pairs}
 
 
 @register_object("stmt")
