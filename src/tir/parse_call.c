@@ -473,6 +473,17 @@ Operand parse_call_operand(Parser *p, const Operand *callee, const Args *a)
     want_args(p, a, 1, callee);
     return parse_expr_operand(p, expr_not(p->m, parse_as_cond(p, &a->pos.v[0])), callee->loc, args_depth(a));
   }
+  if (!strcmp(name, "meta_var")) { /* parse_assignment reads the mark */
+    want_args(p, a, 1, callee);
+    Operand o = a->pos.v[0];
+    o.meta = true;
+    return o;
+  }
+  if (!strcmp(name, "target") || !strcmp(name, "env_thread")) { /* a target is its string, a thread axis its tag */
+    want_args(p, a, 1, callee);
+    return (Operand){
+      .kind = OP_STR, .loc = callee->loc, .axis = name[0] == 'e', .s = parse_as_str(p, &a->pos.v[0], callee->s)};
+  }
   if (!strcmp(name, "Cast") || !strcmp(name, "cast")) {
     want_args(p, a, 2, callee);
     bool first = name[0] == 'C'; /* T.Cast(dtype, value), T.cast(value, dtype) */

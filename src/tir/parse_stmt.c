@@ -154,6 +154,7 @@ static void one_range(Parser *p, LoopHead *h, const Operand *callee, const Args 
 static void grid_ranges(Parser *p, LoopHead *h, const Operand *callee, const Args *a)
 {
   parse_args_check(p, a, MAX_LOOPS, NULL, callee);
+  if (!a->pos.n && h->n == 1) h->n = 0; /* a grid of nothing: the body runs once, its name stands for nothing */
   if (h->n != a->pos.n)
     parse_error(p, h->loc, "%d loop variables for a grid of %d dimension%s", h->n, a->pos.n, a->pos.n == 1 ? "" : "s");
   for (int i = 0; i < h->n; i++) {
@@ -543,12 +544,15 @@ static Stmt *bind_attr(Parser *p, const Operand *callee, const Args *a, Stmt *(*
   return stmt_attr(p->m, on ? on->u.var : NULL, key, value, body(p));
 }
 
-/* T.launch_thread(tag, extent) */
+/* T.launch_thread(tag, extent), or T.launch_thread(tx, extent) after tx = T.env_thread(tag) */
 static Stmt *bind_thread(Parser *p, const char *name, const Operand *callee, const Args *a, Stmt *(*body)(Parser *))
 {
   parse_args_check(p, a, 2, NULL, callee);
-  const char *tag = parse_as_str(p, parse_arg_need(p, a, 0, "thread", callee), "the thread axis");
+  const Operand *thread = parse_arg_need(p, a, 0, "thread", callee);
+  const char *tag = parse_as_str(p, thread, "the thread axis");
   const Expr *extent = parse_as_index(p, parse_arg_need(p, a, 1, "extent", callee));
+  for (int i = p->symbols.n - 1; i >= 0 && thread->axis && !name; i--) /* the name that the axis was given */
+    if (p->symbols.v[i].value.axis && !strcmp(p->symbols.v[i].value.s, tag)) name = p->symbols.v[i].name;
   const Var *v = var_new(p->m, name ? name : "thread", extent->dtype, VAR_PLAIN);
   if (name) parse_define_var(p, v, callee->loc);
   return stmt_for(p->m, v, expr_int(p->m, extent->dtype, 0), extent, FOR_THREAD, tag, body(p));
@@ -567,6 +571,10 @@ static Stmt *parse_binding(Parser *p, BindKind kind, const char *name, const Ope
   case BIND_ALLOC: return bind_alloc(p, need_name(p, name, callee), callee, a, body);
   case BIND_LET: {
     const Expr *value = parse_as_expr(p, parse_arg_need(p, a, 0, "value", callee));
+    const Operand *var = parse_arg_get(a, -1, "var"); /* declared before: `with T.LetStmt(value, var=x):` */
+    if (var && (var->kind != OP_EXPR || var->e->kind != E_VAR || !dtype_eq(var->e->dtype, value->dtype)))
+      parse_error(p, var->loc, "var= wants a variable of dtype %s", dtype_name(p->arena, value->dtype));
+    if (var && !name) name = var->e->u.var->name;
     return bind_let(p, need_name(p, name, callee), value, callee->loc, body);
   }
   case BIND_ATTR: return bind_attr(p, callee, a, body);
@@ -739,6 +747,18 @@ static bool parse_declaration(Parser *p, const char *name, const Operand *callee
   return true;
 }
 
+/* Names that stand for what T.meta_var holds, without a binding in the program. */
+static void define_meta(Parser *p, int n, const char *const *names, const Operand *value)
+{
+  if (n > 1 && (value->kind != OP_LIST || value->n != n))
+    parse_error(p, value->loc, "%d names for %d values", n, value->kind == OP_LIST ? value->n : 1);
+  for (int i = 0; i < n; i++) {
+    Operand o = n > 1 ? value->list[i] : *value;
+    o.meta = false;
+    parse_define(p, names[i], o);
+  }
+}
+
 /* assignment = name {',' name} '=' … ; the names are passed over already */
 static Stmt *parse_assignment(Parser *p, int n, const char *const *names, Loc loc, bool *rest)
 {
@@ -766,6 +786,10 @@ static Stmt *parse_assignment(Parser *p, int n, const char *const *names, Loc lo
   }
   Operand value = parse_list(p);
   end_line(p, "the value");
+  if (value.meta) {
+    define_meta(p, n, names, &value);
+    return NULL;
+  }
   if (n != 1) parse_error(p, loc, "several names are assigned at once only from T.axis.remap");
   if (value.kind == OP_BUFFER || value.kind == OP_LIST || value.kind == OP_STR) {
     parse_define(p, names[0], value);
@@ -879,6 +903,12 @@ static Stmt *parse_statement(Parser *p, bool *rest)
   if (parse_accept(p, "while")) {
     Operand cond = parse_operand(p);
     return placed(stmt_while(p->m, parse_as_cond(p, &cond), parse_body(p)), loc);
+  }
+  if (parse_is_word(p, "return") && p->tok[p->at + 1].kind != TOK_NEWLINE) { /* the same as T.ret(value) */
+    p->at++;
+    const Expr *value = parse_expr(p);
+    end_line(p, "the value");
+    return placed(stmt_eval(p->m, expr_call(p->m, value->dtype, IN_RET, 1, &value)), loc);
   }
   if (parse_accept(p, "pass")) {
     end_line(p, "'pass'");

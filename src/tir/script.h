@@ -57,6 +57,8 @@ struct Operand {
   int param;            /* OP_HANDLE */
   Operand *list, *keys; /* OP_ITEM: start, stop, step of each index in list */
   int n;
+  bool meta; /* T.meta_var(…): the name that it is assigned to stands for it */
+  bool axis; /* OP_STR: a thread axis by T.env_thread */
 };
 
 /* What a name stands for. */

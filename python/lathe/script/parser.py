@@ -17,6 +17,7 @@ from .._ffi import call
 from .._ir.module import IRModule
 from ..tir.expr import IterVar, PrimExpr
 from ..tir.function import PrimFunc
+from .macro import Expander, Macro
 
 
 def from_source(program: Union[str, Callable[..., Any], type], extra_vars: Optional[Dict[str, Any]] = None, **_kwargs: Any) -> Union[PrimFunc, IRModule]:
@@ -96,6 +97,40 @@ def _free_names(text: str) -> Set[str]:
     return read - bound
 
 
+#: Names that the compiler's parser reads itself.
+_LANGUAGE = ("T", "I", "tir")
+
+
+def _evaluate_closed(text: str, values: Dict[str, Any]) -> str:
+    """Parts such as `cfg.tile`, `sizes["n"]` or `half(16)` that speak of Python's names alone are evaluated: a name of
+    their value stands in the text instead.  Lines stay what they are."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return text
+    lines = [line.encode() for line in text.splitlines(keepends=True)]
+    places: List[Tuple[int, int, int, str]] = []
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)) and node.lineno == node.end_lineno:
+            names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            if names and names <= set(values) and not names & set(_LANGUAGE):
+                value = eval(compile(ast.Expression(node), "<script>", "eval"), dict(values))  # pylint: disable=eval-used
+                if _usable(value) is not None:
+                    new = f"_python_{len(places)}"
+                    values[new] = value
+                    places.append((node.lineno, node.col_offset, node.end_col_offset or 0, new))
+                    return
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(tree)
+    for line, start, end, new in sorted(places, reverse=True):
+        row = lines[line - 1]
+        lines[line - 1] = row[:start] + new.encode() + row[end:]
+    return b"".join(lines).decode()
+
+
 def _parse_source(obj: Any, text: str, file: str, line: int, indent: int, values: Dict[str, Any], frame: Any = None) -> Any:
     scopes: List[Dict[str, Any]] = [values]
     for f in [obj] + ([v for v in vars(obj).values() if inspect.isfunction(v)] if isinstance(obj, type) else []):
@@ -112,6 +147,11 @@ def _parse_source(obj: Any, text: str, file: str, line: int, indent: int, values
             if name in scope:
                 captured.setdefault(name, scope[name])
                 break
+    if any(isinstance(v, Macro) for v in captured.values()):
+        tree = ast.parse(text)
+        text = ast.unparse(ast.fix_missing_locations(Expander(tree, captured).visit(tree)))
+        file, line = f"{file}, its macros written out", 1
+    text = _evaluate_closed(text, captured)
     try:
         return parse_text(text, file, line, captured)
     except error.LatheError as e:
@@ -163,3 +203,18 @@ def ir_module(mod: Optional[type] = None, check_well_formed: bool = True) -> Any
     if mod is not None:
         return decorate(mod, sys._getframe(1))
     return lambda cls: decorate(cls, sys._getframe(1))
+
+
+def macro(func: Optional[Callable[..., Any]] = None, *, hygienic: bool = True) -> Any:
+    """Decorator: the function's body is TVMScript that a call inside of a script stands for."""
+
+    def decorate(f: Callable[..., Any], frame: Any) -> Macro:
+        if not inspect.isfunction(f):
+            raise error.TypeError(f"macro: wants a function, not a {type(f).__name__}")
+        names = {**f.__globals__, **frame.f_locals}
+        names.update({n: c.cell_contents for n, c in zip(f.__code__.co_freevars, f.__closure__ or ()) if _has_value(c)})
+        return Macro(f, hygienic, names)
+
+    if func is not None:
+        return decorate(func, sys._getframe(1))
+    return lambda f: decorate(f, sys._getframe(1))
