@@ -170,6 +170,28 @@ static void lower_passes(Call *c)
   for (int i = 0; i < n; i++) v[i] = api_val_str(c, lower_pass_name(i));
 }
 
+static void lower_transforms(Call *c)
+{
+  int count = 0;
+  int n = lower_pass_count();
+  for (int i = 0; i < n; i++) count += lower_pass_transform(i) != NULL;
+  LatheValue *v = api_val_list(c, count, c->out);
+  for (int i = 0, k = 0; i < n; i++) {
+    if (!lower_pass_transform(i)) continue;
+    LatheValue *row = api_val_list(c, 2, &v[k++]);
+    row[0] = api_val_str(c, lower_pass_transform(i));
+    row[1] = api_val_str(c, lower_pass_name(i));
+  }
+}
+
+static void lower_transform(Call *c)
+{
+  PrimFunc *f = func_import(api_new_module(c), api_arg_ptr(c, 0));
+  func_check(f);
+  f = lower_run_transform(f, api_arg_ptr(c, 1), api_arg_str(c, 2));
+  *c->out = api_val_func(c, func_import(api_new_module(c), f));
+}
+
 const ApiFunction api_build_functions[] = {
   {"target", "text: str? -> target", "the machine that a string describes; none: this one", target_new},
   {"target_fields", "t: target -> list[list[any]]", "its properties: key and value", target_fields},
@@ -187,6 +209,10 @@ const ApiFunction api_build_functions[] = {
    built_runtime},
   {"nvrtc", "source: str, target: target, cubin: bool? -> str", "CUDA source to PTX or cubin", nvrtc},
   {"build_info", " -> list[any]", "whether LLVM is there, its version", build_info},
+  {"lower_transform", "f: primfunc, target: target, transform: str -> primfunc", "one pass of lowering, alone",
+   lower_transform},
+  {"lower_transforms", " -> list[list[str]]", "the passes that may run alone: name in tir.transform, in lowering",
+   lower_transforms},
   {"lower_passes", " -> list[str]", "the passes of lowering, in order", lower_passes},
   {0},
 };

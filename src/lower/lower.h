@@ -81,6 +81,10 @@ Kernel *lower_kernel(const PrimFunc *f, const Target *, const LowerConfig *);
 int lower_pass_count(void);
 const char *lower_pass_name(int);
 PrimFunc *lower_run_pass(const PrimFunc *f, const Target *, const char *name);
+/* The passes that users may run alone, by their names in tir.transform (NULL: none); raises where the function has not
+ * the form that the pass needs. */
+const char *lower_pass_transform(int);
+PrimFunc *lower_run_transform(const PrimFunc *f, const Target *, const char *transform);
 
 /* Variables and pointers used below s and bound outside it, in order of first
  * use: what an outlined parallel body must be handed. */

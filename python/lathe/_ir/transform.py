@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from .. import error
 from .._ffi import Object, call, callback_scope, register_object
+from .._ffi.core import KIND_NUMBER
 from .module import IRModule, is_graph_function
 
 
@@ -293,6 +294,23 @@ class FunctionPass(Pass):
         return out
 
 
+class PrimFuncPass(Pass):
+    """A pass made of a Python function over the loop programs of a module."""
+
+    def __init__(self, transform: Callable[[Any, IRModule, PassContext], Any], info: PassInfo):
+        self._transform, self.info = transform, info
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        out = call("module_copy", mod)
+        for var, f in mod.functions.items():
+            if f._kind == KIND_NUMBER["primfunc"]:
+                new = self._transform(f, mod, ctx)
+                if not isinstance(new, type(f)):
+                    raise error.TypeError(f"pass {self.info.name} returned a {type(new).__name__} for function '{var.name_hint}', not a PrimFunc")
+                out[var] = new
+        return out
+
+
 def _decorator(kind: type, method: str, what: str):
     def decorate(pass_func: Any = None, opt_level: Optional[int] = None, name: Optional[str] = None, required: Optional[Sequence[str]] = None, traceable: bool = False) -> Any:
         if opt_level is None:
@@ -325,6 +343,7 @@ def _decorator(kind: type, method: str, what: str):
 
 module_pass = _decorator(ModulePass, "transform_module", "module_pass")
 function_pass = _decorator(FunctionPass, "transform_function", "function_pass")
+prim_func_pass = _decorator(PrimFuncPass, "transform_function", "prim_func_pass")
 
 
 # ---- instruments

@@ -13,7 +13,7 @@ from .function import IndexMap, PrimFunc, TensorIntrin
 from .schedule import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Schedule, ScheduleError, Trace
 from .stmt import AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, While, stmt_seq
 from .._ir.module import IRModule
-from . import stmt_functor
+from . import analysis, stmt_functor, transform
 
 from .op import (
     add, address_of, all, any, argmax, argmin, bitwise_and, bitwise_or, bitwise_xor, call_extern, call_intrin, call_packed, call_pure_extern, ceildiv, clz,
@@ -25,7 +25,7 @@ for _name in op.generated:
     globals()[_name] = getattr(op, _name)
 
 __all__ = [
-    "Add", "Allocate", "And", "AttrStmt", "Block", "BlockRV", "Broadcast", "Buffer", "BufferLoad", "BufferRegion",
+    "Add", "Allocate", "analysis", "And", "AttrStmt", "Block", "BlockRV", "Broadcast", "Buffer", "BufferLoad", "BufferRegion",
     "BufferStore", "Call", "Cast", "CommReducer", "Div", "EQ", "EqualOp", "Evaluate", "ExprOp", "ExprRV",
     "FloatImm", "FloorDiv", "FloorMod", "For", "GE", "GT", "IRModule", "IfThenElse", "IndexMap", "Instruction", "InstructionKind", "IntImm",
     "IterVar", "LE", "LT", "Let", "LetStmt", "LoopRV", "Max", "Min", "Mod", "Mul", "NE", "Not", "NotEqualOp", "Op",
@@ -35,7 +35,7 @@ __all__ = [
     "call_pure_extern", "ceildiv", "clz", "comm_reducer", "const", "convert", "decl_buffer", "div", "floordiv",
     "floormod", "if_then_else", "indexdiv", "indexmod", "infinity", "ir_builder", "isnullptr", "likely", "max",
     "max_value", "min", "min_value", "multiply", "op", "pow", "power", "prod", "reinterpret", "ret", "shift_left",
-    "shift_right", "stmt_functor", "stmt_seq", "subtract", "sum", "truncdiv", "truncmod", "tvm_access_ptr",
+    "shift_right", "stmt_functor", "stmt_seq", "transform", "subtract", "sum", "truncdiv", "truncmod", "tvm_access_ptr",
     "tvm_call_packed", "tvm_storage_sync", "type_annotation",
 ]
 
