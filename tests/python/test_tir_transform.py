@@ -82,6 +82,9 @@ def test_questions():
     assert names == {v.name for v in (b.data for b in matmul.buffer_map.values())}
     assert tir.analysis.verify_well_formed(matmul) and tir.analysis.verify_well_formed(lathe.IRModule({"main": matmul}))
     loop = tir.For(x, 0, 4, 0, tir.Evaluate(y))
+    assert loop.kind == tir.ForKind.SERIAL and tir.For(x, 0, 4, tir.ForKind.PARALLEL, tir.Evaluate(y)).kind == "parallel"
+    with pytest.raises(ValueError):
+        tir.For(x, 0, 4, 9, tir.Evaluate(y))
     bad = tir.PrimFunc([x], loop)
     assert not tir.analysis.verify_well_formed(bad, assert_mode=False)
     with pytest.raises(lathe.LatheError):

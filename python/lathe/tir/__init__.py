@@ -11,7 +11,7 @@ from .expr import (
 )
 from .function import IndexMap, PrimFunc, TensorIntrin
 from .schedule import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Schedule, ScheduleError, Trace
-from .stmt import AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, While, stmt_seq
+from .stmt import AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, While, stmt_seq
 from .._ir.module import IRModule
 from . import analysis, stmt_functor, transform
 
@@ -27,7 +27,7 @@ for _name in op.generated:
 __all__ = [
     "Add", "Allocate", "analysis", "And", "AttrStmt", "Block", "BlockRV", "Broadcast", "Buffer", "BufferLoad", "BufferRegion",
     "BufferStore", "Call", "Cast", "CommReducer", "Div", "EQ", "EqualOp", "Evaluate", "ExprOp", "ExprRV",
-    "FloatImm", "FloorDiv", "FloorMod", "For", "GE", "GT", "IRModule", "IfThenElse", "IndexMap", "Instruction", "InstructionKind", "IntImm",
+    "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind", "GE", "GT", "IRModule", "IfThenElse", "IndexMap", "Instruction", "InstructionKind", "IntImm",
     "IterVar", "LE", "LT", "Let", "LetStmt", "LoopRV", "Max", "Min", "Mod", "Mul", "NE", "Not", "NotEqualOp", "Op",
     "Or", "PrimExpr", "PrimFunc", "ProducerLoad", "Ramp", "Reduce", "Schedule", "ScheduleError", "Select", "SeqStmt", "SizeVar",
     "Stmt", "StringImm", "Sub", "TensorIntrin", "Trace", "Var", "While", "add", "address_of", "all", "any",

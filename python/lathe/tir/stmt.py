@@ -3,7 +3,8 @@ are for looking at the result, and for putting small pieces together."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+import enum
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from .._ffi import WORLD, Object, call, register_object
 from .expr import Call, IterVar, PrimExpr, Range, StringImm, Var, _Const, convert
@@ -54,15 +55,29 @@ class SeqStmt(Stmt):
         return len(self.seq)
 
 
+class ForKind(str, enum.Enum):
+    """How a loop runs: the word that For.kind is; ForKind(0) is the first of them, as TVM numbers them."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD_BINDING = "thread_binding"
+
+    @classmethod
+    def _missing_(cls, value: Any) -> Optional["ForKind"]:
+        return list(cls)[value] if isinstance(value, int) and 0 <= value < len(cls) else None
+
+
 @register_object("stmt", "for")
 class For(Stmt):
     """A loop.  kind is "serial", "parallel", "vectorized", "unrolled" or "thread_binding"."""
 
-    def __init__(self, loop_var: Var, min: Any, extent: Any, kind: str, body: Stmt, thread_binding: Optional[Any] = None,
+    def __init__(self, loop_var: Var, min: Any, extent: Any, kind: Union[str, int], body: Stmt, thread_binding: Optional[Any] = None,
                  annotations: Optional[Dict[str, Any]] = None, span: Any = None):
         tag = thread_binding.thread_tag if isinstance(thread_binding, IterVar) else thread_binding
         annots = [[k, v] for k, v in (annotations or {}).items()]
-        self._adopt(call("stmt_for", WORLD, loop_var, min, extent, kind, tag, body, annots))
+        self._adopt(call("stmt_for", WORLD, loop_var, min, extent, ForKind(kind).value, tag, body, annots))
 
     loop_var = _field(0, "its variable")
     min = _field(1, "first value")
