@@ -424,8 +424,20 @@ static const char *const specials[] = {
   "match_buffer", "alloc_buffer", "decl_buffer",    "allocate",  "attr",     "block_attr", "func_attr", "Buffer",
   "float32",      "int32"};
 
+/* Names of the language that are not supported, each with the way out. */
+static const struct {
+  const char *name, *instead;
+} absent[] = {
+  {"assume", "what accesses rely on is found from the loops and conditions around them"},
+  {"allocate_const", "pass the constant as a parameter"},
+  {"vscale", "vectors have a fixed number of lanes"},
+};
+
 _Noreturn static void unknown_function(Parser *p, const Operand *callee, const char *name)
 {
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+    if (!strcmp(name, absent[i].name))
+      parse_error(p, callee->loc, "%s is not supported: %s", callee->s, absent[i].instead);
   enum { NB = sizeof binaries / sizeof *binaries, NS = sizeof specials / sizeof *specials };
   const char *words[NB + NS + IN_COUNT];
   int n = 0;
