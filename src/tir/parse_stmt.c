@@ -891,9 +891,8 @@ static Stmt *parse_line(Parser *p, Loc loc, bool *rest)
 /* statement = for | while | if | with | 'pass' | line ; NULL where none is left behind */
 static Stmt *parse_statement(Parser *p, bool *rest)
 {
-  static const char *const refused[] = {"return",   "def",   "class", "import", "from",
-                                        "break",  "continue", "try",   "raise", "global", "nonlocal",
-                                        "del",    "async",    "yield", "lambda"};
+  static const char *const refused[] = {"return", "def",    "class",    "import", "from",  "break", "continue", "try",
+                                        "raise",  "global", "nonlocal", "del",    "async", "yield", "lambda"};
   const Token *t = parse_peek(p);
   Loc loc = parse_loc(p, t);
   p->here = loc;
@@ -915,7 +914,8 @@ static Stmt *parse_statement(Parser *p, bool *rest)
     return placed(stmt_nop(p->m), loc);
   }
   if (parse_is_word(p, "assert"))
-    parse_error(p, loc, "'assert' is not supported in a loop program; check before the call, or write `if …: return 1`");
+    parse_error(p, loc,
+                "'assert' is not supported in a loop program; check before the call, or write `if …: return 1`");
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
     if (parse_is_word(p, refused[i])) parse_error(p, loc, "'%s' has no meaning in a loop program", refused[i]);
   return parse_line(p, loc, rest);
