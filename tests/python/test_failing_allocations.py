@@ -187,6 +187,9 @@ def schedules(f):
     sch.copy().mod, sch.get(o), sch.get(block), str(sch.trace)
     again = tir.Schedule(mod)
     sch.trace.apply_to_schedule(again)
+    again.seed(3)
+    assert "^^^" in call("schedule_marked", sch._sch, [block, o])
+    tir.transform.LowerInitBlock()(mod), call("lower_transforms")
     intrin = tir.TensorIntrin(f, f)
     intrin.desc
     call("schedule_add_intrin", sch._sch, intrin)
