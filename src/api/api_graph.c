@@ -359,6 +359,23 @@ static void new_call(Call *c)
   *c->out = api_val_node(c, m, node_call(m, op, n, arg, attrs, api_arg_str(c, 4)));
 }
 
+/* The world keeps what is read: the tensors given outlive the call with their operations. */
+static void node_compute(Call *c)
+{
+  op_init();
+  Module *m = api_arg_world(c);
+  const Node *const *var;
+  const void **in;
+  const Tensor **out;
+  int n = api_arg_nodes(c, m, 1, &var);
+  if (api_arg_ptrs(c, m, 2, &in) != n)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "node_compute: wants one tensor for each of the %d variables", n);
+  const Tensor **kept = arena_copy(m->arena, in, (size_t)n * sizeof *in);
+  int nout = graph_compute(m, n, var, kept, api_arg_node(c, m, 3), &out);
+  LatheValue *v = api_val_list(c, nout, c->out);
+  for (int i = 0; i < nout; i++) v[i] = api_val_tensor(c, out[i]);
+}
+
 static void new_apply(Call *c)
 {
   Module *m = api_arg_world(c);
@@ -577,6 +594,8 @@ const ApiFunction api_graph_functions[] = {
   {"string_texts", "numbers: list[int] -> list[str]", "the strings of these numbers", string_texts},
   {"node_call", "world: world, op: str, args: list[node], attrs: list[[str, setting]]?, name: str? -> node",
    "a call of an operator", new_call},
+  {"node_compute", "world: world, vars: list[node], tensors: list[tensor], body: node -> list[tensor]",
+   "the tensors that an expression over variables computes of tensors that stand for them", node_compute},
   {"node_apply", "world: world, f: node, args: list[node] -> node", "a call of a function", new_apply},
   {"node_tuple", "world: world, fields: list[node] -> node", "a tuple", new_tuple},
   {"node_get", "world: world, tuple: node, index: int -> node", "a field of a tuple", new_get},

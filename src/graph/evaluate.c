@@ -1,7 +1,7 @@
 /* evaluate.c: one call of an operator, by its meaning.
  *
  * opdef_compute: tensors in, tensors out; a decomposition is followed node by node, a loop
- * program becomes an extern operation.
+ * program becomes an extern operation.  graph_compute: the same for an expression of calls.
  *
  * opdef_evaluate: values in, values out.  The call is made again over constants in a module of
  * its own, so every size is a literal, whatever the types said; then its meaning is
@@ -190,6 +190,38 @@ void opdef_compute(Module *m, const Node *call, int n, const Tensor *const *in, 
   else if (op->decompose) compute_decomposed(m, call, in, out);
   else if (op->tir) compute_tir(m, call, &c, n, in, out);
   else opdef_raise(&c, ERR_UNSUPPORTED, "it works on values, not on tensors: no kernel can hold it");
+}
+
+/* A variable stands for a tensor of its own type. */
+static void check_stands_for(Module *m, const Node *var, const Tensor *t)
+{
+  const Type *ty = var->type;
+  const Buffer *b = t->buffer;
+  bool fits = var->kind == N_VAR && ty && ty->kind == TY_TENSOR && ty->ndim == b->ndim &&
+              dtype_eq(dtype_in_kernel(ty->dtype), b->dtype);
+  for (int i = 0; fits && i < b->ndim; i++) fits = ty->shape[i] == b->shape[i];
+  if (!fits)
+    raise(m->ctx, ERR_TYPE, NOWHERE, "the tensor '%s' is to stand for a node that is no variable of its type", b->name);
+}
+
+int graph_compute(Module *m, int n, const Node *const *var, const Tensor *const *in, const Node *body,
+                  const Tensor ***out)
+{
+  Follow f = {.m = m, .arena = m->arena, .fn = tensors_of_node, .env = (void *)(uintptr_t)"a compute"};
+  for (int i = 0; i < n; i++) {
+    check_stands_for(m, var[i], in[i]);
+    map_put(f.arena, &f.done, var[i], (void *)(uintptr_t)(in + i));
+  }
+  const Node **node;
+  int count = graph_post_order(f.arena, body, &node);
+  for (int i = 0; i < count; i++)
+    for (int k = 0; k < (node[i]->type ? width_of(node[i]->type) : 1); k++) {
+      const Type *ty = node[i]->type ? field_of(node[i]->type, k) : NULL;
+      if (!ty || ty->kind != TY_TENSOR || ty->ndim < 0)
+        raise(m->ctx, ERR_TYPE, NOWHERE, "a compute is made of an expression over tensors, whose ranks are known");
+    }
+  *out = follow(&f, body);
+  return width_of(body->type);
 }
 
 /* ---- values -------------------------------------------------------------------------------- */

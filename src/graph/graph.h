@@ -396,6 +396,10 @@ _Noreturn void opdef_raise(OpCall *, ErrKind, const char *fmt, ...) __attribute_
 /* Runs compute (or, through them, decompositions) for a call over tensors. */
 void opdef_compute(Module *, const Node *call, int n, const Tensor *const *in, const Tensor **out);
 int opdef_num_outputs(const Node *call);
+/* The tensors (their number is returned) of an expression of calls, tuples and small constants, whose
+ * variables stand for the tensors given: every call by its meaning. */
+int graph_compute(Module *, int n, const Node *const *var, const Tensor *const *in, const Node *body,
+                  const Tensor ***out);
 /* A constant as a tensor expression: its elements picked by position.  NULL: they are too many, or
  * strings; then it has to come from outside. */
 const Tensor *graph_literal_tensor(Module *, const ConstData *);

@@ -5,13 +5,14 @@ the reason and leaves the schedule as it was."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union, overload
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union, overload
 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
-from ..tir.expr import IterVar, convert, as_tuple
+from ..tir.expr import IntImm, IterVar, convert, as_tuple
 from ..tir.function import TensorIntrin
-from .tensor import Operation, Tensor
+from ..tir.stmt_functor import post_order_visit
+from .tensor import ComputeOp, Operation, Tensor
 
 
 def create_schedule(ops: Union[Operation, Tensor, Sequence[Union[Operation, Tensor]]]) -> "Schedule":
@@ -222,3 +223,64 @@ def _axis(where: str, a: Any) -> IterVar:
     if not isinstance(a, IterVar):
         raise error.TypeError(f"{where}: wants an axis (C.op.axis[0], or what split gave), not a {type(a).__name__}")
     return a
+
+
+# ---- inlining by structure
+
+
+def is_injective(op: Operation) -> bool:
+    """Is each element computed from elements of the inputs without a reduction?"""
+    return isinstance(op, ComputeOp) and op.num_outputs == 1 and not op.reduce_axis
+
+
+def _reads_by(op: Operation, fits: Callable[[List[Any], List[Any]], bool]) -> bool:
+    """Do the indices of all reads of the operation fit its axes?"""
+    if not is_injective(op):
+        return False
+    axes = [a.var for a in op.axis]
+    reads: List[Any] = []
+    for body in op.body:
+        post_order_visit(body, lambda e: reads.append(e) if hasattr(e, "indices") and hasattr(e, "buffer") else None)
+    return all(fits(list(e.indices), axes) for e in reads)
+
+
+def _is_elementwise(indices: List[Any], axes: List[Any]) -> bool:
+    return len(indices) == len(axes) and all(i.same_as(a) for i, a in zip(indices, axes))
+
+
+def _is_broadcast(indices: List[Any], axes: List[Any]) -> bool:
+    place = -1
+    for i in indices:
+        if isinstance(i, IntImm):
+            continue
+        here = next((k for k, a in enumerate(axes) if i.same_as(a)), -1)
+        if here <= place:
+            return False
+        place = here
+    return True
+
+
+def _inline(sch: Schedule, wanted: Callable[[Operation], bool]) -> None:
+    results = sch.outputs
+    for stage in sch.stages:
+        op = stage.op
+        if op not in results and wanted(op):
+            stage.compute_inline()
+
+
+def AutoInlineElemwise(sch: Schedule) -> None:  # pylint: disable=invalid-name
+    """Computes where they are read all stages that read their inputs at their own indices, but the results."""
+    _inline(sch, lambda op: _reads_by(op, _is_elementwise))
+
+
+def AutoInlineBroadcast(sch: Schedule) -> None:  # pylint: disable=invalid-name
+    """The same for stages that read their inputs at some of their own indices, in order."""
+    _inline(sch, lambda op: _reads_by(op, _is_broadcast))
+
+
+def AutoInlineInjective(sch: Schedule) -> None:  # pylint: disable=invalid-name
+    """Computes where they are read all stages without a reduction, but the results."""
+    _inline(sch, is_injective)
+
+
+AutoInlineElemWise = AutoInlineElemwise
