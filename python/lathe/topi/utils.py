@@ -17,7 +17,7 @@ def get_const_int(expr: Any) -> int:
     value = simplify(expr)
     value = getattr(value, "value", value)
     if not isinstance(value, int):
-        raise error.ValueError(f"get_const_int: {expr} is not a known integer")
+        raise error.ArgumentError(f"get_const_int: {expr} is not a known integer")
     return value
 
 
@@ -27,7 +27,7 @@ def get_const_float(expr: Any) -> float:
         return float(expr)
     value = getattr(simplify(expr), "value", None)
     if value is None:
-        raise error.ValueError(f"get_const_float: {expr} is not a known number")
+        raise error.ArgumentError(f"get_const_float: {expr} is not a known number")
     return float(value)
 
 
