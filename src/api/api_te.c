@@ -62,8 +62,10 @@ static void extern_op(Call *c)
   if (buffers(c, m, 4, &in_buffers) != nin)
     raise(c->ctx, ERR_ARGUMENT, NOWHERE, "extern '%s': wants one buffer for each of its %d inputs", name, nin);
   int nout = buffers(c, m, 5, &out_buffers);
+  Annots attrs = {0};
+  api_arg_annots(c, m, 7, &attrs);
   *c->out = api_val_teop(c, te_extern(m, name, api_arg_str(c, 2), nin, (const Tensor *const *)in, in_buffers, nout,
-                                      out_buffers, (Stmt *)api_arg_ptr(c, 6)));
+                                      out_buffers, (Stmt *)api_arg_ptr(c, 6), &attrs));
 }
 
 static void tensor_read(Call *c)
@@ -234,7 +236,7 @@ const ApiFunction api_te_functions[] = {
    "a recurrence along the first axis", scan},
   {"te_extern",
    "world: world, name: str, tag: str, inputs: list[tensor], in_buffers: list[buffer], out_buffers: list[buffer], "
-   "body: stmt -> teop",
+   "body: stmt, attrs: list[annotation]? -> teop",
    "tensors computed by a statement", extern_op},
   {"te_read", "world: world, tensor: tensor, indices: list[expr] -> expr", "an element of a tensor", tensor_read},
   {"tensor_fields", "tensor: tensor -> list[any]", "operation, output number, name, dtype, shape", tensor_fields},

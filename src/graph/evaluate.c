@@ -175,7 +175,7 @@ static void compute_tir(Module *m, const Node *call, OpCall *c, int n, const Ten
   check_tir(m, call, f, n);
   const Buffer **buffer = arena_array(m->arena, const Buffer *, f->nparam);
   for (int i = 0; i < f->nparam; i++) buffer[i] = f->param[i].buffer;
-  const TeOp *op = te_extern(m, f->name, "opaque", n, in, buffer, f->nparam - n, buffer + n, f->body);
+  const TeOp *op = te_extern(m, f->name, "opaque", n, in, buffer, f->nparam - n, buffer + n, f->body, NULL);
   for (int i = 0; i < op->nout; i++) out[i] = &op->out[i];
 }
 

@@ -660,7 +660,7 @@ static void loop_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   }
   Stmt *body = all_directions(&s);
   stmt_link(body, NULL);
-  const TeOp *op = te_extern(m, "recurrent", "recurrent", c->nargs, in, s.in, nout, results, body);
+  const TeOp *op = te_extern(m, "recurrent", "recurrent", c->nargs, in, s.in, nout, results, body, NULL);
   for (int i = 0; i < nout; i++) out[i] = &op->out[i];
 }
 

@@ -88,7 +88,7 @@ static const Tensor *roi_end(const Roi *q, const Tensor *const *in, const char *
   body = stmt_for(m, q->cv, expr_i32(m, 0), q->out->shape[1], FOR_SERIAL, NULL, body);
   body = stmt_for(m, q->rv, expr_i32(m, 0), q->out->shape[0], FOR_PARALLEL, NULL, body);
   stmt_link(body, NULL);
-  return &te_extern(m, name, name, 2, in, (const Buffer *[]){q->x, q->rois}, 1, (const Buffer *[]){q->out}, body)
+  return &te_extern(m, name, name, 2, in, (const Buffer *[]){q->x, q->rois}, 1, (const Buffer *[]){q->out}, body, NULL)
               ->out[0];
 }
 

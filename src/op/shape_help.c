@@ -190,7 +190,7 @@ Loops loops_begin(OpCall *c, int nin, const Tensor *const *in)
 
 void loops_end(Loops *l, const char *name, Stmt *body, const Tensor **out)
 {
-  const TeOp *op = te_extern(l->m, name, "extern", l->nin, l->in, l->ib, l->nout, l->ob, body);
+  const TeOp *op = te_extern(l->m, name, "extern", l->nin, l->in, l->ib, l->nout, l->ob, body, NULL);
   for (int i = 0; i < l->nout; i++) out[i] = &op->out[i];
 }
 

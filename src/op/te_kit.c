@@ -62,10 +62,15 @@ const IterVar *op_reduce_axis(OpCall *c, const char *name, const Expr *extent)
   return itervar_new(c->m, v, expr_int(c->m, extent->dtype, 0), extent, ITER_REDUCE, NULL);
 }
 
-const Expr *op_read(Module *m, const Tensor *t, const Expr *const *index)
+/* A number that the graph holds (graph_literal_tensor) is written where it is read. */
+static const Expr *read_or_literal(Module *m, const Tensor *t, const Expr *const *index)
 {
-  return te_read(m, t, t->buffer->ndim, index);
+  const TeOp *op = t->op;
+  bool literal = op->kind == TE_COMPUTE && !op->naxis && (op->body[0]->kind == E_INT || op->body[0]->kind == E_FLOAT);
+  return literal ? op->body[0] : te_read(m, t, t->buffer->ndim, index);
 }
+
+const Expr *op_read(Module *m, const Tensor *t, const Expr *const *index) { return read_or_literal(m, t, index); }
 
 const Expr *op_broadcast_read(Module *m, const Tensor *t, int ndim, const Expr *const *index)
 {
@@ -80,7 +85,7 @@ const Expr *op_broadcast_read(Module *m, const Tensor *t, int ndim, const Expr *
     else
       at[d] = expr_select(m, expr_binary(m, E_EQ, extent, expr_int(m, extent->dtype, 1)), expr_int(m, i->dtype, 0), i);
   }
-  return te_read(m, t, b->ndim, at);
+  return read_or_literal(m, t, at);
 }
 
 /* ---- reductions ------------------------------------------------------------------------- */

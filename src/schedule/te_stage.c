@@ -232,11 +232,6 @@ void te_stage_change(TeSched *s, void (*apply)(void *), void *env, bool emit)
 static bool is_attached(TeSched *s, const TeArg *arg)
 {
   const TeStage *st = arg->tensor ? map_get(&s->by_op, arg->tensor->op) : NULL;
-  if (st && st->attach == ATTACH_INLINE)
-    te_refuse(s,
-              "stage '%s' is computed inline, so nothing would write the argument '%s'; leave it out of the arguments, "
-              "or compute_at instead",
-              st->op->name, arg->tensor->buffer->name);
   if (!st || st->attach != ATTACH_AT) return false;
   if (arg->buffer)
     raise(s->ctx, ERR_UNSUPPORTED, NOWHERE,
@@ -279,6 +274,39 @@ static Sched *emit_args(TeSched *s, const char *name, int nargs, const TeArg *ar
   return x.sch;
 }
 
+/* An inlined stage that the caller wants as well has to be stored: it is emitted at the root, for this
+ * function alone. */
+typedef struct EmitCall {
+  TeSched *s;
+  const char *name;
+  int nargs;
+  const TeArg *args;
+  Sched *made;
+} EmitCall;
+
+static void run_emit(Ctx *ctx, void *env)
+{
+  (void)ctx;
+  EmitCall *c = env;
+  c->made = emit_args(c->s, c->name, c->nargs, c->args);
+}
+
+static Sched *emit_with_stored(TeSched *s, const char *name, int nargs, const TeArg *args)
+{
+  Vec(TeStage *) stored = {0};
+  for (int i = 0; i < nargs; i++) {
+    TeStage *st = args[i].tensor ? map_get(&s->by_op, args[i].tensor->op) : NULL;
+    if (!st || st->attach != ATTACH_INLINE) continue;
+    vec_push(scratch(s->ctx), &stored, st);
+    st->attach = ATTACH_ROOT;
+  }
+  EmitCall c = {s, name, nargs, args, NULL};
+  bool failed = protect(s->ctx, run_emit, &c);
+  for (int i = 0; i < stored.n; i++) stored.v[i]->attach = ATTACH_INLINE;
+  if (failed) error_reraise(s->ctx);
+  return c.made;
+}
+
 Sched *te_sched_emit(TeSched *s, const char *name, int nargs, const TeArg *args)
 {
   Scope scope = scope_begin(s->ctx);
@@ -290,7 +318,7 @@ Sched *te_sched_emit(TeSched *s, const char *name, int nargs, const TeArg *args)
     if (t && !unused) own[i].tensor = te_stage_current(s, t);
   }
   if (!nargs) nargs = default_args(s, &own);
-  Sched *sch = emit_args(s, name, nargs, own);
+  Sched *sch = emit_with_stored(s, name, nargs, own);
   scope_end(s->ctx, scope);
   return sch;
 }

@@ -124,6 +124,11 @@ static void check_axes(const TeOp *op, int ndim, const Expr *const *shape)
   }
 }
 
+static void copy_attrs(TeOp *op, const Annots *attrs)
+{
+  for (int i = 0; attrs && i < attrs->n; i++) annots_set(op->m->arena, &op->attrs, attrs->v[i].key, attrs->v[i].value);
+}
+
 const TeOp *te_compute(Module *m, const char *name, const char *tag, int ndim, const Expr *const *shape,
                        const IterVar *const *axis, int nbody, const Expr *const *body, const Annots *attrs)
 {
@@ -144,7 +149,7 @@ const TeOp *te_compute(Module *m, const char *name, const char *tag, int ndim, c
   }
   op->nreduce = r.axis.n;
   op->reduce_axis = r.axis.v;
-  for (int i = 0; attrs && i < attrs->n; i++) annots_set(m->arena, &op->attrs, attrs->v[i].key, attrs->v[i].value);
+  copy_attrs(op, attrs);
   check_axes(op, ndim, shape);
   op->needs_scan = te_check_compute(op, NULL, true);
   op->out = arena_array(m->arena, Tensor, nbody);
@@ -284,9 +289,11 @@ const TeOp *te_scan(Module *m, const char *name, const char *tag, int n, const T
 /* ---- extern --------------------------------------------------------------------------- */
 
 const TeOp *te_extern(Module *m, const char *name, const char *tag, int nin, const Tensor *const *in,
-                      const Buffer *const *in_buffers, int nout, const Buffer *const *out_buffers, Stmt *body)
+                      const Buffer *const *in_buffers, int nout, const Buffer *const *out_buffers, Stmt *body,
+                      const Annots *attrs)
 {
   TeOp *op = op_new(m, TE_EXTERN, name && *name ? name : "extern", tag);
+  copy_attrs(op, attrs);
   if (nout < 1) raise(m->ctx, ERR_ARGUMENT, NOWHERE, "extern '%s' has no output", op->name);
   for (int i = 0; i < nin; i++) {
     const Buffer *b = in_buffers[i];

@@ -56,9 +56,10 @@ const TeOp *te_compute(Module *, const char *name, const char *tag, int ndim, co
 /* axis[0] runs over the rows after the initial ones; the other axes are made anew. */
 const TeOp *te_scan(Module *, const char *name, const char *tag, int n, const Tensor *const *init,
                     const Tensor *const *update, const Tensor *const *state, int ninputs, const Tensor *const *inputs);
-/* The outputs have the shapes of out_buffers; body reads and writes the buffers given. */
+/* The outputs have the shapes of out_buffers; body reads and writes the buffers given.  attrs may be NULL. */
 const TeOp *te_extern(Module *, const char *name, const char *tag, int nin, const Tensor *const *in,
-                      const Buffer *const *in_buffers, int nout, const Buffer *const *out_buffers, Stmt *body);
+                      const Buffer *const *in_buffers, int nout, const Buffer *const *out_buffers, Stmt *body,
+                      const Annots *attrs);
 const Expr *te_read(Module *, const Tensor *, int n, const Expr *const *index);
 /* NULL if the buffer is no tensor's */
 static inline const Tensor *te_tensor_of(const Buffer *b) { return b->owner; }

@@ -391,7 +391,7 @@ static const TeOp *doubler(World *w, const Tensor *in, const Expr *n)
   const Expr *at[1] = {i->expr};
   Stmt *store = stmt_store(w->m, b, 1, at, MUL(expr_load(w->m, a, 1, at), F(2)));
   Stmt *loop = stmt_for(w->m, i, I(0), n, FOR_SERIAL, NULL, store);
-  return te_extern(w->m, "ext", NULL, 1, &in, &a, 1, &b, loop);
+  return te_extern(w->m, "ext", NULL, 1, &in, &a, 1, &b, loop, NULL);
 }
 
 CASE(creates_extern)

@@ -284,6 +284,8 @@ def test_pooling(kind):
         for counted in (False, True):
             want = ref.poolnd_python(a, (3, 3), (2, 2), (1, 1), (1, 0), (1, 0), kind, counted, ceil)
             check(lambda x: topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 0, 1, 0), kind, ceil, "NCHW", counted), want, a)
+    want = ref.poolnd_python(a, (3, 2), (2, 2), (1, 1), (1, 0), (1, 1), kind, ceil_mode=True)
+    check(lambda x: topi.nn.pool2d(x, (3, 2), (2, 2), (1, 1), (1, 0, 1, 1), kind, True), want, a)
     check(lambda x: topi.nn.global_pool(x, kind), ref.adaptive_pool(a, (1, 1), kind, "NCHW"), a, schedule=topi.generic.schedule_adaptive_pool)
     check(lambda x: topi.nn.adaptive_pool(x, (4, 3), kind), ref.adaptive_pool(a, (4, 3), kind, "NCHW"), a)
     s = floats(2, 3, 10)
@@ -343,6 +345,19 @@ def test_images():
     check(lambda x, y: topi.image.grid_sample(x, topi.image.affine_grid(y, (4, 6))), a, a, same)
 
 
+def test_regions():
+    """A plane is interpolated exactly: the mean of a bin is the value at its centre."""
+    plane = np.arange(42, dtype="float32").reshape(1, 1, 6, 7)
+    rois = np.array([[0, 1, 1, 5, 4], [0, 0, 0, 0.5, 0.5]], "float32")
+    for aligned in (False, True):
+        small = 0.25 if aligned else 0.5  # a region smaller than an element is made one, unless aligned
+        bins = [(1, 1, 1.5, 2.0), (0, 0, small, small)]
+        want = [[[[7 * (y + (i + 0.5) * h) + x + (k + 0.5) * w for k in range(2)] for i in range(2)]] for y, x, h, w in bins]
+        check(lambda d, r: topi.vision.roi_align(d, r, 2, 1.0, "avg", 2, aligned), np.array(want), plane, rois)
+    whole = np.array([[0, 0, 0, 6, 5]], "float32")
+    check(lambda d, r: topi.vision.roi_pool(d, r, (1, 1), 1.0), np.array([[[[41.0]]]]), plane, whole)
+
+
 # ---- what is not there
 
 
@@ -370,3 +385,88 @@ def test_utils_and_tags():
     a = te.placeholder((4, 5))
     assert topi.tag.is_broadcast(topi.add(a, a).op.tag) and topi.tag.is_injective(topi.nn.relu(a).op.tag)
     assert topi.sum(a).op.tag == topi.tag.COMM_REDUCE and not topi.tag.is_injective(topi.tag.COMM_REDUCE)
+
+
+# ---- te
+
+
+def test_dimensions_written_with_a_division():
+    """A Python division of integers gives a float: 64 / 16 is 4.0."""
+    n, bn = 64, 16
+    a, b = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    k = te.reduce_axis((0, n / 1), "k")
+    packed = te.compute((n / bn, n, bn), lambda bigN, k, littleN: b[k, bigN * bn + littleN], name="packedB")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * packed[j // bn, k, tir.indexmod(j, bn)], axis=k), name="C")
+    assert [int(x) for x in packed.shape] == [4, 64, 16]
+    x, y = floats(n, n), floats(n, n)
+    out = lathe.nd.empty((n, n))
+    lathe.build(te.create_schedule(c.op), [a, b, c], "llvm")(lathe.nd.array(x), lathe.nd.array(y), out)
+    np.testing.assert_allclose(out.numpy(), x @ y, rtol=1e-3, atol=1e-4)
+    with pytest.raises(lathe.LatheError, match="9.14.* is not a whole number"):
+        te.placeholder((64 / 7,))
+
+
+def test_extern_forms():
+    a = te.placeholder((8,), name="A")
+
+    def fill(ins, outs):
+        ib = tir.ir_builder.create()
+        src = ib.buffer_ptr(ins[0])
+        first, second = ib.buffer_ptr(outs[0]), ib.buffer_ptr(outs[1])
+        with ib.for_range(0, 8) as i:
+            first[i] = src[i] * 2.0
+            second[i] = tir.Cast("int32", src[i])
+        return ib.get()
+
+    two = te.extern([(16 / 2,), (8,)], [a], fill, name="two", dtype=["float32", "int32"], tag="mine", attrs={"k": 3})
+    assert two[0].op.tag == "mine" and two[0].op.attrs["k"] == 3
+    buffers = [tir.decl_buffer((8,), "float32", "src"), tir.decl_buffer((8,), "float32", "one"), tir.decl_buffer((8,), "int32", "other")]
+    given = te.extern(None, [a], fill, in_buffers=buffers[0], out_buffers=buffers[1:])
+    x = np.arange(8, dtype="float32") * 1.5
+    for outs in (two, given):
+        p, q = lathe.nd.empty((8,)), lathe.nd.empty((8,), "int32")
+        lathe.build(te.create_schedule(outs[0].op), [a, *outs], "llvm")(lathe.nd.array(x), p, q)
+        np.testing.assert_array_equal(p.numpy(), x * 2)
+        np.testing.assert_array_equal(q.numpy(), x.astype("int32"))
+    with pytest.raises(lathe.LatheError, match="3 dtypes for 2 outputs"):
+        te.extern([(8,), (8,)], [a], fill, dtype=["float32"] * 3)
+    with pytest.raises(lathe.LatheError, match="shapes of the outputs"):
+        te.extern(None, [a], fill, dtype="float32")
+
+
+def test_automatic_inlining():
+    a, b = te.placeholder((4, 6), name="a"), te.placeholder((6,), name="b")
+    scaled = te.compute((4, 6), lambda i, j: a[i, j] * 2.0, name="scaled")
+    moved = te.compute((4, 6), lambda i, j: scaled[i, j] + b[j], name="moved")
+    turned = te.compute((6, 4), lambda i, j: moved[j, i], name="turned")
+    result = te.compute((6, 4), lambda i, j: turned[i, j] + 1.0, name="result")
+
+    def loops(inline):
+        s = te.create_schedule(result.op)
+        inline(s)
+        return str(lathe.lower(s, [a, b, result], simple_mode=True)).count("for (") // 2
+
+    assert loops(lambda s: None) == 4
+    assert loops(te.schedule.AutoInlineElemwise) == 3  # scaled
+    assert loops(te.schedule.AutoInlineBroadcast) == 2  # moved as well
+    assert loops(te.schedule.AutoInlineInjective) == 1
+
+
+def test_tags_of_functions():
+    @te.tag_scope(tag="mine")
+    def twice(x):
+        return te.compute(x.shape, lambda *i: x(*i) * 2.0)
+
+    x = te.placeholder((3,))
+    assert twice(x).op.tag == "mine" and te.compute((3,), lambda i: x[i]).op.tag == ""
+
+
+def test_what_te_refuses():
+    c = te.compute((4,), lambda i: i, name="c")
+    s = te.create_schedule(c.op)
+    with pytest.raises(error.UnsupportedError, match="transform_layout"):
+        s[c].transform_layout(lambda i: [i // 2, i % 2])
+    with pytest.raises(error.UnsupportedError, match="set_axis_separators"):
+        s[c].set_axis_separators([1])
+    with pytest.raises(error.UnsupportedError, match="rolling_buffer"):
+        s[c].rolling_buffer()

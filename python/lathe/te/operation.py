@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import inspect
 import re
 import sys
@@ -23,12 +24,18 @@ def placeholder(shape: Any, dtype: Optional[str] = None, name: str = "placeholde
 
 
 def _shape(name: str, shape: Any) -> List[Any]:
-    out = []
-    for n in as_tuple(shape):
-        if not isinstance(n, (int, ExprOp)) and not hasattr(n, "__index__"):
-            raise error.TypeError(f"'{name}': a dimension is an integer or an expression, not a {type(n).__name__}: {n!r}")
-        out.append(n)
-    return out
+    return [_size(name, n) for n in as_tuple(shape)]
+
+
+def _size(name: str, n: Any) -> Any:
+    """An extent; 32.0, as 1024 / 32 gives it, is the integer."""
+    if isinstance(n, float) and n.is_integer():
+        return int(n)
+    if isinstance(n, float):
+        raise error.ShapeError(f"'{name}': the dimension {n} is not a whole number")
+    if not isinstance(n, (int, ExprOp)) and not hasattr(n, "__index__"):
+        raise error.TypeError(f"'{name}': a dimension is an integer or an expression, not a {type(n).__name__}: {n!r}")
+    return n
 
 
 # ---- compute
@@ -46,6 +53,16 @@ class TagScope:
     def current_tag() -> str:
         """The tag of the scope that is open, or none."""
         return TagScope._open[-1].tag if TagScope._open else ""
+
+    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose computes carry the tag: @te.tag_scope(tag="…")."""
+
+        @functools.wraps(f)
+        def tagged(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return f(*args, **kwargs)
+
+        return tagged
 
     def __enter__(self) -> "TagScope":
         if TagScope._open:
@@ -207,7 +224,8 @@ def extern(
     """Tensors computed by a statement: fcompute(ins, outs) gets buffers for the
     inputs and outputs, and returns a statement or a call such as tir.call_packed."""
     inputs = list(as_tuple(inputs))
-    shapes = _extern_shapes(shape)
+    tag = tag or TagScope.current_tag()
+    shapes = _extern_shapes(name, shape)
     for t in inputs:
         if not isinstance(t, Tensor):
             raise error.TypeError(f"extern '{name}': inputs are tensors, not a {type(t).__name__}")
@@ -217,18 +235,20 @@ def extern(
     if out_buffers is not None:
         outs = list(as_tuple(out_buffers))
     else:
+        if shape is None:
+            raise error.ArgumentError(f"extern '{name}': give the shapes of the outputs, or out_buffers")
         outs = [decl_buffer(s, t, name) for s, t in zip(shapes, _extern_dtypes(name, inputs, dtype, len(shapes)))]
     body = fcompute(ins, outs)
     if isinstance(body, PrimExpr):
         body = Evaluate(body)
     if not isinstance(body, Stmt):
         raise error.TypeError(f"extern '{name}': the function must return a statement or a call, not a {type(body).__name__}")
-    return _outputs(call("te_extern", WORLD, name, tag, inputs, ins, outs, body))
+    return _outputs(call("te_extern", WORLD, name, tag, inputs, ins, outs, body, attrs_argument(attrs or {})))
 
 
-def _extern_shapes(shape: Any) -> List[Tuple[Any, ...]]:
-    shape = as_tuple(shape)
-    return [as_tuple(s) for s in shape] if shape and isinstance(shape[0], (list, tuple)) else [shape]
+def _extern_shapes(name: str, shape: Any) -> List[List[Any]]:
+    shape = () if shape is None else as_tuple(shape)
+    return [_shape(name, s) for s in shape] if shape and isinstance(shape[0], (list, tuple)) else [_shape(name, shape)]
 
 
 def _extern_dtypes(name: str, inputs: Sequence[Tensor], dtype: Any, n: int) -> List[str]:
@@ -238,6 +258,8 @@ def _extern_dtypes(name: str, inputs: Sequence[Tensor], dtype: Any, n: int) -> L
             raise error.ArgumentError(f"extern '{name}': the inputs do not tell the output's dtype; pass dtype")
         return list(kinds) * n
     dtypes = [str(t) for t in as_tuple(dtype)]
+    if len(dtypes) not in (1, n):
+        raise error.ArgumentError(f"extern '{name}': {len(dtypes)} dtypes for {n} outputs")
     return dtypes * n if len(dtypes) == 1 else dtypes
 
 
@@ -256,6 +278,8 @@ def size_var(name: str = "size", dtype: str = "int32", span: Any = None) -> Size
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> IterVar:
     """An axis to reduce over; dom is a pair (begin, end)."""
+    if isinstance(dom, (list, tuple)):
+        dom = tuple(_size(name, n) for n in dom)
     return IterVar(dom, name, IterVar.CommReduce, thread_tag)
 
 

@@ -176,6 +176,8 @@ def poolnd_python(np_data: Array, kernel: Sequence[int], strides: Sequence[int],
         span = (kernel[k] - 1) * dilation[k] + 1
         room = data.shape[2 + k] + padding_before[k] + padding_after[k] - span
         size.append((-(-room // strides[k]) if ceil_mode else room // strides[k]) + 1)
+        if ceil_mode and (size[-1] - 1) * strides[k] >= data.shape[2 + k] + padding_before[k]:
+            size[-1] -= 1  # the last window would lie behind the data
         behind.append(max((size[-1] - 1) * strides[k] + span - data.shape[2 + k] - padding_before[k], padding_after[k]))
     lowest = -np.inf if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min
     a = _padded(data.astype(dtype), 2, padding_before, behind, lowest if pool_type == "max" else 0)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import relay
-from ._compute import computed, refused
+from ._compute import computed, dtype, refused
 
 
 def _pair(x: Any) -> Any:
@@ -14,7 +16,10 @@ def _pair(x: Any) -> Any:
 
 @computed
 def roi_align(data: Any, rois: Any, pooled_size: Any, spatial_scale: float, mode: str = "avg", sample_ratio: int = -1, aligned: bool = False, layout: str = "NCHW") -> Any:
-    """Each region in one size, by interpolation."""
+    """Each region in one size, by interpolation; aligned: regions smaller than an element stay as small."""
+    if aligned:  # the operator's half_pixel moves the regions by half an element as well: back again
+        half = 0.5 / float(spatial_scale)
+        rois = relay.add(rois, relay.const(np.array([[0, half, half, half, half]], dtype(rois))))
     return relay.vision.roi_align(data, rois, _pair(pooled_size), float(spatial_scale), sample_ratio, layout, mode, bool(aligned))
 
 
