@@ -1,4 +1,5 @@
 """topi: operators as te tensors, compared with numpy; and what te does with them."""
+
 import math
 
 import numpy as np
@@ -50,12 +51,40 @@ def check(f, expected, *arrays, rtol=1e-4, atol=1e-5, **kwargs):
 # ---- elementwise and broadcast
 
 UNARY = {
-    "abs": np.abs, "asinh": np.arcsinh, "atan": np.arctan, "ceil": np.ceil, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "fast_exp": np.exp,
-    "fast_tanh": np.tanh, "floor": np.floor, "identity": lambda x: x, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "negative": np.negative,
-    "round": np.round, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "sign": np.sign, "sin": np.sin, "sinh": np.sinh, "tan": np.tan, "tanh": np.tanh,
-    "trunc": np.trunc, "erf": np.vectorize(math.erf), "fast_erf": np.vectorize(math.erf),
+    "abs": np.abs,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "ceil": np.ceil,
+    "cos": np.cos,
+    "cosh": np.cosh,
+    "exp": np.exp,
+    "fast_exp": np.exp,
+    "fast_tanh": np.tanh,
+    "floor": np.floor,
+    "identity": lambda x: x,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "negative": np.negative,
+    "round": np.round,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sign": np.sign,
+    "sin": np.sin,
+    "sinh": np.sinh,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "trunc": np.trunc,
+    "erf": np.vectorize(math.erf),
+    "fast_erf": np.vectorize(math.erf),
 }
-POSITIVE = {"sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "log": np.log, "log2": np.log2, "log10": np.log10, "acosh": lambda x: np.arccosh(x + 1)}
+POSITIVE = {
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "acosh": lambda x: np.arccosh(x + 1),
+}
 
 
 def test_functions_of_one_tensor():
@@ -63,17 +92,42 @@ def test_functions_of_one_tensor():
     a = floats(3, 20)
     check(lambda x: [getattr(topi, n)(x) for n in UNARY], [f(a) for f in UNARY.values()], a)
     b = positive(3, 20)
-    check(lambda x: [getattr(topi, n)(x if n != "acosh" else topi.add(x, 1)) for n in POSITIVE], [f(b) for f in POSITIVE.values()], b, rtol=2e-3)
+    check(
+        lambda x: [getattr(topi, n)(x if n != "acosh" else topi.add(x, 1)) for n in POSITIVE],
+        [f(b) for f in POSITIVE.values()],
+        b,
+        rtol=2e-3,
+    )
     c = np.clip(b, 0, 0.99)
     check(lambda x: [topi.acos(x), topi.asin(x), topi.atanh(x)], [np.arccos(c), np.arcsin(c), np.arctanh(c)], c)
 
 
 BINARY = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "power": np.power, "maximum": np.maximum, "minimum": np.minimum,
-    "atan2": np.arctan2, "floor_divide": np.floor_divide, "floor_mod": np.mod, "mod": np.fmod, "equal": np.equal, "not_equal": np.not_equal, "less": np.less,
-    "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "power": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "atan2": np.arctan2,
+    "floor_divide": np.floor_divide,
+    "floor_mod": np.mod,
+    "mod": np.fmod,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
 }
-BITS = {"bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "left_shift": np.left_shift, "right_shift": np.right_shift}
+BITS = {
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "left_shift": np.left_shift,
+    "right_shift": np.right_shift,
+}
 
 
 def test_functions_of_two_tensors():
@@ -82,7 +136,12 @@ def test_functions_of_two_tensors():
     i, k = ints(9, 4, 5), ints(5, 5)
     check(lambda x, y: [getattr(topi, n)(x, y) for n in BITS], [f(i, k) for f in BITS.values()], i, k)
     p, q = i > 4, k > 2
-    check(lambda x, y: [topi.logical_and(x, y), topi.logical_or(x, y), topi.logical_xor(x, y), topi.logical_not(x)], [p & q, p | q, p ^ q, ~p], p, q)
+    check(
+        lambda x, y: [topi.logical_and(x, y), topi.logical_or(x, y), topi.logical_xor(x, y), topi.logical_not(x)],
+        [p & q, p | q, p ^ q, ~p],
+        p,
+        q,
+    )
 
 
 def test_operands_of_other_kinds():
@@ -138,13 +197,28 @@ def test_other_elementwise_functions():
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_reductions(axis, keepdims):
     a = positive(3, 4, 17)
-    check(lambda x: [topi.sum(x, axis, keepdims), topi.max(x, axis, keepdims), topi.min(x, axis, keepdims), topi.prod(x, axis, keepdims)],
-          [f(a, axis=axis, keepdims=keepdims) for f in (np.sum, np.max, np.min, np.prod)], a)
+    check(
+        lambda x: [
+            topi.sum(x, axis, keepdims),
+            topi.max(x, axis, keepdims),
+            topi.min(x, axis, keepdims),
+            topi.prod(x, axis, keepdims),
+        ],
+        [f(a, axis=axis, keepdims=keepdims) for f in (np.sum, np.max, np.min, np.prod)],
+        a,
+    )
     b = a > 0.2
-    check(lambda x: [topi.all(x, axis, keepdims), topi.any(x, axis, keepdims)], [b.all(axis, keepdims=keepdims), b.any(axis, keepdims=keepdims)], b)
+    check(
+        lambda x: [topi.all(x, axis, keepdims), topi.any(x, axis, keepdims)],
+        [b.all(axis, keepdims=keepdims), b.any(axis, keepdims=keepdims)],
+        b,
+    )
     if not isinstance(axis, tuple):
-        check(lambda x: [topi.argmax(x, axis, keepdims), topi.argmin(x, axis, keepdims)],
-              [np.argmax(a, axis, keepdims=keepdims), np.argmin(a, axis, keepdims=keepdims)], a)
+        check(
+            lambda x: [topi.argmax(x, axis, keepdims), topi.argmin(x, axis, keepdims)],
+            [np.argmax(a, axis, keepdims=keepdims), np.argmin(a, axis, keepdims=keepdims)],
+            a,
+        )
 
 
 def test_scans_and_sorting():
@@ -230,7 +304,13 @@ def test_products():
 @pytest.mark.parametrize("padding", [0, 1, (1, 2), (0, 1, 2, 1), "SAME", "VALID"])
 def test_conv2d_padding(padding):
     a, w = floats(2, 4, 9, 8), floats(5, 4, 3, 3)
-    check(lambda x, y: topi.nn.conv2d_nchw(x, y, 2, padding, 1), ref.conv2d_nchw_python(a, w, 2, padding), a, w, schedule=topi.generic.schedule_conv2d_nchw)
+    check(
+        lambda x, y: topi.nn.conv2d_nchw(x, y, 2, padding, 1),
+        ref.conv2d_nchw_python(a, w, 2, padding),
+        a,
+        w,
+        schedule=topi.generic.schedule_conv2d_nchw,
+    )
 
 
 def test_convolutions():
@@ -250,7 +330,12 @@ def test_convolutions():
     d = floats(4, 2, 3, 3)
     check(lambda x, y: topi.nn.depthwise_conv2d_nchw(x, y, 1, 1, 1), ref.depthwise_conv2d_python_nchw(a, d, 1, 1), a, d)
     e = d.transpose(2, 3, 0, 1).copy()
-    check(lambda x, y: topi.nn.depthwise_conv2d_nhwc(x, y, 1, 1, 1), ref.depthwise_conv2d_python_nhwc(nhwc, e, 1, 1), nhwc, e)
+    check(
+        lambda x, y: topi.nn.depthwise_conv2d_nhwc(x, y, 1, 1, 1),
+        ref.depthwise_conv2d_python_nhwc(nhwc, e, 1, 1),
+        nhwc,
+        e,
+    )
     s, u = floats(2, 3, 11), floats(4, 3, 3)
     check(lambda x, y: topi.nn.conv1d(x, y, 2, "SAME", 2), ref.conv1d_ncw_python(s, u, 2, "SAME", 2), s, u)
     v, k = floats(1, 2, 5, 6, 4), floats(3, 2, 2, 3, 3)
@@ -262,14 +347,31 @@ def test_transposed_convolutions():
     want = ref.conv2d_transpose_nchw_python(a, w, (2, 1), (1, 0), (1, 0))
     check(lambda x, y: topi.nn.conv2d_transpose_nchw(x, y, (2, 1), (1, 0), "float32", (1, 0)), want, a, w)
     g = floats(4, 2, 3, 3)
-    check(lambda x, y: topi.nn.group_conv2d_transpose_nchw(x, y, 2, 1, "float32", 0, 2), ref.conv2d_transpose_nchw_python(a, g, 2, 1, 0, 2), a, g)
+    check(
+        lambda x, y: topi.nn.group_conv2d_transpose_nchw(x, y, 2, 1, "float32", 0, 2),
+        ref.conv2d_transpose_nchw_python(a, g, 2, 1, 0, 2),
+        a,
+        g,
+    )
     s, u = floats(1, 3, 7), floats(3, 2, 3)
-    check(lambda x, y: topi.nn.conv1d_transpose_ncw(x, y, 2, 1, "float32", 1), ref.conv1d_transpose_ncw_python(s, u, 2, 1, 1), s, u)
+    check(
+        lambda x, y: topi.nn.conv1d_transpose_ncw(x, y, 2, 1, "float32", 1),
+        ref.conv1d_transpose_ncw_python(s, u, 2, 1, 1),
+        s,
+        u,
+    )
 
 
 def test_dense_and_products():
     a, w, b = floats(4, 10), floats(6, 10), floats(6)
-    check(lambda x, y, z: topi.nn.dense(x, y, z), ref.dense(a, w, b, True), a, w, b, schedule=topi.x86.schedule_dense_nopack)
+    check(
+        lambda x, y, z: topi.nn.dense(x, y, z),
+        ref.dense(a, w, b, True),
+        a,
+        w,
+        b,
+        schedule=topi.x86.schedule_dense_nopack,
+    )
     i, k = ints(9, 4, 10, dtype="int8"), ints(9, 6, 10, dtype="int8")
     check(lambda x, y: topi.nn.dense(x, y, out_dtype="int32"), i.astype("int32") @ k.T.astype("int32"), i, k)
     c, d = floats(3, 4, 5), floats(3, 6, 5)
@@ -283,16 +385,28 @@ def test_pooling(kind):
     for ceil in (False, True):
         for counted in (False, True):
             want = ref.poolnd_python(a, (3, 3), (2, 2), (1, 1), (1, 0), (1, 0), kind, counted, ceil)
-            check(lambda x: topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 0, 1, 0), kind, ceil, "NCHW", counted), want, a)
+            check(
+                lambda x: topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 0, 1, 0), kind, ceil, "NCHW", counted), want, a
+            )
     want = ref.poolnd_python(a, (3, 2), (2, 2), (1, 1), (1, 0), (1, 1), kind, ceil_mode=True)
     check(lambda x: topi.nn.pool2d(x, (3, 2), (2, 2), (1, 1), (1, 0, 1, 1), kind, True), want, a)
-    check(lambda x: topi.nn.global_pool(x, kind), ref.adaptive_pool(a, (1, 1), kind, "NCHW"), a, schedule=topi.generic.schedule_adaptive_pool)
+    check(
+        lambda x: topi.nn.global_pool(x, kind),
+        ref.adaptive_pool(a, (1, 1), kind, "NCHW"),
+        a,
+        schedule=topi.generic.schedule_adaptive_pool,
+    )
     check(lambda x: topi.nn.adaptive_pool(x, (4, 3), kind), ref.adaptive_pool(a, (4, 3), kind, "NCHW"), a)
     s = floats(2, 3, 10)
-    check(lambda x: topi.nn.pool1d(x, 3, 2, 1, (1, 1), kind), ref.poolnd_python(s, (3,), (2,), (1,), (1,), (1,), kind), s)
+    check(
+        lambda x: topi.nn.pool1d(x, 3, 2, 1, (1, 1), kind), ref.poolnd_python(s, (3,), (2,), (1,), (1,), (1,), kind), s
+    )
     last = a.transpose(0, 2, 3, 1).copy()
-    check(lambda x: topi.nn.pool2d(x, 2, 2, 1, 0, kind, layout="NHWC"),
-          ref.poolnd_python(last, (2, 2), (2, 2), (1, 1), (0, 0), (0, 0), kind, layout="NHWC"), last)
+    check(
+        lambda x: topi.nn.pool2d(x, 2, 2, 1, 0, kind, layout="NHWC"),
+        ref.poolnd_python(last, (2, 2), (2, 2), (1, 1), (0, 0), (0, 0), kind, layout="NHWC"),
+        last,
+    )
 
 
 def test_activations():
@@ -310,7 +424,15 @@ def test_normalisation():
     a, g, b, m, v = floats(2, 6, 5, 4), floats(6), floats(6), floats(6), positive(6)
     for training in (False, True):
         want = ref.batch_norm(a, g, b, m, v, 1, 1e-5, True, True, training, 0.1)
-        check(lambda *t: topi.nn.batch_norm(*t, training=training)[: 3 if training else 1], want[: 3 if training else 1], a, g, b, m, v)
+        check(
+            lambda *t: topi.nn.batch_norm(*t, training=training)[: 3 if training else 1],
+            want[: 3 if training else 1],
+            a,
+            g,
+            b,
+            m,
+            v,
+        )
     g2, b2 = floats(5, 4), floats(5, 4)
     check(lambda *t: topi.nn.layer_norm(*t, axis=[2, 3]), ref.layer_norm_python(a, g2, b2, (2, 3)), a, g2, b2)
     check(lambda *t: topi.nn.instance_norm(*t, 1, [2, 3]), ref.instance_norm_python(a, g, b, (2, 3)), a, g, b)
@@ -322,8 +444,16 @@ def test_normalisation():
 
 def test_shapes_of_images():
     a = floats(1, 4, 4, 6)
-    check(lambda x: topi.nn.pad(x, (0, 0, 1, 2), (0, 0, 0, 1), 1.5), np.pad(a, ((0, 0), (0, 0), (1, 0), (2, 1)), constant_values=1.5), a)
-    check(lambda x: topi.nn.mirror_pad(x, (0, 0, 1, 2), mode="REFLECT"), np.pad(a, ((0, 0), (0, 0), (1, 1), (2, 2)), "reflect"), a)
+    check(
+        lambda x: topi.nn.pad(x, (0, 0, 1, 2), (0, 0, 0, 1), 1.5),
+        np.pad(a, ((0, 0), (0, 0), (1, 0), (2, 1)), constant_values=1.5),
+        a,
+    )
+    check(
+        lambda x: topi.nn.mirror_pad(x, (0, 0, 1, 2), mode="REFLECT"),
+        np.pad(a, ((0, 0), (0, 0), (1, 1), (2, 2)), "reflect"),
+        a,
+    )
     check(lambda x: topi.nn.mirror_pad(x, (0, 0, 1, 2)), np.pad(a, ((0, 0), (0, 0), (1, 1), (2, 2)), "symmetric"), a)
     check(lambda x: topi.nn.dilate(x, (1, 1, 2, 3), 0.5), ref.dilate_python(a, (1, 1, 2, 3), 0.5), a)
     check(topi.nn.flatten, a.reshape(1, -1), a)
@@ -335,10 +465,19 @@ def test_shapes_of_images():
 
 def test_images():
     a = floats(1, 2, 4, 6)
-    check(lambda x: topi.image.resize2d(x, (0.0,) * 4, (8, 12), method="nearest_neighbor", coordinate_transformation_mode="asymmetric"),
-          ref.upsampling_python(a, (2, 2)), a)
+    check(
+        lambda x: topi.image.resize2d(
+            x, (0.0,) * 4, (8, 12), method="nearest_neighbor", coordinate_transformation_mode="asymmetric"
+        ),
+        ref.upsampling_python(a, (2, 2)),
+        a,
+    )
     ramp = np.arange(5, dtype="float32").reshape(1, 1, 5)
-    check(lambda x: topi.image.resize1d(x, (0.0,) * 2, (9,), coordinate_transformation_mode="align_corners"), np.arange(9).reshape(1, 1, 9) / 2, ramp)
+    check(
+        lambda x: topi.image.resize1d(x, (0.0,) * 2, (9,), coordinate_transformation_mode="align_corners"),
+        np.arange(9).reshape(1, 1, 9) / 2,
+        ramp,
+    )
     m = floats(2, 2, 3)
     check(lambda x: topi.image.affine_grid(x, (3, 4)), ref.affine_grid_python(m, (3, 4)), m)
     same = np.array([[[1, 0, 0], [0, 1, 0]]], "float32")
@@ -352,7 +491,9 @@ def test_regions():
     for aligned in (False, True):
         small = 0.25 if aligned else 0.5  # a region smaller than an element is made one, unless aligned
         bins = [(1, 1, 1.5, 2.0), (0, 0, small, small)]
-        want = [[[[7 * (y + (i + 0.5) * h) + x + (k + 0.5) * w for k in range(2)] for i in range(2)]] for y, x, h, w in bins]
+        want = [
+            [[[7 * (y + (i + 0.5) * h) + x + (k + 0.5) * w for k in range(2)] for i in range(2)]] for y, x, h, w in bins
+        ]
         check(lambda d, r: topi.vision.roi_align(d, r, 2, 1.0, "avg", 2, aligned), np.array(want), plane, rois)
     whole = np.array([[0, 0, 0, 6, 5]], "float32")
     check(lambda d, r: topi.vision.roi_pool(d, r, (1, 1), 1.0), np.array([[[[41.0]]]]), plane, whole)
@@ -362,8 +503,13 @@ def test_regions():
 
 
 def test_refused_by_name():
-    for place, name in [(topi, "sparse_to_dense"), (topi.nn, "bitserial_conv2d_nchw"), (topi.image, "crop_and_resize"), (topi.vision, "non_max_suppression"),
-                        (topi.cuda, "schedule_conv2d_nchw")]:
+    for place, name in [
+        (topi, "sparse_to_dense"),
+        (topi.nn, "bitserial_conv2d_nchw"),
+        (topi.image, "crop_and_resize"),
+        (topi.vision, "non_max_suppression"),
+        (topi.cuda, "schedule_conv2d_nchw"),
+    ]:
         with pytest.raises(error.UnsupportedError, match=name):
             getattr(place, name)
     with pytest.raises(AttributeError, match="no_such_thing"):
@@ -420,7 +566,11 @@ def test_extern_forms():
 
     two = te.extern([(16 / 2,), (8,)], [a], fill, name="two", dtype=["float32", "int32"], tag="mine", attrs={"k": 3})
     assert two[0].op.tag == "mine" and two[0].op.attrs["k"] == 3
-    buffers = [tir.decl_buffer((8,), "float32", "src"), tir.decl_buffer((8,), "float32", "one"), tir.decl_buffer((8,), "int32", "other")]
+    buffers = [
+        tir.decl_buffer((8,), "float32", "src"),
+        tir.decl_buffer((8,), "float32", "one"),
+        tir.decl_buffer((8,), "int32", "other"),
+    ]
     given = te.extern(None, [a], fill, in_buffers=buffers[0], out_buffers=buffers[1:])
     x = np.arange(8, dtype="float32") * 1.5
     for outs in (two, given):

@@ -219,15 +219,21 @@ class Stage(Object):
 
     def transform_layout(self, mapping_function: Any) -> Any:
         """Not available."""
-        raise error.UnsupportedError("transform_layout of a te stage is not supported; use tir.Schedule(te.create_prim_func(…)).transform_layout")
+        raise error.UnsupportedError(
+            "transform_layout of a te stage is not supported; use that of tir.Schedule(te.create_prim_func(…))"
+        )
 
     def set_axis_separators(self, axis_separators: Any) -> Any:
         """Not available."""
-        raise error.UnsupportedError("set_axis_separators of a te stage is not supported: buffers are flattened to one dimension")
+        raise error.UnsupportedError(
+            "set_axis_separators of a te stage is not supported: buffers are flattened to one dimension"
+        )
 
     def rolling_buffer(self) -> Any:
         """Not available."""
-        raise error.UnsupportedError("rolling_buffer of a te stage is not supported; compute the stage at a loop of its reader with compute_at")
+        raise error.UnsupportedError(
+            "rolling_buffer of a te stage is not supported; compute the stage at a loop of its reader with compute_at"
+        )
 
     def __repr__(self) -> str:
         return f"stage({self.op.name}, {', '.join(a.var.name for a in self.leaf_iter_vars)})"

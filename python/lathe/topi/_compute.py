@@ -76,7 +76,9 @@ def fixed(where: str, x: RelayExpr) -> List[int]:
     """The shape, which must be known."""
     shape = dims(x)
     if not all(isinstance(n, int) for n in shape):
-        raise error.UnsupportedError(f"topi.{where}: the shape ({', '.join(map(str, shape))}) must be known; write the sizes as integers")
+        raise error.UnsupportedError(
+            f"topi.{where}: the shape ({', '.join(map(str, shape))}) must be known; write the sizes as integers"
+        )
     return shape
 
 
@@ -110,7 +112,9 @@ def refused(package: str, names: Sequence[str]) -> Callable[[str], Any]:
 
     def get(name: str) -> Any:
         if name in names:
-            raise error.UnsupportedError(f"{package}.{name} is not supported: there is no operator for it; write it with te.compute")
+            raise error.UnsupportedError(
+                f"{package}.{name} is not supported: there is no operator for it; write it with te.compute"
+            )
         raise AttributeError(f"module '{package}' has no attribute '{name}'")
 
     return get

@@ -10,4 +10,7 @@ from .. import error
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise error.UnsupportedError(f"topi.cuda.{name} is not supported: bind the loops with te (s[C].bind(…, te.thread_axis(\"threadIdx.x\"))), or build the operator with relay.build")
+    raise error.UnsupportedError(
+        f"topi.cuda.{name} is not supported: bind the loops with te (s[C].bind(…, te.thread_axis(…))), "
+        "or build the operator with relay.build"
+    )

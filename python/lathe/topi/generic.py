@@ -5,7 +5,7 @@ other stages fill buffers of their own; the outer loops of each stage run on all
 
 from __future__ import annotations
 
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
 from .. import error, te, tir
 from ..te.schedule import is_injective
@@ -17,7 +17,7 @@ def schedule(outs: Any) -> te.Schedule:
     """A schedule for these tensors."""
     outs = [outs] if isinstance(outs, te.Tensor) else list(outs)
     s = te.create_schedule([t.op for t in outs])
-    readers = {}
+    readers: Dict[te.Operation, List[te.Operation]] = {}
     ops = [stage.op for stage in s.stages]
     for op in ops:
         for t in op.input_tensors:
@@ -43,7 +43,7 @@ def _loops(stage: te.Stage, op: te.Operation) -> None:
     if not axes:
         return
     *outer, last = axes
-    extent = last.dom.extent
+    extent = last.dom.extent if last.dom is not None else None
     if not (isinstance(extent, tir.IntImm) and extent.value < _LANES):
         rest, inner = stage.split(last, factor=_LANES)
         outer.append(rest)

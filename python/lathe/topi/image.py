@@ -9,16 +9,38 @@ from ._compute import Function, computed, refused
 
 
 def _resize(n: int, layouts: str) -> Function:
-    def resize(data: Any, roi: Any, size: Any, layout: str = layouts, method: str = "linear", coordinate_transformation_mode: str = "half_pixel",
-               rounding_method: str = "", bicubic_alpha: float = -0.5, bicubic_exclude: int = 0, extrapolation_value: float = 0.0,
-               out_dtype: Any = None, output_shape: Any = None) -> Any:
+    def resize(
+        data: Any,
+        roi: Any,
+        size: Any,
+        layout: str = layouts,
+        method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel",
+        rounding_method: str = "",
+        bicubic_alpha: float = -0.5,
+        bicubic_exclude: int = 0,
+        extrapolation_value: float = 0.0,
+        out_dtype: Any = None,
+        output_shape: Any = None,
+    ) -> Any:
         """The image in another size; roi is the part that tf_crop_and_resize takes."""
         if output_shape is not None:
             raise error.UnsupportedError(f"topi.image.resize{n}d: output_shape is not supported; give the size")
         f = getattr(relay.image, f"resize{n}d")
         size = size if isinstance(size, (list, tuple)) else [size]
-        return f(data, list(size), [float(x) for x in roi or ()], layout, method, coordinate_transformation_mode, rounding_method, float(bicubic_alpha),
-                 int(bicubic_exclude), float(extrapolation_value), None if out_dtype is None else str(out_dtype))
+        return f(
+            data,
+            list(size),
+            [float(x) for x in roi or ()],
+            layout,
+            method,
+            coordinate_transformation_mode,
+            rounding_method,
+            float(bicubic_alpha),
+            int(bicubic_exclude),
+            float(extrapolation_value),
+            None if out_dtype is None else str(out_dtype),
+        )
 
     resize.__name__ = resize.__qualname__ = f"resize{n}d"
     return computed(resize)
@@ -30,7 +52,14 @@ resize3d = _resize(3, "NCDHW")
 
 
 @computed
-def grid_sample(data: Any, grid: Any, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros", align_corners: bool = True) -> Any:
+def grid_sample(
+    data: Any,
+    grid: Any,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> Any:
     """The image at the coordinates of a grid."""
     return relay.image.grid_sample(data, grid, method, layout, padding_mode, bool(align_corners))
 

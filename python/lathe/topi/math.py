@@ -77,7 +77,9 @@ def _cast(x: Any, dtype: str) -> Any:
 
 def cast(x: Any, dtype: str, span: Any = None) -> Any:
     """The elements as another dtype; an expression is cast as one."""
-    return tir.Cast(str(dtype), x) if isinstance(x, (tir.PrimExpr, te.TensorSlice)) else _cast(x, dtype)
+    if isinstance(x, te.TensorSlice):
+        x = x.asobject()
+    return tir.Cast(str(dtype), x) if isinstance(x, tir.PrimExpr) else _cast(x, dtype)
 
 
 @computed
@@ -152,12 +154,30 @@ def matched(a: Any, b: Any) -> Tuple[Any, Any]:
 
 
 _EXPRESSIONS: Dict[str, Callable[..., Any]] = {
-    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": tir.div,
-    "floor_divide": tir.floordiv, "mod": tir.truncmod, "floor_mod": tir.floormod, "power": tir.power,
-    "maximum": tir.max, "minimum": tir.min, "left_shift": operator.lshift, "right_shift": operator.rshift,
-    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "atan2": tir.atan2,
-    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le,
-    "greater": operator.gt, "greater_equal": operator.ge, "logical_and": tir.all, "logical_or": tir.any,
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": tir.div,
+    "floor_divide": tir.floordiv,
+    "mod": tir.truncmod,
+    "floor_mod": tir.floormod,
+    "power": tir.power,
+    "maximum": tir.max,
+    "minimum": tir.min,
+    "left_shift": operator.lshift,
+    "right_shift": operator.rshift,
+    "bitwise_and": operator.and_,
+    "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+    "atan2": tir.atan2,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "logical_and": tir.all,
+    "logical_or": tir.any,
 }
 
 

@@ -86,7 +86,18 @@ def _kernel_layout(n: int, data_layout: str, kernel_layout: str) -> str:
     return kernel_layout or (f"OI{space}" if data_layout.startswith("NC") else f"{space}IO")
 
 
-def _conv(n: int, data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str, out_dtype: Any) -> Any:
+def _conv(
+    n: int,
+    data: Any,
+    weight: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_dtype: Any,
+) -> Any:
     layout = _kernel_layout(n, data_layout, kernel_layout)
     shape = fixed("nn.conv (the weight)", weight)
     space = [shape[layout.index(x)] for x in _LETTERS[n]]
@@ -94,8 +105,34 @@ def _conv(n: int, data: Any, weight: Any, strides: Any, padding: Any, dilation: 
     pads = _pads(padding, [(k - 1) * d + 1 for k, d in zip(space, holes)])
     f = getattr(relay.nn, f"conv{n}d")
     if data_layout != "HWCN":
-        return f(data, weight, step, pads, holes, groups, shape[layout.index("O")], space, data_layout, layout, "", _out(out_dtype))
-    made = f(relay.transpose(data, [3, 2, 0, 1]), weight, step, pads, holes, groups, shape[layout.index("O")], space, "NCHW", layout, "", _out(out_dtype))
+        return f(
+            data,
+            weight,
+            step,
+            pads,
+            holes,
+            groups,
+            shape[layout.index("O")],
+            space,
+            data_layout,
+            layout,
+            "",
+            _out(out_dtype),
+        )
+    made = f(
+        relay.transpose(data, [3, 2, 0, 1]),
+        weight,
+        step,
+        pads,
+        holes,
+        groups,
+        shape[layout.index("O")],
+        space,
+        "NCHW",
+        layout,
+        "",
+        _out(out_dtype),
+    )
     return relay.transpose(made, [2, 3, 1, 0])
 
 
@@ -104,38 +141,76 @@ def _out(out_dtype: Any) -> Optional[str]:
 
 
 @computed
-def conv1d(data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1,
-           data_layout: str = "NCW", kernel_layout: str = "", out_dtype: Any = None) -> Any:
+def conv1d(
+    data: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilation: Any = 1,
+    groups: int = 1,
+    data_layout: str = "NCW",
+    kernel_layout: str = "",
+    out_dtype: Any = None,
+) -> Any:
     """Convolution over one axis."""
     return _conv(1, data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype)
 
 
 @computed
-def conv1d_ncw(data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, out_dtype: Any = None) -> Any:
+def conv1d_ncw(
+    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, out_dtype: Any = None
+) -> Any:
     """Convolution over one axis; weight OIW."""
     return _conv(1, data, kernel, strides, padding, dilation, 1, "NCW", "OIW", out_dtype)
 
 
 @computed
-def conv1d_nwc(data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, out_dtype: Any = None) -> Any:
+def conv1d_nwc(
+    data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, out_dtype: Any = None
+) -> Any:
     """Convolution over one axis; weight WIO."""
     return _conv(1, data, kernel, strides, padding, dilation, 1, "NWC", "WIO", out_dtype)
 
 
 @computed
-def group_conv1d_ncw(data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1, out_dtype: Any = None) -> Any:
+def group_conv1d_ncw(
+    data: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilation: Any = 1,
+    groups: int = 1,
+    out_dtype: Any = None,
+) -> Any:
     """Convolution over one axis in groups of channels."""
     return _conv(1, data, kernel, strides, padding, dilation, groups, "NCW", "OIW", out_dtype)
 
 
 @computed
-def group_conv1d_nwc(data: Any, kernel: Any, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1, groups: int = 1, out_dtype: Any = None) -> Any:
+def group_conv1d_nwc(
+    data: Any,
+    kernel: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilation: Any = 1,
+    groups: int = 1,
+    out_dtype: Any = None,
+) -> Any:
     """Convolution over one axis in groups of channels."""
     return _conv(1, data, kernel, strides, padding, dilation, groups, "NWC", "WIO", out_dtype)
 
 
 @computed
-def conv2d(input: Any, filter: Any, strides: Any, padding: Any, dilation: Any, data_layout: str = "NCHW", kernel_layout: str = "", out_dtype: Any = None) -> Any:
+def conv2d(
+    input: Any,
+    filter: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "",
+    out_dtype: Any = None,
+) -> Any:
     """Convolution over two axes; data_layout is NCHW, NHWC or HWCN."""
     return _conv(2, input, filter, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)
 
@@ -147,8 +222,16 @@ def conv2d_nchw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: An
 
 
 @computed
-def conv2d_nhwc(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: Any = None,
-                auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None) -> Any:
+def conv2d_nhwc(
+    Input: Any,
+    Filter: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    out_dtype: Any = None,
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
+) -> Any:
     """Convolution over two axes; weight HWIO."""
     return _conv(2, Input, Filter, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype)
 
@@ -160,59 +243,115 @@ def conv2d_hwcn(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: An
 
 
 @computed
-def group_conv2d_nchw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: Any = None) -> Any:
+def group_conv2d_nchw(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: Any = None
+) -> Any:
     """Convolution over two axes in groups of channels."""
     return _conv(2, Input, Filter, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
 
 
 @computed
-def group_conv2d_nhwc(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: Any = None) -> Any:
+def group_conv2d_nhwc(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int, out_dtype: Any = None
+) -> Any:
     """Convolution over two axes in groups of channels."""
     return _conv(2, Input, Filter, stride, padding, dilation, groups, "NHWC", "HWIO", out_dtype)
 
 
 @computed
-def depthwise_conv2d_nchw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: Any = None) -> Any:
+def depthwise_conv2d_nchw(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: Any = None
+) -> Any:
     """Each channel on its own; weight (channel, multiplier, height, width)."""
     c, m, h, w = fixed("nn.depthwise_conv2d_nchw (the weight)", Filter)
-    return _conv(2, Input, relay.reshape(Filter, [c * m, 1, h, w]), stride, padding, dilation, c, "NCHW", "OIHW", out_dtype)
+    return _conv(
+        2, Input, relay.reshape(Filter, [c * m, 1, h, w]), stride, padding, dilation, c, "NCHW", "OIHW", out_dtype
+    )
 
 
 @computed
-def depthwise_conv2d_nhwc(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, kernel_layout: str = "HWOI", out_dtype: Any = None) -> Any:
+def depthwise_conv2d_nhwc(
+    Input: Any,
+    Filter: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    kernel_layout: str = "HWOI",
+    out_dtype: Any = None,
+) -> Any:
     """Each channel on its own; weight (height, width, channel, multiplier)."""
     if kernel_layout != "HWOI":
-        raise error.UnsupportedError(f"topi.nn.depthwise_conv2d_nhwc: kernel_layout is HWOI, not {kernel_layout}; transpose the weight")
+        raise error.UnsupportedError(
+            f"topi.nn.depthwise_conv2d_nhwc: kernel_layout is HWOI, not {kernel_layout}; transpose the weight"
+        )
     h, w, c, m = fixed("nn.depthwise_conv2d_nhwc (the weight)", Filter)
-    return _conv(2, Input, relay.reshape(Filter, [h, w, 1, c * m]), stride, padding, dilation, c, "NHWC", "HWIO", out_dtype)
+    return _conv(
+        2, Input, relay.reshape(Filter, [h, w, 1, c * m]), stride, padding, dilation, c, "NHWC", "HWIO", out_dtype
+    )
 
 
 @computed
-def conv3d_ncdhw(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int = 1, out_dtype: Any = None) -> Any:
+def conv3d_ncdhw(
+    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int = 1, out_dtype: Any = None
+) -> Any:
     """Convolution over three axes; weight OIDHW."""
     return _conv(3, Input, Filter, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
 
 
 @computed
-def conv3d_ndhwc(Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, groups: int = 1, out_dtype: Any = None,
-                 auto_scheduler_rewritten_layout: str = "", meta_schedule_origin_shape: Any = None) -> Any:
+def conv3d_ndhwc(
+    Input: Any,
+    Filter: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int = 1,
+    out_dtype: Any = None,
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_origin_shape: Any = None,
+) -> Any:
     """Convolution over three axes; weight DHWIO."""
     return _conv(3, Input, Filter, stride, padding, dilation, groups, "NDHWC", "DHWIO", out_dtype)
 
 
 @computed
-def conv(inp: Any, filt: Any, stride: Any, padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str = "", out_dtype: Any = None,
-         auto_scheduler_rewritten_layout: Any = None, meta_schedule_original_shape: Any = None, auto_scheduler_should_rewrite_layout: bool = False) -> Any:
+def conv(
+    inp: Any,
+    filt: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str = "",
+    out_dtype: Any = None,
+    auto_scheduler_rewritten_layout: Any = None,
+    meta_schedule_original_shape: Any = None,
+    auto_scheduler_should_rewrite_layout: bool = False,
+) -> Any:
     """Convolution over one, two or three axes, as the layout says."""
-    return _conv(len(data_layout) - 2, inp, filt, stride, padding, dilation, groups, data_layout, kernel_layout, out_dtype)
+    return _conv(
+        len(data_layout) - 2, inp, filt, stride, padding, dilation, groups, data_layout, kernel_layout, out_dtype
+    )
 
 
-def _conv_transpose(n: int, data: Any, weight: Any, strides: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int) -> Any:
+def _conv_transpose(
+    n: int, data: Any, weight: Any, strides: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int
+) -> Any:
     space = fixed("nn.conv_transpose (the weight)", weight)
     f = getattr(relay.nn, f"conv{n}d_transpose")
     channels = space[1] * groups
-    return f(data, weight, strides=_tuple(strides, n), padding=_pads(padding, space[2:]), channels=channels, kernel_size=space[2:], groups=groups,
-             output_padding=_tuple(output_padding, n), out_dtype=_out(out_dtype))
+    return f(
+        data,
+        weight,
+        strides=_tuple(strides, n),
+        padding=_pads(padding, space[2:]),
+        channels=channels,
+        kernel_size=space[2:],
+        groups=groups,
+        output_padding=_tuple(output_padding, n),
+        out_dtype=_out(out_dtype),
+    )
 
 
 @computed
@@ -222,43 +361,74 @@ def conv1d_transpose_ncw(data: Any, kernel: Any, stride: Any, padding: Any, out_
 
 
 @computed
-def group_conv1d_transpose_ncw(data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int) -> Any:
+def group_conv1d_transpose_ncw(
+    data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int
+) -> Any:
     """Transposed convolution over one axis in groups of channels."""
     return _conv_transpose(1, data, kernel, stride, padding, out_dtype, output_padding, groups)
 
 
 @computed
-def conv2d_transpose_nchw(Input: Any, Filter: Any, strides: Any, padding: Any, out_dtype: Any, output_padding: Any) -> Any:
+def conv2d_transpose_nchw(
+    Input: Any, Filter: Any, strides: Any, padding: Any, out_dtype: Any, output_padding: Any
+) -> Any:
     """Transposed convolution over two axes; weight IOHW."""
     return _conv_transpose(2, Input, Filter, strides, padding, out_dtype, output_padding, 1)
 
 
 @computed
-def group_conv2d_transpose_nchw(data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int) -> Any:
+def group_conv2d_transpose_nchw(
+    data: Any, kernel: Any, stride: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int
+) -> Any:
     """Transposed convolution over two axes in groups of channels."""
     return _conv_transpose(2, data, kernel, stride, padding, out_dtype, output_padding, groups)
 
 
 @computed
-def conv3d_transpose_ncdhw(Input: Any, Filter: Any, strides: Any, padding: Any, out_dtype: Any, output_padding: Any) -> Any:
+def conv3d_transpose_ncdhw(
+    Input: Any, Filter: Any, strides: Any, padding: Any, out_dtype: Any, output_padding: Any
+) -> Any:
     """Transposed convolution over three axes; weight IODHW."""
     return _conv_transpose(3, Input, Filter, strides, padding, out_dtype, output_padding, 1)
 
 
 @computed
-def group_conv3d_transpose_ncdhw(data: Any, kernel: Any, strides: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int) -> Any:
+def group_conv3d_transpose_ncdhw(
+    data: Any, kernel: Any, strides: Any, padding: Any, out_dtype: Any, output_padding: Any, groups: int
+) -> Any:
     """Transposed convolution over three axes in groups of channels."""
     return _conv_transpose(3, data, kernel, strides, padding, out_dtype, output_padding, groups)
 
 
 @computed
-def deformable_conv2d_nchw(data: Any, offset: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, deformable_groups: int, groups: int, out_dtype: Any) -> Any:
+def deformable_conv2d_nchw(
+    data: Any,
+    offset: Any,
+    kernel: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    deformable_groups: int,
+    groups: int,
+    out_dtype: Any,
+) -> Any:
     """Convolution whose window positions are moved by offsets."""
     shape = fixed("nn.deformable_conv2d_nchw (the weight)", kernel)
     holes = _tuple(dilation, 2)
     pads = _pads(padding, [(k - 1) * d + 1 for k, d in zip(shape[2:], holes)])
-    return relay.nn.deformable_conv2d(data, offset, kernel, strides=_tuple(strides, 2), padding=pads, dilation=holes, deformable_groups=deformable_groups,
-                                      groups=groups, channels=shape[0], kernel_size=shape[2:], out_dtype=_out(out_dtype))
+    return relay.nn.deformable_conv2d(
+        data,
+        offset,
+        kernel,
+        strides=_tuple(strides, 2),
+        padding=pads,
+        dilation=holes,
+        deformable_groups=deformable_groups,
+        groups=groups,
+        channels=shape[0],
+        kernel_size=shape[2:],
+        out_dtype=_out(out_dtype),
+    )
 
 
 # ---- products
@@ -269,23 +439,53 @@ def _with_bias(made: Any, bias: Any) -> Any:
 
 
 @computed
-def dense(data: Any, weight: Any, bias: Any = None, out_dtype: Any = None, auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None) -> Any:
+def dense(
+    data: Any,
+    weight: Any,
+    bias: Any = None,
+    out_dtype: Any = None,
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
+) -> Any:
     """data times the transposed weight (units, in), with a bias."""
     return _with_bias(relay.nn.dense(data, weight, out_dtype=_out(out_dtype)), bias)
 
 
 @computed
-def matmul(tensor_a: Any, tensor_b: Any, bias: Any = None, out_dtype: Any = None, transpose_a: bool = False, transpose_b: bool = False,
-           auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None) -> Any:
+def matmul(
+    tensor_a: Any,
+    tensor_b: Any,
+    bias: Any = None,
+    out_dtype: Any = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
+) -> Any:
     """The product of matrices, with a bias."""
-    return _with_bias(relay.nn.matmul(tensor_a, tensor_b, out_dtype=_out(out_dtype), transpose_a=bool(transpose_a), transpose_b=bool(transpose_b)), bias)
+    return _with_bias(
+        relay.nn.matmul(
+            tensor_a, tensor_b, out_dtype=_out(out_dtype), transpose_a=bool(transpose_a), transpose_b=bool(transpose_b)
+        ),
+        bias,
+    )
 
 
 @computed
-def batch_matmul(tensor_a: Any, tensor_b: Any, oshape: Any = None, out_dtype: Any = None, transpose_a: bool = False, transpose_b: bool = True,
-                 auto_scheduler_rewritten_layout: str = "", meta_schedule_original_shape: Any = None) -> Any:
+def batch_matmul(
+    tensor_a: Any,
+    tensor_b: Any,
+    oshape: Any = None,
+    out_dtype: Any = None,
+    transpose_a: bool = False,
+    transpose_b: bool = True,
+    auto_scheduler_rewritten_layout: str = "",
+    meta_schedule_original_shape: Any = None,
+) -> Any:
     """Products of matrices, one for each index of the first axis."""
-    return relay.nn.batch_matmul(tensor_a, tensor_b, out_dtype=_out(out_dtype), transpose_a=bool(transpose_a), transpose_b=bool(transpose_b))
+    return relay.nn.batch_matmul(
+        tensor_a, tensor_b, out_dtype=_out(out_dtype), transpose_a=bool(transpose_a), transpose_b=bool(transpose_b)
+    )
 
 
 # ---- pooling
@@ -294,10 +494,30 @@ def batch_matmul(tensor_a: Any, tensor_b: Any, oshape: Any = None, out_dtype: An
 def _pool(n: int) -> Function:
     layouts = f"NC{_LETTERS[n]}"
 
-    def pool(data: Any, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool = False, layout: str = layouts, count_include_pad: bool = True) -> Any:
+    def pool(
+        data: Any,
+        kernel: Any,
+        stride: Any,
+        dilation: Any,
+        padding: Any,
+        pool_type: str,
+        ceil_mode: bool = False,
+        layout: str = layouts,
+        count_include_pad: bool = True,
+    ) -> Any:
         """The largest element or the mean of each window; padding is that before all axes, then behind."""
         f = getattr(relay.nn, f"{_pool_type(pool_type)}_pool{n}d")
-        return f(data, _tuple(kernel, n), _tuple(stride, n), _tuple(dilation, n), _tuple(padding, 2 * n), layout, "", bool(ceil_mode), bool(count_include_pad))
+        return f(
+            data,
+            _tuple(kernel, n),
+            _tuple(stride, n),
+            _tuple(dilation, n),
+            _tuple(padding, 2 * n),
+            layout,
+            "",
+            bool(ceil_mode),
+            bool(count_include_pad),
+        )
 
     pool.__name__ = pool.__qualname__ = f"pool{n}d"
     return computed(pool)
@@ -361,10 +581,21 @@ def _axes(axis: Any, rank: int) -> List[int]:
 
 
 @computed
-def batch_norm(data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any, axis: Any = None, epsilon: Any = None, center: Any = None,
-               scale: Any = None, training: Any = None, momentum: Any = None) -> Any:
-    """[normalised data, mean, variance]: by the moving mean and variance, or in training by the batch's own, with which the
-    moving ones are mixed."""
+def batch_norm(
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    moving_mean: Any,
+    moving_var: Any,
+    axis: Any = None,
+    epsilon: Any = None,
+    center: Any = None,
+    scale: Any = None,
+    training: Any = None,
+    momentum: Any = None,
+) -> Any:
+    """[normalised data, mean, variance]: by the moving mean and variance, or in training by the
+    batch's own, with which the moving ones are mixed."""
     rank, a = len(dims(data)), [(1 if axis is None else int(axis)) % len(dims(data))]
     eps = 1e-5 if epsilon is None else epsilon
     mean, var = moving_mean, moving_var
@@ -377,7 +608,11 @@ def batch_norm(data: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: A
         moving_var = relay.add(relay.multiply(moving_var, rest), relay.multiply(var, m))
     deviation = relay.sqrt(relay.add(_spread(var, a, rank), relay.const(eps, dtype(data))))
     out = relay.divide(relay.subtract(data, _spread(mean, a, rank)), deviation)
-    return [_scaled(out, None if scale is False else gamma, None if center is False else beta, a), moving_mean, moving_var]
+    return [
+        _scaled(out, None if scale is False else gamma, None if center is False else beta, a),
+        moving_mean,
+        moving_var,
+    ]
 
 
 @computed
@@ -395,7 +630,9 @@ def instance_norm(data: Any, gamma: Any, beta: Any, channel_axis: int, axis: Any
 
 
 @computed
-def group_norm(data: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float = 1e-5) -> Any:
+def group_norm(
+    data: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float = 1e-5
+) -> Any:
     """Normalised over the axes and the channels of a group, scaled by gamma and beta of each channel."""
     shape = fixed("nn.group_norm", data)
     rank, c = len(shape), channel_axis % len(shape)
@@ -412,7 +649,9 @@ def rms_norm(data: Any, weight: Any, axis: Any, epsilon: float = 1e-5) -> Any:
     """Divided by the root of the mean square over the axes, scaled by weight."""
     axes = _axes(axis, len(dims(data)))
     square = relay.mean(relay.multiply(data, data), axes, True)
-    return _scaled(relay.multiply(data, relay.rsqrt(relay.add(square, relay.const(epsilon, dtype(data))))), weight, None, axes)
+    return _scaled(
+        relay.multiply(data, relay.rsqrt(relay.add(square, relay.const(epsilon, dtype(data))))), weight, None, axes
+    )
 
 
 @computed
@@ -441,13 +680,17 @@ def _pair_widths(pad_before: Any, pad_after: Any) -> List[Any]:
 
 
 @computed
-def pad(data: Any, pad_before: Any, pad_after: Any = None, pad_value: Any = 0.0, name: str = "PadInput", attrs: Any = None) -> Any:
+def pad(
+    data: Any, pad_before: Any, pad_after: Any = None, pad_value: Any = 0.0, name: str = "PadInput", attrs: Any = None
+) -> Any:
     """A value around the tensor."""
     return relay.nn.pad(data, _pair_widths(pad_before, pad_after), pad_value)
 
 
 @computed
-def mirror_pad(data: Any, pad_before: Any, pad_after: Any = None, mode: str = "SYMMETRIC", name: str = "MirrorPadInput") -> Any:
+def mirror_pad(
+    data: Any, pad_before: Any, pad_after: Any = None, mode: str = "SYMMETRIC", name: str = "MirrorPadInput"
+) -> Any:
     """The tensor mirrored at its edges, with them (SYMMETRIC) or without (REFLECT)."""
     return relay.nn.mirror_pad(data, _pair_widths(pad_before, pad_after), mode)
 
@@ -485,10 +728,20 @@ def flatten(data: Any) -> Any:
 
 
 @computed
-def upsampling(data: Any, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor", align_corners: bool = False, output_shape: Any = None) -> Any:
+def upsampling(
+    data: Any,
+    scale_h: float,
+    scale_w: float,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+    output_shape: Any = None,
+) -> Any:
     """Larger images."""
     if output_shape is not None:
-        raise error.UnsupportedError("topi.nn.upsampling: output_shape is not supported; use topi.image.resize2d for a size of your own")
+        raise error.UnsupportedError(
+            "topi.nn.upsampling: output_shape is not supported; use topi.image.resize2d for a size of your own"
+        )
     return relay.nn.upsampling(data, float(scale_h), float(scale_w), layout, method, bool(align_corners))
 
 
@@ -523,10 +776,38 @@ def nll_loss(predictions: Any, targets: Any, weights: Any, reduction: str, ignor
 
 
 REFUSED = (
-    "binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw", "bitserial_conv2d_nhwc", "bitserial_dense", "circular_pad", "conv2d_NCHWc",
-    "conv2d_NCHWc_int8", "conv2d_winograd_nchw", "conv2d_winograd_nhwc", "conv2d_winograd_weight_transform", "correlation_nchw", "deformable_conv2d_nhwc",
-    "dense_pack", "depthwise_conv2d_NCHWc", "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "fifo_buffer", "lstm",
-    "pool_grad", "scale_shift_nchwc", "simulated_dequantize", "simulated_quantize", "softmax_common", "softplus", "sparse_add", "sparse_conv2d",
-    "sparse_dense", "sparse_transpose", "upsampling3d", "instance_norm_nchw", "qnn",
+    "binarize_pack",
+    "binary_dense",
+    "bitpack",
+    "bitserial_conv2d_nchw",
+    "bitserial_conv2d_nhwc",
+    "bitserial_dense",
+    "circular_pad",
+    "conv2d_NCHWc",
+    "conv2d_NCHWc_int8",
+    "conv2d_winograd_nchw",
+    "conv2d_winograd_nhwc",
+    "conv2d_winograd_weight_transform",
+    "correlation_nchw",
+    "deformable_conv2d_nhwc",
+    "dense_pack",
+    "depthwise_conv2d_NCHWc",
+    "depthwise_conv2d_backward_input_nhwc",
+    "depthwise_conv2d_backward_weight_nhwc",
+    "fifo_buffer",
+    "lstm",
+    "pool_grad",
+    "scale_shift_nchwc",
+    "simulated_dequantize",
+    "simulated_quantize",
+    "softmax_common",
+    "softplus",
+    "sparse_add",
+    "sparse_conv2d",
+    "sparse_dense",
+    "sparse_transpose",
+    "upsampling3d",
+    "instance_norm_nchw",
+    "qnn",
 )
 __getattr__ = refused("lathe.topi.nn", REFUSED)

@@ -50,8 +50,12 @@ def _conv(a: Array, w: Array, stride: Any, padding: Any, groups: int = 1, dilati
     for g in range(groups):
         part, weight = a[:, g * cin : (g + 1) * cin], w[g * cout : (g + 1) * cout]
         for at in itertools.product(*map(range, window)):
-            here = part[(slice(None), slice(None), *(slice(i, i + (m - 1) * s + 1, s) for i, m, s in zip(at, size, step)))]
-            out[:, g * cout : (g + 1) * cout] += np.einsum("nc...,oc->no...", here, weight[(slice(None), slice(None), *at)])
+            here = part[
+                (slice(None), slice(None), *(slice(i, i + (m - 1) * s + 1, s) for i, m, s in zip(at, size, step)))
+            ]
+            out[:, g * cout : (g + 1) * cout] += np.einsum(
+                "nc...,oc->no...", here, weight[(slice(None), slice(None), *at)]
+            )
     return out.astype(a.dtype)
 
 
@@ -84,7 +88,9 @@ def conv2d_nhwc_python(a_np: Array, w_np: Array, stride: Any, padding: Any, grou
 
 def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Any, padding: Any) -> Array:
     """Convolution over two axes, data HWCN, weight HWIO."""
-    return np.transpose(_conv(np.transpose(a_np, (3, 2, 0, 1)), np.transpose(w_np, (3, 2, 0, 1)), stride, padding), (2, 3, 1, 0))
+    return np.transpose(
+        _conv(np.transpose(a_np, (3, 2, 0, 1)), np.transpose(w_np, (3, 2, 0, 1)), stride, padding), (2, 3, 1, 0)
+    )
 
 
 def conv3d_ncdhw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1) -> Array:
@@ -105,7 +111,9 @@ def depthwise_conv2d_python_nchw(input_np: Array, filter_np: Array, stride: Any,
 
 def depthwise_conv2d_python_nhwc(input_np: Array, filter_np: Array, stride: Any, padding: Any) -> Array:
     """Each channel on its own; filter (height, width, channel, multiplier)."""
-    made = depthwise_conv2d_python_nchw(np.moveaxis(input_np, 3, 1), np.transpose(filter_np, (2, 3, 0, 1)), stride, padding)
+    made = depthwise_conv2d_python_nchw(
+        np.moveaxis(input_np, 3, 1), np.transpose(filter_np, (2, 3, 0, 1)), stride, padding
+    )
     return np.moveaxis(made, 1, 3)
 
 
@@ -121,8 +129,12 @@ def _conv_transpose(a: Array, w: Array, stride: Any, padding: Any, output_paddin
         for at in itertools.product(*map(range, window)):
             place = tuple(slice(i, i + (x - 1) * s + 1, s) for i, x, s in zip(at, a.shape[2:], step))
             weight = w[(slice(g * cin, (g + 1) * cin), slice(None), *at)]
-            out[(slice(None), slice(g * cout, (g + 1) * cout), *place)] += np.einsum("nc...,co->no...", a[:, g * cin : (g + 1) * cin], weight)
-    return out[(slice(None), slice(None), *(slice(b, x - e) for b, e, x in zip(pads[:n], pads[n:], whole)))].astype(a.dtype)
+            out[(slice(None), slice(g * cout, (g + 1) * cout), *place)] += np.einsum(
+                "nc...,co->no...", a[:, g * cin : (g + 1) * cin], weight
+            )
+    return out[(slice(None), slice(None), *(slice(b, x - e) for b, e, x in zip(pads[:n], pads[n:], whole)))].astype(
+        a.dtype
+    )
 
 
 def conv1d_transpose_ncw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any) -> Array:
@@ -130,17 +142,23 @@ def conv1d_transpose_ncw_python(a_np: Array, w_np: Array, stride: Any, padding: 
     return _conv_transpose(a_np, w_np, stride, padding, output_padding)
 
 
-def group_conv1d_transpose_ncw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1) -> Array:
+def group_conv1d_transpose_ncw_python(
+    a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1
+) -> Array:
     """Transposed convolution over one axis in groups of channels."""
     return _conv_transpose(a_np, w_np, stride, padding, output_padding, groups)
 
 
-def conv2d_transpose_nchw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1) -> Array:
+def conv2d_transpose_nchw_python(
+    a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1
+) -> Array:
     """Transposed convolution over two axes."""
     return _conv_transpose(a_np, w_np, stride, padding, output_padding, groups)
 
 
-def conv3d_transpose_ncdhw_python(a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1) -> Array:
+def conv3d_transpose_ncdhw_python(
+    a_np: Array, w_np: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1
+) -> Array:
     """Transposed convolution over three axes."""
     return _conv_transpose(a_np, w_np, stride, padding, output_padding, groups)
 
@@ -148,7 +166,9 @@ def conv3d_transpose_ncdhw_python(a_np: Array, w_np: Array, stride: Any, padding
 # ---- products
 
 
-def dense(x: Array, y: Array, bias: Array, use_bias: bool = False, use_relu: bool = False, out_dtype: Any = None) -> Array:
+def dense(
+    x: Array, y: Array, bias: Array, use_bias: bool = False, use_relu: bool = False, out_dtype: Any = None
+) -> Array:
     """x times the transposed y."""
     out = np.dot(x.astype(out_dtype or x.dtype), y.T.astype(out_dtype or x.dtype))
     out = out + bias if use_bias else out
@@ -164,8 +184,19 @@ def batch_matmul(x: Array, y: Array, out_dtype: Any = None, trans_x: bool = Fals
 # ---- pooling
 
 
-def poolnd_python(np_data: Array, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int], padding_before: Sequence[int], padding_after: Sequence[int],
-                  pool_type: str, count_include_pad: bool = True, ceil_mode: bool = False, dtype: str = "float32", layout: Optional[str] = None) -> Array:
+def poolnd_python(
+    np_data: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    padding_before: Sequence[int],
+    padding_after: Sequence[int],
+    pool_type: str,
+    count_include_pad: bool = True,
+    ceil_mode: bool = False,
+    dtype: str = "float32",
+    layout: Optional[str] = None,
+) -> Array:
     """The largest element or the mean of each window."""
     last = layout is not None and layout.endswith("C")
     data = np.moveaxis(np_data, -1, 1) if last else np_data
@@ -187,7 +218,9 @@ def poolnd_python(np_data: Array, kernel: Sequence[int], strides: Sequence[int],
     for at in itertools.product(*map(range, size)):
         place = tuple(slice(i * s, i * s + (k - 1) * d + 1, d) for i, s, k, d in zip(at, strides, kernel, dilation))
         window = a[(slice(None), slice(None), *place)].reshape(*data.shape[:2], -1)
-        out[(slice(None), slice(None), *at)] = window.max(-1) if pool_type == "max" else window.sum(-1) / max(inside[place].sum(), 1)
+        out[(slice(None), slice(None), *at)] = (
+            window.max(-1) if pool_type == "max" else window.sum(-1) / max(inside[place].sum(), 1)
+        )
     return np.moveaxis(out, 1, -1) if last else out
 
 
@@ -200,7 +233,9 @@ def adaptive_pool(np_data: Array, out_size: Any, pool_type: str, layout: str) ->
     out = np.zeros((*data.shape[:2], *size), data.dtype)
     for at in itertools.product(*map(range, size)):
         place = tuple(slice(i * n // m, -(-(i + 1) * n // m)) for i, n, m in zip(at, data.shape[2:], size))
-        out[(slice(None), slice(None), *at)] = f(data[(slice(None), slice(None), *place)].reshape(*data.shape[:2], -1), axis=-1)
+        out[(slice(None), slice(None), *at)] = f(
+            data[(slice(None), slice(None), *place)].reshape(*data.shape[:2], -1), axis=-1
+        )
     return np.moveaxis(out, 1, -1) if last else out
 
 
@@ -240,7 +275,15 @@ def instance_norm_python(data: Array, gamma: Array, beta: Array, axis: Sequence[
     return _normal(data, axis, epsilon) * _spread(gamma, [1], data.ndim) + _spread(beta, [1], data.ndim)
 
 
-def group_norm_python(data: Array, gamma: Array, beta: Array, num_groups: int, channel_axis: int, axes: Sequence[int], epsilon: float = 1e-5) -> Array:
+def group_norm_python(
+    data: Array,
+    gamma: Array,
+    beta: Array,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
+) -> Array:
     """Normalised over the axes and the channels of a group."""
     shape, c = data.shape, channel_axis % data.ndim
     apart = data.reshape(*shape[:c], num_groups, shape[c] // num_groups, *shape[c + 1 :])
@@ -254,14 +297,28 @@ def rms_norm_python(data: Array, weight: Array, axis: Sequence[int], epsilon: fl
     return data / np.sqrt((data * data).mean(tuple(axes), keepdims=True) + epsilon) * _spread(weight, axes, data.ndim)
 
 
-def batch_norm(x: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array, axis: int, epsilon: float, center: bool, scale: bool,
-               training: bool, momentum: float) -> List[Array]:
+def batch_norm(
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    moving_mean: Array,
+    moving_var: Array,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+    training: bool,
+    momentum: float,
+) -> List[Array]:
     """[normalised data, mean, variance]."""
     mean, var = moving_mean, moving_var
     if training:
         over = tuple(k for k in range(x.ndim) if k != axis)
         mean, var = x.mean(over), x.var(over)
-        moving_mean, moving_var = moving_mean * (1 - momentum) + mean * momentum, moving_var * (1 - momentum) + var * momentum
+        moving_mean, moving_var = (
+            moving_mean * (1 - momentum) + mean * momentum,
+            moving_var * (1 - momentum) + var * momentum,
+        )
     out = (x - _spread(mean, [axis], x.ndim)) / np.sqrt(_spread(var, [axis], x.ndim) + epsilon)
     out = out * _spread(gamma, [axis], x.ndim) if scale else out
     return [out + _spread(beta, [axis], x.ndim) if center else out, moving_mean, moving_var]
@@ -276,7 +333,9 @@ def lrn_python(a_np: Array, size: int, axis: int, bias: float, alpha: float, bet
 
 def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
     """Divided by its length."""
-    return a_np / np.sqrt(np.maximum((a_np * a_np).sum(None if axis is None else tuple(_many(axis, 1)), keepdims=True), eps))
+    return a_np / np.sqrt(
+        np.maximum((a_np * a_np).sum(None if axis is None else tuple(_many(axis, 1)), keepdims=True), eps)
+    )
 
 
 # ---- elements by index, shapes
@@ -319,7 +378,9 @@ def slice_axis_python(data: Array, axis: int, begin: int, end: Optional[int] = N
     return data[(slice(None),) * (axis % data.ndim) + (slice(begin, end),)]
 
 
-def strided_slice_python(data: Array, begin: Any, end: Any, strides: Any, slice_mode: str = "end", axes: Any = None) -> Array:
+def strided_slice_python(
+    data: Array, begin: Any, end: Any, strides: Any, slice_mode: str = "end", axes: Any = None
+) -> Array:
     """Every strides-th element from begin before end; with the mode size, that many elements (-1: the rest)."""
     where = list(range(len(begin))) if axes is None else [k % data.ndim for k in axes]
     index = [slice(None)] * data.ndim

@@ -136,7 +136,15 @@ def eye(n: int, m: Any = None, k: int = 0, dtype: str = "float32") -> Any:
 
 
 @computed
-def strided_slice(a: Any, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end", assume_inbound: bool = True) -> Any:
+def strided_slice(
+    a: Any,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    axes: Any = None,
+    slice_mode: str = "end",
+    assume_inbound: bool = True,
+) -> Any:
     """Every strides-th element from begin before end, for each axis (or for the axes given)."""
     return relay.strided_slice(a, begin, end, strides, axes, slice_mode)
 
@@ -239,12 +247,16 @@ def sort(data: Any, axis: int = -1, is_ascend: Any = 1) -> Any:
 def argsort(data: Any, valid_count: Any = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32") -> Any:
     """The indices that sort each row."""
     if valid_count is not None:
-        raise error.UnsupportedError("topi.argsort: valid_count is not supported; cut the rows with topi.strided_slice first")
+        raise error.UnsupportedError(
+            "topi.argsort: valid_count is not supported; cut the rows with topi.strided_slice first"
+        )
     return _indices(relay.argsort(data, axis, bool(is_ascend), "int32"), dtype)
 
 
 @computed
-def topk(data: Any, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64") -> Any:
+def topk(
+    data: Any, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64"
+) -> Any:
     """The k largest (is_ascend: smallest) elements of each row: values, indices or both."""
     made = relay.topk(data, k, axis, ret_type, bool(is_ascend), "int32")
     if ret_type == "both":
@@ -293,6 +305,15 @@ def dft(re_data: Any, im_data: Any, inverse: bool = False) -> Any:
 
 
 @computed
-def stft(data: Any, n_fft: int, hop_length: int, win_length: int, window: Any, normalized: bool, onesided: bool, output_shape: Any = None) -> Any:
+def stft(
+    data: Any,
+    n_fft: int,
+    hop_length: int,
+    win_length: int,
+    window: Any,
+    normalized: bool,
+    onesided: bool,
+    output_shape: Any = None,
+) -> Any:
     """The short-time Fourier transform."""
     return relay.stft(data, window, n_fft, hop_length, win_length, bool(normalized), bool(onesided))
