@@ -522,6 +522,17 @@ def test_refused_by_name():
         topi.nn.pool2d(te.placeholder((1, 1, 4, 4)), 2, 2, 1, 0, "sum")
 
 
+def test_schedules_by_target():
+    a = floats(3, 40)
+    check(topi.nn.softmax, ref.softmax_python(a), a, schedule=ref.get_softmax_schedule("llvm -mcpu=native"))
+    x = te.placeholder((3, 40), name="x")
+    y = topi.exp(topi.add(x, 1))
+    text = str(lathe.lower(ref.get_injective_schedule("c")(y), [x, y], simple_mode=True))
+    assert text.startswith("parallel (") and "ramp(" in text and "add" not in text
+    with pytest.raises(error.UnsupportedError, match="cuda"):
+        ref.get_injective_schedule("cuda")
+
+
 def test_utils_and_tags():
     n = te.var("n")
     assert topi.utils.get_const_tuple((tir.IntImm("int32", 3), n, 4))[0::2] == (3, 4)

@@ -9,6 +9,8 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from .. import error as _error
+from . import generic as _generic
 from . import nn as _nn
 
 Array = Any
@@ -428,3 +430,17 @@ def affine_grid_python(data: Array, target_shape: Sequence[int]) -> Array:
     y, x = np.meshgrid(*(np.linspace(-1, 1, n) for n in target_shape), indexing="ij")
     points = np.stack([x.ravel(), y.ravel(), np.ones(x.size)])
     return np.matmul(data, points).reshape(data.shape[0], 2, *target_shape).astype(data.dtype)
+
+
+# ---- schedules by target
+
+
+def _schedule_for(target: Any) -> Callable[..., Any]:
+    kind = str(target).split()[0]
+    if kind not in ("llvm", "c"):
+        raise _error.UnsupportedError(f"topi has schedules for the targets llvm and c, not for '{kind}'")
+    return _generic.schedule
+
+
+get_injective_schedule = get_elemwise_schedule = get_broadcast_schedule = _schedule_for
+get_reduce_schedule = get_softmax_schedule = _schedule_for
