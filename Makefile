@@ -55,7 +55,7 @@ test-c-backend:
 # What is built for the other architecture (CROSS_ARCH=x86_64 or aarch64 names it), and what runs there: the layers that
 # make or load machine code and the end-to-end tests; ALL=1 takes every C test, every text case and more of Python's.
 CROSS_TESTS := tests/python/test_end_to_end.py
-CROSS_MATCH := base_ runtime_ target_ te_test tir_ lower_test_guards 'codegen_test_llvm$$' codegen_test_llvm_tile \
+CROSS_MATCH := base_ 'runtime_test_[mst]' target_ te_test tir_ lower_test_guards 'codegen_test_llvm$$' codegen_test_llvm_tile \
                driver_test_static
 ifdef ALL
 CROSS_TESTS += tests/python/test_packed_matmul.py tests/python/test_memory_operators.py tests/python/test_zero_copy.py \

@@ -610,7 +610,8 @@ static void exec_allocs(Run *r, const SNode *n, Group g)
     bool common = str_starts(b->buffer->scope, "shared") || str_starts(b->buffer->scope, "warp");
     for (int i = 0; i < g.n; i++) {
       turn(r, g.env[i]);
-      if (!mem || !common) mem = new_memory(r, b);
+      bool own = !common || g.env[i][r->lanes].i; /* a lane has its own, also of what threads share */
+      if (!mem || own) mem = new_memory(r, b);
       g.env[i][b->data].mem = mem;
     }
   }
