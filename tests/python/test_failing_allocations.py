@@ -330,6 +330,7 @@ def test_every_call_survives(failing, tmp_path):
     mod, f = graphs(tmp_path)
     data_types()
     patterns(mod["main"])
+    tvm.topi.nn.relu(te.placeholder((4,), name="A"))
     models(mod, operators(), tmp_path)
     texts()
     imports()

@@ -21,6 +21,6 @@ def test_attribute_of_none():
     from lathe import relay
 
     f = relay.Function([relay.var("x")], relay.var("y")).with_attr("A", None)
-    assert f.astext() == "fn (%x) {\n  %y\n}"
+    assert f.astext() == "free_var %y;\nfn (%x) {\n  %y\n}"
     assert not f.attrs
     assert not relay.Function([relay.var("x")], relay.var("y")).with_attr("A", 1).with_attr("A", None).attrs

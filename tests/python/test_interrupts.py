@@ -31,6 +31,11 @@ def model(tmp_path_factory):
     return str(path)
 
 
+def hears_ctrl_c():
+    """In the child: what runs in the background of a shell is told to ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def wait_until(child, ready):
     """Waits while the child works and the moment has not come."""
     end = time.monotonic() + 120
@@ -54,7 +59,7 @@ def test_the_command_line_stops_with_a_sentence(model, after, tmp_path):
     out, dump = tmp_path / "out", tmp_path / "dump"
     out.mkdir()
     args = [str(PROGRAM), "compile", model, "-o", str(out / "long.so"), "--dump-dir", str(dump)]
-    child = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c)
     wait_until(child, lambda: any(dump.glob(after)))
     status, said, seconds = interrupt(child)
     assert (status, said.splitlines()[-1]) == (130, "error: stopped by Ctrl-C")
@@ -78,7 +83,7 @@ def test_python_stops_with_its_own_exception(model, after, tmp_path):
     env = dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(lathe.__file__)))
     ready = tmp_path / "ready"
     args = [sys.executable, "-c", program, model, str(ready)]
-    child = subprocess.Popen(args, stderr=subprocess.PIPE, text=True, env=env)
+    child = subprocess.Popen(args, stderr=subprocess.PIPE, text=True, env=env, preexec_fn=hears_ctrl_c)
     wait_until(child, ready.exists)
     time.sleep(after)
     assert interrupt(child)[:2] == (0, "interrupted\n")

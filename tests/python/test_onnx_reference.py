@@ -281,7 +281,7 @@ def walk(x, aggregate, missing=None, sets=None):
             while at[0] == "n":
                 feature, mode, split, yes, no = NODES[at[1]]
                 v = row[feature]
-                at = yes if (missing[at[1]] if missing and np.isnan(v) else not np.isnan(v) and test[mode](v, split)) else no
+                at = yes if test[mode](v, split) or (missing and missing[at[1]] and np.isnan(v)) else no
             got.setdefault(LEAVES[at[1]][0], []).append(LEAVES[at[1]][1])
         for k, v in got.items():
             out[r, k] = [sum(v) / 3, sum(v), min(v), max(v)][aggregate]

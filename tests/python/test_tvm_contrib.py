@@ -184,7 +184,7 @@ def test_initializer():
 
 
 def test_pool():
-    pool = popen_pool.PopenPoolExecutor(max_workers=2, timeout=0.5)
+    pool = popen_pool.PopenPoolExecutor(max_workers=2, timeout=5)
     assert [f.result() for f in [pool.submit(math.sqrt, i * i) for i in range(8)]] == list(range(8))
     kinds = popen_pool.StatusKind
     results = list(pool.map_with_error_catching(time.sleep, [0, 60, -1, 0]))

@@ -32,7 +32,7 @@ def _size(name: str, n: Any) -> Any:
     if isinstance(n, float) and n.is_integer():
         return int(n)
     if isinstance(n, float):
-        raise error.ShapeError(f"'{name}': the dimension {n} is not a whole number")
+        raise error.TypeError(f"'{name}': the dimension {n} is not a whole number")
     if not isinstance(n, (int, ExprOp)) and not hasattr(n, "__index__"):
         raise error.TypeError(f"'{name}': a dimension is an integer or an expression, not a {type(n).__name__}: {n!r}")
     return n
