@@ -50,7 +50,8 @@ typedef enum {
   DT_E5M2,
   DT_E4M3FNUZ,
   DT_E5M2FNUZ, /* eight bits each */
-  DT_E8M0FNU, /* eight bits: 2^-127 … 2^127 and NaN, which is what is negative or larger; 0 is the lowest, halves go up */
+  /* eight bits: 2^-127 … 2^127 and NaN, which is what is negative or larger; 0 is the lowest, halves go up */
+  DT_E8M0FNU,
   DT_E2M1FN, /* four bits, finite: what is larger is 6, NaN is 0 */
   DT_HANDLE, /* a pointer */
   DT_TEXT,   /* a string; of graphs alone: kernels see its number, a uint64 */
@@ -98,7 +99,8 @@ static inline int dtype_bytes(DType t) { return t.bits <= 8 ? 1 : t.bits <= 16 ?
 /* What tensors of a graph's dtype hold inside kernels. */
 static inline DType dtype_in_kernel(DType t) { return dtype_is_string(t) ? DTYPE(DT_UINT, 64) : t; }
 
-/* "float32", "int8x16", "bool", "bfloat16", "float8_e4m3fn", "float8_e8m0fnu", "float4_e2m1fn", "int4", "handle", "string", "void". */
+/* "float32", "int8x16", "bool", "bfloat16", "float8_e4m3fn", "float8_e8m0fnu", "float4_e2m1fn", "int4", "handle",
+ * "string", "void". */
 const char *dtype_name(Arena *, DType);
 bool dtype_parse(const char *, DType *);
 /* Smallest and largest finite value; of integers exactly (64 bits: as int64 bits). */

@@ -1,7 +1,8 @@
 /* cost.c: a model of the target: how fast it computes, how fast it reads, what a thread costs.
  *
  * Widths, pipes, latencies, caches, clock, memory and the number of cores are the target's own
- * (src/target/cpus.c).  What no description of a processor says stands here, once, as an assumption about all of them: */
+ * (src/target/cpus.c).  What no description of a processor says stands here, once, as an assumption about all of
+ * them: */
 #include <math.h>
 
 #include "impl/internal.h"

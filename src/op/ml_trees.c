@@ -7,13 +7,13 @@
  *   at = root;  depth times: at = node[at, 1 + (x > split[at])]
  *
  * A step waits for three loads, one after the other; LANES walks take their steps side by side, so that the loads of
- * one hide those of the others: as many rows through one tree where there are rows, as many trees for one row where not.
- * Deep trees are often uneven, so every few steps the walk asks whether anybody is still under way.  Blocks of rows run
- * in parallel, each through all trees; of a single row parts of the trees, where they are very many.
+ * one hide those of the others: as many rows through one tree where there are rows, as many trees for one row where
+ * not.  Deep trees are often uneven, so every few steps the walk asks whether anybody is still under way.  Blocks of
+ * rows run in parallel, each through all trees; of a single row parts of the trees, where they are very many.
  *
  * The weights of a leaf are one for each target, or, with `target`, for those it names.  They are summed up from
- * `base`; or the least or the greatest is taken and `base` added, where a NaN stands for no weight, and base alone is the
- * result of a target that no leaf has a weight for. */
+ * `base`; or the least or the greatest is taken and `base` added, where a NaN stands for no weight, and base alone is
+ * the result of a target that no leaf has a weight for. */
 #include <math.h>
 
 #include "op/shape.h"

@@ -65,7 +65,7 @@ DECLARE_ATTRS(Conv1DTranspose, CONV1D_TRANSPOSE_ATTRS)
 DECLARE_ATTRS(Conv2DTranspose, CONV2D_TRANSPOSE_ATTRS)
 DECLARE_ATTRS(Conv3DTranspose, CONV3D_TRANSPOSE_ATTRS)
 
-/* ---- nn_winograd.c, nn_winograd_blocked.c ------------------------------------------------------------------------- */
+/* ---- nn_winograd.c, nn_winograd_blocked.c ------------------------------------------------------------------------ */
 
 #define WINOGRAD_WEIGHT_ATTRS(A, S) A(S, INT, tile_size, NULL, "outputs per tile and dimension: 2, 4 or 6")
 DECLARE_ATTRS(WinogradWeight, WINOGRAD_WEIGHT_ATTRS)
