@@ -152,6 +152,7 @@ static bool payload_same(Compare *c, const Node *a, const Node *b)
   case N_CALL:
     if (a->u.call.op != b->u.call.op)
       return differ(c, arena_printf(c->arena, "%s against %s", a->u.call.op->name, b->u.call.op->name));
+    if (!node_same_plan(a, b)) return differ(c, arena_printf(c->arena, "plans of %s differ", a->u.call.op->name));
     return attrs_same(c, a->u.call.op->attrs, a->u.call.attrs, b->u.call.attrs) ||
            differ(c, arena_printf(c->arena, "attributes of %s differ", a->u.call.op->name));
   case N_OP: return a->u.call.op == b->u.call.op || differ(c, "operators differ");

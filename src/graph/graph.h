@@ -155,6 +155,7 @@ struct Node {
     struct {
       const OpDef *op;
       const void *attrs;
+      const char *plan; /* how it is to be computed: "conv2d.nchwc{…}" (impl.h); NULL: nobody has said */
     } call;
     const ConstData *data;
     int index;
@@ -180,6 +181,8 @@ const Node *node_scalar(Module *, Value);
 /* Checks the number of arguments and infers the type at once; raises with the operator's
  * name, the argument and both shapes.  name may be NULL. */
 const Node *node_call(Module *, const OpDef *, int n, const Node *const *arg, const void *attrs, const char *name);
+/* The same call with a plan, which prints and parses as one more attribute: plan="…". */
+const Node *node_call_planned(Module *, const Node *call, const char *plan);
 const Node *node_apply(Module *, const Node *f, int n, const Node *const *arg);
 const Node *node_tuple(Module *, int n, const Node *const *);
 const Node *node_get(Module *, const Node *tuple, int index);
@@ -204,6 +207,7 @@ int graph_data_count(Module *);
 const DataDef *graph_data_at(Module *, int);
 
 static inline bool node_is_op(const Node *n, const OpDef *op) { return n->kind == N_CALL && n->u.call.op == op; }
+bool node_same_plan(const Node *, const Node *); /* of two calls */
 static inline int fn_nparams(const Node *f) { return f->nargs - 1; }
 static inline const Node *fn_body(const Node *f) { return f->arg[f->nargs - 1]; }
 

@@ -167,7 +167,10 @@ static void import_payload(GraphImporter *im, const Node *old, Node *now)
 {
   switch (old->kind) {
   case N_CONST: now->u.data = import_const(im, old->u.data); return;
-  case N_CALL: now->u.call.attrs = attrs_import(im->exprs, old->u.call.op->attrs, old->u.call.attrs); return;
+  case N_CALL:
+    now->u.call.attrs = attrs_import(im->exprs, old->u.call.op->attrs, old->u.call.attrs);
+    if (old->u.call.plan) now->u.call.plan = arena_strdup(im->dst->arena, old->u.call.plan);
+    return;
   case N_FUNC: now->u.func = import_func_info(im, old->u.func); return;
   case N_GLOBAL: now->u.global = arena_strdup(im->dst->arena, old->u.global); return;
   case N_CTOR: now->u.ctor = import_ctor(im, old->u.ctor); return;

@@ -109,6 +109,21 @@ const Node *node_call(Module *m, const OpDef *op, int n, const Node *const *arg,
   return node;
 }
 
+const Node *node_call_planned(Module *m, const Node *call, const char *plan)
+{
+  Node *node = arena_copy(m->arena, call, sizeof *call);
+  node->id = m->next_id++;
+  node->u.call.plan = arena_strdup(m->arena, plan);
+  return node;
+}
+
+bool node_same_plan(const Node *a, const Node *b)
+{
+  const char *p = a->u.call.plan;
+  const char *q = b->u.call.plan;
+  return p && q ? !strcmp(p, q) : !p && !q;
+}
+
 /* ---- the rest ------------------------------------------------------------------------- */
 
 const Node *node_apply(Module *m, const Node *f, int n, const Node *const *arg)
@@ -274,7 +289,10 @@ static const Node *rebuild(Module *m, const Node *n, const Node *const *arg)
   case N_CTOR:
   case N_OP: return n;
   case N_GLOBAL: return node_global(m, n->u.global);
-  case N_CALL: return node_call(m, n->u.call.op, n->nargs, arg, n->u.call.attrs, n->name);
+  case N_CALL: {
+    const Node *call = node_call(m, n->u.call.op, n->nargs, arg, n->u.call.attrs, n->name);
+    return n->u.call.plan ? node_call_planned(m, call, n->u.call.plan) : call;
+  }
   case N_APPLY: return node_apply(m, arg[0], n->nargs - 1, arg + 1);
   case N_TUPLE: return node_tuple(m, n->nargs, arg);
   case N_GET: return node_get(m, arg[0], n->u.index);

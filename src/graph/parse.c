@@ -317,13 +317,16 @@ static const Node *parse_op_call(Reader *r, const OpDef *op, Loc at)
   NodeList args = {0};
   void *attrs = attrs_new(r->m, op->attrs);
   bool given[64] = {false};
+  const char *plan = NULL;
   while (!graph_lex_is(r, ")")) {
     if (at_attribute(r)) {
       const char *name = r->tok.text;
       graph_lex_next(r);
       graph_lex_expect(r, "=");
-      parse_attr(r, op, attrs, name);
-      for (int i = 0; i < op->attrs->n && i < 64; i++) given[i] = given[i] || !strcmp(op->attrs->field[i].name, name);
+      if (!strcmp(name, "plan")) plan = parse_string(r);
+      else parse_attr(r, op, attrs, name);
+      for (int i = 0; op->attrs && i < op->attrs->n && i < 64; i++)
+        given[i] = given[i] || !strcmp(op->attrs->field[i].name, name);
     } else {
       vec_push(r->arena, &args, parse_expr(r));
     }
@@ -336,7 +339,7 @@ static const Node *parse_op_call(Reader *r, const OpDef *op, Loc at)
   r->building = at;
   const Node *call = node_call(r->m, op, args.n, args.v, attrs, NULL);
   r->building = NOWHERE;
-  return call;
+  return plan ? node_call_planned(r->m, call, plan) : call;
 }
 
 static const Node *parse_call_tir(Reader *r)

@@ -465,6 +465,7 @@ static void print_call(Printer *p, const Node *n)
   print_refs(p, n->nargs, n->arg);
   Text attrs = text_new(p->arena);
   attrs_print_named(&attrs, &p->sizes, n->u.call.op->attrs, n->u.call.attrs);
+  if (n->u.call.plan) text_printf(&attrs, ", plan=\"%s\"", n->u.call.plan);
   text_add(p->out, text_str(&attrs) + (n->nargs || !attrs.n ? 0 : 2)); /* ", a=1": no comma to begin with */
   text_char(p->out, ')');
 }

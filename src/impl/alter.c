@@ -41,6 +41,33 @@ const Node *alter_transform(Module *m, const Node *n, const char *from, const ch
   return node_call(m, opdef_get(m->ctx, "layout_transform"), 1, &n, a, n->name);
 }
 
+static const Node *reshaped(Module *m, const Node *n, int ndim, const int64_t *shape)
+{
+  const Expr *dims[MAX_RANK];
+  ReshapeAttrs *a = attrs_new(m, &Reshape_attrs);
+  for (int d = 0; d < ndim; d++) dims[d] = expr_i32(m, shape[d]);
+  attrs_set_dims(m, &Reshape_attrs, a, "newshape", ndim, dims);
+  return op_call1(m, &op_reshape, n, a);
+}
+
+const Node *alter_pad_rows(Module *m, const Node *weight, int64_t groups, int64_t block)
+{
+  const Type *t = weight->type;
+  int64_t own = known(t->shape[0]) / groups;
+  int64_t more = (block - own % block) % block;
+  int64_t shape[MAX_RANK] = {groups, own};
+  int64_t width[2 * MAX_RANK] = {[3] = more};
+  if (!more) return weight;
+  for (int d = 1; d < t->ndim; d++) shape[d + 1] = known(t->shape[d]);
+  const Node *zero = node_scalar(m, (Value){.dtype = t->dtype});
+  PadAttrs *pad = attrs_new(m, &Pad_attrs);
+  attrs_set_ints(m, &Pad_attrs, pad, "pad_width", 2 * (t->ndim + 1), width);
+  const Node *arg[] = {reshaped(m, weight, t->ndim + 1, shape), zero};
+  const Node *padded = node_call(m, opdef_get(m->ctx, "nn.pad"), 2, arg, pad, weight->name);
+  shape[1] = groups * (own + more);
+  return reshaped(m, padded, t->ndim, shape + 1);
+}
+
 /* A weight that is known at compile time, or made from such. */
 bool alter_is_constant(Ctx *ctx, const Node *n)
 {
@@ -504,16 +531,39 @@ void impl_weigh(Ctx *ctx, const Target *t, ImplConfig *config, int n, const Node
   }
 }
 
+/* The plan of least time that alters the call. */
+static Plan best_altering(const ImplCall *c)
+{
+  PlanList list;
+  Plan best = {0};
+  impl_plans(c, &list);
+  for (int i = 0; i < list.v.n; i++)
+    if (list.v.v[i].alters && (!best.impl || list.v.v[i].seconds < best.seconds)) best = list.v.v[i];
+  return best;
+}
+
+static void alter_by(const ImplCall *c, const Plan *p, AlteredCall *out)
+{
+  p->impl->alter(c, p->fields, out);
+  out->plan = plan_text(c->m->arena, p);
+}
+
 bool impl_alter(Module *m, const Target *t, const ImplConfig *config, const Node *call, AlteredCall *out)
 {
   if (call->kind != N_CALL || t->kind == TARGET_CUDA) return false;
   const char *op = call->u.call.op->name;
   if (!strcmp(op, "nn.contrib_recurrent")) return recurrent_alter(m, t, call, out);
   if (call->type->kind != TY_TENSOR) return false;
-  if (!strcmp(op, "nn.conv2d")) return alter_conv(m, t, config, call, out);
+  if (!strcmp(op, "nn.conv2d") && alter_conv(m, t, config, call, out)) return true;
   if (!strcmp(op, "nn.conv1d") || !strcmp(op, "nn.conv3d") ||
       (str_starts(op, "nn.conv") && str_ends(op, "d_transpose")))
-    return alter_any_conv(m, t, call, out);
+    if (alter_any_conv(m, t, call, out)) return true;
+  ImplCall c = {m, t, config, call};
+  Plan p = best_altering(&c);
+  if (p.impl) {
+    alter_by(&c, &p, out);
+    return true;
+  }
   if (!strcmp(op, "nn.dense") || !strcmp(op, "nn.matmul")) return alter_product(m, t, call, out);
   return false;
 }
@@ -524,6 +574,10 @@ bool impl_alter_alone(Module *m, const Target *t, const ImplConfig *config, cons
     return false;
   const char *op = call->u.call.op->name;
   if (!strcmp(op, "nn.conv2d") && planes_alter(m, t, call, out)) return true;
-  return (!strcmp(op, "nn.conv1d") || !strcmp(op, "nn.conv2d") || !strcmp(op, "nn.conv3d")) &&
-         positions_alter(m, t, call, out);
+  ConvShape s;
+  ImplCall c = {m, t, config, call};
+  Plan p = best_altering(&c);
+  if (!p.impl || !conv_shape(&c, &s) || p.seconds >= conv_blocked_seconds(t, call, impl_flops(call))) return false;
+  alter_by(&c, &p, out);
+  return true;
 }

@@ -220,8 +220,9 @@ static void by_letter(const char *layout, const Expr *const *at, AttentionAt *ou
   }
 }
 
-void attention_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void attention_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
   Rows r = {.c = c};

@@ -49,8 +49,9 @@ const Expr *blocks_read(Module *m, const Tensor *sums, int nlead, const Expr *co
   return te_read(m, sums, nlead + 4, at);
 }
 
-void blocks_dense_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void blocks_dense_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   Module *m = c->m;
   const Expr *const *b = in[1]->buffer->shape, *two = expr_i32(m, 2);
   int64_t height = dense_height(t, c->arg[1], c->out);

@@ -194,8 +194,9 @@ static const Tensor *unpack_output(Module *m, const Tensor *blocked, const Type 
   return &te_compute(m, "conv_unpack", "injective", out->ndim, out->shape, axis, 1, &value, NULL)->out[0];
 }
 
-void conv_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void conv_pack_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   Module *m = c->m;
   Conv2DAttrs *a = attrs_copy(m, c->op->attrs, c->attrs);
   const char *spatial = c->op->attrs == &Conv1D_attrs ? "W" : c->op->attrs == &Conv3D_attrs ? "DHW" : "HW";

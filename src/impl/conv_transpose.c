@@ -130,8 +130,9 @@ static void channels_at(Stage *s, const Phases *v, const Expr **x, const Expr **
   }
 }
 
-void transpose_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void transpose_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   (void)t;
   Module *m = c->m;
   Phases v = phases_of(c);

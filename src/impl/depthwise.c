@@ -105,8 +105,9 @@ static const Tensor *spread_data(Module *m, const Spread *v, const Tensor *x, co
                    cond ? nn_if(m, cond, value, expr_const(m, value->dtype, 0)) : value);
 }
 
-void depthwise_lanes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void depthwise_lanes_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   (void)t;
   Module *m = c->m;
   Spread v = spread_of(c);

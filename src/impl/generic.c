@@ -41,7 +41,10 @@ bool group_try(ImplGroup *g, void (*body)(Ctx *, void *), void *arg)
 {
   ErrKind k = protect(g->ctx, body, arg);
   if (k != ERR_NONE && k != ERR_SCHEDULE) error_reraise(g->ctx);
-  if (k != ERR_NONE) error_clear(g->ctx);
+  if (k != ERR_NONE) {
+    g->refusal = arena_strdup(g->arena, error_message(g->ctx));
+    error_clear(g->ctx);
+  }
   return k == ERR_NONE;
 }
 

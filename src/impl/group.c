@@ -114,7 +114,7 @@ static void lower_call(Lowering *lo, const Node *n)
   ImplGroup *g = &lo->group;
   if (n == g->anchor && g->impl && g->impl->compute) {
     OpCall call = call_of(lo, n);
-    g->impl->compute(&call, lo->target, in, out->v);
+    g->impl->compute(&call, lo->target, g->plan, in, out->v);
   } else {
     opdef_compute(lo->src, n, nin, in, out->v);
   }
@@ -388,7 +388,7 @@ static const char *schedule_group(Lowering *lo, PrimFunc *plain)
     g->s = sched_new(plain, 0);
     defer(lo->ctx, free_schedule, g->s);
     if (group_try(g, run_schedule, g)) return g->impl->name;
-    said = arena_printf(lo->dst->arena, "generic (not %s)", g->impl->name);
+    said = arena_printf(lo->dst->arena, "generic (not %s: %s)", g->impl->name, g->refusal);
   }
   g->s = sched_new(plain, 0);
   defer(lo->ctx, free_schedule, g->s);
@@ -398,13 +398,25 @@ static const char *schedule_group(Lowering *lo, PrimFunc *plain)
   return "plain";
 }
 
+static void choose_plan(Lowering *lo)
+{
+  ImplGroup *g = &lo->group;
+  ImplCall call = {lo->src, lo->target, lo->config, g->anchor};
+  const char *text = g->anchor->u.call.plan;
+  Plan p = text ? plan_parse(&call, text) : impl_choose(&call);
+  g->impl = p.impl;
+  g->plan = p.fields;
+  lo->out->plan = plan_text(lo->dst->arena, &p);
+  lo->out->seconds = p.seconds;
+}
+
 static void lower_te(Lowering *lo, const Node *const *node, int n)
 {
   ImplGroup *g = &lo->group;
   *g = (ImplGroup){
     .ctx = lo->ctx, .arena = lo->arena, .src = lo->src, .func = lo->func, .target = lo->target, .config = lo->config};
   g->anchor = find_anchor(node, n);
-  g->impl = g->anchor ? impl_choose(lo->target, lo->config, g->anchor) : NULL;
+  if (g->anchor) choose_plan(lo);
   for (int i = 0; i < fn_nparams(lo->func); i++) add_placeholders(lo, lo->func->arg[i], i);
   for (int i = 0; i < n; i++)
     if (node[i] != lo->func) lower_node(lo, node[i]);

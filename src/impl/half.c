@@ -88,8 +88,9 @@ static const Tensor *in_blocks(Module *m, const Tensor *rounded, int64_t most)
   return blocks > 1 ? parts_total(m, sum, part, blocks, DT_F16) : part;
 }
 
-void half_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void half_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   (void)t;
   c->op->compute(c, in, out);
   *out = in_blocks(c->m, *out, SUM_TERMS);
@@ -101,8 +102,9 @@ static const Tensor *product_in_blocks(Module *m, const Tensor *product, const v
   return in_blocks(m, product, WINOGRAD_TERMS);
 }
 
-void half_winograd_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void half_winograd_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   (void)t;
   c->op->compute(c, in, out);
   *out = parts_replace(c->m, *out, "bgemm_cast", product_in_blocks, NULL);

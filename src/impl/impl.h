@@ -40,6 +40,58 @@ typedef struct ImplConfig {
 /* Sets the last two, from the nodes of the network. */
 void impl_weigh(Ctx *, const Target *, ImplConfig *, int n, const Node *const *node);
 
+/* ---- plan.c: plans ------------------------------------------------------------------------
+ *
+ * What an implementation leaves open (blocks, register tile, bands, panels, threads) is its plan: a record with a
+ * table of fields, as operators' attributes are.  Its text is "conv2d.nchwc{data_block=8, out_block=8, o=2, …}".  An
+ * implementation lists every plan that it can serve for a call, with the seconds that the model of the target predicts;
+ * what alters, computes and schedules is handed one of them and decides nothing.
+ *
+ * A plan that was chosen for a call stands in the graph, as its attribute plan="…"; a call without one gets the plan of
+ * the least predicted time when it is lowered. */
+
+typedef struct Impl Impl;
+typedef struct ImplGroup ImplGroup;
+
+/* A call as an implementation sees it. */
+typedef struct ImplCall {
+  Module *m; /* records and altered calls are made there */
+  const Target *target;
+  const ImplConfig *config;
+  const Node *call;
+} ImplCall;
+
+typedef struct Plan {
+  const Impl *impl; /* NULL: the generic schedule */
+  const void *fields;
+  double seconds; /* of a run on all of the target's cores, predicted */
+  double bytes;   /* of the weight in the form that it wants */
+  bool alters;    /* the call is put into another form first, by impl->alter */
+} Plan;
+
+typedef struct PlanList {
+  const ImplCall *of;
+  const Impl *impl; /* whose plans are being added … */
+  bool alters;      /* … and whether they alter the call */
+  Vec(Plan) v;
+} PlanList;
+/* The record is copied.  bytes 0: the weight stays as it is. */
+void plan_add(PlanList *, const void *fields, double seconds, double bytes);
+
+/* Every plan of every implementation of the call's operator, in the table's order. */
+void impl_plans(const ImplCall *, PlanList *);
+/* The one of least predicted time that computes the call as it stands; impl NULL: none does, the generic schedule
+ * serves. */
+Plan impl_choose(const ImplCall *);
+/* "name{field=value, …}"; "generic" */
+const char *plan_text(Arena *, const Plan *);
+/* Raises with the reason where the text names no implementation of the call's operator, or values that are none of its
+ * plans for this call. */
+Plan plan_parse(const ImplCall *, const char *text);
+/* A name for what is to be computed: operator, attributes, types, which operands are constants, and what of the target
+ * the choice depends on.  The same in every version that computes the same. */
+const char *plan_workload(Ctx *, Arena *, const Target *, const Node *call);
+
 /* The same call in another form: what AlterOpLayout puts in its place. */
 typedef struct AlteredCall {
   const OpDef *op;
@@ -48,6 +100,7 @@ typedef struct AlteredCall {
   const Node *arg[8]; /* weights already transformed; data as it was … */
   LayoutPair in[8];   /* … to be brought from `from` to `to` by layout_transform (NULL: as it is) */
   LayoutPair out;
+  const char *plan; /* of the altered call; NULL: chosen when it is lowered */
 } AlteredCall;
 /* False: the call stays as it is. */
 bool impl_alter(Module *, const Target *, const ImplConfig *, const Node *call, AlteredCall *out);
@@ -72,25 +125,29 @@ typedef struct ImplResult {
   double flops;        /* by the operators' formula; 0 when not known (symbolic) */
   double flops_done;   /* by the algorithm chosen (Winograd does fewer) */
   const char *impl;    /* name of the implementation that was chosen */
+  const char *plan;    /* its plan, as text */
+  double seconds;      /* that the model predicts for the anchor; 0: nothing is known */
 } ImplResult;
 void impl_lower(Module *dst, Module *src, const Node *func, const char *name, const Target *, const ImplConfig *,
                 ImplResult *out);
 
 /* ---- table.c -------------------------------------------------------------------------- */
 
-typedef struct ImplGroup ImplGroup;
-typedef struct Impl {
+struct Impl {
   const char *name; /* "conv2d.nchwc" */
   const char *op;   /* the anchor's operator */
-  bool (*fits)(const Target *, const Node *call);
-  double (*cost)(const Target *, const Node *call); /* estimated seconds; the cheapest that fits is taken */
+  const AttrsDef *plan;
+  void (*plans)(const ImplCall *, PlanList *);
+  void (*alter)(const ImplCall *, const void *plan, AlteredCall *); /* NULL: calls are computed as they stand */
   /* NULL: the operator's own */
-  void (*compute)(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+  void (*compute)(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
   void (*schedule)(ImplGroup *);
+  /* One that leaves nothing open has no list of plans: does it serve the call, and in how many seconds? */
+  bool (*fits)(const Target *, const Node *call);
+  double (*cost)(const Target *, const Node *call);
   bool half; /* for FAST_FP16 alone */
-} Impl;
-/* The cheapest implementation that fits the call; NULL: the generic schedule. */
-const Impl *impl_choose(const Target *, const ImplConfig *, const Node *call);
+};
+const Impl *impl_find(const char *name, const char *op); /* NULL: there is none */
 /* Operations of a call by its operator's formula; 0 when sizes are not known. */
 double impl_flops(const Node *call);
 /* Of the algorithm that the call stands for: Winograd's does fewer. */

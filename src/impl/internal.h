@@ -17,9 +17,11 @@ struct ImplGroup {
   const ImplConfig *config;
   const Node *anchor; /* the call with the heaviest fusion kind */
   const Impl *impl;
-  int nanchor; /* operations of the anchor, producers first */
+  const void *plan; /* a record of impl->plan */
+  int nanchor;      /* operations of the anchor, producers first */
   const TeOp **anchor_op;
   const Tensor *anchor_out; /* its first output */
+  const char *refusal;      /* why the last schedule that was tried did not go */
   Map names;                /* TeOp* or E_REDUCE* -> block name, Tensor* -> buffer name */
   Sched *s;
 };
@@ -41,6 +43,15 @@ static inline const Expr *impl_axis(Module *m, const char *name, const Expr *ext
   *out = itervar_new(m, var_new(m, name, DT_I32, VAR_PLAIN), expr_i32(m, 0), extent, kind, NULL);
   return var_expr((*out)->var);
 }
+
+/* A plan's record and its table, from a list of fields as operators' attributes have them. */
+#define DEFINE_PLAN(Name, LIST)                                      \
+  typedef struct Name {                                              \
+    LIST(ATTR_MEMBER, Name)                                          \
+  } Name;                                                            \
+  static const AttrField Name##_fields[] = {LIST(ATTR_FIELD, Name)}; \
+  const AttrsDef Name##_table = {#Name, sizeof(Name), Name##_fields, \
+                                 (int)(sizeof Name##_fields / sizeof *Name##_fields)};
 
 /* ---- group.c -------------------------------------------------------------------------- */
 
@@ -178,13 +189,39 @@ double conv_blocked_seconds(const Target *, const Node *call, double flops);
 void conv_schedule(ImplGroup *);
 bool conv_pack_fits(const Target *, const Node *call);
 double conv_pack_cost(const Target *, const Node *call);
-void conv_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void conv_pack_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+
+/* ---- conv_shape.c ------------------------------------------------------------------------ */
+
+/* Any convolution, in plain layouts or over blocks of channels.  Sizes that are not known are 0. */
+typedef struct ConvShape {
+  int dims, bits;
+  int word; /* bfloat16 in an element of the weight, else 1 */
+  bool transposed;
+  bool constant;                   /* the weight is known at compile time */
+  int64_t n, c, o, groups, ig, og; /* ig, og: channels of one group */
+  int64_t in[3], out[3], k[3], stride[3], dilation[3], before[3], after[3];
+  int64_t data_block, out_block; /* channels of a block; 0: plain */
+  int64_t weight_block;          /* output channels of a block of the weight; 0: plain */
+} ConvShape;
+/* False: not such a convolution, or channels, groups or taps are not known. */
+bool conv_shape(const ImplCall *, ConvShape *);
+bool conv_shape_of(const OpDef *, const void *attrs, const Type *data, const Type *weight, const Type *out,
+                   ConvShape *);
+
+/* ---- im2col.c ---------------------------------------------------------------------------- */
+
+extern const AttrsDef Im2colPlan_table;
+void im2col_plans(const ImplCall *, PlanList *);
+void im2col_alter(const ImplCall *, const void *plan, AlteredCall *);
+void im2col_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void im2col_schedule(ImplGroup *);
 
 /* ---- panels.c ---------------------------------------------------------------------------- */
 
 bool panels_fits(const Target *, const Node *call);
 double panels_cost(const Target *, const Node *call);
-void panels_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void panels_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void panels_schedule(ImplGroup *);
 /* What products over packed panels share: a copy (…, k, elements of a panel) made of squares that are turned round in
  * registers, and the lines of the panels that a step reads a little later.  `alone`: of that buffer only, NULL: of all
@@ -192,22 +229,13 @@ void panels_schedule(ImplGroup *);
 void panels_turn(ImplGroup *, BlockRV packing);
 void panels_fetch(ImplGroup *, BlockRV product, LoopRV step, const Buffer *alone);
 
-/* ---- positions.c ------------------------------------------------------------------------- */
-
-/* false: blocks of channels are faster */
-bool positions_alter(Module *, const Target *, const Node *call, AlteredCall *out);
-bool positions_fits(const Target *, const Node *call);
-double positions_cost(const Target *, const Node *call);
-void positions_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
-void positions_schedule(ImplGroup *);
-
 /* ---- matmul.c ---------------------------------------------------------------------------- */
 
 bool matmul_fits(const Target *, const Node *call);
 double matmul_cost(const Target *, const Node *call);
-void matmul_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void matmul_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 bool matmul_pack_fits(const Target *, const Node *call);
-void matmul_pack_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void matmul_pack_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void matmul_schedule(ImplGroup *);
 /* a as (batch…, rows / height, k, height), zeros behind the last row; word: so many steps of k, bfloat16, in one
  * element. */
@@ -217,7 +245,7 @@ const Tensor *matmul_pack_rows(Module *, const Tensor *a, int64_t height, int wo
 
 bool blocks_dense_fits(const Target *, const Node *call);
 double blocks_dense_cost(const Target *, const Node *call);
-void blocks_dense_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void blocks_dense_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void blocks_dense_schedule(ImplGroup *);
 /* The element of a row and of a column of its panel in sums (lead…, tile, row / 2, column / 2, lane), tiles so many
  * rows high. */
@@ -231,7 +259,7 @@ LoopRV blocks_tile(ImplGroup *, BlockRV product, int64_t steps);
 
 bool attention_fits(const Target *, const Node *call);
 double attention_cost(const Target *, const Node *call);
-void attention_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void attention_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void attention_schedule(ImplGroup *);
 
 /* ---- alter.c ------------------------------------------------------------------------------- */
@@ -240,6 +268,8 @@ int64_t alter_block_vectors(int64_t n, int64_t lanes);
 int64_t alter_block(const Target *, int bits, int64_t channels);
 const Node *alter_transform(Module *, const Node *, const char *from, const char *to); /* layout_transform */
 bool alter_is_constant(Ctx *, const Node *); /* known at compile time, or made from such */
+/* A weight whose first dimension is groups of rows, with zeros behind the last row of each up to a multiple of block. */
+const Node *alter_pad_rows(Module *, const Node *weight, int64_t groups, int64_t block);
 
 /* ---- alter_conv.c -------------------------------------------------------------------------- */
 
@@ -257,17 +287,17 @@ bool pool_fits(const Target *, const Node *call);
 double pool_cost(const Target *, const Node *call);
 void pool_schedule(ImplGroup *);
 bool pool_map_fits(const Target *, const Node *call); /* small maps, a vector over the ends of rows */
-void pool_map_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void pool_map_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void pool_map_schedule(ImplGroup *);
 bool pool_columns_fits(const Target *, const Node *call); /* windows some columns apart */
-void pool_columns_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void pool_columns_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 
 /* ---- conv_transpose.c ---------------------------------------------------------------------- */
 
 bool transpose_is_phased(const Node *call);
 bool transpose_fits(const Target *, const Node *call);
 double transpose_cost(const Target *, const Node *call);
-void transpose_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void transpose_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void transpose_schedule(ImplGroup *);
 
 /* ---- recurrent.c --------------------------------------------------------------------------- */
@@ -278,7 +308,7 @@ bool recurrent_alter(Module *, const Target *, const Node *call, AlteredCall *ou
 
 bool depthwise_fits(const Target *, const Node *call);
 bool depthwise_lanes_fits(const Target *, const Node *call); /* groups narrower than a block */
-void depthwise_lanes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void depthwise_lanes_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void depthwise_schedule(ImplGroup *);
 
 /* ---- planes.c ------------------------------------------------------------------------------ */
@@ -288,7 +318,7 @@ bool planes_alter(Module *, const Target *, const Node *call, AlteredCall *out);
 bool planes_fits(const Target *, const Node *call);
 bool planes_stem_fits(const Target *, const Node *call);
 double planes_cost(const Target *, const Node *call);
-void planes_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void planes_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void planes_schedule(ImplGroup *);
 
 /* ---- winograd.c ---------------------------------------------------------------------------- */
@@ -304,11 +334,11 @@ int64_t winograd_band(const Target *, const WinogradSizes *);
 /* is the weight fetched from memory while its last block is multiplied? */
 bool winograd_fetches(const Target *, const WinogradSizes *);
 bool winograd_plain_fits(const Target *, const Node *call); /* the weight is transformed in the call */
-void winograd_plain_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void winograd_plain_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void winograd_schedule(ImplGroup *);
 bool winograd_weight_fits(const Target *, const Node *call);
 double winograd_weight_cost(const Target *, const Node *call);
-void winograd_weight_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void winograd_weight_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void winograd_weight_schedule(ImplGroup *);
 
 /* ---- parts.c ------------------------------------------------------------------------------------ */
@@ -332,12 +362,12 @@ bool half_conv_fits(const Target *, const Node *call);
 bool half_depthwise_fits(const Target *, const Node *call);
 double half_cost(const Target *, const Node *call);
 /* sums of products in float16, in blocks */
-void half_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void half_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void half_conv_schedule(ImplGroup *);
 bool half_dense_fits(const Target *, const Node *call);
 void half_dense_schedule(ImplGroup *);
 bool half_winograd_fits(const Target *, const Node *call);
-void half_winograd_compute(OpCall *, const Target *, const Tensor *const *in, const Tensor **out);
+void half_winograd_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 /* Puts the partial sums into the loop over blocks (the last of `depth` loops): terms, then the tile in registers, whose
  * loops are those of part's axes, by number and outermost first. */
 void half_schedule_part(ImplGroup *, BlockRV part, LoopRV block, int depth, int ntile, const int *tile, int64_t sums);

@@ -255,8 +255,9 @@ static bool batch_packed(OpCall *c, const Target *t, const Product *p, const Ten
   return true;
 }
 
-void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void matmul_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   enum { MOST = 12 };
   Module *m = c->m;
   const Type *ty = c->out;
@@ -303,8 +304,9 @@ void matmul_compute(OpCall *c, const Target *t, const Tensor *const *in, const T
 
 /* Rows that nobody knows beforehand: whole tiles are computed, the last row again where there is none left, and only
  * what is wanted is stored. */
-void matmul_pack_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void matmul_pack_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   Module *m = c->m;
   const Type *ty = c->out;
   const Expr *rows = ty->shape[0];

@@ -156,8 +156,9 @@ static const Tensor *block_compute(OpCall *c, const Window *w, const Tensor *pan
   return nn_finish(&plane, "conv2d_panels", "injective", blocks_read(m, sum, 2, plane.at, at, p[3]->u.i, plane.at[4]));
 }
 
-void panels_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void panels_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   Module *m = c->m;
   Window w = window_of(c);
   const Type *y = c->out;

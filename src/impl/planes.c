@@ -283,8 +283,9 @@ static const Tensor *copy_planes(Module *m, const Planes *p, const Tensor *x, co
   return nn_finish(&st, "planes", "injective,pad", nn_if(m, nn_inside(m, row, expr_i32(m, p->in[0])), value, zero));
 }
 
-void planes_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void planes_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   Module *m = c->m;
   Planes p;
   if (!planes_of(t, c->attrs, c->arg[0], c->arg[1], c->out, &p)) BUG(m->ctx, "planes: not such a convolution");

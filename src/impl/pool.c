@@ -193,8 +193,9 @@ bool pool_map_fits(const Target *t, const Node *call)
          (double)m.oy * taps * pieces > (double)m.wide / lanes * (taps + 1) + (double)m.oy * pieces;
 }
 
-void pool_map_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void pool_map_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   (void)t;
   Module *m = c->m;
   Map2D p = map_of(c->attrs, c->arg[0], c->out);
@@ -293,8 +294,9 @@ bool pool_columns_fits(const Target *t, const Node *call)
          call->type->shape[3]->u.i >= target_lanes(t, x->dtype.bits);
 }
 
-void pool_columns_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void pool_columns_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   (void)t;
   Module *m = c->m;
   const Pool2DAttrs *a = c->attrs;

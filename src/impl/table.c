@@ -1,32 +1,29 @@
 /* table.c: the implementations, and which one a call gets. */
 #include "impl/internal.h"
 
+static const AttrsDef no_plan = {"NoPlan", 0, NULL, 0};
+
 static const Impl table[] = {
-#define IMPL(name, op, fits, cost, compute, schedule) {name, op, fits, cost, compute, schedule, false},
-#define HALF(name, op, fits, cost, compute, schedule) {name, op, fits, cost, compute, schedule, true},
+#define IMPL(name, op, fits, cost, compute, schedule) \
+  {name, op, &no_plan, NULL, NULL, compute, schedule, fits, cost, false},
+#define HALF(name, op, fits, cost, compute, schedule) \
+  {name, op, &no_plan, NULL, NULL, compute, schedule, fits, cost, true},
+#define PLANNED(name, op, record, plans, alter, compute, schedule) \
+  {name, op, &record##_table, plans, alter, compute, schedule, NULL, NULL, false},
 #include "impl/impl.def"
+#undef PLANNED
 #undef HALF
 #undef IMPL
-  {NULL, NULL, NULL, NULL, NULL, NULL, false},
 };
 
-int impl_count(void) { return (int)(sizeof table / sizeof *table) - 1; }
+int impl_count(void) { return (int)(sizeof table / sizeof *table); }
 const Impl *impl_at(int i) { return &table[i]; }
 
-const Impl *impl_choose(const Target *t, const ImplConfig *config, const Node *call)
+const Impl *impl_find(const char *name, const char *op)
 {
-  const Impl *best = NULL;
-  double least = 0;
-  for (int i = 0; i < impl_count(); i++) {
-    const Impl *it = &table[i];
-    if (strcmp(it->op, call->u.call.op->name) || (it->half && config->fast_math != FAST_FP16) || !it->fits(t, call))
-      continue;
-    double cost = it->cost(t, call);
-    if (best && cost >= least) continue;
-    best = it;
-    least = cost;
-  }
-  return best;
+  for (int i = 0; i < impl_count(); i++)
+    if (!strcmp(table[i].name, name) && !strcmp(table[i].op, op)) return &table[i];
+  return NULL;
 }
 
 /* ---- operations ------------------------------------------------------------------------------- */

@@ -107,8 +107,9 @@ static const Tensor *product_in_parts(Module *m, const Tensor *product, const vo
   return parts_total(m, sum, parts_sum(m, sum, te_plain_reduce(sum)->arg[0], steps, all / steps), all / steps, DT_F32);
 }
 
-void winograd_plain_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void winograd_plain_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   c->op->compute(c, in, out);
   Parts p = {t, sizes_of(c->attrs, c->arg[0], c->out)};
   *out = parts_replace(c->m, *out, "bgemm", product_in_parts, &p);
@@ -426,8 +427,9 @@ bool winograd_weight_fits(const Target *t, const Node *call)
 double winograd_weight_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_bandwidth(t); }
 
 /* (o, i, r, r) to (alpha, alpha, o, i), one dimension after the other. */
-void winograd_weight_compute(OpCall *c, const Target *t, const Tensor *const *in, const Tensor **out)
+void winograd_weight_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
+  (void)plan;
   (void)t;
   Module *m = c->m;
   const WinogradWeightAttrs *a = c->attrs;

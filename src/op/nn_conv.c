@@ -23,6 +23,7 @@ typedef struct Conv {
   char data_letters[6], kernel_letters[6]; /* NC + spatial, OI + spatial */
   Layout data, kernel, out;
   const Expr *n, *c, *o, *i; /* batch; channels in, out, in of a group */
+  int64_t stored;            /* output channels of a group that the weight has; 0: as many as there are */
   const Expr *in[3];
   int64_t k[3], stride[3], dilation[3], before[3], after[3], groups;
   int word; /* input channels that come together in a word of the weight */
@@ -74,6 +75,19 @@ static void conv_channels(OpCall *c, const Conv2DAttrs *a, Conv *v)
                 expr_str_of(scratch(c->m->ctx), v->o));
 }
 
+/* A weight in blocks of output channels (OIHW8o) may have zeros behind the last channel of each group, where the result
+ * is not in blocks: `channels` says how many there are. */
+static void conv_rest(OpCall *c, const Conv2DAttrs *a, Conv *v)
+{
+  int64_t block = layout_block(&v->kernel, 'O');
+  if (!a->channels || block < 2 || layout_is_split(&v->out, 'C') || v->groups < 1 || v->o->kind != E_INT) return;
+  int64_t stored = v->o->u.i / v->groups;
+  int64_t own = a->channels / v->groups;
+  if (v->o->u.i % v->groups || a->channels % v->groups || own >= stored || own <= stored - block) return;
+  v->stored = stored;
+  v->o = expr_int(c->m, v->o->dtype, a->channels);
+}
+
 static Conv conv_of(OpCall *c)
 {
   const Conv2DAttrs *a = c->attrs;
@@ -98,6 +112,7 @@ static Conv conv_of(OpCall *c)
   if (v.word > 1) v.i = nn_simplify(c->m, expr_mul(c->m, v.i, expr_i32(c->m, v.word)));
   if (v.word > 1 && v.groups != 1)
     opdef_raise(c, ERR_UNSUPPORTED, "words of bfloat16 with groups=%" PRId64 "; only 1 is handled", v.groups);
+  conv_rest(c, a, &v);
   conv_channels(c, a, &v);
   nn_ints(c, "strides", a->strides, v.dims, 1, 1, v.stride);
   nn_ints(c, "dilation", a->dilation, v.dims, 1, 1, v.dilation);
@@ -224,7 +239,13 @@ static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const 
   }
   if (v->word > 1) channel = expr_mul(m, rc, expr_i32(m, v->word));
   const Expr *x[5] = {layout_coordinate(m, &v->out, s->at, 'N'), channel};
-  const Expr *w[5] = {o, rc};
+  const Expr *row = o;
+  if (v->stored) {
+    const Expr *own = expr_int(m, o->dtype, v->o->u.i / v->groups);
+    row =
+        expr_add(m, expr_mul(m, expr_floordiv(m, o, own), expr_int(m, o->dtype, v->stored)), expr_floormod(m, o, own));
+  }
+  const Expr *w[5] = {row, rc};
   static const char *const names[] = {"rz", "ry", "rx"};
   for (int d = 0; d < v->dims; d++) {
     const Expr *at = layout_coordinate(m, &v->out, s->at, v->spatial[d]);

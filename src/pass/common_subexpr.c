@@ -44,7 +44,8 @@ static bool node_same(const Node *a, const Node *b)
   }
   if (a->kind != N_CALL) return true;
   const AttrsDef *def = a->u.call.op->attrs;
-  return a->u.call.op == b->u.call.op && (!def || attrs_equal(def, a->u.call.attrs, b->u.call.attrs));
+  return a->u.call.op == b->u.call.op && node_same_plan(a, b) &&
+         (!def || attrs_equal(def, a->u.call.attrs, b->u.call.attrs));
 }
 
 static bool can_share(const Node *n)

@@ -275,7 +275,8 @@ static bool by_wish(Walk *w, const Node *n)
     if (same == n->nargs) arg[i] = over_new(w, n, alt.arg[i]);
     else arg[i] = alt.in[i].to ? bring(w, n->arg[same], alt.in[i].from, alt.in[i].to) : plain(w, n->arg[same]);
   }
-  put(w, n, node_call(w->m, alt.op, alt.nargs, arg, alt.attrs, n->name), 1, &alt.out);
+  const Node *call = node_call(w->m, alt.op, alt.nargs, arg, alt.attrs, n->name);
+  put(w, n, alt.plan ? node_call_planned(w->m, call, alt.plan) : call, 1, &alt.out);
   return true;
 }
 

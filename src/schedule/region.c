@@ -36,11 +36,15 @@ Box region_under(Sched *s, Analyzer *an, const Region *r, Stmt *block, const Stm
   const Var **vars = arena_array(a, const Var *, n);
   for (int i = 0; i < n; i++) vars[i] = LOOPVAR(inner[i]);
   for (int d = 0; d < ndim; d++) {
+    /* where the block runs its predicate holds: (g * 91 + i) % 91 is i under i < 91 */
+    bool guarded = b->predicate && !expr_has_kind(b->predicate, E_LOAD);
+    int mark = guarded ? analyzer_push(an, b->predicate) : 0;
     const Expr *lo = expr_simplify(an, expr_substitute(s->m, r->min[d], &values));
     const Expr *hi =
         expr_is_int(r->extent[d], 1)
             ? lo
             : expr_simplify(an, expr_substitute(s->m, sched_iter_end(s, r->min[d], r->extent[d]), &values));
+    if (guarded) analyzer_pop(an, mark);
     const Expr *unused;
     bool known = !expr_has_kind(lo, E_LOAD) && !expr_has_kind(hi, E_LOAD) &&
                  analyzer_relax(an, lo, n, vars, &box.lo[d], &unused) &&

@@ -1,0 +1,82 @@
+/* conv_shape.c: what a convolution's layouts, attributes and types say, in one record. */
+#include "impl/internal.h"
+#include "op/nn.h"
+
+/* Channels of a block, 0 where the layout is plain, -1 for any other one. */
+static int64_t block_of(const char *layout, int dims)
+{
+  if (conv_layout_is_plain(layout, "NC", dims)) return 0;
+  int64_t block = conv_block(layout, dims);
+  return block ? block : -1;
+}
+
+static bool read_weight(const char *layout, const Type *w, ConvShape *s)
+{
+  Layout l;
+  const char *letters = s->transposed ? "IO" : "OI";
+  if (layout_parse(layout, &l) || strncmp(layout, letters, 2) || !str_starts(layout + 2, conv_spatial(s->dims)))
+    return false;
+  s->weight_block = layout_block(&l, 'O') > 1 ? layout_block(&l, 'O') : 0;
+  for (int d = 0; d < w->ndim; d++)
+    if (!known_size(w, d)) return false;
+  for (int d = 0; d < s->dims; d++) s->k[d] = known_size(w, 2 + d);
+  return w->ndim == l.n;
+}
+
+static void read_window(AttrInts strides, AttrInts dilation, AttrInts padding, ConvShape *s)
+{
+  for (int d = 0; d < s->dims; d++) {
+    s->stride[d] = impl_list_at(strides, d, 1);
+    s->dilation[d] = impl_list_at(dilation, d, 1);
+    s->before[d] = impl_list_at(padding, d, 0);
+    s->after[d] = padding.n == 2 * s->dims ? padding.v[s->dims + d] : s->before[d];
+  }
+}
+
+bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type *w, const Type *y,
+                   ConvShape *s)
+{
+  *s = (ConvShape){.dims = nn_conv_dims(op), .transposed = strstr(op->name, "transpose") != NULL, .word = 1};
+  if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || y->kind != TY_TENSOR) return false;
+  const char *data, *kernel, *out;
+  if (s->transposed) {
+    const Conv2DTransposeAttrs *a = attrs;
+    data = a->data_layout, kernel = a->kernel_layout, out = a->out_layout;
+    s->groups = a->groups;
+    read_window(a->strides, a->dilation, a->padding, s);
+  } else {
+    const Conv2DAttrs *a = attrs;
+    data = a->data_layout, kernel = a->kernel_layout, out = a->out_layout;
+    s->groups = a->groups;
+    read_window(a->strides, a->dilation, a->padding, s);
+  }
+  if (!out || !*out) out = data;
+  s->data_block = block_of(data, s->dims);
+  s->out_block = block_of(out, s->dims);
+  if (s->data_block < 0 || s->out_block < 0 || !read_weight(kernel, w, s)) return false;
+  bool words = w->dtype.code == DT_UINT;
+  if (words) s->word = w->dtype.bits / 16;
+  if (!words && (x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)))
+    return false;
+  s->bits = y->dtype.bits;
+  s->n = known_size(x, 0);
+  s->c = known_size(x, 1) * (s->data_block ? s->data_block : 1);
+  s->o = known_size(y, 1) * (s->out_block ? s->out_block : 1);
+  for (int d = 0; d < s->dims; d++) {
+    s->in[d] = known_size(x, 2 + d);
+    s->out[d] = known_size(y, 2 + d);
+  }
+  if (!s->c || !s->o || s->groups < 1) return false;
+  s->ig = s->c / s->groups;
+  s->og = s->o / s->groups;
+  return true;
+}
+
+bool conv_shape(const ImplCall *c, ConvShape *s)
+{
+  const Node *call = c->call;
+  if (!conv_shape_of(call->u.call.op, call->u.call.attrs, call->arg[0]->type, call->arg[1]->type, call->type, s))
+    return false;
+  s->constant = alter_is_constant(c->m->ctx, call->arg[1]);
+  return true;
+}

@@ -1,0 +1,401 @@
+/* im2col.c: convolutions as matrix products over plain data, of one to three dimensions, any groups, any channels.
+ *
+ *   result[o, p] = sum over steps of weight[o, step] * panel[step, p]        a step: one tap of one input channel
+ *
+ *   for n, group, bands of tiles of positions                   threads, or:
+ *     panel[tile, step, p] = data                               a band's panels stay in the second-level cache
+ *     for o (blocks of output channels), tiles of the band      threads
+ *       tile[o, p] = 0                                          registers
+ *       for step: tile += weight[o, step] (one element, or a lane) * panel[step, p] (vectors of positions)
+ *       epilogue on the tile, store
+ *
+ * Positions lie side by side in the plain layout, so vectors run along them and the number of channels may be any: the
+ * last block of output channels has zeros in its weight, and only what is there is stored.  Nothing is brought into
+ * blocks of channels and back.
+ *
+ * Positions are counted row by row.  `across`: over the ends of rows, so that every tile but the last is whole; else a
+ * row takes whole tiles, its last one with some positions that nobody wants, but neighbours in a tile are neighbours in
+ * memory.  Data is first copied with zeros around it where a tile would reach out of it.  A convolution of one tap over
+ * neighbours may read its data where it lies (`packed` false). */
+#include "impl/internal.h"
+#include "op/nn_kit.h"
+
+#define IM2COL_PLAN(A, S)                                                                  \
+  A(S, INT, channels, NULL, "output channels of a register tile, and of a block of the weight") \
+  A(S, INT, vectors, NULL, "vectors of positions of a register tile")                      \
+  A(S, BOOL, across, NULL, "tiles go over the ends of rows")                               \
+  A(S, BOOL, packed, NULL, "data is copied into panels")                                   \
+  A(S, INT, band, NULL, "tiles of positions whose panels are made together")               \
+  A(S, BOOL, together, NULL, "threads share the output channels of a band; else each has bands of its own")
+DEFINE_PLAN(Im2colPlan, IM2COL_PLAN)
+
+/* ---- sizes that follow from the call and the plan ------------------------------------------------------ */
+
+typedef struct Columns {
+  ConvShape s;
+  int64_t width;  /* positions of a tile */
+  int64_t row;    /* positions counted for one row of the output */
+  int64_t rows;   /* rows of it, all dimensions but the last together */
+  int64_t all;    /* positions counted */
+  int64_t tiles;  /* of width positions */
+  int64_t steps;  /* of a sum */
+  int64_t blocks; /* of output channels, of one group */
+} Columns;
+
+static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+static Columns columns_of(const Target *t, const ConvShape *s, const Im2colPlan *p)
+{
+  Columns c = {.s = *s, .width = p->vectors * target_lanes(t, s->bits), .rows = 1};
+  int64_t last = s->out[s->dims - 1];
+  for (int d = 0; d < s->dims - 1; d++) c.rows *= s->out[d];
+  c.row = p->across ? last : up(last, c.width) * c.width;
+  c.all = c.rows * c.row;
+  c.tiles = up(c.all, c.width);
+  c.steps = s->ig;
+  for (int d = 0; d < s->dims; d++) c.steps *= s->k[d];
+  c.blocks = up(s->og, p->channels);
+  return c;
+}
+
+/* One tap, and neighbours in the output are neighbours in the data. */
+static bool is_straight(const ConvShape *s)
+{
+  bool straight = true;
+  for (int d = 0; d < s->dims; d++)
+    straight &= s->k[d] == 1 && s->stride[d] == 1 && !s->before[d] && !s->after[d] && s->in[d] == s->out[d];
+  return straight;
+}
+
+/* Elements with zeros around that lie behind the last one which the output wants, in each dimension. */
+static void reach(const Columns *c, bool across, int64_t *after)
+{
+  const ConvShape *s = &c->s;
+  for (int d = 0; d < s->dims; d++) {
+    int64_t outputs = s->out[d];
+    if (d == s->dims - 1) outputs = c->row;
+    /* the last tile goes on behind the last row */
+    if (across && d == (s->dims > 1 ? s->dims - 2 : 0)) {
+      if (s->dims > 1) outputs += up(c->tiles * c->width - c->all, c->row);
+      else outputs = c->tiles * c->width;
+    }
+    int64_t last = (outputs - 1) * s->stride[d] + (s->k[d] - 1) * s->dilation[d] + 1;
+    int64_t more = last - s->before[d] - s->in[d];
+    after[d] = more > 0 ? more : 0;
+  }
+}
+
+/* ---- the model -------------------------------------------------------------------------------------------- */
+
+/* Cycles to copy one vector of a panel: neighbours are loaded and stored, others are picked one by one. */
+static double vector_cycles(const Target *t, const Columns *c, const Im2colPlan *p)
+{
+  static const double STRAIGHT = 1.2;
+  static const double PICKED = 1.3; /* for each element */
+  const ConvShape *s = &c->s;
+  bool neighbours = s->stride[s->dims - 1] == 1 && (!p->across || is_straight(s) || s->out[s->dims - 1] % c->width == 0);
+  return neighbours ? STRAIGHT : PICKED * target_lanes(t, s->bits);
+}
+
+static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan *p)
+{
+  static const double ENDS = 4; /* a sum's beginning and end cost as much as a few of its steps */
+  const ConvShape *s = &c->s;
+  double n = s->n ? (double)s->n : 1;
+  double bytes = s->bits / 8.0;
+  double lanes = target_lanes(t, s->bits);
+  double groups = (double)s->groups;
+  double cycle = 1 / (1e9 * t->core.ghz);
+  double share = tile_speed(t, p->vectors, 1, p->channels, (Tile){1, 1, p->channels});
+  double flops = 2 * n * groups * (double)(c->blocks * p->channels) * (double)(c->tiles * c->width) * (double)c->steps;
+  double products = flops / (cost_flops(t, s->bits) * share) * ((double)c->steps + ENDS) / (double)c->steps;
+  double panel = n * groups * (double)(c->tiles * c->width) * (double)c->steps;
+  double copied = p->packed ? panel / lanes * vector_cycles(t, c, p) * cycle : 0;
+  /* What a register tile reads, the panel and a block of the weight, comes from the first-level cache, the second, or
+   * from behind it: a band's panels are read again for each block of output channels, the weight for each tile. */
+  double tile = (double)c->steps * (double)c->width * bytes;
+  double block = (double)c->steps * (double)p->channels * bytes;
+  double weight = block * (double)c->blocks;
+  double band = tile * (double)p->band;
+  double l2 = (double)cost_l2(t);
+  double vectors = n * groups * (double)(c->blocks * c->tiles) * (double)c->steps *
+                   ((double)p->vectors + (double)p->channels / lanes);
+  double far = tile + block > (double)cost_l1(t) / 2 ? vectors * cost_far(t) * cycle : 0;
+  double panels = band > l2 / 2 ? n * groups * (double)c->blocks * tile * (double)c->tiles / cost_stream(t) : 0;
+  double bands = __builtin_ceil((double)c->tiles / (double)p->band);
+  double weights = weight > l2 / 2 ? n * groups * bands * weight / cost_stream(t) : 0;
+  double read = panels + weights;
+  double padded = is_straight(s) ? 0 : 1.5 * n * (double)s->c * bytes / cost_cache(t);
+  for (int d = 0; d < s->dims && padded > 0; d++) padded *= (double)s->in[d];
+  double sums = products > far ? products : far;
+  double pieces = n * groups * (p->together ? (double)c->blocks : bands);
+  int threads = cost_threads(t, flops, 0);
+  double total = (sums > read ? sums : read) + copied + padded;
+  return total / threads / cost_busy(pieces, threads);
+}
+
+/* ---- plans -------------------------------------------------------------------------------------------------- */
+
+/* Do the registers hold sums, a step's vectors of positions and its elements of the weight, with one to spare? */
+static bool tile_fits(const Target *t, const ConvShape *s, int64_t channels, int64_t vectors)
+{
+  int64_t elements = t->broadcast_load ? 1 : up(channels, target_lanes(t, s->bits));
+  return channels * vectors + vectors + elements < t->vector_registers;
+}
+
+static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64_t channels, int64_t vectors,
+                      bool across)
+{
+  Im2colPlan p = {.channels = channels, .vectors = vectors, .across = across};
+  Columns c = columns_of(t, s, &p);
+  double bytes = (double)(s->groups * c.blocks * channels * c.steps * s->bits) / 8;
+  for (int packed = is_straight(s) && across && c.all % c.width == 0 ? 0 : 1; packed < 2; packed++) {
+    int64_t panel = c.steps * c.width * s->bits / 8;
+    int64_t fit = cost_l2(t) / 2 / (panel ? panel : 1);
+    int64_t previous = 0;
+    p.packed = packed;
+    /* one band, those that the second-level cache holds, the smallest one; whole rows where tiles end with them */
+    int64_t least = across ? 1 : s->dims > 1 ? c.row / c.width : c.tiles;
+    for (int b = 0; b < (packed ? 3 : 1); b++) {
+      p.band = b == 0 ? c.tiles : b == 1 ? (fit < least ? least : fit > c.tiles ? c.tiles : fit / least * least) : least;
+      if (b == 1 && p.band < c.tiles) p.band = up(up(c.tiles, up(c.tiles, p.band)), least) * least;
+      if (p.band == previous) continue;
+      previous = p.band;
+      for (int together = 0; together < 2; together++) {
+        p.together = together;
+        plan_add(list, &p, im2col_seconds(t, &c, &p), bytes);
+      }
+    }
+  }
+}
+
+static bool serves(const ImplCall *call, ConvShape *s)
+{
+  if (!conv_shape(call, s) || s->transposed || s->data_block || s->out_block || s->bits < 32 || s->word > 1) return false;
+  for (int d = 0; d < s->dims; d++)
+    if (!s->in[d] || !s->out[d]) return false;
+  return s->groups == 1 || s->ig > 1 || s->og > 1;
+}
+
+void im2col_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  ConvShape s;
+  if (!serves(call, &s) || (!s.weight_block && !s.constant)) return;
+  list->alters = !s.weight_block;
+  for (int64_t channels = 1; channels <= 16; channels++) {
+    if (s.weight_block && channels != s.weight_block) continue;
+    if (!t->broadcast_load && channels % target_lanes(t, s.bits) && !(channels == 1 && s.og == 1)) continue;
+    if (channels > 2 * s.og && channels > 4) continue;
+    for (int64_t vectors = 1; vectors <= 6; vectors++) {
+      if (!tile_fits(t, &s, channels, vectors)) continue;
+      add_plans(list, t, &s, channels, vectors, true);
+      if (s.out[s.dims - 1] % (vectors * target_lanes(t, s.bits))) add_plans(list, t, &s, channels, vectors, false);
+    }
+  }
+}
+
+void im2col_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  const Im2colPlan *p = plan;
+  ConvShape s;
+  conv_shape(call, &s);
+  const OpDef *op = call->call->u.call.op;
+  Module *m = call->m;
+  const char *plain = arena_printf(m->arena, "OI%s", conv_spatial(s.dims));
+  const char *kernel = arena_printf(m->arena, "%s%" PRId64 "o", plain, p->channels);
+  void *attrs = attrs_copy(m, op->attrs, call->call->u.call.attrs);
+  attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
+  attrs_set_int(m, op->attrs, attrs, "channels", s.o);
+  *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
+  out->arg[0] = call->call->arg[0];
+  out->arg[1] = alter_transform(m, alter_pad_rows(m, call->call->arg[1], s.groups, p->channels), plain, kernel);
+}
+
+/* ---- the computation ------------------------------------------------------------------------------------------ */
+
+/* Indices of position `at` of the output, behind n and the channel. */
+static void place_of(Module *m, const Columns *c, const Expr *at, const Expr **index)
+{
+  int last = c->s.dims - 1;
+  const Expr *row = expr_i32(m, c->row);
+  const Expr *above = expr_floordiv(m, at, row);
+  index[last] = expr_floormod(m, at, row);
+  for (int d = last - 1; d > 0; d--) {
+    const Expr *size = expr_i32(m, c->s.out[d]);
+    index[d] = expr_floormod(m, above, size);
+    above = expr_floordiv(m, above, size);
+  }
+  if (last > 0) index[0] = above;
+}
+
+/* Channel of the group and taps of a step. */
+static void step_parts(Module *m, const Columns *c, const Expr *step, const Expr **channel, const Expr **tap)
+{
+  for (int d = c->s.dims - 1; d >= 0; d--) {
+    const Expr *k = expr_i32(m, c->s.k[d]);
+    tap[d] = expr_floormod(m, step, k);
+    step = expr_floordiv(m, step, k);
+  }
+  *channel = step;
+}
+
+/* A panel over neighbours of one tap asks only at its end whether there is data. */
+static const Tensor *pad_data(OpCall *call, const Columns *c, bool across, const Tensor *data)
+{
+  const ConvShape *s = &c->s;
+  if (across && is_straight(s)) return data;
+  int64_t before[MAX_RANK] = {0};
+  int64_t after[MAX_RANK] = {0};
+  for (int d = 0; d < s->dims; d++) before[2 + d] = s->before[d];
+  reach(c, across, after + 2);
+  return nn_pad_constant(call->m, data, before, after, expr_const(call->m, data->buffer->dtype, 0), "padded");
+}
+
+/* What a step of the sum meets at a position. */
+static const Expr *read_data(Stage *s, const Columns *c, const Tensor *data, const Expr *n, const Expr *group,
+                             const Expr *step, const Expr *position)
+{
+  Module *m = s->m;
+  const Expr *place[3], *tap[3], *index[MAX_RANK];
+  const Expr *channel;
+  place_of(m, c, position, place);
+  step_parts(m, c, step, &channel, tap);
+  index[0] = n;
+  index[1] = nn_index(s, expr_add(m, expr_mul(m, group, expr_i32(m, c->s.ig)), channel));
+  for (int d = 0; d < c->s.dims; d++)
+    index[2 + d] = nn_index(s, expr_add(m, expr_mul(m, place[d], expr_i32(m, c->s.stride[d])),
+                                        expr_mul(m, tap[d], expr_i32(m, c->s.dilation[d]))));
+  return nn_read(m, data, index);
+}
+
+/* (n, group, tiles, steps, positions of a tile) */
+static const Tensor *pack_panels(OpCall *call, const Columns *c, bool across, const Tensor *data)
+{
+  Module *m = call->m;
+  const Expr *shape[] = {call->out->shape[0], expr_i32(m, c->s.groups), expr_i32(m, c->tiles), expr_i32(m, c->steps),
+                         expr_i32(m, c->width)};
+  Stage s = nn_stage(m, 5, shape, "n g tile step position");
+  const Expr *at = expr_add(m, expr_mul(m, s.at[2], shape[4]), s.at[4]);
+  const Expr *value = read_data(&s, c, data, s.at[0], s.at[1], s.at[3], at);
+  if (across && is_straight(&c->s) && c->all % c->width)
+    value = nn_if(m, expr_lt(m, at, expr_i32(m, c->all)), value, expr_const(m, value->dtype, 0));
+  return nn_finish(&s, "panel", "injective", value);
+}
+
+void im2col_compute(OpCall *call, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+{
+  const Im2colPlan *p = plan;
+  Module *m = call->m;
+  const Type *y = call->out;
+  ConvShape shape;
+  conv_shape_of(call->op, call->attrs, call->arg[0], call->arg[1], y, &shape);
+  Columns c = columns_of(t, &shape, p);
+  const Expr *width = expr_i32(m, c.width);
+  const Tensor *data = p->packed ? pad_data(call, &c, p->across, in[0]) : in[0];
+  const Tensor *panel = p->packed ? pack_panels(call, &c, p->across, data) : NULL;
+  const Expr *sizes[] = {y->shape[0], expr_i32(m, c.s.groups), expr_i32(m, c.blocks), expr_i32(m, p->channels),
+                         expr_i32(m, p->packed ? c.tiles * c.width : c.all)};
+  Stage s = nn_stage(m, 5, sizes, "n g block o position");
+  const Expr *step = nn_reduce_axis(&s, "step", expr_i32(m, c.steps));
+  const Expr *weight[MAX_RANK], *tap[3];
+  const Expr *channel;
+  step_parts(m, &c, step, &channel, tap);
+  weight[0] = expr_add(m, expr_mul(m, s.at[1], expr_i32(m, c.blocks)), s.at[2]);
+  weight[1] = nn_index(&s, channel);
+  for (int d = 0; d < c.s.dims; d++) weight[2 + d] = nn_index(&s, tap[d]);
+  weight[2 + c.s.dims] = s.at[3];
+  const Expr *from[] = {s.at[0], s.at[1], expr_floordiv(m, s.at[4], width), step, expr_floormod(m, s.at[4], width)};
+  const Expr *element = panel ? nn_read(m, panel, from) : read_data(&s, &c, data, s.at[0], s.at[1], step, s.at[4]);
+  const Tensor *sum =
+      nn_sum(&s, "product", "conv_im2col", expr_mul(m, element, nn_read(m, in[1], weight)), y->dtype);
+  Stage plane = nn_stage(m, y->ndim, y->shape, NULL);
+  const Expr *own = expr_i32(m, c.s.og);
+  const Expr *block = expr_i32(m, p->channels);
+  const Expr *o = expr_floormod(m, plane.at[1], own);
+  const Expr *at = plane.at[2];
+  for (int d = 3; d < y->ndim; d++)
+    at = expr_add(m, expr_mul(m, at, d == y->ndim - 1 ? expr_i32(m, c.row) : y->shape[d]), plane.at[d]);
+  const Expr *place[] = {plane.at[0], expr_floordiv(m, plane.at[1], own), expr_floordiv(m, o, block),
+                         expr_floormod(m, o, block), at};
+  for (int d = 1; d < 5; d++) place[d] = nn_index(&plane, place[d]);
+  *out = nn_finish(&plane, "conv_im2col", "injective", nn_read(m, sum, place));
+}
+
+/* ---- the schedule ---------------------------------------------------------------------------------------------- */
+
+/* Vectors of neighbours; a tap's elements one behind the other for each channel. */
+static void schedule_panel(ImplGroup *g, BlockRV panel, bool inside, bool parallel)
+{
+  LoopRV *loop, lane;
+  int n = sched_get_loops(g->s, panel, g->arena, &loop);
+  int64_t lanes = target_lanes(g->target, g->anchor->type->dtype.bits);
+  if (parallel) sched_parallel(g->s, inside ? loop[n - 3] : sched_fuse(g->s, 3, loop, true));
+  LoopRV part = generic_split_by(g, loop[n - 1], lanes, &lane);
+  sched_unroll(g->s, part);
+  sched_vectorize(g->s, lane);
+}
+
+void im2col_schedule(ImplGroup *g)
+{
+  const Im2colPlan *p = g->plan;
+  const Node *call = g->anchor;
+  BlockRV padded, panel;
+  if (group_find_stage(g, "padded", &padded)) generic_keep(g, padded);
+  generic_inline(g);
+  BlockRV product = group_sum(g);
+  BlockRV store = group_only_reader(g, product);
+  const Type *y = call->type;
+  ImplCall of = {g->src, g->target, g->config, call};
+  ConvShape shape;
+  conv_shape(&of, &shape);
+  Columns c = columns_of(g->target, &shape, p);
+  LoopRV *loop, *inner, oi, pi, ti, step;
+  if (sched_get_loops(g->s, store, g->arena, &loop) != y->ndim)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of its dimensions");
+  LoopRV n = loop[0];
+  LoopRV own;
+  LoopRV group = generic_split_by(g, loop[1], shape.og, &own);
+  LoopRV o = generic_split_by(g, own, p->channels, &oi);
+  LoopRV band;
+  int depth_of_tile = 5;
+  if (p->across) {
+    LoopRV plane = y->ndim > 3 ? sched_fuse(g->s, y->ndim - 2, loop + 2, true) : loop[2];
+    band = generic_split_by(g, generic_split_by(g, plane, c.width, &pi), p->band, &ti);
+    sched_reorder(g->s, 7, (const LoopRV[]){n, group, band, o, ti, oi, pi});
+  } else {
+    /* the last tile of a row is a piece of code of its own, where it stores less */
+    LoopRV rows = y->ndim > 4 ? sched_fuse(g->s, y->ndim - 3, loop + 2, true) : loop[2];
+    LoopRV row;
+    ti = generic_split_by(g, loop[y->ndim - 1], c.width, &pi);
+    if (y->ndim > 3) {
+      band = generic_split_by(g, rows, p->band / (c.row / c.width), &row);
+      sched_reorder(g->s, 8, (const LoopRV[]){n, group, band, o, row, ti, oi, pi});
+      depth_of_tile = 6;
+    } else {
+      band = sched_add_unit_loop(g->s, (SchedArg){.kind = SA_LOOP, .u.i = ti.id});
+      sched_reorder(g->s, 7, (const LoopRV[]){n, group, band, o, ti, oi, pi});
+    }
+  }
+  sched_compute_at(g->s, product, ti, true, -1);
+  epilogue_write_out(g, store, depth_of_tile, true);
+  int depth = sched_get_loops(g->s, product, g->arena, &inner);
+  LoopRV sum = generic_split_by(g, inner[depth - 1], tile_steps(p->channels * p->vectors, c.steps), &step);
+  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
+  sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
+  sched_vectorize(g->s, inner[depth - 2]);
+  sched_set_scope(g->s, product, 0, "local");
+  sched_decompose_reduction(g->s, product, sum);
+  int threads = cost_threads(g->target, impl_flops(call), 0);
+  bool several = p->band < c.tiles;
+  LoopRV outer = sched_fuse(g->s, 3, (const LoopRV[]){n, group, band}, true);
+  LoopRV shared = p->together ? o : outer;
+  if (p->together && !several) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
+  if (threads > 1) sched_parallel(g->s, shared);
+  if (group_find_stage(g, "panel", &panel)) {
+    if (several) sched_compute_at(g->s, panel, outer, false, -1);
+    schedule_panel(g, panel, several, threads > 1 && (p->together || !several));
+    panels_fetch(g, product, step, NULL);
+  }
+  generic_rest(g);
+}

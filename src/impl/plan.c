@@ -1,0 +1,170 @@
+/* plan.c: plans as values: lists of them, their text, and names for what they are plans of. */
+#include "impl/internal.h"
+
+void plan_add(PlanList *list, const void *fields, double seconds, double bytes)
+{
+  const AttrsDef *def = list->impl->plan;
+  Arena *arena = list->of->m->arena;
+  const void *copy = def->size ? arena_copy(arena, fields, def->size) : NULL;
+  vec_push(arena, &list->v, (Plan){list->impl, copy, seconds, bytes, list->alters});
+}
+
+/* Those of list->impl. */
+static void impl_own_plans(const ImplCall *c, PlanList *list)
+{
+  const Impl *it = list->impl;
+  if (it->plans) it->plans(c, list);
+  else if ((!it->half || c->config->fast_math == FAST_FP16) && it->fits(c->target, c->call))
+    plan_add(list, NULL, it->cost(c->target, c->call), 0);
+}
+
+void impl_plans(const ImplCall *c, PlanList *list)
+{
+  *list = (PlanList){.of = c};
+  for (int i = 0; i < impl_count(); i++) {
+    const Impl *it = impl_at(i);
+    if (strcmp(it->op, c->call->u.call.op->name)) continue;
+    list->impl = it;
+    list->alters = false;
+    impl_own_plans(c, list);
+  }
+}
+
+Plan impl_choose(const ImplCall *c)
+{
+  PlanList list;
+  Plan best = {0};
+  impl_plans(c, &list);
+  for (int i = 0; i < list.v.n; i++)
+    if (!list.v.v[i].alters && (!best.impl || list.v.v[i].seconds < best.seconds)) best = list.v.v[i];
+  return best;
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+/* Fields of plans are whole numbers and truths. */
+static int64_t field_value(const AttrField *f, const void *fields)
+{
+  const void *at = (const char *)fields + f->offset;
+  return f->kind == AT_BOOL ? *(const bool *)at : *(const int64_t *)at;
+}
+
+const char *plan_text(Arena *arena, const Plan *p)
+{
+  if (!p->impl) return "generic";
+  Text out = text_new(arena);
+  text_add(&out, p->impl->name);
+  const AttrsDef *def = p->impl->plan;
+  text_char(&out, '{');
+  for (int i = 0; i < def->n; i++) {
+    const AttrField *f = &def->field[i];
+    int64_t v = field_value(f, p->fields);
+    text_printf(&out, "%s%s=", i ? ", " : "", f->name);
+    if (f->kind == AT_BOOL) text_add(&out, v ? "True" : "False");
+    else text_printf(&out, "%" PRId64, v);
+  }
+  text_char(&out, '}');
+  return text_str(&out);
+}
+
+_Noreturn static void raise_plan(const ImplCall *c, const char *text, const char *why)
+{
+  raise(c->m->ctx, ERR_ARGUMENT, NOWHERE, "plan '%s' for %s: %s", text, c->call->u.call.op->name, why);
+}
+
+/* The record that stands between the braces. */
+static const void *parse_fields(const ImplCall *c, const Impl *impl, const char *text, const char *p)
+{
+  Module *m = c->m;
+  const AttrsDef *def = impl->plan;
+  char *record = arena_alloc(m->arena, def->size + 1);
+  uint64_t given = 0;
+  while (*(p += strspn(p, " ,")) != '}') {
+    size_t n = strcspn(p, "=,}");
+    if (p[n] != '=') raise_plan(c, text, "fields are written name=value, in braces");
+    const char *name = arena_strndup(m->arena, p, n);
+    p += n + 1;
+    n = strcspn(p, ",}");
+    const AttrField *f = attrs_field(def, name);
+    if (!f) raise_plan(c, text, arena_printf(m->arena, "%s has no field '%s'", impl->name, name));
+    if (!p[n]) raise_plan(c, text, "'}' is missing");
+    attrs_set_text(m, def, record, name, arena_strndup(m->arena, p, n));
+    given |= 1ULL << (f - def->field);
+    p += n;
+  }
+  if (p[1]) raise_plan(c, text, "there is something behind '}'");
+  for (int i = 0; i < def->n; i++)
+    if (!(given >> i & 1)) raise_plan(c, text, arena_printf(m->arena, "field '%s' is missing", def->field[i].name));
+  return record;
+}
+
+/* Which field has a value that none of the plans has which agree in the fields before it, and what it may be. */
+_Noreturn static void raise_illegal(const ImplCall *c, const char *text, const PlanList *list, const Impl *impl,
+                          const void *fields)
+{
+  Arena *arena = c->m->arena;
+  const AttrsDef *def = impl->plan;
+  bool *agrees = arena_array(arena, bool, list->v.n + 1);
+  int left = 0;
+  for (int i = 0; i < list->v.n; i++) left += agrees[i] = list->v.v[i].impl == impl;
+  if (!left) raise_plan(c, text, arena_printf(arena, "%s does not serve this call on this target", impl->name));
+  for (int f = 0; f < def->n; f++) {
+    int64_t wanted = field_value(&def->field[f], fields);
+    bool found = false;
+    for (int i = 0; i < list->v.n; i++)
+      found |= agrees[i] && field_value(&def->field[f], list->v.v[i].fields) == wanted;
+    Text may = text_new(arena);
+    for (int i = 0; i < list->v.n && !found; i++) {
+      if (!agrees[i]) continue;
+      int64_t v = field_value(&def->field[f], list->v.v[i].fields);
+      bool said = false;
+      for (int j = 0; j < i; j++) said |= agrees[j] && field_value(&def->field[f], list->v.v[j].fields) == v;
+      if (!said) text_printf(&may, "%s%" PRId64, may.n ? ", " : "", v);
+    }
+    if (!found)
+      raise_plan(c, text,
+                 arena_printf(arena, "%s=%" PRId64 " is not possible here; with the fields before it, it may be %s",
+                              def->field[f].name, wanted, text_str(&may)));
+    for (int i = 0; i < list->v.n; i++)
+      agrees[i] = agrees[i] && field_value(&def->field[f], list->v.v[i].fields) == wanted;
+  }
+  raise_plan(c, text, "these values are not possible together here");
+}
+
+static bool same_fields(const AttrsDef *def, const void *a, const void *b)
+{
+  for (int i = 0; i < def->n; i++)
+    if (field_value(&def->field[i], a) != field_value(&def->field[i], b)) return false;
+  return true;
+}
+
+Plan plan_parse(const ImplCall *c, const char *text)
+{
+  if (!strcmp(text, "generic")) return (Plan){0};
+  size_t n = strcspn(text, "{");
+  const char *op = c->call->u.call.op->name;
+  const Impl *impl = impl_find(arena_strndup(c->m->arena, text, n), op);
+  if (!impl || text[n] != '{') raise_plan(c, text, "no implementation of this operator has that name");
+  const void *fields = parse_fields(c, impl, text, text + n + 1);
+  PlanList list = {.of = c, .impl = impl};
+  impl_own_plans(c, &list);
+  for (int i = 0; i < list.v.n; i++)
+    if (same_fields(impl->plan, list.v.v[i].fields, fields)) return list.v.v[i];
+  raise_illegal(c, text, &list, impl, fields);
+}
+
+/* ---- workloads -------------------------------------------------------------------------------- */
+
+const char *plan_workload(Ctx *ctx, Arena *arena, const Target *t, const Node *call)
+{
+  const OpDef *op = call->u.call.op;
+  Text s = text_new(arena);
+  text_add(&s, op->name);
+  if (op->attrs) attrs_print(&s, op->attrs, call->u.call.attrs);
+  for (int i = 0; i < call->nargs; i++)
+    text_printf(&s, "; %s%s", type_text(arena, call->arg[i]->type),
+                alter_is_constant(ctx, call->arg[i]) ? " constant" : "");
+  text_printf(&s, "; %s %" PRIx64 " %d bits %d registers %" PRId64 " %" PRId64 " %d", target_arch_name(t->arch),
+              t->features, t->vector_bits, t->vector_registers, t->l1_bytes, t->l2_bytes, t->num_cores);
+  return arena_printf(arena, "%s-%016" PRIx64, op->name, hash_bytes(text_str(&s), s.n, 0));
+}
