@@ -27,6 +27,7 @@ struct Compiled {
   int told; /* how far progress was said to be */
   const char *dump_dir;
   int ndump;
+  Text plans;      /* what was chosen from what, for a dump */
   uint64_t dumped; /* hash of the last text */
 };
 

@@ -143,6 +143,7 @@ static void make_dump_dir(Compiled *c, const char *dir)
   if (mkdir(dir, 0777) && (stat(dir, &st) || !S_ISDIR(st.st_mode)))
     raise(c->ctx, ERR_IO, NOWHERE, "the folder '%s' cannot be made", dir);
   c->dump_dir = arena_strdup(c->arena, dir);
+  c->plans = text_new(c->arena);
 }
 
 /* ---- the passes ------------------------------------------------------------------------------ */
@@ -178,6 +179,7 @@ static void run_passes(Compiled *c, const CompileOptions *o, Teller *t)
   r->pc->target = c->program.target;
   if (o->progress)
     vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "progress", .env = t, .before = tell_pass}));
+  if (c->dump_dir) r->pc->impl.log = &c->plans;
   if (c->dump_dir)
     vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "dump", .env = c, .after = dump_pass}));
   c->config = r->pc->impl;
@@ -248,6 +250,7 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   program_emit(p, o->progress ? tell_lowering : NULL, t);
   stage(c, o);
   program_plan(p);
+  if (c->dump_dir) driver_dump(c, "plans", "txt", text_str(&c->plans));
   dump_kernels(c);
   if (c->dump_dir) driver_dump(c, "program", "txt", program_print(p, scratch(ctx)));
   stage(c, o);

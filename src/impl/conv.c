@@ -15,6 +15,8 @@
 #include "impl/internal.h"
 #include "op/nn.h"
 
+DEFINE_PLAN_TABLE(ConvPlan, CONV_PLAN)
+
 /* ---- what fits ----------------------------------------------------------------------------- */
 
 static bool static_dims(const Type *t, int from)
@@ -106,24 +108,188 @@ double conv_blocked_seconds(const Target *t, const Node *call, double flops)
   return flops / (cost_flops(t, bits) * share) + 2 * cost_copy(t, in + out, in + out);
 }
 
-bool conv_pack_fits(const Target *t, const Node *call)
+/* ---- plans ------------------------------------------------------------------------------------ */
+
+/* Share of a tile's speed that is left over plain data, whose neighbours lie in a row of positions, and where they do
+ * not and are loaded one by one (Neoverse-N1). */
+static const double PLAIN_ROW = 0.92;
+static const double PLAIN_APART = 0.75;
+
+/* Output channels of a tile's block that are of one group. */
+static int64_t own_channels(const ConvShape *s, int64_t block) { return s->og < block ? s->og : block; }
+
+static double weight_bytes(const ConvShape *s)
 {
-  const Conv2DAttrs *a = call->u.call.attrs;
-  int dims = conv_dims(call);
-  bool plain = conv_layout_is_plain(a->data_layout, "NC", dims) && conv_layout_is_plain(a->kernel_layout, "OI", dims) &&
-               (!a->out_layout || !*a->out_layout || conv_layout_is_plain(a->out_layout, "NC", dims));
-  if (!plain || !static_dims(call->type, 1) || !static_dims(call->arg[1]->type, 0) ||
-      call->type->dtype.code != DT_FLOAT)
-    return false;
-  int64_t o = dim(call->type, 1) / a->groups;
-  return a->groups == 1 ? o >= 4 : alter_block(t, call->type->dtype.bits, o) > 0;
+  double bytes = (double)(s->o * s->ig) * s->bits / 8;
+  for (int d = 0; d < s->dims; d++) bytes *= (double)s->k[d];
+  return s->word > 1 ? bytes / 2 : bytes;
 }
 
-double conv_pack_cost(const Target *t, const Node *call)
+/* Bytes that come from behind the second-level cache: the data once and the weight once for each band, but the data
+ * again for each block of channels where a band does not stay in the cache. */
+static double moved_bytes(const Target *t, const ConvShape *s, const ConvPlan *p)
 {
-  double weight = dtype_bytes(call->type->dtype);
-  for (int d = 0; d < call->arg[1]->type->ndim; d++) weight *= (double)dim(call->arg[1]->type, d);
-  return conv_nchwc_cost(t, call) + 2 * weight / cost_bandwidth(t);
+  int64_t rows = s->dims > 1 ? s->out[s->dims - 2] : 1;
+  double cache = (double)cost_l2(t) / 2;
+  double times = (double)s->og / (double)(own_channels(s, p->out_block) * p->o);
+  double bands = (double)rows / (double)p->band;
+  double data = (double)(rows * s->out[s->dims - 1] * s->ig) * s->bits / 8;
+  double weight = weight_bytes(s) / (double)s->groups;
+  return (double)s->groups *
+         ((data / bands <= cache ? data : data * times) + (weight <= cache ? weight : weight * bands));
+}
+
+double conv_tile_seconds(const Target *t, int bits, double flops, double steps, double share)
+{
+  static const double ENDS = 4; /* a sum's beginning and end cost as much as a few of its steps */
+  return flops / (cost_flops(t, bits) * share) * (steps + ENDS) / steps;
+}
+
+static double conv_seconds(const Target *t, const ConvShape *s, const ConvPlan *p)
+{
+  int64_t lanes = target_lanes(t, s->bits);
+  int64_t own = own_channels(s, p->out_block);
+  int64_t vectors = alter_block_vectors(own, lanes);
+  int64_t rows = s->dims > 1 ? s->out[s->dims - 2] : 1;
+  int64_t depth = s->dims > 2 ? s->out[0] : 1;
+  double n = s->n ? (double)s->n : 1;
+  double steps = (double)s->ig;
+  double outputs = n * (double)(depth * rows * s->out[s->dims - 1]);
+  double share = tile_speed(t, vectors, rows, s->out[s->dims - 1], (Tile){p->o, p->y, p->x}) * (double)own /
+                 (double)(vectors * lanes);
+  for (int d = 0; d < s->dims; d++) steps *= (double)s->k[d];
+  if (share <= 0) share = 0.02; /* the smallest tile of a target with few registers */
+  if (!p->data_block && !t->broadcast_load) share *= s->stride[s->dims - 1] == 1 ? PLAIN_ROW : PLAIN_APART;
+  double flops = 2 * outputs * (double)s->o * steps;
+  double products = conv_tile_seconds(t, s->bits, flops, steps, share) / (s->word > 1 ? cost_words(t, s->word) : 1);
+  double moved = moved_bytes(t, s, p) - (double)(rows * s->out[s->dims - 1] * s->c) * s->bits / 8;
+  int threads = cost_threads(t, flops, 0);
+  double parts = outputs / (double)(p->band * s->out[s->dims - 1]) * (double)s->o / (double)(own * p->o);
+  bool whole = s->dims > 1 ? rows % p->y == 0 : s->out[0] % p->x == 0;
+  if (parts < 4 * threads && whole) parts *= (double)p->band / (double)p->y;
+  return (products + (moved > 0 ? moved : 0) / cost_stream(t)) / threads / cost_busy(parts, threads);
+}
+
+static void add_tiles(PlanList *list, const Target *t, const ConvShape *s, ConvPlan *p)
+{
+  enum { TILES = 6 };
+  int64_t own = own_channels(s, p->out_block);
+  int64_t rows = s->dims > 1 ? s->out[s->dims - 2] : 1;
+  int64_t vectors = alter_block_vectors(own, target_lanes(t, s->bits));
+  Tile tile[TILES];
+  int n = tile_list(t, s->bits, vectors, s->og / own, rows, s->out[s->dims - 1], TILES, tile);
+  for (int i = 0; i < n; i++) {
+    p->o = tile[i].o, p->y = tile[i].y, p->x = tile[i].x;
+    p->band = rows;
+    plan_add(list, p, conv_seconds(t, s, p), weight_bytes(s));
+    /* the band that moves least */
+    ConvPlan least = *p;
+    for (int64_t band = p->y; band < rows && rows % p->y == 0; band += p->y) {
+      ConvPlan other = *p;
+      other.band = band;
+      if (rows % band == 0 && moved_bytes(t, s, &other) <= moved_bytes(t, s, &least)) least = other;
+    }
+    if (least.band != rows) plan_add(list, &least, conv_seconds(t, s, &least), weight_bytes(s));
+  }
+}
+
+int conv_blocks(const Target *t, int bits, int64_t channels, int64_t *block)
+{
+  int64_t lanes = target_lanes(t, bits);
+  int64_t usual = alter_block(t, bits, channels);
+  const int64_t try[] = {usual, lanes, 2 * lanes, 4 * lanes};
+  int n = 0;
+  for (size_t i = 0; i < sizeof try / sizeof *try; i++) {
+    bool had = try[i] < 4 || channels % try[i];
+    for (int k = 0; k < n; k++) had |= block[k] == try[i];
+    if (!had) block[n++] = try[i];
+  }
+  return n;
+}
+
+static bool sizes_known(const ConvShape *s)
+{
+  for (int d = 0; d < s->dims; d++)
+    if (!s->out[d]) return false;
+  return !s->transposed;
+}
+
+/* Does each block of output channels belong to one group, or hold several whole ones, each of half a vector at
+ * least?  And each of input channels? */
+static bool blocks_fit(const Target *t, const ConvShape *s, int64_t data, int64_t out)
+{
+  int64_t lanes = target_lanes(t, s->bits);
+  bool o = s->groups == 1 || s->og % out == 0 || (out % s->og == 0 && 2 * s->og >= lanes);
+  bool i = !data || s->groups == 1 || s->ig % data == 0 || data % s->ig == 0;
+  return o && i;
+}
+
+void conv_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  ConvShape s;
+  if (!conv_shape(call, &s) || !sizes_known(&s)) return;
+  if (s.ig == 1 && s.og == 1 && s.groups > 1) return;
+  ConvPlan p = {.data_block = s.data_block, .out_block = s.out_block};
+  if (s.out_block) {
+    if (s.out_block >= 2 && s.weight_block && blocks_fit(t, &s, 0, s.out_block)) add_tiles(list, t, &s, &p);
+    return;
+  }
+  if (s.data_block || s.weight_block || s.word > 1) return;
+  int64_t data[CONV_BLOCKS], out[CONV_BLOCKS];
+  int nd = conv_blocks(t, s.bits, s.c, data);
+  int no = conv_blocks(t, s.bits, s.o, out);
+  int no_own = s.groups > 1 ? conv_blocks(t, s.bits, s.og, out + no) : 0;
+  int nd_own = s.groups > 1 ? conv_blocks(t, s.bits, s.ig, data + nd) : 0;
+  list->alters = true;
+  for (int o = 0; o < no + no_own; o++)
+    for (int i = -1; i < nd + nd_own; i++) {
+      p.data_block = list->data_block = i < 0 ? 0 : data[i];
+      p.out_block = list->out_block = out[o];
+      bool again = false;
+      for (int k = 0; k < o; k++) again |= out[k] == out[o];
+      for (int k = 0; k < i; k++) again |= data[k] == data[i];
+      if (!again && blocks_fit(t, &s, p.data_block, p.out_block)) add_tiles(list, t, &s, &p);
+    }
+}
+
+void conv_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  const ConvPlan *p = plan;
+  alter_to_blocks(call, p->data_block, p->out_block, out);
+}
+
+/* ---- plain data and weight, packed in the call ---------------------------------------------------- */
+
+/* Blocks of output channels: where they do not divide a convolution of one group, the last has zeros. */
+void conv_pack_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  ConvShape s;
+  if (!conv_shape(call, &s) || !sizes_known(&s) || s.data_block || s.out_block || s.weight_block || s.word > 1) return;
+  if (s.og < 4) return;
+  int64_t lanes = target_lanes(t, s.bits);
+  int64_t reads = 1;
+  double taps = 1;
+  for (int d = 0; d < s.dims; d++) taps *= (double)s.k[d];
+  for (int64_t block = 4; block <= 4 * lanes; block *= 2) {
+    if (s.groups > 1 ? s.og % block : block > lanes || (block > 4 && block / 2 >= s.og)) continue;
+    ConvShape padded = s;
+    if (s.groups == 1) padded.o = padded.og = (s.o + block - 1) / block * block;
+    reads = (int64_t)taps * (padded.og / block);
+    for (int inner = 0; inner < 2; inner++) {
+      if (inner && (s.ig % lanes || reads < 4)) continue;
+      ConvPlan p = {.data_block = inner ? lanes : 0, .out_block = block};
+      int before = list->v.n;
+      add_tiles(list, t, &padded, &p);
+      /* the weight is packed in every run, and the data where it is */
+      double copied = 2 * weight_bytes(&s) / cost_bandwidth(t);
+      double data = (double)(s.n ? s.n : 1) * (double)s.c * s.bits / 8;
+      for (int d = 0; d < s.dims; d++) data *= (double)s.in[d];
+      for (int i = before; i < list->v.n; i++)
+        list->v.v[i].seconds += copied + (inner ? 2 * cost_copy(t, data, data) : 0);
+    }
+  }
 }
 
 /* ---- packing inside the kernel -------------------------------------------------------------------- */
@@ -196,21 +362,14 @@ static const Tensor *unpack_output(Module *m, const Tensor *blocked, const Type 
 
 void conv_pack_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)plan;
+  (void)t;
+  const ConvPlan *p = plan;
   Module *m = c->m;
   Conv2DAttrs *a = attrs_copy(m, c->op->attrs, c->attrs);
-  const char *spatial = c->op->attrs == &Conv1D_attrs ? "W" : c->op->attrs == &Conv3D_attrs ? "DHW" : "HW";
-  int dims = (int)strlen(spatial);
-  int64_t lanes = target_lanes(t, c->out->dtype.bits);
+  const char *spatial = conv_spatial(nn_conv_dims(c->op));
   int64_t o = dim(c->out, 1);
-  int64_t part = dim(c->arg[1], 1);
-  int64_t block = lanes;
-  if (a->groups > 1) block = (o / a->groups) % lanes ? alter_block(t, c->out->dtype.bits, o / a->groups) : lanes;
-  while (a->groups == 1 && block > 4 && block / 2 >= o) block /= 2;
-  /* Data that is read often pays for being packed too. */
-  int64_t reads = (o / a->groups + block - 1) / block;
-  for (int d = 0; d < dims; d++) reads *= dim(c->arg[1], 2 + d);
-  int64_t inner = part % lanes || reads < 16 ? 1 : lanes;
+  int64_t block = p->out_block;
+  int64_t inner = p->data_block ? p->data_block : 1;
   if (inner > 1) a->data_layout = arena_printf(m->arena, "NC%s%" PRId64 "c", spatial, inner);
   a->kernel_layout = inner > 1 ? arena_printf(m->arena, "OI%s%" PRId64 "i%" PRId64 "o", spatial, inner, block)
                                : arena_printf(m->arena, "OI%s%" PRId64 "o", spatial, block);
@@ -275,45 +434,6 @@ int conv_sum_order(const Nest *n, const ConvLoops *l, int *index)
   return k;
 }
 
-/* Bytes of the data and of the weight that the whole sum reads. */
-static void sum_bytes(const Nest *n, const ConvLoops *l, double *data, double *weight)
-{
-  double size = n->bits / 8.0;
-  int a = 1;
-  while (a < n->naccess - 1 && (n->loop[l->c].stride[a] != 0 || n->loop[l->x].stride[a] == 0)) a++;
-  *data = *weight = size;
-  for (int i = 1; i < n->n; i++) {
-    const NestLoop *at = &n->loop[i];
-    bool window = false; /* neighbours share it */
-    for (int s = 2; s <= l->x && i >= l->first; s++) window |= at->stride[a] == n->loop[s].stride[a];
-    if (i == 1 || i >= l->c) *weight *= (double)at->extent;
-    if (i != 1 && i != l->c && i != l->z && !window) *data *= (double)at->extent;
-  }
-}
-
-/* Rows of output that one block of output channels after the other goes over, so that least comes
- * from behind the second-level cache: the data once and the weight once for each such band, but the data
- * again for each block of channels where a band does not stay in the cache. */
-static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int64_t blocks, Tile tile)
-{
-  int64_t oy = n->loop[l->y].extent;
-  int64_t best = oy;
-  double data, weight;
-  double cache = (double)cost_l2(t) / 2;
-  double times = (double)blocks / (double)tile.o;
-  double least = 0;
-  sum_bytes(n, l, &data, &weight);
-  for (int64_t rows = oy; rows >= tile.y && oy % tile.y == 0; rows -= tile.y) {
-    if (oy % rows) continue;
-    double bands = (double)oy / (double)rows;
-    double moved = (data / bands <= cache ? data : data * times) + (weight <= cache ? weight : weight * bands);
-    if (least != 0 && moved >= least) continue;
-    least = moved;
-    best = rows;
-  }
-  return best;
-}
-
 BlockRV conv_begin(ImplGroup *g, Nest **n, ConvLoops *l)
 {
   generic_inline(g);
@@ -335,10 +455,10 @@ void conv_schedule(ImplGroup *g)
   int64_t own = n->loop[1].extent * block / groups;
   int64_t ox = n->loop[l.x].extent;
   int64_t oy = l.y < 0 ? 1 : n->loop[l.y].extent;
-  int64_t blocks = own < block ? 1 : own / block;
   int64_t vectors = alter_block_vectors(own < block ? own : block, target_lanes(g->target, n->bits));
-  Tile tile = tile_for(g->target, n->bits, vectors, blocks, oy, ox);
-  int64_t rows = l.y < 0 ? 1 : band_rows(g->target, n, &l, blocks, tile);
+  const ConvPlan *plan = g->plan;
+  Tile tile = {plan->o, plan->y, plan->x};
+  int64_t rows = plan->band;
   LoopRV order[NEST_LOOPS + 8], oi;
   LoopRV yi = {-1};
   LoopRV ym = {-1};

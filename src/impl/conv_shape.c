@@ -16,7 +16,7 @@ static bool read_weight(const char *layout, const Type *w, ConvShape *s)
   const char *letters = s->transposed ? "IO" : "OI";
   if (layout_parse(layout, &l) || strncmp(layout, letters, 2) || !str_starts(layout + 2, conv_spatial(s->dims)))
     return false;
-  s->weight_block = layout_block(&l, 'O') > 1 ? layout_block(&l, 'O') : 0;
+  s->weight_block = layout_is_split(&l, 'O') ? layout_block(&l, 'O') : 0;
   for (int d = 0; d < w->ndim; d++)
     if (!known_size(w, d)) return false;
   for (int d = 0; d < s->dims; d++) s->k[d] = known_size(w, 2 + d);
@@ -33,8 +33,7 @@ static void read_window(AttrInts strides, AttrInts dilation, AttrInts padding, C
   }
 }
 
-bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type *w, const Type *y,
-                   ConvShape *s)
+bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type *w, const Type *y, ConvShape *s)
 {
   *s = (ConvShape){.dims = nn_conv_dims(op), .transposed = strstr(op->name, "transpose") != NULL, .word = 1};
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || y->kind != TY_TENSOR) return false;

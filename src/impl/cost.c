@@ -26,6 +26,8 @@ double cost_pipes(const Target *t) { return (double)t->core.fma_bits / t->vector
 
 double cost_loads(const Target *t) { return LOADS_LEFT * t->core.load_bits / t->vector_bits; }
 
+double cost_chain(const Target *t) { return t->core.fma_chain ? t->core.fma_chain : t->core.fma_latency; }
+
 double cost_far(const Target *t) { return t->vector_bits / 8.0 / (PATH_USED * t->core.l2_path); }
 
 double cost_flops(const Target *t, int bits)
@@ -54,6 +56,22 @@ double cost_copy(const Target *t, double bytes, double waiting)
   return bytes / (2 * waiting <= (double)cost_l2(t) ? cost_cache(t) : cost_bandwidth(t));
 }
 
+/* Shares of the time that a vector from a cache takes which the arithmetic beside it does not hide; fitted on a
+ * Neoverse-N1. */
+static const double SEEN_L2 = 0.35;
+static const double SEEN_L3 = 0.6;
+static const double SEEN_MEMORY = 0.5;
+
+double cost_reads(const Target *t, double vectors, double bytes)
+{
+  double far = vectors * cost_far(t) / (1e9 * t->core.ghz);
+  if (2 * bytes <= (double)cost_l1(t)) return 0;
+  if (4 * bytes <= 3 * (double)cost_l2(t)) return SEEN_L2 * far;
+  if (bytes <= (double)t->l3_bytes) return SEEN_L3 * far;
+  double stream = vectors * t->vector_bits / 8 / cost_stream(t);
+  return SEEN_MEMORY * stream > SEEN_L3 * far ? SEEN_MEMORY * stream : SEEN_L3 * far;
+}
+
 int cost_threads(const Target *t, double operations, double bytes)
 {
   double seconds = operations / (UNTUNED * cost_flops(t, 32)) + bytes / cost_bandwidth(t);
@@ -63,3 +81,9 @@ int cost_threads(const Target *t, double operations, double bytes)
 }
 
 double cost_busy(double pieces, int threads) { return pieces / (ceil(pieces / threads) * threads); }
+
+double impl_relayout_seconds(const Target *t, double bytes)
+{
+  static const double KERNEL = 1e-6; /* a kernel of its own */
+  return KERNEL + cost_copy(t, bytes, bytes) / cost_threads(t, 0, bytes);
+}

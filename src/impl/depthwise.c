@@ -17,10 +17,15 @@ static const Conv2DAttrs *attrs_of(const Node *call) { return call->u.call.attrs
 
 static int64_t dim(const Type *t, int d) { return t->shape[d]->u.i; }
 
+#define DEPTHWISE_PLAN(A, S)                       \
+  A(S, INT, block, NULL, "channels of a block")    \
+  A(S, INT, x, NULL, "columns of a register tile") \
+  A(S, INT, band, NULL, "rows of output that one thread computes together")
+DEFINE_PLAN(DepthwisePlan, DEPTHWISE_PLAN)
+
 /* One input and one output channel a group, both in the same blocks. */
-bool depthwise_fits(const Target *t, const Node *call)
+bool depthwise_fits(const Node *call)
 {
-  (void)t;
   const Conv2DAttrs *a = attrs_of(call);
   const Type *x = call->arg[0]->type;
   const Type *w = call->arg[1]->type;
@@ -30,13 +35,165 @@ bool depthwise_fits(const Target *t, const Node *call)
          a->groups == dim(x, 1) * dim(x, last);
 }
 
-/* ---- groups narrower than a block ------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------ */
 
-bool depthwise_lanes_fits(const Target *t, const Node *call)
+enum { WRITTEN = 49 }; /* taps of a row that are written out at most */
+
+/* Taps that are written out for each output: of a row where there are several rows. */
+static int64_t taps_inside(const ConvShape *s)
 {
-  return attrs_of(call)->groups > 1 && conv_is_blocked(call) && !conv_groups_wide(t, call) &&
-         call->arg[1]->type->ndim == call->type->ndim && !depthwise_fits(t, call);
+  int64_t taps = 1;
+  if (s->dims > 1 && s->k[s->dims - 2] > 1) return s->k[s->dims - 1];
+  for (int d = 0; d < s->dims; d++) taps *= s->k[d];
+  return taps;
 }
+
+/* Rows of a band: as many as a quarter of the second-level cache holds with their padding, so
+ * few that each thread gets several; a divisor. */
+static int64_t band_rows(const Target *t, const ConvShape *s, int64_t block, int threads)
+{
+  if (s->dims < 2) return 1;
+  int64_t oy = s->out[s->dims - 2];
+  int64_t best = 1;
+  int64_t taps = s->k[s->dims - 2];
+  int64_t width = s->out[s->dims - 1] + s->k[s->dims - 1] - 1;
+  int64_t outer = s->o / block * (s->n ? s->n : 1);
+  int64_t cache = cost_l2(t) / 4;
+  int64_t row = width * s->ig * block * s->bits / 8;
+  if (s->dims > 2) outer *= s->out[0], row *= s->k[0];
+  for (int64_t r = 1; r <= oy; r++)
+    if (oy % r == 0 && (r == 1 || ((r + taps - 1) * row <= cache && (threads < 2 || outer * (oy / r) >= 4 * threads))))
+      best = r;
+  return best;
+}
+
+/* Seconds of so many products, each output's taps one after the other on as many vectors as a tile has: multiply-adds,
+ * or the loads of data and weight; and what is read and written, from the caches. */
+static double depthwise_seconds(const Target *t, const ConvShape *s, const DepthwisePlan *p)
+{
+  int64_t lanes = target_lanes(t, s->bits);
+  int64_t vectors = alter_block_vectors(p->block, lanes);
+  int64_t columns = s->out[s->dims - 1];
+  double n = s->n ? (double)s->n : 1;
+  double taps = (double)s->ig;
+  double outputs = n * (double)(s->o / p->block * vectors);
+  double in = n * (double)s->c * s->bits / 8;
+  double out = n * (double)s->o * s->bits / 8;
+  for (int d = 0; d < s->dims; d++) {
+    taps *= (double)s->k[d];
+    outputs *= (double)s->out[d];
+    in *= (double)s->in[d];
+    out *= (double)s->out[d];
+  }
+  /* a row of taps over x neighbours reads what they share once; the weight's taps once for all of them */
+  double x = (double)p->x;
+  double kx = (double)s->k[s->dims - 1];
+  double shared = ((x - 1) * (double)s->stride[s->dims - 1] + kx) / (x * kx);
+  if (shared > 1) shared = 1;
+  double loads = taps * (shared + 1 / x) / cost_loads(t);
+  double sums = taps / cost_pipes(t);
+  double wait = taps * t->core.fma_latency / (x * (double)vectors);
+  double cycles = sums > loads ? sums : loads;
+  if (wait > cycles) cycles = wait;
+  double tail = (double)((columns + p->x - 1) / p->x * p->x) / (double)columns;
+  double seconds = outputs * (cycles * tail + 1.5) / (1e9 * t->core.ghz);
+  double moved = (in + out) / cost_cache(t);
+  if (s->ig > 1) moved += 2 * in * (double)s->og / cost_cache(t); /* data is spread first */
+  int threads = cost_threads(t, 2 * outputs * taps * (double)lanes, in + out);
+  double pieces = n * (double)(s->o / p->block) * (s->dims > 1 ? (double)(s->out[s->dims - 2] / p->band) : 1);
+  return (seconds > moved ? seconds : moved) / threads / cost_busy(pieces, threads);
+}
+
+/* Columns of a tile share taps and stay in half of the registers; divisors of the row, or as many as may be. */
+static void add_tiles(PlanList *list, const Target *t, const ConvShape *s, int64_t block)
+{
+  enum { STEPS = 256 }; /* written out; rows of 7 and 14 with 5 x 5 taps */
+  int64_t vectors = alter_block_vectors(block, target_lanes(t, s->bits));
+  int64_t inner = taps_inside(s);
+  int64_t width = s->out[s->dims - 1];
+  int64_t most = t->vector_registers / 2 / vectors;
+  if (most * inner > STEPS) most = STEPS / inner;
+  if (most < 1) most = 1;
+  double flops = 2 * (double)(s->n ? s->n : 1) * (double)(s->o * s->ig);
+  for (int d = 0; d < s->dims; d++) flops *= (double)(s->out[d] * s->k[d]);
+  int threads = cost_threads(t, flops, 0);
+  double bytes = (double)(s->o * s->ig) * s->bits / 8;
+  for (int d = 0; d < s->dims; d++) bytes *= (double)s->k[d];
+  for (int64_t x = 1; x <= most && x <= width; x++) {
+    if (width % x && x != most) continue;
+    DepthwisePlan p = {.block = block, .x = x, .band = band_rows(t, s, block, threads)};
+    plan_add(list, &p, depthwise_seconds(t, s, &p), bytes);
+    if (p.band == 1) continue;
+    p.band = 1;
+    plan_add(list, &p, depthwise_seconds(t, s, &p), bytes);
+  }
+}
+
+static bool sizes_known(const ConvShape *s)
+{
+  for (int d = 0; d < s->dims; d++)
+    if (!s->in[d] || !s->out[d]) return false;
+  return !s->transposed && s->groups > 1 && s->word == 1;
+}
+
+void depthwise_plans(const ImplCall *call, PlanList *list)
+{
+  ConvShape s;
+  int64_t block[CONV_BLOCKS];
+  if (!conv_shape(call, &s) || !sizes_known(&s) || s.ig != 1 || s.og != 1) return;
+  if (s.out_block) {
+    if (depthwise_fits(call->call)) add_tiles(list, call->target, &s, s.out_block);
+    return;
+  }
+  if (s.data_block || s.weight_block) return;
+  int n = conv_blocks(call->target, s.bits, s.c, block);
+  list->alters = true;
+  for (int i = 0; i < n; i++) {
+    list->data_block = list->out_block = block[i];
+    add_tiles(list, call->target, &s, block[i]);
+  }
+}
+
+void depthwise_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  const DepthwisePlan *p = plan;
+  ConvShape s;
+  int64_t data[CONV_BLOCKS];
+  conv_shape(call, &s);
+  /* narrow groups take data in its usual blocks */
+  bool spread = s.ig > 1 || s.og > 1;
+  int n = spread ? conv_blocks(call->target, s.bits, s.c, data) : 0;
+  alter_to_blocks(call, spread ? (n ? data[0] : 0) : p->block, p->block, out);
+  if (spread) alter_whole_weight(call, p->block, out);
+}
+
+/* Groups narrower than a vector, of which a block of output channels has several. */
+void depthwise_lanes_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  ConvShape s;
+  int64_t block[CONV_BLOCKS], data[CONV_BLOCKS];
+  if (!conv_shape(call, &s) || !sizes_known(&s) || (s.ig == 1 && s.og == 1)) return;
+  int64_t lanes = target_lanes(t, s.bits);
+  if (s.out_block) {
+    if (conv_is_blocked(call->call) && !conv_groups_wide(t, call->call) &&
+        call->call->arg[1]->type->ndim == call->call->type->ndim)
+      add_tiles(list, t, &s, s.out_block);
+    return;
+  }
+  if (s.data_block || s.weight_block || s.og >= lanes || s.ig > 2 * lanes) return;
+  int n = conv_blocks(t, s.bits, s.o, block);
+  int nd = conv_blocks(t, s.bits, s.c, data);
+  list->alters = true;
+  list->data_block = nd ? data[0] : 0;
+  for (int i = 0; i < n; i++) {
+    bool wide = s.og % block[i] == 0 || (block[i] % s.og == 0 && 2 * s.og >= lanes);
+    list->out_block = block[i];
+    if (!wide) add_tiles(list, t, &s, block[i]);
+  }
+}
+
+/* ---- groups narrower than a block ------------------------------------------------------------- */
 
 typedef struct Spread {
   int dims;
@@ -131,18 +288,6 @@ void depthwise_lanes_compute(OpCall *c, const Target *t, const void *plan, const
 
 /* ---- the schedule ------------------------------------------------------------------------------ */
 
-/* Outputs of a tile: they share taps and stay in half of the registers; a divisor of the row. */
-static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps)
-{
-  enum { STEPS = 256 }; /* written out; rows of 7 and 14 with 5 x 5 taps */
-  int64_t most = t->vector_registers / 2 / vectors;
-  int64_t best = 1;
-  if (most * taps > STEPS) most = STEPS / taps;
-  for (int64_t x = 1; x <= most && x <= width; x++)
-    if (width % x == 0 || (x == most && best * 3 < most)) best = x;
-  return best;
-}
-
 /* The stage that pads or spreads the data, where there is one that was not put into the sum. */
 static bool padding_block(ImplGroup *g, BlockRV conv, BlockRV *out)
 {
@@ -163,25 +308,6 @@ static bool padding_block(ImplGroup *g, BlockRV conv, BlockRV *out)
  * for every vector, a fifth of a layer of stride 1.  (Measured on AArch64 alone; the cut loops are more code.) */
 static bool reads_in_place(const Target *t) { return t->arch == ARCH_AARCH64; }
 
-/* Rows of a band: as many as a quarter of the second-level cache holds with their padding, so
- * few that each thread gets several; a divisor. */
-static int64_t band_rows(const Target *t, const Nest *n, const ConvLoops *l, int64_t channels, int threads)
-{
-  if (l->y < 0) return 1;
-  int64_t oy = n->loop[l->y].extent;
-  int64_t best = 1;
-  int64_t taps = n->loop[n->n - 2].extent;
-  int64_t width = n->loop[l->x].extent + n->loop[n->n - 1].extent - 1;
-  int64_t outer = n->loop[1].extent * (n->loop[0].extent ? n->loop[0].extent : 1);
-  int64_t cache = cost_l2(t) / 4;
-  int64_t row = width * channels * n->loop[l->c].extent * n->bits / 8;
-  if (l->z >= 0) outer *= n->loop[l->z].extent, row *= n->loop[n->n - 3].extent;
-  for (int64_t r = 1; r <= oy; r++)
-    if (oy % r == 0 && (r == 1 || ((r + taps - 1) * row <= cache && (threads < 2 || outer * (oy / r) >= 4 * threads))))
-      best = r;
-  return best;
-}
-
 /* Spread data is written a vector of channels at a time, all of a position's in turn: loops band, n, o, i, …, c. */
 static void schedule_spread(ImplGroup *g, BlockRV spread)
 {
@@ -200,8 +326,7 @@ void depthwise_schedule(ImplGroup *g)
   ConvLoops l;
   BlockRV conv = conv_begin(g, &n, &l);
   BlockRV pad;
-  int64_t lanes = target_lanes(g->target, n->bits);
-  int64_t vectors = alter_block_vectors(n->loop[l.c].extent, lanes);
+  const DepthwisePlan *plan = g->plan;
   int64_t taps = 1;
   int64_t channels = 1;
   for (int i = l.first; i < n->n - l.dims; i++) channels *= n->loop[i].extent;
@@ -212,7 +337,6 @@ void depthwise_schedule(ImplGroup *g)
   bool spread = padded && str_starts(sched_block_stmt(g->s, pad)->u.block->name, "data_lanes");
   /* Rows of taps have nothing in common: they are a loop.  Taps of a row are written out for one position after the
    * other: what neighbours share is used before much else is read. */
-  enum { WRITTEN = 49 };
   bool rows = l.dims > 1 && n->loop[n->n - 2].extent > 1;
   bool in_place = padded && !spread && reads_in_place(g->target);
   if (in_place) sched_compute_inline(g->s, pad);
@@ -222,11 +346,10 @@ void depthwise_schedule(ImplGroup *g)
   int k = 0;
   for (int i = 0; i < 2; i++) order[k++] = n->loop[i].rv;
   if (l.z >= 0) order[k++] = n->loop[l.z].rv;
-  if (l.y >= 0)
-    order[k++] = generic_split_by(g, n->loop[l.y].rv, padded ? band_rows(g->target, n, &l, channels, threads) : 1, &yi);
+  if (l.y >= 0) order[k++] = generic_split_by(g, n->loop[l.y].rv, padded ? plan->band : 1, &yi);
   int shared = k;
   if (l.y >= 0) order[k++] = yi;
-  order[k++] = generic_split_by(g, n->loop[l.x].rv, row_tile(g->target, vectors, n->loop[l.x].extent, inner), &xi);
+  order[k++] = generic_split_by(g, n->loop[l.x].rv, plan->x, &xi);
   int outer = k;
   for (int i = l.first; i < n->n - 1; i++) order[k++] = n->loop[i].rv;
   if (inner > WRITTEN) order[k++] = n->loop[n->n - 1].rv;

@@ -401,9 +401,10 @@ static const char *schedule_group(Lowering *lo, PrimFunc *plain)
 static void choose_plan(Lowering *lo)
 {
   ImplGroup *g = &lo->group;
-  ImplCall call = {lo->src, lo->target, lo->config, g->anchor};
+  ImplCall call = {lo->src, lo->arena, lo->target, lo->config, g->anchor};
   const char *text = g->anchor->u.call.plan;
   Plan p = text ? plan_parse(&call, text) : impl_choose(&call);
+  if (!text) plan_log(&call, &p);
   g->impl = p.impl;
   g->plan = p.fields;
   lo->out->plan = plan_text(lo->dst->arena, &p);

@@ -23,22 +23,28 @@ static bool all_half(const Node *call)
   return is_half(call->type->dtype) && is_half(call->arg[0]->type->dtype) && is_half(call->arg[1]->type->dtype);
 }
 
-bool half_conv_fits(const Target *t, const Node *call)
+/* Those of the implementation in float32, which the call's operator has too, at twice the lanes. */
+static void half_plans(const ImplCall *c, PlanList *list, void (*plans)(const ImplCall *, PlanList *))
 {
-  const Conv2DAttrs *a = call->u.call.attrs;
-  return target_has(t, CPU_FP16) && all_half(call) && conv_nchwc_fits(t, call) && conv_dims(call) == 2 &&
-         a->groups == 1;
+  if (c->config->fast_math != FAST_FP16 || !target_has(c->target, CPU_FP16) || !all_half(c->call)) return;
+  int before = list->v.n;
+  plans(c, list);
+  int kept = before;
+  for (int i = before; i < list->v.n; i++) {
+    if (list->v.v[i].alters) continue;
+    list->v.v[kept] = list->v.v[i];
+    list->v.v[kept++].seconds /= 2;
+  }
+  list->v.n = kept;
 }
 
-bool half_depthwise_fits(const Target *t, const Node *call)
+void half_conv_plans(const ImplCall *c, PlanList *list)
 {
-  return target_has(t, CPU_FP16) && all_half(call) && depthwise_fits(t, call);
+  if (((const Conv2DAttrs *)c->call->u.call.attrs)->groups == 1) half_plans(c, list, conv_plans);
 }
 
-bool half_winograd_fits(const Target *t, const Node *call)
-{
-  return target_has(t, CPU_FP16) && all_half(call) && winograd_fits(t, call);
-}
+void half_depthwise_plans(const ImplCall *c, PlanList *list) { half_plans(c, list, depthwise_plans); }
+void half_winograd_plans(const ImplCall *c, PlanList *list) { half_plans(c, list, winograd_plans); }
 
 bool half_dense_fits(const Target *t, const Node *call)
 {
@@ -148,10 +154,10 @@ void half_conv_schedule(ImplGroup *g)
   BlockRV total = conv_begin(g, &n, &l);
   if (l.dims != 2 || n->n != l.first + 1)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sum's loops are not those of NCHWc and blocks");
-  int64_t ox = n->loop[l.x].extent;
   int64_t oy = n->loop[l.y].extent;
   int64_t vectors = alter_block_vectors(n->loop[l.c].extent, target_lanes(g->target, 16));
-  Tile tile = tile_for(g->target, 16, vectors, n->loop[1].extent, oy, ox);
+  const ConvPlan *plan = g->plan;
+  Tile tile = {plan->o, plan->y, plan->x};
   LoopRV oi, yi, xi;
   LoopRV oo = generic_split_by(g, n->loop[1].rv, tile.o, &oi);
   LoopRV yo = generic_split_by(g, n->loop[l.y].rv, tile.y, &yi);

@@ -20,12 +20,12 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-#define IM2COL_PLAN(A, S)                                                                  \
+#define IM2COL_PLAN(A, S)                                                                       \
   A(S, INT, channels, NULL, "output channels of a register tile, and of a block of the weight") \
-  A(S, INT, vectors, NULL, "vectors of positions of a register tile")                      \
-  A(S, BOOL, across, NULL, "tiles go over the ends of rows")                               \
-  A(S, BOOL, packed, NULL, "data is copied into panels")                                   \
-  A(S, INT, band, NULL, "tiles of positions whose panels are made together")               \
+  A(S, INT, vectors, NULL, "vectors of positions of a register tile")                           \
+  A(S, BOOL, across, NULL, "tiles go over the ends of rows")                                    \
+  A(S, BOOL, packed, NULL, "data is copied into panels")                                        \
+  A(S, INT, band, NULL, "tiles of positions whose panels are made together")                    \
   A(S, BOOL, together, NULL, "threads share the output channels of a band; else each has bands of its own")
 DEFINE_PLAN(Im2colPlan, IM2COL_PLAN)
 
@@ -93,44 +93,63 @@ static double vector_cycles(const Target *t, const Columns *c, const Im2colPlan 
   static const double STRAIGHT = 1.2;
   static const double PICKED = 1.3; /* for each element */
   const ConvShape *s = &c->s;
-  bool neighbours = s->stride[s->dims - 1] == 1 && (!p->across || is_straight(s) || s->out[s->dims - 1] % c->width == 0);
+  bool neighbours =
+      s->stride[s->dims - 1] == 1 && (!p->across || is_straight(s) || s->out[s->dims - 1] % c->width == 0);
   return neighbours ? STRAIGHT : PICKED * target_lanes(t, s->bits);
+}
+
+/* Share of the peak of a register tile whose operands are in the first-level cache: multiply-adds, or the loads, or a
+ * sum that waits for its last step; and what the loads take beside that.  Fitted on a Neoverse-N1. */
+static double tile_share(const Target *t, const ConvShape *s, const Im2colPlan *p)
+{
+  static const double STEP = 0.1;
+  static const double LOAD = 0.1; /* cycles that do not overlap */
+  double sums = (double)(p->channels * p->vectors) / cost_pipes(t);
+  double loads = (double)p->vectors + (double)p->channels / (t->broadcast_load ? 1 : target_lanes(t, s->bits));
+  double cycles = sums;
+  if (cost_chain(t) > cycles) cycles = cost_chain(t);
+  if (loads / cost_loads(t) > cycles) cycles = loads / cost_loads(t);
+  return sums / (cycles + STEP + LOAD * loads);
+}
+
+/* Do threads share bands beside images and groups?  A last tile that is not whole is told from the others only while
+ * the loop over them stands alone. */
+static bool shares_bands(const Columns *c, const Im2colPlan *p)
+{
+  return !p->across || c->all % c->width == 0 || (c->s.n == 1 && c->s.groups == 1);
 }
 
 static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan *p)
 {
-  static const double ENDS = 4; /* a sum's beginning and end cost as much as a few of its steps */
+  static const double ENDS = 4;    /* a sum's beginning and end cost as much as a few of its steps */
+  static const double APART = 1.2; /* cycles for a vector of data that lies a plane apart from the last one */
   const ConvShape *s = &c->s;
   double n = s->n ? (double)s->n : 1;
   double bytes = s->bits / 8.0;
   double lanes = target_lanes(t, s->bits);
   double groups = (double)s->groups;
   double cycle = 1 / (1e9 * t->core.ghz);
-  double share = tile_speed(t, p->vectors, 1, p->channels, (Tile){1, 1, p->channels});
+  double share = tile_share(t, s, p);
   double flops = 2 * n * groups * (double)(c->blocks * p->channels) * (double)(c->tiles * c->width) * (double)c->steps;
   double products = flops / (cost_flops(t, s->bits) * share) * ((double)c->steps + ENDS) / (double)c->steps;
   double panel = n * groups * (double)(c->tiles * c->width) * (double)c->steps;
   double copied = p->packed ? panel / lanes * vector_cycles(t, c, p) * cycle : 0;
-  /* What a register tile reads, the panel and a block of the weight, comes from the first-level cache, the second, or
-   * from behind it: a band's panels are read again for each block of output channels, the weight for each tile. */
+  /* What a register tile reads, the panel and a block of the weight.  Bands of several tiles: a panel is read again
+   * when the band's others have passed, the block of the weight stays.  Of one: the panel stays, the weight passes. */
   double tile = (double)c->steps * (double)c->width * bytes;
   double block = (double)c->steps * (double)p->channels * bytes;
   double weight = block * (double)c->blocks;
-  double band = tile * (double)p->band;
-  double l2 = (double)cost_l2(t);
-  double vectors = n * groups * (double)(c->blocks * c->tiles) * (double)c->steps *
-                   ((double)p->vectors + (double)p->channels / lanes);
-  double far = tile + block > (double)cost_l1(t) / 2 ? vectors * cost_far(t) * cycle : 0;
-  double panels = band > l2 / 2 ? n * groups * (double)c->blocks * tile * (double)c->tiles / cost_stream(t) : 0;
+  double meetings = n * groups * (double)(c->blocks * c->tiles) * (double)c->steps;
   double bands = __builtin_ceil((double)c->tiles / (double)p->band);
-  double weights = weight > l2 / 2 ? n * groups * bands * weight / cost_stream(t) : 0;
-  double read = panels + weights;
+  bool one = p->band == 1;
+  double read = cost_reads(t, meetings * (double)p->vectors, one ? tile + block : tile * (double)p->band + block) +
+                cost_reads(t, meetings * (double)p->channels / lanes, one ? tile + weight : tile + block);
+  if (!p->packed) read += APART * meetings * (double)p->vectors * cycle;
   double padded = is_straight(s) ? 0 : 1.5 * n * (double)s->c * bytes / cost_cache(t);
   for (int d = 0; d < s->dims && padded > 0; d++) padded *= (double)s->in[d];
-  double sums = products > far ? products : far;
-  double pieces = n * groups * (p->together ? (double)c->blocks : bands);
+  double pieces = n * groups * (p->together ? (double)c->blocks : shares_bands(c, p) ? bands : 1);
   int threads = cost_threads(t, flops, 0);
-  double total = (sums > read ? sums : read) + copied + padded;
+  double total = products + read + copied + padded;
   return total / threads / cost_busy(pieces, threads);
 }
 
@@ -157,7 +176,11 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64
     /* one band, those that the second-level cache holds, the smallest one; whole rows where tiles end with them */
     int64_t least = across ? 1 : s->dims > 1 ? c.row / c.width : c.tiles;
     for (int b = 0; b < (packed ? 3 : 1); b++) {
-      p.band = b == 0 ? c.tiles : b == 1 ? (fit < least ? least : fit > c.tiles ? c.tiles : fit / least * least) : least;
+      p.band = b == 0   ? c.tiles
+               : b == 1 ? (fit < least     ? least
+                           : fit > c.tiles ? c.tiles
+                                           : fit / least * least)
+                        : least;
       if (b == 1 && p.band < c.tiles) p.band = up(up(c.tiles, up(c.tiles, p.band)), least) * least;
       if (p.band == previous) continue;
       previous = p.band;
@@ -171,7 +194,8 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64
 
 static bool serves(const ImplCall *call, ConvShape *s)
 {
-  if (!conv_shape(call, s) || s->transposed || s->data_block || s->out_block || s->bits < 32 || s->word > 1) return false;
+  if (!conv_shape(call, s) || s->transposed || s->data_block || s->out_block || s->bits < 32 || s->word > 1)
+    return false;
   for (int d = 0; d < s->dims; d++)
     if (!s->in[d] || !s->out[d]) return false;
   return s->groups == 1 || s->ig > 1 || s->og > 1;
@@ -307,8 +331,7 @@ void im2col_compute(OpCall *call, const Target *t, const void *plan, const Tenso
   weight[2 + c.s.dims] = s.at[3];
   const Expr *from[] = {s.at[0], s.at[1], expr_floordiv(m, s.at[4], width), step, expr_floormod(m, s.at[4], width)};
   const Expr *element = panel ? nn_read(m, panel, from) : read_data(&s, &c, data, s.at[0], s.at[1], step, s.at[4]);
-  const Tensor *sum =
-      nn_sum(&s, "product", "conv_im2col", expr_mul(m, element, nn_read(m, in[1], weight)), y->dtype);
+  const Tensor *sum = nn_sum(&s, "product", "conv_im2col", expr_mul(m, element, nn_read(m, in[1], weight)), y->dtype);
   Stage plane = nn_stage(m, y->ndim, y->shape, NULL);
   const Expr *own = expr_i32(m, c.s.og);
   const Expr *block = expr_i32(m, p->channels);
@@ -324,12 +347,21 @@ void im2col_compute(OpCall *call, const Target *t, const void *plan, const Tenso
 
 /* ---- the schedule ---------------------------------------------------------------------------------------------- */
 
-/* Vectors of neighbours; a tap's elements one behind the other for each channel. */
-static void schedule_panel(ImplGroup *g, BlockRV panel, bool inside, bool parallel)
+/* Channel by channel, tap by tap: vectors of neighbours. */
+static void schedule_panel(ImplGroup *g, BlockRV panel, const ConvShape *s, bool inside, bool parallel)
 {
-  LoopRV *loop, lane;
+  LoopRV *loop, lane, taps;
   int n = sched_get_loops(g->s, panel, g->arena, &loop);
   int64_t lanes = target_lanes(g->target, g->anchor->type->dtype.bits);
+  LoopRV step = loop[n - 2];
+  for (int d = 0; d < s->dims; d++) {
+    int64_t below = 1;
+    for (int k = d; k < s->dims; k++) below *= s->k[k];
+    if (below == 1) break;
+    generic_split_by(g, step, below, &taps);
+    step = taps;
+    if (d == s->dims - 1 && below <= 8) sched_unroll(g->s, step);
+  }
   if (parallel) sched_parallel(g->s, inside ? loop[n - 3] : sched_fuse(g->s, 3, loop, true));
   LoopRV part = generic_split_by(g, loop[n - 1], lanes, &lane);
   sched_unroll(g->s, part);
@@ -346,7 +378,7 @@ void im2col_schedule(ImplGroup *g)
   BlockRV product = group_sum(g);
   BlockRV store = group_only_reader(g, product);
   const Type *y = call->type;
-  ImplCall of = {g->src, g->target, g->config, call};
+  ImplCall of = {g->src, g->arena, g->target, g->config, call};
   ConvShape shape;
   conv_shape(&of, &shape);
   Columns c = columns_of(g->target, &shape, p);
@@ -388,13 +420,15 @@ void im2col_schedule(ImplGroup *g)
   sched_decompose_reduction(g->s, product, sum);
   int threads = cost_threads(g->target, impl_flops(call), 0);
   bool several = p->band < c.tiles;
-  LoopRV outer = sched_fuse(g->s, 3, (const LoopRV[]){n, group, band}, true);
+  bool bands = shares_bands(&c, p);
+  LoopRV outer = sched_fuse(g->s, bands ? 3 : 2, (const LoopRV[]){n, group, band}, true);
   LoopRV shared = p->together ? o : outer;
-  if (p->together && !several) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
+  if (p->together && !several && bands) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
+  if (!bands) outer = band;
   if (threads > 1) sched_parallel(g->s, shared);
   if (group_find_stage(g, "panel", &panel)) {
     if (several) sched_compute_at(g->s, panel, outer, false, -1);
-    schedule_panel(g, panel, several, threads > 1 && (p->together || !several));
+    schedule_panel(g, panel, &shape, several, threads > 1 && (p->together || !several));
     panels_fetch(g, product, step, NULL);
   }
   generic_rest(g);

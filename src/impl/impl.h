@@ -34,11 +34,9 @@ typedef enum { FAST_NONE, FAST_BF16, FAST_FP16 } FastMath;
 typedef struct ImplConfig {
   bool no_winograd;
   FastMath fast_math;
-  /* of the whole network, about: a run, and its weights as the fastest ways want them; 0: memory counts for nothing */
-  double seconds, bytes;
+  const char *plans; /* given by hand: lines "WORKLOAD PLAN"; NULL: none */
+  Text *log;         /* what was chosen from what (plan_log); NULL: nobody wants to know */
 } ImplConfig;
-/* Sets the last two, from the nodes of the network. */
-void impl_weigh(Ctx *, const Target *, ImplConfig *, int n, const Node *const *node);
 
 /* ---- plan.c: plans ------------------------------------------------------------------------
  *
@@ -55,7 +53,8 @@ typedef struct ImplGroup ImplGroup;
 
 /* A call as an implementation sees it. */
 typedef struct ImplCall {
-  Module *m; /* records and altered calls are made there */
+  Module *m;    /* altered calls are made there */
+  Arena *arena; /* plans are */
   const Target *target;
   const ImplConfig *config;
   const Node *call;
@@ -67,12 +66,15 @@ typedef struct Plan {
   double seconds; /* of a run on all of the target's cores, predicted */
   double bytes;   /* of the weight in the form that it wants */
   bool alters;    /* the call is put into another form first, by impl->alter */
+  /* how data and result lie then: channels of a block (NCHW8c), 0: as the graph has them */
+  int64_t data_block, out_block;
 } Plan;
 
 typedef struct PlanList {
   const ImplCall *of;
-  const Impl *impl; /* whose plans are being added … */
-  bool alters;      /* … and whether they alter the call */
+  const Impl *impl;              /* whose plans are being added … */
+  bool alters;                   /* … whether they alter the call … */
+  int64_t data_block, out_block; /* … and into which blocks of channels */
   Vec(Plan) v;
 } PlanList;
 /* The record is copied.  bytes 0: the weight stays as it is. */
@@ -88,6 +90,9 @@ const char *plan_text(Arena *, const Plan *);
 /* Raises with the reason where the text names no implementation of the call's operator, or values that are none of its
  * plans for this call. */
 Plan plan_parse(const ImplCall *, const char *text);
+/* Writes into config->log, where there is one: the workload and the node's name, then every plan with its predicted
+ * microseconds, the fastest first, the one that was taken marked '*'. */
+void plan_log(const ImplCall *, const Plan *taken);
 /* A name for what is to be computed: operator, attributes, types, which operands are constants, and what of the target
  * the choice depends on.  The same in every version that computes the same. */
 const char *plan_workload(Ctx *, Arena *, const Target *, const Node *call);
@@ -102,11 +107,17 @@ typedef struct AlteredCall {
   LayoutPair out;
   const char *plan; /* of the altered call; NULL: chosen when it is lowered */
 } AlteredCall;
-/* False: the call stays as it is. */
-bool impl_alter(Module *, const Target *, const ImplConfig *, const Node *call, AlteredCall *out);
-/* The same of a call beside which nothing is altered: in the layouts as they are, where changing them there and back
- * costs more than it wins.  False: impl_alter says what it wants. */
-bool impl_alter_alone(Module *, const Target *, const ImplConfig *, const Node *call, AlteredCall *out);
+/* The plans worth choosing from where layouts are weighed over a whole graph: the best for each way in which data and
+ * result may lie (data_block, out_block), by seconds and by bytes at a price in seconds.  One for the layouts as they
+ * are is always there; the generic schedule where nothing better serves.  A plan that was given by hand is the only
+ * one.  Gives how many. */
+int impl_options(const ImplCall *, double price, Plan **out);
+/* What a plan that alters makes of the call. */
+void impl_alter(const ImplCall *, const Plan *, AlteredCall *);
+/* Seconds to bring so many bytes from one layout into another. */
+double impl_relayout_seconds(const Target *, double bytes);
+/* Products and convolutions of bfloat16 over words of several elements; false: the call is none. */
+bool impl_alter_words(Module *, const Target *, const Node *call, AlteredCall *);
 
 /* Is the product faster with its operands in bfloat16?  Of calls over float32, layouts not altered yet. */
 bool impl_prefers_pairs(Ctx *, const Target *, const ImplConfig *, const Node *call);

@@ -45,13 +45,18 @@ static inline const Expr *impl_axis(Module *m, const char *name, const Expr *ext
 }
 
 /* A plan's record and its table, from a list of fields as operators' attributes have them. */
-#define DEFINE_PLAN(Name, LIST)                                      \
-  typedef struct Name {                                              \
-    LIST(ATTR_MEMBER, Name)                                          \
-  } Name;                                                            \
+#define DECLARE_PLAN(Name, LIST) \
+  typedef struct Name {          \
+    LIST(ATTR_MEMBER, Name)      \
+  } Name;                        \
+  extern const AttrsDef Name##_table;
+#define DEFINE_PLAN_TABLE(Name, LIST)                                \
   static const AttrField Name##_fields[] = {LIST(ATTR_FIELD, Name)}; \
   const AttrsDef Name##_table = {#Name, sizeof(Name), Name##_fields, \
                                  (int)(sizeof Name##_fields / sizeof *Name##_fields)};
+#define DEFINE_PLAN(Name, LIST) \
+  DECLARE_PLAN(Name, LIST)      \
+  DEFINE_PLAN_TABLE(Name, LIST)
 
 /* ---- group.c -------------------------------------------------------------------------- */
 
@@ -121,6 +126,7 @@ int64_t cost_l2(const Target *);
 double cost_pipes(const Target *); /* multiply-adds of whole vectors begun in a cycle */
 /* vectors read in a cycle while lines come into the first-level cache */
 double cost_loads(const Target *);
+double cost_chain(const Target *);           /* cycles from a multiply-add to the next one that adds to its result */
 double cost_far(const Target *);             /* cycles for a vector from the second-level cache */
 double cost_flops(const Target *, int bits); /* of one core, a second */
 /* products over words of 2 or 4 bfloat16 in the time of one over float32 */
@@ -131,6 +137,9 @@ double cost_cache(const Target *);     /* from the caches behind the first */
 /* Seconds to copy so many bytes straight ahead, of which so many wait in the copy to be read; a change of layout, which
  * does not go straight ahead, takes twice as long. */
 double cost_copy(const Target *, double bytes, double waiting);
+/* Seconds that reading so many vectors adds to the arithmetic beside it, where so many bytes pass before one is read
+ * again. */
+double cost_reads(const Target *, double vectors, double bytes);
 /* How many threads are worth waking for so much work. */
 int cost_threads(const Target *, double operations, double bytes);
 /* Share of the threads' time that so many equal pieces fill. */
@@ -142,6 +151,9 @@ typedef struct Tile {
   int64_t o, y, x; /* blocks of vectors, rows, columns of positions */
 } Tile;
 double tile_speed(const Target *, int64_t vectors, int64_t oy, int64_t ox, Tile);
+/* The `most` fastest tiles (TILE_LIST at most), the fastest first; how many. */
+enum { TILE_LIST = 16 };
+int tile_list(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox, int most, Tile *);
 Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
 /* the same, elements so wide */
 Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
@@ -187,8 +199,23 @@ double conv_nchwc_cost(const Target *, const Node *call);
 /* Seconds over blocks of channels of a convolution whose data and result are plain: both changes of layout included. */
 double conv_blocked_seconds(const Target *, const Node *call, double flops);
 void conv_schedule(ImplGroup *);
-bool conv_pack_fits(const Target *, const Node *call);
-double conv_pack_cost(const Target *, const Node *call);
+#define CONV_PLAN(A, S)                                                      \
+  A(S, INT, data_block, NULL, "input channels of a block; 0: data is plain") \
+  A(S, INT, out_block, NULL, "output channels of a block")                   \
+  A(S, INT, o, NULL, "blocks of output channels of a register tile")         \
+  A(S, INT, y, NULL, "rows of a register tile")                              \
+  A(S, INT, x, NULL, "columns of a register tile")                           \
+  A(S, INT, band, NULL, "rows of output that one block of output channels after the other goes over")
+DECLARE_PLAN(ConvPlan, CONV_PLAN)
+void conv_plans(const ImplCall *, PlanList *);
+void conv_alter(const ImplCall *, const void *plan, AlteredCall *);
+void conv_pack_plans(const ImplCall *, PlanList *);
+/* Blocks of channels that divide them and fill vectors, the usual one first; how many. */
+enum { CONV_BLOCKS = 8 };
+int conv_blocks(const Target *, int bits, int64_t channels, int64_t *block);
+/* Seconds on one core of so much arithmetic in register tiles that reach a share of the peak, in sums of so many
+ * steps. */
+double conv_tile_seconds(const Target *, int bits, double flops, double steps, double share);
 void conv_pack_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 
 /* ---- conv_shape.c ------------------------------------------------------------------------ */
@@ -219,8 +246,9 @@ void im2col_schedule(ImplGroup *);
 
 /* ---- panels.c ---------------------------------------------------------------------------- */
 
-bool panels_fits(const Target *, const Node *call);
-double panels_cost(const Target *, const Node *call);
+extern const AttrsDef PanelsPlan_table;
+void panels_plans(const ImplCall *, PlanList *);
+void panels_alter(const ImplCall *, const void *plan, AlteredCall *);
 void panels_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void panels_schedule(ImplGroup *);
 /* What products over packed panels share: a copy (…, k, elements of a panel) made of squares that are turned round in
@@ -273,7 +301,10 @@ const Node *alter_pad_rows(Module *, const Node *weight, int64_t groups, int64_t
 
 /* ---- alter_conv.c -------------------------------------------------------------------------- */
 
-bool alter_any_conv(Module *, const Target *, const Node *call, AlteredCall *out);
+/* A convolution over plain data as one over blocks of channels (data_block 0: data stays plain). */
+void alter_to_blocks(const ImplCall *, int64_t data_block, int64_t out_block, AlteredCall *out);
+/* The weight's input channels in no blocks, whatever the data's are. */
+void alter_whole_weight(const ImplCall *, int64_t out_block, AlteredCall *out);
 
 /* ---- layout.c ------------------------------------------------------------------------------ */
 
@@ -306,24 +337,35 @@ bool recurrent_alter(Module *, const Target *, const Node *call, AlteredCall *ou
 
 /* ---- depthwise.c --------------------------------------------------------------------------- */
 
-bool depthwise_fits(const Target *, const Node *call);
-bool depthwise_lanes_fits(const Target *, const Node *call); /* groups narrower than a block */
+extern const AttrsDef DepthwisePlan_table;
+bool depthwise_fits(const Node *call);
+void depthwise_plans(const ImplCall *, PlanList *);
+void depthwise_lanes_plans(const ImplCall *, PlanList *); /* groups narrower than a block */
+void depthwise_alter(const ImplCall *, const void *plan, AlteredCall *);
 void depthwise_lanes_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void depthwise_schedule(ImplGroup *);
 
 /* ---- planes.c ------------------------------------------------------------------------------ */
 
-/* false: blocks of channels are faster */
-bool planes_alter(Module *, const Target *, const Node *call, AlteredCall *out);
-bool planes_fits(const Target *, const Node *call);
-bool planes_stem_fits(const Target *, const Node *call);
-double planes_cost(const Target *, const Node *call);
+extern const AttrsDef PlanesPlan_table;
+void planes_plans(const ImplCall *, PlanList *);
+void planes_alter(const ImplCall *, const void *plan, AlteredCall *);
 void planes_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void planes_schedule(ImplGroup *);
 
 /* ---- winograd.c ---------------------------------------------------------------------------- */
 
-bool winograd_fits(const Target *, const Node *call);
+#define WINOGRAD_PLAN(A, S)                                                               \
+  A(S, INT, tile, NULL, "outputs of a tile, one way")                                     \
+  A(S, BOOL, before, NULL, "the weight is transformed at compile time, else in the call") \
+  A(S, INT, data_block, NULL, "input channels of a block")                                \
+  A(S, INT, out_block, NULL, "output channels of a block")                                \
+  A(S, INT, band, NULL, "rows of tiles that pass through all stages together; 0: all do") \
+  A(S, INT, o, NULL, "blocks of output channels of the product's register tile")          \
+  A(S, INT, x, NULL, "tiles of the product's register tile")
+DECLARE_PLAN(WinogradPlan, WINOGRAD_PLAN)
+void winograd_plans(const ImplCall *, PlanList *);
+void winograd_alter(const ImplCall *, const void *plan, AlteredCall *);
 typedef struct WinogradSizes {
   /* images, channels, those of an output block, the output, outputs per tile */
   int64_t n, c, o, block, y, x, tile, groups;
@@ -333,8 +375,8 @@ typedef struct WinogradSizes {
 int64_t winograd_band(const Target *, const WinogradSizes *);
 /* is the weight fetched from memory while its last block is multiplied? */
 bool winograd_fetches(const Target *, const WinogradSizes *);
-bool winograd_plain_fits(const Target *, const Node *call); /* the weight is transformed in the call */
-void winograd_plain_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+WinogradSizes winograd_sizes(const ConvShape *, int64_t tile, int64_t block);
+void winograd_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void winograd_schedule(ImplGroup *);
 bool winograd_weight_fits(const Target *, const Node *call);
 double winograd_weight_cost(const Target *, const Node *call);
@@ -358,15 +400,15 @@ bool parts_find(ImplGroup *, BlockRV *part);
 
 /* ---- half.c ----------------------------------------------------------------------------------- */
 
-bool half_conv_fits(const Target *, const Node *call);
-bool half_depthwise_fits(const Target *, const Node *call);
+void half_conv_plans(const ImplCall *, PlanList *);
+void half_depthwise_plans(const ImplCall *, PlanList *);
+void half_winograd_plans(const ImplCall *, PlanList *);
 double half_cost(const Target *, const Node *call);
 /* sums of products in float16, in blocks */
 void half_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void half_conv_schedule(ImplGroup *);
 bool half_dense_fits(const Target *, const Node *call);
 void half_dense_schedule(ImplGroup *);
-bool half_winograd_fits(const Target *, const Node *call);
 void half_winograd_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 /* Puts the partial sums into the loop over blocks (the last of `depth` loops): terms, then the tile in registers, whose
  * loops are those of part's axes, by number and outermost first. */

@@ -20,39 +20,128 @@
 
 static int64_t dim(const Type *t, int d) { return t->shape[d]->u.i; }
 
-/* Positions of a tile; 0: the copy does not pay. */
-static int64_t tile_positions(const Target *t, const Node *call)
+#define PANELS_PLAN(A, S)                                                          \
+  A(S, INT, data_block, NULL, "input channels of a block")                         \
+  A(S, INT, out_block, NULL, "output channels of a block, and of a register tile") \
+  A(S, INT, positions, NULL, "of a register tile")                                 \
+  A(S, INT, band, NULL, "tiles whose panels are made together")                    \
+  A(S, BOOL, together, NULL, "threads share the output channels of a band; else each has bands of its own")
+DEFINE_PLAN(PanelsPlan, PANELS_PLAN)
+
+/* ---- plans ------------------------------------------------------------------------------------------ */
+
+static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+static double steps_of(const ConvShape *s) { return (double)(s->ig / s->word * s->k[0] * s->k[1]); }
+
+/* Cycles to copy a vector of a panel: squares of positions and channels are turned round in registers; where positions
+ * lie apart elements go to their places one by one. */
+static double copy_cycles(const ConvShape *s)
 {
-  const Type *y = call->type;
-  int64_t lanes = target_lanes(t, y->dtype.bits);
-  int64_t block = dim(y, 4);
-  if (call->arg[1]->type->dtype.bits == 64) return tile_block_rows(t, block, dim(y, 1), dim(y, 2) * dim(y, 3));
-  return block % lanes ? 0 : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), dim(y, 2) * dim(y, 3));
+  static const double TURNED = 2;
+  static const double ONE_BY_ONE = 5;
+  bool straight = s->k[0] == 1 && s->k[1] == 1 && s->in[0] == s->out[0] && s->in[1] == s->out[1];
+  return straight ? TURNED : ONE_BY_ONE;
 }
 
-bool panels_fits(const Target *t, const Node *call)
+static double panels_seconds(const Target *t, const ConvShape *s, const PanelsPlan *p)
 {
-  const Conv2DAttrs *a = call->u.call.attrs;
-  if (!conv_is_blocked(call) || conv_dims(call) != 2 || a->groups != 1 || call->arg[0]->type->ndim != 5 ||
-      call->arg[1]->type->ndim != 6)
-    return false;
-  const Type *x = call->arg[0]->type;
-  const Type *w = call->arg[1]->type;
-  for (int d = 1; d < 5; d++)
-    if (x->shape[d]->kind != E_INT) return false;
-  bool words = dtype_eq(x->dtype, DT_BF16) && w->dtype.code == DT_UINT;
-  bool plain = dtype_eq(x->dtype, DT_F32) && dtype_eq(w->dtype, DT_F32);
-  int64_t word = words ? w->dtype.bits / 16 : 1;
-  if ((!words && !plain) || !dtype_eq(call->type->dtype, DT_F32) || dim(w, 4) * word != dim(x, 4) ||
-      (word < 4 && dim(w, 4) % 4))
-    return false;
-  return tile_positions(t, call) > 0;
+  int64_t lanes = target_lanes(t, 32);
+  int64_t vectors = p->out_block / lanes;
+  int64_t positions = s->out[0] * s->out[1];
+  double n = s->n ? (double)s->n : 1;
+  double tiles = (double)up(positions, p->positions);
+  double bands = __builtin_ceil(tiles / (double)p->band);
+  double blocks = (double)(s->o / p->out_block);
+  double done = n * tiles * (double)p->positions;
+  double flops = 2 * done * (double)s->o * steps_of(s) * s->word;
+  double share = tile_speed(t, vectors, 1, p->positions, (Tile){1, 1, p->positions});
+  double products = conv_tile_seconds(t, 32, flops, steps_of(s), share) / (s->word > 1 ? cost_words(t, s->word) : 1);
+  double copied = done * steps_of(s) / (double)lanes * copy_cycles(s) / (1e9 * t->core.ghz);
+  double tile = steps_of(s) * (double)p->positions * 4;
+  double block = steps_of(s) * (double)p->out_block * 4;
+  double meetings = n * tiles * blocks * steps_of(s);
+  bool one = p->band == 1;
+  double read =
+      cost_reads(t, meetings * (double)(p->positions / lanes), one ? tile + block : tile * (double)p->band + block) +
+      cost_reads(t, meetings * (double)vectors, one ? tile + block * blocks : tile + block);
+  int threads = cost_threads(t, flops, 0);
+  static const double BARRIERS = 1.02; /* a band together is two parallel loops */
+  double pieces = p->together ? blocks : n * bands;
+  return (products + copied + read) * (p->together ? BARRIERS : 1) / threads / cost_busy(pieces, threads);
 }
 
-double panels_cost(const Target *t, const Node *call)
+static void add_bands(PlanList *list, const Target *t, const ConvShape *s, PanelsPlan *p)
 {
-  static const double GAIN = 0.9; /* of the time that conv.c takes */
-  return GAIN * conv_nchwc_cost(t, call);
+  int64_t tiles = up(s->out[0] * s->out[1], p->positions);
+  int64_t bytes = (int64_t)steps_of(s) * p->positions * 4 * s->word / (s->word > 1 ? 2 : 1);
+  int64_t fit = cost_l2(t) / 2 > bytes ? cost_l2(t) / 2 / bytes : 1;
+  int64_t bands = up(tiles, fit);
+  int64_t threads = t->num_cores > 0 ? t->num_cores : 1;
+  /* as few as the cache allows; a number that the threads divide; one each */
+  const int64_t try[] = {up(tiles, bands), up(tiles, up(bands, threads) * threads), tiles};
+  for (int i = 0; i < 3; i++) {
+    bool had = false;
+    for (int k = 0; k < i; k++) had |= try[k] == try[i];
+    p->band = try[i];
+    for (int together = 0; together < 2 && !had; together++) {
+      p->together = together;
+      plan_add(list, p, panels_seconds(t, s, p), steps_of(s) * (double)s->o * 4);
+    }
+  }
+}
+
+static void add_tiles(PlanList *list, const Target *t, const ConvShape *s, PanelsPlan *p)
+{
+  enum { SERVED = 16 }; /* vectors of output channels that share the copy */
+  int64_t lanes = target_lanes(t, 32);
+  int64_t vectors = p->out_block / lanes;
+  int64_t positions = s->out[0] * s->out[1];
+  int64_t panels = s->o / p->out_block;
+  if (s->word == 4) {
+    p->positions = tile_block_rows(t, p->out_block, panels, positions);
+    if (p->positions) add_bands(list, t, s, p);
+    return;
+  }
+  if (t->broadcast_load || lanes < 4 || p->out_block % lanes || panels * vectors < SERVED) return;
+  for (int64_t x = lanes; x <= positions && vectors * x + vectors + x / lanes < t->vector_registers; x += lanes) {
+    p->positions = x;
+    if (tile_speed(t, vectors, 1, positions, (Tile){1, 1, x}) > 0) add_bands(list, t, s, p);
+  }
+}
+
+void panels_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  ConvShape s;
+  if (!conv_shape(call, &s) || s.dims != 2 || s.groups != 1 || s.bits != 32 || !s.out[0] || !s.out[1] || !s.in[0] ||
+      !s.in[1])
+    return;
+  PanelsPlan p = {.data_block = s.data_block, .out_block = s.out_block};
+  if (s.out_block) {
+    const Type *w = call->call->arg[1]->type;
+    bool packed =
+        s.data_block && w->ndim == 6 && dim(w, 4) * s.word == s.data_block && (s.word == 4 || dim(w, 4) % 4 == 0);
+    if (packed) add_tiles(list, t, &s, &p);
+    return;
+  }
+  if (s.data_block || s.weight_block || s.word > 1) return;
+  int64_t data[CONV_BLOCKS], out[CONV_BLOCKS];
+  int nd = conv_blocks(t, 32, s.c, data);
+  int no = conv_blocks(t, 32, s.o, out);
+  list->alters = true;
+  for (int o = 0; o < no; o++)
+    for (int i = 0; i < nd; i++) {
+      p.data_block = list->data_block = data[i];
+      p.out_block = list->out_block = out[o];
+      add_tiles(list, t, &s, &p);
+    }
+}
+
+void panels_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  const PanelsPlan *p = plan;
+  alter_to_blocks(call, p->data_block, p->out_block, out);
 }
 
 /* ---- the computation -------------------------------------------------------------------------------- */
@@ -158,16 +247,13 @@ static const Tensor *block_compute(OpCall *c, const Window *w, const Tensor *pan
 
 void panels_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)plan;
+  (void)t;
   Module *m = c->m;
   Window w = window_of(c);
   const Type *y = c->out;
   int64_t rows = dim(y, 2);
   int64_t columns = dim(y, 3);
-  int64_t block = dim(y, 4);
-  int64_t lanes = target_lanes(t, y->dtype.bits);
-  int64_t positions = w.word == 4 ? tile_block_rows(t, block, dim(y, 1), rows * columns)
-                                  : tile_packed_rows(t, y->dtype.bits, block / lanes, dim(y, 1), rows * columns);
+  int64_t positions = ((const PanelsPlan *)plan)->positions;
   const Tensor *data = pad_fours(c, &w, in[0]);
   const Tensor *panel = pack_positions(c, &w, data, positions);
   if (w.word == 4) {
@@ -264,29 +350,6 @@ void panels_fetch(ImplGroup *g, BlockRV product, LoopRV step, const Buffer *alon
   }
 }
 
-/* How positions and threads go together: tiles of a band, whose panels take half of the second-level cache, and whether
- * all threads work on a band together, each on its share of the output channels, or each has bands of its own. */
-typedef struct Bands {
-  int64_t tiles;
-  bool together;
-} Bands;
-
-static Bands bands_of(const Target *t, int64_t images, int64_t positions, int64_t tile, int64_t bytes, int64_t blocks,
-                      int threads)
-{
-  int64_t cache = cost_l2(t) / 2;
-  int64_t fit = cache > bytes ? cache / bytes : 1;
-  int64_t tiles = (positions + tile - 1) / tile;
-  int64_t bands = (tiles + fit - 1) / fit;
-  int64_t all = (bands + threads - 1) / threads * threads;
-  int64_t alone = (tiles + all - 1) / all;
-  double own = cost_busy((double)(images * positions) / (double)(alone * tile), threads);
-  double shared = cost_busy((double)blocks, threads);
-  static const double BARRIERS = 1.02; /* a band together is two parallel loops */
-  if (bands == 1 || own * BARRIERS < shared) return (Bands){(tiles + bands - 1) / bands, true};
-  return (Bands){alone, false};
-}
-
 /* The product's loops inside a tile: steps, positions, channels.  Gives the loop over steps that is written out. */
 static LoopRV lanes_tile(ImplGroup *g, BlockRV product, int64_t positions, int64_t steps)
 {
@@ -316,10 +379,7 @@ void panels_schedule(ImplGroup *g)
   int64_t steps = panels->shape[2]->u.i;
   int64_t positions = panels->shape[3]->u.i;
   int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
-  const Type *y = g->anchor->type;
-  enum { MANY = 64 }; /* images, where nobody knows */
-  Bands way = bands_of(g->target, known_size(y, 0) ? known_size(y, 0) : MANY, dim(y, 2) * dim(y, 3), positions,
-                       steps * positions * dtype_bytes(panels->dtype), dim(y, 1), threads);
+  const PanelsPlan *way = g->plan;
   LoopRV *loop, pi, ti, step;
   if (sched_get_loops(g->s, store, g->arena, &loop) != 5)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of NCHWc");
@@ -327,19 +387,19 @@ void panels_schedule(ImplGroup *g)
   LoopRV o = loop[1];
   LoopRV c = loop[4];
   LoopRV bands =
-      generic_split_by(g, generic_split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), way.tiles, &ti);
+      generic_split_by(g, generic_split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), way->band, &ti);
   sched_reorder(g->s, 6, (const LoopRV[]){n, bands, o, ti, pi, c});
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, 4, true);
   step = g->anchor->arg[1]->type->dtype.bits == 64 ? blocks_tile(g, product, steps)
                                                    : lanes_tile(g, product, positions, steps);
-  bool several = way.tiles < tiles;
+  bool several = way->band < tiles;
   LoopRV outer = sched_fuse(g->s, 2, (const LoopRV[]){n, bands}, true);
-  LoopRV shared = way.together ? o : outer;
-  if (way.together && !several) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
+  LoopRV shared = way->together ? o : outer;
+  if (way->together && !several) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
   if (several) sched_compute_at(g->s, panel, outer, false, -1);
   if (threads > 1) sched_parallel(g->s, shared);
-  schedule_packing(g, panel, several, way.together && threads > 1);
+  schedule_packing(g, panel, several, way->together && threads > 1);
   panels_fetch(g, product, step, NULL);
   generic_rest(g);
 }

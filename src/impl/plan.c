@@ -1,12 +1,14 @@
 /* plan.c: plans as values: lists of them, their text, and names for what they are plans of. */
+#include <stdlib.h>
+
 #include "impl/internal.h"
 
 void plan_add(PlanList *list, const void *fields, double seconds, double bytes)
 {
   const AttrsDef *def = list->impl->plan;
-  Arena *arena = list->of->m->arena;
+  Arena *arena = list->of->arena;
   const void *copy = def->size ? arena_copy(arena, fields, def->size) : NULL;
-  vec_push(arena, &list->v, (Plan){list->impl, copy, seconds, bytes, list->alters});
+  vec_push(arena, &list->v, (Plan){list->impl, copy, seconds, bytes, list->alters, list->data_block, list->out_block});
 }
 
 /* Those of list->impl. */
@@ -26,18 +28,74 @@ void impl_plans(const ImplCall *c, PlanList *list)
     if (strcmp(it->op, c->call->u.call.op->name)) continue;
     list->impl = it;
     list->alters = false;
+    list->data_block = list->out_block = 0;
     impl_own_plans(c, list);
   }
+}
+
+static double score(const Plan *p, double price) { return p->seconds + price * p->bytes; }
+
+/* What somebody has written for this call; NULL: nothing. */
+static const char *given_plan(const ImplCall *c)
+{
+  const char *at = c->config->plans;
+  if (!at) return NULL;
+  const char *name = plan_workload(c->m->ctx, c->arena, c->target, c->call);
+  size_t n = strlen(name);
+  for (; *at; at += strspn(at, "\n")) {
+    size_t line = strcspn(at, "\n");
+    if (!strncmp(at, name, n) && at[n] == ' ') return arena_strndup(c->arena, at + n + 1, line - n - 1);
+    at += line;
+  }
+  return NULL;
 }
 
 Plan impl_choose(const ImplCall *c)
 {
   PlanList list;
   Plan best = {0};
+  const char *given = given_plan(c);
+  if (given) return plan_parse(c, given);
   impl_plans(c, &list);
   for (int i = 0; i < list.v.n; i++)
     if (!list.v.v[i].alters && (!best.impl || list.v.v[i].seconds < best.seconds)) best = list.v.v[i];
   return best;
+}
+
+int impl_options(const ImplCall *c, double price, Plan **out)
+{
+  const char *given = given_plan(c);
+  PlanList list = {.of = c};
+  if (given) {
+    *out = arena_new_of(c->arena, Plan);
+    **out = plan_parse(c, given);
+    return 1;
+  }
+  impl_plans(c, &list);
+  Vec(Plan) best = {0};
+  bool as_it_lies = false;
+  for (int i = 0; i < list.v.n; i++) {
+    const Plan *p = &list.v.v[i];
+    int k = 0;
+    while (k < best.n && (best.v[k].data_block != p->data_block || best.v[k].out_block != p->out_block)) k++;
+    if (k == best.n) vec_push(c->arena, &best, *p);
+    else if (score(p, price) < score(&best.v[k], price)) best.v[k] = *p;
+    as_it_lies |= !p->data_block && !p->out_block;
+  }
+  static const double UNTUNED = 0.1; /* share of the peak */
+  if (!as_it_lies)
+    vec_push(c->arena, &best,
+             (Plan){.seconds = impl_flops(c->call) / (UNTUNED * cost_flops(c->target, c->call->type->dtype.bits))});
+  *out = best.v;
+  return best.n;
+}
+
+void impl_alter(const ImplCall *c, const Plan *p, AlteredCall *out)
+{
+  *out = (AlteredCall){0};
+  p->impl->alter(c, p->fields, out);
+  /* sums in float16 are an implementation of the altered call alone */
+  if (c->config->fast_math != FAST_FP16) out->plan = plan_text(c->m->arena, p);
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */
@@ -77,32 +135,32 @@ static const void *parse_fields(const ImplCall *c, const Impl *impl, const char 
 {
   Module *m = c->m;
   const AttrsDef *def = impl->plan;
-  char *record = arena_alloc(m->arena, def->size + 1);
+  char *record = arena_alloc(c->arena, def->size + 1);
   uint64_t given = 0;
   while (*(p += strspn(p, " ,")) != '}') {
     size_t n = strcspn(p, "=,}");
     if (p[n] != '=') raise_plan(c, text, "fields are written name=value, in braces");
-    const char *name = arena_strndup(m->arena, p, n);
+    const char *name = arena_strndup(c->arena, p, n);
     p += n + 1;
     n = strcspn(p, ",}");
     const AttrField *f = attrs_field(def, name);
-    if (!f) raise_plan(c, text, arena_printf(m->arena, "%s has no field '%s'", impl->name, name));
+    if (!f) raise_plan(c, text, arena_printf(c->arena, "%s has no field '%s'", impl->name, name));
     if (!p[n]) raise_plan(c, text, "'}' is missing");
-    attrs_set_text(m, def, record, name, arena_strndup(m->arena, p, n));
+    attrs_set_text(m, def, record, name, arena_strndup(c->arena, p, n));
     given |= 1ULL << (f - def->field);
     p += n;
   }
   if (p[1]) raise_plan(c, text, "there is something behind '}'");
   for (int i = 0; i < def->n; i++)
-    if (!(given >> i & 1)) raise_plan(c, text, arena_printf(m->arena, "field '%s' is missing", def->field[i].name));
+    if (!(given >> i & 1)) raise_plan(c, text, arena_printf(c->arena, "field '%s' is missing", def->field[i].name));
   return record;
 }
 
 /* Which field has a value that none of the plans has which agree in the fields before it, and what it may be. */
 _Noreturn static void raise_illegal(const ImplCall *c, const char *text, const PlanList *list, const Impl *impl,
-                          const void *fields)
+                                    const void *fields)
 {
-  Arena *arena = c->m->arena;
+  Arena *arena = c->arena;
   const AttrsDef *def = impl->plan;
   bool *agrees = arena_array(arena, bool, list->v.n + 1);
   int left = 0;
@@ -143,7 +201,7 @@ Plan plan_parse(const ImplCall *c, const char *text)
   if (!strcmp(text, "generic")) return (Plan){0};
   size_t n = strcspn(text, "{");
   const char *op = c->call->u.call.op->name;
-  const Impl *impl = impl_find(arena_strndup(c->m->arena, text, n), op);
+  const Impl *impl = impl_find(arena_strndup(c->arena, text, n), op);
   if (!impl || text[n] != '{') raise_plan(c, text, "no implementation of this operator has that name");
   const void *fields = parse_fields(c, impl, text, text + n + 1);
   PlanList list = {.of = c, .impl = impl};
@@ -167,4 +225,33 @@ const char *plan_workload(Ctx *ctx, Arena *arena, const Target *t, const Node *c
   text_printf(&s, "; %s %" PRIx64 " %d bits %d registers %" PRId64 " %" PRId64 " %d", target_arch_name(t->arch),
               t->features, t->vector_bits, t->vector_registers, t->l1_bytes, t->l2_bytes, t->num_cores);
   return arena_printf(arena, "%s-%016" PRIx64, op->name, hash_bytes(text_str(&s), s.n, 0));
+}
+
+/* ---- what was chosen from what -------------------------------------------------------------------- */
+
+static int by_seconds(const void *a, const void *b)
+{
+  double x = ((const Plan *)a)->seconds;
+  double y = ((const Plan *)b)->seconds;
+  return x < y ? -1 : x > y;
+}
+
+static bool same_plan(const Plan *a, const Plan *b)
+{
+  return a->impl == b->impl && (!a->impl || same_fields(a->impl->plan, a->fields, b->fields));
+}
+
+void plan_log(const ImplCall *c, const Plan *taken)
+{
+  Text *out = c->config->log;
+  if (!out) return;
+  PlanList list;
+  impl_plans(c, &list);
+  qsort(list.v.v, (size_t)list.v.n, sizeof *list.v.v, by_seconds);
+  text_printf(out, "%s %s\n", plan_workload(c->m->ctx, c->arena, c->target, c->call),
+              c->call->name ? c->call->name : c->call->u.call.op->name);
+  if (!taken->impl) text_printf(out, "* %.3f generic\n", 1e6 * taken->seconds);
+  for (int i = 0; i < list.v.n; i++)
+    text_printf(out, "%c %.3f %s\n", same_plan(&list.v.v[i], taken) ? '*' : ' ', 1e6 * list.v.v[i].seconds,
+                plan_text(c->arena, &list.v.v[i]));
 }

@@ -21,7 +21,13 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-enum { MOST_TAPS = 49 }; /* written out for all rows of a tile */
+#define PLANES_PLAN(A, S)                                                                 \
+  A(S, INT, outs, NULL, "output channels of a register tile; 1 where they are depthwise") \
+  A(S, INT, rows, NULL, "rows of a register tile")                                        \
+  A(S, INT, band, NULL, "register tiles one below another whose data is copied together")
+DEFINE_PLAN(PlanesPlan, PLANES_PLAN)
+
+enum { FEW_CHANNELS = 8, MOST_TAPS = 49 }; /* written out for all rows of a tile */
 
 typedef struct Planes {
   int64_t n, c, o, in[2], out[2], k[2], stride[2], before[2]; /* n 0: not known; rows, columns */
@@ -99,42 +105,16 @@ static bool tile_fits(const Target *t, const Planes *p, int64_t outs, int64_t ro
          (rows == 1 || 2 * copied_bytes(p, rows) <= (double)cost_l1(t));
 }
 
-static void choose_tile(const Target *t, Planes *p)
-{
-  double least = 0;
-  for (int64_t outs = 1; outs <= (p->stem ? t->vector_registers : 1); outs++)
-    for (int64_t rows = 1; p->o % outs == 0 && rows <= p->out[0] && tile_fits(t, p, outs, rows); rows++) {
-      double cycles = (double)up(p->out[0], rows) *
-                      (p->stem ? (double)(p->o / outs) * stem_cycles(t, p, outs, rows) : depthwise_cycles(t, p, rows));
-      if (p->rows && cycles >= least) continue;
-      least = cycles;
-      p->outs = outs, p->rows = rows;
-    }
-  p->tiles = up(p->out[0], p->rows);
-  p->cycles = (double)p->vectors * least;
-}
-
-/* As many rows of tiles as half of the first-level cache holds what they read of; a divisor. */
-static void choose_band(const Target *t, Planes *p)
-{
-  p->band = 1;
-  for (int64_t b = 2; b <= p->tiles && 2 * copied_bytes(p, b * p->rows) <= (double)cost_l1(t); b++)
-    if (p->tiles % b == 0) p->band = b;
-}
-
-/* A filter for each channel; or several taps of all channels of the data, which fill no blocks, while those of the
- * result do. */
-static bool read_channels(const Target *t, int64_t groups, const Type *w, Planes *p)
+/* A filter for each channel; or several taps of all channels of the data, which are few. */
+static bool read_channels(int64_t groups, const Type *w, Planes *p)
 {
   p->stem = groups == 1 && known_size(w, 1) == p->c;
-  if (p->stem)
-    return !alter_block(t, 8 * p->bytes, p->c) && alter_block(t, 8 * p->bytes, p->o) && p->k[0] * p->k[1] > 1 &&
-           p->k[1] <= MOST_TAPS;
+  if (p->stem) return p->c <= FEW_CHANNELS && p->k[0] * p->k[1] > 1 && p->k[1] <= MOST_TAPS;
   return p->c >= 2 && groups == p->c && p->o == p->c && known_size(w, 1) == 1 && w->ndim == 4 &&
          p->k[0] * p->k[1] <= MOST_TAPS;
 }
 
-static bool read_sizes(const Target *t, const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
+static bool read_sizes(const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
 {
   const char *out = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
   if (strcmp(a->data_layout, "NCHW") || !str_starts(a->kernel_layout, "OIHW") || strcmp(out, "NCHW")) return false;
@@ -151,7 +131,7 @@ static bool read_sizes(const Target *t, const Conv2DAttrs *a, const Type *x, con
         impl_list_at(a->dilation, d, 1) != 1)
       return false;
   }
-  return p->c && read_channels(t, a->groups, w, p);
+  return p->c && read_channels(a->groups, w, p);
 }
 
 /* Lanes and zeros of a row that is a few vectors are picked out of what lies there; of a longer one, which is cut where
@@ -161,24 +141,30 @@ static bool is_picked(const Target *t, const Planes *p)
   return t->kind == TARGET_LLVM && p->in[1] >= p->stride[1] && p->vectors <= 8 / (p->stride[1] * p->stride[1]);
 }
 
-/* False: another kind of convolution. */
+/* Sizes that no plan changes; false: another kind of convolution. */
 static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
 {
-  if (t->kind == TARGET_CUDA || !read_sizes(t, a, x, w, y, p)) return false;
-  int bits = 8 * p->bytes;
+  if (t->kind == TARGET_CUDA || !read_sizes(a, x, w, y, p)) return false;
   p->shift = up(p->before[1], p->stride[1]);
   p->lead = p->shift * p->stride[1] - p->before[1];
-  p->lanes = target_lanes(t, bits);
+  p->lanes = target_lanes(t, 8 * p->bytes);
   while (p->lanes / 2 >= p->out[1]) p->lanes /= 2;
   p->vectors = up(p->out[1], p->lanes);
   p->width = p->vectors * p->lanes + (p->k[1] - 1 + p->lead) / p->stride[1];
   p->picked = is_picked(t, p);
-  choose_tile(t, p);
-  choose_band(t, p);
+  return true;
+}
+
+/* Those that follow from a plan, and its cycles. */
+static void by_plan(const Target *t, const PlanesPlan *plan, Planes *p)
+{
+  p->outs = plan->outs, p->rows = plan->rows, p->band = plan->band;
+  p->tiles = up(p->out[0], p->rows);
+  double tile =
+      p->stem ? (double)(p->o / p->outs) * stem_cycles(t, p, p->outs, p->rows) : depthwise_cycles(t, p, p->rows);
   double copied =
       (double)(p->tiles / p->band * rows_read(p, p->band * p->rows) * p->stride[1]) * (double)(p->stem ? p->c : 1);
-  p->cycles += copied * row_cycles(t, p);
-  return !p->stem || copied_bytes(p, p->band * p->rows) <= (double)cost_l1(t);
+  p->cycles = (double)(p->vectors * p->tiles) * tile + copied * row_cycles(t, p);
 }
 
 static bool planes_of_call(const Target *t, const Node *call, Planes *p)
@@ -188,66 +174,60 @@ static bool planes_of_call(const Target *t, const Node *call, Planes *p)
 
 static double planes_seconds(const Target *t, const Planes *p)
 {
-  return (double)((p->n ? p->n : 1) * (p->stem ? 1 : p->c)) * p->cycles / (1e9 * t->core.ghz);
+  double planes = (double)((p->n ? p->n : 1) * (p->stem ? 1 : p->c));
+  double bytes =
+      (double)(p->n ? p->n : 1) * (double)(p->c * p->in[0] * p->in[1] + p->o * p->out[0] * p->out[1]) * p->bytes;
+  double moved = bytes / cost_cache(t);
+  double seconds = planes * p->cycles / (1e9 * t->core.ghz);
+  int threads = cost_threads(t, 2 * seconds * cost_flops(t, 8 * p->bytes) / 2, bytes);
+  double pieces = planes * (double)(p->tiles / p->band);
+  return (seconds > moved ? seconds : moved) / threads / cost_busy(pieces, threads);
 }
 
-/* ---- chosen where the convolution stands alone ------------------------------------------------------- */
+/* ---- plans ---------------------------------------------------------------------------------------------- */
 
-/* Seconds over blocks of channels, with both changes of layout: they read and write straight ahead, as fast as the
- * caches hand over. */
-static double blocked_seconds(const Target *t, const Planes *p, const Node *call)
+/* One row of tiles, and as many as half of the first-level cache holds what they read of; divisors. */
+static void add_bands(PlanList *list, const Target *t, Planes *p, int64_t outs, int64_t rows)
 {
-  if (p->stem)
-    return conv_blocked_seconds(
-        t, call, 2 * (double)((p->n ? p->n : 1) * p->o * p->out[0] * p->out[1]) * (double)(p->c * p->k[0] * p->k[1]));
-  int64_t bits = 8 * p->bytes;
-  int64_t block = alter_block(t, (int)bits, p->c);
-  int64_t lanes = target_lanes(t, (int)bits);
-  if (!block) return __builtin_inf();
-  double share = (double)block / (double)(alter_block_vectors(block, lanes) * lanes);
-  double outputs = (double)((p->n ? p->n : 1) * p->c * p->out[0] * p->out[1]);
-  double moved = (double)((p->n ? p->n : 1) * p->c * (p->in[0] * p->in[1] + p->out[0] * p->out[1]) * p->bytes);
-  double sums = 2 * outputs * (double)(p->k[0] * p->k[1]) / (cost_flops(t, (int)bits) * share);
-  return sums + 2 * moved / cost_cache(t);
+  PlanesPlan plan = {.outs = outs, .rows = rows, .band = 1};
+  int64_t tiles = up(p->out[0], rows);
+  int64_t most = 1;
+  double bytes = p->stem ? (double)(p->o * p->c * p->k[0] * p->k[1] * p->bytes) : 0;
+  for (int64_t b = 2; b <= tiles && 2 * copied_bytes(p, b * rows) <= (double)cost_l1(t); b++)
+    if (tiles % b == 0) most = b;
+  for (int i = 0; i < (most > 1 ? 2 : 1); i++) {
+    plan.band = i ? most : 1;
+    if (p->stem && copied_bytes(p, plan.band * rows) > (double)cost_l1(t)) continue;
+    by_plan(t, &plan, p);
+    plan_add(list, &plan, planes_seconds(t, p), bytes);
+  }
 }
 
-bool planes_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
+void planes_plans(const ImplCall *call, PlanList *list)
 {
+  const Target *t = call->target;
+  const Type *w = call->call->arg[1]->type;
   Planes p;
-  if (!planes_of_call(t, call, &p) || call->arg[1]->type->ndim != 4 ||
-      planes_seconds(t, &p) >= blocked_seconds(t, &p, call))
-    return false;
-  if (p.stem && !alter_is_constant(m->ctx, call->arg[1])) return false;
-  const OpDef *op = call->u.call.op;
-  *out = (AlteredCall){.op = op, .attrs = call->u.call.attrs, .nargs = 2, .arg = {call->arg[0], call->arg[1]}};
-  if (!p.stem) return true;
-  const char *kernel = arena_printf(m->arena, "OIHW%" PRId64 "o", p.outs);
-  void *attrs = attrs_copy(m, op->attrs, out->attrs);
+  if (!planes_of_call(t, call->call, &p)) return;
+  if (p.stem && w->ndim == 4 && !alter_is_constant(call->m->ctx, call->call->arg[1])) return;
+  list->alters = p.stem && w->ndim == 4;
+  for (int64_t outs = 1; outs <= (p.stem ? t->vector_registers : 1); outs++) {
+    if (p.o % outs || (w->ndim == 5 && known_size(w, 4) != outs)) continue;
+    for (int64_t rows = 1; rows <= p.out[0] && tile_fits(t, &p, outs, rows); rows++) add_bands(list, t, &p, outs, rows);
+  }
+}
+
+void planes_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  Module *m = call->m;
+  const Node *conv = call->call;
+  const OpDef *op = conv->u.call.op;
+  const char *kernel = arena_printf(m->arena, "OIHW%" PRId64 "o", ((const PlanesPlan *)plan)->outs);
+  void *attrs = attrs_copy(m, op->attrs, conv->u.call.attrs);
   attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
-  out->attrs = attrs;
-  out->arg[1] = alter_transform(m, call->arg[1], "OIHW", kernel);
-  return true;
-}
-
-/* ---- the implementation -------------------------------------------------------------------------------- */
-
-bool planes_fits(const Target *t, const Node *call)
-{
-  Planes p;
-  return planes_of_call(t, call, &p) && !p.stem;
-}
-
-bool planes_stem_fits(const Target *t, const Node *call)
-{
-  const Type *w = call->arg[1]->type;
-  Planes p;
-  return planes_of_call(t, call, &p) && p.stem && w->ndim == 5 && known_size(w, 4) == p.outs;
-}
-
-double planes_cost(const Target *t, const Node *call)
-{
-  Planes p;
-  return planes_of_call(t, call, &p) ? planes_seconds(t, &p) : 0;
+  *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
+  out->arg[0] = conv->arg[0];
+  out->arg[1] = alter_transform(m, conv->arg[1], "OIHW", kernel);
 }
 
 /* plane[n, c, y, phase, q]: whether a column of the data is there is told by q alone, but for the last where the stride
@@ -285,10 +265,10 @@ static const Tensor *copy_planes(Module *m, const Planes *p, const Tensor *x, co
 
 void planes_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)plan;
   Module *m = c->m;
   Planes p;
   if (!planes_of(t, c->attrs, c->arg[0], c->arg[1], c->out, &p)) BUG(m->ctx, "planes: not such a convolution");
+  by_plan(t, plan, &p);
   const Tensor *data = copy_planes(m, &p, in[0], c->out);
   const Expr *shape[] = {c->out->shape[0], c->out->shape[1], expr_i32(m, p.tiles * p.rows),
                          expr_i32(m, p.vectors * p.lanes)};
@@ -365,6 +345,7 @@ void planes_schedule(ImplGroup *g)
 {
   Planes p;
   if (!planes_of_call(g->target, g->anchor, &p)) BUG(g->ctx, "planes: not such a convolution");
+  by_plan(g->target, g->plan, &p);
   BlockRV copy = group_stage(g, "planes");
   generic_keep(g, copy);
   generic_inline(g);

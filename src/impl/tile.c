@@ -45,6 +45,32 @@ double tile_speed(const Target *t, int64_t vectors, int64_t oy, int64_t ox, Tile
   return (double)(k.o * oy * ox * vectors) / cost_pipes(t) / cycles * (rx ? 0.97 : 1) * (ry ? 0.97 : 1);
 }
 
+int tile_list(const Target *t, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox, int most, Tile *out)
+{
+  Target fewer = *t;
+  double speeds[TILE_LIST];
+  int n = 0;
+  /* An element of float16 to multiply by comes from the lower half of the registers: fewer of them serve. */
+  if (bits == 16 && !t->broadcast_load) fewer.vector_registers -= 4;
+  for (int64_t o = 1; o <= 4 && o <= blocks; o++)
+    for (int64_t y = 1; y <= 4 && y <= oy; y++)
+      for (int64_t x = 1; x <= ox && x <= fewer.vector_registers; x++) {
+        if (blocks % o || (oy % y && x != ox)) continue; /* tails on one side only */
+        /* Vectors of elements stay in registers for several steps. */
+        if (!t->broadcast_load && (o * vectors + 1) * (y * x + 1) + 1 > fewer.vector_registers && o * y * x > 1)
+          continue;
+        double speed = tile_speed(&fewer, vectors, oy, ox, (Tile){o, y, x});
+        if (speed <= 0 && o * y * x > 1) continue;
+        int at = n < most ? n++ : most;
+        while (at > 0 && speed > speeds[at - 1]) {
+          if (at < most) speeds[at] = speeds[at - 1], out[at] = out[at - 1];
+          at--;
+        }
+        if (at < most) speeds[at] = speed, out[at] = (Tile){o, y, x};
+      }
+  return n;
+}
+
 Tile tile_best(const Target *t, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox)
 {
   Tile best = {1, 1, 1};

@@ -19,29 +19,6 @@
 
 static bool is_transformed(const Node *call) { return ((const WinogradAttrs *)call->u.call.attrs)->transformed; }
 
-static bool sizes_known(const Node *call)
-{
-  for (int d = 1; d < 5; d++)
-    if (call->type->shape[d]->kind != E_INT) return false;
-  return call->type->dtype.code == DT_FLOAT;
-}
-
-bool winograd_fits(const Target *t, const Node *call)
-{
-  (void)t;
-  return is_transformed(call) && sizes_known(call);
-}
-
-/* In more than one part. */
-bool winograd_plain_fits(const Target *t, const Node *call)
-{
-  (void)t;
-  const WinogradAttrs *a = call->u.call.attrs;
-  const Type *x = call->arg[0]->type;
-  return !a->transformed && sizes_known(call) && call->type->dtype.bits == 32 && known_size(x, 0) &&
-         known_size(x, 1) > a->groups;
-}
-
 static WinogradSizes sizes_of(const WinogradAttrs *a, const Type *x, const Type *y)
 {
   int64_t block = y->shape[4]->u.i;
@@ -107,10 +84,10 @@ static const Tensor *product_in_parts(Module *m, const Tensor *product, const vo
   return parts_total(m, sum, parts_sum(m, sum, te_plain_reduce(sum)->arg[0], steps, all / steps), all / steps, DT_F32);
 }
 
-void winograd_plain_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+void winograd_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)plan;
   c->op->compute(c, in, out);
+  if (((const WinogradPlan *)plan)->before) return;
   Parts p = {t, sizes_of(c->attrs, c->arg[0], c->out)};
   *out = parts_replace(c->m, *out, "bgemm", product_in_parts, &p);
 }
@@ -171,12 +148,6 @@ static const Buffer *weight_of(const Nest *n, const NestLoop *channels)
   return NULL;
 }
 
-/* Of all blocks of output channels, those of one group: a tile's read the same data. */
-static int64_t own_blocks(ImplGroup *g, int64_t all)
-{
-  return all / ((const WinogradAttrs *)g->anchor->u.call.attrs)->groups;
-}
-
 static void multiply(ImplGroup *g, int band)
 {
   BlockRV product = group_sum(g);
@@ -186,8 +157,8 @@ static void multiply(ImplGroup *g, int band)
   const NestLoop *l = n->loop + band;
   int64_t lanes = target_lanes(g->target, n->bits);
   int64_t vectors = alter_block_vectors(l[4].extent, lanes);
-  int64_t p = l[3].extent;
-  Tile tile = tile_for(g->target, n->bits, vectors, own_blocks(g, l[2].extent), 1, p ? p : 1 << 20);
+  const WinogradPlan *plan = g->plan;
+  Tile tile = {plan->o, 1, plan->x};
   LoopRV oi, pi, step;
   LoopRV oo = generic_split_by(g, l[2].rv, tile.o, &oi);
   LoopRV po = generic_split_by(g, l[3].rv, tile.x, &pi);
@@ -301,8 +272,8 @@ static void multiply_half(ImplGroup *g, BlockRV part, int band)
   if (n->n != band + 6) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of Winograd's");
   const NestLoop *l = n->loop + band;
   int64_t vectors = alter_block_vectors(l[4].extent, target_lanes(g->target, 16));
-  int64_t p = l[3].extent;
-  Tile tile = tile_for(g->target, 16, vectors, own_blocks(g, l[2].extent), 1, p ? p : 1 << 20);
+  const WinogradPlan *plan = g->plan;
+  Tile tile = {plan->o, 1, plan->x};
   LoopRV oi, pi;
   LoopRV oo = generic_split_by(g, l[2].rv, tile.o, &oi);
   LoopRV po = generic_split_by(g, l[3].rv, tile.x, &pi);
@@ -339,12 +310,6 @@ int64_t winograd_band(const Target *t, const WinogradSizes *s)
   return best;
 }
 
-static int64_t band_rows(ImplGroup *g)
-{
-  WinogradSizes s = group_sizes(g);
-  return is_transformed(g->anchor) ? winograd_band(g->target, &s) : 0;
-}
-
 static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
 {
   BlockRV rows = group_stage(g, "out_rows");
@@ -355,7 +320,7 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
   int n = sched_get_loops(g->s, last, g->arena, &l); /* n oo h w oi */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "what follows the convolution is not over NCHWc");
   int64_t height = 0;
-  int64_t band = band_rows(g);
+  int64_t band = ((const WinogradPlan *)g->plan)->band;
   const Expr *h = sched_loop_stmt(g->s, l[2])->u.loop.extent;
   if (h->kind == E_INT) height = h->u.i;
   LoopRV oi;

@@ -23,6 +23,7 @@ static const ConfigKey keys[] = {
    false,
    NULL},
   {{PO_BOOL, "lathe.impl.no_winograd", "false", "convolutions by direct algorithms only"}, false, NULL},
+  {{PO_STR, "lathe.plans", "", "plans given by hand: lines of a workload's name and its plan"}, false, NULL},
   {{PO_STR, "lathe.fast_math", "none",
     "reduced precision: none, bf16 (products of bfloat16, sums in float32) or fp16 (float16 arithmetic)"},
    false,
@@ -142,6 +143,7 @@ void pass_config_set(PassContext *pc, const char *key, const char *value)
   strmap_put(pc->arena, &pc->config, key, arena_strdup(pc->arena, value));
   if (k->idle)
     vec_push(pc->arena, &pc->notes, arena_printf(pc->arena, "config '%s' is accepted and changes nothing yet", key));
+  if (!strcmp(key, "lathe.plans")) pc->impl.plans = pass_config_str(pc, key);
   if (!strcmp(key, "lathe.impl.no_winograd")) pc->impl.no_winograd = pass_config_int(pc, key);
 }
 

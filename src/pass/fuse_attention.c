@@ -431,7 +431,7 @@ static const Node *fuse_product(FuseAttention *f, GraphRewriter *rw, const Node 
       !match_operands(&x, v, call_int(old, "transpose_b")))
     return now;
   const Node *call = make_attention(f, rw, &x);
-  if (!impl_choose(&(ImplCall){f->m, f->target, f->config, call}).impl) return now;
+  if (!impl_choose(&(ImplCall){f->m, scratch(f->m->ctx), f->target, f->config, call}).impl) return now;
   for (int i = 0; i < 3; i++)
     if (!type_dim_is_stable(now->type->shape[i])) return now;
   const Node *result = make_reshape(f->m, call, 3, now->type->shape);
@@ -457,7 +457,7 @@ static const Node *fuse_transpose(FuseAttention *f, const Node *old, const Node 
   }
   attrs_set_str(f->m, &Attention_attrs, a, "out_layout", layout);
   const Node *call = node_call(f->m, x->u.call.op, x->nargs, x->arg, a, x->name);
-  return impl_choose(&(ImplCall){f->m, f->target, f->config, call}).impl ? call : now;
+  return impl_choose(&(ImplCall){f->m, scratch(f->m->ctx), f->target, f->config, call}).impl ? call : now;
 }
 
 static const Node *fuse_node(GraphRewriter *rw, const Node *old, const Node *now)

@@ -138,7 +138,7 @@ static const Node *make_group(Extract *x, GraphRewriter *rw, const Group *g)
     const Node *old = g->node.v[i];
     const Node **arg = arena_array(tmp, const Node *, old->nargs + 1);
     for (int a = 0; a < old->nargs; a++) arg[a] = value_inside(&k, old->arg[a]);
-    body = node_call(x->m, old->u.call.op, old->nargs, arg, old->u.call.attrs, old->name);
+    body = node_with_args(x->m, old, arg);
     map_put(tmp, &k.inner, old, (void *)(uintptr_t)body);
   }
   Annots attrs = primitive_attrs(x->m);

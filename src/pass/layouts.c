@@ -28,15 +28,11 @@ typedef struct Walk {
   Module *m;
   Arena *arena;
   const Target *target;
-  ImplConfig config;   /* the context's, with what the function weighs */
+  ImplConfig config;
   const char *desired; /* ConvertLayout's option; NULL: AlterOpLayout */
   Map laid;            /* old node -> Laid* */
-  Map users;           /* old node -> Users*; AlterOpLayout's */
+  Map plans;           /* old node -> const Plan *; AlterOpLayout's */
 } Walk;
-
-typedef struct Users {
-  Vec(const Node *) v;
-} Users;
 
 static Laid *laid_of(const Walk *w, const Node *n) { return map_get(&w->laid, n); }
 static bool is_moved(const LayoutPair *p) { return p->from && p->to && strcmp(p->from, p->to); }
@@ -196,49 +192,6 @@ static bool convert_wish(Walk *w, const Node *n, AlteredCall *out)
   return true;
 }
 
-/* ---- AlterOpLayout's --------------------------------------------------------------------------- */
-
-static void note_users(Walk *w, const Node *const *order, int n)
-{
-  for (int i = 0; i < n; i++)
-    for (int a = 0; a < order[i]->nargs; a++) {
-      Users *u = map_get(&w->users, order[i]->arg[a]);
-      if (!u) map_put(w->arena, &w->users, order[i]->arg[a], u = arena_new_of(w->arena, Users));
-      vec_push(w->arena, &u->v, order[i]);
-    }
-}
-
-/* Does the value come in any layout, as what it is made of? */
-static bool carries_any(const Node *n)
-{
-  if (n->kind == N_TUPLE || n->kind == N_GET) return true;
-  return n->kind == N_CALL && (n->u.call.op->layout == layout_any || n->u.call.op->layout == layout_broadcast);
-}
-
-/* Is there nothing but element by element work, and not much of it, between the call and operators to which layouts
- * mean nothing? */
-static bool stands_alone(Walk *w, const Node *call)
-{
-  enum { MUCH = 64 };
-  Vec(const Node *) reached = {0};
-  Map seen = {0};
-  vec_push(w->arena, &reached, call);
-  map_put(w->arena, &seen, call, NULL);
-  for (int i = 0; i < reached.n; i++) {
-    if (i == MUCH) return false;
-    const Node *n = reached.v[i];
-    const Users *u = map_get(&w->users, n);
-    for (int k = 0; k < n->nargs + (u ? u->v.n : 0); k++) {
-      const Node *next = k < n->nargs ? n->arg[k] : u->v.v[k - n->nargs];
-      if (map_has(&seen, next)) continue;
-      map_put(w->arena, &seen, next, NULL);
-      if (carries_any(next)) vec_push(w->arena, &reached, next);
-      else if (next->kind == N_CALL && next->u.call.op->layout) return false;
-    }
-  }
-  return true;
-}
-
 /* ---- one call ------------------------------------------------------------------------------------ */
 
 /* What a wish made of old arguments (transformed weights), over the new ones. */
@@ -256,11 +209,15 @@ static const Node *over_new(Walk *w, const Node *call, const Node *made)
   return graph_rewrite(&rw, made);
 }
 
+/* What the plan that was chosen for the call makes of it. */
 static bool alter_wish(Walk *w, const Node *n, AlteredCall *out)
 {
-  if (impl_alter_alone(w->m, w->target, &w->config, n, out) && stands_alone(w, n)) return true;
-  *out = (AlteredCall){0};
-  return impl_alter(w->m, w->target, &w->config, n, out);
+  const Plan *p = map_get(&w->plans, n);
+  ImplCall call = {w->m, w->arena, w->target, &w->config, n};
+  if (!p) return impl_alter_words(w->m, w->target, n, out);
+  if (!p->alters) return false;
+  impl_alter(&call, p, out);
+  return true;
 }
 
 static bool by_wish(Walk *w, const Node *n)
@@ -376,10 +333,7 @@ static const Node *change_layouts(PassContext *pc, Module *m, const Node *f, con
   Walk w = {.m = m, .arena = scratch(m->ctx), .target = pass_target(pc), .config = pc->impl, .desired = desired};
   const Node **order;
   int n = groups_order(w.arena, f, &order);
-  if (!desired) {
-    note_users(&w, order, n);
-    impl_weigh(m->ctx, w.target, &w.config, n, order);
-  }
+  if (!desired) choose_plans(pc, m, n, order, w.arena, &w.plans);
   for (int i = 0; i < n; i++) visit(&w, order[i]);
   return laid_of(&w, f)->now;
 }

@@ -27,6 +27,9 @@ extern const PassOption pass_dead_code_options[], pass_convert_layout_options[],
 const Node *pass_mixed_precision_with(PassContext *, Module *, const Node *f, DType narrow, int64_t missing,
                                       bool keep_outputs);
 
+/* choose_plans.c: the plans of the calls among the nodes that have a choice, node -> const Plan *. */
+void choose_plans(PassContext *, Module *, int n, const Node *const *node, Arena *, Map *out);
+
 /* context.c */
 void pass_option_check(Ctx *, const char *pass, const PassOption *, const char *value);
 

@@ -3,7 +3,8 @@
  * part sold under the name has; what this machine really offers is host.c's business.
  *
  * Where the cores' figures come from: pipes, latencies and loads are those of the makers' optimisation guides and
- * of LLVM's pipeline models (a latency is that of the whole instruction, not of the accumulator's shorter way); clocks
+ * of LLVM's pipeline models (a latency is that of the whole instruction; the accumulator's shorter way, where an Arm
+ * core has one, is the chain); clocks
  * are what a server's or board's core keeps up under vector load, memory what one core alone reads while
  * others are idle.  Clock and memory differ from board to board: they decide between close calls only. */
 #include "target/target.h"
@@ -20,9 +21,12 @@
 #define ARM_86 (ARM_82 | F(I8MM) | F(BF16))
 #define ARM_SVE (ARM_86 | F(SVE))
 
-/* ghz, fma_bits, fma_latency, load_bits, l1_ways, l2_path, memory_gbs; CORE_DOT: dot_bits and block_bits before them */
-#define CORE_DOT(name, dot, block, ...) static const CoreInfo core_##name = {__VA_ARGS__, dot, block}
-#define CORE(name, ...) CORE_DOT(name, 0, 0, __VA_ARGS__)
+/* ghz, fma_bits, fma_latency, load_bits, l1_ways, l2_path, memory_gbs; CORE_DOT: dot_bits and block_bits before
+ * them, CORE_CHAIN: fma_chain */
+#define CORE_ALL(name, dot, block, chain, ...) static const CoreInfo core_##name = {__VA_ARGS__, dot, block, chain}
+#define CORE_DOT(name, dot, block, ...) CORE_ALL(name, dot, block, 0, __VA_ARGS__)
+#define CORE_CHAIN(name, chain, ...) CORE_ALL(name, 0, 0, chain, __VA_ARGS__)
+#define CORE(name, ...) CORE_ALL(name, 0, 0, 0, __VA_ARGS__)
 CORE(x86, 2.5, 256, 5, 256, 8, 32, 8);
 CORE(atom, 2.0, 128, 5, 128, 6, 16, 5);
 CORE(nehalem, 2.6, 128, 5, 128, 8, 32, 8);
@@ -42,17 +46,17 @@ CORE(zen5, 3.4, 1024, 4, 1024, 12, 64, 24);
 CORE(arm64, 2.0, 256, 4, 256, 4, 32, 8);
 CORE(a53, 1.4, 128, 8, 64, 4, 16, 2);
 CORE(a55, 1.8, 128, 4, 64, 4, 16, 4);
-CORE(a57, 1.8, 128, 10, 128, 2, 16, 4);
-CORE(a72, 1.8, 128, 7, 128, 2, 16, 4);
+CORE_CHAIN(a57, 5, 1.8, 128, 10, 128, 2, 16, 4);
+CORE_CHAIN(a72, 3, 1.8, 128, 7, 128, 2, 16, 4);
 CORE(a75, 2.4, 128, 6, 128, 16, 32, 8);
-CORE(a76, 2.4, 256, 4, 256, 4, 32, 10);
+CORE_CHAIN(a76, 2, 2.4, 256, 4, 256, 4, 32, 10);
 CORE(a510, 1.8, 128, 4, 256, 4, 16, 5);
-CORE(a710, 2.6, 256, 4, 384, 4, 32, 12);
-CORE(x1, 2.8, 512, 4, 384, 4, 32, 14);
-CORE(n1, 2.5, 256, 4, 256, 4, 32, 16);
-CORE(n2, 2.8, 256, 4, 384, 4, 32, 18);
-CORE(v1, 2.6, 512, 4, 384, 4, 64, 20);
-CORE(v2, 2.8, 512, 4, 384, 4, 64, 24);
+CORE_CHAIN(a710, 2, 2.6, 256, 4, 384, 4, 32, 12);
+CORE_CHAIN(x1, 2, 2.8, 512, 4, 384, 4, 32, 14);
+CORE_CHAIN(n1, 2, 2.5, 256, 4, 256, 4, 32, 16);
+CORE_CHAIN(n2, 2, 2.8, 256, 4, 384, 4, 32, 18);
+CORE_CHAIN(v1, 2, 2.6, 512, 4, 384, 4, 64, 20);
+CORE_CHAIN(v2, 2, 2.8, 512, 4, 384, 4, 64, 24);
 CORE(thunderx2, 2.2, 256, 6, 256, 8, 32, 12);
 CORE(a64fx, 2.0, 256, 9, 256, 4, 64, 20);
 CORE_DOT(ampere1, 0, 128, 3.0, 256, 5, 256, 4, 32, 14);

@@ -67,6 +67,7 @@ typedef struct CoreInfo {
   /* of dot products of bfloat16 pairs begun in a cycle, where the instruction is there; 0: as multiply-adds */
   int dot_bits;
   int block_bits; /* of 2 x 2 blocks of sums of fours, the same; 0: as dot products */
+  int fma_chain;  /* cycles from a multiply-add to the next one that adds to its result; 0: fma_latency */
 } CoreInfo;
 
 typedef struct Target {
