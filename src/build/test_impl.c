@@ -81,13 +81,12 @@ static void conv_nchwc(Fn *f)
           blocked ? PARAM(f, c->o / b, c->c / b, c->k, c->k, b, b) : PARAM(f, c->o / b, c->c, c->k, c->k, b);
       const void *a =
           conv_attrs(f, op, c, blocked ? out : "NCHW", blocked ? text("OIHW%di%do", b, b) : text("OIHW%do", b), out);
-      const Node *y = CALL(f, op, a, x, w);
+      const Node *y = fn_plan(f, CALL(f, op, a, x, w), "conv2d.nchwc");
       if (epilogue > 0) y = CALL(f, "add", NULL, y, PARAM(f, c->o / b, 1, 1, b));
       if (epilogue > 1)
         y = CALL(f, "nn.relu", NULL,
                  CALL(f, "add", NULL, y, PARAM(f, c->n, c->o / b, windows(c->h, c), windows(c->w, c), b)));
-      want_impl(f, what, fn_check(f, what, y, 0, 1e-5),
-                blocked && !f->target->broadcast_load && c->o / b >= 16 ? "conv2d.panels" : "conv2d.nchwc");
+      want_impl(f, what, fn_check(f, what, y, 0, 1e-5), "conv2d.nchwc");
     }
 }
 
@@ -115,6 +114,7 @@ static void panels(Fn *f)
         const Node *x = PARAM(f, c->n, c->c / b, c->h, c->w, b);
         const Node *w = PARAM(f, 8, c->c / b, c->k, c->k, b, o / 8);
         const Node *y = CALL(f, op, conv_attrs(f, op, c, "NCHW8c", text("OIHW8i%do", o / 8), out), x, w);
+        y = fn_plan(f, y, "conv2d.panels");
         if (epilogue > 0) y = CALL(f, "add", NULL, y, PARAM(f, 8, 1, 1, o / 8));
         if (epilogue > 1)
           y = CALL(f, "sigmoid", NULL,
@@ -206,7 +206,7 @@ static void winograd(Fn *f)
                              "data_layout", "\"NCHW16c\"", "out_layout", "\"NCHW16c\"", "transformed", "False", NULL);
     const Node *y = CALL(f, op, a, PARAM(f, n, c[0] / b, c[2], c[3], b), PARAM(f, c[1] / b, c[0] / c[5], 3, 3, b));
     y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, y, PARAM(f, c[1] / b, 1, 1, b)));
-    want_impl(f, op, fn_check(f, text("winograd, weight as it is %zu", i), y, 0, 1e-5), "conv2d.winograd_plain");
+    want_impl(f, op, fn_check(f, text("winograd, weight as it is %zu", i), y, 0, 1e-5), "conv2d.winograd");
   }
   for (int tile = 2; tile <= 6; tile += 2) {
     fresh(f);
@@ -247,7 +247,14 @@ static void bands(Fn *f)
 static const Node *altered(Fn *f, const Node *call)
 {
   AlteredCall to;
-  if (!impl_alter(f->m, f->target, &f->config, call, &to)) return NULL;
+  Plan *option;
+  ImplCall of = {f->m, f->m->arena, f->target, &f->config, call};
+  int n = impl_options(&of, 0, &option);
+  const Plan *best = NULL;
+  for (int i = 0; i < n; i++)
+    if (option[i].alters && (!best || option[i].seconds < best->seconds)) best = &option[i];
+  if (best) impl_alter(&of, best, &to);
+  else if (!impl_alter_words(f->m, f->target, call, &to)) return NULL;
   const Node *arg[8];
   for (int i = 0; i < to.nargs; i++) {
     arg[i] = to.arg[i];

@@ -43,6 +43,18 @@ static inline const Node *fn_call(Fn *f, const char *op, const void *attrs, int 
   fn_call(f, op, attrs, (int)(sizeof((const Node *[]){__VA_ARGS__}) / sizeof(Node *)), \
           (const Node *const[]){__VA_ARGS__})
 
+/* The call with the fastest plan of an implementation; as it is where that has none for it. */
+static inline const Node *fn_plan(Fn *f, const Node *call, const char *impl)
+{
+  ImplCall of = {f->m, f->m->arena, f->target, &f->config, call};
+  PlanList list;
+  const Plan *best = NULL;
+  impl_plans(&of, &list);
+  for (int i = 0; i < list.v.n; i++)
+    if (!strcmp(list.v.v[i].impl->name, impl) && (!best || list.v.v[i].seconds < best->seconds)) best = &list.v.v[i];
+  return best ? node_call_planned(f->m, call, plan_text(f->m->arena, best)) : call;
+}
+
 static inline const Node *fn_done(Fn *f, const Node *body) { return node_func(f->m, f->n, f->param, body, NULL, NULL); }
 
 /* Attributes from pairs of name and text, ended by NULL. */

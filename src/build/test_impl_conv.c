@@ -107,13 +107,20 @@ static void want_one_of(Fn *f, const char *what, const char *got, const char *li
     raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: implementation '%s' was taken, '%s' is wanted", what, got, list);
 }
 
-/* A fresh function with the call of case i: what it is altered to, and the data in its layout. */
+/* A fresh function with the call of case i: what the fastest plan over blocks of channels makes of it, and the data in
+ * its layout. */
 static const Node *altered(Fn *f, size_t i, AlteredCall *to, const Node **x)
 {
   fresh(f);
   const Node *call = call_of(f, &cases[i]);
-  if (!impl_alter(f->m, f->target, &f->config, call, to))
-    raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered", name_of(f, &cases[i], i));
+  ImplCall of = {f->m, f->m->arena, f->target, &f->config, call};
+  Plan *option;
+  const Plan *best = NULL;
+  int n = impl_options(&of, 0, &option);
+  for (int k = 0; k < n; k++)
+    if (option[k].alters && option[k].out_block && (!best || option[k].seconds < best->seconds)) best = &option[k];
+  if (!best) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered", name_of(f, &cases[i], i));
+  impl_alter(&of, best, to);
   *x = to->in[0].to ? moved(f, to->arg[0], to->in[0].from, to->in[0].to) : to->arg[0];
   return call;
 }
@@ -161,23 +168,25 @@ static void plain_computed(Fn *f)
   }
 }
 
-/* Convolutions of one tap that stand alone: few channels, many, positions that fill no tile, a batch, other dimensions,
- * strides. */
+/* Convolutions of every kind whose plans are tried: channels that no vector divides, groups of any width, one tap and
+ * many, strides, dilation, padding that differs by side, a batch, one to three dimensions. */
 /* clang-format off */
-static const Case alone_cases[] = {
-    {C2, {1, 16, 9, 11}, {24, 16, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
-    {C2, {2, 40, 7, 6}, {64, 40, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
-    {C2, {1, 33, 10, 10}, {96, 33, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
-    {C2, {3, 5, 4, 13}, {8, 5, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
-    {C2, {1, 64, 12, 12}, {16, 64, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
-    {C1, {2, 24, 77}, {16, 24, 1}, "1", "[1]", "[0, 0]", "[1]", NULL, "conv1d.positions"},
-    {C1, {1, 48, 50}, {64, 48, 1}, "1", "[1]", "[0, 0]", "[1]", NULL, "conv1d.positions"},
-    {C3, {1, 36, 3, 5, 7}, {64, 36, 1, 1, 1}, "1", "[1, 1, 1]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
-    {C3, {2, 9, 4, 4, 3}, {16, 9, 1, 1, 1}, "1", "[1, 1, 1]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
-    {C2, {2, 16, 17, 18}, {24, 16, 1, 1}, "1", "[2, 2]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
-    {C2, {1, 40, 24, 15}, {64, 40, 1, 1}, "1", "[2, 3]", "[0, 0]", "[1, 1]", NULL, "conv2d.positions"},
-    {C1, {2, 24, 77}, {16, 24, 1}, "1", "[3]", "[0, 0]", "[1]", NULL, "conv1d.positions"},
-    {C3, {1, 36, 4, 7, 8}, {64, 36, 1, 1, 1}, "1", "[1, 2, 2]", "[0, 0, 0]", "[1, 1, 1]", NULL, "conv3d.positions"},
+static const Case planned_cases[] = {
+    {C2, {1, 16, 9, 11}, {24, 16, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, NULL},
+    {C2, {1, 33, 10, 10}, {96, 33, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, NULL},
+    {C2, {3, 5, 4, 13}, {7, 5, 1, 1}, "1", "[1, 1]", "[0, 0]", "[1, 1]", NULL, NULL},
+    {C2, {2, 7, 9, 12}, {13, 7, 3, 3}, "1", "[1, 1]", "[1, 1]", "[1, 1]", NULL, NULL},
+    {C2, {1, 16, 12, 12}, {32, 16, 3, 3}, "1", "[1, 1]", "[1, 1]", "[1, 1]", NULL, NULL},
+    {C2, {1, 22, 11, 13}, {34, 11, 3, 3}, "2", "[1, 1]", "[1, 0, 2, 1]", "[1, 1]", NULL, NULL},
+    {C2, {2, 9, 14, 10}, {15, 3, 2, 4}, "3", "[2, 3]", "[0, 3, 1, 1]", "[2, 1]", NULL, NULL},
+    {C2, {1, 12, 9, 17}, {4, 3, 3, 3}, "4", "[1, 1]", "[1, 1]", "[1, 1]", NULL, NULL},
+    {C2, {1, 3, 21, 19}, {17, 3, 5, 5}, "1", "[2, 2]", "[2, 2]", "[1, 1]", NULL, NULL},
+    {C2, {2, 16, 17, 18}, {24, 16, 1, 1}, "1", "[2, 2]", "[0, 0]", "[1, 1]", NULL, NULL},
+    {C1, {2, 24, 77}, {19, 24, 3}, "1", "[1]", "[1, 1]", "[2]", NULL, NULL},
+    {C1, {1, 10, 40}, {6, 5, 1}, "2", "[3]", "[0, 0]", "[1]", NULL, NULL},
+    {C3, {1, 6, 4, 5, 7}, {10, 6, 2, 3, 3}, "1", "[1, 1, 1]", "[0, 1, 1]", "[1, 1, 1]", NULL, NULL},
+    {C3, {2, 9, 4, 4, 3}, {16, 9, 1, 1, 1}, "1", "[1, 2, 2]", "[0, 0, 0]", "[1, 1, 1]", NULL, NULL},
+    {C2, {1, 24, 10, 9}, {24, 1, 3, 3}, "24", "[1, 1]", "[1, 1]", "[1, 1]", NULL, NULL},
 };
 /* clang-format on */
 
@@ -202,25 +211,42 @@ static const Node *followed(Fn *f, const Case *c, size_t i, const Node *y)
   return y;
 }
 
-/* On narrow vectors blocks are taken for faster in some cases: not in most. */
-static void alone_computed(Fn *f)
+/* The attributes of a case. */
+static const void *attrs_of(Fn *f, const Case *c)
 {
-  size_t n = sizeof alone_cases / sizeof *alone_cases;
-  size_t blocks = 0;
-  for (size_t i = 0; i < n; i++) {
-    fresh(f);
-    const Case *c = &alone_cases[i];
-    const char *what = arena_printf(ctx_arena(f->ctx), "%s alone, case %zu", c->op, i);
-    const Node *x = fn_param(f, DT_F32, rank(c->x), c->x);
-    AlteredCall to;
-    if (!impl_alter_alone(f->m, f->target, &f->config, CALL(f, c->op, NULL, x, zeros_of(f, c->w)), &to)) {
-      if (++blocks > n / 3)
-        raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s was not altered, nor %zu before it", what, blocks - 1);
-      continue;
+  return fn_attrs(f, c->op, "groups", c->groups, "strides", c->strides, "padding", c->padding, "dilation", c->dilation,
+                  NULL);
+}
+
+/* Plans from all over the list, each put into effect: the call that it alters to, computed by it, is what that call
+ * means. */
+static void planned_computed(Fn *f)
+{
+  enum { TRIED = 5 };
+  for (size_t i = 0; i < sizeof planned_cases / sizeof *planned_cases; i++) {
+    const Case *c = &planned_cases[i];
+    int n = TRIED;
+    for (int k = 0; k < TRIED && k < n; k++) {
+      fresh(f);
+      const Node *x = fn_param(f, DT_F32, rank(c->x), c->x);
+      const Node *call = CALL(f, c->op, attrs_of(f, c), x, zeros_of(f, c->w));
+      ImplCall of = {f->m, f->m->arena, f->target, &f->config, call};
+      PlanList list;
+      impl_plans(&of, &list);
+      n = list.v.n;
+      const Plan *p =
+          &list.v.v[(size_t)k * (size_t)n / TRIED + i % ((size_t)n / TRIED + 1) % (size_t)(n - k * n / TRIED)];
+      const char *what = arena_printf(ctx_arena(f->ctx), "%s, case %zu, %s", c->op, i, plan_text(f->m->arena, p));
+      AlteredCall to = {.op = call->u.call.op, .attrs = call->u.call.attrs, .arg = {x, call->arg[1]}};
+      if (p->alters) impl_alter(&of, p, &to);
+      f->n = 0;
+      const Type *data = to.in[0].to ? moved(f, x, to.in[0].from, to.in[0].to)->type : x->type;
+      x = f->param[f->n++] = node_var(f->m, "x", data);
+      const Node *w = f->param[f->n++] = node_var(f->m, "w", to.arg[1]->type);
+      const Node *y = node_call(f->m, to.op, 2, (const Node *[]){x, w}, to.attrs, NULL);
+      y = CALL(f, "nn.relu", NULL, node_call_planned(f->m, y, plan_text(f->m->arena, p)));
+      want_impl(f, what, fn_check(f, what, y, 0, 1e-5), p->impl->name);
     }
-    const Node *w = f->param[f->n++] = node_var(f->m, "w", to.arg[1]->type);
-    const Node *y = node_call(f->m, to.op, 2, (const Node *[]){x, w}, to.attrs, NULL);
-    want_impl(f, what, fn_check(f, what, followed(f, c, i, y), 0, 1e-5), c->impls);
   }
 }
 
@@ -228,15 +254,15 @@ static void alone_computed(Fn *f)
  * of a few vectors and of many, batches, sizes that no tile divides, planes in bands. */
 /* clang-format off */
 static const Case planes_cases[] = {
-    {C2, {1, 8, 14, 14}, {8, 1, 3, 3}, "8", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "depthwise.planes"},
-    {C2, {2, 6, 15, 13}, {6, 1, 3, 3}, "6", "[2, 2]", "[1, 1]", "[1, 1]", NULL, "depthwise.planes"},
-    {C2, {1, 5, 28, 28}, {5, 1, 5, 5}, "5", "[2, 2]", "[2, 2, 2, 2]", "[1, 1]", NULL, "depthwise.planes"},
-    {C2, {1, 4, 9, 31}, {4, 1, 3, 5}, "4", "[1, 2]", "[0, 3, 2, 1]", "[1, 1]", NULL, "depthwise.planes"},
-    {C2, {3, 3, 7, 7}, {3, 1, 5, 5}, "3", "[1, 1]", "[2, 2]", "[1, 1]", NULL, "depthwise.planes"},
-    {C2, {1, 2, 113, 112}, {2, 1, 3, 3}, "2", "[2, 2]", "[1, 1]", "[1, 1]", NULL, "depthwise.planes"},
-    {C2, {1, 2, 11, 301}, {2, 1, 3, 3}, "2", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "depthwise.planes"},
-    {C2, {1, 2, 9, 300}, {2, 1, 3, 4}, "2", "[2, 2]", "[1, 2, 1, 1]", "[1, 1]", NULL, "depthwise.planes"},
-    {C2, {1, 8, 6, 1}, {8, 1, 4, 4}, "8", "[1, 2]", "[0, 2, 3, 3]", "[1, 1]", NULL, "depthwise.planes"},
+    {C2, {1, 8, 14, 14}, {8, 1, 3, 3}, "8", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "conv2d.planes"},
+    {C2, {2, 6, 15, 13}, {6, 1, 3, 3}, "6", "[2, 2]", "[1, 1]", "[1, 1]", NULL, "conv2d.planes"},
+    {C2, {1, 5, 28, 28}, {5, 1, 5, 5}, "5", "[2, 2]", "[2, 2, 2, 2]", "[1, 1]", NULL, "conv2d.planes"},
+    {C2, {1, 4, 9, 31}, {4, 1, 3, 5}, "4", "[1, 2]", "[0, 3, 2, 1]", "[1, 1]", NULL, "conv2d.planes"},
+    {C2, {3, 3, 7, 7}, {3, 1, 5, 5}, "3", "[1, 1]", "[2, 2]", "[1, 1]", NULL, "conv2d.planes"},
+    {C2, {1, 2, 113, 112}, {2, 1, 3, 3}, "2", "[2, 2]", "[1, 1]", "[1, 1]", NULL, "conv2d.planes"},
+    {C2, {1, 2, 11, 301}, {2, 1, 3, 3}, "2", "[1, 1]", "[1, 1]", "[1, 1]", NULL, "conv2d.planes"},
+    {C2, {1, 2, 9, 300}, {2, 1, 3, 4}, "2", "[2, 2]", "[1, 2, 1, 1]", "[1, 1]", NULL, "conv2d.planes"},
+    {C2, {1, 8, 6, 1}, {8, 1, 4, 4}, "8", "[1, 2]", "[0, 2, 3, 3]", "[1, 1]", NULL, "conv2d.planes"},
     {C2, {1, 8, 12, 12}, {8, 1, 3, 3}, "8", "[1, 1]", "[1, 1]", "[2, 2]", NULL, "generic"},
     {C2, {1, 8, 12, 12}, {8, 1, 3, 3}, "8", "[3, 3]", "[1, 1]", "[1, 1]", NULL, "generic"},
 };
@@ -265,14 +291,14 @@ static void test_meaning_kept(void **state)
 }
 CASE(blocks_computed)
 CASE(plain_computed)
-CASE(alone_computed)
+CASE(planned_computed)
 CASE(planes_computed)
 
 int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_meaning_kept), cmocka_unit_test(test_blocks_computed),
-                                     cmocka_unit_test(test_plain_computed), cmocka_unit_test(test_alone_computed),
+                                     cmocka_unit_test(test_plain_computed), cmocka_unit_test(test_planned_computed),
                                      cmocka_unit_test(test_planes_computed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,7 +161,8 @@ static double conv_seconds(const Target *t, const ConvShape *s, const ConvPlan *
   if (share <= 0) share = 0.02; /* the smallest tile of a target with few registers */
   if (!p->data_block && !t->broadcast_load) share *= s->stride[s->dims - 1] == 1 ? PLAIN_ROW : PLAIN_APART;
   double flops = 2 * outputs * (double)s->o * steps;
-  double products = conv_tile_seconds(t, s->bits, flops, steps, share) / (s->word > 1 ? cost_words(t, s->word) : 1);
+  double products = conv_tile_seconds(t, s->bits, flops, steps, share) /
+                    (s->word == 2 ? cost_words(t, s->word) : 1); /* fours are made for 2 x 2 blocks (panels.c) */
   double moved = moved_bytes(t, s, p) - (double)(rows * s->out[s->dims - 1] * s->c) * s->bits / 8;
   int threads = cost_threads(t, flops, 0);
   double parts = outputs / (double)(p->band * s->out[s->dims - 1]) * (double)s->o / (double)(own * p->o);

@@ -207,9 +207,9 @@ void im2col_plans(const ImplCall *call, PlanList *list)
   ConvShape s;
   if (!serves(call, &s) || (!s.weight_block && !s.constant)) return;
   list->alters = !s.weight_block;
-  for (int64_t channels = 1; channels <= 16; channels++) {
+  for (int64_t channels = 2; channels <= 16; channels++) {
     if (s.weight_block && channels != s.weight_block) continue;
-    if (!t->broadcast_load && channels % target_lanes(t, s.bits) && !(channels == 1 && s.og == 1)) continue;
+    if (!t->broadcast_load && channels % target_lanes(t, s.bits)) continue;
     if (channels > 2 * s.og && channels > 4) continue;
     for (int64_t vectors = 1; vectors <= 6; vectors++) {
       if (!tile_fits(t, &s, channels, vectors)) continue;
@@ -423,7 +423,8 @@ void im2col_schedule(ImplGroup *g)
   bool bands = shares_bands(&c, p);
   LoopRV outer = sched_fuse(g->s, bands ? 3 : 2, (const LoopRV[]){n, group, band}, true);
   LoopRV shared = p->together ? o : outer;
-  if (p->together && !several && bands) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
+  bool whole = shape.groups == 1 || shape.og % p->channels == 0;
+  if (p->together && !several && bands && whole) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
   if (!bands) outer = band;
   if (threads > 1) sched_parallel(g->s, shared);
   if (group_find_stage(g, "panel", &panel)) {

@@ -72,6 +72,13 @@ int impl_options(const ImplCall *c, double price, Plan **out)
     return 1;
   }
   impl_plans(c, &list);
+  /* a weight that is not known yet is brought into its form in every run */
+  const Type *weight = c->call->nargs > 1 ? c->call->arg[1]->type : NULL;
+  double packed = 0;
+  if (weight && weight->kind == TY_TENSOR && !alter_is_constant(c->m->ctx, c->call->arg[1]))
+    packed = impl_relayout_seconds(c->target, type_known_elements(weight) * dtype_bytes(weight->dtype));
+  for (int i = 0; i < list.v.n; i++)
+    if (list.v.v[i].alters) list.v.v[i].seconds += packed;
   Vec(Plan) best = {0};
   bool as_it_lies = false;
   for (int i = 0; i < list.v.n; i++) {

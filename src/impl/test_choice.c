@@ -2,6 +2,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -133,51 +135,72 @@ static void vectors_of_blocks(void **state)
   assert_int_equal(alter_block_vectors(7, 4), 3);
 }
 
-/* ---- Winograd or not --------------------------------------------------------------------- */
+/* ---- plans --------------------------------------------------------------------------------- */
 
+/* A convolution over a constant weight, of which a test asks something. */
 typedef struct Layer {
   const Target *target;
-  int channels, size;
-  double seconds, bytes; /* of the network that it stands in; 0: it stands alone */
-  int tile;              /* out: outputs of a tile; 0: direct */
-  bool before;           /* out: the weight is transformed at compile time */
+  int n, c, o, h, w, kernel, stride, groups;
+  double price;                            /* seconds for a byte of weights */
+  void (*ask)(const ImplCall *, void *to); /* … */
+  void *to;
 } Layer;
 
-static void alter_body(Ctx *ctx, void *arg)
+static void layer_body(Ctx *ctx, void *arg)
 {
-  Layer *l = arg;
+  const Layer *l = arg;
   Module *m = module_new(ctx);
-  const char *text = arena_printf(m->arena,
-                                  "fn (%%x: Tensor[(1, %d, %d, %d), float32]) { nn.conv2d(%%x, zeros(shape=[%d, %d, 3, "
-                                  "3], dtype=\"float32\"), padding=[1, 1]) }",
-                                  l->channels, l->size, l->size, l->channels, l->channels);
+  const char *text =
+      arena_printf(m->arena,
+                   "fn (%%x: Tensor[(%d, %d, %d, %d), float32]) { nn.conv2d(%%x, zeros(shape=[%d, %d, %d, %d], "
+                   "dtype=\"float32\"), padding=[%d, %d], strides=[%d, %d], groups=%d) }",
+                   l->n, l->c, l->h, l->w, l->o, l->c / l->groups, l->kernel, l->kernel, l->kernel / 2, l->kernel / 2,
+                   l->stride, l->stride, l->groups);
   const Node *f = graph_infer(m, graph_parse_expr(m, text, "test"));
-  AlteredCall to;
-  ImplConfig config = {.seconds = l->seconds, .bytes = l->bytes};
-  l->tile = -1;
-  if (impl_alter(m, l->target, &config, fn_body(f), &to)) {
-    bool winograd = strstr(to.op->name, "winograd");
-    l->tile = winograd ? (int)((const WinogradAttrs *)to.attrs)->tile_size : 0;
-    l->before = winograd && ((const WinogradAttrs *)to.attrs)->transformed;
-  }
+  ImplConfig config = {0};
+  ImplCall call = {m, m->arena, l->target, &config, fn_body(f)};
+  l->ask(&call, l->to);
   module_release(m);
+}
+
+static void ask_layer(Ctx *ctx, Layer l)
+{
+  if (l.n == 0) l.n = 1;
+  if (l.groups == 0) l.groups = 1;
+  if (l.stride == 0) l.stride = 1;
+  if (protect(ctx, layer_body, &l)) fail_msg("%s", error_message(ctx));
+}
+
+/* The text of the best option, however its data and result lie. */
+typedef struct Best {
+  double price;
+  char text[200];
+} Best;
+
+static void ask_best(const ImplCall *c, void *to)
+{
+  Best *b = to;
+  Plan *option;
+  int n = impl_options(c, b->price, &option);
+  const Plan *best = &option[0];
+  for (int i = 1; i < n; i++)
+    if (option[i].seconds + b->price * option[i].bytes < best->seconds + b->price * best->bytes) best = &option[i];
+  snprintf(b->text, sizeof b->text, "%s", plan_text(c->arena, best));
 }
 
 static int winograd_tile(Ctx *ctx, int machine, int channels, int size)
 {
-  Layer l = {.target = target[machine], .channels = channels, .size = size, .tile = -1};
-  if (protect(ctx, alter_body, &l)) print_error("%s\n", error_message(ctx));
-  return l.tile;
-}
-
-/* Is the weight transformed before, in a network of so many seconds and bytes? */
-static bool transformed_before(Ctx *ctx, int machine, int channels, int size, double seconds, double bytes)
-{
-  Layer l = {
-    .target = target[machine], .channels = channels, .size = size, .seconds = seconds, .bytes = bytes, .tile = -1};
-  if (protect(ctx, alter_body, &l)) print_error("%s\n", error_message(ctx));
-  assert_true(l.tile > 0);
-  return l.before;
+  Best b = {0};
+  int tile = 0;
+  ask_layer(ctx, (Layer){.target = target[machine],
+                         .c = channels,
+                         .o = channels,
+                         .h = size,
+                         .w = size,
+                         .kernel = 3,
+                         .ask = ask_best,
+                         .to = &b});
+  return sscanf(b.text, "conv2d.winograd{tile=%d", &tile) == 1 ? tile : 0;
 }
 
 /* The 3 x 3 layers of ResNet.  Large images with few channels have large tiles everywhere: arithmetic decides.  At 7 x
@@ -193,128 +216,126 @@ static void winograd_by_layer(void **state)
   assert_int_equal(winograd_tile(*state, N1, 512, 7), 4);
 }
 
-/* Transforming 28 MB away takes a millisecond: little of a network that takes a tenth of a second and has 200 MB of
- * weights, much of one that takes 30 ms.  A weight that the second-level cache holds stays transformed, and so does
- * every one where a layer stands alone. */
-static void transformed_by_network(void **state)
+static bool transformed_before(Ctx *ctx, int machine, int channels, int size, double price)
 {
-  assert_false(transformed_before(*state, N1, 512, 7, 0.2, 2e8));
-  assert_true(transformed_before(*state, N1, 512, 7, 0.03, 2e8));
-  assert_true(transformed_before(*state, N1, 512, 7, 0, 0));
-  assert_true(transformed_before(*state, N1, 64, 56, 0.2, 2e8));
-  assert_true(transformed_before(*state, AVX512, 512, 7, 0.2, 2e8));
+  Best b = {.price = price};
+  ask_layer(ctx, (Layer){.target = target[machine],
+                         .c = channels,
+                         .o = channels,
+                         .h = size,
+                         .w = size,
+                         .kernel = 3,
+                         .ask = ask_best,
+                         .to = &b});
+  assert_non_null(strstr(b.text, "winograd"));
+  return strstr(b.text, "before=True") != NULL;
 }
 
-/* ---- alone -------------------------------------------------------------------------------- */
-
-typedef struct OneTap {
-  const Target *target;
-  int from, to, size;
-  bool kept; /* out: the layout stays as it is */
-} OneTap;
-
-static void alone_body(Ctx *ctx, void *arg)
+/* Transforming 28 MB away takes a millisecond: little where a byte is worth much, too much where it is worth little.  A
+ * weight that the second-level cache holds stays transformed, and so does every one where memory costs nothing. */
+static void transformed_by_price(void **state)
 {
-  OneTap *l = arg;
-  Module *m = module_new(ctx);
-  const char *text = arena_printf(
-      m->arena,
-      "fn (%%x: Tensor[(1, %d, %d, %d), float32]) { nn.conv2d(%%x, zeros(shape=[%d, %d, 1, 1], dtype=\"float32\")) }",
-      l->from, l->size, l->size, l->to, l->from);
-  AlteredCall to;
-  l->kept =
-      impl_alter_alone(m, l->target, &(ImplConfig){0}, fn_body(graph_infer(m, graph_parse_expr(m, text, "test"))), &to);
-  module_release(m);
+  assert_false(transformed_before(*state, N1, 512, 7, 8e-11));
+  assert_true(transformed_before(*state, N1, 512, 7, 1e-12));
+  assert_true(transformed_before(*state, N1, 512, 7, 0));
+  assert_true(transformed_before(*state, N1, 64, 56, 8e-11));
+  assert_true(transformed_before(*state, AVX512, 512, 7, 1e-11));
 }
 
-static bool stays_plain(Ctx *ctx, int machine, int from, int to, int size)
+static void ask_list(const ImplCall *c, void *to)
 {
-  OneTap l = {target[machine], from, to, size, false};
-  if (protect(ctx, alone_body, &l)) print_error("%s\n", error_message(ctx));
-  return l.kept;
-}
-
-/* Few channels over many positions are a change of layout and little more.  A weight of 4 MB is read once for all
- * positions in blocks and again for each tile of a plane; a single position has no layout to change. */
-static void plain_where_alone(void **state)
-{
-  for (int i = 0; i < TARGETS; i++) {
-    assert_true(stays_plain(*state, i, 16, 96, 112));
-    assert_true(stays_plain(*state, i, 64, 64, 56));
-    assert_false(stays_plain(*state, i, 512, 2048, 7));
-    assert_false(stays_plain(*state, i, 96, 24, 1));
+  PlanList list;
+  impl_plans(c, &list);
+  *(int *)to = list.v.n;
+  StrMap seen = {0};
+  for (int i = 0; i < list.v.n; i++) {
+    const char *text = plan_text(c->arena, &list.v.v[i]);
+    assert_true(list.v.v[i].seconds > 0 && list.v.v[i].seconds < 100);
+    assert_null(strmap_get(&seen, text));
+    strmap_put(c->arena, &seen, text, (void *)(uintptr_t)text);
+    if (i % 16) continue;
+    Plan again = plan_parse(c, text);
+    assert_string_equal(plan_text(c->arena, &again), text);
   }
-  assert_true(stays_plain(*state, AVX512, 256, 32, 28));
-  /* blocks of 40 channels leave a sixth of the lanes empty */
-  assert_true(stays_plain(*state, AVX512, 512, 1000, 13));
-  assert_false(stays_plain(*state, AVX512, 832, 48, 7)); /* the copy, and vectors half empty */
+  Plan *option;
+  int n = impl_options(c, 0, &option);
+  int plain = 0;
+  for (int i = 0; i < n; i++) plain += !option[i].data_block && !option[i].out_block;
+  assert_int_equal(plain, 1);
 }
 
-/* A convolution of square windows, padded to keep its size or half of it: depthwise, or (from) of so many input
- * channels. */
-typedef struct Window {
-  const Target *target;
-  int channels, size, kernel, stride, from;
-  bool kept;
-} Window;
+static int by_size(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-static void window_body(Ctx *ctx, void *arg)
+/* Any shape has many plans, told apart by their text, which parses back; and one that leaves the layouts alone. */
+static void plans_of_any_shape(void **state)
 {
-  Window *d = arg;
-  int in = d->from ? d->from : d->channels;
-  Module *m = module_new(ctx);
-  const char *text = arena_printf(m->arena,
-                                  "fn (%%x: Tensor[(1, %d, %d, %d), float32]) { nn.conv2d(%%x, zeros(shape=[%d, %d, "
-                                  "%d, %d], dtype=\"float32\"), groups=%d, "
-                                  "strides=[%d, %d], padding=[%d, %d]) }",
-                                  in, d->size, d->size, d->channels, d->from ? in : 1, d->kernel, d->kernel,
-                                  d->from ? 1 : in, d->stride, d->stride, d->kernel / 2, d->kernel / 2);
-  AlteredCall to;
-  d->kept =
-      impl_alter_alone(m, d->target, &(ImplConfig){0}, fn_body(graph_infer(m, graph_parse_expr(m, text, "test"))), &to);
-  module_release(m);
-}
-
-static bool window_stays(Ctx *ctx, Window d)
-{
-  if (protect(ctx, window_body, &d)) print_error("%s\n", error_message(ctx));
-  return d.kept;
-}
-
-static bool planes_stay(Ctx *ctx, int machine, int channels, int size, int kernel, int stride)
-{
-  return window_stays(ctx, (Window){target[machine], channels, size, kernel, stride, 0, false});
-}
-
-static bool stem_stays(Ctx *ctx, int machine, int from, int to, int size, int kernel)
-{
-  return window_stays(ctx, (Window){target[machine], to, size, kernel, 2, from, false});
-}
-
-/* Wide vectors make so few products quickly that two changes of layout are most of the time.  Of a tiny plane the copy
- * with its zeros is most; and narrow vectors on many pipes wait for the sums of 25 taps. */
-static void planes_where_alone(void **state)
-{
-  static const struct {
-    int channels, size, kernel, stride;
-  } layer[] = {{16, 112, 3, 2}, {88, 28, 3, 1}, {576, 14, 3, 2}, {672, 14, 5, 2}, {96, 28, 5, 2}};
-  for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
-    assert_true(planes_stay(*state, AVX512, layer[i].channels, layer[i].size, layer[i].kernel, layer[i].stride));
-  for (int i = 0; i < TARGETS; i++) {
-    assert_true(planes_stay(*state, i, 144, 56, 3, 1));
-    assert_false(planes_stay(*state, i, 960, 2, 3, 1));
+  enum { SHAPES = 40 };
+  static const int machines[] = {N1, AVX512};
+  static const int kernels[] = {1, 3, 3, 5, 7};
+  unsigned seed = 7;
+  for (int k = 0; k < 2; k++) {
+    int count[SHAPES];
+    for (int i = 0; i < SHAPES; i++) {
+      int r[6];
+      for (int d = 0; d < 6; d++) r[d] = (int)((seed = seed * 1103515245u + 12345u) >> 16 & 0x7fff);
+      int groups = r[4] % 4 ? 1 : 2 + r[4] / 4 % 3;
+      Layer l = {.target = target[machines[k]],
+                 .n = 1 + r[5] % 2,
+                 .c = (1 + r[0] % 90) * groups,
+                 .o = (1 + r[1] % 90) * groups,
+                 .h = 7 + r[2] % 40,
+                 .w = 7 + r[3] % 40,
+                 .kernel = kernels[r[5] % 5],
+                 .stride = 1 + r[4] % 2,
+                 .groups = groups,
+                 .ask = ask_list};
+      l.to = &count[i];
+      ask_layer(*state, l);
+      assert_true(count[i] > 0);
+    }
+    qsort(count, SHAPES, sizeof *count, by_size);
+    assert_true(count[SHAPES / 2] >= 30);
   }
-  assert_false(planes_stay(*state, V1, 672, 14, 5, 2));
 }
 
-/* Few output channels leave tiles over blocks a load for every multiply-add, and the result's change of layout is as
- * long as the products.  Data of 8 channels fills blocks; planes of 30 do not stay near. */
-static void stems_where_alone(void **state)
+typedef struct Refusal {
+  const char *text, *why;
+} Refusal;
+
+static void parse_body(Ctx *ctx, void *arg)
 {
-  for (int i = 0; i < TARGETS; i++) {
-    assert_true(stem_stays(*state, i, 3, 16, 224, 3));
-    assert_false(stem_stays(*state, i, 8, 16, 224, 3));
-    assert_false(stem_stays(*state, i, 30, 64, 224, 3));
+  (void)ctx;
+  void **a = arg;
+  plan_parse(a[0], a[1]);
+}
+
+static void ask_refused(const ImplCall *c, void *to)
+{
+  const Refusal *r = to;
+  void *arg[] = {(void *)(uintptr_t)c, (void *)(uintptr_t)r->text};
+  assert_int_equal(protect(c->m->ctx, parse_body, arg), ERR_ARGUMENT);
+  assert_non_null(strstr(error_message(c->m->ctx), r->why));
+  error_clear(c->m->ctx);
+}
+
+/* A plan that nobody can serve is refused, and the sentence says what is wrong with it. */
+static void illegal_plans(void **state)
+{
+  static const Refusal refusal[] = {
+    {"conv2d.magic{a=1}", "no implementation of this operator has that name"},
+    {"conv2d.winograd{tile=5, before=True, data_block=8, out_block=8, band=0, o=1, x=8}",
+     "tile=5 is not possible here"},
+    {"conv2d.winograd{tile=4}", "field 'before' is missing"},
+    {"conv2d.winograd{speed=4}", "has no field 'speed'"},
+    {"conv2d.winograd{tile=4", "'}' is missing"},
+    {"conv2d.depthwise{block=8, x=4, band=4}", "does not serve this call"},
+    {"conv2d.im2col{channels=8, vectors=2, across=True, packed=True, band=7777, together=False}", "band=7777"},
+  };
+  for (size_t i = 0; i < sizeof refusal / sizeof *refusal; i++) {
+    Refusal r = refusal[i];
+    ask_layer(
+        *state,
+        (Layer){.target = target[N1], .c = 64, .o = 64, .h = 28, .w = 28, .kernel = 3, .ask = ask_refused, .to = &r});
   }
 }
 
@@ -399,10 +420,9 @@ int main(void)
     cmocka_unit_test(blocks_divide),
     cmocka_unit_test(vectors_of_blocks),
     cmocka_unit_test(winograd_by_layer),
-    cmocka_unit_test(transformed_by_network),
-    cmocka_unit_test(plain_where_alone),
-    cmocka_unit_test(planes_where_alone),
-    cmocka_unit_test(stems_where_alone),
+    cmocka_unit_test(transformed_by_price),
+    cmocka_unit_test(plans_of_any_shape),
+    cmocka_unit_test(illegal_plans),
     cmocka_unit_test(threads_worth_waking),
     cmocka_unit_test(steps_divide),
     cmocka_unit_test(steps_fit_registers),

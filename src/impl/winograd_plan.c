@@ -65,7 +65,8 @@ static double winograd_seconds(const Target *t, const ConvShape *s, const Winogr
   double n = s->n ? (double)s->n : 1;
   double alpha = (double)(p->tile + 2);
   double points = alpha * alpha;
-  double tiles = n * __builtin_ceil((double)s->out[0] / (double)p->tile) * __builtin_ceil((double)s->out[1] / (double)p->tile);
+  double tiles =
+      n * __builtin_ceil((double)s->out[0] / (double)p->tile) * __builtin_ceil((double)s->out[1] / (double)p->tile);
   double flops = 2 * points * tiles * (double)(s->ig * s->o);
   double channels = (double)(s->c + s->o);
   double bytes = s->bits / 8.0;
@@ -91,13 +92,13 @@ static double winograd_seconds(const Target *t, const ConvShape *s, const Winogr
   return all / threads / cost_busy(pieces, threads);
 }
 
-/* Can the weight be transformed in the call instead, in more than one part?  One that the second-level cache holds once
+/* May it pay to transform the weight in the call instead?  One that the second-level cache holds once
  * transformed is too small to matter; and with AVX-512 it took 1.2 (512 channels on 7 x 7) to 2 times (256 on 14 x 14)
  * as long as tiles of 2 with the weight transformed before. */
-static bool may_transform(const Target *t, const ConvShape *s, const WinogradPlan *p)
+static bool transforming_pays(const Target *t, const ConvShape *s, const WinogradPlan *p)
 {
   WinogradSizes sizes = winograd_sizes(s, p->tile, p->out_block);
-  return !t->broadcast_load && s->bits == 32 && s->n && s->ig > p->data_block && winograd_fetches(t, &sizes);
+  return !t->broadcast_load && winograd_fetches(t, &sizes);
 }
 
 static void add_plans(PlanList *list, const Target *t, const ConvShape *s, WinogradPlan *p, int forms)
@@ -123,7 +124,8 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, Winog
       }
     }
   }
-  if ((forms & 2) && may_transform(t, s, p)) {
+  bool parts = s->bits == 32 && s->n && s->ig > p->data_block;
+  if ((forms & 2) && parts && (forms == 2 || transforming_pays(t, s, p))) {
     p->before = false;
     p->band = p->o = p->x = 0;
     plan_add(list, p, winograd_seconds(t, s, p), 9 * weight);
@@ -197,8 +199,7 @@ void winograd_alter(const ImplCall *call, const void *plan, AlteredCall *out)
   WinogradWeightAttrs *wt = attrs_new(m, &WinogradWeight_attrs);
   wt->tile_size = p->tile;
   const Node *w = call->call->arg[1];
-  if (p->before)
-    w = node_call(m, opdef_get(m->ctx, "nn.contrib_conv2d_winograd_weight_transform"), 1, &w, wt, w->name);
+  if (p->before) w = node_call(m, opdef_get(m->ctx, "nn.contrib_conv2d_winograd_weight_transform"), 1, &w, wt, w->name);
   const char *from = p->before ? "HWOI" : "OIHW";
   *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_conv2d_winograd_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->call->arg[0];

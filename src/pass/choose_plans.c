@@ -20,7 +20,7 @@ typedef struct Site {
   const Node *call;
   int n;
   Plan *option;
-  int in, out;             /* classes of its data and its result */
+  int in, out;              /* classes of its data and its result */
   double in_copy, out_copy; /* seconds to change how they lie */
 } Site;
 
@@ -106,7 +106,8 @@ static void weigh_classes(Choosing *c)
     const Node *n = c->node[i];
     Class *own = &c->cls[find_class(c, i)];
     bool site = c->cls[i].now;
-    if (is_image(n->type)) own->divisor = own->divisor ? int_gcd(own->divisor, channels_of(n->type)) : channels_of(n->type);
+    if (is_image(n->type))
+      own->divisor = own->divisor ? int_gcd(own->divisor, channels_of(n->type)) : channels_of(n->type);
     else if (n->type && n->type->kind == TY_TENSOR && n->kind != N_CONST) own->divisor = 1;
     if (!site && !carries(n) && is_image(n->type) && n->kind != N_CONST) own->fixed += copy_seconds(c, n->type);
     if (carries(n) && !site) continue;
