@@ -149,9 +149,14 @@ static inline void fn_reference(Fn *f, Arena *arena, const Node *body, int n, co
   Map data = {0};
   for (int i = 0; i < n; i++) map_put(arena, &data, f->param[i], (void *)(uintptr_t)&arg[i]);
   for (int i = 0; i < nn; i++) {
-    if (node[i]->kind != N_CALL) continue;
     TirArg in[8];
     TirArg *made = arena_new_of(arena, TirArg);
+    if (node[i]->kind == N_CONST) {
+      const ConstData *c = node[i]->u.data;
+      *made = (TirArg){.dtype = c->dtype, .ndim = c->ndim, .shape = (int64_t *)c->shape, .data = (void *)c->data};
+      map_put(arena, &data, node[i], made);
+    }
+    if (node[i]->kind != N_CALL) continue;
     for (int a = 0; a < node[i]->nargs; a++) in[a] = *(TirArg *)map_get(&data, node[i]->arg[a]);
     fn_evaluate(f, arena, node[i], in, made);
     map_put(arena, &data, node[i], made);

@@ -50,21 +50,32 @@ static const Node *reshaped(Module *m, const Node *n, int ndim, const int64_t *s
   return op_call1(m, &op_reshape, n, a);
 }
 
+const Node *alter_pad(Module *m, const Node *n, const int64_t *more)
+{
+  const Type *t = n->type;
+  int64_t width[2 * MAX_RANK] = {0};
+  bool any = false;
+  for (int d = 0; d < t->ndim; d++) {
+    width[2 * d + 1] = more[d];
+    any |= more[d] > 0;
+  }
+  if (!any) return n;
+  PadAttrs *pad = attrs_new(m, &Pad_attrs);
+  attrs_set_ints(m, &Pad_attrs, pad, "pad_width", 2 * t->ndim, width);
+  const Node *arg[] = {n, node_scalar(m, (Value){.dtype = t->dtype})};
+  return node_call(m, opdef_get(m->ctx, "nn.pad"), 2, arg, pad, n->name);
+}
+
 const Node *alter_pad_rows(Module *m, const Node *weight, int64_t groups, int64_t block)
 {
   const Type *t = weight->type;
   int64_t own = known(t->shape[0]) / groups;
-  int64_t more = (block - own % block) % block;
+  int64_t more[MAX_RANK] = {0, (block - own % block) % block};
   int64_t shape[MAX_RANK] = {groups, own};
-  int64_t width[2 * MAX_RANK] = {[3] = more};
-  if (!more) return weight;
+  if (!more[1]) return weight;
   for (int d = 1; d < t->ndim; d++) shape[d + 1] = known(t->shape[d]);
-  const Node *zero = node_scalar(m, (Value){.dtype = t->dtype});
-  PadAttrs *pad = attrs_new(m, &Pad_attrs);
-  attrs_set_ints(m, &Pad_attrs, pad, "pad_width", 2 * (t->ndim + 1), width);
-  const Node *arg[] = {reshaped(m, weight, t->ndim + 1, shape), zero};
-  const Node *padded = node_call(m, opdef_get(m->ctx, "nn.pad"), 2, arg, pad, weight->name);
-  shape[1] = groups * (own + more);
+  const Node *padded = alter_pad(m, reshaped(m, weight, t->ndim + 1, shape), more);
+  shape[1] = groups * (own + more[1]);
   return reshaped(m, padded, t->ndim, shape + 1);
 }
 

@@ -10,17 +10,21 @@ static int64_t block_of(const char *layout, int dims)
   return block ? block : -1;
 }
 
+/* OIHW, or in blocks OIHW8o, OIHW8i8o; of a transposed one IOHW, or in blocks OHWI8o, OIHW8i8o. */
 static bool read_weight(const char *layout, const Type *w, ConvShape *s)
 {
   Layout l;
-  const char *letters = s->transposed ? "IO" : "OI";
-  if (layout_parse(layout, &l) || strncmp(layout, letters, 2) || !str_starts(layout + 2, conv_spatial(s->dims)))
-    return false;
-  s->weight_block = layout_is_split(&l, 'O') ? layout_block(&l, 'O') : 0;
+  if (layout_parse(layout, &l) || w->ndim != l.n) return false;
+  bool split = layout_is_split(&l, 'O');
+  const char *spatial = conv_spatial(s->dims);
+  bool known_form = str_starts(layout, s->transposed && !split ? "IO" : "OI") && str_starts(layout + 2, spatial);
+  if (s->transposed && split && str_starts(layout + 1, spatial)) known_form = layout[0] == 'O';
+  if (!known_form) return false;
+  s->weight_block = split ? layout_block(&l, 'O') : 0;
   for (int d = 0; d < w->ndim; d++)
     if (!known_size(w, d)) return false;
-  for (int d = 0; d < s->dims; d++) s->k[d] = known_size(w, 2 + d);
-  return w->ndim == l.n;
+  for (int d = 0; d < s->dims; d++) s->k[d] = known_size(w, layout_find(&l, spatial[d]));
+  return true;
 }
 
 static void read_window(AttrInts strides, AttrInts dilation, AttrInts padding, ConvShape *s)

@@ -12,6 +12,11 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
+#define PHASES_PLAN(A, S)                                              \
+  A(S, INT, data_block, NULL, "channels of a block of data; 0: plain") \
+  A(S, INT, out_block, NULL, "channels of a block of the output")
+DEFINE_PLAN(PhasesPlan, PHASES_PLAN)
+
 enum { MOST_PHASES = 16 };
 
 typedef struct Phases {
@@ -33,45 +38,77 @@ static int64_t phases_along(const Conv2DTransposeAttrs *a, const Type *x, const 
   return expr_is_int(x->shape[2 + d], 1) && k > stride && k <= 4 ? k : stride;
 }
 
+/* ---- plans --------------------------------------------------------------------------------------- */
+
 /* No dilation, and so few phases of different taps that each can have its own code. */
-bool transpose_is_phased(const Node *call)
+static bool is_phased(const Node *call, const ConvShape *s)
 {
-  const Conv2DTransposeAttrs *a = attrs_of(call);
-  const Type *w = call->arg[1]->type;
   int64_t phases = 1;
-  for (int d = 0; d < conv_dims(call); d++) {
-    int64_t along = phases_along(a, call->arg[0]->type, w, d);
-    if (one_of(a->dilation, d, 1) != 1 || w->shape[2 + d]->kind != E_INT) return false;
-    if (w->shape[2 + d]->u.i % along) phases *= along;
+  for (int d = 0; d < s->dims; d++) {
+    int64_t along = phases_along(attrs_of(call), call->arg[0]->type, call->arg[1]->type, d);
+    if (s->dilation[d] != 1 || !s->in[d] || !s->out[d]) return false;
+    if (s->k[d] % along) phases *= along;
   }
   return phases <= MOST_PHASES;
 }
 
-bool transpose_fits(const Target *t, const Node *call)
+static double phases_seconds(const ImplCall *call, const ConvShape *s, const PhasesPlan *p)
 {
-  (void)t;
-  const Conv2DTransposeAttrs *a = attrs_of(call);
-  const Type *y = call->type;
-  const Type *w = call->arg[1]->type;
-  const Type *x = call->arg[0]->type;
-  int dims = conv_dims(call);
-  if (y->ndim != dims + 3 || y->dtype.code != DT_FLOAT || !str_ends(a->kernel_layout, "o") ||
-      conv_block(a->out_layout, dims) < 2)
-    return false;
-  if (!str_starts(a->kernel_layout, "OI") || !transpose_is_phased(call)) return false;
-  for (int d = 0; d < w->ndim; d++)
-    if (w->shape[d]->kind != E_INT) return false;
-  for (int d = 1; d < y->ndim; d++)
-    if (y->shape[d]->kind != E_INT || y->shape[d]->u.i < 1) return false;
-  for (int d = 1; d < x->ndim; d++)
-    if (x->shape[d]->kind != E_INT) return false;
-  return y->shape[1]->u.i % a->groups == 0;
+  static const double REACHED = 0.85; /* of what the tile could: each phase stores apart from the others */
+  const Target *t = call->target;
+  int64_t vectors = alter_block_vectors(p->out_block, target_lanes(t, s->bits));
+  double steps = (double)s->ig;
+  double positions = s->n ? (double)s->n : 1;
+  double phases = 1;
+  int64_t columns = 1;
+  for (int d = 0; d < s->dims; d++) {
+    int64_t along = phases_along(attrs_of(call->call), call->call->arg[0]->type, call->call->arg[1]->type, d);
+    columns = (s->out[d] + along - 1) / along;
+    positions *= (double)columns;
+    steps *= (double)s->k[d];
+    phases *= (double)along;
+  }
+  Tile tile = tile_for(t, s->bits, vectors, s->og / p->out_block, 1, columns);
+  double share = REACHED * tile_speed(t, vectors, 1, columns, tile) * (double)p->out_block /
+                 (double)(vectors * target_lanes(t, s->bits));
+  double flops = 2 * positions * (double)s->o * steps;
+  int threads = cost_threads(t, flops, 0);
+  return conv_tile_seconds(t, s->bits, flops, steps / phases, share > 0 ? share : 0.02) / threads;
 }
 
-double transpose_cost(const Target *t, const Node *call)
+void transpose_plans(const ImplCall *call, PlanList *list)
 {
-  return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
+  const Target *t = call->target;
+  ConvShape s;
+  if (!conv_shape(call, &s) || !s.transposed || !is_phased(call->call, &s)) return;
+  PhasesPlan p = {s.data_block, s.out_block};
+  double bytes = (double)(s.c * s.og) * s.bits / 8;
+  for (int d = 0; d < s.dims; d++) bytes *= (double)s.k[d];
+  if (s.out_block) {
+    bool whole = s.out_block > 1 && s.weight_block == s.out_block && s.og % s.out_block == 0;
+    if (whole && (!s.data_block || s.ig % s.data_block == 0)) plan_add(list, &p, phases_seconds(call, &s, &p), bytes);
+    return;
+  }
+  if (s.data_block || s.weight_block) return;
+  int64_t data[CONV_BLOCKS], out[CONV_BLOCKS];
+  int nd = conv_blocks(t, s.bits, s.ig, data);
+  int no = conv_blocks(t, s.bits, s.og, out);
+  list->alters = true;
+  for (int o = 0; o < no; o++)
+    for (int i = -1; i < nd; i++) {
+      p.data_block = list->data_block = i < 0 ? 0 : data[i];
+      p.out_block = list->out_block = out[o];
+      plan_add(list, &p, phases_seconds(call, &s, &p), bytes);
+    }
 }
+
+void transpose_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  const PhasesPlan *p = plan;
+  alter_to_blocks(call, p->data_block, p->out_block, out);
+}
+
+/* ---- the computation -------------------------------------------------------------------------------- */
 
 static Phases phases_of(OpCall *c)
 {

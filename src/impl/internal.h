@@ -296,6 +296,8 @@ int64_t alter_block_vectors(int64_t n, int64_t lanes);
 int64_t alter_block(const Target *, int bits, int64_t channels);
 const Node *alter_transform(Module *, const Node *, const char *from, const char *to); /* layout_transform */
 bool alter_is_constant(Ctx *, const Node *); /* known at compile time, or made from such */
+/* With so many zeros behind each dimension. */
+const Node *alter_pad(Module *, const Node *, const int64_t *more);
 /* A weight whose first dimension is groups of rows, with zeros behind the last row of each up to a multiple of block. */
 const Node *alter_pad_rows(Module *, const Node *weight, int64_t groups, int64_t block);
 
@@ -325,11 +327,19 @@ void pool_columns_compute(OpCall *, const Target *, const void *plan, const Tens
 
 /* ---- conv_transpose.c ---------------------------------------------------------------------- */
 
-bool transpose_is_phased(const Node *call);
-bool transpose_fits(const Target *, const Node *call);
-double transpose_cost(const Target *, const Node *call);
+extern const AttrsDef PhasesPlan_table;
+void transpose_plans(const ImplCall *, PlanList *);
+void transpose_alter(const ImplCall *, const void *plan, AlteredCall *);
 void transpose_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void transpose_schedule(ImplGroup *);
+
+/* ---- transpose_plain.c --------------------------------------------------------------------- */
+
+extern const AttrsDef TransposePlan_table;
+void transpose_plain_plans(const ImplCall *, PlanList *);
+void transpose_plain_alter(const ImplCall *, const void *plan, AlteredCall *);
+void transpose_plain_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void transpose_plain_schedule(ImplGroup *);
 
 /* ---- recurrent.c --------------------------------------------------------------------------- */
 

@@ -77,6 +77,17 @@ static void spread_numbers(OpCall *c, const Conv2DTransposeAttrs *a, Spread *v)
   }
 }
 
+/* A weight in blocks of output channels (OIHW8o) may have zeros behind the last one, where the result is not in blocks:
+ * `channels` says how many there are. */
+static void spread_rest(OpCall *c, const Conv2DTransposeAttrs *a, Spread *v)
+{
+  int64_t block = layout_block(&v->kernel, 'O');
+  if (!a->channels || block < 2 || layout_is_split(&v->out, 'C') || v->groups < 1 || v->o->kind != E_INT) return;
+  int64_t own = a->channels / v->groups;
+  if (a->channels % v->groups || own >= v->o->u.i || own <= v->o->u.i - block) return;
+  v->o = expr_int(c->m, v->o->dtype, own);
+}
+
 static Spread spread_of(OpCall *c)
 {
   const Conv2DTransposeAttrs *a = c->attrs;
@@ -98,6 +109,7 @@ static Spread spread_of(OpCall *c)
   v.n = data->shape[layout_find(&v.data, 'N')];
   v.c = layout_extent(c->m, &v.data, data->shape, 'C');
   v.o = layout_extent(c->m, &v.kernel, weight->shape, 'O');
+  spread_rest(c, a, &v);
   const Expr *i = layout_extent(c->m, &v.kernel, weight->shape, 'I');
   if (v.groups < 1 || (v.c->kind == E_INT && v.c->u.i % v.groups))
     opdef_raise(c, ERR_SHAPE, "data has %s channels, which groups=%" PRId64 " do not divide",

@@ -258,6 +258,16 @@ static bool is_identity(const ResizePlan *p, const ResizeAxis *a)
          a->scale->u.f == 1;
 }
 
+/* An index that is more than a division stands in a short table, as those of axis_tables do. */
+static const Expr *nearest_from(Stage *s, const ResizePlan *p, const ResizeAxis *a)
+{
+  Module *m = s->m;
+  if (whole_factor(p, a)) return nn_index(s, nearest_index(m, p, a, s->at[a->axis]));
+  Stage table = nn_stage(m, 1, &a->out, NULL);
+  const Expr *from = nearest_index(m, p, a, table.at[0]);
+  return nn_read1(m, nn_finish(&table, "resize_index", "injective", from), s->at[a->axis]);
+}
+
 static const Tensor *resize_nearest(OpCall *c, const ResizePlan *p, const Tensor *in)
 {
   Stage s = nn_stage(c->m, c->out->ndim, c->out->shape, NULL);
@@ -265,7 +275,7 @@ static const Tensor *resize_nearest(OpCall *c, const ResizePlan *p, const Tensor
   for (int d = 0; d < s.n; d++) index[d] = s.at[d];
   for (int i = 0; i < p->n; i++) {
     const ResizeAxis *a = &p->axis[i];
-    if (!is_identity(p, a)) index[a->axis] = nn_index(&s, nearest_index(c->m, p, a, s.at[a->axis]));
+    if (!is_identity(p, a)) index[a->axis] = nearest_from(&s, p, a);
   }
   return nn_finish(&s, "resize", "injective,resize", nn_read(c->m, in, index));
 }

@@ -1,14 +1,93 @@
 /* canonicalize_ops.c: CanonicalizeOps: nn.bias_add becomes expand_dims and add, so that later passes see
- * one form of a bias.
+ * one form of a bias; a transposed convolution of stride 1 becomes the ordinary one that it is, the kernel turned round.
  *   needs   types
  *   keeps   types
  *   breaks  nothing */
+#include "op/nn.h"
 #include "pass/passes.h"
 #include "pass/tools.h"
+
+/* (in, out / groups, …) as (out, in / groups, …), the taps in reverse. */
+static const Node *turned_weight(Module *m, const Node *weight, int64_t groups)
+{
+  const Type *t = weight->type;
+  int64_t in = t->shape[0]->u.i / groups;
+  int64_t out = t->shape[1]->u.i;
+  int64_t parts[MAX_RANK] = {groups, in, out};
+  int64_t whole[MAX_RANK] = {groups * out, in};
+  int64_t axes[MAX_RANK] = {0, 2, 1};
+  for (int d = 2; d < t->ndim; d++) {
+    parts[d + 1] = whole[d] = t->shape[d]->u.i;
+    axes[d + 1] = d + 1;
+  }
+  const OpDef *transpose = opdef_get(m->ctx, "transpose");
+  void *order = attrs_new(m, transpose->attrs);
+  attrs_set_ints(m, transpose->attrs, order, "axes", t->ndim + 1, axes);
+  const Node *n = make_reshape_ints(m, weight, t->ndim + 1, parts);
+  n = make_reshape_ints(m, node_call(m, transpose, 1, &n, order, weight->name), t->ndim, whole);
+  const OpDef *reverse = opdef_get(m->ctx, "reverse");
+  for (int d = 2; d < t->ndim; d++) {
+    void *axis = attrs_new(m, reverse->attrs);
+    attrs_set_int(m, reverse->attrs, axis, "axis", d);
+    n = node_call(m, reverse, 1, &n, axis, weight->name);
+  }
+  return n;
+}
+
+static int64_t listed(AttrInts list, int d, int64_t none) { return list.n ? list.v[list.n == 1 ? 0 : d] : none; }
+
+/* Is it such a convolution, over plain layouts?  Each output is multiplied by every tap then, also where it lies outside
+ * of the data: not worth it where there are many times more outputs than elements. */
+static bool can_turn(const Node *n, int dims, int64_t *padding)
+{
+  enum { WORTH = 4 };
+  const Conv2DTransposeAttrs *a = n->u.call.attrs;
+  const Type *x = n->arg[0]->type;
+  const Type *w = n->arg[1]->type;
+  static const char *const data[] = {"NCW", "NCHW", "NCDHW"};
+  static const char *const kernel[] = {"IOW", "IOHW", "IODHW"};
+  if (strcmp(a->data_layout, data[dims - 1]) || strcmp(a->kernel_layout, kernel[dims - 1]) ||
+      (a->out_layout && *a->out_layout && strcmp(a->out_layout, data[dims - 1])))
+    return false;
+  double more = 1;
+  for (int d = 0; d < w->ndim; d++)
+    if (w->shape[d]->kind != E_INT) return false;
+  for (int d = 0; d < dims; d++) {
+    const Expr *in = x->shape[2 + d];
+    const Expr *out = n->type->shape[2 + d];
+    int64_t before = listed(a->padding, d, 0);
+    int64_t after = a->padding.n == 2 * dims ? a->padding.v[dims + d] : before;
+    int64_t reach = (w->shape[2 + d]->u.i - 1) * listed(a->dilation, d, 1);
+    padding[d] = reach - before;
+    padding[dims + d] = reach - after + listed(a->output_padding, d, 0);
+    if (listed(a->strides, d, 1) != 1 || padding[d] < 0 || padding[dims + d] < 0) return false;
+    if (in->kind == E_INT && out->kind == E_INT && in->u.i > 0) more *= (double)out->u.i / (double)in->u.i;
+  }
+  return more <= WORTH;
+}
+
+static const Node *turned(Module *m, const Node *n)
+{
+  int64_t padding[6], size[3];
+  int dims = nn_conv_dims(n->u.call.op);
+  if (!is_tensor(n->arg[0]) || !is_tensor(n->arg[1]) || !is_tensor(n) || !can_turn(n, dims, padding)) return n;
+  const Conv2DTransposeAttrs *a = n->u.call.attrs;
+  const OpDef *op = opdef_get(m->ctx, arena_printf(m->arena, "nn.conv%dd", dims));
+  Conv2DAttrs *to = attrs_new(m, op->attrs);
+  to->dilation = a->dilation;
+  to->groups = a->groups;
+  to->channels = n->arg[1]->type->shape[1]->u.i * a->groups;
+  to->out_dtype = a->out_dtype;
+  for (int d = 0; d < dims; d++) size[d] = n->arg[1]->type->shape[2 + d]->u.i;
+  attrs_set_ints(m, op->attrs, to, "padding", 2 * dims, padding);
+  attrs_set_ints(m, op->attrs, to, "kernel_size", dims, size);
+  return node_call(m, op, 2, (const Node *[]){n->arg[0], turned_weight(m, n->arg[1], a->groups)}, to, n->name);
+}
 
 static const Node *canonicalize(GraphRewriter *rw, const Node *old, const Node *now)
 {
   (void)old;
+  if (is_call_of(now, "nn.conv1d_transpose,nn.conv2d_transpose,nn.conv3d_transpose")) return turned(rw->m, now);
   if (!is_call(now, "nn.bias_add") || !is_tensor(now->arg[0])) return now;
   int ndim = now->arg[0]->type->ndim;
   int axis = (int)call_int(now, "axis");

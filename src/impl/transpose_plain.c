@@ -1,0 +1,498 @@
+/* transpose_plain.c: transposed convolutions over plain data, of one to three dimensions, any channels, groups, strides.
+ *
+ * Position q of each dimension stands for the outputs stride * q + p, one of each phase p.  Those of one phase are an
+ * ordinary convolution of stride 1 whose taps are every stride-th of the kernel's:
+ *
+ *   out[stride * q + p] = sum over taps k with (p + before - k * dilation) % stride == 0 of
+ *                         data[q + (p + before - k * dilation) / stride] * weight[k]
+ *
+ * All phases read the same data, some elements on.  The data is copied once with zeros around it, and positions are
+ * counted along its rows as they then lie, over their ends: what a tap meets at neighbouring positions are neighbours in
+ * memory, every tile is whole, and nothing is packed.  The few positions at the ends of rows that no output has are
+ * computed for nothing.
+ *
+ *   padded = data
+ *   for n, group, block of output channels, band of rows of positions       threads
+ *     for each phase, tile of positions
+ *       tile[o, position] = sum over input channels, taps                   registers
+ *       sums[phase, o, position] = tile                                     stay in a cache
+ *     out = sums of each phase, epilogue on them                            where stride apart
+ *
+ * Where the stride does not divide the kernel some phases have a tap less.  The term of a tap that is not there is -0,
+ * which adds nothing, and goes when the phases are written out; where they are too many for that the weight gets zeros
+ * (`even`). */
+#include "impl/internal.h"
+#include "op/nn_kit.h"
+
+#define TRANSPOSE_PLAN(A, S)                                                                      \
+  A(S, INT, channels, NULL, "output channels of a register tile, and of a block of the weight")   \
+  A(S, INT, vectors, NULL, "vectors of positions of a register tile")                             \
+  A(S, BOOL, even, NULL, "phases have as many taps each, by zeros in the weight where they must") \
+  A(S, INT, band, NULL, "rows of positions whose sums wait together for their way out")           \
+  A(S, BOOL, outer, NULL, "bands are gone through outside of the blocks of output channels")      \
+  A(S, BOOL, tiles, NULL, "tiles are gone through outside of the phases, which then read their data again")
+DEFINE_PLAN(TransposePlan, TRANSPOSE_PLAN)
+
+enum { MOST_PHASES = 16 };
+
+/* ---- sizes that follow from the call and the plan ------------------------------------------------------ */
+
+typedef struct Positions {
+  ConvShape s;
+  int64_t width;        /* positions of a tile */
+  int64_t q[3];         /* positions along each dimension */
+  int64_t lead[3];      /* zeros in front of the data */
+  int64_t pitch[3];     /* extents of the data with its zeros */
+  int64_t apart[3];     /* taps of a phase are so far from each other … */
+  int64_t taps[3];      /* … and at most so many */
+  int64_t inverse[3];   /* of the dilation: (p + before) * inverse % apart is the first of them */
+  int64_t common[3];    /* divisor of stride and dilation: only every common-th phase has taps */
+  int64_t phases;       /* all dimensions' together */
+  int64_t row;          /* elements of padded data in one step of the first dimension */
+  int64_t band;         /* rows of positions of a band */
+  int64_t bands, tiles; /* tiles of a band */
+  int64_t blocks;       /* of output channels, of one group */
+  bool uneven;          /* phases differ in their taps */
+} Positions;
+
+static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+
+/* Number x with a * x % m == 1 % m. */
+static int64_t inverse_of(int64_t a, int64_t m)
+{
+  int64_t x = 0;
+  while (a * x % m != 1 % m) x++;
+  return x;
+}
+
+static int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+/* How far from its own element a position reads along dimension d, at least and at most. */
+static void reach(const ConvShape *s, int d, int64_t *least, int64_t *most)
+{
+  bool any = false;
+  *least = *most = 0;
+  for (int64_t p = 0; p < s->stride[d]; p++)
+    for (int64_t k = 0; k < s->k[d]; k++) {
+      int64_t at = p + s->before[d] - k * s->dilation[d];
+      int64_t off = floor_div(at, s->stride[d]);
+      if (off * s->stride[d] != at) continue;
+      *least = !any || off < *least ? off : *least;
+      *most = !any || off > *most ? off : *most;
+      any = true;
+    }
+}
+
+static Positions positions_of(const Target *t, const ConvShape *s, const TransposePlan *p)
+{
+  Positions v = {.s = *s, .width = p->vectors * target_lanes(t, s->bits), .phases = 1, .row = 1, .band = p->band};
+  int64_t need = 1; /* positions from a band's first to its last */
+  int64_t far = 0;  /* elements from a position to the last one that it reads */
+  for (int d = s->dims - 1; d >= 0; d--) {
+    int64_t least, most;
+    reach(s, d, &least, &most);
+    v.common[d] = gcd(s->stride[d], s->dilation[d]);
+    v.apart[d] = s->stride[d] / v.common[d];
+    v.inverse[d] = inverse_of(s->dilation[d] / v.common[d] % v.apart[d], v.apart[d]);
+    v.taps[d] = up(s->k[d], v.apart[d]);
+    v.uneven |= s->k[d] % v.apart[d] || v.common[d] > 1;
+    v.phases *= s->stride[d];
+    v.q[d] = up(s->out[d], s->stride[d]);
+    v.lead[d] = least < 0 ? -least : 0;
+    int64_t end = v.q[d] + most;
+    v.pitch[d] = v.lead[d] + (end > s->in[d] ? end : s->in[d]);
+    need += ((d ? v.q[d] : p->band) - 1) * v.row;
+    far += (v.lead[d] + most) * v.row;
+    if (d) v.row *= v.pitch[d];
+  }
+  v.bands = up(v.q[0], p->band);
+  v.tiles = up(need, v.width);
+  int64_t last = (v.bands - 1) * p->band * v.row + v.tiles * v.width - 1 + far;
+  if (last / v.row + 1 > v.pitch[0]) v.pitch[0] = last / v.row + 1;
+  v.blocks = up(s->og, p->channels);
+  return v;
+}
+
+/* Taps behind which there are as many in each phase. */
+static int64_t even_taps(const ConvShape *s, int d)
+{
+  int64_t apart = s->stride[d] / gcd(s->stride[d], s->dilation[d]);
+  return up(s->k[d], apart) * apart;
+}
+
+static bool can_be_even(const ConvShape *s)
+{
+  for (int d = 0; d < s->dims; d++)
+    if (gcd(s->stride[d], s->dilation[d]) > 1) return false;
+  return true;
+}
+
+static bool is_even(const ConvShape *s)
+{
+  bool even = can_be_even(s);
+  for (int d = 0; d < s->dims; d++) even &= even_taps(s, d) == s->k[d];
+  return even;
+}
+
+/* The same with zeros behind its taps, which the output does not grow by. */
+static ConvShape evened(const ConvShape *s)
+{
+  ConvShape e = *s;
+  for (int d = 0; d < s->dims; d++) e.k[d] = even_taps(s, d);
+  return e;
+}
+
+/* ---- the model -------------------------------------------------------------------------------------------- */
+
+/* Terms of a sum, of all phases together: what is not there is left out where phases are written out. */
+static double terms_of(const Positions *v)
+{
+  double terms = (double)v->s.ig;
+  for (int d = 0; d < v->s.dims; d++) terms *= (double)v->s.k[d];
+  return terms;
+}
+
+static double plain_seconds(const Target *t, const Positions *v, const TransposePlan *p)
+{
+  static const double ENDS = 4;   /* a sum's beginning and end cost as much as a few of its steps */
+  static const double SPREAD = 1; /* cycles of an element that is stored away from its neighbours */
+  /* times as long as a copy takes that nothing else goes on beside, through the second-level cache and behind it:
+   * 57 x 54 x 54 to 34 channels, 3 x 3, stride 3, on a Neoverse-N1 */
+  static const double WAITING = 2;
+  static const double NEAR = 1.5;
+  static const double FAR = 3;
+  const ConvShape *s = &v->s;
+  double n = s->n ? (double)s->n : 1;
+  double bytes = s->bits / 8.0;
+  double lanes = target_lanes(t, s->bits);
+  double cycle = 1 / (1e9 * t->core.ghz);
+  double phases = (double)v->phases;
+  double terms = terms_of(v);
+  double pieces = n * (double)s->groups * (double)v->blocks * (double)v->bands;
+  double sums = pieces * (double)v->tiles * (double)(v->width * p->channels); /* of each phase */
+  double share = tile_speed(t, p->vectors, 1, p->channels, (Tile){1, 1, p->channels});
+  double products = 2 * sums * (terms + ENDS * phases) / (cost_flops(t, s->bits) * share);
+  /* A step's vectors come from the first-level cache where it holds what is gone over again: a phase's weight for each
+   * tile, or a tile's data for each phase. */
+  double tile = (double)s->ig * bytes * ((double)(v->width + 16) * (double)v->taps[s->dims - 1]);
+  double block = terms * (double)p->channels * bytes;
+  double steps = sums / (double)(v->width * p->channels) * terms;
+  double near = (double)cost_l1(t) / 2;
+  double held = (double)cost_l2(t) / 2;
+  double datas = steps * (double)p->vectors;
+  double weights = steps * (double)p->channels / lanes;
+  double read = (p->tiles ? tile > near : true) ? datas : datas / phases;
+  read += (p->tiles ? block : block / phases) + (p->tiles ? 0 : tile) > near ? weights : 0;
+  double far = read * cost_far(t) * cycle;
+  if (far > products) products = far;
+  /* What the second-level cache does not hold: the weight for each band, which goes straight ahead; the data for each
+   * block of channels, a piece of every plane after the other, for which the core waits. */
+  double weight = (double)(s->groups * v->blocks) * block;
+  double data = n * (double)s->c * bytes * (double)v->row * (double)v->pitch[0];
+  double whole = data / n / (double)s->groups;
+  bool again = (p->outer ? whole / (double)v->bands : whole) > held;
+  double fetched = p->outer && weight / (double)s->groups > held ? n * (double)v->bands * weight / cost_stream(t) : 0;
+  double pieces_read = again ? data * (double)v->blocks * (p->tiles ? 1 : phases) : whole > held ? data : 0;
+  fetched += WAITING * pieces_read / cost_stream(t);
+  /* the sums go to a cache and come back */
+  double between = (double)(p->channels * v->tiles * v->width) * phases * bytes;
+  double kept = sums * phases;
+  double copied = 2 * kept / lanes * cycle;
+  if (between > (double)cost_l1(t) / 2) copied = NEAR * 2 * kept * bytes / cost_cache(t);
+  if (between > held) copied = FAR * 2 * kept * bytes / cost_bandwidth(t);
+  double outputs = n * (double)s->o;
+  for (int d = 0; d < s->dims; d++) outputs *= (double)s->out[d];
+  double stored = outputs * (s->stride[s->dims - 1] > 1 ? SPREAD : 1.5 / lanes) * cycle;
+  double written = outputs * bytes > held ? outputs * bytes / cost_bandwidth(t) : 0;
+  if (written > stored) stored = written;
+  bool copies = false;
+  for (int d = 0; d < s->dims; d++) copies |= v->pitch[d] != s->in[d];
+  double padded = copies ? 1.5 * data / (data > held ? cost_bandwidth(t) : cost_cache(t)) : 0;
+  double packed = s->constant || s->weight_block ? 0 : 4 * weight / cost_cache(t);
+  int threads = cost_threads(t, 2 * sums * terms, 0);
+  return (products + fetched + copied + stored + padded + packed) / threads / cost_busy(pieces, threads);
+}
+
+/* ---- plans -------------------------------------------------------------------------------------------------- */
+
+/* Do the registers hold sums, a step's vectors of positions and its elements of the weight, with one to spare? */
+static bool tile_fits(const Target *t, const ConvShape *s, int64_t channels, int64_t vectors)
+{
+  int64_t elements = t->broadcast_load ? 1 : up(channels, target_lanes(t, s->bits));
+  return channels * vectors + vectors + elements < t->vector_registers;
+}
+
+/* Bands: all rows, as many as leave the sums in the second-level cache, in the first, one row. */
+static void add_bands(PlanList *list, const Target *t, const ConvShape *s, TransposePlan p)
+{
+  p.band = up(s->out[0], s->stride[0]);
+  Positions v = positions_of(t, s, &p);
+  int64_t bytes = p.channels * v.row * v.phases * s->bits / 8;
+  double weight = (double)(s->groups * v.blocks * p.channels * s->bits) / 8 * terms_of(&v);
+  const int64_t most[] = {v.q[0], cost_l2(t) / 4 / bytes, cost_l1(t) / 2 / bytes, 1};
+  int64_t previous = 0;
+  for (int i = 0; i < 4; i++) {
+    int64_t band = most[i] < 1 ? 1 : most[i] > v.q[0] ? v.q[0] : most[i];
+    if (s->dims == 1 && band < v.q[0]) band = up(band, v.width) * v.width;
+    if (s->dims == 1 && i == 3) continue;
+    p.band = up(v.q[0], up(v.q[0], band));
+    if (p.band == previous) continue;
+    previous = p.band;
+    Positions of = positions_of(t, s, &p);
+    for (int order = 0; order < 4; order++) {
+      p.outer = order & 1;
+      p.tiles = order & 2;
+      if ((p.outer && (of.bands == 1 || of.blocks == 1)) || (p.tiles && of.phases == 1)) continue;
+      plan_add(list, &p, plain_seconds(t, &of, &p), weight);
+    }
+  }
+}
+
+static bool serves(const ImplCall *call, ConvShape *s)
+{
+  if (!conv_shape(call, s) || !s->transposed || s->data_block || s->out_block || s->bits < 32 || s->word > 1)
+    return false;
+  for (int d = 0; d < s->dims; d++)
+    if (!s->in[d] || !s->out[d]) return false;
+  return true;
+}
+
+void transpose_plain_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  ConvShape s;
+  if (!serves(call, &s)) return;
+  list->alters = !s.weight_block;
+  int64_t phases = 1;
+  for (int d = 0; d < s.dims; d++) phases *= s.stride[d];
+  for (int64_t channels = 1; channels <= 16; channels++) {
+    if (s.weight_block && channels != s.weight_block) continue;
+    if (!t->broadcast_load && channels % target_lanes(t, s.bits) && channels != s.og) continue;
+    if (channels > 2 * s.og && channels > 4) continue;
+    for (int64_t vectors = 1; vectors <= 6; vectors++) {
+      if (!tile_fits(t, &s, channels, vectors)) continue;
+      for (int even = 0; even < 2; even++) {
+        if (even ? !can_be_even(&s) || (s.weight_block && !is_even(&s)) : is_even(&s) || phases > MOST_PHASES) continue;
+        ConvShape of = even ? evened(&s) : s;
+        add_bands(list, t, &of, (TransposePlan){.channels = channels, .vectors = vectors, .even = even});
+      }
+    }
+  }
+}
+
+void transpose_plain_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  const TransposePlan *p = plan;
+  ConvShape s;
+  conv_shape(call, &s);
+  ConvShape to = p->even ? evened(&s) : s;
+  const OpDef *op = call->call->u.call.op;
+  Module *m = call->m;
+  const char *spatial = conv_spatial(s.dims);
+  const char *kernel = arena_printf(m->arena, "O%sI%" PRId64 "o", spatial, p->channels);
+  void *attrs = attrs_copy(m, op->attrs, call->call->u.call.attrs);
+  int64_t padding[6], size[3];
+  int64_t more[5] = {0, up(s.og, p->channels) * p->channels - s.og};
+  for (int d = 0; d < s.dims; d++) {
+    more[2 + d] = to.k[d] - s.k[d];
+    size[d] = to.k[d];
+    padding[d] = s.before[d];
+    padding[s.dims + d] = s.after[d] + more[2 + d] * s.dilation[d];
+  }
+  attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
+  attrs_set_int(m, op->attrs, attrs, "channels", s.o);
+  attrs_set_ints(m, op->attrs, attrs, "padding", 2 * s.dims, padding);
+  attrs_set_ints(m, op->attrs, attrs, "kernel_size", s.dims, size);
+  *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
+  out->arg[0] = call->call->arg[0];
+  out->arg[1] =
+      alter_transform(m, alter_pad(m, call->call->arg[1], more), arena_printf(m->arena, "IO%s", spatial), kernel);
+}
+
+/* ---- the computation ------------------------------------------------------------------------------------------ */
+
+/* Phase along dimension d of phase number `phase` of all. */
+static const Expr *phase_along(Module *m, const Positions *v, int d, const Expr *phase)
+{
+  for (int i = v->s.dims - 1; i > d; i--) phase = expr_floordiv(m, phase, expr_i32(m, v->s.stride[i]));
+  return d ? expr_floormod(m, phase, expr_i32(m, v->s.stride[d])) : phase;
+}
+
+/* Tap number j of a phase along dimension d, how far from its position it reads, and, where it may not be there,
+ * whether it is. */
+static const Expr *tap_of(Module *m, const Positions *v, int d, const Expr *phase, const Expr *j, const Expr **off,
+                          const Expr **there)
+{
+  const ConvShape *s = &v->s;
+  const Expr *at = expr_add(m, phase, expr_i32(m, s->before[d]));
+  const Expr *common = expr_i32(m, v->common[d]);
+  const Expr *first =
+      expr_floormod(m, expr_mul(m, expr_floordiv(m, at, common), expr_i32(m, v->inverse[d])), expr_i32(m, v->apart[d]));
+  const Expr *tap = expr_add(m, first, expr_mul(m, j, expr_i32(m, v->apart[d])));
+  *off = expr_sub(
+      m, expr_floordiv(m, expr_sub(m, at, expr_mul(m, first, expr_i32(m, s->dilation[d]))), expr_i32(m, s->stride[d])),
+      expr_mul(m, j, expr_i32(m, s->dilation[d] / v->common[d])));
+  if (v->common[d] > 1) *there = nn_and(m, *there, expr_binary(m, E_EQ, expr_floormod(m, at, common), expr_i32(m, 0)));
+  if (s->k[d] % v->apart[d]) *there = nn_and(m, *there, expr_lt(m, tap, expr_i32(m, s->k[d])));
+  return tap;
+}
+
+static const Tensor *pad_data(OpCall *call, const Positions *v, const Tensor *data)
+{
+  int64_t before[MAX_RANK] = {0};
+  int64_t after[MAX_RANK] = {0};
+  for (int d = 0; d < v->s.dims; d++) {
+    before[2 + d] = v->lead[d];
+    after[2 + d] = v->pitch[d] - v->lead[d] - v->s.in[d];
+  }
+  return nn_pad_constant(call->m, data, before, after, expr_const(call->m, data->buffer->dtype, 0), "padded");
+}
+
+/* (n, group, block, band, phase, o, tile, position of a tile) */
+static const Tensor *make_sums(OpCall *call, const Positions *v, const TransposePlan *p, const Tensor *data,
+                               const Tensor *weight)
+{
+  Module *m = call->m;
+  const ConvShape *c = &v->s;
+  static const char *const names[] = {"rz", "ry", "rx"};
+  const Expr *sizes[] = {call->out->shape[0],   expr_i32(m, c->groups), expr_i32(m, v->blocks),
+                         expr_i32(m, v->bands), expr_i32(m, v->phases), expr_i32(m, p->channels),
+                         expr_i32(m, v->tiles), expr_i32(m, v->width)};
+  Stage s = nn_stage(m, 8, sizes, "n g block band phase o tile position");
+  const Expr *rc = nn_reduce_axis(&s, "rc", expr_i32(m, c->ig));
+  const Expr *channel = expr_add(m, expr_mul(m, s.at[1], expr_i32(m, c->ig)), rc);
+  const Expr *there = NULL;
+  const Expr *x[MAX_RANK] = {s.at[0], channel};
+  const Expr *w[MAX_RANK] = {s.at[2]};
+  const Expr *flat = expr_add(m, expr_mul(m, s.at[6], sizes[7]), s.at[7]);
+  flat = expr_add(m, flat, expr_mul(m, s.at[3], expr_i32(m, v->band * v->row)));
+  int64_t step = v->row;
+  for (int d = 0; d < c->dims; d++) {
+    const Expr *off;
+    const Expr *j = nn_reduce_axis(&s, names[3 - c->dims + d], expr_i32(m, v->taps[d]));
+    w[1 + d] = nn_index(&s, tap_of(m, v, d, phase_along(m, v, d, s.at[4]), j, &off, &there));
+    if (d) step /= v->pitch[d];
+    flat = expr_add(m, flat, expr_mul(m, expr_add(m, off, expr_i32(m, v->lead[d])), expr_i32(m, step)));
+  }
+  w[1 + c->dims] = channel, w[2 + c->dims] = s.at[5];
+  for (int d = c->dims - 1; d >= 0; d--) {
+    const Expr *pitch = expr_i32(m, v->pitch[d]);
+    x[2 + d] = nn_index(&s, d ? expr_floormod(m, flat, pitch) : flat);
+    flat = expr_floordiv(m, flat, pitch);
+  }
+  DType sum = nn_accumulator(call->out->dtype);
+  const Expr *term = expr_mul(m, nn_read(m, data, x), nn_read(m, weight, w));
+  if (there) term = nn_if(m, there, term, expr_const(m, sum, -0.0));
+  return nn_sum(&s, "sums", "conv_transpose", term, call->out->dtype);
+}
+
+void transpose_plain_compute(OpCall *call, const Target *t, const void *plan, const Tensor *const *in,
+                             const Tensor **out)
+{
+  const TransposePlan *p = plan;
+  Module *m = call->m;
+  const Type *y = call->out;
+  ConvShape shape;
+  conv_shape_of(call->op, call->attrs, call->arg[0], call->arg[1], y, &shape);
+  Positions v = positions_of(t, &shape, p);
+  const Tensor *sums = make_sums(call, &v, p, pad_data(call, &v, in[0]), in[1]);
+  Stage s = nn_stage(m, y->ndim, y->shape, NULL);
+  const Expr *own = expr_i32(m, shape.og);
+  const Expr *block = expr_i32(m, p->channels);
+  const Expr *width = expr_i32(m, v.width);
+  const Expr *band = expr_i32(m, p->band);
+  const Expr *o = expr_floormod(m, s.at[1], own);
+  const Expr *phase = NULL;
+  const Expr *at = NULL;
+  const Expr *first = NULL;
+  for (int d = 0; d < shape.dims; d++) {
+    const Expr *stride = expr_i32(m, shape.stride[d]);
+    const Expr *q = expr_floordiv(m, s.at[2 + d], stride);
+    const Expr *part = expr_floormod(m, s.at[2 + d], stride);
+    if (!d) first = q;
+    phase = d ? expr_add(m, expr_mul(m, phase, stride), part) : part;
+    at = d ? expr_add(m, expr_mul(m, at, expr_i32(m, v.pitch[d])), q) : expr_floormod(m, q, band);
+  }
+  const Expr *from[] = {
+    s.at[0], expr_floordiv(m, s.at[1], own), expr_floordiv(m, o, block),  expr_floordiv(m, first, band),
+    phase,   expr_floormod(m, o, block),     expr_floordiv(m, at, width), expr_floormod(m, at, width)};
+  for (int d = 1; d < 8; d++) from[d] = nn_index(&s, from[d]);
+  *out = nn_finish(&s, "conv_transpose", "injective", nn_read(m, sums, from));
+}
+
+/* ---- the schedule ---------------------------------------------------------------------------------------------- */
+
+/* The sums' loops below `at`: phases and tiles, the sum, the tile in registers. */
+static void schedule_sums(ImplGroup *g, BlockRV sums, LoopRV at, const Positions *v, const TransposePlan *p)
+{
+  LoopRV *loop, step;
+  sched_compute_at(g->s, sums, at, true, -1);
+  int n = sched_get_loops(g->s, sums, g->arena, &loop);
+  int dims = v->s.dims;
+  int first = n - 1 - dims; /* the sum over channels, then taps */
+  int64_t taps = 1;
+  for (int d = 0; d < dims; d++) taps *= v->taps[d];
+  LoopRV phase = loop[first - 4];
+  LoopRV o = loop[first - 3];
+  LoopRV tile = loop[first - 2];
+  LoopRV lane = loop[first - 1];
+  bool written = v->uneven || taps * p->channels * p->vectors <= 256;
+  int64_t steps = written ? tile_steps(p->channels * p->vectors * taps, v->s.ig) : 1;
+  LoopRV sum = generic_split_by(g, loop[first], steps, &step);
+  LoopRV order[12];
+  int k = 0;
+  order[k++] = p->tiles ? tile : phase, order[k++] = p->tiles ? phase : tile;
+  order[k++] = sum, order[k++] = step;
+  for (int d = 0; d < dims; d++) order[k++] = loop[first + 1 + d];
+  order[k++] = o, order[k++] = lane;
+  sched_reorder(g->s, k, order);
+  BlockRV store = sched_cache_write(g->s, sums, 0, "local", 0, NULL);
+  sched_reverse_compute_at(g->s, store, order[1], true, -1);
+  epilogue_write_out(g, store, first - 2, false);
+  if (v->uneven && v->phases > 1) sched_unroll(g->s, phase);
+  sched_unroll(g->s, step), sched_unroll(g->s, o);
+  for (int d = 0; d < dims && written; d++) sched_unroll(g->s, loop[first + 1 + d]);
+  sched_vectorize(g->s, lane);
+  sched_decompose_reduction(g->s, sums, sum);
+}
+
+void transpose_plain_schedule(ImplGroup *g)
+{
+  const TransposePlan *p = g->plan;
+  const Node *call = g->anchor;
+  BlockRV padded;
+  if (group_find_stage(g, "padded", &padded)) generic_keep(g, padded);
+  generic_inline(g);
+  BlockRV sums = group_sum(g);
+  BlockRV store = group_only_reader(g, sums);
+  ImplCall of = {g->src, g->arena, g->target, g->config, call};
+  ConvShape s;
+  conv_shape(&of, &s);
+  Positions v = positions_of(g->target, &s, p);
+  LoopRV *loop, own, oi, q[3], phase[3], row, lane;
+  if (sched_get_loops(g->s, store, g->arena, &loop) != s.dims + 2)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of its dimensions");
+  LoopRV group = generic_split_by(g, loop[1], s.og, &own);
+  LoopRV block = generic_split_by(g, own, p->channels, &oi);
+  for (int d = 0; d < s.dims; d++) q[d] = generic_split_by(g, loop[2 + d], s.stride[d], &phase[d]);
+  LoopRV band = generic_split_by(g, q[0], p->band, &row);
+  q[0] = row;
+  int last = s.dims - 1;
+  LoopRV part = generic_split_by(g, q[last], target_lanes(g->target, s.bits), &lane);
+  LoopRV order[16];
+  int k = 0;
+  order[k++] = loop[0], order[k++] = group;
+  order[k++] = p->outer ? band : block, order[k++] = p->outer ? block : band;
+  order[k++] = oi;
+  for (int d = 0; d < last; d++) order[k++] = q[d], order[k++] = phase[d];
+  order[k++] = part, order[k++] = phase[last], order[k++] = lane;
+  sched_reorder(g->s, k, order);
+  sched_unroll(g->s, phase[last]);
+  sched_vectorize(g->s, lane);
+  LoopRV outer = sched_fuse(g->s, 4, order, true);
+  schedule_sums(g, sums, outer, &v, p);
+  if (cost_threads(g->target, impl_flops(call), 0) > 1) sched_parallel(g->s, outer);
+  generic_rest(g);
+}
