@@ -1,5 +1,5 @@
 /* test_impl_matmul.c: matrix products whose sums are too long for one round, rows known only at run
- * time, and recurrent cells with their recurrence in blocks, compiled and run. */
+ * time, plans of products of many kinds, and recurrent cells with their recurrence in blocks, compiled and run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,6 +75,98 @@ static void open_rows(Fn *f)
     const Node *x = f->param[f->n++] = node_var(f->m, "x", type_tensor(f->m, DT_F32, 2, shape));
     const Node *y = CALL(f, "nn.relu", NULL, CALL(f, "add", NULL, packed(f, x, k, n, width), PARAM(f, n)));
     for (int64_t size = 1; size < 40; size += 11) fn_check(f, say(f, "open rows", (int)size, k, n), y, size, 2e-5);
+  }
+}
+
+/* ---- plans ---------------------------------------------------------------------------------------------- */
+
+typedef struct PlanCase {
+  const char *op;
+  int64_t a[3], b[3]; /* 0 behind the last dimension; -1: known at run time */
+  const char *ta, *tb;
+  int columns; /* of dense_pack */
+  DType dtype;
+} PlanCase;
+
+static const Node *plan_param(Fn *f, const PlanCase *c, const int64_t *shape, const Expr *open)
+{
+  const Expr *dims[3];
+  int n = 0;
+  for (; n < 3 && shape[n]; n++) dims[n] = shape[n] < 0 ? open : expr_i32(f->m, shape[n]);
+  const Type *t = type_tensor(f->m, c->dtype, n, dims);
+  const Node *v = node_var(f->m, arena_printf(f->m->arena, "p%d", f->n), t);
+  return f->param[f->n++] = v;
+}
+
+static const Node *plan_product(Fn *f, const PlanCase *c)
+{
+  Arena *a = ctx_arena(f->ctx);
+  const Expr *open = var_expr(var_new(f->m, "n", DT_I32, VAR_SIZE));
+  const Node *x = plan_param(f, c, c->a, open);
+  const Node *w = plan_param(f, c, c->b, open);
+  const void *attrs = c->columns ? fn_attrs(f, c->op, "units", arena_printf(a, "%d", c->columns), "weight_layout",
+                                            arena_printf(a, "\"NC%dn\"", (int)c->b[2]), NULL)
+                      : c->ta    ? fn_attrs(f, c->op, "transpose_a", c->ta, "transpose_b", c->tb, NULL)
+                                 : NULL;
+  return CALL(f, c->op, attrs, x, w);
+}
+
+/* Some of the plans of each product, all of which are said to serve it: each gives the same, with something behind it
+ * that reads the tile, and by that plan (no other schedule steps in). */
+static void some_plans(Fn *f)
+{
+  static const char *const no = "False";
+  static const char *const yes = "True";
+  const int64_t w = 2 * target_lanes(f->target, 32);
+  const PlanCase cases[] = {
+    {"nn.matmul", {7, 13}, {13, 37}, no, no, 0, DT_F32},
+    {"nn.matmul", {29, 50}, {50, 131}, no, no, 0, DT_F32},
+    {"nn.matmul", {1, 33}, {33, 301}, no, no, 0, DT_F32},
+    {"nn.matmul", {31, 22}, {31, 45}, yes, no, 0, DT_F32},
+    {"nn.matmul", {9, 22}, {35, 9}, yes, yes, 0, DT_F32},
+    {"nn.matmul", {18, 3}, {3, 9}, no, no, 0, DT_F64},
+    {"nn.matmul", {45, 67}, {67, 51}, no, no, 0, DT_F64},
+    {"nn.dense", {14, 61}, {50, 61}, NULL, NULL, 0, DT_F32},
+    {"nn.dense", {40, 2500}, {70, 2500}, NULL, NULL, 0, DT_F32},
+    {"nn.contrib_dense_pack", {24, 58}, {5, 58, w}, NULL, NULL, (int)(5 * w) - 3, DT_F32},
+    {"nn.contrib_dense_pack", {3, 41}, {1, 41, w}, NULL, NULL, 3, DT_F32},
+    {"nn.contrib_dense_pack", {37, 2301}, {7, 2301, w}, NULL, NULL, (int)(7 * w) - 1, DT_F32},
+    {"nn.batch_matmul", {4, 9, 26}, {4, 26, 43}, no, no, 0, DT_F32},
+    {"nn.batch_matmul", {3, 16, 25}, {1, 25, 50}, no, no, 0, DT_F32},
+    {"nn.batch_matmul", {1, 12, 25}, {5, 31, 25}, no, yes, 0, DT_F32},
+    {"nn.batch_matmul", {2, 19, 8}, {2, 19, 30}, yes, no, 0, DT_F32},
+    {"nn.matmul", {-1, 30}, {30, 45}, no, no, 0, DT_F32},
+    {"nn.contrib_dense_pack", {-1, 30}, {3, 30, w}, NULL, NULL, (int)(3 * w) - 2, DT_F32},
+    {"nn.matmul", {20, -1}, {-1, 33}, no, no, 0, DT_F32},
+    {"nn.batch_matmul", {-1, 9, 26}, {-1, 26, 43}, no, no, 0, DT_F32},
+    {"nn.batch_matmul", {3, -1, 26}, {3, 50, 26}, no, yes, 0, DT_F32},
+    {"nn.batch_matmul", {3, -1, 26}, {3, -1, 26}, no, yes, 0, DT_F32},
+    {"nn.matmul", {12, 26}, {26, -1}, no, no, 0, DT_F32},
+  };
+  enum { TRIED = 7 };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int count = 1;
+    for (int k = 0; k < TRIED; k++) {
+      const PlanCase *c = &cases[i];
+      fresh(f);
+      const Node *y = plan_product(f, c);
+      graph_infer(f->m, fn_done(f, y));
+      ImplCall call = {f->m, f->m->arena, f->target, &f->config, y};
+      PlanList list;
+      impl_plans(&call, &list);
+      count = list.v.n;
+      if (!count) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: no plans for case %d", c->op, (int)i);
+      const Plan *p = &list.v.v[k < TRIED - 1 ? count * k / (TRIED - 1) : count - 1];
+      const char *text = plan_text(f->m->arena, p);
+      f->config.plans = arena_printf(f->m->arena, "%s %s\n", plan_workload(f->ctx, f->m->arena, f->target, y), text);
+      const Node *z = CALL(f, "nn.relu", NULL, y);
+      const char *said = arena_printf(ctx_arena(f->ctx), "case %d, %s", (int)i, text);
+      for (int64_t size = 17; size < 30; size += 7) {
+        const char *impl = fn_check(f, said, z, size, 6e-5);
+        if (strcmp(impl, p->impl->name)) raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: '%s' was taken", said, impl);
+        if (c->a[0] > 0 && c->a[1] > 0 && c->b[1] > 0) break;
+      }
+    }
   }
 }
 
@@ -169,11 +261,13 @@ static void recurrent_blocks(Fn *f)
 CASE(long_sums)
 CASE(many_panels)
 CASE(open_rows)
+CASE(some_plans)
 CASE(recurrent_blocks)
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_sums), cmocka_unit_test(test_many_panels),
-                                     cmocka_unit_test(test_open_rows), cmocka_unit_test(test_recurrent_blocks)};
+                                     cmocka_unit_test(test_open_rows), cmocka_unit_test(test_some_plans),
+                                     cmocka_unit_test(test_recurrent_blocks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,98 +178,6 @@ static bool alter_word_conv(Module *m, const Target *t, const Node *call, Altere
   return true;
 }
 
-/* ---- products ------------------------------------------------------------------------------------- */
-
-/* Share of the peak over rows whose number nobody knows beforehand, often few: whole tiles are computed
- * (matmul.c), half of the last one for nothing on average. */
-static double open_speed(const Target *t, int64_t vectors, int64_t tile_rows)
-{
-  static const double ROWS = 16;
-  return tile_speed(t, vectors, 1, tile_rows, (Tile){1, 1, tile_rows}) * ROWS / (ROWS + (double)(tile_rows - 1) / 2);
-}
-
-/* Columns of a panel that divide n, or 0. */
-static int64_t panel_width(const Target *t, int bits, int64_t n, int64_t rows)
-{
-  /* sums enough for few rows */
-  int64_t lanes = target_lanes(t, bits);
-  int64_t best = 0;
-  int64_t most = rows && rows < 4 && !t->broadcast_load ? 8 : 4;
-  double top = 0;
-  for (int64_t d = lanes; d <= most * lanes && d <= n; d++) {
-    int64_t vectors = alter_block_vectors(d, lanes);
-    if (n % d || vectors > t->vector_registers / 4) continue;
-    /* part of a vector does not meet a lane */
-    if (!t->broadcast_load && d % lanes && best % lanes == 0 && best) continue;
-    Tile k = tile_best(t, vectors, 1, 1, rows ? rows : 1 << 20);
-    int64_t packed = d % lanes ? 0 : tile_packed_rows(t, bits, vectors, n / d, rows);
-    if (packed) k.x = packed;
-    double speed = rows ? tile_speed(t, vectors, 1, rows, k) : open_speed(t, vectors, k.x);
-    speed *= (double)d / (double)(vectors * lanes);
-    if (speed <= top) continue;
-    top = speed;
-    best = d;
-  }
-  return best;
-}
-
-/* A product of a matrix with a weight known at compile time. */
-typedef struct Weighted {
-  bool turned; /* the weight is (n, k) */
-  /* rows 0: not known; width of a panel, of one for 2 x 2 blocks over fours (0: none) */
-  int64_t rows, n, k, width, blocks;
-} Weighted;
-
-static bool read_product(Ctx *ctx, const Target *t, const Node *call, Weighted *out)
-{
-  const Type *x = call->arg[0]->type;
-  const Type *w = call->arg[1]->type;
-  const Type *y = call->type;
-  bool turned = true;
-  if (call->u.call.op->attrs == &Matmul_attrs) {
-    const MatmulAttrs *a = call->u.call.attrs;
-    if (a->transpose_a) return false;
-    turned = a->transpose_b;
-  }
-  if (x->kind != TY_TENSOR || x->ndim != 2 || w->ndim != 2 || !known(w->shape[0]) || !known(w->shape[1])) return false;
-  *out = (Weighted){turned, known(x->shape[0]), known(w->shape[turned ? 0 : 1]), known(w->shape[turned ? 1 : 0]), 0, 0};
-  out->width = panel_width(t, y->dtype.bits, out->n, out->rows);
-  out->blocks = tile_block_columns(t, out->n, out->rows);
-  return alter_is_constant(ctx, call->arg[1]);
-}
-
-/* Elements of a word over which a product of bfloat16 is made; 0: there is no such form of it. */
-static int product_word(const Weighted *p)
-{
-  return p->blocks ? 4 : p->k % 2 == 0 && (p->width || p->rows == 1) ? 2 : 0;
-}
-
-static bool alter_product(Module *m, const Target *t, const Node *call, AlteredCall *out)
-{
-  const Type *x = call->arg[0]->type;
-  const Type *w = call->arg[1]->type;
-  const Type *y = call->type;
-  Weighted p;
-  if (!read_product(m->ctx, t, call, &p)) return false;
-  int word = !sums_words(call) ? 1 : product_word(&p);
-  if (word == 4) p.width = p.blocks;
-  bool same = x->dtype.code == DT_FLOAT && dtype_eq(x->dtype, w->dtype) && dtype_eq(x->dtype, y->dtype);
-  /* One row reads the weight once, straight ahead, as it lies; but panels spare the sum over a vector's lanes where
-   * loads wait for it. */
-  bool as_it_lies =
-      p.rows == 1 && p.turned && (t->broadcast_load || y->dtype.bits != 32 || p.width < 4 * target_lanes(t, 32));
-  if (!p.width || (!same && word < 2) || as_it_lies) return false;
-  DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
-  to->units = p.n;
-  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", p.width);
-  if (word > 1) to->out_dtype = DT_F32;
-  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
-  out->arg[0] = call->arg[0];
-  const Node *weight = word > 1 ? words_of(m, call->arg[1], p.turned ? 1 : 0, word) : call->arg[1];
-  out->arg[1] = alter_transform(m, weight, p.turned ? "NC" : "CN", to->weight_layout);
-  return true;
-}
-
 bool impl_alter_words(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
   if (call->kind != N_CALL || t->kind == TARGET_CUDA || call->nargs < 2) return false;
@@ -277,7 +185,7 @@ bool impl_alter_words(Module *m, const Target *t, const Node *call, AlteredCall 
   if (!strcmp(op, "nn.contrib_recurrent")) return recurrent_alter(m, t, call, out);
   if (call->type->kind != TY_TENSOR) return false;
   if (!strcmp(op, "nn.conv2d")) return sums_words(call) && alter_word_conv(m, t, call, out);
-  return (!strcmp(op, "nn.dense") || !strcmp(op, "nn.matmul")) && alter_product(m, t, call, out);
+  return false;
 }
 
 /* ---- bfloat16 -------------------------------------------------------------------------------------- */
@@ -306,14 +214,13 @@ bool impl_prefers_pairs(Ctx *ctx, const Target *t, const ImplConfig *config, con
   if (call->kind != N_CALL || call->type->kind != TY_TENSOR || t->kind == TARGET_CUDA) return false;
   const char *op = call->u.call.op->name;
   int64_t cb, ob;
-  Weighted p;
   bool conv = !strcmp(op, "nn.conv2d");
   if ((!conv && strcmp(op, "nn.dense") && strcmp(op, "nn.matmul")) || !dtype_eq(call->type->dtype, DT_F32) ||
       !dtype_eq(call->arg[0]->type->dtype, DT_F32))
     return false;
   int word = 0;
   if (conv && is_plain_conv(call)) word = conv_word(t, call, &cb, &ob);
-  if (!conv && read_product(ctx, t, call, &p)) word = product_word(&p);
+  if (!conv) word = matmul_word(ctx, t, call);
   if (!word || !words_pay(t, impl_flops(call), type_known_elements(call->arg[1]->type), word)) return false;
   return !conv || (alter_is_constant(ctx, call->arg[1]) && !winograd_wins(ctx, t, config, call, word));
 }

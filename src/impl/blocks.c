@@ -14,24 +14,62 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-static int64_t dense_height(const Target *t, const Type *weight, const Type *y)
+#define BLOCKS_PLAN(A, S)                                              \
+  A(S, INT, width, NULL, "columns of a register tile, and of a panel") \
+  A(S, INT, height, NULL, "rows of a register tile, and of a panel of rows")
+DEFINE_PLAN(BlocksPlan, BLOCKS_PLAN)
+
+/* Cycles of a step of four products in each sum of a tile; 0: registers do not hold it.  A vector is two rows or two
+ * columns. */
+static double step_cycles(const Target *t, int64_t height, int64_t width)
 {
-  int64_t width = known(weight->shape[2]);
-  return width && known(y->shape[1]) == width * known(weight->shape[0])
-             ? tile_block_rows(t, width, known(weight->shape[0]), known(y->shape[0]))
-             : 0;
+  static const double LOOP = 0.25;
+  static const double WAIT = 0.06; /* cycles of a load that do not overlap */
+  int64_t sums = height * width / 4;
+  int64_t held = height < width ? height / 2 : width / 2;
+  double loads = (double)(height + width) / 2;
+  double cycles = (double)sums * t->vector_bits / (t->core.block_bits ? t->core.block_bits : t->core.fma_bits);
+  double ports = (double)t->core.load_bits / t->vector_bits;
+  if (sums + held + 2 > t->vector_registers) return 0;
+  if (loads / ports > cycles) cycles = loads / ports;
+  if (t->core.fma_latency > cycles) cycles = t->core.fma_latency;
+  return cycles + LOOP + WAIT * loads;
 }
 
-bool blocks_dense_fits(const Target *t, const Node *call)
+/* Over a weight in panels of fours; or one that is known at compile time, which is brought into them. */
+void blocks_plans(const ImplCall *call, PlanList *list)
 {
-  const Type *w = call->arg[1]->type;
-  return w->ndim == 3 && w->dtype.code == DT_UINT && w->dtype.bits == 64 && known(call->arg[0]->type->shape[1]) &&
-         dense_height(t, w, call->type) > 0;
+  enum { SERVED = 64, LEAST = 3 }; /* columns that share a copy; two rows wait for their weights as pairs do */
+  const Target *t = call->target;
+  const Node *c = call->call;
+  const Type *x = c->arg[0]->type;
+  const Type *w = c->arg[1]->type;
+  if (!tile_blocks_pay(t) || x->ndim != 2 || c->type->ndim != 2 || !dtype_eq(c->type->dtype, DT_F32)) return;
+  int64_t rows = known(c->type->shape[0]);
+  int64_t n = known(c->type->shape[1]);
+  int64_t given = w->ndim == 3 && w->dtype.code == DT_UINT && w->dtype.bits == 64 ? known(w->shape[2]) : 0;
+  bool constant = w->ndim == 2 && dtype_eq(x->dtype, DT_BF16) && dtype_eq(w->dtype, DT_BF16) &&
+                  alter_is_constant(call->m->ctx, c->arg[1]);
+  if ((!given && !constant) || n < SERVED || rows < LEAST || !known(x->shape[1])) return;
+  if (constant && c->u.call.op->attrs == &Matmul_attrs && ((const MatmulAttrs *)c->u.call.attrs)->transpose_a) return;
+  double sums = 2.0 * (double)rows * (double)n * (double)known(x->shape[1]);
+  int threads = cost_threads(t, sums, 0);
+  list->alters = !given;
+  for (int64_t width = 4; width <= 32; width += 4)
+    for (int64_t height = 2; height <= rows + 1 && height <= 32; height += 2) {
+      if (n % width || (given && width != given)) continue;
+      double tiles = __builtin_ceil((double)rows / (double)height) * (double)(n / width);
+      double cycles = step_cycles(t, height, width) * __builtin_ceil((double)known(x->shape[1]) / 4) * tiles;
+      double busy = threads * cost_busy((double)(n / width), threads);
+      if (cycles > 0)
+        plan_add(list, &(BlocksPlan){width, height}, cycles / busy / (1e9 * t->core.ghz),
+                 constant ? 2.0 * (double)n * (double)known(x->shape[1]) : 0);
+    }
 }
 
-double blocks_dense_cost(const Target *t, const Node *call)
+void blocks_alter(const ImplCall *call, const void *plan, AlteredCall *out)
 {
-  return impl_flops(call) / cost_flops(t, 32) / cost_words(t, 4);
+  matmul_alter_to(call, ((const BlocksPlan *)plan)->width, 4, out);
 }
 
 const Expr *blocks_read(Module *m, const Tensor *sums, int nlead, const Expr *const *lead, const Expr *row,
@@ -51,10 +89,10 @@ const Expr *blocks_read(Module *m, const Tensor *sums, int nlead, const Expr *co
 
 void blocks_dense_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)plan;
+  (void)t;
   Module *m = c->m;
   const Expr *const *b = in[1]->buffer->shape, *two = expr_i32(m, 2);
-  int64_t height = dense_height(t, c->arg[1], c->out);
+  int64_t height = ((const BlocksPlan *)plan)->height;
   const Tensor *a = matmul_pack_rows(m, in[0], height, 4);
   const Expr *shape[] = {b[0], a->buffer->shape[0], expr_i32(m, height / 2), expr_i32(m, known(b[2]) / 2),
                          expr_i32(m, 4)};
@@ -126,7 +164,7 @@ void blocks_dense_schedule(ImplGroup *g)
   sched_compute_at(g->s, product, ro, true, -1);
   epilogue_write_out(g, store, 2, true);
   LoopRV step = blocks_tile(g, product, known(rows->shape[1]));
-  bool threads = cost_threads(g->target, impl_flops(g->anchor) / cost_words(g->target, 4), 0) > 1;
+  bool threads = cost_threads(g->target, impl_flops(g->anchor), 0) > 1;
   if (all > height) fetch_next_panel(g, product, rows, co);
   LoopRV shared = threads && all % height == 0 ? sched_fuse(g->s, 2, (const LoopRV[]){co, ro}, true) : co;
   if (threads) sched_parallel(g->s, shared);

@@ -46,13 +46,46 @@ void half_conv_plans(const ImplCall *c, PlanList *list)
 void half_depthwise_plans(const ImplCall *c, PlanList *list) { half_plans(c, list, depthwise_plans); }
 void half_winograd_plans(const ImplCall *c, PlanList *list) { half_plans(c, list, winograd_plans); }
 
-bool half_dense_fits(const Target *t, const Node *call)
+#define HALF_DENSE_PLAN(A, S)                                          \
+  A(S, INT, width, NULL, "columns of a register tile, and of a panel") \
+  A(S, INT, rows, NULL, "rows of a register tile")
+DEFINE_PLAN(HalfDensePlan, HALF_DENSE_PLAN)
+
+/* Over a weight in panels that cover the columns; or one that is known at compile time, which is brought into them. */
+void half_dense_plans(const ImplCall *call, PlanList *list)
 {
-  const Type *y = call->type;
-  const Type *w = call->arg[1]->type;
-  return target_has(t, CPU_FP16) && all_half(call) && matmul_pack_fits(t, call) && y->shape[0]->kind == E_INT &&
-         y->shape[0]->u.i > 1 && w->shape[1]->kind == E_INT && w->shape[2]->kind == E_INT &&
-         y->shape[1]->u.i % w->shape[2]->u.i == 0;
+  enum { MOST = 4 }; /* vectors of columns */
+  const Target *t = call->target;
+  const Node *c = call->call;
+  if (call->config->fast_math != FAST_FP16 || !target_has(t, CPU_FP16) || !all_half(c) || c->type->ndim != 2) return;
+  const Type *w = c->arg[1]->type;
+  int64_t rows = known(c->type->shape[0]);
+  int64_t n = known(c->type->shape[1]);
+  int64_t given = w->ndim == 3 ? known(w->shape[2]) : 0;
+  int64_t lanes = target_lanes(t, 16);
+  bool plain = w->ndim == 2 && alter_is_constant(call->m->ctx, c->arg[1]) &&
+               !(c->u.call.op->attrs == &Matmul_attrs && ((const MatmulAttrs *)c->u.call.attrs)->transpose_a);
+  if (rows < 2 || !n || (!given && !plain)) return;
+  int threads = cost_threads(t, impl_flops(c), 0);
+  list->alters = !given;
+  for (int64_t width = lanes; width <= MOST * lanes && width <= n; width++) {
+    int64_t vectors = alter_block_vectors(width, lanes);
+    if (n % width || (given && given != width)) continue;
+    for (int64_t r = 1; r <= rows && r <= t->vector_registers; r++) {
+      /* an element to multiply by comes from the lower half of the registers */
+      if (!t->broadcast_load && (vectors + 1) * (r + 1) + 1 > t->vector_registers - 4) break;
+      double speed = tile_speed(t, vectors, 1, rows, (Tile){1, 1, r}) * (double)width / (double)(vectors * lanes);
+      speed *= threads * cost_busy((double)(n / width), threads);
+      if (speed > 0)
+        plan_add(list, &(HalfDensePlan){width, r}, impl_flops(c) / cost_flops(t, 16) / speed,
+                 given ? 0 : 2 * type_known_elements(w));
+    }
+  }
+}
+
+void half_dense_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  matmul_alter_to(call, ((const HalfDensePlan *)plan)->width, 1, out);
 }
 
 /* Twice the lanes of sums in float32. */
@@ -180,9 +213,10 @@ void half_conv_schedule(ImplGroup *g)
 
 void half_dense_schedule(ImplGroup *g)
 {
+  const HalfDensePlan *plan = g->plan;
   BlockRV part, total;
   if (!parts_find(g, &part)) {
-    matmul_schedule(g);
+    matmul_schedule_tiles(g, plan->width, plan->rows);
     return;
   }
   generic_inline(g);
@@ -190,21 +224,19 @@ void half_dense_schedule(ImplGroup *g)
   Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, total, n); /* rows, columns, block */
   if (n->n != 3 || !n->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, blocks");
-  int64_t width = g->anchor->arg[1]->type->shape[2]->u.i;
-  int64_t vectors = alter_block_vectors(width, target_lanes(g->target, 16));
-  Tile tile = tile_for(g->target, 16, vectors, 1, 1, n->loop[0].extent);
+  int64_t vectors = alter_block_vectors(plan->width, target_lanes(g->target, 16));
   LoopRV ci, ri;
-  LoopRV co = generic_split_by(g, n->loop[1].rv, width, &ci);
-  LoopRV ro = generic_split_by(g, n->loop[0].rv, tile.x, &ri);
+  LoopRV co = generic_split_by(g, n->loop[1].rv, plan->width, &ci);
+  LoopRV ro = generic_split_by(g, n->loop[0].rv, plan->rows, &ri);
   LoopRV order[] = {co, ro, n->loop[2].rv, ri, ci};
   sched_reorder(g->s, 5, order);
   epilogue_write_out(g, impl_attach_epilogue(g, total, ro), 2, false);
-  half_schedule_part(g, part, order[2], 3, 2, (const int[]){0, 1}, tile.x * vectors);
+  half_schedule_part(g, part, order[2], 3, 2, (const int[]){0, 1}, plan->rows * vectors);
   sched_unroll(g->s, ri);
   sched_vectorize(g->s, ci);
   sched_decompose_reduction(g->s, total, order[2]);
   int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
-  bool whole = n->loop[0].extent % tile.x == 0;
+  bool whole = n->loop[0].extent % plan->rows == 0;
   LoopRV parts = whole ? sched_fuse(g->s, 2, order, true) : co;
   if (threads > 1) sched_parallel(g->s, parts);
   generic_rest(g);

@@ -159,14 +159,11 @@ Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int6
 Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
 int64_t tile_steps(int64_t sums, int64_t extent); /* steps of the sum to write out; divides extent */
 int64_t tile_steps_of(const Target *, Tile, int64_t vectors, int64_t extent);
-int64_t tile_columns(const Target *, int bits, int64_t n);
 /* 0: rows are not packed */
 int64_t tile_packed_rows(const Target *, int bits, int64_t vectors, int64_t panels, int64_t rows);
-/* the same */
-int64_t tile_packed_columns(const Target *, int bits, int64_t n, int64_t rows, int64_t *height);
 /* Tiles of 2 x 2 blocks of sums over fours of bfloat16; 0: the target has none, or pairs are as fast. */
 int64_t tile_block_rows(const Target *, int64_t width, int64_t panels, int64_t rows);
-int64_t tile_block_columns(const Target *, int64_t n, int64_t rows);
+bool tile_blocks_pay(const Target *);
 
 /* ---- epilogue.c ------------------------------------------------------------------------- */
 
@@ -259,20 +256,26 @@ void panels_fetch(ImplGroup *, BlockRV product, LoopRV step, const Buffer *alone
 
 /* ---- matmul.c ---------------------------------------------------------------------------- */
 
-bool matmul_fits(const Target *, const Node *call);
-double matmul_cost(const Target *, const Node *call);
+extern const AttrsDef MatmulPlan_table;
+void matmul_plans(const ImplCall *, PlanList *);        /* of the call as it stands */
+void matmul_packed_plans(const ImplCall *, PlanList *); /* over a weight in panels, or one to be brought into them */
+void matmul_alter(const ImplCall *, const void *plan, AlteredCall *);
 void matmul_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
-bool matmul_pack_fits(const Target *, const Node *call);
-void matmul_pack_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void matmul_schedule(ImplGroup *);
-/* a as (batch…, rows / height, k, height), zeros behind the last row; word: so many steps of k, bfloat16, in one
- * element. */
+void matmul_schedule_tiles(ImplGroup *, int64_t width, int64_t rows); /* of a product over a weight in panels */
+/* The product over its weight in panels of so many columns; word: so many steps of k, bfloat16, in one element. */
+void matmul_alter_to(const ImplCall *, int64_t width, int word, AlteredCall *);
+/* a as (batch…, rows / height, k, height), zeros behind the last row. */
 const Tensor *matmul_pack_rows(Module *, const Tensor *a, int64_t height, int word);
+/* Elements of a word over which a product of bfloat16 with a weight known at compile time is made; 0: there is no such
+ * form of it. */
+int matmul_word(Ctx *, const Target *, const Node *call);
 
 /* ---- blocks.c ---------------------------------------------------------------------------- */
 
-bool blocks_dense_fits(const Target *, const Node *call);
-double blocks_dense_cost(const Target *, const Node *call);
+extern const AttrsDef BlocksPlan_table;
+void blocks_plans(const ImplCall *, PlanList *);
+void blocks_alter(const ImplCall *, const void *plan, AlteredCall *);
 void blocks_dense_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void blocks_dense_schedule(ImplGroup *);
 /* The element of a row and of a column of its panel in sums (lead…, tile, row / 2, column / 2, lane), tiles so many
@@ -417,7 +420,9 @@ double half_cost(const Target *, const Node *call);
 /* sums of products in float16, in blocks */
 void half_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void half_conv_schedule(ImplGroup *);
-bool half_dense_fits(const Target *, const Node *call);
+extern const AttrsDef HalfDensePlan_table;
+void half_dense_plans(const ImplCall *, PlanList *);
+void half_dense_alter(const ImplCall *, const void *plan, AlteredCall *);
 void half_dense_schedule(ImplGroup *);
 void half_winograd_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 /* Puts the partial sums into the loop over blocks (the last of `depth` loops): terms, then the tile in registers, whose

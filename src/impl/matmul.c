@@ -1,436 +1,652 @@
 /* matmul.c: matrix products: dense, matmul, batch_matmul, dense over packed weights.
  *
- *   for batch, column panels, row blocks                        threads
- *     tile[rows, columns] = 0                                   registers
- *     for k: tile += a[row, k] (broadcast) * b[k, columns]
- *     epilogue on the tile, store
+ *   for batch
+ *     for blocks of column panels                                 threads
+ *       b_pack[panel, k, column] = b                              unless b lies in panels, or is read as it lies
+ *       for bands of row tiles, panels of the block, tiles of the band
+ *         tile[rows, columns] = 0                                 registers
+ *         for k: tile += a[row, k] (one element, or a lane) * b[k, columns]
+ *         epilogue on the tile, store
  *
- * b is read along the columns: where its rows lie the other way it is packed into panels
- * (columns / NR, k, NR) first, NR the columns of a register tile, unless that was done beforehand
- * (nn.contrib_dense_pack).  A panel stays in the second-level cache while all rows pass by.
+ * A weight that is known at compile time is packed then (nn.contrib_dense_pack), its last panel filled up with zeros:
+ * whole tiles are computed and only what is there is stored.  a is read as it lies, or from a copy (tile, k, row).  A
+ * panel stays in a cache while the rows of a band pass by, a band while all panels do.
  *
- * A sum too long for that is made in rounds: `head` is the sum of all rounds but the last, in memory,
- * and the epilogue stands behind head + last. */
+ * A sum may be made in rounds: `head` is the sum of all rounds but the last, in memory, and the epilogue stands behind
+ * head + last. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
+
+#define MATMUL_PLAN(A, S)                                                                  \
+  A(S, INT, width, NULL, "columns of a register tile, and of a panel of b")                \
+  A(S, INT, rows, NULL, "rows of a register tile")                                         \
+  A(S, INT, steps, NULL, "steps of the sum written out")                                   \
+  A(S, BOOL, packed, NULL, "a is copied into panels of as many rows")                      \
+  A(S, INT, block, NULL, "panels of b that are copied together; 0: b is read where it is") \
+  A(S, INT, band, NULL, "tiles of rows that pass by one panel before the next; 0: all")    \
+  A(S, INT, rounds, NULL, "parts of the sum that pass one after the other")
+DEFINE_PLAN(MatmulPlan, MATMUL_PLAN)
+
+/* ---- a product's sizes ------------------------------------------------------------------------------ */
 
 /* How the operands of a call lie. */
 typedef struct Product {
   bool ta, tb;
-  int64_t m, n, k; /* 0: not known */
+  bool plain;        /* one float type throughout, at least 32 bits wide */
+  int word;          /* bfloat16 in an element of b, else 1 */
+  int bits;          /* of a sum */
+  int bytes;         /* of an element of b */
+  int nd;            /* dimensions of the result */
+  int64_t batch;     /* product of all but the last two; 0: not known */
+  int64_t m, n, k;   /* 0: not known */
+  int64_t panel;     /* columns of the panels in which b is given; 0: it is a matrix */
+  bool own_a, own_b; /* each of the batch has its own */
+  bool constant;     /* b is known at compile time */
 } Product;
 
-enum { MANY_ROWS = 1 << 20 }; /* stands for rows that are not known */
+enum { MANY = 1 << 20 }; /* stands for a number that is not known */
+
+static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 static Product product_of(const OpDef *op, const void *attrs, const Type *a, const Type *b, const Type *out)
 {
-  Product p = {.tb = true};
+  Product p = {.tb = true, .nd = out->ndim, .bits = out->dtype.bits, .word = 1, .batch = 1};
+  if (p.bits < 32) p.bits = 32;
+  p.bytes = dtype_bytes(b->dtype);
   if (op->attrs == &Matmul_attrs) {
     const MatmulAttrs *t = attrs;
     p.ta = t->transpose_a, p.tb = t->transpose_b;
   } else if (op->attrs == &BatchMatmul_attrs) {
     const BatchMatmulAttrs *t = attrs;
     p.ta = t->transpose_a, p.tb = t->transpose_b;
+  } else if (op->attrs == &DensePack_attrs) {
+    p.tb = false;
+    p.panel = known(b->shape[b->ndim - 1]);
+    if (b->dtype.code == DT_UINT) p.word = b->dtype.bits / 16;
   }
-  p.n = known(out->shape[out->ndim - 1]);
-  p.m = out->ndim > 1 ? known(out->shape[out->ndim - 2]) : 1;
-  p.k = known(b->shape[b->ndim - (p.tb ? 1 : 2)]);
-  (void)a;
+  p.n = known(out->shape[p.nd - 1]);
+  p.m = p.nd > 1 ? known(out->shape[p.nd - 2]) : 1;
+  p.k = known(p.panel ? b->shape[1] : b->shape[b->ndim - (p.tb ? 1 : 2)]);
+  for (int d = 0; d < p.nd - 2; d++) p.batch *= known(out->shape[d]);
+  p.plain = dtype_eq(a->dtype, b->dtype) && dtype_eq(a->dtype, out->dtype) && out->dtype.code == DT_FLOAT &&
+            out->dtype.bits >= 32 && p.nd >= 2;
+  p.own_a = p.nd > 2 && !(p.nd == 3 && expr_is_int(a->shape[0], 1));
+  p.own_b = !p.panel && b->ndim == 3 && !expr_is_int(b->shape[0], 1);
   return p;
 }
 
-bool matmul_fits(const Target *t, const Node *call)
+static Product product_of_call(const Node *call)
 {
-  (void)t;
-  const Type *a = call->arg[0]->type;
-  const Type *b = call->arg[1]->type;
-  const Type *out = call->type;
-  bool same = dtype_eq(a->dtype, b->dtype) && dtype_eq(a->dtype, out->dtype) && out->dtype.code == DT_FLOAT &&
-              out->dtype.bits >= 32;
-  if (!same || out->ndim < 2) return false;
-  Product p = product_of(call->u.call.op, call->u.call.attrs, a, b, out);
-  /* A packed copy of b pays from a few rows on; before that b is read once, as it lies. */
-  return p.n >= 4 && p.k >= 2 && (!p.tb || p.m == 0 || p.m >= 6);
+  return product_of(call->u.call.op, call->u.call.attrs, call->arg[0]->type, call->arg[1]->type, call->type);
 }
 
-bool matmul_pack_fits(const Target *t, const Node *call)
+/* ---- the model ------------------------------------------------------------------------------------------ */
+
+/* Vectors for a tile's columns: whole ones, then halves, quarters, … */
+static int64_t vectors_of(const Target *t, const Product *p, int64_t width)
 {
-  (void)t;
-  return call->type->dtype.code == DT_FLOAT && known(call->type->shape[1]) >= 4;
+  return alter_block_vectors(width, target_lanes(t, p->bits));
 }
 
-double matmul_cost(const Target *t, const Node *call)
+/* Registers hold the sums, the step's vectors of b and its elements of a: one where a load spreads it, vectors of rows
+ * where they are packed, else a vector of steps for each row; and one more, into which the next load goes. */
+static bool tile_fits(const Target *t, const Product *p, int64_t width, int64_t rows, bool lanes_of_rows)
 {
-  return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
+  int64_t v = vectors_of(t, p, width);
+  int64_t elements = t->broadcast_load ? 1 : lanes_of_rows ? up(rows, target_lanes(t, p->bits)) : rows;
+  return v * rows + v + elements < t->vector_registers;
 }
 
-/* ---- rounds of a long sum --------------------------------------------------------------------------- */
-
-/* Do a tile's rows, k elements apart, meet in too few sets of the first-level cache?  Rows a multiple of
- * a way's size apart all fall into one set. */
-static bool rows_collide(const Target *t, int bits, int64_t tile_rows, int64_t k)
+/* Cycles of one step of the sum in a tile of so many rows and vectors, all it reads being near. */
+static double step_cycles(const Target *t, const Product *p, const MatmulPlan *plan, int64_t vectors, int64_t rows)
 {
-  int64_t ways = t->core.l1_ways;
-  int64_t sets = t->l1_bytes / ways / CACHE_LINE;
-  int64_t lines = k * (bits / 8) / CACHE_LINE;
-  int64_t apart = 1;
-  if (k * (bits / 8) % CACHE_LINE || sets < 1) return false;
-  while (apart < sets && (lines * apart) % sets) apart++; /* sets that the rows reach */
-  return (tile_rows + apart - 1) / apart > ways - 2;
+  static const double LOOP = 1;    /* of one turn, which steps share */
+  static const double WAIT = 0.06; /* what does not overlap, for each load */
+  double lanes = target_lanes(t, p->bits);
+  bool by_lane = plan->packed || p->ta || plan->steps % target_lanes(t, p->bits) == 0;
+  double loads =
+      (double)vectors + (t->broadcast_load || !by_lane ? (double)rows : __builtin_ceil((double)rows / lanes));
+  double cycles = (double)(vectors * rows) / cost_pipes(t);
+  double ports = (double)t->core.load_bits / t->vector_bits;
+  double latency = t->core.fma_latency;
+  if (loads / ports > cycles) cycles = loads / ports;
+  if (latency > cycles) cycles = latency;
+  return cycles + LOOP / (double)plan->steps + WAIT * loads;
 }
 
-/* Rounds over the sum: one, unless the rows of a and two panels of b do not fit into the second-level
- * cache together, or the rows collide in the first.  A round adds to the result in memory and reads a copy of its part
- * of a, which pays because a is then near while the panels pass by.  Rows beyond some hundred would not fit anyhow. */
-static int64_t sum_rounds(const Target *t, int bits, int64_t rows, int64_t tile_rows, int64_t width, int64_t columns,
-                          int64_t k, bool packed)
+typedef struct Sizes {
+  double m, n, k, batch, bytes;
+  double panels, tiles; /* tiles: whole ones and the last */
+} Sizes;
+
+/* Cycles of all tiles over one panel of so many vectors: rows left over are a smaller tile. */
+static double panel_cycles(const Target *t, const Product *p, const MatmulPlan *plan, const Sizes *s, int64_t vectors)
 {
-  enum { MOST_ROWS = 192, USUAL_ROWS = 128, LEAST = 256, FEW_PANELS = 4 };
-  int64_t r = !rows ? USUAL_ROWS : rows < MOST_ROWS ? rows : MOST_ROWS;
-  if (columns / width < FEW_PANELS || (rows && rows <= tile_rows)) return 1;
-  for (int64_t n = !packed && rows_collide(t, bits, tile_rows, k) ? 2 : 1; k / n >= LEAST; n++)
-    if (k % n == 0 && (r + 2 * width) * (k / n) * (bits / 8) <= t->l2_bytes * 3 / 4) return n;
-  return 1;
+  static const double ENDS = 6; /* of a tile, and for each of its vectors: zeros, the way to the store */
+  static const double EACH = 1.2;
+  int64_t left = p->m ? p->m % plan->rows : 0;
+  double whole = p->m ? (double)(p->m / plan->rows) : s->tiles;
+  double cycles =
+      whole * (s->k * step_cycles(t, p, plan, vectors, plan->rows) + ENDS + EACH * (double)(vectors * plan->rows));
+  if (left) cycles += s->k * step_cycles(t, p, plan, vectors, left) + ENDS + EACH * (double)(vectors * left);
+  return cycles;
 }
 
-/* Operands of a product of two matrices: b in panels, a as it lies or in panels of `height` rows (matmul_pack_rows). */
+/* Cycles to copy so many elements, whose source takes so many bytes altogether and is read in runs. */
+static double copy_cycles(const Target *t, double elements, double bytes, bool turned, double run, double source)
+{
+  static const double STRAIGHT = 1.3;
+  static const double TURNED = 3; /* of a vector */
+  static const double BEGUN = 40; /* of a run that nobody saw coming */
+  double hz = 1e9 * t->core.ghz;
+  double vectors = elements * bytes / (t->vector_bits / 8.0);
+  double cycles = vectors * (turned ? TURNED : STRAIGHT);
+  if (source > (double)cost_l2(t) / 2) {
+    cycles += elements * bytes / cost_stream(t) * hz;
+    if (!turned && run < 1024) cycles += BEGUN * elements * bytes / run;
+  }
+  return cycles;
+}
+
+/* Seconds: arithmetic as fast as the register tile is; operands from the cache in which they stay; copies. */
+static double matmul_seconds(const Target *t, const Product *p, const MatmulPlan *plan)
+{
+  static const double OPEN_ROWS = 24; /* rows that nobody knows are often few */
+  static const double OPEN_COLUMNS = 128;
+  static const double OPEN_STEPS = 256;
+  static const double OPEN_BATCH = 16;
+  static const double SHARED = 0.4; /* of the shorter of computing and reading that does not overlap with the other */
+  double hz = 1e9 * t->core.ghz;
+  double lanes = target_lanes(t, p->bits);
+  double words = p->word > 1 ? cost_words(t, p->word) / p->word : 1;
+  Sizes s = {.m = p->m ? (double)p->m : OPEN_ROWS,
+             .n = p->n ? (double)p->n : OPEN_COLUMNS,
+             .k = p->k ? (double)p->k : OPEN_STEPS,
+             .batch = p->batch ? (double)p->batch : OPEN_BATCH,
+             .bytes = p->bytes};
+  bool peeled = !p->panel && !plan->block; /* the last panel is as wide as what is left */
+  int64_t whole = (int64_t)s.n / plan->width;
+  int64_t left = (int64_t)s.n % plan->width;
+  s.panels = (double)up((int64_t)s.n, plan->width);
+  s.tiles = __builtin_ceil(s.m / (double)plan->rows);
+  double sums =
+      (double)(peeled ? whole : whole + (left > 0)) * panel_cycles(t, p, plan, &s, vectors_of(t, p, plan->width));
+  if (peeled && left) sums += panel_cycles(t, p, plan, &s, vectors_of(t, p, left));
+  sums /= words;
+  /* what a tile reads: its panel of b, once for each tile; its rows of a, once for each panel */
+  double l1 = (double)cost_l1(t) * 0.6;
+  double l2 = (double)cost_l2(t) * 0.6;
+  double k = s.k / (double)plan->rounds;
+  double width = (double)plan->width;
+  double panel = width * k * s.bytes;
+  double strip = (double)plan->rows * k * s.bytes;
+  double band = (plan->band ? (double)(plan->band * plan->rows) : s.m) * k * s.bytes;
+  double bands = plan->band ? __builtin_ceil(s.tiles / (double)plan->band) : 1;
+  double all_b = s.k * s.n * s.bytes;
+  double all_a = s.k * s.m * s.bytes;
+  double path = 0.4 * t->core.l2_path; /* bytes in a cycle from the second-level cache */
+  double memory = hz / cost_stream(t); /* cycles for a byte */
+  double far = 0;                      /* cycles of reading */
+  bool strided = peeled && !p->panel;
+  if (strided) {
+    /* lines of b some distance apart, as many as there are steps */
+    double apart = s.n * s.bytes;
+    double lines = s.k * __builtin_ceil(width * s.bytes / CACHE_LINE +
+                                        (apart == CACHE_LINE * __builtin_floor(apart / CACHE_LINE) ? 0 : 0.7));
+    double near = apart < 2048 ? 30 : 90;
+    double from = all_b * (p->own_b ? s.batch : 1) > (double)cost_l2(t) * 0.8 ? near : all_b > l1 ? 3 : 0;
+    double again = lines * CACHE_LINE > l1 ? (all_b > l2 ? near : 3) : 0;
+    far += s.panels * lines * (from + (s.tiles - 1) * again);
+  } else {
+    double again = panel + strip > l1 ? (panel > l2 ? memory : 1 / path) : 0;
+    double first = all_b > l2 ? memory : 1 / path;
+    far += s.panels * panel * (double)plan->rounds * (bands * first + (s.tiles - bands) * again);
+  }
+  {
+    double again = all_a * (p->own_a ? s.batch : 1) / (double)plan->rounds <= l1 / 2 ? 0
+                   : band <= l2                                                      ? 1 / path
+                                                                                     : memory;
+    double first = all_a > l2 ? memory : 1 / path;
+    far += s.tiles * strip * (double)plan->rounds * (first + (s.panels - 1) * again);
+  }
+  double lower = sums < far ? sums : far;
+  double cycles = (sums < far ? far : sums) + (strided ? 0.7 : SHARED) * lower;
+  double copies = 0;
+  if (plan->packed) copies += copy_cycles(t, s.k * s.m, s.bytes, !p->ta, 4096, all_a) * (p->own_a ? s.batch : 1);
+  if (plan->block)
+    copies += copy_cycles(t, s.k * s.panels * width, s.bytes, p->tb, (double)plan->block * width * s.bytes, all_b) *
+              (p->own_b ? s.batch : 1);
+  /* rounds but the first read and write the result */
+  double added = (double)(plan->rounds - 1) * s.m * s.n * s.bytes * (2 / path);
+  double flops = 2 * s.m * s.n * s.k * s.batch;
+  int threads = cost_threads(t, flops, 0);
+  double pieces = s.batch * (plan->block && (double)plan->block < s.panels ? s.panels / (double)plan->block : s.panels);
+  (void)lanes;
+  return (s.batch * (cycles + added) + copies) / hz / threads / cost_busy(pieces < 1 ? 1 : pieces, threads);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------ */
+
+/* Rows of a band whose part of a stays in the second-level cache; 0: all rows do. */
+static int64_t band_of(const Target *t, const Product *p, const MatmulPlan *plan)
+{
+  int64_t strip = plan->rows * up(p->k, plan->rounds) * p->bytes;
+  int64_t tiles = up(p->m, plan->rows);
+  int64_t fit = cost_l2(t) / 2 / (strip ? strip : 1);
+  if (!p->m || fit < 1 || fit >= tiles) return 0;
+  return up(tiles, up(tiles, fit));
+}
+
+static void add_plan(PlanList *list, const Target *t, const Product *p, const MatmulPlan *plan, bool alters)
+{
+  int64_t columns = alters ? up(p->n, plan->width) * plan->width : p->n;
+  double bytes = alters || p->constant ? (double)(columns * p->k * p->bytes) : 0;
+  list->alters = alters;
+  plan_add(list, plan, matmul_seconds(t, p, plan), bytes);
+}
+
+/* All that is left open once the tile and where its operands lie are known. */
+static void add_blockings(PlanList *list, const Target *t, const Product *p, MatmulPlan plan, bool alters)
+{
+  static const int64_t steps[] = {1, 2, 4, 8};
+  int64_t sums = plan.rows * vectors_of(t, p, plan.width);
+  int64_t round = cost_l2(t) / 2 / (128 * p->bytes); /* of which some hundred rows stay near */
+  bool may_round = p->nd == 2 && p->m && p->n && p->k && (p->panel || plan.block) && p->k >= 2 * round &&
+                   (p->plain || plan.packed) && p->m > plan.rows;
+  for (int r = 0; r < (may_round ? 2 : 1); r++) {
+    plan.rounds = r ? up(p->k, round) : 1;
+    for (int b = 0; b < 2; b++) {
+      plan.band = b ? band_of(t, p, &plan) : 0;
+      if (b && !plan.band) continue;
+      for (int i = 0; i < 4; i++) {
+        plan.steps = steps[i];
+        /* some hundred multiply-adds; fewer where the sum is shorter */
+        int64_t more = i < 3 && (!p->k || steps[i + 1] <= p->k) ? steps[i + 1] : 0;
+        if (sums * plan.steps > 160 || (p->k && plan.steps > p->k)) continue;
+        if (sums * plan.steps < 48 && more && sums * more <= 160) continue;
+        add_plan(list, t, p, &plan, alters);
+      }
+    }
+  }
+}
+
+/* Tiles of a width, over b as it lies (block 0) or copied. */
+static void add_tiles(PlanList *list, const Target *t, const Product *p, int64_t width, int64_t block, bool alters)
+{
+  int64_t lanes = target_lanes(t, p->bits);
+  int64_t most = p->m ? p->m : 16;
+  for (int64_t rows = 1; rows <= 16 && rows <= most; rows++) {
+    MatmulPlan plan = {.width = width, .rows = rows, .block = block};
+    if (tile_fits(t, p, width, rows, p->ta)) add_blockings(list, t, p, plan, alters);
+    bool may_pack = (p->plain || p->word == 2) && p->m && p->k && p->m >= rows &&
+                    (t->broadcast_load || rows % lanes == 0) && width % lanes == 0 &&
+                    tile_fits(t, p, width, rows, true) && (p->nd == 2 || (p->nd == 3 && !p->panel));
+    plan.packed = true;
+    if (may_pack) add_blockings(list, t, p, plan, alters);
+  }
+}
+
+/* Vectors of columns that a tile of few rows may have. */
+static int64_t most_vectors(const Target *t, const Product *p)
+{
+  return p->m && p->m < 4 ? t->vector_registers / 2 / p->m : 6;
+}
+
+/* The call as it stands. */
+void matmul_plans(const ImplCall *call, PlanList *list)
+{
+  enum { LEAST_ROWS = 6 }; /* before that a turned b is read once, as it lies, by the generic schedule */
+  const Target *t = call->target;
+  Product p = product_of_call(call->call);
+  p.constant = alter_is_constant(call->m->ctx, call->call->arg[1]);
+  if (!p.plain || (p.n && p.n < 4) || p.k == 1 || (p.tb && ((p.m && p.m < LEAST_ROWS) || !p.k))) return;
+  int64_t lanes = target_lanes(t, p.bits);
+  for (int64_t v = 1; v <= most_vectors(t, &p); v++) {
+    int64_t width = v * lanes;
+    if (!p.n) {
+      if (p.k) add_tiles(list, t, &p, width, 1, false);
+      continue;
+    }
+    if (width >= 2 * p.n && v > 1) continue;
+    int64_t panels = up(p.n, width);
+    if (!p.tb) add_tiles(list, t, &p, width, 0, false);
+    if ((p.m && p.m < LEAST_ROWS) || !p.k) continue;
+    add_tiles(list, t, &p, width, panels, false);
+    int64_t fit = cost_l2(t) / 2 / (width * p.k * p.bytes);
+    fit = fit < 1 ? 1 : fit;
+    if (fit < panels && (p.own_b || p.nd == 2)) add_tiles(list, t, &p, width, up(panels, up(panels, fit)), false);
+  }
+}
+
+/* ---- b in panels ------------------------------------------------------------------------------------------- */
+
+/* Over a weight in panels; or the weight is known at compile time and is brought into them. */
+void matmul_packed_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  const Node *n = call->call;
+  Product p = product_of_call(n);
+  int64_t lanes = target_lanes(t, p.bits);
+  if (p.panel) {
+    if (n->type->dtype.code != DT_FLOAT || !p.n || p.word > 2) return;
+    add_tiles(list, t, &p, p.panel, 0, false);
+    return;
+  }
+  bool words = dtype_eq(n->arg[0]->type->dtype, DT_BF16) && dtype_eq(n->arg[1]->type->dtype, DT_BF16) &&
+               dtype_eq(n->type->dtype, DT_F32);
+  bool same = n->type->dtype.code == DT_FLOAT && dtype_eq(n->arg[0]->type->dtype, n->type->dtype) &&
+              dtype_eq(n->arg[1]->type->dtype, n->type->dtype);
+  if (p.ta || p.nd != 2 || !p.n || !p.k || (!same && !words) || !alter_is_constant(call->m->ctx, n->arg[1])) return;
+  bool turned = p.tb;
+  if (words && p.k % 2) return;
+  Product in_panels = p;
+  in_panels.tb = false;
+  if (words) in_panels.word = 2, in_panels.bytes = 4, in_panels.k = p.k / 2;
+  for (int64_t v = 1; v <= most_vectors(t, &p); v++) {
+    int64_t width = v * lanes;
+    /* One row reads the weight once, straight ahead, as it lies; but panels spare the sum over a vector's lanes where
+     * loads wait for it. */
+    if (p.m == 1 && turned && (t->broadcast_load || n->type->dtype.bits != 32 || v < 4)) continue;
+    if ((width >= 2 * p.n && v > 1) || (!p.plain && p.n % width)) continue;
+    in_panels.panel = width;
+    add_tiles(list, t, &in_panels, width, 0, true);
+  }
+}
+
+/* A weight (n, k), or (k, n), in panels, zeros behind the last column; words: so many bfloat16 in an element. */
+const Node *matmul_panels(Module *m, const Node *weight, bool turned, int64_t width, int word, const char *layout)
+{
+  int64_t n = known(weight->type->shape[turned ? 0 : 1]);
+  if (n % width) {
+    int64_t more[4] = {0};
+    more[turned ? 1 : 3] = width - n % width;
+    PadAttrs *pad = attrs_new(m, &Pad_attrs);
+    attrs_set_ints(m, &Pad_attrs, pad, "pad_width", 4, more);
+    const Node *arg[] = {weight, node_scalar(m, (Value){.dtype = weight->type->dtype})};
+    weight = node_call(m, opdef_get(m->ctx, "nn.pad"), 2, arg, pad, weight->name);
+  }
+  if (word > 1) {
+    PairsAttrs *a = attrs_new(m, &Pairs_attrs);
+    a->axis = turned ? 1 : 0;
+    a->count = word;
+    weight = node_call(m, opdef_get(m->ctx, "nn.contrib_bfloat16_pairs"), 1, &weight, a, weight->name);
+  }
+  return alter_transform(m, weight, turned ? "NC" : "CN", layout);
+}
+
+void matmul_alter_to(const ImplCall *call, int64_t width, int word, AlteredCall *out)
+{
+  Module *m = call->m;
+  const Node *n = call->call;
+  Product p = product_of_call(n);
+  DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
+  to->units = p.n;
+  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", width);
+  if (word > 1) to->out_dtype = DT_F32;
+  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
+  out->arg[0] = n->arg[0];
+  out->arg[1] = matmul_panels(m, n->arg[1], p.tb, width, word, to->weight_layout);
+}
+
+void matmul_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  const MatmulPlan *p = plan;
+  bool words = !dtype_eq(call->call->arg[0]->type->dtype, call->call->type->dtype);
+  matmul_alter_to(call, p->width, words ? 2 : 1, out);
+}
+
+int matmul_word(Ctx *ctx, const Target *t, const Node *call)
+{
+  Product p = product_of_call(call);
+  if (p.ta || p.nd != 2 || !p.n || !p.k || !alter_is_constant(ctx, call->arg[1])) return 0;
+  for (int64_t w = 4; w <= 32; w += 4)
+    if (p.n % w == 0 && tile_block_rows(t, w, p.n / w, p.m)) return 4;
+  return p.k % 2 == 0 ? 2 : 0;
+}
+
+/* ---- the computation ---------------------------------------------------------------------------------------- */
+
 typedef struct Operands {
   Module *m;
+  const Product *p;
+  const MatmulPlan *plan;
   const Tensor *a, *b;
-  const Expr *rows, *columns;
-  int64_t height; /* 0: as it lies */
+  const Type *out;
+  const Expr *rows, *columns; /* counted: whole tiles where rows are not known, whole panels where b lies in them */
 } Operands;
 
-static const Expr *read_a(const Operands *o, const Expr *i, const Expr *k)
+/* Indices of a batch's operand: all but the last two, those of size 1 once for all. */
+static void batch_index(Module *m, const Buffer *b, int nd, const Expr *const *at, const Expr **index)
 {
-  const Expr *h = expr_i32(o->m, o->height);
-  if (!o->height) return te_read(o->m, o->a, 2, (const Expr *[]){i, k});
-  return te_read(o->m, o->a, 3, (const Expr *[]){expr_floordiv(o->m, i, h), k, expr_floormod(o->m, i, h)});
+  for (int d = 0; d < b->ndim - 2; d++) index[d] = expr_is_int(b->shape[d], 1) ? expr_i32(m, 0) : at[nd - b->ndim + d];
+}
+
+/* (batch…, tiles or panels, k, height) of the steps from `first` on; zeros behind the last row or column.  turned: the
+ * operand has k in its last dimension. */
+static const Tensor *pack(Module *m, const char *name, const Tensor *from, bool turned, int64_t height, int word,
+                          int64_t first, const Expr *steps)
+{
+  const Buffer *buf = from->buffer;
+  int nd = buf->ndim;
+  const Expr *all = buf->shape[turned ? nd - 2 : nd - 1];
+  const Expr *h = expr_i32(m, height);
+  const Expr *shape[MAX_RANK + 1], *index[MAX_RANK];
+  for (int d = 0; d < nd - 2; d++) shape[d] = buf->shape[d];
+  shape[nd - 2] = nn_simplify(m, nn_ceildiv(m, all, h));
+  shape[nd - 1] = steps;
+  shape[nd] = h;
+  Stage s = nn_stage(m, nd + 1, shape, NULL);
+  const Expr *row = expr_add(m, expr_mul(m, s.at[nd - 2], h), s.at[nd]);
+  const Expr *k = expr_add(m, s.at[nd - 1], expr_i32(m, first));
+  for (int d = 0; d < nd - 2; d++) index[d] = s.at[d];
+  index[nd - 2] = turned ? row : k;
+  index[nd - 1] = turned ? k : row;
+  const Expr *part[4];
+  if (word > 1) nn_word_row(m, word, from, nd, index, part);
+  const Expr *value = word > 1 ? nn_word(m, word, part) : te_read(m, from, nd, index);
+  if (!known(all) || known(all) % height) value = nn_if(m, expr_lt(m, row, all), value, expr_const(m, value->dtype, 0));
+  return nn_finish(&s, name, "injective", value);
 }
 
 const Tensor *matmul_pack_rows(Module *m, const Tensor *a, int64_t height, int word)
 {
-  const Buffer *buf = a->buffer;
-  int nd = buf->ndim;
-  const Expr *rows = buf->shape[nd - 2];
+  int64_t k = known(a->buffer->shape[a->buffer->ndim - 1]);
+  return pack(m, "a_pack", a, true, height, word, 0,
+              word > 1 ? expr_i32(m, up(k, word)) : a->buffer->shape[a->buffer->ndim - 1]);
+}
+
+/* An element of a panel: row or column i, step k. */
+static const Expr *read_panel(Module *m, const Tensor *panels, int nd, const Expr *const *at, const Expr *i,
+                              const Expr *k, int64_t height)
+{
+  const Buffer *b = panels->buffer;
+  const Expr *index[MAX_RANK + 1];
   const Expr *h = expr_i32(m, height);
-  const Expr *shape[4], *at[4], *index[3];
-  const IterVar *axis[4];
-  static const char *const names[] = {"b", "panel", "k", "row"};
-  for (int d = 0; d < nd - 2; d++) shape[d] = buf->shape[d];
-  shape[nd - 2] = expr_i32(m, (known(rows) + height - 1) / height);
-  shape[nd - 1] = word > 1 ? expr_i32(m, (known(buf->shape[nd - 1]) + word - 1) / word) : buf->shape[nd - 1];
-  shape[nd] = h;
-  for (int d = 0; d <= nd; d++) at[d] = impl_axis(m, names[d + 3 - nd], shape[d], ITER_SPATIAL, &axis[d]);
-  for (int d = 0; d < nd - 2; d++) index[d] = at[d];
-  index[nd - 2] = expr_add(m, expr_mul(m, at[nd - 2], h), at[nd]);
-  index[nd - 1] = at[nd - 1];
-  const Expr *value, *part[4];
-  if (word > 1) nn_word_row(m, word, a, nd, index, part);
-  value = word > 1 ? nn_word(m, word, part) : te_read(m, a, nd, index);
-  if (known(rows) % height)
-    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3,
-                      (const Expr *[]){expr_lt(m, index[nd - 2], rows), value, expr_const(m, value->dtype, 0)});
-  return &te_compute(m, "a_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
+  for (int d = 0; d < b->ndim - 3; d++)
+    index[d] = expr_is_int(b->shape[d], 1) ? expr_i32(m, 0) : at[nd - b->ndim + 1 + d];
+  index[b->ndim - 3] = expr_floordiv(m, i, h);
+  index[b->ndim - 2] = k;
+  index[b->ndim - 1] = expr_floormod(m, i, h);
+  return te_read(m, panels, b->ndim, index);
+}
+
+static const Expr *read_matrix(Module *m, const Tensor *x, int nd, const Expr *const *at, const Expr *row,
+                               const Expr *column)
+{
+  const Expr *index[MAX_RANK];
+  int n = x->buffer->ndim;
+  batch_index(m, x->buffer, nd, at, index);
+  index[n - 2] = row;
+  index[n - 1] = column;
+  return te_read(m, x, n, index);
 }
 
 /* The sum over `steps` elements from `first` on; over so many in each of `rounds` rounds, one result for each, where
  * there are several. */
-static const Tensor *sum_part(const Operands *o, const char *name, int64_t first, int64_t steps, int64_t rounds)
+static const Tensor *sum_part(const Operands *o, const char *name, int64_t first, const Expr *steps, int64_t rounds)
 {
   Module *m = o->m;
-  const IterVar *axis[3], *sum;
-  const Expr *shape[] = {expr_i32(m, rounds), o->rows, o->columns};
-  const Expr *w = o->b->buffer->shape[2];
-  const Expr *at[3];
-  static const char *const names[] = {"round", "i", "j"};
-  for (int d = 0; d < 3; d++) at[d] = impl_axis(m, names[d], shape[d], ITER_SPATIAL, &axis[d]);
-  const Expr *k = impl_axis(m, "k", expr_i32(m, steps), ITER_REDUCE, &sum);
-  const Expr *from = rounds > 1 ? expr_mul(m, at[0], expr_i32(m, steps)) : expr_i32(m, first);
-  k = expr_add(m, from, k);
-  const Expr *b[] = {expr_floordiv(m, at[2], w), k, expr_floormod(m, at[2], w)};
-  const Expr *factor[] = {read_a(o, at[1], k), te_read(m, o->b, 3, b)};
-  const Expr *term = o->b->buffer->dtype.code == DT_UINT ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor)
-                                                         : expr_mul(m, factor[0], factor[1]);
-  const Expr *body =
-      expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
-  int skip = rounds > 1 ? 0 : 1;
-  return &te_compute(m, name, "matmul", 3 - skip, shape + skip, axis + skip, 1, &body, NULL)->out[0];
+  const Product *p = o->p;
+  const MatmulPlan *plan = o->plan;
+  int nd = p->nd;
+  int lead = rounds > 1 ? 1 : 0;
+  const Expr *shape[MAX_RANK + 1] = {expr_i32(m, rounds)};
+  const Expr *all = rounds > 1 ? expr_mul(m, shape[0], steps) : steps;
+  const Tensor *a = o->a;
+  const Tensor *b = o->b;
+  if (plan->packed) a = pack(m, arena_printf(m->arena, "%s_a", name), a, !p->ta, plan->rows, p->word, first, all);
+  if (plan->block) b = pack(m, arena_printf(m->arena, "%s_b", name), b, p->tb, plan->width, 1, first, all);
+  for (int d = 0; d < nd - 2; d++) shape[lead + d] = o->out->shape[d];
+  shape[lead + nd - 2] = o->rows;
+  shape[lead + nd - 1] = o->columns;
+  Stage s = nn_stage(m, lead + nd, shape, NULL);
+  const Expr *const *at = s.at + lead;
+  const Expr *k = nn_reduce_axis(&s, "k", steps);
+  if (lead) k = expr_add(m, expr_mul(m, s.at[0], steps), k);
+  const Expr *far = expr_add(m, k, expr_i32(m, first)); /* in an operand that was not copied for this part */
+  const Expr *i = at[nd - 2];
+  const Expr *j = at[nd - 1];
+  if (!p->m) i = expr_min(m, i, expr_sub(m, o->out->shape[nd - 2], expr_i32(m, 1)));
+  const Expr *factor[2];
+  factor[0] = plan->packed ? read_panel(m, a, nd, at, i, k, plan->rows)
+              : p->ta      ? read_matrix(m, a, nd, at, far, i)
+                           : read_matrix(m, a, nd, at, i, far);
+  factor[1] = plan->block ? read_panel(m, b, nd, at, j, k, plan->width)
+              : p->panel  ? read_panel(m, b, nd, at, j, far, p->panel)
+              : p->tb     ? read_matrix(m, b, nd, at, j, far)
+                          : read_matrix(m, b, nd, at, far, j);
+  const Expr *term = p->word > 1 ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
+  return nn_finish(&s, name, "matmul", nn_reduce(&s, "sum", term));
 }
 
-static const Tensor *sum_in_rounds(const Operands *o, int64_t k, int64_t rounds)
+static const Tensor *sum_in_rounds(const Operands *o)
 {
   Module *m = o->m;
-  int64_t steps = k / rounds;
+  int64_t rounds = o->plan->rounds;
+  int64_t steps = up(o->p->k, rounds);
+  int64_t before = (rounds - 1) * steps;
   const Expr *shape[] = {o->rows, o->columns};
-  const IterVar *axis[2], *round;
   const Tensor *head;
   if (rounds == 2) {
-    head = sum_part(o, "head", 0, steps, 1);
+    head = sum_part(o, "head", 0, expr_i32(m, steps), 1);
   } else {
-    const Tensor *part = sum_part(o, "part", 0, steps, rounds - 1);
-    const Expr *at[3];
-    for (int d = 0; d < 2; d++) at[d + 1] = impl_axis(m, d ? "j" : "i", shape[d], ITER_SPATIAL, &axis[d]);
-    at[0] = impl_axis(m, "round", expr_i32(m, rounds - 1), ITER_REDUCE, &round);
-    const Expr *term = te_read(m, part, 3, at);
-    const Expr *body =
-        expr_reduce(m, reducer_named(m, "sum", term->dtype, DT_I32), 1, &term, 1, &round, expr_bool(m, true), NULL, 0);
-    head = &te_compute(m, "head", "comm_reduce", 2, shape, axis, 1, &body, NULL)->out[0];
+    const Tensor *part = sum_part(o, "part", 0, expr_i32(m, steps), rounds - 1);
+    Stage s = nn_stage(m, 2, shape, "i j");
+    const Expr *round = nn_reduce_axis(&s, "round", expr_i32(m, rounds - 1));
+    const Expr *term = te_read(m, part, 3, (const Expr *[]){round, s.at[0], s.at[1]});
+    head = nn_finish(&s, "head", "comm_reduce", nn_reduce(&s, "sum", term));
   }
-  const Tensor *last = sum_part(o, "last", k - steps, steps, 1);
-  const Expr *at[] = {impl_axis(m, "i", shape[0], ITER_SPATIAL, &axis[0]),
-                      impl_axis(m, "j", shape[1], ITER_SPATIAL, &axis[1])};
-  const Expr *value = expr_add(m, te_read(m, head, 2, at), te_read(m, last, 2, at));
-  return &te_compute(m, "matmul", "injective", 2, shape, axis, 1, &value, NULL)->out[0];
-}
-
-/* Rounds of a product of known sizes whose panels cover the columns exactly; 1: any other. */
-static int64_t product_rounds(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns, int64_t k,
-                              int64_t height)
-{
-  if (!rows || !k || !columns || columns % width) return 1;
-  Tile tile = tile_best(t, alter_block_vectors(width, target_lanes(t, bits)), 1, 1, rows);
-  return sum_rounds(t, bits, rows, height ? height : tile.x, width, columns, k, height > 0);
-}
-
-/* Rows of a panel of a; 0: it is read as it lies. */
-static int64_t packed_height(const Target *t, int bits, int64_t rows, int64_t width, int64_t columns)
-{
-  int64_t lanes = target_lanes(t, bits);
-  return width % lanes ? 0 : tile_packed_rows(t, bits, alter_block_vectors(width, lanes), columns / width, rows);
-}
-
-/* ---- the computation with b in panels ------------------------------------------------------------ */
-
-/* b as (batch…, n / width, k, width), zeros behind the last column. */
-static const Tensor *pack_panels(Module *m, const Tensor *b, bool turned, int64_t n, int64_t width)
-{
-  const Buffer *buf = b->buffer;
-  int nd = buf->ndim;
-  int batch = nd - 2;
-  const Expr *shape[4], *at[4], *index[3];
-  const Expr *w = expr_i32(m, width);
-  const IterVar *axis[4];
-  for (int d = 0; d < batch; d++) shape[d] = buf->shape[d];
-  shape[batch] = expr_i32(m, (n + width - 1) / width);
-  shape[batch + 1] = buf->shape[turned ? nd - 1 : nd - 2];
-  shape[batch + 2] = w;
-  static const char *const names[] = {"b", "panel", "k", "column"};
-  for (int d = 0; d < nd + 1; d++) at[d] = impl_axis(m, names[d + 1 - batch], shape[d], ITER_SPATIAL, &axis[d]);
-  for (int d = 0; d < batch; d++) index[d] = at[d];
-  const Expr *column = expr_add(m, expr_mul(m, at[batch], w), at[batch + 2]);
-  index[batch] = turned ? column : at[batch + 1];
-  index[batch + 1] = turned ? at[batch + 1] : column;
-  const Expr *value = te_read(m, b, nd, index);
-  if (n % width)
-    value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3,
-                      (const Expr *[]){expr_lt(m, column, expr_i32(m, n)), value, expr_const(m, buf->dtype, 0)});
-  return &te_compute(m, "b_pack", "injective", nd + 1, shape, axis, 1, &value, NULL)->out[0];
-}
-
-/* A batch of products, b read as it lies; false: rows of a are not worth packing. */
-static bool batch_packed(OpCall *c, const Target *t, const Product *p, const Tensor *const *in, const Tensor **out)
-{
-  Module *m = c->m;
-  const Type *ty = c->out;
-  const Buffer *a = in[0]->buffer;
-  const Buffer *b = in[1]->buffer;
-  if (ty->ndim != 3 || a->ndim != 3 || b->ndim != 3 || p->ta || p->tb || !p->k) return false;
-  int64_t height;
-  if (!tile_packed_columns(t, ty->dtype.bits, p->n, p->m, &height)) return false;
-  const IterVar *axis[3], *sum;
-  const Expr *at[3];
-  const Expr *h = expr_i32(m, height);
-  const Expr *zero = expr_i32(m, 0);
-  static const char *const names[] = {"b", "i", "j"};
-  for (int d = 0; d < 3; d++) at[d] = impl_axis(m, names[d], ty->shape[d], ITER_SPATIAL, &axis[d]);
-  const Expr *k = impl_axis(m, "k", a->shape[2], ITER_REDUCE, &sum);
-  const Expr *from[] = {expr_is_int(a->shape[0], 1) ? zero : at[0], expr_floordiv(m, at[1], h), k,
-                        expr_floormod(m, at[1], h)};
-  const Expr *row[] = {expr_is_int(b->shape[0], 1) ? zero : at[0], k, at[2]};
-  const Expr *term = expr_mul(m, te_read(m, matmul_pack_rows(m, in[0], height, 1), 4, from), te_read(m, in[1], 3, row));
-  const Expr *body =
-      expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
-  *out = &te_compute(m, "matmul", "matmul", 3, ty->shape, axis, 1, &body, NULL)->out[0];
-  return true;
-}
-
-void matmul_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
-{
-  (void)plan;
-  enum { MOST = 12 };
-  Module *m = c->m;
-  const Type *ty = c->out;
-  Product p = product_of(c->op, c->attrs, c->arg[0], c->arg[1], ty);
-  /* Rows of b are read as they lie while a few of them fit into the cache together. */
-  bool panels_pay = p.tb || (p.m >= 32 && p.n * p.k * dtype_bytes(ty->dtype) > 2 * t->l1_bytes);
-  if (!panels_pay && batch_packed(c, t, &p, in, out)) return;
-  if (!panels_pay || ty->ndim > MOST) {
-    c->op->compute(c, in, out);
-    return;
-  }
-  int nd = ty->ndim;
-  int nb = in[1]->buffer->ndim;
-  int64_t rows;
-  int64_t width = nd == 2 && !p.ta && p.k ? tile_packed_columns(t, ty->dtype.bits, p.n, p.m, &rows) : 0;
-  if (!width) width = tile_columns(t, ty->dtype.bits, p.n);
-  const Tensor *panels = pack_panels(m, in[1], p.tb, p.n, width);
-  if (nd == 2 && !p.ta && p.k) {
-    int64_t height = packed_height(t, ty->dtype.bits, p.m, width, p.n);
-    int64_t rounds = product_rounds(t, ty->dtype.bits, p.m, width, p.n, p.k, height);
-    Operands o = {m,     height ? matmul_pack_rows(m, in[0], height, 1) : in[0], panels, ty->shape[0], ty->shape[1],
-                  height};
-    *out = rounds > 1 ? sum_in_rounds(&o, p.k, rounds) : sum_part(&o, "matmul", 0, p.k, 1);
-    return;
-  }
-  const IterVar *axis[MOST], *sum;
-  const Expr *at[MOST], *a[MOST], *b[4];
-  const Expr *w = expr_i32(m, width);
-  for (int d = 0; d < nd; d++)
-    at[d] = impl_axis(m, arena_printf(m->arena, "i%d", d), ty->shape[d], ITER_SPATIAL, &axis[d]);
-  const Expr *k = impl_axis(m, "k", in[1]->buffer->shape[nb - (p.tb ? 1 : 2)], ITER_REDUCE, &sum);
-  for (int d = 0; d < nd; d++) a[d] = expr_is_int(in[0]->buffer->shape[d], 1) && d < nd - 2 ? expr_i32(m, 0) : at[d];
-  a[nd - 1] = k;
-  if (p.ta) a[nd - 1] = at[nd - 2], a[nd - 2] = k;
-  if (nb == 3) b[0] = expr_is_int(in[1]->buffer->shape[0], 1) ? expr_i32(m, 0) : at[0];
-  b[nb - 2] = expr_floordiv(m, at[nd - 1], w);
-  b[nb - 1] = k;
-  b[nb] = expr_floormod(m, at[nd - 1], w);
-  const Expr *term = expr_mul(m, te_read(m, in[0], nd, a), te_read(m, panels, nb + 1, b));
-  const Reducer *add = reducer_named(m, "sum", ty->dtype, DT_I32);
-  const Expr *body = expr_reduce(m, add, 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
-  *out = &te_compute(m, "matmul", "matmul", nd, ty->shape, axis, 1, &body, NULL)->out[0];
+  const Tensor *last = sum_part(o, "last", before, expr_i32(m, o->p->k - before), 1);
+  Stage s = nn_stage(m, 2, o->out->shape, "i j");
+  return nn_finish(&s, "matmul", "injective", expr_add(m, te_read(m, head, 2, s.at), te_read(m, last, 2, s.at)));
 }
 
 /* Rows that nobody knows beforehand: whole tiles are computed, the last row again where there is none left, and only
- * what is wanted is stored. */
-void matmul_pack_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+ * what is wanted is stored; the same for columns of the last panel. */
+void matmul_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)plan;
+  (void)t;
+  const MatmulPlan *way = plan;
   Module *m = c->m;
-  const Type *ty = c->out;
-  const Expr *rows = ty->shape[0];
-  const Expr *columns = ty->shape[1];
-  const Buffer *a = in[0]->buffer;
-  const Buffer *b = in[1]->buffer;
-  bool pairs = b->dtype.code == DT_UINT && b->dtype.bits == 32;
-  bool blocks = b->ndim == 3 && known(b->shape[2]);
-  bool plain = blocks && dtype_eq(a->dtype, ty->dtype) && dtype_eq(b->dtype, ty->dtype) && ty->dtype.bits >= 32;
-  int64_t k_all = known(b->shape[1]);
-  int64_t width = known(b->shape[b->ndim - 1]);
-  int64_t height =
-      (plain || (blocks && pairs)) && k_all ? packed_height(t, ty->dtype.bits, known(rows), width, known(columns)) : 0;
-  int64_t rounds =
-      plain || height ? product_rounds(t, ty->dtype.bits, known(rows), width, known(columns), k_all, height) : 1;
-  if (rounds > 1 || height) {
-    Operands o = {m, height ? matmul_pack_rows(m, in[0], height, pairs ? 2 : 1) : in[0], in[1], rows, columns, height};
-    *out = rounds > 1 ? sum_in_rounds(&o, k_all, rounds) : sum_part(&o, "dense_pack", 0, k_all, 1);
-    return;
-  }
-  if (known(rows) || !plain) {
+  const Type *y = c->out;
+  Product p = product_of(c->op, c->attrs, c->arg[0], c->arg[1], y);
+  if (!p.plain && !way->packed) {
     c->op->compute(c, in, out);
     return;
   }
-  const Expr *w = b->shape[2];
-  int64_t whole = tile_best(t, alter_block_vectors(width, target_lanes(t, ty->dtype.bits)), 1, 1, MANY_ROWS).x;
-  const Expr *x = expr_i32(m, whole);
-  const Expr *tiles = expr_floordiv(m, expr_add(m, rows, expr_i32(m, whole - 1)), x);
-  const Expr *shape[] = {expr_mul(m, tiles, x), columns};
-  const IterVar *axis[2], *copy[2], *sum;
-  const Expr *i = impl_axis(m, "i", shape[0], ITER_SPATIAL, &axis[0]);
-  const Expr *j = impl_axis(m, "j", columns, ITER_SPATIAL, &axis[1]);
-  const Expr *k = impl_axis(m, "k", b->shape[1], ITER_REDUCE, &sum);
-  const Expr *at[] = {expr_min(m, i, expr_sub(m, rows, expr_i32(m, 1))), k};
-  const Expr *from[] = {expr_floordiv(m, j, w), k, expr_floormod(m, j, w)};
-  const Expr *term = expr_mul(m, te_read(m, in[0], 2, at), te_read(m, in[1], 3, from));
-  const Expr *body =
-      expr_reduce(m, reducer_named(m, "sum", ty->dtype, DT_I32), 1, &term, 1, &sum, expr_bool(m, true), NULL, 0);
-  const Tensor *all = &te_compute(m, "tiles", "matmul", 2, shape, axis, 1, &body, NULL)->out[0];
-  const Expr *here[] = {impl_axis(m, "i", rows, ITER_SPATIAL, &copy[0]),
-                        impl_axis(m, "j", columns, ITER_SPATIAL, &copy[1])};
-  const Expr *value = te_read(m, all, 2, here);
-  *out = &te_compute(m, "dense_pack", "injective", 2, ty->shape, copy, 1, &value, NULL)->out[0];
-}
-
-/* ---- the schedule ------------------------------------------------------------------------------------ */
-
-/* The packed copy of a; NULL: it is read as it lies. */
-static const Buffer *packed_rows(ImplGroup *g)
-{
-  BlockRV packing;
-  return group_find_stage(g, "a_pack", &packing) ? sched_block_stmt(g->s, packing)->u.block->writes[0].buffer : NULL;
-}
-
-/* Columns of a panel: as the packed operand has them, else by the target. */
-static int64_t panel_width(ImplGroup *g, const Nest *n, int64_t columns)
-{
-  for (int a = 0; a < n->naccess; a++) {
-    const Buffer *b = n->access[a].buffer;
-    if (!n->access[a].write && b != n->access[0].buffer && n->loop[n->n - 2].stride[a] == STRIDE_ANY)
-      return known(b->shape[b->ndim - 1]);
-  }
-  int64_t height;
-  int64_t packed =
-      packed_rows(g) ? tile_packed_columns(g->target, n->bits, columns, n->loop[n->n - 3].extent, &height) : 0;
-  return packed ? packed : tile_columns(g->target, n->bits, columns ? columns : 1024);
-}
-
-static void schedule_packing(ImplGroup *g)
-{
-  BlockRV packing;
-  if (!group_find_stage(g, "a_pack", &packing)) return;
-  Nest *n = arena_new_of(g->arena, Nest);
-  nest_read(g, packing, n);
-  panels_turn(g, packing);
-  if (cost_threads(g->target, 0, 8.0 * n->iterations) > 1) sched_parallel(g->s, n->loop[0].rv);
-}
-
-/* Where rows are packed, both panels are fetched a little before; a batch reads b as it lies. */
-static void fetch_ahead(ImplGroup *g, BlockRV product, LoopRV step)
-{
-  const Buffer *rows = packed_rows(g);
-  if (rows && step.id >= 0) panels_fetch(g, product, step, rows->ndim > 3 ? rows : NULL);
-}
-
-/* What the loop reads of the panels so many steps later comes in from memory: the next panel, while this one is
- * multiplied. */
-static void fetch_next_panel(ImplGroup *g, BlockRV product, LoopRV loop, int64_t distance)
-{
-  const Buffer *rows = packed_rows(g);
-  const Block *b = sched_block_stmt(g->s, product)->u.block;
-  for (int i = 0; i < b->nreads; i++) {
-    const Buffer *r = b->reads[i].buffer;
-    if (r->ndim != 3 || r == rows || known(r->shape[0]) < 4) continue;
-    group_prefetch(g, product, i, loop, distance);
+  Operands o = {m, &p, way, in[0], in[1], y, y->shape[p.nd - 2], y->shape[p.nd - 1]};
+  const Expr *rows = expr_i32(m, way->rows);
+  if (!p.m) o.rows = expr_mul(m, nn_ceildiv(m, o.rows, rows), rows);
+  const Expr *width = expr_i32(m, way->width);
+  if (p.panel || way->block) o.columns = nn_simplify(m, expr_mul(m, nn_ceildiv(m, o.columns, width), width));
+  if (way->rounds > 1) {
+    *out = sum_in_rounds(&o);
     return;
   }
+  const Expr *k = in[1]->buffer->shape[p.panel ? 1 : in[1]->buffer->ndim - (p.tb ? 1 : 2)];
+  bool whole = p.m && o.columns == y->shape[p.nd - 1];
+  *out = sum_part(&o, whole ? "matmul" : "tiles", 0, k, 1);
+  if (whole) return;
+  Stage s = nn_stage(m, p.nd, y->shape, NULL);
+  *out = nn_finish(&s, "matmul", "injective", te_read(m, *out, p.nd, s.at));
 }
 
-/* Which of the product's reads is that of rows which collide; -1: none. */
-static int colliding_read(ImplGroup *g, BlockRV product, int bits, int64_t tile_rows)
+/* ---- the schedule ---------------------------------------------------------------------------------------------- */
+
+/* How the loops outside of a tile go together. */
+typedef struct Loops {
+  const MatmulPlan *plan;
+  Product p;
+  int64_t panels, tiles, blocks, bands;
+  int threads;
+  bool each; /* a thread has whole products of the batch */
+} Loops;
+
+static Loops loops_of(ImplGroup *g, const MatmulPlan *plan)
+{
+  Loops l = {.plan = plan, .p = product_of_call(g->anchor)};
+  l.panels = up(l.p.n, l.plan->width);
+  l.tiles = l.p.m ? up(l.p.m, l.plan->rows) : 0;
+  l.blocks = !l.plan->block ? 1 : l.p.n ? up(l.panels, l.plan->block) : MANY;
+  l.bands = l.plan->band ? up(l.tiles, l.plan->band) : 1;
+  double sizes = (double)(l.p.m ? l.p.m : 64) * (double)(l.p.n ? l.p.n : 64) * (double)(l.p.k ? l.p.k : 64);
+  l.threads = cost_threads(g->target, 2 * sizes * (double)(l.p.batch ? l.p.batch : 64), 0);
+  l.each = l.p.nd > 2 && (l.threads == 1 || !l.p.batch || cost_busy((double)l.p.batch, l.threads) > 0.8);
+  return l;
+}
+
+/* A copy into panels: squares that are turned round in registers, or a few lines from left to right. */
+static void schedule_copy(ImplGroup *g, BlockRV copy, bool turned, int depth, bool parallel)
+{
+  enum { LINES = 4 };
+  LoopRV *loop, line, lane;
+  int n = sched_get_loops(g->s, copy, g->arena, &loop);
+  int bits = sched_block_stmt(g->s, copy)->u.block->writes[0].buffer->dtype.bits;
+  LoopRV shared = loop[n - 3];
+  if (turned) {
+    panels_turn(g, copy);
+  } else {
+    LoopRV lines = generic_split_by(g, loop[n - 2], LINES, &line);
+    LoopRV part = generic_split_by(g, loop[n - 1], target_lanes(g->target, bits), &lane);
+    sched_reorder(g->s, 5, (const LoopRV[]){lines, loop[n - 3], line, part, lane});
+    sched_unroll(g->s, part), sched_unroll(g->s, line);
+    sched_vectorize(g->s, lane);
+    shared = lines;
+  }
+  (void)depth;
+  if (parallel) sched_parallel(g->s, n > 3 && !depth ? loop[0] : shared);
+}
+
+/* The copies that the product reads: of a for each of the batch, of b in the loop over its blocks. */
+static void place_copies(ImplGroup *g, const Loops *l, const char *name, LoopRV batch, LoopRV block, int depth)
+{
+  BlockRV copy;
+  bool wide = l->threads > 1 && !l->each;
+  if (group_find_stage(g, arena_printf(g->arena, "%s_a", name), &copy)) {
+    bool inside = l->each && l->p.own_a;
+    if (inside) sched_compute_at(g->s, copy, batch, true, -1);
+    schedule_copy(g, copy, !l->p.ta, inside ? depth : 0, l->threads > 1 && !inside);
+  }
+  if (group_find_stage(g, arena_printf(g->arena, "%s_b", name), &copy)) {
+    bool several = l->blocks > 1;
+    bool inside = several || (l->each && l->p.own_b);
+    if (inside) sched_compute_at(g->s, copy, several ? block : batch, true, -1);
+    schedule_copy(g, copy, l->p.tb, inside ? depth : 0, !inside && l->threads > 1);
+  }
+  (void)wide;
+}
+
+/* Both panels are fetched a little before: waiting multiply-adds leave some cores little room to look ahead. */
+static void fetch_ahead(ImplGroup *g, const Loops *l, BlockRV product, LoopRV step, LoopRV panel)
 {
   const Block *b = sched_block_stmt(g->s, product)->u.block;
+  int last = b->writes[0].buffer->ndim;
   for (int i = 0; i < b->nreads; i++) {
-    const Buffer *a = b->reads[i].buffer;
-    if (a->ndim == 2 && a != b->writes[0].buffer && rows_collide(g->target, bits, tile_rows, known(a->shape[1])))
-      return i;
+    const Buffer *r = b->reads[i].buffer;
+    if (r == b->writes[0].buffer || r->ndim <= last - (l->p.nd > 2 && !l->p.own_b)) continue;
+    if (!g->target->broadcast_load || l->plan->packed) panels_fetch(g, product, step, r);
   }
-  return -1;
-}
-
-/* The rows of a that the block reads inside the loop, copied so that they are an odd number of cache lines apart: lines
- * of a tile's rows then lie in different sets of the first-level cache, whatever the sum's length. */
-static void copy_rows(ImplGroup *g, BlockRV product, int read, int bits, LoopRV at, bool parallel)
-{
-  int line = CACHE_LINE / (bits / 8);
-  BlockRV copy = sched_cache_read(g->s, product, read, "global", 1, &product);
-  sched_compute_at(g->s, copy, at, false, -1);
-  sched_storage_align(g->s, copy, 0, 0, 2 * line, line);
-  LoopRV *loop, inner;
-  int n = sched_get_loops(g->s, copy, g->arena, &loop);
-  generic_split_by(g, loop[n - 1], line, &inner);
-  sched_vectorize(g->s, inner);
-  if (parallel) sched_parallel(g->s, loop[n - 2]);
+  (void)panel;
 }
 
 /* What a product is part of. */
@@ -454,126 +670,129 @@ static void write_tile(ImplGroup *g, BlockRV store, int outer)
   else epilogue_write_out(g, store, outer, true);
 }
 
-static Tile product_tile(ImplGroup *g, int64_t vectors, int64_t rows)
+/* rows in tiles, tiles in bands; columns in panels, panels in blocks */
+static void split_three(ImplGroup *g, LoopRV loop, int64_t outer, int64_t inner, LoopRV *out)
 {
-  const Buffer *packed = packed_rows(g);
-  return packed ? (Tile){1, 1, known(packed->shape[packed->ndim - 1])} : tile_best(g->target, vectors, 1, 1, rows);
+  Module *m = sched_module(g->s);
+  sched_split(g->s, loop, 3, (const Expr *[]){NULL, expr_i32(m, outer), expr_i32(m, inner)}, true, out);
 }
 
-/* batch…, column panels, row tiles, steps of the sum, the tile; the epilogue on the tile, but for the head. */
-static void schedule_product(ImplGroup *g, BlockRV product, Share share)
+/* batch, blocks, bands, panels, tiles, steps of the sum, the tile; the epilogue on the tile, but for the head. */
+static void schedule_product(ImplGroup *g, const Loops *l, BlockRV product, const char *name, Share share)
 {
-  /* bytes: what comes into the cache by itself ends with the page */
-  enum { AHEAD = 4096 };
+  const MatmulPlan *plan = l->plan;
   Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, product, n);
   int ns = n->n - 1; /* spatial loops; the last loop is the sum's */
-  if (ns < 1 || !n->plain || !n->loop[ns].reduce)
+  if (ns < 2 || !n->plain || !n->loop[ns].reduce)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, sum");
-  int64_t rows = ns > 1 ? n->loop[ns - 2].extent : 1;
-  int64_t columns = n->loop[ns - 1].extent;
-  int64_t width = panel_width(g, n, columns);
-  int64_t lanes = target_lanes(g->target, n->bits);
-  int64_t vectors = alter_block_vectors(width, lanes);
-  Tile tile = product_tile(g, vectors, rows ? rows : MANY_ROWS);
-  bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1;
-  LoopRV order[NEST_LOOPS + 4];
-  LoopRV ri = {-1};
-  LoopRV ci;
-  LoopRV step = {-1};
+  LoopRV order[NEST_LOOPS + 8], row[3], column[3], step;
   int k = 0;
-  int outer;
-  for (int i = 0; i < ns - 2; i++) order[k++] = n->loop[i].rv;
-  LoopRV co = generic_split_by(g, n->loop[ns - 1].rv, width, &ci);
-  LoopRV ro = ns > 1 ? generic_split_by(g, n->loop[ns - 2].rv, tile.x, &ri) : co;
-  /* The loop with a tail stands inside, so that the threads share whole tiles. */
-  bool row_tail = !rows || rows % tile.x;
-  bool column_tail = !columns || columns % width;
-  bool rows_first = ns > 1 && column_tail && !row_tail;
-  order[k++] = rows_first ? ro : co;
-  if (ns > 1) order[k++] = rows_first ? co : ro;
-  outer = k;
-  int64_t steps = n->loop[ns].extent ? tile_steps(tile.x * vectors, n->loop[ns].extent) : 1;
-  order[k++] = steps > 1 ? generic_split_by(g, n->loop[ns].rv, steps, &step) : n->loop[ns].rv;
-  if (steps > 1) order[k++] = step;
-  if (ns > 1) order[k++] = ri;
-  order[k++] = ci;
-  sched_reorder(g->s, k, order);
-  write_tile(
-      g, share == HEAD ? store_tile(g, product, order[outer - 1]) : impl_attach_epilogue(g, product, order[outer - 1]),
-      outer);
-  if (step.id >= 0) sched_unroll(g->s, step);
-  if (ns > 1) sched_unroll(g->s, ri);
-  sched_vectorize(g->s, ci);
-  sched_decompose_reduction(g->s, product, order[outer]);
-  int read = share == WHOLE ? -1 : colliding_read(g, product, n->bits, tile.x);
-  if (read >= 0)
-    copy_rows(g, product, read, n->bits, sched_add_unit_loop(g->s, (SchedArg){.kind = SA_LOOP, .u.i = order[0].id}),
-              threads);
-  int shared = outer;
-  if (ns > 1 && (row_tail || column_tail)) shared--;
-  if (shared > 1 && threads) order[0] = sched_fuse(g->s, shared, order, true);
-  if (threads) sched_parallel(g->s, order[0]);
-  fetch_ahead(g, product, step);
-  if (ns != 2 || !rows || rows_first) return;
-  if (rows > tile.x) fetch_next_panel(g, product, order[0], shared > 1 && threads ? (rows + tile.x - 1) / tile.x : 1);
-  else if (g->target->broadcast_load) {
-    /* the panels are read straight ahead, once; with one row NEON's cores see that themselves */
-    fetch_next_panel(g, product, order[outer], AHEAD / (steps * width * n->bits / 8) + 1);
+  LoopRV batch = n->loop[0].rv;
+  if (ns > 2) {
+    LoopRV all[NEST_LOOPS];
+    for (int i = 0; i < ns - 2; i++) all[i] = n->loop[i].rv;
+    batch = ns > 3 ? sched_fuse(g->s, ns - 2, all, true) : all[0];
+    order[k++] = batch;
   }
+  split_three(g, n->loop[ns - 1].rv, plan->block && l->blocks > 1 ? plan->block : l->panels, plan->width, column);
+  if (l->bands > 1) {
+    split_three(g, n->loop[ns - 2].rv, plan->band, plan->rows, row);
+  } else {
+    row[1] = generic_split_by(g, n->loop[ns - 2].rv, plan->rows, &row[2]);
+  }
+  int first = k;
+  order[k++] = column[0];
+  if (l->bands > 1) order[k++] = row[0];
+  order[k++] = column[1];
+  order[k++] = row[1];
+  int outer = k;
+  order[k++] = generic_split_by(g, n->loop[ns].rv, plan->steps, &step);
+  order[k++] = step;
+  order[k++] = row[2];
+  order[k++] = column[2];
+  sched_reorder(g->s, k, order);
+  write_tile(g, share == HEAD ? store_tile(g, product, row[1]) : impl_attach_epilogue(g, product, row[1]), outer);
+  sched_unroll(g->s, step);
+  sched_unroll(g->s, row[2]);
+  sched_vectorize(g->s, column[2]);
+  sched_decompose_reduction(g->s, product, order[outer]);
+  place_copies(g, l, name, batch, column[0], outer);
+  fetch_ahead(g, l, product, step, column[1]);
+  if (l->threads < 2) return;
+  if (l->each) {
+    sched_parallel(g->s, batch);
+    return;
+  }
+  /* pieces: whole blocks where each is copied, else panels */
+  int last = l->blocks > 1 ? first + 1 : outer - 1;
+  sched_parallel(g->s, last > 1 ? sched_fuse(g->s, last, order, true) : order[0]);
 }
 
 /* rounds, column panels, row tiles: the round's part of a tile is made in registers and added to the head in memory. */
-static void schedule_parts(ImplGroup *g, BlockRV head, BlockRV part)
+static void schedule_parts(ImplGroup *g, const Loops *l, BlockRV head, BlockRV part)
 {
+  const MatmulPlan *plan = l->plan;
   Nest *h = arena_new_of(g->arena, Nest);
-  Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, head, h);
-  nest_read(g, part, n);
-  if (h->n != 3 || n->n != 4 || !h->plain || !n->plain)
-    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rounds, rows, columns, sum");
-  int64_t rows = h->loop[0].extent;
-  int64_t width = panel_width(g, n, h->loop[1].extent);
-  int64_t vectors = alter_block_vectors(width, target_lanes(g->target, n->bits));
-  Tile tile = product_tile(g, vectors, rows);
-  int64_t steps = tile_steps(tile.x * vectors, n->loop[3].extent);
-  bool threads = cost_threads(g->target, 2 * n->iterations, 0) > 1;
-  bool tail = rows % tile.x != 0;
-  LoopRV ri, ci, step;
+  if (h->n != 3 || !h->plain) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rounds, rows, columns");
+  LoopRV row[3], column[3], step;
   LoopRV round = h->loop[2].rv;
-  LoopRV ro = generic_split_by(g, h->loop[0].rv, tile.x, &ri);
-  LoopRV co = generic_split_by(g, h->loop[1].rv, width, &ci);
-  LoopRV *loop;
-  sched_reorder(g->s, 5, (const LoopRV[]){round, co, ro, ri, ci});
-  sched_compute_at(g->s, part, ro, true, -1);
+  LoopRV order[8];
+  int k = 0;
+  split_three(g, h->loop[1].rv, plan->block && l->blocks > 1 ? plan->block : l->panels, plan->width, column);
+  if (l->bands > 1) split_three(g, h->loop[0].rv, plan->band, plan->rows, row);
+  else row[1] = generic_split_by(g, h->loop[0].rv, plan->rows, &row[2]);
+  order[k++] = round;
+  order[k++] = column[0];
+  if (l->bands > 1) order[k++] = row[0];
+  order[k++] = column[1];
+  order[k++] = row[1];
+  int outer = k;
+  order[k++] = row[2];
+  order[k++] = column[2];
+  sched_reorder(g->s, k, order);
+  sched_compute_at(g->s, part, row[1], true, -1);
   sched_set_scope(g->s, part, 0, "local");
-  /* round, panel, tile; the round again, rows, columns, sum */
-  sched_get_loops(g->s, part, g->arena, &loop);
-  LoopRV sum = generic_split_by(g, loop[6], steps, &step);
-  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, loop[4], loop[5]});
+  LoopRV *loop; /* the loops outside; the round again, rows, columns, sum */
+  int n = sched_get_loops(g->s, part, g->arena, &loop);
+  LoopRV sum = generic_split_by(g, loop[n - 1], plan->steps, &step);
+  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, loop[n - 3], loop[n - 2]});
   sched_unroll(g->s, step);
-  sched_unroll(g->s, loop[4]);
-  sched_vectorize(g->s, loop[5]);
+  sched_unroll(g->s, loop[n - 3]);
+  sched_vectorize(g->s, loop[n - 2]);
   sched_decompose_reduction(g->s, part, sum);
-  sched_unroll(g->s, ri);
-  sched_vectorize(g->s, ci);
+  sched_unroll(g->s, row[2]);
+  sched_vectorize(g->s, column[2]);
   generic_block(g, sched_decompose_reduction(g->s, head, round), 0, true);
-  int read = colliding_read(g, part, n->bits, tile.x);
-  if (read >= 0) copy_rows(g, part, read, n->bits, round, threads);
-  LoopRV shared = threads && !tail ? sched_fuse(g->s, 2, (const LoopRV[]){co, ro}, true) : co;
-  if (threads) sched_parallel(g->s, shared);
-  fetch_ahead(g, part, step);
-  fetch_next_panel(g, part, shared, threads && !tail ? rows / tile.x : 1);
+  place_copies(g, l, "part", round, column[0], outer);
+  fetch_ahead(g, l, part, step, column[1]);
+  if (l->threads < 2) return;
+  if (l->blocks > 1) sched_parallel(g->s, column[0]);
+  else sched_parallel(g->s, sched_fuse(g->s, outer - 2, order + 1, true));
 }
 
-void matmul_schedule(ImplGroup *g)
+static void schedule_by(ImplGroup *g, const MatmulPlan *plan)
 {
+  static const char *const part_of[] = {"matmul", "tiles", "part", "head", "last"};
+  BlockRV copy;
+  for (size_t i = 0; i < 2 * sizeof part_of / sizeof *part_of; i++)
+    if (group_find_stage(g, arena_printf(g->arena, "%s_%c", part_of[i / 2], i % 2 ? 'b' : 'a'), &copy))
+      generic_keep(g, copy);
   generic_inline(g);
+  Loops l = loops_of(g, plan);
   BlockRV head, part;
   bool has_head = group_find_stage(g, "head", &head);
-  if (has_head && group_find_stage(g, "part", &part)) schedule_parts(g, head, part);
-  else if (has_head) schedule_product(g, head, HEAD);
-  schedule_product(g, group_sum(g), has_head ? LAST : WHOLE);
-  schedule_packing(g);
+  if (has_head && group_find_stage(g, "part", &part)) schedule_parts(g, &l, head, part);
+  else if (has_head) schedule_product(g, &l, head, "head", HEAD);
+  const char *name = has_head ? "last" : group_find_stage(g, "tiles", &part) ? "tiles" : "matmul";
+  schedule_product(g, &l, group_sum(g), name, has_head ? LAST : WHOLE);
   generic_rest(g);
+}
+
+void matmul_schedule(ImplGroup *g) { schedule_by(g, g->plan); }
+
+void matmul_schedule_tiles(ImplGroup *g, int64_t width, int64_t rows)
+{
+  schedule_by(g, &(MatmulPlan){.width = width, .rows = rows, .steps = 1, .rounds = 1});
 }

@@ -95,22 +95,6 @@ static void tiles_fit(void **state)
       }
 }
 
-/* Columns of a product's tile: whole vectors, little of n wasted, and rows for which registers are left. */
-static void columns_divide(void **state)
-{
-  (void)state;
-  static const int64_t n[] = {64, 96, 384, 768, 1000, 3072};
-  for (int i = 0; i < TARGETS; i++)
-    for (size_t k = 0; k < sizeof n / sizeof *n; k++) {
-      int64_t width = tile_columns(target[i], 32, n[k]);
-      int64_t lanes = target_lanes(target[i], 32);
-      assert_int_equal(width % lanes, 0);
-      assert_true(8 * ((n[k] + width - 1) / width * width - n[k]) <= n[k]);
-      Tile t = tile_best(target[i], width / lanes, 1, 1, 1 << 20);
-      assert_true(registers_needed(target[i], width / lanes, t) <= target[i]->vector_registers);
-    }
-}
-
 static void blocks_divide(void **state)
 {
   (void)state;
@@ -416,7 +400,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(peaks),
     cmocka_unit_test(tiles_fit),
-    cmocka_unit_test(columns_divide),
     cmocka_unit_test(blocks_divide),
     cmocka_unit_test(vectors_of_blocks),
     cmocka_unit_test(winograd_by_layer),

@@ -139,27 +139,6 @@ int64_t tile_packed_rows(const Target *t, int bits, int64_t vectors, int64_t pan
   return best;
 }
 
-/* The columns of a product's tile whose rows are packed, and those rows; 0: they are not.  Vectors of rows are loaded
- * as those of columns are: a tile is best that loads few of both. */
-int64_t tile_packed_columns(const Target *t, int bits, int64_t n, int64_t rows, int64_t *height)
-{
-  int64_t lanes = target_lanes(t, bits);
-  int64_t best = 0;
-  double top = 0;
-  for (int64_t v = 1; v <= 4; v++) {
-    int64_t width = v * lanes;
-    int64_t x = tile_packed_rows(t, bits, v, n / width, rows);
-    if (!x) continue;
-    double used = (double)n / (double)((n + width - 1) / width * width);
-    double speed = used * (double)(v * x) / ((double)(v * x) / cost_pipes(t) + 0.3 * (double)(v + x / lanes));
-    if (speed <= top) continue;
-    top = speed;
-    best = width;
-    *height = x;
-  }
-  return best;
-}
-
 /* Multiply-adds in the time of one, for a tile of h x w sums in 2 x 2 blocks; 0: registers do not hold it.  A step
  * loads a vector for two rows or two columns. */
 static double block_speed(const Target *t, int64_t h, int64_t w, int64_t rows)
@@ -174,7 +153,7 @@ static double block_speed(const Target *t, int64_t h, int64_t w, int64_t rows)
   return used * (double)sums / ((cycles > latency ? cycles : latency) + WAIT * (double)(h + w) / 2);
 }
 
-static bool blocks_pay(const Target *t)
+bool tile_blocks_pay(const Target *t)
 {
   return target_has_block_dot(t) && target_lanes(t, 32) == 4 && cost_words(t, 4) > cost_words(t, 2);
 }
@@ -185,7 +164,7 @@ int64_t tile_block_rows(const Target *t, int64_t width, int64_t panels, int64_t 
   enum { SERVED = 64, LEAST = 3 };
   int64_t best = 0;
   double top = 0;
-  if (!blocks_pay(t) || width % 4 || panels * width < SERVED || rows < LEAST) return 0;
+  if (!tile_blocks_pay(t) || width % 4 || panels * width < SERVED || rows < LEAST) return 0;
   for (int64_t h = 2; h <= rows + 1; h += 2) {
     double speed = block_speed(t, h, width, rows);
     if (speed <= top) continue;
@@ -193,51 +172,4 @@ int64_t tile_block_rows(const Target *t, int64_t width, int64_t panels, int64_t 
     best = h;
   }
   return best;
-}
-
-int64_t tile_block_columns(const Target *t, int64_t n, int64_t rows)
-{
-  int64_t best = 0;
-  double top = 0;
-  for (int64_t w = 4; w <= 32; w += 4) {
-    int64_t h = n % w ? 0 : tile_block_rows(t, w, n / w, rows);
-    double speed = h ? block_speed(t, h, w, rows) : 0;
-    if (speed <= top) continue;
-    top = speed;
-    best = w;
-  }
-  return best;
-}
-
-/* Share of the peak of a tile whose rows wait in registers, a vector of steps each, all of which are loaded at once:
- * measured on a Neoverse-V1 with everything in the first-level cache. */
-static double held_speed(const Target *t, int64_t vectors, int64_t rows)
-{
-  static const double FIRST = 0.1;
-  static const double EACH = 0.08; /* cycles of a step, and for each row */
-  double cycles = (double)(vectors * rows) / cost_pipes(t);
-  double latency = t->core.fma_latency;
-  return cycles / ((cycles > latency ? cycles : latency) + FIRST + EACH * (double)rows);
-}
-
-/* The columns of a matrix product's tile: as many vectors as waste least of n and run fastest
- * with the rows that then fit. */
-int64_t tile_columns(const Target *t, int bits, int64_t n)
-{
-  int64_t lanes = target_lanes(t, bits);
-  int64_t best = 1;
-  double top = 0;
-  for (int64_t v = 1; v <= 4; v++) {
-    int64_t rows = t->vector_registers * 3 / 4 / v;
-    int64_t width = v * lanes;
-    /* each row's elements wait in a register */
-    if (!t->broadcast_load) rows = (t->vector_registers - 1) / (v + 1) - 1;
-    double used = (double)n / (double)((n + width - 1) / width * width);
-    double speed = t->broadcast_load ? tile_speed(t, v, 1, rows, (Tile){1, 1, rows}) : held_speed(t, v, rows);
-    speed *= used;
-    if (speed <= top) continue;
-    top = speed;
-    best = v;
-  }
-  return best * lanes;
 }
