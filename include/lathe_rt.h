@@ -1,8 +1,19 @@
 /* lathe_rt.h: the runtime, for programs that load and run what Lathe compiled.
  *
+ *   devices    where memory is and code runs: a table of functions each; the CPU is always there
+ *   tensors    elements on a device
+ *   modules    compiled code that is called by name: a shared library, or somebody else's
+ *   objects    what lives between calls: a cache, a state
+ *   models     kernels, weights and programs over them, with one or more entries
+ *   executors  a model being run
+ *   threads    the pool behind parallel loops
+ *
  * Every function returns a LatheRtCode and, where it fails, writes one sentence into
  * err (may be NULL).  There are no globals to set up and no aborts.  Tensors
- * follow DLPack: DLTensor and LatheRtTensor have the same layout. */
+ * follow DLPack: DLTensor and LatheRtTensor have the same layout.
+ *
+ * A struct that the caller fills begins with its size, LATHE_RT_INIT: later versions add fields
+ * at the end, and what an older caller does not have is zero. */
 #ifndef LATHE_RT_H
 #define LATHE_RT_H
 
@@ -13,7 +24,9 @@
 extern "C" {
 #endif
 
-#define LATHE_RT_ABI 1
+#define LATHE_RT_ABI 2
+/* The first field of a struct that the caller fills: LatheRtLoad how = {LATHE_RT_INIT(how), .progress = …}. */
+#define LATHE_RT_INIT(variable) .size = sizeof(variable)
 #if defined(__GNUC__)
 #define LATHE_RT_API __attribute__((visibility("default")))
 #define LATHE_RT_CHECK __attribute__((warn_unused_result))
@@ -29,19 +42,89 @@ typedef enum LatheRtCode {
   LATHE_RT_MEMORY,
   LATHE_RT_UNSUPPORTED, /* this machine or runtime cannot do it */
   LATHE_RT_IO,
-  LATHE_RT_KERNEL, /* a kernel or a function it called reported failure */
+  LATHE_RT_KERNEL,  /* a kernel or a function it called reported failure */
+  LATHE_RT_DEVICE,  /* a device reported failure */
+  LATHE_RT_STOPPED, /* the caller asked for it */
 } LatheRtCode;
 
 typedef struct LatheRtError {
   char text[512];
 } LatheRtError;
 
-/* ---- tensors ---------------------------------------------------------------- */
+/* ---- devices ------------------------------------------------------------------ */
 
-typedef enum { LATHE_RT_CPU = 1, LATHE_RT_CUDA = 2 } LatheRtDeviceType;
+/* Types as DLPack numbers them. */
+typedef enum {
+  LATHE_RT_CPU = 1,
+  LATHE_RT_CUDA = 2,
+  LATHE_RT_OPENCL = 4,
+  LATHE_RT_VULKAN = 7,
+  LATHE_RT_METAL = 8,
+  LATHE_RT_ROCM = 10,
+  LATHE_RT_EXT = 12, /* whatever else */
+  LATHE_RT_WEBGPU = 15,
+} LatheRtDeviceType;
 typedef struct LatheRtDevice {
   int32_t type, id;
 } LatheRtDevice;
+
+/* Memory on a device: what alloc gave, and bytes from there on. */
+typedef struct LatheRtPlace {
+  LatheRtDevice device;
+  void *data;
+  uint64_t offset;
+} LatheRtPlace;
+/* How often a kernel of an image runs: blocks of threads. */
+typedef struct LatheRtGrid {
+  int64_t grid[3], block[3]; /* x, y, z */
+  int64_t shared_bytes;      /* of dynamic shared memory */
+} LatheRtGrid;
+union LatheRtSlot;
+
+/* All devices of one type.  Streams, events, images and their functions are the device's own handles.  Work of a
+ * stream is done in order, possibly later: copies and launches return when they are asked for, and
+ * what they read and write is left alone until the stream has been waited for.  A NULL stream
+ * is the device's default one.  Functions may be called from any thread.
+ * A device without streams of its own has NULL for those five of streams and events, and finishes all it is asked
+ * at once.  One that runs no code has NULL for image_load, image_free, image_func and launch. */
+typedef struct LatheRtDeviceApi {
+  uint32_t size;    /* of this struct */
+  int32_t type;     /* LatheRtDeviceType */
+  int32_t count;    /* ids run from 0 to count - 1 */
+  uint32_t align;   /* of its tensors, bytes: a power of two */
+  const char *name; /* "cuda", in messages */
+  const char *arch; /* what its code is made for, "sm_90"; "": of one kind only */
+  void *user;       /* handed to each function */
+  LatheRtCode (*alloc)(void *user, int32_t id, size_t bytes, size_t align, void **out, LatheRtError *err);
+  void (*free)(void *user, int32_t id, void *data);
+  /* At least one side is on a device of this type; the other may be on the CPU, and, where the device can do that
+   * (else it answers LATHE_RT_UNSUPPORTED and the bytes go through the CPU), on a third. */
+  LatheRtCode (*copy)(void *user, LatheRtPlace to, LatheRtPlace from, size_t bytes, void *stream, LatheRtError *err);
+  LatheRtCode (*synchronise)(void *user, int32_t id, void *stream, LatheRtError *err);
+  LatheRtCode (*stream_new)(void *user, int32_t id, void **out, LatheRtError *err);
+  void (*stream_free)(void *user, int32_t id, void *stream);
+  /* A mark in a stream, and another stream of the same device type that goes on only when it has been passed. */
+  LatheRtCode (*event_record)(void *user, int32_t id, void *stream, void **out, LatheRtError *err);
+  LatheRtCode (*event_wait)(void *user, int32_t id, void *stream, void *event, LatheRtError *err);
+  void (*event_free)(void *user, int32_t id, void *event);
+  LatheRtCode (*image_load)(void *user, int32_t id, const void *image, size_t bytes, void **out, LatheRtError *err);
+  void (*image_free)(void *user, int32_t id, void *image);
+  LatheRtCode (*image_func)(void *user, int32_t id, void *image, const char *name, void **out, LatheRtError *err);
+  /* Pointers among the arguments are what alloc gave, offsets added where the device allows for that. */
+  LatheRtCode (*launch)(void *user, int32_t id, void *func, const LatheRtGrid *, int32_t n,
+                        const union LatheRtSlot *args, void *stream, LatheRtError *err);
+} LatheRtDeviceApi;
+/* Tells the runtime of devices of another type (the struct is copied; name, arch and user stay the caller's).  The same
+ * type again replaces it: what lives on the old ones must be gone. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_device_add(const LatheRtDeviceApi *, LatheRtError *err);
+/* The table of a device type; NULL: this process has none such. */
+LATHE_RT_API const LatheRtDeviceApi *lathe_rt_device_api(int32_t type);
+/* Copies between any two devices and waits until it is done. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_device_copy(LatheRtPlace to, LatheRtPlace from, size_t bytes,
+                                                             LatheRtError *err);
+
+/* ---- tensors ---------------------------------------------------------------- */
+
 /* code as in DLPack 1.1: 0 int, 1 uint, 2 float, 3 handle, 4 bfloat, 6 bool, 10 e4m3fn,
  * 11 e4m3fnuz, 12 e5m2, 13 e5m2fnuz, 14 e8m0fnu, 17 e2m1fn (a byte each).  A bool is {6, 8, 1}, {6, 1, 1} or {1, 1, 1}.
  * A string is {LATHE_RT_STRING, 64, 1}: its number in an executor, see lathe_rt_string_put. */
@@ -62,31 +145,31 @@ typedef struct LatheRtTensor {
   uint64_t byte_offset;
 } LatheRtTensor;
 
-/* Memory of a device.  A second device is a second struct. */
-typedef struct LatheRtAllocator {
-  void *user;
-  LatheRtDevice device;
-  void *(*alloc)(void *user, size_t bytes, size_t align); /* NULL on failure */
-  void (*free)(void *user, void *);
-  LatheRtCode (*copy_in)(void *user, void *dst, const void *src_host, size_t bytes);
-  LatheRtCode (*copy_out)(void *user, void *dst_host, const void *src, size_t bytes);
-} LatheRtAllocator;
-LATHE_RT_API const LatheRtAllocator *lathe_rt_cpu_allocator(void);
-/* Tells the runtime of another device (the struct is copied), so that tensors can be
- * copied to and from it.  The same device again replaces it. */
-LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_device_add(const LatheRtAllocator *, LatheRtError *err);
-
-/* A tensor with its own memory (64-byte aligned, zeroed).  Free with lathe_rt_tensor_free. */
-LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_tensor_new(const LatheRtAllocator *, LatheRtDType, int32_t ndim,
+/* A tensor with its own memory (aligned as the device says, zeroed).  Free with lathe_rt_tensor_free. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_tensor_new(LatheRtDevice, LatheRtDType, int32_t ndim,
                                                             const int64_t *shape, LatheRtTensor **out,
                                                             LatheRtError *err);
 LATHE_RT_API void lathe_rt_tensor_free(LatheRtTensor *);
 /* Bytes of its elements without gaps, whatever the strides. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_tensor_bytes(const LatheRtTensor *, size_t *out, LatheRtError *err);
-/* Same dtype and shape; on the host either side may be strided.  Tensors that
+/* Same dtype and shape, on any two devices; on the CPU either side may be strided.  Tensors that
  * overlap in part give unspecified values. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_tensor_copy(const LatheRtTensor *from, LatheRtTensor *to,
                                                              LatheRtError *err);
+
+/* ---- objects ------------------------------------------------------------------- */
+
+/* A value that programs hand on and do not look into: what a packed function made (with the function that ends it), or
+ * data of a model's own types.  Counted, from any thread. */
+typedef struct LatheRtObject LatheRtObject;
+/* kind names what data is, for whoever takes it out again.  drop(data) runs when the last reference goes. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_object_new(const char *kind, void *data, void (*drop)(void *),
+                                                            LatheRtObject **out, LatheRtError *err);
+LATHE_RT_API LatheRtObject *lathe_rt_object_retain(LatheRtObject *);
+LATHE_RT_API void lathe_rt_object_free(LatheRtObject *); /* gives one reference back */
+/* The data, if it is of that kind; else NULL. */
+LATHE_RT_API void *lathe_rt_object_data(const LatheRtObject *, const char *kind);
+LATHE_RT_API const char *lathe_rt_object_kind(const LatheRtObject *); /* of a model's own data: "model" */
 
 /* ---- what compiled code looks like (the ABI between codegen and runtime) ------- */
 
@@ -102,16 +185,26 @@ typedef struct LatheRtCalls LatheRtCalls;
  * of one call never run at the same time with the same slot. */
 typedef int32_t (*LatheRtBody)(int64_t begin, int64_t end, int32_t slot, void *env);
 typedef struct LatheRtPackedArg {
-  enum { LATHE_RT_ARG_INT, LATHE_RT_ARG_FLOAT, LATHE_RT_ARG_STR, LATHE_RT_ARG_HANDLE, LATHE_RT_ARG_TENSOR } tag;
+  enum {
+    LATHE_RT_ARG_INT,
+    LATHE_RT_ARG_FLOAT,
+    LATHE_RT_ARG_STR,
+    LATHE_RT_ARG_HANDLE,
+    LATHE_RT_ARG_TENSOR,
+    LATHE_RT_ARG_OBJECT,
+    LATHE_RT_ARG_NONE,
+  } tag;
   union {
     int64_t i;
     double f;
     const char *s;
     void *p;
     LatheRtTensor *t;
+    LatheRtObject *o;
   } u;
 } LatheRtPackedArg;
-/* What kernels may call, handed to each of them. */
+/* What kernels may call, handed to each of them.  A kernel without parallel loops, calls and
+ * launches (LATHE_RT_FUNC_PLAIN) never looks at it and may be given NULL. */
 struct LatheRtCalls {
   uint32_t abi;
   int32_t num_workers; /* slots run from 0 to num_workers - 1 */
@@ -119,17 +212,20 @@ struct LatheRtCalls {
   int32_t (*call_packed)(const LatheRtCalls *, const char *name, int32_t n, const LatheRtPackedArg *);
   void *pool;
   void *user;
+  /* Starts a function of the image that the model has for the kernel's device, on the executor's stream. */
+  int32_t (*launch)(const LatheRtCalls *, const char *name, const LatheRtGrid *, int32_t n, const LatheRtSlot *);
 };
 
-/* A kernel as compiled code exports it.
+/* A kernel as compiled code exports it: a function of the host.  Its tensors are on the device that the model says;
+ * where that is not the CPU, the host looks at none of them and launches.
  * call:  slots are the arguments in the user's order (pointer to the first
  *        element, or scalar), then the sizes.  Returns 0, or a status of the user's.
  * shape: given the same slots (pointers unused), writes the shape each tensor must
  *        have, dimension after dimension in argument order, then the bytes of the
  *        shared workspace, then the bytes of one worker's slice.
  * workspace: the shared part, then num_workers slices; each part's size is rounded up
- *        to 64 bytes and its start is 64-byte aligned.  So slice s starts at
- *        round64(shared) + s * round64(slice).  Each call has a workspace of its own.
+ *        to the module's `align` and its start is so aligned.  So slice s starts at
+ *        round(shared) + s * round(slice).  Each call has a workspace of its own, on the kernel's device.
  * A size with an element offset (dim INT_MIN) makes the slot of its tensor the base
  * pointer; otherwise the slot is the address of the first element. */
 typedef int32_t (*LatheRtKernel)(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *);
@@ -151,8 +247,12 @@ typedef struct LatheRtFuncInfo {
   int32_t nargs, nsizes;
   const LatheRtArgInfo *args;
   const LatheRtSizeInfo *sizes;
+  int64_t workspace, slice; /* bytes of the shared part and of one worker's slice; -1: sizes decide, shape tells */
+  uint32_t flags;           /* LATHE_RT_FUNC_* */
+  uint32_t reserved;
 } LatheRtFuncInfo;
-/* Exported as the symbol `lathe_module`. */
+enum { LATHE_RT_FUNC_PLAIN = 1 }; /* never looks at its LatheRtCalls */
+/* Exported as the symbol `lathe_module`; a model's second is `lathe_module_1`, and so on. */
 typedef struct LatheRtModuleInfo {
   char magic[8]; /* "LATHERT" and a zero */
   uint32_t abi;
@@ -160,6 +260,8 @@ typedef struct LatheRtModuleInfo {
   const char *arch;     /* "x86_64", "aarch64", … */
   const char *features; /* comma list that the code needs, "avx512f,fma" */
   const LatheRtFuncInfo *funcs;
+  uint32_t align; /* of workspaces, bytes: a power of two */
+  uint32_t reserved;
 } LatheRtModuleInfo;
 
 /* ---- modules and functions -------------------------------------------------------- */
@@ -174,17 +276,45 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_load(const char *path, L
  * when the last reference to the module goes. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_wrap(const LatheRtModuleInfo *, void (*drop)(void *),
                                                              void *user, LatheRtModule **out, LatheRtError *err);
-LATHE_RT_API void lathe_rt_module_free(LatheRtModule *);
-LATHE_RT_API const LatheRtModuleInfo *lathe_rt_module_info(const LatheRtModule *);
-/* Borrowed from the module. */
-LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_func(LatheRtModule *, const char *name, LatheRtFunc **out,
-                                                             LatheRtError *err);
-LATHE_RT_API const LatheRtFuncInfo *lathe_rt_func_info(const LatheRtFunc *);
 
 typedef struct LatheRtArg {
   const LatheRtTensor *tensor; /* or NULL for a scalar */
   LatheRtSlot scalar;
 } LatheRtArg;
+/* Code of another kind: what an external code generator made, or functions of another machine. */
+typedef struct LatheRtModuleApi {
+  uint32_t size;    /* of this struct */
+  const char *kind; /* "library" is Lathe's own */
+  /* The function's name, arguments and sizes as LatheRtFuncInfo has them, good while the module lives; its call and
+   * shape may be NULL: then `call` below does it, and what shapes fit is its own business.  NOT_FOUND: none such. */
+  LatheRtCode (*find)(void *self, const char *name, const LatheRtFuncInfo **out, LatheRtError *err);
+  /* Tensors are compact; may be called from many threads at once.  NULL where every function has its own call. */
+  LatheRtCode (*call)(void *self, const LatheRtFuncInfo *, int32_t n, const LatheRtArg *, const LatheRtCalls *,
+                      LatheRtError *err);
+  /* Hands its bytes to write, piece after piece; what load of the same kind gets.  NULL: it cannot be saved. */
+  LatheRtCode (*save)(void *self, LatheRtCode (*write)(void *to, const void *bytes, size_t n), void *to,
+                      LatheRtError *err);
+  void (*free)(void *self); /* when the last reference goes; may be NULL */
+} LatheRtModuleApi;
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_new(const LatheRtModuleApi *, void *self, LatheRtModule **out,
+                                                            LatheRtError *err);
+/* How modules of another kind that a model carries come to life from their bytes.  The same kind again replaces it;
+ * load NULL removes it. */
+typedef LatheRtCode (*LatheRtModuleLoad)(void *user, const char *name, const void *bytes, size_t n, LatheRtModule **out,
+                                         LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_kind_add(const char *kind, LatheRtModuleLoad load, void *user,
+                                                                 LatheRtError *err);
+/* Asks a module for its bytes; UNSUPPORTED where it has none (a library is its file). */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_save(
+    LatheRtModule *, LatheRtCode (*write)(void *to, const void *bytes, size_t n), void *to, LatheRtError *err);
+LATHE_RT_API void lathe_rt_module_free(LatheRtModule *);
+LATHE_RT_API const char *lathe_rt_module_kind(const LatheRtModule *);
+LATHE_RT_API const LatheRtModuleInfo *lathe_rt_module_info(const LatheRtModule *); /* NULL: not a library */
+/* Borrowed from the module. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_func(LatheRtModule *, const char *name, LatheRtFunc **out,
+                                                             LatheRtError *err);
+LATHE_RT_API const LatheRtFuncInfo *lathe_rt_func_info(const LatheRtFunc *);
+
 /* Checks every argument (number, dtype, rank, shape, device, alignment) and runs.
  * Safe from many threads at once. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_func_call(LatheRtFunc *, int32_t n, const LatheRtArg *,
@@ -195,64 +325,117 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_func_time(LatheRtFunc *, int32_
                                                            int32_t repeat, double min_repeat_ms, double *seconds,
                                                            LatheRtError *err);
 
-/* Functions that compiled code may call by name (tvm_call_packed).  Non-zero from
- * fn stops the kernel.  Registering a name again replaces it; NULL removes it. */
-typedef int32_t (*LatheRtPackedFn)(void *user, int32_t n, const LatheRtPackedArg *);
+/* Functions that kernels (tvm_call_packed) and programs call by name.  Non-zero from fn stops the caller.
+ * result is NULL where none is wanted; else it is LATHE_RT_ARG_NONE and may be set to an object, whose reference is
+ * handed over, to an int or a float, or to a tensor, which is copied.  Registering a name again replaces it;
+ * NULL removes it. */
+typedef int32_t (*LatheRtPackedFn)(void *user, int32_t n, const LatheRtPackedArg *, LatheRtPackedArg *result);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn, void *user,
                                                           LatheRtError *err);
 
 /* ---- models ---------------------------------------------------------------------------- */
 
-/* A compiled model: kernels, weights, and a program over them (runtime/model_format.h has
+/* A compiled model: kernels, weights, and programs over them (runtime/model_format.h has
  * the format; it is checked whole when loaded).  Models are counted; executors keep theirs.
  * One model may be run from many threads at once, each with an executor of its own: the
- * weights are shared. */
+ * weights are shared.
+ *
+ * Its weights may lie in the file as they were trained.  Loading then runs the model's own entry `prepare`, on all
+ * workers, which brings them into the form that the kernels want. */
 typedef struct LatheRtModel LatheRtModel;
 typedef struct LatheRtExecutor LatheRtExecutor;
 /* What a file exports as the symbol `lathe_model`, beside `lathe_module`. */
 typedef struct LatheRtModelData {
-  char magic[8];       /* "LATHEMD" and a zero */
+  char magic[8]; /* "LATHEMD" and a zero */
+  uint32_t size; /* of this struct */
+  uint32_t nmodules;
   const void *program; /* runtime/model_format.h */
   uint64_t program_bytes;
   const void *weights;
   uint64_t weights_bytes;
-  const void *const *consts; /* NULL, or where each constant lies instead: models in memory */
+  const void *const *consts;               /* NULL, or where each constant lies instead: models in memory */
+  const LatheRtModuleInfo *const *modules; /* its libraries; NULL: the module itself is the only one */
 } LatheRtModelData;
+/* How to load. */
+typedef struct LatheRtLoad {
+  uint32_t size; /* of this struct */
+  /* NULL, or a folder that only this user can write: prepared weights are kept there in a file, which later
+   * loads and other processes map.  A folder that cannot be written, or is not the user's alone, is not used. */
+  const char *cache;
+  /* NULL, or told while weights are prepared: so many of so many bytes; non-zero stops the load (LATHE_RT_STOPPED). */
+  int32_t (*progress)(void *user, uint64_t done, uint64_t total);
+  void *user;
+  int32_t look_only; /* 1: to be looked at, on any machine; executors cannot be made */
+} LatheRtLoad;
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_load(const char *path, LatheRtModel **out, LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_load_with(const char *path, const LatheRtLoad *,
+                                                                 LatheRtModel **out, LatheRtError *err);
 /* The model that a loaded module carries; NOT_FOUND when it has kernels only. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_of(LatheRtModule *, LatheRtModel **out, LatheRtError *err);
 /* A model in memory over a module's kernels.  The data (but not the struct) must stay until
- * drop(user), which runs when the last reference goes. */
+ * drop(user), which runs when the last reference goes.  how may be NULL. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_wrap(LatheRtModule *, const LatheRtModelData *,
-                                                            void (*drop)(void *), void *user, LatheRtModel **out,
-                                                            LatheRtError *err);
+                                                            const LatheRtLoad *how, void (*drop)(void *), void *user,
+                                                            LatheRtModel **out, LatheRtError *err);
 LATHE_RT_API LatheRtModel *lathe_rt_model_retain(LatheRtModel *);
 LATHE_RT_API void lathe_rt_model_free(LatheRtModel *); /* gives one reference back */
 
+typedef enum {
+  LATHE_RT_PORT_TENSOR,
+  LATHE_RT_PORT_SEQUENCE,
+  LATHE_RT_PORT_OPTIONAL,
+  LATHE_RT_PORT_OPTIONAL_SEQUENCE,
+  LATHE_RT_PORT_OBJECT,
+} LatheRtPortKind;
 /* A map of a source model is two ports that follow each other: NAME.keys, a vector, and NAME.values: a vector, or for a
  * sequence of maps with the same keys a matrix with a row for each map. */
 typedef struct LatheRtPort {
   const char *name;
   LatheRtDType dtype;
-  int32_t ndim;         /* -1: a sequence or optional, or rank known at run time only */
+  int32_t ndim;         /* -1: a sequence or optional, an object, or rank known at run time only */
   const int64_t *shape; /* -1: known at run time */
   const char *type;     /* as text: "Tensor[(1, n, 64), float32]" */
+  int32_t kind;         /* LatheRtPortKind */
+  LatheRtDevice device; /* where it is: an input is copied there; an output is copied from there with tensor_copy */
 } LatheRtPort;
+/* A function that the model exports. */
+typedef struct LatheRtEntry {
+  const char *name;
+  int32_t ninputs, noutputs;
+  const LatheRtPort *inputs, *outputs;
+  uint64_t storage_bytes; /* planned storage of an executor; 0 where sizes come at run time */
+  uint64_t storage_bound; /* what no plan could go below */
+  int32_t is_dynamic;     /* 1: control flow or sizes known at run time only; 2: calls of functions (loops) too */
+} LatheRtEntry;
+/* The first one is what an executor begins with ("main"). */
+LATHE_RT_API int32_t lathe_rt_model_entries(const LatheRtModel *);
+LATHE_RT_API const LatheRtEntry *lathe_rt_model_entry(const LatheRtModel *, int32_t i); /* NULL: there is none such */
+/* Its number; the sentence names those that there are. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_model_find(const LatheRtModel *, const char *entry, int32_t *out,
+                                                            LatheRtError *err);
+/* Those of the first entry. */
 LATHE_RT_API int32_t lathe_rt_model_inputs(const LatheRtModel *, const LatheRtPort **out);
 LATHE_RT_API int32_t lathe_rt_model_outputs(const LatheRtModel *, const LatheRtPort **out);
 typedef struct LatheRtModelInfo {
+  uint32_t size;        /* of this struct, set by the caller */
+  int32_t num_nodes;    /* kernel calls in the programs */
   const char *target;   /* the target string it was compiled for */
   const char *features; /* CPU features it needs */
   uint64_t weights_bytes;
-  uint64_t storage_bytes; /* planned storage of an executor; 0 where sizes come at run time */
-  uint64_t storage_bound; /* what no plan could go below */
-  int32_t num_nodes;      /* kernel calls in the program */
-  int32_t is_dynamic;     /* 1: control flow or sizes known at run time only; 2: calls of functions (loops) too */
+  uint64_t storage_bytes; /* of the first entry, as LatheRtEntry has them */
+  uint64_t storage_bound;
+  int32_t is_dynamic;
+  int32_t from_cache;      /* 1: prepared weights were mapped from the cache */
+  uint64_t prepared_bytes; /* of weights_bytes that were brought into another form at load: memory of the process */
+  const char *cache_note;  /* why the cache was not used or not written; "": it was, or none was asked for */
 } LatheRtModelInfo;
-LATHE_RT_API LatheRtModelInfo lathe_rt_model_info(const LatheRtModel *);
+LATHE_RT_API void lathe_rt_model_info(const LatheRtModel *, LatheRtModelInfo *out);
 
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_executor_new(LatheRtModel *, LatheRtExecutor **out, LatheRtError *err);
 LATHE_RT_API void lathe_rt_executor_free(LatheRtExecutor *);
+/* From now on inputs, outputs and runs are those of this entry.  Each entry keeps its inputs, and its outputs until
+ * its own next run. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_executor_select(LatheRtExecutor *, int32_t entry, LatheRtError *err);
 /* Inputs are copied in and stay for later runs; set_input_view borrows the memory until another input
  * is set in its place or the executor ends (compact, element-aligned).  Shapes are checked
  * against the model's. */
@@ -277,6 +460,12 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output_items(LatheRtExecuto
                                                                   const LatheRtTensor *const **out, LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_items(LatheRtExecutor *, int32_t i, int32_t n,
                                                                  const LatheRtTensor *const *, LatheRtError *err);
+/* An object: input i gets a reference of its own; the output's is borrowed until the next run (retain keeps it).  Data
+ * of the model's own types goes back to the executor that made it, and to no other. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_object(LatheRtExecutor *, int32_t i, LatheRtObject *,
+                                                                  LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output_object(LatheRtExecutor *, int32_t i, LatheRtObject **out,
+                                                                   LatheRtError *err);
 /* Strings.  An element of a tensor of strings is a number that the executor knows the text by; equal
  * texts have equal numbers.  put gives the number of a text (copied; bytes, UTF-8 where operators look
  * at letters), get the text of a number, with a zero behind it.  Numbers and texts last until the next

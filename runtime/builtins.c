@@ -1,8 +1,9 @@
-/* builtins.c: what the executor does itself: sequences and optionals.
+/* builtins.c: what the executor does itself: sequences and optionals, and calls of packed functions.
  *
  * A sequence is a counted list of values that is never changed once others may see it:
  * each operation makes a new list whose items are shared. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model.h"
@@ -28,18 +29,17 @@ static LatheRtCode position_of(const Value *v, int32_t n, int32_t last, int32_t 
 }
 
 /* list[0 .. at), item (NULL: none), list[at + skip ..) */
-static LatheRtCode splice(Heap *h, const List *list, int32_t at, const Value *item, int32_t skip, Value *to,
-                          LatheRtError *err)
+static LatheRtCode splice(const List *list, int32_t at, const Value *item, int32_t skip, Value *to, LatheRtError *err)
 {
   if (list->n == INT32_MAX) return rt_fail(err, LATHE_RT_ARGUMENT, "a sequence of more than %d items", INT32_MAX);
   Value made = {0};
-  RT_TRY(rt_value_list(h, &made, list->n - skip + (item != NULL), err));
+  RT_TRY(rt_value_list(&made, list->n - skip + (item != NULL), err));
   int32_t n = 0;
-  for (int32_t i = 0; i < at; i++) rt_value_copy(h, &made.list->item[n++], &list->item[i]);
-  if (item) rt_value_copy(h, &made.list->item[n++], item);
-  for (int32_t i = at + skip; i < list->n; i++) rt_value_copy(h, &made.list->item[n++], &list->item[i]);
-  rt_value_copy(h, to, &made);
-  rt_value_clear(h, &made);
+  for (int32_t i = 0; i < at; i++) rt_value_copy(&made.list->item[n++], &list->item[i]);
+  if (item) rt_value_copy(&made.list->item[n++], item);
+  for (int32_t i = at + skip; i < list->n; i++) rt_value_copy(&made.list->item[n++], &list->item[i]);
+  rt_value_copy(to, &made);
+  rt_value_clear(&made);
   return LATHE_RT_OK;
 }
 
@@ -116,8 +116,8 @@ static LatheRtCode concat(Heap *h, const List *l, int64_t axis_attr, bool new_ax
     copy_rows(at, row, l->item[i].tensor.data, n, n, rows);
     at += n;
   }
-  rt_value_copy(h, to, &made);
-  rt_value_clear(h, &made);
+  rt_value_copy(to, &made);
+  rt_value_clear(&made);
   return LATHE_RT_OK;
 }
 
@@ -184,7 +184,7 @@ static LatheRtCode split(Heap *h, const Value *v, const Value *sizes, int64_t ax
   size_t done = 0;
   strides_at(ndim, v->dim, axis, rt_dtype_bytes(v->tensor.dtype), &rows, &step);
   Value made = {0};
-  RT_TRY(rt_value_list(h, &made, (int32_t)n, err));
+  RT_TRY(rt_value_list(&made, (int32_t)n, err));
   bool squeeze = !sizes && !keepdims;
   LatheRtCode code = LATHE_RT_OK;
   for (int64_t i = 0; code == LATHE_RT_OK && i < n; i++) {
@@ -200,8 +200,8 @@ static LatheRtCode split(Heap *h, const Value *v, const Value *sizes, int64_t ax
     copy_rows(part->tensor.data, bytes, (const char *)v->tensor.data + done, step * (size_t)v->dim[axis], bytes, rows);
     done += bytes;
   }
-  if (code == LATHE_RT_OK) rt_value_copy(h, to, &made);
-  rt_value_clear(h, &made);
+  if (code == LATHE_RT_OK) rt_value_copy(to, &made);
+  rt_value_clear(&made);
   return code;
 }
 
@@ -211,27 +211,30 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
 {
   static const LatheRtDType int64 = {0, 64, 1};
   static const LatheRtDType boolean = {1, 1, 1};
-  Heap *h = &x->heap;
+  Heap *h = x->heap;
   Value *to = &reg[ins->ret[0]];
   Value *a = ins->narg ? &reg[ins->arg[0]] : NULL;
   Value *b = ins->narg > 1 ? &reg[ins->arg[1]] : NULL;
   List *l = NULL;
   int32_t at = 0;
+  for (int32_t i = 0; i < ins->narg; i++)
+    if (ins->index != HO_LIST && !rt_value_on_host(&reg[ins->arg[i]]))
+      return rt_fail(err, LATHE_RT_ARGUMENT, "argument %d is on another device than the host", i);
   if (ins->index >= HO_TEXT_CONCAT) return rt_string_call(x, ins, reg, err);
   bool any = ins->index == HO_LIST || ins->index == HO_SPLIT ||
              ((ins->index == HO_HAS || ins->index == HO_GET) && !ins->attr[0]);
   if (!any) RT_TRY(list_of(a, &l, err));
   switch ((HostOp)ins->index) {
-  case HO_LIST: return rt_value_cell(h, to, VALUE_LIST, 0, ins->narg, ins->arg, reg, err);
-  case HO_INSERT: RT_TRY(position_of(&reg[ins->arg[2]], l->n, l->n, &at, err)); return splice(h, l, at, b, 0, to, err);
-  case HO_APPEND: return splice(h, l, l->n, b, 0, to, err);
-  case HO_ERASE: RT_TRY(position_of(b, l->n, l->n - 1, &at, err)); return splice(h, l, at, NULL, 1, to, err);
+  case HO_LIST: return rt_value_cell(to, VALUE_LIST, 0, ins->narg, ins->arg, reg, err);
+  case HO_INSERT: RT_TRY(position_of(&reg[ins->arg[2]], l->n, l->n, &at, err)); return splice(l, at, b, 0, to, err);
+  case HO_APPEND: return splice(l, l->n, b, 0, to, err);
+  case HO_ERASE: RT_TRY(position_of(b, l->n, l->n - 1, &at, err)); return splice(l, at, NULL, 1, to, err);
   case HO_ERASE_LAST:
     if (l->n == 0) return rt_fail(err, LATHE_RT_ARGUMENT, "an empty sequence has no last item");
-    return splice(h, l, l->n - 1, NULL, 1, to, err);
+    return splice(l, l->n - 1, NULL, 1, to, err);
   case HO_AT:
     RT_TRY(position_of(b, l->n, l->n - 1, &at, err));
-    rt_value_item(h, to, a, at);
+    rt_value_item(to, a, at);
     return LATHE_RT_OK;
   case HO_LENGTH: return scalar_result(h, to, int64, l->n, err);
   case HO_CONCAT: return concat(h, l, ins->attr[0], ins->attr[1] != 0, to, err);
@@ -239,11 +242,11 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
   case HO_HAS: return scalar_result(h, to, boolean, l ? l->n != 0 : a != NULL, err);
   case HO_GET:
     if (!l) {
-      rt_value_copy(h, to, a);
+      rt_value_copy(to, a);
       return LATHE_RT_OK;
     }
     if (l->n == 0) return rt_fail(err, LATHE_RT_ARGUMENT, "the optional is absent");
-    rt_value_item(h, to, a, 0);
+    rt_value_item(to, a, 0);
     return LATHE_RT_OK;
   case HO_TEXT_CONCAT:
   case HO_LETTERS:
@@ -254,4 +257,76 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
   case HO_COUNT: break;
   }
   return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: host operation %d", ins->index);
+}
+
+/* ---- packed functions ---------------------------------------------------------------------------- */
+
+static LatheRtCode packed_arg(const Ins *ins, int32_t i, Value *reg, const Scalar *scalar, bool is_float,
+                              LatheRtPackedArg *out, LatheRtError *err)
+{
+  const KernelArgRef *a = &ins->karg[i];
+  if (a->kind == PARG_TEXT) {
+    *out = (LatheRtPackedArg){.tag = LATHE_RT_ARG_STR, .u.s = ins->string[i]};
+  } else if (a->kind == PARG_SCALAR) {
+    out->tag = is_float ? LATHE_RT_ARG_FLOAT : LATHE_RT_ARG_INT;
+    out->u.i = scalar[a->index].i; /* the union's bits: a double stays one */
+  } else if (reg[a->index].kind == VALUE_TENSOR) {
+    *out = (LatheRtPackedArg){.tag = LATHE_RT_ARG_TENSOR, .u.t = &reg[a->index].tensor};
+  } else if (reg[a->index].kind == VALUE_OBJECT) {
+    *out = (LatheRtPackedArg){.tag = LATHE_RT_ARG_OBJECT, .u.o = reg[a->index].object};
+  } else {
+    return rt_fail(err, LATHE_RT_ARGUMENT, "argument %d of a packed function is no tensor, object, number or text", i);
+  }
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode packed_result(LatheRtExecutor *x, const LatheRtPackedArg *r, Value *to, LatheRtError *err)
+{
+  static const LatheRtDType int64 = {0, 64, 1};
+  static const LatheRtDType float64 = {2, 64, 1};
+  Heap *h = x->heap;
+  switch (r->tag) {
+  case LATHE_RT_ARG_INT:
+  case LATHE_RT_ARG_FLOAT: return scalar_result(h, to, r->tag == LATHE_RT_ARG_INT ? int64 : float64, r->u.i, err);
+  case LATHE_RT_ARG_OBJECT:
+    if (!r->u.o) break;
+    rt_value_clear(to);
+    to->kind = VALUE_OBJECT;
+    to->object = r->u.o;
+    return LATHE_RT_OK;
+  case LATHE_RT_ARG_TENSOR:
+    if (!r->u.t) break;
+    RT_TRY(rt_tensor_check(r->u.t, err));
+    RT_TRY(rt_value_tensor(h, to, r->u.t->dtype, r->u.t->ndim, r->u.t->shape, err));
+    return lathe_rt_tensor_copy(r->u.t, &to->tensor, err);
+  case LATHE_RT_ARG_STR:
+  case LATHE_RT_ARG_HANDLE:
+  case LATHE_RT_ARG_NONE: break;
+  }
+  return rt_fail(err, LATHE_RT_ARGUMENT, "it gave no object, tensor or number as its result");
+}
+
+LatheRtCode rt_packed_ins(LatheRtExecutor *x, const Ins *ins, Value *reg, const Scalar *scalar, LatheRtError *err)
+{
+  enum { FEW = 16 };
+  const char *name = x->model->packed[ins->index];
+  const ModelFunc *f = x->frame[x->nframe - 1].func;
+  LatheRtPackedArg few[FEW];
+  LatheRtPackedArg *arg = few;
+  LatheRtPackedArg result = {.tag = LATHE_RT_ARG_NONE};
+  if (ins->narg > FEW && !(arg = calloc((size_t)ins->narg, sizeof *arg)))
+    return rt_fail(err, LATHE_RT_MEMORY, "out of memory for the arguments of '%.100s'", name);
+  LatheRtCode code = rt_wait_all(x, err); /* what it is handed has been computed */
+  for (int32_t i = 0; code == LATHE_RT_OK && i < ins->narg; i++) {
+    bool is_float = ins->karg[i].kind == PARG_SCALAR && f->scalar_kind[ins->karg[i].index] == SCALAR_FLOAT;
+    code = packed_arg(ins, i, reg, scalar, is_float, &arg[i], err);
+  }
+  if (code == LATHE_RT_OK) code = rt_packed_result(name, ins->narg, arg, ins->nret ? &result : NULL, err);
+  if (arg != few) free(arg);
+  if (code == LATHE_RT_OK && ins->nret) {
+    LatheRtError why;
+    code = packed_result(x, &result, &reg[ins->ret[0]], &why);
+    if (code != LATHE_RT_OK) rt_fail(err, code, "function '%.100s': %.350s", name, why.text);
+  }
+  return code;
 }

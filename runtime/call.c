@@ -32,21 +32,19 @@ typedef struct Call {
 
 void rt_func_init(LatheRtFunc *f, LatheRtModule *m, const LatheRtFuncInfo *info)
 {
+  const LatheRtModuleInfo *library = lathe_rt_module_info(m);
   f->module = m;
   f->info = info;
+  f->align = library ? library->align : RT_ALIGN;
   for (int32_t i = 0; i < info->nargs; i++)
     if (info->args[i].ndim > 0) f->ndims += info->args[i].ndim;
 }
 
-static void workspace_free(Workspace *w)
-{
-  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
-  if (w) a->free(a->user, w);
-}
+static size_t head_bytes(const LatheRtFunc *f) { return f->align > sizeof(Workspace) ? f->align : sizeof(Workspace); }
 
 void rt_func_drop(LatheRtFunc *f)
 {
-  for (int i = 0; i < RT_CACHED_WORKSPACES; i++) workspace_free(atomic_exchange(&f->workspace[i], NULL));
+  for (int i = 0; i < RT_CACHED_WORKSPACES; i++) free(atomic_exchange(&f->workspace[i], NULL));
 }
 
 /* The places are taken and filled by single exchanges: no lock, so nothing to be
@@ -57,12 +55,11 @@ static Workspace *workspace_take(LatheRtFunc *f, size_t bytes)
     if (!atomic_load_explicit(&f->workspace[i], memory_order_relaxed)) continue;
     Workspace *w = atomic_exchange(&f->workspace[i], NULL);
     if (w && w->bytes >= bytes) return w;
-    workspace_free(w); /* too small: the larger one will take its place */
+    free(w); /* too small: the larger one will take its place */
   }
-  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
   size_t total;
-  if (__builtin_add_overflow(sizeof(Workspace), bytes, &total)) return NULL;
-  Workspace *w = a->alloc(a->user, total, RT_ALIGN);
+  if (__builtin_add_overflow(head_bytes(f), bytes, &total)) return NULL;
+  Workspace *w = rt_cpu_alloc(total, f->align > RT_ALIGN ? f->align : RT_ALIGN);
   if (w) w->bytes = bytes;
   return w;
 }
@@ -73,7 +70,7 @@ static void workspace_give(LatheRtFunc *f, Workspace *w)
     Workspace *none = NULL;
     if (atomic_compare_exchange_strong(&f->workspace[i], &none, w)) return;
   }
-  workspace_free(w);
+  free(w);
 }
 
 /* ---- checking arguments ---------------------------------------------------------------- */
@@ -256,6 +253,7 @@ static void explain_sizes(Call *c, int32_t arg, int32_t first, char *out, size_t
 static LatheRtCode check_shapes(Call *c, LatheRtError *err)
 {
   const LatheRtFuncInfo *f = c->func->info;
+  if (!f->shape) return LATHE_RT_OK;
   f->shape(c->slot, c->dim);
   int32_t at = 0;
   for (int32_t i = 0; i < f->nargs; i++) {
@@ -276,17 +274,19 @@ static LatheRtCode check_shapes(Call *c, LatheRtError *err)
   return LATHE_RT_OK;
 }
 
+bool rt_workspace_parts(const LatheRtFunc *f, const int64_t *dim, size_t *shared, size_t *slice)
+{
+  int64_t a = f->info->workspace >= 0 ? f->info->workspace : dim[f->ndims];
+  int64_t b = f->info->slice >= 0 ? f->info->slice : dim[f->ndims + 1];
+  return a >= 0 && b >= 0 && rt_round_up((size_t)a, f->align, shared) && rt_round_up((size_t)b, f->align, slice);
+}
+
 static LatheRtCode take_workspace(Call *c, LatheRtError *err)
 {
   const LatheRtFuncInfo *f = c->func->info;
-  int64_t shared = c->dim[c->func->ndims];
-  int64_t slice = c->dim[c->func->ndims + 1];
-  if (shared < 0 || slice < 0)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
   size_t a, b, total;
-  bool fits = rt_round_up((size_t)shared, RT_ALIGN, &a) && rt_round_up((size_t)slice, RT_ALIGN, &b) &&
-              !__builtin_mul_overflow(b, (size_t)c->calls.num_workers, &b) && !__builtin_add_overflow(a, b, &total);
-  if (!fits)
+  if (!rt_workspace_parts(c->func, c->dim, &a, &b) || __builtin_mul_overflow(b, (size_t)c->calls.num_workers, &b) ||
+      __builtin_add_overflow(a, b, &total))
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
   if (total == 0) return LATHE_RT_OK;
   c->workspace = workspace_take(c->func, total);
@@ -332,10 +332,12 @@ static LatheRtCode call_check(Call *c, int32_t n, LatheRtError *err)
 LatheRtCalls rt_calls(int32_t workers, CallState *state)
 {
   atomic_store(&state->taken, 0);
+  state->device = NULL;
   return (LatheRtCalls){.abi = LATHE_RT_ABI,
                         .num_workers = workers,
                         .parallel_for = rt_pool_for,
                         .call_packed = rt_call_packed,
+                        .launch = rt_launch,
                         .user = state};
 }
 
@@ -355,7 +357,9 @@ static LatheRtCode call_prepare(Call *c, LatheRtFunc *func, int32_t n, const Lat
 
 static LatheRtCode call_run(Call *c, LatheRtError *err)
 {
-  int32_t status = c->func->info->call(c->slot, c->workspace ? c->workspace + 1 : NULL, &c->calls);
+  if (!c->func->info->call) return rt_func_foreign(c->func, c->func->info->nargs, c->arg, &c->calls, err);
+  void *workspace = c->workspace ? (char *)c->workspace + head_bytes(c->func) : NULL;
+  int32_t status = c->func->info->call(c->slot, workspace, &c->calls);
   if (status == 0) return LATHE_RT_OK;
   if (atomic_load(&c->state.taken))
     return rt_fail(err, c->state.code, "%s: %.400s", c->func->info->name, c->state.error.text);

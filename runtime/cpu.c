@@ -1,15 +1,15 @@
 /* cpu.c: what this machine's processor can do, asked of the processor and the
  * operating system, never of a model name: a machine may hide what its model has.
  * Names are LLVM's, those of src/target/target.h. */
-#include <pthread.h>
 #include <string.h>
 
 #include "internal.h"
+#include "lock.h"
 
 static struct {
-  pthread_once_t once;
+  RtOnce once;
   char list[512]; /* "sse4.2,avx,…" */
-} cpu = {.once = PTHREAD_ONCE_INIT};
+} cpu = {.once = RT_ONCE_INIT};
 
 static void add(const char *name, bool have)
 {
@@ -93,7 +93,7 @@ static void detect(void)
 
 const char *lathe_rt_cpu_features(void)
 {
-  pthread_once(&cpu.once, detect);
+  rt_once(&cpu.once, detect);
   return cpu.list;
 }
 

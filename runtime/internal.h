@@ -36,6 +36,7 @@ typedef struct CallState {
   atomic_int taken;
   LatheRtCode code;
   LatheRtError error;
+  struct Heap *device; /* where launches go; NULL: nowhere */
 } CallState;
 /* The place for the sentence, or NULL when another failure has it. */
 static inline LatheRtError *rt_call_failed(const LatheRtCalls *calls, LatheRtCode code)
@@ -50,11 +51,19 @@ static inline LatheRtError *rt_call_failed(const LatheRtCalls *calls, LatheRtCod
 bool rt_round_up(size_t n, size_t align, size_t *out); /* false: overflow */
 size_t rt_dtype_bytes(LatheRtDType);                   /* of one element; 0: no such dtype */
 void rt_dtype_name(LatheRtDType, char *out, size_t n);
-void rt_device_name(LatheRtDevice, char *out, size_t n);
 LatheRtCode rt_tensor_check(const LatheRtTensor *, LatheRtError *); /* rank, dtype and shape are usable */
 bool rt_tensor_compact(const LatheRtTensor *);
 /* Lowest and one past the highest byte that the tensor touches. */
 void rt_tensor_extent(const LatheRtTensor *, uintptr_t *begin, uintptr_t *end);
+
+/* device.c */
+void rt_device_name(LatheRtDevice, char *out, size_t n);
+/* The table of a device that this process has. */
+LatheRtCode rt_device_find(LatheRtDevice, const LatheRtDeviceApi **out, LatheRtError *);
+/* "cuda(0) reported a failure while it WHAT: WHY" */
+LatheRtCode rt_device_failed(LatheRtDevice, LatheRtCode, const char *what, const char *why, LatheRtError *);
+void *rt_cpu_alloc(size_t bytes, size_t align); /* NULL: out of memory; freed with free() */
+static inline bool rt_same_device(LatheRtDevice a, LatheRtDevice b) { return a.type == b.type && a.id == b.id; }
 
 /* call.c */
 bool rt_same_dtype(LatheRtDType, LatheRtDType); /* the spellings of bool are one */
@@ -69,8 +78,14 @@ int32_t rt_pool_for(const LatheRtCalls *, int64_t n, LatheRtBody, void *env);
 /* memmove, a large one on the workers; the caller's thread copies alone where none can be started. */
 void rt_pool_copy(const LatheRtCalls *, void *to, const void *from, size_t bytes);
 
+/* stream.c: LatheRtCalls.launch */
+int32_t rt_launch(const LatheRtCalls *, const char *name, const LatheRtGrid *, int32_t n, const LatheRtSlot *);
+
 /* packed.c */
 int32_t rt_call_packed(const LatheRtCalls *, const char *name, int32_t n, const LatheRtPackedArg *);
+/* The same with a result; the sentence says what went wrong. */
+LatheRtCode rt_packed_result(const char *name, int32_t n, const LatheRtPackedArg *, LatheRtPackedArg *result,
+                             LatheRtError *);
 
 /* cpu.c */
 const char *rt_cpu_arch(void);

@@ -7,8 +7,17 @@
 
 enum { ARG_WRITTEN = 1 };
 
-static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, const Value *v, LatheRtSlot *slot,
-                               LatheRtError *err)
+static LatheRtCode wrong_device(const LatheRtFuncInfo *f, int32_t i, LatheRtDevice have, LatheRtDevice want,
+                                LatheRtError *err)
+{
+  char a[40], b[40];
+  rt_device_name(have, a, sizeof a);
+  rt_device_name(want, b, sizeof b);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is on %s, wants %s", f->name, i, f->args[i].name, a, b);
+}
+
+static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, LatheRtDevice device, const Value *v,
+                               LatheRtSlot *slot, LatheRtError *err)
 {
   const LatheRtArgInfo *want = &f->args[i];
   if (v->kind != VALUE_TENSOR)
@@ -25,6 +34,7 @@ static LatheRtCode bind_tensor(const LatheRtFuncInfo *f, int32_t i, const Value 
   if (want->flags & ARG_WRITTEN && !v->writable)
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s', which is written, is a constant or an input", f->name,
                    i, want->name);
+  if (!rt_same_device(v->tensor.device, device)) return wrong_device(f, i, v->tensor.device, device, err);
   slot->p = v->tensor.data;
   return LATHE_RT_OK;
 }
@@ -58,23 +68,25 @@ static LatheRtCode check_shapes(const LatheRtFuncInfo *f, const Ins *ins, const 
 }
 
 LatheRtCode rt_kernel_bind(LatheRtExecutor *x, const Ins *ins, const Value *reg, const Scalar *scalar,
-                           LatheRtSlot *slot, Workspaces *need, LatheRtError *err)
+                           LatheRtSlot *slot, LatheRtArg *arg, Workspaces *need, LatheRtError *err)
 {
   const ModelKernel *k = &x->model->kernel[ins->index];
   const LatheRtFuncInfo *f = k->info;
+  LatheRtDevice device = x->model->device[k->device].device;
   for (int32_t i = 0; i < f->nargs; i++) {
     const KernelArgRef *a = &ins->karg[i];
-    if (a->kind == KARG_SCALAR) slot[i].i = scalar[a->index].i; /* the union's bits: a double stays one */
-    else RT_TRY(bind_tensor(f, i, &reg[a->index], &slot[i], err));
+    bool is_scalar = a->kind == KARG_SCALAR;
+    if (is_scalar) slot[i].i = scalar[a->index].i; /* the union's bits: a double stays one */
+    else RT_TRY(bind_tensor(f, i, device, &reg[a->index], &slot[i], err));
+    if (arg) arg[i] = (LatheRtArg){is_scalar ? NULL : &reg[a->index].tensor, slot[i]};
   }
   for (int32_t i = 0; i < f->nsizes; i++)
     slot[f->nargs + i].i = size_of(&reg[ins->karg[f->sizes[i].arg].index].tensor, f->sizes[i].dim);
-  f->shape(slot, x->dim);
-  RT_TRY(check_shapes(f, ins, reg, x->dim, err));
-  int64_t shared = x->dim[k->ndims];
-  int64_t slice = x->dim[k->ndims + 1];
-  if (shared < 0 || slice < 0 || !rt_round_up((size_t)shared, RT_ALIGN, &need->shared) ||
-      !rt_round_up((size_t)slice, RT_ALIGN, &need->slice))
+  if (f->shape) {
+    f->shape(slot, x->dim);
+    RT_TRY(check_shapes(f, ins, reg, x->dim, err));
+  }
+  if (!rt_workspace_parts(k->func, x->dim, &need->shared, &need->slice))
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s: these sizes make its workspace more than memory can have", f->name);
   return LATHE_RT_OK;
 }
@@ -91,19 +103,29 @@ void rt_kernel_tensors(const ModelKernel *k, const Ins *ins, const Value *reg, c
   }
 }
 
-LatheRtCode rt_workspace(LatheRtExecutor *x, Workspaces need, LatheRtError *err)
+LatheRtCode rt_workspace(LatheRtExecutor *x, const ModelKernel *k, Workspaces need, LatheRtError *err)
 {
   size_t total;
+  Heap *h = &x->heap[k->device];
+  const LatheRtDeviceApi *api = h->device->api;
+  int32_t id = h->device->device.id;
   if (__builtin_mul_overflow(need.slice, (size_t)x->calls.num_workers, &total) ||
       __builtin_add_overflow(total, need.shared, &total))
     return rt_fail(err, LATHE_RT_ARGUMENT, "a workspace is more than memory can have");
-  if (total <= x->workspace_bytes) return LATHE_RT_OK;
-  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
-  if (x->workspace) a->free(a->user, x->workspace);
-  x->workspace_bytes = 0;
-  x->workspace = a->alloc(a->user, total, RT_ALIGN);
-  if (!x->workspace) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a workspace of %zu bytes", total);
-  x->workspace_bytes = total;
+  if (total <= h->workspace_bytes) return LATHE_RT_OK;
+  RT_TRY(rt_wait(h, err));
+  if (h->workspace) api->free(api->user, id, h->workspace);
+  h->workspace = NULL;
+  h->workspace_bytes = 0;
+  size_t align = k->func->align > h->device->align ? k->func->align : h->device->align;
+  LatheRtError why = {""};
+  LatheRtCode code = api->alloc(api->user, id, total, align, &h->workspace, &why);
+  if (code != LATHE_RT_OK) {
+    h->workspace = NULL;
+    if (api->type != LATHE_RT_CPU) return rt_device_failed(h->device->device, code, "allocated", why.text, err);
+    return rt_fail(err, code, "out of memory for a workspace of %zu bytes", total);
+  }
+  h->workspace_bytes = total;
   return LATHE_RT_OK;
 }
 
@@ -116,17 +138,31 @@ LatheRtCode rt_watch(LatheRtExecutor *x, int32_t node, double seconds, int32_t n
                  x->model->node[node].name);
 }
 
-LatheRtCode rt_kernel_run(LatheRtExecutor *x, const ModelKernel *k, int32_t node, const LatheRtSlot *slot,
-                          int32_t nread, int32_t n, const LatheRtTensor *const *tensor, LatheRtError *err)
+/* What it was told by the kernel or what the kernel called; else its status. */
+static LatheRtCode failed(LatheRtExecutor *x, const ModelKernel *k, int32_t node, int32_t status, LatheRtError *err)
 {
+  const char *name = x->model->node[node].name;
+  if (atomic_load(&x->state.taken))
+    return rt_fail(err, x->state.code, "node '%.100s': %.380s", name, x->state.error.text);
+  return rt_fail(err, LATHE_RT_KERNEL, "node '%.100s' (%.100s): stopped with status %d", name, k->info->name, status);
+}
+
+LatheRtCode rt_kernel_run(LatheRtExecutor *x, const ModelKernel *k, int32_t node, const LatheRtSlot *slot,
+                          const LatheRtArg *arg, int32_t nread, int32_t n, const LatheRtTensor *const *tensor,
+                          LatheRtError *err)
+{
+  Heap *h = &x->heap[k->device];
   double start = x->watch ? rt_now_seconds() : 0;
-  int32_t status = k->info->call(slot, x->workspace, &x->calls);
-  if (status != 0) {
-    if (atomic_load(&x->state.taken))
-      return rt_fail(err, x->state.code, "node '%.100s': %.380s", x->model->node[node].name, x->state.error.text);
-    return rt_fail(err, LATHE_RT_KERNEL, "node '%.100s' (%.100s): stopped with status %d", x->model->node[node].name,
-                   k->info->name, status);
+  x->state.device = h;
+  if (k->info->call) {
+    int32_t status = k->info->call(slot, h->workspace, &x->calls);
+    if (status != 0) return failed(x, k, node, status, err);
+  } else {
+    LatheRtError why;
+    LatheRtCode code = rt_func_foreign(k->func, k->info->nargs, arg, &x->calls, &why);
+    if (code != LATHE_RT_OK) return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[node].name, why.text);
   }
-  if (x->watch) return rt_watch(x, node, rt_now_seconds() - start, nread, n, tensor, err);
-  return LATHE_RT_OK;
+  if (!x->watch) return LATHE_RT_OK;
+  RT_TRY(rt_wait(h, err));
+  return rt_watch(x, node, rt_now_seconds() - start, nread, n, tensor, err);
 }

@@ -4,57 +4,101 @@
 
 #include "model.h"
 
-static LatheRtCode model_new(LatheRtModule *module, const LatheRtModelData *data, LatheRtModel **out, LatheRtError *err)
+static void drop_parts(LatheRtModel *m)
+{
+  rt_model_unplace(m);
+  rt_model_unprepare(m);
+  for (int32_t i = 0; m->module && i < m->nmodule; i++)
+    if (m->module[i]) rt_module_release(m->module[i]);
+  rt_chunk_drop(&m->chunks);
+}
+
+/* The symbol of an older runtime is shorter; its modules are refused before it is looked at. */
+static LatheRtCode check_data(const LatheRtModelData *data, LatheRtError *err)
 {
   if (memcmp(data->magic, MODEL_MAGIC, 8) != 0)
     return rt_fail(err, LATHE_RT_ARGUMENT, "the model was not made by Lathe: its table has no mark");
+  if (data->size < sizeof *data)
+    return rt_fail(err, LATHE_RT_UNSUPPORTED, "the model's table has %u bytes, wants %zu; compile it again", data->size,
+                   sizeof *data);
   if ((!data->program && data->program_bytes) || data->program_bytes > PTRDIFF_MAX ||
-      (!data->weights && data->weights_bytes && !data->consts))
+      (!data->weights && data->weights_bytes && !data->consts) || (!data->modules && data->nmodules > 1))
     return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: its table has no program or no weights");
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode model_new(LatheRtModule *module, const LatheRtModelData *data, const LatheRtLoad *how,
+                             LatheRtModel **out, LatheRtError *err)
+{
+  RT_TRY(check_data(data, err));
   LatheRtModel *m = calloc(1, sizeof *m);
   if (!m) return rt_fail(err, LATHE_RT_MEMORY, "model: out of memory");
   atomic_store(&m->refs, 1);
-  m->module = module;
+  m->base = module;
+  rt_module_retain(module);
+  m->look_only = how && how->look_only;
   LatheRtCode code = rt_model_read(m, data, err);
-  if (code != LATHE_RT_OK) {
-    rt_chunk_drop(&m->chunks);
-    free(m);
+  if (code == LATHE_RT_OK && m->look_only) {
+    *out = m;
     return code;
   }
-  rt_module_retain(module);
+  if (code == LATHE_RT_OK) code = rt_model_prepare(m, how, err);
+  if (code == LATHE_RT_OK) code = rt_model_place(m, err);
+  if (code != LATHE_RT_OK) {
+    lathe_rt_model_free(m);
+    return code;
+  }
   *out = m;
   return LATHE_RT_OK;
 }
 
-LatheRtCode lathe_rt_model_wrap(LatheRtModule *module, const LatheRtModelData *data, void (*drop)(void *), void *user,
-                                LatheRtModel **out, LatheRtError *err)
+static LatheRtCode check_how(const LatheRtLoad *how, LatheRtError *err)
+{
+  if (!how || how->size >= sizeof *how) return LATHE_RT_OK;
+  return rt_fail(err, LATHE_RT_ARGUMENT, "a LatheRtLoad of %u bytes, wants %zu; set its size", how->size, sizeof *how);
+}
+
+LatheRtCode lathe_rt_model_wrap(LatheRtModule *module, const LatheRtModelData *data, const LatheRtLoad *how,
+                                void (*drop)(void *), void *user, LatheRtModel **out, LatheRtError *err)
 {
   if (!module || !data || !out)
     return rt_fail(err, LATHE_RT_ARGUMENT, "model_wrap: module, data and out must not be null");
   *out = NULL;
-  RT_TRY(model_new(module, data, out, err));
+  RT_TRY(check_how(how, err));
+  RT_TRY(model_new(module, data, how, out, err));
   (*out)->drop = drop;
   (*out)->user = user;
   return LATHE_RT_OK;
+}
+
+static LatheRtCode model_of(LatheRtModule *module, const LatheRtLoad *how, LatheRtModel **out, LatheRtError *err)
+{
+  const LatheRtModelData *data = rt_module_model(module);
+  if (!data) return rt_fail(err, LATHE_RT_NOT_FOUND, "the module has kernels alone, no model");
+  return model_new(module, data, how, out, err);
 }
 
 LatheRtCode lathe_rt_model_of(LatheRtModule *module, LatheRtModel **out, LatheRtError *err)
 {
   if (!module || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "model_of: module and out must not be null");
   *out = NULL;
-  const LatheRtModelData *data = rt_module_model(module);
-  if (!data) return rt_fail(err, LATHE_RT_NOT_FOUND, "the module has kernels alone, no model");
-  return model_new(module, data, out, err);
+  return model_of(module, NULL, out, err);
 }
 
 LatheRtCode lathe_rt_model_load(const char *path, LatheRtModel **out, LatheRtError *err)
 {
+  return lathe_rt_model_load_with(path, NULL, out, err);
+}
+
+LatheRtCode lathe_rt_model_load_with(const char *path, const LatheRtLoad *how, LatheRtModel **out, LatheRtError *err)
+{
   if (!path || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "model_load: path and out must not be null");
   *out = NULL;
+  RT_TRY(check_how(how, err));
   LatheRtModule *module;
   RT_TRY(lathe_rt_module_load(path, &module, err));
   LatheRtError why;
-  LatheRtCode code = lathe_rt_model_of(module, out, &why);
+  LatheRtCode code = model_of(module, how, out, &why);
   if (code != LATHE_RT_OK) rt_fail(err, code, "'%.150s': %.330s", path, why.text);
   lathe_rt_module_free(module);
   return code;
@@ -69,39 +113,64 @@ LatheRtModel *lathe_rt_model_retain(LatheRtModel *m)
 void lathe_rt_model_free(LatheRtModel *m)
 {
   if (!m || atomic_fetch_sub(&m->refs, 1) != 1) return;
-  LatheRtModule *module = m->module;
+  LatheRtModule *base = m->base;
   void (*drop)(void *) = m->drop;
   void *user = m->user;
-  rt_chunk_drop(&m->chunks);
+  drop_parts(m);
   free(m);
-  rt_module_release(module);
+  rt_module_release(base);
   if (drop) drop(user);
+}
+
+int32_t lathe_rt_model_entries(const LatheRtModel *m) { return m ? m->nentry : 0; }
+
+const LatheRtEntry *lathe_rt_model_entry(const LatheRtModel *m, int32_t i)
+{
+  return m && i >= 0 && i < m->nentry ? &m->entry[i].about : NULL;
+}
+
+LatheRtCode lathe_rt_model_find(const LatheRtModel *m, const char *entry, int32_t *out, LatheRtError *err)
+{
+  if (!m || !entry || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "model_find: model, name and out must not be null");
+  char names[300] = "";
+  size_t used = 0;
+  for (*out = 0; *out < m->nentry; ++*out) {
+    const char *name = m->entry[*out].about.name;
+    if (!strcmp(name, entry)) return LATHE_RT_OK;
+    if (used + strlen(name) + 8 < sizeof names)
+      used += (size_t)snprintf(names + used, sizeof names - used, "%s'%s'", used ? ", " : "", name);
+  }
+  return rt_fail(err, LATHE_RT_NOT_FOUND, "the model has no entry '%.100s'; it has %s", entry, names);
 }
 
 int32_t lathe_rt_model_inputs(const LatheRtModel *m, const LatheRtPort **out)
 {
-  if (out) *out = m ? m->input : NULL;
-  return m ? m->ninput : 0;
+  if (out) *out = m ? m->entry[0].about.inputs : NULL;
+  return m ? m->entry[0].about.ninputs : 0;
 }
 
 int32_t lathe_rt_model_outputs(const LatheRtModel *m, const LatheRtPort **out)
 {
-  if (out) *out = m ? m->output : NULL;
-  return m ? m->noutput : 0;
+  if (out) *out = m ? m->entry[0].about.outputs : NULL;
+  return m ? m->entry[0].about.noutputs : 0;
 }
 
-LatheRtModelInfo lathe_rt_model_info(const LatheRtModel *m)
+void lathe_rt_model_info(const LatheRtModel *m, LatheRtModelInfo *out)
 {
-  const LatheRtModuleInfo *code = lathe_rt_module_info(m->module);
-  return (LatheRtModelInfo){.target = m->target,
-                            .features = code->features ? code->features : "",
-                            .weights_bytes = m->weights_bytes,
-                            .storage_bytes = m->storage_bytes,
-                            .storage_bound = m->storage_bound,
-                            .num_nodes = m->nnode,
-                            .is_dynamic = m->is_static   ? 0
-                                          : m->has_calls ? 2
-                                                         : 1};
+  const LatheRtModuleInfo *code = lathe_rt_module_info(m->base);
+  const LatheRtEntry *first = &m->entry[0].about;
+  LatheRtModelInfo info = {.size = out->size,
+                           .num_nodes = m->nnode,
+                           .target = m->target,
+                           .features = code && code->features ? code->features : "",
+                           .weights_bytes = m->weights_bytes,
+                           .storage_bytes = first->storage_bytes,
+                           .storage_bound = first->storage_bound,
+                           .is_dynamic = first->is_dynamic,
+                           .from_cache = m->from_cache,
+                           .prepared_bytes = m->prepared_bytes,
+                           .cache_note = m->cache_note};
+  memcpy(out, &info, out->size < sizeof info ? out->size : sizeof info);
 }
 
 const LatheRtNode *lathe_rt_model_node(const LatheRtModel *m, int32_t i)

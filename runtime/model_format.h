@@ -6,40 +6,59 @@
  *   text   u32 length, that many bytes, a zero
  *   list   u32 count, that many items
  *   dtype  u8 code, u8 bits, u16 lanes, as in lathe_rt.h
+ *   blob   u64 offset into the weights, a multiple of 64, u64 bytes
  *
  *   model     = magic[8]  u32 version  u32 flags
- *               str target  u64 weights  u64 storage  u64 storage_bound
- *               list kernel  list const  list symbol  list node
- *               list port (inputs)  list port (outputs)  list text  list function
- *   kernel    = str name                          of a function of the module
- *   const     = dtype  list i64 (shape)  u64 offset into the weights, a multiple of 64
+ *               str target  u64 weights  u64 prepared  u64 u64 digest
+ *               list device  list module  list image  list kernel  list const  list symbol  list node
+ *               list text  list packed  list function  list entry  u32 prepare
+ *   device    = u32 type (LatheRtDeviceType)  u32 id  u32 align  str target
+ *               device 0 is the host: a CPU, where shapes and conditions are.  align: of its tensors
+ *   module    = str kind  str name  list variant
+ *               kind "library": one of LatheRtModelData.modules; others: blobs for their kind's loader
+ *   variant   = str arch  str features  u32 library  blob
+ *               the first that this machine has everything for is taken; arch "": of any
+ *   image     = u32 device  str arch  blob        code for a device, the first whose arch is the device's
+ *   kernel    = str name  u32 module  u32 device  str plan  str trace
+ *               of a function of the module; its tensors are on the device.  plan and trace: how it was scheduled, as
+ *               text ("": not told)
+ *   const     = dtype  list i64 (shape)  u32 device  u8 ConstPlace  u64 offset, a multiple of the device's align
+ *               into the weights, or into what `prepare` makes
  *   symbol    = str name                          a size that inputs share
  *   node      = str name  str source  str impl  f64 flops  f64 flops_done  f64 bytes  list term
  *   term      = u8 WorkKind  f64 coefficient  list (u32 tensor, u32 dimension, i8 power)
  *               more operations: the coefficient times dimensions of the tensors of a call (those that
  *               the kernel reads, then those that it writes), each to a power
- *   port      = str name  str type  u8 kind (PortKind)  dtype  list i64 (shape)
- *               a dimension: 0 or more, or -1 - symbol, or DIM_UNKNOWN
  *   text      = the model's own strings, in ascending order of their bytes; elements of constant
  *               tensors of strings are numbers of these
+ *   packed    = str name                          a function that programs call by name
  *   function  = str name  u32 registers  u32 params  u32 results
  *               list u8 (kinds of the scalars: SCALAR_INT or SCALAR_FLOAT)
  *               list instruction
+ *   entry     = str name  u32 function  u32 flags (ENTRY_STATIC)  list port (inputs)  list port (outputs)
+ *               list u64 (bytes of planned storage on each device)  u64 storage_bound
+ *               the function's parameters are the inputs, its results the outputs
+ *   port      = str name  str type  u8 kind (PortKind)  u32 device  dtype  list i64 (shape)
+ *               a dimension: 0 or more, or -1 - symbol, or DIM_UNKNOWN
  *
- * Function 0 is the entry: its parameters are the inputs, its results the outputs.
+ * prepare: PREPARE_NONE, or a function without parameters and results that is run once, when the
+ * model is loaded.  Its ALLOCs with a place lie in a block of `prepared` bytes, which is where prepared
+ * constants are; until it has run, it alone may use constants, those of the weights.  digest: of the
+ * weights and of what prepares them; a cache knows the block by it.
+ *
  * A register holds a tensor, a list (a sequence; an optional is a list of none or one),
- * data (a constructor's tag and fields; a tuple as one value has tag 0) or a closure (a
- * function and its first arguments); parameters are registers 0 … params - 1.  A scalar
- * is an int64 or a double.
+ * data (a constructor's tag and fields; a tuple as one value has tag 0), a closure (a
+ * function and its first arguments) or an object (what a packed function made); parameters
+ * are registers 0 … params - 1.  A scalar is an int64 or a double.
  *
  * An instruction is a u8 of ModelOp and its operands, u32 unless told:
  *   CONST   register, const
  *   SCALAR  scalar, expr
- *   ALLOC   register, dtype, list expr (shape), u64 place: offset in the planned
- *           storage, a multiple of 64, or PLACE_DYNAMIC
+ *   ALLOC   register, device, dtype, list expr (shape), u64 place: offset in the planned
+ *           storage of the device, a multiple of its align, or PLACE_DYNAMIC
  *   VIEW    register, source, dtype, list expr: the same bytes under another shape
  *   MOVE    register, source
- *   COPY    register, source, u64 place: the same elements in memory of its own
+ *   COPY    register, source, device, u64 place: the same elements in memory of its own, on that device
  *   FREE    register: it is not used any more
  *   KERNEL  kernel, node, list (u8 KernelArgKind, u32 register or scalar)
  *   JUMP    target: the number of an instruction further on
@@ -56,6 +75,9 @@
  *   FIELD   register, source (data), number of the field
  *   MATCH   register (data), tag, target if its tag is another
  *   FAIL    str: stops with the sentence
+ *   PACKED  packed, node, list (u8 PackedArgKind, u32 register or scalar, or a str), list register (none or one
+ *           result): tensors that it writes have been allocated and are among the arguments
+ *   DONE    const: its bytes in the weights are not read any more (of `prepare`)
  * The last instruction of a function is RETURN, TAIL, APPLY_TAIL or FAIL.
  *
  * An expr is a list of steps over a stack, one value left at the end: u8 of ExprOp and
@@ -65,23 +87,27 @@
  * int64 and wrap; a division by zero is 0; a dimension that comes out negative stops the
  * run (operators make sizes that do not fit -1).
  *
- * A static model (flag) has one function of CONST, ALLOC with literal shapes and places,
- * VIEW, MOVE, COPY, KERNEL without scalars and RETURN alone. */
+ * The function of a static entry (flag) has CONST, ALLOC with literal shapes and places,
+ * VIEW, MOVE, COPY, KERNEL without scalars and RETURN alone, and no other entry has it. */
 #ifndef LATHE_RT_MODEL_FORMAT_H
 #define LATHE_RT_MODEL_FORMAT_H
 
 #include <stdint.h>
 
 #define MODEL_MAGIC "LATHEMD" /* and the zero */
-enum { MODEL_VERSION = 3, MODEL_STATIC = 1 };
-enum { MODEL_ALIGN = 64, MODEL_MAX_STACK = 64 };
+enum { MODEL_VERSION = 4, ENTRY_STATIC = 1 };
+enum { MODEL_ALIGN = 64 /* of blobs */, MODEL_MAX_STACK = 64, MODEL_MAX_DEVICES = 64 };
+#define PREPARE_NONE UINT32_MAX
 #define DIM_UNKNOWN INT64_MIN
 #define PLACE_DYNAMIC UINT64_MAX
 
-typedef enum { PORT_TENSOR, PORT_SEQUENCE, PORT_OPTIONAL, PORT_OPTIONAL_SEQUENCE } PortKind;
+/* As LatheRtPortKind. */
+typedef enum { PORT_TENSOR, PORT_SEQUENCE, PORT_OPTIONAL, PORT_OPTIONAL_SEQUENCE, PORT_OBJECT } PortKind;
+typedef enum { CONST_STORED, CONST_PREPARED } ConstPlace;
 typedef enum { WORK_FORMULA, WORK_DONE } WorkKind; /* by the operators' formulas; by the algorithm */
 typedef enum { SCALAR_INT, SCALAR_FLOAT } ScalarKind;
 typedef enum { KARG_REGISTER, KARG_SCALAR } KernelArgKind;
+typedef enum { PARG_REGISTER, PARG_SCALAR, PARG_TEXT } PackedArgKind;
 
 typedef enum {
   MO_CONST,
@@ -106,6 +132,8 @@ typedef enum {
   MO_FIELD,
   MO_MATCH,
   MO_FAIL,
+  MO_PACKED,
+  MO_DONE,
   MO_COUNT
 } ModelOp;
 

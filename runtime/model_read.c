@@ -10,6 +10,8 @@
 
 #include "model.h"
 
+enum { MOST_ALIGN = 4096 };
+
 typedef struct Reader {
   LatheRtModel *m;
   const unsigned char *start, *p, *end;
@@ -157,26 +159,99 @@ static const int64_t *shape(Reader *r, int32_t *ndim)
 
 /* ---- tables ---------------------------------------------------------------------------- */
 
-static void read_kernels(Reader *r)
+static void read_device(Reader *r, int32_t i)
+{
+  ModelDevice *d = &r->m->device[i];
+  d->device.type = (int32_t)u32(r);
+  d->device.id = (int32_t)u32(r);
+  d->align = u32(r);
+  d->target = string(r);
+  if (!ok(r)) return;
+  if (i == 0 && d->device.type != LATHE_RT_CPU) bad(r, "its first device is not the host's CPU");
+  if (d->align < 1 || d->align > MOST_ALIGN || d->align & (d->align - 1))
+    bad(r, "device %d wants an alignment of %zu bytes", i, d->align);
+  for (int32_t k = 0; k < i; k++)
+    if (rt_same_device(r->m->device[k].device, d->device)) bad(r, "devices %d and %d are the same", k, i);
+  if (!ok(r) || r->m->look_only) return;
+  LatheRtError why;
+  LatheRtCode code = rt_device_find(d->device, &d->api, &why);
+  if (code != LATHE_RT_OK) r->code = rt_fail(r->err, code, "the model: %.400s", why.text);
+}
+
+static const void *blob(Reader *r, const LatheRtModelData *data, size_t *n)
+{
+  uint64_t offset = u64(r);
+  uint64_t bytes = u64(r);
+  *n = (size_t)bytes;
+  if (!ok(r) || !bytes) return "";
+  if (!data->weights || offset > data->weights_bytes || bytes > data->weights_bytes - offset || offset % MODEL_ALIGN) {
+    bad(r, "%" PRIu64 " bytes at %" PRIu64 " leave the %" PRIu64 " bytes of the file", bytes, offset,
+        data->weights_bytes);
+    return "";
+  }
+  return (const char *)data->weights + offset;
+}
+
+/* The first variant whose code runs here. */
+static void read_module(Reader *r, int32_t i, const LatheRtModelData *data)
+{
+  const char *kind = string(r);
+  const char *name = string(r);
+  int32_t n = count(r, 28, "variants");
+  LatheRtError why = {"it has none"};
+  bool taken = false;
+  for (int32_t k = 0; ok(r) && k < n; k++) {
+    const char *arch = string(r);
+    const char *features = string(r);
+    uint32_t library = u32(r);
+    size_t bytes = 0;
+    const void *at = blob(r, data, &bytes);
+    if (!ok(r) || taken || (!r->m->look_only && rt_module_fits(arch, features, &why) != LATHE_RT_OK)) continue;
+    taken = true;
+    r->code = rt_model_module(r->m, i, kind, name, library, data, at, bytes, r->err);
+  }
+  if (ok(r) && !taken)
+    r->code = rt_fail(r->err, LATHE_RT_UNSUPPORTED, "no variant of the model's code runs here: %.400s", why.text);
+}
+
+/* An image is taken for its device if it has none yet and the architecture is its own. */
+static void read_image(Reader *r, const LatheRtModelData *data)
+{
+  ModelDevice *d = &r->m->device[index_of(r, r->m->ndevice, "device")];
+  const char *arch = string(r);
+  size_t n = 0;
+  const void *bytes = blob(r, data, &n);
+  if (!ok(r) || r->m->look_only || d->image || (*arch && strcmp(arch, d->api->arch) != 0)) return;
+  LatheRtError why = {"it runs no code"};
+  LatheRtCode code = LATHE_RT_UNSUPPORTED;
+  if (d->api->image_load) code = d->api->image_load(d->api->user, d->device.id, bytes, n, &d->image, &why);
+  if (code == LATHE_RT_OK) return;
+  d->image = NULL;
+  r->code = rt_device_failed(d->device, code, "loaded an image", why.text, r->err);
+}
+
+static void read_kernel(Reader *r, int32_t i)
 {
   LatheRtModel *m = r->m;
-  m->nkernel = count(r, 4, "kernels");
-  m->kernel = array(r, m->nkernel, sizeof *m->kernel);
-  for (int32_t i = 0; ok(r) && i < m->nkernel; i++) {
-    ModelKernel *k = &m->kernel[i];
-    const char *name = string(r);
-    if (!ok(r)) return;
-    LatheRtError why;
-    if (lathe_rt_module_func(m->module, name, &k->func, &why) != LATHE_RT_OK) {
-      bad(r, "its code has no kernel '%.100s'", name);
-      return;
-    }
-    k->info = k->func->info;
-    k->ndims = k->func->ndims;
-    int32_t slots = k->info->nargs + k->info->nsizes;
-    if (slots > m->max_args) m->max_args = slots;
-    if (k->ndims + 2 > m->max_dims) m->max_dims = k->ndims + 2;
+  ModelKernel *k = &m->kernel[i];
+  const char *name = string(r);
+  int32_t module = index_of(r, m->nmodule, "module");
+  k->device = index_of(r, m->ndevice, "device");
+  k->plan = string(r);
+  k->trace = string(r);
+  if (!ok(r)) return;
+  LatheRtError why;
+  LatheRtCode code = lathe_rt_module_func(m->module[module], name, &k->func, &why);
+  if (code == LATHE_RT_MEMORY) no_memory(r);
+  if (code != LATHE_RT_OK) {
+    bad(r, "its code has no kernel '%.100s'", name);
+    return;
   }
+  k->info = k->func->info;
+  k->ndims = k->func->ndims;
+  int32_t slots = k->info->nargs + k->info->nsizes;
+  if (slots > m->max_args) m->max_args = slots;
+  if (k->ndims + 2 > m->max_dims) m->max_dims = k->ndims + 2;
 }
 
 static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
@@ -184,7 +259,10 @@ static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
   ModelConst *c = &r->m->constant[i];
   c->dtype = dtype(r);
   c->shape = shape(r, &c->ndim);
+  c->device = index_of(r, r->m->ndevice, "device");
+  c->place = u8(r);
   c->offset = u64(r);
+  if (ok(r) && c->place > CONST_PREPARED) bad(r, "constant %d is of kind %u", i, c->place);
   if (!ok(r)) return;
   LatheRtTensor t = {.ndim = c->ndim, .dtype = c->dtype, .shape = (int64_t *)c->shape};
   LatheRtError why;
@@ -192,13 +270,23 @@ static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
     bad(r, "constant %d: %.200s", i, why.text);
     return;
   }
-  if (!data->consts && (c->offset > data->weights_bytes || c->bytes > data->weights_bytes - c->offset)) {
+  bool stored = c->place == CONST_STORED;
+  uint64_t room = stored ? data->weights_bytes : r->m->prepared_bytes;
+  bool inside = c->offset <= room && c->bytes <= room - c->offset;
+  if (!(stored && data->consts) && !inside) {
     bad(r, "constant %d of %zu bytes at %" PRIu64 " leaves the %" PRIu64 " bytes of weights", i, c->bytes, c->offset,
-        data->weights_bytes);
+        room);
     return;
   }
-  c->data = data->consts ? data->consts[i] : (const char *)data->weights + c->offset;
-  if (c->bytes && (!c->data || (uintptr_t)c->data % rt_dtype_bytes(c->dtype))) bad(r, "constant %d is not aligned", i);
+  if (c->dtype.code == LATHE_RT_STRING && (!stored || r->m->device[c->device].device.type != LATHE_RT_CPU))
+    bad(r, "constant %d has strings, which are on the host and as they are", i);
+  size_t elem = rt_dtype_bytes(c->dtype);
+  if (!stored) {
+    if (c->offset % elem) bad(r, "constant %d is not aligned", i);
+    return;
+  }
+  c->stored = c->data = data->consts ? data->consts[i] : (const char *)data->weights + c->offset;
+  if (c->bytes && (!c->data || (uintptr_t)c->data % elem)) bad(r, "constant %d is not aligned", i);
 }
 
 static void read_term(Reader *r, ModelTerm *t)
@@ -230,14 +318,15 @@ static void read_node(Reader *r, LatheRtNode *n, ModelWork *work)
 }
 
 /* dims: as written, with symbols; the port shows -1 for them. */
-static void read_port(Reader *r, LatheRtPort *p, uint8_t *kind, const int64_t **dims)
+static void read_port(Reader *r, LatheRtPort *p, uint8_t *kind, int32_t *device, const int64_t **dims)
 {
   p->name = string(r);
   p->type = string(r);
   *kind = u8(r);
+  *device = index_of(r, r->m->ndevice, "device");
   p->dtype = dtype(r);
   *dims = shape(r, &p->ndim);
-  if (ok(r) && *kind > PORT_OPTIONAL_SEQUENCE) bad(r, "port '%.60s' is of kind %u", p->name, *kind);
+  if (ok(r) && *kind > PORT_OBJECT) bad(r, "port '%.60s' is of kind %u", p->name, *kind);
   int64_t *shown = array(r, p->ndim, sizeof *shown);
   for (int32_t d = 0; ok(r) && d < p->ndim; d++) {
     int64_t dim = (*dims)[d];
@@ -245,17 +334,23 @@ static void read_port(Reader *r, LatheRtPort *p, uint8_t *kind, const int64_t **
     shown[d] = dim < 0 ? -1 : dim;
   }
   p->shape = shown;
+  p->kind = *kind;
   if (*kind != PORT_TENSOR) p->ndim = -1;
+  if (ok(r) && *kind != PORT_TENSOR && *device) bad(r, "port '%.60s' is no tensor and not on the host", p->name);
+  if (ok(r)) p->device = r->m->device[*device].device;
 }
 
-static LatheRtPort *read_ports(Reader *r, int32_t *n, const uint8_t **kinds, const int64_t ***dims)
+static LatheRtPort *read_ports(Reader *r, int32_t *n, const uint8_t **kinds, const int32_t **devices,
+                               const int64_t ***dims)
 {
-  *n = count(r, 17, "ports");
+  *n = count(r, 21, "ports");
   LatheRtPort *port = array(r, *n, sizeof *port);
   uint8_t *kind = array(r, *n, 1);
+  int32_t *device = array(r, *n, sizeof *device);
   const int64_t **dim = array(r, *n, sizeof *dim);
-  for (int32_t i = 0; ok(r) && i < *n; i++) read_port(r, &port[i], &kind[i], &dim[i]);
+  for (int32_t i = 0; ok(r) && i < *n; i++) read_port(r, &port[i], &kind[i], &device[i], &dim[i]);
   *kinds = kind;
+  *devices = device;
   *dims = dim;
   return port;
 }
@@ -277,7 +372,7 @@ static void read_strings(Reader *r)
   }
   for (int32_t i = 0; ok(r) && i < m->nconst; i++) {
     const ModelConst *c = &m->constant[i];
-    for (size_t k = 0; c->dtype.code == LATHE_RT_STRING && k < c->bytes / 8; k++)
+    for (size_t k = 0; c->data && c->dtype.code == LATHE_RT_STRING && k < c->bytes / 8; k++)
       if (((const uint64_t *)c->data)[k] >= (uint64_t)m->nstring) {
         bad(r, "constant %d speaks of string %" PRIu64 ", there are %d", i, ((const uint64_t *)c->data)[k], m->nstring);
         return;
@@ -367,10 +462,11 @@ static const int32_t *registers(Reader *r, const ModelFunc *f, int32_t *n)
   return list;
 }
 
-static uint64_t place(Reader *r)
+static uint64_t place(Reader *r, int32_t device)
 {
   uint64_t at = u64(r);
-  if (ok(r) && at != PLACE_DYNAMIC && at % MODEL_ALIGN) bad(r, "storage at %" PRIu64 ", which is not aligned", at);
+  if (ok(r) && at != PLACE_DYNAMIC && at % r->m->device[device].align)
+    bad(r, "storage at %" PRIu64 ", which is not aligned", at);
   return at;
 }
 
@@ -402,7 +498,6 @@ static void read_call(Reader *r, const ModelFunc *f, bool tail, Ins *ins)
   ins->index = index_of(r, r->m->nfunc, "function");
   ins->arg = registers(r, f, &ins->narg);
   if (!tail) ins->ret = registers(r, f, &ins->nret);
-  r->m->has_calls = true;
 }
 
 /* The closure, its arguments and, unless it takes this function's place, its one result. */
@@ -413,7 +508,6 @@ static void read_apply(Reader *r, const ModelFunc *f, Ins *ins)
   if (ins->op == MO_APPLY) ins->ret = registers(r, f, &ins->nret);
   if (ok(r) && ins->op == MO_APPLY && ins->nret != 1)
     bad(r, "a call of a function value has %d results, not 1", ins->nret);
-  r->m->has_calls = true;
 }
 
 /* CLOSURE, DATA, FIELD, MATCH: a register, a number that says what, and what it is about. */
@@ -456,6 +550,25 @@ static void read_host(Reader *r, const ModelFunc *f, Ins *ins)
     bad(r, "host operation %d has the wrong operands", ins->index);
 }
 
+static void read_packed(Reader *r, const ModelFunc *f, Ins *ins)
+{
+  ins->index = index_of(r, r->m->npacked, "packed function");
+  ins->node = index_of(r, r->m->nnode, "node");
+  ins->narg = count(r, 5, "arguments");
+  KernelArgRef *arg = array(r, ins->narg, sizeof *arg);
+  const char **text = array(r, ins->narg, sizeof *text);
+  ins->karg = arg;
+  ins->string = text;
+  for (int32_t i = 0; ok(r) && i < ins->narg; i++) {
+    arg[i].kind = u8(r);
+    if (ok(r) && arg[i].kind > PARG_TEXT) bad(r, "an argument of a packed function is of kind %d", arg[i].kind);
+    if (arg[i].kind == PARG_TEXT) text[i] = string(r);
+    else arg[i].index = arg[i].kind == PARG_SCALAR ? index_of(r, f->nscalar, "scalar") : reg(r, f);
+  }
+  ins->ret = registers(r, f, &ins->nret);
+  if (ok(r) && ins->nret > 1) bad(r, "a packed function has %d results, at most 1", ins->nret);
+}
+
 static void read_operands(Reader *r, const ModelFunc *f, Ins *ins)
 {
   switch ((ModelOp)ins->op) {
@@ -469,9 +582,10 @@ static void read_operands(Reader *r, const ModelFunc *f, Ins *ins)
     break;
   case MO_ALLOC:
     ins->reg = reg(r, f);
+    ins->device = index_of(r, r->m->ndevice, "device");
     ins->dtype = dtype(r);
     read_dims(r, f, ins);
-    ins->place = place(r);
+    ins->place = place(r, ins->device);
     break;
   case MO_VIEW:
     ins->reg = reg(r, f);
@@ -486,7 +600,8 @@ static void read_operands(Reader *r, const ModelFunc *f, Ins *ins)
   case MO_COPY:
     ins->reg = reg(r, f);
     ins->source = reg(r, f);
-    ins->place = place(r);
+    ins->device = index_of(r, r->m->ndevice, "device");
+    ins->place = place(r, ins->device);
     break;
   case MO_FREE: ins->reg = reg(r, f); break;
   case MO_KERNEL: read_kernel_call(r, f, ins); break;
@@ -510,6 +625,8 @@ static void read_operands(Reader *r, const ModelFunc *f, Ins *ins)
   case MO_FIELD:
   case MO_MATCH: read_value(r, f, ins); break;
   case MO_FAIL: ins->text = string(r); break;
+  case MO_PACKED: read_packed(r, f, ins); break;
+  case MO_DONE: ins->index = index_of(r, r->m->nconst, "constant"); break;
   case MO_COUNT: break;
   }
 }
@@ -549,9 +666,8 @@ static void check_call(Reader *r, const ModelFunc *f, const Ins *ins)
 static bool leaves(uint8_t op) { return op == MO_RETURN || op == MO_TAIL || op == MO_APPLY_TAIL || op == MO_FAIL; }
 
 /* What needs the whole function, or all of them: jumps go forward, calls fit. */
-static void check_flow(Reader *r, const ModelFunc *f)
+static void check_flow(Reader *r, const ModelFunc *f, bool is_static)
 {
-  const LatheRtModel *m = r->m;
   for (int32_t i = 0; ok(r) && i < f->nins; i++) {
     const Ins *ins = &f->ins[i];
     bool jumps = ins->op == MO_JUMP || ins->op == MO_BRANCH || ins->op == MO_MATCH;
@@ -561,8 +677,8 @@ static void check_flow(Reader *r, const ModelFunc *f)
       check_call(r, f, ins);
     if (ins->op == MO_RETURN && ins->narg != f->nret)
       bad(r, "function '%.60s' returns %d values, wants %d", f->name, ins->narg, f->nret);
-    if (m->is_static && !is_static_ins(ins)) bad(r, "a static program has instruction %u", ins->op);
-    if (m->is_static && ins->op == MO_RETURN && i != f->nins - 1) bad(r, "a static program returns early");
+    if (is_static && !is_static_ins(ins)) bad(r, "a static program has instruction %u", ins->op);
+    if (is_static && ins->op == MO_RETURN && i != f->nins - 1) bad(r, "a static program returns early");
   }
   if (ok(r) && (f->nins == 0 || !leaves(f->ins[f->nins - 1].op)))
     bad(r, "function '%.60s' does not end in a return", f->name);
@@ -601,11 +717,73 @@ static void read_functions(Reader *r)
   m->nfunc = count(r, 24, "functions");
   m->func = array(r, m->nfunc, sizeof *m->func);
   for (int32_t i = 0; ok(r) && i < m->nfunc; i++) read_function(r, &m->func[i]);
-  for (int32_t i = 0; ok(r) && i < m->nfunc; i++) check_flow(r, &m->func[i]);
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+/* Does a function that can be reached from this one call others?  Any call of any function counts. */
+static bool has_calls(const ModelFunc *f)
+{
+  for (int32_t i = 0; i < f->nins; i++)
+    if (f->ins[i].op == MO_CALL || f->ins[i].op == MO_TAIL || f->ins[i].op == MO_APPLY || f->ins[i].op == MO_APPLY_TAIL)
+      return true;
+  return false;
+}
+
+static void read_entry(Reader *r, ModelEntry *e)
+{
+  LatheRtModel *m = r->m;
+  LatheRtEntry *about = &e->about;
+  const int64_t **output_dim;
+  about->name = string(r);
+  e->func = index_of(r, m->nfunc, "function");
+  e->is_static = u32(r) & ENTRY_STATIC;
+  about->inputs = read_ports(r, &about->ninputs, &e->input_kind, &e->input_device, &e->input_dim);
+  about->outputs = read_ports(r, &about->noutputs, &e->output_kind, &e->output_device, &output_dim);
+  int32_t n = count(r, 8, "sizes of storage");
+  uint64_t *bytes = array(r, n, sizeof *bytes);
+  e->storage_bytes = bytes;
+  if (ok(r) && n != m->ndevice)
+    bad(r, "entry '%.60s' has storage on %d devices, there are %d", about->name, n, m->ndevice);
+  for (int32_t i = 0; ok(r) && i < n; i++) {
+    bytes[i] = u64(r);
+    if (bytes[i] > PTRDIFF_MAX) bad(r, "it wants %" PRIu64 " bytes of storage", bytes[i]);
+    if (ok(r) && __builtin_add_overflow(about->storage_bytes, bytes[i], &about->storage_bytes))
+      bad(r, "it wants more storage than memory can have");
+  }
+  about->storage_bound = u64(r);
   if (!ok(r)) return;
-  if (m->nfunc == 0 || m->func[0].nparam != m->ninput || m->func[0].nret != m->noutput)
-    bad(r, "the entry function does not fit its inputs and outputs");
-  if (m->is_static && m->nfunc != 1) bad(r, "a static program has %d functions", m->nfunc);
+  const ModelFunc *f = &m->func[e->func];
+  about->is_dynamic = e->is_static ? 0 : has_calls(f) ? 2 : 1;
+  if (f->nparam != about->ninputs || f->nret != about->noutputs)
+    bad(r, "the function of entry '%.60s' does not fit its inputs and outputs", about->name);
+}
+
+static void read_entries(Reader *r)
+{
+  LatheRtModel *m = r->m;
+  m->nentry = count(r, 28, "entries");
+  m->entry = array(r, m->nentry, sizeof *m->entry);
+  bool *is_static = array(r, m->nfunc, sizeof *is_static);
+  for (int32_t i = 0; ok(r) && i < m->nentry; i++) {
+    ModelEntry *e = &m->entry[i];
+    read_entry(r, e);
+    for (int32_t k = 0; ok(r) && k < i; k++)
+      if (!strcmp(m->entry[k].about.name, e->about.name)) bad(r, "two entries are called '%.60s'", e->about.name);
+    for (int32_t k = 0; ok(r) && k < i; k++)
+      if (m->entry[k].func == e->func && (e->is_static || m->entry[k].is_static))
+        bad(r, "entries '%.60s' and '%.60s' share a static program", m->entry[k].about.name, e->about.name);
+    if (ok(r)) is_static[e->func] |= e->is_static;
+  }
+  if (ok(r) && m->nentry == 0) bad(r, "it has no entry");
+  uint32_t prepare = u32(r);
+  m->prepare = prepare == PREPARE_NONE ? -1 : (int32_t)prepare;
+  if (ok(r) && prepare != PREPARE_NONE &&
+      (prepare >= (uint32_t)m->nfunc || m->func[prepare].nparam || m->func[prepare].nret || is_static[prepare]))
+    bad(r, "its weights are prepared by function %" PRIu32, prepare);
+  for (int32_t i = 0; ok(r) && i < m->nfunc; i++) check_flow(r, &m->func[i], is_static[i]);
+  for (int32_t i = 0; ok(r) && m->prepare < 0 && i < m->nconst; i++)
+    if (m->constant[i].place == CONST_PREPARED) bad(r, "constant %d is prepared by nobody", i);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -625,14 +803,36 @@ static void read_head(Reader *r, const LatheRtModelData *data)
                 "the model is of format %" PRIu32 ", this runtime reads %d; compile it again", version, MODEL_VERSION);
     return;
   }
-  m->is_static = u32(r) & MODEL_STATIC;
+  if (u32(r)) bad(r, "it has flags that mean nothing");
   m->target = string(r);
   m->weights_bytes = u64(r);
-  m->storage_bytes = u64(r);
-  m->storage_bound = u64(r);
+  m->prepared_bytes = u64(r);
+  m->digest[0] = u64(r);
+  m->digest[1] = u64(r);
+  m->weights = data->weights;
   if (ok(r) && !data->consts && m->weights_bytes != data->weights_bytes)
     bad(r, "it wants %" PRIu64 " bytes of weights, the file has %" PRIu64, m->weights_bytes, data->weights_bytes);
-  if (ok(r) && m->storage_bytes > PTRDIFF_MAX) bad(r, "it wants %" PRIu64 " bytes of storage", m->storage_bytes);
+  if (ok(r) && m->prepared_bytes > PTRDIFF_MAX) bad(r, "it prepares %" PRIu64 " bytes of weights", m->prepared_bytes);
+}
+
+static void read_code(Reader *r, const LatheRtModelData *data)
+{
+  LatheRtModel *m = r->m;
+  int32_t n = count(r, 16, "devices");
+  if (ok(r) && (n < 1 || n > MODEL_MAX_DEVICES)) bad(r, "%d devices, wants 1 to %d", n, MODEL_MAX_DEVICES);
+  m->device = array(r, n, sizeof *m->device);
+  for (int32_t i = 0; ok(r) && i < n; i++) {
+    read_device(r, i);
+    if (ok(r)) m->ndevice = i + 1;
+  }
+  m->nmodule = count(r, 12, "modules");
+  m->module = array(r, m->nmodule, sizeof *m->module);
+  for (int32_t i = 0; ok(r) && i < m->nmodule; i++) read_module(r, i, data);
+  n = count(r, 24, "images");
+  for (int32_t i = 0; ok(r) && i < n; i++) read_image(r, data);
+  m->nkernel = count(r, 20, "kernels");
+  m->kernel = array(r, m->nkernel, sizeof *m->kernel);
+  for (int32_t i = 0; ok(r) && i < m->nkernel; i++) read_kernel(r, i);
 }
 
 LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRtError *err)
@@ -640,9 +840,10 @@ LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRt
   const unsigned char *start = data->program;
   Reader reader = {.m = m, .start = start, .p = start, .end = start + data->program_bytes, .err = err};
   Reader *r = &reader;
+  m->prepare = -1;
   read_head(r, data);
-  if (ok(r)) read_kernels(r);
-  m->nconst = count(r, 16, "constants");
+  if (ok(r)) read_code(r, data);
+  m->nconst = count(r, 21, "constants");
   m->constant = array(r, m->nconst, sizeof *m->constant);
   for (int32_t i = 0; ok(r) && i < m->nconst; i++) read_const(r, i, data);
   m->nsymbol = count(r, 4, "sizes");
@@ -652,11 +853,12 @@ LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRt
   m->node = array(r, m->nnode, sizeof *m->node);
   m->work = array(r, m->nnode, sizeof *m->work);
   for (int32_t i = 0; ok(r) && i < m->nnode; i++) read_node(r, &m->node[i], &m->work[i]);
-  const int64_t **output_dim;
-  m->input = read_ports(r, &m->ninput, &m->input_kind, &m->input_dim);
-  m->output = read_ports(r, &m->noutput, &m->output_kind, &output_dim);
   read_strings(r);
+  m->npacked = count(r, 4, "packed functions");
+  m->packed = array(r, m->npacked, sizeof *m->packed);
+  for (int32_t i = 0; ok(r) && i < m->npacked; i++) m->packed[i] = string(r);
   read_functions(r);
+  if (ok(r)) read_entries(r);
   if (ok(r) && r->p != r->end) bad(r, "%zu bytes are left over", left(r));
   return r->code;
 }

@@ -1,13 +1,13 @@
 /* packed.c: functions that compiled code calls by name.
  *
- * A hash table under a reader-writer lock.  The lock is not held while a function
+ * A hash table under a lock.  The lock is not held while a function
  * runs, so it may register, remove and call others; whoever removes a function that
  * is being called on another thread keeps its user data alive until it returns. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "internal.h"
+#include "lock.h"
 
 typedef struct Entry {
   struct Entry *next;
@@ -18,15 +18,15 @@ typedef struct Entry {
 
 enum { BUCKETS = 64 };
 static struct {
-  pthread_rwlock_t lock;
-  pthread_once_t once;
+  RtLock lock;
+  RtOnce once;
   Entry *bucket[BUCKETS];
-} registry = {.lock = PTHREAD_RWLOCK_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+} registry = {.lock = RT_LOCK_INIT, .once = RT_ONCE_INIT};
 
 /* A fork while another thread holds the lock must not leave it locked in the child. */
-static void fork_lock(void) { pthread_rwlock_wrlock(&registry.lock); }
-static void fork_unlock(void) { pthread_rwlock_unlock(&registry.lock); }
-static void watch_forks(void) { pthread_atfork(fork_lock, fork_unlock, fork_unlock); }
+static void fork_lock(void) { rt_lock(&registry.lock); }
+static void fork_unlock(void) { rt_unlock(&registry.lock); }
+static void watch_forks(void) { rt_at_fork(fork_lock, fork_unlock, fork_unlock); }
 
 static Entry **bucket_of(const char *name)
 {
@@ -46,7 +46,7 @@ static Entry **find(const char *name)
 LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn fn, void *user, LatheRtError *err)
 {
   if (!name || !*name) return rt_fail(err, LATHE_RT_ARGUMENT, "register: a function needs a name");
-  pthread_once(&registry.once, watch_forks);
+  rt_once(&registry.once, watch_forks);
   Entry *fresh = NULL;
   if (fn) {
     size_t n = strlen(name) + 1;
@@ -56,7 +56,7 @@ LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn fn, void *user, 
     fresh->user = user;
     memcpy(fresh->name, name, n);
   }
-  pthread_rwlock_wrlock(&registry.lock);
+  rt_lock(&registry.lock);
   Entry **at = find(name);
   Entry *old = *at;
   if (fresh) {
@@ -65,29 +65,51 @@ LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn fn, void *user, 
   } else if (old) {
     *at = old->next;
   }
-  pthread_rwlock_unlock(&registry.lock);
+  rt_unlock(&registry.lock);
   if (!fn && !old) return rt_fail(err, LATHE_RT_NOT_FOUND, "register: there is no function '%s' to remove", name);
   free(old);
   return LATHE_RT_OK;
 }
 
-int32_t rt_call_packed(const LatheRtCalls *calls, const char *name, int32_t n, const LatheRtPackedArg *arg)
+static LatheRtPackedFn look_up(const char *name, void **user)
 {
-  pthread_rwlock_rdlock(&registry.lock);
+  rt_lock(&registry.lock);
   Entry *e = *find(name);
   LatheRtPackedFn fn = e ? e->fn : NULL;
-  void *user = e ? e->user : NULL;
-  pthread_rwlock_unlock(&registry.lock);
-  if (!fn) {
-    rt_fail(rt_call_failed(calls, LATHE_RT_NOT_FOUND), LATHE_RT_NOT_FOUND,
-            "it calls '%s', which is not registered; lathe_rt_register adds it", name);
-    return LATHE_RT_NOT_FOUND;
-  }
-  int32_t status = fn(user, n, arg);
-  if (status != 0)
-    rt_fail(rt_call_failed(calls, LATHE_RT_KERNEL), LATHE_RT_KERNEL,
-            "function '%s', which it calls, reported status %d", name, status);
+  *user = e ? e->user : NULL;
+  rt_unlock(&registry.lock);
+  return fn;
+}
+
+static LatheRtCode absent(const char *name, LatheRtError *err)
+{
+  return rt_fail(err, LATHE_RT_NOT_FOUND, "it calls '%.200s', which is not registered; lathe_rt_register adds it",
+                 name);
+}
+
+static LatheRtCode failed(const char *name, int32_t status, LatheRtError *err)
+{
+  return rt_fail(err, LATHE_RT_KERNEL, "function '%.200s', which it calls, reported status %d", name, status);
+}
+
+int32_t rt_call_packed(const LatheRtCalls *calls, const char *name, int32_t n, const LatheRtPackedArg *arg)
+{
+  void *user;
+  LatheRtPackedFn fn = look_up(name, &user);
+  if (!fn) return absent(name, rt_call_failed(calls, LATHE_RT_NOT_FOUND));
+  int32_t status = fn(user, n, arg, NULL);
+  if (status != 0) failed(name, status, rt_call_failed(calls, LATHE_RT_KERNEL));
   return status;
+}
+
+LatheRtCode rt_packed_result(const char *name, int32_t n, const LatheRtPackedArg *arg, LatheRtPackedArg *result,
+                             LatheRtError *err)
+{
+  void *user;
+  LatheRtPackedFn fn = look_up(name, &user);
+  if (!fn) return absent(name, err);
+  int32_t status = fn(user, n, arg, result);
+  return status == 0 ? LATHE_RT_OK : failed(name, status, err);
 }
 
 /* At unload; a process that registered functions leaves nothing behind. */

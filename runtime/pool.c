@@ -31,6 +31,7 @@
  * the caller has wandered onto a worker's CPU, that worker moves to the free one.
  *
  * After a fork the child has no workers; the next region starts them anew. */
+#ifndef LATHE_RT_NO_THREADS
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -593,3 +594,6 @@ int32_t lathe_rt_parallel_for(int64_t n, LatheRtBody body, void *env)
   LatheRtCode code = rt_pool_check(NULL);
   return code != LATHE_RT_OK ? (int32_t)code : rt_pool_for(NULL, n, body, env);
 }
+#else
+typedef int RtPoolIsEmpty; /* a file of C has something in it */
+#endif

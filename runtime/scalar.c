@@ -60,10 +60,18 @@ static bool load_float(const LatheRtTensor *t, const char *p, double *out)
   return true;
 }
 
+static LatheRtCode elsewhere(const LatheRtTensor *t, LatheRtError *err)
+{
+  char device[40];
+  rt_device_name(t->device, device, sizeof device);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "the host wants to read an element of a tensor on %s", device);
+}
+
 LatheRtCode rt_tensor_int(const LatheRtTensor *t, int64_t *out, LatheRtError *err)
 {
   size_t bytes;
   RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
+  if (t->device.type != LATHE_RT_CPU) return elsewhere(t, err);
   if (bytes != rt_dtype_bytes(t->dtype) || !load_int(t, (const char *)t->data + t->byte_offset, out))
     return rt_fail(err, LATHE_RT_ARGUMENT, "a tensor of one integer is wanted");
   return LATHE_RT_OK;
@@ -81,6 +89,7 @@ static LatheRtCode read_register(const ExprStep *s, const Value *reg, Scalar *ou
     out->i = t->shape[s->b];
     return LATHE_RT_OK;
   }
+  if (t->device.type != LATHE_RT_CPU) return elsewhere(t, err);
   size_t elem = rt_dtype_bytes(t->dtype);
   size_t n = rt_value_bytes(v) / elem;
   if ((size_t)s->b >= n)

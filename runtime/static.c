@@ -18,15 +18,16 @@ static LatheRtCode no_memory(LatheRtError *err) { return rt_fail(err, LATHE_RT_M
 static LatheRtCode in_storage(LatheRtExecutor *x, Value *v, const Ins *ins, LatheRtDType dtype, int32_t ndim,
                               const int64_t *shape, LatheRtError *err)
 {
-  rt_value_clear(&x->heap, v);
-  rt_value_set(v, dtype, ndim, shape, NULL);
+  rt_value_clear(v);
+  rt_value_set(v, x->model->device[ins->device].device, dtype, ndim, shape, NULL);
   size_t bytes;
+  uint64_t room = x->at->entry->storage_bytes[ins->device];
   RT_TRY(lathe_rt_tensor_bytes(&v->tensor, &bytes, err));
-  if (ins->place > x->model->storage_bytes || bytes > x->model->storage_bytes - ins->place)
+  if (ins->place > room || bytes > room - ins->place)
     return rt_fail(err, LATHE_RT_ARGUMENT,
                    "the model is broken: a tensor of %zu bytes at %llu leaves its storage of %llu", bytes,
-                   (unsigned long long)ins->place, (unsigned long long)x->model->storage_bytes);
-  v->tensor.data = (char *)x->storage + ins->place;
+                   (unsigned long long)ins->place, (unsigned long long)room);
+  v->tensor.data = (char *)x->at->storage[ins->device] + ins->place;
   v->writable = true;
   return LATHE_RT_OK;
 }
@@ -40,7 +41,8 @@ static bool overlap(const Value *a, const Value *b)
 {
   uintptr_t p = (uintptr_t)a->tensor.data;
   uintptr_t q = (uintptr_t)b->tensor.data;
-  return a->writable && b->writable && p < q + rt_value_bytes(b) && q < p + rt_value_bytes(a);
+  return a->writable && b->writable && rt_same_device(a->tensor.device, b->tensor.device) &&
+         p < q + rt_value_bytes(b) && q < p + rt_value_bytes(a);
 }
 
 /* A tensor that is written lies on no other, but for those that may be overwritten from their
@@ -51,8 +53,8 @@ static LatheRtCode check_overlap(const LatheRtExecutor *x, const LatheRtFuncInfo
   enum { ARG_WRITTEN = 1, ARG_ALIAS = 4 };
   for (int32_t i = 0; i < f->nargs; i++)
     for (int32_t j = 0; f->args[i].flags & ARG_WRITTEN && j < f->nargs; j++) {
-      const Value *a = &x->reg[ins->karg[i].index];
-      const Value *b = &x->reg[ins->karg[j].index];
+      const Value *a = &x->at->reg[ins->karg[i].index];
+      const Value *b = &x->at->reg[ins->karg[j].index];
       if (i == j || !overlap(a, b)) continue;
       if (!(f->args[i].flags & f->args[j].flags & ARG_ALIAS) || f->args[j].flags & ARG_WRITTEN ||
           a->tensor.data != b->tensor.data)
@@ -67,24 +69,25 @@ static LatheRtCode check_overlap(const LatheRtExecutor *x, const LatheRtFuncInfo
 static LatheRtCode add_kernel(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
   const ModelKernel *k = &x->model->kernel[ins->index];
-  Step *s = &x->step[x->nstep];
+  Step *s = &x->at->step[x->at->nstep];
   size_t slots = (size_t)k->info->nargs + (size_t)k->info->nsizes;
   *s = (Step){.kernel = k, .node = ins->node};
   s->slot = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->slot);
   s->tensor = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->tensor);
-  if (!s->slot || !s->tensor) return no_memory(err);
-  RT_TRY(rt_kernel_bind(x, ins, x->reg, NULL, s->slot, &s->need, err));
+  if (!k->info->call) s->arg = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->arg);
+  if (!s->slot || !s->tensor || (!k->info->call && !s->arg)) return no_memory(err);
+  RT_TRY(rt_kernel_bind(x, ins, x->at->reg, NULL, s->slot, s->arg, &s->need, err));
   RT_TRY(check_overlap(x, k->info, ins, &s->over, err));
-  rt_kernel_tensors(k, ins, x->reg, s->tensor, &s->nread, &s->ntensor);
-  x->nstep++;
+  rt_kernel_tensors(k, ins, x->at->reg, s->tensor, &s->nread, &s->ntensor);
+  x->at->nstep++;
   return LATHE_RT_OK;
 }
 
 static LatheRtCode add_copy(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
-  Value *to = &x->reg[ins->reg];
-  Value *from = &x->reg[ins->source];
-  Step *s = &x->step[x->nstep++];
+  Value *to = &x->at->reg[ins->reg];
+  Value *from = &x->at->reg[ins->source];
+  Step *s = &x->at->step[x->at->nstep++];
   *s = (Step){.node = -1, .nread = 1, .ntensor = 2};
   s->tensor = rt_chunk_alloc(&x->chunks, 2, sizeof *s->tensor);
   if (!s->tensor) return no_memory(err);
@@ -95,20 +98,20 @@ static LatheRtCode add_copy(LatheRtExecutor *x, const Ins *ins, LatheRtError *er
 
 static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
-  Value *reg = x->reg;
+  Value *reg = x->at->reg;
   int64_t dim[LATHE_RT_MAX_RANK];
   switch ((ModelOp)ins->op) {
   case MO_CONST: {
     const ModelConst *c = &x->model->constant[ins->index];
-    rt_value_clear(&x->heap, &reg[ins->reg]);
-    rt_value_set(&reg[ins->reg], c->dtype, c->ndim, c->shape, (void *)c->data);
+    rt_value_clear(&reg[ins->reg]);
+    rt_value_set(&reg[ins->reg], x->model->device[c->device].device, c->dtype, c->ndim, c->shape, (void *)c->data);
     return LATHE_RT_OK;
   }
   case MO_ALLOC: dims_of(ins, dim); return in_storage(x, &reg[ins->reg], ins, ins->dtype, ins->nexpr, dim, err);
   case MO_VIEW:
     dims_of(ins, dim);
-    return rt_value_view(&x->heap, &reg[ins->reg], &reg[ins->source], ins->dtype, ins->nexpr, dim, err);
-  case MO_MOVE: rt_value_copy(&x->heap, &reg[ins->reg], &reg[ins->source]); return LATHE_RT_OK;
+    return rt_value_view(&reg[ins->reg], &reg[ins->source], ins->dtype, ins->nexpr, dim, err);
+  case MO_MOVE: rt_value_copy(&reg[ins->reg], &reg[ins->source]); return LATHE_RT_OK;
   case MO_COPY:
     if (reg[ins->source].kind != VALUE_TENSOR || ins->reg == ins->source)
       return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: it copies a register without a tensor");
@@ -118,7 +121,7 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
     for (int32_t i = 0; i < ins->narg; i++) {
       if (reg[ins->arg[i]].kind != VALUE_TENSOR)
         return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d has no tensor", i);
-      rt_value_copy(&x->heap, &x->output[i], &reg[ins->arg[i]]);
+      rt_value_copy(&x->at->output[i], &reg[ins->arg[i]]);
     }
     return LATHE_RT_OK;
   case MO_SCALAR:
@@ -136,16 +139,18 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
   case MO_FIELD:
   case MO_MATCH:
   case MO_FAIL:
+  case MO_PACKED:
+  case MO_DONE:
   case MO_COUNT: break;
   }
   return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has instruction %u", ins->op);
 }
 
-static LatheRtCode check_inputs_static(const LatheRtModel *m, LatheRtError *err)
+static LatheRtCode check_inputs_static(const ModelEntry *e, LatheRtError *err)
 {
-  for (int32_t i = 0; i < m->ninput; i++) {
-    bool fits = m->input_kind[i] == PORT_TENSOR;
-    for (int32_t d = 0; fits && d < m->input[i].ndim; d++) fits = m->input_dim[i][d] >= 0;
+  for (int32_t i = 0; i < e->about.ninputs; i++) {
+    bool fits = e->input_kind[i] == PORT_TENSOR;
+    for (int32_t d = 0; fits && d < e->about.inputs[i].ndim; d++) fits = e->input_dim[i][d] >= 0;
     if (!fits)
       return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has an input without a shape");
   }
@@ -179,48 +184,64 @@ static void find_owners(const ModelFunc *f, int32_t *owner)
   }
 }
 
+static LatheRtCode make_storage(LatheRtExecutor *x, LatheRtError *err)
+{
+  for (int32_t d = 0; d < x->model->ndevice; d++) {
+    const ModelDevice *device = &x->model->device[d];
+    const LatheRtDeviceApi *api = device->api;
+    uint64_t bytes = x->at->entry->storage_bytes[d];
+    LatheRtError why = {""};
+    LatheRtCode code =
+        api->alloc(api->user, device->device.id, bytes ? (size_t)bytes : 1, device->align, &x->at->storage[d], &why);
+    if (code == LATHE_RT_OK) continue;
+    x->at->storage[d] = NULL;
+    if (api->type != LATHE_RT_CPU) return rt_device_failed(device->device, code, "allocated", why.text, err);
+    return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for %llu bytes of storage",
+                   (unsigned long long)bytes);
+  }
+  return LATHE_RT_OK;
+}
+
 LatheRtCode rt_static_prepare(LatheRtExecutor *x, LatheRtError *err)
 {
-  const LatheRtModel *m = x->model;
-  const ModelFunc *f = &m->func[0];
-  RT_TRY(check_inputs_static(m, err));
+  const ModelEntry *e = x->at->entry;
+  const ModelFunc *f = &x->model->func[e->func];
+  RT_TRY(check_inputs_static(e, err));
   bool *set = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *set);
-  x->reg = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->reg);
-  x->step = rt_chunk_alloc(&x->chunks, (size_t)f->nins + 1, sizeof *x->step);
-  x->owner = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->owner);
-  if (!x->reg || !x->step || !x->owner || !set) return no_memory(err);
+  x->at->reg = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->at->reg);
+  x->at->step = rt_chunk_alloc(&x->chunks, (size_t)f->nins + 1, sizeof *x->at->step);
+  x->at->owner = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->at->owner);
+  x->at->nstep = 0;
+  if (!x->at->reg || !x->at->step || !x->at->owner || !set) return no_memory(err);
   RT_TRY(check_single(f, set, err));
-  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
-  x->storage = a->alloc(a->user, m->storage_bytes ? (size_t)m->storage_bytes : 1, RT_ALIGN);
-  if (!x->storage)
-    return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for %llu bytes of storage",
-                   (unsigned long long)m->storage_bytes);
-  for (int32_t i = 0; i < m->ninput; i++) {
-    rt_value_set(&x->reg[i], m->input[i].dtype, m->input[i].ndim, m->input_dim[i], NULL);
-    RT_TRY(rt_tensor_check(&x->reg[i].tensor, err));
-    x->reg[i].input = i + 1;
+  RT_TRY(make_storage(x, err));
+  for (int32_t i = 0; i < e->about.ninputs; i++) {
+    const LatheRtPort *port = &e->about.inputs[i];
+    rt_value_set(&x->at->reg[i], port->device, port->dtype, port->ndim, e->input_dim[i], NULL);
+    RT_TRY(rt_tensor_check(&x->at->reg[i].tensor, err));
+    x->at->reg[i].input = i + 1;
   }
   for (int32_t i = 0; i < f->nins; i++) RT_TRY(prepare_ins(x, &f->ins[i], err));
-  find_owners(f, x->owner);
+  find_owners(f, x->at->owner);
   return LATHE_RT_OK;
 }
 
 /* Slots of the read tensors that lie in the memory of input i. */
 void rt_static_input(LatheRtExecutor *x, int32_t i)
 {
-  const ModelFunc *f = &x->model->func[0];
-  void *data = x->input[i].tensor.data;
+  const ModelFunc *f = &x->model->func[x->at->entry->func];
+  void *data = x->at->input[i].tensor.data;
   for (int32_t r = 0; r < f->nreg; r++)
-    if (x->reg[r].input == i + 1) x->reg[r].tensor.data = data;
-  for (int32_t o = 0; o < x->model->noutput; o++)
-    if (x->output[o].input == i + 1) x->output[o].tensor.data = data;
+    if (x->at->reg[r].input == i + 1) x->at->reg[r].tensor.data = data;
+  for (int32_t o = 0; o < x->at->entry->about.noutputs; o++)
+    if (x->at->output[o].input == i + 1) x->at->output[o].tensor.data = data;
   int32_t step = 0;
   for (int32_t n = 0; n < f->nins; n++) {
     const Ins *ins = &f->ins[n];
     if (ins->op == MO_COPY) step++;
     if (ins->op != MO_KERNEL) continue;
     for (int32_t a = 0; a < ins->narg; a++)
-      if (x->reg[ins->karg[a].index].input == i + 1) x->step[step].slot[a].p = data;
+      if (x->at->reg[ins->karg[a].index].input == i + 1) x->at->step[step].slot[a].p = data;
     step++;
   }
 }
@@ -228,63 +249,67 @@ void rt_static_input(LatheRtExecutor *x, int32_t i)
 /* Everything that has the memory of register `owner` has this memory now. */
 static void move_memory(LatheRtExecutor *x, int32_t owner, void *data)
 {
-  const ModelFunc *f = &x->model->func[0];
+  const ModelFunc *f = &x->model->func[x->at->entry->func];
   int32_t step = 0;
   for (int32_t r = 0; r < f->nreg; r++)
-    if (x->owner[r] == owner) x->reg[r].tensor.data = data;
+    if (x->at->owner[r] == owner) x->at->reg[r].tensor.data = data;
   for (int32_t n = 0; n < f->nins; n++) {
     const Ins *ins = &f->ins[n];
     for (int32_t a = 0; ins->op == MO_KERNEL && a < ins->narg; a++)
-      if (x->owner[ins->karg[a].index] == owner) x->step[step].slot[a].p = data;
+      if (x->at->owner[ins->karg[a].index] == owner) x->at->step[step].slot[a].p = data;
     if (ins->op == MO_KERNEL || ins->op == MO_COPY) step++;
     for (int32_t o = 0; ins->op == MO_RETURN && o < ins->narg; o++)
-      if (x->owner[ins->arg[o]] == owner) x->output[o].tensor.data = data;
+      if (x->at->owner[ins->arg[o]] == owner) x->at->output[o].tensor.data = data;
   }
 }
 
 /* Is register r another's memory that lies, in the plan, on the owner's? */
-static bool lies_on(const LatheRtExecutor *x, int32_t r, int32_t owner, uint64_t begin, uint64_t end)
+static bool lies_on(const LatheRtExecutor *x, int32_t r, int32_t owner, const Ins *made, uint64_t end)
 {
-  const char *storage = x->storage;
-  const char *at = x->reg[r].tensor.data;
-  if (x->owner[r] < 0 || x->owner[r] == owner || at < storage || at >= storage + x->model->storage_bytes) return false;
+  const char *storage = x->at->storage[made->device];
+  const char *at = x->at->reg[r].tensor.data;
+  uint64_t begin = made->place;
+  if (x->at->owner[r] < 0 || x->at->owner[r] == owner || at < storage ||
+      at >= storage + x->at->entry->storage_bytes[made->device] ||
+      !rt_same_device(x->at->reg[r].tensor.device, x->model->device[made->device].device))
+    return false;
   uint64_t from = (uint64_t)(at - storage);
-  return from < end && begin < from + rt_value_bytes(&x->reg[r]);
+  return from < end && begin < from + rt_value_bytes(&x->at->reg[r]);
 }
 
 /* One step writes all of it, and no later one reads its planned place under another name: only then
  * can the memory move alone. */
 static bool can_move(const LatheRtExecutor *x, int32_t owner, const Ins *made)
 {
-  const ModelFunc *f = &x->model->func[0];
-  uint64_t end = made->place + rt_value_bytes(&x->reg[owner]);
+  const ModelFunc *f = &x->model->func[x->at->entry->func];
+  uint64_t end = made->place + rt_value_bytes(&x->at->reg[owner]);
   int32_t writers = made->op == MO_COPY;
   for (const Ins *ins = made + 1; ins < f->ins + f->nins; ins++) {
     bool after = writers > 0;
-    if (ins->op == MO_COPY && after && lies_on(x, ins->source, owner, made->place, end)) return false;
+    if (ins->op == MO_COPY && after && lies_on(x, ins->source, owner, made, end)) return false;
     for (int32_t a = 0; ins->op == MO_KERNEL && a < ins->narg; a++) {
       int32_t r = ins->karg[a].index;
-      if (x->owner[r] == owner && x->model->kernel[ins->index].info->args[a].flags & 1) writers++;
-      if (after && lies_on(x, r, owner, made->place, end)) return false;
+      if (x->at->owner[r] == owner && x->model->kernel[ins->index].info->args[a].flags & 1) writers++;
+      if (after && lies_on(x, r, owner, made, end)) return false;
     }
     for (int32_t a = 0; ins->op == MO_RETURN && a < ins->narg; a++)
-      if (lies_on(x, ins->arg[a], owner, made->place, end)) return false;
+      if (lies_on(x, ins->arg[a], owner, made, end)) return false;
   }
   return writers == 1;
 }
 
 bool rt_static_output(LatheRtExecutor *x, int32_t i, void *data)
 {
-  const ModelFunc *f = &x->model->func[0];
+  const ModelFunc *f = &x->model->func[x->at->entry->func];
   const Ins *ret = &f->ins[f->nins - 1];
   const Ins *made = f->ins;
-  int32_t owner = x->owner[ret->arg[i]];
+  int32_t owner = x->at->owner[ret->arg[i]];
   if (owner < 0) return false;
   for (int32_t o = 0; o < ret->narg; o++)
-    if (o != i && x->owner[ret->arg[o]] == owner) return false;
+    if (o != i && x->at->owner[ret->arg[o]] == owner) return false;
   while (!((made->op == MO_ALLOC || made->op == MO_COPY) && made->reg == owner)) made++;
   if (data && !can_move(x, owner, made)) return false;
-  move_memory(x, owner, data ? data : (char *)x->storage + made->place);
+  move_memory(x, owner, data ? data : (char *)x->at->storage[made->device] + made->place);
   return true;
 }
 
@@ -316,11 +341,13 @@ static LatheRtCode run_watched(LatheRtExecutor *x, const Step *s, LatheRtError *
     code = lathe_rt_tensor_bytes(s->tensor[i], &bytes, err);
     if (code != LATHE_RT_OK) break;
     copy[i] = *s->tensor[i];
+    copy[i].device = (LatheRtDevice){LATHE_RT_CPU, 0};
     shown[i] = &copy[i];
     if (!(copy[i].data = malloc(bytes + 1))) code = no_memory(err);
-    else memcpy(copy[i].data, s->tensor[i]->data, bytes);
+    else code = rt_copy(x, &copy[i], s->tensor[i], bytes, err);
   }
-  if (code == LATHE_RT_OK) code = rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, shown, err);
+  if (code == LATHE_RT_OK)
+    code = rt_kernel_run(x, s->kernel, s->node, s->slot, s->arg, s->nread, s->ntensor, shown, err);
   for (size_t i = 0; copy && i < n; i++) free(copy[i].data);
   free(copy);
   free(shown);
@@ -367,13 +394,13 @@ static LatheRtCode run_step(LatheRtExecutor *x, Step *s, int32_t all, LatheRtErr
   } else if (s->rest && !--s->rest) {
     begin_trials(s, all);
   }
-  bool alone = s->trials >= WITH_ALL && s->trials < TRIALS && (x->nrun + (uint32_t)(s - x->step)) % APART == 0;
+  bool alone = s->trials >= WITH_ALL && s->trials < TRIALS && (x->at->nrun + (uint32_t)(s - x->at->step)) % APART == 0;
   bool trial = all > 1 && !x->watch && (alone || s->trials < WITH_ALL);
   double start = trial ? rt_now_seconds() : 0;
   x->calls.num_workers = trial && alone ? 1 : s->workers;
   LatheRtCode code = s->over && x->watch
                          ? run_watched(x, s, err)
-                         : rt_kernel_run(x, s->kernel, s->node, s->slot, s->nread, s->ntensor, s->tensor, err);
+                         : rt_kernel_run(x, s->kernel, s->node, s->slot, s->arg, s->nread, s->ntensor, s->tensor, err);
   x->calls.num_workers = all;
   if (trial) count_trial(s, all, rt_now_seconds() - start);
   return code;
@@ -381,19 +408,20 @@ static LatheRtCode run_step(LatheRtExecutor *x, Step *s, int32_t all, LatheRtErr
 
 LatheRtCode rt_static_run(LatheRtExecutor *x, LatheRtError *err)
 {
-  if (x->ready_workers < x->calls.num_workers) {
-    for (int32_t i = 0; i < x->nstep; i++) RT_TRY(rt_workspace(x, x->step[i].need, err));
-    x->ready_workers = x->calls.num_workers;
+  if (x->at->ready_workers < x->calls.num_workers) {
+    for (int32_t i = 0; i < x->at->nstep; i++)
+      if (x->at->step[i].kernel) RT_TRY(rt_workspace(x, x->at->step[i].kernel, x->at->step[i].need, err));
+    x->at->ready_workers = x->calls.num_workers;
   }
   int32_t all = x->calls.num_workers;
-  x->nrun++;
-  for (int32_t i = 0; i < x->nstep; i++) {
-    Step *s = &x->step[i];
+  x->at->nrun++;
+  for (int32_t i = 0; i < x->at->nstep; i++) {
+    Step *s = &x->at->step[i];
     if (s->kernel) RT_TRY(run_step(x, s, all, err));
     else {
       size_t bytes = 0;
       RT_TRY(lathe_rt_tensor_bytes(s->tensor[0], &bytes, err));
-      rt_pool_copy(&x->calls, s->tensor[1]->data, s->tensor[0]->data, bytes);
+      RT_TRY(rt_copy(x, s->tensor[1], s->tensor[0], bytes, err));
     }
   }
   return LATHE_RT_OK;

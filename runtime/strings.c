@@ -146,7 +146,8 @@ void rt_strings_sweep(LatheRtExecutor *x, bool all)
 {
   Strings *t = &x->strings;
   if (!t->n) return;
-  for (int32_t i = 0; !all && i < x->model->ninput; i++) keep(x, &x->input[i]);
+  for (int32_t e = 0; !all && e < x->model->nentry; e++)
+    for (int32_t i = 0; i < x->entry[e].entry->about.ninputs; i++) keep(x, &x->entry[e].input[i]);
   for (int32_t i = 0; i < t->n; i++) {
     if (!t->item[i].kept) {
       free((char *)t->item[i].s);
@@ -172,7 +173,7 @@ typedef struct Call {
 
 static LatheRtCode result(Call *c, LatheRtDType dtype)
 {
-  return rt_value_tensor(&c->x->heap, &c->made, dtype, c->arg[0]->tensor.ndim, c->arg[0]->dim, c->err);
+  return rt_value_tensor(c->x->heap, &c->made, dtype, c->arg[0]->tensor.ndim, c->arg[0]->dim, c->err);
 }
 
 /* Element i of argument a. */
@@ -321,7 +322,7 @@ static LatheRtCode split(Call *c)
     return rt_fail(c->err, LATHE_RT_ARGUMENT, "a split by something that is not one string, or of rank %d", ndim);
   RT_TRY(text_of(c, 1, 0, &by));
   Text sep = *by; /* a new text may move the others */
-  RT_TRY(rt_value_tensor(&c->x->heap, &c->counts, int64, ndim, c->arg[0]->dim, c->err));
+  RT_TRY(rt_value_tensor(c->x->heap, &c->counts, int64, ndim, c->arg[0]->dim, c->err));
   int64_t *count = c->counts.tensor.data;
   for (size_t i = 0; i < c->n; i++) {
     size_t at = 0;
@@ -332,7 +333,7 @@ static LatheRtCode split(Call *c)
   }
   memcpy(dim, c->arg[0]->dim, (size_t)ndim * sizeof *dim);
   dim[ndim] = most;
-  RT_TRY(rt_value_tensor(&c->x->heap, &c->made, string_dtype, ndim + 1, dim, c->err));
+  RT_TRY(rt_value_tensor(c->x->heap, &c->made, string_dtype, ndim + 1, dim, c->err));
   for (size_t i = 0; i < c->n; i++) {
     size_t at = 0;
     size_t from = 0;
@@ -543,9 +544,9 @@ LatheRtCode rt_string_call(LatheRtExecutor *x, const Ins *ins, Value *reg, Lathe
   case HO_PRINT: code = in_c_locale(&c, print_numbers); break;
   default: code = in_c_locale(&c, parse_numbers); break;
   }
-  if (code == LATHE_RT_OK) rt_value_copy(&x->heap, &reg[ins->ret[0]], &c.made);
-  if (code == LATHE_RT_OK && ins->nret > 1) rt_value_copy(&x->heap, &reg[ins->ret[1]], &c.counts);
-  rt_value_clear(&x->heap, &c.made);
-  rt_value_clear(&x->heap, &c.counts);
+  if (code == LATHE_RT_OK) rt_value_copy(&reg[ins->ret[0]], &c.made);
+  if (code == LATHE_RT_OK && ins->nret > 1) rt_value_copy(&reg[ins->ret[1]], &c.counts);
+  rt_value_clear(&c.made);
+  rt_value_clear(&c.counts);
   return code;
 }

@@ -1,20 +1,17 @@
-/* tensor.c: memory of devices and the tensors in it.
+/* tensor.c: tensors in the memory of devices.
  *
  * A tensor made here is one host block [Owned | shape] and one device block for its
  * elements.  Elements narrower than a byte (bool, int4) take a byte each.  All
  * byte counts are checked for overflow before anything is allocated. */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <sys/mman.h>
 
 #include "internal.h"
 
 typedef struct Owned {
   LatheRtTensor tensor; /* first: the tensor's address is the block's */
-  LatheRtAllocator allocator;
+  LatheRtDeviceApi api;
   int64_t shape[];
 } Owned;
 
@@ -63,13 +60,6 @@ void rt_dtype_name(LatheRtDType t, char *out, size_t n)
   else if (t.code >= NKINDS) snprintf(out, n, "dtype(%u, %u, %u)", t.code, t.bits, t.lanes);
   else if (t.code > BOOL || t.code == 3) snprintf(out, n, "%s%s", kinds[t.code], lanes);
   else snprintf(out, n, "%s%u%s", kinds[t.code], t.bits, lanes);
-}
-
-void rt_device_name(LatheRtDevice d, char *out, size_t n)
-{
-  if (d.type == LATHE_RT_CPU) snprintf(out, n, "cpu(%d)", d.id);
-  else if (d.type == LATHE_RT_CUDA) snprintf(out, n, "cuda(%d)", d.id);
-  else snprintf(out, n, "device(%d, %d)", d.type, d.id);
 }
 
 /* Bytes of a compact tensor. */
@@ -141,139 +131,51 @@ void rt_tensor_extent(const LatheRtTensor *t, uintptr_t *begin, uintptr_t *end)
   *end += elem;
 }
 
-/* ---- devices ------------------------------------------------------------------- */
-
-/* More than the machine has: the system may promise it all the same, and kill who writes there. */
-static bool exceeds_machine(size_t bytes)
-{
-  if (bytes < (size_t)1 << 30) return false;
-  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 && bytes / (size_t)page >= (size_t)pages;
-}
-
-/* Blocks of a huge page or more lie on huge pages and ask for them, and take the last one
- * whole where they nearly fill it: a matrix walked down its columns touches a page a row otherwise. */
-static void *cpu_alloc(void *user, size_t bytes, size_t align)
-{
-  const size_t page = (size_t)2 << 20;
-  (void)user;
-  void *p;
-  size_t whole;
-  if (exceeds_machine(bytes)) return NULL;
-  if (align < sizeof(void *)) align = sizeof(void *);
-  if (rt_round_up(bytes, page, &whole) && whole - bytes <= bytes / 3) bytes = whole;
-  bool huge = bytes >= page;
-  if (huge && align < page) align = page;
-  if (posix_memalign(&p, align, bytes ? bytes : 1)) return NULL;
-#ifdef MADV_HUGEPAGE
-  if (huge) madvise(p, bytes / page * page, MADV_HUGEPAGE); /* a hint: refusal changes nothing */
-#endif
-  return p;
-}
-
-static void cpu_free(void *user, void *p)
-{
-  (void)user;
-  free(p);
-}
-
-static LatheRtCode cpu_copy(void *user, void *dst, const void *src, size_t bytes)
-{
-  (void)user;
-  if (bytes) memmove(dst, src, bytes);
-  return LATHE_RT_OK;
-}
-
-static const LatheRtAllocator cpu_allocator = {
-  .device = {LATHE_RT_CPU, 0}, .alloc = cpu_alloc, .free = cpu_free, .copy_in = cpu_copy, .copy_out = cpu_copy};
-
-const LatheRtAllocator *lathe_rt_cpu_allocator(void) { return &cpu_allocator; }
-
-enum { MAX_DEVICES = 32 };
-static struct {
-  pthread_mutex_t lock;
-  LatheRtAllocator list[MAX_DEVICES];
-  int n;
-} devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-LatheRtCode lathe_rt_device_add(const LatheRtAllocator *a, LatheRtError *err)
-{
-  if (!a || !a->alloc || !a->free || !a->copy_in || !a->copy_out)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: an allocator needs alloc, free, copy_in and copy_out");
-  char name[32];
-  rt_device_name(a->device, name, sizeof name);
-  if (a->device.type == LATHE_RT_CPU) return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: %s is always there", name);
-  LatheRtCode code = LATHE_RT_OK;
-  pthread_mutex_lock(&devices.lock);
-  int i = 0;
-  while (i < devices.n && (devices.list[i].device.type != a->device.type || devices.list[i].device.id != a->device.id))
-    i++;
-  if (i == MAX_DEVICES)
-    code = rt_fail(err, LATHE_RT_UNSUPPORTED, "device_add: %s would be device %d, at most %d fit", name, i + 1,
-                   MAX_DEVICES);
-  else {
-    devices.list[i] = *a;
-    if (i == devices.n) devices.n++;
-  }
-  pthread_mutex_unlock(&devices.lock);
-  return code;
-}
-
-static LatheRtCode find_device(LatheRtDevice d, LatheRtAllocator *out, LatheRtError *err)
-{
-  bool found = d.type == LATHE_RT_CPU;
-  if (found) *out = cpu_allocator;
-  pthread_mutex_lock(&devices.lock);
-  for (int i = 0; i < devices.n && !found; i++)
-    if (devices.list[i].device.type == d.type && devices.list[i].device.id == d.id) {
-      *out = devices.list[i];
-      found = true;
-    }
-  pthread_mutex_unlock(&devices.lock);
-  if (found) return LATHE_RT_OK;
-  char name[32];
-  rt_device_name(d, name, sizeof name);
-  return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s is not a device of this process; lathe_rt_device_add adds one", name);
-}
-
 /* ---- making and freeing -------------------------------------------------------- */
 
-static LatheRtCode fill_zero(const LatheRtAllocator *a, void *data, size_t bytes)
+static LatheRtCode fill_zero(const LatheRtDeviceApi *api, LatheRtPlace to, size_t bytes, LatheRtError *err)
 {
   static const char zeros[1024];
-  if (a->device.type == LATHE_RT_CPU) {
-    memset(data, 0, bytes);
+  if (api->type == LATHE_RT_CPU) {
+    memset(to.data, 0, bytes);
     return LATHE_RT_OK;
   }
-  for (size_t at = 0; at < bytes; at += sizeof zeros) {
-    size_t n = bytes - at < sizeof zeros ? bytes - at : sizeof zeros;
-    RT_TRY(a->copy_in(a->user, (char *)data + at, zeros, n));
+  LatheRtPlace from = {.device = {LATHE_RT_CPU, 0}, .data = (void *)(uintptr_t)zeros};
+  for (; to.offset < bytes; to.offset += sizeof zeros) {
+    size_t left = bytes - (size_t)to.offset;
+    RT_TRY(api->copy(api->user, to, from, left < sizeof zeros ? left : sizeof zeros, NULL, err));
   }
-  return LATHE_RT_OK;
+  return api->synchronise(api->user, to.device.id, NULL, err);
 }
 
-LatheRtCode lathe_rt_tensor_new(const LatheRtAllocator *a, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
+LatheRtCode lathe_rt_tensor_new(LatheRtDevice device, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
                                 LatheRtTensor **out, LatheRtError *err)
 {
-  if (!a || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_new: allocator and out must not be null");
+  if (!out) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_new: out must not be null");
   *out = NULL;
   size_t bytes;
+  const LatheRtDeviceApi *api;
   RT_TRY(count_bytes(dtype, ndim, shape, &bytes, err));
+  RT_TRY(rt_device_find(device, &api, err));
   Owned *o = calloc(1, sizeof *o + (size_t)ndim * sizeof(int64_t));
-  void *data = o ? a->alloc(a->user, bytes ? bytes : 1, RT_ALIGN) : NULL;
-  if (!data) {
-    free(o);
-    return rt_fail(err, LATHE_RT_MEMORY, "tensor_new: out of memory for %zu bytes", bytes);
+  if (!o) return rt_fail(err, LATHE_RT_MEMORY, "tensor_new: out of memory");
+  LatheRtPlace to = {.device = device};
+  LatheRtError why = {""};
+  const char *what = "allocated";
+  LatheRtCode code = api->alloc(api->user, device.id, bytes ? bytes : 1, api->align, &to.data, &why);
+  if (code == LATHE_RT_OK) {
+    what = "was written";
+    code = fill_zero(api, to, bytes, &why);
+    if (code != LATHE_RT_OK) api->free(api->user, device.id, to.data);
   }
-  LatheRtCode code = fill_zero(a, data, bytes);
   if (code != LATHE_RT_OK) {
-    a->free(a->user, data);
     free(o);
-    return rt_fail(err, code, "tensor_new: the device could not be written");
+    if (api->type == LATHE_RT_CPU) return rt_fail(err, code, "tensor_new: %.400s", why.text);
+    return rt_device_failed(device, code, what, why.text, err);
   }
-  o->allocator = *a;
+  o->api = *api;
   if (ndim) memcpy(o->shape, shape, (size_t)ndim * sizeof(int64_t));
-  o->tensor = (LatheRtTensor){.data = data, .device = a->device, .ndim = ndim, .dtype = dtype, .shape = o->shape};
+  o->tensor = (LatheRtTensor){.data = to.data, .device = device, .ndim = ndim, .dtype = dtype, .shape = o->shape};
   *out = &o->tensor;
   return LATHE_RT_OK;
 }
@@ -282,7 +184,7 @@ void lathe_rt_tensor_free(LatheRtTensor *t)
 {
   if (!t) return;
   Owned *o = (Owned *)t;
-  o->allocator.free(o->allocator.user, t->data);
+  o->api.free(o->api.user, t->device.id, t->data);
   free(o);
 }
 
@@ -356,42 +258,6 @@ static LatheRtCode check_copy(const LatheRtTensor *from, const LatheRtTensor *to
   return LATHE_RT_OK;
 }
 
-static LatheRtCode device_failed(LatheRtDevice d, LatheRtCode code, LatheRtError *err)
-{
-  char name[32];
-  rt_device_name(d, name, sizeof name);
-  return rt_fail(err, code, "tensor_copy: %s reported a failure", name);
-}
-
-/* At least one side is not in host memory; both are compact. */
-static LatheRtCode copy_devices(const LatheRtTensor *from, LatheRtTensor *to, size_t bytes, LatheRtError *err)
-{
-  LatheRtAllocator a, b;
-  RT_TRY(find_device(from->device, &a, err));
-  RT_TRY(find_device(to->device, &b, err));
-  const char *src = (const char *)from->data + from->byte_offset;
-  char *dst = (char *)to->data + to->byte_offset;
-  LatheRtCode code;
-  if (from->device.type == LATHE_RT_CPU) {
-    code = b.copy_in(b.user, dst, src, bytes);
-    return code == LATHE_RT_OK ? code : device_failed(to->device, code, err);
-  }
-  if (to->device.type == LATHE_RT_CPU) {
-    code = a.copy_out(a.user, dst, src, bytes);
-    return code == LATHE_RT_OK ? code : device_failed(from->device, code, err);
-  }
-  void *host = cpu_alloc(NULL, bytes, RT_ALIGN); /* device to device goes through the host */
-  if (!host) return rt_fail(err, LATHE_RT_MEMORY, "tensor_copy: out of memory for %zu bytes", bytes);
-  LatheRtDevice failed = from->device;
-  code = a.copy_out(a.user, host, src, bytes);
-  if (code == LATHE_RT_OK) {
-    failed = to->device;
-    code = b.copy_in(b.user, dst, host, bytes);
-  }
-  free(host);
-  return code == LATHE_RT_OK ? code : device_failed(failed, code, err);
-}
-
 LatheRtCode lathe_rt_tensor_copy(const LatheRtTensor *from, LatheRtTensor *to, LatheRtError *err)
 {
   if (!from || !to) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source and destination must not be null");
@@ -411,5 +277,6 @@ LatheRtCode lathe_rt_tensor_copy(const LatheRtTensor *from, LatheRtTensor *to, L
     return rt_fail(err, LATHE_RT_UNSUPPORTED,
                    "tensor_copy: a strided tensor cannot go to or from another device; "
                    "copy it to a compact one first");
-  return copy_devices(from, to, bytes, err);
+  return lathe_rt_device_copy((LatheRtPlace){to->device, to->data, to->byte_offset},
+                              (LatheRtPlace){from->device, from->data, from->byte_offset}, bytes, err);
 }

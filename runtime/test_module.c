@@ -150,16 +150,16 @@ static const LatheRtArgInfo flag_args[] = {{"flag", {1, 1, 1}, 1, 0}};
 
 /* clang-format off */
 static const LatheRtFuncInfo funcs[] = {
-    {"matmul", matmul_call, matmul_shape, 3, 3, matmul_args, matmul_sizes},
-    {"axpb", axpb_call, axpb_shape, 4, 2, axpb_args, axpb_sizes},
-    {"offset", offset_call, offset_shape, 2, 1, offset_args, offset_sizes},
-    {"packed", packed_call, one_shape, 1, 0, one_args, NULL},
-    {"status", status_call, zero_shape, 1, 0, status_args, NULL},
-    {"huge", status_call, huge_shape, 1, 0, status_args, NULL},
-    {"flag", flag_call, one_shape, 1, 0, flag_args, NULL},
+    {"matmul", matmul_call, matmul_shape, 3, 3, matmul_args, matmul_sizes, -1, -1, 0, 0},
+    {"axpb", axpb_call, axpb_shape, 4, 2, axpb_args, axpb_sizes, -1, -1, 0, 0},
+    {"offset", offset_call, offset_shape, 2, 1, offset_args, offset_sizes, -1, -1, 0, 0},
+    {"packed", packed_call, one_shape, 1, 0, one_args, NULL, -1, -1, 0, 0},
+    {"status", status_call, zero_shape, 1, 0, status_args, NULL, -1, -1, 0, 0},
+    {"huge", status_call, huge_shape, 1, 0, status_args, NULL, -1, -1, 0, 0},
+    {"flag", flag_call, one_shape, 1, 0, flag_args, NULL, -1, -1, 0, 0},
 };
 /* clang-format on */
-static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 7, ARCH, "", funcs};
+static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 7, ARCH, "", funcs, 64, 0};
 
 /* ---- helpers ------------------------------------------------------------------------- */
 
@@ -355,8 +355,9 @@ static void test_status_and_workspace(void **unused)
 
 /* ---- packed functions ------------------------------------------------------------------ */
 
-static int32_t fill(void *user, int32_t n, const LatheRtPackedArg *arg)
+static int32_t fill(void *user, int32_t n, const LatheRtPackedArg *arg, LatheRtPackedArg *result)
 {
+  assert_null(result);
   if (n != 3 || arg[1].tag != LATHE_RT_ARG_INT || strcmp(arg[2].u.s, "seven") != 0) return 1;
   *(int64_t *)arg[0].u.p = arg[1].u.i * *(int64_t *)user;
   return *(int64_t *)user < 0 ? 42 : 0;
@@ -432,8 +433,8 @@ static void drop(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
 static void test_free_during_call(void **unused)
 {
   (void)unused;
-  const LatheRtFuncInfo f = {"free_self", free_self, zero_shape, 0, 0, NULL, NULL};
-  const LatheRtModuleInfo m = {"LATHERT", LATHE_RT_ABI, 1, ARCH, NULL, &f};
+  const LatheRtFuncInfo f = {"free_self", free_self, zero_shape, 0, 0, NULL, NULL, 0, 0, 0, 0};
+  const LatheRtModuleInfo m = {"LATHERT", LATHE_RT_ABI, 1, ARCH, NULL, &f, 64, 0};
   LatheRtFunc *fn;
   assert_int_equal(lathe_rt_module_wrap(&m, drop, &dropped, &doomed, &err), LATHE_RT_OK);
   assert_ptr_equal(lathe_rt_module_info(doomed), &m);
@@ -456,8 +457,8 @@ static int32_t count_call(const LatheRtSlot *slot, void *workspace, const LatheR
 static void test_time(void **unused)
 {
   (void)unused;
-  const LatheRtFuncInfo f = {"count", count_call, zero_shape, 1, 0, status_args, NULL};
-  const LatheRtModuleInfo m = {"LATHERT", LATHE_RT_ABI, 1, ARCH, NULL, &f};
+  const LatheRtFuncInfo f = {"count", count_call, zero_shape, 1, 0, status_args, NULL, 0, 0, 0, 0};
+  const LatheRtModuleInfo m = {"LATHERT", LATHE_RT_ABI, 1, ARCH, NULL, &f, 64, 0};
   LatheRtModule *mod;
   LatheRtFunc *fn;
   double seconds[3] = {-1, -1, -1};
@@ -511,7 +512,7 @@ static void test_wrap_refused(void **unused)
   wrap_refused(m, LATHE_RT_ARGUMENT, "the module was not made by Lathe: its table has no mark");
   m = info;
   m.abi = 77;
-  wrap_refused(m, LATHE_RT_UNSUPPORTED, "the module has ABI 77, this runtime has ABI 1; compile it again");
+  wrap_refused(m, LATHE_RT_UNSUPPORTED, "the module has ABI 77, this runtime has ABI 2; compile it again");
   m = info;
   m.arch = "pdp11";
   wrap_refused(m, LATHE_RT_UNSUPPORTED, "the module is for pdp11, this machine is " ARCH);
@@ -582,8 +583,8 @@ static void compile(const char *name, int abi, int value, const char *flags)
            "{ (void)w; (void)rt; *(int64_t *)s[0].p = %d; return 0; }\n"
            "static void shape(const LatheRtSlot *s, int64_t *o) { (void)s; o[0] = 1; o[1] = o[2] = 0; }\n"
            "static const LatheRtArgInfo args[] = {{\"x\", {0, 64, 1}, 1, 1}};\n"
-           "static const LatheRtFuncInfo funcs[] = {{\"answer\", call, shape, 1, 0, args, 0}};\n"
-           "LATHE_RT_API const LatheRtModuleInfo %s = {\"LATHERT\", %d, 1, \"" ARCH "\", \"\", funcs};\n",
+           "static const LatheRtFuncInfo funcs[] = {{\"answer\", call, shape, 1, 0, args, 0, 0, 0, 1, 0}};\n"
+           "LATHE_RT_API const LatheRtModuleInfo %s = {\"LATHERT\", %d, 1, \"" ARCH "\", \"\", funcs, 64, 0};\n",
            value, abi < 0 ? "other_symbol" : "lathe_module", abi);
   write_bytes("m.c", text, strlen(text));
   char include[512], source[256], library[256];
@@ -654,7 +655,7 @@ static void test_load_refused(void **unused)
   write_bytes("text.so", "this is a text that pretends to be a shared library of compiled code, at length", 70);
   load_refused("text.so", LATHE_RT_IO, "is not a shared library");
   compile("abi.so", 99, 1, "");
-  load_refused("abi.so", LATHE_RT_UNSUPPORTED, "has ABI 99, this runtime has ABI 1; compile it again");
+  load_refused("abi.so", LATHE_RT_UNSUPPORTED, "has ABI 99, this runtime has ABI 2; compile it again");
   compile("other.so", -1, 1, "");
   load_refused("other.so", LATHE_RT_ARGUMENT, "was not made by Lathe: it has no symbol 'lathe_module'");
 }

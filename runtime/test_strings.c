@@ -1,27 +1,9 @@
 /* test_strings.c: tensors of strings in the executor: numbers and texts, tables that lie, programs of
  * patterns that lead nowhere. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
+#include "test_kit.h"
 
-#include "model.h"
+static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 0, NULL, "", NULL, 64, 0};
 
-static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 0, NULL, "", NULL};
-
-typedef struct Blob {
-  size_t n;
-  unsigned char b[2048];
-} Blob;
-
-static void num(Blob *o, uint64_t v, int bytes)
-{
-  for (int i = 0; i < bytes; i++) o->b[o->n++] = (unsigned char)(v >> (8 * i));
-}
-static void b32(Blob *o, uint32_t v) { num(o, v, 4); }
 static void text(Blob *o, const char *s, bool zero)
 {
   b32(o, (uint32_t)strlen(s));
@@ -35,41 +17,34 @@ static void bstring(Blob *o) { num(o, LATHE_RT_STRING | 64 << 8 | 1 << 16, 4); }
  * int32 behind them.  The model's strings are these, as they are given. */
 static void model(Blob *o, HostOp op, int constant, uint32_t nwords, int nstring, const char *const *string)
 {
-  *o = (Blob){.n = 8};
-  memcpy(o->b, MODEL_MAGIC, 8);
-  b32(o, MODEL_VERSION);
-  b32(o, 0);
-  text(o, "llvm", false);
-  num(o, 512, 8);
-  num(o, 0, 8);
-  num(o, 0, 8);
+  bmagic(o, 512, 0);
+  b32(o, 1);
+  bdevice(o, LATHE_RT_CPU, 0);
+  b32(o, 1);
+  bmodule(o, "library", 0, 0, 0);
+  b32(o, 0); /* images */
   b32(o, 0); /* kernels */
   b32(o, 2);
   bstring(o);
   b32(o, 1);
   num(o, 2, 8);
+  b32(o, 0);
+  b8(o, CONST_STORED);
   num(o, 0, 8);
   num(o, 0 | 32 << 8 | 1 << 16, 4);
   b32(o, 1);
   num(o, nwords, 8);
+  b32(o, 0);
+  b8(o, CONST_STORED);
   num(o, 64, 8);
   b32(o, 0); /* sizes */
   b32(o, 1);
   for (int i = 0; i < 3; i++) text(o, "node", false);
   for (int i = 0; i < 3; i++) num(o, 0, 8);
   b32(o, 0); /* operations */
-  for (int i = 0; i < 2; i++) {
-    b32(o, 1);
-    text(o, i ? "y" : "x", false);
-    text(o, "Tensor", false);
-    num(o, PORT_TENSOR, 1);
-    if (i && op == HO_MATCH) num(o, 1 | 1 << 8 | 1 << 16, 4);
-    else bstring(o);
-    b32(o, 1);
-    num(o, (uint64_t)DIM_UNKNOWN, 8);
-  }
   b32(o, (uint32_t)nstring);
   for (int i = 0; i < nstring; i++) text(o, string[i], true);
+  b32(o, 0); /* packed functions */
   b32(o, 1);
   text(o, "main", false);
   b32(o, 3);
@@ -89,9 +64,22 @@ static void model(Blob *o, HostOp op, int constant, uint32_t nwords, int nstring
   b32(o, 1);
   b32(o, 1);
   b32(o, 2);
-  num(o, MO_RETURN, 1);
+  breturn(o, REGS(2));
   b32(o, 1);
-  b32(o, 2);
+  bentry(o, "main", 0, 0);
+  for (int i = 0; i < 2; i++) {
+    b32(o, 1);
+    text(o, i ? "y" : "x", false);
+    text(o, "Tensor", false);
+    num(o, PORT_TENSOR, 1);
+    b32(o, 0);
+    if (i && op == HO_MATCH) num(o, 1 | 1 << 8 | 1 << 16, 4);
+    else bstring(o);
+    b32(o, 1);
+    num(o, (uint64_t)DIM_UNKNOWN, 8);
+  }
+  bstorage(o, 1, (uint64_t[]){0});
+  b32(o, PREPARE_NONE);
 }
 
 static _Alignas(64) uint64_t weights[64];
@@ -102,9 +90,14 @@ static LatheRtCode load(const Blob *o, LatheRtExecutor **x, LatheRtError *err)
   LatheRtModel *m;
   *x = NULL;
   assert_int_equal(lathe_rt_module_wrap(&info, NULL, NULL, &module, err), LATHE_RT_OK);
-  LatheRtModelData data = {
-    .magic = MODEL_MAGIC, .program = o->b, .program_bytes = o->n, .weights = weights, .weights_bytes = sizeof weights};
-  LatheRtCode code = lathe_rt_model_wrap(module, &data, NULL, NULL, &m, err);
+  LatheRtModelData data = {.magic = MODEL_MAGIC,
+                           .size = sizeof(LatheRtModelData),
+                           .nmodules = 1,
+                           .program = o->b,
+                           .program_bytes = o->n,
+                           .weights = weights,
+                           .weights_bytes = sizeof weights};
+  LatheRtCode code = lathe_rt_model_wrap(module, &data, NULL, NULL, NULL, &m, err);
   lathe_rt_module_free(module);
   if (code != LATHE_RT_OK) return code;
   code = lathe_rt_executor_new(m, x, err);

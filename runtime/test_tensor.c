@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -16,6 +17,7 @@ const char *__tsan_default_options(void) { return "allocator_may_return_null=1:d
 LATHE_RT_API const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 
+static const LatheRtDevice cpu0 = {LATHE_RT_CPU, 0};
 static const LatheRtDType f32 = {2, 32, 1}, i8 = {0, 8, 1};
 
 static void test_layout_is_dlpack(void **unused)
@@ -36,7 +38,7 @@ static void test_new_is_zero_and_aligned(void **unused)
   (void)unused;
   LatheRtTensor *t;
   LatheRtError err;
-  assert_int_equal(lathe_rt_tensor_new(lathe_rt_cpu_allocator(), f32, 2, (int64_t[]){3, 5}, &t, &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_tensor_new(cpu0, f32, 2, (int64_t[]){3, 5}, &t, &err), LATHE_RT_OK);
   assert_int_equal((uintptr_t)t->data % 64, 0);
   for (int i = 0; i < 15; i++) assert_true(((float *)t->data)[i] == 0);
   size_t bytes;
@@ -71,7 +73,7 @@ static void expect_refused(LatheRtDType t, int32_t ndim, const int64_t *shape, L
 {
   LatheRtTensor *out = (LatheRtTensor *)&out;
   LatheRtError err = {""};
-  assert_int_equal(lathe_rt_tensor_new(lathe_rt_cpu_allocator(), t, ndim, shape, &out, &err), code);
+  assert_int_equal(lathe_rt_tensor_new(cpu0, t, ndim, shape, &out, &err), code);
   assert_null(out);
   assert_string_equal(err.text, text);
 }
@@ -98,7 +100,7 @@ static void test_empty(void **unused)
   (void)unused;
   LatheRtTensor *t;
   int64_t shape[] = {INT64_MAX, 0, INT64_MAX};
-  assert_int_equal(lathe_rt_tensor_new(lathe_rt_cpu_allocator(), f32, 3, shape, &t, NULL), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_tensor_new(cpu0, f32, 3, shape, &t, NULL), LATHE_RT_OK);
   size_t bytes = 1;
   assert_int_equal(lathe_rt_tensor_bytes(t, &bytes, NULL), LATHE_RT_OK);
   assert_int_equal(bytes, 0);
@@ -179,23 +181,36 @@ static void test_copy_refused(void **unused)
 
 /* A device whose memory holds every byte complemented: host code cannot read it by accident. */
 static int live;
-static void *far_alloc(void *user, size_t bytes, size_t align)
+static LatheRtCode far_alloc(void *user, int32_t id, size_t bytes, size_t align, void **out, LatheRtError *err)
 {
-  (void)user;
-  (void)align;
+  (void)user, (void)align, (void)err;
+  assert_int_equal(id, 1);
   live++;
-  return malloc(bytes);
+  *out = malloc(bytes);
+  return LATHE_RT_OK;
 }
-static void far_free(void *user, void *p)
+static void far_free(void *user, int32_t id, void *p)
 {
-  (void)user;
+  (void)user, (void)id;
   live--;
   free(p);
 }
-static LatheRtCode far_copy(void *user, void *dst, const void *src, size_t bytes)
+static LatheRtCode far_copy(void *user, LatheRtPlace to, LatheRtPlace from, size_t bytes, void *stream,
+                            LatheRtError *err)
 {
-  if (*(int *)user) return LATHE_RT_IO;
-  for (size_t i = 0; i < bytes; i++) ((unsigned char *)dst)[i] = (unsigned char)~((const unsigned char *)src)[i];
+  if (*(int *)user) {
+    snprintf(err->text, sizeof err->text, "a wire is cut");
+    return LATHE_RT_DEVICE;
+  }
+  assert_null(stream);
+  if (to.device.type == from.device.type) return LATHE_RT_UNSUPPORTED; /* through the host, then */
+  const unsigned char *src = (const unsigned char *)from.data + from.offset;
+  for (size_t i = 0; i < bytes; i++) ((unsigned char *)to.data + to.offset)[i] = (unsigned char)~src[i];
+  return LATHE_RT_OK;
+}
+static LatheRtCode far_wait(void *user, int32_t id, void *stream, LatheRtError *err)
+{
+  (void)user, (void)id, (void)stream, (void)err;
   return LATHE_RT_OK;
 }
 
@@ -204,13 +219,16 @@ static void test_other_device(void **unused)
   (void)unused;
   int fail = 0;
   LatheRtError err;
-  LatheRtAllocator far = {&fail, {LATHE_RT_CUDA, 1}, far_alloc, far_free, far_copy, far_copy};
+  LatheRtDeviceApi far = {
+    LATHE_RT_INIT(far), .type = LATHE_RT_CUDA, .count = 2,       .align = 256,     .name = "cuda",         .arch = "",
+    .user = &fail,      .alloc = far_alloc,    .free = far_free, .copy = far_copy, .synchronise = far_wait};
+  LatheRtDevice there = {LATHE_RT_CUDA, 1};
   LatheRtTensor *a, *b, *c, *d;
   assert_int_equal(lathe_rt_device_add(&far, &err), LATHE_RT_OK);
-  assert_int_equal(lathe_rt_tensor_new(lathe_rt_cpu_allocator(), f32, 1, (int64_t[]){3000}, &a, &err), LATHE_RT_OK);
-  assert_int_equal(lathe_rt_tensor_new(&far, f32, 1, (int64_t[]){3000}, &b, &err), LATHE_RT_OK);
-  assert_int_equal(lathe_rt_tensor_new(&far, f32, 1, (int64_t[]){3000}, &c, &err), LATHE_RT_OK);
-  assert_int_equal(lathe_rt_tensor_new(lathe_rt_cpu_allocator(), f32, 1, (int64_t[]){3000}, &d, &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_tensor_new(cpu0, f32, 1, (int64_t[]){3000}, &a, &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_tensor_new(there, f32, 1, (int64_t[]){3000}, &b, &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_tensor_new(there, f32, 1, (int64_t[]){3000}, &c, &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_tensor_new(cpu0, f32, 1, (int64_t[]){3000}, &d, &err), LATHE_RT_OK);
   assert_int_equal(((unsigned char *)b->data)[11999], 0xff); /* zero, as that device stores it */
   for (int i = 0; i < 3000; i++) ((float *)a->data)[i] = (float)i;
   assert_int_equal(lathe_rt_tensor_copy(a, b, &err), LATHE_RT_OK);
@@ -227,19 +245,29 @@ static void test_other_device(void **unused)
   assert_string_equal(
       err.text, "tensor_copy: a strided tensor cannot go to or from another device; copy it to a compact one first");
   fail = 1;
-  assert_int_equal(lathe_rt_tensor_copy(a, b, &err), LATHE_RT_IO);
-  assert_string_equal(err.text, "tensor_copy: cuda(1) reported a failure");
+  assert_int_equal(lathe_rt_tensor_copy(a, b, &err), LATHE_RT_DEVICE);
+  assert_string_equal(err.text, "cuda(1) reported a failure while it copied: a wire is cut");
   LatheRtTensor *none;
-  assert_int_equal(lathe_rt_tensor_new(&far, f32, 1, (int64_t[]){3}, &none, &err), LATHE_RT_IO);
+  assert_int_equal(lathe_rt_tensor_new(there, f32, 1, (int64_t[]){3}, &none, &err), LATHE_RT_DEVICE);
+  assert_string_equal(err.text, "cuda(1) reported a failure while it was written: a wire is cut");
   assert_null(none);
   lathe_rt_tensor_free(a);
   lathe_rt_tensor_free(b);
   lathe_rt_tensor_free(c);
   lathe_rt_tensor_free(d);
   assert_int_equal(live, 0);
-  far.copy_in = NULL;
+  assert_int_equal(lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CUDA, 2}, f32, 1, (int64_t[]){3}, &none, &err),
+                   LATHE_RT_UNSUPPORTED);
+  assert_string_equal(err.text, "cuda(2) is not a device of this process, which has 2 of them");
+  far.stream_free = far_free;
   assert_int_equal(lathe_rt_device_add(&far, &err), LATHE_RT_ARGUMENT);
-  assert_int_equal(lathe_rt_device_add(lathe_rt_cpu_allocator(), &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "device_add: cuda has some functions for streams and events, but not all");
+  far.copy = NULL;
+  assert_int_equal(lathe_rt_device_add(&far, &err), LATHE_RT_ARGUMENT);
+  far.size--;
+  assert_int_equal(lathe_rt_device_add(&far, &err), LATHE_RT_ARGUMENT);
+  assert_non_null(strstr(err.text, "set its size"));
+  assert_int_equal(lathe_rt_device_add(lathe_rt_device_api(LATHE_RT_CPU), &err), LATHE_RT_ARGUMENT);
   assert_string_equal(err.text, "device_add: cpu(0) is always there");
 }
 

@@ -2,7 +2,8 @@
  *
  * Blocks come in size classes, four to each power of two, so that a block is at most a
  * quarter too large; a freed block waits in the list of its class for the next tensor of
- * about its size.  A heap belongs to one executor and so to one thread. */
+ * about its size.  A heap belongs to one device of one executor and so to one thread.  Nothing of
+ * ours lies in the memory of a device: what is known of a block stands in the host's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,23 +22,55 @@ static int size_class(size_t bytes, size_t *rounded)
   return 4 * log + (int)quarter;
 }
 
-static void heap_trim(Heap *h)
+/* A stream may still be using what the program has freed. */
+void rt_heap_trim(Heap *h)
 {
-  const LatheRtAllocator *a = lathe_rt_cpu_allocator();
+  const LatheRtDeviceApi *api = h->device->api;
+  if (h->busy && rt_wait(h, NULL) != LATHE_RT_OK) h->busy = false; /* it failed: nothing is under way any more */
   for (int c = 0; c < SIZE_CLASSES; c++)
     while (h->free[c]) {
       Storage *next = h->free[c]->next;
-      a->free(a->user, h->free[c]);
+      api->free(api->user, h->device->device.id, h->free[c]->data);
+      free(h->free[c]);
       h->free[c] = next;
     }
   h->cached = 0;
 }
 
-void rt_heap_drop(Heap *h) { heap_trim(h); }
-
-static Storage *storage_new(Heap *h, size_t bytes)
+void rt_heap_drop(Heap *h)
 {
-  if (bytes > PTRDIFF_MAX / 2) return NULL;
+  if (!h->device) return;
+  const LatheRtDeviceApi *api = h->device->api;
+  rt_heap_trim(h);
+  if (h->workspace) api->free(api->user, h->device->device.id, h->workspace);
+  if (h->stream) api->stream_free(api->user, h->device->device.id, h->stream);
+}
+
+static LatheRtCode storage_make(Heap *h, int class, size_t bytes, Storage **out, LatheRtError *err)
+{
+  const LatheRtDeviceApi *api = h->device->api;
+  Storage *s = calloc(1, sizeof *s);
+  if (!s) return rt_fail(err, LATHE_RT_MEMORY, "out of memory");
+  if (h->cached > h->peak + ((size_t)1 << 26)) rt_heap_trim(h); /* sizes that come no more */
+  LatheRtCode code = api->alloc(api->user, h->device->device.id, bytes, h->device->align, &s->data, err);
+  if (code == LATHE_RT_MEMORY && h->cached) {
+    rt_heap_trim(h);
+    code = api->alloc(api->user, h->device->device.id, bytes, h->device->align, &s->data, err);
+  }
+  if (code != LATHE_RT_OK) {
+    free(s);
+    return code;
+  }
+  s->size_class = class;
+  s->bytes = bytes;
+  s->heap = h;
+  *out = s;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode storage_new(Heap *h, size_t bytes, Storage **out, LatheRtError *err)
+{
+  if (bytes > PTRDIFF_MAX / 2) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a tensor of %zu bytes", bytes);
   size_t rounded;
   int c = size_class(bytes, &rounded);
   Storage *s = h->free[c];
@@ -45,26 +78,23 @@ static Storage *storage_new(Heap *h, size_t bytes)
     h->free[c] = s->next;
     h->cached -= s->bytes;
   } else {
-    const LatheRtAllocator *a = lathe_rt_cpu_allocator();
-    if (h->cached > h->peak + ((size_t)1 << 26)) heap_trim(h); /* sizes that come no more */
-    s = a->alloc(a->user, sizeof *s + rounded, RT_ALIGN);
-    if (!s) {
-      heap_trim(h);
-      s = a->alloc(a->user, sizeof *s + rounded, RT_ALIGN);
-    }
-    if (!s) return NULL;
-    s->size_class = c;
-    s->bytes = rounded;
+    LatheRtError why = {""};
+    LatheRtCode code = storage_make(h, c, rounded, &s, &why);
+    if (code != LATHE_RT_OK && h->device->api->type == LATHE_RT_CPU)
+      return rt_fail(err, code, "out of memory for a tensor of %zu bytes", bytes);
+    if (code != LATHE_RT_OK) return rt_device_failed(h->device->device, code, "allocated", why.text, err);
   }
   s->refs = 1;
   h->in_use += s->bytes;
   if (h->in_use > h->peak) h->peak = h->in_use;
-  return s;
+  *out = s;
+  return LATHE_RT_OK;
 }
 
-static void storage_release(Heap *h, Storage *s)
+static void storage_release(Storage *s)
 {
   if (!s || --s->refs) return;
+  Heap *h = s->heap;
   h->in_use -= s->bytes;
   h->cached += s->bytes;
   s->next = h->free[s->size_class];
@@ -80,7 +110,7 @@ static bool has_list(const Value *v)
 
 /* Data may be nested as deep as memory allows (a list of a million cells): those whose last
  * reference goes wait in a chain, so no call is nested. */
-static void list_release(Heap *h, List *l)
+static void list_release(List *l)
 {
   if (--l->refs) return;
   l->next = NULL;
@@ -89,7 +119,8 @@ static void list_release(Heap *h, List *l)
     l = now->next;
     for (int32_t i = 0; i < now->n; i++) {
       Value *v = &now->item[i];
-      if (v->kind == VALUE_TENSOR) storage_release(h, v->storage);
+      if (v->kind == VALUE_TENSOR) storage_release(v->storage);
+      if (v->kind == VALUE_OBJECT) lathe_rt_object_free(v->object);
       if (!has_list(v) || --v->list->refs) continue;
       v->list->next = l;
       l = v->list;
@@ -98,38 +129,42 @@ static void list_release(Heap *h, List *l)
   }
 }
 
-void rt_value_clear(Heap *h, Value *v)
+void rt_value_clear(Value *v)
 {
-  if (v->kind == VALUE_TENSOR) storage_release(h, v->storage);
-  if (has_list(v)) list_release(h, v->list);
+  if (v->kind == VALUE_TENSOR) storage_release(v->storage);
+  if (has_list(v)) list_release(v->list);
+  if (v->kind == VALUE_OBJECT) lathe_rt_object_free(v->object);
   v->kind = VALUE_NONE;
   v->storage = NULL;
   v->list = NULL;
+  v->object = NULL;
   v->input = 0;
   v->writable = false;
 }
 
-void rt_value_copy(Heap *h, Value *to, const Value *from)
+void rt_value_copy(Value *to, const Value *from)
 {
   if (to == from) return;
   if (from->storage) from->storage->refs++;
   if (has_list(from)) from->list->refs++;
-  rt_value_clear(h, to);
+  if (from->kind == VALUE_OBJECT) lathe_rt_object_retain(from->object);
+  rt_value_clear(to);
   to->kind = from->kind;
   to->input = from->input;
   to->writable = from->writable;
   to->storage = from->storage;
   to->list = from->list;
+  to->object = from->object;
   if (from->kind != VALUE_TENSOR) return;
   to->tensor = from->tensor;
   memcpy(to->dim, from->dim, (size_t)from->tensor.ndim * sizeof *to->dim);
   to->tensor.shape = to->dim;
 }
 
-void rt_value_set(Value *v, LatheRtDType dtype, int32_t ndim, const int64_t *shape, void *data)
+void rt_value_set(Value *v, LatheRtDevice device, LatheRtDType dtype, int32_t ndim, const int64_t *shape, void *data)
 {
   v->kind = VALUE_TENSOR;
-  v->tensor = (LatheRtTensor){.data = data, .device = {LATHE_RT_CPU, 0}, .ndim = ndim, .dtype = dtype, .shape = v->dim};
+  v->tensor = (LatheRtTensor){.data = data, .device = device, .ndim = ndim, .dtype = dtype, .shape = v->dim};
   if (shape != v->dim && ndim) memcpy(v->dim, shape, (size_t)ndim * sizeof *shape);
 }
 
@@ -141,50 +176,58 @@ LatheRtCode rt_value_tensor(Heap *h, Value *to, LatheRtDType dtype, int32_t ndim
   LatheRtTensor t = {.ndim = ndim, .dtype = dtype, .shape = dim};
   size_t bytes;
   RT_TRY(lathe_rt_tensor_bytes(&t, &bytes, err));
-  rt_value_clear(h, to);
-  Storage *s = storage_new(h, bytes);
-  if (!s) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a tensor of %zu bytes", bytes);
-  rt_value_set(to, dtype, ndim, dim, s + 1);
+  rt_value_clear(to);
+  Storage *s = NULL;
+  RT_TRY(storage_new(h, bytes, &s, err));
+  rt_value_set(to, h->device->device, dtype, ndim, dim, s->data);
   to->storage = s;
   to->writable = true;
   return LATHE_RT_OK;
 }
 
-LatheRtCode rt_value_list(Heap *h, Value *to, int32_t n, LatheRtError *err)
+LatheRtCode rt_value_list(Value *to, int32_t n, LatheRtError *err)
 {
   List *l = calloc(1, sizeof *l + (size_t)n * sizeof(Value));
   if (!l) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a value of %d items", n);
   l->refs = 1;
   l->n = n;
-  rt_value_clear(h, to);
+  rt_value_clear(to);
   to->kind = VALUE_LIST;
   to->list = l;
   return LATHE_RT_OK;
 }
 
-LatheRtCode rt_value_cell(Heap *h, Value *to, int kind, int32_t tag, int32_t n, const int32_t *arg, const Value *reg,
+LatheRtCode rt_value_cell(Value *to, int kind, int32_t tag, int32_t n, const int32_t *arg, const Value *reg,
                           LatheRtError *err)
 {
   Value made = {0};
-  RT_TRY(rt_value_list(h, &made, n, err));
+  RT_TRY(rt_value_list(&made, n, err));
   made.kind = kind;
   made.list->tag = tag;
-  for (int32_t i = 0; i < n; i++) rt_value_copy(h, &made.list->item[i], &reg[arg[i]]);
-  rt_value_copy(h, to, &made);
-  rt_value_clear(h, &made);
+  for (int32_t i = 0; i < n; i++) rt_value_copy(&made.list->item[i], &reg[arg[i]]);
+  rt_value_copy(to, &made);
+  rt_value_clear(&made);
   return LATHE_RT_OK;
 }
 
-void rt_value_item(Heap *h, Value *to, const Value *v, int32_t i)
+void rt_value_item(Value *to, const Value *v, int32_t i)
 {
   Value item = {0};
-  rt_value_copy(h, &item, &v->list->item[i]);
-  rt_value_copy(h, to, &item);
-  rt_value_clear(h, &item);
+  rt_value_copy(&item, &v->list->item[i]);
+  rt_value_copy(to, &item);
+  rt_value_clear(&item);
 }
 
 size_t rt_value_bytes(const Value *v)
 {
   size_t bytes = 0;
   return lathe_rt_tensor_bytes(&v->tensor, &bytes, NULL) == LATHE_RT_OK ? bytes : 0;
+}
+
+bool rt_value_on_host(const Value *v)
+{
+  if (v->kind == VALUE_TENSOR) return v->tensor.device.type == LATHE_RT_CPU;
+  for (int32_t i = 0; v->kind == VALUE_LIST && i < v->list->n; i++)
+    if (!rt_value_on_host(&v->list->item[i])) return false;
+  return true;
 }

@@ -10,7 +10,7 @@
 
 enum { MAX_DEPTH = 100000 };
 
-LatheRtCode rt_value_view(Heap *h, Value *to, const Value *from, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
+LatheRtCode rt_value_view(Value *to, const Value *from, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
                           LatheRtError *err)
 {
   if (from->kind != VALUE_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "a reshape of something that is no tensor");
@@ -26,7 +26,7 @@ LatheRtCode rt_value_view(Heap *h, Value *to, const Value *from, LatheRtDType dt
     rt_shape_text(ndim, dim, b, sizeof b);
     return rt_fail(err, LATHE_RT_ARGUMENT, "a tensor of shape %s cannot be seen as %s: their sizes differ", a, b);
   }
-  rt_value_copy(h, to, from);
+  rt_value_copy(to, from);
   to->tensor.dtype = dtype;
   to->tensor.ndim = ndim;
   memcpy(to->dim, dim, (size_t)ndim * sizeof *dim);
@@ -40,9 +40,9 @@ static LatheRtCode no_memory(LatheRtError *err)
   return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for a call");
 }
 
-static void frame_clear(LatheRtExecutor *x, Frame *f)
+static void frame_clear(Frame *f)
 {
-  for (int32_t i = 0; f->func && i < f->func->nreg; i++) rt_value_clear(&x->heap, &f->reg[i]);
+  for (int32_t i = 0; f->func && i < f->func->nreg; i++) rt_value_clear(&f->reg[i]);
   f->func = NULL;
 }
 
@@ -90,14 +90,14 @@ static LatheRtCode push(LatheRtExecutor *x, const ModelFunc *func, LatheRtError 
 void rt_vm_drop(LatheRtExecutor *x)
 {
   for (int32_t i = 0; i < x->frame_room; i++) {
-    frame_clear(x, &x->frame[i]);
+    frame_clear(&x->frame[i]);
     free(x->frame[i].reg);
     free(x->frame[i].scalar);
   }
   free(x->frame);
   x->frame = NULL;
   x->nframe = x->frame_room = 0;
-  for (int32_t i = 0; i < x->passed_room; i++) rt_value_clear(&x->heap, &x->passed[i]);
+  for (int32_t i = 0; i < x->passed_room; i++) rt_value_clear(&x->passed[i]);
   free(x->passed);
   x->passed = NULL;
   x->passed_room = 0;
@@ -123,37 +123,79 @@ static LatheRtCode run_kernel(LatheRtExecutor *x, Frame *f, const Ins *ins, Lath
   const ModelKernel *k = &x->model->kernel[ins->index];
   Workspaces need;
   LatheRtError why;
-  LatheRtCode code = rt_kernel_bind(x, ins, f->reg, f->scalar, x->slot, &need, &why);
-  if (code == LATHE_RT_OK) code = rt_workspace(x, need, &why);
+  LatheRtCode code = rt_kernel_bind(x, ins, f->reg, f->scalar, x->slot, x->arg, &need, &why);
+  if (code == LATHE_RT_OK) code = rt_workspace(x, k, need, &why);
   if (code != LATHE_RT_OK) return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
   int32_t nread = 0;
   int32_t n = 0;
   if (x->watch) rt_kernel_tensors(k, ins, f->reg, x->tensor, &nread, &n);
-  return rt_kernel_run(x, k, ins->node, x->slot, nread, n, x->tensor, err);
+  return rt_kernel_run(x, k, ins->node, x->slot, x->arg, nread, n, x->tensor, err);
 }
 
+/* HOST and PACKED. */
 static LatheRtCode run_host(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
 {
   LatheRtError why;
   double start = x->watch ? rt_now_seconds() : 0;
-  LatheRtCode code = rt_host_call(x, ins, f->reg, &why);
+  LatheRtCode code =
+      ins->op == MO_HOST ? rt_host_call(x, ins, f->reg, &why) : rt_packed_ins(x, ins, f->reg, f->scalar, &why);
   if (code != LATHE_RT_OK) return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
   if (!x->watch) return LATHE_RT_OK;
   return rt_watch(x, ins->node, rt_now_seconds() - start, 0, 0, x->tensor, err);
 }
 
-static LatheRtCode copy(LatheRtExecutor *x, Value *to, const Value *from, LatheRtError *err)
+static LatheRtCode copy(LatheRtExecutor *x, Heap *h, Value *to, const Value *from, LatheRtError *err)
 {
   if (from->kind != VALUE_TENSOR) {
-    rt_value_copy(&x->heap, to, from);
+    rt_value_copy(to, from);
     return LATHE_RT_OK;
   }
   Value made = {0};
-  RT_TRY(rt_value_tensor(&x->heap, &made, from->tensor.dtype, from->tensor.ndim, from->dim, err));
-  size_t bytes = rt_value_bytes(from);
-  rt_pool_copy(&x->calls, made.tensor.data, from->tensor.data, bytes);
-  rt_value_copy(&x->heap, to, &made);
-  rt_value_clear(&x->heap, &made);
+  RT_TRY(rt_value_tensor(h, &made, from->tensor.dtype, from->tensor.ndim, from->dim, err));
+  LatheRtCode code = rt_copy(x, &made.tensor, &from->tensor, rt_value_bytes(from), err);
+  if (code == LATHE_RT_OK) rt_value_copy(to, &made);
+  rt_value_clear(&made);
+  return code;
+}
+
+/* A tensor in the block that `prepare` fills. */
+static LatheRtCode in_prepared(LatheRtExecutor *x, Value *to, const Ins *ins, const int64_t *dim, LatheRtError *err)
+{
+  size_t bytes;
+  uint64_t room = x->model->prepared_bytes;
+  rt_value_clear(to);
+  rt_value_set(to, x->model->device[0].device, ins->dtype, ins->nexpr, dim, NULL);
+  LatheRtCode code = lathe_rt_tensor_bytes(&to->tensor, &bytes, err);
+  if (code == LATHE_RT_OK && (ins->device || ins->place > room || bytes > room - ins->place))
+    code = rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a tensor of %zu bytes leaves the prepared weights",
+                   bytes);
+  if (code != LATHE_RT_OK) {
+    to->kind = VALUE_NONE;
+    return code;
+  }
+  to->tensor.data = (char *)x->prepared + ins->place;
+  to->writable = true;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode alloc(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+{
+  int64_t dim[LATHE_RT_MAX_RANK];
+  RT_TRY(shape_of(f, ins, dim, err));
+  if (x->prepared && ins->place != PLACE_DYNAMIC) return in_prepared(x, &f->reg[ins->reg], ins, dim, err);
+  return rt_value_tensor(&x->heap[ins->device], &f->reg[ins->reg], ins->dtype, ins->nexpr, dim, err);
+}
+
+static LatheRtCode take_const(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+{
+  const ModelConst *c = &x->model->constant[ins->index];
+  if (c->bytes && !c->data)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: constant %d is used before it is prepared",
+                   ins->index);
+  rt_value_clear(&f->reg[ins->reg]);
+  /* while weights are prepared they are on the host, whatever device they are for */
+  LatheRtDevice device = x->model->device[x->prepared ? 0 : c->device].device;
+  rt_value_set(&f->reg[ins->reg], device, c->dtype, c->ndim, c->shape, (void *)(uintptr_t)c->data);
   return LATHE_RT_OK;
 }
 
@@ -180,16 +222,16 @@ static LatheRtCode pass(LatheRtExecutor *x, const Frame *f, const Ins *ins, cons
     x->passed = more;
     x->passed_room = (*func)->nparam;
   }
-  for (int32_t i = 0; i < nheld; i++) rt_value_copy(&x->heap, &x->passed[i], &held->item[i]);
-  for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(&x->heap, &x->passed[nheld + i], &f->reg[ins->arg[i]]);
+  for (int32_t i = 0; i < nheld; i++) rt_value_copy(&x->passed[i], &held->item[i]);
+  for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(&x->passed[nheld + i], &f->reg[ins->arg[i]]);
   return LATHE_RT_OK;
 }
 
 static void take(LatheRtExecutor *x, Frame *f, int32_t n)
 {
   for (int32_t i = 0; i < n; i++) {
-    rt_value_copy(&x->heap, &f->reg[i], &x->passed[i]);
-    rt_value_clear(&x->heap, &x->passed[i]);
+    rt_value_copy(&f->reg[i], &x->passed[i]);
+    rt_value_clear(&x->passed[i]);
   }
 }
 
@@ -207,7 +249,7 @@ static LatheRtCode tail_call(LatheRtExecutor *x, const Ins *ins, LatheRtError *e
   Frame *f = &x->frame[x->nframe - 1];
   const ModelFunc *func;
   RT_TRY(pass(x, f, ins, &func, err));
-  frame_clear(x, f);
+  frame_clear(f);
   RT_TRY(frame_begin(f, func, err));
   take(x, f, func->nparam);
   return LATHE_RT_OK;
@@ -216,9 +258,22 @@ static LatheRtCode tail_call(LatheRtExecutor *x, const Ins *ins, LatheRtError *e
 /* An output must not be the caller's own memory. */
 static bool is_borrowed_input(const LatheRtExecutor *x, const Value *v)
 {
-  for (int32_t i = 0; v->kind == VALUE_TENSOR && !v->storage && i < x->model->ninput; i++)
-    if (x->input[i].kind == VALUE_TENSOR && x->input[i].tensor.data == v->tensor.data) return true;
+  for (int32_t i = 0; v->kind == VALUE_TENSOR && !v->storage && i < x->at->entry->about.ninputs; i++)
+    if (x->at->input[i].kind == VALUE_TENSOR && x->at->input[i].tensor.data == v->tensor.data) return true;
   return false;
+}
+
+static LatheRtCode check_output(const LatheRtExecutor *x, int32_t i, const Value *v, LatheRtError *err)
+{
+  const ModelEntry *e = x->at->entry;
+  if (e->output_kind[i] == PORT_OBJECT)
+    return v->kind != VALUE_NONE ? LATHE_RT_OK
+                                 : rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d has no value", i);
+  if (v->kind != VALUE_TENSOR && v->kind != VALUE_LIST)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d is no tensor and no sequence", i);
+  if (v->kind == VALUE_TENSOR && !rt_same_device(v->tensor.device, e->about.outputs[i].device))
+    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d is not on its device", i);
+  return LATHE_RT_OK;
 }
 
 /* The caller's instruction before its pc is the CALL or APPLY that waits for this. */
@@ -228,27 +283,26 @@ static LatheRtCode give_back(LatheRtExecutor *x, const Ins *ins, LatheRtError *e
   if (x->nframe == 1) {
     for (int32_t i = 0; i < ins->narg; i++) {
       const Value *v = &f->reg[ins->arg[i]];
-      if (v->kind != VALUE_TENSOR && v->kind != VALUE_LIST)
-        return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d is no tensor and no sequence", i);
-      if (is_borrowed_input(x, v)) RT_TRY(copy(x, &x->output[i], v, err));
-      else rt_value_copy(&x->heap, &x->output[i], v);
+      RT_TRY(check_output(x, i, v, err));
+      if (is_borrowed_input(x, v)) RT_TRY(copy(x, rt_heap_of(x, v->tensor.device), &x->at->output[i], v, err));
+      else rt_value_copy(&x->at->output[i], v);
     }
   } else {
     Frame *to = f - 1;
     const Ins *from = &to->func->ins[to->pc - 1];
-    for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(&x->heap, &to->reg[from->ret[i]], &f->reg[ins->arg[i]]);
+    for (int32_t i = 0; i < ins->narg; i++) rt_value_copy(&to->reg[from->ret[i]], &f->reg[ins->arg[i]]);
   }
-  frame_clear(x, f);
+  frame_clear(f);
   x->nframe--;
   return LATHE_RT_OK;
 }
 
-static LatheRtCode take_field(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+static LatheRtCode take_field(Frame *f, const Ins *ins, LatheRtError *err)
 {
   const Value *v = &f->reg[ins->source];
   if (v->kind != VALUE_DATA || ins->index >= v->list->n)
     return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a value has no field %d", ins->index);
-  rt_value_item(&x->heap, &f->reg[ins->reg], v, ins->index);
+  rt_value_item(&f->reg[ins->reg], v, ins->index);
   return LATHE_RT_OK;
 }
 
@@ -266,22 +320,15 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
   int64_t dim[LATHE_RT_MAX_RANK], truth;
   Scalar s;
   switch ((ModelOp)ins->op) {
-  case MO_CONST: {
-    const ModelConst *c = &x->model->constant[ins->index];
-    rt_value_clear(&x->heap, &f->reg[ins->reg]);
-    rt_value_set(&f->reg[ins->reg], c->dtype, c->ndim, c->shape, (void *)c->data);
-    return LATHE_RT_OK;
-  }
+  case MO_CONST: return take_const(x, f, ins, err);
   case MO_SCALAR: return rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &f->scalar[ins->reg], err);
-  case MO_ALLOC:
-    RT_TRY(shape_of(f, ins, dim, err));
-    return rt_value_tensor(&x->heap, &f->reg[ins->reg], ins->dtype, ins->nexpr, dim, err);
+  case MO_ALLOC: return alloc(x, f, ins, err);
   case MO_VIEW:
     RT_TRY(shape_of(f, ins, dim, err));
-    return rt_value_view(&x->heap, &f->reg[ins->reg], &f->reg[ins->source], ins->dtype, ins->nexpr, dim, err);
-  case MO_MOVE: rt_value_copy(&x->heap, &f->reg[ins->reg], &f->reg[ins->source]); return LATHE_RT_OK;
-  case MO_COPY: return copy(x, &f->reg[ins->reg], &f->reg[ins->source], err);
-  case MO_FREE: rt_value_clear(&x->heap, &f->reg[ins->reg]); return LATHE_RT_OK;
+    return rt_value_view(&f->reg[ins->reg], &f->reg[ins->source], ins->dtype, ins->nexpr, dim, err);
+  case MO_MOVE: rt_value_copy(&f->reg[ins->reg], &f->reg[ins->source]); return LATHE_RT_OK;
+  case MO_COPY: return copy(x, &x->heap[ins->device], &f->reg[ins->reg], &f->reg[ins->source], err);
+  case MO_FREE: rt_value_clear(&f->reg[ins->reg]); return LATHE_RT_OK;
   case MO_KERNEL: return run_kernel(x, f, ins, err);
   case MO_JUMP: f->pc = ins->index; return LATHE_RT_OK;
   case MO_BRANCH:
@@ -294,15 +341,15 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
   case MO_TAIL:
   case MO_APPLY_TAIL: return tail_call(x, ins, err);
   case MO_RETURN: return give_back(x, ins, err);
-  case MO_HOST: return run_host(x, f, ins, err);
+  case MO_HOST:
+  case MO_PACKED: return run_host(x, f, ins, err);
+  case MO_DONE: return rt_prepare_done(x, ins->index, err);
   case MO_CHECK:
     RT_TRY(rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &s, err));
     return s.i ? LATHE_RT_OK : rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
-  case MO_CLOSURE:
-    return rt_value_cell(&x->heap, &f->reg[ins->reg], VALUE_CLOSURE, ins->index, ins->narg, ins->arg, f->reg, err);
-  case MO_DATA:
-    return rt_value_cell(&x->heap, &f->reg[ins->reg], VALUE_DATA, ins->tag, ins->narg, ins->arg, f->reg, err);
-  case MO_FIELD: return take_field(x, f, ins, err);
+  case MO_CLOSURE: return rt_value_cell(&f->reg[ins->reg], VALUE_CLOSURE, ins->index, ins->narg, ins->arg, f->reg, err);
+  case MO_DATA: return rt_value_cell(&f->reg[ins->reg], VALUE_DATA, ins->tag, ins->narg, ins->arg, f->reg, err);
+  case MO_FIELD: return take_field(f, ins, err);
   case MO_MATCH: return match_tag(f, ins, err);
   case MO_FAIL: return rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
   case MO_COUNT: break;
@@ -310,18 +357,27 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
   return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: instruction %u", ins->op);
 }
 
-LatheRtCode rt_vm_run(LatheRtExecutor *x, LatheRtError *err)
+static LatheRtCode run_frames(LatheRtExecutor *x, LatheRtCode code, LatheRtError *err)
 {
-  const LatheRtModel *m = x->model;
-  LatheRtCode code = push(x, &m->func[0], err);
-  for (int32_t i = 0; code == LATHE_RT_OK && i < m->ninput; i++)
-    rt_value_copy(&x->heap, &x->frame[0].reg[i], &x->input[i]);
   while (code == LATHE_RT_OK && x->nframe) {
     Frame *f = &x->frame[x->nframe - 1];
     const Ins *ins = &f->func->ins[f->pc++];
     code = run_ins(x, f, ins, err);
   }
-  while (x->nframe) frame_clear(x, &x->frame[--x->nframe]);
-  for (int32_t i = 0; i < x->passed_room; i++) rt_value_clear(&x->heap, &x->passed[i]);
+  while (x->nframe) frame_clear(&x->frame[--x->nframe]);
+  for (int32_t i = 0; i < x->passed_room; i++) rt_value_clear(&x->passed[i]);
   return code;
+}
+
+LatheRtCode rt_vm_run(LatheRtExecutor *x, LatheRtError *err)
+{
+  LatheRtCode code = push(x, &x->model->func[x->at->entry->func], err);
+  for (int32_t i = 0; code == LATHE_RT_OK && i < x->at->entry->about.ninputs; i++)
+    rt_value_copy(&x->frame[0].reg[i], &x->at->input[i]);
+  return run_frames(x, code, err);
+}
+
+LatheRtCode rt_vm_call(LatheRtExecutor *x, int32_t func, LatheRtError *err)
+{
+  return run_frames(x, push(x, &x->model->func[func], err), err);
 }

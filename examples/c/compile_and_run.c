@@ -28,7 +28,8 @@ static int run(LatheRtModel *model)
     if (port[i].ndim < 0 || port[i].ndim > 8 || port[i].dtype.code != 2 || port[i].dtype.bits != 32)
       return failed("this example fills float32 tensors alone");
     for (int32_t k = 0; k < port[i].ndim; k++) shape[k] = port[i].shape[k] < 0 ? 1 : port[i].shape[k];
-    if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), port[i].dtype, port[i].ndim, shape, &t, &err) != LATHE_RT_OK)
+    if (lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, port[i].dtype, port[i].ndim, shape, &t, &err) !=
+        LATHE_RT_OK)
       return failed(err.text);
     if (lathe_rt_tensor_bytes(t, &bytes, &err) != LATHE_RT_OK) return failed(err.text);
     for (size_t k = 0; k < bytes / sizeof(float); k++) ((float *)t->data)[k] = 1;

@@ -11,7 +11,7 @@ from ._ffi import call, library
 def libinfo() -> Dict[str, str]:
     """Facts about the build, as texts under TVM's names: "ON" and "OFF" for what it can do."""
     llvm, version = call("build_info")
-    kinds = call("target_kinds")
+    kinds = [row[0] for row in call("target_kinds") if row[2] != "none"]
     absent = (
         "CUDNN",
         "CUBLAS",

@@ -6,12 +6,11 @@
 
 /* ---- targets ----------------------------------------------------------------------- */
 
-static const char *const kind_names[] = {"llvm", "c", "cuda"};
-
 static void target_new(Call *c)
 {
   const Target *t = api_arg_given(c, 0) ? target_parse(c->ctx, api_arg_str(c, 0)) : target_host(c->ctx);
-  *c->out = api_val_object(c, LATHE_TARGET, t, (int)t->kind, NULL, NULL);
+  if (api_arg_given(c, 1)) t = target_with_host(c->ctx, t, api_arg_ptr(c, 1));
+  *c->out = api_val_object(c, LATHE_TARGET, t, 0, NULL, NULL);
 }
 
 static void put(Call *c, LatheValue *row, const char *key, LatheValue value)
@@ -24,8 +23,8 @@ static void put(Call *c, LatheValue *row, const char *key, LatheValue value)
 static void target_fields(Call *c)
 {
   const Target *t = api_arg_ptr(c, 0);
-  LatheValue *v = api_val_list(c, 18, c->out);
-  put(c, &v[0], "kind", api_val_str(c, kind_names[t->kind]));
+  LatheValue *v = api_val_list(c, 23, c->out);
+  put(c, &v[0], "kind", api_val_str(c, t->kind->name));
   put(c, &v[1], "text", api_val_str(c, t->text));
   put(c, &v[2], "mtriple", api_val_str(c, t->triple));
   put(c, &v[3], "mcpu", api_val_str(c, t->cpu));
@@ -43,14 +42,42 @@ static void target_fields(Call *c)
   put(c, &v[15], "max_shared_memory_per_block", api_val_int(t->shared_bytes));
   put(c, &v[16], "thread_warp_size", api_val_int(t->warp_size));
   put(c, &v[17], "broadcast_load", api_val_bool(t->broadcast_load));
+  put(c, &v[18], "device", api_val_str(c, target_device_kind_name(t->device.kind)));
+  put(c, &v[19], "device_type", api_val_int(t->device.type));
+  put(c, &v[20], "codegen", api_val_str(c, target_codegen_name(t->codegen)));
+  put(c, &v[21], "keys", api_val_str(c, t->keys));
+  put(c, &v[22], "host", t->host ? api_val_str(c, t->host->text) : api_val_none());
+}
+
+static void target_options(Call *c)
+{
+  const Target *t = api_arg_ptr(c, 0);
+  LatheValue *v = api_val_list(c, t->noptions, c->out);
+  for (int i = 0; i < t->noptions; i++) put(c, &v[i], t->option[i].name, api_val_str(c, t->option[i].value));
+}
+
+static void device_parse(Call *c)
+{
+  int type, id;
+  if (!target_device_parse(api_arg_str(c, 0), &type, &id))
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "'%s' is no device; a device is named as in \"cpu(0)\"", api_arg_str(c, 0));
+  LatheValue *v = api_val_list(c, 2, c->out);
+  v[0] = api_val_int(type);
+  v[1] = api_val_int(id);
 }
 
 static void target_kind_list(Call *c)
 {
   int n;
-  const char *const *names = target_kinds(&n);
+  const TargetKind *kinds = target_kinds(&n);
   LatheValue *v = api_val_list(c, n, c->out);
-  for (int i = 0; i < n; i++) v[i] = api_val_str(c, names[i]);
+  for (int i = 0; i < n; i++) {
+    LatheValue *row = api_val_list(c, 4, &v[i]);
+    row[0] = api_val_str(c, kinds[i].name);
+    row[1] = api_val_str(c, target_device_kind_name(kinds[i].device.kind));
+    row[2] = api_val_str(c, target_codegen_name(kinds[i].codegen));
+    row[3] = api_val_str(c, kinds[i].device.name);
+  }
 }
 
 /* ---- lowering and building ------------------------------------------------------------- */
@@ -193,9 +220,13 @@ static void lower_transform(Call *c)
 }
 
 const ApiFunction api_build_functions[] = {
-  {"target", "text: str? -> target", "the machine that a string describes; none: this one", target_new},
+  {"target", "text: str?, host: target? -> target",
+   "the machine that a string describes; none: this one; with the host that drives it", target_new},
   {"target_fields", "t: target -> list[list[any]]", "its properties: key and value", target_fields},
-  {"target_kinds", " -> list[str]", "the kinds of targets", target_kind_list},
+  {"target_options", "t: target -> list[list[str]]", "its options as they were said: name and value", target_options},
+  {"device_parse", "text: str -> list[int]", "a device by its name: type and number", device_parse},
+  {"target_kinds", " -> list[list[str]]", "the kinds of targets: name, device, code generator, the device's name",
+   target_kind_list},
   {"lower", "f: primfunc, target: target, config: list[[str, option]]? -> primfunc",
    "loops without blocks, as lathe.lower shows them", lower},
   {"build", "functions: list[primfunc], target: target, config: list[[str, option]]? -> built", "compiles functions",

@@ -124,6 +124,18 @@ static const char *value_text(Call *c, const LatheValue *v)
   raise(c->ctx, ERR_TYPE, NOWHERE, "%s: an option is a bool, a number, text or a list of those", c->function->name);
 }
 
+/* One target or a list of them; none: 0.  They live as long as the context. */
+static int arg_targets(Call *c, int i, const Target *const **out)
+{
+  const LatheValue *v = &c->arg[i];
+  int n = v->tag == LATHE_NONE ? 0 : v->tag == LATHE_LIST ? (int)v->n : 1;
+  if (v->tag == LATHE_LIST) v = v->u.list;
+  const Target **target = arena_array(scratch(c->ctx), const Target *, n + 1);
+  for (int k = 0; k < n; k++) target[k] = api_value_ptr(&v[k]);
+  *out = target;
+  return n;
+}
+
 static void new_context(Call *c)
 {
   Handle *h = api_val_owner(c, LATHE_PASSCONTEXT, NULL, c->out);
@@ -137,10 +149,10 @@ static void new_context(Call *c)
   for (int i = 0; i < n; i++) {
     pass_config_set(pc, api_value_text(c, &v[i].u.list[0]), value_text(c, &v[i].u.list[1]));
   }
-  if (api_arg_given(c, 4)) {
-    pc->target = api_arg_ptr(c, 4);
-    api_keep(c, h, api_arg_handle(c, 4));
-  }
+  const Target *const *target;
+  n = arg_targets(c, 4, &target);
+  for (int i = 0; i < n; i++) vec_push(pc->arena, &pc->targets, target[i]);
+  if (n) pc->target = target[0];
 }
 
 /* An instrument: 0 may it run, 1 before, 2 after; for 0 the answer is 1 (yes), 0 (no) or -1 (failed),
@@ -415,7 +427,21 @@ static void compile(Call *c)
   op_init();
   Progress *p = arena_new_of(scratch(c->ctx), Progress);
   *p = (Progress){(int32_t (*)(void *, const char *, int32_t, int32_t))(intptr_t)api_arg_int(c, 5), NULL, c->ctx};
-  CompileOptions o = {.target = api_arg_ptr(c, 1),
+  const LatheValue *names;
+  int n = api_arg_list(c, 6, &names);
+  const char **entries = arena_array(scratch(c->ctx), const char *, n + 1);
+  for (int i = 0; i < n; i++) entries[i] = api_value_text(c, &names[i]);
+  const char *weights = api_arg_str(c, 7);
+  if (weights && strcmp(weights, "ready") && strcmp(weights, "trained"))
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a model holds its weights 'ready' or as they were 'trained', not '%s'",
+          weights);
+  const Target *const *target;
+  int ntargets = arg_targets(c, 1, &target);
+  CompileOptions o = {.ntargets = ntargets,
+                      .targets = target,
+                      .nentries = n,
+                      .entries = entries,
+                      .weights = weights && !strcmp(weights, "trained") ? WEIGHTS_TRAINED : WEIGHTS_READY,
                       .passes = arg_context(c, 2),
                       .dump_dir = api_arg_str(c, 3),
                       .progress = p->fn ? progress : NULL,
@@ -458,7 +484,8 @@ const ApiFunction api_compile_functions[] = {
   {"graph_parse", "text: str, file: str?, known: module? -> module", "reads Relay text, beside what is known",
    graph_parse},
   {"pass_context",
-   "opt_level: int, required: list[str], disabled: list[str], config: list[[str, option]], target: target? -> "
+   "opt_level: int, required: list[str], disabled: list[str], config: list[[str, option]], "
+   "target: target|list[target]? -> "
    "passcontext",
    "which passes run, and how", new_context},
   {"pass_context_watch", "p: passcontext, name: str, fn: function, user: int -> none",
@@ -481,8 +508,11 @@ const ApiFunction api_compile_functions[] = {
   {"onnx_ops", " -> list[list[any]]", "ONNX operators that can be imported: name, versions known", onnx_ops},
   {"nearest", "word: str, words: list[str] -> int?", "place of the word that was probably meant", nearest},
   {"compile",
-   "m: module, target: target?, p: passcontext?, dump_dir: str?, time: bool?, progress: function? -> compiled",
-   "compiles @main and what it calls", compile},
+   "m: module, target: target|list[target]?, p: passcontext?, dump_dir: str?, time: bool?, progress: function?, "
+   "entries: list[str]?, weights: str? -> compiled",
+   "compiles the entries (default: @main) and what they call; weights: 'ready' for the kernels (default), or as "
+   "they were 'trained'",
+   compile},
   {"compiled_export", "c: compiled, path: str, weights: str? -> none",
    "writes .so, .o, .a or .c; weights of C source: 'text', 'beside' or 'by size'", export_compiled},
   {"compile_check", "target: target?, path: str -> none", "raises unless compiled_export could write such a file",

@@ -62,7 +62,8 @@ static int32_t import(Made *made, const char *path, const LatheCompileOptions *o
   return (int32_t)protect(made->c->ctx, import_body, &(Import){made, path, o, module});
 }
 
-static int32_t compile(Made *made, const char *path, const LatheCompileOptions *options, LatheValue *compiled)
+static int32_t compile(Made *made, const char *path, const LatheCompileOptions *options, const char *weights,
+                       LatheValue *compiled)
 {
   static const LatheCompileOptions usual = {.opt_level = 3};
   const LatheCompileOptions *o = options ? options : &usual;
@@ -74,8 +75,9 @@ static int32_t compile(Made *made, const char *path, const LatheCompileOptions *
   if (code == 0) code = make(made, "target", 1, &text, &target);
   LatheValue context[] = {api_val_int(o->opt_level), val_list(NULL, 0), val_list(NULL, 0), val_list(NULL, 0), target};
   if (code == 0) code = make(made, "pass_context", 5, context, &passes);
-  LatheValue args[] = {module, target, passes};
-  return code == 0 ? make(made, "compile", 3, args, compiled) : code;
+  LatheValue none = {0};
+  LatheValue args[] = {module, target, passes, none, none, none, val_list(NULL, 0), val_text(weights)};
+  return code == 0 ? make(made, "compile", 8, args, compiled) : code;
 }
 
 static void give_back(Made *made)
@@ -87,7 +89,9 @@ int32_t lathe_compile_onnx(LatheContext *c, const char *path, const LatheCompile
 {
   Made made = {.c = c};
   LatheValue compiled, none;
-  int32_t code = compile(&made, path, options, &compiled);
+  size_t n = output ? strlen(output) : 0; /* what is loaded can prepare its weights */
+  bool library = n > 3 && !strcmp(output + n - 3, ".so");
+  int32_t code = compile(&made, path, options, library ? "trained" : "ready", &compiled);
   LatheValue args[] = {compiled, val_text(output)};
   if (code == 0) code = lathe_call(c, "compiled_export", 2, args, &none);
   give_back(&made);
@@ -112,7 +116,7 @@ int32_t lathe_load_onnx(LatheContext *c, const char *path, const LatheCompileOpt
 {
   Made made = {.c = c};
   LatheValue compiled, address;
-  int32_t code = compile(&made, path, options, &compiled);
+  int32_t code = compile(&made, path, options, "ready", &compiled);
   if (code == 0) code = lathe_call(c, "compiled_runtime", 1, &compiled, &address);
   if (code == 0) code = (int32_t)protect(c->ctx, keep_model, &(Keep){c, compiled.u.p});
   if (code == 0) *out = lathe_rt_model_retain((LatheRtModel *)(intptr_t)address.u.i);

@@ -52,15 +52,16 @@ static void check_names(Ctx *ctx, int n, PrimFunc *const *f)
  * the C backend, as long as a C compiler for it is at hand: that is this machine. */
 static Code *generate(Ctx *ctx, const Target *t, int n, Kernel *const *kernel)
 {
-  switch (t->kind) {
-  case TARGET_LLVM:
+  switch (t->codegen) {
+  case CODEGEN_LLVM:
     if (t->is_host) return codegen_c(ctx, t, n, kernel);
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "target %s: this Lathe was built without LLVM, which code for another machine needs", t->text);
-  case TARGET_C: return codegen_c(ctx, t, n, kernel);
-  case TARGET_CUDA: return codegen_cuda(ctx, t, n, kernel);
+  case CODEGEN_C: return codegen_c(ctx, t, n, kernel);
+  case CODEGEN_CUDA: return codegen_cuda(ctx, t, n, kernel);
+  case CODEGEN_NONE: break; /* build_check_target has refused it */
   }
-  BUG(ctx, "target of kind %d", (int)t->kind);
+  BUG(ctx, "target '%s' has no code generator", t->text);
 }
 
 Kernel *build_kernel(Module *m, const PrimFunc *f, const Target *t, const LowerConfig *config)
@@ -85,7 +86,11 @@ static Code *build_in_order(Built *b, int n, PrimFunc *const *f, const BuildOpti
 
 void build_check_target(Ctx *ctx, const Target *t)
 {
-  if (t->kind == TARGET_LLVM && codegen_has_llvm()) codegen_llvm_load(ctx, t);
+  if (t->codegen == CODEGEN_NONE)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "target '%s': there is no code generator for %s; 'lathe targets' lists the kinds that have one", t->text,
+          t->kind->name);
+  if (t->codegen == CODEGEN_LLVM && codegen_has_llvm()) codegen_llvm_load(ctx, t);
 }
 
 Built *build_funcs_with(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const BuildOptions *o)
@@ -98,7 +103,7 @@ Built *build_funcs_with(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, co
   Built *b = *slot = mem_alloc(ctx, sizeof *b);
   *b = (Built){.ctx = ctx, .refs = 1, .target = t};
   b->m = module_new(ctx);
-  bool by_llvm = t->kind == TARGET_LLVM && codegen_has_llvm();
+  bool by_llvm = t->codegen == CODEGEN_LLVM && codegen_has_llvm();
   b->code = by_llvm ? build_side_by_side(b->m, n, f, t, o) : build_in_order(b, n, f, o);
   built_retain(b);
   scope_end(ctx, s);
@@ -111,13 +116,13 @@ Built *build_funcs(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const L
 }
 
 Code *built_code(Built *b) { return b->code; }
-Code *built_device_code(Built *b) { return b->target->kind == TARGET_CUDA ? b->code : NULL; }
+Code *built_device_code(Built *b) { return target_is_gpu(b->target) ? b->code : NULL; }
 const Target *built_target(Built *b) { return b->target; }
 
 LatheRtModule *built_module(Built *b)
 {
   if (b->module) return b->module;
-  if (b->target->kind == TARGET_CUDA)
+  if (target_is_gpu(b->target))
     raise(b->ctx, ERR_UNSUPPORTED, NOWHERE,
           "code for target %s cannot run yet: there is no CUDA runtime; its source can be had with get_source",
           b->target->text);

@@ -48,7 +48,6 @@ static const Case cases[] = {
 /* clang-format on */
 enum { NCASES = sizeof cases / sizeof *cases };
 
-
 static int rank(const int64_t *shape)
 {
   int n = 0;
@@ -113,7 +112,8 @@ static const Node *followed(Fn *f, size_t i, const Node *y)
 {
   int64_t bias[6];
   int nd = y->type->ndim;
-  for (int d = 1; d < nd; d++) bias[d - 1] = d == 1 || (nd > rank(cases[i].x) && d == nd - 1) ? y->type->shape[d]->u.i : 1;
+  for (int d = 1; d < nd; d++)
+    bias[d - 1] = d == 1 || (nd > rank(cases[i].x) && d == nd - 1) ? y->type->shape[d]->u.i : 1;
   if (i % 3) y = CALL(f, "add", NULL, y, fn_param(f, DT_F32, nd - 1, bias));
   if (i % 3 == 1) y = CALL(f, "multiply", NULL, y, CALL(f, "sigmoid", NULL, y));
   if (i % 3 == 2)

@@ -223,7 +223,9 @@ static bool measure(LatheRtExecutor *ex, const Plan *plan, int *status, Times *o
 
 static bool profile(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, int threads, int *status)
 {
-  Profile p = {.n = lathe_rt_model_info(model).num_nodes, .model = model, .first = true};
+  LatheRtModelInfo info = {LATHE_RT_INIT(info)};
+  lathe_rt_model_info(model, &info);
+  Profile p = {.n = info.num_nodes, .model = model, .first = true};
   p.seconds = calloc((size_t)p.n + 1, sizeof *p.seconds);
   p.calls = calloc((size_t)p.n + 1, sizeof *p.calls);
   p.work = calloc((size_t)p.n + 1, sizeof *p.work);
@@ -298,7 +300,7 @@ int cli_run_bench(LatheContext *context, const Options *o)
     lathe_rt_model_free(model);
     return cli_refuse_rt(&err);
   }
-  if (cli_set_inputs(ex, model, o, false, &status)) bench(ex, model, o, &plan, &status);
+  if (cli_set_inputs(ex, lathe_rt_model_entry(model, 0), NULL, o, false, &status)) bench(ex, model, o, &plan, &status);
   lathe_rt_executor_free(ex);
   lathe_rt_model_free(model);
   return status;

@@ -24,9 +24,9 @@ typedef struct Values {
 
 /* What the command line said. */
 typedef struct Options {
-  const char *input, *output, *target, *form, *function, *dump_dir, *weights;
+  const char *input, *output, *target, *form, *function, *dump_dir, *weights, *cache;
   const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math;
-  Values shapes, inputs, configs, disabled, required, passes;
+  Values shapes, inputs, entries, configs, disabled, required, passes;
   bool json, help, time, profile, no_winograd, onnx, list;
 } Options;
 
@@ -129,7 +129,15 @@ int cli_run_targets(LatheContext *, const Options *);
 int cli_run_run(LatheContext *, const Options *);
 int cli_run_bench(LatheContext *, const Options *);
 /* Fills the executor's inputs from --input, or with random numbers where nothing is said. */
-bool cli_set_inputs(LatheRtExecutor *, const LatheRtModel *, const Options *, bool need_all, int *status);
+/* Objects that entries gave, by the names and types of their outputs. */
+typedef struct Objects {
+  const char *name[MAX_VALUES], *type[MAX_VALUES];
+  LatheRtObject *object[MAX_VALUES];
+  int n;
+} Objects;
+/* Of the entry that the executor has been told of; given may be NULL. */
+bool cli_set_inputs(LatheRtExecutor *, const LatheRtEntry *, const Objects *given, const Options *, bool need_all,
+                    int *status);
 
 /* ---- texts.c: strings ------------------------------------------------------------------------- */
 /* A tensor of strings from a file becomes one of the executor's numbers, in its place; any other stays. */

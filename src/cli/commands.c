@@ -21,9 +21,16 @@ const OptionRow cli_options[] = {
     OPTION('u', "--output", "FILE", output, ONE, TAKES_FILE,
            "writes the outputs: .npz, or .npy when there is one (default: shows them)"),
     OPTION('u', "-o", "FILE", output, ONE, TAKES_FILE, "the same"),
-    OPTION('g', "--weights", "WHERE", weights, ONE, "text beside",
-           "of C source: text in it, or beside it in FILE.c.weights, which the compiler takes in"
-           " (default: text up to 256 KiB, beside from there on)"),
+    OPTION('g', "--weights", "HOW", weights, ONE, "trained ready text beside",
+           "of .so: as they were trained (default: a small file; loading brings them into form), or ready for the"
+           " kernels (mapped and used in place, shared between processes); of C source: text in it, or beside it in"
+           " FILE.c.weights, which the compiler takes in (default: text up to 256 KiB, beside from there on)"),
+    OPTION('E', "--entry", "NAME", entries, MANY, NULL,
+           "a function of the module that callers see (repeat for more; default: main)"),
+    OPTION('e', "--entry", "NAME", entries, MANY, NULL,
+           "runs this entry (repeat: one after the other; objects that one gives go to inputs of that name or type)"),
+    OPTION('C', "--weights-cache", "DIR", cache, ONE, TAKES_DIR,
+           "keeps weights that loading brought into form in this folder, for later starts and other processes"),
     /* loop programs */
     OPTION('f', "--form", "FORM", form, ONE, FORMS,
            "compact: loops after lowering, C-like (default); script: the same as TVMScript; input: what was read;"
@@ -83,20 +90,20 @@ const Command cli_commands[] = {
     {"compile", "compile a model into one file that runs", "MODEL -o OUTPUT [options]",
      "Imports the model (ONNX, or Relay text), optimises it and writes one self-contained file: code, weights and"
      " everything a run needs.",
-     "otsgODrcwmxdT", NULL,
+     "otsgEODrcwmxdT", NULL,
      "lathe compile net.onnx -o net.so --shape input=1,3,224,224\n"
      "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
      "lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
      "lathe compile net.onnx -o net.c\n",
      TAKES_FILE, cli_run_compile},
     {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
-     "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "iukps",
+     "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "ieukpCs",
      "tODrcwmx",
      "lathe run net.so --input random --shape input=1,3,224,224 --top 5\n"
      "lathe run net.onnx --input input=ones --shape input=2,3,224,224 --output out.npz\n",
      TAKES_FILE, cli_run_run},
     {"bench", "measure a model, as a whole and node by node", "MODEL [options]",
-     "Measures a compiled model (.so), or a model file; inputs are random where nothing is said.", "hWRPXjis",
+     "Measures a compiled model (.so), or a model file; inputs are random where nothing is said.", "hWRPXjiCs",
      "tODrcwmx",
      "lathe bench net.so --shape input=1,3,224,224 --threads 1,2 --profile\n"
      "lathe bench net.onnx --shape input=1,3,224,224 --json\n",

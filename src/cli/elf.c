@@ -17,6 +17,15 @@
 
 #include "cli/cli.h"
 
+/* A table of functions. */
+typedef struct ElfCode {
+  LatheRtModuleInfo info;  /* as the file has it */
+  LatheRtModuleInfo shown; /* the same for any machine, with functions that do nothing */
+  LatheRtFuncInfo *func;
+} ElfCode;
+
+enum { MOST_MODULES = 64 };
+
 struct ElfModel {
   void *map;
   size_t mapped;
@@ -26,9 +35,8 @@ struct ElfModel {
   Elf64_Shdr *section;
   const char *path;
   LatheRtError *err;
-  LatheRtModuleInfo info;  /* as the file has it */
-  LatheRtModuleInfo shown; /* the same for any machine, with functions that do nothing */
-  LatheRtFuncInfo *func;
+  ElfCode code[MOST_MODULES]; /* the first is lathe_module; then those that the model lists beside it */
+  uint32_t ncode;
   LatheRtModule *module;
   LatheRtModel *model;
 };
@@ -251,31 +259,57 @@ static bool read_function(ElfModel *e, uint64_t at, LatheRtFuncInfo *f)
   return (!f->nargs || f->args) && (!f->nsizes || f->sizes);
 }
 
+static bool read_code(ElfModel *e, uint64_t at)
+{
+  ElfCode *c = &e->code[e->ncode++];
+  const void *table = memory(e, at, sizeof c->info);
+  if (!table) return bad(e, "is broken: a table of functions is not there");
+  memcpy(&c->info, table, sizeof c->info);
+  if (!memcmp(c->info.magic, "LATHERT", 8) && c->info.abi != LATHE_RT_ABI)
+    return bad(e, "has ABI %u, this program has ABI %d; compile it again", c->info.abi, LATHE_RT_ABI);
+  c->info.arch = text_at(e, FIELD(LatheRtModuleInfo, at, arch));
+  c->info.features = text_at(e, FIELD(LatheRtModuleInfo, at, features));
+  c->shown = c->info;
+  c->shown.arch = c->shown.features = NULL;
+  uint64_t funcs = FIELD(LatheRtModuleInfo, at, funcs);
+  if (c->info.nfuncs) c->func = read_items(e, funcs, c->info.nfuncs, sizeof *c->func);
+  if (!c->info.arch || !c->info.features || (c->info.nfuncs && !c->func)) {
+    c->shown.nfuncs = 0;
+    return bad(e, "is broken: its table of functions cannot be read");
+  }
+  c->shown.funcs = c->func;
+  for (c->shown.nfuncs = 0; c->shown.nfuncs < c->info.nfuncs; c->shown.nfuncs++) {
+    int32_t i = c->shown.nfuncs;
+    if (read_function(e, funcs + (uint64_t)i * sizeof *c->func, &c->func[i])) continue;
+    c->shown.nfuncs++; /* what was read of it is freed with the others */
+    return bad(e, "is broken: the entry of function '%.60s' cannot be read", c->func[i].name);
+  }
+  return true;
+}
+
 static bool read_module(ElfModel *e)
 {
   uint64_t at;
-  const void *table = find_symbol(e, "lathe_module", &at) ? memory(e, at, sizeof e->info) : NULL;
-  if (!table) return bad(e, "was not made by Lathe: it has no symbol 'lathe_module'");
-  memcpy(&e->info, table, sizeof e->info);
-  e->info.arch = text_at(e, FIELD(LatheRtModuleInfo, at, arch));
-  e->info.features = text_at(e, FIELD(LatheRtModuleInfo, at, features));
-  e->shown = e->info;
-  e->shown.arch = e->shown.features = NULL;
-  uint64_t funcs = FIELD(LatheRtModuleInfo, at, funcs);
-  if (e->info.nfuncs) e->func = read_items(e, funcs, e->info.nfuncs, sizeof *e->func);
-  if (!e->info.arch || !e->info.features || (e->info.nfuncs && !e->func)) {
-    e->shown.nfuncs = 0;
-    return bad(e, "is broken: its table of functions cannot be read");
-  }
-  e->shown.funcs = e->func;
-  for (e->shown.nfuncs = 0; e->shown.nfuncs < e->info.nfuncs; e->shown.nfuncs++) {
-    int32_t i = e->shown.nfuncs;
-    if (read_function(e, funcs + (uint64_t)i * sizeof *e->func, &e->func[i])) continue;
-    e->shown.nfuncs++; /* what was read of it is freed with the others */
-    return bad(e, "is broken: the entry of function '%.60s' cannot be read", e->func[i].name);
-  }
-  return lathe_rt_module_wrap(&e->shown, NULL, NULL, &e->module, e->err) == LATHE_RT_OK ||
+  if (!find_symbol(e, "lathe_module", &at)) return bad(e, "was not made by Lathe: it has no symbol 'lathe_module'");
+  if (!read_code(e, at)) return false;
+  return lathe_rt_module_wrap(&e->code[0].shown, NULL, NULL, &e->module, e->err) == LATHE_RT_OK ||
          bad(e, "is broken: %.250s", e->err->text);
+}
+
+/* The libraries that a model lists; NULL: there is one. */
+static bool read_modules(ElfModel *e, uint64_t at, LatheRtModelData *data, const LatheRtModuleInfo **list)
+{
+  uint64_t table = FIELD(LatheRtModelData, at, modules);
+  data->modules = NULL;
+  if (data->nmodules <= 1) return true;
+  if (data->nmodules > MOST_MODULES || !memory(e, table, data->nmodules * sizeof(void *)))
+    return bad(e, "is broken: its list of modules cannot be read");
+  for (uint32_t i = 0; i < data->nmodules; i++) {
+    if (i && !read_code(e, pointer_at(e, table + i * sizeof(void *)))) return false;
+    list[i] = &e->code[i].shown;
+  }
+  data->modules = list;
+  return true;
 }
 
 static bool read_model(ElfModel *e)
@@ -289,9 +323,12 @@ static bool read_model(ElfModel *e)
   data.program = memory(e, FIELD(LatheRtModelData, at, program), data.program_bytes);
   data.weights = memory(e, FIELD(LatheRtModelData, at, weights), data.weights_bytes);
   data.consts = NULL;
+  const LatheRtModuleInfo *list[MOST_MODULES];
+  if (!read_modules(e, at, &data, list)) return false;
+  LatheRtLoad how = {LATHE_RT_INIT(how), .look_only = 1};
   if (!data.program || (data.weights_bytes && !data.weights))
     return bad(e, "is broken or cut short: its program or its weights are not there");
-  return lathe_rt_model_wrap(e->module, &data, NULL, NULL, &e->model, e->err) == LATHE_RT_OK ||
+  return lathe_rt_model_wrap(e->module, &data, &how, NULL, NULL, &e->model, e->err) == LATHE_RT_OK ||
          bad(e, "is broken: %.250s", e->err->text);
 }
 
@@ -313,18 +350,21 @@ bool cli_elf_open(const char *path, ElfModel **out, LatheRtError *err)
 }
 
 const LatheRtModel *cli_elf_model(const ElfModel *e) { return e->model; }
-const char *cli_elf_arch(const ElfModel *e) { return e->info.arch; }
-const char *cli_elf_features(const ElfModel *e) { return e->info.features; }
+const char *cli_elf_arch(const ElfModel *e) { return e->code[0].info.arch; }
+const char *cli_elf_features(const ElfModel *e) { return e->code[0].info.features; }
 
 void cli_elf_close(ElfModel *e)
 {
   lathe_rt_model_free(e->model);
   lathe_rt_module_free(e->module);
-  for (int32_t i = 0; i < e->shown.nfuncs && e->func; i++) {
-    free((void *)(uintptr_t)e->func[i].args);
-    free((void *)(uintptr_t)e->func[i].sizes);
+  for (uint32_t k = 0; k < e->ncode; k++) {
+    const ElfCode *c = &e->code[k];
+    for (int32_t i = 0; i < c->shown.nfuncs && c->func; i++) {
+      free((void *)(uintptr_t)c->func[i].args);
+      free((void *)(uintptr_t)c->func[i].sizes);
+    }
+    free(c->func);
   }
-  free(e->func);
   free(e->section);
   if (e->map) munmap(e->map, e->mapped);
   free(e);

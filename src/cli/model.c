@@ -212,6 +212,20 @@ static int32_t show_progress(void *user, const char *stage, int32_t done, int32_
 }
 
 /* writes: the output is to be the compiled model, and whether it can be written is found out first. */
+/* Each once: 'lathe run' may run one several times. */
+static int entry_names(const Options *o, LatheValue *out)
+{
+  int n = 0;
+  for (int i = 0; i < o->entries.n; i++) {
+    bool before = false;
+    for (int k = 0; k < i; k++) before = before || !strcmp(o->entries.v[k], o->entries.v[i]);
+    if (!before) out[n++] = cli_str_value(o->entries.v[i]);
+  }
+  return n;
+}
+
+static bool is(const char *said, const char *word) { return said && !strcmp(said, word); }
+
 static bool compile_model(LatheContext *context, const Options *o, bool writes, int *status, LatheValue *compiled)
 {
   bool source = !o->target && writes && cli_ends_with(o->output, ".c");
@@ -225,13 +239,18 @@ static bool compile_model(LatheContext *context, const Options *o, bool writes, 
   if (!cli_import_model(context, o, status, &module, &report)) return false;
   bool show = isatty(2);
   progress_start = cli_now();
-  LatheValue args[] = {module,
-                       target,
-                       passes,
-                       o->dump_dir ? cli_str_value(o->dump_dir) : cli_none_value(),
-                       cli_bool_value(o->time),
-                       show ? cli_int_value((int64_t)(intptr_t)show_progress) : cli_none_value()};
-  bool ok = cli_call(context, status, "compile", 6, args, compiled);
+  LatheValue names[MAX_VALUES];
+  int n = entry_names(o, names);
+  LatheValue args[] = {
+    module,
+    target,
+    passes,
+    o->dump_dir ? cli_str_value(o->dump_dir) : cli_none_value(),
+    cli_bool_value(o->time),
+    show ? cli_int_value((int64_t)(intptr_t)show_progress) : cli_none_value(),
+    list_value(names, n),
+    cli_str_value(writes && cli_ends_with(o->output, ".so") && !is(o->weights, "ready") ? "trained" : "ready")};
+  bool ok = cli_call(context, status, "compile", 8, args, compiled);
   if (show) fputs("\r\033[K", stderr);
   if (ok) print_notes(context, status, passes);
   return ok;
@@ -257,7 +276,13 @@ bool cli_open_model(LatheContext *context, const Options *o, int *status, LatheR
     return false;
   }
   if (kind == FILE_ELF) {
-    if (lathe_rt_model_load(o->input, out, &err) == LATHE_RT_OK) return true;
+    LatheRtLoad how = {LATHE_RT_INIT(how), .cache = o->cache};
+    if (lathe_rt_model_load_with(o->input, &how, out, &err) == LATHE_RT_OK) {
+      LatheRtModelInfo info = {LATHE_RT_INIT(info)};
+      lathe_rt_model_info(*out, &info);
+      if (*info.cache_note) fprintf(stderr, "note: --weights-cache is not used: %s\n", info.cache_note);
+      return true;
+    }
     *status = cli_refuse_rt(&err);
     return false;
   }
@@ -280,12 +305,17 @@ int cli_run_compile(LatheContext *context, const Options *o)
   int status = 0;
   LatheValue compiled, out;
   if (!o->output) return cli_misuse("say where to write with -o FILE (.so, .o, .a or .c)");
-  if (o->weights && strcmp(o->weights, "text") && strcmp(o->weights, "beside"))
-    return cli_misuse("--weights is text or beside, not '%s'", o->weights);
-  if (o->weights && !cli_ends_with(o->output, ".c")) return cli_misuse("--weights is for C source (-o FILE.c)");
+  bool of_source = is(o->weights, "text") || is(o->weights, "beside");
+  bool of_library = is(o->weights, "ready") || is(o->weights, "trained");
+  if (o->weights && !of_source && !of_library)
+    return cli_misuse("--weights is trained or ready (.so), text or beside (.c), not '%s'", o->weights);
+  if (of_source && !cli_ends_with(o->output, ".c"))
+    return cli_misuse("--weights %s is for C source (-o FILE.c)", o->weights);
+  if (is(o->weights, "trained") && !cli_ends_with(o->output, ".so"))
+    return cli_misuse("--weights trained is for what is loaded (-o FILE.so); other files have them ready");
   double start = cli_now();
   if (!compile_model(context, o, true, &status, &compiled)) return status;
-  LatheValue args[] = {compiled, cli_str_value(o->output), o->weights ? cli_str_value(o->weights) : cli_none_value()};
+  LatheValue args[] = {compiled, cli_str_value(o->output), of_source ? cli_str_value(o->weights) : cli_none_value()};
   if (!cli_call(context, &status, "compiled_export", 3, args, &out)) return status;
   if (o->time && cli_call(context, &status, "compiled_time_text", 1, &compiled, &out)) fputs(out.u.s, stdout);
   if (isatty(1) || o->time) {
@@ -351,13 +381,36 @@ static void print_kernels(const LatheRtModel *model, int32_t n, bool json)
   if (json) fputs("}", stdout);
 }
 
+/* Those behind the first, whose ports are the model's. */
+static void print_entries(const LatheRtModel *model, bool json)
+{
+  int32_t n = lathe_rt_model_entries(model);
+  if (json) fputs(", \"entries\": [", stdout);
+  for (int32_t i = 0; i < n; i++) {
+    const LatheRtEntry *e = lathe_rt_model_entry(model, i);
+    if (json) {
+      fputs(i ? ", {\"name\": " : "{\"name\": ", stdout);
+      cli_print_json_text(e->name);
+      print_ports("inputs", e->ninputs, e->inputs, true);
+      print_ports("outputs", e->noutputs, e->outputs, true);
+      fputs("}", stdout);
+    } else if (n > 1) {
+      printf("entry %s%s\n", e->name, i ? ":" : ": as above");
+      if (i) print_ports("  inputs", e->ninputs, e->inputs, false);
+      if (i) print_ports("  outputs", e->noutputs, e->outputs, false);
+    }
+  }
+  if (json) fputs("]", stdout);
+}
+
 static int inspect_compiled(const Options *o)
 {
   ElfModel *file;
   LatheRtError err;
   if (!cli_elf_open(o->input, &file, &err)) return cli_refuse_rt(&err);
   const LatheRtModel *model = cli_elf_model(file);
-  LatheRtModelInfo info = lathe_rt_model_info(model);
+  LatheRtModelInfo info = {LATHE_RT_INIT(info)};
+  lathe_rt_model_info(model, &info);
   const LatheRtPort *in, *out;
   int32_t nin = lathe_rt_model_inputs(model, &in);
   int32_t nout = lathe_rt_model_outputs(model, &out);
@@ -368,18 +421,21 @@ static int inspect_compiled(const Options *o)
     cli_print_json_text(cli_elf_arch(file));
     fputs(", \"features\": ", stdout);
     cli_print_json_text(cli_elf_features(file));
-    printf(
-        ", \"weights_bytes\": %llu, \"storage_bytes\": %llu, \"storage_bound\": %llu, \"nodes\": %d, \"dynamic\": %s",
-        (unsigned long long)info.weights_bytes, (unsigned long long)info.storage_bytes,
-        (unsigned long long)info.storage_bound, info.num_nodes, info.is_dynamic ? "true" : "false");
+    printf(", \"weights_bytes\": %llu, \"prepared_bytes\": %llu, \"storage_bytes\": %llu, \"storage_bound\": %llu, "
+           "\"nodes\": %d, \"dynamic\": %s",
+           (unsigned long long)info.weights_bytes, (unsigned long long)info.prepared_bytes,
+           (unsigned long long)info.storage_bytes, (unsigned long long)info.storage_bound, info.num_nodes,
+           info.is_dynamic ? "true" : "false");
   }
   print_ports("inputs", nin, in, o->json);
   print_ports("outputs", nout, out, o->json);
+  print_entries(model, o->json);
   print_kernels(model, info.num_nodes, o->json);
   if (o->json) puts("}");
   else {
     printf("target:    %s\nmachine:   %s\nfeatures:  %s\n", info.target, cli_elf_arch(file), cli_elf_features(file));
     print_bytes("weights:   ", (double)info.weights_bytes);
+    if (info.prepared_bytes) print_bytes(" as they were trained; loading makes of them ", (double)info.prepared_bytes);
     if (info.is_dynamic)
       fputs("\nstorage:   allocated while it runs: sizes or control flow are known at run time only", stdout);
     else {

@@ -143,7 +143,7 @@ static bool parse_npy(const char *path, const uint8_t *p, size_t n, LatheRtTenso
   size_t bytes;
   if (!ok || lathe_rt_tensor_bytes(&like, &bytes, err) != LATHE_RT_OK) return false;
   if (bytes > n - at - head) return fail(err, path, "ends before its last element");
-  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), dtype, ndim, shape, out, err) != LATHE_RT_OK) return false;
+  if (lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, dtype, ndim, shape, out, err) != LATHE_RT_OK) return false;
   memcpy((*out)->data, p + at + head, bytes);
   return true;
 }

@@ -74,7 +74,7 @@ static bool make_input(const LatheRtPort *port, const int64_t *shape, bool rando
 {
   LatheRtError err;
   char name[24];
-  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), port->dtype, port->ndim, shape, out, &err) != LATHE_RT_OK) {
+  if (lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, port->dtype, port->ndim, shape, out, &err) != LATHE_RT_OK) {
     *status = cli_refuse_rt(&err);
     return false;
   }
@@ -115,14 +115,21 @@ static bool has_values(const Values *given, int32_t n, const LatheRtPort *in, in
   return true;
 }
 
-/* Each NAME=… of --input and --shape is an input of the model. */
-static bool known_names(const Values *given, int32_t n, const LatheRtPort *in, int *status)
+static bool is_input(const LatheRtEntry *e, const char *given)
+{
+  for (int32_t k = 0; k < e->ninputs; k++)
+    if (!strncmp(given, e->inputs[k].name, strlen(e->inputs[k].name)) && given[strlen(e->inputs[k].name)] == '=')
+      return true;
+  return false;
+}
+
+/* Each NAME=… of --input and --shape is an input of one of the entries. */
+static bool known_names(const Values *given, int n, const LatheRtEntry *const *entry, int *status)
 {
   for (int i = 0; i < given->n; i++) {
     const char *eq = strchr(given->v[i], '=');
     bool known = !eq;
-    for (int32_t k = 0; k < n && !known; k++)
-      known = !strncmp(given->v[i], in[k].name, strlen(in[k].name)) && given->v[i][strlen(in[k].name)] == '=';
+    for (int k = 0; k < n && !known; k++) known = is_input(entry[k], given->v[i]);
     if (!known) {
       *status = cli_refuse("the model has no input '%.*s'; 'lathe inspect' shows its inputs", (int)(eq - given->v[i]),
                            given->v[i]);
@@ -157,15 +164,46 @@ static bool input_shape(const Options *o, const LatheRtPort *port, int64_t *shap
   return true;
 }
 
-bool cli_set_inputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o, bool need_all, int *status)
+/* The last object that an entry gave under this name, else of this type; NULL: none. */
+static LatheRtObject *given_object(const Objects *given, const LatheRtPort *port)
 {
-  const LatheRtPort *in;
-  int32_t n = lathe_rt_model_inputs(model, &in);
+  LatheRtObject *named = NULL;
+  LatheRtObject *typed = NULL;
+  for (int i = 0; i < given->n; i++) {
+    if (!strcmp(given->name[i], port->name)) named = given->object[i];
+    if (!strcmp(given->type[i], port->type)) typed = given->object[i];
+  }
+  return named ? named : typed;
+}
+
+static bool set_object(LatheRtExecutor *ex, int32_t i, const LatheRtPort *port, const Objects *given, int *status)
+{
   LatheRtError err;
-  if (!has_values(&o->inputs, n, in, status) || !known_names(&o->inputs, n, in, status) ||
-      !known_names(&o->shapes, n, in, status))
+  LatheRtObject *o = given ? given_object(given, port) : NULL;
+  if (!o) {
+    *status = cli_refuse("input '%s' is an object (%s): run an entry that gives it first, --entry NAME --entry …",
+                         port->name, port->type);
+    return false;
+  }
+  if (lathe_rt_set_input_object(ex, i, o, &err) == LATHE_RT_OK) return true;
+  *status = cli_refuse_rt(&err);
+  return false;
+}
+
+bool cli_set_inputs(LatheRtExecutor *ex, const LatheRtEntry *entry, const Objects *given, const Options *o,
+                    bool need_all, int *status)
+{
+  const LatheRtPort *in = entry->inputs;
+  int32_t n = entry->ninputs;
+  LatheRtError err;
+  if (!has_values(&o->inputs, n, in, status)) return false;
+  if (!given && (!known_names(&o->inputs, 1, &entry, status) || !known_names(&o->shapes, 1, &entry, status)))
     return false;
   for (int32_t i = 0; i < n; i++) {
+    if (in[i].kind == LATHE_RT_PORT_OBJECT) {
+      if (!set_object(ex, i, &in[i], given, status)) return false;
+      continue;
+    }
     const char *what = input_option(o, in[i].name);
     LatheRtTensor *t = NULL;
     int64_t shape[LATHE_RT_MAX_RANK];
@@ -335,12 +373,12 @@ static int write_outputs(const LatheRtExecutor *ex, const char *path, int32_t n,
   return ok ? 0 : cli_refuse_rt(&err);
 }
 
-static int show_outputs(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o)
+static int show_outputs(LatheRtExecutor *ex, const LatheRtEntry *entry, const Options *o)
 {
-  const LatheRtPort *port;
+  const LatheRtPort *port = entry->outputs;
   const LatheRtTensor *t[MAX_VALUES];
   LatheRtError err;
-  int32_t n = lathe_rt_model_outputs(model, &port);
+  int32_t n = entry->noutputs;
   long top = 0;
   if (o->top && !cli_read_number("--top", o->top, 1, 1000, &top)) return EXIT_USAGE;
   if (o->output && !cli_ends_with(o->output, ".npz") && !(cli_ends_with(o->output, ".npy") && n == 1))
@@ -361,6 +399,56 @@ static int show_outputs(LatheRtExecutor *ex, const LatheRtModel *model, const Op
   return o->output ? write_outputs(ex, o->output, n, port, t) : 0;
 }
 
+/* The entries to run, in order. */
+static bool find_entries(const LatheRtModel *model, const Options *o, int *n, const LatheRtEntry **entry,
+                         int32_t *number, int *status)
+{
+  LatheRtError err;
+  *n = o->entries.n ? o->entries.n : 1;
+  number[0] = 0;
+  for (int i = 0; i < *n; i++) {
+    if (o->entries.n && lathe_rt_model_find(model, o->entries.v[i], &number[i], &err) != LATHE_RT_OK) {
+      *status = cli_refuse_rt(&err);
+      return false;
+    }
+    entry[i] = lathe_rt_model_entry(model, number[i]);
+  }
+  return known_names(&o->inputs, *n, entry, status) && known_names(&o->shapes, *n, entry, status);
+}
+
+static void keep_objects(LatheRtExecutor *ex, const LatheRtEntry *e, Objects *given)
+{
+  LatheRtError err;
+  for (int32_t i = 0; i < e->noutputs && given->n < MAX_VALUES; i++)
+    if (e->outputs[i].kind == LATHE_RT_PORT_OBJECT &&
+        lathe_rt_get_output_object(ex, i, &given->object[given->n], &err) == LATHE_RT_OK) {
+      lathe_rt_object_retain(given->object[given->n]);
+      given->type[given->n] = e->outputs[i].type;
+      given->name[given->n++] = e->outputs[i].name;
+    }
+}
+
+/* One entry after the other; the last one's outputs are shown. */
+static int run_entries(LatheRtExecutor *ex, const LatheRtModel *model, const Options *o)
+{
+  const LatheRtEntry *entry[MAX_VALUES];
+  int32_t number[MAX_VALUES];
+  Objects given = {.n = 0};
+  LatheRtError err;
+  int status = 0;
+  int n = 0;
+  if (!find_entries(model, o, &n, entry, number, &status)) return status;
+  for (int i = 0; i < n && !status; i++) {
+    if (lathe_rt_executor_select(ex, number[i], &err) != LATHE_RT_OK) status = cli_refuse_rt(&err);
+    if (status || !cli_set_inputs(ex, entry[i], &given, o, true, &status)) break;
+    if (lathe_rt_run(ex, &err) != LATHE_RT_OK) status = cli_refuse_rt(&err);
+    else if (i == n - 1) status = show_outputs(ex, entry[i], o);
+    else keep_objects(ex, entry[i], &given);
+  }
+  for (int i = 0; i < given.n; i++) lathe_rt_object_free(given.object[i]);
+  return status;
+}
+
 int cli_run_run(LatheContext *context, const Options *o)
 {
   int status = 0;
@@ -376,10 +464,7 @@ int cli_run_run(LatheContext *context, const Options *o)
   if (o->threads && !cli_read_number("--threads", o->threads, 1, 1024, &threads)) status = EXIT_USAGE;
   if (!status && threads && lathe_rt_executor_set_threads(ex, (int32_t)threads, &err) != LATHE_RT_OK)
     status = cli_refuse_rt(&err);
-  if (!status && cli_set_inputs(ex, model, o, true, &status)) {
-    if (lathe_rt_run(ex, &err) != LATHE_RT_OK) status = cli_refuse_rt(&err);
-    else status = show_outputs(ex, model, o);
-  }
+  if (!status) status = run_entries(ex, model, o);
   lathe_rt_executor_free(ex);
   lathe_rt_model_free(model);
   return status;

@@ -69,8 +69,8 @@ bool cli_texts_to_numbers(LatheRtExecutor *ex, LatheRtTensor **t, LatheRtError *
   LatheRtTensor *from = *t;
   LatheRtTensor *to;
   if (from->dtype.code != LATHE_RT_STRING) return true;
-  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), (LatheRtDType){LATHE_RT_STRING, 64, 1}, from->ndim, from->shape,
-                          &to, err) != LATHE_RT_OK)
+  if (lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, (LatheRtDType){LATHE_RT_STRING, 64, 1}, from->ndim,
+                          from->shape, &to, err) != LATHE_RT_OK)
     return false;
   char *room = malloc((size_t)from->dtype.lanes * 4 + 1);
   bool ok = room != NULL;
@@ -104,8 +104,8 @@ bool cli_numbers_to_texts(const LatheRtExecutor *ex, const LatheRtTensor *from, 
              longest, UINT16_MAX);
     return false;
   }
-  if (lathe_rt_tensor_new(lathe_rt_cpu_allocator(), (LatheRtDType){LATHE_RT_STRING, 32, (uint16_t)longest}, from->ndim,
-                          from->shape, out, err) != LATHE_RT_OK)
+  if (lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, (LatheRtDType){LATHE_RT_STRING, 32, (uint16_t)longest},
+                          from->ndim, from->shape, out, err) != LATHE_RT_OK)
     return false;
   for (size_t i = 0; i < n; i++) {
     uint32_t *to = (uint32_t *)(*out)->data + i * longest;

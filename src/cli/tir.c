@@ -104,22 +104,37 @@ int cli_run_build(LatheContext *context, const Options *o)
   return 0;
 }
 
+/* What a target may begin with: the device that runs the code, and what writes it. */
+static void print_kinds(const LatheValue *kinds, bool json)
+{
+  static const char *const column[] = {"kind", "device", "codegen"};
+  if (json) fputs("{\"kinds\": [", stdout);
+  else printf("%-10s %-16s %s\n", column[0], column[1], "code generator");
+  for (int64_t i = 0; i < kinds->n; i++) {
+    const LatheValue *row = kinds->u.list[i].u.list;
+    if (!json) {
+      printf("%-10s %-16s %s\n", row[0].u.s, row[1].u.s, row[2].u.s);
+      continue;
+    }
+    for (int k = 0; k < 3; k++) {
+      printf("%s\"%s\": ", k ? ", " : i ? ", {" : "{", column[k]);
+      cli_print_field(&row[k], true);
+    }
+    putchar('}');
+  }
+}
+
 int cli_run_targets(LatheContext *context, const Options *o)
 {
   int status = 0;
   LatheValue kinds, target, fields;
   LatheValue text = o->target ? cli_str_value(o->target) : cli_none_value();
   if (!cli_call(context, &status, "target_kinds", 0, NULL, &kinds)) return status;
-  if (o->json) fputs("{\"kinds\": [", stdout);
-  else fputs("kinds:", stdout);
-  for (int64_t i = 0; i < kinds.n; i++) {
-    fputs(i && o->json ? ", " : o->json ? "" : " ", stdout);
-    cli_print_field(&kinds.u.list[i], o->json);
-  }
+  print_kinds(&kinds, o->json);
   if (!cli_call(context, &status, "target", 1, &text, &target) ||
       !cli_call(context, &status, "target_fields", 1, &target, &fields))
     return status;
-  fputs(o->json ? "], \"target\": {" : o->target ? "\n\nthis target:\n" : "\n\nthis machine:\n", stdout);
+  fputs(o->json ? "], \"target\": {" : o->target ? "\nthis target:\n" : "\nthis machine:\n", stdout);
   for (int64_t i = 0; i < fields.n; i++) {
     const LatheValue *pair = fields.u.list[i].u.list;
     if (o->json) {

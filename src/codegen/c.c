@@ -47,6 +47,7 @@ static const char abi_calls[] =
     "  int32_t (*parallel_for)(const LatheRtCalls *, int64_t n, LatheRtBody, void *env);\n"
     "  int32_t (*call_packed)(const LatheRtCalls *, const char *name, int32_t n, const struct LatheRtPackedArg *);\n"
     "  void *pool, *user;\n"
+    "  int32_t (*launch)(const LatheRtCalls *, const char *name, const void *grid, int32_t n, const LatheRtSlot *);\n"
     "};\n"
     "typedef int32_t (*LatheRtKernel)(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *);\n"
     "typedef void (*LatheRtShapeFn)(const LatheRtSlot *slots, int64_t *out);\n"
@@ -59,6 +60,8 @@ static const char abi_calls[] =
     "  int32_t nargs, nsizes;\n"
     "  const LatheRtArgInfo *args;\n"
     "  const LatheRtSizeInfo *sizes;\n"
+    "  int64_t workspace, slice;\n"
+    "  uint32_t flags, reserved;\n"
     "} LatheRtFuncInfo;\n"
     "typedef struct LatheRtModuleInfo {\n"
     "  char magic[8];\n"
@@ -66,6 +69,7 @@ static const char abi_calls[] =
     "  int32_t nfuncs;\n"
     "  const char *arch, *features;\n"
     "  const LatheRtFuncInfo *funcs;\n"
+    "  uint32_t align, reserved;\n"
     "} LatheRtModuleInfo;\n"
     "#define LATHE_EXPORT __attribute__((visibility(\"default\")))\n";
 
@@ -113,12 +117,13 @@ static void print_unused(Cgen *g, const Kernel *k, bool workspace, bool rt)
   if (!rt) cs_line(g, "(void)rt;");
 }
 
-/* Bytes rounded up to 64, as text. */
+/* Bytes rounded up to the target's alignment, as text. */
 static const char *rounded(Cgen *g, const Expr *bytes)
 {
   if (!bytes || expr_is_int(bytes, 0)) return "0";
-  if (bytes->kind == E_INT) return cs_fmt(g, "%" PRId64, (bytes->u.i + 63) / 64 * 64);
-  return cs_fmt(g, "((%s + 63) & -64)", cs_wrap(g, cs_expr(g, bytes), P_ADD));
+  int align = target_align(g->target);
+  if (bytes->kind == E_INT) return cs_fmt(g, "%" PRId64, (bytes->u.i + align - 1) / align * align);
+  return cs_fmt(g, "((%s + %d) & -%d)", cs_wrap(g, cs_expr(g, bytes), P_ADD), align - 1, align);
 }
 
 static void note_used(void *env, const Expr *e)
@@ -302,8 +307,10 @@ static void print_table(Cgen *g, int n, Kernel *const *kernels)
   for (int i = 0; i < n; i++) {
     const Kernel *k = kernels[i];
     const char *name = cs_function_name(g, k->name);
-    cs_line(g, "{%s, %s__call, %s__shape, %d, %d, %s, %s},", quoted(g, k->name), name, name, k->narg, k->nsize,
-            k->narg ? cs_fmt(g, "%s_args", name) : "0", k->nsize ? cs_fmt(g, "%s_sizes", name) : "0");
+    KernelFacts facts = code_facts(k);
+    cs_line(g, "{%s, %s__call, %s__shape, %d, %d, %s, %s, %" PRId64 ", %" PRId64 ", %u, 0},", quoted(g, k->name), name,
+            name, k->narg, k->nsize, k->narg ? cs_fmt(g, "%s_args", name) : "0",
+            k->nsize ? cs_fmt(g, "%s_sizes", name) : "0", facts.workspace, facts.slice, facts.flags);
   }
   if (n) text_add(g->out, "};\n");
   text_add(g->out,
@@ -315,8 +322,8 @@ static void print_table(Cgen *g, int n, Kernel *const *kernels)
   print_features(g);
   text_printf(g->out,
               "LATHE_EXPORT const LatheRtModuleInfo lathe_module = {\"LATHERT\", %d, %d, LATHE_ARCH, "
-              "lathe_features + (sizeof lathe_features > 1), %s};\n",
-              LATHE_RT_ABI, n, n ? "lathe_funcs" : "0");
+              "lathe_features + (sizeof lathe_features > 1), %s, %d, 0};\n",
+              LATHE_RT_ABI, n, n ? "lathe_funcs" : "0", target_align(g->target));
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------- */

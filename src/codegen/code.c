@@ -99,8 +99,7 @@ const char *const *code_feature_flags(Arena *arena, const Target *t, int *n)
  * cross compiler by its triple elsewhere. */
 static const char *c_compiler(Arena *arena, const Target *t)
 {
-  if (t->arch == target_host_arch() || t->kind == TARGET_CUDA)
-    return getenv("CC") && getenv("CC")[0] ? getenv("CC") : "cc";
+  if (t->arch == target_host_arch() || target_is_gpu(t)) return getenv("CC") && getenv("CC")[0] ? getenv("CC") : "cc";
   return arena_printf(arena, "%s-gcc", t->triple);
 }
 
@@ -215,7 +214,7 @@ void code_check_tools(Ctx *ctx, const Target *t, const char *path, const char *w
   const char *ld = linker(a, t);
   bool compiles = process_exists(a, cc);
   bool links = compiles || process_exists(a, ld) || (t->arch != target_host_arch() && process_exists(a, "ld.lld"));
-  if (t->kind == TARGET_C && !compiles)
+  if (t->codegen == CODEGEN_C && !compiles)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "writing '%s' needs a C compiler, and there is no '%s' (Debian: apt install %s); %s", path, cc,
           package(a, t, "gcc"), without);
@@ -263,6 +262,37 @@ static void write_object(Code *code, const char *path)
   else compile_c(code, write_source(code), path, false);
 }
 
+/* ---- what the runtime is told of a kernel ---------------------------------------------------- */
+
+static bool find_parallel(void *env, Stmt *s)
+{
+  if (s->kind == S_FOR && s->u.loop.kind == FOR_PARALLEL) *(bool *)env = true;
+  return true;
+}
+
+static void find_packed(const Expr *e, bool *found)
+{
+  if (e->kind == E_CALL && e->u.intrin == IN_CALL_PACKED) *found = true;
+}
+
+static void find_packed_in(void *env, Stmt *holder, const Expr *e)
+{
+  (void)holder;
+  find_packed(e, env);
+}
+
+static int64_t known_bytes(const Expr *e) { return !e ? 0 : e->kind == E_INT ? e->u.i : -1; }
+
+KernelFacts code_facts(const Kernel *k)
+{
+  bool calls = false;
+  stmt_visit(k->body, find_parallel, &calls);
+  stmt_visit_exprs(k->body, find_packed_in, &calls);
+  return (KernelFacts){.workspace = known_bytes(k->workspace_bytes),
+                       .slice = known_bytes(k->slice_bytes),
+                       .flags = calls ? 0 : LATHE_RT_FUNC_PLAIN};
+}
+
 int code_write_objects(Code *code, const char *folder, const char ***paths)
 {
   Ctx *ctx = code->ctx;
@@ -308,7 +338,7 @@ void code_check_export(Ctx *ctx, const Target *t, const char *path)
   file_check_output(ctx, path);
   bool shared = str_ends(path, ".so");
   CodeFormat format = shared ? CODE_OBJECT : format_of(ctx, path);
-  bool source = t->kind != TARGET_LLVM; /* C, and the host's side of CUDA */
+  bool source = t->codegen != CODEGEN_LLVM; /* C, and the host's side of CUDA */
   if (shared || (source && format == CODE_OBJECT))
     code_check_tools(ctx, t, path, source ? ".c needs none" : ".o, .s and .ll need none");
 }

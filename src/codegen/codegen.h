@@ -8,7 +8,7 @@
  * `name__shape`, and the table `lathe_module`, as include/lathe_rt.h has them.
  *
  * Pointers to tensors are known to be aligned to their element and no more; the
- * workspace and stack allocations are aligned to 64 bytes.
+ * workspace is aligned as target_align says, stack allocations to 64 bytes.
  *
  * A parallel loop is outlined as a LatheRtBody over a struct of its captures and
  * handed to rt->parallel_for; its status is passed on. */
@@ -79,6 +79,13 @@ struct Code {
   void *library; /* code_load_c: what dlopen gave */
 };
 Code *code_new(Ctx *, const Target *, const CodeBackend *);
+
+/* What LatheRtFuncInfo says of a kernel beside its arguments. */
+typedef struct KernelFacts {
+  int64_t workspace, slice; /* bytes; -1: its sizes decide */
+  unsigned flags;           /* LATHE_RT_FUNC_* */
+} KernelFacts;
+KernelFacts code_facts(const Kernel *);
 
 /* dtype.c: a dtype as the runtime and DLPack count them. */
 LatheRtDType code_rt_dtype(DType);

@@ -248,7 +248,7 @@ static CodePart *make_part(Ctx *ctx, const Target *t, int n, Kernel *const *kern
 static void begin(Ctx *ctx, const Target *t, int n, Kernel *const *kernels)
 {
   codegen_llvm_load(ctx, t);
-  if (t->kind == TARGET_CUDA) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: target '%s' is not a CPU", t->text);
+  if (target_is_gpu(t)) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: target '%s' is not a CPU", t->text);
   for (int i = 0; i < n; i++)
     for (int j = 0; j < i; j++)
       if (strcmp(kernels[i]->name, kernels[j]->name) == 0)

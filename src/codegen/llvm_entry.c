@@ -6,10 +6,8 @@
  *   lathe_module                                the table of all of them
  *
  * include/lathe_rt.h has the layouts.  Workspace and slice sizes are rounded up to
- * 64 bytes, the same here and in the kernel. */
+ * the target's alignment, the same here and in the kernel. */
 #include "codegen/llvm_gen.h"
-
-enum { WORKSPACE_ALIGN = 64 };
 
 /* ---- the kernel ------------------------------------------------------------------------------------- */
 
@@ -37,8 +35,9 @@ static void bind_scalar(Gen *g, const Var *var, LLVMValueRef v)
 static LLVMValueRef bytes_of(Gen *g, const Expr *e)
 {
   if (!e || expr_is_int(e, 0)) return gen_int(g, g->i64, 0);
-  LLVMValueRef n = LLVMBuildAdd(g->b, gen_index(g, e), gen_int(g, g->i64, WORKSPACE_ALIGN - 1), "");
-  return LLVMBuildAnd(g->b, n, gen_int(g, g->i64, -WORKSPACE_ALIGN), "");
+  int align = target_align(g->t);
+  LLVMValueRef n = LLVMBuildAdd(g->b, gen_index(g, e), gen_int(g, g->i64, align - 1), "");
+  return LLVMBuildAnd(g->b, n, gen_int(g, g->i64, -align), "");
 }
 
 static void bind_parameters(Gen *g, Frame *f, const Kernel *k)
@@ -234,17 +233,21 @@ void gen_table(Gen *g, int n, Kernel *const *kernels)
   LLVMValueRef mark[8];
   for (int i = 0; i < n; i++) {
     const Kernel *k = kernels[i];
-    row[i] = record(g, 7,
+    KernelFacts facts = code_facts(k);
+    row[i] = record(g, 11,
                     (LLVMValueRef[]){gen_string(g, k->name), function_address(g, k->name, "__call"),
                                      function_address(g, k->name, "__shape"), gen_int(g, g->i32, k->narg),
-                                     gen_int(g, g->i32, k->nsize), args_table(g, k), sizes_table(g, k)});
+                                     gen_int(g, g->i32, k->nsize), args_table(g, k), sizes_table(g, k),
+                                     gen_int(g, g->i64, facts.workspace), gen_int(g, g->i64, facts.slice),
+                                     gen_int(g, g->i32, facts.flags), gen_int(g, g->i32, 0)});
   }
   for (int i = 0; i < 8; i++) mark[i] = gen_int(g, g->i8, "LATHERT"[i]);
   LLVMValueRef funcs = constant_array(g, n ? LLVMTypeOf(row[0]) : g->i8, row, n, "funcs");
   LLVMValueRef table =
-      record(g, 6,
+      record(g, 8,
              (LLVMValueRef[]){LLVMConstArray(g->i8, mark, 8), gen_int(g, g->i32, LATHE_RT_ABI), gen_int(g, g->i32, n),
-                              gen_string(g, target_arch_name(g->t->arch)), gen_string(g, needed_features(g)), funcs});
+                              gen_string(g, target_arch_name(g->t->arch)), gen_string(g, needed_features(g)), funcs,
+                              gen_int(g, g->i32, target_align(g->t)), gen_int(g, g->i32, 0)});
   LLVMValueRef global = LLVMAddGlobal(g->mod, LLVMTypeOf(table), "lathe_module");
   LLVMSetInitializer(global, table);
   LLVMSetGlobalConstant(global, true);

@@ -91,7 +91,7 @@ LLVMValueRef gen_call_extern(Gen *g, const Expr *e)
 
 /* ---- packed calls ------------------------------------------------------------------------------- */
 
-/* LatheRtCalls: abi, num_workers, parallel_for, call_packed, pool, user. */
+/* LatheRtCalls, as far as kernels here use it: abi, num_workers, parallel_for, call_packed, pool, user. */
 LLVMTypeRef gen_calls_type(Gen *g)
 {
   LLVMTypeRef member[] = {g->i32, g->i32, g->ptr, g->ptr, g->ptr, g->ptr};

@@ -63,7 +63,7 @@ static void put_weights(File *o, const Program *p)
   uint64_t at = 0;
   for (int i = 0; i < p->constant.n; i++) {
     const ProgConst *c = &p->constant.v[i];
-    if (c->offset < at) continue;
+    if (c->prepared || c->offset < at) continue;
     put_zeros(o, c->offset - at);
     put(o, c->data->data, c->data->bytes);
     at = c->offset + c->data->bytes;
@@ -71,11 +71,17 @@ static void put_weights(File *o, const Program *p)
   put_zeros(o, p->weights_bytes - at);
 }
 
+/* What the table of a module's kernels is called. */
+static const char *module_table(Arena *arena, int module)
+{
+  return module ? arena_printf(arena, "lathe_module_%d", module) : "lathe_module";
+}
+
 /* ---- the object -------------------------------------------------------------------------- */
 
 enum { S_NONE, S_PROGRAM, S_WEIGHTS, S_TABLE, S_RELOCS, S_SYMBOLS, S_NAMES, S_SECTIONS, S_STACK, S_COUNT };
-enum { Y_NONE, Y_PROGRAM, Y_WEIGHTS, Y_MODEL, Y_COUNT };
-static const char symbol_names[] = "\0lathe_model";
+/* Symbols: three sections, the model, then the table of each module's kernels. */
+enum { Y_NONE, Y_PROGRAM, Y_WEIGHTS, Y_TABLE, Y_MODEL, Y_MODULES };
 static const char section_names[] = "\0.rodata.lathe_program\0.rodata.lathe_weights\0.lrodata\0.data.rel.ro.lathe\0"
                                     ".rela.data.rel.ro.lathe\0.symtab\0.strtab\0.shstrtab\0.note.GNU-stack";
 
@@ -112,8 +118,11 @@ static Elf64_Shdr section(const char *name, unsigned type, unsigned flags, uint6
 /* Too much for code to reach across with 32 bits. */
 static bool is_large(const Program *p) { return p->weights_bytes > (uint64_t)1 << 30; }
 
-static void lay_out(const Program *p, size_t nprogram, unsigned machine, Elf64_Shdr *s)
+/* The table is followed by the addresses of the modules' tables. */
+static void lay_out(const Program *p, size_t nprogram, size_t nnames, unsigned machine, Elf64_Shdr *s)
 {
+  uint64_t modules = (uint64_t)p->module.n;
+  uint64_t table = sizeof(LatheRtModelData) + 8 * modules;
   bool large = is_large(p) && machine == EM_X86_64;
   enum { LARGE_FLAG = 0x10000000 };
   uint64_t at = 64;
@@ -122,20 +131,20 @@ static void lay_out(const Program *p, size_t nprogram, unsigned machine, Elf64_S
   s[S_WEIGHTS] = section(large ? ".lrodata" : ".rodata.lathe_weights", SHT_PROGBITS,
                          SHF_ALLOC | (large ? LARGE_FLAG : 0), at, p->weights_bytes, MODEL_ALIGN);
   at = up(at + p->weights_bytes, 16);
-  s[S_TABLE] = section(".data.rel.ro.lathe", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, at, sizeof(LatheRtModelData), 16);
-  at = up(at + sizeof(LatheRtModelData), 16);
-  s[S_RELOCS] = section(".rela.data.rel.ro.lathe", SHT_RELA, SHF_INFO_LINK, at, 2 * sizeof(Elf64_Rela), 8);
+  s[S_TABLE] = section(".data.rel.ro.lathe", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, at, table, 16);
+  at = up(at + table, 16);
+  s[S_RELOCS] = section(".rela.data.rel.ro.lathe", SHT_RELA, SHF_INFO_LINK, at, (3 + modules) * sizeof(Elf64_Rela), 8);
   s[S_RELOCS].sh_link = S_SYMBOLS;
   s[S_RELOCS].sh_info = S_TABLE;
   s[S_RELOCS].sh_entsize = sizeof(Elf64_Rela);
   at += s[S_RELOCS].sh_size;
-  s[S_SYMBOLS] = section(".symtab", SHT_SYMTAB, 0, at, Y_COUNT * sizeof(Elf64_Sym), 8);
+  s[S_SYMBOLS] = section(".symtab", SHT_SYMTAB, 0, at, (Y_MODULES + modules) * sizeof(Elf64_Sym), 8);
   s[S_SYMBOLS].sh_link = S_NAMES;
   s[S_SYMBOLS].sh_info = Y_MODEL;
   s[S_SYMBOLS].sh_entsize = sizeof(Elf64_Sym);
   at += s[S_SYMBOLS].sh_size;
-  s[S_NAMES] = section(".strtab", SHT_STRTAB, 0, at, sizeof symbol_names, 1);
-  at += sizeof symbol_names;
+  s[S_NAMES] = section(".strtab", SHT_STRTAB, 0, at, nnames, 1);
+  at += nnames;
   s[S_SECTIONS] = section(".shstrtab", SHT_STRTAB, 0, at, sizeof section_names, 1);
   at += sizeof section_names;
   s[S_STACK] = section(".note.GNU-stack", SHT_PROGBITS, 0, at, 0, 1);
@@ -158,12 +167,47 @@ static Elf64_Ehdr read_header(Ctx *ctx, const Target *t, const char *object)
   return h;
 }
 
+static Elf64_Rela reloc_to(uint64_t at, unsigned symbol, unsigned type, uint64_t offset)
+{
+  return (Elf64_Rela){at, ELF64_R_INFO((uint64_t)symbol, type), (int64_t)offset};
+}
+
 static void write_object(Program *p, const char *kernels, const void *bytes, size_t n, const char *path)
 {
   Elf64_Ehdr from = read_header(p->ctx, p->target, kernels);
   Elf64_Ehdr h = {0};
   Elf64_Shdr s[S_COUNT] = {0};
-  lay_out(p, n, from.e_machine, s);
+  Arena *a = scratch(p->ctx);
+  int modules = p->module.n;
+  unsigned type = address_reloc(from.e_machine);
+  LatheRtModelData *table = arena_alloc(a, sizeof *table + 8 * (size_t)modules);
+  *table = (LatheRtModelData){.magic = MODEL_MAGIC,
+                              .size = sizeof *table,
+                              .nmodules = (uint32_t)modules,
+                              .program_bytes = n,
+                              .weights_bytes = p->weights_bytes};
+  Elf64_Rela *reloc = arena_array(a, Elf64_Rela, 3 + modules);
+  Elf64_Sym *symbol = arena_array(a, Elf64_Sym, Y_MODULES + modules);
+  Text names = text_new(a);
+  text_addn(&names, "", 1);
+  reloc[0] = reloc_to(offsetof(LatheRtModelData, program), Y_PROGRAM, type, 0);
+  reloc[1] = reloc_to(offsetof(LatheRtModelData, weights), Y_WEIGHTS, type, 0);
+  reloc[2] = reloc_to(offsetof(LatheRtModelData, modules), Y_TABLE, type, sizeof *table);
+  static const int sections[] = {[Y_PROGRAM] = S_PROGRAM, [Y_WEIGHTS] = S_WEIGHTS, [Y_TABLE] = S_TABLE};
+  for (int i = Y_PROGRAM; i <= Y_TABLE; i++)
+    symbol[i] = (Elf64_Sym){.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = (Elf64_Section)sections[i]};
+  symbol[Y_MODEL] = (Elf64_Sym){.st_name = (Elf64_Word)names.n,
+                                .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+                                .st_shndx = S_TABLE,
+                                .st_size = sizeof *table};
+  text_addn(&names, "lathe_model", sizeof "lathe_model");
+  for (int i = 0; i < modules; i++) {
+    const char *name = module_table(a, i);
+    symbol[Y_MODULES + i] = (Elf64_Sym){.st_name = (Elf64_Word)names.n, .st_info = ELF64_ST_INFO(STB_GLOBAL, 0)};
+    text_addn(&names, name, strlen(name) + 1);
+    reloc[3 + i] = reloc_to(sizeof *table + 8 * (uint64_t)i, (unsigned)(Y_MODULES + i), type, 0);
+  }
+  lay_out(p, n, names.n, from.e_machine, s);
   memcpy(h.e_ident, from.e_ident, EI_NIDENT);
   h.e_type = ET_REL;
   h.e_machine = from.e_machine;
@@ -174,17 +218,8 @@ static void write_object(Program *p, const char *kernels, const void *bytes, siz
   h.e_shnum = S_COUNT;
   h.e_shstrndx = S_SECTIONS;
   h.e_shoff = up(s[S_STACK].sh_offset, 16);
-  LatheRtModelData table = {.magic = MODEL_MAGIC, .program_bytes = n, .weights_bytes = p->weights_bytes};
-  unsigned type = address_reloc(from.e_machine);
-  Elf64_Rela reloc[2] = {{offsetof(LatheRtModelData, program), ELF64_R_INFO((uint64_t)Y_PROGRAM, type), 0},
-                         {offsetof(LatheRtModelData, weights), ELF64_R_INFO((uint64_t)Y_WEIGHTS, type), 0}};
-  Elf64_Sym symbol[Y_COUNT] = {
-    [Y_PROGRAM] = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = S_PROGRAM},
-    [Y_WEIGHTS] = {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = S_WEIGHTS},
-    [Y_MODEL] = {
-      .st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = S_TABLE, .st_size = sizeof table}};
-  const void *content[S_COUNT] = {[S_PROGRAM] = bytes,  [S_TABLE] = &table,       [S_RELOCS] = reloc,
-                                  [S_SYMBOLS] = symbol, [S_NAMES] = symbol_names, [S_SECTIONS] = section_names};
+  const void *content[S_COUNT] = {[S_PROGRAM] = bytes,  [S_TABLE] = table,   [S_RELOCS] = reloc,
+                                  [S_SYMBOLS] = symbol, [S_NAMES] = names.s, [S_SECTIONS] = section_names};
   File *o = open_file(p->ctx, path);
   put(o, &h, sizeof h);
   uint64_t at = sizeof h;
@@ -216,7 +251,7 @@ static void put_weights_text(File *o, const Program *p)
   fprintf(o->f, "static const unsigned char lathe_weights[] __attribute__((aligned(64))) = {\n");
   for (int i = 0; i < p->constant.n; i++) {
     const ProgConst *c = &p->constant.v[i];
-    if (c->offset < at) continue;
+    if (c->prepared || c->offset < at) continue;
     put_array(o, NULL, zeros, (size_t)(c->offset - at), &column);
     put_array(o, NULL, c->data->data, c->data->bytes, &column);
     at = c->offset + c->data->bytes;
@@ -271,10 +306,10 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
   if (beside) put_weights_beside(o, p, name);
   else put_weights_text(o, p);
   fprintf(o->f,
-          "LATHE_EXPORT const struct {\n  char magic[8];\n  const void *program;\n  uint64_t program_bytes;\n  "
-          "const void *weights;\n"
-          "  uint64_t weights_bytes;\n  const void *const *consts;\n} lathe_model = {\"%s\", lathe_program, %zu, "
-          "lathe_weights, %" PRIu64 ", 0};\n",
+          "LATHE_EXPORT const struct {\n  char magic[8];\n  uint32_t size, nmodules;\n  const void *program;\n"
+          "  uint64_t program_bytes;\n  const void *weights;\n  uint64_t weights_bytes;\n"
+          "  const void *const *consts, *const *modules;\n} lathe_model = {\"%s\", sizeof lathe_model, 1, "
+          "lathe_program, %zu, lathe_weights, %" PRIu64 ", 0, 0};\n",
           MODEL_MAGIC, n, p->weights_bytes);
   linkable_c_aliases(name, o->f);
   if (ferror(o->f)) raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
@@ -285,18 +320,30 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
 
 static void remove_file(void *path) { unlink(path); }
 
-/* Links everything for a shared library, or (path ends in .o) into one object. */
-static void write_linked(Program *p, Code *code, const void *bytes, size_t n, const char *path)
+/* Links everything for a shared library, or (path ends in .o) into one object.  The tables of all modules but the first
+ * get names of their own before they meet. */
+static void write_linked(Program *p, Code *const *code, const void *bytes, size_t n, const char *path)
 {
   Ctx *ctx = p->ctx;
-  const char *folder = file_temp_dir(ctx);
-  const char **kernels;
-  int count = code_write_objects(code, folder, &kernels);
-  const char **objects = arena_array(scratch(ctx), const char *, count + 1);
-  memcpy(objects, kernels, (size_t)count * sizeof *objects);
-  objects[count] = arena_printf(scratch(ctx), "%s/model.o", folder);
-  write_object(p, objects[0], bytes, n, objects[count]);
-  code_link(code, count + 1, objects, path);
+  Arena *a = scratch(ctx);
+  Vec(const char *) objects = {0};
+  for (int m = 0; m < p->module.n; m++) {
+    const char *folder = file_temp_dir(ctx);
+    const char **kernels;
+    int count = code_write_objects(code[m], folder, &kernels);
+    if (m == 0) {
+      for (int i = 0; i < count; i++) vec_push(a, &objects, kernels[i]);
+      continue;
+    }
+    const char *whole = arena_printf(a, "%s/module.o", folder);
+    code_link(code[m], count, kernels, whole);
+    linkable_rename_one(ctx, whole, module_table(a, 0), module_table(a, m));
+    vec_push(a, &objects, whole);
+  }
+  const char *model = arena_printf(a, "%s/model.o", file_temp_dir(ctx));
+  write_object(p, objects.v[0], bytes, n, model);
+  vec_push(a, &objects, model);
+  code_link(code[0], objects.n, objects.v, path);
 }
 
 static const char *const endings[] = {".so", ".o", ".a", ".c"};
@@ -308,7 +355,7 @@ static FileKind kind_of(Ctx *ctx, const Target *t, const char *path)
   while (kind < NONE && !str_ends(path, endings[kind])) kind++;
   if (kind == NONE)
     raise(ctx, ERR_ARGUMENT, NOWHERE, "cannot tell from '%s' what to write; the name ends in .so, .o, .a or .c", path);
-  if (kind == SOURCE && t->kind != TARGET_C)
+  if (kind == SOURCE && t->codegen != CODEGEN_C)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' is to be C source, but the target is '%s'; compile for target 'c'", path,
           t->text);
   return kind;
@@ -326,12 +373,19 @@ void driver_check_export(Ctx *ctx, const Target *t, const char *path)
 }
 
 /* Under another name first: a reader never sees half of it. */
-void compiled_export_artefact(Program *p, Code *code, const void *bytes, size_t n, const char *path,
+void compiled_export_artefact(Program *p, Code *const *code, const void *bytes, size_t n, const char *path,
                               WeightsPlace weights)
 {
   Ctx *ctx = p->ctx;
   driver_check_export(ctx, p->target, path);
   FileKind kind = kind_of(ctx, p->target, path);
+  if (p->prepare >= 0 && kind != SHARED)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "'%s' has its weights ready: compile with weights 'ready'; 'trained' is for .so, which is loaded", path);
+  if (kind == SOURCE && p->module.n > 1)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "'%s' is to be C source, but the model is for %d targets; write .so, .o or .a, or compile for 'c' alone",
+          path, p->module.n);
   bool beside = kind == SOURCE && p->weights_bytes &&
                 (weights == WEIGHTS_BESIDE || (weights == WEIGHTS_BY_SIZE && p->weights_bytes > WEIGHTS_TEXT_LIMIT));
   Scope scope = scope_begin(ctx);
@@ -342,7 +396,7 @@ void compiled_export_artefact(Program *p, Code *code, const void *bytes, size_t 
   const char *data_path = arena_printf(scratch(ctx), "%s.weights", path);
   defer(ctx, remove_file, (void *)(uintptr_t)made);
   if (beside) defer(ctx, remove_file, (void *)(uintptr_t)data);
-  if (kind == SOURCE) write_c(p, code, bytes, n, name, made, beside);
+  if (kind == SOURCE) write_c(p, code[0], bytes, n, name, made, beside);
   else write_linked(p, code, bytes, n, object);
   if (kind == OBJECT || kind == ARCHIVE) linkable_rename(ctx, object, name);
   if (kind == ARCHIVE) linkable_archive(ctx, object, made, name);

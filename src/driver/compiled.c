@@ -6,13 +6,21 @@ Module *compiled_module(Compiled *c) { return c->program.m; }
 LatheRtModel *compiled_model(Compiled *c)
 {
   if (c->model) return c->model;
-  LatheRtModule *module = built_module(c->built);
   const Program *p = &c->program;
+  LatheRtModule *module = built_module(c->built[0]);
+  const LatheRtModuleInfo **modules = arena_array(c->arena, const LatheRtModuleInfo *, p->module.n + 1);
+  for (int i = 0; i < p->module.n; i++) modules[i] = lathe_rt_module_info(built_module(c->built[i]));
   const void **consts = arena_array(c->arena, const void *, p->constant.n + 1);
   for (int i = 0; i < p->constant.n; i++) consts[i] = p->constant.v[i].data->data;
-  LatheRtModelData data = {.magic = MODEL_MAGIC, .program = c->bytes, .program_bytes = c->nbytes, .consts = consts};
+  LatheRtModelData data = {.magic = MODEL_MAGIC,
+                           .size = sizeof data,
+                           .nmodules = (uint32_t)p->module.n,
+                           .program = c->bytes,
+                           .program_bytes = c->nbytes,
+                           .consts = consts,
+                           .modules = modules};
   LatheRtError err;
-  LatheRtCode code = lathe_rt_model_wrap(module, &data, NULL, NULL, &c->model, &err);
+  LatheRtCode code = lathe_rt_model_wrap(module, &data, NULL, NULL, NULL, &c->model, &err);
   if (code == LATHE_RT_MEMORY) raise(c->ctx, ERR_MEMORY, NOWHERE, "%s", err.text);
   if (code != LATHE_RT_OK) BUG(c->ctx, "the runtime refuses the program: %s", err.text);
   return c->model;
@@ -20,14 +28,28 @@ LatheRtModel *compiled_model(Compiled *c)
 
 void compiled_export(Compiled *c, const char *path, WeightsPlace weights)
 {
-  compiled_export_artefact(&c->program, built_code(c->built), c->bytes, c->nbytes, path, weights);
+  Scope scope = scope_begin(c->ctx);
+  int n = c->program.module.n;
+  Code **code = arena_array(scratch(c->ctx), Code *, n);
+  for (int i = 0; i < n; i++) code[i] = built_code(c->built[i]);
+  compiled_export_artefact(&c->program, code, c->bytes, c->nbytes, path, weights);
+  scope_end(c->ctx, scope);
 }
 
 const char *compiled_source(Compiled *c, Arena *arena, CodeFormat format)
 {
   size_t n;
-  const char *text = code_get(built_code(c->built), format, arena, &n);
-  return arena_strndup(arena, text, n);
+  if (c->program.module.n == 1) {
+    const char *text = code_get(built_code(c->built[0]), format, arena, &n);
+    return arena_strndup(arena, text, n);
+  }
+  Text all = text_new(arena); /* of the modules that have it */
+  for (int i = 0; i < c->program.module.n; i++) {
+    Code *code = built_code(c->built[i]);
+    const char *text = code->backend->get(code, format, arena, &n);
+    if (text) text_addn(&all, text, n);
+  }
+  return all.n ? text_str(&all) : code_get(built_code(c->built[0]), format, arena, &n);
 }
 
 const char *compiled_program_text(Compiled *c, Arena *arena) { return program_print(&c->program, arena); }
@@ -35,11 +57,20 @@ const char *compiled_program_text(Compiled *c, Arena *arena) { return program_pr
 const char *compiled_memory_text(Compiled *c, Arena *arena)
 {
   const Program *p = &c->program;
-  if (!p->is_static)
-    return arena_printf(arena, "weights %.3f MB; storage is allocated while the model runs",
-                        (double)p->weights_bytes / 1e6);
-  return arena_printf(arena, "weights %.3f MB, storage %.3f MB (no plan needs less than %.3f MB)",
-                      (double)p->weights_bytes / 1e6, (double)p->storage_bytes / 1e6, (double)p->storage_bound / 1e6);
+  Text t = text_new(arena);
+  text_printf(&t, "weights %.3f MB", (double)p->weights_bytes / 1e6);
+  if (p->prepared_bytes) text_printf(&t, ", of which loading makes %.3f MB", (double)p->prepared_bytes / 1e6);
+  for (int i = 0; i < p->entry.n; i++) {
+    const ProgEntry *e = &p->entry.v[i];
+    double bytes = 0;
+    for (int d = 0; d < p->device.n; d++) bytes += (double)e->storage_bytes[d];
+    text_add(&t, e->is_static && p->entry.n == 1 ? ", " : "; ");
+    if (p->entry.n > 1) text_printf(&t, "%s: ", e->name);
+    if (!e->is_static) text_add(&t, "storage is allocated while the model runs");
+    else
+      text_printf(&t, "storage %.3f MB (no plan needs less than %.3f MB)", bytes / 1e6, (double)e->storage_bound / 1e6);
+  }
+  return text_str(&t);
 }
 
 const char *compiled_time_text(Compiled *c, Arena *arena)

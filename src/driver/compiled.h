@@ -17,7 +17,7 @@ struct Compiled {
   Program program; /* its modules: the graph after the passes, the scheduled kernels */
   ImplConfig config;
   LowerConfig lower;
-  Built *built;
+  Built **built;     /* of each module of the program */
   const void *bytes; /* the program, written */
   size_t nbytes;
   LatheRtModel *model; /* NULL until asked for */

@@ -15,7 +15,8 @@ void compiled_release(Compiled *c)
 {
   if (--c->refs) return;
   if (c->model) lathe_rt_model_free(c->model);
-  if (c->built) built_release(c->built);
+  for (int i = 0; c->built && i < c->program.module.n; i++)
+    if (c->built[i]) built_release(c->built[i]);
   if (c->program.kernels) module_release(c->program.kernels);
   if (c->program.m) module_release(c->program.m);
   Ctx *ctx = c->ctx;
@@ -129,7 +130,7 @@ static void dump_kernels(Compiled *c)
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "relay", graph_print(scratch(c->ctx), k->func));
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "tir",
                 func_print(scratch(c->ctx), k->impl.func));
-    PrimFunc *low = lower_func(k->impl.func, c->program.target, LOWER_LOOPS, &c->lower);
+    PrimFunc *low = lower_func(k->impl.func, c->program.device.v[k->device].target, LOWER_LOOPS, &c->lower);
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s_lowered", k->name), "txt",
                 func_print_compact(scratch(c->ctx), low));
     scope_end(c->ctx, scope);
@@ -152,6 +153,7 @@ typedef struct PassRun {
   PassContext *pc;
   PassContext *own;     /* made here */
   const Target *target; /* what pc had */
+  Targets targets;
   int instruments;
 } PassRun;
 
@@ -159,14 +161,16 @@ static void end_passes(void *arg)
 {
   PassRun *r = arg;
   r->pc->target = r->target;
+  r->pc->targets = r->targets;
   r->pc->instruments.n = r->instruments;
+  r->pc->nentries = 0;
+  r->pc->lift_weights = false;
   if (r->own) pass_context_free(r->own);
 }
 
-static void run_passes(Compiled *c, const CompileOptions *o, Teller *t)
+/* The context, which is given back as it was when the compilation ends. */
+static PassRun *begin_passes(Ctx *ctx, const CompileOptions *o)
 {
-  Ctx *ctx = c->ctx;
-  Scope scope = scope_begin(ctx);
   PassRun *r = arena_new_of(scratch(ctx), PassRun);
   r->pc = o->passes;
   if (!r->pc) {
@@ -174,9 +178,18 @@ static void run_passes(Compiled *c, const CompileOptions *o, Teller *t)
     r->pc->opt_level = 3;
   }
   r->target = r->pc->target;
+  r->targets = r->pc->targets;
   r->instruments = r->pc->instruments.n;
   defer(ctx, end_passes, r);
-  r->pc->target = c->program.target;
+  return r;
+}
+
+static void run_passes(Compiled *c, const CompileOptions *o, PassRun *r, Teller *t)
+{
+  Scope scope = scope_begin(c->ctx);
+  r->pc->nentries = o->nentries;
+  r->pc->entries = o->entries;
+  r->pc->lift_weights = o->weights == WEIGHTS_TRAINED && c->program.device.n == 1;
   if (o->progress)
     vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "progress", .env = t, .before = tell_pass}));
   if (c->dump_dir) r->pc->impl.log = &c->plans;
@@ -185,7 +198,7 @@ static void run_passes(Compiled *c, const CompileOptions *o, Teller *t)
   c->config = r->pc->impl;
   c->lower.no_vectorize = pass_config_int(r->pc, "tir.disable_vectorize") != 0;
   pass_pipeline(r->pc, c->program.m);
-  scope_end(ctx, scope);
+  scope_end(c->ctx, scope);
 }
 
 /* What the passes left behind (weights before they were folded and packed) goes with the module that
@@ -199,20 +212,71 @@ static void drop_leftovers(Program *p)
 
 /* ---- code --------------------------------------------------------------------------------------- */
 
-/* A model without kernels still has a table of them. */
-static PrimFunc *no_kernel(Module *m) { return func_new(m, "lathe_nothing", 0, NULL, stmt_nop(m)); }
+/* A module without kernels still has a table of them. */
+static PrimFunc *no_kernel(Module *m, int module)
+{
+  const char *name = module ? arena_printf(m->arena, "lathe_nothing_%d", module) : "lathe_nothing";
+  return func_new(m, name, 0, NULL, stmt_nop(m));
+}
 
+/* The kernels of each device, by the code generator of its target. */
 static void generate(Compiled *c, const CompileOptions *o, Teller *t)
 {
   Program *p = &c->program;
-  Scope scope = scope_begin(c->ctx);
-  int n = p->kernel.n;
-  PrimFunc **func = arena_array(scratch(c->ctx), PrimFunc *, n + 1);
-  for (int i = 0; i < n; i++) func[i] = p->kernel.v[i].impl.func;
-  if (n == 0) func[n++] = no_kernel(p->kernels);
   BuildOptions options = {.config = &c->lower, .progress = o->progress ? tell_code : NULL, .env = t};
-  c->built = build_funcs_with(c->ctx, n, func, p->target, &options);
-  scope_end(c->ctx, scope);
+  c->built = arena_array(c->arena, Built *, p->module.n);
+  for (int m = 0; m < p->module.n; m++) {
+    Scope scope = scope_begin(c->ctx);
+    PrimFunc **func = arena_array(scratch(c->ctx), PrimFunc *, p->kernel.n + 1);
+    int n = 0;
+    for (int i = 0; i < p->kernel.n; i++)
+      if (p->kernel.v[i].module == m) func[n++] = p->kernel.v[i].impl.func;
+    if (n == 0) func[n++] = no_kernel(p->kernels, m);
+    c->built[m] = build_funcs_with(c->ctx, n, func, p->module.v[m].target, &options);
+    scope_end(c->ctx, scope);
+  }
+}
+
+/* ---- targets and devices ------------------------------------------------------------------------ */
+
+static void check_targets(Ctx *ctx, const DeviceList *list)
+{
+  const Target *host = list->v[0].target;
+  for (int i = 0; i < list->n; i++) {
+    const Target *t = list->v[i].target;
+    if (!target_is_cpu(t))
+      raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+            "a model is compiled for CPUs, not for '%s': only single kernels are built for that target ('lathe build', "
+            "lathe.build)",
+            t->text);
+    if (t->arch != host->arch)
+      raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+            "targets '%s' and '%s' are for different machines (%s and %s); the CPU targets of one model are for one",
+            host->text, t->text, target_arch_name(host->arch), target_arch_name(t->arch));
+    build_check_target(ctx, t);
+  }
+}
+
+/* The devices that the targets serve, each with a module for its code. */
+static const DeviceList *take_targets(Program *p, const CompileOptions *o, PassContext *pc)
+{
+  if (o->ntargets || o->target || !pc->targets.n) {
+    const Target *one = o->target ? o->target : pc->target ? pc->target : target_host(p->ctx);
+    Targets targets = {0};
+    if (!o->ntargets) vec_push(p->arena, &targets, one);
+    for (int i = 0; i < o->ntargets; i++) vec_push(p->arena, &targets, o->targets[i]);
+    pc->targets = targets;
+  }
+  const DeviceList *list = pass_devices(pc, p->arena);
+  check_targets(p->ctx, list);
+  for (int i = 0; i < list->n; i++) {
+    const VirtualDevice *v = &list->v[i];
+    vec_push(p->arena, &p->device, ((ProgDevice){.device = {v->type, v->id}, .target = v->target}));
+    vec_push(p->arena, &p->module, ((ProgModule){.target = v->target}));
+  }
+  p->target = list->v[0].target;
+  pc->target = list->v[list->fallback].target;
+  return list;
 }
 
 Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
@@ -229,14 +293,9 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   c->arena = arena_new(ctx);
   make_dump_dir(c, o->dump_dir);
   Program *p = &c->program;
-  *p = (Program){.ctx = ctx, .arena = c->arena, .config = &c->config};
-  p->target = o->target ? o->target : o->passes && o->passes->target ? o->passes->target : target_host(ctx);
-  if (p->target->kind == TARGET_CUDA)
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-          "a model is compiled for a CPU, not for '%s': only single kernels are built for that target ('lathe build', "
-          "lathe.build)",
-          p->target->text);
-  build_check_target(ctx, p->target);
+  *p = (Program){.ctx = ctx, .arena = c->arena, .config = &c->config, .prepare = -1};
+  PassRun *run = begin_passes(ctx, o);
+  const DeviceList *devices = take_targets(p, o, run->pc);
   op_init();
 
   stage(c, o);
@@ -244,10 +303,11 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   p->kernels = module_new(ctx);
   if (c->dump_dir) driver_dump(c, "import", "relay", graph_print_module_with(scratch(ctx), p->m, GRAPH_TEXT_TYPES));
   stage(c, o);
-  run_passes(c, o, t);
+  run_passes(c, o, run, t);
   drop_leftovers(p);
+  if (devices->n > 1) p->plan = pass_device_plan(p->arena, p->m, devices);
   stage(c, o);
-  program_emit(p, o->progress ? tell_lowering : NULL, t);
+  program_emit(p, o->nentries, o->entries, o->progress ? tell_lowering : NULL, t);
   stage(c, o);
   program_plan(p);
   if (c->dump_dir) driver_dump(c, "plans", "txt", text_str(&c->plans));
@@ -256,6 +316,7 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   stage(c, o);
   generate(c, o, t);
   program_number_strings(p);
+  if (p->prepare >= 0) program_digest(p);
   c->bytes = program_bytes(p, c->arena, &c->nbytes);
   tell(c, o, "code", 1, 1);
   end_stages(c);

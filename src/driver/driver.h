@@ -8,9 +8,22 @@
 #include "frontend/frontend.h"
 #include "pass/pass.h"
 
+/* The weights: as the kernels want them (the file is mapped, they are used in place and shared between processes), or
+ * as they were trained (the file is as small as the source; loading brings them into form).  Models in memory, files to
+ * be linked and models for several targets always have the former. */
+typedef enum { WEIGHTS_READY, WEIGHTS_TRAINED } WeightsForm;
+
 typedef struct CompileOptions {
   const Target *target; /* NULL: the passes' target, else the host */
-  PassContext *passes;  /* NULL: opt_level 3 and nothing else */
+  /* Or several: parts of the model go where on_device says (src/pass/plan_devices.c), the rest to the first CPU. */
+  int ntargets;
+  const Target *const *targets;
+  PassContext *passes; /* NULL: opt_level 3 and nothing else */
+  /* Functions of the module that callers see, in order; none: @main alone. */
+  int nentries;
+  const char *const *entries;
+  /* How the model holds its weights, see below. */
+  WeightsForm weights;
   const char *dump_dir; /* NULL, or where each stage is written as numbered text */
   void (*progress)(void *env, const char *stage, int done, int total); /* total stays, done never shrinks */
   void *progress_env;

@@ -9,6 +9,8 @@
  * Tuples are spread out over registers.  A call of a primitive function is an ALLOC for each
  * output and a KERNEL; functions inside functions are handed what they capture.  A match is
  * a region for each clause, as an if has two. */
+#include <stdlib.h>
+
 #include "driver/emit.h"
 
 #include "driver/host.h"
@@ -75,25 +77,33 @@ void emit_set_args(Emit *e, ProgIns *ins, int n, const int *regs)
   ins->arg = reg_list(e, n, regs);
 }
 
-static void load_const(Emit *e, const Node *constant, int reg)
+static void load_const(Emit *e, const Node *constant, int device, int reg)
 {
-  int index = program_const(e->p, constant);
+  int index = program_const(e->p, constant, device);
   ProgIns *ins = emit_ins(e, MO_CONST);
   ins->reg = reg;
   ins->index = index;
 }
 
-/* Registers of several nodes, one after the other; then of constants that are no nodes of this function. */
-static int *gather_with(Emit *e, int n, const Node *const *node, int nconst, const Node *const *constant, int *count)
+/* Registers of several nodes, one after the other; then of constants that are no nodes of this function.  Constants are
+ * on the device. */
+static int *gather_with(Emit *e, int device, int n, const Node *const *node, int nconst, const Node *const *constant,
+                        int *count)
 {
   IntList all = {0};
   for (int i = 0; i < n; i++) {
+    if (device && node[i]->kind == N_CONST) {
+      int reg = emit_reg(e, e->region);
+      load_const(e, node[i], device, reg);
+      vec_push(e->arena, &all, reg);
+      continue;
+    }
     const int *regs = emit_need(e, node[i]);
     for (int k = 0; k < type_leaf_count(node[i]->type); k++) vec_push(e->arena, &all, regs[k]);
   }
   for (int i = 0; i < nconst; i++) {
     int reg = emit_reg(e, e->region);
-    load_const(e, constant[i], reg);
+    load_const(e, constant[i], device, reg);
     vec_push(e->arena, &all, reg);
   }
   *count = all.n;
@@ -315,9 +325,10 @@ static const Type **result_leaves(Emit *e, Outside *o, int *n)
   return inside;
 }
 
-static void emit_view(Emit *e, const Node *n, const Type *out, const char *what)
+static void emit_view(Emit *e, const Node *n, int device, const Type *out, const char *what)
 {
-  int source = emit_need(e, n->arg[1])[0];
+  int count;
+  int source = gather_with(e, device, 1, n->arg + 1, 0, NULL, &count)[0];
   ProgExpr *dims = emit_shape(e, out->ndim, out->shape, what);
   int *regs = new_regs(e, n);
   ProgIns *ins = emit_ins(e, MO_VIEW);
@@ -328,20 +339,21 @@ static void emit_view(Emit *e, const Node *n, const Type *out, const char *what)
   ins->expr = dims;
 }
 
-static void emit_kernel(Emit *e, const Node *n, const Node *func, Outside *o, const Type **out, int nout,
+static void emit_kernel(Emit *e, int device, const Node *n, const Node *func, Outside *o, const Type **out, int nout,
                         const char *what)
 {
   const Node *own = program_own_sizes(e->p, func);
-  int kernel = program_kernel(e->p, own);
+  int kernel = program_kernel(e->p, own, device);
   const ImplResult *impl = &e->p->kernel.v[kernel].impl;
   int nin;
-  int *in = gather_with(e, n->nargs - 1, n->arg + 1, impl->nconsts, impl->consts, &nin);
+  int *in = gather_with(e, device, n->nargs - 1, n->arg + 1, impl->nconsts, impl->consts, &nin);
   int *regs = arena_array(e->arena, int, nout + 1);
   for (int i = 0; i < nout; i++) {
     ProgExpr *dims = emit_shape(e, out[i]->ndim, out[i]->shape, what);
     regs[i] = emit_reg(e, e->region);
     ProgIns *ins = emit_ins(e, MO_ALLOC);
     ins->reg = regs[i];
+    ins->device = device;
     ins->dtype = out[i]->dtype;
     ins->nexpr = out[i]->ndim;
     ins->expr = dims;
@@ -374,15 +386,15 @@ void emit_bind_results(Emit *e, const Node *n)
   for (int i = 0; i < count; i++) emit_bind_dims(e, leaf[i], regs[i]);
 }
 
-static void emit_primitive(Emit *e, const Node *n)
+static void emit_primitive(Emit *e, const Node *n, int device)
 {
   const Node *func = n->arg[0];
   const char *what = fn_body(func)->name ? describe(e, fn_body(func)) : describe(e, n);
   Outside o = emit_outside_begin(e, n);
   int nout;
   const Type **out = result_leaves(e, &o, &nout);
-  if (program_is_view(func)) emit_view(e, n, out[0], what);
-  else emit_kernel(e, n, func, &o, out, nout, what);
+  if (program_is_view(func)) emit_view(e, n, device, out[0], what);
+  else emit_kernel(e, device, n, func, &o, out, nout, what);
   emit_bind_results(e, n);
 }
 
@@ -395,7 +407,7 @@ static void emit_call_tir(Emit *e, const Node *n)
   Annots attrs = {0};
   annots_set(e->m->arena, &attrs, "Primitive", expr_i32(e->m, 1));
   const Node *apply = node_apply(e->m, node_func(e->m, n->nargs, param, body, NULL, &attrs), n->nargs, n->arg);
-  emit_primitive(e, apply);
+  emit_primitive(e, apply, program_device(e->p, n));
   map_put(e->arena, &e->regs, n, map_get(&e->regs, apply));
   emit_bind_results(e, n);
 }
@@ -404,7 +416,7 @@ static void emit_host(Emit *e, const Node *n)
 {
   HostCall call = emit_host_call(e->m, n);
   int narg;
-  int *arg = gather_with(e, call.nargs, call.arg, call.more ? 1 : 0, &call.more, &narg);
+  int *arg = gather_with(e, 0, call.nargs, call.arg, call.more ? 1 : 0, &call.more, &narg);
   int *ret = new_regs(e, n);
   int node = program_node(e->p, n, -1, n->u.call.op->name);
   ProgIns *ins = emit_ins(e, MO_HOST);
@@ -416,6 +428,26 @@ static void emit_host(Emit *e, const Node *n)
   ins->arg = arg;
   ins->nret = type_leaf_count(n->type);
   ins->ret = reg_list(e, ins->nret, ret);
+  emit_bind_results(e, n);
+}
+
+/* The value of its argument where PlanDevices wants it. */
+static void emit_device_copy(Emit *e, const Node *n)
+{
+  int device = program_device(e->p, n);
+  int count;
+  const Type **leaf = type_leaves(e->arena, n->type, &count);
+  const int *from = emit_need(e, n->arg[0]);
+  int *regs = new_regs(e, n);
+  for (int i = 0; i < count; i++) {
+    if (leaf[i]->kind != TY_TENSOR)
+      raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "device_copy: %s cannot be copied to another device; tensors can",
+            type_text(e->arena, leaf[i]));
+    ProgIns *ins = emit_ins(e, MO_COPY);
+    ins->reg = regs[i];
+    ins->source = from[i];
+    ins->device = device;
+  }
   emit_bind_results(e, n);
 }
 
@@ -484,19 +516,20 @@ static void emit_node(Emit *e, const Node *n)
   case N_FUNC:
   case N_GLOBAL:
   case N_CTOR: emit_closure(e, n); return;
-  case N_CONST: load_const(e, n, new_regs(e, n)[0]); return;
+  case N_CONST: load_const(e, n, 0, new_regs(e, n)[0]); return;
   case N_CALL:
     if (!(n->u.call.op->flags & OPF_HOST))
       BUG(e->ctx, "a call of '%s' stands outside of a primitive function", n->u.call.op->name);
-    emit_host(e, n);
+    if (n->u.call.op->flags & OPF_PLACE) emit_device_copy(e, n);
+    else emit_host(e, n);
     return;
   case N_APPLY:
-    if (emit_called(e, n->arg[0]).kind == CALLED_PRIMITIVE) emit_primitive(e, n);
+    if (emit_called(e, n->arg[0]).kind == CALLED_PRIMITIVE) emit_primitive(e, n, program_device(e->p, n));
     else emit_call(e, n, false);
     return;
   case N_TUPLE: {
     int count;
-    int *regs = gather_with(e, n->nargs, n->arg, 0, NULL, &count);
+    int *regs = gather_with(e, 0, n->nargs, n->arg, 0, NULL, &count);
     map_put(e->arena, &e->regs, n, regs);
     return;
   }
@@ -617,6 +650,28 @@ static void check_input(Emit *e, const Node *var)
     }
 }
 
+/* The parameters of an entry that `prepare` makes: how many they are, at the end, and which of its results. */
+static int prepared_params(const Node *func, const char **numbers)
+{
+  const Expr *listed = annots_get(&func->u.func->attrs, "Prepared");
+  *numbers = listed ? listed->u.str : "";
+  int n = **numbers != 0;
+  for (const char *c = *numbers; *c; c++) n += *c == ',';
+  return n;
+}
+
+static void load_prepared(Emit *e, const Node *var, int result)
+{
+  Program *p = e->p;
+  if (p->prepared[result] < 0) p->prepared[result] = program_const_prepared(p, var->type);
+  int *reg = arena_array(e->arena, int, 1);
+  *reg = emit_reg(e, 0);
+  ProgIns *ins = emit_ins(e, MO_CONST);
+  ins->reg = *reg;
+  ins->index = p->prepared[result];
+  map_put(e->arena, &e->regs, var, reg);
+}
+
 static void emit_function(Program *p, Map *callees, Callees *queue, Map *let, const Callee *c)
 {
   Scope scope = scope_begin(p->ctx);
@@ -635,14 +690,19 @@ static void emit_function(Program *p, Map *callees, Callees *queue, Map *let, co
   int size = e.f->nparam;
   for (int i = 0; i < c->nsize; i++) emit_reg(&e, 0);
   e.f->nparam += c->nsize;
-  for (int i = 0; i < fn_nparams(c->func); i++) add_parameter(&e, c->func->arg[i]);
+  const char *numbers;
+  int nprepared = prepared_params(c->func, &numbers);
+  int nparam = fn_nparams(c->func) - nprepared;
+  for (int i = 0; i < nparam; i++) add_parameter(&e, c->func->arg[i]);
   e.f->nret = type_leaf_count(e.result);
   order_nodes(&e, body);
   place_nodes(&e, body);
+  for (int i = 0; i < nprepared; i++, numbers += strcspn(numbers, ",") + 1)
+    load_prepared(&e, c->func->arg[nparam + i], atoi(numbers));
   for (int i = 0; i < c->ncapture; i++) bind_parameter(&e, c->capture[i]);
   for (int i = 0; i < c->nsize; i++) emit_bind_dim(&e, c->size[i], size + i, 0);
-  for (int i = 0; i < fn_nparams(c->func); i++) bind_parameter(&e, c->func->arg[i]);
-  for (int i = 0; c->index == 0 && i < fn_nparams(c->func); i++) check_input(&e, c->func->arg[i]);
+  for (int i = 0; i < nparam; i++) bind_parameter(&e, c->func->arg[i]);
+  for (int i = 0; c->entry && i < nparam; i++) check_input(&e, c->func->arg[i]);
   emit_region(&e, 0, body, NULL, NULL, true);
   scope_end(p->ctx, scope);
 }
@@ -659,17 +719,21 @@ static int64_t port_dim(Program *p, const Expr *dim)
   return -(int64_t)p->symbol.n;
 }
 
-static ProgPort make_port(Program *p, const char *name, const Type *t)
+static ProgPort make_port(Program *p, const char *name, const Type *t, int device)
 {
-  ProgPort port = {.name = name, .type = type_text(p->arena, t), .dtype = DT_F32};
+  ProgPort port = {.name = name, .type = type_text(p->arena, t), .device = device, .dtype = DT_F32};
+  if (t->kind == TY_DATA || t->kind == TY_OBJECT) {
+    port.kind = PORT_OBJECT;
+    return port;
+  }
   if (t->kind == TY_SEQ) port.kind = PORT_SEQUENCE;
   if (t->kind == TY_OPT) port.kind = t->field[0]->kind == TY_SEQ ? PORT_OPTIONAL_SEQUENCE : PORT_OPTIONAL;
   const Type *elem = t;
   while (elem->kind == TY_SEQ || elem->kind == TY_OPT) elem = elem->field[0];
   if (elem->kind != TY_TENSOR || (t->kind == TY_TENSOR && t->ndim < 0))
     raise(p->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "'%s' of type %s cannot be an input or output of a compiled model; tensors of known rank, and sequences and "
-          "optionals of tensors, can (functions and data types stay inside)",
+          "'%s' of type %s cannot be an input or output of a compiled model; tensors of known rank, sequences and "
+          "optionals of tensors, objects and data types can (functions stay inside)",
           name, port.type);
   port.dtype = elem->dtype;
   if (t->kind != TY_TENSOR) return port;
@@ -679,21 +743,25 @@ static ProgPort make_port(Program *p, const char *name, const Type *t)
   return port;
 }
 
-static void add_inputs(Program *p, const Node *main)
+static void add_inputs(Program *p, ProgEntry *entry, const Node *func)
 {
-  for (int i = 0; i < fn_nparams(main); i++) {
+  const char *numbers;
+  int nparam = fn_nparams(func) - prepared_params(func, &numbers);
+  for (int i = 0; i < nparam; i++) {
     int n;
-    const Type **leaf = type_leaves(p->arena, main->arg[i]->type, &n);
-    const char *name = main->arg[i]->name ? main->arg[i]->name : arena_printf(p->arena, "input_%d", i);
+    const Type **leaf = type_leaves(p->arena, func->arg[i]->type, &n);
+    const char *name = func->arg[i]->name ? func->arg[i]->name : arena_printf(p->arena, "input_%d", i);
     for (int k = 0; k < n; k++)
-      vec_push(p->arena, &p->input, make_port(p, n == 1 ? name : arena_printf(p->arena, "%s_%d", name, k), leaf[k]));
+      vec_push(p->arena, &entry->input,
+               make_port(p, n == 1 ? name : arena_printf(p->arena, "%s_%d", name, k), leaf[k],
+                         program_device(p, func->arg[i])));
   }
 }
 
 /* Line i of the attribute "output_names", or the name of the node, or a number. */
-static const char *output_name(Program *p, const Node *main, const Node *body, int i, int n)
+static const char *output_name(Program *p, const Node *func, const Node *body, int i, int n)
 {
-  const Expr *names = annots_get(&main->u.func->attrs, "output_names");
+  const Expr *names = annots_get(&func->u.func->attrs, "output_names");
   const char *s = names && names->kind == E_STR ? names->u.str : "";
   for (int k = 0; k < i && *s; k++) {
     const char *line = strchr(s, '\n');
@@ -705,26 +773,61 @@ static const char *output_name(Program *p, const Node *main, const Node *body, i
   return arena_printf(p->arena, "output_%d", i);
 }
 
-static void add_outputs(Program *p, const Node *main)
+static void add_outputs(Program *p, ProgEntry *entry, const Node *func)
 {
-  const Node *body = fn_body(main);
+  const Node *body = fn_body(func);
   int n;
   const Type **leaf = type_leaves(p->arena, body->type, &n);
   while (body->kind == N_LET) body = body->arg[2];
-  for (int i = 0; i < n; i++) vec_push(p->arena, &p->output, make_port(p, output_name(p, main, body, i, n), leaf[i]));
+  for (int i = 0; i < n; i++)
+    vec_push(p->arena, &entry->output,
+             make_port(p, output_name(p, func, body, i, n), leaf[i], program_device(p, func)));
 }
 
-void program_emit(Program *p, void (*progress)(void *env, const char *stage, int done, int total), void *env)
+static void add_entry(Program *p, Map *callees, Callees *queue, const char *name)
 {
-  const Node *main = graph_main(p->m);
+  Global *g = module_get(p->m, name);
+  if (!g || g->kind != GLOBAL_GRAPH)
+    raise(p->ctx, ERR_ARGUMENT, NOWHERE, "the module has no graph function @%s to be an entry", name);
+  for (int i = 0; i < p->entry.n; i++)
+    if (!strcmp(p->entry.v[i].name, name)) raise(p->ctx, ERR_ARGUMENT, NOWHERE, "@%s is an entry twice", name);
+  const Node *func = g->func;
+  ProgEntry entry = {.name = name, .func = p->func.n};
+  add_inputs(p, &entry, func);
+  add_outputs(p, &entry, func);
+  Callee *c = emit_add_callee(p, callees, func, func, name);
+  c->entry = true;
+  vec_push(p->arena, queue, c);
+  vec_push(p->arena, &p->entry, entry);
+}
+
+/* The function that makes weights, where the passes left one; it is emitted like the others. */
+static void add_prepare(Program *p, Map *callees, Callees *queue)
+{
+  for (int i = 0; i < p->m->globals.n; i++) {
+    const Global *g = &p->m->globals.v[i];
+    if (g->kind != GLOBAL_GRAPH || !annots_get(&((const Node *)g->func)->u.func->attrs, "Prepare")) continue;
+    int n = type_leaf_count(fn_body(g->func)->type);
+    p->prepare = p->func.n;
+    p->prepared = arena_array(p->arena, int, n + 1);
+    for (int k = 0; k < n; k++) p->prepared[k] = -1;
+    Callee *c = emit_add_callee(p, callees, g->func, g->func, g->name);
+    vec_push(p->arena, queue, c);
+  }
+}
+
+void program_emit(Program *p, int nentries, const char *const *entries,
+                  void (*progress)(void *env, const char *stage, int done, int total), void *env)
+{
   Map callees = {0};
   Map let = {0};
   Callees queue = {0};
-  add_inputs(p, main);
-  add_outputs(p, main);
-  vec_push(p->arena, &queue, emit_add_callee(p, &callees, main, main, "main"));
+  if (!nentries) graph_main(p->m);
+  for (int i = 0; i < (nentries ? nentries : 1); i++) add_entry(p, &callees, &queue, nentries ? entries[i] : "main");
+  add_prepare(p, &callees, &queue);
   for (int i = 0; i < queue.n; i++) {
     if (progress) progress(env, "lowering", i, queue.n);
     emit_function(p, &callees, &queue, &let, queue.v[i]);
   }
+  if (p->prepare >= 0) program_place_prepared(p);
 }

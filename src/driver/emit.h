@@ -12,7 +12,8 @@ typedef Vec(const Node *) Nodes;
 typedef struct Callee {
   const Node *func;
   int index;
-  int value; /* the function that stands for it where it is a value (emit_call.c); -1: none yet */
+  bool entry; /* called from outside */
+  int value;  /* the function that stands for it where it is a value (emit_call.c); -1: none yet */
   int ncapture, nsize;
   const Node **capture;
   const Var **size;

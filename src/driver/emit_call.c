@@ -177,7 +177,7 @@ const Callee *emit_callee(Emit *e, const Node *func)
 }
 
 /* The entry gives what the outputs were made from. */
-const Type *emit_result_type(const Callee *c) { return c->index == 0 ? fn_body(c->func)->type : c->func->type->ret; }
+const Type *emit_result_type(const Callee *c) { return c->entry ? fn_body(c->func)->type : c->func->type->ret; }
 
 /* What the function is handed of its surroundings. */
 static void add_surroundings(Emit *e, const Callee *c, IntList *arg)

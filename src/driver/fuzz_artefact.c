@@ -34,10 +34,10 @@ static const LatheRtArgInfo add_args[] = {{"a", {2, 32, 1}, 1, 0}, {"b", {2, 32,
 static const LatheRtArgInfo scale_args[] = {{"x", {2, 32, 1}, 1, 0}, {"y", {2, 32, 1}, 1, 1}, {"k", {2, 32, 1}, -1, 0}};
 static const LatheRtSizeInfo sizes[] = {{"n", 0, 0}};
 static const LatheRtFuncInfo funcs[] = {
-  {"add", add_call, add_shape, 3, 1, add_args, sizes},
-  {"scale", scale_call, scale_shape, 3, 1, scale_args, sizes},
+  {"add", add_call, add_shape, 3, 1, add_args, sizes, -1, -1, 0, 0},
+  {"scale", scale_call, scale_shape, 3, 1, scale_args, sizes, 0, 0, LATHE_RT_FUNC_PLAIN, 0},
 };
-static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 2, NULL, "", funcs};
+static const LatheRtModuleInfo info = {"LATHERT", LATHE_RT_ABI, 2, NULL, "", funcs, 64, 0};
 static _Alignas(64) const float weights[16] = {1, 2, 3, 4};
 
 /* A refused giant allocation is a result. */
@@ -50,8 +50,7 @@ static void run(LatheRtModel *m)
 {
   LatheRtExecutor *x;
   LatheRtError err;
-  LatheRtModelInfo about = lathe_rt_model_info(m);
-  if (about.storage_bytes > MOST_STORAGE || lathe_rt_executor_new(m, &x, &err)) return;
+  if (lathe_rt_model_entry(m, 0)->storage_bytes > MOST_STORAGE || lathe_rt_executor_new(m, &x, &err)) return;
   const LatheRtPort *port;
   float a[64] = {0};
   LatheRtCode code = LATHE_RT_OK;
@@ -76,9 +75,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
   LatheRtModel *m;
   LatheRtError err = {""};
   if (lathe_rt_module_wrap(&info, NULL, NULL, &module, &err)) abort();
-  LatheRtModelData data = {
-    .magic = "LATHEMD", .program = bytes, .program_bytes = n, .weights = weights, .weights_bytes = sizeof weights};
-  if (lathe_rt_model_wrap(module, &data, NULL, NULL, &m, &err)) {
+  LatheRtModelData data = {.magic = "LATHEMD",
+                           .size = sizeof data,
+                           .nmodules = 1,
+                           .program = bytes,
+                           .program_bytes = n,
+                           .weights = weights,
+                           .weights_bytes = sizeof weights};
+  if (lathe_rt_model_wrap(module, &data, NULL, NULL, NULL, &m, &err)) {
     if (!err.text[0]) abort();
   } else {
     run(m);

@@ -61,11 +61,12 @@ static const char *source_names(Program *p, const Node *body)
 /* A kernel that is handed scalars reads them from the graph that it was made for. */
 static bool may_share(const ProgKernel *k) { return k->impl.nscalars == 0; }
 
-static int find_kernel(Program *p, const Node *func, uint64_t hash)
+static int find_kernel(Program *p, const Node *func, int device, uint64_t hash)
 {
   for (int i = (int)(intptr_t)map_get(&p->kernel_by_hash, (void *)(uintptr_t)(hash | 1)) - 1; i >= 0 && i < p->kernel.n;
        i++) {
     ProgKernel *k = &p->kernel.v[i];
+    if (k->device != device) continue;
     if (k->func == func) return i;
     if (k->hash != hash || !may_share(k)) continue;
     Scope scope = scope_begin(p->ctx);
@@ -77,15 +78,21 @@ static int find_kernel(Program *p, const Node *func, uint64_t hash)
   return -1;
 }
 
-int program_kernel(Program *p, const Node *func)
+int program_device(Program *p, const Node *n)
+{
+  int device = p->plan ? pass_device_of(p->plan, n) : 0;
+  return device < 0 ? 0 : device;
+}
+
+int program_kernel(Program *p, const Node *func, int device)
 {
   Scope scope = scope_begin(p->ctx);
   uint64_t hash = graph_hash(func, scratch(p->ctx));
   scope_end(p->ctx, scope);
-  int found = find_kernel(p, func, hash);
+  int found = find_kernel(p, func, device, hash);
   if (found >= 0) return found;
-  ProgKernel k = {.func = func, .hash = hash, .name = kernel_name(p, func)};
-  impl_lower(p->kernels, p->m, func, k.name, p->target, p->config, &k.impl);
+  ProgKernel k = {.func = func, .hash = hash, .name = kernel_name(p, func), .module = device, .device = device};
+  impl_lower(p->kernels, p->m, func, k.name, p->device.v[device].target, p->config, &k.impl);
   ctx_poll(p->ctx);
   if (!map_has(&p->kernel_by_hash, (void *)(uintptr_t)(hash | 1)))
     map_put(p->arena, &p->kernel_by_hash, (void *)(uintptr_t)(hash | 1), (void *)(intptr_t)(p->kernel.n + 1));
@@ -175,22 +182,35 @@ bool program_is_view(const Node *func)
 
 /* ---- constants ------------------------------------------------------------------------------ */
 
-int program_const(Program *p, const Node *constant)
+int program_const(Program *p, const Node *constant, int device)
 {
   const ConstData *d = constant->u.data;
   int before = (int)(intptr_t)map_get(&p->const_by_data, d->bytes ? d->data : constant) - 1;
   for (int i = before; i >= 0 && i < p->constant.n; i++) {
     const ConstData *o = p->constant.v[i].data;
-    if (o->data == d->data && o->bytes == d->bytes && dtype_eq(o->dtype, d->dtype) && o->ndim == d->ndim &&
+    if (p->constant.v[i].device == device && o->data == d->data && o->bytes == d->bytes &&
+        dtype_eq(o->dtype, d->dtype) && o->ndim == d->ndim &&
         !memcmp(o->shape, d->shape, (size_t)d->ndim * sizeof *d->shape))
       return i;
   }
-  ProgConst c = {.data = d, .offset = p->weights_bytes};
+  ProgConst c = {.data = d, .device = device, .offset = p->weights_bytes};
   if (before >= 0 && p->constant.v[before].data->bytes == d->bytes) c.offset = p->constant.v[before].offset;
   else p->weights_bytes = (p->weights_bytes + d->bytes + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN;
   if (before < 0)
     map_put(p->arena, &p->const_by_data, d->bytes ? d->data : constant, (void *)(intptr_t)(p->constant.n + 1));
   vec_push(p->arena, &p->constant, c);
+  return p->constant.n - 1;
+}
+
+int program_const_prepared(Program *p, const Type *t)
+{
+  ConstData *d = arena_new_of(p->arena, ConstData);
+  *d = (ConstData){.dtype = t->dtype, .ndim = t->ndim, .bytes = (size_t)dtype_bytes(t->dtype)};
+  for (int i = 0; i < t->ndim; i++) {
+    d->shape[i] = t->shape[i]->u.i;
+    d->bytes = mem_size_mul(p->ctx, d->bytes, (size_t)d->shape[i], "a constant");
+  }
+  vec_push(p->arena, &p->constant, ((ProgConst){.data = d, .prepared = true}));
   return p->constant.n - 1;
 }
 

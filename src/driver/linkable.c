@@ -106,8 +106,12 @@ static bool is_defined(const Elf64_Sym *s)
   return ELF64_ST_BIND(s->st_info) != STB_LOCAL && s->st_shndx != SHN_UNDEF;
 }
 
-/* The symbols with prefixed names, then the weak names of the tables. */
-static Elf64_Sym *renamed(Patch *p, const Elf64_Sym *old, int n, const char *strings, const char *name, Text *names,
+/* All symbols get a prefix, and the tables keep their names as weak ones; or one gets another name. */
+typedef struct Renaming {
+  const char *prefix, *from, *to;
+} Renaming;
+
+static Elf64_Sym *renamed(Patch *p, const Elf64_Sym *old, int n, const char *strings, const Renaming *r, Text *names,
                           int *count)
 {
   Elf64_Sym *out = arena_array(scratch(p->ctx), Elf64_Sym, n + 2);
@@ -115,10 +119,12 @@ static Elf64_Sym *renamed(Patch *p, const Elf64_Sym *old, int n, const char *str
   *count = n;
   for (int i = 0; i < n; i++) {
     const char *was = strings + old[i].st_name;
-    if (!is_defined(&old[i])) continue;
+    if (!is_defined(&old[i]) || (r->from && strcmp(was, r->from))) continue;
     out[i].st_name = (Elf64_Word)names->n;
-    text_printf(names, "%s__%s", name, was);
+    if (r->from) text_add(names, r->to);
+    else text_printf(names, "%s__%s", r->prefix, was);
     text_addn(names, "", 1);
+    if (r->from) continue;
     if (strcmp(was, tables[0]) && strcmp(was, tables[1])) continue;
     out[*count] = old[i];
     out[(*count)++].st_info = ELF64_ST_INFO(STB_WEAK, ELF64_ST_TYPE(old[i].st_info));
@@ -126,7 +132,7 @@ static Elf64_Sym *renamed(Patch *p, const Elf64_Sym *old, int n, const char *str
   return out;
 }
 
-void linkable_rename(Ctx *ctx, const char *path, const char *name)
+static void rename_symbols(Ctx *ctx, const char *path, const Renaming *r)
 {
   Scope scope = scope_begin(ctx);
   Patch *p = open_patch(ctx, path, "r+b");
@@ -142,7 +148,7 @@ void linkable_rename(Ctx *ctx, const char *path, const char *name)
   Text names = text_new(scratch(ctx));
   text_addn(&names, text, (size_t)strings->sh_size);
   int count;
-  Elf64_Sym *made = renamed(p, old, (int)(symbols->sh_size / sizeof *old), text, name, &names, &count);
+  Elf64_Sym *made = renamed(p, old, (int)(symbols->sh_size / sizeof *old), text, r, &names, &count);
   if (fseeko(p->f, 0, SEEK_END)) bad(p);
   uint64_t end = ((uint64_t)ftello(p->f) + 7) / 8 * 8;
   set(p, end, made, (uint64_t)count * sizeof *made);
@@ -154,6 +160,16 @@ void linkable_rename(Ctx *ctx, const char *path, const char *name)
   set(p, h->e_shoff, s, (uint64_t)h->e_shnum * sizeof *s);
   close_checked(p);
   scope_end(ctx, scope);
+}
+
+void linkable_rename(Ctx *ctx, const char *path, const char *name)
+{
+  rename_symbols(ctx, path, &(Renaming){.prefix = name});
+}
+
+void linkable_rename_one(Ctx *ctx, const char *path, const char *from, const char *to)
+{
+  rename_symbols(ctx, path, &(Renaming){.from = from, .to = to});
 }
 
 /* ---- archives ------------------------------------------------------------------------------------ */
@@ -225,7 +241,9 @@ typedef struct Header {
   const char *name;
   Arena *arena;
   Text text;
-  StrMap used; /* identifiers handed out */
+  const ProgEntry *entry; /* that is being written … */
+  const char *prefix;     /* … and what its names begin with */
+  StrMap used;            /* identifiers handed out */
   const char **in, **out, **size;
 } Header;
 
@@ -268,12 +286,12 @@ static bool all_known(const ProgPort *p)
   return p->kind == PORT_TENSOR && !dtype_is_string(p->dtype);
 }
 
-static bool has_entry(const Program *p)
+static bool has_run(const ProgEntry *e)
 {
-  for (int i = 0; i < p->input.n; i++)
-    if (p->input.v[i].kind != PORT_TENSOR) return false;
-  for (int i = 0; i < p->output.n; i++)
-    if (p->output.v[i].kind != PORT_TENSOR) return false;
+  for (int i = 0; i < e->input.n; i++)
+    if (e->input.v[i].kind != PORT_TENSOR) return false;
+  for (int i = 0; i < e->output.n; i++)
+    if (e->output.v[i].kind != PORT_TENSOR) return false;
   return true;
 }
 
@@ -290,10 +308,13 @@ static void describe(Header *h, const char *path)
   const char *base = strrchr(path, '/');
   text_printf(t, "/* %s.h: a model compiled by Lathe, to be linked into a C program:\n *\n", h->name);
   text_printf(t, " *   %s\n *\n", driver_c_command(h->arena, base ? base + 1 : path));
-  for (int k = 0; k < 2; k++) {
-    const ProgPort *port = k ? h->p->output.v : h->p->input.v;
-    for (int i = 0; i < (k ? h->p->output.n : h->p->input.n); i++)
-      text_printf(t, " *   %-7s %-20s %s\n", k ? "output" : "input", port[i].name, port[i].type);
+  for (int e = 0; e < h->p->entry.n; e++) {
+    const ProgEntry *entry = &h->p->entry.v[e];
+    if (h->p->entry.n > 1) text_printf(t, " * %s:\n", entry->name);
+    for (int i = 0; i < entry->input.n; i++)
+      text_printf(t, " *   %-7s %-20s %s\n", "input", entry->input.v[i].name, entry->input.v[i].type);
+    for (int i = 0; i < entry->output.n; i++)
+      text_printf(t, " *   %-7s %-20s %s\n", "output", entry->output.v[i].name, entry->output.v[i].type);
   }
   text_printf(
       t,
@@ -312,7 +333,7 @@ static void put_load(Header *h)
               "  LatheRtModule *module;\n"
               "  LatheRtCode code = lathe_rt_module_wrap(&%s__lathe_module, NULL, NULL, &module, err);\n"
               "  if (code != LATHE_RT_OK) return code;\n"
-              "  code = lathe_rt_model_wrap(module, &%s__lathe_model, NULL, NULL, out, err);\n"
+              "  code = lathe_rt_model_wrap(module, &%s__lathe_model, NULL, NULL, NULL, out, err);\n"
               "  lathe_rt_module_free(module);\n"
               "  return code;\n}\n",
               n, n, n, n, n);
@@ -321,23 +342,32 @@ static void put_load(Header *h)
 static void put_counts(Header *h)
 {
   for (int k = 0; k < 2; k++) {
-    const ProgPort *port = k ? h->p->output.v : h->p->input.v;
-    for (int i = 0; i < (k ? h->p->output.n : h->p->input.n); i++) {
+    const ProgPort *port = k ? h->entry->output.v : h->entry->input.v;
+    for (int i = 0; i < (k ? h->entry->output.n : h->entry->input.n); i++) {
       int64_t n = 1;
       if (!all_known(&port[i])) continue;
       for (int d = 0; d < port[i].ndim; d++) n *= port[i].dim[d];
-      text_printf(&h->text, "#define %s_%s_elements %" PRId64 "\n", h->name, k ? h->out[i] : h->in[i], n);
+      text_printf(&h->text, "#define %s_%s_elements %" PRId64 "\n", h->prefix, k ? h->out[i] : h->in[i], n);
     }
   }
 }
 
 /* The sizes that are open, then the inputs, then the outputs. */
+static bool has_size(const ProgEntry *e, int size)
+{
+  for (int i = 0; i < e->input.n; i++)
+    for (int d = 0; d < e->input.v[i].ndim; d++)
+      if (e->input.v[i].dim[d] == -1 - size) return true;
+  return false;
+}
+
 static void put_parameters(Header *h)
 {
-  const Program *p = h->p;
+  const ProgEntry *p = h->entry;
   Text *t = &h->text;
-  text_printf(t, "static inline LatheRtCode %s_run(LatheRtExecutor *executor", h->name);
-  for (int i = 0; i < p->symbol.n; i++) text_printf(t, ", int64_t %s", h->size[i]);
+  text_printf(t, "static inline LatheRtCode %s_run(LatheRtExecutor *executor", h->prefix);
+  for (int i = 0; i < h->p->symbol.n; i++)
+    if (has_size(p, i)) text_printf(t, ", int64_t %s", h->size[i]);
   for (int i = 0; i < p->input.n; i++) {
     for (int d = 0; d < p->input.v[i].ndim; d++)
       if (p->input.v[i].dim[d] == DIM_UNKNOWN) text_printf(t, ", int64_t %s_%d", h->in[i], d);
@@ -352,7 +382,7 @@ static void put_parameters(Header *h)
 
 static void put_input(Header *h, int i)
 {
-  const ProgPort *port = &h->p->input.v[i];
+  const ProgPort *port = &h->entry->input.v[i];
   Text *t = &h->text;
   LatheRtDType dt = code_rt_dtype(port->dtype);
   text_printf(t, "  int64_t shape_of_%s[] = {", h->in[i]);
@@ -381,11 +411,12 @@ static void put_input(Header *h, int i)
 
 static void put_run(Header *h)
 {
-  const Program *p = h->p;
+  const ProgEntry *p = h->entry;
   Text *t = &h->text;
   bool copies = false;
   for (int i = 0; i < p->output.n; i++) copies = copies || all_known(&p->output.v[i]);
-  text_add(t, "\n/* One run.  Inputs are read where they lie");
+  if (h->p->entry.n > 1) text_printf(t, "\n/* One run of %s.  Inputs are read where they lie", p->name);
+  else text_add(t, "\n/* One run.  Inputs are read where they lie");
   if (copies) text_add(t, ", outputs are written to where the pointers lead");
   text_add(t, ".  A LatheRtTensor is the\n * executor's until its next run");
   for (int i = 0; i < p->output.n; i++)
@@ -397,6 +428,9 @@ static void put_run(Header *h)
   put_parameters(h);
   text_add(t, "{\n  LatheRtCode code;\n");
   if (copies) text_add(t, "  const LatheRtTensor *result;\n  size_t bytes;\n");
+  if (h->p->entry.n > 1)
+    text_printf(t, "  if ((code = lathe_rt_executor_select(executor, %d, err)) != LATHE_RT_OK) return code;\n",
+                (int)(p - h->p->entry.v));
   for (int i = 0; i < p->input.n; i++) put_input(h, i);
   text_add(t, "  if ((code = lathe_rt_run(executor, err)) != LATHE_RT_OK) return code;\n");
   for (int i = 0; i < p->output.n; i++) {
@@ -412,15 +446,21 @@ static void put_run(Header *h)
   text_add(t, "  return LATHE_RT_OK;\n}\n");
 }
 
-static void name_all(Header *h)
+/* The first entry's names are the model's; those of the others have the entry's name in them. */
+static void begin_entry(Header *h, int k)
 {
-  Program *p = h->p;
+  const ProgEntry *p = h->entry = &h->p->entry.v[k];
+  h->used = (StrMap){0};
+  char *prefix = arena_printf(h->arena, k ? "%s_%s" : "%s", h->name, p->name);
+  for (char *c = prefix; *c; c++)
+    if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9'))) *c = '_';
+  h->prefix = prefix;
   h->in = arena_array(h->arena, const char *, p->input.n + 1);
   h->out = arena_array(h->arena, const char *, p->output.n + 1);
-  h->size = arena_array(h->arena, const char *, p->symbol.n + 1);
+  h->size = arena_array(h->arena, const char *, h->p->symbol.n + 1);
   for (int i = 0; i < p->input.n; i++) h->in[i] = identifier(h, p->input.v[i].name, "input_");
   for (int i = 0; i < p->output.n; i++) h->out[i] = identifier(h, p->output.v[i].name, "output_");
-  for (int i = 0; i < p->symbol.n; i++) h->size[i] = identifier(h, p->symbol.v[i]->name, "size_");
+  for (int i = 0; i < h->p->symbol.n; i++) h->size[i] = identifier(h, h->p->symbol.v[i]->name, "size_");
 }
 
 static const char marker[] = ": a model compiled by Lathe,";
@@ -451,17 +491,20 @@ void linkable_header(Program *p, const char *path)
   Header h = {.p = p, .name = linkable_name(scratch(ctx), path), .arena = scratch(ctx), .text = text_new(scratch(ctx))};
   const char *to = header_path(scratch(ctx), path);
   linkable_check_header(ctx, path);
-  name_all(&h);
   describe(&h, path);
   put_load(&h);
-  if (has_entry(p)) {
-    text_add(&h.text, "\n");
-    put_counts(&h);
-    put_run(&h);
-  } else {
-    text_add(
-        &h.text,
-        "\n/* It takes or gives sequences or optionals: lathe_rt_set_input_items and lathe_rt_get_output_items. */\n");
+  for (int i = 0; i < p->entry.n; i++) {
+    begin_entry(&h, i);
+    if (has_run(h.entry)) {
+      text_add(&h.text, "\n");
+      put_counts(&h);
+      put_run(&h);
+    } else {
+      text_printf(&h.text,
+                  "\n/* %s takes or gives sequences, optionals or objects: lathe_rt_set_input_items and _object,\n"
+                  " * lathe_rt_get_output_items and _object. */\n",
+                  p->entry.n > 1 ? h.entry->name : "It");
+    }
   }
   text_add(&h.text, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
   file_write(ctx, to, h.text.s, h.text.n);

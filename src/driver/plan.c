@@ -35,7 +35,7 @@ typedef struct Memory {
   int64_t bytes, place;
 } Memory;
 
-static int64_t round_up(int64_t n) { return (n + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN; }
+static int64_t round_up(int64_t n, int64_t align) { return (n + align - 1) / align * align; }
 
 /* ---- is it static? ---------------------------------------------------------------------- */
 
@@ -74,22 +74,34 @@ static bool is_static_ins(const ProgIns *ins)
   case MO_FIELD:
   case MO_MATCH:
   case MO_FAIL:
+  case MO_PACKED:
+  case MO_DONE:
   case MO_COUNT: break;
   }
   return false;
 }
 
-static bool is_static(const Program *p)
+static bool is_called(const Program *p, int func)
 {
-  if (p->func.n != 1) return false;
-  for (int i = 0; i < p->input.n; i++) {
-    if (p->input.v[i].kind != PORT_TENSOR) return false;
-    for (int d = 0; d < p->input.v[i].ndim; d++)
-      if (p->input.v[i].dim[d] < 0) return false;
+  for (int i = 0; i < p->func.n; i++)
+    for (int k = 0; k < p->func.v[i]->ins.n; k++) {
+      const ProgIns *ins = &p->func.v[i]->ins.v[k];
+      if ((ins->op == MO_CALL || ins->op == MO_TAIL || ins->op == MO_CLOSURE) && ins->index == func) return true;
+    }
+  return false;
+}
+
+static bool is_static(const Program *p, const ProgEntry *e)
+{
+  const ProgFunc *f = p->func.v[e->func];
+  for (int i = 0; i < e->input.n; i++) {
+    if (e->input.v[i].kind != PORT_TENSOR) return false;
+    for (int d = 0; d < e->input.v[i].ndim; d++)
+      if (e->input.v[i].dim[d] < 0) return false;
   }
-  for (int i = 0; i < p->func.v[0]->ins.n; i++)
-    if (!is_static_ins(&p->func.v[0]->ins.v[i])) return false;
-  return true;
+  for (int i = 0; i < f->ins.n; i++)
+    if (!is_static_ins(&f->ins.v[i])) return false;
+  return !is_called(p, e->func);
 }
 
 /* ---- segments ---------------------------------------------------------------------------------- */
@@ -105,7 +117,7 @@ static int by_value(const void *x, const void *y)
 }
 
 /* Cuts the block where one of its pieces begins or ends; a segment is needed while some piece on it is. */
-static Memory block_memory(Arena *a, const Pieces *pieces, int block)
+static Memory block_memory(Arena *a, const Pieces *pieces, int block, int64_t align)
 {
   Memory m = {.number = block, .begin = INT32_MAX};
   Cuts cuts = {0};
@@ -113,7 +125,7 @@ static Memory block_memory(Arena *a, const Pieces *pieces, int block)
     const Piece *p = &pieces->v[i];
     if (p->block != block) continue;
     vec_push(a, &cuts, p->offset);
-    vec_push(a, &cuts, p->offset + round_up(p->bytes));
+    vec_push(a, &cuts, p->offset + round_up(p->bytes, align));
     if (p->begin < m.begin) m.begin = p->begin;
     if (p->end > m.end) m.end = p->end;
   }
@@ -133,17 +145,19 @@ static Memory block_memory(Arena *a, const Pieces *pieces, int block)
   return m;
 }
 
-/* Offsets of a block count from its lowest piece. */
-static void find_memories(Program *p, Pieces *pieces, Memories *out)
+/* The blocks on a device.  Offsets of a block count from its lowest piece. */
+static void find_memories(Program *p, Pieces *pieces, int device, Memories *out)
 {
+  int64_t align = target_align(p->device.v[device].target);
   for (int b = 0; b < pieces->n; b++) {
     int64_t lowest = INT64_MAX;
     for (int i = 0; i < pieces->n; i++)
-      if (pieces->v[i].block == b && pieces->v[i].offset < lowest) lowest = pieces->v[i].offset;
+      if (pieces->v[i].block == b && pieces->v[i].device == device && pieces->v[i].offset < lowest)
+        lowest = pieces->v[i].offset;
     if (lowest == INT64_MAX) continue;
     for (int i = 0; i < pieces->n; i++)
       if (pieces->v[i].block == b) pieces->v[i].offset -= lowest;
-    vec_push(scratch(p->ctx), out, block_memory(scratch(p->ctx), pieces, b));
+    vec_push(scratch(p->ctx), out, block_memory(scratch(p->ctx), pieces, b, align));
   }
 }
 
@@ -282,32 +296,43 @@ static void climb(Program *p, Memory **order, int n, int64_t bound, Placing *bes
   }
 }
 
-/* Instructions, kernels and nodes that sharing has left nothing to do are dropped. */
-static void place_tensors(Program *p, ProgFunc *f)
+/* Bytes on one device, and those that no placing could go below. */
+static int64_t place_device(Program *p, ProgFunc *f, Pieces *pieces, int device, int64_t *bound)
 {
   static int (*const orders[])(const void *, const void *) = {by_begin, by_time, by_size};
-  Arena *a = arena_new(p->ctx);
-  defer(p->ctx, free_arena, a);
-  Pieces pieces = {0};
+  Arena *a = scratch(p->ctx);
   Memories memories = {0};
-  bool *keep = arena_array(a, bool, f->ins.n + 1);
-  program_share_storage(p, f, a, &pieces, keep);
-  find_memories(p, &pieces, &memories);
-  int64_t bound = most_needed(p, &memories, f->ins.n);
+  find_memories(p, pieces, device, &memories);
+  *bound = most_needed(p, &memories, f->ins.n);
   Memory **order = arena_array(a, Memory *, memories.n + 1);
-  Placing best = {.bytes = INT64_MAX, .place = arena_array(a, int64_t, pieces.n + 1)};
+  Placing best = {.bytes = INT64_MAX, .place = arena_array(a, int64_t, pieces->n + 1)};
   for (int i = 0; i < memories.n; i++) order[i] = &memories.v[i];
-  for (size_t k = 0; k < sizeof orders / sizeof *orders && best.bytes > bound; k++) {
+  for (size_t k = 0; k < sizeof orders / sizeof *orders && best.bytes > *bound; k++) {
     if (memories.n) qsort(order, (size_t)memories.n, sizeof *order, orders[k]);
     try_order(p, order, memories.n, &best);
   }
-  climb(p, order, memories.n, bound, &best);
-  for (int i = 0; i < pieces.n; i++)
-    f->ins.v[pieces.v[i].ins].place = (uint64_t)(best.place[pieces.v[i].block] + pieces.v[i].offset);
-  p->storage_bytes = (uint64_t)best.bytes;
-  p->storage_bound = (uint64_t)bound;
+  climb(p, order, memories.n, *bound, &best);
+  for (int i = 0; i < pieces->n; i++)
+    if (pieces->v[i].device == device)
+      f->ins.v[pieces->v[i].ins].place = (uint64_t)(best.place[pieces->v[i].block] + pieces->v[i].offset);
+  return best.bytes;
+}
+
+/* Instructions, kernels and nodes that sharing has left nothing to do are dropped. */
+static void place_tensors(Program *p, ProgEntry *e)
+{
+  ProgFunc *f = p->func.v[e->func];
+  Arena *a = arena_new(p->ctx);
+  defer(p->ctx, free_arena, a);
+  Pieces pieces = {0};
+  bool *keep = arena_array(a, bool, f->ins.n + 1);
+  program_share_storage(p, e, a, &pieces, keep);
+  for (int d = 0; d < p->device.n; d++) {
+    int64_t bound;
+    e->storage_bytes[d] = (uint64_t)place_device(p, f, &pieces, d, &bound);
+    e->storage_bound += (uint64_t)bound;
+  }
   program_keep(p, f, keep);
-  program_drop_unused(p);
 }
 
 /* ---- outputs ---------------------------------------------------------------------------------------- */
@@ -325,8 +350,9 @@ static int *find_roots(Arena *a, const ProgFunc *f)
 }
 
 /* An output that is an input's memory is copied: that memory is the caller's. */
-static void copy_inputs_out(Program *p, ProgFunc *f)
+static void copy_inputs_out(Program *p, const ProgEntry *e)
 {
+  ProgFunc *f = p->func.v[e->func];
   Scope scope = scope_begin(p->ctx);
   int *root = find_roots(scratch(p->ctx), f);
   int last = f->ins.n - 1;
@@ -337,7 +363,12 @@ static void copy_inputs_out(Program *p, ProgFunc *f)
     int reg = f->nreg++;
     vec_push(p->arena, &f->home, 0);
     vec_push(p->arena, &f->ins,
-             (ProgIns){.op = MO_COPY, .reg = reg, .source = ret.arg[i], .node = -1, .place = PLACE_DYNAMIC});
+             (ProgIns){.op = MO_COPY,
+                       .reg = reg,
+                       .source = ret.arg[i],
+                       .device = e->output.v[i].device,
+                       .node = -1,
+                       .place = PLACE_DYNAMIC});
     ret.arg[i] = reg;
   }
   vec_push(p->arena, &f->ins, ret);
@@ -346,14 +377,21 @@ static void copy_inputs_out(Program *p, ProgFunc *f)
 
 void program_plan(Program *p)
 {
-  program_tidy(p);
-  p->is_static = is_static(p);
   Scope scope = scope_begin(p->ctx);
-  if (p->is_static) {
-    copy_inputs_out(p, p->func.v[0]);
-    place_tensors(p, p->func.v[0]);
-  } else {
-    for (int i = 0; i < p->func.n; i++) program_free_registers(p, p->func.v[i]);
+  bool *planned = arena_array(scratch(p->ctx), bool, p->func.n + 1);
+  program_tidy(p);
+  for (int i = 0; i < p->entry.n; i++) {
+    ProgEntry *e = &p->entry.v[i];
+    e->storage_bytes = arena_array(p->arena, uint64_t, p->device.n + 1);
+    e->is_static = is_static(p, e);
+    if (!e->is_static) continue;
+    planned[e->func] = true;
+    copy_inputs_out(p, e);
+    place_tensors(p, e);
   }
+  for (int i = 0; i < p->func.n; i++)
+    if (!planned[i]) program_free_registers(p, p->func.v[i]);
+  if (p->prepare >= 0) program_mark_done(p);
+  program_drop_unused(p);
   scope_end(p->ctx, scope);
 }

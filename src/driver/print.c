@@ -35,9 +35,16 @@ static void print_regs(Text *t, int n, const int *reg, const bool *is_scalar)
   for (int i = 0; i < n; i++) text_printf(t, "%s%s%d", i ? ", " : "", is_scalar && is_scalar[i] ? "s" : "%", reg[i]);
 }
 
-static void print_place(Text *t, uint64_t place)
+static void print_device(Text *t, const Program *p, int device)
 {
-  if (place != PLACE_DYNAMIC) text_printf(t, " at %" PRIu64, place);
+  const LatheRtDevice *d = &p->device.v[device].device;
+  if (p->device.n > 1) text_printf(t, " on %s", target_device_text(t->arena, d->type, d->id));
+}
+
+static void print_place(Text *t, const Program *p, const ProgIns *ins)
+{
+  print_device(t, p, ins->device);
+  if (ins->place != PLACE_DYNAMIC) text_printf(t, " at %" PRIu64, ins->place);
 }
 
 static void print_list(Text *t, const ProgIns *ins)
@@ -63,7 +70,7 @@ static void print_ins(Text *t, const Program *p, const ProgIns *ins)
   case MO_ALLOC:
     text_printf(t, "%%%d = alloc ", ins->reg);
     print_shape(t, ins);
-    print_place(t, ins->place);
+    print_place(t, p, ins);
     return;
   case MO_VIEW:
     text_printf(t, "%%%d = view %%%d ", ins->reg, ins->source);
@@ -72,12 +79,13 @@ static void print_ins(Text *t, const Program *p, const ProgIns *ins)
   case MO_MOVE: text_printf(t, "%%%d = %%%d", ins->reg, ins->source); return;
   case MO_COPY:
     text_printf(t, "%%%d = copy %%%d", ins->reg, ins->source);
-    print_place(t, ins->place);
+    print_place(t, p, ins);
     return;
   case MO_FREE: text_printf(t, "free %%%d", ins->reg); return;
   case MO_KERNEL:
     text_add(t, p->kernel.v[ins->index].name);
     print_list(t, ins);
+    print_device(t, p, p->kernel.v[ins->index].device);
     return;
   case MO_JUMP: text_printf(t, "jump %d", ins->index); return;
   case MO_BRANCH: text_printf(t, "unless %%%d jump %d", ins->reg, ins->index); return;
@@ -112,6 +120,12 @@ static void print_ins(Text *t, const Program *p, const ProgIns *ins)
   case MO_FIELD: text_printf(t, "%%%d = %%%d.%d", ins->reg, ins->source, ins->index); return;
   case MO_MATCH: text_printf(t, "unless %%%d is data %d jump %d", ins->reg, ins->tag, ins->index); return;
   case MO_FAIL: text_printf(t, "fail '%s'", ins->text); return;
+  case MO_PACKED:
+    print_regs(t, ins->nret, ins->ret, NULL);
+    text_printf(t, "%spacked %s", ins->nret ? " = " : "", p->packed.v[ins->index]);
+    print_list(t, ins);
+    return;
+  case MO_DONE: text_printf(t, "done #%d", ins->index); return;
   case MO_COUNT: return;
   }
 }

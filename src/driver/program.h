@@ -26,15 +26,17 @@ typedef struct ProgIns {
   int index;   /* const, kernel, function, HostOp, target, field */
   int tag;     /* DATA, MATCH */
   int node;
+  int device; /* ALLOC, COPY: number of the program's device */
   uint64_t place;
   int nexpr;
   ProgExpr *expr;
   int narg, nret, nattr;
-  int *arg, *ret; /* registers; of a KERNEL scalars where is_scalar says so */
+  int *arg, *ret; /* registers; of a KERNEL and a PACKED scalars where is_scalar says so */
   bool *is_scalar;
   int64_t *attr;
-  const char *text;
-  int region; /* of the function, see below */
+  const char *text;    /* CHECK, FAIL; PACKED: the function's name */
+  const char **string; /* PACKED: of each argument NULL, or the text that it is */
+  int region;          /* of the function, see below */
 } ProgIns;
 
 /* The branches of an if and the clauses of a match are regions inside the region that it stands in. */
@@ -54,8 +56,21 @@ typedef struct ProgFunc {
 
 typedef struct ProgConst {
   const ConstData *data;
-  uint64_t offset; /* in the weights */
+  int device;
+  bool prepared;   /* made by `prepare` when the model is loaded: data has no bytes */
+  uint64_t offset; /* in the weights, or in what is prepared */
 } ProgConst;
+
+/* Where memory is and kernels run; the first is the host. */
+typedef struct ProgDevice {
+  LatheRtDevice device;
+  const Target *target;
+} ProgDevice;
+
+/* Code that one code generator made for one target. */
+typedef struct ProgModule {
+  const Target *target;
+} ProgModule;
 
 typedef struct ProgString {
   const char *s;
@@ -66,7 +81,8 @@ typedef struct ProgKernel {
   const Node *func; /* the primitive function, or the call_tir */
   const char *name;
   uint64_t hash;
-  ImplResult impl; /* func NULL until it is lowered */
+  int module, device; /* numbers of the program's */
+  ImplResult impl;    /* func NULL until it is lowered */
 } ProgKernel;
 
 /* Operations that depend on sizes of a run: the coefficient times dimensions of the kernel's tensors (parameters,
@@ -91,10 +107,21 @@ typedef struct ProgNode {
 typedef struct ProgPort {
   const char *name, *type;
   PortKind kind;
+  int device;
   DType dtype;
   int ndim;
   int64_t *dim; /* as model_format.h has them */
 } ProgPort;
+
+/* A function that callers see. */
+typedef struct ProgEntry {
+  const char *name;
+  int func;
+  bool is_static;
+  Vec(ProgPort) input, output;
+  uint64_t *storage_bytes; /* planned, on each device */
+  uint64_t storage_bound;
+} ProgEntry;
 
 typedef struct Program {
   Ctx *ctx;
@@ -102,31 +129,42 @@ typedef struct Program {
   Module *m; /* of the graph */
   const Target *target;
   const ImplConfig *config;
-  Module *kernels; /* of the scheduled functions */
+  Module *kernels;        /* of the scheduled functions */
+  Vec(ProgDevice) device; /* each with the module of the same number */
+  Vec(ProgModule) module;
+  DevicePlan *plan; /* where the graph's nodes are; NULL: there is one device */
   Vec(ProgKernel) kernel;
   Vec(ProgConst) constant;
-  Vec(ProgString) string; /* of the constants, ascending */
+  Vec(ProgString) string;   /* of the constants, ascending */
+  Vec(const char *) packed; /* functions that are called by name */
   Vec(const Var *) symbol;
   Vec(const Var *) size; /* s0, s1, …: the sizes that kernels read off their tensors (sizes.c) */
   Vec(ProgNode) node;
-  Vec(ProgPort) input, output;
   Vec(ProgFunc *) func;
-  bool is_static;
-  uint64_t weights_bytes, storage_bytes, storage_bound;
+  Vec(ProgEntry) entry;
+  int prepare;   /* function that makes the prepared constants; -1: none */
+  int *prepared; /* which constant each of its results is; -1: nobody reads it */
+  uint64_t weights_bytes, prepared_bytes;
+  uint64_t digest[2]; /* of the weights and of what prepares them */
   StrMap kernel_names;
   Map kernel_by_hash, const_by_data;
 } Program;
 
-/* emit.c, emit_call.c, emit_data.c: @main and what it calls; kernels are lowered on the way. */
-void program_emit(Program *, void (*progress)(void *env, const char *stage, int done, int total), void *env);
+/* emit.c, emit_call.c, emit_data.c: the entries (none: @main) and what they call; kernels are lowered on the way. */
+void program_emit(Program *, int nentries, const char *const *entries,
+                  void (*progress)(void *env, const char *stage, int done, int total), void *env);
 
 /* kernels.c: the kernel of a primitive function (made on first sight; equal functions share
  * one), and the node that stands for this use of it. */
-int program_kernel(Program *, const Node *func);
+int program_kernel(Program *, const Node *func, int device);
 int program_node(Program *, const Node *func, int kernel, const char *name);
-int program_const(Program *, const Node *constant);
+int program_const(Program *, const Node *constant, int device);
+/* The device that a node is on. */
+int program_device(Program *, const Node *);
 /* The strings of all constants, whose elements become numbers of the program's own. */
 void program_number_strings(Program *);
+/* A constant that `prepare` makes. */
+int program_const_prepared(Program *, const Type *);
 /* Drops kernels and nodes that no instruction speaks of. */
 void program_drop_unused(Program *);
 /* A primitive function that only sees its first parameter under another shape. */
@@ -146,16 +184,22 @@ void program_keep(Program *, ProgFunc *, const bool *keep); /* drops the instruc
 typedef Vec(int) IntList;
 void program_ins_reads(Arena *, const ProgIns *, IntList *out);
 
-/* plan.c: decides whether the program is static and, if so, places its tensors. */
+/* plan.c: decides which entries are static and places the tensors of those. */
 void program_plan(Program *);
 
 /* write.c: the bytes of the program; the weights, one constant at a time. */
 const void *program_bytes(Program *, Arena *, size_t *n);
 
+/* prepare.c: places what `prepare` makes, and says where weights have been read for the last time. */
+void program_place_prepared(Program *);
+void program_mark_done(Program *);
+void program_digest(Program *);
+
 /* print.c: the program as text, for dumps. */
 const char *program_print(Program *, Arena *);
 
 /* artefact.c: one file by its ending (.so, .o, .a, .c) that holds kernels, program and weights. */
-void compiled_export_artefact(Program *, Code *, const void *bytes, size_t n, const char *path, WeightsPlace);
+void compiled_export_artefact(Program *, Code *const *code, const void *bytes, size_t n, const char *path,
+                              WeightsPlace);
 
 #endif

@@ -32,6 +32,7 @@ typedef Vec(Origin) Origins;
 
 typedef struct Share {
   Program *p;
+  const ProgEntry *e;
   ProgFunc *f;
   Arena *arena;
   Pieces *piece;
@@ -65,7 +66,13 @@ static void add_piece(Share *s, int64_t *bytes, int i)
   bytes[ins->reg] = ins->op == MO_ALLOC ? literal_bytes(s->p, ins) : bytes[s->root[ins->source]];
   s->of[ins->reg] = s->piece->n;
   vec_push(s->arena, s->piece,
-           ((Piece){.reg = ins->reg, .ins = i, .begin = i, .end = i, .bytes = bytes[ins->reg], .block = s->piece->n}));
+           ((Piece){.reg = ins->reg,
+                    .device = ins->device,
+                    .ins = i,
+                    .begin = i,
+                    .end = i,
+                    .bytes = bytes[ins->reg],
+                    .block = s->piece->n}));
 }
 
 static void find_pieces(Share *s)
@@ -77,7 +84,7 @@ static void find_pieces(Share *s)
     s->root[r] = r;
     s->of[r] = -1 - r;
   }
-  for (int i = 0; i < s->p->input.n; i++) bytes[i] = input_bytes(s->p, &s->p->input.v[i]);
+  for (int i = 0; i < s->e->input.n; i++) bytes[i] = input_bytes(s->p, &s->e->input.v[i]);
   for (int i = 0; i < f->ins.n; i++) {
     const ProgIns *ins = &f->ins.v[i];
     s->keep[i] = true;
@@ -180,7 +187,7 @@ static bool put_on(Share *s, int a, int64_t at_a, int b, int64_t at_b, bool in_p
   int to = v[a].block;
   int n = s->piece->n;
   if (from == to) return shift == 0 && !in_place;
-  if (shift % MODEL_ALIGN) return false;
+  if (v[a].device != v[b].device || shift % target_align(s->p->device.v[v[a].device].target)) return false;
   for (int i = 0; i < n; i++)
     for (int k = 0; v[i].block == to && k < n; k++)
       if (v[k].block == from && !(in_place && i == a && k == b) && conflict(s, i, k, shift)) return false;
@@ -285,9 +292,10 @@ static void share_in_place(Share *s)
 
 /* ---- the whole --------------------------------------------------------------------------------------------- */
 
-void program_share_storage(Program *p, ProgFunc *f, Arena *a, Pieces *out, bool *keep)
+void program_share_storage(Program *p, const ProgEntry *e, Arena *a, Pieces *out, bool *keep)
 {
-  Share s = {.p = p, .f = f, .arena = a, .piece = out, .keep = keep};
+  ProgFunc *f = p->func.v[e->func];
+  Share s = {.p = p, .e = e, .f = f, .arena = a, .piece = out, .keep = keep};
   s.root = arena_array(a, int, f->nreg + 1);
   s.of = arena_array(a, int, f->nreg + 1);
   s.copies = arena_array(a, CopyRuns, p->kernel.n + 1);

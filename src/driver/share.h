@@ -21,15 +21,16 @@ bool program_access_in_place(const PrimFunc *, int in, int out);
 
 /* The memory that one ALLOC or COPY asks for. */
 typedef struct Piece {
-  int reg, ins;   /* the register, and the instruction that makes it */
+  int reg, ins; /* the register, and the instruction that makes it */
+  int device;
   int begin, end; /* first and last instruction that needs it */
   int64_t bytes;
   int block;      /* pieces of one block keep their places relative to each other … */
-  int64_t offset; /* … a multiple of MODEL_ALIGN */
+  int64_t offset; /* … a multiple of the device's alignment */
 } Piece;
 typedef Vec(Piece) Pieces;
 /* The pieces of a static function, and which of them share memory.  keep[i] is false for
  * instructions that have nothing left to do.  The arena is not scratch memory. */
-void program_share_storage(Program *, ProgFunc *, Arena *, Pieces *out, bool *keep);
+void program_share_storage(Program *, const ProgEntry *, Arena *, Pieces *out, bool *keep);
 
 #endif

@@ -413,16 +413,71 @@ static void test_loop_through_value(void **state)
   close_world(&w);
 }
 
+/* ---- several entries, and data that lives between calls ----------------------------------------------- */
+
+static const char counter[] =
+    LIST "def @begin(%x: float32) { Cons(%x, Nil()) }\n"
+         "def @push(%l: List[float32], %x: float32) { Cons(%x, %l) }\n"
+         "def @total(%l: List[float32]) -> float32 { match (%l) { Cons(%h, %t) => add(%h, @total(%t)), Nil => 0f } }\n"
+         "def @twice(%v: Tensor[(8), float32]) { multiply(%v, 2f) }\n";
+
+static void test_entries(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"begin", "push", "total", "twice"};
+  World w;
+  LatheRtError err;
+  LatheRtObject *list;
+  CompileOptions o = {.nentries = 4, .entries = names};
+  const char *why = try_compile(&w, counter, &o);
+  if (why) fail_msg("%s", why);
+  LatheRtModel *m = compiled_model(w.c);
+  assert_int_equal(lathe_rt_model_entries(m), 4);
+  assert_int_equal(lathe_rt_model_entry(m, 3)->is_dynamic, 0); /* planned by itself */
+  assert_int_equal(lathe_rt_model_entry(m, 1)->inputs[0].kind, LATHE_RT_PORT_OBJECT);
+  assert_int_equal(lathe_rt_executor_new(m, &w.x, &err), 0);
+  float x = 1;
+  set(w.x, 0, tensor(F32, &x, 0, NULL));
+  run(w.x);
+  assert_int_equal(lathe_rt_get_output_object(w.x, 0, &list, &err), 0);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(lathe_rt_executor_select(w.x, 1, &err), 0);
+    assert_int_equal(lathe_rt_set_input_object(w.x, 0, list, &err), 0);
+    x *= 10;
+    set(w.x, 1, tensor(F32, &x, 0, NULL));
+    run(w.x);
+    assert_int_equal(lathe_rt_get_output_object(w.x, 0, &list, &err), 0);
+  }
+  assert_int_equal(lathe_rt_executor_select(w.x, 2, &err), 0);
+  assert_int_equal(lathe_rt_set_input_object(w.x, 0, list, &err), 0);
+  run(w.x);
+  assert_true(first(&w, 0) == 1111);
+  float v[8] = {3};
+  assert_int_equal(lathe_rt_executor_select(w.x, 3, &err), 0);
+  set(w.x, 0, tensor(F32, v, 1, (int64_t[]){8}));
+  run(w.x);
+  assert_true(first(&w, 0) == 6);
+  close_world(&w);
+  static const struct {
+    int n;
+    const char *name[2], *says;
+  } wrong[] = {{1, {"absent"}, "the module has no graph function @absent to be an entry"},
+               {2, {"twice", "twice"}, "@twice is an entry twice"}};
+  for (int i = 0; i < 2; i++) {
+    CompileOptions bad = {.nentries = wrong[i].n, .entries = wrong[i].name};
+    why = try_compile(&w, counter, &bad);
+    assert_non_null(why);
+    assert_string_equal(why, wrong[i].says);
+    close_world(&w);
+  }
+}
+
 /* ---- what is refused -------------------------------------------------------------------------------- */
 
 static void test_refused(void **state)
 {
   (void)state;
   static const char *const texts[][2] = {
-    {LIST "def @main(%x: float32) { Cons(%x, Nil()) }",
-     "'output_0' of type List[float32] cannot be an input or output"},
-    {LIST "def @main(%l: List[float32]) { match (%l) { Cons(%h, _) => %h, Nil => 0f } }",
-     "'l' of type List[float32] cannot be an input or output"},
     {"def @main(%x: float32) { fn (%y: float32) { add(%x, %y) } }",
      "of type fn (float32) -> float32 cannot be an input or output"},
     {"def @main(%f: fn (float32) -> float32) { %f(1f) }",
@@ -481,6 +536,7 @@ int main(void)
     cmocka_unit_test(test_no_clause_fits),
     cmocka_unit_test(test_long_list),
     cmocka_unit_test(test_loop_through_value),
+    cmocka_unit_test(test_entries),
     cmocka_unit_test(test_refused),
     cmocka_unit_test(test_levels),
   };

@@ -129,4 +129,11 @@ static inline float *noise(size_t n, unsigned seed)
   return f;
 }
 
+static inline LatheRtModelInfo model_info(const LatheRtModel *m)
+{
+  LatheRtModelInfo info = {LATHE_RT_INIT(info)};
+  lathe_rt_model_info(m, &info);
+  return info;
+}
+
 #endif

@@ -117,7 +117,7 @@ static void test_kernels_are_shared(void **state)
   LatheRtModel *m = compiled_model(w.c);
   int softmax = 0;
   int concatenate = 0;
-  int n = lathe_rt_model_info(m).num_nodes;
+  int n = model_info(m).num_nodes;
   for (int i = 0; i < n; i++) {
     softmax += !strcmp(lathe_rt_model_node(m, i)->name, "lathe_nn_softmax");
     concatenate += !strcmp(lathe_rt_model_node(m, i)->name, "lathe_concatenate");
@@ -210,7 +210,7 @@ static void test_loop(void **state)
   uint64_t storage;
   lathe_rt_executor_memory(w.x, &storage, NULL);
   assert_true(storage < 10000);
-  assert_int_equal(lathe_rt_model_info(compiled_model(w.c)).is_dynamic, 2);
+  assert_int_equal(lathe_rt_model_entry(compiled_model(w.c), 0)->is_dynamic, 2);
   close_world(&w);
 }
 

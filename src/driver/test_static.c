@@ -27,7 +27,7 @@ static void test_mlp(void **state)
   (void)state;
   World w = compile_text(mlp);
   run_mlp(w.x);
-  LatheRtModelInfo info = lathe_rt_model_info(compiled_model(w.c));
+  LatheRtModelInfo info = model_info(compiled_model(w.c));
   assert_int_equal(info.is_dynamic, 0);
   assert_int_equal(info.num_nodes, 1);
   const LatheRtPort *in;
@@ -89,7 +89,7 @@ static void test_program(void **state)
   assert_int_equal(lathe_rt_get_input(w.x, 0, &in, &err), 0);
   assert_ptr_not_equal(in->data, output(w.x, 1)->data);
   LatheRtModel *m = compiled_model(w.c);
-  assert_int_equal(lathe_rt_model_info(m).num_nodes, 2);
+  assert_int_equal(model_info(m).num_nodes, 2);
   assert_string_equal(lathe_rt_model_node(m, 0)->name, lathe_rt_model_node(m, 1)->name);
   assert_null(lathe_rt_model_node(m, 2));
   close_world(&w);
@@ -103,7 +103,7 @@ static void test_storage(void **state)
   for (int i = 1; i < 8; i++) snprintf(text + strlen(text), 100, "  %%%d = nn.softmax(%%%d);\n", i, i - 1);
   strcat(text, "  nn.softmax(%7)\n}\n");
   World w = compile_text(text);
-  LatheRtModelInfo info = lathe_rt_model_info(compiled_model(w.c));
+  LatheRtModelInfo info = model_info(compiled_model(w.c));
   assert_int_equal(info.storage_bytes, 2 * 64 * 64 * 4);
   assert_int_equal(info.storage_bound, info.storage_bytes);
   close_world(&w);

@@ -73,12 +73,12 @@ static World compile_and_check(const char *text, const char **program)
   if (protect(w.ctx, check_body, &c)) fail_msg("%s", error_message(w.ctx));
   if (!c.agree) fail_msg("%s\n%s", c.said, c.text);
   *program = c.text;
-  LatheRtModelInfo info = lathe_rt_model_info(compiled_model(w.c));
+  LatheRtModelInfo info = model_info(compiled_model(w.c));
   assert_true(info.storage_bytes >= info.storage_bound);
   return w;
 }
 
-static uint64_t storage(World *w) { return lathe_rt_model_info(compiled_model(w->c)).storage_bytes; }
+static uint64_t storage(World *w) { return lathe_rt_model_entry(compiled_model(w->c), 0)->storage_bytes; }
 
 static int count(const char *text, const char *what)
 {
@@ -117,7 +117,7 @@ static void concatenate_outer(void **state)
   assert_int_equal(place(program, 2) - place(program, 1), PART);
   assert_int_equal(place(program, 3), place(program, 1));
   assert_int_equal(storage(&w), 4 * PART);
-  assert_int_equal(lathe_rt_model_info(compiled_model(w.c)).num_nodes, 3);
+  assert_int_equal(model_info(compiled_model(w.c)).num_nodes, 3);
   close_world(&w);
 }
 

@@ -82,6 +82,20 @@ static void host_ins(Out *o, const ProgIns *ins)
   list(o, ins->nret, ins->ret);
 }
 
+static void packed_call(Out *o, const ProgIns *ins)
+{
+  u32(o, ins->index);
+  u32(o, ins->node);
+  u32(o, ins->narg);
+  for (int i = 0; i < ins->narg; i++) {
+    bool is_text = ins->string && ins->string[i];
+    u8(o, is_text ? PARG_TEXT : ins->is_scalar[i] ? PARG_SCALAR : PARG_REGISTER);
+    if (is_text) str(o, ins->string[i]);
+    else u32(o, ins->arg[i]);
+  }
+  list(o, ins->nret, ins->ret);
+}
+
 static void instruction(Out *o, const ProgIns *ins)
 {
   u8(o, ins->op);
@@ -96,6 +110,7 @@ static void instruction(Out *o, const ProgIns *ins)
     return;
   case MO_ALLOC:
     u32(o, ins->reg);
+    u32(o, ins->device);
     dtype(o, ins->dtype);
     shape(o, ins);
     u64(o, ins->place);
@@ -113,6 +128,7 @@ static void instruction(Out *o, const ProgIns *ins)
   case MO_COPY:
     u32(o, ins->reg);
     u32(o, ins->source);
+    u32(o, ins->device);
     u64(o, ins->place);
     return;
   case MO_FREE: u32(o, ins->reg); return;
@@ -167,6 +183,8 @@ static void instruction(Out *o, const ProgIns *ins)
     u32(o, ins->index);
     return;
   case MO_FAIL: str(o, ins->text); return;
+  case MO_PACKED: packed_call(o, ins); return;
+  case MO_DONE: u32(o, ins->index); return;
   case MO_COUNT: return;
   }
 }
@@ -176,6 +194,7 @@ static void port(Out *o, const ProgPort *p)
   str(o, p->name);
   str(o, p->type);
   u8(o, p->kind);
+  u32(o, p->device);
   dtype(o, p->dtype);
   dims(o, p->ndim, p->dim);
 }
@@ -221,41 +240,96 @@ static void function(Out *o, const ProgFunc *f)
   for (int i = 0; i < f->ins.n; i++) instruction(o, &f->ins.v[i]);
 }
 
+static void device(Out *o, const ProgDevice *d)
+{
+  u32(o, d->device.type);
+  u32(o, d->device.id);
+  u32(o, target_align(d->target));
+  str(o, d->target->text);
+}
+
+/* One library each, in the one variant that was compiled; what it needs of the CPU its own table says. */
+static void module(Out *o, int i)
+{
+  str(o, "library");
+  str(o, "");
+  u32(o, 1);
+  str(o, "");
+  str(o, "");
+  u32(o, i);
+  u64(o, 0);
+  u64(o, 0);
+}
+
+static void kernel(Out *o, const ProgKernel *k)
+{
+  str(o, k->name);
+  u32(o, k->module);
+  u32(o, k->device);
+  str(o, "");
+  str(o, "");
+}
+
+static void constant(Out *o, const ProgConst *c)
+{
+  dtype(o, c->data->dtype);
+  dims(o, c->data->ndim, c->data->shape);
+  u32(o, c->device);
+  u8(o, c->prepared ? CONST_PREPARED : CONST_STORED);
+  u64(o, c->offset);
+}
+
+static void entry(Out *o, const Program *p, const ProgEntry *e)
+{
+  str(o, e->name);
+  u32(o, e->func);
+  u32(o, e->is_static ? ENTRY_STATIC : 0);
+  u32(o, e->input.n);
+  for (int i = 0; i < e->input.n; i++) port(o, &e->input.v[i]);
+  u32(o, e->output.n);
+  for (int i = 0; i < e->output.n; i++) port(o, &e->output.v[i]);
+  u32(o, p->device.n);
+  for (int i = 0; i < p->device.n; i++) u64(o, e->storage_bytes[i]);
+  u64(o, e->storage_bound);
+}
+
 const void *program_bytes(Program *p, Arena *arena, size_t *n)
 {
   Out out = {text_new(arena)};
   Out *o = &out;
   text_addn(&o->text, MODEL_MAGIC, 8);
   u32(o, MODEL_VERSION);
-  u32(o, p->is_static ? MODEL_STATIC : 0);
+  u32(o, 0);
   str(o, p->target->text);
   u64(o, p->weights_bytes);
-  u64(o, p->storage_bytes);
-  u64(o, p->storage_bound);
+  u64(o, p->prepared_bytes);
+  u64(o, p->digest[0]);
+  u64(o, p->digest[1]);
+  u32(o, p->device.n);
+  for (int i = 0; i < p->device.n; i++) device(o, &p->device.v[i]);
+  u32(o, p->module.n);
+  for (int i = 0; i < p->module.n; i++) module(o, i);
+  u32(o, 0); /* images */
   u32(o, p->kernel.n);
-  for (int i = 0; i < p->kernel.n; i++) str(o, p->kernel.v[i].name);
+  for (int i = 0; i < p->kernel.n; i++) kernel(o, &p->kernel.v[i]);
   u32(o, p->constant.n);
-  for (int i = 0; i < p->constant.n; i++) {
-    const ProgConst *c = &p->constant.v[i];
-    dtype(o, c->data->dtype);
-    dims(o, c->data->ndim, c->data->shape);
-    u64(o, c->offset);
-  }
+  for (int i = 0; i < p->constant.n; i++) constant(o, &p->constant.v[i]);
   u32(o, p->symbol.n);
   for (int i = 0; i < p->symbol.n; i++) str(o, p->symbol.v[i]->name);
   u32(o, p->node.n);
   for (int i = 0; i < p->node.n; i++) node(o, p, &p->node.v[i]);
-  u32(o, p->input.n);
-  for (int i = 0; i < p->input.n; i++) port(o, &p->input.v[i]);
-  u32(o, p->output.n);
-  for (int i = 0; i < p->output.n; i++) port(o, &p->output.v[i]);
   u32(o, p->string.n);
   for (int i = 0; i < p->string.n; i++) {
     u32(o, (int)p->string.v[i].n);
     text_addn(&o->text, p->string.v[i].s, p->string.v[i].n + 1);
   }
+  u32(o, p->packed.n);
+  for (int i = 0; i < p->packed.n; i++) str(o, p->packed.v[i]);
   u32(o, p->func.n);
   for (int i = 0; i < p->func.n; i++) function(o, p->func.v[i]);
+  u32(o, p->entry.n);
+  for (int i = 0; i < p->entry.n; i++) entry(o, p, &p->entry.v[i]);
+  u32(o, p->prepare);
   *n = o->text.n;
   return o->text.s;
 }

@@ -22,8 +22,6 @@ struct Loop {
 const Node *onnx_build_loop(Conversion *, Loop *);
 /* What iterations gave for scan output k, stacked along a new axis. */
 const Node *onnx_loop_stack(Conversion *, const Loop *, const Node *result, int k, int axis);
-/* The type as a parameter can declare it: dimensions are literals, sizes with a name, or "?". */
-const Type *onnx_param_type(Module *, const Type *);
 /* A sequence that has no items yet, and whose type says nothing of them. */
 bool onnx_is_bottom(Conversion *, const Node *);
 

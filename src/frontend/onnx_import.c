@@ -3,13 +3,6 @@
  * Comes in: the file's messages.  Goes out: one graph function over the model's inputs,
  * the weights constants in it, and a report.  Nodes are converted in the order of the
  * file, which ONNX demands to be topological; a name is defined once in its graph. */
-#include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "frontend/onnx_control.h"
 
 enum { NESTING_LIMIT = 64 }; /* bodies and functions inside each other */
@@ -69,108 +62,24 @@ const char *onnx_op_domain(int i)
   return NULL;
 }
 
-/* ---- names --------------------------------------------------------------------------------- */
-
-/* Integers that the compiler knows, as a constant; NULL if it does not. */
-static const Node *known_value(Import *im, const Node *n)
-{
-  int count = 0;
-  if (!n->type || n->type->kind != TY_TENSOR || n->type->ndim < 0 || n->type->ndim > 1 || !dtype_is_int(n->type->dtype))
-    return NULL;
-  const Expr *const *e = graph_values(im->m, n, &count);
-  size_t size = (size_t)dtype_bytes(n->type->dtype);
-  char *data = arena_alloc(im->arena, (size_t)count * size + 1);
-  for (int i = 0; e && i < count; i++) {
-    if (e[i]->kind != E_INT) return NULL;
-    value_store(value_int(n->type->dtype, e[i]->u.i), data + (size_t)i * size);
-  }
-  return e ? node_const_copy(im->m, n->type->dtype, n->type->ndim, (int64_t[]){count}, data) : NULL;
-}
-
-const Node *onnx_frame_capture(Import *im, Frame *f, const Node *outer)
-{
-  if (outer->kind == N_CONST) return outer;
-  for (int i = 0; i < f->captures->list.n; i++)
-    if (f->captures->list.v[i].outer == outer) return f->captures->list.v[i].var;
-  const Node *known = known_value(im, outer);
-  if (known) return known;
-  const Node *var = node_var(im->m, outer->name && outer->kind == N_VAR ? outer->name : "captured",
-                             onnx_param_type(im->m, outer->type));
-  vec_push(im->arena, &f->captures->list, (Capture){outer, var});
-  return var;
-}
-
-const Node *onnx_frame_get(Import *im, Frame *f, const char *name)
-{
-  if (!f) return NULL;
-  const Node *n = strmap_get(&f->values, name);
-  if (n || f->function) return n;
-  n = onnx_frame_get(im, f->outer, name);
-  return n && f->captures ? onnx_frame_capture(im, f, n) : n;
-}
-
-void onnx_frame_set(Import *im, Frame *f, const char *name, const Node *n)
-{
-  strmap_put(im->arena, &f->values, name, (void *)(uintptr_t)n);
-}
-
-static void define(Import *im, Frame *f, const char *name, const Node *n, const char *node)
-{
-  if (strmap_get(&f->values, name))
-    raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is defined twice, again by node '%s'", name, node);
-  onnx_frame_set(im, f, name, n);
-}
-
 /* ---- types of inputs -------------------------------------------------------------------------- */
 
-/* A name that Relay text can carry, different for each size. */
-static const char *size_name(Import *im, const char *from)
+static SourceInput source_input(Import *im, const char *name, const PTensorType *t)
 {
-  char *s = arena_strdup(im->arena, *from ? from : "d");
-  for (char *p = s; *p; p++)
-    if (!isalnum((unsigned char)*p)) *p = '_';
-  if (!isalpha((unsigned char)*s) && *s != '_') s = arena_printf(im->arena, "d%s", s);
-  const char *name = s;
-  for (int i = 1; strmap_get(&im->dim_names, name); i++) name = arena_printf(im->arena, "%s_%d", s, i);
-  strmap_put(im->arena, &im->dim_names, name, s);
-  return name;
-}
-
-static const Expr *literal_dim(Import *im, int64_t v, const char *input, int axis)
-{
-  if (v < 0)
-    raise(im->ctx, ERR_SHAPE, NOWHERE, "onnx: dimension %d of input '%s' is %" PRId64 "; a dimension is not negative",
-          axis, input, v);
-  return expr_int(im->m, v > INT32_MAX ? DT_I64 : DT_I32, v);
-}
-
-static const Expr *import_dim(Import *im, const PDim *d, const char *input, int axis)
-{
-  if (d->has & 1u << PDIM_VALUE) return literal_dim(im, d->dim_value, input, axis);
-  if (!*d->dim_param)
-    return var_new(im->m, size_name(im, arena_printf(im->arena, "%s_%d", input, axis)), DT_I32, VAR_SIZE)->expr;
-  const Expr *e = strmap_get(&im->dims, d->dim_param);
-  if (!e) {
-    e = var_new(im->m, size_name(im, d->dim_param), DT_I32, VAR_SIZE)->expr;
-    strmap_put(im->arena, &im->dims, d->dim_param, (void *)(uintptr_t)e);
+  SourceInput in = {.name = name, .ndim = t && t->shape ? t->shape->dim.n : -1};
+  SourceDim *dim = arena_array(im->arena, SourceDim, in.ndim > 0 ? in.ndim : 1);
+  for (int i = 0; i < in.ndim; i++) {
+    const PDim *d = t->shape->dim.v[i];
+    dim[i] = (SourceDim){.known = d->has & 1u << PDIM_VALUE, .value = d->dim_value, .name = d->dim_param};
   }
-  return e;
+  in.dim = dim;
+  return in;
 }
 
 static const Type *import_tensor_type(Import *im, const PTensorType *t, const char *input, const ShapeBinding *b)
 {
-  DType dt = onnx_dtype(im->ctx, t->elem_type, input);
-  int n = t->shape ? t->shape->dim.n : b ? b->ndim : -1;
-  const Expr **dims = arena_array(im->arena, const Expr *, n > 0 ? n : 1);
-  int64_t total = 1;
-  for (int i = 0; i < n; i++) {
-    const PDim *d = t->shape ? t->shape->dim.v[i] : NULL;
-    if (b && b->dim[i] >= 0) dims[i] = literal_dim(im, b->dim[i], input, i);
-    else dims[i] = import_dim(im, d ? d : &(PDim){.dim_param = ""}, input, i);
-    if (dims[i]->kind == E_INT && dims[i]->u.i && !int_mul(total, dims[i]->u.i, &total))
-      raise(im->ctx, ERR_SHAPE, NOWHERE, "onnx: the shape of input '%s' has more elements than fit in 64 bits", input);
-  }
-  return type_tensor(im->m, dt, n, dims);
+  SourceInput in = source_input(im, input, t);
+  return kit_input_type(im, onnx_dtype(im->ctx, t->elem_type, input), &in, b);
 }
 
 const Type *onnx_import_type(Import *im, const PType *t, const char *input, const ShapeBinding *b)
@@ -186,15 +95,6 @@ const Type *onnx_import_type(Import *im, const PType *t, const char *input, cons
   raise(im->ctx, ERR_TYPE, NOWHERE, "onnx: '%s' has no type", input);
 }
 
-/* ---- shape bindings ---------------------------------------------------------------------------- */
-
-static const PValueInfo *find_input(const PGraph *g, const char *name)
-{
-  for (int i = 0; i < g->input.n; i++)
-    if (!strcmp(g->input.v[i]->name, name)) return g->input.v[i];
-  return NULL;
-}
-
 static bool has_initializer(const PGraph *g, const char *name)
 {
   for (int i = 0; i < g->initializer.n; i++)
@@ -202,62 +102,22 @@ static bool has_initializer(const PGraph *g, const char *name)
   return false;
 }
 
-/* A size bound at one input is bound everywhere. */
-static void bind_dims(Import *im, const PShape *s, const ShapeBinding *b)
-{
-  if (s->dim.n != b->ndim)
-    raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: input '%s' has %d dimension%s, the shape given has %d", b->input,
-          s->dim.n, s->dim.n == 1 ? "" : "s", b->ndim);
-  for (int i = 0; i < b->ndim; i++) {
-    const PDim *d = s->dim.v[i];
-    if (b->dim[i] < 0) continue;
-    if (d->has & 1u << PDIM_VALUE && d->dim_value != b->dim[i])
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE,
-            "onnx: dimension %d of input '%s' is %" PRId64 " in the model and cannot be bound to %" PRId64, i, b->input,
-            d->dim_value, b->dim[i]);
-    if (!*d->dim_param) continue;
-    const Expr *known = strmap_get(&im->dims, d->dim_param);
-    const Expr *e = literal_dim(im, b->dim[i], b->input, i);
-    if (known && known != e)
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: '%s' is bound to %" PRId64 " and, at input '%s', to %" PRId64,
-            d->dim_param, known->u.i, b->input, b->dim[i]);
-    strmap_put(im->arena, &im->dims, d->dim_param, (void *)(uintptr_t)e);
-  }
-}
-
 static void bind_shapes(Import *im, const PGraph *g)
 {
-  for (int i = 0; i < im->opt->nshapes; i++) {
-    const ShapeBinding *b = &im->opt->shape[i];
-    const PValueInfo *v = find_input(g, b->input);
-    if (!v) {
-      const char **names = arena_array(im->arena, const char *, g->input.n + 1);
-      for (int k = 0; k < g->input.n; k++) names[k] = g->input.v[k]->name;
-      const char *suggestion = str_suggest(im->arena, b->input, names, g->input.n);
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: a shape is given for '%s', which is no input of the model%s",
-            b->input, suggestion);
-    }
-    for (int k = 0; k < b->ndim; k++)
-      if (b->dim[k] < -1)
-        raise(im->ctx, ERR_ARGUMENT, NOWHERE,
-              "onnx: the shape given for '%s' has %" PRId64 "; -1 leaves a dimension open", b->input, b->dim[k]);
-    if (v->type && v->type->tensor && v->type->tensor->shape) bind_dims(im, v->type->tensor->shape, b);
+  SourceInput *in = arena_array(im->arena, SourceInput, g->input.n + 1);
+  for (int i = 0; i < g->input.n; i++) {
+    const PValueInfo *v = g->input.v[i];
+    in[i] = source_input(im, v->name, v->type ? v->type->tensor : NULL);
   }
-}
-
-static const ShapeBinding *binding_of(Import *im, const char *input)
-{
-  for (int i = 0; i < im->opt->nshapes; i++)
-    if (!strcmp(im->opt->shape[i].input, input)) return &im->opt->shape[i];
-  return NULL;
+  kit_bind_shapes(im, g->input.n, in);
 }
 
 /* ---- functions of the model ------------------------------------------------------------------ */
 
 static const PFunction *find_function(Import *im, const PNode *p)
 {
-  for (int i = 0; i < im->model->functions.n; i++) {
-    const PFunction *f = im->model->functions.v[i];
+  for (int i = 0; i < onnx_of(im)->model->functions.n; i++) {
+    const PFunction *f = onnx_of(im)->model->functions.v[i];
     if (!strcmp(f->name, p->op_type) && !strcmp(plain_domain(f->domain), plain_domain(p->domain)) &&
         !strcmp(f->overload, p->overload))
       return f;
@@ -265,12 +125,18 @@ static const PFunction *find_function(Import *im, const PNode *p)
   return NULL;
 }
 
+const OnnxFunctionCall *onnx_function_around(const Frame *f)
+{
+  while (f && !f->own) f = f->outer;
+  return f ? f->own : NULL;
+}
+
 int64_t onnx_import_opset(Import *im, const Frame *f, const char *domain)
 {
-  while (f && !f->function) f = f->outer;
-  bool local = f && f->function->opset_import.n;
-  int n = local ? f->function->opset_import.n : im->model->opset_import.n;
-  POpset *const *list = local ? f->function->opset_import.v : im->model->opset_import.v;
+  const OnnxFunctionCall *call = onnx_function_around(f);
+  bool local = call && call->function->opset_import.n;
+  int n = local ? call->function->opset_import.n : onnx_of(im)->model->opset_import.n;
+  POpset *const *list = local ? call->function->opset_import.v : onnx_of(im)->model->opset_import.v;
   if (im->opt->opset && !*plain_domain(domain)) return im->opt->opset;
   for (int i = 0; i < n; i++)
     if (!strcmp(plain_domain(list[i]->domain), plain_domain(domain))) return list[i]->version;
@@ -287,7 +153,7 @@ const char *onnx_node_label(const PNode *p)
 
 static void inline_function(Import *im, Frame *f, const PNode *p, const PFunction *fn)
 {
-  for (const Frame *up = f; up; up = up->function ? up->caller_frame : up->outer)
+  for (const OnnxFunctionCall *up = onnx_function_around(f); up; up = onnx_function_around(up->frame))
     if (up->function == fn)
       raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: function '%s' (node '%s') calls itself", fn->name,
             onnx_node_label(p));
@@ -296,22 +162,24 @@ static void inline_function(Import *im, Frame *f, const PNode *p, const PFunctio
           "onnx: function '%s' (node '%s') has %d inputs and %d outputs; the node has %d and %d", fn->name,
           onnx_node_label(p), fn->input.n, fn->output.n, p->input.n, p->output.n);
   Frame *body = arena_new_of(im->arena, Frame);
-  *body = (Frame){.function = fn, .caller = p, .caller_frame = f};
+  OnnxFunctionCall *call = arena_new_of(im->arena, OnnxFunctionCall);
+  *call = (OnnxFunctionCall){fn, p, f};
+  *body = (Frame){.closed = true, .own = call};
   for (int i = 0; i < p->input.n; i++) {
-    const Node *n = *p->input.v[i] ? onnx_frame_get(im, f, p->input.v[i]) : NULL;
+    const Node *n = *p->input.v[i] ? kit_frame_get(im, f, p->input.v[i]) : NULL;
     if (*p->input.v[i] && !n)
       raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: node '%s' takes '%s', which nothing before it makes",
             onnx_node_label(p), p->input.v[i]);
-    if (n) onnx_frame_set(im, body, fn->input.v[i], n);
+    if (n) kit_frame_set(im, body, fn->input.v[i], n);
   }
   onnx_import_nodes(im, body, fn->node.n, fn->node.v, (Goal){fn->output.n, fn->output.v});
   for (int i = 0; i < p->output.n; i++) {
     if (!*p->output.v[i]) continue;
-    const Node *n = onnx_frame_get(im, body, fn->output.v[i]);
+    const Node *n = kit_frame_get(im, body, fn->output.v[i]);
     if (!n)
       raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: function '%s' does not make its output '%s'", fn->name,
             fn->output.v[i]);
-    define(im, f, p->output.v[i], n, onnx_node_label(p));
+    kit_define(im, f, p->output.v[i], n, onnx_node_label(p));
   }
 }
 
@@ -326,55 +194,31 @@ _Noreturn static void missing_input(Import *im, const PNode *p, const char *name
 /* Is the name an input of the model-local function around, which its caller left out? */
 static bool is_left_out(const Frame *f, const char *name)
 {
-  while (!f->function && f->outer) f = f->outer;
-  for (int k = 0; f->function && k < f->function->input.n; k++)
-    if (!strcmp(f->function->input.v[k], name)) return true;
+  const OnnxFunctionCall *call = onnx_function_around(f);
+  for (int k = 0; call && k < call->function->input.n; k++)
+    if (!strcmp(call->function->input.v[k], name)) return true;
   return false;
 }
 
 static Conversion begin_node(Import *im, Frame *f, const PNode *p)
 {
-  Conversion c = {.im = im,
-                  .m = im->m,
-                  .ctx = im->ctx,
-                  .frame = f,
-                  .p = p,
-                  .name = onnx_node_label(p),
-                  .opset = onnx_import_opset(im, f, p->domain),
-                  .nin = p->input.n,
-                  .nout = p->output.n};
-  c.in = arena_array(im->arena, const Node *, c.nin + 1);
-  c.out = arena_array(im->arena, const Node *, c.nout + 8);
-  for (int i = 0; i < c.nin; i++) {
-    const char *name = p->input.v[i];
-    c.in[i] = *name ? onnx_frame_get(im, f, name) : NULL;
-    if (*name && !c.in[i] && !is_left_out(f, name)) missing_input(im, p, name);
-  }
+  Conversion c = kit_begin(im, f, p->op_type, onnx_node_label(p), onnx_import_opset(im, f, p->domain), p->input.n,
+                           p->input.v, p->output.n, p->output.v, p);
+  for (int i = 0; i < c.nin; i++)
+    if (*p->input.v[i] && !c.in[i] && !is_left_out(f, p->input.v[i])) missing_input(im, p, p->input.v[i]);
   return c;
-}
-
-static void end_node(Conversion *c, Frame *f)
-{
-  bool folded = c->nout > 0;
-  for (int i = 0; i < c->nout; i++) {
-    if (!*c->p->output.v[i]) continue;
-    if (!c->out[i]) onnx_fail(c, ERR_UNSUPPORTED, "output %d is not supported", i);
-    folded = folded && c->out[i]->kind == N_CONST;
-    define(c->im, f, c->p->output.v[i], c->out[i], c->name);
-  }
-  if (c->im->report && folded) c->im->report->nfolded++;
 }
 
 static void convert_node(Import *im, Frame *f, const PNode *p)
 {
   Conversion c = begin_node(im, f, p);
-  const OnnxRow *row = onnx_find(p->domain, p->op_type, c.opset);
+  const OnnxRow *row = onnx_find(p->domain, p->op_type, c.version);
   if (!row)
     raise(im->ctx, ERR_UNSUPPORTED, NOWHERE,
           "onnx: operator '%s' (node '%s') is not supported; 'lathe ops --onnx' lists what is", p->op_type, c.name);
   const Node *first = row->convert(&c);
   if (first) c.out[0] = first;
-  end_node(&c, f);
+  kit_end(&c);
 }
 
 /* ---- an If whose branches differ in rank ----------------------------------------------------------
@@ -399,7 +243,7 @@ static void import_rest(Ctx *ctx, void *arg)
   (void)ctx;
   onnx_import_nodes(r->im, r->frame, r->n, r->node, r->goal);
   for (int i = 0; i < r->goal.n; i++) {
-    r->out[i] = onnx_frame_get(r->im, r->frame, r->goal.name[i]);
+    r->out[i] = kit_frame_get(r->im, r->frame, r->goal.name[i]);
     if (!r->out[i])
       raise(r->im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", r->goal.name[i]);
   }
@@ -407,14 +251,14 @@ static void import_rest(Ctx *ctx, void *arg)
 
 static ErrKind try_rest(Rest *r, const Conversion *c, const Node *const *value, Frame *outer)
 {
-  int depth = r->im->depth;
+  int depth = onnx_of(r->im)->depth;
   r->frame = arena_new_of(r->im->arena, Frame);
   r->frame->outer = outer;
   r->out = arena_array(r->im->arena, const Node *, r->goal.n + 1);
   for (int i = 0; i < c->nout; i++)
-    if (*c->p->output.v[i]) onnx_frame_set(r->im, r->frame, c->p->output.v[i], value[i]);
+    if (*c->out_name[i]) kit_frame_set(r->im, r->frame, c->out_name[i], value[i]);
   ErrKind k = protect(r->im->ctx, import_rest, r);
-  r->im->depth = depth;
+  onnx_of(r->im)->depth = depth;
   bool untyped = k == ERR_TYPE || k == ERR_SHAPE || k == ERR_ARGUMENT || k == ERR_UNSUPPORTED;
   if (k != ERR_NONE && !untyped) error_reraise(r->im->ctx);
   return k;
@@ -431,14 +275,14 @@ static const Node *only_where(Conversion *c, const Node *cond, bool value, const
 {
   enum { MOST = 6 };
   if (x->type->kind != TY_TENSOR || x->type->ndim < 0 || x->type->ndim > MOST)
-    onnx_fail(c, ERR_UNSUPPORTED, "only one of the branches fits what follows, and that gives %s",
-              type_text(scratch(c->m->ctx), x->type));
-  const Node *taken = onnx_cast_to(c, onnx_scalar_of(c, cond), DT_I64);
-  if (!value) taken = onnx_op2(c, "subtract", onnx_scalar(c, DT_I64, 1), taken, NULL);
-  const Node *wide = onnx_op1(c, "expand_dims", x, "axis:i,num_newaxis:i", 0, 2);
+    kit_fail(c, ERR_UNSUPPORTED, "only one of the branches fits what follows, and that gives %s",
+             type_text(scratch(c->m->ctx), x->type));
+  const Node *taken = kit_cast_to(c, kit_scalar_of(c, cond), DT_I64);
+  if (!value) taken = kit_op2(c, "subtract", kit_scalar(c, DT_I64, 1), taken, NULL);
+  const Node *wide = kit_op1(c, "expand_dims", x, "axis:i,num_newaxis:i", 0, 2);
   const Node *cut =
-      onnx_slice_to(c, wide, 0, onnx_const_i64(c, 1, (int64_t[]){0}), onnx_op1(c, "expand_dims", taken, "axis:i", 0));
-  return onnx_squeeze(c, onnx_squeeze(c, cut, 0), 0);
+      kit_slice_to(c, wide, 0, kit_const_i64(c, 1, (int64_t[]){0}), kit_op1(c, "expand_dims", taken, "axis:i", 0));
+  return kit_squeeze(c, kit_squeeze(c, cut, 0), 0);
 }
 
 /* Converts the If; true when the rest went with it. */
@@ -455,10 +299,10 @@ static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, P
                        : single    ? node_if(im->m, cond, yes[0], no[0])
                                 : node_if(im->m, cond, node_tuple(im->m, c.nout, yes), node_tuple(im->m, c.nout, no));
     for (int i = 0; i < c.nout; i++) c.out[i] = !both ? yes ? yes[i] : no[i] : single ? both : node_get(im->m, both, i);
-    end_node(&c, f);
+    kit_end(&c);
     return false;
   }
-  if (++im->nsplits > 64) onnx_fail(&c, ERR_UNSUPPORTED, "too many branches of different rank");
+  if (++onnx_of(im)->nsplits > 64) kit_fail(&c, ERR_UNSUPPORTED, "too many branches of different rank");
   Rest a = {.im = im, .n = nrest, .node = rest, .goal = goal};
   Rest b = a;
   ErrKind ka = try_rest(&a, &c, yes, f);
@@ -470,15 +314,15 @@ static bool convert_branching(Import *im, Frame *f, const PNode *p, int nrest, P
   for (int i = 0; i < goal.n; i++) {
     if (strmap_get(&f->values, goal.name[i])) continue;
     bool first = ka == ERR_NONE;
-    onnx_frame_set(im, f, goal.name[i],
-                   both ? node_get(im->m, both, i) : only_where(&c, cond, first, first ? a.out[i] : b.out[i]));
+    kit_frame_set(im, f, goal.name[i],
+                  both ? node_get(im->m, both, i) : only_where(&c, cond, first, first ? a.out[i] : b.out[i]));
   }
   return true;
 }
 
 void onnx_import_nodes(Import *im, Frame *f, int n, PNode *const *node, Goal goal)
 {
-  if (++im->depth > NESTING_LIMIT)
+  if (++onnx_of(im)->depth > NESTING_LIMIT)
     raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: bodies and functions nest deeper than %d", NESTING_LIMIT);
   node = onnx_order_nodes(im, n, node);
   bool done = false;
@@ -492,7 +336,7 @@ void onnx_import_nodes(Import *im, Frame *f, int n, PNode *const *node, Goal goa
     else convert_node(im, f, node[i]);
     scope_end(im->ctx, scope);
   }
-  im->depth--;
+  onnx_of(im)->depth--;
 }
 
 static Goal goal_of(Import *im, const PGraph *g)
@@ -506,12 +350,12 @@ static void import_initializers(Import *im, Frame *f, const PGraph *g)
 {
   for (int i = 0; i < g->initializer.n; i++) {
     const PTensor *t = g->initializer.v[i];
-    define(im, f, t->name, onnx_tensor(im, t, t->name), "initializer");
+    kit_define(im, f, t->name, onnx_tensor(im, t, t->name), "initializer");
   }
   for (int i = 0; i < g->sparse_initializer.n; i++) {
     const PSparse *s = g->sparse_initializer.v[i];
     const char *name = s->values ? s->values->name : "";
-    define(im, f, name, onnx_sparse(im, s, name), "sparse initializer");
+    kit_define(im, f, name, onnx_sparse(im, s, name), "sparse initializer");
   }
 }
 
@@ -520,7 +364,7 @@ void onnx_import_body(Import *im, Frame *f, const PGraph *g, const Node **out)
   import_initializers(im, f, g);
   onnx_import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
   for (int i = 0; i < g->output.n; i++) {
-    out[i] = onnx_frame_get(im, f, g->output.v[i]->name);
+    out[i] = kit_frame_get(im, f, g->output.v[i]->name);
     if (!out[i])
       raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", g->output.v[i]->name);
   }
@@ -528,28 +372,14 @@ void onnx_import_body(Import *im, Frame *f, const PGraph *g, const Node **out)
 
 /* ---- the report ----------------------------------------------------------------------------------- */
 
-typedef struct Survey {
-  Import *im;
-  StrMap count; /* operator -> ImportCount * */
-  Vec(ImportCount *) ops;
-  Vec(ImportProblem) problems;
-} Survey;
-
 static void survey_nodes(Survey *s, const Frame *f, int n, PNode *const *node, int depth);
 
 static void survey_node(Survey *s, const Frame *f, const PNode *p, int depth)
 {
   Import *im = s->im;
   Arena *a = im->m->arena;
-  const char *name = *plain_domain(p->domain) ? arena_printf(a, "%s.%s", p->domain, p->op_type) : p->op_type;
-  ImportCount *count = strmap_get(&s->count, name);
-  if (!count) {
-    count = arena_new_of(im->arena, ImportCount);
-    count->op = arena_strdup(a, name);
-    strmap_put(im->arena, &s->count, name, count);
-    vec_push(im->arena, &s->ops, count);
-  }
-  count->n++;
+  const char *name =
+      kit_survey_use(s, *plain_domain(p->domain) ? arena_printf(a, "%s.%s", p->domain, p->op_type) : p->op_type);
   for (int i = 0; i < p->attribute.n; i++) {
     const PAttr *attr = p->attribute.v[i];
     if (attr->g) survey_nodes(s, f, attr->g->node.n, attr->g->node.v, depth + 1);
@@ -560,7 +390,7 @@ static void survey_node(Survey *s, const Frame *f, const PNode *p, int depth)
   const char *why = onnx_find(p->domain, p->op_type, INT64_MAX)
                         ? arena_printf(a, "not defined in opset %" PRId64, opset)
                         : "not supported";
-  vec_push(a, &s->problems, (ImportProblem){count->op, arena_strdup(a, onnx_node_label(p)), why});
+  kit_survey_problem(s, name, onnx_node_label(p), why);
 }
 
 static void survey_nodes(Survey *s, const Frame *f, int n, PNode *const *node, int depth)
@@ -570,77 +400,21 @@ static void survey_nodes(Survey *s, const Frame *f, int n, PNode *const *node, i
   for (int i = 0; i < n; i++) survey_node(s, f, node[i], depth);
 }
 
-static int by_use(const void *x, const void *y)
-{
-  const ImportCount *a = x;
-  const ImportCount *b = y;
-  return a->n != b->n ? (a->n < b->n) - (a->n > b->n) : strcmp(a->op, b->op);
-}
-
-static void raise_problems(Import *im, const Survey *s)
-{
-  if (s->problems.n == 1) {
-    const ImportProblem *p = &s->problems.v[0];
-    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "onnx: operator '%s' (node '%s') is %s; 'lathe ops --onnx' lists what is supported", p->op, p->node, p->why);
-  }
-  Text t = text_new(im->arena);
-  text_printf(&t,
-              "onnx: %d nodes have operators that are not supported; 'lathe ops --onnx' lists what is:", s->problems.n);
-  for (int i = 0; i < s->problems.n && i < 64; i++)
-    text_printf(&t, "\n  %s (node '%s'): %s", s->problems.v[i].op, s->problems.v[i].node, s->problems.v[i].why);
-  if (s->problems.n > 64) text_printf(&t, "\n  and %d more", s->problems.n - 64);
-  raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "%s", text_str(&t));
-}
-
 /* Looks at every node before any is converted. */
 static void survey(Import *im)
 {
   Survey s = {.im = im};
-  survey_nodes(&s, NULL, im->model->graph->node.n, im->model->graph->node.v, 0);
-  for (int i = 0; i < im->model->functions.n; i++) {
-    Frame f = {.function = im->model->functions.v[i]};
-    survey_nodes(&s, &f, f.function->node.n, f.function->node.v, 0);
+  const PModel *model = onnx_of(im)->model;
+  survey_nodes(&s, NULL, model->graph->node.n, model->graph->node.v, 0);
+  for (int i = 0; i < model->functions.n; i++) {
+    OnnxFunctionCall call = {.function = model->functions.v[i]};
+    Frame f = {.closed = true, .own = &call};
+    survey_nodes(&s, &f, call.function->node.n, call.function->node.v, 0);
   }
-  if (im->report) {
-    ImportReport *r = im->report;
-    r->nops = s.ops.n;
-    r->ops = arena_array(im->m->arena, ImportCount, s.ops.n + 1);
-    for (int i = 0; i < s.ops.n; i++) r->ops[i] = *s.ops.v[i];
-    qsort(r->ops, (size_t)s.ops.n, sizeof *r->ops, by_use);
-    r->nproblems = s.problems.n;
-    r->problems = s.problems.v;
-  }
-  if (s.problems.n) raise_problems(im, &s);
+  kit_survey_end(&s);
 }
 
 /* ---- the model --------------------------------------------------------------------------------------- */
-
-/* Weights as parameters: what has a shape and holds real numbers.  Axes, shapes and
- * scalars stay constants, since converters read them. */
-static bool is_weight(const Node *n) { return n->u.data->ndim > 0 && dtype_is_float(n->u.data->dtype); }
-
-typedef Vec(const Node *) Nodes;
-
-static void keep_params(Import *im, Frame *f, const PGraph *g, Nodes *params)
-{
-  ImportReport *r = im->report;
-  if (r) {
-    r->param_name = arena_array(im->m->arena, const char *, g->initializer.n + 1);
-    r->param = arena_array(im->m->arena, const Node *, g->initializer.n + 1);
-  }
-  for (int i = 0; i < g->initializer.n; i++) {
-    const char *name = g->initializer.v[i]->name;
-    const Node *value = strmap_get(&f->values, name);
-    if (!is_weight(value)) continue;
-    const Node *var = node_var(im->m, name, value->type);
-    onnx_frame_set(im, f, name, var);
-    vec_push(im->arena, params, var);
-    if (!r) continue;
-    r->param_name[r->nparams] = var->name;
-    r->param[r->nparams++] = value;
-  }
-}
 
 /* A map, or a sequence of maps with the same keys, goes in and out as two ports: NAME.keys and NAME.values. */
 static const char *map_port(Import *im, const char *name, bool values)
@@ -649,12 +423,12 @@ static const char *map_port(Import *im, const char *name, bool values)
 }
 
 /* A vector of keys and one of values, as many as the caller gives. */
-static const Node *map_input(Import *im, const PValueInfo *v, Nodes *params)
+static const Node *map_input(Import *im, const PValueInfo *v, KitNodes *params)
 {
   const PType *value = v->type->map->value_type;
   if (!value || !value->tensor)
     raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "onnx: the map '%s' has values that are no numbers or strings", v->name);
-  const Expr *n = var_new(im->m, size_name(im, arena_printf(im->arena, "%s_n", v->name)), DT_I32, VAR_SIZE)->expr;
+  const Expr *n = var_new(im->m, kit_size_name(im, arena_printf(im->arena, "%s_n", v->name)), DT_I32, VAR_SIZE)->expr;
   DType dt[] = {onnx_dtype(im->ctx, v->type->map->key_type, v->name),
                 onnx_dtype(im->ctx, value->tensor->elem_type, v->name)};
   const Node *part[2];
@@ -667,23 +441,27 @@ static const Node *map_input(Import *im, const PValueInfo *v, Nodes *params)
 
 static void import_graph(Import *im)
 {
-  const PGraph *g = im->model->graph;
+  const PGraph *g = onnx_of(im)->model->graph;
   Frame *f = arena_new_of(im->arena, Frame);
-  Nodes params = {0};
+  KitNodes params = {0};
   bind_shapes(im, g);
   import_initializers(im, f, g);
   for (int i = 0; i < g->input.n; i++) {
     const PValueInfo *v = g->input.v[i];
     if (has_initializer(g, v->name)) continue; /* a default that is never overridden */
     if (v->type && v->type->map) {
-      define(im, f, v->name, map_input(im, v, &params), "graph input");
+      kit_define(im, f, v->name, map_input(im, v, &params), "graph input");
       continue;
     }
-    const Node *var = node_var(im->m, v->name, onnx_import_type(im, v->type, v->name, binding_of(im, v->name)));
-    define(im, f, v->name, var, "graph input");
+    const Node *var = node_var(im->m, v->name, onnx_import_type(im, v->type, v->name, kit_binding_of(im, v->name)));
+    kit_define(im, f, v->name, var, "graph input");
     vec_push(im->arena, &params, var);
   }
-  if (im->opt->keep_params) keep_params(im, f, g, &params);
+  if (im->opt->keep_params) {
+    const char **weight = arena_array(im->arena, const char *, g->initializer.n + 1);
+    for (int i = 0; i < g->initializer.n; i++) weight[i] = g->initializer.v[i]->name;
+    kit_keep_params(im, f, g->initializer.n, weight, &params);
+  }
   if (!g->output.n) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the graph '%s' has no outputs", g->name);
   onnx_import_nodes(im, f, g->node.n, g->node.v, goal_of(im, g));
   const Node **out = arena_array(im->arena, const Node *, 2 * g->output.n);
@@ -691,7 +469,7 @@ static void import_graph(Import *im)
   int n = 0;
   for (int i = 0; i < g->output.n; i++) {
     const char *name = arena_strdup(im->m->arena, g->output.v[i]->name);
-    const Node *made = onnx_frame_get(im, f, name);
+    const Node *made = kit_frame_get(im, f, name);
     if (!made) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "onnx: the output '%s' is made by no node", name);
     bool map = made->type && made->type->kind == TY_TUPLE;
     for (int k = 0; k < (map ? 2 : 1); k++, n++) {
@@ -699,94 +477,34 @@ static void import_graph(Import *im)
       out[n] = map ? node_get(im->m, made, k) : made;
     }
   }
-  if (im->report) {
-    im->report->noutputs = n;
-    im->report->output_name = names;
-  }
-  const Node *body = n == 1 ? out[0] : node_tuple(im->m, n, out);
-  Annots attrs = {0};
-  Text list = text_new(im->arena);
-  for (int i = 0; i < n; i++) text_printf(&list, "%s%s", i ? "\n" : "", names[i]);
-  annots_set(im->m->arena, &attrs, "output_names", expr_str(im->m, text_str(&list)));
-  module_set(im->m, "main", GLOBAL_GRAPH,
-             (void *)(uintptr_t)node_func(im->m, params.n, params.v, body, body->type, &attrs));
+  kit_set_main(im, &params, n, out, names);
 }
 
-static void free_arena(void *arena) { arena_free(arena); }
+static void read_model(Import *im)
+{
+  const char *path = im->path;
+  onnx_of(im)->model = onnx_proto_read(im->arena, &onnx_proto_model, im->file.p, im->file.n);
+  if (!onnx_of(im)->model->graph)
+    raise(im->ctx, ERR_PARSE, NOWHERE, "onnx: %s%s%s is no ONNX model: it has no graph", path ? "'" : "",
+          path ? path : "the data", path ? "'" : "");
+  survey(im);
+  import_graph(im);
+}
 
 static void import_model(Module *m, Bytes file, const char *path, const ImportOptions *opt, ImportReport *report)
 {
-  static const ImportOptions plain;
-  Import im = {.m = m, .ctx = m->ctx, .path = path, .file = file, .opt = opt ? opt : &plain, .report = report};
-  op_init();
-  if (report) *report = (ImportReport){0};
-  im.arena = arena_new(m->ctx);
-  Scope scope = scope_begin(m->ctx);
-  defer(m->ctx, free_arena, im.arena);
-  im.root = im.opt->external_root;
-  if (!im.root && path) {
-    const char *slash = strrchr(path, '/');
-    im.root = !slash ? "." : slash == path ? "/" : arena_strndup(im.arena, path, (size_t)(slash - path));
-  }
-  im.path = path ? arena_strdup(m->arena, path) : NULL;
-  im.model = onnx_proto_read(im.arena, &onnx_proto_model, file.p, file.n);
-  if (!im.model->graph)
-    raise(m->ctx, ERR_PARSE, NOWHERE, "onnx: %s%s%s is no ONNX model: it has no graph", path ? "'" : "",
-          path ? path : "the data", path ? "'" : "");
-  survey(&im);
-  import_graph(&im);
-  scope_end(m->ctx, scope);
-}
-
-typedef struct FileCopy {
-  Ctx *ctx;
-  void *data;
-  size_t n;
-} FileCopy;
-
-static void drop_copy(void *arg)
-{
-  FileCopy *f = arg;
-  mem_free(f->ctx, f->data);
-  mem_free(f->ctx, f);
-}
-
-static void alloc_copy(Ctx *ctx, void *arg)
-{
-  FileCopy *f = arg;
-  f->data = mem_alloc(ctx, f->n ? f->n : 1);
+  OnnxImport own = {0};
+  Import im = {.format = "onnx", .listing = "lathe ops --onnx", .own = &own};
+  kit_import(&im, m, file, path, opt, report, read_model);
 }
 
 void onnx_import(Module *m, const void *bytes, size_t n, const char *path, const ImportOptions *opt,
                  ImportReport *report)
 {
-  /* The constants outlive the caller's buffer: one copy, which they borrow. */
-  FileCopy *copy = mem_alloc(m->ctx, sizeof *copy);
-  *copy = (FileCopy){m->ctx, NULL, n};
-  if (protect(m->ctx, alloc_copy, copy)) {
-    mem_free(m->ctx, copy);
-    error_reraise(m->ctx);
-  }
-  if (n) memcpy(copy->data, bytes, n);
-  graph_adopt(m, copy->data, n, drop_copy, copy);
-  import_model(m, (Bytes){copy->data, n}, path, opt, report);
+  import_model(m, kit_keep_bytes(m, bytes, n), path, opt, report);
 }
-
-static void close_fd(void *arg) { close((int)(intptr_t)arg); }
 
 void onnx_import_file(Module *m, const char *path, const ImportOptions *opt, ImportReport *report)
 {
-  Ctx *ctx = m->ctx;
-  Scope scope = scope_begin(ctx);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) raise(ctx, ERR_IO, NOWHERE, "cannot read '%s': %s", path, strerror(errno));
-  defer(ctx, close_fd, (void *)(intptr_t)fd);
-  struct stat st;
-  if (fstat(fd, &st) || !S_ISREG(st.st_mode)) raise(ctx, ERR_IO, NOWHERE, "cannot read '%s': not a regular file", path);
-  if (!st.st_size) raise(ctx, ERR_PARSE, NOWHERE, "onnx: '%s' is empty", path);
-  size_t n = (size_t)st.st_size;
-  const void *data = graph_map_file(m, fd, n); /* copies of the module share the file */
-  if (!data) raise(ctx, ERR_IO, NOWHERE, "cannot map '%s': %s", path, strerror(errno));
-  scope_end(ctx, scope);
-  import_model(m, (Bytes){data, n}, path, opt, report);
+  import_model(m, kit_map_file(m, "onnx", path), path, opt, report);
 }

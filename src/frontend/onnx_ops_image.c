@@ -16,7 +16,7 @@ typedef struct ResizeCall {
 
 static const double *const_floats(Conversion *c, const Node *x, int *n)
 {
-  if (!x || x->kind != N_CONST || !dtype_is_float(onnx_dtype_of(c, x))) return NULL;
+  if (!x || x->kind != N_CONST || !dtype_is_float(kit_dtype_of(c, x))) return NULL;
   const ConstData *d = x->u.data;
   size_t size = (size_t)dtype_bytes(d->dtype);
   *n = (int)(d->bytes / size);
@@ -27,7 +27,7 @@ static const double *const_floats(Conversion *c, const Node *x, int *n)
 
 static bool is_empty(Conversion *c, const Node *x)
 {
-  return !x || (onnx_rank_of(c, x) == 1 && expr_is_int(onnx_dim_of(c, x, 0), 0));
+  return !x || (kit_rank_of(c, x) == 1 && expr_is_int(kit_dim_of(c, x, 0), 0));
 }
 
 /* What is known goes into attributes, the rest behind data. */
@@ -49,7 +49,7 @@ static const Node *call_resize(Conversion *c, const ResizeCall *r, const Node *x
   attrs_set_int(c->m, op->attrs, attrs, "cubic_exclude", r->exclude);
   attrs_set_int(c->m, op->attrs, attrs, "antialias", r->antialias);
   if (r->axes) attrs_set_ints(c->m, op->attrs, attrs, "axes", r->naxes, r->axes);
-  const Expr *const *dims = sizes ? onnx_const_dims(c, sizes, &k) : NULL;
+  const Expr *const *dims = sizes ? kit_const_dims(c, sizes, &k) : NULL;
   if (dims) attrs_set_dims(c->m, op->attrs, attrs, "sizes", k, dims);
   else if (sizes) names[n - 1] = "sizes", arg[n++] = sizes;
   const double *v = const_floats(c, scales, &k);
@@ -67,7 +67,7 @@ static const char *resize_method(Conversion *c, const char *mode)
   if (!strcmp(mode, "nearest")) return "nearest_neighbor";
   if (!strcmp(mode, "linear") || !strcmp(mode, "bilinear")) return "linear";
   if (!strcmp(mode, "cubic")) return "cubic";
-  onnx_fail(c, ERR_UNSUPPORTED, "mode '%s' is not supported", mode);
+  kit_fail(c, ERR_UNSUPPORTED, "mode '%s' is not supported", mode);
 }
 
 /* Upsample and the first Resize: coordinates divided by the factor, rounded down. */
@@ -90,20 +90,20 @@ static const Node *convert_upsample_attr(Conversion *c)
     v = pair;
     n = 4;
   }
-  return call_resize(c, &r, onnx_in(c, 0), NULL, node_const_copy(c->m, DT_F32, 1, (int64_t[]){n}, v), NULL);
+  return call_resize(c, &r, kit_in(c, 0), NULL, node_const_copy(c->m, DT_F32, 1, (int64_t[]){n}, v), NULL);
 }
 
 static const Node *convert_upsample(Conversion *c)
 {
   ResizeCall r = plain_resize(c);
-  return call_resize(c, &r, onnx_in(c, 0), NULL, onnx_in(c, 1), NULL);
+  return call_resize(c, &r, kit_in(c, 0), NULL, kit_in(c, 1), NULL);
 }
 
 static const Node *convert_resize(Conversion *c)
 {
-  const Node *roi = onnx_opt(c, 1);
-  const Node *scales = onnx_opt(c, 2);
-  const Node *sizes = onnx_opt(c, 3);
+  const Node *roi = kit_opt(c, 1);
+  const Node *scales = kit_opt(c, 2);
+  const Node *sizes = kit_opt(c, 3);
   ResizeCall r = {
     .method = resize_method(c, onnx_attr_str(c, "mode", "nearest")),
     .coordinates = onnx_attr_str(c, "coordinate_transformation_mode", "half_pixel"),
@@ -118,9 +118,9 @@ static const Node *convert_resize(Conversion *c)
   if (is_empty(c, scales)) scales = NULL;
   if (is_empty(c, sizes)) sizes = NULL;
   bool crop = !strcmp(r.coordinates, "tf_crop_and_resize");
-  if (!sizes && !scales) onnx_fail(c, ERR_ARGUMENT, "neither sizes nor scales are given");
-  if (crop && is_empty(c, roi)) onnx_fail(c, ERR_ARGUMENT, "tf_crop_and_resize needs a region");
-  return call_resize(c, &r, onnx_in(c, 0), sizes ? onnx_cast_to(c, sizes, DT_I64) : NULL, sizes ? NULL : scales,
+  if (!sizes && !scales) kit_fail(c, ERR_ARGUMENT, "neither sizes nor scales are given");
+  if (crop && is_empty(c, roi)) kit_fail(c, ERR_ARGUMENT, "tf_crop_and_resize needs a region");
+  return call_resize(c, &r, kit_in(c, 0), sizes ? kit_cast_to(c, sizes, DT_I64) : NULL, sizes ? NULL : scales,
                      crop ? roi : NULL);
 }
 
@@ -133,51 +133,52 @@ static const Node *convert_grid_sample(Conversion *c)
   if (!strcmp(mode, "linear") || !strcmp(mode, "bilinear")) method = "bilinear";
   else if (!strcmp(mode, "nearest")) method = "nearest";
   else if (!strcmp(mode, "cubic") || !strcmp(mode, "bicubic")) method = "bicubic";
-  else onnx_fail(c, ERR_ARGUMENT, "mode '%s' is not known", mode);
-  const Node *x = onnx_in(c, 0);
-  return onnx_op2(c, "image.grid_sample", x, onnx_in(c, 1),
-                  "method:s,layout:s,padding_mode:s,align_corners:i,grid_last:i,round_first:i", method,
-                  onnx_rank_of(c, x) == 5 ? "NCDHW" : "NCHW", onnx_attr_str(c, "padding_mode", "zeros"),
-                  (int)onnx_attr_int(c, "align_corners", 0), 1, 1);
+  else kit_fail(c, ERR_ARGUMENT, "mode '%s' is not known", mode);
+  const Node *x = kit_in(c, 0);
+  return kit_op2(c, "image.grid_sample", x, kit_in(c, 1),
+                 "method:s,layout:s,padding_mode:s,align_corners:i,grid_last:i,round_first:i", method,
+                 kit_rank_of(c, x) == 5 ? "NCDHW" : "NCHW", onnx_attr_str(c, "padding_mode", "zeros"),
+                 (int)onnx_attr_int(c, "align_corners", 0), 1, 1);
 }
 
 static const Node *convert_affine_grid(Conversion *c)
 {
   int n = 0;
-  const Node *theta = onnx_in(c, 0);
-  const Node *size = onnx_in(c, 1);
-  const Expr *const *d = onnx_const_dims(c, size, &n);
+  const Node *theta = kit_in(c, 0);
+  const Node *size = kit_in(c, 1);
+  const Expr *const *d = kit_const_dims(c, size, &n);
   int corners = (int)onnx_attr_int(c, "align_corners", 0);
   if (d && n > 2)
-    return onnx_op1(c, "image.affine_grid", theta, "target_shape:D,align_corners:i,grid_last:i", n - 2, d + 2, corners,
-                    1);
-  return onnx_op2(c, "image.affine_grid", theta, size, "align_corners:i,grid_last:i", corners, 1);
+    return kit_op1(c, "image.affine_grid", theta, "target_shape:D,align_corners:i,grid_last:i", n - 2, d + 2, corners,
+                   1);
+  return kit_op2(c, "image.affine_grid", theta, size, "align_corners:i,grid_last:i", corners, 1);
 }
 
 /* Boxes carry the number of their image in front. */
 static const Node *numbered_boxes(Conversion *c, const Node *boxes, const Node *batch)
 {
-  return onnx_concat2(c, onnx_unsqueeze(c, onnx_cast_to(c, batch, onnx_dtype_of(c, boxes)), 1), boxes, 1);
+  return kit_concat2(c, kit_unsqueeze(c, kit_cast_to(c, batch, kit_dtype_of(c, boxes)), 1), boxes, 1);
 }
 
 static const Node *convert_roi_align(Conversion *c)
 {
   const char *mode = onnx_attr_str(c, "mode", "avg");
-  bool half = c->opset >= 16 && !strcmp(onnx_attr_str(c, "coordinate_transformation_mode", "half_pixel"), "half_pixel");
+  bool half =
+      c->version >= 16 && !strcmp(onnx_attr_str(c, "coordinate_transformation_mode", "half_pixel"), "half_pixel");
   int64_t size[] = {onnx_attr_int(c, "output_height", 1), onnx_attr_int(c, "output_width", 1)};
-  return onnx_op2(c, "vision.roi_align", onnx_in(c, 0), numbered_boxes(c, onnx_in(c, 1), onnx_in(c, 2)),
-                  "pooled_size:I,spatial_scale:f,sample_ratio:i,mode:s,half_pixel:i", 2, size,
-                  onnx_attr_float(c, "spatial_scale", 1), (int)onnx_attr_int(c, "sampling_ratio", 0),
-                  strcmp(mode, "max") ? mode : "max_weighted", (int)half);
+  return kit_op2(c, "vision.roi_align", kit_in(c, 0), numbered_boxes(c, kit_in(c, 1), kit_in(c, 2)),
+                 "pooled_size:I,spatial_scale:f,sample_ratio:i,mode:s,half_pixel:i", 2, size,
+                 onnx_attr_float(c, "spatial_scale", 1), (int)onnx_attr_int(c, "sampling_ratio", 0),
+                 strcmp(mode, "max") ? mode : "max_weighted", (int)half);
 }
 
 static const Node *convert_max_roi_pool(Conversion *c)
 {
   int n = 0;
   const int64_t *size = onnx_attr_ints(c, "pooled_shape", &n);
-  if (!size || n != 2) onnx_fail(c, ERR_ARGUMENT, "pooled_shape has %d numbers, 2 are wanted", n);
-  return onnx_op2(c, "vision.roi_pool", onnx_in(c, 0), onnx_in(c, 1), "pooled_size:I,spatial_scale:f", n, size,
-                  onnx_attr_float(c, "spatial_scale", 1));
+  if (!size || n != 2) kit_fail(c, ERR_ARGUMENT, "pooled_shape has %d numbers, 2 are wanted", n);
+  return kit_op2(c, "vision.roi_pool", kit_in(c, 0), kit_in(c, 1), "pooled_size:I,spatial_scale:f", n, size,
+                 onnx_attr_float(c, "spatial_scale", 1));
 }
 
 static const Node *convert_col2im(Conversion *c)
@@ -187,28 +188,28 @@ static const Node *convert_col2im(Conversion *c)
   int ns = 0;
   int np = 0;
   int nd = 0;
-  const Node *x = onnx_in(c, 0);
-  const Node *image = onnx_in(c, 1);
-  const int64_t *kernel = onnx_const_ints(c, onnx_in(c, 2), &nk);
-  if (!kernel) nk = (int)onnx_static_dim(c, onnx_in(c, 2), 0);
-  if (nk > 8) onnx_fail(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported", nk);
+  const Node *x = kit_in(c, 0);
+  const Node *image = kit_in(c, 1);
+  const int64_t *kernel = kit_const_ints(c, kit_in(c, 2), &nk);
+  if (!kernel) nk = (int)kit_static_dim(c, kit_in(c, 2), 0);
+  if (nk > 8) kit_fail(c, ERR_UNSUPPORTED, "%d spatial dimensions are not supported", nk);
   int64_t ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   int64_t zeros[16] = {0};
   const int64_t *strides = onnx_attr_ints(c, "strides", &ns);
   const int64_t *pads = onnx_attr_ints(c, "pads", &np);
   const int64_t *dilation = onnx_attr_ints(c, "dilations", &nd);
-  const Expr *const *size = onnx_const_dims(c, image, &n);
+  const Expr *const *size = kit_const_dims(c, image, &n);
   if (!strides) strides = ones, ns = nk;
   if (!pads) pads = zeros, np = 2 * nk;
   if (!dilation) dilation = ones, nd = nk;
   if (!kernel)
-    return onnx_op3(c, "nn.col2im", x, image, onnx_in(c, 2), "strides:I,padding:I,dilation:I", ns, strides, np, pads,
-                    nd, dilation);
+    return kit_op3(c, "nn.col2im", x, image, kit_in(c, 2), "strides:I,padding:I,dilation:I", ns, strides, np, pads, nd,
+                   dilation);
   if (size)
-    return onnx_op1(c, "nn.col2im", x, "image_size:D,kernel_size:I,strides:I,padding:I,dilation:I", n, size, nk, kernel,
-                    ns, strides, np, pads, nd, dilation);
-  return onnx_op2(c, "nn.col2im", x, image, "kernel_size:I,strides:I,padding:I,dilation:I", nk, kernel, ns, strides, np,
-                  pads, nd, dilation);
+    return kit_op1(c, "nn.col2im", x, "image_size:D,kernel_size:I,strides:I,padding:I,dilation:I", n, size, nk, kernel,
+                   ns, strides, np, pads, nd, dilation);
+  return kit_op2(c, "nn.col2im", x, image, "kernel_size:I,strides:I,padding:I,dilation:I", nk, kernel, ns, strides, np,
+                 pads, nd, dilation);
 }
 
 static const OnnxRow rows[] = {

@@ -24,118 +24,118 @@ static const Node *convert_unary(Conversion *c)
     {"Sqrt", "sqrt"},       {"Tan", "tan"},         {"Tanh", "tanh"},
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(names[i].onnx, c->p->op_type)) return onnx_op1(c, names[i].ours, onnx_in(c, 0), NULL);
-  BUG(c->ctx, "no operator for %s", c->p->op_type);
+    if (!strcmp(names[i].onnx, c->op)) return kit_op1(c, names[i].ours, kit_in(c, 0), NULL);
+  BUG(c->ctx, "no operator for %s", c->op);
 }
 
-static const Node *convert_identity(Conversion *c) { return onnx_in(c, 0); }
+static const Node *convert_identity(Conversion *c) { return kit_in(c, 0); }
 static const Node *convert_reciprocal(Conversion *c)
 {
-  return onnx_div(c, onnx_scalar_like(c, onnx_in(c, 0), 1), onnx_in(c, 0));
+  return kit_div(c, kit_scalar_like(c, kit_in(c, 0), 1), kit_in(c, 0));
 }
-static const Node *convert_softsign(Conversion *c) { return onnx_activation(c, "Softsign", onnx_in(c, 0), 0, 0); }
-static const Node *convert_softplus(Conversion *c) { return onnx_activation(c, "Softplus", onnx_in(c, 0), 0, 0); }
+static const Node *convert_softsign(Conversion *c) { return onnx_activation(c, "Softsign", kit_in(c, 0), 0, 0); }
+static const Node *convert_softplus(Conversion *c) { return onnx_activation(c, "Softplus", kit_in(c, 0), 0, 0); }
 static const Node *convert_leaky_relu(Conversion *c)
 {
-  return onnx_activation(c, "LeakyRelu", onnx_in(c, 0), onnx_attr_float(c, "alpha", 0.01), 0);
+  return onnx_activation(c, "LeakyRelu", kit_in(c, 0), onnx_attr_float(c, "alpha", 0.01), 0);
 }
 static const Node *convert_elu(Conversion *c)
 {
-  return onnx_activation(c, "Elu", onnx_in(c, 0), onnx_attr_float(c, "alpha", 1), 0);
+  return onnx_activation(c, "Elu", kit_in(c, 0), onnx_attr_float(c, "alpha", 1), 0);
 }
 static const Node *convert_thresholded(Conversion *c)
 {
-  return onnx_activation(c, "ThresholdedRelu", onnx_in(c, 0), onnx_attr_float(c, "alpha", 1), 0);
+  return onnx_activation(c, "ThresholdedRelu", kit_in(c, 0), onnx_attr_float(c, "alpha", 1), 0);
 }
 static const Node *convert_hard_sigmoid(Conversion *c)
 {
-  return onnx_activation(c, "HardSigmoid", onnx_in(c, 0), onnx_attr_float(c, "alpha", (double)0.2f),
+  return onnx_activation(c, "HardSigmoid", kit_in(c, 0), onnx_attr_float(c, "alpha", (double)0.2f),
                          onnx_attr_float(c, "beta", 0.5));
 }
 static const Node *convert_hard_swish(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  return onnx_mul(c, x, onnx_activation(c, "HardSigmoid", x, 1.0 / 6, 0.5));
+  const Node *x = kit_in(c, 0);
+  return kit_mul(c, x, onnx_activation(c, "HardSigmoid", x, 1.0 / 6, 0.5));
 }
 
 static const Node *convert_selu(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  bool old = c->opset < 6;
+  const Node *x = kit_in(c, 0);
+  bool old = c->version < 6;
   double alpha = onnx_attr_float(c, "alpha", old ? 1.6732 : 1.67326319217681884765625);
   double gamma = onnx_attr_float(c, "gamma", old ? 1.0507 : 1.05070102214813232421875);
-  return onnx_mul(c, onnx_scalar_like(c, x, gamma), onnx_activation(c, "Elu", x, alpha, 0));
+  return kit_mul(c, kit_scalar_like(c, x, gamma), onnx_activation(c, "Elu", x, alpha, 0));
 }
 
 /* max(0, x) + min(0, alpha * (exp(x / alpha) - 1)) */
 static const Node *convert_celu(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *zero = onnx_scalar_like(c, x, 0);
-  const Node *alpha = onnx_scalar_like(c, x, onnx_attr_float(c, "alpha", 1));
-  const Node *e = onnx_sub(c, onnx_exp(c, onnx_div(c, x, alpha)), onnx_scalar_like(c, x, 1));
-  return onnx_add(c, onnx_max2(c, zero, x), onnx_min2(c, zero, onnx_mul(c, alpha, e)));
+  const Node *x = kit_in(c, 0);
+  const Node *zero = kit_scalar_like(c, x, 0);
+  const Node *alpha = kit_scalar_like(c, x, onnx_attr_float(c, "alpha", 1));
+  const Node *e = kit_sub(c, kit_exp(c, kit_div(c, x, alpha)), kit_scalar_like(c, x, 1));
+  return kit_add(c, kit_max2(c, zero, x), kit_min2(c, zero, kit_mul(c, alpha, e)));
 }
 
 static const Node *convert_mish(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  return onnx_mul(c, x, onnx_op1(c, "tanh", onnx_activation(c, "Softplus", x, 0, 0), NULL));
+  const Node *x = kit_in(c, 0);
+  return kit_mul(c, x, kit_op1(c, "tanh", onnx_activation(c, "Softplus", x, 0, 0), NULL));
 }
 
 static const Node *convert_swish(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
+  const Node *x = kit_in(c, 0);
   double alpha = onnx_attr_float(c, "alpha", 1);
-  return onnx_mul(c, x, onnx_op1(c, "sigmoid", alpha == 1 ? x : onnx_mul(c, x, onnx_scalar_like(c, x, alpha)), NULL));
+  return kit_mul(c, x, kit_op1(c, "sigmoid", alpha == 1 ? x : kit_mul(c, x, kit_scalar_like(c, x, alpha)), NULL));
 }
 
 static const Node *convert_gelu(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *one = onnx_scalar_like(c, x, 1);
-  const Node *half = onnx_scalar_like(c, x, 0.5);
+  const Node *x = kit_in(c, 0);
+  const Node *one = kit_scalar_like(c, x, 1);
+  const Node *half = kit_scalar_like(c, x, 0.5);
   const Node *inner;
   const char *how = onnx_attr_str(c, "approximate", "none");
   if (!strcmp(how, "tanh")) {
-    const Node *cube = onnx_mul(c, onnx_mul(c, x, x), x);
-    inner = onnx_op1(c, "tanh",
-                     onnx_mul(c, onnx_scalar_like(c, x, sqrt(2 / M_PI)),
-                              onnx_add(c, x, onnx_mul(c, onnx_scalar_like(c, x, 0.044715), cube))),
-                     NULL);
+    const Node *cube = kit_mul(c, kit_mul(c, x, x), x);
+    inner = kit_op1(c, "tanh",
+                    kit_mul(c, kit_scalar_like(c, x, sqrt(2 / M_PI)),
+                            kit_add(c, x, kit_mul(c, kit_scalar_like(c, x, 0.044715), cube))),
+                    NULL);
   } else if (!strcmp(how, "none")) {
-    inner = onnx_op1(c, "erf", onnx_mul(c, x, onnx_scalar_like(c, x, M_SQRT1_2)), NULL);
+    inner = kit_op1(c, "erf", kit_mul(c, x, kit_scalar_like(c, x, M_SQRT1_2)), NULL);
   } else {
-    onnx_fail(c, ERR_ARGUMENT, "approximate is 'none' or 'tanh', not '%s'", how);
+    kit_fail(c, ERR_ARGUMENT, "approximate is 'none' or 'tanh', not '%s'", how);
   }
-  return onnx_mul(c, onnx_mul(c, half, x), onnx_add(c, one, inner));
+  return kit_mul(c, kit_mul(c, half, x), kit_add(c, one, inner));
 }
 
 static const Node *convert_shrink(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
+  const Node *x = kit_in(c, 0);
   double lambd = onnx_attr_float(c, "lambd", 0.5);
   double bias = onnx_attr_float(c, "bias", 0);
-  const Node *zero = onnx_scalar_like(c, x, 0);
-  DType dt = onnx_dtype_of(c, x);
+  const Node *zero = kit_scalar_like(c, x, 0);
+  DType dt = kit_dtype_of(c, x);
   DType wide = dtype_is_int(dt) ? DT_F32 : dt;
-  const Node *v = onnx_cast_to(c, x, wide);
-  const Node *above = onnx_op2(c, "greater", v, onnx_scalar(c, wide, lambd), NULL);
-  const Node *below = onnx_less(c, v, onnx_scalar(c, wide, -lambd));
-  const Node *up = onnx_cast_to(c, onnx_add(c, v, onnx_scalar(c, wide, bias)), dt);
-  const Node *down = onnx_cast_to(c, onnx_sub(c, v, onnx_scalar(c, wide, bias)), dt);
-  return onnx_where(c, below, up, onnx_where(c, above, down, zero));
+  const Node *v = kit_cast_to(c, x, wide);
+  const Node *above = kit_op2(c, "greater", v, kit_scalar(c, wide, lambd), NULL);
+  const Node *below = kit_less(c, v, kit_scalar(c, wide, -lambd));
+  const Node *up = kit_cast_to(c, kit_add(c, v, kit_scalar(c, wide, bias)), dt);
+  const Node *down = kit_cast_to(c, kit_sub(c, v, kit_scalar(c, wide, bias)), dt);
+  return kit_where(c, below, up, kit_where(c, above, down, zero));
 }
 
 static const Node *convert_is_inf(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
+  const Node *x = kit_in(c, 0);
   bool neg = onnx_attr_int(c, "detect_negative", 1);
   bool pos = onnx_attr_int(c, "detect_positive", 1);
-  if (neg && pos) return onnx_op1(c, "isinf", x, NULL);
-  if (pos) return onnx_op2(c, "equal", x, onnx_scalar_like(c, x, INFINITY), NULL);
-  if (neg) return onnx_op2(c, "equal", x, onnx_scalar_like(c, x, -INFINITY), NULL);
-  return onnx_op2(c, "not_equal", onnx_op1(c, "isinf", x, NULL), onnx_op1(c, "isinf", x, NULL), NULL);
+  if (neg && pos) return kit_op1(c, "isinf", x, NULL);
+  if (pos) return kit_op2(c, "equal", x, kit_scalar_like(c, x, INFINITY), NULL);
+  if (neg) return kit_op2(c, "equal", x, kit_scalar_like(c, x, -INFINITY), NULL);
+  return kit_op2(c, "not_equal", kit_op1(c, "isinf", x, NULL), kit_op1(c, "isinf", x, NULL), NULL);
 }
 
 /* To a power of two: the exponent of the float32, rounded as round_mode says; the sign is lost.  What would be beyond
@@ -145,43 +145,43 @@ static const Node *cast_to_power(Conversion *c, const Node *x)
   static const double FRACTION = 0x7fffff, HALF = 0x400000, BELOW_HALF = 0x3fffff;
   DType u32 = DTYPE(DT_UINT, 32);
   const char *mode = onnx_attr_str(c, "round_mode", "up");
-  const Node *bits = onnx_op1(c, "reinterpret", onnx_cast_to(c, x, DT_F32), "dtype:t", u32);
-  const Node *zero = onnx_scalar(c, u32, 0);
-  const Node *e = onnx_op2(c, "bitwise_and", onnx_op2(c, "right_shift", bits, onnx_scalar(c, u32, 23), NULL),
-                           onnx_scalar(c, u32, 0xff), NULL);
+  const Node *bits = kit_op1(c, "reinterpret", kit_cast_to(c, x, DT_F32), "dtype:t", u32);
+  const Node *zero = kit_scalar(c, u32, 0);
+  const Node *e = kit_op2(c, "bitwise_and", kit_op2(c, "right_shift", bits, kit_scalar(c, u32, 23), NULL),
+                          kit_scalar(c, u32, 0xff), NULL);
   const Node *up = NULL;
   if (!strcmp(mode, "up")) {
-    up = onnx_op2(c, "greater", onnx_op2(c, "bitwise_and", bits, onnx_scalar(c, u32, FRACTION), NULL), zero, NULL);
+    up = kit_op2(c, "greater", kit_op2(c, "bitwise_and", bits, kit_scalar(c, u32, FRACTION), NULL), zero, NULL);
   } else if (!strcmp(mode, "nearest")) { /* halves up, but from the lowest */
     const Node *half =
-        onnx_op2(c, "greater", onnx_op2(c, "bitwise_and", bits, onnx_scalar(c, u32, HALF), NULL), zero, NULL);
+        kit_op2(c, "greater", kit_op2(c, "bitwise_and", bits, kit_scalar(c, u32, HALF), NULL), zero, NULL);
     const Node *rest =
-        onnx_op2(c, "greater", onnx_op2(c, "bitwise_and", bits, onnx_scalar(c, u32, BELOW_HALF), NULL), zero, NULL);
-    up = onnx_op2(c, "logical_and", half, onnx_op2(c, "logical_or", rest, onnx_op2(c, "greater", e, zero, NULL), NULL),
-                  NULL);
+        kit_op2(c, "greater", kit_op2(c, "bitwise_and", bits, kit_scalar(c, u32, BELOW_HALF), NULL), zero, NULL);
+    up = kit_op2(c, "logical_and", half, kit_op2(c, "logical_or", rest, kit_op2(c, "greater", e, zero, NULL), NULL),
+                 NULL);
   } else if (strcmp(mode, "down")) {
-    onnx_fail(c, ERR_ARGUMENT, "round_mode is '%s'; it is up, down or nearest", mode);
+    kit_fail(c, ERR_ARGUMENT, "round_mode is '%s'; it is up, down or nearest", mode);
   }
-  const Node *special = onnx_scalar(c, u32, 0xff);
-  const Node *more = up ? onnx_add(c, e, onnx_cast_to(c, up, u32)) : e;
-  if (onnx_attr_int(c, "saturate", 1)) more = onnx_min2(c, more, onnx_scalar(c, u32, 0xfe));
-  more = onnx_where(c, onnx_op2(c, "equal", e, special, NULL), special, more);
-  return onnx_op1(c, "reinterpret", onnx_cast_to(c, more, DT_U8), "dtype:t", DTYPE(DT_E8M0FNU, 8));
+  const Node *special = kit_scalar(c, u32, 0xff);
+  const Node *more = up ? kit_add(c, e, kit_cast_to(c, up, u32)) : e;
+  if (onnx_attr_int(c, "saturate", 1)) more = kit_min2(c, more, kit_scalar(c, u32, 0xfe));
+  more = kit_where(c, kit_op2(c, "equal", e, special, NULL), special, more);
+  return kit_op1(c, "reinterpret", kit_cast_to(c, more, DT_U8), "dtype:t", DTYPE(DT_E8M0FNU, 8));
 }
 
 /* A float that does not fit float8 or float4 becomes the largest that does, unless saturate is 0. */
 static const Node *cast_saturated(Conversion *c, const Node *x, DType dt)
 {
-  DType from = onnx_dtype_of(c, x);
+  DType from = kit_dtype_of(c, x);
   bool narrow = dt.code >= DT_E4M3FN && dt.code <= DT_E2M1FN;
   if (dt.code == DT_E8M0FNU && !dtype_is_string(from)) return from.code == dt.code ? x : cast_to_power(c, x);
   if (narrow && dtype_is_float(from) && onnx_attr_int(c, "saturate", 1)) {
-    const Node *limited = onnx_op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt));
-    x = onnx_where(c, onnx_op1(c, "isnan", x, NULL), x, limited);
+    const Node *limited = kit_op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt));
+    x = kit_where(c, kit_op1(c, "isnan", x, NULL), x, limited);
   }
   /* out of range, a narrow integer keeps its low bits */
-  if (dtype_is_int(dt) && dt.bits < 8 && dt.bits > 1 && dtype_is_float(from)) x = onnx_cast_to(c, x, DT_I32);
-  return onnx_cast_to(c, x, dt);
+  if (dtype_is_int(dt) && dt.bits < 8 && dt.bits > 1 && dtype_is_float(from)) x = kit_cast_to(c, x, DT_I32);
+  return kit_cast_to(c, x, dt);
 }
 
 /* Opset 1 to 5 spelt the type out: "FLOAT". */
@@ -191,32 +191,32 @@ static DType named_dtype(Conversion *c, const char *text)
                                       "INT64",     "STRING", "BOOL",  "FLOAT16", "DOUBLE", "UINT32", "UINT64"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcasecmp(names[i], text)) return onnx_dtype(c->ctx, (int64_t)i, c->name);
-  onnx_fail(c, ERR_TYPE, "there is no type '%s'", text);
+  kit_fail(c, ERR_TYPE, "there is no type '%s'", text);
 }
 
 static const Node *convert_cast(Conversion *c)
 {
   const PAttr *to = onnx_attr(c, "to");
-  if (!to) onnx_fail(c, ERR_ARGUMENT, "attribute 'to' is missing");
+  if (!to) kit_fail(c, ERR_ARGUMENT, "attribute 'to' is missing");
   if (to->type == PATTR_STRING || to->s.n)
-    return cast_saturated(c, onnx_in(c, 0), named_dtype(c, onnx_attr_str(c, "to", "")));
-  return cast_saturated(c, onnx_in(c, 0), onnx_dtype(c->ctx, to->i, c->name));
+    return cast_saturated(c, kit_in(c, 0), named_dtype(c, onnx_attr_str(c, "to", "")));
+  return cast_saturated(c, kit_in(c, 0), onnx_dtype(c->ctx, to->i, c->name));
 }
 
 static const Node *convert_cast_like(Conversion *c)
 {
-  return cast_saturated(c, onnx_in(c, 0), onnx_dtype_of(c, onnx_in(c, 1)));
+  return cast_saturated(c, kit_in(c, 0), kit_dtype_of(c, kit_in(c, 1)));
 }
 
 static const Node *convert_bit_cast(Conversion *c)
 {
   DType dt = onnx_attr_dtype(c, "to", DT_F32);
-  const Node *x = onnx_in(c, 0);
-  if (dtype_eq(dt, onnx_dtype_of(c, x))) return x;
-  if (dtype_is_bool(onnx_dtype_of(c, x)) && dt.bits == 8)
-    return onnx_op1(c, "reinterpret", onnx_cast_to(c, x, DT_U8), "dtype:t", dt);
-  if (dtype_is_bool(dt)) onnx_fail(c, ERR_UNSUPPORTED, "a bool made of other bits is not supported");
-  return onnx_op1(c, "reinterpret", x, "dtype:t", dt);
+  const Node *x = kit_in(c, 0);
+  if (dtype_eq(dt, kit_dtype_of(c, x))) return x;
+  if (dtype_is_bool(kit_dtype_of(c, x)) && dt.bits == 8)
+    return kit_op1(c, "reinterpret", kit_cast_to(c, x, DT_U8), "dtype:t", dt);
+  if (dtype_is_bool(dt)) kit_fail(c, ERR_UNSUPPORTED, "a bool made of other bits is not supported");
+  return kit_op1(c, "reinterpret", x, "dtype:t", dt);
 }
 
 /* ---- two operands --------------------------------------------------------------------------- */
@@ -224,13 +224,13 @@ static const Node *convert_bit_cast(Conversion *c)
 /* Before opset 7 the second operand stands at `axis` of the first. */
 static const Node *legacy_operand(Conversion *c, const Node *a, const Node *b)
 {
-  int ra = onnx_rank_of(c, a);
-  int rb = onnx_rank_of(c, b);
+  int ra = kit_rank_of(c, a);
+  int rb = kit_rank_of(c, b);
   if (!onnx_attr_int(c, "broadcast", 0) || !onnx_attr(c, "axis")) return b;
-  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", 0), ra);
+  int axis = kit_axis_of(c, onnx_attr_int(c, "axis", 0), ra);
   int after = ra - axis - rb;
-  if (after < 0) onnx_fail(c, ERR_SHAPE, "an operand of rank %d does not fit at axis %d of rank %d", rb, axis, ra);
-  return after ? onnx_op1(c, "expand_dims", b, "axis:i,num_newaxis:i", rb, after) : b;
+  if (after < 0) kit_fail(c, ERR_SHAPE, "an operand of rank %d does not fit at axis %d of rank %d", rb, axis, ra);
+  return after ? kit_op1(c, "expand_dims", b, "axis:i,num_newaxis:i", rb, after) : b;
 }
 
 static const Node *convert_binary(Conversion *c)
@@ -254,87 +254,87 @@ static const Node *convert_binary(Conversion *c)
     {"BitwiseOr", "bitwise_or"},
     {"BitwiseXor", "bitwise_xor"},
   };
-  const Node *a = onnx_in(c, 0);
-  const Node *b = onnx_in(c, 1);
-  if (c->opset < 7) b = legacy_operand(c, a, b);
+  const Node *a = kit_in(c, 0);
+  const Node *b = kit_in(c, 1);
+  if (c->version < 7) b = legacy_operand(c, a, b);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(names[i].onnx, c->p->op_type)) return onnx_op2(c, names[i].ours, a, b, NULL);
-  BUG(c->ctx, "no operator for %s", c->p->op_type);
+    if (!strcmp(names[i].onnx, c->op)) return kit_op2(c, names[i].ours, a, b, NULL);
+  BUG(c->ctx, "no operator for %s", c->op);
 }
 
 static const Node *convert_mod(Conversion *c)
 {
-  return onnx_op2(c, onnx_attr_int(c, "fmod", 0) ? "mod" : "floor_mod", onnx_in(c, 0), onnx_in(c, 1), NULL);
+  return kit_op2(c, onnx_attr_int(c, "fmod", 0) ? "mod" : "floor_mod", kit_in(c, 0), kit_in(c, 1), NULL);
 }
 
 /* The result has the base's type; integers go through float64. */
 static const Node *convert_pow(Conversion *c)
 {
-  const Node *a = onnx_in(c, 0);
-  const Node *b = onnx_in(c, 1);
-  if (c->opset < 7) b = legacy_operand(c, a, b);
-  DType ta = onnx_dtype_of(c, a);
-  DType tb = onnx_dtype_of(c, b);
+  const Node *a = kit_in(c, 0);
+  const Node *b = kit_in(c, 1);
+  if (c->version < 7) b = legacy_operand(c, a, b);
+  DType ta = kit_dtype_of(c, a);
+  DType tb = kit_dtype_of(c, b);
   DType wide = dtype_is_int(ta) ? DT_F64 : ta;
   if (dtype_is_float(ta) && dtype_eq(tb, DT_F64)) wide = DT_F64;
   double e;
-  if (dtype_is_float(ta) && onnx_const_float(c, b, &e) && e == 2 && onnx_rank_of(c, a) >= onnx_rank_of(c, b))
-    return onnx_mul(c, a, a);
-  return onnx_cast_to(c, onnx_op2(c, "power", onnx_cast_to(c, a, wide), onnx_cast_to(c, b, wide), NULL), ta);
+  if (dtype_is_float(ta) && kit_const_float(c, b, &e) && e == 2 && kit_rank_of(c, a) >= kit_rank_of(c, b))
+    return kit_mul(c, a, a);
+  return kit_cast_to(c, kit_op2(c, "power", kit_cast_to(c, a, wide), kit_cast_to(c, b, wide), NULL), ta);
 }
 
 static const Node *convert_bit_shift(Conversion *c)
 {
   const char *way = onnx_attr_str(c, "direction", "");
   if (strcmp(way, "LEFT") && strcmp(way, "RIGHT"))
-    onnx_fail(c, ERR_ARGUMENT, "direction is LEFT or RIGHT, not '%s'", way);
-  return onnx_op2(c, *way == 'L' ? "left_shift" : "right_shift", onnx_in(c, 0), onnx_in(c, 1), NULL);
+    kit_fail(c, ERR_ARGUMENT, "direction is LEFT or RIGHT, not '%s'", way);
+  return kit_op2(c, *way == 'L' ? "left_shift" : "right_shift", kit_in(c, 0), kit_in(c, 1), NULL);
 }
 
 static const Node *convert_prelu(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *slope = onnx_in(c, 1);
-  int rank = onnx_rank_of(c, x);
+  const Node *x = kit_in(c, 0);
+  const Node *slope = kit_in(c, 1);
+  int rank = kit_rank_of(c, x);
   int64_t n = 0;
   int64_t ch = 0;
-  bool channels = rank > 2 && onnx_rank_of(c, slope) == 1 && onnx_is_static_dim(onnx_dim_of(c, slope, 0), &n) &&
-                  onnx_is_static_dim(onnx_dim_of(c, x, 1), &ch) && n == ch && n > 1;
+  bool channels = rank > 2 && kit_rank_of(c, slope) == 1 && kit_is_static_dim(kit_dim_of(c, slope, 0), &n) &&
+                  kit_is_static_dim(kit_dim_of(c, x, 1), &ch) && n == ch && n > 1;
   int64_t last;
-  if (channels && c->opset >= 7 && onnx_is_static_dim(onnx_dim_of(c, x, -1), &last) && last == n) channels = false;
-  if (channels) slope = onnx_unsqueeze_to(c, slope, 0, rank - 1);
-  return onnx_where(c, onnx_less(c, x, onnx_scalar_like(c, x, 0)), onnx_mul(c, x, slope), x);
+  if (channels && c->version >= 7 && kit_is_static_dim(kit_dim_of(c, x, -1), &last) && last == n) channels = false;
+  if (channels) slope = kit_unsqueeze_to(c, slope, 0, rank - 1);
+  return kit_where(c, kit_less(c, x, kit_scalar_like(c, x, 0)), kit_mul(c, x, slope), x);
 }
 
 /* ---- many operands ------------------------------------------------------------------------------- */
 
 static const Node *convert_variadic(Conversion *c)
 {
-  const char *t = c->p->op_type;
+  const char *t = c->op;
   const char *op = !strcmp(t, "Max") ? "maximum" : !strcmp(t, "Min") ? "minimum" : "add";
-  const Node *r = onnx_in(c, 0);
-  for (int i = 1; i < c->nin; i++) r = onnx_op2(c, op, r, onnx_in(c, i), NULL);
-  return strcmp(t, "Mean") ? r : onnx_div(c, r, onnx_scalar_like(c, r, c->nin));
+  const Node *r = kit_in(c, 0);
+  for (int i = 1; i < c->nin; i++) r = kit_op2(c, op, r, kit_in(c, i), NULL);
+  return strcmp(t, "Mean") ? r : kit_div(c, r, kit_scalar_like(c, r, c->nin));
 }
 
-static const Node *convert_where(Conversion *c) { return onnx_where(c, onnx_in(c, 0), onnx_in(c, 1), onnx_in(c, 2)); }
+static const Node *convert_where(Conversion *c) { return kit_where(c, kit_in(c, 0), kit_in(c, 1), kit_in(c, 2)); }
 
 static const Node *convert_clip(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *lo = onnx_opt(c, 1);
-  const Node *hi = onnx_opt(c, 2);
+  const Node *x = kit_in(c, 0);
+  const Node *lo = kit_opt(c, 1);
+  const Node *hi = kit_opt(c, 2);
   double a = -INFINITY;
   double b = INFINITY;
-  if (c->opset < 11) {
+  if (c->version < 11) {
     a = onnx_attr_float(c, "min", -INFINITY);
     b = onnx_attr_float(c, "max", INFINITY);
     lo = hi = NULL;
   }
-  bool known = (!lo || onnx_const_float(c, lo, &a)) && (!hi || onnx_const_float(c, hi, &b));
-  if (known && dtype_is_float(onnx_dtype_of(c, x))) return onnx_op1(c, "clip", x, "a_min:f,a_max:f", a, b);
-  if (lo) x = onnx_max2(c, x, onnx_scalar_of(c, lo));
-  if (hi) x = onnx_min2(c, x, onnx_scalar_of(c, hi));
+  bool known = (!lo || kit_const_float(c, lo, &a)) && (!hi || kit_const_float(c, hi, &b));
+  if (known && dtype_is_float(kit_dtype_of(c, x))) return kit_op1(c, "clip", x, "a_min:f,a_max:f", a, b);
+  if (lo) x = kit_max2(c, x, kit_scalar_of(c, lo));
+  if (hi) x = kit_min2(c, x, kit_scalar_of(c, hi));
   return x;
 }
 
@@ -342,35 +342,34 @@ static const Node *convert_clip(Conversion *c)
 
 static const Node *over_matrix(Conversion *c, const Node *(*fn)(Conversion *, const Node *, int))
 {
-  const Node *x = onnx_in(c, 0);
-  int rank = onnx_rank_of(c, x);
-  if (c->opset >= 13) return fn(c, x, onnx_axis_of(c, onnx_attr_int(c, "axis", -1), rank));
-  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", 1), rank);
+  const Node *x = kit_in(c, 0);
+  int rank = kit_rank_of(c, x);
+  if (c->version >= 13) return fn(c, x, kit_axis_of(c, onnx_attr_int(c, "axis", -1), rank));
+  int axis = kit_axis_of(c, onnx_attr_int(c, "axis", 1), rank);
   if (axis == rank - 1) return fn(c, x, axis);
-  return onnx_op2(c, "reshape_like", fn(c, onnx_flatten_from(c, x, axis), 1), x, NULL);
+  return kit_op2(c, "reshape_like", fn(c, kit_flatten_from(c, x, axis), 1), x, NULL);
 }
 
 static const Node *log_softmax(Conversion *c, const Node *x, int axis)
 {
-  return onnx_op1(c, "nn.log_softmax", x, "axis:i", axis);
+  return kit_op1(c, "nn.log_softmax", x, "axis:i", axis);
 }
 
 /* One at the first of the largest. */
 static const Node *hardmax(Conversion *c, const Node *x, int axis)
 {
-  int rank = onnx_rank_of(c, x);
-  const Node *best = onnx_cast_to(c, onnx_op1(c, "argmax", x, "axis:I,keepdims:i", 1, (int64_t[]){axis}, 1), DT_I64);
-  const Node *index = onnx_iota(c, onnx_scalar_of(c, onnx_shape_part(c, x, axis, axis + 1)), DT_I64);
-  return onnx_cast_to(c, onnx_op2(c, "equal", onnx_unsqueeze_to(c, index, axis, rank), best, NULL),
-                      onnx_dtype_of(c, x));
+  int rank = kit_rank_of(c, x);
+  const Node *best = kit_cast_to(c, kit_op1(c, "argmax", x, "axis:I,keepdims:i", 1, (int64_t[]){axis}, 1), DT_I64);
+  const Node *index = kit_iota(c, kit_scalar_of(c, kit_shape_part(c, x, axis, axis + 1)), DT_I64);
+  return kit_cast_to(c, kit_op2(c, "equal", kit_unsqueeze_to(c, index, axis, rank), best, NULL), kit_dtype_of(c, x));
 }
 
-static const Node *convert_softmax(Conversion *c) { return over_matrix(c, onnx_softmax); }
+static const Node *convert_softmax(Conversion *c) { return over_matrix(c, kit_softmax); }
 static const Node *convert_log_softmax(Conversion *c) { return over_matrix(c, log_softmax); }
 static const Node *convert_hardmax(Conversion *c) { return over_matrix(c, hardmax); }
 
 /* Swish of the gate times the rest. */
-static const Node *convert_swiglu(Conversion *c) { return onnx_mul(c, convert_swish(c), onnx_in(c, 1)); }
+static const Node *convert_swiglu(Conversion *c) { return kit_mul(c, convert_swish(c), kit_in(c, 1)); }
 
 static const OnnxRow rows[] = {
   {"Abs", 1, convert_unary},

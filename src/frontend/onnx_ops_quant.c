@@ -10,21 +10,20 @@
 /* Scale or zero point, shaped so that it broadcasts to x. */
 static const Node *spread(Conversion *c, const Node *v, const Node *x, int64_t axis, int64_t block)
 {
-  int rank = onnx_rank_of(c, x);
-  int r = onnx_rank_of(c, v);
+  int rank = kit_rank_of(c, x);
+  int r = kit_rank_of(c, v);
   if (r == 0) return v;
-  if (r == 1 && expr_is_int(onnx_dim_of(c, v, 0), 1) && !block) return onnx_scalar_of(c, v);
+  if (r == 1 && expr_is_int(kit_dim_of(c, v, 0), 1) && !block) return kit_scalar_of(c, v);
   if (block) {
-    int at = onnx_axis_of(c, axis, rank);
-    if (r != rank) onnx_fail(c, ERR_SHAPE, "a blocked scale has the input's rank %d, not %d", rank, r);
-    v = onnx_op1(c, "repeat", v, "repeats:l,axis:i", block, at);
+    int at = kit_axis_of(c, axis, rank);
+    if (r != rank) kit_fail(c, ERR_SHAPE, "a blocked scale has the input's rank %d, not %d", rank, r);
+    v = kit_op1(c, "repeat", v, "repeats:l,axis:i", block, at);
     int64_t have, want;
-    if (onnx_is_static_dim(onnx_dim_of(c, v, at), &have) && onnx_is_static_dim(onnx_dim_of(c, x, at), &want) &&
-        have > want)
-      v = onnx_slice(c, v, at, 0, want);
+    if (kit_is_static_dim(kit_dim_of(c, v, at), &have) && kit_is_static_dim(kit_dim_of(c, x, at), &want) && have > want)
+      v = kit_slice(c, v, at, 0, want);
     return v;
   }
-  if (r == 1) return onnx_unsqueeze_to(c, v, onnx_axis_of(c, axis, rank), rank);
+  if (r == 1) return kit_unsqueeze_to(c, v, kit_axis_of(c, axis, rank), rank);
   return v;
 }
 
@@ -35,95 +34,95 @@ static const Node *saturate(Conversion *c, const Node *x, DType dt, bool limit)
 {
   if (is_narrow_float(dt)) {
     if (limit)
-      x = onnx_where(c, onnx_op1(c, "isnan", x, NULL), x,
-                     onnx_op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt)));
-    return onnx_cast_to(c, x, dt);
+      x = kit_where(c, kit_op1(c, "isnan", x, NULL), x,
+                    kit_op1(c, "clip", x, "a_min:f,a_max:f", dtype_min(dt), dtype_max(dt)));
+    return kit_cast_to(c, x, dt);
   }
-  return onnx_cast_to(c, onnx_op1(c, "clip", x, "a_min:f,a_max:f", (double)dtype_imin(dt), (double)dtype_imax(dt)), dt);
+  return kit_cast_to(c, kit_op1(c, "clip", x, "a_min:f,a_max:f", (double)dtype_imin(dt), (double)dtype_imax(dt)), dt);
 }
 
 static const Node *quantize(Conversion *c, const Node *x, const Node *scale, const Node *zero, DType dt, bool limit)
 {
-  DType wide = onnx_dtype_of(c, scale);
-  const Node *y = onnx_div(c, onnx_cast_to(c, x, wide), scale);
+  DType wide = kit_dtype_of(c, scale);
+  const Node *y = kit_div(c, kit_cast_to(c, x, wide), scale);
   if (!is_narrow_float(dt)) {
-    if (wide.bits < 32) y = onnx_cast_to(c, y, DT_F32);
-    y = onnx_op1(c, "round", y, NULL);
+    if (wide.bits < 32) y = kit_cast_to(c, y, DT_F32);
+    y = kit_op1(c, "round", y, NULL);
   }
-  if (zero) y = onnx_add(c, y, onnx_cast_to(c, zero, onnx_dtype_of(c, y)));
+  if (zero) y = kit_add(c, y, kit_cast_to(c, zero, kit_dtype_of(c, y)));
   return saturate(c, y, dt, limit);
 }
 
 /* Integers are subtracted before they become floats: exact for up to 24 bits. */
 static const Node *dequantize(Conversion *c, const Node *x, const Node *scale, const Node *zero)
 {
-  DType dt = onnx_dtype_of(c, x);
-  DType wide = onnx_dtype_of(c, scale);
+  DType dt = kit_dtype_of(c, x);
+  DType wide = kit_dtype_of(c, scale);
   if (dtype_is_int(dt) && zero) {
-    x = onnx_sub(c, onnx_cast_to(c, x, DT_I32), onnx_cast_to(c, zero, DT_I32));
+    x = kit_sub(c, kit_cast_to(c, x, DT_I32), kit_cast_to(c, zero, DT_I32));
     zero = NULL;
   }
   if (wide.bits < 32)
-    return onnx_cast_to(c,
-                        onnx_mul(c,
-                                 zero ? onnx_sub(c, onnx_cast_to(c, x, DT_F32), onnx_cast_to(c, zero, DT_F32))
-                                      : onnx_cast_to(c, x, DT_F32),
-                                 onnx_cast_to(c, scale, DT_F32)),
-                        wide);
-  x = onnx_cast_to(c, x, wide);
-  if (zero) x = onnx_sub(c, x, onnx_cast_to(c, zero, wide));
-  return onnx_mul(c, x, scale);
+    return kit_cast_to(
+        c,
+        kit_mul(c,
+                zero ? kit_sub(c, kit_cast_to(c, x, DT_F32), kit_cast_to(c, zero, DT_F32)) : kit_cast_to(c, x, DT_F32),
+                kit_cast_to(c, scale, DT_F32)),
+        wide);
+  x = kit_cast_to(c, x, wide);
+  if (zero) x = kit_sub(c, x, kit_cast_to(c, zero, wide));
+  return kit_mul(c, x, scale);
 }
 
 static const Node *convert_quantize(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *scale = onnx_in(c, 1);
-  const Node *zero = onnx_opt(c, 2);
+  const Node *x = kit_in(c, 0);
+  const Node *scale = kit_in(c, 1);
+  const Node *zero = kit_opt(c, 2);
   int64_t axis = onnx_attr_int(c, "axis", 1);
   int64_t block = onnx_attr_int(c, "block_size", 0);
   int64_t type = onnx_attr_int(c, "output_dtype", 0);
   int64_t precision = onnx_attr_int(c, "precision", 0);
-  DType dt = zero ? onnx_dtype_of(c, zero) : type ? onnx_dtype(c->ctx, type, c->name) : DT_U8;
+  DType dt = zero ? kit_dtype_of(c, zero) : type ? onnx_dtype(c->ctx, type, c->name) : DT_U8;
   scale = spread(c, scale, x, axis, block);
-  if (precision) scale = onnx_cast_to(c, scale, onnx_dtype(c->ctx, precision, c->name));
-  else if (dtype_is_int(onnx_dtype_of(c, scale)) || onnx_dtype_of(c, scale).code == DT_E8M0FNU)
-    scale = onnx_cast_to(c, scale, DT_F32);
-  else if (c->opset < 19) scale = onnx_cast_to(c, scale, DT_F32);
+  if (precision) scale = kit_cast_to(c, scale, onnx_dtype(c->ctx, precision, c->name));
+  else if (dtype_is_int(kit_dtype_of(c, scale)) || kit_dtype_of(c, scale).code == DT_E8M0FNU)
+    scale = kit_cast_to(c, scale, DT_F32);
+  else if (c->version < 19) scale = kit_cast_to(c, scale, DT_F32);
   return quantize(c, x, scale, zero ? spread(c, zero, x, axis, block) : NULL, dt, onnx_attr_int(c, "saturate", 1));
 }
 
 static const Node *convert_dequantize(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *scale = onnx_in(c, 1);
-  const Node *zero = onnx_opt(c, 2);
+  const Node *x = kit_in(c, 0);
+  const Node *scale = kit_in(c, 1);
+  const Node *zero = kit_opt(c, 2);
   int64_t axis = onnx_attr_int(c, "axis", 1);
   int64_t block = onnx_attr_int(c, "block_size", 0);
   int64_t type = onnx_attr_int(c, "output_dtype", 0);
-  if (onnx_dtype_of(c, scale).code == DT_E8M0FNU) scale = onnx_cast_to(c, scale, DT_F32);
+  if (kit_dtype_of(c, scale).code == DT_E8M0FNU) scale = kit_cast_to(c, scale, DT_F32);
   const Node *y = dequantize(c, x, spread(c, scale, x, axis, block), zero ? spread(c, zero, x, axis, block) : NULL);
-  return type ? onnx_cast_to(c, y, onnx_dtype(c->ctx, type, c->name)) : y;
+  return type ? kit_cast_to(c, y, onnx_dtype(c->ctx, type, c->name)) : y;
 }
 
 /* The range always holds zero; uint8. */
 static void dynamic_range(Conversion *c, const Node *x, const Node **scale, const Node **zero)
 {
-  int rank = onnx_rank_of(c, x);
+  int rank = kit_rank_of(c, x);
   int64_t axes[64];
   for (int i = 0; i < rank; i++) axes[i] = i;
-  const Node *none = onnx_scalar_like(c, x, 0);
-  const Node *lo = onnx_min2(c, none, onnx_reduce(c, "min", x, rank, axes, false));
-  const Node *hi = onnx_max2(c, none, onnx_reduce(c, "max", x, rank, axes, false));
-  *scale = onnx_div(c, onnx_sub(c, hi, lo), onnx_scalar_like(c, x, 255));
-  const Node *z = onnx_div(c, onnx_sub(c, none, lo), *scale);
-  z = onnx_op1(c, "clip", onnx_op1(c, "round", z, NULL), "a_min:f,a_max:f", 0.0, 255.0);
-  *zero = onnx_cast_to(c, onnx_where(c, onnx_op2(c, "equal", *scale, none, NULL), none, z), DT_U8);
+  const Node *none = kit_scalar_like(c, x, 0);
+  const Node *lo = kit_min2(c, none, kit_reduce(c, "min", x, rank, axes, false));
+  const Node *hi = kit_max2(c, none, kit_reduce(c, "max", x, rank, axes, false));
+  *scale = kit_div(c, kit_sub(c, hi, lo), kit_scalar_like(c, x, 255));
+  const Node *z = kit_div(c, kit_sub(c, none, lo), *scale);
+  z = kit_op1(c, "clip", kit_op1(c, "round", z, NULL), "a_min:f,a_max:f", 0.0, 255.0);
+  *zero = kit_cast_to(c, kit_where(c, kit_op2(c, "equal", *scale, none, NULL), none, z), DT_U8);
 }
 
 static const Node *convert_dynamic_quantize(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
+  const Node *x = kit_in(c, 0);
   const Node *scale, *zero;
   dynamic_range(c, x, &scale, &zero);
   c->out[1] = scale;
@@ -134,70 +133,68 @@ static const Node *convert_dynamic_quantize(Conversion *c)
 /* Operands at i, i + 1, i + 2: value, scale, zero point. */
 static const Node *real_operand(Conversion *c, int i, int64_t axis)
 {
-  const Node *x = onnx_in(c, i);
-  const Node *zero = onnx_opt(c, i + 2);
-  return dequantize(c, x, spread(c, onnx_in(c, i + 1), x, axis, 0), zero ? spread(c, zero, x, axis, 0) : NULL);
+  const Node *x = kit_in(c, i);
+  const Node *zero = kit_opt(c, i + 2);
+  return dequantize(c, x, spread(c, kit_in(c, i + 1), x, axis, 0), zero ? spread(c, zero, x, axis, 0) : NULL);
 }
 
 static const Node *quantized_result(Conversion *c, const Node *y, const Node *scale, const Node *zero, DType dt)
 {
-  return quantize(c, y, onnx_scalar_of(c, scale), zero ? onnx_scalar_of(c, zero) : NULL,
-                  zero ? onnx_dtype_of(c, zero) : dt, true);
+  return quantize(c, y, kit_scalar_of(c, scale), zero ? kit_scalar_of(c, zero) : NULL,
+                  zero ? kit_dtype_of(c, zero) : dt, true);
 }
 
 /* x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias: int32 sums, then one float product. */
 static const Node *convert_qlinear_conv(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *w = onnx_in(c, 3);
-  const Node *xz = onnx_in(c, 2);
-  const Node *wz = onnx_in(c, 5);
-  const Node *bias = onnx_opt(c, 8);
+  const Node *x = kit_in(c, 0);
+  const Node *w = kit_in(c, 3);
+  const Node *xz = kit_in(c, 2);
+  const Node *wz = kit_in(c, 5);
+  const Node *bias = kit_opt(c, 8);
   Conversion inner = *c;
-  const Node *xi = onnx_sub(c, onnx_cast_to(c, x, DT_I32), onnx_cast_to(c, onnx_scalar_of(c, xz), DT_I32));
-  const Node *wi = onnx_sub(c, onnx_cast_to(c, w, DT_I32), onnx_cast_to(c, spread(c, wz, w, 0, 0), DT_I32));
+  const Node *xi = kit_sub(c, kit_cast_to(c, x, DT_I32), kit_cast_to(c, kit_scalar_of(c, xz), DT_I32));
+  const Node *wi = kit_sub(c, kit_cast_to(c, w, DT_I32), kit_cast_to(c, spread(c, wz, w, 0, 0), DT_I32));
   const Node *in[2] = {xi, wi};
   inner.in = in;
   inner.nin = 2;
   const OnnxRow *conv = onnx_find("", "ConvInteger", 10);
   const Node *sum = conv->convert(&inner);
-  if (bias) sum = onnx_op2(c, "nn.bias_add", sum, bias, "axis:i", 1);
-  const Node *ws = onnx_in(c, 4);
-  const Node *scale =
-      onnx_mul(c, onnx_scalar_of(c, onnx_in(c, 1)), onnx_rank_of(c, ws) == 1 ? ws : onnx_scalar_of(c, ws));
-  if (onnx_rank_of(c, scale) == 1)
-    scale = expr_is_int(onnx_dim_of(c, scale, 0), 1) ? onnx_scalar_of(c, scale)
-                                                     : onnx_unsqueeze_to(c, scale, 1, onnx_rank_of(c, sum));
-  return quantized_result(c, onnx_mul(c, onnx_cast_to(c, sum, onnx_dtype_of(c, scale)), scale), onnx_in(c, 6),
-                          onnx_opt(c, 7), onnx_dtype_of(c, x));
+  if (bias) sum = kit_op2(c, "nn.bias_add", sum, bias, "axis:i", 1);
+  const Node *ws = kit_in(c, 4);
+  const Node *scale = kit_mul(c, kit_scalar_of(c, kit_in(c, 1)), kit_rank_of(c, ws) == 1 ? ws : kit_scalar_of(c, ws));
+  if (kit_rank_of(c, scale) == 1)
+    scale = expr_is_int(kit_dim_of(c, scale, 0), 1) ? kit_scalar_of(c, scale)
+                                                    : kit_unsqueeze_to(c, scale, 1, kit_rank_of(c, sum));
+  return quantized_result(c, kit_mul(c, kit_cast_to(c, sum, kit_dtype_of(c, scale)), scale), kit_in(c, 6),
+                          kit_opt(c, 7), kit_dtype_of(c, x));
 }
 
 /* Rows of the left operand and columns of the right one may have scales of their own. */
 static const Node *row_vector(Conversion *c, const Node *v, bool row)
 {
-  if (onnx_rank_of(c, v) != 1) return v;
-  if (expr_is_int(onnx_dim_of(c, v, 0), 1)) return onnx_scalar_of(c, v);
-  return row ? onnx_unsqueeze(c, v, 1) : v;
+  if (kit_rank_of(c, v) != 1) return v;
+  if (expr_is_int(kit_dim_of(c, v, 0), 1)) return kit_scalar_of(c, v);
+  return row ? kit_unsqueeze(c, v, 1) : v;
 }
 
 static const Node *convert_qlinear_matmul(Conversion *c)
 {
-  const Node *a = onnx_in(c, 0);
-  const Node *b = onnx_in(c, 3);
-  const Node *ai = onnx_sub(c, onnx_cast_to(c, a, DT_I32), onnx_cast_to(c, row_vector(c, onnx_in(c, 2), true), DT_I32));
-  const Node *bi =
-      onnx_sub(c, onnx_cast_to(c, b, DT_I32), onnx_cast_to(c, row_vector(c, onnx_in(c, 5), false), DT_I32));
-  const Node *scale = onnx_mul(c, row_vector(c, onnx_in(c, 1), true), row_vector(c, onnx_in(c, 4), false));
-  const Node *sum = onnx_matmul(c, ai, bi);
-  const Node *ys = row_vector(c, onnx_in(c, 6), true);
-  const Node *yz = onnx_opt(c, 7);
+  const Node *a = kit_in(c, 0);
+  const Node *b = kit_in(c, 3);
+  const Node *ai = kit_sub(c, kit_cast_to(c, a, DT_I32), kit_cast_to(c, row_vector(c, kit_in(c, 2), true), DT_I32));
+  const Node *bi = kit_sub(c, kit_cast_to(c, b, DT_I32), kit_cast_to(c, row_vector(c, kit_in(c, 5), false), DT_I32));
+  const Node *scale = kit_mul(c, row_vector(c, kit_in(c, 1), true), row_vector(c, kit_in(c, 4), false));
+  const Node *sum = kit_matmul(c, ai, bi);
+  const Node *ys = row_vector(c, kit_in(c, 6), true);
+  const Node *yz = kit_opt(c, 7);
   /* the scales' product in their own type, the rest in float32 */
-  if (onnx_dtype_of(c, scale).bits < 32) {
-    scale = onnx_cast_to(c, scale, DT_F32);
-    ys = onnx_cast_to(c, ys, DT_F32);
+  if (kit_dtype_of(c, scale).bits < 32) {
+    scale = kit_cast_to(c, scale, DT_F32);
+    ys = kit_cast_to(c, ys, DT_F32);
   }
-  return quantize(c, onnx_mul(c, onnx_cast_to(c, sum, onnx_dtype_of(c, scale)), scale), ys,
-                  yz ? row_vector(c, yz, true) : NULL, yz ? onnx_dtype_of(c, yz) : onnx_dtype_of(c, a), true);
+  return quantize(c, kit_mul(c, kit_cast_to(c, sum, kit_dtype_of(c, scale)), scale), ys,
+                  yz ? row_vector(c, yz, true) : NULL, yz ? kit_dtype_of(c, yz) : kit_dtype_of(c, a), true);
 }
 
 static const OnnxRow rows[] = {
@@ -213,27 +210,27 @@ static const Node *convert_qlinear_binary(Conversion *c)
 {
   const Node *a = real_operand(c, 0, 0);
   const Node *b = real_operand(c, 3, 0);
-  const Node *y = !strcmp(c->p->op_type, "QLinearAdd") ? onnx_add(c, a, b) : onnx_mul(c, a, b);
-  return quantized_result(c, y, onnx_in(c, 6), onnx_opt(c, 7), onnx_dtype_of(c, onnx_in(c, 0)));
+  const Node *y = !strcmp(c->op, "QLinearAdd") ? kit_add(c, a, b) : kit_mul(c, a, b);
+  return quantized_result(c, y, kit_in(c, 6), kit_opt(c, 7), kit_dtype_of(c, kit_in(c, 0)));
 }
 
 /* By the meaning of the opset that the attribute names: before 13 over everything from the axis on. */
 static const Node *softmax_of_opset(Conversion *c, const Node *x)
 {
-  int axis = onnx_axis_of(c, onnx_attr_int(c, "axis", -1), onnx_rank_of(c, x));
-  if (onnx_attr_int(c, "opset", 13) >= 13 || axis == onnx_rank_of(c, x) - 1) return onnx_softmax(c, x, axis);
-  return onnx_op2(c, "reshape_like", onnx_softmax(c, onnx_flatten_from(c, x, axis), 1), x, NULL);
+  int axis = kit_axis_of(c, onnx_attr_int(c, "axis", -1), kit_rank_of(c, x));
+  if (onnx_attr_int(c, "opset", 13) >= 13 || axis == kit_rank_of(c, x) - 1) return kit_softmax(c, x, axis);
+  return kit_op2(c, "reshape_like", kit_softmax(c, kit_flatten_from(c, x, axis), 1), x, NULL);
 }
 
 static const Node *convert_qlinear_unary(Conversion *c)
 {
   const Node *x = real_operand(c, 0, 0);
   const Node *y;
-  const char *t = c->p->op_type;
-  if (!strcmp(t, "QLinearSigmoid")) y = onnx_op1(c, "sigmoid", x, NULL);
+  const char *t = c->op;
+  if (!strcmp(t, "QLinearSigmoid")) y = kit_op1(c, "sigmoid", x, NULL);
   else if (!strcmp(t, "QLinearLeakyRelu")) y = onnx_activation(c, "LeakyRelu", x, onnx_attr_float(c, "alpha", 0.01), 0);
   else y = softmax_of_opset(c, x);
-  return quantized_result(c, y, onnx_in(c, 3), onnx_opt(c, 4), onnx_dtype_of(c, onnx_in(c, 0)));
+  return quantized_result(c, y, kit_in(c, 3), kit_opt(c, 4), kit_dtype_of(c, kit_in(c, 0)));
 }
 
 /* y_scale, y_zero, then value, scale, zero point of each part. */
@@ -241,81 +238,80 @@ static const Node *convert_qlinear_concat(Conversion *c)
 {
   int n = (c->nin - 2) / 3;
   if (n < 1 || (c->nin - 2) % 3)
-    onnx_fail(c, ERR_ARGUMENT, "%d inputs are given; two and three per part are wanted", c->nin);
+    kit_fail(c, ERR_ARGUMENT, "%d inputs are given; two and three per part are wanted", c->nin);
   const Node **part = arena_array(c->im->arena, const Node *, n);
   for (int i = 0; i < n; i++) part[i] = real_operand(c, 2 + 3 * i, 0);
-  const Node *y = onnx_concat(c, n, part, onnx_axis_of(c, onnx_attr_int(c, "axis", 0), onnx_rank_of(c, part[0])));
-  return quantized_result(c, y, onnx_in(c, 0), onnx_opt(c, 1), onnx_dtype_of(c, onnx_in(c, 2)));
+  const Node *y = kit_concat(c, n, part, kit_axis_of(c, onnx_attr_int(c, "axis", 0), kit_rank_of(c, part[0])));
+  return quantized_result(c, y, kit_in(c, 0), kit_opt(c, 1), kit_dtype_of(c, kit_in(c, 2)));
 }
 
 static const Node *convert_qlinear_pool(Conversion *c)
 {
   const Node *x = real_operand(c, 0, 0);
   bool last = onnx_attr_int(c, "channels_last", 0) != 0;
-  int rank = onnx_rank_of(c, x);
-  if (last) x = onnx_move_axis(c, x, rank - 1, 1);
+  int rank = kit_rank_of(c, x);
+  if (last) x = kit_move_axis(c, x, rank - 1, 1);
   Conversion inner = *c;
   inner.in = &x;
   inner.nin = 1;
-  bool global = !strcmp(c->p->op_type, "QLinearGlobalAveragePool");
+  bool global = !strcmp(c->op, "QLinearGlobalAveragePool");
   const Node *y = onnx_find("", global ? "GlobalAveragePool" : "AveragePool", 11)->convert(&inner);
-  if (last) y = onnx_move_axis(c, y, 1, rank - 1);
-  return quantized_result(c, y, onnx_in(c, 3), onnx_opt(c, 4), onnx_dtype_of(c, onnx_in(c, 0)));
+  if (last) y = kit_move_axis(c, y, 1, rank - 1);
+  return quantized_result(c, y, kit_in(c, 3), kit_opt(c, 4), kit_dtype_of(c, kit_in(c, 0)));
 }
 
 /* A, a_scale, a_zero, B, b_scale, b_zero, C (int32), y_scale, y_zero */
 static const Node *convert_qgemm(Conversion *c)
 {
   const Node *a =
-      onnx_sub(c, onnx_cast_to(c, onnx_in(c, 0), DT_I32), onnx_cast_to(c, onnx_scalar_of(c, onnx_in(c, 2)), DT_I32));
-  const Node *b = onnx_in(c, 3);
-  const Node *bz = onnx_in(c, 5);
-  const Node *bs = onnx_in(c, 4);
-  const Node *bias = onnx_opt(c, 6);
+      kit_sub(c, kit_cast_to(c, kit_in(c, 0), DT_I32), kit_cast_to(c, kit_scalar_of(c, kit_in(c, 2)), DT_I32));
+  const Node *b = kit_in(c, 3);
+  const Node *bz = kit_in(c, 5);
+  const Node *bs = kit_in(c, 4);
+  const Node *bias = kit_opt(c, 6);
   bool columns = onnx_attr_int(c, "transB", 0);
-  b = onnx_sub(c, onnx_cast_to(c, b, DT_I32), onnx_cast_to(c, spread(c, bz, b, columns ? 0 : 1, 0), DT_I32));
-  if (onnx_attr_int(c, "transA", 0)) a = onnx_swap_last(c, a);
-  if (!columns) b = onnx_swap_last(c, b);
-  const Node *sum = onnx_op2(c, "nn.dense", a, b, NULL);
-  if (bias) sum = onnx_add(c, sum, bias);
-  const Node *scale = onnx_mul(c, onnx_scalar_of(c, onnx_in(c, 1)), row_vector(c, bs, false));
-  const Node *y = onnx_mul(c, onnx_mul(c, onnx_cast_to(c, sum, DT_F32), scale),
-                           onnx_scalar(c, DT_F32, onnx_attr_float(c, "alpha", 1)));
-  if (!onnx_opt(c, 7)) return y;
-  return quantized_result(c, y, onnx_in(c, 7), onnx_opt(c, 8), onnx_dtype_of(c, onnx_in(c, 0)));
+  b = kit_sub(c, kit_cast_to(c, b, DT_I32), kit_cast_to(c, spread(c, bz, b, columns ? 0 : 1, 0), DT_I32));
+  if (onnx_attr_int(c, "transA", 0)) a = kit_swap_last(c, a);
+  if (!columns) b = kit_swap_last(c, b);
+  const Node *sum = kit_op2(c, "nn.dense", a, b, NULL);
+  if (bias) sum = kit_add(c, sum, bias);
+  const Node *scale = kit_mul(c, kit_scalar_of(c, kit_in(c, 1)), row_vector(c, bs, false));
+  const Node *y =
+      kit_mul(c, kit_mul(c, kit_cast_to(c, sum, DT_F32), scale), kit_scalar(c, DT_F32, onnx_attr_float(c, "alpha", 1)));
+  if (!kit_opt(c, 7)) return y;
+  return quantized_result(c, y, kit_in(c, 7), kit_opt(c, 8), kit_dtype_of(c, kit_in(c, 0)));
 }
 
 static const Node *convert_dynamic_quantize_matmul(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *b = onnx_in(c, 1);
-  const Node *bs = onnx_in(c, 2);
-  const Node *bz = onnx_opt(c, 3);
-  const Node *bias = onnx_opt(c, 4);
+  const Node *x = kit_in(c, 0);
+  const Node *b = kit_in(c, 1);
+  const Node *bs = kit_in(c, 2);
+  const Node *bz = kit_opt(c, 3);
+  const Node *bias = kit_opt(c, 4);
   const Node *scale, *zero;
   dynamic_range(c, x, &scale, &zero);
   const Node *a =
-      onnx_sub(c, onnx_cast_to(c, quantize(c, x, scale, zero, DT_U8, true), DT_I32), onnx_cast_to(c, zero, DT_I32));
-  b = onnx_cast_to(c, b, DT_I32);
-  if (bz) b = onnx_sub(c, b, onnx_cast_to(c, row_vector(c, bz, false), DT_I32));
-  const Node *y =
-      onnx_mul(c, onnx_cast_to(c, onnx_matmul(c, a, b), DT_F32), onnx_mul(c, scale, row_vector(c, bs, false)));
-  return bias ? onnx_add(c, y, bias) : y;
+      kit_sub(c, kit_cast_to(c, quantize(c, x, scale, zero, DT_U8, true), DT_I32), kit_cast_to(c, zero, DT_I32));
+  b = kit_cast_to(c, b, DT_I32);
+  if (bz) b = kit_sub(c, b, kit_cast_to(c, row_vector(c, bz, false), DT_I32));
+  const Node *y = kit_mul(c, kit_cast_to(c, kit_matmul(c, a, b), DT_F32), kit_mul(c, scale, row_vector(c, bs, false)));
+  return bias ? kit_add(c, y, bias) : y;
 }
 
 /* A, B, a_scale, b_scale, a_zero, b_zero, bias */
 static const Node *convert_matmul_integer_to_float(Conversion *c)
 {
-  const Node *a = onnx_cast_to(c, onnx_in(c, 0), DT_I32);
-  const Node *b = onnx_cast_to(c, onnx_in(c, 1), DT_I32);
-  const Node *az = onnx_opt(c, 4);
-  const Node *bz = onnx_opt(c, 5);
-  const Node *bias = onnx_opt(c, 6);
-  if (az) a = onnx_sub(c, a, onnx_cast_to(c, onnx_scalar_of(c, az), DT_I32));
-  if (bz) b = onnx_sub(c, b, onnx_cast_to(c, row_vector(c, bz, false), DT_I32));
-  const Node *scale = onnx_mul(c, onnx_scalar_of(c, onnx_in(c, 2)), row_vector(c, onnx_in(c, 3), false));
-  const Node *y = onnx_mul(c, onnx_cast_to(c, onnx_matmul(c, a, b), DT_F32), scale);
-  return bias ? onnx_add(c, y, bias) : y;
+  const Node *a = kit_cast_to(c, kit_in(c, 0), DT_I32);
+  const Node *b = kit_cast_to(c, kit_in(c, 1), DT_I32);
+  const Node *az = kit_opt(c, 4);
+  const Node *bz = kit_opt(c, 5);
+  const Node *bias = kit_opt(c, 6);
+  if (az) a = kit_sub(c, a, kit_cast_to(c, kit_scalar_of(c, az), DT_I32));
+  if (bz) b = kit_sub(c, b, kit_cast_to(c, row_vector(c, bz, false), DT_I32));
+  const Node *scale = kit_mul(c, kit_scalar_of(c, kit_in(c, 2)), row_vector(c, kit_in(c, 3), false));
+  const Node *y = kit_mul(c, kit_cast_to(c, kit_matmul(c, a, b), DT_F32), scale);
+  return bias ? kit_add(c, y, bias) : y;
 }
 
 static const OnnxRow microsoft_rows[] = {

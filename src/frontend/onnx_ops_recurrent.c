@@ -40,19 +40,19 @@ static void set_activations(Conversion *c, const OpDef *op, void *attrs)
 static const Node *convert_recurrent(Conversion *c)
 {
   const Cell *cell = cells;
-  while (strcmp(cell->onnx, c->p->op_type)) cell++;
+  while (strcmp(cell->onnx, c->op)) cell++;
   const OpDef *op = opdef_get(c->ctx, cell->ours);
   void *attrs = attrs_new(c->m, op->attrs);
-  const Node *arg[8] = {onnx_in(c, 0), onnx_in(c, 1), onnx_in(c, 2)};
+  const Node *arg[8] = {kit_in(c, 0), kit_in(c, 1), kit_in(c, 2)};
   const char *names[5];
   int n = 0;
   for (int i = 0; i < cell->noptional; i++) {
-    if (!onnx_opt(c, 3 + i)) continue;
+    if (!kit_opt(c, 3 + i)) continue;
     names[n] = cell->optional[i];
-    arg[3 + n++] = onnx_opt(c, 3 + i);
+    arg[3 + n++] = kit_opt(c, 3 + i);
   }
   attrs_set_strs(c->m, op->attrs, attrs, "inputs", n, names);
-  attrs_set_int(c->m, op->attrs, attrs, "hidden_size", onnx_attr_int(c, "hidden_size", onnx_static_dim(c, arg[2], 2)));
+  attrs_set_int(c->m, op->attrs, attrs, "hidden_size", onnx_attr_int(c, "hidden_size", kit_static_dim(c, arg[2], 2)));
   attrs_set_str(c->m, op->attrs, attrs, "direction", onnx_attr_str(c, "direction", "forward"));
   set_activations(c, op, attrs);
   set_floats(c, op, attrs, "activation_alpha");

@@ -7,70 +7,68 @@
 static const Node *dft(Conversion *c, int n, const int64_t *axes, void *env)
 {
   (void)env;
-  const Node *x = onnx_in(c, 0);
-  const Node *length = onnx_opt(c, 1);
+  const Node *x = kit_in(c, 0);
+  const Node *length = kit_opt(c, 1);
   int at = (int)axes[n - 1];
   int inverse = (int)onnx_attr_int(c, "inverse", 0);
   int onesided = (int)onnx_attr_int(c, "onesided", 0);
   if (length)
-    return onnx_op2(c, "signal.dft", x, onnx_scalar_of(c, length), "axis:i,inverse:i,onesided:i", at, inverse,
-                    onesided);
-  return onnx_op1(c, "signal.dft", x, "axis:i,inverse:i,onesided:i", at, inverse, onesided);
+    return kit_op2(c, "signal.dft", x, kit_scalar_of(c, length), "axis:i,inverse:i,onesided:i", at, inverse, onesided);
+  return kit_op1(c, "signal.dft", x, "axis:i,inverse:i,onesided:i", at, inverse, onesided);
 }
 
 static const Node *convert_dft(Conversion *c)
 {
   int n = 0;
-  int rank = onnx_rank_of(c, onnx_in(c, 0));
-  const Node *in = c->opset < 20 ? NULL : onnx_opt(c, 2);
-  const int64_t *v = in ? onnx_const_ints(c, in, &n) : NULL;
+  int rank = kit_rank_of(c, kit_in(c, 0));
+  const Node *in = c->version < 20 ? NULL : kit_opt(c, 2);
+  const int64_t *v = in ? kit_const_ints(c, in, &n) : NULL;
   /* the last axis holds the parts of a number and is never meant */
   if (in && !v)
-    return onnx_switch_axes(
-        c,
-        onnx_where(c, onnx_less(c, in, onnx_scalar_like(c, in, 0)), onnx_add(c, in, onnx_scalar_like(c, in, rank)), in),
+    return kit_switch_axes(
+        c, kit_where(c, kit_less(c, in, kit_scalar_like(c, in, 0)), kit_add(c, in, kit_scalar_like(c, in, rank)), in),
         rank - 1, dft, NULL);
-  int64_t axis = onnx_axis_of(c, v ? v[0] : onnx_attr_int(c, "axis", c->opset < 20 ? 1 : -2), rank);
+  int64_t axis = kit_axis_of(c, v ? v[0] : onnx_attr_int(c, "axis", c->version < 20 ? 1 : -2), rank);
   return dft(c, 1, &axis, NULL);
 }
 
 static const Node *convert_stft(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
-  const Node *step = onnx_scalar_of(c, onnx_in(c, 1));
-  const Node *window = onnx_opt(c, 2);
-  const Node *length = onnx_opt(c, 3);
+  const Node *x = kit_in(c, 0);
+  const Node *step = kit_scalar_of(c, kit_in(c, 1));
+  const Node *window = kit_opt(c, 2);
+  const Node *length = kit_opt(c, 3);
   if (!window) {
-    const Node *n = length ? onnx_vector_of(c, onnx_cast_to(c, length, DT_I64)) : onnx_shape_part(c, x, 1, 2);
-    window = onnx_full(c, onnx_scalar_like(c, x, 1), n, onnx_dtype_of(c, x));
+    const Node *n = length ? kit_vector_of(c, kit_cast_to(c, length, DT_I64)) : kit_shape_part(c, x, 1, 2);
+    window = kit_full(c, kit_scalar_like(c, x, 1), n, kit_dtype_of(c, x));
   }
-  return onnx_op3(c, "signal.stft", x, window, step, "onesided:i", (int)onnx_attr_int(c, "onesided", 1));
+  return kit_op3(c, "signal.stft", x, window, step, "onesided:i", (int)onnx_attr_int(c, "onesided", 1));
 }
 
 static const Node *convert_window(Conversion *c)
 {
-  const char *t = c->p->op_type;
+  const char *t = c->op;
   const char *kind = !strcmp(t, "HannWindow") ? "hann" : !strcmp(t, "HammingWindow") ? "hamming" : "blackman";
-  return onnx_op1(c, "signal.window", onnx_scalar_of(c, onnx_in(c, 0)), "kind:s,periodic:i,dtype:t", kind,
-                  (int)onnx_attr_int(c, "periodic", 1), onnx_attr_dtype(c, "output_datatype", DT_F32));
+  return kit_op1(c, "signal.window", kit_scalar_of(c, kit_in(c, 0)), "kind:s,periodic:i,dtype:t", kind,
+                 (int)onnx_attr_int(c, "periodic", 1), onnx_attr_dtype(c, "output_datatype", DT_F32));
 }
 
 static const Node *convert_mel(Conversion *c)
 {
   const Node *arg[5];
-  for (int i = 0; i < 5; i++) arg[i] = onnx_scalar_of(c, onnx_in(c, i));
-  return onnx_opn(c, "signal.mel_weight_matrix", 5, arg, "dtype:t", onnx_attr_dtype(c, "output_datatype", DT_F32));
+  for (int i = 0; i < 5; i++) arg[i] = kit_scalar_of(c, kit_in(c, i));
+  return kit_opn(c, "signal.mel_weight_matrix", 5, arg, "dtype:t", onnx_attr_dtype(c, "output_datatype", DT_F32));
 }
 
 static const Node *convert_einsum(Conversion *c)
 {
-  for (int i = 0; i < c->nin; i++) onnx_in(c, i);
+  for (int i = 0; i < c->nin; i++) kit_in(c, i);
   const char *equation = onnx_attr_str(c, "equation", NULL);
-  if (!equation) onnx_fail(c, ERR_ARGUMENT, "attribute 'equation' is missing");
-  return onnx_opn(c, "einsum", c->nin, c->in, "equation:s", equation);
+  if (!equation) kit_fail(c, ERR_ARGUMENT, "attribute 'equation' is missing");
+  return kit_opn(c, "einsum", c->nin, c->in, "equation:s", equation);
 }
 
-static const Node *convert_det(Conversion *c) { return onnx_op1(c, "linalg.det", onnx_in(c, 0), NULL); }
+static const Node *convert_det(Conversion *c) { return kit_op1(c, "linalg.det", kit_in(c, 0), NULL); }
 
 static const OnnxRow rows[] = {
   {"BlackmanWindow", 17, convert_window},

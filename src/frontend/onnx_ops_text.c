@@ -9,30 +9,30 @@ static const char *plain_attr(Conversion *c, const char *name)
 {
   const PAttr *a = onnx_attr(c, name);
   if (a && a->s.n && memchr(a->s.p, 0, a->s.n))
-    onnx_fail(c, ERR_UNSUPPORTED, "attribute '%s' has a zero byte inside", name);
+    kit_fail(c, ERR_UNSUPPORTED, "attribute '%s' has a zero byte inside", name);
   return onnx_attr_str(c, name, "");
 }
 
 /* where(true, a, b) is a, with b's shape as well. */
 static const Node *convert_concat(Conversion *c)
 {
-  const Node *a = onnx_in(c, 0);
-  const Node *b = onnx_in(c, 1);
-  const Type *ta = onnx_tensor_type(c, a);
-  const Type *tb = onnx_tensor_type(c, b);
+  const Node *a = kit_in(c, 0);
+  const Node *b = kit_in(c, 1);
+  const Type *ta = kit_tensor_type(c, a);
+  const Type *tb = kit_tensor_type(c, b);
   bool same = ta->ndim == tb->ndim;
   for (int i = 0; same && i < ta->ndim; i++) same = dim_same(c->m, ta->shape[i], tb->shape[i]);
-  if (same) return onnx_op2(c, "strings.concat", a, b, NULL);
-  const Node *left = onnx_where(c, node_scalar(c->m, value_int(DT_BOOL, 1)), a, b);
-  const Node *right = onnx_where(c, node_scalar(c->m, value_int(DT_BOOL, 0)), a, b);
-  return onnx_op2(c, "strings.concat", left, right, NULL);
+  if (same) return kit_op2(c, "strings.concat", a, b, NULL);
+  const Node *left = kit_where(c, node_scalar(c->m, value_int(DT_BOOL, 1)), a, b);
+  const Node *right = kit_where(c, node_scalar(c->m, value_int(DT_BOOL, 0)), a, b);
+  return kit_op2(c, "strings.concat", left, right, NULL);
 }
 
 static const Node *convert_split(Conversion *c)
 {
   int64_t most = onnx_attr_int(c, "maxsplit", -1);
-  const Node *both = onnx_op1(c, "strings.split", onnx_in(c, 0), "delimiter:s,maxsplit:l", plain_attr(c, "delimiter"),
-                              most < 0 ? -1 : most);
+  const Node *both = kit_op1(c, "strings.split", kit_in(c, 0), "delimiter:s,maxsplit:l", plain_attr(c, "delimiter"),
+                             most < 0 ? -1 : most);
   c->out[0] = node_get(c->m, both, 0);
   c->out[1] = node_get(c->m, both, 1);
   return NULL;
@@ -40,15 +40,15 @@ static const Node *convert_split(Conversion *c)
 
 static const Node *convert_full_match(Conversion *c)
 {
-  return onnx_op1(c, "strings.full_match", onnx_in(c, 0), "pattern:s", plain_attr(c, "pattern"));
+  return kit_op1(c, "strings.full_match", kit_in(c, 0), "pattern:s", plain_attr(c, "pattern"));
 }
 
 static const Node *in_case(Conversion *c, const Node *x, const char *how)
 {
   if (!strcmp(how, "NONE")) return x;
   if (strcmp(how, "LOWER") && strcmp(how, "UPPER"))
-    onnx_fail(c, ERR_ARGUMENT, "case_change_action is '%s'; it is NONE, LOWER or UPPER", how);
-  return onnx_op1(c, *how == 'L' ? "strings.lower" : "strings.upper", x, NULL);
+    kit_fail(c, ERR_ARGUMENT, "case_change_action is '%s'; it is NONE, LOWER or UPPER", how);
+  return kit_op1(c, *how == 'L' ? "strings.lower" : "strings.upper", x, NULL);
 }
 
 /* The strings of a vector that are none of the stopwords; one empty string where none is left. */
@@ -60,26 +60,26 @@ static const Node *without(Conversion *c, const Node *x, const Node *stops)
     uint64_t *lower = arena_alloc(c->im->arena, d->bytes + 1);
     for (size_t i = 0; i < d->bytes / 8; i++) lower[i] = strings_in_case(c->ctx, ((const uint64_t *)d->data)[i], false);
     stops = node_const_copy(c->m, DT_STRING, d->ndim, d->shape, lower);
-    key = onnx_op1(c, "strings.lower", x, NULL);
+    key = kit_op1(c, "strings.lower", x, NULL);
   }
-  const Node *stopped = onnx_reduce1(c, "any", onnx_op2(c, "equal", onnx_unsqueeze(c, key, 1), stops, NULL), 1, false);
-  const Node *left = onnx_op2(c, "compress", x, onnx_op1(c, "logical_not", stopped, NULL), "axis:i", 0);
-  const Node *empty = onnx_vector_of(c, onnx_string_const(c, "", 0));
-  return onnx_slice_to(c, onnx_concat2(c, left, empty, 0), 0, onnx_const_i64(c, 1, (int64_t[]){0}),
-                       onnx_max2(c, onnx_shape_of(c, left), onnx_const_i64(c, 1, (int64_t[]){1})));
+  const Node *stopped = kit_reduce1(c, "any", kit_op2(c, "equal", kit_unsqueeze(c, key, 1), stops, NULL), 1, false);
+  const Node *left = kit_op2(c, "compress", x, kit_op1(c, "logical_not", stopped, NULL), "axis:i", 0);
+  const Node *empty = kit_vector_of(c, kit_string_const(c, "", 0));
+  return kit_slice_to(c, kit_concat2(c, left, empty, 0), 0, kit_const_i64(c, 1, (int64_t[]){0}),
+                      kit_max2(c, kit_shape_of(c, left), kit_const_i64(c, 1, (int64_t[]){1})));
 }
 
 /* A vector, or a row of it. */
 static const Node *convert_normalizer(Conversion *c)
 {
-  const Node *x = onnx_in(c, 0);
+  const Node *x = kit_in(c, 0);
   const Node *stops = onnx_attr_strings(c, "stopwords");
-  int rank = onnx_rank_of(c, x);
-  if (rank < 1 || rank > 2) onnx_fail(c, ERR_SHAPE, "a vector or one row of strings is wanted, not rank %d", rank);
-  if (stops && onnx_static_dim(c, stops, 0)) {
-    if (rank == 2) x = onnx_squeeze(c, x, 0);
+  int rank = kit_rank_of(c, x);
+  if (rank < 1 || rank > 2) kit_fail(c, ERR_SHAPE, "a vector or one row of strings is wanted, not rank %d", rank);
+  if (stops && kit_static_dim(c, stops, 0)) {
+    if (rank == 2) x = kit_squeeze(c, x, 0);
     x = without(c, x, stops);
-    if (rank == 2) x = onnx_unsqueeze(c, x, 0);
+    if (rank == 2) x = kit_unsqueeze(c, x, 0);
   }
   return in_case(c, x, onnx_attr_str(c, "case_change_action", "NONE"));
 }

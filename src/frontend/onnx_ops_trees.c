@@ -54,10 +54,10 @@ static const int64_t *ints_of(Conversion *c, const char *name, int count, int64_
 {
   int n;
   const int64_t *v = onnx_attr_ints(c, name, &n);
-  if (n != count) onnx_fail(c, ERR_ARGUMENT, "%s has %d elements, %d are wanted", name, n, count);
+  if (n != count) kit_fail(c, ERR_ARGUMENT, "%s has %d elements, %d are wanted", name, n, count);
   for (int i = 0; i < n; i++)
     if (v[i] < 0 || v[i] >= limit)
-      onnx_fail(c, ERR_ARGUMENT, "%s[%d] is %" PRId64 "; it is 0 to %" PRId64, name, i, v[i], limit - 1);
+      kit_fail(c, ERR_ARGUMENT, "%s[%d] is %" PRId64 "; it is 0 to %" PRId64, name, i, v[i], limit - 1);
   return v;
 }
 
@@ -65,14 +65,14 @@ static const double *doubles_of(Conversion *c, const char *name, int count)
 {
   int n;
   const double *v = onnx_ml_numbers(c, name, &n);
-  if (n != count) onnx_fail(c, ERR_ARGUMENT, "%s has %d elements, %d are wanted", name, n, count);
+  if (n != count) kit_fail(c, ERR_ARGUMENT, "%s has %d elements, %d are wanted", name, n, count);
   return v;
 }
 
 static void check_split(Forest *f, const char *list, int i)
 {
   if (f->node[i].mode != LEAF && f->node[i].mode != MEMBER && isnan(f->node[i].split))
-    onnx_fail(f->c, ERR_ARGUMENT, "%s[%d] is NaN; a node compares with a number", list, i);
+    kit_fail(f->c, ERR_ARGUMENT, "%s[%d] is NaN; a node compares with a number", list, i);
 }
 
 /* ---- the lists of versions 1 and 3 ------------------------------------------------------------------ */
@@ -98,7 +98,7 @@ static const Name *sort_names(Forest *f, const int64_t *tree, const int64_t *nod
   qsort(v, (size_t)f->n, sizeof *v, by_name);
   for (int i = 1; i < f->n; i++)
     if (!by_name(&v[i - 1], &v[i]))
-      onnx_fail(f->c, ERR_ARGUMENT, "node %" PRId64 " of tree %" PRId64 " is there twice", v[i].node, v[i].tree);
+      kit_fail(f->c, ERR_ARGUMENT, "node %" PRId64 " of tree %" PRId64 " is there twice", v[i].node, v[i].tree);
   return v;
 }
 
@@ -106,7 +106,7 @@ static int find_name(Forest *f, const Name *names, int64_t tree, int64_t node, c
 {
   const Name *found = bsearch(&(Name){tree, node, 0}, names, (size_t)f->n, sizeof *names, by_name);
   if (!found)
-    onnx_fail(f->c, ERR_ARGUMENT, "%s[%d] is %" PRId64 "; tree %" PRId64 " has no such node", list, i, node, tree);
+    kit_fail(f->c, ERR_ARGUMENT, "%s[%d] is %" PRId64 "; tree %" PRId64 " has no such node", list, i, node, tree);
   return found->at;
 }
 
@@ -115,9 +115,9 @@ static Mode mode_of(Conversion *c, const PAttr *modes, int i)
   Bytes s = modes->strings.v[i];
   for (int k = 0; k <= LEAF; k++)
     if (k != MEMBER && s.n == strlen(mode_names[k]) && !memcmp(s.p, mode_names[k], s.n)) return (Mode)k;
-  onnx_fail(c, ERR_ARGUMENT,
-            "nodes_modes[%d] is '%.*s', which is no mode; they are BRANCH_LEQ, LT, GTE, GT, EQ, NEQ and LEAF", i,
-            (int)(s.n < 40 ? s.n : 40), (const char *)s.p);
+  kit_fail(c, ERR_ARGUMENT,
+           "nodes_modes[%d] is '%.*s', which is no mode; they are BRANCH_LEQ, LT, GTE, GT, EQ, NEQ and LEAF", i,
+           (int)(s.n < 40 ? s.n : 40), (const char *)s.p);
 }
 
 /* The first node of each tree is its root. */
@@ -148,7 +148,7 @@ static void read_entries(Forest *f, const Name *names, const char *stem)
   f->entry = arena_array(f->arena, Entry, n + 1);
   for (int i = 0; i < n; i++) {
     int at = find_name(f, names, tree[i], node[i], nodes, i);
-    if (isnan(w[i])) onnx_fail(c, ERR_ARGUMENT, "%s[%d] is NaN; a weight is a number", weights, i);
+    if (isnan(w[i])) kit_fail(c, ERR_ARGUMENT, "%s[%d] is NaN; a weight is a number", weights, i);
     if (f->node[at].mode == LEAF) f->entry[f->nentry++] = (Entry){at, (int)target[i], w[i]};
   }
 }
@@ -158,8 +158,8 @@ static void read_lists(Forest *f, const char *stem)
   Conversion *c = f->c;
   const PAttr *modes = onnx_attr(c, "nodes_modes");
   f->n = modes ? modes->strings.n : 0;
-  if (!f->n) onnx_fail(c, ERR_ARGUMENT, "there are no nodes, so there are no trees");
-  if (f->n > MOST) onnx_fail(c, ERR_UNSUPPORTED, "there are %d nodes; %d are the most", f->n, MOST);
+  if (!f->n) kit_fail(c, ERR_ARGUMENT, "there are no nodes, so there are no trees");
+  if (f->n > MOST) kit_fail(c, ERR_UNSUPPORTED, "there are %d nodes; %d are the most", f->n, MOST);
   const int64_t *tree = ints_of(c, "nodes_treeids", f->n, INT64_MAX);
   const int64_t *node = ints_of(c, "nodes_nodeids", f->n, INT64_MAX);
   const int64_t *feature = ints_of(c, "nodes_featureids", f->n, INT64_MAX);
@@ -176,8 +176,8 @@ static void read_lists(Forest *f, const char *stem)
     t->mode = mode_of(c, modes, i);
     if (t->mode == LEAF) continue;
     if (feature[i] >= f->features)
-      onnx_fail(c, ERR_ARGUMENT, "nodes_featureids[%d] is %" PRId64 "; there are %" PRId64 " features", i, feature[i],
-                f->features);
+      kit_fail(c, ERR_ARGUMENT, "nodes_featureids[%d] is %" PRId64 "; there are %" PRId64 " features", i, feature[i],
+               f->features);
     t->feature = (int32_t)feature[i];
     t->split = split[i];
     t->missing = missing && missing[i];
@@ -194,11 +194,11 @@ static void read_lists(Forest *f, const char *stem)
 static const ConstData *tensor_of(Conversion *c, const char *name, int *count)
 {
   const PAttr *a = onnx_attr(c, name);
-  if (!a || !a->t) onnx_fail(c, ERR_ARGUMENT, "%s is missing", name);
+  if (!a || !a->t) kit_fail(c, ERR_ARGUMENT, "%s is missing", name);
   const ConstData *d = onnx_tensor(c->im, a->t, c->name)->u.data;
   int64_t n = (int64_t)(d->bytes / (size_t)dtype_bytes(d->dtype));
   if (n > MOST || dtype_is_string(d->dtype))
-    onnx_fail(c, ERR_ARGUMENT, "%s has %" PRId64 " elements of a kind that trees do not have", name, n);
+    kit_fail(c, ERR_ARGUMENT, "%s has %" PRId64 " elements of a kind that trees do not have", name, n);
   *count = (int)n;
   return d;
 }
@@ -215,8 +215,8 @@ static void read_children(Forest *f, bool yes, int nnode, int nleaf)
   const int64_t *id = ints_of(f->c, list, nnode, INT64_MAX);
   for (int i = 0; i < nnode; i++) {
     if (id[i] >= (leaf[i] ? nleaf : nnode))
-      onnx_fail(f->c, ERR_ARGUMENT, "%s[%d] is %" PRId64 ", there are %d %s", list, i, id[i], leaf[i] ? nleaf : nnode,
-                leaf[i] ? "leaves" : "nodes");
+      kit_fail(f->c, ERR_ARGUMENT, "%s[%d] is %" PRId64 ", there are %d %s", list, i, id[i], leaf[i] ? nleaf : nnode,
+               leaf[i] ? "leaves" : "nodes");
     int to = (int)id[i] + (leaf[i] ? nnode : 0);
     if (yes) f->node[i].yes = to;
     else f->node[i].no = to;
@@ -241,7 +241,7 @@ static void read_members(Forest *f, int nnode)
   for (int i = 0; i < nnode; i++) {
     TreeNode *t = &f->node[i];
     if (t->mode != MEMBER) continue;
-    if (at >= n) onnx_fail(f->c, ERR_ARGUMENT, "membership_values has no set for node %d", i);
+    if (at >= n) kit_fail(f->c, ERR_ARGUMENT, "membership_values has no set for node %d", i);
     t->first = at;
     while (at < n && !isnan(f->member[at])) at++;
     t->count = at++ - t->first;
@@ -259,8 +259,8 @@ static void read_tensors(Forest *f)
   const int64_t *root = onnx_attr_ints(c, "tree_roots", &f->nroot);
   if (!nnode || !nleaf || !f->nroot || nmode != nnode || !dtype_is_int(mode->dtype) || !dtype_is_float(split->dtype) ||
       !dtype_is_float(weight->dtype))
-    onnx_fail(c, ERR_ARGUMENT, "%d nodes with %d modes, %d leaves and %d roots make no trees", nnode, nmode, nleaf,
-              f->nroot);
+    kit_fail(c, ERR_ARGUMENT, "%d nodes with %d modes, %d leaves and %d roots make no trees", nnode, nmode, nleaf,
+             f->nroot);
   root = ints_of(c, "tree_roots", f->nroot, nnode);
   const int64_t *feature = ints_of(c, "nodes_featureids", nnode, f->features);
   const int64_t *target = ints_of(c, "leaf_targetids", nleaf, f->targets);
@@ -276,7 +276,7 @@ static void read_tensors(Forest *f)
   bool sets = false;
   for (int i = 0; i < nnode; i++) {
     int64_t m = value_of(mode, i).i;
-    if (m < 0 || m > MEMBER) onnx_fail(c, ERR_ARGUMENT, "nodes_modes[%d] is %" PRId64 "; it is 0 to 6", i, m);
+    if (m < 0 || m > MEMBER) kit_fail(c, ERR_ARGUMENT, "nodes_modes[%d] is %" PRId64 "; it is 0 to 6", i, m);
     double at = value_cast(value_of(split, i), DT_F64).f;
     f->node[i] =
         (TreeNode){.mode = (Mode)m, .feature = (int32_t)feature[i], .split = at, .missing = missing && missing[i]};
@@ -285,7 +285,7 @@ static void read_tensors(Forest *f)
   }
   for (int i = 0; i < nleaf; i++) {
     double w = value_cast(value_of(weight, i), DT_F64).f;
-    if (isnan(w)) onnx_fail(c, ERR_ARGUMENT, "leaf_weights[%d] is NaN; a weight is a number", i);
+    if (isnan(w)) kit_fail(c, ERR_ARGUMENT, "leaf_weights[%d] is NaN; a weight is a number", i);
     f->node[nnode + i].mode = LEAF;
     f->entry[i] = (Entry){nnode + i, (int)target[i], w};
   }
@@ -353,8 +353,7 @@ static void measure(Tables *t)
       state[i] = OPEN;
       int next[2] = {n->no, n->yes};
       for (int k = 0; k < 2; k++) {
-        if (state[next[k]] == OPEN)
-          onnx_fail(f->c, ERR_ARGUMENT, "the tree at node %d goes round in a circle", next[k]);
+        if (state[next[k]] == OPEN) kit_fail(f->c, ERR_ARGUMENT, "the tree at node %d goes round in a circle", next[k]);
         if (state[next[k]] == NEW) vec_push(f->arena, &stack, next[k]);
       }
     }
@@ -536,20 +535,20 @@ static const Node *forest_call(Forest *f, const Node *x, const double *base)
                        node_const_copy(c->m, DT_I32, 1, (int64_t[]){f->nroot}, root),
                        weight,
                        target};
-  return onnx_opn(c, "ml.tree_ensemble", target ? 7 : 6, arg, "depth:i,aggregate:s,missing:i,in_range:i", t.depth,
-                  f->aggregate, (int)missing, 1);
+  return kit_opn(c, "ml.tree_ensemble", target ? 7 : 6, arg, "depth:i,aggregate:s,missing:i,in_range:i", t.depth,
+                 f->aggregate, (int)missing, 1);
 }
 
 /* ---- the operators -------------------------------------------------------------------------------------------- */
 
 static Forest forest_new(Conversion *c, const Node **x, int64_t targets)
 {
-  *x = onnx_ml_matrix(c, onnx_in(c, 0));
-  Forest f = {.c = c, .arena = c->im->arena, .dt = onnx_dtype_of(c, *x), .targets = targets, .aggregate = "sum"};
-  f.features = onnx_static_dim(c, *x, 1);
-  if (f.features > INT32_MAX) onnx_fail(c, ERR_SHAPE, "%" PRId64 " features are too many", f.features);
+  *x = onnx_ml_matrix(c, kit_in(c, 0));
+  Forest f = {.c = c, .arena = c->im->arena, .dt = kit_dtype_of(c, *x), .targets = targets, .aggregate = "sum"};
+  f.features = kit_static_dim(c, *x, 1);
+  if (f.features > INT32_MAX) kit_fail(c, ERR_SHAPE, "%" PRId64 " features are too many", f.features);
   if (targets < 1 || targets > MOST)
-    onnx_fail(c, ERR_ARGUMENT, "there are %" PRId64 " targets; 1 to %d are possible", targets, MOST);
+    kit_fail(c, ERR_ARGUMENT, "there are %" PRId64 " targets; 1 to %d are possible", targets, MOST);
   return f;
 }
 
@@ -563,7 +562,7 @@ static void set_aggregate(Forest *f, const char *how)
       for (int k = 0; i == 1 && k < f->nentry; k++) f->entry[k].weight /= f->nroot;
       return;
     }
-  onnx_fail(f->c, ERR_ARGUMENT, "aggregate_function is '%s'; it is SUM, AVERAGE, MIN or MAX", how);
+  kit_fail(f->c, ERR_ARGUMENT, "aggregate_function is '%s'; it is SUM, AVERAGE, MIN or MAX", how);
 }
 
 static const double *base_of(Forest *f, int *n)
@@ -571,7 +570,7 @@ static const double *base_of(Forest *f, int *n)
   double *all = arena_array(f->arena, double, f->targets + 1);
   const double *v = onnx_ml_numbers(f->c, "base_values", n);
   if (*n > f->targets)
-    onnx_fail(f->c, ERR_ARGUMENT, "base_values has %d elements for %" PRId64 " targets", *n, f->targets);
+    kit_fail(f->c, ERR_ARGUMENT, "base_values has %d elements for %" PRId64 " targets", *n, f->targets);
   for (int i = 0; i < *n; i++) all[i] = v[i];
   return all;
 }
@@ -585,8 +584,8 @@ static const Node *convert_regressor(Conversion *c)
   set_aggregate(&f, onnx_attr_str(c, "aggregate_function", "SUM"));
   const double *base = base_of(&f, &nbase);
   if (nbase && nbase != f.targets)
-    onnx_fail(c, ERR_ARGUMENT, "base_values has %d elements for %" PRId64 " targets", nbase, f.targets);
-  const Node *y = onnx_cast_to(c, forest_call(&f, x, base), DT_F32);
+    kit_fail(c, ERR_ARGUMENT, "base_values has %d elements for %" PRId64 " targets", nbase, f.targets);
+  const Node *y = kit_cast_to(c, forest_call(&f, x, base), DT_F32);
   return onnx_ml_post(c, y, onnx_attr_str(c, "post_transform", "NONE"));
 }
 
@@ -599,9 +598,8 @@ static const Node *convert_ensemble(Conversion *c)
   int64_t after = onnx_attr_int(c, "post_transform", 0);
   Forest f = forest_new(c, &x, onnx_attr_int(c, "n_targets", 1));
   if (aggregate < 0 || aggregate > 3 || after < 0 || after > 4)
-    onnx_fail(c, ERR_ARGUMENT,
-              "aggregate_function is %" PRId64 " and post_transform %" PRId64 "; 0 to 3 and 0 to 4 are", aggregate,
-              after);
+    kit_fail(c, ERR_ARGUMENT, "aggregate_function is %" PRId64 " and post_transform %" PRId64 "; 0 to 3 and 0 to 4 are",
+             aggregate, after);
   read_tensors(&f);
   set_aggregate(&f, how[aggregate]);
   const double *base = arena_array(f.arena, double, f.targets + 1);
@@ -612,16 +610,16 @@ static const Node *convert_ensemble(Conversion *c)
  * positive are probabilities; others decide by their sign. */
 static void binary_scores(Conversion *c, const Node *labels, const Node *s, bool positive, const char *how)
 {
-  DType dt = onnx_dtype_of(c, s);
-  const Node *one = onnx_scalar(c, dt, 1);
-  const Node *minus = onnx_op1(c, "negative", s, NULL);
-  const Node *second = onnx_op2(c, "greater", s, onnx_scalar(c, dt, positive ? 0.5 : 0), NULL);
+  DType dt = kit_dtype_of(c, s);
+  const Node *one = kit_scalar(c, dt, 1);
+  const Node *minus = kit_op1(c, "negative", s, NULL);
+  const Node *second = kit_op2(c, "greater", s, kit_scalar(c, dt, positive ? 0.5 : 0), NULL);
   bool logistic = !strcmp(how, "LOGISTIC");
   bool probit = !strcmp(how, "PROBIT");
-  const Node *first = logistic || !(positive || probit) ? minus : onnx_sub(c, one, s);
-  c->out[0] = onnx_ml_pick_two(c, labels, 2, onnx_squeeze(c, second, 1));
+  const Node *first = logistic || !(positive || probit) ? minus : kit_sub(c, one, s);
+  c->out[0] = onnx_ml_pick_two(c, labels, 2, kit_squeeze(c, second, 1));
   const Node *both = onnx_ml_columns(c, first, s);
-  c->out[1] = onnx_cast_to(c, logistic || probit ? onnx_ml_post(c, both, how) : both, DT_F32);
+  c->out[1] = kit_cast_to(c, logistic || probit ? onnx_ml_post(c, both, how) : both, DT_F32);
 }
 
 static const Node *convert_classifier(Conversion *c)
@@ -643,27 +641,26 @@ static const Node *convert_classifier(Conversion *c)
     positive = positive && f.entry[i].weight >= 0;
   }
   if (nbase && nbase != classes && !(classes == 2 && nbase == 1))
-    onnx_fail(c, ERR_ARGUMENT, "base_values has %d elements for %" PRId64 " classes", nbase, classes);
+    kit_fail(c, ERR_ARGUMENT, "base_values has %d elements for %" PRId64 " classes", nbase, classes);
   if (classes == 2 && !used[1]) {
     f.targets = 1;
     binary_scores(c, labels, forest_call(&f, x, base), positive, how);
     return NULL;
   }
   const Node *s = forest_call(&f, x, base);
-  c->out[1] = onnx_cast_to(c, onnx_ml_post(c, s, how), DT_F32);
+  c->out[1] = kit_cast_to(c, onnx_ml_post(c, s, how), DT_F32);
   if (classes == 1 || (classes == 2 && !used[0])) {
     double limit = classes == 2 && positive ? 0.5 : 0;
-    const Node *own = onnx_squeeze(c, onnx_slice(c, s, 1, classes - 1, classes), 1);
-    c->out[0] =
-        onnx_ml_pick_two(c, labels, classes, onnx_op2(c, "greater", own, onnx_scalar_like(c, own, limit), NULL));
+    const Node *own = kit_squeeze(c, kit_slice(c, s, 1, classes - 1, classes), 1);
+    c->out[0] = onnx_ml_pick_two(c, labels, classes, kit_op2(c, "greater", own, kit_scalar_like(c, own, limit), NULL));
     return NULL;
   }
   for (int64_t i = 0; i < classes; i++) {
     never[i] = used[i] || nbase ? 0 : -INFINITY; /* a class that no leaf knows is never the one */
     all = all && !(never[i] < 0);
   }
-  const Node *own = all ? s : onnx_add(c, s, onnx_ml_constant(c, f.dt, 0, (int)classes, never));
-  c->out[0] = onnx_ml_pick(c, labels, onnx_op1(c, "argmax", own, "axis:I", 1, (int64_t[]){1}));
+  const Node *own = all ? s : kit_add(c, s, onnx_ml_constant(c, f.dt, 0, (int)classes, never));
+  c->out[0] = onnx_ml_pick(c, labels, kit_op1(c, "argmax", own, "axis:I", 1, (int64_t[]){1}));
   return NULL;
 }
 

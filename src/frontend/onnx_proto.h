@@ -9,12 +9,8 @@
 #ifndef LATHE_ONNX_PROTO_H
 #define LATHE_ONNX_PROTO_H
 
-#include "base/base.h"
+#include "frontend/kit.h"
 
-typedef struct Bytes {
-  const char *p;
-  size_t n;
-} Bytes;
 typedef Vec(int64_t) PInts;
 typedef Vec(float) PFloats;
 typedef Vec(double) PDoubles;

@@ -319,7 +319,8 @@ typedef enum {
   OPF_VIEW = 8,      /* the output is the first argument's bytes under another shape (reshape, squeeze, …) */
   /* takes strings too: moves or compares elements without a look into them, or is made for them */
   OPF_STRING = 16,
-  OPF_DEAR = 32, /* many instructions an element: better stored once than computed again and again */
+  OPF_PLACE = 64, /* says where its argument's value is computed or wanted; the value is the same (src/op/device.c) */
+  OPF_DEAR = 32,  /* many instructions an element: better stored once than computed again and again */
 } OpFlags;
 /* How an operator bears floats of 16 bits (src/pass/mixed_precision.c). */
 typedef enum {

@@ -438,6 +438,10 @@ static void work_out(Attempt *a, const Node *n, Arena *arena, Map *decomposed)
   }
   const Node *call = n->kind == N_GET ? n->arg[0] : n;
   const OpDef *op = call->kind == N_CALL ? call->u.call.op : NULL;
+  if (n == call && op && op->flags & OPF_PLACE) {
+    take_over(a, call->arg[0], UINT32_MAX);
+    return;
+  }
   if ((!op && call->kind != N_APPLY) || (op && op->flags & (OPF_IMPURE | OPF_HOST))) return;
   a->call = call;
   a->output = n->kind == N_GET ? n->u.index : 0;

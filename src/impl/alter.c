@@ -180,7 +180,7 @@ static bool alter_word_conv(Module *m, const Target *t, const Node *call, Altere
 
 bool impl_alter_words(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
-  if (call->kind != N_CALL || t->kind == TARGET_CUDA || call->nargs < 2) return false;
+  if (call->kind != N_CALL || target_is_gpu(t) || call->nargs < 2) return false;
   const char *op = call->u.call.op->name;
   if (!strcmp(op, "nn.contrib_recurrent")) return recurrent_alter(m, t, call, out);
   if (call->type->kind != TY_TENSOR) return false;
@@ -211,7 +211,7 @@ static bool winograd_wins(Ctx *ctx, const Target *t, const ImplConfig *config, c
 
 bool impl_prefers_pairs(Ctx *ctx, const Target *t, const ImplConfig *config, const Node *call)
 {
-  if (call->kind != N_CALL || call->type->kind != TY_TENSOR || t->kind == TARGET_CUDA) return false;
+  if (call->kind != N_CALL || call->type->kind != TY_TENSOR || target_is_gpu(t)) return false;
   const char *op = call->u.call.op->name;
   int64_t cb, ob;
   bool conv = !strcmp(op, "nn.conv2d");

@@ -138,13 +138,13 @@ static bool read_sizes(const Conv2DAttrs *a, const Type *x, const Type *w, const
  * its padding begins, so few of the pieces are short that loads in a row cost less. */
 static bool is_picked(const Target *t, const Planes *p)
 {
-  return t->kind == TARGET_LLVM && p->in[1] >= p->stride[1] && p->vectors <= 8 / (p->stride[1] * p->stride[1]);
+  return t->codegen == CODEGEN_LLVM && p->in[1] >= p->stride[1] && p->vectors <= 8 / (p->stride[1] * p->stride[1]);
 }
 
 /* Sizes that no plan changes; false: another kind of convolution. */
 static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
 {
-  if (t->kind == TARGET_CUDA || !read_sizes(a, x, w, y, p)) return false;
+  if (target_is_gpu(t) || !read_sizes(a, x, w, y, p)) return false;
   p->shift = up(p->before[1], p->stride[1]);
   p->lead = p->shift * p->stride[1] - p->before[1];
   p->lanes = target_lanes(t, 8 * p->bytes);

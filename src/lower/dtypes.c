@@ -511,7 +511,7 @@ void lower_pass_legalize_dtypes(Lower *lo)
   Legal l = {.lo = lo, .m = lo->m, .tmp = scratch(lo->ctx)};
   l.half_arith = lower_for_gpu(lo) || target_has(lo->target, CPU_FP16);
   l.brain_convert =
-      lo->target->kind == TARGET_LLVM && lo->target->arch == ARCH_AARCH64 && target_has(lo->target, CPU_BF16);
+      lo->target->codegen == CODEGEN_LLVM && lo->target->arch == ARCH_AARCH64 && target_has(lo->target, CPU_BF16);
   l.half_convert = l.half_arith || target_has(lo->target, CPU_F16C) || lo->target->arch == ARCH_AARCH64;
   bool found = false;
   void *env[2] = {&l, &found};

@@ -17,7 +17,7 @@ typedef struct Lower {
   LowerConfig config;
 } Lower;
 
-static inline bool lower_for_gpu(const Lower *lo) { return lo->target->kind == TARGET_CUDA; }
+static inline bool lower_for_gpu(const Lower *lo) { return target_is_gpu(lo->target); }
 
 /* ---- walk.c, simplify.c ------------------------------------------------------------------- */
 

@@ -432,7 +432,7 @@ static const Expr *expand_dot(Module *m, const Target *target, const Expr *call)
   DType f32 = call->dtype;
   DType u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
   if (call->arg[0]->dtype.bits == 64) return expand_fours(m, target, call);
-  if (target->kind == TARGET_LLVM && target_has_dot(target, f32.lanes)) return NULL;
+  if (target->codegen == CODEGEN_LLVM && target_has_dot(target, f32.lanes)) return NULL;
   Math math = {.m = m, .lanes = f32.lanes, .fma = target->fma};
   Math *k = &math;
   const Expr *half[2][2];
@@ -458,9 +458,9 @@ const Expr *lower_math(Module *m, const Target *target, const Expr *call)
             .fast = target->fast_math,
             .rounds = !old_x86,
             .pairs = target->arch == ARCH_AARCH64,
-            .scales = target->kind == TARGET_LLVM && target_has_scale(target, t.lanes)};
+            .scales = target->codegen == CODEGEN_LLVM && target_has_scale(target, t.lanes)};
   Intrin f = call->u.intrin;
-  if (target->kind == TARGET_CUDA)
+  if (target->codegen == CODEGEN_CUDA)
     return f == IN_SIGMOID || (f == IN_RSQRT && t.bits == 64) ? expand_any(&k, t, f, call->arg[0]) : NULL;
   if (t.bits == 64) return expand_any(&k, t, f, call->arg[0]);
   return expand_float32(&k, f, call->arg[0], call->nargs > 1 ? call->arg[1] : NULL);

@@ -37,7 +37,9 @@ typedef struct Class {
 typedef struct Choosing {
   Module *m;
   Arena *arena;
-  const Target *target;
+  PassContext *pc;
+  DevicePlan *devices;  /* of a model for several targets */
+  const Target *target; /* the first */
   const ImplConfig *config;
   int n;
   const Node *const *node;
@@ -253,7 +255,8 @@ static void list_options(Choosing *c, double price, Map *options)
   for (int i = 0; i < c->n; i++) {
     const Node *n = c->node[i];
     if (n->kind != N_CALL || !n->type || n->type->kind != TY_TENSOR || n->u.call.plan) continue;
-    ImplCall call = {c->m, c->arena, c->target, c->config, n};
+    ImplCall call = {c->m, c->arena, pass_target_of(c->pc, c->devices, n), c->config, n};
+    if (target_is_gpu(call.target)) continue;
     Site s = {.call = n};
     s.n = impl_options(&call, price, &s.option);
     bool alters = false;
@@ -262,11 +265,12 @@ static void list_options(Choosing *c, double price, Map *options)
   }
 }
 
-void choose_plans(PassContext *pc, Module *m, int n, const Node *const *node, Arena *arena, Map *out)
+void choose_plans(PassContext *pc, Module *m, DevicePlan *devices, int n, const Node *const *node, Arena *arena,
+                  Map *out)
 {
-  Choosing c = {.m = m, .arena = arena, .target = pass_target(pc), .config = &pc->impl, .n = n, .node = node};
+  Choosing c = {.m = m, .arena = arena, .pc = pc, .devices = devices, .config = &pc->impl, .n = n, .node = node};
+  c.target = pass_target(pc);
   Map options = {0};
-  if (c.target->kind == TARGET_CUDA) return;
   c.cls = arena_array(arena, Class, n + 1);
   for (int i = 0; i < n; i++) map_put(arena, &c.index, node[i], (void *)(intptr_t)(i + 1));
   list_options(&c, 0, &options);
@@ -297,7 +301,8 @@ void choose_plans(PassContext *pc, Module *m, int n, const Node *const *node, Ar
     int best = 0;
     site_seconds(&c, &c.site.v[i], &best);
     const Plan *p = &c.site.v[i].option[best];
-    if (p->alters) plan_log(&(ImplCall){m, arena, c.target, c.config, c.site.v[i].call}, p);
+    if (p->alters)
+      plan_log(&(ImplCall){m, arena, pass_target_of(pc, devices, c.site.v[i].call), c.config, c.site.v[i].call}, p);
     map_put(arena, out, c.site.v[i].call, (void *)(uintptr_t)p);
   }
 }

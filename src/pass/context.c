@@ -32,7 +32,9 @@ static const ConfigKey keys[] = {
    false,
    NULL},
   {{PO_BOOL, "relay.FoldConstant.fold_qnn", "true", "fold quantized operators too"}, true, NULL},
-  {{PO_INT, "relay.fallback_device_type", "1", "device of what no target takes"}, true, NULL},
+  {{PO_INT, "relay.fallback_device_type", "1", "device type, as DLPack counts, of nodes that nothing places"},
+   false,
+   NULL},
   {{PO_BOOL, "relay.backend.use_auto_scheduler", "false", "schedules found by search"}, true, NULL},
   {{PO_BOOL, "relay.backend.use_meta_schedule", "false", "schedules found by search"}, true, NULL},
   {{PO_BOOL, "relay.backend.use_meta_schedule_dispatch", "false", "schedules from the database first"}, true, NULL},
@@ -182,7 +184,11 @@ void pass_option_check(Ctx *ctx, const char *pass, const PassOption *o, const ch
     raise(ctx, ERR_ARGUMENT, NOWHERE, "%s: option '%s' takes %s, not '%s'", pass, o->name, kind_name(o), value);
 }
 
-const Target *pass_target(PassContext *pc) { return pc->target ? pc->target : target_host(pc->ctx); }
+const Target *pass_target(PassContext *pc)
+{
+  if (!pc->target && !pc->host) pc->host = target_host(pc->ctx);
+  return pc->target ? pc->target : pc->host;
+}
 
 /* ---- instruments -------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* fold.c: evaluating at compile time, and FoldConstant.
+/* fold.c: evaluating at compile time: FoldConstant, and LiftWeights, which leaves that for the load.
  *
  * FoldConstant: what depends on constants alone becomes a constant.
  *   needs   types
@@ -267,7 +267,8 @@ static void compile_kernels(Fold *fo, LargeList *list)
   const Node **func = arena_array(fo->arena, const Node *, list->n);
   PrimFunc **prim = arena_array(fo->arena, PrimFunc *, list->n);
   int n = number_kernels(fo, list, func);
-  const Target *host = target_host(ctx);
+  const Target *asked = pass_target(fo->pc); /* what it computes here the model's own kernels would compute */
+  const Target *host = asked->codegen == CODEGEN_LLVM && asked->is_host ? asked : target_host(ctx);
   Module *dst = module_new(ctx);
   defer(ctx, drop_module, dst);
   for (int i = 0; i < n; i++) {
@@ -478,4 +479,189 @@ const Node *pass_fold_constant(PassContext *pc, Module *m, const Node *f, const 
   const Node *result = rewrite(m, f, put_value, &fo);
   scope_end(m->ctx, scope);
   return result;
+}
+
+/* ---- LiftWeights ------------------------------------------------------------------------------------------ */
+
+/* What FoldConstant would make larger than it was (a convolution's weights, as Winograd's algorithm wants them) is
+ * computed when the model is loaded:
+ *
+ *   conv(x, transform(const))   ->   @main(x, w0):  conv(x, w0)
+ *                                    @prepare():    (transform(const),)
+ *
+ *   needs   types
+ *   keeps   types, names
+ *   breaks  nothing: entries have more parameters, which "Prepared" lists: the numbers of @prepare's results
+ *
+ * Only entries are looked at: weights of other functions are folded. */
+typedef struct Lift {
+  Fold *fo;
+  NodeVec root;  /* in @prepare */
+  NodeVec value; /* what each is there */
+  Map made;      /* node -> what it is in @prepare */
+  Map var;       /* root -> parameter, of the entry at hand */
+  NodeVec param;
+  Text numbers;
+} Lift;
+
+static size_t constants_bytes(Fold *fo, const Node *root)
+{
+  const Node **order;
+  size_t sum = 0;
+  int n = graph_post_order(fo->arena, root, &order);
+  for (int i = 0; i < n; i++)
+    if (order[i]->kind == N_CONST) sum += order[i]->u.data->bytes;
+  return sum;
+}
+
+/* All on the way to it are kernels, views and what is small. */
+static bool by_kernels(Fold *fo, const Node *root)
+{
+  const Node **order;
+  int n = graph_post_order(fo->arena, root, &order);
+  for (int i = 0; i < n; i++) {
+    const Node *a = order[i];
+    if (a->kind == N_CALL && groups_needs_decompose(a) && work_of(fo, a) > SMALL_WORK) return false;
+    if (a->kind == N_TUPLE || a->kind == N_GET) return false;
+  }
+  return true;
+}
+
+static bool is_lifted(Fold *fo, const Node *n)
+{
+  const Node *made = n;
+  if (n->kind != N_CALL || n->type->kind != TY_TENSOR) return false;
+  while (made->kind == N_CALL && is_view(made)) made = made->arg[0];
+  if (!runs_kernel(fo, made) || !by_kernels(fo, n)) return false;
+  size_t out = type_bytes(fo->m->ctx, n->type);
+  size_t in = constants_bytes(fo, n);
+  return out > LARGE_BYTES && out > in + in / 100;
+}
+
+/* The same computation as calls of primitive functions, each the one that FoldConstant would have run. */
+static const Node *in_prepare(Lift *l, const Node *n)
+{
+  Fold *fo = l->fo;
+  const Node *known = map_get(&l->made, n);
+  if (known) return known;
+  const Node *now = n;
+  if (n->kind == N_CALL && !is_view(n) && work_of(fo, n) <= SMALL_WORK) {
+    now = evaluate_graph(fo, n);
+  } else if (n->kind == N_CALL) {
+    const Node **arg = arena_array(fo->arena, const Node *, n->nargs + 1);
+    for (int i = 0; i < n->nargs; i++) arg[i] = in_prepare(l, n->arg[i]);
+    now = node_apply(fo->m, as_function(fo, n), n->nargs, arg);
+  }
+  map_put(fo->arena, &l->made, n, (void *)(uintptr_t)now);
+  return now;
+}
+
+static int number_of(Lift *l, const Node *n)
+{
+  const char *why;
+  for (int i = 0; i < l->root.n; i++)
+    if (l->root.v[i] == n || graph_equal(l->root.v[i], n, l->fo->arena, &why)) return i;
+  vec_push(l->fo->arena, &l->root, n);
+  vec_push(l->fo->arena, &l->value, in_prepare(l, n));
+  return l->root.n - 1;
+}
+
+static void lift_root(Lift *l, const Node *n)
+{
+  Module *m = l->fo->m;
+  int number = number_of(l, n);
+  const Node *var = node_var(m, arena_printf(m->arena, "weight_%d", number), n->type);
+  map_put(l->fo->arena, &l->var, n, (void *)(uintptr_t)var);
+  vec_push(l->fo->arena, &l->param, var);
+  text_printf(&l->numbers, "%s%d", l->numbers.n ? "," : "", number);
+}
+
+static const Node *put_var(GraphRewriter *rw, const Node *old, const Node *now)
+{
+  const Node *var = map_get(&((Lift *)rw->env)->var, old);
+  return var ? var : now;
+}
+
+static const Node *lift_from(Lift *l, const Node *f)
+{
+  Fold *fo = l->fo;
+  Module *m = fo->m;
+  const Node **order;
+  int n = groups_order(fo->arena, f, &order);
+  Map closed = {0};
+  l->var = (Map){0};
+  l->param.n = 0;
+  l->numbers = text_new(m->arena);
+  for (int i = 0; i < n; i++)
+    if (is_closed(fo, &closed, order[i])) map_put(fo->arena, &closed, order[i], (void *)(uintptr_t)order[i]);
+  Vec(Root) root = {0};
+  for (int i = 0; i < n; i++)
+    for (int k = 0; !map_has(&closed, order[i]) && k < order[i]->nargs; k++) {
+      const Node *a = order[i]->arg[k];
+      if (!map_has(&closed, a) || map_has(&l->var, a) || !is_lifted(fo, a)) continue;
+      map_put(fo->arena, &l->var, a, (void *)(uintptr_t)a);
+      vec_push(fo->arena, &root, ((Root){a, type_bytes(m->ctx, a->type), root.n}));
+    }
+  if (!root.n) return f;
+  /* the largest first: what only the way there needs is small when most of the block has been filled */
+  qsort(root.v, (size_t)root.n, sizeof *root.v, by_size);
+  for (int i = 0; i < root.n; i++) lift_root(l, root.v[i].node);
+  const Node *now = rewrite(m, f, put_var, l);
+  int before = fn_nparams(now);
+  const Node **param = arena_array(fo->arena, const Node *, before + l->param.n);
+  for (int i = 0; i < before; i++) param[i] = now->arg[i];
+  for (int i = 0; i < l->param.n; i++) param[before + i] = l->param.v[i];
+  Annots attrs = now->u.func->attrs;
+  annots_set(m->arena, &attrs, "Prepared", expr_str(m, text_str(&l->numbers)));
+  return retype(m, node_func(m, before + l->param.n, param, fn_body(now), now->u.func->ret, &attrs));
+}
+
+static bool is_entry(const PassContext *pc, const char *name)
+{
+  if (!pc->nentries) return !strcmp(name, "main");
+  for (int i = 0; i < pc->nentries; i++)
+    if (!strcmp(pc->entries[i], name)) return true;
+  return false;
+}
+
+/* Does a function call this one?  Then its parameters are known to others. */
+static bool is_called(Arena *arena, Module *m, const char *name)
+{
+  for (int i = 0; i < m->globals.n; i++) {
+    const Node **order;
+    if (m->globals.v[i].kind != GLOBAL_GRAPH) continue;
+    int n = graph_post_order(arena, m->globals.v[i].func, &order);
+    for (int k = 0; k < n; k++)
+      if (order[k]->kind == N_GLOBAL && !strcmp(order[k]->u.global, name)) return true;
+  }
+  return false;
+}
+
+static void add_prepare(Lift *l)
+{
+  Module *m = l->fo->m;
+  const char *name = "prepare";
+  for (int i = 1; module_get(m, name); i++) name = arena_printf(m->arena, "prepare_%d", i);
+  Annots attrs = {0};
+  annots_set(m->arena, &attrs, "Prepare", expr_i32(m, 1));
+  const Node *body = node_tuple(m, l->value.n, l->value.v);
+  module_set(m, name, GLOBAL_GRAPH, (void *)(uintptr_t)retype(m, node_func(m, 0, NULL, body, NULL, &attrs)));
+}
+
+void pass_lift_weights(PassContext *pc, Module *m, void *env)
+{
+  (void)env;
+  if (!pc->lift_weights || !pass_enabled(pc, pass_get(pc->ctx, "FoldConstant"))) return;
+  Arena *arena = arena_new(m->ctx);
+  Scope scope = scope_begin(m->ctx);
+  defer(m->ctx, (void (*)(void *))arena_free, arena);
+  Fold fo = {.pc = pc, .m = m, .arena = arena};
+  Lift l = {.fo = &fo};
+  for (int i = 0; i < m->globals.n; i++) {
+    Global *g = &m->globals.v[i];
+    if (g->kind == GLOBAL_GRAPH && is_entry(pc, g->name) && !is_called(arena, m, g->name))
+      g->func = (void *)(uintptr_t)lift_from(&l, g->func);
+  }
+  if (l.root.n) add_prepare(&l);
+  scope_end(m->ctx, scope);
 }

@@ -48,7 +48,8 @@ typedef struct Match {
 
 typedef struct FuseAttention {
   Module *m;
-  const Target *target;
+  PassContext *pc;
+  DevicePlan *plan; /* of a model for several targets */
   const ImplConfig *config;
   Uses uses;
   Map turned; /* mask of the new graph -> its transpose */
@@ -431,7 +432,8 @@ static const Node *fuse_product(FuseAttention *f, GraphRewriter *rw, const Node 
       !match_operands(&x, v, call_int(old, "transpose_b")))
     return now;
   const Node *call = make_attention(f, rw, &x);
-  if (!impl_choose(&(ImplCall){f->m, scratch(f->m->ctx), f->target, f->config, call}).impl) return now;
+  if (!impl_choose(&(ImplCall){f->m, scratch(f->m->ctx), pass_target_of(f->pc, f->plan, old), f->config, call}).impl)
+    return now;
   for (int i = 0; i < 3; i++)
     if (!type_dim_is_stable(now->type->shape[i])) return now;
   const Node *result = make_reshape(f->m, call, 3, now->type->shape);
@@ -457,7 +459,9 @@ static const Node *fuse_transpose(FuseAttention *f, const Node *old, const Node 
   }
   attrs_set_str(f->m, &Attention_attrs, a, "out_layout", layout);
   const Node *call = node_call(f->m, x->u.call.op, x->nargs, x->arg, a, x->name);
-  return impl_choose(&(ImplCall){f->m, scratch(f->m->ctx), f->target, f->config, call}).impl ? call : now;
+  return impl_choose(&(ImplCall){f->m, scratch(f->m->ctx), pass_target_of(f->pc, f->plan, old), f->config, call}).impl
+             ? call
+             : now;
 }
 
 static const Node *fuse_node(GraphRewriter *rw, const Node *old, const Node *now)
@@ -473,6 +477,7 @@ const Node *pass_fuse_attention(PassContext *pc, Module *m, const Node *f, const
 {
   (void)name, (void)env;
   if (is_primitive(f)) return f;
-  FuseAttention fuse = {.m = m, .target = pass_target(pc), .config = &pc->impl, .uses = uses_of(scratch(m->ctx), f)};
+  FuseAttention fuse = {.m = m, .pc = pc, .config = &pc->impl, .uses = uses_of(scratch(m->ctx), f)};
+  fuse.plan = pass_plan_targets(pc, m, scratch(m->ctx));
   return rewrite(m, f, fuse_node, &fuse);
 }

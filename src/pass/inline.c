@@ -78,11 +78,11 @@ static void reach(Arena *arena, Module *m, const char *name, StrMap *seen)
 
 void pass_remove_unused(PassContext *pc, Module *m, void *env)
 {
-  (void)pc;
   Arena *arena = scratch(m->ctx);
   StrMap seen = {0};
   const char *entry = pass_option(env, pass_remove_unused_options, 0);
-  for (const char *p = entry; p && *p;) {
+  for (int i = 0; i < pc->nentries; i++) reach(arena, m, pc->entries[i], &seen);
+  for (const char *p = pc->nentries ? NULL : entry; p && *p;) {
     size_t len = strcspn(p, ",");
     reach(arena, m, arena_strndup(arena, p + strspn(p, " "), len - strspn(p, " ")), &seen);
     p = p[len] ? p + len + 1 : NULL;

@@ -27,7 +27,8 @@ typedef struct Laid {
 typedef struct Walk {
   Module *m;
   Arena *arena;
-  const Target *target;
+  PassContext *pc;
+  DevicePlan *plan; /* of a model for several targets */
   ImplConfig config;
   const char *desired; /* ConvertLayout's option; NULL: AlterOpLayout */
   Map laid;            /* old node -> Laid* */
@@ -213,8 +214,9 @@ static const Node *over_new(Walk *w, const Node *call, const Node *made)
 static bool alter_wish(Walk *w, const Node *n, AlteredCall *out)
 {
   const Plan *p = map_get(&w->plans, n);
-  ImplCall call = {w->m, w->arena, w->target, &w->config, n};
-  if (!p) return impl_alter_words(w->m, w->target, n, out);
+  const Target *target = pass_target_of(w->pc, w->plan, n);
+  ImplCall call = {w->m, w->arena, target, &w->config, n};
+  if (!p) return impl_alter_words(w->m, target, n, out);
   if (!p->alters) return false;
   impl_alter(&call, p, out);
   return true;
@@ -330,10 +332,11 @@ static void visit(Walk *w, const Node *n)
 static const Node *change_layouts(PassContext *pc, Module *m, const Node *f, const char *desired)
 {
   if (is_primitive(f)) return f;
-  Walk w = {.m = m, .arena = scratch(m->ctx), .target = pass_target(pc), .config = pc->impl, .desired = desired};
+  Walk w = {.m = m, .arena = scratch(m->ctx), .pc = pc, .config = pc->impl, .desired = desired};
   const Node **order;
   int n = groups_order(w.arena, f, &order);
-  if (!desired) choose_plans(pc, m, n, order, w.arena, &w.plans);
+  w.plan = pass_plan_targets(pc, m, w.arena);
+  if (!desired) choose_plans(pc, m, w.plan, n, order, w.arena, &w.plans);
   for (int i = 0; i < n; i++) visit(&w, order[i]);
   return laid_of(&w, f)->now;
 }

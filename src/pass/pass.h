@@ -59,12 +59,20 @@ typedef struct AddedPass {
   const char *after;
 } AddedPass;
 
+typedef Vec(const Target *) Targets;
+
 struct PassContext {
   Ctx *ctx;
   Arena *arena;
   int opt_level;        /* 2 unless set */
   const Target *target; /* may be NULL: then passes that need one use the host */
+  const Target *host;   /* of pass_target, once it was asked for without one */
+  /* Of a model for several: all of them, as they were given; `target` is then what unplaced nodes take. */
+  Targets targets;
   ImplConfig impl;
+  int nentries;               /* functions that are called from outside, of this compilation … */
+  const char *const *entries; /* … none: @main */
+  bool lift_weights;          /* weights stay as they are: LiftWeights */
   Vec(const char *) required, disabled;
   StrMap config; /* key -> text of the value */
   Vec(PassInstrument) instruments;
@@ -120,6 +128,34 @@ void pass_pipeline(PassContext *, Module *);
 void pass_add(PassContext *, const Pass *, const char *after);
 /* The names in order, those that the context leaves out too. */
 const char *const *pass_pipeline_names(int *n);
+
+/* ---- devices.c: where nodes are computed --------------------------------------------------------- */
+
+/* A device that one of the targets serves.  Targets of one device type are its numbers 0, 1, … in their order. */
+typedef struct VirtualDevice {
+  const Target *target;
+  int type, id;
+} VirtualDevice;
+/* All of them; the first is the host, a CPU: shapes, conditions and what the executor does itself are there. */
+typedef struct DeviceList {
+  int n;
+  const VirtualDevice *v;
+  int fallback; /* where nodes are that nothing says anything about */
+} DeviceList;
+const DeviceList *pass_devices(PassContext *, Arena *);
+const char *pass_device_text(Arena *, const DeviceList *, int device); /* "cpu(1)" */
+
+/* Which device each node of the module's functions is on.  After PlanDevices nodes of different devices meet in
+ * device_copy alone. */
+typedef struct DevicePlan DevicePlan;
+DevicePlan *pass_device_plan(Arena *, Module *, const DeviceList *);
+/* A number of the list; of a function where its result is.  -1: a function as a value, or a constant, which kernels have
+ * on their own device.  A node that the plan did not see is on the host. */
+int pass_device_of(DevicePlan *, const Node *);
+/* Where a pass looks at one node after the other: NULL when the context has one target … */
+DevicePlan *pass_plan_targets(PassContext *, Module *, Arena *);
+/* … which is then the target of every node; else that of the node's device. */
+const Target *pass_target_of(PassContext *, DevicePlan *, const Node *);
 
 /* ---- fold.c: evaluating at compile time --------------------------------------------------------- */
 

@@ -18,17 +18,18 @@ enum {
   pass_fuse_ops_options_count = 1,
   pass_combine_options_count = 1,
   pass_mixed_precision_options_count = 2,
-  pass_remove_unused_options_count = 1
+  pass_remove_unused_options_count = 1,
+  pass_plan_devices_options_count = 1
 };
 extern const PassOption pass_dead_code_options[], pass_convert_layout_options[], pass_fuse_ops_options[],
-    pass_combine_options[], pass_mixed_precision_options[], pass_remove_unused_options[];
+    pass_combine_options[], pass_mixed_precision_options[], pass_remove_unused_options[], pass_plan_devices_options[];
 
 /* mixed_precision.c: missing as the option missing_op_mode; outputs keep their dtypes or take the narrow one. */
 const Node *pass_mixed_precision_with(PassContext *, Module *, const Node *f, DType narrow, int64_t missing,
                                       bool keep_outputs);
 
 /* choose_plans.c: the plans of the calls among the nodes that have a choice, node -> const Plan *. */
-void choose_plans(PassContext *, Module *, int n, const Node *const *node, Arena *, Map *out);
+void choose_plans(PassContext *, Module *, DevicePlan *, int n, const Node *const *node, Arena *, Map *out);
 
 /* context.c */
 void pass_option_check(Ctx *, const char *pass, const PassOption *, const char *value);

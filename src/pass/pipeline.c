@@ -10,6 +10,7 @@ static const char *const list[] = {
   "InferType",
   "RemoveUnusedFunctions",
   "ToGraphNormalForm",
+  "PlanDevices",
   "SimplifyInference",
   "DynamicToStatic",
   "Legalize",
@@ -28,8 +29,10 @@ static const char *const list[] = {
   "FastMath",
   "AlterOpLayout",
   "SimplifyExpr",
+  "LiftWeights",
   "FoldConstant",
   "DeadCodeElimination",
+  "PlanDevices",
   "FuseOps",
 };
 enum { NLIST = sizeof list / sizeof *list };

@@ -14,7 +14,8 @@
 typedef struct Rounding {
   Module *m;
   Arena *arena;
-  const Target *target;
+  PassContext *pc;
+  DevicePlan *plan; /* of a model for several targets */
   const ImplConfig *config;
   const Node *root;
   Map now;    /* old node -> new */
@@ -24,7 +25,8 @@ typedef struct Rounding {
 
 static bool takes_pairs(Rounding *r, const Node *n)
 {
-  return n->kind == N_CALL && n->nargs == 2 && n->type && impl_prefers_pairs(r->m->ctx, r->target, r->config, n);
+  return n->kind == N_CALL && n->nargs == 2 && n->type &&
+         impl_prefers_pairs(r->m->ctx, pass_target_of(r->pc, r->plan, n), r->config, n);
 }
 
 static const Node *rounded(Rounding *r, const Node *n)
@@ -94,9 +96,14 @@ static void note_slow_pairs(PassContext *pc, const Target *t, int pairs, int pro
 
 static const Node *to_bfloat16(PassContext *pc, Module *m, const Node *f)
 {
-  Rounding r = {.m = m, .arena = scratch(m->ctx), .target = pass_target(pc), .config = &pc->impl, .root = f};
-  if (r.target->kind == TARGET_CUDA)
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "fast math bf16 is made for CPUs; target '%s' is a GPU", r.target->text);
+  Rounding r = {.m = m, .arena = scratch(m->ctx), .pc = pc, .config = &pc->impl, .root = f};
+  const DeviceList *devices = pass_devices(pc, r.arena);
+  const Target *host = pass_target(pc);
+  for (int i = 0; i < devices->n; i++)
+    if (target_is_gpu(devices->v[i].target))
+      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "fast math bf16 is made for CPUs; target '%s' is a GPU",
+            devices->v[i].target->text);
+  r.plan = pass_plan_targets(pc, m, r.arena);
   const Node **order;
   int n = graph_post_order(r.arena, f, &order);
   int pairs = 0;
@@ -108,19 +115,20 @@ static const Node *to_bfloat16(PassContext *pc, Module *m, const Node *f)
     if (order[i]->arg[0]->kind == N_CALL) map_put(r.arena, &r.stored, order[i]->arg[0], NULL);
   }
   for (int i = 0; i < n; i++) map_put(r.arena, &r.now, order[i], (void *)(uintptr_t)convert(&r, order[i]));
-  note_slow_target(pc, r.target);
-  note_slow_pairs(pc, r.target, pairs, products);
+  note_slow_target(pc, host);
+  note_slow_pairs(pc, host, pairs, products);
   return map_get(&r.now, f);
 }
 
 static const Node *to_float16(PassContext *pc, Module *m, const Node *f)
 {
-  const Target *t = pass_target(pc);
-  if (!target_has(t, CPU_FP16))
-    raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "fast math fp16 needs float16 arithmetic, which target '%s' lacks (AArch64 has it with -mattr=+fullfp16 or "
-          "-mcpu=neoverse-n1); bf16 runs there",
-          t->text);
+  const DeviceList *devices = pass_devices(pc, scratch(m->ctx));
+  for (int i = 0; i < devices->n; i++)
+    if (!target_has(devices->v[i].target, CPU_FP16))
+      raise(m->ctx, ERR_UNSUPPORTED, NOWHERE,
+            "fast math fp16 needs float16 arithmetic, which target '%s' lacks (AArch64 has it with -mattr=+fullfp16 or "
+            "-mcpu=neoverse-n1); bf16 runs there",
+            devices->v[i].target->text);
   return pass_mixed_precision_with(pc, m, f, DT_F16, 2, true);
 }
 

@@ -103,6 +103,9 @@ static const struct { Arch arch; const char *name; } passed_on[] = {
 
 bool target_has(const Target *t, CpuFeature f) { return t->features >> f & 1; }
 
+/* A line of the cache, and the widest vector there is; 16 where memory is small. */
+int target_align(const Target *t) { return t->arch == ARCH_ARM || t->arch == ARCH_WASM32 ? 16 : 64; }
+
 int target_lanes(const Target *t, int bits)
 {
   int lanes = bits > 0 ? t->vector_bits / bits : 1;
@@ -126,7 +129,7 @@ bool target_has_scale(const Target *t, int lanes) { return is_evex(t, lanes); }
 
 bool target_has_block_dot(const Target *t)
 {
-  return t->kind == TARGET_LLVM && t->arch == ARCH_AARCH64 && target_has(t, CPU_BF16);
+  return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64 && target_has(t, CPU_BF16);
 }
 
 const char *target_llvm_features(Arena *arena, const Target *t)
@@ -141,12 +144,48 @@ const char *target_llvm_features(Arena *arena, const Target *t)
 
 /* ---- names -------------------------------------------------------------------- */
 
-static const char *const kind_names[] = {[TARGET_LLVM] = "llvm", [TARGET_C] = "c", [TARGET_CUDA] = "cuda"};
+/* Constants of a GPU are those that TVM assumes where nothing is said. */
+/* clang-format off */
+static const TargetKind kinds[] = {
+    {"llvm", CODEGEN_LLVM, {DEVICE_CPU, 1, "cpu"}, "cpu", 0, 0, 0},
+    {"c", CODEGEN_C, {DEVICE_CPU, 1, "cpu"}, "cpu", 0, 0, 0},
+    {"cuda", CODEGEN_CUDA, {DEVICE_GPU, 2, "cuda"}, "cuda,gpu", 1024, 32, 48 * 1024},
+    {"opencl", CODEGEN_NONE, {DEVICE_GPU, 4, "opencl"}, "opencl,gpu", 256, 1, 16 * 1024},
+    {"vulkan", CODEGEN_NONE, {DEVICE_GPU, 7, "vulkan"}, "vulkan,gpu", 256, 1, 16 * 1024},
+    {"metal", CODEGEN_NONE, {DEVICE_GPU, 8, "metal"}, "metal,gpu", 256, 16, 32 * 1024},
+    {"rocm", CODEGEN_NONE, {DEVICE_GPU, 10, "rocm"}, "rocm,gpu", 256, 64, 64 * 1024},
+    {"webgpu", CODEGEN_NONE, {DEVICE_GPU, 15, "webgpu"}, "webgpu,gpu", 256, 1, 16 * 1024},
+    {"hexagon", CODEGEN_NONE, {DEVICE_ACCELERATOR, 16, "hexagon"}, "hexagon,cpu", 0, 0, 0},
+    {"ext_dev", CODEGEN_NONE, {DEVICE_ACCELERATOR, 12, "ext_dev"}, "ext_dev", 0, 0, 0},
+};
+/* clang-format on */
 
-const char *const *target_kinds(int *n)
+const TargetKind *target_kinds(int *n)
 {
-  *n = COUNT(kind_names);
-  return kind_names;
+  *n = COUNT(kinds);
+  return kinds;
+}
+
+const char *target_codegen_name(Codegen g)
+{
+  switch (g) {
+  case CODEGEN_NONE: return "none";
+  case CODEGEN_LLVM: return "llvm";
+  case CODEGEN_C: return "c";
+  case CODEGEN_CUDA: return "cuda";
+  }
+  return "none";
+}
+
+const char *target_device_kind_name(DeviceKind k)
+{
+  switch (k) {
+  case DEVICE_CPU: return "cpu";
+  case DEVICE_GPU: return "gpu";
+  case DEVICE_MICRO: return "microcontroller";
+  case DEVICE_ACCELERATOR: return "accelerator";
+  }
+  return "";
 }
 
 /* First component of a triple -> architecture. */
@@ -223,8 +262,11 @@ static const struct { const char *name; OptKind kind; } options[] = {
     {"fast-math", OPT_FAST_MATH}, {"num-cores", OPT_NUM_CORES}, {"vector-width", OPT_VECTOR_WIDTH},
     {"max-num-threads", OPT_MAX_THREADS}, {"max-threads-per-block", OPT_MAX_THREADS},
     {"max-shared-memory-per-block", OPT_SHARED}, {"thread-warp-size", OPT_WARP},
-    /* said by TVM's users; nothing here depends on them */
+    /* said by TVM's users; no code depends on them */
     {"keys", OPT_NOTE}, {"device", OPT_NOTE}, {"libs", OPT_NOTE}, {"model", OPT_NOTE}, {"tag", OPT_NOTE},
+    {"march", OPT_NOTE}, {"max-block-size-x", OPT_NOTE}, {"max-block-size-y", OPT_NOTE},
+    {"max-block-size-z", OPT_NOTE}, {"registers-per-block", OPT_NOTE}, {"max-function-args", OPT_NOTE},
+    {"texture-spatial-limit", OPT_NOTE}, {"l2-cache-size-bytes", OPT_NOTE},
 };
 /* clang-format on */
 
@@ -234,6 +276,7 @@ typedef struct Reader {
   Target *t;
   const char *cpu, *triple, *attrs;
   int num_cores, vector_bits;
+  Vec(TargetOption) said;
 } Reader;
 
 static int read_number(Reader *r, const char *name, const char *value, int least, int most)
@@ -281,15 +324,15 @@ static void read_option(Reader *r, const char *name, const char *value)
           hint(scratch(r->ctx), name, known, COUNT(options)));
   if (!value[0] && options[at].kind != OPT_FAST_MATH && options[at].kind != OPT_NOTE)
     raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': option '-%s' needs a value, as in -%s=…", r->whole, name, name);
-  bool gpu = r->t->kind == TARGET_CUDA;
+  bool cuda = r->t->codegen == CODEGEN_CUDA;
   switch (options[at].kind) {
   case OPT_MCPU: r->cpu = value; break;
   case OPT_MTRIPLE: r->triple = value; break;
   case OPT_MATTR: r->attrs = value; break;
   case OPT_ARCH:
-    if (!gpu)
+    if (!cuda)
       raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -arch is for cuda; %s takes -mcpu", r->whole,
-            kind_names[r->t->kind]);
+            r->t->kind->name);
     r->t->gpu_arch = read_gpu_arch(r, value);
     break;
   case OPT_FAST_MATH: r->t->fast_math = read_flag(r, name, value); break;
@@ -304,16 +347,19 @@ static void read_option(Reader *r, const char *name, const char *value)
   case OPT_WARP: r->t->warp_size = read_number(r, name, value, 1, 1024); break;
   case OPT_NOTE: break;
   }
-  if (gpu && (r->cpu || r->triple || r->attrs))
+  if (cuda && (r->cpu || r->triple || r->attrs))
     raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -%s is for CPU targets; cuda takes -arch=sm_NN", r->whole, name);
 }
 
-static TargetKind read_kind(Ctx *ctx, const char *whole, const char *word)
+static const TargetKind *read_kind(Ctx *ctx, const char *whole, const char *word)
 {
-  for (int k = 0; k < COUNT(kind_names); k++)
-    if (strcmp(word, kind_names[k]) == 0) return (TargetKind)k;
+  const char *known[COUNT(kinds)];
+  for (int k = 0; k < COUNT(kinds); k++) {
+    known[k] = kinds[k].name;
+    if (strcmp(word, known[k]) == 0) return &kinds[k];
+  }
   raise(ctx, ERR_ARGUMENT, NOWHERE, "target '%s': unknown kind '%s'%s", whole, word,
-        hint(scratch(ctx), word, kind_names, COUNT(kind_names)));
+        hint(scratch(ctx), word, known, COUNT(known)));
 }
 
 static const char *next_word(Arena *arena, const char **p)
@@ -351,6 +397,7 @@ static void read_words(Reader *r, Text *normal)
       if (next && next[0] != '-') value = next, p = ahead;
     }
     read_option(r, name, value);
+    vec_push(keep, &r->said, ((TargetOption){name, value}));
     text_printf(normal, value[0] ? " -%s=%s" : " -%s", name, value);
   }
 }
@@ -509,17 +556,20 @@ static void choose_vectors(Target *t)
   }
 }
 
-static void finish_gpu(Target *t)
+/* A device whose code is not made of a CPU's instructions; no schedule for a GPU asks how fast a core is. */
+static void finish_device(Reader *r)
 {
-  t->arch = ARCH_NVPTX;
-  t->triple = default_triple(ARCH_NVPTX, "");
-  if (!t->gpu_arch) t->gpu_arch = "sm_75";
-  t->cpu = t->gpu_arch;
-  t->attrs = "";
+  Target *t = r->t;
+  bool cuda = t->codegen == CODEGEN_CUDA;
+  t->arch = cuda ? ARCH_NVPTX : ARCH_OTHER;
+  t->triple = r->triple ? r->triple : default_triple(t->arch, "");
+  if (cuda && !t->gpu_arch) t->gpu_arch = "sm_75";
+  t->cpu = cuda ? t->gpu_arch : r->cpu ? r->cpu : "generic";
+  t->attrs = r->attrs ? r->attrs : "";
   t->num_cores = 1;
   t->l1_bytes = 128 * 1024;
   t->l2_bytes = 4 * 1024 * 1024;
-  t->core = *cpu_find(ARCH_OTHER, "generic")->core; /* no schedule for a GPU asks */
+  t->core = *cpu_find(ARCH_OTHER, "generic")->core;
   choose_vectors(t);
 }
 
@@ -531,6 +581,92 @@ static void finish_cpu(Reader *r)
   choose_vectors(t);
   t->is_host = t->arch == target_host_arch() && !(t->features & ~target_host_features()) && !strchr(t->attrs, '+') &&
                (!r->triple || strstr(r->triple, "linux"));
+  if (t->arch == ARCH_ARM && (str_starts(t->cpu, "cortex-m") || str_starts(t->triple, "thumb")))
+    t->device.kind = DEVICE_MICRO;
+}
+
+/* ---- devices by name -------------------------------------------------------------------- */
+
+/* Other names of a kind's device. */
+static const struct {
+  const char *name, *device;
+} device_names[] = {{"gpu", "cuda"}, {"llvm", "cpu"}, {"c", "cpu"}, {"cl", "opencl"}, {"mtl", "metal"}};
+
+bool target_device_parse(const char *text, int *type, int *id)
+{
+  size_t n = strcspn(text, "(:");
+  const char *rest = text + n;
+  char name[32];
+  if (n == 0 || n >= sizeof name) return false;
+  memcpy(name, text, n);
+  name[n] = 0;
+  for (int i = 0; i < COUNT(device_names); i++)
+    if (!strcmp(name, device_names[i].name)) strcpy(name, device_names[i].device);
+  *id = 0;
+  if (*rest) {
+    char *end;
+    long number = strtol(rest + 1, &end, 10);
+    if (end == rest + 1 || strcmp(end, *rest == '(' ? ")" : "") || number < 0 || number > 65535) return false;
+    *id = (int)number;
+  }
+  for (int i = 0; i < COUNT(kinds); i++)
+    if (!strcmp(name, kinds[i].device.name)) return *type = kinds[i].device.type, true;
+  return false;
+}
+
+const char *target_device_text(Arena *arena, int type, int id)
+{
+  for (int i = 0; i < COUNT(kinds); i++)
+    if (kinds[i].device.type == type) return arena_printf(arena, "%s(%d)", kinds[i].device.name, id);
+  return arena_printf(arena, "device_%d(%d)", type, id);
+}
+
+/* ---- keys and options ------------------------------------------------------------------ */
+
+const char *target_option(const Target *t, const char *name)
+{
+  for (int i = t->noptions - 1; i >= 0; i--)
+    if (!strcmp(t->option[i].name, name)) return t->option[i].value;
+  return NULL;
+}
+
+static bool has_word(const Text *list, const char *word, size_t n)
+{
+  for (size_t at = 0; at < list->n;) {
+    size_t end = at;
+    while (end < list->n && list->s[end] != ',') end++;
+    if (end - at == n && !memcmp(list->s + at, word, n)) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+/* Adds the words of a comma list that are not there yet. */
+static void add_words(Text *list, const char *words)
+{
+  for (const char *p = words ? words : ""; *p;) {
+    size_t n = strcspn(p, ",");
+    if (n && !has_word(list, p, n)) {
+      if (list->n) text_char(list, ',');
+      text_addn(list, p, n);
+    }
+    p += n + (p[n] == ',');
+  }
+}
+
+/* Those said, the device's name, then the kind's; a named ARM processor is found under arm_cpu too. */
+static void choose_keys(Reader *r)
+{
+  Target *t = r->t;
+  Text keys = text_new(ctx_arena(r->ctx));
+  add_words(&keys, target_option(t, "keys"));
+  add_words(&keys, target_option(t, "device"));
+  const char *cpu = target_option(t, "mcpu");
+  bool named = target_option(t, "mtriple") || (cpu && strcmp(cpu, "native") != 0);
+  if (target_is_cpu(t) && (t->arch == ARCH_AARCH64 || t->arch == ARCH_ARM) && named && !keys.n)
+    add_words(&keys, "arm_cpu");
+  add_words(&keys, t->kind->keys);
+  t->keys = text_str(&keys);
 }
 
 const Target *target_parse(Ctx *ctx, const char *text)
@@ -543,21 +679,34 @@ const Target *target_parse(Ctx *ctx, const char *text)
   const char *kind = next_word(keep, &p);
   if (!kind) raise(ctx, ERR_ARGUMENT, NOWHERE, "the target is empty; try \"llvm\"");
   t->kind = read_kind(ctx, r.whole, kind);
-  if (t->kind == TARGET_CUDA) {
-    t->max_threads_per_block = 1024;
-    t->shared_bytes = 48 * 1024;
-    t->warp_size = 32;
-  }
+  t->codegen = t->kind->codegen;
+  t->device = t->kind->device;
+  t->max_threads_per_block = t->kind->max_threads;
+  t->shared_bytes = t->kind->shared_bytes;
+  t->warp_size = t->kind->warp_size;
   Text normal = text_new(keep);
   text_add(&normal, kind);
   read_words(&r, &normal);
   t->text = text_str(&normal);
-  if (t->kind == TARGET_CUDA) finish_gpu(t);
-  else finish_cpu(&r);
+  t->noptions = r.said.n;
+  t->option = r.said.v;
+  if (target_is_cpu(t)) finish_cpu(&r);
+  else finish_device(&r);
+  choose_keys(&r);
   if (r.num_cores) t->num_cores = r.num_cores;
   if (r.vector_bits) t->vector_bits = r.vector_bits;
   scope_end(ctx, scope);
   return t;
+}
+
+const Target *target_with_host(Ctx *ctx, const Target *t, const Target *host)
+{
+  if (host && !target_is_cpu(host))
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "target '%s': its host '%s' is not a CPU; a host is a target such as llvm or c",
+          t->text, host->text);
+  Target *copy = arena_copy(ctx_arena(ctx), t, sizeof *t);
+  copy->host = host;
+  return copy;
 }
 
 const Target *target_host(Ctx *ctx)

@@ -1,12 +1,19 @@
 /* target.h: the machine that code is made for, as data.
  *
- * A target is read from a string in TVM's form:
+ * A target says two things that have nothing to do with each other: which device runs the
+ * code (a CPU, a GPU of some kind, a microcontroller, an accelerator), and which code generator
+ * writes it (LLVM, C, CUDA).  "Is this a GPU?" is asked of the device (target_is_gpu); "can it
+ * take this instruction?" of the code generator.  A target of another device than the CPU may
+ * have a host beside it, the target of the CPU that drives the device.
+ *
+ * A target is read from a string in TVM's form, whose first word names a row of target_kinds:
  *   llvm -mcpu=native
  *   llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod,-sve
  *   c     c -mcpu=native     cuda -arch=sm_90
  * Options may also read -keys=…, -num-cores=N, -vector-width=BITS, -device=…,
  * -libs=…, -model=… as TVM writes them.  An unknown kind, option, CPU or feature is
- * an error that names it and the nearest known one.
+ * an error that names it and the nearest known one.  A kind without a code generator can be
+ * described and asked; code for it is refused.
  *
  * Without -mcpu and -mtriple the code is for this machine, as with -mcpu=native;
  * -mcpu=generic asks for the architecture's baseline, and -mtriple alone does too:
@@ -17,7 +24,27 @@
 #include "base/base.h"
 
 typedef enum { ARCH_X86_64, ARCH_AARCH64, ARCH_ARM, ARCH_RISCV64, ARCH_WASM32, ARCH_NVPTX, ARCH_OTHER } Arch;
-typedef enum { TARGET_LLVM, TARGET_C, TARGET_CUDA } TargetKind;
+
+/* What runs the code; a bit each, so that a set of them is a mask. */
+typedef enum { DEVICE_CPU = 1, DEVICE_GPU = 2, DEVICE_MICRO = 4, DEVICE_ACCELERATOR = 8 } DeviceKind;
+typedef struct Device {
+  DeviceKind kind;
+  int type;         /* DLPack's number: 1 cpu, 2 cuda, 4 opencl, … */
+  const char *name; /* of that type */
+} Device;
+/* What writes the code. */
+typedef enum { CODEGEN_NONE, CODEGEN_LLVM, CODEGEN_C, CODEGEN_CUDA } Codegen;
+
+/* The first word of a target. */
+typedef struct TargetKind {
+  const char *name;
+  Codegen codegen;
+  Device device;
+  const char *keys; /* what schedules are looked up by, in TVM's words: "cuda,gpu" */
+  /* of a GPU, unless the target says otherwise */
+  int max_threads, warp_size;
+  int64_t shared_bytes;
+} TargetKind;
 
 /* CPU features that schedules, code generation and the runtime's check know.
  * One row: constant, LLVM's name, architecture. */
@@ -70,9 +97,20 @@ typedef struct CoreInfo {
   int fma_chain;  /* cycles from a multiply-add to the next one that adds to its result; 0: fma_latency */
 } CoreInfo;
 
+/* An option as it was said. */
+typedef struct TargetOption {
+  const char *name, *value;
+} TargetOption;
+
 typedef struct Target {
-  TargetKind kind;
-  const char *text; /* the string it was read from, normalised */
+  const TargetKind *kind;
+  Codegen codegen;
+  Device device;
+  const struct Target *host; /* NULL, or the target of the CPU that drives the device */
+  const char *text;          /* the string it was read from, normalised; without the host */
+  const char *keys;          /* comma list: those said, the device's name, the kind's */
+  int noptions;
+  const TargetOption *option; /* all of them, as said */
   Arch arch;
   const char *triple;   /* LLVM's; never NULL */
   const char *cpu;      /* LLVM's CPU name used for tuning the pipeline model */
@@ -96,8 +134,22 @@ typedef struct Target {
 
 const Target *target_parse(Ctx *, const char *text);
 const Target *target_host(Ctx *); /* "llvm -mcpu=native", or "c" without LLVM */
+/* The same target driven by that host, which must be a CPU; NULL: by none that is said. */
+const Target *target_with_host(Ctx *, const Target *, const Target *host);
+static inline bool target_is_gpu(const Target *t) { return t->device.kind == DEVICE_GPU; }
+/* A CPU or a microcontroller: code runs as plain functions. */
+static inline bool target_is_cpu(const Target *t) { return t->device.kind & (DEVICE_CPU | DEVICE_MICRO); }
+/* A device by its name and number: "cpu", "cpu(1)", "cuda:0"; false: there is none of that name. */
+bool target_device_parse(const char *text, int *type, int *id);
+const char *target_device_text(Arena *, int type, int id); /* "cpu(1)" */
+/* What was said for an option; NULL: nothing. */
+const char *target_option(const Target *, const char *name);
+/* Names of what they name, for listings and messages; of CODEGEN_NONE "none". */
+const char *target_codegen_name(Codegen);
+const char *target_device_kind_name(DeviceKind);
 bool target_has(const Target *, CpuFeature);
 int target_lanes(const Target *, int bits); /* vector_bits / bits, at least 1 */
+int target_align(const Target *);           /* bytes that tensors and workspaces are aligned to; a power of two */
 /* Is there an instruction that adds the products of pairs of bfloat16 to so many float32 lanes? */
 bool target_has_dot(const Target *, int lanes);
 /* One that multiplies so many float32 lanes by powers of two? */
@@ -110,7 +162,7 @@ const char *target_llvm_features(Arena *, const Target *);
 /* The features this machine has: CPUID / HWCAP, operating system support counted. */
 uint64_t target_host_features(void);
 Arch target_host_arch(void);
-const char *const *target_kinds(int *n);  /* names, for listings */
+const TargetKind *target_kinds(int *n);   /* all rows */
 const char *target_arch_name(Arch);       /* "x86_64", "aarch64", …, as the runtime says it */
 const char *cpu_feature_name(CpuFeature); /* LLVM's */
 /* Every feature that these need, themselves included; and these less what needs

@@ -54,7 +54,9 @@ static void test_cross_avx512(void **state)
   (void)state;
   const Target *t = parse("llvm   -mcpu=skylake-avx512 -mtriple x86_64-linux-gnu  -num_cores=16");
   assert_string_equal(t->text, "llvm -mcpu=skylake-avx512 -mtriple=x86_64-linux-gnu -num-cores=16");
-  assert_int_equal(t->kind, TARGET_LLVM);
+  assert_string_equal(t->kind->name, "llvm");
+  assert_int_equal(t->codegen, CODEGEN_LLVM);
+  assert_true(target_is_cpu(t) && !target_is_gpu(t));
   assert_int_equal(t->arch, ARCH_X86_64);
   assert_int_equal(t->vector_bits, 512);
   assert_int_equal(t->vector_registers, 32);
@@ -178,13 +180,75 @@ static void test_cuda(void **state)
 {
   (void)state;
   const Target *t = parse("cuda -arch=sm_90 -max_threads_per_block=512 -keys=cuda,gpu");
-  assert_int_equal(t->kind, TARGET_CUDA);
+  assert_int_equal(t->codegen, CODEGEN_CUDA);
+  assert_true(target_is_gpu(t) && !target_is_cpu(t));
+  assert_int_equal(t->device.type, 2);
+  assert_string_equal(t->device.name, "cuda");
+  assert_string_equal(t->keys, "cuda,gpu");
   assert_string_equal(t->gpu_arch, "sm_90");
   assert_int_equal(t->max_threads_per_block, 512);
   assert_int_equal(t->warp_size, 32);
   assert_int_equal(t->shared_bytes, 49152);
   assert_string_equal(parse("cuda")->gpu_arch, "sm_75");
   assert_string_equal(parse("cuda -arch=sm_90a")->gpu_arch, "sm_90a");
+}
+
+/* The device is one thing, what writes the code another. */
+static void test_devices(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    DeviceKind kind;
+    int type;
+    Codegen codegen;
+    const char *keys;
+  } rows[] = {
+    {"llvm", DEVICE_CPU, 1, CODEGEN_LLVM, "cpu"},
+    {"c", DEVICE_CPU, 1, CODEGEN_C, "cpu"},
+    {"c -mcpu=cortex-m7", DEVICE_MICRO, 1, CODEGEN_C, "arm_cpu,cpu"},
+    {"llvm -mtriple=aarch64-linux-gnu", DEVICE_CPU, 1, CODEGEN_LLVM, "arm_cpu,cpu"},
+    {"llvm -mtriple=x86_64-linux-gnu -keys=fast,cpu", DEVICE_CPU, 1, CODEGEN_LLVM, "fast,cpu"},
+    {"cuda", DEVICE_GPU, 2, CODEGEN_CUDA, "cuda,gpu"},
+    {"opencl -device=mali", DEVICE_GPU, 4, CODEGEN_NONE, "mali,opencl,gpu"},
+    {"rocm -mcpu=gfx900", DEVICE_GPU, 10, CODEGEN_NONE, "rocm,gpu"},
+    {"hexagon", DEVICE_ACCELERATOR, 16, CODEGEN_NONE, "hexagon,cpu"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    const Target *t = parse(rows[i].text);
+    assert_int_equal(t->device.kind, rows[i].kind);
+    assert_int_equal(t->device.type, rows[i].type);
+    assert_int_equal(t->codegen, rows[i].codegen);
+    assert_string_equal(t->keys, rows[i].keys);
+    assert_int_equal(target_is_gpu(t), rows[i].kind == DEVICE_GPU);
+  }
+  assert_string_equal(target_option(parse("opencl -device=mali -model=g72"), "device"), "mali");
+  assert_null(target_option(parse("opencl"), "device"));
+  assert_int_equal(parse("rocm")->warp_size, 64);
+}
+
+typedef struct Pair {
+  const Target *target, *host, *out;
+} Pair;
+static void host_body(Ctx *c, void *arg)
+{
+  Pair *p = arg;
+  p->out = target_with_host(c, p->target, p->host);
+}
+
+static void test_host_beside(void **state)
+{
+  (void)state;
+  const Target *gpu = parse("cuda");
+  Pair p = {gpu, parse("llvm -mcpu=native"), NULL};
+  assert_int_equal(protect(ctx, host_body, &p), ERR_NONE);
+  assert_string_equal(p.out->host->text, "llvm -mcpu=native");
+  assert_string_equal(p.out->text, "cuda");
+  assert_null(gpu->host);
+  p.host = gpu;
+  assert_int_equal(protect(ctx, host_body, &p), ERR_ARGUMENT);
+  assert_string_equal(error_message(ctx),
+                      "target 'cuda': its host 'cuda' is not a CPU; a host is a target such as llvm or c");
 }
 
 static void test_fast_math(void **state)
@@ -201,7 +265,8 @@ static void test_refusals(void **state)
   (void)state;
   refused("", "the target is empty; try \"llvm\"");
   refused("lvm", "target 'lvm': unknown kind 'lvm'; did you mean 'llvm'?");
-  refused("vulkan", "target 'vulkan': unknown kind 'vulkan'; known are llvm, c, cuda");
+  refused("quantum", "target 'quantum': unknown kind 'quantum'; known are llvm, c, cuda, opencl, vulkan, metal, rocm, "
+                     "webgpu, hexagon, ext_dev");
   refused("llvm -mcp=native", "target 'llvm -mcp=native': unknown option '-mcp'; did you mean 'mcpu'?");
   refused("llvm -mcpu", "target 'llvm -mcpu': option '-mcpu' needs a value, as in -mcpu=…");
   refused("llvm fast", "target 'llvm fast': 'fast' is not an option; options read -name=value");
@@ -247,6 +312,8 @@ int main(void)
     cmocka_unit_test_setup_teardown(test_host, setup, teardown),
     cmocka_unit_test_setup_teardown(test_host_agrees_with_the_kernel, setup, teardown),
     cmocka_unit_test_setup_teardown(test_cuda, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_devices, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_host_beside, setup, teardown),
     cmocka_unit_test_setup_teardown(test_fast_math, setup, teardown),
     cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
     cmocka_unit_test_setup_teardown(test_allocation_failures, setup, teardown),

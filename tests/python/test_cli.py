@@ -58,7 +58,8 @@ def test_build_writes_what_the_runtime_loads(tmp_path):
 
 def test_targets_as_json():
     described = json.loads(run("targets", "--target", "c", "--json"))
-    assert described["target"]["kind"] == "c" and "cuda" in described["kinds"]
+    assert described["target"]["kind"] == "c" and described["target"]["device"] == "cpu"
+    assert {"kind": "cuda", "device": "gpu", "codegen": "cuda"} in described["kinds"]
 
 
 @pytest.mark.parametrize("args, status, says", [

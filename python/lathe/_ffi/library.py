@@ -161,6 +161,10 @@ class RtFuncInfo(Structure):
         ("nsizes", c_int32),
         ("args", POINTER(RtArgInfo)),
         ("sizes", POINTER(RtSizeInfo)),
+        ("workspace", c_int64),
+        ("slice", c_int64),
+        ("flags", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -174,6 +178,8 @@ class RtModuleInfo(Structure):
         ("arch", c_char_p),
         ("features", c_char_p),
         ("funcs", POINTER(RtFuncInfo)),
+        ("align", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -187,27 +193,61 @@ class RtPackedArg(Structure):
     _fields_ = [("tag", c_int32), ("u", PackedUnion)]
 
 
-PACKED_INT, PACKED_FLOAT, PACKED_STR, PACKED_HANDLE, PACKED_TENSOR = range(5)
-PackedFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(RtPackedArg))
+PACKED_INT, PACKED_FLOAT, PACKED_STR, PACKED_HANDLE, PACKED_TENSOR, PACKED_OBJECT, PACKED_NONE = range(7)
+PackedFn = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(RtPackedArg), POINTER(RtPackedArg))
+DropFn = ctypes.CFUNCTYPE(None, c_void_p)
 
 
 class RtPort(Structure):
     """LatheRtPort."""
 
-    _fields_ = [("name", c_char_p), ("dtype", RtDType), ("ndim", c_int32), ("shape", POINTER(c_int64)), ("type", c_char_p)]
+    _fields_ = [
+        ("name", c_char_p),
+        ("dtype", RtDType),
+        ("ndim", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("type", c_char_p),
+        ("kind", c_int32),
+        ("device", c_int32 * 2),
+    ]
+
+
+class RtEntry(Structure):
+    """LatheRtEntry."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("ninputs", c_int32),
+        ("noutputs", c_int32),
+        ("inputs", POINTER(RtPort)),
+        ("outputs", POINTER(RtPort)),
+        ("storage_bytes", c_uint64),
+        ("storage_bound", c_uint64),
+        ("is_dynamic", c_int32),
+    ]
+
+
+class RtLoad(Structure):
+    """LatheRtLoad."""
+
+    _fields_ = [("size", c_uint32), ("cache", c_char_p), ("progress", c_void_p), ("user", c_void_p), ("look_only", c_int32)]
 
 
 class RtModelInfo(Structure):
     """LatheRtModelInfo."""
 
     _fields_ = [
+        ("size", c_uint32),
+        ("num_nodes", c_int32),
         ("target", c_char_p),
         ("features", c_char_p),
         ("weights_bytes", c_uint64),
         ("storage_bytes", c_uint64),
         ("storage_bound", c_uint64),
-        ("num_nodes", c_int32),
         ("is_dynamic", c_int32),
+        ("from_cache", c_int32),
+        ("prepared_bytes", c_uint64),
+        ("cache_note", c_char_p),
     ]
 
 
@@ -228,11 +268,23 @@ def _declare_models(lib: ctypes.CDLL) -> None:
     lib.lathe_rt_model_retain.argtypes = [c_void_p]
     lib.lathe_rt_model_retain.restype = c_void_p
     lib.lathe_rt_model_free.argtypes = [c_void_p]
-    for name in ("lathe_rt_model_inputs", "lathe_rt_model_outputs"):
-        getattr(lib, name).argtypes = [c_void_p, POINTER(POINTER(RtPort))]
-        getattr(lib, name).restype = c_int32
-    lib.lathe_rt_model_info.argtypes = [c_void_p]
-    lib.lathe_rt_model_info.restype = RtModelInfo
+    lib.lathe_rt_model_load_with.argtypes = [c_char_p, POINTER(RtLoad), POINTER(c_void_p), err]
+    lib.lathe_rt_model_entries.argtypes = [c_void_p]
+    lib.lathe_rt_model_entry.argtypes = [c_void_p, c_int32]
+    lib.lathe_rt_model_entry.restype = POINTER(RtEntry)
+    lib.lathe_rt_model_info.argtypes = [c_void_p, POINTER(RtModelInfo)]
+    lib.lathe_rt_model_info.restype = None
+    lib.lathe_rt_object_new.argtypes = [c_char_p, c_void_p, c_void_p, POINTER(c_void_p), err]
+    lib.lathe_rt_object_retain.argtypes = [c_void_p]
+    lib.lathe_rt_object_retain.restype = c_void_p
+    lib.lathe_rt_object_free.argtypes = [c_void_p]
+    lib.lathe_rt_object_data.argtypes = [c_void_p, c_char_p]
+    lib.lathe_rt_object_data.restype = c_void_p
+    lib.lathe_rt_object_kind.argtypes = [c_void_p]
+    lib.lathe_rt_object_kind.restype = c_char_p
+    lib.lathe_rt_executor_select.argtypes = [c_void_p, c_int32, err]
+    lib.lathe_rt_set_input_object.argtypes = [c_void_p, c_int32, c_void_p, err]
+    lib.lathe_rt_get_output_object.argtypes = [c_void_p, c_int32, POINTER(c_void_p), err]
     lib.lathe_rt_model_node.argtypes = [c_void_p, c_int32]
     lib.lathe_rt_model_node.restype = POINTER(RtNode)
     lib.lathe_rt_executor_new.argtypes = [c_void_p, POINTER(c_void_p), err]
@@ -256,7 +308,7 @@ def _declare_models(lib: ctypes.CDLL) -> None:
 @functools.lru_cache(maxsize=None)
 def runtime() -> ctypes.CDLL:
     """The runtime, with its functions declared."""
-    lib = _load("liblathe_rt.so.0")
+    lib = _load("liblathe_rt.so.2")
     err = POINTER(RtError)
     lib.lathe_rt_module_load.argtypes = [c_char_p, POINTER(c_void_p), err]
     lib.lathe_rt_module_free.argtypes = [c_void_p]

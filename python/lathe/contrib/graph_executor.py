@@ -67,6 +67,11 @@ class GraphModule:
             self.set_input(**input_dict)
         self._executor.run()
 
+    def entry(self, name: Union[int, str]) -> "GraphModule":
+        """Another entry of the model, on the same executor: objects that one gives (a state, a cache) are inputs of the
+        other."""
+        return GraphModule(self._executor.entry(name))
+
     def get_num_outputs(self) -> int:
         """Number of outputs."""
         return len(self._executor.outputs)

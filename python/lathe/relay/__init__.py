@@ -28,6 +28,7 @@ from .expr import (
     var,
 )
 from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
+from .op import annotation
 from .op.functions import OVERRIDES as _OVERRIDES
 from .op.table import _absent, install as _install
 from .parser import fromtext, parse, parse_expr
@@ -45,7 +46,7 @@ __all__ = [
     "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "IncompleteType", "Let", "Match", "OptionalType", "Pattern",
     "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "RelayExpr", "SequenceType",
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeVar",
-    "Var", "adt", "all_vars", "analysis", "backend", "bind", "bind_params_by_name", "build", "const",
+    "Var", "adt", "all_vars", "analysis", "annotation", "backend", "bind", "bind_params_by_name", "build", "const",
     "create_executor", "dataflow_pattern", "expr", "expr_functor", "free_vars", "fromtext", "frontend",
     "load_param_dict", "op", "optimize", "parse", "parse_expr", "post_order_visit", "prelude", "save_param_dict", "scalar_type",
     "testing", "transform", "ty", "var",

@@ -12,7 +12,7 @@ __all__ = [
     "FoldScaleAxis", "FuseAttention", "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout",
     "FuseOps", "DefuseOps", "WrapCalls", "CombineParallelConv2D", "CombineParallelDense",
     "CombineParallelBatchMatmul", "FastMath", "ReducePrecision", "ToMixedPrecision", "Inline",
-    "RemoveUnusedFunctions", "ToANormalForm", "ToGraphNormalForm",
+    "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm", "ToGraphNormalForm",
 ]
 
 def InferType() -> Pass:
@@ -95,6 +95,9 @@ def Inline() -> Pass:
 
 def RemoveUnusedFunctions(entry_functions: Any = None) -> Pass:
     """drop functions that no entry reaches"""
+
+def PlanDevices(targets: Any = None) -> Pass:
+    """give every node a device, and copy values between them"""
 
 def ToANormalForm() -> Pass:
     """every intermediate value gets a let"""

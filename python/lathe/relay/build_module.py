@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from .._ir.transform import BuiltinPass, PassContext
 from ..runtime.factory import ExecutorFactoryModule, ExecutorInstance, GraphExecutorFactoryModule
 from ..runtime.ndarray import NDArray, array, empty
 from ..target import Target, resolve
+from ..target.virtual_device import targets_of
 from . import backend
 from .expr import Function, RelayExpr, as_expr, bind, const, string_numbers, string_texts
 from .ty import OptionalType, SequenceType, TensorType, TupleType
@@ -27,22 +28,6 @@ def bind_params_by_name(func: Function, params: Dict[str, Any]) -> Function:
     return Function([p for p in func.params if p not in values], body, None, None, func.attrs)
 
 
-def _target(target: Any, target_host: Any) -> Target:
-    if isinstance(target, dict) and "kind" not in target:
-        kinds = list(target.values())
-        if len({str(Target(t)) for t in kinds}) != 1:
-            raise error.UnsupportedError("relay.build: one target at a time")
-        target = kinds[0]
-    if isinstance(target, (list, tuple)):
-        if len(target) != 1:
-            raise error.UnsupportedError("relay.build: one target at a time")
-        target = target[0]
-    t = resolve(target)
-    if target_host is not None and str(Target(target_host)) not in (str(t), str(Target(t.kind.name))):
-        raise error.UnsupportedError(f"relay.build: a host '{target_host}' other than the target '{t}' is not supported")
-    return t
-
-
 def build(
     ir_mod: Union[IRModule, Function],
     target: Any = None,
@@ -53,17 +38,29 @@ def build(
     constant_memory_pools: Any = None,
     params: Optional[Dict[str, Any]] = None,
     mod_name: str = "default",
+    *,
+    entries: Optional[Sequence[str]] = None,
+    weights: str = "ready",
 ) -> ExecutorFactoryModule:
-    """Compiles a model: the passes of the current PassContext, then kernels for the target."""
+    """Compiles a model: the passes of the current PassContext, then kernels for the target.
+
+    Of several targets (a list, or a dictionary by device: {"cpu": "llvm", tvm.cpu(1): "c"}) each part of the model
+    goes to the one that relay.annotation.on_device names, the rest to the first CPU.
+
+    entries are functions of the module that callers see (default: main); GraphModule.entry(name) runs them.  weights:
+    "ready" for the kernels, or as they were "trained": the file that export_library writes is smaller, and loading it
+    brings them into form."""
     backend.Executor.check(executor)
     backend.Runtime.check(runtime)
     if workspace_memory_pools is not None or constant_memory_pools is not None:
         raise error.UnsupportedError("relay.build: memory pools are not supported; storage is planned in one block")
     mod = as_module(ir_mod, params)
-    t = _target(target, target_host)
-    ctx = PassContext.current()
-    compiled = call("compile", mod, t._h, ctx.for_compiler(t._h), None, False, None)
-    return ExecutorFactoryModule(compiled, None, {}, t, mod_name or "default")
+    targets = targets_of(target, target_host)
+    handles = [t._h for t in targets]
+    compiled = call("compile", mod, handles, PassContext.current().for_compiler(handles), None, False, None,
+                    list(entries or ()), weights)
+    said = targets[0] if len(targets) == 1 else targets
+    return ExecutorFactoryModule(compiled, None, {}, said, mod_name or "default")
 
 
 def as_module(ir_mod: Any, params: Optional[Dict[str, Any]] = None) -> IRModule:
@@ -82,8 +79,8 @@ def as_module(ir_mod: Any, params: Optional[Dict[str, Any]] = None) -> IRModule:
 
 def optimize(mod: Any, target: Any = None, params: Optional[Dict[str, Any]] = None) -> Any:
     """The module after the passes that relay.build would run, and the parameters."""
-    t = _target(target, None)
-    return call("pass_pipeline", as_module(mod, params), PassContext.current().for_compiler(t._h)), {}
+    handles = [t._h for t in targets_of(target)]
+    return call("pass_pipeline", as_module(mod, params), PassContext.current().for_compiler(handles)), {}
 
 
 class _Evaluator:

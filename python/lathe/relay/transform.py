@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict
 from .. import error
 from .._ffi import call
 from .._ir.transform import BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, Sequential, function_pass, module_pass
+from ..target.virtual_device import CompilationConfig, targets_of
 from .expr import fold_expr
 
 
@@ -31,6 +32,19 @@ def _maker(name: str, doc: str, options: Any) -> Callable[..., Pass]:
 
 for _name, _doc, _scope, _level, _options in call("pass_table"):
     globals()[_name] = _maker(_name, _doc, _options)
+
+
+_plan_devices = globals()["PlanDevices"]
+
+
+def PlanDevices(config: Any = None, targets: Any = None) -> Pass:  # noqa: N802
+    """Gives every node a device and copies values between them; the targets as relay.build takes them, or a
+    CompilationConfig of them.  None: the current target."""
+    given = config if targets is None else targets
+    if given is None:
+        return _plan_devices()
+    listed = given.primitive_targets if isinstance(given, CompilationConfig) else targets_of(given)
+    return _plan_devices(";".join(str(t) for t in listed))
 
 
 def build_config(**kwargs: Any) -> PassContext:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import error
 from .._ffi import Object, call, library, register_object
-from .._ffi.library import RtDType, RtError, RtModelInfo, RtPort, RtTensor
+from .._ffi.library import RtDType, RtError, RtLoad, RtModelInfo, RtTensor
 from .ndarray import NARROW, NUMPY_NAMES, STRING, NDArray, as_ndarray, copy_of, from_address, native, storage, tensor_of
 from .ndarray import _name_of as dtype_name
 from .packed import rt_check
@@ -66,10 +66,13 @@ class Model:
         weakref.finalize(self, _free_model, pointer, keep)
 
     @staticmethod
-    def load(path: Any) -> "Model":
-        """From a file that export_library or `lathe compile` wrote."""
+    def load(path: Any, weights_cache: Any = None) -> "Model":
+        """From a file that export_library or `lathe compile` wrote.  weights_cache is a folder that only you can write,
+        where weights that loading brought into form are kept for later starts and other processes."""
         p, err = ctypes.c_void_p(), RtError()
-        rt_check(library.runtime().lathe_rt_model_load(os.fsencode(path), ctypes.byref(p), ctypes.byref(err)), err)
+        how = RtLoad(size=ctypes.sizeof(RtLoad), cache=None if weights_cache is None else os.fsencode(weights_cache))
+        load = library.runtime().lathe_rt_model_load_with
+        rt_check(load(os.fsencode(path), ctypes.byref(how), ctypes.byref(p), ctypes.byref(err)), err)
         return Model(p.value or 0)
 
     @staticmethod
@@ -77,31 +80,57 @@ class Model:
         """What was compiled in this process."""
         return Model(library.runtime().lathe_rt_model_retain(call("compiled_runtime", compiled)), compiled)
 
-    def _ports(self, which: str) -> List[Port]:
-        rows = ctypes.POINTER(RtPort)()
-        n = getattr(library.runtime(), f"lathe_rt_model_{which}")(self._p, ctypes.byref(rows))
+    @property
+    def entries(self) -> List[str]:
+        """Names of the functions that can be run; the first is the one that is meant where none is said."""
+        rt = library.runtime()
+        return [rt.lathe_rt_model_entry(self._p, i).contents.name.decode() for i in range(rt.lathe_rt_model_entries(self._p))]
+
+    def entry_index(self, entry: Any) -> int:
+        """The number of an entry by name or number."""
+        names = self.entries
+        if isinstance(entry, str):
+            if entry not in names:
+                raise error.NotFoundError(f"the model has no entry '{entry}'; it has {', '.join(names)}")
+            return names.index(entry)
+        return _number(entry, len(names), "entry")
+
+    def _ports(self, which: str, entry: Any) -> List[Port]:
+        e = library.runtime().lathe_rt_model_entry(self._p, self.entry_index(entry)).contents
+        rows, n = (e.inputs, e.ninputs) if which == "inputs" else (e.outputs, e.noutputs)
         out = []
         for i in range(n):
             r = rows[i]
             shape = None if r.ndim < 0 else tuple(r.shape[k] for k in range(r.ndim))
             dtype = "" if r.ndim < 0 and not r.dtype.bits else dtype_name(r.dtype.code, r.dtype.bits)
+            dtype = "object" if r.kind == PORT_OBJECT else dtype
             out.append(Port(r.name.decode(), dtype, shape, r.type.decode()))
         return out
 
+    def entry_inputs(self, entry: Any) -> List[Port]:
+        """The inputs of an entry, in order."""
+        return self._ports("inputs", entry)
+
+    def entry_outputs(self, entry: Any) -> List[Port]:
+        """The outputs of an entry, in order."""
+        return self._ports("outputs", entry)
+
     @property
     def inputs(self) -> List[Port]:
-        """The inputs, in order."""
-        return self._ports("inputs")
+        """The inputs of the first entry, in order."""
+        return self._ports("inputs", 0)
 
     @property
     def outputs(self) -> List[Port]:
-        """The outputs, in order."""
-        return self._ports("outputs")
+        """The outputs of the first entry, in order."""
+        return self._ports("outputs", 0)
 
     @property
     def info(self) -> RtModelInfo:
         """Target, bytes of weights and storage, number of nodes."""
-        return library.runtime().lathe_rt_model_info(self._p)
+        info = RtModelInfo(size=ctypes.sizeof(RtModelInfo))
+        library.runtime().lathe_rt_model_info(self._p, ctypes.byref(info))
+        return info
 
     def nodes(self) -> List[Node]:
         """The kernel calls."""
@@ -174,21 +203,47 @@ def _number(key: Any, n: int, what: str) -> int:
     return i
 
 
-class Executor:
-    """Runs a model.  Executors of one model may run at the same time in several threads."""
+PORT_OBJECT = 4
+
+
+class State:
+    """An object that a model gave: what lives between calls.  It goes back as an input of an entry of the same executor."""
+
+    def __init__(self, pointer: int, type_text: str, keep: Any):
+        self._p, self.type = library.runtime().lathe_rt_object_retain(pointer), type_text
+        weakref.finalize(self, _free_object, self._p, keep)
+
+    def __repr__(self) -> str:
+        return f"State({self.type})"
+
+
+def _free_object(pointer: int, _keep: Any) -> None:
+    library.runtime().lathe_rt_object_free(pointer)
+
+
+class _Run:
+    """The executor in the runtime, which the entries of a model share."""
 
     def __init__(self, model: Model):
-        self._model = model
-        self._p: Optional[int] = None
         p, err = ctypes.c_void_p(), RtError()
         rt_check(library.runtime().lathe_rt_executor_new(model._p, ctypes.byref(p), ctypes.byref(err)), err)
-        self._p = p.value
+        self.pointer, self.at = p.value, 0
         weakref.finalize(self, _free_executor, p.value, model)
-        self.inputs, self._in = _grouped(model.inputs)
-        self.outputs, self._out = _grouped(model.outputs)
+
+
+class Executor:
+    """Runs an entry of a model.  Executors of one model may run at the same time in several threads."""
+
+    def __init__(self, model: Model, entry: Any = 0, shared: Optional["_Run"] = None):
+        self._model, self._entry = model, model.entry_index(entry)
+        self._run = shared or _Run(model)
+        self._chosen = self._run.pointer
+        self._many = len(model.entries) > 1
+        self.inputs, self._in = _grouped(model.entry_inputs(self._entry))
+        self.outputs, self._out = _grouped(model.entry_outputs(self._entry))
         self._straight_in, self._straight_out = [_Straight.of(p) for p in self.inputs], [_Straight.of(p) for p in self.outputs]
         maps = [(i, pair) for i, pair in enumerate(self._in) if isinstance(pair, tuple)]
-        self._map_in = {i: [model.inputs[k] for k in pair] for i, pair in maps}
+        self._map_in = {i: [model.entry_inputs(self._entry)[k] for k in pair] for i, pair in maps}
         self._err, self._found = RtError(), ctypes.POINTER(RtTensor)()
         self._rooms: Dict[Any, Any] = {}
         self._number, self._text, self._size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()     # of a string
@@ -196,6 +251,19 @@ class Executor:
         self._borrowed: Dict[Any, NDArray] = {}  # memory of the caller's that inputs and outputs lie in
         self._watch: Any = None
         self._failed: Optional[BaseException] = None  # raised by a function that watches
+
+    @property
+    def _p(self) -> Optional[int]:
+        """The runtime's executor, told that this entry is spoken of."""
+        if self._many and self._run.at != self._entry:
+            err = RtError()
+            rt_check(library.runtime().lathe_rt_executor_select(self._chosen, self._entry, ctypes.byref(err)), err)
+            self._run.at = self._entry
+        return self._chosen
+
+    def entry(self, entry: Any) -> "Executor":
+        """Another entry of the model, run by the same executor: what one gives as an object the other takes."""
+        return Executor(self._model, entry, self._run)
 
     def input_index(self, key: Any) -> int:
         """The number of an input by name or number."""
@@ -214,6 +282,11 @@ class Executor:
             self._borrowed.pop(("input", i), None)
             return
         port = self.inputs[i]
+        if port.dtype == "object":
+            if not isinstance(value, State):
+                raise error.TypeError(f"input '{port.name}' is {port.type}: an object that the model gave is wanted, not a {type(value).__name__}")
+            rt_check(library.runtime().lathe_rt_set_input_object(self._p, self._in[i], value._p, err), err)
+            return
         if i in self._map_in:
             if not isinstance(value, dict):
                 wrong = type(value).__name__
@@ -357,6 +430,10 @@ class Executor:
         if straight is not None:
             rt_check(library.runtime().lathe_rt_get_output(self._p, self._out[i], self._found, err), err)
             return straight.copy(self._found.contents)
+        if self.outputs[i].dtype == "object":
+            found = ctypes.c_void_p()
+            rt_check(library.runtime().lathe_rt_get_output_object(self._p, self._out[i], ctypes.byref(found), err), err)
+            return State(found.value or 0, self.outputs[i].type, self._run)
         if self.outputs[i].shape is None:
             n, items = ctypes.c_int32(), ctypes.POINTER(ctypes.POINTER(RtTensor))()
             rt_check(library.runtime().lathe_rt_get_output_items(self._p, self._out[i], n, items, err), err)

@@ -291,7 +291,8 @@ def load_module(path: Any, fmt: str = "") -> Any:
 def enabled(target: str) -> bool:
     """Can code for this target be generated?"""
     kind = (target.split() or [""])[0]
-    return kind in call("target_kinds") and (kind != "llvm" or call("build_info")[0])
+    writers = {row[0]: row[2] for row in call("target_kinds")}
+    return writers.get(kind, "none") != "none" and (kind != "llvm" or call("build_info")[0])
 
 
 def num_threads() -> int:

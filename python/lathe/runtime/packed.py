@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 from typing import Any, Callable, Dict, List, Optional
 
+import numpy as np
+
 from .. import _ffi, error
 from .._ffi import library
-from .._ffi.library import PACKED_FLOAT, PACKED_INT, PACKED_STR, PACKED_TENSOR, PackedFn, RtError
-from .ndarray import from_address
+from .._ffi.library import PACKED_FLOAT, PACKED_INT, PACKED_OBJECT, PACKED_STR, PACKED_TENSOR, DropFn, PackedFn, RtError
+from .ndarray import NDArray, as_ndarray, from_address
 
 _registered: Dict[str, Any] = {}  # name -> (function, callback that C holds)
 _raised: List[Any] = []  # (thread, exception) of callbacks under way
@@ -23,6 +26,7 @@ def rt_check(code: int, err: RtError) -> None:
     text = err.text.decode(errors="replace")
     kinds = {
         1: error.ArgumentError, 2: error.NotFoundError, 3: error.MemoryError, 4: error.UnsupportedError, 5: error.IOError, 6: error.CallbackError,
+        7: error.LatheError, 8: error.LatheError,
     }
     if code == 6:
         pending = take_exception()
@@ -52,7 +56,42 @@ def _argument(a: Any) -> Any:
         return a.u.s.decode()
     if a.tag == PACKED_TENSOR:
         return from_address(a.u.t.contents)
+    if a.tag == PACKED_OBJECT:
+        key = library.runtime().lathe_rt_object_data(a.u.p, b"python")
+        return _objects[key] if key else a.u.p
     return a.u.p
+
+
+# Python values that programs hold, by the numbers that the runtime knows them by.
+_objects: Dict[int, Any] = {}
+_next_object = itertools.count(1)
+_drop_object = DropFn(lambda key: _objects.pop(key, None) and None)
+
+
+def _give(value: Any, result: Any) -> Any:
+    """Writes a function's result for the program that called it; what is given back stays until that has been copied."""
+    if value is None:
+        return None
+    if isinstance(value, (bool, int, np.integer)):
+        result.tag, result.u.i = PACKED_INT, int(value)
+    elif isinstance(value, (float, np.floating)):
+        result.tag, result.u.f = PACKED_FLOAT, float(value)
+    elif isinstance(value, (np.ndarray, NDArray)):
+        array = as_ndarray(value)
+        tensor = array.rt_tensor()
+        result.tag, result.u.t = PACKED_TENSOR, ctypes.pointer(tensor)
+        return array, tensor
+    else:
+        key, made, err = next(_next_object), ctypes.c_void_p(), RtError()
+        _objects[key] = value
+        drop = ctypes.cast(_drop_object, ctypes.c_void_p)
+        try:
+            rt_check(library.runtime().lathe_rt_object_new(b"python", key, drop, ctypes.byref(made), ctypes.byref(err)), err)
+        except BaseException:
+            del _objects[key]
+            raise
+        result.tag, result.u.p = PACKED_OBJECT, made.value
+    return None
 
 
 def register_func(func_name: Any, f: Optional[Callable[..., Any]] = None, override: bool = False) -> Any:
@@ -70,9 +109,13 @@ def register_func(func_name: Any, f: Optional[Callable[..., Any]] = None, overri
         if func_name in _registered and not override:
             raise error.ArgumentError(f"a function '{func_name}' is registered already; pass override=True to replace it")
 
-        def run(_user: Any, n: int, args: Any) -> int:
+        given: Dict[int, Any] = {}
+
+        def run(_user: Any, n: int, args: Any, result: Any) -> int:
             try:
-                fn(*[_argument(args[i]) for i in range(n)])
+                value = fn(*[_argument(args[i]) for i in range(n)])
+                if result:
+                    given[threading.get_ident()] = _give(value, result[0])
                 return 0
             except BaseException as e:  # pylint: disable=broad-except
                 with _lock:

@@ -10,6 +10,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 import numpy as np
 
 from .. import error as _error
+from ..target import Target as _Target
 from . import generic as _generic
 from . import nn as _nn
 
@@ -436,9 +437,9 @@ def affine_grid_python(data: Array, target_shape: Sequence[int]) -> Array:
 
 
 def _schedule_for(target: Any) -> Callable[..., Any]:
-    kind = str(target).split()[0]
-    if kind not in ("llvm", "c"):
-        raise _error.UnsupportedError(f"topi has schedules for the targets llvm and c, not for '{kind}'")
+    t = target if isinstance(target, _Target) else _Target(target)
+    if t.device not in ("cpu", "microcontroller"):
+        raise _error.UnsupportedError(f"topi has schedules for CPUs, not for '{t}'")
     return _generic.schedule
 
 

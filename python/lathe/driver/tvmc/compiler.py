@@ -14,8 +14,7 @@ from .model import TVMCModel, TVMCPackage, pack
 
 
 def target_text(target: Any, additional: Optional[Dict[str, Dict[str, Any]]] = None) -> Any:
-    """One target with the options that were given for its kind; "cuda, llvm" as TVM writes device and host is
-    refused."""
+    """The target, or of "llvm, c" the list of them, each with the options that were given for its kind."""
     if not isinstance(target, str):
         return target
     parts = (
@@ -23,10 +22,11 @@ def target_text(target: Any, additional: Optional[Dict[str, Dict[str, Any]]] = N
         if ", " in target
         else [target]
     )
-    if len(parts) != 1:
-        raise error.UnsupportedError(f"one target at a time, not '{target}'")
-    options = (additional or {}).get(parts[0].split()[0], {})
-    return " ".join([parts[0], *(f"-{name}={value}" for name, value in options.items())])
+    texts = [
+        " ".join([p, *(f"-{name}={value}" for name, value in (additional or {}).get(p.split()[0], {}).items())])
+        for p in parts
+    ]
+    return texts[0] if len(texts) == 1 else texts
 
 
 def compile_model(

@@ -5,6 +5,7 @@ import sys as _sys
 
 from ..op_rows import OpRow, row, rows
 from ..expr import Op
+from . import annotation
 from .register import BROADCAST, COMM_REDUCE, ELEMWISE, INJECTIVE, OPAQUE, OUT_ELEMWISE_FUSABLE, TUPLE, register
 from .table import _absent
 
@@ -19,6 +20,7 @@ __all__ = [
     "OpPattern",
     "OpRow",
     "TUPLE",
+    "annotation",
     "get",
     "op",
     "register",

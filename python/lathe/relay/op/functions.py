@@ -10,6 +10,7 @@ from ... import error
 from .. import expr as _expr
 from ..expr import TupleWrapper, as_expr, call_op, const
 from ..op_rows import row
+from .annotation import device_copy, on_device
 from .table import make_call, make_function, wrap
 
 
@@ -391,6 +392,7 @@ def _overrides() -> Dict[str, Callable[..., Any]]:
 
     own: Sequence[Any] = (split, take, gather, strided_slice, full, arange, concatenate, stack, einsum, stft)
     table = {f.__name__: f for f in own}
+    table.update({"on_device": on_device, "device_copy": device_copy})
     table.update({"nn.pad": pad, "nn.dropout": dropout})
     table["vision.all_class_non_max_suppression"] = all_class_non_max_suppression
     table.update({"sparse_to_dense": sparse_to_dense, "nn.sparse_dense": sparse_dense, "nn.sparse_add": sparse_add})

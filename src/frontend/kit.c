@@ -1,172 +1,115 @@
-/* onnx_kit.c: what converters ask of their node: attributes, inputs, calls.
+/* kit.c: what converters ask of their node: inputs, sizes, constants, calls.
  *
- * Comes in: the node as the file has it.  Goes out: typed values, or an error that names
+ * Comes in: the node's inputs as graph nodes.  Goes out: typed values, or an error that names
  * operator and node.  A call whose arguments are all small constants is evaluated at
  * once. */
-#include "frontend/onnx_import.h"
+#include "frontend/kit.h"
 
 #include <stdio.h>
 
 enum { FOLD_LIMIT = 1024 }; /* elements of a constant that is computed during the import */
 
-void onnx_fail(Conversion *c, ErrKind kind, const char *fmt, ...)
+Conversion kit_begin(Import *im, Frame *f, const char *op, const char *name, int64_t version, int nin,
+                     const char *const *in, int nout, const char *const *out, const void *foreign)
+{
+  Conversion c = {.im = im,
+                  .m = im->m,
+                  .ctx = im->ctx,
+                  .frame = f,
+                  .op = op,
+                  .name = name,
+                  .version = version,
+                  .nin = nin,
+                  .nout = nout,
+                  .out_name = out,
+                  .foreign = foreign};
+  c.in = arena_array(im->arena, const Node *, nin + 1);
+  c.out = arena_array(im->arena, const Node *, nout + 8);
+  for (int i = 0; i < nin; i++) c.in[i] = *in[i] ? kit_frame_get(im, f, in[i]) : NULL;
+  return c;
+}
+
+void kit_end(Conversion *c)
+{
+  bool folded = c->nout > 0;
+  for (int i = 0; i < c->nout; i++) {
+    if (!*c->out_name[i]) continue;
+    if (!c->out[i]) kit_fail(c, ERR_UNSUPPORTED, "output %d is not supported", i);
+    folded = folded && c->out[i]->kind == N_CONST;
+    kit_define(c->im, c->frame, c->out_name[i], c->out[i], c->name);
+  }
+  if (c->im->report && folded) c->im->report->nfolded++;
+}
+
+void kit_fail(Conversion *c, ErrKind kind, const char *fmt, ...)
 {
   char text[512];
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  raise(c->ctx, kind, NOWHERE, "onnx: %s (node '%s'): %s", c->p->op_type, c->name, text);
-}
-
-/* ---- attributes ------------------------------------------------------------------------- */
-
-static const PAttr *find_attr(const PNode *p, const char *name)
-{
-  for (int i = 0; i < p->attribute.n; i++)
-    if (!strcmp(p->attribute.v[i]->name, name)) return p->attribute.v[i];
-  return NULL;
-}
-
-/* A reference takes the caller's attribute, then the function's default; absent both: absent. */
-static const PAttr *resolve_attr(const PAttr *a, const Frame *f)
-{
-  while (a && *a->ref) {
-    while (f && !f->function) f = f->outer;
-    if (!f) return NULL;
-    const char *ref = a->ref;
-    a = find_attr(f->caller, ref);
-    for (int i = 0; !a && i < f->function->attribute_proto.n; i++)
-      if (!strcmp(f->function->attribute_proto.v[i]->name, ref)) a = f->function->attribute_proto.v[i];
-    f = f->caller_frame;
-  }
-  return a;
-}
-
-const PAttr *onnx_attr(Conversion *c, const char *name) { return resolve_attr(find_attr(c->p, name), c->frame); }
-
-/* Attributes carry their kind since IR version 2; before, what is present tells. */
-static const PAttr *attr_of_kind(Conversion *c, const char *name, int kind, const char *text)
-{
-  const PAttr *a = onnx_attr(c, name);
-  if (a && a->type && a->type != kind) onnx_fail(c, ERR_TYPE, "attribute '%s' is not %s", name, text);
-  return a;
-}
-
-int64_t onnx_attr_int(Conversion *c, const char *name, int64_t def)
-{
-  const PAttr *a = attr_of_kind(c, name, PATTR_INT, "an integer");
-  return a ? a->i : def;
-}
-
-double onnx_attr_float(Conversion *c, const char *name, double def)
-{
-  const PAttr *a = onnx_attr(c, name);
-  if (a && a->type == PATTR_INT) return (double)a->i;
-  a = attr_of_kind(c, name, PATTR_FLOAT, "a number");
-  return a ? (double)a->f : def;
-}
-
-const char *onnx_attr_str(Conversion *c, const char *name, const char *def)
-{
-  const PAttr *a = attr_of_kind(c, name, PATTR_STRING, "a string");
-  return a ? arena_strndup(c->im->arena, a->s.p, a->s.n) : def;
-}
-
-const int64_t *onnx_attr_ints(Conversion *c, const char *name, int *n)
-{
-  const PAttr *a = onnx_attr(c, name);
-  static const int64_t none;
-  *n = 0;
-  if (!a) return NULL;
-  if (a->type == PATTR_INT) return *n = 1, &a->i;
-  a = attr_of_kind(c, name, PATTR_INTS, "a list of integers");
-  *n = a->ints.n;
-  return a->ints.n ? a->ints.v : &none;
-}
-
-const float *onnx_attr_floats(Conversion *c, const char *name, int *n)
-{
-  const PAttr *a = attr_of_kind(c, name, PATTR_FLOATS, "a list of numbers");
-  static const float none;
-  *n = a ? a->floats.n : 0;
-  return !a ? NULL : a->floats.n ? a->floats.v : &none;
-}
-
-DType onnx_attr_dtype(Conversion *c, const char *name, DType def)
-{
-  const PAttr *a = attr_of_kind(c, name, PATTR_INT, "an integer");
-  return a ? onnx_dtype(c->ctx, a->i, c->name) : def;
-}
-
-const Node *onnx_attr_strings(Conversion *c, const char *name)
-{
-  const PAttr *a = attr_of_kind(c, name, PATTR_STRINGS, "a list of strings");
-  if (!a) return NULL;
-  uint64_t *v = arena_array(c->im->arena, uint64_t, a->strings.n + 1);
-  for (int i = 0; i < a->strings.n; i++) v[i] = ctx_string(c->ctx, a->strings.v[i].p, a->strings.v[i].n);
-  return node_const_copy(c->m, DT_STRING, 1, (int64_t[]){a->strings.n}, v);
+  raise(c->ctx, kind, NOWHERE, "%s: %s (node '%s'): %s", c->im->format, c->op, c->name, text);
 }
 
 /* ---- inputs ------------------------------------------------------------------------------- */
 
-const Node *onnx_opt(Conversion *c, int i) { return i < c->nin ? c->in[i] : NULL; }
+const Node *kit_opt(Conversion *c, int i) { return i < c->nin ? c->in[i] : NULL; }
 
-const Node *onnx_in(Conversion *c, int i)
+const Node *kit_in(Conversion *c, int i)
 {
-  const Node *n = onnx_opt(c, i);
-  if (!n) onnx_fail(c, ERR_ARGUMENT, "input %d is missing", i);
+  const Node *n = kit_opt(c, i);
+  if (!n) kit_fail(c, ERR_ARGUMENT, "input %d is missing", i);
   return n;
 }
 
-const Type *onnx_tensor_type(Conversion *c, const Node *n)
+const Type *kit_tensor_type(Conversion *c, const Node *n)
 {
-  if (!n->type) BUG(c->ctx, "onnx: an input of node '%s' has no type", c->name);
+  if (!n->type) BUG(c->ctx, "%s: an input of node '%s' has no type", c->im->format, c->name);
   if (n->type->kind != TY_TENSOR)
-    onnx_fail(c, ERR_TYPE, "a tensor is wanted, not %s", type_text(scratch(c->ctx), n->type));
+    kit_fail(c, ERR_TYPE, "a tensor is wanted, not %s", type_text(scratch(c->ctx), n->type));
   if (n->type->ndim > 32)
-    onnx_fail(c, ERR_UNSUPPORTED, "a tensor of %d dimensions is not supported; 32 is the most", n->type->ndim);
+    kit_fail(c, ERR_UNSUPPORTED, "a tensor of %d dimensions is not supported; 32 is the most", n->type->ndim);
   if (n->type->ndim < 0)
-    onnx_fail(c, ERR_UNSUPPORTED, "the rank of an input is not known; give the shapes of the model's inputs");
+    kit_fail(c, ERR_UNSUPPORTED, "the rank of an input is not known; give the shapes of the model's inputs");
   return n->type;
 }
 
-DType onnx_dtype_of(Conversion *c, const Node *n)
+DType kit_dtype_of(Conversion *c, const Node *n)
 {
-  if (!n->type || n->type->kind != TY_TENSOR) onnx_tensor_type(c, n);
+  if (!n->type || n->type->kind != TY_TENSOR) kit_tensor_type(c, n);
   return n->type->dtype;
 }
-int onnx_rank_of(Conversion *c, const Node *n) { return onnx_tensor_type(c, n)->ndim; }
+int kit_rank_of(Conversion *c, const Node *n) { return kit_tensor_type(c, n)->ndim; }
 
-const Expr *onnx_dim_of(Conversion *c, const Node *n, int axis)
+const Expr *kit_dim_of(Conversion *c, const Node *n, int axis)
 {
-  const Type *ty = onnx_tensor_type(c, n);
-  return ty->shape[onnx_axis_of(c, axis, ty->ndim)];
+  const Type *ty = kit_tensor_type(c, n);
+  return ty->shape[kit_axis_of(c, axis, ty->ndim)];
 }
 
-bool onnx_is_static_dim(const Expr *e, int64_t *v)
+bool kit_is_static_dim(const Expr *e, int64_t *v)
 {
   if (e->kind == E_INT) *v = e->u.i;
   return e->kind == E_INT;
 }
 
-int64_t onnx_static_dim(Conversion *c, const Node *n, int axis)
+int64_t kit_static_dim(Conversion *c, const Node *n, int axis)
 {
   int64_t v = 0;
-  if (!onnx_is_static_dim(onnx_dim_of(c, n, axis), &v))
-    onnx_fail(c, ERR_UNSUPPORTED, "dimension %d of %s must be known; bind the shapes of the model's inputs", axis,
-              type_text(scratch(c->ctx), n->type));
+  if (!kit_is_static_dim(kit_dim_of(c, n, axis), &v))
+    kit_fail(c, ERR_UNSUPPORTED, "dimension %d of %s must be known; bind the shapes of the model's inputs", axis,
+             type_text(scratch(c->ctx), n->type));
   return v;
 }
 
-int onnx_axis_of(Conversion *c, int64_t axis, int rank)
+int kit_axis_of(Conversion *c, int64_t axis, int rank)
 {
   if (axis < -rank || axis >= rank)
-    onnx_fail(c, ERR_ARGUMENT, "axis %" PRId64 " is out of range for rank %d", axis, rank);
+    kit_fail(c, ERR_ARGUMENT, "axis %" PRId64 " is out of range for rank %d", axis, rank);
   return (int)(axis < 0 ? axis + rank : axis);
 }
 
-const int64_t *onnx_const_ints(Conversion *c, const Node *n, int *count)
+const int64_t *kit_const_ints(Conversion *c, const Node *n, int *count)
 {
   if (!n->type || n->type->kind != TY_TENSOR || !dtype_is_int(n->type->dtype)) return NULL;
   if (n->kind == N_CONST) {
@@ -182,11 +125,11 @@ const int64_t *onnx_const_ints(Conversion *c, const Node *n, int *count)
   const Expr *const *e = graph_values(c->m, n, count);
   int64_t *v = arena_array(c->im->arena, int64_t, e ? *count + 1 : 1);
   for (int i = 0; e && i < *count; i++)
-    if (!onnx_is_static_dim(e[i], &v[i])) return NULL;
+    if (!kit_is_static_dim(e[i], &v[i])) return NULL;
   return e ? v : NULL;
 }
 
-const Expr *const *onnx_const_dims(Conversion *c, const Node *n, int *count)
+const Expr *const *kit_const_dims(Conversion *c, const Node *n, int *count)
 {
   if (!n->type || n->type->kind != TY_TENSOR || !dtype_is_int(n->type->dtype)) return NULL;
   const Expr *const *e = graph_values(c->m, n, count);
@@ -195,15 +138,15 @@ const Expr *const *onnx_const_dims(Conversion *c, const Node *n, int *count)
   return e;
 }
 
-int64_t onnx_const_int(Conversion *c, const Node *n, const char *what)
+int64_t kit_const_int(Conversion *c, const Node *n, const char *what)
 {
   int count = 0;
-  const int64_t *v = onnx_const_ints(c, n, &count);
-  if (!v || count != 1) onnx_fail(c, ERR_UNSUPPORTED, "%s must be one integer known when the model is compiled", what);
+  const int64_t *v = kit_const_ints(c, n, &count);
+  if (!v || count != 1) kit_fail(c, ERR_UNSUPPORTED, "%s must be one integer known when the model is compiled", what);
   return v[0];
 }
 
-bool onnx_const_float(Conversion *c, const Node *n, double *out)
+bool kit_const_float(Conversion *c, const Node *n, double *out)
 {
   (void)c;
   if (n->kind != N_CONST || n->u.data->bytes != (size_t)dtype_bytes(n->u.data->dtype)) return false;
@@ -323,7 +266,7 @@ static const Node *call_op(Conversion *c, const char *name, int n, const Node *c
   return fold(c, call, n, arg);
 }
 
-const Node *onnx_opn(Conversion *c, const char *op, int n, const Node *const *arg, const char *spec, ...)
+const Node *kit_opn(Conversion *c, const char *op, int n, const Node *const *arg, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);
@@ -332,7 +275,7 @@ const Node *onnx_opn(Conversion *c, const char *op, int n, const Node *const *ar
   return r;
 }
 
-const Node *onnx_op0(Conversion *c, const char *op, const char *spec, ...)
+const Node *kit_op0(Conversion *c, const char *op, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);
@@ -341,7 +284,7 @@ const Node *onnx_op0(Conversion *c, const char *op, const char *spec, ...)
   return r;
 }
 
-const Node *onnx_op1(Conversion *c, const char *op, const Node *x, const char *spec, ...)
+const Node *kit_op1(Conversion *c, const char *op, const Node *x, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);
@@ -350,7 +293,7 @@ const Node *onnx_op1(Conversion *c, const char *op, const Node *x, const char *s
   return r;
 }
 
-const Node *onnx_op2(Conversion *c, const char *op, const Node *x, const Node *y, const char *spec, ...)
+const Node *kit_op2(Conversion *c, const char *op, const Node *x, const Node *y, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);
@@ -359,7 +302,7 @@ const Node *onnx_op2(Conversion *c, const char *op, const Node *x, const Node *y
   return r;
 }
 
-const Node *onnx_op3(Conversion *c, const char *op, const Node *x, const Node *y, const Node *z, const char *spec, ...)
+const Node *kit_op3(Conversion *c, const char *op, const Node *x, const Node *y, const Node *z, const char *spec, ...)
 {
   va_list ap;
   va_start(ap, spec);

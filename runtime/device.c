@@ -1,0 +1,198 @@
+/* device.c: the devices of this process: tables of functions, the CPU's first. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+
+#include "internal.h"
+#include "lock.h"
+
+void rt_device_name(LatheRtDevice d, char *out, size_t n)
+{
+  const LatheRtDeviceApi *api = lathe_rt_device_api(d.type);
+  if (api) snprintf(out, n, "%s(%d)", api->name, d.id);
+  else if (d.type == LATHE_RT_CUDA) snprintf(out, n, "cuda(%d)", d.id);
+  else snprintf(out, n, "device(%d, %d)", d.type, d.id);
+}
+
+/* ---- the CPU ------------------------------------------------------------------- */
+
+/* More than the machine has: the system may promise it all the same, and kill who writes there. */
+static bool exceeds_machine(size_t bytes)
+{
+  if (bytes < (size_t)1 << 30) return false;
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 && bytes / (size_t)page >= (size_t)pages;
+}
+
+/* Blocks of a huge page or more lie on huge pages and ask for them, and take the last one
+ * whole where they nearly fill it: a matrix walked down its columns touches a page a row otherwise. */
+void *rt_cpu_alloc(size_t bytes, size_t align)
+{
+  const size_t page = (size_t)2 << 20;
+  void *p;
+  size_t whole;
+  if (exceeds_machine(bytes)) return NULL;
+  if (align < sizeof(void *)) align = sizeof(void *);
+  if (rt_round_up(bytes, page, &whole) && whole - bytes <= bytes / 3) bytes = whole;
+  bool huge = bytes >= page;
+  if (huge && align < page) align = page;
+  if (posix_memalign(&p, align, bytes ? bytes : 1)) return NULL;
+#ifdef MADV_HUGEPAGE
+  if (huge) madvise(p, bytes / page * page, MADV_HUGEPAGE); /* a hint: refusal changes nothing */
+#endif
+  return p;
+}
+
+static LatheRtCode cpu_alloc(void *user, int32_t id, size_t bytes, size_t align, void **out, LatheRtError *err)
+{
+  (void)user, (void)id;
+  *out = rt_cpu_alloc(bytes, align);
+  return *out ? LATHE_RT_OK : rt_fail(err, LATHE_RT_MEMORY, "out of memory for %zu bytes", bytes);
+}
+
+static void cpu_free(void *user, int32_t id, void *data)
+{
+  (void)user, (void)id;
+  free(data);
+}
+
+static LatheRtCode cpu_copy(void *user, LatheRtPlace to, LatheRtPlace from, size_t bytes, void *stream,
+                            LatheRtError *err)
+{
+  (void)user, (void)stream, (void)err;
+  if (bytes) memmove((char *)to.data + to.offset, (const char *)from.data + from.offset, bytes);
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode cpu_synchronise(void *user, int32_t id, void *stream, LatheRtError *err)
+{
+  (void)user, (void)id, (void)stream, (void)err;
+  return LATHE_RT_OK;
+}
+
+static const LatheRtDeviceApi cpu = {.size = sizeof cpu,
+                                     .type = LATHE_RT_CPU,
+                                     .count = INT32_MAX, /* all are the same memory */
+                                     .align = RT_ALIGN,
+                                     .name = "cpu",
+                                     .arch = "",
+                                     .alloc = cpu_alloc,
+                                     .free = cpu_free,
+                                     .copy = cpu_copy,
+                                     .synchronise = cpu_synchronise};
+
+/* ---- the others ------------------------------------------------------------------ */
+
+enum { MAX_TYPES = 32 };
+static struct {
+  RtLock lock;
+  LatheRtDeviceApi api[MAX_TYPES];
+  int n;
+} devices = {.lock = RT_LOCK_INIT};
+
+static LatheRtCode check_api(const LatheRtDeviceApi *a, LatheRtError *err)
+{
+  if (!a) return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: the table is null");
+  if (a->size < sizeof *a)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: a table of %u bytes, wants %zu; set its size", a->size,
+                   sizeof *a);
+  if (a->type == LATHE_RT_CPU) return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: cpu(0) is always there");
+  if (!a->name || !a->arch || a->count < 1 || a->align == 0 || (a->align & (a->align - 1)))
+    return rt_fail(err, LATHE_RT_ARGUMENT,
+                   "device_add: a table needs a name, an arch, a count and an alignment that is a power of two");
+  if (!a->alloc || !a->free || !a->copy || !a->synchronise)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: %s needs alloc, free, copy and synchronise", a->name);
+  int streams = !!a->stream_new + !!a->stream_free + !!a->event_record + !!a->event_wait + !!a->event_free;
+  int images = !!a->image_load + !!a->image_free + !!a->image_func + !!a->launch;
+  if (streams % 5 || images % 4)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: %s has some functions for %s, but not all", a->name,
+                   streams % 5 ? "streams and events" : "images");
+  return LATHE_RT_OK;
+}
+
+static LatheRtDeviceApi *find(int32_t type)
+{
+  for (int i = 0; i < devices.n; i++)
+    if (devices.api[i].type == type) return &devices.api[i];
+  return NULL;
+}
+
+LatheRtCode lathe_rt_device_add(const LatheRtDeviceApi *a, LatheRtError *err)
+{
+  RT_TRY(check_api(a, err));
+  LatheRtCode code = LATHE_RT_OK;
+  rt_lock(&devices.lock);
+  LatheRtDeviceApi *at = find(a->type);
+  if (!at && devices.n < MAX_TYPES) at = &devices.api[devices.n++];
+  if (at) *at = *a;
+  else code = rt_fail(err, LATHE_RT_UNSUPPORTED, "device_add: %s would be one more than %d types", a->name, MAX_TYPES);
+  rt_unlock(&devices.lock);
+  return code;
+}
+
+const LatheRtDeviceApi *lathe_rt_device_api(int32_t type)
+{
+  if (type == LATHE_RT_CPU) return &cpu;
+  rt_lock(&devices.lock);
+  const LatheRtDeviceApi *api = find(type);
+  rt_unlock(&devices.lock);
+  return api;
+}
+
+LatheRtCode rt_device_find(LatheRtDevice d, const LatheRtDeviceApi **out, LatheRtError *err)
+{
+  char name[40];
+  *out = lathe_rt_device_api(d.type);
+  if (*out && d.id >= 0 && d.id < (*out)->count) return LATHE_RT_OK;
+  rt_device_name(d, name, sizeof name);
+  if (*out)
+    return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s is not a device of this process, which has %d of them", name,
+                   (*out)->count);
+  return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s is not a device of this process; lathe_rt_device_add adds one", name);
+}
+
+LatheRtCode rt_device_failed(LatheRtDevice d, LatheRtCode code, const char *what, const char *why, LatheRtError *err)
+{
+  char name[40];
+  rt_device_name(d, name, sizeof name);
+  return rt_fail(err, code, "%s reported a failure while it %s: %.380s", name, what, why);
+}
+
+/* ---- copying ------------------------------------------------------------------------ */
+
+/* Over the CPU, from one device to another that knows nothing of it. */
+static LatheRtCode copy_through_cpu(const LatheRtDeviceApi *to_api, LatheRtPlace to, const LatheRtDeviceApi *from_api,
+                                    LatheRtPlace from, size_t bytes, LatheRtError *err)
+{
+  LatheRtPlace host = {{LATHE_RT_CPU, 0}, rt_cpu_alloc(bytes, RT_ALIGN), 0};
+  LatheRtError why = {""};
+  if (!host.data) return rt_fail(err, LATHE_RT_MEMORY, "a copy between devices: out of memory for %zu bytes", bytes);
+  LatheRtDevice failed = from.device;
+  LatheRtCode code = from_api->copy(from_api->user, host, from, bytes, NULL, &why);
+  if (code == LATHE_RT_OK) code = from_api->synchronise(from_api->user, from.device.id, NULL, &why);
+  if (code == LATHE_RT_OK) {
+    failed = to.device;
+    code = to_api->copy(to_api->user, to, host, bytes, NULL, &why);
+    if (code == LATHE_RT_OK) code = to_api->synchronise(to_api->user, to.device.id, NULL, &why);
+  }
+  free(host.data);
+  return code == LATHE_RT_OK ? code : rt_device_failed(failed, code, "copied", why.text, err);
+}
+
+LatheRtCode lathe_rt_device_copy(LatheRtPlace to, LatheRtPlace from, size_t bytes, LatheRtError *err)
+{
+  const LatheRtDeviceApi *a, *b;
+  RT_TRY(rt_device_find(from.device, &a, err));
+  RT_TRY(rt_device_find(to.device, &b, err));
+  if (!bytes) return LATHE_RT_OK;
+  if (!to.data || !from.data) return rt_fail(err, LATHE_RT_ARGUMENT, "device_copy: a place has no memory");
+  const LatheRtDeviceApi *api = b->type == LATHE_RT_CPU ? a : b;
+  LatheRtDevice device = b->type == LATHE_RT_CPU ? from.device : to.device;
+  LatheRtError why = {""};
+  LatheRtCode code = api->copy(api->user, to, from, bytes, NULL, &why);
+  if (code == LATHE_RT_UNSUPPORTED && a->type != LATHE_RT_CPU && b->type != LATHE_RT_CPU)
+    return copy_through_cpu(b, to, a, from, bytes, err);
+  if (code == LATHE_RT_OK) code = api->synchronise(api->user, device.id, NULL, &why);
+  return code == LATHE_RT_OK ? code : rt_device_failed(device, code, "copied", why.text, err);
+}

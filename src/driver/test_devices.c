@@ -1,0 +1,219 @@
+/* test_devices.c: models for several targets.  What they give is what the interpreter gives; the program tells where it
+ * was computed and what was copied. */
+#include "driver/test_driver.h"
+
+/* The same machine twice: code by LLVM (where there is one) for all that it can do, and for the architecture's least. */
+static const char *const far_text = "llvm -mcpu=generic";
+
+typedef struct Two {
+  World w;
+  const char *text;
+  const char *const *target; /* of two */
+  int level;
+  const char *program, *source;
+  const RtValue *want;
+  const float *in[2];
+  int rows;
+} Two;
+
+static void compile_two(Ctx *ctx, void *arg)
+{
+  Two *t = arg;
+  op_init();
+  t->w.m = module_new(ctx);
+  graph_parse_module(t->w.m, t->text, "test.relay");
+  PassContext *pc = pass_context_new(ctx);
+  defer(ctx, (void (*)(void *))pass_context_free, pc);
+  pc->opt_level = t->level;
+  const Target *target[2] = {target_parse(ctx, t->target[0]), target_parse(ctx, t->target[1])};
+  t->w.c = driver_compile(ctx, t->w.m, &(CompileOptions){.ntargets = 2, .targets = target, .passes = pc});
+  compiled_model(t->w.c);
+  t->program = compiled_program_text(t->w.c, ctx_arena(ctx));
+}
+
+static void interpret_two(Ctx *ctx, void *arg)
+{
+  Two *t = arg;
+  (void)ctx;
+  const Node *f = graph_main(t->w.m);
+  const RtValue *in[2];
+  for (int i = 0; i < fn_nparams(f); i++) {
+    ConstData d = {.dtype = DT_F32, .ndim = 2, .shape = {t->rows, 8}, .bytes = (size_t)t->rows * 32, .data = t->in[i]};
+    in[i] = graph_value_tensor(t->w.m->arena, &d);
+  }
+  t->want = graph_eval(t->w.m, t->w.m->arena, f, fn_nparams(f), in);
+}
+
+/* Compiles the text, runs it on noise of shape (rows, 8) for each parameter and compares every output. */
+static Two check_two(const char *text, const char *const target[2], int level, int rows)
+{
+  static float *in[2];
+  Two t = {.w = {.ctx = ctx_new()}, .text = text, .target = target, .level = level, .rows = rows};
+  for (int i = 0; i < 2; i++) t.in[i] = in[i] = noise((size_t)rows * 8, (unsigned)i + 7);
+  LatheRtError err;
+  if (protect(t.w.ctx, compile_two, &t)) fail_msg("%s", error_message(t.w.ctx));
+  if (protect(t.w.ctx, interpret_two, &t)) fail_msg("%s", error_message(t.w.ctx));
+  if (lathe_rt_executor_new(compiled_model(t.w.c), &t.w.x, &err)) fail_msg("%s", err.text);
+  for (int i = 0; i < fn_nparams(graph_main(t.w.m)); i++) set(t.w.x, i, tensor(F32, in[i], SHAPE(rows, 8)));
+  for (int again = 0; again < 2; again++) run(t.w.x);
+  int n = t.want->kind == RV_TUPLE ? t.want->n : 1;
+  for (int i = 0; i < n; i++) {
+    const ConstData *want = t.want->kind == RV_TUPLE ? &t.want->field[i]->tensor : &t.want->tensor;
+    expect_floats(output(t.w.x, i), (int)(want->bytes / 4), want->data, 1e-5f);
+  }
+  for (int i = 0; i < 2; i++) free(in[i]);
+  return t;
+}
+
+static int count(const char *text, const char *word)
+{
+  int n = 0;
+  for (const char *p = text; (p = strstr(p, word)); p += strlen(word)) n++;
+  return n;
+}
+
+static const char *const both[2] = {"llvm", "llvm -mcpu=generic"};
+static const char *const by_c[2] = {"llvm", "c"};
+
+static const char straight[] = "def @main(%x: Tensor[(4, 8), float32], %y: Tensor[(4, 8), float32]) {\n"
+                               "  %0 = on_device(multiply(exp(%x), 3f), virtual_device=\"cpu(1)\");\n"
+                               "  %1 = on_device(add(%0, tanh(%y)), virtual_device=\"cpu(0)\");\n"
+                               "  on_device(nn.softmax(%1), virtual_device=\"cpu(1)\", constrain_result=True)\n}\n";
+
+static void test_straight(void **state)
+{
+  (void)state;
+  for (int level = 0; level <= 3; level++) {
+    Two t = check_two(straight, both, level, 4);
+    assert_int_equal(count(t.program, "= copy"), 2);
+    assert_true(count(t.program, ") on cpu(0)") >= 1 && count(t.program, ") on cpu(1)") >= 2);
+    LatheRtModelInfo info = model_info(compiled_model(t.w.c));
+    assert_int_equal(info.is_dynamic, 0);
+    close_world(&t.w);
+  }
+}
+
+static void source_body(Ctx *ctx, void *arg)
+{
+  Two *t = arg;
+  t->source = compiled_source(t->w.c, ctx_arena(ctx), CODE_C);
+}
+
+/* The kernels of the target c are C, and no others. */
+static void test_llvm_and_c(void **state)
+{
+  (void)state;
+  Two t = check_two(straight, by_c, 3, 4);
+  if (codegen_has_llvm()) {
+    if (protect(t.w.ctx, source_body, &t)) fail_msg("%s", error_message(t.w.ctx));
+    assert_int_equal(count(t.source, "LATHE_EXPORT int32_t fused_exp_multiply__call("), 1);
+    assert_int_equal(count(t.source, "LATHE_EXPORT int32_t fused_tanh_add__call("), 0);
+  }
+  close_world(&t.w);
+}
+
+/* The same function on both devices: two kernels. */
+static void test_same_function_twice(void **state)
+{
+  (void)state;
+  Two t = check_two("def @main(%x: Tensor[(4, 8), float32], %y: Tensor[(4, 8), float32]) {\n"
+                    "  %0 = on_device(exp(%x), virtual_device=\"cpu(1)\");\n"
+                    "  %1 = on_device(exp(%y), virtual_device=\"cpu(0)\", constrain_result=True);\n"
+                    "  (%0, %1)\n}\n",
+                    both, 3, 4);
+  assert_int_equal(count(t.program, "lathe_exp("), 1);
+  assert_int_equal(count(t.program, "lathe_exp_1("), 1);
+  close_world(&t.w);
+}
+
+/* A constant is where the kernel is that reads it; as an output it is copied there. */
+static void test_constants(void **state)
+{
+  (void)state;
+  Two t = check_two("def @main(%x: Tensor[(4, 8), float32], %y: Tensor[(4, 8), float32], "
+                    "result_virtual_device=\"cpu(1)\") {\n"
+                    "  %w = meta[relay.Constant][0];\n"
+                    "  %0 = on_device(add(%x, %w), virtual_device=\"cpu(1)\", constrain_result=True);\n"
+                    "  %1 = on_device(add(%y, %w), virtual_device=\"cpu(0)\", constrain_result=True);\n"
+                    "  (%0, %1, %w, %x)\n}\n"
+                    "#[metadata]\nrelay.Constant[0]: Tensor[(8), float32] = [1, 2, 3, 4, 5, 6, 7, 8];\n",
+                    both, 0, 4);
+  close_world(&t.w);
+}
+
+/* A loop whose body is far and whose condition is here. */
+static const char loop[] =
+    "def @loop(%i: int64, %x: Tensor[(n, 8), float32]) -> Tensor[(n, 8), float32] {\n"
+    "  if (less(%i, 3i64)) { @loop(add(%i, 1i64), tanh(add(%x, 0.5f))) } else { %x }\n}\n"
+    "def @main(%x: Tensor[(n, 8), float32], %y: Tensor[(n, 8), float32]) -> Tensor[(n, 8), float32] {\n"
+    "  %0 = on_device(exp(%x), virtual_device=\"cpu(1)\", constrain_result=True);\n"
+    "  %1 = @loop(0i64, %0);\n"
+    "  on_device(subtract(%1, %y), virtual_device=\"cpu(0)\")\n}\n";
+
+static void test_loop(void **state)
+{
+  (void)state;
+  for (int rows = 1; rows <= 5; rows += 4) {
+    Two t = check_two(loop, both, rows == 1 ? 0 : 3, rows);
+    assert_true(count(t.program, " on cpu(1)") >= 2);
+    close_world(&t.w);
+  }
+}
+
+/* A branch on a value that was computed far away. */
+static void test_condition(void **state)
+{
+  (void)state;
+  static const char text[] =
+      "def @main(%x: Tensor[(n, 8), float32], %y: Tensor[(n, 8), float32]) -> Tensor[(n, 8), float32] {\n"
+      "  %0 = on_device(exp(%x), virtual_device=\"cpu(1)\");\n"
+      "  %1 = greater(sum(%0), 1f);\n"
+      "  if (%1) { on_device(negative(%0), virtual_device=\"cpu(1)\", constrain_result=True) } else { %0 }\n}\n";
+  Two t = check_two(text, both, 3, 6);
+  assert_true(count(t.program, "= copy") >= 1);
+  close_world(&t.w);
+}
+
+static void refused(const char *text, const char *a, const char *b, const char *want)
+{
+  Two t = {.w = {.ctx = ctx_new()}, .text = text, .target = (const char *[]){a, b}, .level = 3};
+  assert_true(protect(t.w.ctx, compile_two, &t));
+  if (!strstr(error_message(t.w.ctx), want)) fail_msg("'%s' lacks '%s'", error_message(t.w.ctx), want);
+  close_world(&t.w);
+}
+
+static void test_refusals(void **state)
+{
+  (void)state;
+  bool arm = target_host_arch() == ARCH_AARCH64;
+  refused(straight, "llvm", "cuda", "a model is compiled for CPUs, not for 'cuda'");
+  refused(straight, "llvm", arm ? "llvm -mcpu=x86-64" : "llvm -mcpu=cortex-a72", "are for different machines");
+  refused("def @main(%x: Tensor[(4, 8), float32]) { on_device(exp(%x), virtual_device=\"cpu(2)\") }\n", "llvm", "c",
+          "on_device: no target is given for cpu(2); the targets are for cpu(0) (llvm), cpu(1) (c)");
+}
+
+static void write_c_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  compiled_export(arg, "/tmp/lathe_two_targets.c", WEIGHTS_BY_SIZE);
+}
+
+static void test_no_c_source_of_two(void **state)
+{
+  (void)state;
+  Two t = check_two(straight, (const char *[]){"c", far_text}, 3, 4);
+  assert_true(protect(t.w.ctx, write_c_body, t.w.c));
+  assert_non_null(strstr(error_message(t.w.ctx), "the model is for 2 targets; write .so, .o or .a"));
+  close_world(&t.w);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_straight),  cmocka_unit_test(test_llvm_and_c),
+    cmocka_unit_test(test_constants), cmocka_unit_test(test_same_function_twice),
+    cmocka_unit_test(test_loop),      cmocka_unit_test(test_condition),
+    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_no_c_source_of_two),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
