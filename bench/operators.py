@@ -24,7 +24,6 @@ import re
 import statistics
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "python")]
@@ -54,7 +53,7 @@ KINDS = {
 }
 KIND_OF = {op: kind for kind, ops in KINDS.items() for op in ops}
 REQUIRED, TOLERANCE, WORST = 0.9, 1e-3, 3
-SAMPLE_SECONDS, SAMPLES = 4e-4, 12      # --cpu-time: a sample's calls together, samples in one round
+SAMPLES = 12            # --cpu-time: samples in one round
 ONE_TOKEN = {"batch": 1, "seq": 1, "past": 127, "total": 128}      # gpt_kv: 127 tokens before, one now
 LARGEST_KEPT = 4096     # bytes; larger constants are drawn anew
 
@@ -277,25 +276,6 @@ class BoundLathe(peers.Lathe):
         return [self.executor.get_output(i).numpy() for i in range(len(self.executor.outputs))]
 
 
-def cpu_times(runners, feeds, rounds):
-    """{name: [seconds]}: the processor time of a call in short samples, taken in turn."""
-    calls, times = {}, {name: [] for name in runners}
-    for name, runner in runners.items():
-        runner.run(feeds)
-        start = time.process_time()
-        for _ in range(3):
-            runner.run(feeds)
-        calls[name] = max(1, int(SAMPLE_SECONDS / max((time.process_time() - start) / 3, 1e-6)))
-    for _ in range(rounds * SAMPLES):
-        for name, runner in runners.items():
-            runner.run(feeds)                  # brings the case's data back into the caches
-            start = time.process_time()
-            for _ in range(calls[name]):
-                runner.run(feeds)
-            times[name].append((time.process_time() - start) / calls[name])
-    return times
-
-
 def measure(case, threads, rounds, folder, cpu_time):
     """The rows of one case: one per number of threads."""
     model, feeds = case.model()
@@ -306,7 +286,7 @@ def measure(case, threads, rounds, folder, cpu_time):
     for n in threads:
         runners = {"Lathe": BoundLathe(library, n, feeds), "ONNX Runtime": BoundOrt(path, n, feeds)}
         error = peers.relative_error(runners["Lathe"].outputs(), runners["ONNX Runtime"].outputs())
-        times = cpu_times(runners, feeds, rounds) if cpu_time else peers.side_by_side(runners, feeds, rounds, at_least=0.02)
+        times = peers.cpu_times(runners, feeds, rounds * SAMPLES) if cpu_time else peers.side_by_side(runners, feeds, rounds, at_least=0.02)
         rows.append({"kind": KIND_OF[case.node.op_type], "case": case.label, "graphs": case.graphs, "threads": n, "relative_error": error, "compile_s": seconds,
                      "kernels": [f"{k.name} ({k.impl})" for k in library.model.nodes()], "times": times})
     return rows

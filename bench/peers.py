@@ -274,11 +274,11 @@ class Lathe(Peer):
         return lathe_module().__version__
 
     @classmethod
-    def compile(cls, path, level=3, target="llvm -mcpu=native", config=None):
-        """A compiled model, and the seconds that it took with the import."""
+    def compile(cls, path, level=3, target="llvm -mcpu=native", config=None, shape=None):
+        """A compiled model, and the seconds that it took with the import.  shape: {input: sizes} that the file leaves open."""
         lathe = lathe_module()
         start = time.perf_counter()
-        module, params = lathe.relay.frontend.from_onnx(str(path))
+        module, params = lathe.relay.frontend.from_onnx(str(path), shape)
         with lathe.transform.PassContext(opt_level=level, config=config or {}):
             library = lathe.relay.build(module, target=target, params=params)
         return library, time.perf_counter() - start
@@ -341,6 +341,35 @@ def side_by_side(runners, feeds, rounds, at_least=0.15):
     return seconds
 
 
+SAMPLE_SECONDS, FEWEST_SAMPLES = 4e-4, 5
+
+
+def cpu_times(runners, feeds, samples, at_most=float("inf")):
+    """{name: [seconds]}: the processor time of a call in short samples, taken in turn: sample i of one runner stands
+    beside sample i of the others.  A sample is as many calls as make it long enough to be read.  Fewer samples are
+    taken when they would need more than at_most seconds altogether."""
+    calls, times = {}, {name: [] for name in runners}
+    for name, runner in runners.items():
+        runner.run(feeds)
+        start = time.process_time()
+        for _ in range(3):
+            runner.run(feeds)
+        calls[name] = max(1, int(SAMPLE_SECONDS / max((time.process_time() - start) / 3, 1e-6)))
+    begin = time.process_time()
+    for i in range(samples):
+        if i >= FEWEST_SAMPLES and time.process_time() - begin > at_most:
+            break
+        for name in list(runners) if i % 2 == 0 else list(runners)[::-1]:
+            run = runners[name].run
+            if calls[name] > 1 or not times[name] or times[name][-1] < 10 * SAMPLE_SECONDS:
+                run(feeds)                     # brings the case's data back into the caches
+            start = time.process_time()
+            for _ in range(calls[name]):
+                run(feeds)
+            times[name].append((time.process_time() - start) / calls[name])
+    return times
+
+
 FAST_TOLERANCE = 2e-2     # of reduced precision, over a whole network
 
 
@@ -366,6 +395,16 @@ def relative_error(found, wanted):
         norm = np.linalg.norm(np.nan_to_num(y))
         worst = max(worst, float(np.linalg.norm(np.nan_to_num(x - y)) / (norm if norm else 1.0)))
     return worst
+
+
+def table_row(*cells):
+    """A line of a markdown table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def table_head(*names):
+    """The first two lines."""
+    return f"{table_row(*names)}\n{'|---' * len(names)}|"
 
 
 def own_stdout():

@@ -90,6 +90,21 @@ static void open_sizes(Fn *f)
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) check_form(f, &all[i], 100 + (int)i);
 }
 
+/* More queries than keys, counted from the end: the first see nothing. */
+static void guards(Fn *f)
+{
+  static const char *const guard[] = {"\"empty\"", "\"nan\""};
+  for (int i = 0; i < 2; i++) {
+    fresh(f);
+    const Node *q = PARAM(f, 1, 2, 29, 8);
+    const Node *k = PARAM(f, 1, 2, 13, 8);
+    const Node *v = PARAM(f, 1, 2, 13, 8);
+    const void *attrs = fn_attrs(f, "nn.attention", "causal", "True", "guard", guard[i], NULL);
+    const char *impl = fn_check(f, guard[i], CALL(f, "nn.attention", attrs, q, k, v), 0, 2e-5);
+    if (strcmp(impl, "attention.blocks")) raise(f->ctx, ERR_INTERNAL, NOWHERE, "guard: '%s' was taken", impl);
+  }
+}
+
 /* Query, key and value in one tensor; two heads of query to one of key and value. */
 static void shared_heads(Fn *f)
 {
@@ -111,11 +126,12 @@ static void shared_heads(Fn *f)
   }
 CASE(forms)
 CASE(open_sizes)
+CASE(guards)
 CASE(shared_heads)
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_open_sizes),
-                                     cmocka_unit_test(test_shared_heads)};
+                                     cmocka_unit_test(test_guards), cmocka_unit_test(test_shared_heads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,8 +237,8 @@ void attention_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   const Tensor *scores = masked_scores(&r, in);
   const Tensor *most = over_keys(&r, scores, "row_max", "max");
   Part p = part_of(m, 5, scores->buffer->shape, "bhoti", NULL);
-  const Expr *less =
-      expr_sub(m, read5(m, scores, p.at), read5(m, most, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.at[4]}));
+  const Expr *largest = read5(m, most, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.at[4]});
+  const Expr *less = expr_sub(m, read5(m, scores, p.at), nn_attention_shift(c, largest));
   const Tensor *exps = finish(&p, "exps", NULL, expr_call(m, DT_NONE, IN_EXP, 1, &less));
   const Tensor *total = over_keys(&r, exps, "row_sum", "sum");
   AttentionAt size = r.n;
@@ -259,8 +259,9 @@ void attention_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   by_letter(a->out_layout, p.at, &at);
   block = expr_floordiv(m, at.s, r.width), lane = expr_floormod(m, at.s, r.width);
   const Expr *one = expr_float(m, c->out->dtype, 1);
-  const Expr *share = expr_binary(m, E_DIV, one, read5(m, total, (const Expr *[]){at.b, at.h, block, lane}));
-  *out = finish(&p, "attention", NULL, expr_mul(m, share, read5(m, sums, p.at))); /* row_sum comes before sums */
+  const Expr *sum = read5(m, total, (const Expr *[]){at.b, at.h, block, lane});
+  const Expr *part = expr_mul(m, expr_binary(m, E_DIV, one, sum), read5(m, sums, p.at)); /* row_sum before sums */
+  *out = finish(&p, "attention", NULL, nn_attention_guarded(c, part, sum));
 }
 
 /* ---- the schedule ----------------------------------------------------------------------------------------- */

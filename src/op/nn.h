@@ -163,6 +163,7 @@ DECLARE_ATTRS(BiasAdd, BIAS_ADD_ATTRS)
   A(S, F64, scale, "1", "the scores are multiplied by it")                                           \
   A(S, BOOL, causal, "False", "a query sees no key behind its own place, both counted from the end") \
   A(S, F64, fill, "-inf", "the score where a mask of bool is false")                                 \
+  A(S, STR, guard, "\"none\"", "rows that give zeros: none; empty: all scores -inf; nan: any is NaN too") \
   A(S, STR, query_layout, "\"BHSD\"", "order of query's dimensions: batch, head, query, feature")    \
   A(S, STR, key_layout, "\"BHTD\"", "of key's: batch, head, key, feature")                           \
   A(S, STR, value_layout, "\"BHTD\"", "of value's: batch, head, key, feature")                       \
@@ -187,6 +188,10 @@ void nn_attention_place(const char *layout, const AttentionAt *, const Expr **ou
 const Expr *nn_attention_read(OpCall *, int argument, const Tensor *, const AttentionAt *);
 /* A scaled score with its mask (may be NULL) put on. */
 const Expr *nn_attention_masked(OpCall *, const Expr *score, const Tensor *mask, const AttentionAt *);
+/* What is taken off a row's scores, given the largest of them. */
+const Expr *nn_attention_shift(OpCall *, const Expr *most);
+/* value where the row counts, 0 where the guard takes it out; total: the sum of the row's exponentials. */
+const Expr *nn_attention_guarded(OpCall *, const Expr *value, const Expr *total);
 /* Operations of both products where a size that is not known counts as `open`. */
 double nn_attention_flops(const Node *call, double open);
 

@@ -7,8 +7,10 @@
  * Query, key and value may lie in one tensor, their heads side by side (first_head); a head of key and value may serve
  * several heads of query (kv_heads).
  *
- * As in nn.softmax the largest score is taken off first, and a row whose scores are all -inf is NaN.  Sums of
- * 16-bit floats are carried in float32. */
+ * As in nn.softmax the largest score is taken off first, and a row whose scores are all -inf is NaN.  Exporters guard
+ * against that in two ways, which guard names: a row whose scores are all -inf gives zeros (empty), or every row whose
+ * shares are not numbers does, also where a score is NaN or +inf (nan).  Sums of 16-bit floats are carried in
+ * float32. */
 #include <math.h>
 
 #include "op/nn_kit.h"
@@ -117,6 +119,8 @@ static const Type *attention_type(OpCall *c)
   want_layout(c, "value_layout", a->value_layout, "BHTD");
   want_layout(c, "mask_layout", a->mask_layout, "BHST");
   want_layout(c, "out_layout", a->out_layout, "BHSD");
+  if (strcmp(a->guard, "none") && strcmp(a->guard, "empty") && strcmp(a->guard, "nan"))
+    opdef_raise(c, ERR_ARGUMENT, "guard '%s' is none of none, empty and nan", a->guard);
   if (a->first_head.n != 3)
     opdef_raise(c, ERR_ARGUMENT, "first_head has %d numbers; it takes one each for query, key and value",
                 a->first_head.n);
@@ -184,6 +188,25 @@ const Expr *nn_attention_masked(OpCall *c, const Expr *score, const Tensor *mask
   return score;
 }
 
+const Expr *nn_attention_shift(OpCall *c, const Expr *most)
+{
+  const AttentionAttrs *a = c->attrs;
+  if (strcmp(a->guard, "empty")) return most;
+  const Expr *empty = expr_binary(c->m, E_EQ, most, op_num(c->m, most->dtype, -INFINITY));
+  return expr_select(c->m, empty, op_num(c->m, most->dtype, 0), most);
+}
+
+const Expr *nn_attention_guarded(OpCall *c, const Expr *value, const Expr *total)
+{
+  Module *m = c->m;
+  const AttentionAttrs *a = c->attrs;
+  if (!strcmp(a->guard, "none")) return value;
+  const Expr *zero = op_num(m, value->dtype, 0);
+  const Expr *out = strcmp(a->guard, "nan") ? expr_binary(m, E_EQ, total, op_num(m, total->dtype, 0))
+                                            : expr_call(m, DT_NONE, IN_ISNAN, 1, &total);
+  return expr_select(m, out, zero, value);
+}
+
 static void attention_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
@@ -208,15 +231,18 @@ static void attention_compute(OpCall *c, const Tensor *const *in, const Tensor *
       nn_finish(&s, "row_max", "comm_reduce",
                 nn_reduce(&s, "max", nn_read(m, masked, (const Expr *[]){s.at[0], s.at[1], s.at[2], t})));
   s = nn_stage(m, 4, all, "b h s t");
-  const Tensor *exps = nn_finish(&s, "exps", "elemwise",
-                                 nn_unary(m, IN_EXP, expr_sub(m, nn_read(m, masked, s.at), nn_read(m, most, s.at))));
+  const Expr *shift = nn_attention_shift(c, nn_read(m, most, s.at));
+  const Tensor *exps =
+      nn_finish(&s, "exps", "elemwise", nn_unary(m, IN_EXP, expr_sub(m, nn_read(m, masked, s.at), shift)));
   s = nn_stage(m, 3, all, "b h s");
   t = nn_reduce_axis(&s, "t", n.t);
   const Tensor *total =
       nn_finish(&s, "row_sum", "comm_reduce",
                 nn_reduce(&s, "sum", nn_read(m, exps, (const Expr *[]){s.at[0], s.at[1], s.at[2], t})));
   s = nn_stage(m, 4, all, "b h s t");
-  const Tensor *share = nn_finish(&s, "shares", "elemwise", NN_DIV(m, nn_read(m, exps, s.at), nn_read(m, total, s.at)));
+  const Expr *sum = nn_read(m, total, s.at);
+  const Expr *part = nn_attention_guarded(c, NN_DIV(m, nn_read(m, exps, s.at), sum), sum);
+  const Tensor *share = nn_finish(&s, "shares", "elemwise", part);
   AttentionAt to = {n.b, n.h, n.s, NULL, size};
   nn_attention_place(a->out_layout, &to, shape);
   s = nn_stage(m, 4, shape, NULL);

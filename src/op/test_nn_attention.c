@@ -125,6 +125,28 @@ CASE(nothing_to_see)
   assert_true(isnan(y.f[0]) && isnan(y.f[1]));
 }
 
+/* One query, keys masked by the given bias: rows that see nothing, and rows that are not numbers. */
+CASE(guards)
+{
+  Array q = NUMBERS(1, 1, 1, 1, D);
+  Array k = NUMBERS(2, 1, 1, T, D);
+  Array v = NUMBERS(3, 1, 1, T, E);
+  static const float bias[][T] = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}, {0, NAN, 0, 0}, {0, -INFINITY, 0, 0}};
+  for (int row = 0; row < 3; row++) {
+    Array m = ZEROS(T);
+    memcpy(m.f, bias[row], sizeof bias[row]);
+    Array none = RUN(op_nn_attention, NULL, q, k, v, m);
+    Array empty = RUN(op_nn_attention, ATTRS(op_nn_attention, "guard", "\"empty\""), q, k, v, m);
+    Array nan = RUN(op_nn_attention, ATTRS(op_nn_attention, "guard", "\"nan\""), q, k, v, m);
+    for (int i = 0; i < E; i++) {
+      assert_int_equal(isnan(none.f[i]), row < 2);
+      if (row == 0) assert_true(empty.f[i] == 0 && nan.f[i] == 0);
+      if (row == 1) assert_true(isnan(empty.f[i]) && nan.f[i] == 0);
+      if (row == 2) assert_true(empty.f[i] == none.f[i] && nan.f[i] == none.f[i]);
+    }
+  }
+}
+
 CASE(shared_heads)
 {
   Array q = NUMBERS(1, B, H, S, D);
@@ -184,6 +206,11 @@ REFUSED(wrong_layout, ERR_ARGUMENT, "nn.attention: key_layout 'BHSD' is not an o
   TYPED(op_nn_attention, ATTRS(op_nn_attention, "key_layout", "\"BHSD\""), TENSOR(1, 2, 3, 4), TENSOR(1, 2, 3, 4),
         TENSOR(1, 2, 3, 4));
 }
+REFUSED(wrong_guard, ERR_ARGUMENT, "nn.attention: guard 'zero' is none of none, empty and nan")
+{
+  TYPED(op_nn_attention, ATTRS(op_nn_attention, "guard", "\"zero\""), TENSOR(1, 2, 3, 4), TENSOR(1, 2, 3, 4),
+        TENSOR(1, 2, 3, 4));
+}
 REFUSED(wrong_features, ERR_SHAPE, "nn.attention: query (1, 2, 3, 4) and key (1, 2, 3, 5) differ in D: 4 and 5")
 {
   TYPED(op_nn_attention, NULL, TENSOR(1, 2, 3, 4), TENSOR(1, 2, 3, 5), TENSOR(1, 2, 3, 4));
@@ -219,6 +246,7 @@ int main(void)
     cmocka_unit_test(layouts),        cmocka_unit_test(symbolic),       cmocka_unit_test(wrong_layout),
     cmocka_unit_test(wrong_features), cmocka_unit_test(wrong_keys),     cmocka_unit_test(wrong_heads),
     cmocka_unit_test(odd_heads),      cmocka_unit_test(wrong_mask),     cmocka_unit_test(mask_of_integers),
+    cmocka_unit_test(guards),         cmocka_unit_test(wrong_guard),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

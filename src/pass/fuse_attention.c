@@ -6,26 +6,41 @@
  *   %s = nn.batch_matmul(%q, %k)                     views between three and four dimensions anywhere
  *   %t = where(%m, %s * 0.125 + %bias, -1e9)         each of the three may be absent, the scale may be on %q or %k
  *   %p = nn.softmax(%t)                              or written out: exp, max, sum, divide
- *   nn.batch_matmul(%p, %v)
+ *   %g = where(isnan(%p), 0, %p)                     a guard against rows that see nothing, or none
+ *   nn.batch_matmul(%g, %v)
  *
- * Nothing between the products may be read elsewhere.  Transposes that bring heads together before the products and
- * take them apart behind become layouts; heads that are slices of one tensor, as a joint projection leaves them, are
- * read there; repeated heads are read as they were.  A mask that varies with the queries is turned once, so that the
- * queries lie side by side.  What no implementation of nn.attention fits stays as it is, and so does attention of a
- * number of queries known only at run time: mostly that is one, and a block of one query does more than the products
- * alone. */
+ * Nothing between the products may be read elsewhere.  The forms, each with its case in cases/fuse_attention*.txt (as
+ * whole ONNX layers in tests/python/test_attention_forms.py):
+ *
+ *   (none)        heads brought together and taken apart by transposes, which become layouts; query, key and value
+ *                 as slices of one tensor, as a joint projection leaves them, which are read there
+ *   _joint        the same taken apart as torch's multi-head attention does, the length before the batch
+ *   _where        a mask of bool that chooses, scales on both operands, a softmax written out, no heads
+ *   _masks        two masks, a bias for each head, repeated heads; a mask that varies with the queries is turned once,
+ *                 so that the queries lie side by side
+ *   _shared_heads heads repeated by a broadcast; a key turned while batch and heads are one dimension
+ *   _causal       a constant mask that hides what is behind each query's own place, or nothing
+ *   _guard_nan    torch's guard, _guard_empty that of ONNX's own operator.  A guarded row is zero even if a value is
+ *                 infinite, where zero times it would be NaN
+ *   _kept, _other_guards    what stays as it is
+ *
+ * What no implementation of nn.attention fits stays too, and so does attention of a number of queries known only at run
+ * time: mostly that is one, and a block of one query does more than the products alone. */
+#include <math.h>
+#include <stdio.h>
+
 #include "op/nn.h"
 #include "pass/passes.h"
 #include "pass/pattern.h"
 #include "pass/tools.h"
 
-enum { MOST_MASKS = 4, MOST_STEPS = 16 };
+enum { MOST_MASKS = 4, MOST_STEPS = 16, MOST_LETTERS = 8 };
 
 /* query, key or value as the operator will read it. */
 typedef struct Operand {
-  const Node *node; /* of the old graph */
-  char layout[5];
-  const Expr *view[4]; /* to be reshaped to this first; view[0] NULL: as it is */
+  const Node *node;          /* of the old graph */
+  char layout[MOST_LETTERS]; /* while it is looked for also with N, batch and heads together */
+  const Expr *view[4];       /* to be reshaped to this first; view[0] NULL: as it is */
   int64_t first, repeats;
 } Operand;
 
@@ -38,7 +53,10 @@ typedef struct Match {
   Module *m;
   const Uses *uses;
   double scale, fill;
+  bool causal;
   bool scaled, choose, invert; /* choose: a mask of bool; invert: it says what is left out */
+  const char *guard;           /* as nn.attention has it */
+  const Node *guarded;         /* the mask whose rows it looks at; NULL: the shares themselves */
   int nmasks;
   Mask mask[MOST_MASKS];
   const Node *product; /* query times key */
@@ -53,6 +71,7 @@ typedef struct FuseAttention {
   const ImplConfig *config;
   Uses uses;
   Map turned; /* mask of the new graph -> its transpose */
+  Map kinds;  /* mask of the old graph that is added -> MaskKind: layers share it */
 } FuseAttention;
 
 static bool same_dim(Module *m, const Expr *a, const Expr *b)
@@ -198,6 +217,35 @@ static const Node *softmax_input(const Match *x, Arena *a, const Node *n, int *u
   return own && along_last(m, "axis") && along_last(s, "axis") ? pass_pattern_node(&found, in) : NULL;
 }
 
+/* The shares behind a guard against rows that see nothing; the shares themselves where there is none:
+ *   where(isnan(%p), 0, %p)                                    guard nan
+ *   where(equal(max(%mask, axis=-1), -inf), 0, %p)             guard empty, when %mask is what is added to the scores
+ *   where(False, 0, %p)                                        none: of a constant mask that leaves no row empty */
+static const Node *match_guard(Match *x, const Node *n)
+{
+  x->guard = "none";
+  if (!is_call(n, "where") || !const_all(n->arg[1], 0) || !is_tensor(n->arg[2]) || !is_tensor(n) ||
+      !same_dims(x->m, n->type, n->arg[2]->type))
+    return n;
+  const Node *c = n->arg[0];
+  const Node *p = n->arg[2];
+  if (is_call(c, "isnan") && c->arg[0] == p && uses_get(x->uses, c) == 1 && uses_get(x->uses, p) == 2) {
+    x->guard = "nan";
+    return p;
+  }
+  if (uses_get(x->uses, p) != 1) return n;
+  if (const_all(c, 0)) return p;
+  if (!is_call(c, "equal")) return n;
+  for (int i = 0; i < 2; i++) {
+    const Node *max = c->arg[i];
+    if (!is_call(max, "max") || !const_all(c->arg[1 - i], -INFINITY) || !along_last(max, "axis")) continue;
+    x->guard = "empty";
+    x->guarded = max->arg[0];
+    return p;
+  }
+  return n;
+}
+
 /* ---- operands --------------------------------------------------------------------------------- */
 
 static void permute(const Node *transpose, const char *layout, char *out)
@@ -211,54 +259,167 @@ static void permute(const Node *transpose, const char *layout, char *out)
   out[n] = 0;
 }
 
-/* Where along its last axis n begins in a larger tensor; NULL: it is no such part. */
-static const Node *part_of(const Node *n, int64_t *begin)
+/* A part of a larger tensor's last axis: the tensor (perhaps with that axis in two: count, width / count), where the
+ * part begins, how long it is and how wide the axis is. */
+typedef struct Part {
+  const Node *all;
+  int64_t begin, length, width;
+} Part;
+
+/* take(transpose(%x, axes=[2, 0, 1, 3]), 1): the axis before the last is brought to the front and one of it is taken,
+ * as torch takes the joint projection of its multi-head attention apart.  Axes of size 1 may stand anywhere. */
+static bool taken_part(const Node *n, Part *p)
+{
+  if (!is_call(n, "take") || n->arg[1]->kind != N_CONST || const_count(n->arg[1]->u.data) != 1) return false;
+  AttrInts axis = call_ints(n, "axis");
+  const Node *turned = n->arg[0];
+  if (!axis.given || axis.n != 1 || axis.v[0] != 0) return false;
+  while (is_view(turned)) turned = turned->arg[0]; /* of units alone: the order of the others is compared below */
+  if (!is_call(turned, "transpose") || !is_tensor(turned) || !is_tensor(turned->arg[0])) return false;
+  const Node *x = turned->arg[0];
+  AttrInts order = call_ints(turned, "axes");
+  int rank = x->type->ndim;
+  int64_t seen = -1;
+  int64_t count = dim_of(n->arg[0], 0);
+  int64_t at = (int64_t)number_at(n->arg[1]->u.data, 0);
+  if (rank < 3 || !order.given || order.n != rank || order.v[0] != rank - 2 || count < 1 || at < 0 || at >= count ||
+      dim_of(x, rank - 2) != count || dim_of(x, rank - 1) < 1)
+    return false;
+  for (int i = 1; i < rank; i++) { /* the others in their order */
+    if (dim_of(x, (int)order.v[i]) == 1) continue;
+    if (order.v[i] < seen) return false;
+    seen = order.v[i];
+  }
+  *p = (Part){x, at * dim_of(x, rank - 1), dim_of(x, rank - 1), count * dim_of(x, rank - 1)};
+  return true;
+}
+
+static bool part_of(const Node *n, Part *p)
 {
   int last = n->type->ndim - 1;
-  *begin = 0;
+  int64_t begin = 0;
   if (n->kind == N_GET && is_call(n->arg[0], "split") && is_tensor(n->arg[0]->arg[0])) {
     const Node *split = n->arg[0];
     int64_t axis = call_int(split, "axis");
-    if (axis != -1 && axis != last) return NULL;
+    if (axis != -1 && axis != last) return false;
     for (int i = 0; i < n->u.index; i++) {
       const Expr *d = split->type->field[i]->shape[last];
-      if (d->kind != E_INT) return NULL;
-      *begin += d->u.i;
+      if (d->kind != E_INT) return false;
+      begin += d->u.i;
     }
-    return split->arg[0];
+    *p = (Part){split->arg[0], begin, dim_of(n, last), dim_of(split->arg[0], last)};
+    return true;
   }
-  if (!is_call(n, "strided_slice") || n->nargs != 1 || !is_tensor(n->arg[0])) return NULL;
+  if (!is_call(n, "strided_slice") || n->nargs != 1 || !is_tensor(n->arg[0])) return taken_part(n, p);
   AttrInts axes = call_ints(n, "axes");
   AttrInts from = call_ints(n, "begin");
   AttrInts step = call_ints(n, "strides");
   if (axes.n != 1 || (axes.v[0] != -1 && axes.v[0] != last) || from.n != 1 || from.v[0] < 0 ||
       (step.given && step.n && step.v[0] != 1))
-    return NULL;
-  *begin = from.v[0];
-  return n->arg[0];
+    return false;
+  *p = (Part){n->arg[0], from.v[0], dim_of(n, last), dim_of(n->arg[0], last)};
+  return true;
 }
 
-/* Heads that are a part of a tensor's last axis: (…, all heads * size) -> (B, S, heads, size). */
+/* What a layout becomes where `letters`, side by side in it, are written as `as`; false: they are not. */
+static bool respell(const char *layout, const char *letters, const char *as, char *out)
+{
+  const char *at = strstr(layout, letters);
+  if (!at) return false;
+  snprintf(out, MOST_LETTERS, "%.*s%s%s", (int)(at - layout), layout, as, at + strlen(letters));
+  return true;
+}
+
+/* Does the tensor have that many dimensions, the batch and heads as they are to be, and the rest as `like` has them? */
+static bool has_dims(const Match *x, const Operand *o, const Type *t, const char *layout, const Type *like)
+{
+  bool fits = t->ndim == (int)strlen(layout);
+  for (int i = 0; i < t->ndim && fits; i++) {
+    char letter = layout[i];
+    const char *there = strchr(o->layout, letter);
+    if (letter == 'B') fits = same_dim(x->m, t->shape[i], x->b);
+    else if (letter == 'H') fits = expr_is_int(type_dim_unguarded(t->shape[i]), x->h->u.i / o->repeats);
+    else if (letter != 'N') fits = there && same_dim(x->m, t->shape[i], like->shape[there - o->layout]);
+  }
+  return fits;
+}
+
+/* The operand in four dimensions: its layout with B and H apart, and their sizes. */
+static void four_dims(const Match *x, const Operand *o, char *layout, const Expr **dims)
+{
+  if (!respell(o->layout, "N", "BH", layout)) strcpy(layout, o->layout);
+  for (int d = 0; d < 4; d++) {
+    const char *there = strchr(o->layout, layout[d]);
+    dims[d] = there              ? type_dim_unguarded(o->node->type->shape[there - o->layout])
+              : layout[d] == 'B' ? x->b
+                                 : expr_i32(x->m, x->h->u.i / o->repeats);
+  }
+}
+
+/* Heads that are a part of a tensor's last axis: (..., all heads * size) -> (B, S, heads, size), or another order of B
+ * and S. */
 static bool take_part(const Match *x, Operand *o)
 {
-  const Node *n = o->node;
-  const Type *ty = n->type;
-  if (o->view[0] || !is_view(n) || ty->ndim != 4 || o->layout[2] != 'H' || o->layout[3] != 'D') return false;
-  int64_t heads = dim_of(n, 2);
-  int64_t size = dim_of(n, 3);
-  int64_t begin;
-  const Node *slice = n->arg[0];
-  const Node *all = slice->type->ndim ? part_of(slice, &begin) : NULL;
-  if (!all || heads < 1 || size < 1 || dim_of(slice, slice->type->ndim - 1) != heads * size) return false;
-  int64_t width = dim_of(all, all->type->ndim - 1);
-  if (width < 1 || width % size || begin % size || !type_dim_is_stable(ty->shape[0]) ||
-      !type_dim_is_stable(ty->shape[1]))
+  const Node *slice = o->node->nargs ? o->node->arg[0] : NULL;
+  char layout[MOST_LETTERS];
+  const Expr *view[4];
+  Part part;
+  if (!is_view(o->node)) return false;
+  four_dims(x, o, layout, view);
+  if (strcmp(layout + 2, "HD") || view[2]->kind != E_INT || view[3]->kind != E_INT || !slice->type->ndim) return false;
+  int64_t heads = view[2]->u.i;
+  int64_t size = view[3]->u.i;
+  if (!part_of(slice, &part) || heads < 1 || size < 1 || part.length != heads * size) return false;
+  if (part.width < 1 || part.width % size || part.begin % size || !type_dim_is_stable(view[0]) ||
+      !type_dim_is_stable(view[1]))
     return false;
-  o->node = all;
-  o->first = begin / size;
-  const Expr *view[] = {type_dim_unguarded(ty->shape[0]), type_dim_unguarded(ty->shape[1]),
-                        expr_i32(x->m, width / size), expr_i32(x->m, size)};
+  view[2] = expr_i32(x->m, part.width / size);
+  o->node = part.all;
+  o->first = part.begin / size;
+  strcpy(o->layout, layout);
   memcpy(o->view, view, sizeof view);
+  return true;
+}
+
+/* Batch and heads, split or joined by a view. */
+static bool step_view(const Match *x, Operand *o)
+{
+  const Node *from = o->node->arg[0];
+  char layout[MOST_LETTERS];
+  if (!respell(o->layout, "N", "BH", layout) && !respell(o->layout, "BH", "N", layout)) return false;
+  if (!has_dims(x, o, from->type, layout, o->node->type)) return false;
+  strcpy(o->layout, layout);
+  o->node = from;
+  return true;
+}
+
+/* reshape(broadcast_to(expand_dims(%k, axis=2), (B, H, repeats, T, D))): each head several times. */
+static bool step_broadcast(const Match *x, Operand *o)
+{
+  const Node *wide = o->node->arg[0];
+  char layout[MOST_LETTERS];
+  if (!is_call(wide, "broadcast_to") || !is_tensor(wide->arg[0]) || o->repeats != 1) return false;
+  if (!respell(o->layout, "N", "BHR", layout) && !respell(o->layout, "H", "HR", layout)) return false;
+  const Type *to = wide->type;
+  const Node *narrow = wide->arg[0];
+  int r = (int)(strchr(layout, 'R') - layout);
+  if (to->ndim != 5 || narrow->type->ndim != 5 || dim_of(wide, r) < 1 || x->h->u.i % dim_of(wide, r)) return false;
+  Operand inner = {.node = o->node, .repeats = dim_of(wide, r)};
+  const Expr *view[4];
+  for (int i = 0, k = 0; i < 5; i++) {
+    const Expr *d = narrow->type->shape[i];
+    if (i == r ? !expr_is_int(d, 1) : !same_dim(x->m, d, to->shape[i])) return false;
+    if (i != r) view[k++] = type_dim_unguarded(d);
+  }
+  snprintf(inner.layout, sizeof inner.layout, "%.*s%s", r, layout, layout + r + 1);
+  const Type *four = type_tensor(x->m, to->dtype, 4, view);
+  Operand outer = *o;
+  outer.repeats = inner.repeats;
+  if (!has_dims(x, &outer, four, inner.layout, o->node->type)) return false;
+  *o = inner;
+  o->node = narrow;
+  if (is_view(narrow) && type_equal(narrow->arg[0]->type, four)) o->node = narrow->arg[0];
+  else memcpy(o->view, view, sizeof view);
   return true;
 }
 
@@ -266,46 +427,43 @@ static bool take_part(const Match *x, Operand *o)
 static bool step_back(Match *x, Operand *o, bool is_value, bool repeats)
 {
   const Node *n = o->node;
+  int rank = (int)strlen(o->layout);
   if (!is_tensor(n)) return false;
   const Node *plain = is_value ? NULL : scaled_by(x->m, n, &x->scale);
   if (plain) {
     o->node = plain;
     return true;
   }
-  if (n->type->ndim == 3) {
-    if (!is_view(n) || n->arg[0]->type->ndim != 4) return false;
-    const Expr *const *from = n->arg[0]->type->shape;
-    bool fits = same_dim(x->m, from[0], x->b) && same_dim(x->m, from[1], x->h);
-    for (int i = 1; i < 3 && fits; i++) fits = same_dim(x->m, from[i + 1], n->type->shape[i]);
-    if (fits) o->node = n->arg[0];
-    return fits;
-  }
-  if (is_call(n, "transpose") && n->arg[0]->type->ndim == 4) {
-    char layout[5];
+  if (is_call(n, "transpose")) {
+    char layout[MOST_LETTERS];
     permute(n, o->layout, layout);
-    if (is_value && layout[3] != 'D') return false;
-    memcpy(o->layout, layout, sizeof layout);
+    if (is_value && layout[rank - 1] != 'D') return false;
+    strcpy(o->layout, layout);
     o->node = n->arg[0];
     return true;
   }
-  if (repeats && is_call(n, "repeat") && o->repeats == 1 && call_int(n, "axis") >= 0 &&
+  if (rank == 4 && repeats && is_call(n, "repeat") && o->repeats == 1 && call_int(n, "axis") >= 0 &&
       o->layout[call_int(n, "axis")] == 'H') {
     o->repeats = call_int(n, "repeats");
     o->node = n->arg[0];
     return true;
   }
+  if (is_view(n) && ((repeats && step_broadcast(x, o)) || step_view(x, o))) return true;
   return take_part(x, o);
 }
 
+/* letters: of n's three dimensions, N for batch and heads together. */
 static void find_operand(Match *x, int i, const Node *n, const char *letters, bool repeats)
 {
   Operand *o = &x->in[i];
   *o = (Operand){.node = n, .repeats = 1};
-  memcpy(o->layout, letters, 5);
+  strcpy(o->layout, letters);
   for (int steps = 0; steps < MOST_STEPS && !o->view[0] && step_back(x, o, i == 2, repeats); steps++) continue;
-  if (o->view[0] || o->node->type->ndim == 4) return;
-  const Expr *view[] = {x->b, x->h, type_dim_unguarded(o->node->type->shape[1]),
-                        type_dim_unguarded(o->node->type->shape[2])};
+  if (o->view[0] || strlen(o->layout) == 4) return;
+  char layout[MOST_LETTERS];
+  const Expr *view[4];
+  four_dims(x, o, layout, view);
+  strcpy(o->layout, layout);
   memcpy(o->view, view, sizeof view);
 }
 
@@ -338,9 +496,9 @@ static bool match_operands(Match *x, const Node *v, bool value_turned)
   double scale = x->scale;
   for (int again = 0; again < 2; again++) {
     x->scale = scale;
-    find_operand(x, 0, q, call_int(x->product, "transpose_a") ? "BHDS" : "BHSD", false);
-    find_operand(x, 1, k, call_int(x->product, "transpose_b") ? "BHTD" : "BHDT", !again);
-    find_operand(x, 2, v, value_turned ? "BHDT" : "BHTD", !again);
+    find_operand(x, 0, q, call_int(x->product, "transpose_a") ? "NDS" : "NSD", false);
+    find_operand(x, 1, k, call_int(x->product, "transpose_b") ? "NTD" : "NDT", !again);
+    find_operand(x, 2, v, value_turned ? "NDT" : "NTD", !again);
     if (x->in[1].repeats == x->in[2].repeats) break;
   }
   for (int i = 0; i < 3; i++)
@@ -364,6 +522,54 @@ static const Node *turned(FuseAttention *f, const Node *mask)
   now = node_call(f->m, op, 1, &mask, attrs, NULL);
   map_put(scratch(f->m->ctx), &f->turned, mask, (void *)(uintptr_t)now);
   return now;
+}
+
+/* What a constant mask says. */
+typedef enum { MASK_ANY = 1, MASK_NONE, MASK_CAUSAL } MaskKind;
+
+/* Does place i of the mask leave the score as it is, or take the key out altogether?  A number so low takes out: the
+ * largest score is far above it. */
+static bool sees(const Match *x, const ConstData *d, int64_t i)
+{
+  return x->choose ? (number_at(d, i) != 0) != x->invert : number_at(d, i) == 0;
+}
+static bool hides(const Match *x, const ConstData *d, int64_t i)
+{
+  static const double OUT = -1e30;
+  return x->choose ? !sees(x, d, i) && x->fill <= OUT : number_at(d, i) <= OUT;
+}
+
+static MaskKind kind_of(const Match *x, const Node *mask)
+{
+  if (mask->kind != N_CONST) return MASK_ANY;
+  const ConstData *d = mask->u.data;
+  int rank = mask->type->ndim;
+  int64_t n = const_count(d);
+  int64_t queries = rank > 1 ? dim_of(mask, rank - 2) : 1;
+  int64_t keys = rank ? dim_of(mask, rank - 1) : 1;
+  bool none = true;
+  bool causal = keys >= queries && queries > 1 &&
+                expr_is_int(type_dim_unguarded(x->product->type->shape[1]), queries) &&
+                expr_is_int(type_dim_unguarded(x->product->type->shape[2]), keys);
+  for (int64_t i = 0; i < n && (none || causal); i++) {
+    none = none && sees(x, d, i);
+    int64_t last = i / keys % queries + (keys - queries); /* the key at the query's own place */
+    causal = causal && (i % keys <= last ? sees(x, d, i) : hides(x, d, i));
+  }
+  return none ? MASK_NONE : causal ? MASK_CAUSAL : MASK_ANY;
+}
+
+/* A constant mask that takes nothing out, or what comes behind the query's own place, need not be read. */
+static void drop_mask(FuseAttention *f, Match *x)
+{
+  if (x->nmasks != 1) return;
+  const Node *mask = x->mask[0].node;
+  uintptr_t kind = x->choose ? 0 : (uintptr_t)map_get(&f->kinds, mask);
+  if (!kind) kind = (uintptr_t)kind_of(x, mask);
+  if (!x->choose) map_put(scratch(f->m->ctx), &f->kinds, mask, (void *)kind);
+  if (kind == MASK_ANY) return;
+  x->nmasks = 0;
+  x->causal = kind == MASK_CAUSAL;
 }
 
 /* The masks as one that broadcasts to (B, H, S, T), its last two dimensions exchanged where the queries differ. */
@@ -404,7 +610,9 @@ static const Node *make_attention(FuseAttention *f, GraphRewriter *rw, const Mat
   attrs_set_ints(f->m, &Attention_attrs, a, "first_head", 3, first);
   attrs_set_int(f->m, &Attention_attrs, a, "heads", x->h->u.i);
   if (x->in[1].repeats > 1) attrs_set_int(f->m, &Attention_attrs, a, "kv_heads", x->h->u.i / x->in[1].repeats);
-  if (x->choose) attrs_set_f64(f->m, &Attention_attrs, a, "fill", x->fill);
+  if (x->causal) attrs_set_int(f->m, &Attention_attrs, a, "causal", true);
+  if (x->choose && x->nmasks) attrs_set_f64(f->m, &Attention_attrs, a, "fill", x->fill);
+  attrs_set_str(f->m, &Attention_attrs, a, "guard", x->guard);
   if (x->nmasks) arg[3] = make_mask(f, rw, x, a);
   return node_call(f->m, &op_nn_attention, x->nmasks ? 4 : 3, arg, a, NULL);
 }
@@ -427,10 +635,12 @@ static const Node *fuse_product(FuseAttention *f, GraphRewriter *rw, const Node 
     x.b = type_dim_unguarded(from->shape[0]), x.h = type_dim_unguarded(from->shape[1]);
     p = p->arg[0];
   }
-  const Node *scores = softmax_input(&x, tmp, p, &uses);
+  const Node *scores = softmax_input(&x, tmp, match_guard(&x, p), &uses);
   if (!scores || !match_scores(&x, scores, uses, 0) || !find_heads(&x) ||
+      (x.guarded && (x.choose || x.nmasks != 1 || x.mask[0].node != x.guarded)) ||
       !match_operands(&x, v, call_int(old, "transpose_b")))
     return now;
+  drop_mask(f, &x);
   const Node *call = make_attention(f, rw, &x);
   if (!impl_choose(&(ImplCall){f->m, scratch(f->m->ctx), pass_target_of(f->pc, f->plan, old), f->config, call}).impl)
     return now;

@@ -174,6 +174,35 @@ def test_attention_with_sizes_and_a_bias_of_the_scores():
     check("Attention", [x, QKV, QKV_BIAS, None, None, normal(1, 2, 5, 5, seed=4)], [1, 2], num_heads=2)
 
 
+@pytest.mark.parametrize("attrs", [{}, {"scale": 0.3}, {"unidirectional": 1}], ids=["plain", "scale", "causal"])
+def test_multi_head_attention(attrs):
+    q, k, v, bias = normal(2, 5, 8), normal(2, 7, 8, seed=1), normal(2, 7, 4, seed=2), normal(20, seed=3)
+    keys = np.array([[1] * 7, [1, 1, 1, 0, 0, 0, 0]], "int32")
+    if "unidirectional" in attrs:
+        k, v, keys = k[:, :5].copy(), v[:, :5].copy(), keys[:, :5].copy()
+    check("MultiHeadAttention", [q, k, v], num_heads=2, **attrs)
+    check("MultiHeadAttention", [q, k, v, bias], [3], num_heads=2, **attrs)
+    check("MultiHeadAttention", [q, k, v, bias, keys], [3], num_heads=4, **attrs)
+    check("MultiHeadAttention", [q, k, v, None, np.array([5, 3], "int32")], num_heads=2, **attrs)
+    check("MultiHeadAttention", [q, k, v, None, None, normal(1, 2, 5, k.shape[1], seed=4)], num_heads=2, **attrs)
+
+
+def test_multi_head_attention_packed_and_with_a_past():
+    x, y = normal(2, 5, 2, 3, 4), normal(2, 7, 2, 2, 4, seed=1)     # which ONNX Runtime takes apart alone
+    apart = {"i0": x[..., 0, :].reshape(2, 5, 8), "i1": x[..., 1, :].reshape(2, 5, 8), "i2": x[..., 2, :].reshape(2, 5, 8)}
+    other = {"i0": apart["i0"], "i1": y[..., 0, :].reshape(2, 7, 8), "i2": y[..., 1, :].reshape(2, 7, 8)}
+    for given, feeds in (([x], apart), ([apart["i0"], y], other)):
+        want = theirs(make("MultiHeadAttention", list(feeds.values()), attrs={"num_heads": 2}), feeds)[0]
+        got = ours(make("MultiHeadAttention", given, attrs={"num_heads": 2}), {f"i{i}": v for i, v in enumerate(given)})[0]
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+    check("MultiHeadAttention", [normal(2, 5, 8), normal(2, 2, 7, 4, seed=1), normal(2, 2, 7, 4, seed=2)], num_heads=2)
+    past = [normal(2, 2, 3, 4, seed=4), normal(2, 2, 3, 4, seed=5)]
+    given = [normal(2, 1, 8), normal(2, 1, 8, seed=1), normal(2, 1, 8, seed=2), None, None, None, *past]
+    check("MultiHeadAttention", given, outputs=3, num_heads=2)
+    with pytest.raises(error.UnsupportedError, match="MultiHeadAttention.*cache_indirection"):
+        relay.frontend.from_onnx(make("MultiHeadAttention", [*given, np.array([3], "int32")], attrs={"num_heads": 2}))
+
+
 @pytest.mark.parametrize("weight", ["uint8", "int8"])
 def test_quantized_attention(weight):
     x, w = bytes_of(2, 5, 8), bytes_of(8, 24, dtype=weight, seed=1)
