@@ -339,14 +339,60 @@ static void emit_view(Emit *e, const Node *n, int device, const Type *out, const
   ins->expr = dims;
 }
 
+/* What a call of a kernel is made of. */
+typedef struct KernelCall {
+  const Node *apply, *func; /* the call, and its primitive function … */
+  const Lifted *lifted;     /* … whose integers are arguments (NULL: not so) … */
+  const Node *own;          /* … over sizes of its own */
+  int kernel, device;
+} KernelCall;
+
+static KernelCall kernel_call(Emit *e, int device, const Node *apply, const Node *func)
+{
+  KernelCall k = {.device = device, .apply = apply, .func = func, .lifted = map_get(&e->p->lifted, func)};
+  k.own = program_own_sizes(e->p, k.lifted ? k.lifted->func : func);
+  k.kernel = program_kernel(e->p, k.own, device);
+  return k;
+}
+
+/* The tensors that go in, the constants of the kernel among them. */
+static int *kernel_inputs(Emit *e, const KernelCall *k, int *count)
+{
+  const ImplResult *impl = &e->p->kernel.v[k->kernel].impl;
+  int nlifted = k->lifted ? k->lifted->n : 0;
+  const Node **constant = arena_array(e->arena, const Node *, nlifted + impl->nconsts + 1);
+  for (int i = 0; i < nlifted; i++) constant[i] = k->lifted->integer[i];
+  for (int i = 0; i < impl->nconsts; i++) constant[nlifted + i] = impl->consts[i];
+  return gather_with(e, k->device, k->apply->nargs - 1, k->apply->arg + 1, nlifted + impl->nconsts, constant, count);
+}
+
+/* The kernel's scalars, as seen from outside the function. */
+static void kernel_scalars(Emit *e, const KernelCall *k, Outside *o, const char *what, int *arg, bool *is_scalar)
+{
+  const Node *n = k->apply;
+  const ImplResult *impl = &e->p->kernel.v[k->kernel].impl;
+  if (!impl->nscalars) return;
+  Outside inner = *o;
+  if (k->own != k->func) {
+    int nlifted = k->lifted ? k->lifted->n : 0;
+    const Node **operand = arena_array(e->arena, const Node *, n->nargs + nlifted);
+    for (int i = 1; i < n->nargs; i++) operand[i - 1] = n->arg[i];
+    for (int i = 0; i < nlifted; i++) operand[n->nargs - 1 + i] = k->lifted->integer[i];
+    inner = emit_outside_begin(e, node_apply(e->m, k->own, n->nargs - 1 + nlifted, operand));
+  }
+  const Expr **scalar = program_kernel_scalars(e->p, k->kernel, k->own);
+  for (int i = 0; i < impl->nscalars; i++) {
+    arg[i] = emit_scalar(e, emit_outside_expr(&inner, scalar[i]), what);
+    is_scalar[i] = true;
+  }
+}
+
 static void emit_kernel(Emit *e, int device, const Node *n, const Node *func, Outside *o, const Type **out, int nout,
                         const char *what)
 {
-  const Node *own = program_own_sizes(e->p, func);
-  int kernel = program_kernel(e->p, own, device);
-  const ImplResult *impl = &e->p->kernel.v[kernel].impl;
+  KernelCall k = kernel_call(e, device, n, func);
   int nin;
-  int *in = gather_with(e, device, n->nargs - 1, n->arg + 1, impl->nconsts, impl->consts, &nin);
+  int *in = kernel_inputs(e, &k, &nin);
   int *regs = arena_array(e->arena, int, nout + 1);
   for (int i = 0; i < nout; i++) {
     ProgExpr *dims = emit_shape(e, out[i]->ndim, out[i]->shape, what);
@@ -358,20 +404,15 @@ static void emit_kernel(Emit *e, int device, const Node *n, const Node *func, Ou
     ins->nexpr = out[i]->ndim;
     ins->expr = dims;
   }
-  int narg = nin + nout + impl->nscalars;
+  int narg = nin + nout + e->p->kernel.v[k.kernel].impl.nscalars;
   int *arg = arena_array(e->p->arena, int, narg + 1);
   bool *is_scalar = arena_array(e->p->arena, bool, narg + 1);
   for (int i = 0; i < nin; i++) arg[i] = in[i];
   for (int i = 0; i < nout; i++) arg[nin + i] = regs[i];
-  Outside inner =
-      impl->nscalars && own != func ? emit_outside_begin(e, node_apply(e->m, own, n->nargs - 1, n->arg + 1)) : *o;
-  for (int i = 0; i < impl->nscalars; i++) {
-    arg[nin + nout + i] = emit_scalar(e, emit_outside_expr(&inner, var_expr(impl->scalars[i])), what);
-    is_scalar[nin + nout + i] = true;
-  }
+  kernel_scalars(e, &k, o, what, arg + nin + nout, is_scalar + nin + nout);
   ProgIns *ins = emit_ins(e, MO_KERNEL);
-  ins->index = kernel;
-  ins->node = program_node(e->p, func, kernel, NULL);
+  ins->index = k.kernel;
+  ins->node = program_node(e->p, func, k.kernel, NULL);
   ins->narg = narg;
   ins->arg = arg;
   ins->is_scalar = is_scalar;
@@ -696,6 +737,7 @@ static void emit_function(Program *p, Map *callees, Callees *queue, Map *let, co
   for (int i = 0; i < nparam; i++) add_parameter(&e, c->func->arg[i]);
   e.f->nret = type_leaf_count(e.result);
   order_nodes(&e, body);
+  program_lift_integers(p, e.order.n, e.order.v);
   place_nodes(&e, body);
   for (int i = 0; i < nprepared; i++, numbers += strcspn(numbers, ",") + 1)
     load_prepared(&e, c->func->arg[nparam + i], atoi(numbers));

@@ -1,7 +1,7 @@
 /* kernels.c: the kernels, constants and nodes that a program refers to.
  *
  * Primitive functions that are equal share a kernel: layers of the same shape are compiled
- * once.  Each use is a node of its own, for profiles.  Constants that share their bytes
+ * once, and each call hands over the scalars of its own function.  Each use is a node of its own, for profiles.  Constants that share their bytes
  * share them in the weights too. */
 #include <stdlib.h>
 
@@ -58,20 +58,65 @@ static const char *source_names(Program *p, const Node *body)
 
 /* ---- kernels ---------------------------------------------------------------------------- */
 
-/* A kernel that is handed scalars reads them from the graph that it was made for. */
-static bool may_share(const ProgKernel *k) { return k->impl.nscalars == 0; }
+static bool types_are_stable(const Type *ty)
+{
+  for (int d = 0; d < ty->ndim; d++)
+    if (!type_dim_is_stable(ty->shape[d])) return false;
+  for (int i = 0; i < ty->nfield; i++)
+    if (!types_are_stable(ty->field[i])) return false;
+  return true;
+}
+
+/* What stands in the place of a scalar of the kernel's function: a size, or the value that a node in that place
+ * computes.  NULL: it cannot be told. */
+static const Expr *counterpart(Program *p, const Map *pairs, const Var *v)
+{
+  const Node *node;
+  int element, count;
+  if (!graph_value_source(p->m, v, &node, &element)) {
+    const Var *other = map_get(pairs, v);
+    return other ? var_expr(other) : NULL;
+  }
+  const Node *other = map_get(pairs, node);
+  const Expr *const *value = other ? graph_values(p->m, other, &count) : NULL;
+  return value && element < count ? value[element] : NULL;
+}
+
+/* May the function run as the kernel, and if so, what are the scalars that it is handed? */
+static bool serves(Program *p, const ProgKernel *k, const Node *func, const Expr **scalar)
+{
+  Map pairs;
+  Arena *tmp = scratch(p->ctx);
+  if (!graph_match(k->func, func, tmp, &pairs)) return false;
+  for (int i = 0; k->impl.nscalars && i < fn_nparams(func); i++)
+    if (!types_are_stable(k->func->arg[i]->type) || !types_are_stable(func->arg[i]->type)) return false;
+  for (int i = 0; i < k->impl.nscalars; i++)
+    if (!(scalar[i] = counterpart(p, &pairs, k->impl.scalars[i]))) return false;
+  return true;
+}
+
+const Expr **program_kernel_scalars(Program *p, int kernel, const Node *func)
+{
+  const ProgKernel *k = &p->kernel.v[kernel];
+  const Expr **scalar = arena_array(p->arena, const Expr *, k->impl.nscalars + 1);
+  Scope scope = scope_begin(p->ctx);
+  if (k->func == func)
+    for (int i = 0; i < k->impl.nscalars; i++) scalar[i] = var_expr(k->impl.scalars[i]);
+  else if (!serves(p, k, func, scalar)) BUG(p->ctx, "kernel '%s' does not serve its caller", k->name);
+  scope_end(p->ctx, scope);
+  return scalar;
+}
 
 static int find_kernel(Program *p, const Node *func, int device, uint64_t hash)
 {
   for (int i = (int)(intptr_t)map_get(&p->kernel_by_hash, (void *)(uintptr_t)(hash | 1)) - 1; i >= 0 && i < p->kernel.n;
        i++) {
-    ProgKernel *k = &p->kernel.v[i];
+    const ProgKernel *k = &p->kernel.v[i];
     if (k->device != device) continue;
     if (k->func == func) return i;
-    if (k->hash != hash || !may_share(k)) continue;
+    if (k->hash != hash) continue;
     Scope scope = scope_begin(p->ctx);
-    const char *why;
-    bool same = graph_equal(k->func, func, scratch(p->ctx), &why);
+    bool same = serves(p, k, func, arena_array(scratch(p->ctx), const Expr *, k->impl.nscalars + 1));
     scope_end(p->ctx, scope);
     if (same) return i;
   }

@@ -148,15 +148,26 @@ typedef struct Program {
   uint64_t digest[2]; /* of the weights and of what prepares them */
   StrMap kernel_names;
   Map kernel_by_hash, const_by_data;
+  Map lifted; /* primitive function -> Lifted */
 } Program;
 
 /* emit.c, emit_call.c, emit_data.c: the entries (none: @main) and what they call; kernels are lowered on the way. */
 void program_emit(Program *, int nentries, const char *const *entries,
                   void (*progress)(void *env, const char *stage, int done, int total), void *env);
 
+/* lift.c: a primitive function that takes integers as arguments behind its own, so that its kin share a kernel. */
+typedef struct Lifted {
+  const Node *func;
+  int n;
+  const Node **integer;
+} Lifted;
+void program_lift_integers(Program *, int n, const Node *const *node); /* fills `lifted` */
+
 /* kernels.c: the kernel of a primitive function (made on first sight; equal functions share
  * one), and the node that stands for this use of it. */
 int program_kernel(Program *, const Node *func, int device);
+/* What the function passes for the kernel's scalars: expressions over its own sizes and values. */
+const Expr **program_kernel_scalars(Program *, int kernel, const Node *func);
 int program_node(Program *, const Node *func, int kernel, const char *name);
 int program_const(Program *, const Node *constant, int device);
 /* The device that a node is on. */

@@ -137,6 +137,59 @@ static void test_kernels_are_shared(void **state)
   close_world(&w);
 }
 
+static int count_nodes(const World *w, const char *name)
+{
+  LatheRtModel *m = compiled_model(w->c);
+  int count = 0;
+  for (int i = 0; i < lathe_rt_model_info(m).num_nodes; i++) count += !strcmp(lathe_rt_model_node(m, i)->name, name);
+  return count;
+}
+
+/* A kernel that is handed a size which no tensor has: each of its callers hands over its own. */
+static void test_kernels_with_scalars_are_shared(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%x: Tensor[(6), float32], %k: Tensor[(1), int64], %l: Tensor[(1), int64]) {\n"
+                         "  %0 = dyn.topk(%x, %k, axis=0, dtype=\"int64\");\n"
+                         "  %1 = dyn.topk(%x, %l, axis=0, dtype=\"int64\");\n"
+                         "  (%0.0, %1.0)\n"
+                         "}\n");
+  assert_int_equal(count_nodes(&w, "lathe_dyn_topk"), 2);
+  float x[] = {3, 9, 1, 7, 8, 2};
+  int64_t k = 2;
+  int64_t l = 4;
+  set(w.x, 0, tensor(F32, x, SHAPE(6)));
+  set(w.x, 1, tensor(I64, &k, SHAPE(1)));
+  set(w.x, 2, tensor(I64, &l, SHAPE(1)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 2, (float[]){9, 8}, 0);
+  expect_floats(output(w.x, 1), 4, (float[]){9, 8, 7, 3}, 0);
+  close_world(&w);
+}
+
+/* Many calls that differ in an integer have one kernel, which is given the integer; a few have one each. */
+static void test_kernels_over_integers_are_shared(void **state)
+{
+  (void)state;
+  World w = compile_text("def @main(%x: Tensor[(2, n), float32]) {\n"
+                         "  (take(%x, 0i64, axis=1), take(%x, 1i64, axis=1), take(%x, 2i64, axis=1),\n"
+                         "   take(%x, 4i64, axis=1), take(%x, 0i64, axis=0), take(%x, 1i64, axis=0))\n"
+                         "}\n");
+  assert_int_equal(count_nodes(&w, "lathe_take"), 4);
+  assert_int_equal(count_nodes(&w, "lathe_take_1"), 1);
+  assert_int_equal(count_nodes(&w, "lathe_take_2"), 1);
+  float x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  set(w.x, 0, tensor(F32, x, SHAPE(2, 5)));
+  run(w.x);
+  expect_floats(output(w.x, 0), 2, (float[]){1, 6}, 0);
+  expect_floats(output(w.x, 1), 2, (float[]){2, 7}, 0);
+  expect_floats(output(w.x, 2), 2, (float[]){3, 8}, 0);
+  expect_floats(output(w.x, 3), 2, (float[]){5, 10}, 0);
+  expect_floats(output(w.x, 4), 5, x, 0);
+  expect_floats(output(w.x, 5), 5, x + 5, 0);
+  close_world(&w);
+}
+
 /* A part of a size is a part: nothing is left over. */
 static void test_split_needs_whole_parts(void **state)
 {
@@ -322,6 +375,8 @@ int main(void)
     cmocka_unit_test(test_reductions_of_nothing),
     cmocka_unit_test(test_squeeze_at_run_time),
     cmocka_unit_test(test_kernels_are_shared),
+    cmocka_unit_test(test_kernels_with_scalars_are_shared),
+    cmocka_unit_test(test_kernels_over_integers_are_shared),
     cmocka_unit_test(test_if),
     cmocka_unit_test(test_loop),
     cmocka_unit_test(test_local_function),

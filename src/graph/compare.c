@@ -226,6 +226,14 @@ bool graph_equal(const Node *a, const Node *b, Arena *arena, const char **why)
   return compare(&c, a, b, why);
 }
 
+bool graph_match(const Node *a, const Node *b, Arena *arena, Map *pairs)
+{
+  Compare c = {.arena = arena};
+  if (!compare(&c, a, b, NULL)) return false;
+  *pairs = c.left;
+  return true;
+}
+
 static void keep_free(Compare *c, const Node *n)
 {
   const Node **v;

@@ -460,6 +460,9 @@ bool graph_value_source(Module *, const Var *v, const Node **node, int *element)
 /* type.c: only literals and sizes with a name of their own, which stay the same while passes
  * rewrite the graph: fit to be put into attributes. */
 bool type_dim_is_stable(const Expr *);
+/* state.c: simplified, knowing nothing but that sizes are not negative.  Passes infer the types of the same calls again
+ * and again; each dimension is worked out once. */
+const Expr *graph_simplify_dim(Module *, const Expr *);
 
 /* ---- blob.c: bytes that outlive a module ------------------------------------------------------ */
 
@@ -490,6 +493,8 @@ const Node *graph_infer(Module *, const Node *);
 /* ---- compare.c, print.c, parse.c ---------------------------------------------------------- */
 
 bool graph_equal(const Node *, const Node *, Arena *, const char **why); /* free variables may be renamed, one to one */
+/* The same, and what of the first stands for what of the second: variables, sizes, nodes with arguments. */
+bool graph_match(const Node *, const Node *, Arena *, Map *pairs);
 bool graph_equal_open(const Node *, const Node *, Arena *, const char **why); /* free variables must be the same */
 uint64_t graph_hash(const Node *, Arena *);                                   /* equal graphs have equal ones */
 /* Relay text.  A constant that is a plain finite scalar stands where it is used; others

@@ -35,3 +35,17 @@ void graph_replace_data(Module *m, const DataDef *data)
 
 int graph_data_count(Module *m) { return m->graph ? m->graph->data.n : 0; }
 const DataDef *graph_data_at(Module *m, int i) { return m->graph->data.v[i]; }
+
+const Expr *graph_simplify_dim(Module *m, const Expr *e)
+{
+  if (e->kind == E_INT || e->kind == E_VAR) return e;
+  Map *known = &graph_state(m)->dims;
+  const Expr *r = map_get(known, e);
+  if (r) return r;
+  Scope s = scope_begin(m->ctx);
+  r = expr_simplify(analyzer_new(m, scratch(m->ctx)), e);
+  scope_end(m->ctx, s);
+  map_put(m->arena, known, e, (void *)(uintptr_t)r);
+  map_put(m->arena, known, r, (void *)(uintptr_t)r);
+  return r;
+}

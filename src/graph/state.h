@@ -9,6 +9,7 @@ typedef struct GraphState {
   Map sources;               /* Var* -> ValueSource* (values.c) */
   Map bound;                 /* let variable -> the node it stands for (values.c) */
   Map blobs;                 /* Blob* kept -> itself (blob.c) */
+  Map dims;                  /* dimension -> the same simplified (state.c) */
   Vec(const DataDef *) data; /* data types, in order of definition (state.c) */
 } GraphState;
 GraphState *graph_state(Module *);

@@ -6,14 +6,7 @@
 
 const Expr *dim_int(Module *m, int64_t v) { return expr_int(m, v > INT32_MAX || v < INT32_MIN ? DT_I64 : DT_I32, v); }
 
-const Expr *dim_simplify(Module *m, const Expr *e)
-{
-  if (e->kind == E_INT || e->kind == E_VAR) return e;
-  Scope s = scope_begin(m->ctx);
-  const Expr *r = expr_simplify(analyzer_new(m, scratch(m->ctx)), e);
-  scope_end(m->ctx, s);
-  return r;
-}
+const Expr *dim_simplify(Module *m, const Expr *e) { return graph_simplify_dim(m, e); }
 
 /* Index arithmetic never overflows, so it may be done at the narrow width. */
 static const Expr *narrow(Rewriter *r, const Expr *e)

@@ -3,7 +3,7 @@
  *
  * Bounds mean what numpy means: negative counts from the end, what is outside is brought
  * to the edge.  A slice along one axis is (start, count, step), start brought into the
- * axis.  The type rule makes them from values, the compute from attributes or from the
+ * axis where the count is not 0.  The type rule makes them from values, the compute from attributes or from the
  * operand's elements: the same function over other expressions, so a kernel never reads
  * outside. */
 #include "op/shape.h"
@@ -37,6 +37,21 @@ static const Expr *count_up(Module *m, const Expr *from, const Expr *to, const E
   return dim_never_negative(m, n) ? n : dim_max(m, n, dim_int(m, 0));
 }
 
+/* How many elements lie between the edges begin and end, literals: the extent stands in it once, so that slices of
+ * slices have short sizes.  NULL: no such form. */
+static const Expr *length_between(Module *m, int64_t begin, int64_t end, const Expr *extent)
+{
+  const Expr *zero = dim_int(m, 0);
+  bool to_end = end >= INT32_MAX;
+  if (begin >= INT32_MAX || end <= -INT32_MAX) return zero;
+  if (begin <= -INT32_MAX) begin = 0;
+  if (begin >= 0 && (to_end || end < 0))
+    return dim_max(m, dim_sub(m, extent, dim_int(m, begin - (to_end ? 0 : end))), zero);
+  if (begin >= 0) return dim_max(m, dim_min(m, dim_sub(m, extent, dim_int(m, begin)), dim_int(m, end - begin)), zero);
+  const Expr *tail = dim_min(m, extent, dim_int(m, -begin));
+  return to_end ? tail : end < 0 ? dim_max(m, dim_add(m, tail, dim_int(m, end)), zero) : NULL;
+}
+
 /* begin:end:step over an axis; by_size: `end` is a count, negative: to the end. */
 static Cut cut_axis(Module *m, const Expr *begin, const Expr *end, const Expr *step, const Expr *extent, bool by_size)
 {
@@ -56,7 +71,11 @@ static Cut cut_axis(Module *m, const Expr *begin, const Expr *end, const Expr *s
   Cut up = {edge(m, begin, extent, zero, extent), NULL, step};
   Cut down = {edge(m, begin, extent, minus, last), NULL, step};
   if (step->kind == E_INT && step->u.i > 0) {
-    up.count = count_up(m, up.start, edge(m, end, extent, zero, extent), step);
+    bool literal = begin->kind == E_INT && end->kind == E_INT && extent->kind != E_INT;
+    const Expr *length = literal ? length_between(m, begin->u.i, end->u.i, extent) : NULL;
+    if (length) up.count = dim_ceildiv(m, length, step);
+    if (length && begin->u.i >= 0) up.start = begin; /* where there is an element, it lies behind `begin` of them */
+    if (!length) up.count = count_up(m, up.start, edge(m, end, extent, zero, extent), step);
     return up;
   }
   const Expr *back = dim_sub(m, zero, step);

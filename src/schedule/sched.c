@@ -12,6 +12,15 @@ static bool note_guarded(void *env, Stmt *s)
   return true;
 }
 
+/* Primitives build on what a block says it reads and writes; an inner block's is part of an outer one's. */
+static void hold_regions(Sched *s, Stmt *block)
+{
+  Stmt **inner;
+  int n = tree_blocks(scratch(s->ctx), block, &inner);
+  for (int i = 0; i < n; i++) hold_regions(s, inner[i]);
+  if (BLOCK(block)->declared) block_widen_access(s->m, BLOCK(block));
+}
+
 /* While the indices are as they were written; later ones are harder to see through. */
 static bool prove_kinds(void *env, Stmt *s)
 {
@@ -58,6 +67,7 @@ Sched *sched_new(const PrimFunc *f, uint64_t seed)
   Sched *s = sched_around(f);
   defer(ctx, free_schedule, s);
   sched_seed(s, seed);
+  hold_regions(s, s->f->body);
   stmt_visit(s->f->body, note_guarded, s);
   stmt_visit(s->f->body, prove_kinds, s);
   module_retain(s->m);

@@ -120,12 +120,42 @@ static void predicates_read(void **state)
           "T.where(j_0*3 + j_1 < 8 and 0 < B[j_0*3 + j_1])");
 }
 
+#define BLOCK_1(name, extent, body)                                       \
+  "    for " name "0 in range(" extent "):\n        with T.block(\"" name \
+  "\"):\n            v = T.axis.spatial(" extent ", " name "0)\n" body
+
+/* What a block says it reads and writes counts for nothing where it does more. */
+static void declared_regions(void **state)
+{
+  (void)state;
+#define SECOND_WRITE                                                                         \
+  HEAD(ROW(A) ", B: T.Buffer((9,), \"int32\")")                                              \
+  BLOCK_1("B", "8",                                                                          \
+          "            T.reads(A[v])\n            T.writes(B[v])\n            B[v] = A[v]\n" \
+          "            B[v + 1] = A[v] * 2\n")
+  refuses(SECOND_WRITE, GET1, "sch.parallel(l1)\n", ERR_SCHEDULE, "do not tell its writes to buffer 'B' apart");
+#define SECOND_READ(reads)                                                                                \
+  HEAD("A: T.Buffer((9,), \"int32\"), " ROW(C))                                                           \
+  "    B = T.alloc_buffer((9,), \"int32\")\n" BLOCK_1("B", "9", "            B[v] = A[v] * 3\n") BLOCK_1( \
+      "C", "8", "            T.reads(" reads ")\n            T.writes(C[v])\n            C[v] = B[v] + B[v + 1]\n")
+  static const char *const under =
+      "b0 = sch.get_block(\"B\")\nb1 = sch.get_block(\"C\")\nl2, = sch.get_loops(b1)\nsch.compute_at(b0, l2)\n";
+  APPLIES(SECOND_READ("B[v]"), under, "T.axis.spatial(9, C0 + ax0)");
+  APPLIES(SECOND_READ("B[v + 1]"), under, "T.reads(B[v_1:v_1 + 2])");
+  APPLIES(SECOND_READ("B[v:v + 2], A[v]"), under, "T.reads(B[v_1:v_1 + 2], A[v_1])"); /* more than it does stays */
+  /* a sum goes on from what is there, which it does not name among its reads */
+#define UNNAMED               \
+  HEAD(SQUARE(A) ", " ROW(B)) \
+  NEST("SR", "            T.reads(A[vi, vk])\n            T.writes(B[vi])\n            B[vi] = B[vi] + A[vi, vk]\n")
+  APPLIES(UNNAMED, GET, "T.reads(A[vi, vk], B[vi])");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(shared_elements), cmocka_unit_test(marked_disjoint),      cmocka_unit_test(order_of_a_reduction),
     cmocka_unit_test(two_writers),     cmocka_unit_test(gaps_are_not_written), cmocka_unit_test(unfinished_sums),
-    cmocka_unit_test(predicates_read),
+    cmocka_unit_test(predicates_read), cmocka_unit_test(declared_regions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

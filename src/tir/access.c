@@ -20,6 +20,7 @@ typedef struct Walk {
   Vec(const Var *) loops; /* run over their range */
   Map values;             /* Var* -> Expr*: let and block variables */
   Map views;              /* Buffer* -> MatchBuffer* */
+  bool trust_calls;       /* leave out what calls do with addresses */
   bool hide;              /* leave out what is allocated on the way … */
   Map hidden;             /* … Buffer* */
   Vec(Box) boxes;
@@ -282,7 +283,7 @@ static void visit_stmt(Walk *w, const Stmt *s)
     break;
   case S_EVAL:
     visit_expr(w, s->u.eval.value);
-    if (!expr_is_pure(s->u.eval.value) && !is_prefetch(s->u.eval.value))
+    if (!w->trust_calls && !expr_is_pure(s->u.eval.value) && !is_prefetch(s->u.eval.value))
       expr_visit(w->m->ctx, s->u.eval.value, visit_address, w);
     break;
   case S_ATTR: visit_stmt(w, s->u.attr.body); break;
@@ -334,22 +335,102 @@ static void visit_outer_load(void *env, const Expr *e)
   if (e->kind == E_LOAD) add_access(env, e->u.buffer, NULL, false);
 }
 
+/* Everything that an instance of the block touches. */
+static void walk_block(Walk *w, const Block *b)
+{
+  Ctx *ctx = w->m->ctx;
+  for (int i = 0; i < b->niter; i++) analyzer_bind(w->an, b->iter[i].var, b->iter[i].min, b->iter[i].extent);
+  for (int i = 0; i < b->nallocs; i++) hide(w, b->allocs[i]);
+  for (int i = 0; i < b->nmatches; i++) map_put(w->arena, &w->views, b->matches[i].buffer, &b->matches[i]);
+  if (b->predicate && expr_has_kind(b->predicate, E_LOAD)) expr_visit(ctx, b->predicate, visit_outer_load, w);
+  for (int i = 0; i < b->niter; i++)
+    if (b->iter[i].value && expr_has_kind(b->iter[i].value, E_LOAD))
+      expr_visit(ctx, b->iter[i].value, visit_outer_load, w);
+  if (b->init) visit_stmt(w, b->init);
+  visit_stmt(w, b->body);
+}
+
 void block_infer_access(Module *m, Block *b)
 {
   Scope scope = scope_begin(m->ctx);
   Walk w = {.m = m, .an = analyzer_new(m, scratch(m->ctx)), .arena = scratch(m->ctx), .hide = true};
-  for (int i = 0; i < b->niter; i++) analyzer_bind(w.an, b->iter[i].var, b->iter[i].min, b->iter[i].extent);
-  for (int i = 0; i < b->nallocs; i++) hide(&w, b->allocs[i]);
-  for (int i = 0; i < b->nmatches; i++) map_put(w.arena, &w.views, b->matches[i].buffer, &b->matches[i]);
-  if (b->predicate && expr_has_kind(b->predicate, E_LOAD)) expr_visit(m->ctx, b->predicate, visit_outer_load, &w);
-  for (int i = 0; i < b->niter; i++)
-    if (b->iter[i].value && expr_has_kind(b->iter[i].value, E_LOAD))
-      expr_visit(m->ctx, b->iter[i].value, visit_outer_load, &w);
-  if (b->init) visit_stmt(&w, b->init);
-  visit_stmt(&w, b->body);
+  walk_block(&w, b);
   /* a reduction's update reads what its init wrote: not an input of the block */
   b->reads = collect(&w, false, b->init != NULL, &b->nreads);
   b->writes = collect(&w, true, false, &b->nwrites);
+  scope_end(m->ctx, scope);
+}
+
+/* ---- regions that the author wrote ---------------------------------------------------------- */
+
+static const Expr *last_of(Walk *w, const Region *r, int d)
+{
+  return expr_simplify(w->an, plus(w, expr_add(w->m, r->min[d], r->extent[d]), -1));
+}
+
+static const Expr *as_dtype(Walk *w, const Expr *e, DType t)
+{
+  return dtype_eq(e->dtype, t) ? e : expr_simplify(w->an, expr_cast(w->m, t, e));
+}
+
+/* Makes dimension d of the region hold that of the box; true: it did before. */
+static bool widen_dim(Walk *w, Region *r, int d, const Box *box)
+{
+  const Expr *lo = as_dtype(w, box->min[d], r->min[d]->dtype);
+  const Expr *hi = as_dtype(w, box->max[d], r->min[d]->dtype);
+  const Expr *last = as_dtype(w, last_of(w, r, d), r->min[d]->dtype);
+  const Expr *first = lesser(w, r->min[d], lo, false);
+  const Expr *end = lesser(w, last, hi, true);
+  if (first == r->min[d] && end == last) return true;
+  r->min[d] = first;
+  r->extent[d] = expr_simplify(w->an, plus(w, expr_binary(w->m, E_SUB, end, first), 1));
+  return false;
+}
+
+static Region copy_region(Walk *w, const Region *r)
+{
+  size_t bytes = sizeof *r->min * (size_t)r->buffer->ndim;
+  return (Region){r->buffer, arena_copy(w->m->arena, r->min, bytes), arena_copy(w->m->arena, r->extent, bytes)};
+}
+
+/* One of the declared regions comes to hold the box. */
+static void widen_region(Walk *w, Region *v, int *n, const Box *box)
+{
+  int first = -1;
+  Region wide = {0};
+  for (int i = 0; i < *n; i++) {
+    if (v[i].buffer != box->buffer) continue;
+    Region r = copy_region(w, &v[i]);
+    bool holds = true;
+    for (int d = 0; d < box->buffer->ndim; d++) holds &= widen_dim(w, &r, d, box);
+    if (holds) return;
+    if (first >= 0) continue;
+    first = i;
+    wide = r;
+  }
+  v[first < 0 ? (*n)++ : first] = first < 0 ? region_of(w, box) : wide;
+}
+
+static void widen_regions(Walk *w, const Block *b, bool write, Region **v, int *n)
+{
+  Region *out = arena_array(w->m->arena, Region, *n + w->boxes.n);
+  if (*n) memcpy(out, *v, sizeof *out * (size_t)*n);
+  for (int i = 0; i < w->boxes.n; i++) {
+    const Box *box = &w->boxes.v[i];
+    if (box->write == write && (write || !b->init || !has_box(w, box->buffer, true))) widen_region(w, out, n, box);
+  }
+  *v = out;
+}
+
+void block_widen_access(Module *m, Block *b)
+{
+  Scope scope = scope_begin(m->ctx);
+  Walk w = {
+    .m = m, .an = analyzer_new(m, scratch(m->ctx)), .arena = scratch(m->ctx), .hide = true, .trust_calls = true};
+  walk_block(&w, b);
+  widen_regions(&w, b, false, &b->reads, &b->nreads);
+  widen_regions(&w, b, true, &b->writes, &b->nwrites);
+  b->declared = false;
   scope_end(m->ctx, scope);
 }
 

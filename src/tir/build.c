@@ -383,6 +383,7 @@ static Block *copy_block(Copier *c, const Block *b)
   }
   to->nreads = b->nreads;
   to->nwrites = b->nwrites;
+  to->declared = b->declared;
   to->reads = copy_regions(c, b->nreads, b->reads);
   to->writes = copy_regions(c, b->nwrites, b->writes);
   to->annots = copy_annots(c, &b->annots);

@@ -237,6 +237,7 @@ void parse_fill_block(Parser *p, BlockBuild *bb)
   if (!bb->reads_given || !bb->writes_given) block_infer_access(p->m, b);
   if (bb->reads_given) MOVE(reads, nreads, bb->reads);
   if (bb->writes_given) MOVE(writes, nwrites, bb->writes);
+  b->declared = (bb->reads_given || bb->writes_given) && (b->nreads || b->nwrites);
 #undef MOVE
 }
 

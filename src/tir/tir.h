@@ -142,6 +142,7 @@ struct Block {
   const Expr *predicate; /* NULL: always; else the block runs only where it holds */
   Region *reads, *writes;
   int nreads, nwrites;
+  bool declared; /* the author wrote them, and nobody has held them against the accesses yet */
   const Buffer **allocs;
   int nallocs;
   MatchBuffer *matches;
@@ -233,6 +234,9 @@ Stmt *stmt_enclosing_block(Stmt *); /* NULL at the root */
 /* Fills reads and writes of a block from its body (init too): the smallest boxes
  * that cover the accesses, over the block's own variables. */
 void block_infer_access(Module *, Block *);
+/* Widens the reads and writes that the block's author wrote to hold every load and store.  What a call does with an
+ * address cannot be seen: there the author is believed. */
+void block_widen_access(Module *, Block *);
 /* The box of `buffer` read (or written) below s while the loops strictly inside
  * s run and the ones outside are fixed.  False if nothing is touched. */
 bool stmt_region(Analyzer *, Stmt *s, const Buffer *buffer, bool writes, Region *out);

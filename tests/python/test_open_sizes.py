@@ -47,3 +47,34 @@ def test_a_chain_of_concatenations(parts):
         body = relay.concatenate([x[k], relay.negative(body)], axis=0)
         want = np.concatenate([parts[f"x{k}"], -want])
     np.testing.assert_array_equal(run(x, body, parts), want)
+
+
+EDGES = (-9, -3, -1, 0, 1, 2, 5, 9, 2**31 - 1)
+
+
+@pytest.mark.parametrize("step", [1, 2, -1, -2])
+def test_slices_as_numpy_cuts(step):
+    """Every pair of edges, on axes shorter and longer than they reach."""
+    pairs = [(begin, end) for begin in EDGES for end in EDGES]
+    x = relay.var("x", shape=(relay.Any(), 2))
+    cuts = [relay.strided_slice(x, [b], [e], [step], axes=[0]) for b, e in pairs]
+    lib = relay.build(lathe.IRModule.from_expr(relay.Function([x], relay.Tuple(cuts))), target="llvm")
+    model = graph_executor.GraphModule(lib["default"](lathe.cpu(0)))
+    for n in (0, 1, 2, 4, 7):
+        value = np.arange(2 * n, dtype="float32").reshape(n, 2)
+        model.run(x=value)
+        for k, (b, e) in enumerate(pairs):
+            np.testing.assert_array_equal(model.get_output(k).numpy(), value[b:e:step], err_msg=f"{n}: {b}:{e}:{step}")
+
+
+def test_a_chain_of_slices():
+    """Two rows are cut off sixty times; the compiler takes as long for each of them."""
+    x = relay.var("x", shape=(relay.Any(), 4))
+    body = x
+    for _ in range(60):
+        body = relay.strided_slice(relay.negative(body), [1], [-1], [1], axes=[0])
+    start = os.times()
+    for n in (3, 125):
+        value = np.arange(4 * n, dtype="float32").reshape(n, 4)
+        np.testing.assert_array_equal(run([x], body, {"x": value}), value[60:-60])
+    assert os.times().user - start.user < 10  # a third of a second is what it takes
