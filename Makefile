@@ -5,16 +5,16 @@ BUILD  ?= build
 PYTHON := .venv/bin/python
 RUN_PY := PYTHONPATH=python $(PYTHON)
 
-.PHONY: help build demo test test-slow test-all conformance test-c-backend cross test-cross asan fuzz bench golden wheel \
-        format check-format clean
+.PHONY: help build demo test test-slow test-all conformance c-backend test-c-backend cross test-cross asan fuzz bench \
+        golden wheel format check-format clean
 
 help:
 	@echo "make build    the compiler: $(BUILD)/lathe, liblathe.so, liblathe_rt.so"
 	@echo "make demo     a digit classifier and ResNet-18, from ONNX files to programs that run"
 	@echo "make test     all tests but the slow ones; make test-slow: the large networks"
-	@echo "make test-c-backend   the tests with a build that has no LLVM: everything goes through C"
-	@echo "make test-cross   builds for the other architecture and tests under qemu-user; ALL=1 runs every C test there"
-	@echo "make test-all     everything that 'make test' leaves out; PART=K/N runs the Kth of N parts"
+	@echo "make test-c-backend   tests with a build that has no LLVM, so that everything goes through C"
+	@echo "make test-cross   builds for the other architecture and tests under qemu-user"
+	@echo "make test-all     everything that the others leave out; PART=K/N runs the Kth of N parts"
 	@echo "make conformance   the public ONNX suites: counts, and what is not passed with its reason"
 	@echo "make asan     the C tests under AddressSanitizer and UBSan, the thread pool under TSan"
 	@echo "make fuzz     every fuzz target for FUZZ_SECONDS (20) each"
@@ -46,34 +46,28 @@ conformance: build
 	@tools/setup python
 	@LATHE_LIBRARY_PATH=$(BUILD) $(RUN_PY) tests/conformance.py
 
-test-c-backend:
+# The build without LLVM, for every C test and the Python tests that tests/selection.py names.
+c-backend:
 	@tools/setup build tests python
 	@cmake --preset without-llvm -B build-c >/dev/null
 	@cmake --build build-c --target all c_tests
-	@LATHE_LIBRARY_PATH=build-c $(PYTHON) tests/run.py build-c
 
-# What is built for the other architecture (CROSS_ARCH=x86_64 or aarch64 names it), and what runs there: the layers that
-# make or load machine code and the end-to-end tests; ALL=1 takes every C test, every text case and more of Python's.
-CROSS_TESTS := tests/python/test_end_to_end.py
-CROSS_MATCH := base_ 'runtime_test_[mst]' target_ te_test tir_ lower_test_guards 'codegen_test_llvm$$' codegen_test_llvm_tile \
-               driver_test_static
-ifdef ALL
-CROSS_TESTS += tests/python/test_packed_matmul.py tests/python/test_memory_operators.py tests/python/test_zero_copy.py \
-               tests/python/test_schedule.py tests/python/test_te.py tests/python/test_tir.py
-CROSS_MATCH :=
-endif
+test-c-backend: c-backend
+	@CC=$(CURDIR)/tests/quick-cc $(PYTHON) tests/run.py build-c --select c-backend
+
+# What is built for the other architecture (CROSS_ARCH=x86_64 or aarch64 names it), and what runs there under an
+# emulator: C tests that tests/selection.py names, and models that are compiled here for that architecture.
 cross:
 	@tools/setup build tests python cross
 	@cmake --preset cross -B build-cross $(if $(CROSS_ARCH),-DCROSS_ARCH=$(CROSS_ARCH)) >/dev/null
 	@cmake --build build-cross --target all c_tests
 
-test-cross: cross
-	@$(PYTHON) tests/run.py build-cross --runner "tools/cross-run build-cross" \
-	    --python "tools/cross-run build-cross build-cross/sysroot/usr/bin/python3" \
-	    $(if $(CROSS_MATCH),$(addprefix --match ,$(CROSS_MATCH)) --with-python) --tests $(CROSS_TESTS)
+test-cross: build cross
+	@$(PYTHON) tests/run.py build-cross --runner "tools/cross-run build-cross" --c-only --select cross
+	@LATHE_CROSS=build-cross $(PYTHON) tests/run.py $(BUILD) --python-only --tests tests/python/test_end_to_end.py
 
-# Everything that `make test` leaves out, in units that tests/all.py lists; PART=K/N takes every Nth of them from the Kth.
-test-all: build cross
+# Everything that the others leave out, in units that tests/all.py lists; PART=K/N takes every Nth of them from the Kth.
+test-all: build cross c-backend
 	@tools/setup fuzz
 	@cmake --preset fuzz -B build-fuzz >/dev/null
 	@cmake --build build-fuzz --target fuzzers

@@ -1,44 +1,60 @@
 #!/usr/bin/env python3
-"""Runs what `make test` leaves out: networks marked slow, the public ONNX suites, the C tests of the other
-architecture, long fuzzing.
+"""Runs what `make test`, `make test-cross` and `make test-c-backend` leave out: networks marked slow, the public ONNX
+suites, more tests of the other architecture and of the C backend, long fuzzing.
 
-    tests/all.py [--part K/N] [--list]
+    tests/all.py [--part K/N] [--match PART] [--list]
 
 Each is a unit; the units are sorted by name, and part K of N (K from 1) is every Nth of them from the Kth.  Wants
-build, build-cross and build-fuzz as `make test-all` makes them."""
+build, build-c, build-cross and build-fuzz as `make test-all` makes them."""
 import argparse
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
 
+import conformance
+import selection
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OURS = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "LATHE_LIBRARY_PATH": str(ROOT / "build")}
 FUZZ_SECONDS = 60
 
 
+def pytest_of(build, *args):
+    env = {"PYTHONPATH": str(ROOT / "python"), "LATHE_LIBRARY_PATH": str(ROOT / build)}
+    return [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *args], env
+
+
 def slow_tests():
-    listed = subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "slow", "--collect-only", "tests/python"],
-                            cwd=ROOT, env=OURS, capture_output=True, text=True)
+    command, env = pytest_of("build", "-m", "slow", "--collect-only", "tests/python")
+    listed = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True)
     if listed.returncode:
         sys.exit("pytest cannot list the slow tests:\n" + listed.stdout + listed.stderr)
     return [line for line in listed.stdout.split("\n") if "::" in line]
 
 
+def fuzz_targets():
+    for path in (ROOT / "build-fuzz/fuzz").glob("fuzz_*"):
+        if "." not in path.name and "-" not in path.name and os.access(path, os.X_OK):
+            yield path.name
+
+
 def units():
     """Name, command and environment of each, sorted by name."""
-    found = [("conformance", [sys.executable, "tests/conformance.py"], OURS)]
-    for test in slow_tests():
-        found.append((test, [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test], OURS))
-    cross = ["tools/cross-run", "build-cross"]
-    for program in (ROOT / "build-cross/tests").glob("*_test_*"):
-        found.append((f"cross {program.name}", [*cross, str(program)], os.environ))
-    found.append(("cross cases", [*cross, "build-cross/cases", "src"], os.environ))
-    for target in (ROOT / "build-fuzz/fuzz").glob("fuzz_*"):
-        if "." not in target.name and "-" not in target.name and os.access(target, os.X_OK):
-            command = ["sh", "tests/fuzz.sh", "build-fuzz", str(FUZZ_SECONDS), target.name]
-            found.append((f"fuzz {target.name}", command, os.environ))
+    ours = [sys.executable, "tests/run.py"]
+    build = {"PYTHONPATH": str(ROOT / "python"), "LATHE_LIBRARY_PATH": str(ROOT / "build")}
+    found = [(f"conformance {suite}", [sys.executable, "tests/conformance.py", "--suite", suite], build)
+             for suite in conformance.GOALS]
+    found += [(f"slow {test}", *pytest_of("build", test)) for test in slow_tests()]
+    for name in selection.c_backend_rest(ROOT / "tests/python"):
+        command = [*ours, "build-c", "--python-only", "--tests", f"tests/python/{name}"]
+        found.append((f"c-backend {name}", command, {"CC": str(ROOT / "tests/quick-cc")}))
+    for name in selection.cross_rest(ROOT / "build-cross/tests"):
+        command = [*ours, "build-cross", "--runner", "tools/cross-run build-cross", "--match", f"^{name}$"]
+        found.append((f"cross {name}", command, {}))
+    for target in fuzz_targets():
+        found.append((f"fuzz {target}", ["sh", "tests/fuzz.sh", "build-fuzz", str(FUZZ_SECONDS), target], {}))
     return sorted(found, key=lambda unit: unit[0])
 
 
@@ -50,25 +66,28 @@ def part_of(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--part", type=part_of, default=(1, 1), metavar="K/N", help="every Nth unit from the Kth")
     parser.add_argument("--list", action="store_true", help="names the units and runs none")
+    parser.add_argument("--match", default="", help="only units whose name this expression finds")
     args = parser.parse_args()
     k, n = args.part
-    chosen = units()[k - 1::n]
+    chosen = [unit for unit in units()[k - 1::n] if re.search(args.match, unit[0])]
+    if args.list:
+        print("\n".join(name for name, _, _ in chosen))
+        return
     failed = 0
     for name, command, env in chosen:
-        if args.list:
-            print(name)
-            continue
         start = time.monotonic()
-        done = subprocess.run(command, cwd=ROOT, env=env, text=True, errors="replace",
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, text=True, errors="replace",
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         failed += bool(done.returncode)
         verdict = "FAILED" if done.returncode else "ok"
         print(f"{name:60s} {time.monotonic() - start:7.1f} s  {verdict}", flush=True)
         if done.returncode:
             print(done.stdout[-8000:], flush=True)
+        for line in re.findall(r"^(?: *SKIPPED|\S+: skipped,).*$", done.stdout, re.M):
+            print("   " + line.strip())
     print(f"part {k} of {n}: {len(chosen) - failed} passed, {failed} failed")
     sys.exit(bool(failed) or not chosen)
 

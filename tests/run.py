@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs the tests of a build folder: layers and symbols, C tests, text cases, pytest (but for those marked slow).
 
-    tests/run.py BUILD [--c-only] [--match PART …] [--jobs N] [--runner COMMAND] [--python COMMAND] [--tests FILE …]
+    tests/run.py BUILD [--c-only] [--python-only] [--match PART …] [--select NAME] [--jobs N] [--runner COMMAND]
+                 [--tests FILE …]
 
 Tests run --jobs at a time (default: one a CPU, four at most); those that measure threads or memory run alone after
-the others.  --runner and --python are for programs of another architecture: what to put before a C test, and what
-runs pytest.  The last line counts passed, failed and skipped."""
+the others.  --runner is for programs of another architecture: what to put before a C test; --select is a choice
+that tests/selection.py makes.  The last line counts passed, failed and skipped."""
 import argparse
 import concurrent.futures
 import importlib.util
@@ -23,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 import check_layers  # noqa: E402
 import check_symbols  # noqa: E402
+import selection  # noqa: E402
 
 
 class Count:
@@ -64,35 +66,36 @@ def c_test(program, runner):
     return passed, failed, skipped, seconds, output
 
 
-def text_cases(build, runner):
-    status, output, seconds = run([*runner, str(build / "cases"), "src"])
+def text_cases(program, runner):
+    status, output, seconds = run([*runner, str(program), "src"])
     found = re.findall(r"^(\d+) passed, (\d+) failed$", output, re.M)
     passed, failed = map(int, found[-1]) if found else (0, 1)
     return passed, failed if failed or not status else 1, 0, seconds, output
 
 
 def c_tests(build, args, count):
-    programs = [p for p in sorted((build / "tests").glob("*_test_*"))
-                if any(re.search(part, p.name) for part in args.match or [""]) and os.access(p, os.X_OK)]
-    together = [p for p in programs if not ALONE.search(p.name)]
+    there = [p for p in sorted((build / "tests").glob("*_test_*")) if os.access(p, os.X_OK)]
+    cases = build / "cases"
+    for part in args.match or [""]:
+        if not any(re.search(part, p.name) for p in [*there, cases]):
+            count.add(part, 0, 1, 0, 0, f"no C test of {build} has a name with '{part}'")
+    programs = [p for p in [*there, cases] if any(re.search(part, p.name) for part in args.match or [""])]
+    alone = [p for p in programs if ALONE.search(p.name)]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        results = [(p.name, pool.submit(c_test, p, args.runner)) for p in together]
-        if not args.match:
-            results.append(("cases", pool.submit(text_cases, build, args.runner)))
+        results = [(p.name, pool.submit(text_cases if p == cases else c_test, p, args.runner))
+                   for p in programs if p not in alone]
         for name, result in results:
             count.add(name, *result.result())
-    for program in programs:
-        if program not in together:
-            count.add(program.name, *c_test(program, args.runner))
+    for program in alone:
+        count.add(program.name, *c_test(program, args.runner))
 
 
 def python_tests(build, args, which, jobs, count):
     """One pytest over the tests that the expression of markers `which` chooses."""
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.xml")
-        ours = args.python == [sys.executable]
-        split = ["-n", str(jobs)] if ours and jobs > 1 and importlib.util.find_spec("xdist") else []
-        status, output, seconds = run([*args.python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *split,
+        split = ["-n", str(jobs)] if jobs > 1 and importlib.util.find_spec("xdist") else []
+        status, output, seconds = run([sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *split,
                                        "-m", which, "--junitxml", report, *args.tests],
                                       PYTHONPATH=str(ROOT / "python"), LATHE_LIBRARY_PATH=str(build))
         try:
@@ -116,22 +119,25 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--c-only", action="store_true", help="only the C tests and the text cases")
     parser.add_argument("--match", action="append", help="only C tests whose name this expression finds, and nothing else")
-    parser.add_argument("--with-python", action="store_true", help="pytest too, where --match is given")
+    parser.add_argument("--select", choices=sorted(selection.SELECTIONS), help="a choice of tests/selection.py")
+    parser.add_argument("--python-only", action="store_true", help="only pytest")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="how many tests at a time")
     parser.add_argument("--runner", type=shlex.split, default=[], help="what to put before a C test")
-    parser.add_argument("--python", type=shlex.split, default=[sys.executable], help="what runs pytest")
     parser.add_argument("--tests", nargs="+", default=["tests/python"], help="files for pytest")
     args = parser.parse_args()
+    for option, chosen in selection.SELECTIONS.get(args.select, {}).items():
+        setattr(args, option, chosen)
     build = args.build.resolve()
     count = Count()
-    if not args.match:
+    if not (args.match or args.python_only):
         problems = check_layers.violations()
         count.add("layers", not problems, bool(problems), 0, 0, "\n".join(problems))
-    if not (args.match or args.c_only):       # the C tests alone do not need everything built
+    if not (args.match or args.c_only or args.python_only):       # the C tests alone do not need everything built
         problems = check_symbols.violations(build)
         count.add("symbols", not problems, bool(problems), 0, 0, "\n".join(problems))
-    c_tests(build, args, count)
-    if args.with_python or not (args.match or args.c_only):
+    if not args.python_only:
+        c_tests(build, args, count)
+    if args.python_only or not (args.match or args.c_only):
         ran = python_tests(build, args, "not slow and not alone", args.jobs, count)
         ran += python_tests(build, args, "alone and not slow", 1, count)
         if not ran:

@@ -191,6 +191,8 @@ Importer *api_importer(Call *, Module *m, Module *from);
 /* The world's importer of graphs from a module; argument 0 is the world. */
 GraphImporter *api_graph_importer(Call *, Module *from);
 CodeFormat api_code_format(Call *, const char *name);
+/* The call result is the code in this format; "" is the text that its backend has. */
+void api_val_code(Call *, Code *, const char *format);
 void api_drop_operators(LatheContext *); /* takes the context's own operators out of the list */
 
 #endif

@@ -150,17 +150,21 @@ CodeFormat api_code_format(Call *c, const char *name)
   raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no code format '%s'; known are ll, asm, c, cuda, ptx, obj", name);
 }
 
+void api_val_code(Call *c, Code *code, const char *format)
+{
+  size_t n = 0;
+  CodeFormat wanted = *format ? api_code_format(c, format) : code->backend->text;
+  const void *text = code_get(code, wanted, scratch(c->ctx), &n);
+  *c->out = api_val_bytes(c, text, n);
+}
+
 static void built_source(Call *c)
 {
   Built *b = arg_built(c);
   bool device = api_arg_bool(c, 2);
   Code *code = device ? built_device_code(b) : built_code(b);
   if (!code) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no device code for target %s", built_target(b)->text);
-  const char *name = api_arg_str(c, 1);
-  if (!*name) name = strcmp(code->backend->name, "llvm") ? code->backend->name : "ll";
-  size_t n = 0;
-  const void *text = code_get(code, api_code_format(c, name), scratch(c->ctx), &n);
-  *c->out = api_val_bytes(c, text, n);
+  api_val_code(c, code, api_arg_str(c, 1));
 }
 
 static void built_fields(Call *c)

@@ -470,7 +470,11 @@ static void time_text(Call *c) { *c->out = api_val_str(c, compiled_time_text(arg
 
 static void source_text(Call *c)
 {
-  *c->out = api_val_str(c, compiled_source(arg_compiled(c), scratch(c->ctx), api_code_format(c, api_arg_str(c, 1))));
+  Compiled *compiled = arg_compiled(c);
+  const char *format = api_arg_str(c, 1);
+  Code *code = compiled_code(compiled);
+  if (code) api_val_code(c, code, format);
+  else *c->out = api_val_str(c, compiled_source(compiled, scratch(c->ctx), *format ? api_code_format(c, format) : CODE_C));
 }
 
 const ApiFunction api_compile_functions[] = {
@@ -521,7 +525,7 @@ const ApiFunction api_compile_functions[] = {
   {"compiled_runtime", "c: compiled -> int", "address of the LatheRtModel, which lives as long as the object",
    compiled_runtime},
   {"compiled_graph", "c: compiled -> module", "the graph after the passes", compiled_graph},
-  {"compiled_source", "c: compiled, format: str -> str", "the kernels as text", source_text},
+  {"compiled_source", "c: compiled, format: str -> str", "the kernels as text or bytes", source_text},
   {"compiled_memory_text", "c: compiled -> str", "planned storage against the lower bound", memory_text},
   {"compiled_time_text", "c: compiled -> str", "where compilation went", time_text},
   {0},

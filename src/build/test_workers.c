@@ -72,7 +72,7 @@ static void same_body(Ctx *ctx, void *arg)
   size_t n;
   for (int threads = 1; threads <= 8; threads *= 2) {
     Built *b = build_with(ctx, &w, threads);
-    const char *text = code_get(built_code(b), CODE_OBJECT, scratch(ctx), &n);
+    const char *text = code_get(built_code(b), codegen_has_llvm() ? CODE_OBJECT : CODE_C, scratch(ctx), &n);
     if (!first) first = text, nfirst = n;
     assert_int_equal(n, nfirst);
     assert_memory_equal(text, first, n);

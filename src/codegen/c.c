@@ -368,7 +368,7 @@ static const void *c_get(Code *code, CodeFormat format, Arena *arena, size_t *n)
   return code->state;
 }
 
-static const CodeBackend c_backend = {.name = "c", .formats = "c", .get = c_get};
+static const CodeBackend c_backend = {.name = "c", .formats = "c", .text = CODE_C, .get = c_get};
 
 static void drop_code(void *held)
 {

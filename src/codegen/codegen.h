@@ -65,6 +65,7 @@ typedef struct CodeObject {
 typedef struct CodeBackend {
   const char *name;                                           /* "llvm", "c", "cuda" */
   const char *formats;                                        /* "ll asm obj", for messages */
+  CodeFormat text;                                            /* what it is shown as when nothing else is asked for */
   const void *(*get)(Code *, CodeFormat, Arena *, size_t *n); /* NULL: not one of its formats */
   /* object files that make it up; NULL: C source does */
   int (*objects)(Code *, Arena *, CodeObject **);

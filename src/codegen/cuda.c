@@ -243,7 +243,7 @@ static const void *cuda_get(Code *code, CodeFormat format, Arena *arena, size_t 
   return state->source;
 }
 
-static const CodeBackend cuda_backend = {.name = "cuda", .formats = "cuda ptx", .get = cuda_get};
+static const CodeBackend cuda_backend = {.name = "cuda", .formats = "cuda ptx", .text = CODE_CUDA, .get = cuda_get};
 
 const CudaLaunch *codegen_cuda_launches(Code *code, int *n)
 {

@@ -406,8 +406,12 @@ static const void *llvm_get(Code *code, CodeFormat format, Arena *arena, size_t 
   return out;
 }
 
-static const CodeBackend llvm_backend = {
-  .name = "llvm", .formats = "ll, asm, obj", .get = llvm_get, .objects = llvm_objects, .free = state_free};
+static const CodeBackend llvm_backend = {.name = "llvm",
+                                         .formats = "ll, asm, obj",
+                                         .text = CODE_LL,
+                                         .get = llvm_get,
+                                         .objects = llvm_objects,
+                                         .free = state_free};
 
 /* ---- the JIT --------------------------------------------------------------------------------------------- */
 

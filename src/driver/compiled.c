@@ -52,6 +52,8 @@ const char *compiled_source(Compiled *c, Arena *arena, CodeFormat format)
   return all.n ? text_str(&all) : code_get(built_code(c->built[0]), format, arena, &n);
 }
 
+Code *compiled_code(Compiled *c) { return c->program.module.n == 1 ? built_code(c->built[0]) : NULL; }
+
 const char *compiled_program_text(Compiled *c, Arena *arena) { return program_print(&c->program, arena); }
 
 const char *compiled_memory_text(Compiled *c, Arena *arena)

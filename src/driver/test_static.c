@@ -199,7 +199,7 @@ static void vectors_body(Ctx *ctx, void *arg)
   PassContext *pc = pass_context_new(ctx);
   pass_config_set(pc, "tir.disable_vectorize", *some ? "false" : "true");
   Compiled *c = driver_compile(ctx, m, &(CompileOptions){.target = target_parse(ctx, "c"), .passes = pc});
-  *some = strstr(compiled_source(c, scratch(ctx), CODE_C), "vector_size") != NULL;
+  *some = strstr(code_get(compiled_code(c), CODE_C, scratch(ctx), NULL), "vector_size") != NULL;
   compiled_release(c);
   pass_context_free(pc);
   module_release(m);

@@ -20,6 +20,10 @@ def rng():
 
 # What LLVM alone has: test, and why a build without it (`make test-c-backend`) leaves it out.
 LLVM_ONLY = {
+    "test_cli.py::test_inspect_reads_files_of_any_machine": "it compiles for other machines",
+    "test_cli.py::test_missing_tools_are_said_before_compiling": "it takes the C compiler away",
+    "test_cli.py::test_what_needs_no_tools": "it takes the C compiler away",
+    "test_docs.py::test_examples_of_the_help_run": "one of them shows assembly",
     "test_fast_math.py::test_instructions": "it looks for instructions in the assembly",
     "test_fast_math.py::test_pairs_where_they_pay": "it looks for instructions in the assembly",
     "test_fast_math.py::test_blocks_where_they_pay": "it looks for instructions in the assembly",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lathe as tvm
-from lathe import te, tir
+from lathe import relay, te, tir
 
 
 def add_one(n=16):
@@ -71,6 +71,15 @@ def test_sources():
             func.get_source("cuda")
     with pytest.raises(ValueError, match="brainfuck"):
         func.get_source("brainfuck")
+
+
+def test_source_of_a_model(target):
+    x = relay.var("x", shape=(4,))
+    lib = relay.build(tvm.IRModule.from_expr(relay.Function([x], x + x)), target=target)
+    ours = "c" if target == "c" or not tvm.runtime.enabled("llvm") else "ll"
+    assert lib.get_source() == lib.get_source(ours)
+    if ours == "ll":
+        assert lib.get_source("obj")[:4] == b"\x7fELF"
 
 
 def test_export_and_load(target, tmp_path):

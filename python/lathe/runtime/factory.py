@@ -87,8 +87,8 @@ class ExecutorFactoryModule:
         """The graph after the passes."""
         return call("compiled_graph", self._need_compiled("ir_mod"))
 
-    def get_source(self, fmt: str = "ll") -> str:
-        """The kernels as text."""
+    def get_source(self, fmt: str = "") -> str:
+        """The kernels as text: "ll", "asm", "c" as the backend has it."""
         return call("compiled_source", self._need_compiled("get_source"), fmt)
 
     def get_params(self) -> Dict[str, Any]:

@@ -1,0 +1,41 @@
+"""Which tests run where a test is dear: under an emulator, and with every kernel going through a C compiler.
+
+`make test-cross` and `make test-c-backend` take these; tests/all.py has the rest, but for what it says."""
+
+import pathlib
+import re
+
+# C tests for the other architecture, as expressions over their names: every layer, and of those that call LLVM, which
+# is 60 to 100 times slower under an emulator than on a machine, the ones that make and load machine code.
+CROSS = ["^(base|cli|frontend|graph|impl|op|pass|target|te|tir)_", "^expr_test_[befi]", "^schedule_test_[bklst]",
+         "^lower_test_[glp]", "^runtime_test_[mst]", "^codegen_test_(c|cuda|llvm|llvm_tile)$", "^driver_test_static$"]
+
+# C tests that take longer than a quarter of an hour there, or wait for threads that an emulator does not wake:
+# tools/device-check runs them on a machine of that architecture.
+CROSS_NEVER = ["^build_", "_hostile$", "_random_graphs$", "_expr_(gcc|clang)$", "^runtime_test_pool"]
+
+# Python tests with a build that has no LLVM.
+C_BACKEND = ["attention", "build", "cli", "closures", "end_to_end", "fast_math", "linking", "memory_operators",
+             "onnx_reference", "open_sizes", "relay_operators", "runtime", "schedule", "strings", "te", "tir",
+             "tvm_programs", "user_operators", "values"]
+
+SELECTIONS = {
+    "cross": {"match": CROSS},
+    "c-backend": {"tests": [f"tests/python/test_{name}.py" for name in C_BACKEND]},
+}
+
+
+def finds(parts, name):
+    return any(re.search(part, name) for part in parts)
+
+
+def cross_rest(folder):
+    """The C tests of a build for another architecture that `make test-cross` leaves out and that end there."""
+    names = sorted(p.name for p in pathlib.Path(folder).glob("*_test_*"))
+    return [name for name in names if not finds(CROSS + CROSS_NEVER, name)]
+
+
+def c_backend_rest(folder):
+    """The files of Python tests that `make test-c-backend` leaves out."""
+    names = sorted(p.name for p in pathlib.Path(folder).glob("test_*.py"))
+    return [name for name in names if name[5:-3] not in C_BACKEND]
