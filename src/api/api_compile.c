@@ -474,7 +474,8 @@ static void source_text(Call *c)
   const char *format = api_arg_str(c, 1);
   Code *code = compiled_code(compiled);
   if (code) api_val_code(c, code, format);
-  else *c->out = api_val_str(c, compiled_source(compiled, scratch(c->ctx), *format ? api_code_format(c, format) : CODE_C));
+  else
+    *c->out = api_val_str(c, compiled_source(compiled, scratch(c->ctx), *format ? api_code_format(c, format) : CODE_C));
 }
 
 const ApiFunction api_compile_functions[] = {

@@ -49,8 +49,8 @@ const char *driver_c_command(Arena *, const char *path);
 /* Something that runs here; raises ERR_UNSUPPORTED for another machine's code.  Borrowed: it and
  * its executors may be used while the Compiled lives. */
 LatheRtModel *compiled_model(Compiled *);
-Module *compiled_module(Compiled *);                    /* the graph after the passes */
-Code *compiled_code(Compiled *); /* of the kernels; NULL: they are for several targets */
+Module *compiled_module(Compiled *); /* the graph after the passes */
+Code *compiled_code(Compiled *);     /* of the kernels; NULL: they are for several targets */
 /* The same as text, of every target that has the format. */
 const char *compiled_source(Compiled *, Arena *, CodeFormat);
 const char *compiled_program_text(Compiled *, Arena *); /* the program, an instruction a line */

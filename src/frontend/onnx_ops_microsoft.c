@@ -226,40 +226,40 @@ static const Node *convert_attention(Conversion *c)
 /* Part `at` of tensors packed as (batch, length, heads, parts, size): (batch, heads, length, size). */
 static const Node *packed_part(Conversion *c, const Node *x, int at)
 {
-  return onnx_transpose(c, onnx_squeeze(c, onnx_slice(c, x, 3, at, at + 1), 3), 4, (int[]){0, 2, 1, 3});
+  return kit_transpose(c, kit_squeeze(c, kit_slice(c, x, 3, at, at + 1), 3), 4, (int[]){0, 2, 1, 3});
 }
 
 /* (batch, length, heads * size) with its part of the bias -> (batch, heads, length, size); four dimensions are so
  * already. */
 static const Node *projected(Conversion *c, const Node *x, const Node *bias, int64_t begin, int64_t heads)
 {
-  if (onnx_rank_of(c, x) == 4) return x;
-  if (bias) x = onnx_add(c, x, onnx_slice(c, bias, 0, begin, begin + onnx_static_dim(c, x, 2)));
+  if (kit_rank_of(c, x) == 4) return x;
+  if (bias) x = kit_add(c, x, kit_slice(c, bias, 0, begin, begin + kit_static_dim(c, x, 2)));
   return heads_of(c, x, heads);
 }
 
 /* query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value */
 static const Node *convert_multi_head_attention(Conversion *c)
 {
-  const Node *q = onnx_in(c, 0);
-  const Node *k = onnx_opt(c, 1);
-  const Node *v = onnx_opt(c, 2);
-  const Node *bias = onnx_opt(c, 3);
-  const Node *past_k = onnx_opt(c, 6);
-  const Node *past_v = onnx_opt(c, 7);
+  const Node *q = kit_in(c, 0);
+  const Node *k = kit_opt(c, 1);
+  const Node *v = kit_opt(c, 2);
+  const Node *bias = kit_opt(c, 3);
+  const Node *past_k = kit_opt(c, 6);
+  const Node *past_v = kit_opt(c, 7);
   int64_t heads = onnx_attr_int(c, "num_heads", 0);
-  if (onnx_opt(c, 8) || onnx_opt(c, 9) || c->nout > 3)
-    onnx_fail(c, ERR_UNSUPPORTED, "past_sequence_length, cache_indirection and the scores as an output are not known");
-  if (!past_k != !past_v) onnx_fail(c, ERR_ARGUMENT, "past_key and past_value go together");
-  if (onnx_rank_of(c, q) == 5) {
+  if (kit_opt(c, 8) || kit_opt(c, 9) || c->nout > 3)
+    kit_fail(c, ERR_UNSUPPORTED, "past_sequence_length, cache_indirection and the scores as an output are not known");
+  if (!past_k != !past_v) kit_fail(c, ERR_ARGUMENT, "past_key and past_value go together");
+  if (kit_rank_of(c, q) == 5) {
     v = packed_part(c, q, 2);
     k = packed_part(c, q, 1);
     q = packed_part(c, q, 0);
   } else {
-    if (!k || (onnx_rank_of(c, k) != 5 && !v)) onnx_fail(c, ERR_ARGUMENT, "key and value are missing");
-    int64_t width = onnx_static_dim(c, q, 2);
+    if (!k || (kit_rank_of(c, k) != 5 && !v)) kit_fail(c, ERR_ARGUMENT, "key and value are missing");
+    int64_t width = kit_static_dim(c, q, 2);
     q = projected(c, q, bias, 0, heads);
-    if (onnx_rank_of(c, k) == 5) {
+    if (kit_rank_of(c, k) == 5) {
       v = packed_part(c, k, 1);
       k = packed_part(c, k, 0);
     } else {
@@ -267,11 +267,11 @@ static const Node *convert_multi_head_attention(Conversion *c)
       v = projected(c, v, bias, 2 * width, heads);
     }
   }
-  if (past_k) k = onnx_concat2(c, past_k, k, 2);
-  if (past_v) v = onnx_concat2(c, past_v, v, 2);
+  if (past_k) k = kit_concat2(c, past_k, k, 2);
+  if (past_v) v = kit_concat2(c, past_v, v, 2);
   c->out[1] = k;
   c->out[2] = v;
-  return attend(c, q, k, v, onnx_opt(c, 4), onnx_opt(c, 5));
+  return attend(c, q, k, v, kit_opt(c, 4), kit_opt(c, 5));
 }
 
 /* input, weight, bias, input_scale, weight_scale, mask, input_zero, weight_zero, past */
