@@ -493,6 +493,9 @@ typedef struct LatheRtNode {
   double bytes;             /* inputs, weights and outputs */
 } LatheRtNode;
 LATHE_RT_API const LatheRtNode *lathe_rt_model_node(const LatheRtModel *, int32_t i);
+/* The name of kernel i, NULL behind the last; and how it is computed: "WORKLOAD PLAN", then, behind tabs, the seconds
+ * that the compiler predicted and how many plans it had to choose from; "" where there was nothing to choose. */
+LATHE_RT_API const char *lathe_rt_model_kernel(const LatheRtModel *, int32_t i, const char **plan);
 /* Called after each node with its seconds, what it read and what it wrote (tensors alone; valid during
  * the call); non-zero stops the run. */
 typedef int32_t (*LatheRtNodeFn)(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,

@@ -173,6 +173,13 @@ void lathe_rt_model_info(const LatheRtModel *m, LatheRtModelInfo *out)
   memcpy(out, &info, out->size < sizeof info ? out->size : sizeof info);
 }
 
+const char *lathe_rt_model_kernel(const LatheRtModel *m, int32_t i, const char **plan)
+{
+  if (i < 0 || i >= m->nkernel) return NULL;
+  if (plan) *plan = m->kernel[i].plan;
+  return m->kernel[i].info->name;
+}
+
 const LatheRtNode *lathe_rt_model_node(const LatheRtModel *m, int32_t i)
 {
   return m && i >= 0 && i < m->nnode ? &m->node[i] : NULL;

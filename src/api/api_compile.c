@@ -466,6 +466,7 @@ static void c_command(Call *c) { *c->out = api_val_str(c, driver_c_command(scrat
 static void compiled_runtime(Call *c) { *c->out = api_val_int((int64_t)(intptr_t)compiled_model(arg_compiled(c))); }
 static void compiled_graph(Call *c) { *c->out = val_module(c, copy_module(c, compiled_module(arg_compiled(c)))); }
 static void memory_text(Call *c) { *c->out = api_val_str(c, compiled_memory_text(arg_compiled(c), scratch(c->ctx))); }
+static void plans_text(Call *c) { *c->out = api_val_str(c, compiled_plans_text(arg_compiled(c))); }
 static void time_text(Call *c) { *c->out = api_val_str(c, compiled_time_text(arg_compiled(c), scratch(c->ctx))); }
 
 static void source_text(Call *c)
@@ -528,6 +529,7 @@ const ApiFunction api_compile_functions[] = {
   {"compiled_graph", "c: compiled -> module", "the graph after the passes", compiled_graph},
   {"compiled_source", "c: compiled, format: str -> str", "the kernels as text or bytes", source_text},
   {"compiled_memory_text", "c: compiled -> str", "planned storage against the lower bound", memory_text},
+  {"compiled_plans_text", "c: compiled -> str", "what was chosen from what, with config lathe.plans.log", plans_text},
   {"compiled_time_text", "c: compiled -> str", "where compilation went", time_text},
   {0},
 };

@@ -25,9 +25,9 @@ typedef struct Values {
 /* What the command line said. */
 typedef struct Options {
   const char *input, *output, *target, *form, *function, *dump_dir, *weights, *cache;
-  const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math;
+  const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math, *plan, *alternatives;
   Values shapes, inputs, entries, configs, disabled, required, passes;
-  bool json, help, time, profile, no_winograd, onnx, list;
+  bool json, help, time, profile, no_winograd, onnx, list, plans;
 } Options;
 
 /* ---- commands.c: the tables ----------------------------------------------------------- */

@@ -45,6 +45,8 @@ const OptionRow cli_options[] = {
     OPTION('r', "--required-pass", "P,P", required, MANY, TAKES_PASS, "runs them at any level"),
     OPTION('c', "--config", "KEY=VALUE", configs, MANY, TAKES_CONFIG,
            "a setting of the passes (repeat); 'lathe opt --list' shows all"),
+    OPTION('Z', "--plan", "FILE", plan, ONE, TAKES_FILE,
+           "plans for kernels: lines of a workload's name and a plan, as 'lathe inspect --plans' shows them"),
     OPTION('w', "--no-winograd", NULL, no_winograd, FLAG, NULL, "no convolution through Winograd's transform"),
     OPTION('m', "--fast-math", "KIND", fast_math, ONE, "bf16 fp16",
            "bf16: products of bfloat16 values, sums in float32; fp16: float16 arithmetic (AArch64 with fullfp16);"
@@ -71,6 +73,11 @@ const OptionRow cli_options[] = {
            "lists the ONNX operators that can be imported, with the versions from which they have another meaning"),
     OPTION('d', "--dump-dir", "DIR", dump_dir, ONE, TAKES_DIR, "writes every stage as numbered text"),
     OPTION('T', "--time", NULL, time, FLAG, NULL, "shows where the time went"),
+    OPTION('B', "--plans", NULL, plans, FLAG, NULL,
+           "each kernel's workload, plan, predicted time and how many plans there were; a model file is compiled for it"),
+    OPTION('A', "--alternatives", "NODE", alternatives, ONE, NULL,
+           "all plans for the calls of this name (or workload) with their predicted times, the one that was taken marked"
+           " '*'"),
     OPTION('j', "--json", NULL, json, FLAG, NULL, "for scripts"),
 };
 const int cli_noptions = sizeof cli_options / sizeof *cli_options;
@@ -90,7 +97,7 @@ const Command cli_commands[] = {
     {"compile", "compile a model into one file that runs", "MODEL -o OUTPUT [options]",
      "Imports the model (ONNX, or Relay text), optimises it and writes one self-contained file: code, weights and"
      " everything a run needs.",
-     "otsgEODrcwmxdT", NULL,
+     "otsgEODrcZwmxdT", NULL,
      "lathe compile net.onnx -o net.so --shape input=1,3,224,224\n"
      "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
      "lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
@@ -98,13 +105,13 @@ const Command cli_commands[] = {
      TAKES_FILE, cli_run_compile},
     {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
      "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "ieukpCs",
-     "tODrcwmx",
+     "tODrcZwmx",
      "lathe run net.so --input random --shape input=1,3,224,224 --top 5\n"
      "lathe run net.onnx --input input=ones --shape input=2,3,224,224 --output out.npz\n",
      TAKES_FILE, cli_run_run},
     {"bench", "measure a model, as a whole and node by node", "MODEL [options]",
      "Measures a compiled model (.so), or a model file; inputs are random where nothing is said.", "hWRPXjiCs",
-     "tODrcwmx",
+     "tODrcZwmx",
      "lathe bench net.so --shape input=1,3,224,224 --threads 1,2 --profile\n"
      "lathe bench net.onnx --shape input=1,3,224,224 --json\n",
      TAKES_FILE, cli_run_bench},
@@ -112,9 +119,11 @@ const Command cli_commands[] = {
      "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported, with its"
      " nodes.  Of a compiled model (.so, .o, .a, for any machine; it is read, not loaded) its kernels, memory and the"
      " CPU features it needs.",
-     "sxj", NULL,
+     "BAstxj", NULL,
      "lathe inspect net.onnx\n"
-     "lathe inspect net.so --json\n",
+     "lathe inspect net.so --json\n"
+     "lathe inspect net.onnx --shape input=1,3,224,224 --plans\n"
+     "lathe inspect net.onnx --shape input=1,3,224,224 --alternatives /conv1/Conv\n",
      TAKES_FILE, cli_run_inspect},
     {"opt", "run passes and print the graph", "FILE [options] | --list",
      "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the level run;"

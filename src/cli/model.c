@@ -142,6 +142,10 @@ static bool make_context(LatheContext *context, const Options *o, int *status, L
   int n[2] = {split_names(&o->required, names[0], lists[0]), split_names(&o->disabled, names[1], lists[1])};
   bool ok = configs && read_configs(o, configs, status);
   if (ok && o->no_winograd) add_config(configs, "lathe.impl.no_winograd", cli_bool_value(true));
+  char *plans = ok && o->plan ? cli_read_file(o->plan, status) : NULL;
+  if (ok && o->plan && !plans) ok = false;
+  if (plans) add_config(configs, "lathe.plans", cli_str_value(plans));
+  if (ok && (o->plans || o->alternatives)) add_config(configs, "lathe.plans.log", cli_bool_value(true));
   if (ok && o->fast_math) add_config(configs, "lathe.fast_math", cli_str_value(o->fast_math));
   if (ok) {
     LatheValue args[] = {cli_int_value(level), list_value(lists[0], n[0]), list_value(lists[1], n[1]),
@@ -403,12 +407,88 @@ static void print_entries(const LatheRtModel *model, bool json)
   if (json) fputs("]", stdout);
 }
 
+/* ---- plans ----------------------------------------------------------------------------------------- */
+
+static void print_plan_head(void) { printf("%12s %7s  %s\n", "predicted us", "plans", "workload and plan"); }
+
+/* Of a compiled model: what its kernels were made by. */
+static int print_kernel_plans(const LatheRtModel *model)
+{
+  const char *plan;
+  print_plan_head();
+  for (int32_t i = 0; lathe_rt_model_kernel(model, i, &plan); i++) {
+    const char *seconds = strchr(plan, '\t');
+    const char *count = seconds ? strchr(seconds + 1, '\t') : NULL;
+    if (!count) continue;
+    printf("%12.1f %7d  %.*s\n", 1e6 * atof(seconds + 1), atoi(count + 1), (int)(seconds - plan), plan);
+  }
+  return 0;
+}
+
+/* The log has a line for each call, "WORKLOAD NAME", and below it the plans, "* MICROSECONDS PLAN" the one taken. */
+static int print_logged_plans(const Options *o, const char *log)
+{
+  const char *only = o->alternatives;
+  bool any = false;
+  if (!only) print_plan_head();
+  while (*log) {
+    const char *head = log;
+    size_t n = strcspn(head, "\n");
+    const char *taken = NULL;
+    int count = 0;
+    log += n + (head[n] != 0);
+    const char *first = log;
+    while (*log == ' ' || *log == '*') {
+      if (*log == '*') taken = log;
+      count++;
+      log += strcspn(log, "\n");
+      log += *log != 0;
+    }
+    size_t workload = strcspn(head, " \n");
+    if (!only && taken) {
+      int line = (int)strcspn(taken, "\n");
+      const char *plan = strchr(taken + 2, ' ');
+      printf("%12.1f %7d  %.*s%.*s  (%.*s)\n", atof(taken + 2), count, (int)workload, head,
+             (int)(taken + line - plan), plan, (int)(n - workload - (n > workload)), head + workload + (n > workload));
+    }
+    char *line = only ? strndup(head, n) : NULL;
+    if (line && strstr(line, only)) {
+      any = true;
+      printf("%s\n%.*s", line, (int)(log - first), first);
+      puts("The plan marked '*' was taken: with it the predicted time of the whole graph is least, changes of layout and\n"
+           "the memory of weights counted; a faster one may lie apart from its neighbours' layouts.");
+    }
+    free(line);
+  }
+  if (!only || any) return 0;
+  fprintf(stderr, "error: no call of the model has '%s' in its name; --plans lists them\n", only);
+  return 1;
+}
+
+static int inspect_plans(LatheContext *context, const Options *o)
+{
+  LatheValue compiled, out;
+  int status = 0;
+  if (!compile_model(context, o, false, &status, &compiled)) return status;
+  if (!cli_call(context, &status, "compiled_plans_text", 1, &compiled, &out)) return status;
+  return print_logged_plans(o, out.u.s);
+}
+
 static int inspect_compiled(const Options *o)
 {
   ElfModel *file;
   LatheRtError err;
   if (!cli_elf_open(o->input, &file, &err)) return cli_refuse_rt(&err);
   const LatheRtModel *model = cli_elf_model(file);
+  if (o->alternatives) {
+    cli_elf_close(file);
+    return cli_misuse("--alternatives is for a model file: a compiled one holds the plans that were taken (--plans)");
+  }
+  if (o->plans) {
+    int status = print_kernel_plans(model);
+    cli_elf_close(file);
+    return status;
+  }
   LatheRtModelInfo info = {LATHE_RT_INIT(info)};
   lathe_rt_model_info(model, &info);
   const LatheRtPort *in, *out;
@@ -480,6 +560,7 @@ int cli_run_inspect(LatheContext *context, const Options *o)
   FileKind kind;
   if (!cli_look_at_file(o->input, &kind, &status)) return status;
   if (kind == FILE_ELF || kind == FILE_ARCHIVE) return inspect_compiled(o);
+  if (o->plans || o->alternatives) return inspect_plans(context, o);
   LatheValue module, report;
   if (!cli_import_model(context, o, &status, &module, &report)) return status;
   bool onnx = report.tag == LATHE_LIST;

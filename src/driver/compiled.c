@@ -86,3 +86,5 @@ const char *compiled_time_text(Compiled *c, Arena *arena)
   text_printf(&t, "%-10s %8.3f s\n", "all", sum);
   return text_str(&t);
 }
+
+const char *compiled_plans_text(Compiled *c) { return text_str(&c->plans); }

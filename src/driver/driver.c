@@ -144,7 +144,6 @@ static void make_dump_dir(Compiled *c, const char *dir)
   if (mkdir(dir, 0777) && (stat(dir, &st) || !S_ISDIR(st.st_mode)))
     raise(c->ctx, ERR_IO, NOWHERE, "the folder '%s' cannot be made", dir);
   c->dump_dir = arena_strdup(c->arena, dir);
-  c->plans = text_new(c->arena);
 }
 
 /* ---- the passes ------------------------------------------------------------------------------ */
@@ -192,7 +191,7 @@ static void run_passes(Compiled *c, const CompileOptions *o, PassRun *r, Teller 
   r->pc->lift_weights = o->weights == WEIGHTS_TRAINED && c->program.device.n == 1;
   if (o->progress)
     vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "progress", .env = t, .before = tell_pass}));
-  if (c->dump_dir) r->pc->impl.log = &c->plans;
+  if (c->dump_dir || pass_config_int(r->pc, "lathe.plans.log")) r->pc->impl.log = &c->plans;
   if (c->dump_dir)
     vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "dump", .env = c, .after = dump_pass}));
   c->config = r->pc->impl;
@@ -291,6 +290,7 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   Teller *t = arena_new_of(scratch(ctx), Teller);
   *t = (Teller){.c = c, .o = o};
   c->arena = arena_new(ctx);
+  c->plans = text_new(c->arena);
   make_dump_dir(c, o->dump_dir);
   Program *p = &c->program;
   *p = (Program){.ctx = ctx, .arena = c->arena, .config = &c->config, .prepare = -1};

@@ -55,6 +55,8 @@ Code *compiled_code(Compiled *);     /* of the kernels; NULL: they are for sever
 const char *compiled_source(Compiled *, Arena *, CodeFormat);
 const char *compiled_program_text(Compiled *, Arena *); /* the program, an instruction a line */
 const char *compiled_memory_text(Compiled *, Arena *);  /* planned bytes against the lower bound */
+/* What was chosen from what (plan_log in impl.h); "" unless the config asked for it. */
+const char *compiled_plans_text(Compiled *);
 const char *compiled_time_text(Compiled *, Arena *);    /* seconds of each stage */
 
 /* debug.c: runs the model on these inputs and compares the result of every kernel with what the

@@ -141,7 +141,9 @@ static int count_nodes(const World *w, const char *name)
 {
   LatheRtModel *m = compiled_model(w->c);
   int count = 0;
-  for (int i = 0; i < lathe_rt_model_info(m).num_nodes; i++) count += !strcmp(lathe_rt_model_node(m, i)->name, name);
+  LatheRtModelInfo info = {LATHE_RT_INIT(info)};
+  lathe_rt_model_info(m, &info);
+  for (int i = 0; i < info.num_nodes; i++) count += !strcmp(lathe_rt_model_node(m, i)->name, name);
   return count;
 }
 

@@ -266,7 +266,8 @@ static void kernel(Out *o, const ProgKernel *k)
   str(o, k->name);
   u32(o, k->module);
   u32(o, k->device);
-  str(o, "");
+  const ImplResult *impl = &k->impl;
+  str(o, impl->plan ? arena_printf(o->text.arena, "%s\t%.6g\t%d", impl->plan, impl->seconds, impl->nplans) : "");
   str(o, "");
 }
 

@@ -407,8 +407,11 @@ static void choose_plan(Lowering *lo)
   if (!text) plan_log(&call, &p);
   g->impl = p.impl;
   g->plan = p.fields;
-  lo->out->plan = plan_text(lo->dst->arena, &p);
+  PlanList list;
+  impl_plans(&call, &list);
+  lo->out->plan = arena_strdup(lo->dst->arena, text ? text : plan_line(&call, &p));
   lo->out->seconds = p.seconds;
+  lo->out->nplans = list.v.n;
 }
 
 static void lower_te(Lowering *lo, const Node *const *node, int n)

@@ -87,7 +87,9 @@ void impl_plans(const ImplCall *, PlanList *);
 Plan impl_choose(const ImplCall *);
 /* "name{field=value, …}"; "generic" */
 const char *plan_text(Arena *, const Plan *);
-/* Raises with the reason where the text names no implementation of the call's operator, or values that are none of its
+/* The same behind the name of what it is a plan of: "WORKLOAD PLAN", as files of plans and the graph have it. */
+const char *plan_line(const ImplCall *, const Plan *);
+/* Of either form.  Raises with the reason where the text names no implementation of the call's operator, or values that are none of its
  * plans for this call. */
 Plan plan_parse(const ImplCall *, const char *text);
 /* Writes into config->log, where there is one: the workload and the node's name, then every plan with its predicted
@@ -136,7 +138,8 @@ typedef struct ImplResult {
   double flops;        /* by the operators' formula; 0 when not known (symbolic) */
   double flops_done;   /* by the algorithm chosen (Winograd does fewer) */
   const char *impl;    /* name of the implementation that was chosen */
-  const char *plan;    /* its plan, as text */
+  const char *plan;    /* its plan: "WORKLOAD PLAN"; NULL: there was nothing to choose */
+  int nplans;          /* that there were to choose from */
   double seconds;      /* that the model predicts for the anchor; 0: nothing is known */
 } ImplResult;
 void impl_lower(Module *dst, Module *src, const Node *func, const char *name, const Target *, const ImplConfig *,

@@ -97,12 +97,18 @@ int impl_options(const ImplCall *c, double price, Plan **out)
   return best.n;
 }
 
+const char *plan_line(const ImplCall *c, const Plan *p)
+{
+  return arena_printf(c->m->arena, "%s %s", plan_workload(c->m->ctx, c->arena, c->target, c->call),
+                      plan_text(c->arena, p));
+}
+
 void impl_alter(const ImplCall *c, const Plan *p, AlteredCall *out)
 {
   *out = (AlteredCall){0};
   p->impl->alter(c, p->fields, out);
   /* sums in float16 are an implementation of the altered call alone */
-  if (c->config->fast_math != FAST_FP16) out->plan = plan_text(c->m->arena, p);
+  if (c->config->fast_math != FAST_FP16) out->plan = plan_line(c, p);
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */
@@ -205,6 +211,12 @@ static bool same_fields(const AttrsDef *def, const void *a, const void *b)
 
 Plan plan_parse(const ImplCall *c, const char *text)
 {
+  const char *workload = text;
+  for (size_t i = strcspn(text, "{"); i > 0; i--) /* behind the last space before the braces */
+    if (workload[i - 1] == ' ') {
+      text = workload + i;
+      break;
+    }
   if (!strcmp(text, "generic")) return (Plan){0};
   size_t n = strcspn(text, "{");
   const char *op = c->call->u.call.op->name;

@@ -24,6 +24,7 @@ static const ConfigKey keys[] = {
    NULL},
   {{PO_BOOL, "lathe.impl.no_winograd", "false", "convolutions by direct algorithms only"}, false, NULL},
   {{PO_STR, "lathe.plans", "", "plans given by hand: lines of a workload's name and its plan"}, false, NULL},
+  {{PO_BOOL, "lathe.plans.log", "false", "keep what was chosen from what, for 'lathe inspect --plans'"}, false, NULL},
   {{PO_STR, "lathe.fast_math", "none",
     "reduced precision: none, bf16 (products of bfloat16, sums in float32) or fp16 (float16 arithmetic)"},
    false,
