@@ -14,6 +14,13 @@
 #include "impl/internal.h"
 #include "op/nn.h"
 
+#define ATTENTION_PLAN(A, S)                                                                   \
+  A(S, INT, queries, NULL, "queries of a block, in the lanes")                                 \
+  A(S, INT, keys, NULL, "keys of a register tile of scores, which all queries of a block have") \
+  A(S, INT, rows, NULL, "queries of a register tile of the second product")                    \
+  A(S, INT, columns, NULL, "elements of a value of such a tile")
+DEFINE_PLAN(AttentionPlan, ATTENTION_PLAN)
+
 enum { QUERY, KEY, VALUE, MASK };
 enum { MANY = 1 << 20 }; /* stands for a size that is not known */
 
@@ -23,40 +30,7 @@ static int64_t size_of(const Node *call, int argument, char letter)
   return known(call->arg[argument]->type->shape[strchr(layout, letter) - layout]);
 }
 
-double attention_cost(const Target *t, const Node *call)
-{
-  return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
-}
-
 /* ---- sizes of blocks --------------------------------------------------------------------------------- */
-
-/* The tile of `rows` by `columns` that runs fastest: rows in a tile divide all rows, so that blocks of queries come out
- * even; the width in *width.  Gives the share of the peak. */
-static double sums_tile(const Target *t, int bits, int64_t rows, int64_t columns, int64_t *height, int64_t *width)
-{
-  int64_t lanes = target_lanes(t, bits);
-  double top = 0;
-  *height = 1, *width = lanes;
-  for (int64_t v = 1; v <= 4; v++)
-    for (int64_t x = 1; x <= rows; x++) {
-      /* Where elements come in vectors, those stay in registers for several steps. */
-      if (rows % x || (!t->broadcast_load && (v + 1) * (x + 1) + 1 > t->vector_registers)) continue;
-      double used = (double)columns / (double)((columns + v * lanes - 1) / (v * lanes) * v * lanes);
-      double speed = tile_speed(t, v, 1, rows, (Tile){1, 1, x}) * used;
-      if (speed <= top) continue;
-      top = speed;
-      *height = x, *width = v * lanes;
-    }
-  return top;
-}
-
-/* Keys in a tile.  Where their number is not known the last tile tests each of them: it is small then. */
-static int64_t keys_tile(const Target *t, int64_t vectors, int64_t keys)
-{
-  enum { FEW = 8 };
-  int64_t best = tile_best(t, vectors, 1, 1, keys ? keys : MANY).x;
-  return keys || best < FEW ? best : FEW;
-}
 
 /* What the number of queries in a block depends on; sizes that are not known are 0. */
 typedef struct Shape {
@@ -64,6 +38,7 @@ typedef struct Shape {
   int64_t queries, keys, size;
   bool even;   /* the mask varies with the queries: blocks must cover them exactly */
   bool copied; /* the values, for each block (copy_values) */
+  double flops;
 } Shape;
 
 static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg)
@@ -76,7 +51,8 @@ static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg
              known(arg[KEY]->shape[t - a->key_layout]),
              known(arg[VALUE]->shape[d - a->value_layout]),
              false,
-             a->value_layout[2] != 'T'};
+             a->value_layout[2] != 'T',
+             0};
   if (nargs <= MASK || !f.queries) return f;
   const char *layout = nn_attention_layout(a, MASK, arg[MASK]->ndim);
   const char *at = strchr(layout, 'S');
@@ -84,49 +60,82 @@ static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg
   return f;
 }
 
-/* Queries in a block: as many vectors as run both products fastest, with what a block shares of the copy of the values,
- * few enough that their scores stay in the second-level cache, beside the same number of exponentials.  0: no number of
- * them does without leaving too many lanes idle. */
-static int64_t block_queries(const Target *t, const Shape *f)
+/* Share of the peak of a tile of x rows by v vectors over so many rows and columns.  What is left at the end of the
+ * columns is computed in parts of a vector, as many as it has halves, quarters, … */
+static double sums_speed(const Target *t, int bits, int64_t rows, int64_t columns, int64_t x, int64_t v)
+{
+  int64_t lanes = target_lanes(t, bits);
+  int64_t rest = columns % (v * lanes);
+  double whole = (double)(columns / (v * lanes) * v);
+  double done = whole / tile_speed(t, v, 1, rows, (Tile){1, 1, x});
+  int64_t parts = rest ? alter_block_vectors(rest, lanes) : 0;
+  if (rest) done += (double)parts / tile_speed(t, parts, 1, rows, (Tile){1, 1, x});
+  return (double)columns / (double)lanes / done;
+}
+
+/* Where elements come in vectors, those of a tile stay in registers for several steps. */
+static bool tile_fits(const Target *t, int64_t vectors, int64_t rows)
+{
+  int64_t sums = vectors * rows;
+  if (!t->broadcast_load) return (vectors + 1) * (rows + 1) + 1 <= t->vector_registers;
+  return sums <= t->vector_registers - 4 && sums + vectors + 2 <= t->vector_registers;
+}
+
+/* Every tile of the second product, with what it takes. */
+static void add_sums(PlanList *list, const Target *t, const Shape *f, AttentionPlan *p, double scores, double rest)
+{
+  int64_t lanes = target_lanes(t, f->bits);
+  for (int64_t v = 1; v <= 4; v++)
+    for (int64_t x = 1; x <= p->queries; x++) {
+      /* rows of a tile divide all rows, so that blocks of queries come out even */
+      if (p->queries % x || !tile_fits(t, v, x)) continue;
+      double sums = sums_speed(t, f->bits, p->queries, f->size, x, v);
+      p->rows = x, p->columns = v * lanes;
+      plan_add(list, p, f->flops / 2 / cost_flops(t, f->bits) * (1 / scores + 1 / sums) * rest, 0);
+    }
+}
+
+/* Blocks of as many vectors of queries as leave their scores in the second-level cache, beside the same number of
+ * exponentials, and not too many lanes idle. */
+static void list_plans(const Target *t, const Shape *f, PlanList *list)
 {
   /* where the number is not known: often it is one; vectors of a block */
-  enum { USUAL = 16, NARROW = 4, WIDE = 8 };
-  /* cycles for a vector: read from the second-level cache, written */
+  enum { USUAL = 16, NARROW = 4, WIDE = 8, FEW = 8, TILES = 3 };
   static const double USED = 0.6;
-  static const double COPY = 1.5;
+  static const double COPY = 1.5; /* cycles for a vector: read from the second-level cache, written */
   int64_t lanes = target_lanes(t, f->bits);
-  int64_t best = 0;
   int64_t cache = cost_l2(t);
   int64_t k = f->keys ? f->keys : MANY;
-  int64_t height, columns;
-  double least = 0;
-  double copy = f->copied ? COPY * cost_pipes(t) : 0;
   for (int64_t v = 1; v <= (lanes > 4 || t->vector_registers < 32 ? NARROW : WIDE); v++) {
     int64_t width = v * lanes;
     int64_t queries = f->queries ? f->queries : width;
     int64_t blocks = (queries + width - 1) / width;
     if (v > 1 && (4 * f->keys * width * (f->bits / 8) > cache || (!f->queries && width > USUAL))) break;
     if ((f->even && queries % width) || (double)queries < USED * (double)(blocks * width)) continue;
-    double scores = tile_speed(t, v, 1, k, tile_best(t, v, 1, 1, k));
-    double sums = sums_tile(t, f->bits, width, f->size, &height, &columns);
-    double seconds = (double)(blocks * width) * (1 / scores + 1 / sums + copy / (double)width) / (double)queries;
-    if (best && seconds >= least) continue;
-    least = seconds;
-    best = width;
+    /* the best tile of keys and smaller ones; where their number is not known the last one tests each: it is small */
+    int64_t most = tile_best(t, v, 1, 1, k).x;
+    if (!f->keys && most > FEW) most = FEW;
+    double idle = (double)(blocks * width) / (double)queries;
+    double copy = f->copied ? COPY * cost_pipes(t) / (double)width : 0;
+    for (int64_t keys = most; keys > 0 && keys > most - TILES; keys--) {
+      AttentionPlan p = {.queries = width, .keys = keys};
+      double scores = tile_speed(t, v, 1, k, (Tile){1, 1, keys});
+      if (scores > 0) add_sums(list, t, f, &p, scores, idle * (1 + copy / 2));
+    }
   }
-  return best;
 }
 
-bool attention_fits(const Target *t, const Node *call)
+void attention_plans(const ImplCall *of, PlanList *list)
 {
+  const Node *call = of->call;
   const AttentionAttrs *a = call->u.call.attrs;
   const Type *ty = call->type;
   const Type *arg[4];
-  if (ty->dtype.code != DT_FLOAT || ty->dtype.bits < 32 || a->value_layout[3] != 'D' || a->out_layout[3] != 'D')
-    return false;
+  if (ty->dtype.code != DT_FLOAT || ty->dtype.bits < 32 || a->value_layout[3] != 'D' || a->out_layout[3] != 'D') return;
   for (int i = 0; i < call->nargs; i++) arg[i] = call->arg[i]->type;
   Shape f = shape_of(a, call->nargs, arg);
-  return f.queries != 1 && f.size > 0 && size_of(call, QUERY, 'D') > 0 && block_queries(t, &f) > 0;
+  f.flops = nn_attention_flops(call, 64);
+  if (f.queries != 1 && f.size > 0 && size_of(call, QUERY, 'D') > 0) list_plans(of->target, &f, list);
 }
 
 /* ---- the computation, queries in the lanes -------------------------------------------------------------- */
@@ -222,14 +231,15 @@ static void by_letter(const char *layout, const Expr *const *at, AttentionAt *ou
 
 void attention_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)plan;
+  (void)t;
+  const AttentionPlan *of = plan;
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
   Rows r = {.c = c};
   r.n = nn_attention_sizes(c, &r.value_size);
   Shape f = shape_of(a, c->nargs, c->arg);
   int64_t queries = f.queries;
-  int64_t width = block_queries(t, &f);
+  int64_t width = of->queries;
   r.width = expr_i32(m, width);
   r.whole = queries && queries % width == 0;
   r.blocks = queries ? expr_i32(m, (queries + width - 1) / width)
@@ -291,8 +301,9 @@ static LoopRV tile_product(ImplGroup *g, const Product *p, LoopRV *sum)
 }
 
 /* out[s, d]: threads share the blocks of queries; what comes before is made inside, block by block. */
-static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
+static LoopRV multiply_values(ImplGroup *g, LoopRV *outer)
 {
+  const AttentionPlan *plan = g->plan;
   const AttentionAttrs *a = g->anchor->u.call.attrs;
   BlockRV sums = group_stage(g, "sums");
   LoopRV *l, lane, sum;
@@ -302,10 +313,9 @@ static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
   int n = sched_get_loops(g->s, sums, g->arena, &l); /* as out_layout says, then the keys */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the sums' loops are not those of attention");
   for (int i = 0; i < 3; i++) *(a->out_layout[i] == 'B' ? &b : a->out_layout[i] == 'H' ? &h : &s) = l[i];
-  LoopRV block = generic_split_by(g, s, queries, &lane);
+  LoopRV block = generic_split_by(g, s, plan->queries, &lane);
   sched_reorder(g->s, 6, (const LoopRV[]){b, h, block, lane, l[3], l[4]});
-  Product p = {.row = lane, .column = l[3], .sum = l[4], .steps = size_of(g->anchor, KEY, 'T')};
-  sums_tile(g->target, g->anchor->type->dtype.bits, queries, size_of(g->anchor, VALUE, 'D'), &p.height, &p.width);
+  Product p = {lane, l[3], l[4], plan->rows, plan->columns, size_of(g->anchor, KEY, 'T')};
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, sums, at);
   generic_write_out(g, store, 5);
@@ -315,15 +325,14 @@ static LoopRV multiply_values(ImplGroup *g, int64_t queries, LoopRV *outer)
 }
 
 /* scores[t, s], masked while they are in registers. */
-static void multiply_keys(ImplGroup *g, int64_t queries)
+static void multiply_keys(ImplGroup *g)
 {
+  const AttentionPlan *plan = g->plan;
   BlockRV scores = group_stage(g, "scores");
   LoopRV *l, sum;
   int n = sched_get_loops(g->s, scores, g->arena, &l); /* b h block, b h block of one step, t s d */
   if (n != 9) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the scores' loops are not those of attention");
-  int64_t keys = size_of(g->anchor, KEY, 'T');
-  int64_t vectors = alter_block_vectors(queries, target_lanes(g->target, g->anchor->type->dtype.bits));
-  Product p = {l[6], l[7], l[8], keys_tile(g->target, vectors, keys), queries, size_of(g->anchor, QUERY, 'D')};
+  Product p = {l[6], l[7], l[8], plan->keys, plan->queries, size_of(g->anchor, QUERY, 'D')};
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, scores, at);
   generic_write_out(g, store, 8);
@@ -344,15 +353,37 @@ static BlockRV copy_values(ImplGroup *g)
   return sched_cache_read(g->s, sums, i, "global", 1, &sums);
 }
 
+/* exps[t, s]: the exponentials of some keys side by side, as many as divide them. */
+static void raise_scores(ImplGroup *g)
+{
+  const AttentionPlan *plan = g->plan;
+  BlockRV exps = group_stage(g, "exps");
+  LoopRV *l, some;
+  int64_t keys = size_of(g->anchor, KEY, 'T');
+  int n = sched_get_loops(g->s, exps, g->arena, &l); /* b h block, b h block of one step, t s */
+  Nest *nest = arena_new_of(g->arena, Nest);
+  nest_read(g, exps, nest);
+  int64_t vectors = plan->queries / target_lanes(g->target, nest->bits);
+  int64_t most = epilogue_abreast(g->target, nest->operations) / vectors;
+  int64_t factor = 1;
+  for (int64_t f = 2; f <= most; f++)
+    if (keys && keys % f == 0) factor = f;
+  if (n != 8 || factor == 1) {
+    generic_block(g, exps, 3, false);
+    return;
+  }
+  generic_split_by(g, l[6], factor, &some);
+  sched_unroll(g->s, some);
+  sched_vectorize(g->s, l[7]);
+}
+
 void attention_schedule(ImplGroup *g)
 {
   static const char *const before[] = {"row_sum", "exps", "row_max", "masked", "scores", "turned"};
   enum { NBEFORE = sizeof before / sizeof *before };
-  BlockRV turned = group_stage(g, "turned");
-  int64_t queries = known(sched_block_stmt(g->s, turned)->u.block->iter[4].extent);
   BlockRV values = copy_values(g);
   LoopRV outer[3];
-  LoopRV block = multiply_values(g, queries, outer);
+  LoopRV block = multiply_values(g, outer);
   if (values.id >= 0) {
     LoopRV *l, vector;
     sched_compute_at(g->s, values, block, true, -1);
@@ -363,10 +394,11 @@ void attention_schedule(ImplGroup *g)
   BlockRV stage;
   for (int i = 0; i < NBEFORE; i++)
     if (group_find_stage(g, before[i], &stage)) sched_compute_at(g->s, stage, block, true, -1);
-  multiply_keys(g, queries);
+  multiply_keys(g);
   for (int i = 0; i < NBEFORE; i++)
-    if (strcmp(before[i], "masked") && strcmp(before[i], "scores"))
+    if (strcmp(before[i], "masked") && strcmp(before[i], "scores") && strcmp(before[i], "exps"))
       generic_block(g, group_stage(g, before[i]), 3, false);
+  raise_scores(g);
   LoopRV all = sched_fuse(g->s, 3, outer, true);
   if (cost_threads(g->target, nn_attention_flops(g->anchor, 64), 0) > 1) sched_parallel(g->s, all);
 }

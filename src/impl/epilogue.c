@@ -74,10 +74,9 @@ static double operations_of(ImplGroup *g, BlockRV store)
   return body->kind == S_STORE ? nest_expr_operations(g->ctx, body->u.store.value) : 0;
 }
 
-/* Vectors of a function that run side by side: their steps wait for each other, and each holds some registers beside
- * the function's constants, which are many where it is long.  Where the code generator puts them abreast
+/* Their steps wait for each other, and each holds some registers beside the function's constants, which are many where it is long.  Where the code generator puts them abreast
  * (llvm_abreast.c) the constants are counted once. */
-static int64_t side_by_side(const Target *t, double operations)
+int64_t epilogue_abreast(const Target *t, double operations)
 {
   enum { LONG = 24, ABREAST = 5 };
   int64_t n = t->vector_registers / (t->arch == ARCH_AARCH64 ? ABREAST : operations < LONG ? 8 : 16);
@@ -111,7 +110,7 @@ void epilogue_write_out(ImplGroup *g, BlockRV store, int outer, bool may_loop)
     int64_t lanes = target_lanes(g->target, nest->bits);
     int64_t width = nest->loop[n - 1].extent;
     int64_t vectors = alter_block_vectors(width, lanes);
-    int64_t most = side_by_side(g->target, operations);
+    int64_t most = epilogue_abreast(g->target, operations);
     if (vectors > most && width % (most * lanes) == 0) {
       generic_split_by(g, last, most * lanes, &last);
     } else {

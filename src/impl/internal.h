@@ -174,6 +174,8 @@ BlockRV impl_attach_epilogue(ImplGroup *, BlockRV anchor, LoopRV at);
 /* Writes out a block's loops from number `outer` to the last but one and makes vectors of the last.  may_loop: the sums
  * are complete behind a loop, so that they may wait in memory for a function that is not written out. */
 void epilogue_write_out(ImplGroup *, BlockRV store, int outer, bool may_loop);
+/* Vectors of a function of so many operations that run best side by side. */
+int64_t epilogue_abreast(const Target *, double operations);
 
 /* ---- conv.c ------------------------------------------------------------------------------ */
 
@@ -288,8 +290,8 @@ LoopRV blocks_tile(ImplGroup *, BlockRV product, int64_t steps);
 
 /* ---- attention.c ------------------------------------------------------------------------- */
 
-bool attention_fits(const Target *, const Node *call);
-double attention_cost(const Target *, const Node *call);
+extern const AttrsDef AttentionPlan_table;
+void attention_plans(const ImplCall *, PlanList *);
 void attention_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void attention_schedule(ImplGroup *);
 
