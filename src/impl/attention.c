@@ -38,7 +38,7 @@ typedef struct Shape {
   int64_t queries, keys, size;
   bool even;   /* the mask varies with the queries: blocks must cover them exactly */
   bool copied; /* the values, for each block (copy_values) */
-  double flops;
+  double flops, exps;
 } Shape;
 
 static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg)
@@ -52,6 +52,7 @@ static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg
              known(arg[VALUE]->shape[d - a->value_layout]),
              false,
              a->value_layout[2] != 'T',
+             0,
              0};
   if (nargs <= MASK || !f.queries) return f;
   const char *layout = nn_attention_layout(a, MASK, arg[MASK]->ndim);
@@ -84,14 +85,18 @@ static bool tile_fits(const Target *t, int64_t vectors, int64_t rows)
 /* Every tile of the second product, with what it takes. */
 static void add_sums(PlanList *list, const Target *t, const Shape *f, AttentionPlan *p, double scores, double rest)
 {
+  static const double EXPONENTIAL = 17; /* cycles for a vector, its maximum and its sum too (Neoverse-N1) */
   int64_t lanes = target_lanes(t, f->bits);
+  int threads = cost_threads(t, f->flops, 0);
   for (int64_t v = 1; v <= 4; v++)
     for (int64_t x = 1; x <= p->queries; x++) {
       /* rows of a tile divide all rows, so that blocks of queries come out even */
       if (p->queries % x || !tile_fits(t, v, x)) continue;
       double sums = sums_speed(t, f->bits, p->queries, f->size, x, v);
       p->rows = x, p->columns = v * lanes;
-      plan_add(list, p, f->flops / 2 / cost_flops(t, f->bits) * (1 / scores + 1 / sums) * rest, 0);
+      double products = f->flops / 2 / cost_flops(t, f->bits) * (1 / scores + 1 / sums) * rest;
+      double exps = f->exps / (double)lanes * EXPONENTIAL / (1e9 * t->core.ghz);
+      plan_add(list, p, (products + exps) / threads, 0);
     }
 }
 
@@ -135,7 +140,9 @@ void attention_plans(const ImplCall *of, PlanList *list)
   for (int i = 0; i < call->nargs; i++) arg[i] = call->arg[i]->type;
   Shape f = shape_of(a, call->nargs, arg);
   f.flops = nn_attention_flops(call, 64);
-  if (f.queries != 1 && f.size > 0 && size_of(call, QUERY, 'D') > 0) list_plans(of->target, &f, list);
+  int64_t size = size_of(call, QUERY, 'D');
+  if (size && f.size) f.exps = f.flops / (double)(2 * (size + f.size));
+  if (f.queries != 1 && f.size > 0 && size > 0) list_plans(of->target, &f, list);
 }
 
 /* ---- the computation, queries in the lanes -------------------------------------------------------------- */
@@ -280,6 +287,7 @@ void attention_compute(OpCall *c, const Target *t, const void *plan, const Tenso
 typedef struct Product {
   LoopRV row, column, sum;
   int64_t height, width, steps; /* of the tile; steps of the whole sum, 0: not known */
+  bool along;                   /* the elements of a row that the steps meet lie side by side */
 } Product;
 
 /* column panels, row tiles, the sum, its steps written out, the tile; gives the loop that a tile is
@@ -287,7 +295,10 @@ typedef struct Product {
 static LoopRV tile_product(ImplGroup *g, const Product *p, LoopRV *sum)
 {
   int64_t vectors = alter_block_vectors(p->width, target_lanes(g->target, g->anchor->type->dtype.bits));
+  int64_t lanes = target_lanes(g->target, 32);
   int64_t steps = p->steps ? tile_steps(p->height * vectors, p->steps) : 1;
+  /* where elements come as vectors, all the steps that a vector has; what is left is a piece of code of its own */
+  if (p->along && !g->target->broadcast_load && steps % lanes && p->steps > 4 * lanes) steps = lanes;
   LoopRV ci, ri, step;
   LoopRV co = generic_split_by(g, p->column, p->width, &ci);
   LoopRV ro = generic_split_by(g, p->row, p->height, &ri);
@@ -315,7 +326,7 @@ static LoopRV multiply_values(ImplGroup *g, LoopRV *outer)
   for (int i = 0; i < 3; i++) *(a->out_layout[i] == 'B' ? &b : a->out_layout[i] == 'H' ? &h : &s) = l[i];
   LoopRV block = generic_split_by(g, s, plan->queries, &lane);
   sched_reorder(g->s, 6, (const LoopRV[]){b, h, block, lane, l[3], l[4]});
-  Product p = {lane, l[3], l[4], plan->rows, plan->columns, size_of(g->anchor, KEY, 'T')};
+  Product p = {lane, l[3], l[4], plan->rows, plan->columns, size_of(g->anchor, KEY, 'T'), false};
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, sums, at);
   generic_write_out(g, store, 5);
@@ -332,7 +343,7 @@ static void multiply_keys(ImplGroup *g)
   LoopRV *l, sum;
   int n = sched_get_loops(g->s, scores, g->arena, &l); /* b h block, b h block of one step, t s d */
   if (n != 9) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the scores' loops are not those of attention");
-  Product p = {l[6], l[7], l[8], plan->keys, plan->queries, size_of(g->anchor, QUERY, 'D')};
+  Product p = {l[6], l[7], l[8], plan->keys, plan->queries, size_of(g->anchor, QUERY, 'D'), true};
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, scores, at);
   generic_write_out(g, store, 8);
@@ -353,7 +364,7 @@ static BlockRV copy_values(ImplGroup *g)
   return sched_cache_read(g->s, sums, i, "global", 1, &sums);
 }
 
-/* exps[t, s]: the exponentials of some keys side by side, as many as divide them. */
+/* exps[t, s]: the exponentials of some keys side by side. */
 static void raise_scores(ImplGroup *g)
 {
   const AttentionPlan *plan = g->plan;
@@ -368,6 +379,7 @@ static void raise_scores(ImplGroup *g)
   int64_t factor = 1;
   for (int64_t f = 2; f <= most; f++)
     if (keys && keys % f == 0) factor = f;
+  if (2 * factor <= most && keys > 4 * most) factor = most; /* what is left is a loop of its own */
   if (n != 8 || factor == 1) {
     generic_block(g, exps, 3, false);
     return;
