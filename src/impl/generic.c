@@ -567,6 +567,60 @@ static void unroll_window(ImplGroup *g, const Nest *n, int depth, int64_t rows)
     if (n->loop[i].reduce) sched_unroll(g->s, n->loop[i].rv);
 }
 
+/* Rows of a long sum, added up a few at a time: they are read straight ahead, whole, while the results stay in the
+ * first-level cache.  Gives the one loop of such a sum, or -1. */
+static int summed_rows(ImplGroup *g, const Nest *n, int depth, int v)
+{
+  enum { LONG = 32, VECTORS = 4 };
+  int r = -1;
+  int64_t wide = n->loop[v].extent;
+  int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  for (int i = depth; i < n->n; i++) {
+    if (!n->loop[i].reduce) continue;
+    if (r >= 0) return -1;
+    r = i;
+  }
+  bool single = n->block->body->kind == S_STORE && n->block->init && n->naccess <= 3;
+  if (r < 0 || !single || n->loop[r].guarded || n->loop[v].guarded) return -1;
+  bool fits = wide >= VECTORS * lanes && wide * n->bits / 8 <= cost_l1(g->target) / 2;
+  for (int a = 1; a < n->naccess; a++) {
+    bool rows = n->loop[v].stride[a] == 1 && n->loop[r].stride[a] >= wide;
+    bool own = n->access[a].buffer == n->access[0].buffer;
+    fits &= rows || own;
+  }
+  return fits && n->loop[r].extent >= LONG ? r : -1;
+}
+
+static void reduce_rows(ImplGroup *g, const Nest *n, int depth, int v, int r, bool parallel)
+{
+  enum { ROWS = 8, VECTORS = 4 };
+  int64_t width = VECTORS * target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  int threads = threads_for(g, n, parallel);
+  double steps = 1;
+  LoopRV order[NEST_LOOPS + 6];
+  LoopRV columns = n->loop[v].rv;
+  LoopRV some, part;
+  int k = 0;
+  for (int i = depth; i < n->n; i++) {
+    if (n->loop[i].reduce || i == v) continue;
+    order[k++] = n->loop[i].rv;
+    steps *= (double)(n->loop[i].extent ? n->loop[i].extent : 64);
+  }
+  if (steps < threads) { /* each thread has some of the columns */
+    int64_t tiles = (n->loop[v].extent + width - 1) / width;
+    order[k++] = generic_split_by(g, columns, (tiles + threads - 1) / threads * width, &columns);
+  }
+  int nouter = k;
+  order[k++] = generic_split_by(g, n->loop[r].rv, ROWS, &some);
+  order[k++] = generic_split_by(g, columns, width, &part);
+  order[k++] = some, order[k++] = part;
+  sched_reorder(g->s, k, order);
+  sched_unroll(g->s, some);
+  sched_vectorize(g->s, part);
+  sched_decompose_reduction(g->s, n->rv, order[nouter]);
+  parallel_loops(g, nouter, order, threads);
+}
+
 /* Vectors along a spatial loop; a few steps of another one share what they read. */
 static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool parallel)
 {
@@ -739,7 +793,10 @@ static void schedule_reduction(ImplGroup *g, Nest *n, int depth, bool parallel)
   int v = vector_loop(n, depth, lanes, false);
   int r = single ? summed_loop(n, depth, lanes) : -1;
   if (v < 0 && r < 0) v = vector_loop(n, depth, lanes, true);
-  if (v >= 0) {
+  int rows = v >= 0 ? summed_rows(g, n, depth, v) : -1;
+  if (rows >= 0) {
+    reduce_rows(g, n, depth, v, rows, parallel);
+  } else if (v >= 0) {
     reduce_spatial(g, n, depth, v, parallel);
   } else if (r >= 0) {
     reduce_lanes(g, n, depth, r, parallel);
