@@ -14,10 +14,10 @@
 #include "impl/internal.h"
 #include "op/nn.h"
 
-#define ATTENTION_PLAN(A, S)                                                                   \
-  A(S, INT, queries, NULL, "queries of a block, in the lanes")                                 \
+#define ATTENTION_PLAN(A, S)                                                                    \
+  A(S, INT, queries, NULL, "queries of a block, in the lanes")                                  \
   A(S, INT, keys, NULL, "keys of a register tile of scores, which all queries of a block have") \
-  A(S, INT, rows, NULL, "queries of a register tile of the second product")                    \
+  A(S, INT, rows, NULL, "queries of a register tile of the second product")                     \
   A(S, INT, columns, NULL, "elements of a value of such a tile")
 DEFINE_PLAN(AttentionPlan, ATTENTION_PLAN)
 

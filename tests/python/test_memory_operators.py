@@ -133,7 +133,7 @@ def test_pools(rng, target, width, size, stride, pad):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("shape, axis", [((2, 5, 7, 7), (2, 3)), ((1, 3, 28, 28), (2, 3)), ((4, 6, 5), (1, 2)), ((3, 100), (1,)), ((6, 4, 8), (0, 2)), ((1, 37, 1), (1,))])
+@pytest.mark.parametrize("shape, axis", [((2, 5, 7, 7), (2, 3)), ((1, 3, 28, 28), (2, 3)), ((4, 6, 5), (1, 2)), ((3, 100), (1,)), ((6, 4, 8), (0, 2)), ((1, 37, 1), (1,)), ((50, 7, 309), (0, 1)), ((37, 33), (0,)), ((3, 64, 40), (1,)), ((2, 40, 3, 30), (1,))])
 def test_reductions_over_several_axes(rng, target, shape, axis):
     x, a = inputs(rng, "float32", shape)
     np.testing.assert_allclose(compiled(relay.sum(x[0], axis=list(axis)), x, a, target), a[0].sum(axis), rtol=1e-4, atol=1e-5)
