@@ -1,4 +1,4 @@
-/* test_impl_transpose.c: transposed convolutions: what a plan makes of the call means the same, and is computed so, with
+/* test_impl_transpose.c: transposed convolutions: what a plan makes of a call means the same and is computed so, with
  * an epilogue on it.  Any channels, groups, strides, kernels, dilation; one to three dimensions. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ typedef struct Case {
 #define T3 "nn.conv3d_transpose"
 
 /* Channels that come in blocks; odd ones, groups narrow and wide, a kernel that the
- * stride divides, does not divide, is larger than; padding that differs by side, outputs at the end that no tap reaches,
+ * stride divides, does not divide, is larger than; padding that differs by side, outputs at the end without a tap,
  * dilation with and without a divisor of the stride, phases too many to write out, one and three dimensions. */
 /* clang-format off */
 static const Case cases[] = {

@@ -1,4 +1,4 @@
-/* transpose_plain.c: transposed convolutions over plain data, of one to three dimensions, any channels, groups, strides.
+/* transpose_plain.c: transposed convolutions over plain data, of one to three dimensions, any channels and strides.
  *
  * Position q of each dimension stands for the outputs stride * q + p, one of each phase p.  Those of one phase are an
  * ordinary convolution of stride 1 whose taps are every stride-th of the kernel's:
@@ -7,8 +7,8 @@
  *                         data[q + (p + before - k * dilation) / stride] * weight[k]
  *
  * All phases read the same data, some elements on.  The data is copied once with zeros around it, and positions are
- * counted along its rows as they then lie, over their ends: what a tap meets at neighbouring positions are neighbours in
- * memory, every tile is whole, and nothing is packed.  The few positions at the ends of rows that no output has are
+ * counted along its rows as they then lie, over their ends: what a tap meets at neighbouring positions are neighbours
+ * in memory, every tile is whole, and nothing is packed.  The few positions at the ends of rows that no output has are
  * computed for nothing.
  *
  *   padded = data

@@ -1,5 +1,6 @@
 /* canonicalize_ops.c: CanonicalizeOps: nn.bias_add becomes expand_dims and add, so that later passes see
- * one form of a bias; a transposed convolution of stride 1 becomes the ordinary one that it is, the kernel turned round.
+ * one form of a bias; a transposed convolution of stride 1 becomes the ordinary one that it is, the kernel turned
+ * round.
  *   needs   types
  *   keeps   types
  *   breaks  nothing */
@@ -36,8 +37,8 @@ static const Node *turned_weight(Module *m, const Node *weight, int64_t groups)
 
 static int64_t listed(AttrInts list, int d, int64_t none) { return list.n ? list.v[list.n == 1 ? 0 : d] : none; }
 
-/* Is it such a convolution, over plain layouts?  Each output is multiplied by every tap then, also where it lies outside
- * of the data: not worth it where there are many times more outputs than elements. */
+/* Is it such a convolution, over plain layouts?  Each output is multiplied by every tap then, also where it lies
+ * outside of the data: not worth it where there are many times more outputs than elements. */
 static bool can_turn(const Node *n, int dims, int64_t *padding)
 {
   enum { WORTH = 4 };
