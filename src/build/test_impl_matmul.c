@@ -205,22 +205,24 @@ static TirArg *run_loop(Fn *f, const CellCase *c, int block, int samples, int n,
   return got + n;
 }
 
-/* (directions, gates * hidden, hidden) as (directions, blocks, hidden, gates, block). */
+/* (directions, gates * hidden, hidden) as (directions, blocks, hidden, gates, block); rubbish behind the last unit. */
 static TirArg in_blocks(Arena *a, const CellCase *c, const TirArg *r)
 {
   int64_t h = c->hidden;
   int64_t g = c->gates;
   int64_t b = c->block;
+  int64_t blocks = (h + b - 1) / b;
   int64_t *shape = arena_array(a, int64_t, 5);
-  memcpy(shape, (const int64_t[]){r->shape[0], h / b, h, g, b}, 5 * sizeof *shape);
+  memcpy(shape, (const int64_t[]){r->shape[0], blocks, h, g, b}, 5 * sizeof *shape);
   TirArg out = {.dtype = r->dtype, .ndim = 5, .shape = shape};
-  float *to = out.data = arena_alloc(a, run_bytes(r) + 1);
+  float *to = out.data = arena_alloc(a, run_bytes(&out) + 1);
+  for (size_t i = 0; i < run_count(&out); i++) to[i] = 1e9f;
   const float *from = r->data;
   for (int64_t d = 0; d < r->shape[0]; d++)
     for (int64_t gate = 0; gate < g; gate++)
       for (int64_t u = 0; u < h; u++)
         for (int64_t k = 0; k < h; k++)
-          to[(((d * (h / b) + u / b) * h + k) * g + gate) * b + u % b] = from[(d * g * h + gate * h + u) * h + k];
+          to[(((d * blocks + u / b) * h + k) * g + gate) * b + u % b] = from[(d * g * h + gate * h + u) * h + k];
   return out;
 }
 
@@ -231,7 +233,9 @@ static void recurrent_blocks(Fn *f)
     {"gru", "forward", 3, 4, 2, 24, 8, 0, false, 1},         {"gru", "bidirectional", 3, 4, 2, 12, 4, 0, true, 1},
     {"rnn", "bidirectional", 1, 6, 2, 48, 48, 1, false, 1},  {"lstm", "bidirectional", 4, 3, 6, 32, 16, 1, false, 3},
     {"gru", "reverse", 3, 3, 4, 16, 8, 0, false, 4},         {"gru", "bidirectional", 3, 3, 4, 16, 16, 0, true, 2},
-    {"rnn", "forward", 1, 3, 5, 24, 24, 0, false, 5},
+    {"rnn", "forward", 1, 3, 5, 24, 24, 0, false, 5},        {"lstm", "bidirectional", 4, 4, 2, 34, 12, 0, false, 2},
+    {"lstm", "forward", 4, 3, 1, 19, 8, 1, false, 1},        {"gru", "bidirectional", 3, 3, 3, 35, 16, 0, false, 3},
+    {"gru", "forward", 3, 4, 2, 13, 4, 0, true, 1},          {"rnn", "reverse", 1, 3, 2, 7, 4, 0, false, 2},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const CellCase *c = &cases[i];

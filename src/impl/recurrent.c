@@ -7,45 +7,47 @@
 #include "impl/internal.h"
 #include "op/nn.h"
 
-/* Units in a block: a divisor of the hidden size that fills vectors; 0: none does. */
-static int64_t recurrent_block(const Target *t, int bits, int64_t hidden, int64_t gates)
+/* Cycles of one step of time for a block of so many units and so many samples: for each element of the state a step of
+ * the gates' sums, as fast as they are computed or as the recurrence is read; then the activations.  0: registers do not
+ * hold the sums. */
+static double block_cycles(const Target *t, int bits, int64_t units, int64_t samples, int64_t hidden, int64_t gates,
+                           int64_t directions)
 {
-  double in_flight = cost_pipes(t) * (t->core.fma_latency + 1); /* sums that keep the pipes busy */
-  int64_t lanes = target_lanes(t, bits);
-  int64_t best = 0;
-  double top = 0;
-  for (int64_t d = 2; d <= hidden; d++) {
-    int64_t vectors = alter_block_vectors(d, lanes);
-    if (hidden % d || vectors * gates > t->vector_registers * 3 / 4) continue;
-    double busy = (double)(vectors * gates) / in_flight;
-    double speed = (double)d / (double)(vectors * lanes) * (busy < 1 ? busy : 1);
-    if (speed <= top) continue;
-    top = speed;
-    best = d;
-  }
-  return best;
+  static const double FUNCTION = 12; /* cycles of an activation, a vector */
+  static const double LOOP = 1;
+  int64_t vectors = alter_block_vectors(units, target_lanes(t, bits));
+  double sums = (double)(vectors * gates * samples);
+  double cycles = sums / cost_pipes(t);
+  double latency = t->core.fma_latency + 0.5;
+  double read = (double)(directions * gates * hidden * hidden * bits / 8) > (double)t->l1_bytes
+                    ? cost_far(t) * (double)(vectors * gates)
+                    : (double)(vectors * gates) * t->vector_bits / t->core.load_bits;
+  /* samples share vectors of the recurrence, which wait in registers */
+  if (sums > t->vector_registers * 3 / 4 || (samples > 1 && sums + (double)(vectors * gates) + 2 > t->vector_registers))
+    return 0;
+  if (latency > cycles) cycles = latency;
+  if (read > cycles) cycles = read;
+  return (double)hidden * (cycles + LOOP) + FUNCTION * (double)((gates + 1) * vectors * samples);
 }
 
-/* Units in a block and samples together for a batch of several: as fast as a tile of those is, or as what it reads
- * comes from the second-level cache, over the groups that each core gets.  Of choices as fast the one that fewer cores
- * share. */
-static void batch_blocks(const Target *t, int bits, int64_t hidden, int64_t gates, int64_t batch, int64_t directions,
-                         int64_t *block, int64_t *samples)
+/* Units in a block and samples together, over the groups of samples that each core gets.  The last block has what is
+ * left.  Of choices as fast the one that fewer cores share. */
+static void choose_blocks(const Target *t, int bits, int64_t hidden, int64_t gates, int64_t batch, int64_t directions,
+                          int64_t *block, int64_t *samples)
 {
-  int64_t lanes = target_lanes(t, bits);
   int64_t cores = t->num_cores > 0 ? t->num_cores : 1;
+  int64_t lanes = target_lanes(t, bits);
   double least = 0;
-  double read = gates * hidden * hidden * bits / 8 > t->l1_bytes ? cost_pipes(t) * cost_far(t) : 0;
-  for (int64_t d = 2; d <= hidden; d++)
+  for (int64_t d = hidden < 2 ? hidden : 2; d <= hidden; d++)
     for (int64_t s = 1; s <= batch; s++) {
-      int64_t vectors = alter_block_vectors(d, lanes);
-      if (hidden % d || batch % s) continue;
-      double filled = (double)d / (double)(vectors * lanes);
-      double speed = tile_speed(t, gates * vectors, 1, s, (Tile){1, 1, s});
+      if (batch % s || (hidden % d && d % lanes)) continue;
+      int64_t left = hidden % d;
+      double whole = block_cycles(t, bits, d, s, hidden, gates, directions);
+      double rest = left ? block_cycles(t, bits, left, s, hidden, gates, directions) : 0;
       int64_t groups = directions * batch / s;
       int64_t rounds = (groups + cores - 1) / cores;
-      double cost = (double)rounds * ((double)s / speed > read ? (double)s / speed : read) / filled;
-      if (speed <= 0 || (*block && (cost > least || (cost == least && s <= *samples)))) continue;
+      double cost = (double)rounds * (whole * (double)(hidden / d) + rest);
+      if (whole <= 0 || (*block && (cost > least || (cost == least && s <= *samples)))) continue;
       least = cost;
       *block = d, *samples = s;
     }
@@ -61,12 +63,23 @@ static int64_t batch_of(const Node *call)
   return batch->kind == E_INT ? batch->u.i : 1;
 }
 
+/* (directions, blocks, state, gates, block), zeros behind the last unit. */
 static const Node *in_blocks(Module *m, const Node *r, int64_t ndir, int64_t gates, int64_t hidden, int64_t block)
 {
+  int64_t blocks = (hidden + block - 1) / block;
   ReshapeAttrs *shape = attrs_new(m, &Reshape_attrs);
-  const Expr *dims[] = {expr_i32(m, ndir), expr_i32(m, gates), expr_i32(m, hidden / block), expr_i32(m, block),
+  const Expr *dims[] = {expr_i32(m, ndir), expr_i32(m, gates), expr_i32(m, blocks), expr_i32(m, block),
                         expr_i32(m, hidden)};
   attrs_set_dims(m, &Reshape_attrs, shape, "newshape", 5, dims);
+  if (blocks * block > hidden) {
+    ReshapeAttrs *apart = attrs_new(m, &Reshape_attrs);
+    attrs_set_dims(m, &Reshape_attrs, apart, "newshape", 4,
+                   (const Expr *[]){dims[0], dims[1], expr_i32(m, hidden), dims[4]});
+    PadAttrs *pad = attrs_new(m, &Pad_attrs);
+    attrs_set_ints(m, &Pad_attrs, pad, "pad_width", 8, (const int64_t[]){0, 0, 0, 0, 0, blocks * block - hidden, 0, 0});
+    const Node *arg[] = {op_call1(m, &op_reshape, r, apart), node_scalar(m, (Value){.dtype = r->type->dtype})};
+    r = node_call(m, opdef_get(m->ctx, "nn.pad"), 2, arg, pad, r->name);
+  }
   TransposeAttrs *order = attrs_new(m, &Transpose_attrs);
   attrs_set_ints(m, &Transpose_attrs, order, "axes", 5, (const int64_t[]){0, 2, 4, 1, 3});
   return op_call1(m, &op_transpose, op_call1(m, &op_reshape, r, shape), order);
@@ -83,8 +96,7 @@ bool recurrent_alter(Module *m, const Target *t, const Node *call, AlteredCall *
   int64_t batch = batch_of(call);
   int64_t block = 0;
   int64_t samples = 1;
-  if (batch > 1) batch_blocks(t, r->dtype.bits, a->hidden_size, gates, batch, ndir, &block, &samples);
-  if (samples == 1) block = recurrent_block(t, r->dtype.bits, a->hidden_size, gates);
+  choose_blocks(t, r->dtype.bits, a->hidden_size, gates, batch, ndir, &block, &samples);
   if (!block) return false;
   RecurrentLoopAttrs *to = attrs_copy(m, &RecurrentLoop_attrs, a);
   to->block = block, to->samples = samples;

@@ -12,7 +12,7 @@
  * reverse it starts from its own end.  The units of the state are walked in blocks: the gates of a block are
  * summed up together and turned into its new state while they are at hand.  With attribute `block` the
  * recurrence is stored in that order, (directions, blocks, state, gates, block), so that it is read straight
- * ahead and a block is a few vectors; with `samples` so many of the batch share what is read of it.  The state is the
+ * ahead and a block is a few vectors (the last one may have fewer units, with anything behind them); with `samples` so many of the batch share what is read of it.  The state is the
  * output Y_h (and Y_c) itself; a step writes Y and takes it over when all blocks are done. */
 #include "op/nn_kit.h"
 
@@ -237,8 +237,8 @@ static const Type *loop_type(OpCall *c)
   const Expr *rows = expr_i32(m, q.gates * a.hidden_size);
   want_shape(c, 0, "gates", 3,
              (const Expr *[]){c->arg[0]->shape[0], c->arg[0]->shape[1], expr_i32(m, q.ndir * q.gates * a.hidden_size)});
-  if (la->block < 0 || (la->block && a.hidden_size % la->block))
-    opdef_raise(c, ERR_ARGUMENT, "block is %" PRId64 ", which does not divide hidden_size %" PRId64, la->block,
+  if (la->block < 0 || la->block > a.hidden_size)
+    opdef_raise(c, ERR_ARGUMENT, "block is %" PRId64 ", which is not from 0 to hidden_size %" PRId64, la->block,
                 a.hidden_size);
   if (la->samples < 1 || (la->samples > 1 && (q.batch->kind != E_INT || q.batch->u.i % la->samples || q.arg[IN_LENS])))
     opdef_raise(c, ERR_ARGUMENT,
@@ -246,8 +246,8 @@ static const Type *loop_type(OpCall *c)
                 la->samples, expr_str_of(scratch(m->ctx), q.batch));
   if (la->block)
     want_shape(c, 1, "recurrence", 5,
-               (const Expr *[]){dir, expr_i32(m, a.hidden_size / la->block), q.hidden, expr_i32(m, q.gates),
-                                expr_i32(m, la->block)});
+               (const Expr *[]){dir, expr_i32(m, (a.hidden_size + la->block - 1) / la->block), q.hidden,
+                                expr_i32(m, q.gates), expr_i32(m, la->block)});
   else want_shape(c, 1, "recurrence", 3, (const Expr *[]){dir, rows, q.hidden});
   if (q.arg[IN_RESET_BIAS]) want_shape(c, q.arg[IN_RESET_BIAS], "reset_bias", 2, (const Expr *[]){dir, q.hidden});
   want_optional(c, &q);
@@ -292,6 +292,7 @@ typedef struct Step {
   const Recurrent *q;
   Module *m;
   int64_t block, samples; /* units at a time, samples at a time */
+  int64_t lanes;          /* units of the block at hand */
   bool packed;
   const Buffer *in[8], *y, *h, *c, *acc, *update, *reset; /* update, reset: gru's z, and r * H */
   /* direction, first sample of the group, sample, time in data */
@@ -349,7 +350,7 @@ static const Var *counter(Module *m, const char *name) { return var_new(m, name,
 
 static Stmt *over_lanes(Step *s, const Var *lane, Stmt *body)
 {
-  return stmt_for(s->m, lane, expr_i32(s->m, 0), expr_i32(s->m, s->block), s->block > 1 ? FOR_VECTORIZED : FOR_SERIAL,
+  return stmt_for(s->m, lane, expr_i32(s->m, 0), expr_i32(s->m, s->lanes), s->lanes > 1 ? FOR_VECTORIZED : FOR_SERIAL,
                   NULL, body);
 }
 
@@ -377,10 +378,18 @@ static Stmt *over_units(Step *s, Stmt *(*body)(Step *))
 {
   const Var *u = counter(s->m, "u");
   const Expr *before = s->unit;
+  const Expr *whole = expr_i32(s->m, s->q->a->hidden_size / s->block);
+  int64_t left = s->q->a->hidden_size % s->block;
   s->unit = u->expr;
-  Stmt *inner = body(s);
+  Stmt *all = loop(s->m, u, whole, body(s));
+  if (left) {
+    s->unit = whole;
+    s->lanes = left;
+    all = stmt_seq(s->m, 2, (Stmt *[]){all, body(s)});
+    s->lanes = s->block;
+  }
   s->unit = before;
-  return loop(s->m, u, expr_i32(s->m, s->q->a->hidden_size / s->block), inner);
+  return all;
 }
 
 /* The same for what treats each sample by itself. */
@@ -634,6 +643,7 @@ static void loop_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   RecurrentAttrs a = plain_attrs(la);
   Recurrent q = recurrent_of(c, loop_cell(c), &a, 2);
   Step s = {.q = &q, .m = m, .block = la->block ? la->block : 1, .samples = la->samples, .packed = la->block > 0};
+  s.lanes = s.block;
   int nout = c->out->nfield;
   const Buffer *results[3];
   for (int i = 0; i < c->nargs; i++)
