@@ -148,6 +148,13 @@ static double copy_cycles(const Target *t, double elements, double bytes, bool t
   return cycles;
 }
 
+/* Does each thread have whole products of the batch? */
+static bool batch_apart(const Product *p, int threads)
+{
+  static const double BUSY = 0.8;
+  return p->nd > 2 && (threads == 1 || !p->batch || cost_busy((double)p->batch, threads) > BUSY);
+}
+
 /* Seconds: arithmetic as fast as the register tile is; operands from the cache in which they stay; copies. */
 static double matmul_seconds(const Target *t, const Product *p, const MatmulPlan *plan)
 {
@@ -155,9 +162,11 @@ static double matmul_seconds(const Target *t, const Product *p, const MatmulPlan
   static const double OPEN_COLUMNS = 128;
   static const double OPEN_STEPS = 256;
   static const double OPEN_BATCH = 16;
+  /* cycles for a line of b as it lies, some distance from the last one; measured on a Neoverse-N1 */
+  static const double LINE_MEMORY = 28;
+  static const double LINE_L2 = 4;
   static const double SHARED = 0.4; /* of the shorter of computing and reading that does not overlap with the other */
   double hz = 1e9 * t->core.ghz;
-  double lanes = target_lanes(t, p->bits);
   double words = p->word > 1 ? cost_words(t, p->word) / p->word : 1;
   Sizes s = {.m = p->m ? (double)p->m : OPEN_ROWS,
              .n = p->n ? (double)p->n : OPEN_COLUMNS,
@@ -193,9 +202,8 @@ static double matmul_seconds(const Target *t, const Product *p, const MatmulPlan
     double apart = s.n * s.bytes;
     double lines = s.k * __builtin_ceil(width * s.bytes / CACHE_LINE +
                                         (apart == CACHE_LINE * __builtin_floor(apart / CACHE_LINE) ? 0 : 0.7));
-    double near = apart < 2048 ? 30 : 90;
-    double from = all_b * (p->own_b ? s.batch : 1) > (double)cost_l2(t) * 0.8 ? near : all_b > l1 ? 3 : 0;
-    double again = lines * CACHE_LINE > l1 ? (all_b > l2 ? near : 3) : 0;
+    double from = all_b * (p->own_b ? s.batch : 1) > (double)cost_l2(t) * 0.8 ? LINE_MEMORY : all_b > l1 ? LINE_L2 : 0;
+    double again = lines * CACHE_LINE > l1 ? (all_b > l2 ? LINE_MEMORY / 2 : LINE_L2) : 0;
     far += s.panels * lines * (from + (s.tiles - 1) * again);
   } else {
     double again = panel + strip > l1 ? (panel > l2 ? memory : 1 / path) : 0;
@@ -216,25 +224,32 @@ static double matmul_seconds(const Target *t, const Product *p, const MatmulPlan
   if (plan->block)
     copies += copy_cycles(t, s.k * s.panels * width, s.bytes, p->tb, (double)plan->block * width * s.bytes, all_b) *
               (p->own_b ? s.batch : 1);
+  /* A result that no cache holds is written straight ahead where a band is one tile; else in pieces of lines. */
+  double all_c = s.m * s.n * s.bytes;
+  double stored = 0;
+  if (all_c * s.batch > (double)cost_l2(t)) stored = all_c * memory * (plan->band == 1 || s.tiles <= 1 ? 1 : 2);
   /* rounds but the first read and write the result */
   double added = (double)(plan->rounds - 1) * s.m * s.n * s.bytes * (2 / path);
   double flops = 2 * s.m * s.n * s.k * s.batch;
   int threads = cost_threads(t, flops, 0);
-  double pieces = s.batch * (plan->block && (double)plan->block < s.panels ? s.panels / (double)plan->block : s.panels);
-  (void)lanes;
-  return (s.batch * (cycles + added) + copies) / hz / threads / cost_busy(pieces < 1 ? 1 : pieces, threads);
+  bool several = plan->block && (double)plan->block < s.panels;
+  double pieces = s.batch;
+  if (!batch_apart(p, threads)) pieces *= several ? __builtin_ceil(s.panels / (double)plan->block) : bands * s.panels;
+  return (s.batch * (cycles + added + stored) + copies) / hz / threads / cost_busy(pieces, threads);
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------------ */
 
-/* Rows of a band whose part of a stays in the second-level cache; 0: all rows do. */
-static int64_t band_of(const Target *t, const Product *p, const MatmulPlan *plan)
+/* Tiles of a band: all of them (0), as many as the second-level cache holds of a, as give every thread
+ * some, or one, while all of b stays near. */
+static int64_t band_of(const Target *t, const Product *p, const MatmulPlan *plan, int which)
 {
   int64_t strip = plan->rows * up(p->k, plan->rounds) * p->bytes;
   int64_t tiles = up(p->m, plan->rows);
-  int64_t fit = cost_l2(t) / 2 / (strip ? strip : 1);
-  if (!p->m || fit < 1 || fit >= tiles) return 0;
-  return up(tiles, up(tiles, fit));
+  if (which == 3) return tiles > 1 && p->k * p->n * p->bytes <= cost_l2(t) / 2 && p->n ? 1 : 0;
+  int64_t bands = which == 1 ? up(tiles, cost_l2(t) / 2 / (strip ? strip : 1) + 1) : 2 * (int64_t)t->num_cores;
+  if (!which || !p->m || bands < 2 || bands > tiles || (which == 2 && t->num_cores < 2)) return 0;
+  return up(tiles, bands);
 }
 
 static void add_plan(PlanList *list, const Target *t, const Product *p, const MatmulPlan *plan, bool alters)
@@ -243,6 +258,17 @@ static void add_plan(PlanList *list, const Target *t, const Product *p, const Ma
   double bytes = alters || p->constant ? (double)(columns * p->k * p->bytes) : 0;
   list->alters = alters;
   plan_add(list, plan, matmul_seconds(t, p, plan), bytes);
+}
+
+/* Elements of rows that lie apart are loaded as vectors, for all the steps written out; steps over b as it lies have a
+ * place to load from each. */
+static bool steps_fit(const Target *t, const Product *p, const MatmulPlan *plan)
+{
+  int64_t lanes = target_lanes(t, p->bits);
+  if (t->broadcast_load || plan->steps <= lanes) return true;
+  int64_t v = vectors_of(t, p, plan->width);
+  bool held = plan->packed || p->ta || plan->rows * v + plan->rows * up(plan->steps, lanes) + v < t->vector_registers;
+  return held && (p->panel || plan->block || plan->rows == 1);
 }
 
 /* All that is left open once the tile and where its operands lie are known. */
@@ -255,13 +281,14 @@ static void add_blockings(PlanList *list, const Target *t, const Product *p, Mat
                    (p->plain || plan.packed) && p->m > plan.rows;
   for (int r = 0; r < (may_round ? 2 : 1); r++) {
     plan.rounds = r ? up(p->k, round) : 1;
-    for (int b = 0; b < 2; b++) {
-      plan.band = b ? band_of(t, p, &plan) : 0;
+    for (int b = 0; b < 4; b++) {
+      plan.band = band_of(t, p, &plan, b);
       if (b && !plan.band) continue;
       for (int i = 0; i < 4; i++) {
         plan.steps = steps[i];
         /* some hundred multiply-adds; fewer where the sum is shorter */
         int64_t more = i < 3 && (!p->k || steps[i + 1] <= p->k) ? steps[i + 1] : 0;
+        if (!steps_fit(t, p, &plan)) continue;
         if (sums * plan.steps > 160 || (p->k && plan.steps > p->k)) continue;
         if (sums * plan.steps < 48 && more && sums * more <= 160) continue;
         add_plan(list, t, p, &plan, alters);
@@ -591,12 +618,12 @@ static Loops loops_of(ImplGroup *g, const MatmulPlan *plan)
   l.bands = l.plan->band ? up(l.tiles, l.plan->band) : 1;
   double sizes = (double)(l.p.m ? l.p.m : 64) * (double)(l.p.n ? l.p.n : 64) * (double)(l.p.k ? l.p.k : 64);
   l.threads = cost_threads(g->target, 2 * sizes * (double)(l.p.batch ? l.p.batch : 64), 0);
-  l.each = l.p.nd > 2 && (l.threads == 1 || !l.p.batch || cost_busy((double)l.p.batch, l.threads) > 0.8);
+  l.each = batch_apart(&l.p, l.threads);
   return l;
 }
 
 /* A copy into panels: squares that are turned round in registers, or a few lines from left to right. */
-static void schedule_copy(ImplGroup *g, BlockRV copy, bool turned, int depth, bool parallel)
+static void schedule_copy(ImplGroup *g, BlockRV copy, bool turned, bool parallel)
 {
   enum { LINES = 4 };
   LoopRV *loop, line, lane;
@@ -613,31 +640,28 @@ static void schedule_copy(ImplGroup *g, BlockRV copy, bool turned, int depth, bo
     sched_vectorize(g->s, lane);
     shared = lines;
   }
-  (void)depth;
-  if (parallel) sched_parallel(g->s, n > 3 && !depth ? loop[0] : shared);
+  if (parallel) sched_parallel(g->s, n > 3 ? loop[0] : shared);
 }
 
 /* The copies that the product reads: of a for each of the batch, of b in the loop over its blocks. */
-static void place_copies(ImplGroup *g, const Loops *l, const char *name, LoopRV batch, LoopRV block, int depth)
+static void place_copies(ImplGroup *g, const Loops *l, const char *name, LoopRV batch, LoopRV block)
 {
   BlockRV copy;
-  bool wide = l->threads > 1 && !l->each;
   if (group_find_stage(g, arena_printf(g->arena, "%s_a", name), &copy)) {
     bool inside = l->each && l->p.own_a;
     if (inside) sched_compute_at(g->s, copy, batch, true, -1);
-    schedule_copy(g, copy, !l->p.ta, inside ? depth : 0, l->threads > 1 && !inside);
+    schedule_copy(g, copy, !l->p.ta, l->threads > 1 && !inside);
   }
   if (group_find_stage(g, arena_printf(g->arena, "%s_b", name), &copy)) {
     bool several = l->blocks > 1;
     bool inside = several || (l->each && l->p.own_b);
     if (inside) sched_compute_at(g->s, copy, several ? block : batch, true, -1);
-    schedule_copy(g, copy, l->p.tb, inside ? depth : 0, !inside && l->threads > 1);
+    schedule_copy(g, copy, l->p.tb, l->threads > 1 && !inside);
   }
-  (void)wide;
 }
 
 /* Both panels are fetched a little before: waiting multiply-adds leave some cores little room to look ahead. */
-static void fetch_ahead(ImplGroup *g, const Loops *l, BlockRV product, LoopRV step, LoopRV panel)
+static void fetch_ahead(ImplGroup *g, const Loops *l, BlockRV product, LoopRV step)
 {
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   int last = b->writes[0].buffer->ndim;
@@ -646,7 +670,6 @@ static void fetch_ahead(ImplGroup *g, const Loops *l, BlockRV product, LoopRV st
     if (r == b->writes[0].buffer || r->ndim <= last - (l->p.nd > 2 && !l->p.own_b)) continue;
     if (!g->target->broadcast_load || l->plan->packed) panels_fetch(g, product, step, r);
   }
-  (void)panel;
 }
 
 /* What a product is part of. */
@@ -717,8 +740,8 @@ static void schedule_product(ImplGroup *g, const Loops *l, BlockRV product, cons
   sched_unroll(g->s, row[2]);
   sched_vectorize(g->s, column[2]);
   sched_decompose_reduction(g->s, product, order[outer]);
-  place_copies(g, l, name, batch, column[0], outer);
-  fetch_ahead(g, l, product, step, column[1]);
+  place_copies(g, l, name, batch, column[0]);
+  fetch_ahead(g, l, product, step);
   if (l->threads < 2) return;
   if (l->each) {
     sched_parallel(g->s, batch);
@@ -765,8 +788,8 @@ static void schedule_parts(ImplGroup *g, const Loops *l, BlockRV head, BlockRV p
   sched_unroll(g->s, row[2]);
   sched_vectorize(g->s, column[2]);
   generic_block(g, sched_decompose_reduction(g->s, head, round), 0, true);
-  place_copies(g, l, "part", round, column[0], outer);
-  fetch_ahead(g, l, part, step, column[1]);
+  place_copies(g, l, "part", round, column[0]);
+  fetch_ahead(g, l, part, step);
   if (l->threads < 2) return;
   if (l->blocks > 1) sched_parallel(g->s, column[0]);
   else sched_parallel(g->s, sched_fuse(g->s, outer - 2, order + 1, true));
