@@ -132,6 +132,7 @@ static void some_plans(Fn *f)
     {"nn.contrib_dense_pack", {3, 41}, {1, 41, w}, NULL, NULL, 3, DT_F32},
     {"nn.contrib_dense_pack", {37, 2301}, {7, 2301, w}, NULL, NULL, (int)(7 * w) - 1, DT_F32},
     {"nn.batch_matmul", {4, 9, 26}, {4, 26, 43}, no, no, 0, DT_F32},
+    {"nn.batch_matmul", {4, 2, 26}, {4, 26, 43}, no, no, 0, DT_F32},
     {"nn.batch_matmul", {3, 16, 25}, {1, 25, 50}, no, no, 0, DT_F32},
     {"nn.batch_matmul", {1, 12, 25}, {5, 31, 25}, no, yes, 0, DT_F32},
     {"nn.batch_matmul", {2, 19, 8}, {2, 19, 30}, yes, no, 0, DT_F32},

@@ -24,7 +24,8 @@
   A(S, BOOL, packed, NULL, "a is copied into panels of as many rows")                      \
   A(S, INT, block, NULL, "panels of b that are copied together; 0: b is read where it is") \
   A(S, INT, band, NULL, "tiles of rows that pass by one panel before the next; 0: all")    \
-  A(S, INT, rounds, NULL, "parts of the sum that pass one after the other")
+  A(S, INT, rounds, NULL, "parts of the sum that pass one after the other")                \
+  A(S, BOOL, straight, NULL, "a few rows of b at a time from left to right, the sums waiting in memory")
 DEFINE_PLAN(MatmulPlan, MATMUL_PLAN)
 
 /* ---- a product's sizes ------------------------------------------------------------------------------ */
@@ -217,8 +218,16 @@ static double matmul_seconds(const Target *t, const Product *p, const MatmulPlan
     double first = all_a > l2 ? memory : 1 / path;
     far += s.tiles * strip * (double)plan->rounds * (first + (s.panels - 1) * again);
   }
+  if (plan->straight) {
+    /* each vector of the result is loaded and stored once for the steps written out */
+    double v = s.n * s.bytes / (t->vector_bits / 8.0);
+    double loads = v * s.k * (1 + 2 * s.m / (double)plan->steps) * t->vector_bits / t->core.load_bits;
+    sums = loads > v * s.k * s.m / cost_pipes(t) ? loads : v * s.k * s.m / cost_pipes(t);
+    sums += s.panels * s.k / (double)plan->steps;
+    far = all_b * (all_b * (p->own_b ? s.batch : 1) > l2 ? memory : 1 / path);
+  }
   double lower = sums < far ? sums : far;
-  double cycles = (sums < far ? far : sums) + (strided ? 0.7 : SHARED) * lower;
+  double cycles = (sums < far ? far : sums) + (strided && !plan->straight ? 0.7 : SHARED) * lower;
   double copies = 0;
   if (plan->packed) copies += copy_cycles(t, s.k * s.m, s.bytes, !p->ta, 4096, all_a) * (p->own_a ? s.batch : 1);
   if (plan->block)
@@ -313,6 +322,19 @@ static void add_tiles(PlanList *list, const Target *t, const Product *p, int64_t
   }
 }
 
+/* Few rows of a: b is read once, as memory gives it. */
+static void add_straight(PlanList *list, const Target *t, const Product *p)
+{
+  enum { MOST_ROWS = 6 };
+  int64_t lanes = target_lanes(t, p->bits);
+  if (!p->m || p->m > MOST_ROWS || p->tb || p->ta || !p->n || p->k < 8 || p->n < lanes) return;
+  for (int64_t v = 1; v <= 2; v++)
+    for (int64_t steps = 4; steps <= 8; steps *= 2) {
+      MatmulPlan plan = {.width = v * lanes, .rows = p->m, .steps = steps, .rounds = 1, .straight = true};
+      if (plan.width <= p->n && v * steps * p->m <= 96) add_plan(list, t, p, &plan, false);
+    }
+}
+
 /* Vectors of columns that a tile of few rows may have. */
 static int64_t most_vectors(const Target *t, const Product *p)
 {
@@ -328,6 +350,7 @@ void matmul_plans(const ImplCall *call, PlanList *list)
   p.constant = alter_is_constant(call->m->ctx, call->call->arg[1]);
   if (!p.plain || (p.n && p.n < 4) || p.k == 1 || (p.tb && ((p.m && p.m < LEAST_ROWS) || !p.k))) return;
   int64_t lanes = target_lanes(t, p.bits);
+  if (!p.constant) add_straight(list, t, &p);
   for (int64_t v = 1; v <= most_vectors(t, &p); v++) {
     int64_t width = v * lanes;
     if (!p.n) {
@@ -667,7 +690,8 @@ static void fetch_ahead(ImplGroup *g, const Loops *l, BlockRV product, LoopRV st
   int last = b->writes[0].buffer->ndim;
   for (int i = 0; i < b->nreads; i++) {
     const Buffer *r = b->reads[i].buffer;
-    if (r == b->writes[0].buffer || r->ndim <= last - (l->p.nd > 2 && !l->p.own_b)) continue;
+    if (r == b->writes[0].buffer) continue;
+    if (r->ndim <= last - (l->p.nd > 2 && !l->p.own_b)) continue;
     if (!g->target->broadcast_load || l->plan->packed) panels_fetch(g, product, step, r);
   }
 }
@@ -795,6 +819,38 @@ static void schedule_parts(ImplGroup *g, const Loops *l, BlockRV head, BlockRV p
   else sched_parallel(g->s, sched_fuse(g->s, outer - 2, order + 1, true));
 }
 
+/* batch, shares of the columns (threads), a few steps of the sum, panels, rows: the sums are in memory. */
+static void schedule_straight(ImplGroup *g, const Loops *l, BlockRV product)
+{
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, product, n);
+  int ns = n->n - 1;
+  if (ns < 2 || !n->plain || !n->loop[ns].reduce)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, sum");
+  LoopRV order[NEST_LOOPS + 4], column[3], step;
+  int k = 0;
+  int64_t shares = l->each ? 1 : l->threads;
+  if (ns > 2) {
+    for (int i = 0; i < ns - 2; i++) order[i] = n->loop[i].rv;
+    order[k++] = ns > 3 ? sched_fuse(g->s, ns - 2, order, true) : n->loop[0].rv;
+  }
+  split_three(g, n->loop[ns - 1].rv, up(l->panels, shares), l->plan->width, column);
+  LoopRV sum = generic_split_by(g, n->loop[ns].rv, l->plan->steps, &step);
+  order[k++] = column[0];
+  int outer = k;
+  order[k++] = sum;
+  order[k++] = column[1];
+  order[k++] = n->loop[ns - 2].rv;
+  order[k++] = step;
+  order[k++] = column[2];
+  sched_reorder(g->s, k, order);
+  sched_unroll(g->s, n->loop[ns - 2].rv);
+  sched_unroll(g->s, step);
+  sched_vectorize(g->s, column[2]);
+  generic_block(g, sched_decompose_reduction(g->s, product, sum), outer, false);
+  if (l->threads > 1) sched_parallel(g->s, outer > 1 ? sched_fuse(g->s, outer, order, true) : order[0]);
+}
+
 static void schedule_by(ImplGroup *g, const MatmulPlan *plan)
 {
   static const char *const part_of[] = {"matmul", "tiles", "part", "head", "last"};
@@ -805,6 +861,11 @@ static void schedule_by(ImplGroup *g, const MatmulPlan *plan)
   generic_inline(g);
   Loops l = loops_of(g, plan);
   BlockRV head, part;
+  if (plan->straight) {
+    schedule_straight(g, &l, group_sum(g));
+    generic_rest(g);
+    return;
+  }
   bool has_head = group_find_stage(g, "head", &head);
   if (has_head && group_find_stage(g, "part", &part)) schedule_parts(g, &l, head, part);
   else if (has_head) schedule_product(g, &l, head, "head", HEAD);
