@@ -350,7 +350,7 @@ void matmul_plans(const ImplCall *call, PlanList *list)
   p.constant = alter_is_constant(call->m->ctx, call->call->arg[1]);
   if (!p.plain || (p.n && p.n < 4) || p.k == 1 || (p.tb && ((p.m && p.m < LEAST_ROWS) || !p.k))) return;
   int64_t lanes = target_lanes(t, p.bits);
-  if (!p.constant) add_straight(list, t, &p);
+  add_straight(list, t, &p);
   for (int64_t v = 1; v <= most_vectors(t, &p); v++) {
     int64_t width = v * lanes;
     if (!p.n) {
