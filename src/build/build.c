@@ -15,6 +15,7 @@ struct Built {
   Module *m; /* the kernels live here as long as their code */
   const Target *target;
   Code *code;
+  Code *device;          /* what the device runs, where that is no CPU and not written as CUDA; else NULL */
   LatheRtModule *module; /* NULL until asked for */
 };
 
@@ -29,6 +30,7 @@ void built_release(Built *b)
   if (--b->refs) return;
   if (b->module) lathe_rt_module_free(b->module);
   if (b->code) code_free(b->code);
+  if (b->device) code_free(b->device);
   if (b->m) module_release(b->m);
   mem_free(b->ctx, b);
 }
@@ -81,6 +83,10 @@ static Code *build_in_order(Built *b, int n, PrimFunc *const *f, const BuildOpti
     kernel[i] = build_kernel(b->m, f[i], b->target, o->config);
     if (o->progress) o->progress(o->env, i + 1, n);
   }
+  if (b->target->device.kind == DEVICE_ACCELERATOR) {
+    b->device = generate(b->ctx, b->target, n, kernel);
+    return codegen_c_launch(b->ctx, b->target, n, kernel);
+  }
   return generate(b->ctx, b->target, n, kernel);
 }
 
@@ -116,7 +122,7 @@ Built *build_funcs(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const L
 }
 
 Code *built_code(Built *b) { return b->code; }
-Code *built_device_code(Built *b) { return target_is_gpu(b->target) ? b->code : NULL; }
+Code *built_device_code(Built *b) { return target_is_gpu(b->target) ? b->code : b->device; }
 const Target *built_target(Built *b) { return b->target; }
 
 LatheRtModule *built_module(Built *b)

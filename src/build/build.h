@@ -20,7 +20,7 @@ void build_check_target(Ctx *, const Target *);
 Built *built_retain(Built *);
 void built_release(Built *);
 Code *built_code(Built *);        /* host code */
-Code *built_device_code(Built *); /* CUDA source, or NULL */
+Code *built_device_code(Built *); /* CUDA source, or what another device runs; NULL: the host's code is all */
 const Target *built_target(Built *);
 /* Something that runs here; raises ERR_UNSUPPORTED for another machine's code. */
 LatheRtModule *built_module(Built *);

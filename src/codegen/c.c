@@ -187,6 +187,21 @@ static void print_call(Cgen *g, const Kernel *k, const char *name)
   text_add(g->out, "}\n");
 }
 
+static void print_launch(Cgen *g, const Kernel *k, const char *name)
+{
+  int n = k->narg + k->nsize;
+  text_printf(g->out,
+              "\nLATHE_EXPORT int32_t %s__call(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *rt)\n{\n",
+              name);
+  cs_line(g, "static const struct { int64_t grid[3], block[3], shared_bytes; } once = {{1, 1, 1}, {1, 1, 1}, 0};");
+  cs_line(g, "LatheRtSlot all[%d];", n + 1);
+  if (n) cs_line(g, "for (int i = 0; i < %d; i++) all[i] = slots[i];", n);
+  else cs_line(g, "(void)slots;");
+  cs_line(g, "all[%d].p = workspace;", n);
+  cs_line(g, "return rt->launch(rt, \"%s\", &once, %d, all);", k->name, n + 1);
+  text_add(g->out, "}\n");
+}
+
 static void print_shape_values(Cgen *g, const Kernel *k)
 {
   int at = 0;
@@ -299,7 +314,7 @@ static void print_features(Cgen *g)
   text_add(g->out, "  ;\n");
 }
 
-static void print_table(Cgen *g, int n, Kernel *const *kernels)
+static void print_table(Cgen *g, int n, Kernel *const *kernels, bool launch)
 {
   g->indent = 1;
   for (int i = 0; i < n; i++) print_infos(g, kernels[i], cs_function_name(g, kernels[i]->name));
@@ -310,7 +325,7 @@ static void print_table(Cgen *g, int n, Kernel *const *kernels)
     KernelFacts facts = code_facts(k);
     cs_line(g, "{%s, %s__call, %s__shape, %d, %d, %s, %s, %" PRId64 ", %" PRId64 ", %u, 0},", quoted(g, k->name), name,
             name, k->narg, k->nsize, k->narg ? cs_fmt(g, "%s_args", name) : "0",
-            k->nsize ? cs_fmt(g, "%s_sizes", name) : "0", facts.workspace, facts.slice, facts.flags);
+            k->nsize ? cs_fmt(g, "%s_sizes", name) : "0", facts.workspace, facts.slice, launch ? 0 : facts.flags);
   }
   if (n) text_add(g->out, "};\n");
   text_add(g->out,
@@ -349,14 +364,18 @@ static const char *assemble(Cgen *g, int n, Kernel *const *kernels)
   return text_str(&file);
 }
 
-static void print_kernel(Cgen *g, const Kernel *k)
+static void print_kernel(Cgen *g, const Kernel *k, bool launch)
 {
   cs_kernel_begin(g, k);
   const char *name = cs_function_name(g, k->name);
   if (!cs_needs(g, cs_fmt(g, "function %s", name)))
     raise(g->ctx, ERR_ARGUMENT, NOWHERE, "c: two kernels would be called '%s' in C; rename one", name);
-  print_plain(g, k, name);
-  print_call(g, k, name);
+  if (launch) {
+    print_launch(g, k, name);
+  } else {
+    print_plain(g, k, name);
+    print_call(g, k, name);
+  }
   print_shape(g, k, name);
 }
 
@@ -376,7 +395,7 @@ static void drop_code(void *held)
   if (*code) code_free(*code);
 }
 
-Code *codegen_c(Ctx *ctx, const Target *target, int n, Kernel *const *kernels)
+static Code *make_code(Ctx *ctx, const Target *target, int n, Kernel *const *kernels, bool launch)
 {
   Scope scope = scope_begin(ctx);
   Code **held = arena_new_of(scratch(ctx), Code *);
@@ -387,12 +406,22 @@ Code *codegen_c(Ctx *ctx, const Target *target, int n, Kernel *const *kernels)
   Cgen *g = cs_new(code, dialect);
   for (int i = 0; i < n; i++) {
     Scope inner = scope_begin(ctx);
-    print_kernel(g, kernels[i]);
+    print_kernel(g, kernels[i], launch);
     scope_end(ctx, inner);
   }
-  print_table(g, n, kernels);
+  print_table(g, n, kernels, launch);
   code->state = (void *)(uintptr_t)assemble(g, n, kernels);
   *held = NULL;
   scope_end(ctx, scope);
   return code;
+}
+
+Code *codegen_c(Ctx *ctx, const Target *target, int n, Kernel *const *kernels)
+{
+  return make_code(ctx, target, n, kernels, false);
+}
+
+Code *codegen_c_launch(Ctx *ctx, const Target *target, int n, Kernel *const *kernels)
+{
+  return make_code(ctx, target, n, kernels, true);
 }

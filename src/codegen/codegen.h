@@ -42,6 +42,9 @@ const LatheRtModuleInfo *codegen_llvm_jit(Code *);
 
 /* ---- c.c, cuda.c, nvrtc.c: dialects of cstyle.c --------------------------------------------------- */
 Code *codegen_c(Ctx *, const Target *, int n, Kernel *const *);
+/* The host's side of kernels that another device runs: the same table, whose functions launch (one block of one thread)
+ * what the device's image has under the kernel's name, with the slots and behind them the workspace. */
+Code *codegen_c_launch(Ctx *, const Target *, int n, Kernel *const *);
 /* Host side is C that launches; device side is CUDA C.  CODE_CUDA is the latter. */
 Code *codegen_cuda(Ctx *, const Target *, int n, Kernel *const *);
 /* How the host starts the device kernels of codegen_cuda's functions, in order.

@@ -68,6 +68,12 @@ static void put_weights(File *o, const Program *p)
     put(o, c->data->data, c->data->bytes);
     at = c->offset + c->data->bytes;
   }
+  for (int i = 0; i < p->image.n; i++) {
+    const ProgImage *image = &p->image.v[i];
+    put_zeros(o, image->offset - at);
+    put(o, image->bytes, image->n);
+    at = image->offset + image->n;
+  }
   put_zeros(o, p->weights_bytes - at);
 }
 

@@ -12,16 +12,23 @@ LatheRtModel *compiled_model(Compiled *c)
   for (int i = 0; i < p->module.n; i++) modules[i] = lathe_rt_module_info(built_module(c->built[i]));
   const void **consts = arena_array(c->arena, const void *, p->constant.n + 1);
   for (int i = 0; i < p->constant.n; i++) consts[i] = p->constant.v[i].data->data;
+  char *images = p->image.n ? arena_alloc(c->arena, p->weights_bytes + MODEL_ALIGN) : NULL; /* at their places */
+  if (images) images += MODEL_ALIGN - (uintptr_t)images % MODEL_ALIGN;
+  for (int i = 0; i < p->image.n; i++) memcpy(images + p->image.v[i].offset, p->image.v[i].bytes, p->image.v[i].n);
   LatheRtModelData data = {.magic = MODEL_MAGIC,
                            .size = sizeof data,
                            .nmodules = (uint32_t)p->module.n,
                            .program = c->bytes,
                            .program_bytes = c->nbytes,
+                           .weights = images,
+                           .weights_bytes = images ? p->weights_bytes : 0,
                            .consts = consts,
                            .modules = modules};
   LatheRtError err;
   LatheRtCode code = lathe_rt_model_wrap(module, &data, NULL, NULL, NULL, &c->model, &err);
   if (code == LATHE_RT_MEMORY) raise(c->ctx, ERR_MEMORY, NOWHERE, "%s", err.text);
+  if (code == LATHE_RT_UNSUPPORTED || code == LATHE_RT_DEVICE || code == LATHE_RT_NOT_FOUND)
+    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "%s", err.text);
   if (code != LATHE_RT_OK) BUG(c->ctx, "the runtime refuses the program: %s", err.text);
   return c->model;
 }

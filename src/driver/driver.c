@@ -218,6 +218,17 @@ static PrimFunc *no_kernel(Module *m, int module)
   return func_new(m, name, 0, NULL, stmt_nop(m));
 }
 
+/* What the device loads: the code as a shared library. */
+static void add_image(Program *p, int device, Code *code)
+{
+  const char *path = arena_printf(scratch(p->ctx), "%s/image.so", file_temp_dir(p->ctx));
+  code_export(code, path);
+  ProgImage image = {.device = device, .offset = p->weights_bytes};
+  image.bytes = file_read(p->arena, path, &image.n, 0);
+  p->weights_bytes = (p->weights_bytes + image.n + MODEL_ALIGN - 1) / MODEL_ALIGN * MODEL_ALIGN;
+  vec_push(p->arena, &p->image, image);
+}
+
 /* The kernels of each device, by the code generator of its target. */
 static void generate(Compiled *c, const CompileOptions *o, Teller *t)
 {
@@ -232,6 +243,7 @@ static void generate(Compiled *c, const CompileOptions *o, Teller *t)
       if (p->kernel.v[i].module == m) func[n++] = p->kernel.v[i].impl.func;
     if (n == 0) func[n++] = no_kernel(p->kernels, m);
     c->built[m] = build_funcs_with(c->ctx, n, func, p->module.v[m].target, &options);
+    if (built_device_code(c->built[m])) add_image(p, m, built_device_code(c->built[m]));
     scope_end(c->ctx, scope);
   }
 }
@@ -243,16 +255,16 @@ static void check_targets(Ctx *ctx, const DeviceList *list)
   const Target *host = list->v[0].target;
   for (int i = 0; i < list->n; i++) {
     const Target *t = list->v[i].target;
-    if (!target_is_cpu(t))
+    if (target_is_gpu(t))
       raise(ctx, ERR_UNSUPPORTED, NOWHERE,
             "a model is compiled for CPUs, not for '%s': only single kernels are built for that target ('lathe build', "
             "lathe.build)",
             t->text);
+    build_check_target(ctx, t);
     if (t->arch != host->arch)
       raise(ctx, ERR_UNSUPPORTED, NOWHERE,
             "targets '%s' and '%s' are for different machines (%s and %s); the CPU targets of one model are for one",
             host->text, t->text, target_arch_name(host->arch), target_arch_name(t->arch));
-    build_check_target(ctx, t);
   }
 }
 

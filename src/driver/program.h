@@ -72,6 +72,14 @@ typedef struct ProgModule {
   const Target *target;
 } ProgModule;
 
+/* Code that a device loads, behind the weights. */
+typedef struct ProgImage {
+  int device;
+  const void *bytes;
+  size_t n;
+  uint64_t offset;
+} ProgImage;
+
 typedef struct ProgString {
   const char *s;
   size_t n;
@@ -132,6 +140,7 @@ typedef struct Program {
   Module *kernels;        /* of the scheduled functions */
   Vec(ProgDevice) device; /* each with the module of the same number */
   Vec(ProgModule) module;
+  Vec(ProgImage) image;
   DevicePlan *plan; /* where the graph's nodes are; NULL: there is one device */
   Vec(ProgKernel) kernel;
   Vec(ProgConst) constant;

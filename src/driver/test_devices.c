@@ -1,5 +1,8 @@
 /* test_devices.c: models for several targets.  What they give is what the interpreter gives; the program tells where it
  * was computed and what was copied. */
+#include <dlfcn.h>
+#include <sys/mman.h>
+
 #include "driver/test_driver.h"
 
 /* The same machine twice: code by LLVM (where there is one) for all that it can do, and for the architecture's least. */
@@ -174,6 +177,219 @@ static void test_condition(void **state)
   close_world(&t.w);
 }
 
+/* ---- a device with memory of its own -------------------------------------------------------------- */
+
+/* Its memory is open while it works itself: anybody else who touches it ends the process.  The n-th call that can fail
+ * does so when it is told to. */
+typedef struct Pages {
+  char *data;
+  size_t bytes;
+} Pages;
+static struct {
+  Pages block[64];
+  int nblocks, images, copies, launches;
+  int calls, fail_at; /* 0: none */
+} dev;
+
+static bool injected(LatheRtError *err)
+{
+  if (++dev.calls != dev.fail_at) return false;
+  snprintf(err->text, sizeof err->text, "injected %d", dev.fail_at);
+  return true;
+}
+
+static void open_memory(bool open)
+{
+  for (int i = 0; i < dev.nblocks; i++)
+    assert_int_equal(mprotect(dev.block[i].data, dev.block[i].bytes, open ? PROT_READ | PROT_WRITE : PROT_NONE), 0);
+}
+
+static LatheRtCode dev_alloc(void *user, int32_t id, size_t bytes, size_t align, void **out, LatheRtError *err)
+{
+  (void)user, (void)id, (void)align;
+  if (injected(err)) return LATHE_RT_MEMORY;
+  assert_true(dev.nblocks < 64);
+  size_t pages = (bytes + 65535) / 65536 * 65536;
+  *out = mmap(NULL, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(*out != MAP_FAILED);
+  dev.block[dev.nblocks++] = (Pages){*out, pages};
+  return LATHE_RT_OK;
+}
+
+static void dev_free(void *user, int32_t id, void *data)
+{
+  (void)user, (void)id;
+  int i = 0;
+  while (i < dev.nblocks && dev.block[i].data != data) i++;
+  assert_true(i < dev.nblocks);
+  munmap(data, dev.block[i].bytes);
+  dev.block[i] = dev.block[--dev.nblocks];
+}
+
+static LatheRtCode dev_copy(void *user, LatheRtPlace to, LatheRtPlace from, size_t bytes, void *stream,
+                            LatheRtError *err)
+{
+  (void)user, (void)stream;
+  if (injected(err)) return LATHE_RT_DEVICE;
+  open_memory(true);
+  memcpy((char *)to.data + to.offset, (const char *)from.data + from.offset, bytes);
+  open_memory(false);
+  dev.copies++;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode dev_synchronise(void *user, int32_t id, void *stream, LatheRtError *err)
+{
+  (void)user, (void)id, (void)stream;
+  return injected(err) ? LATHE_RT_DEVICE : LATHE_RT_OK;
+}
+
+/* An image is a shared library: what the code generator of target ext_dev makes. */
+static LatheRtCode dev_image_load(void *user, int32_t id, const void *image, size_t bytes, void **out,
+                                  LatheRtError *err)
+{
+  (void)user, (void)id;
+  if (injected(err)) return LATHE_RT_DEVICE;
+  char path[] = "/tmp/lathe_image_XXXXXX";
+  int fd = mkstemp(path);
+  assert_true(fd >= 0 && write(fd, image, bytes) == (ssize_t)bytes);
+  close(fd);
+  *out = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  unlink(path);
+  if (!*out) fail_msg("%s", dlerror());
+  dev.images++;
+  return LATHE_RT_OK;
+}
+
+static void dev_image_free(void *user, int32_t id, void *image)
+{
+  (void)user, (void)id;
+  dlclose(image);
+  dev.images--;
+}
+
+static LatheRtCode dev_image_func(void *user, int32_t id, void *image, const char *name, void **out, LatheRtError *err)
+{
+  (void)user, (void)id;
+  char symbol[200];
+  if (injected(err)) return LATHE_RT_DEVICE;
+  snprintf(symbol, sizeof symbol, "%s__call", name);
+  *out = dlsym(image, symbol);
+  return *out ? LATHE_RT_OK : LATHE_RT_NOT_FOUND;
+}
+
+static int32_t one_after_the_other(const LatheRtCalls *rt, int64_t n, LatheRtBody body, void *env)
+{
+  (void)rt;
+  return body(0, n, 0, env);
+}
+
+static LatheRtCode dev_launch(void *user, int32_t id, void *func, const LatheRtGrid *grid, int32_t n,
+                              const LatheRtSlot *args, void *stream, LatheRtError *err)
+{
+  (void)user, (void)id, (void)stream;
+  static const LatheRtCalls calls = {.abi = LATHE_RT_ABI, .num_workers = 1, .parallel_for = one_after_the_other};
+  if (injected(err)) return LATHE_RT_DEVICE;
+  assert_true(grid->grid[0] == 1 && grid->block[0] == 1);
+  open_memory(true);
+  int32_t status = ((LatheRtKernel)(intptr_t)func)(args, args[n - 1].p, &calls);
+  open_memory(false);
+  dev.launches++;
+  return status ? LATHE_RT_DEVICE : LATHE_RT_OK;
+}
+
+static const LatheRtDeviceApi device_api = {.size = sizeof device_api,
+                                            .type = LATHE_RT_EXT,
+                                            .count = 1,
+                                            .align = 64,
+                                            .name = "test",
+                                            .arch = "",
+                                            .alloc = dev_alloc,
+                                            .free = dev_free,
+                                            .copy = dev_copy,
+                                            .synchronise = dev_synchronise,
+                                            .image_load = dev_image_load,
+                                            .image_free = dev_image_free,
+                                            .image_func = dev_image_func,
+                                            .launch = dev_launch};
+
+/* Weights on the device, two kernels there, one here, and a loop whose condition is here. */
+static const char elsewhere[] =
+    "def @loop(%i: int64, %x: Tensor[(n, 8), float32]) -> Tensor[(n, 8), float32] {\n"
+    "  if (less(%i, 3i64)) { @loop(add(%i, 1i64), tanh(add(%x, 0.5f))) } else { %x }\n}\n"
+    "def @main(%x: Tensor[(n, 8), float32], %y: Tensor[(n, 8), float32]) -> Tensor[(n, 8), float32] {\n"
+    "  %0 = on_device(add(exp(%x), meta[relay.Constant][0]), virtual_device=\"ext_dev(0)\", constrain_result=True);\n"
+    "  %1 = @loop(0i64, nn.softmax(%0));\n"
+    "  on_device(subtract(%1, %y), virtual_device=\"cpu(0)\", constrain_result=True)\n}\n"
+    "#[metadata]\nrelay.Constant[0]: Tensor[(8), float32] = [1, 2, 3, 4, 5, 6, 7, 8];\n";
+
+static LatheRtCode run_once(LatheRtModel *m, float *x, float *y, LatheRtError *err)
+{
+  LatheRtExecutor *e = NULL;
+  LatheRtTensor in[2] = {tensor(F32, x, SHAPE(5, 8)), tensor(F32, y, SHAPE(5, 8))};
+  LatheRtCode code = lathe_rt_executor_new(m, &e, err);
+  for (int i = 0; !code && i < 2; i++) code = lathe_rt_set_input(e, i, &in[i], err);
+  if (!code) code = lathe_rt_run(e, err);
+  lathe_rt_executor_free(e);
+  return code;
+}
+
+/* The file carries the image; loading it is where the device is first needed. */
+static void load_and_run(Compiled *c, Ctx *ctx, float *x, float *y)
+{
+  char path[] = "/tmp/lathe_devices_XXXXXX.so";
+  close(mkstemps(path, 3));
+  LatheRtError err;
+  LatheRtModel *m;
+  if (protect(ctx, export_body, &(Export){c, path})) fail_msg("%s", error_message(ctx));
+  LatheRtCode code = LATHE_RT_DEVICE;
+  int images = dev.images;
+  for (dev.fail_at = 1; code; dev.fail_at++) { /* the image, then the constant */
+    dev.calls = 0;
+    code = lathe_rt_model_load(path, &m, &err);
+    if (code && !strstr(err.text, "injected")) fail_msg("'%s' does not say why", err.text);
+    if (code) assert_int_equal(dev.images, images);
+  }
+  assert_true(dev.fail_at > 3);
+  dev.fail_at = 0;
+  if (run_once(m, x, y, &err)) fail_msg("%s", err.text);
+  lathe_rt_model_free(m);
+  unlink(path);
+}
+
+static void test_own_memory(void **state)
+{
+  (void)state;
+  static const char *const targets[2] = {"llvm", "ext_dev"};
+  LatheRtError err;
+  if (lathe_rt_device_add(&device_api, &err)) fail_msg("%s", err.text);
+  for (int level = 0; level <= 3; level += 3) {
+    dev.copies = dev.launches = 0;
+    Two t = check_two(elsewhere, targets, level, 5);
+    assert_int_equal(dev.images, 1);
+    assert_true(dev.copies >= 3 && dev.launches >= 2 * 4); /* two runs */
+    float *x = noise(40, 1);
+    float *y = noise(40, 2);
+    LatheRtModel *m = compiled_model(t.w.c);
+    int before = dev.nblocks;
+    LatheRtCode code = LATHE_RT_DEVICE;
+    for (dev.fail_at = 1; code; dev.fail_at++) {
+      dev.calls = 0;
+      code = run_once(m, x, y, &err);
+      if (code && !strstr(err.text, "injected")) fail_msg("'%s' does not say why", err.text);
+      assert_int_equal(dev.nblocks, before);
+    }
+    assert_true(dev.fail_at > 10);
+    dev.fail_at = 0;
+    load_and_run(t.w.c, t.w.ctx, x, y);
+    free(x);
+    free(y);
+    close_world(&t.w);
+    assert_int_equal(dev.nblocks, 0);
+    assert_int_equal(dev.images, 0);
+  }
+}
+
 static void refused(const char *text, const char *a, const char *b, const char *want)
 {
   Two t = {.w = {.ctx = ctx_new()}, .text = text, .target = (const char *[]){a, b}, .level = 3};
@@ -210,10 +426,11 @@ static void test_no_c_source_of_two(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_straight),  cmocka_unit_test(test_llvm_and_c),
-    cmocka_unit_test(test_constants), cmocka_unit_test(test_same_function_twice),
-    cmocka_unit_test(test_loop),      cmocka_unit_test(test_condition),
-    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_no_c_source_of_two),
+    cmocka_unit_test(test_straight),   cmocka_unit_test(test_llvm_and_c),
+    cmocka_unit_test(test_constants),  cmocka_unit_test(test_same_function_twice),
+    cmocka_unit_test(test_loop),       cmocka_unit_test(test_condition),
+    cmocka_unit_test(test_refusals),   cmocka_unit_test(test_no_c_source_of_two),
+    cmocka_unit_test(test_own_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

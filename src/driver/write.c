@@ -310,7 +310,13 @@ const void *program_bytes(Program *p, Arena *arena, size_t *n)
   for (int i = 0; i < p->device.n; i++) device(o, &p->device.v[i]);
   u32(o, p->module.n);
   for (int i = 0; i < p->module.n; i++) module(o, i);
-  u32(o, 0); /* images */
+  u32(o, p->image.n);
+  for (int i = 0; i < p->image.n; i++) {
+    u32(o, p->image.v[i].device);
+    str(o, "");
+    u64(o, p->image.v[i].offset);
+    u64(o, p->image.v[i].n);
+  }
   u32(o, p->kernel.n);
   for (int i = 0; i < p->kernel.n; i++) kernel(o, &p->kernel.v[i]);
   u32(o, p->constant.n);

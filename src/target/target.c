@@ -156,7 +156,8 @@ static const TargetKind kinds[] = {
     {"rocm", CODEGEN_NONE, {DEVICE_GPU, 10, "rocm"}, "rocm,gpu", 256, 64, 64 * 1024},
     {"webgpu", CODEGEN_NONE, {DEVICE_GPU, 15, "webgpu"}, "webgpu,gpu", 256, 1, 16 * 1024},
     {"hexagon", CODEGEN_NONE, {DEVICE_ACCELERATOR, 16, "hexagon"}, "hexagon,cpu", 0, 0, 0},
-    {"ext_dev", CODEGEN_NONE, {DEVICE_ACCELERATOR, 12, "ext_dev"}, "ext_dev", 0, 0, 0},
+    /* a device that the program itself brings; its code is a shared library of this CPU's instructions */
+    {"ext_dev", CODEGEN_C, {DEVICE_ACCELERATOR, 12, "ext_dev"}, "ext_dev", 0, 0, 0},
 };
 /* clang-format on */
 
@@ -581,7 +582,7 @@ static void finish_cpu(Reader *r)
   choose_vectors(t);
   t->is_host = t->arch == target_host_arch() && !(t->features & ~target_host_features()) && !strchr(t->attrs, '+') &&
                (!r->triple || strstr(r->triple, "linux"));
-  if (t->arch == ARCH_ARM && (str_starts(t->cpu, "cortex-m") || str_starts(t->triple, "thumb")))
+  if (target_is_cpu(t) && t->arch == ARCH_ARM && (str_starts(t->cpu, "cortex-m") || str_starts(t->triple, "thumb")))
     t->device.kind = DEVICE_MICRO;
 }
 
@@ -690,7 +691,7 @@ const Target *target_parse(Ctx *ctx, const char *text)
   t->text = text_str(&normal);
   t->noptions = r.said.n;
   t->option = r.said.v;
-  if (target_is_cpu(t)) finish_cpu(&r);
+  if (t->codegen == CODEGEN_LLVM || t->codegen == CODEGEN_C) finish_cpu(&r);
   else finish_device(&r);
   choose_keys(&r);
   if (r.num_cores) t->num_cores = r.num_cores;

@@ -137,7 +137,7 @@ const Target *target_host(Ctx *); /* "llvm -mcpu=native", or "c" without LLVM */
 /* The same target driven by that host, which must be a CPU; NULL: by none that is said. */
 const Target *target_with_host(Ctx *, const Target *, const Target *host);
 static inline bool target_is_gpu(const Target *t) { return t->device.kind == DEVICE_GPU; }
-/* A CPU or a microcontroller: code runs as plain functions. */
+/* A CPU or a microcontroller: code runs as plain functions.  For any other device the host launches it. */
 static inline bool target_is_cpu(const Target *t) { return t->device.kind & (DEVICE_CPU | DEVICE_MICRO); }
 /* A device by its name and number: "cpu", "cpu(1)", "cuda:0"; false: there is none of that name. */
 bool target_device_parse(const char *text, int *type, int *id);

@@ -212,6 +212,7 @@ static void test_devices(void **state)
     {"cuda", DEVICE_GPU, 2, CODEGEN_CUDA, "cuda,gpu"},
     {"opencl -device=mali", DEVICE_GPU, 4, CODEGEN_NONE, "mali,opencl,gpu"},
     {"rocm -mcpu=gfx900", DEVICE_GPU, 10, CODEGEN_NONE, "rocm,gpu"},
+    {"ext_dev", DEVICE_ACCELERATOR, 12, CODEGEN_C, "ext_dev"},
     {"hexagon", DEVICE_ACCELERATOR, 16, CODEGEN_NONE, "hexagon,cpu"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
