@@ -7,7 +7,7 @@ from typing import Any, Optional
 from lathe._ir.transform import Pass
 
 __all__ = [
-    "InferType", "SimplifyInference", "Legalize", "FoldConstant", "SimplifyExpr", "DynamicToStatic",
+    "InferType", "SimplifyInference", "Legalize", "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic",
     "DeadCodeElimination", "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis",
     "FoldScaleAxis", "FuseAttention", "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout",
     "FuseOps", "DefuseOps", "WrapCalls", "CombineParallelConv2D", "CombineParallelDense",
@@ -26,6 +26,9 @@ def Legalize() -> Pass:
 
 def FoldConstant() -> Pass:
     """compute what depends on constants alone"""
+
+def LiftWeights() -> Pass:
+    """weights that grow are brought into form when the model is loaded, where that is asked for"""
 
 def SimplifyExpr() -> Pass:
     """drop and merge reshapes, transposes, casts, neutral arithmetic"""
