@@ -257,7 +257,7 @@ static void check_targets(Ctx *ctx, const DeviceList *list)
     const Target *t = list->v[i].target;
     if (target_is_gpu(t))
       raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-            "a model is compiled for CPUs, not for '%s': only single kernels are built for that target ('lathe build', "
+            "a model is compiled for a CPU, not for '%s': only single kernels are built for that target ('lathe build', "
             "lathe.build)",
             t->text);
     build_check_target(ctx, t);

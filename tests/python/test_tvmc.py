@@ -145,7 +145,7 @@ def test_what_is_refused(folder, tmp_path):
     ):
         with pytest.raises(NotImplementedError, match=said):
             tvmc.compile(model, "c", **kwargs)
-    with pytest.raises(NotImplementedError, match="compiled for CPUs, not for .cuda"):
+    with pytest.raises(NotImplementedError, match="compiled for a CPU, not for .cuda"):
         tvmc.compile(model, "cuda, llvm")
     with pytest.warns(UserWarning, match="use_vm"):
         package = tvmc.compile(model, "c", use_vm=True)
