@@ -256,10 +256,11 @@ static void check_targets(Ctx *ctx, const DeviceList *list)
   for (int i = 0; i < list->n; i++) {
     const Target *t = list->v[i].target;
     if (target_is_gpu(t))
-      raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-            "a model is compiled for a CPU, not for '%s': only single kernels are built for that target ('lathe build', "
-            "lathe.build)",
-            t->text);
+      raise(
+          ctx, ERR_UNSUPPORTED, NOWHERE,
+          "a model is compiled for a CPU, not for '%s': only single kernels are built for that target ('lathe build', "
+          "lathe.build)",
+          t->text);
     build_check_target(ctx, t);
     if (t->arch != host->arch)
       raise(ctx, ERR_UNSUPPORTED, NOWHERE,

@@ -301,6 +301,7 @@ def attention(
     scale: float = 1.0,
     causal: bool = False,
     fill: float = ...,
+    guard: str = 'none',
     query_layout: str = 'BHSD',
     key_layout: str = 'BHTD',
     value_layout: str = 'BHTD',
