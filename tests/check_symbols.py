@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Checks that every symbol that an object of a build folder defines for others carries a word of its
-layer, as src/LAYERS lists them, so that a name says where to look.
+layer, as src/LAYERS lists them, so that a name says where to look, and that somebody uses it.
 
     tests/check_symbols.py BUILD"""
+import collections
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -47,8 +49,30 @@ def defined(folder: pathlib.Path):
             yield pathlib.Path(path).relative_to(folder), symbol
 
 
+def mentioned() -> collections.Counter:
+    """How often each word stands in the C sources and tables, headers left out."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    found = collections.Counter()
+    for folder in ("src", "runtime", "tests", "examples", "bench"):
+        for path in (root / folder).rglob("*"):
+            if path.suffix in (".c", ".def", ".py"):
+                found.update(re.findall(r"\w+", path.read_text()))
+    return found
+
+
+def wanted(build: pathlib.Path) -> set:
+    """What some object of the build takes from another."""
+    objects = sorted(str(path) for path in build.rglob("*.o"))
+    listing = subprocess.run(["nm", "-u", *objects], check=True, text=True, capture_output=True)
+    return {line.split()[-1] for line in listing.stdout.splitlines() if line.startswith(" ")}
+
+
+PUBLIC = ("lathe_", "sched_")     # users call the ones, the others are the primitives' face in C
+
+
 def violations(build: pathlib.Path) -> list:
     words = owners()
+    times, taken = mentioned(), wanted(build)
     folders = {layer: f"layer_{layer}.dir" for layer in check_layers.layers()}
     folders.update(cli="lathe_cli.dir", runtime="runtime_objects.dir")
     found = []
@@ -57,6 +81,8 @@ def violations(build: pathlib.Path) -> list:
         if not symbols:
             found.append(f"{build}/CMakeFiles/{name}: no object that defines a symbol")
         for path, symbol in symbols:
+            if times[symbol] == 1 and symbol not in taken and not symbol.startswith(PUBLIC) and symbol.islower():
+                found.append(f"{path}: '{symbol}' is used by nobody")
             other = owner(symbol, words)
             if other != layer:
                 whose = f"is a name of '{other}'" if other else "has no layer's prefix"
@@ -68,5 +94,5 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__.split("\n")[-1].strip())
     problems = violations(pathlib.Path(sys.argv[1]).resolve())
-    print("\n".join(problems) or "symbols: each carries its layer's prefix")
+    print("\n".join(problems) or "symbols: each carries its layer's prefix and is used")
     sys.exit(bool(problems))

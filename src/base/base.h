@@ -126,7 +126,6 @@ int64_t mem_fail_after(Ctx *, int64_t n);
 Arena *arena_new(Ctx *);
 void arena_free(Arena *);
 Ctx *arena_ctx(const Arena *);
-size_t arena_bytes(const Arena *);  /* handed out so far */
 void *arena_alloc(Arena *, size_t); /* zeroed, 16-byte aligned */
 void *arena_copy(Arena *, const void *, size_t);
 char *arena_strdup(Arena *, const char *);

@@ -15,7 +15,6 @@ typedef struct Chunk {
 struct Arena {
   Ctx *ctx;
   Chunk *top;
-  size_t bytes;
 };
 
 typedef struct Frame {

@@ -68,7 +68,6 @@ void arena_drop(Arena *arena)
     free(arena->top);
     arena->top = prev;
   }
-  arena->bytes = 0;
 }
 
 void arena_rewind(Arena *arena, void *chunk, size_t used)
@@ -96,7 +95,6 @@ void arena_free(Arena *arena)
 }
 
 Ctx *arena_ctx(const Arena *arena) { return arena->ctx; }
-size_t arena_bytes(const Arena *arena) { return arena->bytes; }
 
 static Chunk *arena_chunk(Arena *arena, size_t size)
 {
@@ -116,7 +114,6 @@ void *arena_alloc(Arena *arena, size_t size)
   void *p = chunk->data + chunk->used;
   size_t step = (size + 15) & ~(size_t)15;
   chunk->used = chunk->size - chunk->used < step ? chunk->size : chunk->used + step;
-  arena->bytes += size;
   return memset(p, 0, size);
 }
 

@@ -156,7 +156,6 @@ const char *cli_dtype_text(LatheRtDType, char out[24]);
 
 /* ---- peak.c: what the machine can do ----------------------------------------------------------- */
 double peak_gflops(int threads, double seconds);
-double peak_gbytes(int threads, double seconds);
 double peak_gbytes_within(int threads, double seconds, size_t bytes); /* of a block that the threads share */
 
 #endif

@@ -236,10 +236,6 @@ __attribute__((visibility("default"))) double peak_gflops(int threads, double se
 {
   return peak(threads, seconds, 0);
 }
-__attribute__((visibility("default"))) double peak_gbytes(int threads, double seconds)
-{
-  return peak(threads, seconds, LARGE);
-}
 
 double peak_gbytes_within(int threads, double seconds, size_t bytes)
 {

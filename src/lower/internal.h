@@ -47,14 +47,6 @@ const Expr *lower_conjunction(Module *, int n, const Expr *const *v); /* NULL if
 Stmt *lower_loop_like(Module *, const Stmt *s, const Var *, const Expr *extent, Stmt *body);
 const Expr *lower_int(Module *, const Expr *like, int64_t); /* a literal of like's element dtype */
 bool lower_const_int(const Expr *, int64_t *);
-/* Buffers of one statement replaced (Buffer* -> Buffer*), in loads too; index unchanged. */
-typedef struct BufferSwap {
-  Module *m;
-  const Map *map;
-  Rewriter rw;
-} BufferSwap;
-void lower_swap_buffers(Lower *, Stmt *s, const Map *map);
-
 /* Simplifies s and all below it under what an knows; see simplify.c. */
 Stmt *lower_simplify(Lower *, Analyzer *an, Stmt *s);
 /* A new analyzer that knows the function's sizes. */

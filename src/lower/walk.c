@@ -183,30 +183,3 @@ bool lower_const_int(const Expr *e, int64_t *out)
   *out = e->u.i;
   return true;
 }
-
-/* ---- buffers replaced by others of the same shape --------------------------------- */
-
-static const Expr *swap_node(Rewriter *rw, const Expr *e)
-{
-  if (e->kind != E_LOAD) return e;
-  const Buffer *to = map_get(rw->env, e->u.buffer);
-  return to ? expr_load(rw->m, to, e->nargs, e->arg) : e;
-}
-
-static const Expr *swap_expr(void *env, const Expr *e) { return expr_rewrite(env, e); }
-
-static bool swap_stmt(void *env, Stmt *s)
-{
-  const Map *map = env;
-  const Buffer **slot = s->kind == S_STORE ? &s->u.store.buffer : s->kind == S_ALLOC ? &s->u.alloc.buffer : NULL;
-  const Buffer *to = slot ? map_get(map, *slot) : NULL;
-  if (to) *slot = to;
-  return true;
-}
-
-void lower_swap_buffers(Lower *lo, Stmt *s, const Map *map)
-{
-  Rewriter rw = {.m = lo->m, .fn = swap_node, .env = (void *)(uintptr_t)map, .arena = scratch(lo->ctx)};
-  stmt_rewrite_exprs(s, swap_expr, &rw);
-  stmt_visit(s, swap_stmt, (void *)(uintptr_t)map);
-}

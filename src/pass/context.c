@@ -164,7 +164,6 @@ static int64_t text_int(const char *s)
 }
 
 int64_t pass_config_int(PassContext *pc, const char *key) { return text_int(pass_config_str(pc, key)); }
-double pass_config_float(PassContext *pc, const char *key) { return strtod(pass_config_str(pc, key), NULL); }
 
 /* ---- options of one pass ---------------------------------------------------------------- */
 
@@ -243,32 +242,4 @@ const char *pass_time_text(PassContext *pc, Arena *arena)
     text_printf(&out, "%-*s %9.3f ms\n", 36 - 2 * t->level.v[i], t->name.v[i], 1e3 * t->seconds.v[i]);
   }
   return text_str(&out);
-}
-
-typedef struct Printer {
-  PassContext *pc;
-  const char *pass;
-  void (*out)(void *env, const char *title, const char *text);
-  void *env;
-  bool before;
-} Printer;
-
-static void print_module(void *env, Module *m, const Pass *p)
-{
-  Printer *pr = env;
-  if (strcmp(pr->pass, "*") && strcmp(pr->pass, p->name)) return;
-  Scope scope = scope_begin(m->ctx);
-  const char *title = arena_printf(scratch(m->ctx), "%s %s", pr->before ? "before" : "after", p->name);
-  pr->out(pr->env, title, graph_print_module(scratch(m->ctx), m));
-  scope_end(m->ctx, scope);
-}
-
-void pass_print(PassContext *pc, const char *pass_name, bool before, void (*out)(void *, const char *, const char *),
-                void *env)
-{
-  Printer *pr = arena_new_of(pc->arena, Printer);
-  *pr = (Printer){pc, arena_strdup(pc->arena, pass_name), out, env, before};
-  PassInstrument in = {
-    .name = "print", .env = pr, .before = before ? print_module : NULL, .after = before ? NULL : print_module};
-  vec_push(pc->arena, &pc->instruments, in);
 }

@@ -356,17 +356,6 @@ static const Node *evaluate_graph(Fold *fo, const Node *n)
   return map_get(&fo->value, n);
 }
 
-const Node *pass_fold_evaluate(PassContext *pc, Module *m, const Node *n)
-{
-  Scope scope = scope_begin(m->ctx);
-  Arena *arena = arena_new(m->ctx);
-  defer(m->ctx, (void (*)(void *))arena_free, arena);
-  Fold fo = {.pc = pc, .m = m, .arena = arena};
-  const Node *v = evaluate_graph(&fo, n);
-  scope_end(m->ctx, scope);
-  return v;
-}
-
 /* ---- the pass ----------------------------------------------------------------------------------------- */
 
 /* Integers that the compiler can follow. */

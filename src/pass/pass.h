@@ -85,7 +85,6 @@ void pass_context_free(PassContext *);
 /* Raises for an unknown key (with the nearest) and for a value of the wrong type. */
 void pass_config_set(PassContext *, const char *key, const char *value);
 int64_t pass_config_int(PassContext *, const char *key); /* bool too; the default when not set */
-double pass_config_float(PassContext *, const char *key);
 const char *pass_config_str(PassContext *, const char *key);
 int pass_config_count(void); /* known keys, for listings */
 const PassOption *pass_config_at(int);
@@ -95,11 +94,9 @@ void pass_require(PassContext *, const char *name);
 bool pass_enabled(const PassContext *, const Pass *);
 /* The context's target, or the host. */
 const Target *pass_target(PassContext *);
-/* Built-in instruments: seconds per pass; module text before / after passes of these names. */
+/* A built-in instrument: seconds per pass. */
 void pass_time(PassContext *);
 const char *pass_time_text(PassContext *, Arena *);
-void pass_print(PassContext *, const char *pass_name, bool before,
-                void (*out)(void *env, const char *title, const char *text), void *env);
 
 /* ---- manager.c, context.c -------------------------------------------------------------------------- */
 
@@ -156,12 +153,6 @@ int pass_device_of(DevicePlan *, const Node *);
 DevicePlan *pass_plan_targets(PassContext *, Module *, Arena *);
 /* … which is then the target of every node; else that of the node's device. */
 const Target *pass_target_of(PassContext *, DevicePlan *, const Node *);
-
-/* ---- fold.c: evaluating at compile time --------------------------------------------------------- */
-
-/* The value of a closed expression: small ones by the reference evaluator, large ones compiled and
- * run.  The result's bytes belong to a blob that the module keeps. */
-const Node *pass_fold_evaluate(PassContext *, Module *, const Node *);
 
 /* ---- bind.c ---------------------------------------------------------------------------------------- */
 

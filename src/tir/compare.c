@@ -309,13 +309,6 @@ static bool same_stmt(Compare *c, const Stmt *a, const Stmt *b)
   return false;
 }
 
-bool stmt_equal(const Stmt *a, const Stmt *b, Arena *arena, const char **why)
-{
-  Compare c = {.arena = arena, .why = why};
-  if (why) *why = NULL;
-  return same_stmt(&c, a, b);
-}
-
 bool func_equal(const PrimFunc *a, const PrimFunc *b, Arena *arena, const char **why)
 {
   Compare c = {.arena = arena, .why = why};

@@ -258,7 +258,6 @@ const char *block_update(Module *, Arena *, const Block *, BlockUpdate *out);
 /* Equal up to names of variables and buffers.  *why (may be NULL) tells the first
  * difference.  Works across modules. */
 bool func_equal(const PrimFunc *, const PrimFunc *, Arena *, const char **why);
-bool stmt_equal(const Stmt *, const Stmt *, Arena *, const char **why);
 /* Free variables must be the same (map_free: may be renamed, one to one). */
 bool tir_expr_equal(const Expr *, const Expr *, bool map_free, Arena *, const char **why);
 uint64_t func_hash(const PrimFunc *); /* equal functions hash alike */
