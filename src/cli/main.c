@@ -1,6 +1,7 @@
 /* main.c: the `lathe` program: the command line, what all commands share. */
 #include <errno.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,11 +66,28 @@ bool cli_read_number(const char *option, const char *text, long lo, long hi, lon
 /* ---- Ctrl-C -------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stopped;
+static volatile sig_atomic_t may_leave; /* nothing is being written: the program may end where it stands */
+
+static void leave_in(suseconds_t microseconds)
+{
+  struct itimerval when = {.it_value.tv_usec = microseconds};
+  setitimer(ITIMER_REAL, &when, NULL);
+}
 
 static void stop(int number)
 {
   (void)number;
   stopped = 1;
+  if (may_leave) leave_in(50000);
+}
+
+static void leave(int number)
+{
+  static const char text[] = "\nerror: stopped by Ctrl-C\n";
+  (void)number;
+  ssize_t written = write(2, text + (may_leave == 1), sizeof text - 1 - (may_leave == 1));
+  (void)written;
+  _exit(EXIT_STOPPED);
 }
 
 static int32_t is_stopped(void *user)
@@ -92,16 +110,22 @@ static int report(LatheContext *context, int32_t code)
   return strcmp(lathe_error_name(code), "InternalError") ? EXIT_REFUSED : EXIT_FAULT;
 }
 
-/* While the compiler works Ctrl-C sets a flag, for which it asks now and then; a second one ends the
- * program at once. */
+/* While the compiler works Ctrl-C sets a flag, for which it asks now and then.  LLVM cannot be asked to stop inside of
+ * a kernel, which may take it half a second: where no file is being written the program does not wait for that.  A
+ * second Ctrl-C ends it at once. */
 bool cli_call(LatheContext *context, int *status, const char *name, int n, const LatheValue *args, LatheValue *out)
 {
   struct sigaction action = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND};
   struct sigaction before;
   sigemptyset(&action.sa_mask);
   bool watched = !sigaction(SIGINT, NULL, &before) && before.sa_handler == SIG_DFL && !sigaction(SIGINT, &action, NULL);
+  struct sigaction alarm = {.sa_handler = leave};
+  sigemptyset(&alarm.sa_mask);
+  if (watched && !strstr(name, "export") && !sigaction(SIGALRM, &alarm, NULL)) may_leave = isatty(2) ? 2 : 1;
   lathe_set_poll(context, is_stopped, NULL);
   int32_t code = lathe_call(context, name, n, args, out);
+  may_leave = 0;
+  leave_in(0);
   if (watched) sigaction(SIGINT, &before, NULL);
   if (stopped) {
     cli_refuse("stopped by Ctrl-C");

@@ -146,7 +146,6 @@ typedef struct Probe {
   double seconds, rate; /* operations or bytes a second, in billions */
 } Probe;
 
-#define LARGE ((size_t)64 << 20) /* larger than the caches */
 #define SLICE ((size_t)1 << 20)  /* read in one sample */
 
 /* Reads n bytes; the sum keeps the loads. */
